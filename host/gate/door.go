@@ -1,0 +1,285 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Options wires a Door. Confirmer may be nil: then what needs a confirmation is refused.
+type Options struct {
+	Nodes     []Node
+	Decider   Decider
+	Journal   Journal
+	Ledger    Ledger
+	Confirmer Confirmer
+	Lowerer   Lowerer
+	Runner    Runner
+	Executors map[string]Executor // by import; an import without one is refused
+	Mode      func() Mode         // read at each decision
+	Now       func() time.Time    // nil for time.Now
+	MaxArgs   int                 // bytes of a call's arguments, 0 for 1 MiB
+}
+
+// Door is safe for concurrent use.
+type Door struct{ Options }
+
+// New makes a door. It panics when a part is missing: that is a wiring mistake, and a door without one of its parts would be no door.
+func New(o Options) *Door {
+	if o.Decider == nil || o.Journal == nil || o.Ledger == nil || o.Lowerer == nil || o.Runner == nil || o.Mode == nil {
+		panic("gate: New needs Decider, Journal, Ledger, Lowerer, Runner and Mode")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.MaxArgs = cmp.Or(o.MaxArgs, 1<<20)
+	return &Door{o}
+}
+
+// pass is the only way through: decide, journal the intent, refuse or act, journal the outcome. Whatever goes wrong before act is a refusal.
+func pass[T any](ctx context.Context, d *Door, q Question, act func(context.Context, Decision) (T, Record, error)) (T, bool, error) {
+	var none T
+	q.ID, q.Time, q.Mode = newID(d.Now()), d.Now(), d.Mode()
+	dec, giveBack := d.decide(ctx, q)
+	rec := record(q, dec)
+	if err := d.Journal.Intent(ctx, rec, dec.Allow && (q.Kind == KindCall || dec.Tier != Green)); err != nil && dec.Allow {
+		dec = deny("journal.unavailable", "the journal cannot be written, so nothing may be done: "+err.Error())
+	}
+	if !dec.Allow {
+		giveBack()
+		return none, false, &Refused{DecisionID: q.ID, Kind: rec.Kind, Op: rec.Op, Phase: rec.Phase, Failed: dec.Failed, Denied: dec.Denied, NeedsApproval: dec.NeedsApproval}
+	}
+	began := d.Now()
+	out, done, err := act(ctx, dec)
+	rec.Type, rec.Time, rec.Input, rec.DurationUS = "outcome", d.Now(), nil, d.Now().Sub(began).Microseconds()
+	rec.Outcome, rec.Code, rec.Exit, rec.Bytes, rec.SHA256, rec.Refused, rec.Notes = done.Outcome, done.Code, done.Exit, done.Bytes, done.SHA256, done.Refused, done.Notes
+	journalFailed := d.Journal.Outcome(context.WithoutCancel(ctx), rec) != nil
+	return out, journalFailed, err
+}
+
+func deny(id, msg string) Decision {
+	return Decision{Failed: []string{id}, Denied: []Reason{{ID: id, Msg: msg}}}
+}
+
+// decide turns every way of not getting an answer into a refusal.
+func (d *Door) decide(ctx context.Context, q Question) (dec Decision, giveBack func()) {
+	giveBack = func() {}
+	defer func() {
+		if p := recover(); p != nil {
+			dec = deny("policy.panic", fmt.Sprint("the policy engine broke: ", p))
+		}
+	}()
+	if q.Kind == KindCall {
+		counts, back, err := d.Ledger.Take(ctx, q.Call)
+		if err != nil {
+			return deny("ledger.unavailable", "the count of calls cannot be kept: "+err.Error()), giveBack
+		}
+		q.Facts.Counts, giveBack = counts, back
+	}
+	dec, err := d.Decider.Decide(ctx, q)
+	switch {
+	case err != nil:
+		input := dec.Input
+		dec = deny("policy.error", "the policy engine did not answer: "+err.Error())
+		dec.Input = input
+	case dec.Allow && (dec.Tier < Green || dec.Tier >= Black || len(dec.Failed)+len(dec.Denied) > 0):
+		dec.Allow = false
+		dec.Failed = append(dec.Failed, "policy.contradiction")
+	case !dec.Allow && len(dec.Failed) == 0:
+		dec.Failed = []string{"policy.undefined"}
+	}
+	return dec, giveBack
+}
+
+func record(q Question, dec Decision) Record {
+	c := q.Call
+	r := Record{Type: "intent", Time: q.Time, ID: q.ID, CallID: c.ID, Kind: "call", Principal: c.Principal.ID, Source: c.Source, Plugin: c.Tool.Plugin, Tool: c.Tool.Name,
+		Tier: dec.Tier.String(), Failed: dec.Failed, Denied: dec.Denied, Revision: dec.Revision, Input: dec.Input}
+	if !dec.Allow {
+		r.Type = "refused"
+	}
+	if q.Kind == KindOperation {
+		r.Kind, r.Op, r.Phase, r.CallRev = "operation", q.Op.Import(), q.Phase.String(), c.Decided.Revision
+		r.Node = q.Op.NodeName()
+	}
+	return r
+}
+
+// Request is a tool call as it arrived. Arguments is the raw JSON object, or empty for none.
+type Request struct {
+	Source    string
+	Principal Principal
+	Tool      *Tool
+	Arguments []byte
+	Progress  func(done, total float64, message string) // may be nil
+	Log       func(level int, message string)           // may be nil
+}
+
+// Answer is how a call ended. Err is *InvalidArguments, *Refused, *Waiting, *BudgetError or *PluginError when there is no Output.
+type Answer struct {
+	CallID        string
+	Outcome       Outcome
+	Tier          Tier
+	Output        Output
+	Err           error
+	Refused       []*Refused // operations that were refused, whatever the guest made of it
+	JournalFailed bool
+}
+
+// Call takes a request through the door: decode, decide, perhaps wait for a person and decide again, run. It always returns an Answer.
+func (d *Door) Call(ctx context.Context, req Request) Answer {
+	c, err := d.newCall(req)
+	if err != nil {
+		a := Answer{CallID: c.ID, Outcome: Refusal, Err: &InvalidArguments{Tool: req.Tool.Name, Err: err}}
+		rec := record(Question{ID: newID(d.Now()), Time: d.Now(), Kind: KindCall, Call: c}, deny("arguments", err.Error()))
+		a.JournalFailed = d.Journal.Intent(ctx, rec, false) != nil
+		return a
+	}
+	r := &Running{Call: c, door: d, progress: req.Progress, log: req.Log}
+	answer := Answer{CallID: c.ID, Outcome: Refusal}
+	run := func(ctx context.Context, dec Decision) (Output, Record, error) {
+		c.Decided, answer.Tier = dec, dec.Tier
+		limit := tighter(c.Tool.Budget, dec.Obligations.Timeout)
+		ctx, cancel := context.WithTimeoutCause(ctx, limit, &BudgetError{Tool: c.Tool.Name, CallID: c.ID, Limit: limit})
+		defer cancel()
+		out, err := d.Runner.Run(ctx, r)
+		r.end(ctx)
+		if budget := (*BudgetError)(nil); errors.As(err, &budget) {
+			budget.MayHaveExecuted = r.effects
+		}
+		answer.Outcome, answer.Refused, answer.Output = r.outcome(out, err), r.refused, out
+		return out, Record{Outcome: answer.Outcome, Code: codeOf(err), Bytes: int64(len(out.JSON)), Refused: len(r.refused), Notes: &out.Notes}, err
+	}
+	_, answer.JournalFailed, answer.Err = pass(ctx, d, Question{Kind: KindCall, Call: c}, run)
+	var refused *Refused
+	if errors.As(answer.Err, &refused) && refused.NeedsApproval && d.Confirmer != nil {
+		if c.Confirmation, err = d.Confirmer.Confirm(ctx, c, Decision{Failed: refused.Failed, NeedsApproval: true}); err != nil {
+			answer.Err = err
+			if waiting := (*Waiting)(nil); errors.As(err, &waiting) {
+				answer.Outcome = Waits
+			}
+			return answer
+		}
+		_, answer.JournalFailed, answer.Err = pass(ctx, d, Question{Kind: KindCall, Call: c}, run)
+	}
+	return answer
+}
+
+// Visible reports whether the principal may see the tool in a list. It is decided but not journaled: a list has no effect.
+func (d *Door) Visible(ctx context.Context, p Principal, source string, t *Tool) bool {
+	dec, _ := d.decide(ctx, Question{ID: "list", Kind: KindVisible, Call: &Call{Source: source, Principal: p, Tool: t, Nodes: d.Nodes}, Time: d.Now(), Mode: d.Mode()})
+	return dec.Allow
+}
+
+func (d *Door) newCall(req Request) (*Call, error) {
+	c := &Call{ID: newID(d.Now()), Source: req.Source, Principal: req.Principal, Tool: req.Tool, Nodes: d.Nodes, Confirmation: Confirmation{State: "none"}}
+	raw := req.Arguments
+	if len(raw) == 0 {
+		raw = []byte("{}")
+	}
+	v, err := Decode(raw, d.MaxArgs)
+	if err != nil {
+		return c, err
+	}
+	args, isObject := v.(map[string]any)
+	if !isObject {
+		return c, errors.New("must be a JSON object")
+	}
+	if err := c.Tool.Validate(args); err != nil {
+		return c, err
+	}
+	if c.Args, err = newArgs(args, c.Tool.Confirm); err != nil {
+		return c, err
+	}
+	if on, _ := args[c.Tool.Confirm].(bool); on {
+		c.Confirmation.State = "argument"
+	}
+	var texts []CommandText
+	if c.Targets, texts, err = c.Tool.Derive(args); err != nil {
+		return c, err
+	}
+	for _, t := range texts {
+		cmd := d.Lowerer.Script(t.Text)
+		cmd.Arg, cmd.Guest = t.Arg, t.Guest
+		c.Commands = append(c.Commands, cmd)
+	}
+	return c, c.onNodes()
+}
+
+// onNodes gives a call that names no node the default one, and finds the clusters.
+func (c *Call) onNodes() error {
+	onNode := func(name string) bool {
+		return len(name) > 4 && (name[:4] == "ssh_" || name[:4] == "sftp") || name == "stage"
+	}
+	for _, n := range c.Nodes {
+		if n.Default && len(c.Targets.Nodes) == 0 && slices.ContainsFunc(c.Tool.Imports, onNode) {
+			c.Targets.Nodes = []string{n.Name}
+		}
+	}
+	for _, name := range c.Targets.Nodes {
+		n := c.node(name)
+		if n == nil {
+			return fmt.Errorf("node %q is not in the inventory ([[remote.nodes]] in the configuration)", name)
+		}
+		c.Clusters = append(c.Clusters, n.Cluster)
+	}
+	slices.Sort(c.Clusters)
+	c.Clusters = slices.Compact(c.Clusters)
+	return nil
+}
+
+func (c *Call) node(name string) *Node {
+	if i := slices.IndexFunc(c.Nodes, func(n Node) bool { return n.Name == name }); i >= 0 {
+		return &c.Nodes[i]
+	}
+	return nil
+}
+
+func newArgs(args map[string]any, confirm string) (a Args, err error) {
+	a = Args{Value: args, Scalars: map[string]any{}}
+	if a.JSON, err = Encode(args); err != nil {
+		return a, err
+	}
+	bound := map[string]any{}
+	for k, v := range args {
+		if k != confirm {
+			bound[k] = v
+		}
+		switch v := v.(type) {
+		case bool, int64:
+			a.Scalars[k] = v
+		case string:
+			if len(v) <= 256 {
+				a.Scalars[k] = v
+			}
+		}
+	}
+	digested, err := Encode(bound)
+	sum := sha256.Sum256(digested)
+	a.Digest = "sha256:" + hex.EncodeToString(sum[:])
+	return a, err
+}
+
+func tighter(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// newID is 26 characters that sort by time: 48 bits of milliseconds, 80 random bits.
+func newID(t time.Time) string {
+	var b [16]byte
+	rand.Read(b[:])
+	ms := binary.BigEndian.AppendUint64(nil, uint64(t.UnixMilli()))
+	copy(b[:6], ms[2:])
+	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:])
+}

@@ -1,0 +1,375 @@
+// Package gate is the one door: every tool call and every operation of a running tool is decided and journaled here before it happens.
+//
+// It holds the vocabulary that the other packages share and imports none of them. The only
+// function that reaches a Runner or an Executor is [pass].
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Kind says what a question is about.
+type Kind int
+
+const (
+	KindCall      Kind = iota + 1 // may this principal call this tool with these arguments?
+	KindOperation                 // may this call do this operation?
+	KindVisible                   // may this principal see this tool, resource, prompt or node in a list?
+)
+
+// Phase says how much is known when an operation is decided.
+type Phase int
+
+const (
+	PhaseEffect Phase = iota // with the facts, or for operations that need none
+	PhaseLookup              // names only: is finding out the facts allowed?
+)
+
+func (p Phase) String() string {
+	if p == PhaseLookup {
+		return "lookup"
+	}
+	return "effect"
+}
+
+// Tier is the risk class that policy gives a call or an operation. The zero value is not a tier and ranks above black.
+type Tier int
+
+const (
+	NoTier Tier = iota
+	Green       // runs
+	Yellow      // runs and is logged loudly
+	Red         // needs a confirmation
+	Black       // never
+)
+
+var tierNames = [...]string{"", "green", "yellow", "red", "black"}
+
+func (t Tier) String() string {
+	if t < NoTier || t > Black {
+		return ""
+	}
+	return tierNames[t]
+}
+
+// ParseTier returns NoTier for a word that is no tier.
+func ParseTier(s string) Tier {
+	for i, n := range tierNames {
+		if n == s {
+			return Tier(i)
+		}
+	}
+	return NoTier
+}
+
+// Outcome is how something ended. An unknown outcome of anything above green is never retried.
+type Outcome string
+
+const (
+	Succeeded Outcome = "succeeded"
+	Failed    Outcome = "failed"
+	Unknown   Outcome = "unknown" // the request was sent and the answer never came
+	Refusal   Outcome = "refused" // calls only: nothing was executed
+	Waits     Outcome = "waiting" // calls only: a person has to decide first
+)
+
+// Principal is who is calling.
+type Principal struct {
+	ID    string   `json:"id"`
+	Roles []string `json:"roles"`
+	Auth  string   `json:"auth"` // config | token | oidc
+}
+
+// Plugin names a module by the digest of its bytes.
+type Plugin struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Digest  string `json:"digest"` // sha256:HEX
+}
+
+// Hints are what a tool says of itself; policy decides what it is.
+type Hints struct {
+	ReadOnly    bool `json:"read_only"`
+	Destructive bool `json:"destructive"`
+	Idempotent  bool `json:"idempotent"`
+	OpenWorld   bool `json:"open_world"`
+}
+
+// Tool is one locked tool, resource or prompt of a plugin. It is shared by concurrent calls and must not be changed.
+type Tool struct {
+	Kind, Name, Title, Description, URI string // Kind is tool, resource or prompt
+	Plugin                              Plugin
+	Imports, TargetKinds                []string // TargetKinds are JSON names of Targets' fields, and "commands"
+	Confirm                             string   // name of the boolean confirmation argument, or ""
+	Hints                               Hints
+	InputSchema, OutputSchema           json.RawMessage
+	Budget                              time.Duration // guest and operations together; waiting for approval does not count
+	Runs                                string        // one line: what it does on the node
+	// Validate checks decoded arguments against the input schema, Derive finds what they act on, in canonical form. Neither is nil in a usable tool.
+	Validate func(args map[string]any) error
+	Derive   func(args map[string]any) (Targets, []CommandText, error)
+	// ValidateOutput checks structured output; nil when the tool declares no output schema.
+	ValidateOutput func(structured any) error
+}
+
+// CommandText is an argument that holds command text: for a node's shell, or for the shell inside a guest.
+type CommandText struct {
+	Arg, Text string
+	Guest     bool
+}
+
+// Node is one entry of the inventory.
+type Node struct {
+	Name, Cluster, Host, User string
+	Port                      int
+	Default                   bool
+}
+
+// Targets are what a call acts on, each in its one canonical form, sorted, without repeats.
+type Targets struct {
+	Nodes      []string `json:"nodes"`
+	VMIDs      []string `json:"vmids"`
+	Services   []string `json:"services"`
+	Hosts      []string `json:"hosts"`
+	Paths      []string `json:"paths"`
+	GuestPaths []string `json:"guest_paths"`
+	LocalPaths []string `json:"local_paths"`
+}
+
+// Command is command text lowered to argv lists. Zero means not parsed, which policy refuses.
+type Command struct {
+	Form  string `json:"form"`  // argv | script
+	Arg   string `json:"arg"`   // the argument it came from, "" in an operation
+	Guest bool   `json:"guest"` // for the shell inside a guest, not for the node's
+	Lowered
+	Nested   []Nested `json:"nested"`
+	Rendered string   `json:"-"` // what is sent when it is allowed
+}
+
+// Lowered is command text as argv lists, in order. Joiners and what could not be lowered are Features.
+type Lowered struct {
+	Parsed   bool     `json:"parsed"`
+	Error    string   `json:"error"` // why it was not parsed
+	Features []string `json:"features"`
+	Calls    []Simple `json:"calls"`
+}
+
+// Simple is one simple command. Static means that no word is expanded by any shell.
+type Simple struct {
+	Argv   []string `json:"argv"`
+	Static bool     `json:"static"`
+}
+
+// Nested is command text found inside another command, such as the X of bash -c X.
+type Nested struct {
+	Depth    int   `json:"depth"`    // 1 to 3
+	Position []int `json:"position"` // call and argv index in its parent
+	Lowered
+}
+
+// Args are the arguments of a call as the one decoded value. JSON is what the plugin receives.
+type Args struct {
+	Value   map[string]any
+	JSON    json.RawMessage
+	Digest  string         // SHA-256 of JSON without the confirmation argument
+	Scalars map[string]any // top-level booleans, integers and short strings, for policy
+}
+
+// Confirmation is what stands behind a red call.
+type Confirmation struct {
+	State string `json:"state"` // none | argument | approved | expired | mismatch
+	By    string `json:"by"`
+}
+
+// Call is one tool call. Its fields are set before the first decision and fixed afterwards, except those that the door notes under its own lock.
+type Call struct {
+	ID, Source   string // stdio | http | cli
+	Principal    Principal
+	Tool         *Tool
+	Args         Args
+	Targets      Targets
+	Clusters     []string // of the target nodes
+	Commands     []Command
+	Confirmation Confirmation
+	Nodes        []Node   // the inventory
+	Decided      Decision // of the call itself, once it is allowed
+	Stages       []StageDir
+}
+
+// StageDir is a directory on a node that belongs to one call.
+type StageDir struct {
+	Node string `json:"node"`
+	Dir  string `json:"dir"`
+}
+
+// Facts are what was found out before a decision. Pointers are nil where nothing was looked up.
+type Facts struct {
+	Counts Counts
+	File   *FileFacts
+	Addrs  []Addr
+}
+
+// Counts include the question that is being decided.
+type Counts struct {
+	Calls60s       int64 `json:"calls_60s"`
+	TargetCalls60s int64 `json:"target_calls_60s"`
+	USDMicrosToday int64 `json:"usd_micros_today"`
+}
+
+// FileFacts describe a path on a node, and the local file of a transfer.
+type FileFacts struct {
+	RealPath   string `json:"real_path"` // of the parent directory joined with the name when the file does not exist
+	Exists     bool   `json:"exists"`
+	Type       string `json:"type"` // file dir symlink fifo socket device other, "" when it does not exist
+	Bytes      int64  `json:"bytes"`
+	Mode       uint32 `json:"mode"` // permission bits
+	LocalBytes int64  `json:"local_bytes"`
+}
+
+// Addr is a resolved address with the class that the host gives it.
+type Addr struct {
+	IP    string `json:"ip"`
+	Class string `json:"class"`
+}
+
+// Mode is the state of the whole host, read at each decision.
+type Mode struct {
+	ReadOnly bool `json:"read_only"`
+	Frozen   bool `json:"frozen"`
+}
+
+// Question is what a Decider answers. It must not be kept or changed.
+type Question struct {
+	ID    string
+	Kind  Kind
+	Call  *Call
+	Op    Op       // KindOperation only, as are the next three
+	Node  *Node    // where the operation runs; nil when it runs on no node
+	Cmd   *Command // of ssh_exec and ssh_script; Rendered is what is sent
+	Phase Phase
+	Facts Facts
+	Mode  Mode
+	Time  time.Time
+}
+
+// Reason is one thing that policy said against a question.
+type Reason struct {
+	ID  string `json:"id"`
+	Msg string `json:"msg"`
+}
+
+// Obligations bind whoever executes an allowed question. Zero means no tighter than the host's own limits.
+type Obligations struct {
+	Timeout  time.Duration
+	MaxBytes int64
+	Log      string
+}
+
+// Decision is the answer to a Question. The zero Decision denies.
+type Decision struct {
+	Allow         bool
+	Tier          Tier
+	Failed        []string // ids of the checks that did not hold
+	Denied        []Reason
+	NeedsApproval bool // confirmation is the only thing missing
+	Obligations   Obligations
+	Revision      string
+	Input         json.RawMessage // the policy input as decided, masked, for the journal
+}
+
+// Decider answers questions. It must be safe for concurrent use; an error is a refusal.
+type Decider interface {
+	Decide(context.Context, Question) (Decision, error)
+}
+
+// Journal keeps records. Intent must not return nil before the record is written, and on disk if durable is set. Outcome failing
+// must make every later Intent fail until the record is written after all.
+type Journal interface {
+	Intent(ctx context.Context, r Record, durable bool) error
+	Outcome(ctx context.Context, r Record) error
+}
+
+// Ledger counts. Take counts the call in before it is decided; giveBack undoes that and may be called once.
+type Ledger interface {
+	Take(ctx context.Context, c *Call) (counts Counts, giveBack func(), err error)
+}
+
+// Confirmer asks a person about a call that lacks only a confirmation. It returns *Waiting when nobody has decided yet.
+type Confirmer interface {
+	Confirm(ctx context.Context, c *Call, d Decision) (Confirmation, error)
+}
+
+// Lowerer turns command text into argv lists. It must be pure.
+type Lowerer interface {
+	Script(text string) Command
+	Argv(argv []string) Command
+}
+
+// Runner runs the plugin of an allowed call. It returns *BudgetError or *PluginError when the guest did not answer.
+type Runner interface {
+	Run(ctx context.Context, r *Running) (Output, error)
+}
+
+// Executor does operations that were allowed. Lookup finds the facts of an operation whose lookup was allowed. End frees what belongs to the call
+// and must return when ctx ends. All three must be safe for concurrent use. Errors are *OpError, or mean Failed.
+type Executor interface {
+	Lookup(ctx context.Context, q Question) (Facts, error)
+	Execute(ctx context.Context, q Question, d Decision) (Result, error)
+	End(ctx context.Context, c *Call)
+}
+
+// Result of an operation. Value is encoded as the response that the guest reads.
+type Result struct {
+	Value  any
+	Bytes  int64 // moved or returned
+	SHA256 string
+	Exit   *int
+	Stage  *StageDir // a directory that now belongs to the call
+}
+
+// Output is what a guest wrote. Code is the result of caponier_v1_call: 0 ok, 1 tool error, 2 bad input.
+type Output struct {
+	Code  int
+	JSON  json.RawMessage
+	Notes Notes
+}
+
+// Notes counts what a guest noted.
+type Notes struct {
+	Logs     int   `json:"logs"`
+	Progress int   `json:"progress"`
+	Dropped  int   `json:"dropped"`
+	CPUTicks int64 `json:"cpu_ticks"`
+}
+
+// Record is one line of the journal. File bodies and outputs are never in it.
+type Record struct {
+	Type       string          `json:"type"` // intent | refused | outcome
+	Time       time.Time       `json:"time"`
+	ID         string          `json:"decision_id"`
+	CallID     string          `json:"call_id"`
+	Kind       string          `json:"kind"` // call | operation
+	Op         string          `json:"op,omitempty"`
+	Phase      string          `json:"phase,omitempty"`
+	Principal  string          `json:"principal"`
+	Source     string          `json:"source,omitempty"`
+	Plugin     Plugin          `json:"plugin"`
+	Tool       string          `json:"tool"`
+	Node       string          `json:"node,omitempty"`
+	Tier       string          `json:"tier,omitempty"`
+	Failed     []string        `json:"failed,omitempty"`
+	Denied     []Reason        `json:"deny,omitempty"`
+	Revision   string          `json:"revision,omitempty"`
+	CallRev    string          `json:"call_revision,omitempty"` // operations: the revision that decided their call
+	Input      json.RawMessage `json:"input,omitempty"`
+	Outcome    Outcome         `json:"outcome,omitempty"`
+	Code       string          `json:"code,omitempty"` // why it failed, a word
+	Exit       *int            `json:"exit,omitempty"`
+	Bytes      int64           `json:"bytes,omitempty"`
+	SHA256     string          `json:"sha256,omitempty"`
+	DurationUS int64           `json:"duration_us,omitempty"`
+	Refused    int             `json:"refused,omitempty"` // operations of the call that were refused
+	Notes      *Notes          `json:"notes,omitempty"`
+}

@@ -1,0 +1,175 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Running is an allowed call while its guest runs: what the guest may ask the host for. Its methods may be called concurrently, and are refused after
+// the call has ended.
+type Running struct {
+	Call     *Call
+	door     *Door
+	progress func(done, total float64, message string)
+	log      func(level int, message string)
+
+	mu      sync.Mutex // guards the following
+	ended   bool
+	effects bool // an operation above green was started
+	unknown bool // and one ended without an answer
+	refused []*Refused
+}
+
+// Operate takes one operation through the door. The error is *BadRequest, *Refused or *OpError.
+func (r *Running) Operate(ctx context.Context, op Op) (Result, error) {
+	if r.over() {
+		return Result{}, &BadRequest{Message: "the call has ended"}
+	}
+	q := Question{Kind: KindOperation, Call: r.Call, Op: op}
+	if op.NodeName() != "" {
+		if q.Node = r.Call.node(op.NodeName()); q.Node == nil {
+			return Result{}, &BadRequest{Field: "node", Message: "is not in the inventory"}
+		}
+	}
+	switch op := op.(type) {
+	case SSHExec:
+		cmd := r.door.Lowerer.Argv(op.Argv)
+		q.Cmd = &cmd
+	case SSHScript:
+		cmd := r.door.Lowerer.Script(op.Script)
+		q.Cmd = &cmd
+	}
+	exec := r.door.Executors[op.Import()]
+	if exec == nil {
+		return Result{}, &BadRequest{Field: "import", Message: op.Import() + " is not available on this host"}
+	}
+	if kinds[op.Import()].facts {
+		q.Phase = PhaseLookup
+		facts, _, err := pass(ctx, r.door, q, func(ctx context.Context, d Decision) (Facts, Record, error) {
+			f, err := exec.Lookup(ctx, q)
+			return f, Record{Outcome: outcomeOf(err), Code: codeOf(err)}, err
+		})
+		if err != nil {
+			return Result{}, r.note(err, false)
+		}
+		q.Phase, q.Facts = PhaseEffect, facts
+	}
+	res, _, err := pass(ctx, r.door, q, func(ctx context.Context, d Decision) (Result, Record, error) {
+		above := d.Tier != Green
+		r.started(above)
+		res, err := exec.Execute(ctx, q, d)
+		if res.Stage != nil {
+			r.mu.Lock()
+			r.Call.Stages = append(r.Call.Stages, *res.Stage)
+			r.mu.Unlock()
+		}
+		return res, Record{Outcome: outcomeOf(err), Code: codeOf(err), Exit: res.Exit, Bytes: res.Bytes, SHA256: res.SHA256}, r.note(err, above)
+	})
+	if refused := (*Refused)(nil); errors.As(err, &refused) {
+		err = r.note(err, false)
+	}
+	return res, err
+}
+
+// Log passes a line from the guest to the host's log. Level is slog's.
+func (r *Running) Log(level int, message string) {
+	if r.log != nil && !r.over() {
+		r.log(level, message)
+	}
+}
+
+// Progress passes the guest's progress to the client. Total 0 is unknown.
+func (r *Running) Progress(done, total float64, message string) {
+	if r.progress != nil && !r.over() {
+		r.progress(done, total, message)
+	}
+}
+
+func (r *Running) over() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended
+}
+
+func (r *Running) started(above bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.effects = r.effects || above
+}
+
+// note remembers a refusal and a lost answer, so that a guest cannot hide them, and makes every other error an *OpError.
+func (r *Running) note(err error, above bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if refused := (*Refused)(nil); errors.As(err, &refused) {
+		r.refused = append(r.refused, refused)
+		return refused
+	}
+	if err == nil {
+		return nil
+	}
+	op := (*OpError)(nil)
+	if !errors.As(err, &op) {
+		op = &OpError{Code: "failed", Message: err.Error(), Outcome: Failed}
+	}
+	r.unknown = r.unknown || above && op.Outcome == Unknown
+	return op
+}
+
+// end closes the call's door, then frees what belongs to the call. A cancelled call cleans up all the same.
+func (r *Running) end(ctx context.Context) {
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
+	seen := map[Executor]bool{}
+	for _, e := range r.door.Executors {
+		if !seen[e] {
+			seen[e] = true
+			e.End(context.WithoutCancel(ctx), r.Call)
+		}
+	}
+}
+
+// outcome believes what the host saw before it believes the guest.
+func (r *Running) outcome(out Output, err error) Outcome {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.unknown, err != nil && r.effects:
+		return Unknown
+	case err != nil || out.Code != 0:
+		return Failed
+	}
+	return Succeeded
+}
+
+func outcomeOf(err error) Outcome {
+	op := (*OpError)(nil)
+	switch {
+	case err == nil:
+		return Succeeded
+	case errors.As(err, &op) && op.Outcome == Unknown:
+		return Unknown
+	}
+	return Failed
+}
+
+func codeOf(err error) string {
+	var op *OpError
+	var budget *BudgetError
+	var plugin *PluginError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &op):
+		return op.Code
+	case errors.As(err, &plugin):
+		return plugin.Code
+	case errors.As(err, &budget):
+		return "budget"
+	case errors.Is(err, context.Canceled):
+		return "cancelled"
+	}
+	return "failed"
+}
