@@ -158,7 +158,7 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 		answer.Outcome, answer.Refused, answer.Output = r.outcome(out, err), r.refused, out
 		return out, Record{Outcome: answer.Outcome, Code: codeOf(err), Bytes: int64(len(out.JSON)), Refused: len(r.refused), Notes: &out.Notes}, err
 	}
-	_, answer.JournalFailed, answer.Err = pass(ctx, d, Question{Kind: KindCall, Call: c}, run)
+	answer.Err = d.passCall(ctx, r, &answer, run)
 	var refused *Refused
 	if errors.As(answer.Err, &refused) && refused.NeedsApproval && d.Confirmer != nil {
 		if c.Confirmation, err = d.Confirmer.Confirm(ctx, c, Decision{Failed: refused.Failed, NeedsApproval: true}); err != nil {
@@ -168,9 +168,15 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 			}
 			return answer
 		}
-		_, answer.JournalFailed, answer.Err = pass(ctx, d, Question{Kind: KindCall, Call: c}, run)
+		answer.Err = d.passCall(ctx, r, &answer, run)
 	}
 	return answer
+}
+
+func (d *Door) passCall(ctx context.Context, r *Running, a *Answer, run func(context.Context, Decision) (Output, Record, error)) error {
+	_, lost, err := pass(ctx, d, Question{Kind: KindCall, Call: r.Call}, run)
+	a.JournalFailed = lost || r.journalFailed
+	return err
 }
 
 // Visible reports whether the principal may see the tool in a list. It is decided but not journaled: a list has no effect.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
+
+const cleanUp = 10 * time.Second
 
 // Running is an allowed call while its guest runs: what the guest may ask the host for. Its methods may be called concurrently, and are refused after
 // the call has ended.
@@ -14,17 +17,22 @@ type Running struct {
 	progress func(done, total float64, message string)
 	log      func(level int, message string)
 
-	mu      sync.Mutex // guards the following
-	ended   bool
-	effects bool // an operation above green was started
-	unknown bool // and one ended without an answer
-	refused []*Refused
+	turn sync.Mutex // one operation at a time; taken before mu
+
+	mu            sync.Mutex // guards the following
+	ended         bool
+	effects       bool // an operation above green was started
+	unknown       bool // and one ended without an answer
+	journalFailed bool // an outcome could not be written
+	refused       []*Refused
 }
 
 // Operate takes one operation through the door. The error is *BadRequest, *Refused or *OpError.
 func (r *Running) Operate(ctx context.Context, op Op) (Result, error) {
+	r.turn.Lock()
+	defer r.turn.Unlock()
 	if r.over() {
-		return Result{}, &BadRequest{Message: "the call has ended"}
+		return Result{}, &BadRequest{Field: "call", Message: "has ended"}
 	}
 	q := Question{Kind: KindOperation, Call: r.Call, Op: op}
 	if op.NodeName() != "" {
@@ -46,30 +54,26 @@ func (r *Running) Operate(ctx context.Context, op Op) (Result, error) {
 	}
 	if kinds[op.Import()].facts {
 		q.Phase = PhaseLookup
-		facts, _, err := pass(ctx, r.door, q, func(ctx context.Context, d Decision) (Facts, Record, error) {
+		facts, lost, err := pass(ctx, r.door, q, func(ctx context.Context, d Decision) (Facts, Record, error) {
 			f, err := exec.Lookup(ctx, q)
 			return f, Record{Outcome: outcomeOf(err), Code: codeOf(err)}, err
 		})
-		if err != nil {
-			return Result{}, r.note(err, false)
+		if err = r.note(err, false, lost); err != nil {
+			return Result{}, err
 		}
 		q.Phase, q.Facts = PhaseEffect, facts
 	}
-	res, _, err := pass(ctx, r.door, q, func(ctx context.Context, d Decision) (Result, Record, error) {
-		above := d.Tier != Green
+	above := false
+	res, lost, err := pass(ctx, r.door, q, func(ctx context.Context, d Decision) (Result, Record, error) {
+		above = d.Tier != Green
 		r.started(above)
 		res, err := exec.Execute(ctx, q, d)
 		if res.Stage != nil {
-			r.mu.Lock()
 			r.Call.Stages = append(r.Call.Stages, *res.Stage)
-			r.mu.Unlock()
 		}
-		return res, Record{Outcome: outcomeOf(err), Code: codeOf(err), Exit: res.Exit, Bytes: res.Bytes, SHA256: res.SHA256}, r.note(err, above)
+		return res, Record{Outcome: outcomeOf(err), Code: codeOf(err), Exit: res.Exit, Bytes: res.Bytes, SHA256: res.SHA256}, err
 	})
-	if refused := (*Refused)(nil); errors.As(err, &refused) {
-		err = r.note(err, false)
-	}
-	return res, err
+	return res, r.note(err, above, lost)
 }
 
 // Log passes a line from the guest to the host's log. Level is slog's.
@@ -99,9 +103,10 @@ func (r *Running) started(above bool) {
 }
 
 // note remembers a refusal and a lost answer, so that a guest cannot hide them, and makes every other error an *OpError.
-func (r *Running) note(err error, above bool) error {
+func (r *Running) note(err error, above, journalFailed bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.journalFailed = r.journalFailed || journalFailed
 	if refused := (*Refused)(nil); errors.As(err, &refused) {
 		r.refused = append(r.refused, refused)
 		return refused
@@ -117,8 +122,10 @@ func (r *Running) note(err error, above bool) error {
 	return op
 }
 
-// end closes the call's door, then frees what belongs to the call. A cancelled call cleans up all the same.
+// end closes the call's door, then frees what belongs to the call. A cancelled call cleans up all the same, within cleanUp.
 func (r *Running) end(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
+	defer cancel()
 	r.mu.Lock()
 	r.ended = true
 	r.mu.Unlock()
@@ -126,7 +133,7 @@ func (r *Running) end(ctx context.Context) {
 	for _, e := range r.door.Executors {
 		if !seen[e] {
 			seen[e] = true
-			e.End(context.WithoutCancel(ctx), r.Call)
+			e.End(ctx, r.Call)
 		}
 	}
 }
@@ -136,7 +143,7 @@ func (r *Running) outcome(out Output, err error) Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.unknown, err != nil && r.effects:
+	case r.unknown:
 		return Unknown
 	case err != nil || out.Code != 0:
 		return Failed

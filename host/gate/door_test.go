@@ -1,0 +1,365 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// world is every part of a door, each of which a test can break.
+type world struct {
+	mu       sync.Mutex
+	decide   func(Question) (Decision, error)
+	events   []string // in the order in which they happened
+	intents  []Record
+	durable  []bool
+	outcomes []Record
+	broken   error // of Intent
+	lost     error // of Outcome
+	taken    int
+	guest    func(context.Context, *Running) (Output, error)
+	execErr  error
+	confirm  func(*Call) (Confirmation, error)
+	mode     Mode
+}
+
+func (w *world) add(f string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, fmt.Sprintf(f, args...))
+}
+
+func (w *world) Decide(_ context.Context, q Question) (Decision, error) {
+	name := "call"
+	if q.Op != nil {
+		name = q.Op.Import() + "/" + q.Phase.String()
+	}
+	w.add("decide %s", name)
+	return w.decide(q)
+}
+func (w *world) Intent(_ context.Context, r Record, durable bool) error {
+	w.add("intent %s%s %s", r.Kind, r.Op, r.Type)
+	w.intents, w.durable = append(w.intents, r), append(w.durable, durable)
+	return w.broken
+}
+func (w *world) Outcome(_ context.Context, r Record) error {
+	w.add("outcome %s%s %s", r.Kind, r.Op, r.Outcome)
+	w.outcomes = append(w.outcomes, r)
+	return w.lost
+}
+func (w *world) Take(context.Context, *Call) (Counts, func(), error) {
+	w.taken++
+	return Counts{Calls60s: int64(w.taken)}, func() { w.taken-- }, nil
+}
+func (w *world) Run(ctx context.Context, r *Running) (Output, error) {
+	w.add("run")
+	if w.guest == nil {
+		return Output{JSON: json.RawMessage(`{}`)}, nil
+	}
+	return w.guest(ctx, r)
+}
+func (w *world) Lookup(context.Context, Question) (Facts, error) {
+	w.add("lookup")
+	return Facts{File: &FileFacts{RealPath: "/etc/hosts"}}, nil
+}
+func (w *world) Execute(_ context.Context, q Question, _ Decision) (Result, error) {
+	w.add("execute %s", q.Op.Import())
+	return Result{Bytes: 3}, w.execErr
+}
+func (w *world) End(context.Context, *Call) { w.add("end") }
+func (w *world) Confirm(_ context.Context, c *Call, _ Decision) (Confirmation, error) {
+	w.add("confirm")
+	return w.confirm(c)
+}
+
+type words struct{}
+
+func (words) Script(s string) Command {
+	return Command{Form: "script", Lowered: Lowered{Parsed: true, Calls: []Simple{{Argv: strings.Fields(s), Static: true}}}}
+}
+func (words) Argv(a []string) Command { return Command{Form: "argv", Rendered: strings.Join(a, " ")} }
+
+func allow(t Tier) func(Question) (Decision, error) {
+	return func(Question) (Decision, error) { return Decision{Allow: true, Tier: t, Revision: "r1"}, nil }
+}
+
+func (w *world) door() *Door {
+	execs := map[string]Executor{}
+	for _, n := range Operations() {
+		execs[n] = w
+	}
+	o := Options{Nodes: []Node{{Name: "pve1", Cluster: "lab", Default: true}, {Name: "pve2", Cluster: "lab"}}, Decider: w, Journal: w, Ledger: w,
+		Lowerer: words{}, Runner: w, Executors: execs, Mode: func() Mode { return w.mode }}
+	if w.confirm != nil {
+		o.Confirmer = w
+	}
+	return New(o)
+}
+
+func tool() *Tool {
+	return &Tool{Kind: "tool", Name: "t", Imports: []string{"ssh_exec"}, Confirm: "confirmed", Budget: time.Minute, Validate: func(map[string]any) error { return nil },
+		Derive: func(a map[string]any) (Targets, []CommandText, error) {
+			if n, ok := a["node"].(string); ok {
+				return Targets{Nodes: []string{n}}, nil, nil
+			}
+			return Targets{}, nil, nil
+		}}
+}
+
+func (w *world) call(args string) Answer {
+	return w.door().Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool(), Arguments: []byte(args)})
+}
+
+// Whatever the engine answers that is not a whole yes, nothing runs and the refusal says why.
+func TestEverythingButAWholeYesRefusesTheCall(t *testing.T) {
+	for name, tt := range map[string]struct {
+		decide func(Question) (Decision, error)
+		broken error
+		why    string
+	}{
+		"the zero decision":          {decide: func(Question) (Decision, error) { return Decision{}, nil }, why: "policy.undefined"},
+		"an error":                   {decide: func(Question) (Decision, error) { return Decision{Allow: true, Tier: Green}, errors.New("x") }, why: "policy.error"},
+		"a panic":                    {decide: func(Question) (Decision, error) { panic("x") }, why: "policy.panic"},
+		"allow without a tier":       {decide: allow(NoTier), why: "policy.contradiction"},
+		"allow at tier black":        {decide: allow(Black), why: "policy.contradiction"},
+		"allow at a tier unheard of": {decide: allow(9), why: "policy.contradiction"},
+		"allow with a failed check": {decide: func(Question) (Decision, error) {
+			return Decision{Allow: true, Tier: Green, Failed: []string{"protected"}}, nil
+		}, why: "protected"},
+		"allow with a reason against": {decide: func(Question) (Decision, error) {
+			return Decision{Allow: true, Tier: Green, Denied: []Reason{{ID: "site.night"}}}, nil
+		}, why: "policy.contradiction"},
+		"a journal that cannot be written": {decide: allow(Green), broken: errors.New("disk full"), why: "journal.unavailable"},
+		"a no":                             {decide: func(Question) (Decision, error) { return Decision{Failed: []string{"tier"}}, nil }, why: "tier"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{decide: tt.decide, broken: tt.broken}
+			a := w.call(`{}`)
+			var refused *Refused
+			if !errors.As(a.Err, &refused) || !slices.Contains(refused.Failed, tt.why) {
+				t.Fatalf("answer %+v, want a refusal by %s", a, tt.why)
+			}
+			if a.Outcome != Refusal || slices.Contains(w.events, "run") {
+				t.Errorf("outcome %s, events %v: something ran", a.Outcome, w.events)
+			}
+			if w.taken != 0 {
+				t.Errorf("a refused call still counts (%d)", w.taken)
+			}
+		})
+	}
+}
+
+// Each operation of the ABI: decided, intent journaled, then executed, in this order; refused at either phase, it reaches nothing.
+func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
+	request := map[string]string{"http_request": `{"method":"GET","url":"http://h/"}`, "blob_write": `{"name":"n","mime":"m"}`, "blob_read": `{"blob":"b"}`, "ask": `{"key":"k","message":"m","schema":{}}`}
+	for _, name := range Operations() {
+		req := request[name]
+		if req == "" {
+			req = `{"node":"pve1"}`
+		}
+		op, err := ParseOp(name, []byte(req))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, refusedAt := range []string{"", "lookup", "effect"} {
+			t.Run(name+" refused at "+refusedAt, func(t *testing.T) {
+				w := &world{decide: func(q Question) (Decision, error) {
+					return Decision{Allow: q.Kind == KindCall || q.Phase.String() != refusedAt, Tier: Yellow}, nil
+				}}
+				w.guest = func(ctx context.Context, r *Running) (Output, error) {
+					_, err := r.Operate(ctx, op)
+					var refused *Refused
+					if wantRefused := slices.Contains(w.events, "decide "+name+"/"+refusedAt); errors.As(err, &refused) != wantRefused {
+						t.Errorf("Operate: %v", err)
+					}
+					return Output{JSON: json.RawMessage(`{}`)}, nil // swallows the refusal
+				}
+				a := w.call(`{}`)
+				executed := slices.Index(w.events, "execute "+name)
+				intent := slices.Index(w.events, "intent operation"+name+" intent")
+				refused := slices.Contains(w.events, "intent operation"+name+" refused")
+				switch {
+				case refused && (executed >= 0 || len(a.Refused) != 1):
+					t.Errorf("refused, yet executed or forgotten: %v, %v", w.events, a.Refused)
+				case refused && refusedAt == "lookup" && slices.Contains(w.events, "lookup"):
+					t.Errorf("looked up although that was refused: %v", w.events)
+				case !refused && !(intent >= 0 && intent < executed):
+					t.Errorf("executed before its intent: %v", w.events)
+				}
+			})
+		}
+	}
+}
+
+func TestIntentsAboveGreenAreDurable(t *testing.T) {
+	for _, tier := range []Tier{Green, Yellow, Red} {
+		w := &world{decide: allow(tier)}
+		w.guest = func(ctx context.Context, r *Running) (Output, error) {
+			_, err := r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"true"}})
+			return Output{}, err
+		}
+		w.call(`{}`)
+		if want := []bool{true, tier != Green}; !slices.Equal(w.durable, want) {
+			t.Errorf("%s: durable %v, want %v", tier, w.durable, want)
+		}
+	}
+}
+
+func TestOutcomeBelievesTheHost(t *testing.T) {
+	lost := &OpError{Code: "lost", Outcome: Unknown}
+	for name, tt := range map[string]struct {
+		tier     Tier
+		exec     error
+		guestErr error
+		code     int
+		want     Outcome
+	}{
+		"all well":                           {Yellow, nil, nil, 0, Succeeded},
+		"a tool error":                       {Yellow, nil, nil, 1, Failed},
+		"a failed operation that was hidden": {Yellow, &OpError{Code: "x", Outcome: Failed}, nil, 0, Succeeded},
+		"a lost write that was hidden":       {Yellow, lost, nil, 0, Unknown},
+		"a lost read":                        {Green, lost, nil, 0, Succeeded},
+		"a trap":                             {Yellow, nil, &PluginError{Code: "plugin_trap"}, 0, Failed},
+		"a lost write, then a trap":          {Red, lost, &PluginError{Code: "plugin_trap"}, 0, Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{decide: allow(tt.tier), execErr: tt.exec}
+			w.guest = func(ctx context.Context, r *Running) (Output, error) {
+				r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"x"}})
+				return Output{Code: tt.code}, tt.guestErr
+			}
+			if a := w.call(`{}`); a.Outcome != tt.want || w.outcomes[len(w.outcomes)-1].Outcome != tt.want {
+				t.Errorf("outcome %s, journaled %s; want %s", a.Outcome, w.outcomes[len(w.outcomes)-1].Outcome, tt.want)
+			}
+		})
+	}
+}
+
+func TestBudgetStopsTheCallAndSaysWhetherSomethingHappened(t *testing.T) {
+	for _, tier := range []Tier{Green, Yellow} {
+		w := &world{decide: func(q Question) (Decision, error) {
+			return Decision{Allow: true, Tier: tier, Obligations: Obligations{Timeout: 20 * time.Millisecond}}, nil
+		}}
+		w.guest = func(ctx context.Context, r *Running) (Output, error) {
+			r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"x"}})
+			<-ctx.Done()
+			return Output{}, context.Cause(ctx)
+		}
+		a := w.call(`{}`)
+		var budget *BudgetError
+		if !errors.As(a.Err, &budget) || budget.MayHaveExecuted != (tier != Green) || budget.Limit != 20*time.Millisecond || budget.CallID != a.CallID {
+			t.Errorf("%s: answer %+v, budget %+v", tier, a, budget)
+		}
+		if !slices.Contains(w.events, "end") {
+			t.Error("the call's things were not freed")
+		}
+	}
+}
+
+func TestAnEndedCallCanDoNothing(t *testing.T) {
+	w := &world{decide: allow(Green)}
+	var kept *Running
+	w.guest = func(_ context.Context, r *Running) (Output, error) { kept = r; return Output{}, nil }
+	w.call(`{}`)
+	before := len(w.events)
+	_, err := kept.Operate(context.Background(), SSHExec{OnNode: OnNode{Node: "pve1"}})
+	if bad, ok := err.(*BadRequest); !ok || bad.Field != "call" || len(w.events) != before {
+		t.Errorf("Operate after the end: %v, events %v", err, w.events[before:])
+	}
+}
+
+func TestConfirmation(t *testing.T) {
+	red := func(q Question) (Decision, error) {
+		if q.Call.Confirmation.State == "approved" {
+			return Decision{Allow: true, Tier: Red}, nil
+		}
+		return Decision{Tier: Red, Failed: []string{"confirmation"}, NeedsApproval: true}, nil
+	}
+	t.Run("a yes is followed by a second decision", func(t *testing.T) {
+		w := &world{decide: red, confirm: func(*Call) (Confirmation, error) { return Confirmation{State: "approved", By: "ann"}, nil }}
+		if a := w.call(`{}`); a.Outcome != Succeeded || !slices.Equal(w.events[:6], []string{"decide call", "intent call refused", "confirm", "decide call", "intent call intent", "run"}) {
+			t.Errorf("%+v %v", a, w.events)
+		}
+	})
+	t.Run("a state that the policy does not accept is refused again", func(t *testing.T) {
+		w := &world{decide: red, confirm: func(*Call) (Confirmation, error) { return Confirmation{State: "expired"}, nil }}
+		if a := w.call(`{}`); a.Outcome != Refusal || slices.Contains(w.events, "run") {
+			t.Errorf("%+v %v", a, w.events)
+		}
+	})
+	t.Run("nobody has decided yet", func(t *testing.T) {
+		w := &world{decide: red, confirm: func(*Call) (Confirmation, error) { return Confirmation{}, &Waiting{ApprovalID: "a1"} }}
+		if a := w.call(`{}`); a.Outcome != Waits || slices.Contains(w.events, "run") {
+			t.Errorf("%+v %v", a, w.events)
+		}
+	})
+	t.Run("nobody can be asked", func(t *testing.T) {
+		w := &world{decide: red}
+		if a := w.call(`{"confirmed":true}`); a.Outcome != Refusal {
+			t.Errorf("%+v %v", a, w.events)
+		}
+	})
+}
+
+func TestArgumentsAreRefusedBeforeAnythingElse(t *testing.T) {
+	for name, tt := range map[string]struct{ args, why string }{
+		"not JSON":        {`{`, "EOF"},
+		"not an object":   {`[]`, "must be a JSON object"},
+		"duplicate":       {`{"vmid":1,"vmid":2}`, "repeats"},
+		"unknown node":    {`{"node":"evil.example"}`, `node "evil.example" is not in the inventory`},
+		"over the limit":  {`{"a":"` + strings.Repeat("x", 2<<20) + `"}`, "over the limit"},
+		"a float integer": {`{"vmid":103.0}`, "plain form"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{decide: allow(Green)}
+			a := w.call(tt.args)
+			var invalid *InvalidArguments
+			if !errors.As(a.Err, &invalid) || !strings.Contains(a.Err.Error(), tt.why) {
+				t.Fatalf("%+v; want invalid arguments with %q", a, tt.why)
+			}
+			if !slices.Equal(w.events, []string{"intent call refused"}) || w.intents[0].Failed[0] != "arguments" {
+				t.Errorf("events %v, want only a journaled refusal", w.events)
+			}
+		})
+	}
+}
+
+func TestTheCallIsOneValue(t *testing.T) {
+	w := &world{}
+	var calls []*Call
+	w.decide = func(q Question) (Decision, error) {
+		calls = append(calls, q.Call)
+		return Decision{Allow: true, Tier: Green}, nil
+	}
+	w.call(` { "b" : 1, "a" : "x", "confirmed": true } `)
+	w.call(`{"a":"x","b":1}`)
+	if string(calls[0].Args.JSON) != `{"a":"x","b":1,"confirmed":true}` {
+		t.Errorf("canonical arguments %s", calls[0].Args.JSON)
+	}
+	if calls[0].Args.Digest != calls[1].Args.Digest || calls[0].Confirmation.State != "argument" || calls[1].Confirmation.State != "none" {
+		t.Errorf("the confirmation flag changes the digest, or is not seen: %+v %+v", calls[0].Args, calls[1].Args)
+	}
+	if !slices.Equal(calls[1].Targets.Nodes, []string{"pve1"}) || !slices.Equal(calls[1].Clusters, []string{"lab"}) {
+		t.Errorf("no default node: %+v %v", calls[1].Targets, calls[1].Clusters)
+	}
+}
+
+func TestALostOutcomeIsSaid(t *testing.T) {
+	w := &world{decide: allow(Yellow), lost: errors.New("disk full")}
+	if a := w.call(`{}`); !a.JournalFailed || a.Outcome != Succeeded {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestIDsSortByTime(t *testing.T) {
+	a, b := newID(time.UnixMilli(1_700_000_000_000)), newID(time.UnixMilli(1_700_000_000_001))
+	if len(a) != 26 || a >= b || newID(time.Unix(0, 0)) == newID(time.Unix(0, 0)) {
+		t.Errorf("%s %s", a, b)
+	}
+}
