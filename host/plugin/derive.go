@@ -1,0 +1,166 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+const maxPath = 4096
+
+// derive finds what a call acts on. A value that could be written in another way is refused, not repaired: policy compares these texts.
+func derive(marks []target, args map[string]any) (gate.Targets, []gate.CommandText, error) {
+	found := map[string][]string{}
+	var commands []gate.CommandText
+	for _, m := range marks {
+		v, given := args[m.arg]
+		if !given {
+			continue
+		}
+		values := []any{v}
+		if m.list {
+			values, _ = v.([]any)
+		}
+		for i, v := range values {
+			arg := m.arg
+			if m.list {
+				arg = fmt.Sprintf("%s[%d]", m.arg, i)
+			}
+			if targetKinds[m.kind] == "commands" {
+				text, ok := v.(string)
+				if !ok {
+					return gate.Targets{}, nil, fmt.Errorf("%s: must be a string", arg)
+				}
+				commands = append(commands, gate.CommandText{Arg: arg, Text: text, Guest: m.kind == "guest_command"})
+				continue
+			}
+			form, err := canonical(m.kind, v)
+			if err != nil {
+				return gate.Targets{}, nil, fmt.Errorf("%s: %w", arg, err)
+			}
+			found[targetKinds[m.kind]] = append(found[targetKinds[m.kind]], form)
+		}
+	}
+	set := func(kind string) []string { return sorted(found[kind]) }
+	return gate.Targets{Nodes: set("nodes"), VMIDs: set("vmids"), Services: set("services"), Hosts: set("hosts"),
+		Paths: set("paths"), GuestPaths: set("guest_paths"), LocalPaths: set("local_paths")}, commands, nil
+}
+
+// canonical returns the one form of a target, or says why the value is not in it.
+func canonical(kind string, v any) (string, error) {
+	if kind == "vmid" {
+		id, ok := v.(int64)
+		if !ok || id < 100 || id > 999_999_999 {
+			return "", errors.New("a VMID is an integer from 100 to 999999999")
+		}
+		return strconv.FormatInt(id, 10), nil
+	}
+	s, ok := v.(string)
+	if !ok {
+		return "", errors.New("must be a string")
+	}
+	switch kind {
+	case "node":
+		return s, nodeName(s)
+	case "service":
+		return unit(s)
+	case "host":
+		return s, host(s)
+	case "url":
+		return urlHost(s)
+	case "remote_path", "guest_path":
+		return s, absolute(s)
+	case "local_path":
+		return s, local(s)
+	}
+	return "", fmt.Errorf("target kind %q is not known", kind)
+}
+
+var (
+	nodeForm = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?$`)
+	unitForm = regexp.MustCompile(`^[a-z0-9][a-z0-9:_.@-]*$`)
+	// The last label begins with a letter: 127.1, 0x7f000001 and 2130706433 are addresses to many resolvers.
+	hostForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	unitEnds = []string{".service", ".socket", ".target", ".timer", ".mount", ".automount", ".device", ".swap", ".path", ".slice", ".scope"}
+)
+
+func nodeName(s string) error {
+	if len(s) > 63 || !nodeForm.MatchString(s) {
+		return errors.New("a node name is 1 to 63 letters, digits and inner hyphens")
+	}
+	return nil
+}
+
+// unit adds .service as systemctl would: a name without a suffix and its full form are one service.
+func unit(s string) (string, error) {
+	if len(s) > 200 || !unitForm.MatchString(s) {
+		return "", errors.New("a service is a systemd unit name in lower case, such as nginx or nginx.service")
+	}
+	if !slices.ContainsFunc(unitEnds, func(end string) bool { return strings.HasSuffix(s, end) }) {
+		s += ".service"
+	}
+	return s, nil
+}
+
+func host(s string) error {
+	if ip, err := netip.ParseAddr(s); err == nil {
+		if ip.Zone() != "" || ip.Is4In6() || ip.String() != s {
+			return fmt.Errorf("write the address as %s", ip.WithZone("").Unmap())
+		}
+		return nil
+	}
+	if len(s) > 253 || !hostForm.MatchString(s) {
+		return errors.New("a host is a lower-case ASCII name (xn-- for others) without a final dot, or an IP address in its shortest form")
+	}
+	return nil
+}
+
+func urlHost(s string) (string, error) {
+	if len(s) > 8192 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' }) {
+		return "", errors.New("a URL is at most 8192 characters of ASCII without spaces or backslashes")
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return "", errors.New("is not a URL")
+	}
+	if !strings.HasPrefix(s, "http://") && !strings.HasPrefix(s, "https://") || u.Opaque != "" || u.User != nil {
+		return "", errors.New("a URL begins with http:// or https:// and holds no user name or password")
+	}
+	return u.Hostname(), host(u.Hostname())
+}
+
+func absolute(s string) error {
+	if err := plainPath(s); err != nil {
+		return err
+	}
+	if !path.IsAbs(s) || path.Clean(s) != s {
+		return errors.New("a path is absolute and in its shortest form: no .., no // and no / at its end")
+	}
+	return nil
+}
+
+func local(s string) error {
+	if err := plainPath(s); err != nil {
+		return err
+	}
+	if s == "." || !filepath.IsLocal(s) || path.Clean(s) != s {
+		return errors.New("a local path is relative to your workspace and in its shortest form: no .., no // and no / at its end")
+	}
+	return nil
+}
+
+func plainPath(s string) error {
+	if s == "" || len(s) > maxPath || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return fmt.Errorf("a path is 1 to %d bytes without control characters", maxPath)
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package plugin
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+const (
+	minBudget = time.Millisecond
+	maxBudget = 15 * time.Minute
+	maxItems  = 256 // tools, resources and prompts of one plugin
+)
+
+var (
+	itemName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+	fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`) // of plugins, whose names become file names
+	version  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+-]{0,63}$`)
+	uriForm  = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[!-~]{1,200}$`)
+)
+
+type describe struct {
+	ABI       int64             `json:"abi"`
+	Name      string            `json:"name"`
+	Version   string            `json:"version"`
+	Tools     []json.RawMessage `json:"tools"`
+	Resources []json.RawMessage `json:"resources"`
+	Prompts   []json.RawMessage `json:"prompts"`
+}
+
+// item is a tool, a resource or a prompt.
+type item struct {
+	Name         string          `json:"name"`
+	URI          string          `json:"uri"`
+	Title        string          `json:"title"`
+	Description  string          `json:"description"`
+	InputSchema  json.RawMessage `json:"input_schema"`
+	OutputSchema json.RawMessage `json:"output_schema"`
+	Hints        json.RawMessage `json:"hints"`
+	Imports      []string        `json:"imports"`
+	BudgetMS     int64           `json:"budget_ms"`
+	Runs         string          `json:"runs"`
+}
+
+func parseDescribe(data []byte) (d describe, err error) {
+	return d, gate.DecodeInto(data, maxDescribe, &d)
+}
+
+// compile checks the whole entry and makes its tools.
+func (e Entry) compile() ([]*gate.Tool, error) {
+	fail := func(err error) ([]*gate.Tool, error) { return nil, fmt.Errorf("plugin %s: %w", cmp.Or(e.Name, e.File), err) }
+	d, err := parseDescribe(e.Describe)
+	if err != nil {
+		return fail(fmt.Errorf("describe: %w", err))
+	}
+	known := gate.Operations()
+	for _, i := range e.Imports {
+		if !slices.Contains(known, i) {
+			return fail(fmt.Errorf("imports %q, which is not an operation of this host (%s)", i, strings.Join(known, " ")))
+		}
+	}
+	switch {
+	case d.ABI != 1:
+		return fail(fmt.Errorf("abi is %d, this host speaks 1", d.ABI))
+	case !fileName.MatchString(d.Name):
+		return fail(fmt.Errorf("name %q: want 1 to 64 of A-Z a-z 0-9 _ . - and first a letter or digit", d.Name))
+	case !version.MatchString(d.Version):
+		return fail(fmt.Errorf("version %q: want 1 to 64 of A-Z a-z 0-9 . + -", d.Version))
+	case e.Name != d.Name || e.Version != d.Version:
+		return fail(fmt.Errorf("name and version are %s %s, but describe says %s %s", e.Name, e.Version, d.Name, d.Version))
+	case !fileName.MatchString(e.File) || !strings.HasSuffix(e.File, ".wasm"):
+		return fail(fmt.Errorf("file %q: want a plain file name that ends in .wasm", e.File))
+	case !digestForm.MatchString(e.Digest):
+		return fail(fmt.Errorf("digest %q: want sha256: and 64 hex digits", e.Digest))
+	case !slices.Equal(e.Imports, sorted(e.Imports)):
+		return fail(errors.New("imports are not sorted or repeat"))
+	case len(d.Tools)+len(d.Resources)+len(d.Prompts) > maxItems:
+		return fail(fmt.Errorf("more than %d tools, resources and prompts", maxItems))
+	}
+	var all []*gate.Tool
+	for _, k := range []struct {
+		kind  string
+		items []json.RawMessage
+	}{{"prompt", d.Prompts}, {"resource", d.Resources}, {"tool", d.Tools}} {
+		var tools []*gate.Tool
+		for n, raw := range k.items {
+			t, err := e.tool(k.kind, raw)
+			if err != nil {
+				return fail(fmt.Errorf("%s %s: %w", k.kind, cmp.Or(t.Name, fmt.Sprint(n)), err))
+			}
+			tools = append(tools, t)
+		}
+		slices.SortFunc(tools, func(a, b *gate.Tool) int { return strings.Compare(a.Name, b.Name) })
+		all = append(all, tools...)
+	}
+	return all, nil
+}
+
+// tool always returns a tool, if only to name it in an error.
+func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
+	var it item
+	t := &gate.Tool{Kind: kind, Plugin: e.Plugin}
+	if err := gate.DecodeInto(raw, maxDescribe, &it); err != nil {
+		return t, err
+	}
+	t.Name, t.Title, t.Description, t.URI, t.Runs = it.Name, it.Title, it.Description, it.URI, it.Runs
+	t.InputSchema, t.OutputSchema = it.InputSchema, it.OutputSchema
+	t.Budget = time.Duration(it.BudgetMS) * time.Millisecond
+	if !itemName.MatchString(it.Name) {
+		t.Name = ""
+		return t, fmt.Errorf("name %q: want 1 to 64 of A-Z a-z 0-9 _ . -", it.Name)
+	}
+	if t.Imports = sorted(it.Imports); len(t.Imports) != len(it.Imports) {
+		return t, errors.New("imports repeat")
+	}
+	for _, i := range t.Imports {
+		if !slices.Contains(e.Imports, i) {
+			return t, fmt.Errorf("imports %s, which its module does not", i)
+		}
+	}
+	if it.BudgetMS < minBudget.Milliseconds() || it.BudgetMS > maxBudget.Milliseconds() {
+		return t, fmt.Errorf("budget_ms %d: want %d to %d", it.BudgetMS, minBudget.Milliseconds(), maxBudget.Milliseconds())
+	}
+	err := errors.Join(
+		readable("description", it.Description, 20, 4096, "\n"),
+		readable("runs", it.Runs, 1, 256, ""),
+		readable("title", it.Title, 0, 128, ""))
+	if err != nil {
+		return t, err
+	}
+	if t.Hints, err = parseHints(it.Hints); err != nil && (kind == "tool" || it.Hints != nil) {
+		return t, err
+	}
+	if (kind == "resource") != (it.URI != "") || kind == "resource" && !uriForm.MatchString(it.URI) {
+		return t, fmt.Errorf("uri %q: a resource needs one such as docs://page, and nothing else has one", it.URI)
+	}
+	switch {
+	case t.InputSchema == nil && kind == "tool":
+		return t, errors.New("input_schema: missing")
+	case t.InputSchema == nil:
+		t.InputSchema = json.RawMessage(`{"additionalProperties":false,"properties":{},"type":"object"}`)
+	}
+	return t, compileSchemas(t)
+}
+
+func parseHints(raw json.RawMessage) (gate.Hints, error) {
+	var h struct {
+		ReadOnly    *bool `json:"read_only"`
+		Destructive *bool `json:"destructive"`
+		Idempotent  *bool `json:"idempotent"`
+		OpenWorld   *bool `json:"open_world"`
+	}
+	if raw == nil {
+		return gate.Hints{}, errors.New("hints: missing")
+	}
+	if err := gate.DecodeInto(raw, maxDescribe, &h); err != nil {
+		return gate.Hints{}, fmt.Errorf("hints: %w", err)
+	}
+	if h.ReadOnly == nil || h.Destructive == nil || h.Idempotent == nil || h.OpenWorld == nil {
+		return gate.Hints{}, errors.New("hints: read_only, destructive, idempotent and open_world must all be there")
+	}
+	if *h.ReadOnly && *h.Destructive {
+		return gate.Hints{}, errors.New("hints: read_only and destructive contradict each other")
+	}
+	return gate.Hints{ReadOnly: *h.ReadOnly, Destructive: *h.Destructive, Idempotent: *h.Idempotent, OpenWorld: *h.OpenWorld}, nil
+}
+
+// readable checks text that people and models will see: within its length in characters, and nothing in it that does not show or that
+// changes how its neighbours show.
+func readable(what, s string, min, max int, allow string) error {
+	if n := utf8.RuneCountInString(s); n < min || n > max {
+		return fmt.Errorf("%s: has %d characters, want %d to %d", what, n, min, max)
+	}
+	for i, r := range s {
+		if hidden(r) && !strings.ContainsRune(allow, r) {
+			return fmt.Errorf("%s: has the character %U at byte %d, which does not show", what, r, i)
+		}
+	}
+	return nil
+}
+
+// hidden covers control, bidirectional, zero-width, tag, private and unassigned characters, variation selectors and odd spaces.
+func hidden(r rune) bool {
+	return !unicode.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+}
