@@ -214,7 +214,7 @@ func (d *Door) newCall(req Request) (*Call, error) {
 	}
 	for _, t := range texts {
 		cmd := d.Lowerer.Script(t.Text)
-		cmd.Arg, cmd.Guest = t.Arg, t.Guest
+		cmd.Arg, cmd.Guest, cmd.Text = t.Arg, t.Guest, t.Text
 		c.Commands = append(c.Commands, cmd)
 	}
 	return c, c.onNodes()

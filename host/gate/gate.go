@@ -143,6 +143,7 @@ type Command struct {
 	Form  string `json:"form"`  // argv | script
 	Arg   string `json:"arg"`   // the argument it came from, "" in an operation
 	Guest bool   `json:"guest"` // for the shell inside a guest, not for the node's
+	Text  string `json:"text"`  // the argument as it was given, "" in an operation
 	Lowered
 	Nested   []Nested `json:"nested"`
 	Rendered string   `json:"-"` // what is sent when it is allowed
