@@ -1,0 +1,91 @@
+package shell
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// seen is what the shell makes of the renderings of calls, one after the other.
+func seen(t *testing.T, sh []string, calls [][]string) []string {
+	t.Helper()
+	var script strings.Builder
+	for _, argv := range calls {
+		script.WriteString(`printf '%s\0' ` + Quote(argv) + "\n")
+	}
+	cmd := exec.Command(sh[0], sh[1:]...)
+	cmd.Stdin = strings.NewReader(script.String())
+	if len(script.String()) < MaxRendered {
+		cmd = exec.Command(sh[0], append(slices.Clone(sh[1:]), "-c", script.String())...)
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", sh, err)
+	}
+	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+}
+
+func check(t *testing.T, calls [][]string) {
+	t.Helper()
+	want := slices.Concat(calls...)
+	for _, sh := range shells(t) {
+		if got := seen(t, sh, calls); !slices.Equal(got, want) {
+			t.Errorf("%s saw %q\ndecided %q", sh, got, want)
+		}
+	}
+}
+
+// Whatever is lowered is sent as words that real shells read back as exactly the words of Calls, and lowering what is sent changes nothing.
+func FuzzScript(f *testing.F) {
+	for _, c := range ordinary {
+		f.Add(c.text)
+	}
+	for _, s := range []string{"hostname\rrm", "{rm,-rf,/}", "printf -v 'a[$(id)]' x", "a | b && c || d; e", `bash -c "sh -c 'ls'"`, "x=1 y", "~ $x `y` $(z)", "echo \\\n\\\n"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got := Lowerer{}.Script(text)
+		if !got.Parsed {
+			if got.Error == "" || got.Rendered != "" || len(got.Calls)+len(got.Nested) > 0 || got.Features == nil || got.Calls == nil || got.Nested == nil {
+				t.Fatalf("a refusal that is half a command: %+v", got)
+			}
+			return
+		}
+		var calls [][]string
+		for _, c := range got.Calls {
+			if len(c.Argv) == 0 || c.Argv[0] == "" || !c.Static {
+				t.Fatalf("call %q", c.Argv)
+			}
+			calls = append(calls, c.Argv)
+		}
+		if len(got.Rendered) <= MaxScript {
+			again := Lowerer{}.Script(got.Rendered)
+			if again.Rendered != got.Rendered || !slices.EqualFunc(again.Calls, got.Calls, sameCall) || !slices.Equal(again.Features, got.Features) || len(again.Nested) != len(got.Nested) {
+				t.Fatalf("%q lowers to %q, and that to %q: %s", text, got.Rendered, again.Rendered, again.Error)
+			}
+		}
+		check(t, calls)
+	})
+}
+
+// Any words without NUL arrive as they are.
+func FuzzArgv(f *testing.F) {
+	for _, s := range []string{"ls\x00-la", "a\x00'\x00\"\x00\\\x00\n\x00$(id)\x00`id`\x00*\x00~\x00!\x00#", "x\x00", "é\x00\xff\xfe\x00\r\x00\x1b[2J", "a\x00''\x00'\\''"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		argv := strings.Split(s, "\x00")
+		got := Lowerer{}.Argv(argv)
+		if !got.Parsed {
+			if got.Error == "" || got.Rendered != "" || len(got.Calls) > 0 {
+				t.Fatalf("a refusal that is half a command: %+v", got)
+			}
+			return
+		}
+		if !slices.Equal(got.Calls[0].Argv, argv) || got.Rendered != Quote(argv) {
+			t.Fatalf("%q became %v, sent as %q", argv, got.Calls, got.Rendered)
+		}
+		check(t, [][]string{argv})
+	})
+}

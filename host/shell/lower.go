@@ -1,0 +1,269 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// Why bash, when what is sent runs in any POSIX shell? Bash's grammar is the larger one: more of what shells read differently
+// (braces, $'…', [[, process substitution) comes out as a construct with a name, and is refused, instead of as plain words.
+const variant = syntax.LangBash
+
+// lower parses text into calls and the joiners between them.
+func lower(text string) (gate.Lowered, []string) {
+	if len(text) > MaxScript {
+		return refuse(fmt.Sprintf("the command text is %d bytes, over the limit of %d", len(text), MaxScript), nil), nil
+	}
+	if !utf8.ValidString(text) {
+		return refuse("the command text is not valid UTF-8", []string{"control"}), nil
+	}
+	if i := strings.IndexFunc(text, control); i >= 0 {
+		r, _ := utf8.DecodeRuneInString(text[i:])
+		return refuse(fmt.Sprintf("control character %U at byte %d: shells do not agree on what it separates", r, i+1), []string{"control"}), nil
+	}
+	file, err := parse(text)
+	if err != nil {
+		return refuse(err.Error(), []string{"syntax"}), nil
+	}
+	s := scan{text: text}
+	syntax.Walk(file, s.node)
+	for i, st := range file.Stmts {
+		if s.problem != "" {
+			return refuse(s.problem, s.features), nil
+		}
+		if i > 0 {
+			s.joiners = append(s.joiners, ";")
+			s.feature("sequence")
+		}
+		s.statement(st)
+	}
+	switch {
+	case s.problem != "":
+		return refuse(s.problem, s.features), nil
+	case len(s.calls) == 0:
+		return refuse("there is no command in the text", s.features), nil
+	}
+	slices.Sort(s.features)
+	return gate.Lowered{Parsed: true, Features: append([]string{}, s.features...), Calls: s.calls}, s.joiners
+}
+
+func control(r rune) bool {
+	return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0
+}
+
+func parse(text string) (file *syntax.File, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the parser broke: %v", p)
+		}
+	}()
+	file, err = syntax.NewParser(syntax.Variant(variant)).Parse(strings.NewReader(text), "")
+	if at := (syntax.ParseError{}); errors.As(err, &at) {
+		err = fmt.Errorf("%s at line %d, column %d", at.Text, at.Pos.Line(), at.Pos.Col())
+	}
+	return file, err
+}
+
+// scan notes what is in the way of lowering, and lowers. Calls mean nothing once there is a problem.
+type scan struct {
+	text     string
+	problem  string // the first
+	features []string
+	calls    []gate.Simple
+	joiners  []string
+}
+
+func (s *scan) feature(name string) {
+	if !slices.Contains(s.features, name) {
+		s.features = append(s.features, name)
+	}
+}
+
+func (s *scan) refuse(feature, what string, at syntax.Pos) {
+	s.feature(feature)
+	if s.problem != "" {
+		return
+	}
+	near := s.text[min(int(at.Offset()), len(s.text)):]
+	if i := strings.IndexAny(near, " \n"); i > 0 {
+		near = near[:i]
+	}
+	for len(near) > 24 || !utf8.ValidString(near) {
+		near = near[:len(near)-1]
+	}
+	s.problem = fmt.Sprintf("%s at line %d, column %d (%q) cannot be sent: use plain words joined by | && || ;, and quote characters that are meant as they are",
+		what, at.Line(), at.Col(), near)
+}
+
+// node looks at every node, so that all features are named. A kind of node that is not listed is refused.
+func (s *scan) node(n syntax.Node) bool {
+	switch n := n.(type) {
+	case nil, *syntax.File, *syntax.CallExpr, *syntax.Lit, *syntax.Comment:
+	case *syntax.Stmt:
+		if n.Negated {
+			s.refuse("negation", "negation", n.Position)
+		}
+		if n.Background || n.Coprocess || n.Disown {
+			s.refuse("background", "a background command", n.Semicolon)
+		}
+	case *syntax.BinaryCmd:
+		if n.Op == syntax.PipeAll {
+			s.refuse("redirection", "a pipe of stderr", n.OpPos)
+		}
+	case *syntax.Redirect:
+		if n.Op == syntax.Hdoc || n.Op == syntax.DashHdoc || n.Op == syntax.WordHdoc {
+			s.refuse("heredoc", "a here-document", n.OpPos)
+		} else {
+			s.refuse("redirection", "a redirection", n.OpPos)
+		}
+	case *syntax.Word:
+		s.word(n, true)
+	case *syntax.SglQuoted:
+		if n.Dollar {
+			s.refuse("dollar_quote", "$'…'", n.Pos())
+		}
+	case *syntax.DblQuoted:
+		if n.Dollar {
+			s.refuse("dollar_quote", `$"…"`, n.Pos())
+		}
+	case *syntax.ParamExp:
+		s.refuse("expansion", "an expansion", n.Pos())
+	case *syntax.CmdSubst, *syntax.ProcSubst:
+		s.refuse("substitution", "a substitution", n.Pos())
+	case *syntax.ExtGlob:
+		s.refuse("glob", "a glob", n.Pos())
+	case *syntax.BraceExp:
+		s.refuse("brace", "a brace", n.Pos())
+	case *syntax.Assign, *syntax.DeclClause, *syntax.ArrayExpr, *syntax.ArrayElem:
+		s.refuse("assignment", "an assignment", n.Pos())
+	case *syntax.FuncDecl:
+		s.refuse("function", "a function", n.Pos())
+	case *syntax.Subshell:
+		s.refuse("subshell", "a subshell", n.Pos())
+	case *syntax.Block:
+		s.refuse("group", "a group", n.Pos())
+	case *syntax.IfClause, *syntax.WhileClause, *syntax.ForClause, *syntax.WordIter, *syntax.CStyleLoop, *syntax.CaseClause, *syntax.CaseItem:
+		s.refuse("control", "control flow", n.Pos())
+	case *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.LetClause, *syntax.BinaryArithm, *syntax.UnaryArithm, *syntax.ParenArithm:
+		s.refuse("arithmetic", "arithmetic", n.Pos())
+	case *syntax.TestClause, *syntax.BinaryTest, *syntax.UnaryTest, *syntax.ParenTest:
+		s.refuse("test", "a [[ test", n.Pos())
+	case *syntax.TimeClause:
+		s.refuse("time", "the word time", n.Pos())
+	case *syntax.CoprocClause:
+		s.refuse("background", "a coprocess", n.Pos())
+	default:
+		s.refuse("syntax", fmt.Sprintf("a construct of the kind %T", n), n.Pos())
+	}
+	return true
+}
+
+var operators = map[syntax.BinCmdOperator][2]string{syntax.AndStmt: {"&&", "and"}, syntax.OrStmt: {"||", "or"}, syntax.Pipe: {"|", "pipe"}}
+
+// statement lowers what node has no objection to. A tree of joiners is a flat list: | binds tighter than && and ||, which are equal and group from the left,
+// and groups were refused.
+func (s *scan) statement(st *syntax.Stmt) {
+	switch c := st.Cmd.(type) {
+	case *syntax.BinaryCmd:
+		s.statement(c.X)
+		op, known := operators[c.Op]
+		if !known {
+			s.refuse("syntax", "the operator "+c.Op.String(), c.OpPos)
+		}
+		s.joiners = append(s.joiners, op[0])
+		s.feature(op[1])
+		s.statement(c.Y)
+	case *syntax.CallExpr:
+		argv := make([]string, 0, len(c.Args))
+		for _, w := range c.Args {
+			argv = append(argv, s.word(w, false))
+		}
+		if len(argv) == 0 || argv[0] == "" {
+			s.refuse("syntax", "a command without a name", c.Pos())
+			return
+		}
+		if why := evaluates(argv); why != "" {
+			s.refuse("builtin", why, c.Pos())
+		}
+		s.calls = append(s.calls, gate.Simple{Argv: argv, Static: true})
+	default:
+		s.refuse("syntax", "something that is no command", st.Position)
+	}
+}
+
+// word returns the one string that every shell makes of the word. Parts that are not literal were refused by node; look says to refuse
+// the rest: unquoted characters that some shell expands.
+func (s *scan) word(w *syntax.Word, look bool) string {
+	var b strings.Builder
+	for _, p := range w.Parts {
+		switch p := p.(type) {
+		case *syntax.Lit:
+			b.WriteString(unescape(p.Value, ""))
+			if look && !(len(w.Parts) == 1 && p.Value == "[") { // alone, it is the name of a program
+				s.unquoted(p, p == w.Parts[0])
+			}
+		case *syntax.SglQuoted:
+			b.WriteString(p.Value)
+		case *syntax.DblQuoted:
+			for _, in := range p.Parts {
+				if lit, is := in.(*syntax.Lit); is {
+					b.WriteString(unescape(lit.Value, "$`\"\\"))
+				}
+			}
+		}
+	}
+	return b.String()
+}
+
+// unquoted refuses what the parser calls literal and a shell would expand.
+func (s *scan) unquoted(p *syntax.Lit, first bool) {
+	v, escaped := p.Value, false
+	for i, r := range v {
+		switch {
+		case escaped:
+			escaped = false
+		case r == '\\':
+			escaped = true
+			if i == len(v)-1 {
+				s.refuse("syntax", "a backslash with nothing after it", p.Pos())
+			}
+		case r == '*' || r == '?' || r == '[':
+			s.refuse("glob", "a glob", p.Pos())
+		case r == '{' || r == '}':
+			s.refuse("brace", "a brace", p.Pos())
+		case r == '~' && (i == 0 && first || i > 0 && (v[i-1] == '=' || v[i-1] == ':')):
+			s.refuse("tilde", "a tilde", p.Pos())
+		case r == '`' || r == '\'' || r == '"' || r <= ' ':
+			s.refuse("syntax", fmt.Sprintf("an unquoted %q", r), p.Pos())
+		}
+	}
+}
+
+// unescape removes backslashes as a shell does: before any character when only is empty, else before those in only. An escaped newline is nothing.
+func unescape(v, only string) string {
+	if !strings.Contains(v, `\`) {
+		return v
+	}
+	var b strings.Builder
+	for i := 0; i < len(v); i++ {
+		switch next := i + 1; {
+		case v[i] != '\\' || next == len(v):
+			b.WriteByte(v[i])
+		case v[next] == '\n':
+			i++
+		case only == "" || strings.IndexByte(only, v[next]) >= 0:
+			b.WriteByte(v[next])
+			i++
+		default:
+			b.WriteByte('\\')
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,415 @@
+package shell
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+func TestHostileTextIsRefusedByName(t *testing.T) {
+	for _, c := range []struct{ text, feature, why string }{
+		{"hostname\rrm -rf /", "control", "U+000D at byte 9"},
+		{"hostname\x00rm", "control", "U+0000 at byte 9"},
+		{"ls \x1b[2J", "control", "U+001B"},
+		{"ls\vx", "control", "U+000B"},
+		{"ls\fx", "control", "U+000C"},
+		{"ls \x7f", "control", "U+007F"},
+		{"ls \u0085x", "control", "U+0085"},
+		{"ls \xff", "control", "not valid UTF-8"},
+		{strings.Repeat("a", MaxScript+1), "", "10001 bytes, over the limit of 10000"},
+		{strings.Repeat("((", 100_000), "", "over the limit of 10000"},
+		{"", "", "there is no command"},
+		{" \n\t\n", "", "there is no command"},
+		{"# rm -rf /", "", "there is no command"},
+		{"echo $HOME", "expansion", "an expansion at line 1, column 6"},
+		{"echo ${HOME}", "expansion", "an expansion"},
+		{`echo "$HOME"`, "expansion", "an expansion"},
+		{`echo "a${x:-$(id)}b"`, "substitution", "an expansion"},
+		{"echo $1 $@ $?", "expansion", "an expansion"},
+		{"$SHELL -c id", "expansion", "an expansion"},
+		{"ls$IFS-la", "expansion", "an expansion"},
+		{"echo $(id)", "substitution", "a substitution"},
+		{"echo `id`", "substitution", "a substitution"},
+		{`echo "$(id)"`, "substitution", "a substitution"},
+		{"echo \"`id`\"", "substitution", "a substitution"},
+		{"cat <(id)", "substitution", "a substitution"},
+		{"tee >(sh)", "substitution", "a substitution"},
+		{"echo $((1+1))", "arithmetic", "arithmetic"},
+		{"echo $[1+1]", "arithmetic", "arithmetic"},
+		{"((x=1))", "arithmetic", "arithmetic"},
+		{"let x=1", "arithmetic", "arithmetic"},
+		{"[[ -f x ]]", "test", "a [[ test"},
+		{"ls *.conf", "glob", `a glob at line 1, column 4 ("*.conf")`},
+		{"/bin/r?", "glob", "a glob"},
+		{"/bin/[r]m x", "glob", "a glob"},
+		{"cat /etc/pass[w]d", "glob", "a glob"},
+		{"ls @(a|b)", "glob", "a glob"},
+		{"ls 'a'*", "glob", "a glob"},
+		{"ls a[", "glob", "a glob"},
+		{"{rm,-rf,/}", "brace", "a brace"},
+		{"echo {a,b}", "brace", "a brace"},
+		{"echo {1..9}", "brace", "a brace"},
+		{"find . -name {}", "brace", "a brace"},
+		{"cat ~/.ssh/id_rsa", "tilde", "a tilde"},
+		{"cat ~root/.ssh/id_rsa", "tilde", "a tilde"},
+		{"tool --file=~/x", "tilde", "a tilde"},
+		{"PATH=/tmp ls", "assignment", "an assignment"},
+		{"x=1", "assignment", "an assignment"},
+		{"LD_PRELOAD=/tmp/x.so ls", "assignment", "an assignment"},
+		{"export A=1", "assignment", "an assignment"},
+		{"declare -x A=1", "assignment", "an assignment"},
+		{"a=(1 2)", "assignment", "an assignment"},
+		{"a+=1", "assignment", "an assignment"},
+		{"echo a > /etc/passwd", "redirection", `a redirection at line 1, column 8 (">")`},
+		{"echo a >> /etc/passwd", "redirection", "a redirection"},
+		{"echo a >| x", "redirection", "a redirection"},
+		{"echo a &> x", "redirection", "a redirection"},
+		{"cat < /etc/shadow", "redirection", "a redirection"},
+		{"cat <> x", "redirection", "a redirection"},
+		{"ls 2>&1 > x", "redirection", "a redirection"},
+		{"> /etc/passwd", "redirection", "a redirection"},
+		{"ls |& sh", "redirection", "a pipe of stderr"},
+		{"cat <<E\nx\nE", "heredoc", "a here-document"},
+		{"cat <<< x", "heredoc", "a here-document"},
+		{"sh <<'E'\nid\nE", "heredoc", "a here-document"},
+		{"sleep 1000 &", "background", "a background command"},
+		{"a & b", "background", "a background command"},
+		{"coproc sh", "background", "a coprocess"},
+		{"(id)", "subshell", "a subshell"},
+		{"ls | (sh)", "subshell", "a subshell"},
+		{"{ id; }", "group", "a group"},
+		{"a && { b || c; }", "group", "a group"},
+		{"f() { id; }", "function", "a function"},
+		{"function f { id; }", "function", "a function"},
+		{":(){ :|:& };:", "function", "a function"},
+		{"if a; then b; fi", "control", "control flow"},
+		{"while true; do a; done", "control", "control flow"},
+		{"until false; do a; done", "control", "control flow"},
+		{"for x in a b; do c; done", "control", "control flow"},
+		{"for ((;;)); do c; done", "control", "control flow"},
+		{"select x in a; do b; done", "control", "control flow"},
+		{"case x in y) z;; esac", "control", "control flow"},
+		{"! ls", "negation", "negation"},
+		{"time ls", "time", "the word time"},
+		{"echo $'a\\nb'", "dollar_quote", "$'…'"},
+		{`echo $"hello"`, "dollar_quote", `$"…"`},
+		{"ls 'a", "syntax", "at line 1, column 4"},
+		{`ls "a`, "syntax", "at line 1, column 4"},
+		{"ls )", "syntax", "column 4"},
+		{"ls &&", "syntax", "column 4"},
+		{"| ls", "syntax", "column 1"},
+		{"ls ;; a", "syntax", "column 4"},
+		{"ls \\", "syntax", "a backslash with nothing after it"},
+		{"'' a", "syntax", "a command without a name"},
+		{`"" && ls`, "syntax", "a command without a name"},
+		{"eval id", "builtin", "the shell's own eval"},
+		{`"eval" id`, "builtin", "the shell's own eval"},
+		{`e\val id`, "builtin", "the shell's own eval"},
+		{"ls; . /tmp/x", "builtin", "the shell's own ."},
+		{"source /tmp/x", "builtin", "the shell's own source"},
+		{"exec sh", "builtin", "the shell's own exec"},
+		{"command rm x", "builtin", "the shell's own command"},
+		{"builtin eval id", "builtin", "the shell's own builtin"},
+		{"trap id EXIT", "builtin", "the shell's own trap"},
+		{"alias ls=rm", "builtin", "the shell's own alias"},
+		{"set -x", "builtin", "the shell's own set"},
+		{"unset 'a[$(id)]'", "builtin", "the shell's own unset"},
+		{"read 'a[$(id)]'", "builtin", "the shell's own read"},
+		{"emulate sh -c id", "builtin", "the shell's own emulate"},
+		{"printf -v 'a[$(id)]' x", "builtin", "printf with the word -v"},
+		{"printf '-va[$(id)]' x", "builtin", "printf with the word -v"},
+		{"printf %d 'a[$(id)]'", "builtin", "printf with the word a[$(id)]"},
+		{"test -v 'a[$(id)]'", "builtin", "test with the word -v"},
+		{"[ 'a[$(id)]' -eq 1 ]", "builtin", "[ with the word a[$(id)]"},
+		{"[ 'a[`id`]' -eq 1 ]", "builtin", "[ with the word a[`id`]"},
+	} {
+		t.Run(c.text[:min(len(c.text), 40)], func(t *testing.T) {
+			got := Lowerer{}.Script(c.text)
+			if got.Parsed || got.Rendered != "" || len(got.Calls) > 0 {
+				t.Fatalf("lowered to %q", got.Rendered)
+			}
+			if !strings.Contains(got.Error, c.why) {
+				t.Errorf("error %q does not say %q", got.Error, c.why)
+			}
+			if c.feature != "" && !slices.Contains(got.Features, c.feature) {
+				t.Errorf("features %q lack %q", got.Features, c.feature)
+			}
+		})
+	}
+}
+
+func TestAllFeaturesAreNamed(t *testing.T) {
+	got := Lowerer{}.Script("x=1 f $(a `b`) > ~/c {d,e} * && (g) & ! h <<E\nE")
+	want := []string{"assignment", "background", "brace", "glob", "heredoc", "negation", "redirection", "subshell", "substitution", "tilde"}
+	slices.Sort(got.Features)
+	if got.Parsed || !slices.Equal(got.Features, want) {
+		t.Errorf("features %q, want %q", got.Features, want)
+	}
+}
+
+// ordinary text, and what is sent for it. Names are not those of builtins, so that the real shells can be asked about the text itself.
+var ordinary = []struct{ text, rendered, features string }{
+	{"hostname", "'hostname'", ""},
+	{"  ls   -la\t/ ", "'ls' '-la' '/'", ""},
+	{"df -h", "'df' '-h'", ""},
+	{"free -m # memory", "'free' '-m'", ""},
+	{"uptime; free", "'uptime' ; 'free'", "sequence"},
+	{"uptime\nfree\n\n", "'uptime' ; 'free'", "sequence"},
+	{"uptime;", "'uptime'", ""},
+	{"ps aux | grep nginx", "'ps' 'aux' | 'grep' 'nginx'", "pipe"},
+	{"ps aux |\n grep nginx", "'ps' 'aux' | 'grep' 'nginx'", "pipe"},
+	{"a && b && c", "'a' && 'b' && 'c'", "and"},
+	{"a || b", "'a' || 'b'", "or"},
+	{"a | b && c || d; e", "'a' | 'b' && 'c' || 'd' ; 'e'", "and or pipe sequence"},
+	{"a && b | c", "'a' && 'b' | 'c'", "and pipe"},
+	{"grep 'a b' /etc/hosts", "'grep' 'a b' '/etc/hosts'", ""},
+	{`grep "a b" /etc/hosts`, "'grep' 'a b' '/etc/hosts'", ""},
+	{`grep a\ b /etc/hosts`, "'grep' 'a b' '/etc/hosts'", ""},
+	{`grep "it's" x`, `'grep' 'it'\''s' 'x'`, ""},
+	{`grep 'it'\''s' x`, `'grep' 'it'\''s' 'x'`, ""},
+	{`grep '$HOME' "\$HOME" \$HOME`, `'grep' '$HOME' '$HOME' '$HOME'`, ""},
+	{"grep '`id`' \"\\`id\\`\" \\`id\\`", "'grep' '`id`' '`id`' '`id`'", ""},
+	{`grep "a\b\\c\"d" x`, `'grep' 'a\b\c"d' 'x'`, ""},
+	{`grep '\n' x`, `'grep' '\n' 'x'`, ""},
+	{`r\m x`, "'rm' 'x'", ""},
+	{`r'm' x`, "'rm' 'x'", ""},
+	{`"r"m"" x`, "'rm' 'x'", ""},
+	{"he\\\nllo w\\\n  x", "'hello' 'w' 'x'", ""},
+	{"grep \"a\\\nb\" x", "'grep' 'ab' 'x'", ""},
+	{"grep 'a\nb' x", "'grep' 'a\nb' 'x'", ""},
+	{"grep '' \"\" x''", "'grep' '' '' 'x'", ""},
+	{"grep '*' \"?\" \\[a] \\{a,b\\} \\~", "'grep' '*' '?' '[a]' '{a,b}' '~'", ""},
+	{"grep foo$ x", "'grep' 'foo$' 'x'", ""},
+	{`grep "foo$" x`, "'grep' 'foo$' 'x'", ""},
+	{"grep ^a=b% @c +d , x", "'grep' '^a=b%' '@c' '+d' ',' 'x'", ""},
+	{"dd if=/dev/null bs=1M count=1", "'dd' 'if=/dev/null' 'bs=1M' 'count=1'", ""},
+	{"systemctl status pveproxy.service --no-pager", "'systemctl' 'status' 'pveproxy.service' '--no-pager'", ""},
+	{"pvesh get /cluster/resources --type vm", "'pvesh' 'get' '/cluster/resources' '--type' 'vm'", ""},
+	{"cat a#b backup~ x:y a]", "'cat' 'a#b' 'backup~' 'x:y' 'a]'", ""},
+	{"grep if then done time ! x", "'grep' 'if' 'then' 'done' 'time' '!' 'x'", ""},
+	{`\if x; "time" y`, "'if' 'x' ; 'time' 'y'", "sequence"},
+	{"A\\=b x", "'A=b' 'x'", ""},
+	{"grep é \\é 日本 x", "'grep' 'é' 'é' '日本' 'x'", ""},
+	{"grep a\\\tb x", "'grep' 'a\tb' 'x'", ""},
+	{"grep \"!x\" !y a!", "'grep' '!x' '!y' 'a!'", ""},
+	{"grep \\# '#' \"#\" x # rest", "'grep' '#' '#' '#' 'x'", ""},
+	{"grep \\; \\& \\| \\( \\) \\< \\> x", "'grep' ';' '&' '|' '(' ')' '<' '>' 'x'", ""},
+}
+
+func TestOrdinaryTextIsLowered(t *testing.T) {
+	for _, c := range ordinary {
+		got := Lowerer{}.Script(c.text)
+		if !got.Parsed || got.Rendered != c.rendered || strings.Join(got.Features, " ") != c.features {
+			t.Errorf("%q:\n got %q %q %s\nwant %q %q", c.text, got.Rendered, got.Features, got.Error, c.rendered, c.features)
+		}
+		again := Lowerer{}.Script(got.Rendered)
+		if again.Rendered != got.Rendered || !slices.EqualFunc(again.Calls, got.Calls, sameCall) || !slices.Equal(again.Features, got.Features) {
+			t.Errorf("%q: lowering the rendering gives %q %q", c.text, again.Rendered, again.Features)
+		}
+	}
+	for _, text := range []string{"[ -f x ]", "test -d /etc", "printf '%s\\n' a", "echo a", "pwd", "true", "kill -TERM 1234"} {
+		if got := (Lowerer{}).Script(text); !got.Parsed {
+			t.Errorf("%q: %s", text, got.Error)
+		}
+	}
+}
+
+func sameCall(a, b gate.Simple) bool { return a.Static == b.Static && slices.Equal(a.Argv, b.Argv) }
+
+// The text itself and its rendering, run by real shells, start the same programs with the words of Calls.
+func TestRealShellsRunTheTextAsItWasLowered(t *testing.T) {
+	bin, log := t.TempDir(), filepath.Join(t.TempDir(), "log")
+	for _, c := range ordinary {
+		for _, call := range (Lowerer{}).Script(c.text).Calls {
+			helper := "#!/bin/sh\nprintf '%s\\0' \"${0##*/}\" \"$@\" '\001' >> '" + log + "'\n"
+			if err := os.WriteFile(filepath.Join(bin, call.Argv[0]), []byte(helper), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, sh := range shells(t) {
+		if slices.Contains(sh, "busybox") {
+			continue // its own programs come before those of PATH
+		}
+		for _, c := range ordinary {
+			lowered := Lowerer{}.Script(c.text)
+			want := []string{}
+			for _, call := range lowered.Calls {
+				want = append(want, strings.Join(call.Argv, "\x00"))
+			}
+			slices.Sort(want)
+			for _, text := range []string{c.text, lowered.Rendered} {
+				os.Remove(log)
+				cmd := exec.Command(sh[0], append(slices.Clone(sh[1:]), "-c", text)...)
+				cmd.Env = []string{"PATH=" + bin, "LC_ALL=C.UTF-8"}
+				out, _ := cmd.CombinedOutput()
+				data, _ := os.ReadFile(log)
+				got := strings.Split(strings.TrimSuffix(string(data), "\x00\x01\x00"), "\x00\x01\x00")
+				slices.Sort(got)
+				if slices.Contains(lowered.Features, "or") { // programs after || do not start
+					if slices.ContainsFunc(got, func(g string) bool { return !slices.Contains(want, g) }) {
+						t.Errorf("%s -c %q started %q, not among %q", sh, text, got, want)
+					}
+				} else if !slices.Equal(got, want) {
+					t.Errorf("%s -c %q started %q, want %q\n%s", sh, text, got, want, out)
+				}
+			}
+		}
+	}
+}
+
+func TestJoinersMeanWhatTheyMeant(t *testing.T) {
+	for text, want := range map[string]string{
+		"false && echo a || echo b": "b\n", "true || echo a && echo b": "b\n", "echo a | cat && echo b": "a\nb\n",
+		"false | true && echo a": "a\n", "false; echo a": "a\n", "true && false\necho c": "c\n", "false || false | cat; echo d": "d\n",
+	} {
+		got := Lowerer{}.Script(text)
+		for _, sh := range shells(t) {
+			out, _ := exec.Command(sh[0], append(slices.Clone(sh[1:]), "-c", got.Rendered)...).Output()
+			if string(out) != want {
+				t.Errorf("%s: %q printed %q, want %q", sh, got.Rendered, out, want)
+			}
+		}
+	}
+}
+
+func TestArgv(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		argv []string
+		sent string
+		why  string
+	}{
+		{"words are data", []string{"ls", "a b", "$(id)", "*", "it's", "", "a\nb", "-x"}, `'ls' 'a b' '$(id)' '*' 'it'\''s' '' 'a` + "\n" + `b' '-x'`, ""},
+		{"a path that is no builtin", []string{"/usr/bin/printf", "-v", "a[$(id)]"}, `'/usr/bin/printf' '-v' 'a[$(id)]'`, ""},
+		{"empty list", nil, "", "names no program"},
+		{"empty program", []string{"", "x"}, "", "names no program"},
+		{"NUL", []string{"ls", "a\x00b"}, "", "NUL"},
+		{"eval reads code", []string{"eval", "id"}, "", "the shell's own eval"},
+		{"printf -v reads code", []string{"printf", "-v", "a[$(id)]"}, "", "printf with the word -v"},
+		{"too long for one argument", []string{"echo", strings.Repeat("x", MaxRendered)}, "", "over the limit of 120000"},
+		{"quotes count when they are rendered", []string{"echo", strings.Repeat("'", MaxRendered/3)}, "", "over the limit of 120000"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := Lowerer{}.Argv(c.argv)
+			if got.Rendered != c.sent || got.Parsed != (c.sent != "") || !strings.Contains(got.Error, c.why) || (got.Error == "") != got.Parsed {
+				t.Errorf("got %q, %q", got.Rendered, got.Error)
+			}
+			if got.Parsed && !slices.Equal(got.Calls[0].Argv, c.argv) {
+				t.Errorf("calls %v", got.Calls)
+			}
+		})
+	}
+}
+
+func TestNestedTextIsFound(t *testing.T) {
+	argv := func(w ...string) []string { return w }
+	for _, c := range []struct {
+		name string
+		argv []string
+		want string // depth position calls-or-error, …
+	}{
+		{"bash -c", argv("bash", "-c", "ls | wc"), "1 [0 2] ls|wc"},
+		{"with a folder", argv("/bin/sh", "-c", "ls"), "1 [0 2] ls"},
+		{"in a cluster of options", argv("sh", "-xec", "ls"), "1 [0 2] ls"},
+		{"options after -c", argv("bash", "-c", "-e", "--norc", "ls"), "1 [0 4] ls"},
+		{"options that take a word", argv("bash", "-o", "pipefail", "-O", "extglob", "--rcfile", "x", "-c", "ls"), "1 [0 8] ls"},
+		{"an option that takes a word, clustered with -c", argv("bash", "-ceo", "pipefail", "ls"), "1 [0 3] ls"},
+		{"plus options", argv("bash", "+x", "-c", "+o", "history", "ls"), "1 [0 5] ls"},
+		{"after --", argv("bash", "-c", "--", "-ls"), "1 [0 3] -ls"},
+		{"in the middle of another program", argv("pct", "exec", "101", "--keep-env", "0", "--", "timeout", "-k", "2", "30", "sh", "-c", "df -h"), "1 [0 12] df"},
+		{"busybox sh", argv("busybox", "sh", "-c", "ls"), "1 [0 3] ls"},
+		{"through env and xargs", argv("env", "A=1", "xargs", "dash", "-c", "ls"), "1 [0 5] ls"},
+		{"text in text", argv("sh", "-c", `bash -c "sh -c ls"`), "1 [0 2] bash, 2 [0 2] sh, 3 [0 2] ls"},
+		{"two of them", argv("sh", "-c", `sh -c a; sh -c b`), "1 [0 2] sh|sh, 2 [0 2] a, 2 [1 2] b"},
+		{"what cannot be lowered says so", argv("sh", "-c", "ls > x"), "1 [0 2] !a redirection"},
+		{"deeper than three", argv("sh", "-c", `sh -c "sh -c 'sh -c ls'"`), "1 [0 2] sh, 2 [0 2] sh, 3 [0 2] !command text is nested deeper than 3"},
+		{"a script file is no text", argv("sh", "x", "-c", "ls"), ""},
+		{"-c without text", argv("sh", "-c"), ""},
+		{"after -- there are no options", argv("sh", "--", "-c", "ls"), ""},
+		{"not a shell", argv("grep", "-c", "ls"), ""},
+		{"a name that only ends like one", argv("zzsh", "-c", "ls"), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := Lowerer{}.Argv(c.argv)
+			if !got.Parsed {
+				t.Fatal(got.Error)
+			}
+			if s := describe(got.Nested); !strings.HasPrefix(s, c.want) || c.want == "" && s != "" {
+				t.Errorf("got  %s\nwant %s", s, c.want)
+			}
+		})
+	}
+	if got := (Lowerer{}).Script(`ls && bash -c 'df'`); describe(got.Nested) != "1 [1 2] df" {
+		t.Errorf("in a script: %s", describe(got.Nested))
+	}
+	if got := (Lowerer{Shells: []string{"mysh"}}).Argv([]string{"mysh", "-c", "sh -c ls"}); describe(got.Nested) != "1 [0 2] sh" {
+		t.Errorf("the option says which programs are shells: %s", describe(got.Nested))
+	}
+	many := slices.Repeat(argv("sh", "-c", "ls"), maxNested+1)
+	if got := (Lowerer{}).Argv(many); got.Parsed || !strings.Contains(got.Error, "over the limit of 64") {
+		t.Errorf("65 texts: parsed %v, %q", got.Parsed, got.Error)
+	}
+	if got := (Lowerer{}).Argv(append(argv("sh"), slices.Repeat(argv("-x"), 40)...)); got.Parsed || !strings.Contains(got.Error, "more than 32 options") {
+		t.Errorf("40 options: parsed %v, %q", got.Parsed, got.Error)
+	}
+}
+
+func describe(nested []gate.Nested) string {
+	var all []string
+	for _, n := range nested {
+		var names []string
+		for _, c := range n.Calls {
+			names = append(names, c.Argv[0])
+		}
+		what := strings.Join(names, "|")
+		if !n.Parsed {
+			what = "!" + n.Error
+		}
+		all = append(all, fmt.Sprint(n.Depth, " ", n.Position, " ", what))
+	}
+	return strings.Join(all, ", ")
+}
+
+func TestZeroLowererKnowsTheShellsAndValidateRefusesNoNames(t *testing.T) {
+	if err := (Lowerer{}).Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{"", "/bin/sh", "a b"} {
+		if err := (Lowerer{Shells: []string{bad}}).Validate(); err == nil || !strings.Contains(err.Error(), "without a folder") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// Deeply nested text within the size limit is refused quickly and does not overflow the parser's stack (facts: ten times as much would).
+func TestDeepNestingIsRefusedQuickly(t *testing.T) {
+	for _, unit := range []string{"(", "((", "$(", "{ ", "if ", "${a:-", "`", `"$(`, "<(", "$((", "@(", "a&&", "sh -c ", "[[ ", "f()"} {
+		began := time.Now()
+		if got := (Lowerer{}).Script(strings.Repeat(unit, MaxScript/len(unit))); got.Parsed && unit != "sh -c " {
+			t.Errorf("%q repeated was lowered", unit)
+		}
+		if d := time.Since(began); d > 5*time.Second {
+			t.Errorf("%q repeated took %s", unit, d)
+		}
+	}
+}
+
+// shells are the real shells of this machine that the renderings are tried on; sh is everywhere.
+func shells(t testing.TB) [][]string {
+	t.Helper()
+	found := [][]string{{"sh"}}
+	for _, argv := range [][]string{{"dash"}, {"bash"}, {"bash", "--posix"}, {"busybox", "sh"}, {"ksh"}, {"zsh"}} {
+		if _, err := exec.LookPath(argv[0]); err == nil {
+			found = append(found, argv)
+		}
+	}
+	return found
+}
