@@ -1,0 +1,121 @@
+package sdk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/sdk/internal/abi"
+)
+
+// Call is one call of a tool while it runs. It must not be used after the tool has returned.
+type Call struct {
+	ID       string
+	Deadline time.Time // when the host stops the call
+	Round    int       // 1, and one more each time the call starts again after [Ask]
+	URI      string    // of a resource
+	Nodes    []Node    // the inventory, as far as the plugin may know it
+}
+
+// Node is a machine that operations can run on.
+type Node struct {
+	Name    string
+	Cluster string
+	Default bool
+}
+
+// Node returns name, or the name of the default node when name is empty.
+func (c *Call) Node(name string) string {
+	for _, n := range c.Nodes {
+		if name == "" && n.Default {
+			return n.Name
+		}
+	}
+	return name
+}
+
+// Error is how a tool fails on purpose: Code is one word for programs, Suggestion says what would help.
+type Error struct {
+	Code       string
+	Message    string
+	Suggestion string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Refused is an operation that policy did not allow; nothing happened. The host remembers it, whatever the tool makes of it.
+type Refused struct {
+	DecisionID string
+	Failed     []string // ids of the checks that did not hold
+	Deny       []Reason
+}
+
+// Reason is one thing that policy said against an operation.
+type Reason struct{ ID, Msg string }
+
+func (e *Refused) Error() string {
+	s := "refused by policy"
+	for i, d := range e.Deny {
+		s += [2]string{": ", "; "}[min(i, 1)] + d.Msg
+	}
+	if len(e.Deny) == 0 && len(e.Failed) > 0 {
+		s += ": " + strings.Join(e.Failed, ", ")
+	}
+	return s + " (decision " + e.DecisionID + ")"
+}
+
+// OpError is an operation that failed. Unknown means that it may have been done, or may still be going on: do not repeat it blindly.
+type OpError struct {
+	Code, Message string
+	Unknown       bool
+}
+
+func (e *OpError) Error() string { return e.Code + ": " + e.Message }
+
+// BadRequest is an operation that the plugin asked for wrongly. Field is empty when no single field is wrong.
+type BadRequest struct{ Field, Message string }
+
+func (e *BadRequest) Error() string { return strings.TrimPrefix(e.Field+": "+e.Message, ": ") }
+
+// ErrPending is returned by [Ask] while nobody has answered: return it from the tool, which the host then starts again.
+var ErrPending = errors.New("waiting for the user's answer")
+
+// do encodes a request, asks, and decodes the response into resp, which may be nil.
+func do(imported func([]byte) (abi.Status, []byte), req, resp any) error {
+	b, err := json.Marshal(req)
+	if err != nil {
+		return &BadRequest{Message: err.Error()}
+	}
+	status, b := imported(b)
+	if status == abi.OK {
+		if resp == nil {
+			return nil
+		}
+		if err := json.Unmarshal(b, resp); err != nil {
+			return &OpError{Code: "bad_response", Message: fmt.Sprintf("the host's response: %v", err)}
+		}
+		return nil
+	}
+	var f abi.Failure
+	if err := json.Unmarshal(b, &f); err != nil && status != abi.Pending {
+		f = abi.Failure{Code: "bad_response", Message: fmt.Sprintf("status %d with an unreadable response: %v", status, err)}
+	}
+	switch status {
+	case abi.Pending:
+		return ErrPending
+	case abi.Refused:
+		r := &Refused{DecisionID: f.DecisionID, Failed: f.Failed}
+		for _, d := range f.Deny {
+			r.Deny = append(r.Deny, Reason(d))
+		}
+		return r
+	case abi.BadRequest:
+		return &BadRequest{Field: f.Field, Message: f.Message}
+	}
+	return &OpError{Code: f.Code, Message: f.Message, Unknown: status == abi.Unknown}
+}
+
+// ms rounds up, so that a short timeout does not become none.
+func ms(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

@@ -1,0 +1,264 @@
+package sdk
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/caponier-mcp/caponier/sdk/internal/abi"
+)
+
+// Operations. Each is a function of its own, not a method, so that the linker keeps only the imports that a plugin uses: the import section is
+// its list of capabilities. Their errors are *Refused, *OpError or *BadRequest.
+
+// ExecOptions limit a command. The host takes the smaller of its own limits and these; 0 leaves it to the host.
+type ExecOptions struct {
+	Stdin    []byte // of SSHExec; at most 1 MiB
+	MaxBytes int64  // of stdout and of stderr
+	Timeout  time.Duration
+}
+
+// ExecResult is a command that ran; any exit code is a result, not an error.
+type ExecResult struct {
+	Exit      int
+	Signal    string // without SIG; empty when it exited by itself
+	Stdout    []byte
+	Stderr    []byte
+	Truncated bool   // an output was longer than allowed
+	Rendered  string // of SSHScript: the text that was run
+}
+
+// SSHExec runs one program on a node. No shell looks at its words.
+func SSHExec(c *Call, node string, argv []string, o ExecOptions) (ExecResult, error) {
+	req := abi.ExecRequest{OnNode: onNode(node, o.Timeout), Argv: argv, MaxBytes: o.MaxBytes}
+	req.Stdin, req.StdinB64 = abi.Split(o.Stdin)
+	return exec(abi.SSHExec, req)
+}
+
+// SSHScript runs command text, as far as policy can read it: simple commands joined by | && || ;.
+func SSHScript(c *Call, node, script string, o ExecOptions) (ExecResult, error) {
+	return exec(abi.SSHScript, abi.ScriptRequest{OnNode: onNode(node, o.Timeout), Script: script, MaxBytes: o.MaxBytes})
+}
+
+func exec(imported func([]byte) (abi.Status, []byte), req any) (ExecResult, error) {
+	var r abi.ExecResponse
+	if err := do(imported, req, &r); err != nil {
+		return ExecResult{}, err
+	}
+	stdout, err := abi.Join(r.Stdout, r.StdoutB64)
+	stderr, err2 := abi.Join(r.Stderr, r.StderrB64)
+	if err != nil || err2 != nil {
+		return ExecResult{}, &OpError{Code: "bad_response", Message: "the host's response has broken base64"}
+	}
+	return ExecResult{Exit: r.Exit, Signal: r.Signal, Stdout: stdout, Stderr: stderr, Truncated: r.Truncated, Rendered: r.Rendered}, nil
+}
+
+// Stage makes a fresh directory on a node that only its user can read. It is removed when the call ends.
+func Stage(c *Call, node string) (dir string, err error) {
+	var r abi.StageResponse
+	err = do(abi.Stage, onNode(node, 0), &r)
+	return r.Dir, err
+}
+
+// FileInfo describes a file on a node. Type is file, dir, symlink, fifo, socket, device or other.
+type FileInfo struct {
+	Name     string // of an entry of a list
+	Type     string
+	Size     int64
+	Mode     uint32 // permission bits
+	ModTime  time.Time
+	RealPath string // of SFTPStat
+}
+
+func info(f abi.FileInfo) FileInfo {
+	return FileInfo{f.Name, f.Type, f.Size, uint32(f.Mode), time.Unix(f.MTime, 0).UTC(), f.RealPath}
+}
+
+// SFTPStat describes the file at an absolute path.
+func SFTPStat(c *Call, node, path string) (FileInfo, error) {
+	var r abi.FileInfo
+	err := do(abi.SFTPStat, abi.FileRequest{OnNode: onNode(node, 0), Path: path}, &r)
+	return info(r), err
+}
+
+// List is a directory's entries, the first ones when there are more than allowed.
+type List struct {
+	Entries   []FileInfo
+	Truncated bool
+}
+
+// SFTPList lists a directory; limit 0 leaves it to the host.
+func SFTPList(c *Call, node, path string, limit int) (List, error) {
+	var r abi.ListResponse
+	err := do(abi.SFTPList, abi.FileRequest{OnNode: onNode(node, 0), Path: path, Limit: limit}, &r)
+	l := List{Truncated: r.Truncated}
+	for _, e := range r.Entries {
+		l.Entries = append(l.Entries, info(e))
+	}
+	return l, err
+}
+
+// ReadResult is the beginning of a file, or of a blob from an offset. EOF says that there is no more.
+type ReadResult struct {
+	Data []byte
+	EOF  bool
+}
+
+// SFTPRead reads a file from its beginning; maxBytes 0 leaves it to the host, at most 1 MiB.
+func SFTPRead(c *Call, node, path string, maxBytes int64) (ReadResult, error) {
+	return read(abi.SFTPRead, abi.FileRequest{OnNode: onNode(node, 0), Path: path, MaxBytes: maxBytes})
+}
+
+func read(imported func([]byte) (abi.Status, []byte), req any) (ReadResult, error) {
+	var r abi.ReadResponse
+	if err := do(imported, req, &r); err != nil {
+		return ReadResult{}, err
+	}
+	b, err := r.Data.Bytes()
+	if err != nil {
+		return ReadResult{}, &OpError{Code: "bad_response", Message: "the host's response has broken base64"}
+	}
+	return ReadResult{b, r.EOF}, nil
+}
+
+// FileOptions are for what writes a file. Mode is octal such as "0644", or empty for the host's default.
+type FileOptions struct {
+	Mode      string
+	Overwrite bool
+	MaxBytes  int64 // of SFTPGet; 0 leaves it to the host
+	Timeout   time.Duration
+}
+
+// Written is a file that was written and verified. SHA256 is hexadecimal.
+type Written struct {
+	Bytes  int64
+	SHA256 string
+	Local  string // of SFTPGet: relative to the caller's workspace
+}
+
+// SFTPWrite writes data, at most 1 MiB, to a file on a node.
+func SFTPWrite(c *Call, node, path string, data []byte, o FileOptions) (Written, error) {
+	return write(abi.SFTPWrite, abi.FileRequest{OnNode: onNode(node, o.Timeout), Data: abi.NewData(data), Path: path, Mode: o.Mode, Overwrite: o.Overwrite})
+}
+
+// SFTPGet copies a file from a node to the caller's workspace. The plugin never sees its bytes.
+func SFTPGet(c *Call, node, path, local string, o FileOptions) (Written, error) {
+	return write(abi.SFTPGet, abi.FileRequest{OnNode: onNode(node, o.Timeout), Path: path, Local: local, Overwrite: o.Overwrite, MaxBytes: o.MaxBytes})
+}
+
+// SFTPPut copies a file of the caller's workspace to a node.
+func SFTPPut(c *Call, node, local, path string, o FileOptions) (Written, error) {
+	return write(abi.SFTPPut, abi.FileRequest{OnNode: onNode(node, o.Timeout), Path: path, Local: local, Mode: o.Mode, Overwrite: o.Overwrite})
+}
+
+func write(imported func([]byte) (abi.Status, []byte), req any) (Written, error) {
+	var r abi.WriteResponse
+	err := do(imported, req, &r)
+	return Written{r.Bytes, r.SHA256, r.Local}, err
+}
+
+// SFTPRemove removes one file.
+func SFTPRemove(c *Call, node, path string) error {
+	return do(abi.SFTPRemove, abi.FileRequest{OnNode: onNode(node, 0), Path: path}, nil)
+}
+
+// Request is an HTTP request. Credential names one that the host adds after the decision; the plugin never sees it.
+type Request struct {
+	Method, URL      string
+	Headers          [][2]string
+	Body             []byte // at most 1 MiB
+	Credential       string
+	MaxHops          int   // redirects, each decided again
+	MaxBytes         int64 // of the response
+	Save             bool  // keep the body as a blob
+	ReserveUSDMicros int64 // what it may cost, in millionths of a dollar
+	Timeout          time.Duration
+}
+
+// Response is the answer to an HTTP request; any status is a response, not an error.
+type Response struct {
+	Status  int
+	Headers [][2]string
+	Body    []byte
+	Blob    string // when the body was saved
+	Bytes   int64
+	Hops    []Hop
+}
+
+// Hop is a redirect that was followed.
+type Hop struct {
+	Status int
+	URL    string
+}
+
+// HTTPRequest asks a server that the site lists.
+func HTTPRequest(c *Call, q Request) (Response, error) {
+	var r abi.HTTPResponse
+	req := abi.HTTPRequest{Common: abi.Common{TimeoutMS: ms(q.Timeout)}, Data: abi.NewData(q.Body), Method: q.Method, URL: q.URL, Headers: q.Headers,
+		Credential: q.Credential, MaxHops: q.MaxHops, MaxBytes: q.MaxBytes, Save: q.Save, ReserveUSDMicros: q.ReserveUSDMicros}
+	if err := do(abi.HTTPRequestOp, req, &r); err != nil {
+		return Response{}, err
+	}
+	body, err := r.Data.Bytes()
+	if err != nil {
+		return Response{}, &OpError{Code: "bad_response", Message: "the host's response has broken base64"}
+	}
+	out := Response{Status: r.Status, Headers: r.Headers, Body: body, Blob: r.Blob, Bytes: r.Bytes}
+	for _, h := range r.Hops {
+		out.Hops = append(out.Hops, Hop(h))
+	}
+	return out, nil
+}
+
+// Blob is something that the host keeps for the caller for a while.
+type Blob struct {
+	Blob, URI string
+	Bytes     int64
+	SHA256    string
+}
+
+// BlobWrite keeps data for ttl; 0 leaves it to the host.
+func BlobWrite(c *Call, name, mime string, data []byte, ttl time.Duration) (Blob, error) {
+	var r abi.BlobWriteResponse
+	err := do(abi.BlobWrite, abi.BlobWriteRequest{Data: abi.NewData(data), Name: name, MIME: mime, TTLS: int64((ttl + time.Second - 1) / time.Second)}, &r)
+	return Blob(r), err
+}
+
+// BlobRead reads what the caller owns.
+func BlobRead(c *Call, blob string, offset, maxBytes int64) (ReadResult, error) {
+	return read(abi.BlobRead, abi.BlobReadRequest{Blob: blob, Offset: offset, MaxBytes: maxBytes})
+}
+
+// Answer is what the user said. Action is accept, decline or cancel.
+type Answer struct {
+	Action  string
+	Content json.RawMessage // an object that fits the schema, when accepted
+}
+
+// Ask puts a question to the client's user. Key names the question within the call. Until it is answered the error is [ErrPending].
+func Ask(c *Call, key, message string, schema json.RawMessage) (Answer, error) {
+	var r abi.AskResponse
+	err := do(abi.Ask, abi.AskRequest{Key: key, Message: message, Schema: schema}, &r)
+	return Answer{r.Action, r.Content}, err
+}
+
+// Levels of [Log], as in log/slog.
+const (
+	Debug = -4
+	Info  = 0
+	Warn  = 4
+	Fault = 8
+)
+
+// Log writes a line, at most 4 KiB, to the host's log.
+func Log(c *Call, level int, message string) { abi.Log(int32(level), []byte(message)) }
+
+// Progress tells the client how far the call is; total 0 is unknown.
+func Progress(c *Call, done, total float64, message string) {
+	if b, err := json.Marshal(abi.Progress{Done: done, Total: total, Message: message}); err == nil {
+		abi.Note(b)
+	}
+}
+
+func onNode(node string, timeout time.Duration) abi.OnNode {
+	return abi.OnNode{Common: abi.Common{TimeoutMS: ms(timeout)}, Node: node}
+}

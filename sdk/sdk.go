@@ -1,0 +1,268 @@
+// Package sdk is what the author of a Caponier plugin imports.
+//
+// A plugin is a main package that calls [Serve] in an init function and is built with
+//
+//	GOOS=wasip1 GOARCH=wasm go build -trimpath -buildvcs=false -ldflags="-s -w" -buildmode=c-shared -o NAME.wasm ./NAME
+//
+// It has no files, no network and no environment: it can only ask the host for operations, and each one is decided by policy.
+package sdk
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"runtime"
+	"time"
+
+	"github.com/caponier-mcp/caponier/sdk/internal/abi"
+)
+
+// Hints say what a tool is and what it needs. Policy decides what it may do.
+type Hints struct {
+	Title       string
+	ReadOnly    bool          // changes nothing
+	Destructive bool          // may destroy what is there
+	Idempotent  bool          // twice is the same as once
+	OpenWorld   bool          // reaches beyond the nodes
+	Imports     []string      // operations that this tool may use, such as "ssh_exec"; everything else is refused
+	Budget      time.Duration // for the tool and its operations together; 0 leaves it to the host
+	Runs        string        // one line for people: what it does on the node
+}
+
+// Tool is a tool, resource or prompt for [Serve].
+type Tool struct {
+	kind, name string
+	desc       description
+	run        func(*Call, json.RawMessage) (output, error)
+}
+
+type description struct {
+	Name         string          `json:"name"`
+	URI          string          `json:"uri,omitempty"`
+	MIME         string          `json:"mime_type,omitempty"`
+	Title        string          `json:"title"`
+	Description  string          `json:"description"`
+	InputSchema  json.RawMessage `json:"input_schema,omitempty"`
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
+	Hints        hints           `json:"hints"`
+	Imports      []string        `json:"imports"`
+	BudgetMS     int64           `json:"budget_ms,omitempty"`
+	Runs         string          `json:"runs,omitempty"`
+}
+
+type hints struct {
+	ReadOnly    bool `json:"read_only"`
+	Destructive bool `json:"destructive"`
+	Idempotent  bool `json:"idempotent"`
+	OpenWorld   bool `json:"open_world"`
+}
+
+func newDescription(name, doc string, h Hints) description {
+	if h.Imports == nil {
+		h.Imports = []string{}
+	}
+	return description{Name: name, Title: h.Title, Description: doc, Imports: h.Imports, BudgetMS: h.Budget.Milliseconds(), Runs: h.Runs,
+		Hints: hints{h.ReadOnly, h.Destructive, h.Idempotent, h.OpenWorld}}
+}
+
+// NewTool makes a tool of a function. In is a struct whose tags make the input schema; it is closed: unknown arguments are refused.
+//
+//	json:"vmid"          the name; omitempty, omitzero, a pointer or a default make it optional
+//	doc:"…"              its description
+//	min:"1" max:"9"      of numbers; minlen, maxlen and pattern of text; maxitems of lists; enum:"a,b"; default:"a"
+//	target:"vmid"        what it acts on, for policy: vmid node service host url command guest_command remote_path guest_path local_path
+//	confirm:"true"       it is the confirmation flag of a dangerous tool
+//
+// Out is a struct or map, which becomes the structured result and the output schema; its method Text() string, if any, gives the text for
+// people. Out may also be string, or [Result] for full control. NewTool panics when In or Out cannot be described.
+func NewTool[In, Out any](name, doc string, h Hints, fn func(*Call, In) (Out, error)) Tool {
+	d := newDescription(name, doc, h)
+	d.InputSchema = mustSchema(name, reflect.TypeFor[In](), false)
+	if out := reflect.TypeFor[Out](); out != reflect.TypeFor[Result]() && out.Kind() != reflect.String {
+		d.OutputSchema = mustSchema(name, out, true)
+	}
+	return Tool{kind: "tool", name: name, desc: d, run: func(c *Call, args json.RawMessage) (output, error) {
+		var in In
+		if err := decode(args, &in); err != nil {
+			return output{}, &inputError{err}
+		}
+		out, err := fn(c, in)
+		if err != nil {
+			return output{}, err
+		}
+		return render(out)
+	}}
+}
+
+// decode applies the defaults of the tags, then the arguments, strictly.
+func decode(args json.RawMessage, in any) error {
+	if err := setDefaults(reflect.ValueOf(in).Elem()); err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(args))
+	d.DisallowUnknownFields()
+	if err := d.Decode(in); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("more than one JSON value")
+	}
+	return nil
+}
+
+type inputError struct{ error }
+
+// Content is one piece of a result, as in MCP: Type is text, image, audio, resource or resource_link.
+type Content struct {
+	Type        string          `json:"type"`
+	Text        string          `json:"text,omitempty"`
+	Data        []byte          `json:"data,omitempty"`
+	MIMEType    string          `json:"mimeType,omitempty"`
+	URI         string          `json:"uri,omitempty"`
+	Name        string          `json:"name,omitempty"`
+	Description string          `json:"description,omitempty"`
+	Resource    json.RawMessage `json:"resource,omitempty"`
+}
+
+// Text is text content.
+func Text(s string) Content { return Content{Type: "text", Text: s} }
+
+// Result is an Out with full control of the content. Structured must encode as a JSON object, or be nil.
+type Result struct {
+	Content        []Content
+	Structured     any
+	SpentUSDMicros int64 // what this call cost, in millionths of a dollar
+}
+
+type output struct {
+	Content        []Content  `json:"content"`
+	Structured     any        `json:"structured,omitempty"`
+	Error          *abi.Error `json:"error,omitempty"`
+	SpentUSDMicros int64      `json:"spent_usd_micros,omitempty"`
+
+	Contents    []ResourceContent `json:"contents,omitempty"`
+	Description string            `json:"description,omitempty"`
+	Messages    []Message         `json:"messages,omitempty"`
+}
+
+func render(v any) (output, error) {
+	switch v := v.(type) {
+	case Result:
+		if v.Content == nil {
+			v.Content = []Content{}
+		}
+		return output{Content: v.Content, Structured: v.Structured, SpentUSDMicros: v.SpentUSDMicros}, nil
+	case string:
+		return output{Content: []Content{Text(v)}}, nil
+	}
+	b, err := json.Marshal(noNil(reflect.ValueOf(v)).Interface())
+	if err != nil {
+		return output{}, err
+	}
+	text := string(b)
+	if t, ok := v.(interface{ Text() string }); ok {
+		text = t.Text()
+	}
+	return output{Content: []Content{Text(text)}, Structured: json.RawMessage(b)}, nil
+}
+
+// plugin is what this module serves. A guest runs one call at a time in one module, so a global is its natural place.
+var plugin struct {
+	name, version string
+	tools         []Tool
+}
+
+func init() { abi.Describe, abi.Call = describe, call }
+
+// Serve says what the plugin offers. Call it once, in an init function: main never runs in a plugin.
+func Serve(name, version string, tools ...Tool) {
+	plugin.name, plugin.version, plugin.tools = name, version, tools
+}
+
+func describe() ([]byte, error) {
+	if plugin.name == "" {
+		return nil, errors.New("the plugin serves nothing: call sdk.Serve in an init function")
+	}
+	d := struct {
+		ABI       int           `json:"abi"`
+		Name      string        `json:"name"`
+		Version   string        `json:"version"`
+		Tools     []description `json:"tools"`
+		Resources []description `json:"resources"`
+		Prompts   []description `json:"prompts"`
+	}{1, plugin.name, plugin.version, []description{}, []description{}, []description{}}
+	for _, t := range plugin.tools {
+		switch t.kind {
+		case "tool":
+			d.Tools = append(d.Tools, t.desc)
+		case "resource":
+			d.Resources = append(d.Resources, t.desc)
+		case "prompt":
+			d.Prompts = append(d.Prompts, t.desc)
+		}
+	}
+	return json.Marshal(d)
+}
+
+// call runs one call from its input to its output, the same in the sandbox and natively.
+func call(input []byte) (int32, []byte) {
+	var in abi.Input
+	if err := json.Unmarshal(input, &in); err != nil {
+		return failure(&inputError{fmt.Errorf("input of the call: %w", err)})
+	}
+	c := &Call{ID: in.Call.ID, Deadline: time.UnixMilli(in.Call.DeadlineMS), Round: in.Call.Round, URI: in.URI}
+	for _, n := range in.Nodes {
+		c.Nodes = append(c.Nodes, Node(n))
+	}
+	for _, t := range plugin.tools {
+		if t.kind == in.Kind && (t.name == in.Name || t.kind == "resource" && t.desc.URI == in.URI) {
+			out, err := t.run(c, in.Args)
+			if err != nil {
+				return failure(err)
+			}
+			b, err := json.Marshal(out)
+			if err != nil {
+				return failure(fmt.Errorf("encoding the result of %s: %w", in.Name, err))
+			}
+			return abi.CallOK, b
+		}
+	}
+	return failure(&inputError{fmt.Errorf("this plugin has no %s %q", in.Kind, in.Name)})
+}
+
+func failure(err error) (int32, []byte) {
+	code, e := abi.CallError, abi.Error{Code: "failed", Message: err.Error()}
+	var own *Error
+	var refused *Refused
+	var op *OpError
+	var bad *BadRequest
+	var input *inputError
+	switch {
+	case errors.As(err, &own):
+		e = abi.Error(*own)
+	case errors.Is(err, ErrPending):
+		e.Code = "pending"
+	case errors.As(err, &refused):
+		e.Code, e.Suggestion = "refused", "this was refused by policy; another way to the same end will be refused too"
+	case errors.As(err, &op):
+		e.Code = op.Code
+		if op.Unknown {
+			e.Suggestion = "it may have been done, or may still be running: look before you repeat it"
+		}
+	case errors.As(err, &bad):
+		e.Code = "bad_request"
+	case errors.As(err, &input):
+		code, e.Code = abi.CallInput, "bad_input"
+	}
+	b, _ := json.Marshal(output{Content: []Content{Text(e.Message)}, Error: &e}) // text and a struct of texts always encode
+	return code, b
+}
+
+// Yield lets the garbage collector of the guest work. Call it in loops that run long without any operation.
+func Yield() { runtime.Gosched() }
