@@ -32,7 +32,9 @@ func compileSchemas(t *gate.Tool) error {
 		return fmt.Errorf("input_schema: %w", err)
 	}
 	t.Validate = func(args map[string]any) error { return validate(args) }
-	t.Derive = func(args map[string]any) (gate.Targets, []gate.CommandText, error) { return derive(marks.targets, args) }
+	t.Derive = func(args map[string]any) (gate.Targets, []gate.CommandText, error) {
+		return derive(marks.targets, args)
+	}
 	t.Confirm = marks.confirm
 	t.TargetKinds = []string{}
 	for _, m := range marks.targets {

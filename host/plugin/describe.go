@@ -57,7 +57,9 @@ func parseDescribe(data []byte) (d describe, err error) {
 
 // compile checks the whole entry and makes its tools.
 func (e Entry) compile() ([]*gate.Tool, error) {
-	fail := func(err error) ([]*gate.Tool, error) { return nil, fmt.Errorf("plugin %s: %w", cmp.Or(e.Name, e.File), err) }
+	fail := func(err error) ([]*gate.Tool, error) {
+		return nil, fmt.Errorf("plugin %s: %w", cmp.Or(e.Name, e.File), err)
+	}
 	d, err := parseDescribe(e.Describe)
 	if err != nil {
 		return fail(fmt.Errorf("describe: %w", err))

@@ -26,6 +26,8 @@ var keywords = strings.Fields(`$schema $defs $ref title description default exam
 	properties required additionalProperties minProperties maxProperties items minItems maxItems uniqueItems
 	minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf allOf anyOf oneOf ` + targetKey + " " + confirmKey)
 
+var types = strings.Fields("object array string integer number boolean null")
+
 var topKeywords = strings.Fields("$schema $defs title description type properties required additionalProperties")
 
 // targetKinds maps an x-caponier-target to the JSON name of its field in gate.Targets.
@@ -153,10 +155,18 @@ func (l *linter) schema(at string, v any, depth int) (cost int, err error) {
 	return cost, err
 }
 
-// object checks that no object takes keys that its schema does not name.
+// object checks the types, and that no object takes keys that its schema does not name.
 func (l *linter) object(at string, s map[string]any) error {
-	types, _ := s["type"].([]any)
-	if s["type"] != "object" && !slices.Contains(types, any("object")) {
+	all, isList := s["type"].([]any)
+	if !isList && s["type"] != nil {
+		all = []any{s["type"]}
+	}
+	for _, k := range all {
+		if name, _ := k.(string); !slices.Contains(types, name) {
+			return fmt.Errorf("%s: type %v is not one of %s", show(at), k, strings.Join(types, " "))
+		}
+	}
+	if !slices.Contains(all, any("object")) {
 		if s["properties"] != nil || s["additionalProperties"] != nil {
 			return fmt.Errorf("%s: has properties but not the type object", show(at))
 		}
