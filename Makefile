@@ -1,0 +1,73 @@
+# Everything runs with Go, git and make. The two commands of a newcomer: make demo, make test.
+SHELL := /bin/bash
+GO ?= go
+WASM := CGO_ENABLED=0 GOOS=wasip1 GOARCH=wasm $(GO) build -trimpath -buildvcs=false -ldflags="-s -w" -buildmode=c-shared
+TOOL := $(GO) tool -modfile=test/tools/go.mod
+PLUGINS := $(patsubst plugins/%/main.go,%,$(wildcard plugins/*/main.go))
+GUESTS := $(patsubst test/guests/%/main.go,%,$(wildcard test/guests/*/main.go))
+SDK := $(wildcard sdk/*.go) go.mod
+export GOFLAGS := -buildvcs=false
+
+.PHONY: all plugins guests demo test check fmt lint policy race bench soak fuzz lock docs conformance clean
+all: build/caponier plugins
+
+build/caponier: $(shell find host policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' 2>/dev/null) go.mod go.sum
+	$(GO) build -trimpath -o $@ ./host/cmd/caponier
+
+plugins: $(PLUGINS:%=build/plugins/%.wasm)
+build/plugins/%.wasm: plugins/%/*.go $(wildcard plugins/internal/*/*.go) $(SDK)
+	@mkdir -p $(@D)
+	$(WASM) -o $@ ./plugins/$*
+
+guests: $(GUESTS:%=build/guests/%.wasm)
+build/guests/%.wasm: test/guests/%/*.go $(SDK)
+	@mkdir -p $(@D)
+	$(WASM) -o $@ ./test/guests/$*
+
+# The main job on a simulated node: a real MCP client, the real binary, SSH and SFTP. See test/demo.
+demo: all guests build/pvelab
+	@$(GO) run ./test/demo
+
+build/pvelab: $(wildcard test/pvelab/*.go test/pvelab/*/*/*.go) go.mod
+	$(GO) build -trimpath -o $@ ./test/pvelab/cmd/pvelab
+
+test: all guests
+	$(GO) test ./...
+
+# What CI runs, and what to run before every change.
+check: fmt lint policy all guests lock-current race docs-current
+
+fmt:
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt'ed: $$out"; exit 1; }
+
+lint:
+	$(GO) vet ./...
+	$(TOOL) staticcheck ./...
+
+policy:
+	$(TOOL) opa fmt --fail -l policies examples/lab/site
+	$(TOOL) opa check --strict --capabilities policies/capabilities.json policies/core
+	$(TOOL) opa test --fail-on-empty policies
+
+race: all guests
+	$(GO) test -race ./...
+
+# The committed lock must be what the committed sources build to.
+lock: plugins build/caponier
+	build/caponier plugin lock --lock plugins.lock --dir build/plugins
+lock-current: plugins build/caponier
+	build/caponier plugin lock --lock plugins.lock --dir build/plugins --check
+
+docs: build/caponier
+docs-current: docs
+
+bench: all guests
+	$(GO) test -run '^$$' -bench . -benchmem ./test/bench ./host/policy ./host/sandbox ./host/remote
+
+fuzz:
+	@for t in $$(grep -rl --include='*_test.go' 'func Fuzz' host sdk plugins test | xargs -n1 dirname | sort -u); do \
+	  for f in $$(grep -rhoE --include='*_test.go' 'func (Fuzz[A-Za-z0-9_]+)' $$t | awk '{print $$2}'); do \
+	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $${FUZZTIME:-60s} ./$$t || exit 1; done; done
+
+clean:
+	rm -rf build

@@ -1,0 +1,89 @@
+// Command caponier lets MCP clients operate Proxmox nodes through sandboxed plugins, each step decided by policy.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes (docs/design.md, section 6).
+const (
+	exitDone    = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitRefused = 3
+	exitWaiting = 4
+	exitUnknown = 5
+)
+
+// exit is an error that ends the program with a code. A nil err prints nothing more.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+func (e *exit) Unwrap() error { return e.err }
+
+func failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exit{exitFailed, err}
+}
+
+// global holds the flags that every subcommand shares.
+type global struct {
+	config, profile string
+	json            bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+func run(ctx context.Context, args []string) int {
+	root := command()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var e *exit
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &e):
+		if e.err != nil {
+			fmt.Fprintln(os.Stderr, "caponier:", e.err)
+		}
+		return e.code
+	}
+	fmt.Fprintln(os.Stderr, "caponier:", err)
+	return exitUsage
+}
+
+func command() *cobra.Command {
+	g := &global{}
+	root := &cobra.Command{
+		Use:           "caponier",
+		Short:         "The host that lets an LLM agent operate Proxmox nodes, each step decided by Rego and journaled",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.PersistentFlags().StringVar(&g.config, "config", "", "configuration `FILE` (default config.toml, then the user's configuration directory)")
+	root.PersistentFlags().StringVar(&g.profile, "profile", "", "`NAME` of another configuration beside it: config.NAME.toml")
+	root.PersistentFlags().BoolVar(&g.json, "json", false, "machine-readable output")
+	root.AddCommand(serveCommand(g), callCommand(g), toolsCommand(g), checkCommand(g), auditCommand(g), pluginCommand(g), policyCommand(g), versionCommand(g))
+	return root
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/sandbox"
+	"github.com/spf13/cobra"
+)
+
+// describeTime bounds compiling and asking a module that nobody has locked yet.
+const describeTime = 60 * time.Second
+
+func pluginCommand(g *global) *cobra.Command {
+	cmd := &cobra.Command{Use: "plugin", Short: "Build, lock and inspect plugins"}
+	cmd.AddCommand(pluginBuild(), pluginLock(g), pluginInspect(g))
+	return cmd
+}
+
+func pluginBuild() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use: "build DIR", Short: "Compile the Go plugin in DIR to NAME.wasm", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := filepath.Abs(args[0])
+			if err != nil {
+				return err
+			}
+			if out == "" {
+				out = filepath.Base(dir) + ".wasm"
+			}
+			if out, err = filepath.Abs(out); err != nil {
+				return err
+			}
+			build := exec.CommandContext(cmd.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-buildmode=c-shared", "-o", out, ".")
+			build.Dir, build.Stdout, build.Stderr = dir, cmd.ErrOrStderr(), cmd.ErrOrStderr()
+			build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+			if err := build.Run(); err != nil {
+				return failed(fmt.Errorf("go build in %s: %w", dir, err))
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), out)
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` to write (default NAME.wasm in this folder)")
+	return cmd
+}
+
+// describe makes the lock entry of a module's file.
+func describe(ctx context.Context, file string) (plugin.Entry, error) {
+	wasm, err := os.ReadFile(file)
+	if err != nil {
+		return plugin.Entry{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, describeTime)
+	defer cancel()
+	text, imports, err := sandbox.Describe(ctx, wasm)
+	if err != nil {
+		return plugin.Entry{}, fmt.Errorf("%s: %w", file, err)
+	}
+	e, err := plugin.NewEntry(filepath.Base(file), wasm, imports, text)
+	if err != nil {
+		return plugin.Entry{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return e, nil
+}
+
+func pluginLock(g *global) *cobra.Command {
+	var lockFile, dir string
+	var check bool
+	cmd := &cobra.Command{
+		Use: "lock [NAME…]", Short: "Write what the modules are and ask for into the lock, to be reviewed like code", Args: cobra.ArbitraryArgs,
+		Long: "Describes every NAME.wasm in --dir (or only the named ones, keeping the other entries) and writes --lock. --check writes nothing and exits 3 when the lock would change.",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if lockFile == "" || dir == "" {
+				c, err := g.load()
+				if err != nil {
+					return fmt.Errorf("name --lock and --dir, or a configuration: %w", err)
+				}
+				lockFile, dir = cmpOr(lockFile, c.Plugin.Lock), cmpOr(dir, c.Plugin.Dir)
+			}
+			var entries []plugin.Entry
+			before, err := os.ReadFile(lockFile)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return failed(err)
+			}
+			if len(names) > 0 && err == nil {
+				old, err := plugin.Load(lockFile)
+				if err != nil {
+					return err
+				}
+				entries = slices.DeleteFunc(old.Plugins(), func(e plugin.Entry) bool { return slices.Contains(names, strings.TrimSuffix(e.File, ".wasm")) })
+			}
+			if len(names) == 0 {
+				files, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
+				if err != nil || len(files) == 0 {
+					return &exit{exitUsage, fmt.Errorf("no *.wasm in %s: build the plugins first (make plugins, or caponier plugin build)", dir)}
+				}
+				for _, f := range files {
+					names = append(names, strings.TrimSuffix(filepath.Base(f), ".wasm"))
+				}
+			}
+			for _, n := range names {
+				e, err := describe(cmd.Context(), filepath.Join(dir, n+".wasm"))
+				if err != nil {
+					return failed(err)
+				}
+				entries = append(entries, e)
+			}
+			target := lockFile
+			if check {
+				tmp, err := os.CreateTemp("", "caponier-lock-*")
+				if err != nil {
+					return failed(err)
+				}
+				tmp.Close()
+				defer os.Remove(tmp.Name())
+				target = tmp.Name()
+			}
+			if err := plugin.Write(target, entries); err != nil {
+				return failed(err)
+			}
+			after, err := os.ReadFile(target)
+			if err != nil {
+				return failed(err)
+			}
+			switch {
+			case bytes.Equal(before, after):
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is current (%d plugins)\n", lockFile, len(entries))
+			case check:
+				return &exit{exitRefused, fmt.Errorf("%s is not what the modules in %s are: run `caponier plugin lock --lock %s --dir %s` and review the difference", lockFile, dir, lockFile, dir)}
+			default:
+				fmt.Fprintf(cmd.OutOrStdout(), "%s written (%d plugins): review the difference before you commit it\n", lockFile, len(entries))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&lockFile, "lock", "", "the lock `FILE` (default from the configuration)")
+	cmd.Flags().StringVar(&dir, "dir", "", "the `DIR` of built modules (default from the configuration)")
+	cmd.Flags().BoolVar(&check, "check", false, "write nothing; exit 3 when the lock is not current")
+	return cmd
+}
+
+func cmpOr(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func pluginInspect(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use: "inspect FILE.wasm", Short: "Show what a module is, imports and offers, without running a tool", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, err := describe(cmd.Context(), args[0])
+			if err != nil {
+				return failed(err)
+			}
+			if g.json {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(e)
+			}
+			w := cmd.OutOrStdout()
+			fmt.Fprintf(w, "%s %s\n  digest   %s\n  imports  %s\n", e.Name, e.Version, e.Digest, strings.Join(e.Imports, " "))
+			tools, err := e.Tools()
+			if err != nil {
+				return failed(err)
+			}
+			for _, t := range tools {
+				fmt.Fprintf(w, "  %s %s: %s\n    imports %s; targets %s; budget %s\n    runs %s\n", t.Kind, t.Name, t.Title,
+					strings.Join(t.Imports, " "), strings.Join(t.TargetKinds, " "), t.Budget, t.Runs)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+func toolsCommand(g *global) *cobra.Command {
+	var checksum bool
+	cmd := &cobra.Command{
+		Use: "tools", Short: "List the tools of the lock as this principal may see them", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			h, err := open(cmd.Context(), g, wantTools)
+			if err != nil {
+				return err
+			}
+			defer h.Close()
+			if checksum {
+				if g.json {
+					return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"checksum": h.lock.Checksum()})
+				}
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), h.lock.Checksum())
+				return err
+			}
+			principal, err := h.cliPrincipal()
+			if err != nil {
+				return err
+			}
+			type row struct {
+				Name        string          `json:"name"`
+				Plugin      string          `json:"plugin"`
+				Tier        string          `json:"tier"`
+				Visible     bool            `json:"visible"`
+				Title       string          `json:"title"`
+				Description string          `json:"description"`
+				Runs        string          `json:"runs"`
+				Imports     []string        `json:"imports"`
+				BudgetMS    int64           `json:"budget_ms"`
+				InputSchema json.RawMessage `json:"input_schema"`
+			}
+			rows := []row{}
+			for _, t := range h.tools {
+				tier := h.engine.Tier(cmd.Context(), principal, t)
+				rows = append(rows, row{t.Name, t.Plugin.Name, tier.String(), h.door.Visible(cmd.Context(), principal, "cli", t), t.Title, t.Description, t.Runs, t.Imports, t.Budget.Milliseconds(), t.InputSchema})
+			}
+			if g.json {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(rows)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "TOOL\tTIER\tPLUGIN\tRUNS ON THE NODE")
+			for _, r := range rows {
+				tier := r.Tier
+				if !r.Visible {
+					tier = "(not for " + principal.ID + ")"
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Name, tier, r.Plugin, strings.ReplaceAll(r.Runs, "\n", " "))
+			}
+			return w.Flush()
+		},
+	}
+	cmd.Flags().BoolVar(&checksum, "checksum", false, "print a checksum of the whole tool list, to pin it elsewhere")
+	return cmd
+}

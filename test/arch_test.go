@@ -1,0 +1,259 @@
+// Package test holds the rules of this repository as tests, and the scripts that drive the real binary.
+package test
+
+import (
+	"encoding/json"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/caponier-mcp/caponier/"
+
+// rooms says what each package may import of ours. A package that is not listed fails: adding one is a design change (docs/design.md, section 1).
+var rooms = map[string][]string{
+	"host/gate":           {},
+	"host/shell":          {"host/gate"},
+	"host/policy":         {"host/gate", "host/shell", "policies"},
+	"host/sandbox":        {"host/gate"},
+	"host/remote":         {"host/gate", "host/shell"},
+	"host/remote/sshtest": {"host/gate"},
+	"host/egress":         {"host/gate"},
+	"host/approval":       {"host/gate"},
+	"host/audit":          {"host/gate"},
+	"host/store":          {"host/gate"},
+	"host/plugin":         {"host/gate"},
+	"host/identity":       {"host/gate"},
+	"host/front":          {"host/gate"},
+	"host/config":         {"host/gate", "host/policy", "host/sandbox", "host/remote", "host/egress", "host/approval", "host/audit", "host/store", "host/plugin", "host/identity", "host/front"},
+	"host/cmd/caponier":   {"host/", "policies"},
+	"policies":            {},
+	"sdk":                 {},
+	"sdk/sdktest":         {"sdk"},
+	"plugins/":            {"sdk", "plugins/internal/"},
+	"examples/":           {"sdk"},
+	"test/guests/":        {"sdk"},
+	"test/pvelab":         {},
+	"test/pvelab/":        {"test/pvelab"},
+	"test/bench":          {"host/", "policies", "test/"},
+	"test/conformance":    {"sdk", "host/"},
+	"test/conformance/":   {"sdk"},
+	"test/demo":           {"test/pvelab"},
+	"test":                {},
+}
+
+// owners says which packages may import a third-party module. Everything under test/ may use what it needs.
+var owners = map[string][]string{
+	"github.com/open-policy-agent/opa":    {"host/policy"},
+	"github.com/tetratelabs/wazero":       {"host/sandbox"},
+	"github.com/modelcontextprotocol":     {"host/front", "host/identity"},
+	"golang.org/x/crypto/ssh":             {"host/remote", "host/remote/sshtest"},
+	"github.com/skeema/knownhosts":        {"host/remote"},
+	"github.com/pkg/sftp":                 {"host/remote", "host/remote/sshtest"},
+	"github.com/knadh/koanf":              {"host/config"},
+	"github.com/pelletier/go-toml":        {"host/config"},
+	"mvdan.cc/sh":                         {"host/shell"},
+	"modernc.org/sqlite":                  {"host/store"},
+	"github.com/google/jsonschema-go":     {"host/plugin"},
+	"github.com/spf13/cobra":              {"host/cmd/caponier"},
+	"github.com/coreos/go-oidc":           {"host/identity"},
+	"golang.org/x/time/rate":              {"host/identity", "host/front"},
+	"golang.org/x/sys":                    {"host/audit", "host/sandbox", "host/cmd/caponier", "host/remote", "host/store"},
+	"golang.org/x/text":                   {"host/front", "host/plugin", "host/policy"},
+	"github.com/itchyny/gojq":             {"plugins/jq"},
+	"code.dny.dev/ssrf":                   {"host/egress"},
+	"gopkg.in/yaml.v3":                    {"host/policy"},
+	"go.yaml.in/yaml":                     {"host/policy"},
+	"github.com/prometheus/client_golang": {"host/front"},
+	"github.com/fsnotify/fsnotify":        {"host/policy"},
+	"go.uber.org/goleak":                  {},
+	"pgregory.net/rapid":                  {},
+	"github.com/rogpeppe/go-internal":     {},
+	"github.com/google/go-cmp":            {},
+	"golang.org/x/crypto":                 {"host/remote", "host/remote/sshtest"},
+}
+
+type pkg struct {
+	ImportPath, Dir                               string
+	Imports, GoFiles, TestGoFiles, IgnoredGoFiles []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,GoFiles,TestGoFiles,IgnoredGoFiles", "./...")
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pkgs []pkg
+	for d := json.NewDecoder(out); ; {
+		var p pkg
+		if err := d.Decode(&p); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return pkgs
+}
+
+func room(path string) (string, bool) {
+	if _, ok := rooms[path]; ok {
+		return path, true
+	}
+	for name := range rooms {
+		if strings.HasSuffix(name, "/") && strings.HasPrefix(path, name) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+func allowed(path string, list []string) bool {
+	return slices.ContainsFunc(list, func(a string) bool { return a == path || strings.HasSuffix(a, "/") && strings.HasPrefix(path, a) })
+}
+
+func TestPackagesImportOnlyWhatTheMapAllows(t *testing.T) {
+	for _, p := range packages(t) {
+		path, ours := strings.CutPrefix(p.ImportPath, module)
+		if !ours || len(p.GoFiles) == 0 || strings.HasPrefix(path, "internal_deps") {
+			continue
+		}
+		name, listed := room(path)
+		if !listed {
+			t.Errorf("package %s is not on the map in test/arch_test.go", path)
+			continue
+		}
+		for _, imp := range p.Imports {
+			if in, ours := strings.CutPrefix(imp, module); ours {
+				if !allowed(in, rooms[name]) && !strings.HasPrefix(in, path+"/internal") {
+					t.Errorf("%s imports %s; the map allows %v", path, in, rooms[name])
+				}
+				continue
+			}
+			if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") || strings.HasPrefix(path, "test") {
+				continue
+			}
+			if owner := ownerOf(imp); owner == "" || !slices.Contains(owners[owner], path) {
+				t.Errorf("%s imports %s; %q may be imported by %v", path, imp, owner, owners[owner])
+			}
+		}
+	}
+}
+
+func ownerOf(imp string) (longest string) {
+	for mod := range owners {
+		if (imp == mod || strings.HasPrefix(imp, mod+"/")) && len(mod) > len(longest) {
+			longest = mod
+		}
+	}
+	return longest
+}
+
+// Only pass reaches a Runner or an Executor: whoever reads host/gate checks it with grep, and so does this.
+func TestOnlyPassActs(t *testing.T) {
+	act := regexp.MustCompile(`\.(Execute|Lookup|Run)\(`)
+	var found []string
+	for _, file := range goFiles(t, "../host") {
+		if strings.HasSuffix(file, "_test.go") || !strings.Contains(file, "host/gate/") {
+			continue
+		}
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range strings.Split(string(src), "\n") {
+			if act.MatchString(line) && !strings.HasPrefix(strings.TrimSpace(line), "//") {
+				found = append(found, strings.TrimSpace(line))
+			}
+		}
+	}
+	want := []string{"out, err := d.Runner.Run(ctx, r)", "f, err := exec.Lookup(ctx, q)", "res, err := exec.Execute(ctx, q, d)"}
+	if !slices.Equal(found, want) {
+		t.Errorf("calls to Execute, Lookup or Run in gate: %q; want only those inside the functions given to pass: %q", found, want)
+	}
+}
+
+func goFiles(t *testing.T, root string) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".go") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestNoFileIsTooLong(t *testing.T) {
+	for _, dir := range []string{"../host", "../sdk", "../plugins", "../policies", "../test", "../examples"} {
+		if _, err := os.Stat(dir); err != nil {
+			continue
+		}
+		for _, file := range goFiles(t, dir) {
+			src, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(src), "\n"); n > 500 && !strings.HasSuffix(file, "_test.go") {
+				t.Errorf("%s has %d lines; split it by meaning (500 at most)", file, n)
+			}
+		}
+	}
+}
+
+// A package doc is one sentence that needs no "and".
+func TestPackageDocsAreOneThing(t *testing.T) {
+	for _, p := range packages(t) {
+		path := strings.TrimPrefix(p.ImportPath, module)
+		if !strings.HasPrefix(path, "host/") || len(p.GoFiles) == 0 {
+			continue
+		}
+		doc := ""
+		for _, f := range p.GoFiles {
+			parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil, parser.PackageClauseOnly|parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if parsed.Doc != nil {
+				doc = parsed.Doc.Text()
+			}
+		}
+		first, _, _ := strings.Cut(strings.ReplaceAll(doc, "\n", " "), ". ")
+		if doc == "" {
+			t.Errorf("%s has no package doc", path)
+		} else if strings.Contains(first, ", and ") {
+			t.Errorf("%s: the package doc needs an \"and\": %s", path, first)
+		}
+	}
+}
+
+func TestForbiddenPackageNames(t *testing.T) {
+	for _, p := range packages(t) {
+		base := filepath.Base(p.ImportPath)
+		if slices.Contains([]string{"types", "util", "utils", "errors", "core", "middleware", "tiers", "sanitize", "registry", "health", "metrics", "common"}, base) {
+			t.Errorf("%s: a package is named after what it gives, not %q", p.ImportPath, base)
+		}
+	}
+}
