@@ -1,0 +1,132 @@
+// Package pve drives Proxmox VE's command line from a plugin: it runs argv lists, names what went wrong, and reads output that is not quite JSON.
+package pve
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/sdk"
+)
+
+// Fast is the deadline of one start of pct, qm or pvesh that only reads. A start costs 0.6 to 2 seconds, double under load.
+const Fast = 15 * time.Second
+
+// Node is a node that commands run on, during one call.
+type Node struct {
+	Call *sdk.Call
+	Name string
+}
+
+// On picks the named node, or the default one when name is empty.
+func On(c *sdk.Call, name string) Node { return Node{c, c.Node(name)} }
+
+// Run runs argv and returns however it exited. The error is *sdk.Error when nobody saw it end, with the code timeout or unknown_outcome.
+func (n Node) Run(o sdk.ExecOptions, argv ...string) (sdk.ExecResult, error) {
+	r, err := sdk.SSHExec(n.Call, n.Name, argv, o)
+	return r, Lost(err, fmt.Sprintf("%s on %s", strings.Join(argv[:min(3, len(argv))], " "), n.Name))
+}
+
+// Lost turns an operation that did not end as it should into an error that says what to do; refusals stay as they are.
+func Lost(err error, doing string) error {
+	op := (*sdk.OpError)(nil)
+	if !errors.As(err, &op) {
+		return err
+	}
+	e := &sdk.Error{Code: op.Code, Message: doing + ": " + op.Message, Suggestion: "Check that the node is reachable (caponier check), then try again."}
+	switch {
+	case op.Code == "timeout":
+		e.Suggestion = "It may still be running on the node, or in the guest: look at its status before you try again."
+	case op.Unknown:
+		e.Code, e.Suggestion = "unknown_outcome", "The connection was lost after the command was sent: look at the status of what it acts on before you try again."
+	}
+	return e
+}
+
+// JSON runs pvesh, which must print one JSON value, and decodes it.
+func (n Node) JSON(into any, words ...string) error {
+	argv := append(append([]string{"pvesh"}, words...), "--output-format", "json")
+	r, err := n.Run(sdk.ExecOptions{Timeout: Fast, MaxBytes: 1 << 20}, argv...)
+	if err != nil {
+		return err
+	}
+	doing := fmt.Sprintf("asking %s for %s", n.Name, words[min(1, len(words)-1)])
+	if r.Exit != 0 {
+		return Fail(doing, r)
+	}
+	if r.Truncated {
+		return &sdk.Error{Code: "too_large", Message: doing + ": the answer is larger than 1 MiB", Suggestion: "Ask for less: one node, or one guest."}
+	}
+	if err := json.Unmarshal(r.Stdout, into); err != nil {
+		return &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: the answer is not what pvesh of PVE 9 prints: %v", doing, err), Suggestion: "Check the version with pveversion on the node."}
+	}
+	return nil
+}
+
+// Guest is a row of /cluster/resources. Its figures are about ten seconds old; a guest without figures has the status unknown.
+type Guest struct {
+	VMID     Int    `json:"vmid"`
+	Type     string `json:"type"` // lxc or qemu
+	Node     string `json:"node"`
+	Name     string `json:"name"`
+	Status   string `json:"status"`
+	Lock     string `json:"lock"`
+	Tags     string `json:"tags"`
+	Pool     string `json:"pool"`
+	HAState  string `json:"hastate"`
+	Template Int    `json:"template"`
+	CPU      Float  `json:"cpu"` // fraction of MaxCPU
+	MaxCPU   Float  `json:"maxcpu"`
+	Mem      Int    `json:"mem"` // bytes, as the next three
+	MaxMem   Int    `json:"maxmem"`
+	Disk     Int    `json:"disk"`
+	MaxDisk  Int    `json:"maxdisk"`
+	Uptime   Int    `json:"uptime"` // seconds
+}
+
+// Guests lists all guests of the node's cluster, sorted by VMID.
+func (n Node) Guests() ([]Guest, error) {
+	var all []Guest
+	if err := n.JSON(&all, "get", "/cluster/resources", "--type", "vm"); err != nil {
+		return nil, err
+	}
+	return sortGuests(all), nil
+}
+
+// FailGuest is Fail for a command about one guest. Proxmox has one text for a guest that is on another node and for one that
+// does not exist, so it asks the cluster which it is.
+func (n Node) FailGuest(doing string, vmid int, kind string, r sdk.ExecResult) error {
+	err := Fail(doing, r)
+	e := (*sdk.Error)(nil)
+	if !errors.As(err, &e) || e.Code != "not_found" {
+		return err
+	}
+	all, lookup := n.Guests()
+	if lookup != nil {
+		return err // the lookup is a courtesy
+	}
+	for _, g := range all {
+		switch {
+		case int(g.VMID) != vmid:
+		case g.Type != kind:
+			return &sdk.Error{Code: "not_found", Message: fmt.Sprintf("%s: %d is a %s, not a %s", doing, vmid, TypeName(g.Type), TypeName(kind)), Suggestion: "Use a tool for that type of guest."}
+		case g.Node != n.Name:
+			return &sdk.Error{Code: "on_other_node", Message: fmt.Sprintf("%s: %d is on node %s", doing, vmid, g.Node), Suggestion: fmt.Sprintf("Call again with \"node\": %q.", g.Node)}
+		}
+	}
+	return err
+}
+
+// TypeName names a guest's type for people.
+func TypeName(kind string) string {
+	if kind == "qemu" {
+		return "virtual machine"
+	}
+	return "container"
+}
+
+// ID writes a VMID in its one form.
+func ID(vmid int) string { return strconv.Itoa(vmid) }
