@@ -1,0 +1,152 @@
+package front
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// Codes of our own lie between -32000 and -32019; MCP keeps those below.
+const (
+	codeStopping  = -32000
+	codeBudget    = -32001
+	codeCancelled = -32002
+	codeNobody    = -32003
+)
+
+// caller is who sent one request, put there by the transport and never by the client. Gone ends when an answer can no longer reach the client.
+type caller struct {
+	gate.Principal
+	source string
+	gone   context.Context
+}
+
+const callerKey = "caponier.caller"
+
+// asToken carries the caller in the form in which the SDK hands it to every handler; with UserID set, it also ties a session to its user.
+func (c caller) asToken() *auth.TokenInfo {
+	return &auth.TokenInfo{UserID: c.Auth + ":" + c.ID, Extra: map[string]any{callerKey: c}}
+}
+
+// callerOf fails for a request that came without a caller: then the transport is wired wrong, and nobody may do nothing.
+func callerOf(req mcp.Request) (caller, error) {
+	if extra := req.GetExtra(); extra != nil && extra.TokenInfo != nil {
+		if c, ok := extra.TokenInfo.Extra[callerKey].(caller); ok && c.ID != "" {
+			return c, nil
+		}
+	}
+	return caller{}, &jsonrpc.Error{Code: codeNobody, Message: "the host does not know who is calling"}
+}
+
+// call is the handler of every tool.
+func (s *Server) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	who, err := callerOf(req)
+	if err != nil {
+		return nil, err
+	}
+	tool := s.tool(req.Params.Name)
+	if tool == nil { // taken away since the SDK looked
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool " + req.Params.Name}
+	}
+	if s.root.Err() != nil {
+		return nil, &jsonrpc.Error{Code: codeStopping, Message: "the host is stopping; nothing was done"}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.root, func() { cancel(context.Cause(s.root)) })()
+	defer context.AfterFunc(who.gone, func() { cancel(context.Cause(who.gone)) })()
+
+	show := s.showProgress(ctx, req)
+	began := time.Now()
+	answer := s.door.Call(ctx, gate.Request{Source: who.source, Principal: who.Principal, Tool: tool, Arguments: req.Params.Arguments, Progress: show.report,
+		Log: func(level int, message string) {
+			s.log.Log(ctx, slog.Level(level), "plugin: "+(&budget{left: 2000}).take(message), "tool", tool.Name, "plugin", tool.Plugin.Name)
+		}})
+	show.end()
+	s.seen.call(tool.Name, answer.Outcome, time.Since(began))
+	return s.answer(ctx, tool, answer)
+}
+
+// progress sends what a plugin reports to the client, and signs of life while it reports nothing. A client that does not read must not stop the
+// plugin's clock from being looked at, so reports go through a queue, and are dropped when it is full.
+type progress struct {
+	queue chan mcp.ProgressNotificationParams
+	ended chan struct{}
+}
+
+// showProgress does nothing for a client that did not ask for progress.
+func (s *Server) showProgress(ctx context.Context, req *mcp.CallToolRequest) *progress {
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return nil
+	}
+	p := &progress{make(chan mcp.ProgressNotificationParams, 64), make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		tick := time.NewTicker(s.opts.KeepAlive)
+		defer tick.Stop()
+		last := mcp.ProgressNotificationParams{Progress: -1}
+		send := func(n mcp.ProgressNotificationParams) {
+			if n.Progress <= last.Progress { // it must grow with each
+				return
+			}
+			last = n
+			n.ProgressToken = token
+			if err := req.Session.NotifyProgress(ctx, &n); err != nil {
+				s.log.Debug("progress did not reach the client", "error", err)
+			}
+			tick.Reset(s.opts.KeepAlive)
+		}
+		for {
+			select {
+			case n, more := <-p.queue:
+				if !more {
+					return
+				}
+				send(n)
+			case <-tick.C: // still running: so little further that the plugin's own next step comes after it
+				send(mcp.ProgressNotificationParams{Progress: max(last.Progress, 0) + 0.001, Total: last.Total, Message: "still running"})
+			}
+		}
+	}()
+	return p
+}
+
+func (p *progress) report(done, total float64, message string) {
+	if p == nil {
+		return
+	}
+	select {
+	case p.queue <- mcp.ProgressNotificationParams{Progress: done, Total: total, Message: (&budget{left: 500}).take(message)}:
+	default:
+	}
+}
+
+// end returns when everything that was reported has been sent: nothing may follow the answer. The gate reports nothing after its Call has returned.
+func (p *progress) end() {
+	if p != nil {
+		close(p.queue)
+		<-p.ended
+	}
+}
+
+// answer converts how a call ended, each way on purpose. What the model can act on is a result; only a spent budget is a protocol error.
+func (s *Server) answer(ctx context.Context, tool *gate.Tool, a gate.Answer) (*mcp.CallToolResult, error) {
+	if out := (*gate.BudgetError)(nil); errors.As(a.Err, &out) {
+		data, err := json.Marshal(map[string]any{"kind": "budget", "tool": out.Tool, "limit_ms": out.Limit.Milliseconds(), "may_have_executed": out.MayHaveExecuted,
+			"call_id": a.CallID, "outcome": a.Outcome, "refused": summaries(a.Refused)})
+		if err != nil {
+			return nil, err
+		}
+		return nil, &jsonrpc.Error{Code: codeBudget, Message: clean(out.Error()), Data: data}
+	}
+	return s.result(ctx, tool, a), nil
+}

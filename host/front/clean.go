@@ -1,0 +1,130 @@
+package front
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxControlString is the longest operating system command, device control string and the like that is taken out whole.
+// What claims to be longer stays readable: hiding text is what such sequences are abused for.
+const maxControlString = 4096
+
+// clean takes out what could act on a terminal or hide from a reader: escape sequences, control characters, direction overrides, invisible and tag
+// characters. Newline and tab stay; a carriage return, which overwrites a line, becomes a newline.
+func clean(s string) string {
+	plain := true
+	for i := 0; i < len(s) && plain; i++ {
+		plain = s[i] >= ' ' && s[i] < 0x7f || s[i] == '\n' || s[i] == '\t'
+	}
+	if plain {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == 0x1b:
+			size = escape(s[i:])
+		case r >= 0x80 && r < 0xa0 && r != 0x85: // the same introducers in one character
+			size = max(size, escape("\x1b"+string(r-0x40)+s[i+size:min(len(s), i+maxControlString)])) // both forms of an introducer are two bytes
+		case r == '\r' || r == 0x85 || r == 0x2028 || r == 0x2029:
+			if next := i + size; r != '\r' || next >= len(s) || s[next] != '\n' {
+				b.WriteByte('\n')
+			}
+		case !hidden(r):
+			b.WriteRune(r) // invalid UTF-8 becomes U+FFFD
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// hidden reports whether a character shows nothing by itself but changes or smuggles something.
+func hidden(r rune) bool {
+	switch {
+	case r == '\n' || r == '\t':
+		return false
+	case unicode.IsControl(r),
+		r == 0xad, r == 0x61c, r == 0x180e, r == 0x200b, r == 0x200e, r == 0x200f, // soft hyphen, marks, zero-width space; joiners are letters to some scripts
+		r >= 0x202a && r <= 0x202e, r >= 0x2060 && r <= 0x206f, // direction embeddings, overrides and isolates; invisible operators
+		r == 0x115f, r == 0x1160, r == 0x3164, r == 0xffa0, // fillers
+		r >= 0xfe00 && r <= 0xfe0d, r >= 0xe0100 && r <= 0xe01ef, // variation selectors, which carry bytes; two choose how emoji look and stay
+		r == 0xfeff, r >= 0xfff9 && r <= 0xfffb, r&0xfffe == 0xfffe,
+		r >= 0xe0000 && r <= 0xe007f: // tags
+		return true
+	}
+	return false
+}
+
+// escape gives the length of the escape sequence at the start of s, which starts with ESC: only its introducer if it is not well formed.
+func escape(s string) int {
+	if len(s) < 2 {
+		return 1
+	}
+	switch s[1] {
+	case '[':
+		i := 2
+		for i < len(s) && s[i] >= 0x20 && s[i] < 0x40 {
+			i++
+		}
+		if i < len(s) && s[i] >= 0x40 && s[i] < 0x7f {
+			return i + 1
+		}
+		return 2
+	case ']', 'P', 'X', '^', '_':
+		body := s[2:min(len(s), maxControlString)]
+		for i := 0; i < len(body); i++ {
+			switch {
+			case body[i] == 0x07:
+				return 2 + i + 1
+			case strings.HasPrefix(body[i:], "\x1b\\") || strings.HasPrefix(body[i:], "\u009c"):
+				return 2 + i + 2
+			case body[i] == 0x1b || body[i] == 0x18 || body[i] == 0x1a, body[i] == 0xc2 && i+1 < len(body) && body[i+1] < 0xa0: // cut off by another sequence, or cancelled
+				return 2
+			}
+		}
+		return 2
+	}
+	i := 1
+	for i < len(s) && s[i] >= 0x20 && s[i] < 0x30 {
+		i++
+	}
+	if i < len(s) && s[i] >= 0x30 && s[i] < 0x7f {
+		return i + 1
+	}
+	return 1
+}
+
+// budget hands out the characters that a result may hold.
+type budget struct{ left, total, cut int }
+
+// take cleans s and gives as much of it as is left, cut between characters.
+func (b *budget) take(s string) string {
+	s = clean(s)
+	n := utf8.RuneCountInString(s)
+	b.total += n
+	if n <= b.left {
+		b.left -= n
+		return s
+	}
+	at := 0
+	for range b.left {
+		_, size := utf8.DecodeRuneInString(s[at:])
+		at += size
+	}
+	b.cut += n - b.left
+	b.left = 0
+	return s[:at]
+}
+
+// notice says what was left out; it is "" when nothing was.
+func (b *budget) notice() string {
+	if b.cut == 0 {
+		return ""
+	}
+	return fmt.Sprintf("[Truncated: %d of %d characters shown, %d left out. To get less at a time, ask for less: a smaller range or limit, a filter, or on a command line head, tail or grep.]",
+		b.total-b.cut, b.total, b.cut)
+}

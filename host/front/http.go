@@ -1,0 +1,381 @@
+package front
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// The protocol versions of each era, by name: a version that is in neither is refused, however new. A test holds them to the SDK's.
+var (
+	sessionVersions   = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
+	statelessVersions = []string{"2026-07-28"}
+)
+
+const (
+	versionHeader = "Mcp-Protocol-Version"
+	sessionHeader = "Mcp-Session-Id"
+	bodyTime      = 30 * time.Second
+)
+
+// Handler serves /mcp, /health and /metrics. Every route is behind the Host and Origin checks; /mcp and /metrics are behind Options.Identity too.
+func (s *Server) Handler() http.Handler {
+	if s.opts.Identity == nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no identity is configured for HTTP", http.StatusServiceUnavailable)
+		})
+	}
+	server := func(*http.Request) *mcp.Server { return s.mcp }
+	quiet := slog.New(slog.DiscardHandler) // what it would log is the client's mistakes, which the client is told
+	eras := &eras{
+		Server:    s,
+		sessions:  mcp.NewStreamableHTTPHandler(server, &mcp.StreamableHTTPOptions{SessionTimeout: s.opts.SessionIdle, MaxRequestBodyBytes: s.opts.MaxBody, Logger: quiet}),
+		stateless: mcp.NewStreamableHTTPHandler(server, &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true, MaxRequestBodyBytes: s.opts.MaxBody, Logger: quiet}),
+	}
+	private := func(h http.Handler) http.Handler { return s.opts.Identity.Middleware(s.identified(h)) }
+	routes := map[string]http.Handler{"/mcp": private(eras), "/metrics": private(s.seen.handler()), "/health": http.HandlerFunc(s.health)}
+	cross := http.NewCrossOriginProtection()
+	for _, origin := range s.opts.Origins {
+		if err := cross.AddTrustedOrigin(origin); err != nil { // Validate has tried it
+			panic(err)
+		}
+	}
+	routed := cross.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := routes[r.URL.EscapedPath()]
+		if h == nil {
+			s.refuse(w, "path", http.StatusNotFound, "this server has /mcp, /health and /metrics")
+			return
+		}
+		h.ServeHTTP(w, r)
+	}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if reason, msg := s.foreign(r); reason != "" {
+			s.refuse(w, reason, http.StatusForbidden, msg)
+			return
+		}
+		for _, name := range []string{"Authorization", "Content-Type", versionHeader, sessionHeader, "Mcp-Method", "Mcp-Name", "Last-Event-Id"} {
+			if len(r.Header[name]) > 1 {
+				s.refuse(w, "header", http.StatusBadRequest, name+" is there twice")
+				return
+			}
+		}
+		routed.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) refuse(w http.ResponseWriter, reason string, status int, msg string) {
+	s.seen.refused.WithLabelValues(reason).Inc()
+	http.Error(w, msg, status)
+}
+
+// foreign says why a request is not for us: a Host that we are not known by (a rebound name), or a web page elsewhere that sent it.
+func (s *Server) foreign(r *http.Request) (reason, msg string) {
+	host := strings.ToLower(r.Host)
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	ip := net.ParseIP(strings.Trim(name, "[]"))
+	if name != "localhost" && !(ip != nil && ip.IsLoopback()) && !slices.Contains(s.opts.Hosts, host) && !slices.Contains(s.opts.Hosts, name) {
+		return "host", "this Host is not served; front.hosts lists those that are"
+	}
+	origins, sites := r.Header["Origin"], r.Header["Sec-Fetch-Site"]
+	trusted := len(origins) == 1 && (slices.Contains(s.opts.Origins, origins[0]) || origins[0] == "http://"+host || origins[0] == "https://"+host)
+	if len(origins) > 0 && !trusted {
+		return "origin", "this Origin is not served; front.origins lists those that are"
+	}
+	for _, site := range sites {
+		if site != "same-origin" && site != "none" && !trusted {
+			return "origin", "requests from other sites are not served"
+		}
+	}
+	return "", ""
+}
+
+func checkOrigin(origin string) error {
+	u, err := url.Parse(origin)
+	if err == nil && (origin != u.Scheme+"://"+u.Host || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Contains(u.Host, "*")) {
+		err = errors.New("is not an origin")
+	}
+	if err == nil {
+		err = http.NewCrossOriginProtection().AddTrustedOrigin(origin)
+	}
+	return err
+}
+
+// identified hands the caller that the identity middleware found to the SDK. The SDK takes callers only from a bearer token, so it gets one that says
+// nothing; the client's own goes no further than this.
+func (s *Server) identified(next http.Handler) http.Handler {
+	verify := func(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo, error) {
+		p, ok := s.opts.Identity.Principal(ctx)
+		if !ok || p.ID == "" {
+			return nil, auth.ErrInvalidToken
+		}
+		return caller{p, "http", ctx}.asToken(), nil
+	}
+	bound := auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer -")
+		r.Header.Del("Cookie")
+		bound.ServeHTTP(w, r)
+	})
+}
+
+// eras reads a message's envelope and sends it to the handler of its protocol era.
+type eras struct {
+	*Server
+	sessions, stateless http.Handler
+}
+
+func (e *eras) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	version := r.Header.Get(versionHeader)
+	modern := slices.Contains(statelessVersions, version)
+	known := modern || version == "" || slices.Contains(sessionVersions, version)
+	var env envelope
+	if r.Method == http.MethodPost {
+		var ok bool
+		if env, ok = e.read(w, r); !ok {
+			return
+		}
+	}
+	if !known {
+		e.seen.refused.WithLabelValues("version").Inc()
+		data, err := json.Marshal(mcp.UnsupportedProtocolVersionData{Supported: mcp.SupportedProtocolVersions(), Requested: version})
+		if err != nil { // it is made of strings
+			panic(err)
+		}
+		reply(w, http.StatusBadRequest, env.ID, &jsonrpc.Error{Code: mcp.CodeUnsupportedProtocolVersion, Message: "unsupported protocol version", Data: data})
+		return
+	}
+	if env.Method == "tools/call" {
+		e.answering.Add(1)
+		defer e.answering.Add(-1)
+	}
+	switch {
+	case modern:
+		e.stateless.ServeHTTP(w, r)
+	case r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "" && env.Method == "initialize":
+		e.begin(w, r)
+	case r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "" && env.Version == "" && env.Method != "ping" && env.Method != "server/discover":
+		e.seen.refused.WithLabelValues("session").Inc()
+		reply(w, http.StatusBadRequest, env.ID, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "there is no session: send initialize first, then its " + sessionHeader + " with every request"})
+	default:
+		e.sessions.ServeHTTP(w, r)
+	}
+}
+
+// read takes the whole body, within its size and time, and puts it back for the SDK.
+func (e *eras) read(w http.ResponseWriter, r *http.Request) (envelope, bool) {
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Now().Add(bodyTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		e.refuse(w, "body", http.StatusInternalServerError, "the connection cannot be given a deadline")
+		return envelope{}, false
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, e.opts.MaxBody))
+	if big := (*http.MaxBytesError)(nil); errors.As(err, &big) {
+		e.refuse(w, "size", http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is over the limit of %d bytes; move large data with the upload and download tools", big.Limit))
+		return envelope{}, false
+	}
+	if err != nil {
+		e.refuse(w, "body", http.StatusBadRequest, "the body did not arrive whole")
+		return envelope{}, false
+	}
+	_ = control.SetReadDeadline(time.Time{}) // it worked before
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	env, err := readEnvelope(body)
+	if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) {
+		e.seen.refused.WithLabelValues("message").Inc()
+		reply(w, http.StatusBadRequest, env.ID, wire)
+		return envelope{}, false
+	}
+	return env, true
+}
+
+func reply(w http.ResponseWriter, status int, id json.RawMessage, e *jsonrpc.Error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(errorReply(id, e)) // a client that is gone needs no answer
+}
+
+// sessions counts those of the older versions, which live from initialize to their end.
+type sessions struct {
+	mu   sync.Mutex
+	open int
+	wg   sync.WaitGroup
+}
+
+func (c *sessions) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open
+}
+
+func (c *sessions) take(most int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open >= most {
+		return false
+	}
+	c.open++
+	return true
+}
+
+func (c *sessions) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open--
+}
+
+// begin lets the SDK make a session if there is room for one, and counts it until it ends.
+func (e *eras) begin(w http.ResponseWriter, r *http.Request) {
+	if e.root.Err() != nil || !e.Server.sessions.take(e.opts.MaxSessions) {
+		w.Header().Set("Retry-After", "30")
+		e.refuse(w, "sessions", http.StatusServiceUnavailable, fmt.Sprintf("all %d sessions are taken; protocol version %s needs none", e.opts.MaxSessions, statelessVersions[0]))
+		return
+	}
+	count := &e.Server.sessions
+	defer func() {
+		for session := range e.mcp.Sessions() {
+			if id := w.Header().Get(sessionHeader); id != "" && session.ID() == id {
+				count.wg.Go(func() {
+					defer count.release()
+					_ = session.Wait() // how it ended does not matter
+				})
+				return
+			}
+		}
+		count.release()
+	}()
+	e.sessions.ServeHTTP(w, r)
+}
+
+func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		s.refuse(w, "method", http.StatusMethodNotAllowed, "GET it")
+		return
+	}
+	var h Health
+	if s.opts.Health != nil {
+		h = s.opts.Health()
+	}
+	status, word := http.StatusOK, "healthy"
+	if h.Problem != "" || s.root.Err() != nil {
+		status, word = http.StatusServiceUnavailable, "unhealthy"
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(struct { // a client that is gone needs no answer
+		Status         string `json:"status"`
+		Service        string `json:"service"`
+		SSHConnected   bool   `json:"ssh_connected"`
+		PolicyRevision string `json:"policy_revision"`
+		LockChecksum   string `json:"lock_checksum"`
+		Problem        string `json:"problem,omitempty"`
+	}{word, "caponier", h.SSHConnected, h.PolicyRevision, h.LockChecksum, h.Problem})
+}
+
+// Serve serves HTTP on the listener until ctx ends, and then cancels running calls, waits for their answers and closes every stream, all within
+// Options.StopTimeout. It refuses to serve more than loopback without authentication and TLS.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	if s.opts.Identity == nil {
+		return errors.New("front: no identity is configured for HTTP: set identity.http")
+	}
+	addr, isTCP := l.Addr().(*net.TCPAddr)
+	if remote := !isTCP || !addr.IP.IsLoopback(); remote {
+		switch {
+		case !s.opts.Identity.Authenticates():
+			return fmt.Errorf("serving HTTP on %s: more than loopback needs callers who prove who they are: configure tokens or OIDC in [identity]", l.Addr())
+		case s.opts.TLSCert == "" && !s.opts.BehindProxy:
+			return fmt.Errorf("serving HTTP on %s: more than loopback needs TLS: set front.tls_cert and front.tls_key, or front.behind_proxy if a proxy does it", l.Addr())
+		}
+	}
+	l = &limited{Listener: l, room: make(chan struct{}, s.opts.MaxConns)}
+	if s.opts.TLSCert != "" {
+		cert, err := tls.LoadX509KeyPair(s.opts.TLSCert, s.opts.TLSKey)
+		if err != nil {
+			return fmt.Errorf("front.tls_cert and front.tls_key: %w", err)
+		}
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	}
+	web := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	ended := make(chan error, 1)
+	go func() { ended <- web.Serve(l) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serving HTTP on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	return errors.Join(s.hangUp(web), ignoreCancelled(ctx))
+}
+
+// hangUp closes sessions before the server, whose Shutdown would wait for their open streams for ever.
+func (s *Server) hangUp(web *http.Server) error {
+	s.stop(errStopping)
+	end, cancel := context.WithTimeout(context.Background(), s.opts.StopTimeout)
+	defer cancel()
+	var late error
+	if !waitFor(func() bool { return s.answering.Load() == 0 }, s.opts.StopTimeout*9/10) {
+		late = fmt.Errorf("stopping: %d calls did not end after they were cancelled", s.answering.Load())
+	}
+	var closing sync.WaitGroup
+	for session := range s.mcp.Sessions() {
+		closing.Go(func() { _ = session.Close() })
+	}
+	if err := web.Shutdown(end); err != nil {
+		return errors.Join(late, fmt.Errorf("stopping: %w", err), web.Close())
+	}
+	if late == nil { // otherwise they may wait for a call that never ends
+		closing.Wait()
+		s.sessions.wg.Wait()
+	}
+	return late
+}
+
+// limited accepts no more connections than there is room for; the others wait in the kernel's queue.
+type limited struct {
+	net.Listener
+	room chan struct{}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	l.room <- struct{}{}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.room
+		return nil, err
+	}
+	return &limitedConn{Conn: c, room: l.room}, nil
+}
+
+type limitedConn struct {
+	net.Conn
+	once sync.Once
+	room chan struct{}
+}
+
+func (c *limitedConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() { <-c.room })
+	return err
+}

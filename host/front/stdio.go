@@ -1,0 +1,237 @@
+package front
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// farewell is how long calls that are still running when stdin ends may go on: enough for the answers to what a shell piped in.
+const farewell = time.Second
+
+// Stdio serves one client over stdin and stdout until stdin ends, which returns nil, or ctx ends. Then running calls are cancelled, and their answers
+// waited for, as long as Options.StopTimeout says. While it runs, nothing else may write to stdout: os.Stdout is stderr.
+func (s *Server) Stdio(ctx context.Context) error {
+	if s.opts.Principal.ID == "" {
+		return errors.New("front: no principal is configured for stdio: set identity.stdio")
+	}
+	in, out := s.opts.Stdin, s.opts.Stdout
+	if in == nil {
+		in = os.Stdin
+	}
+	if out == nil {
+		out = os.Stdout
+		os.Stdout = os.Stderr
+		defer func() { os.Stdout = out.(*os.File) }()
+	}
+	who := caller{s.opts.Principal, "stdio", context.Background()}
+	t := &lines{in: bufio.NewReaderSize(in, 64<<10), out: out, most: int(s.opts.MaxBody), who: who, log: s.log, eof: make(chan struct{}), closed: make(chan struct{}), read: make(chan line)}
+	session, err := s.mcp.Connect(context.WithoutCancel(ctx), t, nil)
+	if err != nil {
+		return fmt.Errorf("serving stdio: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- session.Wait() }()
+	select {
+	case err = <-ended:
+		return err
+	case <-t.eof: // the SDK has cancelled what still ran
+		select {
+		case err = <-ended:
+		case <-time.After(s.opts.StopTimeout):
+			err = errors.New("serving stdio: a call did not end after the client had gone")
+		}
+		return err
+	case <-ctx.Done():
+	}
+	s.stop(errStopping)
+	if !waitFor(func() bool { return t.open.Load() == 0 }, s.opts.StopTimeout) {
+		return fmt.Errorf("serving stdio: %d calls did not end within %s of being cancelled", t.open.Load(), s.opts.StopTimeout)
+	}
+	return errors.Join(session.Close(), ignoreCancelled(ctx))
+}
+
+func ignoreCancelled(ctx context.Context) error {
+	if err := ctx.Err(); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// waitFor polls, since what it waits for happens inside the SDK.
+func waitFor(done func() bool, most time.Duration) bool {
+	for end := time.Now().Add(most); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// lines is MCP's stdio transport: one JSON message a line. The SDK's own ends the session without a word at the first line that it cannot read;
+// this one answers it, says on stderr what is wrong with it, and goes on.
+type lines struct {
+	in   *bufio.Reader
+	out  io.Writer
+	most int
+	who  caller
+	log  *slog.Logger
+
+	read   chan line
+	eof    chan struct{} // stdin has ended and the SDK was told
+	closed chan struct{}
+	once   sync.Once
+	open   atomic.Int64 // requests that are not answered
+
+	mu sync.Mutex // guards writing to out
+}
+
+type line struct {
+	msg jsonrpc.Message
+	err error
+}
+
+func (t *lines) SessionID() string { return "" }
+
+// Connect starts the reader, which cannot be stopped while it waits for stdin and ends with the process or with stdin.
+func (t *lines) Connect(context.Context) (mcp.Connection, error) {
+	go func() {
+		for {
+			msg, err := t.next()
+			select {
+			case t.read <- line{msg, err}:
+			case <-t.closed:
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return t, nil
+}
+
+// next gives the next message that can be read, having answered those that cannot.
+func (t *lines) next() (jsonrpc.Message, error) {
+	for {
+		raw, err := t.line()
+		if errors.Is(err, errLong) {
+			t.refuse(nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("the line is over the limit of %d bytes; move large data with the upload and download tools", t.most)}, raw)
+			continue
+		}
+		if len(bytes.TrimSpace(raw)) == 0 {
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		env, bad := readEnvelope(raw)
+		var msg jsonrpc.Message
+		if bad == nil {
+			if msg, bad = jsonrpc.DecodeMessage(raw); bad != nil {
+				bad = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "not a JSON-RPC 2.0 message: " + bad.Error()}
+			}
+		}
+		if bad == nil {
+			return msg, nil
+		}
+		var wire *jsonrpc.Error
+		errors.As(bad, &wire)
+		t.refuse(env.ID, wire, raw)
+	}
+}
+
+var errLong = errors.New("line too long")
+
+// line reads up to a newline or the end. A line over the limit is skipped to its end without being kept.
+func (t *lines) line() ([]byte, error) {
+	var buf []byte
+	long := false
+	for {
+		part, err := t.in.ReadSlice('\n')
+		if len(buf)+len(part) > t.most {
+			long = true
+		}
+		if !long {
+			buf = append(buf, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case long && (err == nil || err == io.EOF):
+			return buf, errLong // at the end of stdin the next read says so again
+		case err == io.EOF && len(bytes.TrimSpace(buf)) > 0:
+			return buf, nil
+		default:
+			return buf, err
+		}
+	}
+}
+
+func (t *lines) refuse(id []byte, e *jsonrpc.Error, raw []byte) {
+	hint := "MCP over stdio is one JSON-RPC message a line, in UTF-8"
+	if bytes.HasPrefix(bytes.ToLower(raw), []byte("content-length")) {
+		hint += "; Content-Length headers are another protocol's"
+	}
+	t.log.Error("a line on stdin was refused", "error", e.Message, "hint", hint, "starts", clean(string(raw[:min(len(raw), 60)])))
+	if err := t.write(errorReply(id, e)); err != nil {
+		t.log.Error("stdout cannot be written", "error", err)
+	}
+}
+
+// Read gives the end of stdin only once the open requests are answered, or have had their time: the SDK answers none after it.
+func (t *lines) Read(ctx context.Context) (jsonrpc.Message, error) {
+	var l line
+	select {
+	case l = <-t.read:
+	case <-t.closed:
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if l.err != nil {
+		waitFor(func() bool { return t.open.Load() == 0 }, farewell)
+		close(t.eof)
+		return nil, l.err
+	}
+	if req, isRequest := l.msg.(*jsonrpc.Request); isRequest {
+		req.Extra = &mcp.RequestExtra{TokenInfo: t.who.asToken()}
+		if req.IsCall() {
+			t.open.Add(1)
+		}
+	}
+	return l.msg, nil
+}
+
+func (t *lines) Write(_ context.Context, msg jsonrpc.Message) error {
+	data, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
+		return fmt.Errorf("encoding a message: %w", err)
+	}
+	if _, answer := msg.(*jsonrpc.Response); answer {
+		defer t.open.Add(-1)
+	}
+	return t.write(data)
+}
+
+func (t *lines) write(data []byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, err := t.out.Write(append(data, '\n'))
+	return err
+}
+
+func (t *lines) Close() error {
+	t.once.Do(func() { close(t.closed) })
+	return nil
+}
