@@ -42,6 +42,11 @@ var texts = []struct{ code, text, suggestion string }{
 	{"unreachable", "no route to host", "The other node does not answer: see get_cluster_status."},
 	{"unreachable", "connection refused", "The other node does not answer: see get_cluster_status."},
 	{"unreachable", "connection timed out", "The other node does not answer: see get_cluster_status."},
+	{"disk_full", "no space left", "Free space where the file should go, then try again."},
+	{"bad_parameter", "invalid mode", "Permissions are three or four octal digits, such as 644."},
+	{"bad_parameter", "failed to get uid", "The user must exist in the container."},
+	{"bad_parameter", "is a directory", "Give the path of a file."},
+	{"not_found", "no such file or directory", "Check the path, and that its directory exists."},
 	{"failed", "", "See the message; get_recent_tasks shows the log of the last tasks."},
 }
 

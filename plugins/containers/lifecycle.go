@@ -1,0 +1,196 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/plugins/internal/pve"
+	"github.com/caponier-mcp/caponier/sdk"
+)
+
+type listIn struct {
+	Node   string `json:"node,omitempty" doc:"Only containers of this node; of the whole cluster of the default node when absent" target:"node"`
+	Format string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
+}
+
+type row struct {
+	VMID     int     `json:"vmid"`
+	Name     string  `json:"name"`
+	Node     string  `json:"node"`
+	Status   string  `json:"status" doc:"running, stopped, or unknown when its node gives no figures"`
+	Lock     string  `json:"lock,omitempty"`
+	Tags     string  `json:"tags,omitempty"`
+	Template bool    `json:"template,omitempty"`
+	CPU      float64 `json:"cpu" doc:"Fraction of cpus in use"`
+	CPUs     float64 `json:"cpus"`
+	Mem      int64   `json:"mem" doc:"Bytes in use"`
+	MaxMem   int64   `json:"maxmem" doc:"Bytes"`
+	Uptime   int64   `json:"uptime" doc:"Seconds"`
+}
+
+type listOut struct {
+	pve.Reply
+	Count      int   `json:"count"`
+	Containers []row `json:"containers"`
+}
+
+func list(c *sdk.Call, in listIn) (listOut, error) {
+	guests, err := pve.On(c, in.Node).Guests()
+	if err != nil {
+		return listOut{}, err
+	}
+	out := listOut{Containers: []row{}}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-10s %-9s %-12s %-10s %s\n", "VMID", "STATUS", "NODE", "LOCK", "NAME")
+	for _, g := range guests {
+		if g.Type != "lxc" || in.Node != "" && g.Node != in.Node {
+			continue
+		}
+		out.Containers = append(out.Containers, row{int(g.VMID), g.Name, g.Node, g.Status, g.Lock, g.Tags, g.Template != 0,
+			float64(g.CPU), float64(g.MaxCPU), int64(g.Mem), int64(g.MaxMem), int64(g.Uptime)})
+		fmt.Fprintf(&b, "%-10d %-9s %-12s %-10s %s\n", g.VMID, g.Status, g.Node, g.Lock, g.Name)
+	}
+	out.Count = len(out.Containers)
+	if out.Count == 0 {
+		b.Reset()
+		b.WriteString("There are no containers.")
+	}
+	out.Reply = pve.Say(in.Format, out, strings.TrimRight(b.String(), "\n"))
+	return out, nil
+}
+
+type statusIn struct {
+	VMID   int    `json:"vmid" doc:"VMID of the container" min:"100" max:"999999999" target:"vmid"`
+	Format string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
+	Node   string `json:"node,omitempty" doc:"Node that the container is on; the default node when absent" target:"node"`
+}
+
+type statusOut struct {
+	pve.Reply
+	VMID       int    `json:"vmid"`
+	Node       string `json:"node"`
+	Status     string `json:"status" doc:"running, stopped or unknown"`
+	Name       string `json:"name"`
+	Lock       string `json:"lock,omitempty"`
+	Protection bool   `json:"protection"`
+	Template   bool   `json:"template"`
+	Tags       string `json:"tags,omitempty"`
+	Cores      string `json:"cores,omitempty"`
+	MemoryMiB  string `json:"memory_mib,omitempty"`
+	OSType     string `json:"ostype,omitempty"`
+}
+
+func status(c *sdk.Call, in statusIn) (statusOut, error) {
+	ct := at(c, in.Node, in.VMID)
+	state, err := ct.status()
+	if err != nil {
+		return statusOut{}, err
+	}
+	r, err := ct.pct(pve.Fast, "config")
+	if err != nil {
+		return statusOut{}, err
+	}
+	if r.Exit != 0 {
+		return statusOut{}, ct.FailGuest(ct.doing("reading the configuration of"), in.VMID, "lxc", r)
+	}
+	cfg := pve.KeyValues(string(r.Stdout))
+	out := statusOut{VMID: in.VMID, Node: ct.Name, Status: state, Name: cfg["hostname"], Lock: cfg["lock"], Protection: cfg["protection"] == "1",
+		Template: cfg["template"] == "1", Tags: cfg["tags"], Cores: cfg["cores"], MemoryMiB: cfg["memory"], OSType: cfg["ostype"]}
+	human := fmt.Sprintf("Container %d (%s) on %s is %s.", out.VMID, out.Name, out.Node, out.Status)
+	if out.Lock != "" {
+		human += fmt.Sprintf(" It is locked (%s).", out.Lock)
+	}
+	if out.Protection {
+		human += " It is protected."
+	}
+	out.Reply = pve.Say(in.Format, out, human)
+	return out, nil
+}
+
+type startIn struct {
+	VMID      int    `json:"vmid" doc:"VMID of the container" min:"100" max:"999999999" target:"vmid"`
+	Format    string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
+	Node      string `json:"node,omitempty" doc:"Node that the container is on; the default node when absent" target:"node"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+}
+
+type stopIn struct {
+	VMID      int    `json:"vmid" doc:"VMID of the container" min:"100" max:"999999999" target:"vmid"`
+	Graceful  bool   `json:"graceful" doc:"Ask it to shut down first" default:"false"`
+	Timeout   int    `json:"timeout" doc:"With graceful: seconds until it is stopped all the same" min:"1" max:"300" default:"60"`
+	Format    string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
+	Node      string `json:"node,omitempty" doc:"Node that the container is on; the default node when absent" target:"node"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+}
+
+type changeOut struct {
+	pve.Reply
+	VMID    int    `json:"vmid"`
+	Node    string `json:"node"`
+	Status  string `json:"status" doc:"As it is now"`
+	Changed bool   `json:"changed" doc:"False when nothing had to be done"`
+	Message string `json:"message"`
+}
+
+func start(c *sdk.Call, in startIn) (changeOut, error) {
+	return at(c, in.Node, in.VMID).change("starting", "running", in.Format, 90*time.Second, "start")
+}
+
+func stop(c *sdk.Call, in stopIn) (changeOut, error) {
+	ct := at(c, in.Node, in.VMID)
+	if !in.Graceful {
+		return ct.change("stopping", "stopped", in.Format, 90*time.Second, "stop")
+	}
+	// A shutdown that is ignored waits for its timeout, and up to twice as long again.
+	limit := 2*time.Duration(in.Timeout)*time.Second + 25*time.Second
+	return ct.change("shutting down", "stopped", in.Format, limit, "shutdown", "--timeout", fmt.Sprint(in.Timeout), "--forceStop", "1")
+}
+
+// polls is how often the status is read again when the HA manager, which answers at once, was asked to act.
+const polls = 20
+
+// change brings the container to the wanted status: it looks first, acts, and believes only what it sees afterwards.
+func (ct container) change(doing, want, format string, limit time.Duration, verb string, options ...string) (changeOut, error) {
+	out := changeOut{VMID: ct.vmid, Node: ct.Name, Status: want}
+	state, err := ct.status()
+	if err != nil {
+		return out, err
+	}
+	if state == want {
+		return out.said(format, fmt.Sprintf("Container %d on %s is %s already; nothing was done.", ct.vmid, ct.Name, want)), nil
+	}
+	r, err := ct.pct(limit, verb, options...)
+	if err != nil {
+		return out, err
+	}
+	if r.Exit != 0 {
+		if code := pve.Code(string(r.Stderr)); code == "already_running" && want == "running" || code == "not_running" && want == "stopped" {
+			return out.said(format, fmt.Sprintf("Container %d on %s is %s already; somebody else was faster.", ct.vmid, ct.Name, want)), nil
+		}
+		return out, ct.FailGuest(ct.doing(doing), ct.vmid, "lxc", r)
+	}
+	ha := strings.Contains(string(r.Stdout)+string(r.Stderr), "Requesting HA ")
+	for i := 0; ; i++ {
+		if state, err = ct.status(); err != nil {
+			return out, err
+		}
+		if state == want || !ha || i == polls {
+			break
+		}
+	}
+	if out.Status, out.Changed = state, state == want; state == want {
+		return out.said(format, fmt.Sprintf("Container %d on %s is now %s.", ct.vmid, ct.Name, want)), nil
+	}
+	e := &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: Proxmox reported success, but the container is %s", ct.doing(doing), state), Suggestion: "Look at its console or log, and at get_recent_tasks."}
+	if ha {
+		e.Code, e.Suggestion = "unknown_outcome", "The HA manager was asked and has not acted yet: look at the status again in a minute."
+	}
+	return out, e
+}
+
+func (out changeOut) said(format, human string) changeOut {
+	out.Message = human
+	out.Reply = pve.Say(format, out, human)
+	return out
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/plugins/internal/pve"
+	"github.com/caponier-mcp/caponier/sdk"
+)
+
+type downloadIn struct {
+	VMID          int    `json:"vmid" doc:"VMID of the container" min:"100" max:"999999999" target:"vmid"`
+	ContainerPath string `json:"container_path" doc:"Absolute path of a regular file in the container" minlen:"2" maxlen:"4096" target:"guest_path"`
+	LocalPath     string `json:"local_path" doc:"Where it goes, relative to your workspace" minlen:"1" maxlen:"4096" target:"local_path"`
+	Overwrite     bool   `json:"overwrite" doc:"Replace the local file if there is one" default:"false"`
+	MaxBytes      int64  `json:"max_bytes" doc:"Refuse a larger file" min:"1" max:"1073741824" default:"10485760"`
+	Format        string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
+	Node          string `json:"node,omitempty" doc:"Node that the container is on; the default node when absent" target:"node"`
+}
+
+type uploadIn struct {
+	VMID          int    `json:"vmid" doc:"VMID of the container" min:"100" max:"999999999" target:"vmid"`
+	LocalPath     string `json:"local_path" doc:"File to copy, relative to your workspace" minlen:"1" maxlen:"4096" target:"local_path"`
+	ContainerPath string `json:"container_path" doc:"Absolute path of the file in the container; its directory must exist" minlen:"2" maxlen:"4096" target:"guest_path"`
+	Permissions   string `json:"permissions" doc:"Octal, three or four digits" pattern:"^[0-7]{3,4}$" default:"644"`
+	Overwrite     bool   `json:"overwrite" doc:"Replace the file in the container if there is one" default:"false"`
+	MaxBytes      int64  `json:"max_bytes" doc:"Refuse a larger file" min:"1" max:"1073741824" default:"10485760"`
+	Format        string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
+	Node          string `json:"node,omitempty" doc:"Node that the container is on; the default node when absent" target:"node"`
+	Confirmed     bool   `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+}
+
+type moved struct {
+	pve.Reply
+	VMID          int    `json:"vmid"`
+	Node          string `json:"node"`
+	ContainerPath string `json:"container_path"`
+	LocalPath     string `json:"local_path"`
+	Bytes         int64  `json:"bytes"`
+	SHA256        string `json:"sha256" doc:"The same on both sides"`
+	Permissions   string `json:"permissions,omitempty"`
+	Replaced      bool   `json:"replaced,omitempty" doc:"There was a file in the container"`
+}
+
+// copying is the deadline of pct push and pull: a container's root can put a FIFO in the way, which never ends.
+const copying = 2 * time.Minute
+
+func download(c *sdk.Call, in downloadIn) (moved, error) {
+	ct := at(c, in.Node, in.VMID)
+	doing := fmt.Sprintf("downloading %s from container %d on %s", in.ContainerPath, in.VMID, ct.Name)
+	f, err := ct.stat(doing, in.ContainerPath)
+	switch {
+	case err != nil:
+		return moved{}, err
+	case !f.exists:
+		return moved{}, &sdk.Error{Code: "not_found", Message: doing + ": there is no such file", Suggestion: "Look with proxmox_container_exec_command: ls -la on its directory."}
+	case !f.regular():
+		return moved{}, f.notRegular(doing, "container_path")
+	case f.size > in.MaxBytes:
+		return moved{}, tooLarge(doing, f.size, in.MaxBytes)
+	}
+	staged, err := stage(ct)
+	if err != nil {
+		return moved{}, err
+	}
+	r, err := ct.pct(copying, "pull", "--", in.ContainerPath, staged)
+	if e := (*sdk.Error)(nil); errors.As(err, &e) && e.Code == "timeout" {
+		e.Suggestion = "The file did not end within two minutes: is it still a regular file? pct pull may still be running on the node."
+	}
+	if err := ct.copied(doing, r, err); err != nil {
+		return moved{}, err
+	}
+	info, err := sdk.SFTPStat(c, ct.Name, staged)
+	if err != nil {
+		return moved{}, pve.Lost(err, doing)
+	}
+	if info.Size > in.MaxBytes {
+		return moved{}, tooLarge(doing, info.Size, in.MaxBytes)
+	}
+	sum, err := ct.sha256(doing, in.ContainerPath)
+	if err != nil {
+		return moved{}, err
+	}
+	got, err := sdk.SFTPGet(c, ct.Name, staged, in.LocalPath, sdk.FileOptions{Overwrite: in.Overwrite, MaxBytes: in.MaxBytes, Timeout: copying})
+	if err != nil {
+		return moved{}, local(pve.Lost(err, doing), in.LocalPath)
+	}
+	if got.SHA256 != sum {
+		return moved{}, &sdk.Error{Code: "incomplete", Message: fmt.Sprintf("%s: SHA-256 in the container is %s, of the %d bytes that arrived %s: do not use %s", doing, sum, got.Bytes, got.SHA256, in.LocalPath),
+			Suggestion: "The file changed while it was copied, or the node's disk is full. For a log that grows, copy it to a quiet place in the container first, then call again with overwrite."}
+	}
+	out := moved{VMID: in.VMID, Node: ct.Name, ContainerPath: in.ContainerPath, LocalPath: in.LocalPath, Bytes: got.Bytes, SHA256: sum}
+	out.Reply = pve.Say(in.Format, out, fmt.Sprintf("Downloaded %s of container %d to %s: %d bytes, sha256 %s.", in.ContainerPath, in.VMID, in.LocalPath, out.Bytes, sum))
+	return out, nil
+}
+
+func upload(c *sdk.Call, in uploadIn) (moved, error) {
+	ct := at(c, in.Node, in.VMID)
+	doing := fmt.Sprintf("uploading %s to %s in container %d on %s", in.LocalPath, in.ContainerPath, in.VMID, ct.Name)
+	f, err := ct.stat(doing, in.ContainerPath)
+	switch {
+	case err != nil:
+		return moved{}, err
+	case f.exists && !f.regular():
+		return moved{}, f.notRegular(doing, "container_path")
+	case f.exists && !in.Overwrite:
+		return moved{}, &sdk.Error{Code: "exists", Message: fmt.Sprintf("%s: there is a file of %d bytes already", doing, f.size), Suggestion: "Set overwrite to replace it, or choose another container_path."}
+	}
+	staged, err := stage(ct)
+	if err != nil {
+		return moved{}, err
+	}
+	put, err := sdk.SFTPPut(c, ct.Name, in.LocalPath, staged, sdk.FileOptions{Mode: "0600", Timeout: copying})
+	if err != nil {
+		return moved{}, local(pve.Lost(err, doing), in.LocalPath)
+	}
+	if put.Bytes > in.MaxBytes {
+		return moved{}, tooLarge(doing, put.Bytes, in.MaxBytes)
+	}
+	mode := ("0" + in.Permissions)[len(in.Permissions)-3:]
+	r, err := ct.pct(copying, "push", "--perms", mode, "--user", "0", "--group", "0", "--", staged, in.ContainerPath)
+	if err := ct.copied(doing, r, err); err != nil {
+		return moved{}, err
+	}
+	sum, err := ct.sha256(doing, in.ContainerPath)
+	if err != nil {
+		return moved{}, err
+	}
+	if sum != put.SHA256 {
+		return moved{}, &sdk.Error{Code: "incomplete", Message: fmt.Sprintf("%s: %d bytes with SHA-256 %s were sent, the container has %s: it holds an incomplete file", doing, put.Bytes, put.SHA256, sum),
+			Suggestion: "Most often the container's disk is full (pct push does not say so): free space there, then call again with overwrite."}
+	}
+	out := moved{VMID: in.VMID, Node: ct.Name, ContainerPath: in.ContainerPath, LocalPath: in.LocalPath, Bytes: put.Bytes, SHA256: sum, Permissions: mode, Replaced: f.exists}
+	out.Reply = pve.Say(in.Format, out, fmt.Sprintf("Uploaded %s to %s in container %d: %d bytes, mode %s, sha256 %s.", in.LocalPath, in.ContainerPath, in.VMID, out.Bytes, mode, sum))
+	return out, nil
+}
+
+// stage gives the path of a file that does not exist yet, in a directory that nobody else can reach: pct pull would empty a file that is there, and
+// follow a link.
+func stage(ct container) (string, error) {
+	dir, err := sdk.Stage(ct.Call, ct.Name)
+	return dir + "/file", pve.Lost(err, "making a directory for the transfer on "+ct.Name)
+}
+
+// copied judges pct push and pull, which exit 0 when they fail: whatever they print to stderr is an error. Silence is no success either; the
+// digest decides.
+func (ct container) copied(doing string, r sdk.ExecResult, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case r.Exit != 0 || strings.TrimSpace(string(r.Stderr)) != "":
+		return ct.FailGuest(doing, ct.vmid, "lxc", r)
+	}
+	return nil
+}
+
+type file struct {
+	exists bool
+	kind   string
+	size   int64
+}
+
+func (f file) regular() bool { return strings.HasPrefix(f.kind, "regular ") }
+
+func (f file) notRegular(doing, arg string) error {
+	e := &sdk.Error{Code: "bad_parameter", Message: fmt.Sprintf("%s: it is a %s, not a regular file", doing, f.kind), Suggestion: "Give the path of a regular file in " + arg + "."}
+	if f.kind == "symbolic link" {
+		e.Suggestion = "Give the path that the link points to (readlink -f in the container): links are not followed."
+	}
+	return e
+}
+
+// stat describes a path in the container without following a link.
+func (ct container) stat(doing, path string) (file, error) {
+	r, err := ct.exec(helper, "stat", "-c", "%F %s", "--", path)
+	if err != nil {
+		return file{}, err
+	}
+	if err := ct.unable("looking into", r); err != nil {
+		return file{}, err
+	}
+	text := strings.TrimSpace(string(r.Stdout))
+	i := strings.LastIndexByte(text, ' ')
+	size, bad := strconv.ParseInt(text[i+1:], 10, 64)
+	switch {
+	case r.Exit == 0 && i > 0 && bad == nil:
+		return file{true, text[:i], size}, nil
+	case r.Exit == 1 && strings.Contains(string(r.Stderr), "No such file or directory"):
+		return file{}, nil
+	}
+	return file{}, pve.Fail(doing+": stat in the container", r)
+}
+
+// sha256 hashes a file in the container.
+func (ct container) sha256(doing, path string) (string, error) {
+	r, err := ct.exec(hashing, "sha256sum", "--", path)
+	if err != nil {
+		return "", err
+	}
+	if err := ct.unable("looking into", r); err != nil {
+		return "", err
+	}
+	// A backslash before the hash says that the name which follows is escaped.
+	sum, _, _ := strings.Cut(strings.TrimPrefix(string(r.Stdout), `\`), " ")
+	if r.Exit != 0 || len(sum) != 64 || strings.Trim(sum, "0123456789abcdef") != "" {
+		e := pve.Fail(doing+": sha256sum in the container", r)
+		e.Code, e.Suggestion = "unknown_outcome", "The copy could not be verified: look at the file before you use it. sha256sum must be installed in the container."
+		return "", e
+	}
+	return sum, nil
+}
+
+func tooLarge(doing string, size, limit int64) error {
+	return &sdk.Error{Code: "too_large", Message: fmt.Sprintf("%s: it has %d bytes, the limit is %d", doing, size, limit), Suggestion: "Set max_bytes higher, as far as policy allows, or take a part of the file."}
+}
+
+// local explains errors that are about the file in the workspace.
+func local(err error, path string) error {
+	e := (*sdk.Error)(nil)
+	if errors.As(err, &e) {
+		switch e.Code {
+		case "exists":
+			e.Suggestion = fmt.Sprintf("Set overwrite to replace %s in your workspace, or choose another local_path.", path)
+		case "not_found":
+			e.Suggestion = fmt.Sprintf("local_path %s is relative to your workspace on the machine where caponier runs: check that it is there.", path)
+		case "too_large":
+			e.Suggestion = "The site's policy or max_bytes limits the size."
+		}
+	}
+	return err
+}
