@@ -1,0 +1,83 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+var revisionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9:._+-]{0,127}$`)
+
+// KeepPolicy keeps the bundle of a policy revision beside the journal, once, so that what it decided can be explained later. It returns when the
+// bundle is on the disk. Another bundle under the same revision is an error.
+func (j *Journal) KeepPolicy(rev string, bundle []byte) error {
+	base, err := policyBase(j.opt.Dir, rev)
+	if err != nil {
+		return err
+	}
+	switch kept, err := Policy(j.opt.Dir, rev); {
+	case err == nil && bytes.Equal(kept, bundle):
+		return nil
+	case err == nil:
+		return fmt.Errorf("keeping policy revision %s: another bundle with that revision is already in %s", rev, filepath.Dir(base))
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	path := base + ".tar"
+	if json.Valid(bundle) {
+		path = base + ".json"
+	}
+	if err := keep(path, bundle); err != nil {
+		return fmt.Errorf("keeping policy revision %s: %w", rev, err)
+	}
+	return nil
+}
+
+// keep writes a whole file or none.
+func keep(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)))
+}
+
+// Policy returns the bundle of a revision that decided something. The error wraps fs.ErrNotExist when it was not kept.
+func Policy(dir, rev string) ([]byte, error) {
+	base, err := policyBase(dir, rev)
+	if err != nil {
+		return nil, err
+	}
+	bundle, err := os.ReadFile(base + ".json")
+	if errors.Is(err, fs.ErrNotExist) {
+		bundle, err = os.ReadFile(base + ".tar")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("its bundle: %w", err)
+	}
+	return bundle, nil
+}
+
+func policyBase(dir, rev string) (string, error) {
+	if !revisionForm.MatchString(rev) {
+		return "", fmt.Errorf("policy revision %q: want 1 to 128 of A-Z a-z 0-9 : . _ + -", rev)
+	}
+	return filepath.Join(dir, "policies", strings.ReplaceAll(rev, ":", "-")), nil
+}

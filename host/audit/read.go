@@ -1,0 +1,148 @@
+package audit
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const pollEvery = 200 * time.Millisecond
+
+// Records yields the entries of all files in the order of their times; those of one process keep their own order. An error concerns one file,
+// whose rest is left out. Whether anything is missing or was moved is for [Verify] to say.
+func Records(dir string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) { newReader(dir).pass(yield) }
+}
+
+// Follow yields what Records would, and then what is written until ctx ends.
+func Follow(ctx context.Context, dir string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		r := newReader(dir)
+		tick := time.NewTicker(pollEvery)
+		defer tick.Stop()
+		for r.pass(yield) {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// reader remembers how far each file was read; -1 is to its end.
+type reader struct {
+	dir string
+	at  map[string]int64
+}
+
+func newReader(dir string) *reader { return &reader{dir, map[string]int64{}} }
+
+// source is a file that is being read, at an entry not yet yielded.
+type source struct {
+	name  string
+	f     *os.File
+	lines *bufio.Reader
+	entry Entry
+	err   error
+	key   time.Time // of the entry, never before that of the one before it
+}
+
+// pass yields what there is to read now. It reports whether the caller wants more.
+func (r *reader) pass(yield func(Entry, error) bool) bool {
+	waiting, err := files(r.dir)
+	if err != nil {
+		yield(Entry{}, err)
+		return false
+	}
+	var open []*source
+	defer func() {
+		for _, s := range open {
+			s.f.Close()
+		}
+	}()
+	for {
+		least := -1
+		for i, s := range open {
+			if least < 0 || s.key.Before(open[least].key) {
+				least = i
+			}
+		}
+		// Files are opened when their turn comes, so that a thousand old ones need no thousand descriptors.
+		if len(waiting) > 0 && (least < 0 || !begins(waiting[0]).After(open[least].key)) {
+			s, err := r.open(waiting[0])
+			waiting = waiting[1:]
+			if err != nil && !yield(Entry{}, err) {
+				return false
+			}
+			if s != nil {
+				open = append(open, s)
+			}
+			continue
+		}
+		if least < 0 {
+			return true
+		}
+		s := open[least]
+		if !yield(s.entry, s.err) {
+			return false
+		}
+		if s.err != nil || !r.next(s) {
+			s.f.Close()
+			open = append(open[:least], open[least+1:]...)
+		}
+	}
+}
+
+// open returns a source at its next entry, or nil when there is none.
+func (r *reader) open(name string) (*source, error) {
+	if r.at[name] < 0 {
+		return nil, nil
+	}
+	f, err := os.Open(filepath.Join(r.dir, name))
+	if err != nil {
+		return nil, fmt.Errorf("reading the journal: %w", err)
+	}
+	_, err = f.Seek(r.at[name], io.SeekStart)
+	s := &source{name: name, f: f, lines: bufio.NewReaderSize(f, 64<<10), key: begins(name)}
+	if err != nil || !r.next(s) {
+		f.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// next moves a source to its next entry or error, and reports whether there is one.
+func (r *reader) next(s *source) bool {
+	line, err := readLine(s.lines)
+	if err == io.EOF || err == errTorn {
+		return false
+	}
+	if err == nil {
+		s.entry, err = decode(line)
+	}
+	s.entry.File = s.name
+	if err != nil {
+		s.entry, s.err = Entry{File: s.name}, fmt.Errorf("journal file %s at byte %d: %w", s.name, r.at[s.name], err)
+		r.at[s.name] = -1
+		return true
+	}
+	if r.at[s.name] += int64(len(line)) + 1; s.entry.Close != nil {
+		r.at[s.name] = -1
+	}
+	if t := s.entry.Time(); t.After(s.key) {
+		s.key = t
+	}
+	return true
+}
+
+// begins is when a file was begun, from its name.
+func begins(name string) time.Time {
+	t, _ := time.Parse(nameTime, name[:len(nameTime)])
+	return t
+}

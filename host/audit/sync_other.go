@@ -1,0 +1,7 @@
+//go:build !linux
+
+package audit
+
+import "os"
+
+type osFile struct{ *os.File }

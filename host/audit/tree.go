@@ -1,0 +1,215 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// Tree prints the journal for people: each call once it has ended, with its operations and how each ended, refused ones with the checks that did not
+// hold. Calls without an outcome come when records end. Times are in UTC.
+func Tree(w io.Writer, records iter.Seq2[Entry, error]) error {
+	calls := map[string]*callTree{}
+	var order []string
+	for e, err := range records {
+		if err != nil {
+			return err
+		}
+		r := e.Record
+		if r == nil {
+			continue
+		}
+		c := calls[r.CallID]
+		if c == nil {
+			c = &callTree{outcomes: map[string]gate.Record{}}
+			calls[r.CallID] = c
+			order = append(order, r.CallID)
+		}
+		if c.add(*r) {
+			delete(calls, r.CallID)
+			if err := c.print(w); err != nil {
+				return err
+			}
+		}
+	}
+	for _, id := range order {
+		if c := calls[id]; c != nil {
+			delete(calls, id)
+			if err := c.print(w); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// callTree is what is known of one call.
+type callTree struct {
+	call     *gate.Record
+	ops      []gate.Record
+	outcomes map[string]gate.Record // by decision
+}
+
+// add reports whether the call is over.
+func (c *callTree) add(r gate.Record) bool {
+	switch {
+	case r.Type == "outcome":
+		c.outcomes[r.ID] = r
+	case r.Kind == "operation":
+		c.ops = append(c.ops, r)
+	default:
+		c.call = &r
+	}
+	return r.Kind == "call" && r.Type != "intent"
+}
+
+func (c *callTree) print(w io.Writer) error {
+	var b strings.Builder
+	call := c.call
+	if call == nil { // its intent is in a file that is gone, or it is still to come
+		call = &gate.Record{Tool: "?"}
+		if len(c.ops) > 0 {
+			op := c.ops[0]
+			call = &gate.Record{Time: op.Time, CallID: op.CallID, Principal: op.Principal, Tool: op.Tool}
+		}
+	}
+	fmt.Fprintf(&b, "%s  %s  %s", call.Time.UTC().Format("2006-01-02 15:04:05.000"), clean(call.Principal), clean(call.Tool))
+	word(&b, "", call.Tier)
+	word(&b, "via ", call.Source)
+	word(&b, "call ", call.CallID)
+	if about := summary(call.Input); about != "" {
+		b.WriteString("\n│    " + about)
+	}
+	for _, op := range c.ops {
+		b.WriteString("\n├─ " + clean(op.Op))
+		if op.Phase == "lookup" {
+			b.WriteString(" (looking)")
+		}
+		word(&b, "on ", op.Node)
+		word(&b, "", op.Tier)
+		if about := summary(op.Input); about != "" {
+			b.WriteString(": " + about)
+		}
+		c.end(&b, "\n│    ", op)
+	}
+	c.end(&b, "\n└─ ", *call)
+	b.WriteString("\n\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// end tells how a call or an operation ended.
+func (c *callTree) end(b *strings.Builder, indent string, r gate.Record) {
+	if r.Type == "refused" {
+		fmt.Fprintf(b, "%s✗ REFUSED  checks that did not hold: %s", indent, clean(strings.Join(r.Failed, ", ")))
+		for _, d := range r.Denied {
+			fmt.Fprintf(b, "%s    %s: %s", strings.ReplaceAll(indent, "└─", "  "), clean(d.ID), clean(d.Msg))
+		}
+		return
+	}
+	o, ended := c.outcomes[r.ID]
+	if !ended {
+		b.WriteString(indent + "? no outcome: it still runs, or its process ended before it could say")
+		return
+	}
+	mark := "✓"
+	if o.Outcome != gate.Succeeded {
+		mark = "!"
+	}
+	fmt.Fprintf(b, "%s%s %s", indent, mark, clean(string(o.Outcome)))
+	word(b, "", o.Code)
+	if o.Exit != nil {
+		fmt.Fprintf(b, "  exit %d", *o.Exit)
+	}
+	if o.Bytes > 0 {
+		fmt.Fprintf(b, "  %d bytes", o.Bytes)
+	}
+	word(b, "sha256 ", o.SHA256)
+	fmt.Fprintf(b, "  %s", time.Duration(o.DurationUS)*time.Microsecond)
+	if o.Refused > 0 {
+		fmt.Fprintf(b, "  (%d operations refused)", o.Refused)
+	}
+}
+
+func word(b *strings.Builder, before, s string) {
+	if s != "" {
+		b.WriteString("  " + before + clean(s))
+	}
+}
+
+// summary picks what a person looks for out of a policy input: targets, command, file, address. It leaves out what it does not know.
+func summary(input json.RawMessage) string {
+	type argv struct {
+		Argv []string `json:"argv"`
+	}
+	var in struct {
+		Targets  map[string][]string `json:"targets"`
+		Commands []struct {
+			Calls []argv `json:"calls"`
+		} `json:"commands"`
+		Command *struct {
+			Calls []argv `json:"calls"`
+		} `json:"command"`
+		File *struct {
+			Action string `json:"action"`
+			Path   string `json:"path"`
+			Local  any    `json:"local"`
+		} `json:"file"`
+		HTTP *struct {
+			Method string `json:"method"`
+			Host   string `json:"host"`
+			Path   string `json:"path"`
+		} `json:"http"`
+	}
+	if json.Unmarshal(input, &in) != nil {
+		return ""
+	}
+	var parts []string
+	for _, kind := range []string{"nodes", "vmids", "services", "hosts", "paths", "guest_paths", "local_paths"} {
+		if list := in.Targets[kind]; len(list) > 0 {
+			parts = append(parts, kind+" "+strings.Join(list, " "))
+		}
+	}
+	if in.Command != nil {
+		in.Commands = append(in.Commands, *in.Command)
+	}
+	for _, c := range in.Commands {
+		for _, call := range c.Calls {
+			parts = append(parts, "$ "+strings.Join(call.Argv, " "))
+		}
+	}
+	if in.File != nil {
+		parts = append(parts, in.File.Action+" "+in.File.Path)
+		if local, ok := in.File.Local.(string); ok && local != "" {
+			parts = append(parts, "here "+local)
+		}
+	}
+	if in.HTTP != nil {
+		parts = append(parts, in.HTTP.Method+" "+in.HTTP.Host+in.HTTP.Path)
+	}
+	return clean(strings.Join(parts, " · "))
+}
+
+// clean makes text from anywhere harmless for a terminal, and short.
+func clean(s string) string {
+	const limit = 400
+	cut := ""
+	if len(s) > limit {
+		s, cut = strings.ToValidUTF8(s[:limit], ""), "…"
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if strconv.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+	}
+	return b.String() + cut
+}

@@ -1,0 +1,311 @@
+package audit
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// Report is what Verify found.
+type Report struct {
+	Files      []FileReport  `json:"files"`
+	Problems   []Problem     `json:"problems"`   // the journal is not what was written
+	Warnings   []Problem     `json:"warnings"`   // kills, full disks, file modes: worth a look, no sign of tampering
+	Unfinished []gate.Record `json:"unfinished"` // allowed, begun by a process that has ended, outcome not in the journal; without their inputs
+}
+
+// OK reports whether everything that was written is there, unchanged and in order.
+func (r Report) OK() bool { return len(r.Problems) == 0 }
+
+// FileReport describes one file.
+type FileReport struct {
+	Name    string    `json:"name"`
+	State   string    `json:"state"` // running, closed, or killed when nothing says how it ended
+	Entries int64     `json:"entries"`
+	First   time.Time `json:"first"`
+	Last    time.Time `json:"last"`
+}
+
+// Problem is a finding in one file. Line is 0 when it concerns the file as a whole.
+type Problem struct {
+	File string `json:"file"`
+	Line int64  `json:"line,omitempty"`
+	What string `json:"what"`
+}
+
+func (p Problem) String() string {
+	if p.Line > 0 {
+		return fmt.Sprintf("%s line %d: %s", p.File, p.Line, p.What)
+	}
+	return p.File + ": " + p.What
+}
+
+// chain is what is known of a file after reading it.
+type chain struct {
+	head  *Entry
+	last  Entry // Seq and Hash of the last good entry
+	empty bool
+	root  string
+	bad   bool // a problem inside it was reported, so what follows from its end is not
+}
+
+type intent struct {
+	gate.Record
+	root string // first file of its process
+}
+
+type verifier struct {
+	dir    string
+	report Report
+	chains map[string]*chain
+	wanted map[string]map[string]string // file → hash → the file that saw it
+	open   map[string]intent            // without an outcome, by decision
+	alive  map[string]bool              // first files of running processes
+	revs   map[string]string            // policy revision → a file that names it
+}
+
+// Verify checks every file in dir: each line's hash, the order of the lines, how files continue each other, what later files saw of
+// earlier ones, file modes, and that the policy revisions are kept. It may run while processes write. The error says that it could not look.
+func Verify(dir string) (Report, error) {
+	v := verifier{dir: dir, chains: map[string]*chain{}, wanted: map[string]map[string]string{}, open: map[string]intent{}, alive: map[string]bool{}, revs: map[string]string{}}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return Report{}, fmt.Errorf("reading the journal: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		v.warn(dir, 0, "has the mode %04o, want 0700", info.Mode().Perm())
+	}
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		return Report{}, fmt.Errorf("reading the journal: %w", err)
+	}
+	var names []string
+	for _, f := range all {
+		switch {
+		case !strings.HasSuffix(f.Name(), ".jsonl"):
+		case !fileName.MatchString(f.Name()) || !f.Type().IsRegular():
+			v.problem(f.Name(), 0, "is not a file that a journal makes")
+		default:
+			names = append(names, f.Name())
+		}
+	}
+	for _, name := range names {
+		if err := v.witness(name); err != nil {
+			return Report{}, err
+		}
+	}
+	for _, name := range names {
+		if err := v.file(name); err != nil {
+			return Report{}, fmt.Errorf("verifying %s: %w", name, err)
+		}
+	}
+	for _, name := range names {
+		v.links(name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.wanted)) {
+		for hash, by := range v.wanted[name] {
+			if c := v.chains[name]; c == nil {
+				v.problem(name, 0, "is missing, but %s saw it: it was deleted, or moved to an archive", by)
+			} else if !c.bad {
+				v.problem(name, 0, "was cut or replaced: %s saw the entry %s… in it, which is gone", by, hash[:12])
+			}
+		}
+	}
+	for _, rev := range slices.Sorted(maps.Keys(v.revs)) {
+		if _, err := Policy(dir, rev); err != nil {
+			v.warn(v.revs[rev], 0, "names the policy revision %s: %v", rev, err)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(v.open)) {
+		if o := v.open[id]; !v.alive[o.root] {
+			v.report.Unfinished = append(v.report.Unfinished, o.Record)
+		}
+	}
+	return v.report, nil
+}
+
+func (v *verifier) problem(file string, line int64, format string, a ...any) {
+	v.report.Problems = append(v.report.Problems, Problem{file, line, fmt.Sprintf(format, a...)})
+	if c := v.chains[file]; c != nil {
+		c.bad = true
+	}
+}
+
+func (v *verifier) warn(file string, line int64, format string, a ...any) {
+	v.report.Warnings = append(v.report.Warnings, Problem{file, line, fmt.Sprintf(format, a...)})
+}
+
+// witness notes what the head of a file says that it saw. Whether the head is good is checked later.
+func (v *verifier) witness(name string) error {
+	f, err := os.Open(filepath.Join(v.dir, name))
+	if err != nil {
+		return fmt.Errorf("reading the journal: %w", err)
+	}
+	defer f.Close()
+	line, err := readLine(bufio.NewReader(f))
+	if err != nil {
+		return nil
+	}
+	if e, err := decode(line); err == nil && e.Head != nil {
+		for file, hash := range e.Head.Seen {
+			if v.wanted[file] == nil {
+				v.wanted[file] = map[string]string{}
+			}
+			v.wanted[file][hash] = name
+		}
+	}
+	return nil
+}
+
+func (v *verifier) file(name string) error {
+	c := &chain{root: name}
+	v.chains[name] = c
+	f, err := os.Open(filepath.Join(v.dir, name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Mode().Perm() != 0o600 {
+		v.warn(name, 0, "has the mode %04o, want 0600", info.Mode().Perm())
+	}
+	r := FileReport{Name: name, State: "killed"}
+	if living(f) { // asked before reading: a process that ends meanwhile has written all that it would
+		r.State = "running"
+	}
+	lines := bufio.NewReaderSize(f, 64<<10)
+	for {
+		line, err := readLine(lines)
+		if err == io.EOF {
+			break
+		}
+		if err == errTorn {
+			if r.State == "killed" {
+				v.warn(name, r.Entries+1, "ends within an entry: its process was killed or its disk was full")
+			}
+			break
+		}
+		var e Entry
+		if err == nil {
+			e, err = decode(line)
+		} else if !errors.Is(err, errLong) {
+			return err
+		}
+		if err != nil {
+			v.problem(name, r.Entries+1, "%v", err)
+			break
+		}
+		if why := follows(c, name, e); why != "" {
+			v.problem(name, r.Entries+1, "%s", why)
+			break
+		}
+		if r.Entries++; r.Entries == 1 {
+			c.head, r.First = &e, e.Time()
+			if from := v.chains[e.Head.From]; from != nil {
+				c.root = from.root
+			}
+		}
+		r.Last = e.Time()
+		c.last = Entry{Seq: e.Seq, Hash: e.Hash, Close: e.Close}
+		delete(v.wanted[name], e.Hash)
+		if e.Record != nil {
+			v.note(name, c.root, e.Record)
+		}
+	}
+	c.empty = r.Entries == 0
+	switch {
+	case c.last.Close != nil:
+		r.State = "closed"
+	case r.State == "running":
+		v.alive[c.root] = true
+	case !c.bad:
+		v.warn(name, 0, "has no end: its process was killed, or it was cut")
+	}
+	v.report.Files = append(v.report.Files, r)
+	return nil
+}
+
+// follows says why an entry cannot come after what was read of its file, or "".
+func follows(c *chain, name string, e Entry) string {
+	last := c.last
+	switch {
+	case c.head == nil && e.Head == nil:
+		return "does not begin a file: the lines before it are missing"
+	case c.head == nil && e.Head.File != name:
+		return "belongs to the file " + e.Head.File
+	case c.head == nil && e.Head.From == "" && (e.Seq != 0 || e.Prev != ""):
+		return "continues a file that it does not name"
+	case c.head == nil:
+		return ""
+	case last.Close != nil:
+		return "comes after the end"
+	case e.Seq <= last.Seq:
+		return fmt.Sprintf("entry %d comes after entry %d: lines were moved or repeated", e.Seq, last.Seq)
+	case e.Seq > last.Seq+1:
+		return fmt.Sprintf("entries %d to %d are missing before it", last.Seq+1, e.Seq-1)
+	case e.Prev != last.Hash:
+		return "does not continue the line before it: one of them was replaced"
+	case e.Head != nil:
+		return "begins a file in the middle of one"
+	}
+	return ""
+}
+
+func (v *verifier) note(name, root string, r *gate.Record) {
+	for _, rev := range []string{r.Revision, r.CallRev} {
+		if rev != "" {
+			v.revs[rev] = name
+		}
+	}
+	switch r.Type {
+	case "intent":
+		kept := *r
+		kept.Input = nil
+		v.open[r.ID] = intent{kept, root}
+	case "outcome":
+		delete(v.open, r.ID)
+	}
+}
+
+// links checks how a file hangs together with the ones before and after it.
+func (v *verifier) links(name string) {
+	c := v.chains[name]
+	if c.bad {
+		return
+	}
+	if c.last.Close != nil && c.last.Close.Next != "" {
+		next := v.chains[c.last.Close.Next]
+		switch {
+		case next == nil:
+			v.problem(name, 0, "goes on in %s, which is missing", c.last.Close.Next)
+		case next.empty && !next.bad:
+			v.warn(c.last.Close.Next, 0, "is empty: its process was killed as it began the file, or it was emptied")
+		}
+	}
+	if c.head == nil || c.head.Head.From == "" {
+		return
+	}
+	from := v.chains[c.head.Head.From]
+	switch {
+	case from == nil:
+		v.problem(name, 1, "continues %s, which is missing", c.head.Head.From)
+	case from.bad:
+	case c.head.Prev == from.last.Hash && c.head.Seq == from.last.Seq+1:
+	case c.head.Head.Error != "":
+		v.warn(name, 1, "continues %s at entry %d, but that ends with entry %d: lost when its disk failed (%s)", c.head.Head.From, c.head.Seq, from.last.Seq, c.head.Head.Error)
+	default:
+		v.problem(name, 1, "continues %s after entry %d, but that ends with entry %d: it was cut or replaced", c.head.Head.From, c.head.Seq-1, from.last.Seq)
+	}
+}
