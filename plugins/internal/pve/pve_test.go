@@ -1,0 +1,198 @@
+package pve
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caponier-mcp/caponier/sdk"
+)
+
+type run struct {
+	ID     string   `json:"id"`
+	Argv   []string `json:"argv"`
+	Exit   int      `json:"exit"`
+	Stdout string   `json:"stdout"`
+	Stderr string   `json:"stderr"`
+}
+
+// recorded reads the runs of the real commands, by file and id.
+func recorded(t *testing.T) map[string]run {
+	t.Helper()
+	files, err := filepath.Glob("../../../test/pvelab/testdata/pve/*.jsonl")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("recorded runs: %d files, %v", len(files), err)
+	}
+	all := map[string]run{}
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		lines := bufio.NewScanner(f)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var r run
+			if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			all[strings.TrimSuffix(filepath.Base(name), ".jsonl")+" "+r.ID] = r
+		}
+	}
+	return all
+}
+
+func TestRecordedErrorsHaveTheirCodes(t *testing.T) {
+	all := recorded(t)
+	for id, code := range map[string]string{
+		"01-read pct-status-missing":                 "not_found",
+		"01-read node-missing":                       "not_found",
+		"01-read path-missing":                       "bad_parameter",
+		"01-read pvesm-status-nope":                  "not_found",
+		"01-read wol-noconf":                         "not_found",
+		"02-argv exec-stopped":                       "not_running",
+		"02-argv exec-missing-ct":                    "not_found",
+		"02-argv pvesh-extra-param":                  "bad_parameter",
+		"02-argv nonroot":                            "permission",
+		"03-transfer push-perms-bad":                 "bad_parameter",
+		"03-transfer push-user-bad":                  "bad_parameter",
+		"03-transfer push-dest-is-dir":               "bad_parameter",
+		"03-transfer push-stopped":                   "not_running",
+		"03-transfer push-missing-args":              "bad_parameter",
+		"03-transfer pull-missing-clobbers":          "not_found",
+		"03-transfer pull-bad-destdir":               "not_found",
+		"03-transfer pull-stopped":                   "not_running",
+		"04-lifecycle ct-on-other-node-start":        "not_found",
+		"04-lifecycle pvesh-start-running":           "already_running",
+		"04-lifecycle stop-stopped":                  "not_running",
+		"04-lifecycle pvesh-reboot-stopped":          "not_running",
+		"04-lifecycle start-locked":                  "locked",
+		"04-lifecycle config-lock-held":              "locked",
+		"04-lifecycle pvesh-shutdown-timeout":        "timeout",
+		"04-lifecycle pvesh-start-broken":            "not_found",
+		"05-qm start-template":                       "template",
+		"05-qm start-running":                        "already_running",
+		"05-qm destroy-running":                      "running",
+		"05-qm snapshot-dup":                         "exists",
+		"05-qm del-missing":                          "not_found",
+		"06-snapshot-destroy pvesh-snap-unsupported": "unsupported",
+		"06-snapshot-destroy destroy-protected":      "protected",
+		"06-snapshot-destroy pvesh-destroy-running":  "running",
+		"06-snapshot-destroy snap-locked":            "locked",
+		"07-cluster remote-missing":                  "not_found",
+		"07-cluster remote-stop-notrunning":          "not_running",
+		"07-cluster remote-start-fail":               "failed",
+		"07-cluster wol-nomac":                       "bad_parameter",
+		"07-cluster wol-unknown":                     "not_found",
+		"08-no-quorum pvesh-start":                   "no_quorum",
+	} {
+		r, ok := all[id]
+		if !ok {
+			t.Errorf("%s is not among the recorded runs", id)
+			continue
+		}
+		e := Fail("trying", sdk.ExecResult{Exit: r.Exit, Stdout: []byte(r.Stdout), Stderr: []byte(r.Stderr)})
+		if e.Code != code || e.Suggestion == "" || !strings.HasPrefix(e.Message, "trying: ") || strings.Contains(e.Message, "\n") || strings.Contains(e.Message, "OPTIONS") {
+			t.Errorf("%s: %q: %q / %q, want %q", id, e.Code, e.Message, e.Suggestion, code)
+		}
+	}
+}
+
+func TestTextsOfTheSourcesHaveTheirCodes(t *testing.T) {
+	for text, code := range map[string]string{
+		"VM is locked (backup)":                                                             "locked",
+		"No wake on LAN MAC address defined for 'pve2'!":                                    "no_mac",
+		"unable to open file '/etc/pve/nodes/pve1/lxc/101.conf.tmp.77' - Permission denied": "no_quorum",
+		"unable to use snapshot name 'current' (reserved name)":                             "bad_parameter",
+		"ssh: connect to host 10.0.0.2 port 22: No route to host":                           "unreachable",
+		"please run as root":                                                                "permission",
+		"storage 'nope' does not exist":                                                     "not_found",
+		"":                                                                                  "failed",
+		"something else":                                                                    "failed",
+	} {
+		if got := Code(text); got != code {
+			t.Errorf("%q: %s, want %s", text, got, code)
+		}
+	}
+}
+
+func TestMessagesSayWhatMatters(t *testing.T) {
+	for text, want := range map[string]string{
+		"proxy handler failed: CT 103 not running\n":                                               "CT 103 not running",
+		"VM 200 not running\n\nVM 200 not running\n":                                               "VM 200 not running",
+		"Use of uninitialized value in x\nreal reason\n":                                           "real reason",
+		"400 Parameter verification failed.\nstorage: No such storage.\npvesm status  [OPTIONS]\n": "400 Parameter verification failed.; storage: No such storage.",
+		"":                        "it failed without saying why",
+		strings.Repeat("é", 1000): strings.Repeat("é", 250) + " …",
+	} {
+		if got := say(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestNumbersComeAsTheyLike(t *testing.T) {
+	var v struct {
+		A, B, C, D, E Int
+		F, G, H       Float
+	}
+	if err := json.Unmarshal([]byte(`{"A":512,"B":"2048","C":null,"D":true,"E":1.9,"F":"0.05","G":2,"H":""}`), &v); err != nil {
+		t.Fatal(err)
+	}
+	if v.A != 512 || v.B != 2048 || v.C != 0 || v.D != 1 || v.E != 1 || v.F != 0.05 || v.G != 2 || v.H != 0 {
+		t.Errorf("%+v", v)
+	}
+	for _, bad := range []string{`{"A":"x"}`, `{"F":[1]}`, `{"A":{}}`} {
+		if err := json.Unmarshal([]byte(bad), &v); err == nil {
+			t.Errorf("%s was taken", bad)
+		}
+	}
+}
+
+func TestTaskIDsAreFoundInAnyOutput(t *testing.T) {
+	all := recorded(t)
+	for id, want := range map[string]string{
+		"04-lifecycle pvesh-start":            "UPID:pve1:0000062C:0003D3DB:6B017881:vzstart:104:root@pam:",
+		"04-lifecycle pvesh-shutdown-timeout": "UPID:pve1:00000675:0003DA60:6B017892:vzshutdown:104:root@pam:",
+		"07-cluster remote-start-fail":        "UPID:pve2:00000930:00047E04:6B017A35:vzstart:103:root@pam:",
+		"05-qm snapshot2":                     "UPID:pve1:000007BD:0003F0F3:6B0178CC:qmsnapshot:200:root@pam:",
+		"04-lifecycle pvesh-start-running":    "",
+	} {
+		if got, node, ok := UPID(all[id].Stdout); got != want || ok != (want != "") || ok && node != strings.Split(want, ":")[1] {
+			t.Errorf("%s: %q %q %v", id, got, node, ok)
+		}
+	}
+	for _, bad := range []string{"UPID:", "UPID:pve1:x", "UPID:p;id:0000062C:0003D3DB:6B017881:vzstart:104:root@pam:", "UPID:pve1:0000062C:0003D3DB:6B017881:vz/../x:104:root@pam:",
+		"UPID:pve1:0000062c:0003D3DB:6B017881:vzstart:104:root@pam:", "UPID:-x:0000062C:0003D3DB:6B017881:vzstart:104:root@pam:", "UPID:pve1:0000062C:0003D3DB:6B017881:vzstart:104:root@pam"} {
+		if got, _, ok := UPID(bad); ok {
+			t.Errorf("%q gave %q", bad, got)
+		}
+	}
+}
+
+// A task id that is found is made of nothing that a shell or an API path would read differently, and is found again in itself.
+func FuzzUPID(f *testing.F) {
+	f.Add("\"failed \\\"UPID:pve2:00000930:00047E04:6B017A35:vzstart:103:root@pam:\\\"\"\n")
+	f.Add("UPID:UPID:pve1:0000062C:0003D3DB:6B017881:vzstart::root@pam!tok:")
+	f.Fuzz(func(t *testing.T, s string) {
+		got, node, ok := UPID(s)
+		if !ok {
+			return
+		}
+		again, _, _ := UPID(got)
+		if again != got || !strings.Contains(s, got) || !ValidNode(node) || strings.ContainsAny(got, "/ ;$`\"'\\\n&|<>()*?[]{}~#") {
+			t.Errorf("%q gave %q, and that %q", s, got, again)
+		}
+	})
+}
+
+func TestKeyValuesKeepTheirColons(t *testing.T) {
+	m := KeyValues("hostname: web01\ndescription: a%3A b\nnet0: name=eth0,hwaddr=AA:BB\n#comment: x\nnothing\nrootfs: local:101/x,size=4G\n")
+	if m["net0"] != "name=eth0,hwaddr=AA:BB" || m["rootfs"] != "local:101/x,size=4G" || m["hostname"] != "web01" || len(m) != 4 {
+		t.Errorf("%v", m)
+	}
+}
