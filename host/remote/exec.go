@@ -1,0 +1,275 @@
+package remote
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"golang.org/x/crypto/ssh"
+)
+
+const (
+	// maxCommand is what Linux takes as one argument, which the command is for the login shell.
+	maxCommand = 128<<10 - 1
+	// maxDiscard bounds the output that is thrown away after the cap, so that a flood does not occupy the host until the deadline.
+	maxDiscard = 1 << 30
+	// leftover is how long output may pause after the command has ended. A process that it left behind can hold the output open for ever.
+	leftover = 2 * time.Second
+)
+
+// ExecResult is the response of ssh_exec and ssh_script. Output that is not UTF-8 is in the b64 fields instead.
+type ExecResult struct {
+	Exit      int    `json:"exit"` // 128 and the signal's number when a signal ended it
+	Signal    string `json:"signal,omitempty"`
+	Stdout    string `json:"stdout"`
+	StdoutB64 string `json:"stdout_b64,omitempty"`
+	Stderr    string `json:"stderr"`
+	StderrB64 string `json:"stderr_b64,omitempty"`
+	Truncated bool   `json:"truncated"`          // there was more output than max_bytes, or a leftover process still held it open
+	Rendered  string `json:"rendered,omitempty"` // ssh_script: what was sent
+}
+
+type command struct {
+	text  string
+	stdin []byte
+	max   int64 // bytes of stdout, and of stderr
+}
+
+// ended is how a command ended.
+type ended struct {
+	exit           int
+	signal         string
+	stdout, stderr []byte
+	truncated      bool
+}
+
+// pledge settles who came first: the worker that is about to send a request that may write, or the caller that gives up. Exactly one of them wins.
+type pledge struct{ state atomic.Int32 }
+
+// send reports whether the request may be sent.
+func (p *pledge) send() bool { return p.state.CompareAndSwap(0, 1) }
+
+// giveUp reports whether nothing was sent, nor ever will be.
+func (p *pledge) giveUp() bool { return p.state.CompareAndSwap(0, 2) }
+
+// exec runs a command. It returns at once when ctx ends; the worker then closes the session without reading on.
+func (n *node) exec(ctx context.Context, cmd command) (ended, error) {
+	if len(cmd.text) > maxCommand {
+		return ended{}, failed("too_large", "the command is %d bytes long, a node takes %d; write it to a staged file and run that", len(cmd.text), maxCommand)
+	}
+	type report struct {
+		ended
+		err error
+	}
+	p, done := &pledge{}, make(chan report, 1)
+	n.r.wg.Go(func() {
+		n.run(ctx, cmd, p, func(e ended, err error) { done <- report{e, err} })
+	})
+	select {
+	case r := <-done:
+		return r.ended, r.err
+	case <-ctx.Done():
+	}
+	code, why := stopped(ctx)
+	if p.giveUp() {
+		return ended{}, failed(code, "the command was not sent to %s: %s", n.opts.Name, why)
+	}
+	select { // it may have ended at the same moment
+	case r := <-done:
+		return r.ended, r.err
+	default:
+		return ended{}, unknown(code, "%s, and the session on %s was closed; the command may still be running there: look before you repeat it", why, n.opts.Name)
+	}
+}
+
+// run does the work of exec and calls report once, before it cleans up.
+func (n *node) run(ctx context.Context, cmd command, p *pledge, report func(ended, error)) {
+	c, ch, reqs, err := n.session(ctx)
+	if err != nil {
+		report(ended{}, err)
+		return
+	}
+	defer c.shut(ch, reqs)
+	if err := c.posix(ctx); err != nil {
+		report(ended{}, err)
+		return
+	}
+	e, err := c.start(ctx, ch, reqs, cmd, p)
+	report(e, err)
+}
+
+// start sends the command, unless its caller has given up, and waits for its end.
+func (c *conn) start(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Request, cmd command, p *pledge) (ended, error) {
+	n := c.n
+	if !p.send() {
+		return ended{}, failed("cancelled", "the command was not sent to %s", n.opts.Name)
+	}
+	stop := c.watch("starting a command")
+	started, err := ch.SendRequest("exec", true, ssh.Marshal(struct{ Command string }{cmd.text}))
+	stop()
+	if err != nil {
+		return ended{}, unknown("lost", "the connection to %s was lost while the command was sent (%v); it may have run: look before you repeat it", n.opts.Name, c.why(err))
+	}
+	if !started {
+		return ended{}, failed("permission", "%s does not let %s run commands (a forced command or an SFTP-only account?)", n.opts.Name, n.opts.User)
+	}
+	return c.collect(ctx, ch, reqs, cmd)
+}
+
+// collect gives the command its input and reads what it says until it has ended.
+func (c *conn) collect(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Request, cmd command) (e ended, err error) {
+	var seen atomic.Int64 // bytes read, of both streams
+	out, errs := &capped{max: cmd.max, seen: &seen}, &capped{max: cmd.max, seen: &seen}
+	var readers sync.WaitGroup
+	readers.Go(func() { out.fill(ch) })
+	readers.Go(func() { errs.fill(ch.Stderr()) })
+	eof := make(chan struct{})
+	c.n.r.wg.Go(func() { readers.Wait(); close(eof) })
+	c.n.r.wg.Go(func() {
+		if len(cmd.stdin) > 0 {
+			ch.Write(cmd.stdin) // a command need not read it all
+		}
+		ch.CloseWrite()
+	})
+	flood := time.NewTicker(leftover)
+	defer flood.Stop()
+	exited, atEOF, last := false, false, int64(0)
+	for !exited || !atEOF {
+		select {
+		case req, open := <-reqs:
+			if !open {
+				<-eof
+				if !exited {
+					return ended{}, unknown("lost", "%s ended the session without telling how the command ended (%v); it may have run: look before you repeat it", c.n.opts.Name, c.why(errClosed))
+				}
+				atEOF = true
+				break
+			}
+			if status, signal, is := exitOf(req); is && !exited {
+				exited, e.exit, e.signal, last = true, status, signal, seen.Load()
+				flood.Reset(leftover)
+			}
+			if req.WantReply {
+				req.Reply(false, nil)
+			}
+		case <-eof:
+			atEOF, eof = true, nil
+		case <-ctx.Done():
+			c.interrupt(ch)
+			code, why := stopped(ctx)
+			return ended{}, unknown(code, "%s, and the session on %s was closed; the command may still be running there: look before you repeat it", why, c.n.opts.Name)
+		case <-flood.C:
+			now := seen.Load()
+			if now > 2*cmd.max+maxDiscard {
+				c.interrupt(ch)
+				return ended{}, unknown("too_large", "the command put out more than %d bytes and was stopped listening to; it may still be running on %s", now, c.n.opts.Name)
+			}
+			if exited && now == last {
+				e.truncated, atEOF = true, true
+			}
+			last = now
+		}
+	}
+	e.stdout, e.stderr = out.take(), errs.take()
+	e.truncated = e.truncated || out.over.Load() || errs.over.Load()
+	return e, nil
+}
+
+// interrupt asks the node to end the command, which works for the login shell's own process group only, and closes the session. Neither waits.
+func (c *conn) interrupt(ch ssh.Channel) {
+	stop := c.watch("stopping a command")
+	defer stop()
+	ch.SendRequest("signal", false, ssh.Marshal(struct{ Signal string }{"TERM"}))
+	ch.Close()
+}
+
+func exitOf(req *ssh.Request) (status int, signal string, is bool) {
+	switch {
+	case req.Type == "exit-status" && len(req.Payload) >= 4:
+		return int(int32(binary.BigEndian.Uint32(req.Payload))), "", true
+	case req.Type == "exit-signal":
+		var s struct {
+			Name       string
+			CoreDumped bool
+			Message    string
+			Lang       string
+		}
+		if ssh.Unmarshal(req.Payload, &s) != nil {
+			return 0, "", false
+		}
+		return 128 + signals[s.Name], s.Name, true
+	}
+	return 0, "", false
+}
+
+// errClosed stands for the cause when only the channel was closed.
+var errClosed = errors.New("the session was closed")
+
+var signals = map[string]int{"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "BUS": 7, "FPE": 8, "KILL": 9, "USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15}
+
+// capped keeps the first max bytes of a stream and counts the rest. The reader never stops: a full pipe would stop the command.
+type capped struct {
+	max  int64
+	seen *atomic.Int64
+	over atomic.Bool
+
+	mu  sync.Mutex // guards buf, which is still written to when a leftover process holds the stream
+	buf []byte
+}
+
+func (b *capped) fill(r interface{ Read([]byte) (int, error) }) {
+	chunk := make([]byte, 32<<10)
+	for {
+		k, err := r.Read(chunk)
+		if k > 0 {
+			b.seen.Add(int64(k))
+			b.mu.Lock()
+			room := int(min(b.max-int64(len(b.buf)), int64(k)))
+			b.buf = append(b.buf, chunk[:room]...)
+			b.mu.Unlock()
+			if room < k {
+				b.over.Store(true)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (b *capped) take() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf[:len(b.buf):len(b.buf)]
+}
+
+func (e ended) result(rendered string) gate.Result {
+	v := ExecResult{Exit: e.exit, Signal: e.signal, Truncated: e.truncated, Rendered: rendered}
+	v.Stdout, v.StdoutB64 = textOr64(e.stdout, e.truncated)
+	v.Stderr, v.StderrB64 = textOr64(e.stderr, e.truncated)
+	return gate.Result{Value: v, Bytes: int64(len(e.stdout) + len(e.stderr)), Exit: &v.Exit}
+}
+
+// textOr64 gives bytes as text, or as base64 when they are not UTF-8. A cut in the middle of a character does not make text binary.
+func textOr64(b []byte, cut bool) (text, b64 string) {
+	if cut {
+		for i := 1; i <= 3 && i <= len(b) && !utf8.Valid(b); i++ {
+			if c := b[len(b)-i]; c >= 0xC0 { // the first byte of the last character
+				if utf8.Valid(b[:len(b)-i]) && !utf8.FullRune(b[len(b)-i:]) {
+					b = b[:len(b)-i]
+				}
+				break
+			}
+		}
+	}
+	if utf8.Valid(b) {
+		return string(b), ""
+	}
+	return "", base64.StdEncoding.EncodeToString(b)
+}

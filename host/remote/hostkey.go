@@ -1,0 +1,92 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/skeema/knownhosts"
+	"golang.org/x/crypto/ssh"
+	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
+)
+
+// hostKeys decides whether a host is who it should be. A pin wins over known_hosts; unknown and changed keys are refused, always.
+type hostKeys struct {
+	pin   string
+	files []string
+	db    *knownhosts.HostKeyDB
+}
+
+// newHostKeys reads the files at each dial, so that what an operator repairs counts at once.
+func newHostKeys(l Login, files []string) (*hostKeys, error) {
+	if l.HostKey != "" {
+		return &hostKeys{pin: l.HostKey}, nil
+	}
+	h := &hostKeys{files: files}
+	var err error
+	if h.db, err = knownhosts.NewDB(h.files...); err != nil {
+		return nil, failed("host_key", "reading known_hosts: %v; correct the file or remote.known_hosts", err)
+	}
+	return h, nil
+}
+
+// algorithms are those that the host may use to prove itself: of the keys that are known, or all modern ones, so that an unknown key can be shown.
+func (h *hostKeys) algorithms(addr string) []string {
+	modern := []string{ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01, ssh.CertAlgoECDSA521v01, ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
+		ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
+	if h.db == nil {
+		return modern[6:] // a pin is of a plain key
+	}
+	var known []string
+	for _, a := range h.db.HostKeyAlgorithms(addr) {
+		switch a { // the db names the SHA-1 forms of RSA keys; the same keys sign with SHA-2
+		case ssh.CertAlgoRSAv01:
+			known = append(known, ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01)
+		default:
+			if slices.Contains(modern, a) {
+				known = append(known, a)
+			}
+		}
+	}
+	if len(known) == 0 {
+		return modern
+	}
+	return known
+}
+
+// check is an ssh.HostKeyCallback.
+func (h *hostKeys) check(addr string, remote net.Addr, key ssh.PublicKey) error {
+	seen := fmt.Sprintf("%s key %s", strings.TrimSuffix(key.Type(), "-cert-v01@openssh.com"), ssh.FingerprintSHA256(plainKey(key)))
+	if h.db == nil {
+		if got := ssh.FingerprintSHA256(key); got != h.pin {
+			return failed("host_key", "%s answered with %s, but host_key pins %s. Either the pin is of another key of this host or someone stands between: read the fingerprint on the host's own console "+
+				"(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub) and correct host_key only if it is the same", addr, seen, h.pin)
+		}
+		return nil
+	}
+	err := h.db.HostKeyCallback()(addr, remote, key)
+	var revoked *xknownhosts.RevokedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &revoked):
+		return failed("host_key", "%s answered with %s, which is @revoked at %s:%d: do not use this host until its keys are replaced", addr, seen, revoked.Revoked.Filename, revoked.Revoked.Line)
+	case knownhosts.IsHostKeyChanged(err):
+		return failed("host_key", "the host key of %s has CHANGED: it answered with %s, known_hosts (%s) has another. Someone may stand between. Compare the fingerprint on the host's own console, "+
+			"and only if it is the same replace the line: ssh-keygen -R '%s' -f FILE", addr, seen, strings.Join(h.files, ", "), knownhosts.Normalize(addr))
+	case knownhosts.IsHostUnknown(err):
+		return failed("host_key", "%s is not in known_hosts (%s). It answered with %s: compare that on the host's own console, then set host_key to the fingerprint, or see `caponier hosts scan`",
+			addr, strings.Join(h.files, ", "), seen)
+	}
+	return failed("host_key", "%s answered with %s: %v", addr, seen, err)
+}
+
+// plainKey is what a person can compare: of a certificate, the key that it certifies.
+func plainKey(key ssh.PublicKey) ssh.PublicKey {
+	if c, isCert := key.(*ssh.Certificate); isCert {
+		return c.Key
+	}
+	return key
+}

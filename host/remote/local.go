@@ -1,0 +1,142 @@
+package remote
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+)
+
+const partialPrefix = ".caponier-partial-" // of what is being written, on both sides
+
+var plainFolder = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$`)
+
+// folder is the name of a principal's folder. Names that are no plain file name, or look like the digests that stand for those, become digests.
+func folder(principal string) string {
+	if plainFolder.MatchString(principal) && !strings.HasPrefix(principal, "sha256-") {
+		return principal
+	}
+	sum := sha256.Sum256([]byte(principal))
+	return "sha256-" + hex.EncodeToString(sum[:16])
+}
+
+// local opens the folder of a principal: nothing reached through it lies outside, whatever links are in it.
+func (r *Remote) local(principal string) (*os.Root, error) {
+	top, err := os.OpenRoot(r.opts.Workspace)
+	if err != nil {
+		return nil, failed("permission", "opening remote.workspace: %v", err)
+	}
+	defer top.Close()
+	name := folder(principal)
+	if err := top.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, failed("permission", "making the folder of %s in remote.workspace: %v", principal, err)
+	}
+	if info, err := top.Lstat(name); err != nil || !info.IsDir() {
+		return nil, failed("permission", "%s in remote.workspace is not a folder", name)
+	}
+	root, err := top.OpenRoot(name)
+	if err != nil {
+		return nil, failed("permission", "opening the folder of %s in remote.workspace: %v", principal, err)
+	}
+	return root, nil
+}
+
+// cleanLocal accepts a relative path in its one form.
+func cleanLocal(name string) error {
+	if name == "." || !filepath.IsLocal(name) || path.Clean(name) != name || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7F || c == '\\' }) ||
+		strings.Contains("/"+name, "/"+partialPrefix) {
+		return failed("not_a_path", "local path %q must be relative to your workspace, without . or .., doubled slashes or control characters", name)
+	}
+	return nil
+}
+
+// source opens a regular local file. Links and special files are refused: opening a FIFO would wait for ever.
+func source(root *os.Root, name string) (*os.File, int64, error) {
+	if err := cleanLocal(name); err != nil {
+		return nil, 0, err
+	}
+	before, err := root.Lstat(name)
+	if err != nil {
+		return nil, 0, fileError("reading local file", name, err)
+	}
+	if !before.Mode().IsRegular() {
+		return nil, 0, failed("not_a_file", "local %q is not a regular file", name)
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, fileError("reading local file", name, err)
+	}
+	info, err := f.Stat()
+	if err != nil || !os.SameFile(before, info) {
+		f.Close()
+		return nil, 0, failed("changed", "local %q changed while it was opened", name)
+	}
+	return f, info.Size(), nil
+}
+
+// vacant says whether a download may be put at name.
+func vacant(root *os.Root, name string, overwrite bool) error {
+	if err := cleanLocal(name); err != nil {
+		return err
+	}
+	info, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fileError("writing local file", name, err)
+	case !info.Mode().IsRegular():
+		return failed("not_a_file", "local %q is there already and is not a regular file", name)
+	case !overwrite:
+		return failed("exists", "local %q is there already; set overwrite to replace it", name)
+	}
+	return nil
+}
+
+// receive lets fill write a new file, and gives it its name only when fill succeeded and all of it is on the disk. commit is asked last.
+func receive(root *os.Root, name string, overwrite bool, commit func() error, fill func(io.Writer) (int64, error)) error {
+	if err := vacant(root, name, overwrite); err != nil {
+		return err
+	}
+	dir := path.Dir(name)
+	if err := root.MkdirAll(dir, 0o700); err != nil {
+		return fileError("making local folder", dir, err)
+	}
+	partial := path.Join(dir, partialPrefix+rand.Text())
+	f, err := root.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fileError("writing local file", name, err)
+	}
+	defer root.Remove(partial)
+	defer f.Close()
+	size, err := fill(f)
+	if err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return fileError("writing local file", name, err)
+	}
+	if info, err := f.Stat(); err != nil || info.Size() != size {
+		return failed("disk_full", "writing local file %q: %d bytes came, but the disk has not kept them all (%v)", name, size, err)
+	}
+	if err := f.Close(); err != nil {
+		return fileError("writing local file", name, err)
+	}
+	if err := commit(); err != nil {
+		return err
+	}
+	if overwrite {
+		err = root.Rename(partial, name)
+	} else {
+		err = root.Link(partial, name) // unlike a rename, it never replaces
+	}
+	return fileError("writing local file", name, err)
+}

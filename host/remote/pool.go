@@ -1,0 +1,276 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"golang.org/x/crypto/ssh"
+)
+
+// node is an entry of the inventory with its connections. Callers wait in line for a session; a second connection is opened only when the first is full.
+type node struct {
+	r    *Remote
+	opts NodeOptions
+	gate gate.Node
+
+	mu      sync.Mutex // guards the following, and the same-named fields of conns
+	conns   []*conn
+	waiters []chan grant
+	dialing bool
+	fails   int
+	retryAt time.Time // no dial before this
+	lastErr error     // of the last dial
+
+	files   *files        // the SFTP session, or nil
+	opening chan struct{} // closed when the attempt to open one is over
+	openErr error
+	swept   bool // leftovers of dead processes were looked for
+}
+
+type grant struct {
+	c   *conn
+	err error
+}
+
+// conn is one authenticated connection.
+type conn struct {
+	*dialed
+	n     *node
+	done  chan struct{} // closed when it has ended
+	cause atomic.Pointer[error]
+
+	used, limit int       // sessions; guarded by n.mu
+	idleSince   time.Time // guarded by n.mu
+
+	shellMu sync.Mutex // one probe at a time
+	shellOK bool
+}
+
+// acquire waits for the right to open one session. Every conn it returns must be released.
+func (n *node) acquire(ctx context.Context) (*conn, error) {
+	n.mu.Lock()
+	w := make(chan grant, 1)
+	n.waiters = append(n.waiters, w)
+	n.settle()
+	n.mu.Unlock()
+	select {
+	case g := <-w:
+		return g.c, g.err
+	case <-ctx.Done():
+	}
+	n.mu.Lock()
+	for i, other := range n.waiters {
+		if other == w {
+			n.waiters = append(n.waiters[:i], n.waiters[i+1:]...)
+			n.mu.Unlock()
+			code, why := stopped(ctx)
+			return nil, failed(code, "waiting for a connection to %s: %s; nothing was sent", n.opts.Name, why)
+		}
+	}
+	n.mu.Unlock()
+	g := <-w // it came at the same moment
+	return g.c, g.err
+}
+
+func (n *node) release(c *conn) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c.used--
+	c.idleSince = n.r.opts.Now()
+	n.settle()
+}
+
+// settle gives sessions to those who wait, in their order, and dials or tells them why not. n.mu must be held.
+func (n *node) settle() {
+	for len(n.waiters) > 0 {
+		c := n.free()
+		if c == nil {
+			break
+		}
+		c.used++
+		n.waiters[0] <- grant{c: c}
+		n.waiters = n.waiters[1:]
+	}
+	if len(n.waiters) == 0 || n.dialing || len(n.conns) >= n.r.opts.MaxConns {
+		return
+	}
+	err := n.lastErr
+	if n.r.ctx.Err() != nil {
+		err = failed("connection", "connecting to %s: the host is shutting down", n.opts.Name)
+	} else if wait := n.retryAt.Sub(n.r.opts.Now()); err == nil || wait <= 0 {
+		n.dialing = true
+		n.r.wg.Go(n.dial)
+		return
+	}
+	if len(n.conns) == 0 {
+		for _, w := range n.waiters {
+			w <- grant{err: err}
+		}
+		n.waiters = nil
+	}
+}
+
+func (n *node) free() *conn {
+	for _, c := range n.conns {
+		if c.used < c.limit {
+			return c
+		}
+	}
+	return nil
+}
+
+// dial adds a connection. After a failure the next attempt waits 250 ms, doubled up to 8 s, with jitter; until then callers get the last error at once.
+func (n *node) dial() {
+	d, err := n.r.dial(n.r.ctx, n.opts)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dialing, n.lastErr = false, err
+	if err != nil {
+		n.retryAt = n.r.opts.Now().Add(jitter(250 * time.Millisecond << min(n.fails, 5)))
+		n.fails++
+		n.settle()
+		return
+	}
+	n.fails = 0
+	c := &conn{dialed: d, n: n, done: make(chan struct{}), limit: n.r.opts.MaxSessions, idleSince: n.r.opts.Now()}
+	n.conns = append(n.conns, c)
+	n.r.wg.Go(c.wait)
+	n.r.wg.Go(c.keepAlive)
+	n.settle()
+}
+
+// wait takes the connection out of the pool when it ends.
+func (c *conn) wait() {
+	err := c.client.Wait()
+	c.fail(fmt.Errorf("the connection ended: %w", err))
+	n := c.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, other := range n.conns {
+		if other == c {
+			n.conns = append(n.conns[:i], n.conns[i+1:]...)
+			break
+		}
+	}
+	close(c.done)
+	n.settle()
+}
+
+// fail closes the connection; whoever waits on it gets an error. The first cause is kept.
+func (c *conn) fail(cause error) {
+	c.cause.CompareAndSwap(nil, &cause)
+	c.raw.Close()
+}
+
+func (c *conn) why(err error) error {
+	if cause := c.cause.Load(); cause != nil {
+		return *cause
+	}
+	return err
+}
+
+// watch closes the connection unless the returned function is called within StepTimeout.
+func (c *conn) watch(step string) (stop func() bool) {
+	limit := c.n.r.opts.StepTimeout
+	return time.AfterFunc(limit, func() { c.fail(fmt.Errorf("%s got no answer within %s", step, limit)) }).Stop
+}
+
+// keepAlive closes a connection whose peer is silent for three intervals, and one that nobody has used for IdleClose.
+func (c *conn) keepAlive() {
+	o := c.n.r.opts
+	tick := time.NewTicker(o.KeepAlive)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.done:
+			return
+		case <-c.n.r.ctx.Done():
+			c.fail(errors.New("the host is shutting down"))
+			return
+		case <-tick.C:
+		}
+		if c.idle(o.Now().Add(-o.IdleClose)) {
+			c.fail(fmt.Errorf("closed after %s without use", o.IdleClose))
+			return
+		}
+		dead := time.AfterFunc(2*o.KeepAlive, func() { c.fail(fmt.Errorf("no sign of life for %s", 3*o.KeepAlive)) })
+		_, _, err := c.client.SendRequest("keepalive@openssh.com", true, nil)
+		dead.Stop()
+		if err != nil {
+			c.fail(err)
+			return
+		}
+	}
+}
+
+// idle reports whether the connection serves nobody and has not since the given time. The SFTP session, when nothing uses it, is nobody.
+func (c *conn) idle(since time.Time) bool {
+	n := c.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	used := c.used
+	if n.files != nil && n.files.c == c && !n.files.ended() {
+		if n.files.active.Load() > 0 {
+			return false
+		}
+		used--
+	}
+	return used == 0 && c.idleSince.Before(since)
+}
+
+// session opens a channel. It is tried again, elsewhere if need be, while the node refuses or the connection turns out dead: nothing was asked yet.
+func (n *node) session(ctx context.Context) (*conn, ssh.Channel, <-chan *ssh.Request, error) {
+	began := time.Now()
+	for attempt := 1; ; attempt++ {
+		c, err := n.acquire(ctx)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		stop := c.watch("opening a session")
+		ch, reqs, err := c.client.OpenChannel("session", nil)
+		stop()
+		if err == nil {
+			return c, ch, reqs, nil
+		}
+		refused := refusedChannel(err)
+		if refused && attempt >= 3 {
+			n.mu.Lock()
+			c.limit = max(1, min(c.limit, c.used-1)) // the node allows fewer sessions than we thought; a second connection may help
+			n.mu.Unlock()
+		}
+		n.release(c)
+		if ctx.Err() != nil || time.Since(began) > n.r.opts.StepTimeout || !refused && attempt >= 3 {
+			hint := ""
+			if refused {
+				hint = "; MaxSessions in the node's sshd_config may be lower than remote.max_sessions"
+			}
+			return nil, nil, nil, failed("connection", "opening a session on %s: %v%s; nothing was sent", n.opts.Name, c.why(err), hint)
+		}
+		if !refused {
+			<-c.done // its pool entry is gone before we ask again
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(jitter(2 * time.Millisecond << min(attempt, 6))):
+		}
+	}
+}
+
+// shut closes a channel and frees its session when the node has closed it too, or the connection when it does not.
+func (c *conn) shut(ch ssh.Channel, reqs <-chan *ssh.Request) {
+	stop := c.watch("closing a session")
+	defer stop()
+	ch.Close()
+	for req := range reqs {
+		if req.WantReply {
+			req.Reply(false, nil)
+		}
+	}
+	c.n.release(c)
+}

@@ -1,0 +1,461 @@
+// Package sshtest is SSH servers to test against: good ones, bad ones, a real OpenSSH, and a network that fails.
+package sshtest
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+)
+
+// Faults are the ways in which a Server misbehaves. Zero behaves well. They may be changed between connections with [Server.Set].
+type Faults struct {
+	Silent          bool                                        // accepts the TCP connection and says nothing
+	EndlessBanner   bool                                        // sends lines before its version for ever
+	SilentKEX       bool                                        // says its version and nothing more
+	SilentAuth      bool                                        // never answers the authentication
+	SilentGlobal    bool                                        // never answers keepalives
+	SilentOpen      bool                                        // never answers the opening of a channel
+	SilentExec      bool                                        // never answers the exec request, and does not run it
+	RunSilent       bool                                        // runs the command and never answers the exec request
+	RefuseOpens     int                                         // this many channels are refused first
+	MaxSessions     int                                         // above that channels are refused
+	NoExit          bool                                        // closes the channel without an exit status
+	DropAfterRun    bool                                        // drops the connection when the command has run
+	DropBeforeRun   bool                                        // drops the connection when the exec request arrives
+	HoldOutput      bool                                        // tells the exit status but never the end of the output
+	NoSFTP          bool                                        // refuses the subsystem
+	SFTP            func(io.ReadWriteCloser)                    // speaks instead of the SFTP server
+	WrapSFTP        func(io.ReadWriteCloser) io.ReadWriteCloser // stands between the SFTP server and the client
+	GlobalFlood     bool                                        // sends global requests all the time
+	DisconnectAfter time.Duration                               // drops each connection after that time
+}
+
+// Options of a Server. The zero value runs commands with /bin/sh and serves the whole file system of the test's own user.
+type Options struct {
+	Shell    []string // argv before the command; nil is /bin/sh -c
+	Env      []string // of commands
+	Exec     func(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) int
+	Password string        // accepted when not empty
+	HostKey  ssh.Signer    // nil makes one
+	CA       ssh.PublicKey // of user certificates; nil accepts the client key only
+	Forward  bool          // direct-tcpip, as a jump host does
+	Faults   Faults
+	Listener net.Listener // nil listens on a free port of the loopback
+}
+
+// Server is an SSH server in this process.
+type Server struct {
+	Addr       string
+	HostKey    ssh.Signer
+	ClientFile string // private key that it accepts
+
+	Conns    atomic.Int64 // accepted so far
+	Open     atomic.Int64 // connections now
+	Sessions atomic.Int64 // channels now
+	Peak     atomic.Int64 // most channels at once
+
+	o        Options
+	listener net.Listener
+	config   *ssh.ServerConfig
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+
+	mu       sync.Mutex // guards the following
+	faults   Faults
+	conns    map[net.Conn]bool
+	commands []string
+}
+
+// New starts a server, which the test's cleanup stops.
+func New(t testing.TB, o Options) *Server {
+	t.Helper()
+	s := &Server{o: o, faults: o.Faults, conns: map[net.Conn]bool{}, HostKey: o.HostKey}
+	if s.HostKey == nil {
+		s.HostKey = NewSigner(t)
+	}
+	var client ssh.PublicKey
+	s.ClientFile, client = NewKeyFile(t)
+	s.config = &ssh.ServerConfig{PublicKeyCallback: func(meta ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+		if s.Faults().SilentAuth {
+			<-s.ctx.Done()
+		}
+		if cert, isCert := key.(*ssh.Certificate); isCert && o.CA != nil {
+			checker := ssh.CertChecker{IsUserAuthority: func(k ssh.PublicKey) bool { return string(k.Marshal()) == string(o.CA.Marshal()) }}
+			return checker.Authenticate(meta, cert)
+		}
+		if string(key.Marshal()) != string(client.Marshal()) {
+			return nil, errors.New("unknown key")
+		}
+		return nil, nil
+	}}
+	if o.Password != "" {
+		s.config.PasswordCallback = func(_ ssh.ConnMetadata, p []byte) (*ssh.Permissions, error) {
+			if string(p) != o.Password {
+				return nil, errors.New("wrong password")
+			}
+			return nil, nil
+		}
+	}
+	s.config.AddHostKey(s.HostKey)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.listener = o.Listener
+	if s.listener == nil {
+		var err error
+		if s.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Addr = s.listener.Addr().String()
+	s.wg.Go(s.accept)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Set replaces the faults. Connections that are up notice it at their next step.
+func (s *Server) Set(f Faults) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = f
+}
+
+// Faults are those that hold now.
+func (s *Server) Faults() Faults {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.faults
+}
+
+// Commands are those that were run, in the order in which they started.
+func (s *Server) Commands() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.commands...)
+}
+
+// Pin is the fingerprint of the host key.
+func (s *Server) Pin() string { return ssh.FingerprintSHA256(s.HostKey.PublicKey()) }
+
+// HostPort splits Addr.
+func (s *Server) HostPort() (string, int) { return HostPort(s.Addr) }
+
+// HostPort splits an address of the loopback.
+func HostPort(addr string) (string, int) {
+	host, port, _ := net.SplitHostPort(addr)
+	n, _ := strconv.Atoi(port)
+	return host, n
+}
+
+// Drop resets all connections.
+func (s *Server) Drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		if tcp, is := c.(*net.TCPConn); is {
+			tcp.SetLinger(0)
+		}
+		c.Close()
+	}
+}
+
+// Close stops the server and waits for all it started. It may be called more than once.
+func (s *Server) Close() {
+	s.cancel()
+	s.listener.Close()
+	s.Drop()
+	s.wg.Wait()
+}
+
+func (s *Server) accept() {
+	for {
+		c, err := s.listener.Accept()
+		if err != nil {
+			return
+		}
+		s.Conns.Add(1)
+		s.Open.Add(1)
+		s.mu.Lock()
+		s.conns[c] = true
+		s.mu.Unlock()
+		s.wg.Go(func() {
+			defer s.Open.Add(-1)
+			defer func() {
+				c.Close()
+				s.mu.Lock()
+				delete(s.conns, c)
+				s.mu.Unlock()
+			}()
+			s.serve(c)
+		})
+	}
+}
+
+func (s *Server) serve(c net.Conn) {
+	switch f := s.Faults(); {
+	case f.Silent:
+		io.Copy(io.Discard, c)
+		return
+	case f.EndlessBanner:
+		for s.ctx.Err() == nil {
+			if _, err := c.Write([]byte("wait a moment\r\n")); err != nil {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+		return
+	case f.SilentKEX:
+		c.Write([]byte("SSH-2.0-Silent\r\n"))
+		io.Copy(io.Discard, c)
+		return
+	}
+	conn, chans, reqs, err := ssh.NewServerConn(c, s.config)
+	if err != nil {
+		return
+	}
+	if d := s.Faults().DisconnectAfter; d > 0 {
+		defer time.AfterFunc(d, func() { c.Close() }).Stop()
+	}
+	s.wg.Go(func() {
+		for r := range reqs {
+			if r.WantReply && !s.Faults().SilentGlobal {
+				r.Reply(false, nil)
+			}
+		}
+	})
+	if s.Faults().GlobalFlood {
+		s.wg.Go(func() {
+			for {
+				if _, _, err := conn.SendRequest("hostkeys-00@openssh.com", false, make([]byte, 1024)); err != nil {
+					return
+				}
+			}
+		})
+	}
+	var here atomic.Int64
+	for nc := range chans {
+		s.wg.Go(func() { s.channel(c, nc, &here) })
+	}
+}
+
+func (s *Server) channel(c net.Conn, nc ssh.NewChannel, here *atomic.Int64) {
+	f := s.Faults()
+	if f.SilentOpen {
+		return
+	}
+	if nc.ChannelType() == "direct-tcpip" && s.o.Forward {
+		s.forward(nc)
+		return
+	}
+	s.mu.Lock()
+	refuse := s.faults.RefuseOpens > 0
+	if refuse {
+		s.faults.RefuseOpens--
+	}
+	s.mu.Unlock()
+	if refuse || nc.ChannelType() != "session" || f.MaxSessions > 0 && here.Load() >= int64(f.MaxSessions) {
+		nc.Reject(ssh.ConnectionFailed, "open failed")
+		return
+	}
+	defer here.Add(-1)
+	here.Add(1)
+	defer s.Sessions.Add(-1)
+	if now := s.Sessions.Add(1); now > s.Peak.Load() {
+		s.Peak.Store(now)
+	}
+	ch, reqs, err := nc.Accept()
+	if err != nil {
+		return
+	}
+	defer ch.Close()
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	for r := range reqs {
+		switch f := s.Faults(); {
+		case r.Type == "exec" && f.DropBeforeRun:
+			c.Close()
+			return
+		case r.Type == "exec" && f.SilentExec:
+			continue
+		case r.Type == "exec":
+			if !f.RunSilent {
+				r.Reply(true, nil)
+			}
+			var p struct{ Command string }
+			ssh.Unmarshal(r.Payload, &p)
+			s.wg.Go(func() { // the client's end of the channel, and its signals
+				for r := range reqs {
+					if r.Type == "signal" {
+						cancel()
+					}
+				}
+				cancel()
+			})
+			s.run(ctx, c, ch, p.Command)
+			return
+		case r.Type == "subsystem" && !f.NoSFTP:
+			r.Reply(true, nil)
+			s.wg.Go(func() {
+				for range reqs {
+				}
+				cancel()
+			})
+			s.sftp(ch, f)
+			return
+		default:
+			r.Reply(false, nil)
+		}
+	}
+}
+
+func (s *Server) run(ctx context.Context, c net.Conn, ch ssh.Channel, command string) {
+	s.mu.Lock()
+	s.commands = append(s.commands, command)
+	s.mu.Unlock()
+	var status int
+	if s.o.Exec != nil {
+		status = s.o.Exec(ctx, command, ch, ch, ch.Stderr())
+	} else {
+		status = s.shell(ctx, ch, command)
+	}
+	f := s.Faults()
+	if f.DropAfterRun {
+		c.Close()
+		return
+	}
+	if !f.NoExit {
+		ch.SendRequest("exit-status", false, binary.BigEndian.AppendUint32(nil, uint32(status)))
+	}
+	if f.HoldOutput {
+		<-ctx.Done()
+	}
+}
+
+func (s *Server) shell(ctx context.Context, ch ssh.Channel, command string) int {
+	argv := append(append([]string(nil), s.o.Shell...), command)
+	if len(s.o.Shell) == 0 {
+		argv = []string{"/bin/sh", "-c", command}
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = append(os.Environ(), s.o.Env...), ch, ch.Stderr(), 100*time.Millisecond
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return 255
+	}
+	if err := cmd.Start(); err != nil {
+		io.WriteString(ch.Stderr(), err.Error())
+		return 255
+	}
+	s.wg.Go(func() {
+		io.Copy(in, ch)
+		in.Close()
+	})
+	err = cmd.Wait()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return exit.ExitCode()
+	} else if err != nil {
+		return 255
+	}
+	return 0
+}
+
+func (s *Server) sftp(ch ssh.Channel, f Faults) {
+	var rw io.ReadWriteCloser = ch
+	if f.WrapSFTP != nil {
+		rw = f.WrapSFTP(ch)
+	}
+	if f.SFTP != nil {
+		f.SFTP(rw)
+		return
+	}
+	srv, err := sftp.NewServer(rw)
+	if err != nil {
+		return
+	}
+	srv.Serve()
+	srv.Close()
+	ch.SendRequest("exit-status", false, make([]byte, 4))
+}
+
+func (s *Server) forward(nc ssh.NewChannel) {
+	var to struct {
+		Host     string
+		Port     uint32
+		From     string
+		FromPort uint32
+	}
+	if ssh.Unmarshal(nc.ExtraData(), &to) != nil {
+		nc.Reject(ssh.ConnectionFailed, "bad address")
+		return
+	}
+	out, err := net.Dial("tcp", net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))))
+	if err != nil {
+		nc.Reject(ssh.ConnectionFailed, err.Error())
+		return
+	}
+	ch, reqs, err := nc.Accept()
+	if err != nil {
+		out.Close()
+		return
+	}
+	s.wg.Go(func() { ssh.DiscardRequests(reqs) })
+	s.wg.Go(func() {
+		io.Copy(ch, out)
+		ch.Close()
+	})
+	io.Copy(out, ch)
+	out.Close()
+}
+
+// NewSigner makes an ed25519 key.
+func NewSigner(t testing.TB) ssh.Signer {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer
+}
+
+// NewKeyFile writes a private key, and its public key beside it.
+func NewKeyFile(t testing.TB) (file string, public ssh.PublicKey) {
+	t.Helper()
+	pub, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(t.TempDir(), "id")
+	if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if public, err = ssh.NewPublicKey(pub); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file+".pub", ssh.MarshalAuthorizedKey(public), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file, public
+}
