@@ -117,12 +117,20 @@ func field(t reflect.Type, key string) reflect.Type {
 		return nil
 	}
 	for i := range t.NumField() {
-		if tag(t.Field(i)) == key {
-			return t.Field(i).Type
+		f := t.Field(i)
+		if squashed(f) {
+			if inner := field(f.Type, key); inner != nil {
+				return inner
+			}
+		} else if name := tag(f); name != "" && name == key {
+			return f.Type
 		}
 	}
 	return nil
 }
+
+// squashed says that an embedded struct's keys stand in the table of the struct around it.
+func squashed(f reflect.StructField) bool { return f.Tag.Get("koanf") == ",squash" }
 
 func tag(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("koanf"), ",")
@@ -171,7 +179,9 @@ func known(path, at string, v any, t reflect.Type) error {
 
 func tags(t reflect.Type) (names []string) {
 	for i := range t.NumField() {
-		if n := tag(t.Field(i)); n != "" {
+		if f := t.Field(i); squashed(f) {
+			names = append(names, tags(f.Type)...)
+		} else if n := tag(f); n != "" {
 			names = append(names, n)
 		}
 	}
@@ -240,10 +250,13 @@ func eachString(v reflect.Value, at string, secret bool, visit func(s reflect.Va
 	case reflect.Struct:
 		for i := range v.NumField() {
 			f := v.Type().Field(i)
-			if tag(f) == "" {
+			inner := strings.TrimPrefix(at+"."+tag(f), ".")
+			if squashed(f) {
+				inner = at
+			} else if tag(f) == "" {
 				continue
 			}
-			if err := eachString(v.Field(i), strings.TrimPrefix(at+"."+tag(f), "."), f.Tag.Get("secret") == "true", visit); err != nil {
+			if err := eachString(v.Field(i), inner, f.Tag.Get("secret") == "true", visit); err != nil {
 				return err
 			}
 		}

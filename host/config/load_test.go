@@ -21,7 +21,12 @@ type remote struct {
 	Now       func()        `koanf:"-"`
 }
 type node struct {
-	Name         string `koanf:"name"`
+	Name  string `koanf:"name"`
+	Login `koanf:",squash"`
+}
+
+// Login is exported because an embedded struct has to be, to be decoded.
+type Login struct {
 	IdentityFile string `koanf:"identity_file"`
 	Password     string `koanf:"password" secret:"true"`
 }

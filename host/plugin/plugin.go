@@ -51,6 +51,9 @@ type Entry struct {
 	Describe json.RawMessage `json:"describe"` // what caponier_v1_describe answered, in canonical form
 }
 
+// Tools are what the plugin offers, ready to be called.
+func (e Entry) Tools() ([]*gate.Tool, error) { return e.compile() }
+
 // Lock is a checked plugins.lock. It is safe for concurrent use; what it returns is shared and must not be changed.
 type Lock struct {
 	entries  []Entry

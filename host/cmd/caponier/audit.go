@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
@@ -51,8 +53,7 @@ func auditVerify(g *global) *cobra.Command {
 					return failed(err)
 				}
 			} else {
-				fmt.Fprint(cmd.OutOrStdout(), report)
-				fmt.Fprintf(cmd.OutOrStdout(), "checked in %s\n", time.Since(began).Round(time.Millisecond))
+				printReport(cmd.OutOrStdout(), report, time.Since(began))
 			}
 			if !report.OK() {
 				return &exit{code: exitFailed}
@@ -60,4 +61,74 @@ func auditVerify(g *global) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+func printReport(w io.Writer, r audit.Report, took time.Duration) {
+	records := int64(0)
+	for _, f := range r.Files {
+		records += f.Entries
+	}
+	for _, p := range r.Warnings {
+		fmt.Fprintln(w, "warning:", p)
+	}
+	for _, u := range r.Unfinished {
+		fmt.Fprintf(w, "warning: call %s: %s %s was allowed and begun, and its outcome was never written: look at the node\n", u.CallID, u.Tool, u.Op)
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintln(w, "CHANGED:", p)
+	}
+	verdict := "every chain holds"
+	if !r.OK() {
+		verdict = "the journal is NOT what was written"
+	}
+	fmt.Fprintf(w, "%s: %d records in %d files, checked in %s\n", verdict, records, len(r.Files), took.Round(time.Millisecond))
+}
+
+// tail prints the last calls, oldest first, and with follow goes on until ctx ends.
+func tail(ctx context.Context, w io.Writer, dir string, last int, follow, asJSON bool) error {
+	var order []string // of calls, as they begin
+	seen := map[string]bool{}
+	for e, err := range audit.Records(dir) {
+		if err != nil {
+			return failed(err)
+		}
+		if e.Record != nil && !seen[e.Record.CallID] {
+			seen[e.Record.CallID] = true
+			order = append(order, e.Record.CallID)
+		}
+	}
+	for _, id := range order[:max(0, len(order)-last)] {
+		seen[id] = false
+	}
+	source := audit.Records(dir)
+	if follow {
+		source = audit.Follow(ctx, dir)
+	}
+	wanted := func(yield func(audit.Entry, error) bool) {
+		for e, err := range source {
+			if e.Record != nil {
+				if show, known := seen[e.Record.CallID]; known && !show {
+					continue
+				}
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+	if !asJSON {
+		return failed(audit.Tree(w, wanted))
+	}
+	out := json.NewEncoder(w)
+	for e, err := range wanted {
+		if err != nil {
+			return failed(err)
+		}
+		if e.Record != nil {
+			if err := out.Encode(e.Record); err != nil {
+				return failed(err)
+			}
+		}
+	}
+	return nil
 }

@@ -44,7 +44,7 @@ func toolsCommand(g *global) *cobra.Command {
 			}
 			rows := []row{}
 			for _, t := range h.tools {
-				tier := h.engine.Tier(cmd.Context(), principal, t)
+				tier := h.tier(cmd.Context(), principal, t)
 				rows = append(rows, row{t.Name, t.Plugin.Name, tier.String(), h.door.Visible(cmd.Context(), principal, "cli", t), t.Title, t.Description, t.Runs, t.Imports, t.Budget.Milliseconds(), t.InputSchema})
 			}
 			if g.json {

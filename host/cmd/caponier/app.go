@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/audit"
+	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/identity"
+	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/remote"
+	"github.com/caponier-mcp/caponier/host/sandbox"
+	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/store"
+)
+
+// want says how much of the host a subcommand needs.
+type want int
+
+const (
+	wantTools want = iota // lock and policy: nothing is written, nothing is connected
+	wantNodes             // everything
+)
+
+// host is the wired parts. Close ends them in reverse.
+type host struct {
+	cfg     *config.Config
+	lock    *plugin.Lock
+	tools   []*gate.Tool
+	engine  *policy.Engine
+	journal *audit.Journal
+	remote  *remote.Remote
+	door    *gate.Door
+	broken  map[string]error // plugins that cannot run, and why
+	closers []func()
+}
+
+func (h *host) Close() {
+	for i := len(h.closers) - 1; i >= 0; i-- {
+		h.closers[i]()
+	}
+	h.closers = nil
+}
+
+func (g *global) load() (*config.Config, error) {
+	file, err := config.Find(g.config, g.profile)
+	if err != nil {
+		return nil, err
+	}
+	return config.Load(file, os.Environ())
+}
+
+// open wires the host. When it fails half-way it closes what it has opened.
+func open(ctx context.Context, g *global, w want) (h *host, err error) {
+	cfg, err := g.load()
+	if err != nil {
+		return nil, err
+	}
+	h = &host{cfg: cfg, broken: map[string]error{}}
+	defer func() {
+		if err != nil {
+			h.Close()
+		}
+	}()
+	if w == wantNodes && !cfg.AcceptRisks {
+		return nil, fmt.Errorf("%s: accept_risks is not true: Caponier lets an agent act as root on the nodes named there, within what policy allows; "+
+			"set accept_risks = true (or I_ACCEPT_RISKS=true) when you have read docs/threats.md", cfg.File)
+	}
+	if h.lock, err = plugin.Load(cfg.Plugin.Lock); err != nil {
+		return nil, err
+	}
+	h.tools = h.lock.Tools()
+
+	o := gate.Options{Lowerer: shell.Lowerer{}, Mode: func() gate.Mode { return gate.Mode{ReadOnly: cfg.ReadOnly} }}
+	if w == wantNodes {
+		if err := h.openState(ctx, &o); err != nil {
+			return nil, err
+		}
+		cfg.Policy.OnRevision = h.journal.KeepPolicy
+	} else {
+		o.Journal, o.Ledger, o.Runner = nothing{}, nothing{}, nothing{}
+	}
+	if h.engine, err = policy.New(ctx, cfg.Policy); err != nil {
+		return nil, err
+	}
+	o.Decider = h.engine
+	h.door = gate.New(o)
+	return h, nil
+}
+
+// openState opens what writes and connects: journal, store, nodes, sandbox.
+func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
+	if h.journal, err = audit.Open(h.cfg.Audit); err != nil {
+		return err
+	}
+	h.closers = append(h.closers, func() { _ = h.journal.Close() })
+	ledger, err := store.Open(h.cfg.Store)
+	if err != nil {
+		return err
+	}
+	h.closers = append(h.closers, func() { _ = ledger.Close() })
+	if h.remote, err = remote.New(h.cfg.Remote); err != nil {
+		return err
+	}
+	h.closers = append(h.closers, func() { _ = h.remote.Close() })
+	box, err := sandbox.New(ctx, h.cfg.Sandbox)
+	if err != nil {
+		return err
+	}
+	h.closers = append(h.closers, func() { _ = box.Close(context.WithoutCancel(ctx)) })
+	for _, e := range h.lock.Plugins() {
+		wasm, err := h.lock.Open(h.cfg.Plugin.Dir, e.Name)
+		if err == nil {
+			err = box.Add(e.Plugin, wasm, e.Imports)
+		}
+		if err != nil {
+			slog.Error("plugin cannot run", "plugin", e.Name, "error", err)
+			h.broken[e.Name] = err
+		}
+	}
+	o.Journal, o.Ledger, o.Runner, o.Nodes = h.journal, ledger, runner{box, h.broken}, h.remote.Nodes()
+	o.Executors = map[string]gate.Executor{}
+	for _, name := range []string{"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove"} {
+		o.Executors[name] = h.remote
+	}
+	return nil
+}
+
+// runner answers for plugins that could not be loaded, with the reason.
+type runner struct {
+	*sandbox.Sandbox
+	broken map[string]error
+}
+
+func (r runner) Run(ctx context.Context, c *gate.Running) (gate.Output, error) {
+	if err := r.broken[c.Call.Tool.Plugin.Name]; err != nil {
+		return gate.Output{}, &gate.PluginError{Code: "plugin_unavailable", Message: err.Error()}
+	}
+	return r.Sandbox.Run(ctx, c)
+}
+
+// nothing stands in the door of a command that only asks what would be visible; whatever is tried through it fails.
+type nothing struct{}
+
+var errNothing = errors.New("this command makes no calls")
+
+func (nothing) Intent(context.Context, gate.Record, bool) error { return errNothing }
+func (nothing) Outcome(context.Context, gate.Record) error      { return errNothing }
+func (nothing) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
+	return gate.Counts{}, func() {}, errNothing
+}
+func (nothing) Run(context.Context, *gate.Running) (gate.Output, error) {
+	return gate.Output{}, errNothing
+}
+
+func (h *host) tool(name string) *gate.Tool {
+	for _, t := range h.tools {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// cliPrincipal is who acts on stdio and in a terminal.
+func (h *host) cliPrincipal() (gate.Principal, error) {
+	if h.cfg.CLI.Principal == "" {
+		return gate.Principal{}, fmt.Errorf("%s: [cli] principal is not set: name who acts on stdio and in this terminal", h.cfg.File)
+	}
+	p := gate.Principal{ID: h.cfg.CLI.Principal, Roles: []string{}, Auth: "config"}
+	for _, listed := range h.cfg.Identity.Principals {
+		if listed.ID == p.ID {
+			p.Roles = listed.Roles
+		}
+	}
+	return p, nil
+}
+
+// identity says who calls over HTTP.
+func (h *host) identity() (*identity.Verifier, error) {
+	o := h.cfg.Identity
+	if o.HTTP == "" && o.Tokens == "" {
+		return nil, fmt.Errorf("%s: nobody may call over HTTP: set [identity] tokens = FILE (caponier token new), or [identity] http = the id of one of [[identity.principals]] to let every local caller be that one", h.cfg.File)
+	}
+	return identity.New(o)
+}
+
+// tier is what policy calls the tool before it knows any arguments: for lists and annotations, never for a decision.
+func (h *host) tier(ctx context.Context, p gate.Principal, t *gate.Tool) gate.Tier {
+	d, err := h.engine.Decide(ctx, gate.Question{ID: "list", Kind: gate.KindVisible, Call: &gate.Call{Source: "cli", Principal: p, Tool: t}, Time: time.Now()})
+	if err != nil {
+		return gate.NoTier
+	}
+	return d.Tier
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/caponier-mcp/caponier/host/front"
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/spf13/cobra"
+)
+
+func serveCommand(g *global) *cobra.Command {
+	var addr string
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Serve MCP on stdio, or on HTTP", Args: cobra.NoArgs,
+		Example: "  caponier --config config.toml serve\n  caponier --config config.toml serve --http 127.0.0.1:8000",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			tuneGC()
+			h, err := open(cmd.Context(), g, wantNodes)
+			if err != nil {
+				return err
+			}
+			defer h.Close()
+			server, err := h.front(cmd.Context(), addr != "")
+			if err != nil {
+				return err
+			}
+			go h.reloadOnHangup(cmd.Context())
+			if addr == "" {
+				return failed(server.Stdio(cmd.Context()))
+			}
+			l, err := net.Listen("tcp", addr)
+			if err != nil {
+				return failed(err)
+			}
+			slog.Info("serving MCP", "url", fmt.Sprintf("http://%s/mcp", l.Addr()), "tools", len(h.tools), "policy", h.engine.Revision())
+			return failed(server.Serve(cmd.Context(), l))
+		},
+	}
+	cmd.Flags().StringVar(&addr, "http", "", "serve streamable HTTP on `ADDR` (host:port) instead of stdio")
+	return cmd
+}
+
+// tuneGC gives a small heap that makes much garbage (JSON, Rego) fewer collections, unless the operator decided otherwise.
+func tuneGC() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(1 << 30)
+	}
+}
+
+func (h *host) front(ctx context.Context, http bool) (*front.Server, error) {
+	o := h.cfg.Front
+	o.Version, o.Tier, o.Log = version, h.tier, slog.Default()
+	o.Health = func() front.Health {
+		return front.Health{SSHConnected: h.remote.Connected(), PolicyRevision: h.engine.Revision(), LockChecksum: h.lock.Checksum()}
+	}
+	var err error
+	if http {
+		o.Identity, err = h.identity()
+	} else {
+		o.Principal, err = h.cliPrincipal()
+	}
+	if err != nil {
+		return nil, err
+	}
+	server, err := front.New(o, h.door)
+	if err != nil {
+		return nil, err
+	}
+	return server, server.SetTools(h.tools)
+}
+
+var _ front.Door = (*gate.Door)(nil)
+
+// reloadOnHangup loads the policies again at SIGHUP; a candidate that does not pass leaves the running one.
+func (h *host) reloadOnHangup(ctx context.Context) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+			if err := h.engine.Reload(ctx); err != nil {
+				slog.Error("policy not reloaded, the running one stays", "error", err, "revision", h.engine.Revision())
+				continue
+			}
+			slog.Info("policy reloaded", "revision", h.engine.Revision())
+		}
+	}
+}

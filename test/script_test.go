@@ -1,0 +1,182 @@
+package test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/caponier-mcp/caponier/test/pvelab"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var bin, plugins, guests string
+
+// TestMain builds the real binary and the modules once; `make test` has built them already, so that this only looks.
+func TestMain(m *testing.M) {
+	root, err := filepath.Abs("..")
+	if err == nil {
+		cmd := exec.Command("make", "-s", "all", "guests")
+		cmd.Dir, cmd.Stdout, cmd.Stderr = root, os.Stderr, os.Stderr
+		err = cmd.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "building what the scripts drive:", err)
+		os.Exit(1)
+	}
+	bin, plugins, guests = filepath.Join(root, "build/caponier"), filepath.Join(root, "build/plugins"), filepath.Join(root, "build/guests")
+	os.Exit(m.Run())
+}
+
+// TestScripts runs testdata/*.txtar against the real binary. Commands besides testscript's own:
+//
+//	lab [GUEST…]          starts a simulated cluster and writes config.toml for it; GUESTs from test/guests are locked too, with tier yellow
+//	configure OLD NEW     replaces text (a regular expression) in config.toml; fails when nothing matches
+//	effects none          fails when anything reached a node since the lab started, or since the last `effects forget`
+//	effects some REGEXP   fails when nothing that reached a node matches
+//	effects not REGEXP    fails when something does
+//	fault KIND ARGS…      breaks the lab: disk GUEST BYTES, stubborn GUEST, down NODE, node-disk NODE BYTES
+//	maxrss MIB COMMAND…   runs a command and fails when its peak memory is larger
+//	journal REGEXP        fails when no record of the journal matches
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("PATH", filepath.Dir(bin)+string(os.PathListSeparator)+e.Getenv("PATH"))
+			e.Setenv("HOME", e.WorkDir)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"lab": startLab, "configure": configure, "effects": effects, "fault": fault, "maxrss": maxrss, "journal": journal,
+		},
+		RequireExplicitExec: true,
+	})
+}
+
+type labKey struct{}
+
+func startLab(ts *testscript.TestScript, neg bool, args []string) {
+	work := ts.Getenv("WORK")
+	modules := filepath.Join(work, "plugins")
+	ts.Check(os.MkdirAll(modules, 0o755))
+	copyFile := func(from string) {
+		data, err := os.ReadFile(from)
+		ts.Check(err)
+		ts.Check(os.WriteFile(filepath.Join(modules, filepath.Base(from)), data, 0o644))
+	}
+	copyFile(filepath.Join(plugins, "containers.wasm"))
+	for _, g := range args {
+		copyFile(filepath.Join(guests, g+".wasm"))
+	}
+	ts.Check(os.CopyFS(filepath.Join(work, "site"), os.DirFS("../examples/lab/site")))
+	lock := exec.Command(bin, "plugin", "lock", "--lock", filepath.Join(work, "plugins.lock"), "--dir", modules)
+	if out, err := lock.CombinedOutput(); err != nil {
+		ts.Fatalf("plugin lock: %v\n%s", err, out)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	lab, err := pvelab.Start(ctx, pvelab.Options{State: filepath.Join(work, "lab"), Effects: filepath.Join(work, "effects.jsonl"), Config: filepath.Join(work, "config.toml"),
+		Plugins: modules, Lock: filepath.Join(work, "plugins.lock"), Site: filepath.Join(work, "site")})
+	ts.Check(err)
+	labs.Store(work, lab)
+	ts.Defer(func() { labs.Delete(work); lab.Close(); cancel() })
+}
+
+func configure(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: configure OLD NEW")
+	}
+	file := ts.MkAbs("config.toml")
+	data, err := os.ReadFile(file)
+	ts.Check(err)
+	re := regexp.MustCompile("(?m)" + args[0])
+	if !re.Match(data) {
+		ts.Fatalf("config.toml has nothing that matches %q:\n%s", args[0], data)
+	}
+	ts.Check(os.WriteFile(file, re.ReplaceAll(data, []byte(args[1])), 0o600))
+}
+
+func reached(ts *testscript.TestScript) (lines []string) {
+	f, err := os.Open(ts.MkAbs("effects.jsonl"))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	ts.Check(err)
+	defer f.Close()
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		var e struct {
+			Node, Kind, Op, Path string
+			Argv                 []string
+		}
+		ts.Check(json.Unmarshal(s.Bytes(), &e))
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s %s %s%s", e.Node, e.Kind, e.Op, e.Path, strings.Join(e.Argv, " "))))
+	}
+	return lines
+}
+
+func effects(ts *testscript.TestScript, neg bool, args []string) {
+	lines := reached(ts)
+	all := strings.Join(lines, "\n")
+	switch {
+	case len(args) == 1 && args[0] == "none":
+		if len(lines) > 0 {
+			ts.Fatalf("something reached a node:\n%s", all)
+		}
+	case len(args) == 1 && args[0] == "forget":
+		ts.Check(os.Truncate(ts.MkAbs("effects.jsonl"), 0))
+	case len(args) == 2 && args[0] == "some":
+		if !regexp.MustCompile("(?m)" + args[1]).MatchString(all) {
+			ts.Fatalf("nothing that reached a node matches %q:\n%s", args[1], all)
+		}
+	case len(args) == 2 && args[0] == "not":
+		if regexp.MustCompile("(?m)" + args[1]).MatchString(all) {
+			ts.Fatalf("something that reached a node matches %q:\n%s", args[1], all)
+		}
+	default:
+		ts.Fatalf("usage: effects none | forget | some REGEXP | not REGEXP")
+	}
+}
+
+func maxrss(ts *testscript.TestScript, neg bool, args []string) {
+	var mib int64
+	if _, err := fmt.Sscan(args[0], &mib); err != nil {
+		ts.Fatalf("usage: maxrss MIB COMMAND…")
+	}
+	cmd := exec.Command(args[1], args[2:]...)
+	cmd.Dir, cmd.Env = ts.MkAbs("."), append(os.Environ(), "HOME="+ts.Getenv("WORK"))
+	if args[1] == "caponier" {
+		cmd.Path, cmd.Err = bin, nil
+	}
+	out, err := cmd.CombinedOutput()
+	ts.Logf("%s", out[:min(len(out), 2000)])
+	if (err != nil) != neg {
+		ts.Fatalf("%s: %v", strings.Join(args[1:], " "), err)
+	}
+	peak := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss / 1024
+	ts.Logf("peak memory %d MiB", peak)
+	if peak > mib {
+		ts.Fatalf("peak memory %d MiB is over %d", peak, mib)
+	}
+}
+
+func journal(ts *testscript.TestScript, neg bool, args []string) {
+	files, err := filepath.Glob(filepath.Join(ts.MkAbs("lab/journal"), "*.jsonl"))
+	ts.Check(err)
+	found := false
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		ts.Check(err)
+		found = found || regexp.MustCompile("(?m)"+args[0]).Match(data)
+	}
+	if found == neg {
+		ts.Fatalf("journal matches %q: %v", args[0], found)
+	}
+}
