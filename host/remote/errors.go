@@ -37,10 +37,11 @@ func stopped(ctx context.Context) (code, why string) {
 // fileError names what went wrong with a path. It leaves an *gate.OpError as it is.
 func fileError(what, path string, err error) error {
 	op := (*gate.OpError)(nil)
+	if err == nil {
+		return nil
+	}
 	code, why := "failed", err.Error()
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &op):
 		return op
 	case errors.Is(err, fs.ErrNotExist):
