@@ -1,0 +1,148 @@
+package pvelab
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// services are what pvesh knows; systemctl knows a few more.
+var pveServices = strings.Fields("chrony corosync cron ksmtuned lxcfs postfix proxmox-firewall pve-cluster pve-firewall pve-ha-crm pve-ha-lrm pve-lxc-syscalld pvedaemon pvefw-logger pveproxy pvescheduler pvestatd qmeventd spiceproxy sshd syslog systemd-journald systemd-timesyncd")
+
+// service answers a unit's state; ok is false for a unit that does not exist.
+func (l *Lab) service(node, unit string) (state string, ok bool) {
+	unit = strings.TrimSuffix(unit, ".service")
+	_ = l.db.view(func(s *State) {
+		if n := s.node(node); n != nil {
+			state, ok = n.Services[unit]
+		}
+	})
+	return state, ok
+}
+
+func (l *Lab) setService(node, unit, state string) {
+	_ = l.db.update(func(s *State) error {
+		if n := s.node(node); n != nil {
+			n.Services[strings.TrimSuffix(unit, ".service")] = state
+		}
+		return nil
+	})
+}
+
+func cmdSystemctl(_ context.Context, p *proc) int {
+	_, rest, err := p.options("qln:at:", map[string]string{"quiet": "q", "no-pager": "l", "full": "l", "lines": "n", "type": "t", "all": "a"})
+	if err != nil {
+		return p.complain(1, "%v", err)
+	}
+	if len(rest) == 0 {
+		rest = []string{"list-units"}
+	}
+	if rest[0] == "list-units" {
+		n := p.nodeState()
+		for _, u := range slices.Sorted(keys(n.Services)) {
+			fmt.Fprintf(p.out, "  %-32s loaded %s\n", u+".service", unitState(n.Services[u]))
+		}
+		return 0
+	}
+	if len(rest) < 2 {
+		return p.complain(1, "Too few arguments.")
+	}
+	code := 0
+	for _, unit := range rest[1:] {
+		name := strings.TrimSuffix(unit, ".service")
+		state, ok := p.lab.service(p.node, unit)
+		switch verb := rest[0]; verb {
+		case "is-active":
+			if !ok {
+				state = "inactive"
+			}
+			fmt.Fprintln(p.out, strings.Fields(unitState(state))[0])
+			if state != "running" {
+				code = 3
+			}
+		case "status":
+			if !ok {
+				fmt.Fprintf(p.err, "Unit %s.service could not be found.\n", name)
+				code = 4
+				continue
+			}
+			fmt.Fprintf(p.out, "● %s.service - %s\n     Loaded: loaded (/lib/systemd/system/%s.service; enabled)\n     Active: %s\n", name, name, name, unitState(state))
+			if state != "running" {
+				code = 3
+			}
+		case "restart", "start", "reload", "stop", "try-restart":
+			if !ok {
+				fmt.Fprintf(p.err, "Failed to %s %s.service: Unit %s.service not found.\n", verb, name, name)
+				code = 5
+				continue
+			}
+			p.lab.setService(p.node, unit, map[bool]string{true: "stopped", false: "running"}[verb == "stop"])
+		default:
+			fmt.Fprintf(p.err, "Unknown command verb '%s'.\n", verb)
+			return 1
+		}
+	}
+	return code
+}
+
+func unitState(s string) string {
+	if s == "running" {
+		return "active (running)"
+	}
+	return "inactive (dead)"
+}
+
+func keys[V any](m map[string]V) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+func cmdJournal(_ context.Context, p *proc) int {
+	o, _, err := p.options("u:n:er", map[string]string{"unit": "u", "lines": "n", "no-pager": "e"})
+	if err != nil {
+		return p.complain(1, "%v", err)
+	}
+	unit := def(o, 'u', "systemd")
+	fmt.Fprintf(p.out, "%s %s %s[1]: Started %s.\n", time.Now().UTC().Format("Jan 02 15:04:05"), p.node, unit, unit)
+	return 0
+}
+
+// cmdFlock takes the lock of a descriptor that the shell opened, for as long as the request lasts.
+func cmdFlock(_ context.Context, p *proc) int {
+	if len(p.args) != 2 {
+		return p.complain(64, "pvelab knows only: flock FD")
+	}
+	p.sess.mu.Lock()
+	name, ok := p.sess.fds[p.args[1]]
+	if ok {
+		p.sess.locks = append(p.sess.locks, p.node+":"+name)
+	}
+	p.sess.mu.Unlock()
+	if !ok {
+		return p.complain(65, "%s: Bad file descriptor", p.args[1])
+	}
+	p.lab.hold(p.node+":"+name, 1)
+	return 0
+}
+
+func cmdSensors(_ context.Context, p *proc) int {
+	fmt.Fprint(p.out, "coretemp-isa-0000\nAdapter: ISA adapter\nPackage id 0:  +47.0°C  (high = +80.0°C, crit = +100.0°C)\nCore 0:        +45.0°C  (high = +80.0°C, crit = +100.0°C)\n")
+	return 0
+}
+
+func cmdLsblk(_ context.Context, p *proc) int {
+	fmt.Fprintf(p.out, "NAME         MAJ:MIN RM  SIZE RO TYPE MOUNTPOINTS\nsda            8:0    0  %s  0 disk \n└─pve-root   252:1    0  %s  0 lvm  /\n", human(p.nodeState().RootTotal), human(p.nodeState().RootTotal))
+	return 0
+}
+
+func cmdIP(_ context.Context, p *proc) int {
+	fmt.Fprintf(p.out, "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536\n    inet 127.0.0.1/8 scope host lo\n2: vmbr0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500\n    inet %s/24 scope global vmbr0\n", p.nodeState().IP)
+	return 0
+}

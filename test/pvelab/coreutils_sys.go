@@ -1,0 +1,438 @@
+package pvelab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// selfKill added to a signal's number tells the shell that its own process was meant.
+const selfKill = 1 << 10
+
+// program finds a command of the node or of a container by its bare name; nil when there is none.
+func (l *Lab) program(p *proc, name string) program1 {
+	if f := l.everywhere[name]; f != nil {
+		return f
+	}
+	if p.inCT() {
+		return nil
+	}
+	if f := l.onNode[name]; f != nil {
+		return f
+	}
+	if pr := l.programs[name]; pr != nil {
+		return func(ctx context.Context, p *proc) int { return l.pve(ctx, p, pr.run) }
+	}
+	if name == "pvesh" {
+		return func(ctx context.Context, p *proc) int { return l.pve(ctx, p, runPvesh) }
+	}
+	return nil
+}
+
+// pve is what all of the management programs share: the start-up time, and the cluster's daemon, which answers root only.
+func (l *Lab) pve(ctx context.Context, p *proc, run func(context.Context, *proc) int) int {
+	if err := sleep(ctx, l.opt.Latency); err != nil {
+		return ended(ctx)
+	}
+	if p.uid != 0 {
+		for i := range 3 {
+			fmt.Fprintf(p.err, "ipcc_send_rec[%d] failed: Unknown error -1\n", i+1)
+		}
+		fmt.Fprintln(p.err, "Unable to load access control list: Unknown error -1")
+		return 255
+	}
+	return run(ctx, p)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// smallPrograms are the tables of what runs anywhere and of what only a node has. Names of shell builtins are here because
+// a program can also be started without a shell.
+func smallPrograms() (everywhere, onNode map[string]program1) {
+	everywhere = map[string]program1{
+		"cat": cmdCat, "head": cmdHead, "tail": cmdTail, "wc": cmdWc, "sha256sum": cmdSHA256, "sha1sum": cmdSHA1, "md5sum": cmdMD5,
+		"mktemp": cmdMktemp, "rm": cmdRm, "mkdir": cmdMkdir, "rmdir": cmdRmdir, "chmod": cmdChmod, "chown": cmdChown,
+		"touch": cmdTouch, "mkfifo": cmdMkfifo, "mv": cmdMv, "cp": cmdCp, "ln": cmdLn, "readlink": cmdReadlink,
+		"realpath": cmdReadlink, "stat": cmdStat, "ls": cmdLs, "tee": cmdTee, "grep": cmdGrep, "sed": cmdSed, "sort": cmdSort,
+		"cut": cmdCut, "tr": cmdTr, "uniq": cmdUniq, "seq": cmdSeq, "yes": cmdYes, "dd": cmdDd,
+		"hostname": cmdHostname, "uname": cmdUname, "uptime": cmdUptime, "df": cmdDf, "free": cmdFree, "id": cmdID,
+		"whoami": func(_ context.Context, p *proc) int { fmt.Fprintln(p.out, userName(p.uid)); return 0 },
+		"ps":     cmdPs, "sleep": cmdSleep, "env": cmdEnv, "printenv": cmdEnv, "date": cmdDate, "timeout": cmdTimeout,
+		"sh": cmdShell, "bash": cmdShell, "ash": cmdShell, "kill": cmdKill, "which": cmdWhich, "sync": succeed,
+		"nproc": func(_ context.Context, p *proc) int { fmt.Fprintln(p.out, 2); return 0 },
+	}
+	for _, name := range []string{"echo", "printf", "test", "[", "true", "false", "pwd"} {
+		everywhere[name] = func(ctx context.Context, p *proc) int {
+			return p.child(p.args).shell(ctx, "sh", `"$@"`, append([]string{"sh"}, p.args...))
+		}
+	}
+	onNode = map[string]program1{
+		"systemctl": cmdSystemctl, "journalctl": cmdJournal, "flock": cmdFlock, "sensors": cmdSensors, "lsblk": cmdLsblk, "ip": cmdIP,
+		"top": cmdUptime,
+	}
+	return everywhere, onNode
+}
+
+func succeed(context.Context, *proc) int { return 0 }
+
+// host is the name of the node or of the container.
+func (p *proc) host() (name string) {
+	name = p.node
+	if p.inCT() {
+		_ = p.lab.db.view(func(s *State) {
+			if g := s.guest(p.tree.vmid); g != nil {
+				name = g.name()
+			}
+		})
+	}
+	return name
+}
+
+func (p *proc) nodeState() (n Node) {
+	_ = p.lab.db.view(func(s *State) {
+		if x := s.node(p.node); x != nil {
+			n = *x
+		}
+	})
+	return n
+}
+
+func cmdHostname(_ context.Context, p *proc) int {
+	switch {
+	case len(p.args) > 1 && (p.args[1] == "-I" || p.args[1] == "-i"):
+		fmt.Fprintln(p.out, p.nodeState().IP)
+	case len(p.args) > 1 && p.args[1] == "-f":
+		fmt.Fprintln(p.out, p.host()+".lab.test")
+	default:
+		fmt.Fprintln(p.out, p.host())
+	}
+	return 0
+}
+
+const kernel = "6.17.2-1-pve"
+
+func cmdUname(_ context.Context, p *proc) int {
+	o, _, err := p.options("asrnmvo", nil)
+	if err != nil {
+		return p.complain(1, "%v", err)
+	}
+	var out []string
+	for _, f := range []struct{ k, v string }{{"s", "Linux"}, {"n", p.host()}, {"r", kernel}, {"v", "#1 SMP PREEMPT_DYNAMIC PMX"}, {"m", "x86_64"}, {"o", "GNU/Linux"}} {
+		if has(o, f.k+"a") || (len(o) == 0 && f.k == "s") {
+			out = append(out, f.v)
+		}
+	}
+	fmt.Fprintln(p.out, strings.Join(out, " "))
+	return 0
+}
+
+func cmdUptime(_ context.Context, p *proc) int {
+	up := time.Duration(now()-p.nodeState().Booted) * time.Second
+	fmt.Fprintf(p.out, " %s up %d days, %2d:%02d,  0 users,  load average: 0.08, 0.11, 0.09\n",
+		time.Now().UTC().Format("15:04:05"), int(up.Hours())/24, int(up.Hours())%24, int(up.Minutes())%60)
+	return 0
+}
+
+func human(n int64) string {
+	f, units := float64(n), "BKMGT"
+	i := 0
+	for f >= 1024 && i < len(units)-1 {
+		f /= 1024
+		i++
+	}
+	return strconv.FormatFloat(f, 'f', 0, 64) + units[i:i+1]
+}
+
+func cmdDf(_ context.Context, p *proc) int {
+	n := p.nodeState()
+	show := func(b int64) string { return strconv.FormatInt(b/1024, 10) }
+	head := "1K-blocks"
+	if strings.Contains(strings.Join(p.args[1:], " "), "h") {
+		show, head = human, "Size"
+	}
+	fmt.Fprintf(p.out, "%-20s %10s %10s %10s %4s %s\n", "Filesystem", head, "Used", "Avail", "Use%", "Mounted on")
+	fmt.Fprintf(p.out, "%-20s %10s %10s %10s %3d%% /\n", "/dev/mapper/pve-root", show(n.RootTotal), show(n.RootUsed), show(n.RootTotal-n.RootUsed), n.RootUsed*100/max(n.RootTotal, 1))
+	return 0
+}
+
+func cmdFree(_ context.Context, p *proc) int {
+	n := p.nodeState()
+	show := func(b int64) string { return strconv.FormatInt(b/1024, 10) }
+	if len(p.args) > 1 && p.args[1] == "-h" {
+		show = human
+	} else if len(p.args) > 1 && p.args[1] == "-m" {
+		show = func(b int64) string { return strconv.FormatInt(b>>20, 10) }
+	} else if len(p.args) > 1 && p.args[1] == "-b" {
+		show = func(b int64) string { return strconv.FormatInt(b, 10) }
+	}
+	fmt.Fprintf(p.out, "%7s %11s %11s %11s %11s %11s %11s\n", "", "total", "used", "free", "shared", "buff/cache", "available")
+	fmt.Fprintf(p.out, "%-7s %11s %11s %11s %11s %11s %11s\n", "Mem:", show(n.MemTotal), show(n.MemUsed), show(n.MemTotal-n.MemUsed), show(0), show(0), show(n.MemTotal-n.MemUsed))
+	fmt.Fprintf(p.out, "%-7s %11s %11s %11s\n", "Swap:", show(0), show(0), show(0))
+	return 0
+}
+
+func cmdID(_ context.Context, p *proc) int {
+	if len(p.args) > 1 {
+		fmt.Fprintln(p.out, map[string]string{"-un": "root", "-gn": "root"}[p.args[1]]+map[bool]string{true: strconv.Itoa(p.uid)}[p.args[1] == "-u" || p.args[1] == "-g"])
+		return 0
+	}
+	fmt.Fprintf(p.out, "uid=%d(%s) gid=%d(%s) groups=%d(%s)\n", p.uid, userName(p.uid), p.uid, userName(p.uid), p.uid, userName(p.uid))
+	return 0
+}
+
+func cmdPs(_ context.Context, p *proc) int {
+	fmt.Fprintf(p.out, "%5s %-8s %5s %s\n", "PID", "USER", "TIME", "COMMAND")
+	fmt.Fprintf(p.out, "%5d %-8s %5s %s\n", 1, "root", "0:00", "/sbin/init")
+	for _, s := range p.lab.processes(p.tree.key) {
+		age := now() - s.started
+		fmt.Fprintf(p.out, "%5d %-8s %2d:%02d %s\n", s.pid, "root", age/60, age%60, strings.Join(s.argv, " "))
+	}
+	return 0
+}
+
+func cmdSleep(ctx context.Context, p *proc) int {
+	total := time.Duration(0)
+	if len(p.args) < 2 {
+		return p.complain(1, "missing operand")
+	}
+	for _, a := range p.args[1:] {
+		unit := time.Second
+		if u, ok := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}[a[len(a)-1]]; ok && a != "" {
+			a, unit = a[:len(a)-1], u
+		}
+		f, err := strconv.ParseFloat(a, 64)
+		if err != nil || f < 0 {
+			return p.complain(1, "invalid time interval '%s'", a)
+		}
+		total += time.Duration(f * float64(unit))
+	}
+	if sleep(ctx, total) != nil {
+		return ended(ctx)
+	}
+	return 0
+}
+
+func cmdEnv(ctx context.Context, p *proc) int {
+	args := p.args[1:]
+	q := p.child(nil)
+	q.env = append([]string(nil), p.env...)
+	for len(args) > 0 {
+		switch {
+		case args[0] == "-i" || args[0] == "-":
+			q.env = nil
+		case strings.Contains(args[0], "=") && args[0][0] != '-':
+			q.env = append(q.env, args[0])
+		case args[0] == "-u" && len(args) > 1:
+			args = args[1:]
+			var keep []string
+			for _, kv := range q.env {
+				if !strings.HasPrefix(kv, args[0]+"=") {
+					keep = append(keep, kv)
+				}
+			}
+			q.env = keep
+		case path.Base(p.args[0]) == "printenv":
+			v := p.getenv(args[0])
+			if v == "" {
+				return 1
+			}
+			fmt.Fprintln(p.out, v)
+			return 0
+		default:
+			q.args = args
+			code, err := q.exec(ctx)
+			if err != nil {
+				return p.complain(127, "'%s': No such file or directory", args[0])
+			}
+			return code
+		}
+		args = args[1:]
+	}
+	for _, kv := range q.env {
+		fmt.Fprintln(p.out, kv)
+	}
+	return 0
+}
+
+func cmdDate(_ context.Context, p *proc) int {
+	layout := "Mon Jan _2 15:04:05 UTC 2006"
+	for _, a := range p.args[1:] {
+		switch a {
+		case "+%s":
+			fmt.Fprintln(p.out, now())
+			return 0
+		case "-Iseconds", "-Is":
+			layout = "2006-01-02T15:04:05+00:00"
+		case "+%F":
+			layout = "2006-01-02"
+		}
+	}
+	fmt.Fprintln(p.out, time.Now().UTC().Format(layout))
+	return 0
+}
+
+// cmdTimeout signals its command as timeout(1) does, with its whole process group: a command inside a container that
+// does not ignore SIGTERM ends too. coreutils answers 124, busybox the signal's 143.
+func cmdTimeout(ctx context.Context, p *proc) int {
+	o, rest, err := scanOptions(p, "k:s:", map[string]string{"kill-after": "k", "signal": "s"})
+	if err != nil || len(rest) < 2 {
+		return p.complain(125, "missing operand")
+	}
+	dur := func(s string) (time.Duration, bool) {
+		f, err := strconv.ParseFloat(strings.TrimRight(s, "smhd"), 64)
+		unit := map[string]time.Duration{"m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}[strings.TrimLeft(s, "0123456789.")]
+		return time.Duration(f * float64(max(unit, time.Second))), err == nil
+	}
+	limit, ok := dur(rest[0])
+	if !ok {
+		return p.complain(125, "invalid time interval '%s'", rest[0])
+	}
+	num := sigTERM
+	if s, ok := o['s']; ok {
+		num = signalNumber(s)
+	}
+	q := p.child(rest[1:])
+	ctx, self, end := p.lab.spawn(ctx, p.tree.key, rest[1:])
+	defer end()
+	q.self, self.timed = self, true
+	expired := false
+	timer := time.AfterFunc(limit, func() { self.signal(num) })
+	defer timer.Stop()
+	if k, ok := o['k']; ok {
+		if grace, ok := dur(k); ok {
+			kill := time.AfterFunc(limit+grace, func() { self.signal(sigKILL) })
+			defer kill.Stop()
+		}
+	}
+	code, err := q.exec(ctx)
+	if err != nil {
+		return p.complain(127, "failed to run command '%s': No such file or directory", rest[1])
+	}
+	var s signalled
+	expired = errors.As(context.Cause(ctx), &s)
+	switch {
+	case !expired:
+		return code
+	case s.num == sigKILL:
+		return 128 + sigKILL
+	case p.inCT():
+		return 128 + s.num
+	}
+	return 124
+}
+
+// scanOptions reads options up to the first operand.
+func scanOptions(p *proc, spec string, long map[string]string) (map[byte]string, []string, error) {
+	q := p.child(p.args)
+	for i := 1; i < len(p.args); i++ {
+		a := p.args[i]
+		if a == "--" || len(a) < 2 || a[0] != '-' {
+			skip := flag(a == "--")
+			q.args = p.args[:i]
+			o, _, err := q.options(spec, long)
+			return o, p.args[i+skip:], err
+		}
+		if len(a) == 2 && strings.Contains(spec, a[1:]+":") {
+			i++
+		}
+	}
+	o, _, err := q.options(spec, long)
+	return o, nil, err
+}
+
+func signalNumber(s string) int {
+	if n, err := strconv.Atoi(s); err == nil {
+		return n
+	}
+	return map[string]int{"HUP": sigHUP, "INT": sigINT, "KILL": sigKILL, "TERM": sigTERM}[strings.TrimPrefix(strings.ToUpper(s), "SIG")]
+}
+
+// cmdShell is sh, bash and ash. The interpreter shows the lab's real process id as $$, which kill therefore knows.
+func cmdShell(ctx context.Context, p *proc) int {
+	kind := path.Base(p.args[0])
+	if kind == "ash" {
+		kind = "sh"
+	}
+	args := p.args[1:]
+	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
+		a := args[0]
+		args = args[1:]
+		if strings.Contains(a, "c") && a != "--norc" && a != "--noprofile" {
+			if len(args) == 0 {
+				return p.complain(2, "-c: option requires an argument")
+			}
+			pre := ""
+			if strings.Contains(a, "e") {
+				pre = "set -e; "
+			}
+			return p.child(p.args).shell(ctx, kind, pre+args[0], args[1:])
+		}
+	}
+	if len(args) > 0 {
+		b, err := p.tree.readFile(p.abs(args[0]))
+		if err != nil {
+			return p.complain(127, "%s: %s", args[0], errText(err))
+		}
+		return p.child(p.args).shell(ctx, kind, string(b), args)
+	}
+	var b strings.Builder
+	if err := lines(p.read(), func(l []byte) bool { b.Write(l); return b.Len() < 1<<20 }); err != nil {
+		return 1
+	}
+	q := p.child(p.args)
+	q.in = nil
+	return q.shell(ctx, kind, b.String(), nil)
+}
+
+func cmdKill(_ context.Context, p *proc) int {
+	num, args := sigTERM, p.args[1:]
+	if len(args) > 1 && args[0] == "-s" {
+		num, args = signalNumber(args[1]), args[2:]
+	} else if len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
+		num, args = signalNumber(args[0][1:]), args[1:]
+	}
+	code := 0
+	for _, a := range args {
+		pid, err := strconv.Atoi(a)
+		if err == nil && pid == os.Getpid() {
+			return selfKill + num
+		}
+		found := false
+		for _, s := range p.lab.processes(p.tree.key) {
+			if s.pid == pid {
+				s.signal(num)
+				found = true
+			}
+		}
+		if !found {
+			code = p.complain(1, "(%s) - No such process", a)
+		}
+	}
+	return code
+}
+
+func cmdWhich(_ context.Context, p *proc) int {
+	code := 0
+	for _, a := range p.args[1:] {
+		if _, err := p.lookup(a); err != nil {
+			code = 1
+			continue
+		}
+		fmt.Fprintln(p.out, path.Join("/usr/bin", a))
+	}
+	return code
+}

@@ -1,0 +1,509 @@
+package pvelab
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// tree is the file system of one node or one container: a directory of the lab behind os.Root, so that no name, and no
+// symbolic link, leads to the machine's own files. Symbolic links are followed here, as a chroot would, because os.Root
+// refuses absolute ones.
+type tree struct {
+	lab  *Lab
+	key  string // nodes/pve1 or ct/101: the directory below the lab's, and the prefix of its Meta keys
+	node string // set for a node's tree, which shows /etc/pve
+	root *os.Root
+	vmid int // set for a container's tree
+}
+
+const maxLinks = 40
+
+// resolve turns a virtual path into one without symbolic links, relative to the root. A last element that does not exist
+// is kept; every other one must exist.
+func (t *tree) resolve(name string, follow bool) (string, error) {
+	todo := strings.Split(path.Clean("/"+name), "/")[1:]
+	done := ""
+	for links := 0; len(todo) > 0; {
+		part := todo[0]
+		todo = todo[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			done = strings.TrimPrefix(path.Dir("/"+done), "/")
+			continue
+		}
+		next := path.Join(done, part)
+		fi, err := t.root.Lstat(next)
+		if err != nil {
+			if len(todo) == 0 && errors.Is(err, fs.ErrNotExist) {
+				return next, nil
+			}
+			return "", err
+		}
+		if fi.Mode()&fs.ModeSymlink == 0 || (len(todo) == 0 && !follow) {
+			done = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return "", &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
+		}
+		to, err := t.root.Readlink(next)
+		if err != nil {
+			return "", err
+		}
+		if path.IsAbs(to) {
+			done = ""
+		}
+		todo = append(strings.Split(to, "/"), todo...)
+	}
+	if done == "" {
+		done = "."
+	}
+	return done, nil
+}
+
+// real shows a resolved path as the tree's user sees it.
+func real(rel string) string { return path.Clean("/" + rel) }
+
+type info struct {
+	fs.FileInfo
+	name     string
+	mode     fs.FileMode
+	uid, gid int
+}
+
+func (i info) Name() string      { return i.name }
+func (i info) Mode() fs.FileMode { return i.mode }
+func (i info) IsDir() bool       { return i.mode.IsDir() }
+func (i info) Sys() any          { return nil }
+
+func (t *tree) meta(rel string) (m Meta) {
+	_ = t.lab.db.view(func(s *State) {
+		if p := s.Meta[t.key+real(rel)]; p != nil {
+			m = *p
+		}
+	})
+	return m
+}
+
+func (t *tree) setMeta(rel string, fn func(*Meta)) error {
+	return t.lab.db.update(func(s *State) error {
+		k := t.key + real(rel)
+		m := s.Meta[k]
+		if m == nil {
+			m = &Meta{}
+		}
+		fn(m)
+		if s.Meta == nil {
+			s.Meta = map[string]*Meta{}
+		}
+		if s.Meta[k] = m; *m == (Meta{}) {
+			delete(s.Meta, k)
+		}
+		return nil
+	})
+}
+
+func (t *tree) dropMeta(rel string) {
+	k := t.key + real(rel)
+	found := false
+	_ = t.lab.db.view(func(s *State) {
+		for have := range s.Meta {
+			found = found || have == k || strings.HasPrefix(have, k+"/")
+		}
+	})
+	if !found {
+		return
+	}
+	_ = t.lab.db.update(func(s *State) error {
+		for have := range s.Meta {
+			if have == k || strings.HasPrefix(have, k+"/") {
+				delete(s.Meta, have)
+			}
+		}
+		return nil
+	})
+}
+
+func (t *tree) wrap(rel string, fi fs.FileInfo) info {
+	i := info{FileInfo: fi, name: path.Base(real(rel)), mode: fi.Mode()}
+	m := t.meta(rel)
+	i.uid, i.gid = m.UID, m.GID
+	if m.Moded {
+		i.mode = i.mode.Type() | unixMode(m.Mode)
+	}
+	if m.FIFO {
+		i.mode = i.mode&^fs.ModeType | fs.ModeNamedPipe
+	}
+	return i
+}
+
+// unixMode turns the twelve permission bits of a mode number into Go's form.
+func unixMode(n uint32) fs.FileMode {
+	m := fs.FileMode(n & 0o777)
+	for bit, f := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+		if n&bit != 0 {
+			m |= f
+		}
+	}
+	return m
+}
+
+// modeNumber is the reverse of unixMode.
+func modeNumber(m fs.FileMode) uint32 {
+	n := uint32(m.Perm())
+	for bit, f := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+		if m&f != 0 {
+			n |= bit
+		}
+	}
+	return n
+}
+
+func (t *tree) stat(name string, follow bool) (info, error) {
+	if v, ok := t.pve(name); ok {
+		return v.stat()
+	}
+	rel, err := t.resolve(name, follow)
+	if err != nil {
+		return info{}, err
+	}
+	if v, ok := t.pve(real(rel)); ok && follow {
+		return v.stat()
+	}
+	fi, err := t.root.Lstat(rel)
+	if err != nil {
+		return info{}, err
+	}
+	return t.wrap(rel, fi), nil
+}
+
+// file is an open file of a tree.
+type file interface {
+	io.ReadWriteCloser
+	io.ReaderAt
+	io.WriterAt
+}
+
+// open opens a file. New files get exactly perm: the machine's umask does not reach into the tree.
+func (t *tree) open(name string, flag int, perm fs.FileMode) (file, error) {
+	if v, ok := t.pve(name); ok {
+		return v.open(flag)
+	}
+	if path.Clean("/"+name) == "/dev/null" {
+		return nullFile{}, nil
+	}
+	follow := flag&(os.O_CREATE|os.O_EXCL) != os.O_CREATE|os.O_EXCL
+	rel, err := t.resolve(name, follow)
+	if err != nil {
+		return nil, err
+	}
+	_, err = t.root.Lstat(rel)
+	fresh := errors.Is(err, fs.ErrNotExist)
+	f, err := t.root.OpenFile(rel, flag, perm.Perm()|0o600)
+	if err != nil {
+		return nil, err
+	}
+	if fresh {
+		t.dropMeta(rel)
+		if err := t.chmodRel(rel, perm); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	if q := t.quota(rel); q != "" && flag&(os.O_WRONLY|os.O_RDWR) != 0 {
+		return &quotaFile{File: f, lab: t.lab, vmid: t.vmid, dir: q}, nil
+	}
+	return f, nil
+}
+
+// quota names the limited directory that holds rel, or "".
+func (t *tree) quota(rel string) (dir string) {
+	if t.vmid == 0 {
+		return ""
+	}
+	_ = t.lab.db.view(func(s *State) {
+		if g := s.guest(t.vmid); g != nil {
+			for d := range g.Full {
+				if d == "/" || real(rel) == d || strings.HasPrefix(real(rel), d+"/") {
+					dir = d
+				}
+			}
+		}
+	})
+	return dir
+}
+
+// quotaFile takes each written byte from the guest's remaining space.
+type quotaFile struct {
+	*os.File
+	lab  *Lab
+	vmid int
+	dir  string
+}
+
+func (q *quotaFile) take(n int) (ok int) {
+	_ = q.lab.db.update(func(s *State) error {
+		if g := s.guest(q.vmid); g != nil {
+			left, limited := g.Full[q.dir]
+			if ok = n; limited && int64(n) > left {
+				ok = int(left)
+			}
+			if limited {
+				g.Full[q.dir] = left - int64(ok)
+			}
+		}
+		return nil
+	})
+	return ok
+}
+
+func (q *quotaFile) Write(b []byte) (int, error) {
+	ok := q.take(len(b))
+	n, err := q.File.Write(b[:ok])
+	if err == nil && n < len(b) {
+		err = syscall.ENOSPC
+	}
+	return n, err
+}
+
+func (q *quotaFile) WriteAt(b []byte, off int64) (int, error) {
+	ok := q.take(len(b))
+	n, err := q.File.WriteAt(b[:ok], off)
+	if err == nil && n < len(b) {
+		err = syscall.ENOSPC
+	}
+	return n, err
+}
+
+type nullFile struct{}
+
+func (nullFile) Read([]byte) (int, error)             { return 0, io.EOF }
+func (nullFile) ReadAt([]byte, int64) (int, error)    { return 0, io.EOF }
+func (nullFile) Write(b []byte) (int, error)          { return len(b), nil }
+func (nullFile) WriteAt(b []byte, _ int64) (int, error) { return len(b), nil }
+func (nullFile) Close() error                         { return nil }
+
+func (t *tree) readDir(name string) ([]info, error) {
+	if v, ok := t.pve(name); ok {
+		return v.readDir()
+	}
+	rel, err := t.resolve(name, true)
+	if err != nil {
+		return nil, err
+	}
+	f, err := t.root.Open(rel)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	list, err := f.ReadDir(-1)
+	if err != nil {
+		return nil, err
+	}
+	var out []info
+	for _, e := range list {
+		fi, err := e.Info()
+		if err != nil {
+			continue // removed meanwhile
+		}
+		out = append(out, t.wrap(path.Join(rel, e.Name()), fi))
+	}
+	slices.SortFunc(out, func(a, b info) int { return strings.Compare(a.name, b.name) })
+	return out, nil
+}
+
+// chmod sets the twelve bits. The real file keeps access for the lab's own user, and never gets a setuid bit.
+func (t *tree) chmod(name string, mode fs.FileMode) error {
+	rel, err := t.resolve(name, true)
+	if err != nil {
+		return err
+	}
+	return t.chmodRel(rel, mode)
+}
+
+func (t *tree) chmodRel(rel string, mode fs.FileMode) error {
+	fi, err := t.root.Lstat(rel)
+	if err != nil {
+		return err
+	}
+	keep := fs.FileMode(0o600)
+	if fi.IsDir() {
+		keep = 0o700
+	}
+	if err := t.root.Chmod(rel, mode.Perm()|keep); err != nil {
+		return err
+	}
+	want := modeNumber(mode)
+	exact := mode.Perm()|keep == mode.Perm() && want == uint32(mode.Perm())
+	if m := t.meta(rel); exact && !m.Moded {
+		return nil
+	}
+	return t.setMeta(rel, func(m *Meta) {
+		if m.Moded, m.Mode = !exact, want; exact {
+			m.Mode = 0
+		}
+	})
+}
+
+// chown records an owner; a negative id stays as it was.
+func (t *tree) chown(name string, uid, gid int) error {
+	rel, err := t.resolve(name, true)
+	if err != nil {
+		return err
+	}
+	if _, err := t.root.Lstat(rel); err != nil {
+		return err
+	}
+	if m := t.meta(rel); (uid < 0 || m.UID == uid) && (gid < 0 || m.GID == gid) {
+		return nil
+	}
+	return t.setMeta(rel, func(m *Meta) {
+		if uid >= 0 {
+			m.UID = uid
+		}
+		if gid >= 0 {
+			m.GID = gid
+		}
+	})
+}
+
+func (t *tree) mkdir(name string, perm fs.FileMode) error {
+	rel, err := t.resolve(name, false)
+	if err != nil {
+		return err
+	}
+	if err := t.root.Mkdir(rel, perm.Perm()|0o700); err != nil {
+		return err
+	}
+	return t.chmodRel(rel, perm)
+}
+
+func (t *tree) mkdirAll(name string, perm fs.FileMode) error {
+	name = path.Clean("/" + name)
+	if fi, err := t.stat(name, true); err == nil {
+		if fi.IsDir() {
+			return nil
+		}
+		return &fs.PathError{Op: "mkdir", Path: name, Err: syscall.ENOTDIR}
+	}
+	if err := t.mkdirAll(path.Dir(name), perm); err != nil {
+		return err
+	}
+	return t.mkdir(name, perm)
+}
+
+func (t *tree) remove(name string, all bool) error {
+	rel, err := t.resolve(name, false)
+	if err != nil {
+		return err
+	}
+	if rel == "." {
+		return &fs.PathError{Op: "remove", Path: name, Err: syscall.EBUSY}
+	}
+	if all {
+		err = t.root.RemoveAll(rel)
+	} else {
+		err = t.root.Remove(rel)
+	}
+	if err == nil {
+		t.dropMeta(rel)
+	}
+	return err
+}
+
+func (t *tree) rename(from, to string) error {
+	a, err := t.resolve(from, false)
+	if err != nil {
+		return err
+	}
+	b, err := t.resolve(to, false)
+	if err != nil {
+		return err
+	}
+	if err := t.root.Rename(a, b); err != nil {
+		return err
+	}
+	t.dropMeta(b)
+	ka, kb := t.key+real(a), t.key+real(b)
+	return t.lab.db.update(func(s *State) error {
+		for k, m := range s.Meta {
+			if rest, ok := strings.CutPrefix(k, ka); ok && (rest == "" || rest[0] == '/') {
+				s.Meta[kb+rest] = m
+				delete(s.Meta, k)
+			}
+		}
+		return nil
+	})
+}
+
+func (t *tree) symlink(target, name string) error {
+	rel, err := t.resolve(name, false)
+	if err != nil {
+		return err
+	}
+	return t.root.Symlink(target, rel)
+}
+
+func (t *tree) readlink(name string) (string, error) {
+	rel, err := t.resolve(name, false)
+	if err != nil {
+		return "", err
+	}
+	return t.root.Readlink(rel)
+}
+
+func (t *tree) touch(name string, at time.Time) error {
+	rel, err := t.resolve(name, true)
+	if err != nil {
+		return err
+	}
+	return t.root.Chtimes(rel, at, at)
+}
+
+func (t *tree) readFile(name string) ([]byte, error) {
+	f, err := t.open(name, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+func (t *tree) writeFile(name string, b []byte, perm fs.FileMode) error {
+	f, err := t.open(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// errText is an error in the words of the C library.
+func errText(err error) string {
+	var no syscall.Errno
+	switch {
+	case errors.As(err, &no):
+	case errors.Is(err, fs.ErrNotExist):
+		no = syscall.ENOENT
+	case errors.Is(err, fs.ErrExist):
+		no = syscall.EEXIST
+	case errors.Is(err, fs.ErrPermission):
+		no = syscall.EACCES
+	default:
+		return err.Error()
+	}
+	s := no.Error()
+	return strings.ToUpper(s[:1]) + s[1:]
+}
