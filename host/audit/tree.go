@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,7 +18,6 @@ import (
 // hold. Calls without an outcome come when records end. Times are in UTC.
 func Tree(w io.Writer, records iter.Seq2[Entry, error]) error {
 	calls := map[string]*callTree{}
-	var order []string
 	for e, err := range records {
 		if err != nil {
 			return err
@@ -29,7 +30,6 @@ func Tree(w io.Writer, records iter.Seq2[Entry, error]) error {
 		if c == nil {
 			c = &callTree{outcomes: map[string]gate.Record{}}
 			calls[r.CallID] = c
-			order = append(order, r.CallID)
 		}
 		if c.add(*r) {
 			delete(calls, r.CallID)
@@ -38,12 +38,9 @@ func Tree(w io.Writer, records iter.Seq2[Entry, error]) error {
 			}
 		}
 	}
-	for _, id := range order {
-		if c := calls[id]; c != nil {
-			delete(calls, id)
-			if err := c.print(w); err != nil {
-				return err
-			}
+	for _, id := range slices.Sorted(maps.Keys(calls)) { // ids sort by time
+		if err := calls[id].print(w); err != nil {
+			return err
 		}
 	}
 	return nil
