@@ -25,7 +25,7 @@ func (ct container) doing(what string) string {
 
 // pct runs a pct command, whose exit code proves nothing of push and pull.
 func (ct container) pct(timeout time.Duration, verb string, rest ...string) (sdk.ExecResult, error) {
-	return ct.Run(sdk.ExecOptions{Timeout: timeout, MaxBytes: maxOutput}, append([]string{"pct", verb, pve.ID(ct.vmid)}, rest...)...)
+	return ct.Run(sdk.ExecOptions{Timeout: timeout, MaxBytes: pve.MaxOutput}, append([]string{"pct", verb, pve.ID(ct.vmid)}, rest...)...)
 }
 
 // exec runs argv in the container, where it is stopped after limit: what is started there outlives the connection. No environment of the
@@ -36,10 +36,9 @@ func (ct container) exec(limit time.Duration, argv ...string) (sdk.ExecResult, e
 }
 
 const (
-	maxOutput = 256 << 10        // bytes of stdout and of stderr
-	grace     = 10 * time.Second // for pct itself, the kill after two seconds, and a busy node
-	helper    = 20 * time.Second // for stat in a container
-	hashing   = 60 * time.Second // for sha256sum in a container
+	grace   = 10 * time.Second // for pct itself, the kill after two seconds, and a busy node
+	helper  = 20 * time.Second // for stat in a container
+	hashing = 60 * time.Second // for sha256sum in a container
 )
 
 // unable says why pct exec did not get as far as the program, or nil when the program ran.

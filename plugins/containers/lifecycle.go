@@ -124,73 +124,21 @@ type stopIn struct {
 	Confirmed bool   `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
 }
 
-type changeOut struct {
-	pve.Reply
-	VMID    int    `json:"vmid"`
-	Node    string `json:"node"`
-	Status  string `json:"status" doc:"As it is now"`
-	Changed bool   `json:"changed" doc:"False when nothing had to be done"`
-	Message string `json:"message"`
+func start(c *sdk.Call, in startIn) (pve.Changed, error) {
+	return at(c, in.Node, in.VMID).change("running", in.Format, 90*time.Second, "start")
 }
 
-func start(c *sdk.Call, in startIn) (changeOut, error) {
-	return at(c, in.Node, in.VMID).change("starting", "running", in.Format, 90*time.Second, "start")
-}
-
-func stop(c *sdk.Call, in stopIn) (changeOut, error) {
+func stop(c *sdk.Call, in stopIn) (pve.Changed, error) {
 	ct := at(c, in.Node, in.VMID)
 	if !in.Graceful {
-		return ct.change("stopping", "stopped", in.Format, 90*time.Second, "stop")
+		return ct.change("stopped", in.Format, 90*time.Second, "stop")
 	}
 	// A shutdown that is ignored waits for its timeout, and up to twice as long again.
 	limit := 2*time.Duration(in.Timeout)*time.Second + 25*time.Second
-	return ct.change("shutting down", "stopped", in.Format, limit, "shutdown", "--timeout", fmt.Sprint(in.Timeout), "--forceStop", "1")
+	return ct.change("stopped", in.Format, limit, "shutdown", "--timeout", fmt.Sprint(in.Timeout), "--forceStop", "1")
 }
 
-// polls is how often the status is read again when the HA manager, which answers at once, was asked to act.
-const polls = 20
-
-// change brings the container to the wanted status: it looks first, acts, and believes only what it sees afterwards.
-func (ct container) change(doing, want, format string, limit time.Duration, verb string, options ...string) (changeOut, error) {
-	out := changeOut{VMID: ct.vmid, Node: ct.Name, Status: want}
-	state, err := ct.status()
-	if err != nil {
-		return out, err
-	}
-	if state == want {
-		return out.said(format, fmt.Sprintf("Container %d on %s is %s already; nothing was done.", ct.vmid, ct.Name, want)), nil
-	}
-	r, err := ct.pct(limit, verb, options...)
-	if err != nil {
-		return out, err
-	}
-	if r.Exit != 0 {
-		if code := pve.Code(string(r.Stderr)); code == "already_running" && want == "running" || code == "not_running" && want == "stopped" {
-			return out.said(format, fmt.Sprintf("Container %d on %s is %s already; somebody else was faster.", ct.vmid, ct.Name, want)), nil
-		}
-		return out, ct.FailGuest(ct.doing(doing), ct.vmid, "lxc", r)
-	}
-	ha := strings.Contains(string(r.Stdout)+string(r.Stderr), "Requesting HA ")
-	for i := 0; ; i++ {
-		if state, err = ct.status(); err != nil {
-			return out, err
-		}
-		if state == want || !ha || i == polls {
-			break
-		}
-	}
-	if out.Status, out.Changed = state, state == want; state == want {
-		return out.said(format, fmt.Sprintf("Container %d on %s is now %s.", ct.vmid, ct.Name, want)), nil
-	}
-	e := &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: Proxmox reported success, but the container is %s", ct.doing(doing), state), Suggestion: "Look at its console or log, and at get_recent_tasks."}
-	if ha {
-		e.Code, e.Suggestion = "unknown_outcome", "The HA manager was asked and has not acted yet: look at the status again in a minute."
-	}
-	return out, e
-}
-
-func (out changeOut) said(format, human string) changeOut {
-	out.Message = human
-	out.Reply = pve.Say(format, out, human)
-	return out
+func (ct container) change(want, format string, limit time.Duration, verb string, options ...string) (pve.Changed, error) {
+	argv := append([]string{"pct", verb, pve.ID(ct.vmid)}, options...)
+	return pve.Change{Node: ct.Node, VMID: ct.vmid, Kind: "lxc", Want: want, Argv: argv, Timeout: limit, Status: ct.status}.Do(format)
 }

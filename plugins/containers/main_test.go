@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/plugins/internal/pve"
 	"github.com/caponier-mcp/caponier/sdk"
 	"github.com/caponier-mcp/caponier/sdk/sdktest"
 )
@@ -193,7 +194,7 @@ func TestCommandRunsExactlyOneWay(t *testing.T) {
 	if m["exit_code"] != 3.0 || m["success"] != false || m["stdout"] != "out \uFFFD" || m["stderr"] != "err\n" || m["timed_out"] != false || m["node"] != "pve1" {
 		t.Errorf("result %v", m)
 	}
-	if out.Text != "out \uFFFD\n[stderr]\nerr\n\n[exit code 3]" {
+	if out.Text != "out \uFFFD\n[stderr]\nerr\n[exit code 3]" {
 		t.Errorf("text %q", out.Text)
 	}
 	if !strings.Contains(string(n.Requests[0].JSON), `"timeout_ms":17000`) {
@@ -219,7 +220,7 @@ func TestCommandThatDoesNotEndIsTold(t *testing.T) {
 		{"killed", 137, 7 * time.Second, "", false, "stopped after 5 seconds"},
 		{"an exit code of its own", 124, time.Second, "", false, ""},
 		{"a leftover holds the output open", 0, time.Second, "x", true, "a process that it left behind"},
-		{"too much output", 0, time.Second, strings.Repeat("x", maxOutput), true, "cut at 256 KiB"},
+		{"too much output", 0, time.Second, strings.Repeat("x", pve.MaxOutput), true, "cut at 256 KiB"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := lab(t)
@@ -269,8 +270,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			}
 		}},
 		{"never ends", "proxmox_start_container", `{"vmid":102}`, "timeout", "pct start 102", "may still be running", func(n *node) { n.hang = "start" }},
-		{"start that does nothing", "proxmox_start_container", `{"vmid":102}`, "failed", "the container is stopped", "get_recent_tasks", func(n *node) { n.slow = 9 }},
-		{"HA that has not acted", "proxmox_start_container", `{"vmid":102}`, "unknown_outcome", "the container is stopped", "in a minute", func(n *node) { n.slow, n.startSays = 99, "Requesting HA start for CT 102\n" }},
+		{"start that does nothing", "proxmox_start_container", `{"vmid":102}`, "failed", "but it is stopped", "get_recent_tasks", func(n *node) { n.slow = 9 }},
+		{"HA that has not acted", "proxmox_start_container", `{"vmid":102}`, "unknown_outcome", "it is still stopped", "in a minute", func(n *node) { n.slow, n.startSays = 99, "Requesting HA start for CT 102\n" }},
 
 		{"download of nothing", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/no","local_path":"x"}`, "not_found", "there is no such file", "ls -la", nil},
 		{"download of a directory", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/root","local_path":"x"}`, "bad_parameter", "it is a directory", "regular file", nil},

@@ -120,7 +120,7 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 	if put.Bytes > in.MaxBytes {
 		return moved{}, tooLarge(doing, put.Bytes, in.MaxBytes)
 	}
-	mode := ("0" + in.Permissions)[len(in.Permissions)-3:]
+	mode := pve.Mode(in.Permissions)
 	r, err := ct.pct(copying, "push", "--perms", mode, "--user", "0", "--group", "0", "--", staged, in.ContainerPath)
 	if err := ct.copied(doing, r, err); err != nil {
 		return moved{}, err

@@ -67,38 +67,6 @@ func KeyValues(text string) map[string]string {
 	return m
 }
 
-// UPID finds the last task id in the output of a worker call, where lines of the worker, and quotes of JSON in JSON, may stand around it.
-func UPID(out string) (upid, node string, ok bool) {
-	for end := len(out); ; {
-		start := strings.LastIndex(out[:end], "UPID:")
-		if start < 0 {
-			return "", "", false
-		}
-		if upid, node, ok = parseUPID(out[start:]); ok {
-			return upid, node, true
-		}
-		end = start
-	}
-}
-
-// parseUPID reads UPID:NODE:PID:PSTART:STARTTIME:TYPE:ID:USER: at the start of s.
-func parseUPID(s string) (upid, node string, ok bool) {
-	parts := strings.SplitN(s, ":", 9)
-	if len(parts) != 9 || !ValidNode(parts[1]) {
-		return "", "", false
-	}
-	for i, size := range []int{8, 9, 8} {
-		if p := parts[2+i]; len(p) < 8 || len(p) > size || strings.Trim(p, "0123456789ABCDEF") != "" {
-			return "", "", false
-		}
-	}
-	const word = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
-	if parts[5] == "" || strings.Trim(parts[5], word) != "" || strings.Trim(parts[6], word) != "" || parts[7] == "" || strings.Trim(parts[7], word+"@!") != "" {
-		return "", "", false
-	}
-	return strings.Join(parts[:8], ":") + ":", parts[1], true
-}
-
 // ValidNode says whether a name can be a node's: letters, digits and inner hyphens. Anything else must not stand in an API path, which
 // a proxied pvesh hands to a second shell without quotes.
 func ValidNode(name string) bool {
