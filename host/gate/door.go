@@ -10,6 +10,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"slices"
 	"time"
 )
@@ -58,11 +60,22 @@ func pass[T any](ctx context.Context, d *Door, q Question, act func(context.Cont
 		return none, false, &Refused{DecisionID: q.ID, Kind: rec.Kind, Op: rec.Op, Phase: rec.Phase, Failed: dec.Failed, Denied: dec.Denied, NeedsApproval: dec.NeedsApproval}
 	}
 	began := d.Now()
-	out, done, err := act(ctx, dec)
+	out, done, err := guarded(ctx, dec, act)
 	rec.Type, rec.Time, rec.Input, rec.DurationUS = "outcome", d.Now(), nil, d.Now().Sub(began).Microseconds()
 	rec.Outcome, rec.Code, rec.Exit, rec.Bytes, rec.SHA256, rec.Refused, rec.Notes = done.Outcome, done.Code, done.Exit, done.Bytes, done.SHA256, done.Refused, done.Notes
 	journalFailed := d.Journal.Outcome(context.WithoutCancel(ctx), rec) != nil
 	return out, journalFailed, err
+}
+
+// guarded makes a panic of whoever acts an outcome that nobody knows: it is journaled, and the process goes on.
+func guarded[T any](ctx context.Context, dec Decision, act func(context.Context, Decision) (T, Record, error)) (out T, done Record, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			slog.Error("the host broke while acting", "panic", p, "stack", string(debug.Stack()))
+			done, err = Record{Outcome: Unknown, Code: "panic"}, &OpError{Code: "panic", Message: "the host broke while doing this, and what it did is not known", Outcome: Unknown}
+		}
+	}()
+	return act(ctx, dec)
 }
 
 func deny(id, msg string) Decision {
@@ -146,7 +159,7 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 	r := &Running{Call: c, door: d, progress: req.Progress, log: req.Log}
 	answer := Answer{CallID: c.ID, Outcome: Refusal}
 	run := func(ctx context.Context, dec Decision) (Output, Record, error) {
-		c.Decided, answer.Tier = dec, dec.Tier
+		c.Decided, answer.Tier, answer.Outcome = dec, dec.Tier, Unknown
 		limit := tighter(c.Tool.Budget, dec.Obligations.Timeout)
 		ctx, cancel := context.WithTimeoutCause(ctx, limit, &BudgetError{Tool: c.Tool.Name, CallID: c.ID, Limit: limit})
 		defer cancel()

@@ -357,6 +357,14 @@ func TestALostOutcomeIsSaid(t *testing.T) {
 	}
 }
 
+func TestAPanicIsAnOutcomeThatNobodyKnows(t *testing.T) {
+	w := &world{decide: allow(Yellow)}
+	w.guest = func(context.Context, *Running) (Output, error) { panic("broken executor") }
+	if a := w.call(`{}`); a.Outcome != Unknown || a.Err == nil || w.outcomes[0].Outcome != Unknown || w.outcomes[0].Code != "panic" {
+		t.Errorf("%+v, journaled %+v", a, w.outcomes)
+	}
+}
+
 func TestIDsSortByTime(t *testing.T) {
 	a, b := newID(time.UnixMilli(1_700_000_000_000)), newID(time.UnixMilli(1_700_000_000_001))
 	if len(a) != 26 || a >= b || newID(time.Unix(0, 0)) == newID(time.Unix(0, 0)) {
