@@ -27,9 +27,11 @@ func clean(s string) string {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		switch {
 		case r == 0x1b:
-			size = escape(s[i:])
+			if i+1 < len(s) && s[i+1] < 0x80 {
+				size += escape(s[i+1], s[i+2:])
+			}
 		case r >= 0x80 && r < 0xa0 && r != 0x85: // the same introducers in one character
-			size = max(size, escape("\x1b"+string(r-0x40)+s[i+size:min(len(s), i+maxControlString)])) // both forms of an introducer are two bytes
+			size += max(escape(byte(r-0x40), s[i+size:])-1, 0)
 		case r == '\r' || r == 0x85 || r == 0x2028 || r == 0x2029:
 			if next := i + size; r != '\r' || next >= len(s) || s[next] != '\n' {
 				b.WriteByte('\n')
@@ -59,43 +61,43 @@ func hidden(r rune) bool {
 	return false
 }
 
-// escape gives the length of the escape sequence at the start of s, which starts with ESC: only its introducer if it is not well formed.
-func escape(s string) int {
-	if len(s) < 2 {
-		return 1
-	}
-	switch s[1] {
-	case '[':
-		i := 2
-		for i < len(s) && s[i] >= 0x20 && s[i] < 0x40 {
+// escape gives how much of an escape sequence follows its ESC: the byte that says its kind and what belongs to it in rest. Of a sequence that is not
+// well formed it is only the kind, or nothing.
+func escape(kind byte, rest string) int {
+	switch {
+	case kind == '[':
+		i := 0
+		for i < len(rest) && rest[i] >= 0x20 && rest[i] < 0x40 {
 			i++
 		}
-		if i < len(s) && s[i] >= 0x40 && s[i] < 0x7f {
-			return i + 1
+		if i < len(rest) && rest[i] >= 0x40 && rest[i] < 0x7f {
+			return 1 + i + 1
 		}
-		return 2
-	case ']', 'P', 'X', '^', '_':
-		body := s[2:min(len(s), maxControlString)]
-		for i := 0; i < len(body); i++ {
+		return 1
+	case strings.IndexByte("]PX^_", kind) >= 0:
+		for i := 0; i < min(len(rest), maxControlString); i++ {
 			switch {
-			case body[i] == 0x07:
-				return 2 + i + 1
-			case strings.HasPrefix(body[i:], "\x1b\\") || strings.HasPrefix(body[i:], "\u009c"):
-				return 2 + i + 2
-			case body[i] == 0x1b || body[i] == 0x18 || body[i] == 0x1a, body[i] == 0xc2 && i+1 < len(body) && body[i+1] < 0xa0: // cut off by another sequence, or cancelled
-				return 2
+			case rest[i] == 0x07:
+				return 1 + i + 1
+			case strings.HasPrefix(rest[i:], "\x1b\\") || strings.HasPrefix(rest[i:], "\u009c"):
+				return 1 + i + 2
+			case rest[i] == 0x1b || rest[i] == 0x18 || rest[i] == 0x1a, rest[i] == 0xc2 && i+1 < len(rest) && rest[i+1] < 0xa0: // cut off by another sequence, or cancelled
+				return 1
 			}
 		}
-		return 2
+		return 1
+	case kind >= 0x30 && kind < 0x7f:
+		return 1
+	case kind >= 0x20 && kind < 0x30:
+		i := 0
+		for i < len(rest) && rest[i] >= 0x20 && rest[i] < 0x30 {
+			i++
+		}
+		if i < len(rest) && rest[i] >= 0x30 && rest[i] < 0x7f {
+			return 1 + i + 1
+		}
 	}
-	i := 1
-	for i < len(s) && s[i] >= 0x20 && s[i] < 0x30 {
-		i++
-	}
-	if i < len(s) && s[i] >= 0x30 && s[i] < 0x7f {
-		return i + 1
-	}
-	return 1
+	return 0
 }
 
 // budget hands out the characters that a result may hold.

@@ -46,7 +46,9 @@ func says(out string) func(context.Context, gate.Request) gate.Answer {
 }
 
 func fails(err error, o gate.Outcome) func(context.Context, gate.Request) gate.Answer {
-	return func(context.Context, gate.Request) gate.Answer { return gate.Answer{CallID: "C1", Outcome: o, Err: err} }
+	return func(context.Context, gate.Request) gate.Answer {
+		return gate.Answer{CallID: "C1", Outcome: o, Err: err}
+	}
 }
 
 // blocks waits for its context and says on cancelled that it has ended.
@@ -124,6 +126,8 @@ type testWriter struct{ t *testing.T }
 
 func (w testWriter) Write(p []byte) (int, error) { w.t.Logf("%s", p); return len(p), nil }
 
+func listen() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
+
 // serve runs Serve on loopback until the test ends and gives its URL.
 func serve(t *testing.T, s *Server) (url string, stop func() error) {
 	t.Helper()
@@ -152,7 +156,9 @@ var transports = map[string]func(*testing.T, *Server, *mcp.ClientOptions) *mcp.C
 		return overStdio(t, s, o, "2025-11-25")
 	},
 	"http 2026": func(t *testing.T, s *Server, o *mcp.ClientOptions) *mcp.ClientSession { return overHTTP(t, s, o, "") },
-	"http 2025": func(t *testing.T, s *Server, o *mcp.ClientOptions) *mcp.ClientSession { return overHTTP(t, s, o, "2025-11-25") },
+	"http 2025": func(t *testing.T, s *Server, o *mcp.ClientOptions) *mcp.ClientSession {
+		return overHTTP(t, s, o, "2025-11-25")
+	},
 }
 
 func overStdio(t *testing.T, s *Server, o *mcp.ClientOptions, version string) *mcp.ClientSession {

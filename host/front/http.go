@@ -42,13 +42,23 @@ func (s *Server) Handler() http.Handler {
 		})
 	}
 	server := func(*http.Request) *mcp.Server { return s.mcp }
+	// foreign checks the Host, and unlike the SDK's check knows front.hosts.
 	quiet := slog.New(slog.DiscardHandler) // what it would log is the client's mistakes, which the client is told
 	eras := &eras{
 		Server:    s,
-		sessions:  mcp.NewStreamableHTTPHandler(server, &mcp.StreamableHTTPOptions{SessionTimeout: s.opts.SessionIdle, MaxRequestBodyBytes: s.opts.MaxBody, Logger: quiet}),
-		stateless: mcp.NewStreamableHTTPHandler(server, &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true, MaxRequestBodyBytes: s.opts.MaxBody, Logger: quiet}),
+		sessions:  mcp.NewStreamableHTTPHandler(server, &mcp.StreamableHTTPOptions{SessionTimeout: s.opts.SessionIdle, DisableLocalhostProtection: true, MaxRequestBodyBytes: s.opts.MaxBody, Logger: quiet}),
+		stateless: mcp.NewStreamableHTTPHandler(server, &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: s.opts.MaxBody, Logger: quiet}),
 	}
-	private := func(h http.Handler) http.Handler { return s.opts.Identity.Middleware(s.identified(h)) }
+	private := func(h http.Handler) http.Handler {
+		known := s.opts.Identity.Middleware(s.identified(h))
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			passed := false
+			known.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), passedKey{}, &passed)))
+			if !passed {
+				s.seen.refused.WithLabelValues("identity").Inc()
+			}
+		})
+	}
 	routes := map[string]http.Handler{"/mcp": private(eras), "/metrics": private(s.seen.handler()), "/health": http.HandlerFunc(s.health)}
 	cross := http.NewCrossOriginProtection()
 	for _, origin := range s.opts.Origins {
@@ -120,6 +130,9 @@ func checkOrigin(origin string) error {
 	return err
 }
 
+// passedKey finds the flag that identified sets, so that whom Identity turned away can be counted.
+type passedKey struct{}
+
 // identified hands the caller that the identity middleware found to the SDK. The SDK takes callers only from a bearer token, so it gets one that says
 // nothing; the client's own goes no further than this.
 func (s *Server) identified(next http.Handler) http.Handler {
@@ -132,6 +145,9 @@ func (s *Server) identified(next http.Handler) http.Handler {
 	}
 	bound := auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if passed, ok := r.Context().Value(passedKey{}).(*bool); ok {
+			*passed = true
+		}
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer -")
 		r.Header.Del("Cookie")

@@ -28,6 +28,9 @@ func newMetrics(sessions func() float64) metrics {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "caponier_http_refused_total", Help: "HTTP requests refused before they were read as MCP, by reason."}, []string{"reason"}),
 		broken:  prometheus.NewCounter(prometheus.CounterOpts{Name: "caponier_panics_total", Help: "Requests that broke a handler of the host."}),
 	}
+	for _, reason := range []string{"host", "origin", "header", "path", "method", "body", "size", "message", "version", "session", "sessions", "identity"} {
+		m.refused.WithLabelValues(reason)
+	}
 	m.registry.MustRegister(m.calls, m.seconds, m.refused, m.broken,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "caponier_sessions", Help: "Open HTTP sessions of older protocol versions."}, sessions))
 	return m

@@ -1,0 +1,201 @@
+package front
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+func TestCleanTakesOutWhatActsOrHides(t *testing.T) {
+	for name, c := range map[string][2]string{
+		"plain text stays":                 {"héllo\n\tworld ✓ 日本語 👩‍💻 ❤️", "héllo\n\tworld ✓ 日本語 👩‍💻 ❤️"},
+		"colours":                          {"\x1b[1;31mred\x1b[0m", "red"},
+		"cursor and screen":                {"a\x1b[2J\x1b[1;1Hb\x1b[?25lc", "abc"},
+		"C1 CSI":                           {"a\u009b31mb", "ab"},
+		"window title":                     {"a\x1b]0;rm -rf /\x07b", "ab"},
+		"link":                             {"\x1b]8;;http://evil\x1b\\text\x1b]8;;\x1b\\", "text"},
+		"clipboard, C1 terminator":         {"a\x1b]52;c;ZXZpbA==\u009cb", "ab"},
+		"C1 OSC":                           {"a\u009d0;title\x07b", "ab"},
+		"unfinished title hides nothing":   {"a\x1b]0;visible", "a0;visible"},
+		"title of 5000 hides nothing":      {"\x1b]" + strings.Repeat("x", 5000) + "\x07", strings.Repeat("x", 5000)},
+		"nested OSC":                       {"\x1b]0;a\x1b]0;b\x07c", "0;ac"},
+		"charset and reset":                {"\x1b(0\x1bcx", "x"},
+		"lone ESC":                         {"a\x1b", "a"},
+		"ESC before a letter beyond ASCII": {"\x1bé", "é"},
+		"CRLF and CR":                      {"a\r\nb\rc", "a\nb\nc"},
+		"backspace over":                   {"good\b\b\b\bevil", "goodevil"},
+		"NUL, BEL, DEL":                    {"a\x00\x07\x7fb", "ab"},
+		"bidi override":                    {"a\u202egnp.exe\u202c", "agnp.exe"},
+		"bidi isolates and marks":          {"\u2066a\u2069\u200e\u200f\u061cb", "ab"},
+		"tag characters":                   {"hi\U000e0001\U000e0069\U000e0067\U000e007f", "hi"},
+		"variation selectors with bytes":   {"x\U000e0100\U000e01ef\ufe00", "x"},
+		"zero-width space and BOM":         {"a\u200bb\ufeffc\u2060d", "abcd"},
+		"joiners of real scripts stay":     {"می\u200cخواهم", "می\u200cخواهم"},
+		"line separators":                  {"a\u2028b\u2029c\u0085d", "a\nb\nc\nd"},
+		"invalid UTF-8":                    {"a\xff", "a\ufffd"},
+	} {
+		if got := clean(c[0]); got != c[1] {
+			t.Errorf("%s: %q gives %q, want %q", name, c[0], got, c[1])
+		}
+	}
+}
+
+func FuzzClean(f *testing.F) {
+	for _, s := range []string{"", "a\x1b[31mb", "\u009d0;x\x07", "\x1b]\x1b]\x1b\\", "a\r\n\r", "\U000e0041", "\xc2\xff\u202e", "\x1bP1$\u009b\x18"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got := clean(s)
+		if !utf8.ValidString(got) || clean(got) != got {
+			t.Fatalf("%q gives %q, and again %q", s, got, clean(got))
+		}
+		for _, r := range got {
+			if r != '\n' && r != '\t' && (r < 0x20 || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r >= 0xe0000 && r <= 0xe007f) {
+				t.Fatalf("%q leaves %U", s, r)
+			}
+		}
+		b := budget{left: 5}
+		if part := b.take(s); utf8.RuneCountInString(part) > 5 || !strings.HasPrefix(got, part) || b.cut+utf8.RuneCountInString(part) != utf8.RuneCountInString(got) {
+			t.Fatalf("take gives %q of %q and counts %d as cut", part, got, b.cut)
+		}
+	})
+}
+
+func TestCleaningHostileTextIsLinear(t *testing.T) {
+	for name, unit := range map[string]string{"C1 OSC": "\u009d", "OSC": "\x1b]", "CSI": "\x1b[", "C1 CSI": "\u009b", "C1 OSC x": "\u009dx", "DCS 1": "\x1bP1"} {
+		s := strings.Repeat(unit, 8<<20/len(unit))
+		began := time.Now()
+		clean(s)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%s: 8 MiB took %s", name, took)
+		}
+	}
+}
+
+func decoded(t *testing.T, tl *gate.Tool, code int, out string) *mcp.CallToolResult {
+	t.Helper()
+	s := newServer(t, helloDoor(), func(o *Options) { o.MaxChars = 20; o.MaxOutput = 100_000 })
+	o := gate.Succeeded
+	if code != 0 {
+		o = gate.Failed
+	}
+	return s.result(context.Background(), tl, gate.Answer{CallID: "C1", Outcome: o, Output: gate.Output{Code: code, JSON: json.RawMessage(out)}})
+}
+
+func TestEveryKindOfContentArrives(t *testing.T) {
+	r := decoded(t, tool("x", gate.Hints{}), 0, `{"content":[{"type":"text","text":"a\u001b[31mb","annotations":{"audience":["user"],"priority":1}},{"type":"image","data":"aGk=","mimeType":"image/png"},
+		{"type":"audio","data":"aGk=","mimeType":"audio/wav"},{"type":"resource","resource":{"uri":"test://r","mimeType":"text/plain","text":"inner"}},
+		{"type":"resource","resource":{"uri":"test://b","blob":"aGk="}},{"type":"resource_link","uri":"caponier://blob/1","name":"full","size":3}],"structured":{"k\u001b[1m":"v\u202e","big":12345678901234567890}}`)
+	if r.IsError || len(r.Content) != 6 {
+		t.Fatalf("%s", text(r))
+	}
+	got := string(must(json.Marshal(r)))
+	for _, part := range []string{`"text":"ab"`, `"audience":["user"]`, `"type":"image","mimeType":"image/png","data":"aGk="`, `"type":"audio"`, `"text":"inner"`, `"blob":"aGk="`, `"uri":"caponier://blob/1"`, `"k":"v"`, `"big":12345678901234567890`} {
+		if !strings.Contains(got, part) {
+			t.Errorf("lacks %s: %s", part, got)
+		}
+	}
+}
+
+func TestOutputAgainstTheContractIsThePluginsFault(t *testing.T) {
+	typed := tool("x_typed", gate.Hints{})
+	typed.OutputSchema = json.RawMessage(`{"type":"object"}`)
+	typed.ValidateOutput = func(v any) error {
+		if _, ok := v.(map[string]any)["n"].(float64); !ok {
+			return errors.New("n is not a number")
+		}
+		return nil
+	}
+	for _, c := range []struct {
+		name, out, says string
+		code            int
+		tool            *gate.Tool
+	}{
+		{"nothing", ``, "is empty", 0, nil},
+		{"not JSON", `hello`, "invalid character", 0, nil},
+		{"two values", `{}{}`, "more after", 0, nil},
+		{"a list", `[]`, "cannot unmarshal array", 0, nil},
+		{"unknown field", `{"contents":[]}`, `unknown field "contents"`, 0, nil},
+		{"_meta of its own", `{"content":[{"type":"text","text":"a","_meta":{"io.caponier/call":{}}}]}`, "unknown field", 0, nil},
+		{"not UTF-8", "{\"content\":[{\"type\":\"text\",\"text\":\"\xff\"}]}", "UTF-8", 0, nil},
+		{"too large", `{"structured":"` + strings.Repeat("x", 100_000) + `"}`, "over the limit of 100000", 0, nil},
+		{"too deep", `{"structured":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`, "nested deeper", 0, nil},
+		{"unknown kind", `{"content":[{"type":"video"}]}`, `content[0]: type "video"`, 0, nil},
+		{"text without text", `{"content":[{"type":"text"}]}`, "text needs text", 0, nil},
+		{"text with data", `{"content":[{"type":"text","text":"a","data":"aGk="}]}`, "text has no data", 0, nil},
+		{"image that is no image", `{"content":[{"type":"image","data":"aGk=","mimeType":"text/html"}]}`, "media type image/", 0, nil},
+		{"bad base64", `{"content":[{"type":"image","data":"a","mimeType":"image/png"}]}`, "base64", 0, nil},
+		{"relative link", `{"content":[{"type":"resource_link","uri":"x","name":"n"}]}`, "absolute URI", 0, nil},
+		{"script link", `{"content":[{"type":"resource_link","uri":"JavaScript:alert(1)","name":"n"}]}`, "not allowed", 0, nil},
+		{"text and blob", `{"content":[{"type":"resource","resource":{"uri":"a:b","text":"","blob":""}}]}`, "one of them", 0, nil},
+		{"made-up audience", `{"content":[{"type":"text","text":"a","annotations":{"audience":["root"]}}]}`, "audience", 0, nil},
+		{"error in a success", `{"error":{"code":"a","message":"b"}}`, "said that it succeeded", 0, nil},
+		{"failure without error", `{"content":[]}`, "without an error", 1, nil},
+		{"error without a message", `{"error":{"code":"a","message":""}}`, "must not be empty", 1, nil},
+		{"promised structure missing", `{"content":[]}`, "structured is missing", 0, typed},
+		{"promised structure broken", `{"structured":{"n":"1"}}`, "n is not a number", 0, typed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.tool == nil {
+				c.tool = tool("x", gate.Hints{})
+			}
+			s := newServer(t, helloDoor(), func(o *Options) { o.MaxOutput = 100_000 })
+			r := s.result(context.Background(), c.tool, gate.Answer{CallID: "C1", Outcome: gate.Succeeded, Output: gate.Output{Code: c.code, JSON: json.RawMessage(c.out)}})
+			if m := meta(t, r); !r.IsError || m.Error == nil || m.Error.Code != "plugin_protocol" || !strings.Contains(m.Error.Message, c.says) || m.Outcome != gate.Failed {
+				t.Errorf("%+v %+v", m, m.Error)
+			}
+		})
+	}
+}
+
+func TestLongOutputIsCutAndSaysSo(t *testing.T) {
+	long := strings.Repeat("é", 50)
+	r := decoded(t, tool("x", gate.Hints{}), 0, `{"content":[{"type":"text","text":"`+long+`"},{"type":"text","text":"more"}],"structured":{"out":"`+long+`"}}`)
+	got := text(r)
+	if !strings.HasPrefix(got, strings.Repeat("é", 20)+"\n") || !strings.Contains(got, "20 of 54 characters shown, 34 left out") || !strings.Contains(got, "head, tail or grep") {
+		t.Errorf("got %s", got)
+	}
+	if s := string(must(json.Marshal(r.StructuredContent))); s != `{"out":"`+strings.Repeat("é", 20)+`"}` {
+		t.Errorf("structured: %s", s)
+	}
+	r = decoded(t, tool("x", gate.Hints{}), 1, `{"error":{"code":"big","message":"`+long+`"}}`)
+	if got := text(r); !strings.Contains(got, "left out") || strings.Contains(got, strings.Repeat("é", 21)) {
+		t.Errorf("an error's text is not cut: %s", got)
+	}
+}
+
+func FuzzOutput(f *testing.F) {
+	for _, s := range []string{`{"content":[{"type":"text","text":"a"}]}`, `{"structured":{"a":[1,2.5,null,true,"x\u001b["]}}`, `{"error":{"code":"a","message":"b"}}`, `{"content":[{"type":"resource","resource":{"uri":"a:b","blob":"aGk="}}]}`} {
+		f.Add(s, 0)
+		f.Add(s, 1)
+	}
+	s, err := New(Options{}, helloDoor())
+	if err != nil {
+		f.Fatal(err)
+	}
+	tl := tool("x", gate.Hints{})
+	f.Fuzz(func(t *testing.T, out string, code int) {
+		r := s.result(context.Background(), tl, gate.Answer{CallID: "C1", Outcome: gate.Succeeded, Output: gate.Output{Code: code, JSON: json.RawMessage(out)}})
+		wire, err := json.Marshal(r)
+		if err != nil {
+			t.Fatalf("a result that cannot be sent: %v", err)
+		}
+		var back mcp.CallToolResult
+		if err := json.Unmarshal(wire, &back); err != nil {
+			t.Fatalf("a result that cannot be read: %v\n%s", err, wire)
+		}
+		for _, r := range text(&back) {
+			if hidden(r) || r == 0x1b {
+				t.Fatalf("%q leaves %U", out, r)
+			}
+		}
+	})
+}

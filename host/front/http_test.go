@@ -1,0 +1,399 @@
+package front
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+func helloDoor() *fakeDoor {
+	return &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"hello": says(`{"content":[{"type":"text","text":"hi"}]}`)}}
+}
+
+const (
+	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+	modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"}}`
+	modernList = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modernMeta + `}}`
+	modernCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hello","arguments":%s,` + modernMeta + `}}`
+)
+
+func TestEraListsAreTheSDKs(t *testing.T) {
+	ours := append(slices.Clone(sessionVersions), statelessVersions...)
+	theirs := mcp.SupportedProtocolVersions()
+	slices.Sort(ours)
+	slices.Sort(theirs)
+	if !slices.Equal(ours, theirs) {
+		t.Errorf("we route %v, the SDK speaks %v: sort the new version into an era", ours, theirs)
+	}
+}
+
+// TestTricksOverHTTP sends one request each that somebody might try. Every status but 200 and 202 must leave the server healthy, and what the
+// front refused itself must be counted.
+func TestTricksOverHTTP(t *testing.T) {
+	s := newServer(t, helloDoor(), func(o *Options) {
+		o.MaxBody = 64 << 10
+		o.Hosts = []string{"ops.example:8443"}
+		o.Origins = []string{"https://console.example"}
+	})
+	url, _ := serve(t, s)
+	legacy := map[string]string{}
+	modern := map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
+	call := map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "hello"}
+	with := func(base map[string]string, kv ...string) map[string]string {
+		m := map[string]string{}
+		for k, v := range base {
+			m[k] = v
+		}
+		for i := 0; i < len(kv); i += 2 {
+			m[kv[i]] = kv[i+1]
+		}
+		return m
+	}
+	deep := strings.Repeat("[", 100) + strings.Repeat("]", 100)
+	for _, c := range []struct {
+		name, method, path, body string
+		headers                  map[string]string
+		status                   int
+		contains                 string
+	}{
+		{"initialize", "POST", "/mcp", initialize, legacy, 200, "2025-11-25"},
+		{"2026 list", "POST", "/mcp", modernList, modern, 200, `"cacheScope":"private"`},
+		{"2026 call", "POST", "/mcp", fmt.Sprintf(modernCall, `{"vmid":1}`), call, 200, "hi"},
+		{"health", "GET", "/health", "", legacy, 200, `"policy_revision":"rev1"`},
+		{"metrics", "GET", "/metrics", "", legacy, 200, `caponier_http_refused_total{reason="host"} 0`},
+
+		{"rebound host", "POST", "/mcp", initialize, with(legacy, "Host", "evil.example"), 403, "front.hosts"},
+		{"rebound host, health", "GET", "/health", "", with(legacy, "Host", "evil.example"), 403, "front.hosts"},
+		{"rebound host, metrics", "GET", "/metrics", "", with(legacy, "Host", "evil.example"), 403, "front.hosts"},
+		{"localhost as a prefix", "POST", "/mcp", initialize, with(legacy, "Host", "localhost.evil.example"), 403, ""},
+		{"localhost as user", "POST", "/mcp", initialize, with(legacy, "Host", "localhost@evil.example"), 403, ""},
+		{"localhost with a dot", "POST", "/mcp", initialize, with(legacy, "Host", "localhost."), 403, ""},
+		{"loopback as one number", "POST", "/mcp", initialize, with(legacy, "Host", "2130706433"), 403, ""},
+		{"loopback shortened", "POST", "/mcp", initialize, with(legacy, "Host", "127.1"), 403, ""},
+		{"LOCALHOST", "POST", "/mcp", initialize, with(legacy, "Host", "LOCALHOST:1"), 200, ""},
+		{"IPv6 loopback", "POST", "/mcp", initialize, with(legacy, "Host", "[::1]:80"), 200, ""},
+		{"listed host", "GET", "/health", "", with(legacy, "Host", "ops.example:8443"), 200, ""},
+		{"listed host on another port", "GET", "/health", "", with(legacy, "Host", "ops.example:1"), 403, ""},
+
+		{"foreign origin", "POST", "/mcp", initialize, with(legacy, "Origin", "http://evil.example"), 403, "front.origins"},
+		{"foreign origin, GET", "GET", "/mcp", "", with(legacy, "Origin", "http://evil.example"), 403, "front.origins"},
+		{"foreign origin, health", "GET", "/health", "", with(legacy, "Origin", "http://evil.example"), 403, "front.origins"},
+		{"null origin", "POST", "/mcp", initialize, with(legacy, "Origin", "null"), 403, ""},
+		{"empty origin", "POST", "/mcp", initialize, with(legacy, "Origin", ""), 403, ""},
+		{"origin of another port", "POST", "/mcp", initialize, with(legacy, "Origin", "http://localhost:6274"), 403, ""},
+		{"origin with our name as a prefix", "POST", "/mcp", initialize, with(legacy, "Origin", "https://console.example.evil"), 403, ""},
+		{"listed origin", "POST", "/mcp", initialize, with(legacy, "Origin", "https://console.example"), 200, ""},
+		{"listed origin, cross-site", "POST", "/mcp", initialize, with(legacy, "Origin", "https://console.example", "Sec-Fetch-Site", "cross-site"), 200, ""},
+		{"cross-site", "POST", "/mcp", initialize, with(legacy, "Sec-Fetch-Site", "cross-site"), 403, ""},
+		{"cross-site image", "GET", "/health", "", with(legacy, "Sec-Fetch-Site", "cross-site"), 403, ""},
+		{"preflight", "OPTIONS", "/mcp", "", with(legacy, "Origin", "https://console.example"), 405, ""},
+
+		{"unknown path", "POST", "/", initialize, legacy, 404, "/mcp"},
+		{"escaped path", "POST", "/%6dcp", initialize, legacy, 404, ""},
+		{"doubled slash", "POST", "//mcp", initialize, legacy, 404, ""},
+		{"path with dots", "POST", "/x/../mcp", initialize, legacy, 404, ""},
+		{"debug", "GET", "/debug/pprof/", "", legacy, 404, ""},
+		{"PUT", "PUT", "/mcp", initialize, legacy, 405, ""},
+		{"TRACE", "TRACE", "/mcp", "", legacy, 405, ""},
+		{"GET without a session", "GET", "/mcp", "", with(legacy, "Accept", "text/event-stream"), 400, ""},
+		{"2026 GET", "GET", "/mcp", "", modern, 405, ""},
+		{"2026 DELETE", "DELETE", "/mcp", "", modern, 405, ""},
+		{"post to health", "POST", "/health", "{}", legacy, 405, ""},
+
+		{"unknown version", "POST", "/mcp", modernList, with(modern, "Mcp-Protocol-Version", "2027-01-01"), 400, "-32022"},
+		{"version above all", "POST", "/mcp", modernList, with(modern, "Mcp-Protocol-Version", "zzzz"), 400, `"requested":"zzzz"`},
+		{"version with spaces inside", "POST", "/mcp", modernList, with(modern, "Mcp-Protocol-Version", "2026-07-28, 2025-11-25"), 400, "-32022"},
+		{"2026 header, 2025 meta", "POST", "/mcp", strings.Replace(modernList, "2026-07-28", "2025-11-25", 1), modern, 400, "-32020"},
+		{"2026 header, no meta", "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`, modern, 400, "-32602"},
+		{"2026 meta, no header", "POST", "/mcp", modernList, legacy, 400, "-32022"},
+		{"2026 meta, 2025 header", "POST", "/mcp", modernList, with(legacy, "Mcp-Protocol-Version", "2025-11-25"), 400, "-32022"},
+		{"2026 without Mcp-Method", "POST", "/mcp", modernList, with(legacy, "Mcp-Protocol-Version", "2026-07-28"), 400, "-32020"},
+		{"2026 with another Mcp-Name", "POST", "/mcp", fmt.Sprintf(modernCall, `{}`), with(call, "Mcp-Name", "harmless"), 400, "-32020"},
+		{"2026 unknown tool", "POST", "/mcp", strings.Replace(fmt.Sprintf(modernCall, `{}`), `"hello"`, `"nope"`, 1), with(call, "Mcp-Name", "nope"), 400, "-32602"},
+		{"2026 unknown method", "POST", "/mcp", strings.Replace(modernList, "tools/list", "tools/eat", 1), with(modern, "Mcp-Method", "tools/eat"), 404, "-32601"},
+
+		{"call without a session", "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hello"}}`, legacy, 400, "initialize first"},
+		{"made-up session", "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, with(legacy, "Mcp-Session-Id", "x"), 404, "session not found"},
+		{"made-up session, DELETE", "DELETE", "/mcp", "", with(legacy, "Mcp-Session-Id", "x"), 404, ""},
+
+		{"duplicate method", "POST", "/mcp", strings.Replace(modernList, `"id":1`, `"id":1,"method":"initialize"`, 1), modern, 400, "repeats"},
+		{"duplicate name", "POST", "/mcp", strings.Replace(fmt.Sprintf(modernCall, `{}`), `"name":"hello"`, `"name":"hello","name":"hidden"`, 1), call, 400, "repeats"},
+		{"name in another case", "POST", "/mcp", strings.Replace(fmt.Sprintf(modernCall, `{}`), `"name":"hello"`, `"Name":"hidden","name":"hello"`, 1), call, 400, "repeats"},
+		{"duplicate arguments", "POST", "/mcp", strings.Replace(fmt.Sprintf(modernCall, `{}`), `"arguments":{}`, `"arguments":{},"arguments":{"vmid":103}`, 1), call, 400, "repeats"},
+		{"duplicate version in meta", "POST", "/mcp", strings.Replace(modernList, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-11-25",`, 1), modern, 400, "repeats"},
+		{"Method in another case", "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"Method":"tools/list"}`, legacy, 400, "lower case"},
+		{"Kelvin sign for k", "POST", "/mcp", strings.Replace(modernList, `"_meta":{`, `"_meta":{"k":1,"\u212a":2,`, 1), modern, 400, "repeats"},
+		{"two messages", "POST", "/mcp", modernList + modernList, modern, 400, "more after"},
+		{"batch", "POST", "/mcp", "[" + modernList + "]", modern, 400, "batches"},
+		{"batch, legacy", "POST", "/mcp", "[" + initialize + "]", legacy, 400, "batches"},
+		{"nested too deep", "POST", "/mcp", strings.Replace(modernList, `"_meta":{`, `"x":`+deep+`,"_meta":{`, 1), modern, 400, "nested deeper"},
+		{"not UTF-8", "POST", "/mcp", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\xff\"}", legacy, 400, "UTF-8"},
+		{"NUL in a key", "POST", "/mcp", strings.Replace(modernList, `"_meta":{`, `"a\u0000":1,"_meta":{`, 1), modern, 400, "NUL"},
+		{"empty body", "POST", "/mcp", "", legacy, 400, "empty"},
+		{"not JSON", "POST", "/mcp", "hello", legacy, 400, "-32700"},
+		{"half JSON", "POST", "/mcp", `{"jsonrpc":`, legacy, 400, "-32700"},
+		{"id 1.5", "POST", "/mcp", strings.Replace(modernList, `"id":1`, `"id":1.5`, 1), modern, 400, "integer"},
+		{"id 1e400", "POST", "/mcp", strings.Replace(modernList, `"id":1`, `"id":1e400`, 1), modern, 400, "integer"},
+		{"id null", "POST", "/mcp", strings.Replace(modernList, `"id":1`, `"id":null`, 1), modern, 400, "id is neither"},
+		{"id object", "POST", "/mcp", strings.Replace(modernList, `"id":1`, `"id":{"a":1}`, 1), modern, 400, ""},
+		{"wrong content type", "POST", "/mcp", initialize, with(legacy, "Content-Type", "text/plain"), 415, ""},
+		{"form content type", "POST", "/mcp", initialize, with(legacy, "Content-Type", "application/x-www-form-urlencoded"), 415, ""},
+		{"no stream accepted", "POST", "/mcp", initialize, with(legacy, "Accept", "application/json"), 400, "Accept"},
+		{"oversize", "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("a", 64<<10) + `"}`, legacy, 413, "over the limit of 65536"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, body := send(t, url, c.method, c.path, c.body, c.headers)
+			if status != c.status || !strings.Contains(body, c.contains) {
+				t.Errorf("got %d, want %d with %q: %.300s", status, c.status, c.contains, body)
+			}
+			if status, body := send(t, url, "GET", "/health", "", nil); status != 200 || !strings.Contains(body, `"status":"healthy","service":"caponier","ssh_connected":true`) {
+				t.Errorf("not healthy afterwards: %d %s", status, body)
+			}
+		})
+	}
+	_, counted := send(t, url, "GET", "/metrics", "", nil)
+	for _, reason := range []string{"host", "origin", "path", "version", "message", "size", "session", "method"} {
+		if !strings.Contains(counted, `caponier_http_refused_total{reason="`+reason+`"}`) {
+			t.Errorf("nothing counted for %s", reason)
+		}
+	}
+	for _, twice := range []string{"Authorization", "Mcp-Protocol-Version", "Mcp-Session-Id", "Content-Type"} {
+		raw := "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n" + twice + ": a\r\n" + strings.ToLower(twice) + ": b\r\n\r\n{}"
+		if got := rawHTTP(t, url, raw); !strings.HasPrefix(got, "HTTP/1.1 400") || !strings.Contains(got, "twice") {
+			t.Errorf("%s twice: %.100s", twice, got)
+		}
+	}
+	if got := rawHTTP(t, url, "GET /health HTTP/1.1\r\nHost: localhost\r\nX-Large: "+strings.Repeat("a", 36<<10)); !strings.HasPrefix(got, "HTTP/1.1 431") {
+		t.Errorf("headers over the limit: %.100s", got)
+	}
+	for name, raw := range map[string]string{
+		"two Hosts":                  "POST /mcp HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\nConnection: close\r\n\r\n",
+		"length and chunked":         "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /evil HTTP/1.1\r\n\r\n",
+		"no Host":                    "POST /mcp HTTP/1.1\r\nConnection: close\r\n\r\n",
+		"absolute form, foreign":     "GET http://evil.example/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+		"header with a line break":   "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nOrigin: http://localhost\r\n http://evil\r\n\r\n",
+		"Origin twice, second empty": "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nOrigin: http://localhost\r\nOrigin: http://evil\r\n\r\n",
+	} {
+		if got := rawHTTP(t, url, raw); !strings.HasPrefix(got, "HTTP/1.1 400") && !strings.HasPrefix(got, "HTTP/1.1 403") {
+			t.Errorf("%s: %.100s", name, got)
+		}
+	}
+}
+
+func send(t *testing.T, url, method, path, body string, headers map[string]string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.URL.Opaque = path
+	if strings.HasPrefix(path, "//") {
+		req.URL.Opaque, req.URL.Path, req.URL.RawPath = "", path, ""
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	for k, v := range headers {
+		if k == "Host" {
+			req.Host = v
+			continue
+		}
+		req.Header.Set(k, v)
+	}
+	client := http.Client{Timeout: 5 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(data)
+}
+
+func rawHTTP(t *testing.T, url, raw string) string {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, raw); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(c)
+	if err != nil && len(got) == 0 {
+		t.Fatal(err)
+	}
+	return string(got)
+}
+
+func TestASlowClientHoldsNothing(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, helloDoor(), nil)
+	url, _ := serve(t, s)
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	began := time.Now()
+	fmt.Fprint(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(c).ReadString(0); err != io.EOF || time.Since(began) > 7*time.Second {
+		t.Errorf("a header that never ends was waited for %s: %v", time.Since(began), err)
+	}
+}
+
+func TestSessionsAreCappedEndAndBelongToTheirUser(t *testing.T) {
+	s := newServer(t, helloDoor(), func(o *Options) { o.MaxSessions = 2; o.SessionIdle = 300 * time.Millisecond })
+	url, _ := serve(t, s)
+	begin := func(who string) (*http.Response, string) {
+		req, err := http.NewRequest("POST", url+"/mcp", strings.NewReader(initialize))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Test-Principal": {who}}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		return res, res.Header.Get("Mcp-Session-Id")
+	}
+	_, a := begin("anna")
+	begin("bert")
+	res, _ := begin("carl")
+	if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" {
+		t.Errorf("third session of two: %d %v", res.StatusCode, res.Header)
+	}
+	list := `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
+	if status, _ := send(t, url, "POST", "/mcp", list, map[string]string{"Mcp-Session-Id": a, "Test-Principal": "bert"}); status != 403 {
+		t.Errorf("bert with anna's session: %d", status)
+	}
+	if status, body := send(t, url, "POST", "/mcp", list, map[string]string{"Mcp-Session-Id": a, "Test-Principal": "anna"}); status != 200 {
+		t.Errorf("anna with her session: %d %s", status, body)
+	}
+	if status, body := send(t, url, "POST", "/mcp", modernList, map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}); status != 200 {
+		t.Errorf("a client without sessions does not need room: %d %s", status, body)
+	}
+	if status, _ := send(t, url, "DELETE", "/mcp", "", map[string]string{"Mcp-Session-Id": a, "Test-Principal": "anna"}); status != 204 {
+		t.Errorf("DELETE: %d", status)
+	}
+	eventually(t, "room after DELETE", func() bool { return s.sessions.count() == 1 })
+	if res, _ := begin("carl"); res.StatusCode != 200 {
+		t.Errorf("no room after DELETE: %d", res.StatusCode)
+	}
+	eventually(t, "idle sessions end", func() bool { return s.sessions.count() == 0 })
+}
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	if !waitFor(done, 5*time.Second) {
+		t.Errorf("%s: not within 5s", what)
+	}
+}
+
+func TestMoreThanLoopbackNeedsProofAndTLS(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		proves bool
+		change func(*Options)
+		says   string
+	}{
+		{"without authentication", false, func(o *Options) { o.BehindProxy = true }, "needs callers who prove who they are"},
+		{"without TLS", true, func(*Options) {}, "needs TLS"},
+		{"without a readable certificate", true, func(o *Options) { o.TLSCert, o.TLSKey = "/nowhere", "/nowhere" }, "front.tls_cert"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newServer(t, helloDoor(), func(o *Options) { o.Identity = fixedIdentity{c.proves}; c.change(o) })
+			err := s.Serve(t.Context(), anywhere{})
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	s := newServer(t, helloDoor(), func(o *Options) { o.Identity = nil })
+	if err := s.Serve(t.Context(), anywhere{}); err == nil || !strings.Contains(err.Error(), "identity.http") {
+		t.Errorf("without an identity: %v", err)
+	}
+}
+
+// anywhere is a listener that claims an address beyond loopback and accepts nobody.
+type anywhere struct{ net.Listener }
+
+func (anywhere) Addr() net.Addr            { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80} }
+func (anywhere) Accept() (net.Conn, error) { return nil, io.EOF }
+func (anywhere) Close() error              { return nil }
+
+func TestTheClientsCredentialsGoNoFurther(t *testing.T) {
+	s := newServer(t, helloDoor(), nil)
+	seen := make(chan http.Header, 10)
+	h := s.identified(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header }))
+	req, err := http.NewRequest("POST", "/mcp", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer canary")
+	req.Header.Set("Cookie", "canary")
+	fixedIdentity{}.Middleware(h).ServeHTTP(nopResponse{}, req)
+	if got := fmt.Sprint(<-seen); strings.Contains(got, "canary") {
+		t.Errorf("handlers see %s", got)
+	}
+}
+
+type nopResponse struct{ http.ResponseWriter }
+
+func FuzzEnvelope(f *testing.F) {
+	for _, s := range []string{initialize, modernList, fmt.Sprintf(modernCall, `{"vmid":103.0,"vmid":2}`), `{"a":1,"A":2}`, `[]`, `{"id":null}`, "{\"\xff\":1}", `{"id":9007199254740993}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		env, err := readEnvelope(data)
+		if err != nil {
+			return
+		}
+		// Whatever passes must mean the same to a reader that keeps the first of equal keys, ignores case or keeps the last: encoding/json does the
+		// last two, and a map tells the exact keys.
+		var loose struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		}
+		var exact map[string]json.RawMessage
+		if err := json.Unmarshal(data, &exact); err != nil {
+			t.Fatalf("accepted what is not JSON: %v", err)
+		}
+		if err := json.Unmarshal(data, &loose); err != nil {
+			t.Fatalf("accepted what does not decode: %v", err)
+		}
+		var method string
+		if raw := exact["method"]; raw != nil {
+			if err := json.Unmarshal(raw, &method); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if method != loose.Method || method != env.Method || !bytes.Equal(bytes.TrimSpace(exact["id"]), bytes.TrimSpace(loose.ID)) {
+			t.Errorf("readers differ: %q %q %q", method, loose.Method, env.Method)
+		}
+	})
+}
