@@ -1,0 +1,307 @@
+// Package policy answers the gate's questions in Rego: a core that is built in, and a site's rules and data that are loaded, checked and tested.
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+)
+
+// Options say where the site's policy is.
+type Options struct {
+	// Site is the folder with the site's data.yaml and, if it has rules, their Rego and tests.
+	Site string `koanf:"site"`
+	// Deadline is how long one decision may take before it is a refusal; 0 is 50 ms.
+	Deadline time.Duration `koanf:"deadline"`
+	// OnRevision is called with each revision before it decides anything, and with everything that is needed to decide
+	// and explain with it again. When it fails, the revision is not taken. Nil keeps nothing.
+	OnRevision func(revision string, bundle []byte) error `koanf:"-"`
+}
+
+// Validate names what is missing.
+func (o Options) Validate() error {
+	switch {
+	case o.Site == "":
+		return errors.New("site: name the folder with the site's data.yaml, such as policies/site")
+	case o.Deadline < 0 || o.Deadline > 10*time.Second:
+		return fmt.Errorf("deadline: %s is not between 0 and 10s", o.Deadline)
+	}
+	return nil
+}
+
+// Engine decides with the newest good revision. Its methods may be called concurrently. The zero Engine refuses everything.
+type Engine struct {
+	options Options
+	current atomic.Pointer[revision]
+	reload  sync.Mutex // one reload at a time
+}
+
+var _ gate.Decider = (*Engine)(nil)
+
+// New loads the site. Its error says which file and line must change.
+func New(ctx context.Context, o Options) (*Engine, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	e := &Engine{options: o}
+	return e, e.Reload(ctx)
+}
+
+// Reload reads the site again: build, check, run its tests, then change over at once. When anything is wrong the error says what, and the
+// revision in force stays.
+func (e *Engine) Reload(ctx context.Context) error {
+	e.reload.Lock()
+	defer e.reload.Unlock()
+	files, err := siteFiles(e.options.Site)
+	if err != nil {
+		return err
+	}
+	next, err := build(ctx, files)
+	if err != nil {
+		return fmt.Errorf("policy of %s: %w", e.options.Site, err)
+	}
+	if now := e.current.Load(); now != nil && now.id == next.id {
+		return nil
+	}
+	if e.options.OnRevision != nil {
+		if err := e.options.OnRevision(next.id, next.bundle); err != nil {
+			return fmt.Errorf("keeping policy revision %s: %w", next.id, err)
+		}
+	}
+	e.current.Store(next)
+	return nil
+}
+
+// Revision is the digest of everything that the decisions in force depend on, or "" when there is no policy.
+func (e *Engine) Revision() string {
+	if r := e.current.Load(); r != nil {
+		return r.id
+	}
+	return ""
+}
+
+// Decide answers one question with one revision. An error is a refusal; the decision then holds the input all the same.
+func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			d, err = gate.Decision{Input: d.Input}, fmt.Errorf("panic: %v", p)
+		}
+	}()
+	r := e.current.Load()
+	if r == nil {
+		return d, errors.New("no policy is loaded")
+	}
+	if q.Call == nil || q.Call.Tool == nil {
+		return d, errors.New("the question names no call or tool")
+	}
+	in := document(&q)
+	d.Revision, d.Input = r.id, r.journaled(in)
+	limit := e.options.Deadline
+	if limit == 0 {
+		limit = 50 * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	a, err := r.answer(ctx, entryOf(q.Kind), inputTerm(in).Value)
+	if err != nil {
+		return d, err
+	}
+	return a.decision(d), nil
+}
+
+func entryOf(k gate.Kind) string {
+	switch k {
+	case gate.KindCall:
+		return "call"
+	case gate.KindOperation:
+		return "operation"
+	}
+	return "visible"
+}
+
+var encoders = map[reflect.Type]encoder{}
+
+func init() {
+	for _, t := range []reflect.Type{reflect.TypeFor[callInput](), reflect.TypeFor[operationInput](), reflect.TypeFor[visibleInput]()} {
+		encoders[t] = plan(t)
+	}
+}
+
+func inputTerm(in any) *ast.Term {
+	v := reflect.ValueOf(in).Elem()
+	return encoders[v.Type()].term(v)
+}
+
+func inputJSON(in any) json.RawMessage {
+	v := reflect.ValueOf(in).Elem()
+	return encoders[v.Type()].json(make([]byte, 0, 2048), v)
+}
+
+// answer is the decision document, strictly.
+type answer struct {
+	Schema      string        `json:"schema"`
+	Allow       bool          `json:"allow"`
+	Tier        string        `json:"tier"`
+	Failed      []string      `json:"failed"`
+	Deny        []gate.Reason `json:"deny"`
+	Confirm     bool          `json:"confirm"`
+	Obligations struct {
+		TimeoutMS int64    `json:"timeout_ms"`
+		MaxBytes  int64    `json:"max_bytes"`
+		Redact    []string `json:"redact"`
+		Log       string   `json:"log"`
+	} `json:"obligations"`
+}
+
+// answer evaluates one entry point. Anything but one whole, consistent decision is an error.
+func (r *revision) answer(ctx context.Context, entry string, input ast.Value) (a answer, err error) {
+	rs, err := r.queries[entry].Eval(ctx, rego.EvalParsedInput(input))
+	switch {
+	case ctx.Err() != nil:
+		return a, fmt.Errorf("deciding took too long: %w", context.Cause(ctx))
+	case err != nil:
+		return a, err
+	case len(rs) != 1 || len(rs[0].Expressions) != 1:
+		return a, errors.New("the decision is undefined")
+	}
+	if err := a.decode(rs[0].Expressions[0].Value); err != nil {
+		return a, fmt.Errorf("the decision is malformed: %w", err)
+	}
+	return a, nil
+}
+
+func (a *answer) decode(v any) error {
+	doc, ok := v.(map[string]any)
+	if !ok {
+		return fmt.Errorf("it is a %T", v)
+	}
+	f := fields{doc, len(doc), nil}
+	a.Schema, a.Allow, a.Tier, a.Confirm = f.text("schema"), f.truth("allow"), f.text("tier"), f.truth("confirm")
+	a.Failed = f.texts("failed")
+	for _, d := range f.list("deny") {
+		reason, _ := d.(map[string]any)
+		g := fields{reason, len(reason), nil}
+		a.Deny = append(a.Deny, gate.Reason{ID: g.text("id"), Msg: g.text("msg")})
+		f.fail(g.done())
+	}
+	o, _ := doc["obligations"].(map[string]any)
+	f.left--
+	g := fields{o, len(o), nil}
+	a.Obligations.TimeoutMS, a.Obligations.MaxBytes, a.Obligations.Redact, a.Obligations.Log = g.number("timeout_ms"), g.number("max_bytes"), g.texts("redact"), g.text("log")
+	f.fail(g.done())
+	if err := f.done(); err != nil {
+		return err
+	}
+	switch tier := gate.ParseTier(a.Tier); {
+	case a.Schema != "caponier.decision/1":
+		return fmt.Errorf("schema %q is not caponier.decision/1", a.Schema)
+	case tier == gate.NoTier:
+		return fmt.Errorf("tier %q is no tier", a.Tier)
+	case a.Allow && (tier == gate.Black || len(a.Failed)+len(a.Deny) > 0 || a.Confirm):
+		return errors.New("it allows and refuses at once")
+	case !a.Allow && len(a.Failed) == 0:
+		return errors.New("it refuses and names no check")
+	case a.Obligations.TimeoutMS < 0 || a.Obligations.MaxBytes < 0:
+		return errors.New("an obligation is negative")
+	}
+	return nil
+}
+
+func (a answer) decision(d gate.Decision) gate.Decision {
+	d.Allow, d.Tier, d.Failed, d.Denied, d.NeedsApproval = a.Allow, gate.ParseTier(a.Tier), a.Failed, a.Deny, a.Confirm
+	d.Obligations = gate.Obligations{Timeout: time.Duration(a.Obligations.TimeoutMS) * time.Millisecond, MaxBytes: a.Obligations.MaxBytes, Log: a.Obligations.Log}
+	return d
+}
+
+// fields reads the members of an object of the decision and remembers the first that is not as it must be.
+type fields struct {
+	doc  map[string]any
+	left int // members that were not asked for yet
+	err  error
+}
+
+func (f *fields) fail(err error) {
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+func field[T any](f *fields, name string) (v T) {
+	v, ok := f.doc[name].(T)
+	if !ok {
+		f.fail(fmt.Errorf("%s is %T", name, f.doc[name]))
+	}
+	f.left--
+	return v
+}
+
+func (f *fields) text(name string) string { return field[string](f, name) }
+func (f *fields) truth(name string) bool  { return field[bool](f, name) }
+func (f *fields) list(name string) []any  { return field[[]any](f, name) }
+
+func (f *fields) texts(name string) (texts []string) {
+	for _, v := range f.list(name) {
+		s, ok := v.(string)
+		if !ok {
+			f.fail(fmt.Errorf("%s holds %T", name, v))
+		}
+		texts = append(texts, s)
+	}
+	return texts
+}
+
+func (f *fields) number(name string) int64 {
+	n, err := field[json.Number](f, name).Int64()
+	if err != nil {
+		f.fail(fmt.Errorf("%s: %w", name, err))
+	}
+	return n
+}
+
+func (f *fields) done() error {
+	if f.err == nil && f.left != 0 {
+		return fmt.Errorf("there are %d members too many or too few", f.left)
+	}
+	return f.err
+}
+
+// journaled is the input for the journal, without the values of the arguments that the site redacts.
+func (r *revision) journaled(in any) json.RawMessage {
+	masked := func(a args, cmds []command) (args, []command) {
+		hidden := map[string]any{}
+		for k, v := range a.Scalars {
+			if hidden[k] = v; slices.Contains(r.redact, k) {
+				hidden[k] = nil // encoded as {"redacted":true}
+			}
+		}
+		a.Scalars = hidden
+		cmds = slices.Clone(cmds)
+		for i, c := range cmds {
+			if slices.Contains(r.redact, c.Arg) {
+				cmds[i] = command{Form: c.Form, Arg: c.Arg, Guest: c.Guest, Parsed: c.Parsed, Error: "redacted", Features: c.Features}
+			}
+		}
+		return a, cmds
+	}
+	switch doc := in.(type) {
+	case *callInput:
+		c := *doc
+		c.Args, c.Commands = masked(c.Args, c.Commands)
+		return inputJSON(&c)
+	case *operationInput:
+		c := *doc
+		c.Args, c.Parent.Commands = masked(c.Args, c.Parent.Commands)
+		return inputJSON(&c)
+	}
+	return inputJSON(in)
+}

@@ -1,0 +1,87 @@
+# METADATA
+# scope: package
+# description: May this principal call this tool with these arguments? Allowed only when every named check holds.
+# schemas:
+#   - input: schema.input
+#   - data.site: schema.site
+package caponier.core.call
+
+import data.caponier.core.check
+import data.caponier.core.obligations
+import data.caponier.core.reasons
+import data.caponier.core.tier
+
+# METADATA
+# entrypoint: true
+decision := {
+	"schema": "caponier.decision/1", "allow": true, "tier": tier.name(tier.call), "failed": [], "deny": [],
+	"confirm": false, "obligations": obligations.value,
+} if {
+	ok
+} else := {
+	"schema": "caponier.decision/1", "allow": false, "tier": tier.name(tier.call), "failed": [id | some id in failed],
+	"deny": array.concat(reasons.of(failed), [d | some d in site_deny]), "confirm": failed == {"confirmation"},
+	"obligations": obligations.value,
+}
+
+ok if {
+	input.schema == "caponier.call/1"
+	check.schema.ok
+	check.freeze.ok
+	check.identity.ok
+	check.grant.ok
+	check.known.ok
+	check.target.ok
+	check.protected.call_ok
+	check.node.call_ok
+	check.tier.call_ok
+	check.readonly.call_ok
+	check.command.call_ok
+	check.path.call_ok
+	check.egress.call_ok
+	check.arguments.ok
+	check.rate.ok
+	check.budget.ok
+	check.confirmation.ok
+	count(site_deny) == 0
+}
+
+site_deny contains d if some d in data.caponier.site.call.deny
+
+failed contains "schema" if not input.schema == "caponier.call/1"
+
+failed contains "schema" if not check.schema.ok
+
+failed contains "freeze" if not check.freeze.ok
+
+failed contains "identity" if not check.identity.ok
+
+failed contains "grant" if not check.grant.ok
+
+failed contains "known" if not check.known.ok
+
+failed contains "target" if not check.target.ok
+
+failed contains "protected" if not check.protected.call_ok
+
+failed contains "node" if not check.node.call_ok
+
+failed contains "tier" if not check.tier.call_ok
+
+failed contains "readonly" if not check.readonly.call_ok
+
+failed contains "command" if not check.command.call_ok
+
+failed contains "path" if not check.path.call_ok
+
+failed contains "egress" if not check.egress.call_ok
+
+failed contains "arguments" if not check.arguments.ok
+
+failed contains "rate" if not check.rate.ok
+
+failed contains "budget" if not check.budget.ok
+
+failed contains "confirmation" if not check.confirmation.ok
+
+failed contains "site" if not count(site_deny) == 0

@@ -1,0 +1,77 @@
+# METADATA
+# scope: package
+# description: An operation above green acts on what its call was decided for, and on nothing else.
+# schemas:
+#   - input: schema.input
+#   - data.site: schema.site
+package caponier.core.check.bound
+
+import data.caponier.core.command
+import data.caponier.core.files
+import data.caponier.core.tier
+
+# Green reads may look wider within what the principal may see.
+ok if tier.operation == 1
+
+ok if input.target == null
+
+ok if {
+	input.command != null
+	every id in vmids { id in call_vmids }
+	every n in command.operation_nodes { n in call_nodes }
+	every s in command.services(command.operation_described) { s in call_services }
+	runs_where_it_may
+	every d in command.operation_described { stays(d) }
+}
+
+ok if {
+	input.file != null
+	input.target.node in call_nodes
+}
+
+# A call's own stage may be on whichever node of the cluster its guest is.
+ok if {
+	own_stage
+	count(input.parent.targets.vmids) > 0
+	in_cluster
+}
+
+own_stage if input.file.action == "stage"
+
+own_stage if files.staged(input.file.path)
+
+in_cluster if {
+	input.target.cluster != ""
+	input.target.cluster in input.parent.clusters
+}
+
+vmids := command.vmids(command.operation_described)
+
+call_vmids := {v | some v in input.parent.targets.vmids} | command.vmids(command.parent_described)
+
+call_nodes := {n | some n in input.parent.targets.nodes} | command.nodes(command.parent_described)
+
+call_services := {command.unit(s) | some s in input.parent.targets.services} | command.services(command.parent_described)
+
+# Guests and nodes are named within a cluster, so such a command may run on any node of it; all others act on the node itself.
+runs_where_it_may if input.target.node in input.parent.targets.nodes
+
+runs_where_it_may if {
+	in_cluster
+	count(input.command.calls) > 0
+	every d in command.operation_described { located(d) }
+}
+
+located(d) if {
+	some [kind, _] in d.words
+	kind in {"vmid", "node"}
+}
+
+# A command that names neither guest nor node nor service acts on the node: it stays on those of the call.
+stays(d) if located(d)
+
+stays(_) if input.target.node in input.parent.targets.nodes
+
+why := concat(", ", (((vmids - call_vmids) | (command.operation_nodes - call_nodes)) | strayed))
+
+strayed contains input.target.node if not runs_where_it_may

@@ -1,0 +1,135 @@
+# METADATA
+# scope: package
+# description: A file operation names paths of its call or its stage, in the site's folders, of a size that the site allows - first by name, then by what is really there.
+# schemas:
+#   - input: schema.input
+#   - data.site: schema.site
+package caponier.core.check.file
+
+import data.caponier.core.files
+
+ok if input.file == null
+
+ok if input.file.action == "stage"
+
+ok if {
+	place_ok(input.file.path)
+	local_ok
+	facts_ok
+}
+
+place_ok(p) if files.staged(p)
+
+place_ok(p) if {
+	input.file.action in {"stat", "list", "read", "get"}
+	files.readable(p)
+	declared
+}
+
+place_ok(p) if {
+	input.file.action in {"write", "put", "remove"}
+	files.writable(p)
+	"paths" in input.tool.target_kinds
+	declared
+}
+
+# A tool that declares paths stays with those of its call.
+declared if not "paths" in input.tool.target_kinds
+
+declared if input.file.path in input.parent.targets.paths
+
+declared if {
+	input.file.action in {"stat", "list"}
+	some p in input.parent.targets.paths
+	files.under(p, input.file.path)
+}
+
+local_ok if input.file.local == null
+
+local_ok if input.file.local in input.parent.targets.local_paths
+
+facts_ok if {
+	input.phase == "lookup"
+	input.file.real_path == null
+}
+
+facts_ok if {
+	input.phase == "effect"
+	is_string(input.file.real_path)
+	place_really_ok
+	kind_ok
+	size_ok
+}
+
+# The real path may leave neither the stage nor the site's folders.
+place_really_ok if {
+	files.staged(input.file.path)
+	files.staged(input.file.real_path)
+}
+
+place_really_ok if {
+	not files.staged(input.file.path)
+	input.file.action in {"stat", "list", "read", "get"}
+	files.readable(input.file.real_path)
+}
+
+place_really_ok if {
+	not files.staged(input.file.path)
+	input.file.action in {"write", "put", "remove"}
+	files.writable(input.file.real_path)
+}
+
+kind_ok if input.file.action == "stat"
+
+kind_ok if {
+	input.file.action == "list"
+	input.file.type == "dir"
+}
+
+kind_ok if {
+	input.file.action in {"read", "get", "remove"}
+	input.file.type == "file"
+}
+
+kind_ok if {
+	input.file.action in {"write", "put"}
+	input.file.exists == false
+}
+
+kind_ok if {
+	input.file.action in {"write", "put"}
+	input.file.exists == true
+	input.file.type == "file"
+	input.file.overwrite == true
+}
+
+size_ok if input.file.action in {"stat", "list", "remove"}
+
+size_ok if {
+	input.file.action in {"read", "get", "write", "put"}
+	is_number(input.file.bytes)
+	is_number(data.site.files.max_bytes)
+	input.file.bytes >= 0
+	input.file.bytes <= data.site.files.max_bytes
+}
+
+why := concat(", ", faults)
+
+faults contains sprintf("%s is not in the call's stage or in a folder that the site lists for this", [input.file.path]) if not place_ok(input.file.path)
+
+faults contains sprintf("local path %s is not one of the call's", [input.file.local]) if not local_ok
+
+faults contains sprintf("it really is %s, which is elsewhere", [input.file.real_path]) if {
+	input.phase == "effect"
+	not place_really_ok
+}
+
+faults contains sprintf("it is %v bytes, limit %v", [input.file.bytes, data.site.files.max_bytes]) if {
+	input.phase == "effect"
+	not size_ok
+}
+
+faults contains "it exists and overwriting was not asked for, or it is not a plain file" if {
+	input.phase == "effect"
+	not kind_ok
+}

@@ -1,0 +1,78 @@
+# METADATA
+# scope: package
+# description: Paths on a node - whether they lie in the call's stage, in the site's folders, or where nobody may go - and the tier of a file operation.
+# schemas:
+#   - input: schema.input
+#   - data.site: schema.site
+package caponier.core.files
+
+# Reading is green, what stays in the call's own stage is yellow, every other write is red. A download writes to the workspace: yellow.
+rank := 1 if {
+	input.file.action in {"stat", "list", "read"}
+} else := 2 if {
+	input.file.action in {"stage", "get"}
+} else := 2 if {
+	input.file.action in {"write", "put", "remove"}
+	staged(input.file.path)
+} else := 3 if {
+	input.file.action in {"write", "put", "remove"}
+}
+
+# staged says that a path lies in a directory that the call made for itself on this very node.
+staged(path) if {
+	clean(path)
+	some stage in input.parent.stages
+	stage.node == input.target.node
+	clean(stage.dir)
+	startswith(path, concat("", [stage.dir, "/"]))
+}
+
+# clean says that a path is absolute and in its one shortest form.
+clean(path) if {
+	regex.match(`^(/[^/\x00-\x1F\x7F]+)+$`, path)
+	every s in split(path, "/") { not s in {".", ".."} }
+}
+
+clean("/")
+
+under(path, prefix) if path == prefix
+
+under(path, prefix) if startswith(path, concat("", [trim_suffix(prefix, "/"), "/"]))
+
+readable(path) if {
+	clean(path)
+	some prefix in data.site.files.read
+	under(path, prefix)
+	not secret(path)
+}
+
+writable(path) if {
+	clean(path)
+	some prefix in data.site.files.write
+	under(path, prefix)
+	not secret(path)
+	every fixed in unwritable { not under(path, fixed) }
+	every s in split(path, "/") { not startswith(s, ".") }
+}
+
+# Where keys, passwords and live kernel or process state lie: never, whatever the site lists.
+secret(path) if {
+	some hidden in unreadable
+	under(path, hidden)
+}
+
+secret(path) if {
+	some s in split(path, "/")
+	s in {".ssh", ".gnupg", ".aws", ".kube", ".docker", "shadow", "shadow-", "gshadow", "gshadow-", "authkey.key"}
+}
+
+secret(path) if regex.match(`(\.key|\.pem|\.p12|\.pfx|/id_[a-z0-9]+|/ssh_host_[a-z0-9_]+_key|/\.env|/\.netrc|/\.pgpass|_history)$`, path)
+
+unreadable := ["/etc/pve/priv", "/proc", "/dev", "/var/lib/pve-cluster", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/run/credentials"]
+
+unwritable := [
+	"/bin", "/boot", "/dev", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr/bin", "/usr/sbin", "/usr/lib", "/etc/pve",
+	"/etc/ssh", "/etc/sudoers", "/etc/sudoers.d", "/etc/pam.d", "/etc/security", "/etc/passwd", "/etc/group", "/etc/crontab", "/etc/cron.d",
+	"/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/systemd", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld.so.preload",
+	"/etc/profile", "/etc/profile.d", "/etc/environment", "/etc/apt", "/var/lib/dpkg", "/var/lib/lxc", "/var/spool/cron", "/var/lib/systemd",
+]

@@ -1,0 +1,146 @@
+# METADATA
+# scope: package
+# description: What is wrong with a site's data beyond its schema. The host refuses to load data with problems; plain opa can list them too.
+# schemas:
+#   - data.site: schema.site
+package caponier.core.lint
+
+import data.caponier.core.files
+import data.caponier.core.tier
+
+grammar := data.core.grammar
+
+# entries are all commands of the core grammar: "pct start" -> {group, tier, …}.
+entries[id] := entry if {
+	some binary, subs in grammar.commands
+	some sub, entry in subs
+	not entry.api
+	id := trim_space(concat(" ", [binary, sub]))
+}
+
+entries[id] := entry if {
+	some binary, subs in grammar.commands
+	some sub, method in subs
+	some path, entry in method.paths
+	id := concat(" ", [binary, sub, path])
+}
+
+own contains trim_space(concat(" ", [binary, sub])) if {
+	some binary, subs in data.site.binaries
+	some sub, _ in subs
+}
+
+groups := {e.group | some e in entries} | {e.group | some subs in data.site.binaries; some e in subs}
+
+problems contains sprintf("principals/%s/roles: there is no role %q", [id, name]) if {
+	some id, p in data.site.principals
+	some name in p.roles
+	not data.site.roles[name]
+}
+
+problems contains sprintf("claimable_roles: there is no role %q", [name]) if {
+	some name in data.site.claimable_roles
+	not data.site.roles[name]
+}
+
+problems contains sprintf("roles/%s/commands: %q is neither a group nor an entry of the command grammar", [name, c]) if {
+	some name, role in data.site.roles
+	some c in role.commands
+	not c in (({"*"} | groups) | own)
+	not entries[c]
+}
+
+problems contains sprintf("roles/%s/imports: there is no operation %q", [name, i]) if {
+	some name, role in data.site.roles
+	some i in role.imports
+	not i in operations
+}
+
+problems contains sprintf("commands/%s: is not an entry of the command grammar or of binaries", [id]) if {
+	some id, _ in data.site.commands
+	not entries[id]
+	not id in own
+}
+
+problems contains sprintf("commands/%s/tier: %s is lower than %s, which the grammar gives it; a site can only raise it", [id, c.tier, entries[id].tier]) if {
+	some id, c in data.site.commands
+	tier.ranks[c.tier] < tier.ranks[entries[id].tier]
+}
+
+problems contains sprintf("binaries/%s: is described by the core grammar and cannot be described again", [binary]) if {
+	some binary, _ in data.site.binaries
+	grammar.commands[binary]
+}
+
+problems contains sprintf("binaries/%s: runs other programs or text, which policy could not see", [binary]) if {
+	some binary, _ in data.site.binaries
+	binary in grammar.wrappers
+}
+
+problems contains sprintf("binaries/%s: name the program by one word without a folder", [binary]) if {
+	some binary, _ in data.site.binaries
+	not regex.match(`^[A-Za-z0-9][A-Za-z0-9_.+-]*$`, binary)
+}
+
+problems contains sprintf("binaries/%s/%s: there is no kind of word %q", [binary, sub, kind]) if {
+	some binary, subs in data.site.binaries
+	some sub, entry in subs
+	some kind in array.concat([trim_right(k, "?*") | some k in entry.operands; is_string(k)], [k | some k in entry.options; is_string(k); k != "flag"])
+	not grammar.kinds[kind]
+}
+
+problems contains sprintf("shell_features: %q cannot be granted, only pipe, and, or, sequence", [f]) if {
+	some f in data.site.shell_features
+	not f in {"pipe", "and", "or", "sequence"}
+}
+
+problems contains sprintf("files/%s: %q is not an absolute path in its shortest form", [direction, p]) if {
+	some direction in {"read", "write"}
+	some p in data.site.files[direction]
+	not files.clean(p)
+}
+
+problems contains sprintf("files/%s: %q can never be reached: keys, passwords and kernel state stay closed", [direction, p]) if {
+	some direction in {"read", "write"}
+	some p in data.site.files[direction]
+	files.secret(p)
+}
+
+problems contains sprintf("files/write: %q can never be written", [p]) if {
+	some p in data.site.files.write
+	some fixed in files.unwritable
+	files.under(p, fixed)
+}
+
+problems contains sprintf("%s/%s: is not a host name or address in its one form: lower case, no final dot, addresses as short as they can be", [part, h]) if {
+	some part, hosts in {"egress": data.site.egress, "protected/hosts": data.site.protected.hosts}
+	some h, _ in hosts
+	not regex.match(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`, h)
+	not address(h)
+}
+
+problems contains sprintf("relaxed/tools: %q has no red tier, so there is nothing to relax", [name]) if {
+	some name in data.site.relaxed.tools
+	not data.site.tiers[concat(":", ["tool", name])] == "red"
+}
+
+problems contains sprintf("relaxed/vmids: %s is protected", [id]) if {
+	some id in data.site.relaxed.vmids
+	data.site.protected.vmids[id]
+}
+
+address(h) if {
+	regex.match(`^(0|[1-9][0-9]{0,2})(\.(0|[1-9][0-9]{0,2})){3}$`, h)
+	net.cidr_is_valid(concat("/", [h, "32"]))
+}
+
+address(h) if {
+	regex.match(`^[0-9a-f:]*:[0-9a-f:]*$`, h)
+	not contains(h, ":::")
+	net.cidr_is_valid(concat("/", [h, "128"]))
+}
+
+operations := {
+	"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove",
+	"http_request", "blob_write", "blob_read", "ask",
+}
