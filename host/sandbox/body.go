@@ -1,0 +1,180 @@
+package sandbox
+
+import "fmt"
+
+type editKind byte
+
+const (
+	editCharge editKind = iota // charge value here
+	editCall                   // replace by a call of value
+)
+
+type edit struct {
+	at, drop int
+	kind     editKind
+	value    uint32
+}
+
+// plan says how a body changes. What a loop header charges for is everything in the loop outside inner loops: no way from one header to the next is
+// longer. Where that is more than maxCharge, every place that a branch can go to is charged for what follows it instead, and long straight code in pieces.
+type plan struct {
+	edits  []edit // the first charges for the entry
+	points []int  // edits that cost goes to: the function's and those of the loops around
+	over   bool   // something costs more than maxCharge
+}
+
+// point adds a place that charges.
+func (p *plan) point(at int) int {
+	p.edits = append(p.edits, edit{at: at})
+	return len(p.edits) - 1
+}
+
+func (p *plan) cost(n uint32) {
+	e := &p.edits[p.points[len(p.points)-1]]
+	e.value += n
+	p.over = p.over || e.value > maxCharge
+}
+
+// next starts a new piece in the fine way of charging.
+func (p *plan) next(at int) { p.points[len(p.points)-1] = p.point(at) }
+
+// plan reads every instruction of a body, and refuses those that are off by the name of what they need.
+func (w *rewriter) plan(c code, params uint32, fine bool) (plan, error) {
+	r := &reader{b: c.body}
+	var p plan
+	p.points = []int{p.point(0)}
+	p.cost(2 + params + c.n) // locals are zeroed at entry
+	loops := []bool{false}   // the blocks around, and the function itself
+	for r.more() && len(loops) > 0 {
+		at := r.pos
+		op := r.byte()
+		p.cost(1)
+		switch {
+		case op == 0x02 || op == 0x03 || op == 0x04: // block loop if
+			if t := r.byte(); t != 0x40 && (t < typeF64 || t > typeI32) {
+				r.fail("block type 0x%02x needs multi-value, SIMD or reference types, which are off", t)
+			}
+			loops = append(loops, op == 0x03)
+			if op == 0x03 {
+				p.points = append(p.points, p.point(r.pos))
+			}
+			if w.nestWork += len(loops); len(loops) > maxNesting || w.nestWork > maxNestWork {
+				r.fail("blocks are nested %d deep, %d in all: too much for the compiler (at most %d and %d)", len(loops), w.nestWork, maxNesting, maxNestWork)
+			}
+		case op == 0x0b: // end
+			if loops[len(loops)-1] {
+				p.points = p.points[:len(p.points)-1]
+			}
+			if loops = loops[:len(loops)-1]; fine && len(loops) > 0 {
+				p.next(r.pos)
+			}
+		case op == 0x05: // else
+			if fine {
+				p.next(r.pos)
+			}
+		case op == 0x0c || op == 0x0d: // br br_if
+			r.u32()
+		case op == 0x0e: // br_table
+			p.cost(2)
+			for range r.count("targets of a br_table", maxBrTargets) + 1 {
+				r.u32()
+			}
+		case op == 0x10: // call
+			f := r.u32()
+			if f >= w.count() {
+				r.fail("call of function %d of %d", f, w.count())
+			}
+			p.cost(2)
+			p.edits = append(p.edits, edit{at, r.pos - at, editCall, w.shift(f)})
+		case op == 0x11: // call_indirect
+			p.cost(costSlow)
+			if t, table := r.u32(), r.byte(); int(t) >= len(w.types) || table != 0 {
+				r.fail("indirect call of type %d in table %d, which the module does not have", t, table)
+			}
+		case op >= 0x20 && op <= 0x22: // local.get set tee
+			if l := r.u32(); l >= params+c.n {
+				r.fail("local %d of %d", l, params+c.n)
+			}
+		case op == 0x23 || op == 0x24: // global.get set
+			if g := r.u32(); int(g) >= len(w.globals) {
+				r.fail("global %d of %d", g, len(w.globals))
+			}
+		case op >= 0x28 && op <= 0x3e: // load store
+			p.cost(costAccess)
+			r.u32()
+			r.u32()
+		case op == 0x3f || op == 0x40: // memory.size grow
+			if op == 0x40 {
+				p.cost(costGrow)
+			}
+			if r.byte() != 0 {
+				r.fail("memory other than 0")
+			}
+		case op == 0x41:
+			r.signed(32)
+		case op == 0x42:
+			r.signed(64)
+		case op == 0x43:
+			r.take(4)
+		case op == 0x44:
+			r.take(8)
+		case op == 0xfc:
+			w.prefixed(r, &p, at)
+		case op >= 0x6d && op <= 0x70, op >= 0x7f && op <= 0x82, op == 0x91, op == 0x95, op == 0x9f, op == 0xa3: // div rem sqrt
+			p.cost(costSlow)
+		case op <= 0x01, op == 0x0f, op == 0x1a, op == 0x1b, op >= 0x45 && op <= 0xc4: // no immediates
+		default:
+			r.fail("%s", off(op))
+		}
+		if fine && r.err == nil && len(loops) > 0 && p.edits[p.points[len(p.points)-1]].value > maxCharge/2 {
+			p.next(r.pos)
+		}
+	}
+	if r.err == nil && (len(loops) > 0 || r.pos != len(r.b)) {
+		r.fail("the body does not end where its blocks do")
+	}
+	return p, r.err
+}
+
+func (w *rewriter) prefixed(r *reader, p *plan, at int) {
+	switch sub := r.u32(); {
+	case sub <= 7: // saturating conversion
+	case sub == 10 || sub == 11: // memory.copy fill
+		to := w.copy
+		zero := r.byte()
+		if sub == 10 {
+			zero |= r.byte()
+		} else {
+			to = w.fill
+		}
+		if zero != 0 {
+			r.fail("memory other than 0")
+		}
+		p.cost(2)
+		p.edits = append(p.edits, edit{at, r.pos - at, editCall, to})
+	case sub <= 14:
+		r.fail("passive segments and table instructions (0xfc %d) are off", sub)
+	default:
+		r.fail("instruction 0xfc %d is off (reference types)", sub)
+	}
+}
+
+// off names the feature that an instruction belongs to.
+func off(op byte) string {
+	feature := "is not an instruction"
+	switch {
+	case op == 0x06 || op == 0x07 || op == 0x08 || op == 0x09 || op == 0x0a || op == 0x18 || op == 0x19 || op == 0x1f:
+		feature = "needs exceptions, which are off"
+	case op == 0x12 || op == 0x13:
+		feature = "needs tail calls, which are off"
+	case op == 0x1c || op == 0x25 || op == 0x26 || op >= 0xd0 && op <= 0xd6 || op == 0x14 || op == 0x15:
+		feature = "needs reference types, which are off"
+	case op == 0xfb:
+		feature = "needs garbage collection, which is off"
+	case op == 0xfd:
+		feature = "needs SIMD, which is off"
+	case op == 0xfe:
+		feature = "needs threads, which are off"
+	}
+	return fmt.Sprintf("instruction 0x%02x %s", op, feature)
+}

@@ -1,0 +1,206 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/tetratelabs/wazero/api"
+)
+
+const (
+	maxNote     = 4 << 10 // bytes of a log line or a progress note, and of what is kept of stderr
+	maxNotes    = 1000    // of each in a call
+	maxResponse = 16 << 20
+)
+
+// Statuses of operations.
+const (
+	statusOK uint32 = iota
+	statusFailed
+	statusRefused
+	statusUnknown
+	statusBadRequest
+)
+
+const outOfRange = ^uint32(0) // -1: the guest named memory that it does not have, or more than may be written
+
+// call is the state of one run of a guest: it lives in the context, never in the module.
+type call struct {
+	running *gate.Running // nil while a module is initialised or described: there are no operations then
+	env     *environment
+	input   []byte
+	inputAt int
+	output  []byte
+	max     int // bytes of output
+	over    bool
+	resp    []byte
+	respAt  int
+	notes   gate.Notes
+	ticks   int64
+	stderr  []byte
+	killed  error   // why the host stopped it
+	exit    *uint32 // what it exited with
+}
+
+// environment is time and randomness as the guest sees them.
+type environment struct {
+	now    func() time.Time
+	sleep  func(context.Context, time.Duration)
+	random io.Reader
+}
+
+type callKey struct{}
+
+var (
+	errKilled = errors.New("stopped by the host")
+	errExited = errors.New("exited")
+)
+
+// check ends the guest when its time is up. The clock is asked, not only the context: its timer needs a free processor, which spinning guests may not leave.
+func (c *call) check(ctx context.Context) {
+	if due, ok := ctx.Deadline(); ok && !time.Now().Before(due) {
+		<-ctx.Done() // due now: the cause is set when this returns
+	}
+	if ctx.Err() != nil {
+		c.killed = context.Cause(ctx)
+		panic(errKilled)
+	}
+}
+
+// run calls an exported function and says why it did not return.
+func (c *call) run(ctx context.Context, in *instance, f api.Function) (code uint32, err error) {
+	ctx = context.WithValue(ctx, callKey{}, c)
+	var stack [1]uint64
+	err = f.CallWithStack(ctx, stack[:])
+	c.notes.CPUTicks = (c.ticks+1)*quantum - int64(int32(in.ticks.Get()))
+	switch {
+	case c.killed != nil:
+		return 0, c.killed
+	case c.exit != nil:
+		return 0, &gate.PluginError{Code: "plugin_exit", Message: fmt.Sprintf("the plugin exited with code %d%s", *c.exit, c.firstLine())}
+	case err != nil && (in.memory.refused || bytes.Contains(c.stderr, []byte("out of memory"))):
+		return 0, &gate.PluginError{Code: "plugin_memory", Message: fmt.Sprintf("the plugin ran out of its %d MiB of memory (sandbox.memory_max)", in.memory.max>>20)}
+	case err != nil:
+		reason, _, _ := strings.Cut(err.Error(), "\n")
+		return 0, &gate.PluginError{Code: "plugin_trap", Message: clean(reason, 200) + c.firstLine()}
+	case c.over:
+		return 0, &gate.PluginError{Code: "plugin_protocol", Message: fmt.Sprintf("the plugin gave more than %d bytes of output (sandbox.max_output)", c.max)}
+	}
+	return uint32(stack[0]), nil
+}
+
+// firstLine is the little of the guest's stderr that a client gets to see; the log has more.
+func (c *call) firstLine() string {
+	line, _, _ := bytes.Cut(bytes.TrimSpace(c.stderr), []byte("\n"))
+	if len(line) == 0 {
+		return ""
+	}
+	return ": " + clean(string(line), 200)
+}
+
+// clean shortens text and replaces what could move a terminal's cursor.
+func clean(s string, max int) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	if len(s) > max {
+		s = strings.ToValidUTF8(s[:max], "") + "…"
+	}
+	return s
+}
+
+// operate takes a request through the door and leaves the response for the guest to read.
+func (c *call) operate(ctx context.Context, name string, request []byte, ok bool) uint32 {
+	if !ok {
+		return c.respond(statusBadRequest, gate.BadRequest{Message: "the request is not in the memory of the plugin"})
+	}
+	if len(request) > gate.MaxRequest {
+		return c.respond(statusBadRequest, gate.BadRequest{Message: fmt.Sprintf("the request has more than %d bytes", gate.MaxRequest)})
+	}
+	op, err := gate.ParseOp(name, request)
+	if err != nil {
+		return c.fail(err)
+	}
+	if c.running == nil {
+		return c.respond(statusRefused, gate.Refused{Kind: "operation", Op: name, Failed: []string{"call.none"},
+			Denied: []gate.Reason{{ID: "call.none", Msg: "there are no operations while a plugin starts or is described"}}})
+	}
+	res, err := c.running.Operate(ctx, op)
+	if err != nil {
+		return c.fail(err)
+	}
+	if res.Value == nil {
+		res.Value = struct{}{}
+	}
+	return c.respond(statusOK, res.Value)
+}
+
+func (c *call) fail(err error) uint32 {
+	var refused *gate.Refused
+	var bad *gate.BadRequest
+	var op *gate.OpError
+	switch {
+	case errors.As(err, &refused):
+		return c.respond(statusRefused, refused)
+	case errors.As(err, &bad):
+		return c.respond(statusBadRequest, bad)
+	case errors.As(err, &op) && op.Outcome == gate.Unknown:
+		return c.respond(statusUnknown, op)
+	case errors.As(err, &op):
+		return c.respond(statusFailed, op)
+	}
+	return c.respond(statusFailed, gate.OpError{Code: "failed", Message: err.Error()})
+}
+
+func (c *call) respond(status uint32, v any) uint32 {
+	c.resp, c.respAt = nil, 0
+	b, err := json.Marshal(v)
+	if err == nil && len(b) > maxResponse {
+		err = fmt.Errorf("it has %d bytes, and at most %d may be read", len(b), maxResponse)
+	}
+	if err != nil { // what was done is done, and the guest must not take it for undone
+		status, b = statusUnknown, []byte(`{"code":"bad_response","message":"the operation was done, but its response cannot be given"}`)
+	}
+	c.resp = b
+	return status
+}
+
+// note counts one log line or progress note, and says whether it may pass.
+func (c *call) note(n *int, ok bool) bool {
+	if !ok || *n >= maxNotes {
+		c.notes.Dropped++
+		return false
+	}
+	*n++
+	return true
+}
+
+func (c *call) log(level int32, line []byte, ok bool) {
+	if c.note(&c.notes.Logs, ok) && c.running != nil {
+		c.running.Log(int(min(max(level, int32(slog.LevelDebug)), int32(slog.LevelError))), clean(string(line), maxNote))
+	}
+}
+
+func (c *call) progress(note []byte, ok bool) {
+	var p struct {
+		Done    float64 `json:"done"`
+		Total   float64 `json:"total"`
+		Message string  `json:"message"`
+	}
+	ok = ok && len(note) <= maxNote && gate.DecodeInto(note, maxNote, &p) == nil
+	if c.note(&c.notes.Progress, ok) && c.running != nil {
+		c.running.Progress(p.Done, p.Total, clean(p.Message, 500))
+	}
+}

@@ -1,0 +1,102 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+)
+
+// template is a compiled module with the state that every call starts from: memory and mutable globals as they are after the module's own
+// initialisation. Nothing else in a module can change.
+type template struct {
+	rt       wazero.Runtime
+	compiled wazero.CompiledModule
+	image    *image
+	globals  []savedGlobal
+	limit    uint64 // bytes of memory
+}
+
+type savedGlobal struct {
+	name  string
+	value uint64
+}
+
+// instance is one fresh guest. It serves one call at a time, and in the service of plugins only one at all.
+type instance struct {
+	mod    api.Module
+	memory *memory
+	ticks  api.MutableGlobal
+}
+
+// newTemplate initialises a compiled module under ctx, whose deadline stops it, and keeps what it then is.
+func newTemplate(ctx context.Context, rt wazero.Runtime, compiled wazero.CompiledModule, m *module, env *environment, limit uint64) (t *template, stderr []byte, err error) {
+	data := make([]byte, uint64(m.memMin)*pageSize)
+	for _, s := range m.data {
+		copy(data[s.offset:], s.data)
+	}
+	first, err := newImage(data, uint64(len(data)))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer first.Close()
+	raw := &template{rt: rt, compiled: compiled, image: first, limit: limit}
+	in, err := raw.instantiate(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer in.close()
+	c := &call{env: env}
+	for _, name := range []string{exportStart, "_initialize"} {
+		if f := in.mod.ExportedFunction(name); f != nil {
+			if _, err := c.run(ctx, in, f); err != nil {
+				return nil, c.stderr, fmt.Errorf("starting the plugin (%s): %w", name, err)
+			}
+		}
+	}
+	view, _ := in.mod.Memory().Read(0, in.mod.Memory().Size())
+	kept, err := newImage(view, uint64(len(view)))
+	if err != nil {
+		return nil, c.stderr, err
+	}
+	t = &template{rt: rt, compiled: compiled, image: kept, limit: limit}
+	for i, g := range m.globals {
+		if g.mutable {
+			t.globals = append(t.globals, savedGlobal{exportGlobal(i), in.mod.ExportedGlobal(exportGlobal(i)).Get()})
+		}
+	}
+	return t, c.stderr, nil
+}
+
+// instantiate makes a guest in the template's state.
+func (t *template) instantiate(ctx context.Context) (in *instance, err error) {
+	in = &instance{memory: &memory{image: t.image, max: t.limit}}
+	defer func() {
+		if p := recover(); p != nil { // wazero panics when its allocator has no memory to give
+			in.memory.Free()
+			in, err = nil, fmt.Errorf("making a guest: %v", p)
+		}
+	}()
+	in.mod, err = t.rt.InstantiateModule(experimental.WithMemoryAllocator(ctx, in.memory), t.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	if err != nil {
+		in.memory.Free()
+		return nil, fmt.Errorf("making a guest: %w", err)
+	}
+	mem := in.mod.Memory()
+	if more := uint32(t.image.size/pageSize) - mem.Size()/pageSize; more > 0 {
+		if _, ok := mem.Grow(more); !ok {
+			in.close()
+			return nil, errors.New("making a guest: its memory could not be restored")
+		}
+	}
+	for _, g := range t.globals {
+		in.mod.ExportedGlobal(g.name).(api.MutableGlobal).Set(g.value)
+	}
+	in.ticks = in.mod.ExportedGlobal(exportTicks).(api.MutableGlobal)
+	return in, nil
+}
+
+func (in *instance) close() { in.mod.Close(context.Background()) }

@@ -1,0 +1,169 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// goGuest builds a plugin of test/guests, once for the whole run.
+func goGuest(t testing.TB, name string) []byte {
+	t.Helper()
+	guestsMu.Lock()
+	defer guestsMu.Unlock()
+	if guests[name] == nil {
+		out := filepath.Join(t.TempDir(), name+".wasm")
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-buildmode=c-shared", "-o", out, "github.com/caponier-mcp/caponier/test/guests/"+name)
+		cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("building the guest %s: %v\n%s", name, err, text)
+		}
+		b, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		guests[name] = b
+	}
+	return guests[name]
+}
+
+var (
+	guestsMu sync.Mutex
+	guests   = map[string][]byte{}
+)
+
+// host is a door with a sandbox behind it and everything else played.
+type host struct {
+	t       testing.TB
+	box     *Sandbox
+	door    *gate.Door
+	decide  func(gate.Question) gate.Decision // nil allows all
+	execute func(gate.Question) (gate.Result, error)
+
+	mu       sync.Mutex
+	records  []gate.Record
+	executed []string
+}
+
+func newHost(t testing.TB, o Options) *host {
+	t.Helper()
+	box, err := New(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &host{t: t, box: box}
+	t.Cleanup(func() {
+		if err := box.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	execs := map[string]gate.Executor{}
+	for _, name := range gate.Operations() {
+		execs[name] = h
+	}
+	h.door = gate.New(gate.Options{Nodes: []gate.Node{{Name: "pve1", Cluster: "lab", Default: true}}, Decider: h, Journal: h, Ledger: h, Lowerer: h, Runner: box,
+		Executors: execs, Mode: func() gate.Mode { return gate.Mode{} }})
+	return h
+}
+
+func (h *host) Decide(_ context.Context, q gate.Question) (gate.Decision, error) {
+	if h.decide != nil {
+		return h.decide(q), nil
+	}
+	return gate.Decision{Allow: true, Tier: gate.Green, Revision: "test"}, nil
+}
+
+func (h *host) Intent(_ context.Context, r gate.Record, _ bool) error { return h.keep(r) }
+func (h *host) Outcome(_ context.Context, r gate.Record) error        { return h.keep(r) }
+func (h *host) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
+	return gate.Counts{}, func() {}, nil
+}
+func (h *host) Script(string) gate.Command {
+	return gate.Command{Form: "script", Lowered: gate.Lowered{Parsed: true}}
+}
+func (h *host) Argv(argv []string) gate.Command {
+	return gate.Command{Form: "argv", Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: argv, Static: true}}}}
+}
+func (h *host) Lookup(context.Context, gate.Question) (gate.Facts, error) { return gate.Facts{}, nil }
+func (h *host) End(context.Context, *gate.Call)                           {}
+func (h *host) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gate.Result, error) {
+	h.mu.Lock()
+	h.executed = append(h.executed, q.Op.Import())
+	h.mu.Unlock()
+	if h.execute != nil {
+		return h.execute(q)
+	}
+	if e, ok := q.Op.(gate.SSHExec); ok {
+		return gate.Result{Value: map[string]any{"exit": 0, "stdout": e.Stdin, "stderr": "", "truncated": false}}, nil
+	}
+	return gate.Result{}, nil
+}
+
+func (h *host) keep(r gate.Record) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.records = append(h.records, r)
+	return nil
+}
+
+// add puts a module into the sandbox and returns a tool of it that may do everything.
+func (h *host) add(wasm []byte) *gate.Tool {
+	h.t.Helper()
+	tool := toolOf(wasm)
+	if err := h.box.Add(tool.Plugin, wasm, gate.Operations()); err != nil {
+		h.t.Fatal(err)
+	}
+	return tool
+}
+
+func toolOf(wasm []byte) *gate.Tool {
+	sum := sha256.Sum256(wasm)
+	return &gate.Tool{Kind: "tool", Name: "echo", Plugin: gate.Plugin{Name: "test", Version: "1", Digest: "sha256:" + hex.EncodeToString(sum[:])},
+		Imports: gate.Operations(), Budget: 10 * time.Second, Validate: func(map[string]any) error { return nil },
+		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) { return gate.Targets{}, nil, nil }}
+}
+
+func (h *host) call(tool *gate.Tool, args any) gate.Answer {
+	return h.callWith(context.Background(), tool, args)
+}
+
+func (h *host) callWith(ctx context.Context, tool *gate.Tool, args any) gate.Answer {
+	h.t.Helper()
+	raw, err := json.Marshal(args)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return h.door.Call(ctx, gate.Request{Source: "test", Principal: gate.Principal{ID: "p"}, Tool: tool, Arguments: raw})
+}
+
+// want checks how a call ended: code is that of a *gate.PluginError, "budget", "cancelled" or "".
+func want(t testing.TB, a gate.Answer, code string) {
+	t.Helper()
+	var p *gate.PluginError
+	var b *gate.BudgetError
+	got := ""
+	switch {
+	case errors.As(a.Err, &p):
+		got = p.Code
+	case errors.As(a.Err, &b):
+		got = "budget"
+	case errors.Is(a.Err, context.Canceled):
+		got = "cancelled"
+	case a.Err != nil:
+		got = fmt.Sprintf("%T", a.Err)
+	}
+	if got != code {
+		t.Errorf("the call ended with %q (%v), want %q; output %d %.200s", got, a.Err, code, a.Output.Code, a.Output.JSON)
+	}
+}

@@ -1,0 +1,155 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+)
+
+// abiModule is the module name of the imports of ABI version 1.
+const abiModule = "caponier_v1"
+
+// arguments of a host function. Their upper halves are undefined for an i32, so that all reading goes through i32.
+type arguments []uint64
+
+func (a arguments) i32(i int) uint32 { return uint32(a[i]) }
+func (a arguments) i64(i int) uint64 { return a[i] }
+
+// hostFunc is an import. What it returns is ignored when the import has no result.
+type hostFunc struct {
+	params, results string // value types, one byte each
+	do              func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32
+}
+
+const (
+	noArgs, i, ii, iii, iiii, iiiii = "", "\x7f", "\x7f\x7f", "\x7f\x7f\x7f", "\x7f\x7f\x7f\x7f", "\x7f\x7f\x7f\x7f\x7f"
+	long                            = "\x7e"
+)
+
+// hostFuncs are all the imports that exist, by module and name: what is not here cannot be linked.
+func hostFuncs() map[string]map[string]hostFunc {
+	v1 := map[string]hostFunc{
+		"input_len": {noArgs, i, func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 { return uint32(len(c.input)) }},
+		"resp_len":  {noArgs, i, func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 { return uint32(len(c.resp)) }},
+		"input_read": {ii, i, func(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
+			return give(mem, a, c.input, &c.inputAt)
+		}},
+		"resp_read": {ii, i, func(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
+			return give(mem, a, c.resp, &c.respAt)
+		}},
+		"output_write": {ii, i, outputWrite},
+		"log": {iii, noArgs, func(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
+			line, ok := take(mem, a.i32(1), min(a.i32(2), maxNote))
+			c.log(int32(a.i32(0)), line, ok)
+			return 0
+		}},
+		"progress": {ii, noArgs, func(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
+			note, ok := take(mem, a.i32(0), min(a.i32(1), maxNote+1))
+			c.progress(note, ok)
+			return 0
+		}},
+	}
+	for _, name := range gate.Operations() {
+		v1[name] = hostFunc{ii, i, func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
+			request, ok := take(mem, a.i32(0), min(a.i32(1), gate.MaxRequest+1))
+			return c.operate(ctx, name, request, ok)
+		}}
+	}
+	return map[string]map[string]hostFunc{
+		abiModule:  v1,
+		wasiModule: wasiFuncs(),
+		tickModule: {tickName: {noArgs, i, func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 { c.ticks++; return quantum }}},
+	}
+}
+
+// register makes the host modules of a runtime. Every import ends a guest whose time is up, before and after its work.
+func register(ctx context.Context, rt wazero.Runtime, modules map[string]map[string]hostFunc) error {
+	for module, funcs := range modules {
+		b := rt.NewHostModuleBuilder(module)
+		for name, f := range funcs {
+			fn := func(ctx context.Context, mod api.Module, stack []uint64) {
+				c := ctx.Value(callKey{}).(*call)
+				c.check(ctx)
+				r := f.do(ctx, c, mod.Memory(), stack)
+				if f.results != "" {
+					stack[0] = uint64(r)
+				}
+				c.check(ctx)
+			}
+			b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(fn), []byte(f.params), []byte(f.results)).Export(name)
+		}
+		if _, err := b.Instantiate(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take copies a range of the guest's memory, once: what is decided is what is executed, whatever the guest does to its memory meanwhile.
+func take(mem api.Memory, ptr, n uint32) ([]byte, bool) {
+	view, ok := mem.Read(ptr, n)
+	return bytes.Clone(view), ok
+}
+
+// give copies what is left of data into the range that the guest named, and returns how many bytes that were.
+func give(mem api.Memory, a arguments, data []byte, at *int) uint32 {
+	view, ok := mem.Read(a.i32(0), a.i32(1))
+	if !ok {
+		return outOfRange
+	}
+	n := copy(view, data[*at:])
+	*at += n
+	return uint32(n)
+}
+
+func outputWrite(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
+	view, ok := mem.Read(a.i32(0), a.i32(1))
+	switch {
+	case !ok:
+		return outOfRange
+	case len(c.output)+len(view) > c.max:
+		c.over = true
+		return outOfRange
+	}
+	c.output = append(c.output, view...)
+	return 0
+}
+
+// checkImports refuses a module that imports what does not exist, or an operation that is not among the granted ones.
+func (m *module) checkImports(granted func(operation string) bool) error {
+	known := hostFuncs()
+	delete(known, tickModule)
+	for _, i := range m.imports {
+		f, ok := known[i.module][i.name]
+		switch {
+		case !ok:
+			return fmt.Errorf("import %s.%s does not exist here", i.module, i.name)
+		case m.types[i.typ] != signature{f.params, f.results}:
+			return fmt.Errorf("import %s.%s has the wrong type", i.module, i.name)
+		case m.operation(i) && !granted(i.name):
+			return fmt.Errorf("import %s.%s is an operation that plugins.lock does not list for this plugin", i.module, i.name)
+		}
+	}
+	return nil
+}
+
+func (*module) operation(i imported) bool {
+	return i.module == abiModule && slices.Contains(gate.Operations(), i.name)
+}
+
+// operations lists the operations that a module imports: all that it can ever ask for.
+func (m *module) operations() []string {
+	names := []string{}
+	for _, i := range m.imports {
+		if m.operation(i) {
+			names = append(names, i.name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

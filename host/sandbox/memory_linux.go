@@ -1,0 +1,89 @@
+package sandbox
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/tetratelabs/wazero/experimental"
+	"golang.org/x/sys/unix"
+)
+
+// image is the memory that instances start from. Instances map it copy-on-write: each pays only for the pages that it touches.
+type image struct {
+	fd   int
+	size uint64
+}
+
+// newImage makes an image of the bytes, which may be shorter than size.
+func newImage(data []byte, size uint64) (*image, error) {
+	fd, err := unix.MemfdCreate("caponier-guest", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("making a memory image: %w", err)
+	}
+	err = unix.Ftruncate(fd, int64(size))
+	for at := 0; err == nil && at < len(data); {
+		var n int
+		n, err = unix.Pwrite(fd, data[at:], int64(at))
+		at += n
+	}
+	if err == nil {
+		// From here on nobody can change what every call starts from.
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("writing a memory image of %d bytes: %w", size, err)
+	}
+	return &image{fd, size}, nil
+}
+
+func (i *image) Close() error { return unix.Close(i.fd) }
+
+// memory is the linear memory of one instance: address space of its whole limit, of which only touched pages are real.
+type memory struct {
+	image   *image
+	max     uint64
+	base    unsafe.Pointer
+	refused bool // a growth was
+}
+
+// Allocate implements experimental.MemoryAllocator for the one memory of one instance.
+func (m *memory) Allocate(_, max uint64) experimental.LinearMemory {
+	m.max = min(m.max, max)
+	return m
+}
+
+// Reallocate never moves the memory. nil is a refused growth; at the first call it makes wazero panic, which instantiation turns into an error.
+func (m *memory) Reallocate(size uint64) []byte {
+	if size > m.max || m.base == nil && !m.reserve() {
+		m.refused = true
+		return nil
+	}
+	return unsafe.Slice((*byte)(m.base), size)
+}
+
+func (m *memory) reserve() bool {
+	if m.max == 0 {
+		return false
+	}
+	base, err := unix.MmapPtr(-1, 0, nil, uintptr(m.max), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		return false
+	}
+	if n := min(m.image.size, m.max); n > 0 {
+		if _, err := unix.MmapPtr(m.image.fd, 0, base, uintptr(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE); err != nil {
+			unix.MunmapPtr(base, uintptr(m.max))
+			return false
+		}
+	}
+	m.base = base
+	return true
+}
+
+// Free gives the memory back. Nothing may hold a view of it.
+func (m *memory) Free() {
+	if m.base != nil {
+		unix.MunmapPtr(m.base, uintptr(m.max))
+		m.base = nil
+	}
+}

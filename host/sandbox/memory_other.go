@@ -1,0 +1,48 @@
+//go:build !linux
+
+package sandbox
+
+import "github.com/tetratelabs/wazero/experimental"
+
+// image is the memory that instances start from: each copies it.
+type image struct {
+	data []byte
+	size uint64
+}
+
+func newImage(data []byte, size uint64) (*image, error) { return &image{data, size}, nil }
+
+func (*image) Close() error { return nil }
+
+// memory is the linear memory of one instance.
+type memory struct {
+	image   *image
+	max     uint64
+	bytes   []byte
+	refused bool // a growth was
+}
+
+// Allocate implements experimental.MemoryAllocator for the one memory of one instance.
+func (m *memory) Allocate(_, max uint64) experimental.LinearMemory {
+	m.max = min(m.max, max)
+	return m
+}
+
+// Reallocate returns nil for a refused growth.
+func (m *memory) Reallocate(size uint64) []byte {
+	if size > m.max {
+		m.refused = true
+		return nil
+	}
+	if m.bytes == nil {
+		m.bytes = make([]byte, max(m.image.size, size))
+		copy(m.bytes, m.image.data)
+	}
+	if size > uint64(len(m.bytes)) {
+		m.bytes = append(m.bytes, make([]byte, size-uint64(len(m.bytes)))...)
+	}
+	return m.bytes[:size]
+}
+
+// Free gives the memory back.
+func (m *memory) Free() { m.bytes = nil }

@@ -1,0 +1,151 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// plugin is a module in service: its template, guests that are ready, and how it fared.
+type plugin struct {
+	gate.Plugin
+	s     *Sandbox
+	ready chan struct{} // closed when template or err is set
+	tmpl  *template
+	err   error
+	warm  chan *instance
+
+	mu      sync.Mutex // guards the following
+	filling bool
+	broken  int       // calls in a row
+	until   time.Time // out of service
+}
+
+// prepare compiles and initialises the module; the last that it does is to let calls in.
+func (p *plugin) prepare(m *module, rewritten []byte) {
+	defer close(p.ready)
+	began := time.Now()
+	if p.err = p.s.ctx.Err(); p.err != nil {
+		return
+	}
+	compiled, err := p.s.compile(p.s.ctx, rewritten)
+	if err == nil {
+		ctx, cancel := context.WithTimeoutCause(p.s.ctx, p.s.StartTimeout, fmt.Errorf("it took longer than %s (sandbox.start_timeout)", p.s.StartTimeout))
+		defer cancel()
+		var stderr []byte
+		if p.tmpl, stderr, err = newTemplate(ctx, p.s.rt, compiled, m, &p.s.env, uint64(p.s.MemoryMax)); len(stderr) > 0 {
+			p.s.Log.Warn("plugin start", "plugin", p.Name, "stderr", string(stderr))
+		}
+	}
+	if p.err = err; err != nil {
+		p.s.Log.Error("plugin cannot be used", "plugin", p.Name, "error", err)
+		return
+	}
+	p.s.Log.Debug("plugin is ready", "plugin", p.Name, "after", time.Since(began))
+	p.refill()
+}
+
+// take gives a fresh guest, one that is ready if there is any.
+func (p *plugin) take(ctx context.Context) (*instance, error) {
+	select {
+	case <-p.ready:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if p.err != nil {
+		return nil, &gate.PluginError{Code: "plugin_unavailable", Message: fmt.Sprintf("plugin %s cannot be used: %s", p.Name, clean(p.err.Error(), 300))}
+	}
+	if err := p.admit(); err != nil {
+		return nil, err
+	}
+	var in *instance
+	select {
+	case in = <-p.warm:
+	default:
+		var err error
+		if in, err = p.tmpl.instantiate(p.s.ctx); err != nil {
+			return nil, &gate.PluginError{Code: "plugin_unavailable", Message: clean(err.Error(), 300)}
+		}
+	}
+	p.mu.Lock()
+	start := !p.filling && p.s.Warm > 0 && p.s.ctx.Err() == nil
+	p.filling = p.filling || start
+	p.mu.Unlock()
+	if start {
+		p.s.work.Go(func() {
+			p.refill()
+			p.mu.Lock()
+			p.filling = false
+			p.mu.Unlock()
+		})
+	}
+	return in, nil
+}
+
+// refill makes guests until enough are ready.
+func (p *plugin) refill() {
+	for len(p.warm) < cap(p.warm) && p.s.ctx.Err() == nil {
+		in, err := p.tmpl.instantiate(p.s.ctx)
+		if err != nil {
+			p.s.Log.Error("making a guest ahead", "plugin", p.Name, "error", err)
+			return
+		}
+		select {
+		case p.warm <- in:
+		default:
+			in.close()
+		}
+	}
+}
+
+// admit refuses a plugin that broke too often, until its time out is over; then one call may try.
+func (p *plugin) admit() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	left := time.Until(p.until)
+	if p.s.BreakAfter < 0 || p.broken < p.s.BreakAfter || left <= 0 {
+		if p.broken >= p.s.BreakAfter {
+			p.until = time.Now().Add(p.s.BreakFor) // for the others, while one tries
+		}
+		return nil
+	}
+	return &gate.PluginError{Code: "plugin_unavailable",
+		Message: fmt.Sprintf("plugin %s broke %d times in a row and is out of service for another %s", p.Name, p.broken, left.Round(time.Second))}
+}
+
+// record counts calls that broke. One that was stopped for its time, or cancelled, says nothing of the plugin's health either way.
+func (p *plugin) record(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch broke := (*gate.PluginError)(nil); {
+	case err == nil:
+		p.broken = 0
+		return
+	case !errors.As(err, &broke):
+		return
+	}
+	if p.broken++; p.broken == p.s.BreakAfter {
+		p.s.Log.Error("plugin is out of service", "plugin", p.Name, "broken", p.broken, "for", p.s.BreakFor)
+	}
+	p.until = time.Now().Add(p.s.BreakFor)
+}
+
+func (p *plugin) close() {
+	<-p.ready
+	for {
+		select {
+		case in := <-p.warm:
+			in.close()
+			continue
+		default:
+		}
+		break
+	}
+	if p.tmpl != nil {
+		p.tmpl.image.Close()
+	}
+}

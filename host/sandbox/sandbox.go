@@ -1,0 +1,262 @@
+// Package sandbox runs plugins: WebAssembly guests that start every call from the same bytes, are stopped in time and reach the host only through the gate.
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+)
+
+// Options of a Sandbox. Zero fields mean the defaults that are named.
+type Options struct {
+	MemoryMax    int64         `koanf:"memory_max"`    // bytes of memory of one guest, rounded down to 64 KiB; 64 MiB
+	CacheDir     string        `koanf:"cache_dir"`     // compiled plugins, as native code: must belong to this user alone; empty keeps none
+	Warm         int           `koanf:"warm"`          // guests kept ready for each plugin; 2, negative for none
+	MaxInstances int           `koanf:"max_instances"` // calls that run at once, others wait; 32
+	MaxOutput    int           `koanf:"max_output"`    // bytes that a guest may give; 16 MiB
+	StartTimeout time.Duration `koanf:"start_timeout"` // for a plugin's own initialisation; 5s
+	BreakAfter   int           `koanf:"break_after"`   // broken calls in a row that take a plugin out of service; 10, negative for never
+	BreakFor     time.Duration `koanf:"break_for"`     // how long it stays out before one call may try again; 30s
+	Log          *slog.Logger  `koanf:"-"`             // nil for none
+}
+
+const maxMemory = 4 << 30
+
+// Validate says which option cannot be used.
+func (o Options) Validate() error {
+	switch {
+	case o.MemoryMax != 0 && (o.MemoryMax < pageSize || o.MemoryMax > maxMemory):
+		return fmt.Errorf("sandbox.memory_max: %d bytes; give 65536 to %d", o.MemoryMax, int64(maxMemory))
+	case o.MaxInstances < 0, o.MaxOutput < 0, o.StartTimeout < 0, o.BreakFor < 0:
+		return errors.New("sandbox: max_instances, max_output, start_timeout and break_for must not be negative")
+	case o.Warm > 1000:
+		return fmt.Errorf("sandbox.warm: %d guests for each plugin; give at most 1000", o.Warm)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	o.MemoryMax = cmp.Or(o.MemoryMax, 64<<20) / pageSize * pageSize
+	o.Warm, o.MaxInstances, o.MaxOutput = cmp.Or(o.Warm, 2), cmp.Or(o.MaxInstances, 32), cmp.Or(o.MaxOutput, 16<<20)
+	o.StartTimeout, o.BreakAfter, o.BreakFor = cmp.Or(o.StartTimeout, 5*time.Second), cmp.Or(o.BreakAfter, 10), cmp.Or(o.BreakFor, 30*time.Second)
+	o.Warm, o.Log = max(o.Warm, 0), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return o
+}
+
+// Sandbox runs the plugins that were added to it. It is safe for concurrent use.
+type Sandbox struct {
+	Options
+	rt    wazero.Runtime
+	cache wazero.CompilationCache // nil without CacheDir
+	env   environment
+	slots chan struct{} // one for each call that runs
+	build sync.Mutex    // one compilation at a time; it uses all processors itself
+	work  sync.WaitGroup
+	ctx   context.Context // ends with Close: the only use of a stored context is to stop what Add began
+	stop  context.CancelFunc
+
+	mu      sync.Mutex // guards the following
+	closed  bool
+	plugins map[string]*plugin // by digest
+}
+
+var _ gate.Runner = (*Sandbox)(nil)
+
+// features of the modules that are run; the parser refuses the rest by name before wazero sees it.
+const features = api.CoreFeaturesV1 | api.CoreFeatureSignExtensionOps | api.CoreFeatureNonTrappingFloatToIntConversion | api.CoreFeatureBulkMemoryOperations
+
+// New makes a sandbox without plugins.
+func New(ctx context.Context, o Options) (*Sandbox, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Sandbox{Options: o.withDefaults(), plugins: map[string]*plugin{}, env: environment{time.Now, sleep, rand.Reader}}
+	s.slots = make(chan struct{}, s.MaxInstances)
+	config := wazero.NewRuntimeConfig().WithCoreFeatures(features).WithMemoryLimitPages(uint32(s.MemoryMax / pageSize)).WithDebugInfoEnabled(false)
+	if s.CacheDir != "" {
+		var err error
+		if s.cache, err = openCache(s.CacheDir); err != nil {
+			return nil, err
+		}
+		config = config.WithCompilationCache(s.cache)
+	}
+	s.rt = wazero.NewRuntimeWithConfig(ctx, config)
+	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if err := register(ctx, s.rt, hostFuncs()); err != nil {
+		return nil, errors.Join(fmt.Errorf("registering the imports of plugins: %w", err), s.Close(ctx))
+	}
+	return s, nil
+}
+
+// Close ends what runs in the background and frees everything. Calls must have ended.
+func (s *Sandbox) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.stop()
+	s.work.Wait()
+	for _, p := range s.plugins {
+		p.close()
+	}
+	err := s.rt.Close(ctx)
+	if s.cache != nil {
+		err = errors.Join(err, s.cache.Close(ctx))
+	}
+	return err
+}
+
+// Add checks a module and makes it ready in the background; calls wait for that. imports are the operations that plugins.lock grants it. The module's
+// digest must be the plugin's.
+func (s *Sandbox) Add(p gate.Plugin, wasm []byte, imports []string) error {
+	sum := sha256.Sum256(wasm)
+	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != p.Digest {
+		return fmt.Errorf("plugin %s: the module is %s, and plugins.lock says %s", p.Name, digest, p.Digest)
+	}
+	m, rewritten, err := load(wasm, imports, s.MemoryMax)
+	if err != nil {
+		return fmt.Errorf("plugin %s: %w", p.Name, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return errors.New("the sandbox is closed")
+	case s.plugins[p.Digest] != nil:
+		return nil
+	}
+	pl := &plugin{Plugin: p, s: s, ready: make(chan struct{}), warm: make(chan *instance, s.Warm)}
+	s.plugins[p.Digest] = pl
+	s.work.Go(func() { pl.prepare(m, rewritten) })
+	return nil
+}
+
+func (s *Sandbox) plugin(digest string) *plugin {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	return s.plugins[digest]
+}
+
+// load takes a module through everything that stands before the compiler.
+func load(wasm []byte, imports []string, memoryMax int64) (*module, []byte, error) {
+	granted := map[string]bool{}
+	for _, i := range imports {
+		granted[i] = true
+	}
+	m, err := parse(wasm)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := m.checkImports(func(operation string) bool { return granted[operation] }); err != nil {
+		return nil, nil, err
+	}
+	rewritten, err := m.rewrite(uint32(memoryMax / pageSize))
+	m.codes = nil // the rewritten module has them
+	return m, rewritten, err
+}
+
+// compile is [wazero.Runtime.CompileModule] with a cache that may be damaged: what cannot be read from it is made anew.
+func (s *Sandbox) compile(ctx context.Context, rewritten []byte) (wazero.CompiledModule, error) {
+	s.build.Lock()
+	defer s.build.Unlock()
+	ctx = experimental.WithCompilationWorkers(ctx, 2)
+	compiled, err := s.rt.CompileModule(ctx, rewritten)
+	if err != nil && s.cache != nil {
+		if emptied := emptyCache(s.CacheDir); emptied == nil {
+			s.Log.Warn("emptied the cache of compiled plugins", "dir", s.CacheDir, "error", err)
+			compiled, err = s.rt.CompileModule(ctx, rewritten)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("compiling the module: %w", err)
+	}
+	return compiled, nil
+}
+
+// Run runs the plugin of an allowed call in a fresh guest. The error is a *gate.PluginError, the cause of ctx when that ended the call (a
+// *gate.BudgetError when its time was up), or the host's own.
+func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
+	tool := r.Call.Tool
+	p := s.plugin(tool.Plugin.Digest)
+	if p == nil {
+		return gate.Output{}, &gate.PluginError{Code: "plugin_unavailable", Message: fmt.Sprintf("plugin %s is not loaded", tool.Plugin.Name)}
+	}
+	input, err := callInput(ctx, r.Call)
+	if err != nil {
+		return gate.Output{}, fmt.Errorf("input of %s: %w", tool.Name, err)
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-ctx.Done():
+		return gate.Output{}, context.Cause(ctx)
+	}
+	in, err := p.take(ctx)
+	if err != nil {
+		return gate.Output{}, err
+	}
+	defer in.close()
+	c := &call{running: r, env: &s.env, input: input, max: s.MaxOutput}
+	code, err := c.run(ctx, in, in.mod.ExportedFunction("caponier_v1_call"))
+	if err == nil && (code > 2 || !json.Valid(c.output)) {
+		err = &gate.PluginError{Code: "plugin_protocol", Message: fmt.Sprintf("the plugin returned %d with %d bytes that should be JSON%s", int32(code), len(c.output), c.firstLine())}
+	}
+	p.record(err)
+	if len(c.stderr) > 0 || err != nil {
+		s.Log.Warn("plugin", "plugin", tool.Plugin.Name, "tool", tool.Name, "call", r.Call.ID, "stderr", string(c.stderr), "error", err)
+	}
+	if err != nil {
+		return gate.Output{Notes: c.notes}, err
+	}
+	return gate.Output{Code: int(code), JSON: c.output, Notes: c.notes}, nil
+}
+
+type inputNode struct {
+	Name    string `json:"name"`
+	Cluster string `json:"cluster"`
+	Default bool   `json:"default"`
+}
+
+// callInput is what the guest reads. The arguments are the decided ones, byte for byte.
+func callInput(ctx context.Context, c *gate.Call) ([]byte, error) {
+	type callInfo struct {
+		ID         string `json:"id"`
+		DeadlineMS int64  `json:"deadline_ms"`
+		Round      int    `json:"round"`
+	}
+	in := struct {
+		ABI   int             `json:"abi"`
+		Kind  string          `json:"kind"`
+		Name  string          `json:"name"`
+		Args  json.RawMessage `json:"args"`
+		URI   string          `json:"uri,omitempty"`
+		Call  callInfo        `json:"call"`
+		Nodes []inputNode     `json:"nodes"`
+	}{1, cmp.Or(c.Tool.Kind, "tool"), c.Tool.Name, c.Args.JSON, c.Tool.URI, callInfo{ID: c.ID, Round: 1}, []inputNode{}}
+	if due, ok := ctx.Deadline(); ok {
+		in.Call.DeadlineMS = due.UnixMilli()
+	}
+	for _, n := range c.Nodes {
+		in.Nodes = append(in.Nodes, inputNode{n.Name, n.Cluster, n.Default})
+	}
+	return json.Marshal(in)
+}
