@@ -1,0 +1,322 @@
+package identity
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+func people() []Principal {
+	return []Principal{{ID: "anna", Roles: []string{"operator", "reader"}}, {ID: "bert"}}
+}
+
+func TestOptionsAreRefusedWithTheirKey(t *testing.T) {
+	for _, c := range []struct {
+		name, says string
+		o          Options
+	}{
+		{"id in capitals", "identity.principals", Options{Principals: []Principal{{ID: "Anna"}}}},
+		{"empty id", "identity.principals", Options{Principals: []Principal{{}}}},
+		{"id twice", "twice", Options{Principals: []Principal{{ID: "a"}, {ID: "a"}}}},
+		{"odd role", "role", Options{Principals: []Principal{{ID: "a", Roles: []string{"a b"}}}}},
+		{"stdio for nobody", "identity.stdio", Options{Stdio: "x"}},
+		{"http for nobody", "identity.http", Options{HTTP: "x"}},
+		{"cli for nobody", "identity.cli", Options{CLI: "x"}},
+		{"open door beside tokens", "take one out", Options{Principals: people(), HTTP: "anna", Tokens: "t"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := New(c.o); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// ask sends a request through the middleware and gives the status and who it was.
+func ask(v *Verifier, from string, auth ...string) (int, gate.Principal, http.Header) {
+	r := httptest.NewRequest("POST", "/mcp", nil)
+	r.RemoteAddr = from
+	for _, a := range auth {
+		r.Header.Add("Authorization", a)
+	}
+	var who gate.Principal
+	w := httptest.NewRecorder()
+	v.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { who, _ = v.Principal(r.Context()) })).ServeHTTP(w, r)
+	return w.Code, who, w.Header()
+}
+
+func TestAConfiguredPrincipalCalls(t *testing.T) {
+	v, err := New(Options{Principals: people(), Stdio: "anna", CLI: "bert", HTTP: "anna", Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := v.Stdio(); !reflect.DeepEqual(p, gate.Principal{ID: "anna", Roles: []string{"operator", "reader"}, Auth: "config"}) || v.CLI().ID != "bert" || v.Authenticates() {
+		t.Errorf("stdio %+v, cli %+v", p, v.CLI())
+	}
+	if code, who, _ := ask(v, "127.0.0.1:1"); code != 200 || who.ID != "anna" {
+		t.Errorf("%d %+v", code, who)
+	}
+	nobody, err := New(Options{Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, _ := ask(nobody, "127.0.0.1:1"); code != 401 || nobody.Stdio().ID != "" {
+		t.Errorf("without any configuration: %d, stdio %+v", code, nobody.Stdio())
+	}
+}
+
+type clock struct{ t time.Time }
+
+func (c *clock) now() time.Time { return c.t }
+
+func withTokens(t *testing.T) (*Verifier, *Tokens, *clock) {
+	t.Helper()
+	c := &clock{time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	path := filepath.Join(t.TempDir(), "state", "tokens")
+	v, err := New(Options{Principals: people(), Tokens: path, Log: quiet, Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v, &Tokens{Path: path, Now: c.now}, c
+}
+
+func TestATokenIsGoodForWhatItSaysAndNoMore(t *testing.T) {
+	v, tokens, now := withTokens(t)
+	if !v.Authenticates() {
+		t.Error("tokens prove who is calling")
+	}
+	full, _, err := tokens.New("anna", nil, "", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	narrow, _, err := tokens.New("anna", []string{"reader", "admin"}, "192.0.2.0/24", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ghost, _, err := tokens.New("ghost", nil, "", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, from string
+		auth       []string
+		code       int
+		roles      []string
+	}{
+		{"the whole token", "198.51.100.1:5", []string{"Bearer " + full}, 200, []string{"operator", "reader"}},
+		{"scheme in lower case", "198.51.100.1:5", []string{"bearer " + full}, 200, []string{"operator", "reader"}},
+		{"roles only of the principal's", "192.0.2.9:5", []string{"Bearer " + narrow}, 200, []string{"reader"}},
+		{"its network, in IPv6's clothes", "[::ffff:192.0.2.9]:5", []string{"Bearer " + narrow}, 200, []string{"reader"}},
+		{"another network", "198.51.100.1:5", []string{"Bearer " + narrow}, 401, nil},
+		{"no address", "@", []string{"Bearer " + narrow}, 401, nil},
+		{"a principal that is gone", "203.0.113.1:5", []string{"Bearer " + ghost}, 401, nil},
+		{"nothing", "203.0.113.2:5", nil, 401, nil},
+		{"two headers", "203.0.113.3:5", []string{"Bearer " + full, "Bearer " + full}, 401, nil},
+		{"its prefix", "203.0.113.4:5", []string{"Bearer " + full[:prefixLength]}, 401, nil},
+		{"its digest", "203.0.113.5:5", []string{"Bearer " + digest(full)}, 401, nil},
+		{"another secret with its prefix", "203.0.113.6:5", []string{"Bearer " + full[:len(full)-1] + "x"}, 401, nil},
+		{"spaces around", "203.0.113.7:5", []string{"Bearer  " + full}, 401, nil},
+		{"Basic", "203.0.113.8:5", []string{"Basic " + full}, 401, nil},
+		{"empty", "203.0.113.9:5", []string{"Bearer "}, 401, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, who, h := ask(v, c.from, c.auth...)
+			if code != c.code || !reflect.DeepEqual(who.Roles, c.roles) || code == 200 && who.Auth != "token" {
+				t.Errorf("got %d, %+v", code, who)
+			}
+			if got := h.Get("WWW-Authenticate"); code == 401 && (!strings.HasPrefix(got, "Bearer realm=") || strings.Contains(got, "invalid_token") != (len(c.auth) > 0)) {
+				t.Errorf("challenge %q", got)
+			}
+		})
+	}
+	list, err := tokens.List()
+	if err != nil || len(list) != 3 || list[0].LastUsed.IsZero() {
+		t.Errorf("list: %v %+v", err, list)
+	}
+	if err := tokens.Revoke(list[0].Prefix); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, _ := ask(v, "198.51.100.1:5", "Bearer "+full); code != 401 {
+		t.Errorf("right after it was revoked: %d", code)
+	}
+	now.t = now.t.Add(time.Hour)
+	if code, _, _ := ask(v, "192.0.2.9:5", "Bearer "+narrow); code != 401 {
+		t.Errorf("at the moment that it expires: %d", code)
+	}
+	if err := tokens.Revoke("cap_nothing"); err == nil || !strings.Contains(err.Error(), "token list") {
+		t.Errorf("revoking what is not there: %v", err)
+	}
+}
+
+func TestTheSecretIsNowhereAtRest(t *testing.T) {
+	_, tokens, _ := withTokens(t)
+	secret, _, err := tokens.New("anna", nil, "", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(tokens.Path)
+	if err != nil || strings.Contains(string(data), secret[prefixLength:]) {
+		t.Errorf("%v: the file holds the secret", err)
+	}
+	info, err := os.Stat(tokens.Path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v: mode %v", err, info.Mode())
+	}
+}
+
+func TestATokenFileThatCannotBeTrustedLetsNobodyIn(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"readable by others": func(p string) error { return os.Chmod(p, 0o644) },
+		"half a line":        func(p string) error { return appendTo(p, `{"prefix":"cap_`) },
+		"an unknown field":   func(p string) error { return appendTo(p, `{"admin":true}`+"\n") },
+		"a directory":        func(p string) error { return os.Mkdir(p+".d", 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, tokens, _ := withTokens(t)
+			secret, _, err := tokens.New("anna", nil, "", time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if code, _, _ := ask(v, "192.0.2.1:1", "Bearer "+secret); code != 200 {
+				t.Fatalf("before: %d", code)
+			}
+			if err := spoil(tokens.Path); err != nil {
+				t.Fatal(err)
+			}
+			if name == "a directory" {
+				if err := os.Remove(tokens.Path); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Rename(tokens.Path+".d", tokens.Path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if code, _, _ := ask(v, "192.0.2.1:1", "Bearer "+secret); code != 503 {
+				t.Errorf("afterwards: %d", code)
+			}
+			if _, err := New(Options{Principals: people(), Tokens: tokens.Path, Log: quiet}); err == nil || !strings.Contains(err.Error(), tokens.Path) {
+				t.Errorf("a new host starts with it: %v", err)
+			}
+		})
+	}
+}
+
+func appendTo(path, s string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(s)
+	return err
+}
+
+func TestGuessersAreSlowedAndLockNobodyElseOut(t *testing.T) {
+	v, tokens, now := withTokens(t)
+	secret, _, err := tokens.New("anna", nil, "", 10*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := "Bearer " + secret[:len(secret)-2] + "xx"
+	for i := range maxFailures + 2 {
+		want := 401
+		if i >= maxFailures {
+			want = 429
+		}
+		if code, _, h := ask(v, "[2001:db8::1]:1", wrong); code != want || want == 429 && h.Get("Retry-After") == "" {
+			t.Errorf("failure %d: %d", i+1, code)
+		}
+	}
+	if code, _, _ := ask(v, "[2001:db8::ffff]:1", wrong); code != 429 {
+		t.Errorf("the same network with another address: %d", code)
+	}
+	if code, _, _ := ask(v, "[2001:db8:1::1]:1", wrong); code != 401 {
+		t.Errorf("another network: %d", code)
+	}
+	if code, _, _ := ask(v, "[2001:db8::1]:1", "Bearer "+secret); code != 200 {
+		t.Errorf("a good token from the same address: %d", code)
+	}
+	now.t = now.t.Add(time.Minute)
+	if code, _, _ := ask(v, "[2001:db8::1]:1", wrong); code != 401 {
+		t.Errorf("a minute later: %d", code)
+	}
+}
+
+func TestTokensOfManyProcessesAreAllKept(t *testing.T) {
+	_, tokens, _ := withTokens(t)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			own := &Tokens{Path: tokens.Path, Now: tokens.Now}
+			_, kept, err := own.New("anna", nil, "", time.Hour)
+			if err == nil {
+				err = own.Revoke(kept.Prefix)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	list, err := tokens.List()
+	if err != nil || len(list) != 20 {
+		t.Fatalf("%d kept of 20: %v", len(list), err)
+	}
+	for _, tok := range list {
+		if tok.Revoked.IsZero() {
+			t.Errorf("%s lost its revocation", tok.Prefix)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(tokens.Path), ".tokens-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestTokensThatCannotBeMade(t *testing.T) {
+	_, tokens, _ := withTokens(t)
+	for name, try := range map[string]func() error{
+		"for ever":      func() error { _, _, err := tokens.New("anna", nil, "", 2*MaxLifetime); return err },
+		"for no time":   func() error { _, _, err := tokens.New("anna", nil, "", 0); return err },
+		"odd network":   func() error { _, _, err := tokens.New("anna", nil, "192.0.2.0", time.Hour); return err },
+		"odd principal": func() error { _, _, err := tokens.New("An na", nil, "", time.Hour); return err },
+	} {
+		if try() == nil {
+			t.Errorf("%s: made", name)
+		}
+	}
+}
+
+func FuzzTokenFile(f *testing.F) {
+	f.Add([]byte(`{"prefix":"cap_abcdefgh","sha256":"` + strings.Repeat("0", 64) + `","principal":"a","created":"2026-01-02T03:04:05Z","expires":"2026-01-02T03:04:05Z"}` + "\n"))
+	f.Add([]byte("\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		all, err := parseTokens(data)
+		if err != nil {
+			return
+		}
+		written, err := writeTokens(all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := parseTokens(written)
+		if err != nil || len(again) != len(all) {
+			t.Fatalf("%v: %d tokens became %d", err, len(all), len(again))
+		}
+		rewritten, err := writeTokens(again)
+		if err != nil || string(rewritten) != string(written) {
+			t.Fatalf("not the same again: %v\n%s\n%s", err, written, rewritten)
+		}
+	})
+}
