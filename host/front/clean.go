@@ -13,7 +13,10 @@ const maxControlString = 4096
 
 // clean takes out what could act on a terminal or hide from a reader: escape sequences, control characters, direction overrides, invisible and tag
 // characters. Newline and tab stay; a carriage return, which overwrites a line, becomes a newline.
-func clean(s string) string {
+func clean(s string) string { return Clean(s) }
+
+// Clean is what clean does, for other places that show text from a node or a plugin.
+func Clean(s string) string {
 	plain := true
 	for i := 0; i < len(s) && plain; i++ {
 		plain = s[i] >= ' ' && s[i] < 0x7f || s[i] == '\n' || s[i] == '\t'

@@ -132,6 +132,15 @@ func (d *demo) prepare(ctx context.Context) error {
 	if err := os.CopyFS(filepath.Join(d.dir, "site"), os.DirFS("examples/lab/site")); err != nil {
 		return err
 	}
+	data := filepath.Join(d.dir, "site", "data.yaml")
+	text, err := os.ReadFile(data)
+	if err != nil {
+		return err
+	}
+	text = bytes.Replace(text, []byte("\ntiers:\n"), []byte("\ntiers:\n  \"tool:rogue_exec\": yellow\n"), 1)
+	if err := os.WriteFile(data, text, 0o644); err != nil {
+		return err
+	}
 	lock := exec.CommandContext(ctx, d.bin, "plugin", "lock", "--lock", filepath.Join(d.dir, "plugins.lock"), "--dir", plugins)
 	if out, err := lock.CombinedOutput(); err != nil {
 		return fmt.Errorf("caponier plugin lock: %w\n%s", err, out)
@@ -185,16 +194,16 @@ func (d *demo) call(ctx context.Context, tool string, args map[string]any, wantR
 		}
 	}
 	fmt.Printf("   (%s)\n", time.Since(began).Round(time.Millisecond))
-	structured, err := json.Marshal(res.StructuredContent)
+	meta, err := json.Marshal(res.Meta["io.caponier/call"])
 	if err != nil {
 		return nil, err
 	}
-	refused := bytes.Contains(structured, []byte(`"decision_id"`))
+	refused := bytes.Contains(meta, []byte(`"decision_id"`))
 	switch {
 	case wantRefused && !refused:
-		return nil, fmt.Errorf("%s was not refused: %s", tool, structured)
-	case !wantRefused && res.IsError:
-		return nil, fmt.Errorf("%s did not succeed: %s", tool, structured)
+		return nil, fmt.Errorf("%s was not refused: %s", tool, meta)
+	case !wantRefused && (res.IsError || refused):
+		return nil, fmt.Errorf("%s did not succeed: %s", tool, meta)
 	}
 	return res, nil
 }
@@ -245,25 +254,27 @@ func (d *demo) effects() error {
 		return err
 	}
 	defer f.Close()
+	moved := 0
 	for s := bufio.NewScanner(f); s.Scan(); {
 		var e struct {
-			Kind, Op, Path string
-			Argv           []string
+			Kind string
+			Argv []string
 		}
 		if err := json.Unmarshal(s.Bytes(), &e); err != nil {
 			return fmt.Errorf("effects log: %w", err)
 		}
-		what := strings.Join(e.Argv, " ")
-		if e.Kind == "sftp" {
-			what = e.Op + " " + e.Path
+		if e.Kind != "exec" {
+			moved++
+			continue
 		}
-		fmt.Printf("   %-4s %s\n", e.Kind, what)
+		fmt.Println("  ", strings.Join(e.Argv, " "))
 		for _, word := range e.Argv {
 			if word == "103" || word == "105" {
 				return fmt.Errorf("a refused call reached the node: %v", e.Argv)
 			}
 		}
 	}
+	fmt.Printf("   and %d SFTP requests in the call's own staging directories, which are gone\n", moved)
 	return nil
 }
 

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
@@ -121,12 +123,10 @@ func examineNodes(ctx context.Context, cfg *config.Config, add func(what string,
 		if !add("node "+n.Name, err, fmt.Sprintf("%s@%s:%d", n.User, n.Host, n.Port), "mend [[remote.nodes]] "+n.Name+" in "+cfg.File) {
 			continue
 		}
-		for _, f := range report.Findings {
-			var problem error
-			if !f.OK {
-				problem = fmt.Errorf("%s", f.Note)
-			}
-			add("node "+n.Name+": "+f.What, problem, f.Note, f.Fix)
+		found := fmt.Sprintf("%s, host key %s, login %s, true %s", report.Server, report.HostKey, report.Dial.Round(time.Millisecond), report.Exec.Round(time.Microsecond))
+		add("node "+n.Name+" answers", nil, found, "")
+		for _, w := range report.Warnings {
+			add("node "+n.Name, errors.New(w), "", "see docs/operating.md")
 		}
 	}
 }
