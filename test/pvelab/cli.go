@@ -36,7 +36,7 @@ type call struct {
 	more []string // what stands after the command's own arguments
 }
 
-func (c *call) vmid() int       { n, _ := strconv.Atoi(strings.TrimSuffix(c.vals["vmid"], "\n")); return n }
+func (c *call) vmid() int        { n, _ := strconv.Atoi(strings.TrimSuffix(c.vals["vmid"], "\n")); return n }
 func (c *call) on(k string) bool { return c.vals[k] == "1" }
 func (c *call) num(k string, def int) int {
 	if n, err := strconv.Atoi(strings.TrimSpace(c.vals[k])); err == nil {
@@ -53,7 +53,9 @@ type fail struct {
 
 func (e *fail) Error() string { return e.msg }
 
-func die(code int, format string, args ...any) error { return &fail{code, fmt.Sprintf(format, args...)} }
+func die(code int, format string, args ...any) error {
+	return &fail{code, fmt.Sprintf(format, args...)}
+}
 
 // taskFailed is a worker that ended badly. pct and qm exit 255 for it, pvesh exits 0.
 type taskFailed struct {
@@ -233,6 +235,9 @@ func report(w io.Writer, err error, usage string) int {
 		return x.code
 	case errors.As(err, &bad):
 		fmt.Fprintf(w, "%s%s\n", bad.Error(), usage)
+		if bad.code != 0 {
+			return bad.code
+		}
 		return 255
 	case errors.As(err, &f):
 		fmt.Fprintln(w, f.msg)

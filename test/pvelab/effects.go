@@ -1,6 +1,7 @@
 package pvelab
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -46,14 +47,17 @@ func openEffects(name string) (*effects, error) {
 
 func (e *effects) add(x Effect) {
 	x.T = time.Now().UTC().Format(time.RFC3339Nano)
-	b, err := json.Marshal(x)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // so that grep finds what was typed
+	err := enc.Encode(x)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.list = append(e.list, x)
 	if e.file == nil || err != nil {
 		return
 	}
-	if _, err := e.file.Write(append(b, '\n')); err != nil {
+	if _, err := e.file.Write(b.Bytes()); err != nil {
 		// Tests prove by an empty file that nothing happened: a lab that cannot log must not go on.
 		panic(fmt.Sprintf("pvelab: writing the effects file: %v", err))
 	}

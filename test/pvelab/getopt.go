@@ -27,6 +27,7 @@ type badRequest struct {
 	warn   []string // lines that come before
 	msg    string
 	fields map[string]string
+	code   int // exit code
 }
 
 func (e *badRequest) Error() string {
@@ -38,7 +39,13 @@ func (e *badRequest) Error() string {
 }
 
 func verification(fields map[string]string) error {
-	return &badRequest{msg: "Parameter verification failed.", fields: fields}
+	code := 255
+	for _, why := range fields {
+		if strings.HasPrefix(why, "invalid format - format error") {
+			code = 2 // left behind by the parser of property strings
+		}
+	}
+	return &badRequest{msg: "Parameter verification failed.", fields: fields, code: code}
 }
 
 // getopt reads options as Perl's Getopt::Long does with the prefixes "--" and "-": options may stand anywhere, any unique

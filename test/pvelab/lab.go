@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
 )
 
 // Options configure a lab. The zero value of each field but State is usable.
@@ -189,7 +188,9 @@ func (l *Lab) fill(t *tree, files map[string]string) error {
 
 func (l *Lab) nodeTree(name string) *tree { return l.tree("nodes/"+name, name, 0) }
 
-func (l *Lab) ctTree(vmid int, node string) *tree { return l.tree(fmt.Sprintf("ct/%d", vmid), "", vmid) }
+func (l *Lab) ctTree(vmid int, node string) *tree {
+	return l.tree(fmt.Sprintf("ct/%d", vmid), "", vmid)
+}
 
 // tree opens a file tree once; nil when its directory cannot be opened.
 func (l *Lab) tree(key, node string, vmid int) *tree {
@@ -342,4 +343,3 @@ func (l *Lab) wait(ctx context.Context, d time.Duration) error {
 	}
 	return sleep(ctx, d)
 }
-

@@ -83,13 +83,13 @@ const cpuFlags = "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov 
 
 func nodeStatus(_ context.Context, c *call) (any, error) {
 	n := c.thisNode()
-	full := kernel + " #1 SMP PREEMPT_DYNAMIC PMX"
+	release, build := n.kernel()
 	return map[string]any{
 		"boot-info": map[string]any{"mode": "legacy-bios"}, "cpu": 0, "idle": 0, "wait": 0, "ksm": map[string]any{"shared": 0},
 		"cpuinfo": map[string]any{"cores": 2, "cpus": 2, "family": "25", "flags": cpuFlags, "hvm": "", "mhz": "2596.152",
 			"model": "AMD EPYC", "sockets": 1, "user_hz": 100, "vendor": "AuthenticAMD"},
-		"current-kernel": map[string]any{"machine": "x86_64", "release": kernel, "sysname": "Linux", "version": "#1 SMP PREEMPT_DYNAMIC PMX"},
-		"kversion":       "Linux " + full, "loadavg": []any{"0.08", "0.11", "0.09"}, "pveversion": "pve-manager/9.2.11/14a22df35955d97d",
+		"current-kernel": map[string]any{"machine": "x86_64", "release": release, "sysname": "Linux", "version": build},
+		"kversion":       "Linux " + release + " " + build, "loadavg": []any{"0.08", "0.11", "0.09"}, "pveversion": "pve-manager/9.2.11/14a22df35955d97d",
 		"memory": map[string]any{"available": n.MemTotal - n.MemUsed, "free": n.MemTotal - n.MemUsed, "total": n.MemTotal, "used": n.MemUsed},
 		"rootfs": map[string]any{"avail": n.RootTotal - n.RootUsed, "free": n.RootTotal - n.RootUsed, "total": n.RootTotal, "used": n.RootUsed},
 		"swap":   map[string]any{"free": 0, "total": 0, "used": 0}, "uptime": now() - n.Booted,
@@ -106,6 +106,7 @@ func nodeCommand(_ context.Context, c *call) (any, error) {
 		}
 		if n := s.node(c.node); n != nil {
 			n.Offline = c.vals["command"] == "shutdown"
+			n.Down = n.Offline
 			n.Booted = now()
 		}
 		return nil
@@ -206,14 +207,14 @@ func wake(_ context.Context, c *call) (any, error) {
 		return nil, die(255, "no such cluster node '%s'", name)
 	case target == nil:
 		return nil, die(2, "no such cluster node '%s'", name)
-	case local.Unreachable:
-		return nil, die(101, "Unable to send packet: Network is unreachable")
 	case target.WakeMAC == "":
 		return nil, die(2, "No wake on LAN MAC address defined for '%s'!", name)
+	case local.Unreachable:
+		return nil, die(101, "Unable to send packet: Network is unreachable")
 	}
 	err = c.lab.db.update(func(s *State) error {
 		if n := s.node(name); n != nil && n.Offline {
-			n.Offline, n.Booted = false, now()
+			n.Offline, n.Down, n.Booted = false, false, now()
 		}
 		return nil
 	})
@@ -287,4 +288,11 @@ func allGuests(typ string, running bool) func(context.Context, *call) (any, erro
 			})
 		})
 	}
+}
+
+func (n *Node) kernel() (release, build string) {
+	if n.Kernel == "" {
+		return kernel, "#1 SMP PREEMPT_DYNAMIC PMX"
+	}
+	return n.Kernel, n.KernelVersion
 }

@@ -137,6 +137,7 @@ func guestStatus(typ string) func(context.Context, *call) (any, error) {
 			return nil, err
 		}
 		delete(m, "ha")
+		delete(m, "cpu") // needs two samples, which one run does not have
 		for _, k := range slices.Sorted(maps.Keys(m)) {
 			fmt.Fprintf(c.p.out, "%s: %v\n", k, m[k])
 		}

@@ -313,10 +313,12 @@ func members(s *State, self string) string {
 
 func vmlist(s *State) string {
 	var rows []string
+	newest := 1
 	for _, g := range s.Guests {
-		rows = append(rows, fmt.Sprintf("\"%d\": { \"node\": %q, \"type\": %q, \"version\": %d }", g.VMID, g.Node, g.Type, g.VMID%10))
+		rows = append(rows, fmt.Sprintf("\"%d\": { \"node\": %q, \"type\": %q, \"version\": %d }", g.VMID, g.Node, g.Type, max(1, g.Version)))
+		newest = max(newest, g.Version)
 	}
-	return "{\n\"version\": 8,\n\"ids\": {\n" + strings.Join(rows, ",\n") + "}\n\n}\n"
+	return fmt.Sprintf("{\n\"version\": %d,\n\"ids\": {\n%s}\n\n}\n", newest, strings.Join(rows, ",\n"))
 }
 
 func flag(b bool) int {

@@ -219,7 +219,7 @@ func (x *pveshCall) proxy(ctx context.Context, p *proc, node string) (any, error
 	var out bytes.Buffer
 	errs := &proxyErrors{to: p.err}
 	code := 255
-	if target.Offline {
+	if target.Down {
 		fmt.Fprintf(errs, "ssh: connect to host %s port 22: No route to host\n", target.IP)
 	} else if t := p.lab.nodeTree(target.Name); t != nil {
 		q := *p

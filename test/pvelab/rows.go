@@ -236,4 +236,3 @@ func guestCurrent(typ string) func(context.Context, *call) (any, error) {
 		return m, err
 	}
 }
-

@@ -332,7 +332,7 @@ func printSnapshots(c *call, v any) {
 		if depth == 0 {
 			label = "`-> " + name
 		}
-		fmt.Fprintf(c.p.out, "%-*s %-21s %s\n", 31, label, at, desc)
+		fmt.Fprintf(c.p.out, "%-*s %-21s %s\n", 33, label, at, desc)
 		slices.Sort(kids[name])
 		for _, k := range kids[name] {
 			show(k, depth+1)

@@ -139,7 +139,7 @@ func (l *Lab) accept(ln net.Listener, node string, conf *ssh.ServerConfig) {
 }
 
 func (l *Lab) down(node string) (down bool) {
-	_ = l.db.view(func(s *State) { n := s.node(node); down = n == nil || n.Offline })
+	_ = l.db.view(func(s *State) { n := s.node(node); down = n == nil || n.Down })
 	return down
 }
 

@@ -33,8 +33,9 @@ type State struct {
 // Node is one machine of the cluster.
 type Node struct {
 	Name, IP       string
-	ID             int // corosync node id; 0 when stand-alone
-	Offline        bool
+	ID             int  // corosync node id; 0 when stand-alone
+	Offline        bool // the cluster does not hear it
+	Down           bool // nothing can reach it: no SSH either
 	Unreachable    bool // wake-on-LAN packets cannot leave it
 	WakeMAC        string
 	Description    string
@@ -47,6 +48,8 @@ type Node struct {
 	RootTotal      int64
 	RootUsed       int64
 	DNS            string
+	Kernel         string // release; a default when empty
+	KernelVersion  string
 	Services       map[string]string // unit to running|stopped
 }
 
@@ -64,6 +67,7 @@ type Guest struct {
 	StartError string           // fault: start fails with this text
 	Noise      string           // fault: each status read prints this on stderr
 	HA         bool             //
+	Version    int              // of its configuration in the cluster file system
 	DiskRead   int64            //
 	Full       map[string]int64 // directory inside the container to the bytes that still fit below it
 }

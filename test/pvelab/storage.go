@@ -227,6 +227,7 @@ func printStorages(c *call, v any) {
 		wide = max(wide, len(m["storage"].(string)))
 	}
 	slices.SortFunc(rows, func(a, b map[string]any) int { return strings.Compare(a["storage"].(string), b["storage"].(string)) })
+	wide++
 	fmt.Fprintf(c.p.out, "%-*s %10s %10s %15s %15s %15s %8s\n", wide, "Name", "Type", "Status", "Total (KiB)", "Used (KiB)", "Available (KiB)", "%")
 	for _, m := range rows {
 		total, used := m["total"].(int64), m["used"].(int64)

@@ -232,4 +232,3 @@ func forgive(c *call, err error) error {
 	}
 	return err
 }
-

@@ -286,11 +286,11 @@ func (q *quotaFile) WriteAt(b []byte, off int64) (int, error) {
 
 type nullFile struct{}
 
-func (nullFile) Read([]byte) (int, error)             { return 0, io.EOF }
-func (nullFile) ReadAt([]byte, int64) (int, error)    { return 0, io.EOF }
-func (nullFile) Write(b []byte) (int, error)          { return len(b), nil }
+func (nullFile) Read([]byte) (int, error)               { return 0, io.EOF }
+func (nullFile) ReadAt([]byte, int64) (int, error)      { return 0, io.EOF }
+func (nullFile) Write(b []byte) (int, error)            { return len(b), nil }
 func (nullFile) WriteAt(b []byte, _ int64) (int, error) { return len(b), nil }
-func (nullFile) Close() error                         { return nil }
+func (nullFile) Close() error                           { return nil }
 
 func (t *tree) readDir(name string) ([]info, error) {
 	if v, ok := t.pve(name); ok {
