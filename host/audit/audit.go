@@ -49,6 +49,7 @@ type Journal struct {
 	seg     *segment   // nil when the next entry has to begin a file
 	next    string     // name of the file to begin
 	from    string     // and of the one before it
+	began   time.Time  // the newest name's
 	why     string     // it begins after an error
 	seq     int64      // of the next entry
 	prev    string     // hash of the last entry
@@ -298,10 +299,16 @@ func (j *Journal) Close() error {
 
 func (j *Journal) now() time.Time { return j.opt.Now().UTC() }
 
-const nameTime = "20060102T150405.000"
+const nameTime = "20060102T150405.000000"
 
+// newName makes names that sort in the order of the chain, also when the clock goes back.
 func (j *Journal) newName() string {
+	now := j.now().Truncate(time.Microsecond)
+	if !now.After(j.began) {
+		now = j.began.Add(time.Microsecond)
+	}
+	j.began = now
 	var b [4]byte
 	rand.Read(b[:])
-	return fmt.Sprintf("%s-%d-%s.jsonl", j.now().Format(nameTime), os.Getpid(), hex.EncodeToString(b[:]))
+	return fmt.Sprintf("%s-%d-%s.jsonl", now.Format(nameTime), os.Getpid(), hex.EncodeToString(b[:]))
 }

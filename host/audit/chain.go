@@ -148,7 +148,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-var fileName = regexp.MustCompile(`^\d{8}T\d{6}\.\d{3}-\d+-[0-9a-f]{8}\.jsonl$`)
+var fileName = regexp.MustCompile(`^\d{8}T\d{6}\.\d{6}-\d+-[0-9a-f]{8}\.jsonl$`)
 
 // files lists the journal files of a directory, oldest first.
 func files(dir string) (names []string, err error) {

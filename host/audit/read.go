@@ -8,6 +8,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -46,6 +47,7 @@ func newReader(dir string) *reader { return &reader{dir, map[string]int64{}} }
 // source is a file that is being read, at an entry not yet yielded.
 type source struct {
 	name  string
+	from  string // the file that it continues, to be read to its end before
 	f     *os.File
 	lines *bufio.Reader
 	entry Entry
@@ -69,7 +71,8 @@ func (r *reader) pass(yield func(Entry, error) bool) bool {
 	for {
 		least := -1
 		for i, s := range open {
-			if least < 0 || s.key.Before(open[least].key) {
+			behind := slices.ContainsFunc(open, func(o *source) bool { return o.name == s.from })
+			if !behind && (least < 0 || s.key.Before(open[least].key)) {
 				least = i
 			}
 		}
@@ -134,6 +137,9 @@ func (r *reader) next(s *source) bool {
 	}
 	if r.at[s.name] += int64(len(line)) + 1; s.entry.Close != nil {
 		r.at[s.name] = -1
+	}
+	if s.entry.Head != nil {
+		s.from = s.entry.Head.From
 	}
 	if t := s.entry.Time(); t.After(s.key) {
 		s.key = t

@@ -54,6 +54,7 @@ type chain struct {
 	head  *Entry
 	last  Entry // Seq and Hash of the last good entry
 	empty bool
+	alive bool // its process ran when it was read, so it may be longer by now
 	root  string
 	bad   bool // a problem inside it was reported, so what follows from its end is not
 }
@@ -183,7 +184,7 @@ func (v *verifier) file(name string) error {
 	}
 	r := FileReport{Name: name, State: "killed"}
 	if living(f) { // asked before reading: a process that ends meanwhile has written all that it would
-		r.State = "running"
+		r.State, c.alive = "running", true
 	}
 	lines := bufio.NewReaderSize(f, 64<<10)
 	for {
@@ -279,6 +280,11 @@ func (v *verifier) note(name, root string, r *gate.Record) {
 	}
 }
 
+func (v *verifier) exists(name string) bool {
+	_, err := os.Lstat(filepath.Join(v.dir, name))
+	return err == nil
+}
+
 // links checks how a file hangs together with the ones before and after it.
 func (v *verifier) links(name string) {
 	c := v.chains[name]
@@ -288,6 +294,7 @@ func (v *verifier) links(name string) {
 	if c.last.Close != nil && c.last.Close.Next != "" {
 		next := v.chains[c.last.Close.Next]
 		switch {
+		case next == nil && v.exists(c.last.Close.Next): // begun after the files were listed
 		case next == nil:
 			v.problem(name, 0, "goes on in %s, which is missing", c.last.Close.Next)
 		case next.empty && !next.bad:
@@ -301,7 +308,7 @@ func (v *verifier) links(name string) {
 	switch {
 	case from == nil:
 		v.problem(name, 1, "continues %s, which is missing", c.head.Head.From)
-	case from.bad:
+	case from.bad, from.alive && from.last.Seq < c.head.Seq:
 	case c.head.Prev == from.last.Hash && c.head.Seq == from.last.Seq+1:
 	case c.head.Head.Error != "":
 		v.warn(name, 1, "continues %s at entry %d, but that ends with entry %d: lost when its disk failed (%s)", c.head.Head.From, c.head.Seq, from.last.Seq, c.head.Head.Error)

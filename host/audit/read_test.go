@@ -1,0 +1,301 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+func TestRecordsMergesProcessesByTime(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	start := time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
+	at := func(j *Journal, second int) {
+		t.Helper()
+		r := rec(fmt.Sprint(second), "intent")
+		r.Time = start.Add(time.Duration(second) * time.Second)
+		if err := j.Intent(bg, r, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := func(second int) *Journal {
+		return open(t, Options{Dir: dir, Now: func() time.Time { return start.Add(time.Duration(second) * time.Second) }})
+	}
+	a, b, c := begin(0), begin(3), begin(100)
+	for _, s := range []int{1, 2, 5, 9} {
+		at(a, s)
+	}
+	for _, s := range []int{4, 6, 101} {
+		at(b, s)
+	}
+	at(c, 102)
+	at(a, 7) // a clock that went back: the chain's own order holds
+	if got := ids(all(t, dir)); got != "1 2 4 5 6 9 7 101 102" {
+		t.Errorf("order %s", got)
+	}
+	for _, err := range Records(filepath.Join(dir, "none")) {
+		if err == nil {
+			t.Error("a directory that is not there was read")
+		}
+	}
+}
+
+func TestAChainKeepsItsOrderOverFiles(t *testing.T) {
+	j := open(t, Options{MaxFileBytes: 4096, Now: func() time.Time { return time.Unix(0, 0) }}) // a clock that stands still
+	var want []string
+	for i := range 60 {
+		r := rec(fmt.Sprint(i), "intent")
+		r.Time = time.Unix(int64(60-i), 0) // and callers whose clock runs backwards
+		if err := j.Intent(bg, r, false); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, r.ID)
+	}
+	j.Close()
+	if got := ids(all(t, j.opt.Dir)); got != strings.Join(want, " ") {
+		t.Errorf("order %s", got)
+	}
+	if r := verify(t, j.opt.Dir); !r.OK() {
+		t.Error(r.Problems)
+	}
+}
+
+func TestRecordsReportsABadFileAndGoesOn(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	var bad string
+	for i := range 2 {
+		j := open(t, Options{Dir: dir, Now: func() time.Time { return time.Now().Add(time.Duration(i) * time.Hour) }})
+		r := rec(fmt.Sprint(i), "intent")
+		r.Time = j.now()
+		if err := j.Intent(bg, r, false); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			bad = filepath.Join(dir, j.seg.name)
+		}
+	}
+	data, _ := os.ReadFile(bad)
+	os.WriteFile(bad, bytes.Replace(data, []byte("agent-a"), []byte("agent-b"), 1), 0o600)
+	var got, errs []string
+	for e, err := range Records(dir) {
+		if err != nil {
+			errs = append(errs, err.Error())
+		} else if e.Record != nil {
+			got = append(got, e.Record.ID)
+		}
+	}
+	if fmt.Sprint(got) != "[1]" || len(errs) != 1 || !strings.Contains(errs[0], filepath.Base(bad)) || !strings.Contains(errs[0], "hash") {
+		t.Errorf("read %v, errors %v", got, errs)
+	}
+}
+
+func TestFollow(t *testing.T) {
+	j := open(t, Options{MaxFileBytes: 4096})
+	ctx, cancel := context.WithTimeout(bg, 10*time.Second)
+	defer cancel()
+	const n = 30
+	write := func(i int) {
+		if err := j.Intent(bg, rec(fmt.Sprint(i), "intent"), false); err != nil {
+			t.Error(err)
+		}
+	}
+	write(0)
+	seen := 0
+	for e, err := range Follow(ctx, j.opt.Dir) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Record == nil {
+			continue
+		}
+		if e.Record.ID != fmt.Sprint(seen) {
+			t.Fatalf("record %s after %d", e.Record.ID, seen)
+		}
+		if seen++; seen == n {
+			break
+		}
+		write(seen)
+	}
+	if seen != n {
+		t.Errorf("followed %d of %d", seen, n)
+	}
+	cancel()
+	for range Follow(ctx, j.opt.Dir) { // ends, since its context has
+	}
+}
+
+// What a journal says of a call is what its policy input says, and never what went through it.
+func TestARecordHoldsNoOutput(t *testing.T) {
+	const canary = "CANARY-8f3a"
+	j := open(t, Options{})
+	door := gate.New(gate.Options{
+		Decider: allow{}, Journal: j, Ledger: allow{}, Lowerer: allow{}, Runner: leaky{canary}, Mode: func() gate.Mode { return gate.Mode{} },
+		Executors: map[string]gate.Executor{"sftp_read": leaky{canary}, "sftp_write": leaky{canary}},
+		Nodes:     []gate.Node{{Name: "pve1", Default: true}},
+	})
+	tool := &gate.Tool{Name: "exec", Kind: "tool", Budget: time.Second, Imports: []string{"sftp_read", "sftp_write"},
+		Validate: func(map[string]any) error { return nil },
+		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
+			return gate.Targets{}, nil, nil
+		}}
+	a := door.Call(bg, gate.Request{Source: "cli", Principal: gate.Principal{ID: "agent-a"}, Tool: tool, Arguments: []byte(`{"body":"` + canary + `"}`)})
+	if a.Outcome != gate.Unknown || !strings.Contains(string(a.Output.JSON), canary) {
+		t.Fatalf("the call did not run: %+v", a)
+	}
+	j.Close()
+	found := 0
+	for _, e := range all(t, j.opt.Dir) {
+		if e.Record != nil {
+			found++
+		}
+		line, _ := json.Marshal(e)
+		if bytes.Contains(line, []byte(canary)) {
+			t.Errorf("the journal holds what it must not: %s", line)
+		}
+	}
+	if found != 10 { // call, and two operations in two phases, each with its outcome
+		t.Errorf("%d records", found)
+	}
+}
+
+type allow struct{}
+
+func (allow) Decide(context.Context, gate.Question) (gate.Decision, error) {
+	return gate.Decision{Allow: true, Tier: gate.Yellow, Revision: "r1", Input: json.RawMessage(`{"args":{"bytes":20}}`)}, nil
+}
+func (allow) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
+	return gate.Counts{}, func() {}, nil
+}
+func (allow) Script(string) gate.Command { return gate.Command{} }
+func (allow) Argv([]string) gate.Command { return gate.Command{} }
+
+type leaky struct{ canary string }
+
+func (l leaky) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
+	r.Operate(ctx, gate.SFTPRead{OnNode: gate.OnNode{Node: "pve1"}, Path: "/x"})
+	r.Operate(ctx, gate.SFTPWrite{OnNode: gate.OnNode{Node: "pve1"}, Path: "/x", Data: gate.Data{Text: l.canary}})
+	return gate.Output{JSON: json.RawMessage(`{"content":"` + l.canary + `"}`)}, nil
+}
+func (l leaky) Lookup(context.Context, gate.Question) (gate.Facts, error) { return gate.Facts{}, nil }
+func (l leaky) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gate.Result, error) {
+	if q.Op.Import() == "sftp_write" {
+		return gate.Result{}, &gate.OpError{Code: "lost", Message: l.canary, Outcome: gate.Unknown}
+	}
+	return gate.Result{Value: l.canary, Bytes: 11, SHA256: "00"}, nil
+}
+func (leaky) End(context.Context, *gate.Call) {}
+
+func TestTree(t *testing.T) {
+	j := open(t, Options{})
+	when := time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
+	exit := 0
+	write := func(r gate.Record) {
+		t.Helper()
+		r.Time, r.CallID, r.Principal, r.Tool = when, cmpOr(r.CallID, "c1"), "agent-a", "exec"
+		var err error
+		if r.Type == "outcome" {
+			err = j.Outcome(bg, r)
+		} else {
+			err = j.Intent(bg, r, false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(gate.Record{Type: "intent", Kind: "call", ID: "1", Tier: "yellow", Source: "stdio", Input: json.RawMessage(`{"targets":{"nodes":["pve1"],"vmids":["101"]},"commands":[{"calls":[{"argv":["echo","\u001b[2J"]}]}]}`)})
+	write(gate.Record{Type: "intent", Kind: "call", ID: "9", CallID: "c2", Tier: "green", Source: "http"})
+	write(gate.Record{Type: "intent", Kind: "operation", ID: "2", Op: "ssh_exec", Phase: "effect", Node: "pve1", Tier: "yellow", Input: json.RawMessage(`{"command":{"calls":[{"argv":["pct","exec","101"]}]}}`)})
+	write(gate.Record{Type: "outcome", Kind: "operation", ID: "2", Outcome: gate.Succeeded, Exit: &exit, Bytes: 7, DurationUS: 1500})
+	write(gate.Record{Type: "refused", Kind: "operation", ID: "3", Op: "sftp_read", Phase: "lookup", Node: "pve1", Failed: []string{"binding", "path"}, Denied: []gate.Reason{{ID: "path", Msg: "not a path of this call"}}, Input: json.RawMessage(`{"file":{"action":"read","path":"/etc/shadow","local":false}}`)})
+	write(gate.Record{Type: "outcome", Kind: "call", ID: "1", Outcome: gate.Succeeded, Refused: 1, DurationUS: 2500})
+	write(gate.Record{Type: "refused", Kind: "call", ID: "5", CallID: "c3", Failed: []string{"protected"}, Denied: []gate.Reason{{ID: "protected", Msg: "103 is protected:\nbackup"}}})
+	j.Close()
+	var b strings.Builder
+	if err := Tree(&b, Records(j.opt.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	want := `2026-11-21 14:00:00.000  agent-a  exec  yellow  via stdio  call c1
+│    nodes pve1 · vmids 101 · $ echo \x1b[2J
+├─ ssh_exec  on pve1  yellow: $ pct exec 101
+│    ✓ succeeded  exit 0  7 bytes  1.5ms
+├─ sftp_read (looking)  on pve1: read /etc/shadow
+│    ✗ REFUSED  checks that did not hold: binding, path
+│        path: not a path of this call
+└─ ✓ succeeded  2.5ms  (1 operations refused)
+
+2026-11-21 14:00:00.000  agent-a  exec  call c3
+└─ ✗ REFUSED  checks that did not hold: protected
+       protected: 103 is protected:\nbackup
+
+2026-11-21 14:00:00.000  agent-a  exec  green  via http  call c2
+└─ ? no outcome: it still runs, or its process ended before it could say
+
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+func cmpOr(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func FuzzEntry(f *testing.F) {
+	f.Add("intent", "agent", `{"a":[1,2.5e-9,"<&>"]}`, "ssh_exec", int64(3), "x\x1b\u2028\xff")
+	f.Fuzz(func(t *testing.T, kind, principal, input, op string, seq int64, tool string) {
+		if !json.Valid([]byte(input)) {
+			input = "null"
+		}
+		for _, s := range []*string{&kind, &principal, &op, &tool} {
+			*s = strings.ToValidUTF8(*s, "?") // else encoding/json replaces what is not
+		}
+		r := gate.Record{Type: kind, Principal: principal, Input: json.RawMessage(input), Op: op, Tool: tool, Time: time.UnixMilli(seq % 1e12), Denied: []gate.Reason{{ID: op, Msg: tool}}}
+		line, hash, err := encode(Entry{Seq: seq, Prev: kind, Record: &r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.IndexByte(line, '\n') != len(line)-1 {
+			t.Fatalf("not one line: %q", line)
+		}
+		e, err := decode(line[:len(line)-1])
+		if err != nil || e.Hash != hash {
+			t.Fatalf("%v\n%s", err, line)
+		}
+		again, _, err := encode(e)
+		if err != nil || !bytes.Equal(again, line) {
+			t.Errorf("wrote\n%sread and wrote\n%s", line, again)
+		}
+	})
+}
+
+// Whatever one byte of a line becomes, the line is no longer taken for itself.
+func FuzzDecode(f *testing.F) {
+	r := rec("a", "intent")
+	line, _, err := encode(Entry{Seq: 1, Prev: "p", Record: &r})
+	if err != nil {
+		f.Fatal(err)
+	}
+	good, err := decode(line[:len(line)-1])
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(line[:len(line)-1])
+	f.Add(bytes.Replace(line[:len(line)-1], []byte("agent-a"), []byte("agent-b"), 1))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := decode(data)
+		if err == nil && e.Hash == good.Hash && !reflect.DeepEqual(e, good) {
+			t.Errorf("%q passes for %q", data, line)
+		}
+	})
+}
