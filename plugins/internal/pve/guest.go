@@ -3,6 +3,7 @@ package pve
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/caponier-mcp/caponier/sdk"
 )
@@ -109,6 +110,12 @@ func (f Found) Current() (Current, error) {
 func (f Found) Status() (string, error) {
 	cur, err := f.Current()
 	return cur.Status, err
+}
+
+// Change brings the guest to a status with one lifecycle command.
+func (f Found) Change(format, want string, again bool, limit time.Duration, verb string, options ...string) (Changed, error) {
+	argv := append([]string{f.Tool(), verb, ID(int(f.VMID))}, options...)
+	return Change{Node: f.Node, VMID: int(f.VMID), Kind: f.Type, Want: want, Again: again, Argv: argv, Timeout: limit, Status: f.Status}.Do(format)
 }
 
 // String names the guest for people.

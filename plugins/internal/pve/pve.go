@@ -100,8 +100,7 @@ func (n Node) Guests() ([]Guest, error) {
 // does not exist, so it asks the cluster which it is.
 func (n Node) FailGuest(doing string, vmid int, kind string, r sdk.ExecResult) error {
 	err := Fail(doing, r)
-	e := (*sdk.Error)(nil)
-	if !errors.As(err, &e) || e.Code != "not_found" {
+	if !strings.Contains(string(r.Stderr), "Configuration file '") {
 		return err
 	}
 	all, lookup := n.Guests()

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/caponier-mcp/caponier/plugins/internal/pve"
+	"github.com/caponier-mcp/caponier/sdk"
+)
+
+type startIn struct {
+	guestIn
+	Confirmed bool `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+}
+
+type stopIn struct {
+	guestIn
+	Force     bool `json:"force" doc:"Stop it at once, like pulling its plug" default:"false"`
+	Timeout   int  `json:"timeout" doc:"Without force: seconds that it gets to shut down; a guest that ignores it takes up to three times as long" min:"1" max:"15" default:"15"`
+	Confirmed bool `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+}
+
+type restartIn struct {
+	guestIn
+	Timeout   int  `json:"timeout" doc:"Seconds that it gets to shut down" min:"1" max:"15" default:"15"`
+	Confirmed bool `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+}
+
+// acting is the deadline of one lifecycle command within a budget of 60 seconds: a shutdown that is ignored takes up to twice its timeout and 15 s.
+const acting = 45 * time.Second
+
+func change(c *sdk.Call, in guestIn, want string, again bool, verb string, options ...string) (pve.Changed, error) {
+	f, err := pve.Find(c, in.Node, in.ID)
+	if err != nil {
+		return pve.Changed{}, err
+	}
+	return f.Change(in.Format, want, again, acting, verb, options...)
+}
+
+func startGuest(c *sdk.Call, in startIn) (pve.Changed, error) {
+	return change(c, in.guestIn, "running", false, "start")
+}
+
+func stopGuest(c *sdk.Call, in stopIn) (pve.Changed, error) {
+	if in.Force {
+		return change(c, in.guestIn, "stopped", false, "stop")
+	}
+	return change(c, in.guestIn, "stopped", false, "shutdown", "--timeout", fmt.Sprint(in.Timeout))
+}
+
+func restartGuest(c *sdk.Call, in restartIn) (pve.Changed, error) {
+	return change(c, in.guestIn, "running", true, "reboot", "--timeout", fmt.Sprint(in.Timeout))
+}
+
+type deleteIn struct {
+	guestIn
+	Confirmed bool `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+}
+
+type deleteOut struct {
+	pve.Reply
+	VMID    int    `json:"vmid"`
+	Node    string `json:"node"`
+	Name    string `json:"name"`
+	Type    string `json:"type"`
+	Deleted bool   `json:"deleted"`
+}
+
+func deleteGuest(c *sdk.Call, in deleteIn) (deleteOut, error) {
+	f, err := pve.Find(c, in.Node, in.ID)
+	if err != nil {
+		return deleteOut{}, err
+	}
+	doing := "deleting " + f.String()
+	var cfg struct {
+		Protection pve.Int `json:"protection"`
+		Lock       string  `json:"lock"`
+	}
+	if err := f.Get(&cfg, "/config", "--current", "1"); err != nil {
+		return deleteOut{}, err
+	}
+	cur, err := f.Current()
+	switch {
+	case err != nil:
+		return deleteOut{}, err
+	case cfg.Protection != 0:
+		return deleteOut{}, pve.FailText(doing, "protection mode enabled")
+	case cfg.Lock != "":
+		return deleteOut{}, pve.FailText(doing, "it is locked ("+cfg.Lock+")")
+	case cur.HA.Managed != 0:
+		return deleteOut{}, &sdk.Error{Code: "ha_managed", Message: doing + ": the HA manager looks after it", Suggestion: "A person has to remove it from HA first."}
+	case cur.Status != "stopped":
+		return deleteOut{}, &sdk.Error{Code: "running", Message: doing + ": it is " + cur.Status, Suggestion: "Stop it first (stop_guest)."}
+	}
+	r, err := f.Run(sdk.ExecOptions{Timeout: 150 * time.Second, MaxBytes: 64 << 10}, f.Tool(), "destroy", pve.ID(in.ID), "--purge", "1", "--destroy-unreferenced-disks", "1")
+	if err != nil {
+		return deleteOut{}, err
+	}
+	if r.Exit != 0 {
+		return deleteOut{}, f.FailGuest(doing, in.ID, f.Type, r)
+	}
+	if e := (*sdk.Error)(nil); !errors.As(f.Get(&cur, "/status/current"), &e) || e.Code != "not_found" {
+		return deleteOut{}, &sdk.Error{Code: "unknown_outcome", Message: doing + ": Proxmox reported success, but the guest still answers", Suggestion: "Look with get_guest_status and get_recent_tasks."}
+	}
+	out := deleteOut{VMID: in.ID, Node: f.Guest.Node, Name: f.Guest.Name, Type: f.Type, Deleted: true}
+	out.Reply = pve.Say(in.Format, out, fmt.Sprintf("The %s (%s) is deleted, with its disks.", f, f.Guest.Name))
+	return out, nil
+}
+
+type createSnapshotIn struct {
+	guestIn
+	Name        string `json:"name" doc:"2 to 40 letters, digits, - and _, beginning with a letter" pattern:"^[A-Za-z][A-Za-z0-9_-]{1,39}$"`
+	Description string `json:"description,omitempty" doc:"For people; does not begin with a hyphen" maxlen:"1000" pattern:"^([^-\\x00-\\x1f][^\\x00-\\x09\\x0b-\\x1f]*)?$"`
+	VMState     bool   `json:"vmstate" doc:"Of a running virtual machine: keep its memory too" default:"false"`
+}
+
+type deleteSnapshotIn struct {
+	guestIn
+	Name      string `json:"name" doc:"Name of the snapshot" pattern:"^[A-Za-z][A-Za-z0-9_-]{1,39}$"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+}
+
+type snapshotOut struct {
+	pve.Reply
+	VMID      int        `json:"vmid"`
+	Node      string     `json:"node"`
+	Name      string     `json:"name"`
+	Message   string     `json:"message"`
+	Snapshots []snapshot `json:"snapshots" doc:"As they are now"`
+}
+
+func createSnapshot(c *sdk.Call, in createSnapshotIn) (snapshotOut, error) {
+	f, err := pve.Find(c, in.Node, in.ID)
+	if err != nil {
+		return snapshotOut{}, err
+	}
+	doing := fmt.Sprintf("making snapshot %s of %s", in.Name, f)
+	var feature struct {
+		Has pve.Int `json:"hasFeature"`
+	}
+	switch {
+	case in.Name == "current" || in.Name == "vzdump":
+		return snapshotOut{}, pve.FailText(doing, "reserved name")
+	case in.VMState && f.Type != "qemu":
+		return snapshotOut{}, &sdk.Error{Code: "bad_parameter", Message: doing + ": a container has no vmstate", Suggestion: "Leave vmstate out."}
+	}
+	if err := f.Get(&feature, "/feature", "--feature", "snapshot"); err != nil {
+		return snapshotOut{}, err
+	}
+	if feature.Has == 0 {
+		return snapshotOut{}, pve.FailText(doing, "snapshot feature is not available")
+	}
+	argv := []string{f.Tool(), "snapshot", pve.ID(in.ID), in.Name}
+	if in.Description != "" {
+		argv = append(argv, "--description", in.Description)
+	}
+	if in.VMState {
+		argv = append(argv, "--vmstate", "1")
+	}
+	return snapshots(f, in.guestIn, doing, in.Name, true, argv)
+}
+
+func deleteSnapshot(c *sdk.Call, in deleteSnapshotIn) (snapshotOut, error) {
+	f, err := pve.Find(c, in.Node, in.ID)
+	if err != nil {
+		return snapshotOut{}, err
+	}
+	return snapshots(f, in.guestIn, fmt.Sprintf("deleting snapshot %s of %s", in.Name, f), in.Name, false, []string{f.Tool(), "delsnapshot", pve.ID(in.ID), in.Name})
+}
+
+// snapshots changes the list of snapshots and believes the list that it reads afterwards.
+func snapshots(f pve.Found, in guestIn, doing, name string, wanted bool, argv []string) (snapshotOut, error) {
+	r, err := f.Run(sdk.ExecOptions{Timeout: 90 * time.Second, MaxBytes: 64 << 10}, argv...)
+	if err != nil {
+		return snapshotOut{}, err
+	}
+	if r.Exit != 0 {
+		return snapshotOut{}, f.FailGuest(doing, in.ID, f.Type, r)
+	}
+	all, err := snapshotsOf(f)
+	if err != nil {
+		return snapshotOut{}, err
+	}
+	if there := slices.ContainsFunc(all, func(s snapshot) bool { return s.Name == name }); there != wanted {
+		return snapshotOut{}, &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: Proxmox reported success, but that there is such a snapshot is %v", doing, there), Suggestion: "Look at get_recent_tasks."}
+	}
+	out := snapshotOut{VMID: in.ID, Node: f.Guest.Node, Name: name, Message: fmt.Sprintf("Done %s.", doing), Snapshots: all}
+	out.Reply = pve.Say(in.Format, out, out.Message)
+	return out, nil
+}
