@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -20,6 +21,8 @@ const (
 	codeBudget    = -32001
 	codeCancelled = -32002
 	codeNobody    = -32003
+	codeRefused   = -32004 // of resources and prompts, as the next; a tool's call has a result that says so
+	codeFailed    = -32005
 )
 
 // caller is who sent one request, put there by the transport and never by the client. Gone ends when an answer can no longer reach the client.
@@ -52,27 +55,54 @@ func (s *Server) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 	if err != nil {
 		return nil, err
 	}
-	tool := s.tool(req.Params.Name)
+	tool := s.find("tool", req.Params.Name)
 	if tool == nil { // taken away since the SDK looked
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool " + req.Params.Name}
+		return nil, unknown("tool", req.Params.Name)
 	}
+	a, stopped, err := s.through(ctx, who, tool, req.Params.Arguments, s.showProgress(ctx, req))
+	if err != nil {
+		return nil, err
+	}
+	res, _, _ := s.result(tool, a, stopped)
+	return res, nil
+}
+
+func unknown(kind, name string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown %s %q", kind, name)}
+}
+
+// through takes a request through the door, in a context that ends with the client, the host or the request; stopped is why it ended before the call
+// did. The error is for the client: the host is stopping, or the budget is spent, which is a protocol error of its own.
+func (s *Server) through(ctx context.Context, who caller, tool *gate.Tool, args []byte, show *progress) (a gate.Answer, stopped error, err error) {
 	if s.root.Err() != nil {
-		return nil, &jsonrpc.Error{Code: codeStopping, Message: "the host is stopping; nothing was done"}
+		show.end()
+		return a, nil, &jsonrpc.Error{Code: codeStopping, Message: "the host is stopping; nothing was done"}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.root, func() { cancel(context.Cause(s.root)) })()
 	defer context.AfterFunc(who.gone, func() { cancel(context.Cause(who.gone)) })()
 
-	show := s.showProgress(ctx, req)
 	began := time.Now()
-	answer := s.door.Call(ctx, gate.Request{Source: who.source, Principal: who.Principal, Tool: tool, Arguments: req.Params.Arguments, Progress: show.report,
-		Log: func(level int, message string) {
-			s.log.Log(ctx, slog.Level(level), "plugin: "+(&budget{left: 2000}).take(message), "tool", tool.Name, "plugin", tool.Plugin.Name)
-		}})
-	show.end()
-	s.seen.call(tool.Name, answer.Outcome, time.Since(began))
-	return s.answer(ctx, tool, answer)
+	func() {
+		defer show.end() // also when the door breaks
+		a = s.door.Call(ctx, gate.Request{Source: who.source, Principal: who.Principal, Tool: tool, Arguments: args, Progress: show.report,
+			Log: func(level int, message string) {
+				s.log.Log(ctx, slog.Level(level), "plugin: "+(&budget{left: 2000}).take(message), tool.Kind, tool.Name, "plugin", tool.Plugin.Name)
+			}})
+	}()
+	stopped = context.Cause(ctx)
+	s.seen.call(tool.Name, a.Outcome, time.Since(began))
+	out := (*gate.BudgetError)(nil)
+	if !errors.As(a.Err, &out) {
+		return a, stopped, nil
+	}
+	data, err := json.Marshal(map[string]any{"kind": "budget", "tool": out.Tool, "limit_ms": out.Limit.Milliseconds(), "may_have_executed": out.MayHaveExecuted,
+		"call_id": a.CallID, "outcome": a.Outcome, "refused": summaries(a.Refused), "journal_failed": a.JournalFailed})
+	if err != nil {
+		return a, stopped, err
+	}
+	return a, stopped, &jsonrpc.Error{Code: codeBudget, Message: clean(out.Error()), Data: data}
 }
 
 // progress sends what a plugin reports to the client, and signs of life while it reports nothing. A client that does not read must not stop the
@@ -82,7 +112,7 @@ type progress struct {
 	ended chan struct{}
 }
 
-// showProgress does nothing for a client that did not ask for progress.
+// showProgress gives nil, which shows nothing, for a client that did not ask for progress.
 func (s *Server) showProgress(ctx context.Context, req *mcp.CallToolRequest) *progress {
 	token := req.Params.GetProgressToken()
 	if token == nil {
@@ -136,17 +166,4 @@ func (p *progress) end() {
 		close(p.queue)
 		<-p.ended
 	}
-}
-
-// answer converts how a call ended, each way on purpose. What the model can act on is a result; only a spent budget is a protocol error.
-func (s *Server) answer(ctx context.Context, tool *gate.Tool, a gate.Answer) (*mcp.CallToolResult, error) {
-	if out := (*gate.BudgetError)(nil); errors.As(a.Err, &out) {
-		data, err := json.Marshal(map[string]any{"kind": "budget", "tool": out.Tool, "limit_ms": out.Limit.Milliseconds(), "may_have_executed": out.MayHaveExecuted,
-			"call_id": a.CallID, "outcome": a.Outcome, "refused": summaries(a.Refused)})
-		if err != nil {
-			return nil, err
-		}
-		return nil, &jsonrpc.Error{Code: codeBudget, Message: clean(out.Error()), Data: data}
-	}
-	return s.result(ctx, tool, a), nil
 }

@@ -1,7 +1,6 @@
 package front
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -87,7 +86,8 @@ func decoded(t *testing.T, tl *gate.Tool, code int, out string) *mcp.CallToolRes
 	if code != 0 {
 		o = gate.Failed
 	}
-	return s.result(context.Background(), tl, gate.Answer{CallID: "C1", Outcome: o, Output: gate.Output{Code: code, JSON: json.RawMessage(out)}})
+	r, _, _ := s.result(tl, gate.Answer{CallID: "C1", Outcome: o, Output: gate.Output{Code: code, JSON: json.RawMessage(out)}}, nil)
+	return r
 }
 
 func TestEveryKindOfContentArrives(t *testing.T) {
@@ -123,19 +123,19 @@ func TestOutputAgainstTheContractIsThePluginsFault(t *testing.T) {
 		{"not JSON", `hello`, "invalid character", 0, nil},
 		{"two values", `{}{}`, "more after", 0, nil},
 		{"a list", `[]`, "cannot unmarshal array", 0, nil},
-		{"unknown field", `{"contents":[]}`, `unknown field "contents"`, 0, nil},
+		{"unknown field", `{"contens":[]}`, `unknown field "contens"`, 0, nil},
 		{"_meta of its own", `{"content":[{"type":"text","text":"a","_meta":{"io.caponier/call":{}}}]}`, "unknown field", 0, nil},
 		{"not UTF-8", "{\"content\":[{\"type\":\"text\",\"text\":\"\xff\"}]}", "UTF-8", 0, nil},
 		{"too large", `{"structured":"` + strings.Repeat("x", 100_000) + `"}`, "over the limit of 100000", 0, nil},
 		{"too deep", `{"structured":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`, "nested deeper", 0, nil},
 		{"unknown kind", `{"content":[{"type":"video"}]}`, `content[0]: type "video"`, 0, nil},
-		{"text without text", `{"content":[{"type":"text"}]}`, "text needs text", 0, nil},
+		{"what a resource answers", `{"contents":[{"uri":"a:b","text":"x"}]}`, "not the output of a tool", 0, nil},
 		{"text with data", `{"content":[{"type":"text","text":"a","data":"aGk="}]}`, "text has no data", 0, nil},
 		{"image that is no image", `{"content":[{"type":"image","data":"aGk=","mimeType":"text/html"}]}`, "media type image/", 0, nil},
 		{"bad base64", `{"content":[{"type":"image","data":"a","mimeType":"image/png"}]}`, "base64", 0, nil},
 		{"relative link", `{"content":[{"type":"resource_link","uri":"x","name":"n"}]}`, "absolute URI", 0, nil},
 		{"script link", `{"content":[{"type":"resource_link","uri":"JavaScript:alert(1)","name":"n"}]}`, "not allowed", 0, nil},
-		{"text and blob", `{"content":[{"type":"resource","resource":{"uri":"a:b","text":"","blob":""}}]}`, "one of them", 0, nil},
+		{"text and blob", `{"content":[{"type":"resource","resource":{"uri":"a:b","text":"","blob":""}}]}`, "not both", 0, nil},
 		{"made-up audience", `{"content":[{"type":"text","text":"a","annotations":{"audience":["root"]}}]}`, "audience", 0, nil},
 		{"error in a success", `{"error":{"code":"a","message":"b"}}`, "said that it succeeded", 0, nil},
 		{"failure without error", `{"content":[]}`, "without an error", 1, nil},
@@ -148,7 +148,7 @@ func TestOutputAgainstTheContractIsThePluginsFault(t *testing.T) {
 				c.tool = tool("x", gate.Hints{})
 			}
 			s := newServer(t, helloDoor(), func(o *Options) { o.MaxOutput = 100_000 })
-			r := s.result(context.Background(), c.tool, gate.Answer{CallID: "C1", Outcome: gate.Succeeded, Output: gate.Output{Code: c.code, JSON: json.RawMessage(c.out)}})
+			r, _, _ := s.result(c.tool, gate.Answer{CallID: "C1", Outcome: gate.Succeeded, Output: gate.Output{Code: c.code, JSON: json.RawMessage(c.out)}}, nil)
 			if m := meta(t, r); !r.IsError || m.Error == nil || m.Error.Code != "plugin_protocol" || !strings.Contains(m.Error.Message, c.says) || m.Outcome != gate.Failed {
 				t.Errorf("%+v %+v", m, m.Error)
 			}
@@ -183,7 +183,7 @@ func FuzzOutput(f *testing.F) {
 	}
 	tl := tool("x", gate.Hints{})
 	f.Fuzz(func(t *testing.T, out string, code int) {
-		r := s.result(context.Background(), tl, gate.Answer{CallID: "C1", Outcome: gate.Succeeded, Output: gate.Output{Code: code, JSON: json.RawMessage(out)}})
+		r, _, _ := s.result(tl, gate.Answer{CallID: "C1", Outcome: gate.Succeeded, Output: gate.Output{Code: code, JSON: json.RawMessage(out)}}, nil)
 		wire, err := json.Marshal(r)
 		if err != nil {
 			t.Fatalf("a result that cannot be sent: %v", err)

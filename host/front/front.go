@@ -2,9 +2,7 @@
 package front
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -122,14 +120,8 @@ type Server struct {
 	answering atomic.Int64 // HTTP requests that carry a tool call and are not answered
 	sessions  sessions
 
-	mu    sync.RWMutex // guards tools
-	tools map[string]*offered
-}
-
-// offered is a tool with the description that clients were given, which tells whether a new one differs.
-type offered struct {
-	*gate.Tool
-	wire []byte
+	mu    sync.RWMutex // guards offers
+	offer offers
 }
 
 var errStopping = errors.New("the host is stopping")
@@ -157,94 +149,16 @@ func New(o Options, door Door) (*Server, error) {
 	if o.Tier == nil {
 		o.Tier = func(_ context.Context, _ gate.Principal, t *gate.Tool) gate.Tier { return tierOfHints(t.Hints) }
 	}
-	s := &Server{opts: o, door: door, log: o.Log, tools: map[string]*offered{}}
+	s := &Server{opts: o, door: door, log: o.Log, offer: offers{}}
 	s.root, s.stop = context.WithCancelCause(context.Background())
 	s.seen = newMetrics(func() float64 { return float64(s.sessions.count()) })
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "caponier", Title: "Caponier", Version: o.Version}, &mcp.ServerOptions{
-		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}, // and no logging, which the SDK would add
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true}}, // and no logging, which the SDK would add
 		// Every list depends on who asks.
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 	})
 	s.mcp.AddReceivingMiddleware(s.guard, s.personal)
 	return s, nil
-}
-
-// SetTools offers these tools and no others. Clients hear of it only when something that they can see changed. On an error nothing has changed.
-func (s *Server) SetTools(tools []*gate.Tool) error {
-	next := make(map[string]*offered, len(tools))
-	scratch := mcp.NewServer(&mcp.Implementation{Name: "scratch"}, &mcp.ServerOptions{Logger: slog.New(slog.DiscardHandler)})
-	for _, t := range tools {
-		if t.Kind != "" && t.Kind != "tool" {
-			continue
-		}
-		if next[t.Name] != nil {
-			return fmt.Errorf("tool %s: plugins %s and %s both have it; take one of them out of plugins.lock", t.Name, next[t.Name].Plugin.Name, t.Plugin.Name)
-		}
-		desc := describe(t)
-		if err := try(scratch, desc); err != nil {
-			return fmt.Errorf("tool %s of plugin %s: %w", t.Name, t.Plugin.Name, err)
-		}
-		wire, err := json.Marshal(desc)
-		if err != nil {
-			return fmt.Errorf("tool %s of plugin %s: schema: %w", t.Name, t.Plugin.Name, err)
-		}
-		next[t.Name] = &offered{t, wire}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var gone []string
-	for name := range s.tools {
-		if next[name] == nil {
-			gone = append(gone, name)
-		}
-	}
-	if len(gone) > 0 {
-		s.mcp.RemoveTools(gone...)
-	}
-	for name, t := range next {
-		if old := s.tools[name]; old == nil || !bytes.Equal(old.wire, t.wire) {
-			s.mcp.AddTool(describe(t.Tool), s.call)
-		}
-	}
-	s.tools = next
-	return nil
-}
-
-// try finds out what the SDK would panic about or only log.
-func try(scratch *mcp.Server, t *mcp.Tool) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%v", p)
-		}
-	}()
-	if n := len(t.Name); n == 0 || n > 128 || strings.Trim(t.Name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") != "" {
-		return errors.New("the name must be 1 to 128 of the characters A-Z a-z 0-9 _ - .")
-	}
-	scratch.AddTool(t, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return nil, errors.New("scratch")
-	})
-	return nil
-}
-
-// describe gives a tool's description without annotations, which depend on who asks. The schemas go out byte for byte.
-func describe(t *gate.Tool) *mcp.Tool {
-	d := &mcp.Tool{Name: t.Name, Title: clean(t.Title), Description: clean(t.Description), InputSchema: t.InputSchema}
-	if t.InputSchema == nil {
-		d.InputSchema = nil // not a typed nil
-	}
-	if len(t.OutputSchema) > 0 {
-		d.OutputSchema = t.OutputSchema
-	}
-	return d
-}
-
-func (s *Server) tool(name string) *gate.Tool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if t := s.tools[name]; t != nil {
-		return t.Tool
-	}
-	return nil
 }
 
 // guard is the outermost middleware: a panic ends its request and not the process, and no error goes out that was not written for the client.
@@ -281,17 +195,27 @@ func (s *Server) personal(next mcp.MethodHandler) mcp.MethodHandler {
 		if err != nil {
 			return nil, err
 		}
+		see := func(kind, key string) *gate.Tool {
+			if t := s.find(kind, key); t != nil && s.door.Visible(ctx, who.Principal, who.source, t) {
+				return t
+			}
+			return nil
+		}
 		switch r := res.(type) {
 		case *mcp.ListToolsResult:
 			visible := make([]*mcp.Tool, 0, len(r.Tools))
 			for _, d := range r.Tools {
-				if t := s.tool(d.Name); t != nil && s.door.Visible(ctx, who.Principal, who.source, t) {
+				if t := see("tool", d.Name); t != nil {
 					mine := *d // the SDK's own is shared
 					mine.Annotations = annotations(t, s.opts.Tier(ctx, who.Principal, t))
 					visible = append(visible, &mine)
 				}
 			}
 			r.Tools = visible
+		case *mcp.ListResourcesResult:
+			r.Resources = slices.DeleteFunc(r.Resources, func(d *mcp.Resource) bool { return see("resource", d.URI) == nil })
+		case *mcp.ListPromptsResult:
+			r.Prompts = slices.DeleteFunc(r.Prompts, func(d *mcp.Prompt) bool { return see("prompt", d.Name) == nil })
 		case *mcp.InitializeResult:
 			r.Instructions = s.instructions(ctx, who)
 		case *mcp.DiscoverResult:
@@ -304,15 +228,12 @@ func (s *Server) personal(next mcp.MethodHandler) mcp.MethodHandler {
 // instructions are generated: what is offered, what the tiers mean, what to do about a refusal.
 func (s *Server) instructions(ctx context.Context, who caller) string {
 	s.mu.RLock()
-	var tools []*gate.Tool
-	for _, t := range s.tools {
-		tools = append(tools, t.Tool)
-	}
+	all := s.offer // replaced as a whole, never changed
 	s.mu.RUnlock()
 	of := map[string]int{}
-	for _, t := range tools {
-		if s.door.Visible(ctx, who.Principal, who.source, t) {
-			of[t.Plugin.Name]++
+	for _, o := range all {
+		if t := o.Tool; t.Kind == "tool" && s.door.Visible(ctx, who.Principal, who.source, t) {
+			of[clean(t.Plugin.Name)]++
 		}
 	}
 	var plugins []string

@@ -9,6 +9,7 @@ import (
 	"io"
 	"mime"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -20,15 +21,34 @@ import (
 // maxNesting is the depth of structured output.
 const maxNesting = 64
 
-// output is what a guest wrote as the answer of a tool.
+// output is what a guest wrote as the answer of a tool, a resource or a prompt.
 type output struct {
-	Content    []part          `json:"content"`
-	Structured json.RawMessage `json:"structured"`
-	Error      *toolError      `json:"error"`
-	Spent      int64           `json:"spent_usd_micros"`
+	Content     []part          `json:"content"`
+	Structured  json.RawMessage `json:"structured"`
+	Error       *toolError      `json:"error"`
+	Spent       int64           `json:"spent_usd_micros"`
+	Contents    []embedded      `json:"contents"`
+	Description string          `json:"description"`
+	Messages    []struct {
+		Role    string `json:"role"`
+		Content part   `json:"content"`
+	} `json:"messages"`
 
 	content    []mcp.Content
 	structured any
+	chars      *budget
+	sum        summary
+}
+
+// of checks that a guest answered as what it was asked for.
+func (out *output) of(kind string) error {
+	isTool := len(out.Content) > 0 || len(out.Structured) > 0
+	isResource := len(out.Contents) > 0
+	isPrompt := len(out.Messages) > 0 || out.Description != ""
+	if isTool && kind != "tool" || isResource && kind != "resource" || isPrompt && kind != "prompt" {
+		return fmt.Errorf("it is not the output of a %s", kind)
+	}
+	return nil
 }
 
 // part is one piece of content as a guest writes it: MCP's form, without _meta.
@@ -74,12 +94,20 @@ func (s *Server) decode(tool *gate.Tool, raw gate.Output, chars *budget) (*outpu
 		return nil, bad("it holds an error but the tool said that it succeeded")
 	case raw.Code != 0 && out.Error == nil:
 		return nil, bad("the tool said that it failed, without an error")
-	case out.Error != nil:
+	case out.Error == nil:
+		if err := out.of(tool.Kind); err != nil {
+			return nil, bad("%w", err)
+		}
+	default:
 		e := out.Error
 		if e.Code == "" || e.Message == "" {
 			return nil, bad("error: code and message must not be empty")
 		}
 		e.Code, e.Message, e.Suggestion = (&budget{left: 64}).take(e.Code), chars.take(e.Message), chars.take(e.Suggestion)
+		out.content = slices.DeleteFunc(out.content, func(c mcp.Content) bool { // the SDK for plugins repeats the message there
+			text, isText := c.(*mcp.TextContent)
+			return isText && text.Text == e.Message
+		})
 		return &out, nil
 	}
 	if len(out.Structured) == 0 || string(out.Structured) == "null" {
@@ -204,10 +232,14 @@ func (p part) convert(chars *budget) (mcp.Content, error) {
 	}
 	switch p.Type {
 	case "text":
-		if err := only("text", ""); err != nil {
+		if err := only("", "text"); err != nil {
 			return nil, err
 		}
-		return &mcp.TextContent{Text: chars.take(*p.Text), Annotations: p.Annotations}, nil
+		text := ""
+		if p.Text != nil { // left out for an empty one
+			text = chars.take(*p.Text)
+		}
+		return &mcp.TextContent{Text: text, Annotations: p.Annotations}, nil
 	case "image", "audio":
 		if err := errors.Join(only("data mimeType", ""), checkMIME(p.MIMEType, p.Type+"/")); err != nil {
 			return nil, err
@@ -241,10 +273,12 @@ func (e *embedded) convert(chars *budget) (*mcp.ResourceContents, error) {
 	}
 	r := &mcp.ResourceContents{URI: e.URI, MIMEType: e.MIMEType}
 	switch {
-	case (e.Text == nil) == (e.Blob == nil):
-		return nil, errors.New("resource needs text or blob, one of them")
+	case e.Text != nil && e.Blob != nil:
+		return nil, errors.New("a resource has text or blob, not both")
 	case e.Text != nil:
 		r.Text = chars.take(*e.Text)
+		return r, nil
+	case e.Blob == nil: // left out for an empty one
 		return r, nil
 	}
 	var err error

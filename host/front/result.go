@@ -1,11 +1,12 @@
 package front
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -52,14 +53,31 @@ func summaries(refused []*gate.Refused) []refusal {
 	return list
 }
 
-// result makes the client's result of an answer without a spent budget.
-func (s *Server) result(ctx context.Context, tool *gate.Tool, a gate.Answer) *mcp.CallToolResult {
+// failure is the protocol error of a resource or prompt.
+func failure(sum summary) error {
+	code := int64(codeFailed)
+	switch sum.Error.Code {
+	case "refused", "waiting":
+		code = codeRefused
+	case "invalid_arguments":
+		code = jsonrpc.CodeInvalidParams
+	}
+	data, err := json.Marshal(sum)
+	if err != nil { // it is made of strings
+		panic(err)
+	}
+	return &jsonrpc.Error{Code: code, Message: strings.TrimSpace(sum.Error.Message + " " + sum.Error.Suggestion), Data: data}
+}
+
+// result converts how a call ended, each way on purpose, into what the client gets: as a result, since the model can act on it. A spent budget does
+// not come here.
+func (s *Server) result(tool *gate.Tool, a gate.Answer, stopped error) (*mcp.CallToolResult, *output, summary) {
 	sum := summary{Outcome: a.Outcome, CallID: a.CallID, Tier: a.Tier.String(), Refused: summaries(a.Refused), JournalFailed: a.JournalFailed}
 	chars := &budget{left: s.opts.MaxChars}
 	res := &mcp.CallToolResult{}
+	var out *output
 	err := a.Err
 	if err == nil {
-		var out *output
 		if out, err = s.decode(tool, a.Output, chars); err == nil {
 			sum.Untrusted = true
 			sum.Error = out.Error
@@ -67,7 +85,7 @@ func (s *Server) result(ctx context.Context, tool *gate.Tool, a gate.Answer) *mc
 		}
 	}
 	if err != nil {
-		s.explain(ctx, tool, err, &sum, res)
+		s.explain(tool, err, stopped, &sum)
 	}
 	if sum.Error != nil {
 		res.IsError = true
@@ -94,7 +112,10 @@ func (s *Server) result(ctx context.Context, tool *gate.Tool, a gate.Answer) *mc
 		}
 	}
 	res.Meta = mcp.Meta{metaCall: sum}
-	return res
+	if out != nil {
+		out.sum, out.chars = sum, chars
+	}
+	return res, out, sum
 }
 
 func say(res *mcp.CallToolResult, text string) {
@@ -102,7 +123,7 @@ func say(res *mcp.CallToolResult, text string) {
 }
 
 // explain turns why there is no output into words and a code. What is not known to be meant for the client goes to the log.
-func (s *Server) explain(ctx context.Context, tool *gate.Tool, err error, sum *summary, res *mcp.CallToolResult) {
+func (s *Server) explain(tool *gate.Tool, err, stopped error, sum *summary) {
 	var refused *gate.Refused
 	var invalid *gate.InvalidArguments
 	var waiting *gate.Waiting
@@ -128,9 +149,9 @@ func (s *Server) explain(ctx context.Context, tool *gate.Tool, err error, sum *s
 	case errors.As(err, &broken):
 		s.log.Error("a plugin broke", "plugin", tool.Plugin.Name, "digest", tool.Plugin.Digest, "tool", tool.Name, "call", sum.CallID, "error", err)
 		e.Code, e.Message, e.Suggestion = broken.Code, broken.Message, "This is a fault of plugin "+tool.Plugin.Name+": tell your user."
-	case ctx.Err() != nil:
+	case stopped != nil:
 		e.Code, e.Message = "cancelled", "the call was cancelled"
-		if errors.Is(context.Cause(ctx), errStopping) {
+		if errors.Is(stopped, errStopping) {
 			e.Message += " because the host is stopping"
 		}
 	default:
