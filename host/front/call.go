@@ -15,14 +15,14 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// Codes of our own lie between -32000 and -32019; MCP keeps those below.
+// Codes of our own lie between -32000 and -32019, since MCP keeps those below, and avoid -32002 to -32005, which SDKs take for their own.
 const (
-	codeStopping  = -32000
+	codeStopping  = -32010
 	codeBudget    = -32001
-	codeCancelled = -32002
-	codeNobody    = -32003
-	codeRefused   = -32004 // of resources and prompts, as the next; a tool's call has a result that says so
-	codeFailed    = -32005
+	codeCancelled = -32012
+	codeNobody    = -32013
+	codeRefused   = -32014 // of resources and prompts, as the next; a tool's call has a result that says so
+	codeFailed    = -32015
 )
 
 // caller is who sent one request, put there by the transport and never by the client. Gone ends when an answer can no longer reach the client.
