@@ -2,6 +2,7 @@ package test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/caponier-mcp/caponier/test/pvelab"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -37,12 +39,12 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs testdata/*.txtar against the real binary. Commands besides testscript's own:
 //
-//	lab [GUEST…]          starts a simulated cluster and writes config.toml for it; GUESTs from test/guests are locked too, with tier yellow
+//	lab [GUEST…]          starts a simulated cluster and writes config.toml for it; GUESTs from test/guests are locked too, their tools yellow;
+//	                      full=VMID:DIR:BYTES leaves that much room in a container's directory
 //	configure OLD NEW     replaces text (a regular expression) in config.toml; fails when nothing matches
 //	effects none          fails when anything reached a node since the lab started, or since the last `effects forget`
 //	effects some REGEXP   fails when nothing that reached a node matches
 //	effects not REGEXP    fails when something does
-//	fault KIND ARGS…      breaks the lab: disk GUEST BYTES, stubborn GUEST, down NODE, node-disk NODE BYTES
 //	maxrss MIB COMMAND…   runs a command and fails when its peak memory is larger
 //	journal REGEXP        fails when no record of the journal matches
 func TestScripts(t *testing.T) {
@@ -54,13 +56,17 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"lab": startLab, "configure": configure, "effects": effects, "fault": fault, "maxrss": maxrss, "journal": journal,
+			"lab": startLab, "configure": configure, "effects": effects, "maxrss": maxrss, "journal": journal,
 		},
 		RequireExplicitExec: true,
 	})
 }
 
-type labKey struct{}
+var guestTools = map[string][]string{
+	"rogue":  {"rogue_exec"},
+	"broken": {"broken_trap", "broken_loop", "broken_memory", "broken_exit", "broken_undeclared", "broken_stats"},
+	"bench":  {"bench_true", "bench_nothing"},
+}
 
 func startLab(ts *testscript.TestScript, neg bool, args []string) {
 	work := ts.Getenv("WORK")
@@ -72,20 +78,40 @@ func startLab(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(os.WriteFile(filepath.Join(modules, filepath.Base(from)), data, 0o644))
 	}
 	copyFile(filepath.Join(plugins, "containers.wasm"))
-	for _, g := range args {
-		copyFile(filepath.Join(guests, g+".wasm"))
+	inventory, tiers := pvelab.DemoInventory(time.Now()), ""
+	for _, a := range args {
+		if rest, ok := strings.CutPrefix(a, "full="); ok {
+			var vmid int
+			var room int64
+			parts := strings.Split(rest, ":")
+			_, err := fmt.Sscan(parts[0]+" "+parts[2], &vmid, &room)
+			ts.Check(err)
+			for i := range inventory.Guests {
+				if inventory.Guests[i].VMID == vmid {
+					inventory.Guests[i].Full = map[string]int64{parts[1]: room}
+				}
+			}
+			continue
+		}
+		copyFile(filepath.Join(guests, a+".wasm"))
+		for _, tool := range guestTools[a] {
+			tiers += "  \"tool:" + tool + "\": yellow\n"
+		}
 	}
 	ts.Check(os.CopyFS(filepath.Join(work, "site"), os.DirFS("../examples/lab/site")))
+	site := filepath.Join(work, "site", "data.yaml")
+	data, err := os.ReadFile(site)
+	ts.Check(err)
+	ts.Check(os.WriteFile(site, bytes.Replace(data, []byte("\ntiers:\n"), []byte("\ntiers:\n"+tiers), 1), 0o644))
 	lock := exec.Command(bin, "plugin", "lock", "--lock", filepath.Join(work, "plugins.lock"), "--dir", modules)
 	if out, err := lock.CombinedOutput(); err != nil {
 		ts.Fatalf("plugin lock: %v\n%s", err, out)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	lab, err := pvelab.Start(ctx, pvelab.Options{State: filepath.Join(work, "lab"), Effects: filepath.Join(work, "effects.jsonl"), Config: filepath.Join(work, "config.toml"),
-		Plugins: modules, Lock: filepath.Join(work, "plugins.lock"), Site: filepath.Join(work, "site")})
+		Plugins: modules, Lock: filepath.Join(work, "plugins.lock"), Site: filepath.Join(work, "site"), Inventory: inventory})
 	ts.Check(err)
-	labs.Store(work, lab)
-	ts.Defer(func() { labs.Delete(work); lab.Close(); cancel() })
+	ts.Defer(func() { lab.Close(); cancel() })
 }
 
 func configure(ts *testscript.TestScript, neg bool, args []string) {

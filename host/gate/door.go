@@ -160,6 +160,10 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 	answer := Answer{CallID: c.ID, Outcome: Refusal}
 	run := func(ctx context.Context, dec Decision) (Output, Record, error) {
 		c.Decided, answer.Tier, answer.Outcome = dec, dec.Tier, Unknown
+		if err := d.Runner.Ready(ctx, c.Tool); err != nil {
+			answer.Outcome = Failed
+			return Output{}, Record{Outcome: Failed, Code: codeOf(err)}, err
+		}
 		limit := tighter(c.Tool.Budget, dec.Obligations.Timeout)
 		ctx, cancel := context.WithTimeoutCause(ctx, limit, &BudgetError{Tool: c.Tool.Name, CallID: c.ID, Limit: limit})
 		defer cancel()

@@ -308,8 +308,10 @@ type Lowerer interface {
 	Argv(argv []string) Command
 }
 
-// Runner runs the plugin of an allowed call. It returns *BudgetError or *PluginError when the guest did not answer.
+// Runner runs the plugin of an allowed call. Ready waits until that is possible, before the call's time begins. Run returns *BudgetError or
+// *PluginError when the guest did not answer.
 type Runner interface {
+	Ready(ctx context.Context, t *Tool) error
 	Run(ctx context.Context, r *Running) (Output, error)
 }
 

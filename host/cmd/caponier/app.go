@@ -57,41 +57,45 @@ func (g *global) load() (*config.Config, error) {
 }
 
 // open wires the host. When it fails half-way it closes what it has opened.
-func open(ctx context.Context, g *global, w want) (h *host, err error) {
+func open(ctx context.Context, g *global, w want) (*host, error) {
 	cfg, err := g.load()
 	if err != nil {
 		return nil, err
 	}
-	h = &host{cfg: cfg, broken: map[string]error{}}
-	defer func() {
-		if err != nil {
-			h.Close()
-		}
-	}()
+	h := &host{cfg: cfg, broken: map[string]error{}}
+	if err := h.open(ctx, w); err != nil {
+		h.Close()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *host) open(ctx context.Context, w want) (err error) {
+	cfg := h.cfg
 	if w == wantNodes && !cfg.AcceptRisks {
-		return nil, fmt.Errorf("%s: accept_risks is not true: Caponier lets an agent act as root on the nodes named there, within what policy allows; "+
+		return fmt.Errorf("%s: accept_risks is not true: Caponier lets an agent act as root on the nodes named there, within what policy allows; "+
 			"set accept_risks = true (or I_ACCEPT_RISKS=true) when you have read docs/threats.md", cfg.File)
 	}
 	if h.lock, err = plugin.Load(cfg.Plugin.Lock); err != nil {
-		return nil, err
+		return err
 	}
 	h.tools = h.lock.Tools()
 
 	o := gate.Options{Lowerer: shell.Lowerer{}, Mode: func() gate.Mode { return gate.Mode{ReadOnly: cfg.ReadOnly} }}
 	if w == wantNodes {
 		if err := h.openState(ctx, &o); err != nil {
-			return nil, err
+			return err
 		}
 		cfg.Policy.OnRevision = h.journal.KeepPolicy
 	} else {
 		o.Journal, o.Ledger, o.Runner = nothing{}, nothing{}, nothing{}
 	}
 	if h.engine, err = policy.New(ctx, cfg.Policy); err != nil {
-		return nil, err
+		return err
 	}
 	o.Decider = h.engine
 	h.door = gate.New(o)
-	return h, nil
+	return nil
 }
 
 // openState opens what writes and connects: journal, store, nodes, sandbox.
@@ -138,11 +142,11 @@ type runner struct {
 	broken map[string]error
 }
 
-func (r runner) Run(ctx context.Context, c *gate.Running) (gate.Output, error) {
-	if err := r.broken[c.Call.Tool.Plugin.Name]; err != nil {
-		return gate.Output{}, &gate.PluginError{Code: "plugin_unavailable", Message: err.Error()}
+func (r runner) Ready(ctx context.Context, t *gate.Tool) error {
+	if err := r.broken[t.Plugin.Name]; err != nil {
+		return &gate.PluginError{Code: "plugin_unavailable", Message: err.Error()}
 	}
-	return r.Sandbox.Run(ctx, c)
+	return r.Sandbox.Ready(ctx, t)
 }
 
 // nothing stands in the door of a command that only asks what would be visible; whatever is tried through it fails.
@@ -155,6 +159,7 @@ func (nothing) Outcome(context.Context, gate.Record) error      { return errNoth
 func (nothing) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
 	return gate.Counts{}, func() {}, errNothing
 }
+func (nothing) Ready(context.Context, *gate.Tool) error { return errNothing }
 func (nothing) Run(context.Context, *gate.Running) (gate.Output, error) {
 	return gate.Output{}, errNothing
 }

@@ -28,33 +28,33 @@ func tool(name string, imports []string, do func(*sdk.Call, in) (string, error))
 var sink [][]byte
 
 func init() {
-	ssh := []string{"ssh_exec"}
+	stat := []string{"sftp_stat"}
 	sdk.Serve("broken", "1.0.0",
-		tool("broken_trap", ssh, func(*sdk.Call, in) (string, error) {
+		tool("broken_trap", stat, func(*sdk.Call, in) (string, error) {
 			var p *in
 			return p.Node, nil
 		}),
-		tool("broken_loop", ssh, func(*sdk.Call, in) (string, error) {
+		tool("broken_loop", stat, func(*sdk.Call, in) (string, error) {
 			for i := 0; ; i++ {
 				if i == -1 {
 					return "", nil
 				}
 			}
 		}),
-		tool("broken_memory", ssh, func(*sdk.Call, in) (string, error) {
+		tool("broken_memory", stat, func(*sdk.Call, in) (string, error) {
 			for {
 				sink = append(sink, make([]byte, 1<<20))
 			}
 		}),
-		tool("broken_exit", ssh, func(*sdk.Call, in) (string, error) {
+		tool("broken_exit", stat, func(*sdk.Call, in) (string, error) {
 			os.Exit(3)
 			return "", nil
 		}),
-		tool("broken_undeclared", ssh, func(c *sdk.Call, in in) (string, error) {
-			_, err := sdk.SFTPStat(c, c.Node(in.Node), "/etc/hosts")
+		tool("broken_undeclared", stat, func(c *sdk.Call, in in) (string, error) {
+			_, err := sdk.SSHExec(c, c.Node(in.Node), []string{"hostname"}, sdk.ExecOptions{})
 			return "swallowed", sdkIgnore(err)
 		}),
-		tool("broken_stats", []string{"sftp_stat"}, func(c *sdk.Call, in in) (string, error) {
+		tool("broken_stats", stat, func(c *sdk.Call, in in) (string, error) {
 			_, err := sdk.SFTPStat(c, c.Node(in.Node), "/etc/hosts")
 			return "looked", err
 		}),
