@@ -36,7 +36,7 @@ func (l *Lab) program(p *proc, name string) program1 {
 
 // pve is what all of the management programs share: the start-up time, and the cluster's daemon, which answers root only.
 func (l *Lab) pve(ctx context.Context, p *proc, run func(context.Context, *proc) int) int {
-	if err := sleep(ctx, l.opt.Latency); err != nil {
+	if err := sleep(ctx, time.Duration(l.latency.Load())); err != nil {
 		return ended(ctx)
 	}
 	if p.uid != 0 {

@@ -423,11 +423,7 @@ func cmdDd(_ context.Context, p *proc) int {
 	}
 	bs, count := size(opt["bs"]), size(opt["count"])
 	var src io.Reader = p.read()
-	switch in := opt["if"]; in {
-	case "":
-	case "/dev/zero":
-		src = zeros{}
-	default:
+	if in := opt["if"]; in != "" {
 		f, err := p.tree.open(p.abs(in), os.O_RDONLY, 0)
 		if err != nil {
 			return p.complain(1, "failed to open '%s': %s", in, errText(err))
@@ -437,8 +433,6 @@ func cmdDd(_ context.Context, p *proc) int {
 	}
 	if opt["count"] != "" {
 		src = io.LimitReader(src, bs*count)
-	} else if opt["if"] == "/dev/zero" {
-		return p.complain(1, "pvelab wants count= with /dev/zero")
 	}
 	var dst io.Writer = p.out
 	if of := opt["of"]; of != "" {
@@ -456,10 +450,6 @@ func cmdDd(_ context.Context, p *proc) int {
 	fmt.Fprintf(p.err, "%d+0 records in\n%d+0 records out\n%d bytes copied\n", n/max(bs, 1), n/max(bs, 1), n)
 	return 0
 }
-
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 // size reads a number with the suffixes k, M and G.
 func size(s string) int64 {

@@ -17,11 +17,13 @@ func RunOnce(ctx context.Context, o Options, node string, argv, env []string, in
 		return 255, err
 	}
 	defer l.Close()
-	return l.run(ctx, node, argv, env, 0, in, out, errw), nil
+	// The plain reader keeps Close from waiting for a terminal that never ends.
+	return l.run(ctx, node, argv, env, 0, struct{ io.Reader }{in}, out, errw), nil
 }
 
 // Install makes the state directory and writes pct, qm, pvesh, pvesm, pvecm and pvenode into dir: small scripts that run
-// this program against that state, to stand behind a real sshd.
+// this program against that state, to stand behind a real sshd. o.NodeRoot is "/" there as a rule: push and pull then meet
+// the files that the real SFTP server stores.
 func Install(ctx context.Context, o Options, node, dir string) error {
 	l, err := open(ctx, o)
 	if err != nil {
@@ -43,6 +45,9 @@ func Install(ctx context.Context, o Options, node, dir string) error {
 			return fmt.Errorf("pvelab: naming the effects file: %w", err)
 		}
 		flags += " --effects " + quote(abs)
+	}
+	if o.NodeRoot != "" {
+		flags += " --root " + quote(o.NodeRoot)
 	}
 	if o.Latency > 0 {
 		flags += " --latency " + o.Latency.String()

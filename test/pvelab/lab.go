@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,6 +28,7 @@ type Options struct {
 	Site      string        // [policy] site
 	Latency   time.Duration // added to each start of pct, qm, pvesh …; a real node takes about 0.6 s
 	RealWaits bool          // waits as long as a real node for a lock or a guest's shutdown; otherwise such waits take no time
+	NodeRoot  string        // directory that the nodes' programs see as "/"; by default one of the lab's own for each node
 	Inventory *State        // what a fresh state directory begins with; the demo's by default
 }
 
@@ -58,6 +60,7 @@ type Lab struct {
 	everywhere, onNode map[string]program1
 	ctx                context.Context // ends every process of the lab, also those that outlive their request
 	cancel             context.CancelFunc
+	latency            atomic.Int64
 	work               sync.WaitGroup // servers, connections, processes
 
 	mu      sync.Mutex // guards the rest
@@ -108,6 +111,7 @@ func open(ctx context.Context, o Options) (*Lab, error) {
 		procs: map[int]*process{}, lastPID: 4000, trees: map[string]*tree{}, held: map[string]int{},
 		Nodes: map[string]string{}, conns: map[net.Conn]string{},
 	}
+	l.latency.Store(int64(o.Latency))
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.everywhere, l.onNode = smallPrograms()
 	l.programs, l.routes = map[string]*program{}, routes()
@@ -149,6 +153,9 @@ func (l *Lab) populate(s *State) error {
 		return err
 	}
 	for _, n := range cp.Nodes {
+		if l.opt.NodeRoot != "" {
+			break // not ours to fill
+		}
 		if err := l.fill(l.nodeTree(n.Name), nodeFiles(n)); err != nil {
 			return err
 		}
@@ -200,14 +207,17 @@ func (l *Lab) tree(key, node string, vmid int) *tree {
 		return t
 	}
 	dir := filepath.Join(l.dir, filepath.FromSlash(key))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	native := node != "" && l.opt.NodeRoot != ""
+	if native {
+		dir = l.opt.NodeRoot
+	} else if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil
 	}
-	t := &tree{lab: l, key: key, node: node, root: root, vmid: vmid}
+	t := &tree{lab: l, key: key, node: node, root: root, vmid: vmid, native: native}
 	l.trees[key] = t
 	l.closers = append(l.closers, root)
 	return t
@@ -287,7 +297,11 @@ func (l *Lab) run(ctx context.Context, node string, argv, env []string, uid int,
 	defer l.finish(sess)
 	ctx, self, end := l.spawn(ctx, t.key, argv)
 	defer end()
-	p := &proc{lab: l, node: node, tree: t, args: argv, env: env, dir: "/root", in: stdin, out: out, err: errw, sess: sess, self: self, uid: uid}
+	dir := "/root"
+	if wd, err := os.Getwd(); err == nil && l.opt.NodeRoot == "/" {
+		dir = wd
+	}
+	p := &proc{lab: l, node: node, tree: t, args: argv, env: env, dir: dir, in: stdin, out: out, err: errw, sess: sess, self: self, uid: uid}
 	code, lerr := p.exec(ctx)
 	if lerr != nil {
 		fmt.Fprintf(errw, "%s: %s\n", argv[0], errText(lerr))

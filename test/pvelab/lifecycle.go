@@ -12,10 +12,7 @@ import (
 
 // configLock waits for the lock that a guest's configuration file has on its node.
 func (c *call) configLock(ctx context.Context, out io.Writer, typ string) error {
-	file := fmt.Sprintf("/run/lock/lxc/pve-config-%d.lock", c.vmid())
-	if typ == "qemu" {
-		file = fmt.Sprintf("/var/lock/qemu-server/lock-%d.conf", c.vmid())
-	}
+	file := (&Guest{Type: typ, VMID: c.vmid()}).lockFile()
 	key := c.node + ":" + file
 	if !c.lab.isHeld(key) {
 		return nil
@@ -31,6 +28,13 @@ func (c *call) configLock(ctx context.Context, out io.Writer, typ string) error 
 		}
 	}
 	return die(255, "can't lock file '%s' - got timeout", file)
+}
+
+func (g *Guest) lockFile() string {
+	if g.Type == "qemu" {
+		return fmt.Sprintf("/var/lock/qemu-server/lock-%d.conf", g.VMID)
+	}
+	return fmt.Sprintf("/run/lock/lxc/pve-config-%d.lock", g.VMID)
 }
 
 // missingVolume names a configured disk that its storage does not have.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // proc is one running program of a node or a container.
@@ -217,7 +218,38 @@ func (p *proc) exec(ctx context.Context) (int, error) {
 	if err != nil {
 		return 127, err
 	}
-	return f(ctx, p), nil
+	// A program that reads or writes without an end must still notice its signal.
+	q := *p
+	q.out, q.err = guard(ctx, p.out), guard(ctx, p.err)
+	if p.in != nil {
+		stop := context.AfterFunc(ctx, func() { _ = p.in.SetReadDeadline(time.Unix(1, 0)) })
+		defer func() {
+			if !stop() {
+				_ = p.in.SetReadDeadline(time.Time{}) // a later program of the same shell may read on
+			}
+		}()
+	}
+	return f(ctx, &q), nil
+}
+
+// guarded is an output that fails once its program was signalled.
+type guarded struct {
+	ctx context.Context // of the one program that holds it
+	io.Writer
+}
+
+func guard(ctx context.Context, w io.Writer) io.Writer {
+	if g, ok := w.(guarded); ok && g.ctx == ctx {
+		return w
+	}
+	return guarded{ctx, w}
+}
+
+func (g guarded) Write(b []byte) (int, error) {
+	if g.ctx.Err() != nil {
+		return 0, context.Cause(g.ctx)
+	}
+	return g.Writer.Write(b)
 }
 
 // child is a program that this one starts.

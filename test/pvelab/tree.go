@@ -21,6 +21,8 @@ type tree struct {
 	node string // set for a node's tree, which shows /etc/pve
 	root *os.Root
 	vmid int // set for a container's tree
+
+	native bool // the machine's own files, for the wrappers behind a real sshd: modes and owners are the real ones
 }
 
 const maxLinks = 40
@@ -86,6 +88,9 @@ func (i info) IsDir() bool       { return i.mode.IsDir() }
 func (i info) Sys() any          { return nil }
 
 func (t *tree) meta(rel string) (m Meta) {
+	if t.native {
+		return m
+	}
 	_ = t.lab.db.view(func(s *State) {
 		if p := s.Meta[t.key+real(rel)]; p != nil {
 			m = *p
@@ -113,6 +118,9 @@ func (t *tree) setMeta(rel string, fn func(*Meta)) error {
 }
 
 func (t *tree) dropMeta(rel string) {
+	if t.native {
+		return
+	}
 	k := t.key + real(rel)
 	found := false
 	_ = t.lab.db.view(func(s *State) {
@@ -186,112 +194,6 @@ func (t *tree) stat(name string, follow bool) (info, error) {
 	return t.wrap(rel, fi), nil
 }
 
-// file is an open file of a tree.
-type file interface {
-	io.ReadWriteCloser
-	io.ReaderAt
-	io.WriterAt
-}
-
-// open opens a file. New files get exactly perm: the machine's umask does not reach into the tree.
-func (t *tree) open(name string, flag int, perm fs.FileMode) (file, error) {
-	if v, ok := t.pve(name); ok {
-		return v.open(flag)
-	}
-	if path.Clean("/"+name) == "/dev/null" {
-		return nullFile{}, nil
-	}
-	follow := flag&(os.O_CREATE|os.O_EXCL) != os.O_CREATE|os.O_EXCL
-	rel, err := t.resolve(name, follow)
-	if err != nil {
-		return nil, err
-	}
-	_, err = t.root.Lstat(rel)
-	fresh := errors.Is(err, fs.ErrNotExist)
-	f, err := t.root.OpenFile(rel, flag, perm.Perm()|0o600)
-	if err != nil {
-		return nil, err
-	}
-	if fresh {
-		t.dropMeta(rel)
-		if err := t.chmodRel(rel, perm); err != nil {
-			f.Close()
-			return nil, err
-		}
-	}
-	if q := t.quota(rel); q != "" && flag&(os.O_WRONLY|os.O_RDWR) != 0 {
-		return &quotaFile{File: f, lab: t.lab, vmid: t.vmid, dir: q}, nil
-	}
-	return f, nil
-}
-
-// quota names the limited directory that holds rel, or "".
-func (t *tree) quota(rel string) (dir string) {
-	if t.vmid == 0 {
-		return ""
-	}
-	_ = t.lab.db.view(func(s *State) {
-		if g := s.guest(t.vmid); g != nil {
-			for d := range g.Full {
-				if d == "/" || real(rel) == d || strings.HasPrefix(real(rel), d+"/") {
-					dir = d
-				}
-			}
-		}
-	})
-	return dir
-}
-
-// quotaFile takes each written byte from the guest's remaining space.
-type quotaFile struct {
-	*os.File
-	lab  *Lab
-	vmid int
-	dir  string
-}
-
-func (q *quotaFile) take(n int) (ok int) {
-	_ = q.lab.db.update(func(s *State) error {
-		if g := s.guest(q.vmid); g != nil {
-			left, limited := g.Full[q.dir]
-			if ok = n; limited && int64(n) > left {
-				ok = int(left)
-			}
-			if limited {
-				g.Full[q.dir] = left - int64(ok)
-			}
-		}
-		return nil
-	})
-	return ok
-}
-
-func (q *quotaFile) Write(b []byte) (int, error) {
-	ok := q.take(len(b))
-	n, err := q.File.Write(b[:ok])
-	if err == nil && n < len(b) {
-		err = syscall.ENOSPC
-	}
-	return n, err
-}
-
-func (q *quotaFile) WriteAt(b []byte, off int64) (int, error) {
-	ok := q.take(len(b))
-	n, err := q.File.WriteAt(b[:ok], off)
-	if err == nil && n < len(b) {
-		err = syscall.ENOSPC
-	}
-	return n, err
-}
-
-type nullFile struct{}
-
-func (nullFile) Read([]byte) (int, error)               { return 0, io.EOF }
-func (nullFile) ReadAt([]byte, int64) (int, error)      { return 0, io.EOF }
-func (nullFile) Write(b []byte) (int, error)            { return len(b), nil }
-func (nullFile) WriteAt(b []byte, _ int64) (int, error) { return len(b), nil }
-func (nullFile) Close() error                           { return nil }
-
 func (t *tree) readDir(name string) ([]info, error) {
 	if v, ok := t.pve(name); ok {
 		return v.readDir()
@@ -331,6 +233,9 @@ func (t *tree) chmod(name string, mode fs.FileMode) error {
 }
 
 func (t *tree) chmodRel(rel string, mode fs.FileMode) error {
+	if t.native {
+		return t.root.Chmod(rel, mode)
+	}
 	fi, err := t.root.Lstat(rel)
 	if err != nil {
 		return err
@@ -362,6 +267,12 @@ func (t *tree) chown(name string, uid, gid int) error {
 	}
 	if _, err := t.root.Lstat(rel); err != nil {
 		return err
+	}
+	if t.native {
+		if uid < 0 && gid < 0 {
+			return nil
+		}
+		return t.root.Chown(rel, uid, gid)
 	}
 	if m := t.meta(rel); (uid < 0 || m.UID == uid) && (gid < 0 || m.GID == gid) {
 		return nil
@@ -431,6 +342,9 @@ func (t *tree) rename(from, to string) error {
 	}
 	if err := t.root.Rename(a, b); err != nil {
 		return err
+	}
+	if t.native {
+		return nil
 	}
 	t.dropMeta(b)
 	ka, kb := t.key+real(a), t.key+real(b)

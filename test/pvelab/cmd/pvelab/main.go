@@ -15,8 +15,8 @@ import (
 
 const usage = `usage: pvelab --state DIR [--listen ADDR] [--effects FILE] [--write-config FILE]
               [--latency D] [--plugins DIR] [--lock FILE] [--site DIR]     serve until SIGTERM
-       pvelab install --state DIR [--node N] [--effects FILE] BINDIR       write pct, qm, pvesh … wrappers
-       pvelab run --state DIR --node N [--effects FILE] -- ARGV…           run one command
+       pvelab install --state DIR [--node N] [--effects FILE] [--root /] BINDIR    write pct, qm, pvesh … wrappers
+       pvelab run --state DIR --node N [--effects FILE] [--root DIR] -- ARGV…      run one command
 `
 
 func main() {
@@ -44,6 +44,7 @@ func run(args []string) int {
 		fs.StringVar(&o.Site, "site", "", "[policy] site")
 	default:
 		fs.StringVar(&node, "node", node, "node that the command runs on")
+		fs.StringVar(&o.NodeRoot, "root", map[string]string{"install": "/"}[verb], "directory that pct sees as the node's /")
 	}
 	if err := fs.Parse(args); err != nil {
 		return 2

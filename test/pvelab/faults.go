@@ -1,0 +1,135 @@
+package pvelab
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Edit changes the state of the running lab: the general knob behind the named ones. fn must not wait.
+func (l *Lab) Edit(fn func(*State) error) error { return l.db.update(fn) }
+
+func (l *Lab) editGuest(vmid int, fn func(*Guest)) error {
+	return l.db.update(func(s *State) error {
+		g := s.guest(vmid)
+		if g == nil {
+			return fmt.Errorf("pvelab: there is no guest %d", vmid)
+		}
+		fn(g)
+		return nil
+	})
+}
+
+func (l *Lab) editNode(name string, fn func(*Node)) error {
+	return l.db.update(func(s *State) error {
+		n := s.node(name)
+		if n == nil {
+			return fmt.Errorf("pvelab: there is no node %s", name)
+		}
+		fn(n)
+		return nil
+	})
+}
+
+// FillDisk leaves room for so many bytes below a directory of a container; a negative number lifts the limit.
+func (l *Lab) FillDisk(vmid int, dir string, left int64) error {
+	return l.editGuest(vmid, func(g *Guest) {
+		if left < 0 {
+			delete(g.Full, dir)
+			return
+		}
+		if g.Full == nil {
+			g.Full = map[string]int64{}
+		}
+		g.Full[dir] = left
+	})
+}
+
+// Stubborn makes a guest ignore shutdown requests.
+func (l *Lab) Stubborn(vmid int, on bool) error {
+	return l.editGuest(vmid, func(g *Guest) { g.Stubborn = on })
+}
+
+// Lock sets a guest's lock (backup, snapshot, …), or takes it away when it is empty.
+func (l *Lab) Lock(vmid int, lock string) error {
+	return l.editGuest(vmid, func(g *Guest) {
+		if g.Config["lock"] = lock; lock == "" {
+			delete(g.Config, "lock")
+		}
+	})
+}
+
+// LoseQuorum takes the quorum away, or gives it back: reads work, writes fail.
+func (l *Lab) LoseQuorum(lost bool) error {
+	return l.db.update(func(s *State) error { s.NoQuorum = lost; return nil })
+}
+
+// SetDown switches a node off or on. Its connections are cut and new ones are closed at once.
+func (l *Lab) SetDown(node string, down bool) error {
+	err := l.editNode(node, func(n *Node) { n.Down, n.Offline = down, down })
+	if err == nil && down {
+		l.CutConnections(node)
+	}
+	return err
+}
+
+// CutConnections closes every connection to a node at once. What runs there goes on.
+func (l *Lab) CutConnections(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c, n := range l.conns {
+		if n == node {
+			c.Close()
+		}
+	}
+}
+
+// HoldConfigLock keeps the lock of a guest's configuration file until the returned function is called.
+func (l *Lab) HoldConfigLock(vmid int) (release func(), err error) {
+	key := ""
+	if err := l.editGuest(vmid, func(g *Guest) { key = g.Node + ":" + g.lockFile() }); err != nil {
+		return nil, err
+	}
+	l.hold(key, 1)
+	return func() { l.hold(key, -1) }, nil
+}
+
+// SetLatency changes Options.Latency.
+func (l *Lab) SetLatency(d time.Duration) { l.latency.Store(int64(d)) }
+
+// Running lists the commands that run inside a container.
+func (l *Lab) Running(vmid int) []string {
+	var out []string
+	for _, s := range l.processes(fmt.Sprintf("ct/%d", vmid)) {
+		out = append(out, strings.Join(s.argv, " "))
+	}
+	return out
+}
+
+// NodeFile reads a file of a node.
+func (l *Lab) NodeFile(node, name string) ([]byte, error) {
+	t := l.nodeTree(node)
+	if t == nil {
+		return nil, fmt.Errorf("pvelab: there is no tree of node %s", node)
+	}
+	return t.readFile(name)
+}
+
+// GuestFile reads a file of a container.
+func (l *Lab) GuestFile(vmid int, name string) ([]byte, error) {
+	t := l.ctTree(vmid, "")
+	if t == nil {
+		return nil, fmt.Errorf("pvelab: there is no tree of guest %d", vmid)
+	}
+	return t.readFile(name)
+}
+
+// WriteNodeFile writes a file of a node, with the directories above it.
+func (l *Lab) WriteNodeFile(node, name, text string) error {
+	return l.fill(l.nodeTree(node), map[string]string{name: text})
+}
+
+// WriteGuestFile writes a file of a container, with the directories above it.
+func (l *Lab) WriteGuestFile(vmid int, name, text string) error {
+	return l.fill(l.ctTree(vmid, ""), map[string]string{name: text})
+}
