@@ -12,56 +12,80 @@ import (
 )
 
 const (
-	window     = time.Minute
-	maxTargets = 64
+	window  = 60 // seconds
+	maxKeys = 64
 )
 
 var _ gate.Ledger = (*Store)(nil)
 
+// Rate is how often something happened in the last 60 seconds, this time included, and the rest of the second before them. A limit of Count-1 has room
+// again at Free.
+type Rate struct {
+	Count int64
+	Free  time.Time
+}
+
 // Take counts a call in, for its principal and for each of its targets, and returns the counts of the last 60 seconds including it: TargetCalls60s is
-// that of its most called target. giveBack may be called once and undoes it.
-func (s *Store) Take(ctx context.Context, c *gate.Call) (counts gate.Counts, giveBack func(), err error) {
-	keys := targetKeys(c.Targets)
-	if len(keys) > maxTargets {
-		return counts, nil, fmt.Errorf("the call names %d targets, over the limit of %d", len(keys), maxTargets)
+// that of its most called target. giveBack undoes it.
+func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), error) {
+	keys := []string{fmt.Sprintf("calls %q", c.Principal.ID)}
+	for _, t := range targetKeys(c.Targets) {
+		keys = append(keys, fmt.Sprintf("calls %q %q", c.Principal.ID, t)) // quoted, so that no name can pass for two
 	}
-	now := s.ms()
-	var ids []int64
-	err = s.tx(ctx, s.quick, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, "DELETE FROM takes WHERE at <= ?", now-window.Milliseconds()); err != nil {
-			return err
-		}
-		for _, key := range append([]string{""}, keys...) {
-			var id, n int64
-			if err := tx.QueryRowContext(ctx, "INSERT INTO takes (principal, target, at) VALUES (?, ?, ?) RETURNING id", c.Principal.ID, key, now).Scan(&id); err != nil {
-				return err
-			}
-			if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM takes WHERE principal = ? AND target = ?", c.Principal.ID, key).Scan(&n); err != nil {
-				return err
-			}
-			ids = append(ids, id)
-			if key == "" {
-				counts.Calls60s = n
-			} else {
-				counts.TargetCalls60s = max(counts.TargetCalls60s, n)
-			}
-		}
+	var counts gate.Counts
+	rates, giveBack, err := s.count(ctx, keys, func(tx *sql.Tx) (err error) {
 		counts.USDMicrosToday, err = spent(ctx, tx, c.Principal.ID, s.day())
 		return err
 	})
 	if err != nil {
 		return gate.Counts{}, nil, fmt.Errorf("counting a call: %w", err)
 	}
-	return counts, sync.OnceFunc(func() { s.giveBack(ids) }), nil
+	counts.Calls60s = rates[0].Count
+	for _, r := range rates[1:] {
+		counts.TargetCalls60s = max(counts.TargetCalls60s, r.Count)
+	}
+	return counts, giveBack, nil
 }
 
-// giveBack that fails leaves the call counted, which is the safe side.
-func (s *Store) giveBack(ids []int64) {
+// Count counts one more of each key, all or none, and returns their rates in the same order. giveBack undoes it; when it cannot, the keys stay counted.
+func (s *Store) Count(ctx context.Context, keys ...string) (rates []Rate, giveBack func(), err error) {
+	return s.count(ctx, keys, func(*sql.Tx) error { return nil })
+}
+
+func (s *Store) count(ctx context.Context, keys []string, also func(*sql.Tx) error) ([]Rate, func(), error) {
+	if len(keys) > maxKeys {
+		return nil, nil, fmt.Errorf("%d things to count at once, over the limit of %d", len(keys), maxKeys)
+	}
+	now := s.opt.Now().Unix()
+	var rates []Rate
+	err := s.tx(ctx, s.quick, func(tx *sql.Tx) error {
+		if _, err := tx.StmtContext(ctx, s.forget).ExecContext(ctx, now-window); err != nil {
+			return err
+		}
+		for _, key := range keys {
+			var n, oldest int64
+			if _, err := tx.StmtContext(ctx, s.take).ExecContext(ctx, key, now); err != nil {
+				return err
+			}
+			if err := tx.StmtContext(ctx, s.rate).QueryRowContext(ctx, key).Scan(&n, &oldest); err != nil {
+				return err
+			}
+			rates = append(rates, Rate{n, time.Unix(oldest+window+1, 0)})
+		}
+		return also(tx)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return rates, sync.OnceFunc(func() { s.giveBack(keys, now) }), nil
+}
+
+func (s *Store) giveBack(keys []string, second int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.opt.Busy)
 	defer cancel()
-	_ = s.tx(ctx, s.quick, func(tx *sql.Tx) error {
-		for _, id := range ids {
-			if _, err := tx.ExecContext(ctx, "DELETE FROM takes WHERE id = ?", id); err != nil {
+	_ = s.tx(ctx, s.quick, func(tx *sql.Tx) error { // that it fails leaves the call counted, which is the safe side
+		for _, key := range keys {
+			if _, err := tx.StmtContext(ctx, s.untake).ExecContext(ctx, key, second); err != nil {
 				return err
 			}
 		}
@@ -81,11 +105,4 @@ func targetKeys(t gate.Targets) (keys []string) {
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
-}
-
-func (s *Store) day() string { return s.opt.Now().UTC().Format(time.DateOnly) }
-
-func spent(ctx context.Context, tx *sql.Tx, principal, day string) (micros int64, err error) {
-	err = tx.QueryRowContext(ctx, "SELECT coalesce(sum(micros), 0) FROM costs WHERE principal = ? AND day = ?", principal, day).Scan(&micros)
-	return micros, err
 }

@@ -1,14 +1,13 @@
 -- Times are Unix milliseconds. Tables are strict, so that a wrong type is an error.
-CREATE TABLE takes ( -- one row for each counted call, and one for each of its targets
-  id        INTEGER PRIMARY KEY,
-  principal TEXT    NOT NULL,
-  target    TEXT    NOT NULL, -- '' for the call itself, else KIND:NAME
-  at        INTEGER NOT NULL
-) STRICT;
-CREATE INDEX takes_key ON takes (principal, target, at);
-CREATE INDEX takes_at ON takes (at);
+CREATE TABLE rates ( -- how often each key was counted in each second
+  key    TEXT    NOT NULL,
+  second INTEGER NOT NULL, -- Unix
+  n      INTEGER NOT NULL,
+  PRIMARY KEY (key, second)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX rates_second ON rates (second);
 
-CREATE TABLE costs ( -- reservations; settled ones hold what was spent
+CREATE TABLE costs ( -- reserved, or spent once settled
   id        INTEGER PRIMARY KEY,
   principal TEXT    NOT NULL,
   day       TEXT    NOT NULL, -- UTC
@@ -16,3 +15,46 @@ CREATE TABLE costs ( -- reservations; settled ones hold what was spent
   settled   INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX costs_key ON costs (principal, day);
+
+CREATE TABLE approvals (
+  id        TEXT    PRIMARY KEY,
+  key       TEXT    NOT NULL, -- digest of what the approval is bound to
+  principal TEXT    NOT NULL, -- who asks
+  tool      TEXT    NOT NULL,
+  state     TEXT    NOT NULL CHECK (state IN ('waiting', 'approved', 'denied', 'used', 'cancelled')),
+  created   INTEGER NOT NULL,
+  expires   INTEGER NOT NULL,
+  ttl       INTEGER NOT NULL,
+  revision  TEXT    NOT NULL,
+  detail    TEXT    NOT NULL,
+  decided   INTEGER NOT NULL DEFAULT 0,
+  by        TEXT    NOT NULL DEFAULT '',
+  channel   TEXT    NOT NULL DEFAULT '',
+  note      TEXT    NOT NULL DEFAULT ''
+) STRICT;
+CREATE UNIQUE INDEX approvals_one ON approvals (key) WHERE state IN ('waiting', 'approved', 'denied');
+CREATE INDEX approvals_expires ON approvals (expires);
+
+CREATE TABLE blobs (
+  id        TEXT    PRIMARY KEY,
+  principal TEXT    NOT NULL,
+  name      TEXT    NOT NULL,
+  mime      TEXT    NOT NULL,
+  bytes     INTEGER NOT NULL CHECK (bytes >= 0),
+  sha256    TEXT    NOT NULL,
+  created   INTEGER NOT NULL,
+  expires   INTEGER NOT NULL
+) STRICT;
+CREATE INDEX blobs_owner ON blobs (principal);
+
+CREATE TABLE tokens ( -- last use of each access token, by its id
+  id     TEXT    PRIMARY KEY,
+  source TEXT    NOT NULL,
+  uses   INTEGER NOT NULL,
+  last   INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE burned ( -- nonces that were used
+  nonce   TEXT    PRIMARY KEY,
+  expires INTEGER NOT NULL
+) STRICT;

@@ -47,13 +47,15 @@ type Store struct {
 	file  os.FileInfo // of the database when it was opened
 	quick *sql.DB     // commits survive a kill
 	sure  *sql.DB     // commits survive a power cut: money, approvals, what is used once
+
+	forget, take, rate, untake *sql.Stmt // of quick, for every call
 }
 
 //go:embed schema.sql
 var schema string
 
 // schemaVersion goes up with every change of schema.sql.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // Open opens the store in its directory, or makes it.
 func Open(o Options) (*Store, error) {
@@ -87,7 +89,20 @@ func (s *Store) open() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*s.opt.Busy)
 	defer cancel()
-	return s.migrate(ctx)
+	if err := s.migrate(ctx); err != nil {
+		return err
+	}
+	for sql, stmt := range map[string]**sql.Stmt{
+		"DELETE FROM rates WHERE second < ?":                                                      &s.forget,
+		"INSERT INTO rates (key, second, n) VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET n = n + 1": &s.take,
+		"SELECT sum(n), min(second) FROM rates WHERE key = ? AND n > 0":                           &s.rate,
+		"UPDATE rates SET n = n - 1 WHERE key = ? AND second = ? AND n > 0":                       &s.untake,
+	} {
+		if *stmt, err = s.quick.PrepareContext(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Store) connect(synchronous string) (*sql.DB, error) {
@@ -115,7 +130,7 @@ func (s *Store) migrate(ctx context.Context) error {
 		case have == schemaVersion:
 			return nil
 		case have != 0:
-			return fmt.Errorf("it has the schema version %d, this program reads %d", have, schemaVersion)
+			return fmt.Errorf("it has the schema version %d, this program reads %d; move it away to begin a new one", have, schemaVersion)
 		}
 		_, err := tx.ExecContext(ctx, schema+fmt.Sprintf("\nPRAGMA user_version = %d;", schemaVersion))
 		return err

@@ -2,20 +2,235 @@ package store
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-func BenchmarkTake(b *testing.B) {
-	s, err := Open(Options{Dir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
+// TestMain lets the test binary be another process with the same store.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("CAPONIER_STORE_TEST_TAKER"); dir != "" {
+		s, err := Open(Options{Dir: dir, Busy: 30 * time.Second})
+		if err != nil {
+			panic(err)
+		}
+		json.NewEncoder(os.Stdout).Encode(race(s))
+		s.Close()
+		os.Exit(0)
 	}
-	defer s.Close()
+	os.Exit(m.Run())
+}
+
+func open(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func TestSQLite(t *testing.T) {
+	conformance(t, func(t testing.TB) opener {
+		dir := filepath.Join(t.TempDir(), "state")
+		return func(t testing.TB, now func() time.Time) engine { return open(t, Options{Dir: dir, Now: now}) }
+	})
+}
+
+func TestProcessesShareOneStore(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	s := open(t, Options{Dir: dir})
+	if _, err := s.Join(bg, Approval{ID: "1", Key: "k", Principal: "agent", TTL: time.Hour, Detail: json.RawMessage("{}")}, 9); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Decide(bg, "1", Verdict{Approve: true, By: "ops"}); err != nil {
+		t.Fatal(err)
+	}
+	total := sum(16, func(int) (r raced) {
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), "CAPONIER_STORE_TEST_TAKER="+dir)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if err = errors.Join(err, json.Unmarshal(out, &r)); err != nil {
+			t.Error(err)
+		}
+		return r
+	})
+	if want := (raced{Reserved: 60, Consumed: 1, Burned: 1, Highest: 16 * raceCalls}); total != want {
+		t.Errorf("took %+v, want %+v", total, want)
+	}
+}
+
+func TestProcessesMayStartTogether(t *testing.T) {
+	dir := t.TempDir()
+	errs := make(chan error, 8)
+	for range cap(errs) {
+		go func() {
+			s, err := Open(Options{Dir: dir})
+			if err == nil {
+				err = s.Close()
+			}
+			errs <- err
+		}()
+	}
+	for range cap(errs) {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAGoneStoreRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		do  func(dir string) error
+		why string
+	}{
+		"deleted": {func(d string) error { return os.Remove(filepath.Join(d, "store.db")) }, "the store is gone"},
+		"moved":   {func(d string) error { return os.Rename(d, d+"2") }, "the store is gone"},
+		"replaced": {func(d string) error {
+			return errors.Join(os.Rename(filepath.Join(d, "store.db"), filepath.Join(d, "old")), os.WriteFile(filepath.Join(d, "store.db"), nil, 0o600))
+		}, "was replaced"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, Options{Dir: filepath.Join(t.TempDir(), "state")})
+			if _, _, err := s.Take(bg, call("x")); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.do(s.opt.Dir); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err := s.Take(bg, call("x"))
+			_, err2 := s.Reserve(bg, "x", 1, 9)
+			for _, err := range []error{err, err2} {
+				if err == nil || !strings.Contains(err.Error(), c.why) {
+					t.Errorf("got %v, want %q", err, c.why)
+				}
+			}
+		})
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	garbage, newer, file := filepath.Join(dir, "garbage"), filepath.Join(dir, "newer"), filepath.Join(dir, "file")
+	s := open(t, Options{Dir: newer})
+	if _, err := s.sure.Exec("PRAGMA user_version = 99"); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if err := errors.Join(os.Mkdir(garbage, 0o700), os.WriteFile(filepath.Join(garbage, "store.db"), []byte(strings.Repeat("garbage ", 999)), 0o600), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		o   Options
+		why string
+	}{
+		"a file that is no database": {Options{Dir: garbage}, "not a database"},
+		"a newer schema":             {Options{Dir: newer}, "schema version 99"},
+		"a file for a directory":     {Options{Dir: file}, "not a directory"},
+		"a negative wait":            {Options{Dir: dir, Busy: -1}, "store.busy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Open(c.o); err == nil || !strings.Contains(err.Error(), c.why) {
+				t.Errorf("got %v, want %q", err, c.why)
+			}
+		})
+	}
+}
+
+func TestABusyStoreRefusesInTime(t *testing.T) {
+	dir := t.TempDir()
+	a, b := open(t, Options{Dir: dir}), open(t, Options{Dir: dir, Busy: 50 * time.Millisecond})
+	tx, err := a.sure.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if _, _, err := b.Take(bg, call("x")); err == nil || !strings.Contains(err.Error(), "locked") {
+		t.Errorf("another process holds it: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(bg, 20*time.Millisecond)
+	defer cancel()
+	if _, _, err := a.Take(ctx, call("x")); err == nil {
+		t.Error("counted while it was locked")
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := b.Take(bg, call("x")); err != nil || got.Calls60s != 1 {
+		t.Errorf("free again: %+v, %v", got, err)
+	}
+}
+
+func TestAFullStoreRefuses(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir()})
+	var pages int
+	if err := s.sure.QueryRow("PRAGMA page_count").Scan(&pages); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.sure.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", pages+2)); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	reserved := 0
+	for ; err == nil && reserved < 100_000; reserved++ {
+		_, err = s.Reserve(bg, strings.Repeat("x", 200), 1, 1<<40)
+	}
+	if err == nil || !strings.Contains(err.Error(), "full") {
+		t.Fatalf("after %d reservations: %v", reserved, err)
+	}
+	if _, err := s.sure.Exec("PRAGMA max_page_count = 100000"); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := s.Take(bg, call(strings.Repeat("x", 200)))
+	if err != nil || got.USDMicrosToday != int64(reserved-1) {
+		t.Errorf("%d were reserved, the store says %d, %v", reserved-1, got.USDMicrosToday, err)
+	}
+}
+
+func TestFilesAreOnlyForTheirOwner(t *testing.T) {
+	old := syscall.Umask(0)
+	defer syscall.Umask(old)
+	s := open(t, Options{Dir: filepath.Join(t.TempDir(), "state")})
+	if _, _, err := s.Take(bg, call("x")); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(s.opt.Dir)
+	if err != nil || len(files) != 3 {
+		t.Fatalf("files %v, %v", files, err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has the mode %v, %v", f.Name(), info.Mode(), err)
+		}
+	}
+	if info, err := os.Stat(s.opt.Dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory has the mode %v, %v", info.Mode(), err)
+	}
+}
+
+func BenchmarkTake(b *testing.B) {
+	s := open(b, Options{Dir: b.TempDir()})
 	c := &gate.Call{Principal: gate.Principal{ID: "a"}, Targets: gate.Targets{VMIDs: []string{"105"}, Nodes: []string{"pve1"}}}
 	for b.Loop() {
-		_, back, err := s.Take(context.Background(), c)
+		_, back, err := s.Take(bg, c)
 		if err != nil {
 			b.Fatal(err)
 		}

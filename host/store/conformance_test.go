@@ -1,0 +1,402 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// engine is what every store has to offer; conformance holds all of them to the same behaviour.
+type engine interface {
+	gate.Ledger
+	Count(ctx context.Context, keys ...string) ([]Rate, func(), error)
+	Reserve(ctx context.Context, principal string, micros, limit int64) (func(context.Context, int64) error, error)
+	Join(ctx context.Context, a Approval, limit int) (Approval, error)
+	Decide(ctx context.Context, id string, v Verdict) (Approval, error)
+	Consume(ctx context.Context, key string) (Approval, error)
+	Cancel(ctx context.Context, id string) error
+	Approvals(ctx context.Context, id, state string) ([]Approval, error)
+	AddBlob(ctx context.Context, b Blob, limit int64) error
+	Blob(ctx context.Context, principal, id string) (Blob, error)
+	ExpireBlobs(ctx context.Context) ([]string, error)
+	Burn(ctx context.Context, nonce string, until time.Time) error
+	UseToken(ctx context.Context, id, source string) error
+	TokenUses(ctx context.Context) ([]TokenUse, error)
+	Close() error
+}
+
+// opener opens one more handle to the store of a test, as another process would have.
+type opener func(t testing.TB, now func() time.Time) engine
+
+// clock is a clock that tests set.
+type clock struct {
+	sync.Mutex
+	t time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.Lock()
+	defer c.Unlock()
+	return c.t
+}
+
+func (c *clock) add(d time.Duration) {
+	c.Lock()
+	defer c.Unlock()
+	c.t = c.t.Add(d)
+}
+
+var bg = context.Background()
+
+func call(principal string, vmids ...string) *gate.Call {
+	return &gate.Call{Principal: gate.Principal{ID: principal}, Targets: gate.Targets{VMIDs: vmids, Nodes: []string{"pve1"}}}
+}
+
+// conformance is the suite. newStore returns the opener of a store that is empty.
+func conformance(t *testing.T, newStore func(t testing.TB) opener) {
+	for name, test := range map[string]func(*testing.T, engine, engine, *clock){
+		"rates slide over 60 seconds": func(t *testing.T, a, b engine, c *clock) {
+			take := func(e engine, call *gate.Call, want, wantTarget int64) func() {
+				t.Helper()
+				got, back, err := e.Take(bg, call)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.Calls60s != want || got.TargetCalls60s != wantTarget {
+					t.Errorf("counted %+v, want %d and %d", got, want, wantTarget)
+				}
+				return back
+			}
+			one := &gate.Call{Principal: gate.Principal{ID: "x"}, Targets: gate.Targets{VMIDs: []string{"105"}}}
+			two := &gate.Call{Principal: gate.Principal{ID: "x"}, Targets: gate.Targets{VMIDs: []string{"105", "106"}}}
+			take(a, one, 1, 1)
+			c.add(30 * time.Second)
+			take(b, two, 2, 2)
+			take(a, &gate.Call{Principal: gate.Principal{ID: "x"}}, 3, 0)
+			take(b, call("y", "105"), 1, 1)
+			c.add(30*time.Second - time.Millisecond)
+			back := take(a, one, 4, 3)
+			back()
+			back() // a second time does nothing
+			take(b, one, 4, 3)
+			c.add(time.Second + time.Millisecond) // the second of the first call is over 60 seconds old
+			take(a, one, 4, 3)
+			c.add(time.Hour)
+			take(b, two, 1, 1)
+			c.add(-time.Hour) // a clock that goes back forgets nothing
+			take(a, two, 2, 2)
+		},
+		"a name cannot pass for another": func(t *testing.T, a, b engine, c *clock) {
+			for _, call := range []*gate.Call{{Principal: gate.Principal{ID: "x"}, Targets: gate.Targets{Hosts: []string{"105 y"}}}, {Principal: gate.Principal{ID: "y x"}, Targets: gate.Targets{Hosts: []string{"105"}}}, call("x", "105")} {
+				if got, _, err := a.Take(bg, call); err != nil || got.Calls60s > 2 || got.TargetCalls60s != 1 {
+					t.Errorf("%v: %+v, %v", call.Principal, got, err)
+				}
+			}
+		},
+		"too many targets are refused": func(t *testing.T, a, b engine, c *clock) {
+			many := call("x")
+			for i := range maxKeys {
+				many.Targets.VMIDs = append(many.Targets.VMIDs, fmt.Sprint(100+i))
+			}
+			if _, _, err := a.Take(bg, many); err == nil || !strings.Contains(err.Error(), "over the limit of 64") {
+				t.Errorf("got %v", err)
+			}
+		},
+		"a rate says when there is room": func(t *testing.T, a, b engine, c *clock) {
+			start := c.now()
+			for range 3 {
+				if _, _, err := a.Count(bg, "host h"); err != nil {
+					t.Fatal(err)
+				}
+				c.add(10 * time.Second)
+			}
+			rates, _, err := b.Count(bg, "host g", "host h")
+			if err != nil || rates[0].Count != 1 || rates[1].Count != 4 || !rates[1].Free.Equal(start.Add(61*time.Second)) {
+				t.Errorf("got %v, %v", rates, err)
+			}
+		},
+		"a day's budget is never exceeded": func(t *testing.T, a, b engine, c *clock) {
+			settle, err := a.Reserve(bg, "x", 70, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = b.Reserve(bg, "x", 31, 100)
+			if over := (*OverBudget)(nil); !errors.As(err, &over) || over.Spent != 70 || !over.Free.After(c.now()) {
+				t.Errorf("31 of the last 30: %v", err)
+			}
+			if _, err := b.Reserve(bg, "y", 100, 100); err != nil {
+				t.Errorf("another principal: %v", err)
+			}
+			if err := settle(bg, 20); err != nil {
+				t.Fatal(err)
+			}
+			if err := settle(bg, 0); !errors.Is(err, errNone) {
+				t.Errorf("settled twice: %v", err)
+			}
+			if _, err := b.Reserve(bg, "x", 80, 100); err != nil {
+				t.Errorf("what was settled for less: %v", err)
+			}
+			if got, _, err := a.Take(bg, call("x")); err != nil || got.USDMicrosToday != 100 {
+				t.Errorf("today %d, %v", got.USDMicrosToday, err)
+			}
+			if _, err := a.Reserve(bg, "x", 1, 100); err == nil {
+				t.Error("one more was reserved")
+			}
+			c.add(24 * time.Hour)
+			settle, err = a.Reserve(bg, "x", 100, 100)
+			if err != nil {
+				t.Fatalf("the next day: %v", err)
+			}
+			if err := settle(bg, 500); err != nil {
+				t.Errorf("more was spent than reserved: %v", err)
+			}
+			for _, micros := range []int64{0, 1} {
+				if _, err := b.Reserve(bg, "x", micros, 100); err == nil {
+					t.Errorf("%d reserved on top of 500 of 100", micros)
+				}
+			}
+			if _, err := a.Reserve(bg, "x", -1, 100); err == nil || !strings.Contains(err.Error(), "want 0 to") {
+				t.Errorf("a negative amount: %v", err)
+			}
+		},
+		"an approval goes from question to one use": func(t *testing.T, a, b engine, c *clock) {
+			ask := func(e engine, id, key string) Approval {
+				t.Helper()
+				got, err := e.Join(bg, Approval{ID: id, Key: key, Principal: "agent", Tool: "stop", TTL: time.Minute, Revision: "r1", Detail: json.RawMessage(`{"vmid":105}`)}, 3)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return got
+			}
+			first := ask(a, "1", "k")
+			if first.State != Waiting || !first.Expires.Equal(c.now().Add(time.Minute)) || string(first.Detail) != `{"vmid":105}` || first.Revision != "r1" {
+				t.Errorf("asked: %+v", first)
+			}
+			if again := ask(b, "2", "k"); again.ID != "1" {
+				t.Errorf("the same question became %s", again.ID)
+			}
+			if _, err := a.Consume(bg, "k"); !errors.Is(err, ErrNoApproval) {
+				t.Errorf("used before the answer: %v", err)
+			}
+			if _, err := b.Decide(bg, "1", Verdict{Approve: true, By: "agent"}); !errors.Is(err, ErrOwnApproval) {
+				t.Errorf("answered by who asked: %v", err)
+			}
+			if _, err := b.Decide(bg, "1", Verdict{Approve: true}); !errors.Is(err, ErrOwnApproval) {
+				t.Errorf("answered by nobody: %v", err)
+			}
+			if _, err := b.Decide(bg, "9", Verdict{Approve: true, By: "ops"}); !errors.Is(err, ErrNoApproval) {
+				t.Errorf("an id that does not exist: %v", err)
+			}
+			c.add(59 * time.Second)
+			yes, err := b.Decide(bg, "1", Verdict{Approve: true, By: "ops", Channel: "web", Note: "fine"})
+			if err != nil || yes.State != Approved || yes.By != "ops" || yes.Channel != "web" || yes.Note != "fine" || !yes.Expires.Equal(c.now().Add(time.Minute)) {
+				t.Errorf("approved: %+v, %v", yes, err)
+			}
+			_, err = a.Decide(bg, "1", Verdict{By: "boss"})
+			if answered := (*Answered)(nil); !errors.As(err, &answered) || answered.By != "ops" {
+				t.Errorf("a second answer: %v", err)
+			}
+			if joined := ask(a, "3", "k"); joined.State != Approved {
+				t.Errorf("asking again found %+v", joined)
+			}
+			if _, err := a.Consume(bg, "other"); !errors.Is(err, ErrNoApproval) {
+				t.Errorf("another key: %v", err)
+			}
+			if used, err := a.Consume(bg, "k"); err != nil || used.State != Used || used.By != "ops" {
+				t.Errorf("used: %+v, %v", used, err)
+			}
+			if _, err := b.Consume(bg, "k"); !errors.Is(err, ErrNoApproval) {
+				t.Errorf("used twice: %v", err)
+			}
+			if waits := ask(b, "4", "k"); waits.ID != "4" || waits.State != Waiting {
+				t.Errorf("the same call after that: %+v", waits)
+			}
+		},
+		"an approval ends to the millisecond": func(t *testing.T, a, b engine, c *clock) {
+			ask := func(id string) {
+				t.Helper()
+				if _, err := a.Join(bg, Approval{ID: id, Key: "k" + id, Principal: "agent", TTL: time.Second, Detail: json.RawMessage("{}")}, 9); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ask("1")
+			c.add(time.Second)
+			if _, err := b.Decide(bg, "1", Verdict{Approve: true, By: "ops"}); !errors.Is(err, ErrNoApproval) {
+				t.Errorf("answered when it had expired: %v", err)
+			}
+			ask("2")
+			c.add(time.Second - time.Millisecond)
+			if _, err := b.Decide(bg, "2", Verdict{Approve: true, By: "ops"}); err != nil {
+				t.Errorf("answered in its last millisecond: %v", err)
+			}
+			c.add(time.Second)
+			if _, err := a.Consume(bg, "k2"); !errors.Is(err, ErrNoApproval) {
+				t.Errorf("used when it had expired: %v", err)
+			}
+			ask("3")
+			if err := a.Cancel(bg, "3"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Decide(bg, "3", Verdict{Approve: true, By: "ops"}); err == nil || !strings.Contains(err.Error(), "is cancelled already") {
+				t.Errorf("approved after it was cancelled: %v", err)
+			}
+			if err := b.Cancel(bg, "3"); !errors.Is(err, ErrNoApproval) {
+				t.Errorf("cancelled twice: %v", err)
+			}
+		},
+		"a no lasts, and floods are bounded": func(t *testing.T, a, b engine, c *clock) {
+			ask := func(id, principal string) (Approval, error) {
+				return a.Join(bg, Approval{ID: id, Key: "k" + id, Principal: principal, TTL: time.Minute, Detail: json.RawMessage("{}")}, 2)
+			}
+			for _, id := range []string{"1", "2"} {
+				if _, err := ask(id, "agent"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := ask("3", "agent")
+			if many := (*TooMany)(nil); !errors.As(err, &many) || many.Limit != 2 {
+				t.Errorf("a third question: %v", err)
+			}
+			if _, err := ask("4", "other"); err != nil {
+				t.Errorf("another principal's: %v", err)
+			}
+			if _, err := b.Decide(bg, "1", Verdict{By: "ops", Note: "no"}); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := ask("1", "agent"); err != nil || got.State != Denied || got.Note != "no" {
+				t.Errorf("asking again after a no: %+v, %v", got, err)
+			}
+			if list, err := b.Approvals(bg, "", Waiting); err != nil || len(list) != 2 {
+				t.Errorf("waiting: %v, %v", list, err)
+			}
+			if list, err := b.Approvals(bg, "1", ""); err != nil || len(list) != 1 || list[0].By != "ops" || list[0].Decided.IsZero() {
+				t.Errorf("one: %v, %v", list, err)
+			}
+			c.add(time.Minute)
+			if got, err := ask("5", "agent"); err != nil || got.State != Waiting {
+				t.Errorf("after all has expired: %+v, %v", got, err)
+			}
+			if _, err := a.Join(bg, Approval{ID: "6", Key: "k", Principal: "agent", TTL: time.Minute, Detail: json.RawMessage("{")}, 9); err == nil {
+				t.Error("a detail that is not JSON was kept")
+			}
+		},
+		"a blob is its owner's until it expires": func(t *testing.T, a, b engine, c *clock) {
+			blob := Blob{ID: "1", Principal: "x", Name: "n", MIME: "text/plain", Bytes: 60, SHA256: "00", Expires: c.now().Add(time.Minute)}
+			if err := a.AddBlob(bg, blob, 100); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := b.Blob(bg, "x", "1"); err != nil || got.Bytes != 60 || got.Name != "n" || !got.Expires.Equal(blob.Expires) {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			if _, err := b.Blob(bg, "y", "1"); !errors.Is(err, ErrNoBlob) {
+				t.Errorf("another's blob: %v", err)
+			}
+			blob.ID, blob.Bytes = "2", 41
+			if err := b.AddBlob(bg, blob, 100); err == nil || !strings.Contains(err.Error(), "limit of 100, of which 60") {
+				t.Errorf("more than the limit: %v", err)
+			}
+			c.add(time.Minute)
+			if _, err := a.Blob(bg, "x", "1"); !errors.Is(err, ErrNoBlob) {
+				t.Errorf("an expired blob: %v", err)
+			}
+			ids, err := a.ExpireBlobs(bg)
+			if more, err2 := b.ExpireBlobs(bg); fmt.Sprint(ids, more) != "[1] []" || errors.Join(err, err2) != nil {
+				t.Errorf("expired %v and %v, %v %v", ids, more, err, err2)
+			}
+		},
+		"a nonce burns once, tokens are counted": func(t *testing.T, a, b engine, c *clock) {
+			if err := a.Burn(bg, "n", c.now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Burn(bg, "n", c.now().Add(time.Hour)); !errors.Is(err, ErrBurned) {
+				t.Errorf("burned twice: %v", err)
+			}
+			for _, e := range []engine{a, b} {
+				if err := e.UseToken(bg, "t", "10.0.0.1"); err != nil {
+					t.Fatal(err)
+				}
+				c.add(time.Second)
+			}
+			if uses, err := a.TokenUses(bg); err != nil || len(uses) != 1 || uses[0].Uses != 2 || !uses[0].Last.Equal(c.now().Add(-time.Second)) {
+				t.Errorf("uses %v, %v", uses, err)
+			}
+		},
+		"16 takers over two handles take exactly what there is": func(t *testing.T, a, b engine, c *clock) {
+			if _, err := a.Join(bg, Approval{ID: "1", Key: "k", Principal: "agent", TTL: time.Minute, Detail: json.RawMessage("{}")}, 9); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Decide(bg, "1", Verdict{Approve: true, By: "ops"}); err != nil {
+				t.Fatal(err)
+			}
+			total := sum(16, func(i int) (r raced) { return race([]engine{a, b}[i%2]) })
+			if want := (raced{Reserved: 60, Consumed: 1, Burned: 1, Highest: 16 * raceCalls}); total != want {
+				t.Errorf("took %+v, want %+v", total, want)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			open, c := newStore(t), &clock{t: time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)}
+			test(t, open(t, c.now), open(t, c.now), c)
+		})
+	}
+}
+
+const raceCalls = 5
+
+// raced is what one taker got.
+type raced struct {
+	Reserved, Consumed, Burned int
+	Highest                    int64 // count that it saw
+}
+
+// race takes whatever it can get of a budget of 60, an approval, a nonce and a rate.
+func race(e engine) (r raced) {
+	for range raceCalls {
+		got, _, err := e.Take(bg, call("agent"))
+		if err != nil {
+			panic(err)
+		}
+		r.Highest = max(r.Highest, got.Calls60s)
+	}
+	for range 8 {
+		switch _, err := e.Reserve(bg, "agent", 1, 60); {
+		case err == nil:
+			r.Reserved++
+		case !errors.As(err, new(*OverBudget)):
+			panic(err)
+		}
+	}
+	if _, err := e.Consume(bg, "k"); err == nil {
+		r.Consumed++
+	} else if !errors.Is(err, ErrNoApproval) {
+		panic(err)
+	}
+	if err := e.Burn(bg, "n", time.Now().AddDate(1, 0, 0)); err == nil {
+		r.Burned++
+	} else if !errors.Is(err, ErrBurned) {
+		panic(err)
+	}
+	return r
+}
+
+func sum(n int, taker func(i int) raced) (total raced) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards total
+	for i := range n {
+		wg.Go(func() {
+			r := taker(i)
+			mu.Lock()
+			defer mu.Unlock()
+			total.Reserved, total.Consumed, total.Burned, total.Highest = total.Reserved+r.Reserved, total.Consumed+r.Consumed, total.Burned+r.Burned, max(total.Highest, r.Highest)
+		})
+	}
+	wg.Wait()
+	return total
+}
