@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
-	"github.com/open-policy-agent/opa/v1/tester"
 )
 
 // checkData holds the site's data against its schema, then against core/lint.rego.
@@ -65,7 +62,7 @@ func (r *revision) testSite(ctx context.Context) error {
 			tests[name] = m
 		}
 	}
-	results, err := r.runTests(ctx, tests)
+	results, err := r.runTests(ctx, tests, nil)
 	if err != nil {
 		return err
 	}
@@ -79,35 +76,4 @@ func (r *revision) testSite(ctx context.Context) error {
 		wrong = append(wrong, errors.New("the site has rules but no tests: write test_… rules beside them in files that end in _test.rego"))
 	}
 	return errors.Join(wrong...)
-}
-
-func (r *revision) runTests(ctx context.Context, tests map[string]*ast.Module) ([]*tester.Result, error) {
-	if len(tests) == 0 {
-		return nil, nil
-	}
-	all := map[string]*ast.Module{}
-	for name, m := range r.modules {
-		all[name] = m.Copy()
-	}
-	for name, m := range tests {
-		all[name] = m.Copy()
-	}
-	txn, err := r.store.NewTransaction(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer r.store.Abort(ctx, txn)
-	ch, err := tester.NewRunner().SetCompiler(r.compiler().WithRewriteTestRules(true)).SetStore(r.store).SetModules(all).
-		RaiseBuiltinErrors(true).SetTimeout(5*time.Second).RunTests(ctx, txn)
-	if err != nil {
-		return nil, fmt.Errorf("compiling the tests: %w", err)
-	}
-	var results []*tester.Result
-	for t := range ch {
-		results = append(results, t)
-	}
-	slices.SortFunc(results, func(a, b *tester.Result) int {
-		return strings.Compare(a.Package+"."+a.Name, b.Package+"."+b.Name)
-	})
-	return results, nil
 }

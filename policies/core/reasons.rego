@@ -37,3 +37,29 @@ texts := {
 	"limits": "The blob or question is larger than the site allows.",
 	"site": "The site's own rules refuse it.",
 }
+
+# What would satisfy each check, for whoever explains a decision: the change, and where it belongs.
+remedies := {
+	"schema": "Use a host and a policy of the same version.",
+	"freeze": "caponier thaw, by an operator.",
+	"identity": "In the site's data: principals/ID with the way it authenticates under auth and at least one role that exists.",
+	"grant": "In the site's data: a role of this principal whose tools and imports hold all that the tool declares.",
+	"known": "In the site's data: tiers/KIND:NAME.",
+	"target": "Name each target that the tool declares, in its canonical form.",
+	"protected": "Nothing in the call. The site may take the entry out of protected, or let reads pass with reads: allow.",
+	"node": "In the site's data: roles/NAME/nodes.",
+	"tier": "In the site's data: a higher ceiling for the role; for an operation, a higher tier for its tool. Black has no remedy.",
+	"readonly": "Switch read-only mode off.",
+	"command": "Exact words of the grammar, and in the site's data roles/NAME/commands with the entry or its group; a new program under binaries.",
+	"path": "In the site's data: files/read or files/write; for staged and guest paths, a call that names them.",
+	"file": "In the site's data: files; in the call, the path and overwrite.",
+	"egress": "In the site's data: egress/HOST with this scheme, port, method and address class.",
+	"arguments": "Smaller arguments, or limits/argument_bytes.",
+	"rate": "Wait, or limits/calls_per_minute and limits/target_calls_per_minute.",
+	"budget": "Wait for tomorrow, or limits/usd_micros_per_day.",
+	"confirmation": "A person's approval of exactly this call; approval/argument decides whether the tool's own argument is enough.",
+	"imports": "The tool must declare the operation, which is a new lock entry to review.",
+	"bound": "A call that names this guest, node or service.",
+	"limits": "limits/blob_bytes or limits/ask_bytes.",
+	"site": "The site's own rules: the deny entries name them.",
+}

@@ -9,7 +9,6 @@ package caponier.core.check.command
 import data.caponier.core.check.guest
 import data.caponier.core.command
 import data.caponier.core.complaint
-import data.caponier.core.grammar
 import data.caponier.core.roles
 
 call_ok if {
@@ -31,7 +30,7 @@ text_ok(cmd) if {
 text_ok(cmd) if {
 	cmd.guest == false
 	known(cmd)
-	every c in cmd.calls { not grammar.describe(c.argv).inside }
+	every c in cmd.calls { not command.measured(c.argv).inside }
 }
 
 known(cmd) if {
@@ -53,17 +52,45 @@ operation_ok if {
 	count(roles.operation_commands) > 0
 }
 
-why := concat("; ", {c |
-	some cmd in array.concat(object.get(input, "commands", []), [input.command])
-	some c in complaints(cmd)
-})
+why := concat("; ", {c | some cmd in asked; some c in complaints(cmd)})
+
+asked contains cmd if some cmd in input.commands
+
+asked contains input.command if input.command != null
 
 complaints(cmd) := {sprintf("it was not understood: %s", [cmd.error])} if {
 	cmd.parsed == false
-} else := {m |
+} else := ((((({m |
 	some c in cmd.calls
 	m := complaint.about(c)
 } | {sprintf("the shell feature %s is not granted", [f]) |
 	some f in cmd.features
 	not f in data.site.shell_features
+}) | {m |
+	count(cmd.calls) == 0
+	m := "it holds no command"
+}) | {m |
+	cmd.stdin.bytes != 0
+	m := "no command takes bytes that were not decided"
+}) | {m |
+	input.schema == "caponier.operation/1"
+	some c in cmd.calls
+	d := command.measured(c.argv)
+	not guest.ok(d)
+	m := "what it runs inside the guest is neither the call's own text nor a helper on the call's paths"
+}) | {m |
+	some c in cmd.calls
+	d := command.measured(c.argv)
+	not granted(d)
+	m := sprintf("no role that could run the call is granted %q or its group %q", [d.id, d.group])
+}) | {m |
+	input.schema == "caponier.call/1"
+	some c in cmd.calls
+	command.measured(c.argv).inside
+	m := "pct exec is for tools that name the text they run in a guest"
+}
+
+granted(d) if {
+	some name in roles.granting
+	roles.may_run(data.site.roles[name].commands, d)
 }

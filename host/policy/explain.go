@@ -1,0 +1,161 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/topdown"
+)
+
+// Explanation is a recorded decision, made again with the policy that made it.
+type Explanation struct {
+	DecisionID string        `json:"decision_id"`
+	Revision   string        `json:"revision"`
+	Allowed    bool          `json:"allowed"`
+	Tier       string        `json:"tier"`
+	Failed     []string      `json:"failed"`
+	Denied     []gate.Reason `json:"deny"`
+	Same       bool          `json:"same"` // whether deciding again came to the same; it may not where the journal holds redacted values
+	Checks     []FailedCheck `json:"checks"`
+}
+
+// FailedCheck is one check that did not hold.
+type FailedCheck struct {
+	ID     string         `json:"id"`
+	Says   string         `json:"says"`
+	Remedy string         `json:"remedy"` // what would satisfy it
+	Stuck  []string       `json:"stuck"`  // file:line: the expressions that were not true
+	Data   map[string]any `json:"data"`   // what the site's data says where those expressions look
+}
+
+// Explain decides the recorded question again and looks at each check that did not hold. The bundle is what OnRevision was given for the
+// record's revision. It needs neither the running host nor its present policy.
+func Explain(ctx context.Context, record gate.Record, bundle []byte) (Explanation, error) {
+	x := Explanation{DecisionID: record.ID, Revision: record.Revision, Checks: []FailedCheck{}}
+	if len(record.Input) == 0 || record.Revision == "" {
+		return x, fmt.Errorf("decision %s was not made by policy: %v", record.ID, record.Failed)
+	}
+	files, err := unpack(bundle)
+	if err != nil {
+		return x, err
+	}
+	r, err := build(ctx, files)
+	if err != nil {
+		return x, fmt.Errorf("building policy revision %s again: %w", record.Revision, err)
+	}
+	if r.id != record.Revision {
+		return x, fmt.Errorf("the kept policy is revision %s, the record says %s", r.id, record.Revision)
+	}
+	entry, input, err := recorded(record)
+	if err != nil {
+		return x, err
+	}
+	a, err := r.answer(ctx, entry, input)
+	if err != nil {
+		return x, err
+	}
+	x.Allowed, x.Tier, x.Failed, x.Denied = a.Allow, a.Tier, a.Failed, a.Deny
+	x.Same = a.Allow == (record.Type != "refused") && slices.Equal(a.Failed, record.Failed)
+	compiler, err := r.compile(ctx, r.modules)
+	if err != nil {
+		return x, err
+	}
+	for _, id := range a.Failed {
+		c := FailedCheck{ID: id, Stuck: []string{}, Data: map[string]any{}}
+		for _, d := range a.Deny {
+			if d.ID == id {
+				c.Says = d.Msg
+			}
+		}
+		if c.Remedy, err = r.remedy(ctx, compiler, id); err != nil {
+			return x, err
+		}
+		if err := r.trace(ctx, compiler, input, entry, &c); err != nil {
+			return x, err
+		}
+		x.Checks = append(x.Checks, c)
+	}
+	return x, nil
+}
+
+// recorded gives a record's input as it was decided, but for what is redacted in it.
+func recorded(record gate.Record) (entry string, input ast.Value, err error) {
+	input, err = ast.ValueFromReader(strings.NewReader(string(record.Input)))
+	if err != nil {
+		return "", nil, fmt.Errorf("input of decision %s: %w", record.ID, err)
+	}
+	doc, ok := input.(ast.Object)
+	if !ok {
+		return "", nil, fmt.Errorf("input of decision %s is not an object", record.ID)
+	}
+	schema := doc.Get(ast.InternedTerm("schema"))
+	for _, s := range []string{callSchema, operationSchema, visibleSchema} {
+		if schema != nil && schema.Value.Compare(ast.String(s)) == 0 {
+			return strings.TrimSuffix(strings.TrimPrefix(s, "caponier."), "/1"), input, nil
+		}
+	}
+	return "", nil, fmt.Errorf("input of decision %s has schema %v, which this version does not know", record.ID, schema)
+}
+
+func (r *revision) remedy(ctx context.Context, c *ast.Compiler, id string) (string, error) {
+	rs, err := rego.New(rego.Query("data.caponier.core.reasons.remedies["+ast.String(id).String()+"]"), rego.Compiler(c), rego.Store(r.store)).Eval(ctx)
+	if err != nil || len(rs) == 0 {
+		return "", err
+	}
+	s, _ := rs[0].Expressions[0].Value.(string)
+	return s, nil
+}
+
+const maxStuck = 12
+
+// trace asks the check alone and collects where in its file it got stuck.
+func (r *revision) trace(ctx context.Context, c *ast.Compiler, input ast.Value, entry string, f *FailedCheck) error {
+	pkg := "data.caponier.core.check." + f.ID
+	for _, rule := range []string{"ok", entry + "_ok"} {
+		buf := topdown.NewBufferTracer()
+		_, err := rego.New(rego.Query(pkg+"."+rule), rego.Compiler(c), rego.Store(r.store), rego.ParsedInput(input), rego.QueryTracer(buf), rego.StrictBuiltinErrors(true)).Eval(ctx)
+		if err != nil {
+			if topdown.IsError(err) {
+				f.Stuck = append(f.Stuck, err.Error())
+				continue
+			}
+			return errors.Join(fmt.Errorf("tracing %s", pkg), err)
+		}
+		for _, ev := range *buf {
+			expr, isExpr := ev.Node.(*ast.Expr)
+			if ev.Op != topdown.FailOp || !isExpr || ev.Location == nil || !strings.HasPrefix(ev.Location.File, "core/") {
+				continue
+			}
+			stuck := fmt.Sprintf("%s:%d: %s", ev.Location.File, ev.Location.Row, ev.Location.Text)
+			if !slices.Contains(f.Stuck, stuck) && len(f.Stuck) < maxStuck {
+				f.Stuck = append(f.Stuck, stuck)
+			}
+			ast.WalkRefs(expr, func(ref ast.Ref) bool {
+				r.look(ref, f.Data)
+				return false
+			})
+		}
+	}
+	return nil
+}
+
+// look notes what the site's data holds where a reference points, as far as the reference is fixed.
+func (r *revision) look(ref ast.Ref, into map[string]any) {
+	fixed := ref.GroundPrefix()
+	if !fixed.HasPrefix(ast.MustParseRef("data.site")) || len(fixed) < 3 {
+		return
+	}
+	var at any = r.data
+	for _, t := range fixed[1:] {
+		key, _ := t.Value.(ast.String)
+		m, _ := at.(map[string]any)
+		at = m[string(key)]
+	}
+	into[fixed.String()[len("data.site."):]] = at
+}

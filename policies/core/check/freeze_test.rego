@@ -1,0 +1,11 @@
+package caponier.core.check.freeze_test
+
+import data.caponier.core.fixture as f
+
+test_frozen_call_is_refused if f.failed(f.decided({"mode": {"frozen": true}})) == {"freeze"}
+
+test_frozen_operation_is_refused if f.failed(f.operated(object.union({"mode": {"frozen": true}}, f.run(["pct", "list"])))) == {"freeze"}
+
+test_missing_state_is_refused if f.failed(f.decided({"mode": {"frozen": null}})) == {"freeze"}
+
+test_thawed_call_passes if f.decided({}).allow

@@ -1,0 +1,107 @@
+package caponier.core.check.protected_test
+
+import data.caponier.core.fixture as f
+
+test_protected_guest_is_refused_whatever_is_confirmed if {
+	d := f.decided({"targets": {"vmids": ["103"]}, "confirmation": {"state": "approved", "by": "bob"}})
+	f.failed(d) == {"protected"}
+	contains(d.deny[0].msg, "guest 103: management VM")
+}
+
+test_another_guest_passes if f.decided({}).allow
+
+test_protected_node_is_refused if "protected" in f.failed(f.decided({"targets": {"nodes": ["agent1"]}}))
+
+test_node_is_known_by_its_address if {
+	f.failed(f.decided({"nodes": [{"name": "pve1", "cluster": "lab", "host": "192.168.1.61"}]})) == {"protected"}
+}
+
+test_protected_host_is_refused if "protected" in f.failed(f.decided({"targets": {"hosts": ["192.168.1.61"]}}))
+
+test_protected_service_is_refused_under_both_its_names if {
+	every s in ["docker", "docker.service"] { f.failed(f.decided({"targets": {"services": [s]}})) == {"protected"} }
+	f.decided({"targets": {"services": ["docker.socket"]}}).allow
+}
+
+test_service_is_protected_on_its_node_alone if {
+	f.decided({"targets": {"services": ["docker.service"], "nodes": ["pve2"]}}).allow
+	"protected" in f.failed(f.decided({"targets": {"services": ["corosync"], "nodes": ["pve2"]}}))
+}
+
+test_reads_pass_where_the_entry_says_so if {
+	f.decided({"tool": {"name": "look"}, "targets": {"vmids": ["107"]}}).allow
+	f.failed(f.decided({"targets": {"vmids": ["107"]}})) == {"protected"}
+	"protected" in f.failed(f.decided({"tool": {"name": "look"}, "targets": {"vmids": ["103"]}}))
+	f.decided({"tool": {"name": "look"}, "targets": {"nodes": ["quiet"]}}).allow
+}
+
+test_command_of_a_call_counts if {
+	"protected" in f.failed(f.decided({"tool": {"name": "run"}, "commands": [f.cmd([["pct", "stop", "103"]])]}))
+	"protected" in f.failed(f.decided({"tool": {"name": "run"}, "commands": [f.cmd([["systemctl", "restart", "docker"]])]}))
+	"protected" in f.failed(f.decided({"tool": {"name": "run"}, "commands": [f.cmd([["pvesh", "get", "/nodes/agent1/status"]])]}))
+}
+
+test_path_of_a_call_counts if "protected" in f.failed(f.decided({"targets": {"paths": ["/var/log/pve/103.log"]}}))
+
+# Every way in which a command can name guest 103.
+test_guest_is_found_in_every_form if {
+	every argv in [
+		["pct", "status", "103"], ["qm", "config", "103"], ["pvesh", "get", "/nodes/pve1/lxc/103/status/current"],
+		["pvesh", "get", "/nodes/pve1/tasks", "--vmid", "103"], ["pvesm", "list", "local", "--vmid", "103"],
+		["pvesh", "get", "/nodes/pve1/tasks/UPID:pve1:0000074C:0003E683:6B0178B1:vzstart:103:root@pam:/status"],
+		["pvenode", "task", "log", "UPID:pve1:0000074C:0003E683:6B0178B1:vzstart:103:root@pam:"],
+		["cat", "/etc/pve/lxc/103.conf"], ["cat", "/etc/pve/nodes/pve1/qemu-server/103.conf"], ["ls", "/var/lib/vz/images/103"],
+		["ls", "/var/log/vm-103-disk-0"], ["zfs", "list", "rpool/data/subvol-103-disk-0"], ["cat", "/var/log/vzdump-lxc-103-2026.log"],
+	] {
+		"protected" in f.failed(f.operated(f.run(argv)))
+	}
+}
+
+test_other_numbers_are_not_guests if {
+	every argv in [["pct", "status", "1103"], ["tail", "-n", "103", "/var/log/syslog"], ["pvesh", "get", "/nodes/pve1/tasks", "--limit", "103"]] {
+		f.operated(f.run(argv)).allow
+	}
+}
+
+test_node_is_found_in_every_form if {
+	every argv in [
+		["pvesh", "get", "/nodes/agent1/status"], ["pvenode", "wakeonlan", "agent1"], ["cat", "/etc/pve/nodes/agent1/config"],
+		["pvenode", "task", "status", "UPID:agent1:0000074C:0003E683:6B0178B1:vzstart:105:root@pam:"],
+	] {
+		"protected" in f.failed(f.operated(f.run(argv)))
+	}
+}
+
+test_run_node_counts if {
+	"protected" in f.failed(f.operated(object.union({"target": {"node": "agent1"}}, f.run(["uptime"]))))
+	"protected" in f.failed(f.operated(object.union({"target": {"host": "192.168.1.61"}}, f.run(["uptime"]))))
+	"protected" in f.failed(f.operated(object.union({"target": {"addrs": [{"ip": "192.168.1.61", "class": "private"}]}}, f.run(["uptime"]))))
+}
+
+test_service_of_an_operation_counts if {
+	every argv in [["systemctl", "restart", "docker"], ["systemctl", "status", "docker.service"], ["journalctl", "-u", "docker"], ["systemctl", "restart", "--", "corosync"]] {
+		"protected" in f.failed(f.operated(f.run(argv)))
+	}
+	f.operated(f.run(["systemctl", "status", "docker.socket"])).allow
+}
+
+test_files_of_an_operation_count if {
+	"protected" in f.failed(f.operated(f.with_file("sftp_read", "upload", "yellow", {"action": "read", "path": "/var/log/103/x", "real_path": "/var/log/103/x", "type": "file"})))
+	"protected" in f.failed(f.operated(f.with_file("sftp_read", "upload", "yellow", {"action": "read", "path": "/var/log/x", "real_path": "/var/log/agent1/x", "type": "file"})))
+}
+
+test_stage_that_happens_to_hold_the_number_is_no_guest if {
+	f.operated(object.union(
+		f.with_file("sftp_put", "upload", "yellow", {"action": "put", "path": "/run/caponier/103/f", "real_path": "/run/caponier/103/f", "local": "in/x"}),
+		{"parent": {"stages": [{"node": "pve1", "dir": "/run/caponier/103"}]}, "tool": {"name": "upload"}},
+	)).allow
+}
+
+test_addresses_of_a_request_count if {
+	"protected" in f.failed(f.operated(f.with_http({"addrs": [{"ip": "192.168.1.61", "class": "global"}]})))
+}
+
+test_reads_of_an_operation_pass_where_the_entry_says_so if {
+	f.operated(f.run(["pct", "status", "107"])).allow
+	"protected" in f.failed(f.operated(object.union({"parent": {"targets": {"vmids": ["107"]}}}, f.run(["pct", "stop", "107"]))))
+}

@@ -1,0 +1,144 @@
+# METADATA
+# scope: package
+# description: A small site, a call and operations that pass, for the tests to change one thing at a time.
+package caponier.core.fixture
+
+import data.caponier.core.call
+import data.caponier.core.operation
+import data.caponier.core.visible
+
+site := {
+	"principals": {
+		"ann": {"auth": ["token"], "roles": ["operator"]},
+		"two": {"auth": ["token"], "roles": ["reader", "wide"]},
+	},
+	"claimable_roles": ["reader"],
+	"roles": {
+		"operator": {"tools": ["*"], "imports": all_imports, "ceiling": "red", "nodes": ["*"], "commands": ["*"]},
+		"reader": {"tools": ["stop", "look"], "imports": ["ssh_exec"], "ceiling": "green", "nodes": ["pve1"], "commands": ["read"]},
+		"wide": {"tools": ["look"], "imports": ["ssh_exec"], "ceiling": "red", "nodes": ["*"], "commands": ["*"]},
+	},
+	"tiers": {
+		"tool:stop": "yellow", "tool:look": "green", "tool:kill": "red", "tool:never": "black", "tool:run": "yellow",
+		"tool:upload": "yellow", "tool:fetch": "yellow", "tool:host": "red", "tool:wake": "yellow",
+	},
+	"protected": {
+		"nodes": {"agent1": {"reason": "runs this host"}, "quiet": {"reason": "looked at only", "reads": "allow"}},
+		"vmids": {"103": {"reason": "management VM"}, "107": {"reason": "looked at only", "reads": "allow"}},
+		"hosts": {"192.168.1.61": {"reason": "agent1 by its address"}},
+		"services": [{"service": "docker", "nodes": ["pve1"], "reason": "container runtime"}, {"service": "corosync.service", "nodes": ["*"], "reason": "the cluster"}],
+	},
+	"commands": {"qm stop": {"tier": "red"}},
+	"relaxed": {"vmids": ["104"], "tools": ["kill"]},
+	"binaries": {"mytool": {"show": {"group": "read", "tier": "green", "operands": ["vmid"], "options": {"--deep": "flag"}}}},
+	"shell_features": ["pipe", "and"],
+	"guest_commands": "any",
+	"files": {"read": ["/var/log", "/etc/hosts"], "write": ["/srv/in"], "max_bytes": 1000},
+	"egress": {"api.example.com": {"schemes": ["https"], "ports": [443], "methods": ["GET", "POST"], "classes": ["global"], "max_hops": 2, "max_body_bytes": 100}},
+	"limits": {
+		"argument_bytes": 1000, "calls_per_minute": 10, "target_calls_per_minute": 5, "usd_micros_per_day": 100,
+		"blob_bytes": 1000, "ask_bytes": 100, "timeout_ms": 0, "output_bytes": 0,
+	},
+	"approval": {"argument": false},
+	"redact": ["password"],
+}
+
+all_imports := [
+	"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove",
+	"http_request", "blob_write", "blob_read", "ask",
+]
+
+head := {
+	"id": "q1", "kind": "tool", "time": {"unix_ms": 1, "hour_utc": 10, "weekday": 5}, "source": "http",
+	"principal": {"id": "ann", "roles": [], "auth": "token"},
+	"plugin": {"name": "p", "version": "1.0.0", "digest": "sha256:00"},
+	"tool": {
+		"name": "stop", "imports": ["ssh_exec"], "target_kinds": ["vmids"],
+		"hints": {"read_only": false, "destructive": true, "idempotent": false, "open_world": false},
+	},
+	"mode": {"read_only": false, "frozen": false},
+}
+
+targets := {"nodes": ["pve1"], "vmids": ["105"], "services": [], "hosts": [], "paths": [], "guest_paths": [], "local_paths": []}
+
+a_call := object.union(head, {
+	"schema": "caponier.call/1",
+	"args": {"digest": "sha256:11", "bytes": 12, "scalars": {"vmid": 105}},
+	"targets": targets, "nodes": [{"name": "pve1", "cluster": "lab", "host": "192.168.1.74"}], "commands": [],
+	"confirmation": {"state": "none", "by": ""},
+	"facts": {"calls_60s": 1, "target_calls_60s": 1, "usd_micros_today": 0},
+})
+
+# An operation without its part: merge one of command, file, http, blob, ask into it.
+an_operation := object.union(head, {
+	"schema": "caponier.operation/1",
+	"args": {"digest": "sha256:11", "bytes": 12, "scalars": {"vmid": 105}},
+	"op": "ssh_exec", "phase": "effect",
+	"parent": {
+		"id": "c1", "tool": "stop", "tier": "yellow", "targets": targets, "clusters": ["lab"], "commands": [],
+		"stages": [{"node": "pve1", "dir": "/run/caponier/s1"}], "confirmation": {"state": "none", "by": ""}, "revision": "r1",
+	},
+	"target": {"node": "pve1", "cluster": "lab", "host": "192.168.1.74", "port": 22, "user": "root", "addrs": []},
+	"command": null, "file": null, "http": null, "blob": null, "ask": null,
+})
+
+cmd(calls) := {
+	"form": "argv", "arg": "", "guest": false, "text": "", "parsed": true, "error": "", "features": [], "nested": [],
+	"calls": [{"argv": argv, "static": true} | some argv in calls], "stdin": {"bytes": 0, "sha256": ""},
+}
+
+run(argv) := {"command": cmd([argv])}
+
+guest_cmd(text) := object.union(cmd([]), {"form": "script", "arg": "command", "guest": true, "text": text})
+
+# A file operation of a tool that may do them all.
+with_file(op, tool, tier, f) := {
+	"op": op, "tool": {"name": tool, "imports": all_imports, "target_kinds": ["vmids", "guest_paths", "local_paths"]},
+	"parent": {"tool": tool, "tier": tier, "targets": {"guest_paths": ["/root/x"], "local_paths": ["in/x"]}},
+	"file": object.union(
+		{
+			"path": "/run/caponier/s1/file", "real_path": "/run/caponier/s1/file", "local": null, "bytes": 10, "sha256": null,
+			"mode": "", "type": "", "exists": false, "overwrite": false, "current_mode": 0,
+		},
+		f,
+	),
+}
+
+with_http(f) := {
+	"op": "http_request", "target": null, "tool": {"name": "fetch", "imports": ["http_request"], "target_kinds": ["hosts"]},
+	"parent": {"tool": "fetch", "targets": {"hosts": ["api.example.com"]}},
+	"http": object.union(
+		{
+			"method": "GET", "scheme": "https", "host": "api.example.com", "port": 443, "path": "/", "addrs": [{"ip": "93.184.216.34", "class": "global"}],
+			"hop": 0, "body_bytes": 0, "credential": "", "reserve_usd_micros": 0,
+		},
+		f,
+	),
+}
+
+no_rules := {"call": {"deny": set()}, "operation": {"deny": set()}}
+
+decided(change) := decided_in(change, {})
+
+decided_in(change, sites) := d if {
+	d := call.decision with input as object.union(a_call, change)
+		with data.site as object.union(site, sites)
+		with data.caponier.site as no_rules
+}
+
+operated(change) := operated_in(change, {})
+
+operated_in(change, sites) := d if {
+	d := operation.decision with input as object.union(an_operation, change)
+		with data.site as object.union(site, sites)
+		with data.caponier.site as no_rules
+}
+
+seen(change) := d if {
+	d := visible.decision with input as object.union(object.union(head, {"schema": "caponier.visible/1"}), change)
+		with data.site as site
+}
+
+failed(decision) := {id | some id in decision.failed}
+
+tool(name) := {"tool": {"name": name}, "parent": {"tool": name}}
