@@ -53,6 +53,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", filepath.Dir(bin)+string(os.PathListSeparator)+e.Getenv("PATH"))
 			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("CAPONIER_SANDBOX_CACHE_DIR", filepath.Join(filepath.Dir(bin), "cache")) // compiled once for all scripts
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -177,7 +178,7 @@ func maxrss(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: maxrss MIB COMMAND…")
 	}
 	cmd := exec.Command(args[1], args[2:]...)
-	cmd.Dir, cmd.Env = ts.MkAbs("."), append(os.Environ(), "HOME="+ts.Getenv("WORK"))
+	cmd.Dir, cmd.Env = ts.MkAbs("."), append(os.Environ(), "HOME="+ts.Getenv("WORK"), "CAPONIER_SANDBOX_CACHE_DIR="+ts.Getenv("CAPONIER_SANDBOX_CACHE_DIR"))
 	if args[1] == "caponier" {
 		cmd.Path, cmd.Err = bin, nil
 	}

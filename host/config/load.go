@@ -74,7 +74,7 @@ func environment(environ []string, t reflect.Type) (map[string]any, error) {
 		name, value, _ := strings.Cut(kv, "=")
 		rest, ok := strings.CutPrefix(name, "CAPONIER_")
 		if !ok || rest == "CONFIG" || rest == "PROFILE" {
-			if name == "I_ACCEPT_RISKS" {
+			if name == "I_ACCEPT_RISKS" && value != "" {
 				out["accept_risks"] = value == "true"
 			}
 			continue

@@ -2,6 +2,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -34,6 +35,12 @@ func start(b *testing.B) *system {
 	check(b, err)
 	check(b, os.WriteFile(filepath.Join(plugins, "bench.wasm"), wasm, 0o644))
 	check(b, os.CopyFS(filepath.Join(dir, "site"), os.DirFS(filepath.Join(root, "examples/lab/site"))))
+	site := filepath.Join(dir, "site", "data.yaml")
+	data, err := os.ReadFile(site)
+	check(b, err)
+	data = bytes.Replace(data, []byte("\ntiers:\n"), []byte("\ntiers:\n  \"tool:bench_true\": green\n  \"tool:bench_nothing\": green\n"), 1)
+	data = regexp.MustCompile(`calls_per_minute: \d+`).ReplaceAll(data, []byte("calls_per_minute: 100000000"))
+	check(b, os.WriteFile(site, data, 0o644))
 	bin := filepath.Join(root, "build/caponier")
 	out, err := exec.Command(bin, "plugin", "lock", "--lock", filepath.Join(dir, "plugins.lock"), "--dir", plugins).CombinedOutput()
 	if err != nil {
@@ -57,7 +64,7 @@ func start(b *testing.B) *system {
 	b.Cleanup(func() { s.raw.Close() })
 
 	serve := exec.Command(bin, "--config", filepath.Join(dir, "config.toml"), "serve")
-	serve.Stderr = os.Stderr
+	serve.Stderr, serve.Env = os.Stderr, append(os.Environ(), "CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(root, "build/cache"))
 	s.session, err = mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).Connect(b.Context(), &mcp.CommandTransport{Command: serve}, nil)
 	check(b, err)
 	b.Cleanup(func() { s.session.Close() })

@@ -68,6 +68,7 @@ func run(ctx context.Context) (err error) {
 	d.say("An MCP client (the official Go SDK) starts `caponier serve` on stdio and lists the tools")
 	client := mcp.NewClient(&mcp.Implementation{Name: "demo", Version: "1"}, nil)
 	serve := exec.CommandContext(ctx, d.bin, "--config", filepath.Join(d.dir, "config.toml"), "serve")
+	serve.Env = append(os.Environ(), "CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(filepath.Dir(d.bin), "cache")) // the second demo compiles nothing
 	serve.Stderr = prefixed("   caponier | ")
 	if d.session, err = client.Connect(ctx, &mcp.CommandTransport{Command: serve}, nil); err != nil {
 		return fmt.Errorf("connecting to caponier serve: %w", err)

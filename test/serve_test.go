@@ -1,0 +1,208 @@
+package test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/test/pvelab"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// site is a lab with a configuration for the real binary.
+type site struct {
+	dir, config string
+	lab         *pvelab.Lab
+}
+
+func newSite(t *testing.T, modules ...string) *site {
+	t.Helper()
+	s := &site{dir: t.TempDir()}
+	s.config = filepath.Join(s.dir, "config.toml")
+	dir, tiers := filepath.Join(s.dir, "plugins"), ""
+	must(t, os.MkdirAll(dir, 0o755))
+	for _, m := range append([]string{filepath.Join(plugins, "containers.wasm")}, modules...) {
+		data, err := os.ReadFile(m)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(dir, filepath.Base(m)), data, 0o644))
+		for _, tool := range guestTools[strings.TrimSuffix(filepath.Base(m), ".wasm")] {
+			tiers += "  \"tool:" + tool + "\": yellow\n"
+		}
+	}
+	must(t, os.CopyFS(filepath.Join(s.dir, "site"), os.DirFS("../examples/lab/site")))
+	data, err := os.ReadFile(filepath.Join(s.dir, "site", "data.yaml"))
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(s.dir, "site", "data.yaml"), bytes.Replace(data, []byte("\ntiers:\n"), []byte("\ntiers:\n"+tiers), 1), 0o644))
+	if out, err := exec.Command(bin, "plugin", "lock", "--lock", filepath.Join(s.dir, "plugins.lock"), "--dir", dir).CombinedOutput(); err != nil {
+		t.Fatalf("plugin lock: %v\n%s", err, out)
+	}
+	s.lab, err = pvelab.Start(context.Background(), pvelab.Options{State: filepath.Join(s.dir, "lab"), Config: s.config, Plugins: dir,
+		Lock: filepath.Join(s.dir, "plugins.lock"), Site: filepath.Join(s.dir, "site")})
+	must(t, err)
+	t.Cleanup(func() { s.lab.Close() })
+	return s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *site) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(bin, append([]string{"--config", s.config}, args...)...)
+	cmd.Env = append(os.Environ(), "CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(filepath.Dir(bin), "cache"))
+	return cmd
+}
+
+func (s *site) stdio(t *testing.T) *mcp.ClientSession {
+	t.Helper()
+	cmd := s.command("serve")
+	cmd.Stderr = t.Output()
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+	must(t, err)
+	t.Cleanup(func() { session.Close() })
+	return session
+}
+
+// journaled waits until a record of the journal matches.
+func (s *site) journaled(t *testing.T, re string) {
+	t.Helper()
+	want := regexp.MustCompile(re)
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		files, err := filepath.Glob(filepath.Join(s.dir, "lab/journal/*.jsonl"))
+		must(t, err)
+		for _, f := range files {
+			data, err := os.ReadFile(f)
+			must(t, err)
+			if want.Match(data) {
+				return
+			}
+		}
+	}
+	t.Fatalf("no record of the journal matches %s", re)
+}
+
+func TestCancellingACallEndsItsOperation(t *testing.T) {
+	s := newSite(t)
+	session := s.stdio(t)
+	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "proxmox_container_status", Arguments: map[string]any{"vmid": 101}}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		s.journaled(t, `"type":"intent".*"op":"ssh_exec".*sleep 60`)
+		cancel()
+	}()
+	began := time.Now()
+	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "proxmox_container_exec_command", Arguments: map[string]any{"vmid": 101, "command": "sleep 60", "timeout": 100}}); err == nil {
+		t.Fatal("a cancelled call returned")
+	}
+	s.journaled(t, `"type":"outcome".*"op":"ssh_exec".*"outcome":"unknown"`)
+	s.journaled(t, `"type":"outcome".*"kind":"call".*"tool":"proxmox_container_exec_command".*"outcome":"unknown"`)
+	if took := time.Since(began); took > 40*time.Second {
+		t.Errorf("the call went on for %s after it was cancelled", took)
+	}
+}
+
+func TestBudgetIsAProtocolErrorThatSaysWhatItIs(t *testing.T) {
+	s := newSite(t, filepath.Join(guests, "broken.wasm"))
+	session := s.stdio(t)
+	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "broken_loop", Arguments: map[string]any{}})
+	wire, ok := err.(*jsonrpc.Error)
+	if !ok {
+		t.Fatalf("error %T %v, want a JSON-RPC error", err, err)
+	}
+	var data struct {
+		Kind, Tool      string
+		LimitMS         int64  `json:"limit_ms"`
+		MayHaveExecuted bool   `json:"may_have_executed"`
+		CallID          string `json:"call_id"`
+	}
+	must(t, json.Unmarshal(wire.Data, &data))
+	if wire.Code != -32001 || data.Kind != "budget" || data.Tool != "broken_loop" || data.LimitMS != 1000 || data.MayHaveExecuted || data.CallID == "" {
+		t.Errorf("code %d, data %+v", wire.Code, data)
+	}
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "proxmox_container_status", Arguments: map[string]any{"vmid": 101}})
+	if err != nil || res.IsError {
+		t.Errorf("the process is not healthy afterwards: %v %+v", err, res)
+	}
+}
+
+func TestHTTP(t *testing.T) {
+	s := newSite(t)
+	f, err := os.OpenFile(s.config, os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	_, err = f.WriteString("\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n")
+	must(t, err)
+	must(t, f.Close())
+	cmd := s.command("serve", "--http", "127.0.0.1:0")
+	stderr, err := cmd.StderrPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	url := ""
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		if m := regexp.MustCompile(`url=(http://\S+)/mcp`).FindStringSubmatch(lines.Text()); m != nil {
+			url = m[1]
+			break
+		}
+	}
+	go func() {
+		for lines.Scan() {
+		}
+	}()
+	if url == "" {
+		t.Fatal("serve did not say where it serves")
+	}
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp"}, nil)
+	must(t, err)
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "proxmox_container_exec_command", Arguments: map[string]any{"vmid": 101, "command": "hostname"}})
+	if err != nil || res.IsError || !strings.Contains(res.Content[0].(*mcp.TextContent).Text, "web01") {
+		t.Errorf("%v %+v", err, res)
+	}
+	health, err := http.Get(url + "/health")
+	must(t, err)
+	body, err := io.ReadAll(health.Body)
+	must(t, err)
+	health.Body.Close()
+	for _, want := range []string{`"status":"healthy"`, `"service":"caponier"`, `"ssh_connected":true`, `"policy_revision":"`, `"lock_checksum":"`} {
+		if !strings.Contains(string(body), want) {
+			t.Errorf("/health = %s, want %s", body, want)
+		}
+	}
+	req, err := http.NewRequest("POST", url+"/mcp", strings.NewReader(`{}`))
+	must(t, err)
+	req.Header.Set("Origin", "http://evil.example")
+	evil, err := http.DefaultClient.Do(req)
+	must(t, err)
+	evil.Body.Close()
+	if evil.StatusCode != http.StatusForbidden {
+		t.Errorf("a foreign origin gets %d", evil.StatusCode)
+	}
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("after SIGTERM: %v", err)
+		}
+	case <-time.After(15 * time.Second):
+		t.Error("still there 15 s after SIGTERM, with an open session")
+		_ = cmd.Process.Kill()
+	}
+}
