@@ -59,11 +59,25 @@ func (s *Server) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 	if tool == nil { // taken away since the SDK looked
 		return nil, unknown("tool", req.Params.Name)
 	}
-	a, stopped, err := s.through(ctx, who, tool, req.Params.Arguments, s.showProgress(ctx, req))
+	asking, err := s.asking(who, tool, req.Params.Arguments, rounds{req.Params.RequestState, req.Params.InputResponses, req.ClientCapabilities(), req.ProtocolVersion()})
 	if err != nil {
 		return nil, err
 	}
-	res, _, _ := s.result(tool, a, stopped)
+	a, stopped, err := s.through(ctx, who, tool, req.Params.Arguments, asking, s.showProgress(ctx, req))
+	if err != nil {
+		return nil, err
+	}
+	res, out, sum := s.result(tool, a, stopped)
+	if out == nil {
+		return res, nil
+	}
+	asks, state, err := s.questions(asking, a.Output.Code, out.Error)
+	if err != nil {
+		return nil, err
+	}
+	if asks != nil {
+		return &mcp.CallToolResult{InputRequests: asks, RequestState: state, Meta: mcp.Meta{metaCall: sum}}, nil
+	}
 	return res, nil
 }
 
@@ -73,12 +87,12 @@ func unknown(kind, name string) error {
 
 // through takes a request through the door, in a context that ends with the client, the host or the request; stopped is why it ended before the call
 // did. The error is for the client: the host is stopping, or the budget is spent, which is a protocol error of its own.
-func (s *Server) through(ctx context.Context, who caller, tool *gate.Tool, args []byte, show *progress) (a gate.Answer, stopped error, err error) {
+func (s *Server) through(ctx context.Context, who caller, tool *gate.Tool, args []byte, asking *asking, show *progress) (a gate.Answer, stopped error, err error) {
 	if s.root.Err() != nil {
 		show.end()
 		return a, nil, &jsonrpc.Error{Code: codeStopping, Message: "the host is stopping; nothing was done"}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, askingKey{}, asking))
 	defer cancel(nil)
 	defer context.AfterFunc(s.root, func() { cancel(context.Cause(s.root)) })()
 	defer context.AfterFunc(who.gone, func() { cancel(context.Cause(who.gone)) })()

@@ -119,6 +119,7 @@ type Server struct {
 
 	answering atomic.Int64 // HTTP requests that carry a tool call and are not answered
 	sessions  sessions
+	seals     seals
 
 	mu    sync.RWMutex // guards offers
 	offer offers

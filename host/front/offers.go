@@ -176,9 +176,12 @@ func (s *Server) read(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.R
 	if tool == nil { // taken away since the SDK looked
 		return nil, mcp.ResourceNotFoundError(req.Params.URI)
 	}
-	out, err := s.fetch(ctx, req, tool, nil)
+	out, asks, state, err := s.fetch(ctx, req, tool, nil, rounds{req.Params.RequestState, req.Params.InputResponses, req.ClientCapabilities(), req.ProtocolVersion()})
 	if err != nil {
 		return nil, err
+	}
+	if asks != nil {
+		return &mcp.ReadResourceResult{InputRequests: asks, RequestState: state, Meta: mcp.Meta{metaCall: out.sum}}, nil
 	}
 	res := &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{}}
 	for i, c := range out.Contents {
@@ -207,9 +210,12 @@ func (s *Server) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.Ge
 	if req.Params.Arguments == nil {
 		args = nil
 	}
-	out, err := s.fetch(ctx, req, tool, args)
+	out, asks, state, err := s.fetch(ctx, req, tool, args, rounds{req.Params.RequestState, req.Params.InputResponses, req.ClientCapabilities(), req.ProtocolVersion()})
 	if err != nil {
 		return nil, err
+	}
+	if asks != nil {
+		return &mcp.GetPromptResult{InputRequests: asks, RequestState: state, Meta: mcp.Meta{metaCall: out.sum}}, nil
 	}
 	res := &mcp.GetPromptResult{Description: out.chars.take(out.Description)}
 	for i, m := range out.Messages {
@@ -227,20 +233,29 @@ func (s *Server) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.Ge
 }
 
 // fetch calls a resource or prompt. These have no result that says that they failed, so every failure is a protocol error with the summary as data.
-func (s *Server) fetch(ctx context.Context, req mcp.Request, tool *gate.Tool, args []byte) (*output, error) {
+func (s *Server) fetch(ctx context.Context, req mcp.Request, tool *gate.Tool, args []byte, r rounds) (*output, mcp.InputRequestMap, string, error) {
 	who, err := callerOf(req)
 	if err != nil {
-		return nil, err
+		return nil, nil, "", err
 	}
-	a, stopped, err := s.through(ctx, who, tool, args, nil)
+	asking, err := s.asking(who, tool, args, r)
 	if err != nil {
-		return nil, err
+		return nil, nil, "", err
+	}
+	a, stopped, err := s.through(ctx, who, tool, args, asking, nil)
+	if err != nil {
+		return nil, nil, "", err
 	}
 	res, out, sum := s.result(tool, a, stopped)
-	if res.IsError {
-		return nil, failure(sum)
+	if out != nil {
+		if asks, state, err := s.questions(asking, a.Output.Code, out.Error); err != nil || asks != nil {
+			return out, asks, state, err
+		}
 	}
-	return out, nil
+	if res.IsError {
+		return nil, nil, "", failure(sum)
+	}
+	return out, nil, "", nil
 }
 
 func (s *Server) broken(tool *gate.Tool, out *output, err error) error {
