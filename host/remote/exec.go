@@ -50,7 +50,10 @@ type ended struct {
 }
 
 // pledge settles who came first: the worker that is about to send a request that may write, or the caller that gives up. Exactly one of them wins.
-type pledge struct{ state atomic.Int32 }
+type pledge struct {
+	state atomic.Int32
+	once  atomic.Bool // what led to the request cannot be repeated either
+}
 
 // send reports whether the request may be sent.
 func (p *pledge) send() bool { return p.state.CompareAndSwap(0, 1) }
@@ -90,16 +93,13 @@ func (n *node) exec(ctx context.Context, cmd command) (ended, error) {
 
 // run does the work of exec and calls report once, before it cleans up.
 func (n *node) run(ctx context.Context, cmd command, p *pledge, report func(ended, error)) {
-	c, ch, reqs, err := n.session(ctx)
+	c, ch, reqs, err := n.session(ctx, true)
 	if err != nil {
 		report(ended{}, err)
 		return
 	}
+	defer n.release(c)
 	defer c.shut(ch, reqs)
-	if err := c.posix(ctx); err != nil {
-		report(ended{}, err)
-		return
-	}
 	e, err := c.start(ctx, ch, reqs, cmd, p)
 	report(e, err)
 }

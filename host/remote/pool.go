@@ -127,6 +127,9 @@ func (n *node) free() *conn {
 // dial adds a connection. After a failure the next attempt waits 250 ms, doubled up to 8 s, with jitter; until then callers get the last error at once.
 func (n *node) dial() {
 	d, err := n.r.dial(n.r.ctx, n.opts)
+	if op := (*gate.OpError)(nil); errors.As(err, &op) {
+		err = failed(op.Code, "node %s: %s", n.opts.Name, op.Message)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dialing, n.lastErr = false, err
@@ -223,19 +226,28 @@ func (c *conn) idle(since time.Time) bool {
 	return used == 0 && c.idleSince.Before(since)
 }
 
-// session opens a channel. It is tried again, elsewhere if need be, while the node refuses or the connection turns out dead: nothing was asked yet.
-func (n *node) session(ctx context.Context) (*conn, ssh.Channel, <-chan *ssh.Request, error) {
+// session opens a channel, for commands only after the login shell of its connection is known to be good. It is tried again, elsewhere if need be, while
+// the node refuses or the connection turns out dead: nothing was asked yet.
+func (n *node) session(ctx context.Context, commands bool) (*conn, ssh.Channel, <-chan *ssh.Request, error) {
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		c, err := n.acquire(ctx)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		stop := c.watch("opening a session")
-		ch, reqs, err := c.client.OpenChannel("session", nil)
-		stop()
+		var ch ssh.Channel
+		var reqs <-chan *ssh.Request
+		if commands {
+			err = c.posix(ctx)
+		}
 		if err == nil {
-			return c, ch, reqs, nil
+			ch, reqs, err = c.open()
+		}
+		if op := (*gate.OpError)(nil); err == nil || errors.As(err, &op) {
+			if err != nil {
+				n.release(c)
+			}
+			return c, ch, reqs, err
 		}
 		refused := refusedChannel(err)
 		if refused && attempt >= 3 {
@@ -262,7 +274,12 @@ func (n *node) session(ctx context.Context) (*conn, ssh.Channel, <-chan *ssh.Req
 	}
 }
 
-// shut closes a channel and frees its session when the node has closed it too, or the connection when it does not.
+func (c *conn) open() (ssh.Channel, <-chan *ssh.Request, error) {
+	defer c.watch("opening a session")()
+	return c.client.OpenChannel("session", nil)
+}
+
+// shut closes a channel, and the connection when the node does not close it too.
 func (c *conn) shut(ch ssh.Channel, reqs <-chan *ssh.Request) {
 	stop := c.watch("closing a session")
 	defer stop()
@@ -272,5 +289,4 @@ func (c *conn) shut(ch ssh.Channel, reqs <-chan *ssh.Request) {
 			req.Reply(false, nil)
 		}
 	}
-	c.n.release(c)
 }

@@ -119,13 +119,16 @@ func (n *node) openSFTP() {
 }
 
 func (n *node) newFiles(ctx context.Context) (*files, error) {
-	c, ch, reqs, err := n.session(ctx)
+	c, ch, reqs, err := n.session(ctx, false)
 	if err != nil {
 		return nil, err
 	}
 	n.r.wg.Go(func() { io.Copy(io.Discard, ch.Stderr()) })
 	over := make(chan struct{})
-	n.r.wg.Go(func() { c.shutAfter(over, ch, reqs) })
+	n.r.wg.Go(func() {
+		defer n.release(c)
+		c.shutAfter(over, ch, reqs)
+	})
 	stop := c.watch("opening SFTP")
 	defer stop()
 	ok, err := ch.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"}))
@@ -183,7 +186,7 @@ func (f *files) watchStall() {
 }
 
 // with runs fn against the SFTP session. It returns at once when ctx ends; fn ends soon after, since every step of it has a watchdog. An fn that changes
-// a file asks p before the request that shows, and must not send it when p refuses. Lost sessions are opened again once if nothing was sent.
+// a file asks p before the request that shows, and must not send it when p refuses. A lost session is opened again once, unless p says that fn cannot be repeated.
 func (n *node) with(ctx context.Context, what, name string, fn func(ctx context.Context, f *files, p *pledge) error) error {
 	p, done := &pledge{}, make(chan error, 1)
 	n.r.wg.Go(func() {
@@ -196,7 +199,7 @@ func (n *node) with(ctx context.Context, what, name string, fn func(ctx context.
 				err = fn(ctx, f, p)
 				f.active.Add(-1)
 				n.touch(f.c)
-				if attempt == 1 && lostConnection(err) && p.state.Load() == 0 && ctx.Err() == nil {
+				if attempt == 1 && lostConnection(err) && p.state.Load() == 0 && !p.once.Load() && ctx.Err() == nil {
 					stop := f.c.watch("closing SFTP")
 					<-f.over
 					stop()

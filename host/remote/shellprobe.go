@@ -28,16 +28,11 @@ func (c *conn) posix(ctx context.Context) error {
 	n := c.n
 	ctx, cancel := context.WithTimeout(ctx, n.r.opts.StepTimeout)
 	defer cancel()
-	stop := c.watch("opening a session")
-	ch, reqs, err := c.client.OpenChannel("session", nil)
-	stop()
+	ch, reqs, err := c.open()
 	if err != nil {
-		return failed("connection", "probing the login shell on %s: %v; the command was not sent", n.opts.Name, c.why(err))
+		return err
 	}
-	n.mu.Lock()
-	c.used++ // shut releases it
-	n.mu.Unlock()
-	defer n.r.wg.Go(func() { c.shut(ch, reqs) })
+	defer c.shut(ch, reqs)
 	e, err := c.start(ctx, ch, reqs, command{text: probeCommand, max: probeLimit}, &pledge{})
 	if op := (*gate.OpError)(nil); errors.As(err, &op) {
 		return failed(op.Code, "probing the login shell on %s (the command itself was not sent): %s", n.opts.Name, op.Message)

@@ -158,6 +158,7 @@ func (f *files) put(ctx context.Context, p *pledge, u upload) (w WriteResult, er
 	case now.Exists && !u.overwrite:
 		return w, fs.ErrExist
 	}
+	p.once.Store(true) // the source is read from here on
 	mode := fs.FileMode(0o600)
 	if u.mode != "" {
 		bits, err := strconv.ParseUint(u.mode, 8, 32)

@@ -1,0 +1,335 @@
+package remote
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"go.uber.org/goleak"
+)
+
+// leakless fails the test when, after everything it started is closed, a goroutine or a file descriptor more is there than before.
+func leakless(t *testing.T) {
+	t.Helper()
+	before, ignore := fds(t), goleak.IgnoreCurrent()
+	t.Cleanup(func() { // runs last: cleanups are a stack
+		if err := goleak.Find(ignore); err != nil {
+			t.Error(err)
+		}
+		after := fds(t)
+		for end := time.Now().Add(2 * time.Second); after > before && time.Now().Before(end); after = fds(t) {
+			time.Sleep(5 * time.Millisecond)
+		}
+		if after > before {
+			t.Errorf("%d file descriptors before, %d after", before, after)
+		}
+	})
+}
+
+func fds(t *testing.T) int {
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+func quick(o *Options) {
+	o.DialTimeout, o.StepTimeout, o.StallTimeout, o.KeepAlive = 400*time.Millisecond, 400*time.Millisecond, 400*time.Millisecond, 200*time.Millisecond
+}
+
+func TestExecFaults(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		faults  sshtest.Faults
+		warm    bool // connect and probe before the fault
+		code    string
+		outcome gate.Outcome
+		words   string
+		ran     int           // how often the command reached the node
+		timeout time.Duration // of the operation
+	}{
+		{"a silent host is left in time", sshtest.Faults{Silent: true}, false, "connection", gate.Failed, "no answer within", 0, 0},
+		{"endless lines before the version are left in time", sshtest.Faults{EndlessBanner: true}, false, "connection", gate.Failed, "", 0, 0},
+		{"silence after the version is left in time", sshtest.Faults{SilentKEX: true}, false, "connection", gate.Failed, "no answer within", 0, 0},
+		{"a silent authentication is left in time", sshtest.Faults{SilentAuth: true}, false, "connection", gate.Failed, "no answer within", 0, 0},
+		{"a silent channel open closes the connection", sshtest.Faults{SilentOpen: true}, true, "connection", gate.Failed, "nothing was sent", 0, 0},
+		{"a node that refuses every channel is told of MaxSessions", sshtest.Faults{RefuseOpens: 1 << 30}, true, "connection", gate.Failed, "MaxSessions", 0, 0},
+		{"an unanswered exec request may have run", sshtest.Faults{SilentExec: true}, true, "lost", gate.Unknown, "look before you repeat", 0, 0},
+		{"an unanswered exec request that ran is unknown, and runs once", sshtest.Faults{RunSilent: true, HoldOutput: true}, true, "lost", gate.Unknown, "look before you repeat", 1, 0},
+		{"a connection dropped at the exec request is unknown", sshtest.Faults{DropBeforeRun: true}, true, "lost", gate.Unknown, "look before you repeat", 0, 0},
+		{"a connection dropped after the command is unknown, and runs once", sshtest.Faults{DropAfterRun: true}, true, "lost", gate.Unknown, "look before you repeat", 1, 0},
+		{"a session without an exit status is unknown", sshtest.Faults{NoExit: true}, true, "lost", gate.Unknown, "without telling how", 1, 0},
+		{"a peer that answers no keepalive is dead", sshtest.Faults{SilentGlobal: true, HoldOutput: true, NoExit: true}, true, "lost", gate.Unknown, "no sign of life", 1, 5 * time.Second},
+		{"a host key exchange dropped at once is a lost connection", sshtest.Faults{DisconnectAfter: time.Nanosecond}, false, "connection", gate.Failed, "", 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			leakless(t)
+			s := sshtest.New(t, sshtest.Options{})
+			r := newRemote(t, s, quick)
+			if c.warm {
+				mustExec(t, r, "true")
+			}
+			before := len(s.Commands())
+			s.Set(c.faults)
+			began := time.Now()
+			_, err := do(t.Context(), r, gate.SSHExec{OnNode: gate.OnNode{Common: gate.Common{TimeoutMS: c.timeout.Milliseconds()}, Node: "n1"}, Argv: []string{"echo", "effect"}}, yellow)
+			refused(t, err, c.code, c.outcome, c.words, "n1")
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if got := len(s.Commands()) - before; got != c.ran {
+				t.Errorf("the command ran %d times, want %d: %q", got, c.ran, s.Commands())
+			}
+			s.Set(sshtest.Faults{})
+			for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+				if v, err := execute(t.Context(), r, "echo", "again"); err == nil && v.Stdout == "again\n" {
+					break
+				} else if time.Now().After(end) {
+					t.Fatalf("not healthy after the fault was gone: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestRefusedChannelsAreTriedAgain(t *testing.T) {
+	leakless(t)
+	s := sshtest.New(t, sshtest.Options{})
+	r := newRemote(t, s)
+	mustExec(t, r, "true")
+	s.Set(sshtest.Faults{RefuseOpens: 5})
+	if v := mustExec(t, r, "echo", "x"); v.Stdout != "x\n" {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestASecondConnectionWhenTheNodeAllowsFewSessions(t *testing.T) {
+	leakless(t)
+	s := sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{MaxSessions: 1}})
+	r := newRemote(t, s)
+	// SFTP keeps the only session of the first connection.
+	if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for range 3 {
+		if _, err := execute(t.Context(), r, "true"); err != nil {
+			refused++
+		}
+	}
+	if refused > 0 || s.Conns.Load() != 2 {
+		t.Errorf("%d commands refused, %d connections", refused, s.Conns.Load())
+	}
+}
+
+func TestCancelReachesTheNodeAtOnce(t *testing.T) {
+	leakless(t)
+	ended := make(chan time.Time, 1)
+	began := make(chan struct{})
+	s := sshtest.New(t, sshtest.Options{Exec: func(ctx context.Context, command string, _ io.Reader, stdout, _ io.Writer) int {
+		if !strings.Contains(command, "forever") {
+			return local(ctx, command, stdout)
+		}
+		close(began)
+		<-ctx.Done()
+		ended <- time.Now()
+		return 1
+	}})
+	r := newRemote(t, s)
+	mustExec(t, r, "true")
+	ctx, cancel := context.WithCancel(t.Context())
+	var at time.Time
+	go func() {
+		<-began
+		at = time.Now()
+		cancel()
+	}()
+	_, err := execute(ctx, r, "forever")
+	if took := time.Since(at); took > time.Second {
+		t.Errorf("the caller waited %s", took)
+	}
+	refused(t, err, "cancelled", gate.Unknown, "may still be running")
+	select {
+	case then := <-ended:
+		if then.Sub(at) > time.Second {
+			t.Errorf("the node knew after %s", then.Sub(at))
+		}
+	case <-time.After(2 * time.Second):
+		t.Error("the node never knew")
+	}
+	if v := mustExec(t, r, "echo", "x"); v.Stdout != "x\n" || s.Conns.Load() != 1 {
+		t.Errorf("%+v; %d connections: it should have survived", v, s.Conns.Load())
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	leakless(t)
+	s := sshtest.New(t, sshtest.Options{})
+	r := newRemote(t, s)
+	mustExec(t, r, "true")
+	for name, c := range map[string]struct {
+		op gate.SSHExec
+		d  gate.Decision
+	}{
+		"of the operation":  {gate.SSHExec{OnNode: gate.OnNode{Common: gate.Common{TimeoutMS: 100}, Node: "n1"}}, yellow},
+		"of the obligation": {gate.SSHExec{OnNode: on("n1")}, gate.Decision{Allow: true, Tier: gate.Yellow, Obligations: gate.Obligations{Timeout: 100 * time.Millisecond}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.op.Argv = []string{"sh", "-c", "yes & yes"} // never ends, never stops talking
+			began := time.Now()
+			_, err := do(t.Context(), r, c.op, c.d)
+			refused(t, err, "timeout", gate.Unknown, "may still be running")
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+	t.Run("in the queue, nothing was sent", func(t *testing.T) {
+		n := r.nodes["n1"]
+		var held []*conn
+		for range r.opts.MaxSessions * r.opts.MaxConns {
+			c, err := n.acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, c)
+		}
+		before := len(s.Commands())
+		_, err := do(t.Context(), r, gate.SSHExec{OnNode: gate.OnNode{Common: gate.Common{TimeoutMS: 50}, Node: "n1"}, Argv: []string{"true"}}, yellow)
+		refused(t, err, "timeout", gate.Failed, "not sent")
+		for _, c := range held {
+			n.release(c)
+		}
+		mustExec(t, r, "true")
+		if got := len(s.Commands()); got > before+2 { // one more, and a probe of the second connection
+			t.Errorf("%d commands ran", got-before)
+		}
+	})
+}
+
+func TestNetworkFaults(t *testing.T) {
+	setup := func(t *testing.T) (*sshtest.Server, *sshtest.Proxy, *Remote) {
+		leakless(t)
+		s := sshtest.New(t, sshtest.Options{})
+		p := sshtest.NewProxy(t, s.Addr)
+		r := newRemote(t, s, quick, func(o *Options) { o.Nodes[0].Host, o.Nodes[0].Port = sshtest.HostPort(p.Addr) })
+		mustExec(t, r, "true")
+		return s, p, r
+	}
+	t.Run("a reset while a command runs is unknown", func(t *testing.T) {
+		_, p, r := setup(t)
+		time.AfterFunc(50*time.Millisecond, p.Reset)
+		_, err := execute(t.Context(), r, "sleep", "5")
+		refused(t, err, "lost", gate.Unknown, "look before")
+		mustExec(t, r, "true")
+	})
+	t.Run("a black hole is found by keepalive", func(t *testing.T) {
+		_, p, r := setup(t)
+		time.AfterFunc(50*time.Millisecond, func() { p.Set(sshtest.Weather{BlackHole: true}) })
+		began := time.Now()
+		_, err := execute(t.Context(), r, "sleep", "30")
+		refused(t, err, "lost", gate.Unknown, "no sign of life")
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("found after %s", took)
+		}
+		p.Set(sshtest.Weather{})
+		p.Reset()
+		mustExec(t, r, "true")
+	})
+	t.Run("a cancel in a black hole does not wait", func(t *testing.T) {
+		_, p, r := setup(t)
+		p.Set(sshtest.Weather{BlackHole: true})
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := execute(ctx, r, "true")
+		refused(t, err, "timeout", gate.Failed, "not sent")
+		if took := time.Since(began); took > 300*time.Millisecond {
+			t.Errorf("it took %s", took)
+		}
+	})
+	t.Run("a slow network works", func(t *testing.T) {
+		_, p, r := setup(t)
+		p.Set(sshtest.Weather{Latency: 20 * time.Millisecond})
+		if v := mustExec(t, r, "echo", "x"); v.Stdout != "x\n" {
+			t.Errorf("%+v", v)
+		}
+	})
+	t.Run("a stalled upload ends and leaves the place alone", func(t *testing.T) {
+		_, p, r := setup(t)
+		dir := t.TempDir()
+		write(t, filepath.Join(r.opts.Workspace, "agent-a", "f"), make([]byte, 8<<20))
+		if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: dir}, green); err != nil {
+			t.Fatal(err)
+		}
+		start := p.Bytes.Load()
+		go func() {
+			for p.Bytes.Load() < start+1<<20 {
+				time.Sleep(time.Millisecond)
+			}
+			p.Set(sshtest.Weather{BlackHole: true})
+		}()
+		_, err := do(t.Context(), r, gate.SFTPPut{OnNode: on("n1"), Local: "f", Path: dir + "/f"}, yellow)
+		refused(t, err, "lost", gate.Failed)
+		if _, err := os.Stat(dir + "/f"); !os.IsNotExist(err) {
+			t.Errorf("the place holds something: %v", err)
+		}
+	})
+	t.Run("a cut download leaves nothing behind", func(t *testing.T) {
+		_, p, r := setup(t)
+		file := filepath.Join(t.TempDir(), "f")
+		write(t, file, make([]byte, 8<<20))
+		p.Set(sshtest.Weather{CutAfter: 2 << 20})
+		_, err := do(t.Context(), r, gate.SFTPGet{OnNode: on("n1"), Path: file, Local: "f"}, yellow)
+		refused(t, err, "lost", gate.Failed)
+		if left, _ := os.ReadDir(filepath.Join(r.opts.Workspace, "agent-a")); len(left) != 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+func TestDialIsNotRepeatedAtOnce(t *testing.T) {
+	leakless(t)
+	s := sshtest.New(t, sshtest.Options{})
+	r := newRemote(t, s, func(o *Options) { o.Nodes[0].IdentityFile, _ = sshtest.NewKeyFile(t) })
+	for range 20 {
+		_, err := execute(t.Context(), r, "true")
+		refused(t, err, "auth", gate.Failed, "authorized_keys")
+	}
+	if n := s.Conns.Load(); n > 3 {
+		t.Errorf("%d attempts to log in with a key that is refused", n)
+	}
+}
+
+func TestFloodKeepsMemoryFlat(t *testing.T) {
+	leakless(t)
+	s := sshtest.New(t, sshtest.Options{Exec: func(ctx context.Context, command string, _ io.Reader, stdout, _ io.Writer) int {
+		if !strings.Contains(command, "flood") {
+			return local(ctx, command, stdout)
+		}
+		chunk := make([]byte, 64<<10)
+		for range 256 << 20 / len(chunk) {
+			if _, err := stdout.Write(chunk); err != nil {
+				return 1
+			}
+		}
+		return 5
+	}})
+	r := newRemote(t, s)
+	mustExec(t, r, "true")
+	peak := watchMemory(t)
+	v := mustExec(t, r, "flood")
+	if v.Exit != 5 || !v.Truncated || len(v.Stdout) != 1<<20 {
+		t.Errorf("exit %d, truncated %v, %d bytes", v.Exit, v.Truncated, len(v.Stdout))
+	}
+	if grew := peak(); grew > 32<<20 {
+		t.Errorf("memory grew by %d MiB", grew>>20)
+	}
+}
