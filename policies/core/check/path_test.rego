@@ -1,0 +1,75 @@
+package caponier.core.check.path_test
+
+import data.caponier.core.fixture as f
+
+test_call_may_name_what_is_listed if {
+	f.decided({"targets": {"paths": ["/var/log/syslog"]}}).allow
+	f.decided({"targets": {"paths": ["/srv/in/a"]}}).allow
+	f.decided({"targets": {"paths": ["/etc/hosts"]}}).allow
+}
+
+test_call_may_not_name_what_is_not_listed if {
+	d := f.decided({"targets": {"paths": ["/opt/x"]}})
+	f.failed(d) == {"path"}
+	contains(d.deny[0].msg, "(/opt/x)")
+}
+
+test_a_prefix_is_a_folder_not_a_beginning if f.failed(f.decided({"targets": {"paths": ["/var/logs"]}})) == {"path"}
+
+test_secrets_stay_closed_whatever_is_listed if {
+	every p in [
+		"/etc/shadow", "/root/.ssh/id_ed25519", "/etc/pve/priv/authkey.key", "/etc/ssh/ssh_host_rsa_key", "/home/a/.bash_history",
+		"/etc/ssl/private/x.pem", "/proc/1/environ", "/home/a/.env", "/srv/in/.ssh/authorized_keys",
+	] {
+		f.failed(f.decided_in({"targets": {"paths": [p]}}, {"files": {"read": ["/"], "write": ["/"]}})) == {"path"}
+	}
+}
+
+test_command_reads_what_is_listed if {
+	f.operated(f.run(["tail", "-n", "50", "/var/log/syslog"])).allow
+	f.operated(f.run(["ls", "-la", "/var/log"])).allow
+}
+
+test_command_may_not_read_elsewhere if {
+	every p in ["/root/x", "/var/log/../../etc/shadow", "/var/logs/x", "/var/log/./x"] {
+		"path" in f.failed(f.operated(f.run(["cat", p])))
+	}
+}
+
+test_command_of_a_call_is_held_to_the_same if {
+	f.decided({"tool": {"name": "run"}, "commands": [f.cmd([["cat", "/etc/hosts"]])]}).allow
+	d := f.decided({"tool": {"name": "run"}, "commands": [f.cmd([["cat", "/root/x"]])]})
+	f.failed(d) == {"path"}
+	contains(d.deny[0].msg, "(/root/x)")
+}
+
+test_call_has_no_stage_yet if {
+	"path" in f.failed(f.decided({"tool": {"name": "run"}, "commands": [f.cmd([["sha256sum", "--", "/run/caponier/s1/f"]])]}))
+	"path" in f.failed(f.decided({"tool": {"name": "run"}, "commands": [f.cmd([["pct", "push", "105", "--", "/run/caponier/s1/f", "/root/x"]])]}))
+}
+
+upload := {"tool": {"name": "upload"}, "parent": {"tool": "upload", "targets": {"guest_paths": ["/root/x"]}}}
+
+test_transfer_between_stage_and_guest_passes if {
+	f.operated(object.union(upload, f.run(["pct", "push", "105", "--perms", "0644", "--user", "0", "--group", "0", "--", "/run/caponier/s1/f", "/root/x"]))).allow
+	f.operated(object.union(upload, f.run(["pct", "pull", "105", "--", "/root/x", "/run/caponier/s1/f"]))).allow
+	f.operated(object.union(upload, f.run(["sha256sum", "--", "/run/caponier/s1/f"]))).allow
+	f.operated(object.union(upload, f.run(["stat", "-c", "%s", "--", "/run/caponier/s1/f"]))).allow
+}
+
+test_transfer_outside_the_stage_is_refused if {
+	every p in ["/etc/passwd", "/run/caponier/s2/f", "/run/caponier/s1/../f", "/run/caponier/s1", "/run/caponier/s10/f", "/run/caponier/s1/"] {
+		f.failed(f.operated(object.union(upload, f.run(["pct", "push", "105", "--", p, "/root/x"])))) & {"path", "command"} != set()
+		f.failed(f.operated(object.union(upload, f.run(["pct", "pull", "105", "--", "/root/x", p])))) & {"path", "command"} != set()
+	}
+}
+
+test_stage_of_another_node_is_none if {
+	"path" in f.failed(f.operated(object.union(object.union(upload, {"target": {"node": "pve2"}}), f.run(["sha256sum", "--", "/run/caponier/s1/f"]))))
+}
+
+test_guest_path_that_the_call_does_not_name_is_refused if {
+	d := f.operated(object.union(upload, f.run(["pct", "pull", "105", "--", "/etc/shadow", "/run/caponier/s1/f"])))
+	f.failed(d) == {"path"}
+	contains(d.deny[0].msg, "(/etc/shadow)")
+}

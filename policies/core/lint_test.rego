@@ -1,0 +1,44 @@
+package caponier.core.lint_test
+
+import data.caponier.core.fixture as f
+
+import data.caponier.core.lint
+
+problems(sites) := p if {
+	p := lint.problems with data.site as object.union(f.site, sites)
+}
+
+test_the_fixture_is_clean if problems({}) == set()
+
+said(sites, text) if {
+	some p in problems(sites)
+	contains(p, text)
+}
+
+test_each_mistake_is_named if {
+	said({"principals": {"x": {"auth": ["token"], "roles": ["boss"]}}}, "principals/x/roles: there is no role \"boss\"")
+	said({"claimable_roles": ["boss"]}, "claimable_roles: there is no role")
+	said({"roles": {"wide": {"commands": ["pct stat"]}}}, "\"pct stat\" is neither a group nor an entry")
+	said({"roles": {"wide": {"imports": ["ssh"]}}}, "there is no operation \"ssh\"")
+	said({"commands": {"pct stat": {"tier": "red"}}}, "commands/pct stat: is not an entry")
+	said({"commands": {"pct start": {"tier": "green"}}}, "green is lower than yellow")
+	said({"binaries": {"pct": {}}}, "binaries/pct: is described by the core grammar")
+	said({"binaries": {"env": {}}}, "binaries/env: runs other programs")
+	said({"binaries": {"/opt/x": {}}}, "by one word without a folder")
+	said({"binaries": {"x": {"": {"group": "read", "tier": "green", "operands": ["thing"], "options": {}}}}}, "there is no kind of word \"thing\"")
+	said({"shell_features": ["substitution"]}, "cannot be granted")
+	said({"files": {"read": ["var/log"]}}, "is not an absolute path")
+	said({"files": {"read": ["/var/log/"]}}, "is not an absolute path")
+	said({"files": {"read": ["/etc/pve/priv"]}}, "can never be reached")
+	said({"files": {"write": ["/etc/ssh"]}}, "can never be written")
+	said({"egress": {"Example.com": f.site.egress["api.example.com"]}}, "egress/Example.com")
+	said({"protected": {"hosts": {"192.168.001.61": {"reason": "xxx"}}}}, "192.168.001.61")
+	said({"relaxed": {"tools": ["stop"]}}, "no red tier")
+	said({"relaxed": {"vmids": ["103"]}}, "103 is protected")
+}
+
+test_own_entries_of_the_site_are_known if {
+	problems({"commands": {"mytool show": {"tier": "red"}}, "roles": {"wide": {"commands": ["mytool show", "pvesh get /nodes", "transfer"]}}}) == set()
+}
+
+test_addresses_are_hosts_in_their_one_form if problems({"protected": {"hosts": {"fe80::1": {"reason": "xxx"}, "10.0.0.1": {"reason": "xxx"}}}}) == set()
