@@ -212,6 +212,28 @@ func TestIntentsAboveGreenAreDurable(t *testing.T) {
 	}
 }
 
+func TestNothingIsAskedAfterAnEffect(t *testing.T) {
+	for _, tier := range []Tier{Green, Yellow} {
+		w := &world{decide: func(q Question) (Decision, error) {
+			if _, asks := q.Op.(Ask); asks {
+				return allow(Green)(q)
+			}
+			return allow(tier)(q)
+		}}
+		w.guest = func(ctx context.Context, r *Running) (Output, error) {
+			if _, err := r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"x"}}); err != nil {
+				t.Error(err)
+			}
+			_, err := r.Operate(ctx, Ask{Key: "k"})
+			if refused := err != nil && strings.Contains(err.Error(), "ask before that"); refused != (tier != Green) {
+				t.Errorf("asked after something %s: %v", tier, err)
+			}
+			return Output{}, nil
+		}
+		w.call(`{}`)
+	}
+}
+
 func TestOutcomeBelievesTheHost(t *testing.T) {
 	lost := &OpError{Code: "lost", Outcome: Unknown}
 	for name, tt := range map[string]struct {

@@ -47,6 +47,10 @@ func (r *Running) Operate(ctx context.Context, op Op) (Result, error) {
 	case SSHScript:
 		cmd := r.door.Lowerer.Script(op.Script)
 		q.Cmd = &cmd
+	case Ask: // its answer arrives in a fresh guest, which would do the effects again
+		if r.affected() {
+			return Result{}, &BadRequest{Field: "call", Message: "has already done something above green: ask before that"}
+		}
 	}
 	exec := r.door.Executors[op.Import()]
 	if exec == nil {
@@ -94,6 +98,12 @@ func (r *Running) over() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ended
+}
+
+func (r *Running) affected() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.effects
 }
 
 func (r *Running) started(above bool) {
