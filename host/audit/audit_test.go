@@ -196,11 +196,13 @@ func TestVerifyFindsWholeFiles(t *testing.T) {
 		do                func(dir string, files []string) error
 		problem, warnings string
 	}{
-		"nothing":                    {func(string, []string) error { return nil }, "", ""},
-		"a deleted middle file":      {func(d string, f []string) error { return os.Remove(d + f[1]) }, "which is missing", ""},
-		"a deleted last file":        {func(d string, f []string) error { return os.Remove(d + f[len(f)-2]) }, "goes on in", ""},
-		"a deleted earlier process":  {func(d string, f []string) error { return os.Remove(d + f[0]) }, "continues", ""},
-		"a file under another name":  {func(d string, f []string) error { return os.Rename(d+f[1], d+"20200101T000000.000000-1-00000000.jsonl") }, "belongs to the file", ""},
+		"nothing":                   {func(string, []string) error { return nil }, "", ""},
+		"a deleted middle file":     {func(d string, f []string) error { return os.Remove(d + f[1]) }, "which is missing", ""},
+		"a deleted last file":       {func(d string, f []string) error { return os.Remove(d + f[len(f)-2]) }, "goes on in", ""},
+		"a deleted earlier process": {func(d string, f []string) error { return os.Remove(d + f[0]) }, "continues", ""},
+		"a file under another name": {func(d string, f []string) error {
+			return os.Rename(d+f[1], d+"20200101T000000.000000-1-00000000.jsonl")
+		}, "belongs to the file", ""},
 		"a file with a strange name": {func(d string, f []string) error { return os.WriteFile(d+"x.jsonl", nil, 0o600) }, "is not a file that a journal makes", ""},
 		"a mode for all":             {func(d string, f []string) error { return os.Chmod(d+f[0], 0o644) }, "", "has the mode 0644, want 0600"},
 		"a directory for all":        {func(d string, f []string) error { return os.Chmod(d, 0o755) }, "", "has the mode 0755, want 0700"},

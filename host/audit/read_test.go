@@ -191,7 +191,8 @@ func (l leaky) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gat
 	}
 	return gate.Result{Value: l.canary, Bytes: 11, SHA256: "00"}, nil
 }
-func (leaky) End(context.Context, *gate.Call) {}
+func (leaky) End(context.Context, *gate.Call)         {}
+func (leaky) Ready(context.Context, *gate.Tool) error { return nil }
 
 func TestTree(t *testing.T) {
 	j := open(t, Options{})
