@@ -9,10 +9,17 @@ import (
 func pvecmProgram() *program {
 	m := apiMethods()
 	own := func(name string) *method { return mustMethod(m, "PVE::CLI::pvecm::"+name) }
+	other := &method{Class: "PVE::CLI::pvecm", Name: "other"}
 	return &program{Name: "pvecm", Commands: []command{
 		{"add", 0, []string{"hostname"}, own("add"), nil},
 		{"create", 0, []string{"clustername"}, own("create"), nil},
 		{"delnode", 0, []string{"node"}, own("delnode"), nil},
+		{"addnode", 0, []string{"node"}, own("delnode"), nil},
+		{"apiver", 0, nil, other, nil},
+		{"keygen", 0, []string{"filename"}, own("keygen"), nil},
+		{"mtunnel", 0, nil, other, nil},
+		{"qdevice remove", 0, nil, other, nil},
+		{"qdevice setup", 0, []string{"hostname"}, own("add"), nil},
 		{"expected", 0, []string{"expected"}, own("expected"), nil},
 		{"nodes", 0, nil, own("nodes"), nil},
 		{"status", 0, nil, own("status"), nil},

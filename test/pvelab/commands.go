@@ -1,5 +1,7 @@
 package pvelab
 
+import "strings"
+
 // The command tables of pct and qm: verb, group in the usage text, positional arguments, method.
 
 func pctProgram() *program {
@@ -56,6 +58,17 @@ func qmProgram() *program {
 	own := func(name string) *method { return mustMethod(m, "PVE::CLI::qm::"+name) }
 	id := []string{"vmid"}
 	args := func(names ...string) []string { return append([]string{"vmid"}, names...) }
+	// Verbs that are not simulated must still be there: they decide which abbreviations are unique.
+	needs := map[string][]param{"none": nil, "rescan": bools("dryrun"), "plain": {pVMID}, "wait": join([]param{pVMID}, ints("timeout")),
+		"unlink": join([]param{pVMID}, strs("idlist"), bools("force"))}
+	for verb, words := range map[string]string{"cloudinit": "type", "import": "source storage", "move": "disk storage", "exec-status": "pid", "passwd": "username",
+		"import-vm": "source", "importovf": "manifest storage", "sendkey": "key"} {
+		needs[verb] = []param{pVMID}
+		for _, w := range strings.Fields(words) {
+			needs[verb] = append(needs[verb], param{Name: w, Type: "string"})
+		}
+	}
+	other := func(verb string) *method { return &method{Class: "PVE::CLI::qm", Name: verb, Params: needs[verb]} }
 	return &program{Name: "qm", Commands: []command{
 		{"clone", 0, args("newid"), api("clone_vm"), nil},
 		{"create", 0, id, api("create_vm"), nil},
@@ -78,15 +91,32 @@ func qmProgram() *program {
 		{"start", 3, id, api("vm_start"), nil},
 		{"stop", 3, id, api("vm_stop"), nil},
 		{"suspend", 3, id, api("vm_suspend"), nil},
-		{"guest cmd", 4, args("command"), api("Agent::agent"), nil},
-		{"guest exec", 4, args("extra-args"), own("exec"), nil},
-		{"monitor", 5, id, own("monitor"), nil},
-		{"remote-migrate", 5, id, api("remote_migrate_vm"), nil},
-		{"showcmd", 5, id, own("showcmd"), nil},
-		{"status", 5, id, own("status"), nil},
-		{"terminal", 5, id, own("terminal"), nil},
-		{"unlock", 5, id, own("unlock"), nil},
-		{"help", 6, []string{"extra-args"}, own("help"), nil},
+		{"cloudinit dump", 4, args("type"), other("cloudinit"), nil},
+		{"cloudinit pending", 4, id, other("plain"), nil},
+		{"cloudinit update", 4, id, other("plain"), nil},
+		{"disk import", 5, args("source", "storage"), other("import"), nil},
+		{"disk move", 5, args("disk", "storage"), other("move"), nil},
+		{"disk rescan", 5, nil, other("rescan"), nil},
+		{"disk resize", 5, args("disk", "size"), api("resize_vm"), nil},
+		{"disk unlink", 5, id, other("unlink"), nil},
+		{"guest cmd", 6, args("command"), api("Agent::agent"), nil},
+		{"guest exec", 6, args("extra-args"), own("exec"), nil},
+		{"guest exec-status", 6, args("pid"), other("exec-status"), nil},
+		{"guest passwd", 6, args("username"), other("passwd"), nil},
+		{"import", 7, args("source"), other("import-vm"), nil},
+		{"importovf", 7, args("manifest", "storage"), other("importovf"), nil},
+		{"monitor", 7, id, own("monitor"), nil},
+		{"mtunnel", 7, nil, other("none"), nil},
+		{"nbdstop", 7, id, other("plain"), nil},
+		{"remote-migrate", 7, id, api("remote_migrate_vm"), nil},
+		{"sendkey", 7, args("key"), other("sendkey"), nil},
+		{"showcmd", 7, id, own("showcmd"), nil},
+		{"status", 7, id, own("status"), nil},
+		{"terminal", 7, id, own("terminal"), nil},
+		{"unlock", 7, id, own("unlock"), nil},
+		{"vncproxy", 7, id, other("plain"), nil},
+		{"wait", 7, id, other("wait"), nil},
+		{"help", 8, []string{"extra-args"}, own("help"), nil},
 	}}
 }
 

@@ -3,6 +3,7 @@ package pvelab
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -145,4 +146,30 @@ func cmdLsblk(_ context.Context, p *proc) int {
 func cmdIP(_ context.Context, p *proc) int {
 	fmt.Fprintf(p.out, "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536\n    inet 127.0.0.1/8 scope host lo\n2: vmbr0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500\n    inet %s/24 scope global vmbr0\n", p.nodeState().IP)
 	return 0
+}
+
+// says is a program whose text does not depend on anything.
+func says(text string) program1 {
+	return func(_ context.Context, p *proc) int { fmt.Fprintln(p.out, text); return 0 }
+}
+
+// cmdPower takes the node's guests down; what is more, a lab's node comes back at once unless it was switched off.
+func cmdPower(_ context.Context, p *proc) int {
+	off := path.Base(p.args[0]) != "reboot" && !contains(p.args, "-r")
+	err := p.lab.db.update(func(s *State) error { s.power(p.node, off); return nil })
+	if err != nil {
+		return p.complain(1, "%v", err)
+	}
+	return 0
+}
+
+func (s *State) power(node string, off bool) {
+	for _, g := range s.Guests {
+		if g.Node == node {
+			g.Running, g.PID, g.Started = false, 0, 0
+		}
+	}
+	if n := s.node(node); n != nil {
+		n.Offline, n.Down, n.Booted = off, off, now()
+	}
 }

@@ -82,7 +82,21 @@ func smallPrograms() (everywhere, onNode map[string]program1) {
 	}
 	onNode = map[string]program1{
 		"systemctl": cmdSystemctl, "journalctl": cmdJournal, "flock": cmdFlock, "sensors": cmdSensors, "lsblk": cmdLsblk, "ip": cmdIP,
-		"top": cmdUptime,
+		"top": cmdUptime, "reboot": cmdPower, "poweroff": cmdPower, "halt": cmdPower, "shutdown": cmdPower,
+		"pveversion": says("pve-manager/9.2.11/14a22df35955d97d (running kernel: " + kernel + ")"),
+		"pveperf":    says("CPU BOGOMIPS:      10384.61\nREGEX/SECOND:      4210518\nFSYNCS/SECOND:     1893.12"),
+		"ha-manager": says("quorum OK"),
+		"lscpu":      says("Architecture:             x86_64\nCPU(s):                   2\nModel name:               AMD EPYC"),
+		"lspci":      says("00:00.0 Host bridge: Intel Corporation 440FX\n00:03.0 Ethernet controller: Red Hat, Inc. Virtio network device"),
+		"lsusb":      says("Bus 001 Device 001: ID 1d6b:0002 Linux Foundation 2.0 root hub"),
+		"ss":         says("State  Recv-Q Send-Q Local Address:Port Peer Address:Port\nLISTEN 0      128          0.0.0.0:22        0.0.0.0:*\nLISTEN 0      4096               *:8006            *:*"),
+		"findmnt":    says("TARGET SOURCE               FSTYPE OPTIONS\n/      /dev/mapper/pve-root ext4   rw,relatime"),
+		"pvs":        says("  PV         VG  Fmt  Attr PSize   PFree\n  /dev/sda3  pve lvm2 a--  251.97g 16.00g"),
+		"lvs":        says("  LV   VG  Attr       LSize\n  root pve -wi-ao---- 251.97g"),
+		"vgs":        says("  VG  #PV #LV #SN Attr   VSize   VFree\n  pve   1   1   0 wz--n- 251.97g 16.00g"),
+		"blkid":      says("/dev/mapper/pve-root: UUID=\"0f0f0f0f-0000-4000-8000-000000000001\" TYPE=\"ext4\""),
+		"smartctl":   says("SMART overall-health self-assessment test result: PASSED"),
+		"zpool":      says("no pools available"),
 	}
 	return everywhere, onNode
 }

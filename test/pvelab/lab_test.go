@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pkg/sftp"
+	"go.uber.org/goleak"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -210,6 +211,7 @@ func TestTimeoutOnTheNodeEndsACommandInAContainerUnlessItIgnoresTERM(t *testing.
 }
 
 func TestCloseEndsEverything(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	l := startLab(t, Options{})
 	c := dial(t, l, l.Addr)
 	for _, text := range []string{"pct exec 105 -- sleep 300", "sleep 300", "cat", "pct exec 105 -- cat", "tail -f /etc/hostname", "while true; do echo x; done", "cat /dev/zero"} {
@@ -232,6 +234,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Fatal("Close still waits after 5 s")
 	}
+	c.Close()
 }
 
 func TestEffectsHoldWhatReachedANode(t *testing.T) {

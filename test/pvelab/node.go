@@ -98,19 +98,7 @@ func nodeStatus(_ context.Context, c *call) (any, error) {
 
 // nodeCommand takes the node down, as it would be two seconds later.
 func nodeCommand(_ context.Context, c *call) (any, error) {
-	return nil, c.lab.db.update(func(s *State) error {
-		for _, g := range s.Guests {
-			if g.Node == c.node {
-				g.Running, g.PID, g.Started = false, 0, 0
-			}
-		}
-		if n := s.node(c.node); n != nil {
-			n.Offline = c.vals["command"] == "shutdown"
-			n.Down = n.Offline
-			n.Booted = now()
-		}
-		return nil
-	})
+	return nil, c.lab.db.update(func(s *State) error { s.power(c.node, c.vals["command"] == "shutdown"); return nil })
 }
 
 func serviceList(_ context.Context, c *call) (any, error) {

@@ -74,6 +74,7 @@ func nodeMethods() []*method {
 		{Class: "PVE::CLI::pvecm", Name: "add", Params: []param{{Name: "hostname", Type: "string"}}},
 		{Class: "PVE::CLI::pvecm", Name: "create", Params: []param{{Name: "clustername", Type: "string"}}},
 		{Class: "PVE::CLI::pvecm", Name: "delnode", Params: node},
+		{Class: "PVE::CLI::pvecm", Name: "keygen", Params: []param{{Name: "filename", Type: "string"}}},
 		{Class: "PVE::CLI::pvecm", Name: "updatecerts", Params: bools("force silent")},
 		{Class: "PVE::CLI::pvenode", Name: "help", Params: bools("verbose")},
 	}

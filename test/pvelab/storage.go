@@ -210,9 +210,26 @@ func networks(_ context.Context, c *call) (any, error) {
 
 func pvesmProgram() *program {
 	m := apiMethods()
+	other := func(names ...string) *method {
+		o := &method{Class: "PVE::CLI::pvesm", Name: "other"}
+		for _, n := range names {
+			o.Params = append(o.Params, param{Name: n, Type: "string"})
+		}
+		return o
+	}
 	return &program{Name: "pvesm", Commands: []command{
+		{"add", 0, []string{"type", "storage"}, other("type", "storage"), nil},
+		{"alloc", 0, []string{"storage", "vmid", "filename", "size"}, other("storage", "vmid", "filename", "size"), nil},
+		{"apiinfo", 0, nil, other(), nil},
+		{"export", 0, []string{"volume", "format", "filename"}, other("volume", "format", "filename"), nil},
+		{"extractconfig", 0, []string{"volume"}, other("volume"), nil},
 		{"free", 0, []string{"volume"}, mustMethod(m, "PVE::API2::Storage::Content::delete"), nil},
+		{"import", 0, []string{"volume", "format", "filename"}, other("volume", "format", "filename"), nil},
 		{"list", 0, []string{"storage"}, mustMethod(m, "PVE::API2::Storage::Content::index"), printVolumes},
+		{"path", 0, []string{"volume"}, other("volume"), nil},
+		{"prune-backups", 0, []string{"storage"}, other("storage"), nil},
+		{"remove", 0, []string{"storage"}, other("storage"), nil},
+		{"set", 0, []string{"storage"}, other("storage"), nil},
 		{"status", 0, nil, mustMethod(m, "PVE::API2::Storage::Status::index"), printStorages},
 		{"help", 1, []string{"extra-args"}, mustMethod(m, "PVE::CLI::pvenode::help"), nil},
 	}}

@@ -1,0 +1,128 @@
+package pvelab
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// Whatever getopt accepts, it invented nothing: every value and operand is one of the words or the part behind a "=".
+func FuzzGetoptInventsNothing(f *testing.F) {
+	for _, s := range []string{"101\x00--pu\x001", "--purge\x00--force", "--desc\x00-x", "--timeout=5\x00--\x00--x", "-verbose\x00101", "--=\x00-"} {
+		f.Add(s)
+	}
+	ps := join(bools("purge force verbose"), strs("description"), ints("timeout"))
+	f.Fuzz(func(t *testing.T, s string) {
+		words := strings.Split(s, "\x00")
+		opts, rest, err := getopt(slices.Clone(words), ps)
+		if err != nil {
+			return
+		}
+		for name, vals := range opts {
+			if !slices.ContainsFunc(ps, func(p param) bool { return p.Name == name }) {
+				t.Errorf("%q gave the unknown option %q", words, name)
+			}
+			for _, v := range vals {
+				if v != "" && !slices.Contains(words, v) && !slices.ContainsFunc(words, func(w string) bool { return strings.HasSuffix(w, "="+v) }) {
+					t.Errorf("%q gave the value %q", words, v)
+				}
+			}
+		}
+		at := 0
+		for _, r := range rest { // in the order of the words
+			for at < len(words) && words[at] != r {
+				at++
+			}
+			if at++; at > len(words) {
+				t.Errorf("%q gave the operands %q", words, rest)
+			}
+		}
+	})
+}
+
+// A guest's configuration survives being written and read.
+func FuzzConfigurationSurvivesItsFile(f *testing.F) {
+	f.Add("hostname: a\nmemory: 512\n#line one\n#line two\n")
+	f.Add("lock: backup\n[snap]\nmemory: 1\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.ContainsAny(text, "\r") {
+			return
+		}
+		a, b := &Guest{Type: "lxc"}, &Guest{Type: "lxc"}
+		a.parseConf(text)
+		b.parseConf(a.conf())
+		if !maps.Equal(a.Config, b.Config) {
+			t.Errorf("%q became %q", a.Config, b.Config)
+		}
+	})
+}
+
+// A resolved path is local and free of links, whatever was asked for.
+func FuzzResolvedPathsStayInTheTree(f *testing.F) {
+	for _, s := range []string{"/loop/x", "/up/etc/passwd", "../../etc", "/abs/passwd", "/etc/../..", "/self/self/etc/hostname", "/rel/hostname", "//"} {
+		f.Add(s)
+	}
+	l, err := open(f.Context(), Options{State: f.TempDir()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { l.Close() })
+	tr := l.nodeTree("pve1")
+	if err := l.fill(tr, map[string]string{"/loop": "-> /loop", "/up": "-> ../../../..", "/abs": "-> /etc", "/self": "-> /", "/rel": "-> etc/../etc", "/out": "-> " + l.dir}); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		rel, err := tr.resolve(name, true)
+		if err != nil {
+			return
+		}
+		if !filepath.IsLocal(rel) {
+			t.Errorf("%q became %q", name, rel)
+		}
+		if again, err := tr.resolve(real(rel), true); err != nil || again != rel {
+			t.Errorf("%q became %q, and that %q (%v)", name, rel, again, err)
+		}
+		if real, err := filepath.EvalSymlinks(filepath.Join(l.dir, tr.key, rel)); err == nil && !strings.HasPrefix(real, l.dir) {
+			t.Errorf("%q is %q on the machine", name, real)
+		}
+	})
+}
+
+// A quoted word is the same word again for a shell.
+func FuzzQuotedWordsSurviveAShell(f *testing.F) {
+	for _, s := range []string{"", "a b", "it's", "$(id)", "~", "-x", "a=b", "{a,b}", "!x", "\n"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, word string) {
+		if strings.ContainsAny(word, "\x00\r") || !utf8.ValidString(word) {
+			return // no argument can hold NUL; the parser drops carriage returns and refuses what is not UTF-8
+		}
+		file, err := syntax.NewParser().Parse(strings.NewReader("x "+shellQuote(word)), "")
+		if err != nil {
+			t.Fatalf("%q quoted as %s: %v", word, shellQuote(word), err)
+		}
+		call, ok := file.Stmts[0].Cmd.(*syntax.CallExpr)
+		if !ok || len(file.Stmts) != 1 || len(call.Args) != 2 {
+			t.Fatalf("%q quoted as %s is not one word", word, shellQuote(word))
+		}
+		got := ""
+		for _, p := range call.Args[1].Parts {
+			switch p := p.(type) {
+			case *syntax.Lit:
+				got += strings.ReplaceAll(p.Value, `\'`, "'")
+			case *syntax.SglQuoted:
+				got += p.Value
+			default:
+				t.Fatalf("%q quoted as %s holds %T", word, shellQuote(word), p)
+			}
+		}
+		if got != word {
+			t.Errorf("%q became %q", word, got)
+		}
+	})
+}
