@@ -13,14 +13,23 @@ type edit struct {
 	at, drop int
 	kind     editKind
 	value    uint32
+	header   bool // of a loop
+	free     bool // a charge that the next ones make up for
+	busy     bool // there is more here than a way to the next charge
 }
 
-// plan says how a body changes. What a loop header charges for is everything in the loop outside inner loops: no way from one header to the next is
-// longer. Where that is more than maxCharge, every place that a branch can go to is charged for what follows it instead, and long straight code in pieces.
+// plan says how a body changes. A piece of code is charged for, whole, at the one point that every way into it passes: a loop header, the end of a block
+// that began before the piece did, or the end of the piece before when that had grown long. Inner loops are pieces of their own. So no way from one point
+// to the next is longer than what was paid.
 type plan struct {
 	edits  []edit // the first charges for the entry
-	points []int  // edits that cost goes to: the function's and those of the loops around
-	over   bool   // something costs more than maxCharge
+	points []int  // edits that cost goes to: the current piece of the function and of each loop around
+	extra  uint32 // the most that a free header would have cost
+}
+
+type block struct {
+	loop  bool
+	point int // the piece that it began in
 }
 
 // point adds a place that charges.
@@ -29,63 +38,89 @@ func (p *plan) point(at int) int {
 	return len(p.edits) - 1
 }
 
-func (p *plan) cost(n uint32) {
-	e := &p.edits[p.points[len(p.points)-1]]
-	e.value += n
-	p.over = p.over || e.value > maxCharge
-}
+func (p *plan) cost(n uint32) { p.here().value += n }
 
-// next starts a new piece in the fine way of charging.
+// next starts a new piece.
 func (p *plan) next(at int) { p.points[len(p.points)-1] = p.point(at) }
 
+func (p *plan) here() *edit { return &p.edits[p.points[len(p.points)-1]] }
+
+// free drops the charge of a piece that does little but lead to others: Go's compiler begins every function and every jump with such a piece. Only the
+// entry and loop headers may be free, and only if what follows is not, so that no cycle is without a charge. Calls are charged for the entry that they
+// lead to; what follows a header costs as much more.
+func (p *plan) free(e *edit) {
+	if !e.busy && e.value <= maxFree {
+		if e.free = true; e.header {
+			p.extra = max(p.extra, e.value)
+		}
+	}
+}
+
 // plan reads every instruction of a body, and refuses those that are off by the name of what they need.
-func (w *rewriter) plan(c code, params uint32, fine bool) (plan, error) {
+func (w *rewriter) plan(c code, params uint32) (plan, error) {
 	r := &reader{b: c.body}
 	var p plan
 	p.points = []int{p.point(0)}
-	p.cost(2 + params + c.n) // locals are zeroed at entry
-	loops := []bool{false}   // the blocks around, and the function itself
-	for r.more() && len(loops) > 0 {
+	p.cost(2 + params + c.n>>3) // locals are zeroed at entry, as far as they are in use
+	blocks := []block{{}}       // those around, and the function itself
+	for r.more() && len(blocks) > 0 {
 		at := r.pos
 		op := r.byte()
-		p.cost(1)
+		if op != 0x02 { // a block is no code
+			p.cost(1)
+		}
+		p.here().busy = p.here().busy || op == 0x04 || op == 0x0d || op == 0x10 || op == 0x11 || op == 0xfc
 		switch {
 		case op == 0x02 || op == 0x03 || op == 0x04: // block loop if
 			if t := r.byte(); t != 0x40 && (t < typeF64 || t > typeI32) {
 				r.fail("block type 0x%02x needs multi-value, SIMD or reference types, which are off", t)
 			}
-			loops = append(loops, op == 0x03)
+			blocks = append(blocks, block{op == 0x03, p.points[len(p.points)-1]})
 			if op == 0x03 {
+				if p.points[len(p.points)-1] == 0 {
+					p.free(p.here())
+				}
 				p.points = append(p.points, p.point(r.pos))
+				p.here().header = true
 			}
-			if w.nestWork += len(loops); len(loops) > maxNesting || w.nestWork > maxNestWork {
-				r.fail("blocks are nested %d deep, %d in all: too much for the compiler (at most %d and %d)", len(loops), w.nestWork, maxNesting, maxNestWork)
+			if w.nestWork += len(blocks); len(blocks) > maxNesting || w.nestWork > maxNestWork {
+				r.fail("blocks are nested %d deep, %d in all: too much for the compiler (at most %d and %d)", len(blocks), w.nestWork, maxNesting, maxNestWork)
 			}
 		case op == 0x0b: // end
-			if loops[len(loops)-1] {
+			b := blocks[len(blocks)-1]
+			if blocks = blocks[:len(blocks)-1]; b.loop {
 				p.points = p.points[:len(p.points)-1]
-			}
-			if loops = loops[:len(loops)-1]; fine && len(loops) > 0 {
+			} else if len(blocks) > 0 && b.point != p.points[len(p.points)-1] {
 				p.next(r.pos)
 			}
 		case op == 0x05: // else
-			if fine {
+			if blocks[len(blocks)-1].point != p.points[len(p.points)-1] {
 				p.next(r.pos)
 			}
 		case op == 0x0c || op == 0x0d: // br br_if
 			r.u32()
 		case op == 0x0e: // br_table
 			p.cost(2)
+			forward := true
 			for range r.count("targets of a br_table", maxBrTargets) + 1 {
-				r.u32()
+				if l := r.u32(); int(l) >= len(blocks) {
+					r.fail("branch out of %d blocks of %d", l, len(blocks))
+				} else if to := blocks[len(blocks)-1-int(l)]; to.loop || int(l) == len(blocks)-1 {
+					forward = false
+				}
 			}
+			if r.err == nil && forward && p.here().header {
+				p.free(p.here())
+			}
+			p.next(r.pos) // nothing gets here, and what was begun before is charged where it ends
+			p.here().free = true
 		case op == 0x10: // call
 			f := r.u32()
 			if f >= w.count() {
 				r.fail("call of function %d of %d", f, w.count())
 			}
-			p.cost(2)
-			p.edits = append(p.edits, edit{at, r.pos - at, editCall, w.shift(f)})
+			p.cost(costCall)
+			p.edits = append(p.edits, edit{at: at, drop: r.pos - at, kind: editCall, value: w.shift(f)})
 		case op == 0x11: // call_indirect
 			p.cost(costSlow)
 			if t, table := r.u32(), r.byte(); int(t) >= len(w.types) || table != 0 {
@@ -126,11 +161,11 @@ func (w *rewriter) plan(c code, params uint32, fine bool) (plan, error) {
 		default:
 			r.fail("%s", off(op))
 		}
-		if fine && r.err == nil && len(loops) > 0 && p.edits[p.points[len(p.points)-1]].value > maxCharge/2 {
+		if r.err == nil && len(blocks) > 0 && p.here().value > maxPiece {
 			p.next(r.pos)
 		}
 	}
-	if r.err == nil && (len(loops) > 0 || r.pos != len(r.b)) {
+	if r.err == nil && (len(blocks) > 0 || r.pos != len(r.b)) {
 		r.fail("the body does not end where its blocks do")
 	}
 	return p, r.err
@@ -150,8 +185,8 @@ func (w *rewriter) prefixed(r *reader, p *plan, at int) {
 		if zero != 0 {
 			r.fail("memory other than 0")
 		}
-		p.cost(2)
-		p.edits = append(p.edits, edit{at, r.pos - at, editCall, to})
+		p.cost(costCall)
+		p.edits = append(p.edits, edit{at: at, drop: r.pos - at, kind: editCall, value: to})
 	case sub <= 14:
 		r.fail("passive segments and table instructions (0xfc %d) are off", sub)
 	default:

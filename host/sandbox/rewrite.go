@@ -19,12 +19,14 @@ import (
 // Injected code leaves the stack as it was, and whatever index the original uses is checked to be its own, not one of those that rewriting adds: so the
 // compiler's validation of the result is validation of the original.
 const (
-	quantum   = 100_000 // units between two looks at the clock: at most some milliseconds of the slowest code, usually about 0.1 ms
-	maxCharge = 50_000  // the most that one charge may be for
-	stepSize  = 1 << 16 // bytes of memory.copy and memory.fill at a time
+	quantum  = 100_000 // units between two looks at the clock: at most some milliseconds of the slowest code, usually about 0.1 ms
+	maxPiece = 1_000   // from where on straight code is charged for in pieces
+	maxFree  = 32
+	stepSize = 1 << 16 // bytes of memory.copy and memory.fill at a time
 
-	costAccess = 4 // a load may miss every cache
-	costSlow   = 8 // division, square root, indirect calls
+	costAccess = 4  // a load may miss every cache
+	costSlow   = 10 // division, square root, indirect calls
+	costCall   = 10
 	costGrow   = 2_000
 	costStep   = 8_000 // 64 KiB that may all have to be faulted in
 
@@ -37,9 +39,9 @@ func exportGlobal(i int) string { return fmt.Sprint(reserved, "global", i) }
 
 type rewriter struct {
 	*module
-	tick, copy, fill uint32 // function indices
-	ticks            uint32 // global index
-	nestWork         int
+	tick, more, copy, fill uint32 // function indices
+	ticks                  uint32 // global index
+	nestWork               int
 }
 
 // rewrite returns the module to compile. limit is in pages of memory.
@@ -48,9 +50,9 @@ func (m *module) rewrite(limit uint32) ([]byte, error) {
 		return nil, fmt.Errorf("the module needs %d KiB of memory at once; its limit is %d KiB (sandbox.memory_max)", m.memMin*64, limit*64)
 	}
 	w := &rewriter{module: m, tick: uint32(len(m.imports)), ticks: uint32(len(m.globals))}
-	w.copy = m.count() + 1
-	w.fill = w.copy + 1
-	bodies := vec(nil, len(m.codes)+2)
+	w.more = m.count() + 1
+	w.copy, w.fill = w.more+1, w.more+2
+	bodies := vec(nil, len(m.codes)+3)
 	for i, c := range m.codes {
 		body, err := w.function(m.types[m.funcs[i]], c)
 		if err != nil {
@@ -58,13 +60,13 @@ func (m *module) rewrite(limit uint32) ([]byte, error) {
 		}
 		bodies = append(vec(bodies, len(body)), body...)
 	}
-	for _, body := range [][]byte{w.copyBody(), w.fillBody()} {
+	for _, body := range [][]byte{w.moreBody(), w.copyBody(), w.fillBody()} {
 		bodies = append(vec(bodies, len(body)), body...)
 	}
 
 	nTypes := len(m.types)
-	types := vec(nil, nTypes+2)
-	for _, t := range append(slices.Clone(m.types), signature{results: "\x7f"}, signature{params: "\x7f\x7f\x7f"}) {
+	types := vec(nil, nTypes+3)
+	for _, t := range append(slices.Clone(m.types), signature{results: i}, signature{}, signature{params: iii}) {
 		types = append(types, 0x60)
 		types = append(vec(types, len(t.params)), t.params...)
 		types = append(vec(types, len(t.results)), t.results...)
@@ -75,8 +77,8 @@ func (m *module) rewrite(limit uint32) ([]byte, error) {
 		imports = append(vec(imports, len(i.name)), i.name...)
 		imports = u32(append(imports, 0), i.typ)
 	}
-	funcs := vec(nil, len(m.funcs)+2)
-	for _, t := range append(slices.Clone(m.funcs), uint32(nTypes+1), uint32(nTypes+1)) {
+	funcs := vec(nil, len(m.funcs)+3)
+	for _, t := range append(slices.Clone(m.funcs), uint32(nTypes+1), uint32(nTypes+2), uint32(nTypes+2)) {
 		funcs = u32(funcs, t)
 	}
 	globals := vec(nil, len(m.globals)+1)
@@ -95,7 +97,7 @@ func (m *module) rewrite(limit uint32) ([]byte, error) {
 	if m.table != nil {
 		out = section(out, 4, u32(u32([]byte{1, 0x70, 1}, *m.table), *m.table))
 	}
-	out = section(out, 5, u32(u32([]byte{1, 1}, m.memMin), min(m.memMax, limit)))
+	out = section(out, 5, u32(u32([]byte{1, 1}, m.memMin), m.memMax)) // limit is the allocator's, who knows then that it refused
 	out = section(out, 6, globals)
 	out = section(out, 7, w.exportSection())
 	if len(m.elements) > 0 {
@@ -146,28 +148,35 @@ func (w *rewriter) shift(f uint32) uint32 {
 
 // charge subtracts cost from the counter, and asks the host when it is spent. local is a scratch i32.
 func (w *rewriter) charge(out []byte, local, cost uint32) []byte {
-	out = u32(append(out, 0x23), w.ticks)       // global.get
-	out = i32const(out, int64(cost), 0x6b)      // i32.const; i32.sub
+	return w.subtract(i32const(u32(append(out, 0x23), w.ticks), int64(cost), 0x6b), local) // global.get; i32.const; i32.sub
+}
+
+// chargeBytes charges for an access to as many bytes as local n says.
+func (w *rewriter) chargeBytes(out []byte, local uint32, n byte) []byte {
+	out = i32const(u32(append(out, 0x23), w.ticks), costCall, 0x6b)
+	return w.subtract(append(i32const(append(out, 0x20, n), 3, 0x76), 0x6b), local) // n >> 3; i32.sub
+}
+
+func (w *rewriter) subtract(out []byte, local uint32) []byte {
 	out = u32(append(out, 0x22), local)         // local.tee
 	out = u32(append(out, 0x24), w.ticks)       // global.set
 	out = u32(append(out, 0x20), local)         // local.get
 	out = append(i32const(out, 0, 0x4c), 4, 64) // i32.const 0; i32.le_s; if
-	out = u32(append(out, 0x10), w.tick)        // call
-	out = u32(append(out, 0x20), local)         // local.get: what was overspent is carried on
-	out = append(out, 0x6a)                     // i32.add
-	out = u32(append(out, 0x24), w.ticks)       // global.set
+	out = u32(append(out, 0x10), w.more)        // call
 	return append(out, 0x0b)                    // end
+}
+
+// moreBody asks the host, and adds the quantum that it gives: what was overspent is carried on.
+func (w *rewriter) moreBody() []byte {
+	out := u32([]byte{0, 0x10}, w.tick)                 // no locals; call
+	out = append(u32(append(out, 0x23), w.ticks), 0x6a) // global.get; i32.add
+	return append(u32(append(out, 0x24), w.ticks), 0x0b)
 }
 
 // function rewrites one body.
 func (w *rewriter) function(t signature, c code) ([]byte, error) {
 	params := uint32(len(t.params))
-	work := w.nestWork
-	p, err := w.plan(c, params, false)
-	if err == nil && p.over {
-		w.nestWork = work
-		p, err = w.plan(c, params, true)
-	}
+	p, err := w.plan(c, params)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +190,9 @@ func (w *rewriter) function(t signature, c code) ([]byte, error) {
 		from = e.at + e.drop
 		switch e.kind {
 		case editCharge:
-			out = w.charge(out, scratch, e.value)
+			if !e.free {
+				out = w.charge(out, scratch, e.value+p.extra)
+			}
 		case editCall:
 			out = u32(append(out, 0x10), e.value)
 		}
@@ -195,13 +206,13 @@ func (w *rewriter) copyBody() []byte {
 	const to, from, n, scratch, forward = 0, 1, 2, 3, 4
 	get := func(out []byte, l byte) []byte { return append(out, 0x20, l) }
 	out := []byte{1, 2, typeI32}
-	out = append(get(get(out, to), from), 0x4d, 0x21, forward) // to <= from (unsigned)
-	out = append(out, 0x03, 0x40)                              // loop
-	out = w.charge(out, scratch, costStep)
-	out = i32const(get(out, n), stepSize, 0x4d) // n <= step
-	out = append(out, 0x04, 0x40)
+	out = append(get(get(out, to), from), 0x4d, 0x21, forward)      // to <= from (unsigned)
+	out = append(out, 0x03, 0x40)                                   // loop
+	out = append(i32const(get(out, n), stepSize, 0x4d), 0x04, 0x40) // n <= step
+	out = w.chargeBytes(out, scratch, n)
 	out = append(get(get(get(out, to), from), n), 0xfc, 10, 0, 0, 0x0f, 0x0b) // all that is left; return
-	out = append(i32const(get(out, n), stepSize, 0x6b), 0x21, n)              // n -= step
+	out = w.charge(out, scratch, costStep)
+	out = append(i32const(get(out, n), stepSize, 0x6b), 0x21, n) // n -= step
 	out = append(get(out, forward), 0x04, 0x40)
 	out = append(i32const(get(get(out, to), from), stepSize, 0xfc), 10, 0, 0)
 	out = append(i32const(get(out, to), stepSize, 0x6a), 0x21, to)
@@ -218,10 +229,10 @@ func (w *rewriter) fillBody() []byte {
 	const to, value, n, scratch = 0, 1, 2, 3
 	get := func(out []byte, l byte) []byte { return append(out, 0x20, l) }
 	out := []byte{1, 1, typeI32, 0x03, 0x40}
-	out = w.charge(out, scratch, costStep)
-	out = i32const(get(out, n), stepSize, 0x4d)
-	out = append(out, 0x04, 0x40)
+	out = append(i32const(get(out, n), stepSize, 0x4d), 0x04, 0x40)
+	out = w.chargeBytes(out, scratch, n)
 	out = append(get(get(get(out, to), value), n), 0xfc, 11, 0, 0x0f, 0x0b)
+	out = w.charge(out, scratch, costStep)
 	out = append(i32const(get(get(out, to), value), stepSize, 0xfc), 11, 0)
 	out = append(i32const(get(out, to), stepSize, 0x6a), 0x21, to)
 	out = append(i32const(get(out, n), stepSize, 0x6b), 0x21, n)

@@ -85,7 +85,7 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 	}
 	s := &Sandbox{Options: o.withDefaults(), plugins: map[string]*plugin{}, env: environment{time.Now, sleep, rand.Reader}}
 	s.slots = make(chan struct{}, s.MaxInstances)
-	config := wazero.NewRuntimeConfig().WithCoreFeatures(features).WithMemoryLimitPages(uint32(s.MemoryMax / pageSize)).WithDebugInfoEnabled(false)
+	config := wazero.NewRuntimeConfig().WithCoreFeatures(features).WithDebugInfoEnabled(false)
 	if s.CacheDir != "" {
 		var err error
 		if s.cache, err = openCache(s.CacheDir); err != nil {
