@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -104,15 +105,38 @@ func startLab(ts *testscript.TestScript, neg bool, args []string) {
 	data, err := os.ReadFile(site)
 	ts.Check(err)
 	ts.Check(os.WriteFile(site, bytes.Replace(data, []byte("\ntiers:\n"), []byte("\ntiers:\n"+tiers), 1), 0o644))
-	lock := exec.Command(bin, "plugin", "lock", "--lock", filepath.Join(work, "plugins.lock"), "--dir", modules)
-	if out, err := lock.CombinedOutput(); err != nil {
-		ts.Fatalf("plugin lock: %v\n%s", err, out)
-	}
+	ts.Check(lockFor(modules, filepath.Join(work, "plugins.lock")))
 	ctx, cancel := context.WithCancel(context.Background())
 	lab, err := pvelab.Start(ctx, pvelab.Options{State: filepath.Join(work, "lab"), Effects: filepath.Join(work, "effects.jsonl"), Config: filepath.Join(work, "config.toml"),
 		Plugins: modules, Lock: filepath.Join(work, "plugins.lock"), Site: filepath.Join(work, "site"), Inventory: inventory})
 	ts.Check(err)
 	ts.Defer(func() { lab.Close(); cancel() })
+}
+
+var locks sync.Map // of lock files' bytes, by the names of their modules: describing compiles, and all tests use the same modules
+
+// lockFor writes the lock of the modules in dir.
+func lockFor(dir, file string) error {
+	names, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
+	if err != nil {
+		return err
+	}
+	key := ""
+	for _, n := range names {
+		key += filepath.Base(n) + " "
+	}
+	once, _ := locks.LoadOrStore(key, sync.OnceValues(func() ([]byte, error) {
+		out, err := exec.Command(bin, "plugin", "lock", "--lock", file, "--dir", dir).CombinedOutput()
+		if err != nil {
+			return nil, fmt.Errorf("plugin lock: %w\n%s", err, out)
+		}
+		return os.ReadFile(file)
+	}))
+	data, err := once.(func() ([]byte, error))()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, data, 0o644)
 }
 
 func configure(ts *testscript.TestScript, neg bool, args []string) {

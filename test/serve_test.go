@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -45,9 +46,7 @@ func newSite(t *testing.T, modules ...string) *site {
 	data, err := os.ReadFile(filepath.Join(s.dir, "site", "data.yaml"))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(s.dir, "site", "data.yaml"), bytes.Replace(data, []byte("\ntiers:\n"), []byte("\ntiers:\n"+tiers), 1), 0o644))
-	if out, err := exec.Command(bin, "plugin", "lock", "--lock", filepath.Join(s.dir, "plugins.lock"), "--dir", dir).CombinedOutput(); err != nil {
-		t.Fatalf("plugin lock: %v\n%s", err, out)
-	}
+	must(t, lockFor(dir, filepath.Join(s.dir, "plugins.lock")))
 	s.lab, err = pvelab.Start(context.Background(), pvelab.Options{State: filepath.Join(s.dir, "lab"), Config: s.config, Plugins: dir,
 		Lock: filepath.Join(s.dir, "plugins.lock"), Site: filepath.Join(s.dir, "site")})
 	must(t, err)
@@ -122,8 +121,8 @@ func TestBudgetIsAProtocolErrorThatSaysWhatItIs(t *testing.T) {
 	s := newSite(t, filepath.Join(guests, "broken.wasm"))
 	session := s.stdio(t)
 	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "broken_loop", Arguments: map[string]any{}})
-	wire, ok := err.(*jsonrpc.Error)
-	if !ok {
+	var wire *jsonrpc.Error
+	if !errors.As(err, &wire) {
 		t.Fatalf("error %T %v, want a JSON-RPC error", err, err)
 	}
 	var data struct {

@@ -21,7 +21,7 @@ import (
 type Options struct {
 	// Site is the folder with the site's data.yaml and, if it has rules, their Rego and tests.
 	Site string `koanf:"site"`
-	// Deadline is how long one decision may take before it is a refusal; 0 is 50 ms.
+	// Deadline is how long one decision may take before it is a refusal; 0 is 1s. A decision takes well under a millisecond: this bounds a runaway rule, not a busy machine.
 	Deadline time.Duration `koanf:"deadline"`
 	// OnRevision is called with each revision before it decides anything, and with everything that is needed to decide
 	// and explain with it again. When it fails, the revision is not taken. Nil keeps nothing.
@@ -108,7 +108,7 @@ func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, 
 	d.Revision, d.Input = r.id, r.journaled(in)
 	limit := e.options.Deadline
 	if limit == 0 {
-		limit = 50 * time.Millisecond
+		limit = time.Second
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

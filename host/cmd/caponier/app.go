@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
@@ -37,6 +38,7 @@ type host struct {
 	journal *audit.Journal
 	remote  *remote.Remote
 	door    *gate.Door
+	only    []string         // tools whose plugins are loaded; none means all
 	broken  map[string]error // plugins that cannot run, and why
 	closers []func()
 }
@@ -57,12 +59,13 @@ func (g *global) load() (*config.Config, error) {
 }
 
 // open wires the host. When it fails half-way it closes what it has opened.
-func open(ctx context.Context, g *global, w want) (*host, error) {
+// With a tool's name it loads the plugin of that tool alone.
+func open(ctx context.Context, g *global, w want, only ...string) (*host, error) {
 	cfg, err := g.load()
 	if err != nil {
 		return nil, err
 	}
-	h := &host{cfg: cfg, broken: map[string]error{}}
+	h := &host{cfg: cfg, only: only, broken: map[string]error{}}
 	if err := h.open(ctx, w); err != nil {
 		h.Close()
 		return nil, err
@@ -119,6 +122,9 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 	}
 	h.closers = append(h.closers, func() { _ = box.Close(context.WithoutCancel(ctx)) })
 	for _, e := range h.lock.Plugins() {
+		if len(h.only) > 0 && !slices.ContainsFunc(h.tools, func(t *gate.Tool) bool { return t.Plugin.Name == e.Name && slices.Contains(h.only, t.Name) }) {
+			continue
+		}
 		wasm, err := h.lock.Open(h.cfg.Plugin.Dir, e.Name)
 		if err == nil {
 			err = box.Add(e.Plugin, wasm, e.Imports)

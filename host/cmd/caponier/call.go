@@ -55,7 +55,7 @@ func callCommand(g *global) *cobra.Command {
 				}
 				raw = string(data)
 			}
-			h, err := open(cmd.Context(), g, wantNodes)
+			h, err := open(cmd.Context(), g, wantNodes, args[0])
 			if err != nil {
 				return err
 			}
@@ -97,7 +97,9 @@ func report(stdout, stderr io.Writer, a gate.Answer, asJSON bool) error {
 	var out guestOutput
 	_ = json.Unmarshal(a.Output.JSON, &out) // checked by whoever shows it; here only texts are picked
 	if asJSON {
-		if err := json.NewEncoder(stdout).Encode(r); err != nil {
+		enc := json.NewEncoder(stdout)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(r); err != nil {
 			return failed(err)
 		}
 	} else {

@@ -19,7 +19,7 @@ import (
 )
 
 // describeTime bounds compiling and asking a module that nobody has locked yet.
-const describeTime = 60 * time.Second
+const describeTime = 3 * time.Minute
 
 func pluginCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "plugin", Short: "Build, lock and inspect plugins"}
