@@ -30,16 +30,17 @@ type files map[string][]byte
 
 // revision is one policy, ready to answer. It is never changed.
 type revision struct {
-	id      string
-	bundle  []byte // what build needs to make it again
-	modules map[string]*ast.Module
-	tests   map[string]*ast.Module
-	caps    *ast.Capabilities
-	schemas *ast.SchemaSet
-	store   storage.Store
-	data    map[string]any
-	redact  []string
-	queries map[string]rego.PreparedEvalQuery
+	id       string
+	bundle   []byte // what build needs to make it again
+	modules  map[string]*ast.Module
+	tests    map[string]*ast.Module
+	caps     *ast.Capabilities
+	schemas  *ast.SchemaSet
+	store    storage.Store
+	data     map[string]any
+	siteYAML map[string]*yaml.Node // to say where a mistake is
+	redact   []string
+	queries  map[string]rego.PreparedEvalQuery
 }
 
 const maxFile = 4 << 20
@@ -92,7 +93,7 @@ func siteFiles(dir string) (files, error) {
 
 // build makes a revision or says what is wrong with the files.
 func build(ctx context.Context, all files) (*revision, error) {
-	r := &revision{modules: map[string]*ast.Module{}, tests: map[string]*ast.Module{}, queries: map[string]rego.PreparedEvalQuery{}, data: map[string]any{}}
+	r := &revision{modules: map[string]*ast.Module{}, tests: map[string]*ast.Module{}, queries: map[string]rego.PreparedEvalQuery{}, data: map[string]any{}, siteYAML: map[string]*yaml.Node{}}
 	var err error
 	if r.bundle, err = pack(all); err != nil {
 		return nil, err
@@ -109,6 +110,7 @@ func build(ctx context.Context, all files) (*revision, error) {
 	if err := r.checkData(ctx); err != nil {
 		return nil, err
 	}
+	r.redact = textsAt(r.data, "site", "redact")
 	compiler, err := r.compile(ctx, r.modules)
 	if err != nil {
 		return nil, err
@@ -161,6 +163,9 @@ func (r *revision) parse(all files) (err error) {
 			var schema any
 			err = json.Unmarshal(data, &schema)
 			r.schemas.Put(ast.MustParseRef("schema."+strings.TrimSuffix(path.Base(name), ".schema")), schema)
+			if path.Base(name) == "input.schema" { // also for modules that do not say so
+				r.schemas.Put(ast.SchemaRootRef, schema)
+			}
 		case name != "capabilities.json":
 			err = r.parseData(name, data)
 		}
@@ -197,9 +202,16 @@ func (r *revision) parseRego(name string, data []byte) error {
 
 // parseData mounts a file where plain opa would: at its folder's path.
 func (r *revision) parseData(name string, data []byte) error {
+	var node yaml.Node
 	var doc any
-	if err := yaml.Unmarshal(data, &doc); err != nil {
+	if err := yaml.Unmarshal(data, &node); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := node.Decode(&doc); err != nil { // also refuses keys that are there twice
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if owned(name) {
+		r.siteYAML[name] = &node
 	}
 	v, err := plainData(doc)
 	if err != nil {
@@ -219,6 +231,17 @@ func (r *revision) parseData(name string, data []byte) error {
 		at = next
 	}
 	return merge(at, top, name)
+}
+
+func textsAt(data map[string]any, part, key string) (texts []string) {
+	m, _ := data[part].(map[string]any)
+	list, _ := m[key].([]any)
+	for _, v := range list {
+		if s, ok := v.(string); ok {
+			texts = append(texts, s)
+		}
+	}
+	return texts
 }
 
 func merge(into, from map[string]any, name string) error {

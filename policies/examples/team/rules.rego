@@ -1,0 +1,21 @@
+# METADATA
+# scope: package
+# description: The team's own rules. They can only refuse.
+# schemas:
+#   - input: schema.input
+#   - data.site: schema.site
+package caponier.site.call
+
+deny contains {"id": "team.hours", "msg": sprintf("%s runs on weekdays from %d to %d UTC only.", [input.tool.name, hours.from, hours.to])} if {
+	input.tool.name in {"delete_guest", "delete_snapshot"}
+	not working
+}
+
+hours := data.site.custom.working_hours
+
+working if {
+	input.time.weekday in {1, 2, 3, 4, 5}
+	is_number(input.time.hour_utc)
+	input.time.hour_utc >= hours.from
+	input.time.hour_utc < hours.to
+}
