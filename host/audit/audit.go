@@ -110,20 +110,20 @@ func (j *Journal) start() error {
 // Intent writes a record; if durable, it is on the disk when Intent returns nil. While an outcome is still to be written, every Intent tries to
 // write it first and fails if it cannot.
 func (j *Journal) Intent(ctx context.Context, r gate.Record, durable bool) error {
-	seg, n, err := j.add(r)
+	seg, n, err := j.add(Entry{Record: &r})
 	if err != nil || !durable {
 		return err
 	}
 	return j.sync(ctx, seg, n)
 }
 
-func (j *Journal) add(r gate.Record) (*segment, int64, error) {
+func (j *Journal) add(e Entry) (*segment, int64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.catchUp(); err != nil {
 		return nil, 0, err
 	}
-	err := j.append(Entry{Record: &r})
+	err := j.append(e)
 	return j.seg, j.seq - 1, err
 }
 

@@ -88,14 +88,14 @@ func TestWriteReadVerify(t *testing.T) {
 	if err := errors.Join(j.Close(), j.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if r := verify(t, j.opt.Dir); !r.OK() || len(r.Warnings) > 0 || r.Files[0].State != "closed" || r.Files[0].Entries != 12 {
+	if r := verify(t, j.opt.Dir); !r.OK() || len(r.Warnings) > 0 || r.Files[0].State != "closed" || r.Files[0].Entries != 13 {
 		t.Errorf("after it was closed: %+v", r)
 	}
 	entries := all(t, j.opt.Dir)
 	if got := ids(entries); got != "0 0 1 1 2 2 3 3 4 4" {
 		t.Errorf("read %s", got)
 	}
-	if got := entries[1].Record; string(got.Input) != `{"targets":{"vmids":["105"]},"x":"<&>"}` || got.Time.Location() != time.UTC {
+	if got := entries[2].Record; string(got.Input) != `{"targets":{"vmids":["105"]},"x":"<&>"}` || got.Time.Location() != time.UTC {
 		t.Errorf("a record came back as %+v", got)
 	}
 	if err := j.Intent(bg, rec("x", "intent"), true); err == nil {
@@ -206,6 +206,8 @@ func TestVerifyFindsWholeFiles(t *testing.T) {
 		"a file with a strange name": {func(d string, f []string) error { return os.WriteFile(d+"x.jsonl", nil, 0o600) }, "is not a file that a journal makes", ""},
 		"a mode for all":             {func(d string, f []string) error { return os.Chmod(d+f[0], 0o644) }, "", "has the mode 0644, want 0600"},
 		"a directory for all":        {func(d string, f []string) error { return os.Chmod(d, 0o755) }, "", "has the mode 0755, want 0700"},
+		"a changed policy bundle":    {func(d string, f []string) error { return os.WriteFile(d+"policies/r1.tar", []byte("x"), 0o600) }, "policy revision r1 was changed", ""},
+		"a deleted policy bundle":    {func(d string, f []string) error { return os.Remove(d + "policies/r1.tar") }, "policy revision r1 is gone", ""},
 		"an emptied file":            {func(d string, f []string) error { return os.Truncate(d+f[1], 0) }, "was cut or replaced", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -493,7 +495,7 @@ func TestKeepPolicy(t *testing.T) {
 	if err := j.Intent(bg, rec("a", "intent"), false); err != nil {
 		t.Fatal(err)
 	}
-	if r := verify(t, j.opt.Dir); !r.OK() || !strings.Contains(fmt.Sprint(r.Warnings), "policy revision r1") {
+	if r := verify(t, j.opt.Dir); !r.OK() || !strings.Contains(fmt.Sprint(r.Warnings), "policy revision r1, which was never kept") {
 		t.Errorf("a revision that was not kept: %v", r.Warnings)
 	}
 }

@@ -25,8 +25,8 @@ const (
 	tailSize = len(hashKey) + 2*sha256.Size + len(`"}`)
 )
 
-// Entry is one line of a journal file: a Record, or a Head or Close that says where a file begins or ends. Its hash covers the whole line and,
-// through Prev, all lines before it.
+// Entry is one line of a journal file: a Record, the policy revision that decides from here on, or a Head or Close that says where a file begins or
+// ends. Its hash covers the whole line and, through Prev, all lines before it.
 type Entry struct {
 	File   string       `json:"-"`
 	Hash   string       `json:"-"`    // of the line without itself, where it stands as the last key
@@ -34,6 +34,7 @@ type Entry struct {
 	Prev   string       `json:"prev"` // hash of the entry before, "" for the first
 	Head   *Head        `json:"head,omitempty"`
 	Close  *Close       `json:"close,omitempty"`
+	Policy *Kept        `json:"policy,omitempty"`
 	Record *gate.Record `json:"record,omitempty"`
 }
 
@@ -44,6 +45,8 @@ func (e Entry) Time() time.Time {
 		return e.Head.Time
 	case e.Close != nil:
 		return e.Close.Time
+	case e.Policy != nil:
+		return e.Policy.Time
 	case e.Record != nil:
 		return e.Record.Time
 	}
@@ -65,6 +68,13 @@ type Head struct {
 type Close struct {
 	Time time.Time `json:"time"`
 	Next string    `json:"next,omitempty"` // the file that goes on, "" at the end of the process
+}
+
+// Kept says that the bundle of a policy revision is beside the journal.
+type Kept struct {
+	Time     time.Time `json:"time"`
+	Revision string    `json:"revision"`
+	SHA256   string    `json:"sha256"` // of the bundle
 }
 
 // encode returns the line of an entry, with its line feed, and its hash. The hash is over exactly the bytes of the line without the hash key.
@@ -113,7 +123,7 @@ func decode(line []byte) (Entry, error) {
 		return e, errors.New("has more after its entry")
 	}
 	kinds := 0
-	for _, is := range []bool{e.Head != nil, e.Close != nil, e.Record != nil} {
+	for _, is := range []bool{e.Head != nil, e.Close != nil, e.Policy != nil, e.Record != nil} {
 		if is {
 			kinds++
 		}

@@ -181,4 +181,10 @@ func TestRealFullDisk(t *testing.T) {
 	if got := strings.Fields(ids(all(t, dir))); !slices.Equal(got, want) {
 		t.Errorf("%d records, want %d", len(got), len(want))
 	}
+	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Options{Dir: dir}); !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a read-only journal: %v", err)
+	}
 }

@@ -2,6 +2,8 @@ package audit
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,29 +16,41 @@ import (
 
 var revisionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9:._+-]{0,127}$`)
 
-// KeepPolicy keeps the bundle of a policy revision beside the journal, once, so that what it decided can be explained later. It returns when the
-// bundle is on the disk. Another bundle under the same revision is an error.
+// KeepPolicy keeps the bundle of a policy revision beside the journal, so that what it decided can be explained later, and its digest in the chain. It
+// returns when the bundle is on the disk. Another bundle under the same revision is an error.
 func (j *Journal) KeepPolicy(rev string, bundle []byte) error {
+	if err := j.keepPolicy(rev, bundle); err != nil {
+		return fmt.Errorf("keeping policy revision %s: %w", rev, err)
+	}
+	return nil
+}
+
+func (j *Journal) keepPolicy(rev string, bundle []byte) error {
 	base, err := policyBase(j.opt.Dir, rev)
 	if err != nil {
 		return err
 	}
-	switch kept, err := Policy(j.opt.Dir, rev); {
-	case err == nil && bytes.Equal(kept, bundle):
-		return nil
-	case err == nil:
-		return fmt.Errorf("keeping policy revision %s: another bundle with that revision is already in %s", rev, filepath.Dir(base))
-	case !errors.Is(err, fs.ErrNotExist):
+	kept, err := Policy(j.opt.Dir, rev)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		end := ".tar"
+		if json.Valid(bundle) {
+			end = ".json"
+		}
+		err = keep(base+end, bundle)
+	case err == nil && !bytes.Equal(kept, bundle):
+		err = fmt.Errorf("another bundle with that revision is already in %s", filepath.Dir(base))
+	}
+	if err != nil {
 		return err
 	}
-	path := base + ".tar"
-	if json.Valid(bundle) {
-		path = base + ".json"
-	}
-	if err := keep(path, bundle); err != nil {
-		return fmt.Errorf("keeping policy revision %s: %w", rev, err)
-	}
-	return nil
+	_, _, err = j.add(Entry{Policy: &Kept{Time: j.now(), Revision: rev, SHA256: digest(bundle)}})
+	return err
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 // keep writes a whole file or none.

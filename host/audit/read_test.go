@@ -213,10 +213,10 @@ func TestTree(t *testing.T) {
 	}
 	write(gate.Record{Type: "intent", Kind: "call", ID: "1", Tier: "yellow", Source: "stdio", Input: json.RawMessage(`{"targets":{"nodes":["pve1"],"vmids":["101"]},"commands":[{"calls":[{"argv":["echo","\u001b[2J"]}]}]}`)})
 	write(gate.Record{Type: "intent", Kind: "call", ID: "9", CallID: "c2", Tier: "green", Source: "http"})
-	write(gate.Record{Type: "intent", Kind: "operation", ID: "2", Op: "ssh_exec", Phase: "effect", Node: "pve1", Tier: "yellow", Input: json.RawMessage(`{"command":{"calls":[{"argv":["pct","exec","101"]}]}}`)})
+	write(gate.Record{Type: "intent", Kind: "operation", ID: "2", Op: "ssh_exec", Phase: "effect", Node: "pve1", Tier: "yellow", Input: json.RawMessage(`{"command":{"calls":[{"argv":["pct","exec","101","--","sh","-c","echo it's"]}]}}`)})
 	write(gate.Record{Type: "outcome", Kind: "operation", ID: "2", Outcome: gate.Succeeded, Exit: &exit, Bytes: 7, DurationUS: 1500})
 	write(gate.Record{Type: "refused", Kind: "operation", ID: "3", Op: "sftp_read", Phase: "lookup", Node: "pve1", Failed: []string{"binding", "path"}, Denied: []gate.Reason{{ID: "path", Msg: "not a path of this call"}}, Input: json.RawMessage(`{"file":{"action":"read","path":"/etc/shadow","local":false}}`)})
-	write(gate.Record{Type: "outcome", Kind: "call", ID: "1", Outcome: gate.Succeeded, Refused: 1, DurationUS: 2500})
+	write(gate.Record{Type: "outcome", Kind: "call", ID: "1", Outcome: gate.Succeeded, Refused: 1, DurationUS: 12_345_678})
 	write(gate.Record{Type: "refused", Kind: "call", ID: "5", CallID: "c3", Failed: []string{"protected"}, Denied: []gate.Reason{{ID: "protected", Msg: "103 is protected:\nbackup"}}})
 	j.Close()
 	var b strings.Builder
@@ -225,12 +225,12 @@ func TestTree(t *testing.T) {
 	}
 	want := `2026-11-21 14:00:00.000  agent-a  exec  yellow  via stdio  call c1
 │    nodes pve1 · vmids 101 · $ echo \x1b[2J
-├─ ssh_exec  on pve1  yellow: $ pct exec 101
+├─ ssh_exec  on pve1  yellow: $ pct exec 101 -- sh -c 'echo it'\''s'
 │    ✓ succeeded  exit 0  7 bytes  1.5ms
 ├─ sftp_read (looking)  on pve1: read /etc/shadow
 │    ✗ REFUSED  checks that did not hold: binding, path
 │        path: not a path of this call
-└─ ✓ succeeded  2.5ms  (1 operations refused)
+└─ ✓ succeeded  12.35s  (1 operations refused)
 
 2026-11-21 14:00:00.000  agent-a  exec  call c3
 └─ ✗ REFUSED  checks that did not hold: protected

@@ -128,7 +128,14 @@ func (c *callTree) end(b *strings.Builder, indent string, r gate.Record) {
 		fmt.Fprintf(b, "  %d bytes", o.Bytes)
 	}
 	word(b, "sha256 ", o.SHA256)
-	fmt.Fprintf(b, "  %s", time.Duration(o.DurationUS)*time.Microsecond)
+	took := time.Duration(o.DurationUS) * time.Microsecond
+	for _, unit := range []time.Duration{time.Second, time.Millisecond} {
+		if took >= unit {
+			took = took.Round(unit / 100)
+			break
+		}
+	}
+	fmt.Fprintf(b, "  %s", took)
 	if o.Refused > 0 {
 		fmt.Fprintf(b, "  (%d operations refused)", o.Refused)
 	}
@@ -178,7 +185,7 @@ func summary(input json.RawMessage) string {
 	}
 	for _, c := range in.Commands {
 		for _, call := range c.Calls {
-			parts = append(parts, "$ "+strings.Join(call.Argv, " "))
+			parts = append(parts, "$ "+words(call.Argv))
 		}
 	}
 	if in.File != nil {
@@ -191,6 +198,17 @@ func summary(input json.RawMessage) string {
 		parts = append(parts, in.HTTP.Method+" "+in.HTTP.Host+in.HTTP.Path)
 	}
 	return clean(strings.Join(parts, " · "))
+}
+
+// words shows argv so that it can be told where each word ends. It is for reading, not for a shell.
+func words(argv []string) string {
+	shown := make([]string, len(argv))
+	for i, w := range argv {
+		if shown[i] = w; w == "" || strings.ContainsAny(w, " '\"\\") {
+			shown[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(shown, " ")
 }
 
 // clean makes text from anywhere harmless for a terminal, and short.

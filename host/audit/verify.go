@@ -71,13 +71,14 @@ type verifier struct {
 	wanted map[string]map[string]string // file → hash → the file that saw it
 	open   map[string]intent            // without an outcome, by decision
 	alive  map[string]bool              // first files of running processes
-	revs   map[string]string            // policy revision → a file that names it
+	revs   map[string]Problem           // policy revision → where it is named
+	kept   map[string]string            // policy revision → digest of its bundle
 }
 
 // Verify checks every file in dir: each line's hash, the order of the lines, how files continue each other, what later files saw of
 // earlier ones, file modes, and that the policy revisions are kept. It may run while processes write. The error says that it could not look.
 func Verify(dir string) (Report, error) {
-	v := verifier{dir: dir, chains: map[string]*chain{}, wanted: map[string]map[string]string{}, open: map[string]intent{}, alive: map[string]bool{}, revs: map[string]string{}}
+	v := verifier{dir: dir, chains: map[string]*chain{}, wanted: map[string]map[string]string{}, open: map[string]intent{}, alive: map[string]bool{}, revs: map[string]Problem{}, kept: map[string]string{}}
 	info, err := os.Stat(dir)
 	if err != nil {
 		return Report{}, fmt.Errorf("reading the journal: %w", err)
@@ -122,8 +123,15 @@ func Verify(dir string) (Report, error) {
 		}
 	}
 	for _, rev := range slices.Sorted(maps.Keys(v.revs)) {
-		if _, err := Policy(dir, rev); err != nil {
-			v.warn(v.revs[rev], 0, "names the policy revision %s: %v", rev, err)
+		at := v.revs[rev]
+		bundle, err := Policy(dir, rev)
+		switch {
+		case err != nil && v.kept[rev] == "":
+			v.warn(at.File, at.Line, "names the policy revision %s, which was never kept", rev)
+		case err != nil:
+			v.problem(at.File, at.Line, "the bundle of policy revision %s is gone: %v", rev, err)
+		case v.kept[rev] != "" && v.kept[rev] != digest(bundle):
+			v.problem(at.File, at.Line, "the bundle of policy revision %s was changed", rev)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(v.open)) {
@@ -221,8 +229,11 @@ func (v *verifier) file(name string) error {
 		r.Last = e.Time()
 		c.last = Entry{Seq: e.Seq, Hash: e.Hash, Close: e.Close}
 		delete(v.wanted[name], e.Hash)
+		if p := e.Policy; p != nil {
+			v.revs[p.Revision], v.kept[p.Revision] = Problem{File: name, Line: r.Entries}, p.SHA256
+		}
 		if e.Record != nil {
-			v.note(name, c.root, e.Record)
+			v.note(name, r.Entries, c.root, e.Record)
 		}
 	}
 	c.empty = r.Entries == 0
@@ -264,10 +275,10 @@ func follows(c *chain, name string, e Entry) string {
 	return ""
 }
 
-func (v *verifier) note(name, root string, r *gate.Record) {
+func (v *verifier) note(name string, line int64, root string, r *gate.Record) {
 	for _, rev := range []string{r.Revision, r.CallRev} {
-		if rev != "" {
-			v.revs[rev] = name
+		if _, known := v.revs[rev]; rev != "" && !known {
+			v.revs[rev] = Problem{File: name, Line: line}
 		}
 	}
 	switch r.Type {
