@@ -102,8 +102,11 @@ func (r *revision) lint() error {
 					})
 				}
 				note(rule.Body)
-				note(rule.Head.Key)
-				note(rule.Head.Value)
+				for _, t := range []*ast.Term{rule.Head.Key, rule.Head.Value} {
+					if t != nil {
+						note(t)
+					}
+				}
 			}
 		}
 	}
