@@ -67,7 +67,7 @@ func cmStatus(_ context.Context, c *call) (any, error) {
 	err := c.lab.db.view(func(s *State) {
 		online := 0
 		for _, n := range s.Nodes {
-			online += flag(!n.Offline)
+			online += bit(!n.Offline)
 		}
 		if s.NoQuorum {
 			online = 1

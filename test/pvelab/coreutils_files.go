@@ -239,7 +239,7 @@ func cmdLs(_ context.Context, p *proc) int {
 			if p.inCT() {
 				msg = n + ": " + errText(err)
 			}
-			code = p.complain(2-flag(p.inCT()), "%s", msg)
+			code = p.complain(2-bit(p.inCT()), "%s", msg)
 			continue
 		}
 		if fi.IsDir() && !has(o, "d") {
@@ -253,7 +253,7 @@ func cmdLs(_ context.Context, p *proc) int {
 	for i, d := range dirs {
 		list, err := p.tree.readDir(p.abs(d))
 		if err != nil {
-			code = p.complain(2-flag(p.inCT()), "cannot open directory '%s': %s", d, errText(err))
+			code = p.complain(2-bit(p.inCT()), "cannot open directory '%s': %s", d, errText(err))
 			continue
 		}
 		if len(dirs)+len(files) > 1 {

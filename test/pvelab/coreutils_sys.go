@@ -355,7 +355,7 @@ func scanOptions(p *proc, spec string, long map[string]string) (map[byte]string,
 	for i := 1; i < len(p.args); i++ {
 		a := p.args[i]
 		if a == "--" || len(a) < 2 || a[0] != '-' {
-			skip := flag(a == "--")
+			skip := bit(a == "--")
 			q.args = p.args[:i]
 			o, _, err := q.options(spec, long)
 			return o, p.args[i+skip:], err

@@ -340,7 +340,7 @@ func cmdTr(_ context.Context, p *proc) int {
 		}
 		return to[min(i, len(to)-1)]
 	}, string(b)))
-	return flag(err != nil)
+	return bit(err != nil)
 }
 
 func cmdUniq(_ context.Context, p *proc) int {

@@ -22,12 +22,12 @@ func clusterStatus(_ context.Context, c *call) (any, error) {
 	out := []any{}
 	err := c.lab.db.view(func(s *State) {
 		for _, n := range s.Nodes {
-			out = append(out, map[string]any{"id": "node/" + n.Name, "ip": n.IP, "level": "", "local": flag(n.Name == c.node), "name": n.Name,
-				"nodeid": n.ID, "online": flag(!n.Offline), "type": "node"})
+			out = append(out, map[string]any{"id": "node/" + n.Name, "ip": n.IP, "level": "", "local": bit(n.Name == c.node), "name": n.Name,
+				"nodeid": n.ID, "online": bit(!n.Offline), "type": "node"})
 		}
 		c.lab.shuffle(out)
 		if s.Cluster != "" {
-			out = append([]any{map[string]any{"id": "cluster", "name": s.Cluster, "nodes": len(s.Nodes), "quorate": flag(s.quorate()), "type": "cluster", "version": s.ClusterVersion}}, out...)
+			out = append([]any{map[string]any{"id": "cluster", "name": s.Cluster, "nodes": len(s.Nodes), "quorate": bit(s.quorate()), "type": "cluster", "version": s.ClusterVersion}}, out...)
 		}
 	})
 	return out, err
@@ -222,7 +222,7 @@ func disks(_ context.Context, c *call) (any, error) {
 func haStatus(_ context.Context, c *call) (any, error) {
 	ok := false
 	err := c.lab.db.view(func(s *State) { ok = s.quorate() })
-	return []any{map[string]any{"id": "quorum", "node": c.node, "quorate": flag(ok), "status": map[bool]string{true: "OK", false: "No quorum on node '" + c.node + "'!"}[ok], "type": "quorum"}}, err
+	return []any{map[string]any{"id": "quorum", "node": c.node, "quorate": bit(ok), "status": map[bool]string{true: "OK", false: "No quorum on node '" + c.node + "'!"}[ok], "type": "quorum"}}, err
 }
 
 func guestPending(typ string) func(context.Context, *call) (any, error) {

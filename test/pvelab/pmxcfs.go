@@ -296,14 +296,14 @@ func members(s *State, self string) string {
 	fmt.Fprintf(&b, "{\n\"nodename\": %q,\n\"version\": 7,\n", self)
 	if s.Cluster != "" {
 		fmt.Fprintf(&b, "\"cluster\": { \"name\": %q, \"version\": %d, \"nodes\": %d, \"quorate\": %d },\n",
-			s.Cluster, s.ClusterVersion, len(s.Nodes), flag(s.quorate()))
+			s.Cluster, s.ClusterVersion, len(s.Nodes), bit(s.quorate()))
 		b.WriteString("\"nodelist\": {\n")
 		for i, n := range s.Nodes {
 			sep := ","
 			if i == len(s.Nodes)-1 {
 				sep = ""
 			}
-			fmt.Fprintf(&b, "  %q: { \"id\": %d, \"online\": %d, \"ip\": %q}%s\n", n.Name, n.ID, flag(!n.Offline), n.IP, sep)
+			fmt.Fprintf(&b, "  %q: { \"id\": %d, \"online\": %d, \"ip\": %q}%s\n", n.Name, n.ID, bit(!n.Offline), n.IP, sep)
 		}
 		b.WriteString("  }\n")
 	}
@@ -321,7 +321,7 @@ func vmlist(s *State) string {
 	return fmt.Sprintf("{\n\"version\": %d,\n\"ids\": {\n%s}\n\n}\n", newest, strings.Join(rows, ",\n"))
 }
 
-func flag(b bool) int {
+func bit(b bool) int {
 	if b {
 		return 1
 	}

@@ -105,7 +105,7 @@ func statusRow(s *State, g *Guest) map[string]any {
 // currentRow is status/current.
 func currentRow(s *State, g *Guest) map[string]any {
 	m := statusRow(s, g)
-	if m["ha"] = map[string]any{"managed": flag(g.HA)}; g.Type == "qemu" {
+	if m["ha"] = map[string]any{"managed": bit(g.HA)}; g.Type == "qemu" {
 		m["qmpstatus"] = g.status()
 	}
 	return m
@@ -114,7 +114,7 @@ func currentRow(s *State, g *Guest) map[string]any {
 // resourceRow is a guest's row of /cluster/resources. Nothing but its place is known of a guest whose node sends nothing.
 func resourceRow(s *State, g *Guest, member bool) map[string]any {
 	m := map[string]any{"id": g.Type + "/" + g.id(), "type": g.Type, "vmid": g.VMID, "node": g.Node, "status": "unknown",
-		"template": flag(g.Config["template"] == "1")}
+		"template": bit(g.Config["template"] == "1")}
 	for _, p := range s.Pools {
 		for _, id := range p.Guests {
 			if id == g.VMID && !member {
@@ -152,7 +152,7 @@ func resourceRow(s *State, g *Guest, member bool) map[string]any {
 
 func storageResource(s *State, st *Storage) map[string]any {
 	m := map[string]any{"id": "storage/" + st.Node + "/" + st.ID, "type": "storage", "storage": st.ID, "node": st.Node, "plugintype": st.Type,
-		"content": strings.Join(st.Content, ","), "shared": flag(st.Shared), "status": "unknown"}
+		"content": strings.Join(st.Content, ","), "shared": bit(st.Shared), "status": "unknown"}
 	if n := s.node(st.Node); n != nil && !n.Offline && !n.NoStorageStats {
 		m["status"], m["disk"], m["maxdisk"] = "available", st.Used, st.Total
 	}

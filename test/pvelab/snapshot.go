@@ -254,12 +254,12 @@ func snapList(typ string) func(context.Context, *call) (any, error) {
 				row["parent"] = s.Parent
 			}
 			if typ == "qemu" {
-				row["vmstate"] = flag(s.VMState)
+				row["vmstate"] = bit(s.VMState)
 			}
 			out = append(out, row)
 		}
 		c.lab.shuffle(out)
-		last := map[string]any{"name": "current", "description": "You are here!", "digest": digest(g.conf()), "running": flag(g.Running)}
+		last := map[string]any{"name": "current", "description": "You are here!", "digest": digest(g.conf()), "running": bit(g.Running)}
 		if p := g.Config["parent"]; p != "" {
 			last["parent"] = p
 		}
@@ -302,7 +302,7 @@ func feature(typ string) func(context.Context, *call) (any, error) {
 		if c.vals["feature"] == "snapshot" {
 			_ = c.lab.db.view(func(s *State) { able = canSnapshot(s, g) })
 		}
-		return map[string]any{"hasFeature": flag(able)}, nil
+		return map[string]any{"hasFeature": bit(able)}, nil
 	}
 }
 

@@ -59,7 +59,7 @@ func storageConfig(_ context.Context, c *call) (any, error) {
 		for _, st := range s.Storages {
 			if !seen[st.ID] && (c.vals["type"] == "" || c.vals["type"] == st.Type) {
 				seen[st.ID] = true
-				out = append(out, map[string]any{"storage": st.ID, "type": st.Type, "content": strings.Join(st.Content, ","), "path": "/var/lib/vz", "digest": digest(st.ID), "shared": flag(st.Shared)})
+				out = append(out, map[string]any{"storage": st.ID, "type": st.Type, "content": strings.Join(st.Content, ","), "path": "/var/lib/vz", "digest": digest(st.ID), "shared": bit(st.Shared)})
 			}
 		}
 	})
@@ -96,7 +96,7 @@ func (c *call) store() (st Storage, err error) {
 func storageRow(st *Storage) map[string]any {
 	content := slices.Clone(st.Content)
 	slices.Reverse(content) // hash order: nothing may rely on it
-	return map[string]any{"active": 1, "enabled": 1, "shared": flag(st.Shared), "type": st.Type, "content": strings.Join(content, ","),
+	return map[string]any{"active": 1, "enabled": 1, "shared": bit(st.Shared), "type": st.Type, "content": strings.Join(content, ","),
 		"total": st.Total, "used": st.Used, "avail": st.avail()}
 }
 
