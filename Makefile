@@ -31,7 +31,7 @@ demo: all guests build/pvelab
 build/pvelab: $(wildcard test/pvelab/*.go test/pvelab/*/*/*.go) go.mod
 	$(GO) build -trimpath -o $@ ./test/pvelab/cmd/pvelab
 
-test: all guests
+test: all guests build/pvelab
 	$(GO) test ./...
 
 # What CI runs, and what to run before every change.
@@ -49,7 +49,7 @@ policy:
 	$(TOOL) opa check --strict --capabilities policies/capabilities.json policies/core
 	$(TOOL) opa test --fail-on-empty policies
 
-race: all guests
+race: all guests build/pvelab
 	$(GO) test -race ./...
 
 # The committed lock must be what the committed sources build to.

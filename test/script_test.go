@@ -26,7 +26,7 @@ var bin, plugins, guests string
 func TestMain(m *testing.M) {
 	root, err := filepath.Abs("..")
 	if err == nil {
-		cmd := exec.Command("make", "-s", "all", "guests")
+		cmd := exec.Command("make", "-s", "all", "guests", "build/pvelab")
 		cmd.Dir, cmd.Stdout, cmd.Stderr = root, os.Stderr, os.Stderr
 		err = cmd.Run()
 	}
