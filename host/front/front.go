@@ -153,11 +153,15 @@ func New(o Options, door Door) (*Server, error) {
 	s := &Server{opts: o, door: door, log: o.Log, offer: offers{}}
 	s.root, s.stop = context.WithCancelCause(context.Background())
 	s.seen = newMetrics(func() float64 { return float64(s.sessions.count()) })
-	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "caponier", Title: "Caponier", Version: o.Version}, &mcp.ServerOptions{
-		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true}}, // and no logging, which the SDK would add
+	mo := &mcp.ServerOptions{
+		Capabilities: &mcp.ServerCapabilities{ // and no logging, which the SDK would add
+			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true}},
 		// Every list depends on who asks.
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
-	})
+	}
+	add := fixtures(mo)
+	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "caponier", Title: "Caponier", Version: o.Version}, mo)
+	add(s.mcp)
 	s.mcp.AddReceivingMiddleware(s.guard, s.personal)
 	return s, nil
 }
@@ -206,7 +210,9 @@ func (s *Server) personal(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.ListToolsResult:
 			visible := make([]*mcp.Tool, 0, len(r.Tools))
 			for _, d := range r.Tools {
-				if t := see("tool", d.Name); t != nil {
+				if isFixture(d.Name) {
+					visible = append(visible, d)
+				} else if t := see("tool", d.Name); t != nil {
 					mine := *d // the SDK's own is shared
 					mine.Annotations = annotations(t, s.opts.Tier(ctx, who.Principal, t))
 					visible = append(visible, &mine)
@@ -216,7 +222,7 @@ func (s *Server) personal(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.ListResourcesResult:
 			r.Resources = slices.DeleteFunc(r.Resources, func(d *mcp.Resource) bool { return see("resource", d.URI) == nil })
 		case *mcp.ListPromptsResult:
-			r.Prompts = slices.DeleteFunc(r.Prompts, func(d *mcp.Prompt) bool { return see("prompt", d.Name) == nil })
+			r.Prompts = slices.DeleteFunc(r.Prompts, func(d *mcp.Prompt) bool { return !isFixture(d.Name) && see("prompt", d.Name) == nil })
 		case *mcp.InitializeResult:
 			r.Instructions = s.instructions(ctx, who)
 		case *mcp.DiscoverResult:
