@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -77,11 +78,32 @@ func (r *Remote) dialOnce(ctx context.Context, n NodeOptions) (d *dialed, err er
 				return nil, failed("connection", "reaching %s through %s: %v; the jump host must be up and allow TCP forwarding", hop.addr(), hops[i-1].addr(), reason(ctx, r.opts.DialTimeout, err))
 			}
 		}
-		if d.client, d.key, err = r.handshake(ctx, conn, hop); err != nil {
+		if d.client, d.key, err = r.handshake(ctx, &firm{Conn: conn}, hop); err != nil {
 			return nil, err
 		}
 	}
 	return d, nil
+}
+
+// firm is a connection that cannot be written to once reading from it has failed, so that no request is sent whose answer nobody waits for any more.
+type firm struct {
+	net.Conn
+	dead atomic.Bool
+}
+
+func (f *firm) Read(p []byte) (int, error) {
+	k, err := f.Conn.Read(p)
+	if err != nil {
+		f.dead.Store(true)
+	}
+	return k, err
+}
+
+func (f *firm) Write(p []byte) (int, error) {
+	if f.dead.Load() {
+		return 0, net.ErrClosed
+	}
+	return f.Conn.Write(p)
 }
 
 func (r *Remote) handshake(ctx context.Context, conn net.Conn, l Login) (*ssh.Client, string, error) {

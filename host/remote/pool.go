@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -264,6 +265,7 @@ func (n *node) session(ctx context.Context, commands bool) (*conn, ssh.Channel, 
 			return nil, nil, nil, failed("connection", "opening a session on %s: %v%s; nothing was sent", n.opts.Name, c.why(err), hint)
 		}
 		if !refused {
+			c.fail(err)
 			<-c.done // its pool entry is gone before we ask again
 			continue
 		}
@@ -274,9 +276,32 @@ func (n *node) session(ctx context.Context, commands bool) (*conn, ssh.Channel, 
 	}
 }
 
+// open opens a channel. The library never returns from OpenChannel when the connection ends at one unlucky moment, for nobody closes a channel that is
+// registered after all were closed; such a call is left behind. [firm] makes that moment rare.
 func (c *conn) open() (ssh.Channel, <-chan *ssh.Request, error) {
-	defer c.watch("opening a session")()
-	return c.client.OpenChannel("session", nil)
+	type opened struct {
+		ch   ssh.Channel
+		reqs <-chan *ssh.Request
+		err  error
+	}
+	got := make(chan opened, 1)
+	stop := c.watch("opening a session")
+	defer stop()
+	go func() {
+		ch, reqs, err := c.client.OpenChannel("session", nil)
+		got <- opened{ch, reqs, err}
+	}()
+	select {
+	case o := <-got:
+		return o.ch, o.reqs, o.err
+	case <-c.done:
+	}
+	select {
+	case o := <-got:
+		return o.ch, o.reqs, o.err
+	case <-time.After(10 * time.Millisecond):
+		return nil, nil, c.why(io.EOF)
+	}
 }
 
 // shut closes a channel, and the connection when the node does not close it too.

@@ -1,4 +1,4 @@
-// Package sshtest is SSH servers to test against: good ones, bad ones, a real OpenSSH, and a network that fails.
+// Package sshtest is SSH servers to test against, good and bad ones.
 package sshtest
 
 import (

@@ -1,0 +1,308 @@
+package remote
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/pem"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/skeema/knownhosts"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
+)
+
+func TestHostKeys(t *testing.T) {
+	ca := sshtest.NewSigner(t)
+	_, other := sshtest.NewKeyFile(t)
+	for _, c := range []struct {
+		name  string
+		lines func(addr string, key ssh.PublicKey) string // of known_hosts; nil pins
+		pin   func(right string) string
+		words []string // of the refusal; nil is accepted
+	}{
+		{"the pinned key is accepted", nil, func(right string) string { return right }, nil},
+		{"another key than the pinned one is refused, with both fingerprints", nil, func(string) string { return ssh.FingerprintSHA256(other) }, []string{"SHA256:", ssh.FingerprintSHA256(other), "console"}},
+		{"a known key is accepted", func(addr string, k ssh.PublicKey) string { return knownhosts.Line([]string{addr}, k) }, nil, nil},
+		{"a hashed name is accepted", func(addr string, k ssh.PublicKey) string {
+			return xknownhosts.HashHostname(knownhosts.Normalize(addr)) + strings.TrimPrefix(knownhosts.Line([]string{addr}, k), knownhosts.Normalize(addr))
+		}, nil, nil},
+		{"an unknown host is refused, with its fingerprint and what to do", func(string, ssh.PublicKey) string { return "" }, nil, []string{"is not in known_hosts", "SHA256:", "host_key"}},
+		{"a changed key is refused loudly", func(addr string, _ ssh.PublicKey) string { return knownhosts.Line([]string{addr}, other) }, nil, []string{"CHANGED", "SHA256:", "ssh-keygen -R"}},
+		{"a revoked key is refused although it is listed, too", func(addr string, k ssh.PublicKey) string {
+			return knownhosts.Line([]string{addr}, k) + "\n@revoked * " + strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k)))
+		}, nil, []string{"@revoked"}},
+		{"a certificate of a listed authority is accepted", func(addr string, _ ssh.PublicKey) string {
+			return "@cert-authority " + knownhosts.Line([]string{addr}, ca.PublicKey())
+		}, nil, nil},
+		{"a certificate of another authority is refused", func(addr string, _ ssh.PublicKey) string {
+			return "@cert-authority " + knownhosts.Line([]string{addr}, other)
+		}, nil, []string{"SHA256:"}},
+		{"a file with a broken line is refused, naming it", func(string, ssh.PublicKey) string { return "n1 ssh-ed25519 not-base64" }, nil, []string{"reading known_hosts", "known_hosts:1"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			leakless(t)
+			key := sshtest.NewSigner(t)
+			if strings.Contains(c.name, "certificate") {
+				cert := &ssh.Certificate{Key: key.PublicKey(), CertType: ssh.HostCert, ValidPrincipals: []string{"127.0.0.1"}, ValidBefore: ssh.CertTimeInfinity}
+				if err := cert.SignCert(rand.Reader, ca); err != nil {
+					t.Fatal(err)
+				}
+				var err error
+				if key, err = ssh.NewCertSigner(cert, key); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := sshtest.New(t, sshtest.Options{HostKey: key})
+			file := filepath.Join(t.TempDir(), "known_hosts")
+			r := newRemote(t, s, func(o *Options) {
+				if c.lines == nil {
+					o.Nodes[0].HostKey = c.pin(s.Pin())
+					return
+				}
+				o.Nodes[0].HostKey, o.KnownHosts = "", []string{file}
+				write(t, file, []byte(c.lines(s.Addr, s.HostKey.PublicKey())+"\n"))
+			})
+			_, err := execute(t.Context(), r, "true")
+			if c.words == nil {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			refused(t, err, "host_key", gate.Failed, c.words...)
+			if len(s.Commands()) != 0 {
+				t.Errorf("commands ran: %q", s.Commands())
+			}
+		})
+	}
+}
+
+func TestRepairedKnownHostsCountAtOnce(t *testing.T) {
+	s := sshtest.New(t, sshtest.Options{})
+	file := filepath.Join(t.TempDir(), "known_hosts")
+	write(t, file, nil)
+	now := time.Now()
+	r := newRemote(t, s, func(o *Options) {
+		o.Nodes[0].HostKey, o.KnownHosts, o.Now = "", []string{file}, func() time.Time { return now }
+	})
+	_, err := execute(t.Context(), r, "true")
+	refused(t, err, "host_key", gate.Failed)
+	write(t, file, []byte(knownhosts.Line([]string{s.Addr}, s.HostKey.PublicKey())+"\n"))
+	now = now.Add(time.Second)
+	mustExec(t, r, "true")
+}
+
+func TestLogin(t *testing.T) {
+	ca := sshtest.NewSigner(t)
+	secretFile := func(t *testing.T, text string, mode os.FileMode) string {
+		f := filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(f, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	encrypted := func(t *testing.T) (file string, pub ssh.PublicKey) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, err := ssh.MarshalPrivateKeyWithPassphrase(key, "", []byte("open sesame"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pub, _ = ssh.NewPublicKey(&key.PublicKey)
+		return secretFile(t, string(pem.EncodeToMemory(block)), 0o600), pub
+	}
+	certified := func(t *testing.T, by ssh.Signer, validFor time.Duration) (id, file string) {
+		id, pub := sshtest.NewKeyFile(t)
+		cert := &ssh.Certificate{Key: pub, CertType: ssh.UserCert, ValidPrincipals: []string{"root"}, ValidAfter: uint64(time.Now().Add(-2 * time.Hour).Unix()), ValidBefore: uint64(time.Now().Add(validFor).Unix())}
+		if err := cert.SignCert(rand.Reader, by); err != nil {
+			t.Fatal(err)
+		}
+		return id, secretFile(t, string(ssh.MarshalAuthorizedKey(cert)), 0o644)
+	}
+	for _, c := range []struct {
+		name  string
+		login func(t *testing.T, l *Login)
+		words []string // of the refusal; nil is accepted
+	}{
+		{"a password file", func(t *testing.T, l *Login) { l.IdentityFile, l.PasswordFile = "", secretFile(t, "hunter2\n", 0o600) }, nil},
+		{"a wrong password", func(t *testing.T, l *Login) { l.IdentityFile, l.PasswordFile = "", secretFile(t, "hunter3\n", 0o600) }, []string{"password of"}},
+		{"a password file that others may read", func(t *testing.T, l *Login) { l.IdentityFile, l.PasswordFile = "", secretFile(t, "hunter2\n", 0o644) }, []string{"0644", "chmod 600"}},
+		{"a key file that others may read", func(t *testing.T, l *Login) { os.Chmod(l.IdentityFile, 0o640) }, []string{"0640", "chmod 600"}},
+		{"a key file that is missing", func(t *testing.T, l *Login) { l.IdentityFile = "/nonexistent/id" }, []string{"/nonexistent/id"}},
+		{"a public key in the place of the private one", func(t *testing.T, l *Login) { l.IdentityFile += ".pub"; os.Chmod(l.IdentityFile, 0o600) }, []string{"private key"}},
+		{"a key that the host does not know", func(t *testing.T, l *Login) { l.IdentityFile, _ = sshtest.NewKeyFile(t) }, []string{"authorized_keys"}},
+		{"an encrypted key without a passphrase", func(t *testing.T, l *Login) { l.IdentityFile, _ = encrypted(t) }, []string{"encrypted", "passphrase_file"}},
+		{"an encrypted key with a wrong passphrase", func(t *testing.T, l *Login) {
+			l.IdentityFile, _ = encrypted(t)
+			l.PassphraseFile = secretFile(t, "open barley", 0o600)
+		}, []string{"does not open"}},
+		{"an encrypted key with its passphrase is offered", func(t *testing.T, l *Login) { // and refused by the host, which does not know it
+			l.IdentityFile, _ = encrypted(t)
+			l.PassphraseFile = secretFile(t, "open sesame\n", 0o600)
+		}, []string{"authorized_keys"}},
+		{"a certificate", func(t *testing.T, l *Login) { l.IdentityFile, l.CertificateFile = certified(t, ca, time.Hour) }, nil},
+		{"a certificate that has expired", func(t *testing.T, l *Login) { l.IdentityFile, l.CertificateFile = certified(t, ca, -time.Hour) }, []string{"accepts none"}},
+		{"a certificate of another authority", func(t *testing.T, l *Login) {
+			l.IdentityFile, l.CertificateFile = certified(t, sshtest.NewSigner(t), time.Hour)
+		}, []string{"accepts none"}},
+		{"a certificate of another key", func(t *testing.T, l *Login) { _, l.CertificateFile = certified(t, ca, time.Hour) }, []string{"does not belong"}},
+		{"an agent", func(t *testing.T, l *Login) { startAgent(t, l.IdentityFile); l.IdentityFile, l.Agent = "", true }, nil},
+		{"an agent without keys", func(t *testing.T, l *Login) { startAgent(t, ""); l.IdentityFile, l.Agent = "", true }, []string{"ssh-add"}},
+		{"an agent that is not there", func(t *testing.T, l *Login) {
+			t.Setenv("SSH_AUTH_SOCK", "/nonexistent/agent")
+			l.IdentityFile, l.Agent = "", true
+		}, []string{"SSH_AUTH_SOCK"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			leakless(t)
+			s := sshtest.New(t, sshtest.Options{Password: "hunter2", CA: ca.PublicKey()})
+			r := newRemote(t, s, func(o *Options) { c.login(t, &o.Nodes[0].Login) })
+			_, err := execute(t.Context(), r, "true")
+			if c.words != nil {
+				refused(t, err, "auth", gate.Failed, c.words...)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// startAgent serves an agent at SSH_AUTH_SOCK, with the key of a file if one is named.
+func startAgent(t *testing.T, file string) {
+	keys := agent.NewKeyring()
+	if file != "" {
+		data, _ := os.ReadFile(file)
+		key, err := ssh.ParseRawPrivateKey(data)
+		if err == nil {
+			err = keys.Add(agent.AddedKey{PrivateKey: key})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	sock := filepath.Join(t.TempDir(), "agent")
+	l, err := net.Listen("unix", sock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			agent.ServeAgent(keys, c)
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	t.Setenv("SSH_AUTH_SOCK", sock)
+}
+
+func TestJumpHosts(t *testing.T) {
+	jumpTo := func(s *sshtest.Server) JumpOptions {
+		host, port := s.HostPort()
+		return JumpOptions{Login{Host: host, Port: port, User: "jump", IdentityFile: s.ClientFile, HostKey: s.Pin()}}
+	}
+	t.Run("three of them lead to the node", func(t *testing.T) {
+		leakless(t)
+		s, a, b, c := sshtest.New(t, sshtest.Options{}), sshtest.New(t, sshtest.Options{Forward: true}), sshtest.New(t, sshtest.Options{Forward: true}), sshtest.New(t, sshtest.Options{Forward: true})
+		r := newRemote(t, s, func(o *Options) { o.Nodes[0].Jump = []JumpOptions{jumpTo(a), jumpTo(b), jumpTo(c)} })
+		if v := mustExec(t, r, "echo", "far"); v.Stdout != "far\n" {
+			t.Errorf("%+v", v)
+		}
+		if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+			t.Error(err)
+		}
+		if len(a.Commands())+len(b.Commands())+len(c.Commands()) != 0 {
+			t.Error("a jump host ran a command")
+		}
+	})
+	t.Run("each proves its own key", func(t *testing.T) {
+		leakless(t)
+		s, a := sshtest.New(t, sshtest.Options{}), sshtest.New(t, sshtest.Options{Forward: true})
+		r := newRemote(t, s, func(o *Options) {
+			j := jumpTo(a)
+			j.HostKey = s.Pin()
+			o.Nodes[0].Jump = []JumpOptions{j}
+		})
+		_, err := execute(t.Context(), r, "true")
+		refused(t, err, "host_key", gate.Failed, a.Addr, a.Pin())
+		if s.Conns.Load() != 0 {
+			t.Error("the node was reached through an impostor")
+		}
+	})
+	t.Run("one that forwards nothing is named", func(t *testing.T) {
+		leakless(t)
+		s, a := sshtest.New(t, sshtest.Options{}), sshtest.New(t, sshtest.Options{})
+		r := newRemote(t, s, func(o *Options) { o.Nodes[0].Jump = []JumpOptions{jumpTo(a)} })
+		_, err := execute(t.Context(), r, "true")
+		refused(t, err, "connection", gate.Failed, a.Addr, "forwarding")
+	})
+	t.Run("a node that is silent behind one is left in time", func(t *testing.T) {
+		leakless(t)
+		s, a := sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{SilentKEX: true}}), sshtest.New(t, sshtest.Options{Forward: true})
+		r := newRemote(t, s, quick, func(o *Options) { o.Nodes[0].Jump = []JumpOptions{jumpTo(a)} })
+		began := time.Now()
+		_, err := execute(t.Context(), r, "true")
+		refused(t, err, "connection", gate.Failed, "no answer within")
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	good := func() Options {
+		return Options{Workspace: "w", Nodes: []NodeOptions{{Name: "pve1", Login: Login{Host: "192.0.2.1", User: "root", IdentityFile: "id", HostKey: "SHA256:" + strings.Repeat("a", 43)}}}}
+	}
+	o := good()
+	if err := o.Validate(); err != nil || o.MaxSessions != 5 || o.Nodes[0].Port != 22 || o.Nodes[0].Cluster != "pve1" || !o.Nodes[0].Default {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	for name, c := range map[string]struct {
+		change func(*Options)
+		words  string
+	}{
+		"no workspace":             {func(o *Options) { o.Workspace = "" }, "remote.workspace"},
+		"no way to know the host":  {func(o *Options) { o.Nodes[0].HostKey = "" }, "impostor"},
+		"a pin that is none":       {func(o *Options) { o.Nodes[0].HostKey = "MD5:aa" }, "ssh-keygen -lf"},
+		"no credentials":           {func(o *Options) { o.Nodes[0].IdentityFile = "" }, "identity_file"},
+		"no user":                  {func(o *Options) { o.Nodes[0].User = "" }, "user"},
+		"a user that is an option": {func(o *Options) { o.Nodes[0].User = "-oProxyCommand=x" }, "user"},
+		"a host that is an option": {func(o *Options) { o.Nodes[0].Host = "-x" }, "host"},
+		"a name with a slash":      {func(o *Options) { o.Nodes[0].Name = "a/b" }, "name"},
+		"the same name twice":      {func(o *Options) { o.Nodes = append(o.Nodes, o.Nodes[0]) }, "twice"},
+		"two defaults": {func(o *Options) {
+			n := o.Nodes[0]
+			n.Name, n.Default, o.Nodes[0].Default = "pve2", true, true
+			o.Nodes = append(o.Nodes, n)
+		}, "default = true"},
+		"four jump hosts":           {func(o *Options) { o.Nodes[0].Jump = make([]JumpOptions, 4) }, "at most 3"},
+		"a memo older than 5s":      {func(o *Options) { o.Memo = 6 * time.Second }, "remote.memo"},
+		"output above the hard cap": {func(o *Options) { o.MaxOutput = 17 << 20 }, "remote.max_output"},
+		"one session only":          {func(o *Options) { o.MaxSessions = 1 }, "remote.max_sessions"},
+		"a negative time":           {func(o *Options) { o.StepTimeout = -1 }, "remote.step_timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := good()
+			c.change(&o)
+			if err := o.Validate(); err == nil || !strings.Contains(err.Error(), c.words) {
+				t.Errorf("got %v, want %q in it", err, c.words)
+			}
+		})
+	}
+}
