@@ -190,6 +190,7 @@ func (l *Lab) session(ch ssh.Channel, reqs <-chan *ssh.Request, node string) {
 	defer work.Wait()
 	for r := range reqs {
 		var body struct{ Value string }
+		var start func() // after the reply: a quick command would close the channel before it
 		ok := false
 		switch r.Type {
 		case "env":
@@ -206,19 +207,19 @@ func (l *Lab) session(ch ssh.Channel, reqs <-chan *ssh.Request, node string) {
 			started, ok = true, true
 			ctx, s, end := l.spawn(l.ctx, "nodes/"+node, []string{"sshd: root@notty"})
 			self = s
-			work.Go(func() {
+			start = func() {
 				defer end()
 				l.request(ctx, ch, node, body.Value, env, s)
-			})
+			}
 		case "subsystem":
 			if started || ssh.Unmarshal(r.Payload, &body) != nil || body.Value != "sftp" {
 				break
 			}
 			started, ok = true, true
-			work.Go(func() {
+			start = func() {
 				defer ch.Close()
 				l.serveSFTP(ch, node)
-			})
+			}
 		case "signal":
 			if ok = ssh.Unmarshal(r.Payload, &body) == nil && self != nil; ok {
 				self.signal(signalNumber(body.Value))
@@ -226,6 +227,9 @@ func (l *Lab) session(ch ssh.Channel, reqs <-chan *ssh.Request, node string) {
 		}
 		if r.WantReply {
 			_ = r.Reply(ok, nil)
+		}
+		if start != nil {
+			work.Go(start)
 		}
 	}
 	if !started {
