@@ -1,0 +1,446 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+)
+
+// bothServers runs a test against OpenSSH's SFTP server, whose realpath follows links, and against one whose realpath does not.
+func bothServers(t *testing.T, test func(t *testing.T, r *Remote)) {
+	t.Run("OpenSSH", func(t *testing.T) { _, o := openSSH(t); test(t, start(t, o)) })
+	t.Run("plain", func(t *testing.T) { test(t, newRemote(t, sshtest.New(t, sshtest.Options{}))) })
+}
+
+func TestLookupFindsTheRealPath(t *testing.T) {
+	bothServers(t, func(t *testing.T, r *Remote) {
+		d := t.TempDir()
+		write(t, d+"/dir/file", []byte("12345"))
+		os.Chmod(d+"/dir/file", 0o640)
+		os.Symlink("dir", d+"/link")
+		os.Symlink(d+"/link/file", d+"/far")
+		os.Symlink("nowhere", d+"/dangling")
+		os.Symlink("loop", d+"/loop")
+		syscall.Mkfifo(d+"/fifo", 0o600)
+		l, err := net.Listen("unix", d+"/socket")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		for name, c := range map[string]struct {
+			op   gate.Op
+			want gate.FileFacts
+			code string
+		}{
+			"a file":                           {gate.SFTPStat{Path: d + "/dir/file"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
+			"through a linked directory":       {gate.SFTPRead{Path: d + "/link/file"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
+			"a link to a link":                 {gate.SFTPGet{Path: d + "/far", Local: "x"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
+			"a dangling link is where it goes": {gate.SFTPWrite{Path: d + "/dangling"}, gate.FileFacts{RealPath: d + "/nowhere"}, ""},
+			"a new name in a linked directory": {gate.SFTPWrite{Path: d + "/link/new"}, gate.FileFacts{RealPath: d + "/dir/new"}, ""},
+			"removal concerns the link itself": {gate.SFTPRemove{Path: d + "/far"}, gate.FileFacts{RealPath: d + "/far", Exists: true, Type: "symlink", Mode: 0o777}, ""},
+			"removal below a linked directory": {gate.SFTPRemove{Path: d + "/link/file"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
+			"a fifo":                           {gate.SFTPStat{Path: d + "/fifo"}, gate.FileFacts{RealPath: d + "/fifo", Exists: true, Type: "fifo", Mode: 0o600}, ""},
+			"a socket":                         {gate.SFTPStat{Path: d + "/socket"}, gate.FileFacts{RealPath: d + "/socket", Exists: true, Type: "socket"}, ""},
+			"a device":                         {gate.SFTPStat{Path: "/dev/zero"}, gate.FileFacts{RealPath: "/dev/zero", Exists: true, Type: "device", Mode: 0o666}, ""},
+			"the root":                         {gate.SFTPList{Path: "/"}, gate.FileFacts{RealPath: "/", Exists: true, Type: "dir"}, ""},
+			"a directory that is missing":      {gate.SFTPWrite{Path: d + "/no/file"}, gate.FileFacts{}, "not_found"},
+			"a loop of links":                  {gate.SFTPStat{Path: d + "/loop"}, gate.FileFacts{}, "*"},
+			"a relative path":                  {gate.SFTPStat{Path: "etc/passwd"}, gate.FileFacts{}, "not_a_path"},
+			"a path with ..":                   {gate.SFTPStat{Path: d + "/dir/../dir/file"}, gate.FileFacts{}, "not_a_path"},
+			"a doubled slash":                  {gate.SFTPStat{Path: "//etc/passwd"}, gate.FileFacts{}, "not_a_path"},
+			"a trailing slash":                 {gate.SFTPStat{Path: d + "/dir/"}, gate.FileFacts{}, "not_a_path"},
+			"a NUL":                            {gate.SFTPStat{Path: d + "/dir/file\x00.txt"}, gate.FileFacts{}, "not_a_path"},
+			"a local path that leaves":         {gate.SFTPGet{Path: d + "/dir/file", Local: "../x"}, gate.FileFacts{}, "not_a_path"},
+			"an absolute local path":           {gate.SFTPGet{Path: d + "/dir/file", Local: "/etc/x"}, gate.FileFacts{}, "not_a_path"},
+			"a local file that is missing":     {gate.SFTPPut{Path: d + "/new", Local: "missing"}, gate.FileFacts{}, "not_found"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				facts, err := r.Lookup(t.Context(), question(onN1(c.op)))
+				if c.code != "" {
+					if err == nil || c.code != "*" && !strings.HasPrefix(err.Error(), c.code) {
+						t.Errorf("got %+v, %v, want %s", facts.File, err, c.code)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := *facts.File
+				if c.want.Type == "dir" || c.want.Type == "socket" || c.want.Type == "device" {
+					got.Bytes, got.Mode = c.want.Bytes, c.want.Mode
+				}
+				if got.Type == "symlink" {
+					got.Bytes = 0
+				}
+				if got != c.want {
+					t.Errorf("got  %+v\nwant %+v", got, c.want)
+				}
+			})
+		}
+	})
+}
+
+// onN1 puts an operation on the node n1.
+func onN1(op gate.Op) gate.Op {
+	switch op := op.(type) {
+	case gate.SFTPStat:
+		op.Node = "n1"
+		return op
+	case gate.SFTPList:
+		op.Node = "n1"
+		return op
+	case gate.SFTPRead:
+		op.Node = "n1"
+		return op
+	case gate.SFTPWrite:
+		op.Node = "n1"
+		return op
+	case gate.SFTPGet:
+		op.Node = "n1"
+		return op
+	case gate.SFTPPut:
+		op.Node = "n1"
+		return op
+	case gate.SFTPRemove:
+		op.Node = "n1"
+		return op
+	}
+	panic("no such operation")
+}
+
+func TestWhatChangedSinceTheDecisionIsNotTouched(t *testing.T) {
+	bothServers(t, func(t *testing.T, r *Remote) {
+		for name, c := range map[string]struct {
+			op   gate.Op
+			swap func(d string)
+			keep map[string]string // contents that must be there afterwards
+		}{
+			"a file became a link": {gate.SFTPRead{Path: "/a"}, func(d string) { os.Remove(d + "/a"); os.Symlink("secret", d+"/a") }, nil},
+			"a file that is replaced became a link": {gate.SFTPWrite{Path: "/a", Overwrite: true, Data: gate.Data{Text: "new"}},
+				func(d string) { os.Remove(d + "/a"); os.Symlink("secret", d+"/a") }, map[string]string{"/secret": "secret"}},
+			"a new file appeared": {gate.SFTPWrite{Path: "/new", Overwrite: true, Data: gate.Data{Text: "new"}},
+				func(d string) { os.WriteFile(d+"/new", []byte("theirs"), 0o600) }, map[string]string{"/new": "theirs"}},
+			"its directory became a link": {gate.SFTPWrite{Path: "/dir/a", Overwrite: true, Data: gate.Data{Text: "new"}},
+				func(d string) { os.Rename(d+"/dir", d+"/old"); os.Symlink("other", d+"/dir") }, map[string]string{"/old/a": "a", "/other/a": "other"}},
+			"a file became a directory": {gate.SFTPRead{Path: "/a"}, func(d string) { os.Remove(d + "/a"); os.Mkdir(d+"/a", 0o700) }, nil},
+			"a file became a fifo":      {gate.SFTPGet{Path: "/a", Local: "x"}, func(d string) { os.Remove(d + "/a"); syscall.Mkfifo(d+"/a", 0o600) }, nil},
+			"a file to remove became a link": {gate.SFTPRemove{Path: "/a"},
+				func(d string) { os.Remove(d + "/a"); os.Symlink("secret", d+"/a") }, map[string]string{"/secret": "secret", "/a": "secret"}},
+			"the local file grew": {gate.SFTPPut{Path: "/up", Local: "local"}, func(string) { write(t, filepath.Join(r.opts.Workspace, "agent-a", "local"), []byte("longer")) }, nil},
+		} {
+			t.Run(name, func(t *testing.T) {
+				d := t.TempDir()
+				for f, text := range map[string]string{"/a": "a", "/secret": "secret", "/dir/a": "a", "/other/a": "other"} {
+					write(t, d+f, []byte(text))
+				}
+				write(t, filepath.Join(r.opts.Workspace, "agent-a", "local"), []byte("short"))
+				q := question(below(d, onN1(c.op)))
+				facts, err := r.Lookup(t.Context(), q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				q.Facts = facts
+				c.swap(d)
+				_, err = r.Execute(t.Context(), q, yellow)
+				refused(t, err, "changed", gate.Failed, "decided")
+				for f, want := range c.keep {
+					if got, err := os.ReadFile(d + f); string(got) != want {
+						t.Errorf("%s holds %q (%v), want %q", f, got, err, want)
+					}
+				}
+				if _, err := os.Stat(filepath.Join(r.opts.Workspace, "agent-a", "x")); !os.IsNotExist(err) {
+					t.Error("a local file was made")
+				}
+			})
+		}
+	})
+}
+
+func below(d string, op gate.Op) gate.Op {
+	switch op := op.(type) {
+	case gate.SFTPRead:
+		op.Path = d + op.Path
+		return op
+	case gate.SFTPWrite:
+		op.Path = d + op.Path
+		return op
+	case gate.SFTPGet:
+		op.Path = d + op.Path
+		return op
+	case gate.SFTPPut:
+		op.Path = d + op.Path
+		return op
+	case gate.SFTPRemove:
+		op.Path = d + op.Path
+		return op
+	}
+	panic("no such operation")
+}
+
+func TestASwapAtTheOpeningIsSeen(t *testing.T) {
+	d := t.TempDir()
+	write(t, d+"/secret", []byte("secret"))
+	var armed atomic.Bool
+	s := sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{WrapSFTP: func(rw io.ReadWriteCloser) io.ReadWriteCloser {
+		return &sshtest.Tap{ReadWriteCloser: rw, Seen: func(kind byte) {
+			if kind == sshtest.Open && armed.CompareAndSwap(true, false) {
+				os.Remove(d + "/a")
+				os.Symlink("secret", d+"/a")
+			}
+		}}
+	}}})
+	r := newRemote(t, s)
+	for name, op := range map[string]gate.Op{"read": gate.SFTPRead{OnNode: on("n1"), Path: d + "/a"}, "download": gate.SFTPGet{OnNode: on("n1"), Path: d + "/a", Local: "a"}} {
+		t.Run(name, func(t *testing.T) {
+			os.Remove(d + "/a")
+			write(t, d+"/a", []byte("harmless"))
+			armed.Store(true)
+			res, err := do(t.Context(), r, op, yellow)
+			refused(t, err, "changed", gate.Failed)
+			if res.Value != nil {
+				t.Errorf("it returned %+v", res.Value)
+			}
+		})
+	}
+}
+
+func TestSpecialFilesAreRefused(t *testing.T) {
+	bothServers(t, func(t *testing.T, r *Remote) {
+		d := t.TempDir()
+		syscall.Mkfifo(d+"/fifo", 0o600)
+		ws := filepath.Join(r.opts.Workspace, "agent-a")
+		write(t, ws+"/file", []byte("x"))
+		syscall.Mkfifo(ws+"/fifo", 0o600)
+		os.Mkdir(ws+"/dir", 0o700)
+		os.Symlink("/etc/passwd", ws+"/out")
+		os.Symlink("/etc", ws+"/etc")
+		for name, op := range map[string]gate.Op{
+			"reading /dev/zero":                  gate.SFTPRead{Path: "/dev/zero"},
+			"downloading /dev/zero":              gate.SFTPGet{Path: "/dev/zero", Local: "zero"},
+			"reading a fifo":                     gate.SFTPRead{Path: d + "/fifo"},
+			"reading a directory":                gate.SFTPRead{Path: d},
+			"replacing a directory":              gate.SFTPWrite{Path: d, Overwrite: true},
+			"replacing a fifo":                   gate.SFTPWrite{Path: d + "/fifo", Overwrite: true},
+			"removing a directory":               gate.SFTPRemove{Path: d},
+			"listing a device":                   gate.SFTPList{Path: "/dev/zero"},
+			"uploading a local fifo":             gate.SFTPPut{Path: d + "/up", Local: "fifo"},
+			"uploading a local directory":        gate.SFTPPut{Path: d + "/up", Local: "dir"},
+			"uploading through a local link":     gate.SFTPPut{Path: d + "/up", Local: "out"},
+			"uploading from a linked directory":  gate.SFTPPut{Path: d + "/up", Local: "etc/passwd"},
+			"downloading over a local directory": gate.SFTPGet{Path: "/etc/passwd", Local: "dir", Overwrite: true},
+			"downloading over a local link":      gate.SFTPGet{Path: "/etc/passwd", Local: "out", Overwrite: true},
+			"downloading into a linked folder":   gate.SFTPGet{Path: "/etc/passwd", Local: "etc/new"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				_, err := do(ctx, r, onN1(op), yellow)
+				if err == nil || ctx.Err() != nil || !strings.HasPrefix(err.Error(), "not_a_file") && !strings.Contains(err.Error(), "escapes") {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		if _, err := os.Stat("/etc/new"); err == nil {
+			t.Error("a download escaped its workspace")
+		}
+		t.Run("a file of /proc, which says it is empty, is read", func(t *testing.T) {
+			want, _ := os.ReadFile("/proc/version")
+			res, err := do(t.Context(), r, gate.SFTPRead{OnNode: on("n1"), Path: "/proc/version"}, green)
+			if err != nil || res.Value.(ReadResult).Text != string(want) || !res.Value.(ReadResult).EOF {
+				t.Errorf("%+v, %v", res.Value, err)
+			}
+			if _, err := do(t.Context(), r, gate.SFTPGet{OnNode: on("n1"), Path: "/proc/version", Local: "version"}, green); err != nil {
+				t.Error(err)
+			}
+		})
+		t.Run("replacing one hard link leaves the other alone", func(t *testing.T) {
+			write(t, d+"/one", []byte("old"))
+			os.Link(d+"/one", d+"/two")
+			if _, err := do(t.Context(), r, gate.SFTPWrite{OnNode: on("n1"), Path: d + "/one", Overwrite: true, Data: gate.Data{Text: "new"}}, yellow); err != nil {
+				t.Fatal(err)
+			}
+			if two, _ := os.ReadFile(d + "/two"); string(two) != "old" {
+				t.Errorf("the other link holds %q", two)
+			}
+		})
+		t.Run("names with newlines, escapes and other bytes", func(t *testing.T) {
+			odd := t.TempDir()
+			for _, n := range []string{"a\nb", "\x1b[31mred", "\xff\xfe", "-rf", "it's \"q\""} {
+				write(t, odd+"/"+n, []byte(n))
+			}
+			res, err := do(t.Context(), r, gate.SFTPList{OnNode: on("n1"), Path: odd}, green)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, e := range res.Value.(ListResult).Entries {
+				names = append(names, e.Name+e.NameB64)
+			}
+			if got := fmt.Sprintf("%q", names); got != fmt.Sprintf("%q", []string{"\x1b[31mred", "-rf", "a\nb", `it's "q"`, "//4="}) {
+				t.Errorf("%s", got)
+			}
+			for _, n := range []string{"a\nb", "\x1b[31mred", "-rf", "it's \"q\""} {
+				if res, err := do(t.Context(), r, gate.SFTPRead{OnNode: on("n1"), Path: odd + "/" + n}, green); err != nil || res.Value.(ReadResult).Text != n {
+					t.Errorf("%q: %+v, %v", n, res.Value, err)
+				}
+			}
+		})
+	})
+}
+
+func TestAnSFTPServerThatMisbehaves(t *testing.T) {
+	attrs := func(mode uint32) func(uint32, []byte) []byte {
+		return func(id uint32, body []byte) []byte {
+			if sshtest.Text(body) == "/f" {
+				return sshtest.Attrs(id, 10, mode)
+			}
+			return sshtest.Attrs(id, 10, 0o040755)
+		}
+	}
+	path := func(id uint32, body []byte) []byte { return sshtest.Names(id, sshtest.Text(body)) }
+	good := func(with sshtest.Script) sshtest.Script {
+		s := sshtest.Script{sshtest.RealPath: path, sshtest.Lstat: attrs(0o100644), sshtest.Open: func(id uint32, _ []byte) []byte { return sshtest.Handle(id, "h") },
+			8: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 10, 0o100644) }}
+		for k, v := range with {
+			s[k] = v
+		}
+		return s
+	}
+	silence := func(uint32, []byte) []byte { return nil }
+	endless := func(id uint32, _ []byte) []byte { return sshtest.Data(id, make([]byte, 32<<10)) }
+	for _, c := range []struct {
+		name   string
+		script sshtest.Script
+		op     gate.Op
+		code   string
+	}{
+		{"silence at the start", sshtest.Script{sshtest.Init: silence}, gate.SFTPStat{Path: "/f"}, "connection"},
+		{"text at the start", sshtest.Script{sshtest.Init: func(uint32, []byte) []byte { return []byte("Welcome to the machine!\n") }}, gate.SFTPStat{Path: "/f"}, "connection"},
+		{"silence at a path", sshtest.Script{sshtest.RealPath: silence}, gate.SFTPStat{Path: "/f"}, "lost"},
+		{"a path that is none", sshtest.Script{sshtest.RealPath: func(id uint32, _ []byte) []byte { return sshtest.Names(id, "../x") }}, gate.SFTPStat{Path: "/f"}, "not_a_path"},
+		{"no path at all", sshtest.Script{sshtest.RealPath: func(id uint32, _ []byte) []byte { return sshtest.Names(id) }}, gate.SFTPStat{Path: "/f"}, "failed"},
+		{"an answer to a question that was not asked", good(sshtest.Script{sshtest.Lstat: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id+77, 1, 0o100644) }}), gate.SFTPStat{Path: "/f"}, "lost"},
+		{"a packet longer than allowed", good(sshtest.Script{sshtest.Lstat: func(uint32, []byte) []byte { return []byte{0xff, 0xff, 0xff, 0xff, 105} }}), gate.SFTPStat{Path: "/f"}, "lost"},
+		{"an empty packet", good(sshtest.Script{sshtest.Lstat: func(uint32, []byte) []byte { return []byte{0, 0, 0, 0} }}), gate.SFTPStat{Path: "/f"}, "lost"},
+		{"no type in the attributes", good(sshtest.Script{sshtest.Lstat: attrs(0)}), gate.SFTPRead{Path: "/f"}, "not_a_file"},
+		{"links without end", good(sshtest.Script{sshtest.Lstat: attrs(0o120777), 19: func(id uint32, _ []byte) []byte { return sshtest.Names(id, "/f") }}), gate.SFTPStat{Path: "/f"}, "not_a_path"},
+		{"a file without end", good(sshtest.Script{sshtest.Read: endless}), gate.SFTPGet{Path: "/f", Local: "f"}, "too_large"},
+		{"silence in a file", good(sshtest.Script{sshtest.Read: silence}), gate.SFTPGet{Path: "/f", Local: "f"}, "lost"},
+		{"a handle that turns out a directory", good(sshtest.Script{8: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 10, 0o040755) }}), gate.SFTPRead{Path: "/f"}, "changed"},
+		{"writes that are kept nowhere", good(sshtest.Script{sshtest.Lstat: func(id uint32, body []byte) []byte {
+			switch p := sshtest.Text(body); {
+			case p == "/f":
+				return sshtest.Status(id, 2)
+			case strings.Contains(p, partialPrefix):
+				return sshtest.Attrs(id, 1, 0o040700)
+			default:
+				return sshtest.Attrs(id, 10, 0o040755)
+			}
+		}}), gate.SFTPWrite{Path: "/f", Data: gate.Data{Text: "12345"}}, "disk_full"},
+		{"other bytes than were written", good(sshtest.Script{sshtest.Lstat: func(id uint32, body []byte) []byte {
+			switch p := sshtest.Text(body); {
+			case p == "/f":
+				return sshtest.Status(id, 2)
+			case strings.Contains(p, partialPrefix):
+				return sshtest.Attrs(id, 1, 0o040700)
+			default:
+				return sshtest.Attrs(id, 10, 0o040755)
+			}
+		}, sshtest.Read: func() func(uint32, []byte) []byte {
+			first := true
+			return func(id uint32, _ []byte) []byte {
+				if first = !first; first {
+					return sshtest.Status(id, 1)
+				}
+				return sshtest.Data(id, []byte("0123456789"))
+			}
+		}()}), gate.SFTPWrite{Path: "/f", Data: gate.Data{Text: "abcdefghij"}}, "changed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			leakless(t)
+			s := sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{SFTP: c.script.Serve}})
+			r := newRemote(t, s, quick)
+			mustExec(t, r, "true")
+			began := time.Now()
+			_, err := do(t.Context(), r, onN1(c.op), yellow)
+			refused(t, err, c.code, gate.Failed)
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if left, _ := os.ReadDir(filepath.Join(r.opts.Workspace, "agent-a")); len(left) != 0 {
+				t.Errorf("left in the workspace: %v", left)
+			}
+			if v := mustExec(t, r, "echo", "x"); v.Stdout != "x\n" {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+}
+
+func TestADirectoryWithoutEndIsCutOff(t *testing.T) {
+	leakless(t)
+	var sent atomic.Int64
+	long := strings.Repeat("n", 200)
+	s := sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{SFTP: sshtest.Script{
+		sshtest.RealPath: func(id uint32, body []byte) []byte { return sshtest.Names(id, sshtest.Text(body)) },
+		sshtest.Lstat:    func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 1, 0o040755) },
+		sshtest.OpenDir:  func(id uint32, _ []byte) []byte { return sshtest.Handle(id, "d") },
+		sshtest.ReadDir: func(id uint32, _ []byte) []byte {
+			names := make([]string, 100)
+			for i := range names {
+				names[i] = fmt.Sprintf("%s%d", long, sent.Add(1))
+			}
+			return sshtest.Names(id, names...)
+		},
+	}.Serve}})
+	r := newRemote(t, s)
+	peak := watchMemory(t)
+	res, err := do(t.Context(), r, gate.SFTPList{OnNode: on("n1"), Path: "/d", Limit: 50}, green)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := res.Value.(ListResult); len(l.Entries) != 50 || !l.Truncated {
+		t.Errorf("%d entries, truncated %v", len(l.Entries), l.Truncated)
+	}
+	if grew := peak(); grew > 32<<20 {
+		t.Errorf("memory grew by %d MiB over %d names", grew>>20, sent.Load())
+	}
+}
+
+func TestADiskThatIsFull(t *testing.T) {
+	const size = 1 << 20
+	for _, percent := range []int64{0, 50, 99} {
+		t.Run(fmt.Sprintf("the node's, at %d %%", percent), func(t *testing.T) {
+			leakless(t)
+			disk := &sshtest.Disk{}
+			disk.Left.Store(size * percent / 100)
+			r := newRemote(t, sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{SFTP: disk.Serve}}))
+			d := t.TempDir()
+			write(t, d+"/f", []byte("old"))
+			write(t, filepath.Join(r.opts.Workspace, "agent-a", "up"), make([]byte, size))
+			_, err := do(t.Context(), r, gate.SFTPPut{OnNode: on("n1"), Path: d + "/f", Local: "up", Overwrite: true}, yellow)
+			refused(t, err, "disk_full", gate.Failed, "bytes left")
+			if old, _ := os.ReadFile(d + "/f"); string(old) != "old" {
+				t.Errorf("the file now holds %d bytes", len(old))
+			}
+			if left, _ := os.ReadDir(d); len(left) != 1 {
+				t.Errorf("left behind: %v", left)
+			}
+			disk.Left.Store(2 * size)
+			if _, err := do(t.Context(), r, gate.SFTPPut{OnNode: on("n1"), Path: d + "/f", Local: "up", Overwrite: true}, yellow); err != nil {
+				t.Errorf("with room again: %v", err)
+			}
+		})
+	}
+}
