@@ -1,4 +1,4 @@
-// Package plugin keeps plugins.lock: which modules may run, what each may import, and the tools that each described when it was locked.
+// Package plugin keeps plugins.lock, the reviewed list of modules that may run.
 package plugin
 
 import (

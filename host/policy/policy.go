@@ -1,4 +1,4 @@
-// Package policy answers the gate's questions in Rego: a core that is built in, and a site's rules and data that are loaded, checked and tested.
+// Package policy answers the gate's questions in Rego.
 package policy
 
 import (

@@ -1,4 +1,4 @@
-// Package shell lowers command text to argv lists, and renders argv lists so that a POSIX shell sees exactly those words.
+// Package shell lowers command text to argv lists, of which a POSIX shell then sees exactly the words.
 //
 // It is pure. What it cannot lower it refuses by name: text is never checked in one form and sent in another.
 package shell
