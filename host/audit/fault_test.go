@@ -3,8 +3,10 @@ package audit
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -185,5 +187,76 @@ func TestRotationOnAFullDisk(t *testing.T) {
 	}
 	if got := ids(all(t, j.opt.Dir)); !strings.HasSuffix(got, "x z") {
 		t.Errorf("the journal has %q", got)
+	}
+}
+
+// volatile is a file whose unsynced end a power cut loses, as far as it likes.
+type volatile struct {
+	file
+	path   string
+	mu     sync.Mutex // guards the following
+	size   int64
+	synced int64
+}
+
+func (v *volatile) WriteAt(p []byte, off int64) (int, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.size = max(v.size, off+int64(len(p)))
+	return v.file.WriteAt(p, off)
+}
+
+func (v *volatile) Sync() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.synced = v.size
+	return v.file.Sync()
+}
+
+func TestAPowerCutLosesNoDurableIntent(t *testing.T) {
+	for range 20 {
+		var disk []*volatile
+		j := open(t, Options{MaxFileBytes: 4096})
+		real, first := j.create, &volatile{file: j.seg.f, path: filepath.Join(j.opt.Dir, j.seg.name), size: j.seg.size, synced: j.seg.size}
+		j.seg.f, disk = first, append(disk, first)
+		j.create = func(path string) (file, error) {
+			f, err := real(path)
+			disk = append(disk, &volatile{file: f, path: path})
+			return disk[len(disk)-1], err
+		}
+		var mu sync.Mutex // guards sure
+		var sure []string
+		var wg sync.WaitGroup
+		for w := range 4 {
+			wg.Go(func() {
+				for i := range rand.N(40) {
+					r, durable := rec(fmt.Sprintf("%d-%d", w, i), "intent"), rand.N(3) == 0
+					if err := j.Intent(bg, r, durable); err != nil {
+						t.Error(err)
+					}
+					if durable {
+						mu.Lock()
+						sure = append(sure, r.ID)
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for _, v := range disk {
+			if err := os.Truncate(v.path, v.synced+rand.N(v.size-v.synced+1)); err != nil {
+				t.Fatal(err)
+			}
+			v.Close() // the process is gone
+		}
+		if r := verify(t, j.opt.Dir); !r.OK() {
+			t.Errorf("a power cut looks like tampering: %v", r.Problems)
+		}
+		kept := strings.Fields(ids(all(t, j.opt.Dir)))
+		for _, id := range sure {
+			if !slices.Contains(kept, id) {
+				t.Errorf("durable intent %s is lost", id)
+			}
+		}
 	}
 }

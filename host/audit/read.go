@@ -49,6 +49,7 @@ type source struct {
 	name  string
 	from  string // the file that it continues, to be read to its end before
 	f     *os.File
+	dead  bool // nobody will write to it any more
 	lines *bufio.Reader
 	entry Entry
 	err   error
@@ -112,7 +113,7 @@ func (r *reader) open(name string) (*source, error) {
 		return nil, fmt.Errorf("reading the journal: %w", err)
 	}
 	_, err = f.Seek(r.at[name], io.SeekStart)
-	s := &source{name: name, f: f, lines: bufio.NewReaderSize(f, 64<<10), key: begins(name)}
+	s := &source{name: name, f: f, dead: !living(f), lines: bufio.NewReaderSize(f, 64<<10), key: begins(name)}
 	if err != nil || !r.next(s) {
 		f.Close()
 		return nil, err
@@ -124,6 +125,9 @@ func (r *reader) open(name string) (*source, error) {
 func (r *reader) next(s *source) bool {
 	line, err := readLine(s.lines)
 	if err == io.EOF || err == errTorn {
+		if s.dead { // which was asked before reading, so that this is its end
+			r.at[s.name] = -1
+		}
 		return false
 	}
 	if err == nil {
