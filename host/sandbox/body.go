@@ -24,6 +24,8 @@ type edit struct {
 type plan struct {
 	edits  []edit // the first charges for the entry
 	points []int  // edits that cost goes to: the current piece of the function and of each loop around
+	blocks uint64 // basic blocks, about; a charge makes two
+	loops  uint64
 	extra  uint32 // the most that a free header would have cost
 }
 
@@ -34,6 +36,7 @@ type block struct {
 
 // point adds a place that charges.
 func (p *plan) point(at int) int {
+	p.blocks += 2
 	p.edits = append(p.edits, edit{at: at})
 	return len(p.edits) - 1
 }
@@ -75,8 +78,10 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 			if t := r.byte(); t != 0x40 && (t < typeF64 || t > typeI32) {
 				r.fail("block type 0x%02x needs multi-value, SIMD or reference types, which are off", t)
 			}
+			p.blocks += 2
 			blocks = append(blocks, block{op == 0x03, p.points[len(p.points)-1]})
 			if op == 0x03 {
+				p.loops++
 				if p.points[len(p.points)-1] == 0 {
 					p.free(p.here())
 				}
@@ -99,6 +104,7 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 			}
 		case op == 0x0c || op == 0x0d: // br br_if
 			r.u32()
+			p.blocks++
 		case op == 0x0e: // br_table
 			p.cost(2)
 			forward := true
@@ -167,6 +173,9 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 	}
 	if r.err == nil && (len(blocks) > 0 || r.pos != len(r.b)) {
 		r.fail("the body does not end where its blocks do")
+	}
+	if w.work += p.blocks * (p.blocks + 100*p.loops); w.work > maxWork {
+		r.fail("functions with %d branches and %d loops are too much for the compiler", p.blocks, p.loops)
 	}
 	return p, r.err
 }

@@ -22,7 +22,8 @@ const (
 	maxName      = 256
 	maxLocals    = 5_000
 	maxNesting   = 4_000
-	maxNestWork  = 40_000_000 // sum over all blocks of their depth
+	maxNestWork  = 80_000_000    // sum over all blocks of their depth
+	maxWork      = 2_000_000_000 // sum over all functions of basic blocks * (basic blocks + 100 * loops): gojq needs 0.7e9
 	maxBrTargets = 65_536
 	pageSize     = 65_536
 )
