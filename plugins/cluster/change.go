@@ -77,7 +77,7 @@ func restartService(c *sdk.Call, in serviceIn) (serviceOut, error) {
 	for i := 0; i < 10; i++ { // "activating" passes
 		r, err := n.Run(sdk.ExecOptions{Timeout: pve.Fast, MaxBytes: 4 << 10}, "systemctl", "is-active", unit)
 		if err != nil {
-			return serviceOut{}, err
+			return serviceOut{}, pve.After(err, doing)
 		}
 		if out.State = strings.TrimSpace(string(r.Stdout)); out.State != "activating" && out.State != "reloading" {
 			break

@@ -163,8 +163,33 @@ type resourcesIn struct {
 
 type resourcesOut struct {
 	pve.Reply
-	Count     int              `json:"count"`
-	Resources []map[string]any `json:"resources" doc:"As Proxmox gives them"`
+	Count     int        `json:"count"`
+	Resources []resource `json:"resources"`
+}
+
+// resource is a row of any type; what does not belong to its type is absent.
+type resource struct {
+	ID      string  `json:"id" doc:"Such as lxc/101, node/pve1 or storage/pve1/local"`
+	Type    string  `json:"type" doc:"lxc, qemu, node, storage, sdn, pool or network"`
+	Node    string  `json:"node,omitempty"`
+	Name    string  `json:"name,omitempty"`
+	Status  string  `json:"status,omitempty"`
+	VMID    int     `json:"vmid,omitempty"`
+	Storage string  `json:"storage,omitempty"`
+	Plugin  string  `json:"plugintype,omitempty"`
+	Content string  `json:"content,omitempty"`
+	Pool    string  `json:"pool,omitempty"`
+	Lock    string  `json:"lock,omitempty"`
+	Tags    string  `json:"tags,omitempty"`
+	HAState string  `json:"hastate,omitempty"`
+	CPU     float64 `json:"cpu,omitempty" doc:"Fraction of maxcpu in use"`
+	MaxCPU  float64 `json:"maxcpu,omitempty"`
+	Mem     int64   `json:"mem,omitempty" doc:"Bytes"`
+	MaxMem  int64   `json:"maxmem,omitempty" doc:"Bytes"`
+	Disk    int64   `json:"disk,omitempty" doc:"Bytes"`
+	MaxDisk int64   `json:"maxdisk,omitempty" doc:"Bytes"`
+	Uptime  int64   `json:"uptime,omitempty" doc:"Seconds"`
+	Shared  bool    `json:"shared,omitempty"`
 }
 
 func resources(c *sdk.Call, in resourcesIn) (resourcesOut, error) {
@@ -176,29 +201,29 @@ func resources(c *sdk.Call, in resourcesIn) (resourcesOut, error) {
 	default:
 		words = append(words, "--type", in.Type)
 	}
-	var all []map[string]any
+	var all []struct {
+		pve.Guest
+		ID, Storage, PluginType, Content string
+		Shared                           pve.Int
+	}
 	if err := pve.On(c, "").JSON(&all, words...); err != nil {
 		return resourcesOut{}, err
 	}
-	out := resourcesOut{Resources: []map[string]any{}}
+	out := resourcesOut{Resources: []resource{}}
 	table := [][]string{{"ID", "TYPE", "NODE", "STATUS", "NAME"}}
 	for _, r := range all {
-		if in.Type != "container" || r["type"] == "lxc" {
-			out.Resources = append(out.Resources, r)
+		if in.Type != "container" || r.Type == "lxc" {
+			out.Resources = append(out.Resources, resource{r.ID, r.Type, r.Node, r.Name, r.Status, int(r.VMID), r.Storage, r.PluginType, r.Content, r.Pool, r.Lock, r.Tags, r.HAState,
+				float64(r.CPU), float64(r.MaxCPU), int64(r.Mem), int64(r.MaxMem), int64(r.Disk), int64(r.MaxDisk), int64(r.Uptime), r.Shared != 0})
 		}
 	}
-	slices.SortFunc(out.Resources, func(a, b map[string]any) int { return strings.Compare(word(a["id"]), word(b["id"])) })
+	slices.SortFunc(out.Resources, func(a, b resource) int { return strings.Compare(a.ID, b.ID) })
 	for _, r := range out.Resources {
-		table = append(table, []string{word(r["id"]), word(r["type"]), word(r["node"]), word(r["status"]), word(r["name"])})
+		table = append(table, []string{r.ID, r.Type, r.Node, r.Status, cmp.Or(r.Name, r.Storage)})
 	}
 	out.Count = len(out.Resources)
 	out.Reply = pve.Say(in.Format, out, pve.Table(table))
 	return out, nil
-}
-
-func word(v any) string {
-	s, _ := v.(string)
-	return s
 }
 
 type temperatureOut struct {

@@ -101,7 +101,11 @@ func deleteGuest(c *sdk.Call, in deleteIn) (deleteOut, error) {
 	if r.Exit != 0 {
 		return deleteOut{}, f.FailGuest(doing, in.ID, f.Type, r)
 	}
-	if e := (*sdk.Error)(nil); !errors.As(f.Get(&cur, "/status/current"), &e) || e.Code != "not_found" {
+	e := (*sdk.Error)(nil)
+	switch err := f.Get(&cur, "/status/current"); {
+	case err != nil && (!errors.As(err, &e) || e.Code != "not_found"):
+		return deleteOut{}, pve.After(err, doing)
+	case err == nil:
 		return deleteOut{}, &sdk.Error{Code: "unknown_outcome", Message: doing + ": Proxmox reported success, but the guest still answers", Suggestion: "Look with get_guest_status and get_recent_tasks."}
 	}
 	out := deleteOut{VMID: in.ID, Node: f.Guest.Node, Name: f.Guest.Name, Type: f.Type, Deleted: true}
@@ -181,7 +185,7 @@ func snapshots(f pve.Found, in guestIn, doing, name string, wanted bool, argv []
 	}
 	all, err := snapshotsOf(f)
 	if err != nil {
-		return snapshotOut{}, err
+		return snapshotOut{}, pve.After(err, doing)
 	}
 	if there := slices.ContainsFunc(all, func(s snapshot) bool { return s.Name == name }); there != wanted {
 		return snapshotOut{}, &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: Proxmox reported success, but that there is such a snapshot is %v", doing, there), Suggestion: "Look at get_recent_tasks."}

@@ -61,7 +61,7 @@ func (ch Change) Do(format string) (Changed, error) {
 	ha := strings.Contains(string(r.Stdout)+string(r.Stderr), "Requesting HA ")
 	for i := 0; ; i++ {
 		if state, err = ch.Status(); err != nil {
-			return out, err
+			return out, After(err, doing)
 		}
 		if state == ch.Want || !ha || i == polls {
 			break

@@ -46,6 +46,14 @@ func Lost(err error, doing string) error {
 	return e
 }
 
+// After is the error of a look that failed after the change before it had succeeded.
+func After(err error, doing string) error {
+	if err == nil {
+		return nil
+	}
+	return &sdk.Error{Code: "unknown_outcome", Message: doing + ": the command succeeded, but looking at what it did did not: " + err.Error(), Suggestion: "Look at the status before you try again: most likely it is done."}
+}
+
 // JSON runs pvesh, which must print one JSON value, and decodes it.
 func (n Node) JSON(into any, words ...string) error {
 	argv := append(append([]string{"pvesh"}, words...), "--output-format", "json")
