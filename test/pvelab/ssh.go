@@ -207,9 +207,10 @@ func (l *Lab) session(ch ssh.Channel, reqs <-chan *ssh.Request, node string) {
 			started, ok = true, true
 			ctx, s, end := l.spawn(l.ctx, "nodes/"+node, []string{"sshd: root@notty"})
 			self = s
+			sent := slices.Clone(env)
 			start = func() {
 				defer end()
-				l.request(ctx, ch, node, body.Value, env, s)
+				l.request(ctx, ch, node, body.Value, sent, s)
 			}
 		case "subsystem":
 			if started || ssh.Unmarshal(r.Payload, &body) != nil || body.Value != "sftp" {
