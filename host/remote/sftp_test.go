@@ -444,3 +444,45 @@ func TestADiskThatIsFull(t *testing.T) {
 		})
 	}
 }
+
+// TestARealDiskThatIsFull needs the right to mount; the tests above prove the same against a disk that only pretends.
+func TestARealDiskThatIsFull(t *testing.T) {
+	const size = 4 << 20
+	for _, percent := range []int64{0, 50, 99} {
+		small := t.TempDir()
+		if err := syscall.Mount("tmpfs", small, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
+			t.Logf("mounting: %v", err)
+			return
+		}
+		t.Cleanup(func() {
+			if err := syscall.Unmount(small, 0); err != nil {
+				t.Error(err)
+			}
+		})
+		write(t, small+"/fill", make([]byte, size-size*percent/100))
+		t.Run(fmt.Sprintf("the node's, at %d %%", percent), func(t *testing.T) {
+			_, o := openSSH(t)
+			r := start(t, o)
+			defer r.Close()
+			write(t, filepath.Join(o.Workspace, "agent-a", "up"), make([]byte, size))
+			_, err := do(t.Context(), r, gate.SFTPPut{OnNode: on("n1"), Path: small + "/up", Local: "up"}, yellow)
+			refused(t, err, "disk_full", gate.Failed)
+			if left, _ := os.ReadDir(small); len(left) != 1 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+		t.Run(fmt.Sprintf("this machine's, at %d %%", percent), func(t *testing.T) {
+			_, o := openSSH(t)
+			o.Workspace = small
+			file := filepath.Join(t.TempDir(), "f")
+			write(t, file, make([]byte, size))
+			r := start(t, o)
+			defer r.Close()
+			_, err := do(t.Context(), r, gate.SFTPGet{OnNode: on("n1"), Path: file, Local: "f"}, yellow)
+			refused(t, err, "disk_full", gate.Failed)
+			if left, _ := os.ReadDir(small + "/agent-a"); len(left) != 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}

@@ -47,7 +47,12 @@ func StartOpenSSH(t testing.TB, lines ...string) *OpenSSH {
 			t.Fatal(err)
 		}
 	}
-	o := &OpenSSH{t: t, sshd: sshd, User: me.Username, Dir: t.TempDir()}
+	dir, err := os.MkdirTemp("", "sshtest-") // not t.TempDir: sshd expands % in paths, and test names may hold it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	o := &OpenSSH{t: t, sshd: sshd, User: me.Username, Dir: dir}
 	o.ClientFile, o.client = NewKeyFile(t)
 	if err := os.WriteFile(o.file("authorized_keys"), ssh.MarshalAuthorizedKey(o.client), 0o600); err != nil {
 		t.Fatal(err)
