@@ -225,7 +225,7 @@ func paths(dir string, v reflect.Value, at string) {
 	_ = eachString(v, at, false, func(s reflect.Value, at string, _ bool) error {
 		key := at[strings.LastIndex(at, ".")+1:]
 		key, _, _ = strings.Cut(key, "[")
-		if s.String() != "" && (strings.HasSuffix(key, "_file") || strings.HasSuffix(key, "_dir") || slices.Contains([]string{"dir", "site", "lock", "workspace", "known_hosts", "tls_cert", "tls_key"}, key)) {
+		if s.String() != "" && (strings.HasSuffix(key, "_file") || strings.HasSuffix(key, "_dir") || slices.Contains([]string{"dir", "site", "lock", "workspace", "known_hosts", "tls_cert", "tls_key", "tokens"}, key)) {
 			s.SetString(absolute(dir, s.String()))
 		}
 		return nil

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/spf13/cobra"
@@ -10,7 +13,7 @@ import (
 
 func policyCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Check, test and try the policies"}
-	cmd.AddCommand(policyCheck(g))
+	cmd.AddCommand(policyCheck(g), policyTest(g), policyEval(g))
 	return cmd
 }
 
@@ -26,23 +29,103 @@ func siteArg(g *global, args []string) (string, error) {
 	return c.Policy.Site, nil
 }
 
-func policyCheck(g *global) *cobra.Command {
+// onSite is a subcommand that works on a site's folder and prints a report.
+func onSite[T any](g *global, use, short string, do func(context.Context, string) (T, error), print func(io.Writer, T) error) *cobra.Command {
 	return &cobra.Command{
-		Use: "check [DIR]", Short: "Load the site's policies as serve would: compile, lint, schemas, tests", Args: cobra.MaximumNArgs(1),
+		Use: use + " [DIR]", Short: short, Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			site, err := siteArg(g, args)
 			if err != nil {
 				return err
 			}
-			engine, err := policy.New(cmd.Context(), policy.Options{Site: site})
+			report, err := do(cmd.Context(), site)
 			if err != nil {
 				return failed(err)
 			}
 			if g.json {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"site": site, "revision": engine.Revision()})
+				if err := json.NewEncoder(cmd.OutOrStdout()).Encode(report); err != nil {
+					return failed(err)
+				}
+				return print(io.Discard, report)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s would be loaded as revision %s\n", site, engine.Revision())
-			return err
+			return print(cmd.OutOrStdout(), report)
 		},
 	}
+}
+
+func policyCheck(g *global) *cobra.Command {
+	return onSite(g, "check", "Load the site's policies as serve would: compile, lint, schemas, tests", policy.Check, func(w io.Writer, r policy.Report) error {
+		_, err := fmt.Fprintf(w, "fit to decide, as revision %s: %d rules of the site, %d tests of them passed\n", r.Revision, r.Rules, r.Tests)
+		return err
+	})
+}
+
+func policyTest(g *global) *cobra.Command {
+	return onSite(g, "test", "Run the tests of core and site, with coverage (exit 1 when one fails)", policy.Test, func(w io.Writer, r policy.TestReport) error {
+		for _, t := range r.Tests {
+			if !t.Passed {
+				fmt.Fprintf(w, "FAIL  %s  %s\n%s", t.Name, t.Where, t.Output)
+			}
+		}
+		for _, place := range r.NotCovered {
+			fmt.Fprintln(w, "not covered:", place)
+		}
+		fmt.Fprintf(w, "%d tests, %d failed; coverage of core %.1f %%, of site %.1f %%\n", len(r.Tests), r.Failed, r.CoreCoverage, r.SiteCoverage)
+		if r.Failed > 0 {
+			return &exit{code: exitFailed}
+		}
+		return nil
+	})
+}
+
+func policyEval(g *global) *cobra.Command {
+	var site string
+	cmd := &cobra.Command{
+		Use: "eval FILE", Short: "Decide a hypothetical call or operation: an input document as the journal holds them (- for standard input; exit 3 when refused)", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := siteArg(g, nonEmpty(site))
+			if err != nil {
+				return err
+			}
+			in := cmd.InOrStdin()
+			if args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				in = f
+			}
+			data, err := io.ReadAll(io.LimitReader(in, 4<<20))
+			if err != nil {
+				return err
+			}
+			d, err := policy.Eval(cmd.Context(), dir, data)
+			if err != nil {
+				return failed(err)
+			}
+			if g.json {
+				err = json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"allow": d.Allow, "tier": d.Tier.String(), "failed": d.Failed, "deny": d.Denied, "needs_approval": d.NeedsApproval, "revision": d.Revision})
+			} else {
+				word := map[bool]string{true: "allowed", false: "refused"}[d.Allow]
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s at tier %s by revision %s\n", word, d.Tier, d.Revision)
+				for _, r := range d.Denied {
+					fmt.Fprintf(cmd.OutOrStdout(), "  %s: %s\n", r.ID, r.Msg)
+				}
+			}
+			if err == nil && !d.Allow {
+				return &exit{code: exitRefused}
+			}
+			return failed(err)
+		},
+	}
+	cmd.Flags().StringVar(&site, "site", "", "the site's `DIR` (default from the configuration)")
+	return cmd
+}
+
+func nonEmpty(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
 }
