@@ -83,6 +83,9 @@ func (fixedIdentity) Principal(ctx context.Context) (gate.Principal, bool) {
 	p, ok := ctx.Value(fixedKey{}).(gate.Principal)
 	return p, ok
 }
+func (fixedIdentity) Metadata() ([]string, http.Handler) {
+	return []string{"/.well-known/x"}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "published") })
+}
 func (f fixedIdentity) Authenticates() bool { return f.proves }
 
 var red = gate.Hints{Destructive: true}

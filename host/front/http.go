@@ -34,7 +34,8 @@ const (
 	bodyTime      = 30 * time.Second
 )
 
-// Handler serves /mcp, /health and /metrics. Every route is behind the Host and Origin checks; /mcp and /metrics are behind Options.Identity too.
+// Handler serves /mcp, /health and /metrics, and what Options.Identity publishes about itself. Every route is behind the Host and Origin checks; /mcp and
+// /metrics are behind Options.Identity too.
 func (s *Server) Handler() http.Handler {
 	if s.opts.Identity == nil {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -60,6 +61,14 @@ func (s *Server) Handler() http.Handler {
 		})
 	}
 	routes := map[string]http.Handler{"/mcp": private(eras), "/metrics": private(s.seen.handler()), "/health": http.HandlerFunc(s.health)}
+	if public, has := s.opts.Identity.(interface {
+		Metadata() (paths []string, h http.Handler)
+	}); has {
+		paths, h := public.Metadata()
+		for _, path := range paths {
+			routes[path] = h
+		}
+	}
 	cross := http.NewCrossOriginProtection()
 	for _, origin := range s.opts.Origins {
 		if err := cross.AddTrustedOrigin(origin); err != nil { // Validate has tried it

@@ -75,6 +75,9 @@ func TestTricksOverHTTP(t *testing.T) {
 		{"health", "GET", "/health", "", legacy, 200, `"policy_revision":"rev1"`},
 		{"metrics", "GET", "/metrics", "", legacy, 200, `caponier_http_refused_total{reason="host"} 0`},
 
+		{"published by the identity", "GET", "/.well-known/x", "", legacy, 200, "published"},
+		{"published by the identity, rebound", "GET", "/.well-known/x", "", with(legacy, "Host", "evil.example"), 403, ""},
+
 		{"rebound host", "POST", "/mcp", initialize, with(legacy, "Host", "evil.example"), 403, "front.hosts"},
 		{"rebound host, health", "GET", "/health", "", with(legacy, "Host", "evil.example"), 403, "front.hosts"},
 		{"rebound host, metrics", "GET", "/metrics", "", with(legacy, "Host", "evil.example"), 403, "front.hosts"},

@@ -1,4 +1,4 @@
-// Package identity says who is calling: a configured principal or one that a bearer token proves.
+// Package identity says who is calling: a configured principal, or one that a bearer token of ours or of an OpenID provider proves.
 package identity
 
 import (
@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -16,7 +18,7 @@ import (
 // Principal is one entry of [[identity.principals]].
 type Principal struct {
 	ID    string   `koanf:"id"`
-	Roles []string `koanf:"roles"`
+	Roles []string `koanf:"roles"` // none: all that policy gives it; otherwise only these of them
 }
 
 // Options of a Verifier. Everything that names a principal must name one of Principals.
@@ -26,9 +28,11 @@ type Options struct {
 	HTTP       string      `koanf:"http"`   // who calls over HTTP without a token; loopback only, and not beside Tokens
 	CLI        string      `koanf:"cli"`    // who calls from the command line
 	Tokens     string      `koanf:"tokens"` // file of bearer tokens, mode 0600; "" for none
+	OIDC       OIDC        `koanf:"oidc"`   // an OpenID provider whose tokens are good here; may stand beside Tokens
 
-	Log *slog.Logger     `koanf:"-"` // nil for slog.Default
-	Now func() time.Time `koanf:"-"` // nil for time.Now
+	Client *http.Client     `koanf:"-"` // reaches the provider; nil for a plain one
+	Log    *slog.Logger     `koanf:"-"` // nil for slog.Default
+	Now    func() time.Time `koanf:"-"` // nil for time.Now
 }
 
 var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,63}$`)
@@ -55,10 +59,10 @@ func (o Options) Validate() error {
 			return fmt.Errorf("identity.%s: %q is not in identity.principals", key, id)
 		}
 	}
-	if o.HTTP != "" && o.Tokens != "" {
-		return errors.New("identity.http and identity.tokens: with both, a caller without a token would be let in; take one out")
+	if o.HTTP != "" && (o.Tokens != "" || o.OIDC.Issuer != "") {
+		return errors.New("identity.http beside identity.tokens or identity.oidc: a caller without a token would be let in; take one out")
 	}
-	return nil
+	return o.OIDC.validate()
 }
 
 // Verifier answers who is calling. It is safe for concurrent use.
@@ -66,6 +70,7 @@ type Verifier struct {
 	opts   Options
 	byID   map[string]gate.Principal
 	tokens *Tokens
+	oidc   *provider
 	fails  failures
 }
 
@@ -90,6 +95,9 @@ func New(o Options) (*Verifier, error) {
 			return nil, err
 		}
 	}
+	if o.OIDC.Issuer != "" {
+		v.oidc = newProvider(o.OIDC, o.Client, o.Now)
+	}
 	return v, nil
 }
 
@@ -98,7 +106,7 @@ func (v *Verifier) Stdio() gate.Principal { return v.byID[v.opts.Stdio] }
 func (v *Verifier) CLI() gate.Principal   { return v.byID[v.opts.CLI] }
 
 // Authenticates is true when HTTP callers prove who they are.
-func (v *Verifier) Authenticates() bool { return v.tokens != nil }
+func (v *Verifier) Authenticates() bool { return v.tokens != nil || v.oidc != nil }
 
 type key struct{}
 
@@ -123,7 +131,17 @@ func (v *Verifier) Middleware(next http.Handler) http.Handler {
 			return
 		case err != nil:
 			v.opts.Log.Warn("an HTTP caller was turned away", "from", r.RemoteAddr, "why", err)
-			w.Header().Set("WWW-Authenticate", challenge(r))
+			scope := (*scopeError)(nil)
+			if errors.As(err, &scope) {
+				w.Header().Set("WWW-Authenticate", v.challenge("insufficient_scope"))
+				http.Error(w, "the token lacks a scope", http.StatusForbidden)
+				return
+			}
+			wrong := "invalid_token"
+			if r.Header.Get("Authorization") == "" { // RFC 6750: no error for a request that brought no token
+				wrong = ""
+			}
+			w.Header().Set("WWW-Authenticate", v.challenge(wrong))
 			http.Error(w, "a valid bearer token is required", http.StatusUnauthorized)
 			return
 		}
@@ -131,40 +149,70 @@ func (v *Verifier) Middleware(next http.Handler) http.Handler {
 	})
 }
 
-// challenge follows RFC 6750: no error code for a request that brought no token.
-func challenge(r *http.Request) string {
-	if r.Header.Get("Authorization") == "" {
-		return `Bearer realm="caponier"`
+// challenge says what a caller lacks, and where a client can find out how to get it.
+func (v *Verifier) challenge(wrong string) string {
+	c := `Bearer realm="caponier"`
+	if wrong != "" {
+		c += fmt.Sprintf(`, error=%q`, wrong)
 	}
-	return `Bearer realm="caponier", error="invalid_token"`
+	if v.oidc != nil {
+		c += fmt.Sprintf(`, resource_metadata=%q`, v.oidc.metadataURL())
+		if len(v.oidc.Scopes) > 0 {
+			c += fmt.Sprintf(`, scope=%q`, strings.Join(v.oidc.Scopes, " "))
+		}
+	}
+	return c
 }
 
 func (v *Verifier) identify(r *http.Request) (gate.Principal, error) {
-	if v.tokens == nil {
+	if !v.Authenticates() {
 		if p := v.byID[v.opts.HTTP]; p.ID != "" {
 			return p, nil
 		}
 		return gate.Principal{}, errors.New("identity.http names nobody")
 	}
-	from := address(r)
-	t, err := v.tokens.check(r.Header["Authorization"], from)
-	if errors.Is(err, errUnreadable) {
+	from, header := address(r), r.Header["Authorization"]
+	p, err := v.bearer(r.Context(), header, from)
+	// A good token is let in whatever else came from its address, so that nobody can lock others out; guessing 256 bits needs no limiter.
+	if err != nil && !errors.Is(err, errUnreadable) && len(header) > 0 && v.fails.tooMany(from) {
+		return gate.Principal{}, errTooMany
+	}
+	return p, err
+}
+
+// bearer tells our own tokens from the provider's by their mark.
+func (v *Verifier) bearer(ctx context.Context, header []string, from netip.Addr) (gate.Principal, error) {
+	if len(header) != 1 {
+		return gate.Principal{}, errors.New("no single Authorization header")
+	}
+	scheme, secret, _ := strings.Cut(header[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return gate.Principal{}, errors.New("Authorization is not Bearer")
+	}
+	if v.oidc != nil && !strings.HasPrefix(secret, tokenMark) {
+		return v.oidc.check(ctx, secret)
+	}
+	if v.tokens == nil {
+		return gate.Principal{}, errors.New("tokens of our own are not switched on")
+	}
+	t, err := v.tokens.check(secret, from)
+	if err != nil {
 		return gate.Principal{}, err
 	}
 	p := v.byID[t.Principal]
-	if err == nil && p.ID == "" {
-		err = fmt.Errorf("token %s is for %s, who is no longer in identity.principals", t.Prefix, t.Principal)
-	}
-	if err != nil {
-		// A good token is let in whatever else came from its address, so that nobody can lock others out; guessing 256 bits needs no limiter.
-		if len(r.Header["Authorization"]) > 0 && v.fails.tooMany(from) {
-			return gate.Principal{}, errTooMany
-		}
-		return gate.Principal{}, err
+	if p.ID == "" {
+		return p, fmt.Errorf("token %s is for %s, who is not in identity.principals", t.Prefix, t.Principal)
 	}
 	p.Auth = "token"
-	if len(t.Roles) > 0 { // a token can narrow its principal's roles
-		p.Roles = intersect(p.Roles, t.Roles)
+	if len(t.Roles) == 0 {
+		return p, nil
+	}
+	// A token can narrow its principal's roles. To policy, a caller without roles is one whose roles nobody has narrowed, so none may be left over.
+	if len(p.Roles) > 0 {
+		t.Roles = intersect(p.Roles, t.Roles)
+	}
+	if p.Roles = t.Roles; len(p.Roles) == 0 {
+		return gate.Principal{}, fmt.Errorf("token %s is for roles that %s does not have", t.Prefix, t.Principal)
 	}
 	return p, nil
 }

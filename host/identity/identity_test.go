@@ -105,6 +105,14 @@ func TestATokenIsGoodForWhatItSaysAndNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	alien, _, err := tokens.New("anna", []string{"admin"}, "", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, _, err := tokens.New("bert", []string{"reader"}, "", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ghost, _, err := tokens.New("ghost", nil, "", time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +127,8 @@ func TestATokenIsGoodForWhatItSaysAndNoMore(t *testing.T) {
 		{"scheme in lower case", "198.51.100.1:5", []string{"bearer " + full}, 200, []string{"operator", "reader"}},
 		{"roles only of the principal's", "192.0.2.9:5", []string{"Bearer " + narrow}, 200, []string{"reader"}},
 		{"its network, in IPv6's clothes", "[::ffff:192.0.2.9]:5", []string{"Bearer " + narrow}, 200, []string{"reader"}},
+		{"roles of which none is the principal's", "198.51.100.1:5", []string{"Bearer " + alien}, 401, nil},
+		{"roles of a principal whose roles only policy knows", "198.51.100.1:5", []string{"Bearer " + open}, 200, []string{"reader"}},
 		{"another network", "198.51.100.1:5", []string{"Bearer " + narrow}, 401, nil},
 		{"no address", "@", []string{"Bearer " + narrow}, 401, nil},
 		{"a principal that is gone", "203.0.113.1:5", []string{"Bearer " + ghost}, 401, nil},
@@ -142,7 +152,7 @@ func TestATokenIsGoodForWhatItSaysAndNoMore(t *testing.T) {
 		})
 	}
 	list, err := tokens.List()
-	if err != nil || len(list) != 3 || list[0].LastUsed.IsZero() {
+	if err != nil || len(list) != 5 || list[0].LastUsed.IsZero() {
 		t.Errorf("list: %v %+v", err, list)
 	}
 	if err := tokens.Revoke(list[0].Prefix); err != nil {

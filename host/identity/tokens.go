@@ -232,13 +232,9 @@ func digest(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// check finds the token of an Authorization header. The error says what was wrong, for the log; callers hear only that something was.
-func (t *Tokens) check(header []string, from netip.Addr) (Token, error) {
-	if len(header) != 1 {
-		return Token{}, errors.New("no single Authorization header")
-	}
-	scheme, secret, _ := strings.Cut(header[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") || len(secret) != len(tokenMark)+43 || !strings.HasPrefix(secret, tokenMark) {
+// check finds a token. The error says what was wrong, for the log; callers hear only that something was.
+func (t *Tokens) check(secret string, from netip.Addr) (Token, error) {
+	if len(secret) != len(tokenMark)+43 || !strings.HasPrefix(secret, tokenMark) {
 		return Token{}, errors.New("not one of our bearer tokens")
 	}
 	all, err := t.read()
