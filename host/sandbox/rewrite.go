@@ -42,6 +42,7 @@ type rewriter struct {
 	tick, more, copy, fill uint32 // function indices
 	ticks                  uint32 // global index
 	nestWork               int
+	work                   uint64
 }
 
 // rewrite returns the module to compile. limit is in pages of memory.
