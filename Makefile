@@ -58,8 +58,10 @@ lock: plugins build/caponier
 lock-current: plugins build/caponier
 	build/caponier plugin lock --lock plugins.lock --dir build/plugins --check
 
-docs: build/caponier
-docs-current: docs
+docs: build/caponier plugins
+	build/caponier --config config.toml tools --markdown > docs/tools.md
+docs-current: build/caponier plugins
+	@build/caponier --config config.toml tools --markdown | diff -u docs/tools.md - || { echo "docs/tools.md is not current: make docs"; exit 1; }
 
 bench: all guests
 	$(GO) test -run '^$$' -bench . -benchmem ./test/bench ./host/policy ./host/sandbox ./host/remote

@@ -6,11 +6,12 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/spf13/cobra"
 )
 
 func toolsCommand(g *global) *cobra.Command {
-	var checksum bool
+	var checksum, markdown bool
 	cmd := &cobra.Command{
 		Use: "tools", Short: "List the tools of the lock as this principal may see them", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -29,6 +30,9 @@ func toolsCommand(g *global) *cobra.Command {
 			principal, err := h.cliPrincipal()
 			if err != nil {
 				return err
+			}
+			if markdown {
+				return failed(writeToolsDoc(cmd.OutOrStdout(), h.tools, func(t *gate.Tool) gate.Tier { return h.tier(cmd.Context(), principal, t) }))
 			}
 			type row struct {
 				Name        string          `json:"name"`
@@ -62,6 +66,7 @@ func toolsCommand(g *global) *cobra.Command {
 			return w.Flush()
 		},
 	}
+	cmd.Flags().BoolVar(&markdown, "markdown", false, "print docs/tools.md")
 	cmd.Flags().BoolVar(&checksum, "checksum", false, "print a checksum of the whole tool list, to pin it elsewhere")
 	return cmd
 }
