@@ -132,7 +132,7 @@ func urlHost(s string) (string, error) {
 	if err != nil {
 		return "", errors.New("is not a URL")
 	}
-	if !strings.HasPrefix(s, "http://") && !strings.HasPrefix(s, "https://") || u.Opaque != "" || u.User != nil {
+	if !strings.HasPrefix(s, "http://") && !strings.HasPrefix(s, "https://") || u.User != nil {
 		return "", errors.New("a URL begins with http:// or https:// and holds no user name or password")
 	}
 	return u.Hostname(), host(u.Hostname())

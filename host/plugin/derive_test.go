@@ -139,3 +139,20 @@ func FuzzCanonical(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkArguments(b *testing.B) {
+	tool := tool(b)
+	v, err := gate.Decode([]byte(`{"vmid":103,"command":"id","format":"text","mode":"0644","paths":["/a"]}`), 1<<20)
+	if err != nil {
+		b.Fatal(err)
+	}
+	args := v.(map[string]any)
+	for b.Loop() {
+		if err := tool.Validate(args); err != nil {
+			b.Fatal(err)
+		}
+		if _, _, err := tool.Derive(args); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -38,7 +38,7 @@ func (s *Store) Reserve(ctx context.Context, principal string, micros, limit int
 		if err != nil {
 			return err
 		}
-		if already > limit || micros > limit-already {
+		if micros > limit-already {
 			return &OverBudget{principal, micros, already, limit, now.Truncate(24*time.Hour).AddDate(0, 0, 1)}
 		}
 		return tx.QueryRowContext(ctx, "INSERT INTO costs (principal, day, micros) VALUES (?, ?, ?) RETURNING id",
