@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/plugins/internal/pve"
+	"github.com/caponier-mcp/caponier/plugins/internal/pvetest"
 	"github.com/caponier-mcp/caponier/sdk"
 	"github.com/caponier-mcp/caponier/sdk/sdktest"
 )
@@ -441,4 +442,9 @@ func TestArgumentsHaveLimits(t *testing.T) {
 	if len(n.ran) > 0 {
 		t.Errorf("ran %q", n.ran)
 	}
+}
+
+func TestToolsAreDescribed(t *testing.T) {
+	pvetest.CheckTools(t, map[string]int{"proxmox_container_exec_command": 330, "proxmox_list_containers": 30, "proxmox_container_status": 45, "proxmox_start_container": 180,
+		"proxmox_stop_container": 660, "proxmox_download_file_from_container": 300, "proxmox_upload_file_to_container": 300})
 }
