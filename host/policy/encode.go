@@ -141,11 +141,16 @@ func scalars() encoder {
 		func(v reflect.Value) *ast.Term {
 			pairs := make([][2]*ast.Term, 0, v.Len())
 			for k, x := range v.Interface().(map[string]any) {
-				if x, ok := x.(int64); ok {
-					pairs = append(pairs, [2]*ast.Term{ast.InternedTerm(k), ast.InternedTerm(int(x))})
-					continue
+				var t *ast.Term
+				switch x := x.(type) {
+				case int64:
+					t = ast.InternedTerm(int(x))
+				case bool:
+					t = ast.InternedTerm(x)
+				default:
+					t = ast.InternedTerm(x.(string)) // nothing else is decoded to a scalar
 				}
-				pairs = append(pairs, [2]*ast.Term{ast.InternedTerm(k), ast.NewTerm(ast.MustInterfaceToValue(x))})
+				pairs = append(pairs, [2]*ast.Term{ast.InternedTerm(k), t})
 			}
 			return ast.ObjectTerm(pairs...)
 		},

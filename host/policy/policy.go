@@ -101,8 +101,9 @@ func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, 
 	if r == nil {
 		return d, errors.New("no policy is loaded")
 	}
-	if q.Call == nil || q.Call.Tool == nil {
-		return d, errors.New("the question names no call or tool")
+	entry := entries[q.Kind]
+	if entry == "" || q.Call == nil || q.Call.Tool == nil {
+		return d, errors.New("the question has no kind, call or tool")
 	}
 	in := document(&q)
 	d.Revision, d.Input = r.id, r.journaled(in)
@@ -112,29 +113,24 @@ func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	a, err := r.answer(ctx, entryOf(q.Kind), inputTerm(in).Value)
+	a, err := r.answer(ctx, entry, inputTerm(in).Value)
 	if err != nil {
 		return d, err
 	}
 	return a.decision(d), nil
 }
 
-func entryOf(k gate.Kind) string {
-	switch k {
-	case gate.KindCall:
-		return "call"
-	case gate.KindOperation:
-		return "operation"
-	}
-	return "visible"
-}
+// entries are the decision's packages by the kind of question. A kind that is not here is refused.
+var entries = map[gate.Kind]string{gate.KindCall: "call", gate.KindOperation: "operation", gate.KindVisible: "visible"}
 
-var encoders = map[reflect.Type]encoder{}
+var encoders = planned(reflect.TypeFor[callInput](), reflect.TypeFor[operationInput](), reflect.TypeFor[visibleInput]())
 
-func init() {
-	for _, t := range []reflect.Type{reflect.TypeFor[callInput](), reflect.TypeFor[operationInput](), reflect.TypeFor[visibleInput]()} {
-		encoders[t] = plan(t)
+func planned(types ...reflect.Type) map[reflect.Type]encoder {
+	m := map[reflect.Type]encoder{}
+	for _, t := range types {
+		m[t] = plan(t)
 	}
+	return m
 }
 
 func inputTerm(in any) *ast.Term {

@@ -13,13 +13,23 @@ about(call) := sprintf("%s has a word that a shell would expand", [quoted(call.a
 	not grammar.commands(call.argv[0])
 } else := sprintf("after %s, %s is not a sub-command or path that policy knows in full", [quoted(call.argv[0]), next(call.argv)]) if {
 	not grammar.lookup(call.argv)
-} else := sprintf("%s does not take %s", [quoted(found.id), concat(", ", bad)]) if {
+} else := sprintf("%s does not take %s; it takes %s", [quoted(found.id), concat(", ", bad), form(found.entry)]) if {
 	found := grammar.lookup(call.argv)
 	bad := wrong(call.argv, found)
 	count(bad) > 0
-} else := sprintf("%s has too few or too many words", [quoted(grammar.lookup(call.argv).id)]) if {
+} else := sprintf("%s has a word too few, too many or in the wrong place; it takes %s", [quoted(found.id), form(found.entry)]) if {
 	not grammar.describe(call.argv)
+	found := grammar.lookup(call.argv)
 }
+
+# form shows what an entry takes: operands by kind, then options.
+form(entry) := concat(" ", array.concat([kind(k) | some k in entry.operands], [o | some o, _ in entry.options])) if {
+	count(entry.operands) + count(entry.options) > 0
+} else := "nothing more"
+
+kind(k) := concat("|", k) if {
+	is_array(k)
+} else := upper(k)
 
 next(argv) := concat(" ", [quoted(w) | some w in array.slice(argv, 1, 3)]) if {
 	count(argv) > 1

@@ -104,17 +104,21 @@ typed(kinds, given) := [[k, w] | some i, w in given; k := kind_at(kinds, i)] if 
 	every i, w in given { is(kind_at(kinds, i), w) }
 }
 
-kind_at(kinds, i) := trim_suffix(kinds[i], "?") if {
+kind_at(kinds, i) := kinds[i] if {
+	is_array(kinds[i])
+} else := trim_suffix(kinds[i], "?") if {
 	not endswith(kinds[i], "*")
 } else := trim_suffix(last, "*") if {
 	last := kinds[count(kinds) - 1]
+	is_string(last)
 	endswith(last, "*")
 	i >= count(kinds) - 1
 }
 
-optional(kind) if endswith(kind, "?")
-
-optional(kind) if endswith(kind, "*")
+optional(kind) if {
+	is_string(kind)
+	regex.match(`^.*[?*]$`, kind)
+}
 
 # is says whether a word is of a kind: a list of words, or the name of a pattern in the grammar.
 is(kind, w) if {

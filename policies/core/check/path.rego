@@ -26,10 +26,36 @@ operation_ok if {
 	every p in command.paths(command.operation_described, "guestpath") { p in input.parent.targets.guest_paths }
 }
 
-why := concat(", ", {p | some p in input.targets.paths; not listed(p)} | {p | some p in command.paths(command.call_described, "readpath"); not files.readable(p)}) if {
-	input.schema == "caponier.call/1"
+why := concat(", ", call_faults) if input.schema == "caponier.call/1"
+
+why := concat(", ", operation_faults) if input.schema == "caponier.operation/1"
+
+call_faults contains p if {
+	some p in input.targets.paths
+	not listed(p)
 }
 
-why := concat(", ", (({p | some p in command.paths(command.operation_described, "readpath"); not files.readable(p)} | {p | some p in command.paths(command.operation_described, "stagepath"); not files.staged(p)}) | {p | some p in command.paths(command.operation_described, "guestpath"); not p in input.parent.targets.guest_paths})) if {
-	input.schema == "caponier.operation/1"
+call_faults contains p if {
+	some p in command.paths(command.call_described, "readpath")
+	not files.readable(p)
+}
+
+call_faults contains p if {
+	some kind in {"stagepath", "guestpath"}
+	some p in command.paths(command.call_described, kind)
+}
+
+operation_faults contains p if {
+	some p in command.paths(command.operation_described, "readpath")
+	not files.readable(p)
+}
+
+operation_faults contains p if {
+	some p in command.paths(command.operation_described, "stagepath")
+	not files.staged(p)
+}
+
+operation_faults contains p if {
+	some p in command.paths(command.operation_described, "guestpath")
+	not p in input.parent.targets.guest_paths
 }

@@ -1,0 +1,108 @@
+package policy
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/shell"
+)
+
+// sshCall is a call of execute_ssh with the command text, and the operation that runs the same text.
+func sshCall(text string) (call, op gate.Question) {
+	c := callOf("execute_ssh", []string{"commands"}, "ssh_script")
+	c.Targets.VMIDs = nil
+	cmd := shell.Lowerer{}.Script(text)
+	c.Commands = []gate.Command{cmd}
+	c.Commands[0].Arg, c.Commands[0].Text = "command", text
+	call = gate.Question{ID: "q", Kind: gate.KindCall, Call: c, Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, TargetCalls60s: 1}}, Time: time.Unix(0, 0)}
+	running := *c
+	op = gate.Question{ID: "q", Kind: gate.KindOperation, Call: &running, Op: gate.SSHScript{OnNode: gate.OnNode{Node: "pve1"}, Script: text}, Node: &c.Nodes[0], Cmd: &cmd, Time: time.Unix(0, 0)}
+	return call, op
+}
+
+func lines(t *testing.T, file string) (out []string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSuffix(line, "\n"); line != "" && !strings.HasPrefix(line, "#") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+func decide(t testing.TB, e *Engine, q gate.Question) gate.Decision {
+	t.Helper()
+	d, err := e.Decide(context.Background(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestOrdinaryCommandsPassInTheirTier(t *testing.T) {
+	e := site(t, "../../examples/lab/site")
+	all := lines(t, "testdata/ordinary.txt")
+	if len(all) < 80 {
+		t.Fatalf("only %d ordinary commands", len(all))
+	}
+	for _, line := range all {
+		tier, text, _ := strings.Cut(line, ": ")
+		call, op := sshCall(text)
+		want := gate.ParseTier(tier)
+		d := decide(t, e, call)
+		if wantCall := max(want, gate.Yellow); d.Tier != wantCall || d.Allow != (want < gate.Red) || d.NeedsApproval != (want == gate.Red) {
+			t.Errorf("%s: call is %s, allowed %v: %v", text, d.Tier, d.Allow, d.Denied)
+		}
+		call.Call.Confirmation = gate.Confirmation{State: "approved", By: "bob"}
+		d = decide(t, e, call)
+		op.Call.Decided = d
+		if o := decide(t, e, op); !d.Allow || !o.Allow || o.Tier != want {
+			t.Errorf("%s: operation is %s, allowed %v: %v", text, o.Tier, o.Allow, o.Denied)
+		}
+	}
+}
+
+func TestHostileCommandsAreRefusedForTheirReason(t *testing.T) {
+	e := site(t, "../../examples/lab/site")
+	all := lines(t, "testdata/hostile.txt")
+	if len(all) < 150 {
+		t.Fatalf("only %d hostile commands", len(all))
+	}
+	for _, line := range all {
+		check, rest, _ := strings.Cut(line, ": ")
+		i := splitReason(rest)
+		reason, text := rest[:i], strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(rest[i+2:])
+		call, op := sshCall(text)
+		call.Call.Confirmation = gate.Confirmation{State: "approved", By: "bob"} // which must not help
+		op.Call.Confirmation, op.Call.Decided = call.Call.Confirmation, gate.Decision{Allow: true, Tier: gate.Red}
+		for kind, q := range map[string]gate.Question{"call": call, "operation": op} {
+			d := decide(t, e, q)
+			if d.Allow || !slices.Contains(d.Failed, check) || !slices.ContainsFunc(d.Denied, func(r gate.Reason) bool { return r.ID == check && strings.Contains(r.Msg, reason) }) {
+				t.Errorf("%s: %s allowed %v, failed %v, want %s because %q\n%v", text, kind, d.Allow, d.Failed, check, reason, d.Denied)
+			}
+		}
+	}
+}
+
+// splitReason finds where the reason ends: at the first ": " outside of quotes.
+func splitReason(s string) int {
+	quoted := false
+	for i := 0; i+1 < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			quoted = !quoted
+		case !quoted && s[i:i+2] == ": ":
+			return i
+		}
+	}
+	return len(s) - 2
+}
