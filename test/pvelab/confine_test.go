@@ -80,7 +80,7 @@ func TestASetuidBitNeverReachesTheDisk(t *testing.T) {
 
 func TestKeysAndStateAreForTheirOwnerOnly(t *testing.T) {
 	l := startLab(t, Options{})
-	for name, want := range map[string]os.FileMode{"id_ed25519": 0o600, "ssh_host_ed25519_key": 0o600, "state.json": 0o600} {
+	for name, want := range map[string]os.FileMode{"id_ed25519": 0o600, "ssh_host_ed25519_key.pve1": 0o600, "state.json": 0o600} {
 		if fi, err := os.Stat(filepath.Join(l.dir, name)); err != nil || fi.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v; want %v", name, fi.Mode(), err, want)
 		}

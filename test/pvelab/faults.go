@@ -50,6 +50,11 @@ func (l *Lab) Stubborn(vmid int, on bool) error {
 	return l.editGuest(vmid, func(g *Guest) { g.Stubborn = on })
 }
 
+// SetHA puts a guest under the HA manager: start and stop are then only requests.
+func (l *Lab) SetHA(vmid int, on bool) error {
+	return l.editGuest(vmid, func(g *Guest) { g.HA = on })
+}
+
 // Lock sets a guest's lock (backup, snapshot, …), or takes it away when it is empty.
 func (l *Lab) Lock(vmid int, lock string) error {
 	return l.editGuest(vmid, func(g *Guest) {

@@ -48,7 +48,7 @@ type Lab struct {
 	Addr       string            // SSH address of the first node
 	Nodes      map[string]string // SSH address of each node
 	ConfigPath string            // the configuration that was written, or ""
-	HostKey    string            // SHA256:… of every node's host key
+	HostKeys   map[string]string // SHA256:… of each node's host key
 	Identity   string            // private key file that the nodes accept for root
 
 	opt                Options
@@ -109,7 +109,7 @@ func open(ctx context.Context, o Options) (*Lab, error) {
 	l := &Lab{
 		opt: o, dir: dir, db: &db{path: filepath.Join(dir, "state.json")},
 		procs: map[int]*process{}, lastPID: 4000, trees: map[string]*tree{}, held: map[string]int{},
-		Nodes: map[string]string{}, conns: map[net.Conn]string{},
+		Nodes: map[string]string{}, HostKeys: map[string]string{}, conns: map[net.Conn]string{},
 	}
 	l.latency.Store(int64(o.Latency))
 	l.ctx, l.cancel = context.WithCancel(ctx)

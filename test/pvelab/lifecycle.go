@@ -51,12 +51,46 @@ func missingVolume(s *State, g *Guest) string {
 	return vol
 }
 
+// requestHA answers for a guest that the HA manager looks after: the command returns at once and the change comes later
+// (facts 6, from the source). ok is false for every other guest.
+func (c *call) requestHA(ctx context.Context, typ, verb string, do func() error) (v any, err error, ok bool) {
+	g, err := c.guest(typ, 255)
+	if err != nil || !g.HA {
+		return nil, nil, false
+	}
+	task, what := "hastop", map[string]string{"lxc": "CT", "qemu": "VM"}[typ]
+	if verb == "start" {
+		task = "hastart"
+	}
+	v, err = c.worker(ctx, task, g.id(), func(out io.Writer) error {
+		fmt.Fprintf(out, "Requesting HA %s for %s %d\n", verb, what, g.VMID)
+		return nil
+	})
+	c.lab.later(haDelay, func() { _ = do() }) // a failure would only be in the HA manager's log
+	return v, err, true
+}
+
+const haDelay = 300 * time.Millisecond
+
+// later runs fn after d, or when the lab is closed.
+func (l *Lab) later(d time.Duration, fn func()) {
+	l.work.Add(1)
+	go func() {
+		defer l.work.Done()
+		_ = sleep(l.ctx, d)
+		fn()
+	}()
+}
+
 func ctStart(ctx context.Context, c *call) (any, error) {
 	if err := c.quorum(); err != nil {
 		return nil, err
 	}
 	if g, err := c.guest("lxc", 255); err == nil && g.Running {
 		return nil, die(255, "CT %d already running", g.VMID)
+	}
+	if v, err, ok := c.requestHA(ctx, "lxc", "start", func() error { return c.run("lxc") }); ok {
+		return v, err
 	}
 	return c.worker(ctx, "vzstart", strconv.Itoa(c.vmid()), func(out io.Writer) error { return c.startCT(ctx, out) })
 }
@@ -119,6 +153,9 @@ func ctStop(ctx context.Context, c *call) (any, error) {
 	if _, err := c.running("lxc", "CT"); err != nil {
 		return nil, err
 	}
+	if v, err, ok := c.requestHA(ctx, "lxc", "stop", func() error { return c.halt("lxc") }); ok {
+		return v, err
+	}
 	return c.worker(ctx, "vzstop", strconv.Itoa(c.vmid()), func(out io.Writer) error {
 		if err := c.configLock(ctx, out, "lxc"); err != nil {
 			return err
@@ -137,6 +174,9 @@ func ctStop(ctx context.Context, c *call) (any, error) {
 func ctShutdown(ctx context.Context, c *call) (any, error) {
 	if _, err := c.running("lxc", "CT"); err != nil {
 		return nil, err
+	}
+	if v, err, ok := c.requestHA(ctx, "lxc", "stop", func() error { return c.halt("lxc") }); ok {
+		return v, err
 	}
 	return c.worker(ctx, "vzshutdown", strconv.Itoa(c.vmid()), func(out io.Writer) error { return c.shutdownCT(ctx, out) })
 }

@@ -17,6 +17,9 @@ func vmStart(ctx context.Context, c *call) (any, error) {
 	if g, err := c.guest("qemu", 255); err == nil && g.Running {
 		return nil, die(255, "VM %d already running", g.VMID)
 	}
+	if v, err, ok := c.requestHA(ctx, "qemu", "start", func() error { return c.run("qemu") }); ok {
+		return v, err
+	}
 	return c.worker(ctx, "qmstart", strconv.Itoa(c.vmid()), func(out io.Writer) error { return c.startVM(ctx, out) })
 }
 
@@ -42,6 +45,9 @@ func (c *call) startVM(ctx context.Context, out io.Writer) error {
 
 // vmStop on a stopped VM succeeds and says nothing, unlike pct.
 func vmStop(ctx context.Context, c *call) (any, error) {
+	if v, err, ok := c.requestHA(ctx, "qemu", "stop", func() error { return c.halt("qemu") }); ok {
+		return v, err
+	}
 	return c.worker(ctx, "qmstop", strconv.Itoa(c.vmid()), func(out io.Writer) error {
 		g, err := c.guest("qemu", 255)
 		if err != nil {
@@ -62,6 +68,9 @@ func vmStop(ctx context.Context, c *call) (any, error) {
 
 // vmShutdown on a stopped VM succeeds with a complaint.
 func vmShutdown(ctx context.Context, c *call) (any, error) {
+	if v, err, ok := c.requestHA(ctx, "qemu", "stop", func() error { return c.halt("qemu") }); ok {
+		return v, err
+	}
 	return c.worker(ctx, "qmshutdown", strconv.Itoa(c.vmid()), func(out io.Writer) error { return c.shutdownVM(ctx, out) })
 }
 

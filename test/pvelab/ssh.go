@@ -49,17 +49,12 @@ func key(name, comment string) (ssh.Signer, error) {
 
 // listen makes the keys and starts one server for each node.
 func (l *Lab) listen() error {
-	host, err := key(filepath.Join(l.dir, "ssh_host_ed25519_key"), "pvelab host")
-	if err != nil {
-		return err
-	}
 	l.Identity = filepath.Join(l.dir, "id_ed25519")
 	client, err := key(l.Identity, "pvelab client")
 	if err != nil {
 		return err
 	}
-	l.HostKey = ssh.FingerprintSHA256(host.PublicKey())
-	conf := &ssh.ServerConfig{
+	conf := ssh.ServerConfig{
 		ServerVersion: "SSH-2.0-OpenSSH_10.0p2 pvelab",
 		PublicKeyCallback: func(c ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
 			if c.User() != "root" || !slices.Equal(k.Marshal(), client.PublicKey().Marshal()) {
@@ -68,7 +63,6 @@ func (l *Lab) listen() error {
 			return nil, nil
 		},
 	}
-	conf.AddHostKey(host)
 	var names []string
 	if err := l.db.view(func(s *State) {
 		for _, n := range s.Nodes {
@@ -79,6 +73,13 @@ func (l *Lab) listen() error {
 	}
 	known := ""
 	for i, name := range names {
+		host, err := key(filepath.Join(l.dir, "ssh_host_ed25519_key."+name), name)
+		if err != nil {
+			return err
+		}
+		l.HostKeys[name] = ssh.FingerprintSHA256(host.PublicKey())
+		conf := conf
+		conf.AddHostKey(host)
 		addr := "127.0.0.1:0"
 		if i == 0 && l.opt.Listen != "" {
 			addr = l.opt.Listen
@@ -99,7 +100,7 @@ func (l *Lab) listen() error {
 		l.work.Add(1)
 		go func() {
 			defer l.work.Done()
-			l.accept(ln, name, conf)
+			l.accept(ln, name, &conf)
 		}()
 	}
 	if err := os.WriteFile(filepath.Join(l.dir, "known_hosts"), []byte(known), 0o600); err != nil {
