@@ -30,7 +30,8 @@ type node struct {
 	files   *files        // the SFTP session, or nil
 	opening chan struct{} // closed when the attempt to open one is over
 	openErr error
-	swept   bool // leftovers of dead processes were looked for
+	swept   bool     // leftovers of dead processes were looked for
+	left    []string // directories of ours that a lost connection kept us from removing
 }
 
 type grant struct {

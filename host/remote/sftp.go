@@ -198,7 +198,7 @@ func (n *node) with(ctx context.Context, what, name string, fn func(ctx context.
 				}
 				err = fn(ctx, f, p)
 				f.active.Add(-1)
-				n.touch(f.c)
+				n.touch(f)
 				if attempt == 1 && lostConnection(err) && p.state.Load() == 0 && !p.once.Load() && ctx.Err() == nil {
 					stop := f.c.watch("closing SFTP")
 					<-f.over
@@ -237,10 +237,15 @@ func (n *node) with(ctx context.Context, what, name string, fn func(ctx context.
 	}
 }
 
-func (n *node) touch(c *conn) {
+// touch notes that the session was used, and goes back to what could not be removed before.
+func (n *node) touch(f *files) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	c.idleSince = n.r.opts.Now()
+	f.c.idleSince = n.r.opts.Now()
+	if left := n.left; len(left) > 0 && !f.ended() {
+		n.left = nil
+		n.r.wg.Go(func() { f.discard(left...) })
+	}
 }
 
 // cleanRemote accepts a path in its one form: absolute, without . or .., without doubled or trailing slashes.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -33,6 +34,10 @@ type StageResult struct {
 // private makes a directory that only the login user can enter. Whoever opened it before its mode was set still cannot look a name up in it.
 func (f *files) private(dir string) (string, error) {
 	if err := f.Mkdir(dir); err != nil {
+		if lostConnection(err) { // it may be there all the same
+			f.discard(dir)
+			return "", err
+		}
 		if info, serr := f.Lstat(path.Dir(dir)); serr != nil || kind(info) != "dir" {
 			return "", fs.ErrNotExist
 		}
@@ -49,10 +54,29 @@ func (f *files) private(dir string) (string, error) {
 		}
 	}
 	if err != nil {
-		f.RemoveDirectory(dir)
+		f.discard(dir)
 		return "", err
 	}
 	return dir, nil
+}
+
+// discard removes directories of ours. What a lost connection keeps from being removed is remembered for later, up to 256 of them.
+func (f *files) discard(dirs ...string) {
+	f.active.Add(1)
+	defer f.active.Add(-1)
+	n := f.c.n
+	for _, dir := range dirs {
+		err := f.clear(dir)
+		if lostConnection(err) {
+			n.mu.Lock()
+			if len(n.left) < 256 {
+				n.left = append(n.left, dir)
+			}
+			n.mu.Unlock()
+		} else if err == nil || errors.Is(err, fs.ErrNotExist) {
+			n.r.disown(n, dir)
+		}
+	}
 }
 
 // stage makes a staging directory. Its marker says who made it, for whoever finds it after a crash.
@@ -75,13 +99,10 @@ func (n *node) stage(ctx context.Context) (dir string, err error) {
 			return ctx.Err()
 		}
 		if _, err := f.private(made); err != nil {
-			n.r.disown(n, made)
 			return err
 		}
 		if err := cmp.Or(f.mark(made), ctx.Err()); err != nil { // nobody waits for it any more
-			if f.clear(made) == nil {
-				n.r.disown(n, made)
-			}
+			f.discard(made)
 			return err
 		}
 		if n.firstSweep() {
@@ -197,11 +218,8 @@ func (n *node) unstage(ctx context.Context, dir string) error {
 		if !p.send() {
 			return context.Canceled
 		}
-		err := f.clear(dir)
-		if err == nil {
-			n.r.disown(n, dir)
-		}
-		return err
+		f.discard(dir)
+		return nil
 	})
 }
 

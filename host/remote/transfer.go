@@ -174,10 +174,7 @@ func (f *files) put(ctx context.Context, p *pledge, u upload) (w WriteResult, er
 		return w, err
 	}
 	partial := path.Join(dir, "data")
-	defer func() {
-		f.Client.Remove(partial)
-		f.RemoveDirectory(dir)
-	}()
+	defer f.discard(dir)
 	if w, err = f.fill(ctx, partial, u, mode, info); err != nil {
 		return w, f.full(dir, u.size, err)
 	}
