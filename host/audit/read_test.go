@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -297,6 +298,29 @@ func FuzzDecode(f *testing.F) {
 		e, err := decode(data)
 		if err == nil && e.Hash == good.Hash && !reflect.DeepEqual(e, good) {
 			t.Errorf("%q passes for %q", data, line)
+		}
+	})
+}
+
+// Whatever a record holds, its tree cannot steer a terminal or pretend to be more lines than it is.
+func FuzzTree(f *testing.F) {
+	f.Add("call", "refused", "ssh_exec", "a\x1b]0;x\ab", "\u202e", `{"command":{"calls":[{"argv":["a b","\r\n"]}]},"file":{"path":"\u0007"}}`)
+	f.Fuzz(func(t *testing.T, kind, typ, op, msg, who, input string) {
+		r := gate.Record{Kind: kind, Type: typ, Op: op, Tool: msg, Principal: who, CallID: msg, Node: who, Tier: op, Source: who, Code: msg, SHA256: who, Outcome: gate.Outcome(msg),
+			Failed: []string{msg}, Denied: []gate.Reason{{ID: who, Msg: msg}}, Input: json.RawMessage(input)}
+		end := r
+		end.Type = "outcome"
+		var b strings.Builder
+		if err := Tree(&b, func(yield func(Entry, error) bool) { _ = yield(Entry{Record: &r}, nil) && yield(Entry{Record: &end}, nil) }); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(b.String(), "\n") > 12 {
+			t.Errorf("too many lines:\n%s", b.String())
+		}
+		for _, c := range b.String() {
+			if c != '\n' && !strconv.IsPrint(c) {
+				t.Fatalf("%U in\n%q", c, b.String())
+			}
 		}
 	})
 }
