@@ -9,18 +9,18 @@ import (
 )
 
 type probe struct {
-	AcceptRisks bool   `koanf:"accept_risks"`
-	Remote      remote `koanf:"remote"`
+	AcceptRisks bool        `koanf:"accept_risks"`
+	Remote      remoteTable `koanf:"remote"`
 }
-type remote struct {
+type remoteTable struct {
 	Workspace string        `koanf:"workspace"`
 	Timeout   time.Duration `koanf:"timeout"`
 	Sessions  int           `koanf:"sessions"`
 	Token     string        `koanf:"token" secret:"true"`
-	Nodes     []node        `koanf:"nodes"`
+	Nodes     []nodeTable   `koanf:"nodes"`
 	Now       func()        `koanf:"-"`
 }
-type node struct {
+type nodeTable struct {
 	Name  string `koanf:"name"`
 	Login `koanf:",squash"`
 }
