@@ -41,7 +41,7 @@ func FuzzScript(f *testing.F) {
 	for _, c := range ordinary {
 		f.Add(c.text)
 	}
-	for _, s := range []string{"hostname\rrm", "{rm,-rf,/}", "printf -v 'a[$(id)]' x", "a | b && c || d; e", `bash -c "sh -c 'ls'"`, "x=1 y", "~ $x `y` $(z)", "echo \\\n\\\n"} {
+	for _, s := range []string{"hostname\rrm", "{rm,-rf,/}", "printf -v 'a[$(id)]' x", "a | b && c || d; e", `bash -c "sh -c 'ls'"`, "x=1 y", "~ $x `y` $(z)", "echo \\\n\\\n", "a 2>/dev/null >&2 | b &>/dev/null", "a 2>&1 >x"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -16,27 +16,30 @@ import (
 // (braces, $'…', [[, process substitution) comes out as a construct with a name, and is refused, instead of as plain words.
 const variant = syntax.LangBash
 
-// lower parses text into calls and the joiners between them.
-func lower(text string) (gate.Lowered, []string) {
+// glue is what stands around the quoted words of calls: joiners between them, and a tail of harmless redirections after each.
+type glue struct{ joiners, tails []string }
+
+// lower parses text into calls and what stands around them.
+func lower(text string) (gate.Lowered, glue) {
 	if len(text) > MaxScript {
-		return refuse(fmt.Sprintf("the command text is %d bytes, over the limit of %d", len(text), MaxScript), nil), nil
+		return refuse(fmt.Sprintf("the command text is %d bytes, over the limit of %d", len(text), MaxScript), nil), glue{}
 	}
 	if !utf8.ValidString(text) {
-		return refuse("the command text is not valid UTF-8", []string{"control"}), nil
+		return refuse("the command text is not valid UTF-8", []string{"control"}), glue{}
 	}
 	if i := strings.IndexFunc(text, control); i >= 0 {
 		r, _ := utf8.DecodeRuneInString(text[i:])
-		return refuse(fmt.Sprintf("control character %U at byte %d: shells do not agree on what it separates", r, i+1), []string{"control"}), nil
+		return refuse(fmt.Sprintf("control character %U at byte %d: shells do not agree on what it separates", r, i+1), []string{"control"}), glue{}
 	}
 	file, err := parse(text)
 	if err != nil {
-		return refuse(err.Error(), []string{"syntax"}), nil
+		return refuse(err.Error(), []string{"syntax"}), glue{}
 	}
 	s := scan{text: text}
 	syntax.Walk(file, s.node)
 	for i, st := range file.Stmts {
 		if s.problem != "" {
-			return refuse(s.problem, s.features), nil
+			return refuse(s.problem, s.features), glue{}
 		}
 		if i > 0 {
 			s.joiners = append(s.joiners, ";")
@@ -46,12 +49,12 @@ func lower(text string) (gate.Lowered, []string) {
 	}
 	switch {
 	case s.problem != "":
-		return refuse(s.problem, s.features), nil
+		return refuse(s.problem, s.features), glue{}
 	case len(s.calls) == 0:
-		return refuse("there is no command in the text", s.features), nil
+		return refuse("there is no command in the text", s.features), glue{}
 	}
 	slices.Sort(s.features)
-	return gate.Lowered{Parsed: true, Features: append([]string{}, s.features...), Calls: s.calls}, s.joiners
+	return gate.Lowered{Parsed: true, Features: append([]string{}, s.features...), Calls: s.calls}, s.glue
 }
 
 func control(r rune) bool {
@@ -77,7 +80,7 @@ type scan struct {
 	problem  string // the first
 	features []string
 	calls    []gate.Simple
-	joiners  []string
+	glue
 }
 
 func (s *scan) feature(name string) {
@@ -118,7 +121,11 @@ func (s *scan) node(n syntax.Node) bool {
 			s.refuse("redirection", "a pipe of stderr", n.OpPos)
 		}
 	case *syntax.Redirect:
-		if n.Op == syntax.Hdoc || n.Op == syntax.DashHdoc || n.Op == syntax.WordHdoc {
+		if _, features := harmless(n); features != nil {
+			for _, f := range features {
+				s.feature(f)
+			}
+		} else if n.Op == syntax.Hdoc || n.Op == syntax.DashHdoc || n.Op == syntax.WordHdoc {
 			s.refuse("heredoc", "a here-document", n.OpPos)
 		} else {
 			s.refuse("redirection", "a redirection", n.OpPos)
@@ -165,6 +172,27 @@ func (s *scan) node(n syntax.Node) bool {
 	return true
 }
 
+// harmless renders a redirection that touches no file: to or from /dev/null ("discard"), and of one output to the other ("merge").
+// Nil features: it is another one. They are features, so that a site decides on them.
+func harmless(r *syntax.Redirect) (rendered string, features []string) {
+	fd, to := "", r.Word.Lit()
+	if r.N != nil {
+		fd = r.N.Value
+	}
+	null := to == "/dev/null"
+	switch output := fd == "" || fd == "1" || fd == "2"; {
+	case null && r.Op == syntax.RdrOut && output:
+		return " " + fd + ">/dev/null", []string{"discard"}
+	case null && r.Op == syntax.RdrIn && (fd == "" || fd == "0"):
+		return " </dev/null", []string{"discard"}
+	case null && r.Op == syntax.RdrAll && fd == "":
+		return " >/dev/null 2>&1", []string{"discard", "merge"}
+	case r.Op == syntax.DplOut && output && (to == "1" || to == "2"):
+		return " " + fd + ">&" + to, []string{"merge"}
+	}
+	return "", nil
+}
+
 var operators = map[syntax.BinCmdOperator][2]string{syntax.AndStmt: {"&&", "and"}, syntax.OrStmt: {"||", "or"}, syntax.Pipe: {"|", "pipe"}}
 
 // statement lowers what node has no objection to. A tree of joiners is a flat list: | binds tighter than && and ||, which are equal and group from the left,
@@ -193,6 +221,12 @@ func (s *scan) statement(st *syntax.Stmt) {
 			s.refuse("builtin", why, c.Pos())
 		}
 		s.calls = append(s.calls, gate.Simple{Argv: argv, Static: true})
+		tail := ""
+		for _, r := range st.Redirs {
+			part, _ := harmless(r)
+			tail += part
+		}
+		s.tails = append(s.tails, tail)
 	default:
 		s.refuse("syntax", "something that is no command", st.Position)
 	}

@@ -49,10 +49,10 @@ func (l Lowerer) Validate() error {
 
 // Script lowers command text. When it is parsed, Rendered holds the same commands with every word quoted; otherwise Rendered is empty,
 // Error names the first construct that is in the way and its place, and Features names all of them. The joiners of commands
-// ("pipe", "and", "or", "sequence") are Features too.
+// ("pipe", "and", "or", "sequence") are Features too, and so are redirections that touch no file ("discard", "merge").
 func (l Lowerer) Script(text string) gate.Command {
-	lowered, joiners := lower(text)
-	return l.command("script", lowered, joiners)
+	lowered, around := lower(text)
+	return l.command("script", lowered, around)
 }
 
 // Argv takes one program with its words. It is refused when it is empty, or names no program, or has a NUL in a word, or when the node's
@@ -68,15 +68,15 @@ func (l Lowerer) Argv(argv []string) gate.Command {
 	case why != "":
 		lowered = refuse(why, []string{"builtin"})
 	}
-	return l.command("argv", lowered, nil)
+	return l.command("argv", lowered, glue{tails: []string{""}})
 }
 
-func (l Lowerer) command(form string, lowered gate.Lowered, joiners []string) gate.Command {
+func (l Lowerer) command(form string, lowered gate.Lowered, around glue) gate.Command {
 	c := gate.Command{Form: form, Lowered: lowered, Nested: []gate.Nested{}}
 	if !c.Parsed {
 		return c
 	}
-	rendered := render(c.Calls, joiners)
+	rendered := render(c.Calls, around)
 	nested, err := l.nested(c.Calls, 1)
 	if err == nil && len(rendered) > MaxRendered {
 		err = fmt.Errorf("the command is %d bytes when quoted, over the limit of %d: send long data as a file or as stdin", len(rendered), MaxRendered)
@@ -176,13 +176,13 @@ func Quote(argv []string) string {
 	return b.String()
 }
 
-func render(calls []gate.Simple, joiners []string) string {
+func render(calls []gate.Simple, around glue) string {
 	var b strings.Builder
 	for i, c := range calls {
 		if i > 0 {
-			b.WriteString(" " + joiners[i-1] + " ")
+			b.WriteString(" " + around.joiners[i-1] + " ")
 		}
-		b.WriteString(Quote(c.Argv))
+		b.WriteString(Quote(c.Argv) + around.tails[i])
 	}
 	return b.String()
 }

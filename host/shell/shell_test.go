@@ -75,6 +75,18 @@ func TestHostileTextIsRefusedByName(t *testing.T) {
 		{"cat <> x", "redirection", "a redirection"},
 		{"ls 2>&1 > x", "redirection", "a redirection"},
 		{"> /etc/passwd", "redirection", "a redirection"},
+		{"> /dev/null", "syntax", "something that is no command"},
+		{"ls >> /dev/null", "redirection", "a redirection"},
+		{"ls > /dev/nullx", "redirection", "a redirection"},
+		{"ls > /dev/../etc/x", "redirection", "a redirection"},
+		{"ls > /dev/tcp/1.2.3.4/80", "redirection", "a redirection"},
+		{"ls 3> /dev/null", "redirection", "a redirection"},
+		{"ls {fd}> /dev/null", "redirection", "a redirection"},
+		{"ls 2>&3", "redirection", "a redirection"},
+		{"ls >&x", "redirection", "a redirection"},
+		{"ls 2>&-", "redirection", "a redirection"},
+		{"ls <&0", "redirection", "a redirection"},
+		{"ls > $x", "redirection", "a redirection"},
 		{"ls |& sh", "redirection", "a pipe of stderr"},
 		{"cat <<E\nx\nE", "heredoc", "a here-document"},
 		{"cat <<< x", "heredoc", "a here-document"},
@@ -200,6 +212,13 @@ var ordinary = []struct{ text, rendered, features string }{
 	{"grep a\\\tb x", "'grep' 'a\tb' 'x'", ""},
 	{"grep \"!x\" !y a!", "'grep' '!x' '!y' 'a!'", ""},
 	{"grep \\# '#' \"#\" x # rest", "'grep' '#' '#' '#' 'x'", ""},
+	{"ls x 2>/dev/null", "'ls' 'x' 2>/dev/null", "discard"},
+	{"ls x 2> /dev/null | wc -l", "'ls' 'x' 2>/dev/null | 'wc' '-l'", "discard pipe"},
+	{"ls x >/dev/null 2>&1 && df", "'ls' 'x' >/dev/null 2>&1 && 'df'", "and discard merge"},
+	{"2>&1 >/dev/null ls x", "'ls' 'x' 2>&1 >/dev/null", "discard merge"},
+	{"ls x &>/dev/null", "'ls' 'x' >/dev/null 2>&1", "discard merge"},
+	{"ls x 2>&1", "'ls' 'x' 2>&1", "merge"},
+	{"grep x </dev/null", "'grep' 'x' </dev/null", "discard"},
 	{"grep \\; \\& \\| \\( \\) \\< \\> x", "'grep' ';' '&' '|' '(' ')' '<' '>' 'x'", ""},
 }
 
@@ -269,6 +288,7 @@ func TestJoinersMeanWhatTheyMeant(t *testing.T) {
 	for text, want := range map[string]string{
 		"false && echo a || echo b": "b\n", "true || echo a && echo b": "b\n", "echo a | cat && echo b": "a\nb\n",
 		"false | true && echo a": "a\n", "false; echo a": "a\n", "true && false\necho c": "c\n", "false || false | cat; echo d": "d\n",
+		"ls /nonexistent 2>/dev/null; echo a": "a\n", "echo a >/dev/null || echo b; echo c": "c\n", "echo a 1>&2 2>/dev/null; echo b": "b\n",
 	} {
 		got := Lowerer{}.Script(text)
 		for _, sh := range shells(t) {
