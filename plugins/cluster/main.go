@@ -42,7 +42,7 @@ func init() {
 		sdk.NewTool("restart_container", "Restart a running LXC container cleanly. Example: {\"node\":\"pve1\",\"vmid\":101}",
 			lifecycle("Restart a container", "pct reboot VMID --timeout 30", true, false), act("lxc", "running", true, "reboot", "--timeout", "30")),
 		sdk.NewTool("execute_ssh", "Run commands on a node. The text is split into simple commands joined by | && || ;, each is held against the site's command table, and only those words are sent: "+
-			"no expansion, substitution, redirection or glob. Example: {\"node\":\"pve1\",\"command\":\"df -h | grep local\"}",
+			"no expansion, substitution, redirection or glob. Example: {\"node\":\"pve1\",\"command\":\"df -h && free -m\"}",
 			sdk.Hints{Title: "Run a command on a node", Destructive: true, OpenWorld: true, Imports: []string{"ssh_script"}, Budget: 40 * time.Second, Runs: "COMMAND, every word quoted"}, executeSSH),
 		sdk.NewTool("restart_service", "Restart a systemd service of a node and say whether it is active afterwards. Example: {\"node\":\"pve1\",\"service\":\"pveproxy\"}",
 			sdk.Hints{Title: "Restart a service", Destructive: true, Imports: []string{"ssh_exec"}, Budget: 60 * time.Second, Runs: "systemctl restart -- UNIT; systemctl is-active UNIT"}, restartService),
