@@ -311,7 +311,9 @@ func FuzzTree(f *testing.F) {
 		end := r
 		end.Type = "outcome"
 		var b strings.Builder
-		if err := Tree(&b, func(yield func(Entry, error) bool) { _ = yield(Entry{Record: &r}, nil) && yield(Entry{Record: &end}, nil) }); err != nil {
+		if err := Tree(&b, func(yield func(Entry, error) bool) {
+			_ = yield(Entry{Record: &r}, nil) && yield(Entry{Record: &end}, nil)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Count(b.String(), "\n") > 12 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,18 @@ func TestMain(m *testing.M) {
 		json.NewEncoder(os.Stdout).Encode(race(s))
 		s.Close()
 		os.Exit(0)
+	}
+	if dir := os.Getenv("CAPONIER_STORE_TEST_SPENDER"); dir != "" {
+		s, err := Open(Options{Dir: dir})
+		if err != nil {
+			panic(err)
+		}
+		for {
+			if _, err := s.Reserve(bg, "agent", 1, 1<<40); err != nil {
+				panic(err)
+			}
+			os.Stdout.WriteString(".")
+		}
 	}
 	os.Exit(m.Run())
 }
@@ -72,6 +85,43 @@ func TestProcessesShareOneStore(t *testing.T) {
 	})
 	if want := (raced{Reserved: 60, Consumed: 1, Burned: 1, Highest: 16 * raceCalls}); total != want {
 		t.Errorf("took %+v, want %+v", total, want)
+	}
+}
+
+func TestWhatAKilledProcessReservedStaysSpent(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, Options{Dir: t.TempDir()})
+	said := int64(0)
+	const rounds = 6
+	for range rounds {
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), "CAPONIER_STORE_TEST_SPENDER="+s.opt.Dir)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := make([]byte, 1)
+		if _, err := io.ReadFull(out, first); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(20*time.Millisecond, func() { cmd.Process.Kill() })
+		rest, err := io.ReadAll(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Wait()
+		said += 1 + int64(len(rest))
+	}
+	got, _, err := s.Take(bg, call("agent"))
+	if err != nil || got.USDMicrosToday < said || got.USDMicrosToday > said+rounds || said <= rounds {
+		t.Errorf("%d were acknowledged, the store says %d, %v", said, got.USDMicrosToday, err)
 	}
 }
 
