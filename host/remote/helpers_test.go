@@ -21,7 +21,7 @@ func local(ctx context.Context, command string, stdout io.Writer) int {
 }
 
 // watchMemory returns a function that ends the watch and says by how much the memory in use has grown at most.
-func watchMemory(t *testing.T) func() int64 {
+func watchMemory(t testing.TB) func() int64 {
 	t.Helper()
 	use := func() int64 {
 		var m runtime.MemStats

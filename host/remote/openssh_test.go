@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,4 +68,88 @@ func TestOpenSSH(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+func TestOpenSSHRestarts(t *testing.T) {
+	leakless(t)
+	s, o := openSSH(t)
+	r := start(t, o)
+	mustExec(t, r, "true")
+	if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+		t.Fatal(err)
+	}
+	s.Kill()
+	time.Sleep(50 * time.Millisecond)
+	_, err := execute(t.Context(), r, "true")
+	refused(t, err, "connection", gate.Failed, "n1")
+	s.Start()
+	healthy(t, r)
+	if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+		t.Errorf("SFTP after the restart: %v", err)
+	}
+	t.Run("with another host key it is refused", func(t *testing.T) {
+		s.Kill()
+		s.NewHostKey()
+		s.Start()
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			_, err := execute(t.Context(), r, "true")
+			if err != nil && strings.HasPrefix(err.Error(), "host_key") {
+				refused(t, err, "host_key", gate.Failed, s.Pin(), o.Nodes[0].HostKey)
+				return
+			}
+			if err == nil || time.Now().After(end) {
+				t.Fatalf("got %v", err)
+			}
+		}
+	})
+}
+
+// healthy waits until a command works, as it must within a few seconds after a fault.
+func healthy(t *testing.T, r *Remote) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if v, err := execute(t.Context(), r, "echo", "again"); err == nil && v.Stdout == "again\n" {
+			return
+		} else if time.Now().After(end) {
+			t.Fatalf("not healthy again: %v", err)
+		}
+	}
+}
+
+func TestOpenSSHLimits(t *testing.T) {
+	for name, lines := range map[string]string{
+		"MaxSessions 2":            "MaxSessions 2", // fewer than remote.max_sessions
+		"MaxSessions 10":           "MaxSessions 10",
+		"MaxStartups 1:100:1":      "MaxStartups 1:100:1", // every connection but one that is not logged in yet is dropped
+		"a slow login, LoginGrace": "LoginGraceTime 2",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, o := openSSH(t, lines)
+			r := start(t, o)
+			var all sync.WaitGroup
+			for range 32 {
+				all.Go(func() {
+					if v, err := execute(t.Context(), r, "echo", "x"); err != nil || v.Stdout != "x\n" {
+						t.Errorf("%+v, %v", v, err)
+					}
+					if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}
+
+func TestOpenSSHRefusesCommands(t *testing.T) {
+	_, o := openSSH(t, "ForceCommand internal-sftp")
+	r := start(t, o)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err := execute(ctx, r, "true")
+	refused(t, err, "shell", gate.Failed, "n1")
+	if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+		t.Errorf("files need no shell, but: %v", err)
+	}
 }

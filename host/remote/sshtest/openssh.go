@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -142,12 +143,26 @@ func (o *OpenSSH) Start() {
 	}
 }
 
-// Kill ends the listener and its children in the listener's process group. Sessions of logged-in users are in it too.
+// Kill ends the server, its sessions and what runs in them.
 func (o *OpenSSH) Kill() {
 	if o.cmd == nil {
 		return
 	}
+	family := descendants(o.cmd.Process.Pid) // sessions leave the process group, so that they are found by their parents
 	syscall.Kill(-o.cmd.Process.Pid, syscall.SIGKILL)
+	for _, pid := range family {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
 	o.cmd.Wait()
 	o.cmd = nil
+}
+
+func descendants(pid int) (all []int) {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for _, f := range strings.Fields(string(data)) {
+		if child, err := strconv.Atoi(f); err == nil {
+			all = append(append(all, child), descendants(child)...)
+		}
+	}
+	return all
 }

@@ -1,0 +1,201 @@
+package remote
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"golang.org/x/crypto/ssh"
+)
+
+// raw is what there is to compare with: one x/crypto/ssh connection and nothing around it.
+func raw(b *testing.B, s *sshtest.OpenSSH) *ssh.Client {
+	b.Helper()
+	pem, err := os.ReadFile(s.ClientFile)
+	if err != nil {
+		b.Fatal(err)
+	}
+	key, err := ssh.ParsePrivateKey(pem)
+	if err != nil {
+		b.Fatal(err)
+	}
+	c, err := ssh.Dial("tcp", s.Addr, &ssh.ClientConfig{User: s.User, Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.FixedHostKey(s.HostKey())})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { c.Close() })
+	return c
+}
+
+func rawTrue(b *testing.B, c *ssh.Client) {
+	session, err := c.NewSession()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	session.Stdout, session.Stderr = &out, &errs
+	if err := session.Run("'true'"); err != nil {
+		b.Fatal(err)
+	}
+	session.Close()
+}
+
+// BenchmarkExecTrue alternates between `true` through Remote and through raw x/crypto/ssh on a warm connection to the same sshd, so that both meet the same
+// machine. It reports both medians and 99th percentiles, and the ratio of the medians.
+func BenchmarkExecTrue(b *testing.B) {
+	s, o := openSSH(b)
+	r := start(b, o)
+	c := raw(b, s)
+	mustExec(b, r, "true")
+	rawTrue(b, c)
+	var ours, theirs []time.Duration
+	b.ResetTimer()
+	for range b.N {
+		began := time.Now()
+		mustExec(b, r, "true")
+		ours = append(ours, time.Since(began))
+		began = time.Now()
+		rawTrue(b, c)
+		theirs = append(theirs, time.Since(began))
+	}
+	at := func(d []time.Duration, p int) float64 {
+		slices.Sort(d)
+		return float64(d[len(d)*p/100].Microseconds())
+	}
+	b.ReportMetric(at(ours, 50), "remote-p50-us")
+	b.ReportMetric(at(theirs, 50), "raw-p50-us")
+	b.ReportMetric(at(ours, 99), "remote-p99-us")
+	b.ReportMetric(at(theirs, 99), "raw-p99-us")
+	b.ReportMetric(at(ours, 50)/at(theirs, 50), "ratio-p50")
+}
+
+// BenchmarkExecCallers measures commands a second with several callers at once.
+func BenchmarkExecCallers(b *testing.B) {
+	for _, callers := range []int{1, 4, 16, 64} {
+		b.Run(fmt.Sprint(callers), func(b *testing.B) {
+			_, o := openSSH(b)
+			r := start(b, o)
+			mustExec(b, r, "true")
+			b.ResetTimer()
+			began := time.Now()
+			work := make(chan struct{}, b.N)
+			for range b.N {
+				work <- struct{}{}
+			}
+			close(work)
+			var all sync.WaitGroup
+			for range callers {
+				all.Go(func() {
+					for range work {
+						if v, err := execute(b.Context(), r, "true"); err != nil || v.Exit != 0 {
+							b.Errorf("%+v, %v", v, err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "exec/s")
+		})
+	}
+}
+
+// BenchmarkTransfer moves 100 MB each way through Remote and with scp, in turns, and reports MB/s and their ratio. scp's connecting is in its time; ours is not:
+// a run of `scp` with an empty file is measured and taken off.
+func BenchmarkTransfer(b *testing.B) {
+	scp, err := exec.LookPath("scp")
+	if err != nil {
+		sshtest.Missing(b, "openssh-client")
+	}
+	const size = 100 << 20
+	s, o := openSSH(b)
+	o.MaxFile = size
+	r := start(b, o)
+	data := make([]byte, size)
+	rand.Read(data)
+	ws := filepath.Join(o.Workspace, "agent-a")
+	node := b.TempDir()
+	if err := os.MkdirAll(ws, 0o700); err != nil {
+		b.Fatal(err)
+	}
+	os.WriteFile(ws+"/up", data, 0o600)
+	os.WriteFile(ws+"/empty", nil, 0o600)
+	os.WriteFile(node+"/down", data, 0o600)
+	host, port, _ := net.SplitHostPort(s.Addr)
+	theirs := func(from, to string) time.Duration {
+		began := time.Now()
+		out, err := exec.Command(scp, "-q", "-F", "/dev/null", "-P", port, "-i", s.ClientFile, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile="+node+"/known", from, to).CombinedOutput()
+		if err != nil {
+			b.Fatalf("scp: %v: %s", err, out)
+		}
+		return time.Since(began)
+	}
+	at := s.User + "@" + host + ":"
+	ours := func(op gate.Op) time.Duration {
+		began := time.Now()
+		if _, err := do(b.Context(), r, op, yellow); err != nil {
+			b.Fatal(err)
+		}
+		return time.Since(began)
+	}
+	ours(gate.SFTPStat{OnNode: on("n1"), Path: node})
+	connect := min(theirs(ws+"/empty", at+node+"/e"), theirs(ws+"/empty", at+node+"/e"))
+	var put, get, scpPut, scpGet time.Duration
+	b.ResetTimer()
+	for range b.N {
+		put += ours(gate.SFTPPut{OnNode: on("n1"), Local: "up", Path: node + "/up", Overwrite: true})
+		scpPut += theirs(ws+"/up", at+node+"/up2") - connect
+		get += ours(gate.SFTPGet{OnNode: on("n1"), Path: node + "/down", Local: "down", Overwrite: true})
+		scpGet += theirs(at+node+"/down", ws+"/down2") - connect
+	}
+	mb := func(d time.Duration) float64 { return float64(b.N) * size / 1e6 / d.Seconds() }
+	b.ReportMetric(mb(put), "put-MB/s")
+	b.ReportMetric(mb(scpPut), "scp-put-MB/s")
+	b.ReportMetric(float64(scpPut)/float64(put), "ratio-put")
+	b.ReportMetric(mb(get), "get-MB/s")
+	b.ReportMetric(mb(scpGet), "scp-get-MB/s")
+	b.ReportMetric(float64(scpGet)/float64(get), "ratio-get")
+}
+
+// BenchmarkTransferMemory moves 1 GB each way and reports by how much the memory in use grew.
+func BenchmarkTransferMemory(b *testing.B) {
+	const size = 1 << 30
+	_, o := openSSH(b)
+	o.MaxFile = size
+	r := start(b, o)
+	node := b.TempDir()
+	if err := os.WriteFile(node+"/down", nil, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	if err := os.Truncate(node+"/down", size); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := do(b.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: node}, yellow); err != nil {
+		b.Fatal(err)
+	}
+	runtime.GC()
+	for range b.N {
+		peak := watchMemory(b)
+		if _, err := do(b.Context(), r, gate.SFTPGet{OnNode: on("n1"), Path: node + "/down", Local: "f", Overwrite: true}, yellow); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := do(b.Context(), r, gate.SFTPPut{OnNode: on("n1"), Local: "f", Path: node + "/up", Overwrite: true}, yellow); err != nil {
+			b.Fatal(err)
+		}
+		grew := peak()
+		b.ReportMetric(float64(grew)/(1<<20), "MiB-grown")
+		if grew > 32<<20 {
+			b.Errorf("memory grew by %d MiB", grew>>20)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package remote
+
+import (
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+)
+
+func TestPool(t *testing.T) {
+	t.Run("no more than max_sessions on a connection, a second connection only above that", func(t *testing.T) {
+		leakless(t)
+		s := sshtest.New(t, sshtest.Options{})
+		r := newRemote(t, s)
+		mustExec(t, r, "true")
+		for range 20 {
+			mustExec(t, r, "true")
+		}
+		if s.Conns.Load() != 1 {
+			t.Errorf("%d connections for one caller", s.Conns.Load())
+		}
+		var all sync.WaitGroup
+		for range 64 {
+			all.Go(func() {
+				if _, err := execute(t.Context(), r, "sleep", "0.01"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if s.Conns.Load() != 2 || s.Peak.Load() > 10 {
+			t.Errorf("%d connections, %d sessions at once, want 2 and at most 10", s.Conns.Load(), s.Peak.Load())
+		}
+	})
+	t.Run("callers that come together share one dial", func(t *testing.T) {
+		leakless(t)
+		s := sshtest.New(t, sshtest.Options{})
+		r := newRemote(t, s, func(o *Options) { o.MaxConns = 1 })
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				if _, err := execute(t.Context(), r, "true"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if s.Conns.Load() != 1 {
+			t.Errorf("%d connections", s.Conns.Load())
+		}
+	})
+	t.Run("a connection that nobody uses is closed", func(t *testing.T) {
+		leakless(t)
+		s := sshtest.New(t, sshtest.Options{})
+		r := newRemote(t, s, func(o *Options) { o.KeepAlive, o.IdleClose = 10*time.Millisecond, 50*time.Millisecond })
+		mustExec(t, r, "true")
+		if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+			t.Fatal(err)
+		}
+		if !r.Connected() {
+			t.Error("not connected")
+		}
+		for end := time.Now().Add(3 * time.Second); r.Connected(); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("still connected")
+			}
+		}
+		mustExec(t, r, "true")
+	})
+	t.Run("a connection in use is not closed", func(t *testing.T) {
+		leakless(t)
+		s := sshtest.New(t, sshtest.Options{})
+		r := newRemote(t, s, func(o *Options) { o.KeepAlive, o.IdleClose = 10*time.Millisecond, 50*time.Millisecond })
+		mustExec(t, r, "sleep", "0.4")
+	})
+	t.Run("warm connects at the start", func(t *testing.T) {
+		leakless(t)
+		s := sshtest.New(t, sshtest.Options{})
+		r := newRemote(t, s, func(o *Options) { o.Warm = true })
+		for end := time.Now().Add(3 * time.Second); !r.Connected(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("not connected")
+			}
+		}
+	})
+	t.Run("requests of the peer in floods do no harm", func(t *testing.T) {
+		leakless(t)
+		s := sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{GlobalFlood: true}})
+		r := newRemote(t, s)
+		for range 5 {
+			mustExec(t, r, "true")
+		}
+	})
+	t.Run("close ends what is under way and may be called again", func(t *testing.T) {
+		leakless(t)
+		s := sshtest.New(t, sshtest.Options{})
+		r := newRemote(t, s)
+		mustExec(t, r, "true")
+		got := make(chan error, 1)
+		go func() {
+			_, err := execute(t.Context(), r, "sleep", "30")
+			got <- err
+		}()
+		time.Sleep(50 * time.Millisecond)
+		began := time.Now()
+		r.Close()
+		refused(t, <-got, "lost", gate.Unknown, "shutting down")
+		r.Close()
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		_, err := execute(t.Context(), r, "true")
+		refused(t, err, "connection", gate.Failed, "shutting down")
+	})
+}
+
+func TestTwoClustersAreNotConfused(t *testing.T) {
+	leakless(t)
+	a, b := sshtest.New(t, sshtest.Options{Env: []string{"CLUSTER=a"}}), sshtest.New(t, sshtest.Options{Env: []string{"CLUSTER=b"}})
+	o := optionsFor(t, a)
+	o.Nodes[0].Name, o.Nodes[0].Cluster, o.Nodes[0].Default, o.Memo = "a1", "a", true, time.Second
+	nb := optionsFor(t, b).Nodes[0]
+	nb.Name, nb.Cluster = "b1", "b"
+	o.Nodes = append(o.Nodes, nb)
+	r := start(t, o)
+	if ns := r.Nodes(); len(ns) != 2 || ns[0].Cluster != "a" || !ns[0].Default || ns[1].Cluster != "b" || ns[1].Default {
+		t.Errorf("%+v", ns)
+	}
+	var all sync.WaitGroup
+	var wrong atomic.Int64
+	for i := range 40 {
+		all.Go(func() {
+			cluster := string("ab"[i%2])
+			res, err := do(t.Context(), r, gate.SSHExec{OnNode: on(cluster + "1"), Argv: []string{"sh", "-c", "echo $CLUSTER 105"}}, green)
+			if err != nil || res.Value.(ExecResult).Stdout != cluster+" 105\n" {
+				wrong.Add(1)
+				t.Errorf("on %s: %+v, %v", cluster, res.Value, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestANodeThatIsNotInTheInventoryIsNotLookedUp(t *testing.T) {
+	s := sshtest.New(t, sshtest.Options{})
+	r := newRemote(t, s)
+	for _, name := range []string{"n2", "N1", "localhost", "127.0.0.1", ""} {
+		_, err := do(t.Context(), r, gate.SSHExec{OnNode: on(name), Argv: []string{"true"}}, yellow)
+		refused(t, err, "not_found", gate.Failed, "inventory")
+	}
+	q := question(gate.SSHExec{OnNode: on("n1"), Argv: []string{"true"}})
+	q.Node = &gate.Node{Name: "n2"}
+	_, err := r.Execute(t.Context(), q, yellow)
+	refused(t, err, "not_found", gate.Failed)
+	if s.Conns.Load() != 0 {
+		t.Error("it connected somewhere")
+	}
+}
+
+func TestWhatWasNotDecidedIsNotDone(t *testing.T) {
+	s := sshtest.New(t, sshtest.Options{})
+	r := newRemote(t, s)
+	exec := question(gate.SSHExec{OnNode: on("n1"), Argv: []string{"true"}})
+	noCommand := exec
+	noCommand.Cmd = nil
+	notParsed := exec
+	notParsed.Cmd = &gate.Command{Rendered: "true"}
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		q    gate.Question
+		d    gate.Decision
+		code string
+	}{
+		"the zero decision":            {exec, gate.Decision{}, "refused"},
+		"a refusal with a tier":        {exec, gate.Decision{Tier: gate.Green}, "refused"},
+		"a command that is missing":    {noCommand, yellow, "bad_input"},
+		"a command that is not parsed": {notParsed, yellow, "bad_input"},
+		"a file without facts":         {question(gate.SFTPWrite{OnNode: on("n1"), Path: dir + "/f"}), yellow, "changed"},
+		"text and base64 at once":      {question(gate.SSHExec{OnNode: on("n1"), Argv: []string{"cat"}, Stdin: "a", StdinB64: "Yg=="}), yellow, "bad_input"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := r.Execute(t.Context(), c.q, c.d)
+			refused(t, err, c.code, gate.Failed)
+		})
+	}
+	if s.Conns.Load() != 0 {
+		t.Error("it connected")
+	}
+	for name, op := range map[string]gate.Op{
+		"more than the decision allows": gate.SFTPWrite{Path: dir + "/f", Data: gate.Data{Text: "12345"}},
+		"a mode that is none":           gate.SFTPWrite{Path: dir + "/f", Data: gate.Data{Text: "1"}, Mode: "rwx"},
+		"a setuid mode":                 gate.SFTPWrite{Path: dir + "/f", Data: gate.Data{Text: "1"}, Mode: "4755"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := do(t.Context(), r, onN1(op), gate.Decision{Allow: true, Tier: gate.Yellow, Obligations: gate.Obligations{MaxBytes: 4}})
+			if err == nil {
+				t.Error("it was done")
+			}
+			if left, _ := filepath.Glob(dir + "/*"); len(left) != 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+func TestFolders(t *testing.T) {
+	seen := map[string]string{}
+	for _, p := range []string{"agent-a", "Agent-A", "a/b", "../a", ".", "..", "", "a b", "sha256-0123", "https://issuer.example|42", "x\x00y", ".hidden", fmt.Sprintf("%070d", 1)} {
+		f := folder(p)
+		if !filepath.IsLocal(f) || filepath.Base(f) != f || f[0] == '.' {
+			t.Errorf("%q gets the folder %q", p, f)
+		}
+		if other, twice := seen[f]; twice {
+			t.Errorf("%q and %q share the folder %q", p, other, f)
+		}
+		seen[f] = p
+	}
+	if folder("agent-a") != "agent-a" {
+		t.Error("a plain name is not kept")
+	}
+}
