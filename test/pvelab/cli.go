@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -195,7 +196,7 @@ func (pr *program) run(ctx context.Context, p *proc) int {
 func (pr *program) parse(c *command, rest []string, fixed map[string]string) (map[string]string, []string, error) {
 	use := map[string]string{}
 	for _, q := range c.M.Params { // only what the method has, so that "node" is no option where there is none
-		if v, ok := fixed[q.Name]; ok && !contains(c.Args, q.Name) {
+		if v, ok := fixed[q.Name]; ok && !slices.Contains(c.Args, q.Name) {
 			use[q.Name] = v
 		}
 	}
@@ -215,8 +216,8 @@ func (pr *program) invoke(ctx context.Context, c *command, cl *call, rest []stri
 		return nil, err
 	}
 	cl.vals, cl.more = vals, extra
-	if strings.HasSuffix(vals["vmid"], "\n") {
-		return nil, die(255, "unknown file type 'nodes/%s/%s/%s.conf'", cl.node, map[string]string{"qm": "qemu-server"}[pr.Name]+map[string]string{"pct": "lxc"}[pr.Name], vals["vmid"])
+	if typ := map[string]string{"pct": "lxc", "qm": "qemu"}[pr.Name]; typ != "" && strings.HasSuffix(vals["vmid"], "\n") {
+		return nil, die(255, "unknown file type 'nodes/%s/%s/%s.conf'", cl.node, confDir(typ), vals["vmid"])
 	}
 	if c.M.Run == nil {
 		return nil, die(255, "pvelab does not simulate '%s %s'", pr.Name, c.Verb)
@@ -254,12 +255,3 @@ func report(w io.Writer, err error, usage string) int {
 type exit struct{ code int }
 
 func (e *exit) Error() string { return "exit status " + strconv.Itoa(e.code) }
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
-}

@@ -248,7 +248,7 @@ func cmdWc(_ context.Context, p *proc) int {
 	})
 }
 
-func cmdSum(newHash func() hash.Hash) program1 {
+func cmdSum(newHash func() hash.Hash) builtin {
 	return func(_ context.Context, p *proc) int {
 		_, names, err := p.options("bt", map[string]string{"binary": "b"})
 		if err != nil {

@@ -120,7 +120,7 @@ func cmdReadlink(_ context.Context, p *proc) int {
 		if err != nil {
 			return 1
 		}
-		fmt.Fprintln(p.out, real(rel))
+		fmt.Fprintln(p.out, shown(rel))
 		return 0
 	}
 	to, err := p.tree.readlink(p.abs(names[0]))

@@ -149,13 +149,13 @@ func cmdIP(_ context.Context, p *proc) int {
 }
 
 // says is a program whose text does not depend on anything.
-func says(text string) program1 {
+func says(text string) builtin {
 	return func(_ context.Context, p *proc) int { fmt.Fprintln(p.out, text); return 0 }
 }
 
 // cmdPower takes the node's guests down; what is more, a lab's node comes back at once unless it was switched off.
 func cmdPower(_ context.Context, p *proc) int {
-	off := path.Base(p.args[0]) != "reboot" && !contains(p.args, "-r")
+	off := path.Base(p.args[0]) != "reboot" && !slices.Contains(p.args, "-r")
 	err := p.lab.db.update(func(s *State) error { s.power(p.node, off); return nil })
 	if err != nil {
 		return p.complain(1, "%v", err)

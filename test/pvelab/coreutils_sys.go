@@ -15,7 +15,7 @@ import (
 const selfKill = 1 << 10
 
 // program finds a command of the node or of a container by its bare name; nil when there is none.
-func (l *Lab) program(p *proc, name string) program1 {
+func (l *Lab) program(p *proc, name string) builtin {
 	if f := l.everywhere[name]; f != nil {
 		return f
 	}
@@ -62,8 +62,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // smallPrograms are the tables of what runs anywhere and of what only a node has. Names of shell builtins are here because
 // a program can also be started without a shell.
-func smallPrograms() (everywhere, onNode map[string]program1) {
-	everywhere = map[string]program1{
+func smallPrograms() (everywhere, onNode map[string]builtin) {
+	everywhere = map[string]builtin{
 		"cat": cmdCat, "head": cmdHead, "tail": cmdTail, "wc": cmdWc, "sha256sum": cmdSHA256, "sha1sum": cmdSHA1, "md5sum": cmdMD5,
 		"mktemp": cmdMktemp, "rm": cmdRm, "mkdir": cmdMkdir, "rmdir": cmdRmdir, "chmod": cmdChmod, "chown": cmdChown,
 		"touch": cmdTouch, "mkfifo": cmdMkfifo, "mv": cmdMv, "cp": cmdCp, "ln": cmdLn, "readlink": cmdReadlink,
@@ -73,6 +73,7 @@ func smallPrograms() (everywhere, onNode map[string]program1) {
 		"whoami": func(_ context.Context, p *proc) int { fmt.Fprintln(p.out, userName(p.uid)); return 0 },
 		"ps":     cmdPs, "sleep": cmdSleep, "env": cmdEnv, "printenv": cmdEnv, "date": cmdDate, "timeout": cmdTimeout,
 		"sh": cmdShell, "bash": cmdShell, "ash": cmdShell, "kill": cmdKill, "which": cmdWhich, "sync": succeed,
+		"find": cmdFind, "du": cmdDu, "basename": cmdBasename, "dirname": cmdBasename, "xargs": cmdXargs,
 		"nproc": func(_ context.Context, p *proc) int { fmt.Fprintln(p.out, 2); return 0 },
 	}
 	for _, name := range []string{"echo", "printf", "test", "[", "true", "false", "pwd"} {
@@ -80,7 +81,7 @@ func smallPrograms() (everywhere, onNode map[string]program1) {
 			return p.child(p.args).shell(ctx, "sh", `"$@"`, append([]string{"sh"}, p.args...))
 		}
 	}
-	onNode = map[string]program1{
+	onNode = map[string]builtin{
 		"systemctl": cmdSystemctl, "journalctl": cmdJournal, "flock": cmdFlock, "sensors": cmdSensors, "lsblk": cmdLsblk, "ip": cmdIP,
 		"top": cmdUptime, "reboot": cmdPower, "poweroff": cmdPower, "halt": cmdPower, "shutdown": cmdPower,
 		"pveversion": says("pve-manager/9.2.11/14a22df35955d97d (running kernel: " + kernel + ")"),

@@ -84,7 +84,7 @@ func FuzzResolvedPathsStayInTheTree(f *testing.F) {
 		if !filepath.IsLocal(rel) {
 			t.Errorf("%q became %q", name, rel)
 		}
-		if again, err := tr.resolve(real(rel), true); err != nil || again != rel {
+		if again, err := tr.resolve(shown(rel), true); err != nil || again != rel {
 			t.Errorf("%q became %q, and that %q (%v)", name, rel, again, err)
 		}
 		if real, err := filepath.EvalSymlinks(filepath.Join(l.dir, tr.key, rel)); err == nil && !strings.HasPrefix(real, l.dir) {
@@ -123,6 +123,53 @@ func FuzzQuotedWordsSurviveAShell(f *testing.F) {
 		}
 		if got != word {
 			t.Errorf("%q became %q", word, got)
+		}
+	})
+}
+
+// Whatever pvesh's command line holds, the path is one of its words and the method gets no word that was not there.
+func FuzzPveshInventsNothing(f *testing.F) {
+	for _, s := range []string{"get\x00/nodes\x00--output-format\x00json", "--noproxy\x00ge\x00/x\x00--vmid\x00101", "create\x00--a=b\x00/p\x00--\x00--q", "get\x00--quiet\x00/x", "ls\x00-\x00--out=yaml"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		words := strings.Split(s, "\x00")
+		x, why, err := parsePvesh(words)
+		if err != nil || why != "" {
+			return
+		}
+		if !slices.Contains(pveshVerbs, x.verb) {
+			t.Errorf("%q gave the verb %q", words, x.verb)
+		}
+		if !slices.Contains(words, x.path) && x.path != "" {
+			t.Errorf("%q gave the path %q", words, x.path)
+		}
+		for _, a := range x.args {
+			if !slices.Contains(words, a) {
+				t.Errorf("%q gave the argument %q", words, a)
+			}
+		}
+		if !slices.Contains(strings.Fields("text json json-pretty yaml"), x.format["output-format"]) {
+			t.Errorf("%q gave the format %q", words, x.format["output-format"])
+		}
+	})
+}
+
+// A literal substitution does what strings.Replace does.
+func FuzzSedReplacesWords(f *testing.F) {
+	f.Add("local:102/subvol", "a", "b")
+	f.Add("x.y$1&z", ".y", "$0&")
+	f.Fuzz(func(t *testing.T, line, from, to string) {
+		if strings.ContainsAny(from+to, "#\n") || from == "" || !utf8.ValidString(line) || !utf8.ValidString(from) || !utf8.ValidString(to) || strings.ContainsAny(to, `\&`) {
+			return
+		}
+		run, err := sedScript("s#"+strings.NewReplacer(`\`, `\\`, ".", `\.`, "*", `\*`, "[", `\[`, "]", `\]`, "^", `\^`, "$", `\$`).Replace(from)+"#"+to+"#g", false)
+		if err != nil {
+			t.Fatalf("%q: %v", from, err)
+		}
+		got, _ := run(1, line)
+		if want := strings.ReplaceAll(line, from, to); len(got) != 1 || got[0] != want {
+			t.Errorf("s#%s#%s#g of %q gave %q, want %q", from, to, line, got, want)
 		}
 	})
 }

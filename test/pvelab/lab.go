@@ -57,7 +57,7 @@ type Lab struct {
 	effects            *effects
 	programs           map[string]*program
 	routes             []route
-	everywhere, onNode map[string]program1
+	everywhere, onNode map[string]builtin
 	ctx                context.Context // ends every process of the lab, also those that outlive their request
 	cancel             context.CancelFunc
 	latency            atomic.Int64

@@ -97,6 +97,7 @@ func TestTheLoginShellOfANode(t *testing.T) {
 		{"gives a container's timeout busybox's code", "pct exec 105 -- timeout 0.05 sleep 5", "", result{143, "", ""}},
 		{"stats like GNU", "stat -c '%F %s %a' /etc/hostname /tmp", "", result{0, "regular file 5 644\ndirectory 4096 755\n", ""}},
 		{"reads temperatures", "cat /sys/class/thermal/thermal_zone*/temp 2>/dev/null", "", result{0, "47000\n41500\n", ""}},
+		{"finds and counts", "mkdir -p /opt/a/b; echo x > /opt/a/f; cd /opt; find . -type f | xargs wc -c; find /opt -maxdepth 1 -name 'a'", "", result{0, "2 ./a/f\n/opt/a\n", ""}},
 		{"restarts services", "systemctl restart -- nginx.service && systemctl is-active nginx", "", result{0, "active\n", ""}},
 		{"does not know unknown services", "systemctl restart nope", "", result{5, "", "Failed to restart nope.service: Unit nope.service not found.\n"}},
 	} {

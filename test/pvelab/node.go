@@ -104,7 +104,7 @@ func nodeCommand(_ context.Context, c *call) (any, error) {
 func serviceList(_ context.Context, c *call) (any, error) {
 	out, n := []any{}, c.thisNode()
 	for _, name := range slices.Sorted(maps.Keys(n.Services)) {
-		if contains(pveServices, name) {
+		if slices.Contains(pveServices, name) {
 			out = append(out, serviceRow(name, n.Services[name]))
 		}
 	}

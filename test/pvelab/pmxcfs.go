@@ -88,6 +88,13 @@ func confType(dir string) string {
 	return "qemu"
 }
 
+func confDir(typ string) string {
+	if typ == "lxc" {
+		return "lxc"
+	}
+	return "qemu-server"
+}
+
 // confGuest finds the guest of nodes/N/lxc/I.conf.
 func confGuest(s *State, name string) *Guest {
 	part := strings.Split(name, "/")

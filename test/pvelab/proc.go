@@ -169,10 +169,10 @@ func ended(ctx context.Context) int {
 
 var binDirs = []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
 
-type program1 func(context.Context, *proc) int
+type builtin func(context.Context, *proc) int
 
 // lookup finds what a name runs. The error is ENOENT or EACCES as exec(2) would say.
-func (p *proc) lookup(name string) (program1, error) {
+func (p *proc) lookup(name string) (builtin, error) {
 	base := path.Base(name)
 	if name == base {
 		if f := p.lab.program(p, name); f != nil {
@@ -186,7 +186,7 @@ func (p *proc) lookup(name string) (program1, error) {
 		return nil, fs.ErrNotExist
 	}
 	full := path.Clean(p.abs(name))
-	if contains(binDirs, path.Dir(full)) {
+	if slices.Contains(binDirs, path.Dir(full)) {
 		if f := p.lab.program(p, base); f != nil {
 			return f, nil
 		}
@@ -195,7 +195,7 @@ func (p *proc) lookup(name string) (program1, error) {
 }
 
 // script runs an executable file of the tree as shell text: the trees hold no other programs.
-func (p *proc) script(name string) (program1, error) {
+func (p *proc) script(name string) (builtin, error) {
 	fi, err := p.tree.stat(name, true)
 	if err != nil {
 		return nil, fs.ErrNotExist

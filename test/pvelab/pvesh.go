@@ -28,10 +28,6 @@ type pveshCall struct {
 }
 
 func (x *pveshCall) usage() string {
-	switch x.verb {
-	case "ls", "usage":
-		return "pvesh " + x.verb + " <api_path> [OPTIONS] [FORMAT_OPTIONS]"
-	}
 	return "pvesh " + x.verb + " <api_path> [OPTIONS] [FORMAT_OPTIONS]"
 }
 

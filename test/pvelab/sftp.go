@@ -256,7 +256,7 @@ func (h *sftpTree) RealPath(name string) (string, error) {
 	if err != nil {
 		return "", plain(err)
 	}
-	return real(rel), nil
+	return shown(rel), nil
 }
 
 func (h *sftpTree) Readlink(name string) (string, error) {

@@ -120,7 +120,7 @@ func storageList(_ context.Context, c *call) (any, error) {
 	want := c.vals["storage"]
 	err := c.lab.db.view(func(s *State) {
 		for _, st := range s.Storages {
-			if st.Node != c.node || (want != "" && want != st.ID) || (c.vals["content"] != "" && !contains(st.Content, c.vals["content"])) {
+			if st.Node != c.node || (want != "" && want != st.ID) || (c.vals["content"] != "" && !slices.Contains(st.Content, c.vals["content"])) {
 				continue
 			}
 			m := storageRow(st)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -135,7 +136,7 @@ func nodeTasks(_ context.Context, c *call) (any, error) {
 				t.Start < int64(c.num("since", 0)), c.vals["until"] != "" && t.Start > int64(c.num("until", 0)):
 				continue
 			}
-			if f := splitList(c.vals["statusfilter"]); len(f) > 0 && !contains(f, map[bool]string{true: "error", false: "ok"}[bad]) {
+			if f := splitList(c.vals["statusfilter"]); len(f) > 0 && !slices.Contains(f, map[bool]string{true: "error", false: "ok"}[bad]) {
 				continue
 			}
 			if skip--; skip >= 0 {
@@ -179,8 +180,7 @@ func (c *call) guest(typ string, code int) (*Guest, error) {
 		return nil, err
 	}
 	if g == nil {
-		dir := map[string]string{"lxc": "lxc", "qemu": "qemu-server"}[typ]
-		return nil, die(code, "Configuration file 'nodes/%s/%s/%d.conf' does not exist", c.node, dir, c.vmid())
+		return nil, die(code, "Configuration file 'nodes/%s/%s/%d.conf' does not exist", c.node, confDir(typ), c.vmid())
 	}
 	return g, nil
 }
@@ -193,8 +193,7 @@ func (c *call) change(typ string, config bool, fn func(*State, *Guest)) error {
 			return die(255, "Configuration file of %d does not exist", c.vmid())
 		}
 		if config && !s.quorate() {
-			dir := map[string]string{"lxc": "lxc", "qemu": "qemu-server"}[typ]
-			return die(255, "unable to open file '/etc/pve/nodes/%s/%s/%d.conf.tmp.%d' - Permission denied", c.node, dir, g.VMID, s.NextPID)
+			return die(255, "unable to open file '/etc/pve/nodes/%s/%s/%d.conf.tmp.%d' - Permission denied", c.node, confDir(typ), g.VMID, s.NextPID)
 		}
 		fn(s, g)
 		return nil

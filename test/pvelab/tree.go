@@ -72,8 +72,8 @@ func (t *tree) resolve(name string, follow bool) (string, error) {
 	return done, nil
 }
 
-// real shows a resolved path as the tree's user sees it.
-func real(rel string) string { return path.Clean("/" + rel) }
+// shown is a resolved path as the tree's user sees it.
+func shown(rel string) string { return path.Clean("/" + rel) }
 
 type info struct {
 	fs.FileInfo
@@ -92,7 +92,7 @@ func (t *tree) meta(rel string) (m Meta) {
 		return m
 	}
 	_ = t.lab.db.view(func(s *State) {
-		if p := s.Meta[t.key+real(rel)]; p != nil {
+		if p := s.Meta[t.key+shown(rel)]; p != nil {
 			m = *p
 		}
 	})
@@ -101,7 +101,7 @@ func (t *tree) meta(rel string) (m Meta) {
 
 func (t *tree) setMeta(rel string, fn func(*Meta)) error {
 	return t.lab.db.update(func(s *State) error {
-		k := t.key + real(rel)
+		k := t.key + shown(rel)
 		m := s.Meta[k]
 		if m == nil {
 			m = &Meta{}
@@ -121,7 +121,7 @@ func (t *tree) dropMeta(rel string) {
 	if t.native {
 		return
 	}
-	k := t.key + real(rel)
+	k := t.key + shown(rel)
 	found := false
 	_ = t.lab.db.view(func(s *State) {
 		for have := range s.Meta {
@@ -142,7 +142,7 @@ func (t *tree) dropMeta(rel string) {
 }
 
 func (t *tree) wrap(rel string, fi fs.FileInfo) info {
-	i := info{FileInfo: fi, name: path.Base(real(rel)), mode: fi.Mode()}
+	i := info{FileInfo: fi, name: path.Base(shown(rel)), mode: fi.Mode()}
 	m := t.meta(rel)
 	i.uid, i.gid = m.UID, m.GID
 	if m.Moded {
@@ -184,7 +184,7 @@ func (t *tree) stat(name string, follow bool) (info, error) {
 	if err != nil {
 		return info{}, err
 	}
-	if v, ok := t.pve(real(rel)); ok && follow {
+	if v, ok := t.pve(shown(rel)); ok && follow {
 		return v.stat()
 	}
 	fi, err := t.root.Lstat(rel)
@@ -347,7 +347,7 @@ func (t *tree) rename(from, to string) error {
 		return nil
 	}
 	t.dropMeta(b)
-	ka, kb := t.key+real(a), t.key+real(b)
+	ka, kb := t.key+shown(a), t.key+shown(b)
 	return t.lab.db.update(func(s *State) error {
 		for k, m := range s.Meta {
 			if rest, ok := strings.CutPrefix(k, ka); ok && (rest == "" || rest[0] == '/') {

@@ -62,7 +62,7 @@ func (t *tree) quota(rel string) (dir string) {
 	_ = t.lab.db.view(func(s *State) {
 		if g := s.guest(t.vmid); g != nil {
 			for d := range g.Full {
-				if d == "/" || real(rel) == d || strings.HasPrefix(real(rel), d+"/") {
+				if d == "/" || shown(rel) == d || strings.HasPrefix(shown(rel), d+"/") {
 					dir = d
 				}
 			}
