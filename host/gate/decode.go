@@ -128,7 +128,8 @@ func number(at, s string) (any, error) {
 		return i, nil
 	}
 	f, err := strconv.ParseFloat(s, 64)
-	if err == nil && f != math.Trunc(f) && strconv.FormatFloat(f, 'f', -1, 64) == s {
+	// Encode writes fractions nearer to zero than 1e-6 with an exponent, which would then be another text for the same number.
+	if err == nil && f != math.Trunc(f) && math.Abs(f) >= 1e-6 && strconv.FormatFloat(f, 'f', -1, 64) == s {
 		return f, nil
 	}
 	return nil, fmt.Errorf("%s: number %s is not in its plain form: write integers as decimals such as 103, within ±9007199254740991", where(at), s)

@@ -22,6 +22,7 @@ func TestDecodeRefusesWhatAnotherReaderCouldReadDifferently(t *testing.T) {
 		"float that rounds to integer": {`{"vmid":103.00000000000000000001}`, `not in its plain form`},
 		"negative zero":                {`{"vmid":-0}`, `not in its plain form`},
 		"beyond what doubles hold":     {`{"vmid":9007199254740993}`, `not in its plain form`},
+		"fraction too near to zero":    {`{"t":0.0000001}`, `not in its plain form`},
 		"fraction with idle zero":      {`{"t":0.70}`, `not in its plain form`},
 		"leading zero":                 {`{"vmid":0103}`, `invalid character`},
 		"plus sign":                    {`{"vmid":+103}`, `invalid character`},
