@@ -137,6 +137,12 @@ func TestTemperature(t *testing.T) {
 	if _, m = n.Do("get_node_temperature", `{"node":"pve1"}`); len(m["zones"].([]any)) != 1 || m["zones"].([]any)[0].(map[string]any)["zone"] != "thermal_zone1" || m["zones"].([]any)[0].(map[string]any)["type"] != "b" {
 		t.Errorf("a sensor that is off gives its value to another: %v", m)
 	}
+	n = pvetest.New(t, script{base + "0/temp /sys/class/thermal/thermal_zone1/temp": pvetest.Says("30000\n"), base + "0/temp": pvetest.Says(""), base + "1/temp": pvetest.Says("30000\n"),
+		base + "0/type /sys/class/thermal/thermal_zone1/type": pvetest.Says("a\nb\n")})
+	n.SFTPList = zones("thermal_zone0", "thermal_zone1")
+	if _, m = n.Do("get_node_temperature", `{"node":"pve1"}`); len(m["zones"].([]any)) != 1 || m["zones"].([]any)[0].(map[string]any)["type"] != "b" {
+		t.Errorf("a line that is missing shifts the others: %v", m)
+	}
 	n = pvetest.New(t, nil)
 	n.SFTPList = zones("cooling_device0")
 	if out, _ := n.Do("get_node_temperature", `{"node":"pve1"}`); out.Error == nil || out.Error.Code != "not_found" {

@@ -448,3 +448,24 @@ func TestToolsAreDescribed(t *testing.T) {
 	pvetest.CheckTools(t, map[string]int{"proxmox_container_exec_command": 330, "proxmox_list_containers": 30, "proxmox_container_status": 45, "proxmox_start_container": 180,
 		"proxmox_stop_container": 660, "proxmox_download_file_from_container": 300, "proxmox_upload_file_to_container": 300})
 }
+
+func TestSizeLimitHoldsBeforeAndAfterThePull(t *testing.T) {
+	for name, grows := range map[string]bool{"too large at the look": false, "grown since the look": true} {
+		n := lab(t)
+		if grows {
+			exec := n.SSHExec
+			n.SSHExec = func(on string, argv []string, o sdk.ExecOptions) (sdk.ExecResult, error) {
+				if argv[1] == "pull" {
+					n.inside["/etc/os-release"] = strings.Repeat("x", 50)
+				}
+				return exec(on, argv, o)
+			}
+		}
+		limit := map[bool]int{false: 6, true: 20}[grows]
+		out, _ := n.call(t, "proxmox_download_file_from_container", fmt.Sprintf(`{"vmid":101,"container_path":"/etc/os-release","local_path":"x","max_bytes":%d}`, limit))
+		pulled := slices.ContainsFunc(n.ran, func(a []string) bool { return a[1] == "pull" })
+		if _, there := n.local["x"]; out.Error == nil || out.Error.Code != "too_large" || pulled != grows || there {
+			t.Errorf("%s: pulled %v, kept %v, error %+v", name, pulled, there, out.Error)
+		}
+	}
+}
