@@ -57,6 +57,7 @@ type askingKey struct{}
 type asking struct {
 	can    bool // the client can ask its user, and may be asked in this round
 	sealed sealed
+	args   []byte
 
 	mu      sync.Mutex // guards the following
 	answers map[string]said
@@ -189,15 +190,14 @@ var errState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "request
 
 // asking opens the rounds of a call. Answers count only for what this very call asked the same caller before: anybody can send answers.
 func (s *Server) asking(who caller, tool *gate.Tool, args []byte, r rounds) (*asking, error) {
-	digest := digestOf(args)
-	want := sealed{Caller: who.Auth + ":" + who.ID, Tool: tool.Kind + ":" + tool.Name + "@" + tool.Plugin.Digest, Args: digest}
-	a := &asking{sealed: want, answers: map[string]said{}, pending: map[string]gate.Ask{},
+	want := sealed{Caller: who.Auth + ":" + who.ID, Tool: tool.Kind + ":" + tool.Name + "@" + tool.Plugin.Digest}
+	a := &asking{sealed: want, args: args, answers: map[string]said{}, pending: map[string]gate.Ask{},
 		can: r.caps != nil && r.caps.Elicitation != nil && (r.caps.Elicitation.Form != nil || r.caps.Elicitation.URL == nil)}
 	if r.state == "" {
 		return a, nil
 	}
 	got, ok := s.seals.unseal(r.state, time.Now())
-	if !ok || got.Caller != want.Caller || got.Tool != want.Tool || got.Args != want.Args {
+	if !ok || got.Caller != want.Caller || got.Tool != want.Tool || got.Args != digestOf(args) {
 		return nil, errState
 	}
 	if got.Answers != nil {
@@ -234,7 +234,7 @@ func (s *Server) questions(a *asking, code int, e *toolError) (mcp.InputRequestM
 		return nil, "", nil
 	}
 	asks, next := mcp.InputRequestMap{}, a.sealed
-	next.Answers = a.answers
+	next.Args, next.Answers = digestOf(a.args), a.answers
 	for key, op := range a.pending {
 		asks[key] = &mcp.ElicitParams{Mode: "form", Message: "A plugin asks: " + (&budget{left: 4000}).take(op.Message), RequestedSchema: op.Schema}
 		next.Asked = append(next.Asked, key)
