@@ -36,7 +36,7 @@ func init() {
 			"Copy one file from an LXC container to a path relative to your workspace. Sizes and SHA-256 are compared on both sides. "+
 				"Example: {\"vmid\":101,\"container_path\":\"/etc/os-release\",\"local_path\":\"os-release\"}",
 			sdk.Hints{Title: "Download a file from a container", Imports: files, Budget: 5 * time.Minute,
-				Runs: "pct exec VMID -- stat, sha256sum; pct pull VMID PATH into a directory of its own; SFTP to the workspace"}, download),
+				Runs: "pct exec VMID -- stat, sha256sum; pct pull VMID PATH into a directory of its own; sha256sum; SFTP to the workspace"}, download),
 		sdk.NewTool("proxmox_upload_file_to_container",
 			"Copy one file of your workspace into an LXC container, owned by root. Nothing is replaced unless overwrite is true. The SHA-256 inside the container is compared. "+
 				"Example: {\"vmid\":101,\"local_path\":\"app.conf\",\"container_path\":\"/etc/app.conf\",\"permissions\":\"0644\"}",

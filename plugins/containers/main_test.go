@@ -83,6 +83,9 @@ func (n *node) exec(on string, argv []string, o sdk.ExecOptions) (sdk.ExecResult
 			{"id":"lxc/101","type":"lxc","vmid":101,"node":"pve1","name":"web01","status":"running","cpu":"0.5","maxcpu":2,"mem":6291456,"maxmem":"536870912","uptime":7},
 			{"id":"lxc/103","type":"lxc","vmid":103,"node":"pve1","name":"jarvis","status":"stopped","lock":"backup","template":0}]` + "\n"), nil
 	}
+	if argv[0] == "sha256sum" {
+		return prints("\\" + sum(n.host[argv[2]]) + "  " + argv[2] + "\n"), nil
+	}
 	verb, id := argv[1], argv[2]
 	state, exists := n.status[id]
 	missing := exit(2, fmt.Sprintf("Configuration file 'nodes/%s/lxc/%s.conf' does not exist\n", on, id))
@@ -280,7 +283,21 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{"download of a link", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/root/ln","local_path":"x"}`, "bad_parameter", "it is a symbolic link", "readlink -f", nil},
 		{"download too large", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/os-release","local_path":"x","max_bytes":6}`, "too_large", "it has 7 bytes, the limit is 6", "max_bytes", nil},
 		{"download over a local file", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/os-release","local_path":"app.conf"}`, "exists", "it is there already", "Set overwrite", nil},
-		{"download cut in silence", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/os-release","local_path":"x"}`, "incomplete", "of the 3 bytes that arrived", "disk is full", func(n *node) { n.cut = 3 }},
+		{"download cut in silence", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/os-release","local_path":"x"}`, "incomplete", "of the 3 bytes that arrived on the node", "disk is full", func(n *node) { n.cut = 3 }},
+		{"download changed on the node", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/os-release","local_path":"x"}`, "incomplete", "do not use x", "by whom", func(n *node) {
+			n.SFTPGet = func(_, p, local string, o sdk.FileOptions) (sdk.Written, error) {
+				return sdk.Written{Bytes: 1, SHA256: sum("evil")}, nil
+			}
+		}},
+		{"container without sha256sum", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/os-release","local_path":"x"}`, "unknown_outcome", "could not", "must be installed", func(n *node) {
+			exec := n.SSHExec
+			n.SSHExec = func(on string, argv []string, o sdk.ExecOptions) (sdk.ExecResult, error) {
+				if slices.Contains(argv, "sha256sum") {
+					return exit(127, "timeout: could not run sha256sum\n"), nil
+				}
+				return exec(on, argv, o)
+			}
+		}},
 		{"download from a stopped container", "proxmox_download_file_from_container", `{"vmid":102,"container_path":"/etc/os-release","local_path":"x"}`, "not_running", "container '102' not running!", "Start it", nil},
 		{"a FIFO put there after the look", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/os-release","local_path":"x"}`, "timeout", "pct pull 101", "still a regular file", func(n *node) { n.hang = "pull" }},
 		{"the file is gone after the look", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/os-release","local_path":"x"}`, "not_found", "failed to open", "Check the path", func(n *node) {
@@ -401,6 +418,12 @@ func TestFilesArriveWholeThroughAStage(t *testing.T) {
 		t.Errorf("overwrite: %v", m)
 	}
 	n.inside["/empty"] = ""
+	n.cut, n.local["copy"] = 3, "good"
+	if out, _ := n.call(t, "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/os-release","local_path":"copy","overwrite":true}`); out.Error == nil || n.local["copy"] != "good" {
+		t.Errorf("a bad copy replaced a good file: %+v", out.Error)
+	}
+	n.cut = 0
+	delete(n.local, "copy")
 	for from, to := range map[string]string{"/etc/os-release": "copy", "/empty": "empty"} {
 		_, m = n.call(t, "proxmox_download_file_from_container", fmt.Sprintf(`{"vmid":101,"container_path":%q,"local_path":%q}`, from, to))
 		if n.local[to] != n.inside[from] || m["sha256"] != sum(n.inside[from]) {

@@ -84,13 +84,26 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 	if err != nil {
 		return moved{}, err
 	}
+	// Compared before anything is written to the workspace, where overwrite would give up a good file for a bad one.
+	r, err = ct.Run(sdk.ExecOptions{Timeout: hashing, MaxBytes: 64 << 10}, "sha256sum", "--", staged)
+	if err != nil {
+		return moved{}, err
+	}
+	arrived, err := digest(doing+": sha256sum on the node", r)
+	if err != nil {
+		return moved{}, err
+	}
+	if arrived != sum {
+		return moved{}, &sdk.Error{Code: "incomplete", Message: fmt.Sprintf("%s: SHA-256 in the container is %s, of the %d bytes that arrived on the node %s; nothing was downloaded", doing, sum, info.Size, arrived),
+			Suggestion: "The file changed while it was copied, or the node's disk is full. For a log that grows, copy it to a quiet place in the container first."}
+	}
 	got, err := sdk.SFTPGet(c, ct.Name, staged, in.LocalPath, sdk.FileOptions{Overwrite: in.Overwrite, MaxBytes: in.MaxBytes, Timeout: copying})
 	if err != nil {
 		return moved{}, local(pve.Lost(err, doing), in.LocalPath)
 	}
 	if got.SHA256 != sum {
-		return moved{}, &sdk.Error{Code: "incomplete", Message: fmt.Sprintf("%s: SHA-256 in the container is %s, of the %d bytes that arrived %s: do not use %s", doing, sum, got.Bytes, got.SHA256, in.LocalPath),
-			Suggestion: "The file changed while it was copied, or the node's disk is full. For a log that grows, copy it to a quiet place in the container first, then call again with overwrite."}
+		return moved{}, &sdk.Error{Code: "incomplete", Message: fmt.Sprintf("%s: SHA-256 in the container is %s, of the %d bytes that arrived here %s: do not use %s", doing, sum, got.Bytes, got.SHA256, in.LocalPath),
+			Suggestion: "The file was changed on its way, on the node: find out by whom before you call again with overwrite."}
 	}
 	out := moved{VMID: in.VMID, Node: ct.Name, ContainerPath: in.ContainerPath, LocalPath: in.LocalPath, Bytes: got.Bytes, SHA256: sum}
 	out.Reply = pve.Say(in.Format, out, fmt.Sprintf("Downloaded %s of container %d to %s: %d bytes, sha256 %s.", in.ContainerPath, in.VMID, in.LocalPath, out.Bytes, sum))
@@ -203,11 +216,15 @@ func (ct container) sha256(doing, path string) (string, error) {
 	if err := ct.unable("looking into", r); err != nil {
 		return "", err
 	}
-	// A backslash before the hash says that the name which follows is escaped.
+	return digest(doing+": sha256sum in the container", r)
+}
+
+// digest reads what sha256sum printed. A backslash before the hash says that the name which follows is escaped.
+func digest(doing string, r sdk.ExecResult) (string, error) {
 	sum, _, _ := strings.Cut(strings.TrimPrefix(string(r.Stdout), `\`), " ")
 	if r.Exit != 0 || len(sum) != 64 || strings.Trim(sum, "0123456789abcdef") != "" {
-		e := pve.Fail(doing+": sha256sum in the container", r)
-		e.Code, e.Suggestion = "unknown_outcome", "The copy could not be verified: look at the file before you use it. sha256sum must be installed in the container."
+		e := pve.Fail(doing, r)
+		e.Code, e.Suggestion = "unknown_outcome", "The copy could not be verified: look at the file before you use it. sha256sum must be installed there."
 		return "", e
 	}
 	return sum, nil
