@@ -132,3 +132,15 @@ func TestInstalledWrappersServeTheMachinesOwnTree(t *testing.T) {
 		}
 	}
 }
+
+func TestAPathReachesTheOtherNodesShellUnquoted(t *testing.T) {
+	l := newLab(t, Options{})
+	r := l.try([]string{"pvesh", "get", "/nodes/pve2/lxc/110;touch /tmp/pwned;:/config", "--output-format", "json"}, "")
+	if _, err := l.NodeFile("pve2", "/tmp/pwned"); err != nil {
+		t.Errorf("the trap is gone: %+v, %v", r, err)
+	}
+	r = l.try([]string{"pvesh", "get", "/nodes/gateway/lxc", "--output-format", "json"}, "")
+	if e := l.Effects(); r.exit != 0 || e[len(e)-1].Kind != "egress" || e[len(e)-1].Target != "gateway" {
+		t.Errorf("ssh to a name outside the cluster: %+v, effects %+v", r, e)
+	}
+}

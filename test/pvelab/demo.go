@@ -52,6 +52,8 @@ func DemoInventory(at time.Time) *State {
 		// On a real node this line differs, but some line there is: output before the UPID is a trap to keep.
 		StartNoise: []string{"failed to connect to monitor socket: Connection refused"}}
 	s.Nodes = []*Node{labNode("pve1", "10.99.0.1", 1, t), labNode("pve2", "10.99.0.2", 2, t)}
+	// Any name that resolves is an address that pvesh sends ssh to, as root.
+	s.Foreign = map[string]string{"PVE1": "remote", "pve1.lab.test": "remote", "gateway": "remote"}
 	s.Nodes[1].WakeMAC = "AA:BB:CC:DD:EE:FF"
 	vm := func(id int, name, node string, cfg ...string) *Guest {
 		g := &Guest{VMID: id, Type: "qemu", Node: node, Config: map[string]string{"name": name, "memory": "2048", "cores": "2", "ostype": "l26",
