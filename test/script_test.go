@@ -47,6 +47,7 @@ func TestMain(m *testing.M) {
 //	effects some REGEXP   fails when nothing that reached a node matches
 //	effects not REGEXP    fails when something does
 //	maxrss MIB COMMAND…   runs a command and fails when its peak memory is larger
+//	tmpfs DIR SIZE        mounts a small file system until the script ends; only root can
 //	journal REGEXP        fails when no record of the journal matches
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -58,7 +59,13 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"lab": startLab, "configure": configure, "effects": effects, "maxrss": maxrss, "journal": journal,
+			"lab": startLab, "configure": configure, "effects": effects, "maxrss": maxrss, "journal": journal, "tmpfs": tmpfs,
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Getuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		RequireExplicitExec: true,
 	})
@@ -230,4 +237,11 @@ func journal(ts *testscript.TestScript, neg bool, args []string) {
 	if found == neg {
 		ts.Fatalf("journal matches %q: %v", args[0], found)
 	}
+}
+
+func tmpfs(ts *testscript.TestScript, neg bool, args []string) {
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(dir, 0o755))
+	ts.Check(syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+args[1]))
+	ts.Defer(func() { ts.Check(syscall.Unmount(dir, 0)) })
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the official MCP conformance suite against this host: `make conformance`. The fixtures are a Wasm plugin (plugin/), called through policy and
+# Runs the official MCP conformance suite, both TypeScript clients beside the Go client, and the inspector against this host: `make conformance`. The fixtures are a Wasm plugin (plugin/), called through policy and
 # journal like any other; only what plugins may never have (sampling, roots, logging) is native, in a build that nobody else uses (tag conformance).
 set -eu
 cd "$(dirname "$0")/../.."
@@ -25,3 +25,5 @@ test/conformance/run.sh "$url"
 kill "$server"
 wait "$server"
 $host audit verify
+make -s all
+go test -count=1 -tags conformance ./test/conformance

@@ -135,8 +135,8 @@ func TestInstalledWrappersServeTheMachinesOwnTree(t *testing.T) {
 
 func TestAPathReachesTheOtherNodesShellUnquoted(t *testing.T) {
 	l := newLab(t, Options{})
-	r := l.try([]string{"pvesh", "get", "/nodes/pve2/lxc/110;touch /tmp/pwned;:/config", "--output-format", "json"}, "")
-	if _, err := l.NodeFile("pve2", "/tmp/pwned"); err != nil {
+	r := l.try([]string{"pvesh", "get", "/nodes/pve2/lxc/110;touch pwned;:/config", "--output-format", "json"}, "")
+	if _, err := l.NodeFile("pve2", "/root/pwned"); err != nil {
 		t.Errorf("the trap is gone: %+v, %v", r, err)
 	}
 	r = l.try([]string{"pvesh", "get", "/nodes/gateway/lxc", "--output-format", "json"}, "")

@@ -99,6 +99,7 @@ func init() {
 			return "done", nil
 		}),
 		shows("test_streaming_elicitation", "Answers without asking anybody anything.", sdk.Text("only a result")),
+		shows("test_refused", "Has no tier, so nobody may see or call it.", sdk.Text("policy let this through")),
 		asks("test_elicitation", "Asks the user for a name and says the answer.", "username", form(`"username":{"type":"string","description":"User's response"},"email":{"type":"string","description":"User's email address"}`, `"username","email"`), said),
 		asks("test_elicitation_sep1034_defaults", "Asks with a default for every kind of field.", "defaults", form(`"name":{"type":"string","default":"John Doe"},"age":{"type":"integer","default":30},
 			"score":{"type":"number","default":95.5},"status":{"type":"string","enum":["active","inactive","pending"],"default":"active"},"verified":{"type":"boolean","default":true}`, ``), said),
