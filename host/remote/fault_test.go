@@ -333,3 +333,46 @@ func TestFloodKeepsMemoryFlat(t *testing.T) {
 		t.Errorf("memory grew by %d MiB", grew>>20)
 	}
 }
+
+func TestATransferThatIsCancelledLeavesNothing(t *testing.T) {
+	leakless(t)
+	s := sshtest.New(t, sshtest.Options{})
+	p := sshtest.NewProxy(t, s.Addr)
+	r := newRemote(t, s, func(o *Options) { o.Nodes[0].Host, o.Nodes[0].Port = sshtest.HostPort(p.Addr) })
+	d, ws := t.TempDir(), filepath.Join(r.opts.Workspace, "agent-a")
+	write(t, d+"/down", make([]byte, 8<<20))
+	write(t, ws+"/up", make([]byte, 8<<20))
+	if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: d}, green); err != nil {
+		t.Fatal(err)
+	}
+	for name, op := range map[string]gate.Op{
+		"download": gate.SFTPGet{OnNode: on("n1"), Path: d + "/down", Local: "down"},
+		"upload":   gate.SFTPPut{OnNode: on("n1"), Local: "up", Path: d + "/up"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.Set(sshtest.Weather{Rate: 2 << 20})
+			ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			_, err := do(ctx, r, op, yellow)
+			refused(t, err, "timeout", gate.Failed, "nothing was changed")
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("it took %s", took)
+			}
+			p.Set(sshtest.Weather{})
+			for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+				there, _ := os.ReadDir(d)
+				here, _ := os.ReadDir(ws)
+				if len(there) == 1 && len(here) == 1 {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatalf("left: %v, %v", there, here)
+				}
+			}
+		})
+	}
+	if s.Conns.Load() != 1 {
+		t.Errorf("%d connections: it should have survived", s.Conns.Load())
+	}
+}

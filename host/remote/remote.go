@@ -310,43 +310,46 @@ func (r *Remote) file(ctx context.Context, n *node, q gate.Question, d gate.Deci
 			return err
 		})
 	case gate.SFTPGet:
-		err = r.atRoot(q, func(root *os.Root) error {
-			return n.with(ctx, "downloading", op.Path, func(ctx context.Context, f *files, p *pledge) error {
-				var v WriteResult
-				err := receive(root, op.Local, op.Overwrite, commit(ctx, p), func(w io.Writer) (int64, error) {
-					now, _, err := f.again(op.Path, true, &decided)
-					if err != nil {
-						return 0, err
-					}
-					v, err = f.get(ctx, now, w, least(op.MaxBytes, limit))
-					return v.Bytes, err
-				})
-				v.Local = op.Local
-				res = v.result()
-				return err
+		root, lerr := r.local(q.Call.Principal.ID)
+		if lerr != nil {
+			return res, lerr
+		}
+		err = n.with(ctx, "downloading", op.Path, func(ctx context.Context, f *files, p *pledge) error {
+			var v WriteResult
+			err := receive(root, op.Local, op.Overwrite, commit(ctx, p), func(w io.Writer) (int64, error) {
+				now, _, err := f.again(op.Path, true, &decided)
+				if err != nil {
+					return 0, err
+				}
+				v, err = f.get(ctx, now, w, least(op.MaxBytes, limit))
+				return v.Bytes, err
 			})
-		})
+			v.Local = op.Local
+			res = v.result()
+			return err
+		}, root.Close)
 	case gate.SFTPPut:
-		err = r.atRoot(q, func(root *os.Root) error {
-			src, size, err := source(root, op.Local)
-			if err != nil {
-				return err
-			}
-			if size != decided.LocalBytes {
-				src.Close()
-				return failed("changed", "local %q had %d bytes when it was decided and has %d now; nothing was sent", op.Local, decided.LocalBytes, size)
-			}
+		root, lerr := r.local(q.Call.Principal.ID)
+		if lerr != nil {
+			return res, lerr
+		}
+		defer root.Close()
+		src, size, lerr := source(root, op.Local)
+		if lerr != nil {
+			return res, lerr
+		}
+		if size != decided.LocalBytes || size > limit {
+			src.Close()
 			if size > limit {
-				src.Close()
-				return failed("too_large", "local %q has %d bytes, %d are allowed here", op.Local, size, limit)
+				return res, failed("too_large", "local %q has %d bytes, %d are allowed here", op.Local, size, limit)
 			}
-			return n.with(ctx, "uploading", op.Path, func(ctx context.Context, f *files, p *pledge) error {
-				defer src.Close()
-				v, err := f.put(ctx, p, upload{op.Path, decided, src, size, op.Mode, op.Overwrite})
-				res = v.result()
-				return err
-			})
-		})
+			return res, failed("changed", "local %q had %d bytes when it was decided and has %d now; nothing was sent", op.Local, decided.LocalBytes, size)
+		}
+		err = n.with(ctx, "uploading", op.Path, func(ctx context.Context, f *files, p *pledge) error {
+			v, err := f.put(ctx, p, upload{op.Path, decided, src, size, op.Mode, op.Overwrite})
+			res = v.result()
+			return err
+		}, src.Close)
 	case gate.SFTPRemove:
 		err = n.with(ctx, "removing", op.Path, func(_ context.Context, f *files, p *pledge) error {
 			return f.remove(p, op.Path, &decided)

@@ -187,9 +187,13 @@ func (f *files) watchStall() {
 
 // with runs fn against the SFTP session. It returns at once when ctx ends; fn ends soon after, since every step of it has a watchdog. An fn that changes
 // a file asks p before the request that shows, and must not send it when p refuses. A lost session is opened again once, unless p says that fn cannot be repeated.
-func (n *node) with(ctx context.Context, what, name string, fn func(ctx context.Context, f *files, p *pledge) error) error {
+// after is called when fn has ended for good, which may be later than with returns.
+func (n *node) with(ctx context.Context, what, name string, fn func(ctx context.Context, f *files, p *pledge) error, after ...func() error) error {
 	p, done := &pledge{}, make(chan error, 1)
 	n.r.wg.Go(func() {
+		for _, a := range after {
+			defer a()
+		}
 		for attempt := 1; ; attempt++ {
 			f, err := n.sftp(ctx)
 			if err == nil {

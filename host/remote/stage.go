@@ -99,6 +99,9 @@ func (n *node) stage(ctx context.Context) (dir string, err error) {
 			return ctx.Err()
 		}
 		if _, err := f.private(made); err != nil {
+			if !lostConnection(err) {
+				n.r.disown(n, made)
+			}
 			return err
 		}
 		if err := cmp.Or(f.mark(made), ctx.Err()); err != nil { // nobody waits for it any more

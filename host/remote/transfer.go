@@ -163,7 +163,7 @@ func (f *files) put(ctx context.Context, p *pledge, u upload) (w WriteResult, er
 	if u.mode != "" {
 		bits, err := strconv.ParseUint(u.mode, 8, 32)
 		if err != nil || bits > 0o777 {
-			return w, failed("bad_mode", "mode %q must be octal permission bits, such as 0644", u.mode)
+			return w, failed("bad_input", "mode %q must be octal permission bits, such as 0644", u.mode)
 		}
 		mode = fs.FileMode(bits)
 	} else if now.Exists {
@@ -194,8 +194,8 @@ func (f *files) put(ctx context.Context, p *pledge, u upload) (w WriteResult, er
 	if err != nil {
 		return w, err
 	}
-	if real, there, err := f.resolve(u.asked); err != nil || real != now.RealPath || there == nil || there.Size() != w.Bytes {
-		return w, unknown("changed", "%q was written, but something else stands there now (%v): look before you repeat it", u.asked, err)
+	if real, there, err := f.resolve(u.asked); err == nil && (real != now.RealPath || there == nil || there.Size() != w.Bytes) {
+		return w, unknown("changed", "%q was written, but something else stands there now: look before you repeat it", u.asked)
 	}
 	return w, nil
 }
