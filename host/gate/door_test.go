@@ -25,6 +25,7 @@ type world struct {
 	taken    int
 	guest    func(context.Context, *Running) (Output, error)
 	execErr  error
+	next     func(Op) Op
 	confirm  func(*Call) (Confirmation, error)
 	mode     Mode
 }
@@ -71,6 +72,9 @@ func (w *world) Lookup(context.Context, Question) (Facts, error) {
 }
 func (w *world) Execute(_ context.Context, q Question, _ Decision) (Result, error) {
 	w.add("execute %s", q.Op.Import())
+	if w.next != nil {
+		return Result{Bytes: 3, Next: w.next(q.Op)}, w.execErr
+	}
 	return Result{Bytes: 3}, w.execErr
 }
 func (w *world) End(context.Context, *Call) { w.add("end") }
@@ -195,6 +199,73 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A redirect is an operation of its own: looked up, decided and journaled again, and refused like any other.
+func TestWhatAnOperationLeadsToGoesThroughTheDoor(t *testing.T) {
+	follow := func(op Op) Op {
+		h := op.(HTTPRequest)
+		h.Hop, h.URL = h.Hop+1, "https://b/"
+		return h
+	}
+	for name, tt := range map[string]struct {
+		last int // hop that leads nowhere
+		deny int // hop whose lookup is refused, 0 for none
+		next func(Op) Op
+		code string
+		ran  int
+	}{
+		"two redirects":                         {last: 2, ran: 3},
+		"a refused redirect":                    {last: 5, deny: 2, ran: 2},
+		"ten redirects":                         {last: 10, ran: 11},
+		"redirects without end":                 {last: 99, code: "too_many", ran: 11},
+		"one operation that leads to another's": {next: func(Op) Op { return SSHExec{} }, code: "too_many", ran: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{next: tt.next, decide: func(q Question) (Decision, error) {
+				if h, ok := q.Op.(HTTPRequest); ok && tt.deny > 0 && h.Hop == tt.deny && q.Phase == PhaseLookup {
+					return Decision{Failed: []string{"egress"}}, nil
+				}
+				return allow(Green)(q)
+			}}
+			if w.next == nil {
+				w.next = func(op Op) Op {
+					if op.(HTTPRequest).Hop == tt.last {
+						return nil
+					}
+					return follow(op)
+				}
+			}
+			var err error
+			w.guest = func(ctx context.Context, r *Running) (Output, error) {
+				_, err = r.Operate(ctx, HTTPRequest{URL: "https://a/"})
+				return Output{}, nil
+			}
+			a := w.call("{}")
+			ran, decided := 0, 0
+			for _, e := range w.events {
+				ran += strings.Count(e, "execute http_request")
+				decided += strings.Count(e, "decide http_request/lookup")
+			}
+			refused, op := (*Refused)(nil), (*OpError)(nil)
+			switch {
+			case tt.deny > 0:
+				if !errors.As(err, &refused) || refused.Phase != "lookup" || len(a.Refused) != 1 || !strings.Contains(refused.Error(), "led here") {
+					t.Errorf("error %v, remembered %v; want the refusal of the hop, which says what was done before it", err, a.Refused)
+				}
+				decided--
+			case tt.code != "":
+				if !errors.As(err, &op) || op.Code != tt.code {
+					t.Errorf("error %v, want %s", err, tt.code)
+				}
+			case err != nil:
+				t.Error(err)
+			}
+			if ran != tt.ran || decided != tt.ran {
+				t.Errorf("%d executed and %d looked up and allowed, want %d", ran, decided, tt.ran)
+			}
+		})
 	}
 }
 

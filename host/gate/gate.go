@@ -330,6 +330,7 @@ type Result struct {
 	SHA256 string
 	Exit   *int
 	Stage  *StageDir // a directory that now belongs to the call
+	Next   Op        // what this operation leads to, such as where a redirect points: an operation of its own, with its own decisions
 }
 
 // Output is what a guest wrote. Code is the result of caponier_v1_call: 0 ok, 1 tool error, 2 bad input.

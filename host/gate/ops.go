@@ -113,6 +113,12 @@ type (
 		Save             bool        `json:"save,omitempty"`
 		ReserveUSDMicros int64       `json:"reserve_usd_micros,omitempty"`
 		Hop              int         `json:"-"` // which redirect this is, set by the host
+		Hops             []Hop       `json:"-"` // the redirects that led here, set by the host
+	}
+	// Hop is a redirect that was followed: what the server at URL answered.
+	Hop struct {
+		Status int    `json:"status"`
+		URL    string `json:"url"`
 	}
 	BlobWrite struct {
 		Common

@@ -3,11 +3,15 @@ package gate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
 
-const cleanUp = 10 * time.Second
+const (
+	cleanUp = 10 * time.Second
+	maxNext = 10 // operations that one may lead to, one after the other
+)
 
 // Running is an allowed call while its guest runs: what the guest may ask the host for. Its methods may be called concurrently, and are refused after
 // the call has ended.
@@ -27,10 +31,27 @@ type Running struct {
 	refused       []*Refused
 }
 
-// Operate takes one operation through the door. The error is *BadRequest, *Refused or *OpError.
+// Operate takes one operation through the door, and then what it leads to, each with decisions of its own. The result is that of the last one. The error
+// is *BadRequest, *Refused or *OpError.
 func (r *Running) Operate(ctx context.Context, op Op) (Result, error) {
 	r.turn.Lock()
 	defer r.turn.Unlock()
+	for n := 0; ; n++ {
+		res, err := r.operate(ctx, op)
+		if refused := (*Refused)(nil); n > 0 && errors.As(err, &refused) { // "nothing was executed" would be wrong
+			refused.Denied = append(refused.Denied, Reason{ID: "next", Msg: fmt.Sprintf("the %s before this one was done, and led here", op.Import())})
+		}
+		if err != nil || res.Next == nil {
+			return res, err
+		}
+		if n == maxNext || res.Next.Import() != op.Import() {
+			return Result{}, r.note(&OpError{Code: "too_many", Message: fmt.Sprintf("%s led to %d more operations, or to one of another kind", op.Import(), n+1), Outcome: Failed}, false, false)
+		}
+		op = res.Next
+	}
+}
+
+func (r *Running) operate(ctx context.Context, op Op) (Result, error) {
 	if r.over() {
 		return Result{}, &BadRequest{Field: "call", Message: "has ended"}
 	}
