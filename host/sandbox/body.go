@@ -13,20 +13,22 @@ type edit struct {
 	at, drop int
 	kind     editKind
 	value    uint32
-	header   bool // of a loop
-	free     bool // a charge that the next ones make up for
-	busy     bool // there is more here than a way to the next charge
+	check    bool // ask the host here when the counter is spent: at entries and loop headers
+	free     bool // no charge, since nothing gets here or the next place charges for it
+	busy     bool // there is more here than a way to the next place
 }
 
-// plan says how a body changes. A piece of code is charged for, whole, at the one point that every way into it passes: a loop header, the end of a block
-// that began before the piece did, or the end of the piece before when that had grown long. Inner loops are pieces of their own. So no way from one point
-// to the next is longer than what was paid.
+// plan says how a body changes. A piece of code is charged for, whole, at the one place that every way into it passes: a loop header, the end of a block
+// that began before the piece did, or the end of the piece before when that had grown long. Inner loops are pieces of their own. So no way from one place
+// to the next is longer than what was paid. The host is asked at entries and loop headers, which every cycle passes, and at every place of a function that
+// is so long that it could outrun a deadline between them.
 type plan struct {
 	edits  []edit // the first charges for the entry
 	points []int  // edits that cost goes to: the current piece of the function and of each loop around
-	blocks uint64 // basic blocks, about; a charge makes two
+	total  uint32
+	extra  uint32 // what the dearest header that is free would have cost
+	blocks uint64 // basic blocks, about; a place that asks makes two
 	loops  uint64
-	extra  uint32 // the most that a free header would have cost
 }
 
 type block struct {
@@ -36,34 +38,26 @@ type block struct {
 
 // point adds a place that charges.
 func (p *plan) point(at int) int {
-	p.blocks += 2
 	p.edits = append(p.edits, edit{at: at})
 	return len(p.edits) - 1
 }
 
-func (p *plan) cost(n uint32) { p.here().value += n }
+func (p *plan) cost(n uint32) {
+	p.here().value += n
+	p.total += n
+}
 
 // next starts a new piece.
 func (p *plan) next(at int) { p.points[len(p.points)-1] = p.point(at) }
 
 func (p *plan) here() *edit { return &p.edits[p.points[len(p.points)-1]] }
 
-// free drops the charge of a piece that does little but lead to others: Go's compiler begins every function and every jump with such a piece. Only the
-// entry and loop headers may be free, and only if what follows is not, so that no cycle is without a charge. Calls are charged for the entry that they
-// lead to; what follows a header costs as much more.
-func (p *plan) free(e *edit) {
-	if !e.busy && e.value <= maxFree {
-		if e.free = true; e.header {
-			p.extra = max(p.extra, e.value)
-		}
-	}
-}
-
 // plan reads every instruction of a body, and refuses those that are off by the name of what they need.
 func (w *rewriter) plan(c code, params uint32) (plan, error) {
 	r := &reader{b: c.body}
 	var p plan
 	p.points = []int{p.point(0)}
+	p.here().check = true
 	p.cost(2 + params + c.n>>3) // locals are zeroed at entry, as far as they are in use
 	blocks := []block{{}}       // those around, and the function itself
 	for r.more() && len(blocks) > 0 {
@@ -81,12 +75,12 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 			p.blocks += 2
 			blocks = append(blocks, block{op == 0x03, p.points[len(p.points)-1]})
 			if op == 0x03 {
-				p.loops++
-				if p.points[len(p.points)-1] == 0 {
-					p.free(p.here())
+				if e := p.here(); p.points[len(p.points)-1] == 0 && !e.busy && e.value <= maxFree { // as Go's compiler begins most functions
+					e.free, e.check = true, false // paid by the call
 				}
+				p.loops++
 				p.points = append(p.points, p.point(r.pos))
-				p.here().header = true
+				p.here().check = true
 			}
 			if w.nestWork += len(blocks); len(blocks) > maxNesting || w.nestWork > maxNestWork {
 				r.fail("blocks are nested %d deep, %d in all: too much for the compiler (at most %d and %d)", len(blocks), w.nestWork, maxNesting, maxNestWork)
@@ -107,16 +101,17 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 			p.blocks++
 		case op == 0x0e: // br_table
 			p.cost(2)
-			forward := true
+			e := p.here()
+			e.free = e.check && !e.busy && e.value <= maxFree // unless the next, a header that only leads on is paid where it leads to
 			for range r.count("targets of a br_table", maxBrTargets) + 1 {
 				if l := r.u32(); int(l) >= len(blocks) {
 					r.fail("branch out of %d blocks of %d", l, len(blocks))
-				} else if to := blocks[len(blocks)-1-int(l)]; to.loop || int(l) == len(blocks)-1 {
-					forward = false
+				} else if blocks[len(blocks)-1-int(l)].loop {
+					e.free = false
 				}
 			}
-			if r.err == nil && forward && p.here().header {
-				p.free(p.here())
+			if e.free {
+				p.extra = max(p.extra, e.value)
 			}
 			p.next(r.pos) // nothing gets here, and what was begun before is charged where it ends
 			p.here().free = true
@@ -173,6 +168,12 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 	}
 	if r.err == nil && (len(blocks) > 0 || r.pos != len(r.b)) {
 		r.fail("the body does not end where its blocks do")
+	}
+	for k := range p.edits {
+		e := &p.edits[k]
+		if e.check = e.kind == editCharge && (e.check || !e.free && p.total > maxUnasked); e.check {
+			p.blocks += 2
+		}
 	}
 	if w.work += p.blocks * (p.blocks + 100*p.loops); w.work > maxWork {
 		r.fail("functions with %d branches and %d loops are too much for the compiler", p.blocks, p.loops)

@@ -19,10 +19,11 @@ import (
 // Injected code leaves the stack as it was, and whatever index the original uses is checked to be its own, not one of those that rewriting adds: so the
 // compiler's validation of the result is validation of the original.
 const (
-	quantum  = 100_000 // units between two looks at the clock: at most some milliseconds of the slowest code, usually about 0.1 ms
-	maxPiece = 1_000   // from where on straight code is charged for in pieces
-	maxFree  = 32
-	stepSize = 1 << 16 // bytes of memory.copy and memory.fill at a time
+	quantum    = 100_000 // units between two looks at the clock: at most some milliseconds of the slowest code, usually about 0.1 ms
+	maxPiece   = 4_000   // from where on straight code is charged for in pieces
+	maxUnasked = 20_000  // the longest function that asks only at its entry and its loop headers
+	maxFree    = 32      // the most that an entry may do without a charge
+	stepSize   = 1 << 16 // bytes of memory.copy and memory.fill at a time
 
 	costAccess = 4  // a load may miss every cache
 	costSlow   = 10 // division, square root, indirect calls
@@ -147,9 +148,15 @@ func (w *rewriter) shift(f uint32) uint32 {
 	return f
 }
 
+// deduct subtracts cost from the counter.
+func (w *rewriter) deduct(out []byte, cost uint32) []byte {
+	out = i32const(u32(append(out, 0x23), w.ticks), int64(cost), 0x6b) // global.get; i32.const; i32.sub
+	return u32(append(out, 0x24), w.ticks)                             // global.set
+}
+
 // charge subtracts cost from the counter, and asks the host when it is spent. local is a scratch i32.
 func (w *rewriter) charge(out []byte, local, cost uint32) []byte {
-	return w.subtract(i32const(u32(append(out, 0x23), w.ticks), int64(cost), 0x6b), local) // global.get; i32.const; i32.sub
+	return w.subtract(i32const(u32(append(out, 0x23), w.ticks), int64(cost), 0x6b), local)
 }
 
 // chargeBytes charges for an access to as many bytes as local n says.
@@ -161,7 +168,11 @@ func (w *rewriter) chargeBytes(out []byte, local uint32, n byte) []byte {
 func (w *rewriter) subtract(out []byte, local uint32) []byte {
 	out = u32(append(out, 0x22), local)         // local.tee
 	out = u32(append(out, 0x24), w.ticks)       // global.set
-	out = u32(append(out, 0x20), local)         // local.get
+	return w.ask(u32(append(out, 0x20), local)) // local.get
+}
+
+// ask calls the host when the counter, which is on the stack, is spent.
+func (w *rewriter) ask(out []byte) []byte {
 	out = append(i32const(out, 0, 0x4c), 4, 64) // i32.const 0; i32.le_s; if
 	out = u32(append(out, 0x10), w.more)        // call
 	return append(out, 0x0b)                    // end
@@ -191,8 +202,13 @@ func (w *rewriter) function(t signature, c code) ([]byte, error) {
 		from = e.at + e.drop
 		switch e.kind {
 		case editCharge:
-			if !e.free {
-				out = w.charge(out, scratch, e.value+p.extra)
+			switch {
+			case e.check && e.free:
+				out = w.ask(u32(append(out, 0x23), w.ticks)) // global.get
+			case e.check:
+				out = w.charge(out, scratch, e.value)
+			case !e.free:
+				out = w.deduct(out, e.value+p.extra)
 			}
 		case editCall:
 			out = u32(append(out, 0x10), e.value)

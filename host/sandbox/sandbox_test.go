@@ -30,30 +30,3 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("described as %s with imports %v", d, imports)
 	}
 }
-
-func BenchmarkInstance(b *testing.B) {
-	h := newHost(b, Options{Warm: -1})
-	tool := h.add(goGuest(b, "echo"))
-	want(b, h.call(tool, object{}), "")
-	p := h.box.plugin(tool.Plugin.Digest)
-	b.ResetTimer()
-	for b.Loop() {
-		in, err := p.take(context.Background())
-		if err != nil {
-			b.Fatal(err)
-		}
-		in.close()
-	}
-}
-
-func BenchmarkCall(b *testing.B) {
-	h := newHost(b, Options{})
-	tool := h.add(goGuest(b, "echo"))
-	text := strings.Repeat("x", 1024)
-	want(b, h.call(tool, object{"text": text}), "")
-	for b.Loop() {
-		if a := h.call(tool, object{"text": text}); a.Err != nil {
-			b.Fatal(a.Err)
-		}
-	}
-}

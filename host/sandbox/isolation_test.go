@@ -1,0 +1,328 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestGoGuestSurvivesTenThousandCallsOf64KiB(t *testing.T) {
+	h := newHost(t, Options{})
+	tool := h.add(goGuest(t, "echo"))
+	args := json.RawMessage(`{"text":"` + strings.Repeat("x", 64<<10) + `"}`)
+	n := 10_000
+	if testing.Short() {
+		n = 500
+	}
+	for k := range n {
+		if a := h.call(tool, args); a.Err != nil || a.Output.Code != 0 {
+			t.Fatalf("call %d: %v %.200s", k, a.Err, a.Output.JSON)
+		}
+	}
+}
+
+func TestOneCallSurvivesTenThousandOperationsOf64KiB(t *testing.T) {
+	h := newHost(t, Options{})
+	tool := h.add(goGuest(t, "echo"))
+	tool.Budget = 5 * time.Minute
+	n := 10_000
+	if testing.Short() {
+		n = 500
+	}
+	a := h.call(tool, object{"text": strings.Repeat("x", 64<<10), "times": n})
+	want(t, a, "")
+	if a.Output.Code != 0 || len(h.executed) != n {
+		t.Errorf("%d operations, output %.200s", len(h.executed), a.Output.JSON)
+	}
+}
+
+// hoarder looks for a secret in memory at 4096, in a global and behind a grown memory, plants it everywhere, and says what it found.
+func hoarder() guest {
+	const at = 4096
+	look := op(c32(at), 0x28, 2, 0, 0x23, 0, 0x72, 0x3f, 0, c32(1), 0x6b, 0x72) // memory | global | pages beyond the first
+	plant := op(c32(at), c32(7), 0x36, 2, 0, c32(7), 0x24, 0, c32(1), 0x40, 0, 0x1a)
+	say := op(0x04, 0x40, c32(64), c32(14), callf(0), 0x1a, 0x05, c32(8), c32(14), callf(0), 0x1a, 0x0b)
+	data := append(append([]byte{2}, dataAt(8, okJSON)[1:]...), dataAt(64, `{"found":true}`)[1:]...)
+	return guest{imports: []imported{output}, globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b}, data: data, call: op(look, plant, say, c32(0))}
+}
+
+func TestNothingOfACallIsThereInTheNext(t *testing.T) {
+	for _, warm := range []int{-1, 3} {
+		t.Run(fmt.Sprint("warm ", warm), func(t *testing.T) {
+			h := newHost(t, Options{Warm: warm})
+			tool := h.add(hoarder().bytes())
+			for range 50 {
+				a := h.call(tool, object{})
+				want(t, a, "")
+				if string(a.Output.JSON) != okJSON {
+					t.Fatalf("a call found what another had left: %s", a.Output.JSON)
+				}
+			}
+		})
+	}
+	h := newHost(t, Options{})
+	trace := h.add(guest{imports: []imported{output}, data: dataAt(0, "{}"), call: op(c32(0), c32(65536), callf(0), 0x1a, c32(0))}.bytes())
+	secret := "TOP-SECRET-7f3a"
+	for range 20 { // the same module gets a secret as an argument, and gives away all of its memory
+		if a := h.call(trace, object{"password": secret}); bytes.Contains(a.Output.JSON, []byte(secret)) {
+			t.Fatal("an argument was found in memory that had not read it")
+		}
+	}
+}
+
+func TestInitialisationIsDoneOnceAndKept(t *testing.T) {
+	// _initialize adds 1 to a global and writes its value to memory; the call answers by whether both are 1.
+	g := guest{imports: []imported{output}, globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b}, init: op(0x23, 0, c32(1), 0x6a, 0x24, 0, c32(512), 0x23, 0, 0x36, 2, 0),
+		call: op(c32(512), 0x28, 2, 0, 0x23, 0, 0x6a, c32(2), 0x47, 0x04, 0x40, 0x00, 0x0b, ok())}
+	g.start, g.more = true, [][]byte{body(op(c32(516), c32(9), 0x36, 2, 0))}
+	h := newHost(t, Options{})
+	tool := h.add(g.bytes())
+	for range 5 {
+		want(t, h.call(tool, object{}), "")
+	}
+}
+
+// asker calls one operation with a fixed request and gives its status as a digit and then the response.
+func asker(name, request string) guest {
+	imports := []imported{output, {module: abiModule, name: name}, {module: abiModule, name: "resp_len"}, {module: abiModule, name: "resp_read"}}
+	call := op(c32(2048), c32(64), c32(int64(len(request))), callf(1), c32('0'), 0x6a, 0x3a, 0, 0, // the status as a digit at 2048
+		c32(2047), c32('['), 0x3a, 0, 0, c32(2049), c32(','), 0x3a, 0, 0, c32(2047), c32(3), callf(0), 0x1a,
+		c32(4096), callf(2), callf(3), 0x1a, c32(4096), callf(2), callf(0), 0x1a, // the response
+		c32(2046), c32(']'), 0x3a, 0, 0, c32(2046), c32(1), callf(0), 0x1a, c32(0))
+	return guest{imports: imports, call: call, data: dataAt(64, request)}
+}
+
+var requests = map[string]string{
+	"ssh_exec": `{"node":"pve1","argv":["true"]}`, "ssh_script": `{"node":"pve1","script":"true"}`, "stage": `{"node":"pve1"}`,
+	"sftp_stat": `{"node":"pve1","path":"/x"}`, "sftp_list": `{"node":"pve1","path":"/x"}`, "sftp_read": `{"node":"pve1","path":"/x"}`,
+	"sftp_write": `{"node":"pve1","path":"/x","text":"a"}`, "sftp_get": `{"node":"pve1","path":"/x","local":"y"}`, "sftp_put": `{"node":"pve1","path":"/x","local":"y"}`,
+	"sftp_remove": `{"node":"pve1","path":"/x"}`, "http_request": `{"method":"GET","url":"https://example.com"}`, "blob_write": `{"name":"n","mime":"text/plain","text":"a"}`,
+	"blob_read": `{"blob":"b"}`, "ask": `{"key":"k","message":"m","schema":{}}`,
+}
+
+func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
+	if missing := slices.DeleteFunc(gate.Operations(), func(n string) bool { return requests[n] != "" }); len(missing) > 0 {
+		t.Fatalf("operations without a request here: %v", missing)
+	}
+	known := hostFuncs()[abiModule]
+	for _, name := range gate.Operations() {
+		t.Run(name, func(t *testing.T) {
+			if _, ok := known[name]; !ok {
+				t.Fatal("there is no import for it")
+			}
+			h := newHost(t, Options{})
+			tool := h.add(asker(name, requests[name]).bytes())
+			a := h.call(tool, object{})
+			want(t, a, "")
+			if !strings.HasPrefix(string(a.Output.JSON), `[0,{`) || !slices.Equal(h.executed, []string{name}) {
+				t.Fatalf("allowed: output %s, executed %v", a.Output.JSON, h.executed)
+			}
+			if r := h.records[1]; r.Type != "intent" || r.Op != name {
+				t.Errorf("the first record after the call's is %s of %q", r.Type, r.Op)
+			}
+			h.executed, h.records = nil, nil
+			h.decide = func(q gate.Question) gate.Decision {
+				return gate.Decision{Allow: q.Kind == gate.KindCall, Tier: gate.Green, Failed: map[bool][]string{false: {"test.no"}}[q.Kind == gate.KindCall]}
+			}
+			a = h.call(tool, object{})
+			want(t, a, "")
+			if !strings.HasPrefix(string(a.Output.JSON), `[2,{"decision_id":"`) || !strings.Contains(string(a.Output.JSON), `"failed":["test.no"]`) {
+				t.Errorf("refused: output %s", a.Output.JSON)
+			}
+			if len(h.executed) != 0 || len(a.Refused) != 1 {
+				t.Errorf("refused: executed %v, remembered %v", h.executed, a.Refused)
+			}
+		})
+	}
+}
+
+func TestStatusesOfOperations(t *testing.T) {
+	for name, c := range map[string]struct {
+		request string
+		err     error
+		want    string
+	}{
+		"a failure is 1":                {requests["ssh_exec"], &gate.OpError{Code: "denied", Message: "m", Outcome: gate.Failed}, `[1,{"code":"denied","message":"m"}]`},
+		"an unknown outcome is 3":       {requests["ssh_exec"], &gate.OpError{Code: "lost", Message: "m", Outcome: gate.Unknown}, `[3,{"code":"lost","message":"m"}]`},
+		"an unknown field is 4":         {`{"node":"pve1","argv":["true"],"host":"10.0.0.1"}`, nil, `[4,`},
+		"a node that is not known is 4": {`{"node":"elsewhere","argv":["true"]}`, nil, `[4,{"field":"node"`},
+		"no JSON is 4":                  {`}`, nil, `[4,`},
+		"an empty request is 4":         {``, nil, `[4,`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, Options{})
+			h.execute = func(gate.Question) (gate.Result, error) { return gate.Result{}, c.err }
+			a := h.call(h.add(asker("ssh_exec", c.request).bytes()), object{})
+			want(t, a, "")
+			if !strings.HasPrefix(string(a.Output.JSON), c.want) {
+				t.Errorf("got %s, want %s", a.Output.JSON, c.want)
+			}
+			if strings.HasPrefix(c.want, "[4") && len(h.executed) > 0 {
+				t.Error("a bad request was executed")
+			}
+		})
+	}
+}
+
+// TestPointerAbuse calls every import with every ugly pair of values in every position; the guest must get a status and the host must live.
+func TestPointerAbuse(t *testing.T) {
+	ugly := []int64{0, 8, 65535, 65536, -1, -2, 1 << 30, -(1 << 31)}
+	h := newHost(t, Options{})
+	for module, funcs := range hostFuncs() {
+		if module == tickModule {
+			continue
+		}
+		for name, f := range funcs {
+			if name == "proc_exit" {
+				continue
+			}
+			t.Run(module+"."+name, func(t *testing.T) {
+				var calls []byte
+				for _, a := range ugly {
+					for _, b := range ugly {
+						for k, p := range []byte(f.params) {
+							v := []int64{a, b}[k%2]
+							if p == typeI64 {
+								calls = append(calls, op(0x42, i32const(nil, v, 0x01)[1:])...)
+							} else {
+								calls = append(calls, c32(v)...)
+							}
+						}
+						calls = append(calls, callf(1)...)
+						if f.results != "" {
+							calls = append(calls, 0x1a)
+						}
+					}
+				}
+				empty := op(c32(0), c32(0x7d7b), 0x3b, 1, 0, c32(0), c32(2), callf(0), 0x1a, c32(0)) // writes {} anew: the calls may have written anywhere
+				a := h.call(h.add(guest{imports: []imported{output, {module: module, name: name}}, call: op(calls, empty)}.bytes()), object{})
+				if name == "output_write" { // whose ugly output is no JSON
+					want(t, a, "plugin_protocol")
+				} else {
+					want(t, a, "")
+				}
+			})
+		}
+	}
+}
+
+func TestUpperHalvesOfArgumentsAreIgnored(t *testing.T) {
+	a := arguments{0xdead_beef_0000_0008}
+	if a.i32(0) != 8 {
+		t.Errorf("read %x", a.i32(0))
+	}
+}
+
+func TestTheWaitForASlotEndsWithTheCall(t *testing.T) {
+	h := newHost(t, Options{MaxInstances: 1})
+	release := make(chan struct{})
+	h.execute = func(gate.Question) (gate.Result, error) { <-release; return gate.Result{}, nil }
+	tool := h.add(asker("ssh_exec", requests["ssh_exec"]).bytes())
+	done := make(chan gate.Answer)
+	go func() { done <- h.call(tool, object{}) }()
+	for len(h.box.slots) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	quick := *tool
+	quick.Budget = 20 * time.Millisecond
+	want(t, h.call(&quick, object{}), "budget")
+	close(release)
+	want(t, <-done, "")
+}
+
+func TestBreakerTakesABrokenPluginOut(t *testing.T) {
+	h := newHost(t, Options{BreakAfter: 3, BreakFor: 50 * time.Millisecond})
+	tool := h.add(guest{call: op(0x00)}.bytes())
+	for range 3 {
+		want(t, h.call(tool, object{}), "plugin_trap")
+	}
+	a := h.call(tool, object{})
+	want(t, a, "plugin_unavailable")
+	if !strings.Contains(a.Err.Error(), "3 times in a row") {
+		t.Errorf("the breaker says %q", a.Err)
+	}
+	time.Sleep(60 * time.Millisecond)
+	want(t, h.call(tool, object{}), "plugin_trap") // one may try
+	want(t, h.call(tool, object{}), "plugin_unavailable")
+}
+
+func TestGoodCallsAmongHostileOnes(t *testing.T) {
+	h := newHost(t, Options{MaxInstances: 8, BreakAfter: -1})
+	good := h.add(guest{imports: []imported{output}, call: ok()}.bytes())
+	bad := []*gate.Tool{h.add(guest{call: op(0x00)}.bytes()), h.add(guest{call: spinCall}.bytes()), h.add(guest{more: [][]byte{body(callf(3))}, call: op(callf(3), c32(0))}.bytes()),
+		h.add(guest{memory: []byte{1, 0, 1}, call: op(c32(1000), 0x40, 0, 0x1a, c32(0), c32(1), c32(1000<<16), 0xfc, 11, 0, 0x00)}.bytes())}
+	for _, b := range bad {
+		b.Budget = 20 * time.Millisecond
+		<-h.box.plugin(b.Plugin.Digest).ready
+	}
+	want(t, h.call(good, object{}), "")
+	before := runtime.NumGoroutine()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	failed := 0
+	for k := range 8 {
+		wg.Go(func() {
+			for range 50 {
+				if a := h.call(good, object{}); a.Err != nil {
+					mu.Lock()
+					failed++
+					mu.Unlock()
+				}
+				if a := h.call(bad[k%len(bad)], object{}); a.Err == nil {
+					t.Error("a hostile call succeeded")
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if failed > 0 {
+		t.Errorf("%d good calls failed among hostile ones", failed)
+	}
+	for until := time.Now().Add(2 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(until); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if n := runtime.NumGoroutine(); n > before {
+		t.Errorf("%d goroutines, %d before", n, before)
+	}
+}
+
+func TestRunAfterCloseIsRefused(t *testing.T) {
+	h := newHost(t, Options{})
+	tool := h.add(guest{imports: []imported{output}, call: ok()}.bytes())
+	want(t, h.call(tool, object{}), "")
+	if err := h.box.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, h.call(tool, object{}), "plugin_unavailable")
+	if err := h.box.Close(context.Background()); err != nil {
+		t.Errorf("closing again: %v", err)
+	}
+}
+
+func TestNoFileOrSocketCodeForGuestsIsLinked(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "github.com/caponier-mcp/caponier/host/sandbox").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(out), "github.com/tetratelabs/wazero\n") {
+		t.Fatal("the list does not even name wazero")
+	}
+	for _, bad := range []string{"imports/wasi_snapshot_preview1", "experimental/sock\n", "experimental/sysfs"} {
+		if strings.Contains(string(out), bad) {
+			t.Errorf("%s is linked", bad)
+		}
+	}
+}
