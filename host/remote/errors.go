@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"syscall"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -60,7 +61,7 @@ func fileError(what, path string, err error) error {
 
 func lostConnection(err error) bool {
 	return errors.Is(err, sftp.ErrSSHFxConnectionLost) || errors.Is(err, sftp.ErrSSHFxNoConnection) || errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // refusedChannel reports whether the node refused to open one more channel: nothing was sent on it, so that trying again is safe.
