@@ -157,7 +157,7 @@ func configure(ts *testscript.TestScript, neg bool, args []string) {
 	if !re.Match(data) {
 		ts.Fatalf("config.toml has nothing that matches %q:\n%s", args[0], data)
 	}
-	ts.Check(os.WriteFile(file, re.ReplaceAll(data, []byte(args[1])), 0o600))
+	ts.Check(os.WriteFile(file, re.ReplaceAll(data, []byte(strings.ReplaceAll(args[1], `\n`, "\n"))), 0o600))
 }
 
 func reached(ts *testscript.TestScript) (lines []string) {
