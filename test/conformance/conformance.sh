@@ -6,6 +6,7 @@ cd "$(dirname "$0")/../.."
 out=build/conformance
 rm -rf "$out/journal" "$out/store"
 mkdir -p "$out/plugins"
+chmod go-w test/conformance/*.toml 
 CGO_ENABLED=0 GOOS=wasip1 GOARCH=wasm go build -trimpath -buildvcs=false -ldflags="-s -w" -buildmode=c-shared -o "$out/plugins/conformance.wasm" ./test/conformance/plugin
 go build -tags conformance -trimpath -o "$out/caponier" ./host/cmd/caponier
 host="$out/caponier --config test/conformance/config.toml"
