@@ -15,7 +15,7 @@ import (
 )
 
 // checkData holds the site's data against its schema, then against core/lint.rego.
-func (r *revision) checkData(ctx context.Context) error {
+func (r *revision) checkData(ctx context.Context, c *ast.Compiler) error {
 	schema := r.schemas.Get(ast.MustParseRef("schema.site"))
 	rs, err := rego.New(rego.Query("json.match_schema(data.site, input)[1]"), rego.Store(r.store), rego.Input(schema), rego.StrictBuiltinErrors(true)).Eval(ctx)
 	if err != nil {
@@ -32,13 +32,12 @@ func (r *revision) checkData(ctx context.Context) error {
 	if len(wrong) > 0 {
 		return errors.Join(wrong...)
 	}
-	c, err := r.compile(ctx, r.modules)
-	if err != nil {
-		return err
-	}
 	rs, err = rego.New(rego.Query("data.caponier.core.lint.problems"), rego.Compiler(c), rego.Store(r.store), rego.StrictBuiltinErrors(true)).Eval(ctx)
-	if err != nil || len(rs) != 1 {
-		return fmt.Errorf("looking for mistakes in the site's data: %d answers, %w", len(rs), err)
+	if err == nil && len(rs) != 1 {
+		err = errors.New("no answer")
+	}
+	if err != nil {
+		return fmt.Errorf("looking for mistakes in the site's data: %w", err)
 	}
 	for _, p := range rs[0].Expressions[0].Value.([]any) {
 		at, what, _ := strings.Cut(fmt.Sprint(p), ": ")
@@ -88,7 +87,7 @@ func (r *revision) lint() error {
 	used := map[string]bool{} // names of rules that something refers to
 	for _, name := range slices.Sorted(maps.Keys(r.modules)) {
 		if owned(name) {
-			for _, rule := range r.modules[name].Rules {
+			for _, rule := range withElse(r.modules[name].Rules) {
 				note := func(x any) {
 					ast.WalkVars(x, func(v ast.Var) bool {
 						used[string(v)] = true
@@ -118,6 +117,16 @@ func (r *revision) lint() error {
 		}
 	}
 	return errors.Join(found...)
+}
+
+// withElse gives the else branches of rules as rules too.
+func withElse(rules []*ast.Rule) (all []*ast.Rule) {
+	for _, rule := range rules {
+		for ; rule != nil; rule = rule.Else {
+			all = append(all, rule)
+		}
+	}
+	return all
 }
 
 type linter struct {

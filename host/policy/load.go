@@ -107,14 +107,14 @@ func build(ctx context.Context, all files) (*revision, error) {
 	if err := r.lint(); err != nil {
 		return nil, err
 	}
-	if err := r.checkData(ctx); err != nil {
-		return nil, err
-	}
-	r.redact = textsAt(r.data, "site", "redact")
 	compiler, err := r.compile(ctx, r.modules)
 	if err != nil {
 		return nil, err
 	}
+	if err := r.checkData(ctx, compiler); err != nil {
+		return nil, err
+	}
+	r.redact = textsAt(r.data, "site", "redact")
 	if err := r.testSite(ctx); err != nil {
 		return nil, err
 	}

@@ -15,13 +15,13 @@ import data.caponier.core.tier
 # entrypoint: true
 decision := {
 	"schema": "caponier.decision/1", "allow": true, "tier": tier.name(tier.call), "failed": [], "deny": [],
-	"confirm": false, "obligations": obligations.value,
+	"confirm": false, "obligations": obligations.of(tier.call),
 } if {
 	ok
 } else := {
 	"schema": "caponier.decision/1", "allow": false, "tier": tier.name(tier.call), "failed": [id | some id in failed],
 	"deny": array.concat(reasons.of(failed), [d | some d in site_deny]), "confirm": failed == {"confirmation"},
-	"obligations": obligations.value,
+	"obligations": obligations.of(tier.call),
 }
 
 ok if {
@@ -33,8 +33,8 @@ ok if {
 	check.known.ok
 	check.target.ok
 	check.protected.call_ok
-	check.node.call_ok
 	check.tier.call_ok
+	check.role.call_ok
 	check.readonly.call_ok
 	check.command.call_ok
 	check.path.call_ok
@@ -56,7 +56,11 @@ failed contains "freeze" if not check.freeze.ok
 
 failed contains "identity" if not check.identity.ok
 
-failed contains "grant" if not check.grant.ok
+# Who is not known is told only that; so is who has no role for the tool.
+failed contains "grant" if {
+	check.identity.ok
+	not check.grant.ok
+}
 
 failed contains "known" if not check.known.ok
 
@@ -64,7 +68,24 @@ failed contains "target" if not check.target.ok
 
 failed contains "protected" if not check.protected.call_ok
 
-failed contains "node" if not check.node.call_ok
+failed contains "node" if {
+	check.grant.ok
+	not check.node.call_ok
+}
+
+failed contains "ceiling" if {
+	check.grant.ok
+	not check.ceiling.call_ok
+}
+
+# A role that grants everything together implies node, ceiling and granted commands; alone it fails when only two roles together would do.
+failed contains "role" if {
+	not check.role.call_ok
+	check.grant.ok
+	check.node.call_ok
+	check.ceiling.call_ok
+	check.command.call_ok
+}
 
 failed contains "tier" if not check.tier.call_ok
 

@@ -23,13 +23,15 @@ by_table(cmd) if not cmd.guest
 by_table(_) if data.site.guest_commands == "table"
 
 # measured adds the tier that the site makes of it: it can only raise the grammar's, and spares the guests that it relaxes.
-measured(argv) := object.union(d, {"rank": max({tier.ranks[d.tier], raised(d)})}) if {
+measured(argv) := object.union(d, {"rank": rank(d)}) if {
 	d := grammar.describe(argv)
 }
 
-raised(d) := tier.ranks[data.site.commands[d.id].tier] if {
-	not spared(d)
-} else := 1
+rank(d) := tier.ranks[d.tier] if {
+	not data.site.commands[d.id]
+} else := tier.ranks[d.tier] if {
+	spared(d)
+} else := max({tier.ranks[d.tier], tier.ranks[data.site.commands[d.id].tier]})
 
 spared(d) if {
 	ids := {v | some ["vmid", v] in d.words}
@@ -41,34 +43,39 @@ operation_ranks := {d.rank | some d in operation_described}
 
 call_ranks := {d.rank | some d in call_described} | {2 | some cmd in input.commands; cmd.guest}
 
-call_nodes := nodes(node_described)
+# The words of an operation and of a call's node commands by kind, as pairs.
+operation_words := {pair | some d in operation_described; some pair in d.words}
 
-operation_nodes := nodes(operation_described)
+call_words := {pair | some d in node_described; some pair in d.words}
 
-vmids(described) := {v | some d in described; some ["vmid", v] in d.words}
+parent_words := {pair | some d in parent_described; some pair in d.words}
 
-nodes(described) := {n | some d in described; some ["node", n] in d.words}
+call_nodes := nodes(call_words)
 
-services(described) := {unit(s) | some d in described; some [kind, s] in d.words; kind in {"unit", "pveservice"}}
+operation_nodes := nodes(operation_words)
 
-paths(described, kind) := {p | some d in described; some [k, p] in d.words; k == kind}
+vmids(words) := {v | some ["vmid", v] in words}
+
+nodes(words) := {n | some ["node", n] in words}
+
+services(words) := {unit(s) | some [kind, s] in words; kind in {"unit", "pveservice"}}
+
+paths(words, kind) := {p | some [k, p] in words; k == kind}
 
 unit(s) := s if {
 	regex.match(`\.(service|socket|target|timer|mount|automount|device|swap|path|slice|scope)$`, s)
 } else := concat("", [s, ".service"])
 
 # Mentions are wider than operands: a guest's number in a task id, a volume or a path, a node's name in a task id or a path.
-mentioned_vmids(described) := vmids(described) | {v |
-	some d in described
-	some [kind, w] in d.words
-	kind in {"upid", "volid", "dataset", "readpath"}
+mentioned_vmids(words) := {v |
+	some [kind, w] in words
+	kind in {"vmid", "upid", "volid", "dataset", "readpath"}
 	some v in numbers(w)
 }
 
-mentioned_nodes(described) := nodes(described) | {n |
-	some d in described
-	some [kind, w] in d.words
-	kind in {"upid", "readpath"}
+mentioned_nodes(words) := {n |
+	some [kind, w] in words
+	kind in {"node", "upid", "readpath"}
 	some n in regex.split("[:/]", w)
 }
 

@@ -7,27 +7,52 @@ package caponier.core.grammar
 
 tables := data.core.grammar
 
-# describe gives id, group, tier rank, the entry and its words by kind: [[kind, word], …].
+# describe gives id, group, tier and the words by kind: [[kind, word], …], and what runs inside a guest. A command without options whose
+# operands are all there needs only the first form; the second is the general one.
 describe(argv) := {
-	"id": found.id, "group": found.entry.group, "tier": found.entry.tier, "inside": object.get(found.entry, "guest", false),
-	"words": array.concat(found.words, array.concat(arguments, values)), "guest": guest,
+	"id": found.id, "group": found.entry.group, "tier": found.entry.tier, "inside": false, "guest": [],
+	"words": array.concat(found.words, plain),
+} if {
+	found := lookup(argv)
+	words := array.slice(argv, found.skip, count(argv))
+	not strings.any_prefix_match(words, "-")
+	not found.entry.required
+	kinds := found.entry.operands
+	plain := [[kinds[i], w] | some i, w in words; regex.match(tables.kinds[kinds[i]], w)]
+	count(plain) == count(words)
+	count(plain) == count(kinds)
+} else := {
+	"id": found.id, "group": found.entry.group, "tier": found.entry.tier, "inside": object.get(found.entry, "guest", false), "guest": guest,
+	"words": array.concat(found.words, array.concat(arguments, values)),
 } if {
 	found := lookup(argv)
 	words := array.slice(argv, found.skip, count(argv))
 	end := divider(words, found.entry)
 	before := array.slice(words, 0, end)
-	options_ok(before, found.entry.options)
-	every needed in object.get(found.entry, "required", []) { needed in array.slice(words, 0, end + 1) }
+	options := found.entry.options
+
+	# Every word that begins with a hyphen is an option, exactly, and once. A value does not begin with one, so no state is needed.
+	at := [i | some i, w in before; startswith(w, "-"); options[w]]
+	count(at) == count([w | some w in before; startswith(w, "-")])
+	count(at) == count({before[i] | some i in at})
+	taken := {j | some i in at; options[before[i]] != "flag"; j := i + 1}
+	values := [[kind, before[i]] | some i in taken; not startswith(before[i], "-"); kind := options[before[i - 1]]; is(kind, before[i])]
+	count(values) == count(taken)
 	guest := guest_words(words, end, found.entry)
-	values := option_values(before, found.entry.options)
-	arguments := typed(found.entry.operands, operands(words, before, end, found.entry))
+	arguments := typed(found.entry.operands, array.concat(
+		[w | some i, w in before; not startswith(w, "-"); not i in taken],
+		after(words, end, found.entry),
+	))
+	every needed in object.get(found.entry, "required", []) { needed in array.slice(words, 0, end + 1) }
 }
 
-# lookup finds the entry by the first one to three words, the longest first, and an API call by the shape of its path.
-lookup(argv) := {"id": concat(" ", array.slice(argv, 0, n)), "entry": entry, "skip": n, "words": []} if {
-	n := max([m | some m in [1, 2, 3, 4]; entry_at(argv, m)])
-	entry := entry_at(argv, n)
-	not entry.api
+# lookup finds the entry: of a program by its first word and as many of the next ones as name a sub-command, the longest first, of an API call
+# by the shape of its path. Few programs have sub-commands of more than one word; core/grammar/base.yaml says which.
+lookup(argv) := {"id": concat(" ", [argv[0], argv[1]]), "entry": entry, "skip": 2, "words": []} if {
+	entry := tables.commands[argv[0]][argv[1]]
+	entry.tier
+	argv[1] != ""
+	not tables.depth[argv[0]]
 } else := {"id": concat(" ", [argv[0], argv[1], shape]), "entry": entry, "skip": 3, "words": segments} if {
 	method := commands(argv[0])[argv[1]]
 	method.api == true
@@ -35,12 +60,15 @@ lookup(argv) := {"id": concat(" ", array.slice(argv, 0, n)), "entry": entry, "sk
 	entry := method.paths[shape]
 	segments := api_words(argv[2])
 	every pair in segments { is(pair[0], pair[1]) }
+} else := {"id": concat(" ", array.slice(argv, 0, n)), "entry": entry, "skip": n, "words": []} if {
+	n := max([m | some m in object.get(tables.depth, argv[0], [1, 2]); commands(argv[0])[sub(argv, m)].tier])
+	entry := commands(argv[0])[sub(argv, n)]
 }
 
-# A word with a space in it could look like two words of a key, so it is never one of them.
-entry_at(argv, n) := commands(argv[0])[concat(" ", array.slice(argv, 1, n))] if {
+# A word with a space in it could look like two words of a key, and an empty one like none, so these are never part of one.
+sub(argv, n) := concat(" ", array.slice(argv, 1, n)) if {
 	count(argv) >= n
-	every w in array.slice(argv, 0, n) { not contains(w, " ") }
+	every w in array.slice(argv, 0, n) { regex.match(`^[^ ]+$`, w) }
 }
 
 commands(binary) := tables.commands[binary]
@@ -52,40 +80,6 @@ divider(words, entry) := min([i | some i, w in words; w == "--"]) if {
 	entry.divider == true
 	"--" in words
 } else := count(words)
-
-options_ok(before, options) if {
-	named := [w | some w in before; startswith(w, "-")]
-	count(named) == count({w | some w in named})
-	every w in named { options[w] }
-	every i, w in before { value_ok(before, options, i, w) }
-}
-
-value_ok(_, _, _, w) if not startswith(w, "-")
-
-value_ok(_, options, _, w) if options[w] == "flag"
-
-value_ok(before, options, i, w) if {
-	options[w] != "flag"
-	not startswith(before[i + 1], "-")
-	is(options[w], before[i + 1])
-}
-
-# is_value says that the word before takes this one as its value. No value begins with a hyphen, so this needs no memory.
-is_value(before, options, i) if {
-	i > 0
-	startswith(before[i - 1], "-")
-	options[before[i - 1]] != "flag"
-}
-
-option_values(before, options) := [[options[before[i - 1]], w] |
-	some i, w in before
-	is_value(before, options, i)
-]
-
-operands(words, before, end, entry) := array.concat(
-	[w | some i, w in before; not startswith(w, "-"); not is_value(before, entry.options, i)],
-	after(words, end, entry),
-)
 
 after(words, end, entry) := array.slice(words, end + 1, count(words)) if {
 	not entry.guest

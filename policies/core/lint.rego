@@ -82,6 +82,12 @@ problems contains sprintf("binaries/%s: name the program by one word without a f
 	not regex.match(`^[A-Za-z0-9][A-Za-z0-9_.+-]*$`, binary)
 }
 
+problems contains sprintf("binaries/%s/%q: a sub-command is one word, or empty for none", [binary, sub]) if {
+	some binary, subs in data.site.binaries
+	some sub, _ in subs
+	not regex.match(`^([A-Za-z0-9-][A-Za-z0-9_.:-]*)?$`, sub)
+}
+
 problems contains sprintf("binaries/%s/%s: there is no kind of word %q", [binary, sub, kind]) if {
 	some binary, subs in data.site.binaries
 	some sub, entry in subs

@@ -15,12 +15,12 @@ import data.caponier.core.tier
 # entrypoint: true
 decision := {
 	"schema": "caponier.decision/1", "allow": true, "tier": tier.name(tier.operation), "failed": [], "deny": [],
-	"confirm": false, "obligations": obligations.value,
+	"confirm": false, "obligations": obligations.of(tier.operation),
 } if {
 	ok
 } else := {
 	"schema": "caponier.decision/1", "allow": false, "tier": tier.name(tier.operation), "failed": [id | some id in failed],
-	"deny": array.concat(reasons.of(failed), [d | some d in site_deny]), "confirm": false, "obligations": obligations.value,
+	"deny": array.concat(reasons.of(failed), [d | some d in site_deny]), "confirm": false, "obligations": obligations.of(tier.operation),
 }
 
 ok if {
@@ -32,8 +32,8 @@ ok if {
 	check.imports.ok
 	check.bound.ok
 	check.protected.operation_ok
-	check.node.operation_ok
 	check.tier.operation_ok
+	check.role.operation_ok
 	check.readonly.operation_ok
 	check.command.operation_ok
 	check.path.operation_ok
@@ -53,7 +53,11 @@ failed contains "freeze" if not check.freeze.ok
 
 failed contains "identity" if not check.identity.ok
 
-failed contains "grant" if not check.grant.ok
+# Who is not known is told only that; so is who has no role for the tool.
+failed contains "grant" if {
+	check.identity.ok
+	not check.grant.ok
+}
 
 failed contains "imports" if not check.imports.ok
 
@@ -61,7 +65,24 @@ failed contains "bound" if not check.bound.ok
 
 failed contains "protected" if not check.protected.operation_ok
 
-failed contains "node" if not check.node.operation_ok
+failed contains "node" if {
+	check.grant.ok
+	not check.node.operation_ok
+}
+
+failed contains "ceiling" if {
+	check.grant.ok
+	not check.ceiling.operation_ok
+}
+
+# A role that grants everything together implies node, ceiling and granted commands; alone it fails when only two roles together would do.
+failed contains "role" if {
+	not check.role.operation_ok
+	check.grant.ok
+	check.node.operation_ok
+	check.ceiling.operation_ok
+	check.command.operation_ok
+}
 
 failed contains "tier" if not check.tier.operation_ok
 

@@ -37,38 +37,41 @@ granting contains name if {
 	every needed in input.tool.imports { needed in role.imports }
 }
 
-with_nodes(names) := {name |
+# Clear roles grant the whole question.
+call_clear contains name if {
 	some name in granting
-	every n in names { covers(data.site.roles[name].nodes, n) }
+	role := data.site.roles[name]
+	reaches(role, {n | some n in input.targets.nodes} | command.call_nodes)
+	tier.call <= tier.ranks[role.ceiling]
+	may_run_all(role.commands, command.call_described)
 }
 
-with_tier(candidates, rank) := {name |
-	some name in candidates
-	rank <= tier.ranks[data.site.roles[name].ceiling]
+operation_clear contains name if {
+	some name in granting
+	role := data.site.roles[name]
+	reaches(role, {input.target.node | input.target != null} | command.operation_nodes)
+	tier.operation <= tier.ranks[role.ceiling]
+	may_run_all(role.commands, command.operation_described)
 }
 
-with_commands(candidates, described) := {name |
-	some name in candidates
-	every d in described { may_run(data.site.roles[name].commands, d) }
+reaches(role, _) if "*" in role.nodes
+
+reaches(role, names) if {
+	every n in names { n in role.nodes }
 }
 
-may_run(granted, d) if covers(granted, d.group)
+may_run_all(granted, _) if "*" in granted
+
+may_run_all(granted, described) if {
+	every d in described { may_run(granted, d) }
+}
+
+may_run(granted, _) if "*" in granted
+
+may_run(granted, d) if d.group in granted
 
 may_run(granted, d) if d.id in granted
 
 covers(list, _) if "*" in list
 
 covers(list, x) if x in list
-
-# What call and operation are measured by, in the order of the filters.
-call_nodes := with_nodes({n | some n in input.targets.nodes} | command.call_nodes)
-
-call_tier := with_tier(call_nodes, tier.call)
-
-call_commands := with_commands(call_tier, command.call_described)
-
-operation_nodes := with_nodes({input.target.node | input.target != null} | command.operation_nodes)
-
-operation_tier := with_tier(operation_nodes, tier.operation)
-
-operation_commands := with_commands(operation_tier, command.operation_described)

@@ -15,12 +15,12 @@ import data.caponier.core.tier
 # entrypoint: true
 decision := {
 	"schema": "caponier.decision/1", "allow": true, "tier": tier.name(tier.tool), "failed": [], "deny": [],
-	"confirm": false, "obligations": obligations.value,
+	"confirm": false, "obligations": obligations.of(tier.tool),
 } if {
 	ok
 } else := {
 	"schema": "caponier.decision/1", "allow": false, "tier": tier.name(tier.tool), "failed": [id | some id in failed],
-	"deny": reasons.of(failed), "confirm": false, "obligations": obligations.value,
+	"deny": reasons.of(failed), "confirm": false, "obligations": obligations.of(tier.tool),
 }
 
 ok if {
@@ -30,6 +30,7 @@ ok if {
 	check.grant.ok
 	check.known.ok
 	check.tier.visible_ok
+	check.ceiling.visible_ok
 }
 
 failed contains "schema" if not input.schema == "caponier.visible/1"
@@ -38,8 +39,17 @@ failed contains "schema" if not check.schema.ok
 
 failed contains "identity" if not check.identity.ok
 
-failed contains "grant" if not check.grant.ok
+# Who is not known is told only that; so is who has no role for the tool.
+failed contains "grant" if {
+	check.identity.ok
+	not check.grant.ok
+}
 
 failed contains "known" if not check.known.ok
 
 failed contains "tier" if not check.tier.visible_ok
+
+failed contains "ceiling" if {
+	check.grant.ok
+	not check.ceiling.visible_ok
+}

@@ -19,7 +19,7 @@ ok if {
 	input.command != null
 	every id in vmids { id in call_vmids }
 	every n in command.operation_nodes { n in call_nodes }
-	every s in command.services(command.operation_described) { s in call_services }
+	every s in command.services(command.operation_words) { s in call_services }
 	runs_where_it_may
 	every d in command.operation_described { stays(d) }
 }
@@ -45,13 +45,13 @@ in_cluster if {
 	input.target.cluster in input.parent.clusters
 }
 
-vmids := command.vmids(command.operation_described)
+vmids := command.vmids(command.operation_words)
 
-call_vmids := {v | some v in input.parent.targets.vmids} | command.vmids(command.parent_described)
+call_vmids := {v | some v in input.parent.targets.vmids} | command.vmids(command.parent_words)
 
-call_nodes := {n | some n in input.parent.targets.nodes} | command.nodes(command.parent_described)
+call_nodes := {n | some n in input.parent.targets.nodes} | command.nodes(command.parent_words)
 
-call_services := {command.unit(s) | some s in input.parent.targets.services} | command.services(command.parent_described)
+call_services := {command.unit(s) | some s in input.parent.targets.services} | command.services(command.parent_words)
 
 # Guests and nodes are named within a cluster, so such a command may run on any node of it; all others act on the node itself.
 runs_where_it_may if input.target.node in input.parent.targets.nodes

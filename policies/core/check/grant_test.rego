@@ -10,4 +10,4 @@ test_import_outside_the_role_is_refused if {
 
 test_granted_tool_passes if f.decided({"principal": {"id": "two"}, "tool": {"name": "look"}}).allow
 
-test_tool_outside_the_role_is_not_shown if f.failed(f.seen({"principal": {"id": "two"}, "tool": {"name": "kill"}})) == {"grant", "tier"}
+test_tool_outside_the_role_is_not_shown if f.failed(f.seen({"principal": {"id": "two"}, "tool": {"name": "kill"}})) == {"grant"}

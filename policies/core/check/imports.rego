@@ -10,37 +10,42 @@ ok if {
 	input.op in input.tool.imports
 	input.parent.tool == input.tool.name
 	is_string(input.parent.id)
-	count([x | some x in [input.command, input.file, input.http, input.blob, input.ask]; x != null]) == 1
-	subject_ok
+	part := parts[input.op]
+	input[part] != null
+	alone(part)
+	placed(part)
+	named
 }
 
-subject_ok if {
-	input.op in {"ssh_exec", "ssh_script"}
-	input.command != null
+# alone says that the other parts are null.
+alone(part) if {
+	every other in others[part] { input[other] == null }
+}
+
+# placed says that a node is named by exactly those operations that run on one.
+placed(part) if {
+	part in {"command", "file"}
 	input.target != null
 }
 
-subject_ok if {
-	input.file.action == actions[input.op]
-	input.target != null
-}
-
-subject_ok if {
-	input.op == "http_request"
-	input.http != null
+placed(part) if {
+	part in {"http", "blob", "ask"}
 	input.target == null
 }
 
-subject_ok if {
-	input.op in {"blob_write", "blob_read"}
-	input.blob != null
-	input.target == null
+named if not actions[input.op]
+
+named if input.file.action == actions[input.op]
+
+parts := {
+	"ssh_exec": "command", "ssh_script": "command", "stage": "file", "sftp_stat": "file", "sftp_list": "file", "sftp_read": "file",
+	"sftp_write": "file", "sftp_get": "file", "sftp_put": "file", "sftp_remove": "file", "http_request": "http", "blob_write": "blob",
+	"blob_read": "blob", "ask": "ask",
 }
 
-subject_ok if {
-	input.op == "ask"
-	input.ask != null
-	input.target == null
+others := {
+	"command": ["file", "http", "blob", "ask"], "file": ["command", "http", "blob", "ask"], "http": ["command", "file", "blob", "ask"],
+	"blob": ["command", "file", "http", "ask"], "ask": ["command", "file", "http", "blob"],
 }
 
 actions := {

@@ -21,11 +21,3 @@ test_node_inside_an_api_path_counts if {
 		f.run(["pvesh", "get", "/nodes/pve2/status"]),
 	)))
 }
-
-test_two_roles_are_not_added_together if {
-	site := {"roles": {
-		"reader": {"tools": ["stop"], "ceiling": "red", "nodes": ["pve1"]},
-		"wide": {"tools": ["stop"], "ceiling": "green", "nodes": ["*"]},
-	}}
-	"tier" in f.failed(f.decided_in({"principal": {"id": "two"}, "targets": {"nodes": ["pve2"]}}, site))
-}

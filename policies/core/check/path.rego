@@ -10,20 +10,29 @@ import data.caponier.core.command
 import data.caponier.core.files
 
 call_ok if {
+	input.targets.paths == []
+	input.commands == []
+}
+
+call_ok if {
 	every p in input.targets.paths { listed(p) }
-	every p in command.paths(command.call_described, "readpath") { files.readable(p) }
-	count(command.paths(command.call_described, "stagepath")) == 0
-	count(command.paths(command.call_described, "guestpath")) == 0
+	every p in command.paths(command.call_words, "readpath") { files.readable(p) }
+	count(command.paths(command.call_words, "stagepath")) == 0
+	count(command.paths(command.call_words, "guestpath")) == 0
 }
 
 listed(p) if files.readable(p)
 
 listed(p) if files.writable(p)
 
+operation_ok if count({k | some [k, _] in command.operation_words} & kinds) == 0
+
+kinds := {"readpath", "stagepath", "guestpath"}
+
 operation_ok if {
-	every p in command.paths(command.operation_described, "readpath") { files.readable(p) }
-	every p in command.paths(command.operation_described, "stagepath") { files.staged(p) }
-	every p in command.paths(command.operation_described, "guestpath") { p in input.parent.targets.guest_paths }
+	every p in command.paths(command.operation_words, "readpath") { files.readable(p) }
+	every p in command.paths(command.operation_words, "stagepath") { files.staged(p) }
+	every p in command.paths(command.operation_words, "guestpath") { p in input.parent.targets.guest_paths }
 }
 
 why := concat(", ", call_faults) if input.schema == "caponier.call/1"
@@ -36,26 +45,26 @@ call_faults contains p if {
 }
 
 call_faults contains p if {
-	some p in command.paths(command.call_described, "readpath")
+	some p in command.paths(command.call_words, "readpath")
 	not files.readable(p)
 }
 
 call_faults contains p if {
 	some kind in {"stagepath", "guestpath"}
-	some p in command.paths(command.call_described, kind)
+	some p in command.paths(command.call_words, kind)
 }
 
 operation_faults contains p if {
-	some p in command.paths(command.operation_described, "readpath")
+	some p in command.paths(command.operation_words, "readpath")
 	not files.readable(p)
 }
 
 operation_faults contains p if {
-	some p in command.paths(command.operation_described, "stagepath")
+	some p in command.paths(command.operation_words, "stagepath")
 	not files.staged(p)
 }
 
 operation_faults contains p if {
-	some p in command.paths(command.operation_described, "guestpath")
+	some p in command.paths(command.operation_words, "guestpath")
 	not p in input.parent.targets.guest_paths
 }

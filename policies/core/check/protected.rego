@@ -15,13 +15,13 @@ call_ok if count(call_hits) == 0
 operation_ok if count(operation_hits) == 0
 
 call_hits contains hit("guest", id, entry.reason) if {
-	some id in ({v | some v in input.targets.vmids} | command.mentioned_vmids(command.node_described))
+	some id in ({v | some v in input.targets.vmids} | command.mentioned_vmids(command.call_words))
 	entry := data.site.protected.vmids[id]
 	not readable(entry, tier.call)
 }
 
 call_hits contains hit("node", n, entry.reason) if {
-	some n in ({v | some v in input.targets.nodes} | command.mentioned_nodes(command.node_described))
+	some n in ({v | some v in input.targets.nodes} | command.mentioned_nodes(command.call_words))
 	entry := data.site.protected.nodes[n]
 	not readable(entry, tier.call)
 }
@@ -33,7 +33,7 @@ call_hits contains hit("host", h, entry.reason) if {
 }
 
 call_hits contains hit("service", s, entry.reason) if {
-	some s in ({command.unit(v) | some v in input.targets.services} | command.services(command.node_described))
+	some s in ({command.unit(v) | some v in input.targets.services} | command.services(command.call_words))
 	some entry in service_entries(s)
 	on_nodes(entry, {n | some n in input.targets.nodes})
 	not readable(entry, tier.call)
@@ -47,13 +47,13 @@ call_hits contains hit("guest", id, entry.reason) if {
 }
 
 operation_hits contains hit("guest", id, entry.reason) if {
-	some id in (command.mentioned_vmids(command.operation_described) | file_numbers)
+	some id in (command.mentioned_vmids(command.operation_words) | file_numbers)
 	entry := data.site.protected.vmids[id]
 	not readable(entry, tier.operation)
 }
 
 operation_hits contains hit("node", n, entry.reason) if {
-	some n in ((command.mentioned_nodes(command.operation_described) | {input.target.node | input.target != null}) | file_segments)
+	some n in ((command.mentioned_nodes(command.operation_words) | {input.target.node | input.target != null}) | file_segments)
 	entry := data.site.protected.nodes[n]
 	not readable(entry, tier.operation)
 }
@@ -65,7 +65,8 @@ operation_hits contains hit("host", h, entry.reason) if {
 }
 
 operation_hits contains hit("service", s, entry.reason) if {
-	some s in command.services(command.operation_described)
+	count(data.site.protected.services) > 0
+	some s in command.services(command.operation_words)
 	some entry in service_entries(s)
 	on_nodes(entry, {input.target.node} | command.operation_nodes)
 	not readable(entry, tier.operation)

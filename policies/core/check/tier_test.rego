@@ -6,8 +6,6 @@ test_black_tool_never_runs if "tier" in f.failed(f.decided({"tool": {"name": "ne
 
 test_black_tool_is_not_shown if f.failed(f.seen({"tool": {"name": "never"}})) == {"tier"}
 
-test_call_above_the_ceiling_is_refused if "tier" in f.failed(f.decided({"principal": {"id": "two"}, "tool": {"name": "stop"}}))
-
 test_red_tool_is_shown if f.seen({"tool": {"name": "kill"}}).tier == "red"
 
 test_operation_above_its_call_is_refused if {
