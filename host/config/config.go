@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/identity"
@@ -28,6 +29,7 @@ type Config struct {
 	Plugin      plugin.Options   `koanf:"plugin"`
 	Sandbox     sandbox.Options  `koanf:"sandbox"`
 	Remote      remote.Options   `koanf:"remote"`
+	Approval    approval.Options `koanf:"approval"`
 	Audit       audit.Options    `koanf:"audit"`
 	Store       store.Options    `koanf:"store"`
 	File        string           `koanf:"-"`
@@ -73,7 +75,7 @@ func Load(file string, environ []string) (*Config, error) {
 			*value = filepath.Join(dir, filepath.FromSlash(name))
 		}
 	}
-	for _, o := range []interface{ Validate() error }{c.Front, &c.Plugin, &c.Remote} {
+	for _, o := range []interface{ Validate() error }{c.Front, &c.Plugin, &c.Remote, &c.Approval} {
 		if err := o.Validate(); err != nil {
 			return nil, fmt.Errorf("configuration %s: %w", file, err)
 		}

@@ -27,6 +27,7 @@ type Options struct {
 	Runner    Runner
 	Executors map[string]Executor // by import; an import without one is refused
 	Mode      func() Mode         // read at each decision
+	Frozen    func(Question) bool // read at each decision too: what it names is frozen though Mode is not; nil freezes nothing more
 	Now       func() time.Time    // nil for time.Now
 	MaxArgs   int                 // bytes of a call's arguments, 0 for 1 MiB
 }
@@ -50,6 +51,7 @@ func New(o Options) *Door {
 func pass[T any](ctx context.Context, d *Door, q Question, act func(context.Context, Decision) (T, Record, error)) (T, bool, error) {
 	var none T
 	q.ID, q.Time, q.Mode = newID(d.Now()), d.Now(), d.Mode()
+	q.Mode.Frozen = q.Mode.Frozen || d.Frozen != nil && d.Frozen(q)
 	dec, giveBack := d.decide(ctx, q)
 	rec := record(q, dec)
 	if err := d.Journal.Intent(ctx, rec, dec.Allow && (q.Kind == KindCall || dec.Tier != Green)); err != nil && dec.Allow {
@@ -57,7 +59,7 @@ func pass[T any](ctx context.Context, d *Door, q Question, act func(context.Cont
 	}
 	if !dec.Allow {
 		giveBack()
-		return none, false, &Refused{DecisionID: q.ID, Kind: rec.Kind, Op: rec.Op, Phase: rec.Phase, Failed: dec.Failed, Denied: dec.Denied, NeedsApproval: dec.NeedsApproval}
+		return none, false, &Refused{DecisionID: q.ID, Kind: rec.Kind, Op: rec.Op, Phase: rec.Phase, Failed: dec.Failed, Denied: dec.Denied, NeedsApproval: dec.NeedsApproval, Decision: dec}
 	}
 	began := d.Now()
 	out, done, err := guarded(ctx, dec, act)
@@ -178,10 +180,15 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 	answer.Err = d.passCall(ctx, r, &answer, run)
 	var refused *Refused
 	if errors.As(answer.Err, &refused) && refused.NeedsApproval && d.Confirmer != nil {
-		if c.Confirmation, err = d.Confirmer.Confirm(ctx, c, Decision{Failed: refused.Failed, NeedsApproval: true}); err != nil {
+		if c.Confirmation, err = d.Confirmer.Confirm(ctx, c, refused.Decision); err != nil {
 			answer.Err = err
 			if waiting := (*Waiting)(nil); errors.As(err, &waiting) {
 				answer.Outcome = Waits
+			}
+			if no := (*Refused)(nil); errors.As(err, &no) { // a person's no, or why nobody could be asked
+				no.DecisionID = newID(d.Now())
+				rec := record(Question{ID: no.DecisionID, Time: d.Now(), Kind: KindCall, Call: c}, Decision{Tier: refused.Decision.Tier, Failed: no.Failed, Denied: no.Denied, Revision: refused.Decision.Revision})
+				answer.JournalFailed = d.Journal.Intent(ctx, rec, false) != nil || answer.JournalFailed
 			}
 			return answer
 		}

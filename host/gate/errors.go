@@ -15,6 +15,7 @@ type Refused struct {
 	Failed        []string `json:"failed"`
 	Denied        []Reason `json:"deny"`
 	NeedsApproval bool     `json:"needs_approval,omitempty"`
+	Decision      Decision `json:"-"` // that refused it, for whoever is asked to confirm
 }
 
 func (e *Refused) Error() string {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -38,6 +39,7 @@ type host struct {
 	journal *audit.Journal
 	remote  *remote.Remote
 	door    *gate.Door
+	asks    *approval.Approvals
 	only    []string         // tools whose plugins are loaded; none means all
 	broken  map[string]error // plugins that cannot run, and why
 	closers []func()
@@ -112,6 +114,11 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 		return err
 	}
 	h.closers = append(h.closers, func() { _ = ledger.Close() })
+	if h.asks, err = asks(h.cfg, ledger); err != nil {
+		return err
+	}
+	h.closers = append(h.closers, h.asks.Close)
+	o.Confirmer, o.Frozen = h.asks, freezes{h.cfg.Store.Dir}.frozen
 	if h.remote, err = remote.New(h.cfg.Remote); err != nil {
 		return err
 	}

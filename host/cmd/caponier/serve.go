@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -38,6 +39,9 @@ func serveCommand(g *global) *cobra.Command {
 			l, err := net.Listen("tcp", addr)
 			if err != nil {
 				return failed(err)
+			}
+			if err := h.serveApprovals(cmd.Context()); err != nil {
+				return failed(errors.Join(err, l.Close()))
 			}
 			slog.Info("serving MCP", "url", fmt.Sprintf("http://%s/mcp", l.Addr()), "tools", len(h.tools), "policy", h.engine.Revision())
 			return failed(server.Serve(cmd.Context(), l))

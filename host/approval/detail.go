@@ -1,0 +1,233 @@
+package approval
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// Detail is what a person sees of a call before deciding: all of it, for a request that is cut could hide what matters.
+type Detail struct {
+	CallID    string          `json:"call_id"`
+	Source    string          `json:"source"`
+	Principal gate.Principal  `json:"principal"`
+	Plugin    gate.Plugin     `json:"plugin"`
+	Tool      string          `json:"tool"`
+	Title     string          `json:"title,omitempty"`
+	Runs      string          `json:"runs"` // what the tool's author says that it does
+	Tier      string          `json:"tier"`
+	Hints     gate.Hints      `json:"hints"`
+	Args      json.RawMessage `json:"args"` // canonical; values that the site keeps out of the journal are {"redacted":true}
+	Digest    string          `json:"args_digest"`
+	Targets   gate.Targets    `json:"targets"`
+	Nodes     []Node          `json:"nodes"`
+	Commands  []Command       `json:"commands"`
+	Why       []gate.Reason   `json:"why"`
+}
+
+// Node is a target node as the inventory has it.
+type Node struct {
+	Name    string `json:"name"`
+	Cluster string `json:"cluster"`
+	Host    string `json:"host"`
+}
+
+// Command is an argument that holds command text, and what it was lowered to.
+type Command struct {
+	Arg      string   `json:"arg"`
+	Guest    bool     `json:"guest"` // for the shell inside a guest, not for the node's
+	Parsed   bool     `json:"parsed"`
+	Error    string   `json:"error,omitempty"`
+	Features []string `json:"features,omitempty"`
+	Calls    []string `json:"calls"` // each argv, so that it can be told where a word ends
+}
+
+func newDetail(c *gate.Call, d gate.Decision, most int) (json.RawMessage, error) {
+	var masked struct {
+		Args struct {
+			Scalars map[string]json.RawMessage `json:"scalars"`
+		} `json:"args"`
+	}
+	if len(d.Input) > 0 {
+		if err := json.Unmarshal(d.Input, &masked); err != nil {
+			return nil, fmt.Errorf("reading the decision's input: %w", err)
+		}
+	}
+	hidden := func(arg string) bool { return string(masked.Args.Scalars[arg]) == `{"redacted":true}` }
+	args := maps.Clone(c.Args.Value)
+	for k := range args {
+		if hidden(k) {
+			args[k] = map[string]any{"redacted": true}
+		}
+	}
+	shown, err := gate.Encode(args)
+	if err != nil {
+		return nil, fmt.Errorf("showing the arguments: %w", err)
+	}
+	t := c.Tool
+	out := Detail{CallID: c.ID, Source: c.Source, Principal: c.Principal, Plugin: t.Plugin, Tool: t.Name, Title: t.Title, Runs: t.Runs, Tier: d.Tier.String(), Hints: t.Hints,
+		Args: shown, Digest: c.Args.Digest, Targets: c.Targets, Why: d.Denied}
+	for _, n := range c.Nodes {
+		if slices.Contains(c.Targets.Nodes, n.Name) {
+			out.Nodes = append(out.Nodes, Node{n.Name, n.Cluster, n.Host})
+		}
+	}
+	for _, cmd := range c.Commands {
+		shown := Command{Arg: cmd.Arg, Guest: cmd.Guest, Parsed: cmd.Parsed, Error: cmd.Error, Features: cmd.Features}
+		for _, call := range cmd.Calls {
+			shown.Calls = append(shown.Calls, words(call.Argv))
+		}
+		if hidden(cmd.Arg) {
+			shown.Error, shown.Calls = "redacted", nil
+		}
+		out.Commands = append(out.Commands, shown)
+	}
+	data, err := json.Marshal(out)
+	if err != nil {
+		return nil, fmt.Errorf("showing the call: %w", err)
+	}
+	if len(data) > most {
+		return nil, fmt.Errorf("it is too long for a person to judge: %d bytes, and approval.max_detail is %d", len(data), most)
+	}
+	return data, nil
+}
+
+// Read decodes the request's Detail.
+func (r Request) Read() (d Detail, err error) {
+	if err = json.Unmarshal(r.Detail, &d); err != nil {
+		err = fmt.Errorf("reading approval %s: %w", r.ID, err)
+	}
+	return d, err
+}
+
+// words quotes an argv for reading.
+func words(argv []string) string {
+	shown := make([]string, len(argv))
+	for i, w := range argv {
+		if shown[i] = w; w == "" || strings.ContainsFunc(w, func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("%+,-./:=@_", r)
+		}) {
+			shown[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(shown, " ")
+}
+
+// Visible shows every rune that would not show itself, or would change how others show: control characters, direction marks, blanks that are no space.
+func Visible(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) || unicode.Is(unicode.Variation_Selector, r) || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0' || r == '\u2800' {
+			fmt.Fprintf(&b, "‹U+%04X›", r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// Target names what the call acts on, for lists.
+func (d Detail) Target() string {
+	var parts []string
+	for _, k := range d.targets() {
+		parts = append(parts, k.Name+" "+strings.Join(k.Values, " "))
+	}
+	return strings.Join(parts, ", ")
+}
+
+type kind struct {
+	Name   string
+	Values []string
+}
+
+func (d Detail) targets() (out []kind) {
+	t := d.Targets
+	for _, k := range []kind{{"guest", t.VMIDs}, {"node", t.Nodes}, {"service", t.Services}, {"host", t.Hosts}, {"path", t.Paths}, {"guest path", t.GuestPaths}, {"local path", t.LocalPaths}} {
+		if len(k.Values) > 0 {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// arguments lists the canonical arguments, sorted by name.
+func (d Detail) arguments() (out []kind, err error) {
+	var args map[string]json.RawMessage
+	if err := json.Unmarshal(d.Args, &args); err != nil {
+		return nil, err
+	}
+	for _, k := range slices.Sorted(maps.Keys(args)) {
+		out = append(out, kind{k, []string{string(args[k])}})
+	}
+	return out, nil
+}
+
+// Print shows a request to a person at a terminal. Lines that hold the caller's or the plugin's words begin with a bar.
+func (r Request) Print(w io.Writer) error {
+	d, err := r.Read()
+	if err != nil {
+		return err
+	}
+	args, err := d.arguments()
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-10s %s\n", name, Visible(value))
+		}
+	}
+	line("request", r.ID)
+	state := r.State
+	if r.By != "" {
+		state += " by " + r.By + " (" + r.Channel + ")"
+	}
+	line("state", state+", expires "+r.Expires.UTC().Format("2006-01-02 15:04:05 MST"))
+	line("asks", fmt.Sprintf("%s  (roles %s, proved by %s, over %s)", d.Principal.ID, strings.Join(d.Principal.Roles, " "), d.Principal.Auth, d.Source))
+	line("tool", fmt.Sprintf("%s  of plugin %s %s", d.Tool, d.Plugin.Name, d.Plugin.Version))
+	line("does", d.Runs)
+	line("tier", d.Tier)
+	for _, k := range d.targets() {
+		line(k.Name, strings.Join(k.Values, "  "))
+	}
+	for _, n := range d.Nodes {
+		line("at", fmt.Sprintf("%s in cluster %s, %s", n.Name, n.Cluster, n.Host))
+	}
+	for _, why := range d.Why {
+		line("why asked", why.Msg+" ("+why.ID+")")
+	}
+	line("note", r.Note)
+	b.WriteString("arguments, in the caller's words:\n")
+	for _, a := range args {
+		fmt.Fprintf(&b, "  | %s: %s\n", Visible(a.Name), Visible(a.Values[0]))
+	}
+	for _, c := range d.Commands {
+		fmt.Fprintf(&b, "%s, from argument %s:\n", c.place(), Visible(c.Arg))
+		for _, call := range c.Calls {
+			fmt.Fprintf(&b, "  | $ %s\n", Visible(call))
+		}
+		if c.Error != "" || !c.Parsed {
+			fmt.Fprintf(&b, "  not taken apart: %s\n", Visible(c.Error))
+		}
+	}
+	line("plugin", d.Plugin.Digest)
+	line("arguments", d.Digest)
+	line("policy", r.Revision)
+	line("call", d.CallID)
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+func (c Command) place() string {
+	if c.Guest {
+		return "runs in the guest's shell"
+	}
+	return "runs on the node"
+}

@@ -1,0 +1,265 @@
+package approval
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	_ "embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+//go:embed page.html
+var pageHTML string
+
+//go:embed page.css
+var pageCSS string
+
+var pages = template.Must(template.New("").Funcs(template.FuncMap{"show": Visible, "time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }}).Parse(pageHTML))
+
+const (
+	cookieName = "caponier_approvals"
+	maxForm    = 16 << 10
+)
+
+// view is what the templates see.
+type view struct {
+	Who, Form, Out       string // Form and Out are tokens of the decision and of signing out
+	List                 []row
+	Row                  *row
+	Args, Targets        []kind
+	Ticket, Title, Error string
+	Own, Refresh         bool
+}
+
+type row struct {
+	Request
+	D Detail
+}
+
+func (r row) Target() string    { return r.D.Target() }
+func (r row) Waits() bool       { return r.State == Waiting }
+func (c Command) Where() string { return c.place() }
+
+// Handler serves the page under /approvals. GET changes nothing, so that whoever previews a link decides nothing.
+func (a *Approvals) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /approvals/style.css", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/css; charset=utf-8")
+		fmt.Fprint(w, pageCSS)
+	})
+	mux.HandleFunc("GET /approvals/login", a.loginForm)
+	mux.HandleFunc("POST /approvals/login", a.login)
+	mux.HandleFunc("GET /approvals", a.signedIn(a.list))
+	mux.HandleFunc("GET /approvals/{id}", a.signedIn(a.one))
+	mux.HandleFunc("POST /approvals/{id}", a.signedIn(a.decide))
+	mux.HandleFunc("POST /approvals/logout", a.signedIn(a.logout))
+	// The standard library's check looks at Sec-Fetch-Site and Origin of every request that is not GET or HEAD.
+	guarded := http.NewCrossOriginProtection().Handler(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer") // a link's ticket goes nowhere
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		if !a.ours(r.Host) {
+			http.Error(w, "this Host is not served; approval.url names the one that is", http.StatusForbidden)
+			return
+		}
+		// Behind a proxy the Host may be the proxy's inner one, so the Origin is held against what people type.
+		if o := r.Header.Get("Origin"); o != "" && r.Method != http.MethodGet && o != "http://"+r.Host && o != "https://"+r.Host {
+			http.Error(w, "requests from other sites are not served", http.StatusForbidden)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		guarded.ServeHTTP(w, r)
+	})
+}
+
+// ours refuses names that somebody else's DNS may have pointed here.
+func (a *Approvals) ours(host string) bool {
+	if u, err := url.Parse(a.opt.URL); err == nil && u.Host != "" && strings.EqualFold(u.Host, host) {
+		return true
+	}
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	return loopback(strings.Trim(name, "[]"))
+}
+
+// Serve serves the page until ctx ends.
+func (a *Approvals) Serve(ctx context.Context, l net.Listener) error {
+	s := &http.Server{Handler: a.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+		defer cancel()
+		_ = s.Shutdown(soon)
+	})
+	err := s.Serve(l)
+	if !stop() {
+		<-stopped
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+func (a *Approvals) render(w http.ResponseWriter, status int, name string, v view) {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, name, v); err != nil {
+		a.opt.Log.Error("the approvals page", "template", name, "error", err)
+		http.Error(w, "the page is broken; the host's log says how, and `caponier approvals` still works", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = b.WriteTo(w)
+}
+
+func (a *Approvals) fail(w http.ResponseWriter, status int, who, msg string) {
+	a.render(w, status, "error", view{Who: who, Title: "Not done", Error: msg})
+}
+
+// loginForm only shows a button: the ticket is used when it is pressed, not when the link is looked at.
+func (a *Approvals) loginForm(w http.ResponseWriter, r *http.Request) {
+	given := r.URL.Query().Get("ticket")
+	t, err := a.open(linkTicket, given)
+	if err != nil {
+		a.fail(w, http.StatusUnauthorized, "", "This link is not valid, or no longer: it can be used once, within "+linkLife.String()+". Make another: caponier approvals link")
+		return
+	}
+	a.render(w, http.StatusOK, "login", view{Title: "Sign in", Ticket: given, Who: t.Name})
+}
+
+func (a *Approvals) login(w http.ResponseWriter, r *http.Request) {
+	session, until, err := a.signIn(r.Context(), r.PostFormValue("ticket"))
+	if err != nil {
+		a.opt.Log.Warn("signing in to the approvals page", "error", err)
+		a.fail(w, http.StatusUnauthorized, "", "This link is not valid, was used already, or is too old. Make another: caponier approvals link")
+		return
+	}
+	a.setCookie(w, session, until)
+	http.Redirect(w, r, "/approvals", http.StatusSeeOther)
+}
+
+// setCookie: Lax, so that a link in a chat finds whoever follows it signed in. GET changes nothing, and every POST has its form's token.
+func (a *Approvals) setCookie(w http.ResponseWriter, session string, until time.Time) {
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: session, Path: "/approvals", Expires: until, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(a.opt.URL, "https:")})
+}
+
+type signed struct{ who, session string }
+
+// signedIn lets nobody see anything who did not sign in, whether or not what they guess at exists. A POST needs the form's own token too.
+func (a *Approvals) signedIn(next func(http.ResponseWriter, *http.Request, signed)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c, err := r.Cookie(cookieName)
+		if err != nil {
+			a.fail(w, http.StatusUnauthorized, "", "Sign in first. An operator makes a link with: caponier approvals link")
+			return
+		}
+		t, err := a.open(sessionTicket, c.Value)
+		if err != nil {
+			a.fail(w, http.StatusUnauthorized, "", "You are not signed in, or no longer. An operator makes a link with: caponier approvals link")
+			return
+		}
+		if r.Method == http.MethodPost {
+			want, err := a.formToken(c.Value, r.URL.Path)
+			if err != nil || subtle.ConstantTimeCompare([]byte(want), []byte(r.PostFormValue("form"))) != 1 {
+				a.fail(w, http.StatusForbidden, t.Name, "This form was not made for you here. Open the request again.")
+				return
+			}
+		}
+		next(w, r, signed{t.Name, c.Value})
+	}
+}
+
+func (a *Approvals) logout(w http.ResponseWriter, r *http.Request, _ signed) {
+	a.setCookie(w, "", time.Unix(1, 0))
+	a.fail(w, http.StatusOK, "", "You are signed out.")
+}
+
+func (a *Approvals) out(s signed) string {
+	token, err := a.formToken(s.session, "/approvals/logout")
+	if err != nil {
+		return "" // which no POST accepts
+	}
+	return token
+}
+
+func (a *Approvals) list(w http.ResponseWriter, r *http.Request, s signed) {
+	all, err := a.store.Requests(r.Context(), "", "")
+	if err != nil {
+		a.opt.Log.Error("the approvals page", "error", err)
+		a.fail(w, http.StatusInternalServerError, s.who, "The requests cannot be read.")
+		return
+	}
+	v := view{Who: s.who, Title: "Approvals", Out: a.out(s), Refresh: true}
+	for _, waiting := range []bool{true, false} {
+		for _, q := range all {
+			if (q.State == Waiting) == waiting {
+				d, err := q.Read()
+				if err != nil {
+					a.opt.Log.Error("the approvals page", "error", err)
+					continue
+				}
+				v.List = append(v.List, row{q, d})
+			}
+		}
+	}
+	a.render(w, http.StatusOK, "list", v)
+}
+
+func (a *Approvals) one(w http.ResponseWriter, r *http.Request, s signed) {
+	list, err := a.store.Requests(r.Context(), r.PathValue("id"), "")
+	if err != nil || len(list) != 1 {
+		a.fail(w, http.StatusNotFound, s.who, "There is no such request, or it has expired.")
+		return
+	}
+	q := row{Request: list[0]}
+	v := view{Who: s.who, Row: &q, Title: "Approval " + q.ID, Out: a.out(s), Own: strings.EqualFold(q.Principal, s.who)}
+	q.D, err = q.Read()
+	if err == nil {
+		v.Args, err = q.D.arguments()
+	}
+	if err == nil {
+		v.Form, err = a.formToken(s.session, r.URL.Path)
+	}
+	if err != nil {
+		a.opt.Log.Error("the approvals page", "id", q.ID, "error", err)
+		a.fail(w, http.StatusInternalServerError, s.who, "The request cannot be shown, so it must not be approved.")
+		return
+	}
+	v.Targets = q.D.targets()
+	a.render(w, http.StatusOK, "one", v)
+}
+
+func (a *Approvals) decide(w http.ResponseWriter, r *http.Request, s signed) {
+	verdict := Verdict{By: s.who, Channel: "web", Note: r.PostFormValue("note")}
+	switch r.PostFormValue("verdict") {
+	case "approve":
+		verdict.Approve = true
+	case "deny":
+	default:
+		a.fail(w, http.StatusBadRequest, s.who, "Say approve or deny.")
+		return
+	}
+	if _, err := a.Decide(r.Context(), r.PathValue("id"), verdict); err != nil {
+		a.opt.Log.Warn("a decision on the approvals page was not taken", "id", r.PathValue("id"), "by", s.who, "error", err)
+		a.fail(w, http.StatusConflict, s.who, Visible(err.Error()))
+		return
+	}
+	http.Redirect(w, r, "/approvals/"+url.PathEscape(r.PathValue("id")), http.StatusSeeOther)
+}

@@ -1,0 +1,114 @@
+package approval
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// notice is the body of a webhook. It names no arguments: they are for whoever signs in.
+type notice struct {
+	Event     string    `json:"event"`
+	ID        string    `json:"id"`
+	Principal string    `json:"principal"`
+	Tool      string    `json:"tool"`
+	Target    string    `json:"target"`
+	Created   time.Time `json:"created"`
+	Expires   time.Time `json:"expires"`
+	Link      string    `json:"link,omitempty"` // asks whoever follows it to sign in
+}
+
+// Headers of a webhook. The signature is v1=HEX of HMAC-SHA256 over the timestamp, a dot and the body.
+const (
+	TimestampHeader = "Caponier-Timestamp" // Unix seconds; refuse what is older than a few minutes
+	SignatureHeader = "Caponier-Signature"
+)
+
+// Sign gives the value of SignatureHeader.
+func Sign(secret, timestamp string, body []byte) string {
+	return "v1=" + hex.EncodeToString(mac([]byte(secret), timestamp, string(body)))
+}
+
+// mac joins its parts with dots, which no part but the last may hold.
+func mac(key []byte, parts ...string) []byte {
+	h := hmac.New(sha256.New, key)
+	for i, p := range parts {
+		if i > 0 {
+			h.Write([]byte{'.'})
+		}
+		io.WriteString(h, p)
+	}
+	return h.Sum(nil)
+}
+
+// announce tells the log, and in the background the webhook, that somebody is asked. When nobody hears of it the request expires, and that is a no.
+func (a *Approvals) announce(r Request) {
+	a.opt.Log.Info("a call waits for approval", "id", r.ID, "principal", r.Principal, "tool", r.Tool, "expires", r.Expires.UTC())
+	if a.opt.Webhook.URL == "" || a.running.Err() != nil {
+		return
+	}
+	n := notice{Event: "approval.waiting", ID: r.ID, Principal: Visible(r.Principal), Tool: Visible(r.Tool), Created: r.Created.UTC(), Expires: r.Expires.UTC()}
+	if d, err := r.Read(); err == nil {
+		n.Target = Visible(d.Target())
+	}
+	if base := a.opt.base(); base != "" {
+		n.Link = base + "/approvals/" + r.ID
+	}
+	a.sending.Go(func() {
+		if err := a.send(a.running, n); err != nil {
+			a.opt.Log.Error("the approval webhook was not delivered; people can still decide", "id", r.ID, "error", err)
+		}
+	})
+}
+
+// send tries three times within about 40 s.
+func (a *Approvals) send(ctx context.Context, n notice) error {
+	body, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		if err = a.post(ctx, body); err == nil || try == 3 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Duration(try) * time.Second):
+		}
+	}
+}
+
+func (a *Approvals) post(ctx context.Context, body []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.opt.Webhook.URL, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	at := strconv.FormatInt(a.opt.Now().Unix(), 10)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(TimestampHeader, at)
+	req.Header.Set(SignatureHeader, Sign(a.opt.Webhook.Secret, at, body))
+	client := a.opt.Client
+	if client == nil {
+		client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode/100 != 2 {
+		return fmt.Errorf("%s answered %s", a.opt.Webhook.URL, res.Status)
+	}
+	return nil
+}

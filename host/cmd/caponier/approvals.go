@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/approval"
+	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/store"
+	"github.com/spf13/cobra"
+)
+
+// requests makes the store's approvals the approval package's requests.
+type requests struct{ *store.Store }
+
+var _ approval.Store = requests{}
+
+// asked turns the store's errors into those that approval knows.
+func asked(a store.Approval, err error) (approval.Request, error) {
+	full := (*store.TooMany)(nil)
+	switch {
+	case errors.Is(err, store.ErrNoApproval):
+		err = approval.ErrNone
+	case errors.As(err, &full):
+		err = approval.ErrFull
+	}
+	return approval.Request(a), err
+}
+
+func (s requests) Join(ctx context.Context, r approval.Request, limit int) (approval.Request, error) {
+	return asked(s.Store.Join(ctx, store.Approval(r), limit))
+}
+func (s requests) Decide(ctx context.Context, id string, v approval.Verdict) (approval.Request, error) {
+	return asked(s.Store.Decide(ctx, id, store.Verdict(v)))
+}
+func (s requests) Consume(ctx context.Context, key string) (approval.Request, error) {
+	return asked(s.Store.Consume(ctx, key))
+}
+func (s requests) Requests(ctx context.Context, id, state string) (list []approval.Request, err error) {
+	found, err := s.Store.Approvals(ctx, id, state)
+	for _, a := range found {
+		list = append(list, approval.Request(a))
+	}
+	return list, err
+}
+
+func asks(c *config.Config, s *store.Store) (*approval.Approvals, error) {
+	o := c.Approval
+	o.KeyFile = filepath.Join(c.Store.Dir, "approval.key")
+	return approval.New(o, requests{s})
+}
+
+// serveApprovals serves the page in the background when the configuration says where.
+func (h *host) serveApprovals(ctx context.Context) error {
+	if h.cfg.Approval.Listen == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", h.cfg.Approval.Listen)
+	if err != nil {
+		return fmt.Errorf("serving the approvals page ([approval] listen): %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := h.asks.Serve(ctx, l); err != nil {
+			slog.Error("the approvals page ended; `caponier approvals` still works", "error", err)
+		}
+	}()
+	h.closers = append(h.closers, func() { stop(); <-done })
+	slog.Info("serving the approvals page", "address", l.Addr().String(), "sign in with", "caponier approvals link")
+	return nil
+}
+
+// desk is what a person at a terminal needs to decide: no journal, no nodes.
+type desk struct {
+	*approval.Approvals
+	who   string
+	store *store.Store
+	cfg   *config.Config
+}
+
+func (d *desk) Close() { d.Approvals.Close(); _ = d.store.Close() }
+
+// desk opens the approvals for the named approver, or for the account that runs this.
+func (g *global) desk(as string) (*desk, error) {
+	c, err := g.load()
+	if err != nil {
+		return nil, err
+	}
+	if as == "" {
+		u, err := user.Current()
+		if err != nil {
+			return nil, fmt.Errorf("whose account is this? %w; say it with --as NAME", err)
+		}
+		as = u.Username
+	} else if len(c.Approval.Approvers) == 0 {
+		return nil, fmt.Errorf("%s: --as %s: approvers in [approval] is empty, so only the account that runs this may approve; list the names there", c.File, as)
+	}
+	s, err := store.Open(c.Store)
+	if err != nil {
+		return nil, failed(err)
+	}
+	a, err := asks(c, s)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return &desk{a, as, s, c}, nil
+}
+
+func approvalsCommand(g *global) *cobra.Command {
+	cmd := &cobra.Command{Use: "approvals", Short: "See and decide the calls that wait for a person",
+		Long: "See and decide the calls that wait for a person. Who decides is the account that runs this, or --as one of [approval] approvers.\n" +
+			"Whoever can run this as that account can approve: do not give an agent a shell there."}
+	as := cmd.PersistentFlags().String("as", "", "decide as `NAME`, one of [approval] approvers (default: the account that runs this)")
+	at := func(do func(*cobra.Command, *desk, []string) error) func(*cobra.Command, []string) error {
+		return func(cmd *cobra.Command, args []string) error {
+			d, err := g.desk(*as)
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			return failed(do(cmd, d, args))
+		}
+	}
+	decide := func(use, short string, yes bool) *cobra.Command {
+		note := ""
+		c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1), RunE: at(func(cmd *cobra.Command, d *desk, args []string) error {
+			r, err := d.Decide(cmd.Context(), args[0], approval.Verdict{Approve: yes, By: d.who, Channel: "cli", Note: note})
+			if err != nil {
+				return err
+			}
+			if g.json {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s by %s: %s of %s, usable once until %s\n", r.State, r.By, approval.Visible(r.Tool), approval.Visible(r.Principal), r.Expires.UTC().Format("15:04:05 MST"))
+			return nil
+		})}
+		c.Flags().StringVar(&note, "note", "", "`TEXT` to keep with the answer; a denied caller sees it")
+		return c
+	}
+	var all bool
+	list := &cobra.Command{Use: "list", Short: "List what waits", Args: cobra.NoArgs, RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
+		state := approval.Waiting
+		if all {
+			state = ""
+		}
+		rs, err := d.Requests(cmd.Context(), "", state)
+		if err != nil {
+			return err
+		}
+		return printRequests(cmd.OutOrStdout(), rs, g.json)
+	})}
+	list.Flags().BoolVar(&all, "all", false, "also what was decided and has not expired")
+	cmd.AddCommand(list,
+		&cobra.Command{Use: "show ID", Short: "Show all of one request: who asks, the arguments, what would run, and why it waits", Args: cobra.ExactArgs(1), RunE: at(func(cmd *cobra.Command, d *desk, args []string) error {
+			rs, err := d.Requests(cmd.Context(), args[0], "")
+			if err != nil {
+				return err
+			}
+			if args[0] == "" || len(rs) != 1 {
+				return approval.ErrNone
+			}
+			if g.json {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(rs[0])
+			}
+			return rs[0].Print(cmd.OutOrStdout())
+		})},
+		decide("approve ID", "Let this one call happen, once", true),
+		decide("deny ID", "Refuse this call", false),
+		&cobra.Command{Use: "watch", Short: "Show requests as they come and as they are decided, until interrupted", Args: cobra.NoArgs, RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
+			return watch(cmd.Context(), cmd.OutOrStdout(), d.Requests, g.json)
+		})},
+		&cobra.Command{Use: "link", Short: "Make a one-time link that signs in on the web page; whoever has it can approve", Args: cobra.NoArgs, RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
+			link, until, err := d.Link(d.who)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), link)
+			fmt.Fprintf(cmd.ErrOrStderr(), "signs in %s, once, until %s\n", d.who, until.UTC().Format("15:04:05 MST"))
+			return nil
+		})},
+		&cobra.Command{Use: "serve", Short: "Serve the web page alone ([approval] listen), without MCP", Args: cobra.NoArgs, RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
+			link, _, err := d.Link(d.who)
+			if err != nil {
+				return err
+			}
+			l, err := net.Listen("tcp", d.cfg.Approval.Listen)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), link)
+			return d.Serve(cmd.Context(), l)
+		})})
+	return cmd
+}
+
+func printRequests(w io.Writer, rs []approval.Request, asJSON bool) error {
+	if asJSON {
+		if rs == nil {
+			rs = []approval.Request{}
+		}
+		return json.NewEncoder(w).Encode(rs)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ID\tSTATE\tASKED BY\tTOOL\tTARGET\tEXPIRES")
+	for _, r := range rs {
+		fmt.Fprintln(t, strings.Join(cells(r), "\t"))
+	}
+	return t.Flush()
+}
+
+func cells(r approval.Request) []string {
+	state := r.State
+	if r.By != "" {
+		state += " by " + r.By
+	}
+	target := ""
+	if d, err := r.Read(); err == nil {
+		target = d.Target()
+	}
+	return []string{r.ID, approval.Visible(state), approval.Visible(r.Principal), approval.Visible(r.Tool), approval.Visible(target), r.Expires.UTC().Format("15:04:05 MST")}
+}
+
+// watch prints each request when it comes and whenever it changes. It ends with ctx, without an error.
+func watch(ctx context.Context, w io.Writer, list func(ctx context.Context, id, state string) ([]approval.Request, error), asJSON bool) error {
+	seen := map[string]string{}
+	for {
+		rs, err := list(ctx, "", "")
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		now := map[string]string{} // what has expired is forgotten
+		for i := len(rs) - 1; i >= 0; i-- {
+			r := rs[i]
+			if now[r.ID] = r.State; seen[r.ID] == r.State {
+				continue
+			}
+			if asJSON {
+				if err := json.NewEncoder(w).Encode(r); err != nil {
+					return err
+				}
+			} else {
+				fmt.Fprintf(w, "%s  %s\n", time.Now().UTC().Format("15:04:05"), strings.Join(cells(r), "  "))
+			}
+		}
+		for id, state := range seen {
+			if _, still := now[id]; !still && !asJSON && state == approval.Waiting {
+				fmt.Fprintf(w, "%s  %s  expired unanswered\n", time.Now().UTC().Format("15:04:05"), id)
+			}
+		}
+		seen = now
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
