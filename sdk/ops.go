@@ -61,7 +61,7 @@ func Stage(c *Call, node string) (dir string, err error) {
 
 // FileInfo describes a file on a node. Type is file, dir, symlink, fifo, socket, device or other.
 type FileInfo struct {
-	Name     string // of an entry of a list
+	Name     string // of an entry of a list; any bytes
 	Type     string
 	Size     int64
 	Mode     uint32 // permission bits
@@ -70,7 +70,11 @@ type FileInfo struct {
 }
 
 func info(f abi.FileInfo) FileInfo {
-	return FileInfo{f.Name, f.Type, f.Size, uint32(f.Mode), time.Unix(f.MTime, 0).UTC(), f.RealPath}
+	name, err := abi.Join(f.Name, f.NameB64)
+	if err != nil {
+		name = []byte(f.NameB64)
+	}
+	return FileInfo{string(name), f.Type, f.Size, uint32(f.Mode), time.Unix(f.MTime, 0).UTC(), f.RealPath}
 }
 
 // SFTPStat describes the file at an absolute path.

@@ -37,6 +37,7 @@ type Tool struct {
 	kind, name string
 	desc       description
 	run        func(*Call, json.RawMessage) (output, error)
+	prime      func()
 }
 
 type description struct {
@@ -94,6 +95,12 @@ func NewTool[In, Out any](name, doc string, h Hints, fn func(*Call, In) (Out, er
 			return output{}, err
 		}
 		return render(out)
+	}, prime: func() {
+		var in In
+		var out Out
+		json.Unmarshal([]byte("{}"), &in)
+		json.Marshal(&in)
+		render(out)
 	}}
 }
 
@@ -183,6 +190,22 @@ func init() { abi.Describe, abi.Call = describe, call }
 // Serve says what the plugin offers. Call it once, in an init function: main never runs in a plugin.
 func Serve(name, version string, tools ...Tool) {
 	plugin.name, plugin.version, plugin.tools = name, version, tools
+	prime()
+}
+
+// prime does once what every call would do again, since every call starts from the state that initialisation leaves: it fills the caches of
+// encoding/json, and collects the garbage of the beginning.
+func prime() {
+	for _, t := range plugin.tools {
+		if t.prime != nil {
+			t.prime()
+		}
+	}
+	var in abi.Input
+	json.Unmarshal([]byte(`{"abi":1,"kind":"","name":"","args":{},"call":{"id":"","deadline_ms":1,"round":1},"nodes":[{"name":"","cluster":"","default":true}]}`), &in)
+	failure(&Error{})
+	json.Marshal(output{Content: []Content{Text("")}})
+	runtime.GC()
 }
 
 func describe() ([]byte, error) {

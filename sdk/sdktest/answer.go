@@ -115,7 +115,8 @@ func files(q abi.FileRequest) sdk.FileOptions {
 }
 
 func info(f sdk.FileInfo) abi.FileInfo {
-	return abi.FileInfo{Name: f.Name, Type: f.Type, Size: f.Size, Mode: abi.Mode(f.Mode), MTime: f.ModTime.Unix(), RealPath: f.RealPath}
+	name, b64 := abi.Split([]byte(f.Name))
+	return abi.FileInfo{Name: name, NameB64: b64, Type: f.Type, Size: f.Size, Mode: abi.Mode(f.Mode), MTime: f.ModTime.Unix(), RealPath: f.RealPath}
 }
 
 func ran(r sdk.ExecResult, err error) (any, error) {

@@ -124,6 +124,7 @@ type (
 	}
 	FileInfo struct {
 		Name     string `json:"name,omitempty"`
+		NameB64  string `json:"name_b64,omitempty"` // when it is not UTF-8
 		Type     string `json:"type"`
 		Size     int64  `json:"size"`
 		Mode     Mode   `json:"mode"`
