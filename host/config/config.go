@@ -9,6 +9,8 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/audit"
+	"github.com/caponier-mcp/caponier/host/blob"
+	"github.com/caponier-mcp/caponier/host/egress"
 	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/plugin"
@@ -32,6 +34,8 @@ type Config struct {
 	Approval    approval.Options `koanf:"approval"`
 	Audit       audit.Options    `koanf:"audit"`
 	Store       store.Options    `koanf:"store"`
+	Blob        blob.Options     `koanf:"blob"`
+	Egress      egress.Options   `koanf:"egress"`
 	File        string           `koanf:"-"`
 }
 
@@ -69,7 +73,7 @@ func Load(file string, environ []string) (*Config, error) {
 		return nil, err
 	}
 	dir := filepath.Dir(file)
-	for value, name := range map[*string]string{&c.Audit.Dir: "state/journal", &c.Store.Dir: "state/store", &c.Remote.Workspace: "state/workspace",
+	for value, name := range map[*string]string{&c.Audit.Dir: "state/journal", &c.Store.Dir: "state/store", &c.Blob.Dir: "state/blobs", &c.Remote.Workspace: "state/workspace",
 		&c.Sandbox.CacheDir: "state/cache", &c.Plugin.Lock: "plugins.lock", &c.Plugin.Dir: "build/plugins", &c.Policy.Site: "policies/site"} {
 		if *value == "" {
 			*value = filepath.Join(dir, filepath.FromSlash(name))

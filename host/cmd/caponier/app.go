@@ -146,7 +146,7 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 	for _, name := range []string{"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove"} {
 		o.Executors[name] = h.remote
 	}
-	return nil
+	return h.openOutside(o, ledger)
 }
 
 // runner answers for plugins that could not be loaded, with the reason.

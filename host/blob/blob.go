@@ -1,0 +1,299 @@
+// Package blob keeps what plugins set aside for their callers for a while.
+package blob
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+var _ gate.Executor = (*Blobs)(nil)
+
+// Entry is what the index knows of a blob.
+type Entry struct {
+	ID, Principal    string
+	Name, MIME       string
+	Bytes            int64
+	SHA256           string
+	Created, Expires time.Time
+}
+
+// Index says which blobs there are and whose they are. AddBlob must refuse what takes a principal over limit bytes; Blob must find a blob only for its
+// owner and before it expires; ExpireBlobs must give each expired id to one caller.
+type Index interface {
+	AddBlob(ctx context.Context, e Entry, limit int64) error
+	Blob(ctx context.Context, principal, id string) (Entry, error)
+	ExpireBlobs(ctx context.Context) (ids []string, err error)
+}
+
+// Options is the table [blob].
+type Options struct {
+	Dir          string        `koanf:"dir"`           // of the bytes; created as 0700
+	MaxBytes     int64         `koanf:"max_bytes"`     // of one blob, 10 MiB
+	PerPrincipal int64         `koanf:"per_principal"` // bytes of all blobs of one principal, 100 MiB
+	TTL          time.Duration `koanf:"ttl"`           // of a blob that asks for no time of its own, 1h
+	MaxTTL       time.Duration `koanf:"max_ttl"`       // 24h
+
+	Index Index            `koanf:"-"`
+	Now   func() time.Time `koanf:"-"` // nil for time.Now
+}
+
+// Validate fills in the defaults and says what is wrong.
+func (o *Options) Validate() error {
+	o.MaxBytes, o.PerPrincipal = cmp.Or(o.MaxBytes, 10<<20), cmp.Or(o.PerPrincipal, 100<<20)
+	o.TTL, o.MaxTTL = cmp.Or(o.TTL, time.Hour), cmp.Or(o.MaxTTL, 24*time.Hour)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.MaxBytes < 0 || o.PerPrincipal < 0 || o.TTL < time.Second || o.MaxTTL < o.TTL {
+		return errors.New("blob: max_bytes and per_principal must not be negative, ttl at least 1s and max_ttl at least ttl")
+	}
+	return nil
+}
+
+const (
+	maxData = 1 << 20 // bytes of one read or write of a guest
+	scheme  = "blob://"
+)
+
+var (
+	idForm = regexp.MustCompile(`^[a-z2-7]{26}$`)
+	idText = "abcdefghijklmnopqrstuvwxyz234567"
+)
+
+// Blobs does blob_write and blob_read. It is safe for concurrent use, also with other processes that share directory and index.
+type Blobs struct {
+	opts Options
+	root *os.Root
+
+	mu   sync.Mutex // guards the following
+	mine map[string]bool
+}
+
+// New makes the directory, and removes from it what is older than any blob may be.
+func New(o Options) (*Blobs, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Index == nil || o.Dir == "" {
+		return nil, errors.New("blob: New needs an Index and blob.dir")
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making blob.dir: %w", err)
+	}
+	if info, err := os.Stat(o.Dir); err != nil || info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("blob.dir %s must be its user's alone: chmod 0700 %s (%v)", o.Dir, o.Dir, err)
+	}
+	root, err := os.OpenRoot(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening blob.dir: %w", err)
+	}
+	b := &Blobs{opts: o, root: root, mine: map[string]bool{}}
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("reading blob.dir: %w", err), root.Close())
+	}
+	for _, e := range entries { // what a killed process left behind
+		if info, err := e.Info(); err == nil && idForm.MatchString(e.Name()) && o.Now().Sub(info.ModTime()) > o.MaxTTL {
+			_ = root.Remove(e.Name())
+		}
+	}
+	return b, nil
+}
+
+// Close removes the blobs that were written through b. It may be called more than once.
+func (b *Blobs) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mine == nil {
+		return nil
+	}
+	for id := range b.mine {
+		_ = b.root.Remove(id) // expired ones are gone already
+	}
+	b.mine = nil
+	return b.root.Close()
+}
+
+// Keep sets data aside for a principal for ttl, 0 for the default, and returns its id and URI.
+func (b *Blobs) Keep(ctx context.Context, principal, name, media string, data []byte, ttl time.Duration) (id, uri string, err error) {
+	e, err := b.keep(ctx, principal, name, media, data, ttl)
+	return e.ID, scheme + e.ID, err
+}
+
+func (b *Blobs) keep(ctx context.Context, principal, name, media string, data []byte, ttl time.Duration) (Entry, error) {
+	kind, _, err := mime.ParseMediaType(media)
+	switch ttl = cmp.Or(ttl, b.opts.TTL); {
+	case principal == "":
+		return Entry{}, fail("bad_request", "a blob needs an owner")
+	case name == "" || utf8.RuneCountInString(name) > 128 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == '/' || r == '\\' }):
+		return Entry{}, fail("bad_request", "name: want 1 to 128 characters that show, without slashes")
+	case err != nil || len(media) > 128 || !strings.Contains(kind, "/"):
+		return Entry{}, fail("bad_request", "mime: want a media type such as text/plain")
+	case ttl < time.Second || ttl > b.opts.MaxTTL:
+		return Entry{}, fail("bad_request", "ttl_s: want 1 to %d", int(b.opts.MaxTTL.Seconds()))
+	case int64(len(data)) > b.opts.MaxBytes:
+		return Entry{}, fail("too_large", "%d bytes are more than the %d of one blob (blob.max_bytes)", len(data), b.opts.MaxBytes)
+	}
+	b.expire(ctx)
+	now := b.opts.Now()
+	sum := sha256.Sum256(data)
+	e := Entry{ID: newID(), Principal: principal, Name: name, MIME: media, Bytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:]), Created: now, Expires: now.Add(ttl)}
+	if err := b.write(e.ID, data); err != nil {
+		return Entry{}, fail("failed", "keeping a blob: %v", err)
+	}
+	if err := b.opts.Index.AddBlob(ctx, e, b.opts.PerPrincipal); err != nil {
+		b.remove(e.ID)
+		return Entry{}, fail("full", "%v", err)
+	}
+	return e, nil
+}
+
+func (b *Blobs) write(id string, data []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mine == nil {
+		return errors.New("the host is shutting down")
+	}
+	f, err := b.root.OpenFile(id, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	b.mine[id] = true
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		delete(b.mine, id)
+		_ = b.root.Remove(id)
+	}
+	return err
+}
+
+func (b *Blobs) remove(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mine != nil && idForm.MatchString(id) {
+		delete(b.mine, id)
+		_ = b.root.Remove(id)
+	}
+}
+
+// expire removes the bytes of expired blobs. That it fails keeps them longer on disk, not longer readable.
+func (b *Blobs) expire(ctx context.Context) {
+	ids, _ := b.opts.Index.ExpireBlobs(ctx)
+	for _, id := range ids {
+		b.remove(id)
+	}
+}
+
+// Lookup has nothing to find out: neither operation is decided as a lookup.
+func (b *Blobs) Lookup(context.Context, gate.Question) (gate.Facts, error) {
+	return gate.Facts{}, fail("bad_request", "blobs have no facts to look up")
+}
+
+type written struct {
+	Blob   string `json:"blob"`
+	URI    string `json:"uri"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+type chunk struct {
+	gate.Data
+	Bytes int64 `json:"bytes"`
+	EOF   bool  `json:"eof"`
+}
+
+// Execute writes or reads a blob of the caller. The error is a *gate.OpError.
+func (b *Blobs) Execute(ctx context.Context, q gate.Question, d gate.Decision) (gate.Result, error) {
+	if !d.Allow {
+		return gate.Result{}, fail("refused", "%s was not allowed", q.Op.Import())
+	}
+	who := q.Call.Principal.ID
+	switch op := q.Op.(type) {
+	case gate.BlobWrite:
+		data, err := op.Bytes()
+		if err != nil || len(data) > maxData || op.TTLS < 0 || op.TTLS > 1<<31 {
+			return gate.Result{}, fail("bad_request", "want at most %d bytes as text or base64, and a ttl_s that is not negative", maxData)
+		}
+		e, err := b.keep(ctx, who, op.Name, op.MIME, data, time.Duration(op.TTLS)*time.Second)
+		if err != nil {
+			return gate.Result{}, err
+		}
+		return gate.Result{Value: written{e.ID, scheme + e.ID, e.Bytes, e.SHA256}, Bytes: e.Bytes, SHA256: e.SHA256}, nil
+	case gate.BlobRead:
+		v, err := b.read(ctx, who, op, d.Obligations.MaxBytes)
+		return gate.Result{Value: v, Bytes: v.Bytes}, err
+	}
+	return gate.Result{}, fail("bad_request", "%s is not an operation of blobs", q.Op.Import())
+}
+
+// read gives what is there from an offset on. Another principal's blob, an expired one and none are the same to the caller.
+func (b *Blobs) read(ctx context.Context, principal string, op gate.BlobRead, most int64) (chunk, error) {
+	id := strings.TrimPrefix(op.Blob, scheme)
+	if !idForm.MatchString(id) || op.Offset < 0 || op.MaxBytes < 0 {
+		return chunk{}, fail("bad_request", "want the id of a blob, and offset and max_bytes that are not negative")
+	}
+	e, err := b.opts.Index.Blob(ctx, principal, id)
+	if err != nil || e.ID != id || e.Principal != principal {
+		return chunk{}, fail("not_found", "there is no such blob, or it has expired")
+	}
+	f, err := b.root.Open(id)
+	if err != nil {
+		return chunk{}, fail("not_found", "there is no such blob, or it has expired")
+	}
+	defer f.Close()
+	n := int64(maxData)
+	for _, limit := range []int64{op.MaxBytes, most} {
+		if limit > 0 {
+			n = min(n, limit)
+		}
+	}
+	if n = min(n, e.Bytes-op.Offset); n <= 0 {
+		return chunk{EOF: true}, nil
+	}
+	data := make([]byte, n)
+	if _, err := f.ReadAt(data, op.Offset); err != nil && err != io.EOF {
+		return chunk{}, fail("failed", "reading blob %s: %v", id, err)
+	}
+	c := chunk{Bytes: n, EOF: op.Offset+n == e.Bytes}
+	if utf8.Valid(data) && !strings.ContainsRune(string(data), 0) {
+		c.Text = string(data)
+	} else {
+		c.B64 = base64.StdEncoding.EncodeToString(data)
+	}
+	return c, nil
+}
+
+// End has nothing to free: a blob outlives its call.
+func (b *Blobs) End(context.Context, *gate.Call) {}
+
+// newID is 26 random characters, about 130 bits: nobody guesses it, and the owner is checked all the same.
+func newID() string {
+	var r [26]byte
+	rand.Read(r[:])
+	for i := range r {
+		r[i] = idText[r[i]&31]
+	}
+	return string(r[:])
+}
+
+func fail(code, format string, args ...any) *gate.OpError {
+	return &gate.OpError{Code: code, Message: fmt.Sprintf(format, args...), Outcome: gate.Failed}
+}

@@ -1,0 +1,240 @@
+// Package egress sends the HTTP requests of plugins to the addresses that were decided.
+package egress
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+var _ gate.Executor = (*Egress)(nil)
+
+// Ledger counts and keeps the day's budgets. Count counts one more of each key and returns their counts of the last 60 seconds; Reserve is contracted
+// by host/store.
+type Ledger interface {
+	Count(ctx context.Context, keys ...string) (counts []int64, giveBack func(), err error)
+	Reserve(ctx context.Context, principal string, micros, limit int64) (settle func(ctx context.Context, spent int64) error, err error)
+}
+
+// Keeper keeps a body for a principal and returns the id of the blob.
+type Keeper interface {
+	Keep(ctx context.Context, principal, name, mime string, data []byte, ttl time.Duration) (id, uri string, err error)
+}
+
+// Options is the table [egress]. Which hosts may be reached is the site's policy, not configuration.
+type Options struct {
+	Timeout         time.Duration `koanf:"timeout"`            // of one request with its name look-up, connection and body, 30s
+	MaxBody         int64         `koanf:"max_body"`           // bytes of a response body after decompression, 10 MiB
+	Memory          int64         `koanf:"memory"`             // bytes of response bodies at once, over all calls, 100 MiB
+	PerHost         int64         `koanf:"per_host"`           // requests to one host in 60 s, 60
+	PerPrincipal    int64         `koanf:"per_principal"`      // requests of one principal in 60 s, 300
+	USDMicrosPerDay int64         `koanf:"usd_micros_per_day"` // of one principal, in millionths of a dollar; 0 sends nothing that costs
+	CAFile          string        `koanf:"ca_file"`            // PEM certificates to trust beside the system's
+	Credentials     []Credential  `koanf:"credentials"`
+	Prices          []Price       `koanf:"prices"`
+
+	Ledger  Ledger                                                       `koanf:"-"`
+	Keeper  Keeper                                                       `koanf:"-"` // nil: nothing can be saved
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error) `koanf:"-"` // nil for the system's
+}
+
+// Validate fills in the defaults and says everything that is wrong.
+func (o *Options) Validate() error {
+	o.Timeout, o.MaxBody, o.Memory = cmp.Or(o.Timeout, 30*time.Second), cmp.Or(o.MaxBody, 10<<20), cmp.Or(o.Memory, 100<<20)
+	o.PerHost, o.PerPrincipal = cmp.Or(o.PerHost, 60), cmp.Or(o.PerPrincipal, 300)
+	if o.Resolve == nil {
+		o.Resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
+	}
+	var errs []error
+	if o.Timeout < 0 || o.MaxBody < 0 || o.MaxBody > 64<<20 || o.Memory < o.MaxBody || min(o.PerHost, o.PerPrincipal, o.USDMicrosPerDay) < 0 {
+		errs = append(errs, errors.New("timeout, per_host, per_principal and usd_micros_per_day must not be negative, max_body at most 64 MiB, and memory at least max_body"))
+	}
+	names := map[string]bool{}
+	for i := range o.Credentials {
+		c := &o.Credentials[i]
+		if err := c.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("credentials: %w", err))
+		}
+		if names[c.Name] {
+			errs = append(errs, fmt.Errorf("credentials: %s is there twice", c.Name))
+		}
+		names[c.Name] = true
+	}
+	for i := range o.Prices {
+		if err := o.Prices[i].validate(); err != nil {
+			errs = append(errs, fmt.Errorf("prices: %w", err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("egress: %w", err)
+	}
+	return nil
+}
+
+// Egress does http_request. It is safe for concurrent use, and keeps nothing between two requests: no connections, no cookies.
+type Egress struct {
+	opts    Options
+	roots   *x509.CertPool // nil for the system's
+	secrets [][]byte
+
+	mu   sync.Mutex // guards the following
+	held int64      // bytes of bodies that may be in memory
+}
+
+// New checks the options.
+func New(o Options) (*Egress, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Ledger == nil {
+		return nil, errors.New("egress: New needs a Ledger")
+	}
+	e := &Egress{opts: o, secrets: forms(o.Credentials)}
+	if o.CAFile != "" {
+		pem, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("egress.ca_file: %w", err)
+		}
+		if e.roots, err = x509.SystemCertPool(); err != nil {
+			e.roots = x509.NewCertPool()
+		}
+		if !e.roots.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("egress.ca_file: %s holds no certificates in PEM", o.CAFile)
+		}
+	}
+	return e, nil
+}
+
+// Lookup finds the addresses of the request's host. Nothing is sent to it.
+func (e *Egress) Lookup(ctx context.Context, q gate.Question) (gate.Facts, error) {
+	op, ok := q.Op.(gate.HTTPRequest)
+	if !ok {
+		return gate.Facts{}, fail("bad_request", "%s is not an HTTP request", q.Op.Import())
+	}
+	t, _, _, _, err := e.check(op, q.Call.Tool.Name)
+	if err != nil {
+		return gate.Facts{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, least(op.Timeout(), e.opts.Timeout))
+	defer cancel()
+	addrs, err := e.resolve(ctx, t.host)
+	return gate.Facts{Addrs: addrs}, err
+}
+
+// Execute sends an allowed request to one of the decided addresses. A redirect that is to be followed is the result's Next. The error is a *gate.OpError;
+// its outcome is Unknown when a request that may have had an effect was sent and no answer came.
+func (e *Egress) Execute(ctx context.Context, q gate.Question, d gate.Decision) (gate.Result, error) {
+	op, ok := q.Op.(gate.HTTPRequest)
+	if !ok || !d.Allow {
+		return gate.Result{}, fail("refused", "%s was not allowed", q.Op.Import())
+	}
+	if len(q.Facts.Addrs) == 0 {
+		return gate.Result{}, fail("changed", "the host of the request was not looked up before it was decided")
+	}
+	tool := q.Call.Tool.Name
+	t, h, body, c, err := e.check(op, tool)
+	if err != nil {
+		return gate.Result{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, least(op.Timeout(), d.Obligations.Timeout, e.opts.Timeout))
+	defer cancel()
+	limit := least(d.Obligations.MaxBytes, e.opts.MaxBody)
+	if !op.Save {
+		limit = least(op.MaxBytes, limit, maxInline)
+	}
+	release, err := e.hold(limit)
+	if err != nil {
+		return gate.Result{}, err
+	}
+	defer release()
+	who := q.Call.Principal.ID
+	if err := e.count(ctx, who, t.host); err != nil {
+		return gate.Result{}, err
+	}
+	price, micros, err := e.price(t, op.Method, body)
+	if err != nil {
+		return gate.Result{}, err
+	}
+	micros = max(micros, op.ReserveUSDMicros)
+	settle, err := e.reserve(ctx, who, micros)
+	if err != nil {
+		return gate.Result{}, err
+	}
+	ans, sent, err := e.send(ctx, request{t, op.Method, h, body, c, q.Facts.Addrs}, limit)
+	if err != nil {
+		if !sent {
+			settle(0)
+		}
+		return gate.Result{}, err
+	}
+	settle(price.spent(ans.status, ans.body, micros))
+	follow, yes, err := next(op, t, ans.status, ans.location)
+	if err != nil {
+		return gate.Result{}, err
+	}
+	if yes {
+		if end, ok := ctx.Deadline(); ok { // the time is for all hops together
+			follow.TimeoutMS = max(1, time.Until(end).Milliseconds())
+		}
+		return gate.Result{Next: follow, Bytes: int64(len(ans.body))}, nil
+	}
+	return e.result(ctx, q, op, ans)
+}
+
+// End has nothing to free: whatever a request holds is freed when it ends.
+func (e *Egress) End(context.Context, *gate.Call) {}
+
+// hold takes room for a body, and refuses rather than wait: the caller may hold room that others wait for.
+func (e *Egress) hold(n int64) (release func(), err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n > e.opts.Memory-e.held {
+		return nil, fail("busy", "other requests hold %d of the %d bytes that responses may use; try again", e.held, e.opts.Memory)
+	}
+	e.held += n
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.held -= n
+	}, nil
+}
+
+func (e *Egress) count(ctx context.Context, principal, host string) error {
+	counts, giveBack, err := e.opts.Ledger.Count(ctx, fmt.Sprintf("http host %q", host), fmt.Sprintf("http principal %q", principal))
+	if err != nil || len(counts) != 2 {
+		return fail("rate", "the count of requests cannot be kept: %v", err)
+	}
+	for i, limit := range []int64{e.opts.PerHost, e.opts.PerPrincipal} {
+		if counts[i] > limit {
+			giveBack()
+			return fail("rate", "%s: more than %d requests in 60 seconds", []string{"to " + host, "by " + principal}[i], limit)
+		}
+	}
+	return nil
+}
+
+// least is the smallest of those limits that are set.
+func least[T int64 | time.Duration](limits ...T) (min T) {
+	for _, l := range limits {
+		if l > 0 && (min == 0 || l < min) {
+			min = l
+		}
+	}
+	return min
+}
+
+// fail is a request that had no effect, or whose effect is known and named in the message.
+func fail(code, format string, args ...any) *gate.OpError {
+	return &gate.OpError{Code: code, Message: fmt.Sprintf(format, args...), Outcome: gate.Failed}
+}

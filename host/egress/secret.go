@@ -1,0 +1,101 @@
+package egress
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Credential is a secret that a plugin can name and never sees. The host adds it after the decision, to requests of the named tools to the named
+// origins, and takes it out of what comes back.
+type Credential struct {
+	Name    string   `koanf:"name"`
+	Origins []string `koanf:"origins"` // such as https://api.example.com, with the port when it is not the scheme's own
+	Tools   []string `koanf:"tools"`
+	Header  string   `koanf:"header"` // Authorization when empty
+	Prefix  string   `koanf:"prefix"` // before the secret, such as "Bearer "; only of Authorization is that the default
+	Secret  string   `koanf:"secret" secret:"true"`
+
+	origins []string
+}
+
+// minSecret is the length in bytes below which taking a secret out of a response would take out ordinary text.
+const minSecret = 8
+
+func (c *Credential) validate() error {
+	switch {
+	case c.Name == "":
+		return errors.New("name is missing")
+	case len(c.Origins) == 0 || len(c.Tools) == 0:
+		return fmt.Errorf("%s: origins and tools must say where and for which tools it may be used", c.Name)
+	case len(c.Secret) < minSecret || strings.ContainsFunc(c.Secret, func(r rune) bool { return r < ' ' || r >= 0x7f }):
+		return fmt.Errorf("%s: secret must be at least %d characters of ASCII on one line; write ${VAR} or ${file:PATH}", c.Name, minSecret)
+	}
+	if c.Header == "" {
+		c.Header = "Authorization"
+	}
+	if c.Header = http.CanonicalHeaderKey(c.Header); c.Header == "Authorization" && c.Prefix == "" {
+		c.Prefix = "Bearer "
+	}
+	if _, err := headers([][2]string{{c.Header, c.Prefix + c.Secret}}); err != nil {
+		return fmt.Errorf("%s: header: %w", c.Name, err)
+	}
+	c.origins = nil
+	for _, o := range c.Origins {
+		t, err := origin(o)
+		if err != nil {
+			return fmt.Errorf("%s: origins: %w", c.Name, err)
+		}
+		c.origins = append(c.origins, t)
+	}
+	return nil
+}
+
+func origin(s string) (string, error) {
+	t, err := parseURL(s)
+	if err == nil && (t.Path != "" || t.RawQuery != "" || t.ForceQuery) {
+		err = errors.New("an origin ends after its host or port")
+	}
+	if err != nil {
+		return "", fmt.Errorf("%q: %w", s, err)
+	}
+	return t.origin(), nil
+}
+
+func (e *Egress) credential(name string) *Credential {
+	if i := slices.IndexFunc(e.opts.Credentials, func(c Credential) bool { return c.Name == name }); i >= 0 {
+		return &e.opts.Credentials[i]
+	}
+	return nil
+}
+
+// forms are the texts in which a server may echo a secret, longest first.
+func forms(credentials []Credential) (all [][]byte) {
+	for _, c := range credentials {
+		quoted, _ := json.Marshal(c.Secret) // text always encodes
+		for _, s := range []string{c.Secret, url.QueryEscape(c.Secret), url.PathEscape(c.Secret), strings.Trim(string(quoted), `"`), base64.StdEncoding.EncodeToString([]byte(c.Secret)),
+			base64.RawURLEncoding.EncodeToString([]byte(c.Secret))} {
+			if !slices.ContainsFunc(all, func(b []byte) bool { return string(b) == s }) {
+				all = append(all, []byte(s))
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b []byte) int { return len(b) - len(a) })
+	return all
+}
+
+// scrub takes every secret of this host out of what a server said.
+func (e *Egress) scrub(b []byte) []byte {
+	for _, f := range e.secrets {
+		if bytes.Contains(b, f) {
+			b = bytes.ReplaceAll(b, f, []byte("[redacted]"))
+		}
+	}
+	return b
+}

@@ -1,0 +1,206 @@
+package egress
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+const (
+	maxInline      = 1 << 20  // bytes of a body in a response to the guest
+	maxHead        = 64 << 10 // bytes of the headers of an answer
+	maxCompression = 1 << 10  // a body may grow by this factor, which is what gzip itself can do
+)
+
+type request struct {
+	target
+	method     string
+	header     http.Header
+	body       []byte
+	credential *Credential
+	addrs      []gate.Addr
+}
+
+type answer struct {
+	status   int
+	header   [][2]string
+	location string
+	mime     string
+	body     []byte
+}
+
+// Response is the result of http_request, as the guest reads it. The body is Text, B64 when it is not UTF-8, or Blob when it was saved.
+type Response struct {
+	gate.Data
+	Status  int         `json:"status"`
+	Headers [][2]string `json:"headers"`
+	Blob    string      `json:"blob,omitempty"`
+	Bytes   int64       `json:"bytes"`
+	Hops    []gate.Hop  `json:"hops"`
+}
+
+// send makes one request on a connection of its own. sent says that the server may have read it.
+func (e *Egress) send(ctx context.Context, r request, limit int64) (a answer, sent bool, err error) {
+	var wrote atomic.Bool
+	d := net.Dialer{FallbackDelay: -1, KeepAlive: -1, Control: func(network, address string, _ syscall.RawConn) error {
+		return decided(r.addrs, network, address, r.port)
+	}}
+	tr := &http.Transport{
+		Proxy: nil, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHead, TLSHandshakeTimeout: e.opts.Timeout,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: e.roots, ServerName: r.host},
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var errs []error
+			for _, a := range r.addrs {
+				each, cancel := context.WithTimeout(ctx, e.opts.Timeout/time.Duration(len(r.addrs)))
+				conn, err := d.DialContext(each, "tcp", net.JoinHostPort(a.IP, strconv.Itoa(r.port)))
+				cancel()
+				if err == nil {
+					return conn, nil
+				}
+				errs = append(errs, err)
+			}
+			return nil, errors.Join(errs...)
+		},
+	}
+	defer tr.CloseIdleConnections()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { wrote.Store(true) }})
+	req := (&http.Request{Method: r.method, URL: r.URL, Host: r.URL.Host, Header: r.header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
+	if len(r.body) > 0 {
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(r.body)), int64(len(r.body))
+	}
+	if _, named := req.Header["User-Agent"]; !named {
+		req.Header.Set("User-Agent", "caponier")
+	}
+	req.Header.Set("Accept-Encoding", "gzip")
+	if c := r.credential; c != nil {
+		req.Header.Set(c.Header, c.Prefix+c.Secret)
+	}
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		return a, wrote.Load(), e.lost(ctx, r, wrote.Load(), err)
+	}
+	defer resp.Body.Close()
+	body, err := read(resp, limit)
+	if err != nil {
+		return a, true, e.unread(ctx, r, resp.StatusCode, err)
+	}
+	a = answer{status: resp.StatusCode, location: string(e.scrub([]byte(resp.Header.Get("Location")))), mime: mediaType(resp.Header.Get("Content-Type")), body: e.scrub(body)}
+	for name, values := range resp.Header {
+		if name == "Content-Encoding" || name == "Content-Length" { // of the body as it travelled
+			continue
+		}
+		for _, v := range values {
+			a.header = append(a.header, [2]string{string(e.scrub([]byte(name))), string(e.scrub([]byte(strings.ToValidUTF8(v, "\uFFFD"))))})
+		}
+	}
+	slices.SortStableFunc(a.header, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
+	return a, true, nil
+}
+
+var errTooLong = errors.New("too long")
+
+// read takes at most limit bytes of a body, compressed and not.
+func read(resp *http.Response, limit int64) ([]byte, error) {
+	var r io.Reader = resp.Body
+	switch enc := strings.ToLower(strings.Join(resp.Header.Values("Content-Encoding"), ",")); enc {
+	case "", "identity":
+	case "gzip", "x-gzip":
+		z, err := gzip.NewReader(io.LimitReader(resp.Body, limit+maxCompression))
+		if err == io.EOF { // no body at all, as of HEAD
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("its gzip: %w", err)
+		}
+		r = z
+	default:
+		return nil, fmt.Errorf("its encoding %.32q was not asked for", enc)
+	}
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if int64(len(b)) > limit {
+		return nil, errTooLong
+	}
+	return b, err
+}
+
+// lost is a request without an answer.
+func (e *Egress) lost(ctx context.Context, r request, sent bool, err error) error {
+	code, why := "connection", string(e.scrub([]byte(err.Error())))
+	if ctx.Err() != nil {
+		code, why = "timeout", "the time for it was over"
+		if errors.Is(ctx.Err(), context.Canceled) {
+			code, why = "cancelled", "the call was cancelled"
+		}
+	}
+	op := fail(code, "%s %s: %s", r.method, r.origin(), why)
+	if sent && !safe(r.method) {
+		op.Outcome = gate.Unknown
+	}
+	return op
+}
+
+// unread is an answer whose body was not read; what it says of the request itself is known.
+func (e *Egress) unread(ctx context.Context, r request, status int, err error) error {
+	code, why := "body", string(e.scrub([]byte(err.Error())))
+	switch {
+	case errors.Is(err, errTooLong):
+		code, why = "too_large", "is longer than allowed here; ask for less, or save it"
+	case ctx.Err() != nil:
+		code, why = "timeout", "did not end in time"
+	}
+	return fail(code, "%s %s was answered with status %d, but the body %s", r.method, r.origin(), status, why)
+}
+
+func mediaType(s string) string {
+	t, _, err := mime.ParseMediaType(s)
+	if err != nil || len(t) > 128 || !strings.Contains(t, "/") {
+		return "application/octet-stream"
+	}
+	return t
+}
+
+// result gives the body to the guest, or keeps it: always when it is to be saved without a limit for what may be inline, else when it is over that.
+func (e *Egress) result(ctx context.Context, q gate.Question, op gate.HTTPRequest, a answer) (gate.Result, error) {
+	v := Response{Status: a.status, Headers: a.header, Bytes: int64(len(a.body)), Hops: op.Hops}
+	if v.Hops == nil {
+		v.Hops = []gate.Hop{}
+	}
+	sum := sha256.Sum256(a.body)
+	res := gate.Result{Bytes: v.Bytes, SHA256: hex.EncodeToString(sum[:])}
+	if op.Save && (op.MaxBytes == 0 || v.Bytes > min(op.MaxBytes, maxInline)) {
+		if e.opts.Keeper == nil {
+			return gate.Result{}, fail("blob", "this host keeps no blobs")
+		}
+		id, _, err := e.opts.Keeper.Keep(context.WithoutCancel(ctx), q.Call.Principal.ID, "response", a.mime, a.body, 0)
+		if err != nil {
+			return gate.Result{}, fail("blob", "%s was answered with status %d, but the body was not kept: %v", op.Method, a.status, err)
+		}
+		v.Blob = id
+	} else if utf8.Valid(a.body) && bytes.IndexByte(a.body, 0) < 0 {
+		v.Text = string(a.body)
+	} else {
+		v.B64 = base64.StdEncoding.EncodeToString(a.body)
+	}
+	res.Value = v
+	return res, nil
+}
