@@ -190,7 +190,7 @@ func (r Request) Print(w io.Writer) error {
 		state += " by " + r.By + " (" + r.Channel + ")"
 	}
 	line("state", state+", expires "+r.Expires.UTC().Format("2006-01-02 15:04:05 MST"))
-	line("asks", fmt.Sprintf("%s  (roles %s, proved by %s, over %s)", d.Principal.ID, strings.Join(d.Principal.Roles, " "), d.Principal.Auth, d.Source))
+	line("asks", fmt.Sprintf("%s  (known by %s, over %s)", d.Principal.ID, d.Principal.Auth, d.Source))
 	line("tool", fmt.Sprintf("%s  of plugin %s %s", d.Tool, d.Plugin.Name, d.Plugin.Version))
 	line("does", d.Runs)
 	line("tier", d.Tier)

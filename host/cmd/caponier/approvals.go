@@ -111,6 +111,7 @@ func (g *global) desk(as string) (*desk, error) {
 	if err != nil {
 		return nil, failed(err)
 	}
+	c.Approval.Log = slog.New(slog.DiscardHandler) // what happens is printed
 	a, err := asks(c, s)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -1,0 +1,460 @@
+package approval_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/caponier-mcp/caponier/host/approval"
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/store"
+)
+
+// requests is what cmd wires: the real store in approval's words.
+type requests struct{ *store.Store }
+
+func asked(a store.Approval, err error) (approval.Request, error) {
+	full := (*store.TooMany)(nil)
+	switch {
+	case errors.Is(err, store.ErrNoApproval):
+		err = approval.ErrNone
+	case errors.As(err, &full):
+		err = approval.ErrFull
+	}
+	return approval.Request(a), err
+}
+func (s requests) Join(ctx context.Context, r approval.Request, limit int) (approval.Request, error) {
+	return asked(s.Store.Join(ctx, store.Approval(r), limit))
+}
+func (s requests) Decide(ctx context.Context, id string, v approval.Verdict) (approval.Request, error) {
+	return asked(s.Store.Decide(ctx, id, store.Verdict(v)))
+}
+func (s requests) Consume(ctx context.Context, key string) (approval.Request, error) {
+	return asked(s.Store.Consume(ctx, key))
+}
+func (s requests) Requests(ctx context.Context, id, state string) (list []approval.Request, err error) {
+	found, err := s.Store.Approvals(ctx, id, state)
+	for _, a := range found {
+		list = append(list, approval.Request(a))
+	}
+	return list, err
+}
+
+// world is one state directory, with a clock that a test can move.
+type world struct {
+	t     *testing.T
+	dir   string
+	ahead atomic.Int64 // milliseconds
+	base  time.Time
+	a     *approval.Approvals
+	s     *store.Store
+}
+
+func newWorld(t *testing.T, change ...func(*approval.Options)) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), base: time.UnixMilli(time.Now().UnixMilli())}
+	w.a, w.s = w.process(change...)
+	return w
+}
+
+func (w *world) now() time.Time { return w.base.Add(time.Duration(w.ahead.Load()) * time.Millisecond) }
+
+// process is another process on the same directory.
+func (w *world) process(change ...func(*approval.Options)) (*approval.Approvals, *store.Store) {
+	w.t.Helper()
+	s, err := store.Open(store.Options{Dir: w.dir, Now: w.now})
+	must(w.t, err)
+	o := approval.Options{Wait: 20 * time.Millisecond, Poll: 5 * time.Millisecond, Approvers: []string{"ann", "bob", "Agent-A"}, Listen: "127.0.0.1:8443", KeyFile: filepath.Join(w.dir, "approval.key"), Now: w.now}
+	for _, c := range change {
+		c(&o)
+	}
+	a, err := approval.New(o, requests{s})
+	must(w.t, err)
+	w.t.Cleanup(func() { a.Close(); s.Close() })
+	return a, s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// call is agent-a's deletion of guest 105.
+func call() *gate.Call {
+	return &gate.Call{ID: "call1", Source: "http", Principal: gate.Principal{ID: "agent-a", Auth: "token"},
+		Tool:    &gate.Tool{Kind: "tool", Name: "delete_guest", Runs: "pct destroy VMID", Plugin: gate.Plugin{Name: "guests", Version: "1.0.0", Digest: "sha256:aa"}},
+		Args:    gate.Args{Value: map[string]any{"guest_id": int64(105)}, Digest: "sha256:105"},
+		Targets: gate.Targets{Nodes: []string{"pve1"}, VMIDs: []string{"105"}}, Nodes: []gate.Node{{Name: "pve1", Cluster: "lab", Host: "192.0.2.1"}},
+		Confirmation: gate.Confirmation{State: "none"}}
+}
+
+var red = gate.Decision{Tier: gate.Red, NeedsApproval: true, Failed: []string{"confirmation"}, Denied: []gate.Reason{{ID: "confirmation", Msg: "needs a person"}}, Revision: "rev1"}
+
+// waits asserts that the call waits, and gives the request's id.
+func (w *world) waits(c *gate.Call) string {
+	w.t.Helper()
+	got, err := w.a.Confirm(w.t.Context(), c, red)
+	waiting := (*gate.Waiting)(nil)
+	if !errors.As(err, &waiting) || got != (gate.Confirmation{}) {
+		w.t.Fatalf("Confirm: %+v, %v; want *gate.Waiting", got, err)
+	}
+	return waiting.ApprovalID
+}
+
+func (w *world) approve(id string) {
+	w.t.Helper()
+	_, err := w.a.Decide(w.t.Context(), id, approval.Verdict{Approve: true, By: "ann", Channel: "cli"})
+	must(w.t, err)
+}
+
+func refusedFor(t *testing.T, err error, id string) *gate.Refused {
+	t.Helper()
+	no := (*gate.Refused)(nil)
+	if !errors.As(err, &no) || len(no.Failed) != 1 || no.Failed[0] != id || no.NeedsApproval {
+		t.Fatalf("got %v, want a refusal for %s", err, id)
+	}
+	return no
+}
+
+func TestAYesIsUsedOnceByTheSameCallAlone(t *testing.T) {
+	for name, change := range map[string]func(*gate.Call){
+		"other arguments":      func(c *gate.Call) { c.Args.Digest = "sha256:106" },
+		"another tool":         func(c *gate.Call) { c.Tool.Name = "stop_guest" },
+		"another kind":         func(c *gate.Call) { c.Tool.Kind = "prompt" },
+		"another principal":    func(c *gate.Call) { c.Principal.ID = "agent-b" },
+		"another plugin build": func(c *gate.Call) { c.Tool.Plugin.Digest = "sha256:bb" },
+		"another guest":        func(c *gate.Call) { c.Targets.VMIDs = []string{"106"} },
+		"another node":         func(c *gate.Call) { c.Targets.Nodes = []string{"pve2"} },
+		"a moved target":       func(c *gate.Call) { c.Targets.VMIDs, c.Targets.Services = nil, []string{"105"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			id := w.waits(call())
+			w.approve(id)
+			other := call()
+			change(other)
+			if w.waits(other) == id {
+				t.Error("it joined the request of another call")
+			}
+			got, err := w.a.Confirm(t.Context(), call(), red)
+			if err != nil || got != (gate.Confirmation{State: "approved", By: "ann"}) {
+				t.Fatalf("the call itself: %+v, %v", got, err)
+			}
+			if w.waits(call()) == id {
+				t.Error("the yes was used twice")
+			}
+		})
+	}
+	t.Run("what is not bound may change: a new policy, another connection, an attempt's own id", func(t *testing.T) {
+		w := newWorld(t)
+		w.approve(w.waits(call()))
+		again := call()
+		again.ID, again.Source, again.Args.Value = "call2", "stdio", map[string]any{"guest_id": int64(105), "confirmed": true}
+		d := red
+		d.Revision = "rev2"
+		if got, err := w.a.Confirm(t.Context(), again, d); err != nil || got.State != "approved" {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+func TestSixteenCallsInTwoProcessesGetOneYes(t *testing.T) {
+	w := newWorld(t)
+	second, _ := w.process()
+	for range 5 {
+		w.approve(w.waits(call()))
+		var yes, waiting atomic.Int32
+		var all sync.WaitGroup
+		for i := range 16 {
+			all.Go(func() {
+				got, err := []*approval.Approvals{w.a, second}[i%2].Confirm(t.Context(), call(), red)
+				if w := (*gate.Waiting)(nil); errors.As(err, &w) {
+					waiting.Add(1)
+				} else if err == nil && got.State == "approved" {
+					yes.Add(1)
+				} else {
+					t.Errorf("%+v, %v", got, err)
+				}
+			})
+		}
+		all.Wait()
+		if yes.Load() != 1 || waiting.Load() != 15 {
+			t.Fatalf("%d calls were confirmed and %d wait; want 1 and 15", yes.Load(), waiting.Load())
+		}
+	}
+}
+
+func TestExpiryIsExactToTheMillisecond(t *testing.T) {
+	ttl := 15 * time.Minute.Milliseconds()
+	t.Run("a yes one millisecond before", func(t *testing.T) {
+		w := newWorld(t)
+		w.approve(w.waits(call()))
+		w.ahead.Store(ttl - 1)
+		if got, err := w.a.Confirm(t.Context(), call(), red); err != nil || got.State != "approved" {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+	t.Run("a yes at its expiry", func(t *testing.T) {
+		w := newWorld(t)
+		id := w.waits(call())
+		w.approve(id)
+		w.ahead.Store(ttl)
+		if w.waits(call()) == id {
+			t.Error("the expired request is still there")
+		}
+	})
+	t.Run("an answer at the question's expiry", func(t *testing.T) {
+		w := newWorld(t)
+		id := w.waits(call())
+		w.ahead.Store(ttl)
+		if _, err := w.a.Decide(t.Context(), id, approval.Verdict{Approve: true, By: "ann"}); !errors.Is(err, approval.ErrNone) {
+			t.Errorf("Decide: %v", err)
+		}
+	})
+	t.Run("a call that waits while its request expires is told so", func(t *testing.T) {
+		w := newWorld(t, func(o *approval.Options) { o.Wait = 5 * time.Second })
+		time.AfterFunc(30*time.Millisecond, func() { w.ahead.Store(ttl) })
+		if got, err := w.a.Confirm(t.Context(), call(), red); err != nil || got != (gate.Confirmation{State: "expired"}) {
+			t.Errorf("%+v, %v; policy must refuse the state expired", got, err)
+		}
+	})
+}
+
+func TestACallWakesSoonAfterAnotherProcessDecides(t *testing.T) {
+	w := newWorld(t, func(o *approval.Options) { o.Wait, o.Poll = 20*time.Second, 0 }) // the default poll
+	other, _ := w.process()
+	decided := make(chan time.Time, 1)
+	go func() {
+		for {
+			list, err := other.Requests(t.Context(), "", approval.Waiting)
+			if err != nil || len(list) == 1 {
+				if err == nil {
+					_, err = other.Decide(t.Context(), list[0].ID, approval.Verdict{Approve: true, By: "bob"})
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				decided <- time.Now()
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	got, err := w.a.Confirm(t.Context(), call(), red)
+	took := time.Since(<-decided)
+	t.Logf("woke %s after the decision", took)
+	if err != nil || got != (gate.Confirmation{State: "approved", By: "bob"}) || took > 2*time.Second {
+		t.Errorf("%+v, %v after %s", got, err, took)
+	}
+}
+
+func TestACancelledCallRunsNothing(t *testing.T) {
+	w := newWorld(t, func(o *approval.Options) { o.Wait = time.Minute })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		got, err := w.a.Confirm(ctx, call(), red)
+		if got.State != "" {
+			t.Errorf("a cancelled call got %+v", got)
+		}
+		ended <- err
+	}()
+	var list []approval.Request
+	for len(list) == 0 {
+		list, _ = w.a.Requests(t.Context(), "", "")
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Confirm: %v", err)
+	}
+	w.approve(list[0].ID) // too late for that call; the same call made again may use it
+	if list, _ = w.a.Requests(t.Context(), list[0].ID, ""); list[0].State != approval.Approved {
+		t.Errorf("state %s: nobody was there to use it", list[0].State)
+	}
+
+	must(t, w.s.Close())
+	w.a, w.s = w.process()
+	c := call()
+	c.Args.Digest = "sha256:107"
+	id := w.waits(c)
+	must(t, w.s.Cancel(t.Context(), id))
+	if _, err := w.a.Decide(t.Context(), id, approval.Verdict{Approve: true, By: "ann"}); err == nil || !strings.Contains(err.Error(), "cancelled") {
+		t.Errorf("approving a cancelled request: %v", err)
+	}
+}
+
+func TestWhoMayApprove(t *testing.T) {
+	for name, tt := range map[string]struct{ by, why string }{
+		"who asks":                     {"agent-a", "may not approve"},
+		"who asks, spelled otherwise":  {"Agent-A", "asks for it and may not give it"},
+		"somebody who is not listed":   {"mallory", "add the name to approvers"},
+		"nobody":                       {"", "not a name"},
+		"a name made to look like two": {"ann\nbob", "not a name"},
+	} {
+		t.Run(name+" may not", func(t *testing.T) {
+			w := newWorld(t)
+			id := w.waits(call())
+			if _, err := w.a.Decide(t.Context(), id, approval.Verdict{Approve: true, By: tt.by}); err == nil || !strings.Contains(err.Error(), tt.why) {
+				t.Errorf("Decide: %v, want %q", err, tt.why)
+			}
+			if w.waits(call()) != id {
+				t.Error("it no longer waits")
+			}
+		})
+	}
+	t.Run("a yes does not count when its giver is no longer listed", func(t *testing.T) {
+		w := newWorld(t)
+		w.approve(w.waits(call()))
+		w.a, w.s = w.process(func(o *approval.Options) { o.Approvers = []string{"bob"} })
+		_, err := w.a.Confirm(t.Context(), call(), red)
+		refusedFor(t, err, "approval.approver")
+	})
+	t.Run("one answer is final", func(t *testing.T) {
+		w := newWorld(t)
+		id := w.waits(call())
+		w.approve(id)
+		if _, err := w.a.Decide(t.Context(), id, approval.Verdict{By: "bob"}); err == nil || !strings.Contains(err.Error(), "approved already") {
+			t.Errorf("a second answer: %v", err)
+		}
+	})
+	t.Run("a guessed id answers nothing", func(t *testing.T) {
+		w := newWorld(t)
+		w.waits(call())
+		for _, id := range []string{"", "%", "*", "' OR 1=1 --", "aaaaaaaaaaaaaaaa"} {
+			if _, err := w.a.Decide(t.Context(), id, approval.Verdict{Approve: true, By: "ann"}); !errors.Is(err, approval.ErrNone) {
+				t.Errorf("id %q: %v", id, err)
+			}
+		}
+	})
+}
+
+func TestANoIsToldWithItsReasonAndStays(t *testing.T) {
+	w := newWorld(t)
+	id := w.waits(call())
+	_, err := w.a.Decide(t.Context(), id, approval.Verdict{By: "bob", Note: "not \x1b[31mtoday"})
+	must(t, err)
+	for range 2 {
+		_, err = w.a.Confirm(t.Context(), call(), red)
+		if msg := refusedFor(t, err, "approval.denied").Error(); !strings.Contains(msg, "bob said no") || !strings.Contains(msg, "not ‹U+001B›[31mtoday") {
+			t.Errorf("it says %q", msg)
+		}
+	}
+}
+
+func TestOnePrincipalCannotFloodPeople(t *testing.T) {
+	w := newWorld(t)
+	n := func(i int, who string) *gate.Call {
+		c := call()
+		c.Principal.ID, c.Args.Digest = who, "sha256:"+strings.Repeat("x", i+1)
+		return c
+	}
+	for i := range 5 {
+		w.waits(n(i, "agent-a"))
+		w.waits(n(i, "agent-a")) // again: it joins
+	}
+	_, err := w.a.Confirm(t.Context(), n(6, "agent-a"), red)
+	refusedFor(t, err, "approval.flood")
+	w.waits(n(6, "agent-b"))
+}
+
+func TestWhatCannotBeAskedIsRefused(t *testing.T) {
+	t.Run("the store is gone", func(t *testing.T) {
+		w := newWorld(t)
+		must(t, os.Remove(filepath.Join(w.dir, "store.db")))
+		_, err := w.a.Confirm(t.Context(), call(), red)
+		if msg := refusedFor(t, err, "approval.unavailable").Error(); strings.Contains(msg, w.dir) {
+			t.Errorf("it tells the caller about the host's files: %s", msg)
+		}
+	})
+	t.Run("more than a person would read", func(t *testing.T) {
+		w := newWorld(t)
+		c := call()
+		c.Args.Value["command"] = strings.Repeat("true; ", 12_000)
+		_, err := w.a.Confirm(t.Context(), c, red)
+		refusedFor(t, err, "approval.detail")
+	})
+	t.Run("a call without a digest to bind to", func(t *testing.T) {
+		w := newWorld(t)
+		c := call()
+		c.Args.Digest = ""
+		_, err := w.a.Confirm(t.Context(), c, red)
+		refusedFor(t, err, "approval.detail")
+	})
+}
+
+func TestAPersonSeesAllThatMatters(t *testing.T) {
+	w := newWorld(t)
+	c := call()
+	c.Args.Value = map[string]any{"guest_id": int64(105), "password": "hunter2", "why": "safe\u202eevil", "nested": map[string]any{"a": []any{"b"}}}
+	c.Commands = []gate.Command{{Arg: "command", Guest: true, Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: []string{"echo", "a b", "it's"}}}}}}
+	d := red
+	d.Input = json.RawMessage(`{"args":{"scalars":{"guest_id":105,"password":{"redacted":true}}}}`)
+	_, err := w.a.Confirm(t.Context(), c, d)
+	list, lerr := w.a.Requests(t.Context(), "", "")
+	must(t, lerr)
+	if len(list) != 1 {
+		t.Fatalf("%d requests (%v)", len(list), err)
+	}
+	var b strings.Builder
+	must(t, list[0].Print(&b))
+	for _, want := range []string{"agent-a", "delete_guest", "guests 1.0.0", "pct destroy VMID", "105", "pve1 in cluster lab, 192.0.2.1", "needs a person (confirmation)", "red", "rev1",
+		`password: {"redacted":true}`, "safe‹U+202E›evil", `nested: {"a":["b"]}`, "in the guest's shell", `$ echo 'a b' 'it'\''s'`} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("it does not show %q:\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String()+string(list[0].Detail), "hunter2") {
+		t.Error("a value that the site keeps out of the journal is shown")
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for name, tt := range map[string]struct {
+		o   approval.Options
+		why string
+	}{
+		"a page for the whole network":  {approval.Options{Listen: "0.0.0.0:80", Approvers: []string{"ann"}}, "approval.listen"},
+		"a page for nobody":             {approval.Options{Listen: "127.0.0.1:1"}, "approval.approvers"},
+		"a page over plain HTTP":        {approval.Options{URL: "http://approve.example.org"}, "approval.url"},
+		"a webhook over plain HTTP":     {approval.Options{Webhook: approval.Webhook{URL: "http://hook.example.org", Secret: strings.Repeat("x", 32)}}, "approval.webhook.url"},
+		"a webhook that proves nothing": {approval.Options{Webhook: approval.Webhook{URL: "https://hook.example.org", Secret: "short"}}, "approval.webhook.secret"},
+		"an approver that is no name":   {approval.Options{Approvers: []string{"ann smith"}}, "approval.approvers"},
+		"waiting for ever":              {approval.Options{Wait: time.Hour}, "approval.wait"},
+		"a yes for ever":                {approval.Options{Expires: 48 * time.Hour}, "approval.expires"},
+		"no bound on a flood":           {approval.Options{PerPrincipal: -1}, "approval.per_principal"},
+	} {
+		if err := tt.o.Validate(); err == nil || !strings.Contains(err.Error(), tt.why) {
+			t.Errorf("%s: %v, want %s", name, err, tt.why)
+		}
+	}
+	var o approval.Options
+	if err := o.Validate(); err != nil || o.Wait != 45*time.Second || o.Expires != 15*time.Minute {
+		t.Errorf("the zero Options: %+v, %v", o, err)
+	}
+}
+
+// What is shown has only runes that show themselves, and showing it again changes nothing.
+func FuzzVisible(f *testing.F) {
+	f.Add("a\x1b[2J\u202eb\r\nc\u200bd\ufe0fe\xff")
+	f.Fuzz(func(t *testing.T, s string) {
+		shown := approval.Visible(s)
+		for _, r := range shown {
+			if !unicode.IsPrint(r) {
+				t.Fatalf("%q shows %U", s, r)
+			}
+		}
+		if again := approval.Visible(shown); again != shown {
+			t.Fatalf("%q then %q", shown, again)
+		}
+	})
+}
