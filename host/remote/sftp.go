@@ -22,6 +22,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
+// parallel is how many packets of one file are on their way at once.
+const parallel = 64
+
 // files is the SFTP session of a node. It occupies one session of its connection until either ends.
 type files struct {
 	*sftp.Client
@@ -138,10 +141,14 @@ func (n *node) newFiles(ctx context.Context) (*files, error) {
 	}
 	f := &files{c: c, over: over}
 	f.moved.Store(time.Now().UnixNano())
-	f.Client, err = sftp.NewClientPipe(&wire{Channel: ch, f: f}, ch, sftp.UseConcurrentReads(true), sftp.UseConcurrentWrites(true), sftp.UseFstat(true), sftp.MaxConcurrentRequestsPerFile(64))
+	f.Client, err = sftp.NewClientPipe(&wire{Channel: ch, f: f}, ch, sftp.UseConcurrentReads(true), sftp.UseConcurrentWrites(true), sftp.UseFstat(true), sftp.MaxConcurrentRequestsPerFile(parallel))
 	if err != nil {
 		close(over)
 		return nil, failed("connection", "SFTP on %s answered wrongly: %v; start-up files that print something (~/.bashrc) break it", n.opts.Name, c.why(err))
+	}
+	if _, has := f.HasExtension("limits@openssh.com"); has { // OpenSSH, which takes 255 KiB at once: fewer packets, the same bytes on their way
+		sftp.MaxPacketUnchecked(255 << 10)(f.Client)
+		sftp.MaxConcurrentRequestsPerFile(parallel / 4)(f.Client)
 	}
 	n.r.wg.Go(f.watchStall)
 	return f, nil

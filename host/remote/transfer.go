@@ -209,7 +209,7 @@ func (f *files) fill(ctx context.Context, partial string, u upload, mode fs.File
 	defer out.Close()
 	sum := sha256.New()
 	src := &feed{ctx: ctx, r: io.LimitReader(u.src, u.size+1), sum: sum}
-	n, err := out.ReadFromWithConcurrency(src, int(min(64, u.size>>15+1)))
+	n, err := out.ReadFromWithConcurrency(src, int(min(parallel, u.size>>15+1)))
 	if err = cmp.Or(src.err, err); err != nil {
 		return w, err
 	}
