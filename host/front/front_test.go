@@ -92,7 +92,7 @@ var red = gate.Hints{Destructive: true}
 
 func newServer(t *testing.T, door *fakeDoor, change func(*Options)) *Server {
 	t.Helper()
-	o := Options{Principal: gate.Principal{ID: "local", Auth: "config"}, Identity: fixedIdentity{}, Log: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
+	o := Options{Principal: gate.Principal{ID: "local", Auth: "config"}, Identity: fixedIdentity{}, Log: slog.New(slog.NewTextHandler(newTestWriter(t), nil)),
 		Health: func() Health { return Health{SSHConnected: true, PolicyRevision: "rev1", LockChecksum: "sum1"} }}
 	if change != nil {
 		change(&o)
@@ -125,9 +125,28 @@ func newServer(t *testing.T, door *fakeDoor, change func(*Options)) *Server {
 	return s
 }
 
-type testWriter struct{ t *testing.T }
+// testWriter logs to a test while it runs; a call that outlives its test on purpose has nowhere to log to.
+type testWriter struct {
+	t *testing.T
 
-func (w testWriter) Write(p []byte) (int, error) { w.t.Logf("%s", p); return len(p), nil }
+	mu   sync.Mutex // guards over
+	over bool
+}
+
+func newTestWriter(t *testing.T) *testWriter {
+	w := &testWriter{t: t}
+	t.Cleanup(func() { w.mu.Lock(); defer w.mu.Unlock(); w.over = true })
+	return w
+}
+
+func (w *testWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over {
+		w.t.Logf("%s", p)
+	}
+	return len(p), nil
+}
 
 func listen() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
 
