@@ -55,7 +55,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", filepath.Dir(bin)+string(os.PathListSeparator)+e.Getenv("PATH"))
 			e.Setenv("HOME", e.WorkDir)
-			e.Setenv("CAPONIER_APPROVAL_WAIT", "100ms") // instead of 45s: a script has no person
+			e.Setenv("CAPONIER_APPROVAL_WAIT", "100ms")                                       // instead of 45s: a script has no person
 			e.Setenv("CAPONIER_SANDBOX_CACHE_DIR", filepath.Join(filepath.Dir(bin), "cache")) // compiled once for all scripts
 			return nil
 		},

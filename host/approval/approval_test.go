@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,7 +73,7 @@ func (w *world) process(change ...func(*approval.Options)) (*approval.Approvals,
 	w.t.Helper()
 	s, err := store.Open(store.Options{Dir: w.dir, Now: w.now})
 	must(w.t, err)
-	o := approval.Options{Wait: 20 * time.Millisecond, Poll: 5 * time.Millisecond, Approvers: []string{"ann", "bob", "Agent-A"}, Listen: "127.0.0.1:8443", KeyFile: filepath.Join(w.dir, "approval.key"), Now: w.now}
+	o := approval.Options{Wait: 20 * time.Millisecond, Poll: 5 * time.Millisecond, Approvers: []string{"ann", "bob", "Agent-A"}, Listen: "127.0.0.1:8443", KeyFile: filepath.Join(w.dir, "approval.key"), Now: w.now, Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&o)
 	}

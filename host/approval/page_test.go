@@ -1,0 +1,416 @@
+package approval_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/approval"
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// browser keeps a cookie and sends what a browser would.
+type browser struct {
+	t      *testing.T
+	h      http.Handler
+	cookie *http.Cookie
+}
+
+type page struct {
+	status int
+	body   string
+	header http.Header
+}
+
+func (b *browser) send(method, path string, form url.Values, change ...func(*http.Request)) page {
+	b.t.Helper()
+	r := httptest.NewRequest(method, path, strings.NewReader(form.Encode()))
+	r.Host = "127.0.0.1:8443"
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", "http://127.0.0.1:8443")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	if b.cookie != nil {
+		r.AddCookie(b.cookie)
+	}
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	b.h.ServeHTTP(w, r)
+	res := w.Result()
+	body, err := io.ReadAll(res.Body)
+	must(b.t, err)
+	for _, c := range res.Cookies() {
+		if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/approvals" {
+			b.t.Errorf("cookie %v is not for the page alone", c)
+		}
+		b.cookie = c
+	}
+	for name, want := range map[string]string{"Content-Security-Policy": "frame-ancestors 'none'", "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"} {
+		if !strings.Contains(res.Header.Get(name), want) {
+			b.t.Errorf("%s %s: %s is %q, want %q", method, path, name, res.Header.Get(name), want)
+		}
+	}
+	if csp := res.Header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") || strings.Contains(csp, "script") || strings.Contains(csp, "unsafe") {
+		b.t.Errorf("%s %s: the policy %q", method, path, csp)
+	}
+	if strings.Contains(string(body), "<script") {
+		b.t.Errorf("%s %s has a script", method, path)
+	}
+	return page{res.StatusCode, string(body), res.Header}
+}
+
+// signedIn is a browser after following a link.
+func (w *world) signedIn(name string) *browser {
+	w.t.Helper()
+	b := &browser{t: w.t, h: w.a.Handler()}
+	link, _, err := w.a.Link(name)
+	must(w.t, err)
+	if p := b.send("POST", "/approvals/login", url.Values{"ticket": {ticketOf(w.t, link)}}); p.status != http.StatusSeeOther || b.cookie == nil {
+		w.t.Fatalf("signing in: %d %s", p.status, p.body)
+	}
+	return b
+}
+
+func ticketOf(t *testing.T, link string) string {
+	t.Helper()
+	u, err := url.Parse(link)
+	must(t, err)
+	return u.Query().Get("ticket")
+}
+
+var formField = regexp.MustCompile(`<form method="post" action="/approvals/([^"]+)"><input type="hidden" name="form" value="([^"]+)">`)
+
+func formOf(t *testing.T, body, action string) string {
+	t.Helper()
+	for _, m := range formField.FindAllStringSubmatch(body, -1) {
+		if m[1] == action {
+			return m[2]
+		}
+	}
+	t.Fatalf("no form for %s in\n%s", action, body)
+	return ""
+}
+
+func (w *world) state(id string) string {
+	w.t.Helper()
+	list, err := w.a.Requests(w.t.Context(), id, "")
+	must(w.t, err)
+	if len(list) != 1 {
+		return "gone"
+	}
+	return list[0].State
+}
+
+func TestAPersonApprovesOnThePage(t *testing.T) {
+	for verdict, want := range map[string]string{"approve": approval.Approved, "deny": approval.Denied} {
+		w := newWorld(t)
+		id := w.waits(call())
+		b := w.signedIn("ann")
+		if p := b.send("GET", "/approvals", nil); p.status != 200 || !strings.Contains(p.body, id) || !strings.Contains(p.body, "delete_guest") {
+			t.Fatalf("the list: %d %s", p.status, p.body)
+		}
+		p := b.send("GET", "/approvals/"+id, nil)
+		for _, see := range []string{"agent-a", "delete_guest", "pct destroy VMID", "105", "192.0.2.1", "needs a person", "An agent wrote them", "sha256:aa", "rev1"} {
+			if !strings.Contains(p.body, see) {
+				t.Errorf("the page does not show %q", see)
+			}
+		}
+		if p := b.send("POST", "/approvals/"+id, url.Values{"form": {formOf(t, p.body, id)}, "verdict": {verdict}, "note": {"seen"}}); p.status != http.StatusSeeOther {
+			t.Fatalf("%s: %d %s", verdict, p.status, p.body)
+		}
+		list, err := w.a.Requests(t.Context(), id, "")
+		must(t, err)
+		if r := list[0]; r.State != want || r.By != "ann" || r.Channel != "web" || r.Note != "seen" {
+			t.Errorf("%s: %+v", verdict, r)
+		}
+		if p := b.send("GET", "/approvals/"+id, nil); strings.Contains(p.body, `name="verdict"`) {
+			t.Error("what was decided can be decided again")
+		}
+	}
+}
+
+func TestLookingChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	id := w.waits(call())
+	link, _, err := w.a.Link("ann")
+	must(t, err)
+	b := w.signedIn("ann")
+	form := formOf(t, b.send("GET", "/approvals/"+id, nil).body, id)
+	u, err := url.Parse(link)
+	must(t, err)
+	for _, method := range []string{"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"} {
+		for _, path := range []string{u.RequestURI(), "/approvals", "/approvals/" + id, "/approvals/" + id + "?verdict=approve&form=" + form, "/approvals/" + id + "/approve", "/approvals/logout"} {
+			b.send(method, path, url.Values{"verdict": {"approve"}, "form": {form}})
+			(&browser{t: t, h: b.h}).send(method, path, nil) // whoever previews the link
+		}
+	}
+	if s := w.state(id); s != approval.Waiting {
+		t.Errorf("the request is %s", s)
+	}
+	if p := (&browser{t: t, h: b.h}).send("POST", "/approvals/login", url.Values{"ticket": {u.Query().Get("ticket")}}); p.status != http.StatusSeeOther {
+		t.Errorf("a previewed link no longer signs in: %d", p.status)
+	}
+	// A token in the address is no token in the form.
+	if p := b.send("POST", "/approvals/"+id+"?verdict=approve&form="+url.QueryEscape(form), nil); p.status != http.StatusForbidden || w.state(id) != approval.Waiting {
+		t.Errorf("a POST without a body: %d, %s", p.status, w.state(id))
+	}
+}
+
+func TestNobodyElseCanPostTheForm(t *testing.T) {
+	w := newWorld(t)
+	id, other := w.waits(call()), ""
+	c := call()
+	c.Args.Digest = "sha256:other"
+	other = w.waits(c)
+	b, bob := w.signedIn("ann"), w.signedIn("bob")
+	form := formOf(t, b.send("GET", "/approvals/"+id, nil).body, id)
+	good := url.Values{"form": {form}, "verdict": {"approve"}}
+	with := func(k, v string) url.Values {
+		out := url.Values{}
+		for name, vs := range good {
+			out[name] = vs
+		}
+		out[k] = []string{v}
+		return out
+	}
+	header := func(k, v string) func(*http.Request) { return func(r *http.Request) { r.Header.Set(k, v) } }
+	for name, tt := range map[string]struct {
+		b      *browser
+		form   url.Values
+		change func(*http.Request)
+		status int
+	}{
+		"without the form's token":         {b, with("form", ""), nil, 403},
+		"with a guessed token":             {b, with("form", strings.Repeat("A", 43)), nil, 403},
+		"with the token of another form":   {b, with("form", formOf(t, b.send("GET", "/approvals/"+other, nil).body, other)), nil, 403},
+		"with another session's token":     {bob, good, nil, 403},
+		"without a session":                {&browser{t: t, h: b.h}, good, nil, 401},
+		"with a session of its own making": {&browser{t: t, h: b.h, cookie: &http.Cookie{Name: b.cookie.Name, Value: "eyJuIjoiYW5uIiwiZSI6OTk5OTk5OTk5OTk5OX0.AAAA"}}, good, nil, 401},
+		"from another site":                {b, good, header("Origin", "https://evil.example"), 403},
+		"from an opaque origin":            {b, good, header("Origin", "null"), 403},
+		"from another port":                {b, good, header("Origin", "http://127.0.0.1:9999"), 403},
+		"as the browser says, cross-site":  {b, good, header("Sec-Fetch-Site", "cross-site"), 403},
+		"as the browser says, same-site":   {b, good, header("Sec-Fetch-Site", "same-site"), 403},
+		"by a rebound name":                {b, good, func(r *http.Request) { r.Host = "evil.example:8443" }, 403},
+		"with a body without end":          {b, with("note", strings.Repeat("x", 1<<20)), nil, 403},
+		"with a verdict that is none":      {b, with("verdict", "maybe"), nil, 400},
+		"as JSON":                          {b, good, header("Content-Type", "application/json"), 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			change := func(*http.Request) {}
+			if tt.change != nil {
+				change = tt.change
+			}
+			if p := tt.b.send("POST", "/approvals/"+id, tt.form, change); p.status != tt.status || w.state(id) != approval.Waiting {
+				t.Errorf("%d, want %d; the request is %s", p.status, tt.status, w.state(id))
+			}
+		})
+	}
+	if p := b.send("POST", "/approvals/"+id, good); p.status != 303 || w.state(id) != approval.Approved {
+		t.Errorf("the form itself: %d, %s", p.status, w.state(id))
+	}
+}
+
+func TestALinkSignsInOnce(t *testing.T) {
+	w := newWorld(t)
+	other, _ := w.process()
+	try := func(a *approval.Approvals, ticket string) int {
+		return (&browser{t: t, h: a.Handler()}).send("POST", "/approvals/login", url.Values{"ticket": {ticket}}).status
+	}
+	fresh := func() string {
+		link, _, err := w.a.Link("ann")
+		must(t, err)
+		return ticketOf(t, link)
+	}
+	used := fresh()
+	if s := try(other, used); s != 303 {
+		t.Fatalf("a link of another process: %d", s)
+	}
+	if s := try(w.a, used); s != 401 {
+		t.Errorf("a second use: %d", s)
+	}
+	good := fresh()
+	for i := range good {
+		for _, c := range []byte("A.b0") {
+			if forged := good[:i] + string(c) + good[i+1:]; forged != good && try(w.a, forged) != 401 {
+				t.Errorf("changed at %d it signs in", i)
+			}
+		}
+	}
+	if s := try(w.a, w.signedIn("ann").cookie.Value); s != 401 {
+		t.Errorf("a session as a link: %d", s)
+	}
+	b := &browser{t: t, h: w.a.Handler(), cookie: &http.Cookie{Name: "caponier_approvals", Value: good}}
+	if p := b.send("GET", "/approvals", nil); p.status != 401 {
+		t.Errorf("a link as a session: %d", p.status)
+	}
+	w.ahead.Store((5 * time.Minute).Milliseconds())
+	if s := try(w.a, good); s != 401 {
+		t.Errorf("after five minutes: %d", s)
+	}
+	if _, _, err := w.a.Link("mallory"); err == nil || !strings.Contains(err.Error(), "approvers") {
+		t.Errorf("a link for somebody who is not listed: %v", err)
+	}
+}
+
+func TestASessionEnds(t *testing.T) {
+	for name, end := range map[string]func(w *world){
+		"with its time":                     func(w *world) { w.ahead.Store((8 * time.Hour).Milliseconds()) },
+		"when its name is no longer listed": func(w *world) { w.a, w.s = w.process(func(o *approval.Options) { o.Approvers = []string{"bob"} }) },
+		"when the key is deleted":           func(w *world) { must(w.t, os.Remove(filepath.Join(w.dir, "approval.key"))) },
+		"when others can read the key":      func(w *world) { must(w.t, os.Chmod(filepath.Join(w.dir, "approval.key"), 0o644)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			b := w.signedIn("ann")
+			if p := b.send("GET", "/approvals", nil); p.status != 200 {
+				t.Fatalf("before: %d", p.status)
+			}
+			end(w)
+			b.h = w.a.Handler()
+			if p := b.send("GET", "/approvals", nil); p.status != 401 {
+				t.Errorf("after: %d", p.status)
+			}
+		})
+	}
+	t.Run("by signing out", func(t *testing.T) {
+		w := newWorld(t)
+		b := w.signedIn("ann")
+		b.send("POST", "/approvals/logout", url.Values{"form": {formOf(t, b.send("GET", "/approvals", nil).body, "logout")}})
+		if b.cookie.Value != "" || b.cookie.Expires.After(time.Now()) {
+			t.Errorf("the cookie stays: %v", b.cookie)
+		}
+	})
+}
+
+func TestWhoAsksDoesNotDecide(t *testing.T) {
+	w := newWorld(t)
+	c := call()
+	c.Principal.ID = "agent-a" // as Agent-A, who may approve
+	id := w.waits(c)
+	b := w.signedIn("Agent-A")
+	p := b.send("GET", "/approvals/"+id, nil)
+	if strings.Contains(p.body, `name="verdict"`) || !strings.Contains(p.body, "somebody else has to decide") {
+		t.Error("the page offers it")
+	}
+	// Even with a form made for another person's eyes: the check is not in the page.
+	if _, err := w.a.Decide(t.Context(), id, approval.Verdict{Approve: true, By: "Agent-A", Channel: "web"}); err == nil || w.state(id) != approval.Waiting {
+		t.Errorf("Decide: %v, %s", err, w.state(id))
+	}
+}
+
+func TestGuessedIDsTellNothing(t *testing.T) {
+	w := newWorld(t)
+	id := w.waits(call())
+	nobody := &browser{t: t, h: w.a.Handler()}
+	real, guess := nobody.send("GET", "/approvals/"+id, nil), nobody.send("GET", "/approvals/aaaaaaaaaaaaaaaa", nil)
+	if real.status != 401 || real.status != guess.status || real.body != guess.body {
+		t.Errorf("a request that exists: %d, one that does not: %d", real.status, guess.status)
+	}
+	b := w.signedIn("ann")
+	for _, path := range []string{"/approvals/aaaaaaaaaaaaaaaa", "/approvals/%27%20OR%201=1", "/approvals/..%2f..%2fetc%2fpasswd", "/approvals/%00"} {
+		if p := b.send("GET", path, nil); p.status != 404 {
+			t.Errorf("%s: %d", path, p.status)
+		}
+	}
+}
+
+func TestMarkupInWhatAnAgentSendsStaysText(t *testing.T) {
+	w := newWorld(t)
+	c := call()
+	hostile := `</pre></div><form method=post action=/approvals/x><button name=verdict value=approve>OK</button></form><script>alert(1)</script><img src=x onerror=alert(1)>{{.Form}}` + "\u202e\x00"
+	c.Args.Value = map[string]any{"x": hostile, hostile: "y"}
+	c.Principal.ID, c.Tool.Runs, c.Targets.Services = "<b>agent", hostile, []string{hostile}
+	c.Commands = []gate.Command{{Arg: "x", Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: []string{"echo", hostile}}}}}}
+	d := red
+	d.Denied = []gate.Reason{{ID: "site", Msg: hostile}}
+	_, err := w.a.Confirm(t.Context(), c, d)
+	list, lerr := w.a.Requests(t.Context(), "", "")
+	must(t, lerr)
+	if len(list) != 1 {
+		t.Fatal(err)
+	}
+	b := w.signedIn("ann")
+	for _, path := range []string{"/approvals", "/approvals/" + list[0].ID} {
+		p := b.send("GET", path, nil)
+		for _, tag := range []string{"<script", "<img", "<b>agent", "<form method=post", "\u202e", "\x00"} {
+			if p.status != 200 || strings.Contains(p.body, tag) {
+				t.Errorf("%s: %d, has %q", path, p.status, tag)
+			}
+		}
+		if strings.Count(p.body, "<form") > 2 {
+			t.Errorf("%s has a form that is not ours", path)
+		}
+	}
+}
+
+func TestTheWebhookCarriesALinkAndNoAuthority(t *testing.T) {
+	secret := strings.Repeat("s", 32)
+	var calls atomic.Int32
+	got := make(chan *http.Request, 10)
+	bodies := make(chan string, 10)
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if calls.Add(1) == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		bodies <- string(body)
+		got <- r
+	}))
+	defer hook.Close()
+	w := newWorld(t, func(o *approval.Options) {
+		o.Webhook = approval.Webhook{URL: hook.URL, Secret: secret}
+		o.URL = "https://approve.example.org"
+	})
+	id := w.waits(call())
+	w.waits(call()) // joins: nobody is told twice
+	r, body := <-got, <-bodies
+	at := r.Header.Get(approval.TimestampHeader)
+	if r.Header.Get(approval.SignatureHeader) != approval.Sign(secret, at, []byte(body)) || r.Header.Get(approval.SignatureHeader) == approval.Sign(secret, at+"0", []byte(body)) {
+		t.Errorf("signature %q", r.Header.Get(approval.SignatureHeader))
+	}
+	var n map[string]any
+	must(t, json.Unmarshal([]byte(body), &n))
+	if n["link"] != "https://approve.example.org/approvals/"+id || n["principal"] != "agent-a" || n["tool"] != "delete_guest" || n["target"] != "guest 105, node pve1" {
+		t.Errorf("it says %s", body)
+	}
+	b := &browser{t: t, h: w.a.Handler()}
+	if p := b.send("GET", "/approvals/"+id, nil, func(r *http.Request) { r.Host = "approve.example.org" }); p.status != 401 || strings.Contains(p.body, "105") {
+		t.Errorf("following the link without signing in: %d", p.status)
+	}
+	w.a.Close()
+	if calls.Load() != 2 {
+		t.Errorf("the webhook was called %d times, want one failure and one success", calls.Load())
+	}
+}
+
+func TestADeadWebhookIsNoYes(t *testing.T) {
+	redirected := atomic.Bool{}
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected.Store(true) }))
+	defer elsewhere.Close()
+	hook := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer hook.Close()
+	w := newWorld(t, func(o *approval.Options) {
+		o.Webhook = approval.Webhook{URL: hook.URL, Secret: strings.Repeat("s", 32)}
+	})
+	id := w.waits(call())
+	time.Sleep(100 * time.Millisecond)
+	began := time.Now()
+	w.a.Close()
+	if took := time.Since(began); took > 2*time.Second || redirected.Load() || w.state(id) != approval.Waiting {
+		t.Errorf("Close took %s, redirect followed %v, the request is %s", took, redirected.Load(), w.state(id))
+	}
+}
