@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -128,7 +129,7 @@ func (r *revision) trace(ctx context.Context, c *ast.Compiler, input ast.Value, 
 			return errors.Join(fmt.Errorf("tracing %s", pkg), err)
 		}
 		for _, ev := range *buf {
-			expr, isExpr := ev.Node.(*ast.Expr)
+			_, isExpr := ev.Node.(*ast.Expr)
 			if ev.Op != topdown.FailOp || !isExpr || ev.Location == nil || !strings.HasPrefix(ev.Location.File, "core/") {
 				continue
 			}
@@ -136,26 +137,23 @@ func (r *revision) trace(ctx context.Context, c *ast.Compiler, input ast.Value, 
 			if !slices.Contains(f.Stuck, stuck) && len(f.Stuck) < maxStuck {
 				f.Stuck = append(f.Stuck, stuck)
 			}
-			ast.WalkRefs(expr, func(ref ast.Ref) bool {
+			for _, ref := range dataRefs.FindAllString(string(ev.Location.Text), -1) {
 				r.look(ref, f.Data)
-				return false
-			})
+			}
 		}
 	}
 	return nil
 }
 
-// look notes what the site's data holds where a reference points, as far as the reference is fixed.
-func (r *revision) look(ref ast.Ref, into map[string]any) {
-	fixed := ref.GroundPrefix()
-	if !fixed.HasPrefix(ast.MustParseRef("data.site")) || len(fixed) < 3 {
-		return
-	}
+var dataRefs = regexp.MustCompile(`\bdata\.site(\.[a-z_]+)+`)
+
+// look notes what the site's data holds where an expression points.
+func (r *revision) look(ref string, into map[string]any) {
+	path := strings.Split(ref, ".")[1:]
 	var at any = r.data
-	for _, t := range fixed[1:] {
-		key, _ := t.Value.(ast.String)
+	for _, key := range path {
 		m, _ := at.(map[string]any)
-		at = m[string(key)]
+		at = m[key]
 	}
-	into[fixed.String()[len("data.site."):]] = at
+	into[strings.Join(path[1:], ".")] = at
 }

@@ -29,6 +29,7 @@ staged(path) if {
 
 # clean says that a path is absolute and in its one shortest form.
 clean(path) if {
+	is_string(path)
 	regex.match(`^(/[^/\x00-\x1F\x7F]+)+$`, path)
 	every s in split(path, "/") { not s in {".", ".."} }
 }

@@ -10,6 +10,7 @@ import data.caponier.core.check
 of(failed) := [{"id": id, "msg": concat("", [texts[id], detail(id)])} | some id in failed; texts[id]]
 
 detail(id) := sprintf(" (%s)", [substring(regex.replace(check[id].why, `[^ -~]`, "?"), 0, 300)]) if {
+	is_string(check[id].why)
 	check[id].why != ""
 } else := ""
 

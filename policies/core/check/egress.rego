@@ -41,6 +41,7 @@ addresses_ok(_) if {
 
 addresses_ok(entry) if {
 	input.phase == "effect"
+	is_array(input.http.addrs)
 	count(input.http.addrs) > 0
 	every a in input.http.addrs {
 		a.class in entry.classes

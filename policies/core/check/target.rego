@@ -9,8 +9,22 @@ package caponier.core.check.target
 import data.caponier.core.files
 
 ok if {
+	whole
 	count(missing) == 0
 	count(malformed) == 0
+}
+
+# Lists, all of them: in anything else, "for every target" would hold for none.
+whole if {
+	is_array(input.targets.nodes)
+	is_array(input.targets.vmids)
+	is_array(input.targets.services)
+	is_array(input.targets.hosts)
+	is_array(input.targets.paths)
+	is_array(input.targets.guest_paths)
+	is_array(input.targets.local_paths)
+	is_array(input.nodes)
+	is_array(input.commands)
 }
 
 missing contains kind if {
@@ -18,20 +32,30 @@ missing contains kind if {
 	not present(kind)
 }
 
-present("commands") if count(input.commands) > 0
+present("commands") if filled(input.commands)
 
-present(kind) if count(input.targets[kind]) > 0
+present(kind) if filled(input.targets[kind])
 
-malformed contains v if {
-	some kind, form in forms
-	some v in input.targets[kind]
-	not regex.match(form, v)
+filled(list) if {
+	is_array(list)
+	count(list) > 0
 }
 
-malformed contains p if {
+malformed contains sprintf("%v", [v]) if {
+	some kind, form in forms
+	some v in input.targets[kind]
+	not formed(form, v)
+}
+
+malformed contains sprintf("%v", [p]) if {
 	some kind in {"paths", "guest_paths"}
 	some p in input.targets[kind]
 	not files.clean(p)
+}
+
+formed(form, v) if {
+	is_string(v)
+	regex.match(form, v)
 }
 
 forms := {
