@@ -192,6 +192,20 @@ func (s *Sandbox) compile(ctx context.Context, rewritten []byte) (wazero.Compile
 	return compiled, nil
 }
 
+// Ready waits until the plugin of a tool is compiled and initialised, or cannot be.
+func (s *Sandbox) Ready(ctx context.Context, t *gate.Tool) error {
+	p := s.plugin(t.Plugin.Digest)
+	if p == nil {
+		return &gate.PluginError{Code: "plugin_unavailable", Message: fmt.Sprintf("plugin %s is not loaded", t.Plugin.Name)}
+	}
+	select {
+	case <-p.ready:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Run runs the plugin of an allowed call in a fresh guest. The error is a *gate.PluginError, the cause of ctx when that ended the call (a
 // *gate.BudgetError when its time was up), or the host's own.
 func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
@@ -206,15 +220,16 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 	}
 	select {
 	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
 	case <-ctx.Done():
 		return gate.Output{}, context.Cause(ctx)
 	}
 	in, err := p.take(ctx)
 	if err != nil {
+		<-s.slots
 		return gate.Output{}, err
 	}
-	defer in.close()
+	// Giving back what a guest touched may take milliseconds, which are not the caller's; the slot is taken until it is done.
+	defer s.work.Go(func() { in.close(); <-s.slots })
 	c := &call{running: r, env: &s.env, input: input, max: s.MaxOutput}
 	code, err := c.run(ctx, in, in.mod.ExportedFunction("caponier_v1_call"))
 	if err == nil && (code > 2 || !json.Valid(c.output)) {
