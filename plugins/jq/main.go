@@ -1,0 +1,48 @@
+// Command jq is the plugin that takes what is wanted out of JSON, in the sandbox: a filter that does not end, or fills the memory, dies there.
+package main
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/caponier-mcp/caponier/plugins/internal/jq"
+	"github.com/caponier-mcp/caponier/sdk"
+)
+
+func main() {}
+
+func init() {
+	sdk.Serve("jq", "1.0.0",
+		sdk.NewTool("jq_query",
+			"Take what is wanted out of JSON with a jq filter, without a new request: of an artifact that another tool saved, or of JSON text. Short paths work too: .results.0 is .results[0], and "+
+				"a list such as .name,.email (at most 20) gives a list. Several outputs come as a list, none as null. Example: {\"json\":\"{\\\"a\\\":[1,2]}\",\"jq_filter\":\".a.0\"}",
+			sdk.Hints{Title: "Query JSON", ReadOnly: true, Idempotent: true, Imports: []string{"blob_read"}, Budget: 10 * time.Second, Runs: "nothing on a node: the filter runs in the sandbox"}, query))
+}
+
+type queryIn struct {
+	Filter   string `json:"jq_filter" doc:"A jq filter, or short paths separated by commas" minlen:"1" maxlen:"4096"`
+	Artifact string `json:"artifact,omitempty" doc:"The id or URI of the artifact; give this or json" maxlen:"64"`
+	JSON     string `json:"json,omitempty" doc:"JSON text; give this or artifact" maxlen:"1000000"`
+	Max      int    `json:"max_result_size,omitempty" doc:"Bytes of the largest result; a larger one is an error" default:"500000" min:"1000" max:"1000000"`
+}
+
+type queryOut struct {
+	Result json.RawMessage `json:"result" doc:"What the filter gives"`
+}
+
+func (o queryOut) Text() string { return string(o.Result) }
+
+func query(c *sdk.Call, in queryIn) (queryOut, error) {
+	if (in.Artifact == "") == (in.JSON == "") {
+		return queryOut{}, &sdk.Error{Code: "bad_input", Message: "give either artifact or json"}
+	}
+	document := []byte(in.JSON)
+	if in.Artifact != "" {
+		var err error
+		if document, err = jq.Artifact(c, in.Artifact); err != nil {
+			return queryOut{}, err
+		}
+	}
+	out, err := jq.Run(in.Filter, document, in.Max)
+	return queryOut{out}, err
+}
