@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,14 +91,14 @@ func TestRepairedKnownHostsCountAtOnce(t *testing.T) {
 	s := sshtest.New(t, sshtest.Options{})
 	file := filepath.Join(t.TempDir(), "known_hosts")
 	write(t, file, nil)
-	now := time.Now()
+	var later atomic.Int64
 	r := newRemote(t, s, func(o *Options) {
-		o.Nodes[0].HostKey, o.KnownHosts, o.Now = "", []string{file}, func() time.Time { return now }
+		o.Nodes[0].HostKey, o.KnownHosts, o.Now = "", []string{file}, func() time.Time { return time.Unix(1000, later.Load()) }
 	})
 	_, err := execute(t.Context(), r, "true")
 	refused(t, err, "host_key", gate.Failed)
 	write(t, file, []byte(knownhosts.Line([]string{s.Addr}, s.HostKey.PublicKey())+"\n"))
-	now = now.Add(time.Second)
+	later.Add(int64(time.Second))
 	mustExec(t, r, "true")
 }
 

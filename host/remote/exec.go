@@ -126,17 +126,19 @@ func (c *conn) start(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Reque
 func (c *conn) collect(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Request, cmd command) (e ended, err error) {
 	var seen atomic.Int64 // bytes read, of both streams
 	out, errs := &capped{max: cmd.max, seen: &seen}, &capped{max: cmd.max, seen: &seen}
-	var readers sync.WaitGroup
-	readers.Go(func() { out.fill(ch) })
-	readers.Go(func() { errs.fill(ch.Stderr()) })
-	eof := make(chan struct{})
-	c.n.r.wg.Go(func() { readers.Wait(); close(eof) })
-	c.n.r.wg.Go(func() {
-		if len(cmd.stdin) > 0 {
+	eof, reading := make(chan struct{}, 2), 2
+	c.n.r.wg.Go(func() { out.fill(ch); eof <- struct{}{} })
+	c.n.r.wg.Go(func() { errs.fill(ch.Stderr()); eof <- struct{}{} })
+	if len(cmd.stdin) > 0 {
+		c.n.r.wg.Go(func() {
 			ch.Write(cmd.stdin) // a command need not read it all
-		}
+			ch.CloseWrite()
+		})
+	} else {
+		stop := c.watch("starting a command")
 		ch.CloseWrite()
-	})
+		stop()
+	}
 	flood := time.NewTicker(leftover)
 	defer flood.Stop()
 	exited, atEOF, last := false, false, int64(0)
@@ -144,7 +146,9 @@ func (c *conn) collect(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Req
 		select {
 		case req, open := <-reqs:
 			if !open {
-				<-eof
+				for ; reading > 0; reading-- {
+					<-eof
+				}
 				if !exited {
 					return ended{}, unknown("lost", "%s ended the session without telling how the command ended (%v); it may have run: look before you repeat it", c.n.opts.Name, c.why(errClosed))
 				}
@@ -159,7 +163,8 @@ func (c *conn) collect(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Req
 				req.Reply(false, nil)
 			}
 		case <-eof:
-			atEOF, eof = true, nil
+			reading--
+			atEOF = reading == 0
 		case <-ctx.Done():
 			c.interrupt(ch)
 			code, why := stopped(ctx)
@@ -213,6 +218,9 @@ var errClosed = errors.New("the session was closed")
 
 var signals = map[string]int{"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "BUS": 7, "FPE": 8, "KILL": 9, "USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15}
 
+// chunks are buffers to read into: a command that says little should not cost two large ones.
+var chunks = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
 // capped keeps the first max bytes of a stream and counts the rest. The reader never stops: a full pipe would stop the command.
 type capped struct {
 	max  int64
@@ -224,7 +232,9 @@ type capped struct {
 }
 
 func (b *capped) fill(r interface{ Read([]byte) (int, error) }) {
-	chunk := make([]byte, 32<<10)
+	pooled := chunks.Get().(*[]byte)
+	defer chunks.Put(pooled)
+	chunk := *pooled
 	for {
 		k, err := r.Read(chunk)
 		if k > 0 {

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,9 +41,9 @@ func TestMemo(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := sshtest.New(t, sshtest.Options{})
-			now := time.Unix(1000, 0)
+			var later atomic.Int64
 			r := newRemote(t, s, func(o *Options) {
-				o.Memo, o.Now = 2*time.Second, func() time.Time { return now }
+				o.Memo, o.Now = 2*time.Second, func() time.Time { return time.Unix(1000, later.Load()) }
 				n := o.Nodes[0]
 				n.Name, n.Cluster = "n2", "c2"
 				o.Nodes = append(o.Nodes, n)
@@ -57,7 +58,7 @@ func TestMemo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			now = now.Add(c.after)
+			later.Add(int64(c.after))
 			q := question(c.second)
 			q.Call.Principal.ID = c.as
 			b, err := r.Execute(t.Context(), q, c.tier)
