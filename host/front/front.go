@@ -114,6 +114,8 @@ type Server struct {
 	mcp  *mcp.Server
 	seen metrics
 
+	patience time.Duration // for a body to arrive, and for a piece of an answer to be taken
+
 	root context.Context // ends when the host stops; every call does then
 	stop context.CancelCauseFunc
 
@@ -150,7 +152,7 @@ func New(o Options, door Door) (*Server, error) {
 	if o.Tier == nil {
 		o.Tier = func(_ context.Context, _ gate.Principal, t *gate.Tool) gate.Tier { return tierOfHints(t.Hints) }
 	}
-	s := &Server{opts: o, door: door, log: o.Log, offer: offers{}}
+	s := &Server{opts: o, door: door, log: o.Log, offer: offers{}, patience: 30 * time.Second}
 	s.root, s.stop = context.WithCancelCause(context.Background())
 	s.seen = newMetrics(func() float64 { return float64(s.sessions.count()) })
 	mo := &mcp.ServerOptions{

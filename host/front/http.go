@@ -31,7 +31,6 @@ var (
 const (
 	versionHeader = "Mcp-Protocol-Version"
 	sessionHeader = "Mcp-Session-Id"
-	bodyTime      = 30 * time.Second
 )
 
 // Handler serves /mcp, /health and /metrics, and what Options.Identity publishes about itself. Every route is behind the Host and Origin checks; /mcp and
@@ -190,6 +189,7 @@ func (e *eras) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusBadRequest, env.ID, &jsonrpc.Error{Code: mcp.CodeUnsupportedProtocolVersion, Message: "unsupported protocol version", Data: data})
 		return
 	}
+	w = patient{w, http.NewResponseController(w), e.patience}
 	if env.Method == "tools/call" {
 		e.answering.Add(1)
 		defer e.answering.Add(-1)
@@ -207,10 +207,34 @@ func (e *eras) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// patient gives up on a client that does not read what it asked for. Streams may be silent for as long as they like.
+type patient struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	most    time.Duration
+}
+
+func (p patient) within() (done func()) {
+	// Test recorders have no deadlines; every connection of ours has.
+	_ = p.control.SetWriteDeadline(time.Now().Add(p.most))
+	return func() { _ = p.control.SetWriteDeadline(time.Time{}) }
+}
+
+func (p patient) Write(b []byte) (int, error) {
+	defer p.within()()
+	return p.ResponseWriter.Write(b)
+}
+
+// FlushError sends what has been written.
+func (p patient) FlushError() error {
+	defer p.within()()
+	return p.control.Flush()
+}
+
 // read takes the whole body, within its size and time, and puts it back for the SDK.
 func (e *eras) read(w http.ResponseWriter, r *http.Request) (envelope, bool) {
 	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Now().Add(bodyTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := control.SetReadDeadline(time.Now().Add(e.patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		e.refuse(w, "body", http.StatusInternalServerError, "the connection cannot be given a deadline")
 		return envelope{}, false
 	}

@@ -267,6 +267,31 @@ func TestASlowClientHoldsNothing(t *testing.T) {
 	}
 }
 
+func TestAClientThatDoesNotReadOrWriteIsGivenUp(t *testing.T) {
+	big := says(`{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("AAAA", 1<<20) + `"}]}`)
+	s := newServer(t, &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"hello": big}}, nil)
+	s.patience = 300 * time.Millisecond
+	url, _ := serve(t, s)
+	for name, body := range map[string]string{"does not read": fmt.Sprintf(modernCall, "{}"), "does not write": ""} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		began := time.Now()
+		fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\n"+
+			"Mcp-Method: tools/call\r\nMcp-Name: hello\r\nContent-Length: %d\r\n\r\n%s", len(fmt.Sprintf(modernCall, "{}")), body)
+		if body == "" {
+			if status, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(status, "400") || time.Since(began) > 3*time.Second {
+				t.Errorf("%s: %v %s after %s", name, err, status, time.Since(began))
+			}
+			continue
+		}
+		eventually(t, "the call has begun", func() bool { return s.answering.Load() == 1 })
+		eventually(t, name, func() bool { return s.answering.Load() == 0 })
+	}
+}
+
 func TestSessionsAreCappedEndAndBelongToTheirUser(t *testing.T) {
 	s := newServer(t, helloDoor(), func(o *Options) { o.MaxSessions = 2; o.SessionIdle = 300 * time.Millisecond })
 	url, _ := serve(t, s)
