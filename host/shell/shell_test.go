@@ -312,7 +312,7 @@ func TestDeepNestingIsRefusedQuickly(t *testing.T) {
 func shells(t testing.TB) [][]string {
 	t.Helper()
 	found := [][]string{{"sh"}}
-	for _, argv := range [][]string{{"dash"}, {"bash"}, {"bash", "--posix"}, {"busybox", "sh"}, {"ksh"}, {"zsh"}} {
+	for _, argv := range [][]string{{"dash"}, {"bash"}, {"bash", "--posix"}, {"busybox", "sh"}, {"ksh"}, {"mksh"}, {"zsh"}} {
 		if _, err := exec.LookPath(argv[0]); err == nil {
 			found = append(found, argv)
 		}
