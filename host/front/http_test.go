@@ -268,8 +268,8 @@ func TestASlowClientHoldsNothing(t *testing.T) {
 }
 
 func TestAClientThatDoesNotReadOrWriteIsGivenUp(t *testing.T) {
-	big := says(`{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("AAAA", 1<<20) + `"}]}`)
-	s := newServer(t, &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"hello": big}}, nil)
+	big := says(`{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("AAAA", 5<<20) + `"}]}`)
+	s := newServer(t, &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"hello": big}}, func(o *Options) { o.MaxOutput = 64 << 20 })
 	s.patience = 300 * time.Millisecond
 	url, _ := serve(t, s)
 	for name, body := range map[string]string{"does not read": fmt.Sprintf(modernCall, "{}"), "does not write": ""} {
@@ -278,6 +278,9 @@ func TestAClientThatDoesNotReadOrWriteIsGivenUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
+		if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil { // so that the kernel does not take the answer for the client
+			t.Fatal(err)
+		}
 		began := time.Now()
 		fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\n"+
 			"Mcp-Method: tools/call\r\nMcp-Name: hello\r\nContent-Length: %d\r\n\r\n%s", len(fmt.Sprintf(modernCall, "{}")), body)

@@ -321,6 +321,8 @@ func TestTheListChangesOnlyWhenItDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		soon(t, "told of the change, "+version, changed)
+		s.Changed()
+		soon(t, "told of another policy, "+version, changed)
 		cs.Close()
 	}
 }

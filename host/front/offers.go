@@ -90,6 +90,19 @@ func (s *Server) SetTools(tools []*gate.Tool) error {
 	return nil
 }
 
+// Changed tells clients that their lists may differ now although nothing else is offered, as after a change of policy.
+func (s *Server) Changed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	told := map[string]bool{}
+	for k, o := range s.offer {
+		if !told[k.kind] { // offering one again as it is makes the SDK tell
+			s.add(s.mcp, o.face)
+			told[k.kind] = true
+		}
+	}
+}
+
 func (s *Server) add(to *mcp.Server, face any) {
 	switch f := face.(type) {
 	case *mcp.Tool:
