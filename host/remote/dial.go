@@ -22,6 +22,7 @@ import (
 type dialed struct {
 	client *ssh.Client
 	raw    net.Conn
+	firm   *firm  // below client
 	key    string // fingerprint of the host key that was accepted
 }
 
@@ -78,32 +79,45 @@ func (r *Remote) dialOnce(ctx context.Context, n NodeOptions) (d *dialed, err er
 				return nil, failed("connection", "reaching %s through %s: %v; the jump host must be up and allow TCP forwarding", hop.addr(), hops[i-1].addr(), reason(ctx, r.opts.DialTimeout, err))
 			}
 		}
-		if d.client, d.key, err = r.handshake(ctx, &firm{Conn: conn}, hop); err != nil {
+		d.firm = &firm{Conn: conn}
+		if d.client, d.key, err = r.handshake(ctx, d.firm, hop); err != nil {
 			return nil, err
 		}
 	}
 	return d, nil
 }
 
-// firm is a connection that cannot be written to once reading from it has failed, so that no request is sent whose answer nobody waits for any more.
+// firm is a connection that does not tell of its end while a channel is being opened. The library registers a new channel, sends the request and ignores
+// whether that succeeded; a channel that is registered just after the others were closed waits for ever (golang.org/x/crypto/ssh, mux.openChannel).
 type firm struct {
 	net.Conn
-	dead atomic.Bool
+	dead    atomic.Bool
+	opening atomic.Int64
+}
+
+// registration is ample time for OpenChannel to get from its call to the registration of the channel.
+const registration = 50 * time.Millisecond
+
+// open must be called before a channel is opened, and not be followed by that if it returns false.
+func (f *firm) open() bool {
+	f.opening.Add(1)
+	if f.dead.Load() {
+		f.opening.Add(-1)
+		return false
+	}
+	time.AfterFunc(registration, func() { f.opening.Add(-1) })
+	return true
 }
 
 func (f *firm) Read(p []byte) (int, error) {
 	k, err := f.Conn.Read(p)
 	if err != nil {
 		f.dead.Store(true)
+		for f.opening.Load() > 0 {
+			time.Sleep(time.Millisecond)
+		}
 	}
 	return k, err
-}
-
-func (f *firm) Write(p []byte) (int, error) {
-	if f.dead.Load() {
-		return 0, net.ErrClosed
-	}
-	return f.Conn.Write(p)
 }
 
 func (r *Remote) handshake(ctx context.Context, conn net.Conn, l Login) (*ssh.Client, string, error) {

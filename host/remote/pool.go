@@ -119,7 +119,7 @@ func (n *node) settle() {
 
 func (n *node) free() *conn {
 	for _, c := range n.conns {
-		if c.used < c.limit {
+		if c.used < c.limit && c.cause.Load() == nil && !c.firm.dead.Load() {
 			return c
 		}
 	}
@@ -277,13 +277,16 @@ func (n *node) session(ctx context.Context, commands bool) (*conn, ssh.Channel, 
 	}
 }
 
-// open opens a channel. The library never returns from OpenChannel when the connection ends at one unlucky moment, for nobody closes a channel that is
-// registered after all were closed; such a call is left behind. [firm] makes that moment rare.
+// open opens a channel. See [firm] for why the library may never return from it when the connection ends; against a peer that ends it by breaking the
+// protocol, firm does not help, and the call is left behind.
 func (c *conn) open() (ssh.Channel, <-chan *ssh.Request, error) {
 	type opened struct {
 		ch   ssh.Channel
 		reqs <-chan *ssh.Request
 		err  error
+	}
+	if !c.firm.open() {
+		return nil, nil, c.why(io.EOF)
 	}
 	got := make(chan opened, 1)
 	stop := c.watch("opening a session")
