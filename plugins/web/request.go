@@ -1,0 +1,207 @@
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"mime"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/caponier-mcp/caponier/plugins/internal/jq"
+	"github.com/caponier-mcp/caponier/sdk"
+)
+
+type curlIn struct {
+	URL        string            `json:"url" doc:"http:// or https://, without user name or fragment" target:"url" maxlen:"8192"`
+	Method     string            `json:"method,omitempty" doc:"What to do there" enum:"GET,HEAD,POST,PUT,PATCH,DELETE" default:"GET"`
+	Headers    map[string]string `json:"headers,omitempty" doc:"Headers to send, by name"`
+	Query      map[string]string `json:"query,omitempty" doc:"Parameters that are added to the URL, encoded"`
+	Data       string            `json:"data,omitempty" doc:"The body, as it is; give this or form" maxlen:"1000000"`
+	Form       map[string]string `json:"form,omitempty" doc:"The body as application/x-www-form-urlencoded"`
+	Username   string            `json:"username,omitempty" doc:"For HTTP Basic authentication, with password" maxlen:"256"`
+	Password   string            `json:"password,omitempty" doc:"For HTTP Basic authentication" maxlen:"256"`
+	Token      string            `json:"token,omitempty" doc:"A bearer token" maxlen:"4096"`
+	Credential string            `json:"credential,omitempty" doc:"The name of a credential that the host keeps and adds: nobody else sees it" maxlen:"64"`
+	UserAgent  string            `json:"user_agent,omitempty" doc:"The User-Agent header" maxlen:"256"`
+	Follow     bool              `json:"follow_redirects,omitempty" doc:"Follow redirects, each decided like a request of its own" default:"false"`
+	MaxHops    int               `json:"max_redirects,omitempty" doc:"Redirects to follow at most" default:"5" min:"1" max:"10"`
+	Timeout    int               `json:"timeout,omitempty" doc:"Seconds for all of it" default:"30" min:"1" max:"50"`
+	ShowHead   bool              `json:"include_headers,omitempty" doc:"Give the headers of the answer too" default:"false"`
+	Filter     string            `json:"jq_filter,omitempty" doc:"What to take out of a JSON answer: a jq filter, or short paths such as .items.0.name,.total" maxlen:"4096"`
+	Max        int               `json:"max_result_size,omitempty" doc:"Bytes of a result to give directly; a longer one is saved as an artifact" default:"500000" min:"1000" max:"1000000"`
+	Save       bool              `json:"save_to_file,omitempty" doc:"Save the answer as an artifact in any case" default:"false"`
+}
+
+type hop struct {
+	Status int    `json:"status"`
+	URL    string `json:"url"`
+}
+
+type header struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+type curlOut struct {
+	Status   int      `json:"status" doc:"HTTP status of the last answer"`
+	Type     string   `json:"content_type" doc:"Media type of the answer"`
+	Bytes    int64    `json:"bytes" doc:"Length of the answer's body"`
+	Headers  []header `json:"headers,omitempty" doc:"Headers of the answer"`
+	Hops     []hop    `json:"redirects" doc:"Redirects that were followed"`
+	Body     string   `json:"body,omitempty" doc:"The body, or what the filter took out of it"`
+	Artifact string   `json:"artifact,omitempty" doc:"Where the result was saved; jq_query reads it"`
+}
+
+func (o curlOut) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "HTTP %d %s, %d bytes\n", o.Status, o.Type, o.Bytes)
+	for _, h := range o.Hops {
+		fmt.Fprintf(&b, "redirected with %d from %s\n", h.Status, h.URL)
+	}
+	for _, h := range o.Headers {
+		fmt.Fprintf(&b, "%s: %s\n", h.Name, h.Value)
+	}
+	if o.Artifact != "" {
+		fmt.Fprintf(&b, "saved as artifact %s\n", o.Artifact)
+	}
+	if o.Body != "" {
+		b.WriteString("\n" + o.Body)
+	}
+	return b.String()
+}
+
+func bad(format string, args ...any) error {
+	return &sdk.Error{Code: "bad_input", Message: fmt.Sprintf(format, args...)}
+}
+
+// build makes the request of the arguments. What a header may hold is for the host to say, which sends it.
+func build(in curlIn) (q sdk.Request, err error) {
+	q = sdk.Request{Method: in.Method, URL: in.URL, Credential: in.Credential, Timeout: time.Duration(in.Timeout) * time.Second, Body: []byte(in.Data), Save: true, MaxBytes: int64(in.Max)}
+	if in.Follow {
+		q.MaxHops = in.MaxHops
+	}
+	if in.Save && in.Filter == "" {
+		q.MaxBytes = 0
+	}
+	if len(in.Query) > 0 {
+		base, params := in.URL, url.Values{}
+		for k, v := range in.Query {
+			params.Set(k, v)
+		}
+		sep := "?"
+		if strings.Contains(base, "?") {
+			sep = "&"
+		}
+		q.URL = base + sep + params.Encode()
+	}
+	headers := map[string]string{}
+	set := func(name, value string) {
+		for have := range headers {
+			if strings.EqualFold(have, name) {
+				err = bad("the header %s is given twice", name)
+			}
+		}
+		headers[name] = value
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
+		set(name, in.Headers[name])
+	}
+	if in.UserAgent != "" {
+		set("User-Agent", in.UserAgent)
+	}
+	if len(in.Form) > 0 {
+		if in.Data != "" {
+			return q, bad("give either data or form")
+		}
+		body := url.Values{}
+		for k, v := range in.Form {
+			body.Set(k, v)
+		}
+		q.Body = []byte(body.Encode())
+		set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	ways := 0
+	if in.Username != "" || in.Password != "" {
+		ways++
+		if in.Username == "" || strings.Contains(in.Username, ":") {
+			return q, bad("username is missing, or has a colon")
+		}
+		set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(in.Username+":"+in.Password)))
+	}
+	if in.Token != "" {
+		ways++
+		set("Authorization", "Bearer "+in.Token)
+	}
+	if in.Credential != "" {
+		ways++
+	}
+	if ways > 1 {
+		return q, bad("give one of username and password, token, credential")
+	}
+	if err == nil && len(q.Body) > 0 && (in.Method == "GET" || in.Method == "HEAD") {
+		err = bad("a %s request has no body: say method POST, PUT or PATCH", in.Method)
+	}
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		q.Headers = append(q.Headers, [2]string{name, headers[name]})
+	}
+	return q, err
+}
+
+func execute(c *sdk.Call, in curlIn) (curlOut, error) {
+	q, err := build(in)
+	if err != nil {
+		return curlOut{}, err
+	}
+	r, err := sdk.HTTPRequest(c, q)
+	if err != nil {
+		return curlOut{}, err
+	}
+	out := curlOut{Status: r.Status, Type: "application/octet-stream", Bytes: r.Bytes, Hops: []hop{}, Artifact: r.Blob}
+	for _, h := range r.Hops {
+		out.Hops = append(out.Hops, hop(h))
+	}
+	for _, h := range r.Headers {
+		if strings.EqualFold(h[0], "Content-Type") {
+			if t, _, err := mime.ParseMediaType(h[1]); err == nil {
+				out.Type = t
+			}
+		}
+		if in.ShowHead {
+			out.Headers = append(out.Headers, header{h[0], h[1]})
+		}
+	}
+	body := r.Body
+	if in.Filter != "" {
+		out.Artifact = ""
+		if r.Blob != "" {
+			if body, err = jq.Artifact(c, r.Blob); err != nil {
+				return curlOut{}, err
+			}
+		}
+		filtered, err := jq.Run(in.Filter, body, 1<<20)
+		if err != nil {
+			if e, ok := err.(*sdk.Error); ok && e.Code == "not_json" {
+				e.Message = fmt.Sprintf("the answer with status %d is %s: %s", r.Status, out.Type, e.Message)
+			}
+			return curlOut{}, err
+		}
+		body, out.Type = filtered, "application/json"
+	}
+	if out.Artifact != "" || len(body) == 0 {
+		return out, nil
+	}
+	if (in.Save && in.Filter != "") || len(body) > in.Max || !utf8.Valid(body) || strings.ContainsRune(string(body), 0) {
+		b, err := sdk.BlobWrite(c, "response", out.Type, body, 0)
+		if err != nil {
+			return curlOut{}, err
+		}
+		out.Artifact = b.Blob
+		return out, nil
+	}
+	out.Body = string(body)
+	return out, nil
+}
