@@ -253,6 +253,8 @@ type Question struct {
 	Facts Facts
 	Mode  Mode
 	Time  time.Time
+	// Progress takes how far an operation is, for the client; it may be nil. It is no part of what is decided.
+	Progress func(done, total float64, message string)
 }
 
 // Reason is one thing that policy said against a question.

@@ -55,7 +55,7 @@ func (r *Running) operate(ctx context.Context, op Op) (Result, error) {
 	if r.over() {
 		return Result{}, &BadRequest{Field: "call", Message: "has ended"}
 	}
-	q := Question{Kind: KindOperation, Call: r.Call, Op: op}
+	q := Question{Kind: KindOperation, Call: r.Call, Op: op, Progress: r.Progress}
 	if op.NodeName() != "" {
 		if q.Node = r.Call.node(op.NodeName()); q.Node == nil {
 			return Result{}, &BadRequest{Field: "node", Message: "is not in the inventory"}
