@@ -43,7 +43,7 @@ const (
 
 // unable says why pct exec did not get as far as the program, or nil when the program ran.
 func (ct container) unable(what string, r sdk.ExecResult) error {
-	text := string(r.Stderr)
+	text := pve.Complaint(r)
 	switch first, _, _ := strings.Cut(text, "\n"); {
 	case r.Exit == 0 || len(r.Stdout) > 0:
 		return nil

@@ -164,7 +164,7 @@ func (ct container) copied(doing string, r sdk.ExecResult, err error) error {
 	switch {
 	case err != nil:
 		return err
-	case r.Exit != 0 || strings.TrimSpace(string(r.Stderr)) != "":
+	case r.Exit != 0 || pve.Complaint(r) != "":
 		return ct.FailGuest(doing, ct.vmid, "lxc", r)
 	}
 	return nil
@@ -195,16 +195,22 @@ func (ct container) stat(doing, path string) (file, error) {
 	if err := ct.unable("looking into", r); err != nil {
 		return file{}, err
 	}
-	text := strings.TrimSpace(string(r.Stdout))
-	i := strings.LastIndexByte(text, ' ')
-	size, bad := strconv.ParseInt(text[i+1:], 10, 64)
+	f, ok := parseStat(string(r.Stdout))
 	switch {
-	case r.Exit == 0 && i > 0 && bad == nil:
-		return file{true, text[:i], size}, nil
+	case r.Exit == 0 && ok:
+		return f, nil
 	case r.Exit == 1 && strings.Contains(string(r.Stderr), "No such file or directory"):
 		return file{}, nil
 	}
 	return file{}, pve.Fail(doing+": stat in the container", r)
+}
+
+// parseStat reads what stat prints for %F %s, where the type may be of several words.
+func parseStat(text string) (file, bool) {
+	text = strings.TrimSuffix(text, "\n")
+	i := strings.LastIndexByte(text, ' ')
+	size, err := strconv.ParseInt(text[i+1:], 10, 64)
+	return file{true, text[:max(i, 0)], size}, i > 0 && err == nil && size >= 0
 }
 
 // sha256 hashes a file in the container.

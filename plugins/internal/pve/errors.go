@@ -68,8 +68,8 @@ func classify(stderr string) (code, suggestion string) {
 
 // Fail is the error of a command that failed, by the text that it printed. Doing says what was tried, with the guest and the node.
 func Fail(doing string, r sdk.ExecResult) *sdk.Error {
-	text := string(r.Stderr)
-	if strings.TrimSpace(text) == "" {
+	text := Complaint(r)
+	if text == "" {
 		text = string(r.Stdout)
 	}
 	return FailText(doing, text)
@@ -81,13 +81,32 @@ func FailText(doing, text string) *sdk.Error {
 	return &sdk.Error{Code: code, Message: doing + ": " + say(text), Suggestion: suggestion}
 }
 
-// say picks the lines of an error that say something, at most 500 bytes: no usage, no warnings of Perl, no prefix of the proxy.
+// Complaint is what a command printed to stderr, without the warnings that Perl prints on many nodes whatever the command does: that a locale
+// is not installed, and values that are not there.
+func Complaint(r sdk.ExecResult) string {
+	var kept strings.Builder
+	locale := false
+	for line := range strings.Lines(string(r.Stderr)) {
+		switch {
+		case strings.HasPrefix(line, "perl: warning: "):
+			locale = !strings.HasPrefix(line, "perl: warning: Falling back")
+		case locale && (line[0] == ' ' || line[0] == '\t'):
+		case strings.HasPrefix(line, "Use of uninitialized value"), strings.TrimSpace(line) == "":
+		default:
+			locale = false
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+// say picks the lines of an error that say something, at most 500 bytes: no usage, no prefix of the proxy, nothing twice.
 func say(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(strings.ReplaceAll(line, "proxy handler failed: ", ""))
 		usage := strings.Contains(line, "[OPTIONS]") || strings.HasPrefix(line, "USAGE")
-		if line == "" || usage || strings.HasPrefix(line, "Use of uninitialized value") || len(lines) > 0 && lines[len(lines)-1] == line {
+		if line == "" || usage || len(lines) > 0 && lines[len(lines)-1] == line {
 			continue
 		}
 		lines = append(lines, line)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -124,7 +125,6 @@ func TestMessagesSayWhatMatters(t *testing.T) {
 	for text, want := range map[string]string{
 		"proxy handler failed: CT 103 not running\n":                                               "CT 103 not running",
 		"VM 200 not running\n\nVM 200 not running\n":                                               "VM 200 not running",
-		"Use of uninitialized value in x\nreal reason\n":                                           "real reason",
 		"400 Parameter verification failed.\nstorage: No such storage.\npvesm status  [OPTIONS]\n": "400 Parameter verification failed.; storage: No such storage.",
 		"":                        "it failed without saying why",
 		strings.Repeat("é", 1000): strings.Repeat("é", 250) + " …",
@@ -158,4 +158,47 @@ func TestKeyValuesKeepTheirColons(t *testing.T) {
 	if m["net0"] != "name=eth0,hwaddr=AA:BB" || m["rootfs"] != "local:101/x,size=4G" || m["hostname"] != "web01" || len(m) != 4 {
 		t.Errorf("%v", m)
 	}
+}
+
+const noLocale = "perl: warning: Setting locale failed.\nperl: warning: Please check that your locale settings:\n\tLANGUAGE = (unset),\n\tLC_ALL = (unset),\n\tLANG = \"de_DE.UTF-8\"\n    are supported and installed on your system.\nperl: warning: Falling back to the standard locale (\"C\").\n"
+
+func TestWarningsOfPerlAreNoComplaint(t *testing.T) {
+	for stderr, want := range map[string]string{
+		noLocale: "", noLocale + "failed to open /x\n": "failed to open /x\n", "CT is locked (backup)\n" + noLocale: "CT is locked (backup)\n",
+		"Use of uninitialized value in x\nreal reason\n": "real reason\n", "\n \n": "", "\tindented reason\n": "\tindented reason\n", "": "",
+	} {
+		if got := Complaint(sdk.ExecResult{Stderr: []byte(stderr)}); got != want {
+			t.Errorf("%q: %q, want %q", stderr, got, want)
+		}
+	}
+	if e := Fail("trying", sdk.ExecResult{Exit: 255, Stderr: []byte(noLocale + "CT 101 not running\n")}); e.Message != "trying: CT 101 not running" || e.Code != "not_running" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A whole number is read the same with and without quotes.
+func FuzzInt(f *testing.F) {
+	f.Add(int64(2048))
+	f.Add(int64(-1 << 62))
+	f.Fuzz(func(t *testing.T, n int64) {
+		var v struct{ A, B Int }
+		b, _ := json.Marshal(map[string]any{"A": n, "B": strconv.FormatInt(n, 10)})
+		if err := json.Unmarshal(b, &v); err != nil || int64(v.A) != n || int64(v.B) != n {
+			t.Errorf("%s: %+v, %v", b, v, err)
+		}
+	})
+}
+
+// What pct config would print of a value is read back, whatever stands in it.
+func FuzzKeyValues(f *testing.F) {
+	f.Add("net0", "name=eth0,hwaddr=AA:BB")
+	f.Add("description", "a%3A b")
+	f.Fuzz(func(t *testing.T, key, value string) {
+		if key == "" || strings.ContainsAny(key, ": \n#") || strings.ContainsAny(value, "\n") || strings.TrimSpace(value) != value {
+			return
+		}
+		if m := KeyValues("a: b\n" + key + ": " + value + "\n"); m[key] != value && key != "a" {
+			t.Errorf("%q: %q gave %q", key, value, m)
+		}
+	})
 }
