@@ -254,6 +254,7 @@ func (r *Remote) command(ctx context.Context, n *node, q gate.Question, stdin []
 func (r *Remote) file(ctx context.Context, n *node, q gate.Question, d gate.Decision) (res gate.Result, err error) {
 	decided := *q.Facts.File
 	limit := least(d.Obligations.MaxBytes, r.opts.MaxFile)
+	tell := &teller{to: q.Progress, what: "bytes moved"}
 	switch op := q.Op.(type) {
 	case gate.SFTPStat:
 		err = n.with(ctx, "reading", op.Path, func(_ context.Context, f *files, _ *pledge) error {
@@ -305,7 +306,7 @@ func (r *Remote) file(ctx context.Context, n *node, q gate.Question, d gate.Deci
 			return res, failed("too_large", "%d bytes are more than the %d that are allowed here", len(data), min(limit, maxData))
 		}
 		err = n.with(ctx, "writing", op.Path, func(ctx context.Context, f *files, p *pledge) error {
-			v, err := f.put(ctx, p, upload{op.Path, decided, bytes.NewReader(data), int64(len(data)), op.Mode, op.Overwrite})
+			v, err := f.put(ctx, p, upload{op.Path, decided, bytes.NewReader(data), int64(len(data)), op.Mode, op.Overwrite, tell})
 			res = v.result()
 			return err
 		})
@@ -321,7 +322,7 @@ func (r *Remote) file(ctx context.Context, n *node, q gate.Question, d gate.Deci
 				if err != nil {
 					return 0, err
 				}
-				v, err = f.get(ctx, now, w, least(op.MaxBytes, limit))
+				v, err = f.get(ctx, now, w, least(op.MaxBytes, limit), tell)
 				return v.Bytes, err
 			})
 			v.Local = op.Local
@@ -346,7 +347,7 @@ func (r *Remote) file(ctx context.Context, n *node, q gate.Question, d gate.Deci
 			return res, failed("changed", "local %q had %d bytes when it was decided and has %d now; nothing was sent", op.Local, decided.LocalBytes, size)
 		}
 		err = n.with(ctx, "uploading", op.Path, func(ctx context.Context, f *files, p *pledge) error {
-			v, err := f.put(ctx, p, upload{op.Path, decided, src, size, op.Mode, op.Overwrite})
+			v, err := f.put(ctx, p, upload{op.Path, decided, src, size, op.Mode, op.Overwrite, tell})
 			res = v.result()
 			return err
 		}, src.Close)

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/pkg/sftp"
@@ -98,13 +99,14 @@ func (f *files) read(decided gate.FileFacts, limit int64) (ReadResult, error) {
 }
 
 // get copies a file to w, at most limit bytes.
-func (f *files) get(ctx context.Context, decided gate.FileFacts, w io.Writer, limit int64) (WriteResult, error) {
+func (f *files) get(ctx context.Context, decided gate.FileFacts, w io.Writer, limit int64, tell *teller) (WriteResult, error) {
 	in, err := f.open(decided)
 	if err != nil {
 		return WriteResult{}, err
 	}
 	defer in.Close()
-	to := &meter{ctx: ctx, w: w, sum: sha256.New(), left: limit, limit: limit}
+	tell.done, tell.total = 0, decided.Bytes // it may be the second attempt
+	to := &meter{ctx: ctx, w: w, sum: sha256.New(), left: limit, limit: limit, tell: tell}
 	n, err := in.WriteTo(to)
 	if err = cmp.Or(to.err, err); err != nil {
 		return WriteResult{}, err
@@ -118,7 +120,24 @@ type meter struct {
 	w           io.Writer
 	sum         hash.Hash
 	left, limit int64
+	tell        *teller
 	err         error
+}
+
+// teller tells the client of a transfer's progress, four times a second at most.
+type teller struct {
+	to          func(done, total float64, message string) // nil for nobody
+	what        string
+	done, total int64
+	next        time.Time
+}
+
+func (t *teller) moved(n int) {
+	t.done += int64(n)
+	if now := time.Now(); t.to != nil && now.After(t.next) {
+		t.next = now.Add(250 * time.Millisecond)
+		t.to(float64(t.done), float64(max(t.total, t.done)), t.what)
+	}
 }
 
 func (m *meter) Write(p []byte) (int, error) {
@@ -133,6 +152,7 @@ func (m *meter) Write(p []byte) (int, error) {
 		return 0, m.err
 	}
 	m.sum.Write(p)
+	m.tell.moved(len(p))
 	return len(p), nil
 }
 
@@ -144,6 +164,7 @@ type upload struct {
 	size      int64
 	mode      string // octal; "" keeps the mode of a file that is replaced, and is 0600 for a new one
 	overwrite bool
+	tell      *teller
 }
 
 // put writes a file beside its place, in a directory that only the login user can enter, makes sure that all of it arrived, and then renames it. Until p
@@ -208,7 +229,8 @@ func (f *files) fill(ctx context.Context, partial string, u upload, mode fs.File
 	}
 	defer out.Close()
 	sum := sha256.New()
-	src := &feed{ctx: ctx, r: io.LimitReader(u.src, u.size+1), sum: sum}
+	u.tell.total = u.size
+	src := &feed{ctx: ctx, r: io.LimitReader(u.src, u.size+1), sum: sum, tell: u.tell}
 	n, err := out.ReadFromWithConcurrency(src, int(min(parallel, u.size>>15+1)))
 	if err = cmp.Or(src.err, err); err != nil {
 		return w, err
@@ -254,10 +276,11 @@ func (f *files) fill(ctx context.Context, partial string, u upload, mode fs.File
 
 // feed digests what is read through it and stops with ctx.
 type feed struct {
-	ctx context.Context // of one transfer
-	r   io.Reader
-	sum hash.Hash
-	err error
+	ctx  context.Context // of one transfer
+	r    io.Reader
+	sum  hash.Hash
+	tell *teller
+	err  error
 }
 
 func (s *feed) Read(p []byte) (int, error) {
@@ -267,6 +290,7 @@ func (s *feed) Read(p []byte) (int, error) {
 	}
 	n, err := s.r.Read(p)
 	s.sum.Write(p[:n])
+	s.tell.moved(n)
 	if err != nil && err != io.EOF {
 		s.err = fileError("reading", "local file", err)
 	}
