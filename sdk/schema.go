@@ -69,6 +69,9 @@ func schema(t reflect.Type, result bool, depth int) (object, error) {
 			if err != nil {
 				return fmt.Errorf("%s.%s: %w", t, f.Name, err)
 			}
+			if result && f.Type.Kind() == reflect.Pointer && !strings.Contains(f.Tag.Get("json"), ",omit") {
+				s["type"] = []any{s["type"], "null"}
+			}
 			if props[name] = s; !optional {
 				required = append(required, name)
 			}
@@ -209,7 +212,7 @@ func setDefaults(v reflect.Value) error {
 func noNil(v reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.Slice:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
+		if v.Type().Elem().Kind() == reflect.Uint8 && !v.IsNil() || v.Type() == reflect.TypeFor[json.RawMessage]() {
 			return v
 		}
 		c := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
