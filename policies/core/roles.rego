@@ -41,24 +41,40 @@ granting contains name if {
 call_clear contains name if {
 	some name in granting
 	role := data.site.roles[name]
-	reaches(role, {n | some n in input.targets.nodes} | command.call_nodes)
+	call_reaches(role)
 	tier.call <= tier.ranks[role.ceiling]
-	may_run_all(role.commands, command.call_described)
+	call_runs(role.commands)
 }
 
 operation_clear contains name if {
 	some name in granting
 	role := data.site.roles[name]
-	reaches(role, {input.target.node | input.target != null} | command.operation_nodes)
+	operation_reaches(role)
 	tier.operation <= tier.ranks[role.ceiling]
-	may_run_all(role.commands, command.operation_described)
+	operation_runs(role.commands)
 }
+
+call_reaches(role) if "*" in role.nodes
+
+call_reaches(role) if reaches(role, {n | some n in input.targets.nodes} | command.call_nodes)
+
+operation_reaches(role) if "*" in role.nodes
+
+operation_reaches(role) if reaches(role, {input.target.node | input.target != null} | command.operation_nodes)
 
 reaches(role, _) if "*" in role.nodes
 
 reaches(role, names) if {
 	every n in names { n in role.nodes }
 }
+
+call_runs(granted) if "*" in granted
+
+call_runs(granted) if may_run_all(granted, command.call_described)
+
+operation_runs(granted) if "*" in granted
+
+operation_runs(granted) if may_run_all(granted, command.operation_described)
 
 may_run_all(granted, _) if "*" in granted
 

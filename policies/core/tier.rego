@@ -17,7 +17,9 @@ name(rank) := names[rank]
 
 default tool := 4
 
-tool := ranks[data.site.tiers[sprintf("%s:%s", [input.kind, input.tool.name])]]
+tool := ranks[data.site.tiers[key]]
+
+key := concat(":", [input.kind, input.tool.name])
 
 # A call is as high as its tool and its commands; a tool that the site relaxes for some guests is yellow for exactly those.
 call := max({base} | command.call_ranks) if {

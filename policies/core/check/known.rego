@@ -6,6 +6,8 @@
 #   - data.site: schema.site
 package caponier.core.check.known
 
-ok if data.site.tiers[sprintf("%s:%s", [input.kind, input.tool.name])]
+import data.caponier.core.tier
+
+ok if data.site.tiers[tier.key]
 
 why := input.tool.name

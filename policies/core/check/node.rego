@@ -6,14 +6,14 @@
 #   - data.site: schema.site
 package caponier.core.check.node
 
-import data.caponier.core.command
 import data.caponier.core.roles
 
-call_ok if reached({n | some n in input.targets.nodes} | command.call_nodes)
-
-operation_ok if reached({input.target.node | input.target != null} | command.operation_nodes)
-
-reached(names) if {
+call_ok if {
 	some name in roles.granting
-	roles.reaches(data.site.roles[name], names)
+	roles.call_reaches(data.site.roles[name])
+}
+
+operation_ok if {
+	some name in roles.granting
+	roles.operation_reaches(data.site.roles[name])
 }
