@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -21,6 +22,7 @@ const (
 	codeBudget    = -32001
 	codeCancelled = -32012
 	codeNobody    = -32013
+	codeBusy      = -32016
 	codeRefused   = -32014 // of resources and prompts, as the next; a tool's call has a result that says so
 	codeFailed    = -32015
 )
@@ -92,6 +94,12 @@ func (s *Server) through(ctx context.Context, who caller, tool *gate.Tool, args 
 		show.end()
 		return a, nil, &jsonrpc.Error{Code: codeStopping, Message: "the host is stopping; nothing was done"}
 	}
+	if !s.running.begin(who, s.opts.MaxCalls) {
+		show.end()
+		s.seen.refused.WithLabelValues("busy").Inc()
+		return a, nil, &jsonrpc.Error{Code: codeBusy, Message: "the host is busy with as many calls as it takes at a time; nothing was done, try again in a moment"}
+	}
+	defer s.running.end(who)
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, askingKey{}, asking))
 	defer cancel(nil)
 	defer context.AfterFunc(s.root, func() { cancel(context.Cause(s.root)) })()
@@ -117,6 +125,36 @@ func (s *Server) through(ctx context.Context, who caller, tool *gate.Tool, args 
 		return a, stopped, err
 	}
 	return a, stopped, &jsonrpc.Error{Code: codeBudget, Message: clean(out.Error()), Data: data}
+}
+
+// running counts the calls that run. What is over the limit is turned away at once: a queue would only make it late as well.
+type running struct {
+	mu  sync.Mutex // guards the following
+	all int
+	of  map[string]int // by principal
+}
+
+func (r *running) begin(who caller, most int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all >= most || r.of[who.ID] >= max(most/2, 1) {
+		return false
+	}
+	if r.of == nil {
+		r.of = map[string]int{}
+	}
+	r.all++
+	r.of[who.ID]++
+	return true
+}
+
+func (r *running) end(who caller) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all--
+	if r.of[who.ID]--; r.of[who.ID] == 0 {
+		delete(r.of, who.ID)
+	}
 }
 
 // progress sends what a plugin reports to the client, and signs of life while it reports nothing. A client that does not read must not stop the

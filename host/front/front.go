@@ -52,6 +52,7 @@ type Options struct {
 	MaxBody     int64         `koanf:"max_body"`     // bytes of an HTTP body or a line on stdin: 4 MiB
 	MaxSessions int           `koanf:"max_sessions"` // sessions of older protocol versions at a time: 100
 	MaxConns    int           `koanf:"max_conns"`    // HTTP connections at a time: 500
+	MaxCalls    int           `koanf:"max_calls"`    // calls at a time: 64; one principal may have half of them
 	SessionIdle time.Duration `koanf:"session_idle"` // without a request a session ends: 1h
 	KeepAlive   time.Duration `koanf:"keep_alive"`   // between signs of progress while a call runs: 5s
 	StopTimeout time.Duration `koanf:"stop_timeout"` // for running calls to end when the host stops: 10s, the most
@@ -75,7 +76,7 @@ type Options struct {
 // Validate says which field cannot be meant, and what to write instead.
 func (o Options) Validate() error {
 	for name, n := range map[string]int64{"max_chars": int64(o.MaxChars), "max_output": int64(o.MaxOutput), "max_body": o.MaxBody, "max_sessions": int64(o.MaxSessions),
-		"max_conns": int64(o.MaxConns), "session_idle": int64(o.SessionIdle), "keep_alive": int64(o.KeepAlive), "stop_timeout": int64(o.StopTimeout)} {
+		"max_conns": int64(o.MaxConns), "max_calls": int64(o.MaxCalls), "session_idle": int64(o.SessionIdle), "keep_alive": int64(o.KeepAlive), "stop_timeout": int64(o.StopTimeout)} {
 		if n < 0 {
 			return fmt.Errorf("front.%s: must not be negative; leave it out for the default", name)
 		}
@@ -122,6 +123,7 @@ type Server struct {
 	answering atomic.Int64 // HTTP requests that carry a tool call and are not answered
 	sessions  sessions
 	seals     seals
+	running   running
 
 	mu    sync.RWMutex // guards offers
 	offer offers
@@ -142,6 +144,7 @@ func New(o Options, door Door) (*Server, error) {
 	orDefault(&o.MaxBody, 4<<20)
 	orDefault(&o.MaxSessions, 100)
 	orDefault(&o.MaxConns, 500)
+	orDefault(&o.MaxCalls, 64)
 	orDefault(&o.SessionIdle, time.Hour)
 	orDefault(&o.KeepAlive, 5*time.Second)
 	orDefault(&o.StopTimeout, 10*time.Second)

@@ -1,7 +1,6 @@
 package front
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -73,7 +72,7 @@ func TestTricksOverHTTP(t *testing.T) {
 		{"2026 list", "POST", "/mcp", modernList, modern, 200, `"cacheScope":"private"`},
 		{"2026 call", "POST", "/mcp", fmt.Sprintf(modernCall, `{"vmid":1}`), call, 200, "hi"},
 		{"health", "GET", "/health", "", legacy, 200, `"policy_revision":"rev1"`},
-		{"metrics", "GET", "/metrics", "", legacy, 200, `caponier_http_refused_total{reason="host"} 0`},
+		{"metrics", "GET", "/metrics", "", legacy, 200, `caponier_refused_requests_total{reason="host"} 0`},
 
 		{"published by the identity", "GET", "/.well-known/x", "", legacy, 200, "published"},
 		{"published by the identity, rebound", "GET", "/.well-known/x", "", with(legacy, "Host", "evil.example"), 403, ""},
@@ -169,7 +168,7 @@ func TestTricksOverHTTP(t *testing.T) {
 	}
 	_, counted := send(t, url, "GET", "/metrics", "", nil)
 	for _, reason := range []string{"host", "origin", "path", "version", "message", "size", "session", "method"} {
-		if !strings.Contains(counted, `caponier_http_refused_total{reason="`+reason+`"}`) {
+		if !strings.Contains(counted, `caponier_refused_requests_total{reason="`+reason+`"}`) {
 			t.Errorf("nothing counted for %s", reason)
 		}
 	}
@@ -246,151 +245,6 @@ func rawHTTP(t *testing.T, url, raw string) string {
 		t.Fatal(err)
 	}
 	return string(got)
-}
-
-func TestASlowClientHoldsNothing(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, helloDoor(), nil)
-	url, _ := serve(t, s)
-	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	began := time.Now()
-	fmt.Fprint(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
-	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bufio.NewReader(c).ReadString(0); err != io.EOF || time.Since(began) > 7*time.Second {
-		t.Errorf("a header that never ends was waited for %s: %v", time.Since(began), err)
-	}
-}
-
-func TestAClientThatDoesNotReadOrWriteIsGivenUp(t *testing.T) {
-	big := says(`{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("AAAA", 5<<20) + `"}]}`)
-	s := newServer(t, &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"hello": big}}, func(o *Options) { o.MaxOutput = 64 << 20 })
-	s.patience = 300 * time.Millisecond
-	url, _ := serve(t, s)
-	for name, body := range map[string]string{"does not read": fmt.Sprintf(modernCall, "{}"), "does not write": ""} {
-		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil { // so that the kernel does not take the answer for the client
-			t.Fatal(err)
-		}
-		began := time.Now()
-		fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\n"+
-			"Mcp-Method: tools/call\r\nMcp-Name: hello\r\nContent-Length: %d\r\n\r\n%s", len(fmt.Sprintf(modernCall, "{}")), body)
-		if body == "" {
-			if status, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(status, "400") || time.Since(began) > 3*time.Second {
-				t.Errorf("%s: %v %s after %s", name, err, status, time.Since(began))
-			}
-			continue
-		}
-		eventually(t, "the call has begun", func() bool { return s.answering.Load() == 1 })
-		eventually(t, name, func() bool { return s.answering.Load() == 0 })
-	}
-}
-
-func TestSessionsAreCappedEndAndBelongToTheirUser(t *testing.T) {
-	s := newServer(t, helloDoor(), func(o *Options) { o.MaxSessions = 2; o.SessionIdle = 300 * time.Millisecond })
-	url, _ := serve(t, s)
-	begin := func(who string) (*http.Response, string) {
-		req, err := http.NewRequest("POST", url+"/mcp", strings.NewReader(initialize))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Test-Principal": {who}}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.Copy(io.Discard, res.Body)
-		res.Body.Close()
-		return res, res.Header.Get("Mcp-Session-Id")
-	}
-	_, a := begin("anna")
-	begin("bert")
-	res, _ := begin("carl")
-	if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" {
-		t.Errorf("third session of two: %d %v", res.StatusCode, res.Header)
-	}
-	list := `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
-	if status, _ := send(t, url, "POST", "/mcp", list, map[string]string{"Mcp-Session-Id": a, "Test-Principal": "bert"}); status != 403 {
-		t.Errorf("bert with anna's session: %d", status)
-	}
-	if status, body := send(t, url, "POST", "/mcp", list, map[string]string{"Mcp-Session-Id": a, "Test-Principal": "anna"}); status != 200 {
-		t.Errorf("anna with her session: %d %s", status, body)
-	}
-	if status, body := send(t, url, "POST", "/mcp", modernList, map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}); status != 200 {
-		t.Errorf("a client without sessions does not need room: %d %s", status, body)
-	}
-	if status, _ := send(t, url, "DELETE", "/mcp", "", map[string]string{"Mcp-Session-Id": a, "Test-Principal": "anna"}); status != 204 {
-		t.Errorf("DELETE: %d", status)
-	}
-	eventually(t, "room after DELETE", func() bool { return s.sessions.count() == 1 })
-	if res, _ := begin("carl"); res.StatusCode != 200 {
-		t.Errorf("no room after DELETE: %d", res.StatusCode)
-	}
-	eventually(t, "idle sessions end", func() bool { return s.sessions.count() == 0 })
-}
-
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	if !waitFor(done, 5*time.Second) {
-		t.Errorf("%s: not within 5s", what)
-	}
-}
-
-func TestMoreThanLoopbackNeedsProofAndTLS(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		proves bool
-		change func(*Options)
-		says   string
-	}{
-		{"without authentication", false, func(o *Options) { o.BehindProxy = true }, "needs callers who prove who they are"},
-		{"without TLS", true, func(*Options) {}, "needs TLS"},
-		{"without a readable certificate", true, func(o *Options) { o.TLSCert, o.TLSKey = "/nowhere", "/nowhere" }, "front.tls_cert"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := newServer(t, helloDoor(), func(o *Options) { o.Identity = fixedIdentity{c.proves}; c.change(o) })
-			err := s.Serve(t.Context(), anywhere{})
-			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
-	s := newServer(t, helloDoor(), func(o *Options) { o.Identity = nil })
-	if err := s.Serve(t.Context(), anywhere{}); err == nil || !strings.Contains(err.Error(), "identity.http") {
-		t.Errorf("without an identity: %v", err)
-	}
-}
-
-// anywhere is a listener that claims an address beyond loopback and accepts nobody.
-type anywhere struct{ net.Listener }
-
-func (anywhere) Addr() net.Addr            { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80} }
-func (anywhere) Accept() (net.Conn, error) { return nil, io.EOF }
-func (anywhere) Close() error              { return nil }
-
-func TestTheClientsCredentialsGoNoFurther(t *testing.T) {
-	s := newServer(t, helloDoor(), nil)
-	seen := make(chan http.Header, 10)
-	h := s.identified(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header }))
-	req, err := http.NewRequest("POST", "/mcp", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer canary")
-	req.Header.Set("Cookie", "canary")
-	fixedIdentity{}.Middleware(h).ServeHTTP(nopResponse{}, req)
-	if got := fmt.Sprint(<-seen); strings.Contains(got, "canary") {
-		t.Errorf("handlers see %s", got)
-	}
 }
 
 type nopResponse struct{ http.ResponseWriter }
