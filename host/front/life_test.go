@@ -211,6 +211,7 @@ func TestStoppingCancelsCallsAndStillAnswersThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			defer cs.Close()
 			clients = append(clients, cs)
 		}
 		var wg sync.WaitGroup
@@ -246,6 +247,7 @@ func TestStoppingCancelsCallsAndStillAnswersThem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer cs.Close()
 		go func() { _, _ = cs.CallTool(context.WithoutCancel(t.Context()), &mcp.CallToolParams{Name: "deaf"}) }()
 		soon(t, "start", started)
 		stop()
