@@ -186,7 +186,8 @@ func (c *conn) collect(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Req
 	return e, nil
 }
 
-// interrupt asks the node to end the command, which works for the login shell's own process group only, and closes the session. Neither waits.
+// interrupt asks the node to end the command and closes the session, and waits for neither. OpenSSH passes the signal on to the login shell's process group,
+// but not for root; a process that writes ends when its pipe is closed, others may go on.
 func (c *conn) interrupt(ch ssh.Channel) {
 	stop := c.watch("stopping a command")
 	defer stop()

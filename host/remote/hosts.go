@@ -209,36 +209,3 @@ func sshHop(blocks []sshBlock, hop string) Login {
 	l.User, l.Port = cmp.Or(user, l.User), cmp.Or(port, l.Port)
 	return l
 }
-
-// TOML is the node as it is written in the configuration.
-func (n NodeOptions) TOML() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "[[remote.nodes]]\nname = %q\n", n.Name)
-	if n.Cluster != "" && n.Cluster != n.Name {
-		fmt.Fprintf(&b, "cluster = %q\n", n.Cluster)
-	}
-	if n.Default {
-		b.WriteString("default = true\n")
-	}
-	n.Login.toml(&b)
-	for _, j := range n.Jump {
-		b.WriteString("[[remote.nodes.jump]]\n")
-		j.Login.toml(&b)
-	}
-	return b.String()
-}
-
-func (l Login) toml(b *strings.Builder) {
-	fmt.Fprintf(b, "host = %q\n", l.Host)
-	if l.Port != 22 {
-		fmt.Fprintf(b, "port = %d\n", l.Port)
-	}
-	for _, kv := range [][2]string{{"user", l.User}, {"host_key", l.HostKey}, {"identity_file", l.IdentityFile}, {"passphrase_file", l.PassphraseFile}, {"certificate_file", l.CertificateFile}, {"password_file", l.PasswordFile}} {
-		if kv[1] != "" {
-			fmt.Fprintf(b, "%s = %q\n", kv[0], kv[1])
-		}
-	}
-	if l.Agent {
-		b.WriteString("agent = true\n")
-	}
-}

@@ -120,7 +120,7 @@ func FuzzImport(f *testing.F) {
 			t.Errorf("%q\ngave      %+v\nand again %+v, %v", text, nodes, back, err)
 		}
 		for _, n := range nodes {
-			if !nodeName.MatchString(n.Name) || !hostName.MatchString(n.Host) || strings.ContainsAny(n.TOML(), "\x00\r\x1b") {
+			if !nodeName.MatchString(n.Name) || !hostName.MatchString(n.Host) || strings.ContainsAny(n.Host+n.User+n.IdentityFile+n.CertificateFile, "\x00\r\n\x1b") {
 				t.Errorf("%+v", n)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -152,4 +153,49 @@ func TestOpenSSHRefusesCommands(t *testing.T) {
 	if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
 		t.Errorf("files need no shell, but: %v", err)
 	}
+}
+
+// A process that never writes may go on: sshd closes its pipes, and forwards no signal for root, who is not separated from sshd's own privileges.
+func TestOpenSSHCancelEndsAProcessThatWrites(t *testing.T) {
+	leakless(t)
+	_, o := openSSH(t)
+	r := start(t, o)
+	mustExec(t, r, "true")
+	file := filepath.Join(t.TempDir(), "pid")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var at atomic.Int64
+	go func() {
+		for ctx.Err() == nil {
+			if text, _ := os.ReadFile(file); strings.HasSuffix(string(text), "\n") {
+				at.Store(time.Now().UnixNano())
+				cancel()
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	_, err := execute(ctx, r, "sh", "-c", "echo $$ > "+file+"; while echo tick; do sleep 0.05; done")
+	refused(t, err, "cancelled", gate.Unknown, "may still be running")
+	text, _ := os.ReadFile(file)
+	for {
+		if _, err := os.Stat("/proc/" + strings.TrimSpace(string(text))); os.IsNotExist(err) {
+			break
+		}
+		if time.Since(time.Unix(0, at.Load())) > time.Second {
+			t.Fatal("the process still runs after a second")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestOpenSSHTakesTheLongestCommand(t *testing.T) {
+	_, o := openSSH(t)
+	r := start(t, o)
+	n := r.nodes["n1"]
+	text := "/bin/echo " + strings.Repeat("x", maxCommand-len("/bin/echo "))
+	if e, err := n.exec(t.Context(), command{text: text, max: 1 << 20}); err != nil || e.exit != 0 || string(e.stdout) != text[len("/bin/echo "):]+"\n" {
+		t.Errorf("exit %d, %d bytes: %s, %v", e.exit, len(e.stdout), e.stderr, err)
+	}
+	_, err := n.exec(t.Context(), command{text: text + "x", max: 1})
+	refused(t, err, "too_large", gate.Failed, "stage")
 }

@@ -108,6 +108,8 @@ func (n *node) settle() {
 		n.dialing = true
 		n.r.wg.Go(n.dial)
 		return
+	} else if op := (*gate.OpError)(nil); errors.As(err, &op) {
+		err = failed(op.Code, "%s (that was the last attempt; the next is made in %s at the earliest)", op.Message, wait.Round(10*time.Millisecond))
 	}
 	if len(n.conns) == 0 {
 		for _, w := range n.waiters {
@@ -126,7 +128,7 @@ func (n *node) free() *conn {
 	return nil
 }
 
-// dial adds a connection. After a failure the next attempt waits 250 ms, doubled up to 8 s, with jitter; until then callers get the last error at once.
+// dial adds a connection. After a failure the next attempt waits 250 ms, doubled up to 4 s, with jitter; until then callers get the last error at once.
 func (n *node) dial() {
 	d, err := n.r.dial(n.r.ctx, n.opts)
 	if op := (*gate.OpError)(nil); errors.As(err, &op) {
@@ -136,7 +138,7 @@ func (n *node) dial() {
 	defer n.mu.Unlock()
 	n.dialing, n.lastErr = false, err
 	if err != nil {
-		n.retryAt = n.r.opts.Now().Add(jitter(250 * time.Millisecond << min(n.fails, 5)))
+		n.retryAt = n.r.opts.Now().Add(jitter(250 * time.Millisecond << min(n.fails, 4)))
 		n.fails++
 		n.settle()
 		return

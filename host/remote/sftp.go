@@ -207,7 +207,17 @@ func (n *node) with(ctx context.Context, what, name string, fn func(ctx context.
 				if f.active.Add(1) == 1 {
 					f.moved.Store(time.Now().UnixNano())
 				}
+				var ended atomic.Bool
+				stop := context.AfterFunc(ctx, func() { // others may keep the session busy, so that watchStall does not see that this one hangs
+					time.AfterFunc(n.r.opts.StallTimeout, func() {
+						if !ended.Load() {
+							f.c.fail(fmt.Errorf("%s was given up and did not end within %s", what, n.r.opts.StallTimeout))
+						}
+					})
+				})
 				err = fn(ctx, f, p)
+				ended.Store(true)
+				stop()
 				f.active.Add(-1)
 				n.touch(f)
 				if attempt == 1 && lostConnection(err) && p.state.Load() == 0 && !p.once.Load() && ctx.Err() == nil {

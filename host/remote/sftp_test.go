@@ -417,3 +417,30 @@ func TestADirectoryWithoutEndIsCutOff(t *testing.T) {
 		t.Errorf("memory grew by %d MiB over %d names", grew>>20, sent.Load())
 	}
 }
+
+func TestOneAnswerThatNeverComesAmongOthers(t *testing.T) {
+	leakless(t)
+	s := sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{SFTP: sshtest.Script{
+		sshtest.RealPath: func(id uint32, body []byte) []byte { return sshtest.Names(id, sshtest.Text(body)) },
+		sshtest.Lstat: func(id uint32, body []byte) []byte {
+			if sshtest.Text(body) == "/stuck" {
+				return nil
+			}
+			return sshtest.Attrs(id, 1, 0o100644)
+		},
+	}.Serve}})
+	r := newRemote(t, s, quick)
+	if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/ok"}, green); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := do(ctx, r, gate.SFTPStat{OnNode: on("n1"), Path: "/stuck"}, green)
+	refused(t, err, "timeout", gate.Failed)
+	for end := time.Now().Add(3 * time.Second); s.Conns.Load() < 2; time.Sleep(20 * time.Millisecond) {
+		do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/ok"}, green)
+		if time.Now().After(end) {
+			t.Fatal("the session on which an answer never came is still in use")
+		}
+	}
+}
