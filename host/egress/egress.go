@@ -32,7 +32,8 @@ type Keeper interface {
 
 // Options is the table [egress]. Which hosts may be reached is the site's policy, not configuration.
 type Options struct {
-	Timeout         time.Duration `koanf:"timeout"`            // of one request with its name look-up, connection and body, 30s
+	Timeout         time.Duration `koanf:"timeout"`            // of a request that names none: name look-up, connection, body and all redirects, 30s
+	MaxTimeout      time.Duration `koanf:"max_timeout"`        // of one that does, 2m
 	MaxBody         int64         `koanf:"max_body"`           // bytes of a response body after decompression, 10 MiB
 	Memory          int64         `koanf:"memory"`             // bytes of response bodies at once, over all calls, 100 MiB
 	PerHost         int64         `koanf:"per_host"`           // requests to one host in 60 s, 60
@@ -50,6 +51,7 @@ type Options struct {
 // Validate fills in the defaults and says everything that is wrong.
 func (o *Options) Validate() error {
 	o.Timeout, o.MaxBody, o.Memory = cmp.Or(o.Timeout, 30*time.Second), cmp.Or(o.MaxBody, 10<<20), cmp.Or(o.Memory, 100<<20)
+	o.MaxTimeout = cmp.Or(o.MaxTimeout, max(o.Timeout, 2*time.Minute))
 	o.PerHost, o.PerPrincipal = cmp.Or(o.PerHost, 60), cmp.Or(o.PerPrincipal, 300)
 	if o.Resolve == nil {
 		o.Resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -57,8 +59,8 @@ func (o *Options) Validate() error {
 		}
 	}
 	var errs []error
-	if o.Timeout < 0 || o.MaxBody < 0 || o.MaxBody > 64<<20 || o.Memory < o.MaxBody || min(o.PerHost, o.PerPrincipal, o.USDMicrosPerDay) < 0 {
-		errs = append(errs, errors.New("timeout, per_host, per_principal and usd_micros_per_day must not be negative, max_body at most 64 MiB, and memory at least max_body"))
+	if o.Timeout < 0 || o.MaxTimeout < o.Timeout || o.MaxBody < 0 || o.MaxBody > 64<<20 || o.Memory < o.MaxBody || min(o.PerHost, o.PerPrincipal, o.USDMicrosPerDay) < 0 {
+		errs = append(errs, errors.New("timeout must not be more than max_timeout, and it, per_host, per_principal and usd_micros_per_day must not be negative, max_body at most 64 MiB, and memory at least max_body"))
 	}
 	names := map[string]bool{}
 	for i := range o.Credentials {
@@ -126,7 +128,7 @@ func (e *Egress) Lookup(ctx context.Context, q gate.Question) (gate.Facts, error
 	if err != nil {
 		return gate.Facts{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, least(op.Timeout(), e.opts.Timeout))
+	ctx, cancel := context.WithTimeout(ctx, e.timeout(op))
 	defer cancel()
 	addrs, err := e.resolve(ctx, t.host)
 	return gate.Facts{Addrs: addrs}, err
@@ -147,7 +149,7 @@ func (e *Egress) Execute(ctx context.Context, q gate.Question, d gate.Decision) 
 	if err != nil {
 		return gate.Result{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, least(op.Timeout(), d.Obligations.Timeout, e.opts.Timeout))
+	ctx, cancel := context.WithTimeout(ctx, least(e.timeout(op), d.Obligations.Timeout))
 	defer cancel()
 	limit := least(d.Obligations.MaxBytes, e.opts.MaxBody)
 	if !op.Save {
@@ -222,6 +224,13 @@ func (e *Egress) count(ctx context.Context, principal, host string) error {
 		}
 	}
 	return nil
+}
+
+func (e *Egress) timeout(op gate.HTTPRequest) time.Duration {
+	if op.TimeoutMS <= 0 || op.TimeoutMS > e.opts.MaxTimeout.Milliseconds() {
+		return least(e.opts.MaxTimeout, cmp.Or(op.Timeout(), e.opts.Timeout))
+	}
+	return op.Timeout()
 }
 
 // least is the smallest of those limits that are set.

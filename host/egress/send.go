@@ -66,7 +66,7 @@ func (e *Egress) send(ctx context.Context, r request, limit int64) (a answer, se
 		return decided(r.addrs, network, address, r.port)
 	}}
 	tr := &http.Transport{
-		Proxy: nil, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHead, TLSHandshakeTimeout: e.opts.Timeout,
+		Proxy: nil, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHead,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: e.roots, ServerName: r.host},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var errs []error
