@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/knadh/koanf/parsers/toml/v2"
@@ -27,7 +28,7 @@ func load(path string, environ []string, dst any) error {
 	if err != nil {
 		return fmt.Errorf("reading configuration: %w", err)
 	}
-	if info.Mode().Perm()&0o022 != 0 {
+	if othersWrite(info) {
 		return fmt.Errorf("configuration %s can be written by other users (mode %04o): chmod go-w %s", path, info.Mode().Perm(), path)
 	}
 	if info.Size() > maxFile {
@@ -65,6 +66,15 @@ func load(path string, environ []string, dst any) error {
 	}
 	paths(filepath.Dir(path), reflect.ValueOf(dst).Elem(), "")
 	return nil
+}
+
+// othersWrite reports whether somebody else than the owner may change the file. A user's own group, as umask 002 leaves it, is nobody else.
+func othersWrite(info os.FileInfo) bool {
+	mode := info.Mode().Perm()
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && mode&0o020 != 0 && int(st.Gid) == os.Getgid() && int(st.Uid) == os.Getuid() {
+		mode &^= 0o020
+	}
+	return mode&0o022 != 0
 }
 
 // environment turns CAPONIER_REMOTE_WORKSPACE into remote.workspace. Only single values can be set this way, and only known ones.
