@@ -10,10 +10,9 @@ import (
 )
 
 type actIn struct {
-	Node      string `json:"node" doc:"Node that the guest is on" minlen:"1" maxlen:"63" target:"node"`
-	VMID      int    `json:"vmid" doc:"VMID of the guest" min:"100" max:"999999999" target:"vmid"`
-	Format    string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
-	Confirmed bool   `json:"confirmed" doc:"The user has agreed; whether that is enough is the site's policy" default:"false" confirm:"true"`
+	Node      string `json:"node" doc:"Node that the guest is on" target:"node"`
+	VMID      int    `json:"vmid" doc:"Guest" min:"100" max:"999999999" target:"vmid"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
 }
 
 // act makes the tool of one lifecycle command, for guests of one type.
@@ -26,25 +25,23 @@ func act(kind, want string, again bool, verb string, options ...string) func(*sd
 		if f.Type != kind {
 			return pve.Changed{}, &sdk.Error{Code: "not_found", Message: fmt.Sprintf("%s is not a %s", f, pve.TypeName(kind)), Suggestion: "Use the tool for that type of guest."}
 		}
-		return f.Change(in.Format, want, again, 100*time.Second, verb, options...)
+		return f.Change(want, again, 100*time.Second, verb, options...)
 	}
 }
 
 type sshIn struct {
-	Node    string `json:"node" doc:"Node to run on" minlen:"1" maxlen:"63" target:"node"`
-	Command string `json:"command" doc:"Simple commands joined by | && || ;, at most 10000 bytes" minlen:"1" maxlen:"10000" target:"command"`
-	Format  string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
+	Node    string `json:"node" doc:"Node to run on" target:"node"`
+	Command string `json:"command" doc:"Simple commands" minlen:"1" maxlen:"10000" target:"command"`
 }
 
 func executeSSH(c *sdk.Call, in sshIn) (pve.Ran, error) {
-	return pve.Script(c, in.Node, in.Command, in.Format, 30*time.Second)
+	return pve.Script(c, in.Node, in.Command, "", 30*time.Second)
 }
 
 type serviceIn struct {
-	Node      string `json:"node" doc:"Node that the service runs on" minlen:"1" maxlen:"63" target:"node"`
-	Service   string `json:"service" doc:"systemd unit, such as pveproxy or pveproxy.service" minlen:"1" maxlen:"200" pattern:"^[a-z0-9][a-z0-9:_.@-]*$" target:"service"`
-	Format    string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
-	Confirmed bool   `json:"confirmed" doc:"The user has agreed; whether that is enough is the site's policy" default:"false" confirm:"true"`
+	Node      string `json:"node" doc:"Node that the service runs on" target:"node"`
+	Service   string `json:"service" doc:"systemd unit" minlen:"1" maxlen:"200" pattern:"^[a-z0-9][a-z0-9:_.@-]*$" target:"service"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
 }
 
 type serviceOut struct {
@@ -86,7 +83,7 @@ func restartService(c *sdk.Call, in serviceIn) (serviceOut, error) {
 	if out.State != "active" {
 		return serviceOut{}, &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: afterwards it is %s", doing, out.State), Suggestion: "Look at it with execute_ssh: journalctl -u " + unit + " -n 50 --no-pager."}
 	}
-	out.Reply = pve.Say(in.Format, out, fmt.Sprintf("%s on %s was restarted and is active.", unit, n.Name))
+	out.Reply = pve.Human(fmt.Sprintf("%s on %s was restarted and is active.", unit, n.Name))
 	return out, nil
 }
 
@@ -119,16 +116,17 @@ func wakeNode(c *sdk.Call, in nodeIn) (wakeOut, error) {
 		return wakeOut{}, err
 	}
 	out := wakeOut{Node: in.Node, By: by, MAC: mac}
-	out.Reply = pve.Say(in.Format, out, fmt.Sprintf("%s sent a Wake-on-LAN packet for %s (%s). Look with get_cluster_status in a few minutes.", by, in.Node, mac))
+	out.Reply = pve.Human(fmt.Sprintf("%s sent a Wake-on-LAN packet for %s (%s). Look with get_cluster_status in a few minutes.", by, in.Node, mac))
 	return out, nil
 }
 
 type rebootIn struct {
-	Node      string `json:"node" doc:"Name of the node" minlen:"1" maxlen:"63" target:"node"`
-	Confirmed bool   `json:"confirmed" doc:"Changes nothing: no confirmation allows this" default:"false" confirm:"true"`
+	Node      string `json:"node" doc:"Node name" target:"node"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"Changes nothing: no confirmation allows this" confirm:"true"`
 }
 
 type rebootOut struct {
+	pve.Reply
 	Node    string `json:"node"`
 	Message string `json:"message"`
 }
@@ -143,5 +141,6 @@ func rebootNode(c *sdk.Call, in rebootIn) (rebootOut, error) {
 	if r.Exit != 0 {
 		return rebootOut{}, pve.Fail("rebooting "+n.Name, r)
 	}
-	return rebootOut{Node: n.Name, Message: n.Name + " reboots in a few seconds."}, nil
+	message := n.Name + " reboots in a few seconds."
+	return rebootOut{pve.Human(message), n.Name, message}, nil
 }

@@ -15,12 +15,10 @@ import (
 )
 
 type allIn struct {
-	Format string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
 }
 
 type nodeIn struct {
-	Node   string `json:"node" doc:"Name of the node" minlen:"1" maxlen:"63" target:"node"`
-	Format string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
+	Node string `json:"node" doc:"Node name" target:"node"`
 }
 
 type clusterOut struct {
@@ -68,7 +66,7 @@ func clusterStatus(c *sdk.Call, in allIn) (clusterOut, error) {
 	case out.Name != "":
 		human = fmt.Sprintf("Cluster %s has NO quorum: reads work, changes do not.", out.Name)
 	}
-	out.Reply = pve.Say(in.Format, out, human+"\n"+pve.Table(table))
+	out.Reply = pve.Human(human + "\n" + pve.Table(table))
 	return out, nil
 }
 
@@ -122,7 +120,7 @@ func nodeStatus(c *sdk.Call, in nodeIn) (nodeOut, error) {
 	}
 	human := fmt.Sprintf("%s: up %s, CPU %.0f%% of %d, load %s, memory %s of %s, root disk %s of %s, %s.", n.Name, pve.Ago(out.Uptime), 100*out.CPU, out.CPUs, strings.Join(out.Load, " "),
 		pve.Size(out.Memory.Used), pve.Size(out.Memory.Total), pve.Size(out.RootFS.Used), pve.Size(out.RootFS.Total), out.Version)
-	out.Reply = pve.Say(in.Format, out, human)
+	out.Reply = pve.Human(human)
 	return out, nil
 }
 
@@ -132,17 +130,17 @@ type guestsOut struct {
 	Guests []pve.GuestRow `json:"guests"`
 }
 
-func guests(c *sdk.Call, kind, format string) (guestsOut, error) {
+func guests(c *sdk.Call, kind string) (guestsOut, error) {
 	rows, err := pve.On(c, "").Rows(kind, "")
 	out := guestsOut{Count: len(rows), Guests: rows}
-	out.Reply = pve.Say(format, out, pve.GuestsText(rows))
+	out.Reply = pve.Human(pve.GuestsText(rows))
 	return out, err
 }
 
-func vms(c *sdk.Call, in allIn) (guestsOut, error) { return guests(c, "qemu", in.Format) }
+func vms(c *sdk.Call, in allIn) (guestsOut, error) { return guests(c, "qemu") }
 
 // Proxmox has no resources of the type container: they are among those of the type vm.
-func containers(c *sdk.Call, in allIn) (guestsOut, error) { return guests(c, "lxc", in.Format) }
+func containers(c *sdk.Call, in allIn) (guestsOut, error) { return guests(c, "lxc") }
 
 type storageOut struct {
 	pve.Reply
@@ -152,13 +150,12 @@ type storageOut struct {
 func storage(c *sdk.Call, in allIn) (storageOut, error) {
 	rows, err := pve.On(c, "").Storages("")
 	out := storageOut{Storages: rows}
-	out.Reply = pve.Say(in.Format, out, pve.StoragesText(rows))
+	out.Reply = pve.Human(pve.StoragesText(rows))
 	return out, err
 }
 
 type resourcesIn struct {
-	Type   string `json:"type,omitempty" doc:"vm (virtual machines and containers), container (containers alone), storage, node or sdn; everything when absent" enum:"vm,container,storage,node,sdn"`
-	Format string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
+	Type string `json:"type,omitempty" doc:"vm has containers too; all if absent" enum:"vm,container,storage,node,sdn"`
 }
 
 type resourcesOut struct {
@@ -222,7 +219,7 @@ func resources(c *sdk.Call, in resourcesIn) (resourcesOut, error) {
 		table = append(table, []string{r.ID, r.Type, r.Node, r.Status, cmp.Or(r.Name, r.Storage)})
 	}
 	out.Count = len(out.Resources)
-	out.Reply = pve.Say(in.Format, out, pve.Table(table))
+	out.Reply = pve.Human(pve.Table(table))
 	return out, nil
 }
 
@@ -282,7 +279,7 @@ func nodeTemperature(c *sdk.Call, in nodeIn) (temperatureOut, error) {
 		out.Zones = append(out.Zones, zone{name, types[i], float64(milli) / 1000})
 		table = append(table, []string{name, types[i], fmt.Sprintf("%.1f", float64(milli)/1000)})
 	}
-	out.Reply = pve.Say(in.Format, out, pve.Table(table))
+	out.Reply = pve.Human(pve.Table(table))
 	return out, nil
 }
 
@@ -312,9 +309,8 @@ func cat(n pve.Node, zones []string, name string) ([]string, error) {
 
 type tasksIn struct {
 	Limit  int    `json:"limit" doc:"How many at most" min:"1" max:"500" default:"20"`
-	Node   string `json:"node,omitempty" doc:"Only tasks of this node; those that the cluster keeps (about 25 of each node) when absent" target:"node"`
-	Errors bool   `json:"errors" doc:"Only tasks that failed" default:"false"`
-	Format string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
+	Node   string `json:"node,omitempty" doc:"Only of this node" target:"node"`
+	Errors bool   `json:"errors,omitempty" doc:"Only tasks that failed"`
 }
 
 type tasksOut struct {
@@ -367,17 +363,16 @@ func recentTasks(c *sdk.Call, in tasksIn) (tasksOut, error) {
 	for _, t := range out.Tasks {
 		table = append(table, []string{when(t.Start), t.Node, t.Type, t.ID, t.User, t.Status})
 	}
-	out.Reply = pve.Say(in.Format, out, pve.Table(table))
+	out.Reply = pve.Human(pve.Table(table))
 	return out, nil
 }
 
 func when(unix int64) string { return time.Unix(unix, 0).UTC().Format("2006-01-02 15:04:05") }
 
 type backupsIn struct {
-	Node    string `json:"node" doc:"Name of the node" minlen:"1" maxlen:"63" target:"node"`
+	Node    string `json:"node" doc:"Node name" target:"node"`
 	Storage string `json:"storage" doc:"Name of the storage" pattern:"^[a-zA-Z][a-zA-Z0-9_.-]{0,98}[a-zA-Z0-9]$" default:"local"`
 	VMID    int    `json:"vmid,omitempty" doc:"Only backups of this guest" min:"100" max:"999999999"`
-	Format  string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
 }
 
 type backupsOut struct {
@@ -422,6 +417,6 @@ func backups(c *sdk.Call, in backupsIn) (backupsOut, error) {
 	for _, b := range out.Backups {
 		table = append(table, []string{pve.ID(b.VMID), when(b.Time), pve.Size(b.Size), b.VolID})
 	}
-	out.Reply = pve.Say(in.Format, out, pve.Table(table))
+	out.Reply = pve.Human(pve.Table(table))
 	return out, nil
 }

@@ -9,11 +9,11 @@ import (
 )
 
 type execIn struct {
-	VMID    int    `json:"vmid" doc:"VMID of the container" min:"100" max:"999999999" target:"vmid"`
-	Command string `json:"command" doc:"Command text for sh -c inside the container, at most 10000 bytes" minlen:"1" maxlen:"10000" target:"guest_command"`
-	Timeout int    `json:"timeout" doc:"Seconds after which the command is stopped" min:"1" max:"300" default:"30"`
-	Format  string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
-	Node    string `json:"node,omitempty" doc:"Node that the container is on; the default node when absent" target:"node"`
+	VMID    int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
+	Command string `json:"command" doc:"For sh -c in the container" minlen:"1" maxlen:"10000" target:"guest_command"`
+	Timeout int    `json:"timeout" doc:"Seconds" min:"1" max:"300" default:"30"`
+	Format  string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
+	Node    string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
 }
 
 type execOut struct {

@@ -10,8 +10,8 @@ import (
 )
 
 type listIn struct {
-	Node   string `json:"node,omitempty" doc:"Only containers of this node; of the whole cluster of the default node when absent" target:"node"`
-	Format string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
+	Node   string `json:"node,omitempty" doc:"Only containers of this node; else of the whole cluster" target:"node"`
+	Format string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
 }
 
 type row struct {
@@ -61,9 +61,9 @@ func list(c *sdk.Call, in listIn) (listOut, error) {
 }
 
 type statusIn struct {
-	VMID   int    `json:"vmid" doc:"VMID of the container" min:"100" max:"999999999" target:"vmid"`
-	Format string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
-	Node   string `json:"node,omitempty" doc:"Node that the container is on; the default node when absent" target:"node"`
+	VMID   int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
+	Format string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
+	Node   string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
 }
 
 type statusOut struct {
@@ -109,19 +109,19 @@ func status(c *sdk.Call, in statusIn) (statusOut, error) {
 }
 
 type startIn struct {
-	VMID      int    `json:"vmid" doc:"VMID of the container" min:"100" max:"999999999" target:"vmid"`
-	Format    string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
-	Node      string `json:"node,omitempty" doc:"Node that the container is on; the default node when absent" target:"node"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+	VMID      int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
+	Format    string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
+	Node      string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
 }
 
 type stopIn struct {
-	VMID      int    `json:"vmid" doc:"VMID of the container" min:"100" max:"999999999" target:"vmid"`
-	Graceful  bool   `json:"graceful" doc:"Ask it to shut down first" default:"false"`
-	Timeout   int    `json:"timeout" doc:"With graceful: seconds until it is stopped all the same" min:"1" max:"300" default:"60"`
-	Format    string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
-	Node      string `json:"node,omitempty" doc:"Node that the container is on; the default node when absent" target:"node"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+	VMID      int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
+	Graceful  bool   `json:"graceful,omitempty" doc:"Ask it to shut down first"`
+	Timeout   int    `json:"timeout" doc:"With graceful: seconds until it is stopped" min:"1" max:"300" default:"60"`
+	Format    string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
+	Node      string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
 }
 
 func start(c *sdk.Call, in startIn) (pve.Changed, error) {

@@ -12,25 +12,25 @@ import (
 )
 
 type downloadIn struct {
-	VMID          int    `json:"vmid" doc:"VMID of the container" min:"100" max:"999999999" target:"vmid"`
-	ContainerPath string `json:"container_path" doc:"Absolute path of a regular file in the container" minlen:"2" maxlen:"4096" target:"guest_path"`
-	LocalPath     string `json:"local_path" doc:"Where it goes, relative to your workspace" minlen:"1" maxlen:"4096" target:"local_path"`
-	Overwrite     bool   `json:"overwrite" doc:"Replace the local file if there is one" default:"false"`
+	VMID          int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
+	ContainerPath string `json:"container_path" doc:"Absolute path of a regular file" target:"guest_path"`
+	LocalPath     string `json:"local_path" doc:"Relative to your workspace" target:"local_path"`
+	Overwrite     bool   `json:"overwrite,omitempty" doc:"Replace a local file"`
 	MaxBytes      int64  `json:"max_bytes" doc:"Refuse a larger file" min:"1" max:"1073741824" default:"10485760"`
-	Format        string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
-	Node          string `json:"node,omitempty" doc:"Node that the container is on; the default node when absent" target:"node"`
+	Format        string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
+	Node          string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
 }
 
 type uploadIn struct {
-	VMID          int    `json:"vmid" doc:"VMID of the container" min:"100" max:"999999999" target:"vmid"`
-	LocalPath     string `json:"local_path" doc:"File to copy, relative to your workspace" minlen:"1" maxlen:"4096" target:"local_path"`
-	ContainerPath string `json:"container_path" doc:"Absolute path of the file in the container; its directory must exist" minlen:"2" maxlen:"4096" target:"guest_path"`
-	Permissions   string `json:"permissions" doc:"Octal, three or four digits" pattern:"^[0-7]{3,4}$" default:"644"`
-	Overwrite     bool   `json:"overwrite" doc:"Replace the file in the container if there is one" default:"false"`
+	VMID          int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
+	LocalPath     string `json:"local_path" doc:"Relative to your workspace" target:"local_path"`
+	ContainerPath string `json:"container_path" doc:"Absolute; its directory must exist" target:"guest_path"`
+	Permissions   string `json:"permissions" doc:"Octal" pattern:"^[0-7]{3,4}$" default:"644"`
+	Overwrite     bool   `json:"overwrite,omitempty" doc:"Replace a file in the container"`
 	MaxBytes      int64  `json:"max_bytes" doc:"Refuse a larger file" min:"1" max:"1073741824" default:"10485760"`
-	Format        string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
-	Node          string `json:"node,omitempty" doc:"Node that the container is on; the default node when absent" target:"node"`
-	Confirmed     bool   `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+	Format        string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
+	Node          string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
+	Confirmed     bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
 }
 
 type moved struct {

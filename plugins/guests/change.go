@@ -12,20 +12,20 @@ import (
 
 type startIn struct {
 	guestIn
-	Confirmed bool `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+	Confirmed bool `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
 }
 
 type stopIn struct {
 	guestIn
-	Force     bool `json:"force" doc:"Stop it at once, like pulling its plug" default:"false"`
-	Timeout   int  `json:"timeout" doc:"Without force: seconds that it gets to shut down; a guest that ignores it takes up to three times as long" min:"1" max:"15" default:"15"`
-	Confirmed bool `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+	Force     bool `json:"force,omitempty" doc:"Stop it at once"`
+	Timeout   int  `json:"timeout" doc:"Seconds to shut down, without force" min:"1" max:"15" default:"15"`
+	Confirmed bool `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
 }
 
 type restartIn struct {
 	guestIn
-	Timeout   int  `json:"timeout" doc:"Seconds that it gets to shut down" min:"1" max:"15" default:"15"`
-	Confirmed bool `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+	Timeout   int  `json:"timeout" doc:"Seconds to shut down" min:"1" max:"15" default:"15"`
+	Confirmed bool `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
 }
 
 // acting is the deadline of one lifecycle command within a budget of 60 seconds: a shutdown that is ignored takes up to twice its timeout and 15 s.
@@ -36,7 +36,7 @@ func change(c *sdk.Call, in guestIn, want string, again bool, verb string, optio
 	if err != nil {
 		return pve.Changed{}, err
 	}
-	return f.Change(in.Format, want, again, acting, verb, options...)
+	return f.Change(want, again, acting, verb, options...)
 }
 
 func startGuest(c *sdk.Call, in startIn) (pve.Changed, error) {
@@ -56,7 +56,7 @@ func restartGuest(c *sdk.Call, in restartIn) (pve.Changed, error) {
 
 type deleteIn struct {
 	guestIn
-	Confirmed bool `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+	Confirmed bool `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
 }
 
 type deleteOut struct {
@@ -109,21 +109,21 @@ func deleteGuest(c *sdk.Call, in deleteIn) (deleteOut, error) {
 		return deleteOut{}, &sdk.Error{Code: "unknown_outcome", Message: doing + ": Proxmox reported success, but the guest still answers", Suggestion: "Look with get_guest_status and get_recent_tasks."}
 	}
 	out := deleteOut{VMID: in.ID, Node: f.Guest.Node, Name: f.Guest.Name, Type: f.Type, Deleted: true}
-	out.Reply = pve.Say(in.Format, out, fmt.Sprintf("The %s (%s) is deleted, with its disks.", f, f.Guest.Name))
+	out.Reply = pve.Human(fmt.Sprintf("The %s (%s) is deleted, with its disks.", f, f.Guest.Name))
 	return out, nil
 }
 
 type createSnapshotIn struct {
 	guestIn
-	Name        string `json:"name" doc:"2 to 40 letters, digits, - and _, beginning with a letter" pattern:"^[A-Za-z][A-Za-z0-9_-]{1,39}$"`
-	Description string `json:"description,omitempty" doc:"For people; does not begin with a hyphen" maxlen:"1000" pattern:"^([^-\\x00-\\x1f][^\\x00-\\x09\\x0b-\\x1f]*)?$"`
-	VMState     bool   `json:"vmstate" doc:"Of a running virtual machine: keep its memory too" default:"false"`
+	Name        string `json:"name" doc:"Of the snapshot" pattern:"^[A-Za-z][A-Za-z0-9_-]{1,39}$"`
+	Description string `json:"description,omitempty" doc:"For people" maxlen:"1000" pattern:"^([^-\\x00-\\x1f][^\\x00-\\x09\\x0b-\\x1f]*)?$"`
+	VMState     bool   `json:"vmstate,omitempty" doc:"Of a virtual machine: keep its memory too"`
 }
 
 type deleteSnapshotIn struct {
 	guestIn
 	Name      string `json:"name" doc:"Name of the snapshot" pattern:"^[A-Za-z][A-Za-z0-9_-]{1,39}$"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
 }
 
 type snapshotOut struct {
@@ -191,6 +191,6 @@ func snapshots(f pve.Found, in guestIn, doing, name string, wanted bool, argv []
 		return snapshotOut{}, &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: Proxmox reported success, but that there is such a snapshot is %v", doing, there), Suggestion: "Look at get_recent_tasks."}
 	}
 	out := snapshotOut{VMID: in.ID, Node: f.Guest.Node, Name: name, Message: fmt.Sprintf("Done %s.", doing), Snapshots: all}
-	out.Reply = pve.Say(in.Format, out, out.Message)
+	out.Reply = pve.Human(out.Message)
 	return out, nil
 }

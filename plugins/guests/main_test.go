@@ -187,9 +187,6 @@ func TestReads(t *testing.T) {
 	if m["protection"] != true || m["notes"] != "two\nlines\n" || len(m["snapshots"].([]any)) != 1 || m["ha_managed"] != false || !strings.Contains(out.Text, "It is protected.\nSnapshot s1.") {
 		t.Errorf("get_guest_status: %v\n%s", m, out.Text)
 	}
-	if out, _ = n.Do("get_guest_status", `{"guest_id":101,"response_format":"json"}`); out.Text != string(out.Structured) {
-		t.Errorf("response_format json: %s", out.Text)
-	}
 	if out, _ = n.Do("list_nodes", `{}`); !strings.Contains(out.Text, "pve1  online   25% of 4  1.0 GiB of 4.0 GiB  1d 1h") {
 		t.Errorf("list_nodes:\n%s", out.Text)
 	}

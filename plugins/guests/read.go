@@ -9,7 +9,6 @@ import (
 )
 
 type nodesIn struct {
-	Format string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
 }
 
 type nodesOut struct {
@@ -20,14 +19,13 @@ type nodesOut struct {
 func listNodes(c *sdk.Call, in nodesIn) (nodesOut, error) {
 	rows, err := pve.On(c, "").Nodes()
 	out := nodesOut{Nodes: rows}
-	out.Reply = pve.Say(in.Format, out, pve.NodesText(rows))
+	out.Reply = pve.Human(pve.NodesText(rows))
 	return out, err
 }
 
 type guestsIn struct {
-	Type   string `json:"type,omitempty" doc:"Only this type" enum:"lxc,qemu"`
-	Node   string `json:"node,omitempty" doc:"Only guests of this node; of the whole cluster of the default node when absent" target:"node"`
-	Format string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
+	Type string `json:"type,omitempty" doc:"Only this type" enum:"lxc,qemu"`
+	Node string `json:"node,omitempty" doc:"Only guests of this node; else of the whole cluster" target:"node"`
 }
 
 type guestsOut struct {
@@ -39,13 +37,12 @@ type guestsOut struct {
 func listGuests(c *sdk.Call, in guestsIn) (guestsOut, error) {
 	rows, err := pve.On(c, in.Node).Rows(in.Type, in.Node)
 	out := guestsOut{Count: len(rows), Guests: rows}
-	out.Reply = pve.Say(in.Format, out, pve.GuestsText(rows))
+	out.Reply = pve.Human(pve.GuestsText(rows))
 	return out, err
 }
 
 type storagesIn struct {
-	Node   string `json:"node,omitempty" doc:"Only storages of this node; of the whole cluster of the default node when absent" target:"node"`
-	Format string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
+	Node string `json:"node,omitempty" doc:"Only storages of this node; else of the whole cluster" target:"node"`
 }
 
 type storagesOut struct {
@@ -56,14 +53,13 @@ type storagesOut struct {
 func storagePools(c *sdk.Call, in storagesIn) (storagesOut, error) {
 	rows, err := pve.On(c, in.Node).Storages(in.Node)
 	out := storagesOut{Storages: rows}
-	out.Reply = pve.Say(in.Format, out, pve.StoragesText(rows))
+	out.Reply = pve.Human(pve.StoragesText(rows))
 	return out, err
 }
 
 type guestIn struct {
-	ID     int    `json:"guest_id" doc:"VMID of the guest" min:"100" max:"999999999" target:"vmid"`
-	Node   string `json:"node,omitempty" doc:"Node that the guest is on; needed only when it is in another cluster than the default node" target:"node"`
-	Format string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
+	ID   int    `json:"guest_id" doc:"Guest" min:"100" max:"999999999" target:"vmid"`
+	Node string `json:"node,omitempty" doc:"Node it is on, if in another cluster" target:"node"`
 }
 
 type statusOut struct {
@@ -138,7 +134,7 @@ func guestStatus(c *sdk.Call, in guestIn) (statusOut, error) {
 	for _, s := range snapshots {
 		human = append(human, "Snapshot "+s.Name+".")
 	}
-	out.Reply = pve.Say(in.Format, out, strings.Join(human, "\n"))
+	out.Reply = pve.Human(strings.Join(human, "\n"))
 	return out, nil
 }
 

@@ -17,22 +17,22 @@ func init() {
 		sdk.NewTool("proxmox_host_exec_command",
 			"Run commands on the Proxmox host itself, not in a guest. The text is split into simple commands joined by | && || ;, each is held against the site's command table, and only those "+
 				"words are sent: no expansion, substitution, redirection or glob. Example: {\"command\":\"pvecm status\"}",
-			sdk.Hints{Title: "Run a command on the host", Destructive: true, OpenWorld: true, Imports: []string{"ssh_script"}, Budget: 310 * time.Second, Runs: "COMMAND, every word quoted"}, runCommand),
+			sdk.Hints{Title: "Run a command on the host", Destructive: true, OpenWorld: true, Imports: []string{"ssh_script"}, Budget: 310 * time.Second, Runs: "COMMAND, every word quoted"}, pve.Tool(runCommand)),
 		sdk.NewTool("proxmox_download_file_from_host",
 			"Copy one file from the Proxmox host to a path relative to your workspace. Example: {\"host_path\":\"/var/log/pveproxy/access.log\",\"local_path\":\"access.log\"}",
-			sdk.Hints{Title: "Download a file from the host", Imports: []string{"sftp_stat", "sftp_get"}, Budget: 5 * time.Minute, Runs: "SFTP stat and read"}, download),
+			sdk.Hints{Title: "Download a file from the host", Imports: []string{"sftp_stat", "sftp_get"}, Budget: 5 * time.Minute, Runs: "SFTP stat and read"}, pve.Tool(download)),
 		sdk.NewTool("proxmox_upload_file_to_host",
 			"Copy one file of your workspace to the Proxmox host. Nothing is replaced unless overwrite is true. Example: {\"local_path\":\"a.iso\",\"host_path\":\"/var/lib/vz/template/iso/a.iso\"}",
-			sdk.Hints{Title: "Upload a file to the host", Destructive: true, Imports: []string{"sftp_put"}, Budget: 5 * time.Minute, Runs: "SFTP write under a partial name, then rename"}, upload),
+			sdk.Hints{Title: "Upload a file to the host", Destructive: true, Imports: []string{"sftp_put"}, Budget: 5 * time.Minute, Runs: "SFTP write under a partial name, then rename"}, pve.Tool(upload)),
 	)
 }
 
 type execIn struct {
 	Command string `json:"command" doc:"Simple commands joined by | && || ;, at most 10000 bytes" minlen:"1" maxlen:"10000" target:"command"`
 	Timeout int    `json:"timeout" doc:"Seconds to wait for it" min:"1" max:"300" default:"30"`
-	Format  string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
-	Node    string `json:"node,omitempty" doc:"Node to run on; the default node when absent" target:"node"`
-	Confirm bool   `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+	Format  string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
+	Node    string `json:"node,omitempty" doc:"Node, if not the default" target:"node"`
+	Confirm bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
 }
 
 func runCommand(c *sdk.Call, in execIn) (pve.Ran, error) {
@@ -40,22 +40,22 @@ func runCommand(c *sdk.Call, in execIn) (pve.Ran, error) {
 }
 
 type downloadIn struct {
-	HostPath  string `json:"host_path" doc:"Absolute path of a regular file on the host" minlen:"2" maxlen:"4096" target:"remote_path"`
-	LocalPath string `json:"local_path" doc:"Where it goes, relative to your workspace" minlen:"1" maxlen:"4096" target:"local_path"`
-	Overwrite bool   `json:"overwrite" doc:"Replace the local file if there is one" default:"false"`
+	HostPath  string `json:"host_path" doc:"Absolute path of a regular file on the host" target:"remote_path"`
+	LocalPath string `json:"local_path" doc:"Where it goes, relative to your workspace" target:"local_path"`
+	Overwrite bool   `json:"overwrite,omitempty" doc:"Replace the local file if there is one"`
 	MaxBytes  int64  `json:"max_bytes" doc:"Refuse a larger file" min:"1" max:"1073741824" default:"10485760"`
-	Format    string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
-	Node      string `json:"node,omitempty" doc:"Node that the file is on; the default node when absent" target:"node"`
+	Format    string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
+	Node      string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
 }
 
 type uploadIn struct {
-	LocalPath   string `json:"local_path" doc:"File to copy, relative to your workspace" minlen:"1" maxlen:"4096" target:"local_path"`
-	HostPath    string `json:"host_path" doc:"Absolute path of the file on the host; its directory must exist" minlen:"2" maxlen:"4096" target:"remote_path"`
+	LocalPath   string `json:"local_path" doc:"File to copy, relative to your workspace" target:"local_path"`
+	HostPath    string `json:"host_path" doc:"Absolute path of the file on the host; its directory must exist" target:"remote_path"`
 	Permissions string `json:"permissions" doc:"Octal, three or four digits" pattern:"^[0-7]{3,4}$" default:"644"`
-	Overwrite   bool   `json:"overwrite" doc:"Replace the file on the host if there is one" default:"false"`
-	Format      string `json:"response_format" doc:"Whether the text of the answer is for people or JSON" enum:"text,json" default:"text"`
-	Node        string `json:"node,omitempty" doc:"Node that the file goes to; the default node when absent" target:"node"`
-	Confirm     bool   `json:"confirmed,omitempty" doc:"The user has agreed; whether that is enough is the site's policy" confirm:"true"`
+	Overwrite   bool   `json:"overwrite,omitempty" doc:"Replace the file on the host if there is one"`
+	Format      string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
+	Node        string `json:"node,omitempty" doc:"Node, if not the default" target:"node"`
+	Confirm     bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
 }
 
 type moved struct {

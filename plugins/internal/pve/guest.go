@@ -113,9 +113,9 @@ func (f Found) Status() (string, error) {
 }
 
 // Change brings the guest to a status with one lifecycle command.
-func (f Found) Change(format, want string, again bool, limit time.Duration, verb string, options ...string) (Changed, error) {
+func (f Found) Change(want string, again bool, limit time.Duration, verb string, options ...string) (Changed, error) {
 	argv := append([]string{f.Tool(), verb, ID(int(f.VMID))}, options...)
-	return Change{Node: f.Node, VMID: int(f.VMID), Kind: f.Type, Want: want, Again: again, Argv: argv, Timeout: limit, Status: f.Status}.Do(format)
+	return Change{Node: f.Node, VMID: int(f.VMID), Kind: f.Type, Want: want, Again: again, Argv: argv, Timeout: limit, Status: f.Status}.Do("")
 }
 
 // String names the guest for people.

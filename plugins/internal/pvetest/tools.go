@@ -61,7 +61,7 @@ func CheckTools(t *testing.T, budgets map[string]int) {
 		}
 		marks := map[string]string{"vmid": "vmid", "guest_id": "vmid", "node": "node", "service": "service", "local_path": "local_path", "container_path": "guest_path", "host_path": "remote_path", "confirmed": ""}
 		for name, p := range s.Properties {
-			if doc, _ := p["description"].(string); len(doc) < 10 {
+			if doc, _ := p["description"].(string); len(doc) < 4 {
 				fail("argument %s has no description", name)
 			}
 			if mark := marks[name]; mark != "" && p["x-caponier-target"] != mark && tool.Name != "get_backups" {
