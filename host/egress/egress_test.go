@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -295,7 +296,7 @@ func TestNobodyListens(t *testing.T) {
 func TestCertificatesAreVerified(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { io.WriteString(rw, "ok") }))
 	defer s.Close()
-	s.Config.ErrorLog = nil
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
@@ -311,6 +312,7 @@ func TestCertificatesAreVerified(t *testing.T) {
 	failedWith(t, err, "connection", "not other.test", gate.Failed)
 	old := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
+	old.Config.ErrorLog = s.Config.ErrorLog
 	old.StartTLS()
 	defer old.Close()
 	_, err = w.ask(gate.HTTPRequest{URL: w.named("example.com", old) + "/"})

@@ -79,7 +79,7 @@ func (e *Egress) credential(name string) *Credential {
 func forms(credentials []Credential) (all [][]byte) {
 	for _, c := range credentials {
 		quoted, _ := json.Marshal(c.Secret) // text always encodes
-		for _, s := range []string{c.Secret, url.QueryEscape(c.Secret), url.PathEscape(c.Secret), strings.Trim(string(quoted), `"`), base64.StdEncoding.EncodeToString([]byte(c.Secret)),
+		for _, s := range []string{c.Secret, url.QueryEscape(c.Secret), url.PathEscape(c.Secret), string(quoted[1 : len(quoted)-1]), base64.StdEncoding.EncodeToString([]byte(c.Secret)),
 			base64.RawURLEncoding.EncodeToString([]byte(c.Secret))} {
 			if !slices.ContainsFunc(all, func(b []byte) bool { return string(b) == s }) {
 				all = append(all, []byte(s))
