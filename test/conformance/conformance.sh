@@ -27,4 +27,5 @@ kill "$server"
 wait "$server"
 $host audit verify
 make -s all
+build/caponier plugin lock --dir build/plugins --lock "$out/shipped.lock"
 go test -count=1 -tags conformance ./test/conformance

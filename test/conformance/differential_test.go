@@ -266,7 +266,7 @@ func readJournal(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// TestTheInspectorAcceptsEveryShippedTool holds the committed lock's tools to what the official inspector says about portable schemas.
+// TestTheInspectorAcceptsEveryShippedTool holds them to what the official inspector says about portable schemas.
 func TestTheInspectorAcceptsEveryShippedTool(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
 		cmd := exec.CommandContext(t.Context(), node, inspector, "--cli", "./shipped.sh", "--protocol-era", era, "--method", "tools/list", "--strict")
