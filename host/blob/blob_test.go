@@ -1,0 +1,294 @@
+package blob
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// index is a store in memory.
+type index struct {
+	mu   sync.Mutex
+	now  time.Time
+	all  map[string]Entry
+	full bool
+}
+
+func (x *index) AddBlob(_ context.Context, e Entry, limit int64) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	held := int64(0)
+	for _, have := range x.all {
+		if have.Principal == e.Principal {
+			held += have.Bytes
+		}
+	}
+	if x.full || held+e.Bytes > limit {
+		return fmt.Errorf("over the limit of %d", limit)
+	}
+	x.all[e.ID] = e
+	return nil
+}
+
+func (x *index) Blob(_ context.Context, principal, id string) (Entry, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e, ok := x.all[id]; ok && e.Principal == principal && e.Expires.After(x.now) {
+		return e, nil
+	}
+	return Entry{}, errors.New("none")
+}
+
+func (x *index) ExpireBlobs(context.Context) (ids []string, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for id, e := range x.all {
+		if !e.Expires.After(x.now) {
+			ids = append(ids, id)
+			delete(x.all, id)
+		}
+	}
+	return ids, nil
+}
+
+func lab(t *testing.T, o Options) (*Blobs, *index) {
+	x := &index{now: time.Unix(1e9, 0), all: map[string]Entry{}}
+	o.Index, o.Now = x, func() time.Time { return x.now }
+	if o.Dir == "" {
+		o.Dir = filepath.Join(t.TempDir(), "blobs")
+	}
+	b, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b, x
+}
+
+func do(b *Blobs, who string, op gate.Op) (gate.Result, error) {
+	return b.Execute(context.Background(), gate.Question{Call: &gate.Call{Principal: gate.Principal{ID: who}}, Op: op}, gate.Decision{Allow: true})
+}
+
+func wants(t *testing.T, err error, code, words string) {
+	t.Helper()
+	op := (*gate.OpError)(nil)
+	if !errors.As(err, &op) || op.Code != code || !strings.Contains(op.Message, words) {
+		t.Errorf("error %v, want code %s with %q", err, code, words)
+	}
+}
+
+func files(t *testing.T, b *Blobs) (all []fs.FileInfo) {
+	t.Helper()
+	entries, err := os.ReadDir(b.opts.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, info)
+	}
+	return all
+}
+
+func TestABlobIsItsOwnersAlone(t *testing.T) {
+	b, x := lab(t, Options{})
+	res, err := do(b, "alice", gate.BlobWrite{Name: "a.txt", MIME: "text/plain", Data: gate.Data{Text: "hello"}, TTLS: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := res.Value.(written)
+	if w.URI != "blob://"+w.Blob || w.Bytes != 5 || w.SHA256 != "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" || res.SHA256 != w.SHA256 {
+		t.Errorf("wrote %+v", w)
+	}
+	if f := files(t, b); len(f) != 1 || f[0].Mode().Perm() != 0o600 {
+		t.Errorf("on disk: %v", f)
+	}
+	for _, name := range []string{w.Blob, w.URI} {
+		res, err := do(b, "alice", gate.BlobRead{Blob: name})
+		if c, ok := res.Value.(chunk); err != nil || !ok || c.Text != "hello" || !c.EOF || c.Bytes != 5 {
+			t.Errorf("reading %s gave %+v, %v", name, res.Value, err)
+		}
+	}
+	_, err = do(b, "mallory", gate.BlobRead{Blob: w.Blob})
+	wants(t, err, "not_found", "no such blob")
+	for _, id := range []string{"", "../store.db", "/etc/passwd", strings.Repeat("a", 25), strings.Repeat("A", 26), w.Blob + "/x"} {
+		_, err = do(b, "alice", gate.BlobRead{Blob: id})
+		wants(t, err, "bad_request", "id of a blob")
+	}
+	_, err = do(b, "alice", gate.BlobRead{Blob: strings.Repeat("a", 26)})
+	wants(t, err, "not_found", "no such blob")
+	x.now = x.now.Add(time.Minute)
+	_, err = do(b, "alice", gate.BlobRead{Blob: w.Blob})
+	wants(t, err, "not_found", "expired")
+	if _, err := do(b, "alice", gate.BlobWrite{Name: "b", MIME: "text/plain"}); err != nil {
+		t.Fatal(err)
+	}
+	if f := files(t, b); len(f) != 1 || f[0].Name() == w.Blob {
+		t.Errorf("on disk after the first one expired: %v", f)
+	}
+	if _, err := b.Execute(context.Background(), gate.Question{Call: &gate.Call{}, Op: gate.BlobRead{Blob: w.Blob}}, gate.Decision{}); err == nil {
+		t.Error("what was not allowed was done")
+	}
+}
+
+func TestABlobIsReadInPieces(t *testing.T) {
+	b, _ := lab(t, Options{})
+	body := strings.Repeat("0123456789", 250_000) + "\x00\xff"
+	id, uri, err := b.Keep(context.Background(), "alice", "response", "application/octet-stream", []byte(body), 0)
+	if err != nil || uri != "blob://"+id {
+		t.Fatal(err)
+	}
+	got, reads := "", 0
+	for {
+		res, err := do(b, "alice", gate.BlobRead{Blob: id, Offset: int64(len(got)), MaxBytes: 1 << 30})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := res.Value.(chunk)
+		data, err := c.Data.Bytes()
+		if err != nil || int64(len(data)) != c.Bytes || len(data) > maxData {
+			t.Fatalf("a piece of %d bytes, %d said, %v", len(data), c.Bytes, err)
+		}
+		got, reads = got+string(data), reads+1
+		if c.EOF {
+			break
+		}
+	}
+	if got != body || reads != 3 {
+		t.Errorf("%d bytes in %d reads, want %d in 3", len(got), reads, len(body))
+	}
+	if res, err := do(b, "alice", gate.BlobRead{Blob: id, Offset: 1 << 40}); err != nil || res.Value.(chunk) != (chunk{EOF: true}) {
+		t.Errorf("after the end: %+v, %v", res.Value, err)
+	}
+}
+
+func TestWritesThatAreRefusedLeaveNothing(t *testing.T) {
+	b, x := lab(t, Options{MaxBytes: 10, PerPrincipal: 15})
+	ok := gate.BlobWrite{Name: "n", MIME: "text/plain", Data: gate.Data{Text: "0123456789"}}
+	with := func(f func(*gate.BlobWrite)) gate.BlobWrite { op := ok; f(&op); return op }
+	for name, tt := range map[string]struct {
+		op          gate.BlobWrite
+		code, words string
+	}{
+		"no name":                {with(func(o *gate.BlobWrite) { o.Name = "" }), "bad_request", "name"},
+		"a path for a name":      {with(func(o *gate.BlobWrite) { o.Name = "../x" }), "bad_request", "name"},
+		"a name that hides":      {with(func(o *gate.BlobWrite) { o.Name = "x\x1b[2J" }), "bad_request", "name"},
+		"no type":                {with(func(o *gate.BlobWrite) { o.MIME = "" }), "bad_request", "mime"},
+		"a type with a line end": {with(func(o *gate.BlobWrite) { o.MIME = "text/plain\r\nX: y" }), "bad_request", "mime"},
+		"too long a life":        {with(func(o *gate.BlobWrite) { o.TTLS = 86401 }), "bad_request", "ttl_s"},
+		"a life that would wrap": {with(func(o *gate.BlobWrite) { o.TTLS = 1 << 60 }), "bad_request", "ttl_s"},
+		"a life below zero":      {with(func(o *gate.BlobWrite) { o.TTLS = -1 }), "bad_request", "ttl_s"},
+		"text and base64":        {with(func(o *gate.BlobWrite) { o.B64 = "eA==" }), "bad_request", "base64"},
+		"base64 that is none":    {with(func(o *gate.BlobWrite) { o.Text, o.B64 = "", "*" }), "bad_request", "base64"},
+		"more than one may have": {with(func(o *gate.BlobWrite) { o.Text += "x" }), "too_large", "11 bytes"},
+		"more than a request may": {with(func(o *gate.BlobWrite) {
+			o.Text, o.B64 = "", base64.StdEncoding.EncodeToString(make([]byte, maxData+1))
+		}), "bad_request", "1048576"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := do(b, "alice", tt.op)
+			wants(t, err, tt.code, tt.words)
+		})
+	}
+	_, err := do(b, "", ok)
+	wants(t, err, "bad_request", "owner")
+	if _, err := do(b, "alice", ok); err != nil {
+		t.Fatal(err)
+	}
+	_, err = do(b, "alice", ok)
+	wants(t, err, "full", "limit of 15")
+	if _, err := do(b, "bob", ok); err != nil {
+		t.Errorf("another's blobs count: %v", err)
+	}
+	if f := files(t, b); len(f) != 2 || len(x.all) != 2 {
+		t.Errorf("%d files and %d entries, want the 2 that were allowed", len(f), len(x.all))
+	}
+}
+
+func TestBlobsAreGoneAtTheEnd(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "blobs")
+	b, _ := lab(t, Options{Dir: dir})
+	other, _ := lab(t, Options{Dir: dir})
+	for _, each := range []*Blobs{b, other} {
+		if _, _, err := each.Keep(context.Background(), "alice", "n", "text/plain", []byte("x"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stale, foreign := filepath.Join(dir, strings.Repeat("z", 26)), filepath.Join(dir, "README")
+	for _, f := range []string{stale, foreign} {
+		if err := os.WriteFile(f, nil, 0o600); err != nil || os.Chtimes(f, time.Unix(1, 0), time.Unix(1, 0)) != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error("closing again:", err)
+	}
+	if f := files(t, b); len(f) != 3 {
+		t.Errorf("after one of two processes has ended: %v", f)
+	}
+	_, _, err := b.Keep(context.Background(), "alice", "n", "text/plain", nil, 0)
+	wants(t, err, "failed", "shutting down")
+	lab(t, Options{Dir: dir})
+	if _, err := os.Stat(stale); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("what a killed process left behind is still there")
+	}
+	if _, err := os.Stat(foreign); err != nil {
+		t.Error("a file that is no blob was removed")
+	}
+}
+
+func TestADirectoryOfOthersIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Options{Dir: dir, Index: &index{}}); err == nil || !strings.Contains(err.Error(), "chmod 0700") {
+		t.Errorf("error %v, want one that says chmod 0700", err)
+	}
+	for _, o := range []Options{{}, {Dir: dir}, {Dir: dir, Index: &index{}, TTL: -1}, {Dir: dir, Index: &index{}, TTL: 2 * time.Hour, MaxTTL: time.Hour}} {
+		if _, err := New(o); err == nil {
+			t.Errorf("%+v was accepted", o)
+		}
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	b, x := lab(t, Options{})
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			who := fmt.Sprint("p", i%4)
+			for j := range 20 {
+				res, err := do(b, who, gate.BlobWrite{Name: "n", MIME: "text/plain", Data: gate.Data{Text: fmt.Sprint(i, j)}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				res, err = do(b, who, gate.BlobRead{Blob: res.Value.(written).Blob})
+				if err != nil || res.Value.(chunk).Text != fmt.Sprint(i, j) {
+					t.Errorf("read %+v, %v", res.Value, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(x.all) != 320 || len(files(t, b)) != 320 {
+		t.Errorf("%d entries, %d files", len(x.all), len(files(t, b)))
+	}
+}
