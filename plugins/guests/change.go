@@ -190,7 +190,7 @@ func snapshots(f pve.Found, in guestIn, doing, name string, wanted bool, argv []
 	if there := slices.ContainsFunc(all, func(s snapshot) bool { return s.Name == name }); there != wanted {
 		return snapshotOut{}, &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: Proxmox reported success, but that there is such a snapshot is %v", doing, there), Suggestion: "Look at get_recent_tasks."}
 	}
-	out := snapshotOut{VMID: in.ID, Node: f.Guest.Node, Name: name, Message: fmt.Sprintf("Done %s.", doing), Snapshots: all}
+	out := snapshotOut{VMID: in.ID, Node: f.Guest.Node, Name: name, Message: fmt.Sprintf("Snapshot %s of %s is %s.", name, f, map[bool]string{true: "made", false: "deleted"}[wanted]), Snapshots: all}
 	out.Reply = pve.Human(out.Message)
 	return out, nil
 }
