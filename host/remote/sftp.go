@@ -36,6 +36,12 @@ type files struct {
 	over   chan struct{}
 }
 
+// begin notes an operation. The time is set first, so that watchStall does not take the idle time before it for a stall.
+func (f *files) begin() {
+	f.moved.Store(time.Now().UnixNano())
+	f.active.Add(1)
+}
+
 func (f *files) ended() bool {
 	select {
 	case <-f.over:
@@ -204,9 +210,7 @@ func (n *node) with(ctx context.Context, what, name string, fn func(ctx context.
 		for attempt := 1; ; attempt++ {
 			f, err := n.sftp(ctx)
 			if err == nil {
-				if f.active.Add(1) == 1 {
-					f.moved.Store(time.Now().UnixNano())
-				}
+				f.begin()
 				var ended atomic.Bool
 				stop := context.AfterFunc(ctx, func() { // others may keep the session busy, so that watchStall does not see that this one hangs
 					time.AfterFunc(n.r.opts.StallTimeout, func() {

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -337,6 +338,14 @@ func TestAnSFTPServerThatMisbehaves(t *testing.T) {
 		{"links without end", good(sshtest.Script{sshtest.Lstat: attrs(0o120777), 19: func(id uint32, _ []byte) []byte { return sshtest.Names(id, "/f") }}), gate.SFTPStat{Path: "/f"}, "not_a_path"},
 		{"a file without end", good(sshtest.Script{sshtest.Read: endless}), gate.SFTPGet{Path: "/f", Local: "f"}, "too_large"},
 		{"silence in a file", good(sshtest.Script{sshtest.Read: silence}), gate.SFTPGet{Path: "/f", Local: "f"}, "lost"},
+		{"reads that are shorter than asked for", good(sshtest.Script{
+			8: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 1<<20, 0o100644) },
+			sshtest.Read: func(id uint32, body []byte) []byte {
+				if off := binary.BigEndian.Uint64(body[4+1:]); off < 1<<20 {
+					return sshtest.Data(id, make([]byte, 1000))
+				}
+				return sshtest.Status(id, 1)
+			}}), gate.SFTPGet{Path: "/f", Local: "f"}, "changed"},
 		{"a handle that turns out a directory", good(sshtest.Script{8: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 10, 0o040755) }}), gate.SFTPRead{Path: "/f"}, "changed"},
 		{"writes that are kept nowhere", good(sshtest.Script{sshtest.Lstat: func(id uint32, body []byte) []byte {
 			switch p := sshtest.Text(body); {

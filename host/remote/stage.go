@@ -62,7 +62,7 @@ func (f *files) private(dir string) (string, error) {
 
 // discard removes directories of ours. What a lost connection keeps from being removed is remembered for later, up to 256 of them.
 func (f *files) discard(dirs ...string) {
-	f.active.Add(1)
+	f.begin()
 	defer f.active.Add(-1)
 	n := f.c.n
 	for _, dir := range dirs {
@@ -191,7 +191,7 @@ func (n *node) firstSweep() bool {
 
 // sweep removes what processes that died left behind: directories with our name, our marker and our user, older than stageAge by the node's own clock.
 func (n *node) sweep(f *files, root, fresh string) {
-	f.active.Add(1)
+	f.begin()
 	defer f.active.Add(-1)
 	ours, err := f.Lstat(fresh)
 	if err != nil {

@@ -111,6 +111,12 @@ func (f *files) get(ctx context.Context, decided gate.FileFacts, w io.Writer, li
 	if err = cmp.Or(to.err, err); err != nil {
 		return WriteResult{}, err
 	}
+	// A server that answers with less than was asked for would leave gaps. Small files are read one piece after the other; some of /sys are shorter than they say.
+	if info, err := in.Stat(); err != nil {
+		return WriteResult{}, err
+	} else if n < info.Size() && info.Size() > 32<<10 {
+		return WriteResult{}, failed("changed", "the node gave %d of the %d bytes of %q; it was written to meanwhile, or its SFTP server answers too short", n, info.Size(), decided.RealPath)
+	}
 	return WriteResult{Bytes: n, SHA256: hex.EncodeToString(to.sum.Sum(nil))}, nil
 }
 
