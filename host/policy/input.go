@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -45,23 +44,24 @@ type (
 		head
 		Args         args              `json:"args"`
 		Targets      gate.Targets      `json:"targets"`
-		Nodes        []nodeFacts       `json:"nodes"` // the target nodes, as the inventory has them
+		Nodes        []nodeFacts       `json:"nodes"` // the inventory
 		Commands     []command         `json:"commands"`
 		Confirmation gate.Confirmation `json:"confirmation"`
 		Facts        gate.Counts       `json:"facts"`
 	}
 	operationInput struct {
 		head
-		Args    args     `json:"args"`
-		Op      string   `json:"op"`
-		Phase   string   `json:"phase"`
-		Parent  parent   `json:"parent"`
-		Target  *target  `json:"target"`
-		Command *command `json:"command"`
-		File    *file    `json:"file"`
-		HTTP    *request `json:"http"`
-		Blob    *blob    `json:"blob"`
-		Ask     *ask     `json:"ask"`
+		Args    args        `json:"args"`
+		Op      string      `json:"op"`
+		Phase   string      `json:"phase"`
+		Parent  parent      `json:"parent"`
+		Target  *target     `json:"target"`
+		Nodes   []nodeFacts `json:"nodes"` // the inventory
+		Command *command    `json:"command"`
+		File    *file       `json:"file"`
+		HTTP    *request    `json:"http"`
+		Blob    *blob       `json:"blob"`
+		Ask     *ask        `json:"ask"`
 	}
 	nodeFacts struct {
 		Name    string `json:"name"`
@@ -178,9 +178,7 @@ func argsOf(c *gate.Call) args { return args{c.Args.Digest, len(c.Args.JSON), c.
 
 func nodesOf(c *gate.Call) (nodes []nodeFacts) {
 	for _, n := range c.Nodes {
-		if slices.Contains(c.Targets.Nodes, n.Name) {
-			nodes = append(nodes, nodeFacts{n.Name, n.Cluster, hostForm(n.Host)})
-		}
+		nodes = append(nodes, nodeFacts{n.Name, n.Cluster, hostForm(n.Host)})
 	}
 	return nodes
 }
@@ -211,7 +209,7 @@ func commandOf(c gate.Command) command {
 // operation leaves every part null that the operation does not have; one that is not known has none, which policy refuses.
 func operation(q *gate.Question, h head) *operationInput {
 	c := q.Call
-	in := &operationInput{head: h, Args: argsOf(c), Phase: q.Phase.String(), Parent: parent{c.ID, c.Tool.Name, c.Decided.Tier.String(), c.Targets, c.Clusters,
+	in := &operationInput{head: h, Args: argsOf(c), Phase: q.Phase.String(), Nodes: nodesOf(c), Parent: parent{c.ID, c.Tool.Name, c.Decided.Tier.String(), c.Targets, c.Clusters,
 		commandsOf(c.Commands), c.Stages, c.Confirmation, c.Decided.Revision}}
 	if q.Op == nil {
 		return in

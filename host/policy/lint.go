@@ -220,8 +220,20 @@ func (l *linter) body(b ast.Body) {
 			}
 			return false
 		})
+		if e.Negated && e.IsCall() && e.Operator().String() != "equal" {
+			l.negated(e)
+		}
 		if e.IsCall() {
 			l.call(e.Location, e.Operator().String(), e.Operands(), numbers)
+		}
+	}
+}
+
+// negated finds "not f(data.site.x)": where x is not there, OPA holds the whole expression for undefined, not for true.
+func (l *linter) negated(e *ast.Expr) {
+	for _, t := range e.Operands() {
+		if ref, ok := t.Value.(ast.Ref); ok && (ref.HasPrefix(rootInput) || ref.HasPrefix(ast.Ref{ast.DefaultRootDocument})) {
+			l.say(e.Location, "if %s is undefined this does not hold, and the rule is silently off: name it without not in a rule of its own, and negate that rule", ref)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func callOf(tool string, kinds []string, imports ...string) *gate.Call {
 		Tool:    &gate.Tool{Kind: "tool", Name: tool, Plugin: gate.Plugin{Name: "containers", Version: "1.0.0", Digest: "sha256:00"}, Imports: imports, TargetKinds: kinds},
 		Args:    gate.Args{JSON: json.RawMessage(`{"vmid":101}`), Digest: "sha256:11", Scalars: map[string]any{"vmid": int64(101)}},
 		Targets: gate.Targets{Nodes: []string{"pve1"}, VMIDs: []string{"101"}}, Clusters: []string{"lab"},
-		Nodes:        []gate.Node{{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22, User: "root", Default: true}},
+		Nodes:        []gate.Node{{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22, User: "root", Default: true}, {Name: "pve2", Cluster: "lab", Host: "127.0.0.2", Port: 22, User: "root"}},
 		Confirmation: gate.Confirmation{State: "none"}}
 }
 

@@ -35,6 +35,7 @@ ok if {
 	check.protected.call_ok
 	check.tier.call_ok
 	check.role.call_ok
+	check.node.call_known
 	check.readonly.call_ok
 	check.command.call_ok
 	check.path.call_ok

@@ -61,10 +61,16 @@ head := {
 
 targets := {"nodes": ["pve1"], "vmids": ["105"], "services": [], "hosts": [], "paths": [], "guest_paths": [], "local_paths": []}
 
+inventory := [
+	{"name": "pve1", "cluster": "lab", "host": "192.168.1.74"}, {"name": "pve2", "cluster": "lab", "host": "192.168.1.75"},
+	{"name": "agent1", "cluster": "lab", "host": "192.168.1.61"}, {"name": "far", "cluster": "other", "host": "10.9.9.9"},
+	{"name": "alone", "cluster": "", "host": "10.9.9.1"}, {"name": "alone2", "cluster": "", "host": "10.9.9.2"},
+]
+
 a_call := object.union(head, {
 	"schema": "caponier.call/1",
 	"args": {"digest": "sha256:11", "bytes": 12, "scalars": {"vmid": 105}},
-	"targets": targets, "nodes": [{"name": "pve1", "cluster": "lab", "host": "192.168.1.74"}], "commands": [],
+	"targets": targets, "nodes": inventory, "commands": [],
 	"confirmation": {"state": "none", "by": ""},
 	"facts": {"calls_60s": 1, "target_calls_60s": 1, "usd_micros_today": 0},
 })
@@ -78,7 +84,7 @@ an_operation := object.union(head, {
 		"id": "c1", "tool": "stop", "tier": "yellow", "targets": targets, "clusters": ["lab"], "commands": [],
 		"stages": [{"node": "pve1", "dir": "/run/caponier/s1"}], "confirmation": {"state": "none", "by": ""}, "revision": "r1",
 	},
-	"target": {"node": "pve1", "cluster": "lab", "host": "192.168.1.74", "port": 22, "user": "root", "addrs": []},
+	"target": {"node": "pve1", "cluster": "lab", "host": "192.168.1.74", "port": 22, "user": "root", "addrs": []}, "nodes": inventory,
 	"command": null, "file": null, "http": null, "blob": null, "ask": null,
 })
 

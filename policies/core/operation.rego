@@ -34,6 +34,7 @@ ok if {
 	check.protected.operation_ok
 	check.tier.operation_ok
 	check.role.operation_ok
+	check.node.operation_known
 	check.readonly.operation_ok
 	check.command.operation_ok
 	check.path.operation_ok

@@ -18,10 +18,23 @@ ok if input.target == null
 ok if {
 	input.command != null
 	every id in vmids { id in call_vmids }
-	every n in command.operation_nodes { n in call_nodes }
+	every n in command.operation_nodes { bound_node(n) }
 	every s in command.services(command.operation_words) { s in call_services }
 	runs_where_it_may
 	every d in command.operation_described { stays(d) }
+}
+
+bound_node(n) if n in call_nodes
+
+# In /nodes/NODE/lxc/VMID the guest is what is acted on; its node, which check node knows, says where it is.
+bound_node(n) if {
+	count([d | some d in command.operation_described; ["node", n] in d.words; not guest_in(d)]) == 0
+	in_cluster
+}
+
+guest_in(d) if {
+	some ["vmid", id] in d.words
+	id in call_vmids
 }
 
 ok if {
@@ -72,6 +85,11 @@ stays(d) if located(d)
 
 stays(_) if input.target.node in input.parent.targets.nodes
 
-why := concat(", ", (((vmids - call_vmids) | (command.operation_nodes - call_nodes)) | strayed))
+why := concat(", ", (((vmids - call_vmids) | unbound) | strayed))
+
+unbound contains n if {
+	some n in command.operation_nodes
+	not bound_node(n)
+}
 
 strayed contains input.target.node if not runs_where_it_may

@@ -25,7 +25,8 @@ test_one_of_two_guests_is_not_enough if {
 test_green_reads_look_wider if f.operated(f.run(["pct", "status", "106"])).allow
 
 test_another_node_is_refused if {
-	f.failed(f.operated(f.run(["pvesh", "create", "/nodes/pve2/lxc/105/status/stop"]))) == {"bound"}
+	f.failed(f.operated(f.run(["pvesh", "create", "/nodes/pve2/services/pveproxy/restart"]))) == {"bound"}
+	f.failed(f.operated(f.run(["pvesh", "create", "/nodes/pve2/lxc/106/status/stop"]))) == {"bound"}
 	f.failed(f.operated(f.run(["pvenode", "wakeonlan", "pve2"]))) == {"bound"}
 }
 
@@ -68,4 +69,10 @@ test_stage_may_be_where_the_guest_is if {
 	elsewhere := {"target": {"node": "pve2"}, "parent": {"stages": [{"node": "pve2", "dir": "/run/caponier/s1"}]}}
 	f.operated(object.union(f.with_file("sftp_put", "upload", "yellow", {"action": "put", "local": "in/x"}), elsewhere)).allow
 	f.operated(object.union(f.with_file("stage", "upload", "yellow", {"action": "stage", "path": ""}), elsewhere)).allow
+}
+
+test_guest_of_the_call_may_be_named_with_its_node if {
+	f.operated(f.run(["pvesh", "create", "/nodes/pve2/lxc/105/status/stop"])).allow
+	both := {"command": f.cmd([["pvesh", "create", "/nodes/pve2/lxc/105/status/stop"], ["pvenode", "wakeonlan", "pve2"]])}
+	f.failed(f.operated(both)) == {"bound"}
 }

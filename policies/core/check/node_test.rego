@@ -21,3 +21,23 @@ test_node_inside_an_api_path_counts if {
 		f.run(["pvesh", "get", "/nodes/pve2/status"]),
 	)))
 }
+
+test_node_that_nobody_knows_is_refused if {
+	d := f.operated(f.run(["pvesh", "get", "/nodes/evil/status"]))
+	f.failed(d) == {"node"}
+	contains(d.deny[0].msg, "(evil)")
+	f.failed(f.operated(f.run(["pvesh", "get", "/nodes/PVE1/status"]))) == {"node"}
+	f.failed(f.decided({"tool": {"name": "run"}, "commands": [f.cmd([["pvesh", "get", "/nodes/evil/status"]])]})) == {"node"}
+}
+
+test_node_of_another_cluster_is_unknown_to_this_one if {
+	f.failed(f.operated(f.run(["pvesh", "get", "/nodes/far/status"]))) == {"node"}
+	f.failed(f.operated(object.union({"target": {"node": "alone", "cluster": ""}}, f.run(["pvesh", "get", "/nodes/alone2/status"])))) == {"node"}
+	f.operated(object.union({"target": {"node": "alone", "cluster": ""}}, f.run(["pvesh", "get", "/nodes/alone/status"]))).allow
+}
+
+test_node_of_the_cluster_that_is_not_in_the_inventory_can_be_listed if {
+	f.operated_in(f.run(["pvesh", "get", "/nodes/pve9/status"]), {"cluster_nodes": ["pve9"]}).allow
+	f.decided_in({"tool": {"name": "run"}, "commands": [f.cmd([["pvesh", "get", "/nodes/pve9/status"]])]}, {"cluster_nodes": ["pve9"]}).allow
+	f.operated(f.run(["pvesh", "get", "/nodes/pve2/status"])).allow
+}

@@ -15,27 +15,15 @@ call_ok if count(call_hits) == 0
 operation_ok if count(operation_hits) == 0
 
 call_hits contains hit("guest", id, entry.reason) if {
-	some id in ({v | some v in input.targets.vmids} | command.mentioned_vmids(command.call_words))
+	some id in input.targets.vmids
 	entry := data.site.protected.vmids[id]
 	not readable(entry, tier.call)
 }
 
-call_hits contains hit("node", n, entry.reason) if {
-	some n in ({v | some v in input.targets.nodes} | command.mentioned_nodes(command.call_words))
-	entry := data.site.protected.nodes[n]
-	not readable(entry, tier.call)
-}
-
-call_hits contains hit("host", h, entry.reason) if {
-	some h in ({v | some v in input.targets.hosts} | {n.host | some n in input.nodes})
-	entry := data.site.protected.hosts[h]
-	not readable(entry, tier.call)
-}
-
-call_hits contains hit("service", s, entry.reason) if {
-	some s in ({command.unit(v) | some v in input.targets.services} | command.services(command.call_words))
-	some entry in service_entries(s)
-	on_nodes(entry, {n | some n in input.targets.nodes})
+call_hits contains hit("guest", id, entry.reason) if {
+	input.commands != []
+	some id in command.mentioned_vmids(command.call_words)
+	entry := data.site.protected.vmids[id]
 	not readable(entry, tier.call)
 }
 
@@ -46,20 +34,92 @@ call_hits contains hit("guest", id, entry.reason) if {
 	not readable(entry, tier.call)
 }
 
+call_hits contains hit("node", n, entry.reason) if {
+	some n in input.targets.nodes
+	entry := data.site.protected.nodes[n]
+	not readable(entry, tier.call)
+}
+
+call_hits contains hit("node", n, entry.reason) if {
+	input.commands != []
+	some n in command.mentioned_nodes(command.call_words)
+	entry := data.site.protected.nodes[n]
+	not readable(entry, tier.call)
+}
+
+call_hits contains hit("node", n, entry.reason) if {
+	some p in input.targets.paths
+	some n in split(p, "/")
+	entry := data.site.protected.nodes[n]
+	not readable(entry, tier.call)
+}
+
+call_hits contains hit("host", h, entry.reason) if {
+	some h in input.targets.hosts
+	entry := data.site.protected.hosts[h]
+	not readable(entry, tier.call)
+}
+
+# A node is known by its address too.
+call_hits contains hit("host", n.host, entry.reason) if {
+	count(data.site.protected.hosts) > 0
+	some n in input.nodes
+	entry := data.site.protected.hosts[n.host]
+	n.name in ({t | some t in input.targets.nodes} | command.call_nodes)
+	not readable(entry, tier.call)
+}
+
+call_hits contains hit("service", s, entry.reason) if {
+	count(data.site.protected.services) > 0
+	some s in ({command.unit(v) | some v in input.targets.services} | command.services(command.call_words))
+	some entry in service_entries(s)
+	on_nodes(entry, {n | some n in input.targets.nodes} | command.call_nodes)
+	not readable(entry, tier.call)
+}
+
 operation_hits contains hit("guest", id, entry.reason) if {
-	some id in (command.mentioned_vmids(command.operation_words) | file_numbers)
+	input.command != null
+	some id in command.mentioned_vmids(command.operation_words)
+	entry := data.site.protected.vmids[id]
+	not readable(entry, tier.operation)
+}
+
+operation_hits contains hit("guest", id, entry.reason) if {
+	input.file != null
+	some id in file_numbers
 	entry := data.site.protected.vmids[id]
 	not readable(entry, tier.operation)
 }
 
 operation_hits contains hit("node", n, entry.reason) if {
-	some n in ((command.mentioned_nodes(command.operation_words) | {input.target.node | input.target != null}) | file_segments)
+	n := input.target.node
+	entry := data.site.protected.nodes[n]
+	not readable(entry, tier.operation)
+}
+
+operation_hits contains hit("node", n, entry.reason) if {
+	count(data.site.protected.nodes) > 0
+	some n in (command.mentioned_nodes(command.operation_words) | file_segments)
 	entry := data.site.protected.nodes[n]
 	not readable(entry, tier.operation)
 }
 
 operation_hits contains hit("host", h, entry.reason) if {
-	some h in (({input.target.host | input.target != null} | {input.http.host | input.http != null}) | addresses)
+	some h in named_hosts
+	entry := data.site.protected.hosts[h]
+	not readable(entry, tier.operation)
+}
+
+operation_hits contains hit("host", n.host, entry.reason) if {
+	count(data.site.protected.hosts) > 0
+	some n in input.nodes
+	entry := data.site.protected.hosts[n.host]
+	n.name in command.operation_nodes
+	not readable(entry, tier.operation)
+}
+
+operation_hits contains hit("host", h, entry.reason) if {
+	some h in addresses
 	entry := data.site.protected.hosts[h]
 	not readable(entry, tier.operation)
 }
@@ -71,6 +131,10 @@ operation_hits contains hit("service", s, entry.reason) if {
 	on_nodes(entry, {input.target.node} | command.operation_nodes)
 	not readable(entry, tier.operation)
 }
+
+named_hosts contains input.target.host if input.target != null
+
+named_hosts contains input.http.host if input.http != null
 
 addresses contains a.ip if some a in input.target.addrs
 

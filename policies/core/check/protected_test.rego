@@ -13,8 +13,15 @@ test_another_guest_passes if f.decided({}).allow
 test_protected_node_is_refused if "protected" in f.failed(f.decided({"targets": {"nodes": ["agent1"]}}))
 
 test_node_is_known_by_its_address if {
-	f.failed(f.decided({"nodes": [{"name": "pve1", "cluster": "lab", "host": "192.168.1.61"}]})) == {"protected"}
+	here := {"nodes": [{"name": "pve1", "cluster": "lab", "host": "192.168.1.61"}, {"name": "pve2", "cluster": "lab", "host": "10.0.0.2"}]}
+	f.failed(f.decided(here)) == {"protected"}
+	f.decided(object.union(here, {"targets": {"nodes": ["pve2"]}})).allow
+	"protected" in f.failed(f.decided(object.union(here, {"targets": {"nodes": ["pve2"]}, "tool": {"name": "run"}, "commands": [f.cmd([["pvesh", "get", "/nodes/pve1/status"]])]})))
+	"protected" in f.failed(f.operated(object.union(object.union(here, {"target": {"node": "pve2", "host": "10.0.0.2"}}), f.run(["pvesh", "get", "/nodes/pve1/status"]))))
+	f.operated(object.union(object.union(here, {"target": {"node": "pve2", "host": "10.0.0.2"}}), f.run(["uptime"]))).allow
 }
+
+test_protected_node_in_a_path_of_a_call_counts if "protected" in f.failed(f.decided({"targets": {"paths": ["/var/log/agent1/x"]}}))
 
 test_protected_host_is_refused if "protected" in f.failed(f.decided({"targets": {"hosts": ["192.168.1.61"]}}))
 
