@@ -35,7 +35,7 @@ test: all guests build/pvelab
 	$(GO) test ./...
 
 # What CI runs, and what to run before every change.
-check: fmt lint policy all guests lock-current race docs-current
+check: fmt lint policy all guests lock-current docs-current race
 
 fmt:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt'ed: $$out"; exit 1; }
@@ -65,6 +65,14 @@ docs-current: build/caponier plugins
 
 bench: all guests
 	$(GO) test -run '^$$' -bench . -benchmem ./test/bench ./host/policy ./host/sandbox ./host/remote
+
+# The official MCP conformance suite, both TypeScript clients and the inspector; needs npm and its registry once.
+conformance: all
+	sh test/conformance/conformance.sh
+
+# Minutes of random cuts of the SSH path: nothing written twice, nothing lost in silence.
+soak:
+	CAPONIER_SOAK=10000 $(GO) test -run Cuts -timeout 60m -v ./host/remote
 
 fuzz:
 	@for t in $$(grep -rl --include='*_test.go' 'func Fuzz' host sdk plugins test | xargs -n1 dirname | sort -u); do \
