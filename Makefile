@@ -72,7 +72,7 @@ conformance: all
 
 # Minutes of random cuts of the SSH path: nothing written twice, nothing lost in silence.
 soak:
-	CAPONIER_SOAK=10000 $(GO) test -run Cuts -timeout 60m -v ./host/remote
+	CAPONIER_SOAK=10000 $(GO) test -run UnderRandomCuts -timeout 60m -v ./host/remote
 
 fuzz:
 	@for t in $$(grep -rl --include='*_test.go' 'func Fuzz' host sdk plugins test | xargs -n1 dirname | sort -u); do \
