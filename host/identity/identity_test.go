@@ -330,3 +330,24 @@ func FuzzTokenFile(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkToken(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "tokens")
+	tokens := &Tokens{Path: path}
+	var secret string
+	for range 100 {
+		var err error
+		if secret, _, err = tokens.New("anna", nil, "", time.Hour); err != nil {
+			b.Fatal(err)
+		}
+	}
+	v, err := New(Options{Principals: people(), Tokens: path, Log: quiet})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if code, _, _ := ask(v, "192.0.2.1:1", "Bearer "+secret); code != 200 {
+			b.Fatal(code)
+		}
+	}
+}

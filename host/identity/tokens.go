@@ -13,7 +13,9 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -35,6 +37,10 @@ type Token struct {
 type Tokens struct {
 	Path string
 	Now  func() time.Time // nil for time.Now
+
+	mu   sync.Mutex // guards the following
+	info os.FileInfo
+	all  []Token // as the file with that info holds them
 }
 
 const (
@@ -130,6 +136,11 @@ func (t *Tokens) read() ([]Token, error) {
 	if mode := info.Mode(); !mode.IsRegular() || mode.Perm()&0o077 != 0 || info.Size() > maxTokenFile {
 		return nil, fmt.Errorf("%w: %s must be a file of mode 0600 and at most %d bytes (chmod 600 %s)", errUnreadable, t.Path, maxTokenFile, t.Path)
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.info != nil && os.SameFile(info, t.info) && info.ModTime().Equal(t.info.ModTime()) && info.Size() == t.info.Size() { // every change makes a new file
+		return slices.Clone(t.all), nil
+	}
 	data, err := os.ReadFile(t.Path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
@@ -138,7 +149,8 @@ func (t *Tokens) read() ([]Token, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", errUnreadable, t.Path, err)
 	}
-	return all, nil
+	t.info, t.all = info, all
+	return slices.Clone(all), nil
 }
 
 // parseTokens reads one JSON object a line, strictly.
