@@ -9,8 +9,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -34,6 +36,8 @@ func (s *Server) Stdio(ctx context.Context) error {
 		out = os.Stdout
 		os.Stdout = os.Stderr
 		defer func() { os.Stdout = out.(*os.File) }()
+		// A client that dies must not end the host in the middle of a call: the write fails instead, and cancels what runs.
+		signal.Ignore(syscall.SIGPIPE)
 	}
 	who := caller{s.opts.Principal, "stdio", context.Background()}
 	t := &lines{in: bufio.NewReaderSize(in, 64<<10), out: out, most: int(s.opts.MaxBody), who: who, log: s.log, eof: make(chan struct{}), closed: make(chan struct{}), read: make(chan line)}
