@@ -26,23 +26,21 @@ type queryIn struct {
 	Max      int    `json:"max_result_size,omitempty" doc:"Bytes of the largest result; a larger one is an error" default:"500000" min:"1000" max:"1000000"`
 }
 
-type queryOut struct {
-	Result json.RawMessage `json:"result" doc:"What the filter gives"`
-}
-
-func (o queryOut) Text() string { return string(o.Result) }
-
-func query(c *sdk.Call, in queryIn) (queryOut, error) {
+// query gives a Result, not a struct of its own: what a filter gives has no schema.
+func query(c *sdk.Call, in queryIn) (sdk.Result, error) {
 	if (in.Artifact == "") == (in.JSON == "") {
-		return queryOut{}, &sdk.Error{Code: "bad_input", Message: "give either artifact or json"}
+		return sdk.Result{}, &sdk.Error{Code: "bad_input", Message: "give either artifact or json"}
 	}
 	document := []byte(in.JSON)
 	if in.Artifact != "" {
 		var err error
 		if document, err = jq.Artifact(c, in.Artifact); err != nil {
-			return queryOut{}, err
+			return sdk.Result{}, err
 		}
 	}
 	out, err := jq.Run(in.Filter, document, in.Max)
-	return queryOut{out}, err
+	if err != nil {
+		return sdk.Result{}, err
+	}
+	return sdk.Result{Content: []sdk.Content{sdk.Text(string(out))}, Structured: map[string]json.RawMessage{"result": out}}, nil
 }

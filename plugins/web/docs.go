@@ -17,8 +17,8 @@ kind of address; each redirect is decided like a request of its own. A refusal s
 |---|---|
 | url | http:// or https://, lower-case host, no user name, no fragment |
 | method | GET (default), HEAD, POST, PUT, PATCH, DELETE |
-| headers, query | objects of name and value |
-| data, form | the body as it is, or as application/x-www-form-urlencoded |
+| headers, query | lists of Name: value, and of name=value |
+| data, form | the body as it is, or a list of name=value that is sent as application/x-www-form-urlencoded |
 | username and password, token, credential | Basic, Bearer, or a credential that the host keeps: at most one of them |
 | follow_redirects, max_redirects | off; 5, at most 10. A request with a body is not redirected to another origin, nor are a credential or headers other than Accept, Accept-Language and User-Agent |
 | timeout | seconds for all of it, 30 |

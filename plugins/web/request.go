@@ -16,24 +16,24 @@ import (
 )
 
 type curlIn struct {
-	URL        string            `json:"url" doc:"http:// or https://, without user name or fragment" target:"url" maxlen:"8192"`
-	Method     string            `json:"method,omitempty" doc:"What to do there" enum:"GET,HEAD,POST,PUT,PATCH,DELETE" default:"GET"`
-	Headers    map[string]string `json:"headers,omitempty" doc:"Headers to send, by name"`
-	Query      map[string]string `json:"query,omitempty" doc:"Parameters that are added to the URL, encoded"`
-	Data       string            `json:"data,omitempty" doc:"The body, as it is; give this or form" maxlen:"1000000"`
-	Form       map[string]string `json:"form,omitempty" doc:"The body as application/x-www-form-urlencoded"`
-	Username   string            `json:"username,omitempty" doc:"For HTTP Basic authentication, with password" maxlen:"256"`
-	Password   string            `json:"password,omitempty" doc:"For HTTP Basic authentication" maxlen:"256"`
-	Token      string            `json:"token,omitempty" doc:"A bearer token" maxlen:"4096"`
-	Credential string            `json:"credential,omitempty" doc:"The name of a credential that the host keeps and adds: nobody else sees it" maxlen:"64"`
-	UserAgent  string            `json:"user_agent,omitempty" doc:"The User-Agent header" maxlen:"256"`
-	Follow     bool              `json:"follow_redirects,omitempty" doc:"Follow redirects, each decided like a request of its own" default:"false"`
-	MaxHops    int               `json:"max_redirects,omitempty" doc:"Redirects to follow at most" default:"5" min:"1" max:"10"`
-	Timeout    int               `json:"timeout,omitempty" doc:"Seconds for all of it" default:"30" min:"1" max:"50"`
-	ShowHead   bool              `json:"include_headers,omitempty" doc:"Give the headers of the answer too" default:"false"`
-	Filter     string            `json:"jq_filter,omitempty" doc:"What to take out of a JSON answer: a jq filter, or short paths such as .items.0.name,.total" maxlen:"4096"`
-	Max        int               `json:"max_result_size,omitempty" doc:"Bytes of a result to give directly; a longer one is saved as an artifact" default:"500000" min:"1000" max:"1000000"`
-	Save       bool              `json:"save_to_file,omitempty" doc:"Save the answer as an artifact in any case" default:"false"`
+	URL        string   `json:"url" doc:"http:// or https://, without user name or fragment" target:"url" maxlen:"8192"`
+	Method     string   `json:"method,omitempty" doc:"What to do there" enum:"GET,HEAD,POST,PUT,PATCH,DELETE" default:"GET"`
+	Headers    []string `json:"headers,omitempty" doc:"Headers to send, each as Name: value" maxitems:"64" maxlen:"8192"`
+	Query      []string `json:"query,omitempty" doc:"Parameters to add to the URL, each as name=value, not encoded" maxitems:"64" maxlen:"4096"`
+	Data       string   `json:"data,omitempty" doc:"The body, as it is; give this or form" maxlen:"1000000"`
+	Form       []string `json:"form,omitempty" doc:"The body as application/x-www-form-urlencoded, each field as name=value, not encoded" maxitems:"256" maxlen:"65536"`
+	Username   string   `json:"username,omitempty" doc:"For HTTP Basic authentication, with password" maxlen:"256"`
+	Password   string   `json:"password,omitempty" doc:"For HTTP Basic authentication" maxlen:"256"`
+	Token      string   `json:"token,omitempty" doc:"A bearer token" maxlen:"4096"`
+	Credential string   `json:"credential,omitempty" doc:"The name of a credential that the host keeps and adds: nobody else sees it" maxlen:"64"`
+	UserAgent  string   `json:"user_agent,omitempty" doc:"The User-Agent header" maxlen:"256"`
+	Follow     bool     `json:"follow_redirects,omitempty" doc:"Follow redirects, each decided like a request of its own" default:"false"`
+	MaxHops    int      `json:"max_redirects,omitempty" doc:"Redirects to follow at most" default:"5" min:"1" max:"10"`
+	Timeout    int      `json:"timeout,omitempty" doc:"Seconds for all of it" default:"30" min:"1" max:"50"`
+	ShowHead   bool     `json:"include_headers,omitempty" doc:"Give the headers of the answer too" default:"false"`
+	Filter     string   `json:"jq_filter,omitempty" doc:"What to take out of a JSON answer: a jq filter, or short paths such as .items.0.name,.total" maxlen:"4096"`
+	Max        int      `json:"max_result_size,omitempty" doc:"Bytes of a result to give directly; a longer one is saved as an artifact" default:"500000" min:"1000" max:"1000000"`
+	Save       bool     `json:"save_to_file,omitempty" doc:"Save the answer as an artifact in any case" default:"false"`
 }
 
 type hop struct {
@@ -88,15 +88,15 @@ func build(in curlIn) (q sdk.Request, err error) {
 		q.MaxBytes = 0
 	}
 	if len(in.Query) > 0 {
-		base, params := in.URL, url.Values{}
-		for k, v := range in.Query {
-			params.Set(k, v)
+		params, err := encoded("query", in.Query)
+		if err != nil {
+			return q, err
 		}
 		sep := "?"
-		if strings.Contains(base, "?") {
+		if strings.Contains(in.URL, "?") {
 			sep = "&"
 		}
-		q.URL = base + sep + params.Encode()
+		q.URL += sep + params
 	}
 	headers := map[string]string{}
 	set := func(name, value string) {
@@ -107,8 +107,12 @@ func build(in curlIn) (q sdk.Request, err error) {
 		}
 		headers[name] = value
 	}
-	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
-		set(name, in.Headers[name])
+	for _, h := range in.Headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok {
+			return q, bad("headers: %.40q is not Name: value", h)
+		}
+		set(name, strings.Trim(value, " "))
 	}
 	if in.UserAgent != "" {
 		set("User-Agent", in.UserAgent)
@@ -117,11 +121,11 @@ func build(in curlIn) (q sdk.Request, err error) {
 		if in.Data != "" {
 			return q, bad("give either data or form")
 		}
-		body := url.Values{}
-		for k, v := range in.Form {
-			body.Set(k, v)
+		body, err := encoded("form", in.Form)
+		if err != nil {
+			return q, err
 		}
-		q.Body = []byte(body.Encode())
+		q.Body = []byte(body)
 		set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	ways := 0
@@ -149,6 +153,19 @@ func build(in curlIn) (q sdk.Request, err error) {
 		q.Headers = append(q.Headers, [2]string{name, headers[name]})
 	}
 	return q, err
+}
+
+// encoded keeps the order, and what is there twice.
+func encoded(what string, fields []string) (string, error) {
+	var out []string
+	for _, f := range fields {
+		name, value, ok := strings.Cut(f, "=")
+		if !ok || name == "" {
+			return "", bad("%s: %.40q is not name=value", what, f)
+		}
+		out = append(out, url.QueryEscape(name)+"="+url.QueryEscape(value))
+	}
+	return strings.Join(out, "&"), nil
 }
 
 func execute(c *sdk.Call, in curlIn) (curlOut, error) {
