@@ -31,9 +31,17 @@ type dialed struct {
 func (r *Remote) dial(ctx context.Context, n NodeOptions) (*dialed, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.DialTimeout)
 	defer cancel()
+	var wrong error // the first key that was not the pinned one
 	for attempt := 1; ; attempt++ {
 		d, err := r.dialOnce(ctx, n)
-		op := (*gate.OpError)(nil)
+		op, other := (*gate.OpError)(nil), (*otherKind)(nil)
+		if errors.As(err, &other) && ctx.Err() == nil {
+			wrong = cmp.Or(wrong, err)
+			if r.nextKind(other.login) {
+				continue
+			}
+			return nil, wrong
+		}
 		if err == nil || attempt == 3 || errors.As(err, &op) && op.Code != "connection" || ctx.Err() != nil {
 			return d, err
 		}
@@ -121,7 +129,7 @@ func (f *firm) Read(p []byte) (int, error) {
 }
 
 func (r *Remote) handshake(ctx context.Context, conn net.Conn, l Login) (*ssh.Client, string, error) {
-	keys, err := newHostKeys(l, r.opts.KnownHosts)
+	keys, err := r.newHostKeys(l)
 	if err != nil {
 		return nil, "", err
 	}
@@ -147,6 +155,8 @@ func (r *Remote) handshake(ctx context.Context, conn net.Conn, l Login) (*ssh.Cl
 	}
 	c, chans, reqs, err := ssh.NewClientConn(conn, l.addr(), config)
 	switch {
+	case keyErr != nil && l.HostKey != "":
+		return nil, "", &otherKind{l, keyErr}
 	case keyErr != nil:
 		return nil, "", keyErr
 	case err == nil:
@@ -154,7 +164,11 @@ func (r *Remote) handshake(ctx context.Context, conn net.Conn, l Login) (*ssh.Cl
 	case ctx.Err() == nil && strings.Contains(err.Error(), "unable to authenticate"):
 		return nil, "", failed("auth", "logging in to %s as %s: the host accepts none of the configured keys or passwords (%s); is the public key in its authorized_keys?", l.addr(), l.User, offered(l))
 	case strings.Contains(err.Error(), "no common algorithm"):
-		return nil, "", failed("host_key", "connecting to %s: %v; known_hosts may hold a kind of key that the host has not, or the host offers only outdated algorithms", l.addr(), err)
+		err = failed("host_key", "connecting to %s: %v; known_hosts may hold a kind of key that the host has not, or the host offers only outdated algorithms", l.addr(), err)
+		if l.HostKey != "" {
+			err = &otherKind{l, err}
+		}
+		return nil, "", err
 	}
 	return nil, "", failed("connection", "connecting to %s: the SSH handshake did not succeed: %v", l.addr(), reason(ctx, r.opts.DialTimeout, err))
 }

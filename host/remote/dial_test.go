@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"encoding/pem"
 	"net"
 	"os"
@@ -85,6 +86,49 @@ func TestHostKeys(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAPinOfAnyKindOfKey(t *testing.T) {
+	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ec, _ := ssh.NewSignerFromKey(ecKey)
+	rs, _ := ssh.NewSignerFromKey(rsaKey)
+	for name, c := range map[string]struct {
+		o     sshtest.Options
+		dials int64 // of the first connection
+	}{
+		"ed25519, and the host has others": {sshtest.Options{HostKeys: []ssh.Signer{ec, rs}}, 1},
+		"ecdsa, and the host has others":   {sshtest.Options{HostKey: ec, HostKeys: []ssh.Signer{rs, sshtest.NewSigner(t)}}, 2},
+		"rsa, and the host has others":     {sshtest.Options{HostKey: rs, HostKeys: []ssh.Signer{ec, sshtest.NewSigner(t)}}, 3},
+		"rsa alone":                        {sshtest.Options{HostKey: rs}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			leakless(t)
+			s := sshtest.New(t, c.o)
+			r := newRemote(t, s)
+			mustExec(t, r, "true")
+			first := s.Conns.Load()
+			s.Drop()
+			healthy(t, r)
+			if again := s.Conns.Load() - first; first != c.dials || again != 1 {
+				t.Errorf("%d dials at first, then %d; want %d, then 1", first, again, c.dials)
+			}
+		})
+	}
+	t.Run("of none of them", func(t *testing.T) {
+		leakless(t)
+		s := sshtest.New(t, sshtest.Options{HostKeys: []ssh.Signer{ec, rs}})
+		_, other := sshtest.NewKeyFile(t)
+		r := newRemote(t, s, func(o *Options) { o.Nodes[0].HostKey = ssh.FingerprintSHA256(other) })
+		_, err := execute(t.Context(), r, "true")
+		refused(t, err, "host_key", gate.Failed, s.Pin(), "ssh-ed25519")
+	})
 }
 
 func TestRepairedKnownHostsCountAtOnce(t *testing.T) {

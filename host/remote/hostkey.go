@@ -15,15 +15,41 @@ import (
 // hostKeys decides whether a host is who it should be. A pin wins over known_hosts; unknown and changed keys are refused, always.
 type hostKeys struct {
 	pin   string
+	kind  int // of key that the pin may be of, an index of kinds
 	files []string
 	db    *knownhosts.HostKeyDB
 }
 
-// newHostKeys reads the files at each dial, so that what an operator repairs counts at once.
-func newHostKeys(l Login, files []string) (*hostKeys, error) {
-	if l.HostKey != "" {
-		return &hostKeys{pin: l.HostKey}, nil
+// kinds of host keys, best first. A fingerprint does not say of which kind its key is, and a host that has several shows the one that it is asked for.
+var kinds = [][]string{{ssh.KeyAlgoED25519}, {ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521}, {ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}}
+
+// otherKind is a host that has no key of the kind that was asked for, or one that is not pinned: the pin may be of another kind.
+type otherKind struct {
+	login Login
+	error
+}
+
+func (o *otherKind) Unwrap() error { return o.error }
+
+// nextKind notes that the pin of l is of another kind than thought, and reports whether there is one left to ask for.
+func (r *Remote) nextKind(l Login) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pinKinds[l.HostKey]++; r.pinKinds[l.HostKey] < len(kinds) {
+		return true
 	}
+	delete(r.pinKinds, l.HostKey)
+	return false
+}
+
+// newHostKeys reads the files at each dial, so that what an operator repairs counts at once.
+func (r *Remote) newHostKeys(l Login) (*hostKeys, error) {
+	if l.HostKey != "" {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return &hostKeys{pin: l.HostKey, kind: r.pinKinds[l.HostKey]}, nil
+	}
+	files := r.opts.KnownHosts
 	h := &hostKeys{files: files}
 	var err error
 	if h.db, err = knownhosts.NewDB(h.files...); err != nil {
@@ -37,7 +63,7 @@ func (h *hostKeys) algorithms(addr string) []string {
 	modern := []string{ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01, ssh.CertAlgoECDSA521v01, ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
 		ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
 	if h.db == nil {
-		return modern[6:] // a pin is of a plain key
+		return kinds[h.kind]
 	}
 	var known []string
 	for _, a := range h.db.HostKeyAlgorithms(addr) {

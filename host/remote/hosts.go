@@ -32,7 +32,7 @@ func Scan(ctx context.Context, host string, port int) ([]ScannedKey, error) {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))
 	var keys []ScannedKey
 	var errs error
-	for _, algorithms := range [][]string{{ssh.KeyAlgoED25519}, {ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521}, {ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}} {
+	for _, algorithms := range kinds {
 		key, err := scan(ctx, addr, algorithms)
 		if err != nil {
 			errs = errors.Join(errs, err)

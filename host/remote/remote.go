@@ -25,9 +25,10 @@ type Remote struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup // everything that was started
 
-	mu     sync.Mutex // guards the following
-	closed bool
-	stages map[owned]bool
+	mu       sync.Mutex // guards the following
+	closed   bool
+	stages   map[owned]bool
+	pinKinds map[string]int // by pin, its kind; see kinds
 }
 
 // New checks the options and prepares the nodes. It connects to none of them unless Options.Warm is set, and then in the background.
@@ -38,7 +39,7 @@ func New(o Options) (*Remote, error) {
 	if err := os.MkdirAll(o.Workspace, 0o700); err != nil {
 		return nil, fmt.Errorf("making remote.workspace: %w", err)
 	}
-	r := &Remote{opts: o, nodes: map[string]*node{}, stages: map[owned]bool{}, memo: memo{ttl: o.Memo, seen: map[string]remembered{}}}
+	r := &Remote{opts: o, nodes: map[string]*node{}, stages: map[owned]bool{}, pinKinds: map[string]int{}, memo: memo{ttl: o.Memo, seen: map[string]remembered{}}}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	for _, n := range o.Nodes {
 		r.nodes[n.Name] = &node{r: r, opts: n, gate: n.node()}

@@ -53,6 +53,7 @@ type Options struct {
 	Exec     func(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) int
 	Password string        // accepted when not empty
 	HostKey  ssh.Signer    // nil makes one
+	HostKeys []ssh.Signer  // more of them, of other kinds
 	CA       ssh.PublicKey // of user certificates; nil accepts the client key only
 	Forward  bool          // direct-tcpip, as a jump host does
 	Faults   Faults
@@ -114,6 +115,9 @@ func New(t testing.TB, o Options) *Server {
 		}
 	}
 	s.config.AddHostKey(s.HostKey)
+	for _, k := range o.HostKeys {
+		s.config.AddHostKey(k)
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.listener = o.Listener
 	if s.listener == nil {
