@@ -67,7 +67,7 @@ func (a *Approvals) Handler() http.Handler {
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer") // a link's ticket goes nowhere
+		h.Set("Referrer-Policy", "same-origin") // a ticket goes nowhere else; with no-referrer, browsers send our own forms with the Origin null
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")

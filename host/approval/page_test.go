@@ -57,7 +57,7 @@ func (b *browser) send(method, path string, form url.Values, change ...func(*htt
 		}
 		b.cookie = c
 	}
-	for name, want := range map[string]string{"Content-Security-Policy": "frame-ancestors 'none'", "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"} {
+	for name, want := range map[string]string{"Content-Security-Policy": "frame-ancestors 'none'", "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"} {
 		if !strings.Contains(res.Header.Get(name), want) {
 			b.t.Errorf("%s %s: %s is %q, want %q", method, path, name, res.Header.Get(name), want)
 		}
