@@ -93,19 +93,19 @@ func (n *node) exec(ctx context.Context, cmd command) (ended, error) {
 
 // run does the work of exec and calls report once, before it cleans up.
 func (n *node) run(ctx context.Context, cmd command, p *pledge, report func(ended, error)) {
-	c, ch, reqs, err := n.session(ctx, true)
+	c, ch, exits, err := n.session(ctx, true)
 	if err != nil {
 		report(ended{}, err)
 		return
 	}
 	defer n.release(c)
-	defer c.shut(ch, reqs)
-	e, err := c.start(ctx, ch, reqs, cmd, p)
+	defer c.shut(ch, exits)
+	e, err := c.start(ctx, ch, exits, cmd, p)
 	report(e, err)
 }
 
 // start sends the command, unless its caller has given up, and waits for its end.
-func (c *conn) start(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Request, cmd command, p *pledge) (ended, error) {
+func (c *conn) start(ctx context.Context, ch ssh.Channel, exits <-chan exit, cmd command, p *pledge) (ended, error) {
 	n := c.n
 	if !p.send() {
 		return ended{}, failed("cancelled", "the command was not sent to %s", n.opts.Name)
@@ -119,11 +119,11 @@ func (c *conn) start(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Reque
 	if !started {
 		return ended{}, failed("permission", "%s does not let %s run commands (a forced command or an SFTP-only account?)", n.opts.Name, n.opts.User)
 	}
-	return c.collect(ctx, ch, reqs, cmd)
+	return c.collect(ctx, ch, exits, cmd)
 }
 
 // collect gives the command its input and reads what it says until it has ended.
-func (c *conn) collect(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Request, cmd command) (e ended, err error) {
+func (c *conn) collect(ctx context.Context, ch ssh.Channel, exits <-chan exit, cmd command) (e ended, err error) {
 	var seen atomic.Int64 // bytes read, of both streams
 	out, errs := &capped{max: cmd.max, seen: &seen}, &capped{max: cmd.max, seen: &seen}
 	eof, reading := make(chan struct{}, 2), 2
@@ -144,8 +144,12 @@ func (c *conn) collect(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Req
 	exited, atEOF, last := false, false, int64(0)
 	for !exited || !atEOF {
 		select {
-		case req, open := <-reqs:
-			if !open {
+		case x, open := <-exits:
+			switch {
+			case open && !exited:
+				exited, e.exit, e.signal, last = true, x.status, x.signal, seen.Load()
+				flood.Reset(leftover)
+			case !open:
 				for ; reading > 0; reading-- {
 					<-eof
 				}
@@ -153,14 +157,6 @@ func (c *conn) collect(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Req
 					return ended{}, unknown("lost", "%s ended the session without telling how the command ended (%v); it may have run: look before you repeat it", c.n.opts.Name, c.why(errClosed))
 				}
 				atEOF = true
-				break
-			}
-			if status, signal, is := exitOf(req); is && !exited {
-				exited, e.exit, e.signal, last = true, status, signal, seen.Load()
-				flood.Reset(leftover)
-			}
-			if req.WantReply {
-				req.Reply(false, nil)
 			}
 		case <-eof:
 			reading--
@@ -195,10 +191,16 @@ func (c *conn) interrupt(ch ssh.Channel) {
 	ch.Close()
 }
 
-func exitOf(req *ssh.Request) (status int, signal string, is bool) {
+// exit is how the node says that a command ended.
+type exit struct {
+	status int
+	signal string
+}
+
+func exitOf(req *ssh.Request) (e exit, is bool) {
 	switch {
 	case req.Type == "exit-status" && len(req.Payload) >= 4:
-		return int(int32(binary.BigEndian.Uint32(req.Payload))), "", true
+		return exit{status: int(int32(binary.BigEndian.Uint32(req.Payload)))}, true
 	case req.Type == "exit-signal":
 		var s struct {
 			Name       string
@@ -206,12 +208,11 @@ func exitOf(req *ssh.Request) (status int, signal string, is bool) {
 			Message    string
 			Lang       string
 		}
-		if ssh.Unmarshal(req.Payload, &s) != nil {
-			return 0, "", false
+		if ssh.Unmarshal(req.Payload, &s) == nil {
+			return exit{128 + signals[s.Name], s.Name}, true
 		}
-		return 128 + signals[s.Name], s.Name, true
 	}
-	return 0, "", false
+	return e, false
 }
 
 // errClosed stands for the cause when only the channel was closed.

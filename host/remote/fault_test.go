@@ -62,6 +62,7 @@ func TestExecFaults(t *testing.T) {
 		{"a silent channel open closes the connection", sshtest.Faults{SilentOpen: true}, true, "connection", gate.Failed, "nothing was sent", 0, 0},
 		{"a node that refuses every channel is told of MaxSessions", sshtest.Faults{RefuseOpens: 1 << 30}, true, "connection", gate.Failed, "MaxSessions", 0, 0},
 		{"an unanswered exec request may have run", sshtest.Faults{SilentExec: true}, true, "lost", gate.Unknown, "look before you repeat", 0, 0},
+		{"requests of the node instead of an answer", sshtest.Faults{FloodRequests: true}, true, "lost", gate.Unknown, "look before you repeat", 0, 0},
 		{"an unanswered exec request that ran is unknown, and runs once", sshtest.Faults{RunSilent: true, HoldOutput: true}, true, "lost", gate.Unknown, "look before you repeat", 1, 0},
 		{"a connection dropped at the exec request is unknown", sshtest.Faults{DropBeforeRun: true}, true, "lost", gate.Unknown, "look before you repeat", 0, 0},
 		{"a connection dropped after the command is unknown, and runs once", sshtest.Faults{DropAfterRun: true}, true, "lost", gate.Unknown, "look before you repeat", 1, 0},

@@ -232,7 +232,7 @@ func (c *conn) idle(since time.Time) bool {
 
 // session opens a channel, for commands only after the login shell of its connection is known to be good. It is tried again, elsewhere if need be, while
 // the node refuses or the connection turns out dead: nothing was asked yet.
-func (n *node) session(ctx context.Context, commands bool) (*conn, ssh.Channel, <-chan *ssh.Request, error) {
+func (n *node) session(ctx context.Context, commands bool) (*conn, ssh.Channel, <-chan exit, error) {
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		c, err := n.acquire(ctx)
@@ -240,18 +240,18 @@ func (n *node) session(ctx context.Context, commands bool) (*conn, ssh.Channel, 
 			return nil, nil, nil, err
 		}
 		var ch ssh.Channel
-		var reqs <-chan *ssh.Request
+		var exits <-chan exit
 		if commands {
 			err = c.posix(ctx)
 		}
 		if err == nil {
-			ch, reqs, err = c.open()
+			ch, exits, err = c.open()
 		}
 		if op := (*gate.OpError)(nil); err == nil || errors.As(err, &op) {
 			if err != nil {
 				n.release(c)
 			}
-			return c, ch, reqs, err
+			return c, ch, exits, err
 		}
 		refused := refusedChannel(err)
 		if refused && attempt >= 3 {
@@ -281,11 +281,14 @@ func (n *node) session(ctx context.Context, commands bool) (*conn, ssh.Channel, 
 
 // open opens a channel. See [firm] for why the library may never return from it when the connection ends; against a peer that ends it by breaking the
 // protocol, firm does not help, and the call is left behind.
-func (c *conn) open() (ssh.Channel, <-chan *ssh.Request, error) {
+//
+// The returned channel gives the exit of a command, and is closed with the session. Requests of the node are taken from the start, whatever else goes on: the
+// library stops reading from a connection, and cannot even be closed, while some of them wait.
+func (c *conn) open() (ssh.Channel, <-chan exit, error) {
 	type opened struct {
-		ch   ssh.Channel
-		reqs <-chan *ssh.Request
-		err  error
+		ch    ssh.Channel
+		exits <-chan exit
+		err   error
 	}
 	if !c.firm.open() {
 		return nil, nil, c.why(io.EOF)
@@ -295,29 +298,46 @@ func (c *conn) open() (ssh.Channel, <-chan *ssh.Request, error) {
 	defer stop()
 	go func() {
 		ch, reqs, err := c.client.OpenChannel("session", nil)
-		got <- opened{ch, reqs, err}
+		exits := make(chan exit, 1)
+		if err == nil {
+			go listen(reqs, exits)
+		}
+		got <- opened{ch, exits, err}
 	}()
 	select {
 	case o := <-got:
-		return o.ch, o.reqs, o.err
+		return o.ch, o.exits, o.err
 	case <-c.done:
 	}
 	select {
 	case o := <-got:
-		return o.ch, o.reqs, o.err
+		return o.ch, o.exits, o.err
 	case <-time.After(10 * time.Millisecond):
 		return nil, nil, c.why(io.EOF)
 	}
 }
 
-// shut closes a channel, and the connection when the node does not close it too.
-func (c *conn) shut(ch ssh.Channel, reqs <-chan *ssh.Request) {
-	stop := c.watch("closing a session")
-	defer stop()
-	ch.Close()
+// listen takes the requests of the node on a channel until it is closed. The first exit is passed on, all else is declined.
+func listen(reqs <-chan *ssh.Request, exits chan<- exit) {
+	defer close(exits)
 	for req := range reqs {
+		if e, is := exitOf(req); is {
+			select {
+			case exits <- e:
+			default:
+			}
+		}
 		if req.WantReply {
 			req.Reply(false, nil)
 		}
+	}
+}
+
+// shut closes a channel, and the connection when the node does not close it too.
+func (c *conn) shut(ch ssh.Channel, exits <-chan exit) {
+	stop := c.watch("closing a session")
+	defer stop()
+	ch.Close()
+	for range exits {
 	}
 }

@@ -128,7 +128,7 @@ func (n *node) openSFTP() {
 }
 
 func (n *node) newFiles(ctx context.Context) (*files, error) {
-	c, ch, reqs, err := n.session(ctx, false)
+	c, ch, exits, err := n.session(ctx, false)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,8 @@ func (n *node) newFiles(ctx context.Context) (*files, error) {
 	over := make(chan struct{})
 	n.r.wg.Go(func() {
 		defer n.release(c)
-		c.shutAfter(over, ch, reqs)
+		<-over
+		c.shut(ch, exits)
 	})
 	stop := c.watch("opening SFTP")
 	defer stop()
@@ -158,21 +159,6 @@ func (n *node) newFiles(ctx context.Context) (*files, error) {
 	}
 	n.r.wg.Go(f.watchStall)
 	return f, nil
-}
-
-// shutAfter frees the session of an SFTP channel once it is over.
-func (c *conn) shutAfter(over <-chan struct{}, ch ssh.Channel, reqs <-chan *ssh.Request) {
-	forward := make(chan *ssh.Request)
-	c.n.r.wg.Go(func() {
-		defer close(forward)
-		for req := range reqs {
-			if req.WantReply {
-				req.Reply(false, nil)
-			}
-		}
-	})
-	<-over
-	c.shut(ch, forward)
 }
 
 // watchStall closes the connection when an operation waits and nothing moves for StallTimeout. It ends with the session.

@@ -28,12 +28,12 @@ func (c *conn) posix(ctx context.Context) error {
 	n := c.n
 	ctx, cancel := context.WithTimeout(ctx, n.r.opts.StepTimeout)
 	defer cancel()
-	ch, reqs, err := c.open()
+	ch, exits, err := c.open()
 	if err != nil {
 		return err
 	}
-	defer c.shut(ch, reqs)
-	e, err := c.start(ctx, ch, reqs, command{text: probeCommand, max: probeLimit}, &pledge{})
+	defer c.shut(ch, exits)
+	e, err := c.start(ctx, ch, exits, command{text: probeCommand, max: probeLimit}, &pledge{})
 	if op := (*gate.OpError)(nil); errors.As(err, &op) {
 		return failed(op.Code, "probing the login shell on %s (the command itself was not sent): %s", n.opts.Name, op.Message)
 	}

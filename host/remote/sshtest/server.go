@@ -32,6 +32,7 @@ type Faults struct {
 	SilentGlobal    bool                                        // never answers keepalives
 	SilentOpen      bool                                        // never answers the opening of a channel
 	SilentExec      bool                                        // never answers the exec request, and does not run it
+	FloodRequests   bool                                        // sends requests of its own instead of an answer to the exec request
 	RunSilent       bool                                        // runs the command and never answers the exec request
 	RefuseOpens     int                                         // this many channels are refused first
 	MaxSessions     int                                         // above that channels are refused
@@ -294,6 +295,12 @@ func (s *Server) channel(c net.Conn, nc ssh.NewChannel, here *atomic.Int64) {
 		case r.Type == "exec" && f.DropBeforeRun:
 			c.Close()
 			return
+		case r.Type == "exec" && f.FloodRequests:
+			for range 1000 {
+				if _, err := ch.SendRequest("x@example", false, nil); err != nil {
+					return
+				}
+			}
 		case r.Type == "exec" && f.SilentExec:
 			continue
 		case r.Type == "exec":
