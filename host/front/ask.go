@@ -190,7 +190,7 @@ var errState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "request
 
 // asking opens the rounds of a call. Answers count only for what this very call asked the same caller before: anybody can send answers.
 func (s *Server) asking(who caller, tool *gate.Tool, args []byte, r rounds) (*asking, error) {
-	want := sealed{Caller: who.Auth + ":" + who.ID, Tool: tool.Kind + ":" + tool.Name + "@" + tool.Plugin.Digest}
+	want := sealed{Caller: who.owner(), Tool: tool.Kind + ":" + tool.Name + "@" + tool.Plugin.Digest}
 	a := &asking{sealed: want, args: args, answers: map[string]said{}, pending: map[string]gate.Ask{},
 		can: r.caps != nil && r.caps.Elicitation != nil && (r.caps.Elicitation.Form != nil || r.caps.Elicitation.URL == nil)}
 	if r.state == "" {

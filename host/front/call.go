@@ -36,9 +36,12 @@ type caller struct {
 
 const callerKey = "caponier.caller"
 
+// owner names the caller wherever something is kept for it alone.
+func (c caller) owner() string { return c.Auth + ":" + c.ID }
+
 // asToken carries the caller in the form in which the SDK hands it to every handler; with UserID set, it also ties a session to its user.
 func (c caller) asToken() *auth.TokenInfo {
-	return &auth.TokenInfo{UserID: c.Auth + ":" + c.ID, Extra: map[string]any{callerKey: c}}
+	return &auth.TokenInfo{UserID: c.owner(), Extra: map[string]any{callerKey: c}}
 }
 
 // callerOf fails for a request that came without a caller: then the transport is wired wrong, and nobody may do nothing.
@@ -69,7 +72,7 @@ func (s *Server) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 	if err != nil {
 		return nil, err
 	}
-	res, out, sum := s.result(tool, a, stopped)
+	res, out, sum := s.result(who, tool, a, stopped)
 	if out == nil {
 		return res, nil
 	}

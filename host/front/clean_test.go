@@ -1,8 +1,10 @@
 package front
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -86,7 +88,7 @@ func decoded(t *testing.T, tl *gate.Tool, code int, out string) *mcp.CallToolRes
 	if code != 0 {
 		o = gate.Failed
 	}
-	r, _, _ := s.result(tl, gate.Answer{CallID: "C1", Outcome: o, Output: gate.Output{Code: code, JSON: json.RawMessage(out)}}, nil)
+	r, _, _ := s.result(caller{}, tl, gate.Answer{CallID: "C1", Outcome: o, Output: gate.Output{Code: code, JSON: json.RawMessage(out)}}, nil)
 	return r
 }
 
@@ -148,7 +150,7 @@ func TestOutputAgainstTheContractIsThePluginsFault(t *testing.T) {
 				c.tool = tool("x", gate.Hints{})
 			}
 			s := newServer(t, helloDoor(), func(o *Options) { o.MaxOutput = 100_000 })
-			r, _, _ := s.result(c.tool, gate.Answer{CallID: "C1", Outcome: gate.Succeeded, Output: gate.Output{Code: c.code, JSON: json.RawMessage(c.out)}}, nil)
+			r, _, _ := s.result(caller{}, c.tool, gate.Answer{CallID: "C1", Outcome: gate.Succeeded, Output: gate.Output{Code: c.code, JSON: json.RawMessage(c.out)}}, nil)
 			if m := meta(t, r); !r.IsError || m.Error == nil || m.Error.Code != "plugin_protocol" || !strings.Contains(m.Error.Message, c.says) || m.Outcome != gate.Failed {
 				t.Errorf("%+v %+v", m, m.Error)
 			}
@@ -172,6 +174,90 @@ func TestLongOutputIsCutAndSaysSo(t *testing.T) {
 	}
 }
 
+func TestTheRestOfALongResultIsForItsCallerAlone(t *testing.T) {
+	long := strings.Repeat("é\x1b[1mx", 40) // 80 characters once it is cleaned
+	out := string(must(json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": long}}})))
+	s := newServer(t, &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"long": says(out)}}, func(o *Options) { o.MaxChars = 30 })
+	url, _ := serve(t, s)
+	connect := func(who string) *mcp.ClientSession {
+		cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: asPrincipal{who}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cs.Close() })
+		return cs
+	}
+	anna, bert := connect("anna"), connect("bert")
+	r, err := anna.CallTool(t.Context(), &mcp.CallToolParams{Name: "long"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, isLink := r.Content[1].(*mcp.ResourceLink)
+	if !isLink || !strings.Contains(text(r), link.URI) {
+		t.Fatalf("no link to the rest: %s", text(r))
+	}
+	var all string
+	for uri := link.URI; uri != ""; {
+		got, err := anna.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += got.Contents[0].Text
+		if uri = ""; len(got.Contents) > 1 {
+			uri = got.Contents[1].URI
+		}
+	}
+	if all != strings.Repeat("éx", 40) {
+		t.Errorf("read %q", all)
+	}
+	for name, read := range map[string]func() error{
+		"another caller": func() error {
+			_, err := bert.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: link.URI})
+			return err
+		},
+		"past the end": func() error {
+			_, err := anna.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: strings.TrimSuffix(link.URI, "0") + "81"})
+			return err
+		},
+		"odd number": func() error {
+			_, err := anna.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: strings.TrimSuffix(link.URI, "0") + "+1"})
+			return err
+		},
+		"below the start": func() error {
+			_, err := anna.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: strings.TrimSuffix(link.URI, "0") + "-1"})
+			return err
+		},
+	} {
+		if err := read(); err == nil || !strings.Contains(strings.ToLower(err.Error()), "not found") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestWhatIsKeptIsBounded(t *testing.T) {
+	k := kept{most: 100}
+	now := time.Now()
+	if uri := k.keep("a", strings.Repeat("x", 26), now); uri != "" {
+		t.Error("one text may take more than a quarter")
+	}
+	var ids []string
+	for range 6 {
+		ids = append(ids, strings.TrimSuffix(strings.TrimPrefix(k.keep("a", strings.Repeat("x", 25), now), keptPrefix), "/0"))
+	}
+	for i, id := range ids {
+		if _, found := k.get("a", id, now); found != (i >= 2) {
+			t.Errorf("text %d: found %v", i, found)
+		}
+	}
+	if _, found := k.get("a", ids[5], now.Add(keptTime)); found || k.bytes != 100 {
+		t.Errorf("an old text is found, or %d bytes are kept", k.bytes)
+	}
+	k.keep("a", "y", now.Add(2*keptTime))
+	if k.bytes != 1 || len(k.byID) != 1 || len(k.order) != 1 {
+		t.Errorf("old texts stay: %d bytes, %d", k.bytes, len(k.byID))
+	}
+}
+
 func FuzzOutput(f *testing.F) {
 	for _, s := range []string{`{"content":[{"type":"text","text":"a"}]}`, `{"structured":{"a":[1,2.5,null,true,"x\u001b["]}}`, `{"error":{"code":"a","message":"b"}}`, `{"content":[{"type":"resource","resource":{"uri":"a:b","blob":"aGk="}}]}`} {
 		f.Add(s, 0)
@@ -183,7 +269,7 @@ func FuzzOutput(f *testing.F) {
 	}
 	tl := tool("x", gate.Hints{})
 	f.Fuzz(func(t *testing.T, out string, code int) {
-		r, _, _ := s.result(tl, gate.Answer{CallID: "C1", Outcome: gate.Succeeded, Output: gate.Output{Code: code, JSON: json.RawMessage(out)}}, nil)
+		r, _, _ := s.result(caller{}, tl, gate.Answer{CallID: "C1", Outcome: gate.Succeeded, Output: gate.Output{Code: code, JSON: json.RawMessage(out)}}, nil)
 		wire, err := json.Marshal(r)
 		if err != nil {
 			t.Fatalf("a result that cannot be sent: %v", err)

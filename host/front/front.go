@@ -124,6 +124,7 @@ type Server struct {
 	sessions  sessions
 	seals     seals
 	running   running
+	kept      kept
 
 	mu    sync.RWMutex // guards offers
 	offer offers
@@ -155,7 +156,7 @@ func New(o Options, door Door) (*Server, error) {
 	if o.Tier == nil {
 		o.Tier = func(_ context.Context, _ gate.Principal, t *gate.Tool) gate.Tier { return tierOfHints(t.Hints) }
 	}
-	s := &Server{opts: o, door: door, log: o.Log, offer: offers{}, patience: 30 * time.Second}
+	s := &Server{opts: o, door: door, log: o.Log, offer: offers{}, patience: 30 * time.Second, kept: kept{most: 64 << 20}}
 	s.root, s.stop = context.WithCancelCause(context.Background())
 	s.seen = newMetrics(func() float64 { return float64(s.sessions.count()) })
 	mo := &mcp.ServerOptions{
@@ -167,6 +168,7 @@ func New(o Options, door Door) (*Server, error) {
 	add := fixtures(mo)
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "caponier", Title: "Caponier", Version: o.Version}, mo)
 	add(s.mcp)
+	s.offerKept()
 	s.mcp.AddReceivingMiddleware(s.guard, s.personal)
 	return s, nil
 }

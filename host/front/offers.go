@@ -259,7 +259,7 @@ func (s *Server) fetch(ctx context.Context, req mcp.Request, tool *gate.Tool, ar
 	if err != nil {
 		return nil, nil, "", err
 	}
-	res, out, sum := s.result(tool, a, stopped)
+	res, out, sum := s.result(who, tool, a, stopped)
 	if out != nil {
 		if asks, state, err := s.questions(asking, a.Output.Code, out.Error); err != nil || asks != nil {
 			return out, asks, state, err

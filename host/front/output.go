@@ -40,6 +40,26 @@ type output struct {
 	sum        summary
 }
 
+// whole is all that there is to read, cleaned and not cut; "" of an output that could not be read.
+func (out *output) whole() string {
+	if out == nil {
+		return ""
+	}
+	var all []string
+	for _, p := range out.Content {
+		switch {
+		case p.Text != nil:
+			all = append(all, clean(*p.Text))
+		case p.Resource != nil && p.Resource.Text != nil:
+			all = append(all, clean(*p.Resource.Text))
+		}
+	}
+	if len(all) == 0 && len(out.Structured) > 0 {
+		all = append(all, clean(string(out.Structured)))
+	}
+	return strings.Join(all, "\n")
+}
+
 // of checks that a guest answered as what it was asked for.
 func (out *output) of(kind string) error {
 	isTool := len(out.Content) > 0 || len(out.Structured) > 0

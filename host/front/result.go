@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -71,7 +73,7 @@ func failure(sum summary) error {
 
 // result converts how a call ended, each way on purpose, into what the client gets: as a result, since the model can act on it. A spent budget does
 // not come here.
-func (s *Server) result(tool *gate.Tool, a gate.Answer, stopped error) (*mcp.CallToolResult, *output, summary) {
+func (s *Server) result(who caller, tool *gate.Tool, a gate.Answer, stopped error) (*mcp.CallToolResult, *output, summary) {
 	sum := summary{Outcome: a.Outcome, CallID: a.CallID, Tier: a.Tier.String(), Refused: summaries(a.Refused), JournalFailed: a.JournalFailed}
 	chars := &budget{left: s.opts.MaxChars}
 	res := &mcp.CallToolResult{}
@@ -92,6 +94,12 @@ func (s *Server) result(tool *gate.Tool, a gate.Answer, stopped error) (*mcp.Cal
 		say(res, strings.TrimSpace(fmt.Sprintf("%s (%s). %s", strings.TrimSuffix(sum.Error.Message, "."), sum.Error.Code, sum.Error.Suggestion)))
 	}
 	if note := chars.notice(); note != "" {
+		if text := out.whole(); tool.Kind == "tool" && utf8.RuneCountInString(text) > s.opts.MaxChars {
+			if uri := s.kept.keep(who.owner(), text, time.Now()); uri != "" {
+				note += fmt.Sprintf(" The whole text can be read for 10 minutes, %d characters at a time, as resource %s.", s.opts.MaxChars, uri)
+				res.Content = append(res.Content, &mcp.ResourceLink{URI: uri, Name: "whole-result", Title: "The whole text", MIMEType: "text/plain"})
+			}
+		}
 		say(res, note)
 	}
 	for _, r := range a.Refused {

@@ -1,0 +1,105 @@
+package front
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	keptTime   = 10 * time.Minute
+	keptPrefix = "caponier://results/"
+)
+
+// kept are whole outputs of which a result showed only the beginning. They are in memory alone, for a while, and only for who made the call.
+type kept struct {
+	most int // bytes of all together
+
+	mu    sync.Mutex // guards the following
+	bytes int
+	byID  map[string]keptText
+	order []string // oldest first
+}
+
+type keptText struct {
+	owner, text string
+	expires     time.Time
+}
+
+// keep gives the URI of the text's beginning, or "" for a text that is too long to keep.
+func (k *kept) keep(owner, text string, now time.Time) string {
+	if len(text) > k.most/4 { // so that one output cannot push out all others
+		return ""
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.byID == nil {
+		k.byID = map[string]keptText{}
+	}
+	for len(k.order) > 0 && (k.bytes+len(text) > k.most || now.After(k.byID[k.order[0]].expires)) {
+		k.bytes -= len(k.byID[k.order[0]].text)
+		delete(k.byID, k.order[0])
+		k.order = k.order[1:]
+	}
+	id := rand.Text()
+	k.byID[id] = keptText{owner, text, now.Add(keptTime)}
+	k.order = append(k.order, id)
+	k.bytes += len(text)
+	return keptPrefix + id + "/0"
+}
+
+func (k *kept) get(owner, id string, now time.Time) (string, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t, found := k.byID[id]
+	return t.text, found && t.owner == owner && now.Before(t.expires)
+}
+
+// offerKept lets callers read on where a result of theirs was cut. It decides nothing: what is read was decided when it was called for, and to everybody
+// else there is no such resource.
+func (s *Server) offerKept() {
+	s.mcp.AddResourceTemplate(&mcp.ResourceTemplate{Name: "results", Title: "The rest of a long result", URITemplate: keptPrefix + "{id}/{from}", MIMEType: "text/plain",
+		Description: "What a truncated result left out, from a character on. The result names the URI; it is good for 10 minutes, for the caller alone."}, s.readKept)
+}
+
+func (s *Server) readKept(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	who, err := callerOf(req)
+	if err != nil {
+		return nil, err
+	}
+	id, at, _ := strings.Cut(strings.TrimPrefix(req.Params.URI, keptPrefix), "/")
+	from, err := strconv.Atoi(at)
+	text, found := s.kept.get(who.owner(), id, time.Now())
+	if err != nil || !found || from < 0 || strconv.Itoa(from) != at {
+		return nil, mcp.ResourceNotFoundError(req.Params.URI)
+	}
+	total := utf8.RuneCountInString(text)
+	if from > total {
+		return nil, mcp.ResourceNotFoundError(req.Params.URI)
+	}
+	part := skip(text, from)
+	rest := skip(part, s.opts.MaxChars)
+	part = part[:len(part)-len(rest)]
+	res := &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, MIMEType: "text/plain", Text: part}}}
+	if rest != "" {
+		next := fmt.Sprintf("%s%s/%d", keptPrefix, id, from+s.opts.MaxChars)
+		res.Contents = append(res.Contents, &mcp.ResourceContents{URI: next, MIMEType: "text/plain", Text: fmt.Sprintf("[Characters %d to %d of %d. Read on: %s]", from, from+s.opts.MaxChars, total, next)})
+	}
+	return res, nil
+}
+
+// skip gives s without its first n characters.
+func skip(s string, n int) string {
+	for range n {
+		_, size := utf8.DecodeRuneInString(s)
+		s = s[size:]
+	}
+	return s
+}
