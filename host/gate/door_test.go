@@ -27,6 +27,7 @@ type world struct {
 	execErr  error
 	next     func(Op) Op
 	confirm  func(*Call) (Confirmation, error)
+	asked    Decision
 	mode     Mode
 }
 
@@ -78,8 +79,9 @@ func (w *world) Execute(_ context.Context, q Question, _ Decision) (Result, erro
 	return Result{Bytes: 3}, w.execErr
 }
 func (w *world) End(context.Context, *Call) { w.add("end") }
-func (w *world) Confirm(_ context.Context, c *Call, _ Decision) (Confirmation, error) {
+func (w *world) Confirm(_ context.Context, c *Call, d Decision) (Confirmation, error) {
 	w.add("confirm")
+	w.asked = d
 	return w.confirm(c)
 }
 
@@ -393,12 +395,56 @@ func TestConfirmation(t *testing.T) {
 			t.Errorf("%+v %v", a, w.events)
 		}
 	})
+	t.Run("a person's no is journaled", func(t *testing.T) {
+		w := &world{decide: red, confirm: func(*Call) (Confirmation, error) {
+			return Confirmation{}, &Refused{Kind: "call", Failed: []string{"approval.denied"}}
+		}}
+		a := w.call(`{}`)
+		no := (*Refused)(nil)
+		if !errors.As(a.Err, &no) || no.DecisionID == "" || a.Outcome != Refusal || !slices.Equal(w.events, []string{"decide call", "intent call refused", "confirm", "intent call refused"}) {
+			t.Errorf("%+v %v", a, w.events)
+		}
+	})
+	t.Run("who is asked gets the decision", func(t *testing.T) {
+		w := &world{decide: func(Question) (Decision, error) {
+			return Decision{Tier: Red, Failed: []string{"confirmation"}, NeedsApproval: true, Revision: "r7", Input: json.RawMessage(`{"masked":1}`)}, nil
+		}, confirm: func(*Call) (Confirmation, error) { return Confirmation{}, errors.New("x") }}
+		if w.call(`{}`); w.asked.Revision != "r7" || string(w.asked.Input) != `{"masked":1}` || w.asked.Tier != Red {
+			t.Errorf("%+v", w.asked)
+		}
+	})
 	t.Run("nobody can be asked", func(t *testing.T) {
 		w := &world{decide: red}
 		if a := w.call(`{"confirmed":true}`); a.Outcome != Refusal {
 			t.Errorf("%+v %v", a, w.events)
 		}
 	})
+}
+
+// A freeze is read at each decision: it bites between two operations of one call, and reaches policy as a frozen mode.
+func TestAFreezeBitesAtTheNextDecision(t *testing.T) {
+	frozen := false
+	decide := func(q Question) (Decision, error) {
+		if q.Mode.Frozen {
+			return Decision{Failed: []string{"freeze"}}, nil
+		}
+		return Decision{Allow: true, Tier: Green}, nil
+	}
+	w := &world{decide: decide, guest: func(ctx context.Context, r *Running) (Output, error) {
+		_, first := r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"true"}})
+		frozen = true
+		_, second := r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"true"}})
+		no := (*Refused)(nil)
+		if first != nil || !errors.As(second, &no) || no.Failed[0] != "freeze" {
+			t.Errorf("before the freeze: %v, after: %v", first, second)
+		}
+		return Output{}, nil
+	}}
+	d := w.door()
+	d.Frozen = func(q Question) bool { return frozen && q.Kind == KindOperation && q.Op.NodeName() == "pve1" }
+	if a := d.Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool()}); len(a.Refused) != 1 {
+		t.Errorf("%+v %v", a, w.events)
+	}
 }
 
 func TestArgumentsAreRefusedBeforeAnythingElse(t *testing.T) {
