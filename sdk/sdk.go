@@ -158,6 +158,21 @@ type output struct {
 	Messages    []Message         `json:"messages,omitempty"`
 }
 
+type encoded []byte // valid JSON, of our own making
+
+// encode puts structured content that is JSON already into its place as it is: encoding/json would read all of it again.
+func (o output) encode() ([]byte, error) {
+	structured, done := o.Structured.(encoded)
+	if done {
+		o.Structured = nil
+	}
+	b, err := json.Marshal(o)
+	if err == nil && done {
+		b = append(append(append(b[:len(b)-1], `,"structured":`...), structured...), '}')
+	}
+	return b, err
+}
+
 func render(v any) (output, error) {
 	switch v := v.(type) {
 	case Result:
@@ -176,7 +191,7 @@ func render(v any) (output, error) {
 	if t, ok := v.(interface{ Text() string }); ok {
 		text = t.Text()
 	}
-	return output{Content: []Content{Text(text)}, Structured: json.RawMessage(b)}, nil
+	return output{Content: []Content{Text(text)}, Structured: encoded(b)}, nil
 }
 
 // plugin is what this module serves. A guest runs one call at a time in one module, so a global is its natural place.
@@ -249,7 +264,7 @@ func call(input []byte) (int32, []byte) {
 			if err != nil {
 				return failure(err)
 			}
-			b, err := json.Marshal(out)
+			b, err := out.encode()
 			if err != nil {
 				return failure(fmt.Errorf("encoding the result of %s: %w", in.Name, err))
 			}
