@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/itchyny/gojq"
@@ -19,14 +17,8 @@ import (
 
 const (
 	MaxFilter  = 4096  // bytes
-	MaxPaths   = 20    // of a list of short paths
 	maxOutputs = 10000 // of a filter
 	yieldEvery = 50_000
-)
-
-var (
-	segment = regexp.MustCompile(`^(?:\.([A-Za-z_][A-Za-z0-9_]*)|\.([0-9]+)|\.?\[([0-9]+)\]|\.?(\["(?:[^"\\]|\\.)*"\])|(\."(?:[^"\\]|\\.)*"))`)
-	maxSafe = int64(1)<<53 - 1
 )
 
 func fail(code, format string, args ...any) error {
@@ -39,11 +31,17 @@ func bad(format string, args ...any) error { return fail("bad_filter", format, a
 // Run gives the outputs of a filter, encoded: a single one as it is, several as a list. max is in bytes. The host's budget for the call stops what
 // does not end by itself.
 func Run(filter string, document []byte, max int) (json.RawMessage, error) {
-	program, err := translate(filter)
+	if strings.TrimSpace(filter) == "" || len(filter) > MaxFilter {
+		return nil, bad("a filter has 1 to %d bytes", MaxFilter)
+	}
+	list, err := paths(filter)
 	if err != nil {
 		return nil, err
 	}
-	q, err := gojq.Parse(program)
+	if list != nil {
+		return pickAll(list, document, max)
+	}
+	q, err := gojq.Parse(filter)
 	if err != nil {
 		return nil, bad("the filter is not jq: %v", err)
 	}
@@ -55,8 +53,7 @@ func Run(filter string, document []byte, max int) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fail("not_json", "the document is not one JSON value: %v", err)
 	}
-	var outs [][]byte
-	size := 2
+	outs := outputs{max: max}
 	for iter := code.RunWithContext(&yielding{Context: context.Background()}, doc); ; {
 		v, more := iter.Next()
 		if !more {
@@ -73,18 +70,53 @@ func Run(filter string, document []byte, max int) (json.RawMessage, error) {
 		if err != nil {
 			return nil, fail("filter_failed", "the filter's output: %v", err)
 		}
-		if size += len(b) + 1; size > max || len(outs) == maxOutputs {
-			return nil, fail("too_large", "the filter gives more than %d bytes or %d outputs", max, maxOutputs)
+		if err := outs.add(b); err != nil {
+			return nil, err
 		}
-		outs = append(outs, b)
 	}
-	switch len(outs) {
+	return outs.json(), nil
+}
+
+func pickAll(list [][]step, document []byte, max int) (json.RawMessage, error) {
+	if !json.Valid(document) {
+		_, err := decode(document)
+		return nil, fail("not_json", "the document is not one JSON value: %v", err)
+	}
+	outs := outputs{max: max}
+	for _, path := range list {
+		b, err := pick(document, path)
+		if err == nil {
+			err = outs.add(b)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return outs.json(), nil
+}
+
+// outputs is what a filter has given so far.
+type outputs struct {
+	all       [][]byte
+	size, max int
+}
+
+func (o *outputs) add(b []byte) error {
+	if o.size += len(b) + 1; o.size > o.max || len(o.all) == maxOutputs {
+		return fail("too_large", "the filter gives more than %d bytes or %d outputs", o.max, maxOutputs)
+	}
+	o.all = append(o.all, b)
+	return nil
+}
+
+func (o *outputs) json() json.RawMessage {
+	switch len(o.all) {
 	case 0:
-		return json.RawMessage("null"), nil
+		return json.RawMessage("null")
 	case 1:
-		return outs[0], nil
+		return o.all[0]
 	}
-	return append(append([]byte("["), bytes.Join(outs, []byte(","))...), ']'), nil
+	return append(append([]byte("["), bytes.Join(o.all, []byte(","))...), ']')
 }
 
 func decode(document []byte) (v any, err error) {
@@ -97,67 +129,6 @@ func decode(document []byte) (v any, err error) {
 		return nil, errors.New("there is more after the first value")
 	}
 	return v, nil
-}
-
-// translate makes jq of a list of short paths, in which a number is an index, and leaves everything else as it is.
-func translate(filter string) (string, error) {
-	if strings.TrimSpace(filter) == "" || len(filter) > MaxFilter {
-		return "", bad("a filter has 1 to %d bytes", MaxFilter)
-	}
-	var out []string
-	for rest := strings.TrimSpace(filter); ; {
-		path, after, err := short(rest)
-		if err != nil {
-			return "", err
-		}
-		if path == "" {
-			return filter, nil
-		}
-		if out = append(out, path); len(out) > MaxPaths {
-			return "", bad("a list of more than %d paths", MaxPaths)
-		}
-		after = strings.TrimLeft(after, " \t\n")
-		if after == "" {
-			return strings.Join(out, ","), nil
-		}
-		if after[0] != ',' {
-			return filter, nil
-		}
-		rest = strings.TrimLeft(after[1:], " \t\n")
-	}
-}
-
-// short reads one short path from the beginning of s. path is empty when there is none.
-func short(s string) (path, rest string, err error) {
-	var b strings.Builder
-	rest = s
-	for {
-		m := segment.FindStringSubmatch(rest)
-		if m == nil {
-			break
-		}
-		if b.Len() == 0 {
-			b.WriteByte('.')
-		}
-		switch index := m[2] + m[3]; {
-		case index != "":
-			if n, err := strconv.ParseInt(index, 10, 64); err != nil || n > maxSafe || strconv.FormatInt(n, 10) != index {
-				return "", "", bad("the index %.32s: write it without leading zeros, at most %d", index, maxSafe)
-			}
-			fmt.Fprintf(&b, "[%s]", index)
-		case m[1] != "":
-			fmt.Fprintf(&b, "[%q]", m[1])
-		case m[4] != "":
-			b.WriteString(m[4])
-		default:
-			b.WriteString("[" + m[5][1:] + "]")
-		}
-		rest = rest[len(m[0]):]
-	}
-	if b.Len() == 0 && strings.HasPrefix(s, ".") && (len(s) == 1 || strings.ContainsRune(", \t\n", rune(s[1]))) {
-		return ".", s[1:], nil
-	}
-	return b.String(), rest, nil
 }
 
 // yielding lets the guest's collector work: the interpreter asks for Done at each of its steps.

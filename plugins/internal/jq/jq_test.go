@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/itchyny/gojq"
+	"unicode/utf8"
 
 	"github.com/caponier-mcp/caponier/sdk"
 )
@@ -53,29 +53,46 @@ func TestFiltersThatAreRefusedSayWhy(t *testing.T) {
 	}
 }
 
-// A list of short paths means what its parts mean, and every translation is jq.
-func FuzzTranslate(f *testing.F) {
-	for _, s := range []string{".results.0", ".name,.email", `."x y"."\""`, ".a.b.c[1].0", ".a|.b", ".", ".,.", `.["\u0061"]`, ".0", ".[0].1", ".a.01"} {
-		f.Add(s)
+// A short path gives what jq gives for it, whatever the document.
+func FuzzShortPaths(f *testing.F) {
+	for _, s := range []string{".results.0", ".name,.email", `."x y"."\""`, ".a.b.c[1].0", ".", ".,.", `.["\u0061"]`, ".0", ".[0].1", ".results.1.id,.big,.none.x"} {
+		f.Add(s, doc)
 	}
-	f.Fuzz(func(t *testing.T, filter string) {
-		out, err := translate(filter)
-		if err != nil || out == filter {
+	f.Add(".a", `[{"a":1}]`)
+	f.Add(".a", ` {"a" : [ 1 , {"]":"}\\\""} ] , "\u0061":{"b":[]},"c":-1.50e3 } `)
+	f.Fuzz(func(t *testing.T, filter, document string) {
+		list, err := paths(filter)
+		if err != nil || list == nil || !utf8.ValidString(document) || !utf8.ValidString(filter) || strings.Contains(document, `\u`) && strings.Contains(document, `\ud`) {
 			return
 		}
-		q, err := gojq.Parse(out)
-		if err != nil {
-			if strings.Contains(filter, `\`) {
-				return // an escape that is none in jq
+		var programs []string
+		for _, path := range list {
+			program := "."
+			for _, s := range path {
+				key, _ := json.Marshal(s.key)
+				if s.list {
+					key = []byte(strconv.Itoa(s.index))
+				}
+				program += "[" + string(key) + "]"
 			}
-			t.Fatalf("%q became %q, which is not jq: %v", filter, out, err)
+			programs = append(programs, program)
 		}
-		again, err := translate(q.String())
-		if err != nil {
-			t.Fatalf("%q became %q: %v", filter, q, err)
+		got, err := Run(filter, []byte(document), 1<<20)
+		// The comma and a pipe make it a filter that is no list of paths.
+		want, wantErr := Run(strings.Join(programs, ",")+"|.", []byte(document), 1<<20)
+		if (err == nil) != (wantErr == nil) {
+			t.Fatalf("%q of %q gives error %v, jq gives %v", filter, document, err, wantErr)
 		}
-		if q2, err := gojq.Parse(again); err != nil || q2.String() != q.String() {
-			t.Fatalf("%q became %q and then %q, %v", filter, q, again, err)
+		if err == nil && !equal(t, got, want) {
+			t.Fatalf("%q of %q gives %s, jq gives %s", filter, document, got, want)
 		}
 	})
+}
+
+func equal(t *testing.T, a, b []byte) bool {
+	var x, y any
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		t.Fatalf("%s and %s are not both JSON", a, b)
+	}
+	return reflect.DeepEqual(x, y)
 }
