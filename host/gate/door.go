@@ -103,6 +103,7 @@ func (d *Door) decide(ctx context.Context, q Question) (dec Decision, giveBack f
 	switch {
 	case err != nil:
 		input := dec.Input
+		giveBack = func() {} // what makes the engine fail is not for free
 		dec = deny("policy.error", "the policy engine did not answer: "+err.Error())
 		dec.Input = input
 	case dec.Allow && (dec.Tier < Green || dec.Tier >= Black || len(dec.Failed)+len(dec.Denied) > 0):
@@ -175,7 +176,7 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 			budget.MayHaveExecuted = r.effects
 		}
 		answer.Outcome, answer.Refused, answer.Output = r.outcome(out, err), r.refused, out
-		return out, Record{Outcome: answer.Outcome, Code: codeOf(err), Bytes: int64(len(out.JSON)), Refused: len(r.refused), Notes: &out.Notes}, err
+		return out, Record{Outcome: answer.Outcome, Code: codeOf(err), Bytes: int64(len(out.JSON)), Refused: r.refusals, Notes: &out.Notes}, err
 	}
 	answer.Err = d.passCall(ctx, r, &answer, run)
 	var refused *Refused

@@ -155,8 +155,8 @@ func TestEverythingButAWholeYesRefusesTheCall(t *testing.T) {
 			if a.Outcome != Refusal || slices.Contains(w.events, "run") {
 				t.Errorf("outcome %s, events %v: something ran", a.Outcome, w.events)
 			}
-			if w.taken != 0 {
-				t.Errorf("a refused call still counts (%d)", w.taken)
+			if want := map[bool]int{true: 1}[tt.why == "policy.error"]; w.taken != want {
+				t.Errorf("the refused call counts %d times, want %d", w.taken, want)
 			}
 		})
 	}
@@ -367,6 +367,26 @@ func TestAnEndedCallCanDoNothing(t *testing.T) {
 	_, err := kept.Operate(context.Background(), SSHExec{OnNode: OnNode{Node: "pve1"}})
 	if bad, ok := err.(*BadRequest); !ok || bad.Field != "call" || len(w.events) != before {
 		t.Errorf("Operate after the end: %v, events %v", err, w.events[before:])
+	}
+}
+
+func TestACallAsksForABoundedNumberOfOperations(t *testing.T) {
+	w := &world{decide: func(q Question) (Decision, error) {
+		return Decision{Allow: q.Kind == KindCall, Tier: Green, Failed: map[bool][]string{true: {"bound"}}[q.Kind != KindCall]}, nil
+	}}
+	var last error
+	w.guest = func(ctx context.Context, r *Running) (Output, error) {
+		for range maxOps + 1 {
+			_, last = r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"x"}})
+		}
+		return Output{}, nil
+	}
+	a := w.call(`{}`)
+	if bad, ok := last.(*BadRequest); !ok || bad.Field != "call" {
+		t.Errorf("the operation over the limit: %v", last)
+	}
+	if len(a.Refused) != keptRefused || w.outcomes[len(w.outcomes)-1].Refused != maxOps {
+		t.Errorf("%d refusals listed, %d journaled", len(a.Refused), w.outcomes[len(w.outcomes)-1].Refused)
 	}
 }
 

@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	cleanUp = 10 * time.Second
-	maxNext = 10 // operations that one may lead to, one after the other
+	cleanUp     = 10 * time.Second
+	maxNext     = 10     // operations that one may lead to, one after the other
+	maxOps      = 10_000 // operations that one call may ask for
+	keptRefused = 64     // refusals that an answer lists; all are counted and journaled
 )
 
 // Running is an allowed call while its guest runs: what the guest may ask the host for. Its methods may be called concurrently, and are refused after
@@ -28,7 +30,9 @@ type Running struct {
 	effects       bool // an operation above green was started
 	unknown       bool // and one ended without an answer
 	journalFailed bool // an outcome could not be written
-	refused       []*Refused
+	asked         int
+	refusals      int
+	refused       []*Refused // the first of them
 }
 
 // Operate takes one operation through the door, and then what it leads to, each with decisions of its own. The result is that of the last one. The error
@@ -52,8 +56,8 @@ func (r *Running) Operate(ctx context.Context, op Op) (Result, error) {
 }
 
 func (r *Running) operate(ctx context.Context, op Op) (Result, error) {
-	if r.over() {
-		return Result{}, &BadRequest{Field: "call", Message: "has ended"}
+	if err := r.may(); err != nil {
+		return Result{}, err
 	}
 	q := Question{Kind: KindOperation, Call: r.Call, Op: op, Progress: r.Progress}
 	if op.NodeName() != "" {
@@ -115,6 +119,19 @@ func (r *Running) Progress(done, total float64, message string) {
 	}
 }
 
+// may counts an operation in.
+func (r *Running) may() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return &BadRequest{Field: "call", Message: "has ended"}
+	}
+	if r.asked++; r.asked > maxOps {
+		return &BadRequest{Field: "call", Message: fmt.Sprintf("has asked for %d operations, and that is the most", maxOps)}
+	}
+	return nil
+}
+
 func (r *Running) over() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +156,9 @@ func (r *Running) note(err error, above, journalFailed bool) error {
 	defer r.mu.Unlock()
 	r.journalFailed = r.journalFailed || journalFailed
 	if refused := (*Refused)(nil); errors.As(err, &refused) {
-		r.refused = append(r.refused, refused)
+		if r.refusals++; len(r.refused) < keptRefused {
+			r.refused = append(r.refused, refused)
+		}
 		return refused
 	}
 	if err == nil {
