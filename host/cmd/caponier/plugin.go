@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,8 +23,8 @@ import (
 const describeTime = 3 * time.Minute
 
 func pluginCommand(g *global) *cobra.Command {
-	cmd := &cobra.Command{Use: "plugin", Short: "Build, lock and inspect plugins"}
-	cmd.AddCommand(pluginBuild(), pluginLock(g), pluginInspect(g))
+	cmd := &cobra.Command{Use: "plugin", Short: "Write, test, build, lock, inspect and compare plugins"}
+	cmd.AddCommand(pluginNew(), pluginTest(g), pluginBuild(), pluginLock(g), pluginInspect(g), pluginDiff(g))
 	return cmd
 }
 
@@ -42,11 +43,8 @@ func pluginBuild() *cobra.Command {
 			if out, err = filepath.Abs(out); err != nil {
 				return err
 			}
-			build := exec.CommandContext(cmd.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-buildmode=c-shared", "-o", out, ".")
-			build.Dir, build.Stdout, build.Stderr = dir, cmd.ErrOrStderr(), cmd.ErrOrStderr()
-			build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
-			if err := build.Run(); err != nil {
-				return failed(fmt.Errorf("go build in %s: %w", dir, err))
+			if err := compile(cmd.Context(), dir, out, cmd.ErrOrStderr()); err != nil {
+				return failed(err)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), out)
 			return err
@@ -54,6 +52,17 @@ func pluginBuild() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` to write (default NAME.wasm in this folder)")
 	return cmd
+}
+
+// compile builds the Go plugin in dir to the file out; the compiler speaks to say.
+func compile(ctx context.Context, dir, out string, say io.Writer) error {
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-buildmode=c-shared", "-o", out, ".")
+	build.Dir, build.Stdout, build.Stderr = dir, say, say
+	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("go build in %s: %w", dir, err)
+	}
+	return nil
 }
 
 // describe makes the lock entry of a module's file.
@@ -166,20 +175,20 @@ func pluginInspect(g *global) *cobra.Command {
 			if err != nil {
 				return failed(err)
 			}
-			if g.json {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(e)
-			}
-			w := cmd.OutOrStdout()
-			fmt.Fprintf(w, "%s %s\n  digest   %s\n  imports  %s\n", e.Name, e.Version, e.Digest, strings.Join(e.Imports, " "))
-			tools, err := e.Tools()
-			if err != nil {
-				return failed(err)
-			}
-			for _, t := range tools {
-				fmt.Fprintf(w, "  %s %s: %s\n    imports %s; targets %s; budget %s\n    runs %s\n", t.Kind, t.Name, t.Title,
-					strings.Join(t.Imports, " "), strings.Join(t.TargetKinds, " "), t.Budget, t.Runs)
-			}
-			return nil
+			return failed(inspect(cmd.OutOrStdout(), e, g.json))
 		},
 	}
+}
+
+func inspect(w io.Writer, e plugin.Entry, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(e)
+	}
+	fmt.Fprintf(w, "%s %s\n  digest   %s\n  imports  %s\n", e.Name, e.Version, e.Digest, strings.Join(e.Imports, " "))
+	tools, err := e.Tools()
+	for _, t := range tools {
+		fmt.Fprintf(w, "  %s %s: %s\n    imports %s; targets %s; budget %s\n    runs %s\n", t.Kind, t.Name, t.Title,
+			strings.Join(t.Imports, " "), strings.Join(t.TargetKinds, " "), t.Budget, t.Runs)
+	}
+	return err
 }
