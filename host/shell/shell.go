@@ -22,6 +22,7 @@ const (
 	maxDepth   = 3  // of command text inside command text
 	maxOptions = 32 // of a shell before its command text
 	maxNested  = 64 // command texts in one command
+	maxCalls   = 64 // simple commands in one text: each is decided
 )
 
 var _ gate.Lowerer = Lowerer{}
@@ -77,9 +78,15 @@ func (l Lowerer) command(form string, lowered gate.Lowered, around glue) gate.Co
 		return c
 	}
 	rendered := render(c.Calls, around)
-	nested, err := l.nested(c.Calls, 1)
-	if err == nil && len(rendered) > MaxRendered {
+	var nested []gate.Nested
+	var err error
+	switch { // the sizes first: what is inside takes longer to find
+	case len(rendered) > MaxRendered:
 		err = fmt.Errorf("the command is %d bytes when quoted, over the limit of %d: send long data as a file or as stdin", len(rendered), MaxRendered)
+	case len(c.Calls) > maxCalls:
+		err = fmt.Errorf("there are %d commands in the text, over the limit of %d: make several calls", len(c.Calls), maxCalls)
+	default:
+		nested, err = l.nested(c.Calls, 1)
 	}
 	if err == nil && len(nested) > maxNested {
 		err = fmt.Errorf("there are %d command texts inside the command, over the limit of %d", len(nested), maxNested)

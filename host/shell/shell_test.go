@@ -319,3 +319,12 @@ func shells(t testing.TB) [][]string {
 	}
 	return found
 }
+
+func TestManyCommandsInOneTextAreRefused(t *testing.T) {
+	if c := (Lowerer{}).Script(strings.Repeat("a;", maxCalls)); !c.Parsed {
+		t.Errorf("%d commands: %s", maxCalls, c.Error)
+	}
+	if c := (Lowerer{}).Script(strings.Repeat("a;", maxCalls+1)); c.Parsed || !strings.Contains(c.Error, "over the limit of 64") || c.Rendered != "" {
+		t.Errorf("%d commands: %+v", maxCalls+1, c)
+	}
+}
