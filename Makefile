@@ -11,7 +11,7 @@ export GOFLAGS := -buildvcs=false
 .PHONY: all plugins guests demo test check fmt lint policy race bench soak fuzz lock docs conformance clean
 all: build/caponier plugins
 
-build/caponier: $(shell find host policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' 2>/dev/null) go.mod go.sum
+build/caponier: $(shell find host policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
 	$(GO) build -trimpath -o $@ ./host/cmd/caponier
 
 plugins: $(PLUGINS:%=build/plugins/%.wasm)
