@@ -41,23 +41,28 @@ func TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence(t *testing.T) {
 	o.StepTimeout, o.StallTimeout, o.DialTimeout = 2*time.Second, 2*time.Second, 5*time.Second
 	r := start(t, o)
 
-	done := make(chan struct{})
+	// The network is cut again and again, each time after some calls have succeeded, so that a slow machine gets on, too.
+	done, good := make(chan struct{}), make(chan struct{}, total)
 	var cutter sync.WaitGroup
 	cuts := 0
 	cutter.Go(func() {
-		for {
+		for left := rand.IntN(30); ; {
 			select {
 			case <-done:
 				return
-			case <-time.After(time.Duration(20+rand.IntN(250)) * time.Millisecond):
-				cuts++
-				if rand.IntN(2) == 0 {
-					p.Reset()
-				} else {
-					p.Set(sshtest.Weather{CutAfter: 1 + rand.Int64N(40_000)})
-					time.Sleep(50 * time.Millisecond)
-					p.Set(sshtest.Weather{})
-				}
+			case <-good:
+			}
+			if left--; left > 0 {
+				continue
+			}
+			left = rand.IntN(30)
+			cuts++
+			if rand.IntN(2) == 0 {
+				p.Reset()
+			} else {
+				p.Set(sshtest.Weather{CutAfter: 1 + rand.Int64N(40_000)})
+				time.Sleep(50 * time.Millisecond)
+				p.Set(sshtest.Weather{})
 			}
 		}
 	})
@@ -76,11 +81,13 @@ func TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence(t *testing.T) {
 				}
 				if op := (*gate.OpError)(nil); errors.As(err, &op) {
 					outcomes[i] = op.Outcome
-					if op.Outcome == gate.Failed && op.Code != "unknown" {
+					if op.Outcome == gate.Failed {
 						time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // an agent thinks for a moment, too
 					}
 				} else if err != nil {
 					t.Errorf("call %d: %v is no *gate.OpError", i, err)
+				} else {
+					good <- struct{}{}
 				}
 			}
 		})
@@ -123,7 +130,7 @@ func TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence(t *testing.T) {
 		}
 	}
 	t.Logf("%d calls, %d cuts: %v", total, cuts, count)
-	if count[gate.Succeeded] < total/4 || cuts < 3 || count[gate.Succeeded] == total {
+	if count[gate.Succeeded] < total/8 || cuts < total/200 || count[gate.Succeeded] == total {
 		t.Errorf("this proves little: %d cuts, %v", cuts, count)
 	}
 	// What could not be removed while the network was down is removed once it is up.

@@ -36,7 +36,7 @@ func newRemote(t testing.TB, s *sshtest.Server, change ...func(*Options)) *Remot
 
 func optionsFor(t testing.TB, s *sshtest.Server) Options {
 	host, port := s.HostPort()
-	return Options{Workspace: filepath.Join(t.TempDir(), "workspace"), DialTimeout: 5 * time.Second, StepTimeout: 5 * time.Second,
+	return Options{Workspace: filepath.Join(t.TempDir(), "workspace"), DialTimeout: 30 * time.Second, StepTimeout: 10 * time.Second,
 		Nodes: []NodeOptions{{Name: "n1", Cluster: "c1", Login: Login{Host: host, Port: port, User: "root", IdentityFile: s.ClientFile, HostKey: s.Pin()}}}}
 }
 

@@ -34,7 +34,9 @@ func (c *conn) posix(ctx context.Context) error {
 	}
 	defer c.shut(ch, exits)
 	e, err := c.start(ctx, ch, exits, command{text: probeCommand, max: probeLimit}, &pledge{})
-	if op := (*gate.OpError)(nil); errors.As(err, &op) {
+	if op := (*gate.OpError)(nil); errors.As(err, &op) && op.Code == "lost" {
+		return fmt.Errorf("probing the login shell: %s", op.Message) // harmless, so that it may be tried again
+	} else if op != nil {
 		return failed(op.Code, "probing the login shell on %s (the command itself was not sent): %s", n.opts.Name, op.Message)
 	}
 	var want bytes.Buffer

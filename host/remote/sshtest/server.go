@@ -363,7 +363,7 @@ func (s *Server) shell(ctx context.Context, ch ssh.Channel, command string) int 
 		argv = []string{"/bin/sh", "-c", command}
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = append(os.Environ(), s.o.Env...), ch, ch.Stderr(), 100*time.Millisecond
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = append(os.Environ(), s.o.Env...), ch, ch.Stderr(), 2*time.Second
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return 255
@@ -377,12 +377,10 @@ func (s *Server) shell(ctx context.Context, ch ssh.Channel, command string) int 
 		in.Close()
 	})
 	err = cmd.Wait()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return exit.ExitCode()
-	} else if err != nil {
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
 		return 255
 	}
-	return 0
+	return cmd.ProcessState.ExitCode()
 }
 
 func (s *Server) sftp(ch ssh.Channel, f Faults) {
