@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -11,8 +12,11 @@ import (
 
 func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 	w := lab(t, Options{USDMicrosPerDay: 1_000_000})
+	var mu sync.Mutex // guards the following
 	status, answer, reached := 200, "", 0
 	origin := w.serve("llm.example", func(rw http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
 		reached++
 		if answer == "abort" {
 			panic(http.ErrAbortHandler)
@@ -20,7 +24,7 @@ func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 		rw.WriteHeader(status)
 		io.WriteString(rw, answer)
 	})
-	plain := w.serve("plain.example", func(http.ResponseWriter, *http.Request) { reached++ })
+	plain := w.serve("plain.example", func(http.ResponseWriter, *http.Request) {})
 	w.opts.Prices = []Price{{Origin: origin, Model: "m", Input: 3_000_000, Output: 15_000_000, Minimum: 7}, {Origin: origin, Model: "cheap", Input: 1, Output: 1}}
 	var err error
 	if w.e, err = New(w.opts); err != nil {
@@ -63,7 +67,9 @@ func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 		"a body that is no JSON":                 {body: "model=m", code: "cost", reserved: "[]", settled: "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			mu.Lock()
 			w.reserved, w.settled, w.noMoney, status, answer, reached = nil, nil, tt.noMoney, max(tt.status, 200), tt.answer, 0
+			mu.Unlock()
 			w.counts = map[string]int64{}
 			op := gate.HTTPRequest{Method: "POST", URL: origin + "/v1", Data: gate.Data{Text: tt.body}, ReserveUSDMicros: tt.reserve}
 			if tt.url != "" {
@@ -73,6 +79,8 @@ func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 				op.Method = tt.method
 			}
 			_, err := w.ask(op)
+			mu.Lock()
+			defer mu.Unlock()
 			if tt.code != "" {
 				if tt.outcome == "" {
 					tt.outcome = gate.Failed

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/tls"
@@ -195,14 +196,15 @@ func TestRebinding(t *testing.T) {
 }
 
 func TestHostileServers(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	for range 64 {
+		z.Write(make([]byte, 1<<20))
+	}
+	z.Close()
 	bomb := func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Content-Encoding", "gzip")
-		z, _ := gzip.NewWriterLevel(rw, gzip.BestCompression)
-		zeros := make([]byte, 1<<20)
-		for range 64 {
-			z.Write(zeros)
-		}
-		z.Close()
+		rw.Write(packed.Bytes())
 	}
 	for name, tt := range map[string]struct {
 		serve   http.HandlerFunc
@@ -257,7 +259,7 @@ func TestHostileServers(t *testing.T) {
 		}, code: "body", words: "EOF", outcome: gate.Failed},
 		"an answer that is not HTTP": {serve: func(rw http.ResponseWriter, r *http.Request) {
 			c, b, _ := rw.(http.Hijacker).Hijack()
-			b.WriteString("SSH-2.0-x\r\n")
+			b.WriteString("SSH-2.0-" + strings.Repeat("x", 5000) + "\r\n")
 			b.Flush()
 			c.Close()
 		}, code: "connection", words: "malformed", outcome: gate.Failed},
@@ -268,7 +270,10 @@ func TestHostileServers(t *testing.T) {
 			began := time.Now()
 			_, err := w.ask(tt.op)
 			failedWith(t, err, tt.code, tt.words, tt.outcome)
-			if d := time.Since(began); d > 3*time.Second {
+			if n := len(err.Error()); n > 500 {
+				t.Errorf("the error has %d bytes", n)
+			}
+			if d := time.Since(began); d > 10*time.Second {
 				t.Errorf("it took %s", d)
 			}
 			if w.e.held != 0 {

@@ -27,9 +27,10 @@ import (
 )
 
 const (
-	maxInline      = 1 << 20  // bytes of a body in a response to the guest
-	maxHead        = 64 << 10 // bytes of the headers of an answer
-	maxCompression = 1 << 10  // a body may grow by this factor, which is what gzip itself can do
+	maxInline = 1 << 20  // bytes of a body in a response to the guest
+	maxHead   = 64 << 10 // bytes of the headers of an answer
+	maxSaid   = 300      // bytes of an error that may quote the server
+	gzipExtra = 1 << 10  // bytes by which gzip may be longer than what is in it
 )
 
 type request struct {
@@ -125,7 +126,7 @@ func read(resp *http.Response, limit int64) ([]byte, error) {
 	switch enc := strings.ToLower(strings.Join(resp.Header.Values("Content-Encoding"), ",")); enc {
 	case "", "identity":
 	case "gzip", "x-gzip":
-		z, err := gzip.NewReader(io.LimitReader(resp.Body, limit+maxCompression))
+		z, err := gzip.NewReader(io.LimitReader(resp.Body, limit+gzipExtra))
 		if err == io.EOF { // no body at all, as of HEAD
 			return nil, nil
 		}
@@ -145,7 +146,7 @@ func read(resp *http.Response, limit int64) ([]byte, error) {
 
 // lost is a request without an answer.
 func (e *Egress) lost(ctx context.Context, r request, sent bool, err error) error {
-	code, why := "connection", string(e.scrub([]byte(err.Error())))
+	code, why := "connection", e.said(err)
 	if ctx.Err() != nil {
 		code, why = "timeout", "the time for it was over"
 		if errors.Is(ctx.Err(), context.Canceled) {
@@ -161,7 +162,7 @@ func (e *Egress) lost(ctx context.Context, r request, sent bool, err error) erro
 
 // unread is an answer whose body was not read; what it says of the request itself is known.
 func (e *Egress) unread(ctx context.Context, r request, status int, err error) error {
-	code, why := "body", string(e.scrub([]byte(err.Error())))
+	code, why := "body", e.said(err)
 	switch {
 	case errors.Is(err, errTooLong):
 		code, why = "too_large", "is longer than allowed here; ask for less, or save it"
@@ -169,6 +170,12 @@ func (e *Egress) unread(ctx context.Context, r request, status int, err error) e
 		code, why = "timeout", "did not end in time"
 	}
 	return fail(code, "%s %s was answered with status %d, but the body %s", r.method, r.origin(), status, why)
+}
+
+// said is an error as the guest may see it: it can hold what the server sent.
+func (e *Egress) said(err error) string {
+	b := e.scrub([]byte(err.Error()))
+	return strings.ToValidUTF8(string(b[:min(len(b), maxSaid)]), "\uFFFD")
 }
 
 func mediaType(s string) string {
