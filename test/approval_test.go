@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -112,7 +111,10 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	a, b := s.agent(t, at, "agent-a"), s.agent(t, at, "agent-b")
 	delete105 := map[string]any{"guest_id": 105}
 	there := func() bool {
-		_, _, text := outcome(t, b, "list_guests", nil)
+		how, _, text := outcome(t, b, "list_guests", map[string]any{})
+		if how != "succeeded" || !strings.Contains(text, "scratch") && !strings.Contains(text, "web01") {
+			t.Fatalf("list_guests: %s %s", how, text)
+		}
 		return regexp.MustCompile(`(?m)^105\b`).MatchString(text)
 	}
 
@@ -136,7 +138,7 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	picture(t, web, "approvals-list.png")
 
 	// The person sees what would run, on a phone too.
-	web.open(request, "Approve this one call")
+	web.open(request, "Approve once: delete_guest, guest 105, node pve1")
 	for _, want := range []string{"agent-a", "105", "pve1", "destroy VMID", "guest_id: 105", "red · destructive", "needs a confirmation", "An agent wrote them"} {
 		web.until("document.body.innerText", want)
 	}
@@ -159,18 +161,8 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	defer evil.Close()
 	prize := strings.Replace(evil.URL, "127.0.0.1", "localhost", 1)
 	web.open(prize+"/frame", "complete Win a prize")
-	var frames struct {
-		FrameTree struct {
-			ChildFrames []struct {
-				Frame struct{ URL, UnreachableURL string }
-			}
-		}
-	}
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && (len(frames.FrameTree.ChildFrames) == 0 || frames.FrameTree.ChildFrames[0].Frame.UnreachableURL == ""); {
-		web.do("Page.getFrameTree", nil, &frames)
-	}
-	if c := frames.FrameTree.ChildFrames; len(c) != 1 || c[0].Frame.UnreachableURL != request {
-		t.Errorf("the page was framed: %+v", c)
+	if said := web.logged("frame-ancestors"); !strings.Contains(said, "has been blocked") {
+		t.Errorf("the browser does not say that it blocked the frame: %s", said)
 	}
 	web.open(prize+"/form", "Win a prize")
 	web.click("button")
@@ -179,7 +171,7 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	if how, _, _ := outcome(t, a, "delete_guest", delete105); how != "waiting" || !there() {
 		t.Fatalf("before the yes: %s, guest there: %v", how, there())
 	}
-	web.open(request, "Approve this one call")
+	web.open(request, "Approve once: delete_guest, guest 105, node pve1")
 	web.click("button.yes")
 	web.until("document.body.innerText", "approved by ann (web)")
 

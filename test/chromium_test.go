@@ -21,6 +21,7 @@ type chromium struct {
 	out     *bufio.Reader
 	session string
 	id      int
+	log     []string // what the browser reported
 }
 
 // newChromium fails under CI when there is no browser. Elsewhere the test is skipped and says so.
@@ -64,10 +65,11 @@ func newChromium(t *testing.T) *chromium {
 	c.do("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
 	c.session = attached.SessionID
 	c.do("Page.enable", nil, nil)
+	c.do("Log.enable", nil, nil)
 	return c
 }
 
-// do sends a command and waits for its answer; events in between are dropped.
+// do sends a command and waits for its answer. Of the events in between it keeps what the browser logs.
 func (c *chromium) do(method string, params, result any) {
 	c.t.Helper()
 	c.id++
@@ -91,8 +93,13 @@ func (c *chromium) do(method string, params, result any) {
 			ID     int
 			Error  *struct{ Message string }
 			Result json.RawMessage
+			Method string
+			Params struct{ Entry struct{ Text string } }
 		}
 		must(c.t, json.Unmarshal(bytes.TrimRight(line, "\x00"), &answer))
+		if answer.Method == "Log.entryAdded" {
+			c.log = append(c.log, answer.Params.Entry.Text)
+		}
 		if answer.ID != c.id {
 			continue
 		}
@@ -146,6 +153,20 @@ func (c *chromium) click(selector string) {
 	for _, kind := range []string{"mousePressed", "mouseReleased"} {
 		c.do("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": at.X, "y": at.Y, "button": "left", "clickCount": 1}, nil)
 	}
+}
+
+// logged waits until the browser has reported something with that text, and gives it.
+func (c *chromium) logged(text string) string {
+	c.t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		c.eval("1")
+		for _, line := range c.log {
+			if strings.Contains(line, text) {
+				return line
+			}
+		}
+	}
+	return fmt.Sprintf("nothing with %q in %q", text, c.log)
 }
 
 func (c *chromium) size(width, height int, phone bool) {
