@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 )
@@ -105,12 +104,12 @@ func object(t reflect.Type) encoder {
 	}
 	var fields []field
 	for _, f := range reflect.VisibleFields(t) {
-		name, opt, _ := strings.Cut(f.Tag.Get("json"), ",")
+		name := f.Tag.Get("json")
 		if f.Anonymous || name == "-" {
 			continue
 		}
 		e := plan(f.Type)
-		if opt == "nullable" {
+		if f.Tag.Get("policy") == "nullable" {
 			e = nullable(e)
 		}
 		fields = append(fields, field{f.Index, ast.InternedTerm(name), string(appendString(nil, name)) + ":", e})

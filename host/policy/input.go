@@ -130,7 +130,7 @@ type (
 		Host       string      `json:"host"`
 		Port       int         `json:"port"`
 		Path       string      `json:"path"`
-		Addrs      []gate.Addr `json:"addrs,nullable"` // null in the lookup phase
+		Addrs      []gate.Addr `json:"addrs" policy:"nullable"` // null in the lookup phase
 		Hop        int         `json:"hop"`
 		BodyBytes  int         `json:"body_bytes"`
 		Credential string      `json:"credential"`

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"reflect"
-	"strings"
 	"testing"
 )
 
@@ -66,9 +65,9 @@ func schemaOf(t reflect.Type) any {
 		if f.Anonymous {
 			continue
 		}
-		name, opt, _ := strings.Cut(f.Tag.Get("json"), ",")
+		name := f.Tag.Get("json")
 		props[name] = schemaOf(f.Type)
-		if opt == "nullable" {
+		if f.Tag.Get("policy") == "nullable" {
 			props[name] = map[string]any{"anyOf": []any{props[name], map[string]any{"type": "null"}}}
 		}
 		required = append(required, name)

@@ -186,3 +186,24 @@ func TestDecisionsAllocateNoMoreThanRecorded(t *testing.T) {
 	}
 	t.Logf("%+v", all)
 }
+
+func BenchmarkReplay(b *testing.B) {
+	e := site(b, "../../examples/lab/site")
+	_, op := sshCall("uptime; df -h")
+	op.Call.Decided = gate.Decision{Allow: true, Tier: gate.Yellow}
+	records := []gate.Record{recordOf(b, e, "A", statusCall()), recordOf(b, e, "B", deniedQuestions(b)["protected"]), recordOf(b, e, "C", deniedQuestions(b)["op tier"]), recordOf(b, e, "D", op)}
+	const n = 2000
+	for b.Loop() {
+		d, err := Replay(context.Background(), func(yield func(gate.Record) bool) {
+			for i := range n {
+				if !yield(records[i%len(records)]) {
+					return
+				}
+			}
+		}, "../../examples/lab/site")
+		if err != nil || d.Same != n {
+			b.Fatalf("%+v %v", d, err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*n), "µs/decision")
+}

@@ -67,15 +67,15 @@ unit(s) := s if {
 } else := concat("", [s, ".service"])
 
 # Mentions are wider than operands: a guest's number in a task id, a volume or a path, a node's name in a task id or a path.
-mentioned_vmids(words) := {v |
+mentioned_vmids(words) := vmids(words) | {v |
 	some [kind, w] in words
-	kind in {"vmid", "upid", "volid", "dataset", "readpath"}
+	kind in {"upid", "volid", "dataset", "readpath"}
 	some v in numbers(w)
 }
 
-mentioned_nodes(words) := {n |
+mentioned_nodes(words) := nodes(words) | {n |
 	some [kind, w] in words
-	kind in {"node", "upid", "readpath"}
+	kind in {"upid", "readpath"}
 	some n in regex.split("[:/]", w)
 }
 

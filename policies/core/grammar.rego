@@ -7,8 +7,8 @@ package caponier.core.grammar
 
 tables := data.core.grammar
 
-# describe gives id, group, tier and the words by kind: [[kind, word], …], and what runs inside a guest. A command without options whose
-# operands are all there needs only the first form; the second is the general one.
+# describe gives id, group, tier and the words by kind: [[kind, word], …], and what runs inside a guest. Most commands need only the first
+# two forms, without and with options; the third also knows dividers, guests, required options and operands that may be missing.
 describe(argv) := {
 	"id": found.id, "group": found.entry.group, "tier": found.entry.tier, "inside": false, "guest": [],
 	"words": array.concat(found.words, plain),
@@ -17,33 +17,45 @@ describe(argv) := {
 	words := array.slice(argv, found.skip, count(argv))
 	not strings.any_prefix_match(words, "-")
 	not found.entry.required
-	kinds := found.entry.operands
-	plain := [[kinds[i], w] | some i, w in words; regex.match(tables.kinds[kinds[i]], w)]
-	count(plain) == count(words)
-	count(plain) == count(kinds)
+	plain := exact(found.entry.operands, words)
+} else := {
+	"id": found.id, "group": found.entry.group, "tier": found.entry.tier, "inside": false, "guest": [],
+	"words": array.concat(found.words, array.concat(plain, parsed.values)),
+} if {
+	found := lookup(argv)
+	not found.entry.required
+	not found.entry.divider
+	parsed := options_of(array.slice(argv, found.skip, count(argv)), found.entry.options)
+	plain := exact(found.entry.operands, parsed.rest)
 } else := {
 	"id": found.id, "group": found.entry.group, "tier": found.entry.tier, "inside": object.get(found.entry, "guest", false), "guest": guest,
-	"words": array.concat(found.words, array.concat(arguments, values)),
+	"words": array.concat(found.words, array.concat(arguments, parsed.values)),
 } if {
 	found := lookup(argv)
 	words := array.slice(argv, found.skip, count(argv))
 	end := divider(words, found.entry)
-	before := array.slice(words, 0, end)
-	options := found.entry.options
-
-	# Every word that begins with a hyphen is an option, exactly, and once. A value does not begin with one, so no state is needed.
-	at := [i | some i, w in before; startswith(w, "-"); options[w]]
-	count(at) == count([w | some w in before; startswith(w, "-")])
-	count(at) == count({before[i] | some i in at})
-	taken := {j | some i in at; options[before[i]] != "flag"; j := i + 1}
-	values := [[kind, before[i]] | some i in taken; not startswith(before[i], "-"); kind := options[before[i - 1]]; is(kind, before[i])]
-	count(values) == count(taken)
+	parsed := options_of(array.slice(words, 0, end), found.entry.options)
 	guest := guest_words(words, end, found.entry)
-	arguments := typed(found.entry.operands, array.concat(
-		[w | some i, w in before; not startswith(w, "-"); not i in taken],
-		after(words, end, found.entry),
-	))
+	arguments := typed(found.entry.operands, array.concat(parsed.rest, after(words, end, found.entry)))
 	every needed in object.get(found.entry, "required", []) { needed in array.slice(words, 0, end + 1) }
+}
+
+# exact pairs operands with kinds where there is one word of its pattern for each kind.
+exact(kinds, words) := pairs if {
+	count(words) == count(kinds)
+	pairs := [[kinds[i], w] | some i, w in words; regex.match(tables.kinds[kinds[i]], w)]
+	count(pairs) == count(words)
+}
+
+# options_of takes the options and their values out. Every word that begins with a hyphen is an option, exactly, and once. A value does
+# not begin with one, so what a word is depends only on the word before it.
+options_of(words, options) := {"values": values, "rest": [w | some i, w in words; not startswith(w, "-"); not i in taken]} if {
+	at := [i | some i, w in words; startswith(w, "-")]
+	every i in at { options[words[i]] }
+	count(at) == count({words[i] | some i in at})
+	taken := {j | some i in at; options[words[i]] != "flag"; j := i + 1}
+	values := [[kind, words[i]] | some i in taken; not startswith(words[i], "-"); kind := options[words[i - 1]]; is(kind, words[i])]
+	count(values) == count(taken)
 }
 
 # lookup finds the entry: of a program by its first word and as many of the next ones as name a sub-command, the longest first, of an API call

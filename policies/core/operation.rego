@@ -82,7 +82,7 @@ failed contains "role" if {
 	check.grant.ok
 	check.node.operation_ok
 	check.ceiling.operation_ok
-	check.command.operation_ok
+	check.command.operation_granted
 }
 
 failed contains "tier" if not check.tier.operation_ok
@@ -90,6 +90,11 @@ failed contains "tier" if not check.tier.operation_ok
 failed contains "readonly" if not check.readonly.operation_ok
 
 failed contains "command" if not check.command.operation_ok
+
+failed contains "command" if {
+	check.grant.ok
+	not check.command.operation_granted
+}
 
 failed contains "path" if not check.path.operation_ok
 

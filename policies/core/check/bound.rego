@@ -21,20 +21,20 @@ ok if {
 	every n in command.operation_nodes { bound_node(n) }
 	every s in command.services(command.operation_words) { s in call_services }
 	runs_where_it_may
-	every d in command.operation_described { stays(d) }
 }
 
 bound_node(n) if n in call_nodes
 
 # In /nodes/NODE/lxc/VMID the guest is what is acted on; its node, which check node knows, says where it is.
 bound_node(n) if {
-	count([d | some d in command.operation_described; ["node", n] in d.words; not guest_in(d)]) == 0
-	in_cluster
+	every d in command.operation_described { locates(n, d) }
 }
 
-guest_in(d) if {
-	some ["vmid", id] in d.words
-	id in call_vmids
+locates(n, d) if not ["node", n] in d.words
+
+locates(_, d) if {
+	some [kind, _] in d.words
+	kind == "vmid"
 }
 
 ok if {
@@ -79,11 +79,6 @@ located(d) if {
 	some [kind, _] in d.words
 	kind in {"vmid", "node"}
 }
-
-# A command that names neither guest nor node nor service acts on the node: it stays on those of the call.
-stays(d) if located(d)
-
-stays(_) if input.target.node in input.parent.targets.nodes
 
 why := concat(", ", (((vmids - call_vmids) | unbound) | strayed))
 

@@ -76,3 +76,10 @@ test_guest_of_the_call_may_be_named_with_its_node if {
 	both := {"command": f.cmd([["pvesh", "create", "/nodes/pve2/lxc/105/status/stop"], ["pvenode", "wakeonlan", "pve2"]])}
 	f.failed(f.operated(both)) == {"bound"}
 }
+
+test_stage_in_another_cluster_is_refused if {
+	elsewhere := {"target": {"node": "far", "cluster": "other"}, "parent": {"stages": [{"node": "far", "dir": "/run/caponier/s1"}]}}
+	f.failed(f.operated(object.union(f.with_file("sftp_put", "upload", "yellow", {"action": "put", "local": "in/x"}), elsewhere))) == {"bound"}
+}
+
+test_what_runs_on_no_node_is_not_bound_to_one if f.operated(f.with_http({"method": "POST"})).allow

@@ -36,22 +36,41 @@ text_ok(cmd) if {
 }
 
 known(cmd) if {
+	understood(cmd)
+	every c in cmd.calls { command.measured(c.argv) }
+}
+
+understood(cmd) if {
 	cmd.parsed == true
 	count(cmd.calls) > 0
-	every f in cmd.features { f in data.site.shell_features }
-	every c in cmd.calls {
-		c.static == true
-		command.measured(c.argv)
-	}
+	{c.static | some c in cmd.calls} == {true}
+	joined(cmd.features)
+}
+
+joined([])
+
+joined(features) if {
+	every f in features { f in data.site.shell_features }
 }
 
 operation_ok if input.command == null
 
 operation_ok if {
-	known(input.command)
+	understood(input.command)
 	input.command.stdin.bytes == 0
+	count(command.operation_described) == count(input.command.calls)
+	insides_ok
+}
+
+# What a role must be granted is role's to demand; here it only says why.
+operation_granted if input.command == null
+
+operation_granted if granted_all(command.operation_described)
+
+insides_ok if not true in {d.inside | some d in command.operation_described}
+
+insides_ok if {
 	every d in command.operation_described { guest.ok(d) }
-	granted_all(command.operation_described)
 }
 
 # One role that grants the tool grants all commands; roles.call_clear and operation_clear demand that it is one with the node and the tier.

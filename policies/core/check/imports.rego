@@ -10,27 +10,54 @@ ok if {
 	input.op in input.tool.imports
 	input.parent.tool == input.tool.name
 	is_string(input.parent.id)
-	part := parts[input.op]
-	input[part] != null
-	alone(part)
-	placed(part)
+	alone(parts[input.op])
 	named
 }
 
-# alone says that the other parts are null.
-alone(part) if {
-	every other in others[part] { input[other] == null }
-}
-
-# placed says that a node is named by exactly those operations that run on one.
-placed(part) if {
-	part in {"command", "file"}
+# alone says that the operation has this part and no other, and names a node exactly if it runs on one.
+alone("command") if {
+	input.command != null
 	input.target != null
+	input.file == null
+	input.http == null
+	input.blob == null
+	input.ask == null
 }
 
-placed(part) if {
-	part in {"http", "blob", "ask"}
+alone("file") if {
+	input.file != null
+	input.target != null
+	input.command == null
+	input.http == null
+	input.blob == null
+	input.ask == null
+}
+
+alone("http") if {
+	input.http != null
 	input.target == null
+	input.command == null
+	input.file == null
+	input.blob == null
+	input.ask == null
+}
+
+alone("blob") if {
+	input.blob != null
+	input.target == null
+	input.command == null
+	input.file == null
+	input.http == null
+	input.ask == null
+}
+
+alone("ask") if {
+	input.ask != null
+	input.target == null
+	input.command == null
+	input.file == null
+	input.http == null
+	input.blob == null
 }
 
 named if not actions[input.op]
@@ -41,11 +68,6 @@ parts := {
 	"ssh_exec": "command", "ssh_script": "command", "stage": "file", "sftp_stat": "file", "sftp_list": "file", "sftp_read": "file",
 	"sftp_write": "file", "sftp_get": "file", "sftp_put": "file", "sftp_remove": "file", "http_request": "http", "blob_write": "blob",
 	"blob_read": "blob", "ask": "ask",
-}
-
-others := {
-	"command": ["file", "http", "blob", "ask"], "file": ["command", "http", "blob", "ask"], "http": ["command", "file", "blob", "ask"],
-	"blob": ["command", "file", "http", "ask"], "ask": ["command", "file", "http", "blob"],
 }
 
 actions := {
