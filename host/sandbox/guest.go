@@ -25,11 +25,12 @@ type savedGlobal struct {
 	value uint64
 }
 
-// instance is one fresh guest. It serves one call at a time, and in the service of plugins only one at all.
+// instance is one guest in the template's state, for one call.
 type instance struct {
-	mod    api.Module
-	memory *memory
-	ticks  api.MutableGlobal
+	mod     api.Module
+	memory  *memory
+	ticks   api.MutableGlobal
+	globals []api.MutableGlobal // in the template's order
 }
 
 // newTemplate initialises a compiled module under ctx, whose deadline stops it, and keeps what it then is.
@@ -92,11 +93,30 @@ func (t *template) instantiate(ctx context.Context) (in *instance, err error) {
 			return nil, errors.New("making a guest: its memory could not be restored")
 		}
 	}
-	for _, g := range t.globals {
-		in.mod.ExportedGlobal(g.name).(api.MutableGlobal).Set(g.value)
-	}
 	in.ticks = in.mod.ExportedGlobal(exportTicks).(api.MutableGlobal)
+	for _, g := range t.globals {
+		in.globals = append(in.globals, in.mod.ExportedGlobal(g.name).(api.MutableGlobal))
+	}
+	in.restore(t)
 	return in, nil
+}
+
+func (in *instance) restore(t *template) {
+	for i, g := range t.globals {
+		in.globals[i].Set(g.value)
+	}
+	in.ticks.Set(quantum)
+}
+
+// reset brings a guest that has returned from its call back to the template's state: its memory is mapped anew from the image, and all mutable globals are
+// set. That is all the state there is: a table cannot change without the instructions that the parser refuses. It reports false when the guest has
+// to be thrown away, as when its memory has grown, which cannot be undone.
+func (in *instance) reset(t *template) bool {
+	if uint64(in.mod.Memory().Size()) != t.image.size || !in.memory.remap() {
+		return false
+	}
+	in.restore(t)
+	return true
 }
 
 func (in *instance) close() { in.mod.Close(context.Background()) }

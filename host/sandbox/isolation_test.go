@@ -83,6 +83,61 @@ func TestNothingOfACallIsThereInTheNext(t *testing.T) {
 	}
 }
 
+// TestAGuestThatIsUsedAgainIsAsGoodAsNew: a guest that does not grow its memory is not thrown away but reset. It plants secrets on every page of its
+// memory and in globals of every type; what a call finds, and what the host sees in the guest that waits for the next, must be as in the beginning.
+func TestAGuestThatIsUsedAgainIsAsGoodAsNew(t *testing.T) {
+	globals := op(4, typeI32, 1, c32(1)[:2], 0x0b, typeI64, 1, 0x42, 2, 0x0b, typeF32, 1, 0x43, 0, 0, 0, 0, 0x0b, typeF64, 1, 0x44, make([]byte, 8), 0x0b)
+	var look, plant []byte
+	look = op(0x23, 0, c32(1), 0x47, 0x23, 1, 0x42, 2, 0x52, 0x72, 0x23, 2, 0x43, 0, 0, 0, 0, 0x5c, 0x72, 0x23, 3, 0x44, make([]byte, 8), 0x62, 0x72)
+	plant = op(c32(7), 0x24, 0, 0x42, 7, 0x24, 1, 0x43, 7, 7, 7, 7, 0x24, 2, 0x44, repeat([]byte{7}, 8), 0x24, 3)
+	for page := int64(1); page < 64; page++ { // of 4 KiB
+		look = op(look, c32(page*4096+100), 0x28, 2, 0, 0x72)
+		plant = op(plant, c32(page*4096+100), c32(7), 0x36, 2, 0)
+	}
+	g := guest{memory: []byte{1, 1, 4, 8}, imports: []imported{output}, globals: globals, call: op(look, 0x04, 0x40, 0x00, 0x0b, plant, ok())} // it traps on what it finds
+	h := newHost(t, Options{Warm: 1})
+	tool := h.add(g.bytes())
+	want(t, h.call(tool, object{}), "")
+	p := h.box.plugin(tool.Plugin.Digest)
+	first := waiting(p)
+	for range 50 {
+		want(t, h.call(tool, object{}), "")
+		in := waiting(p)
+		if in != first {
+			t.Fatal("the guest was not used again, so that this test shows nothing")
+		}
+		mem, _ := in.mod.Memory().Read(0, in.mod.Memory().Size())
+		if fresh, err := p.tmpl.instantiate(t.Context()); err != nil {
+			t.Fatal(err)
+		} else if was, _ := fresh.mod.Memory().Read(0, fresh.mod.Memory().Size()); !bytes.Equal(mem, was) {
+			t.Fatal("the memory is not as in a new guest")
+		} else {
+			fresh.close()
+		}
+	}
+}
+
+// waiting looks at the guest that waits for the next call.
+func waiting(p *plugin) *instance {
+	in := <-p.warm
+	p.warm <- in
+	return in
+}
+
+func TestNoSecretOfAGoGuestWaitsForTheNextCall(t *testing.T) {
+	h := newHost(t, Options{Warm: 1})
+	tool := h.add(goGuest(t, "echo"))
+	secret := "TOP-SECRET-7f3a"
+	for range 20 {
+		want(t, h.call(tool, object{"text": secret}), "")
+		in := waiting(h.box.plugin(tool.Plugin.Digest))
+		mem, _ := in.mod.Memory().Read(0, in.mod.Memory().Size())
+		if bytes.Contains(mem, []byte(secret)) {
+			t.Fatal("the argument of one call is in the memory that the next begins with")
+		}
+	}
+}
+
 func TestInitialisationIsDoneOnceAndKept(t *testing.T) {
 	// _initialize adds 1 to a global and writes its value to memory; the call answers by whether both are 1.
 	g := guest{imports: []imported{output}, globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b}, init: op(0x23, 0, c32(1), 0x6a, 0x24, 0, c32(512), 0x23, 0, 0x36, 2, 0),
@@ -309,6 +364,27 @@ func TestRunAfterCloseIsRefused(t *testing.T) {
 	want(t, h.call(tool, object{}), "plugin_unavailable")
 	if err := h.box.Close(context.Background()); err != nil {
 		t.Errorf("closing again: %v", err)
+	}
+}
+
+func TestCloseWaitsForTheCallThatRuns(t *testing.T) {
+	h := newHost(t, Options{})
+	release, asked := make(chan struct{}), make(chan struct{})
+	h.execute = func(gate.Question) (gate.Result, error) { close(asked); <-release; return gate.Result{}, nil }
+	tool := h.add(asker("stage", requests["stage"]).bytes())
+	done, closed := make(chan gate.Answer, 1), make(chan error, 1)
+	go func() { done <- h.call(tool, object{}) }()
+	<-asked
+	go func() { closed <- h.box.Close(context.Background()) }()
+	select {
+	case err := <-closed:
+		t.Fatalf("it was closed under a running call: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(release)
+	want(t, <-done, "")
+	if err := <-closed; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -70,14 +70,20 @@ func (m *memory) reserve() bool {
 	if err != nil {
 		return false
 	}
-	if n := min(m.image.size, m.max); n > 0 {
-		if _, err := unix.MmapPtr(m.image.fd, 0, base, uintptr(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE); err != nil {
-			unix.MunmapPtr(base, uintptr(m.max))
-			return false
-		}
+	if m.base = base; !m.remap() {
+		m.Free()
 	}
-	m.base = base
-	return true
+	return m.base != nil
+}
+
+// remap replaces the part that the image covers by the image, and with it all that was written there.
+func (m *memory) remap() bool {
+	n := min(m.image.size, m.max)
+	if n == 0 {
+		return true
+	}
+	_, err := unix.MmapPtr(m.image.fd, 0, m.base, uintptr(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE)
+	return err == nil
 }
 
 // Free gives the memory back. Nothing may hold a view of it.

@@ -44,5 +44,11 @@ func (m *memory) Reallocate(size uint64) []byte {
 	return m.bytes[:size]
 }
 
+// remap restores what the image covers.
+func (m *memory) remap() bool {
+	clear(m.bytes[copy(m.bytes, m.image.data):])
+	return true
+}
+
 // Free gives the memory back.
 func (m *memory) Free() { m.bytes = nil }

@@ -19,10 +19,10 @@ type plugin struct {
 	err   error
 	warm  chan *instance
 
+	filling sync.Mutex // held by the one who makes guests ahead
 	mu      sync.Mutex // guards the following
-	filling bool
-	broken  int       // calls in a row
-	until   time.Time // out of service
+	broken  int        // calls in a row
+	until   time.Time  // out of service
 }
 
 // prepare compiles and initialises the module; the last that it does is to let calls in.
@@ -62,32 +62,37 @@ func (p *plugin) take(ctx context.Context) (*instance, error) {
 	if err := p.admit(); err != nil {
 		return nil, err
 	}
-	var in *instance
 	select {
-	case in = <-p.warm:
+	case in := <-p.warm:
+		return in, nil
 	default:
-		var err error
-		if in, err = p.tmpl.instantiate(p.s.ctx); err != nil {
-			return nil, &gate.PluginError{Code: "plugin_unavailable", Message: clean(err.Error(), 300)}
-		}
 	}
-	p.mu.Lock()
-	start := !p.filling && p.s.Warm > 0 && p.s.ctx.Err() == nil
-	p.filling = p.filling || start
-	p.mu.Unlock()
-	if start {
-		p.s.work.Go(func() {
-			p.refill()
-			p.mu.Lock()
-			p.filling = false
-			p.mu.Unlock()
-		})
+	in, err := p.tmpl.instantiate(p.s.ctx)
+	if err != nil {
+		return nil, &gate.PluginError{Code: "plugin_unavailable", Message: clean(err.Error(), 300)}
 	}
 	return in, nil
 }
 
+// giveBack makes a guest whose call ended well as good as new, and keeps it if there is room. Every other guest is thrown away, and replaced.
+func (p *plugin) giveBack(in *instance, well bool) {
+	if well && len(p.warm) < cap(p.warm) && p.s.ctx.Err() == nil && in.reset(p.tmpl) {
+		select {
+		case p.warm <- in:
+			return
+		default:
+		}
+	}
+	in.close()
+	p.refill()
+}
+
 // refill makes guests until enough are ready.
 func (p *plugin) refill() {
+	if !p.filling.TryLock() {
+		return
+	}
+	defer p.filling.Unlock()
 	for len(p.warm) < cap(p.warm) && p.s.ctx.Err() == nil {
 		in, err := p.tmpl.instantiate(p.s.ctx)
 		if err != nil {

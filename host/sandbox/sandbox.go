@@ -101,7 +101,7 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 	return s, nil
 }
 
-// Close ends what runs in the background and frees everything. Calls must have ended.
+// Close waits for the calls that run, ends what is in the background and frees everything. Later calls are refused.
 func (s *Sandbox) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
@@ -153,6 +153,17 @@ func (s *Sandbox) plugin(digest string) *plugin {
 	if s.closed {
 		return nil
 	}
+	return s.plugins[digest]
+}
+
+// enter is plugin for a call, which Close then waits for until work.Done.
+func (s *Sandbox) enter(digest string) *plugin {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.plugins[digest] == nil {
+		return nil
+	}
+	s.work.Add(1)
 	return s.plugins[digest]
 }
 
@@ -210,10 +221,11 @@ func (s *Sandbox) Ready(ctx context.Context, t *gate.Tool) error {
 // *gate.BudgetError when its time was up), or the host's own.
 func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
 	tool := r.Call.Tool
-	p := s.plugin(tool.Plugin.Digest)
+	p := s.enter(tool.Plugin.Digest)
 	if p == nil {
 		return gate.Output{}, &gate.PluginError{Code: "plugin_unavailable", Message: fmt.Sprintf("plugin %s is not loaded", tool.Plugin.Name)}
 	}
+	defer s.work.Done()
 	input, err := callInput(ctx, r.Call)
 	if err != nil {
 		return gate.Output{}, fmt.Errorf("input of %s: %w", tool.Name, err)
@@ -228,8 +240,10 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 		<-s.slots
 		return gate.Output{}, err
 	}
-	// Giving back what a guest touched may take milliseconds, which are not the caller's; the slot is taken until it is done.
-	defer s.work.Go(func() { in.close(); <-s.slots })
+	well := false
+	defer func() { // giving back what a guest touched may take milliseconds, which are not the caller's; the slot is taken until it is done
+		s.work.Go(func() { p.giveBack(in, well); <-s.slots })
+	}()
 	c := &call{running: r, env: &s.env, input: input, max: s.MaxOutput}
 	code, err := c.run(ctx, in, in.mod.ExportedFunction("caponier_v1_call"))
 	if err == nil && (code > 2 || !json.Valid(c.output)) {
@@ -242,6 +256,7 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 	if err != nil {
 		return gate.Output{Notes: c.notes}, err
 	}
+	well = true
 	return gate.Output{Code: int(code), JSON: c.output, Notes: c.notes}, nil
 }
 
