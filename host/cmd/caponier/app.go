@@ -12,6 +12,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/plugin"
@@ -146,6 +147,7 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 	for _, name := range []string{"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove"} {
 		o.Executors[name] = h.remote
 	}
+	o.Executors["ask"] = front.Asker{}
 	return h.openOutside(o, ledger)
 }
 
@@ -203,8 +205,8 @@ func (h *host) cliPrincipal() (gate.Principal, error) {
 // identity says who calls over HTTP.
 func (h *host) identity() (*identity.Verifier, error) {
 	o := h.cfg.Identity
-	if o.HTTP == "" && o.Tokens == "" {
-		return nil, fmt.Errorf("%s: nobody may call over HTTP: set [identity] tokens = FILE (caponier token new), or [identity] http = the id of one of [[identity.principals]] to let every local caller be that one", h.cfg.File)
+	if o.HTTP == "" && o.Tokens == "" && o.OIDC.Issuer == "" {
+		return nil, fmt.Errorf("%s: nobody may call over HTTP: set [identity] tokens = FILE (caponier token new), [identity.oidc], or [identity] http = the id of one of [[identity.principals]] to let every local caller be that one", h.cfg.File)
 	}
 	return identity.New(o)
 }

@@ -32,7 +32,7 @@ func serveCommand(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			go h.reloadOnHangup(cmd.Context())
+			go h.reload(cmd.Context(), server.Changed)
 			if addr == "" {
 				return failed(server.Stdio(cmd.Context()))
 			}
@@ -85,8 +85,21 @@ func (h *host) front(ctx context.Context, http bool) (*front.Server, error) {
 
 var _ front.Door = (*gate.Door)(nil)
 
-// reloadOnHangup loads the policies again at SIGHUP; a candidate that does not pass leaves the running one.
-func (h *host) reloadOnHangup(ctx context.Context) {
+// reload loads the policies again when a file of the site changes and at SIGHUP; a candidate that does not pass leaves the running one.
+func (h *host) reload(ctx context.Context, changed func()) {
+	report := func(err error) {
+		if err != nil {
+			slog.Error("policy not reloaded, the running one stays", "error", err, "revision", h.engine.Revision())
+			return
+		}
+		slog.Info("policy reloaded", "revision", h.engine.Revision())
+		changed()
+	}
+	go func() {
+		if err := h.engine.Watch(ctx, report); err != nil {
+			slog.Error("changes of the policy are not seen; kill -HUP loads it again", "error", err)
+		}
+	}()
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
@@ -95,11 +108,7 @@ func (h *host) reloadOnHangup(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-hangup:
-			if err := h.engine.Reload(ctx); err != nil {
-				slog.Error("policy not reloaded, the running one stays", "error", err, "revision", h.engine.Revision())
-				continue
-			}
-			slog.Info("policy reloaded", "revision", h.engine.Revision())
+			report(h.engine.Reload(ctx))
 		}
 	}
 }

@@ -27,6 +27,20 @@ func (g *global) tokens() (*identity.Tokens, error) {
 	return &identity.Tokens{Path: c.Identity.Tokens}, nil
 }
 
+// listed refuses a principal that identity would not know: its token would never work.
+func (g *global) listed(id string) error {
+	c, err := g.load()
+	if err != nil {
+		return err
+	}
+	for _, p := range c.Identity.Principals {
+		if p.ID == id {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %q is not in [[identity.principals]]: add it there, and say in policies/site/data.yaml what it may do", c.File, id)
+}
+
 func tokenNew(g *global) *cobra.Command {
 	var roles []string
 	var cidr string
@@ -36,6 +50,9 @@ func tokenNew(g *global) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := g.tokens()
 			if err != nil {
+				return err
+			}
+			if err := g.listed(args[0]); err != nil {
 				return err
 			}
 			secret, kept, err := t.New(args[0], roles, cidr, lifetime)
