@@ -23,7 +23,6 @@ func annotations(t *gate.Tool, tier gate.Tier) *mcp.ToolAnnotations {
 	readOnly := tier == gate.Green && t.Hints.ReadOnly && !t.Hints.Destructive
 	destructive := t.Hints.Destructive || (tier != gate.Green && tier != gate.Yellow) // no tier ranks above black
 	return &mcp.ToolAnnotations{
-		Title:           clean(t.Title),
 		ReadOnlyHint:    readOnly,
 		DestructiveHint: &destructive,
 		IdempotentHint:  readOnly || t.Hints.Idempotent,
