@@ -29,6 +29,7 @@ const (
 	statusRefused
 	statusUnknown
 	statusBadRequest
+	statusPending // ask only
 )
 
 const outOfRange = ^uint32(0) // -1: the guest named memory that it does not have, or more than may be written
@@ -131,7 +132,7 @@ func (c *call) operate(ctx context.Context, name string, request []byte, ok bool
 	}
 	op, err := gate.ParseOp(name, request)
 	if err != nil {
-		return c.fail(err)
+		return c.fail(name, err)
 	}
 	if c.running == nil {
 		return c.respond(statusRefused, gate.Refused{Kind: "operation", Op: name, Failed: []string{"call.none"},
@@ -139,7 +140,7 @@ func (c *call) operate(ctx context.Context, name string, request []byte, ok bool
 	}
 	res, err := c.running.Operate(ctx, op)
 	if err != nil {
-		return c.fail(err)
+		return c.fail(name, err)
 	}
 	if res.Value == nil {
 		res.Value = struct{}{}
@@ -147,7 +148,8 @@ func (c *call) operate(ctx context.Context, name string, request []byte, ok bool
 	return c.respond(statusOK, res.Value)
 }
 
-func (c *call) fail(err error) uint32 {
+// fail gives the status of an error. An executor says that a question still waits for its answer by the code pending.
+func (c *call) fail(name string, err error) uint32 {
 	var refused *gate.Refused
 	var bad *gate.BadRequest
 	var op *gate.OpError
@@ -156,6 +158,9 @@ func (c *call) fail(err error) uint32 {
 		return c.respond(statusRefused, refused)
 	case errors.As(err, &bad):
 		return c.respond(statusBadRequest, bad)
+	case errors.As(err, &op) && name == "ask" && op.Code == "pending":
+		c.resp, c.respAt = nil, 0
+		return statusPending
 	case errors.As(err, &op) && op.Outcome == gate.Unknown:
 		return c.respond(statusUnknown, op)
 	case errors.As(err, &op):

@@ -298,6 +298,37 @@ func TestTheWaitForASlotEndsWithTheCall(t *testing.T) {
 	want(t, <-done, "")
 }
 
+func TestOnePluginLeavesRoomForTheOthers(t *testing.T) {
+	h := newHost(t, Options{MaxInstances: 4})
+	release := make(chan struct{})
+	h.execute = func(gate.Question) (gate.Result, error) { <-release; return gate.Result{}, nil }
+	hanging := h.add(asker("stage", requests["stage"]).bytes())
+	good := h.add(guest{imports: []imported{output}, call: ok()}.bytes())
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { want(t, h.call(hanging, object{}), "") })
+	}
+	for len(h.box.slots) < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	for range 10 {
+		want(t, h.call(good, object{}), "")
+	}
+	close(release)
+	wg.Wait()
+}
+
+func TestOnlyAQuestionCanBePending(t *testing.T) {
+	pending := &gate.OpError{Code: "pending", Outcome: gate.Failed}
+	c := &call{resp: []byte("old")}
+	if got := c.fail("ask", pending); got != statusPending || len(c.resp) != 0 {
+		t.Errorf("ask: status %d with response %s", got, c.resp)
+	}
+	if got := c.fail("ssh_exec", pending); got != statusFailed {
+		t.Errorf("ssh_exec: status %d", got)
+	}
+}
+
 func TestBreakerTakesABrokenPluginOut(t *testing.T) {
 	h := newHost(t, Options{BreakAfter: 3, BreakFor: 50 * time.Millisecond})
 	tool := h.add(guest{call: op(0x00)}.bytes())

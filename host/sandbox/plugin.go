@@ -18,6 +18,7 @@ type plugin struct {
 	tmpl  *template
 	err   error
 	warm  chan *instance
+	share chan struct{} // one for each call that has a guest, or waits for one with nothing before it but other plugins
 
 	filling sync.Mutex // held by the one who makes guests ahead
 	mu      sync.Mutex // guards the following

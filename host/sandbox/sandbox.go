@@ -25,7 +25,7 @@ type Options struct {
 	MemoryMax    int64         `koanf:"memory_max"`    // bytes of memory of one guest, rounded down to 64 KiB; 64 MiB
 	CacheDir     string        `koanf:"cache_dir"`     // compiled plugins, as native code: must belong to this user alone; empty keeps none
 	Warm         int           `koanf:"warm"`          // guests kept ready for each plugin; 2, negative for none
-	MaxInstances int           `koanf:"max_instances"` // calls that run at once, others wait; 32
+	MaxInstances int           `koanf:"max_instances"` // calls that run at once, of one plugin half as many; others wait; 32
 	MaxOutput    int           `koanf:"max_output"`    // bytes that a guest may give; 16 MiB
 	StartTimeout time.Duration `koanf:"start_timeout"` // for a plugin's own initialisation; 5s
 	BreakAfter   int           `koanf:"break_after"`   // broken calls in a row that take a plugin out of service; 10, negative for never
@@ -141,7 +141,7 @@ func (s *Sandbox) Add(p gate.Plugin, wasm []byte, imports []string) error {
 	case s.plugins[p.Digest] != nil:
 		return nil
 	}
-	pl := &plugin{Plugin: p, s: s, ready: make(chan struct{}), warm: make(chan *instance, s.Warm)}
+	pl := &plugin{Plugin: p, s: s, ready: make(chan struct{}), warm: make(chan *instance, s.Warm), share: make(chan struct{}, (s.MaxInstances+1)/2)}
 	s.plugins[p.Digest] = pl
 	s.work.Go(func() { pl.prepare(m, rewritten) })
 	return nil
@@ -230,19 +230,18 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 	if err != nil {
 		return gate.Output{}, fmt.Errorf("input of %s: %w", tool.Name, err)
 	}
-	select {
-	case s.slots <- struct{}{}:
-	case <-ctx.Done():
-		return gate.Output{}, context.Cause(ctx)
+	leave, err := s.queue(ctx, p)
+	if err != nil {
+		return gate.Output{}, err
 	}
 	in, err := p.take(ctx)
 	if err != nil {
-		<-s.slots
+		leave()
 		return gate.Output{}, err
 	}
 	well := false
 	defer func() { // giving back what a guest touched may take milliseconds, which are not the caller's; the slot is taken until it is done
-		s.work.Go(func() { p.giveBack(in, well); <-s.slots })
+		s.work.Go(func() { p.giveBack(in, well); leave() })
 	}()
 	c := &call{running: r, env: &s.env, input: input, max: s.MaxOutput}
 	code, err := c.run(ctx, in, in.mod.ExportedFunction("caponier_v1_call"))
@@ -258,6 +257,22 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 	}
 	well = true
 	return gate.Output{Code: int(code), JSON: c.output, Notes: c.notes}, nil
+}
+
+// queue waits until the call may have a guest. No plugin gets more than half of them, so that one whose calls hang leaves room for the others.
+func (s *Sandbox) queue(ctx context.Context, p *plugin) (leave func(), err error) {
+	select {
+	case p.share <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		<-p.share
+		return nil, context.Cause(ctx)
+	}
+	return func() { <-s.slots; <-p.share }, nil
 }
 
 type inputNode struct {
