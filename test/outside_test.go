@@ -1,0 +1,148 @@
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// rewrite replaces text of the site's data.yaml.
+func (s *site) rewrite(t *testing.T, pairs ...string) {
+	t.Helper()
+	file := filepath.Join(s.dir, "site", "data.yaml")
+	data, err := os.ReadFile(file)
+	must(t, err)
+	text := string(data)
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(text, pairs[i]) {
+			t.Fatalf("data.yaml has no %q", pairs[i])
+		}
+		text = strings.ReplaceAll(text, pairs[i], pairs[i+1])
+	}
+	must(t, os.WriteFile(file, []byte(text), 0o644))
+}
+
+// A site that switches web, jq and llm on: real plugins in the real binary, against servers on this machine.
+func TestOutside(t *testing.T) {
+	const key = "sk-a-key-that-nobody-sees"
+	var hidden atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hidden.Add(1) }))
+	defer other.Close()
+	var authorized atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/rows":
+			fmt.Fprint(w, `{"rows":[`+strings.Repeat(`{"name":"one of many rows"},`, 180_000)+`{"name":"the last"}]}`)
+		case "/home":
+			http.Redirect(w, r, "/small", http.StatusFound)
+		case "/away":
+			http.Redirect(w, r, other.URL, http.StatusFound)
+		case "/v1/chat/completions":
+			if r.Header.Get("Authorization") == "Bearer "+key {
+				authorized.Add(1)
+			}
+			fmt.Fprintf(w, `{"model":"m","choices":[{"message":{"content":%q},"finish_reason":"stop"}],"usage":{"prompt_tokens":100,"completion_tokens":100}}`, "you sent "+r.Header.Get("Authorization"))
+		default:
+			fmt.Fprint(w, `{"a":[1,{"b":"x"}]}`)
+		}
+	}))
+	defer srv.Close()
+	at, err := url.Parse(srv.URL)
+	must(t, err)
+
+	s := newSite(t, filepath.Join(plugins, "web.wasm"), filepath.Join(plugins, "jq.wasm"), filepath.Join(plugins, "llm.wasm"))
+	s.rewrite(t, "\ntiers:\n", "\ntiers:\n  \"tool:curl_execute\": yellow\n  \"resource:curl://docs/api\": green\n  \"resource:curl-docs\": green\n  \"prompt:api-test\": green\n  \"prompt:api-discovery\": green\n  \"tool:llm_query\": yellow\n",
+		"blob_read, blob_write, ask]", "blob_read, blob_write, ask, http_request]", "usd_micros_per_day: 0", "usd_micros_per_day: 100000",
+		"\negress: {}\n", "\negress:\n  127.0.0.1: {schemes: [http], ports: ["+at.Port()+"], methods: [GET, POST], classes: [loopback], max_hops: 2, max_body_bytes: 200000}\n")
+	data, err := os.ReadFile(s.config)
+	must(t, err)
+	must(t, os.WriteFile(s.config, fmt.Appendf(data, `
+[egress]
+usd_micros_per_day = 2500
+[[egress.credentials]]
+name = "openai"
+origins = [%q]
+tools = ["llm_query"]
+secret = %q
+[[egress.prices]]
+origin = %[1]q
+model = "m"
+input_usd_micros = 2000000
+output_usd_micros = 10000000
+`, srv.URL, key), 0o600))
+	session := s.stdio(t)
+
+	how, _, text := outcome(t, session, "curl_execute", map[string]any{"url": srv.URL + "/rows"})
+	_, id, saved := strings.Cut(text, "saved as artifact ")
+	if how != "succeeded" || !saved {
+		t.Fatalf("a long answer: %s %s", how, text)
+	}
+	if files, err := filepath.Glob(filepath.Join(s.dir, "state/blobs/*")); err != nil || len(files) != 1 {
+		t.Errorf("artifacts on disk: %v, %v", files, err)
+	} else if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the artifact: %v, %v", info, err)
+	}
+	ask := func(tool string, args map[string]any, wantHow string, words ...string) {
+		t.Helper()
+		how, _, text := outcome(t, session, tool, args)
+		for _, w := range words {
+			if how != wantHow || !strings.Contains(text, w) {
+				t.Errorf("%s %v: %s %.500s; want %s with %q", tool, args, how, text, wantHow, w)
+			}
+		}
+		if strings.Contains(text, key) {
+			t.Errorf("%s shows the key: %s", tool, text)
+		}
+	}
+	id = strings.TrimSpace(id)
+	ask("jq_query", map[string]any{"artifact": id, "jq_filter": ".rows.180000.name"}, "succeeded", "the last")
+	ask("jq_query", map[string]any{"artifact": strings.Repeat("a", 26), "jq_filter": "."}, "failed", "no such blob")
+	ask("jq_query", map[string]any{"json": "1", "jq_filter": `"x" * 1000000000`}, "failed", "plugin_memory")
+	ask("jq_query", map[string]any{"json": `{"a":[1,2]}`, "jq_filter": ".a | add"}, "succeeded", "3")
+	ask("curl_execute", map[string]any{"url": srv.URL + "/home", "follow_redirects": true, "jq_filter": ".a.1.b"}, "succeeded", `"x"`, "redirected with 302")
+	ask("curl_execute", map[string]any{"url": srv.URL + "/away", "follow_redirects": true}, "failed", "egress", "led here")
+	ask("curl_execute", map[string]any{"url": other.URL}, "failed", "egress")
+	ask("curl_execute", map[string]any{"url": srv.URL + "/", "credential": "openai"}, "failed", "for the tool curl_execute")
+	if n := hidden.Load(); n != 0 {
+		t.Errorf("the server that is not listed was reached %d times", n)
+	}
+
+	question := map[string]any{"provider": "openai", "model": "m", "prompt": "Hi", "max_tokens": 150, "base_url": srv.URL + "/v1"}
+	ask("llm_query", question, "succeeded", "you sent Bearer [redacted]") // 100*2 + 100*10 = 1200 of 2500
+	ask("llm_query", question, "failed", "go over the day's limit of 2500")
+	ask("llm_query", map[string]any{"provider": "openai", "model": "dear", "prompt": "Hi", "base_url": srv.URL + "/v1"}, "failed", "not among those")
+	ask("llm_query", map[string]any{"provider": "openai", "model": "m", "prompt": strings.Repeat("word ", 30_000)}, "failed", "the limit is 102400")
+	if n := authorized.Load(); n != 1 {
+		t.Errorf("%d requests had the key, want the one that was within the budget", n)
+	}
+
+	res, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "curl://docs/api"})
+	if err != nil || len(res.Contents) != 1 || res.Contents[0].MIMEType != "text/markdown" || !strings.Contains(res.Contents[0].Text, "follow_redirects") {
+		t.Errorf("the resource gave %+v, %v", res, err)
+	}
+	for name, args := range map[string]map[string]string{"api-test": {"url": srv.URL, "expected": "200"}, "api-discovery": {"base_url": srv.URL}} {
+		p, err := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: name, Arguments: args})
+		if err != nil || len(p.Messages) != 1 || !strings.Contains(p.Messages[0].Content.(*mcp.TextContent).Text, srv.URL) {
+			t.Errorf("prompt %s gave %+v, %v", name, p, err)
+		}
+	}
+	must(t, session.Close())
+	if files, err := filepath.Glob(filepath.Join(s.dir, "state/blobs/*")); err != nil || len(files) != 0 {
+		t.Errorf("artifacts after the end: %v, %v", files, err)
+	}
+	_ = filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
+		if b, e := os.ReadFile(path); err == nil && e == nil && path != s.config && strings.Contains(string(b), key) {
+			t.Errorf("%s holds the key", path)
+		}
+		return nil
+	})
+}
