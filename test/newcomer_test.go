@@ -1,0 +1,318 @@
+package test
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// step is a command of a walk with the output that the page shows, or a file that the page says to write.
+type step struct {
+	line          int
+	command, want string
+	file, text    string
+}
+
+// walk reads the fences of a page. Every ```console fence holds commands ("$ …") and their output, in which … stands for anything; a fence
+// with two words in its info string is a file; every other one is a mistake, since nobody would check it.
+func walk(t *testing.T, page string) (steps []step) {
+	t.Helper()
+	data, err := os.ReadFile(page)
+	must(t, err)
+	info, open := "", false
+	for i, line := range strings.Split(string(data), "\n") {
+		rest, fence := strings.CutPrefix(line, "```")
+		switch words := strings.Fields(rest); {
+		case fence && open:
+			open = false
+		case fence:
+			open, info = true, rest
+			if len(words) == 2 {
+				steps = append(steps, step{line: i + 1, file: words[1]})
+			} else if info != "console" {
+				t.Fatalf("%s:%d: nobody runs a fence of %q", page, i+1, info)
+			}
+		case !open:
+		case info != "console":
+			steps[len(steps)-1].text += line + "\n"
+		case strings.HasPrefix(line, "$ "):
+			steps = append(steps, step{line: i + 1, command: line[2:]})
+		case len(steps) == 0 || steps[len(steps)-1].command == "":
+			t.Fatalf("%s:%d: output before any command", page, i+1)
+		default:
+			steps[len(steps)-1].want += line + "\n"
+		}
+	}
+	if len(steps) == 0 {
+		t.Fatalf("%s has no commands", page)
+	}
+	return steps
+}
+
+// TestWalks does what the pages for newcomers say, in one shell for each page that starts in the checkout, and compares what they show.
+func TestWalks(t *testing.T) {
+	root, err := filepath.Abs("..")
+	must(t, err)
+	for _, page := range []string{"plugins.md"} {
+		t.Run(page, func(t *testing.T) {
+			steps := walk(t, filepath.Join(root, "docs", page))
+			script := "trap 'kill $(jobs -p) 2>/dev/null' EXIT\n"
+			for i, s := range steps {
+				if s.file != "" {
+					s.command = "printf %s " + base64.StdEncoding.EncodeToString([]byte(s.text)) + " | base64 -d > " + s.file
+				}
+				script += fmt.Sprintf("{ %s\n} 2>&1; printf '\\n==%d== %%d\\n' $?\n", s.command, i)
+			}
+			cmd := exec.Command("bash")
+			cmd.Dir, cmd.Stdin = root, strings.NewReader(script)
+			cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "GOCACHE="+goEnv(t, "GOCACHE"), "GOPATH="+goEnv(t, "GOPATH"), "GOPROXY=off", "TMPDIR="+t.TempDir(), "CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(root, "build/cache"))
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("bash: %v", err)
+			}
+			rest := string(out)
+			for i, s := range steps {
+				got, after, ok := strings.Cut(rest, fmt.Sprintf("\n==%d== ", i))
+				code, after, _ := strings.Cut(after, "\n")
+				if !ok || code != "0" {
+					t.Fatalf("%s:%d: %s%s ends with exit code %s:\n%s", page, s.line, s.command, s.file, code, got)
+				}
+				if want := shown(s.want); s.file == "" && !want.MatchString(got) {
+					t.Fatalf("%s:%d: $ %s\nprints\n%s\nbut the page shows\n%s", page, s.line, s.command, got, s.want)
+				}
+				rest = after
+			}
+		})
+	}
+}
+
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", name).Output()
+	must(t, err)
+	return strings.TrimSpace(string(out))
+}
+
+// shown makes a regular expression of what a page shows: runs of spaces are alike and … is anything.
+func shown(text string) *regexp.Regexp {
+	var parts []string
+	for _, p := range strings.Split(strings.TrimSpace(text), "…") {
+		parts = append(parts, strings.Join(strings.FieldsFunc(regexp.QuoteMeta(p), func(r rune) bool { return r == ' ' || r == '\t' }), `[ \t]+`))
+		if strings.HasPrefix(p, " ") {
+			parts[len(parts)-1] = `[ \t]*` + parts[len(parts)-1]
+		}
+		if strings.HasSuffix(p, " ") {
+			parts[len(parts)-1] += `[ \t]*`
+		}
+	}
+	return regexp.MustCompile(`(?s)^\s*` + strings.Join(parts, `.*?`) + `\s*$`)
+}
+
+// grant gives a tool a tier in the site's data.
+func (s *site) grant(t *testing.T, tool, tier string) {
+	t.Helper()
+	file := filepath.Join(s.dir, "site", "data.yaml")
+	data, err := os.ReadFile(file)
+	must(t, err)
+	must(t, os.WriteFile(file, []byte(strings.Replace(string(data), "\ntiers:\n", "\ntiers:\n  \"tool:"+tool+"\": "+tier+"\n", 1)), 0o644))
+}
+
+func TestThirdPartysModuleRunsOnTheNode(t *testing.T) {
+	wasm := filepath.Join(t.TempDir(), "diskspace.wasm")
+	cmd := exec.Command(bin, "plugin", "test", "../examples/plugin-go", "-o", wasm)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "tool disk_space") {
+		t.Fatalf("plugin test: %v\n%s", err, out)
+	}
+	s := newSite(t, wasm)
+	s.grant(t, "disk_space", "green")
+	out, err := s.command("call", "disk_space", `{"min_percent":1}`).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "%  /  (") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestPluginNewOverwritesNothingAndSaysWhatItNeeds(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "there"), 0o755))
+	for _, c := range []struct {
+		claim, want string
+		args        []string
+	}{
+		{"a folder that is there stays", "file exists", []string{"there"}},
+		{"a name that is no file name", "is no name for a plugin", []string{"Hello World"}},
+		{"a name that climbs", "is no name for a plugin", []string{".."}},
+		{"a checkout that is none", "go.mod", []string{"p", "--sdk", dir}},
+		{"a module that is another", "is not the module", []string{"p", "--sdk", "../examples/plugin-go"}},
+	} {
+		t.Run(c.claim, func(t *testing.T) {
+			for i, a := range c.args {
+				if strings.HasPrefix(a, "../") {
+					abs, err := filepath.Abs(a)
+					must(t, err)
+					c.args[i] = abs
+				}
+			}
+			cmd := exec.Command(bin, append([]string{"plugin", "new"}, c.args...)...)
+			cmd.Dir = dir
+			if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), c.want) {
+				t.Errorf("%v, %s; want %q", err, out, c.want)
+			}
+		})
+	}
+	left, err := os.ReadDir(dir)
+	must(t, err)
+	inside, err := os.ReadDir(filepath.Join(dir, "there"))
+	must(t, err)
+	if len(left) != 1 || len(inside) != 0 {
+		t.Errorf("refused commands left %v and %v", left, inside)
+	}
+}
+
+// server is what a client's configuration says of caponier.
+type server struct {
+	Command string            `json:"command"`
+	Args    []string          `json:"args"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers"`
+}
+
+// configured reads a client's configuration the way that the client's documentation says.
+func configured(t *testing.T, file string) (s server) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	must(t, err)
+	if strings.HasSuffix(file, ".toml") {
+		text := string(data)
+		if !strings.HasPrefix(text, "[mcp_servers.caponier]\n") {
+			t.Fatalf("%s does not begin with its table", file)
+		}
+		for _, key := range []struct {
+			name string
+			to   any
+		}{{"command", &s.Command}, {"args", &s.Args}} {
+			m := regexp.MustCompile(`(?m)^` + key.name + ` = (.*)$`).FindStringSubmatch(text)
+			if m == nil {
+				t.Fatalf("%s has no %s", file, key.name)
+			}
+			must(t, json.Unmarshal([]byte(m[1]), key.to)) // basic strings and lists of them are written alike in TOML and JSON
+		}
+		return s
+	}
+	var all struct {
+		MCPServers map[string]server `json:"mcpServers"`
+		Servers    map[string]server `json:"servers"`
+	}
+	must(t, json.Unmarshal(data, &all))
+	found, ok := all.MCPServers["caponier"]
+	if strings.HasPrefix(filepath.Base(file), "vscode") {
+		found, ok = all.Servers["caponier"]
+	}
+	if !ok {
+		t.Fatalf("%s does not name caponier where its client looks", file)
+	}
+	return found
+}
+
+func TestClientConfigurationsStartTheHost(t *testing.T) {
+	s := newSite(t)
+	files, err := filepath.Glob("../examples/clients/*.[jt]*")
+	must(t, err)
+	if len(files) != 5 {
+		t.Fatalf("client configurations: %q", files)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			c := configured(t, file)
+			var transport mcp.Transport
+			if c.URL != "" {
+				base, token := s.serveWithToken(t)
+				if c.URL != "https://caponier.example:8000/mcp" || c.Headers["Authorization"] != "Bearer ${input:caponier-token}" {
+					t.Fatalf("%+v", c)
+				}
+				client := &http.Client{Transport: tokened(token)}
+				transport = &mcp.StreamableClientTransport{Endpoint: base + "/mcp", HTTPClient: client}
+			} else {
+				if want := []string{"--config", "/etc/caponier/config.toml", "serve"}; c.Command != "/usr/local/bin/caponier" || !slices.Equal(c.Args, want) {
+					t.Fatalf("%+v", c)
+				}
+				c.Args[1] = s.config
+				cmd := exec.Command(bin, c.Args...)
+				cmd.Dir, cmd.Stderr = "/", t.Output()
+				cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin", "CAPONIER_SANDBOX_CACHE_DIR=" + filepath.Join(filepath.Dir(bin), "cache")}
+				transport = &mcp.CommandTransport{Command: cmd}
+			}
+			session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
+			must(t, err)
+			defer session.Close()
+			list, err := session.ListTools(t.Context(), nil)
+			if err != nil || len(list.Tools) != 7 {
+				t.Fatalf("tools: %+v, %v", list, err)
+			}
+			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "proxmox_container_status", Arguments: map[string]any{"vmid": 101}})
+			if err != nil || res.IsError || !strings.Contains(res.Content[0].(*mcp.TextContent).Text, "running") {
+				t.Errorf("%+v, %v", res, err)
+			}
+		})
+	}
+}
+
+// tokened adds a token to each request.
+type tokened string
+
+func (b tokened) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// serveWithToken serves HTTP until the test ends, to a caller with a token, and to nobody else.
+func (s *site) serveWithToken(t *testing.T) (base, token string) {
+	t.Helper()
+	f, err := os.OpenFile(s.config, os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	_, err = f.WriteString("\n[identity]\ntokens = \"tokens.json\"\n[[identity.principals]]\nid = \"demo\"\n")
+	must(t, err)
+	must(t, f.Close())
+	out, err := s.command("token", "new", "demo").Output()
+	must(t, err)
+	cmd := s.command("serve", "--http", "127.0.0.1:0")
+	stderr, err := cmd.StderrPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(stderr)
+	for base == "" && lines.Scan() {
+		if m := regexp.MustCompile(`url=(http://\S+)/mcp`).FindStringSubmatch(lines.Text()); m != nil {
+			base = m[1]
+		}
+	}
+	go func() {
+		for lines.Scan() {
+		}
+	}()
+	if base == "" {
+		t.Fatal("serve did not say where it serves")
+	}
+	none, err := http.Post(base+"/mcp", "application/json", strings.NewReader(`{}`))
+	must(t, err)
+	none.Body.Close()
+	if none.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a token: %d", none.StatusCode)
+	}
+	return base, strings.TrimSpace(string(out))
+}
