@@ -113,6 +113,7 @@ func (h *host) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gat
 func (h *host) keep(r gate.Record) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	r.Notes = nil // points into the whole output
 	h.records = append(h.records, r)
 	return nil
 }
