@@ -128,7 +128,7 @@ func try(add func()) (err error) {
 // describe gives a description without annotations, which depend on who asks. Schemas go out byte for byte.
 func describe(t *gate.Tool) (any, error) {
 	if n := len(t.Name); n == 0 || n > 128 || strings.Trim(t.Name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") != "" {
-		return nil, errors.New("the name must be 1 to 128 of the characters A-Z a-z 0-9 _ - .")
+		return nil, errors.New("the name must be 1 to 128 of A-Z a-z 0-9 . _ -")
 	}
 	title, text := clean(t.Title), clean(t.Description)
 	switch t.Kind {

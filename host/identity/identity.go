@@ -187,7 +187,7 @@ func (v *Verifier) bearer(ctx context.Context, header []string, from netip.Addr)
 	}
 	scheme, secret, _ := strings.Cut(header[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return gate.Principal{}, errors.New("Authorization is not Bearer")
+		return gate.Principal{}, errors.New("the Authorization header is not Bearer")
 	}
 	if v.oidc != nil && !strings.HasPrefix(secret, tokenMark) {
 		return v.oidc.check(ctx, secret)
