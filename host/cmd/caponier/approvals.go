@@ -93,7 +93,7 @@ type desk struct {
 func (d *desk) Close() { d.Approvals.Close(); _ = d.store.Close() }
 
 // desk opens the approvals for the named approver, or for the account that runs this.
-func (g *global) desk(as string) (*desk, error) {
+func (g *global) desk(as string, log *slog.Logger) (*desk, error) {
 	c, err := g.load()
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (g *global) desk(as string) (*desk, error) {
 	if err != nil {
 		return nil, failed(err)
 	}
-	c.Approval.Log = slog.New(slog.DiscardHandler) // what happens is printed
+	c.Approval.Log = log
 	a, err := asks(c, s)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -126,7 +126,11 @@ func approvalsCommand(g *global) *cobra.Command {
 	as := cmd.PersistentFlags().String("as", "", "decide as `NAME`, one of [approval] approvers (default: the account that runs this)")
 	at := func(do func(*cobra.Command, *desk, []string) error) func(*cobra.Command, []string) error {
 		return func(cmd *cobra.Command, args []string) error {
-			d, err := g.desk(*as)
+			log := slog.New(slog.DiscardHandler) // what happens is printed
+			if cmd.Name() == "serve" {
+				log = slog.Default()
+			}
+			d, err := g.desk(*as, log)
 			if err != nil {
 				return err
 			}
