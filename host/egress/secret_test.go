@@ -23,9 +23,9 @@ func TestCredentials(t *testing.T) {
 		}
 		switch r.URL.Path {
 		case "/away":
-			http.Redirect(rw, r, other+"/?k="+url.QueryEscape(secret), 302)
+			http.Redirect(rw, r, other+"/?k="+url.QueryEscape(secret), http.StatusFound)
 		case "/home":
-			http.Redirect(rw, r, "/", 307)
+			http.Redirect(rw, r, "/", http.StatusTemporaryRedirect)
 		default:
 			rw.Header().Set("X-Echo", secret)
 			fmt.Fprintf(rw, "%s|%s|%q|%s", secret, url.QueryEscape(secret), secret, base64.StdEncoding.EncodeToString([]byte(secret)))

@@ -44,7 +44,7 @@ func serve(t *testing.T, h *sdktest.Host) (url string, seen *[]map[string]any) {
 		case model == "strange":
 			io.WriteString(w, `{"type":"ping"}`)
 		case model == "moved":
-			http.Redirect(w, r, "/elsewhere", 307)
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		case model == "new" && limit > 0:
 			fail(w, 400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
 		case r.URL.Path == "/v1/chat/completions":
