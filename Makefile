@@ -8,7 +8,7 @@ GUESTS := $(patsubst test/guests/%/main.go,%,$(wildcard test/guests/*/main.go))
 SDK := $(wildcard sdk/*.go) go.mod
 export GOFLAGS := -buildvcs=false
 
-.PHONY: all plugins guests demo test check fmt lint policy race bench soak fuzz lock docs conformance clean
+.PHONY: all plugins guests demo test check fmt lint policy race bench soak fuzz lock docs conformance dist dist-check clean
 all: build/caponier plugins
 
 build/caponier: $(shell find host policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
@@ -78,6 +78,16 @@ fuzz:
 	@for t in $$(grep -rl --include='*_test.go' 'func Fuzz' host sdk plugins test | xargs -n1 dirname | sort -u); do \
 	  for f in $$(grep -rhoE --include='*_test.go' 'func (Fuzz[A-Za-z0-9_]+)' $$t | awk '{print $$2}'); do \
 	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $${FUZZTIME:-60s} ./$$t || exit 1; done; done
+
+# What is given away: see packaging/README.md. dist-check makes it again from a copy of the sources in another place.
+VERSION ?= 0.0.0
+dist:
+	$(GO) run packaging/dist.go -version $(VERSION) -out build/dist
+dist-check: dist
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+	{ git ls-files -z; printf 'plugins.lock\0'; } | sort -zu | xargs -0 cp --parents -t "$$dir" && \
+	(cd "$$dir" && $(GO) run packaging/dist.go -version $(VERSION) -out dist >/dev/null) && \
+	diff -r build/dist "$$dir/dist" && (cd build/dist && sha256sum -c --quiet SHA256SUMS) && echo "the same bytes twice"
 
 clean:
 	rm -rf build
