@@ -413,6 +413,19 @@ func fileInfo(i fs.FileInfo) FileInfo {
 }
 
 func (f *files) list(ctx context.Context, dir string, limit int) (ListResult, error) {
+	infos, cut, err := f.entries(ctx, dir, limit)
+	if err != nil {
+		return ListResult{}, err
+	}
+	v := ListResult{Entries: []FileInfo{}, Truncated: cut}
+	for _, i := range infos {
+		v.Entries = append(v.Entries, fileInfo(i))
+	}
+	return v, nil
+}
+
+// entries reads at most limit entries of a directory, sorted by name, and says whether there are more.
+func (f *files) entries(ctx context.Context, dir string, limit int) ([]fs.FileInfo, bool, error) {
 	f.listMu.Lock()
 	defer f.listMu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
@@ -441,12 +454,8 @@ func (f *files) list(ctx context.Context, dir string, limit int) (ListResult, er
 	})
 	infos, err := f.ReadDirContext(ctx, dir)
 	if err != nil && !cut.Load() {
-		return ListResult{}, err
+		return nil, false, err
 	}
 	slices.SortFunc(infos, func(a, b fs.FileInfo) int { return cmp.Compare(a.Name(), b.Name()) })
-	v := ListResult{Entries: []FileInfo{}, Truncated: cut.Load() || len(infos) > limit}
-	for _, i := range infos[:min(limit, len(infos))] {
-		v.Entries = append(v.Entries, fileInfo(i))
-	}
-	return v, nil
+	return infos[:min(limit, len(infos))], cut.Load() || len(infos) > limit, nil
 }

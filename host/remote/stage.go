@@ -66,7 +66,9 @@ func (f *files) discard(dirs ...string) {
 	defer f.active.Add(-1)
 	n := f.c.n
 	for _, dir := range dirs {
-		err := f.clear(dir)
+		ctx, cancel := context.WithTimeout(n.r.ctx, n.r.opts.StallTimeout) // of its own: a call that has ended still cleans up
+		err := f.clear(ctx, dir)
+		cancel()
 		if lostConnection(err) {
 			n.mu.Lock()
 			if len(n.left) < 256 {
@@ -155,22 +157,25 @@ func (f *files) abandoned(dir string) bool {
 }
 
 // clear removes a directory of ours with the files in it; deeper ones were not made by us through SFTP, but a command may have.
-func (f *files) clear(dir string) error {
-	return f.clearTo(dir, 0)
+func (f *files) clear(ctx context.Context, dir string) error {
+	return f.clearTo(ctx, dir, 0)
 }
 
-func (f *files) clearTo(dir string, depth int) error {
+func (f *files) clearTo(ctx context.Context, dir string, depth int) error {
 	if depth > 8 {
 		return failed("too_large", "%q is nested too deeply to be removed", dir)
 	}
-	infos, err := f.ReadDir(dir)
+	infos, more, err := f.entries(ctx, dir, 10_000)
 	if err != nil {
 		return err
+	}
+	if more {
+		return failed("too_large", "%q has more entries than are removed", dir)
 	}
 	for _, i := range infos {
 		name := path.Join(dir, i.Name())
 		if kind(i) == "dir" {
-			err = f.clearTo(name, depth+1)
+			err = f.clearTo(ctx, name, depth+1)
 		} else {
 			err = f.Client.Remove(name) // a link is removed, not followed
 		}
@@ -207,7 +212,7 @@ func (n *node) sweep(f *files, root, fresh string) {
 			continue
 		}
 		if info, err := f.Lstat(dir); err == nil && kind(info) == "dir" && owner(info) == owner(ours) && info.Mode().Perm() == 0o700 && f.abandoned(dir) {
-			f.clear(dir)
+			f.clear(n.r.ctx, dir)
 		}
 	}
 }

@@ -98,6 +98,9 @@ func (f *files) read(decided gate.FileFacts, limit int64) (ReadResult, error) {
 	return v, nil
 }
 
+// afterCancel is what a read may take to notice that its call has ended.
+const afterCancel = 2 * time.Second
+
 // get copies a file to w, at most limit bytes.
 func (f *files) get(ctx context.Context, decided gate.FileFacts, w io.Writer, limit int64, tell *teller) (WriteResult, error) {
 	in, err := f.open(decided)
@@ -107,6 +110,16 @@ func (f *files) get(ctx context.Context, decided gate.FileFacts, w io.Writer, li
 	defer in.Close()
 	tell.done, tell.total = 0, decided.Bytes // it may be the second attempt
 	to := &meter{ctx: ctx, w: w, sum: sha256.New(), left: limit, limit: limit, tell: tell}
+	// The meter stops what ends in time. A server that answers with nothing for ever never comes to it: its session is closed.
+	finished := make(chan struct{})
+	defer close(finished)
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-finished:
+		case <-time.After(afterCancel):
+			f.Client.Close()
+		}
+	})()
 	n, err := in.WriteTo(to)
 	if err = cmp.Or(to.err, err); err != nil {
 		return WriteResult{}, err
