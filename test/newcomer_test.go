@@ -277,16 +277,19 @@ func (b tokened) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// serveWithToken serves HTTP until the test ends, to a caller with a token, and to nobody else.
-func (s *site) serveWithToken(t *testing.T) (base, token string) {
+// add appends to the configuration.
+func (s *site) add(t *testing.T, text string) {
 	t.Helper()
 	f, err := os.OpenFile(s.config, os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)
-	_, err = f.WriteString("\n[identity]\ntokens = \"tokens.json\"\n[[identity.principals]]\nid = \"demo\"\n")
+	_, err = f.WriteString(text)
 	must(t, err)
 	must(t, f.Close())
-	out, err := s.command("token", "new", "demo").Output()
-	must(t, err)
+}
+
+// listening serves HTTP, or HTTPS, until the test ends, and answers where.
+func (s *site) listening(t *testing.T) (addr string) {
+	t.Helper()
 	cmd := s.command("serve", "--http", "127.0.0.1:0")
 	stderr, err := cmd.StderrPipe()
 	must(t, err)
@@ -296,18 +299,28 @@ func (s *site) serveWithToken(t *testing.T) (base, token string) {
 		_ = cmd.Wait()
 	})
 	lines := bufio.NewScanner(stderr)
-	for base == "" && lines.Scan() {
-		if m := regexp.MustCompile(`url=(http://\S+)/mcp`).FindStringSubmatch(lines.Text()); m != nil {
-			base = m[1]
+	for addr == "" && lines.Scan() {
+		if m := regexp.MustCompile(`url=https?://(\S+)/mcp`).FindStringSubmatch(lines.Text()); m != nil {
+			addr = m[1]
 		}
 	}
 	go func() {
 		for lines.Scan() {
 		}
 	}()
-	if base == "" {
+	if addr == "" {
 		t.Fatal("serve did not say where it serves")
 	}
+	return addr
+}
+
+// serveWithToken serves HTTP to a caller with a token, and to nobody else.
+func (s *site) serveWithToken(t *testing.T) (base, token string) {
+	t.Helper()
+	s.add(t, "\n[identity]\ntokens = \"tokens.json\"\n[[identity.principals]]\nid = \"demo\"\n")
+	out, err := s.command("token", "new", "demo").Output()
+	must(t, err)
+	base = "http://" + s.listening(t)
 	none, err := http.Post(base+"/mcp", "application/json", strings.NewReader(`{}`))
 	must(t, err)
 	none.Body.Close()

@@ -25,7 +25,7 @@ func TestGoGuestSurvivesTenThousandCallsOf64KiB(t *testing.T) {
 	args := json.RawMessage(`{"text":"` + strings.Repeat("x", 64<<10) + `"}`)
 	n := 10_000
 	if testing.Short() {
-		n = 500
+		n = 100
 	}
 	for k := range n {
 		if a := h.call(tool, args); a.Err != nil || a.Output.Code != 0 {
@@ -40,7 +40,7 @@ func TestOneCallSurvivesTenThousandOperationsOf64KiB(t *testing.T) {
 	tool.Budget = 5 * time.Minute
 	n := 10_000
 	if testing.Short() {
-		n = 500
+		n = 100
 	}
 	a := h.call(tool, object{"text": strings.Repeat("x", 64<<10), "times": n})
 	want(t, a, "")
