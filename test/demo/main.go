@@ -268,7 +268,11 @@ func (d *demo) effects() error {
 			moved++
 			continue
 		}
-		fmt.Println("  ", strings.Join(e.Argv, " "))
+		line := strings.ReplaceAll(strings.Join(e.Argv, " "), "\n", "⏎")
+		if len(e.Argv) > 0 && e.Argv[0] == "printf" {
+			line = "(the host found out how this node's login shell reads quotes)"
+		}
+		fmt.Println("  ", line)
 		for _, word := range e.Argv {
 			if word == "103" || word == "105" {
 				return fmt.Errorf("a refused call reached the node: %v", e.Argv)
