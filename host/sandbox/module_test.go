@@ -133,3 +133,12 @@ func TestNumbersAreReadAsTheFormatSays(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatOnlyRewritingFindsMakesThePluginUnavailable(t *testing.T) {
+	h := newHost(t, Options{})
+	a := h.call(h.add(guest{call: op(0xfd, 12)}.bytes()), object{})
+	want(t, a, "plugin_unavailable")
+	if a.Err == nil || !strings.Contains(a.Err.Error(), "SIMD") {
+		t.Errorf("the error is %v", a.Err)
+	}
+}

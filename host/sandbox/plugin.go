@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -26,14 +27,15 @@ type plugin struct {
 	until   time.Time  // out of service
 }
 
-// prepare compiles and initialises the module; the last that it does is to let calls in.
-func (p *plugin) prepare(m *module, rewritten []byte) {
+// prepare rewrites, compiles and initialises the module, and then lets calls in.
+func (p *plugin) prepare(m *module) {
+	defer debug.FreeOSMemory() // compiling takes some hundred MiB, which would stay for minutes
 	defer close(p.ready)
 	began := time.Now()
 	if p.err = p.s.ctx.Err(); p.err != nil {
 		return
 	}
-	compiled, err := p.s.compile(p.s.ctx, rewritten)
+	compiled, err := p.s.make(p.s.ctx, m)
 	if err == nil {
 		ctx, cancel := context.WithTimeoutCause(p.s.ctx, p.s.StartTimeout, fmt.Errorf("it took longer than %s (sandbox.start_timeout)", p.s.StartTimeout))
 		defer cancel()

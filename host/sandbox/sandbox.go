@@ -129,7 +129,7 @@ func (s *Sandbox) Add(p gate.Plugin, wasm []byte, imports []string) error {
 	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != p.Digest {
 		return fmt.Errorf("plugin %s: the module is %s, and plugins.lock says %s", p.Name, digest, p.Digest)
 	}
-	m, rewritten, err := load(wasm, imports, s.MemoryMax)
+	m, err := check(wasm, imports)
 	if err != nil {
 		return fmt.Errorf("plugin %s: %w", p.Name, err)
 	}
@@ -143,7 +143,7 @@ func (s *Sandbox) Add(p gate.Plugin, wasm []byte, imports []string) error {
 	}
 	pl := &plugin{Plugin: p, s: s, ready: make(chan struct{}), warm: make(chan *instance, s.Warm), share: make(chan struct{}, (s.MaxInstances+1)/2)}
 	s.plugins[p.Digest] = pl
-	s.work.Go(func() { pl.prepare(m, rewritten) })
+	s.work.Go(func() { pl.prepare(m) })
 	return nil
 }
 
@@ -167,28 +167,42 @@ func (s *Sandbox) enter(digest string) *plugin {
 	return s.plugins[digest]
 }
 
-// load takes a module through everything that stands before the compiler.
-func load(wasm []byte, imports []string, memoryMax int64) (*module, []byte, error) {
+// check parses a module and holds its imports against the granted operations.
+func check(wasm []byte, imports []string) (*module, error) {
 	granted := map[string]bool{}
 	for _, i := range imports {
 		granted[i] = true
 	}
 	m, err := parse(wasm)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if err := m.checkImports(func(operation string) bool { return granted[operation] }); err != nil {
+	return m, m.checkImports(func(operation string) bool { return granted[operation] })
+}
+
+// load takes a module through everything that stands before the compiler.
+func load(wasm []byte, imports []string, memoryMax int64) (*module, []byte, error) {
+	m, err := check(wasm, imports)
+	if err != nil {
 		return nil, nil, err
 	}
 	rewritten, err := m.rewrite(uint32(memoryMax / pageSize))
-	m.codes = nil // the rewritten module has them
 	return m, rewritten, err
+}
+
+// make rewrites and compiles a checked module, one at a time.
+func (s *Sandbox) make(ctx context.Context, m *module) (wazero.CompiledModule, error) {
+	s.build.Lock()
+	defer s.build.Unlock()
+	rewritten, err := m.rewrite(uint32(s.MemoryMax / pageSize))
+	if err != nil {
+		return nil, err
+	}
+	return s.compile(ctx, rewritten)
 }
 
 // compile is [wazero.Runtime.CompileModule] with a cache that may be damaged: what cannot be read from it is made anew.
 func (s *Sandbox) compile(ctx context.Context, rewritten []byte) (wazero.CompiledModule, error) {
-	s.build.Lock()
-	defer s.build.Unlock()
 	ctx = experimental.WithCompilationWorkers(ctx, 2)
 	compiled, err := s.rt.CompileModule(ctx, rewritten)
 	if err != nil && s.cache != nil {
