@@ -10,7 +10,6 @@ import (
 )
 
 func TestTheHostsOwnRequests(t *testing.T) {
-	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	w := lab(t, Options{MaxBody: 1000, Memory: 1000})
 	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		switch {

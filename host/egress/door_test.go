@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,14 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 )
+
+// TestMain sets a proxy for all tests, since net/http reads it once: whoever asked it would reach nobody.
+func TestMain(m *testing.M) {
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+		os.Setenv(name, "http://127.0.0.1:1")
+	}
+	os.Exit(m.Run())
+}
 
 // world is a door with an Egress behind it, and a policy that knows a list of hosts and classes.
 type world struct {
