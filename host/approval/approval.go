@@ -389,7 +389,8 @@ func Key(c *gate.Call) (string, error) {
 		Principal, Plugin string
 		Kind, Tool, Args  string
 		Targets           gate.Targets
-	}{"caponier.approval/1", c.Principal.ID, c.Tool.Plugin.Digest, c.Tool.Kind, c.Tool.Name, c.Args.Digest, c.Targets})
+		Files             map[string]string
+	}{"caponier.approval/2", c.Principal.ID, c.Tool.Plugin.Digest, c.Tool.Kind, c.Tool.Name, c.Args.Digest, c.Targets, c.Files})
 	if err != nil {
 		return "", fmt.Errorf("digesting the call: %w", err)
 	}

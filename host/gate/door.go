@@ -27,9 +27,11 @@ type Options struct {
 	Runner    Runner
 	Executors map[string]Executor // by import; an import without one is refused
 	Mode      func() Mode         // read at each decision
-	Frozen    func(Question) bool // read at each decision too: what it names is frozen though Mode is not; nil freezes nothing more
-	Now       func() time.Time    // nil for time.Now
-	MaxArgs   int                 // bytes of a call's arguments, 0 for 1 MiB
+	// Files digests those of a call's local files that exist, so that an approval is for these bytes and an upload sends them. Nil for none.
+	Files   func(Principal, []string) (map[string]string, error)
+	Frozen  func(Question) bool // read at each decision too: what it names is frozen though Mode is not; nil freezes nothing more
+	Now     func() time.Time    // nil for time.Now
+	MaxArgs int                 // bytes of a call's arguments, 0 for 1 MiB
 }
 
 // Door is safe for concurrent use.
@@ -213,7 +215,7 @@ func (d *Door) Visible(ctx context.Context, p Principal, source string, t *Tool)
 func (d *Door) newCall(req Request) (*Call, error) {
 	c := &Call{ID: newID(d.Now()), Source: req.Source, Principal: req.Principal, Tool: req.Tool, Nodes: d.Nodes, Confirmation: Confirmation{State: "none"}}
 	raw := req.Arguments
-	if len(raw) == 0 {
+	if len(raw) == 0 || string(raw) == "null" { // what a client makes of no arguments
 		raw = []byte("{}")
 	}
 	v, err := Decode(raw, d.MaxArgs)
@@ -241,6 +243,11 @@ func (d *Door) newCall(req Request) (*Call, error) {
 		cmd := d.Lowerer.Script(t.Text)
 		cmd.Arg, cmd.Guest, cmd.Text = t.Arg, t.Guest, t.Text
 		c.Commands = append(c.Commands, cmd)
+	}
+	if d.Files != nil && len(c.Targets.LocalPaths) > 0 {
+		if c.Files, err = d.Files(c.Principal, c.Targets.LocalPaths); err != nil {
+			return c, err
+		}
 	}
 	return c, c.onNodes()
 }

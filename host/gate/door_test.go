@@ -510,6 +510,13 @@ func TestTheCallIsOneValue(t *testing.T) {
 	}
 }
 
+func TestNoArgumentsMayBeWrittenAsNull(t *testing.T) {
+	w := &world{decide: allow(Green)}
+	if a := w.call(`null`); a.Outcome != Succeeded {
+		t.Errorf("%+v", a)
+	}
+}
+
 func TestALostOutcomeIsSaid(t *testing.T) {
 	w := &world{decide: allow(Yellow), lost: errors.New("disk full")}
 	if a := w.call(`{}`); !a.JournalFailed || a.Outcome != Succeeded {

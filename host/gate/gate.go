@@ -194,8 +194,9 @@ type Call struct {
 	Clusters     []string // of the target nodes
 	Commands     []Command
 	Confirmation Confirmation
-	Nodes        []Node   // the inventory
-	Decided      Decision // of the call itself, once it is allowed
+	Files        map[string]string // digests of the local files among its targets, as they were when it came
+	Nodes        []Node            // the inventory
+	Decided      Decision          // of the call itself, once it is allowed
 	Stages       []StageDir
 }
 

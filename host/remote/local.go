@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+
+	"github.com/caponier-mcp/caponier/host/gate"
 )
 
 const partialPrefix = ".caponier-partial-" // of what is being written, on both sides
@@ -139,4 +141,32 @@ func receive(root *os.Root, name string, overwrite bool, commit func() error, fi
 		err = root.Link(partial, name) // unlike a rename, it never replaces
 	}
 	return fileError("writing local file", name, err)
+}
+
+// noFile is the digest of a local file that is not there, or cannot be uploaded.
+const noFile = "none"
+
+// Digests tells what an upload of these local files would send now: sha256:HEX, or "none". A call is approved for these bytes.
+func (r *Remote) Digests(p gate.Principal, names []string) (map[string]string, error) {
+	root, err := r.local(p.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	digests := map[string]string{}
+	for _, name := range names {
+		digests[name] = noFile
+		f, size, err := source(root, name)
+		if err != nil {
+			continue
+		}
+		sum := sha256.New()
+		if size <= r.opts.MaxFile {
+			_, err = io.Copy(sum, io.LimitReader(f, r.opts.MaxFile))
+		}
+		if f.Close(); err == nil && size <= r.opts.MaxFile {
+			digests[name] = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+		}
+	}
+	return digests, nil
 }

@@ -307,7 +307,7 @@ func (r *Remote) file(ctx context.Context, n *node, q gate.Question, d gate.Deci
 			return res, failed("too_large", "%d bytes are more than the %d that are allowed here", len(data), min(limit, maxData))
 		}
 		err = n.with(ctx, "writing", op.Path, func(ctx context.Context, f *files, p *pledge) error {
-			v, err := f.put(ctx, p, upload{op.Path, decided, bytes.NewReader(data), int64(len(data)), op.Mode, op.Overwrite, tell})
+			v, err := f.put(ctx, p, upload{op.Path, decided, bytes.NewReader(data), int64(len(data)), op.Mode, op.Overwrite, tell, ""})
 			res = v.result()
 			return err
 		})
@@ -348,7 +348,7 @@ func (r *Remote) file(ctx context.Context, n *node, q gate.Question, d gate.Deci
 			return res, failed("changed", "local %q had %d bytes when it was decided and has %d now; nothing was sent", op.Local, decided.LocalBytes, size)
 		}
 		err = n.with(ctx, "uploading", op.Path, func(ctx context.Context, f *files, p *pledge) error {
-			v, err := f.put(ctx, p, upload{op.Path, decided, src, size, op.Mode, op.Overwrite, tell})
+			v, err := f.put(ctx, p, upload{op.Path, decided, src, size, op.Mode, op.Overwrite, tell, q.Call.Files[op.Local]})
 			res = v.result()
 			return err
 		}, src.Close)

@@ -184,6 +184,7 @@ type upload struct {
 	mode      string // octal; "" keeps the mode of a file that is replaced, and is 0600 for a new one
 	overwrite bool
 	tell      *teller
+	digest    string // that the bytes must have, as [Remote.Digests] gives it; "" for any
 }
 
 // put writes a file beside its place, in a directory that only the login user can enter, makes sure that all of it arrived, and then renames it. Until p
@@ -256,6 +257,9 @@ func (f *files) fill(ctx context.Context, partial string, u upload, mode fs.File
 	}
 	if n != u.size {
 		return w, failed("changed", "the local file was %d bytes when it was decided and is not now; nothing was changed on the node", u.size)
+	}
+	if want := u.digest; want != "" && want != "sha256:"+hex.EncodeToString(sum.Sum(nil)) {
+		return w, failed("changed", "the local file has other bytes than when the call was decided; nothing was changed on the node")
 	}
 	made, err := out.Stat()
 	if err != nil {

@@ -124,6 +124,7 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 		return err
 	}
 	h.closers = append(h.closers, func() { _ = h.remote.Close() })
+	o.Files = h.remote.Digests
 	box, err := sandbox.New(ctx, h.cfg.Sandbox)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -50,7 +51,26 @@ func (f freezes) frozen(q gate.Question) bool {
 	}
 	c := q.Call
 	return is("all", "") || is("principal", c.Principal.ID) || is("tool", c.Tool.Name) ||
-		q.Op != nil && q.Op.NodeName() != "" && is("node", q.Op.NodeName()) || slices.ContainsFunc(c.Targets.Nodes, func(n string) bool { return is("node", n) })
+		q.Op != nil && q.Op.NodeName() != "" && is("node", q.Op.NodeName()) || slices.ContainsFunc(c.Targets.Nodes, func(n string) bool { return is("node", n) }) || slices.ContainsFunc(named(q), func(n string) bool { return is("node", n) })
+}
+
+// named lists what could be a node's name in the commands of a question: pvesh on one node acts on another that its path names.
+func named(q gate.Question) (names []string) {
+	commands := q.Call.Commands
+	if q.Cmd != nil {
+		commands = append(slices.Clone(commands), *q.Cmd)
+	}
+	for _, cmd := range commands {
+		for _, simple := range cmd.Calls {
+			for _, w := range simple.Argv {
+				if len(w) <= 1024 {
+					names = append(names, strings.FieldsFunc(w, func(r rune) bool { return strings.ContainsRune("/:=@,. ", r) })...)
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func (f freezes) add(z freeze) error {
