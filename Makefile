@@ -32,7 +32,7 @@ build/pvelab: $(wildcard test/pvelab/*.go test/pvelab/*/*/*.go) go.mod
 	$(GO) build -trimpath -o $@ ./test/pvelab/cmd/pvelab
 
 test: all guests build/pvelab
-	$(GO) test ./...
+	$(GO) test -short ./...
 
 # What CI runs, and what to run before every change.
 check: fmt lint policy all guests lock-current docs-current race
@@ -50,7 +50,7 @@ policy:
 	$(TOOL) opa test --fail-on-empty policies
 
 race: all guests build/pvelab
-	$(GO) test -race ./...
+	$(GO) test -race -short ./...
 
 # The committed lock must be what the committed sources build to.
 lock: plugins build/caponier
@@ -70,8 +70,9 @@ bench: all guests
 conformance: all
 	sh test/conformance/conformance.sh
 
-# Minutes of random cuts of the SSH path: nothing written twice, nothing lost in silence.
+# What takes minutes: random cuts of the SSH path (nothing written twice, nothing lost in silence), guests that are called 10,000 times.
 soak:
+	$(GO) test -run Survive -timeout 60m ./host/sandbox
 	CAPONIER_SOAK=10000 $(GO) test -run UnderRandomCuts -timeout 60m -v ./host/remote
 
 fuzz:

@@ -178,7 +178,8 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 			budget.MayHaveExecuted = r.effects
 		}
 		answer.Outcome, answer.Refused, answer.Output = r.outcome(out, err), r.refused, out
-		return out, Record{Outcome: answer.Outcome, Code: codeOf(err), Bytes: int64(len(out.JSON)), Refused: r.refusals, Notes: &out.Notes}, err
+		notes := out.Notes // a copy, so that whoever keeps the record does not keep the output
+		return out, Record{Outcome: answer.Outcome, Code: codeOf(err), Bytes: int64(len(out.JSON)), Refused: r.refusals, Notes: &notes}, err
 	}
 	answer.Err = d.passCall(ctx, r, &answer, run)
 	var refused *Refused
