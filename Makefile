@@ -46,7 +46,7 @@ lint:
 
 policy:
 	$(TOOL) opa fmt --fail -l policies examples/lab/site
-	$(TOOL) opa check --strict --capabilities policies/capabilities.json policies/core
+	$(TOOL) opa check --strict --capabilities policies/capabilities.json -s policies/schemas policies
 	$(TOOL) opa test --fail-on-empty policies
 
 race: all guests build/pvelab

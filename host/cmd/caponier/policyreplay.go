@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
@@ -135,4 +137,20 @@ func printDiff(w io.Writer, d policy.Diff, took time.Duration) {
 		}
 	}
 	fmt.Fprintf(w, "%d decisions, %d the same, %d newly allowed, %d newly refused, %d skipped, in %s; candidate %s\n", d.Decided, d.Same, len(d.NewlyAllowed), len(d.NewlyRefused), d.Skipped, took.Round(time.Millisecond), d.Candidate)
+}
+
+func policyBench(g *global) *cobra.Command {
+	var n int
+	cmd := onSite(g, "bench", "Time decisions with the site's policies, beside an empty rule", func(ctx context.Context, dir string) ([]policy.Timing, error) {
+		return policy.Bench(ctx, dir, n)
+	}, func(w io.Writer, all []policy.Timing) error {
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(t, "decision\tp50\tp99\tallocations\tbytes\t")
+		for _, x := range all {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t\n", x.Name, x.P50.Round(time.Microsecond), x.P99.Round(time.Microsecond), x.Allocs, x.Bytes)
+		}
+		return t.Flush()
+	})
+	cmd.Flags().IntVarP(&n, "rounds", "n", 2000, "how many decisions of each kind")
+	return cmd
 }
