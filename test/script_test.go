@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs testdata/*.txtar against the real binary. Commands besides testscript's own:
 //
-//	lab [GUEST…]          starts a simulated cluster and writes config.toml for it; GUESTs from test/guests are locked too, their tools yellow;
+//	lab [MODULE…]         starts a simulated cluster and writes config.toml for it; plugins beside containers, and guests from test/guests, are
+//	                      locked too, the guests' tools yellow;
 //	                      full=VMID:DIR:BYTES leaves that much room in a container's directory
 //	configure OLD NEW     replaces text (a regular expression) in config.toml; fails when nothing matches
 //	effects none          fails when anything reached a node since the lab started, or since the last `effects forget`
@@ -103,7 +104,11 @@ func startLab(ts *testscript.TestScript, neg bool, args []string) {
 			}
 			continue
 		}
-		copyFile(filepath.Join(guests, a+".wasm"))
+		from := guests
+		if guestTools[a] == nil {
+			from = plugins // one of those that we ship; the site knows its tools
+		}
+		copyFile(filepath.Join(from, a+".wasm"))
 		for _, tool := range guestTools[a] {
 			tiers += "  \"tool:" + tool + "\": yellow\n"
 		}

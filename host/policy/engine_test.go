@@ -63,7 +63,7 @@ func TestSiteThatIsWrongIsRefusedWithItsPlace(t *testing.T) {
 		{"key that is not known", "data.yaml", "claimable_roles: []", "claimable_rolls: []", "claimable_rolls"},
 		{"key that is there twice", "data.yaml", "claimable_roles: []", "claimable_roles: []\nclaimable_roles: []", "already defined"},
 		{"role that is not there", "data.yaml", "roles: [operator]", "roles: [boss]", `there is no role "boss"`},
-		{"tier that is lowered", "data.yaml", "pct start: {tier: red}", "pct start: {tier: green}", "green is lower than yellow"},
+		{"tier that is lowered", "data.yaml", "lifecycle: {tier: red}", "lifecycle: {tier: green}", "green is lower than anything in this group"},
 		{"core entry that is described again", "data.yaml", "binaries: {}", `binaries: {pct: {"": {group: read, tier: green, operands: [], options: {}}}}`, "binaries/pct: is described by the core grammar"},
 		{"wrapper as a program", "data.yaml", "binaries: {}", `binaries: {sudo: {"": {group: read, tier: green, operands: [], options: {}}}}`, "runs other programs"},
 		{"number for a VMID list", "data.yaml", `["101", "104", "105"]`, `[101]`, "relaxed.vmids"},

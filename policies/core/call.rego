@@ -85,14 +85,25 @@ failed contains "role" if {
 	check.grant.ok
 	check.node.call_ok
 	check.ceiling.call_ok
-	check.command.call_ok
+	check.command.call_granted
+	tier.call < 4
 }
 
-failed contains "tier" if not check.tier.call_ok
+# A tool without a tier counts as black; that it has none says it better.
+failed contains "tier" if {
+	check.known.ok
+	not check.tier.call_ok
+}
 
 failed contains "readonly" if not check.readonly.call_ok
 
 failed contains "command" if not check.command.call_ok
+
+# Without a role for the tool there is none for its commands either, and grant says so.
+failed contains "command" if {
+	check.grant.ok
+	not check.command.call_granted
+}
 
 failed contains "path" if not check.path.call_ok
 
@@ -104,6 +115,10 @@ failed contains "rate" if not check.rate.ok
 
 failed contains "budget" if not check.budget.ok
 
-failed contains "confirmation" if not check.confirmation.ok
+# No confirmation helps against black.
+failed contains "confirmation" if {
+	not check.confirmation.ok
+	tier.call < 4
+}
 
 failed contains "site" if not count(site_deny) == 0

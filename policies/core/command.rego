@@ -22,16 +22,39 @@ by_table(cmd) if not cmd.guest
 
 by_table(_) if data.site.guest_commands == "table"
 
-# measured adds the tier that the site makes of it: it can only raise the grammar's, and spares the guests that it relaxes.
-measured(argv) := object.union(d, {"rank": rank(d)}) if {
+# measured adds the tier: the grammar's for the entry and for the services that it names, and what the site makes of it, which can only be
+# more. Guests that the site relaxes are spared what it adds.
+measured(argv) := object.union(d, {"rank": max({base(d)} | raised(d))}) if {
+	d := grammar.describe(argv)
+	not data.site.binaries[argv[0]]
+} else := object.union(d, {"rank": max({base(d)} | raised(d)), "words": array.concat(d.words, [["own", w] | some w in argv])}) if {
 	d := grammar.describe(argv)
 }
 
-rank(d) := tier.ranks[d.tier] if {
-	not data.site.commands[d.id]
-} else := tier.ranks[d.tier] if {
+base(d) := tier.ranks[d.tier] if {
+	not d.group in {"service", "transfer"}
+} else := max({tier.ranks[d.tier]} | service_ranks(d)) if {
+	d.group == "service"
+} else := tier.ranks[data.core.grammar.relaxed[d.id]] if {
 	spared(d)
-} else := max({tier.ranks[d.tier], tier.ranks[data.site.commands[d.id].tier]})
+} else := tier.ranks[d.tier]
+
+service_ranks(d) := {tier.ranks[t] |
+	some [kind, s] in d.words
+	kind in {"service", "pveservice"}
+	some t, names in weighty
+	unit(s) in names
+}
+
+weighty := {t: {unit(n) | some n in names} | some t, names in data.core.grammar.services}
+
+# The site raises an entry by name or with its whole group.
+raised(d) := set() if {
+	not data.site.commands[d.id]
+	not data.site.commands[d.group]
+} else := set() if {
+	spared(d)
+} else := {tier.ranks[data.site.commands[key].tier] | some key in [d.id, d.group]}
 
 spared(d) if {
 	ids := {v | some ["vmid", v] in d.words}
@@ -58,24 +81,28 @@ vmids(words) := {v | some ["vmid", v] in words}
 
 nodes(words) := {n | some ["node", n] in words}
 
-services(words) := {unit(s) | some [kind, s] in words; kind in {"unit", "pveservice"}}
+services(words) := {unit(s) | some [kind, s] in words; kind in {"unit", "service", "pveservice"}}
 
 paths(words, kind) := {p | some [k, p] in words; k == kind}
 
-unit(s) := s if {
+# unit is the one name that a unit is compared by: with its suffix, and not by an alias.
+unit(s) := object.get(data.core.grammar.aliases, suffixed(s), suffixed(s))
+
+suffixed(s) := s if {
 	regex.match(`\.(service|socket|target|timer|mount|automount|device|swap|path|slice|scope)$`, s)
 } else := concat("", [s, ".service"])
 
-# Mentions are wider than operands: a guest's number in a task id, a volume or a path, a node's name in a task id or a path.
+# Mentions are wider than operands: a guest's number in a task id, a unit, a volume or a path, a node's name in a task id or a path, and both in
+# any word of a program that only the site describes.
 mentioned_vmids(words) := vmids(words) | {v |
 	some [kind, w] in words
-	kind in {"upid", "volid", "dataset", "readpath"}
+	kind in {"upid", "unit", "service", "volid", "dataset", "readpath", "own"}
 	some v in numbers(w)
 }
 
 mentioned_nodes(words) := nodes(words) | {n |
 	some [kind, w] in words
-	kind in {"upid", "readpath"}
+	kind in {"upid", "readpath", "own"}
 	some n in regex.split("[:/]", w)
 }
 

@@ -28,7 +28,7 @@ site := {
 		"hosts": {"192.168.1.61": {"reason": "agent1 by its address"}},
 		"services": [{"service": "docker", "nodes": ["pve1"], "reason": "container runtime"}, {"service": "corosync.service", "nodes": ["*"], "reason": "the cluster"}],
 	},
-	"commands": {"qm stop": {"tier": "red"}},
+	"commands": {"lifecycle": {"tier": "yellow"}, "qm stop": {"tier": "red"}},
 	"relaxed": {"vmids": ["104"], "tools": ["kill"]},
 	"binaries": {"mytool": {"show": {"group": "read", "tier": "green", "operands": ["vmid"], "options": {"--deep": "flag"}}}},
 	"shell_features": ["pipe", "and"],

@@ -44,7 +44,7 @@ test_empty_words_name_nothing if {
 test_options_may_stand_anywhere_before_the_divider if {
 	described(["pct", "status", "--verbose", "101"]).words == [["vmid", "101"]]
 	described(["pct", "shutdown", "--timeout", "5", "101", "--forceStop", "1"]).id == "pct shutdown"
-	described(["systemctl", "restart", "--", "nginx"]).words == [["unit", "nginx"]]
+	described(["systemctl", "restart", "--", "nginx"]).words == [["service", "nginx"]]
 }
 
 test_value_of_an_option_is_never_an_option if {

@@ -56,15 +56,40 @@ problems contains sprintf("roles/%s/imports: there is no operation %q", [name, i
 	not i in operations
 }
 
-problems contains sprintf("commands/%s: is not an entry of the command grammar or of binaries", [id]) if {
+problems contains sprintf("commands/%s: is neither a group nor an entry of the command grammar or of binaries", [id]) if {
 	some id, _ in data.site.commands
 	not entries[id]
-	not id in own
+	not id in (own | groups)
 }
 
 problems contains sprintf("commands/%s/tier: %s is lower than %s, which the grammar gives it; a site can only raise it", [id, c.tier, entries[id].tier]) if {
 	some id, c in data.site.commands
 	tier.ranks[c.tier] < tier.ranks[entries[id].tier]
+}
+
+problems contains sprintf("commands/%s/tier: %s is lower than anything in this group; a site can only raise it", [group, c.tier]) if {
+	some group, c in data.site.commands
+	group in groups
+	tier.ranks[c.tier] < min({tier.ranks[e.tier] | some e in entries; e.group == group} | {tier.ranks[e.tier] | some subs in data.site.binaries; some e in subs; e.group == group})
+}
+
+# The same effect is reached by several entries, "pct start" and "pvesh create …/status/start": one raised alone is a door beside an open one.
+problems contains sprintf("commands/%s: raises one of several ways to the same effect; raise group %s, and single entries above it where they should be higher", [id, entries[id].group]) if {
+	some id, c in data.site.commands
+	count({other | some other, e in entries; e.group == entries[id].group}) > 1
+	not data.site.commands[entries[id].group]
+	tier.ranks[c.tier] > tier.ranks[entries[id].tier]
+}
+
+problems contains sprintf("commands/%s/tier: %s is not above %s, which its whole group %s has", [id, c.tier, whole.tier, entries[id].group]) if {
+	some id, c in data.site.commands
+	whole := data.site.commands[entries[id].group]
+	tier.ranks[c.tier] <= tier.ranks[whole.tier]
+}
+
+problems contains sprintf("binaries/%s: %q is the name of a group, so a role that is granted the group could run it", [split(id, " ")[0], id]) if {
+	some id in own
+	id in groups
 }
 
 problems contains sprintf("binaries/%s: is described by the core grammar and cannot be described again", [binary]) if {
@@ -95,9 +120,9 @@ problems contains sprintf("binaries/%s/%s: there is no kind of word %q", [binary
 	not grammar.kinds[kind]
 }
 
-problems contains sprintf("shell_features: %q cannot be granted, only pipe, and, or, sequence", [f]) if {
+problems contains sprintf("shell_features: %q cannot be granted, only pipe, and, or, sequence, discard, merge", [f]) if {
 	some f in data.site.shell_features
-	not f in {"pipe", "and", "or", "sequence"}
+	not f in {"pipe", "and", "or", "sequence", "discard", "merge"}
 }
 
 problems contains sprintf("files/%s: %q is not an absolute path in its shortest form", [direction, p]) if {

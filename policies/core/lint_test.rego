@@ -20,8 +20,13 @@ test_each_mistake_is_named if {
 	said({"claimable_roles": ["boss"]}, "claimable_roles: there is no role")
 	said({"roles": {"wide": {"commands": ["pct stat"]}}}, "\"pct stat\" is neither a group nor an entry")
 	said({"roles": {"wide": {"imports": ["ssh"]}}}, "there is no operation \"ssh\"")
-	said({"commands": {"pct stat": {"tier": "red"}}}, "commands/pct stat: is not an entry")
+	said({"commands": {"pct stat": {"tier": "red"}}}, "commands/pct stat: is neither a group nor an entry")
 	said({"commands": {"pct start": {"tier": "green"}}}, "green is lower than yellow")
+	said({"commands": {"lifecycle": {"tier": "green"}}}, "commands/lifecycle/tier: green is lower than anything in this group")
+	said({"commands": {"pct start": {"tier": "yellow"}}}, "commands/pct start/tier: yellow is not above yellow, which its whole group lifecycle has")
+	said({"commands": {"systemctl restart": {"tier": "red"}}}, "commands/systemctl restart: raises one of several ways to the same effect; raise group service")
+	said({"binaries": {"wake": {"": {"group": "read", "tier": "green", "operands": [], "options": {}}}}}, "binaries/wake: \"wake\" is the name of a group")
+	said({"binaries": {"docker": {}}}, "binaries/docker: runs other programs")
 	said({"binaries": {"pct": {}}}, "binaries/pct: is described by the core grammar")
 	said({"binaries": {"env": {}}}, "binaries/env: runs other programs")
 	said({"binaries": {"/opt/x": {}}}, "by one word without a folder")
@@ -36,6 +41,14 @@ test_each_mistake_is_named if {
 	said({"relaxed": {"tools": ["stop"]}}, "no red tier")
 	said({"relaxed": {"vmids": ["103"]}}, "103 is protected")
 }
+
+test_group_may_be_raised_and_an_entry_above_it if {
+	problems({"commands": {"service": {"tier": "red"}, "systemctl stop": {"tier": "black"}, "exec": {"tier": "red"}}}) == set()
+}
+
+test_entry_that_is_the_only_way_may_be_raised_alone if problems({"commands": {"pct exec": {"tier": "red"}}}) == set()
+
+test_redirections_that_touch_no_file_can_be_granted if problems({"shell_features": ["discard", "merge"]}) == set()
 
 test_own_entries_of_the_site_are_known if {
 	problems({"commands": {"mytool show": {"tier": "red"}}, "roles": {"wide": {"commands": ["mytool show", "pvesh get /nodes", "transfer"]}}}) == set()

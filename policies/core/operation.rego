@@ -83,6 +83,7 @@ failed contains "role" if {
 	check.node.operation_ok
 	check.ceiling.operation_ok
 	check.command.operation_granted
+	tier.operation < 4
 }
 
 failed contains "tier" if not check.tier.operation_ok

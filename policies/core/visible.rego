@@ -47,7 +47,10 @@ failed contains "grant" if {
 
 failed contains "known" if not check.known.ok
 
-failed contains "tier" if not check.tier.visible_ok
+failed contains "tier" if {
+	check.known.ok
+	not check.tier.visible_ok
+}
 
 failed contains "ceiling" if {
 	check.grant.ok

@@ -15,8 +15,12 @@ call_ok if input.commands == []
 
 call_ok if {
 	every cmd in input.commands { text_ok(cmd) }
-	granted_all(command.call_described)
 }
+
+# What a role must be granted is role's to demand; here it only says why.
+call_granted if input.commands == []
+
+call_granted if granted_all(command.call_described)
 
 text_ok(cmd) if {
 	cmd.guest == true
@@ -62,7 +66,6 @@ operation_ok if {
 	insides_ok
 }
 
-# What a role must be granted is role's to demand; here it only says why.
 operation_granted if input.command == null
 
 operation_granted if granted_all(command.operation_described)

@@ -34,6 +34,14 @@ call_hits contains hit("guest", id, entry.reason) if {
 	not readable(entry, tier.call)
 }
 
+# The unit of a guest, such as pve-container@103, is that guest.
+call_hits contains hit("guest", id, entry.reason) if {
+	some s in input.targets.services
+	some id in command.numbers(s)
+	entry := data.site.protected.vmids[id]
+	not readable(entry, tier.call)
+}
+
 call_hits contains hit("node", n, entry.reason) if {
 	some n in input.targets.nodes
 	entry := data.site.protected.nodes[n]
@@ -158,7 +166,7 @@ file_segments contains s if {
 
 service_entries(s) := [e | some e in data.site.protected.services; command.unit(e.service) == s]
 
-on_nodes(entry, _) if entry.nodes == ["*"]
+on_nodes(entry, _) if "*" in entry.nodes
 
 on_nodes(entry, names) if {
 	some n in entry.nodes

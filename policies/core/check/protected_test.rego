@@ -112,3 +112,41 @@ test_reads_of_an_operation_pass_where_the_entry_says_so if {
 	f.operated(f.run(["pct", "status", "107"])).allow
 	"protected" in f.failed(f.operated(object.union({"parent": {"targets": {"vmids": ["107"]}}}, f.run(["pct", "stop", "107"]))))
 }
+
+# The units of a guest are that guest.
+test_guest_is_found_in_the_name_of_a_unit if {
+	every argv in [
+		["systemctl", "status", "pve-container@103"], ["systemctl", "show", "103.scope"], ["journalctl", "-u", "pve-container@103.service"],
+		["systemctl", "is-active", "pve-container-debug@103"],
+	] {
+		"protected" in f.failed(f.operated(f.run(argv)))
+	}
+	"protected" in f.failed(f.decided({"targets": {"services": ["pve-container@103.service"]}}))
+	f.operated(f.run(["systemctl", "status", "pve-container@105"])).allow
+	f.decided({"targets": {"services": ["pve-container@105.service"]}}).allow
+}
+
+# A site knows what the numbers of its own programs mean; core takes each for a guest.
+test_every_number_of_a_program_of_the_site_may_be_a_guest if {
+	own := {"binaries": {"mytool": {"purge": {"group": "read", "tier": "green", "operands": ["text*"], "options": {"--n": "count"}}}}}
+	every argv in [["mytool", "purge", "103"], ["mytool", "purge", "105", "guest-103"], ["mytool", "purge", "--n", "103"], ["mytool", "purge", "agent1"]] {
+		"protected" in f.failed(f.operated_in(f.run(argv), own))
+	}
+	f.operated_in(f.run(["mytool", "purge", "105"]), own).allow
+}
+
+test_service_is_protected_under_its_aliases if {
+	site := {"protected": {"services": [{"service": "sshd", "nodes": ["*"], "reason": "the way in"}, {"service": "rsyslog.service", "nodes": ["*"], "reason": "the log"}]}}
+	every name in ["ssh", "sshd", "ssh.service", "syslog"] {
+		"protected" in f.failed(f.operated_in(f.run(["systemctl", "restart", name]), site))
+		f.failed(f.decided_in({"targets": {"services": [name]}}, site)) == {"protected"}
+	}
+	login := {"protected": {"services": [{"service": "systemd-logind", "nodes": ["*"], "reason": "sessions"}]}}
+	"protected" in f.failed(f.operated_in(f.run(["systemctl", "status", "dbus-org.freedesktop.login1"]), login))
+	f.operated_in(f.run(["systemctl", "status", "nginx"]), site).allow
+}
+
+test_every_node_among_others_is_every_node if {
+	site := {"protected": {"services": [{"service": "nginx", "nodes": ["far", "*"], "reason": "front door"}]}}
+	f.failed(f.decided_in({"targets": {"services": ["nginx"]}}, site)) == {"protected"}
+}

@@ -44,3 +44,58 @@ test_writes_over_http_are_yellow if {
 	f.operated(f.with_http({"method": "POST"})).tier == "yellow"
 	f.operated(f.with_http({})).tier == "green"
 }
+
+on_services(words) := {"tool": {"name": "host"}, "parent": {"tool": "host", "tier": "red", "targets": {"services": words}}}
+
+# Targets, scopes, slices and instances are guests and power by another name.
+test_only_plain_services_are_started_and_stopped if {
+	every verb in ["start", "restart", "reload", "stop"] {
+		every unit in [
+			"reboot.target", "poweroff.target", "pve-container@105", "pve-container@105.service", "105.scope", "qemu.slice", "nginx.socket",
+			"backup.timer", "dbus-org.freedesktop.login1.service", "-.mount", "",
+		] {
+			"command" in f.failed(f.operated(object.union(on_services([unit]), f.run(["systemctl", verb, "--", unit]))))
+		}
+		every unit in ["nginx", "nginx.service"] { f.operated(object.union(on_services([unit]), f.run(["systemctl", verb, unit]))).allow }
+	}
+}
+
+test_services_that_are_power_or_guests_are_black if {
+	every unit in ["systemd-poweroff", "systemd-reboot.service", "pve-guests", "debug-shell", "kexec", "watchdog-mux", "emergency"] {
+		d := f.operated(object.union(on_services([unit]), f.run(["systemctl", "start", unit])))
+		d.tier == "black"
+		f.failed(d) == {"tier"}
+	}
+	f.decided({"tool": {"name": "run"}, "commands": [f.cmd([["systemctl", "start", "systemd-poweroff"]])]}).tier == "black"
+}
+
+test_services_that_the_cluster_stands_on_are_red if {
+	every unit in ["pve-cluster", "lxcfs.service"] {
+		f.operated(object.union(on_services([unit]), f.run(["systemctl", "restart", unit]))).tier == "red"
+		f.failed(f.operated(object.union(object.union(on_services([unit]), {"parent": {"tier": "yellow"}}), f.run(["systemctl", "restart", unit])))) == {"tier"}
+	}
+	f.operated(object.union(on_services(["pve-cluster"]), f.run(["pvesh", "create", "/nodes/pve1/services/pve-cluster/restart"]))).tier == "red"
+	f.operated(object.union(on_services(["pveproxy"]), f.run(["pvesh", "create", "/nodes/pve1/services/pveproxy/restart"]))).tier == "yellow"
+	f.operated(f.run(["systemctl", "status", "pve-cluster"])).tier == "green"
+}
+
+# "pct start", "qm start" and the API's own start are one effect.
+test_group_that_the_site_raises_is_raised_by_every_name if {
+	red := {"commands": {"lifecycle": {"tier": "red"}}}
+	every argv in [
+		["pct", "stop", "105"], ["qm", "start", "105"], ["pvesh", "create", "/nodes/pve1/lxc/105/status/start"],
+		["pvesh", "create", "/nodes/pve1/qemu/105/status/reboot", "--timeout", "9"],
+	] {
+		d := f.operated_in(f.run(argv), red)
+		d.tier == "red"
+		f.failed(d) == {"tier"}
+	}
+	f.operated_in(f.run(["pct", "snapshot", "105", "ab"]), red).tier == "yellow"
+}
+
+test_entry_may_be_higher_than_its_group if f.operated_in(f.run(["pct", "stop", "105"]), {"commands": {"pct stop": {"tier": "black"}}}).tier == "black"
+
+test_relaxed_guests_are_spared_what_the_site_adds if {
+	red := {"commands": {"lifecycle": {"tier": "red"}}}
+	f.operated_in(object.union({"parent": {"targets": {"vmids": ["104"]}}}, f.run(["pct", "stop", "104"])), red).tier == "yellow"
+}
