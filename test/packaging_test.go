@@ -186,6 +186,7 @@ func TestContainerFilesKeepTheirPromises(t *testing.T) {
 		SecurityOpt []string `yaml:"security_opt"`
 		Volumes     []string `yaml:"volumes"`
 		Secrets     []string `yaml:"secrets"`
+		Environment map[string]string
 	}
 	var compose struct {
 		Services map[string]service
@@ -203,6 +204,31 @@ func TestContainerFilesKeepTheirPromises(t *testing.T) {
 		if v != "state:/var/lib/caponier" && !strings.HasSuffix(v, ":ro") {
 			t.Errorf("compose: %s can be written", v)
 		}
+	}
+	// What the environment says is what the program takes: the server comes up with it, with TLS, and writes nowhere else.
+	s := newSite(t)
+	s.certificate(t)
+	s.add(t, "\n[[identity.principals]]\nid = \"demo\"\n")
+	state := t.TempDir()
+	where := strings.NewReplacer("/var/lib/caponier", state, "/run/secrets/tls_cert", filepath.Join(s.dir, "tls.crt"), "/run/secrets/tls_key", filepath.Join(s.dir, "tls.key"))
+	for k, v := range c.Environment {
+		t.Setenv(k, where.Replace(v))
+	}
+	token := s.command("token", "new", "demo")
+	if out, err := token.CombinedOutput(); err != nil {
+		t.Fatalf("token new: %v %s", err, out)
+	}
+	addr := s.listening(t)
+	if out, err := s.command("health", addr).CombinedOutput(); err != nil {
+		t.Errorf("health: %v %s", err, out)
+	}
+	for _, name := range []string{"journal", "store", "blobs", "workspace", "tokens.json"} {
+		if _, err := os.Stat(filepath.Join(state, name)); err != nil {
+			t.Errorf("compose: %v", err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "state")); err == nil {
+		t.Error("compose: something is written beside config.toml")
 	}
 	for _, name := range c.Secrets {
 		if compose.Secrets[name].File == "" {
