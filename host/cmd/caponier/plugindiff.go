@@ -129,8 +129,7 @@ func compare(old, now map[string]plugin.Entry) ([]change, error) {
 			continue
 		case !had:
 			say("", "is new", nil, b.Version, true)
-		case a.Digest == b.Digest:
-			continue
+		case a.Digest == b.Digest: // what the locks say of it may differ all the same, and that is what is served
 		case a.Version == b.Version:
 			say("", "other code under the same version", a.Digest, b.Digest, false)
 		default:

@@ -109,3 +109,14 @@ func TestDiffOfPlugins(t *testing.T) {
 		})
 	}
 }
+
+// A lock that was edited by hand says something else of the same module.
+func TestDiffLooksAtALockThatLies(t *testing.T) {
+	honest, edited := locked(t, "ssh_exec"), locked(t, "ssh_exec", `,"x-caponier-target":"vmid"→`)
+	e := edited["p"]
+	e.Digest = honest["p"].Digest
+	changes, err := compare(honest, map[string]plugin.Entry{"p": e})
+	if err != nil || len(changes) != 1 || !changes[0].Wider || changes[0].What != "argument vmid: x-caponier-target" {
+		t.Errorf("%+v, %v", changes, err)
+	}
+}
