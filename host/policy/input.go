@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 )
@@ -178,12 +179,17 @@ func argsOf(c *gate.Call) args { return args{c.Args.Digest, len(c.Args.JSON), c.
 
 func nodesOf(c *gate.Call) (nodes []nodeFacts) {
 	for _, n := range c.Nodes {
-		nodes = append(nodes, nodeFacts{n.Name, n.Cluster, hostForm(n.Host)})
+		nodes = append(nodes, nodeFacts{n.Name, n.Cluster, inventoryForm(n.Host)})
 	}
 	return nodes
 }
 
-// hostForm gives an address of the inventory the form that protected entries have.
+// inventoryForm gives the host of a node the form that protected entries have, so that none is missed for how it is written.
+func inventoryForm(host string) string {
+	return hostForm(strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), ".")))
+}
+
+// hostForm gives an address the form that protected entries have.
 func hostForm(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return ip.Unmap().WithZone("").String()
@@ -216,7 +222,7 @@ func operation(q *gate.Question, h head) *operationInput {
 	}
 	in.Op = q.Op.Import()
 	if n := q.Node; n != nil {
-		in.Target = &target{Node: n.Name, Cluster: n.Cluster, Host: hostForm(n.Host), Port: n.Port, User: n.User}
+		in.Target = &target{Node: n.Name, Cluster: n.Cluster, Host: inventoryForm(n.Host), Port: n.Port, User: n.User}
 		if in.HTTP == nil {
 			in.Target.Addrs = q.Facts.Addrs
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -202,10 +203,14 @@ func (r *revision) parseRego(name string, data []byte) error {
 
 // parseData mounts a file where plain opa would: at its folder's path.
 func (r *revision) parseData(name string, data []byte) error {
-	var node yaml.Node
+	var node, second yaml.Node
 	var doc any
-	if err := yaml.Unmarshal(data, &node); err != nil {
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	if err := d.Decode(&node); err != nil && err != io.EOF { // an empty file is no map, as is said below
 		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := d.Decode(&second); err != io.EOF {
+		return fmt.Errorf("%s:%d: a second YAML document begins here, which nothing would read (%v)", name, second.Line, err)
 	}
 	if err := node.Decode(&doc); err != nil { // also refuses keys that are there twice
 		return fmt.Errorf("%s: %w", name, err)

@@ -47,6 +47,23 @@ readable(path) if {
 	not secret(path)
 }
 
+# commanded says that a command may name a path. The node follows links in it, and nobody looks where they lead: so it is a listed path or lies
+# directly in a listed folder, which is to be one that only root writes to. Deeper folders may be anybody's. In /sys all links are the kernel's.
+commanded(path) if {
+	readable(path)
+	some listed in data.site.files.read
+	direct(path, listed)
+}
+
+direct(path, listed) if path == listed
+
+direct(path, listed) if {
+	under(path, listed)
+	not contains(trim_prefix(path, concat("", [listed, "/"])), "/")
+}
+
+direct(path, _) if under(path, "/sys")
+
 writable(path) if {
 	clean(path)
 	some prefix in data.site.files.write
@@ -69,7 +86,7 @@ secret(path) if {
 
 secret(path) if regex.match(`(\.key|\.pem|\.p12|\.pfx|/id_[a-z0-9]+|/ssh_host_[a-z0-9_]+_key|/\.env|/\.netrc|/\.pgpass|_history)$`, path)
 
-unreadable := ["/etc/pve/priv", "/proc", "/dev", "/var/lib/pve-cluster", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/run/credentials"]
+unreadable := ["/root/.ssh", "/etc/pve/priv", "/proc", "/dev", "/var/lib/pve-cluster", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/run/credentials"]
 
 unwritable := [
 	"/bin", "/boot", "/dev", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr/bin", "/usr/sbin", "/usr/lib", "/etc/pve",

@@ -143,6 +143,19 @@ problems contains sprintf("files/write: %q can never be written", [p]) if {
 	files.under(p, fixed)
 }
 
+# A folder above what stays closed is a promise that cannot be kept: new secrets appear in it that no list knows.
+problems contains sprintf("files/%s: %q holds %s, which stays closed: list the folders below it that are needed", [direction, p, min(closed)]) if {
+	some direction in {"read", "write"}
+	some p in data.site.files[direction]
+	closed := {c | some c in array.concat(files.unreadable, files.unwritable); c != p; files.under(c, p)}
+	count(closed) > 0
+}
+
+problems contains sprintf("protected/nodes/%s: is not the name of a node", [n]) if {
+	some n, _ in data.site.protected.nodes
+	not regex.match(grammar.kinds.node, n)
+}
+
 problems contains sprintf("%s/%s: is not a host name or address in its one form: lower case, no final dot, addresses as short as they can be", [part, h]) if {
 	some part, hosts in {"egress": data.site.egress, "protected/hosts": data.site.protected.hosts}
 	some h, _ in hosts

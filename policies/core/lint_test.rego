@@ -36,6 +36,10 @@ test_each_mistake_is_named if {
 	said({"files": {"read": ["/var/log/"]}}, "is not an absolute path")
 	said({"files": {"read": ["/etc/pve/priv"]}}, "can never be reached")
 	said({"files": {"write": ["/etc/ssh"]}}, "can never be written")
+	every p in ["/", "/etc", "/usr", "/root", "/etc/pve", "/var", "/var/lib"] {
+		every direction in ["read", "write"] { said({"files": {direction: [p]}}, sprintf("files/%s: %q holds ", [direction, p])) }
+	}
+	said({"protected": {"nodes": {"a.b": {"reason": "xxx"}}}}, "protected/nodes/a.b: is not the name of a node")
 	said({"egress": {"Example.com": f.site.egress["api.example.com"]}}, "egress/Example.com")
 	said({"protected": {"hosts": {"192.168.001.61": {"reason": "xxx"}}}}, "192.168.001.61")
 	said({"relaxed": {"tools": ["stop"]}}, "no red tier")

@@ -56,15 +56,6 @@ helper(w) := [w[2], true] if {
 	count(w) == 3
 	w[0] == "sha256sum"
 	w[1] == "--"
-} else := [w[3], true] if {
-	count(w) == 4
-	w[0] == "chmod"
-	regex.match(`^0?[0-7]{3}$`, w[1])
-	w[2] == "--"
-} else := [w[2], true] if {
-	count(w) == 3
-	w[0] == "chmod"
-	regex.match(`^0?[0-7]{3}$`, w[1])
 } else := [w[4], true] if {
 	count(w) == 5
 	w[0] == "head"

@@ -16,7 +16,7 @@ call_ok if {
 
 call_ok if {
 	every p in input.targets.paths { listed(p) }
-	every p in command.paths(command.call_words, "readpath") { files.readable(p) }
+	every p in command.paths(command.call_words, "readpath") { files.commanded(p) }
 	count(command.paths(command.call_words, "stagepath")) == 0
 	count(command.paths(command.call_words, "guestpath")) == 0
 }
@@ -30,7 +30,7 @@ operation_ok if count({k | some [k, _] in command.operation_words} & kinds) == 0
 kinds := {"readpath", "stagepath", "guestpath"}
 
 operation_ok if {
-	every p in command.paths(command.operation_words, "readpath") { files.readable(p) }
+	every p in command.paths(command.operation_words, "readpath") { files.commanded(p) }
 	every p in command.paths(command.operation_words, "stagepath") { files.staged(p) }
 	every p in command.paths(command.operation_words, "guestpath") { p in input.parent.targets.guest_paths }
 }
@@ -46,7 +46,7 @@ call_faults contains p if {
 
 call_faults contains p if {
 	some p in command.paths(command.call_words, "readpath")
-	not files.readable(p)
+	not files.commanded(p)
 }
 
 call_faults contains p if {
@@ -56,7 +56,7 @@ call_faults contains p if {
 
 operation_faults contains p if {
 	some p in command.paths(command.operation_words, "readpath")
-	not files.readable(p)
+	not files.commanded(p)
 }
 
 operation_faults contains p if {

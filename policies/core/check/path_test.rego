@@ -48,7 +48,35 @@ test_call_has_no_stage_yet if {
 	"path" in f.failed(f.decided({"tool": {"name": "run"}, "commands": [f.cmd([["pct", "push", "105", "--", "/run/caponier/s1/f", "/root/x"]])]}))
 }
 
-upload := {"tool": {"name": "upload"}, "parent": {"tool": "upload", "targets": {"guest_paths": ["/root/x"]}}}
+# The node follows links in what a command names.
+test_command_names_what_is_listed_or_directly_in_it if {
+	site := {"files": {"read": ["/var/log", "/etc/hosts", "/sys/class/thermal"]}}
+	every p in ["/etc/hosts", "/var/log", "/var/log/syslog", "/sys/class/thermal/thermal_zone0/temp"] {
+		f.operated_in(f.run(["cat", p]), site).allow
+		f.decided_in({"tool": {"name": "run"}, "commands": [f.cmd([["cat", "--", p]])]}, site).allow
+	}
+	every p in ["/var/log/app/link", "/var/log/a/b/c", "/etc/hosts/x/y"] {
+		f.failed(f.operated_in(f.run(["cat", p]), site)) == {"path"}
+		f.failed(f.decided_in({"tool": {"name": "run"}, "commands": [f.cmd([["tail", p]])]}, site)) == {"path"}
+	}
+	f.operated_in(f.with_file("sftp_read", "upload", "yellow", {"action": "read", "path": "/var/log/app/x", "real_path": "/var/log/app/x", "type": "file"}), site).allow
+}
+
+upload := {"tool": {"name": "upload"}, "parent": {"tool": "upload", "tier": "red", "targets": {"guest_paths": ["/root/x"]}}}
+
+# A download is yellow and names a path of the guest too: it must not write there.
+test_writing_into_a_guest_is_red if {
+	push := f.run(["pct", "push", "105", "--", "/run/caponier/s1/f", "/root/x"])
+	f.operated(object.union(upload, push)).tier == "red"
+	f.failed(f.operated(object.union(upload, object.union(push, {"parent": {"tool": "upload", "tier": "yellow", "targets": {"guest_paths": ["/root/x"]}}})))) == {"tier"}
+}
+
+test_writing_into_a_relaxed_guest_is_yellow if {
+	parent := {"parent": {"tool": "upload", "tier": "yellow", "targets": {"vmids": ["104"], "guest_paths": ["/root/x"]}}}
+	d := f.operated(object.union(object.union(upload, parent), f.run(["pct", "push", "104", "--", "/run/caponier/s1/f", "/root/x"])))
+	d.tier == "yellow"
+	d.allow
+}
 
 test_transfer_between_stage_and_guest_passes if {
 	f.operated(object.union(upload, f.run(["pct", "push", "105", "--perms", "0644", "--user", "0", "--group", "0", "--", "/run/caponier/s1/f", "/root/x"]))).allow
