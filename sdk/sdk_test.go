@@ -27,7 +27,7 @@ type in struct {
 	Paths   []string `json:"paths,omitempty" maxitems:"2" maxlen:"5" target:"remote_path"`
 	Sure    bool     `json:"sure" default:"false" confirm:"true"`
 	Wait    uint     `json:"wait" default:"30"`
-	private int
+	private int      //lint:ignore U1000 a field that no schema shows
 }
 
 type out struct {

@@ -12,9 +12,7 @@ import (
 )
 
 var (
-	forever  = op(0x03, 0x40, 0x0c, 0, 0x0b, 0x00)       // loop br 0 end unreachable
-	tooDeep  = bytes.Repeat([]byte{0x02, 0x40}, 20_000)  // blocks
-	addr     = func(a ...any) []byte { return op(a...) } // for reading
+	forever  = op(0x03, 0x40, 0x0c, 0, 0x0b, 0x00) // loop br 0 end unreachable
 	spinCall = op(forever)
 )
 

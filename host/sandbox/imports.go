@@ -18,7 +18,6 @@ const abiModule = "caponier_v1"
 type arguments []uint64
 
 func (a arguments) i32(i int) uint32 { return uint32(a[i]) }
-func (a arguments) i64(i int) uint64 { return a[i] }
 
 // hostFunc is an import. What it returns is ignored when the import has no result.
 type hostFunc struct {

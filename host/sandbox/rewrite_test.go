@@ -15,9 +15,7 @@ import (
 // program makes a random function body without parameters and with an i32 result, with loops that end.
 type program struct {
 	*rand.Rand
-	locals int
 	out    []byte
-	depth  int
 	budget int
 }
 
@@ -213,7 +211,7 @@ func newSame(t testing.TB) func([]byte) (before, after string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.data != nil && len(m.data) > 0 { // lay the data in as the sandbox does: by a data segment again
+		if len(m.data) > 0 { // lay the data in as the sandbox does: by a data segment again
 			data := vec(nil, len(m.data))
 			for _, s := range m.data {
 				data = append(vec(i32const(append(data, 0), int64(int32(s.offset)), 0x0b), len(s.data)), s.data...)
