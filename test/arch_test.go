@@ -71,7 +71,6 @@ var owners = map[string][]string{
 	"github.com/coreos/go-oidc":           {"host/identity"},
 	"golang.org/x/time/rate":              {"host/identity", "host/front"},
 	"golang.org/x/sys":                    {"host/audit", "host/sandbox", "host/cmd/caponier", "host/remote", "host/store"},
-	"golang.org/x/text":                   {"host/front", "host/plugin", "host/policy"},
 	"github.com/itchyny/gojq":             {"plugins/internal/jq"},
 	"code.dny.dev/ssrf":                   {"host/egress"},
 	"gopkg.in/yaml.v3":                    {"host/policy"},
@@ -79,9 +78,7 @@ var owners = map[string][]string{
 	"github.com/prometheus/client_golang": {"host/front"},
 	"github.com/fsnotify/fsnotify":        {"host/policy"},
 	"go.uber.org/goleak":                  {},
-	"pgregory.net/rapid":                  {},
 	"github.com/rogpeppe/go-internal":     {},
-	"github.com/google/go-cmp":            {},
 	"golang.org/x/crypto":                 {"host/remote", "host/remote/sshtest"},
 }
 
