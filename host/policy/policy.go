@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -106,7 +105,8 @@ func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, 
 		return d, errors.New("the question has no kind, call or tool")
 	}
 	in := document(&q)
-	d.Revision, d.Input = r.id, r.journaled(in)
+	hide := newMask(q.Call, r.redact)
+	d.Revision, d.Input = r.id, hide.journaled(in)
 	limit := e.options.Deadline
 	if limit == 0 {
 		limit = time.Second
@@ -117,7 +117,11 @@ func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, 
 	if err != nil {
 		return d, err
 	}
-	return a.decision(d), nil
+	d = a.decision(d)
+	for i := range d.Denied {
+		d.Denied[i].Msg = hide.said(d.Denied[i].Msg)
+	}
+	return d, nil
 }
 
 // entries are the decision's packages by the kind of question. A kind that is not here is refused.
@@ -269,35 +273,4 @@ func (f *fields) done() error {
 		return fmt.Errorf("there are %d members too many or too few", f.left)
 	}
 	return f.err
-}
-
-// journaled is the input for the journal, without the values of the arguments that the site redacts.
-func (r *revision) journaled(in any) json.RawMessage {
-	masked := func(a args, cmds []command) (args, []command) {
-		hidden := map[string]any{}
-		for k, v := range a.Scalars {
-			if hidden[k] = v; slices.Contains(r.redact, k) {
-				hidden[k] = nil // encoded as {"redacted":true}
-			}
-		}
-		a.Scalars = hidden
-		cmds = slices.Clone(cmds)
-		for i, c := range cmds {
-			if slices.Contains(r.redact, c.Arg) {
-				cmds[i] = command{Form: c.Form, Arg: c.Arg, Guest: c.Guest, Parsed: c.Parsed, Error: "redacted", Features: c.Features}
-			}
-		}
-		return a, cmds
-	}
-	switch doc := in.(type) {
-	case *callInput:
-		c := *doc
-		c.Args, c.Commands = masked(c.Args, c.Commands)
-		return inputJSON(&c)
-	case *operationInput:
-		c := *doc
-		c.Args, c.Parent.Commands = masked(c.Args, c.Parent.Commands)
-		return inputJSON(&c)
-	}
-	return inputJSON(in)
 }

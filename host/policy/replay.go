@@ -92,6 +92,7 @@ func Replay(ctx context.Context, records iter.Seq[gate.Record], dir string) (Dif
 // replayable says that policy decided the record and that the journal holds all that it decided on.
 func replayable(rec gate.Record) bool {
 	return rec.Revision != "" && len(rec.Input) > 0 && !bytes.Contains(rec.Input, []byte(`{"redacted":true}`)) && !bytes.Contains(rec.Input, []byte(`"error":"redacted"`)) &&
+		!bytes.Contains(rec.Input, []byte(masked)) &&
 		!slices.ContainsFunc(rec.Failed, func(id string) bool { return strings.Contains(id, ".") })
 }
 

@@ -1,0 +1,213 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// masked stands in the journal and in messages for a word that holds a redacted value.
+const masked = "[redacted]"
+
+// minSecret is the shortest value that is looked for elsewhere: shorter ones are in every other word.
+const minSecret = 4
+
+// mask hides the values of the arguments that the site redacts: those themselves, and every word of the question that holds one.
+type mask struct {
+	args    []string // names
+	secrets []string // values, the longest first
+}
+
+func newMask(c *gate.Call, args []string) mask {
+	m := mask{args: args}
+	m.collect(c.Args.Value, false)
+	for k, v := range c.Args.Scalars {
+		m.collect(v, slices.Contains(args, k))
+	}
+	for _, cmd := range c.Commands {
+		if !slices.Contains(args, cmd.Arg) {
+			continue
+		}
+		m.add(cmd.Text)
+		calls := slices.Clone(cmd.Calls)
+		for _, n := range cmd.Nested {
+			calls = append(calls, n.Calls...)
+		}
+		for _, call := range calls { // what the text was lowered to is without its quotes
+			for _, w := range call.Argv {
+				m.add(w)
+			}
+		}
+	}
+	slices.SortFunc(m.secrets, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return strings.Compare(a, b)
+	})
+	m.secrets = slices.Compact(m.secrets)
+	return m
+}
+
+// hidden is text in which no word holds the secret.
+func hidden(text, secret string) string {
+	const between = " \t\n\r\""
+	var out strings.Builder
+	for {
+		at := strings.Index(text, secret)
+		if at < 0 {
+			out.WriteString(text)
+			return out.String()
+		}
+		begin, end := strings.LastIndexAny(text[:at], between)+1, len(text)
+		if i := strings.IndexAny(text[at+len(secret):], between); i >= 0 {
+			end = at + len(secret) + i
+		}
+		out.WriteString(text[:begin] + masked)
+		text = text[end:]
+	}
+}
+
+// collect takes the values below a redacted name, at any depth.
+func (m *mask) collect(v any, redacted bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			m.collect(x, redacted || slices.Contains(m.args, k))
+		}
+	case []any:
+		for _, x := range v {
+			m.collect(x, redacted)
+		}
+	case string, int64, json.Number:
+		if redacted {
+			m.add(fmt.Sprint(v))
+		}
+	}
+}
+
+// add takes a value whole and, because a shell takes it apart, each of its words without quotes.
+func (m *mask) add(text string) {
+	words := strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`'"\`, r) })
+	for _, t := range append(words, text) {
+		if len(t) >= minSecret {
+			m.secrets = append(m.secrets, t)
+		}
+	}
+}
+
+// said is a message without redacted values. Details of messages are cut and their odd characters replaced, so the beginning of a value counts too.
+func (m mask) said(msg string) string {
+	for _, s := range m.secrets {
+		msg = hidden(msg, s)
+	}
+	text, detail, _ := strings.Cut(msg, " (")
+	if detail == "" {
+		return msg
+	}
+	for _, s := range m.secrets {
+		quoted := fmt.Sprintf("%q", notShown.ReplaceAllString(s, "?"))
+		shown := quoted[1 : len(quoted)-1]
+		for n := min(len(shown), len(detail)); n >= minSecret; n-- {
+			if strings.Contains(detail, shown[:n]) {
+				detail = hidden(detail, shown[:n])
+				break
+			}
+		}
+	}
+	return text + " (" + detail
+}
+
+// notShown are the characters that messages replace, in reasons.rego and complaint.rego.
+var notShown = regexp.MustCompile(`[^ -~]`)
+
+// journaled is the input for the journal.
+func (m mask) journaled(in any) json.RawMessage {
+	var doc json.RawMessage
+	switch in := in.(type) {
+	case *callInput:
+		c := *in
+		c.Args, c.Commands = m.arguments(c.Args), m.commands(c.Commands)
+		doc = inputJSON(&c)
+	case *operationInput:
+		c := *in
+		c.Args, c.Parent.Commands = m.arguments(c.Args), m.commands(c.Parent.Commands)
+		doc = inputJSON(&c)
+	default:
+		return inputJSON(in)
+	}
+	if len(m.secrets) == 0 {
+		return doc
+	}
+	without, err := m.document(doc)
+	if err != nil {
+		panic(fmt.Sprintf("policy: masking the journal's input: %v", err)) // it was encoded just now; Decide answers a panic with a refusal
+	}
+	return without
+}
+
+func (m mask) arguments(a args) args {
+	scalars := map[string]any{}
+	for k, v := range a.Scalars {
+		if scalars[k] = v; slices.Contains(m.args, k) {
+			scalars[k] = nil // encoded as {"redacted":true}
+		}
+	}
+	a.Scalars = scalars
+	return a
+}
+
+func (m mask) commands(cmds []command) []command {
+	cmds = slices.Clone(cmds)
+	for i, c := range cmds {
+		if slices.Contains(m.args, c.Arg) {
+			cmds[i] = command{Form: c.Form, Arg: c.Arg, Guest: c.Guest, Parsed: c.Parsed, Error: "redacted", Features: c.Features}
+		}
+	}
+	return cmds
+}
+
+// fromCaller are the members of an input that hold what a caller or a plugin wrote; the others name things of the host.
+var fromCaller = []string{"commands", "command", "targets", "file", "http", "blob", "ask", "scalars", "stages"}
+
+// document masks words in the parts of an input that a caller or a plugin can write to.
+func (m mask) document(doc json.RawMessage) (json.RawMessage, error) {
+	d := json.NewDecoder(bytes.NewReader(doc))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	err := e.Encode(m.hide(v, false))
+	return bytes.TrimSpace(out.Bytes()), err
+}
+
+func (m mask) hide(v any, from bool) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			v[k] = m.hide(x, from || slices.Contains(fromCaller, k))
+		}
+	case []any:
+		for i, x := range v {
+			v[i] = m.hide(x, from)
+		}
+	case string:
+		if from {
+			for _, s := range m.secrets {
+				v = hidden(v, s)
+			}
+		}
+		return v
+	}
+	return v
+}

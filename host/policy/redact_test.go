@@ -1,0 +1,98 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/shell"
+)
+
+// What stands in a redacted argument stands nowhere else in what is kept or said.
+func TestRedactedValueIsMaskedWhereverItStands(t *testing.T) {
+	e := site(t, "../../examples/lab/site")
+	long := strings.Repeat("Str0ng-é", 20)
+	tests := []struct{ name, secret, text string }{
+		{"word of a command", "hunter2-x", "uptime hunter2-x"},
+		{"part of a word", "hunter2-x", "mysql --password=hunter2-x"},
+		{"in quotes", "hunter2 x\"y", `mysql -p 'hunter2 x"y'`},
+		{"in the program's place", "hunter2-x", "hunter2-x now"},
+		{"longer than a message shows", long, "mysql --password=" + long},
+		{"in command text that is not understood", "hunter2-x", "echo $(hunter2-x"},
+		{"in text within a command", "hunter2-x", "sh -c 'mysql -phunter2-x'"},
+	}
+	for _, x := range tests {
+		t.Run(x.name, func(t *testing.T) {
+			call, op := sshCall(x.text)
+			args := map[string]any{"auth": map[string]any{"password": x.secret}, "note": "see " + x.secret}
+			call.Call.Args.Value, op.Call.Args.Value = args, args
+			call.Call.Args.Scalars = map[string]any{"note": "see " + x.secret}
+			op.Call.Args.Scalars = call.Call.Args.Scalars
+			for _, q := range []gate.Question{call, op} {
+				d := decide(t, e, q)
+				said, err := json.Marshal(d.Denied)
+				if err != nil || d.Allow || len(d.Denied) == 0 || !json.Valid(d.Input) {
+					t.Fatalf("%v: allowed %v, %s", err, d.Allow, d.Input)
+				}
+				for _, part := range []string{x.secret, strings.ReplaceAll(x.secret, "é", "?"), x.secret[:7]} {
+					if strings.Contains(string(d.Input), part) || strings.Contains(string(said), part) {
+						t.Errorf("%s stands in\n%s\n%s", part, d.Input, said)
+					}
+				}
+				if !strings.Contains(string(d.Input), masked) {
+					t.Errorf("nothing is masked in %s", d.Input)
+				}
+				if replayable(gate.Record{Revision: "x", Input: d.Input}) {
+					t.Error("what is not whole would be replayed")
+				}
+			}
+		})
+	}
+}
+
+func TestRedactedCommandTextIsMaskedInTheOperationThatRunsIt(t *testing.T) {
+	e := site(t, "../../examples/lab/site")
+	call, op := sshCall(`uptime 'hunter2 y' "$x"`)
+	call.Call.Commands[0].Arg = "token"
+	op.Call.Commands = call.Call.Commands
+	cmd := shell.Lowerer{}.Script("uptime 'hunter2 y'")
+	op.Cmd = &cmd
+	for _, q := range []gate.Question{call, op} {
+		d := decide(t, e, q)
+		if said, _ := json.Marshal(d.Denied); strings.Contains(string(d.Input)+string(said), "hunter2") {
+			t.Errorf("%s\n%s", d.Input, said)
+		}
+	}
+}
+
+func TestWhatIsNotRedactedStays(t *testing.T) {
+	e := site(t, "../../examples/lab/site")
+	call, _ := sshCall("rm hunter2-x")
+	call.Call.Args.Value = map[string]any{"note": "hunter2-x", "password": "abc"}
+	d := decide(t, e, call)
+	if !strings.Contains(string(d.Input), `"hunter2-x"`) || strings.Contains(string(d.Input), masked) {
+		t.Errorf("%s", d.Input)
+	}
+	if d, err := e.Decide(context.Background(), call); err != nil || !strings.Contains(d.Denied[0].Msg, `"rm" is not a command`) {
+		t.Errorf("%v %v", err, d.Denied)
+	}
+}
+
+func FuzzHiddenTextHoldsNoSecret(f *testing.F) {
+	f.Add("a hunter2=x b", "hunter2")
+	f.Add("\"x y\" xx", "x y")
+	f.Fuzz(func(t *testing.T, text, secret string) {
+		if len(secret) < minSecret || strings.Contains(masked, secret) {
+			return
+		}
+		got := hidden(text, secret)
+		if strings.Contains(strings.ReplaceAll(got, masked, "\x00"), secret) && !strings.Contains(secret, "\x00") {
+			t.Errorf("%q in %q: %q", secret, text, got)
+		}
+		if !strings.Contains(text, secret) && got != text {
+			t.Errorf("%q was changed to %q without %q in it", text, got, secret)
+		}
+	})
+}
