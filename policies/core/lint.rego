@@ -99,7 +99,8 @@ problems contains sprintf("binaries/%s: is described by the core grammar and can
 
 problems contains sprintf("binaries/%s: runs other programs or text, which policy could not see", [binary]) if {
 	some binary, _ in data.site.binaries
-	binary in grammar.wrappers
+	some name in {binary, regex.replace(binary, `[0-9.]+$`, "")} # python3.13 is python
+	name in grammar.wrappers
 }
 
 problems contains sprintf("binaries/%s: name the program by one word without a folder", [binary]) if {

@@ -26,7 +26,9 @@ test_each_mistake_is_named if {
 	said({"commands": {"pct start": {"tier": "yellow"}}}, "commands/pct start/tier: yellow is not above yellow, which its whole group lifecycle has")
 	said({"commands": {"systemctl restart": {"tier": "red"}}}, "commands/systemctl restart: raises one of several ways to the same effect; raise group service")
 	said({"binaries": {"wake": {"": {"group": "read", "tier": "green", "operands": [], "options": {}}}}}, "binaries/wake: \"wake\" is the name of a group")
-	said({"binaries": {"docker": {}}}, "binaries/docker: runs other programs")
+	every name in ["docker", "podman", "kubectl", "ncat", "setpriv", "pkexec", "machinectl", "systemd-nspawn", "lxc-start", "python3.13", "lua5.4"] {
+		said({"binaries": {name: {}}}, sprintf("binaries/%s: runs other programs", [name]))
+	}
 	said({"binaries": {"pct": {}}}, "binaries/pct: is described by the core grammar")
 	said({"binaries": {"env": {}}}, "binaries/env: runs other programs")
 	said({"binaries": {"/opt/x": {}}}, "by one word without a folder")

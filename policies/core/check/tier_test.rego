@@ -56,6 +56,7 @@ test_only_plain_services_are_started_and_stopped if {
 		] {
 			"command" in f.failed(f.operated(object.union(on_services([unit]), f.run(["systemctl", verb, "--", unit]))))
 		}
+		"command" in f.failed(f.operated(f.run(["pvesh", "create", "/nodes/pve1/services/pve-container@105/restart"])))
 		every unit in ["nginx", "nginx.service"] { f.operated(object.union(on_services([unit]), f.run(["systemctl", verb, unit]))).allow }
 	}
 }
