@@ -162,7 +162,7 @@ func (r *revision) runTests(ctx context.Context, tests map[string]*ast.Module, c
 		return nil, err
 	}
 	defer r.store.Abort(ctx, txn)
-	runner := tester.NewRunner().SetCompiler(r.compiler().WithRewriteTestRules(true)).SetStore(r.store).SetModules(all).RaiseBuiltinErrors(true).SetTimeout(5 * time.Second)
+	runner := tester.NewRunner().SetCompiler(r.compiler().WithRewriteTestRules(true)).SetStore(r.store).SetModules(all).RaiseBuiltinErrors(true).SetTimeout(time.Minute)
 	if covered != nil {
 		runner = runner.SetCoverageQueryTracer(covered)
 	}
