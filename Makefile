@@ -50,7 +50,7 @@ policy:
 	$(TOOL) opa test --fail-on-empty policies
 
 race: all guests build/pvelab
-	$(GO) test -race -short ./...
+	$(GO) test -race -short -timeout 30m ./...
 
 # The committed lock must be what the committed sources build to.
 lock: plugins build/caponier
