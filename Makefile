@@ -49,8 +49,11 @@ policy:
 	$(TOOL) opa check --strict --capabilities policies/capabilities.json -s policies/schemas policies
 	$(TOOL) opa test --fail-on-empty policies
 
+# Rego under the race detector takes ten times as long and shares nothing: only what changes the engine runs there.
 race: all guests build/pvelab
-	$(GO) test -race -short -timeout 30m ./...
+	$(GO) test -race -short -timeout 30m $$($(GO) list ./... | grep -v /host/policy)
+	$(GO) test -short -timeout 30m ./host/policy
+	$(GO) test -race -short -timeout 30m -run 'Swap|Watch|Reload|Concurrent' ./host/policy
 
 # The committed lock must be what the committed sources build to.
 lock: plugins build/caponier
