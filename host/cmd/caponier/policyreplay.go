@@ -78,6 +78,7 @@ func policyReplay(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "replay SITE", Short: "Decide the journal again with another site's policies: what would be newly refused, or newly allowed (exit 3)", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			tuneGC() // deciding makes much garbage and keeps none of it
 			if dir == "" {
 				c, err := g.load()
 				if err != nil {
