@@ -63,11 +63,12 @@ func (r *Remote) Check(ctx context.Context, name string) (Report, error) {
 		rep.Warnings = append(rep.Warnings, fmt.Sprintf("every command takes %s on %s although the network needs %s: a start-up file of the login shell (bash reads ~/.bashrc for SSH commands, zsh ~/.zshenv) "+
 			"does work; return from it early when the shell is not interactive", rep.Exec.Round(time.Millisecond), name, trip.Round(100*time.Microsecond)))
 	}
+	lacks := new([]string) // of its own: what was given up may still write to it
 	if err := n.with(ctx, "opening", "/", func(_ context.Context, f *files, _ *pledge) error {
 		_, err := f.Lstat("/")
 		for _, ext := range []string{"posix-rename@openssh.com", "fsync@openssh.com", "statvfs@openssh.com"} {
 			if _, has := f.HasExtension(ext); !has {
-				rep.Warnings = append(rep.Warnings, "the SFTP server of "+name+" lacks "+ext)
+				*lacks = append(*lacks, "the SFTP server of "+name+" lacks "+ext)
 			}
 		}
 		return err
@@ -75,6 +76,6 @@ func (r *Remote) Check(ctx context.Context, name string) (Report, error) {
 		rep.Warnings = append(rep.Warnings, "files cannot be moved: "+err.Error())
 		return rep, nil
 	}
-	rep.SFTP = true
+	rep.SFTP, rep.Warnings = true, append(rep.Warnings, *lacks...)
 	return rep, nil
 }

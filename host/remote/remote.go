@@ -166,8 +166,11 @@ func (r *Remote) Lookup(ctx context.Context, q gate.Question) (facts gate.Facts,
 		file, _, err = f.look(name, follow)
 		return err
 	})
+	if err != nil { // what was given up may still write to file
+		return gate.Facts{}, err
+	}
 	file.LocalBytes = local
-	return gate.Facts{File: &file}, err
+	return gate.Facts{File: &file}, nil
 }
 
 func (r *Remote) atRoot(q gate.Question, do func(*os.Root) error) error {
@@ -252,7 +255,9 @@ func (r *Remote) command(ctx context.Context, n *node, q gate.Question, stdin []
 }
 
 // file does the SFTP operations.
-func (r *Remote) file(ctx context.Context, n *node, q gate.Question, d gate.Decision) (res gate.Result, err error) {
+func (r *Remote) file(ctx context.Context, n *node, q gate.Question, d gate.Decision) (gate.Result, error) {
+	var err error
+	res := new(gate.Result) // of its own: what was given up may still write to it
 	decided := *q.Facts.File
 	limit := least(d.Obligations.MaxBytes, r.opts.MaxFile)
 	tell := &teller{to: q.Progress, what: "bytes moved"}
@@ -268,7 +273,7 @@ func (r *Remote) file(ctx context.Context, n *node, q gate.Question, d gate.Deci
 			}
 			v := fileInfo(info)
 			v.Name, v.NameB64, v.RealPath = "", "", now.RealPath
-			res = gate.Result{Value: v}
+			*res = gate.Result{Value: v}
 			return nil
 		})
 	case gate.SFTPList:
@@ -284,7 +289,7 @@ func (r *Remote) file(ctx context.Context, n *node, q gate.Question, d gate.Deci
 				return failed("not_a_file", "%q is a %s, not a directory", now.RealPath, now.Type)
 			}
 			v, err := f.list(ctx, now.RealPath, limit)
-			res = gate.Result{Value: v}
+			*res = gate.Result{Value: v}
 			return err
 		})
 	case gate.SFTPRead:
@@ -295,26 +300,26 @@ func (r *Remote) file(ctx context.Context, n *node, q gate.Question, d gate.Deci
 				return err
 			}
 			v, err := f.read(now, limit)
-			res = gate.Result{Value: v, Bytes: v.Bytes}
+			*res = gate.Result{Value: v, Bytes: v.Bytes}
 			return err
 		})
 	case gate.SFTPWrite:
 		data, derr := op.Data.Bytes()
 		if derr != nil {
-			return res, failed("bad_input", "data: %v", derr)
+			return *res, failed("bad_input", "data: %v", derr)
 		}
 		if int64(len(data)) > min(limit, maxData) {
-			return res, failed("too_large", "%d bytes are more than the %d that are allowed here", len(data), min(limit, maxData))
+			return *res, failed("too_large", "%d bytes are more than the %d that are allowed here", len(data), min(limit, maxData))
 		}
 		err = n.with(ctx, "writing", op.Path, func(ctx context.Context, f *files, p *pledge) error {
 			v, err := f.put(ctx, p, upload{op.Path, decided, bytes.NewReader(data), int64(len(data)), op.Mode, op.Overwrite, tell, ""})
-			res = v.result()
+			*res = v.result()
 			return err
 		})
 	case gate.SFTPGet:
 		root, lerr := r.local(q.Call.Principal.ID)
 		if lerr != nil {
-			return res, lerr
+			return *res, lerr
 		}
 		err = n.with(ctx, "downloading", op.Path, func(ctx context.Context, f *files, p *pledge) error {
 			var v WriteResult
@@ -327,43 +332,43 @@ func (r *Remote) file(ctx context.Context, n *node, q gate.Question, d gate.Deci
 				return v.Bytes, err
 			})
 			v.Local = op.Local
-			res = v.result()
+			*res = v.result()
 			return err
 		}, root.Close)
 	case gate.SFTPPut:
 		root, lerr := r.local(q.Call.Principal.ID)
 		if lerr != nil {
-			return res, lerr
+			return *res, lerr
 		}
 		defer root.Close()
 		src, size, lerr := source(root, op.Local)
 		if lerr != nil {
-			return res, lerr
+			return *res, lerr
 		}
 		if size != decided.LocalBytes || size > limit {
 			src.Close()
 			if size > limit {
-				return res, failed("too_large", "local %q has %d bytes, %d are allowed here", op.Local, size, limit)
+				return *res, failed("too_large", "local %q has %d bytes, %d are allowed here", op.Local, size, limit)
 			}
-			return res, failed("changed", "local %q had %d bytes when it was decided and has %d now; nothing was sent", op.Local, decided.LocalBytes, size)
+			return *res, failed("changed", "local %q had %d bytes when it was decided and has %d now; nothing was sent", op.Local, decided.LocalBytes, size)
 		}
 		err = n.with(ctx, "uploading", op.Path, func(ctx context.Context, f *files, p *pledge) error {
 			v, err := f.put(ctx, p, upload{op.Path, decided, src, size, op.Mode, op.Overwrite, tell, q.Call.Files[op.Local]})
-			res = v.result()
+			*res = v.result()
 			return err
 		}, src.Close)
 	case gate.SFTPRemove:
 		err = n.with(ctx, "removing", op.Path, func(_ context.Context, f *files, p *pledge) error {
 			return f.remove(p, op.Path, &decided)
 		})
-		res = gate.Result{Value: struct{}{}}
+		*res = gate.Result{Value: struct{}{}}
 	default:
-		return res, failed("not_found", "%s is not an operation of nodes", q.Op.Import())
+		return *res, failed("not_found", "%s is not an operation of nodes", q.Op.Import())
 	}
 	if err != nil {
 		return gate.Result{}, err
 	}
-	return res, nil
+	return *res, nil
 }
 
 // End removes the staging directories of a call. What cannot be removed now is found at the next start.

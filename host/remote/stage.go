@@ -82,9 +82,10 @@ func (f *files) discard(dirs ...string) {
 }
 
 // stage makes a staging directory. Its marker says who made it, for whoever finds it after a crash.
-func (n *node) stage(ctx context.Context) (dir string, err error) {
+func (n *node) stage(ctx context.Context) (string, error) {
+	dir := new(string) // of its own: what was given up may still write to it
 	root := n.r.opts.StageRoot
-	err = n.with(ctx, "staging below", root, func(ctx context.Context, f *files, p *pledge) error {
+	err := n.with(ctx, "staging below", root, func(ctx context.Context, f *files, p *pledge) error {
 		real, info, err := f.resolve(root)
 		if err != nil {
 			return err
@@ -113,10 +114,13 @@ func (n *node) stage(ctx context.Context) (dir string, err error) {
 		if n.firstSweep() {
 			n.r.wg.Go(func() { n.sweep(f, real, made) })
 		}
-		dir = made
+		*dir = made
 		return nil
 	})
-	return dir, err
+	if err != nil {
+		return "", err
+	}
+	return *dir, nil
 }
 
 func (f *files) mark(dir string) error {
