@@ -170,6 +170,10 @@ func summary(input json.RawMessage) string {
 			Host   string `json:"host"`
 			Path   string `json:"path"`
 		} `json:"http"`
+		Confirmation struct {
+			State string `json:"state"`
+			By    string `json:"by"`
+		} `json:"confirmation"`
 	}
 	if json.Unmarshal(input, &in) != nil {
 		return ""
@@ -196,6 +200,9 @@ func summary(input json.RawMessage) string {
 	}
 	if in.HTTP != nil {
 		parts = append(parts, in.HTTP.Method+" "+in.HTTP.Host+in.HTTP.Path)
+	}
+	if in.Confirmation.State == "approved" && in.Command == nil && in.File == nil && in.HTTP == nil {
+		parts = append(parts, "approved by "+in.Confirmation.By)
 	}
 	return clean(strings.Join(parts, " · "))
 }

@@ -112,7 +112,11 @@ func run(ctx context.Context) (err error) {
 	}
 
 	d.say("What reached the node: nothing for 103, and nothing of the rogue for 105")
-	return d.effects()
+	if err := d.effects(); err != nil {
+		return err
+	}
+	fmt.Println("\n   Now you: docs/first-node.md, section 2, starts the same lab and calls tools by hand.")
+	return nil
 }
 
 // prepare locks the modules that the demo uses and gives the rogue tool a tier, as a careless site would.
@@ -268,7 +272,7 @@ func (d *demo) effects() error {
 			moved++
 			continue
 		}
-		line := strings.ReplaceAll(strings.Join(e.Argv, " "), "\n", "⏎")
+		line := strings.ReplaceAll(words(e.Argv), "\n", "⏎")
 		if len(e.Argv) > 0 && e.Argv[0] == "printf" {
 			line = "(the host found out how this node's login shell reads quotes)"
 		}
@@ -281,6 +285,18 @@ func (d *demo) effects() error {
 	}
 	fmt.Printf("   and %d SFTP requests in the call's own staging directories, which are gone\n", moved)
 	return nil
+}
+
+// words shows an argument list so that one sees where each word begins and ends.
+func words(argv []string) string {
+	var shown []string
+	for _, w := range argv {
+		if w == "" || strings.ContainsAny(w, " ;|&<>$*?()") {
+			w = "'" + w + "'"
+		}
+		shown = append(shown, w)
+	}
+	return strings.Join(shown, " ")
 }
 
 // prefixed is a writer that marks each line of a child.

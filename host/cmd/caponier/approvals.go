@@ -148,7 +148,8 @@ func approvalsCommand(g *global) *cobra.Command {
 			if g.json {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s by %s: %s of %s, usable once until %s\n", r.State, r.By, approval.Visible(r.Tool), approval.Visible(r.Principal), r.Expires.UTC().Format("15:04:05 MST"))
+			until := map[bool]string{true: "usable once until", false: "stays refused until"}[yes]
+			fmt.Fprintf(cmd.OutOrStdout(), "%s by %s: %s of %s, %s %s\n", r.State, r.By, approval.Visible(r.Tool), approval.Visible(r.Principal), until, r.Expires.UTC().Format("15:04:05 MST"))
 			return nil
 		})}
 		c.Flags().StringVar(&note, "note", "", "`TEXT` to keep with the answer; a denied caller sees it")
