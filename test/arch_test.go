@@ -187,7 +187,7 @@ func TestOnlyPassActs(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"out, err := d.Runner.Run(ctx, r)", "f, err := exec.Lookup(ctx, q)", "res, err := exec.Execute(ctx, q, d)"}
+	want := []string{"return d.Runner.Run(ctx, r)", "f, err := exec.Lookup(ctx, q)", "res, err := exec.Execute(ctx, q, d)"}
 	if !slices.Equal(found, want) {
 		t.Errorf("calls to Execute, Lookup or Run in gate: %q; want only those inside the functions given to pass: %q", found, want)
 	}

@@ -172,8 +172,10 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 		limit := tighter(c.Tool.Budget, dec.Obligations.Timeout)
 		ctx, cancel := context.WithTimeoutCause(ctx, limit, &BudgetError{Tool: c.Tool.Name, CallID: c.ID, Limit: limit})
 		defer cancel()
-		out, err := d.Runner.Run(ctx, r)
-		r.end(ctx)
+		out, err := func() (Output, error) {
+			defer r.end(ctx) // also when the runner panics: the call's door must not stay open, nor its stages behind
+			return d.Runner.Run(ctx, r)
+		}()
 		if budget := (*BudgetError)(nil); errors.As(err, &budget) {
 			budget.MayHaveExecuted = r.effects
 		}

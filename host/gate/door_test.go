@@ -526,9 +526,13 @@ func TestALostOutcomeIsSaid(t *testing.T) {
 
 func TestAPanicIsAnOutcomeThatNobodyKnows(t *testing.T) {
 	w := &world{decide: allow(Yellow)}
-	w.guest = func(context.Context, *Running) (Output, error) { panic("broken executor") }
+	var kept *Running
+	w.guest = func(_ context.Context, r *Running) (Output, error) { kept = r; panic("broken executor") }
 	if a := w.call(`{}`); a.Outcome != Unknown || a.Err == nil || w.outcomes[0].Outcome != Unknown || w.outcomes[0].Code != "panic" {
 		t.Errorf("%+v, journaled %+v", a, w.outcomes)
+	}
+	if _, err := kept.Operate(context.Background(), SSHExec{OnNode: OnNode{Node: "pve1"}}); err == nil || slices.Contains(w.events, "execute ssh_exec") || !slices.Contains(w.events, "end") {
+		t.Errorf("the broken call's door stayed open: %v, %v", err, w.events)
 	}
 }
 

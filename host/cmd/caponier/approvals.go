@@ -197,15 +197,15 @@ func approvalsCommand(g *global) *cobra.Command {
 			return nil
 		})},
 		&cobra.Command{Use: "serve", Short: "Serve the web page alone ([approval] listen), without MCP", Args: cobra.NoArgs, RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
-			link, _, err := d.Link(d.who)
-			if err != nil {
-				return err
+			if d.cfg.Approval.Listen == "" || !d.Listed() {
+				return fmt.Errorf("%s: set listen and approvers in [approval]: where the page is, and who may sign in", d.cfg.File)
 			}
 			l, err := net.Listen("tcp", d.cfg.Approval.Listen)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), link)
+			// A service manager keeps what is printed here, so no link is: whoever reads it could approve.
+			fmt.Fprintf(cmd.ErrOrStderr(), "approvals are at http://%s/approvals; sign in with: caponier approvals link --as NAME\n", l.Addr())
 			return d.Serve(cmd.Context(), l)
 		})})
 	return cmd
