@@ -76,7 +76,7 @@ conformance: all
 # What takes minutes: random cuts of the SSH path (nothing written twice, nothing lost in silence), guests that are called 10,000 times.
 soak:
 	$(GO) test -run Survive -timeout 60m ./host/sandbox
-	CAPONIER_SOAK=10000 $(GO) test -run UnderRandomCuts -timeout 60m -v ./host/remote
+	CAPONIER_SOAK=10000 $(GO) test -run 'UnderRandomCuts|UnderCuts' -timeout 60m -v ./host/remote ./test
 
 fuzz:
 	@for t in $$(grep -rl --include='*_test.go' 'func Fuzz' host sdk plugins test | xargs -n1 dirname | sort -u); do \

@@ -19,13 +19,15 @@ import (
 
 // TestUnderCutsTheJournalTellsWhatTheNodeDid calls through the real binary while the way to the node is cut at random, and then holds the node, counted by a mark
 // in each call's command, against the journal: no mark twice, none without an intent, none that the journal calls succeeded and is not there.
-// CAPONIER_SOAK is how many calls, 200 without it.
+// CAPONIER_SOAK is how many calls, 500 without it.
 func TestUnderCutsTheJournalTellsWhatTheNodeDid(t *testing.T) {
-	calls := 200
+	calls := 500
 	if v := os.Getenv("CAPONIER_SOAK"); v != "" {
 		n, err := strconv.Atoi(v)
 		must(t, err)
 		calls = n
+		t.Setenv("CAPONIER_SOAK", "") // puts it back afterwards
+		os.Unsetenv("CAPONIER_SOAK")  // for the host, it is a key that no configuration has
 	}
 	s := newSite(t)
 	proxy := sshtest.NewProxy(t, s.lab.Addr)
