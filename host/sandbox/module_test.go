@@ -21,7 +21,7 @@ func TestModuleGateRefusesByName(t *testing.T) {
 		"a component":                    {[]byte("\x00asm\x0d\x00\x01\x00"), "component"},
 		"more than 16 MiB":               {append(guest{}.bytes(), make([]byte, maxModule)...), "at most 16777216"},
 		"a cut module":                   {guest{}.bytes()[:60], "too early"},
-		"a module without memory":        {guest{memory: []byte{0}}.bytes(), "no memory of its own"},
+		"a module without memory":        {guest{memory: []byte{0}, data: []byte{0}}.bytes(), "no memory of its own"},
 		"two memories":                   {guest{memory: []byte{2, 0, 1, 0, 1}}.bytes(), "2 memories"},
 		"shared memory":                  {guest{memory: []byte{1, 3, 1, 1}}.bytes(), "shared"},
 		"memory over the limit":          {guest{memory: []byte{1, 0, 0x81, 8}}.bytes(), "sandbox.memory_max"},

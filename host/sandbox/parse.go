@@ -65,19 +65,20 @@ type (
 
 // module is a parsed WebAssembly module of the only shape that is run here.
 type module struct {
-	types    []signature
-	imports  []imported
-	funcs    []uint32 // type of each defined function
-	table    *uint32  // size; nothing can grow it
-	memMin   uint32   // pages
-	memMax   uint32   // pages; the format's own maximum when none is declared
-	hasMem   bool
-	globals  []global
-	exports  []export
-	start    *uint32
-	elements []segment
-	data     []segment
-	codes    []code
+	types     []signature
+	imports   []imported
+	funcs     []uint32 // type of each defined function
+	table     *uint32  // size; nothing can grow it
+	memMin    uint32   // pages
+	memMax    uint32   // pages; the format's own maximum when none is declared
+	hasMem    bool
+	globals   []global
+	exports   []export
+	start     *uint32
+	elements  []segment
+	data      []segment
+	dataCount *uint32
+	codes     []code
 }
 
 // reader reads the binary format. The first error stays; everything after it reads as zero.
@@ -220,9 +221,23 @@ func (r *reader) constant(typ byte) (expr []byte, i32 uint32) {
 
 var order = map[byte]int{1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 7: 7, 8: 8, 9: 9, 12: 10, 10: 11, 11: 12} // the data count section stands before code
 
+var errNoMemory = errors.New("the module has no memory of its own")
+
 // parse reads a module and refuses, by name, what is not allowed here. It does not check types: the compiler's own validation does, on the rewritten
 // module, and [module.rewrite] checks the indices that rewriting could change the meaning of.
 func parse(wasm []byte) (*module, error) {
+	m, err := read(wasm)
+	if err != nil {
+		return nil, err
+	}
+	if !m.hasMem {
+		return nil, errNoMemory
+	}
+	return m, m.checkExports()
+}
+
+// read is parse for any module, a plugin or not.
+func read(wasm []byte) (*module, error) {
 	switch {
 	case len(wasm) > maxModule:
 		return nil, fmt.Errorf("the module has %d bytes; at most %d are allowed", len(wasm), maxModule)
@@ -305,11 +320,11 @@ func (m *module) section(id byte, r *reader) {
 		}
 	case 5:
 		for range r.count("memories", 1) {
-			m.memMin, m.memMax, _ = r.limits("memory")
-			m.memMax, m.hasMem = min(m.memMax, pageSize), true
-			if m.memMin > pageSize {
-				r.fail("memory of %d pages is over what 32 bits can address", m.memMin)
+			var declared bool
+			if m.memMin, m.memMax, declared = r.limits("memory"); m.memMin > pageSize || declared && m.memMax > pageSize {
+				r.fail("memory of %d to %d pages is over what 32 bits can address", m.memMin, m.memMax)
 			}
+			m.memMax, m.hasMem = min(m.memMax, pageSize), true
 		}
 	case 6:
 		for range r.count("globals", maxGlobals) {
@@ -348,7 +363,8 @@ func (m *module) section(id byte, r *reader) {
 			m.elements = append(m.elements, s)
 		}
 	case 12:
-		r.u32()
+		n := r.u32()
+		m.dataCount = &n
 	case 10:
 		for range r.count("function bodies", maxFuncs) {
 			m.codes = append(m.codes, r.code())
@@ -404,9 +420,6 @@ func (m *module) check() error {
 			return fmt.Errorf("function %d has no type %d", i, t)
 		}
 	}
-	if !m.hasMem {
-		return errors.New("the module has no memory of its own")
-	}
 	for _, s := range m.elements {
 		if m.table == nil || uint64(s.offset)+uint64(len(s.funcs)) > uint64(*m.table) {
 			return fmt.Errorf("an element segment at %d does not fit its table", s.offset)
@@ -417,6 +430,9 @@ func (m *module) check() error {
 			}
 		}
 	}
+	if m.dataCount != nil && int(*m.dataCount) != len(m.data) {
+		return fmt.Errorf("%d data segments are announced, and there are %d", *m.dataCount, len(m.data))
+	}
 	for _, s := range m.data {
 		if uint64(s.offset)+uint64(len(s.data)) > uint64(m.memMin)*pageSize {
 			return fmt.Errorf("a data segment at %d does not fit the memory", s.offset)
@@ -425,19 +441,28 @@ func (m *module) check() error {
 	if m.start != nil && m.function(*m.start) != (signature{}) {
 		return errors.New("the start function is missing, or takes or gives values")
 	}
-	return m.checkExports()
-}
-
-func (m *module) checkExports() error {
-	limit := map[byte]uint32{0: m.count(), 1: 1, 2: 1, 3: uint32(len(m.globals))}
-	if m.table == nil {
-		limit[1] = 0
+	limit := map[byte]uint32{0: m.count(), 3: uint32(len(m.globals))}
+	if m.table != nil {
+		limit[1] = 1
 	}
-	want := map[string]string{"memory": "a memory", "caponier_v1_call": "a function () -> i32", "caponier_v1_describe": "a function () -> i32"}
+	if m.hasMem {
+		limit[2] = 1
+	}
 	for _, e := range m.exports {
+		if e.kind == 2 && !m.hasMem {
+			return errNoMemory
+		}
 		if e.index >= limit[e.kind] {
 			return fmt.Errorf("export %q names what the module does not have", e.name)
 		}
+	}
+	return nil
+}
+
+// checkExports holds a module against what a plugin exports.
+func (m *module) checkExports() error {
+	want := map[string]string{"memory": "a memory", "caponier_v1_call": "a function () -> i32", "caponier_v1_describe": "a function () -> i32"}
+	for _, e := range m.exports {
 		ok := true
 		switch e.name {
 		case "memory":

@@ -217,15 +217,15 @@ func (w *rewriter) function(t signature, c code) ([]byte, error) {
 	return append(out, c.body[from:]...), nil
 }
 
-// copyBody is memory.copy in steps: forwards when the target is below the source, backwards otherwise, so that overlapping ranges come out right. A range
-// outside the memory traps as it should, though after some of it was written: nobody can look at the memory of a guest that has trapped.
+// copyBody is memory.copy in steps: forwards when the target is below the source, backwards otherwise, so that overlapping ranges come out right.
 func (w *rewriter) copyBody() []byte {
 	const to, from, n, scratch, forward = 0, 1, 2, 3, 4
 	get := func(out []byte, l byte) []byte { return append(out, 0x20, l) }
+	whole := []byte{0x20, to, 0x20, from, 0x20, n, 0xfc, 10, 0, 0}
 	out := []byte{1, 2, typeI32}
-	out = append(get(get(out, to), from), 0x4d, 0x21, forward)      // to <= from (unsigned)
-	out = append(out, 0x03, 0x40)                                   // loop
-	out = append(i32const(get(out, n), stepSize, 0x4d), 0x04, 0x40) // n <= step
+	out = append(trapOutside(trapOutside(out, to, whole), from, whole), 0x20, to, 0x20, from, 0x4d, 0x21, forward) // to <= from (unsigned)
+	out = append(out, 0x03, 0x40)                                                                                  // loop
+	out = append(i32const(get(out, n), stepSize, 0x4d), 0x04, 0x40)                                                // n <= step
 	out = w.chargeBytes(out, scratch, n)
 	out = append(get(get(get(out, to), from), n), 0xfc, 10, 0, 0, 0x0f, 0x0b) // all that is left; return
 	out = w.charge(out, scratch, costStep)
@@ -245,7 +245,7 @@ func (w *rewriter) copyBody() []byte {
 func (w *rewriter) fillBody() []byte {
 	const to, value, n, scratch = 0, 1, 2, 3
 	get := func(out []byte, l byte) []byte { return append(out, 0x20, l) }
-	out := []byte{1, 1, typeI32, 0x03, 0x40}
+	out := append(trapOutside([]byte{1, 1, typeI32}, to, []byte{0x20, to, 0x20, value, 0x20, n, 0xfc, 11, 0}), 0x03, 0x40)
 	out = append(i32const(get(out, n), stepSize, 0x4d), 0x04, 0x40)
 	out = w.chargeBytes(out, scratch, n)
 	out = append(get(get(get(out, to), value), n), 0xfc, 11, 0, 0x0f, 0x0b)
@@ -254,6 +254,15 @@ func (w *rewriter) fillBody() []byte {
 	out = append(i32const(get(out, to), stepSize, 0x6a), 0x21, to)
 	out = append(i32const(get(out, n), stepSize, 0x6b), 0x21, n)
 	return append(out, 0x0c, 0, 0x0b, 0x0b)
+}
+
+// trapOutside does the whole of a bulk instruction when the range of local n bytes at local ptr is not all in memory: it then traps before it writes
+// anything, as it should, which its steps would not.
+func trapOutside(out []byte, ptr byte, whole []byte) []byte {
+	const n = 2
+	out = append(out, 0x20, ptr, 0xad, 0x20, n, 0xad, 0x7c)            // i64(ptr) + i64(n)
+	out = append(out, 0x3f, 0, 0xad, 0x42, 16, 0x86, 0x56, 0x04, 0x40) // > i64(memory.size) << 16; if
+	return append(append(out, whole...), 0x0b)
 }
 
 func vec(out []byte, n int) []byte { return u32(out, uint32(n)) }
