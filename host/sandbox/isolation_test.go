@@ -14,10 +14,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestGoGuestSurvivesTenThousandCallsOf64KiB(t *testing.T) {
 	h := newHost(t, Options{})

@@ -93,3 +93,13 @@ func (m *memory) Free() {
 		m.base = nil
 	}
 }
+
+// confine bounds what this process may have of memory that it can write, from now on and for good, and lets it leave no core.
+func confine(bytes uint64) error {
+	for what, n := range map[int]uint64{unix.RLIMIT_DATA: bytes, unix.RLIMIT_CORE: 0} {
+		if err := unix.Setrlimit(what, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -24,7 +24,7 @@ const describeTime = 3 * time.Minute
 
 func pluginCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "plugin", Short: "Write, test, build, lock, inspect and compare plugins"}
-	cmd.AddCommand(pluginNew(), pluginTest(g), pluginBuild(), pluginLock(g), pluginInspect(g), pluginDiff(g))
+	cmd.AddCommand(pluginNew(), pluginTest(g), pluginBuild(), pluginLock(g), pluginInspect(g), pluginDiff(g), pluginDescribe())
 	return cmd
 }
 
@@ -65,6 +65,16 @@ func compile(ctx context.Context, dir, out string, say io.Writer) error {
 	return nil
 }
 
+// pluginDescribe is the process that compiles and asks one module that nobody has locked yet: it is killed when it takes too long.
+func pluginDescribe() *cobra.Command {
+	return &cobra.Command{
+		Use: "describe", Short: "The process in which a module is asked what it offers", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return failed(sandbox.ServeApart(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()))
+		},
+	}
+}
+
 // describe makes the lock entry of a module's file.
 func describe(ctx context.Context, file string) (plugin.Entry, error) {
 	wasm, err := os.ReadFile(file)
@@ -73,7 +83,11 @@ func describe(ctx context.Context, file string) (plugin.Entry, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()
-	text, imports, err := sandbox.Describe(ctx, wasm)
+	self, err := os.Executable()
+	if err != nil {
+		return plugin.Entry{}, err
+	}
+	text, imports, err := sandbox.DescribeApart(ctx, []string{self, "plugin", "describe"}, wasm)
 	if err != nil {
 		return plugin.Entry{}, fmt.Errorf("%s: %w", file, err)
 	}
