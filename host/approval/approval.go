@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,11 +33,31 @@ type Options struct {
 	Session      time.Duration `koanf:"session"`       // how long somebody stays signed in on the page: 8h
 	Webhook      Webhook       `koanf:"webhook"`
 
+	// Looks are tools that only read, such as get_guest_status: on the page an approver may run them on the request's targets, as the principal of that name.
+	Looks []string `koanf:"looks"`
+
 	KeyFile string           `koanf:"-"` // signs links and sessions; made with mode 0600 when it is needed first
 	Poll    time.Duration    `koanf:"-"` // between looks at a waiting request: 200ms
 	Now     func() time.Time `koanf:"-"` // nil for time.Now
 	Client  *http.Client     `koanf:"-"` // for the webhook; nil for one without redirects, proxies or cookies
 	Log     *slog.Logger     `koanf:"-"` // nil for slog.Default
+	Journal gate.Journal     `koanf:"-"` // has every answer before it counts; nil takes none
+	Users   Users            `koanf:"-"` // of clients; nil asks none
+	// Look reads the present state of what a request is about, each reading decided for that approver; nil reads nothing.
+	Look func(ctx context.Context, approver string, d Detail) []Reading `koanf:"-"`
+}
+
+// Users asks the user of the client that makes the call of ctx, who is whom the client says. CanAsk says whether that is possible. Ask returns "approve" or "deny" for what that user answered about
+// this very request, "asked" when the answer is to come with the same call made again, and anything else when the user cannot be asked or did not answer.
+type Users interface {
+	CanAsk(ctx context.Context) bool
+	Ask(ctx context.Context, request, message string) string
+}
+
+// Reading is what a tool read. Text is the machine's.
+type Reading struct {
+	Tool, Text string
+	Refused    bool // or failed: Text says why
 }
 
 // Webhook is told of every new request. It carries a link, never the authority to decide.
@@ -151,18 +170,22 @@ type Request struct {
 	Note      string          `json:"note,omitempty"`
 }
 
+// Channels on which a person may answer. The site's policy says which of them count.
+const (
+	Terminal = "cli"
+	Web      = "web"
+	Client   = "client" // the user of the client that asks
+)
+
 // Verdict is what a person says.
-type Verdict struct {
-	Approve           bool
-	By, Channel, Note string
-}
+type Verdict = gate.Verdict
 
 // Store keeps requests. All processes that share it must see each other's changes, and each method must be atomic among them.
 type Store interface {
 	// Join returns the request with r.Key that waits, is approved or is denied and has not expired, or else makes r. It returns ErrFull, without making r, when
 	// limit requests of r.Principal wait.
 	Join(ctx context.Context, r Request, limit int) (Request, error)
-	// Decide answers a waiting request, once. It returns ErrNone when there is none that is still good.
+	// Decide answers a waiting request, once. It returns ErrNone when there is none that is still good, and ErrAnswered for one that was answered or cancelled.
 	Decide(ctx context.Context, id string, v Verdict) (Request, error)
 	// Consume uses up the approved request with that key: one caller gets it, the others ErrNone.
 	Consume(ctx context.Context, key string) (Request, error)
@@ -173,8 +196,9 @@ type Store interface {
 }
 
 var (
-	ErrNone = errors.New("there is no such request, or it has expired")
-	ErrFull = errors.New("too many requests wait already")
+	ErrNone     = errors.New("there is no such request, or it has expired")
+	ErrAnswered = errors.New("it no longer waits")
+	ErrFull     = errors.New("too many requests wait already")
 )
 
 // Approvals asks and records what was answered. It is safe for concurrent use.
@@ -204,116 +228,6 @@ func (a *Approvals) Close() {
 	a.sending.Wait()
 }
 
-// Confirm waits for a person's answer about the call, at most Options.Wait. It returns a confirmation that stands for a yes, used up now; one whose state is
-// expired; *gate.Waiting when nobody has decided yet; or *gate.Refused.
-func (a *Approvals) Confirm(ctx context.Context, c *gate.Call, d gate.Decision) (gate.Confirmation, error) {
-	detail, err := newDetail(c, d, a.opt.MaxDetail)
-	if err != nil {
-		return gate.Confirmation{}, refusal(c, d, "approval.detail", err.Error())
-	}
-	key, err := Key(c)
-	if err != nil {
-		return gate.Confirmation{}, refusal(c, d, "approval.detail", err.Error())
-	}
-	patience := time.NewTimer(a.opt.Wait)
-	defer patience.Stop()
-	for {
-		id := newID()
-		r, err := a.store.Join(ctx, Request{ID: id, Key: key, Principal: c.Principal.ID, Tool: c.Tool.Name, TTL: a.opt.Expires, Revision: d.Revision, Detail: detail}, a.opt.PerPrincipal)
-		switch {
-		case ctx.Err() != nil:
-			return gate.Confirmation{}, fmt.Errorf("waiting for an approval: %w", context.Cause(ctx))
-		case errors.Is(err, ErrFull):
-			return gate.Confirmation{}, refusal(c, d, "approval.flood", fmt.Sprintf("%d of your requests wait for a person already, which is the most; have one decided, or wait until one expires", a.opt.PerPrincipal))
-		case err != nil:
-			return gate.Confirmation{}, a.broken(c, d, err)
-		}
-		if r.ID == id {
-			a.announce(r)
-		}
-		switch r.State {
-		case Waiting:
-			expired, err := a.await(ctx, patience.C, r.ID)
-			switch {
-			case errors.Is(err, errPatience):
-				return gate.Confirmation{}, &gate.Waiting{ApprovalID: r.ID, Where: a.where(r.ID), Expires: r.Expires}
-			case ctx.Err() != nil:
-				return gate.Confirmation{}, fmt.Errorf("waiting for approval %s: %w", r.ID, context.Cause(ctx))
-			case err != nil:
-				return gate.Confirmation{}, a.broken(c, d, err)
-			case expired:
-				return gate.Confirmation{State: "expired"}, nil
-			}
-		case Approved:
-			used, err := a.store.Consume(ctx, key)
-			switch {
-			case errors.Is(err, ErrNone): // another call took it, or it has expired: this one needs its own
-				continue
-			case err != nil:
-				return gate.Confirmation{}, a.broken(c, d, err)
-			}
-			if err := a.mayUse(used, c.Principal.ID); err != nil {
-				return gate.Confirmation{}, refusal(c, d, "approval.approver", err.Error())
-			}
-			return gate.Confirmation{State: "approved", By: used.By}, nil
-		case Denied:
-			msg := fmt.Sprintf("%s said no to this call at %s", r.By, r.Decided.UTC().Format("15:04:05 MST"))
-			if r.Note != "" {
-				msg += ": " + Visible(r.Note)
-			}
-			return gate.Confirmation{}, refusal(c, d, "approval.denied", msg)
-		default:
-			return gate.Confirmation{}, a.broken(c, d, fmt.Errorf("request %s has the state %q", r.ID, r.State))
-		}
-	}
-}
-
-var errPatience = errors.New("nobody has decided yet")
-
-// await returns when the request no longer waits, and says whether it has expired.
-func (a *Approvals) await(ctx context.Context, patience <-chan time.Time, id string) (expired bool, err error) {
-	look := time.NewTicker(a.opt.Poll)
-	defer look.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-patience:
-			return false, errPatience
-		case <-look.C:
-		}
-		list, err := a.store.Requests(ctx, id, "")
-		if err != nil {
-			return false, err
-		}
-		if len(list) == 0 {
-			return true, nil
-		}
-		if list[0].State != Waiting {
-			return false, nil
-		}
-	}
-}
-
-func refusal(c *gate.Call, d gate.Decision, id, msg string) *gate.Refused {
-	return &gate.Refused{DecisionID: c.ID, Kind: "call", Failed: []string{id}, Denied: []gate.Reason{{ID: id, Msg: msg}}, Decision: d}
-}
-
-// broken logs what went wrong and tells the client no more than that nobody could be asked.
-func (a *Approvals) broken(c *gate.Call, d gate.Decision, err error) error {
-	a.opt.Log.Error("nobody could be asked to approve a call", "call", c.ID, "tool", c.Tool.Name, "error", err)
-	return refusal(c, d, "approval.unavailable", "nobody can be asked to approve it: the host cannot keep the request, and its log says why")
-}
-
-// where tells whoever made the call how a person can decide. It gives no authority.
-func (a *Approvals) where(id string) string {
-	s := "a person can decide with: caponier approvals show " + id
-	if base := a.opt.base(); base != "" {
-		s += ", or at " + base + "/approvals/" + id
-	}
-	return s
-}
-
 // base is how people reach the page, or "" when there is none.
 func (o *Options) base() string {
 	switch {
@@ -323,57 +237,6 @@ func (o *Options) base() string {
 		return "http://" + o.Listen
 	}
 	return ""
-}
-
-// Decide records a person's answer. Who asks may not answer, and nobody may who is not listed.
-func (a *Approvals) Decide(ctx context.Context, id string, v Verdict) (Request, error) {
-	if err := a.Known(v.By); err != nil {
-		return Request{}, err
-	}
-	if len(v.Note) > 1000 {
-		return Request{}, errors.New("the note is longer than 1000 bytes")
-	}
-	list, err := a.store.Requests(ctx, id, "")
-	if err != nil {
-		return Request{}, err
-	}
-	if id == "" || len(list) != 1 {
-		return Request{}, fmt.Errorf("approval %s: %w", Visible(id), ErrNone)
-	}
-	if strings.EqualFold(v.By, list[0].Principal) {
-		return Request{}, fmt.Errorf("approval %s: %s asks for it and may not give it", id, v.By)
-	}
-	r, err := a.store.Decide(ctx, id, v)
-	if err != nil {
-		return Request{}, err
-	}
-	a.opt.Log.Info("approval decided", "id", r.ID, "state", r.State, "by", r.By, "channel", r.Channel, "principal", r.Principal, "tool", r.Tool)
-	return r, nil
-}
-
-// Known says whether somebody may approve at all.
-func (a *Approvals) Known(name string) error {
-	if !approverName.MatchString(name) {
-		return fmt.Errorf("%q is not a name that can approve", name)
-	}
-	if len(a.opt.Approvers) > 0 && !slices.Contains(a.opt.Approvers, name) {
-		return fmt.Errorf("%s may not approve: add the name to approvers in [approval]", name)
-	}
-	return nil
-}
-
-// Listed says whether the configuration names who may approve. Where it does not, only the account that the command runs as may.
-func (a *Approvals) Listed() bool { return len(a.opt.Approvers) > 0 }
-
-// mayUse holds a yes against the configuration in force when it is used: whoever lost the right meanwhile has no more say.
-func (a *Approvals) mayUse(r Request, asker string) error {
-	if strings.EqualFold(r.By, asker) || r.By == "" {
-		return errors.New("who asks for an approval may not give it")
-	}
-	if err := a.Known(r.By); err != nil {
-		return fmt.Errorf("the approval of %s does not count: %w", r.ID, err)
-	}
-	return nil
 }
 
 // Requests lists what has not expired, newest first. An empty id or state is any.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,12 +24,14 @@ import (
 type requests struct{ *store.Store }
 
 func asked(a store.Approval, err error) (approval.Request, error) {
-	full := (*store.TooMany)(nil)
+	full, answered := (*store.TooMany)(nil), (*store.Answered)(nil)
 	switch {
 	case errors.Is(err, store.ErrNoApproval):
 		err = approval.ErrNone
 	case errors.As(err, &full):
 		err = approval.ErrFull
+	case errors.As(err, &answered):
+		err = fmt.Errorf("%w: %w", approval.ErrAnswered, err)
 	}
 	return approval.Request(a), err
 }
@@ -36,7 +39,7 @@ func (s requests) Join(ctx context.Context, r approval.Request, limit int) (appr
 	return asked(s.Store.Join(ctx, store.Approval(r), limit))
 }
 func (s requests) Decide(ctx context.Context, id string, v approval.Verdict) (approval.Request, error) {
-	return asked(s.Store.Decide(ctx, id, store.Verdict(v)))
+	return asked(s.Store.Decide(ctx, id, v))
 }
 func (s requests) Consume(ctx context.Context, key string) (approval.Request, error) {
 	return asked(s.Store.Consume(ctx, key))
@@ -51,12 +54,13 @@ func (s requests) Requests(ctx context.Context, id, state string) (list []approv
 
 // world is one state directory, with a clock that a test can move.
 type world struct {
-	t     *testing.T
-	dir   string
-	ahead atomic.Int64 // milliseconds
-	base  time.Time
-	a     *approval.Approvals
-	s     *store.Store
+	t       *testing.T
+	dir     string
+	ahead   atomic.Int64 // milliseconds
+	base    time.Time
+	a       *approval.Approvals
+	s       *store.Store
+	journal memory
 }
 
 func newWorld(t *testing.T, change ...func(*approval.Options)) *world {
@@ -73,7 +77,7 @@ func (w *world) process(change ...func(*approval.Options)) (*approval.Approvals,
 	w.t.Helper()
 	s, err := store.Open(store.Options{Dir: w.dir, Now: w.now})
 	must(w.t, err)
-	o := approval.Options{Wait: 20 * time.Millisecond, Poll: 5 * time.Millisecond, Approvers: []string{"ann", "bob", "Agent-A"}, Listen: "127.0.0.1:8443", KeyFile: filepath.Join(w.dir, "approval.key"), Now: w.now, Log: slog.New(slog.DiscardHandler)}
+	o := approval.Options{Wait: 20 * time.Millisecond, Poll: 5 * time.Millisecond, Approvers: []string{"ann", "bob", "Agent-A"}, Listen: "127.0.0.1:8443", KeyFile: filepath.Join(w.dir, "approval.key"), Journal: &w.journal, Now: w.now, Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&o)
 	}
@@ -99,12 +103,52 @@ func call() *gate.Call {
 		Confirmation: gate.Confirmation{State: "none"}}
 }
 
-var red = gate.Decision{Tier: gate.Red, NeedsApproval: true, Failed: []string{"confirmation"}, Denied: []gate.Reason{{ID: "confirmation", Msg: "needs a person"}}, Revision: "rev1"}
+var red = gate.Decision{Tier: gate.Red, NeedsApproval: true, Failed: []string{"confirmation"}, Denied: []gate.Reason{{ID: "confirmation", Msg: "needs a person"}}, Revision: "rev1",
+	Obligations: gate.Obligations{Channels: []string{approval.Terminal, approval.Web}}}
+
+// seen adds what policy shows of a call.
+func seen(c *gate.Call, d gate.Decision) gate.Decision {
+	if d.Input == nil {
+		in, err := json.Marshal(map[string]any{"targets": c.Targets, "commands": c.Commands})
+		shown, err2 := gate.Encode(c.Args.Value)
+		if err = errors.Join(err, err2); err != nil {
+			panic(err)
+		}
+		d.Input, d.Shown = in, shown
+	}
+	return d
+}
+
+func quiet(string) {}
+
+// memory is a journal.
+type memory struct {
+	mu      sync.Mutex // guards the following
+	records []gate.Record
+	broken  error
+}
+
+func (m *memory) Intent(_ context.Context, r gate.Record, durable bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !durable {
+		return errors.New("an answer must be on the disk")
+	}
+	m.records = append(m.records, r)
+	return m.broken
+}
+
+func (m *memory) Outcome(_ context.Context, r gate.Record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records = append(m.records, r)
+	return nil
+}
 
 // waits asserts that the call waits, and gives the request's id.
 func (w *world) waits(c *gate.Call) string {
 	w.t.Helper()
-	got, err := w.a.Confirm(w.t.Context(), c, red)
+	got, err := w.a.Confirm(w.t.Context(), c, seen(c, red), quiet)
 	waiting := (*gate.Waiting)(nil)
 	if !errors.As(err, &waiting) || got != (gate.Confirmation{}) {
 		w.t.Fatalf("Confirm: %+v, %v; want *gate.Waiting", got, err)
@@ -114,7 +158,7 @@ func (w *world) waits(c *gate.Call) string {
 
 func (w *world) approve(id string) {
 	w.t.Helper()
-	_, err := w.a.Decide(w.t.Context(), id, approval.Verdict{Approve: true, By: "ann", Channel: "cli"})
+	_, err := w.a.Decide(w.t.Context(), approval.Verdict{Request: id, Approve: true, By: "ann", Channel: "cli"})
 	must(w.t, err)
 }
 
@@ -147,8 +191,8 @@ func TestAYesIsUsedOnceByTheSameCallAlone(t *testing.T) {
 			if w.waits(other) == id {
 				t.Error("it joined the request of another call")
 			}
-			got, err := w.a.Confirm(t.Context(), call(), red)
-			if err != nil || got != (gate.Confirmation{State: "approved", By: "ann"}) {
+			got, err := w.a.Confirm(t.Context(), call(), seen(call(), red), quiet)
+			if err != nil || got != (gate.Confirmation{State: "approved", By: "ann", Channel: "cli"}) {
 				t.Fatalf("the call itself: %+v, %v", got, err)
 			}
 			if w.waits(call()) == id {
@@ -163,7 +207,7 @@ func TestAYesIsUsedOnceByTheSameCallAlone(t *testing.T) {
 		again.ID, again.Source, again.Args.Value = "call2", "stdio", map[string]any{"guest_id": int64(105), "confirmed": true}
 		d := red
 		d.Revision = "rev2"
-		if got, err := w.a.Confirm(t.Context(), again, d); err != nil || got.State != "approved" {
+		if got, err := w.a.Confirm(t.Context(), again, seen(again, d), quiet); err != nil || got.State != "approved" {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})
@@ -178,7 +222,7 @@ func TestSixteenCallsInTwoProcessesGetOneYes(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 16 {
 			all.Go(func() {
-				got, err := []*approval.Approvals{w.a, second}[i%2].Confirm(t.Context(), call(), red)
+				got, err := []*approval.Approvals{w.a, second}[i%2].Confirm(t.Context(), call(), seen(call(), red), quiet)
 				if w := (*gate.Waiting)(nil); errors.As(err, &w) {
 					waiting.Add(1)
 				} else if err == nil && got.State == "approved" {
@@ -201,7 +245,7 @@ func TestExpiryIsExactToTheMillisecond(t *testing.T) {
 		w := newWorld(t)
 		w.approve(w.waits(call()))
 		w.ahead.Store(ttl - 1)
-		if got, err := w.a.Confirm(t.Context(), call(), red); err != nil || got.State != "approved" {
+		if got, err := w.a.Confirm(t.Context(), call(), seen(call(), red), quiet); err != nil || got.State != "approved" {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})
@@ -218,14 +262,14 @@ func TestExpiryIsExactToTheMillisecond(t *testing.T) {
 		w := newWorld(t)
 		id := w.waits(call())
 		w.ahead.Store(ttl)
-		if _, err := w.a.Decide(t.Context(), id, approval.Verdict{Approve: true, By: "ann"}); !errors.Is(err, approval.ErrNone) {
+		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: "ann"}); !errors.Is(err, approval.ErrNone) {
 			t.Errorf("Decide: %v", err)
 		}
 	})
 	t.Run("a call that waits while its request expires is told so", func(t *testing.T) {
 		w := newWorld(t, func(o *approval.Options) { o.Wait = 5 * time.Second })
 		time.AfterFunc(30*time.Millisecond, func() { w.ahead.Store(ttl) })
-		if got, err := w.a.Confirm(t.Context(), call(), red); err != nil || got != (gate.Confirmation{State: "expired"}) {
+		if got, err := w.a.Confirm(t.Context(), call(), seen(call(), red), quiet); err != nil || got != (gate.Confirmation{State: "expired"}) {
 			t.Errorf("%+v, %v; policy must refuse the state expired", got, err)
 		}
 	})
@@ -240,7 +284,7 @@ func TestACallWakesSoonAfterAnotherProcessDecides(t *testing.T) {
 			list, err := other.Requests(t.Context(), "", approval.Waiting)
 			if err != nil || len(list) == 1 {
 				if err == nil {
-					_, err = other.Decide(t.Context(), list[0].ID, approval.Verdict{Approve: true, By: "bob"})
+					_, err = other.Decide(t.Context(), approval.Verdict{Request: list[0].ID, Channel: "cli", Approve: true, By: "bob"})
 				}
 				if err != nil {
 					t.Error(err)
@@ -251,10 +295,10 @@ func TestACallWakesSoonAfterAnotherProcessDecides(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	got, err := w.a.Confirm(t.Context(), call(), red)
+	got, err := w.a.Confirm(t.Context(), call(), seen(call(), red), quiet)
 	took := time.Since(<-decided)
 	t.Logf("woke %s after the decision", took)
-	if err != nil || got != (gate.Confirmation{State: "approved", By: "bob"}) || took > 2*time.Second {
+	if err != nil || got != (gate.Confirmation{State: "approved", By: "bob", Channel: "cli"}) || took > 2*time.Second {
 		t.Errorf("%+v, %v after %s", got, err, took)
 	}
 }
@@ -264,7 +308,7 @@ func TestACancelledCallRunsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		got, err := w.a.Confirm(ctx, call(), red)
+		got, err := w.a.Confirm(ctx, call(), seen(call(), red), quiet)
 		if got.State != "" {
 			t.Errorf("a cancelled call got %+v", got)
 		}
@@ -289,7 +333,7 @@ func TestACancelledCallRunsNothing(t *testing.T) {
 	c.Args.Digest = "sha256:107"
 	id := w.waits(c)
 	must(t, w.s.Cancel(t.Context(), id))
-	if _, err := w.a.Decide(t.Context(), id, approval.Verdict{Approve: true, By: "ann"}); err == nil || !strings.Contains(err.Error(), "cancelled") {
+	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: "ann"}); err == nil || !strings.Contains(err.Error(), "cancelled") {
 		t.Errorf("approving a cancelled request: %v", err)
 	}
 }
@@ -305,7 +349,7 @@ func TestWhoMayApprove(t *testing.T) {
 		t.Run(name+" may not", func(t *testing.T) {
 			w := newWorld(t)
 			id := w.waits(call())
-			if _, err := w.a.Decide(t.Context(), id, approval.Verdict{Approve: true, By: tt.by}); err == nil || !strings.Contains(err.Error(), tt.why) {
+			if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: tt.by}); err == nil || !strings.Contains(err.Error(), tt.why) {
 				t.Errorf("Decide: %v, want %q", err, tt.why)
 			}
 			if w.waits(call()) != id {
@@ -317,14 +361,14 @@ func TestWhoMayApprove(t *testing.T) {
 		w := newWorld(t)
 		w.approve(w.waits(call()))
 		w.a, w.s = w.process(func(o *approval.Options) { o.Approvers = []string{"bob"} })
-		_, err := w.a.Confirm(t.Context(), call(), red)
+		_, err := w.a.Confirm(t.Context(), call(), seen(call(), red), quiet)
 		refusedFor(t, err, "approval.approver")
 	})
 	t.Run("one answer is final", func(t *testing.T) {
 		w := newWorld(t)
 		id := w.waits(call())
 		w.approve(id)
-		if _, err := w.a.Decide(t.Context(), id, approval.Verdict{By: "bob"}); err == nil || !strings.Contains(err.Error(), "approved already") {
+		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", By: "bob"}); err == nil || !strings.Contains(err.Error(), "approved already") {
 			t.Errorf("a second answer: %v", err)
 		}
 	})
@@ -332,7 +376,7 @@ func TestWhoMayApprove(t *testing.T) {
 		w := newWorld(t)
 		w.waits(call())
 		for _, id := range []string{"", "%", "*", "' OR 1=1 --", "aaaaaaaaaaaaaaaa"} {
-			if _, err := w.a.Decide(t.Context(), id, approval.Verdict{Approve: true, By: "ann"}); !errors.Is(err, approval.ErrNone) {
+			if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: "ann"}); !errors.Is(err, approval.ErrNone) {
 				t.Errorf("id %q: %v", id, err)
 			}
 		}
@@ -342,10 +386,10 @@ func TestWhoMayApprove(t *testing.T) {
 func TestANoIsToldWithItsReasonAndStays(t *testing.T) {
 	w := newWorld(t)
 	id := w.waits(call())
-	_, err := w.a.Decide(t.Context(), id, approval.Verdict{By: "bob", Note: "not \x1b[31mtoday"})
+	_, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", By: "bob", Note: "not \x1b[31mtoday"})
 	must(t, err)
 	for range 2 {
-		_, err = w.a.Confirm(t.Context(), call(), red)
+		_, err = w.a.Confirm(t.Context(), call(), seen(call(), red), quiet)
 		if msg := refusedFor(t, err, "approval.denied").Error(); !strings.Contains(msg, "bob said no") || !strings.Contains(msg, "not ‹U+001B›[31mtoday") {
 			t.Errorf("it says %q", msg)
 		}
@@ -363,7 +407,7 @@ func TestOnePrincipalCannotFloodPeople(t *testing.T) {
 		w.waits(n(i, "agent-a"))
 		w.waits(n(i, "agent-a")) // again: it joins
 	}
-	_, err := w.a.Confirm(t.Context(), n(6, "agent-a"), red)
+	_, err := w.a.Confirm(t.Context(), n(6, "agent-a"), seen(n(6, "agent-a"), red), quiet)
 	refusedFor(t, err, "approval.flood")
 	w.waits(n(6, "agent-b"))
 }
@@ -372,7 +416,7 @@ func TestWhatCannotBeAskedIsRefused(t *testing.T) {
 	t.Run("the store is gone", func(t *testing.T) {
 		w := newWorld(t)
 		must(t, os.Remove(filepath.Join(w.dir, "store.db")))
-		_, err := w.a.Confirm(t.Context(), call(), red)
+		_, err := w.a.Confirm(t.Context(), call(), seen(call(), red), quiet)
 		if msg := refusedFor(t, err, "approval.unavailable").Error(); strings.Contains(msg, w.dir) {
 			t.Errorf("it tells the caller about the host's files: %s", msg)
 		}
@@ -381,14 +425,14 @@ func TestWhatCannotBeAskedIsRefused(t *testing.T) {
 		w := newWorld(t)
 		c := call()
 		c.Args.Value["command"] = strings.Repeat("true; ", 12_000)
-		_, err := w.a.Confirm(t.Context(), c, red)
+		_, err := w.a.Confirm(t.Context(), c, seen(c, red), quiet)
 		refusedFor(t, err, "approval.detail")
 	})
 	t.Run("a call without a digest to bind to", func(t *testing.T) {
 		w := newWorld(t)
 		c := call()
 		c.Args.Digest = ""
-		_, err := w.a.Confirm(t.Context(), c, red)
+		_, err := w.a.Confirm(t.Context(), c, seen(c, red), quiet)
 		refusedFor(t, err, "approval.detail")
 	})
 }
@@ -396,11 +440,13 @@ func TestWhatCannotBeAskedIsRefused(t *testing.T) {
 func TestAPersonSeesAllThatMatters(t *testing.T) {
 	w := newWorld(t)
 	c := call()
-	c.Args.Value = map[string]any{"guest_id": int64(105), "password": "hunter2", "why": "safe\u202eevil", "nested": map[string]any{"a": []any{"b"}}}
+	c.Args.Value = map[string]any{"guest_id": int64(105), "why": "safe\u202eevil", "nested": map[string]any{"a": []any{"b"}}}
 	c.Commands = []gate.Command{{Arg: "command", Guest: true, Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: []string{"echo", "a b", "it's"}}}}}}
-	d := red
-	d.Input = json.RawMessage(`{"args":{"scalars":{"guest_id":105,"password":{"redacted":true}}}}`)
-	_, err := w.a.Confirm(t.Context(), c, d)
+	d := seen(c, red) // what policy shows; the call itself holds more
+	d.Shown = json.RawMessage(strings.Replace(string(d.Shown), "{", `{"password":{"redacted":true},`, 1))
+	c.Args.Value["password"] = "hunter2"
+	c.Commands = append(c.Commands, gate.Command{Arg: "other", Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: []string{"login", "-p", "hunter2"}}}}})
+	_, err := w.a.Confirm(t.Context(), c, seen(c, d), quiet)
 	list, lerr := w.a.Requests(t.Context(), "", "")
 	must(t, lerr)
 	if len(list) != 1 {

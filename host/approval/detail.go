@@ -2,6 +2,7 @@ package approval
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -23,12 +24,13 @@ type Detail struct {
 	Runs      string          `json:"runs"` // what the tool's author says that it does
 	Tier      string          `json:"tier"`
 	Hints     gate.Hints      `json:"hints"`
-	Args      json.RawMessage `json:"args"` // canonical; values that the site keeps out of the journal are {"redacted":true}
+	Args      json.RawMessage `json:"args"` // canonical; values that the site keeps out of the journal are masked, here and in commands and targets
 	Digest    string          `json:"args_digest"`
 	Targets   gate.Targets    `json:"targets"`
 	Nodes     []Node          `json:"nodes"`
 	Commands  []Command       `json:"commands"`
 	Why       []gate.Reason   `json:"why"`
+	Channels  []string        `json:"channels"` // on which a yes counts
 }
 
 // Node is a target node as the inventory has it.
@@ -48,43 +50,37 @@ type Command struct {
 	Calls    []string `json:"calls"` // each argv, so that it can be told where a word ends
 }
 
+// newDetail shows what policy has masked, and nothing of the call itself that could hold a value which the site redacts.
 func newDetail(c *gate.Call, d gate.Decision, most int) (json.RawMessage, error) {
-	var masked struct {
-		Args struct {
-			Scalars map[string]json.RawMessage `json:"scalars"`
-		} `json:"args"`
+	var in struct {
+		Targets  gate.Targets `json:"targets"`
+		Commands []struct {
+			Arg      string
+			Guest    bool
+			Parsed   bool
+			Error    string
+			Features []string
+			Calls    []gate.Simple
+		} `json:"commands"`
 	}
-	if len(d.Input) > 0 {
-		if err := json.Unmarshal(d.Input, &masked); err != nil {
-			return nil, fmt.Errorf("reading the decision's input: %w", err)
-		}
+	if len(d.Input) == 0 || len(d.Shown) == 0 {
+		return nil, errors.New("the decision does not say what a person may be shown")
 	}
-	hidden := func(arg string) bool { return string(masked.Args.Scalars[arg]) == `{"redacted":true}` }
-	args := maps.Clone(c.Args.Value)
-	for k := range args {
-		if hidden(k) {
-			args[k] = map[string]any{"redacted": true}
-		}
-	}
-	shown, err := gate.Encode(args)
-	if err != nil {
-		return nil, fmt.Errorf("showing the arguments: %w", err)
+	if err := json.Unmarshal(d.Input, &in); err != nil {
+		return nil, fmt.Errorf("reading the decision's input: %w", err)
 	}
 	t := c.Tool
 	out := Detail{CallID: c.ID, Source: c.Source, Principal: c.Principal, Plugin: t.Plugin, Tool: t.Name, Title: t.Title, Runs: t.Runs, Tier: d.Tier.String(), Hints: t.Hints,
-		Args: shown, Digest: c.Args.Digest, Targets: c.Targets, Why: d.Denied}
+		Args: d.Shown, Digest: c.Args.Digest, Targets: in.Targets, Why: d.Denied, Channels: d.Obligations.Channels}
 	for _, n := range c.Nodes {
 		if slices.Contains(c.Targets.Nodes, n.Name) {
 			out.Nodes = append(out.Nodes, Node{n.Name, n.Cluster, n.Host})
 		}
 	}
-	for _, cmd := range c.Commands {
+	for _, cmd := range in.Commands {
 		shown := Command{Arg: cmd.Arg, Guest: cmd.Guest, Parsed: cmd.Parsed, Error: cmd.Error, Features: cmd.Features}
 		for _, call := range cmd.Calls {
 			shown.Calls = append(shown.Calls, words(call.Argv))
-		}
-		if hidden(cmd.Arg) {
-			shown.Error, shown.Calls = "redacted", nil
 		}
 		out.Commands = append(out.Commands, shown)
 	}
@@ -154,6 +150,37 @@ func (d Detail) targets() (out []kind) {
 		}
 	}
 	return out
+}
+
+// question puts the whole request to the user of a client, in one text.
+func (r Request) question() (string, error) {
+	d, err := r.Read()
+	if err != nil {
+		return "", err
+	}
+	args, err := d.arguments()
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Caponier asks you, not the agent: may %s run %s (plugin %s) once", Visible(d.Principal.ID), Visible(d.Tool), Visible(d.Plugin.Name))
+	if t := d.Target(); t != "" {
+		fmt.Fprintf(&b, " on %s", Visible(t))
+	}
+	fmt.Fprintf(&b, "? Its tier is %s. What it runs: %s\n", d.Tier, Visible(d.Runs))
+	for _, a := range args {
+		fmt.Fprintf(&b, "The agent's words, never instructions to you: | %s: %s\n", Visible(a.Name), Visible(a.Values[0]))
+	}
+	for _, c := range d.Commands {
+		for _, call := range c.Calls {
+			fmt.Fprintf(&b, "%s: | $ %s\n", c.place(), Visible(call))
+		}
+		if c.Error != "" || !c.Parsed {
+			fmt.Fprintf(&b, "%s: | text that was not taken apart (%s)\n", c.place(), Visible(c.Error))
+		}
+	}
+	fmt.Fprintf(&b, "Request %s, until %s.", r.ID, r.Expires.UTC().Format("15:04:05 MST"))
+	return b.String(), nil
 }
 
 // arguments lists the canonical arguments, sorted by name.

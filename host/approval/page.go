@@ -247,7 +247,7 @@ func (a *Approvals) one(w http.ResponseWriter, r *http.Request, s signed) {
 }
 
 func (a *Approvals) decide(w http.ResponseWriter, r *http.Request, s signed) {
-	verdict := Verdict{By: s.who, Channel: "web", Note: r.PostFormValue("note")}
+	verdict := Verdict{Request: r.PathValue("id"), By: s.who, Channel: Web, Note: r.PostFormValue("note")}
 	switch r.PostFormValue("verdict") {
 	case "approve":
 		verdict.Approve = true
@@ -256,7 +256,7 @@ func (a *Approvals) decide(w http.ResponseWriter, r *http.Request, s signed) {
 		a.fail(w, http.StatusBadRequest, s.who, "Say approve or deny.")
 		return
 	}
-	if _, err := a.Decide(r.Context(), r.PathValue("id"), verdict); err != nil {
+	if _, err := a.Decide(r.Context(), verdict); err != nil {
 		a.opt.Log.Warn("a decision on the approvals page was not taken", "id", r.PathValue("id"), "by", s.who, "error", err)
 		a.fail(w, http.StatusConflict, s.who, Visible(err.Error()))
 		return

@@ -306,7 +306,7 @@ func TestWhoAsksDoesNotDecide(t *testing.T) {
 		t.Error("the page offers it")
 	}
 	// Even with a form made for another person's eyes: the check is not in the page.
-	if _, err := w.a.Decide(t.Context(), id, approval.Verdict{Approve: true, By: "Agent-A", Channel: "web"}); err == nil || w.state(id) != approval.Waiting {
+	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "web", Approve: true, By: "Agent-A"}); err == nil || w.state(id) != approval.Waiting {
 		t.Errorf("Decide: %v, %s", err, w.state(id))
 	}
 }
@@ -336,7 +336,7 @@ func TestMarkupInWhatAnAgentSendsStaysText(t *testing.T) {
 	c.Commands = []gate.Command{{Arg: "x", Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: []string{"echo", hostile}}}}}}
 	d := red
 	d.Denied = []gate.Reason{{ID: "site", Msg: hostile}}
-	_, err := w.a.Confirm(t.Context(), c, d)
+	_, err := w.a.Confirm(t.Context(), c, seen(c, d), quiet)
 	list, lerr := w.a.Requests(t.Context(), "", "")
 	must(t, lerr)
 	if len(list) != 1 {

@@ -326,3 +326,56 @@ func FuzzTree(f *testing.F) {
 		}
 	})
 }
+
+func TestTreeTellsTheStoryOfAnApproval(t *testing.T) {
+	j := open(t, Options{})
+	at := time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
+	red := `{"targets":{"vmids":["105"]},"confirmation":{"state":"%s","by":"%s"}}`
+	yes := &gate.Verdict{Request: "s20f", Approve: true, By: "ann", Channel: "web"}
+	for i, r := range []gate.Record{
+		{Type: "refused", Kind: "call", ID: "1", CallID: "c1", Outcome: gate.Waits, Failed: []string{"confirmation"}, Denied: []gate.Reason{{ID: "confirmation", Msg: "needs a person"}}, Input: json.RawMessage(fmt.Sprintf(red, "none", ""))},
+		{Type: "intent", Kind: "approval", ID: "2", CallID: "c1", Op: "approve", Verdict: yes},
+		{Type: "outcome", Kind: "approval", ID: "2", CallID: "c1", Op: "approve", Verdict: yes, Outcome: gate.Succeeded},
+		{Type: "intent", Kind: "call", ID: "3", CallID: "c2", Input: json.RawMessage(fmt.Sprintf(red, "approved", "ann"))},
+		{Type: "outcome", Kind: "call", ID: "3", CallID: "c2", Outcome: gate.Succeeded},
+		{Type: "intent", Kind: "approval", ID: "4", CallID: "c3", Op: "deny", Verdict: &gate.Verdict{Request: "x\x1b", By: "bob", Channel: "cli", Note: "not\ntoday"}},
+		{Type: "outcome", Kind: "approval", ID: "4", CallID: "c3", Op: "deny", Verdict: &gate.Verdict{Request: "x\x1b", By: "bob", Channel: "cli", Note: "not\ntoday"}, Outcome: gate.Failed},
+		{Type: "intent", Kind: "approval", ID: "5", CallID: "c4", Op: "approve"},
+	} {
+		r.Time, r.Principal, r.Tool = at.Add(time.Duration(i)*time.Second), "agent-a", "delete_guest"
+		write := j.Outcome
+		if r.Type != "outcome" {
+			write = func(ctx context.Context, r gate.Record) error { return j.Intent(ctx, r, false) }
+		}
+		if err := write(bg, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j.Close()
+	var b strings.Builder
+	if err := Tree(&b, Records(j.opt.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	want := `2026-11-21 14:00:00.000  agent-a  delete_guest  call c1
+│    vmids 105
+└─ … WAITS for a person: nothing has run
+
+2026-11-21 14:00:02.000  ann  approves delete_guest of agent-a  via web  request s20f  call c1
+└─ ✓ the answer counts, once
+
+2026-11-21 14:00:03.000  agent-a  delete_guest  call c2
+│    vmids 105 · approved by ann
+└─ ✓ succeeded  0s
+
+2026-11-21 14:00:06.000  bob  denies delete_guest of agent-a  via cli  request x\x1b  call c3
+│    note: not\ntoday
+└─ ! the answer was not taken: it came too late, or cannot be kept
+
+2026-11-21 14:00:07.000  ?  denies delete_guest of agent-a  call c4
+└─ ? no outcome: its process ended before it could say whether the answer counts
+
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}

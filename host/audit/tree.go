@@ -17,13 +17,22 @@ import (
 // Tree prints the journal for people: each call once it has ended, with its operations and how each ended, refused ones with the checks that did not
 // hold. Calls without an outcome come when records end. Times are in UTC.
 func Tree(w io.Writer, records iter.Seq2[Entry, error]) error {
-	calls := map[string]*callTree{}
+	calls, answers := map[string]*callTree{}, map[string]gate.Record{}
 	for e, err := range records {
 		if err != nil {
 			return err
 		}
 		r := e.Record
 		if r == nil {
+			continue
+		}
+		if r.Kind == "approval" {
+			if answers[r.ID] = *r; r.Type != "intent" {
+				delete(answers, r.ID)
+				if err := printAnswer(w, *r); err != nil {
+					return err
+				}
+			}
 			continue
 		}
 		c := calls[r.CallID]
@@ -36,6 +45,11 @@ func Tree(w io.Writer, records iter.Seq2[Entry, error]) error {
 			if err := c.print(w); err != nil {
 				return err
 			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(answers)) {
+		if err := printAnswer(w, answers[id]); err != nil {
+			return err
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(calls)) { // ids sort by time
@@ -101,8 +115,40 @@ func (c *callTree) print(w io.Writer) error {
 	return err
 }
 
+// printAnswer tells what a person said about a call that waited.
+func printAnswer(w io.Writer, r gate.Record) error {
+	v := gate.Verdict{By: "?"}
+	if r.Verdict != nil {
+		v = *r.Verdict
+	}
+	said := map[bool]string{true: "approves", false: "denies"}[v.Approve]
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s  %s %s of %s", r.Time.UTC().Format("2006-01-02 15:04:05.000"), clean(v.By), said, clean(r.Tool), clean(r.Principal))
+	word(&b, "via ", v.Channel)
+	word(&b, "request ", v.Request)
+	word(&b, "call ", r.CallID)
+	if v.Note != "" {
+		b.WriteString("\n│    note: " + clean(v.Note))
+	}
+	switch {
+	case r.Type == "intent":
+		b.WriteString("\n└─ ? no outcome: its process ended before it could say whether the answer counts")
+	case r.Outcome != gate.Succeeded:
+		b.WriteString("\n└─ ! the answer was not taken: it came too late, or cannot be kept")
+	default:
+		b.WriteString("\n└─ ✓ the answer counts, " + map[bool]string{true: "once", false: "until it expires"}[v.Approve])
+	}
+	b.WriteString("\n\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
 // end tells how a call or an operation ended.
 func (c *callTree) end(b *strings.Builder, indent string, r gate.Record) {
+	if r.Type == "refused" && r.Outcome == gate.Waits {
+		b.WriteString(indent + "… WAITS for a person: nothing has run")
+		return
+	}
 	if r.Type == "refused" {
 		fmt.Fprintf(b, "%s✗ REFUSED  checks that did not hold: %s", indent, clean(strings.Join(r.Failed, ", ")))
 		for _, d := range r.Denied {

@@ -62,6 +62,7 @@ type asking struct {
 	mu      sync.Mutex // guards the following
 	answers map[string]said
 	pending map[string]gate.Ask
+	confirm confirming
 }
 
 // said is what a user said: action is accept, decline or cancel.
@@ -74,8 +75,8 @@ func (a *asking) ask(op gate.Ask) (gate.Result, error) {
 	fail := func(code, format string, args ...any) (gate.Result, error) {
 		return gate.Result{}, &gate.OpError{Code: code, Message: fmt.Sprintf(format, args...), Outcome: gate.Failed}
 	}
-	if len(op.Key) == 0 || len(op.Key) > 64 || clean(op.Key) != op.Key {
-		return fail("bad_question", "key: want 1 to 64 plain characters")
+	if len(op.Key) == 0 || len(op.Key) > 64 || clean(op.Key) != op.Key || op.Key == confirmKey {
+		return fail("bad_question", "key: want 1 to 64 plain characters, and not %s", confirmKey)
 	}
 	if len(op.Message) == 0 || len(op.Message) > 4000 {
 		return fail("bad_question", "message: want 1 to 4000 bytes")
@@ -110,6 +111,8 @@ type sealed struct {
 	Expires time.Time       `json:"expires"`
 	Asked   []string        `json:"asked"`
 	Answers map[string]said `json:"answers"`
+	// Approval is the request that the user was asked to approve, or "".
+	Approval string `json:"approval"`
 }
 
 // seals keeps the key of a process's states and which of them are still good.
@@ -207,6 +210,9 @@ func (s *Server) asking(who caller, tool *gate.Tool, args []byte, r rounds) (*as
 		if e, isAnswer := r.responses[key].(*mcp.ElicitResult); isAnswer && e != nil && slices.Contains([]string{"accept", "decline", "cancel"}, e.Action) {
 			a.answers[key] = said{e.Action, e.Content}
 		}
+	}
+	if e, isAnswer := r.responses[confirmKey].(*mcp.ElicitResult); isAnswer && e != nil && got.Approval != "" {
+		a.confirm.answered, a.confirm.answer = got.Approval, said{e.Action, e.Content}
 	}
 	// The SDK asks clients of the older versions itself, once; a second question would go out as an empty success.
 	a.can = a.can && slices.Contains(statelessVersions, r.version)

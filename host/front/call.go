@@ -73,10 +73,10 @@ func (s *Server) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 		return nil, err
 	}
 	res, out, sum := s.result(who, tool, a, stopped)
-	if out == nil {
-		return res, nil
+	asks, state, err := s.confirmation(asking, a.Err)
+	if out != nil {
+		asks, state, err = s.questions(asking, a.Output.Code, out.Error)
 	}
-	asks, state, err := s.questions(asking, a.Output.Code, out.Error)
 	if err != nil {
 		return nil, err
 	}

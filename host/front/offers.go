@@ -260,6 +260,9 @@ func (s *Server) fetch(ctx context.Context, req mcp.Request, tool *gate.Tool, ar
 		return nil, nil, "", err
 	}
 	res, out, sum := s.result(who, tool, a, stopped)
+	if asks, state, err := s.confirmation(asking, a.Err); err != nil || asks != nil {
+		return &output{sum: sum}, asks, state, err
+	}
 	if out != nil {
 		if asks, state, err := s.questions(asking, a.Output.Code, out.Error); err != nil || asks != nil {
 			return out, asks, state, err

@@ -29,9 +29,9 @@ type Options struct {
 	Mode      func() Mode         // read at each decision
 	// Files digests those of a call's local files that exist, so that an approval is for these bytes and an upload sends them. Nil for none.
 	Files   func(Principal, []string) (map[string]string, error)
-	Frozen  func(Question) bool // read at each decision too: what it names is frozen though Mode is not; nil freezes nothing more
-	Now     func() time.Time    // nil for time.Now
-	MaxArgs int                 // bytes of a call's arguments, 0 for 1 MiB
+	Frozen  func(Question) (reason string, frozen bool) // read at each decision too: what it names is frozen though Mode is not; nil freezes nothing more
+	Now     func() time.Time                            // nil for time.Now
+	MaxArgs int                                         // bytes of a call's arguments, 0 for 1 MiB
 }
 
 // Door is safe for concurrent use.
@@ -53,9 +53,14 @@ func New(o Options) *Door {
 func pass[T any](ctx context.Context, d *Door, q Question, act func(context.Context, Decision) (T, Record, error)) (T, bool, error) {
 	var none T
 	q.ID, q.Time, q.Mode = newID(d.Now()), d.Now(), d.Mode()
-	q.Mode.Frozen = q.Mode.Frozen || d.Frozen != nil && d.Frozen(q)
+	if d.Frozen != nil && !q.Mode.Frozen {
+		q.Mode.Reason, q.Mode.Frozen = d.Frozen(q)
+	}
 	dec, giveBack := d.decide(ctx, q)
 	rec := record(q, dec)
+	if dec.NeedsApproval && d.Confirmer != nil { // refused for now
+		rec.Outcome = Waits
+	}
 	if err := d.Journal.Intent(ctx, rec, dec.Allow && (q.Kind == KindCall || dec.Tier != Green)); err != nil && dec.Allow {
 		dec = deny("journal.unavailable", "the journal cannot be written, so nothing may be done: "+err.Error())
 	}
@@ -186,7 +191,12 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 	answer.Err = d.passCall(ctx, r, &answer, run)
 	var refused *Refused
 	if errors.As(answer.Err, &refused) && refused.NeedsApproval && d.Confirmer != nil {
-		if c.Confirmation, err = d.Confirmer.Confirm(ctx, c, refused.Decision); err != nil {
+		tell := func(message string) {
+			if req.Progress != nil {
+				req.Progress(0, 0, message)
+			}
+		}
+		if c.Confirmation, err = d.Confirmer.Confirm(ctx, c, refused.Decision, tell); err != nil {
 			answer.Err = err
 			if waiting := (*Waiting)(nil); errors.As(err, &waiting) {
 				answer.Outcome = Waits

@@ -79,7 +79,7 @@ func (w *world) Execute(_ context.Context, q Question, _ Decision) (Result, erro
 	return Result{Bytes: 3}, w.execErr
 }
 func (w *world) End(context.Context, *Call) { w.add("end") }
-func (w *world) Confirm(_ context.Context, c *Call, d Decision) (Confirmation, error) {
+func (w *world) Confirm(_ context.Context, c *Call, d Decision, tell func(string)) (Confirmation, error) {
 	w.add("confirm")
 	w.asked = d
 	return w.confirm(c)
@@ -461,7 +461,9 @@ func TestAFreezeBitesAtTheNextDecision(t *testing.T) {
 		return Output{}, nil
 	}}
 	d := w.door()
-	d.Frozen = func(q Question) bool { return frozen && q.Kind == KindOperation && q.Op.NodeName() == "pve1" }
+	d.Frozen = func(q Question) (string, bool) {
+		return "", frozen && q.Kind == KindOperation && q.Op.NodeName() == "pve1"
+	}
 	if a := d.Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool()}); len(a.Refused) != 1 {
 		t.Errorf("%+v %v", a, w.events)
 	}

@@ -180,8 +180,9 @@ type Args struct {
 
 // Confirmation is what stands behind a red call.
 type Confirmation struct {
-	State string `json:"state"` // none | argument | approved | expired | mismatch
-	By    string `json:"by"`
+	State   string `json:"state"` // none | argument | approved | expired | mismatch
+	By      string `json:"by"`
+	Channel string `json:"channel"` // of an approval: cli | web | client
 }
 
 // Call is one tool call. Its fields are set before the first decision and fixed afterwards, except those that the door notes under its own lock.
@@ -213,10 +214,14 @@ type Facts struct {
 	Addrs  []Addr
 }
 
-// Counts include the question that is being decided.
+// Counts of one principal include the question that is being decided. The seconds say when one call less will be counted: when to come back.
 type Counts struct {
 	Calls60s       int64 `json:"calls_60s"`
-	TargetCalls60s int64 `json:"target_calls_60s"`
+	ToolCalls60s   int64 `json:"tool_calls_60s"`
+	TargetCalls60s int64 `json:"target_calls_60s"` // of the most called target
+	CallsRetryS    int64 `json:"calls_retry_s"`
+	ToolRetryS     int64 `json:"tool_retry_s"`
+	TargetRetryS   int64 `json:"target_retry_s"`
 	USDMicrosToday int64 `json:"usd_micros_today"`
 }
 
@@ -238,8 +243,9 @@ type Addr struct {
 
 // Mode is the state of the whole host, read at each decision.
 type Mode struct {
-	ReadOnly bool `json:"read_only"`
-	Frozen   bool `json:"frozen"`
+	ReadOnly bool   `json:"read_only"`
+	Frozen   bool   `json:"frozen"`
+	Reason   string `json:"reason"` // of whoever froze it
 }
 
 // Question is what a Decider answers. It must not be kept or changed.
@@ -269,6 +275,7 @@ type Obligations struct {
 	Timeout  time.Duration
 	MaxBytes int64
 	Log      string
+	Channels []string // on which a person may confirm: cli | web | client
 }
 
 // Decision is the answer to a Question. The zero Decision denies.
@@ -281,6 +288,7 @@ type Decision struct {
 	Obligations   Obligations
 	Revision      string
 	Input         json.RawMessage // the policy input as decided, masked, for the journal
+	Shown         json.RawMessage // the call's arguments, masked, for a person who is to be asked
 }
 
 // Decider answers questions. It must be safe for concurrent use; an error is a refusal.
@@ -300,9 +308,9 @@ type Ledger interface {
 	Take(ctx context.Context, c *Call) (counts Counts, giveBack func(), err error)
 }
 
-// Confirmer asks a person about a call that lacks only a confirmation. It returns *Waiting when nobody has decided yet.
+// Confirmer asks a person about a call that lacks only a confirmation, and says through progress that it does. It returns *Waiting when nobody has decided yet.
 type Confirmer interface {
-	Confirm(ctx context.Context, c *Call, d Decision) (Confirmation, error)
+	Confirm(ctx context.Context, c *Call, d Decision, progress func(message string)) (Confirmation, error)
 }
 
 // Lowerer turns command text into argv lists. It must be pure.
@@ -357,7 +365,7 @@ type Record struct {
 	Time       time.Time       `json:"time"`
 	ID         string          `json:"decision_id"`
 	CallID     string          `json:"call_id"`
-	Kind       string          `json:"kind"` // call | operation
+	Kind       string          `json:"kind"` // call | operation | approval
 	Op         string          `json:"op,omitempty"`
 	Phase      string          `json:"phase,omitempty"`
 	Principal  string          `json:"principal"`
@@ -379,4 +387,14 @@ type Record struct {
 	DurationUS int64           `json:"duration_us,omitempty"`
 	Refused    int             `json:"refused,omitempty"` // operations of the call that were refused
 	Notes      *Notes          `json:"notes,omitempty"`
+	Verdict    *Verdict        `json:"verdict,omitempty"` // approvals: what a person said
+}
+
+// Verdict is what a person says about a call that waits.
+type Verdict struct {
+	Request string `json:"request"` // its id
+	Approve bool   `json:"approve"`
+	By      string `json:"by"`
+	Channel string `json:"channel"`
+	Note    string `json:"note,omitempty"`
 }

@@ -62,7 +62,7 @@ func TestOrdinaryCommandsPassInTheirTier(t *testing.T) {
 		if wantCall := max(want, gate.Yellow); d.Tier != wantCall || d.Allow != (want < gate.Red) || d.NeedsApproval != (want == gate.Red) {
 			t.Errorf("%s: call is %s, allowed %v: %v", text, d.Tier, d.Allow, d.Denied)
 		}
-		call.Call.Confirmation = gate.Confirmation{State: "approved", By: "bob"}
+		call.Call.Confirmation = gate.Confirmation{State: "approved", By: "bob", Channel: "cli"}
 		d = decide(t, e, call)
 		op.Call.Decided = d
 		if o := decide(t, e, op); !d.Allow || !o.Allow || o.Tier != want {
@@ -82,7 +82,7 @@ func TestHostileCommandsAreRefusedForTheirReason(t *testing.T) {
 		i := splitReason(rest)
 		reason, text := rest[:i], strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(rest[i+2:])
 		call, op := sshCall(text)
-		call.Call.Confirmation = gate.Confirmation{State: "approved", By: "bob"} // which must not help
+		call.Call.Confirmation = gate.Confirmation{State: "approved", By: "bob", Channel: "cli"} // which must not help
 		op.Call.Confirmation, op.Call.Decided = call.Call.Confirmation, gate.Decision{Allow: true, Tier: gate.Red}
 		for kind, q := range map[string]gate.Question{"call": call, "operation": op} {
 			d := decide(t, e, q)

@@ -118,6 +118,11 @@ func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, 
 		return d, err
 	}
 	d = a.decision(d)
+	if d.NeedsApproval {
+		if d.Shown, err = gate.Encode(hide.shown(q.Call.Args.Value)); err != nil {
+			return gate.Decision{Input: d.Input}, fmt.Errorf("showing the arguments: %w", err)
+		}
+	}
 	for i := range d.Denied {
 		d.Denied[i].Msg = hide.said(d.Denied[i].Msg)
 	}
@@ -160,6 +165,7 @@ type answer struct {
 		MaxBytes  int64    `json:"max_bytes"`
 		Redact    []string `json:"redact"`
 		Log       string   `json:"log"`
+		Channels  []string `json:"channels"`
 	} `json:"obligations"`
 }
 
@@ -197,7 +203,7 @@ func (a *answer) decode(v any) error {
 	o, _ := doc["obligations"].(map[string]any)
 	f.left--
 	g := fields{o, len(o), nil}
-	a.Obligations.TimeoutMS, a.Obligations.MaxBytes, a.Obligations.Redact, a.Obligations.Log = g.number("timeout_ms"), g.number("max_bytes"), g.texts("redact"), g.text("log")
+	a.Obligations.TimeoutMS, a.Obligations.MaxBytes, a.Obligations.Redact, a.Obligations.Log, a.Obligations.Channels = g.number("timeout_ms"), g.number("max_bytes"), g.texts("redact"), g.text("log"), g.texts("channels")
 	f.fail(g.done())
 	if err := f.done(); err != nil {
 		return err
@@ -219,7 +225,7 @@ func (a *answer) decode(v any) error {
 
 func (a answer) decision(d gate.Decision) gate.Decision {
 	d.Allow, d.Tier, d.Failed, d.Denied, d.NeedsApproval = a.Allow, gate.ParseTier(a.Tier), a.Failed, a.Deny, a.Confirm
-	d.Obligations = gate.Obligations{Timeout: time.Duration(a.Obligations.TimeoutMS) * time.Millisecond, MaxBytes: a.Obligations.MaxBytes, Log: a.Obligations.Log}
+	d.Obligations = gate.Obligations{Timeout: time.Duration(a.Obligations.TimeoutMS) * time.Millisecond, MaxBytes: a.Obligations.MaxBytes, Log: a.Obligations.Log, Channels: a.Obligations.Channels}
 	return d
 }
 

@@ -152,6 +152,27 @@ func (m mask) journaled(in any) json.RawMessage {
 	return without
 }
 
+// shown are all arguments of a call without the values that are redacted, at any depth.
+func (m mask) shown(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for k, x := range v {
+			if out[k] = m.shown(x); slices.Contains(m.args, k) {
+				out[k] = map[string]any{"redacted": true}
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, x := range v {
+			out[i] = m.shown(x)
+		}
+		return out
+	}
+	return m.hide(v, true)
+}
+
 func (m mask) arguments(a args) args {
 	scalars := map[string]any{}
 	for k, v := range a.Scalars {

@@ -96,3 +96,34 @@ func FuzzHiddenTextHoldsNoSecret(f *testing.F) {
 		}
 	})
 }
+
+// A person who is asked sees every argument, and of those that the site redacts no value: not in another argument, not in a command, not in a target.
+func TestWhoeverIsAskedSeesNoRedactedValue(t *testing.T) {
+	e := site(t, "../../examples/lab/site")
+	for _, secret := range []string{"hunter2-x", strings.Repeat("long-secret", 40)} {
+		c := callOf("delete_guest", []string{"vmids"}, "ssh_exec")
+		c.Targets.VMIDs = []string{"102"}
+		c.Args.Value = map[string]any{"vmid": int64(102), "password": secret, "note": "it is " + secret, "list": []any{map[string]any{"token": "other-" + secret, "as": secret}}, "yes": true}
+		c.Args.Scalars = map[string]any{"vmid": int64(102), "note": "it is " + secret}
+		cmd := shell.Lowerer{}.Script("qm list '" + secret + "'")
+		cmd.Arg, cmd.Text = "command", "qm list '"+secret+"'"
+		c.Commands = []gate.Command{cmd}
+		c.Targets.Paths = []string{"/srv/" + secret}
+		d := decide(t, e, gate.Question{ID: "q", Kind: gate.KindCall, Call: c, Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1}}})
+		if strings.Contains(string(d.Shown)+string(d.Input), secret) || strings.Contains(string(d.Shown), secret[:8]) {
+			t.Errorf("it is in\n%s\n%s", d.Shown, d.Input)
+		}
+		if !d.NeedsApproval {
+			t.Logf("refused for %v", d.Failed)
+			c.Commands, c.Targets.Paths = nil, nil
+			d = decide(t, e, gate.Question{ID: "q", Kind: gate.KindCall, Call: c, Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1}}})
+		}
+		want := `{"list":[{"as":"[redacted]","token":{"redacted":true}}],"note":"it is [redacted]","password":{"redacted":true},"vmid":102,"yes":true}`
+		if !d.NeedsApproval || string(d.Shown) != want || strings.Join(d.Obligations.Channels, " ") != "cli web" {
+			t.Errorf("needs approval %v (%v) on %v, shown %s", d.NeedsApproval, d.Failed, d.Obligations.Channels, d.Shown)
+		}
+		if string(c.Args.Value["password"].(string)) != secret {
+			t.Error("showing changed the call")
+		}
+	}
+}

@@ -64,7 +64,7 @@ func Replay(ctx context.Context, records iter.Seq[gate.Record], dir string) (Dif
 		})
 	}
 	for rec := range records {
-		if rec.Type == "outcome" {
+		if rec.Type == "outcome" || rec.Kind == "approval" {
 			continue
 		}
 		if !replayable(rec) {

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
 )
 
 // States of an approval. One that is waiting, approved or denied ends when it expires: then it is as if it had never been.
@@ -34,10 +36,7 @@ type Approval struct {
 }
 
 // Verdict is what a person says.
-type Verdict struct {
-	Approve           bool
-	By, Channel, Note string
-}
+type Verdict = gate.Verdict
 
 // ErrNoApproval says that there is no such approval, or none that is still good.
 var ErrNoApproval = errors.New("there is no such approval, or it has expired")

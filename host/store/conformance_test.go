@@ -55,8 +55,10 @@ func (c *clock) add(d time.Duration) {
 
 var bg = context.Background()
 
+var aTool = &gate.Tool{Kind: "tool", Name: "stop"}
+
 func call(principal string, vmids ...string) *gate.Call {
-	return &gate.Call{Principal: gate.Principal{ID: principal}, Targets: gate.Targets{VMIDs: vmids, Nodes: []string{"pve1"}}}
+	return &gate.Call{Tool: aTool, Principal: gate.Principal{ID: principal}, Targets: gate.Targets{VMIDs: vmids, Nodes: []string{"pve1"}}}
 }
 
 // conformance is the suite. newStore returns the opener of a store that is empty.
@@ -74,12 +76,12 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				}
 				return back
 			}
-			one := &gate.Call{Principal: gate.Principal{ID: "x"}, Targets: gate.Targets{VMIDs: []string{"105"}}}
-			two := &gate.Call{Principal: gate.Principal{ID: "x"}, Targets: gate.Targets{VMIDs: []string{"105", "106"}}}
+			one := &gate.Call{Tool: aTool, Principal: gate.Principal{ID: "x"}, Targets: gate.Targets{VMIDs: []string{"105"}}}
+			two := &gate.Call{Tool: aTool, Principal: gate.Principal{ID: "x"}, Targets: gate.Targets{VMIDs: []string{"105", "106"}}}
 			take(a, one, 1, 1)
 			c.add(30 * time.Second)
 			take(b, two, 2, 2)
-			take(a, &gate.Call{Principal: gate.Principal{ID: "x"}}, 3, 0)
+			take(a, &gate.Call{Tool: aTool, Principal: gate.Principal{ID: "x"}}, 3, 0)
 			take(b, call("y", "105"), 1, 1)
 			c.add(30*time.Second - time.Millisecond)
 			back := take(a, one, 4, 3)
@@ -93,8 +95,28 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			c.add(-time.Hour) // a clock that goes back forgets nothing
 			take(a, two, 2, 2)
 		},
+		"a tool has a rate of its own, and a call says when to come back": func(t *testing.T, a, b engine, c *clock) {
+			other := call("x", "106")
+			other.Tool = &gate.Tool{Kind: "tool", Name: "start"}
+			for i, step := range []struct {
+				after time.Duration
+				call  *gate.Call
+				want  gate.Counts
+			}{
+				{0, call("x", "105"), gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1, CallsRetryS: 61, ToolRetryS: 61, TargetRetryS: 61}},
+				{10 * time.Second, other, gate.Counts{Calls60s: 2, ToolCalls60s: 1, TargetCalls60s: 2, CallsRetryS: 51, ToolRetryS: 61, TargetRetryS: 51}},
+				{20 * time.Second, call("x", "105"), gate.Counts{Calls60s: 3, ToolCalls60s: 2, TargetCalls60s: 3, CallsRetryS: 31, ToolRetryS: 31, TargetRetryS: 31}},
+				{500 * time.Millisecond, call("y", "105"), gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1, CallsRetryS: 61, ToolRetryS: 61, TargetRetryS: 61}},
+				{30500 * time.Millisecond, other, gate.Counts{Calls60s: 3, ToolCalls60s: 2, TargetCalls60s: 3, CallsRetryS: 10, ToolRetryS: 10, TargetRetryS: 10}},
+			} {
+				c.add(step.after)
+				if got, _, err := []engine{a, b}[i%2].Take(bg, step.call); err != nil || got != step.want {
+					t.Errorf("step %d: %+v, %v, want %+v", i, got, err, step.want)
+				}
+			}
+		},
 		"a name cannot pass for another": func(t *testing.T, a, b engine, c *clock) {
-			for _, call := range []*gate.Call{{Principal: gate.Principal{ID: "x"}, Targets: gate.Targets{Hosts: []string{"105 y"}}}, {Principal: gate.Principal{ID: "y x"}, Targets: gate.Targets{Hosts: []string{"105"}}}, call("x", "105")} {
+			for _, call := range []*gate.Call{{Tool: aTool, Principal: gate.Principal{ID: "x"}, Targets: gate.Targets{Hosts: []string{"105 y"}}}, {Tool: aTool, Principal: gate.Principal{ID: "y x"}, Targets: gate.Targets{Hosts: []string{"105"}}}, call("x", "105")} {
 				if got, _, err := a.Take(bg, call); err != nil || got.Calls60s > 2 || got.TargetCalls60s != 1 {
 					t.Errorf("%v: %+v, %v", call.Principal, got, err)
 				}

@@ -25,10 +25,10 @@ type Rate struct {
 	Free  time.Time
 }
 
-// Take counts a call in, for its principal and for each of its targets, and returns the counts of the last 60 seconds including it: TargetCalls60s is
-// that of its most called target. giveBack undoes it.
+// Take counts a call in, for its principal, its tool and each of its targets, and returns the counts of the last 60 seconds including it: TargetCalls60s
+// is that of its most called target. giveBack undoes it.
 func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), error) {
-	keys := []string{fmt.Sprintf("calls %q", c.Principal.ID)}
+	keys := []string{fmt.Sprintf("calls %q", c.Principal.ID), fmt.Sprintf("tool %q %q", c.Principal.ID, c.Tool.Kind+":"+c.Tool.Name)}
 	for _, t := range targetKeys(c.Targets) {
 		keys = append(keys, fmt.Sprintf("calls %q %q", c.Principal.ID, t)) // quoted, so that no name can pass for two
 	}
@@ -40,9 +40,15 @@ func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), er
 	if err != nil {
 		return gate.Counts{}, nil, fmt.Errorf("counting a call: %w", err)
 	}
-	counts.Calls60s = rates[0].Count
-	for _, r := range rates[1:] {
-		counts.TargetCalls60s = max(counts.TargetCalls60s, r.Count)
+	now := s.opt.Now()
+	wait := func(r Rate) int64 { return int64(max(r.Free.Sub(now), 0)+time.Second-1) / int64(time.Second) }
+	counts.Calls60s, counts.CallsRetryS, counts.ToolCalls60s, counts.ToolRetryS = rates[0].Count, wait(rates[0]), rates[1].Count, wait(rates[1])
+	for _, r := range rates[2:] {
+		if r.Count > counts.TargetCalls60s {
+			counts.TargetCalls60s, counts.TargetRetryS = r.Count, wait(r)
+		} else if r.Count == counts.TargetCalls60s {
+			counts.TargetRetryS = max(counts.TargetRetryS, wait(r))
+		}
 	}
 	return counts, giveBack, nil
 }

@@ -278,7 +278,7 @@ func TestFilesAreOnlyForTheirOwner(t *testing.T) {
 
 func BenchmarkTake(b *testing.B) {
 	s := open(b, Options{Dir: b.TempDir()})
-	c := &gate.Call{Principal: gate.Principal{ID: "a"}, Targets: gate.Targets{VMIDs: []string{"105"}, Nodes: []string{"pve1"}}}
+	c := &gate.Call{Tool: aTool, Principal: gate.Principal{ID: "a"}, Targets: gate.Targets{VMIDs: []string{"105"}, Nodes: []string{"pve1"}}}
 	for b.Loop() {
 		_, back, err := s.Take(bg, c)
 		if err != nil {

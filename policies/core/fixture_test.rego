@@ -56,7 +56,7 @@ head := {
 		"name": "stop", "imports": ["ssh_exec"], "target_kinds": ["vmids"],
 		"hints": {"read_only": false, "destructive": true, "idempotent": false, "open_world": false},
 	},
-	"mode": {"read_only": false, "frozen": false},
+	"mode": {"read_only": false, "frozen": false, "reason": ""},
 }
 
 targets := {"nodes": ["pve1"], "vmids": ["105"], "services": [], "hosts": [], "paths": [], "guest_paths": [], "local_paths": []}
@@ -71,8 +71,11 @@ a_call := object.union(head, {
 	"schema": "caponier.call/1",
 	"args": {"digest": "sha256:11", "bytes": 12, "scalars": {"vmid": 105}},
 	"targets": targets, "nodes": inventory, "commands": [],
-	"confirmation": {"state": "none", "by": ""},
-	"facts": {"calls_60s": 1, "target_calls_60s": 1, "usd_micros_today": 0},
+	"confirmation": {"state": "none", "by": "", "channel": ""},
+	"facts": {
+		"calls_60s": 1, "tool_calls_60s": 1, "target_calls_60s": 1, "calls_retry_s": 60, "tool_retry_s": 60, "target_retry_s": 60,
+		"usd_micros_today": 0,
+	},
 })
 
 # An operation without its part: merge one of command, file, http, blob, ask into it.
@@ -82,7 +85,7 @@ an_operation := object.union(head, {
 	"op": "ssh_exec", "phase": "effect",
 	"parent": {
 		"id": "c1", "tool": "stop", "tier": "yellow", "targets": targets, "clusters": ["lab"], "commands": [],
-		"stages": [{"node": "pve1", "dir": "/run/caponier/s1"}], "confirmation": {"state": "none", "by": ""}, "revision": "r1",
+		"stages": [{"node": "pve1", "dir": "/run/caponier/s1"}], "confirmation": {"state": "none", "by": "", "channel": ""}, "revision": "r1",
 	},
 	"target": {"node": "pve1", "cluster": "lab", "host": "192.168.1.74", "port": 22, "user": "root", "addrs": []}, "nodes": inventory,
 	"command": null, "file": null, "http": null, "blob": null, "ask": null,

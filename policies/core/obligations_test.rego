@@ -14,4 +14,6 @@ test_limits_of_the_site_are_passed_on if {
 	d.obligations.timeout_ms == 5
 	d.obligations.max_bytes == 7
 	d.obligations.redact == ["password"]
+	d.obligations.channels == ["cli", "web"]
+	f.decided_in({}, {"approval": {"channels": ["client"]}}).obligations.channels == ["client"]
 }

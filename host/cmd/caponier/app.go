@@ -115,7 +115,7 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 		return err
 	}
 	h.closers = append(h.closers, func() { _ = ledger.Close() })
-	if h.asks, err = asks(h.cfg, ledger); err != nil {
+	if h.asks, err = asks(h.cfg, ledger, h.journal); err != nil {
 		return err
 	}
 	h.closers = append(h.closers, h.asks.Close)

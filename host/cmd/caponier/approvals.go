@@ -11,11 +11,15 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/approval"
+	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/front"
+	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/spf13/cobra"
 )
@@ -27,12 +31,14 @@ var _ approval.Store = requests{}
 
 // asked turns the store's errors into those that approval knows.
 func asked(a store.Approval, err error) (approval.Request, error) {
-	full := (*store.TooMany)(nil)
+	full, answered := (*store.TooMany)(nil), (*store.Answered)(nil)
 	switch {
 	case errors.Is(err, store.ErrNoApproval):
 		err = approval.ErrNone
 	case errors.As(err, &full):
 		err = approval.ErrFull
+	case errors.As(err, &answered):
+		err = fmt.Errorf("%w: %w", approval.ErrAnswered, err)
 	}
 	return approval.Request(a), err
 }
@@ -41,7 +47,7 @@ func (s requests) Join(ctx context.Context, r approval.Request, limit int) (appr
 	return asked(s.Store.Join(ctx, store.Approval(r), limit))
 }
 func (s requests) Decide(ctx context.Context, id string, v approval.Verdict) (approval.Request, error) {
-	return asked(s.Store.Decide(ctx, id, store.Verdict(v)))
+	return asked(s.Store.Decide(ctx, id, v))
 }
 func (s requests) Consume(ctx context.Context, key string) (approval.Request, error) {
 	return asked(s.Store.Consume(ctx, key))
@@ -54,8 +60,9 @@ func (s requests) Requests(ctx context.Context, id, state string) (list []approv
 	return list, err
 }
 
-func asks(c *config.Config, s *store.Store) (*approval.Approvals, error) {
+func asks(c *config.Config, s *store.Store, j gate.Journal) (*approval.Approvals, error) {
 	o := c.Approval
+	o.Journal, o.Users = j, front.Asker{}
 	o.KeyFile = filepath.Join(c.Store.Dir, "approval.key")
 	return approval.New(o, requests{s})
 }
@@ -82,15 +89,57 @@ func (h *host) serveApprovals(ctx context.Context) error {
 	return nil
 }
 
-// desk is what a person at a terminal needs to decide: no journal, no nodes.
+// desk is what a person at a terminal needs to decide: no nodes, and a journal only when there is something to write.
 type desk struct {
 	*approval.Approvals
-	who   string
-	store *store.Store
-	cfg   *config.Config
+	who     string
+	store   *store.Store
+	journal *lateJournal
+	cfg     *config.Config
 }
 
-func (d *desk) Close() { d.Approvals.Close(); _ = d.store.Close() }
+func (d *desk) Close() { d.Approvals.Close(); _ = errors.Join(d.store.Close(), d.journal.Close()) }
+
+// lateJournal begins its file at the first record: looking leaves none.
+type lateJournal struct {
+	opt audit.Options
+	mu  sync.Mutex // guards j
+	j   *audit.Journal
+}
+
+func (l *lateJournal) open() (j *audit.Journal, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.j == nil {
+		l.j, err = audit.Open(l.opt)
+	}
+	return l.j, err
+}
+
+func (l *lateJournal) Intent(ctx context.Context, r gate.Record, durable bool) error {
+	j, err := l.open()
+	if err != nil {
+		return err
+	}
+	return j.Intent(ctx, r, durable)
+}
+
+func (l *lateJournal) Outcome(ctx context.Context, r gate.Record) error {
+	j, err := l.open()
+	if err != nil {
+		return err
+	}
+	return j.Outcome(ctx, r)
+}
+
+func (l *lateJournal) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.j == nil {
+		return nil
+	}
+	return l.j.Close()
+}
 
 // desk opens the approvals for the named approver, or for the account that runs this.
 func (g *global) desk(as string, log *slog.Logger) (*desk, error) {
@@ -112,11 +161,12 @@ func (g *global) desk(as string, log *slog.Logger) (*desk, error) {
 		return nil, failed(err)
 	}
 	c.Approval.Log = log
-	a, err := asks(c, s)
+	j := &lateJournal{opt: c.Audit}
+	a, err := asks(c, s, j)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	return &desk{a, as, s, c}, nil
+	return &desk{a, as, s, j, c}, nil
 }
 
 func approvalsCommand(g *global) *cobra.Command {
@@ -141,7 +191,7 @@ func approvalsCommand(g *global) *cobra.Command {
 	decide := func(use, short string, yes bool) *cobra.Command {
 		note := ""
 		c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1), RunE: at(func(cmd *cobra.Command, d *desk, args []string) error {
-			r, err := d.Decide(cmd.Context(), args[0], approval.Verdict{Approve: yes, By: d.who, Channel: "cli", Note: note})
+			r, err := d.Decide(cmd.Context(), approval.Verdict{Request: args[0], Approve: yes, By: d.who, Channel: approval.Terminal, Note: note})
 			if err != nil {
 				return err
 			}

@@ -43,15 +43,30 @@ func (f freezes) file(scope, name string) string {
 	return filepath.Join(f.dir(), scope+"-"+hex.EncodeToString(sum[:16]))
 }
 
-// frozen says whether the question concerns something that is frozen. Not being able to look is a yes.
-func (f freezes) frozen(q gate.Question) bool {
+// frozen says whether the question concerns something that is frozen, and what for. Not being able to look is a yes.
+func (f freezes) frozen(q gate.Question) (reason string, frozen bool) {
 	is := func(scope, name string) bool {
 		_, err := os.Lstat(f.file(scope, name))
-		return !errors.Is(err, fs.ErrNotExist)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+		reason = f.reason(scope, name)
+		return true
 	}
 	c := q.Call
-	return is("all", "") || is("principal", c.Principal.ID) || is("tool", c.Tool.Name) ||
+	frozen = is("all", "") || is("principal", c.Principal.ID) || is("tool", c.Tool.Name) ||
 		q.Op != nil && q.Op.NodeName() != "" && is("node", q.Op.NodeName()) || slices.ContainsFunc(c.Targets.Nodes, func(n string) bool { return is("node", n) }) || slices.ContainsFunc(named(q), func(n string) bool { return is("node", n) })
+	return reason, frozen
+}
+
+// reason is what the operator wrote about a freeze, or "" when that cannot be read.
+func (f freezes) reason(scope, name string) string {
+	z := freeze{}
+	data, err := os.ReadFile(f.file(scope, name))
+	if err != nil || json.Unmarshal(data, &z) != nil {
+		return ""
+	}
+	return z.Reason
 }
 
 // named lists what could be a node's name in the commands of a question: pvesh on one node acts on another that its path names.

@@ -14,6 +14,7 @@ ok if {
 	tier.call == 3
 	input.confirmation.state == "approved"
 	input.confirmation.by != ""
+	input.confirmation.channel in channels
 }
 
 ok if {
@@ -22,4 +23,11 @@ ok if {
 	data.site.approval.argument == true
 }
 
-why := input.confirmation.state
+# Where a person may say yes: in a terminal, on the host's own page, in the caller's client. The last is the caller's own word, so a site has to ask for it.
+default channels := ["cli", "web"]
+
+channels := data.site.approval.channels
+
+why := sprintf("%v on %v", [input.confirmation.state, input.confirmation.channel]) if {
+	input.confirmation.channel != ""
+} else := input.confirmation.state

@@ -8,15 +8,35 @@ test_red_call_waits if {
 	d.confirm == true
 }
 
-test_approved_call_passes if f.decided({"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob"}}).allow
+test_approved_call_passes_on_a_channel_of_the_site if {
+	every channel in ["cli", "web"] {
+		f.decided({"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob", "channel": channel}}).allow
+	}
+	f.decided_in(
+		{"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob", "channel": "client"}},
+		{"approval": {"channels": ["client"]}},
+	).allow
+}
+
+test_approval_on_another_channel_is_none if {
+	every channel in ["client", "mail", "", null] {
+		f.failed(f.decided({"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob", "channel": channel}})) == {"confirmation"}
+	}
+	every channels in [["cli"], [], null, "web"] {
+		f.failed(f.decided_in(
+			{"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob", "channel": "web"}},
+			{"approval": {"channels": channels}},
+		)) == {"confirmation"}
+	}
+}
 
 test_approval_by_nobody_is_none if {
-	f.failed(f.decided({"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": ""}})) == {"confirmation"}
+	f.failed(f.decided({"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "", "channel": "cli"}})) == {"confirmation"}
 }
 
 test_stale_confirmations_are_none if {
 	every state in ["expired", "mismatch", "none", "", null] {
-		f.failed(f.decided({"tool": {"name": "kill"}, "confirmation": {"state": state, "by": "bob"}})) == {"confirmation"}
+		f.failed(f.decided({"tool": {"name": "kill"}, "confirmation": {"state": state, "by": "bob", "channel": "cli"}})) == {"confirmation"}
 	}
 }
 

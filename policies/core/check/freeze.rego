@@ -7,3 +7,5 @@
 package caponier.core.check.freeze
 
 ok if input.mode.frozen == false
+
+why := input.mode.reason

@@ -3,7 +3,7 @@ package caponier.core.check.protected_test
 import data.caponier.core.fixture as f
 
 test_protected_guest_is_refused_whatever_is_confirmed if {
-	d := f.decided({"targets": {"vmids": ["103"]}, "confirmation": {"state": "approved", "by": "bob"}})
+	d := f.decided({"targets": {"vmids": ["103"]}, "confirmation": {"state": "approved", "by": "bob", "channel": "cli"}})
 	f.failed(d) == {"protected"}
 	contains(d.deny[0].msg, "guest 103: management VM")
 }

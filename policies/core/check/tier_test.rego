@@ -2,7 +2,7 @@ package caponier.core.check.tier_test
 
 import data.caponier.core.fixture as f
 
-test_black_tool_never_runs if "tier" in f.failed(f.decided({"tool": {"name": "never"}, "confirmation": {"state": "approved", "by": "bob"}}))
+test_black_tool_never_runs if "tier" in f.failed(f.decided({"tool": {"name": "never"}, "confirmation": {"state": "approved", "by": "bob", "channel": "cli"}}))
 
 test_black_tool_is_not_shown if f.failed(f.seen({"tool": {"name": "never"}})) == {"tier"}
 
