@@ -256,8 +256,8 @@ func (l *Lock) Open(dir, name string) ([]byte, error) {
 		return nil, fmt.Errorf("plugin %s: %s is over the limit of %d bytes", name, e.File, MaxModule)
 	}
 	if got := digest(wasm); got != e.Digest {
-		return nil, fmt.Errorf("plugin %s: %s has the digest %s, but the lock says %s; if the change is meant, run `caponier plugin lock` and review the difference",
-			name, filepath.Join(dir, e.File), got, e.Digest)
+		return nil, fmt.Errorf("plugin %s: %s has the digest %s, but the lock says %s; if the change is meant, run `caponier plugin lock %s` and review the difference",
+			name, filepath.Join(dir, e.File), got, e.Digest, strings.TrimSuffix(e.File, ".wasm"))
 	}
 	return wasm, nil
 }

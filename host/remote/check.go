@@ -1,81 +1,302 @@
 package remote
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/shell"
 )
+
+// Level says what a finding means. Whatever is neither OK nor Warn is a failure, the zero value too.
+type Level string
+
+const (
+	OK   Level = "ok"
+	Warn Level = "warn" // works, and could be better
+	Fail Level = "fail" // some tool will not work, or nothing does
+)
+
+// Finding is one thing that was looked at. Fix is the line that mends it.
+type Finding struct {
+	Check string `json:"check"` // what was looked at: one of a fixed set of words (docs/first-node.md)
+	Node  string `json:"node,omitempty"`
+	Level Level  `json:"level"`
+	Note  string `json:"note"`
+	Fix   string `json:"fix,omitempty"`
+}
 
 // Report is what the doctor finds out about one node.
 type Report struct {
-	Node     string        `json:"node"`
-	Address  string        `json:"address"`
-	HostKey  string        `json:"host_key"` // fingerprint that was accepted
-	Server   string        `json:"server"`   // the version that it announces
-	Dial     time.Duration `json:"dial_ns"`  // connecting and logging in
-	Exec     time.Duration `json:"exec_ns"`  // the quickest of three `true`
-	SFTP     bool          `json:"sftp"`
-	Warnings []string      `json:"warnings"` // what works and could be better
+	Node     string
+	Exec     time.Duration // the quickest of three `true`
+	Cluster  string        // what the node calls its cluster; empty when it is in none, or could not be asked
+	Findings []Finding
 }
 
-// slowExec is what `true` may take beyond the network before something in the login shell's start-up files is the likely reason.
-const slowExec = 50 * time.Millisecond
+// Reads is everything that Check runs on a node, besides the probe of the login shell: fixed words that change nothing there.
+var Reads = [][]string{
+	{"true"},
+	{"date", "+%s"},
+	{"pvesh", "get", "/cluster/status", "--output-format", "json"},
+	{"pct", "list"},
+	{"qm", "list"},
+}
 
-// Check connects to a node, runs `true` and opens SFTP. The error says what is wrong and how to repair it; the report holds what was found out before.
-func (r *Remote) Check(ctx context.Context, name string) (Report, error) {
+const (
+	slowExec  = 50 * time.Millisecond // what `true` may take beyond the network before a start-up file is the likely reason
+	readTime  = 20 * time.Second      // for each of Reads
+	maxRead   = 256 << 10             // bytes that each may answer
+	skewWarn  = 2 * time.Second       // `date +%s` is good to a second
+	skewFail  = time.Minute           // the journal and the node's own logs cannot be laid side by side any more
+	quietLine = "case $- in *i*) ;; *) return ;; esac"
+)
+
+// doctor looks at one node.
+type doctor struct {
+	n   *node
+	rep *Report
+}
+
+func (d *doctor) found(check string, level Level, fix, format string, args ...any) {
+	d.rep.Findings = append(d.rep.Findings, Finding{check, d.rep.Node, level, fmt.Sprintf(format, args...), fix})
+}
+
+// Check logs in to a node, runs Reads there and opens SFTP. It goes as far as it can: what could not be looked at has no finding.
+func (r *Remote) Check(ctx context.Context, name string) Report {
+	d := &doctor{rep: &Report{Node: name}}
 	n, done, err := r.enter(gate.Question{Op: gate.Stage{OnNode: gate.OnNode{Node: name}}})
 	if err != nil {
-		return Report{Node: name}, err
+		d.found("connection", Fail, fmt.Sprintf("name = %q   # in [[remote.nodes]] of the configuration", name), "%v", err)
+		return *d.rep
 	}
 	defer done()
-	rep := Report{Node: name, Address: n.opts.addr(), Warnings: []string{}}
-	began := time.Now()
-	c, err := n.acquire(ctx)
-	if err != nil {
-		return rep, err
+	d.n = n
+	if trip, ok := d.login(ctx); ok && d.commands(ctx, trip) {
+		d.clock(ctx)
+		d.cluster(ctx)
+		for _, argv := range Reads[3:] {
+			if _, ok := d.read(ctx, argv[0], argv); ok {
+				d.found(argv[0], OK, "", "runs")
+			}
+		}
+		d.files(ctx)
 	}
-	rep.Dial, rep.HostKey, rep.Server = time.Since(began), c.key, fmt.Sprintf("%.64q", c.client.ServerVersion())
-	n.release(c)
-	var trip time.Duration
-	for i := range 4 {
+	return *d.rep
+}
+
+// login connects, and answers how long the network takes.
+func (d *doctor) login(ctx context.Context) (trip time.Duration, ok bool) {
+	began, o := time.Now(), d.n.opts
+	c, err := d.n.acquire(ctx)
+	if err != nil {
+		check, fix := "connection", fmt.Sprintf("ssh -v -p %d %s@%s   # from this machine; then host and port in [[remote.nodes]] %s", o.Port, o.User, o.Host, o.Name)
+		switch op := (*gate.OpError)(nil); {
+		case !errors.As(err, &op):
+		case op.Code == "host_key":
+			check, fix = "host-key", fmt.Sprintf("caponier hosts scan %s   # compare with: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub on the node's own console", o.addr())
+		case op.Code == "auth":
+			check, fix = "login", fmt.Sprintf("ssh-copy-id -i %s.pub -p %d %s@%s   # or mend identity_file in [[remote.nodes]] %s", cmp.Or(o.IdentityFile, "KEY"), o.Port, o.User, o.Host, o.Name)
+		}
+		d.found(check, Fail, fix, "%v", err)
+		return 0, false
+	}
+	defer d.n.release(c)
+	took := time.Since(began)
+	for range 3 {
 		began := time.Now()
-		if e, err := n.exec(ctx, command{text: "true", max: 1024}); err != nil {
-			return rep, err
-		} else if e.exit != 0 {
-			return rep, failed("shell", "`true` ends with exit code %d on %s: %s", e.exit, name, clip(e.stderr))
-		}
-		if took := time.Since(began); i > 0 && (rep.Exec == 0 || took < rep.Exec) { // the first one probes the shell, too
-			rep.Exec = took
-		}
-		began = time.Now()
 		stop := c.watch("a round trip")
 		_, _, err := c.client.SendRequest("keepalive@openssh.com", true, nil)
 		if stop(); err != nil {
-			return rep, failed("lost", "the connection to %s was lost: %v", name, c.why(err))
+			d.found("connection", Fail, "caponier check   # again; then look at the sshd of "+o.Name+": journalctl -u ssh -n 20", "the connection was lost: %v", c.why(err))
+			return 0, false
 		}
-		if took := time.Since(began); trip == 0 || took < trip {
-			trip = took
+		trip = least(trip, time.Since(began))
+	}
+	d.found("connection", OK, "", "%s@%s, %.64q, login in %s, round trip %s", o.User, o.addr(), c.client.ServerVersion(), took.Round(time.Millisecond), trip.Round(10*time.Microsecond))
+	d.found("host-key", OK, "", "%s", c.key)
+	d.found("login", OK, "", "%s", offered(o.Login))
+	return trip, true
+}
+
+// commands holds the login shell to what quoting relies on, and to a time.
+func (d *doctor) commands(ctx context.Context, trip time.Duration) bool {
+	o := d.n.opts
+	for i := range 4 {
+		began := time.Now()
+		e, err := d.exec(ctx, "true") // unquoted, as a person would have it in a forced command's list
+		if err != nil {
+			fix := fmt.Sprintf("chsh -s /bin/bash %s   # on %s", o.User, o.Name)
+			if noise := (*noisy)(nil); errors.As(err, &noise) {
+				fix = quietLine + "   # the first line of ~/.bashrc (zsh: ~/.zshenv) of " + o.User + " on " + o.Name
+			}
+			d.found("login-shell", Fail, fix, "%v", err)
+			return false
+		}
+		if e.exit != 0 {
+			d.explain("login-shell", Reads[0], e)
+			return false
+		}
+		if i > 0 { // the first one probes the shell, too
+			d.rep.Exec = least(d.rep.Exec, time.Since(began))
 		}
 	}
-	if rep.Exec > slowExec+4*trip {
-		rep.Warnings = append(rep.Warnings, fmt.Sprintf("every command takes %s on %s although the network needs %s: a start-up file of the login shell (bash reads ~/.bashrc for SSH commands, zsh ~/.zshenv) "+
-			"does work; return from it early when the shell is not interactive", rep.Exec.Round(time.Millisecond), name, trip.Round(100*time.Microsecond)))
+	d.found("login-shell", OK, "", "reads quoted words as a POSIX shell does")
+	if d.rep.Exec > slowExec+4*trip {
+		d.found("start-up", Warn, quietLine+"   # the first line of ~/.bashrc (zsh: ~/.zshenv) of "+o.User+" on "+o.Name,
+			"every command takes %s although the network needs %s: a start-up file of the login shell does work (bash reads ~/.bashrc for SSH commands, zsh ~/.zshenv)", d.rep.Exec.Round(time.Millisecond), trip.Round(100*time.Microsecond))
+	} else {
+		d.found("start-up", OK, "", "`true` takes %s", d.rep.Exec.Round(10*time.Microsecond))
 	}
+	return true
+}
+
+func (d *doctor) exec(ctx context.Context, text string) (ended, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	return d.n.exec(ctx, command{text: text, max: maxRead})
+}
+
+// read runs one of Reads. When it does not answer, that is a finding of its own.
+func (d *doctor) read(ctx context.Context, check string, argv []string) ([]byte, bool) {
+	e, err := d.exec(ctx, shell.Quote(argv))
+	if err != nil {
+		d.found(check, Fail, fmt.Sprintf("%s   # on %s: what hangs there, hangs for Caponier", strings.Join(argv, " "), d.n.opts.Name), "`%s`: %v", strings.Join(argv, " "), err)
+		return nil, false
+	}
+	if e.exit != 0 {
+		d.explain(check, argv, e)
+		return nil, false
+	}
+	return e.stdout, true
+}
+
+// explain says why a command did not work, from its exit code and what it printed.
+func (d *doctor) explain(check string, argv []string, e ended) {
+	o, line := d.n.opts, strings.Join(argv, " ")
+	said, _, _ := bytes.Cut(bytes.TrimSpace(e.stderr), []byte("\n"))
+	switch {
+	case e.exit == 126 && bytes.Contains(e.stderr, []byte("caponier-gate")):
+		d.found(check, Warn, fmt.Sprintf("\"%s\"   # one more line of form=( … ) in /usr/local/sbin/caponier-gate on %s, if your tools need it", shell.Quote(argv), o.Name),
+			"the key's forced command does not let it run `%s`, nor then any tool", line)
+	case e.exit == 127:
+		d.found(check, Fail, fmt.Sprintf("SetEnv PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin   # in /etc/ssh/sshd_config of %s, then systemctl reload ssh; if it is a Proxmox node at all", o.Name),
+			"%s is not found by %s on %s (%q)", argv[0], o.User, o.Name, clip(said))
+	case bytes.HasPrefix(said, []byte("sudo:")):
+		d.found(check, Fail, fmt.Sprintf("visudo -cf /etc/sudoers.d/caponier && sudo -l -U %s   # on %s; docs/first-node.md has the file", o.User, o.Name), "`%s`: sudo does not let %s run it without a password (%q)", line, o.User, clip(said))
+	default:
+		d.found(check, Fail, fmt.Sprintf("ssh -p %d %s@%s %s   # it must work by hand; pct, qm and pvesh want root, or sudo as docs/first-node.md has it", o.Port, o.User, o.Host, line), "`%s` ends with exit code %d: %q", line, e.exit, clip(said))
+	}
+}
+
+func (d *doctor) clock(ctx context.Context) {
+	began := time.Now()
+	out, ok := d.read(ctx, "clock", Reads[1])
+	if !ok {
+		return
+	}
+	took := time.Since(began)
+	seconds, err := strconv.ParseInt(string(bytes.TrimSpace(out)), 10, 64)
+	if err != nil {
+		d.found("clock", Fail, "date +%s   # on "+d.n.opts.Name, "`date +%%s` answers %q", clip(out))
+		return
+	}
+	// The node read its clock at some moment of the call, and cut off what is less than a second: only what is beyond both is skew.
+	early, late := began.Sub(time.Unix(seconds+1, 0)), time.Unix(seconds, 0).Sub(began.Add(took))
+	skew := max(early, late, 0)
+	note := fmt.Sprintf("the node's clock is %s %s", skew.Round(time.Second), map[bool]string{true: "behind this machine's", false: "ahead of this machine's"}[early > late])
+	fix := "timedatectl set-ntp true   # on the machine whose clock is wrong: " + d.n.opts.Name + " or this one"
+	switch {
+	case skew > skewFail:
+		d.found("clock", Fail, fix, "%s: the journal and the node's own logs cannot be laid side by side", note)
+	case skew > skewWarn:
+		d.found("clock", Warn, fix, "%s", note)
+	default:
+		d.found("clock", OK, "", "agrees with this machine's")
+	}
+}
+
+// cluster looks at the quorum and at what the node calls itself: tools and pvesh name nodes as the cluster does.
+func (d *doctor) cluster(ctx context.Context) {
+	out, ok := d.read(ctx, "pvesh", Reads[2])
+	if !ok {
+		return
+	}
+	var rows []struct {
+		Type, Name             string
+		Local, Online, Quorate int
+	}
+	if err := json.Unmarshal(out, &rows); err != nil {
+		d.found("pvesh", Fail, strings.Join(Reads[2], " ")+"   # on "+d.n.opts.Name, "`%s` answers no JSON: %v", strings.Join(Reads[2], " "), err)
+		return
+	}
+	d.found("pvesh", OK, "", "runs")
+	own, quorate, online, offline := "", 1, 0, []string{}
+	for _, r := range rows {
+		switch {
+		case r.Type == "cluster":
+			d.rep.Cluster, quorate = r.Name, r.Quorate
+		case r.Type == "node" && r.Online == 1:
+			online++
+		case r.Type == "node":
+			offline = append(offline, strconv.Quote(r.Name))
+		}
+		if r.Type == "node" && r.Local == 1 {
+			own = r.Name
+		}
+	}
+	if name := d.n.opts.Name; own != name {
+		d.found("name", Fail, fmt.Sprintf("name = %q   # instead of %q in [[remote.nodes]]", own, name), "the node calls itself %q: tools and guests name it so, and %q would be another node", own, name)
+	} else {
+		d.found("name", OK, "", "the node calls itself %s", own)
+	}
+	fix := "pvecm status   # on " + d.n.opts.Name + "; bring back " + strings.Join(offline, ", ")
+	switch {
+	case d.rep.Cluster == "":
+		d.found("quorum", OK, "", "stands alone")
+	case quorate != 1:
+		d.found("quorum", Fail, fix, "cluster %q has no quorum (%d of %d nodes online): reading works, every change fails", d.rep.Cluster, online, online+len(offline))
+	case len(offline) > 0:
+		d.found("quorum", Warn, fix, "cluster %q has quorum, but does not hear %s", d.rep.Cluster, strings.Join(offline, ", "))
+	default:
+		d.found("quorum", OK, "", "cluster %q, %d nodes online", d.rep.Cluster, online)
+	}
+}
+
+// sftpNeeds are extensions that OpenSSH's server has, and what is worse without them.
+var sftpNeeds = [][2]string{
+	{"posix-rename@openssh.com", "a file that exists cannot be overwritten"},
+	{"fsync@openssh.com", "an upload may be lost in a power cut right after it"},
+	{"statvfs@openssh.com", "a full disk is noticed only when it is full"},
+}
+
+func (d *doctor) files(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
 	lacks := new([]string) // of its own: what was given up may still write to it
-	if err := n.with(ctx, "opening", "/", func(_ context.Context, f *files, _ *pledge) error {
+	err := d.n.with(ctx, "opening", "/", func(_ context.Context, f *files, _ *pledge) error {
 		_, err := f.Lstat("/")
-		for _, ext := range []string{"posix-rename@openssh.com", "fsync@openssh.com", "statvfs@openssh.com"} {
-			if _, has := f.HasExtension(ext); !has {
-				*lacks = append(*lacks, "the SFTP server of "+name+" lacks "+ext)
+		for _, x := range sftpNeeds {
+			if _, has := f.HasExtension(x[0]); !has {
+				*lacks = append(*lacks, x[0]+" ("+x[1]+")")
 			}
 		}
 		return err
-	}); err != nil {
-		rep.Warnings = append(rep.Warnings, "files cannot be moved: "+err.Error())
-		return rep, nil
+	})
+	fix := "Subsystem sftp /usr/lib/openssh/sftp-server   # in /etc/ssh/sshd_config of " + d.n.opts.Name + " (behind caponier-gate: sftp=yes there), if a tool of yours moves files"
+	switch {
+	case err != nil:
+		d.found("sftp", Warn, fix, "files cannot be moved: %v", err)
+	case len(*lacks) > 0:
+		d.found("sftp", Warn, fix, "the SFTP server lacks %s", strings.Join(*lacks, ", "))
+	default:
+		d.found("sftp", OK, "", "answers, with all that is used of it")
 	}
-	rep.SFTP, rep.Warnings = true, append(rep.Warnings, *lacks...)
-	return rep, nil
 }

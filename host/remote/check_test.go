@@ -1,41 +1,179 @@
 package remote
 
 import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 )
 
-func TestCheck(t *testing.T) {
-	t.Run("a good node has no warnings", func(t *testing.T) {
-		_, o := openSSH(t)
-		rep, err := start(t, o).Check(t.Context(), "n1")
-		if err != nil || len(rep.Warnings) != 0 || !rep.SFTP || rep.Exec <= 0 || rep.Dial <= 0 || rep.HostKey != o.Nodes[0].HostKey || !strings.Contains(rep.Server, "OpenSSH") {
-			t.Errorf("%+v, %v", rep, err)
+// programs are what a good node answers to Reads, as scripts in a directory of their own; change replaces some, and takes away those that are empty.
+func programs(t *testing.T, change map[string]string) (dir string) {
+	t.Helper()
+	all := map[string]string{
+		"pvesh": `[ "$*" = "get /cluster/status --output-format json" ] && echo '[{"type":"cluster","name":"c","quorate":1},{"type":"node","name":"n1","local":1,"online":1},{"type":"node","name":"n2","online":1}]'`,
+		"pct":   `[ "$*" = list ]`, "qm": `[ "$*" = list ]`, "date": `exec /bin/date "$@"`,
+	}
+	dir = t.TempDir()
+	for name, text := range all {
+		if other, has := change[name]; has {
+			text = other
 		}
-	})
-	t.Run("a slow start-up file is found", func(t *testing.T) {
-		s := sshtest.New(t, sshtest.Options{Shell: []string{"/bin/sh", "-c", `sleep 0.12; eval "$1"`, "sh"}})
-		rep, err := newRemote(t, s).Check(t.Context(), "n1")
-		if err != nil || len(rep.Warnings) == 0 || !strings.Contains(rep.Warnings[0], ".bashrc") || rep.Exec < 100*time.Millisecond {
-			t.Errorf("%+v, %v", rep, err)
+		if text == "" {
+			continue
 		}
-	})
-	t.Run("missing SFTP is a warning that says what to do", func(t *testing.T) {
-		s := sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{NoSFTP: true}})
-		rep, err := newRemote(t, s).Check(t.Context(), "n1")
-		if err != nil || rep.SFTP || len(rep.Warnings) != 1 || !strings.Contains(rep.Warnings[0], "Subsystem sftp") {
-			t.Errorf("%+v, %v", rep, err)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
 		}
-	})
-	t.Run("an unknown node is refused by name", func(t *testing.T) {
+	}
+	return dir
+}
+
+// finding picks the one finding of a check, and holds all of them to what a person can rely on.
+func finding(t *testing.T, rep Report, check string) (f Finding) {
+	t.Helper()
+	for _, g := range rep.Findings {
+		if g.Level == OK && g.Fix != "" || g.Level != OK && g.Fix == "" || g.Node != rep.Node || g.Check == "" || strings.ContainsFunc(g.Note+g.Fix, unicode.IsControl) {
+			t.Errorf("no finding that can be relied on: %+v", g)
+		}
+		if g.Check == check {
+			if f.Check != "" {
+				t.Errorf("%s is there twice: %+v", check, rep.Findings)
+			}
+			f = g
+		}
+	}
+	return f
+}
+
+var nodeChecks = []string{"connection", "host-key", "login", "login-shell", "start-up", "clock", "pvesh", "name", "quorum", "pct", "qm", "sftp"}
+
+func TestCheckFindsNothingOnAGoodNodeBehindOpenSSH(t *testing.T) {
+	_, o := openSSH(t, "SetEnv SHLVL=3 PATH="+programs(t, nil)+":/usr/bin:/bin")
+	rep := start(t, o).Check(t.Context(), "n1")
+	for _, check := range nodeChecks {
+		if f := finding(t, rep, check); f.Level != OK {
+			t.Errorf("%s: %+v", check, f)
+		}
+	}
+	if len(rep.Findings) != len(nodeChecks) || rep.Cluster != "c" || rep.Exec <= 0 {
+		t.Errorf("%+v", rep)
+	}
+}
+
+func TestCheckFinds(t *testing.T) {
+	at := func(d time.Duration) string { return fmt.Sprintf("echo $(($(/bin/date +%%s) + %d))", int(d.Seconds())) }
+	status := func(rows string) string { return "cat <<'END'\n[" + rows + "]\nEND" }
+	for _, c := range []struct {
+		claim    string
+		programs map[string]string
+		shell    string // around the command $1
+		faults   sshtest.Faults
+		options  func(*Options)
+		check    string
+		level    Level
+		note     []string
+		fix      string
+		last     bool // nothing is looked at after it
+	}{
+		{claim: "a slow start-up file", shell: `sleep 0.12; eval "$1"`, check: "start-up", level: Warn, note: []string{"~/.bashrc", "although the network needs"}, fix: quietLine},
+		{claim: "a start-up file that speaks", shell: `echo Hello; eval "$1"`, check: "login-shell", level: Fail, note: []string{"prints", "Hello"}, fix: quietLine, last: true},
+		{claim: "a shell that is not POSIX", shell: `eval "$(printf %s "$1" | sed 's/\\\\/\\/g')"`, check: "login-shell", level: Fail, note: []string{"does not read quoted words"}, fix: "chsh -s /bin/bash", last: true},
+		{claim: "an account without a shell", shell: `echo This account is currently not available.; exit 1`, check: "login-shell", level: Fail, note: []string{"not available"}, fix: "chsh", last: true},
+		{claim: "a clock that is a little ahead", programs: map[string]string{"date": at(10 * time.Second)}, check: "clock", level: Warn, note: []string{"ahead"}, fix: "set-ntp"},
+		{claim: "a clock that is a little behind", programs: map[string]string{"date": at(-10 * time.Second)}, check: "clock", level: Warn, note: []string{"behind"}, fix: "set-ntp"},
+		{claim: "a clock an hour behind", programs: map[string]string{"date": at(-time.Hour)}, check: "clock", level: Fail, note: []string{"behind", "logs cannot be laid side by side"}, fix: "set-ntp"},
+		{claim: "a clock that is none", programs: map[string]string{"date": "echo noon"}, check: "clock", level: Fail, note: []string{"noon"}, fix: "date +%s"},
+		{claim: "no pct in PATH", programs: map[string]string{"pct": ""}, check: "pct", level: Fail, note: []string{"pct is not found", `"`}, fix: "SetEnv PATH="},
+		{claim: "no qm in PATH", programs: map[string]string{"qm": ""}, check: "qm", level: Fail, note: []string{"qm is not found"}, fix: "SetEnv PATH="},
+		{claim: "no pvesh in PATH", programs: map[string]string{"pvesh": ""}, check: "pvesh", level: Fail, note: []string{"pvesh is not found"}, fix: "SetEnv PATH="},
+		{claim: "a user who may not", programs: map[string]string{"pct": "echo 'ipcc_send_rec[1] failed: Unknown error -1' >&2; exit 255"}, check: "pct", level: Fail, note: []string{"exit code 255", "ipcc_send_rec"}, fix: "want root, or sudo"},
+		{claim: "sudo that asks for a password", programs: map[string]string{"qm": "echo 'sudo: a password is required' >&2; exit 1"}, check: "qm", level: Fail, note: []string{"sudo does not let"}, fix: "sudo -l -U"},
+		{claim: "a forced command that lists less", programs: map[string]string{"qm": "echo 'caponier-gate: this key may not run that' >&2; exit 126"}, check: "qm", level: Warn, note: []string{"forced command"}, fix: `"'qm' 'list'"`},
+		{claim: "a cluster without quorum", programs: map[string]string{"pvesh": status(`{"type":"cluster","name":"c","quorate":0},{"type":"node","name":"n1","local":1,"online":1},{"type":"node","name":"n2","online":0}`)},
+			check: "quorum", level: Fail, note: []string{"no quorum (1 of 2"}, fix: `bring back "n2"`},
+		{claim: "a node that is away", programs: map[string]string{"pvesh": status(`{"type":"cluster","name":"c","quorate":1},{"type":"node","name":"n1","local":1,"online":1},{"type":"node","name":"n2","online":0}`)},
+			check: "quorum", level: Warn, note: []string{"does not hear", "n2"}, fix: "pvecm status"},
+		{claim: "another name", programs: map[string]string{"pvesh": status(`{"type":"node","name":"pve7","local":1,"online":1}`)}, check: "name", level: Fail, note: []string{`calls itself "pve7"`}, fix: `name = "pve7"`},
+		{claim: "a node that writes to the terminal", programs: map[string]string{"pvesh": status(`{"type":"cluster","name":"c\u001b[2J","quorate":0},{"type":"node","name":"n1\u001b]0;x\u0007","local":1,"online":1},{"type":"node","name":"\u001b[31m\nok","online":0}`)},
+			check: "name", level: Fail, note: []string{`\x1b`}, fix: `\x1b`},
+		{claim: "an error that writes to the terminal", programs: map[string]string{"pct": `printf '\033[2J\r' >&2; exit 3`}, check: "pct", level: Fail, note: []string{`\x1b`}, fix: "by hand"},
+		{claim: "pvesh that prints no JSON", programs: map[string]string{"pvesh": "echo perl: warning"}, check: "pvesh", level: Fail, note: []string{"no JSON"}, fix: "pvesh get /cluster/status"},
+		{claim: "no SFTP", faults: sshtest.Faults{NoSFTP: true}, check: "sftp", level: Warn, note: []string{"Subsystem sftp"}, fix: "Subsystem sftp"},
+		{claim: "a key that is not pinned", options: func(o *Options) { o.Nodes[0].HostKey = "SHA256:" + strings.Repeat("A", 43) }, check: "host-key", level: Fail, note: []string{"pins SHA256:AAA"}, fix: "caponier hosts scan 127.0.0.1:", last: true},
+		{claim: "a key that is not known", options: func(o *Options) {
+			o.KnownHosts, o.Nodes[0].HostKey = []string{filepath.Join(o.Workspace, "..", "known")}, ""
+			_ = os.WriteFile(o.KnownHosts[0], nil, 0o600)
+		}, check: "host-key", level: Fail, note: []string{"is not in known_hosts", "SHA256:"}, fix: "caponier hosts scan 127.0.0.1:", last: true},
+		{claim: "a login that is refused", options: func(o *Options) { o.Nodes[0].IdentityFile, _ = sshtest.NewKeyFile(t) }, check: "login", level: Fail, note: []string{"accepts none"}, fix: "ssh-copy-id -i /", last: true},
+		{claim: "nobody there", options: func(o *Options) { o.Nodes[0].Port, o.DialTimeout = 1, 300*time.Millisecond }, check: "connection", level: Fail, note: []string{"is the host up"}, fix: "ssh -v -p 1", last: true},
+	} {
+		t.Run(c.claim, func(t *testing.T) {
+			path := programs(t, c.programs) + ":" + onlyPrograms(t, "sh", "cat", "sleep", "sed", "printf", "echo")
+			shell := c.shell
+			if shell == "" {
+				shell = `eval "$1"`
+			}
+			s := sshtest.New(t, sshtest.Options{Faults: c.faults, Shell: []string{"/bin/sh", "-c", "PATH=" + path + "; " + shell, "sh"}})
+			r := newRemote(t, s, func(o *Options) {
+				if c.options != nil {
+					c.options(o)
+				}
+			})
+			rep := r.Check(t.Context(), "n1")
+			f := finding(t, rep, c.check)
+			for _, n := range c.note {
+				if f.Level != c.level || !strings.Contains(f.Note, n) || !strings.Contains(f.Fix, c.fix) {
+					t.Errorf("%+v, want %s with %q and %q in\n%+v", f, c.level, n, c.fix, rep.Findings)
+				}
+			}
+			if last := rep.Findings[len(rep.Findings)-1]; c.last != (last.Check == c.check) && c.check != "sftp" {
+				t.Errorf("the last thing that was looked at is %+v", last)
+			}
+			for _, ran := range s.Commands() {
+				if ran != "true" && ran != probeCommand && !slices.Contains([]string{`'date' '+%s'`, `'pvesh' 'get' '/cluster/status' '--output-format' 'json'`, `'pct' 'list'`, `'qm' 'list'`}, ran) {
+					t.Errorf("the doctor ran %s", ran)
+				}
+			}
+		})
+	}
+	t.Run("a node that is not in the inventory", func(t *testing.T) {
 		s := sshtest.New(t, sshtest.Options{})
-		_, err := newRemote(t, s).Check(t.Context(), "n2")
-		refused(t, err, "not_found", "failed", "n2", "inventory")
-		if s.Conns.Load() != 0 {
-			t.Error("it connected somewhere")
+		f := finding(t, newRemote(t, s).Check(t.Context(), "n2"), "connection")
+		if f.Level != Fail || !strings.Contains(f.Note, "inventory") || !strings.Contains(f.Fix, "[[remote.nodes]]") || s.Conns.Load() != 0 {
+			t.Errorf("%+v", f)
 		}
 	})
+	t.Run("a command that hangs, in time", func(t *testing.T) {
+		s := sshtest.New(t, sshtest.Options{Shell: []string{"/bin/sh", "-c", "PATH=" + programs(t, map[string]string{"pvesh": "exec sleep 60"}) + `:$PATH; eval "$1"`, "sh"}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if f := finding(t, newRemote(t, s).Check(ctx, "n1"), "pvesh"); f.Level != Fail || !strings.Contains(f.Note, "the time for it was over") {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
+// onlyPrograms is a directory of links to these programs and no others: a machine that runs tests may be a Proxmox node.
+func onlyPrograms(t *testing.T, names ...string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, n := range names {
+		for _, from := range []string{"/bin", "/usr/bin"} {
+			if _, err := os.Stat(filepath.Join(from, n)); err == nil {
+				if err := os.Symlink(filepath.Join(from, n), filepath.Join(dir, n)); err != nil {
+					t.Fatal(err)
+				}
+				break
+			}
+		}
+	}
+	return dir
 }

@@ -49,8 +49,8 @@ func TestMemo(t *testing.T) {
 				o.Nodes = append(o.Nodes, n)
 			})
 			for _, n := range []string{"n1", "n2"} {
-				if _, err := r.Check(t.Context(), n); err != nil {
-					t.Fatal(err)
+				if rep := r.Check(t.Context(), n); rep.Exec == 0 {
+					t.Fatalf("%+v", rep)
 				}
 			}
 			before := len(s.Commands())

@@ -18,6 +18,11 @@ const (
 	probeLimit   = 64 << 10
 )
 
+// noisy is a login shell that is as it should be, but for what its start-up files print.
+type noisy struct{ error }
+
+func (n *noisy) Unwrap() error { return n.error }
+
 // posix makes sure, once for each connection, that the login shell reads quoted words exactly as they are. What it is called does not matter.
 func (c *conn) posix(ctx context.Context) error {
 	c.shellMu.Lock() // whoever holds it is under the watchdogs below
@@ -48,8 +53,8 @@ func (c *conn) posix(ctx context.Context) error {
 		c.shellOK = true
 		return nil
 	case bytes.HasSuffix(e.stdout, want.Bytes()):
-		return failed("shell", "the login shell of %s on %s prints %q before every command, so that no output could be believed; make its start-up file (~/.bashrc, ~/.zshenv) silent for commands",
-			n.opts.User, n.opts.Name, clip(e.stdout[:len(e.stdout)-want.Len()]))
+		return &noisy{failed("shell", "the login shell of %s on %s prints %q before every command, so that no output could be believed; make its start-up file (~/.bashrc, ~/.zshenv) silent for commands",
+			n.opts.User, n.opts.Name, clip(e.stdout[:len(e.stdout)-want.Len()]))}
 	}
 	return failed("shell", "the login shell of %s on %s does not read quoted words as a POSIX shell does (exit %d, it printed %q, then %q): a command could become another one. Give the user /bin/sh, bash, dash, ksh "+
 		"or zsh (chsh -s /bin/bash %s), or name another user in remote.nodes", n.opts.User, n.opts.Name, e.exit, clip(e.stdout), clip(e.stderr), n.opts.User)

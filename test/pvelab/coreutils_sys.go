@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,9 @@ func (l *Lab) program(p *proc, name string) builtin {
 		return f
 	}
 	if p.inCT() {
+		return nil
+	}
+	if slices.Contains(p.nodeState().Without, name) {
 		return nil
 	}
 	if f := l.onNode[name]; f != nil {
@@ -117,14 +121,7 @@ func (p *proc) host() (name string) {
 	return name
 }
 
-func (p *proc) nodeState() (n Node) {
-	_ = p.lab.db.view(func(s *State) {
-		if x := s.node(p.node); x != nil {
-			n = *x
-		}
-	})
-	return n
-}
+func (p *proc) nodeState() Node { return p.lab.nodeNow(p.node) }
 
 func cmdHostname(_ context.Context, p *proc) int {
 	switch {
@@ -288,7 +285,7 @@ func cmdDate(_ context.Context, p *proc) int {
 	for _, a := range p.args[1:] {
 		switch a {
 		case "+%s":
-			fmt.Fprintln(p.out, now())
+			fmt.Fprintln(p.out, now()+p.nodeState().Skew)
 			return 0
 		case "-Iseconds", "-Is":
 			layout = "2006-01-02T15:04:05+00:00"

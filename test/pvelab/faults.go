@@ -2,9 +2,64 @@ package pvelab
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
+
+// faults are what can be wrong with a cluster from the start, by the names that --fault takes: what `caponier check` should find.
+var faults = map[string]func(*State){
+	"slow-startup":  onNodes(func(n *Node) { n.Startup = "sleep 0.2" }),
+	"noisy-startup": onNodes(func(n *Node) { n.Startup = "echo Welcome" }),
+	"fish":          onNodes(func(n *Node) { n.Fish = true }),
+	"no-pct":        onNodes(func(n *Node) { n.Without = append(n.Without, "pct") }),
+	"no-pvesh":      onNodes(func(n *Node) { n.Without = append(n.Without, "pvesh") }),
+	"clock":         onNodes(func(n *Node) { n.Skew = 3600 }),
+	"no-sftp":       onNodes(func(n *Node) { n.NoSFTP = true }),
+	"no-quorum":     func(s *State) { s.NoQuorum = true },
+	"node-down":     func(s *State) { down(s, len(s.Nodes)-1) },
+}
+
+func onNodes(fn func(*Node)) func(*State) {
+	return func(s *State) {
+		for _, n := range s.Nodes {
+			fn(n)
+		}
+	}
+}
+
+func down(s *State, i int) {
+	if i >= 0 {
+		s.Nodes[i].Down, s.Nodes[i].Offline = true, true
+	}
+}
+
+func faultNames() string { return strings.Join(slices.Sorted(maps.Keys(faults)), ", ") }
+
+// spoil brings the named faults into the state.
+func (s *State) spoil(names string) error {
+	for name := range strings.SplitSeq(names, ",") {
+		if name == "" {
+			continue
+		}
+		if faults[name] == nil {
+			return fmt.Errorf("pvelab: there is no fault %q; there are %s", name, faultNames())
+		}
+		faults[name](s)
+	}
+	return nil
+}
+
+// nodeNow is a copy of what is known of a node.
+func (l *Lab) nodeNow(name string) (n Node) {
+	_ = l.db.view(func(s *State) {
+		if x := s.node(name); x != nil {
+			n = *x
+		}
+	})
+	return n
+}
 
 // Edit changes the state of the running lab: the general knob behind the named ones. fn must not wait.
 func (l *Lab) Edit(fn func(*State) error) error { return l.db.update(fn) }

@@ -26,6 +26,7 @@ type Options struct {
 	Plugins   string        // [plugin] dir of that configuration
 	Lock      string        // [plugin] lock
 	Site      string        // [policy] site
+	Faults    string        // what is wrong with the cluster from the start, with commas between: see faults
 	Latency   time.Duration // added to each start of pct, qm, pvesh …; a real node takes about 0.6 s
 	RealWaits bool          // waits as long as a real node for a lock or a guest's shutdown; otherwise such waits take no time
 	NodeRoot  string        // directory that the nodes' programs see as "/"; by default one of the lab's own for each node
@@ -36,6 +37,9 @@ type Options struct {
 func (o Options) Validate() error {
 	if o.State == "" {
 		return errors.New("pvelab: Options.State names no directory")
+	}
+	if err := (&State{}).spoil(o.Faults); err != nil {
+		return err
 	}
 	if o.Latency < 0 {
 		return fmt.Errorf("pvelab: Options.Latency is %v; it must not be negative", o.Latency)
@@ -78,6 +82,10 @@ type Lab struct {
 func Start(ctx context.Context, o Options) (*Lab, error) {
 	l, err := open(ctx, o)
 	if err != nil {
+		return nil, err
+	}
+	if err := l.db.update(func(s *State) error { return s.spoil(o.Faults) }); err != nil {
+		l.Close()
 		return nil, err
 	}
 	if err := l.listen(); err != nil {

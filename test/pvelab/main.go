@@ -12,7 +12,8 @@ import (
 )
 
 const usageText = `usage: pvelab --state DIR [--listen ADDR] [--effects FILE] [--write-config FILE]
-              [--latency D] [--plugins DIR] [--lock FILE] [--site DIR]             serve until SIGTERM
+              [--latency D] [--plugins DIR] [--lock FILE] [--site DIR]
+              [--fault NAME,…]                                                      serve until SIGTERM
        pvelab install --state DIR [--node N] [--effects FILE] [--root /] BINDIR    write pct, qm, pvesh … wrappers
        pvelab run --state DIR --node N [--effects FILE] [--root DIR] -- ARGV…      run one command
 `
@@ -38,6 +39,7 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 		fs.StringVar(&o.Plugins, "plugins", "", "[plugin] dir")
 		fs.StringVar(&o.Lock, "lock", "", "[plugin] lock")
 		fs.StringVar(&o.Site, "site", "", "[policy] site")
+		fs.StringVar(&o.Faults, "fault", "", "what is wrong with the cluster: "+faultNames())
 	} else {
 		fs.StringVar(&node, "node", node, "node that the command runs on")
 		fs.StringVar(&o.NodeRoot, "root", map[string]string{"install": "/"}[verb], "directory that pct sees as the node's /")

@@ -214,7 +214,7 @@ func (l *Lab) session(ch ssh.Channel, reqs <-chan *ssh.Request, node string) {
 				l.request(ctx, ch, node, body.Value, sent, s)
 			}
 		case "subsystem":
-			if started || ssh.Unmarshal(r.Payload, &body) != nil || body.Value != "sftp" {
+			if started || ssh.Unmarshal(r.Payload, &body) != nil || body.Value != "sftp" || l.nodeNow(node).NoSFTP {
 				break
 			}
 			started, ok = true, true
@@ -267,6 +267,13 @@ func (l *Lab) request(ctx context.Context, ch ssh.Channel, node, text string, en
 		_ = lines(in, func(line []byte) bool { b.Write(line); return b.Len() < 1<<20 })
 		text, p.in = b.String(), nil
 		sess.text = text
+	}
+	at := l.nodeNow(node)
+	if at.Startup != "" {
+		p.shell(ctx, "bash", at.Startup, nil)
+	}
+	if at.Fish {
+		text = strings.ReplaceAll(text, `\\`, `\`)
 	}
 	code = p.shell(ctx, "bash", text, nil)
 	if sess.mu.Lock(); !sess.ran {

@@ -51,6 +51,11 @@ type Node struct {
 	Kernel         string // release; a default when empty
 	KernelVersion  string
 	Services       map[string]string // unit to running|stopped
+	Startup        string            // fault: what a start-up file of the login shell does before each command
+	Fish           bool              // fault: the login shell reads backslashes inside single quotes
+	Skew           int64             // fault: seconds that its clock is ahead
+	Without        []string          // fault: programs that are not installed
+	NoSFTP         bool              // fault: sshd has no such subsystem
 }
 
 // Guest is a container or a virtual machine. Config holds the keys of its configuration file, description included.

@@ -62,11 +62,14 @@ func callCommand(g *global) *cobra.Command {
 			defer h.Close()
 			tool := h.tool(args[0])
 			if tool == nil {
-				return &exit{exitUsage, fmt.Errorf("no tool %q; `caponier tools` lists them", args[0])}
+				return &exit{exitUsage, h.noTool(args[0])}
 			}
 			principal, err := h.cliPrincipal()
 			if err != nil {
 				return err
+			}
+			if err := h.broken[tool.Plugin.Name]; err != nil { // whatever policy says of the call, this is why it cannot succeed
+				fmt.Fprintf(cmd.ErrOrStderr(), "caponier: the plugin %s cannot run: %v\n", tool.Plugin.Name, err)
 			}
 			a := h.door.Call(cmd.Context(), gate.Request{Source: "cli", Principal: principal, Tool: tool, Arguments: []byte(raw), Progress: progressTo(os.Stderr)})
 			return report(cmd.OutOrStdout(), cmd.ErrOrStderr(), a, g.json)

@@ -1,14 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
-	"time"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
 
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
@@ -16,29 +22,27 @@ import (
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
-
-// finding is one thing that the doctor looked at. Fix is the line that mends it.
-type finding struct {
-	What string `json:"what"`
-	OK   bool   `json:"ok"`
-	Note string `json:"note"`
-	Fix  string `json:"fix,omitempty"`
-}
 
 func checkCommand(g *global) *cobra.Command {
 	var offline bool
 	cmd := &cobra.Command{
 		Use: "check", Short: "Examine configuration, policies, lock, state and nodes, and say how to mend what is wrong", Args: cobra.NoArgs,
+		Long: "Looks at everything that a call needs, and changes nothing: no directory is made, nothing is decided or journaled, and what runs on the nodes are\n" +
+			"fixed commands that read (docs/first-node.md lists them). Exits with 0 when nothing fails (warnings do not count), 1 when something does, 2 when\n" +
+			"the configuration cannot be used at all.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found := examine(cmd.Context(), g, offline)
-			if err := show(cmd.OutOrStdout(), found, g.json); err != nil {
+			x := &examination{g: g}
+			usable := x.all(cmd.Context(), offline)
+			if err := x.show(cmd.OutOrStdout(), g.json); err != nil {
 				return failed(err)
 			}
-			for _, f := range found {
-				if !f.OK {
-					return &exit{code: exitFailed}
-				}
+			switch failures, _ := x.counts(); {
+			case !usable:
+				return &exit{code: exitUsage}
+			case failures > 0:
+				return &exit{code: exitFailed}
 			}
 			return nil
 		},
@@ -47,99 +51,250 @@ func checkCommand(g *global) *cobra.Command {
 	return cmd
 }
 
-func show(w io.Writer, found []finding, asJSON bool) error {
-	if asJSON {
-		return json.NewEncoder(w).Encode(found)
-	}
-	for _, f := range found {
-		mark := "ok  "
-		if !f.OK {
-			mark = "FAIL"
-		}
-		fmt.Fprintf(w, "%s  %-28s %s\n", mark, f.What, f.Note)
-		if f.Fix != "" {
-			fmt.Fprintf(w, "      %-28s → %s\n", "", f.Fix)
-		}
-	}
-	return nil
+// examination gathers what the doctor finds.
+type examination struct {
+	g        *global
+	cfg      *config.Config
+	findings []remote.Finding
 }
 
-func examine(ctx context.Context, g *global, offline bool) (found []finding) {
-	add := func(what string, err error, note, fix string) bool {
-		f := finding{What: what, OK: err == nil, Note: note}
-		if err != nil {
-			f.Note, f.Fix = err.Error(), fix
-		}
-		found = append(found, f)
-		return err == nil
-	}
-	cfg, err := g.load()
-	if !add("configuration", err, "", "copy config.toml from the repository and edit it") {
-		return found
-	}
-	found[0].Note = cfg.File
-	var risks error
-	if !cfg.AcceptRisks {
-		risks = fmt.Errorf("accept_risks is not true in %s", cfg.File)
-	}
-	add("risks accepted", risks, "accept_risks = true", "read docs/threats.md, then set accept_risks = true")
-
-	engine, err := policy.New(ctx, cfg.Policy)
-	if add("policy", err, cfg.Policy.Site, "caponier policy check") {
-		found[len(found)-1].Note = "revision " + engine.Revision()
-	}
-	examineLock(cfg, add)
-	for _, dir := range []string{cfg.Audit.Dir, cfg.Store.Dir, cfg.Remote.Workspace} {
-		add("can write "+filepath.Base(dir), writable(dir), dir, "make "+dir+" writable for this user, and for nobody else (mode 0700)")
-	}
-	if report, err := audit.Verify(cfg.Audit.Dir); err == nil && !report.OK() {
-		add("journal", fmt.Errorf("a chain in %s does not verify", cfg.Audit.Dir), "", "caponier audit verify")
-	}
-	if !offline {
-		examineNodes(ctx, cfg, add)
-	}
-	return found
+func (x *examination) found(check string, level remote.Level, fix, format string, args ...any) {
+	x.findings = append(x.findings, remote.Finding{Check: check, Level: level, Note: fmt.Sprintf(format, args...), Fix: fix})
 }
 
-func examineLock(cfg *config.Config, add func(what string, err error, note, fix string) bool) {
-	lock, err := plugin.Load(cfg.Plugin.Lock)
-	if !add("plugin lock", err, cfg.Plugin.Lock, "caponier plugin lock") {
-		return
-	}
-	for _, e := range lock.Plugins() {
-		_, err := lock.Open(cfg.Plugin.Dir, e.Name)
-		add("plugin "+e.Name, err, e.Digest, "build it again (make plugins), or review the change and run caponier plugin lock")
-	}
-}
-
-func examineNodes(ctx context.Context, cfg *config.Config, add func(what string, err error, note, fix string) bool) {
-	r, err := remote.New(cfg.Remote)
-	if !add("nodes", err, fmt.Sprintf("%d in the inventory", len(cfg.Remote.Nodes)), "mend [remote] in "+cfg.File) {
-		return
-	}
-	defer r.Close()
-	for _, n := range r.Nodes() {
-		report, err := r.Check(ctx, n.Name)
-		if !add("node "+n.Name, err, fmt.Sprintf("%s@%s:%d", n.User, n.Host, n.Port), "mend [[remote.nodes]] "+n.Name+" in "+cfg.File) {
-			continue
-		}
-		found := fmt.Sprintf("%s, host key %s, login %s, true %s", report.Server, report.HostKey, report.Dial.Round(time.Millisecond), report.Exec.Round(time.Microsecond))
-		add("node "+n.Name+" answers", nil, found, "")
-		for _, w := range report.Warnings {
-			add("node "+n.Name, errors.New(w), "", "see docs/operating.md")
-		}
-	}
-}
-
-// writable makes the directory and a file in it, and leaves nothing behind but the directory.
-func writable(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, ".check-*")
+// try reports whether err is nil, and notes either.
+func (x *examination) try(check string, err error, fix, format string, args ...any) bool {
 	if err != nil {
-		return err
+		x.found(check, remote.Fail, fix, "%v", err)
+		return false
 	}
-	f.Close()
-	return os.Remove(f.Name())
+	x.found(check, remote.OK, "", format, args...)
+	return true
+}
+
+func (x *examination) counts() (failures, warnings int) {
+	for _, f := range x.findings {
+		switch f.Level {
+		case remote.OK:
+		case remote.Warn:
+			warnings++
+		default:
+			failures++
+		}
+	}
+	return failures, warnings
+}
+
+func (x *examination) show(w io.Writer, asJSON bool) error {
+	failures, warnings := x.counts()
+	if asJSON {
+		return json.NewEncoder(w).Encode(map[string]any{"failed": failures, "warned": warnings, "findings": x.findings})
+	}
+	for _, f := range x.findings {
+		mark, what := "FAIL", f.Check
+		switch f.Level {
+		case remote.OK:
+			mark = "ok"
+		case remote.Warn:
+			mark = "warn"
+		}
+		if f.Node != "" {
+			what = f.Node + ": " + what
+		}
+		fmt.Fprintf(w, "%-4s  %-20s %s\n", mark, what, f.Note)
+		if f.Fix != "" {
+			fmt.Fprintf(w, "      %-20s → %s\n", "", f.Fix)
+		}
+	}
+	_, err := fmt.Fprintf(w, "%d failed, %d warned, %d ok\n", failures, warnings, len(x.findings)-failures-warnings)
+	return err
+}
+
+// all reports whether there is a configuration to go by.
+func (x *examination) all(ctx context.Context, offline bool) bool {
+	var err error
+	if x.cfg, err = x.g.load(); !x.try("configuration", err, "caponier --config FILE check   # FILE: config.toml of the repository, edited", "%s", fileOf(x.cfg)) {
+		return false
+	}
+	var risks error
+	if !x.cfg.AcceptRisks {
+		risks = fmt.Errorf("accept_risks is not true in %s", x.cfg.File)
+	}
+	x.try("risks", risks, "accept_risks = true   # in "+x.cfg.File+", when you have read docs/threats.md", "accept_risks = true")
+	x.policy(ctx)
+	x.state()
+	if !offline {
+		x.nodes(ctx)
+	}
+	return true
+}
+
+func fileOf(c *config.Config) string {
+	if c == nil {
+		return ""
+	}
+	return c.File
+}
+
+// policy looks at the lock, at the modules, at the site, and at what it grants to whoever acts here.
+func (x *examination) policy(ctx context.Context) {
+	const review = "   # then review the difference like code"
+	lock, err := plugin.Load(x.cfg.Plugin.Lock)
+	usable := x.try("lock", err, relock(x.cfg.Plugin)+review, "%s", x.cfg.Plugin.Lock)
+	engine, h := (*policy.Engine)(nil), (*host)(nil)
+	if usable {
+		if h, err = open(ctx, x.g, wantTools); err == nil {
+			defer h.Close()
+			engine = h.engine
+		}
+	} else {
+		engine, err = policy.New(ctx, x.cfg.Policy)
+	}
+	if err != nil {
+		x.found("policy", remote.Fail, "caponier policy check "+x.cfg.Policy.Site, "%v", err)
+	} else {
+		x.found("policy", remote.OK, "", "%s, revision %s", x.cfg.Policy.Site, engine.Revision())
+	}
+	if !usable {
+		return
+	}
+	locked := map[string]bool{}
+	for _, e := range lock.Plugins() {
+		locked[e.File] = true
+		_, err := lock.Open(x.cfg.Plugin.Dir, e.Name)
+		fix := relock(x.cfg.Plugin, strings.TrimSuffix(e.File, ".wasm")) + review
+		if errors.Is(err, fs.ErrNotExist) {
+			fix = fmt.Sprintf("caponier plugin build -o %s FOLDER   # of its sources; make plugins builds ours", filepath.Join(x.cfg.Plugin.Dir, e.File))
+		}
+		x.try("plugin", err, fix, "%s %s, %s", e.Name, e.Version, e.Digest)
+	}
+	for _, file := range unlocked(x.cfg.Plugin.Dir, locked) {
+		x.found("plugin", remote.Warn, relock(x.cfg.Plugin, strings.TrimSuffix(filepath.Base(file), ".wasm"))+review, "%s is not in the lock, so that nobody can call its tools", file)
+	}
+	if h == nil {
+		return
+	}
+	principal, err := h.cliPrincipal()
+	if err != nil {
+		x.found("principal", remote.Warn, `principal = "local"   # under [cli] of `+x.cfg.File, "%v", err)
+		return
+	}
+	visible := 0
+	for _, t := range h.tools {
+		if h.door.Visible(ctx, principal, "cli", t) {
+			visible++
+		}
+	}
+	if visible == 0 {
+		x.found("principal", remote.Warn, fmt.Sprintf("%s: {auth: [config], roles: [operator]}   # under principals: of %s; docs/policy.md", principal.ID, filepath.Join(x.cfg.Policy.Site, "data.yaml")),
+			"%s, who acts on stdio and in this terminal, may use none of %d tools", principal.ID, len(h.tools))
+		return
+	}
+	x.found("principal", remote.OK, "", "%s, who acts on stdio and in this terminal, may see %d of %d tools", principal.ID, visible, len(h.tools))
+}
+
+// state looks at the directories that are written to, and at what is in them.
+func (x *examination) state() {
+	c := x.cfg
+	for _, d := range []struct {
+		key, dir string
+		private  bool // the program refuses it when others may even look
+	}{{"audit.dir", c.Audit.Dir, false}, {"store.dir", c.Store.Dir, false}, {"remote.workspace", c.Remote.Workspace, false}, {"blob.dir", c.Blob.Dir, true}, {"sandbox.cache_dir", c.Sandbox.CacheDir, true}} {
+		if d.dir != "" {
+			x.directory(d.key, d.dir, d.private)
+		}
+	}
+	switch report, err := audit.Verify(c.Audit.Dir); {
+	case errors.Is(err, fs.ErrNotExist):
+		x.found("journal", remote.OK, "", "none yet")
+	case err != nil:
+		x.found("journal", remote.Fail, "caponier audit verify", "%v", err)
+	case !report.OK():
+		x.found("journal", remote.Fail, "caponier audit verify   # then docs/operating.md: when something went wrong", "is not what was written: %s", report.Problems[0])
+	default:
+		x.found("journal", remote.OK, "", "%d chains hold", len(report.Files))
+	}
+	frozen, err := freezes{c.Store.Dir}.list()
+	switch {
+	case err != nil:
+		x.found("freeze", remote.Fail, "ls -l "+filepath.Join(c.Store.Dir, "frozen"), "%v: what cannot be read freezes", err)
+	case len(frozen) > 0:
+		x.found("freeze", remote.Warn, "caponier freeze --list; caponier thaw", "%s is frozen by %q since %s: such calls are refused", frozen[0], frozen[0].By, frozen[0].Since.Format("2006-01-02 15:04"))
+	default:
+		x.found("freeze", remote.OK, "", "nothing is frozen")
+	}
+}
+
+// directory says whether this user could write there, without doing so: what the doctor made would belong to whoever ran it.
+func (x *examination) directory(key, dir string, private bool) {
+	me := "this user"
+	if u, err := user.Current(); err == nil {
+		me = u.Username
+	}
+	at, missing := dir, false
+	info, err := os.Stat(at)
+	for errors.Is(err, fs.ErrNotExist) && filepath.Dir(at) != at {
+		at, missing = filepath.Dir(at), true
+		info, err = os.Stat(at)
+	}
+	make := fmt.Sprintf("install -d -m 0700 -o %s %s   # as root", me, dir)
+	if err != nil {
+		x.found("state", remote.Fail, make, "%s: %v", key, err)
+		return
+	}
+	owner, mode := strconv.Itoa(int(info.Sys().(*syscall.Stat_t).Uid)), info.Mode().Perm()
+	mine := owner == strconv.Itoa(os.Geteuid())
+	if u, err := user.LookupId(owner); err == nil {
+		owner = u.Username
+	}
+	err = unix.Access(at, unix.W_OK|unix.X_OK)
+	switch {
+	case !info.IsDir():
+		x.found("state", remote.Fail, make, "%s: %s is no directory", key, at)
+	case err != nil:
+		x.found("state", remote.Fail, make, "%s: %s cannot write to %s: %v", key, me, at, err)
+	case missing:
+		x.found("state", remote.OK, "", "%s: %s will be made in %s", key, dir, at)
+	case !mine:
+		x.found("state", remote.Warn, fmt.Sprintf("sudo -u %s caponier check   # run the doctor as who serves", owner), "%s: %s belongs to %s, and this is %s: a server of the other one could not use what this one writes", key, dir, owner, me)
+	case mode&0o022 != 0 || private && mode&0o077 != 0:
+		x.found("state", remote.Fail, "chmod 0700 "+dir, "%s: others may use %s (mode %04o), which is refused", key, dir, mode)
+	case mode&0o077 != 0:
+		x.found("state", remote.Warn, "chmod 0700 "+dir, "%s: others may look into %s (mode %04o)", key, dir, mode)
+	default:
+		x.found("state", remote.OK, "", "%s: %s", key, dir)
+	}
+}
+
+// nodes asks all of them at once, and tells in the order of the inventory.
+func (x *examination) nodes(ctx context.Context) {
+	o := x.cfg.Remote
+	o.Workspace = os.TempDir() // it is there: nothing is made
+	r, err := remote.New(o)
+	if err == nil && len(o.Nodes) == 0 {
+		err = errors.New("there are no nodes")
+	}
+	if r != nil {
+		defer r.Close()
+	}
+	if !x.try("inventory", err, "caponier hosts import --add   # writes [[remote.nodes]] from ~/.ssh/config; or write it as config.toml of the repository shows", "%d nodes", len(o.Nodes)) {
+		return
+	}
+	reports := make([]remote.Report, len(o.Nodes))
+	var all sync.WaitGroup
+	for i, n := range o.Nodes {
+		all.Go(func() { reports[i] = r.Check(ctx, n.Name) })
+	}
+	all.Wait()
+	clusters := map[string]int{} // as the nodes call them, to the first node of each
+	for i, rep := range reports {
+		x.findings = append(x.findings, rep.Findings...)
+		first, seen := clusters[rep.Cluster]
+		if rep.Cluster == "" || !seen {
+			clusters[rep.Cluster] = i
+		} else if a, b := o.Nodes[first], o.Nodes[i]; cmp.Or(a.Cluster, a.Name) != cmp.Or(b.Cluster, b.Name) {
+			x.found("inventory", remote.Fail, fmt.Sprintf("cluster = %q   # in [[remote.nodes]] of %s and of %s", rep.Cluster, a.Name, b.Name),
+				"%s and %s are in one cluster, %q, but not in the inventory: a guest could be taken for two", a.Name, b.Name, rep.Cluster)
+		}
+	}
 }

@@ -180,7 +180,7 @@ func (s scope) of(ctx context.Context, g *global) (f freezes, kind, name string,
 		}
 		defer h.Close()
 		if h.tool(s.tool) == nil {
-			return f, "", "", fmt.Errorf("no tool %q; `caponier tools` lists them", s.tool)
+			return f, "", "", h.noTool(s.tool)
 		}
 		return f, "tool", s.tool, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -205,4 +206,40 @@ func inspect(w io.Writer, e plugin.Entry, asJSON bool) error {
 			strings.Join(t.Imports, " "), strings.Join(t.TargetKinds, " "), t.Budget, t.Runs)
 	}
 	return err
+}
+
+// unlocked lists the modules beside the locked ones.
+func unlocked(dir string, locked map[string]bool) (files []string) {
+	all, _ := filepath.Glob(filepath.Join(dir, "*.wasm")) // fails for bad patterns only: then nothing is said
+	for _, file := range all {
+		if !locked[filepath.Base(file)] {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// noTool says that the lock has no such tool, and which command mends the lock when it does not match the modules.
+func (h *host) noTool(name string) error {
+	locked, stale := map[string]bool{}, []string{}
+	for _, e := range h.lock.Plugins() {
+		locked[e.File] = true
+		if _, err := h.lock.Open(h.cfg.Plugin.Dir, e.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			stale = append(stale, strings.TrimSuffix(e.File, ".wasm"))
+		}
+	}
+	for _, file := range unlocked(h.cfg.Plugin.Dir, locked) {
+		stale = append(stale, strings.TrimSuffix(filepath.Base(file), ".wasm"))
+	}
+	err := fmt.Errorf("no tool %q; `caponier tools` lists them", name)
+	if len(stale) > 0 {
+		err = fmt.Errorf("%w. %s does not match what is in %s (%s): if that should offer it, run `%s` and review the difference",
+			err, h.cfg.Plugin.Lock, h.cfg.Plugin.Dir, strings.Join(stale, ", "), relock(h.cfg.Plugin, stale...))
+	}
+	return err
+}
+
+// relock is the command that writes what the modules are into the lock.
+func relock(o plugin.Options, names ...string) string {
+	return strings.TrimSpace(fmt.Sprintf("caponier plugin lock --lock %s --dir %s %s", o.Lock, o.Dir, strings.Join(names, " ")))
 }
