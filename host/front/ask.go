@@ -27,8 +27,8 @@ const (
 	maxPending = 10_000 // states that wait for an answer at a time
 )
 
-// Asker is the gate's executor of ask. A question that is not answered yet makes the operation fail with code pending; the guest returns, the client is
-// asked, and the same call comes again with the answers, is decided again and runs in a fresh guest.
+// Asker is the gate's executor of ask. A question that is not answered yet is gate.ErrPending; the guest returns, the client is asked, and the same call
+// comes again with the answers, is decided again and runs in a fresh guest.
 type Asker struct{}
 
 var _ gate.Executor = Asker{}
@@ -39,7 +39,7 @@ func (Asker) Lookup(context.Context, gate.Question) (gate.Facts, error) { return
 // End has nothing to free.
 func (Asker) End(context.Context, *gate.Call) {}
 
-// Execute answers with what the user has said in an earlier round. The error is a *gate.OpError with the code pending, unavailable or bad_question.
+// Execute answers with what the user has said in an earlier round. The error is gate.ErrPending, or a *gate.OpError with the code unavailable or bad_question.
 func (Asker) Execute(ctx context.Context, q gate.Question, _ gate.Decision) (gate.Result, error) {
 	op, isAsk := q.Op.(gate.Ask)
 	a, _ := ctx.Value(askingKey{}).(*asking)
@@ -99,7 +99,7 @@ func (a *asking) ask(op gate.Ask) (gate.Result, error) {
 		return fail("bad_question", "a call may ask at most %d questions", maxAsks)
 	}
 	a.pending[op.Key] = op
-	return fail("pending", "the user is being asked; return this error, and the call comes again with the answer")
+	return gate.Result{}, gate.ErrPending
 }
 
 // sealed is what a call's state says. It leaves the host only encrypted, and comes back once.
@@ -109,6 +109,7 @@ type sealed struct {
 	Args    string          `json:"args"` // digest
 	Nonce   string          `json:"nonce"`
 	Expires time.Time       `json:"expires"`
+	Round   int             `json:"round"` // that asked
 	Asked   []string        `json:"asked"`
 	Answers map[string]said `json:"answers"`
 	// Approval is the request that the user was asked to approve, or "".
@@ -193,7 +194,7 @@ var errState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "request
 
 // asking opens the rounds of a call. Answers count only for what this very call asked the same caller before: anybody can send answers.
 func (s *Server) asking(who caller, tool *gate.Tool, args []byte, r rounds) (*asking, error) {
-	want := sealed{Caller: who.owner(), Tool: tool.Kind + ":" + tool.Name + "@" + tool.Plugin.Digest}
+	want := sealed{Round: 1, Caller: who.owner(), Tool: tool.Kind + ":" + tool.Name + "@" + tool.Plugin.Digest}
 	a := &asking{sealed: want, args: args, answers: map[string]said{}, pending: map[string]gate.Ask{},
 		can: r.caps != nil && r.caps.Elicitation != nil && (r.caps.Elicitation.Form != nil || r.caps.Elicitation.URL == nil)}
 	if r.state == "" {
@@ -206,6 +207,7 @@ func (s *Server) asking(who caller, tool *gate.Tool, args []byte, r rounds) (*as
 	if got.Answers != nil {
 		a.answers = got.Answers
 	}
+	a.sealed.Round = got.Round + 1
 	for _, key := range got.Asked {
 		if e, isAnswer := r.responses[key].(*mcp.ElicitResult); isAnswer && e != nil && slices.Contains([]string{"accept", "decline", "cancel"}, e.Action) {
 			a.answers[key] = said{e.Action, e.Content}
@@ -232,11 +234,12 @@ func digestOf(args []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// questions gives what must be asked before the call can go on, or nothing when the guest has gone on without.
-func (s *Server) questions(a *asking, code int, e *toolError) (mcp.InputRequestMap, string, error) {
+// questions gives what must be asked before the call can go on, or nothing when the guest has gone on without. What the guest says of its failure does not
+// count: it failed after the host had told it to return.
+func (s *Server) questions(a *asking, code int) (mcp.InputRequestMap, string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.pending) == 0 || code == 0 || e == nil || e.Code != "pending" {
+	if len(a.pending) == 0 || code == 0 {
 		return nil, "", nil
 	}
 	asks, next := mcp.InputRequestMap{}, a.sealed

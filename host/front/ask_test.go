@@ -22,12 +22,15 @@ func asks(keys ...string) func(context.Context, gate.Request) gate.Answer {
 		var got []string
 		for _, key := range keys {
 			res, err := Asker{}.Execute(ctx, gate.Question{Op: gate.Ask{Key: key, Message: "who\x1b[1m?", Schema: nameForm}}, gate.Decision{})
+			if errors.Is(err, gate.ErrPending) { // what a guest says of it does not count
+				return gate.Answer{CallID: "C1", Outcome: gate.Waits, Output: gate.Output{Code: 1, JSON: json.RawMessage(`{"error":{"code":"any","message":"word"}}`)}}
+			}
 			if op := (*gate.OpError)(nil); errors.As(err, &op) {
 				return gate.Answer{CallID: "C1", Outcome: gate.Failed, Output: gate.Output{Code: 1, JSON: json.RawMessage(fmt.Sprintf(`{"error":{"code":%q,"message":%q}}`, op.Code, op.Message))}}
 			}
 			got = append(got, fmt.Sprint(res.Value.(said).Action, " ", res.Value.(said).Content["name"]))
 		}
-		return says(fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, strings.Join(got, ", ")))(ctx, r)
+		return says(fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, fmt.Sprint(strings.Join(got, ", "), " in round ", r.Round)))(ctx, r)
 	}
 }
 
@@ -37,9 +40,9 @@ func TestAQuestionReachesTheUserAndItsAnswerThePlugin(t *testing.T) {
 			tool, want string
 			answer     *mcp.ElicitResult
 		}{
-			{"one", "accept anna", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "anna"}}},
-			{"one", "decline <nil>", &mcp.ElicitResult{Action: "decline"}},
-			{"two", "accept anna, accept anna", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "anna"}}},
+			{"one", "accept anna in round 2", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "anna"}}},
+			{"one", "decline <nil> in round 2", &mcp.ElicitResult{Action: "decline"}},
+			{"two", "accept anna, accept anna in round 3", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "anna"}}},
 		} {
 			t.Run(name+" "+c.tool+" "+c.answer.Action, func(t *testing.T) {
 				t.Parallel()

@@ -75,7 +75,7 @@ func (s *Server) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 	res, out, sum := s.result(who, tool, a, stopped)
 	asks, state, err := s.confirmation(asking, a.Err)
 	if out != nil {
-		asks, state, err = s.questions(asking, a.Output.Code, out.Error)
+		asks, state, err = s.questions(asking, a.Output.Code)
 	}
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (s *Server) through(ctx context.Context, who caller, tool *gate.Tool, args 
 	began := time.Now()
 	func() {
 		defer show.end() // also when the door breaks
-		a = s.door.Call(ctx, gate.Request{Source: who.source, Principal: who.Principal, Tool: tool, Arguments: args, Progress: show.report,
+		a = s.door.Call(ctx, gate.Request{Source: who.source, Principal: who.Principal, Tool: tool, Arguments: args, Round: asking.sealed.Round, Progress: show.report,
 			Log: func(level int, message string) {
 				s.log.Log(ctx, slog.Level(level), "plugin: "+(&budget{left: 2000}).take(message), tool.Kind, tool.Name, "plugin", tool.Plugin.Name)
 			}})

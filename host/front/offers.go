@@ -264,7 +264,7 @@ func (s *Server) fetch(ctx context.Context, req mcp.Request, tool *gate.Tool, ar
 		return &output{sum: sum}, asks, state, err
 	}
 	if out != nil {
-		if asks, state, err := s.questions(asking, a.Output.Code, out.Error); err != nil || asks != nil {
+		if asks, state, err := s.questions(asking, a.Output.Code); err != nil || asks != nil {
 			return out, asks, state, err
 		}
 	}

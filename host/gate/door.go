@@ -142,6 +142,7 @@ type Request struct {
 	Principal Principal
 	Tool      *Tool
 	Arguments []byte
+	Round     int                                       // 1 more each time that the call's questions were answered; 0 is 1
 	Progress  func(done, total float64, message string) // may be nil
 	Log       func(level int, message string)           // may be nil
 }
@@ -166,7 +167,7 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 		a.JournalFailed = d.Journal.Intent(ctx, rec, false) != nil
 		return a
 	}
-	r := &Running{Call: c, door: d, progress: req.Progress, log: req.Log}
+	r := &Running{Call: c, Round: max(req.Round, 1), door: d, progress: req.Progress, log: req.Log}
 	answer := Answer{CallID: c.ID, Outcome: Refusal}
 	run := func(ctx context.Context, dec Decision) (Output, Record, error) {
 		c.Decided, answer.Tier, answer.Outcome = dec, dec.Tier, Unknown

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -60,6 +61,9 @@ type BadRequest struct {
 }
 
 func (e *BadRequest) Error() string { return e.Field + ": " + e.Message }
+
+// ErrPending is a question (ask) that waits for its answer: the guest has to return, and the same call comes again with the answer.
+var ErrPending = errors.New("pending: the user is being asked; return, and the call comes again with the answer")
 
 // OpError is an operation that did not succeed. Code is one word for programs; Message may be shown to the plugin.
 type OpError struct {

@@ -72,7 +72,7 @@ const (
 	Failed    Outcome = "failed"
 	Unknown   Outcome = "unknown" // the request was sent and the answer never came
 	Refusal   Outcome = "refused" // calls only: nothing was executed
-	Waits     Outcome = "waiting" // calls only: a person has to decide first
+	Waits     Outcome = "waiting" // a person has to decide first, or to answer a question of the plugin
 )
 
 // Principal is who is calling.
@@ -327,7 +327,7 @@ type Runner interface {
 }
 
 // Executor does operations that were allowed. Lookup finds the facts of an operation whose lookup was allowed. End frees what belongs to the call
-// and must return when ctx ends. All three must be safe for concurrent use. Errors are *OpError, or mean Failed.
+// and must return when ctx ends. All three must be safe for concurrent use. Errors are *OpError or ErrPending, or mean Failed.
 type Executor interface {
 	Lookup(ctx context.Context, q Question) (Facts, error)
 	Execute(ctx context.Context, q Question, d Decision) (Result, error)

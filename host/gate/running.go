@@ -19,6 +19,7 @@ const (
 // the call has ended.
 type Running struct {
 	Call     *Call
+	Round    int // 1, and one more each time that its questions were answered
 	door     *Door
 	progress func(done, total float64, message string)
 	log      func(level int, message string)
@@ -29,6 +30,7 @@ type Running struct {
 	ended         bool
 	effects       bool // an operation above green was started
 	unknown       bool // and one ended without an answer
+	pending       bool // a question waits for its answer
 	journalFailed bool // an outcome could not be written
 	asked         int
 	refusals      int
@@ -36,7 +38,7 @@ type Running struct {
 }
 
 // Operate takes one operation through the door, and then what it leads to, each with decisions of its own. The result is that of the last one. The error
-// is *BadRequest, *Refused or *OpError.
+// is *BadRequest, *Refused, *OpError or ErrPending.
 func (r *Running) Operate(ctx context.Context, op Op) (Result, error) {
 	r.turn.Lock()
 	defer r.turn.Unlock()
@@ -56,7 +58,7 @@ func (r *Running) Operate(ctx context.Context, op Op) (Result, error) {
 }
 
 func (r *Running) operate(ctx context.Context, op Op) (Result, error) {
-	if err := r.may(); err != nil {
+	if err := r.may(op); err != nil {
 		return Result{}, err
 	}
 	q := Question{Kind: KindOperation, Call: r.Call, Op: op, Progress: r.Progress}
@@ -72,10 +74,6 @@ func (r *Running) operate(ctx context.Context, op Op) (Result, error) {
 	case SSHScript:
 		cmd := r.door.Lowerer.Script(op.Script)
 		q.Cmd = &cmd
-	case Ask: // its answer arrives in a fresh guest, which would do the effects again
-		if r.affected() {
-			return Result{}, &BadRequest{Field: "call", Message: "has already done something above green: ask before that"}
-		}
 	}
 	exec := r.door.Executors[op.Import()]
 	if exec == nil {
@@ -97,6 +95,9 @@ func (r *Running) operate(ctx context.Context, op Op) (Result, error) {
 		above = d.Tier != Green
 		r.started(above)
 		res, err := exec.Execute(ctx, q, d)
+		if _, asks := op.(Ask); !asks && errors.Is(err, ErrPending) {
+			err = &OpError{Code: "failed", Message: op.Import() + " cannot wait for an answer", Outcome: Failed}
+		}
 		if res.Stage != nil {
 			r.Call.Stages = append(r.Call.Stages, *res.Stage)
 		}
@@ -119,8 +120,9 @@ func (r *Running) Progress(done, total float64, message string) {
 	}
 }
 
-// may counts an operation in.
-func (r *Running) may() error {
+// may counts an operation in. An answer arrives in a fresh guest, which would do again what was done before: so nothing above green comes before a
+// question, and nothing but more questions after one that waits.
+func (r *Running) may(op Op) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
@@ -129,6 +131,13 @@ func (r *Running) may() error {
 	if r.asked++; r.asked > maxOps {
 		return &BadRequest{Field: "call", Message: fmt.Sprintf("has asked for %d operations, and that is the most", maxOps)}
 	}
+	_, asks := op.(Ask)
+	switch {
+	case asks && r.effects:
+		return &BadRequest{Field: "call", Message: "has already done something above green: ask before that"}
+	case !asks && r.pending:
+		return &BadRequest{Field: "call", Message: "waits for an answer (status 5): return, and it comes again with it"}
+	}
 	return nil
 }
 
@@ -136,12 +145,6 @@ func (r *Running) over() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ended
-}
-
-func (r *Running) affected() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.effects
 }
 
 func (r *Running) started(above bool) {
@@ -160,6 +163,10 @@ func (r *Running) note(err error, above, journalFailed bool) error {
 			r.refused = append(r.refused, refused)
 		}
 		return refused
+	}
+	if errors.Is(err, ErrPending) {
+		r.pending = true
+		return ErrPending
 	}
 	if err == nil {
 		return nil
@@ -195,6 +202,8 @@ func (r *Running) outcome(out Output, err error) Outcome {
 	switch {
 	case r.unknown:
 		return Unknown
+	case err == nil && out.Code != 0 && r.pending:
+		return Waits
 	case err != nil || out.Code != 0:
 		return Failed
 	}
@@ -208,6 +217,8 @@ func outcomeOf(err error) Outcome {
 		return Succeeded
 	case errors.As(err, &op) && op.Outcome == Unknown:
 		return Unknown
+	case errors.Is(err, ErrPending):
+		return Waits
 	}
 	return Failed
 }
@@ -225,6 +236,8 @@ func codeOf(err error) string {
 		return plugin.Code
 	case errors.As(err, &budget):
 		return "budget"
+	case errors.Is(err, ErrPending):
+		return "pending"
 	case errors.Is(err, context.Canceled):
 		return "cancelled"
 	}

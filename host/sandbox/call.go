@@ -132,7 +132,7 @@ func (c *call) operate(ctx context.Context, name string, request []byte, ok bool
 	}
 	op, err := gate.ParseOp(name, request)
 	if err != nil {
-		return c.fail(name, err)
+		return c.fail(err)
 	}
 	if c.running == nil {
 		return c.respond(statusRefused, gate.Refused{Kind: "operation", Op: name, Failed: []string{"call.none"},
@@ -140,7 +140,7 @@ func (c *call) operate(ctx context.Context, name string, request []byte, ok bool
 	}
 	res, err := c.running.Operate(ctx, op)
 	if err != nil {
-		return c.fail(name, err)
+		return c.fail(err)
 	}
 	if res.Value == nil {
 		res.Value = struct{}{}
@@ -148,8 +148,8 @@ func (c *call) operate(ctx context.Context, name string, request []byte, ok bool
 	return c.respond(statusOK, res.Value)
 }
 
-// fail gives the status of an error. An executor says that a question still waits for its answer by the code pending.
-func (c *call) fail(name string, err error) uint32 {
+// fail gives the status of an error.
+func (c *call) fail(err error) uint32 {
 	var refused *gate.Refused
 	var bad *gate.BadRequest
 	var op *gate.OpError
@@ -158,7 +158,7 @@ func (c *call) fail(name string, err error) uint32 {
 		return c.respond(statusRefused, refused)
 	case errors.As(err, &bad):
 		return c.respond(statusBadRequest, bad)
-	case errors.As(err, &op) && name == "ask" && op.Code == "pending":
+	case errors.Is(err, gate.ErrPending):
 		c.resp, c.respAt = nil, 0
 		return statusPending
 	case errors.As(err, &op) && op.Outcome == gate.Unknown:

@@ -315,14 +315,22 @@ func TestOnePluginLeavesRoomForTheOthers(t *testing.T) {
 	wg.Wait()
 }
 
-func TestOnlyAQuestionCanBePending(t *testing.T) {
-	pending := &gate.OpError{Code: "pending", Outcome: gate.Failed}
+func TestAQuestionThatWaitsIsStatus5WithNoResponse(t *testing.T) {
 	c := &call{resp: []byte("old")}
-	if got := c.fail("ask", pending); got != statusPending || len(c.resp) != 0 {
-		t.Errorf("ask: status %d with response %s", got, c.resp)
+	if got := c.fail(gate.ErrPending); got != statusPending || len(c.resp) != 0 {
+		t.Errorf("status %d with response %s", got, c.resp)
 	}
-	if got := c.fail("ssh_exec", pending); got != statusFailed {
-		t.Errorf("ssh_exec: status %d", got)
+	if got := c.fail(&gate.OpError{Code: "pending", Outcome: gate.Failed}); got != statusFailed {
+		t.Errorf("an error that only calls itself pending: status %d", got)
+	}
+}
+
+func TestTheGuestReadsWhichRoundItIs(t *testing.T) {
+	for _, round := range []int{1, 3} {
+		input, err := callInput(t.Context(), &gate.Running{Round: round, Call: &gate.Call{Tool: &gate.Tool{}, Args: gate.Args{JSON: []byte("{}")}}})
+		if err != nil || !strings.Contains(string(input), fmt.Sprintf(`"round":%d}`, round)) {
+			t.Errorf("round %d: %s, %v", round, input, err)
+		}
 	}
 }
 

@@ -240,7 +240,7 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 		return gate.Output{}, &gate.PluginError{Code: "plugin_unavailable", Message: fmt.Sprintf("plugin %s is not loaded", tool.Plugin.Name)}
 	}
 	defer s.work.Done()
-	input, err := callInput(ctx, r.Call)
+	input, err := callInput(ctx, r)
 	if err != nil {
 		return gate.Output{}, fmt.Errorf("input of %s: %w", tool.Name, err)
 	}
@@ -296,7 +296,8 @@ type inputNode struct {
 }
 
 // callInput is what the guest reads. The arguments are the decided ones, byte for byte.
-func callInput(ctx context.Context, c *gate.Call) ([]byte, error) {
+func callInput(ctx context.Context, r *gate.Running) ([]byte, error) {
+	c := r.Call
 	type callInfo struct {
 		ID         string `json:"id"`
 		DeadlineMS int64  `json:"deadline_ms"`
@@ -310,7 +311,7 @@ func callInput(ctx context.Context, c *gate.Call) ([]byte, error) {
 		URI   string          `json:"uri,omitempty"`
 		Call  callInfo        `json:"call"`
 		Nodes []inputNode     `json:"nodes"`
-	}{1, cmp.Or(c.Tool.Kind, "tool"), c.Tool.Name, c.Args.JSON, c.Tool.URI, callInfo{ID: c.ID, Round: 1}, []inputNode{}}
+	}{1, cmp.Or(c.Tool.Kind, "tool"), c.Tool.Name, c.Args.JSON, c.Tool.URI, callInfo{ID: c.ID, Round: r.Round}, []inputNode{}}
 	if due, ok := ctx.Deadline(); ok {
 		in.Call.DeadlineMS = due.UnixMilli()
 	}

@@ -1,0 +1,66 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+)
+
+// A guest that has been told to return may ask more, and nothing else; only a question can wait, and the host believes itself about it.
+func TestAQuestionThatWaitsEndsTheRound(t *testing.T) {
+	pending := func(r *Running, op Op) error { _, err := r.Operate(context.Background(), op); return err }
+	for name, tt := range map[string]struct {
+		guest   func(*Running) error // its error is what the last operation got
+		code    int                  // that the guest returns
+		outcome Outcome
+		last    func(error) bool
+	}{
+		"it waits": {func(r *Running) error { return pending(r, Ask{Key: "k"}) }, 1, Waits, func(err error) bool { return errors.Is(err, ErrPending) }},
+		"another question is fine": {func(r *Running) error {
+			_ = pending(r, Ask{Key: "k"})
+			return pending(r, Ask{Key: "l"})
+		}, 1, Waits, func(err error) bool { return errors.Is(err, ErrPending) }},
+		"anything else is refused": {func(r *Running) error {
+			_ = pending(r, Ask{Key: "k"})
+			return pending(r, SSHExec{OnNode: OnNode{Node: "pve1"}})
+		}, 1, Waits, func(err error) bool { bad := (*BadRequest)(nil); return errors.As(err, &bad) && bad.Field == "call" }},
+		"a guest that goes on has not waited":  {func(r *Running) error { return pending(r, Ask{Key: "k"}) }, 0, Succeeded, func(err error) bool { return errors.Is(err, ErrPending) }},
+		"an operation cannot wait for anybody": {func(r *Running) error { return pending(r, SSHExec{OnNode: OnNode{Node: "pve1"}}) }, 1, Failed, func(err error) bool { op := (*OpError)(nil); return errors.As(err, &op) && op.Code == "failed" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{decide: allow(Green), execErr: ErrPending}
+			var last error
+			w.guest = func(_ context.Context, r *Running) (Output, error) {
+				last = tt.guest(r)
+				return Output{Code: tt.code, JSON: json.RawMessage(`{}`)}, nil
+			}
+			a := w.call(`{}`)
+			if a.Outcome != tt.outcome || !tt.last(last) {
+				t.Errorf("outcome %s, want %s; the last operation got %v", a.Outcome, tt.outcome, last)
+			}
+			if end := w.outcomes[len(w.outcomes)-1]; end.Outcome != tt.outcome {
+				t.Errorf("journaled as %s", end.Outcome)
+			}
+			if name == "anything else is refused" && slices.Contains(w.events, "execute ssh_exec") {
+				t.Error("it was executed all the same")
+			}
+		})
+	}
+}
+
+func TestRoundsAreCountedFromOne(t *testing.T) {
+	for given, want := range map[int]int{0: 1, 1: 1, 4: 4} {
+		w := &world{decide: allow(Green)}
+		got := 0
+		w.guest = func(_ context.Context, r *Running) (Output, error) {
+			got = r.Round
+			return Output{JSON: json.RawMessage(`{}`)}, nil
+		}
+		w.door().Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool(), Round: given})
+		if got != want {
+			t.Errorf("round %d arrived as %d, want %d", given, got, want)
+		}
+	}
+}
