@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -168,10 +167,5 @@ func fixtures(o *mcp.ServerOptions) func(*mcp.Server) {
 				add(name, f.schema, f.call)
 			}
 		}
-		s.AddResourceTemplate(&mcp.ResourceTemplate{Name: "template", URITemplate: "test://template/{id}/data", MIMEType: "application/json"}, func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-			id := strings.TrimSuffix(strings.TrimPrefix(r.Params.URI, "test://template/"), "/data")
-			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, MIMEType: "application/json",
-				Text: string(must1(json.Marshal(map[string]any{"id": id, "templateTest": true, "data": "Data for ID: " + id})))}}}, nil
-		})
 	}
 }

@@ -24,7 +24,7 @@ import (
 // Door is what the front needs of the gate. Both methods must be safe for concurrent use.
 type Door interface {
 	Call(context.Context, gate.Request) gate.Answer
-	Visible(ctx context.Context, p gate.Principal, source string, t *gate.Tool) bool
+	Visible(ctx context.Context, p gate.Principal, source string, t *gate.Tool, on gate.Targets) bool
 }
 
 var _ Door = (*gate.Door)(nil)
@@ -208,7 +208,7 @@ func (s *Server) personal(next mcp.MethodHandler) mcp.MethodHandler {
 			return nil, err
 		}
 		see := func(kind, key string) *gate.Tool {
-			if t := s.find(kind, key); t != nil && s.door.Visible(ctx, who.Principal, who.source, t) {
+			if t := s.find(kind, key); t != nil && s.sees(ctx, who, t) {
 				return t
 			}
 			return nil
@@ -228,6 +228,10 @@ func (s *Server) personal(next mcp.MethodHandler) mcp.MethodHandler {
 			r.Tools = visible
 		case *mcp.ListResourcesResult:
 			r.Resources = slices.DeleteFunc(r.Resources, func(d *mcp.Resource) bool { return see("resource", d.URI) == nil })
+		case *mcp.ListResourceTemplatesResult:
+			r.ResourceTemplates = slices.DeleteFunc(r.ResourceTemplates, func(d *mcp.ResourceTemplate) bool {
+				return d.URITemplate != keptTemplate && see("resource", d.URITemplate) == nil
+			})
 		case *mcp.ListPromptsResult:
 			r.Prompts = slices.DeleteFunc(r.Prompts, func(d *mcp.Prompt) bool { return !isFixture(d.Name) && see("prompt", d.Name) == nil })
 		case *mcp.InitializeResult:
@@ -239,6 +243,10 @@ func (s *Server) personal(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
+func (s *Server) sees(ctx context.Context, who caller, t *gate.Tool) bool {
+	return s.door.Visible(ctx, who.Principal, who.source, t, gate.Targets{})
+}
+
 // instructions are generated: what is offered, what the tiers mean, what to do about a refusal.
 func (s *Server) instructions(ctx context.Context, who caller) string {
 	s.mu.RLock()
@@ -246,7 +254,7 @@ func (s *Server) instructions(ctx context.Context, who caller) string {
 	s.mu.RUnlock()
 	of := map[string]int{}
 	for _, o := range all {
-		if t := o.Tool; t.Kind == "tool" && s.door.Visible(ctx, who.Principal, who.source, t) {
+		if t := o.Tool; t.Kind == "tool" && s.sees(ctx, who, t) {
 			of[clean(t.Plugin.Name)]++
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,7 +36,10 @@ func (d *fakeDoor) Call(ctx context.Context, r gate.Request) gate.Answer {
 	return f(ctx, r)
 }
 
-func (d *fakeDoor) Visible(_ context.Context, p gate.Principal, source string, t *gate.Tool) bool {
+func (d *fakeDoor) Visible(_ context.Context, p gate.Principal, source string, t *gate.Tool, on gate.Targets) bool {
+	if slices.Contains(on.VMIDs, "103") || slices.Contains(on.Nodes, "hidden") {
+		return false
+	}
 	return d.calls[t.Name] != nil && !strings.HasPrefix(t.Name, "secret_"+p.ID)
 }
 

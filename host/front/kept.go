@@ -16,6 +16,8 @@ import (
 const (
 	keptTime   = 10 * time.Minute
 	keptPrefix = "caponier://results/"
+
+	keptTemplate = keptPrefix + "{id}/{from}"
 )
 
 // kept are whole outputs of which a result showed only the beginning. They are in memory alone, for a while, and only for who made the call.
@@ -65,7 +67,7 @@ func (k *kept) get(owner, id string, now time.Time) (string, bool) {
 // offerKept lets callers read on where a result of theirs was cut. It decides nothing: what is read was decided when it was called for, and to everybody
 // else there is no such resource.
 func (s *Server) offerKept() {
-	s.mcp.AddResourceTemplate(&mcp.ResourceTemplate{Name: "results", Title: "The rest of a long result", URITemplate: keptPrefix + "{id}/{from}", MIMEType: "text/plain",
+	s.mcp.AddResourceTemplate(&mcp.ResourceTemplate{Name: "results", Title: "The rest of a long result", URITemplate: keptTemplate, MIMEType: "text/plain",
 		Description: "What a truncated result left out, from a character on. The result names the URI; it is good for 10 minutes, for the caller alone."}, s.readKept)
 }
 

@@ -25,7 +25,7 @@ type offerKey struct{ kind, key string }
 // offered is one of them with the description that clients were given, which tells whether a new one differs.
 type offered struct {
 	*gate.Tool
-	face any // *mcp.Tool, *mcp.Resource or *mcp.Prompt
+	face any // *mcp.Tool, *mcp.Resource, *mcp.ResourceTemplate or *mcp.Prompt
 	wire []byte
 }
 
@@ -41,6 +41,31 @@ func (s *Server) find(kind, key string) *gate.Tool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.offer[offerKey{kind, key}].Tool
+}
+
+// resource gives the resource that a URI names. Of those with arguments exactly one must be meant.
+func (s *Server) resource(uri string) (t *gate.Tool, args map[string]any) {
+	if t = s.find("resource", uri); t != nil && t.Match == nil {
+		return t, nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	t = nil
+	for k, o := range s.offer {
+		if k.kind != "resource" || o.Match == nil {
+			continue
+		}
+		texts, meant := o.Match(uri)
+		if !meant {
+			continue
+		}
+		if t != nil {
+			s.log.Error("a URI means more than one resource, so it is served as none", "uri", clean(uri), "plugin", t.Plugin.Name, "other", o.Plugin.Name)
+			return nil, nil
+		}
+		t, args = o.Tool, o.Texts(texts)
+	}
+	return t, args
 }
 
 // SetTools offers these tools, resources and prompts and no others. Clients hear of it only when something that they can see changed. On an error
@@ -76,6 +101,7 @@ func (s *Server) SetTools(tools []*gate.Tool) error {
 				s.mcp.RemoveTools(k.key)
 			case "resource":
 				s.mcp.RemoveResources(k.key)
+				s.mcp.RemoveResourceTemplates(k.key)
 			case "prompt":
 				s.mcp.RemovePrompts(k.key)
 			}
@@ -109,6 +135,8 @@ func (s *Server) add(to *mcp.Server, face any) {
 		to.AddTool(f, s.call)
 	case *mcp.Resource:
 		to.AddResource(f, s.read)
+	case *mcp.ResourceTemplate:
+		to.AddResourceTemplate(f, s.read)
 	case *mcp.Prompt:
 		to.AddPrompt(f, s.prompt)
 	}
@@ -142,7 +170,13 @@ func describe(t *gate.Tool) (any, error) {
 		}
 		return d, nil
 	case "resource":
-		return &mcp.Resource{URI: t.URI, Name: t.Name, Title: title, Description: text}, checkURI(t.URI)
+		if strings.HasPrefix(t.URI, "caponier:") {
+			return nil, fmt.Errorf("uri %q: this scheme is the host's own", t.URI)
+		}
+		if t.Match != nil {
+			return &mcp.ResourceTemplate{URITemplate: t.URI, Name: t.Name, Title: title, Description: text, MIMEType: t.MIME}, nil
+		}
+		return &mcp.Resource{URI: t.URI, Name: t.Name, Title: title, Description: text, MIMEType: t.MIME}, errors.Join(checkURI(t.URI), checkMIME(t.MIME, ""))
 	case "prompt":
 		args, err := promptArguments(t.InputSchema)
 		return &mcp.Prompt{Name: t.Name, Title: title, Description: text, Arguments: args}, err
@@ -185,11 +219,18 @@ func boolInt(b bool) int {
 
 // read is the handler of every resource, prompt that of every prompt. Both go through the door like a tool.
 func (s *Server) read(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-	tool := s.find("resource", req.Params.URI)
-	if tool == nil { // taken away since the SDK looked
+	tool, given := s.resource(req.Params.URI)
+	if tool == nil { // taken away since the SDK looked, or no argument could be written so
 		return nil, mcp.ResourceNotFoundError(req.Params.URI)
 	}
-	out, asks, state, err := s.fetch(ctx, req, tool, nil, rounds{req.Params.RequestState, req.Params.InputResponses, req.ClientCapabilities(), req.ProtocolVersion()})
+	var args []byte
+	if tool.Match != nil {
+		var err error
+		if args, err = json.Marshal(given); err != nil {
+			return nil, fmt.Errorf("arguments of resource %s: %w", tool.Name, err)
+		}
+	}
+	out, asks, state, err := s.fetch(ctx, req, tool, args, rounds{req.Params.RequestState, req.Params.InputResponses, req.ClientCapabilities(), req.ProtocolVersion()})
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +246,7 @@ func (s *Server) read(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.R
 		res.Contents = append(res.Contents, r)
 	}
 	if note := out.chars.notice(); note != "" {
-		res.Contents = append(res.Contents, &mcp.ResourceContents{URI: tool.URI, MIMEType: "text/plain", Text: note})
+		res.Contents = append(res.Contents, &mcp.ResourceContents{URI: req.Params.URI, MIMEType: "text/plain", Text: note})
 	}
 	res.Meta = mcp.Meta{metaCall: out.sum}
 	return res, nil
@@ -216,7 +257,11 @@ func (s *Server) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.Ge
 	if tool == nil {
 		return nil, unknown("prompt", req.Params.Name)
 	}
-	args, err := json.Marshal(req.Params.Arguments)
+	var given any = req.Params.Arguments
+	if tool.Texts != nil {
+		given = tool.Texts(req.Params.Arguments)
+	}
+	args, err := json.Marshal(given)
 	if err != nil {
 		return nil, fmt.Errorf("arguments of prompt %s: %w", tool.Name, err)
 	}

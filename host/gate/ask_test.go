@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -62,5 +63,33 @@ func TestRoundsAreCountedFromOne(t *testing.T) {
 		if got != want {
 			t.Errorf("round %d arrived as %d, want %d", given, got, want)
 		}
+	}
+}
+
+func TestAPluginIsToldOnlyOfNodesThatItsCallerMaySee(t *testing.T) {
+	w := &world{decide: allow(Green), hidden: "pve2"}
+	var told []string
+	w.guest = func(_ context.Context, r *Running) (Output, error) {
+		told = nil
+		for _, n := range r.Nodes {
+			told = append(told, n.Name)
+		}
+		return Output{JSON: json.RawMessage(`{}`)}, nil
+	}
+	d := w.door()
+	call := func(id, revision string) string {
+		w.decide = func(Question) (Decision, error) { return Decision{Allow: true, Tier: Green, Revision: revision}, nil }
+		d.Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: id}, Tool: tool()})
+		return strings.Join(told, " ")
+	}
+	if got := call("a", "r1"); got != "pve1" {
+		t.Errorf("told of %s", got)
+	}
+	w.hidden = "pve1"
+	if got := call("b", "r1"); got != "pve2" {
+		t.Errorf("another principal is told of %s", got)
+	}
+	if got := call("a", "r2"); got != "pve2" {
+		t.Errorf("after a change of policy told of %s", got)
 	}
 }

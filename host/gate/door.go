@@ -13,8 +13,11 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 )
+
+const maxShown = 1000 // lists of nodes that are kept
 
 // Options wires a Door. Confirmer may be nil: then what needs a confirmation is refused.
 type Options struct {
@@ -35,7 +38,12 @@ type Options struct {
 }
 
 // Door is safe for concurrent use.
-type Door struct{ Options }
+type Door struct {
+	Options
+
+	mu    sync.Mutex // guards shown
+	shown map[string][]Node
+}
 
 // New makes a door. It panics when a part is missing: that is a wiring mistake, and a door without one of its parts would be no door.
 func New(o Options) *Door {
@@ -46,7 +54,7 @@ func New(o Options) *Door {
 		o.Now = time.Now
 	}
 	o.MaxArgs = cmp.Or(o.MaxArgs, 1<<20)
-	return &Door{o}
+	return &Door{Options: o}
 }
 
 // pass is the only way through: decide, journal the intent, refuse or act, journal the outcome. Whatever goes wrong before act is a refusal.
@@ -175,6 +183,7 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 			answer.Outcome = Failed
 			return Output{}, Record{Outcome: Failed, Code: codeOf(err)}, err
 		}
+		r.Nodes = d.nodes(ctx, c)
 		limit := tighter(c.Tool.Budget, dec.Obligations.Timeout)
 		ctx, cancel := context.WithTimeoutCause(ctx, limit, &BudgetError{Tool: c.Tool.Name, CallID: c.ID, Limit: limit})
 		defer cancel()
@@ -220,10 +229,38 @@ func (d *Door) passCall(ctx context.Context, r *Running, a *Answer, run func(con
 	return err
 }
 
-// Visible reports whether the principal may see the tool in a list. It is decided but not journaled: a list has no effect.
-func (d *Door) Visible(ctx context.Context, p Principal, source string, t *Tool) bool {
-	dec, _ := d.decide(ctx, Question{ID: "list", Kind: KindVisible, Call: &Call{Source: source, Principal: p, Tool: t, Nodes: d.Nodes}, Time: d.Now(), Mode: d.Mode()})
+// Visible reports whether the principal may see the tool in a list, and among what it could act on, the node or guest that on names, if it names one. It is
+// decided but not journaled: a list has no effect.
+func (d *Door) Visible(ctx context.Context, p Principal, source string, t *Tool, on Targets) bool {
+	dec, _ := d.decide(ctx, Question{ID: "list", Kind: KindVisible, Call: &Call{Source: source, Principal: p, Tool: t, Targets: on, Nodes: d.Nodes}, Time: d.Now(), Mode: d.Mode()})
 	return dec.Allow
+}
+
+// nodes are those of the inventory that the call's plugin is told of. What decides that is the revision, so that it is asked once for each.
+func (d *Door) nodes(ctx context.Context, c *Call) []Node {
+	key := fmt.Sprintf("%s %q %s %s %q %s", c.Decided.Revision, c.Principal.ID, c.Principal.Auth, c.Source, c.Principal.Roles, c.Tool.Kind+":"+c.Tool.Name+c.Tool.Plugin.Digest)
+	d.mu.Lock()
+	known, found := d.shown[key]
+	d.mu.Unlock()
+	if found {
+		return known
+	}
+	nodes := []Node{}
+	for _, n := range d.Nodes {
+		if d.Visible(ctx, c.Principal, c.Source, c.Tool, Targets{Nodes: []string{n.Name}}) {
+			nodes = append(nodes, n)
+		}
+	}
+	if ctx.Err() != nil { // then none were decided about
+		return nodes
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.shown == nil || len(d.shown) >= maxShown {
+		d.shown = map[string][]Node{}
+	}
+	d.shown[key] = nodes
+	return nodes
 }
 
 func (d *Door) newCall(req Request) (*Call, error) {

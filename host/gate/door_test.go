@@ -29,6 +29,7 @@ type world struct {
 	confirm  func(*Call) (Confirmation, error)
 	asked    Decision
 	mode     Mode
+	hidden   string // node
 }
 
 func (w *world) add(f string, args ...any) {
@@ -38,6 +39,9 @@ func (w *world) add(f string, args ...any) {
 }
 
 func (w *world) Decide(_ context.Context, q Question) (Decision, error) {
+	if q.Kind == KindVisible {
+		return Decision{Allow: w.hidden == "" || !slices.Contains(q.Call.Targets.Nodes, w.hidden), Tier: Green}, nil
+	}
 	name := "call"
 	if q.Op != nil {
 		name = q.Op.Import() + "/" + q.Phase.String()

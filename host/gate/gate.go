@@ -100,6 +100,7 @@ type Hints struct {
 // Tool is one locked tool, resource or prompt of a plugin. It is shared by concurrent calls and must not be changed.
 type Tool struct {
 	Kind, Name, Title, Description, URI string // Kind is tool, resource or prompt
+	MIME                                string // of a resource, "" when it says so itself
 	Plugin                              Plugin
 	Imports, TargetKinds                []string // TargetKinds are JSON names of Targets' fields, and "commands"
 	Confirm                             string   // name of the boolean confirmation argument, or ""
@@ -110,6 +111,11 @@ type Tool struct {
 	// Validate checks decoded arguments against the input schema, Derive finds what they act on, in canonical form. Neither is nil in a usable tool.
 	Validate func(args map[string]any) error
 	Derive   func(args map[string]any) (Targets, []CommandText, error)
+	// Texts makes arguments of what prompts and resources get, which is text. Match and Expand are of a resource whose URI has arguments in it: the first
+	// reads a URI in the only way in which it can be read, the second writes the URI of decided arguments. All three may be nil.
+	Texts  func(map[string]string) map[string]any
+	Match  func(uri string) (map[string]string, bool)
+	Expand func(args map[string]any) string
 	// ValidateOutput checks structured output; nil when the tool declares no output schema.
 	ValidateOutput func(structured any) error
 }

@@ -22,9 +22,14 @@ func compileSchemas(t *gate.Tool) error {
 	if err != nil {
 		return fmt.Errorf("input_schema: %w", err)
 	}
-	for name := range marks.properties() {
-		if t.Kind == "prompt" && marks.property(name)["type"] != "string" {
-			return fmt.Errorf("input_schema: argument %s of a prompt must have the type string", name)
+	if t.Kind != "tool" {
+		if err := fillTexts(t, marks); err != nil {
+			return fmt.Errorf("input_schema: %w", err)
+		}
+	}
+	if t.Kind == "resource" {
+		if err := fillTemplate(t, marks); err != nil {
+			return err
 		}
 	}
 	validate, err := compile(t.InputSchema)

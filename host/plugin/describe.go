@@ -25,6 +25,7 @@ var (
 	itemName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 	fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`) // of plugins, whose names become file names
 	version  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+-]{0,63}$`)
+	mimeForm = regexp.MustCompile(`^[a-z]+/[a-z0-9][a-z0-9.+-]{0,62}(; ?charset=utf-8)?$`)
 	uriForm  = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[!-~]{1,200}$`)
 )
 
@@ -41,6 +42,7 @@ type describe struct {
 type item struct {
 	Name         string          `json:"name"`
 	URI          string          `json:"uri"`
+	MIME         string          `json:"mime_type"`
 	Title        string          `json:"title"`
 	Description  string          `json:"description"`
 	InputSchema  json.RawMessage `json:"input_schema"`
@@ -114,7 +116,7 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 	if err := gate.DecodeInto(raw, maxDescribe, &it); err != nil {
 		return t, err
 	}
-	t.Name, t.Title, t.Description, t.URI, t.Runs = it.Name, it.Title, it.Description, it.URI, it.Runs
+	t.Name, t.Title, t.Description, t.URI, t.MIME, t.Runs = it.Name, it.Title, it.Description, it.URI, it.MIME, it.Runs
 	t.InputSchema, t.OutputSchema = it.InputSchema, it.OutputSchema
 	t.Budget = time.Duration(it.BudgetMS) * time.Millisecond
 	if !itemName.MatchString(it.Name) {
@@ -144,6 +146,12 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 	}
 	if (kind == "resource") != (it.URI != "") || kind == "resource" && !uriForm.MatchString(it.URI) {
 		return t, fmt.Errorf("uri %q: a resource needs one such as docs://page, and nothing else has one", it.URI)
+	}
+	if strings.HasPrefix(it.URI, "caponier:") {
+		return t, fmt.Errorf("uri %q: this scheme is the host's own", it.URI)
+	}
+	if it.MIME != "" && (kind != "resource" || !mimeForm.MatchString(it.MIME)) {
+		return t, fmt.Errorf("mime_type %q: a resource may have one such as text/markdown, and nothing else has one", it.MIME)
 	}
 	switch {
 	case t.InputSchema == nil && kind == "tool":

@@ -40,7 +40,10 @@ type (
 		Bytes   int            `json:"bytes"`
 		Scalars map[string]any `json:"scalars"`
 	}
-	visibleInput struct{ head }
+	visibleInput struct {
+		head
+		Targets gate.Targets `json:"targets"` // may it be seen to act on these?
+	}
 	callInput    struct {
 		head
 		Args         args              `json:"args"`
@@ -172,7 +175,7 @@ func document(q *gate.Question) any {
 		return operation(q, h)
 	}
 	h.Schema = visibleSchema
-	return &visibleInput{h}
+	return &visibleInput{h, c.Targets}
 }
 
 func argsOf(c *gate.Call) args { return args{c.Args.Digest, len(c.Args.JSON), c.Args.Scalars} }

@@ -312,10 +312,13 @@ func callInput(ctx context.Context, r *gate.Running) ([]byte, error) {
 		Call  callInfo        `json:"call"`
 		Nodes []inputNode     `json:"nodes"`
 	}{1, cmp.Or(c.Tool.Kind, "tool"), c.Tool.Name, c.Args.JSON, c.Tool.URI, callInfo{ID: c.ID, Round: r.Round}, []inputNode{}}
+	if c.Tool.Expand != nil {
+		in.URI = c.Tool.Expand(c.Args.Value)
+	}
 	if due, ok := ctx.Deadline(); ok {
 		in.Call.DeadlineMS = due.UnixMilli()
 	}
-	for _, n := range c.Nodes {
+	for _, n := range r.Nodes {
 		in.Nodes = append(in.Nodes, inputNode{n.Name, n.Cluster, n.Default})
 	}
 	return json.Marshal(in)

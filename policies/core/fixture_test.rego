@@ -144,7 +144,7 @@ operated_in(change, sites) := d if {
 }
 
 seen(change) := d if {
-	d := visible.decision with input as object.union(object.union(head, {"schema": "caponier.visible/1"}), change)
+	d := visible.decision with input as object.union(object.union(head, {"schema": "caponier.visible/1", "targets": object.union(targets, {"nodes": [], "vmids": []})}), change)
 		with data.site as site
 }
 

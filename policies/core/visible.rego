@@ -1,6 +1,6 @@
 # METADATA
 # scope: package
-# description: May this principal see this tool in a list? What could never be allowed is not shown.
+# description: May this principal see this tool in a list, or a node or guest among those that it could act on? What could never be allowed is not shown.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -31,6 +31,8 @@ ok if {
 	check.known.ok
 	check.tier.visible_ok
 	check.ceiling.visible_ok
+	check.node.visible_ok
+	check.protected.visible_ok
 }
 
 failed contains "schema" if not input.schema == "caponier.visible/1"
@@ -56,3 +58,10 @@ failed contains "ceiling" if {
 	check.grant.ok
 	not check.ceiling.visible_ok
 }
+
+failed contains "node" if {
+	check.grant.ok
+	not check.node.visible_ok
+}
+
+failed contains "protected" if not check.protected.visible_ok

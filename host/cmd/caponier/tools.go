@@ -49,7 +49,7 @@ func toolsCommand(g *global) *cobra.Command {
 			rows := []row{}
 			for _, t := range h.tools {
 				tier := h.tier(cmd.Context(), principal, t)
-				rows = append(rows, row{t.Name, t.Plugin.Name, tier.String(), h.door.Visible(cmd.Context(), principal, "cli", t), t.Title, t.Description, t.Runs, t.Imports, t.Budget.Milliseconds(), t.InputSchema})
+				rows = append(rows, row{t.Name, t.Plugin.Name, tier.String(), h.door.Visible(cmd.Context(), principal, "cli", t, gate.Targets{}), t.Title, t.Description, t.Runs, t.Imports, t.Budget.Milliseconds(), t.InputSchema})
 			}
 			if g.json {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(rows)

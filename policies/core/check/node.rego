@@ -40,6 +40,11 @@ call_ok if {
 	roles.call_reaches(data.site.roles[name])
 }
 
+visible_ok if {
+	some name in roles.granting
+	roles.reaches(data.site.roles[name], {n | some n in input.targets.nodes})
+}
+
 operation_ok if {
 	operation_known
 	some name in roles.granting

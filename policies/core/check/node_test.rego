@@ -41,3 +41,7 @@ test_node_of_the_cluster_that_is_not_in_the_inventory_can_be_listed if {
 	f.decided_in({"tool": {"name": "run"}, "commands": [f.cmd([["pvesh", "get", "/nodes/pve9/status"]])]}, {"cluster_nodes": ["pve9"]}).allow
 	f.operated(f.run(["pvesh", "get", "/nodes/pve2/status"])).allow
 }
+
+test_node_out_of_reach_is_not_shown if f.failed(f.seen({"principal": {"id": "two"}, "tool": {"name": "stop", "imports": ["ssh_exec"]}, "targets": {"nodes": ["pve2"]}})) & {"node"} == {"node"}
+
+test_node_in_reach_is_shown if not "node" in f.failed(f.seen({"principal": {"id": "two"}, "tool": {"name": "stop", "imports": ["ssh_exec"]}, "targets": {"nodes": ["pve1"]}}))

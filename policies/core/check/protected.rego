@@ -14,6 +14,15 @@ call_ok if count(call_hits) == 0
 
 operation_ok if count(operation_hits) == 0
 
+visible_ok if {
+	every n in input.targets.nodes { shown(n, data.site.protected.nodes) }
+	every id in input.targets.vmids { shown(id, data.site.protected.vmids) }
+}
+
+shown(name, entries) if not entries[name]
+
+shown(name, entries) if readable(entries[name], tier.tool)
+
 call_hits contains hit("guest", id, entry.reason) if {
 	some id in input.targets.vmids
 	entry := data.site.protected.vmids[id]

@@ -150,3 +150,7 @@ test_every_node_among_others_is_every_node if {
 	site := {"protected": {"services": [{"service": "nginx", "nodes": ["far", "*"], "reason": "front door"}]}}
 	f.failed(f.decided_in({"targets": {"services": ["nginx"]}}, site)) == {"protected"}
 }
+
+test_protected_guest_is_not_shown if f.failed(f.seen({"targets": {"vmids": ["103"]}})) == {"protected"}
+
+test_other_guest_is_shown if f.seen({"targets": {"vmids": ["105"]}}).allow

@@ -122,14 +122,20 @@ func init() {
 			}
 			return field(who, "name") + " likes " + field(colour, "color"), nil
 		}),
-		sdk.NewResource("test://static-text", "static-text", "A static text resource for testing.", "", hints(), func(c *sdk.Call) ([]sdk.ResourceContent, error) {
+		sdk.NewResource("test://static-text", "static-text", "A static text resource for testing.", "text/plain", hints(), func(c *sdk.Call) ([]sdk.ResourceContent, error) {
 			return []sdk.ResourceContent{{URI: c.URI, MIMEType: "text/plain", Text: "This is the content of the static text resource."}}, nil
 		}),
-		sdk.NewResource("test://static-binary", "static-binary", "A static binary resource for testing.", "", hints(), func(c *sdk.Call) ([]sdk.ResourceContent, error) {
+		sdk.NewResource("test://static-binary", "static-binary", "A static binary resource for testing.", "image/png", hints(), func(c *sdk.Call) ([]sdk.ResourceContent, error) {
 			return []sdk.ResourceContent{{URI: c.URI, MIMEType: "image/png", Blob: png}}, nil
 		}),
-		sdk.NewResource("test://watched-resource", "watched-resource", "A resource that clients may watch.", "", hints(), func(c *sdk.Call) ([]sdk.ResourceContent, error) {
+		sdk.NewResource("test://watched-resource", "watched-resource", "A resource that clients may watch.", "text/plain", hints(), func(c *sdk.Call) ([]sdk.ResourceContent, error) {
 			return []sdk.ResourceContent{{URI: c.URI, MIMEType: "text/plain", Text: "Watched resource content"}}, nil
+		}),
+		sdk.NewResourceTemplate("test://template/{id}/data", "template", "A resource for every id.", "application/json", hints(), func(c *sdk.Call, in struct {
+			ID string `json:"id" doc:"Which one"`
+		}) ([]sdk.ResourceContent, error) {
+			b, err := json.Marshal(map[string]any{"id": in.ID, "templateTest": true, "data": "Data for ID: " + in.ID})
+			return []sdk.ResourceContent{{URI: c.URI, MIMEType: "application/json", Text: string(b)}}, err
 		}),
 		says("test_simple_prompt", "A simple prompt without arguments.", sdk.Text("This is a simple prompt for testing.")),
 		says("test_prompt_with_image", "A prompt that shows an image.", image, sdk.Text("Please analyze the image above.")),
