@@ -207,7 +207,9 @@ func (s *Server) asking(who caller, tool *gate.Tool, args []byte, r rounds) (*as
 	if got.Answers != nil {
 		a.answers = got.Answers
 	}
-	a.sealed.Round = got.Round + 1
+	if a.sealed.Round = got.Round; len(got.Asked) > 0 { // not when only an approval was asked for: the guest has not run
+		a.sealed.Round++
+	}
 	for _, key := range got.Asked {
 		if e, isAnswer := r.responses[key].(*mcp.ElicitResult); isAnswer && e != nil && slices.Contains([]string{"accept", "decline", "cancel"}, e.Action) {
 			a.answers[key] = said{e.Action, e.Content}

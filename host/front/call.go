@@ -75,6 +75,7 @@ func (s *Server) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 	res, out, sum := s.result(who, tool, a, stopped)
 	asks, state, err := s.confirmation(asking, a.Err)
 	if out != nil {
+		s.came(who, a, req.Params.Arguments, out.Structured)
 		asks, state, err = s.questions(asking, a.Output.Code)
 	}
 	if err != nil {

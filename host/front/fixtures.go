@@ -133,9 +133,6 @@ func wants(keys ...string) func(context.Context, *mcp.CallToolRequest) (*mcp.Cal
 
 func fixtures(o *mcp.ServerOptions) func(*mcp.Server) {
 	o.Capabilities.Logging = &mcp.LoggingCapabilities{}
-	o.CompletionHandler = func(context.Context, *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
-		return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: []string{}}}, nil
-	}
 	o.SubscribeHandler = func(context.Context, *mcp.SubscribeRequest) error { return nil }
 	o.UnsubscribeHandler = func(context.Context, *mcp.UnsubscribeRequest) error { return nil }
 	o.Capabilities.Resources.Subscribe = true

@@ -63,6 +63,7 @@ type Options struct {
 	BehindProxy bool          `koanf:"behind_proxy"` // a proxy on the way here does TLS
 	Guidance    string        `koanf:"guidance"`     // a site's own words for agents, after the generated instructions
 
+	Nodes     []string                                                    `koanf:"-"` // the inventory's names, for completion
 	Version   string                                                      `koanf:"-"`
 	Principal gate.Principal                                              `koanf:"-"` // who calls over stdio
 	Identity  Identity                                                    `koanf:"-"` // who calls over HTTP; nil refuses to serve HTTP
@@ -125,9 +126,11 @@ type Server struct {
 	seals     seals
 	running   running
 	kept      kept
+	known     known
 
-	mu    sync.RWMutex // guards offers
-	offer offers
+	mu         sync.RWMutex // guards the following
+	offer      offers
+	guestNames map[string]bool // under which plugins speak of guests
 }
 
 var errStopping = errors.New("the host is stopping")
@@ -164,6 +167,9 @@ func New(o Options, door Door) (*Server, error) {
 			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true}},
 		// Every list depends on who asks.
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
+		CompletionHandler: func(ctx context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
+			return s.complete(ctx, req)
+		},
 	}
 	add := fixtures(mo)
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "caponier", Title: "Caponier", Version: o.Version}, mo)

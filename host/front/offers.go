@@ -27,6 +27,7 @@ type offered struct {
 	*gate.Tool
 	face any // *mcp.Tool, *mcp.Resource, *mcp.ResourceTemplate or *mcp.Prompt
 	wire []byte
+	args map[string]argument
 }
 
 func keyOf(t *gate.Tool) offerKey {
@@ -90,7 +91,7 @@ func (s *Server) SetTools(tools []*gate.Tool) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		next[k] = offered{t, face, wire}
+		next[k] = offered{t, face, wire, argumentsOf(t.InputSchema)}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +113,7 @@ func (s *Server) SetTools(tools []*gate.Tool) error {
 			s.add(s.mcp, o.face)
 		}
 	}
-	s.offer = next
+	s.offer, s.guestNames = next, guestNames(next)
 	return nil
 }
 
@@ -309,6 +310,7 @@ func (s *Server) fetch(ctx context.Context, req mcp.Request, tool *gate.Tool, ar
 		return &output{sum: sum}, asks, state, err
 	}
 	if out != nil {
+		s.came(who, a, args, nil)
 		if asks, state, err := s.questions(asking, a.Output.Code); err != nil || asks != nil {
 			return out, asks, state, err
 		}

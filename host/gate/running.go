@@ -19,7 +19,7 @@ const (
 // the call has ended.
 type Running struct {
 	Call     *Call
-	Round    int // 1, and one more each time that its questions were answered
+	Round    int    // 1, and one more each time that its questions were answered
 	Nodes    []Node // of the inventory, those that the plugin is told of
 	door     *Door
 	progress func(done, total float64, message string)

@@ -44,7 +44,7 @@ type (
 		head
 		Targets gate.Targets `json:"targets"` // may it be seen to act on these?
 	}
-	callInput    struct {
+	callInput struct {
 		head
 		Args         args              `json:"args"`
 		Targets      gate.Targets      `json:"targets"`

@@ -67,6 +67,9 @@ func (h *host) front(ctx context.Context, http bool) (*front.Server, error) {
 	o.Health = func() front.Health {
 		return front.Health{SSHConnected: h.remote.Connected(), PolicyRevision: h.engine.Revision(), LockChecksum: h.lock.Checksum()}
 	}
+	for _, n := range h.remote.Nodes() {
+		o.Nodes = append(o.Nodes, n.Name)
+	}
 	var err error
 	if http {
 		o.Identity, err = h.identity()
