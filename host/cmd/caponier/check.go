@@ -181,7 +181,7 @@ func (x *examination) policy(ctx context.Context) {
 	}
 	visible := 0
 	for _, t := range h.tools {
-		if h.door.Visible(ctx, principal, "cli", t) {
+		if h.door.Visible(ctx, principal, "cli", t, gate.Targets{}) {
 			visible++
 		}
 	}
