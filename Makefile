@@ -8,7 +8,7 @@ GUESTS := $(patsubst test/guests/%/main.go,%,$(wildcard test/guests/*/main.go))
 SDK := $(wildcard sdk/*.go) go.mod
 export GOFLAGS := -buildvcs=false
 
-.PHONY: all plugins guests demo test check fmt lint policy race bench soak fuzz lock docs conformance dist dist-check clean
+.PHONY: all plugins guests others demo test check fmt lint policy race bench soak fuzz lock docs conformance dist dist-check clean
 all: build/caponier plugins
 
 build/caponier: $(shell find host policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
@@ -23,6 +23,25 @@ guests: $(GUESTS:%=build/guests/%.wasm)
 build/guests/%.wasm: test/guests/%/*.go $(SDK)
 	@mkdir -p $(@D)
 	$(WASM) -o $@ ./test/guests/$*
+
+# The same plugin as test/guests/behave in the other languages: needs clang, lld, Debian's rustc with libstd-rust-dev-wasm32, and npm with its registry once.
+OTHERS := build/guests/behave-c.wasm build/guests/behave-as.wasm build/guests/behave-rust.wasm
+RUSTC ?= /usr/bin/rustc
+others: $(OTHERS)
+build/guests/behave-c.wasm: test/guests/behave-c/behave.c sdk/c/caponier.h
+	@mkdir -p $(@D)
+	clang --target=wasm32 -O2 -nostdlib -ffreestanding -mbulk-memory -Wall -Wextra -Wno-parentheses -Werror -Wl,--no-entry -Wl,--strip-all -I sdk/c -o $@ $<
+build/guests/behave-rust.wasm: test/guests/behave-rust/behave.rs
+	@mkdir -p $(@D)
+	$(RUSTC) --edition 2021 --target wasm32-unknown-unknown -O -D warnings -C panic=abort -C strip=symbols -C linker=wasm-ld -C linker-flavor=wasm-ld --crate-type cdylib -o $@ $<
+build/asc/node_modules: sdk/assemblyscript/package-lock.json
+	@mkdir -p build/asc
+	cp sdk/assemblyscript/package*.json build/asc
+	npm ci --prefix build/asc --ignore-scripts --no-audit --no-fund
+	@touch $@
+build/guests/behave-as.wasm: test/guests/behave-as/behave.ts sdk/assemblyscript/caponier.ts | build/asc/node_modules
+	@mkdir -p $(@D)
+	build/asc/node_modules/.bin/asc $< -O3 --runtime stub --use abort= -o $@
 
 # The main job on a simulated node: a real MCP client, the real binary, SSH and SFTP. See test/demo.
 demo: all guests build/pvelab

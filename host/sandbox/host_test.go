@@ -148,23 +148,27 @@ func (h *host) callWith(ctx context.Context, tool *gate.Tool, args any) gate.Ans
 	return h.door.Call(ctx, gate.Request{Source: "test", Principal: gate.Principal{ID: "p"}, Tool: tool, Arguments: raw})
 }
 
-// want checks how a call ended: code is that of a *gate.PluginError, "budget", "cancelled" or "".
+// want checks how a call ended.
 func want(t testing.TB, a gate.Answer, code string) {
 	t.Helper()
-	var p *gate.PluginError
-	var b *gate.BudgetError
-	got := ""
-	switch {
-	case errors.As(a.Err, &p):
-		got = p.Code
-	case errors.As(a.Err, &b):
-		got = "budget"
-	case errors.Is(a.Err, context.Canceled):
-		got = "cancelled"
-	case a.Err != nil:
-		got = fmt.Sprintf("%T", a.Err)
-	}
-	if got != code {
+	if got := ended(a); got != code {
 		t.Errorf("the call ended with %q (%v), want %q; output %d %.200s", got, a.Err, code, a.Output.Code, a.Output.JSON)
 	}
+}
+
+// ended says how a call ended: the code of a *gate.PluginError, "budget", "cancelled" or "".
+func ended(a gate.Answer) string {
+	var p *gate.PluginError
+	var b *gate.BudgetError
+	switch {
+	case errors.As(a.Err, &p):
+		return p.Code
+	case errors.As(a.Err, &b):
+		return "budget"
+	case errors.Is(a.Err, context.Canceled):
+		return "cancelled"
+	case a.Err != nil:
+		return fmt.Sprintf("%T", a.Err)
+	}
+	return ""
 }

@@ -1,0 +1,127 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// behaving are the guests that must all behave the same, by language.
+func behaving(t *testing.T) map[string][]byte {
+	all := map[string][]byte{"go": goGuest(t, "behave")}
+	for _, language := range []string{"c", "as", "rust"} {
+		b, err := os.ReadFile(filepath.Join("../../build/guests", "behave-"+language+".wasm"))
+		switch {
+		case err == nil:
+			all[language] = b
+		case os.Getenv("CI") != "" || !errors.Is(err, os.ErrNotExist):
+			t.Fatal(err)
+		default:
+			t.Logf("the guest in %s is not built (make others)", language)
+		}
+	}
+	return all
+}
+
+// TestGuestsOfFourLanguagesBehaveTheSame is the one table of behaviour that every toolchain's guests are held to.
+func TestGuestsOfFourLanguagesBehaveTheSame(t *testing.T) {
+	const odd = "quotes \" \\ / \n\t\r\b\f\x01\x1f <&> ünïcödé 日本 🙂 \u2028 end"
+	answer := func(v map[string]any, err error) func(gate.Question) (gate.Result, error) {
+		return func(gate.Question) (gate.Result, error) { return gate.Result{Value: v}, err }
+	}
+	deny := func(q gate.Question) gate.Decision {
+		if q.Kind == gate.KindCall {
+			return gate.Decision{Allow: true, Tier: gate.Green, Revision: "test"}
+		}
+		return gate.Decision{Tier: gate.Green, Denied: []gate.Reason{{ID: "test.no", Msg: "not that: " + odd}}, Revision: "test"}
+	}
+	for name, c := range map[string]struct {
+		args     object
+		decide   func(gate.Question) gate.Decision
+		execute  func(gate.Question) (gate.Result, error)
+		executed []string // operations
+		broken   string   // codes of how the call may break
+		code     int
+		gives    object // the structured output
+		fails    [2]string
+		notes    gate.Notes
+	}{
+		"text comes back as it went in":        {args: object{"do": "echo", "text": odd}, gives: object{"text": odd}},
+		"no text is no text":                   {args: object{"do": "echo", "text": ""}, gives: object{"text": ""}},
+		"64 KiB come back":                     {args: object{"do": "echo", "text": strings.Repeat("0123456789abcdeß", 4096)}, gives: object{"text": strings.Repeat("0123456789abcdeß", 4096)}},
+		"a mebibyte is given":                  {args: object{"do": "big", "n": 1 << 20}, gives: object{"text": strings.Repeat("x", 1<<20)}},
+		"an operation is done":                 {args: object{"do": "exec", "text": odd}, execute: answer(object{"exit": -3, "stdout": odd, "stderr": "", "truncated": false}, nil), executed: []string{"ssh_exec"}, gives: object{"exit": -3.0, "stdout": odd}},
+		"an operation is refused":              {args: object{"do": "exec"}, decide: deny, code: 1, fails: [2]string{"refused", "not that: " + odd}},
+		"an operation fails":                   {args: object{"do": "exec"}, execute: answer(nil, &gate.OpError{Code: "unreachable", Message: odd, Outcome: gate.Failed}), executed: []string{"ssh_exec"}, code: 1, fails: [2]string{"unreachable", odd}},
+		"an operation's outcome is unknown":    {args: object{"do": "exec"}, execute: answer(nil, &gate.OpError{Code: "lost", Message: "gone", Outcome: gate.Unknown}), executed: []string{"ssh_exec"}, code: 1, fails: [2]string{"lost", "gone"}},
+		"a node that is not there":             {args: object{"do": "elsewhere"}, code: 1, fails: [2]string{"bad_request", "inventory"}},
+		"a question waits":                     {args: object{"do": "ask"}, execute: answer(nil, &gate.OpError{Code: "pending", Outcome: gate.Failed}), executed: []string{"ask"}, code: 1, fails: [2]string{"pending", "waiting"}},
+		"a question is answered":               {args: object{"do": "ask"}, execute: answer(object{"action": "accept", "content": object{}}, nil), executed: []string{"ask"}, gives: object{"action": "accept"}},
+		"a tool fails in its own words":        {args: object{"do": "fail", "text": odd}, code: 1, fails: [2]string{"teapot", odd}},
+		"arguments that make no sense":         {args: object{"do": 5}, code: 2, fails: [2]string{"bad_input", ""}},
+		"notes are counted":                    {args: object{"do": "notes"}, gives: object{}, notes: gate.Notes{Logs: 1, Progress: 1}},
+		"nothing is left from the call before": {args: object{"do": "count"}, gives: object{"n": 42.0}},
+		"a trap breaks the call":               {args: object{"do": "trap"}, broken: "plugin_trap"},
+		"a loop without end is stopped":        {args: object{"do": "spin"}, broken: "budget"},
+		"memory has an end":                    {args: object{"do": "grow"}, broken: "plugin_memory"},
+		"recursion has an end":                 {args: object{"do": "deep"}, broken: "plugin_trap plugin_memory budget"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for language, wasm := range behaving(t) {
+				h := newHost(t, Options{CacheDir: "../../build/cache"})
+				h.decide, h.execute = c.decide, c.execute
+				tool := h.add(wasm)
+				tool.Name = "behave"
+				for range 2 { // the second meets nothing of the first
+					if tool.Budget = 20 * time.Second; strings.HasSuffix(c.broken, "budget") {
+						tool.Budget = 500 * time.Millisecond
+					}
+					h.executed = nil
+					a := h.call(tool, c.args)
+					if broken := ended(a); broken != "" || c.broken != "" {
+						if !slices.Contains(strings.Fields(c.broken), broken) {
+							t.Errorf("%s: the call ended with %q (%v), want %q", language, broken, a.Err, c.broken)
+						}
+						continue
+					}
+					var got struct {
+						Structured object
+						Error      struct{ Code, Message string }
+					}
+					if err := json.Unmarshal(a.Output.JSON, &got); err != nil {
+						t.Fatalf("%s: %v in %.200s", language, err, a.Output.JSON)
+					}
+					if a.Output.Code != c.code || !slices.Equal(h.executed, c.executed) || got.Error.Code != c.fails[0] || !strings.Contains(got.Error.Message, c.fails[1]) {
+						t.Errorf("%s: code %d after %v with error %q, want %d after %v with %q", language, a.Output.Code, h.executed, got.Error, c.code, c.executed, c.fails)
+					}
+					for key := range maps.Keys(c.gives) {
+						if !reflect.DeepEqual(got.Structured[key], c.gives[key]) {
+							t.Errorf("%s: %s is %.200q, want %.200q", language, key, got.Structured[key], c.gives[key])
+						}
+					}
+					if n := a.Output.Notes; n.Logs != c.notes.Logs || n.Progress != c.notes.Progress || n.Dropped != 0 {
+						t.Errorf("%s: notes %+v, want %+v", language, n, c.notes)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestGuestsOfFourLanguagesDescribeThemselves(t *testing.T) {
+	for language, wasm := range behaving(t) {
+		d, imports, err := Describe(t.Context(), wasm)
+		if err != nil || !slices.Equal(imports, []string{"ask", "ssh_exec"}) || !strings.HasPrefix(string(d), `{"abi":1,"name":"behave","version":"1.0.0"`) {
+			t.Errorf("%s: %.200s with %v, %v", language, d, imports, err)
+		}
+	}
+}
