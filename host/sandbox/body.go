@@ -7,6 +7,7 @@ type editKind byte
 const (
 	editCharge editKind = iota // charge value here
 	editCall                   // replace by a call of value
+	editZero                   // replace by a zero of one byte
 )
 
 type edit struct {
@@ -124,8 +125,11 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 			p.edits = append(p.edits, edit{at: at, drop: r.pos - at, kind: editCall, value: w.shift(f)})
 		case op == 0x11: // call_indirect
 			p.cost(costSlow)
-			if t, table := r.u32(), r.byte(); int(t) >= len(w.types) || table != 0 {
+			t, begin := r.u32(), r.pos
+			if table := r.u32(); int(t) >= len(w.types) || table != 0 {
 				r.fail("indirect call of type %d in table %d, which the module does not have", t, table)
+			} else if n := r.pos - begin; n > 1 { // today's toolchains leave room for a larger number
+				p.edits = append(p.edits, edit{at: begin, drop: n, kind: editZero})
 			}
 		case op >= 0x20 && op <= 0x22: // local.get set tee
 			if l := r.u32(); l >= params+c.n {

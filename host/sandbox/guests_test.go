@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -123,5 +124,71 @@ func TestGuestsOfFourLanguagesDescribeThemselves(t *testing.T) {
 		if err != nil || !slices.Equal(imports, []string{"ask", "ssh_exec"}) || !strings.HasPrefix(string(d), `{"abi":1,"name":"behave","version":"1.0.0"`) {
 			t.Errorf("%s: %.200s with %v, %v", language, d, imports, err)
 		}
+	}
+}
+
+// example cuts the code block of a language out of docs/abi.md, and the command that the page says it is built with.
+func example(t *testing.T, language, command string) (code, build string) {
+	page, err := os.ReadFile("../../docs/abi.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, code, ok := strings.Cut(string(page), "```"+language+"\n")
+	code, _, _ = strings.Cut(code, "```")
+	_, build, ok2 := strings.Cut(string(page), "Built with `"+command)
+	build, _, _ = strings.Cut(build, "`")
+	if !ok || !ok2 {
+		t.Fatalf("docs/abi.md has no example in %s that is built with %s", language, command)
+	}
+	return code, command + build
+}
+
+// TestExamplesOfTheABIPageWork builds what docs/abi.md shows as it says, and calls it.
+func TestExamplesOfTheABIPageWork(t *testing.T) {
+	behaving(t) // says what is missing
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for language, command := range map[string]string{"ts": "npx asc", "c": "clang"} {
+		t.Run(language, func(t *testing.T) {
+			tool := map[string]string{"ts": filepath.Join(root, "build/asc/node_modules/.bin/asc"), "c": "clang"}[language]
+			if _, err := exec.LookPath(tool); err != nil && os.Getenv("CI") == "" {
+				t.Skipf("%v: make others", err)
+			}
+			code, build := example(t, language, command)
+			dir := t.TempDir()
+			sdk, err := os.ReadFile(filepath.Join(root, "sdk/assemblyscript/caponier.ts"))
+			if err == nil {
+				err = errors.Join(os.WriteFile(filepath.Join(dir, "caponier.ts"), sdk, 0o600), os.WriteFile(filepath.Join(dir, "uptime."+language), []byte(code), 0o600))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := strings.Fields(strings.ReplaceAll(strings.TrimPrefix(build, command), "sdk/c", filepath.Join(root, "sdk/c")))
+			cmd := exec.Command(tool, args...)
+			cmd.Dir = dir
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", build, err, out)
+			}
+			wasm, err := os.ReadFile(filepath.Join(dir, "uptime.wasm"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := newHost(t, Options{})
+			h.execute = func(gate.Question) (gate.Result, error) {
+				return gate.Result{Value: object{"exit": 0, "stdout": "up 3 \"weeks\"\n", "stderr": "", "truncated": false}}, nil
+			}
+			if _, imports, err := Describe(t.Context(), wasm); err != nil || !slices.Equal(imports, []string{"ssh_exec"}) {
+				t.Errorf("described with imports %v, %v", imports, err)
+			}
+			a := h.call(h.add(wasm), object{})
+			want(t, a, "")
+			var got struct{ Structured struct{ Uptime string } }
+			if err := json.Unmarshal(a.Output.JSON, &got); err != nil || got.Structured.Uptime != "up 3 \"weeks\"\n" {
+				t.Errorf("gave %s, %v", a.Output.JSON, err)
+			}
+			t.Logf("%d bytes", len(wasm))
+		})
 	}
 }

@@ -61,6 +61,7 @@ func TestModuleGateRefusesByName(t *testing.T) {
 		"the rewriter's import":           {guest{imports: []imported{{module: tickModule, name: tickName}}}.bytes(), "does not exist"},
 		"an import of another type":       {guest{imports: []imported{output}, types: []signature{{iii, i}}}.bytes(), "wrong type"},
 		"an operation that is not locked": {guest{imports: []imported{{module: abiModule, name: "sftp_put"}}}.bytes(), "sftp_put is an operation that plugins.lock does not list"},
+		"1,001 custom sections":           {append(guest{}.bytes(), repeat([]byte{0, 2, 1, 'a'}, 1001)...), "more than 1000 custom sections"},
 		"an unknown section":              {append(guest{}.bytes(), 13, 0), "unknown or out of order"},
 		"a section twice":                 {append(guest{}.bytes(), 11, 1, 0), "out of order"},
 		"a type error":                    {guest{call: op(0x42, 0)}.bytes(), "compiling"},
@@ -79,6 +80,15 @@ func TestModuleGateRefusesByName(t *testing.T) {
 	}
 	if err := tryCompile(t, guest{custom: append([]byte{0, 5, 4}, "name"...)}.bytes()); err != nil {
 		t.Errorf("a plain module is refused: %v", err)
+	}
+}
+
+func TestNumbersOfTablesMayBeOverlong(t *testing.T) {
+	h := newHost(t, Options{})
+	for _, table := range [][]byte{{0}, {0x80, 0x80, 0x80, 0x80, 0}} { // the second as LLVM writes it today
+		g := guest{imports: []imported{output}, table: []byte{1, 0x70, 0, 1}, elements: []byte{1, 0, 0x41, 0, 0x0b, 1, 4}, more: [][]byte{body(op(c32(8), c32(int64(len(okJSON))), callf(0), 0x1a))},
+			call: op(c32(0), 0x11, 1, table, c32(0))}
+		want(t, h.call(h.add(g.bytes()), object{}), "")
 	}
 }
 

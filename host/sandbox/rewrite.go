@@ -212,6 +212,8 @@ func (w *rewriter) function(t signature, c code) ([]byte, error) {
 			}
 		case editCall:
 			out = u32(append(out, 0x10), e.value)
+		case editZero:
+			out = append(out, 0)
 		}
 	}
 	return append(out, c.body[from:]...), nil

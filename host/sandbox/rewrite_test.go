@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
 )
 
 // program makes a random function body without parameters and with an i32 result, with loops that end.
@@ -229,8 +230,10 @@ func FuzzModule(f *testing.F) {
 	}
 	f.Add(hoarder().bytes())
 	f.Add(guest{table: []byte{1, 0x70, 0, 1}, elements: []byte{1, 0, 0x41, 0, 0x0b, 1, 0}, call: op(c32(0), 0x11, 0, 0)}.bytes())
+	f.Add(guest{table: []byte{1, 0x70, 0, 1}, elements: []byte{1, 0, 0x41, 0, 0x0b, 1, 0}, call: op(c32(0), 0x11, 0, 0x80, 0x80, 0x80, 0x80, 0)}.bytes())
 	ctx := context.Background()
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(features))
+	lenient := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(features|api.CoreFeatureReferenceTypes)) // which is what overlong table numbers need
 	f.Fuzz(func(t *testing.T, wasm []byte) {
 		m, err := parse(wasm)
 		if err != nil {
@@ -245,7 +248,7 @@ func FuzzModule(f *testing.F) {
 			return
 		}
 		compiled.Close(ctx)
-		original, err := rt.CompileModule(ctx, wasm)
+		original, err := lenient.CompileModule(ctx, wasm)
 		if err != nil {
 			t.Fatalf("the rewritten module is valid, and its original is not: %v", err)
 		}

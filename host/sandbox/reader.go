@@ -1,0 +1,121 @@
+package sandbox
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// reader reads the binary format. The first error stays; everything after it reads as zero.
+type reader struct {
+	b   []byte
+	pos int
+	err error
+}
+
+func (r *reader) fail(format string, a ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("at byte %d: "+format, append([]any{r.pos}, a...)...)
+		r.pos = len(r.b)
+	}
+}
+
+func (r *reader) more() bool { return r.err == nil && r.pos < len(r.b) }
+
+func (r *reader) byte() byte {
+	if r.pos >= len(r.b) {
+		r.fail("the module ends too early")
+		return 0
+	}
+	r.pos++
+	return r.b[r.pos-1]
+}
+
+func (r *reader) take(n uint32) []byte {
+	if uint64(n) > uint64(len(r.b)-r.pos) {
+		r.fail("the module ends too early")
+		return nil
+	}
+	r.pos += int(n)
+	return r.b[r.pos-int(n) : r.pos]
+}
+
+// u32 reads an unsigned LEB128 number of at most 32 bits, which may be padded to five bytes.
+func (r *reader) u32() (v uint32) {
+	for shift := 0; shift < 35; shift += 7 {
+		b := r.byte()
+		if shift == 28 && b > 0x0f {
+			break
+		}
+		if v |= uint32(b&0x7f) << shift; b < 0x80 {
+			return v
+		}
+	}
+	r.fail("a number is longer than 32 bits")
+	return 0
+}
+
+// signed skips a signed LEB128 number of the given bits and returns its low 64.
+func (r *reader) signed(bits int) (v int64) {
+	for shift := 0; shift < bits; shift += 7 {
+		b := r.byte()
+		v |= int64(b&0x7f) << shift
+		if b < 0x80 {
+			if left := bits - shift; left < 7 { // the unused bits must repeat the sign
+				if top := int8(b<<1) >> left; top != 0 && top != -1 {
+					break
+				}
+			}
+			if shift+7 < 64 && b&0x40 != 0 {
+				v |= -1 << (shift + 7)
+			}
+			return v
+		}
+	}
+	r.fail("a number is longer than %d bits", bits)
+	return 0
+}
+
+func (r *reader) count(what string, max uint32) uint32 {
+	n := r.u32()
+	if n > max {
+		r.fail("%d %s; at most %d are allowed", n, what, max)
+		return 0
+	}
+	return n
+}
+
+func (r *reader) name() string {
+	b := r.take(r.count("bytes in a name", maxName))
+	if !utf8.Valid(b) {
+		r.fail("a name is not UTF-8")
+	}
+	return string(b)
+}
+
+func (r *reader) valType() byte {
+	t := r.byte()
+	switch {
+	case r.err != nil || t >= typeF64 && t <= typeI32:
+	case t == 0x7b:
+		r.fail("type v128 needs SIMD, which is off")
+	case t == 0x70 || t == 0x6f:
+		r.fail("reference types are off")
+	default:
+		r.fail("0x%02x is not a value type", t)
+	}
+	return t
+}
+
+func (r *reader) limits(what string) (min, max uint32, hasMax bool) {
+	flag := r.byte()
+	if flag > 1 {
+		r.fail("%s is shared or 64-bit (flag 0x%02x), which is off", what, flag)
+		return
+	}
+	if min, max = r.u32(), ^uint32(0); flag == 1 {
+		if max, hasMax = r.u32(), true; max < min {
+			r.fail("%s: minimum %d is over its maximum %d", what, min, max)
+		}
+	}
+	return
+}
