@@ -67,9 +67,9 @@ func (s *site) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (s *site) stdio(t *testing.T) *mcp.ClientSession {
+func (s *site) stdio(t *testing.T, flags ...string) *mcp.ClientSession {
 	t.Helper()
-	cmd := s.command("serve")
+	cmd := s.command(append([]string{"serve"}, flags...)...)
 	cmd.Stderr = t.Output()
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
 	must(t, err)

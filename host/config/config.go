@@ -29,6 +29,7 @@ type Config struct {
 	Identity    identity.Options `koanf:"identity"`
 	Policy      policy.Options   `koanf:"policy"`
 	Plugin      plugin.Options   `koanf:"plugin"`
+	Tools       plugin.Selection `koanf:"tools"`
 	Sandbox     sandbox.Options  `koanf:"sandbox"`
 	Remote      remote.Options   `koanf:"remote"`
 	Approval    approval.Options `koanf:"approval"`

@@ -154,7 +154,7 @@ func try(add func()) (err error) {
 	return nil
 }
 
-// describe gives a description without annotations, which depend on who asks. Schemas go out byte for byte.
+// describe gives a description without annotations, which depend on who asks.
 func describe(t *gate.Tool) (any, error) {
 	if n := len(t.Name); n == 0 || n > 128 || strings.Trim(t.Name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") != "" {
 		return nil, errors.New("the name must be 1 to 128 of A-Z a-z 0-9 . _ -")
@@ -164,10 +164,10 @@ func describe(t *gate.Tool) (any, error) {
 	case "tool":
 		d := &mcp.Tool{Name: t.Name, Title: title, Description: text}
 		if len(t.InputSchema) > 0 {
-			d.InputSchema = t.InputSchema
+			d.InputSchema = public(t.InputSchema)
 		}
 		if len(t.OutputSchema) > 0 {
-			d.OutputSchema = t.OutputSchema
+			d.OutputSchema = public(t.OutputSchema)
 		}
 		return d, nil
 	case "resource":

@@ -31,10 +31,12 @@ type Options struct {
 	Executors map[string]Executor // by import; an import without one is refused
 	Mode      func() Mode         // read at each decision
 	// Files digests those of a call's local files that exist, so that an approval is for these bytes and an upload sends them. Nil for none.
-	Files   func(Principal, []string) (map[string]string, error)
-	Frozen  func(Question) (reason string, frozen bool) // read at each decision too: what it names is frozen though Mode is not; nil freezes nothing more
-	Now     func() time.Time                            // nil for time.Now
-	MaxArgs int                                         // bytes of a call's arguments, 0 for 1 MiB
+	Files func(Principal, []string) (map[string]string, error)
+	// Withheld says why a tool of the lock is neither listed nor called here, "" for one that is. Nil withholds nothing.
+	Withheld func(*Tool) string
+	Frozen   func(Question) (reason string, frozen bool) // read at each decision too: what it names is frozen though Mode is not; nil freezes nothing more
+	Now      func() time.Time                            // nil for time.Now
+	MaxArgs  int                                         // bytes of a call's arguments, 0 for 1 MiB
 }
 
 // Door is safe for concurrent use.
@@ -107,6 +109,11 @@ func (d *Door) decide(ctx context.Context, q Question) (dec Decision, giveBack f
 			dec = deny("policy.panic", fmt.Sprint("the policy engine broke: ", p))
 		}
 	}()
+	if d.Withheld != nil {
+		if why := d.Withheld(q.Call.Tool); why != "" {
+			return deny("withheld", q.Call.Tool.Name+" is not offered by this host: it "+why), giveBack
+		}
+	}
 	if q.Kind == KindCall {
 		counts, back, err := d.Ledger.Take(ctx, q.Call)
 		if err != nil {

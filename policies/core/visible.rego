@@ -33,6 +33,7 @@ ok if {
 	check.ceiling.visible_ok
 	check.node.visible_ok
 	check.protected.visible_ok
+	check.readonly.visible_ok
 }
 
 failed contains "schema" if not input.schema == "caponier.visible/1"
@@ -65,3 +66,5 @@ failed contains "node" if {
 }
 
 failed contains "protected" if not check.protected.visible_ok
+
+failed contains "readonly" if not check.readonly.visible_ok

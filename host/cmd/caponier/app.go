@@ -41,9 +41,11 @@ type host struct {
 	remote  *remote.Remote
 	door    *gate.Door
 	asks    *approval.Approvals
-	only    []string         // tools whose plugins are loaded; none means all
-	broken  map[string]error // plugins that cannot run, and why
-	closers []func()
+	only    []string // tools whose plugins are loaded; none means all
+	// withheld says why a tool is not offered, "" for one that is: a plugin of which nothing is offered is not loaded either
+	withheld func(*gate.Tool) string
+	broken   map[string]error // plugins that cannot run, and why
+	closers  []func()
 }
 
 func (h *host) Close() {
@@ -58,7 +60,12 @@ func (g *global) load() (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return config.Load(file, os.Environ())
+	cfg, err := config.Load(file, os.Environ())
+	if err == nil {
+		cfg.ReadOnly = cfg.ReadOnly || g.readOnly
+		cfg.Tools.Toolsets, cfg.Tools.Tools, cfg.Tools.Exclude = g.toolsets, g.tools, g.exclude
+	}
+	return cfg, err
 }
 
 // open wires the host. When it fails half-way it closes what it has opened.
@@ -86,8 +93,11 @@ func (h *host) open(ctx context.Context, w want) (err error) {
 		return err
 	}
 	h.tools = h.lock.Tools()
+	if h.withheld, err = cfg.Tools.Withheld(h.lock); err != nil {
+		return fmt.Errorf("choosing what to offer (%s): %w", cfg.File, err)
+	}
 
-	o := gate.Options{Lowerer: shell.Lowerer{}, Mode: func() gate.Mode { return gate.Mode{ReadOnly: cfg.ReadOnly} }}
+	o := gate.Options{Withheld: h.withheld, Lowerer: shell.Lowerer{}, Mode: func() gate.Mode { return gate.Mode{ReadOnly: cfg.ReadOnly} }}
 	if w == wantNodes {
 		if err := h.openState(ctx, &o); err != nil {
 			return err
@@ -131,7 +141,9 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 	}
 	h.closers = append(h.closers, func() { _ = box.Close(context.WithoutCancel(ctx)) })
 	for _, e := range h.lock.Plugins() {
-		if len(h.only) > 0 && !slices.ContainsFunc(h.tools, func(t *gate.Tool) bool { return t.Plugin.Name == e.Name && slices.Contains(h.only, t.Name) }) {
+		if !slices.ContainsFunc(h.tools, func(t *gate.Tool) bool {
+			return t.Plugin.Name == e.Name && h.withheld(t) == "" && (len(h.only) == 0 || slices.Contains(h.only, t.Name))
+		}) {
 			continue
 		}
 		wasm, err := h.lock.Open(h.cfg.Plugin.Dir, e.Name)

@@ -143,7 +143,12 @@ func (x *examination) policy(ctx context.Context) {
 	lock, err := plugin.Load(x.cfg.Plugin.Lock)
 	usable := x.try("lock", err, relock(x.cfg.Plugin)+review, "%s", x.cfg.Plugin.Lock)
 	engine, h := (*policy.Engine)(nil), (*host)(nil)
+	offers := usable
 	if usable {
+		_, err := x.cfg.Tools.Withheld(lock)
+		offers = x.try("tools", err, "[tools]   # in "+x.cfg.File+": the names that there are are listed here", "%d in the lock", len(lock.Tools()))
+	}
+	if offers {
 		if h, err = open(ctx, x.g, wantTools); err == nil {
 			defer h.Close()
 			engine = h.engine

@@ -47,6 +47,17 @@ func failed(err error) error {
 type global struct {
 	config, profile string
 	json            bool
+
+	readOnly                 bool // these four only narrow what the configuration allows
+	toolsets, tools, exclude []string
+}
+
+// narrowing adds the flags that narrow what is offered.
+func (g *global) narrowing(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&g.readOnly, "read-only", false, "only what policy calls green, whatever else is asked for or approved")
+	cmd.Flags().StringSliceVar(&g.toolsets, "toolsets", nil, "offer only the tools of these `PLUGINS`, separated by commas")
+	cmd.Flags().StringSliceVar(&g.tools, "tools", nil, "offer only these `TOOLS`, beside those of --toolsets")
+	cmd.Flags().StringSliceVar(&g.exclude, "exclude-tools", nil, "leave these `TOOLS` or plugins out")
 }
 
 func main() {

@@ -20,7 +20,7 @@ func serveCommand(g *global) *cobra.Command {
 	var addr string
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Serve MCP on stdio, or on HTTP", Args: cobra.NoArgs,
-		Example: "  caponier --config config.toml serve\n  caponier --config config.toml serve --http 127.0.0.1:8000",
+		Example: "  caponier --config config.toml serve\n  caponier --config config.toml serve --http 127.0.0.1:8000\n  caponier --config config.toml serve --read-only --toolsets containers,guests",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			tuneGC()
 			h, err := open(cmd.Context(), g, wantNodes)
@@ -47,6 +47,7 @@ func serveCommand(g *global) *cobra.Command {
 			return failed(server.Serve(cmd.Context(), l))
 		},
 	}
+	g.narrowing(cmd)
 	cmd.Flags().StringVar(&addr, "http", "", "serve streamable HTTP on `ADDR` (host:port) instead of stdio")
 	return cmd
 }

@@ -39,6 +39,7 @@ func toolsCommand(g *global) *cobra.Command {
 				Plugin      string          `json:"plugin"`
 				Tier        string          `json:"tier"`
 				Visible     bool            `json:"visible"`
+				Withheld    string          `json:"withheld,omitempty"`
 				Title       string          `json:"title"`
 				Description string          `json:"description"`
 				Runs        string          `json:"runs"`
@@ -49,24 +50,39 @@ func toolsCommand(g *global) *cobra.Command {
 			rows := []row{}
 			for _, t := range h.tools {
 				tier := h.tier(cmd.Context(), principal, t)
-				rows = append(rows, row{t.Name, t.Plugin.Name, tier.String(), h.door.Visible(cmd.Context(), principal, "cli", t, gate.Targets{}), t.Title, t.Description, t.Runs, t.Imports, t.Budget.Milliseconds(), t.InputSchema})
+				rows = append(rows, row{t.Name, t.Plugin.Name, tier.String(), h.door.Visible(cmd.Context(), principal, "cli", t, gate.Targets{}), h.withheld(t), t.Title, t.Description, t.Runs, t.Imports, t.Budget.Milliseconds(), t.InputSchema})
 			}
 			if g.json {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(rows)
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "TOOL\tTIER\tPLUGIN\tRUNS ON THE NODE")
+			withheld := 0
 			for _, r := range rows {
 				tier := r.Tier
+				if r.Withheld != "" {
+					withheld++
+					continue
+				}
 				if !r.Visible {
 					tier = "(not for " + principal.ID + ")"
 				}
 				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Name, tier, r.Plugin, strings.ReplaceAll(r.Runs, "\n", " "))
 			}
-			return w.Flush()
+			if err := w.Flush(); err != nil || withheld == 0 {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d more are not offered; --json says why.\n", withheld)
+			return err
 		},
 	}
+	g.narrowing(cmd)
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "print docs/tools.md")
-	cmd.Flags().BoolVar(&checksum, "checksum", false, "print a checksum of the whole tool list, to pin it elsewhere")
+	cmd.Flags().BoolVar(&checksum, "checksum", false, "print a checksum of the whole lock, to pin it elsewhere")
+	for _, whole := range []string{"markdown", "checksum"} {
+		for _, part := range []string{"toolsets", "tools", "exclude-tools", "read-only"} {
+			cmd.MarkFlagsMutuallyExclusive(whole, part) // a part of the list has neither
+		}
+	}
 	return cmd
 }

@@ -15,6 +15,14 @@ call_ok if {
 	tier.call == 1
 }
 
+# What read-only mode would refuse is not shown either.
+visible_ok if input.mode.read_only == false
+
+visible_ok if {
+	input.mode.read_only == true
+	tier.tool == 1
+}
+
 operation_ok if input.mode.read_only == false
 
 operation_ok if {

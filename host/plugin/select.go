@@ -1,0 +1,75 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// Selection is the table [tools]: what of the lock is offered. A toolset is a plugin by its name. The last three fields come from the command line,
+// which can only narrow what the table leaves.
+type Selection struct {
+	Enable   []string `koanf:"enable"`  // toolsets and tools; empty for all that the lock has
+	Disable  []string `koanf:"disable"` // toolsets and tools that are not offered, whatever enables them
+	Toolsets []string `koanf:"-"`       // of those, only these toolsets, and
+	Tools    []string `koanf:"-"`       // these tools beside them; both empty for all
+	Exclude  []string `koanf:"-"`       // tools and toolsets that are left out in any case
+}
+
+// Withheld gives for each tool, resource and prompt why it is not offered, or "" when it is. A name that the lock does not know is an error, and so is
+// a selection that leaves nothing.
+func (s Selection) Withheld(l *Lock) (func(*gate.Tool) string, error) {
+	var toolsets, tools []string
+	owner := map[string]string{}
+	for _, e := range l.entries {
+		toolsets = append(toolsets, e.Name)
+	}
+	for _, t := range l.tools {
+		tools, owner[t.Name] = append(tools, t.Name), t.Plugin.Name
+	}
+	all := slices.Concat(toolsets, tools)
+	var errs []error
+	check := func(where string, names, known []string) {
+		for _, n := range names {
+			if !slices.Contains(known, n) {
+				errs = append(errs, fmt.Errorf("%s: there is no %q; what there is: %s", where, n, strings.Join(known, ", ")))
+			}
+		}
+	}
+	check("[tools] enable", s.Enable, all)
+	check("[tools] disable", s.Disable, all)
+	check("--toolsets", s.Toolsets, toolsets)
+	check("--tools", s.Tools, tools)
+	check("--exclude-tools", s.Exclude, all)
+	for _, n := range s.Enable {
+		if of := owner[n]; of != "" && of != n && slices.Contains(toolsets, n) {
+			errs = append(errs, fmt.Errorf("[tools] enable: %q is a toolset and a tool of the toolset %s: name the tools one by one", n, of))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	why := func(t *gate.Tool) string {
+		in := func(names []string) bool {
+			return slices.Contains(names, t.Name) || slices.Contains(names, t.Plugin.Name)
+		}
+		switch {
+		case len(s.Enable) > 0 && !in(s.Enable):
+			return "is not among those that [tools] enable offers"
+		case in(s.Disable):
+			return "is among those that [tools] disable takes away"
+		case len(s.Toolsets)+len(s.Tools) > 0 && !slices.Contains(s.Toolsets, t.Plugin.Name) && !slices.Contains(s.Tools, t.Name):
+			return "is not among those that --toolsets and --tools select"
+		case in(s.Exclude):
+			return "is among those that --exclude-tools leaves out"
+		}
+		return ""
+	}
+	if len(l.tools) > 0 && !slices.ContainsFunc(l.tools, func(t *gate.Tool) bool { return why(t) == "" }) {
+		return nil, errors.New("nothing is left to offer: [tools], --toolsets, --tools and --exclude-tools together withhold everything that the lock has")
+	}
+	return why, nil
+}
