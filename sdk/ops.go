@@ -232,6 +232,11 @@ func BlobRead(c *Call, blob string, offset, maxBytes int64) (ReadResult, error) 
 	return read(abi.BlobRead, abi.BlobReadRequest{Blob: blob, Offset: offset, MaxBytes: maxBytes})
 }
 
+// BlobCopy copies a blob that the caller owns to a new file of the caller's workspace.
+func BlobCopy(c *Call, blob, local string) (Written, error) {
+	return write(abi.BlobRead, abi.BlobReadRequest{Blob: blob, Local: local})
+}
+
 // Answer is what the user said. Action is accept, decline or cancel.
 type Answer struct {
 	Action  string

@@ -112,6 +112,21 @@ output_usd_micros = 10000000
 	ask("curl_execute", map[string]any{"url": srv.URL + "/away", "follow_redirects": true}, "failed", "egress", "led here")
 	ask("curl_execute", map[string]any{"url": other.URL}, "failed", "egress")
 	ask("curl_execute", map[string]any{"url": srv.URL + "/", "credential": "openai"}, "failed", "for the tool curl_execute")
+	how, _, text = outcome(t, session, "curl_execute", map[string]any{"url": srv.URL + "/small", "output_dir": "api/today"})
+	_, file, saved := strings.Cut(text, "saved in your workspace as ")
+	file = filepath.Join(s.dir, "lab/workspace/demo", strings.TrimSpace(file))
+	if info, err := os.Stat(file); how != "succeeded" || !saved || err != nil || info.Mode().Perm() != 0o600 || !strings.HasPrefix(filepath.Base(file), "response-") || filepath.Ext(file) != ".json" {
+		t.Errorf("an answer for the workspace: %s %s, %v", how, text, err)
+	}
+	if body, err := os.ReadFile(file); string(body) != `{"a":[1,{"b":"x"}]}` {
+		t.Errorf("the file holds %s, %v", body, err)
+	}
+	s.journaled(t, `"type":"intent".*"op":"blob_read".*"tier":"yellow".*"action":"get".*"local":"api/today/response-`)
+	must(t, os.Symlink(t.TempDir(), filepath.Join(s.dir, "lab/workspace/demo/out")))
+	ask("curl_execute", map[string]any{"url": srv.URL + "/small", "output_dir": "out"}, "failed", "not_saved", "answered with status 200")
+	for _, dir := range []string{"../demo2", "/tmp", ".hidden", "a/../../b", ""} {
+		ask("curl_execute", map[string]any{"url": srv.URL + "/small", "output_dir": dir}, "refused", "output_dir")
+	}
 	if n := hidden.Load(); n != 0 {
 		t.Errorf("the server that is not listed was reached %d times", n)
 	}
@@ -120,7 +135,8 @@ output_usd_micros = 10000000
 	ask("llm_query", question, "succeeded", "you sent Bearer [redacted]") // 100*2 + 100*10 = 1200 of 2500
 	ask("llm_query", question, "failed", "go over the day's limit of 2500")
 	ask("llm_query", map[string]any{"provider": "openai", "model": "dear", "prompt": "Hi", "base_url": srv.URL + "/v1"}, "failed", "not among those")
-	ask("llm_query", map[string]any{"provider": "openai", "model": "m", "prompt": strings.Repeat("word ", 30_000)}, "failed", "the limit is 102400")
+	ask("llm_query", map[string]any{"provider": "openai", "base_url": srv.URL + "/v1", "model": "m", "prompt": strings.Repeat("word ", 30_000)}, "failed", "the limit is 102400")
+	ask("llm_query", map[string]any{"provider": "openai", "base_url": "http://169.254.169.254/v1", "model": "m", "prompt": "Hi"}, "refused", "egress") // before any plugin runs
 	if n := authorized.Load(); n != 1 {
 		t.Errorf("%d requests had the key, want the one that was within the budget", n)
 	}

@@ -51,8 +51,10 @@ type Options struct {
 	TTL          time.Duration `koanf:"ttl"`           // of a blob that asks for no time of its own, 1h
 	MaxTTL       time.Duration `koanf:"max_ttl"`       // 24h
 
-	Index Index            `koanf:"-"`
-	Now   func() time.Time `koanf:"-"` // nil for time.Now
+	Index Index `koanf:"-"`
+	// Save writes a new file of a principal's workspace, and never replaces one. Nil: nothing can be copied there.
+	Save func(principal, local string, data io.Reader) error `koanf:"-"`
+	Now  func() time.Time                                    `koanf:"-"` // nil for time.Now
 }
 
 // Validate fills in the defaults and says what is wrong.
@@ -238,25 +240,62 @@ func (b *Blobs) Execute(ctx context.Context, q gate.Question, d gate.Decision) (
 		}
 		return gate.Result{Value: written{e.ID, scheme + e.ID, e.Bytes, e.SHA256}, Bytes: e.Bytes, SHA256: e.SHA256}, nil
 	case gate.BlobRead:
+		if op.Local != "" {
+			v, err := b.copy(ctx, who, op)
+			return gate.Result{Value: v, Bytes: v.Bytes, SHA256: v.SHA256}, err
+		}
 		v, err := b.read(ctx, who, op, d.Obligations.MaxBytes)
 		return gate.Result{Value: v, Bytes: v.Bytes}, err
 	}
 	return gate.Result{}, fail("bad_request", "%s is not an operation of blobs", q.Op.Import())
 }
 
-// read gives what is there from an offset on. Another principal's blob, an expired one and none are the same to the caller.
-func (b *Blobs) read(ctx context.Context, principal string, op gate.BlobRead, most int64) (chunk, error) {
+// open finds a blob. Another principal's, an expired one and none are the same to the caller.
+func (b *Blobs) open(ctx context.Context, principal string, op gate.BlobRead) (Entry, *os.File, error) {
 	id := strings.TrimPrefix(op.Blob, scheme)
 	if !idForm.MatchString(id) || op.Offset < 0 || op.MaxBytes < 0 {
-		return chunk{}, fail("bad_request", "want the id of a blob, and offset and max_bytes that are not negative")
+		return Entry{}, nil, fail("bad_request", "want the id of a blob, and offset and max_bytes that are not negative")
 	}
 	e, err := b.opts.Index.Blob(ctx, principal, id)
 	if err != nil || e.ID != id || e.Principal != principal {
-		return chunk{}, fail("not_found", "there is no such blob, or it has expired")
+		return Entry{}, nil, fail("not_found", "there is no such blob, or it has expired")
 	}
 	f, err := b.root.Open(id)
 	if err != nil {
-		return chunk{}, fail("not_found", "there is no such blob, or it has expired")
+		return Entry{}, nil, fail("not_found", "there is no such blob, or it has expired")
+	}
+	return e, f, nil
+}
+
+// copied is the answer to a read into the workspace.
+type copied struct {
+	Bytes  int64  `json:"bytes"`
+	EOF    bool   `json:"eof"`
+	SHA256 string `json:"sha256"`
+	Local  string `json:"local"`
+}
+
+// copy puts all of a blob into a new file of its owner's workspace, which stays there when the blob is gone.
+func (b *Blobs) copy(ctx context.Context, principal string, op gate.BlobRead) (copied, error) {
+	if b.opts.Save == nil || op.Offset != 0 || op.MaxBytes != 0 {
+		return copied{}, fail("bad_request", "a blob is copied to the workspace as a whole, without offset and max_bytes, on a host that has one")
+	}
+	e, f, err := b.open(ctx, principal, op)
+	if err != nil {
+		return copied{}, err
+	}
+	defer f.Close()
+	if err := b.opts.Save(principal, op.Local, io.LimitReader(f, e.Bytes)); err != nil {
+		return copied{}, err
+	}
+	return copied{e.Bytes, true, e.SHA256, op.Local}, nil
+}
+
+// read gives what is there from an offset on.
+func (b *Blobs) read(ctx context.Context, principal string, op gate.BlobRead, most int64) (chunk, error) {
+	e, f, err := b.open(ctx, principal, op)
+	if err != nil {
+		return chunk{}, err
 	}
 	defer f.Close()
 	n := int64(maxData)
@@ -270,7 +309,7 @@ func (b *Blobs) read(ctx context.Context, principal string, op gate.BlobRead, mo
 	}
 	data := make([]byte, n)
 	if _, err := f.ReadAt(data, op.Offset); err != nil && err != io.EOF {
-		return chunk{}, fail("failed", "reading blob %s: %v", id, err)
+		return chunk{}, fail("failed", "reading blob %s: %v", e.ID, err)
 	}
 	c := chunk{Bytes: n, EOF: op.Offset+n == e.Bytes}
 	if utf8.Valid(data) && !strings.ContainsRune(string(data), 0) {

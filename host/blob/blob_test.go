@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -290,5 +291,38 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 	if len(x.all) != 320 || len(files(t, b)) != 320 {
 		t.Errorf("%d entries, %d files", len(x.all), len(files(t, b)))
+	}
+}
+
+func TestACopyInTheWorkspaceIsWholeAndItsOwners(t *testing.T) {
+	saved := map[string]string{}
+	b, _ := lab(t, Options{Save: func(principal, local string, data io.Reader) error {
+		if local == "taken" {
+			return fail("exists", "there already")
+		}
+		body, err := io.ReadAll(data)
+		saved[principal+" "+local] = string(body)
+		return err
+	}})
+	body := strings.Repeat("0123456789", 200_000) // more than one read gives
+	id, _, err := b.Keep(t.Context(), "alice", "a", "text/plain", []byte(body), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := do(b, "alice", gate.BlobRead{Blob: id, Local: "d/a"})
+	if c, ok := res.Value.(copied); err != nil || !ok || c.Bytes != 2_000_000 || c.Local != "d/a" || c.SHA256 == "" || res.SHA256 != c.SHA256 || saved["alice d/a"] != body {
+		t.Errorf("copied %+v, %d bytes, %v", res.Value, len(saved["alice d/a"]), err)
+	}
+	_, err = do(b, "alice", gate.BlobRead{Blob: id, Local: "taken"})
+	wants(t, err, "exists", "there already")
+	_, err = do(b, "mallory", gate.BlobRead{Blob: id, Local: "d/b"})
+	wants(t, err, "not_found", "no such blob")
+	_, err = do(b, "alice", gate.BlobRead{Blob: id, Local: "d/b", Offset: 1})
+	wants(t, err, "bad_request", "as a whole")
+	none, _ := lab(t, Options{})
+	_, err = do(none, "alice", gate.BlobRead{Blob: id, Local: "d/b"})
+	wants(t, err, "bad_request", "a host that has one")
+	if len(saved) != 1 {
+		t.Errorf("saved %d files", len(saved))
 	}
 }

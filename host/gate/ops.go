@@ -132,6 +132,7 @@ type (
 		Blob     string `json:"blob"`
 		Offset   int64  `json:"offset,omitempty"`
 		MaxBytes int64  `json:"max_bytes,omitempty"`
+		Local    string `json:"local,omitempty"` // copies all of it to this new file of the principal's workspace instead
 	}
 	// Ask puts a question to the client's user. Schema is a JSON Schema of a flat object.
 	Ask struct {

@@ -141,11 +141,12 @@ type (
 		Reserve    int64       `json:"reserve_usd_micros"`
 	}
 	blob struct {
-		Action string `json:"action"` // write | read
+		Action string `json:"action"` // write | read | get: a copy in the workspace
 		Name   string `json:"name"`
 		MIME   string `json:"mime"`
 		Bytes  int64  `json:"bytes"`
 		TTLS   int64  `json:"ttl_s"`
+		Local  string `json:"local"` // of get
 	}
 	ask struct {
 		Key    string `json:"key"`
@@ -269,7 +270,10 @@ func operation(q *gate.Question, h head) *operationInput {
 			in.Blob = nil
 		}
 	case gate.BlobRead:
-		in.Blob = &blob{Action: "read", Name: op.Blob, Bytes: op.MaxBytes}
+		in.Blob = &blob{Action: "read", Name: op.Blob, Bytes: op.MaxBytes, Local: op.Local}
+		if op.Local != "" {
+			in.Blob.Action = "get"
+		}
 	case gate.Ask:
 		fields, _ := op.Schema["properties"].(map[string]any)
 		in.Ask = &ask{op.Key, len(op.Message), len(fields)}

@@ -143,6 +143,16 @@ func receive(root *os.Root, name string, overwrite bool, commit func() error, fi
 	return fileError("writing local file", name, err)
 }
 
+// Save makes a new file in the folder of a principal, and replaces none.
+func (r *Remote) Save(principal, name string, data io.Reader) error {
+	root, err := r.local(principal)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return receive(root, name, false, func() error { return nil }, func(w io.Writer) (int64, error) { return io.Copy(w, data) })
+}
+
 // noFile is the digest of a local file that is not there, or cannot be uploaded.
 const noFile = "none"
 

@@ -262,9 +262,9 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 				return sdk.ExecResult{}, &sdk.OpError{Code: "lost", Message: "x", Unknown: true}
 			}
 		}},
-		{"node down", exec, `{"vmid":101,"command":"ls"}`, "unreachable", "dialling", "reachable", func(n *node) {
+		{"node down", exec, `{"vmid":101,"command":"ls"}`, "connection", "dialling", "reachable", func(n *node) {
 			n.SSHExec = func(string, []string, sdk.ExecOptions) (sdk.ExecResult, error) {
-				return sdk.ExecResult{}, &sdk.OpError{Code: "unreachable", Message: "dialling"}
+				return sdk.ExecResult{}, &sdk.OpError{Code: "connection", Message: "dialling"}
 			}
 		}},
 		{"refused by policy", exec, `{"vmid":101,"command":"ls"}`, "refused", "no", "refused too", func(n *node) {

@@ -4,6 +4,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -15,8 +16,9 @@ func main() {}
 func init() {
 	sdk.Serve("llm", "1.0.0",
 		sdk.NewTool("llm_query",
-			"Ask another language model one question and return its answer: an OpenAI-compatible server or Anthropic. At most 100 KB of text, and no pasted repositories: give the part that matters. "+
-				"What it costs counts against your daily budget. Example: {\"provider\":\"anthropic\",\"model\":\"claude-sonnet-4-5\",\"prompt\":\"What does EADDRINUSE mean?\"}",
+			"Ask another language model one question and return its answer: at OpenAI, Anthropic, or a server of the site's own that speaks the protocol of one of them. At most 100 KB of text, "+
+				"and no pasted repositories: give the part that matters. What it costs counts against your daily budget. "+
+				"Example: {\"provider\":\"anthropic\",\"base_url\":\"https://api.anthropic.com/v1\",\"model\":\"claude-sonnet-4-5\",\"prompt\":\"What does EADDRINUSE mean?\"}",
 			sdk.Hints{Title: "Ask a language model", OpenWorld: true, Imports: []string{"http_request"}, Budget: 150 * time.Second,
 				Runs: "nothing on a node: one HTTPS request to the provider"}, query))
 }
@@ -28,7 +30,7 @@ type queryIn struct {
 	System      string   `json:"system,omitempty" doc:"Instructions that go before it" maxlen:"400000"`
 	MaxTokens   int      `json:"max_tokens,omitempty" doc:"Tokens of the answer at most; they are part of what is reserved of your budget" default:"1024" min:"1" max:"32768"`
 	Temperature *float64 `json:"temperature,omitempty" doc:"From 0, the same answer each time, to 2" min:"0" max:"2"`
-	BaseURL     string   `json:"base_url,omitempty" doc:"Of another server that speaks the provider's protocol, such as http://127.0.0.1:11434/v1" maxlen:"512"`
+	BaseURL     string   `json:"base_url" doc:"Where it is asked: https://api.openai.com/v1, https://api.anthropic.com/v1, or another server that the site lists, such as http://127.0.0.1:11434/v1" maxlen:"512" target:"url"`
 	Credential  string   `json:"credential,omitempty" doc:"The name of the key that the host keeps and adds; the provider's name unless given, none for a server without keys" maxlen:"64"`
 }
 
@@ -60,23 +62,23 @@ func query(c *sdk.Call, in queryIn) (queryOut, error) {
 	return out, err
 }
 
-// provider is a protocol.
+// provider is a protocol. A request to its own host may cost the dearest price until the host that serves this tool knows better.
 type provider struct {
-	base, path string
+	host, path string
 	headers    [][2]string
 	body       func(in queryIn, limit string) map[string]any
 	parse      func(body []byte) (queryOut, error)
 }
 
 var providers = map[string]provider{
-	"openai": {"https://api.openai.com/v1", "/chat/completions", nil, func(in queryIn, limit string) map[string]any {
+	"openai": {"api.openai.com", "/chat/completions", nil, func(in queryIn, limit string) map[string]any {
 		messages := []map[string]any{{"role": "user", "content": in.Prompt}}
 		if in.System != "" {
 			messages = append([]map[string]any{{"role": "system", "content": in.System}}, messages...)
 		}
 		return map[string]any{"model": in.Model, "messages": messages, limit: in.MaxTokens}
 	}, parseOpenAI},
-	"anthropic": {"https://api.anthropic.com/v1", "/messages", [][2]string{{"anthropic-version", "2023-06-01"}}, func(in queryIn, limit string) map[string]any {
+	"anthropic": {"api.anthropic.com", "/messages", [][2]string{{"anthropic-version", "2023-06-01"}}, func(in queryIn, limit string) map[string]any {
 		m := map[string]any{"model": in.Model, "messages": []map[string]any{{"role": "user", "content": in.Prompt}}, limit: in.MaxTokens}
 		if in.System != "" {
 			m["system"] = in.System
@@ -94,10 +96,14 @@ func (p provider) ask(c *sdk.Call, in queryIn, limit string) (queryOut, error) {
 	if err != nil {
 		return queryOut{}, err
 	}
-	q := sdk.Request{Method: "POST", URL: p.base + p.path, Headers: append([][2]string{{"Content-Type", "application/json"}}, p.headers...), Body: body,
-		Credential: in.Credential, MaxBytes: 1 << 20, Timeout: 120 * time.Second, ReserveUSDMicros: int64(len(body)*dearInput + in.MaxTokens*dearOutput)}
-	if in.BaseURL != "" { // a server of the site's own, whose price the host knows if it has one
-		q.URL, q.ReserveUSDMicros = strings.TrimSuffix(in.BaseURL, "/")+p.path, 0
+	at, err := url.Parse(in.BaseURL)
+	if err != nil || strings.ContainsAny(in.BaseURL, "?#") {
+		return queryOut{}, &sdk.Error{Code: "bad_input", Message: "base_url is the beginning of a URL, without ? and #", Suggestion: "Write it as in https://api.openai.com/v1."}
+	}
+	q := sdk.Request{Method: "POST", URL: strings.TrimSuffix(in.BaseURL, "/") + p.path, Headers: append([][2]string{{"Content-Type", "application/json"}}, p.headers...), Body: body,
+		Credential: in.Credential, MaxBytes: 1 << 20, Timeout: 120 * time.Second}
+	if at.Hostname() == p.host { // of a server of the site's own, the host knows the price if it has one
+		q.ReserveUSDMicros = int64(len(body)*dearInput + in.MaxTokens*dearOutput)
 	}
 	switch q.Credential {
 	case "":

@@ -57,7 +57,7 @@ func serve(t *testing.T, h *sdktest.Host) (url string, seen *[]map[string]any) {
 	}))
 	t.Cleanup(s.Close)
 	h.HTTPRequest = func(q sdk.Request) (sdk.Response, error) {
-		url := strings.NewReplacer("https://api.openai.com", s.URL, "https://api.anthropic.com", s.URL).Replace(q.URL)
+		url := strings.NewReplacer("https://api.openai.com:443", s.URL, "https://api.openai.com", s.URL, "https://api.anthropic.com", s.URL).Replace(q.URL)
 		req, err := http.NewRequest(q.Method, url, bytes.NewReader(q.Body))
 		if err != nil {
 			return sdk.Response{}, &sdk.OpError{Code: "bad_request", Message: err.Error()}
@@ -77,6 +77,18 @@ func serve(t *testing.T, h *sdktest.Host) (url string, seen *[]map[string]any) {
 	return s.URL, seen
 }
 
+// arguments are those of a test with the provider's own address, unless they name another.
+func arguments(prompt, args, url string) string {
+	if !strings.Contains(args, "base_url") {
+		provider := "openai"
+		if strings.Contains(args, "anthropic") {
+			provider = "anthropic"
+		}
+		args += `,"base_url":"https://api.` + provider + `.com/v1"`
+	}
+	return `{"prompt":"` + prompt + `",` + strings.ReplaceAll(args, "BASE", url) + `}`
+}
+
 func TestBothProtocols(t *testing.T) {
 	for name, tt := range map[string]struct{ args, want, code, words string }{
 		"OpenAI":                        {args: `"provider":"openai","model":"m","system":"Be short.","temperature":0.5`, want: `{"answer":"Paris","model":"m-1","stop_reason":"stop","input_tokens":7,"output_tokens":2}`},
@@ -90,11 +102,12 @@ func TestBothProtocols(t *testing.T) {
 		"an answer of another protocol": {args: `"provider":"anthropic","model":"strange"`, code: "bad_response", words: "not a message"},
 		"no choices":                    {args: `"provider":"openai","model":"strange"`, code: "bad_response", words: "no choices"},
 		"a redirect":                    {args: `"provider":"openai","model":"moved"`, code: "redirected", words: "307"},
+		"an address with a query":       {args: `"provider":"openai","model":"m","base_url":"https://api.openai.com/v1?x="`, code: "bad_input", words: "without ? and #"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := sdktest.New(t)
 			url, seen := serve(t, h)
-			out, err := h.Call("llm_query", `{"prompt":"The capital of France?",`+strings.ReplaceAll(tt.args, "BASE", url)+`}`)
+			out, err := h.Call("llm_query", arguments("The capital of France?", tt.args, url))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,13 +129,13 @@ func TestBothProtocols(t *testing.T) {
 }
 
 func TestWhatIsReserved(t *testing.T) {
-	for args, want := range map[string]bool{`"provider":"openai","model":"m","max_tokens":100`: true, `"provider":"openai","model":"open","credential":"none","base_url":"BASE/v1"`: false} {
+	for args, want := range map[string]bool{`"provider":"openai","model":"m","max_tokens":100`: true, `"provider":"openai","model":"m","max_tokens":100,"base_url":"https://api.openai.com:443/v1/"`: true, `"provider":"openai","model":"open","credential":"none","base_url":"BASE/v1"`: false} {
 		h := sdktest.New(t)
 		url, _ := serve(t, h)
 		ask := h.HTTPRequest
 		var got sdk.Request
 		h.HTTPRequest = func(q sdk.Request) (sdk.Response, error) { got = q; return ask(q) }
-		if out, err := h.Call("llm_query", `{"prompt":"x",`+strings.ReplaceAll(args, "BASE", url)+`}`); err != nil || out.Error != nil {
+		if out, err := h.Call("llm_query", arguments("x", args, url)); err != nil || out.Error != nil {
 			t.Fatal(err, out.Error)
 		}
 		if (got.ReserveUSDMicros > 100*dearOutput) != want || got.MaxHops != 0 {
@@ -149,7 +162,7 @@ func TestTheGuardSaysWhyNothingWasSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := sdktest.New(t)
 			serve(t, h)
-			args, _ := json.Marshal(map[string]any{"provider": "openai", "model": "m", "prompt": tt.prompt})
+			args, _ := json.Marshal(map[string]any{"provider": "openai", "base_url": "https://api.openai.com/v1", "model": "m", "prompt": tt.prompt})
 			out, err := h.Call("llm_query", string(args))
 			if err != nil {
 				t.Fatal(err)

@@ -26,6 +26,7 @@ kind of address; each redirect is decided like a request of its own. A refusal s
 | jq_filter | what to take out of a JSON answer |
 | max_result_size | bytes to give directly, 500000, at most 1000000; a longer result is saved as an artifact |
 | save_to_file | save it in any case |
+| output_dir | a folder of your workspace, such as api/today: save it in any case, and as a new file in there too, which stays |
 
 Answers up to 10 MB are read. Binary answers are saved. 60 requests a minute to one host, 300 of one caller. No cookies are kept, no
 proxy is used, certificates are always verified, and local and internal addresses are refused unless the site lists them. Artifacts

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -34,6 +35,7 @@ type curlIn struct {
 	Filter     string   `json:"jq_filter,omitempty" doc:"What to take out of a JSON answer: a jq filter, or short paths such as .items.0.name,.total" maxlen:"4096"`
 	Max        int      `json:"max_result_size,omitempty" doc:"Bytes of a result to give directly; a longer one is saved as an artifact" default:"500000" min:"1000" max:"1000000"`
 	Save       bool     `json:"save_to_file,omitempty" doc:"Save the answer as an artifact in any case" default:"false"`
+	Dir        string   `json:"output_dir,omitempty" doc:"A folder of your workspace, relative to it: the answer is saved in any case, and as a new file in there too" maxlen:"200" pattern:"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"`
 }
 
 type hop struct {
@@ -54,6 +56,7 @@ type curlOut struct {
 	Hops     []hop    `json:"redirects" doc:"Redirects that were followed"`
 	Body     string   `json:"body,omitempty" doc:"The body, or what the filter took out of it"`
 	Artifact string   `json:"artifact,omitempty" doc:"Where the result was saved; jq_query reads it"`
+	File     string   `json:"file,omitempty" doc:"Where it was saved in your workspace"`
 }
 
 func (o curlOut) Text() string {
@@ -67,6 +70,9 @@ func (o curlOut) Text() string {
 	}
 	if o.Artifact != "" {
 		fmt.Fprintf(&b, "saved as artifact %s\n", o.Artifact)
+	}
+	if o.File != "" {
+		fmt.Fprintf(&b, "saved in your workspace as %s\n", o.File)
 	}
 	if o.Body != "" {
 		b.WriteString("\n" + o.Body)
@@ -169,6 +175,7 @@ func encoded(what string, fields []string) (string, error) {
 }
 
 func execute(c *sdk.Call, in curlIn) (curlOut, error) {
+	in.Save = in.Save || in.Dir != ""
 	q, err := build(in)
 	if err != nil {
 		return curlOut{}, err
@@ -208,7 +215,10 @@ func execute(c *sdk.Call, in curlIn) (curlOut, error) {
 		}
 		body, out.Type = filtered, "application/json"
 	}
-	if out.Artifact != "" || len(body) == 0 {
+	if out.Artifact != "" {
+		return out, out.copy(c, in.Dir)
+	}
+	if len(body) == 0 {
 		return out, nil
 	}
 	if (in.Save && in.Filter != "") || len(body) > in.Max || !utf8.Valid(body) || strings.ContainsRune(string(body), 0) {
@@ -217,8 +227,23 @@ func execute(c *sdk.Call, in curlIn) (curlOut, error) {
 			return curlOut{}, err
 		}
 		out.Artifact = b.Blob
-		return out, nil
+		return out, out.copy(c, in.Dir)
 	}
 	out.Body = string(body)
 	return out, nil
+}
+
+// copy puts what was saved into a folder of the workspace as well, when one was asked for, under a name that no other call gives.
+func (o *curlOut) copy(c *sdk.Call, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	end := map[string]string{"application/json": ".json", "text/html": ".html", "text/plain": ".txt", "text/csv": ".csv", "application/xml": ".xml", "text/xml": ".xml"}[o.Type]
+	name := dir + "/response-" + strings.ToLower(c.ID) + cmp.Or(end, ".bin")
+	if _, err := sdk.BlobCopy(c, o.Artifact, name); err != nil {
+		return &sdk.Error{Code: "not_saved", Message: fmt.Sprintf("the request was answered with status %d, and the answer saved as artifact %s, but not as %s in the workspace: %v", o.Status, o.Artifact, name, err),
+			Suggestion: "Do not send the request again for this: read the artifact with jq_query, or tell your user."}
+	}
+	o.File = name
+	return nil
 }

@@ -41,9 +41,16 @@ operation := files.rank if input.file != null
 
 operation := http_rank if input.http != null
 
-operation := 1 if input.blob != null
+operation := blob_rank if input.blob != null
 
 operation := 1 if input.ask != null
+
+# A copy in the workspace is a download.
+blob_rank := 2 if {
+	input.blob.action == "get"
+} else := 1 if {
+	input.blob.action in {"read", "write"}
+}
 
 http_rank := 1 if {
 	input.http.method in {"GET", "HEAD"}

@@ -83,6 +83,9 @@ func (h *Host) answer(name string, request []byte) (any, error) {
 			return abi.BlobWriteResponse(b), err
 		})
 	case "blob_read":
+		if q := (abi.BlobReadRequest{}); json.Unmarshal(request, &q) == nil && q.Local != "" {
+			return with(h, name, request, h.BlobCopy != nil, func(q abi.BlobReadRequest) (any, error) { return written(h.BlobCopy(q.Blob, q.Local)) })
+		}
 		return with(h, name, request, h.BlobRead != nil, func(q abi.BlobReadRequest) (any, error) { return readBack(h.BlobRead(q.Blob, q.Offset, q.MaxBytes)) })
 	case "ask":
 		return with(h, name, request, h.Ask != nil, func(q abi.AskRequest) (any, error) {

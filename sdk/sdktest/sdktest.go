@@ -32,6 +32,7 @@ type Host struct {
 	HTTPRequest func(sdk.Request) (sdk.Response, error)
 	BlobWrite   func(name, mime string, data []byte, ttl time.Duration) (sdk.Blob, error)
 	BlobRead    func(blob string, offset, maxBytes int64) (sdk.ReadResult, error)
+	BlobCopy    func(blob, local string) (sdk.Written, error)
 	Ask         func(key, message string, schema json.RawMessage) (sdk.Answer, error)
 
 	Requests []Request // what was asked, in order

@@ -11,7 +11,7 @@ import (
 
 // openOutside wires what reaches no node: blobs and HTTP.
 func (h *host) openOutside(o *gate.Options, s *store.Store) error {
-	h.cfg.Blob.Index = blobIndex{s}
+	h.cfg.Blob.Index, h.cfg.Blob.Save = blobIndex{s}, h.remote.Save
 	blobs, err := blob.New(h.cfg.Blob)
 	if err != nil {
 		return err

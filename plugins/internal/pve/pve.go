@@ -36,7 +36,10 @@ func Lost(err error, doing string) error {
 	if !errors.As(err, &op) {
 		return err
 	}
-	e := &sdk.Error{Code: op.Code, Message: doing + ": " + op.Message, Suggestion: "Check that the node is reachable (caponier check), then try again."}
+	e := &sdk.Error{Code: op.Code, Message: doing + ": " + op.Message, Suggestion: "See the message. If it is not about the arguments, tell your user: caponier check looks at the nodes."}
+	if s, known := remedies[op.Code]; known {
+		e.Suggestion = s
+	}
 	switch {
 	case op.Code == "timeout":
 		e.Suggestion = "It may still be running on the node, or in the guest: look at its status before you try again."
@@ -44,6 +47,18 @@ func Lost(err error, doing string) error {
 		e.Code, e.Suggestion = "unknown_outcome", "The connection was lost after the command was sent: look at the status of what it acts on before you try again."
 	}
 	return e
+}
+
+// remedies are what helps against an operation that failed before a command could say why, by the host's codes.
+var remedies = map[string]string{
+	"connection": "Check that the node is up and reachable (caponier check), then try again.",
+	"lost":       "Check that the node is up and reachable (caponier check), then try again.",
+	"host_key":   "Do not try again, and do not look for a way around: whoever answers may not be the node. Tell your user, who has to compare the key on the node's own console.",
+	"auth":       "Trying again does not help. Tell your user: the node does not accept the login that the configuration names (caponier check).",
+	"shell":      "Trying again does not help. Tell your user: the login shell on the node has to be mended (caponier check).",
+	"permission": "Trying again does not help: the account that caponier logs in with may not do this.",
+	"changed":    "It was changed meanwhile: look at it, then call again.",
+	"cancelled":  "Nothing was sent: call again.",
 }
 
 // After is the error of a look that failed after the change before it had succeeded.

@@ -202,3 +202,31 @@ func FuzzKeyValues(f *testing.F) {
 		}
 	})
 }
+
+func TestSuggestionsFitWhatWentWrong(t *testing.T) {
+	for code, c := range map[string]struct {
+		unknown bool
+		want    string
+	}{
+		"connection": {false, "reachable"},
+		"host_key":   {false, "Do not try again"},
+		"auth":       {false, "does not help"},
+		"shell":      {false, "login shell"},
+		"timeout":    {false, "may still be running"},
+		"lost":       {true, "after the command was sent"},
+		"something":  {false, "See the message"},
+	} {
+		err := Lost(&sdk.OpError{Code: code, Message: "why", Unknown: c.unknown}, "doing")
+		e, ok := err.(*sdk.Error)
+		if !ok || !strings.Contains(e.Suggestion, c.want) || e.Message != "doing: why" {
+			t.Errorf("%s: %+v, want a suggestion with %q", code, err, c.want)
+		}
+		if ok && code != "connection" && strings.Contains(e.Suggestion, "reachable") {
+			t.Errorf("%s: %q is about a node that is reachable", code, e.Suggestion)
+		}
+	}
+	refused := &sdk.Refused{DecisionID: "D"}
+	if err := Lost(refused, "doing"); err != refused {
+		t.Errorf("a refusal became %v", err)
+	}
+}

@@ -15,7 +15,7 @@ var example = regexp.MustCompile(`Example: (\{.*\})$`)
 // CheckTools holds every tool of the plugin to what an agent and a site need of it. Budgets are in seconds, of all tools by name.
 func CheckTools(t *testing.T, budgets map[string]int) {
 	h := sdktest.New(t)
-	down := &sdk.OpError{Code: "unreachable", Message: "down"}
+	down := &sdk.OpError{Code: "connection", Message: "down"}
 	h.SSHExec = func(string, []string, sdk.ExecOptions) (sdk.ExecResult, error) { return sdk.ExecResult{}, down }
 	h.SSHScript = func(string, string, sdk.ExecOptions) (sdk.ExecResult, error) { return sdk.ExecResult{}, down }
 	h.SFTPStat = func(string, string) (sdk.FileInfo, error) { return sdk.FileInfo{}, down }
@@ -90,7 +90,7 @@ func CheckTools(t *testing.T, budgets map[string]int) {
 		out, err := h.Call(tool.Name, m[1])
 		if err != nil {
 			fail("its example does not fit its own schema: %v", err)
-		} else if out.Error == nil || out.Error.Code != "unreachable" || out.Error.Suggestion == "" {
+		} else if out.Error == nil || out.Error.Code != "connection" || !strings.Contains(out.Error.Suggestion, "reachable") || out.Error.Suggestion == "" {
 			fail("of a node that is down it says %+v", out.Error)
 		}
 	}

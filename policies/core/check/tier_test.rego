@@ -100,3 +100,15 @@ test_relaxed_guests_are_spared_what_the_site_adds if {
 	red := {"commands": {"lifecycle": {"tier": "red"}}}
 	f.operated_in(object.union({"parent": {"targets": {"vmids": ["104"]}}}, f.run(["pct", "stop", "104"])), red).tier == "yellow"
 }
+
+blob(action) := {"op": "blob_read", "target": null, "tool": {"imports": ["blob_read"]}, "blob": {"action": action, "name": "x", "mime": "", "bytes": 0, "ttl_s": 0, "local": "a"}}
+
+test_reading_a_blob_is_green if f.operated(blob("read")).tier == "green"
+
+test_a_copy_in_the_workspace_is_yellow if f.operated(blob("get")).tier == "yellow"
+
+test_a_copy_in_the_workspace_is_above_a_green_call if {
+	f.failed(f.operated(object.union({"parent": {"tier": "green"}}, blob("get")))) == {"tier"}
+}
+
+test_an_action_on_blobs_that_is_not_known_is_black if f.operated(blob("move")).tier == "black"

@@ -187,6 +187,7 @@ type (
 		Blob     string `json:"blob"`
 		Offset   int64  `json:"offset,omitempty"`
 		MaxBytes int64  `json:"max_bytes,omitempty"`
+		Local    string `json:"local,omitempty"`
 	}
 	AskRequest struct {
 		Common
