@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -130,6 +131,28 @@ func say(res *mcp.CallToolResult, text string) {
 	res.Content = append(res.Content, &mcp.TextContent{Text: text})
 }
 
+// whatNow tells what can be done about a refusal. Nobody's arguments are at fault when the host is frozen or busy.
+func whatNow(r *gate.Refused) string {
+	has := func(ids ...string) bool {
+		return slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(r.Failed, id) })
+	}
+	switch {
+	case has("freeze"):
+		return "An operator has frozen this: no other arguments help. Ask the operator to thaw it."
+	case has("readonly"):
+		return "The host only reads for now: no other arguments help. Tell your user."
+	case has("journal.unavailable", "ledger.unavailable", "approval.unavailable", "policy.error", "policy.panic"):
+		return "The host cannot decide for now: no other arguments help. Tell the operator."
+	case len(r.Failed) == 1 && has("rate", "approval.flood"):
+		return "Wait as long as it says, then make the same call again."
+	case len(r.Failed) == 1 && has("budget"):
+		return "Wait for the next day, or tell your user."
+	case r.NeedsApproval:
+		return "Only a person's confirmation is missing: tell your user."
+	}
+	return "Do not repeat it unchanged: change what the rules name, or tell your user."
+}
+
 // explain turns why there is no output into words and a code. What is not known to be meant for the client goes to the log.
 func (s *Server) explain(tool *gate.Tool, err, stopped error, sum *summary) {
 	var refused *gate.Refused
@@ -141,10 +164,7 @@ func (s *Server) explain(tool *gate.Tool, err, stopped error, sum *summary) {
 	case errors.As(err, &refused):
 		sum.Refused = append(summaries([]*gate.Refused{refused}), sum.Refused...)
 		e.Code, e.Message = "refused", refused.Error()
-		e.Suggestion = "Nothing was executed. Do not repeat it unchanged: change what the rules name, or tell your user."
-		if refused.NeedsApproval {
-			e.Suggestion = "Nothing was executed. Only a person's confirmation is missing: tell your user."
-		}
+		e.Suggestion = "Nothing was executed. " + whatNow(refused)
 	case errors.As(err, &invalid):
 		e.Code, e.Message, e.Suggestion = "invalid_arguments", invalid.Error(), "Nothing was executed. Correct the arguments to fit the tool's input schema and call it again."
 	case errors.As(err, &waiting):
