@@ -8,7 +8,7 @@ GUESTS := $(patsubst test/guests/%/main.go,%,$(wildcard test/guests/*/main.go))
 SDK := $(wildcard sdk/*.go) go.mod
 export GOFLAGS := -buildvcs=false
 
-.PHONY: all plugins guests others demo test check fmt lint policy race bench soak fuzz lock docs conformance dist dist-check clean
+.PHONY: all plugins guests others demo test check changes fmt lint policy race bench soak fuzz lock docs conformance dist dist-check packaging clean
 all: build/caponier plugins
 
 build/caponier: $(shell find host policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
@@ -54,7 +54,15 @@ test: all guests build/pvelab
 	$(GO) test -short ./...
 
 # What CI runs, and what to run before every change.
-check: fmt lint policy all guests lock-current docs-current race
+check: changes fmt lint policy all guests lock-current docs-current race
+
+# What users see does not change without a line in CHANGELOG.md: everything since the branch left BASE is looked at, committed or not.
+BASE ?= origin/main
+changes:
+	@base=$$(git merge-base HEAD $(BASE) 2>/dev/null) || { echo "changes: there is no $(BASE) to compare with (BASE=…)"; exit 0; }; \
+	git diff --quiet "$$base" -- CHANGELOG.md || exit 0; \
+	seen=$$(git diff --name-only "$$base" -- config.toml plugins.lock docs/tools.md docs/abi.md host/cmd sdk policies/core policies/schemas packaging examples/clients | grep -v _test || true); \
+	test -z "$$seen" || { printf 'CHANGELOG.md says nothing of what users see in:\n%s\nAdd a line under "## Unreleased": what they can do now, or must do differently.\n' "$$seen"; exit 1; }
 
 fmt:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt'ed: $$out"; exit 1; }
@@ -111,6 +119,10 @@ dist-check: dist
 	{ git ls-files -z; printf 'plugins.lock\0'; } | sort -zu | xargs -0 cp --parents -t "$$dir" && \
 	(cd "$$dir" && $(GO) run packaging/dist.go -version $(VERSION) -out dist >/dev/null) && \
 	diff -r build/dist "$$dir/dist" && (cd build/dist && sha256sum -c --quiet SHA256SUMS) && echo "the same bytes twice"
+
+# dist-check, then the tools and schemas of those who take the files; needs npm, the Go module proxy and shellcheck.
+packaging: dist-check
+	sh test/packaging/lint.sh
 
 clean:
 	rm -rf build

@@ -91,7 +91,7 @@ func build(stage, version, goarch string) (all []entry) {
 	for _, f := range []string{"plugins.lock", "config.toml", "README.md", "LICENSE", "SECURITY.md", "packaging/caponier.service", "packaging/README.md"} {
 		all = append(all, entry{f, read(f), false})
 	}
-	all = append(all, entry{"packaging/node/caponier-gate", read("packaging/node/caponier-gate"), true})
+	all = append(all, entry{"packaging/node/caponier-gate", read("packaging/node/caponier-gate"), true}, entry{"packaging/node/caponier.sudoers", read("packaging/node/caponier.sudoers"), false})
 	for _, dir := range []string{"docs", "examples/clients", "policies/examples", "policies/site", "policies/schemas"} {
 		check(fs.WalkDir(os.DirFS("."), dir, func(name string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {

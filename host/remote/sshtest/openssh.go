@@ -25,7 +25,7 @@ type OpenSSH struct {
 	Dir        string // of its files
 
 	t       testing.TB
-	sshd    string
+	sshd    []string
 	hostKey ssh.PublicKey
 	client  ssh.PublicKey
 	cmd     *exec.Cmd
@@ -35,13 +35,19 @@ type OpenSSH struct {
 // StartOpenSSH starts sshd with lines added to its configuration. Without an installed sshd the test is skipped, but fails where CI=true.
 func StartOpenSSH(t testing.TB, lines ...string) *OpenSSH {
 	t.Helper()
-	const sshd = "/usr/sbin/sshd"
-	if _, err := os.Stat(sshd); err != nil {
-		Missing(t, "openssh-server")
-	}
 	me, err := user.Current()
 	if err != nil {
 		t.Fatal(err)
+	}
+	return StartOpenSSHFor(t, me.Username, nil, lines...)
+}
+
+// StartOpenSSHFor is StartOpenSSH for another user. wrap comes before sshd's own command line, such as the words of unshare(1).
+func StartOpenSSHFor(t testing.TB, login string, wrap []string, lines ...string) *OpenSSH {
+	t.Helper()
+	const sshd = "/usr/sbin/sshd"
+	if _, err := os.Stat(sshd); err != nil {
+		Missing(t, "openssh-server")
 	}
 	if os.Getuid() == 0 {
 		if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // privilege separation needs it
@@ -53,9 +59,12 @@ func StartOpenSSH(t testing.TB, lines ...string) *OpenSSH {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	o := &OpenSSH{t: t, sshd: sshd, User: me.Username, Dir: dir}
+	o := &OpenSSH{t: t, sshd: append(wrap[:len(wrap):len(wrap)], sshd, "-D", "-e", "-f"), User: login, Dir: dir}
+	if err := os.Chmod(dir, 0o755); err != nil { // the other user reads authorized_keys
+		t.Fatal(err)
+	}
 	o.ClientFile, o.client = NewKeyFile(t)
-	if err := os.WriteFile(o.file("authorized_keys"), ssh.MarshalAuthorizedKey(o.client), 0o600); err != nil {
+	if err := os.WriteFile(o.file("authorized_keys"), ssh.MarshalAuthorizedKey(o.client), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -125,7 +134,7 @@ func (o *OpenSSH) HostPort() (string, int) { return HostPort(o.Addr) }
 // Start starts the server and waits until it listens.
 func (o *OpenSSH) Start() {
 	o.t.Helper()
-	o.cmd = exec.Command(o.sshd, "-D", "-e", "-f", o.file("config"))
+	o.cmd = exec.Command(o.sshd[0], append(o.sshd[1:len(o.sshd):len(o.sshd)], o.file("config"))...)
 	o.cmd.Stderr = o.log
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := o.cmd.Start(); err != nil {

@@ -1,0 +1,272 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+)
+
+// groups says what a tool needs on a node, from what the lock says of it: the programs in its runs line and its operations.
+func groups(runs string, imports []string) (need []string) {
+	add := func(group, form string) {
+		if regexp.MustCompile(form).MatchString(runs) && !slices.Contains(need, group) {
+			need = append(need, group)
+		}
+	}
+	switch {
+	case strings.HasPrefix(runs, "nothing"):
+		return []string{"nothing on a node"}
+	case strings.HasPrefix(runs, "COMMAND"):
+		return []string{"the very commands that you want, one form each"}
+	}
+	if add("lifecycle", `\b(start|stop|shutdown|reboot) VMID`); len(need) == 0 {
+		add("read", `\b(pvesh get|pct status|pct config)\b`)
+	}
+	add("snapshots", `\b(snapshot|delsnapshot) VMID`)
+	add("files of containers", `\bpct (push|pull)\b`)
+	add("a shell inside containers", `\bpct exec\b`)
+	add("lines of your own", `\b(destroy VMID|systemctl|pvesh create)\b`)
+	add("SFTP", `\bSFTP\b`)
+	add("`'cat' '--' …`", `\bcat --`)
+	if moves := slices.ContainsFunc(imports, func(i string) bool { return strings.HasPrefix(i, "sftp_") || i == "stage" }); moves != slices.Contains(need, "SFTP") {
+		need = append(need, "SFTP by its imports, but not by its runs line")
+	}
+	return need
+}
+
+// The table of what each tool needs is what the lock says: a tool that is added or changed changes the page.
+func TestFirstNodeSaysWhatEveryToolNeeds(t *testing.T) {
+	page, err := os.ReadFile("../docs/first-node.md")
+	must(t, err)
+	said := map[string][]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (.+) \\| (`\\w+`.*) \\|$").FindAllStringSubmatch(string(page), -1) {
+		for _, tool := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[2], -1) {
+			head, _, _ := strings.Cut(row[1], ": ")
+			for _, g := range regexp.MustCompile(`, and |, `).Split(head, -1) {
+				said[tool[1]] = append(said[tool[1]], g)
+			}
+		}
+	}
+	var tools []struct {
+		Name, Runs string
+		Imports    []string
+	}
+	out, err := exec.Command(bin, "--config", "../config.toml", "tools", "--json").Output()
+	must(t, err)
+	must(t, json.Unmarshal(out, &tools))
+	if len(tools) < 40 {
+		t.Fatalf("%d tools", len(tools))
+	}
+	n := 0
+	for _, tool := range tools {
+		if !regexp.MustCompile(`^\w+$`).MatchString(tool.Name) {
+			continue // prompts and resources, which are texts
+		}
+		n++
+		want, got := groups(tool.Runs, tool.Imports), slices.Clone(said[tool.Name])
+		if strings.HasPrefix(got0(got), "the very commands") {
+			got = []string{strings.Join(got, ", ")}
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(want, got) {
+			t.Errorf("docs/first-node.md: %s needs %q, and the page says %q (it runs %s)", tool.Name, want, got, tool.Runs)
+		}
+		delete(said, tool.Name)
+	}
+	if len(said) > 0 || n < 38 {
+		t.Errorf("%d tools; the page has others: %v", n, said)
+	}
+}
+
+func got0(words []string) string { return strings.Join(words[:min(1, len(words))], "") }
+
+// nodeScripts are packaging/node's files for a machine that is no Proxmox node: pct, qm and pvesh are pvelab's, in tools.
+func nodeScripts(t *testing.T, s *site) (tools, effects, gate, sudoers string) {
+	t.Helper()
+	tools, effects = filepath.Join(s.dir, "bin"), filepath.Join(s.dir, "effects.jsonl")
+	out, err := exec.Command(filepath.Join(filepath.Dir(bin), "pvelab"), "install", "--state", filepath.Join(s.dir, "installed"), "--root", "/", "--effects", effects, tools).CombinedOutput()
+	if err != nil {
+		t.Fatalf("pvelab install: %v\n%s", err, out)
+	}
+	script, err := os.ReadFile("../packaging/node/caponier-gate")
+	must(t, err)
+	const path = "export PATH=/usr/sbin:"
+	if !strings.Contains(string(script), path) {
+		t.Fatal("the gate does not set PATH")
+	}
+	gate = filepath.Join(s.dir, "gate")
+	must(t, os.WriteFile(gate, []byte(strings.Replace(string(script), path, "export PATH="+tools+":/usr/sbin:", 1)), 0o755))
+	list, err := os.ReadFile("../packaging/node/caponier.sudoers")
+	must(t, err)
+	text := regexp.MustCompile(`/usr/s?bin/(pct|qm|pvesh)\b`).ReplaceAllString(string(list), tools+"/$1")
+	return tools, effects, gate, "Defaults env_reset, secure_path=\"" + tools + ":/usr/sbin:/usr/bin:/sbin:/bin\"\n" + text
+}
+
+// move takes the inventory to an sshd.
+func (s *site) move(t *testing.T, sshd *sshtest.OpenSSH) {
+	t.Helper()
+	host, port := sshd.HostPort()
+	head, _, ok := strings.Cut(s.read(t, "config.toml"), "[[remote.nodes]]")
+	if !ok {
+		t.Fatal("no node in config.toml")
+	}
+	s.write(t, "config.toml", fmt.Sprintf("%s[[remote.nodes]]\nname = \"pve1\"\ncluster = \"lab\"\nhost = %q\nport = %d\nuser = %q\nidentity_file = %q\nhost_key = %q\ndefault = true\n",
+		head, host, port, sshd.User, sshd.ClientFile, sshd.Pin()))
+}
+
+// holds calls what the gate lists, which works, and what policy allows but the gate does not list, which never starts.
+func (s *site) holds(t *testing.T, effects string) {
+	t.Helper()
+	for _, c := range []struct {
+		claim, tool, args string
+		want              string
+		code              int
+	}{
+		{"a list is read", "proxmox_list_containers", `{}`, "web01", 0},
+		{"a status is read", "proxmox_container_status", `{"vmid":101}`, "running", 0},
+		{"a guest is stopped", "proxmox_stop_container", `{"vmid":101}`, "", 0},
+		{"a shell in a container is not listed", "proxmox_container_exec_command", `{"vmid":101,"command":"id"}`, "caponier-gate: this key may not run that on this node (/usr/local/sbin/caponier-gate)\n[exit code 126]", 0},
+		{"files are not listed", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/hostname","local_path":"h"}`, "", 1},
+	} {
+		t.Run(c.claim, func(t *testing.T) {
+			cmd := s.command("call", c.tool, c.args)
+			out, _ := cmd.CombinedOutput()
+			if cmd.ProcessState.ExitCode() != c.code || !strings.Contains(string(out), c.want) {
+				t.Errorf("exit code %d: %s\nwant %d %s", cmd.ProcessState.ExitCode(), out, c.code, c.want)
+			}
+		})
+	}
+	reached, err := os.ReadFile(effects)
+	must(t, err)
+	if !strings.Contains(string(reached), `"stop","101"`) || strings.Contains(string(reached), `"pct","exec"`) {
+		t.Errorf("the node saw\n%s", reached)
+	}
+	r, code := s.examined(t)
+	if code != 0 || r.Failed != 0 || !r.has("sftp", "warn", "", "sftp=yes") || !r.has("pct", "ok", "", "") || !r.has("qm", "ok", "", "") || !r.has("clock", "ok", "", "") || !r.has("quorum", "ok", "", "") {
+		t.Errorf("the doctor exits with %d and %+v", code, r)
+	}
+}
+
+// TestForcedCommandHoldsOnTheNode puts packaging/node/caponier-gate behind a real sshd, as root's forced command.
+func TestForcedCommandHoldsOnTheNode(t *testing.T) {
+	s := newSite(t)
+	_, effects, gate, _ := nodeScripts(t, s)
+	s.move(t, sshtest.StartOpenSSH(t, "ForceCommand "+gate))
+	s.holds(t, effects)
+}
+
+// What the gate lists only for those who take a # away works, too, once it is away.
+func TestEveryGroupOfTheGateIsWhatItsToolsNeed(t *testing.T) {
+	s := newSite(t, filepath.Join(plugins, "guests.wasm"))
+	_, effects, gate, _ := nodeScripts(t, s)
+	must(t, exec.Command("sed", "-i", `s/^# "/  "/; s/^sftp=no/sftp=yes/`, gate).Run())
+	s.move(t, sshtest.StartOpenSSH(t, "ForceCommand "+gate))
+	must(t, os.MkdirAll(filepath.Join(s.dir, "lab/workspace/demo"), 0o700))
+	s.write(t, "lab/workspace/demo/up", "text\n")
+	for _, c := range [][3]string{
+		{"proxmox_container_exec_command", `{"vmid":101,"command":"hostname"}`, `"exec","101"`},
+		{"proxmox_upload_file_to_container", `{"vmid":101,"local_path":"up","container_path":"/root/up"}`, `"push","101"`},
+		{"proxmox_download_file_from_container", `{"vmid":101,"container_path":"/root/up","local_path":"down"}`, `"pull","101"`},
+		{"create_snapshot", `{"guest_id":104,"name":"before"}`, `"snapshot","104"`},
+		{"get_guest_status", `{"guest_id":101}`, `/nodes/pve1/lxc/101/`},
+	} {
+		if out, err := s.command("call", c[0], c[1]).CombinedOutput(); err != nil || strings.Contains(string(out), "caponier-gate") {
+			t.Errorf("%s: %v %s", c[0], err, out)
+		}
+		if reached, err := os.ReadFile(effects); err != nil || !strings.Contains(string(reached), c[2]) {
+			t.Errorf("%s: %s did not reach the node: %v", c[0], c[2], err)
+		}
+	}
+	if s.read(t, "lab/workspace/demo/down") != "text\n" {
+		t.Error("the file that came down is not the one that went up")
+	}
+	if r, code := s.examined(t); code != 0 || r.Failed+r.Warned != 0 {
+		t.Errorf("the doctor exits with %d and %+v", code, r)
+	}
+}
+
+// TestSudoHoldsOnTheNode is the same for a user without rights, with real sudo and packaging/node/caponier.sudoers. The user, and what sudo reads, are
+// in a mount namespace of the sshd: this machine has neither.
+func TestSudoHoldsOnTheNode(t *testing.T) {
+	if os.Getuid() != 0 {
+		sshtest.Missing(t, "root")
+	}
+	if out, err := exec.Command("visudo", "-cf", "../packaging/node/caponier.sudoers").CombinedOutput(); err != nil {
+		t.Fatalf("visudo: %v %s", err, out)
+	}
+	s := newSite(t)
+	tools, effects, gate, sudoers := nodeScripts(t, s)
+	for _, dir := range []string{s.dir, filepath.Dir(s.dir)} {
+		must(t, os.Chmod(dir, 0o755)) // the user passes through, to what it may start
+	}
+	binds := ""
+	for file, added := range map[string]string{"passwd": "caponier:x:64123:64123::/:/bin/bash\n", "group": "caponier:x:64123:\n", "shadow": "caponier:*:19000:0:99999:7:::\n", "sudoers": sudoers} {
+		var text []byte
+		if file != "sudoers" {
+			var err error
+			text, err = os.ReadFile("/etc/" + file)
+			must(t, err)
+		}
+		mode := map[string]os.FileMode{"shadow": 0o600, "sudoers": 0o440}[file]
+		s.write(t, file, string(text)+added)
+		must(t, os.Chmod(filepath.Join(s.dir, file), max(mode, map[bool]os.FileMode{true: 0o644}[mode == 0])))
+		binds += "mount --bind " + filepath.Join(s.dir, file) + " /etc/" + file + " && "
+	}
+	sshd := sshtest.StartOpenSSHFor(t, "caponier", []string{"unshare", "-m", "sh", "-c", binds + `exec "$@"`, "sh"})
+	s.move(t, sshd)
+	keys := filepath.Join(sshd.Dir, "authorized_keys")
+	plain, err := os.ReadFile(keys)
+	must(t, err)
+
+	ssh := func(command string) string {
+		host, port := sshd.HostPort()
+		out, _ := exec.Command("ssh", "-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-i", sshd.ClientFile, "-p", fmt.Sprint(port), "caponier@"+host, command).CombinedOutput()
+		return string(out)
+	}
+	// Without the gate: sudo's own list holds by itself.
+	for command, want := range map[string]string{
+		"id -un":                                                      "^caponier\n$",
+		tools + "/pct list":                                           "permission denied", // pvelab's state is root's, as a node's is
+		"sudo -n pct status 101":                                      "^status: running\n$",
+		"sudo -n pct status 101 102":                                  "^sudo: a password is required\n$",
+		"sudo -n pct destroy 101":                                     "^sudo: a password is required\n$",
+		"sudo -n pct 'status 101\nx'":                                 "^sudo: a password is required\n$",
+		"sudo -n pct exec 101 --keep-env 0 -- timeout 5 id":           "^sudo: a password is required\n$",
+		"sudo -n pvesh create /nodes/pve1/status --command reboot":    "^sudo: a password is required\n$",
+		"sudo -n pvesh get '/nodes/pve2/storage/x;hostname:/content'": "^sudo: a password is required\n$",
+		"sudo -n sh -c id":                                            "^sudo: a password is required\n$",
+		"sudo -n -u nobody id":                                        "^sudo: a password is required\n$",
+	} {
+		if got := ssh(command); !regexp.MustCompile(want).MatchString(got) {
+			t.Errorf("%s answers %q, want %s", command, got, want)
+		}
+	}
+	must(t, os.WriteFile(keys, append([]byte(`command="`+gate+`",restrict `), plain...), 0o644))
+	if got := ssh("id -un"); !strings.Contains(got, "this key may not run that") {
+		t.Errorf("behind the gate, id answers %q", got)
+	}
+	s.holds(t, effects)
+}
+
+// What looks like an allowed command and is more than that.
+func TestGateLetsNothingElseThrough(t *testing.T) {
+	for _, asked := range []string{"", "id", "'id'", "'pct' 'status' '101'; id", "'pct' 'status' '101'\nid", "'pct' 'status' '101' && id", "'pct' 'status' '$(id)'", "'pct' 'status' $(id)", "'pct' 'status' '101' '102'",
+		"'pct status 101'", "'pct' 'destroy' '101'", "'pct' 'exec' '101' '--' 'sh'", "'pvesh' 'create' '/nodes/pve1/status'", "'pvesh' 'get' '/a' `id`", "'pvesh' 'get' '/a' 'x'\\''y' \"$(id)\"", "printf '-v' 'PATH' '/x'",
+		"printf '<%s>' $(id)", "printf '<%s>' 'a'; id", "'exec' 'id'", "'eval' 'id'", "internal-sftp", "/usr/lib/openssh/sftp-server", "'pct' 'status' '101' > '/x'", "bash", "scp -t /"} {
+		cmd := exec.Command("../packaging/node/caponier-gate")
+		cmd.Env = []string{"SSH_ORIGINAL_COMMAND=" + asked}
+		out, _ := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != 126 || !strings.Contains(string(out), "may not run that") || strings.Contains(string(out), "uid=") {
+			t.Errorf("%q: exit code %d, %s", asked, cmd.ProcessState.ExitCode(), out)
+		}
+	}
+}
