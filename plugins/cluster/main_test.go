@@ -20,16 +20,7 @@ const (
 	stopped  = `{"status":"stopped","ha":{"managed":0}}`
 )
 
-func TestToolsAreDescribed(t *testing.T) {
-	budgets := map[string]int{"execute_ssh": 40, "restart_service": 60, "wake_node": 30, "reboot_node": 30}
-	for _, name := range []string{"get_cluster_status", "get_node_status", "get_vms", "get_containers", "get_storage", "get_cluster_resources", "get_node_temperature", "get_recent_tasks", "get_backups"} {
-		budgets[name] = 30
-	}
-	for _, name := range []string{"start_vm", "stop_vm", "restart_vm", "start_container", "stop_container", "restart_container"} {
-		budgets[name] = 120
-	}
-	pvetest.CheckTools(t, budgets)
-}
+func TestExamplesSayWhenTheNodeIsDown(t *testing.T) { pvetest.CheckExamples(t) }
 
 func TestLifecycleIsForOneTypeOfGuest(t *testing.T) {
 	says := pvetest.Says

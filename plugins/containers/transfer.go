@@ -143,12 +143,31 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 		return moved{}, err
 	}
 	if sum != put.SHA256 {
-		return moved{}, &sdk.Error{Code: "incomplete", Message: fmt.Sprintf("%s: %d bytes with SHA-256 %s were sent, the container has %s: it holds an incomplete file", doing, put.Bytes, put.SHA256, sum),
-			Suggestion: "Most often the container's disk is full (pct push does not say so): free space there, then call again with overwrite."}
+		return moved{}, ct.incomplete(doing, in.ContainerPath, put, f, sum)
 	}
 	out := moved{VMID: in.VMID, Node: ct.Name, ContainerPath: in.ContainerPath, LocalPath: in.LocalPath, Bytes: put.Bytes, SHA256: sum, Permissions: mode, Replaced: f.exists}
 	out.Reply = pve.Say(in.Format, out, fmt.Sprintf("Uploaded %s to %s in container %d: %d bytes, mode %s, sha256 %s.", in.LocalPath, in.ContainerPath, in.VMID, out.Bytes, mode, sum))
 	return out, nil
+}
+
+// incomplete says what a push has left behind that wrote something else than it was given, as it does without a word when the container's disk is
+// full. Nothing can put back what was there, so it says exactly what is there now and how to get rid of it.
+func (ct container) incomplete(doing, path string, put sdk.Written, before file, sum string) error {
+	now, err := ct.stat(doing, path)
+	left := fmt.Sprintf("%d of the %d bytes are there", now.size, put.Bytes)
+	suggestion := "The container's disk is full, which pct push does not say: free space there (df -h), then call again with overwrite. "
+	switch {
+	case err != nil || !now.exists:
+		left, suggestion = fmt.Sprintf("%d bytes were sent, and what is there could not be read", put.Bytes), "Look at it with proxmox_container_exec_command before anything uses it. "
+	case now.size >= put.Bytes:
+		left, suggestion = fmt.Sprintf("%d bytes are there that are not those that were sent", now.size), "Something in the container writes to the same file: stop that first, then call again with overwrite. "
+	}
+	was := "there was none before"
+	if before.exists {
+		was = fmt.Sprintf("the one of %d bytes that was there before is lost", before.size)
+	}
+	return &sdk.Error{Code: "incomplete", Message: fmt.Sprintf("%s: it is an INCOMPLETE file now: %s (SHA-256 %s, sent was %s); %s", doing, left, sum, put.SHA256, was),
+		Suggestion: suggestion + "Until then it must not be used; to remove it, run with proxmox_container_exec_command: rm -- '" + strings.ReplaceAll(path, "'", `'\''`) + "'"}
 }
 
 // stage gives the path of a file that does not exist yet, in a directory that nobody else can reach: pct pull would empty a file that is there, and

@@ -9,9 +9,7 @@ import (
 	"github.com/caponier-mcp/caponier/sdk"
 )
 
-func TestToolsAreDescribed(t *testing.T) {
-	pvetest.CheckTools(t, map[string]int{"proxmox_host_exec_command": 310, "proxmox_download_file_from_host": 300, "proxmox_upload_file_to_host": 300})
-}
+func TestExamplesSayWhenTheNodeIsDown(t *testing.T) { pvetest.CheckExamples(t) }
 
 func TestCommand(t *testing.T) {
 	n := pvetest.New(t, nil)
