@@ -77,6 +77,8 @@ var guestTools = map[string][]string{
 	"rogue":  {"rogue_exec"},
 	"broken": {"broken_trap", "broken_loop", "broken_memory", "broken_exit", "broken_undeclared", "broken_stats"},
 	"bench":  {"bench_true", "bench_nothing"},
+
+	"callers": {"callers_keep", "callers_show", "callers_long", "callers_last", "callers_list"},
 }
 
 func startLab(ts *testscript.TestScript, neg bool, args []string) {
