@@ -57,7 +57,7 @@ func (s *Server) Handler() http.Handler {
 			passed := false
 			known.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), passedKey{}, &passed)))
 			if !passed {
-				s.seen.refused.WithLabelValues("identity").Inc()
+				blame(w, "identity")
 			}
 		})
 	}
@@ -76,6 +76,9 @@ func (s *Server) Handler() http.Handler {
 			panic(err)
 		}
 	}
+	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // foreign should have seen it
+		s.refuse(w, "origin", http.StatusForbidden, "requests from other sites are not served")
+	}))
 	routed := cross.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := routes[r.URL.EscapedPath()]
 		if h == nil {
@@ -84,7 +87,7 @@ func (s *Server) Handler() http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	}))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return s.judged(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if reason, msg := s.foreign(r); reason != "" {
 			s.refuse(w, reason, http.StatusForbidden, msg)
@@ -97,11 +100,11 @@ func (s *Server) Handler() http.Handler {
 			}
 		}
 		routed.ServeHTTP(w, r)
-	})
+	}))
 }
 
 func (s *Server) refuse(w http.ResponseWriter, reason string, status int, msg string) {
-	s.seen.refused.WithLabelValues(reason).Inc()
+	blame(w, reason)
 	http.Error(w, msg, status)
 }
 
@@ -183,7 +186,7 @@ func (e *eras) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if !known {
-		e.seen.refused.WithLabelValues("version").Inc()
+		blame(w, "version")
 		data, err := json.Marshal(mcp.UnsupportedProtocolVersionData{Supported: mcp.SupportedProtocolVersions(), Requested: version})
 		if err != nil { // it is made of strings
 			panic(err)
@@ -202,7 +205,7 @@ func (e *eras) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "" && env.Method == "initialize":
 		e.begin(w, r)
 	case r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "" && env.Version == "" && env.Method != "ping" && env.Method != "server/discover":
-		e.seen.refused.WithLabelValues("session").Inc()
+		blame(w, "session")
 		reply(w, http.StatusBadRequest, env.ID, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "there is no session: send initialize first, then its " + sessionHeader + " with every request"})
 	default:
 		e.sessions.ServeHTTP(w, r)
@@ -221,6 +224,8 @@ func (p patient) within() (done func()) {
 	_ = p.control.SetWriteDeadline(time.Now().Add(p.most))
 	return func() { _ = p.control.SetWriteDeadline(time.Time{}) }
 }
+
+func (p patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 func (p patient) Write(b []byte) (int, error) {
 	defer p.within()()
@@ -253,7 +258,7 @@ func (e *eras) read(w http.ResponseWriter, r *http.Request) (envelope, bool) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	env, err := readEnvelope(body)
 	if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) {
-		e.seen.refused.WithLabelValues("message").Inc()
+		blame(w, "message")
 		reply(w, http.StatusBadRequest, env.ID, wire)
 		return envelope{}, false
 	}
@@ -371,6 +376,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	signal.Ignore(syscall.SIGPIPE) // a log that nobody reads any more must not end the host in the middle of a call
 	web := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	(&begun{refused: s.seen.refused.WithLabelValues("request")}).watch(web)
 	ended := make(chan error, 1)
 	go func() { ended <- web.Serve(l) }()
 	select {
@@ -402,32 +408,4 @@ func (s *Server) hangUp(web *http.Server) error {
 		s.sessions.wg.Wait()
 	}
 	return late
-}
-
-// limited accepts no more connections than there is room for; the others wait in the kernel's queue.
-type limited struct {
-	net.Listener
-	room chan struct{}
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	l.room <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.room
-		return nil, err
-	}
-	return &limitedConn{Conn: c, room: l.room}, nil
-}
-
-type limitedConn struct {
-	net.Conn
-	once sync.Once
-	room chan struct{}
-}
-
-func (c *limitedConn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(func() { <-c.room })
-	return err
 }

@@ -157,7 +157,11 @@ func TestTricksOverHTTP(t *testing.T) {
 		{"oversize", "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("a", 64<<10) + `"}`, legacy, 413, "over the limit of 65536"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			before := s.refusals()
 			status, body := send(t, url, c.method, c.path, c.body, c.headers)
+			if got := s.refusals() - before; (status >= 400) != (got == 1) || got > 1 {
+				t.Errorf("status %d is counted as %v refusals", status, got)
+			}
 			if status != c.status || !strings.Contains(body, c.contains) {
 				t.Errorf("got %d, want %d with %q: %.300s", status, c.status, c.contains, body)
 			}
@@ -178,9 +182,16 @@ func TestTricksOverHTTP(t *testing.T) {
 			t.Errorf("%s twice: %.100s", twice, got)
 		}
 	}
-	if got := rawHTTP(t, url, "GET /health HTTP/1.1\r\nHost: localhost\r\nX-Large: "+strings.Repeat("a", 36<<10)); !strings.HasPrefix(got, "HTTP/1.1 431") {
-		t.Errorf("headers over the limit: %.100s", got)
+	rawCounted := func(name, raw string, starts ...string) {
+		t.Helper()
+		before := s.refusals()
+		got := rawHTTP(t, url, raw)
+		if !slices.ContainsFunc(starts, func(want string) bool { return strings.HasPrefix(got, "HTTP/1.1 "+want) }) {
+			t.Errorf("%s: %.100s", name, got)
+		}
+		eventually(t, name+" is counted", func() bool { return s.refusals() == before+1 })
 	}
+	rawCounted("headers over the limit", "GET /health HTTP/1.1\r\nHost: localhost\r\nX-Large: "+strings.Repeat("a", 36<<10), "431")
 	for name, raw := range map[string]string{
 		"two Hosts":                  "POST /mcp HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\nConnection: close\r\n\r\n",
 		"length and chunked":         "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /evil HTTP/1.1\r\n\r\n",
@@ -189,10 +200,24 @@ func TestTricksOverHTTP(t *testing.T) {
 		"header with a line break":   "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nOrigin: http://localhost\r\n http://evil\r\n\r\n",
 		"Origin twice, second empty": "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nOrigin: http://localhost\r\nOrigin: http://evil\r\n\r\n",
 	} {
-		if got := rawHTTP(t, url, raw); !strings.HasPrefix(got, "HTTP/1.1 400") && !strings.HasPrefix(got, "HTTP/1.1 403") {
-			t.Errorf("%s: %.100s", name, got)
+		rawCounted(name, raw, "400", "403")
+	}
+}
+
+// refusals is what the metric says of all reasons together.
+func (s *Server) refusals() (n float64) {
+	families, err := s.seen.registry.Gather()
+	if err != nil {
+		panic(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "caponier_refused_requests_total" {
+			for _, m := range f.Metric {
+				n += m.GetCounter().GetValue()
+			}
 		}
 	}
+	return n
 }
 
 func send(t *testing.T, url, method, path, body string, headers map[string]string) (int, string) {

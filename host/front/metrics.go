@@ -28,7 +28,7 @@ func newMetrics(sessions func() float64) metrics {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "caponier_refused_requests_total", Help: "Requests refused before they reached the door, by reason."}, []string{"reason"}),
 		broken:  prometheus.NewCounter(prometheus.CounterOpts{Name: "caponier_panics_total", Help: "Requests that broke a handler of the host."}),
 	}
-	for _, reason := range []string{"host", "origin", "header", "path", "method", "body", "size", "message", "version", "session", "sessions", "identity", "busy"} {
+	for _, reason := range []string{"host", "origin", "header", "path", "method", "body", "size", "message", "version", "session", "sessions", "identity", "busy", "request", "protocol"} {
 		m.refused.WithLabelValues(reason)
 	}
 	m.registry.MustRegister(m.calls, m.seconds, m.refused, m.broken,
