@@ -78,7 +78,7 @@ var guestTools = map[string][]string{
 	"broken": {"broken_trap", "broken_loop", "broken_memory", "broken_exit", "broken_undeclared", "broken_stats"},
 	"bench":  {"bench_true", "bench_nothing"},
 
-	"callers": {"callers_keep", "callers_show", "callers_long", "callers_last", "callers_list"},
+	"callers": {"callers_keep", "callers_show", "callers_long", "callers_last", "callers_list", "callers_search"},
 }
 
 func startLab(ts *testscript.TestScript, neg bool, args []string) {

@@ -40,6 +40,7 @@ func TestASlowClientHoldsNothing(t *testing.T) {
 	if _, err := bufio.NewReader(c).ReadString(0); err != io.EOF || time.Since(began) > 7*time.Second {
 		t.Errorf("a header that never ends was waited for %s: %v", time.Since(began), err)
 	}
+	eventually(t, "it is counted", func() bool { return s.refusals() == 1 })
 }
 
 func TestAClientThatDoesNotReadOrWriteIsGivenUp(t *testing.T) {

@@ -3,8 +3,10 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/caponier-mcp/caponier/sdk"
 )
@@ -24,6 +26,28 @@ type guest struct {
 
 type found struct {
 	Node string `json:"node,omitempty" doc:"The node to look at" target:"node"`
+}
+
+type search struct {
+	Masked []int  `json:"masked" doc:"the bytes of the text, each xor 90" maxitems:"200"`
+	Plain  string `json:"plain,omitempty" doc:"anything, to be in memory" maxlen:"200"`
+}
+
+// memory counts a text in linear memory: from its beginning over what the linker laid out, last among it, to what the runtime has asked for beyond.
+func memory(masked []int) (n int) {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	all := unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(nil), 1024)), int(uintptr(unsafe.Pointer(&last)))+int(m.Sys)-1024)
+	for i := range len(all) - len(masked) {
+		j := 0
+		for j < len(masked) && int(all[i+j]^90) == masked[j] {
+			j++
+		}
+		if j == len(masked) {
+			n++
+		}
+	}
+	return n
 }
 
 // last is what no later call may ever see.
@@ -50,6 +74,9 @@ func init() {
 			was := last
 			last = in.Word
 			return fmt.Sprintf("the last word was %q; nodes %v", was, c.Nodes), nil
+		}),
+		sdk.NewTool("callers_search", "Looks for a text in all memory of this plugin. The text is masked, so as not to be found because it was asked for.", hints(), func(c *sdk.Call, in search) (string, error) {
+			return fmt.Sprintf("found %d times", memory(in.Masked)), nil
 		}),
 		sdk.NewTool("callers_list", "Lists the containers of a node as the node does.", hints("ssh_exec"), func(c *sdk.Call, in found) (string, error) {
 			r, err := sdk.SSHExec(c, c.Node(in.Node), []string{"pct", "list"}, sdk.ExecOptions{})
