@@ -41,7 +41,7 @@ func (c *limitedConn) Close() error {
 type begun struct {
 	refused prometheus.Counter
 
-	mu   sync.Mutex // guards open
+	mu   sync.Mutex        // guards open
 	open map[net.Conn]bool // true while a request is arriving
 }
 
