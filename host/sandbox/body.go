@@ -56,11 +56,12 @@ func (p *plan) here() *edit { return &p.edits[p.points[len(p.points)-1]] }
 // plan reads every instruction of a body, and refuses those that are off by the name of what they need.
 func (w *rewriter) plan(c code, params uint32) (plan, error) {
 	r := &reader{b: c.body}
-	var p plan
-	p.points = []int{p.point(0)}
+	p := plan{edits: w.edits[:0], points: w.points[:0]} // one body at a time
+	defer func() { w.edits, w.points = p.edits, p.points }()
+	p.points = append(p.points, p.point(0))
 	p.here().check = true
-	p.cost(2 + params + c.n>>3) // locals are zeroed at entry, as far as they are in use
-	blocks := []block{{}}       // those around, and the function itself
+	p.cost(2 + params + c.n>>3)             // locals are zeroed at entry, as far as they are in use
+	blocks := append(w.blocks[:0], block{}) // those around, and the function itself
 	for r.more() && len(blocks) > 0 {
 		at := r.pos
 		op := r.byte()
@@ -170,6 +171,7 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 			p.next(r.pos)
 		}
 	}
+	w.blocks = blocks[:0]
 	if r.err == nil && (len(blocks) > 0 || r.pos != len(r.b)) {
 		r.fail("the body does not end where its blocks do")
 	}

@@ -1,17 +1,41 @@
 package sandbox
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
-	"io/fs"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 )
 
-// openCache opens the cache of compiled plugins. Its files are native code that is guarded by a checksum only: whoever can write here can run code in
-// the host, so the directory must be this user's alone.
-func openCache(dir string) (wazero.CompilationCache, error) {
+const (
+	cacheKept = 30 * 24 * time.Hour // since a compiled module was last used
+	cacheWork = "work-"             // a directory for each process, in which wazero reads and writes
+)
+
+// cache keeps compiled modules. wazero's own files hold native code under a checksum that leaves out where functions begin, so that a flipped bit there
+// would be jumped to. Here a file's name is the digest of the rewritten module (and with it of the module and of the rewriter), and that of what is in it: what does not
+// hash to its name is deleted. Only what was checked is shown to wazero, in a directory of this process's own.
+type cache struct {
+	wazero.CompilationCache
+	dir, work string // the second is where wazero reads and writes
+	log       *slog.Logger
+
+	mu    sync.Mutex      // guards shown
+	shown map[string]bool // names in work that are links into dir
+}
+
+// openCache opens the cache of compiled plugins. Whoever can write here can run code in the host, so the directory must be this user's alone.
+func openCache(dir string, log *slog.Logger) (*cache, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("sandbox.cache_dir: %w", err)
 	}
@@ -26,19 +50,112 @@ func openCache(dir string) (wazero.CompilationCache, error) {
 	case !owned(info):
 		return nil, fmt.Errorf("sandbox.cache_dir: %s does not belong to this user", dir)
 	}
-	cache, err := wazero.NewCompilationCacheWithDir(dir)
+	sweep(dir)
+	work, err := os.MkdirTemp(dir, cacheWork)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox.cache_dir: %w", err)
 	}
-	return cache, nil
+	c, err := wazero.NewCompilationCacheWithDir(work)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("sandbox.cache_dir: %w", err), os.RemoveAll(work))
+	}
+	made, err := filepath.Glob(filepath.Join(work, "*")) // one for its version and this machine
+	if err != nil || len(made) != 1 {
+		return nil, errors.Join(fmt.Errorf("sandbox.cache_dir: %d directories in %s, want one: %w", len(made), work, err), os.RemoveAll(work))
+	}
+	return &cache{CompilationCache: c, dir: dir, work: made[0], log: log, shown: map[string]bool{}}, nil
 }
 
-// emptyCache removes the files, not the directories, which the open cache goes on using.
-func emptyCache(dir string) error {
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
+// sweep removes what nobody has used for long: modules that were replaced, and what processes that were killed have left.
+func sweep(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > cacheKept {
+			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
 		}
-		return os.Remove(path)
-	})
+	}
+}
+
+func (c *cache) Close(ctx context.Context) error {
+	return errors.Join(c.CompilationCache.Close(ctx), os.RemoveAll(filepath.Dir(c.work)))
+}
+
+// warm is compile, which compiles a rewritten module, with what the cache has of it; nil when that is nothing. key is the module's digest.
+func (c *cache) warm(key string, compile func() (wazero.CompiledModule, error)) wazero.CompiledModule {
+	stored, name := c.find(key)
+	if stored == "" {
+		return nil
+	}
+	c.mu.Lock()
+	c.shown[name] = true
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.shown, name)
+	}()
+	at := filepath.Join(c.work, name)
+	defer os.Remove(at)
+	if err := os.Link(stored, at); err != nil {
+		c.log.Warn("reading the cache of compiled plugins", "file", stored, "error", err)
+		return nil
+	}
+	compiled, err := compile()
+	if used, statErr := os.Stat(at); err == nil && statErr == nil {
+		if was, err := os.Stat(stored); err == nil && os.SameFile(used, was) {
+			now := time.Now()
+			_ = os.Chtimes(stored, now, now)
+			return compiled
+		}
+	}
+	_ = os.Remove(stored) // of another version of wazero, which has compiled the module itself now, or cannot be read for another reason
+	return compiled
+}
+
+// find returns the checked file of a module, and the name that wazero looks for.
+func (c *cache) find(key string) (path, name string) {
+	files, _ := filepath.Glob(filepath.Join(c.dir, key+"-*"))
+	for _, path := range files {
+		parts := strings.Split(filepath.Base(path), "-") // key, name, digest
+		if digest, err := digestFile(path); err == nil && len(parts) == 3 && digest == parts[2] {
+			return path, parts[1]
+		} else {
+			c.log.Warn("a compiled plugin in the cache is damaged: it is made anew", "file", path, "error", err)
+			_ = os.Remove(path)
+		}
+	}
+	return "", ""
+}
+
+// store takes into the cache what wazero has just written. One at a time may compile and store.
+func (c *cache) store(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entries, err := os.ReadDir(c.work)
+	for _, e := range entries {
+		path := filepath.Join(c.work, e.Name())
+		if c.shown[e.Name()] || !e.Type().IsRegular() {
+			continue
+		}
+		var digest string
+		if digest, err = digestFile(path); err == nil {
+			err = os.Rename(path, filepath.Join(c.dir, key+"-"+e.Name()+"-"+digest))
+		}
+	}
+	if err != nil {
+		c.log.Warn("keeping a compiled plugin", "dir", c.dir, "error", err)
+	}
+}
+
+func digestFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }

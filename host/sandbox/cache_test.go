@@ -2,11 +2,15 @@ package sandbox
 
 import (
 	"context"
-	"io/fs"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 )
@@ -34,41 +38,138 @@ func TestCacheDirMustBeThisUsersAlone(t *testing.T) {
 	}
 }
 
+// kept lists the compiled modules in a cache.
+func kept(t *testing.T, dir string) (files []string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+	}
+	return files
+}
+
 func TestDamagedCacheIsMadeAnew(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
-	wasm := guest{imports: []imported{output}, call: ok()}.bytes()
-	use := func() (files []string) {
-		h := newHost(t, Options{CacheDir: dir})
-		want(t, h.call(h.add(wasm), object{}), "")
-		filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
-			if d.Type().IsRegular() {
-				files = append(files, path)
-			}
-			return nil
-		})
-		return files
+	table := guest{imports: []imported{output}, table: []byte{1, 0x70, 0, 1}, elements: []byte{1, 0, 0x41, 0, 0x0b, 1, 4}, more: [][]byte{body(ok()[:len(ok())-3])}, call: op(c32(0), 0x11, 1, 0, c32(0))}
+	use := func() (said string) {
+		var log strings.Builder
+		h := newHost(t, Options{CacheDir: dir, Warm: -1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		want(t, h.call(h.add(guest{imports: []imported{output}, call: ok()}.bytes()), object{}), "")
+		want(t, h.call(h.add(table.bytes()), object{}), "")
+		if err := h.box.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		return log.String()
 	}
-	files := use()
-	if len(files) == 0 {
-		t.Fatal("nothing was kept")
+	if said := use(); said != "" || len(kept(t, dir)) != 2 {
+		t.Fatalf("%d files were kept; it said %s", len(kept(t, dir)), said)
 	}
 	for name, spoil := range map[string]func([]byte) []byte{
-		"a flipped bit": func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
+		"a flipped bit of the code":                  func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
+		"a flipped bit of where a function begins":   func(b []byte) []byte { b[6+1+int(b[6])+4] ^= 0x10; return b }, // which wazero's checksum leaves out
+		"a flipped bit of how many functions it has": func(b []byte) []byte { b[6+1+int(b[6])+3] ^= 0x40; return b },
 		"a cut file":    func(b []byte) []byte { return b[:len(b)/2] },
 		"an empty file": func([]byte) []byte { return nil },
+		"a longer file": func(b []byte) []byte { return append(b, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, f := range files {
-				b, err := os.ReadFile(f)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(f, spoil(b), 0o600); err != nil {
-					t.Fatal(err)
-				}
+			files := kept(t, dir)
+			b, err := os.ReadFile(files[0])
+			if err != nil {
+				t.Fatal(err)
 			}
-			use()
+			if err := os.WriteFile(files[0], spoil(b), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			other, err := os.Stat(files[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if said := use(); strings.Count(said, "damaged") != 1 {
+				t.Errorf("it said %q", said)
+			}
+			if now, err := os.Stat(files[1]); err != nil || !os.SameFile(now, other) {
+				t.Errorf("the file that was whole was not kept: %v", err)
+			}
+			if said := use(); said != "" || len(kept(t, dir)) != 2 {
+				t.Errorf("afterwards there are %d files, and it said %q", len(kept(t, dir)), said)
+			}
 		})
+	}
+}
+
+func TestACacheOfAnotherVersionOrThatCannotBeReadIsMadeAnew(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cache")
+	wasm := guest{imports: []imported{output}, call: ok()}.bytes()
+	use := func() {
+		h := newHost(t, Options{CacheDir: dir})
+		want(t, h.call(h.add(wasm), object{}), "")
+		h.box.Close(t.Context())
+	}
+	use()
+	for name, at := range map[string]int{"another version": 8, "no file of wazero's": 0} {
+		t.Run(name, func(t *testing.T) {
+			whole := kept(t, dir)[0]
+			b, err := os.ReadFile(whole)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b[at] ^= 1
+			sum := sha256.Sum256(b)
+			parts := strings.Split(whole, "-")
+			if err := errors.Join(os.Remove(whole), os.WriteFile(strings.Join(append(parts[:len(parts)-1], hex.EncodeToString(sum[:])), "-"), b, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			use() // makes it anew
+			use()
+			if files := kept(t, dir); len(files) != 1 || files[0] != whole {
+				t.Errorf("the cache holds %v, want %s", files, whole)
+			}
+		})
+	}
+}
+
+func TestWhatNobodyUsedForLongIsSweptAway(t *testing.T) {
+	dir := t.TempDir()
+	old, left := filepath.Join(dir, "old"), filepath.Join(dir, "work-1")
+	long := time.Now().Add(-cacheKept - time.Hour)
+	if err := errors.Join(os.Chmod(dir, 0o700), os.WriteFile(old, nil, 0o600), os.Mkdir(left, 0o700), os.Chtimes(old, long, long), os.Chtimes(left, long, long), os.WriteFile(filepath.Join(dir, "new"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(t.Context(), Options{CacheDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close(t.Context())
+	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 1 || filepath.Base(files[0]) != "new" {
+		t.Errorf("%v is left", files)
+	}
+}
+
+// TestWhatACallWaitsForIsMadeReadyFirst: a plugin that was added last, behind some that take long, is ready before them.
+func TestWhatACallWaitsForIsMadeReadyFirst(t *testing.T) {
+	h := newHost(t, Options{})
+	slow := guest{more: [][]byte{body(op(repeat([]byte{0x02, 0x40}, 2500), repeat([]byte{0x0b}, 2500)))}}
+	var others []*plugin
+	for k := range 8 {
+		slow.call = c32(int64(k))
+		others = append(others, h.box.plugin(h.add(slow.bytes()).Plugin.Digest))
+	}
+	want(t, h.call(h.add(guest{imports: []imported{output}, call: ok()}.bytes()), object{}), "")
+	ready := 0
+	for _, p := range others {
+		select {
+		case <-p.ready:
+			ready++
+		default:
+		}
+	}
+	if ready > 3 {
+		t.Errorf("%d of %d plugins that nobody waited for were made ready before it", ready, len(others))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/tetratelabs/wazero"
 )
 
 // plugin is a module in service: its template, guests that are ready, and how it fared.
@@ -21,21 +22,88 @@ type plugin struct {
 	warm  chan *instance
 	share chan struct{} // one for each call that has a guest, or waits for one with nothing before it but other plugins
 
+	wanted, inLine bool // a call waits for it; it waits to be made ready: guarded by s.mu
+
 	filling sync.Mutex // held by the one who makes guests ahead
 	mu      sync.Mutex // guards the following
 	broken  int        // calls in a row
 	until   time.Time  // out of service
 }
 
-// prepare rewrites, compiles and initialises the module, and then lets calls in.
-func (p *plugin) prepare(m *module) {
-	defer debug.FreeOSMemory() // compiling takes some hundred MiB, which would stay for minutes
+// await waits until the plugin is ready, and puts it before those that nobody waits for.
+func (p *plugin) await(ctx context.Context) error {
+	select {
+	case <-p.ready:
+		return nil
+	default:
+	}
+	p.s.mu.Lock()
+	p.wanted = true
+	p.s.turn.Broadcast()
+	p.s.mu.Unlock()
+	select {
+	case <-p.ready:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// maxPreparing plugins are made ready at once, of which one is compiled, by all processors.
+const maxPreparing = 2
+
+// enter waits for the plugin's turn to be made ready.
+func (p *plugin) enter() {
+	s := p.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p.inLine = true; s.preparing >= maxPreparing || !p.wanted && s.wanted(); {
+		s.turn.Wait()
+	}
+	p.inLine = false
+	s.preparing++
+}
+
+// leave lets the next in. Compiling takes some hundred MiB, which would stay for minutes: the last one gives them back.
+func (p *plugin) leave() {
+	s := p.s
+	s.mu.Lock()
+	s.preparing--
+	last := s.preparing == 0
+	for _, other := range s.plugins {
+		last = last && !other.inLine
+	}
+	s.turn.Broadcast()
+	s.mu.Unlock()
+	if last {
+		debug.FreeOSMemory()
+	}
+}
+
+// wanted reports whether a call waits for a plugin that is in the line.
+func (s *Sandbox) wanted() bool {
+	for _, p := range s.plugins {
+		if p.wanted && p.inLine {
+			return true
+		}
+	}
+	return false
+}
+
+// prepare checks, rewrites, compiles and initialises the module, and then lets calls in.
+func (p *plugin) prepare(wasm []byte, imports []string) {
+	p.enter()
+	defer p.leave()
 	defer close(p.ready)
 	began := time.Now()
 	if p.err = p.s.ctx.Err(); p.err != nil {
 		return
 	}
-	compiled, err := p.s.make(p.s.ctx, m)
+	m, rewritten, err := load(wasm, imports, p.s.MemoryMax)
+	var compiled wazero.CompiledModule
+	if err == nil {
+		compiled, err = p.s.compile(p.s.ctx, rewritten)
+	}
 	if err == nil {
 		ctx, cancel := context.WithTimeoutCause(p.s.ctx, p.s.StartTimeout, fmt.Errorf("it took longer than %s (sandbox.start_timeout)", p.s.StartTimeout))
 		defer cancel()
@@ -54,10 +122,8 @@ func (p *plugin) prepare(m *module) {
 
 // take gives a fresh guest, one that is ready if there is any.
 func (p *plugin) take(ctx context.Context) (*instance, error) {
-	select {
-	case <-p.ready:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := p.await(ctx); err != nil {
+		return nil, err
 	}
 	if p.err != nil {
 		return nil, &gate.PluginError{Code: "plugin_unavailable", Message: fmt.Sprintf("plugin %s cannot be used: %s", p.Name, clean(p.err.Error(), 300))}

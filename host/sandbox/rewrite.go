@@ -44,6 +44,10 @@ type rewriter struct {
 	ticks                  uint32 // global index
 	nestWork               int
 	work                   uint64
+
+	edits  []edit // room that one body's plan leaves for the next
+	points []int
+	blocks []block
 }
 
 // rewrite returns the module to compile. limit is in pages of memory.
@@ -54,10 +58,14 @@ func (m *module) rewrite(limit uint32) ([]byte, error) {
 	w := &rewriter{module: m, tick: uint32(len(m.imports)), ticks: uint32(len(m.globals))}
 	w.more = m.count() + 1
 	w.copy, w.fill = w.more+1, w.more+2
-	bodies := vec(nil, len(m.codes)+3)
+	size := 0
+	for _, c := range m.codes {
+		size += len(c.body) + 16
+	}
+	bodies, body := vec(make([]byte, 0, size+size/4), len(m.codes)+3), []byte(nil)
 	for i, c := range m.codes {
-		body, err := w.function(m.types[m.funcs[i]], c)
-		if err != nil {
+		var err error
+		if body, err = w.function(body[:0], m.types[m.funcs[i]], c); err != nil {
 			return nil, fmt.Errorf("function %d: %w", i+len(m.imports), err)
 		}
 		bodies = append(vec(bodies, len(body)), body...)
@@ -92,7 +100,7 @@ func (m *module) rewrite(limit uint32) ([]byte, error) {
 		globals = append(append(globals, g.typ, mutable), g.init...)
 	}
 
-	out := []byte("\x00asm\x01\x00\x00\x00")
+	out := append(make([]byte, 0, len(bodies)+len(types)+len(funcs)+1<<16), "\x00asm\x01\x00\x00\x00"...)
 	out = section(out, 1, types)
 	out = section(out, 2, imports)
 	out = section(out, 3, funcs)
@@ -185,15 +193,14 @@ func (w *rewriter) moreBody() []byte {
 	return append(u32(append(out, 0x24), w.ticks), 0x0b)
 }
 
-// function rewrites one body.
-func (w *rewriter) function(t signature, c code) ([]byte, error) {
+// function appends one body, rewritten, to out.
+func (w *rewriter) function(out []byte, t signature, c code) ([]byte, error) {
 	params := uint32(len(t.params))
 	p, err := w.plan(c, params)
 	if err != nil {
 		return nil, err
 	}
 	scratch := params + c.n
-	out := make([]byte, 0, len(c.body)+len(c.body)/8+64)
 	out = append(u32(out, c.groups+1), c.locals...)
 	out = append(out, 1, typeI32)
 	from := 0

@@ -60,17 +60,20 @@ func (o Options) withDefaults() Options {
 type Sandbox struct {
 	Options
 	rt    wazero.Runtime
-	cache wazero.CompilationCache // nil without CacheDir
+	cache *cache // nil without CacheDir
 	env   environment
 	slots chan struct{} // one for each call that runs
-	build sync.Mutex    // one compilation at a time; it uses all processors itself
 	work  sync.WaitGroup
 	ctx   context.Context // ends with Close: the only use of a stored context is to stop what Add began
 	stop  context.CancelFunc
 
-	mu      sync.Mutex // guards the following
-	closed  bool
-	plugins map[string]*plugin // by digest
+	cold sync.Mutex // held by the one that compiles
+
+	mu        sync.Mutex // guards the following, and wanted and inLine of each plugin
+	closed    bool
+	plugins   map[string]*plugin // by digest
+	preparing int                // how many plugins
+	turn      *sync.Cond         // on mu: preparing or what is wanted has changed
 }
 
 var _ gate.Runner = (*Sandbox)(nil)
@@ -84,14 +87,14 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 		return nil, err
 	}
 	s := &Sandbox{Options: o.withDefaults(), plugins: map[string]*plugin{}, env: environment{time.Now, sleep, rand.Reader}}
-	s.slots = make(chan struct{}, s.MaxInstances)
+	s.slots, s.turn = make(chan struct{}, s.MaxInstances), sync.NewCond(&s.mu)
 	config := wazero.NewRuntimeConfig().WithCoreFeatures(features).WithDebugInfoEnabled(false)
 	if s.CacheDir != "" {
 		var err error
-		if s.cache, err = openCache(s.CacheDir); err != nil {
+		if s.cache, err = openCache(s.CacheDir, s.Log); err != nil {
 			return nil, err
 		}
-		config = config.WithCompilationCache(s.cache)
+		config = config.WithCompilationCache(s.cache.CompilationCache)
 	}
 	s.rt = wazero.NewRuntimeWithConfig(ctx, config)
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -122,16 +125,12 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	return err
 }
 
-// Add checks a module and makes it ready in the background; calls wait for that. imports are the operations that plugins.lock grants it. The module's
-// digest must be the plugin's.
+// Add checks a module and makes it ready, in the background; calls wait for that, and say what was wrong. imports are the operations that plugins.lock
+// grants it. The module's digest must be the plugin's.
 func (s *Sandbox) Add(p gate.Plugin, wasm []byte, imports []string) error {
 	sum := sha256.Sum256(wasm)
 	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != p.Digest {
 		return fmt.Errorf("plugin %s: the module is %s, and plugins.lock says %s", p.Name, digest, p.Digest)
-	}
-	m, err := check(wasm, imports)
-	if err != nil {
-		return fmt.Errorf("plugin %s: %w", p.Name, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +142,7 @@ func (s *Sandbox) Add(p gate.Plugin, wasm []byte, imports []string) error {
 	}
 	pl := &plugin{Plugin: p, s: s, ready: make(chan struct{}), warm: make(chan *instance, s.Warm), share: make(chan struct{}, (s.MaxInstances+1)/2)}
 	s.plugins[p.Digest] = pl
-	s.work.Go(func() { pl.prepare(m) })
+	s.work.Go(func() { pl.prepare(wasm, imports) })
 	return nil
 }
 
@@ -190,26 +189,23 @@ func load(wasm []byte, imports []string, memoryMax int64) (*module, []byte, erro
 	return m, rewritten, err
 }
 
-// make rewrites and compiles a checked module, one at a time.
-func (s *Sandbox) make(ctx context.Context, m *module) (wazero.CompiledModule, error) {
-	s.build.Lock()
-	defer s.build.Unlock()
-	rewritten, err := m.rewrite(uint32(s.MemoryMax / pageSize))
-	if err != nil {
-		return nil, err
+// compile compiles a rewritten module, or finds it in the cache.
+func (s *Sandbox) compile(ctx context.Context, rewritten []byte) (compiled wazero.CompiledModule, err error) {
+	f := func() (wazero.CompiledModule, error) {
+		return s.rt.CompileModule(experimental.WithCompilationWorkers(ctx, 2), rewritten)
 	}
-	return s.compile(ctx, rewritten)
-}
-
-// compile is [wazero.Runtime.CompileModule] with a cache that may be damaged: what cannot be read from it is made anew.
-func (s *Sandbox) compile(ctx context.Context, rewritten []byte) (wazero.CompiledModule, error) {
-	ctx = experimental.WithCompilationWorkers(ctx, 2)
-	compiled, err := s.rt.CompileModule(ctx, rewritten)
-	if err != nil && s.cache != nil {
-		if emptied := emptyCache(s.CacheDir); emptied == nil {
-			s.Log.Warn("emptied the cache of compiled plugins", "dir", s.CacheDir, "error", err)
-			compiled, err = s.rt.CompileModule(ctx, rewritten)
+	key := ""
+	if s.cache != nil {
+		sum := sha256.Sum256(rewritten)
+		key = hex.EncodeToString(sum[:])
+		if compiled := s.cache.warm(key, f); compiled != nil {
+			return compiled, nil
 		}
+	}
+	s.cold.Lock()
+	defer s.cold.Unlock()
+	if compiled, err = f(); err == nil && s.cache != nil {
+		s.cache.store(key)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("compiling the module: %w", err)
@@ -223,12 +219,7 @@ func (s *Sandbox) Ready(ctx context.Context, t *gate.Tool) error {
 	if p == nil {
 		return &gate.PluginError{Code: "plugin_unavailable", Message: fmt.Sprintf("plugin %s is not loaded", t.Plugin.Name)}
 	}
-	select {
-	case <-p.ready:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return p.await(ctx)
 }
 
 // Run runs the plugin of an allowed call in a fresh guest. The error is a *gate.PluginError, the cause of ctx when that ended the call (a
