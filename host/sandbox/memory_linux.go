@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"fmt"
+	"os"
 	"unsafe"
 
 	"github.com/tetratelabs/wazero/experimental"
@@ -94,9 +95,17 @@ func (m *memory) Free() {
 	}
 }
 
-// confine bounds what this process may have of memory that it can write, from now on and for good, and lets it leave no core.
+// confine bounds what this process may map beyond what it has mapped already, from now on and for good, and lets it leave no core.
 func confine(bytes uint64) error {
-	for what, n := range map[int]uint64{unix.RLIMIT_DATA: bytes, unix.RLIMIT_CORE: 0} {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return err
+	}
+	var pages uint64
+	if _, err := fmt.Sscan(string(text), &pages); err != nil {
+		return fmt.Errorf("/proc/self/statm: %w", err)
+	}
+	for what, n := range map[int]uint64{unix.RLIMIT_AS: pages*uint64(os.Getpagesize()) + bytes, unix.RLIMIT_CORE: 0} {
 		if err := unix.Setrlimit(what, &unix.Rlimit{Cur: n, Max: n}); err != nil {
 			return err
 		}
