@@ -156,7 +156,7 @@ func want(t testing.TB, a gate.Answer, code string) {
 	}
 }
 
-// ended says how a call ended: the code of a *gate.PluginError, "budget", "cancelled", "pending" or "".
+// ended says how a call ended: the code of a *gate.PluginError, "budget", "cancelled" or "".
 func ended(a gate.Answer) string {
 	var p *gate.PluginError
 	var b *gate.BudgetError
@@ -165,8 +165,6 @@ func ended(a gate.Answer) string {
 		return p.Code
 	case errors.As(a.Err, &b):
 		return "budget"
-	case errors.Is(a.Err, gate.ErrPending):
-		return "pending"
 	case errors.Is(a.Err, context.Canceled):
 		return "cancelled"
 	case a.Err != nil:
