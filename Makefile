@@ -8,7 +8,7 @@ GUESTS := $(patsubst test/guests/%/main.go,%,$(wildcard test/guests/*/main.go))
 SDK := $(wildcard sdk/*.go) go.mod
 export GOFLAGS := -buildvcs=false
 
-.PHONY: all plugins guests others demo test check changes fmt lint policy race bench soak fuzz lock docs conformance dist dist-check packaging clean
+.PHONY: all plugins guests others demo lab test check changes fmt lint policy race bench soak fuzz lock docs conformance dist dist-check packaging clean
 all: build/caponier plugins
 
 build/caponier: $(shell find host policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
@@ -46,6 +46,15 @@ build/guests/behave-as.wasm: test/guests/behave-as/behave.ts sdk/assemblyscript/
 # The main job on a simulated node: a real MCP client, the real binary, SSH and SFTP. See test/demo.
 demo: all guests build/pvelab
 	@$(GO) run ./test/demo
+
+# A simulated node to play with, in build/lab: its configuration, its site (yours to edit), its journal.
+lab: all build/pvelab
+	@mkdir -p build/lab; pid=$$(cat build/lab/pid 2>/dev/null); ! grep -qs pvelab "/proc/$$pid/cmdline" || kill "$$pid"
+	@[ -d build/lab/site ] || cp -r examples/lab/site build/lab/site
+	@build/pvelab --state build/lab --site build/lab/site --lock plugins.lock --plugins build/plugins --effects build/lab/effects.jsonl --write-config build/lab/config.toml \
+	  > build/lab/ready 2>&1 & pid=$$!; echo $$pid > build/lab/pid; \
+	until grep -q ready build/lab/ready; do kill -0 $$pid 2>/dev/null || { cat build/lab/ready; exit 1; }; sleep 0.1; done; \
+	echo "pve1 and pve2 are simulated, with guests 101 to 112; \`kill $$pid\` ends them"
 
 build/pvelab: $(wildcard test/pvelab/*.go test/pvelab/*/*/*.go) go.mod
 	$(GO) build -trimpath -o $@ ./test/pvelab/cmd/pvelab

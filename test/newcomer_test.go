@@ -23,11 +23,12 @@ type step struct {
 	line          int
 	command, want string
 	file, text    string
+	hidden        bool
 }
 
 // walk reads the fences of a page. Every ```console fence holds commands ("$ …") and their output, in which … stands for anything; a fence
-// with two words in its info string is a file; ```text belongs on another machine, as the page says; every other one is a mistake, since nobody
-// would check it.
+// with two words in its info string is a file, with >> between them one to append to; one without any is a picture; ```text belongs on another machine, as the page says; ```json is
+// compared by a test of its own; every other one is a mistake, since nobody would check it. <!-- $ … --> is a command that readers need not see.
 func walk(t *testing.T, page string) (steps []step) {
 	t.Helper()
 	data, err := os.ReadFile(page)
@@ -35,17 +36,22 @@ func walk(t *testing.T, page string) (steps []step) {
 	info, open := "", false
 	for i, line := range strings.Split(string(data), "\n") {
 		rest, fence := strings.CutPrefix(line, "```")
+		hidden, isHidden := strings.CutPrefix(line, "<!-- $ ")
 		switch words := strings.Fields(rest); {
+		case isHidden && !open:
+			steps = append(steps, step{line: i + 1, command: strings.TrimSuffix(hidden, " -->"), hidden: true})
 		case fence && open:
 			open = false
 		case fence:
 			open, info = true, rest
-			if len(words) == 2 {
-				steps = append(steps, step{line: i + 1, file: words[1]})
-			} else if info != "console" && info != "text" {
+			if len(words) == 2 || len(words) == 3 && words[1] == ">>" {
+				steps = append(steps, step{line: i + 1, file: strings.Join(words[1:], " ")})
+			} else if info != "console" && info != "text" && info != "json" && info != "" {
 				t.Fatalf("%s:%d: nobody runs a fence of %q", page, i+1, info)
 			}
-		case !open || info == "text":
+		case open && info == "" && strings.HasPrefix(line, "$ "):
+			t.Fatalf("%s:%d: a command in a picture", page, i+1)
+		case !open || info == "text" || info == "json" || info == "":
 		case info != "console":
 			steps[len(steps)-1].text += line + "\n"
 		case strings.HasPrefix(line, "$ "):
@@ -66,13 +72,17 @@ func walk(t *testing.T, page string) (steps []step) {
 func TestWalks(t *testing.T) {
 	root, err := filepath.Abs("..")
 	must(t, err)
-	for _, page := range []string{"plugins.md", "first-node.md"} {
+	for _, page := range []string{"README.md", "docs/plugins.md", "docs/first-node.md", "docs/operating.md"} {
 		t.Run(page, func(t *testing.T) {
-			steps := walk(t, filepath.Join(root, "docs", page))
+			steps := walk(t, filepath.Join(root, page))
 			script := "trap 'kill $(jobs -p) 2>/dev/null' EXIT\n"
 			for i, s := range steps {
 				if s.file != "" {
-					s.command = "printf %s " + base64.StdEncoding.EncodeToString([]byte(s.text)) + " | base64 -d > " + s.file
+					to := " > " + s.file
+					if strings.HasPrefix(s.file, ">> ") {
+						to = " " + s.file
+					}
+					s.command = "printf %s " + base64.StdEncoding.EncodeToString([]byte(s.text)) + " | base64 -d" + to
 				}
 				script += fmt.Sprintf("{ %s\n} 2>&1; printf '\\n==%d== %%d\\n' $?\n", s.command, i)
 			}
@@ -90,7 +100,7 @@ func TestWalks(t *testing.T) {
 				if !ok || code != "0" {
 					t.Fatalf("%s:%d: %s%s ends with exit code %s:\n%s", page, s.line, s.command, s.file, code, got)
 				}
-				if want := shown(s.want); s.file == "" && !want.MatchString(got) {
+				if want := shown(s.want); s.file == "" && !s.hidden && !want.MatchString(got) {
 					t.Fatalf("%s:%d: $ %s\nprints\n%s\nbut the page shows\n%s", page, s.line, s.command, got, s.want)
 				}
 				rest = after

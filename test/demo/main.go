@@ -115,7 +115,7 @@ func run(ctx context.Context) (err error) {
 	if err := d.effects(); err != nil {
 		return err
 	}
-	fmt.Println("\n   Now you: docs/first-node.md, section 2, starts the same lab and calls tools by hand.")
+	fmt.Println("\n   Now you: `make lab` starts the same node; README.md goes on with it.")
 	return nil
 }
 

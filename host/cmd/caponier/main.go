@@ -92,8 +92,8 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.PersistentFlags().StringVar(&g.config, "config", "", "configuration `FILE` (default config.toml, then the user's configuration directory)")
-	root.PersistentFlags().StringVar(&g.profile, "profile", "", "`NAME` of another configuration beside it: config.NAME.toml")
+	root.PersistentFlags().StringVar(&g.config, "config", os.Getenv("CAPONIER_CONFIG"), "configuration `FILE` (default $CAPONIER_CONFIG, config.toml, then the user's configuration directory)")
+	root.PersistentFlags().StringVar(&g.profile, "profile", os.Getenv("CAPONIER_PROFILE"), "`NAME` of another configuration beside it: config.NAME.toml")
 	root.PersistentFlags().BoolVar(&g.json, "json", false, "machine-readable output")
 	root.AddCommand(serveCommand(g), callCommand(g), toolsCommand(g), checkCommand(g), approvalsCommand(g), freezeCommand(g), thawCommand(g), auditCommand(g), pluginCommand(g), policyCommand(g), tokenCommand(g), hostsCommand(g), healthCommand(g), versionCommand(g))
 	return root

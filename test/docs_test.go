@@ -1,0 +1,209 @@
+package test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// runners says which test runs the fences of a page. On a page that has none there may be no commands in fences: only what is listed in illustrates.
+var runners = map[string]string{
+	"README.md":                    "TestWalks",
+	"docs/plugins.md":              "TestWalks",
+	"docs/first-node.md":           "TestWalks",
+	"docs/operating.md":            "TestWalks",
+	"docs/policy.md":               "TestEveryExampleOfTheDocsHolds",
+	"docs/abi.md":                  "TestExamplesOfTheABIPageWork",
+	"docs/approvals.md":            "TestPagesHoldNoCommandThatNobodyRuns", // below: settings are loaded, commands looked up
+	"examples/plugin-go/README.md": "TestFolderReadmesWork",
+	"host/cmd/caponier/templates/plugin/README.md.tmpl": "TestFolderReadmesWork",
+}
+
+// illustrates are fences that nobody types.
+var illustrates = map[string][]string{"docs/design.md": {"", "go", "jsonc"}}
+
+func pages(t *testing.T) (names []string) {
+	t.Helper()
+	cmd := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md", "*.md.tmpl")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	must(t, err)
+	if names = strings.Fields(string(out)); len(names) < 15 {
+		t.Fatalf("pages: %q", names)
+	}
+	return names
+}
+
+// Every command of every page is run by a test, or belongs on a real node and is marked as such; whatever a page calls a command of caponier, or a target
+// of make, is one, with those flags.
+func TestPagesHoldNoCommandThatNobodyRuns(t *testing.T) {
+	tests := ""
+	for _, glob := range []string{"*_test.go", "../host/*/*_test.go"} {
+		files, err := filepath.Glob(glob)
+		must(t, err)
+		for _, f := range files {
+			code, err := os.ReadFile(f)
+			must(t, err)
+			tests += string(code)
+		}
+	}
+	makefile, err := os.ReadFile("../Makefile")
+	must(t, err)
+	targets := regexp.MustCompile(`(?m)^\.PHONY: (.*)$`).FindSubmatch(makefile)
+	commands := 0
+	for _, page := range pages(t) {
+		data, err := os.ReadFile(filepath.Join("..", page))
+		must(t, err)
+		runner, info, open := runners[page], "", false
+		if runner != "" && !strings.Contains(tests, "\nfunc "+runner+"(t ") {
+			t.Errorf("%s: there is no test %s", page, runner)
+		}
+		for i, line := range strings.Split(string(data), "\n") {
+			rest, fence := strings.CutPrefix(strings.TrimLeft(line, " "), "```")
+			switch {
+			case fence && open:
+				open = false
+			case fence:
+				open, info = true, rest
+				if runner == "" && !slices.Contains(illustrates[page], info) {
+					t.Errorf("%s:%d: nobody runs a fence of %q: give the page a test, or say that the fence illustrates (test/docs_test.go)", page, i+1, info)
+				}
+			}
+			spans := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(line, -1)
+			if open {
+				spans = [][]string{{"", strings.TrimPrefix(strings.TrimSpace(line), "$ ")}}
+			}
+			for _, s := range spans {
+				words := strings.Fields(s[1])
+				switch {
+				case len(words) > 1 && words[0] == "caponier" && !strings.HasPrefix(words[1], ":"):
+					commands++
+					if problem := noCommand(words[1:]); problem != "" {
+						t.Errorf("%s:%d: `%s`: %s", page, i+1, s[1], problem)
+					}
+				case len(words) == 2 && words[0] == "make" && !open:
+					if !strings.Contains(" all "+string(targets[1])+" ", " "+words[1]) && !strings.HasPrefix(words[1], "build/") {
+						t.Errorf("%s:%d: make has no target %s", page, i+1, words[1])
+					}
+				}
+			}
+		}
+	}
+	if commands < 60 {
+		t.Errorf("only %d commands were found", commands)
+	}
+}
+
+var helps = map[string]string{} // by command
+
+// noCommand says what is wrong with the words of a command line, as far as its help tells.
+func noCommand(words []string) string {
+	path, flags := []string{}, []string{}
+	for i := 0; i < len(words) && !strings.ContainsAny(words[i], "#;|&"); i++ {
+		if w := strings.TrimRight(words[i], ","); strings.HasPrefix(w, "-") {
+			flag, _, _ := strings.Cut(w, "=")
+			if flags = append(flags, flag); flag == "--config" || flag == "--profile" {
+				i++
+			}
+		} else if !strings.HasSuffix(w, "…") && (len(flags) == 0 || len(path) == 0) {
+			path = append(path, w)
+		}
+	}
+	if len(path) == 0 {
+		return "" // all commands
+	}
+	for n := min(len(path), 2); n > 0; n-- {
+		key := strings.Join(path[:n], " ")
+		if _, seen := helps[key]; !seen {
+			out, _ := exec.Command(bin, append(append([]string{}, path[:n]...), "--help")...).CombinedOutput()
+			helps[key] = string(out)
+		}
+		usage := regexp.MustCompile(`(?m)^  caponier ` + regexp.QuoteMeta(key) + `( |$)`)
+		if !usage.MatchString(helps[key]) {
+			continue // the last word is an argument
+		}
+		if n == 1 && len(path) > 1 && strings.Contains(helps[key], "Available Commands:") && !strings.ContainsAny(path[1], "…<|") {
+			return "there is no " + key + " " + path[1]
+		}
+		for _, f := range flags {
+			if f != "-" && f != "--" && !regexp.MustCompile(`(?m)(^|\s)`+regexp.QuoteMeta(f)+`[ ,\n]`).MatchString(helps[key]) {
+				return "caponier " + key + " has no " + f
+			}
+		}
+		return ""
+	}
+	return "there is no such command"
+}
+
+// Settings on a page that is no walk are settings that the program takes.
+func TestSettingsOfApprovalsAreTaken(t *testing.T) {
+	s := newSite(t)
+	good := s.read(t, "config.toml")
+	page, err := os.ReadFile("../docs/approvals.md")
+	must(t, err)
+	must(t, os.Mkdir(filepath.Join(s.dir, "secrets"), 0o700))
+	s.write(t, "secrets/approval-webhook", strings.Repeat("s", 32))
+	fences := regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	if len(fences) == 0 {
+		t.Fatal("docs/approvals.md has no settings")
+	}
+	for _, f := range fences {
+		s.write(t, "config.toml", good+"\n"+f[1])
+		if _, code := s.examined(t, "--offline"); code == 2 {
+			out, _ := s.command("check", "--offline").CombinedOutput()
+			t.Errorf("%s\n%s", f[1], out)
+		}
+	}
+}
+
+// The commands that a plugin's own README gives work in its folder, ours and a new one.
+func TestFolderReadmesWork(t *testing.T) {
+	run := func(dir string) {
+		t.Helper()
+		page, err := os.ReadFile(filepath.Join(dir, "README.md"))
+		must(t, err)
+		fence := regexp.MustCompile("(?s)```sh\n(.*?)```").FindSubmatch(page)
+		if fence == nil {
+			t.Fatalf("%s/README.md has no commands", dir)
+		}
+		cmd := exec.Command("bash", "-ec", string(fence[1])+"\ncaponier plugin diff plugins.lock build/*.wasm\n")
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+filepath.Dir(bin)+":"+os.Getenv("PATH"), "GOPROXY=off")
+		out, err := cmd.CombinedOutput()
+		if exited := (*exec.ExitError)(nil); errors.As(err, &exited) || !strings.Contains(string(out), "plugins.lock written (1 plugins)") || !strings.Contains(string(out), "nothing changes") {
+			t.Errorf("%s/README.md: %v %s", dir, err, out)
+		}
+	}
+	ours, err := filepath.Abs("../examples/plugin-go")
+	must(t, err)
+	run(ours)
+	dir := filepath.Join(t.TempDir(), "new")
+	if out, err := exec.Command(bin, "plugin", "new", dir).CombinedOutput(); err != nil {
+		t.Fatalf("plugin new: %v %s", err, out)
+	}
+	run(dir)
+}
+
+// What the README shows of a client's configuration is the file that a test starts the host from.
+func TestReadmeShowsAClientsFile(t *testing.T) {
+	page, err := os.ReadFile("../README.md")
+	must(t, err)
+	fence := regexp.MustCompile("(?s)```json\n(.*?)```").FindSubmatch(page)
+	if fence == nil {
+		t.Fatal("README.md shows none")
+	}
+	file, err := os.ReadFile("../examples/clients/claude_desktop_config.json")
+	must(t, err)
+	var a, b any
+	must(t, json.Unmarshal(fence[1], &a))
+	must(t, json.Unmarshal(file, &b))
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("README.md shows\n%s\nthe file says\n%s", fence[1], file)
+	}
+}
