@@ -21,11 +21,12 @@ var pageHTML string
 //go:embed page.css
 var pageCSS string
 
-var pages = template.Must(template.New("").Funcs(template.FuncMap{"show": Visible, "time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }}).Parse(pageHTML))
+var pages = template.Must(template.New("").Funcs(template.FuncMap{"show": Visible, "lines": visibleLines, "time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }}).Parse(pageHTML))
 
 const (
 	cookieName = "caponier_approvals"
 	maxForm    = 16 << 10
+	lookTime   = 20 * time.Second // less than the page's own time to answer
 )
 
 // view is what the templates see.
@@ -36,6 +37,18 @@ type view struct {
 	Args, Targets        []kind
 	Ticket, Title, Error string
 	Own, Refresh         bool
+	Look                 string // token of the form that looks, "" when there is nothing to look with
+	Readings             []Reading
+	Looked               bool
+}
+
+// visibleLines is Visible of text that has lines.
+func visibleLines(s string) string {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	for i, l := range lines {
+		lines[i] = Visible(strings.ReplaceAll(l, "\t", "    "))
+	}
+	return strings.Join(lines, "\n")
 }
 
 type row struct {
@@ -59,6 +72,7 @@ func (a *Approvals) Handler() http.Handler {
 	mux.HandleFunc("GET /approvals", a.signedIn(a.list))
 	mux.HandleFunc("GET /approvals/{id}", a.signedIn(a.one))
 	mux.HandleFunc("POST /approvals/{id}", a.signedIn(a.decide))
+	mux.HandleFunc("POST /approvals/{id}/look", a.signedIn(a.look))
 	mux.HandleFunc("POST /approvals/logout", a.signedIn(a.logout))
 	// The standard library's check looks at Sec-Fetch-Site and Origin of every request that is not GET or HEAD.
 	guarded := http.NewCrossOriginProtection().Handler(mux)
@@ -222,7 +236,12 @@ func (a *Approvals) list(w http.ResponseWriter, r *http.Request, s signed) {
 	a.render(w, http.StatusOK, "list", v)
 }
 
-func (a *Approvals) one(w http.ResponseWriter, r *http.Request, s signed) {
+func (a *Approvals) one(w http.ResponseWriter, r *http.Request, s signed) { a.show(w, r, s, false) }
+
+// look reads how things are, as whoever is signed in: a POST, for it runs something.
+func (a *Approvals) look(w http.ResponseWriter, r *http.Request, s signed) { a.show(w, r, s, true) }
+
+func (a *Approvals) show(w http.ResponseWriter, r *http.Request, s signed, look bool) {
 	list, err := a.store.Requests(r.Context(), r.PathValue("id"), "")
 	if err != nil || len(list) != 1 {
 		a.fail(w, http.StatusNotFound, s.who, "There is no such request, or it has expired.")
@@ -235,7 +254,10 @@ func (a *Approvals) one(w http.ResponseWriter, r *http.Request, s signed) {
 		v.Args, err = q.D.arguments()
 	}
 	if err == nil {
-		v.Form, err = a.formToken(s.session, r.URL.Path)
+		v.Form, err = a.formToken(s.session, "/approvals/"+q.ID)
+	}
+	if err == nil && a.opt.Look != nil && len(a.opt.Looks) > 0 && !v.Own {
+		v.Look, err = a.formToken(s.session, "/approvals/"+q.ID+"/look")
 	}
 	if err != nil {
 		a.opt.Log.Error("the approvals page", "id", q.ID, "error", err)
@@ -243,6 +265,11 @@ func (a *Approvals) one(w http.ResponseWriter, r *http.Request, s signed) {
 		return
 	}
 	v.Targets = q.D.targets()
+	if look && v.Look != "" {
+		ctx, cancel := context.WithTimeout(r.Context(), lookTime)
+		defer cancel()
+		v.Readings, v.Looked = a.opt.Look(ctx, s.who, q.D), true
+	}
 	a.render(w, http.StatusOK, "one", v)
 }
 

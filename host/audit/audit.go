@@ -127,6 +127,19 @@ func (j *Journal) add(e Entry) (*segment, int64, error) {
 	return j.seg, j.seq - 1, err
 }
 
+// Ready reports whether records can be written: it tries what is still to be written, and that there is a file.
+func (j *Journal) Ready() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return errors.New("the journal is closed")
+	}
+	if err := j.catchUp(); err != nil {
+		return err
+	}
+	return j.ready()
+}
+
 // Outcome writes a record that must not be lost. If it fails, the record is kept and written before anything else.
 func (j *Journal) Outcome(_ context.Context, r gate.Record) error {
 	j.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -37,14 +38,6 @@ type Identity interface {
 	Authenticates() bool // true when callers prove who they are, so that more than loopback may be served
 }
 
-// Health is what /health tells. A Problem makes it answer 503.
-type Health struct {
-	SSHConnected   bool
-	PolicyRevision string
-	LockChecksum   string
-	Problem        string
-}
-
 // Options of a Server. Zero fields have the defaults that their comments name.
 type Options struct {
 	MaxChars    int           `koanf:"max_chars"`    // characters of text in a result: 25,000
@@ -61,6 +54,7 @@ type Options struct {
 	TLSCert     string        `koanf:"tls_cert"`     // PEM files; needed, or BehindProxy, to serve more than loopback
 	TLSKey      string        `koanf:"tls_key"`
 	BehindProxy bool          `koanf:"behind_proxy"` // a proxy on the way here does TLS
+	Metrics     string        `koanf:"metrics"`      // loopback host:port that serves /metrics, /health and /ready without a token; empty for none
 	Guidance    string        `koanf:"guidance"`     // a site's own words for agents, after the generated instructions
 
 	Nodes     []string                                                    `koanf:"-"` // the inventory's names, for completion
@@ -69,6 +63,8 @@ type Options struct {
 	Identity  Identity                                                    `koanf:"-"` // who calls over HTTP; nil refuses to serve HTTP
 	Tier      func(context.Context, gate.Principal, *gate.Tool) gate.Tier `koanf:"-"` // for annotations; nil judges by the tool's own hints, conservatively
 	Health    func() Health                                               `koanf:"-"`
+	Ready     func(context.Context) error                                 `koanf:"-"` // whether calls can be decided, counted and journaled; *NotReady names the part
+	Meter     *Meter                                                      `koanf:"-"` // whose numbers are served too; nil for none
 	Log       *slog.Logger                                                `koanf:"-"` // nil for slog.Default
 	Stdin     io.Reader                                                   `koanf:"-"` // nil for the process's own, as is Stdout
 	Stdout    io.Writer                                                   `koanf:"-"`
@@ -87,6 +83,9 @@ func (o Options) Validate() error {
 	}
 	if (o.TLSCert == "") != (o.TLSKey == "") {
 		return errors.New("front.tls_cert and front.tls_key: give both or neither")
+	}
+	if host, _, err := net.SplitHostPort(o.Metrics); o.Metrics != "" && (err != nil || net.ParseIP(host) == nil || !net.ParseIP(host).IsLoopback()) {
+		return fmt.Errorf("front.metrics: %q is not a loopback host:port such as 127.0.0.1:9464; to be scraped from elsewhere, put a proxy before it that knows who asks", o.Metrics)
 	}
 	for _, h := range o.Hosts {
 		if h == "" || strings.ContainsAny(h, "/*@ ") || h != strings.ToLower(h) {
@@ -126,6 +125,7 @@ type Server struct {
 	seals     seals
 	running   running
 	kept      kept
+	readiness readiness
 	known     known
 
 	mu         sync.RWMutex // guards the following
@@ -161,7 +161,7 @@ func New(o Options, door Door) (*Server, error) {
 	}
 	s := &Server{opts: o, door: door, log: o.Log, offer: offers{}, patience: 30 * time.Second, kept: kept{most: 64 << 20}}
 	s.root, s.stop = context.WithCancelCause(context.Background())
-	s.seen = newMetrics(func() float64 { return float64(s.sessions.count()) })
+	s.seen = newMetrics(o.Meter, func() float64 { return float64(s.sessions.count()) })
 	mo := &mcp.ServerOptions{
 		Capabilities: &mcp.ServerCapabilities{ // and no logging, which the SDK would add
 			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true}},

@@ -35,7 +35,7 @@ const (
 	sessionHeader = "Mcp-Session-Id"
 )
 
-// Handler serves /mcp, /health and /metrics, and what Options.Identity publishes about itself. Every route is behind the Host and Origin checks; /mcp and
+// Handler serves /mcp, /health, /ready and /metrics, and what Options.Identity publishes about itself. Every route is behind the Host and Origin checks; /mcp and
 // /metrics are behind Options.Identity too.
 func (s *Server) Handler() http.Handler {
 	if s.opts.Identity == nil {
@@ -61,7 +61,7 @@ func (s *Server) Handler() http.Handler {
 			}
 		})
 	}
-	routes := map[string]http.Handler{"/mcp": private(eras), "/metrics": private(s.seen.handler()), "/health": http.HandlerFunc(s.health)}
+	routes := map[string]http.Handler{"/mcp": private(eras), "/metrics": private(s.seen.handler()), "/health": http.HandlerFunc(s.health), "/ready": http.HandlerFunc(s.ready)}
 	if public, has := s.opts.Identity.(interface {
 		Metadata() (paths []string, h http.Handler)
 	}); has {
@@ -82,7 +82,7 @@ func (s *Server) Handler() http.Handler {
 	routed := cross.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := routes[r.URL.EscapedPath()]
 		if h == nil {
-			s.refuse(w, "path", http.StatusNotFound, "this server has /mcp, /health and /metrics")
+			s.refuse(w, "path", http.StatusNotFound, "this server has /mcp, /health, /ready and /metrics")
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -321,33 +321,6 @@ func (e *eras) begin(w http.ResponseWriter, r *http.Request) {
 		count.release()
 	}()
 	e.sessions.ServeHTTP(w, r)
-}
-
-func (s *Server) health(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		s.refuse(w, "method", http.StatusMethodNotAllowed, "GET it")
-		return
-	}
-	var h Health
-	if s.opts.Health != nil {
-		h = s.opts.Health()
-	}
-	status, word := http.StatusOK, "healthy"
-	if h.Problem != "" || s.root.Err() != nil {
-		status, word = http.StatusServiceUnavailable, "unhealthy"
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(struct { // a client that is gone needs no answer
-		Status         string `json:"status"`
-		Service        string `json:"service"`
-		SSHConnected   bool   `json:"ssh_connected"`
-		PolicyRevision string `json:"policy_revision"`
-		LockChecksum   string `json:"lock_checksum"`
-		Problem        string `json:"problem,omitempty"`
-	}{word, "caponier", h.SSHConnected, h.PolicyRevision, h.LockChecksum, h.Problem})
 }
 
 // Serve serves HTTP on the listener until ctx ends, and then cancels running calls, waits for their answers and closes every stream, all within

@@ -19,9 +19,12 @@ type metrics struct {
 	broken   prometheus.Counter
 }
 
-func newMetrics(sessions func() float64) metrics {
+func newMetrics(door *Meter, sessions func() float64) metrics {
+	if door == nil {
+		door = NewMeter()
+	}
 	m := metrics{
-		registry: prometheus.NewRegistry(),
+		registry: door.registry,
 		calls:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "caponier_calls_total", Help: "Tool calls by how they ended."}, []string{"tool", "outcome"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "caponier_call_seconds", Help: "Time of tool calls, waiting and machines included.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}}, []string{"tool"}),
@@ -44,6 +47,3 @@ func (m metrics) call(tool string, how gate.Outcome, took time.Duration) {
 func (m metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
-
-// Metrics returns the registry, so that the host can add what other packages count.
-func (s *Server) Metrics() *prometheus.Registry { return s.seen.registry }

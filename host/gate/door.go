@@ -59,8 +59,8 @@ func New(o Options) *Door {
 	return &Door{Options: o}
 }
 
-// pass is the only way through: decide, journal the intent, refuse or act, journal the outcome. Whatever goes wrong before act is a refusal.
-func pass[T any](ctx context.Context, d *Door, q Question, act func(context.Context, Decision) (T, Record, error)) (T, bool, error) {
+// pass is the only way through: decide, journal the intent, refuse or act on the very question that was decided, journal the outcome. Whatever goes wrong before act is a refusal.
+func pass[T any](ctx context.Context, d *Door, q Question, act func(context.Context, Question, Decision) (T, Record, error)) (T, bool, error) {
 	var none T
 	q.ID, q.Time, q.Mode = newID(d.Now()), d.Now(), d.Mode()
 	if d.Frozen != nil && !q.Mode.Frozen {
@@ -79,7 +79,7 @@ func pass[T any](ctx context.Context, d *Door, q Question, act func(context.Cont
 		return none, false, &Refused{DecisionID: q.ID, Kind: rec.Kind, Op: rec.Op, Phase: rec.Phase, Failed: dec.Failed, Denied: dec.Denied, NeedsApproval: dec.NeedsApproval, Decision: dec}
 	}
 	began := d.Now()
-	out, done, err := guarded(ctx, dec, act)
+	out, done, err := guarded(ctx, q, dec, act)
 	rec.Type, rec.Time, rec.Input, rec.DurationUS = "outcome", d.Now(), nil, d.Now().Sub(began).Microseconds()
 	rec.Outcome, rec.Code, rec.Exit, rec.Bytes, rec.SHA256, rec.Refused, rec.Notes = done.Outcome, done.Code, done.Exit, done.Bytes, done.SHA256, done.Refused, done.Notes
 	journalFailed := d.Journal.Outcome(context.WithoutCancel(ctx), rec) != nil
@@ -87,14 +87,14 @@ func pass[T any](ctx context.Context, d *Door, q Question, act func(context.Cont
 }
 
 // guarded makes a panic of whoever acts an outcome that nobody knows: it is journaled, and the process goes on.
-func guarded[T any](ctx context.Context, dec Decision, act func(context.Context, Decision) (T, Record, error)) (out T, done Record, err error) {
+func guarded[T any](ctx context.Context, q Question, dec Decision, act func(context.Context, Question, Decision) (T, Record, error)) (out T, done Record, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			slog.Error("the host broke while acting", "panic", p, "stack", string(debug.Stack()))
 			done, err = Record{Outcome: Unknown, Code: "panic"}, &OpError{Code: "panic", Message: "the host broke while doing this, and what it did is not known", Outcome: Unknown}
 		}
 	}()
-	return act(ctx, dec)
+	return act(ctx, q, dec)
 }
 
 func deny(id, msg string) Decision {
@@ -184,7 +184,7 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 	}
 	r := &Running{Call: c, Round: max(req.Round, 1), door: d, progress: req.Progress, log: req.Log}
 	answer := Answer{CallID: c.ID, Outcome: Refusal}
-	run := func(ctx context.Context, dec Decision) (Output, Record, error) {
+	run := func(ctx context.Context, _ Question, dec Decision) (Output, Record, error) {
 		c.Decided, answer.Tier, answer.Outcome = dec, dec.Tier, Unknown
 		if err := d.Runner.Ready(ctx, c.Tool); err != nil {
 			answer.Outcome = Failed
@@ -230,7 +230,7 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 	return answer
 }
 
-func (d *Door) passCall(ctx context.Context, r *Running, a *Answer, run func(context.Context, Decision) (Output, Record, error)) error {
+func (d *Door) passCall(ctx context.Context, r *Running, a *Answer, run func(context.Context, Question, Decision) (Output, Record, error)) error {
 	_, lost, err := pass(ctx, d, Question{Kind: KindCall, Call: r.Call}, run)
 	a.JournalFailed = lost || r.journalFailed
 	return err

@@ -82,7 +82,7 @@ func (r *Running) operate(ctx context.Context, op Op) (Result, error) {
 	}
 	if kinds[op.Import()].facts {
 		q.Phase = PhaseLookup
-		facts, lost, err := pass(ctx, r.door, q, func(ctx context.Context, d Decision) (Facts, Record, error) {
+		facts, lost, err := pass(ctx, r.door, q, func(ctx context.Context, q Question, _ Decision) (Facts, Record, error) {
 			f, err := exec.Lookup(ctx, q)
 			return f, Record{Outcome: outcomeOf(err), Code: codeOf(err)}, err
 		})
@@ -92,7 +92,7 @@ func (r *Running) operate(ctx context.Context, op Op) (Result, error) {
 		q.Phase, q.Facts = PhaseEffect, facts
 	}
 	above := false
-	res, lost, err := pass(ctx, r.door, q, func(ctx context.Context, d Decision) (Result, Record, error) {
+	res, lost, err := pass(ctx, r.door, q, func(ctx context.Context, q Question, d Decision) (Result, Record, error) {
 		above = d.Tier != Green
 		r.started(above)
 		res, err := exec.Execute(ctx, q, d)

@@ -65,6 +65,28 @@ func (r *Remote) Nodes() []gate.Node {
 	return all
 }
 
+// NodeState is what the pool holds for a node.
+type NodeState struct {
+	Name                           string
+	Connections, Sessions, Waiting int
+}
+
+// Pool tells of every node, in the order of the configuration.
+func (r *Remote) Pool() []NodeState {
+	var all []NodeState
+	for _, o := range r.opts.Nodes {
+		n := r.nodes[o.Name]
+		n.mu.Lock()
+		s := NodeState{Name: o.Name, Connections: len(n.conns), Waiting: len(n.waiters)}
+		for _, c := range n.conns {
+			s.Sessions += c.used
+		}
+		n.mu.Unlock()
+		all = append(all, s)
+	}
+	return all
+}
+
 // Connected reports whether there is a connection to any node.
 func (r *Remote) Connected() bool {
 	for _, n := range r.nodes {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,7 @@ type engine interface {
 	Burn(ctx context.Context, nonce string, until time.Time) error
 	UseToken(ctx context.Context, id, source string) error
 	TokenUses(ctx context.Context) ([]TokenUse, error)
+	Usage(ctx context.Context) (Usage, error)
 	Close() error
 }
 
@@ -307,6 +309,27 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			}
 			if _, err := a.Join(bg, Approval{ID: "6", Key: "k", Principal: "agent", TTL: time.Minute, Detail: json.RawMessage("{")}, 9); err == nil {
 				t.Error("a detail that is not JSON was kept")
+			}
+		},
+		"usage tells what is counted now": func(t *testing.T, a, b engine, c *clock) {
+			for _, who := range []string{"x", `y" "z`, "x"} {
+				if _, _, err := a.Take(bg, call(who, "105")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := a.Reserve(bg, "x", 70, 100); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := a.Join(bg, Approval{ID: "1", Key: "k", Principal: "x", TTL: time.Minute, Detail: json.RawMessage("{}")}, 9); err != nil {
+				t.Fatal(err)
+			}
+			want := Usage{3, 1, map[string]int64{"x": 70}}
+			if got, err := b.Usage(bg); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%+v, %v, want %+v", got, err, want)
+			}
+			c.add(24 * time.Hour)
+			if got, err := b.Usage(bg); err != nil || !reflect.DeepEqual(got, Usage{USDMicros: map[string]int64{}}) {
+				t.Errorf("a day later: %+v, %v", got, err)
 			}
 		},
 		"a blob is its owner's until it expires": func(t *testing.T, a, b engine, c *clock) {

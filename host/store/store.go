@@ -179,4 +179,43 @@ func ignoreDone(err error) error {
 	return err
 }
 
+// Usage is what the store counts at the moment.
+type Usage struct {
+	Calls60s  int64            // of all principals
+	Waiting   int64            // requests that wait for a person
+	USDMicros map[string]int64 // spent or reserved today, by principal
+}
+
+// Usage also shows whether the store can be used at all.
+func (s *Store) Usage(ctx context.Context) (u Usage, err error) {
+	u.USDMicros = map[string]int64{}
+	err = s.tx(ctx, s.quick, func(tx *sql.Tx) error {
+		now := s.opt.Now()
+		if err := tx.QueryRowContext(ctx, "SELECT coalesce(sum(n), 0) FROM rates WHERE key GLOB 'calls \"*\"' AND key NOT GLOB 'calls \"*\" \"*\"' AND second >= ?", now.Unix()-window).Scan(&u.Calls60s); err != nil {
+			return err
+		}
+		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM approvals WHERE state = 'waiting' AND expires > ?", now.UnixMilli()).Scan(&u.Waiting); err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, "SELECT principal, sum(micros) FROM costs WHERE day = ? GROUP BY principal ORDER BY 2 DESC LIMIT 100", s.day())
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var who string
+			var micros int64
+			if err := rows.Scan(&who, &micros); err != nil {
+				return err
+			}
+			u.USDMicros[who] = micros
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return Usage{}, fmt.Errorf("reading what the store counts: %w", err)
+	}
+	return u, nil
+}
+
 func (s *Store) ms() int64 { return s.opt.Now().UnixMilli() }

@@ -33,15 +33,18 @@ const (
 
 // host is the wired parts. Close ends them in reverse.
 type host struct {
-	cfg     *config.Config
-	lock    *plugin.Lock
-	tools   []*gate.Tool
-	engine  *policy.Engine
-	journal *audit.Journal
-	remote  *remote.Remote
-	door    *gate.Door
-	asks    *approval.Approvals
-	only    []string // tools whose plugins are loaded; none means all
+	cfg      *config.Config
+	lock     *plugin.Lock
+	tools    []*gate.Tool
+	engine   *policy.Engine
+	journal  *audit.Journal
+	remote   *remote.Remote
+	door     *gate.Door
+	lookDoor *gate.Door // for approvers: green reads
+	asks     *approval.Approvals
+	store    *store.Store
+	meter    *front.Meter
+	only     []string // tools whose plugins are loaded; none means all
 	// withheld says why a tool is not offered, "" for one that is: a plugin of which nothing is offered is not loaded either
 	withheld func(*gate.Tool) string
 	broken   map[string]error // plugins that cannot run, and why
@@ -110,6 +113,13 @@ func (h *host) open(ctx context.Context, w want) (err error) {
 		return err
 	}
 	o.Decider = h.engine
+	if w == wantNodes {
+		h.meter.Watch(&o)
+		h.gauges()
+		if err := h.looks(o); err != nil {
+			return err
+		}
+	}
 	h.door = gate.New(o)
 	return nil
 }
@@ -125,7 +135,9 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 		return err
 	}
 	h.closers = append(h.closers, func() { _ = ledger.Close() })
-	if h.asks, err = asks(h.cfg, ledger, h.journal); err != nil {
+	h.store, h.meter = ledger, front.NewMeter()
+	h.cfg.Approval.Look = h.look
+	if h.asks, err = asks(h.cfg, ledger, h.meter.Journal(h.journal)); err != nil {
 		return err
 	}
 	h.closers = append(h.closers, h.asks.Close)

@@ -76,15 +76,11 @@ func (h *host) serveApprovals(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("serving the approvals page ([approval] listen): %w", err)
 	}
-	ctx, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	h.background(ctx, func(ctx context.Context) {
 		if err := h.asks.Serve(ctx, l); err != nil {
 			slog.Error("the approvals page ended; `caponier approvals` still works", "error", err)
 		}
-	}()
-	h.closers = append(h.closers, func() { stop(); <-done })
+	})
 	slog.Info("serving the approvals page", "address", l.Addr().String(), "sign in with", "caponier approvals link")
 	return nil
 }

@@ -33,6 +33,9 @@ func serveCommand(g *global) *cobra.Command {
 				return err
 			}
 			go h.reload(cmd.Context(), server.Changed)
+			if err := h.serveMetrics(cmd.Context(), server); err != nil {
+				return failed(err)
+			}
 			if addr == "" {
 				return failed(server.Stdio(cmd.Context()))
 			}
@@ -65,9 +68,7 @@ func tuneGC() {
 func (h *host) front(ctx context.Context, http bool) (*front.Server, error) {
 	o := h.cfg.Front
 	o.Version, o.Tier, o.Log = version, h.tier, slog.Default()
-	o.Health = func() front.Health {
-		return front.Health{SSHConnected: h.remote.Connected(), PolicyRevision: h.engine.Revision(), LockChecksum: h.lock.Checksum()}
-	}
+	o.Health, o.Ready, o.Meter = h.health, h.ready, h.meter
 	for _, n := range h.remote.Nodes() {
 		o.Nodes = append(o.Nodes, n.Name)
 	}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/approval"
+	"github.com/caponier-mcp/caponier/host/front"
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote"
+	"github.com/caponier-mcp/caponier/host/store"
+)
+
+func (h *host) health() front.Health {
+	out := front.Health{SSHConnected: h.remote.Connected(), PolicyRevision: h.engine.Revision(), LockChecksum: h.lock.Checksum(), ReadOnly: h.cfg.ReadOnly}
+	for _, n := range h.remote.Pool() {
+		out.Nodes = append(out.Nodes, front.NodeHealth{Name: n.Name, Connected: n.Connections > 0})
+	}
+	if frozen, err := (freezes{h.cfg.Store.Dir}).list(); err == nil {
+		out.Frozen = len(frozen)
+	} else { // then everything is
+		out.Frozen = 1
+	}
+	return out
+}
+
+// ready asks every part without which each call is refused. Nodes are no such part: some may answer when others do not.
+func (h *host) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if h.engine.Revision() == "" {
+		return &front.NotReady{Part: "policy", Err: errors.New("no revision is loaded")}
+	}
+	if err := h.journal.Ready(); err != nil {
+		return &front.NotReady{Part: "journal", Err: err}
+	}
+	if _, err := h.store.Usage(ctx); err != nil {
+		return &front.NotReady{Part: "store", Err: err}
+	}
+	return nil
+}
+
+// gauges are read when somebody looks. What cannot be read is left out, and the absence is what an alert is for.
+func (h *host) gauges() {
+	pool := func(name, help string, of func(remote.NodeState) int) {
+		h.meter.Gauge(name, help, "node", func(emit func(float64, string)) {
+			for _, n := range h.remote.Pool() {
+				emit(float64(of(n)), n.Name)
+			}
+		})
+	}
+	pool("caponier_pool_connections", "SSH connections that are open.", func(n remote.NodeState) int { return n.Connections })
+	pool("caponier_pool_sessions", "SSH sessions in use.", func(n remote.NodeState) int { return n.Sessions })
+	pool("caponier_pool_waiting", "Operations that wait for a session.", func(n remote.NodeState) int { return n.Waiting })
+	usage := func(name, help, label string, read func(u store.Usage, emit func(float64, string))) {
+		h.meter.Gauge(name, help, label, func(emit func(float64, string)) {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			if u, err := h.store.Usage(ctx); err == nil {
+				read(u, emit)
+			}
+		})
+	}
+	usage("caponier_calls_60s", "Calls in the last 60 seconds, of all processes that share the store.", "", func(u store.Usage, emit func(float64, string)) { emit(float64(u.Calls60s), "") })
+	usage("caponier_approvals_waiting", "Requests that wait for a person.", "", func(u store.Usage, emit func(float64, string)) { emit(float64(u.Waiting), "") })
+	usage("caponier_usd_micros_today", "Millionths of a US dollar spent or reserved since midnight UTC, for the 100 principals that spent most.", "principal", func(u store.Usage, emit func(float64, string)) {
+		for who, n := range u.USDMicros {
+			emit(float64(n), strings.ToValidUTF8(who, "?"))
+		}
+	})
+	h.meter.Gauge("caponier_freezes", "Freezes in force.", "", func(emit func(float64, string)) { emit(float64(h.health().Frozen), "") })
+	h.meter.Gauge("caponier_policy_revision", "1 for the revision in force.", "revision", func(emit func(float64, string)) { emit(1, h.engine.Revision()) })
+}
+
+// serveMetrics serves them in the background when the configuration says where.
+func (h *host) serveMetrics(ctx context.Context, s *front.Server) error {
+	if h.cfg.Front.Metrics == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", h.cfg.Front.Metrics)
+	if err != nil {
+		return fmt.Errorf("serving metrics ([front] metrics): %w", err)
+	}
+	h.background(ctx, func(ctx context.Context) {
+		if err := s.ServeMetrics(ctx, l); err != nil {
+			slog.Error("metrics are no longer served", "error", err)
+		}
+	})
+	slog.Info("serving metrics", "url", fmt.Sprintf("http://%s/metrics", l.Addr()))
+	return nil
+}
+
+// background runs until the host closes.
+func (h *host) background(ctx context.Context, do func(context.Context)) {
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do(ctx)
+	}()
+	h.closers = append(h.closers, func() { stop(); <-done })
+}
+
+// looks makes the door through which approvers look: it allows nothing above green, whatever the site says of a tool.
+func (h *host) looks(o gate.Options) error {
+	for _, name := range h.cfg.Approval.Looks {
+		if t := h.tool(name); t == nil || t.Kind != "tool" || !t.Hints.ReadOnly {
+			return fmt.Errorf("%s: [approval] looks: %s is not a tool of %s that only reads", h.cfg.File, name, h.cfg.Plugin.Lock)
+		}
+	}
+	o.Confirmer, o.Mode = nil, func() gate.Mode { return gate.Mode{ReadOnly: true} }
+	h.lookDoor = gate.New(o)
+	return nil
+}
+
+const maxReadings = 6
+
+// look reads what a request is about, as the approver: that principal needs an entry in the site's data, as every other.
+func (h *host) look(ctx context.Context, approver string, d approval.Detail) (readings []approval.Reading) {
+	p := gate.Principal{ID: approver, Roles: []string{}, Auth: "config"}
+	for _, listed := range h.cfg.Identity.Principals {
+		if listed.ID == p.ID {
+			p.Roles = listed.Roles
+		}
+	}
+	for _, name := range h.cfg.Approval.Looks {
+		tool := h.tool(name)
+		for _, args := range lookArgs(tool, d.Targets) {
+			if len(readings) == maxReadings {
+				return readings
+			}
+			a := h.lookDoor.Call(ctx, gate.Request{Source: "http", Principal: p, Tool: tool, Arguments: args})
+			readings = append(readings, reading(name, a))
+		}
+	}
+	return readings
+}
+
+// lookArgs are the arguments with which a tool reads about targets: for each guest, or else for each node, and nothing for a tool that takes neither.
+func lookArgs(tool *gate.Tool, t gate.Targets) (all [][]byte) {
+	var schema struct {
+		Properties map[string]struct {
+			Type   string `json:"type"`
+			Target string `json:"x-caponier-target"`
+		} `json:"properties"`
+		Required []string `json:"required"`
+	}
+	if json.Unmarshal(tool.InputSchema, &schema) != nil {
+		return nil
+	}
+	guest, node := "", ""
+	for name, p := range schema.Properties {
+		switch p.Target {
+		case "vmid":
+			guest = name
+		case "node":
+			node = name
+		}
+	}
+	var sets []map[string]any
+	switch {
+	case guest != "":
+		for _, id := range t.VMIDs {
+			set := map[string]any{guest: id}
+			if n, err := strconv.ParseInt(id, 10, 64); err == nil && schema.Properties[guest].Type == "integer" {
+				set[guest] = n
+			}
+			if node != "" && len(t.Nodes) == 1 {
+				set[node] = t.Nodes[0]
+			}
+			sets = append(sets, set)
+		}
+	case node != "":
+		for _, n := range t.Nodes {
+			sets = append(sets, map[string]any{node: n})
+		}
+	}
+	for _, set := range sets {
+		missing := slices.ContainsFunc(schema.Required, func(name string) bool { _, has := set[name]; return !has })
+		if data, err := json.Marshal(set); err == nil && !missing {
+			all = append(all, data)
+		}
+	}
+	return all
+}
+
+func reading(name string, a gate.Answer) approval.Reading {
+	r := approval.Reading{Tool: name}
+	var out guestOutput
+	_ = json.Unmarshal(a.Output.JSON, &out) // as in report: only texts are picked
+	for _, c := range out.Content {
+		if c.Type == "text" {
+			r.Text += front.Clean(c.Text) + "\n"
+		}
+	}
+	switch {
+	case a.Err != nil:
+		r.Refused, r.Text = true, a.Err.Error()
+	case a.Outcome != gate.Succeeded && out.Error != nil:
+		r.Refused, r.Text = true, front.Clean(out.Error.Message)
+	case a.Outcome != gate.Succeeded:
+		r.Refused = true
+	}
+	if runes := []rune(r.Text); len(runes) > 4000 {
+		r.Text = string(runes[:4000]) + "\n… (cut)"
+	}
+	return r
+}
