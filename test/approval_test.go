@@ -3,6 +3,8 @@ package test
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -101,11 +103,11 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	data := filepath.Join(s.dir, "site", "data.yaml")
 	text, err := os.ReadFile(data)
 	must(t, err)
-	must(t, os.WriteFile(data, regexp.MustCompile(`(?m)^  demo: .*`).ReplaceAll(text, []byte("  agent-a: {auth: [token], roles: [operator]}\n  agent-b: {auth: [token], roles: [operator]}")), 0o644))
-	page := freeAddress(t)
+	must(t, os.WriteFile(data, regexp.MustCompile(`(?m)^  demo: .*`).ReplaceAll(text, []byte("  agent-a: {auth: [token], roles: [operator]}\n  agent-b: {auth: [token], roles: [operator]}\n  ann: {auth: [config], roles: [viewer]}")), 0o644))
+	page, numbers := freeAddress(t), freeAddress(t)
 	f, err := os.OpenFile(s.config, os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)
-	fmt.Fprintf(f, "\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"agent-a\"\n[[identity.principals]]\nid = \"agent-b\"\n[approval]\nwait = \"300ms\"\napprovers = [\"ann\"]\nlisten = %q\n", filepath.Join(s.dir, "tokens.json"), page)
+	fmt.Fprintf(f, "\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"agent-a\"\n[[identity.principals]]\nid = \"agent-b\"\n[approval]\nwait = \"300ms\"\napprovers = [\"ann\"]\nlisten = %q\nlooks = [\"get_guest_status\"]\n[front]\nmetrics = %q\n", filepath.Join(s.dir, "tokens.json"), page, numbers)
 	must(t, f.Close())
 	at := s.serveHTTP(t)
 	a, b := s.agent(t, at, "agent-a"), s.agent(t, at, "agent-b")
@@ -144,7 +146,17 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	}
 	web.until("getComputedStyle(document.querySelector('.quoted')).borderTopStyle", "dashed") // our style sheet passes our policy
 	web.until("(() => { const e = document.createElement('script'); e.textContent = 'window.ran = 1'; document.body.append(e); return window.ran })()", "undefined")
+	// How the guest is now is read only when the person asks, and as that person.
+	looked := `"type":"intent".*"kind":"operation".*"principal":"ann".*"tool":"get_guest_status"`
+	if s.has(t, looked) {
+		t.Error("the page read something before anybody asked it to")
+	}
+	web.click("button.look")
+	web.until("document.body.innerText", "get_guest_status, read as ann just now")
+	web.until("document.body.innerText", "stopped")
+	s.journaled(t, looked)
 	picture(t, web, "approvals-request.png")
+	web.open(request, "Approve once: delete_guest, guest 105, node pve1")
 	web.size(390, 760, true)
 	web.until("document.documentElement.scrollWidth <= 390", "true")
 	picture(t, web, "approvals-phone.png")
@@ -188,12 +200,93 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	}
 
 	s.journaled(t, `"type":"refused".*"principal":"agent-a".*"tool":"delete_guest".*"failed":\["confirmation"\]`)
-	s.journaled(t, `"type":"intent".*"kind":"call".*"principal":"agent-a".*"tool":"delete_guest".*"confirmation":{"state":"approved","by":"ann"}`)
+	s.journaled(t, `"type":"intent".*"kind":"call".*"principal":"agent-a".*"tool":"delete_guest".*"confirmation":{"state":"approved","by":"ann","channel":"web"}`)
+	s.journaled(t, `"type":"intent".*"kind":"approval","op":"approve".*"principal":"agent-a".*"tool":"delete_guest".*"verdict":{"request":"`+id+`","approve":true,"by":"ann","channel":"web"}`)
+	s.journaled(t, `"type":"refused".*"principal":"agent-b".*"tool":"delete_guest".*"outcome":"waiting"`)
 	s.journaled(t, `"type":"outcome".*"tool":"delete_guest".*"op":"ssh_exec"|"type":"outcome".*"op":"ssh_exec".*"tool":"delete_guest"`)
 	out, err := s.command("audit", "verify").CombinedOutput()
 	if err != nil {
 		t.Errorf("audit verify: %v\n%s", err, out)
 	}
+	out, err = s.command("audit", "tail").CombinedOutput()
+	must(t, err)
+	story := `(?s)agent-a  delete_guest  red .*└─ … WAITS for a person.*  ann  approves delete_guest of agent-a  via web  request ` + id +
+		`.*agent-b  delete_guest  red .*└─ … WAITS for a person.*agent-a  delete_guest  red .* · approved by ann.*ssh_exec  on pve1  red: \$ pct destroy 105 .*└─ ✓ succeeded`
+	if !regexp.MustCompile(story).Match(out) {
+		t.Errorf("audit tail does not tell the story:\n%s", out)
+	}
+	if *pictures {
+		t.Logf("%s", out)
+	}
+
+	// Whoever watches the numbers sees the decisions, and neither arguments nor who asked.
+	for path, want := range map[string][]string{
+		"/ready":   {`{"ready":true}`},
+		"/health":  {`"status":"healthy"`, `{"name":"pve1","connected":true}`, `"policy_revision":"`, `"lock_checksum":"sha256:`},
+		"/metrics": {"\ncaponier_fail_open_total 0\n", `caponier_decisions_total{kind="call",result="waiting",tier="red"} `, `caponier_decisions_total{kind="approval",result="allowed",tier="red"} 1`, `caponier_pool_connections{node="pve1"} `, "caponier_approvals_waiting 2"},
+	} {
+		res, err := http.Get("http://" + numbers + path)
+		must(t, err)
+		body, err := io.ReadAll(res.Body)
+		must(t, errors.Join(err, res.Body.Close()))
+		for _, w := range want {
+			if res.StatusCode != 200 || !strings.Contains(string(body), w) {
+				t.Errorf("%s answers %d without %s:\n%s", path, res.StatusCode, w, body)
+			}
+		}
+		if strings.Contains(string(body), "guest_id") || strings.Contains(string(body), "agent-a") {
+			t.Errorf("%s names an argument or who asked", path)
+		}
+	}
+}
+
+// Where the site says so, the user of the client that asks may say yes, and nobody is asked elsewhere.
+func TestTheClientsOwnUserApprovesWhereTheSiteSaysSo(t *testing.T) {
+	s := newSite(t, filepath.Join(plugins, "guests.wasm"))
+	data := filepath.Join(s.dir, "site", "data.yaml")
+	text, err := os.ReadFile(data)
+	must(t, err)
+	channels := func(list string) {
+		must(t, os.WriteFile(data, regexp.MustCompile(`(?m)^  channels: .*`).ReplaceAll(text, []byte("  channels: "+list)), 0o644))
+	}
+	var asked []string
+	answer := &mcp.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}}
+	connect := func(o *mcp.ClientOptions) *mcp.ClientSession {
+		cmd := s.command("serve")
+		cmd.Env = append(cmd.Env, "CAPONIER_APPROVAL_WAIT=100ms")
+		cmd.Stderr = t.Output()
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+		must(t, err)
+		t.Cleanup(func() { session.Close() })
+		return session
+	}
+	withUser := &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		asked = append(asked, r.Params.Message)
+		return answer, nil
+	}}
+	stop := map[string]any{"guest_id": 105}
+	if how, _, said := outcome(t, connect(withUser), "delete_guest", stop); how != "waiting" || len(asked) != 0 {
+		t.Errorf("the site takes no client's word: %s %s, asked %q", how, said, asked)
+	}
+	channels("[client]")
+	if how, _, said := outcome(t, connect(nil), "delete_guest", stop); how != "refused" || !strings.Contains(said, "approval.channels") {
+		t.Errorf("a client that cannot ask: %s %s", how, said)
+	}
+	user := connect(withUser)
+	answer = &mcp.ElicitResult{Action: "decline"}
+	if how, _, said := outcome(t, user, "delete_guest", map[string]any{"guest_id": 101}); how != "refused" || !strings.Contains(said, "approval.denied") || len(asked) != 1 {
+		t.Errorf("the user says no: %s %s", how, said)
+	}
+	answer = &mcp.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}}
+	if how, _, said := outcome(t, user, "stop_guest", stop); how != "succeeded" {
+		t.Fatalf("stop_guest: %s %s", how, said)
+	}
+	asked = nil
+	if how, _, said := outcome(t, user, "delete_guest", stop); how != "succeeded" || len(asked) != 1 || !strings.Contains(asked[0], "may demo run delete_guest") || !strings.Contains(asked[0], "guest 105, node pve1") {
+		t.Errorf("the user says yes: %s %s, asked %q", how, said, asked)
+	}
+	s.journaled(t, `"kind":"approval","op":"deny".*"by":"client of demo","channel":"client"`)
+	s.journaled(t, `"kind":"call".*"tool":"delete_guest".*"confirmation":{"state":"approved","by":"client of demo","channel":"client"}`)
 }
 
 // picture writes a screenshot for the docs when asked to, and always takes one: a page that cannot be drawn is broken.

@@ -80,19 +80,27 @@ func (s *site) stdio(t *testing.T, flags ...string) *mcp.ClientSession {
 // journaled waits until a record of the journal matches.
 func (s *site) journaled(t *testing.T, re string) {
 	t.Helper()
-	want := regexp.MustCompile(re)
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		files, err := filepath.Glob(filepath.Join(s.dir, "lab/journal/*.jsonl"))
-		must(t, err)
-		for _, f := range files {
-			data, err := os.ReadFile(f)
-			must(t, err)
-			if want.Match(data) {
-				return
-			}
+		if s.has(t, re) {
+			return
 		}
 	}
 	t.Fatalf("no record of the journal matches %s", re)
+}
+
+// has says whether a record of the journal matches.
+func (s *site) has(t *testing.T, re string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.dir, "lab/journal/*.jsonl"))
+	must(t, err)
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		must(t, err)
+		if regexp.MustCompile(re).Match(data) {
+			return true
+		}
+	}
+	return false
 }
 
 func TestCancellingACallEndsItsOperation(t *testing.T) {
