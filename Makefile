@@ -88,7 +88,7 @@ policy:
 # Rego under the race detector takes ten times as long and shares nothing: only what changes the engine runs there.
 race: all guests build/pvelab
 	$(GO) test -race -short -timeout 30m $$($(GO) list ./... | grep -v /host/policy)
-	$(GO) test -short -timeout 30m ./host/policy
+	$(GO) test -short -timeout 30m ./host/policy/...
 	$(GO) test -race -short -timeout 30m -run 'Swap|Watch|Reload|Concurrent' ./host/policy
 
 # The committed lock must be what the committed sources build to.
@@ -103,7 +103,7 @@ docs-current: build/caponier plugins
 	@build/caponier --config config.toml tools --markdown | diff -u docs/tools.md - || { echo "docs/tools.md is not current: make docs"; exit 1; }
 
 bench: all guests
-	$(GO) test -run '^$$' -bench . -benchmem ./test/bench ./host/policy ./host/sandbox ./host/remote
+	$(GO) test -run '^$$' -bench . -benchmem ./test/bench ./host/policy/... ./host/sandbox ./host/remote
 
 # The official MCP conformance suite, both TypeScript clients and the inspector; needs npm and its registry once.
 conformance: all

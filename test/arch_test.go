@@ -22,7 +22,8 @@ const module = "github.com/caponier-mcp/caponier/"
 var rooms = map[string][]string{
 	"host/gate":                {},
 	"host/shell":               {"host/gate"},
-	"host/policy":              {"host/gate", "host/shell", "policies"},
+	"host/policy":              {"host/gate", "host/policy/plan", "host/shell", "policies"},
+	"host/policy/plan":         {},
 	"host/sandbox":             {"host/gate"},
 	"host/remote":              {"host/gate", "host/shell"},
 	"host/remote/sshtest":      {"host/gate"},
@@ -55,7 +56,7 @@ var rooms = map[string][]string{
 
 // owners says which packages may import a third-party module. Everything under test/ may use what it needs.
 var owners = map[string][]string{
-	"github.com/open-policy-agent/opa":    {"host/policy"},
+	"github.com/open-policy-agent/opa":    {"host/policy", "host/policy/plan"},
 	"github.com/tetratelabs/wazero":       {"host/sandbox"},
 	"github.com/modelcontextprotocol":     {"host/front", "host/identity"},
 	"golang.org/x/crypto/ssh":             {"host/remote", "host/remote/sshtest"},

@@ -11,6 +11,7 @@ import (
 )
 
 func BenchmarkDecide(b *testing.B) {
+	alone(b)
 	e := site(b, "../../examples/lab/site")
 	c := callOf("proxmox_container_status", []string{"vmids"}, "ssh_exec")
 	q := map[string]gate.Question{"call": {ID: "q", Kind: gate.KindCall, Call: c, Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, TargetCalls60s: 1}}, Time: time.Now()}}

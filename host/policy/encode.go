@@ -17,8 +17,8 @@ type encoder struct {
 	json func([]byte, reflect.Value) []byte
 }
 
-// plan works the type out once. It panics on a type that the input has no use for, which the first test run shows.
-func plan(t reflect.Type) encoder {
+// encoderFor works the type out once. It panics on a type that the input has no use for, which the first test run shows.
+func encoderFor(t reflect.Type) encoder {
 	switch t.Kind() {
 	case reflect.String:
 		return encoder{func(v reflect.Value) *ast.Term { return ast.InternedTerm(v.String()) },
@@ -30,9 +30,9 @@ func plan(t reflect.Type) encoder {
 		return encoder{func(v reflect.Value) *ast.Term { return ast.InternedTerm(int(v.Int())) },
 			func(b []byte, v reflect.Value) []byte { return strconv.AppendInt(b, v.Int(), 10) }}
 	case reflect.Pointer:
-		return pointer(plan(t.Elem()))
+		return pointer(encoderFor(t.Elem()))
 	case reflect.Slice:
-		return list(plan(t.Elem()))
+		return list(encoderFor(t.Elem()))
 	case reflect.Map:
 		return scalars()
 	case reflect.Struct:
@@ -108,7 +108,7 @@ func object(t reflect.Type) encoder {
 		if f.Anonymous || name == "-" {
 			continue
 		}
-		e := plan(f.Type)
+		e := encoderFor(f.Type)
 		if f.Tag.Get("policy") == "nullable" {
 			e = nullable(e)
 		}

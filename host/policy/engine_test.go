@@ -303,11 +303,7 @@ func TestDecisionIsDecodedStrictly(t *testing.T) {
 		"obligation more":             {`"log":"info"`, `"log":"info","x":1`},
 	}
 	read := func(s string) error {
-		v, err := ast.JSON(ast.MustParseTerm(s).Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return new(answer).decode(v)
+		return new(answer).decode(ast.MustParseTerm(s).Value)
 	}
 	if err := read(good); err != nil {
 		t.Fatal(err)
@@ -321,7 +317,7 @@ func TestDecisionIsDecodedStrictly(t *testing.T) {
 			t.Errorf("%s was taken", name)
 		}
 	}
-	if err := new(answer).decode("allow"); err == nil {
+	if err := new(answer).decode(ast.String("allow")); err == nil {
 		t.Error("text was taken for a decision")
 	}
 }

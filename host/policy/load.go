@@ -16,10 +16,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/caponier-mcp/caponier/policies"
 	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
 	"github.com/open-policy-agent/opa/v1/version"
@@ -41,7 +41,7 @@ type revision struct {
 	data     map[string]any
 	siteYAML map[string]*yaml.Node // to say where a mistake is
 	redact   []string
-	queries  map[string]rego.PreparedEvalQuery
+	rules    evaluator
 }
 
 const maxFile = 4 << 20
@@ -94,7 +94,7 @@ func siteFiles(dir string) (files, error) {
 
 // build makes a revision or says what is wrong with the files.
 func build(ctx context.Context, all files) (*revision, error) {
-	r := &revision{modules: map[string]*ast.Module{}, tests: map[string]*ast.Module{}, queries: map[string]rego.PreparedEvalQuery{}, data: map[string]any{}, siteYAML: map[string]*yaml.Node{}}
+	r := &revision{modules: map[string]*ast.Module{}, tests: map[string]*ast.Module{}, data: map[string]any{}, siteYAML: map[string]*yaml.Node{}}
 	var err error
 	if r.bundle, err = pack(all); err != nil {
 		return nil, err
@@ -108,6 +108,10 @@ func build(ctx context.Context, all files) (*revision, error) {
 	if err := r.lint(); err != nil {
 		return nil, err
 	}
+	var planning sync.WaitGroup // takes as long as all that follows, and needs none of it
+	var planErr error
+	planning.Go(func() { r.rules, planErr = evaluatorOf(ctx, r) })
+	defer planning.Wait()
 	compiler, err := r.compile(ctx, r.modules)
 	if err != nil {
 		return nil, err
@@ -119,13 +123,8 @@ func build(ctx context.Context, all files) (*revision, error) {
 	if err := r.testSite(ctx); err != nil {
 		return nil, err
 	}
-	for _, entry := range []string{"call", "operation", "visible"} {
-		q := rego.New(rego.Query("data.caponier.core."+entry+".decision"), rego.Compiler(compiler), rego.Store(r.store), rego.StrictBuiltinErrors(true))
-		if r.queries[entry], err = q.PrepareForEval(ctx); err != nil {
-			return nil, fmt.Errorf("preparing %s: %w", entry, err)
-		}
-	}
-	return r, nil
+	planning.Wait()
+	return r, planErr
 }
 
 // pack writes the files so that equal policies are equal bytes. The version of OPA is part of what decides.

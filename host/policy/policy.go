@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/policy/plan"
 	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/rego"
 )
 
 // Options say where the site's policy is.
@@ -137,7 +138,7 @@ var encoders = planned(reflect.TypeFor[callInput](), reflect.TypeFor[operationIn
 func planned(types ...reflect.Type) map[reflect.Type]encoder {
 	m := map[reflect.Type]encoder{}
 	for _, t := range types {
-		m[t] = plan(t)
+		m[t] = encoderFor(t)
 	}
 	return m
 }
@@ -169,40 +170,50 @@ type answer struct {
 	} `json:"obligations"`
 }
 
+// evaluator gives the value of a rule for an input, nil where it is undefined. An error of a built-in function is an error.
+type evaluator interface {
+	Eval(ctx context.Context, rule string, input ast.Value) (ast.Value, error)
+}
+
+// evaluatorOf is a variable so that the tests of this package can ask topdown each question too, and compare.
+var evaluatorOf = func(ctx context.Context, r *revision) (evaluator, error) {
+	o := plan.Options{Modules: r.modules, Data: r.data, Capabilities: r.caps}
+	for _, entry := range entries {
+		o.Entries = append(o.Entries, decisionRule(entry))
+	}
+	slices.Sort(o.Entries)
+	return plan.New(ctx, o)
+}
+
+func decisionRule(entry string) string { return "caponier/core/" + entry + "/decision" }
+
 // answer evaluates one entry point. Anything but one whole, consistent decision is an error.
 func (r *revision) answer(ctx context.Context, entry string, input ast.Value) (a answer, err error) {
-	rs, err := r.queries[entry].Eval(ctx, rego.EvalParsedInput(input))
+	v, err := r.rules.Eval(ctx, decisionRule(entry), input)
 	switch {
 	case ctx.Err() != nil:
 		return a, fmt.Errorf("deciding took too long: %w", context.Cause(ctx))
 	case err != nil:
 		return a, err
-	case len(rs) != 1 || len(rs[0].Expressions) != 1:
+	case v == nil:
 		return a, errors.New("the decision is undefined")
 	}
-	if err := a.decode(rs[0].Expressions[0].Value); err != nil {
+	if err := a.decode(v); err != nil {
 		return a, fmt.Errorf("the decision is malformed: %w", err)
 	}
 	return a, nil
 }
 
-func (a *answer) decode(v any) error {
-	doc, ok := v.(map[string]any)
-	if !ok {
-		return fmt.Errorf("it is a %T", v)
-	}
-	f := fields{doc, len(doc), nil}
+func (a *answer) decode(v ast.Value) error {
+	f := fieldsOf(v)
 	a.Schema, a.Allow, a.Tier, a.Confirm = f.text("schema"), f.truth("allow"), f.text("tier"), f.truth("confirm")
 	a.Failed = f.texts("failed")
-	for _, d := range f.list("deny") {
-		reason, _ := d.(map[string]any)
-		g := fields{reason, len(reason), nil}
+	f.each("deny", func(d *ast.Term) {
+		g := fieldsOf(d.Value)
 		a.Deny = append(a.Deny, gate.Reason{ID: g.text("id"), Msg: g.text("msg")})
 		f.fail(g.done())
-	}
-	o, _ := doc["obligations"].(map[string]any)
-	f.left--
-	g := fields{o, len(o), nil}
+	})
+	g := fieldsOf(f.value("obligations"))
 	a.Obligations.TimeoutMS, a.Obligations.MaxBytes, a.Obligations.Redact, a.Obligations.Log, a.Obligations.Channels = g.number("timeout_ms"), g.number("max_bytes"), g.texts("redact"), g.text("log"), g.texts("channels")
 	f.fail(g.done())
 	if err := f.done(); err != nil {
@@ -231,9 +242,17 @@ func (a answer) decision(d gate.Decision) gate.Decision {
 
 // fields reads the members of an object of the decision and remembers the first that is not as it must be.
 type fields struct {
-	doc  map[string]any
+	doc  ast.Object
 	left int // members that were not asked for yet
 	err  error
+}
+
+func fieldsOf(v ast.Value) *fields {
+	doc, ok := v.(ast.Object)
+	if !ok {
+		return &fields{ast.NewObject(), 0, fmt.Errorf("it is not an object but %v", v)}
+	}
+	return &fields{doc, doc.Len(), nil}
 }
 
 func (f *fields) fail(err error) {
@@ -242,34 +261,48 @@ func (f *fields) fail(err error) {
 	}
 }
 
-func field[T any](f *fields, name string) (v T) {
-	v, ok := f.doc[name].(T)
-	if !ok {
-		f.fail(fmt.Errorf("%s is %T", name, f.doc[name]))
-	}
+func (f *fields) value(name string) ast.Value {
 	f.left--
+	if t := f.doc.Get(ast.InternedTerm(name)); t != nil {
+		return t.Value
+	}
+	f.fail(fmt.Errorf("%s is missing", name))
+	return nil
+}
+
+func field[T ast.Value](f *fields, name string) T {
+	value := f.value(name)
+	v, ok := value.(T)
+	if !ok {
+		f.fail(fmt.Errorf("%s is %v", name, value))
+	}
 	return v
 }
 
-func (f *fields) text(name string) string { return field[string](f, name) }
-func (f *fields) truth(name string) bool  { return field[bool](f, name) }
-func (f *fields) list(name string) []any  { return field[[]any](f, name) }
+func (f *fields) text(name string) string { return string(field[ast.String](f, name)) }
+func (f *fields) truth(name string) bool  { return bool(field[ast.Boolean](f, name)) }
+
+func (f *fields) each(name string, do func(*ast.Term)) {
+	if list := field[*ast.Array](f, name); list != nil {
+		list.Foreach(do)
+	}
+}
 
 func (f *fields) texts(name string) (texts []string) {
-	for _, v := range f.list(name) {
-		s, ok := v.(string)
+	f.each(name, func(t *ast.Term) {
+		s, ok := t.Value.(ast.String)
 		if !ok {
-			f.fail(fmt.Errorf("%s holds %T", name, v))
+			f.fail(fmt.Errorf("%s holds %v", name, t))
 		}
-		texts = append(texts, s)
-	}
+		texts = append(texts, string(s))
+	})
 	return texts
 }
 
 func (f *fields) number(name string) int64 {
-	n, err := field[json.Number](f, name).Int64()
-	if err != nil {
-		f.fail(fmt.Errorf("%s: %w", name, err))
+	n, ok := field[ast.Number](f, name).Int64()
+	if !ok {
+		f.fail(fmt.Errorf("%s is not a whole number", name))
 	}
 	return n
 }

@@ -162,6 +162,7 @@ func TestBenchMeasuresAllowedDecisions(t *testing.T) {
 
 // TestDecisionsAllocateNoMoreThanRecorded is the speed gate that a busy machine does not disturb: 1.1 times the recorded allocations and bytes.
 func TestDecisionsAllocateNoMoreThanRecorded(t *testing.T) {
+	alone(t)
 	recorded := map[string][2]uint64{}
 	if err := json.Unmarshal([]byte(strings.Join(lines(t, "testdata/allocations.json"), "")), &recorded); err != nil {
 		t.Fatal(err)
@@ -188,6 +189,7 @@ func TestDecisionsAllocateNoMoreThanRecorded(t *testing.T) {
 }
 
 func BenchmarkReplay(b *testing.B) {
+	alone(b)
 	e := site(b, "../../examples/lab/site")
 	_, op := sshCall("uptime; df -h")
 	op.Call.Decided = gate.Decision{Allow: true, Tier: gate.Yellow}
