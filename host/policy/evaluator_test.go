@@ -62,12 +62,18 @@ func (b both) Eval(ctx context.Context, rule string, input ast.Value) (ast.Value
 	asked.Add(1)
 	switch {
 	case ctx.Err() != nil:
+	case err != nil && oracleErr == nil && !allows(w): // topdown's index skipped a rule in which a built-in fails: stricter is fine
 	case (err == nil) != (oracleErr == nil):
 		differ("%s: planned %v, topdown %v\ninput %v", rule, err, oracleErr, input)
 	case err == nil && ((v == nil) != (w == nil) || v != nil && v.Compare(w) != 0):
 		differ("%s\nplanned %v\ntopdown %v\ninput %v", rule, v, w, input)
 	}
 	return v, err
+}
+
+func allows(decision ast.Value) bool {
+	doc, ok := decision.(ast.Object)
+	return !ok || !doc.Get(ast.StringTerm("allow")).Equal(ast.InternedTerm(false))
 }
 
 // oracle is OPA's own evaluator, with the same compiler options as for the plan.

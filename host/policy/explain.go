@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -118,6 +117,7 @@ const maxStuck = 12
 // trace asks the check alone and collects where in its file it got stuck.
 func (r *revision) trace(ctx context.Context, c *ast.Compiler, input ast.Value, entry string, f *FailedCheck) error {
 	pkg := "data.caponier.core.check." + f.ID
+	own := map[string]bool{"core/check/" + f.ID + ".rego": true, "core/" + f.ID + ".rego": true}
 	for _, rule := range []string{"ok", entry + "_ok"} {
 		buf := topdown.NewBufferTracer()
 		_, err := rego.New(rego.Query(pkg+"."+rule), rego.Compiler(c), rego.Store(r.store), rego.ParsedInput(input), rego.QueryTracer(buf), rego.StrictBuiltinErrors(true)).Eval(ctx)
@@ -128,32 +128,63 @@ func (r *revision) trace(ctx context.Context, c *ast.Compiler, input ast.Value, 
 			}
 			return errors.Join(fmt.Errorf("tracing %s", pkg), err)
 		}
+		asked := map[string][]ast.Ref{} // by place: what expressions there look up, of which the compiler makes steps of their own
 		for _, ev := range *buf {
-			_, isExpr := ev.Node.(*ast.Expr)
-			if ev.Op != topdown.FailOp || !isExpr || ev.Location == nil || !strings.HasPrefix(ev.Location.File, "core/") {
+			if _, isExpr := ev.Node.(*ast.Expr); !isExpr || ev.Location == nil || !strings.HasPrefix(ev.Location.File, "core/") {
 				continue
 			}
-			stuck := fmt.Sprintf("%s:%d: %s", ev.Location.File, ev.Location.Row, ev.Location.Text)
-			if !slices.Contains(f.Stuck, stuck) && len(f.Stuck) < maxStuck {
-				f.Stuck = append(f.Stuck, stuck)
-			}
-			for _, ref := range dataRefs.FindAllString(string(ev.Location.Text), -1) {
-				r.look(ref, f.Data)
+			place, text := fmt.Sprintf("%s:%d", ev.Location.File, ev.Location.Row), string(ev.Location.Text)
+			switch ev.Op {
+			case topdown.EvalOp:
+				refs := siteRefs(ev)
+				asked[place] = append(asked[place], refs...)
+				// What a check finds by name may be just what it holds against the question, such as the entry that protects a guest.
+				if own[ev.Location.File] && strings.Contains(text, "[") {
+					r.look(refs, false, f.Data)
+				}
+			case topdown.FailOp:
+				r.look(asked[place], true, f.Data)
+				if stuck := place + ": " + text; !slices.Contains(f.Stuck, stuck) && len(f.Stuck) < maxStuck {
+					f.Stuck = append(f.Stuck, stuck)
+				}
 			}
 		}
 	}
 	return nil
 }
 
-var dataRefs = regexp.MustCompile(`\bdata\.site(\.[a-z_]+)+`)
+// siteRefs are the references into the site's data in an expression, with the values that variables had.
+func siteRefs(ev *topdown.Event) (refs []ast.Ref) {
+	ast.WalkRefs(ev.Node, func(ref ast.Ref) bool {
+		if !ref.HasPrefix(rootSite) || len(ref) == len(rootSite) {
+			return false
+		}
+		ref = ref.Copy()
+		for _, t := range ref[1:] {
+			if v := ev.Locals.Get(t.Value); v != nil {
+				t.Value = v
+			}
+		}
+		if ref.IsGround() {
+			refs = append(refs, ref)
+		}
+		return false
+	})
+	return refs
+}
 
-// look notes what the site's data holds where an expression points.
-func (r *revision) look(ref string, into map[string]any) {
-	path := strings.Split(ref, ".")[1:]
-	var at any = r.data
-	for _, key := range path {
-		m, _ := at.(map[string]any)
-		at = m[key]
+// look notes what the site's data holds where references point, and that it holds nothing there if this is where the check failed.
+func (r *revision) look(refs []ast.Ref, missing bool, into map[string]any) {
+	for _, ref := range refs {
+		var at any = r.data
+		var path []string
+		for _, t := range ref[1:] {
+			key, _ := t.Value.(ast.String)
+			m, _ := at.(map[string]any)
+			at, path = m[string(key)], append(path, string(key))
+		}
+		if at != nil || missing {
+			into[strings.Join(path[1:], "/")] = at
+		}
 	}
-	into[strings.Join(path[1:], ".")] = at
 }

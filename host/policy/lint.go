@@ -27,7 +27,11 @@ func (r *revision) checkData(ctx context.Context, c *ast.Compiler) error {
 	}
 	for _, w := range rs[0].Expressions[0].Value.([]any) {
 		m, _ := w.(map[string]any)
-		wrong = append(wrong, fmt.Errorf("%s: %v", r.place(fmt.Sprint(m["field"])), m["desc"]))
+		at, desc := fmt.Sprint(m["field"]), fmt.Sprint(m["desc"])
+		if name, unknown := strings.CutPrefix(desc, "Additional property "); unknown {
+			at += "." + strings.TrimSuffix(name, " is not allowed")
+		}
+		wrong = append(wrong, fmt.Errorf("%s: %s", r.place(at), desc))
 	}
 	if len(wrong) > 0 {
 		return errors.Join(wrong...)

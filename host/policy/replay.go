@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"iter"
 	"runtime"
 	"slices"
@@ -30,7 +31,8 @@ type Change struct {
 	Op         string   `json:"op,omitempty"`
 	Principal  string   `json:"principal"`
 	Tool       string   `json:"tool"`
-	Before     []string `json:"before"` // checks that did not hold, none when it was allowed
+	On         string   `json:"on,omitempty"` // what it named: guests, nodes, paths, hosts, or the command
+	Before     []string `json:"before"`       // checks that did not hold, none when it was allowed
 	After      []string `json:"after"`
 }
 
@@ -98,16 +100,39 @@ func replayable(rec gate.Record) bool {
 
 func (d *Diff) add(rec gate.Record, a answer) {
 	before := rec.Type != "refused"
-	c := Change{rec.ID, rec.Kind, rec.Op, rec.Principal, rec.Tool, rec.Failed, a.Failed}
+	c := Change{rec.ID, rec.Kind, rec.Op, rec.Principal, rec.Tool, "", rec.Failed, a.Failed}
 	d.Decided++
+	same := a.Allow == before && (before || slices.Equal(slices.Sorted(slices.Values(a.Failed)), slices.Sorted(slices.Values(rec.Failed))))
+	if !same {
+		c.On = on(rec.Input)
+	}
 	switch {
+	case same:
+		d.Same++
 	case a.Allow && !before:
 		d.NewlyAllowed = append(d.NewlyAllowed, c)
 	case !a.Allow && before:
 		d.NewlyRefused = append(d.NewlyRefused, c)
-	case !slices.Equal(slices.Sorted(slices.Values(a.Failed)), slices.Sorted(slices.Values(rec.Failed))):
-		d.OtherReasons = append(d.OtherReasons, c)
 	default:
-		d.Same++
+		d.OtherReasons = append(d.OtherReasons, c)
 	}
+}
+
+// on says in a few words what a recorded question was about.
+func on(input json.RawMessage) string {
+	var q struct {
+		Targets gate.Targets
+		Target  struct{ Node string }
+		Command struct{ Calls []struct{ Argv []string } }
+		File    struct{ Path string }
+		HTTP    struct{ Host string }
+	}
+	if err := json.Unmarshal(input, &q); err != nil {
+		return ""
+	}
+	words := slices.Concat(q.Targets.VMIDs, q.Targets.Nodes, q.Targets.Services, q.Targets.Hosts, q.Targets.Paths, []string{q.Target.Node, q.File.Path, q.HTTP.Host})
+	for _, c := range q.Command.Calls {
+		words = append(words, strings.Join(c.Argv, " "))
+	}
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), ", ")
 }

@@ -67,11 +67,12 @@ func load(ctx context.Context, dir string) (*revision, error) {
 
 // TestReport is what the tests of core and site said. Coverage is in percent of lines.
 type TestReport struct {
-	Tests        []TestResult `json:"tests"`
-	Failed       int          `json:"failed"`
-	CoreCoverage float64      `json:"core_coverage"`
-	SiteCoverage float64      `json:"site_coverage"` // 100 when the site has no rules
-	NotCovered   []string     `json:"not_covered"`   // file:line, file:line-line
+	Tests          []TestResult `json:"tests"`
+	Failed         int          `json:"failed"`
+	CoreCoverage   float64      `json:"core_coverage"`
+	SiteCoverage   float64      `json:"site_coverage"` // 100 when the site has no rules
+	NotCovered     []string     `json:"not_covered"`   // lines of the site: file:line, file:line-line
+	CoreNotCovered []string     `json:"core_not_covered"`
 }
 
 // TestResult is one test. Where is file:line.
@@ -113,12 +114,10 @@ func Test(ctx context.Context, dir string) (TestReport, error) {
 			core[name] = m
 		}
 	}
-	rep.CoreCoverage, rep.NotCovered = coverage(covered, core)
+	rep.CoreCoverage, rep.CoreNotCovered = coverage(covered, core)
 	rep.SiteCoverage = 100
 	if len(site) > 0 {
-		var missed []string
-		rep.SiteCoverage, missed = coverage(covered, site)
-		rep.NotCovered = append(rep.NotCovered, missed...)
+		rep.SiteCoverage, rep.NotCovered = coverage(covered, site)
 	}
 	return rep, nil
 }

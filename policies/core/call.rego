@@ -49,38 +49,45 @@ ok if {
 
 site_deny contains d if some d in data.caponier.site.call.deny
 
-failed contains "schema" if not input.schema == "caponier.call/1"
+# Nobody is asked to confirm what would be refused all the same.
+failed := unmet if {
+	count(unmet) > 0
+} else := {"confirmation"} if {
+	not check.confirmation.ok
+} else := set()
 
-failed contains "schema" if not check.schema.ok
+unmet contains "schema" if not input.schema == "caponier.call/1"
 
-failed contains "freeze" if not check.freeze.ok
+unmet contains "schema" if not check.schema.ok
 
-failed contains "identity" if not check.identity.ok
+unmet contains "freeze" if not check.freeze.ok
+
+unmet contains "identity" if not check.identity.ok
 
 # Who is not known is told only that; so is who has no role for the tool.
-failed contains "grant" if {
+unmet contains "grant" if {
 	check.identity.ok
 	not check.grant.ok
 }
 
-failed contains "known" if not check.known.ok
+unmet contains "known" if not check.known.ok
 
-failed contains "target" if not check.target.ok
+unmet contains "target" if not check.target.ok
 
-failed contains "protected" if not check.protected.call_ok
+unmet contains "protected" if not check.protected.call_ok
 
-failed contains "node" if {
+unmet contains "node" if {
 	check.grant.ok
 	not check.node.call_ok
 }
 
-failed contains "ceiling" if {
+unmet contains "ceiling" if {
 	check.grant.ok
 	not check.ceiling.call_ok
 }
 
 # A role that grants everything together implies node, ceiling and granted commands; alone it fails when only two roles together would do.
-failed contains "role" if {
+unmet contains "role" if {
 	not check.role.call_ok
 	check.grant.ok
 	check.node.call_ok
@@ -90,35 +97,29 @@ failed contains "role" if {
 }
 
 # A tool without a tier counts as black; that it has none says it better.
-failed contains "tier" if {
+unmet contains "tier" if {
 	check.known.ok
 	not check.tier.call_ok
 }
 
-failed contains "readonly" if not check.readonly.call_ok
+unmet contains "readonly" if not check.readonly.call_ok
 
-failed contains "command" if not check.command.call_ok
+unmet contains "command" if not check.command.call_ok
 
 # Without a role for the tool there is none for its commands either, and grant says so.
-failed contains "command" if {
+unmet contains "command" if {
 	check.grant.ok
 	not check.command.call_granted
 }
 
-failed contains "path" if not check.path.call_ok
+unmet contains "path" if not check.path.call_ok
 
-failed contains "egress" if not check.egress.call_ok
+unmet contains "egress" if not check.egress.call_ok
 
-failed contains "arguments" if not check.arguments.ok
+unmet contains "arguments" if not check.arguments.ok
 
-failed contains "rate" if not check.rate.ok
+unmet contains "rate" if not check.rate.ok
 
-failed contains "budget" if not check.budget.ok
+unmet contains "budget" if not check.budget.ok
 
-# No confirmation helps against black.
-failed contains "confirmation" if {
-	not check.confirmation.ok
-	tier.call < 4
-}
-
-failed contains "site" if not count(site_deny) == 0
+unmet contains "site" if not count(site_deny) == 0

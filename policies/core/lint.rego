@@ -169,11 +169,6 @@ problems contains sprintf("relaxed/tools: %q has no red tier, so there is nothin
 	not data.site.tiers[concat(":", ["tool", name])] == "red"
 }
 
-problems contains sprintf("relaxed/vmids: %s is protected", [id]) if {
-	some id in data.site.relaxed.vmids
-	data.site.protected.vmids[id]
-}
-
 address(h) if {
 	regex.match(`^(0|[1-9][0-9]{0,2})(\.(0|[1-9][0-9]{0,2})){3}$`, h)
 	net.cidr_is_valid(concat("/", [h, "32"]))

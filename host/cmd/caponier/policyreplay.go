@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -134,10 +135,21 @@ func printDiff(w io.Writer, d policy.Diff, took time.Duration) {
 	}{{"NEWLY ALLOWED", d.NewlyAllowed}, {"newly refused", d.NewlyRefused}, {"refused for other reasons", d.OtherReasons}} {
 		slices.SortFunc(part.changes, func(a, b policy.Change) int { return strings.Compare(a.DecisionID, b.DecisionID) })
 		for _, c := range part.changes {
-			fmt.Fprintf(w, "%s: %s %s %s for %s: was [%s], would be [%s] (%s)\n", part.what, c.Kind, c.Tool, c.Op, c.Principal, strings.Join(c.Before, " "), strings.Join(c.After, " "), c.DecisionID)
+			fmt.Fprintf(w, "%s: %s %s%s for %s on %s: was [%s], would be [%s] (%s)\n", part.what, c.Kind, c.Tool, spaced(c.Op), c.Principal, cmp.Or(c.On, "nothing"),
+				strings.Join(c.Before, " "), strings.Join(c.After, " "), c.DecisionID)
 		}
 	}
+	if d.Decided == 0 {
+		fmt.Fprintln(w, "NOTHING WAS DECIDED AGAIN: the journal holds no decision of a policy within this time, so this says nothing about the candidate")
+	}
 	fmt.Fprintf(w, "%d decisions, %d the same, %d newly allowed, %d newly refused, %d skipped, in %s; candidate %s\n", d.Decided, d.Same, len(d.NewlyAllowed), len(d.NewlyRefused), d.Skipped, took.Round(time.Millisecond), d.Candidate)
+}
+
+func spaced(op string) string {
+	if op == "" {
+		return ""
+	}
+	return " " + op
 }
 
 func policyBench(g *global) *cobra.Command {

@@ -45,8 +45,13 @@ test_argument_counts_only_where_the_site_says_so if {
 	f.decided_in({"tool": {"name": "kill"}, "confirmation": {"state": "argument"}}, {"approval": {"argument": true}}).allow
 }
 
+test_protected_guest_stays_refused_where_it_is_relaxed_too if {
+	d := f.decided_in({"tool": {"name": "kill"}, "targets": {"vmids": ["103"]}}, {"relaxed": {"vmids": ["103"], "tools": ["kill"]}})
+	f.failed(d) == {"protected"}
+}
+
 test_confirmation_is_not_asked_for_what_is_refused_anyway if {
 	d := f.decided({"tool": {"name": "kill"}, "targets": {"vmids": ["103"]}})
-	f.failed(d) == {"confirmation", "protected"}
+	f.failed(d) == {"protected"}
 	d.confirm == false
 }
