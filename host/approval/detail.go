@@ -231,6 +231,7 @@ func (r Request) Print(w io.Writer) error {
 		line("why asked", why.Msg+" ("+why.ID+")")
 	}
 	line("note", r.Note)
+	line("yes counts", "on "+strings.Join(d.Channels, ", ")+", in this site's policy")
 	b.WriteString("arguments, in the caller's words:\n")
 	for _, a := range args {
 		fmt.Fprintf(&b, "  | %s: %s\n", Visible(a.Name), Visible(a.Values[0]))
