@@ -230,6 +230,17 @@ func secrets(path string, v reflect.Value, at string) error {
 	})
 }
 
+// Secrets are the values in a configuration that must not be shown.
+func Secrets(c *Config) (values []string) {
+	_ = eachString(reflect.ValueOf(c).Elem(), "", false, func(s reflect.Value, _ string, secret bool) error {
+		if secret && s.String() != "" {
+			values = append(values, s.String())
+		}
+		return nil
+	})
+	return values
+}
+
 // paths makes the values of keys that name files absolute, as seen from the configuration file.
 func paths(dir string, v reflect.Value, at string) {
 	_ = eachString(v, at, false, func(s reflect.Value, at string, _ bool) error {

@@ -109,12 +109,12 @@ func (w *world) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
 func (w *world) Script(string) gate.Command              { return gate.Command{} }
 func (w *world) Argv([]string) gate.Command              { return gate.Command{} }
 func (w *world) Ready(context.Context, *gate.Tool) error { return nil }
-func (w *world) Count(_ context.Context, keys ...string) (counts []int64, giveBack func(), err error) {
+func (w *world) Count(_ context.Context, keys ...string) (counts []Rate, giveBack func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, k := range keys {
 		w.counts[k]++
-		counts = append(counts, w.counts[k])
+		counts = append(counts, Rate{w.counts[k], time.Date(2026, 11, 21, 14, 1, 1, 0, time.UTC)})
 	}
 	return counts, func() {}, nil
 }

@@ -18,10 +18,16 @@ import (
 
 var _ gate.Executor = (*Egress)(nil)
 
-// Ledger counts and keeps the day's budgets. Count counts one more of each key and returns their counts of the last 60 seconds; Reserve is contracted
+// Rate is a count of the last 60 seconds, and when there is room for one more.
+type Rate struct {
+	Count int64
+	Free  time.Time
+}
+
+// Ledger counts and keeps the day's budgets. Count counts one more of each key and returns their rates; Reserve is contracted
 // by host/store.
 type Ledger interface {
-	Count(ctx context.Context, keys ...string) (counts []int64, giveBack func(), err error)
+	Count(ctx context.Context, keys ...string) (counts []Rate, giveBack func(), err error)
 	Reserve(ctx context.Context, principal string, micros, limit int64) (settle func(ctx context.Context, spent int64) error, err error)
 }
 
@@ -213,14 +219,14 @@ func (e *Egress) hold(n int64) (release func(), err error) {
 }
 
 func (e *Egress) count(ctx context.Context, principal, host string) error {
-	counts, giveBack, err := e.opts.Ledger.Count(ctx, fmt.Sprintf("http host %q", host), fmt.Sprintf("http principal %q", principal))
-	if err != nil || len(counts) != 2 {
+	rates, giveBack, err := e.opts.Ledger.Count(ctx, fmt.Sprintf("http host %q", host), fmt.Sprintf("http principal %q", principal))
+	if err != nil || len(rates) != 2 {
 		return fail("rate", "the count of requests cannot be kept: %v", err)
 	}
 	for i, limit := range []int64{e.opts.PerHost, e.opts.PerPrincipal} {
-		if counts[i] > limit {
+		if rates[i].Count > limit {
 			giveBack()
-			return fail("rate", "%s: more than %d requests in 60 seconds", []string{"to " + host, "by " + principal}[i], limit)
+			return fail("rate", "%s: more than %d requests in 60 seconds; come back at %s", []string{"to " + host, "by " + principal}[i], limit, rates[i].Free.UTC().Format("15:04:05 MST"))
 		}
 	}
 	return nil

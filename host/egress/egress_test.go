@@ -337,7 +337,7 @@ func TestRatesAndRoom(t *testing.T) {
 	w := lab(t, Options{PerHost: 2, PerPrincipal: 3, MaxBody: 1 << 20, Memory: 1 << 20})
 	ok := func(rw http.ResponseWriter, r *http.Request) {}
 	a, b := w.serve("a.example", ok), w.serve("b.example", ok)
-	for i, tt := range []struct{ url, words string }{{a, ""}, {a, ""}, {a, "to a.example: more than 2"}, {b, "by p: more than 3"}} {
+	for i, tt := range []struct{ url, words string }{{a, ""}, {a, ""}, {a, "to a.example: more than 2 requests in 60 seconds; come back at 14:01:01 UTC"}, {b, "by p: more than 3"}} {
 		_, err := w.ask(gate.HTTPRequest{URL: tt.url + "/"})
 		if tt.words != "" {
 			failedWith(t, err, "rate", tt.words, gate.Failed)

@@ -65,6 +65,7 @@ func (g *global) load() (*config.Config, error) {
 	}
 	cfg, err := config.Load(file, os.Environ())
 	if err == nil {
+		scrubLog(os.Stderr, config.Secrets(cfg))
 		cfg.ReadOnly = cfg.ReadOnly || g.readOnly
 		cfg.Tools.Toolsets, cfg.Tools.Tools, cfg.Tools.Exclude = g.toolsets, g.tools, g.exclude
 	}
