@@ -66,8 +66,10 @@ func (s *Store) settle(ctx context.Context, id, spent int64) error {
 	return nil
 }
 
+const spentToday = "SELECT coalesce(sum(micros), 0) FROM costs WHERE principal = ? AND day = ?"
+
 func spent(ctx context.Context, tx *sql.Tx, principal, day string) (micros int64, err error) {
-	err = tx.QueryRowContext(ctx, "SELECT coalesce(sum(micros), 0) FROM costs WHERE principal = ? AND day = ?", principal, day).Scan(&micros)
+	err = tx.QueryRowContext(ctx, spentToday, principal, day).Scan(&micros)
 	return micros, err
 }
 

@@ -3,8 +3,10 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,9 +35,8 @@ func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), er
 		keys = append(keys, fmt.Sprintf("calls %q %q", c.Principal.ID, t)) // quoted, so that no name can pass for two
 	}
 	var counts gate.Counts
-	rates, giveBack, err := s.count(ctx, keys, func(tx *sql.Tx) (err error) {
-		counts.USDMicrosToday, err = spent(ctx, tx, c.Principal.ID, s.day())
-		return err
+	rates, giveBack, err := s.count(ctx, keys, func(tx *sql.Tx) error {
+		return tx.StmtContext(ctx, s.spent).QueryRowContext(ctx, c.Principal.ID, s.day()).Scan(&counts.USDMicrosToday)
 	})
 	if err != nil {
 		return gate.Counts{}, nil, fmt.Errorf("counting a call: %w", err)
@@ -62,21 +63,50 @@ func (s *Store) count(ctx context.Context, keys []string, also func(*sql.Tx) err
 	if len(keys) > maxKeys {
 		return nil, nil, fmt.Errorf("%d things to count at once, over the limit of %d", len(keys), maxKeys)
 	}
+	if len(keys) == 0 {
+		return nil, func() {}, nil
+	}
+	take, rate, err := s.counting(ctx, len(keys))
+	if err != nil {
+		return nil, nil, err
+	}
 	now := s.opt.Now().Unix()
-	var rates []Rate
-	err := s.tx(ctx, s.quick, func(tx *sql.Tx) error {
-		if _, err := tx.StmtContext(ctx, s.forget).ExecContext(ctx, now-window); err != nil {
+	var taken, asked []any
+	for _, key := range keys {
+		taken, asked = append(taken, key, now), append(asked, key)
+	}
+	rates := make([]Rate, len(keys))
+	err = s.tx(ctx, s.quick, func(tx *sql.Tx) error {
+		if s.forgot.Swap(now) != now { // what is too old does not count in any case
+			if _, err := tx.StmtContext(ctx, s.forget).ExecContext(ctx, now-window); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.StmtContext(ctx, take).ExecContext(ctx, taken...); err != nil {
 			return err
 		}
-		for _, key := range keys {
+		rows, err := tx.StmtContext(ctx, rate).QueryContext(ctx, append(asked, now-window)...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var key string
 			var n, oldest int64
-			if _, err := tx.StmtContext(ctx, s.take).ExecContext(ctx, key, now); err != nil {
+			if err := rows.Scan(&key, &n, &oldest); err != nil {
 				return err
 			}
-			if err := tx.StmtContext(ctx, s.rate).QueryRowContext(ctx, key).Scan(&n, &oldest); err != nil {
-				return err
+			for i := range keys {
+				if keys[i] == key {
+					rates[i] = Rate{n, time.Unix(oldest+window+1, 0)}
+				}
 			}
-			rates = append(rates, Rate{n, time.Unix(oldest+window+1, 0)})
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(rates, func(r Rate) bool { return r.Count < 1 }) {
+			return errors.New("what was counted just now is not there")
 		}
 		return also(tx)
 	})
@@ -84,6 +114,23 @@ func (s *Store) count(ctx context.Context, keys []string, also func(*sql.Tx) err
 		return nil, nil, err
 	}
 	return rates, sync.OnceFunc(func() { s.giveBack(keys, now) }), nil
+}
+
+// counting are the statements that count n keys and read their rates: one of each, whatever n is.
+func (s *Store) counting(ctx context.Context, n int) (take, rate *sql.Stmt, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if have, known := s.counts[n]; known {
+		return have[0], have[1], nil
+	}
+	if take, err = s.quick.PrepareContext(ctx, "INSERT INTO rates (key, second, n) VALUES "+strings.Repeat("(?, ?, 1), ", n-1)+"(?, ?, 1) ON CONFLICT DO UPDATE SET n = n + 1"); err != nil {
+		return nil, nil, err
+	}
+	if rate, err = s.quick.PrepareContext(ctx, "SELECT key, sum(n), min(second) FROM rates WHERE key IN ("+strings.Repeat("?, ", n-1)+"?) AND second >= ? AND n > 0 GROUP BY key"); err != nil {
+		return nil, nil, errors.Join(err, take.Close())
+	}
+	s.counts[n] = [2]*sql.Stmt{take, rate}
+	return take, rate, nil
 }
 
 func (s *Store) giveBack(keys []string, second int64) {

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	_ "modernc.org/sqlite"
@@ -48,7 +50,12 @@ type Store struct {
 	quick *sql.DB     // commits survive a kill
 	sure  *sql.DB     // commits survive a power cut: money, approvals, what is used once
 
-	forget, take, rate, untake *sql.Stmt // of quick, for every call
+	forget, untake, spent *sql.Stmt // of quick, for every call
+
+	forgot atomic.Int64 // the second in which old rates were deleted last
+
+	mu     sync.Mutex // guards counts
+	counts map[int][2]*sql.Stmt
 }
 
 //go:embed schema.sql
@@ -62,7 +69,7 @@ func Open(o Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{opt: o, path: filepath.Join(o.Dir, "store.db")}
+	s := &Store{opt: o, path: filepath.Join(o.Dir, "store.db"), counts: map[int][2]*sql.Stmt{}}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the store %s: %w", s.path, err), s.Close())
 	}
@@ -93,10 +100,9 @@ func (s *Store) open() error {
 		return err
 	}
 	for sql, stmt := range map[string]**sql.Stmt{
-		"DELETE FROM rates WHERE second < ?":                                                      &s.forget,
-		"INSERT INTO rates (key, second, n) VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET n = n + 1": &s.take,
-		"SELECT sum(n), min(second) FROM rates WHERE key = ? AND n > 0":                           &s.rate,
-		"UPDATE rates SET n = n - 1 WHERE key = ? AND second = ? AND n > 0":                       &s.untake,
+		"DELETE FROM rates WHERE second < ?":                                &s.forget,
+		"UPDATE rates SET n = n - 1 WHERE key = ? AND second = ? AND n > 0": &s.untake,
+		spentToday: &s.spent,
 	} {
 		if *stmt, err = s.quick.PrepareContext(ctx, sql); err != nil {
 			return err
