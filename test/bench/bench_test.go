@@ -18,13 +18,10 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// system is a lab, a raw SSH connection to it, and an MCP session with the real binary.
-type system struct {
-	raw     *ssh.Client
-	session *mcp.ClientSession
-}
+// place is a lab with a configuration for the real binary, under which bench's tools are green and not counted out.
+type place struct{ root, bin, config, addr string }
 
-func start(b *testing.B) *system {
+func startSite(b *testing.B) place {
 	b.Helper()
 	root, err := filepath.Abs("../..")
 	check(b, err)
@@ -51,7 +48,26 @@ func start(b *testing.B) *system {
 	check(b, err)
 	b.Cleanup(func() { lab.Close() })
 
-	config, err := os.ReadFile(filepath.Join(dir, "config.toml"))
+	return place{root, bin, filepath.Join(dir, "config.toml"), lab.Addr}
+}
+
+// serve is the real binary with that configuration.
+func (s place) serve(args ...string) *exec.Cmd {
+	cmd := exec.Command(s.bin, append([]string{"--config", s.config, "serve"}, args...)...)
+	cmd.Env = append(os.Environ(), "CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(s.root, "build/cache"))
+	return cmd
+}
+
+// system is a place, a raw SSH connection to its node, and an MCP session with the real binary.
+type system struct {
+	raw     *ssh.Client
+	session *mcp.ClientSession
+}
+
+func start(b *testing.B) *system {
+	b.Helper()
+	at := startSite(b)
+	config, err := os.ReadFile(at.config)
 	check(b, err)
 	key := regexp.MustCompile(`identity_file = "([^"]+)"`).FindSubmatch(config)
 	pem, err := os.ReadFile(string(key[1]))
@@ -59,12 +75,12 @@ func start(b *testing.B) *system {
 	signer, err := ssh.ParsePrivateKey(pem)
 	check(b, err)
 	s := &system{}
-	s.raw, err = ssh.Dial("tcp", lab.Addr, &ssh.ClientConfig{User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+	s.raw, err = ssh.Dial("tcp", at.addr, &ssh.ClientConfig{User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: ssh.InsecureIgnoreHostKey()})
 	check(b, err)
 	b.Cleanup(func() { s.raw.Close() })
 
-	serve := exec.Command(bin, "--config", filepath.Join(dir, "config.toml"), "serve")
-	serve.Stderr, serve.Env = os.Stderr, append(os.Environ(), "CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(root, "build/cache"))
+	serve := at.serve()
+	serve.Stderr = os.Stderr
 	s.session, err = mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).Connect(b.Context(), &mcp.CommandTransport{Command: serve}, nil)
 	check(b, err)
 	b.Cleanup(func() { s.session.Close() })
