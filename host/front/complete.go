@@ -33,9 +33,6 @@ type known struct {
 }
 
 func (k *known) note(caller string, guests []int64, now time.Time) {
-	if len(guests) == 0 {
-		return
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	mine := k.of[caller]
@@ -131,7 +128,9 @@ func (s *Server) came(who caller, a gate.Answer, args, structured json.RawMessag
 			found = guestsIn(v, "", names, found, &left)
 		}
 	}
-	s.known.note(who.asKnown(), found, time.Now())
+	if len(found) > 0 {
+		s.known.note(who.asKnown(), found, time.Now())
+	}
 }
 
 func keysOf(names map[string]bool) (keys []string) {

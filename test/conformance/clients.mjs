@@ -55,5 +55,21 @@ seen.steps = await call({ name: 'test_tool_with_progress', arguments: {} }, { on
 seen.progress = progress[0] ?? -1; // clients drop what arrives together with the result
 seen.resource = (await client.readResource({ uri: 'test://static-text' })).contents[0].text;
 seen.prompt = (await client.getPrompt({ name: 'test_prompt_with_arguments', arguments: { arg1: 'a', arg2: 'b' } })).messages[0].content.text;
+seen.templates = (await client.listResourceTemplates()).resourceTemplates.map((t) => [t.uriTemplate, t.mimeType]).sort();
+const templated = (await client.readResource({ uri: 'test://template/7-a/data' })).contents[0];
+seen.templated = [templated.uri, templated.mimeType, templated.text];
+const completed = async (ref, name, value) => {
+  try {
+    return (await client.complete({ ref, argument: { name, value } })).completion.values;
+  } catch (e) {
+    return e.code;
+  }
+};
+seen.completed = [
+  await completed({ type: 'ref/prompt', name: 'test_prompt_with_choice' }, 'mood', 'c'),
+  await completed({ type: 'ref/prompt', name: 'test_prompt_with_choice' }, 'vmid', ''),
+  await completed({ type: 'ref/prompt', name: 'test_nothing' }, 'mood', ''),
+  await completed({ type: 'ref/resource', uri: 'test://template/{id}/data' }, 'id', ''),
+];
 await client.close();
 console.log(JSON.stringify(seen));

@@ -66,7 +66,7 @@ func TestEveryClientSeesTheSame(t *testing.T) {
 				if wantSeen == "" {
 					wantSeen, wantJournal = seen, journaled
 					t.Logf("%s\n%s", seen, journaled)
-					if !strings.Contains(seen, `"refused":{"code":"refused"`) || !strings.Contains(seen, "anna@example.org") || strings.Count(journaled, "\n") < 15 {
+					if !strings.Contains(seen, `"refused":{"code":"refused"`) || !strings.Contains(seen, "anna@example.org") || !strings.Contains(seen, `"completed":[["calm","curious"],[],-32602,[]]`) || strings.Count(journaled, "\n") < 15 {
 						t.Errorf("the scenario does not show what it is for:\n%s\n%s", seen, journaled)
 					}
 					return
@@ -208,6 +208,34 @@ func driveGo(t *testing.T, version string, target []string) string {
 		t.Fatal(err)
 	}
 	seen["prompt"] = prompt.Messages[0].Content.(*mcp.TextContent).Text
+	list2, err := cs.ListResourceTemplates(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	templates := [][]any{}
+	for _, tpl := range list2.ResourceTemplates {
+		templates = append(templates, []any{tpl.URITemplate, tpl.MIMEType})
+	}
+	slices.SortFunc(templates, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) })
+	seen["templates"] = templates
+	tpl, err := cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: "test://template/7-a/data"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen["templated"] = []any{tpl.Contents[0].URI, tpl.Contents[0].MIMEType, tpl.Contents[0].Text}
+	completed := func(ref *mcp.CompleteReference, name, value string) any {
+		r, err := cs.Complete(ctx, &mcp.CompleteParams{Ref: ref, Argument: mcp.CompleteParamsArgument{Name: name, Value: value}})
+		if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) {
+			return wire.Code
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Completion.Values
+	}
+	choice := &mcp.CompleteReference{Type: "ref/prompt", Name: "test_prompt_with_choice"}
+	seen["completed"] = []any{completed(choice, "mood", "c"), completed(choice, "vmid", ""), completed(&mcp.CompleteReference{Type: "ref/prompt", Name: "test_nothing"}, "mood", ""),
+		completed(&mcp.CompleteReference{Type: "ref/resource", URI: "test://template/{id}/data"}, "id", "")}
 	mu.Lock()
 	defer mu.Unlock()
 	seen["progress"] = slices.Concat(progress, []float64{-1})[0] // clients drop what arrives together with the result

@@ -145,6 +145,12 @@ func init() {
 		}) (string, []sdk.Message, error) {
 			return "", user(sdk.Text(fmt.Sprintf("Prompt with arguments: arg1='%s', arg2='%s'", in.Arg1, in.Arg2))), nil
 		}),
+		sdk.NewPrompt("test_prompt_with_choice", "A prompt whose arguments can be completed.", hints(), func(_ *sdk.Call, in struct {
+			Mood string `json:"mood" doc:"One of a few" enum:"angry,calm,curious"`
+			VMID int    `json:"vmid,omitempty" doc:"A guest" target:"vmid"`
+		}) (string, []sdk.Message, error) {
+			return "", user(sdk.Text("Be " + in.Mood)), nil
+		}),
 		sdk.NewPrompt("test_prompt_with_embedded_resource", "A prompt that embeds the resource that is named.", hints(), func(_ *sdk.Call, in struct {
 			ResourceURI string `json:"resourceUri" doc:"URI of the resource to embed"`
 		}) (string, []sdk.Message, error) {
