@@ -1,6 +1,7 @@
 package test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,7 +10,9 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -213,4 +216,32 @@ func TestCompletionAndResourcesThroughTheRealDoor(t *testing.T) {
 		t.Errorf("a prompt about a protected guest: %v", err)
 	}
 	s.journaled(t, `"kind":"call".*"tool":"callers_status".*"vmids":\["101"\]`)
+}
+
+// A reload tells clients only of what is new to them: not of a file that was touched, but of a tool that a role lost.
+func TestAReloadTellsOnlyOfChanges(t *testing.T) {
+	s := newSite(t)
+	cmd := s.command("serve")
+	changed := make(chan struct{}, 10)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} }}).
+		Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	must(t, err)
+	defer session.Close()
+	must(t, cmd.Process.Signal(syscall.SIGHUP))
+	must(t, os.Chtimes(filepath.Join(s.dir, "site", "data.yaml"), time.Now(), time.Now()))
+	select {
+	case <-changed:
+		t.Error("told of a change where nothing changed")
+	case <-time.After(3 * time.Second):
+	}
+	s.rewrite(t, "  demo: {", "  nobody: {")
+	must(t, cmd.Process.Signal(syscall.SIGHUP))
+	select {
+	case <-changed:
+	case <-time.After(20 * time.Second):
+		t.Error("not told that the policy changed")
+	}
+	if list, err := session.ListTools(t.Context(), nil); err != nil || len(list.Tools) != 0 {
+		t.Errorf("after the principal was taken away: %v %+v", err, list)
+	}
 }

@@ -213,3 +213,67 @@ func TestHTTP(t *testing.T) {
 		_ = cmd.Process.Kill()
 	}
 }
+
+// A call runs on the node and streams of both eras are open when the host is told to stop: the call is cancelled, what became of it is journaled, its
+// client is answered, and the process is gone within 10 seconds.
+func TestSIGTERMWhileACallRuns(t *testing.T) {
+	s := newSite(t)
+	s.append(t, "\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n")
+	cmd := s.command("serve", "--http", "127.0.0.1:0")
+	stderr, err := cmd.StderrPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	url := ""
+	for lines := bufio.NewScanner(stderr); url == "" && lines.Scan(); {
+		if m := regexp.MustCompile(`url=(http://\S+)`).FindStringSubmatch(lines.Text()); m != nil {
+			url = m[1]
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, stderr) }()
+	answers := make(chan string, 2)
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {}}).
+			Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		must(t, err)
+		defer session.Close()
+		go func() {
+			res, err := session.CallTool(context.WithoutCancel(t.Context()), &mcp.CallToolParams{Name: "proxmox_container_exec_command", Arguments: map[string]any{"vmid": 101, "command": "sleep 60 # " + version, "timeout": 100}})
+			if err != nil {
+				answers <- err.Error()
+				return
+			}
+			answers <- res.Content[0].(*mcp.TextContent).Text
+		}()
+		s.journaled(t, `"type":"intent".*"op":"ssh_exec".*sleep 60 # `+version)
+	}
+	began := time.Now()
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil || time.Since(began) > 10*time.Second {
+			t.Errorf("gone after %s: %v", time.Since(began), err)
+		}
+	case <-time.After(20 * time.Second):
+		_ = cmd.Process.Kill()
+		t.Fatal("still there after 20 s")
+	}
+	for range 2 {
+		if got := <-answers; !strings.Contains(got, "unknown") && !strings.Contains(got, "the host is stopping") && !strings.Contains(got, "cancelled") {
+			t.Errorf("a client was answered %s", got)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(s.dir, "lab/journal/*.jsonl"))
+	must(t, err)
+	data, err := os.ReadFile(files[len(files)-1])
+	must(t, err)
+	for kind, n := range map[string]int{"call": 2, "operation": 2} {
+		if got := len(regexp.MustCompile(`"type":"outcome"[^\n]*"kind":"`+kind+`"[^\n]*"outcome":"unknown"`).FindAll(data, -1)); got != n {
+			t.Errorf("%d outcomes of a %s are journaled as unknown, want %d", got, kind, n)
+		}
+	}
+	if out, err := s.command("audit", "verify").CombinedOutput(); err != nil {
+		t.Errorf("audit verify: %v %s", err, out)
+	}
+}

@@ -243,3 +243,23 @@ func TestTheClientsCredentialsGoNoFurther(t *testing.T) {
 		t.Errorf("handlers see %s", got)
 	}
 }
+
+func TestDefaultsAreAHundredSessionsAndOneHour(t *testing.T) {
+	s := newServer(t, helloDoor(), nil)
+	if s.opts.SessionIdle != time.Hour {
+		t.Errorf("an idle session ends after %s", s.opts.SessionIdle)
+	}
+	url, _ := serve(t, s)
+	for i := range 102 {
+		want := 200
+		if i >= 100 {
+			want = 503
+		}
+		if status, _ := send(t, url, "POST", "/mcp", initialize, nil); status != want {
+			t.Errorf("session %d: %d, want %d", i+1, status, want)
+		}
+	}
+	if status, _ := send(t, url, "POST", "/mcp", modernList, map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}); status != 200 {
+		t.Errorf("who needs no session is turned away: %d", status)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync"
 	"syscall"
 
 	"github.com/caponier-mcp/caponier/host/front"
@@ -92,13 +93,21 @@ var _ front.Door = (*gate.Door)(nil)
 
 // reload loads the policies again when a file of the site changes and at SIGHUP; a candidate that does not pass leaves the running one.
 func (h *host) reload(ctx context.Context, changed func()) {
+	var mu sync.Mutex // guards told
+	told := h.engine.Revision()
 	report := func(err error) {
 		if err != nil {
 			slog.Error("policy not reloaded, the running one stays", "error", err, "revision", h.engine.Revision())
 			return
 		}
-		slog.Info("policy reloaded", "revision", h.engine.Revision())
-		changed()
+		revision := h.engine.Revision()
+		slog.Info("policy reloaded", "revision", revision)
+		mu.Lock()
+		defer mu.Unlock()
+		if revision != told { // a file that was only touched is no change
+			told = revision
+			changed()
+		}
 	}
 	go func() {
 		if err := h.engine.Watch(ctx, report); err != nil {
