@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -134,9 +135,12 @@ type (
 		Host       string      `json:"host"`
 		Port       int         `json:"port"`
 		Path       string      `json:"path"`
+		Query      string      `json:"query"`                   // as it is sent, without "?"
+		Headers    []string    `json:"headers"`                 // their names in lower case, sorted, each once
 		Addrs      []gate.Addr `json:"addrs" policy:"nullable"` // null in the lookup phase
 		Hop        int         `json:"hop"`
 		BodyBytes  int         `json:"body_bytes"`
+		BodySHA256 string      `json:"body_sha256"` // of no bytes too
 		Credential string      `json:"credential"`
 		Reserve    int64       `json:"reserve_usd_micros"`
 	}
@@ -323,8 +327,13 @@ func requestOf(q *gate.Question, op gate.HTTPRequest) *request {
 			return nil
 		}
 	}
-	r := &request{Method: op.Method, Scheme: u.Scheme, Host: hostForm(u.Hostname()), Port: port, Path: u.EscapedPath(), Hop: op.Hop, BodyBytes: len(body),
-		Credential: op.Credential, Reserve: op.ReserveUSDMicros}
+	r := &request{Method: op.Method, Scheme: u.Scheme, Host: hostForm(u.Hostname()), Port: port, Path: u.EscapedPath(), Query: u.RawQuery, Headers: []string{},
+		Hop: op.Hop, BodyBytes: len(body), BodySHA256: digest(body), Credential: op.Credential, Reserve: op.ReserveUSDMicros}
+	for _, h := range op.Headers {
+		r.Headers = append(r.Headers, strings.ToLower(h[0]))
+	}
+	slices.Sort(r.Headers)
+	r.Headers = slices.Compact(r.Headers)
 	if q.Phase == gate.PhaseEffect {
 		r.Addrs = append([]gate.Addr{}, q.Facts.Addrs...)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -137,7 +138,7 @@ func (m mask) journaled(in any) json.RawMessage {
 		doc = inputJSON(&c)
 	case *operationInput:
 		c := *in
-		c.Args, c.Parent.Commands = m.arguments(c.Args), m.commands(c.Parent.Commands)
+		c.Args, c.Parent.Commands, c.HTTP = m.arguments(c.Args), m.commands(c.Parent.Commands), m.request(c.HTTP)
 		doc = inputJSON(&c)
 	default:
 		return inputJSON(in)
@@ -182,6 +183,19 @@ func (m mask) arguments(a args) args {
 	}
 	a.Scalars = scalars
 	return a
+}
+
+// request hides a query that has a redacted name in it: where its values end is for the server to say.
+func (m mask) request(r *request) *request {
+	if r == nil || !slices.ContainsFunc(strings.FieldsFunc(r.Query, func(c rune) bool { return c == '&' || c == '=' || c == ';' }), func(word string) bool {
+		name, err := url.QueryUnescape(word)
+		return err != nil || slices.Contains(m.args, strings.ToLower(name))
+	}) {
+		return r
+	}
+	hidden := *r
+	hidden.Query = masked
+	return &hidden
 }
 
 func (m mask) commands(cmds []command) []command {

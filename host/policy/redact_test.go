@@ -127,3 +127,26 @@ func TestWhoeverIsAskedSeesNoRedactedValue(t *testing.T) {
 		}
 	}
 }
+
+func TestRequestIsDecidedWithItsQueryAndJournaledWithoutItsSecrets(t *testing.T) {
+	q := statusCall()
+	q.Kind, q.Facts = gate.KindOperation, gate.Facts{}
+	for _, x := range []struct{ query, kept string }{
+		{"action=list&page=2", "action=list&page=2"},
+		{"action=list&token=hunter2", masked},
+		{"action=list&Token=hunter2", masked},
+		{"t%6Fken=hunter2", masked},
+		{"a=1;password=hunter2", masked},
+		{"bad=%zz&x=hunter2", masked},
+	} {
+		q.Op = gate.HTTPRequest{Method: "POST", URL: "https://a.example/x?" + x.query, Headers: [][2]string{{"X-B", "1"}, {"accept", "2"}, {"x-b", "3"}}, Data: gate.Data{Text: "body"}}
+		in := document(&q).(*operationInput)
+		if in.HTTP.Query != x.query || strings.Join(in.HTTP.Headers, " ") != "accept x-b" || in.HTTP.BodySHA256 != digest([]byte("body")) {
+			t.Errorf("%s: decided on %+v", x.query, in.HTTP)
+		}
+		kept := string(newMask(q.Call, []string{"token", "password"}).journaled(in))
+		if strings.Contains(kept, "hunter2") || !strings.Contains(kept, `"query":"`+x.kept+`"`) {
+			t.Errorf("%s: journaled %s", x.query, kept)
+		}
+	}
+}

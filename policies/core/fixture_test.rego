@@ -119,7 +119,7 @@ with_http(f) := {
 	"http": object.union(
 		{
 			"method": "GET", "scheme": "https", "host": "api.example.com", "port": 443, "path": "/", "addrs": [{"ip": "93.184.216.34", "class": "global"}],
-			"hop": 0, "body_bytes": 0, "credential": "", "reserve_usd_micros": 0,
+			"hop": 0, "query": "", "headers": [], "body_bytes": 0, "body_sha256": "sha256:00", "credential": "", "reserve_usd_micros": 0,
 		},
 		f,
 	),
