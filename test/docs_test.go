@@ -21,7 +21,7 @@ var runners = map[string]string{
 	"docs/operating.md":            "TestWalks",
 	"docs/policy.md":               "TestEveryExampleOfTheDocsHolds",
 	"docs/abi.md":                  "TestExamplesOfTheABIPageWork",
-	"docs/approvals.md":            "TestPagesHoldNoCommandThatNobodyRuns", // below: settings are loaded, commands looked up
+	"docs/approvals.md":            "TestWalks",
 	"examples/plugin-go/README.md": "TestFolderReadmesWork",
 	"host/cmd/caponier/templates/plugin/README.md.tmpl": "TestFolderReadmesWork",
 }
@@ -142,27 +142,6 @@ func noCommand(words []string) string {
 	return "there is no such command"
 }
 
-// Settings on a page that is no walk are settings that the program takes.
-func TestSettingsOfApprovalsAreTaken(t *testing.T) {
-	s := newSite(t)
-	good := s.read(t, "config.toml")
-	page, err := os.ReadFile("../docs/approvals.md")
-	must(t, err)
-	must(t, os.Mkdir(filepath.Join(s.dir, "secrets"), 0o700))
-	s.write(t, "secrets/approval-webhook", strings.Repeat("s", 32))
-	fences := regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
-	if len(fences) == 0 {
-		t.Fatal("docs/approvals.md has no settings")
-	}
-	for _, f := range fences {
-		s.write(t, "config.toml", good+"\n"+f[1])
-		if _, code := s.examined(t, "--offline"); code == 2 {
-			out, _ := s.command("check", "--offline").CombinedOutput()
-			t.Errorf("%s\n%s", f[1], out)
-		}
-	}
-}
-
 // The commands that a plugin's own README gives work in its folder, ours and a new one.
 func TestFolderReadmesWork(t *testing.T) {
 	run := func(dir string) {
@@ -205,5 +184,32 @@ func TestReadmeShowsAClientsFile(t *testing.T) {
 	must(t, json.Unmarshal(file, &b))
 	if !reflect.DeepEqual(a, b) {
 		t.Errorf("README.md shows\n%s\nthe file says\n%s", fence[1], file)
+	}
+}
+
+// The tests that a page names as its proof are there.
+func TestPagesNameTestsThatAreThere(t *testing.T) {
+	tests := ""
+	for _, glob := range []string{"*_test.go", "../host/*/*_test.go", "../host/cmd/*/*_test.go"} {
+		files, err := filepath.Glob(glob)
+		must(t, err)
+		for _, f := range files {
+			code, err := os.ReadFile(f)
+			must(t, err)
+			tests += string(code)
+		}
+	}
+	named := 0
+	for _, page := range []string{"docs/approvals.md", "docs/threats.md", "docs/operating.md"} {
+		data, err := os.ReadFile(filepath.Join("..", page))
+		must(t, err)
+		for _, m := range regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]+)`").FindAllStringSubmatch(string(data), -1) {
+			if named++; !strings.Contains(tests, "\nfunc "+m[1]+"(") {
+				t.Errorf("%s: there is no test %s", page, m[1])
+			}
+		}
+	}
+	if named < 15 {
+		t.Errorf("only %d tests are named", named)
 	}
 }

@@ -72,7 +72,7 @@ func walk(t *testing.T, page string) (steps []step) {
 func TestWalks(t *testing.T) {
 	root, err := filepath.Abs("..")
 	must(t, err)
-	for _, page := range []string{"README.md", "docs/plugins.md", "docs/first-node.md", "docs/operating.md"} {
+	for _, page := range []string{"README.md", "docs/plugins.md", "docs/first-node.md", "docs/operating.md", "docs/approvals.md"} {
 		t.Run(page, func(t *testing.T) {
 			steps := walk(t, filepath.Join(root, page))
 			script := "trap 'kill $(jobs -p) 2>/dev/null' EXIT\n"
