@@ -8,7 +8,7 @@ GUESTS := $(patsubst test/guests/%/main.go,%,$(wildcard test/guests/*/main.go))
 SDK := $(wildcard sdk/*.go) go.mod
 export GOFLAGS := -buildvcs=false
 
-.PHONY: all plugins guests others demo lab test check changes fmt lint policy race bench soak fuzz lock docs conformance dist dist-check packaging clean
+.PHONY: all plugins guests others demo lab test check changes fmt lint policy race bench bench-mcp soak fuzz lock docs conformance dist dist-check packaging clean
 all: build/caponier plugins
 
 build/caponier: $(shell find host policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
@@ -104,6 +104,12 @@ docs-current: build/caponier plugins
 
 bench: all guests
 	$(GO) test -run '^$$' -bench . -benchmem ./test/bench ./host/policy/... ./host/sandbox ./host/remote
+
+# tools/call over every transport with 1, 16 and 100 sessions, and what starting and idling cost, beside a bare server of the same SDK. With GOGC=N in
+# the environment the host runs with that.
+bench-mcp: all guests
+	$(GO) test -run '^$$' -bench MCP -benchtime 2s ./test/bench
+	$(GO) test -run '^$$' -bench Idle -benchtime 5x ./test/bench
 
 # The official MCP conformance suite, both TypeScript clients and the inspector; needs npm and its registry once.
 conformance: all

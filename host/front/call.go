@@ -27,6 +27,8 @@ const (
 	codeFailed    = -32015
 )
 
+var errBusy = &jsonrpc.Error{Code: codeBusy, Message: "the host is busy with as many calls as it takes at a time; nothing was done, try again in a moment"}
+
 // caller is who sent one request, put there by the transport and never by the client. Gone ends when an answer can no longer reach the client.
 type caller struct {
 	gate.Principal
@@ -101,7 +103,7 @@ func (s *Server) through(ctx context.Context, who caller, tool *gate.Tool, args 
 	if !s.running.begin(who, s.opts.MaxCalls) {
 		show.end()
 		s.seen.refused.WithLabelValues("busy").Inc()
-		return a, nil, &jsonrpc.Error{Code: codeBusy, Message: "the host is busy with as many calls as it takes at a time; nothing was done, try again in a moment"}
+		return a, nil, errBusy
 	}
 	defer s.running.end(who)
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, askingKey{}, asking))

@@ -20,6 +20,7 @@ import (
 
 const (
 	maxValues  = 100 // of a completion, as MCP has it
+	maxAsked   = 200 // that policy is asked about for one
 	maxCallers = 1000
 	maxGuests  = 1000
 	knownTime  = time.Hour
@@ -209,13 +210,17 @@ func (s *Server) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.C
 			values = append(values, strconv.FormatInt(g, 10))
 		}
 	}
+	asked := 0
 	for _, v := range values {
-		if !strings.HasPrefix(v, begin) || !s.couldName(ctx, who, o.Tool, name, v) {
+		if !strings.HasPrefix(v, begin) {
 			continue
 		}
-		if len(res.Completion.Values) == maxValues {
+		if asked++; asked > maxAsked || len(res.Completion.Values) == maxValues {
 			res.Completion.HasMore = true
 			break
+		}
+		if !s.couldName(ctx, who, o.Tool, name, v) {
+			continue
 		}
 		res.Completion.Values = append(res.Completion.Values, v)
 	}

@@ -211,3 +211,50 @@ func TestAResourceWithArgumentsGoesThroughTheDoor(t *testing.T) {
 		})
 	}
 }
+
+// Lists ask policy about much, so one caller cannot have the host do nothing else; a list is still given while calls wait.
+func TestListsAtOnceAreLimitedApartFromCalls(t *testing.T) {
+	s, door := guestServer(t)
+	s.opts.MaxCalls = 2
+	release, entered := make(chan error), make(chan error, 10)
+	door.calls["list"] = func(ctx context.Context, r gate.Request) gate.Answer {
+		entered <- nil
+		<-release
+		return says(`{"content":[]}`)(ctx, r)
+	}
+	url, _ := serve(t, s)
+	cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cs.Close()
+	ended := make(chan error, 1)
+	go func() { _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "list"}); ended <- err }()
+	soon(t, "the call runs", entered)
+	if _, err := cs.ListTools(t.Context(), nil); err != nil {
+		t.Errorf("a list while a call runs: %v", err)
+	}
+	who := caller{Principal: gate.Principal{ID: "demo", Auth: "config"}}
+	if !s.listing.begin(who, s.opts.MaxCalls) { // a list that takes long
+		t.Fatal("no room for the first")
+	}
+	var wire *jsonrpc.Error
+	if _, err := cs.ListTools(t.Context(), nil); !errors.As(err, &wire) || wire.Code != codeBusy {
+		t.Errorf("one too many: %v", err)
+	}
+	s.listing.end(who)
+	close(release)
+	if err := soon(t, "the call ends", ended); err != nil {
+		t.Error(err)
+	}
+	s.known.note(caller{Principal: gate.Principal{ID: "demo", Auth: "config"}}.asKnown(), func() (many []int64) {
+		for i := range int64(maxAsked) + 1 {
+			many = append(many, 200+i)
+		}
+		return many
+	}(), time.Now())
+	r, err := cs.Complete(t.Context(), &mcp.CompleteParams{Ref: &mcp.CompleteReference{Type: "ref/prompt", Name: "check"}, Argument: mcp.CompleteParamsArgument{Name: "vmid"}})
+	if err != nil || len(r.Completion.Values) != maxValues || !r.Completion.HasMore {
+		t.Errorf("%v %d values, more %v", err, len(r.Completion.Values), r.Completion.HasMore)
+	}
+}

@@ -24,7 +24,7 @@ const maxEnvelopeDepth = 64
 
 // readEnvelope checks a message before the SDK sees it, so that whoever else reads the same bytes (a proxy, a log, the SDK) must read the same message:
 // exactly one JSON object of valid UTF-8, no key twice in any object nor keys that differ only in case, an id that survives the trip, bounded nesting.
-// The arguments of a call are left to the gate, which is as strict and whose answer the model can read. An error is a *jsonrpc.Error.
+// The arguments of a tool are left to the gate, which is as strict and whose answer the model can read. An error is a *jsonrpc.Error.
 func readEnvelope(data []byte) (e envelope, err error) {
 	fail := func(code int64, format string, args ...any) (envelope, error) {
 		return e, &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}
@@ -53,6 +53,13 @@ func readEnvelope(data []byte) (e envelope, err error) {
 	if _, err := w.Token(); err != io.EOF {
 		return fail(jsonrpc.CodeParseError, "there is more after the message's end")
 	}
+	if w.args != nil && e.Method != "tools/call" { // the SDK decodes these, and the gate sees only what it made of them
+		args := walker{Decoder: json.NewDecoder(bytes.NewReader(w.args)), e: &envelope{}}
+		args.UseNumber()
+		if err := args.value("/params/arguments/", 2); err != nil {
+			return fail(jsonrpc.CodeInvalidRequest, "arguments: %s", err)
+		}
+	}
 	return e, nil
 }
 
@@ -63,7 +70,8 @@ func (e *clashError) Error() string { return e.msg }
 // walker reads a message's tokens and notes what its envelope needs.
 type walker struct {
 	*json.Decoder
-	e *envelope
+	e    *envelope
+	args json.RawMessage // of params, which are not walked
 }
 
 func (w *walker) value(at string, depth int) error {
@@ -71,8 +79,7 @@ func (w *walker) value(at string, depth int) error {
 		return &clashError{fmt.Sprintf("the message is nested deeper than %d", maxEnvelopeDepth)}
 	}
 	if at == "/params/arguments" {
-		var skipped json.RawMessage
-		return w.Decode(&skipped)
+		return w.Decode(&w.args)
 	}
 	tok, err := w.Token()
 	if err != nil {

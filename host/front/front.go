@@ -124,6 +124,7 @@ type Server struct {
 	sessions  sessions
 	seals     seals
 	running   running
+	listing   running // lists and completions, each of which asks policy about many things
 	kept      kept
 	readiness readiness
 	known     known
@@ -202,12 +203,26 @@ func (s *Server) guard(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
+const listWait = 2 * time.Second
+
+// listings are the methods that ask policy about many things at once. They are counted as calls are, but apart: calls that wait keep nobody from a list.
+var listings = []string{"initialize", "server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list", "completion/complete"}
+
 // personal makes what a caller sees depend on the caller.
 func (s *Server) personal(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		who, err := callerOf(req)
 		if err != nil {
 			return nil, err
+		}
+		if slices.Contains(listings, method) {
+			counted := false
+			waitFor(func() bool { counted = s.listing.begin(who, s.opts.MaxCalls); return counted || ctx.Err() != nil }, listWait) // many clients start at once
+			if !counted {
+				s.seen.refused.WithLabelValues("busy").Inc()
+				return nil, errBusy
+			}
+			defer s.listing.end(who)
 		}
 		res, err := next(ctx, method, req)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -140,8 +141,24 @@ func (l *load) resident(b *testing.B) (kib int64) {
 	return kib
 }
 
-// BenchmarkMCP times tools/call of a tool that does nothing: p50, p99, calls a second of all sessions together, memory. Run it with -benchtime of
-// seconds. GOGC and GOMEMLIMIT are passed on.
+// cpu is the processor time that all processes together have used.
+func (l *load) cpu(b *testing.B) (all time.Duration) {
+	b.Helper()
+	for _, pid := range l.pids {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		check(b, err)
+		f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		for _, ticks := range f[11:13] { // user and system, in hundredths of a second
+			n, err := strconv.Atoi(ticks)
+			check(b, err)
+			all += time.Duration(n) * 10 * time.Millisecond
+		}
+	}
+	return all
+}
+
+// BenchmarkMCP times tools/call of a tool that does nothing: p50, p99, calls a second of all sessions together, processor time, memory. Run it with
+// -benchtime of seconds. GOGC and GOMEMLIMIT are passed on.
 func BenchmarkMCP(b *testing.B) {
 	all := servers(b)
 	for _, way := range []string{"stdio", "http 2025", "http 2026"} {
@@ -164,7 +181,7 @@ func BenchmarkMCP(b *testing.B) {
 					var next atomic.Int64
 					var wg sync.WaitGroup
 					b.ResetTimer()
-					began := time.Now()
+					began, used := time.Now(), l.cpu(b)
 					for _, cs := range l.sessions {
 						wg.Go(func() {
 							for i := next.Add(1) - 1; i < int64(b.N) && !b.Failed(); i = next.Add(1) - 1 {
@@ -178,6 +195,7 @@ func BenchmarkMCP(b *testing.B) {
 					b.ReportMetric(at(took, 50), "p50-µs")
 					b.ReportMetric(at(took, 99), "p99-µs")
 					b.ReportMetric(float64(b.N)/all.Seconds(), "calls/s")
+					b.ReportMetric(float64((l.cpu(b)-used).Microseconds())/float64(b.N), "cpu-µs/call")
 					b.ReportMetric(float64(l.resident(b))/1024/float64(len(l.pids)), "MiB/process")
 					b.ReportMetric(0, "ns/op")
 				})
