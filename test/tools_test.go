@@ -225,3 +225,31 @@ func TestNothingMigratesAGuestOrMovesADisk(t *testing.T) {
 		}
 	}
 }
+
+func TestToolsDocSaysWhereToolsDiffer(t *testing.T) {
+	data, err := os.ReadFile("../docs/tools.md")
+	must(t, err)
+	_, text, _ := strings.Cut(string(data), "## Where the tools differ")
+	text, _, _ = strings.Cut(text, "\n## ")
+	covered := map[string]bool{}
+	for _, line := range strings.Split(text, "\n") {
+		cells := strings.Split(line, " | ")
+		if !strings.HasPrefix(line, "| ") || line == "| tools | the document says | here | why |" {
+			continue
+		}
+		if len(cells) != 4 {
+			t.Errorf("a row without tools, document, here and why: %s", line)
+		}
+		for _, name := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(cells[0], -1) {
+			if _, ok := promised["tool:"+name[1]]; !ok && name[1] != "confirmed" {
+				t.Errorf("there is no tool %s: %s", name[1], line)
+			}
+			covered[name[1]] = true
+		}
+	}
+	for _, name := range []string{"get_containers", "stop_guest", "delete_guest", "proxmox_stop_container", "proxmox_upload_file_to_container", "wake_node", "execute_ssh", "curl_execute", "jq_query"} {
+		if !covered[name] {
+			t.Errorf("docs/tools.md does not say how %s differs", name)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,11 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 )
+
+// differences is what people who know the older servers have to be told.
+//
+//go:embed toolsdoc.md
+var differences string
 
 // property is what docs/tools.md shows of an argument's schema.
 type property struct {
@@ -53,7 +59,7 @@ func (p property) limits() string {
 
 // writeToolsDoc writes docs/tools.md: what the lock says of each tool, and the tier that the site gives it.
 func writeToolsDoc(w io.Writer, tools []*gate.Tool, tier func(*gate.Tool) gate.Tier) error {
-	fmt.Fprint(w, "# Tools\n\nGenerated from `plugins.lock` and `policies/site` by `make docs`. A tool without a tier is off until the site names one.\n")
+	fmt.Fprint(w, "# Tools\n\nGenerated from `plugins.lock` and `policies/site` by `make docs`. A tool without a tier is off until the site names one.\n\n"+strings.TrimRight(differences, "\n")+"\n")
 	last := ""
 	for _, t := range tools {
 		if t.Plugin.Name != last {
