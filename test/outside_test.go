@@ -42,6 +42,13 @@ func TestOutside(t *testing.T) {
 		switch r.URL.Path {
 		case "/rows":
 			fmt.Fprint(w, `{"rows":[`+strings.Repeat(`{"name":"one of many rows"},`, 180_000)+`{"name":"the last"}]}`)
+		case "/ten": // as large as an answer may be, in rows as Proxmox gives them
+			const row = `{"id":"qemu/%05d","type":"qemu","vmid":%d,"node":"pve1","name":"web01","status":"running","cpu":0.012345,"maxcpu":4,"mem":%d,"maxmem":4294967296,"disk":0,"maxdisk":34359738368,"uptime":123456,"netin":1234567,"netout":7654321},`
+			var b strings.Builder
+			for i := 0; b.Len() < 10<<20-300; i++ {
+				fmt.Fprintf(&b, row, i, 100+i%900, i)
+			}
+			fmt.Fprint(w, "["+strings.TrimSuffix(b.String(), ",")+"]")
 		case "/home":
 			http.Redirect(w, r, "/small", http.StatusFound)
 		case "/away":
@@ -107,6 +114,14 @@ output_usd_micros = 10000000
 	ask("jq_query", map[string]any{"artifact": id, "jq_filter": ".rows.180000.name"}, "succeeded", "the last")
 	ask("jq_query", map[string]any{"artifact": strings.Repeat("a", 26), "jq_filter": "."}, "failed", "no such blob")
 	ask("jq_query", map[string]any{"json": "1", "jq_filter": `"x" * 1000000000`}, "failed", "plugin_memory")
+	_, _, text = outcome(t, session, "curl_execute", map[string]any{"url": srv.URL + "/ten"})
+	_, ten, _ := strings.Cut(text, "saved as artifact ")
+	ten = strings.TrimSpace(ten)
+	for filter, want := range map[string]string{"map(select(.vmid == 102)) | length": "51", ".[] | select(.id == \"qemu/41999\") | .mem": "41999", "[.[40000:].[0:2][].mem] | add": "80001", "length": "45440"} {
+		ask("jq_query", map[string]any{"artifact": ten, "jq_filter": filter}, "succeeded", want)
+	}
+	ask("jq_query", map[string]any{"artifact": ten, "jq_filter": "sort_by(.mem) | length"}, "failed", "plugin_memory", "Ask for less at a time")
+	ask("jq_query", map[string]any{"artifact": ten, "jq_filter": ".[0:20000] | sort_by(-.mem) | .[0].mem"}, "succeeded", "19999")
 	ask("jq_query", map[string]any{"json": `{"a":[1,2]}`, "jq_filter": ".a | add"}, "succeeded", "3")
 	ask("curl_execute", map[string]any{"url": srv.URL + "/home", "follow_redirects": true, "jq_filter": ".a.1.b"}, "succeeded", `"x"`, "redirected with 302")
 	ask("curl_execute", map[string]any{"url": srv.URL + "/away", "follow_redirects": true}, "failed", "egress", "led here")

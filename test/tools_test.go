@@ -61,7 +61,7 @@ var promised = map[string]struct {
 	"resource:curl-docs":                        {"web", "green", 5},
 	"prompt:api-test":                           {"web", "green", 5},
 	"prompt:api-discovery":                      {"web", "green", 5},
-	"tool:jq_query":                             {"jq", "green", 10},
+	"tool:jq_query":                             {"jq", "green", 20},
 	"tool:llm_query":                            {"llm", "yellow", 150},
 }
 

@@ -177,6 +177,9 @@ func (s *Server) explain(tool *gate.Tool, err, stopped error, sum *summary) {
 	case errors.As(err, &broken):
 		s.log.Error("a plugin broke", "plugin", tool.Plugin.Name, "digest", tool.Plugin.Digest, "tool", tool.Name, "call", sum.CallID, "error", err)
 		e.Code, e.Message, e.Suggestion = broken.Code, broken.Message, "This is a fault of plugin "+tool.Plugin.Name+": tell your user."
+		if broken.Code == "plugin_memory" { // most often it was asked for too much
+			e.Suggestion = "Ask for less at a time. If that does not help, tell your user: it is a fault of plugin " + tool.Plugin.Name + ", or sandbox.memory_max is too small for it."
+		}
 	case stopped != nil:
 		e.Code, e.Message = "cancelled", "the call was cancelled"
 		if errors.Is(stopped, errStopping) {

@@ -3,6 +3,7 @@ package main
 
 import (
 	"encoding/json"
+	"runtime/debug"
 	"time"
 
 	"github.com/caponier-mcp/caponier/plugins/internal/jq"
@@ -12,11 +13,12 @@ import (
 func main() {}
 
 func init() {
+	debug.SetMemoryLimit(48 << 20) // of the 64 MiB that a plugin has: near it, the collector works rather than let a call fail
 	sdk.Serve("jq", "1.0.0",
 		sdk.NewTool("jq_query",
 			"Take what is wanted out of JSON with a jq filter, without a new request: of an artifact that another tool saved, or of JSON text. Short paths work too: .results.0 is .results[0], and "+
-				"a list such as .name,.email (at most 20) gives a list. Several outputs come as a list, none as null. Example: {\"json\":\"{\\\"a\\\":[1,2]}\",\"jq_filter\":\".a.0\"}",
-			sdk.Hints{Title: "Query JSON", ReadOnly: true, Idempotent: true, Imports: []string{"blob_read"}, Budget: 10 * time.Second, Runs: "nothing on a node: the filter runs in the sandbox"}, query))
+				"a list such as .name,.email (at most 20) gives a list. Several outputs come as a list, none as null. Of a large document begin with a path, map, select or a slice: sort_by and the like need all of it in memory. Example: {\"json\":\"{\\\"a\\\":[1,2]}\",\"jq_filter\":\".a.0\"}",
+			sdk.Hints{Title: "Query JSON", ReadOnly: true, Idempotent: true, Imports: []string{"blob_read"}, Budget: 20 * time.Second, Runs: "nothing on a node: the filter runs in the sandbox"}, query))
 }
 
 type queryIn struct {

@@ -39,6 +39,9 @@ The same filters over an artifact (argument artifact) or JSON text (argument jso
 - jq: .items | map(select(.price > 10)) | length
 - short paths: .results.0 is .results[0]; .name,.email gives a list, at most 20 paths
 - several outputs come as a list, none as null
+- a filter that begins with paths, .[], map(f), [.[] | f], select(f), slices or length walks through 10 MB, one element at a time. What comes after
+  is given the result of that. Anything else (sort_by, group_by, reduce, variables …) needs the whole document in the plugin's 64 MiB: 6 MB of
+  usual rows fit, 1 MB of nothing but tiny objects such as {"a":1} does not. Then the answer is plugin_memory: take a part first, as in .items[0:5000] | sort_by(.n)
 `
 
 func docs(c *sdk.Call) ([]sdk.ResourceContent, error) {

@@ -1,6 +1,10 @@
 package jq
 
-import "github.com/caponier-mcp/caponier/sdk"
+import (
+	"slices"
+
+	"github.com/caponier-mcp/caponier/sdk"
+)
 
 const (
 	MaxDocument = 10 << 20 // bytes of an artifact
@@ -11,6 +15,9 @@ const (
 func Artifact(c *sdk.Call, blob string) ([]byte, error) {
 	var all []byte
 	for {
+		if len(all)+piece > cap(all) { // to grow as append does would take half as much again
+			all = slices.Grow(all, min(max(4*len(all), piece), MaxDocument+piece-len(all)))
+		}
 		r, err := sdk.BlobRead(c, blob, int64(len(all)), piece)
 		if err != nil {
 			return nil, err

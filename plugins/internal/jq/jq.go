@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/itchyny/gojq"
@@ -19,6 +20,8 @@ const (
 	MaxFilter  = 4096  // bytes
 	maxOutputs = 10000 // of a filter
 	yieldEvery = 50_000
+	yieldBytes = 256 << 10
+	batchBytes = 16 << 10
 )
 
 func fail(code, format string, args ...any) error {
@@ -45,60 +48,69 @@ func Run(filter string, document []byte, max int) (json.RawMessage, error) {
 	if err != nil {
 		return nil, bad("the filter is not jq: %v", err)
 	}
-	code, err := gojq.Compile(q)
+	if _, err := gojq.Compile(q); err != nil {
+		return nil, bad("the filter is not jq: %v", err)
+	}
+	ops, err := plan(q)
 	if err != nil {
 		return nil, bad("the filter is not jq: %v", err)
 	}
-	doc, err := decode(document)
-	if err != nil {
-		return nil, fail("not_json", "the document is not one JSON value: %v", err)
+	if err := valid(document); err != nil {
+		return nil, err
 	}
 	outs := outputs{max: max}
-	for iter := code.RunWithContext(&yielding{Context: context.Background()}, doc); ; {
-		v, more := iter.Next()
-		if !more {
-			break
-		}
-		if err, broken := v.(error); broken {
-			halt := (*gojq.HaltError)(nil)
-			if errors.As(err, &halt) && halt.Value() == nil {
-				break
+	if err := run(ops, document, outs.tidy); err != nil && err != errHalt {
+		return nil, err
+	}
+	return outs.json(), nil
+}
+
+func pickAll(list [][]step, document []byte, max int) (json.RawMessage, error) {
+	if err := valid(document); err != nil {
+		return nil, err
+	}
+	outs := outputs{max: max}
+	for _, path := range list {
+		var ops []op
+		for _, s := range path {
+			at := &gojq.Index{Str: &gojq.String{Str: s.key}}
+			if s.list {
+				at = &gojq.Index{Start: &gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeNumber, Number: strconv.Itoa(s.index)}}}
 			}
-			return nil, fail("filter_failed", "the filter failed: %.500v", err)
+			o, err := suffix(&gojq.Suffix{Index: at})
+			if err != nil {
+				return nil, bad("the path: %v", err)
+			}
+			ops = append(ops, *o)
 		}
-		b, err := gojq.Marshal(v)
-		if err != nil {
-			return nil, fail("filter_failed", "the filter's output: %v", err)
-		}
-		if err := outs.add(b); err != nil {
+		if err := run(ops, document, outs.tidy); err != nil {
 			return nil, err
 		}
 	}
 	return outs.json(), nil
 }
 
-func pickAll(list [][]step, document []byte, max int) (json.RawMessage, error) {
-	if !json.Valid(document) {
-		_, err := decode(document)
-		return nil, fail("not_json", "the document is not one JSON value: %v", err)
+// valid demands one JSON value, so that whoever walks through it need not look where it ends.
+func valid(document []byte) error {
+	if json.Valid(document) {
+		return nil
 	}
-	outs := outputs{max: max}
-	for _, path := range list {
-		b, err := pick(document, path)
-		if err == nil {
-			err = outs.add(b)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return outs.json(), nil
+	_, err := decode(document)
+	return fail("not_json", "the document is not one JSON value: %v", err)
 }
 
 // outputs is what a filter has given so far.
 type outputs struct {
 	all       [][]byte
 	size, max int
+}
+
+func (o *outputs) tidy(b []byte) error {
+	b, err := tidy(b)
+	if err != nil {
+		return fail("filter_failed", "the filter's output: %v", err)
+	}
+	return o.add(b)
 }
 
 func (o *outputs) add(b []byte) error {

@@ -66,47 +66,32 @@ func short(s string) (path []step, rest string, err error) {
 	return path, rest, nil
 }
 
-// pick finds what a path leads to, without making anything of the rest of the document, which must be valid: ten megabytes fit into a plugin as they
-// are, as a tree they do not. What is not there is null.
-func pick(b []byte, path []step) ([]byte, error) {
-	i := space(b, 0)
-	for n, s := range path {
-		switch open := b[i]; {
-		case open == 'n':
-			return []byte("null"), nil
-		case s.list && open != '[':
-			return nil, fail("filter_failed", "step %d of the path wants a list", n+1)
-		case !s.list && open != '{':
-			return nil, fail("filter_failed", "step %d of the path, %.64q, wants an object", n+1, s.key)
-		}
-		found := -1
-		at := 0
-		for i = space(b, i+1); b[i] != ']' && b[i] != '}'; at++ {
-			if s.list {
-				if at == s.index {
-					found = i
-					break
-				}
-			} else {
-				end := skip(b, i)
-				name := b[i:end]
-				i = space(b, space(b, end)+1) // over the colon
-				if is(name, s.key) {
-					found = i // the last one counts
-				}
-			}
-			if i = space(b, skip(b, i)); b[i] == ',' {
-				i = space(b, i+1)
-			}
-		}
-		if found < 0 {
-			return []byte("null"), nil
-		}
-		i = found
+// enter goes one step into a list or an object, without making anything of the rest of the document. What is not there is null.
+func enter(b []byte, s step) []byte {
+	if s.list && s.index < 0 {
+		s.index += count(b)
 	}
-	var out bytes.Buffer
-	err := json.Compact(&out, b[i:skip(b, i)])
-	return bytes.ToValidUTF8(out.Bytes(), []byte("\uFFFD")), err
+	found, at := -1, 0
+	for i := space(b, 1); b[i] != ']' && b[i] != '}'; at++ {
+		if s.list {
+			if at == s.index {
+				found = i
+				break
+			}
+		} else {
+			end := skip(b, i)
+			name := b[i:end]
+			i = space(b, space(b, end)+1) // over the colon
+			if is(name, s.key) {
+				found = i // the last one counts
+			}
+		}
+		i = after(b, skip(b, i))
+	}
+	if found < 0 {
+		return []byte("null")
+	}
+	return b[found:skip(b, found)]
 }
 
 // is compares a quoted name with a key.
