@@ -104,7 +104,7 @@ func call() *gate.Call {
 }
 
 var red = gate.Decision{Tier: gate.Red, NeedsApproval: true, Failed: []string{"confirmation"}, Denied: []gate.Reason{{ID: "confirmation", Msg: "needs a person"}}, Revision: "rev1",
-	Obligations: gate.Obligations{Channels: []string{approval.Terminal, approval.Web}}}
+	Obligations: gate.Obligations{Channels: []string{approval.Terminal, approval.Web}, Approvers: []string{"*"}}}
 
 // seen adds what policy shows of a call.
 func seen(c *gate.Call, d gate.Decision) gate.Decision {

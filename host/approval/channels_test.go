@@ -137,6 +137,21 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 			t.Errorf("a no counts everywhere: %v", err)
 		}
 	})
+	t.Run("only whom the site names", func(t *testing.T) {
+		w := begin(t, nil, func(o *approval.Options) { o.Users = nil })
+		d := on(call(), approval.Terminal)
+		d.Obligations.Approvers = []string{"bob"}
+		_, err := w.a.Confirm(t.Context(), call(), d, quiet)
+		id := waiting(t, err).ApprovalID
+		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "ann", Channel: approval.Terminal}); err == nil || !strings.Contains(err.Error(), "takes no yes of ann") {
+			t.Errorf("ann, who is not named: %v", err)
+		}
+		_, err = w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "bob", Channel: approval.Terminal})
+		must(t, err)
+		d.Obligations.Approvers = []string{"ann"} // by now
+		_, err = w.a.Confirm(t.Context(), call(), d, quiet)
+		refusedFor(t, err, "approval.approver")
+	})
 	t.Run("a yes does not count when the site has closed its channel since", func(t *testing.T) {
 		w := begin(t, nil, func(o *approval.Options) { o.Users = nil })
 		_, err := confirm(w, approval.Terminal, approval.Web)
@@ -242,7 +257,7 @@ func TestThePageSaysWhenItsYesDoesNotCount(t *testing.T) {
 	}
 	b := w.signedIn("ann")
 	p := b.send("GET", "/approvals/"+waiting.ApprovalID, nil)
-	if strings.Contains(p.body, `value="approve"`) || !strings.Contains(p.body, "takes no yes on this page") || !strings.Contains(p.body, `value="deny"`) {
+	if strings.Contains(p.body, `value="approve"`) || !strings.Contains(p.body, "takes no yes of yours on this page") || !strings.Contains(p.body, `value="deny"`) {
 		t.Error("the page offers what does not count")
 	}
 	form := url.Values{"form": {formOf(t, p.body, waiting.ApprovalID)}, "verdict": {"approve"}}

@@ -77,7 +77,7 @@ func (a *Approvals) Confirm(ctx context.Context, c *gate.Call, d gate.Decision, 
 			case err != nil:
 				return gate.Confirmation{}, a.broken(c, d, err)
 			}
-			if err := a.mayUse(used, channels); err != nil {
+			if err := a.mayUse(used, d.Obligations); err != nil {
 				return no("approval.approver", err.Error())
 			}
 			return gate.Confirmation{State: "approved", By: used.By, Channel: used.Channel}, nil

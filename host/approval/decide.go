@@ -36,7 +36,15 @@ func (a *Approvals) Decide(ctx context.Context, v Verdict) (Request, error) {
 	if v.Channel == Client || v.Approve && !slices.Contains(d.Channels, v.Channel) {
 		return Request{}, fmt.Errorf("approval %s: the site's policy takes no yes on %q, only on %q (approval.channels in its data)", v.Request, v.Channel, d.Channels)
 	}
+	if v.Approve && !named(v.By, d.Approvers) {
+		return Request{}, fmt.Errorf("approval %s: the site's policy takes no yes of %s (approval.approvers in its data)", v.Request, v.By)
+	}
 	return a.record(ctx, list[0], v)
+}
+
+// named says whether the site's list of approvers holds somebody.
+func named(who string, approvers []string) bool {
+	return slices.Contains(approvers, "*") || slices.Contains(approvers, who)
 }
 
 // record journals an answer, then lets it count: an answer that nobody could find later is none.
@@ -92,14 +100,16 @@ func (a *Approvals) Known(name string) error {
 func (a *Approvals) Listed() bool { return len(a.opt.Approvers) > 0 }
 
 // mayUse holds a yes against the configuration and the policy in force when it is used: whoever lost the right meanwhile has no more say.
-func (a *Approvals) mayUse(r Request, channels []string) error {
+func (a *Approvals) mayUse(r Request, site gate.Obligations) error {
 	switch {
-	case !slices.Contains(channels, r.Channel):
+	case !slices.Contains(site.Channels, r.Channel):
 		return fmt.Errorf("the approval of %s does not count: the site's policy takes no yes on %q", r.ID, r.Channel)
 	case strings.EqualFold(r.By, r.Principal) || r.By == "":
 		return errors.New("who asks for an approval may not give it")
 	case r.Channel == Client && r.By == "client of "+r.Principal: // no name that somebody could be given looks like this
 		return nil
+	case !named(r.By, site.Approvers):
+		return fmt.Errorf("the approval of %s does not count: the site's policy takes no yes of %s", r.ID, r.By)
 	}
 	if err := a.Known(r.By); err != nil {
 		return fmt.Errorf("the approval of %s does not count: %w", r.ID, err)

@@ -30,7 +30,8 @@ type Detail struct {
 	Nodes     []Node          `json:"nodes"`
 	Commands  []Command       `json:"commands"`
 	Why       []gate.Reason   `json:"why"`
-	Channels  []string        `json:"channels"` // on which a yes counts
+	Channels  []string        `json:"channels"`  // on which a yes counts
+	Approvers []string        `json:"approvers"` // and whose, for the site: "*" is everybody who may approve at all
 }
 
 // Node is a target node as the inventory has it.
@@ -71,7 +72,7 @@ func newDetail(c *gate.Call, d gate.Decision, most int) (json.RawMessage, error)
 	}
 	t := c.Tool
 	out := Detail{CallID: c.ID, Source: c.Source, Principal: c.Principal, Plugin: t.Plugin, Tool: t.Name, Title: t.Title, Runs: t.Runs, Tier: d.Tier.String(), Hints: t.Hints,
-		Args: d.Shown, Digest: c.Args.Digest, Targets: in.Targets, Why: d.Denied, Channels: d.Obligations.Channels}
+		Args: d.Shown, Digest: c.Args.Digest, Targets: in.Targets, Why: d.Denied, Channels: d.Obligations.Channels, Approvers: d.Obligations.Approvers}
 	for _, n := range c.Nodes {
 		if slices.Contains(c.Targets.Nodes, n.Name) {
 			out.Nodes = append(out.Nodes, Node{n.Name, n.Cluster, n.Host})

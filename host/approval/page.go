@@ -37,7 +37,7 @@ type view struct {
 	Row                  *row
 	Args, Targets        []kind
 	Ticket, Title, Error string
-	Own, Refresh, Closed bool   // Closed: the site takes no yes here
+	Own, Refresh, Closed bool   // Closed: the site takes no yes of this person here
 	Look                 string // token of the form that looks, "" when there is nothing to look with
 	Readings             []Reading
 	Looked               bool
@@ -265,7 +265,7 @@ func (a *Approvals) show(w http.ResponseWriter, r *http.Request, s signed, look 
 		a.fail(w, http.StatusInternalServerError, s.who, "The request cannot be shown, so it must not be approved.")
 		return
 	}
-	v.Targets, v.Closed = q.D.targets(), !slices.Contains(q.D.Channels, Web)
+	v.Targets, v.Closed = q.D.targets(), !slices.Contains(q.D.Channels, Web) || !named(s.who, q.D.Approvers)
 	if look && v.Look != "" {
 		ctx, cancel := context.WithTimeout(r.Context(), lookTime)
 		defer cancel()

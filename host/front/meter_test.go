@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -181,6 +182,17 @@ func TestReadinessAndHealth(t *testing.T) {
 	get := scrape(t, o)
 	if status, body := get("/ready"); status != 200 || body != `{"ready":true}`+"\n" {
 		t.Errorf("ready: %d %s", status, body)
+	}
+	gone, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	why = nil
+	s, err := New(Options{Ready: func(ctx context.Context) error { return ctx.Err() }}, &fakeDoor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	if s.ready(w, httptest.NewRequestWithContext(gone, http.MethodGet, "/ready", nil)); w.Code != 200 {
+		t.Errorf("a client that hung up makes it not ready: %d", w.Code)
 	}
 	why = &NotReady{"journal", errors.New("/secret/path is full")}
 	if _, body := get("/ready"); !strings.Contains(body, "true") || asked != 1 {

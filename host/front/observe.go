@@ -84,7 +84,8 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if err == nil && s.opts.Ready != nil {
 		s.readiness.mu.Lock()
 		if now := time.Now(); now.Sub(s.readiness.at) >= time.Second {
-			s.readiness.at, s.readiness.last = now, s.opts.Ready(r.Context())
+			// Whoever hangs up must not make the host look broken to the others.
+			s.readiness.at, s.readiness.last = now, s.opts.Ready(context.WithoutCancel(r.Context()))
 			if s.readiness.last != nil {
 				s.log.Error("the host is not ready", "error", s.readiness.last)
 			}

@@ -278,10 +278,11 @@ type Reason struct {
 
 // Obligations bind whoever executes an allowed question. Zero means no tighter than the host's own limits.
 type Obligations struct {
-	Timeout  time.Duration
-	MaxBytes int64
-	Log      string
-	Channels []string // on which a person may confirm: cli | web | client
+	Timeout   time.Duration
+	MaxBytes  int64
+	Log       string
+	Channels  []string // on which a person may confirm: cli | web | client
+	Approvers []string // who may on the first two; "*" is everybody whom the host knows as one
 }
 
 // Decision is the answer to a Question. The zero Decision denies.

@@ -281,7 +281,7 @@ func TestEveryWayOfNotDecidingRefuses(t *testing.T) {
 }
 
 func TestDecisionIsDecodedStrictly(t *testing.T) {
-	good := `{"schema":"caponier.decision/1","allow":true,"tier":"green","failed":[],"deny":[],"confirm":false,"obligations":{"timeout_ms":0,"max_bytes":0,"redact":[],"log":"info","channels":["cli"]}}`
+	good := `{"schema":"caponier.decision/1","allow":true,"tier":"green","failed":[],"deny":[],"confirm":false,"obligations":{"timeout_ms":0,"max_bytes":0,"redact":[],"log":"info","channels":["cli"],"approvers":["*"]}}`
 	bad := map[string][2]string{
 		"text for a truth value":      {`"allow":true`, `"allow":"true"`},
 		"number for a truth value":    {`"allow":true`, `"allow":1`},
@@ -299,7 +299,7 @@ func TestDecisionIsDecodedStrictly(t *testing.T) {
 		"check that is no text":       {`"allow":true,"tier":"green","failed":[]`, `"allow":false,"tier":"green","failed":[1]`},
 		"negative obligation":         {`"max_bytes":0`, `"max_bytes":-1`},
 		"fraction as an obligation":   {`"max_bytes":0`, `"max_bytes":0.5`},
-		"no obligations":              {`,"obligations":{"timeout_ms":0,"max_bytes":0,"redact":[],"log":"info","channels":["cli"]}`, ``},
+		"no obligations":              {`,"obligations":{"timeout_ms":0,"max_bytes":0,"redact":[],"log":"info","channels":["cli"],"approvers":["*"]}`, ``},
 		"obligation more":             {`"log":"info"`, `"log":"info","x":1`},
 	}
 	read := func(s string) error {

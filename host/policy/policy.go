@@ -167,6 +167,7 @@ type answer struct {
 		Redact    []string `json:"redact"`
 		Log       string   `json:"log"`
 		Channels  []string `json:"channels"`
+		Approvers []string `json:"approvers"`
 	} `json:"obligations"`
 }
 
@@ -214,7 +215,7 @@ func (a *answer) decode(v ast.Value) error {
 		f.fail(g.done())
 	})
 	g := fieldsOf(f.value("obligations"))
-	a.Obligations.TimeoutMS, a.Obligations.MaxBytes, a.Obligations.Redact, a.Obligations.Log, a.Obligations.Channels = g.number("timeout_ms"), g.number("max_bytes"), g.texts("redact"), g.text("log"), g.texts("channels")
+	a.Obligations.TimeoutMS, a.Obligations.MaxBytes, a.Obligations.Redact, a.Obligations.Log, a.Obligations.Channels, a.Obligations.Approvers = g.number("timeout_ms"), g.number("max_bytes"), g.texts("redact"), g.text("log"), g.texts("channels"), g.texts("approvers")
 	f.fail(g.done())
 	if err := f.done(); err != nil {
 		return err
@@ -236,7 +237,7 @@ func (a *answer) decode(v ast.Value) error {
 
 func (a answer) decision(d gate.Decision) gate.Decision {
 	d.Allow, d.Tier, d.Failed, d.Denied, d.NeedsApproval = a.Allow, gate.ParseTier(a.Tier), a.Failed, a.Deny, a.Confirm
-	d.Obligations = gate.Obligations{Timeout: time.Duration(a.Obligations.TimeoutMS) * time.Millisecond, MaxBytes: a.Obligations.MaxBytes, Log: a.Obligations.Log, Channels: a.Obligations.Channels}
+	d.Obligations = gate.Obligations{Timeout: time.Duration(a.Obligations.TimeoutMS) * time.Millisecond, MaxBytes: a.Obligations.MaxBytes, Log: a.Obligations.Log, Channels: a.Obligations.Channels, Approvers: a.Obligations.Approvers}
 	return d
 }
 

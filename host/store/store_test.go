@@ -165,7 +165,11 @@ func TestAGoneStoreRefuses(t *testing.T) {
 			}
 			_, _, err := s.Take(bg, call("x"))
 			_, err2 := s.Reserve(bg, "x", 1, 9)
-			for _, err := range []error{err, err2} {
+			_, err3 := s.Join(bg, Approval{ID: "1", Key: "k", Principal: "x", TTL: time.Minute, Detail: json.RawMessage("{}")}, 9)
+			_, err4 := s.Decide(bg, "1", Verdict{Approve: true, By: "ops"})
+			_, err5 := s.Consume(bg, "k")
+			_, err6 := s.Usage(bg)
+			for _, err := range []error{err, err2, err3, err4, err5, s.Burn(bg, "n", time.Now().Add(time.Minute)), err6} {
 				if err == nil || !strings.Contains(err.Error(), c.why) {
 					t.Errorf("got %v, want %q", err, c.why)
 				}

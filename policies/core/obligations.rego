@@ -12,4 +12,5 @@ import data.caponier.core.check
 of(rank) := {
 	"timeout_ms": data.site.limits.timeout_ms, "max_bytes": data.site.limits.output_bytes, "redact": data.site.redact,
 	"log": ["", "info", "warn", "warn", "warn"][rank], "channels": check.confirmation.channels,
+	"approvers": check.confirmation.approvers,
 }

@@ -15,5 +15,6 @@ test_limits_of_the_site_are_passed_on if {
 	d.obligations.max_bytes == 7
 	d.obligations.redact == ["password"]
 	d.obligations.channels == ["cli", "web"]
+	d.obligations.approvers == ["*"]
 	f.decided_in({}, {"approval": {"channels": ["client"]}}).obligations.channels == ["client"]
 }

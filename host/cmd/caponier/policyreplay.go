@@ -31,7 +31,7 @@ func policyExplain(g *global) *cobra.Command {
 				if err != nil {
 					return failed(err)
 				}
-				if e.Record == nil || e.Record.ID != args[0] || e.Record.Type == "outcome" {
+				if e.Record == nil || e.Record.ID != args[0] || e.Record.Type == "outcome" || e.Record.Kind == "approval" {
 					continue
 				}
 				bundle, err := audit.Policy(c.Audit.Dir, e.Record.Revision)

@@ -15,6 +15,7 @@ ok if {
 	input.confirmation.state == "approved"
 	input.confirmation.by != ""
 	input.confirmation.channel in channels
+	may_confirm
 }
 
 ok if {
@@ -28,6 +29,17 @@ default channels := ["cli", "web"]
 
 channels := data.site.approval.channels
 
-why := sprintf("%v on %v", [input.confirmation.state, input.confirmation.channel]) if {
+# Whose yes counts on the first two. Who may sign in there at all is for the host's configuration.
+default approvers := ["*"]
+
+approvers := data.site.approval.approvers
+
+may_confirm if "*" in approvers
+
+may_confirm if input.confirmation.by in approvers
+
+may_confirm if input.confirmation.channel == "client"
+
+why := sprintf("%v by %v on %v", [input.confirmation.state, input.confirmation.by, input.confirmation.channel]) if {
 	input.confirmation.channel != ""
 } else := input.confirmation.state

@@ -34,6 +34,18 @@ test_approval_by_nobody_is_none if {
 	f.failed(f.decided({"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "", "channel": "cli"}})) == {"confirmation"}
 }
 
+test_approval_counts_by_whom_the_site_names if {
+	red := {"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob", "channel": "web"}}
+	every approvers in [["bob"], ["ann", "bob"], ["*"]] { f.decided_in(red, {"approval": {"approvers": approvers}}).allow }
+	every approvers in [["ann"], [], ["b"], null] {
+		f.failed(f.decided_in(red, {"approval": {"approvers": approvers}})) == {"confirmation"}
+	}
+	f.decided_in(
+		{"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "client of ann", "channel": "client"}},
+		{"approval": {"channels": ["client"], "approvers": ["ann"]}},
+	).allow
+}
+
 test_stale_confirmations_are_none if {
 	every state in ["expired", "mismatch", "none", "", null] {
 		f.failed(f.decided({"tool": {"name": "kill"}, "confirmation": {"state": state, "by": "bob", "channel": "cli"}})) == {"confirmation"}
