@@ -84,6 +84,7 @@ func (w *world) End(context.Context, *Call) { w.add("end") }
 func (w *world) Confirm(_ context.Context, c *Call, d Decision, tell func(string)) (Confirmation, error) {
 	w.add("confirm")
 	w.asked = d
+	tell("asking")
 	return w.confirm(c)
 }
 

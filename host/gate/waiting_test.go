@@ -1,0 +1,54 @@
+package gate
+
+import (
+	"context"
+	"testing"
+)
+
+// taken remembers what reached the executor.
+type taken struct {
+	*world
+	executed Question
+}
+
+func (k *taken) Execute(ctx context.Context, q Question, d Decision) (Result, error) {
+	k.executed = q
+	return k.world.Execute(ctx, q, d)
+}
+
+// A red call that a person may still confirm is refused for now, and the journal says so. Where nobody can be asked it is refused.
+func TestARedFirstPassIsJournaledAsWaiting(t *testing.T) {
+	red := func(Question) (Decision, error) {
+		return Decision{Tier: Red, Failed: []string{"confirmation"}, NeedsApproval: true}, nil
+	}
+	said := ""
+	for _, tt := range []struct {
+		confirm func(*Call) (Confirmation, error)
+		want    Outcome
+	}{{func(*Call) (Confirmation, error) { return Confirmation{}, &Waiting{ApprovalID: "R1"} }, Waits}, {nil, ""}} {
+		w := &world{decide: red, confirm: tt.confirm}
+		a := w.door().Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool(), Progress: func(_, _ float64, message string) { said += message }})
+		if a.Err == nil || w.intents[0].Type != "refused" || w.intents[0].Outcome != tt.want {
+			t.Errorf("%+v journaled as %s %q, want %q", a, w.intents[0].Type, w.intents[0].Outcome, tt.want)
+		}
+	}
+	if said != "asking" {
+		t.Errorf("the client heard %q", said)
+	}
+}
+
+// What acts gets the very question that was decided, under the id that the journal has.
+func TestWhatActsGetsTheQuestionThatWasDecided(t *testing.T) {
+	k := &taken{world: &world{decide: allow(Yellow)}}
+	k.guest = func(ctx context.Context, r *Running) (Output, error) {
+		_, err := r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"true"}})
+		return Output{}, err
+	}
+	d := k.door()
+	d.Executors["ssh_exec"] = k
+	d.Mode = func() Mode { return Mode{Reason: "r"} }
+	a := d.Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool()})
+	if a.Err != nil || len(k.intents) != 2 || k.executed.ID != k.intents[1].ID || k.executed.Mode.Reason != "r" || k.executed.Time.IsZero() {
+		t.Errorf("%v: executed %+v, journaled %v", a.Err, k.executed, k.intents)
+	}
+}
