@@ -259,11 +259,14 @@ func TestSudoHoldsOnTheNode(t *testing.T) {
 
 // What looks like an allowed command and is more than that.
 func TestGateLetsNothingElseThrough(t *testing.T) {
+	rc := filepath.Join(t.TempDir(), "rc") // what a client could set if sshd let it (AcceptEnv *)
+	must(t, os.WriteFile(rc, []byte("id\n"), 0o644))
+	hostile := []string{"BASH_ENV=" + rc, "ENV=" + rc, "SHELLOPTS=xtrace", "PS4=$(id)", "BASH_FUNC_eval%%=() { id; }", "BASH_FUNC_logger%%=() { id; }", "BASH_FUNC_echo%%=() { id; }", "EUID=1", "PATH=" + filepath.Dir(rc)}
 	for _, asked := range []string{"", "id", "'id'", "'pct' 'status' '101'; id", "'pct' 'status' '101'\nid", "'pct' 'status' '101' && id", "'pct' 'status' '$(id)'", "'pct' 'status' $(id)", "'pct' 'status' '101' '102'",
 		"'pct status 101'", "'pct' 'destroy' '101'", "'pct' 'exec' '101' '--' 'sh'", "'pvesh' 'create' '/nodes/pve1/status'", "'pvesh' 'get' '/a' `id`", "'pvesh' 'get' '/a' 'x'\\''y' \"$(id)\"", "printf '-v' 'PATH' '/x'",
 		"printf '<%s>' $(id)", "printf '<%s>' 'a'; id", "'exec' 'id'", "'eval' 'id'", "internal-sftp", "/usr/lib/openssh/sftp-server", "'pct' 'status' '101' > '/x'", "bash", "scp -t /"} {
 		cmd := exec.Command("../packaging/node/caponier-gate")
-		cmd.Env = []string{"SSH_ORIGINAL_COMMAND=" + asked}
+		cmd.Env = append([]string{"SSH_ORIGINAL_COMMAND=" + asked}, hostile...)
 		out, _ := cmd.CombinedOutput()
 		if cmd.ProcessState.ExitCode() != 126 || !strings.Contains(string(out), "may not run that") || strings.Contains(string(out), "uid=") {
 			t.Errorf("%q: exit code %d, %s", asked, cmd.ProcessState.ExitCode(), out)
