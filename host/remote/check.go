@@ -92,6 +92,14 @@ func (r *Remote) Check(ctx context.Context, name string) Report {
 	return *d.rep
 }
 
+// words are what an error says beside its code, which the name of the check has said already.
+func words(err error) string {
+	if op := (*gate.OpError)(nil); errors.As(err, &op) {
+		return op.Message
+	}
+	return err.Error()
+}
+
 // login connects, and answers how long the network takes.
 func (d *doctor) login(ctx context.Context) (trip time.Duration, ok bool) {
 	began, o := time.Now(), d.n.opts
@@ -101,11 +109,11 @@ func (d *doctor) login(ctx context.Context) (trip time.Duration, ok bool) {
 		switch op := (*gate.OpError)(nil); {
 		case !errors.As(err, &op):
 		case op.Code == "host_key":
-			check, fix = "host-key", fmt.Sprintf("caponier hosts scan %s   # compare with: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub on the node's own console", o.addr())
+			check, fix = "host-key", fmt.Sprintf("caponier hosts scan %s   # compare with: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub on the node's own console; then host_key = \"SHA256:…\" in [[remote.nodes]] %s", o.addr(), o.Name)
 		case op.Code == "auth":
 			check, fix = "login", fmt.Sprintf("ssh-copy-id -i %s.pub -p %d %s@%s   # or mend identity_file in [[remote.nodes]] %s", cmp.Or(o.IdentityFile, "KEY"), o.Port, o.User, o.Host, o.Name)
 		}
-		d.found(check, Fail, fix, "%v", err)
+		d.found(check, Fail, fix, "%s", words(err))
 		return 0, false
 	}
 	defer d.n.release(c)
@@ -137,7 +145,7 @@ func (d *doctor) commands(ctx context.Context, trip time.Duration) bool {
 			if noise := (*noisy)(nil); errors.As(err, &noise) {
 				fix = quietLine + "   # the first line of ~/.bashrc (zsh: ~/.zshenv) of " + o.User + " on " + o.Name
 			}
-			d.found("login-shell", Fail, fix, "%v", err)
+			d.found("login-shell", Fail, fix, "%s", words(err))
 			return false
 		}
 		if e.exit != 0 {
@@ -168,7 +176,7 @@ func (d *doctor) exec(ctx context.Context, text string) (ended, error) {
 func (d *doctor) read(ctx context.Context, check string, argv []string) ([]byte, bool) {
 	e, err := d.exec(ctx, shell.Quote(argv))
 	if err != nil {
-		d.found(check, Fail, fmt.Sprintf("%s   # on %s: what hangs there, hangs for Caponier", strings.Join(argv, " "), d.n.opts.Name), "`%s`: %v", strings.Join(argv, " "), err)
+		d.found(check, Fail, fmt.Sprintf("%s   # on %s: what hangs there, hangs for Caponier", strings.Join(argv, " "), d.n.opts.Name), "`%s`: %s", strings.Join(argv, " "), words(err))
 		return nil, false
 	}
 	if e.exit != 0 {
@@ -293,7 +301,7 @@ func (d *doctor) files(ctx context.Context) {
 	fix := "Subsystem sftp /usr/lib/openssh/sftp-server   # in /etc/ssh/sshd_config of " + d.n.opts.Name + " (behind caponier-gate: sftp=yes there), if a tool of yours moves files"
 	switch {
 	case err != nil:
-		d.found("sftp", Warn, fix, "files cannot be moved: %v", err)
+		d.found("sftp", Warn, fix, "files cannot be moved: %s", words(err))
 	case len(*lacks) > 0:
 		d.found("sftp", Warn, fix, "the SFTP server lacks %s", strings.Join(*lacks, ", "))
 	default:
