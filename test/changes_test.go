@@ -10,6 +10,7 @@ import (
 
 // make changes asks for a change note when what users see differs from the base, and for none else.
 func TestChangesAsksForANote(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	git := func(args ...string) {
 		t.Helper()

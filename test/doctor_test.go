@@ -62,6 +62,7 @@ func (r seen) has(check, level, note, fix string) bool {
 
 // What is wrong beside the nodes is found without asking any, and the doctor leaves nothing behind.
 func TestDoctorFindsWhatIsWrongHere(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		claim  string
 		spoil  func(t *testing.T, s *site)
@@ -125,6 +126,7 @@ func TestDoctorFindsWhatIsWrongHere(t *testing.T) {
 
 // Root may write anywhere; the user that serves may not, and the doctor says so when it is that user who asks.
 func TestDoctorFindsDirectoriesThatItsUserCannotWriteTo(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.mkdir(t, "lab/journal", 0o500)
 	cmd := s.command("check", "--offline")
@@ -153,6 +155,7 @@ func TestDoctorFindsDirectoriesThatItsUserCannotWriteTo(t *testing.T) {
 
 // The faults that pvelab can begin with, several at once where they do not hide each other.
 func TestDoctorFindsWhatIsWrongOnTheLab(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for _, c := range []struct {
 		claim, faults string

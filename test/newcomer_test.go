@@ -2,6 +2,7 @@ package test
 
 import (
 	"bufio"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -74,6 +76,7 @@ func TestWalks(t *testing.T) {
 	must(t, err)
 	for _, page := range []string{"README.md", "docs/plugins.md", "docs/first-node.md", "docs/operating.md", "docs/approvals.md"} {
 		t.Run(page, func(t *testing.T) {
+			t.Parallel()
 			steps := walk(t, filepath.Join(root, page))
 			script := "trap 'kill $(jobs -p) 2>/dev/null' EXIT\n"
 			for i, s := range steps {
@@ -86,7 +89,11 @@ func TestWalks(t *testing.T) {
 				}
 				script += fmt.Sprintf("{ %s\n} 2>&1; printf '\\n==%d== %%d\\n' $?\n", s.command, i)
 			}
-			cmd := exec.Command("bash")
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // a page waits in a loop for what may never come
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "bash")
+			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // so that its trap runs
+			cmd.WaitDelay = 5 * time.Second
 			cmd.Dir, cmd.Stdin = root, strings.NewReader(script)
 			cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "GOCACHE="+goEnv(t, "GOCACHE"), "GOPATH="+goEnv(t, "GOPATH"), "GOPROXY=off", "TMPDIR="+t.TempDir(), "CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(root, "build/cache"))
 			out, err := cmd.CombinedOutput()
@@ -141,6 +148,7 @@ func (s *site) grant(t *testing.T, tool, tier string) {
 }
 
 func TestThirdPartysModuleRunsOnTheNode(t *testing.T) {
+	t.Parallel()
 	wasm := filepath.Join(t.TempDir(), "diskspace.wasm")
 	cmd := exec.Command(bin, "plugin", "test", "../examples/plugin-go", "-o", wasm)
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "tool disk_space") {
@@ -237,6 +245,7 @@ func configured(t *testing.T, file string) (s server) {
 }
 
 func TestClientConfigurationsStartTheHost(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	files, err := filepath.Glob("../examples/clients/*.[jt]*")
 	must(t, err)

@@ -48,11 +48,9 @@ func TestFirstNodeSaysWhatEveryToolNeeds(t *testing.T) {
 	must(t, err)
 	said := map[string][]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| (.+) \\| (`\\w+`.*) \\|$").FindAllStringSubmatch(string(page), -1) {
+		head, _, _ := strings.Cut(row[1], ": ")
 		for _, tool := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[2], -1) {
-			head, _, _ := strings.Cut(row[1], ": ")
-			for _, g := range regexp.MustCompile(`, and |, `).Split(head, -1) {
-				said[tool[1]] = append(said[tool[1]], g)
-			}
+			said[tool[1]] = append(said[tool[1]], regexp.MustCompile(`, and |, `).Split(head, -1)...)
 		}
 	}
 	var tools []struct {
@@ -158,6 +156,7 @@ func (s *site) holds(t *testing.T, effects string) {
 
 // TestForcedCommandHoldsOnTheNode puts packaging/node/caponier-gate behind a real sshd, as root's forced command.
 func TestForcedCommandHoldsOnTheNode(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	_, effects, gate, _ := nodeScripts(t, s)
 	s.move(t, sshtest.StartOpenSSH(t, "ForceCommand "+gate))
@@ -166,6 +165,7 @@ func TestForcedCommandHoldsOnTheNode(t *testing.T) {
 
 // What the gate lists only for those who take a # away works, too, once it is away.
 func TestEveryGroupOfTheGateIsWhatItsToolsNeed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, filepath.Join(plugins, "guests.wasm"))
 	_, effects, gate, _ := nodeScripts(t, s)
 	must(t, exec.Command("sed", "-i", `s/^# "/  "/; s/^sftp=no/sftp=yes/`, gate).Run())
@@ -200,6 +200,7 @@ func TestSudoHoldsOnTheNode(t *testing.T) {
 	if os.Getuid() != 0 {
 		sshtest.Missing(t, "root")
 	}
+	t.Parallel()
 	if out, err := exec.Command("visudo", "-cf", "../packaging/node/caponier.sudoers").CombinedOutput(); err != nil {
 		t.Fatalf("visudo: %v %s", err, out)
 	}
