@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -116,4 +117,50 @@ func (s *Server) judged(next http.Handler) http.Handler {
 		}()
 		next.ServeHTTP(v, r)
 	})
+}
+
+// againKey finds the question whether a request's caller would still be let in.
+type againKey struct{}
+
+// stillKnown asks the identity about a request once more.
+func (s *Server) stillKnown(r *http.Request) (known bool) {
+	s.opts.Identity.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, again *http.Request) {
+		p, ok := s.opts.Identity.Principal(again.Context())
+		known = ok && p.ID != ""
+	})).ServeHTTP(nowhere{}, r)
+	return known
+}
+
+// nowhere takes an answer that nobody is to get.
+type nowhere struct{}
+
+func (nowhere) Header() http.Header         { return http.Header{} }
+func (nowhere) WriteHeader(int)             {}
+func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
+
+// whileKnown ends a stream, on which nothing may come for hours, when its caller would not be let in any more: its token expired or was revoked.
+func (s *Server) whileKnown(r *http.Request) (*http.Request, func()) {
+	again, ok := r.Context().Value(againKey{}).(func() bool)
+	if !ok {
+		return r, func() {}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(s.recheck)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if !again() {
+					cancel()
+					return
+				}
+			}
+		}
+	}()
+	return r.WithContext(ctx), func() { cancel(); <-ended }
 }

@@ -116,6 +116,7 @@ type Server struct {
 	seen metrics
 
 	patience time.Duration // for a body to arrive, and for a piece of an answer to be taken
+	recheck  time.Duration // between two looks whether the caller of an open stream would still be let in
 
 	root context.Context // ends when the host stops; every call does then
 	stop context.CancelCauseFunc
@@ -160,7 +161,7 @@ func New(o Options, door Door) (*Server, error) {
 	if o.Tier == nil {
 		o.Tier = func(_ context.Context, _ gate.Principal, t *gate.Tool) gate.Tier { return tierOfHints(t.Hints) }
 	}
-	s := &Server{opts: o, door: door, log: o.Log, offer: offers{}, patience: 30 * time.Second, kept: kept{most: 64 << 20}}
+	s := &Server{opts: o, door: door, log: o.Log, offer: offers{}, patience: 30 * time.Second, recheck: 10 * time.Second, kept: kept{most: 64 << 20}}
 	s.root, s.stop = context.WithCancelCause(context.Background())
 	s.seen = newMetrics(o.Meter, func() float64 { return float64(s.sessions.count()) })
 	mo := &mcp.ServerOptions{

@@ -55,7 +55,8 @@ func (s *Server) Handler() http.Handler {
 		known := s.opts.Identity.Middleware(s.identified(h))
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			passed := false
-			known.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), passedKey{}, &passed)))
+			ctx := context.WithValue(r.Context(), passedKey{}, &passed)
+			known.ServeHTTP(w, r.WithContext(context.WithValue(ctx, againKey{}, func() bool { return s.stillKnown(r) })))
 			if !passed {
 				blame(w, "identity")
 			}
@@ -195,6 +196,11 @@ func (e *eras) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w = patient{w, http.NewResponseController(w), e.patience}
+	if r.Method == http.MethodGet || env.Method == "subscriptions/listen" {
+		var stop func()
+		r, stop = e.whileKnown(r)
+		defer stop()
+	}
 	if env.Method == "tools/call" {
 		e.answering.Add(1)
 		defer e.answering.Add(-1)

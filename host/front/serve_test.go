@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -261,5 +262,69 @@ func TestDefaultsAreAHundredSessionsAndOneHour(t *testing.T) {
 	}
 	if status, _ := send(t, url, "POST", "/mcp", modernList, map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}); status != 200 {
 		t.Errorf("who needs no session is turned away: %d", status)
+	}
+}
+
+// revocable lets everybody in until it is told not to.
+type revocable struct {
+	fixedIdentity
+	revoked atomic.Bool
+}
+
+func (v *revocable) Middleware(next http.Handler) http.Handler {
+	known := v.fixedIdentity.Middleware(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if v.revoked.Load() {
+			http.Error(w, "who?", http.StatusUnauthorized)
+			return
+		}
+		known.ServeHTTP(w, r)
+	})
+}
+
+func TestAnOpenStreamEndsWithItsToken(t *testing.T) {
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			who := &revocable{}
+			s := newServer(t, helloDoor(), func(o *Options) { o.Identity = who })
+			s.recheck = 50 * time.Millisecond
+			url, _ := serve(t, s)
+			headers := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {version}}
+			ask := func(method, body string) *http.Response {
+				t.Helper()
+				req := must(http.NewRequest(method, url+"/mcp", strings.NewReader(body)))
+				req.Header = headers.Clone()
+				res, err := http.DefaultClient.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return res
+			}
+			var stream *http.Response
+			if version == sessionVersions[len(sessionVersions)-1] {
+				res := ask("POST", initialize)
+				res.Body.Close()
+				headers.Set("Mcp-Session-Id", res.Header.Get("Mcp-Session-Id"))
+				stream = ask("GET", "")
+			} else {
+				headers.Set("Mcp-Method", "subscriptions/listen")
+				stream = ask("POST", `{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+modernMeta+`}}`)
+			}
+			defer stream.Body.Close()
+			if stream.StatusCode != 200 {
+				body, _ := io.ReadAll(stream.Body)
+				t.Fatalf("no stream: %d %s", stream.StatusCode, body)
+			}
+			ended := make(chan error, 1)
+			go func() { _, err := io.Copy(io.Discard, stream.Body); ended <- err }()
+			select {
+			case <-ended:
+				t.Fatal("the stream ended while its token was good")
+			case <-time.After(300 * time.Millisecond):
+			}
+			who.revoked.Store(true)
+			_ = soon(t, "the stream ends", ended)
+		})
 	}
 }

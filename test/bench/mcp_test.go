@@ -163,9 +163,6 @@ func BenchmarkMCP(b *testing.B) {
 	all := servers(b)
 	for _, way := range []string{"stdio", "http 2025", "http 2026"} {
 		for _, sessions := range []int{1, 16, 100} {
-			if way == "stdio" && sessions > 16 {
-				continue // as many processes: two cores and their memory are measured then, not the host
-			}
 			for _, s := range all {
 				b.Run(fmt.Sprintf("%s/%d/%s", strings.ReplaceAll(way, " ", "_"), sessions, strings.ReplaceAll(s.name, " ", "_")), func(b *testing.B) {
 					l := open(b, s, way, sessions, false)
