@@ -1,6 +1,7 @@
 package test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,7 +11,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -176,4 +179,28 @@ output_usd_micros = 10000000
 		}
 		return nil
 	})
+}
+
+// A filter that never ends, or fills the memory, dies with its call; the next one finds everything as it was.
+func TestAHostileFilterDiesWithItsBudget(t *testing.T) {
+	s := newSite(t, filepath.Join(plugins, "jq.wasm"))
+	s.rewrite(t, "timeout_ms: 0", "timeout_ms: 1500")
+	session := s.stdio(t)
+	for _, filter := range []string{"def f: f; f", "last(repeat(1))", "[range(1e18)]", "def f: [f, f]; f", "[limit(1e9; repeat(\"x\"))]", "reduce range(1e12) as $i (\"\"; . + \"xxxxxxxxxxxxxxxx\")", "\"x\" * 1e9 | test(\"(x+x+)+y\")"} {
+		began := time.Now()
+		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "jq_query", Arguments: map[string]any{"json": "1", "jq_filter": filter}})
+		wire := (*jsonrpc.Error)(nil)
+		switch {
+		case errors.As(err, &wire) && wire.Code == -32001 && strings.Contains(string(wire.Data), `"may_have_executed":false`):
+		case err == nil && res.IsError && strings.Contains(res.Content[0].(*mcp.TextContent).Text, "plugin_"):
+		default:
+			t.Errorf("%s: %v, %+v", filter, err, res)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("%s went on for %s", filter, took)
+		}
+	}
+	if how, _, text := outcome(t, session, "jq_query", map[string]any{"json": `{"a":[1,2]}`, "jq_filter": ".a | add"}); how != "succeeded" || !strings.Contains(text, "3") {
+		t.Errorf("afterwards: %s %s", how, text)
+	}
 }

@@ -430,3 +430,13 @@ func TestOptionsThatAreWrongSayWhich(t *testing.T) {
 		t.Errorf("defaults: %+v, %v", o, err)
 	}
 }
+
+func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
+	var o Options
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if o.Timeout != 30*time.Second || o.MaxBody != 10<<20 || o.Memory != 100<<20 || o.PerHost != 60 || o.PerPrincipal != 300 || o.USDMicrosPerDay != 0 {
+		t.Errorf("%+v", o)
+	}
+}

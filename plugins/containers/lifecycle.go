@@ -140,5 +140,8 @@ func stop(c *sdk.Call, in stopIn) (pve.Changed, error) {
 
 func (ct container) change(want, format string, limit time.Duration, verb string, options ...string) (pve.Changed, error) {
 	argv := append([]string{"pct", verb, pve.ID(ct.vmid)}, options...)
-	return pve.Change{Node: ct.Node, VMID: ct.vmid, Kind: "lxc", Want: want, Argv: argv, Timeout: limit, Status: ct.status}.Do(format)
+	return pve.Change{Node: ct.Node, VMID: ct.vmid, Kind: "lxc", Want: want, Argv: argv, Timeout: limit, Status: func() (pve.Seen, error) {
+		state, err := ct.status()
+		return pve.Seen{Status: state}, err
+	}}.Do(format)
 }

@@ -17,7 +17,13 @@ type Change struct {
 	Again   bool   // a restart: the guest must have the wanted status before, too
 	Argv    []string
 	Timeout time.Duration
-	Status  func() (string, error) // reads it
+	Status  func() (Seen, error) // reads it
+}
+
+// Seen is a guest as a look at it found it.
+type Seen struct {
+	Status string
+	Uptime int64 // seconds, 0 where it is not known
 }
 
 // Changed is how it ended.
@@ -38,10 +44,11 @@ func (ch Change) Do(format string) (Changed, error) {
 	name := fmt.Sprintf("%s %d on %s", TypeName(ch.Kind), ch.VMID, ch.Node.Name)
 	doing := strings.Join(ch.Argv[:min(2, len(ch.Argv))], " ") + " of " + name
 	out := Changed{VMID: ch.VMID, Node: ch.Node.Name, Status: ch.Want}
-	state, err := ch.Status()
+	seen, err := ch.Status()
 	if err != nil {
 		return out, err
 	}
+	before, state := seen, seen.Status
 	switch {
 	case ch.Again && state != ch.Want:
 		return out, &sdk.Error{Code: "not_running", Message: fmt.Sprintf("%s: it is %s", doing, state), Suggestion: "Start it instead."}
@@ -56,16 +63,24 @@ func (ch Change) Do(format string) (Changed, error) {
 		if code := Code(string(r.Stderr)); !ch.Again && (code == "already_running" && ch.Want == "running" || code == "not_running" && ch.Want == "stopped") {
 			return out.said(format, fmt.Sprintf("The %s is %s already; somebody else was faster.", name, ch.Want)), nil
 		}
+		// An exit code proves nothing: what is so now counts.
+		if seen, err := ch.Status(); !ch.Again && err == nil && seen.Status == ch.Want {
+			out.Changed = true
+			return out.said(format, fmt.Sprintf("The %s is now %s. Proxmox complained all the same: %s", name, ch.Want, say(Complaint(r)))), nil
+		}
 		return out, ch.Node.FailGuest(doing, ch.VMID, ch.Kind, r)
 	}
 	ha := strings.Contains(string(r.Stdout)+string(r.Stderr), "Requesting HA ")
 	for i := 0; ; i++ {
-		if state, err = ch.Status(); err != nil {
+		if seen, err = ch.Status(); err != nil {
 			return out, After(err, doing)
 		}
-		if state == ch.Want || !ha || i == polls {
+		if state = seen.Status; state == ch.Want || !ha || i == polls {
 			break
 		}
+	}
+	if ch.Again && state == ch.Want && before.Uptime > 60 && seen.Uptime >= before.Uptime {
+		return out, &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: Proxmox reported success, but it runs since before, for %s now", doing, Ago(seen.Uptime)), Suggestion: "Look at its console or log, and at get_recent_tasks."}
 	}
 	if state == ch.Want {
 		out.Changed = true

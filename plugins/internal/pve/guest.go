@@ -107,9 +107,9 @@ func (f Found) Current() (Current, error) {
 }
 
 // Status is Current for [Change].
-func (f Found) Status() (string, error) {
+func (f Found) Status() (Seen, error) {
 	cur, err := f.Current()
-	return cur.Status, err
+	return Seen{cur.Status, int64(cur.Uptime)}, err
 }
 
 // Change brings the guest to a status with one lifecycle command.

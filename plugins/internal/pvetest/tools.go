@@ -23,7 +23,13 @@ func CheckExamples(t *testing.T) {
 	h.SFTPList = func(string, string, int) (sdk.List, error) { return sdk.List{}, down }
 	h.SFTPPut = func(string, string, string, sdk.FileOptions) (sdk.Written, error) { return sdk.Written{}, down }
 	var d struct {
-		Tools []struct{ Name, Description string }
+		Tools []struct {
+			Name, Description string
+			Budget            int `json:"budget_ms"`
+			Hints             struct {
+				ReadOnly bool `json:"read_only"`
+			}
+		}
 	}
 	if err := json.Unmarshal(h.Describe(), &d); err != nil || len(d.Tools) == 0 {
 		t.Fatalf("%d tools, %v", len(d.Tools), err)
@@ -34,7 +40,16 @@ func CheckExamples(t *testing.T) {
 			t.Errorf("%s: its description has no example at its end", tool.Name)
 			continue
 		}
+		asked := len(h.Requests)
 		out, err := h.Call(tool.Name, m[1])
+		for _, q := range h.Requests[asked:] { // every command ends: what only reads within 15 seconds, others within the tool's budget
+			var r struct {
+				Timeout int `json:"timeout_ms"`
+			}
+			if err := json.Unmarshal(q.JSON, &r); err != nil || q.Import == "ssh_exec" && tool.Hints.ReadOnly && r.Timeout != 15_000 || strings.HasPrefix(q.Import, "ssh_") && (r.Timeout <= 0 || r.Timeout > tool.Budget) {
+				t.Errorf("%s: %s may take %d ms of the tool's %d", tool.Name, q.JSON, r.Timeout, tool.Budget)
+			}
+		}
 		if err != nil {
 			t.Errorf("%s: its example does not fit its own schema: %v", tool.Name, err)
 		} else if out.Error == nil || out.Error.Code != "connection" || !strings.Contains(out.Error.Suggestion, "reachable") {
