@@ -88,7 +88,7 @@ func build(stage, version, goarch string) (all []entry) {
 	run(exec.Command(checker, "plugin", "lock", "--check", "--lock", "plugins.lock", "--dir", filepath.Join(stage, "plugins")))
 
 	all = append(all, entry{"caponier", read(program), true})
-	for _, f := range []string{"plugins.lock", "config.toml", "README.md", "LICENSE", "SECURITY.md", "packaging/caponier.service", "packaging/README.md"} {
+	for _, f := range []string{"plugins.lock", "config.toml", "README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md", "packaging/caponier.service", "packaging/README.md"} {
 		all = append(all, entry{f, read(f), false})
 	}
 	all = append(all, entry{"packaging/node/caponier-gate", read("packaging/node/caponier-gate"), true}, entry{"packaging/node/caponier.sudoers", read("packaging/node/caponier.sudoers"), false})

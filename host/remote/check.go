@@ -233,16 +233,19 @@ func (d *doctor) clock(ctx context.Context) {
 
 // cluster looks at the quorum and at what the node calls itself: tools and pvesh name nodes as the cluster does.
 func (d *doctor) cluster(ctx context.Context) {
-	out, ok := d.read(ctx, "pvesh", Reads[2])
-	if !ok {
-		return
+	if out, ok := d.read(ctx, "pvesh", Reads[2]); ok {
+		d.status(out, d.n.opts.Name)
 	}
+}
+
+// status reads what pvesh says of the cluster. The words of a node are quoted, for they go to a terminal.
+func (d *doctor) status(out []byte, name string) {
 	var rows []struct {
 		Type, Name             string
 		Local, Online, Quorate int
 	}
 	if err := json.Unmarshal(out, &rows); err != nil {
-		d.found("pvesh", Fail, strings.Join(Reads[2], " ")+"   # on "+d.n.opts.Name, "`%s` answers no JSON: %v", strings.Join(Reads[2], " "), err)
+		d.found("pvesh", Fail, strings.Join(Reads[2], " ")+"   # on "+name, "`%s` answers no JSON: %q", strings.Join(Reads[2], " "), clip(out))
 		return
 	}
 	d.found("pvesh", OK, "", "runs")
@@ -260,14 +263,14 @@ func (d *doctor) cluster(ctx context.Context) {
 			own = r.Name
 		}
 	}
-	if name := d.n.opts.Name; own != name {
+	if own != name {
 		d.found("name", Fail, fmt.Sprintf("name = %q   # instead of %q in [[remote.nodes]]", own, name), "the node calls itself %q: tools and guests name it so, and %q would be another node", own, name)
 	} else {
 		d.found("name", OK, "", "the node calls itself %s", own)
 	}
-	fix := "pvecm status   # on " + d.n.opts.Name + "; bring back " + strings.Join(offline, ", ")
+	fix := "pvecm status   # on " + name + "; bring back " + strings.Join(offline, ", ")
 	switch {
-	case d.rep.Cluster == "":
+	case d.rep.Cluster == "" && quorate == 1:
 		d.found("quorum", OK, "", "stands alone")
 	case quorate != 1:
 		d.found("quorum", Fail, fix, "cluster %q has no quorum (%d of %d nodes online): reading works, every change fails", d.rep.Cluster, online, online+len(offline))
