@@ -164,7 +164,9 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 			err = box.Add(e.Plugin, wasm, e.Imports)
 		}
 		if err != nil {
-			slog.Error("plugin cannot run", "plugin", e.Name, "error", err)
+			if len(h.only) == 0 { // else whoever asked for the one tool is told
+				slog.Error("plugin cannot run", "plugin", e.Name, "error", err)
+			}
 			h.broken[e.Name] = err
 		}
 	}

@@ -68,10 +68,10 @@ func callCommand(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := h.broken[tool.Plugin.Name]; err != nil { // whatever policy says of the call, this is why it cannot succeed
-				fmt.Fprintf(cmd.ErrOrStderr(), "caponier: the plugin %s cannot run: %v\n", tool.Plugin.Name, err)
-			}
 			a := h.door.Call(cmd.Context(), gate.Request{Source: "cli", Principal: principal, Tool: tool, Arguments: []byte(raw), Progress: progressTo(os.Stderr)})
+			if err := h.broken[tool.Plugin.Name]; err != nil && !errors.As(a.Err, new(*gate.PluginError)) { // whatever else is said of the call, this is why it cannot succeed
+				fmt.Fprintf(cmd.ErrOrStderr(), "caponier: plugin_unavailable: %v\n", err)
+			}
 			return report(cmd.OutOrStdout(), cmd.ErrOrStderr(), a, g.json)
 		},
 	}
