@@ -173,6 +173,21 @@ func TestWhatACallWaitsForIsMadeReadyFirst(t *testing.T) {
 	}
 }
 
+func TestCompiledModulesForgetTheirBodies(t *testing.T) {
+	h := newHost(t, Options{})
+	_, rewritten, err := load(guest{imports: []imported{output}, call: ok()}.bytes(), nil, 64<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled, err := h.box.rt.CompileModule(t.Context(), rewritten)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !forget(compiled) {
+		t.Error("wazero keeps the bodies of functions elsewhere now: see forget")
+	}
+}
+
 func TestOptionsThatCannotBeUsed(t *testing.T) {
 	for says, o := range map[string]Options{"memory_max": {MemoryMax: 100}, "memory_max: 8": {MemoryMax: 8 << 30}, "must not be negative": {MaxInstances: -1}, "warm": {Warm: 5000}} {
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), says) {
@@ -211,5 +226,32 @@ func BenchmarkStart(b *testing.B) {
 				start()
 			}
 		})
+	}
+}
+
+// BenchmarkReady is a sandbox from nothing to all shipped plugins ready, out of the cache.
+func BenchmarkReady(b *testing.B) {
+	all, dir := built(b, "plugins/*.wasm", 7), filepath.Join(b.TempDir(), "cache")
+	start := func() {
+		s, err := New(context.Background(), Options{CacheDir: dir})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer s.Close(context.Background())
+		for _, wasm := range all {
+			if err := s.Add(toolOf(wasm).Plugin, wasm, gate.Operations()); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for _, p := range s.plugins {
+			if <-p.ready; p.err != nil {
+				b.Fatal(p.err)
+			}
+		}
+	}
+	start()
+	defer cpu(b)()
+	for b.Loop() {
+		start()
 	}
 }

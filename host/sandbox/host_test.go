@@ -50,6 +50,7 @@ type host struct {
 	door    *gate.Door
 	decide  func(gate.Question) gate.Decision // nil allows all
 	execute func(gate.Question) (gate.Result, error)
+	intent  func(gate.Record) error // nil writes
 
 	mu       sync.Mutex
 	records  []gate.Record
@@ -68,13 +69,18 @@ func newHost(t testing.TB, o Options) *host {
 			t.Error(err)
 		}
 	})
+	h.openDoor(box)
+	return h
+}
+
+// openDoor puts the door before a runner.
+func (h *host) openDoor(r gate.Runner) {
 	execs := map[string]gate.Executor{}
 	for _, name := range gate.Operations() {
 		execs[name] = h
 	}
-	h.door = gate.New(gate.Options{Nodes: []gate.Node{{Name: "pve1", Cluster: "lab", Default: true}}, Decider: h, Journal: h, Ledger: h, Lowerer: h, Runner: box,
+	h.door = gate.New(gate.Options{Nodes: []gate.Node{{Name: "pve1", Cluster: "lab", Default: true}}, Decider: h, Journal: h, Ledger: h, Lowerer: h, Runner: r,
 		Executors: execs, Mode: func() gate.Mode { return gate.Mode{} }})
-	return h
 }
 
 func (h *host) Decide(_ context.Context, q gate.Question) (gate.Decision, error) {
@@ -84,8 +90,15 @@ func (h *host) Decide(_ context.Context, q gate.Question) (gate.Decision, error)
 	return gate.Decision{Allow: true, Tier: gate.Green, Revision: "test"}, nil
 }
 
-func (h *host) Intent(_ context.Context, r gate.Record, _ bool) error { return h.keep(r) }
-func (h *host) Outcome(_ context.Context, r gate.Record) error        { return h.keep(r) }
+func (h *host) Intent(_ context.Context, r gate.Record, _ bool) error {
+	if h.intent != nil {
+		if err := h.intent(r); err != nil {
+			return err
+		}
+	}
+	return h.keep(r)
+}
+func (h *host) Outcome(_ context.Context, r gate.Record) error { return h.keep(r) }
 func (h *host) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
 	return gate.Counts{}, func() {}, nil
 }

@@ -192,7 +192,11 @@ func load(wasm []byte, imports []string, memoryMax int64) (*module, []byte, erro
 // compile compiles a rewritten module, or finds it in the cache.
 func (s *Sandbox) compile(ctx context.Context, rewritten []byte) (compiled wazero.CompiledModule, err error) {
 	f := func() (wazero.CompiledModule, error) {
-		return s.rt.CompileModule(experimental.WithCompilationWorkers(ctx, 2), rewritten)
+		compiled, err := s.rt.CompileModule(experimental.WithCompilationWorkers(ctx, 2), rewritten)
+		if err == nil {
+			forget(compiled)
+		}
+		return compiled, err
 	}
 	key := ""
 	if s.cache != nil {
@@ -204,11 +208,11 @@ func (s *Sandbox) compile(ctx context.Context, rewritten []byte) (compiled wazer
 	}
 	s.cold.Lock()
 	defer s.cold.Unlock()
-	if compiled, err = f(); err == nil && s.cache != nil {
-		s.cache.store(key)
-	}
-	if err != nil {
+	if compiled, err = f(); err != nil {
 		return nil, fmt.Errorf("compiling the module: %w", err)
+	}
+	if s.cache != nil {
+		s.cache.store(key)
 	}
 	return compiled, nil
 }
