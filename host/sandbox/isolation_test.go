@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -303,46 +302,6 @@ func TestBreakerTakesABrokenPluginOut(t *testing.T) {
 	time.Sleep(60 * time.Millisecond)
 	want(t, h.call(tool, object{}), "plugin_trap") // one may try
 	want(t, h.call(tool, object{}), "plugin_unavailable")
-}
-
-func TestGoodCallsAmongHostileOnes(t *testing.T) {
-	h := newHost(t, Options{MaxInstances: 8, BreakAfter: -1})
-	good := h.add(guest{imports: []imported{output}, call: ok()}.bytes())
-	bad := []*gate.Tool{h.add(guest{call: op(0x00)}.bytes()), h.add(guest{call: spinCall}.bytes()), h.add(guest{more: [][]byte{body(callf(3))}, call: op(callf(3), c32(0))}.bytes()),
-		h.add(guest{memory: []byte{1, 0, 1}, call: op(c32(1000), 0x40, 0, 0x1a, c32(0), c32(1), c32(1000<<16), 0xfc, 11, 0, 0x00)}.bytes())}
-	for _, b := range bad {
-		b.Budget = 20 * time.Millisecond
-		<-h.box.plugin(b.Plugin.Digest).ready
-	}
-	want(t, h.call(good, object{}), "")
-	before := runtime.NumGoroutine()
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	failed := 0
-	for k := range 8 {
-		wg.Go(func() {
-			for range 50 {
-				if a := h.call(good, object{}); a.Err != nil {
-					mu.Lock()
-					failed++
-					mu.Unlock()
-				}
-				if a := h.call(bad[k%len(bad)], object{}); a.Err == nil {
-					t.Error("a hostile call succeeded")
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if failed > 0 {
-		t.Errorf("%d good calls failed among hostile ones", failed)
-	}
-	for until := time.Now().Add(2 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(until); {
-		time.Sleep(5 * time.Millisecond)
-	}
-	if n := runtime.NumGoroutine(); n > before {
-		t.Errorf("%d goroutines, %d before", n, before)
-	}
 }
 
 func TestRunAfterCloseIsRefused(t *testing.T) {

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"unsafe"
 
 	"github.com/tetratelabs/wazero/experimental"
@@ -40,10 +41,13 @@ func newImage(data []byte, size uint64) (*image, error) {
 
 func (i *image) Close() error { return unix.Close(i.fd) }
 
+const freeStep = 1 << 20 // bytes given back at a time
+
 // memory is the linear memory of one instance: address space of its whole limit, of which only touched pages are real.
 type memory struct {
 	image   *image
 	max     uint64
+	used    uint64
 	base    unsafe.Pointer
 	refused bool // a growth was
 }
@@ -60,6 +64,7 @@ func (m *memory) Reallocate(size uint64) []byte {
 		m.refused = true
 		return nil
 	}
+	m.used = size
 	return unsafe.Slice((*byte)(m.base), size)
 }
 
@@ -87,9 +92,14 @@ func (m *memory) remap() bool {
 	return err == nil
 }
 
-// Free gives the memory back. Nothing may hold a view of it.
+// Free gives the memory back. Nothing may hold a view of it. It is done in pieces: one call for all that a bomb has touched would take the processor, and the
+// lock on the address space, from everybody else for milliseconds.
 func (m *memory) Free() {
 	if m.base != nil {
+		for at := uint64(0); at < m.used; at += freeStep {
+			_ = unix.Madvise(unsafe.Slice((*byte)(unsafe.Add(m.base, at)), min(freeStep, m.used-at)), unix.MADV_DONTNEED)
+			runtime.Gosched()
+		}
 		unix.MunmapPtr(m.base, uintptr(m.max))
 		m.base = nil
 	}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -33,7 +34,10 @@ type Options struct {
 	Log          *slog.Logger  `koanf:"-"`             // nil for none
 }
 
-const maxMemory = 4 << 30
+const (
+	maxMemory = 4 << 30
+	compileGC = 50 // percent of growth between two collections while a module is compiled, which makes some hundred MiB of garbage
+)
 
 // Validate says which option cannot be used.
 func (o Options) Validate() error {
@@ -208,6 +212,7 @@ func (s *Sandbox) compile(ctx context.Context, rewritten []byte) (compiled wazer
 	}
 	s.cold.Lock()
 	defer s.cold.Unlock()
+	defer debug.SetGCPercent(debug.SetGCPercent(compileGC))
 	if compiled, err = f(); err != nil {
 		return nil, fmt.Errorf("compiling the module: %w", err)
 	}

@@ -1,0 +1,173 @@
+package sandbox
+
+import (
+	"cmp"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// hostiles are the ways in which a guest tries to take more than its share, by how their calls end.
+var hostiles = map[string]struct {
+	ends  string
+	guest func() guest
+}{
+	"trap":      {"plugin_trap", func() guest { return guest{call: op(0x00)} }},
+	"loop":      {"budget", func() guest { return guest{call: spinCall} }},
+	"chain":     {"budget", func() guest { return guest{more: exponential(3), call: op(callf(3), c32(0))} }},
+	"filling":   {"budget", spinners["filling"]},
+	"sleeping":  {"budget", sleeper},
+	"recursion": {"plugin_trap", func() guest { return guest{more: [][]byte{body(callf(3))}, call: op(callf(3), c32(0))} }},
+	"memory": {"plugin_memory", func() guest { // grows page by page, touches each, and traps at the end
+		grow := op(0x03, 0x40, c32(1), 0x40, 0, c32(0), 0x4a, 0x04, 0x40, 0x3f, 0, c32(1), 0x6b, c32(16), 0x74, c32(1), c32(65536), 0xfc, 11, 0, 0x0c, 1, 0x0b, 0x0b, 0x00)
+		return guest{memory: []byte{1, 0, 1}, call: grow}
+	}},
+	"table": {"plugin_trap", func() guest { return guest{table: op(1, 0x70, 0, u32(nil, maxTable)), call: op(c32(7), 0x11, 0, 0)} }},
+	"data": {"plugin_trap", func() guest { // a thousand segments of the whole first page
+		data := u32(nil, 1000)
+		for range 1000 {
+			data = append(data, dataAt(0, strings.Repeat("x", 4096))[1:]...)
+		}
+		return guest{data: data, call: op(0x00)}
+	}},
+	"log": {"plugin_trap", func() guest {
+		return guest{imports: []imported{{module: abiModule, name: "log"}}, globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
+			call: op(0x03, 0x40, c32(0), c32(8), c32(4096), callf(0), 0x23, 0, c32(1), 0x6a, 0x24, 0, 0x23, 0, c32(10_000), 0x48, 0x0d, 0, 0x0b, 0x00)}
+	}},
+	"result": {"plugin_trap", func() guest { // writes 1 GiB of output, whatever it is told
+		return guest{imports: []imported{output}, globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
+			call: op(0x03, 0x40, c32(0), c32(65536), callf(0), 0x1a, 0x23, 0, c32(1), 0x6a, 0x24, 0, 0x23, 0, c32(16384), 0x48, 0x0d, 0, 0x0b, 0x00)}
+	}},
+}
+
+func descriptors(t testing.TB) int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("this system does not tell")
+	}
+	return len(entries)
+}
+
+// among runs n good calls, by some callers at a time, among as many hostile ones, n times spread evenly over their kinds, and returns how long each good one took.
+func among(t testing.TB, h *host, good *gate.Tool, bad map[string]*gate.Tool, n int) (took []time.Duration) {
+	const callers = 4
+	names := slices.Sorted(func(yield func(string) bool) {
+		for name := range bad {
+			if !yield(name) {
+				return
+			}
+		}
+	})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var goods, bads atomic.Int64
+	args := object{"text": strings.Repeat("x", 1024)}
+	for range callers {
+		wg.Go(func() {
+			for goods.Add(1) <= int64(n) {
+				began := time.Now()
+				a := h.call(good, args)
+				if d := time.Since(began); a.Err != nil || a.Output.Code != 0 {
+					t.Errorf("a good call failed: %v %.100s", a.Err, a.Output.JSON)
+				} else {
+					mu.Lock()
+					took = append(took, d)
+					mu.Unlock()
+				}
+			}
+		})
+		if len(names) == 0 {
+			continue
+		}
+		wg.Go(func() {
+			for k := bads.Add(1); k <= int64(n); k = bads.Add(1) {
+				name := names[int(k)%len(names)]
+				want(t, h.call(bad[name], object{}), hostiles[name].ends)
+			}
+		})
+	}
+	wg.Wait()
+	slices.Sort(took)
+	return took
+}
+
+func hostileHost(t testing.TB) (*host, *gate.Tool, map[string]*gate.Tool) {
+	h := newHost(t, Options{BreakAfter: -1, CacheDir: "../../build/cache"})
+	good, bad := h.add(goGuest(t, "echo")), map[string]*gate.Tool{}
+	for name, g := range hostiles {
+		bad[name] = h.add(g.guest().bytes())
+		if hostiles[name].ends == "budget" {
+			bad[name].Budget = 20 * time.Millisecond
+		}
+	}
+	for _, p := range h.box.plugins {
+		if <-p.ready; p.err != nil {
+			t.Fatal(p.err)
+		}
+	}
+	return h, good, bad
+}
+
+// TestGoodCallsAmongHostileOnes: the good ones all succeed, the hostile ones end as they should, and what they took is given back.
+func TestGoodCallsAmongHostileOnes(t *testing.T) {
+	h, good, bad := hostileHost(t)
+	n := 1000
+	if slack > 0 {
+		n = 100 // the race detector makes guests' memory the host's
+	}
+	among(t, h, good, bad, 50) // what is made once
+	settle := func() (goroutines, open, mib int) {
+		h.mu.Lock()
+		h.records, h.executed = nil, nil
+		h.mu.Unlock()
+		for range 50 { // what is thrown away is replaced in the background
+			goroutines, open = runtime.NumGoroutine(), descriptors(t)
+			time.Sleep(10 * time.Millisecond)
+		}
+		debug.FreeOSMemory()
+		return goroutines, open, resident(t)
+	}
+	goroutines, open, mib := settle()
+	alone := among(t, h, good, nil, n)
+	began := time.Now()
+	took := among(t, h, good, bad, n)
+	t.Logf("%d good calls among as many hostile ones in %s: p50 %s, p99 %s; alone %s and %s", len(took), time.Since(began).Round(time.Millisecond),
+		at(took, 50), at(took, 99), at(alone, 50), at(alone, 99))
+	if len(took) != n {
+		t.Errorf("%d of %d good calls succeeded", len(took), n)
+	}
+	goroutines2, open2, mib2 := settle()
+	if goroutines2 > goroutines || open2 > open || mib2 > mib+16+slack {
+		t.Errorf("%d goroutines, %d descriptors and %d MiB; %d, %d and %d before", goroutines2, open2, mib2, goroutines, open, mib)
+	}
+}
+
+func at(sorted []time.Duration, percent int) time.Duration {
+	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
+}
+
+// BenchmarkAmong is how much longer good calls take among hostile ones of each kind, and of all kinds, than alone.
+func BenchmarkAmong(b *testing.B) {
+	h, good, bad := hostileHost(b)
+	for name, tools := range map[string]map[string]*gate.Tool{"all": bad, "loop": {"loop": bad["loop"]}, "recursion": {"recursion": bad["recursion"]}, "memory": {"memory": bad["memory"]}} {
+		b.Run(name, func(b *testing.B) {
+			var alone, took []time.Duration
+			for b.Loop() {
+				alone, took = append(alone, among(b, h, good, nil, 200)...), append(took, among(b, h, good, tools, 200)...)
+			}
+			slices.SortFunc(alone, cmp.Compare)
+			slices.SortFunc(took, cmp.Compare)
+			b.ReportMetric(float64(at(took, 50))/float64(at(alone, 50)), "p50-ratio")
+			b.ReportMetric(float64(at(took, 99))/float64(at(alone, 99)), "p99-ratio")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
