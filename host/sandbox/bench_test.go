@@ -16,14 +16,15 @@ import (
 // cpu reports the processor time of the whole process for each iteration, garbage collection and refilling included: unlike the elapsed time it does not
 // depend on who else uses the machine.
 func cpu(b *testing.B) func() {
-	now := func() int64 {
-		var r syscall.Rusage
-		syscall.Getrusage(0, &r)
-		return r.Utime.Nano() + r.Stime.Nano()
-	}
 	b.ResetTimer()
-	began := now()
-	return func() { b.ReportMetric(float64(now()-began)/float64(b.N), "cpu-ns/op") }
+	began := cpuTime()
+	return func() { b.ReportMetric(float64(cpuTime()-began)/float64(b.N), "cpu-ns/op") }
+}
+
+func cpuTime() time.Duration {
+	var r syscall.Rusage
+	syscall.Getrusage(0, &r)
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 // BenchmarkInstance makes a guest from the template, puts nothing in it and throws it away.

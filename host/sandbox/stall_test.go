@@ -2,9 +2,11 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,31 +34,78 @@ var spinners = map[string]func() guest{
 	},
 }
 
+// kills are functions that run a guest until it is stopped, and return how long after its deadline that was: in a call, by what it does there, and in
+// _initialize and describe.
+func kills(t testing.TB) map[string]func() time.Duration {
+	all := map[string]func() time.Duration{}
+	past := func(budget time.Duration, run func(context.Context) error) func() time.Duration {
+		return func() time.Duration {
+			ctx, cancel := context.WithTimeout(context.Background(), budget)
+			defer cancel()
+			due, _ := ctx.Deadline()
+			if err := run(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("it ended with %v", err)
+			}
+			return time.Since(due)
+		}
+	}
+	h := newHost(t, Options{BreakAfter: -1})
+	for name, g := range spinners {
+		tool, budget := h.add(g().bytes()), 20*time.Millisecond
+		if <-h.box.plugin(tool.Plugin.Digest).ready; name == "cache misses" {
+			budget = 200 * time.Millisecond // it has to fill its memory first
+		}
+		all[name] = past(budget, func(ctx context.Context) error {
+			_, err := h.box.Run(ctx, &gate.Running{Call: &gate.Call{ID: "x", Tool: tool}})
+			return err
+		})
+	}
+	for name, g := range map[string]guest{"in _initialize": {init: forever[:len(forever)-1]}, "in its start function": {start: true, more: [][]byte{body(forever)}}, "in describe": {describe: spinCall}} {
+		m, rewritten, err := load(g.bytes(), nil, 64<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compiled, err := h.box.compile(context.Background(), rewritten)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = past(20*time.Millisecond, func(ctx context.Context) error {
+			tmpl, _, err := newTemplate(ctx, h.box.rt, compiled, m, &h.box.env, 64<<20)
+			if err == nil {
+				defer tmpl.image.Close()
+				_, err = tmpl.describe(ctx, &h.box.env)
+			}
+			return err
+		})
+	}
+	return all
+}
+
+// TestGuestsAreStoppedInTime: the best of some kills, since others use this machine, is within 5 ms of the deadline.
+func TestGuestsAreStoppedInTime(t *testing.T) {
+	for name, kill := range kills(t) {
+		best := time.Hour
+		for n := 0; n < 20 && best > 5*time.Millisecond; n++ {
+			best = min(best, kill())
+		}
+		if best > 5*time.Millisecond {
+			t.Errorf("%s: stopped %s after its deadline at best", name, best)
+		}
+	}
+}
+
 // BenchmarkKill reports how long after its deadline a guest is stopped.
 func BenchmarkKill(b *testing.B) {
-	for name, g := range spinners {
+	for name, kill := range kills(b) {
 		b.Run(name, func(b *testing.B) {
-			h := newHost(b, Options{})
-			tool := h.add(g().bytes())
-			tool.Budget = 20 * time.Millisecond
-			if name == "cache misses" {
-				tool.Budget = 200 * time.Millisecond // it has to fill its memory first
-			}
-			<-h.box.plugin(tool.Plugin.Digest).ready
-			var worst, sum time.Duration
+			var over []time.Duration
 			for b.Loop() {
-				c := &gate.Call{ID: "x", Tool: tool}
-				ctx, cancel := context.WithTimeout(context.Background(), tool.Budget)
-				due, _ := ctx.Deadline()
-				if _, err := h.box.Run(ctx, &gate.Running{Call: c}); err == nil {
-					b.Fatal("it came to an end")
-				}
-				over := time.Since(due)
-				cancel()
-				worst, sum = max(worst, over), sum+over
+				over = append(over, kill())
 			}
-			b.ReportMetric(float64(sum.Microseconds())/float64(b.N), "µs-over/op")
-			b.ReportMetric(float64(worst.Microseconds()), "µs-worst")
+			slices.Sort(over)
+			b.ReportMetric(float64(at(over, 50).Microseconds()), "p50-µs-over")
+			b.ReportMetric(float64(at(over, 99).Microseconds()), "p99-µs-over")
+			b.ReportMetric(0, "ns/op")
 		})
 	}
 }
