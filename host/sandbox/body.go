@@ -105,7 +105,9 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 			p.cost(2)
 			e := p.here()
 			e.free = e.check && !e.busy && e.value <= maxFree // unless the next, a header that only leads on is paid where it leads to
-			for range r.count("targets of a br_table", maxBrTargets) + 1 {
+			n := r.count("targets of a br_table", maxBrTargets) + 1
+			p.blocks += uint64(n) / 2 // of the cost of a block, as measured
+			for range n {
 				if l := r.u32(); int(l) >= len(blocks) {
 					r.fail("branch out of %d blocks of %d", l, len(blocks))
 				} else if blocks[len(blocks)-1-int(l)].loop {
@@ -183,6 +185,10 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 	}
 	if w.work += p.blocks * (p.blocks + 100*p.loops); w.work > maxWork {
 		r.fail("functions with %d branches and %d loops are too much for the compiler", p.blocks, p.loops)
+	}
+	work := (p.blocks + 50*p.loops) * uint64(params+c.n)
+	if w.localWork += work; work > maxLocalWork || w.localWork > maxLocalWorkAll {
+		r.fail("functions with %d branches, %d loops and %d locals are too much for the compiler", p.blocks, p.loops, params+c.n)
 	}
 	return p, r.err
 }

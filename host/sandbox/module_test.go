@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,28 +45,33 @@ func TestModuleGateRefusesByName(t *testing.T) {
 		"blocks nested 20,000 deep":      {guest{call: nested(20_000)}.bytes(), "nested"},
 		"very many functions of blocks nested 3,900 deep": {guest{more: [][]byte{body(nested(3900)), body(nested(3900)), body(nested(3900)), body(nested(3900)), body(nested(3900)), body(nested(3900)),
 			body(nested(3900)), body(nested(3900)), body(nested(3900)), body(nested(3900)), body(nested(3900)), body(nested(3900))}}.bytes(), "in all"},
-		"100,000 branches in a function":  {guest{call: op(repeat(op(c32(1), 0x04, 0x40, 0x0b), 100_000), c32(0))}.bytes(), "too much for the compiler"},
-		"10,000 loops in a function":      {guest{call: op(repeat([]byte{0x03, 0x40, 0x0b}, 10_000), c32(0))}.bytes(), "too much for the compiler"},
-		"100,000 locals":                  {guest{more: [][]byte{append(append(vec([]byte{1}, 100_000), typeI32), 0x0b)}}.bytes(), "at most 5000"},
-		"4 billion locals":                {guest{more: [][]byte{{2, 0xff, 0xff, 0xff, 0xff, 0x0f, typeI32, 0xff, 0xff, 0xff, 0xff, 0x0f, typeI32, 0x0b}}}.bytes(), "at most 5000"},
-		"a body without an end":           {guest{more: [][]byte{{0, 0x02, 0x40, 0x0b}}}.bytes(), "does not end"},
-		"a local that is the rewriter's":  {guest{call: op(0x20, 0)}.bytes(), "local 0 of 0"},
-		"a global that is the rewriter's": {guest{call: op(0x23, 0)}.bytes(), "global 0 of 0"},
-		"a call of the rewriter's":        {guest{call: op(callf(3), c32(0))}.bytes(), "function 3 of 3"},
-		"an indirect call of its type":    {guest{table: []byte{1, 0x70, 0, 1}, call: op(c32(0), 0x11, 2, 0)}.bytes(), "type 2"},
-		"an export that is reserved":      {guest{nExports: 1, exports: append([]byte{14}, "caponier:ticks\x00\x00"...)}.bytes(), "reserved"},
-		"an export twice":                 {guest{nExports: 1, exports: append([]byte{6}, "memory\x02\x00"...)}.bytes(), "repeated"},
-		"a command":                       {guest{nExports: 1, exports: append([]byte{6}, "_start\x00\x02"...)}.bytes(), "reactor"},
-		"an import that does not exist":   {guest{imports: []imported{{module: "env", name: "system"}}, types: []signature{{}}}.bytes(), "env.system does not exist"},
-		"a socket":                        {guest{imports: []imported{{module: wasiModule, name: "sock_accept"}}, types: []signature{{iii, i}}}.bytes(), "sock_accept does not exist"},
-		"the rewriter's import":           {guest{imports: []imported{{module: tickModule, name: tickName}}}.bytes(), "does not exist"},
-		"an import of another type":       {guest{imports: []imported{output}, types: []signature{{iii, i}}}.bytes(), "wrong type"},
-		"an operation that is not locked": {guest{imports: []imported{{module: abiModule, name: "sftp_put"}}}.bytes(), "sftp_put is an operation that plugins.lock does not list"},
-		"1,001 custom sections":           {append(guest{}.bytes(), repeat([]byte{0, 2, 1, 'a'}, 1001)...), "more than 1000 custom sections"},
-		"an unknown section":              {append(guest{}.bytes(), 13, 0), "unknown or out of order"},
-		"a section twice":                 {append(guest{}.bytes(), 11, 1, 0), "out of order"},
-		"a type error":                    {guest{call: op(0x42, 0)}.bytes(), "compiling"},
-		"a branch out of the function":    {guest{call: op(0x0c, 5)}.bytes(), "compiling"},
+		"100,000 branches in a function":            {guest{call: op(repeat(op(c32(1), 0x04, 0x40, 0x0b), 100_000), c32(0))}.bytes(), "too much for the compiler"},
+		"10,000 loops in a function":                {guest{call: op(repeat([]byte{0x03, 0x40, 0x0b}, 10_000), c32(0))}.bytes(), "too much for the compiler"},
+		"5,000 locals alive in 1,000 loops":         {guest{more: [][]byte{manyLocals(5000, repeat([]byte{0x03, 0x40}, 1000), useLocals(5000), repeat([]byte{0x0b}, 1000))}}.bytes(), "and 5000 locals are too much"},
+		"5,000 locals alive in 2,500 ifs":           {guest{more: [][]byte{manyLocals(5000, ifs(2500), useLocals(5000))}}.bytes(), "and 5000 locals are too much"},
+		"functions that are each just small enough": {guest{more: slices.Repeat([][]byte{manyLocals(1000, ifs(1900), useLocals(1000))}, 4)}.bytes(), "and 1000 locals are too much"},
+		"a br_table of 10,000 targets":              {guest{more: [][]byte{tables(1, 10_000)}}.bytes(), "at most 8192"},
+		"1,000 br_tables of 200 targets":            {guest{more: [][]byte{tables(1000, 200)}}.bytes(), "too much for the compiler"},
+		"100,000 locals":                            {guest{more: [][]byte{append(append(vec([]byte{1}, 100_000), typeI32), 0x0b)}}.bytes(), "at most 5000"},
+		"4 billion locals":                          {guest{more: [][]byte{{2, 0xff, 0xff, 0xff, 0xff, 0x0f, typeI32, 0xff, 0xff, 0xff, 0xff, 0x0f, typeI32, 0x0b}}}.bytes(), "at most 5000"},
+		"a body without an end":                     {guest{more: [][]byte{{0, 0x02, 0x40, 0x0b}}}.bytes(), "does not end"},
+		"a local that is the rewriter's":            {guest{call: op(0x20, 0)}.bytes(), "local 0 of 0"},
+		"a global that is the rewriter's":           {guest{call: op(0x23, 0)}.bytes(), "global 0 of 0"},
+		"a call of the rewriter's":                  {guest{call: op(callf(3), c32(0))}.bytes(), "function 3 of 3"},
+		"an indirect call of its type":              {guest{table: []byte{1, 0x70, 0, 1}, call: op(c32(0), 0x11, 2, 0)}.bytes(), "type 2"},
+		"an export that is reserved":                {guest{nExports: 1, exports: append([]byte{14}, "caponier:ticks\x00\x00"...)}.bytes(), "reserved"},
+		"an export twice":                           {guest{nExports: 1, exports: append([]byte{6}, "memory\x02\x00"...)}.bytes(), "repeated"},
+		"a command":                                 {guest{nExports: 1, exports: append([]byte{6}, "_start\x00\x02"...)}.bytes(), "reactor"},
+		"an import that does not exist":             {guest{imports: []imported{{module: "env", name: "system"}}, types: []signature{{}}}.bytes(), "env.system does not exist"},
+		"a socket":                                  {guest{imports: []imported{{module: wasiModule, name: "sock_accept"}}, types: []signature{{iii, i}}}.bytes(), "sock_accept does not exist"},
+		"the rewriter's import":                     {guest{imports: []imported{{module: tickModule, name: tickName}}}.bytes(), "does not exist"},
+		"an import of another type":                 {guest{imports: []imported{output}, types: []signature{{iii, i}}}.bytes(), "wrong type"},
+		"an operation that is not locked":           {guest{imports: []imported{{module: abiModule, name: "sftp_put"}}}.bytes(), "sftp_put is an operation that plugins.lock does not list"},
+		"1,001 custom sections":                     {append(guest{}.bytes(), repeat([]byte{0, 2, 1, 'a'}, 1001)...), "more than 1000 custom sections"},
+		"an unknown section":                        {append(guest{}.bytes(), 13, 0), "unknown or out of order"},
+		"a section twice":                           {append(guest{}.bytes(), 11, 1, 0), "out of order"},
+		"a type error":                              {guest{call: op(0x42, 0)}.bytes(), "compiling"},
+		"a branch out of the function":              {guest{call: op(0x0c, 5)}.bytes(), "compiling"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
@@ -82,6 +88,53 @@ func TestModuleGateRefusesByName(t *testing.T) {
 		t.Errorf("a plain module is refused: %v", err)
 	}
 }
+
+func manyLocals(n int, code ...any) []byte {
+	return append(append(append(u32([]byte{1}, uint32(n)), typeI32), op(code...)...), 0x0b)
+}
+
+// useLocals reads and writes n locals.
+func useLocals(n int) (out []byte) {
+	for l := range uint32(n) {
+		out = u32(append(u32(append(out, 0x20), l), 0x21), (l+1)%uint32(n))
+	}
+	return out
+}
+
+func ifs(n int) []byte { return repeat(op(c32(1), 0x04, 0x40, c32(1), 0x21, 0, 0x0b), n) }
+
+func tables(n, targets int) []byte {
+	return manyLocals(1, repeat(op(0x02, 0x40, 0x20, 0, 0x0e, u32(nil, uint32(targets)), repeat([]byte{0}, targets+1), 0x0b), n))
+}
+
+// TestWhatTheGateTakesIsCompiledInBoundedTime: modules just inside the limits, each of which the compiler needs more than linear time for.
+func TestWhatTheGateTakesIsCompiledInBoundedTime(t *testing.T) {
+	n := 1
+	if slack > 0 {
+		n = 5 // the race detector slows the compiler that much
+	}
+	for name, m := range map[string][]byte{
+		"nested blocks":         bomb(),
+		"ifs":                   guest{more: [][]byte{body(ifs1(10_000 / n))}}.bytes(),
+		"locals alive in ifs":   guest{more: [][]byte{manyLocals(2500, ifs(790/n), useLocals(2500))}}.bytes(),
+		"locals alive in loops": guest{more: [][]byte{manyLocals(70, repeat([]byte{0x03, 0x40}, 1000/n), useLocals(70), repeat([]byte{0x0b}, 1000/n))}}.bytes(),
+		"br_tables":             guest{more: [][]byte{tables(800/n, 100)}}.bytes(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			began, elapsed := cpuTime(), time.Now()
+			if err := tryCompile(t, m); err != nil {
+				t.Fatalf("it is refused, so that this shows nothing: %v", err)
+			}
+			t.Logf("%d bytes took %s of processor time, %s in all", len(m), cpuTime()-began, time.Since(elapsed))
+			if took := cpuTime() - began; took > 30*time.Second {
+				t.Errorf("compiling %d bytes took %s", len(m), took)
+			}
+		})
+	}
+}
+
+// ifs1 are ifs without locals.
+func ifs1(n int) []byte { return repeat(op(c32(1), 0x04, 0x40, 0x0b), n) }
 
 func TestNumbersOfTablesMayBeOverlong(t *testing.T) {
 	h := newHost(t, Options{})

@@ -9,23 +9,25 @@ import (
 
 // Limits of a module. They bound what the compiler has to do: its time is quadratic in nesting and ignores the context.
 const (
-	maxModule    = 16 << 20
-	maxTypes     = 10_000
-	maxParams    = 128
-	maxImports   = 200
-	maxFuncs     = 100_000
-	maxTable     = 65_536
-	maxGlobals   = 1_000
-	maxExports   = 1_000
-	maxSegments  = 100_000
-	maxCustom    = 1_000
-	maxName      = 256
-	maxLocals    = 5_000
-	maxNesting   = 4_000
-	maxNestWork  = 80_000_000    // sum over all blocks of their depth
-	maxWork      = 2_000_000_000 // sum over all functions of basic blocks * (basic blocks + 100 * loops): gojq needs 0.7e9
-	maxBrTargets = 65_536
-	pageSize     = 65_536
+	maxModule       = 16 << 20
+	maxTypes        = 10_000
+	maxParams       = 128
+	maxImports      = 200
+	maxFuncs        = 100_000
+	maxTable        = 65_536
+	maxGlobals      = 1_000
+	maxExports      = 1_000
+	maxSegments     = 100_000
+	maxCustom       = 1_000
+	maxName         = 256
+	maxLocals       = 5_000
+	maxNesting      = 4_000
+	maxNestWork     = 80_000_000    // sum over all blocks of their depth
+	maxWork         = 2_000_000_000 // sum over all functions of basic blocks * (basic blocks + 100 * loops): gojq needs 0.7e9
+	maxLocalWork    = 4_000_000     // of a function: (basic blocks + 50 * loops) * locals, what is alive where: gojq needs 0.2e6
+	maxLocalWorkAll = 12_000_000    // sum over all functions: gojq needs 4e6
+	maxBrTargets    = 8_192
+	pageSize        = 65_536
 )
 
 const (

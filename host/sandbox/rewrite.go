@@ -43,7 +43,7 @@ type rewriter struct {
 	tick, more, copy, fill uint32 // function indices
 	ticks                  uint32 // global index
 	nestWork               int
-	work                   uint64
+	work, localWork        uint64
 
 	edits  []edit // room that one body's plan leaves for the next
 	points []int

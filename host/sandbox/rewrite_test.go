@@ -223,7 +223,8 @@ func newSame(t testing.TB) func([]byte) (before, after string) {
 	}
 }
 
-// FuzzModule: whatever the parser and rewriter accept and the compiler's validation takes, it takes in the original form too; and nothing panics.
+// FuzzModule: whatever the parser and rewriter accept is compiled or refused in bounded time; what the compiler's validation takes, it takes in the original form too; and
+// nothing panics.
 func FuzzModule(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(randomGuest(seed).bytes())
@@ -232,7 +233,7 @@ func FuzzModule(f *testing.F) {
 	f.Add(guest{table: []byte{1, 0x70, 0, 1}, elements: []byte{1, 0, 0x41, 0, 0x0b, 1, 0}, call: op(c32(0), 0x11, 0, 0)}.bytes())
 	f.Add(guest{table: []byte{1, 0x70, 0, 1}, elements: []byte{1, 0, 0x41, 0, 0x0b, 1, 0}, call: op(c32(0), 0x11, 0, 0x80, 0x80, 0x80, 0x80, 0)}.bytes())
 	ctx := context.Background()
-	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(features))
+	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCoreFeatures(features))
 	lenient := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(features|api.CoreFeatureReferenceTypes)) // which is what overlong table numbers need
 	f.Fuzz(func(t *testing.T, wasm []byte) {
 		m, err := parse(wasm)
@@ -243,7 +244,11 @@ func FuzzModule(f *testing.F) {
 		if err != nil {
 			return
 		}
+		began := time.Now()
 		compiled, err := rt.CompileModule(ctx, rewritten)
+		if took := time.Since(began); took > 20*time.Second {
+			t.Fatalf("compiling %d bytes took %s", len(wasm), took)
+		}
 		if err != nil {
 			return
 		}
