@@ -110,6 +110,7 @@ func open(b *testing.B, s server, way string, sessions int, streams bool) *load 
 		var cmd *exec.Cmd
 		if way == "stdio" {
 			cmd = s.cmd(way)
+			cmd.Stderr = os.Stderr
 			t = &mcp.CommandTransport{Command: cmd}
 		}
 		cs, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).Connect(context.Background(), t, &mcp.ClientSessionOptions{ProtocolVersion: version})
