@@ -102,16 +102,21 @@ func TestCallersNeverMeet(t *testing.T) {
 
 	for name := range had { // a session is its user's
 		id := sessions[name+"2025-11-25"].ID()
-		req, err := http.NewRequest("POST", url+"/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
-		must(t, err)
-		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": {id}, "Mcp-Protocol-Version": {"2025-11-25"}}
-		res, err := (&http.Client{Transport: bearer(had[other[name]].token)}).Do(req)
-		must(t, err)
-		body, err := io.ReadAll(res.Body)
-		must(t, err)
-		res.Body.Close()
-		if res.StatusCode != http.StatusForbidden || strings.Contains(string(body), "callers_") {
-			t.Errorf("%s in the session of %s: %d %s", other[name], name, res.StatusCode, body)
+		for method, body := range map[string]string{"POST": `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "GET": "", "DELETE": ""} {
+			req, err := http.NewRequest(method, url+"/mcp", strings.NewReader(body))
+			must(t, err)
+			req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": {id}, "Mcp-Protocol-Version": {"2025-11-25"}}
+			res, err := (&http.Client{Transport: bearer(had[other[name]].token)}).Do(req)
+			must(t, err)
+			answer, err := io.ReadAll(res.Body)
+			must(t, err)
+			res.Body.Close()
+			if res.StatusCode != http.StatusForbidden || strings.Contains(string(answer), "callers_") {
+				t.Errorf("%s: %s in the session of %s: %d %s", method, other[name], name, res.StatusCode, answer)
+			}
+		}
+		if _, err := sessions[name+"2025-11-25"].ListTools(t.Context(), nil); err != nil {
+			t.Errorf("the session of %s afterwards: %v", name, err)
 		}
 	}
 

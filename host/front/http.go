@@ -100,6 +100,10 @@ func (s *Server) Handler() http.Handler {
 				return
 			}
 		}
+		if e := r.Header["Content-Encoding"]; len(e) > 0 && (len(e) > 1 || !strings.EqualFold(e[0], "identity")) { // another reader would see another message
+			s.refuse(w, "header", http.StatusUnsupportedMediaType, "send bodies as they are, without a Content-Encoding")
+			return
+		}
 		routed.ServeHTTP(w, r)
 	}))
 }
