@@ -19,6 +19,28 @@ grep -q "context: $(cd "$root" && pwd)\$" "$work/compose.yaml" && grep -q "read_
 echo "== Dockerfile: dockerfile-utils"
 node_modules/.bin/dockerfile-utils lint "$root/packaging/Dockerfile"
 
+echo "== the image's last stage, put together without an engine: it holds all that the program needs, for its user, who can write to the volume alone"
+mkdir -p "$work/archive" "$work/image/etc/caponier/policies" "$work/image/tmp"
+tar -xzf "$dist"/caponier-*.tar.gz -C "$work/archive" --strip-components=1
+mkdir -p "$work/archive/state"
+sed -n 's/^COPY --from=build \(--[a-z]*=[^ ]* \)*\/image\/\([^ ]*\) \([^ ]*\)$/\2 \3/p' "$root/packaging/Dockerfile" >"$work/copies"
+test "$(wc -l <"$work/copies")" = "$(grep -c '^COPY --from=build.* /image/' "$root/packaging/Dockerfile")"
+while read -r from to; do
+	mkdir -p "$(dirname "$work/image$to")"
+	cp -r "$work/archive/$from" "$work/image$to"
+done <"$work/copies"
+cp "$work/archive/config.toml" "$work/image/etc/caponier/" # what compose mounts
+cp -r "$work/archive/policies/site" "$work/image/etc/caponier/policies/"
+if [ "$(id -u)" = 0 ]; then
+	chmod 755 "$work" && chown 65532:65532 "$work/image/var/lib/caponier" && chmod 0700 "$work/image/var/lib/caponier"
+	sed -n 's/^ *\(CAPONIER_[A-Z_]*_DIR\|CAPONIER_REMOTE_WORKSPACE\): */\1=/p' "$root/packaging/compose.yaml" >"$work/env"
+	# shellcheck disable=SC2046 # one word for each line
+	env -i I_ACCEPT_RISKS=true $(cat "$work/env") /usr/sbin/chroot --userspec=65532:65532 "$work/image" /caponier --config /etc/caponier/config.toml check --offline >"$work/check" || { cat "$work/check"; exit 1; }
+	grep -q '^ok .*will be made in /var/lib/caponier' "$work/check"
+else
+	echo "not started: only root can make it its file system"
+fi
+
 echo "== the .mcpb bundle: mcpb unpacks and validates it, and its program starts"
 node_modules/.bin/mcpb unpack "$dist"/caponier-*.mcpb "$work/bundle"
 node_modules/.bin/mcpb validate "$work/bundle/manifest.json"
