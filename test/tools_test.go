@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,7 +68,7 @@ var promised = map[string]struct {
 
 // marked is how an argument of this name must be marked, so that policy sees what a call acts on.
 var marked = map[string]string{"vmid": "vmid", "guest_id": "vmid", "node": "node", "service": "service", "host": "host", "url": "url", "base_url": "url",
-	"host_path": "remote_path", "container_path": "guest_path", "local_path": "local_path", "command": "command"}
+	"host_path": "remote_path", "container_path": "guest_path", "local_path": "local_path", "output_dir": "local_path", "command": "command"}
 
 // never are the words for what no tool may do to a guest: a half-done move leaves it in pieces.
 var never = regexp.MustCompile(`(?i)migrat|move.?(disk|volume)|clone`)
@@ -251,5 +252,20 @@ func TestToolsDocSaysWhereToolsDiffer(t *testing.T) {
 		if !covered[name] {
 			t.Errorf("docs/tools.md does not say how %s differs", name)
 		}
+	}
+}
+
+// output_dir may be left out, and then policy lets nothing be written to the workspace.
+func TestAnOptionalLocalPathIsATargetOnlyWhenItIsNamed(t *testing.T) {
+	lock, err := plugin.Load("../plugins.lock")
+	must(t, err)
+	i := slices.IndexFunc(lock.Tools(), func(tool *gate.Tool) bool { return tool.Name == "curl_execute" })
+	tool := lock.Tools()[i]
+	with, _, err := tool.Derive(map[string]any{"url": "https://a.example/", "output_dir": "api/today"})
+	must(t, err)
+	without, _, err := tool.Derive(map[string]any{"url": "https://a.example/"})
+	must(t, err)
+	if !slices.Equal(tool.TargetKinds, []string{"hosts"}) || !slices.Equal(with.LocalPaths, []string{"api/today"}) || len(without.LocalPaths) != 0 {
+		t.Errorf("must name %v; with output_dir it names %+v, without %+v", tool.TargetKinds, with, without)
 	}
 }

@@ -143,6 +143,8 @@ func TestNamesThatAreNotThereEndTheHostAtItsStart(t *testing.T) {
 		{"", []string{"serve", "--toolsets", "container"}, []string{`--toolsets: there is no "container"`, "what there is: containers"}},
 		{"", []string{"serve", "--tools", "proxmox_stop"}, []string{`--tools: there is no "proxmox_stop"`, "proxmox_stop_container"}},
 		{"", []string{"tools", "--exclude-tools", "x"}, []string{`--exclude-tools: there is no "x"`}},
+		{"", []string{"serve", "--toolsets", ""}, []string{"--toolsets is empty"}},
+		{"", []string{"tools", "--tools="}, []string{"--tools is empty"}},
 		{"", []string{"tools", "--read-only", "--checksum"}, []string{"none of the others can be"}},
 		{"\n[tools]\nenable = [\"guests\"]\n", []string{"serve"}, []string{`[tools] enable: there is no "guests"`, "config.toml"}},
 		{"", []string{"call", "proxmox_list_containers"}, []string{`[tools] enable`}},

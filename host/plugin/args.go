@@ -42,7 +42,15 @@ func compileSchemas(t *gate.Tool) error {
 	}
 	t.Confirm = marks.confirm
 	t.TargetKinds = []string{}
+	var shape struct{ Required []string }
+	if err := json.Unmarshal(t.InputSchema, &shape); err != nil {
+		return fmt.Errorf("input_schema: %w", err)
+	}
 	for _, m := range marks.targets {
+		// The tool must name what it declares. A local path may be left out: then policy lets no operation of the call write to the workspace.
+		if targetKinds[m.kind] == "local_paths" && !slices.Contains(shape.Required, m.arg) {
+			continue
+		}
 		t.TargetKinds = append(t.TargetKinds, targetKinds[m.kind])
 	}
 	t.TargetKinds = sorted(t.TargetKinds)

@@ -12,7 +12,7 @@ import (
 // Selection is the table [tools]: what of the lock is offered. A toolset is a plugin by its name. The last three fields come from the command line,
 // which can only narrow what the table leaves.
 type Selection struct {
-	Enable   []string `koanf:"enable"`  // toolsets and tools; empty for all that the lock has
+	Enable   []string `koanf:"enable"`  // toolsets and tools; absent for all that the lock has
 	Disable  []string `koanf:"disable"` // toolsets and tools that are not offered, whatever enables them
 	Toolsets []string `koanf:"-"`       // of those, only these toolsets, and
 	Tools    []string `koanf:"-"`       // these tools beside them; both empty for all
@@ -48,6 +48,9 @@ func (s Selection) Withheld(l *Lock) (func(*gate.Tool) string, error) {
 		if of := owner[n]; of != "" && of != n && slices.Contains(toolsets, n) {
 			errs = append(errs, fmt.Errorf("[tools] enable: %q is a toolset and a tool of the toolset %s: name the tools one by one", n, of))
 		}
+	}
+	if s.Enable != nil && len(s.Enable) == 0 {
+		errs = append(errs, errors.New("[tools] enable: is empty; name what to offer, or leave it out for all that the lock has"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

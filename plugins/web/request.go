@@ -35,7 +35,7 @@ type curlIn struct {
 	Filter     string   `json:"jq_filter,omitempty" doc:"What to take out of a JSON answer: a jq filter, or short paths such as .items.0.name,.total" maxlen:"4096"`
 	Max        int      `json:"max_result_size,omitempty" doc:"Bytes of a result to give directly; a longer one is saved as an artifact" default:"500000" min:"1000" max:"1000000"`
 	Save       bool     `json:"save_to_file,omitempty" doc:"Save the answer as an artifact in any case" default:"false"`
-	Dir        string   `json:"output_dir,omitempty" doc:"A folder of your workspace, relative to it: the answer is saved in any case, and as a new file in there too" maxlen:"200" pattern:"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"`
+	Dir        string   `json:"output_dir,omitempty" doc:"A folder of your workspace, relative to it: the answer is saved in any case, and as a new file in there too" maxlen:"200" pattern:"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$" target:"local_path"`
 }
 
 type hop struct {

@@ -58,6 +58,14 @@ func (g *global) narrowing(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&g.toolsets, "toolsets", nil, "offer only the tools of these `PLUGINS`, separated by commas")
 	cmd.Flags().StringSliceVar(&g.tools, "tools", nil, "offer only these `TOOLS`, beside those of --toolsets")
 	cmd.Flags().StringSliceVar(&g.exclude, "exclude-tools", nil, "leave these `TOOLS` or plugins out")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { // --toolsets "$NOTHING" must not mean everything
+		for _, f := range []string{"toolsets", "tools", "exclude-tools"} {
+			if names, err := cmd.Flags().GetStringSlice(f); err == nil && cmd.Flags().Changed(f) && len(names) == 0 {
+				return fmt.Errorf("--%s is empty: name some, or leave it out", f)
+			}
+		}
+		return nil
+	}
 }
 
 func main() {

@@ -8,7 +8,10 @@ package caponier.core.check.file
 
 import data.caponier.core.files
 
-ok if input.file == null
+ok if {
+	input.file == null
+	copy_ok
+}
 
 ok if input.file.action == "stage"
 
@@ -42,6 +45,18 @@ declared if {
 	input.file.action in {"stat", "list"}
 	some p in input.parent.targets.paths
 	files.under(p, input.file.path)
+}
+
+# A blob is copied to where the call said that something may be written.
+copies if input.blob.action == "get"
+
+copy_ok if not copies
+
+copy_ok if {
+	copies
+	every s in split(input.blob.local, "/") { not s in {"", ".", ".."} }
+	some p in input.parent.targets.local_paths
+	files.under(input.blob.local, p)
 }
 
 local_ok if input.file.local == null
@@ -119,6 +134,8 @@ faults contains sprintf("%s is not in the call's stage or in a folder that the s
 
 faults contains sprintf("local path %s is not one of the call's", [input.file.local]) if not local_ok
 
+faults contains sprintf("local path %s is not in one of the call's", [input.blob.local]) if not copy_ok
+
 faults contains sprintf("it really is %s, which is elsewhere", [input.file.real_path]) if {
 	input.phase == "effect"
 	not place_really_ok
@@ -130,6 +147,7 @@ faults contains sprintf("it is %v bytes, limit %v", [input.file.bytes, data.site
 }
 
 faults contains "it exists and overwriting was not asked for, or it is not a plain file" if {
+	input.file != null
 	input.phase == "effect"
 	not kind_ok
 }

@@ -121,3 +121,23 @@ test_paths_that_run_the_machine_cannot_be_written if {
 		"file" in f.failed(d)
 	}
 }
+
+copy(local, paths) := f.operated({
+	"op": "blob_read", "target": null, "tool": {"imports": ["blob_read"]}, "parent": {"targets": {"local_paths": paths}},
+	"blob": {"action": "get", "name": "x", "mime": "", "bytes": 0, "ttl_s": 0, "local": local},
+})
+
+test_a_blob_is_copied_to_the_calls_own_folder if {
+	copy("out/a", ["out"]).tier == "yellow"
+	copy("out", ["out"]).allow
+}
+
+test_a_blob_is_copied_nowhere_else if {
+	d := copy("other/a", ["out"])
+	f.failed(d) == {"file"}
+	contains(d.deny[0].msg, "local path other/a is not in one of the call's")
+	f.failed(copy("out2/a", ["out"])) == {"file"}
+	f.failed(copy("out/../a", ["out"])) == {"file"}
+	f.failed(copy("out/a", [])) == {"file"}
+	f.failed(copy("", [""])) == {"file"}
+}

@@ -101,7 +101,7 @@ test_relaxed_guests_are_spared_what_the_site_adds if {
 	f.operated_in(object.union({"parent": {"targets": {"vmids": ["104"]}}}, f.run(["pct", "stop", "104"])), red).tier == "yellow"
 }
 
-blob(action) := {"op": "blob_read", "target": null, "tool": {"imports": ["blob_read"]}, "blob": {"action": action, "name": "x", "mime": "", "bytes": 0, "ttl_s": 0, "local": "a"}}
+blob(action) := {"op": "blob_read", "target": null, "tool": {"imports": ["blob_read"]}, "parent": {"targets": {"local_paths": ["a"]}}, "blob": {"action": action, "name": "x", "mime": "", "bytes": 0, "ttl_s": 0, "local": "a"}}
 
 test_reading_a_blob_is_green if f.operated(blob("read")).tier == "green"
 
