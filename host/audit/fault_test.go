@@ -260,3 +260,28 @@ func TestAPowerCutLosesNoDurableIntent(t *testing.T) {
 		}
 	}
 }
+
+// Whoever asks whether the journal works makes it try, so that it does not stay broken for want of calls.
+func TestReadyTriesToWrite(t *testing.T) {
+	j, f := openFaulty(t, Options{})
+	if err := j.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	f.set(func() { f.write = syscall.ENOSPC })
+	if err := j.Outcome(bg, rec("1", "outcome")); err == nil {
+		t.Fatal("the outcome was written")
+	}
+	for range 2 {
+		if err := j.Ready(); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("on a full disk: %v", err)
+		}
+	}
+	f.set(func() { f.write = nil })
+	if err := j.Ready(); err != nil || len(j.pending) != 0 {
+		t.Errorf("with room again: %v, %d outcomes wait", err, len(j.pending))
+	}
+	j.Close()
+	if err := j.Ready(); err == nil {
+		t.Error("a closed journal is ready")
+	}
+}

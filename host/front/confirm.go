@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -74,4 +75,23 @@ func (s *Server) confirmation(a *asking, waits error) (mcp.InputRequestMap, stri
 	next.Args, next.Answers, next.Approval = digestOf(a.args), a.answers, a.confirm.request
 	state, err := s.seals.seal(next, time.Now())
 	return mcp.InputRequestMap{confirmKey: &mcp.ElicitParams{Mode: "form", Message: clean(a.confirm.message), RequestedSchema: approvalForm}}, state, err
+}
+
+// bounded ends a question to the user of an older client, whose request stays open meanwhile, with the host and with its time; and there are no more of them
+// than calls may run. A client that asks and never answers costs nothing more.
+func (s *Server) bounded(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if method != "elicitation/create" {
+			return next(ctx, method, req)
+		}
+		defer s.elicited.Add(-1)
+		if s.elicited.Add(1) > int64(s.opts.MaxCalls) {
+			s.seen.refused.WithLabelValues("busy").Inc()
+			return nil, &jsonrpc.Error{Code: codeBusy, Message: "the host waits for as many answers as it takes at a time; nothing was done, try again in a moment"}
+		}
+		ctx, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		defer context.AfterFunc(s.root, cancel)()
+		return next(ctx, method, req)
+	}
 }

@@ -128,6 +128,7 @@ type Server struct {
 	listing   running // lists and completions, each of which asks policy about many things
 	kept      kept
 	readiness readiness
+	elicited  atomic.Int64 // questions to users of older clients that are not answered
 	known     known
 
 	mu         sync.RWMutex // guards the following
@@ -178,6 +179,7 @@ func New(o Options, door Door) (*Server, error) {
 	add(s.mcp)
 	s.offerKept()
 	s.mcp.AddReceivingMiddleware(s.guard, s.personal)
+	s.mcp.AddSendingMiddleware(s.bounded)
 	return s, nil
 }
 
