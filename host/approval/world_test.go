@@ -1,0 +1,169 @@
+package approval_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/approval"
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/store"
+)
+
+// requests is what cmd wires: the real store in approval's words.
+type requests struct{ *store.Store }
+
+func asked(a store.Approval, err error) (approval.Request, error) {
+	full, answered := (*store.TooMany)(nil), (*store.Answered)(nil)
+	switch {
+	case errors.Is(err, store.ErrNoApproval):
+		err = approval.ErrNone
+	case errors.As(err, &full):
+		err = approval.ErrFull
+	case errors.As(err, &answered):
+		err = fmt.Errorf("%w: %w", approval.ErrAnswered, err)
+	}
+	return approval.Request(a), err
+}
+func (s requests) Join(ctx context.Context, r approval.Request, limit int) (approval.Request, error) {
+	return asked(s.Store.Join(ctx, store.Approval(r), limit))
+}
+func (s requests) Decide(ctx context.Context, id string, v approval.Verdict) (approval.Request, error) {
+	return asked(s.Store.Decide(ctx, id, v))
+}
+func (s requests) Consume(ctx context.Context, key string) (approval.Request, error) {
+	return asked(s.Store.Consume(ctx, key))
+}
+func (s requests) Requests(ctx context.Context, id, state string) (list []approval.Request, err error) {
+	found, err := s.Store.Approvals(ctx, id, state)
+	for _, a := range found {
+		list = append(list, approval.Request(a))
+	}
+	return list, err
+}
+
+// world is one state directory, with a clock that a test can move.
+type world struct {
+	t       *testing.T
+	dir     string
+	ahead   atomic.Int64 // milliseconds
+	base    time.Time
+	a       *approval.Approvals
+	s       *store.Store
+	journal memory
+}
+
+func newWorld(t *testing.T, change ...func(*approval.Options)) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), base: time.UnixMilli(time.Now().UnixMilli())}
+	w.a, w.s = w.process(change...)
+	return w
+}
+
+func (w *world) now() time.Time { return w.base.Add(time.Duration(w.ahead.Load()) * time.Millisecond) }
+
+// process is another process on the same directory.
+func (w *world) process(change ...func(*approval.Options)) (*approval.Approvals, *store.Store) {
+	w.t.Helper()
+	s, err := store.Open(store.Options{Dir: w.dir, Now: w.now})
+	must(w.t, err)
+	o := approval.Options{Wait: 20 * time.Millisecond, Poll: 5 * time.Millisecond, Approvers: []string{"ann", "bob", "Agent-A"}, Listen: "127.0.0.1:8443", KeyFile: filepath.Join(w.dir, "approval.key"), Journal: &w.journal, Now: w.now, Log: slog.New(slog.DiscardHandler)}
+	for _, c := range change {
+		c(&o)
+	}
+	a, err := approval.New(o, requests{s})
+	must(w.t, err)
+	w.t.Cleanup(func() { a.Close(); s.Close() })
+	return a, s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// call is agent-a's deletion of guest 105.
+func call() *gate.Call {
+	return &gate.Call{ID: "call1", Source: "http", Principal: gate.Principal{ID: "agent-a", Auth: "token"},
+		Tool:    &gate.Tool{Kind: "tool", Name: "delete_guest", Runs: "pct destroy VMID", Plugin: gate.Plugin{Name: "guests", Version: "1.0.0", Digest: "sha256:aa"}},
+		Args:    gate.Args{Value: map[string]any{"guest_id": int64(105)}, Digest: "sha256:105"},
+		Targets: gate.Targets{Nodes: []string{"pve1"}, VMIDs: []string{"105"}}, Nodes: []gate.Node{{Name: "pve1", Cluster: "lab", Host: "192.0.2.1"}},
+		Confirmation: gate.Confirmation{State: "none"}}
+}
+
+var red = gate.Decision{Tier: gate.Red, NeedsApproval: true, Failed: []string{"confirmation"}, Denied: []gate.Reason{{ID: "confirmation", Msg: "needs a person"}}, Revision: "rev1",
+	Obligations: gate.Obligations{Channels: []string{approval.Terminal, approval.Web}, Approvers: []string{"*"}}}
+
+// seen adds what policy shows of a call.
+func seen(c *gate.Call, d gate.Decision) gate.Decision {
+	if d.Input == nil {
+		in, err := json.Marshal(map[string]any{"targets": c.Targets, "commands": c.Commands})
+		shown, err2 := gate.Encode(c.Args.Value)
+		if err = errors.Join(err, err2); err != nil {
+			panic(err)
+		}
+		d.Input, d.Shown = in, shown
+	}
+	return d
+}
+
+func quiet(string) {}
+
+// memory is a journal.
+type memory struct {
+	mu      sync.Mutex // guards the following
+	records []gate.Record
+	broken  error
+}
+
+func (m *memory) Intent(_ context.Context, r gate.Record, durable bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !durable {
+		return errors.New("an answer must be on the disk")
+	}
+	m.records = append(m.records, r)
+	return m.broken
+}
+
+func (m *memory) Outcome(_ context.Context, r gate.Record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records = append(m.records, r)
+	return nil
+}
+
+// waits asserts that the call waits, and gives the request's id.
+func (w *world) waits(c *gate.Call) string {
+	w.t.Helper()
+	got, err := w.a.Confirm(w.t.Context(), c, seen(c, red), quiet)
+	waiting := (*gate.Waiting)(nil)
+	if !errors.As(err, &waiting) || got != (gate.Confirmation{}) {
+		w.t.Fatalf("Confirm: %+v, %v; want *gate.Waiting", got, err)
+	}
+	return waiting.ApprovalID
+}
+
+func (w *world) approve(id string) {
+	w.t.Helper()
+	_, err := w.a.Decide(w.t.Context(), approval.Verdict{Request: id, Approve: true, By: "ann", Channel: "cli"})
+	must(w.t, err)
+}
+
+func refusedFor(t *testing.T, err error, id string) *gate.Refused {
+	t.Helper()
+	no := (*gate.Refused)(nil)
+	if !errors.As(err, &no) || len(no.Failed) != 1 || no.Failed[0] != id || no.NeedsApproval {
+		t.Fatalf("got %v, want a refusal for %s", err, id)
+	}
+	return no
+}
