@@ -63,9 +63,23 @@ func FuzzClean(f *testing.F) {
 				t.Fatalf("%q leaves %U", s, r)
 			}
 		}
-		b := budget{left: 5}
-		if part := b.take(s); utf8.RuneCountInString(part) > 5 || !strings.HasPrefix(got, part) || b.cut+utf8.RuneCountInString(part) != utf8.RuneCountInString(got) {
-			t.Fatalf("take gives %q of %q and counts %d as cut", part, got, b.cut)
+	})
+}
+
+// Wherever a text is cut, what is shown is the beginning of the clean one: whole characters, no part of an escape.
+func FuzzTake(f *testing.F) {
+	f.Add("a\x1b[31mé\u202eb\x1b]0;t\x07😀\xff", 3)
+	f.Add("\x1b[1;3", 1)
+	f.Fuzz(func(t *testing.T, s string, most int) {
+		most = max(most%100, 0)
+		b := &budget{left: most}
+		got, whole := b.take(s), clean(s)
+		n := utf8.RuneCountInString(whole)
+		if !strings.HasPrefix(whole, got) || !utf8.ValidString(got) || utf8.RuneCountInString(got) != min(n, most) || clean(got) != got || (b.cut > 0) != (n > most) || b.cut+utf8.RuneCountInString(got) != n {
+			t.Errorf("%q of %q at %d, %d cut", got, whole, most, b.cut)
+		}
+		if rest := skip(whole, utf8.RuneCountInString(got)); got+rest != whole {
+			t.Errorf("%q and %q are not %q", got, rest, whole)
 		}
 	})
 }
