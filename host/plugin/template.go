@@ -37,7 +37,7 @@ func parseTemplate(uri string) (t template, err error) {
 		case i == 0 && !strings.Contains(text, "://"):
 			return t, fmt.Errorf("uri %q: its scheme can be no argument", uri)
 		case i > 0 && (i < len(t.names) || text != "") && (text == "" || valueForm.MatchString(text[:1])):
-			return t, fmt.Errorf("uri %q: what follows {%s} must begin with a character such as / or :", uri, t.names[i-1])
+			return t, fmt.Errorf("uri %q: what follows {%s} must begin with a character such as / or a colon", uri, t.names[i-1])
 		}
 	}
 	if len(sorted(t.names)) != len(t.names) {
