@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -77,18 +78,46 @@ func (s *Server) confirmation(a *asking, waits error) (mcp.InputRequestMap, stri
 	return mcp.InputRequestMap{confirmKey: &mcp.ElicitParams{Mode: "form", Message: clean(a.confirm.message), RequestedSchema: approvalForm}}, state, err
 }
 
-// bounded ends a question to the user of an older client, whose request stays open meanwhile, with the host and with its time; and there are no more of them
-// than calls may run. A client that asks and never answers costs nothing more.
+// elicited counts the questions to users of older clients that are not answered, by session.
+type elicited struct {
+	mu sync.Mutex // guards of
+	of map[mcp.Session]int
+}
+
+func (e *elicited) begin(s mcp.Session) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.of[s] >= maxAsks {
+		return false
+	}
+	if e.of == nil {
+		e.of = map[mcp.Session]int{}
+	}
+	e.of[s]++
+	return true
+}
+
+func (e *elicited) end(s mcp.Session) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.of[s]--; e.of[s] == 0 {
+		delete(e.of, s)
+	}
+}
+
+// bounded ends a question to the user of an older client, whose request stays open meanwhile, with the host and with its time; and a session, of which there
+// are only so many, has no more of them than one call may ask. A client that never answers costs nothing more.
 func (s *Server) bounded(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if method != "elicitation/create" {
 			return next(ctx, method, req)
 		}
-		defer s.elicited.Add(-1)
-		if s.elicited.Add(1) > int64(s.opts.MaxCalls) {
+		session := req.GetSession()
+		if !s.elicited.begin(session) {
 			s.seen.refused.WithLabelValues("busy").Inc()
-			return nil, &jsonrpc.Error{Code: codeBusy, Message: "the host waits for as many answers as it takes at a time; nothing was done, try again in a moment"}
+			return nil, &jsonrpc.Error{Code: codeBusy, Message: "your user has not answered what was asked before; nothing was done"}
 		}
+		defer s.elicited.end(session)
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
 		defer context.AfterFunc(s.root, cancel)()

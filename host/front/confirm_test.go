@@ -2,11 +2,13 @@ package front
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -204,4 +206,49 @@ func TestForgedAnswersOfOlderClientsApproveNothing(t *testing.T) {
 			t.Errorf("with %s: the door heard %q, the client %s", capabilities, heard, body)
 		}
 	}
+}
+
+// A client of the older versions that is asked and never answers has a bounded number of calls that hang on that, and none is left when the host stops.
+func TestUnansweredQuestionsAreBounded(t *testing.T) {
+	asked, release := make(chan string, 100), make(chan struct{})
+	var heard []string
+	var mu sync.Mutex // guards heard
+	door := &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"kill": func(ctx context.Context, r gate.Request) gate.Answer {
+		mu.Lock()
+		defer mu.Unlock()
+		return redDoor("R1", &heard)(ctx, r)
+	}}}
+	s := newServer(t, door, nil)
+	cs := transports["http 2025"](t, s, &mcp.ClientOptions{ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		asked <- r.Params.Message
+		<-release
+		return nil, errors.New("nobody is there")
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, maxAsks+1)
+	for range maxAsks {
+		go func() {
+			_, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "kill"})
+			ended <- err
+		}()
+	}
+	for range maxAsks {
+		<-asked
+	}
+	if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "kill"}); err == nil || len(asked) != 0 {
+		t.Errorf("one more was asked, or the call succeeded: %v", err)
+	}
+	s.stop(errStopping)
+	for range maxAsks {
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Error("a call without an answer succeeded")
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("a question outlives the host")
+		}
+	}
+	cancel()
+	close(release) // only now does the client let go
 }

@@ -128,7 +128,7 @@ type Server struct {
 	listing   running // lists and completions, each of which asks policy about many things
 	kept      kept
 	readiness readiness
-	elicited  atomic.Int64 // questions to users of older clients that are not answered
+	elicited  elicited
 	known     known
 
 	mu         sync.RWMutex // guards the following
