@@ -159,6 +159,9 @@ output_usd_micros = 10000000
 		t.Errorf("%d requests had the key, want the one that was within the budget", n)
 	}
 
+	if list, err := session.ListResources(t.Context(), nil); err != nil || len(list.Resources) != 1 || list.Resources[0].MIMEType != "text/markdown" {
+		t.Errorf("resources: %v %+v", err, list)
+	}
 	res, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "curl://docs/api"})
 	if err != nil || len(res.Contents) != 1 || res.Contents[0].MIMEType != "text/markdown" || !strings.Contains(res.Contents[0].Text, "follow_redirects") {
 		t.Errorf("the resource gave %+v, %v", res, err)

@@ -16,7 +16,7 @@ func init() {
 				"jq_filter takes what is wanted out of a JSON answer at once. A status such as 404 is an answer, not an error. Example: {\"url\":\"https://api.example.com/v1/items\",\"jq_filter\":\".items.0.name\"}",
 			sdk.Hints{Title: "HTTP request", Destructive: true, OpenWorld: true, Imports: []string{"http_request", "blob_write", "blob_read"}, Budget: 60 * time.Second,
 				Runs: "nothing on a node: one HTTP request from this host, and one for each redirect"}, execute),
-		sdk.NewResource("curl://docs/api", "curl-docs", "How curl_execute and jq_query are used: arguments, limits, filters and what is refused.", "",
+		sdk.NewResource("curl://docs/api", "curl-docs", "How curl_execute and jq_query are used: arguments, limits, filters and what is refused.", "text/markdown",
 			sdk.Hints{Title: "curl_execute and jq_query", Budget: 5 * time.Second, Runs: "nothing: a text"}, docs),
 		sdk.NewPrompt("api-test", "Test one endpoint of an HTTP API: ask it, look at status, headers and body, and say whether it does what is expected.",
 			sdk.Hints{Title: "Test an API endpoint", Budget: 5 * time.Second, Runs: "nothing: a text"}, apiTest),
