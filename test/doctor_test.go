@@ -1,8 +1,11 @@
 package test
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -189,6 +192,39 @@ func TestDoctorFindsWhatIsWrongOnTheLab(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A node, or whoever answers in its place, has a say in an error; it writes nothing to the terminal.
+func TestDoctorAndScanShowNoControlCharactersOfANode(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			said := "\x1b]0;owned\x07\x1b[2Jbye\n\rok    all is well"
+			payload := append([]byte{1, 0, 0, 0, 2}, binary.BigEndian.AppendUint32(nil, uint32(len(said)))...) // a disconnect, before any key is agreed on
+			payload = append(append(payload, said...), 0, 0, 0, 0)
+			pad := 16 - (len(payload)+5)%8
+			packet := append(binary.BigEndian.AppendUint32(nil, uint32(len(payload)+1+pad)), byte(pad))
+			_, _ = c.Write(append(append(append([]byte("SSH-2.0-evil\r\n"), packet...), payload...), make([]byte, pad)...))
+			_, _ = io.Copy(io.Discard, c)
+			c.Close()
+		}
+	}()
+	s := newSite(t)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	must(t, err)
+	s.replace(t, s.config, `(?m)^port = .*$`, "port = "+port)
+	for _, args := range [][]string{{"check"}, {"hosts", "scan", l.Addr().String()}} {
+		out, err := s.command(args...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "bye") || strings.ContainsAny(string(out), "\x1b\x07\r") || strings.Contains(string(out), "\nok    all") {
+			t.Errorf("%v: %v %q", args, err, out)
+		}
 	}
 }
 

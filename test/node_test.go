@@ -210,10 +210,11 @@ func TestSudoHoldsOnTheNode(t *testing.T) {
 		must(t, os.Chmod(dir, 0o755)) // the user passes through, to what it may start
 	}
 	binds := ""
-	for file, added := range map[string]string{"passwd": "caponier:x:64123:64123::/:/bin/bash\n", "group": "caponier:x:64123:\n", "shadow": "caponier:*:19000:0:99999:7:::\n", "sudoers": sudoers} {
+	name, err := os.Hostname()
+	must(t, err)
+	for file, added := range map[string]string{"hosts": "127.0.0.1 " + name + "\n", "passwd": "caponier:x:64123:64123::/:/bin/bash\n", "group": "caponier:x:64123:\n", "shadow": "caponier:*:19000:0:99999:7:::\n", "sudoers": sudoers} {
 		var text []byte
 		if file != "sudoers" {
-			var err error
 			text, err = os.ReadFile("/etc/" + file)
 			must(t, err)
 		}

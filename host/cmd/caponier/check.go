@@ -19,6 +19,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/remote"
@@ -102,14 +103,17 @@ func (x *examination) show(w io.Writer, asJSON bool) error {
 		if f.Node != "" {
 			what = f.Node + ": " + what
 		}
-		fmt.Fprintf(w, "%-4s  %-20s %s\n", mark, what, f.Note)
+		fmt.Fprintf(w, "%-4s  %-20s %s\n", mark, what, line(f.Note))
 		if f.Fix != "" {
-			fmt.Fprintf(w, "      %-20s → %s\n", "", f.Fix)
+			fmt.Fprintf(w, "      %-20s → %s\n", "", line(f.Fix))
 		}
 	}
 	_, err := fmt.Fprintf(w, "%d failed, %d warned, %d ok\n", failures, warnings, len(x.findings)-failures-warnings)
 	return err
 }
+
+// line is what a terminal may show: a node, or whoever stands before it, has a say in some errors.
+func line(text string) string { return strings.ReplaceAll(front.Clean(text), "\n", " ") }
 
 // all reports whether there is a configuration to go by.
 func (x *examination) all(ctx context.Context, offline bool) bool {

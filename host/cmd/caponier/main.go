@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/spf13/cobra"
 )
 
@@ -84,7 +85,7 @@ func run(ctx context.Context, args []string) int {
 		return exitDone
 	case errors.As(err, &e):
 		if e.err != nil {
-			fmt.Fprintln(os.Stderr, "caponier:", e.err)
+			fmt.Fprintln(os.Stderr, "caponier:", front.Clean(e.err.Error())) // a node has a say in some errors
 		}
 		return e.code
 	}
