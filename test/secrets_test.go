@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,9 +23,12 @@ import (
 // other file of the host, answers and errors, metrics, a plugin's memory, the process table.
 func TestCanarySecretsAppearNowhere(t *testing.T) {
 	canaries := map[string]string{"credential": "canary-credential-5d1f", "password": "canary-password-77aa", "argument": "canary-argument-09be", "webhook": "canary-webhook-secret-of-32-bytes-1c"}
+	var mu sync.Mutex // guards reached
 	var reached []string
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
 		reached = append(reached, r.Header.Get("Authorization"))
+		mu.Unlock()
 		if r.URL.Path == "/away" {
 			http.Redirect(w, r, "http://127.0.0.1:1/"+canaries["credential"], http.StatusFound)
 			return
@@ -148,6 +152,8 @@ id = "demo"
 	must(t, cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait()
 
+	mu.Lock()
+	defer mu.Unlock()
 	// The search must be able to find something: the secrets did go to work, and nobody hides what is no secret.
 	if all := strings.Join(reached, " "); !strings.Contains(all, "Bearer "+canaries["credential"]) || !strings.Contains(all, canaries["argument"]) {
 		t.Errorf("the server was sent %s", all)
