@@ -217,12 +217,11 @@ func TestNothingMigratesAGuestOrMovesADisk(t *testing.T) {
 	never := []string{"qm migrate 101 pve2", "pct migrate 101 pve2", "qm move-disk 101 scsi0 local", "qm disk move 101 scsi0 local", "pct move-volume 101 rootfs local", "qm clone 101 999",
 		"pvesh create /nodes/pve1/lxc/101/migrate --target pve2", "pvesh create /nodes/pve1/qemu/101/move_disk --disk scsi0 --storage local", "pvesh create /nodes/pve1/migrateall --target pve2"}
 	s := newSite(t, filepath.Join(plugins, "cluster.wasm"))
+	session := s.stdio(t)
 	for _, command := range never {
-		args, err := json.Marshal(map[string]string{"node": "pve1", "command": command})
-		must(t, err)
-		out, err := s.command("call", "--json", "execute_ssh", string(args)).CombinedOutput()
-		if err == nil || !strings.Contains(string(out), `"outcome":"refused"`) || !strings.Contains(string(out), `"failed":["command"`) && !strings.Contains(string(out), `"tier"`) {
-			t.Errorf("%s: %v %s", command, err, out)
+		how, _, text := outcome(t, session, "execute_ssh", map[string]any{"node": "pve1", "command": command})
+		if how != "refused" || !strings.Contains(text, "The command is refused.") && !strings.Contains(text, "The risk tier is too high") {
+			t.Errorf("%s: %s %s", command, how, text)
 		}
 	}
 }
