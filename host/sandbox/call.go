@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
+	"runtime"
 	"strings"
 	"time"
 	"unicode"
+	"unsafe"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/tetratelabs/wazero/api"
@@ -32,6 +35,9 @@ const (
 	statusPending // ask only
 )
 
+// yieldAfter ticks a call gives way to others at each: 2 ms or so, in which most calls are done.
+const yieldAfter = 10
+
 const outOfRange = ^uint32(0) // -1: the guest named memory that it does not have, or more than may be written
 
 // call is the state of one run of a guest: it lives in the context, never in the module.
@@ -47,6 +53,7 @@ type call struct {
 	respAt  int
 	notes   gate.Notes
 	ticks   int64
+	stack   *[]byte // wazero's, of this call; nil when it is not where it should be
 	stderr  []byte
 	killed  error   // why the host stopped it
 	exit    *uint32 // what it exited with
@@ -77,9 +84,37 @@ func (c *call) check(ctx context.Context) {
 	}
 }
 
+// maxStack bytes may the calls of a guest take on wazero's stack. Its own limit is 50 MB, and since it grows by copying, the host's heap would have 160 MiB of it
+// for each call that recurses without end. It is looked at at each tick, between which it cannot grow by more than some MiB.
+const maxStack = 16 << 20
+
+var errStack = errors.New("stack overflow")
+
+// stackOf finds the stack of a function that is called. There is no call for it, so it looks for the field, and gives nil when there is none.
+func stackOf(f api.Function) *[]byte {
+	if engine := reflect.ValueOf(f); engine.Kind() == reflect.Pointer && engine.Elem().Kind() == reflect.Struct {
+		if field := engine.Elem().FieldByName("stack"); field.IsValid() && field.Type() == reflect.TypeFor[[]byte]() {
+			return (*[]byte)(unsafe.Pointer(field.UnsafeAddr()))
+		}
+	}
+	return nil
+}
+
+// tick counts a quantum that is spent, and gives the next.
+func (c *call) tick() uint32 {
+	if c.stack != nil && len(*c.stack) > maxStack {
+		panic(errStack)
+	}
+	if c.ticks++; c.ticks > yieldAfter { // a guest cannot be preempted: the longer ones give way here, or the short would wait for the scheduler's 10 ms
+		runtime.Gosched()
+	}
+	return quantum
+}
+
 // run calls an exported function and says why it did not return.
 func (c *call) run(ctx context.Context, in *instance, f api.Function) (code uint32, err error) {
 	ctx = context.WithValue(ctx, callKey{}, c)
+	c.stack = stackOf(f)
 	var stack [1]uint64
 	err = f.CallWithStack(ctx, stack[:])
 	c.notes.CPUTicks = (c.ticks+1)*quantum - int64(int32(in.ticks.Get()))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -14,9 +13,6 @@ import (
 
 // abiModule is the module name of the imports of ABI version 1.
 const abiModule = "caponier_v1"
-
-// yieldAfter ticks a call gives way to others at each: 2 ms or so, in which most calls are done.
-const yieldAfter = 10
 
 // arguments of a host function. Their upper halves are undefined for an i32, so that all reading goes through i32.
 type arguments []uint64
@@ -66,12 +62,7 @@ func hostFuncs() map[string]map[string]hostFunc {
 	return map[string]map[string]hostFunc{
 		abiModule:  v1,
 		wasiModule: wasiFuncs(),
-		tickModule: {tickName: {noArgs, i, func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 {
-			if c.ticks++; c.ticks > yieldAfter { // a guest cannot be preempted: the longer ones give way here, or the short would wait for the scheduler's 10 ms
-				runtime.Gosched()
-			}
-			return quantum
-		}}},
+		tickModule: {tickName: {noArgs, i, func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 { return c.tick() }}},
 	}
 }
 

@@ -178,12 +178,18 @@ func TestRecursionBombsCostABoundedStack(t *testing.T) {
 	h := newHost(t, Options{})
 	tool := h.add(guest{more: [][]byte{body(callf(3))}, call: op(callf(3), c32(0))}.bytes())
 	<-h.box.plugin(tool.Plugin.Digest).ready
-	debug.FreeOSMemory()
-	before := resident(t)
-	want(t, h.call(tool, object{}), "plugin_trap")
-	t.Logf("%d MiB", resident(t)-before)
-	debug.FreeOSMemory()
-	if after := resident(t); after > before+16 {
-		t.Errorf("%d MiB stayed after it", after-before)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 10 {
+		a := h.call(tool, object{})
+		if want(t, a, "plugin_trap"); a.Err != nil && !strings.Contains(a.Err.Error(), "stack overflow") {
+			t.Errorf("the error is %v", a.Err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	each := (after.TotalAlloc - before.TotalAlloc) / 10 >> 20
+	t.Logf("%d MiB a bomb", each)
+	if each > 80 {
+		t.Errorf("a recursion without end made the host allocate %d MiB", each)
 	}
 }

@@ -29,31 +29,34 @@ func BenchmarkStart(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var up, list []time.Duration
 			resident := 0
-			start := func() {
+			start := func(weigh bool) {
 				if name == "cold" {
 					cache = b.TempDir()
 					check(b, os.Chmod(cache, 0o700))
 				}
 				serve := exec.Command(filepath.Join(root, "build/caponier"), "--config", filepath.Join(dir, "config.toml"), "serve")
 				serve.Env = append(os.Environ(), "CAPONIER_SANDBOX_CACHE_DIR="+cache)
-				began := time.Now()
-				session, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).Connect(context.Background(), &mcp.CommandTransport{Command: serve}, nil)
-				check(b, err)
+				var session *mcp.ClientSession
+				up = append(up, timed(func() {
+					session, err = mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).Connect(context.Background(), &mcp.CommandTransport{Command: serve}, nil)
+					check(b, err)
+				}))
 				defer session.Close()
-				up = append(up, timed(func() {})+time.Since(began))
 				list = append(list, timed(func() {
 					if tools, err := session.ListTools(context.Background(), nil); err != nil || len(tools.Tools) < 10 {
 						b.Fatal(err)
 					}
 				}))
-				if len(up)%4 == 1 {
-					resident = max(resident, settled(b, serve.Process.Pid))
+				if weigh {
+					resident = settled(b, serve.Process.Pid)
 				}
 			}
-			start()
+			start(true) // in the warm case this one fills the cache
+			up, list = nil, nil
 			for b.Loop() {
-				start()
+				start(false)
 			}
+			start(true)
 			b.ReportMetric(at(up, 50)/1000, "up-p50-ms")
 			b.ReportMetric(at(list, 50)/1000, "list-p50-ms")
 			b.ReportMetric(at(list, 100)/1000, "list-worst-ms")
