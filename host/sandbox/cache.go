@@ -84,6 +84,7 @@ func (c *cache) Close(ctx context.Context) error {
 
 // warm is compile, which compiles a rewritten module, with what the cache has of it; nil when that is nothing. key is the module's digest.
 func (c *cache) warm(key string, compile func() (wazero.CompiledModule, error)) wazero.CompiledModule {
+	_ = os.MkdirAll(c.work, 0o700) // which another process's sweep may have taken for left over, after a month
 	stored, name := c.find(key)
 	if stored == "" {
 		return nil
