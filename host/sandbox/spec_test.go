@@ -25,7 +25,11 @@ func specDirs(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	tests := filepath.Join(strings.TrimSpace(string(out)), "internal/integration_test/spectest")
-	return []string{filepath.Join(tests, "v1/testdata"), filepath.Join(tests, "v2/testdata")}
+	dirs := []string{filepath.Join(tests, "v2/testdata"), filepath.Join(tests, "v1/testdata")}
+	if slack > 0 {
+		return dirs[:1] // the newer of the two is enough under the race detector
+	}
+	return dirs
 }
 
 type specValue struct {
