@@ -64,6 +64,8 @@ func TestHostileTextIsRefusedByName(t *testing.T) {
 		{"echo a >> /etc/passwd", "redirection", "a redirection"},
 		{"echo a >| x", "redirection", "a redirection"},
 		{"echo a &> x", "redirection", "a redirection"},
+		{"df &>/dev/null /bin/sh /tmp/evil", "redirection", "a redirection"},
+		{"ls x &>/dev/null", "redirection", "a redirection"},
 		{"cat < /etc/shadow", "redirection", "a redirection"},
 		{"cat <> x", "redirection", "a redirection"},
 		{"ls 2>&1 > x", "redirection", "a redirection"},

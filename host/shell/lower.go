@@ -173,7 +173,8 @@ func (s *scan) node(n syntax.Node) bool {
 }
 
 // harmless renders a redirection that touches no file: to or from /dev/null ("discard"), and of one output to the other ("merge").
-// Nil features: it is another one. They are features, so that a site decides on them.
+// Nil features: it is another one. So is bash's &>: to other shells that is a command in the background and the beginning of a second one, and the
+// text for the inside of a guest is run as it was written, by whatever sh is there. They are features, so that a site decides on them.
 func harmless(r *syntax.Redirect) (rendered string, features []string) {
 	fd, to := "", r.Word.Lit()
 	if r.N != nil {
@@ -185,8 +186,6 @@ func harmless(r *syntax.Redirect) (rendered string, features []string) {
 		return " " + fd + ">/dev/null", []string{"discard"}
 	case null && r.Op == syntax.RdrIn && (fd == "" || fd == "0"):
 		return " </dev/null", []string{"discard"}
-	case null && r.Op == syntax.RdrAll && fd == "":
-		return " >/dev/null 2>&1", []string{"discard", "merge"}
 	case r.Op == syntax.DplOut && output && (to == "1" || to == "2"):
 		return " " + fd + ">&" + to, []string{"merge"}
 	}

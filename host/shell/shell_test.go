@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -104,7 +105,6 @@ var ordinary = []struct{ text, rendered, features string }{
 	{"ls x 2> /dev/null | wc -l", "'ls' 'x' 2>/dev/null | 'wc' '-l'", "discard pipe"},
 	{"ls x >/dev/null 2>&1 && df", "'ls' 'x' >/dev/null 2>&1 && 'df'", "and discard merge"},
 	{"2>&1 >/dev/null ls x", "'ls' 'x' 2>&1 >/dev/null", "discard merge"},
-	{"ls x &>/dev/null", "'ls' 'x' >/dev/null 2>&1", "discard merge"},
 	{"ls x 2>&1", "'ls' 'x' 2>&1", "merge"},
 	{"grep x </dev/null", "'grep' 'x' </dev/null", "discard"},
 	{"grep \\; \\& \\| \\( \\) \\< \\> x", "'grep' ';' '&' '|' '(' ')' '<' '>' 'x'", ""},
@@ -333,5 +333,45 @@ func TestManyCommandsInOneTextAreRefused(t *testing.T) {
 	}
 	if c := (Lowerer{}).Script(strings.Repeat("a;", maxCalls+1)); c.Parsed || !strings.Contains(c.Error, "over the limit of 64") || c.Rendered != "" {
 		t.Errorf("%d commands: %+v", maxCalls+1, c)
+	}
+}
+
+var notFound = regexp.MustCompile(`(?m): ([^:\n]+): (?:command |inaccessible or )?not found`)
+
+// TestTextMeansTheSameInEveryShell runs what was lowered as it was written, as a guest's own sh would, where no program can be found: whatever a
+// shell complains of must be a command that was decided.
+func TestTextMeansTheSameInEveryShell(t *testing.T) {
+	dir := t.TempDir()
+	texts := []string{"a &>/dev/null b", "a >&2 b", "a >&1 b", "a |& b", "a <(b) c", "a 2>&1 b", "a >/dev/null b 2>&1 c", "a;b&&c||d|e", "a # b\nc", "a \\\n b", "a $'\\x62' c", "a $\"b\" c", "a b=c d", "a {b,c} d",
+		"a; ! b", "time a", "coproc a b", "a ;;b", "a &&\n b", "a 1>/dev/null2 b", "a 2>/dev/null b", "a>/dev/null b", "a^b c", "a % b", "a == b", "a =b c"}
+	for _, c := range ordinary {
+		texts = append(texts, c.text)
+	}
+	for _, text := range texts {
+		got := Lowerer{}.Script(text)
+		if !got.Parsed {
+			continue
+		}
+		var decided []string
+		for _, c := range got.Calls {
+			decided = append(decided, c.Argv[0])
+		}
+		for _, sh := range shells(t) {
+			if sh[0] == "zsh" { // is nobody's sh, and has words of its own
+				continue
+			}
+			path, err := exec.LookPath(sh[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(path, append(slices.Clone(sh[1:]), "-c", text)...)
+			cmd.Env, cmd.Dir = []string{"PATH=" + dir}, dir
+			out, _ := cmd.CombinedOutput() // it fails: there is no such program
+			for _, tried := range notFound.FindAllStringSubmatch(string(out), -1) {
+				if !slices.Contains(decided, tried[1]) {
+					t.Errorf("%q: %s tries %q, decided were %q", text, sh, tried[1], decided)
+				}
+			}
+		}
 	}
 }
