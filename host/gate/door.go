@@ -80,7 +80,7 @@ func pass[T any](ctx context.Context, d *Door, q Question, act func(context.Cont
 	}
 	began := d.Now()
 	out, done, err := guarded(ctx, q, dec, act)
-	rec.Type, rec.Time, rec.Input, rec.DurationUS = "outcome", d.Now(), nil, d.Now().Sub(began).Microseconds()
+	rec.Type, rec.Time, rec.Input, rec.Masked, rec.DurationUS = "outcome", d.Now(), nil, false, d.Now().Sub(began).Microseconds()
 	rec.Outcome, rec.Code, rec.Exit, rec.Bytes, rec.SHA256, rec.Refused, rec.Notes = done.Outcome, done.Code, done.Exit, done.Bytes, done.SHA256, done.Refused, done.Notes
 	journalFailed := d.Journal.Outcome(context.WithoutCancel(ctx), rec) != nil
 	return out, journalFailed, err
@@ -124,10 +124,10 @@ func (d *Door) decide(ctx context.Context, q Question) (dec Decision, giveBack f
 	dec, err := d.Decider.Decide(ctx, q)
 	switch {
 	case err != nil:
-		input := dec.Input
+		input, masked := dec.Input, dec.Masked
 		giveBack = func() {} // what makes the engine fail is not for free
 		dec = deny("policy.error", "the policy engine did not answer: "+err.Error())
-		dec.Input = input
+		dec.Input, dec.Masked = input, masked
 	case dec.Allow && (dec.Tier < Green || dec.Tier >= Black || len(dec.Failed)+len(dec.Denied) > 0):
 		dec.Allow = false
 		dec.Failed = append(dec.Failed, "policy.contradiction")
@@ -140,7 +140,7 @@ func (d *Door) decide(ctx context.Context, q Question) (dec Decision, giveBack f
 func record(q Question, dec Decision) Record {
 	c := q.Call
 	r := Record{Type: "intent", Time: q.Time, ID: q.ID, CallID: c.ID, Kind: "call", Principal: c.Principal.ID, Source: c.Source, Plugin: c.Tool.Plugin, Tool: c.Tool.Name,
-		Tier: dec.Tier.String(), Failed: dec.Failed, Denied: dec.Denied, Revision: dec.Revision, Input: dec.Input}
+		Tier: dec.Tier.String(), Failed: dec.Failed, Denied: dec.Denied, Revision: dec.Revision, Input: dec.Input, Masked: dec.Masked}
 	if !dec.Allow {
 		r.Type = "refused"
 	}
@@ -339,6 +339,8 @@ func (c *Call) node(name string) *Node {
 	return nil
 }
 
+const maxScalar = 256 // bytes
+
 func newArgs(args map[string]any, confirm string) (a Args, err error) {
 	a = Args{Value: args, Scalars: map[string]any{}}
 	if a.JSON, err = Encode(args); err != nil {
@@ -353,11 +355,15 @@ func newArgs(args map[string]any, confirm string) (a Args, err error) {
 		case bool, int64:
 			a.Scalars[k] = v
 		case string:
-			if len(v) <= 256 {
+			if len(v) <= maxScalar {
 				a.Scalars[k] = v
 			}
 		}
+		if _, short := a.Scalars[k]; !short {
+			a.Omitted = append(a.Omitted, k)
+		}
 	}
+	slices.Sort(a.Omitted)
 	digested, err := Encode(bound)
 	sum := sha256.Sum256(digested)
 	a.Digest = "sha256:" + hex.EncodeToString(sum[:])

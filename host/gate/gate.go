@@ -181,7 +181,8 @@ type Args struct {
 	Value   map[string]any
 	JSON    json.RawMessage
 	Digest  string         // SHA-256 of JSON without the confirmation argument
-	Scalars map[string]any // top-level booleans, integers and short strings, for policy
+	Scalars map[string]any // top-level booleans, integers and strings of up to 256 bytes, for policy
+	Omitted []string       // sorted: the names of all other arguments
 }
 
 // Confirmation is what stands behind a red call.
@@ -295,6 +296,7 @@ type Decision struct {
 	Obligations   Obligations
 	Revision      string
 	Input         json.RawMessage // the policy input as decided, masked, for the journal
+	Masked        bool            // something in Input was masked, so it cannot be decided again
 	Shown         json.RawMessage // the call's arguments, masked, for a person who is to be asked
 }
 
@@ -386,6 +388,7 @@ type Record struct {
 	Revision   string          `json:"revision,omitempty"`
 	CallRev    string          `json:"call_revision,omitempty"` // operations: the revision that decided their call
 	Input      json.RawMessage `json:"input,omitempty"`
+	Masked     bool            `json:"masked,omitempty"` // Input is not all that was decided on
 	Outcome    Outcome         `json:"outcome,omitempty"`
 	Code       string          `json:"code,omitempty"` // why it failed, a word
 	Exit       *int            `json:"exit,omitempty"`

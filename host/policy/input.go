@@ -40,6 +40,7 @@ type (
 		Digest  string         `json:"digest"`
 		Bytes   int            `json:"bytes"`
 		Scalars map[string]any `json:"scalars"`
+		Omitted []string       `json:"omitted"` // names of arguments that are no scalars, or longer than 256 bytes
 	}
 	visibleInput struct {
 		head
@@ -183,7 +184,9 @@ func document(q *gate.Question) any {
 	return &visibleInput{h, c.Targets}
 }
 
-func argsOf(c *gate.Call) args { return args{c.Args.Digest, len(c.Args.JSON), c.Args.Scalars} }
+func argsOf(c *gate.Call) args {
+	return args{c.Args.Digest, len(c.Args.JSON), c.Args.Scalars, append([]string{}, c.Args.Omitted...)}
+}
 
 func nodesOf(c *gate.Call) (nodes []nodeFacts) {
 	for _, n := range c.Nodes {

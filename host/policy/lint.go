@@ -168,6 +168,11 @@ func (l *linter) all() {
 			return false
 		})
 	}
+	for _, imp := range l.module.Imports {
+		if ref, ok := imp.Path.Value.(ast.Ref); ok && (ref.HasPrefix(rootInput) || ref.HasPrefix(rootSite)) {
+			l.say(imp.Location, "write %s out where it is used: what hides behind an import is not checked", ref)
+		}
+	}
 	l.refs()
 }
 
@@ -224,7 +229,7 @@ func (l *linter) body(b ast.Body) {
 			}
 			return false
 		})
-		if e.Negated && e.IsCall() && e.Operator().String() != "equal" {
+		if e.Negated && e.IsCall() {
 			l.negated(e)
 		}
 		if e.IsCall() {
@@ -234,11 +239,19 @@ func (l *linter) body(b ast.Body) {
 }
 
 // negated finds "not f(data.site.x)": where x is not there, OPA holds the whole expression for undefined, not for true.
+// Comparisons may name such a value themselves, but not within another call.
 func (l *linter) negated(e *ast.Expr) {
+	comparison := e.Operator().String() == "equal"
 	for _, t := range e.Operands() {
-		if ref, ok := t.Value.(ast.Ref); ok && (ref.HasPrefix(rootInput) || ref.HasPrefix(ast.Ref{ast.DefaultRootDocument})) {
-			l.say(e.Location, "if %s is undefined this does not hold, and the rule is silently off: name it without not in a rule of its own, and negate that rule", ref)
+		if _, direct := t.Value.(ast.Ref); direct && comparison {
+			continue
 		}
+		ast.WalkRefs(t, func(ref ast.Ref) bool {
+			if ref.HasPrefix(rootInput) || ref.HasPrefix(ast.Ref{ast.DefaultRootDocument}) {
+				l.say(e.Location, "if %s is undefined this does not hold, and the rule is silently off: name it without not in a rule of its own, and negate that rule", ref)
+			}
+			return false
+		})
 	}
 }
 
@@ -273,7 +286,7 @@ func (l *linter) call(at *ast.Location, name string, operands []*ast.Term, numbe
 		p, ok := operands[0].Value.(ast.String)
 		if !ok {
 			l.say(at, "the pattern must be a literal, so that it can be checked")
-		} else if !strings.HasPrefix(string(p), "^") || !strings.HasSuffix(string(p), "$") || strings.Contains(string(p), "(?m") {
+		} else if !anchored(string(p)) {
 			l.say(at, "the pattern %q is not anchored: write ^…$, or it matches inside longer text", string(p))
 		}
 	case "net.cidr_contains":

@@ -105,7 +105,7 @@ func build(ctx context.Context, all files) (*revision, error) {
 		return nil, err
 	}
 	r.store = inmem.NewFromObjectWithOpts(r.data, inmem.OptRoundTripOnWrite(false), inmem.OptReturnASTValuesOnRead(true))
-	if err := r.lint(); err != nil {
+	if err := errors.Join(r.lint(), r.lintTests()); err != nil {
 		return nil, err
 	}
 	var planning sync.WaitGroup // takes as long as all that follows, and needs none of it
@@ -114,6 +114,9 @@ func build(ctx context.Context, all files) (*revision, error) {
 	defer planning.Wait()
 	compiler, err := r.compile(ctx, r.modules)
 	if err != nil {
+		return nil, err
+	}
+	if err := r.lintRefs(compiler); err != nil {
 		return nil, err
 	}
 	if err := r.checkData(ctx, compiler); err != nil {

@@ -94,7 +94,7 @@ func (e *Engine) Revision() string {
 func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			d, err = gate.Decision{Input: d.Input}, fmt.Errorf("panic: %v", p)
+			d, err = gate.Decision{Input: d.Input, Masked: d.Masked}, fmt.Errorf("panic: %v", p)
 		}
 	}()
 	r := e.current.Load()
@@ -107,7 +107,8 @@ func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, 
 	}
 	in := document(&q)
 	hide := newMask(q.Call, r.redact)
-	d.Revision, d.Input = r.id, hide.journaled(in)
+	d.Revision = r.id
+	d.Input, d.Masked = hide.journaled(in)
 	limit := e.options.Deadline
 	if limit == 0 {
 		limit = time.Second

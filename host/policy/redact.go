@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -29,10 +30,10 @@ func newMask(c *gate.Call, args []string) mask {
 	m := mask{args: args}
 	m.collect(c.Args.Value, false)
 	for k, v := range c.Args.Scalars {
-		m.collect(v, slices.Contains(args, k))
+		m.collect(v, m.named(k))
 	}
 	for _, cmd := range c.Commands {
-		if !slices.Contains(args, cmd.Arg) {
+		if !m.named(cmd.Arg) {
 			continue
 		}
 		m.add(cmd.Text)
@@ -80,7 +81,7 @@ func (m *mask) collect(v any, redacted bool) {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, x := range v {
-			m.collect(x, redacted || slices.Contains(m.args, k))
+			m.collect(x, redacted || m.named(k))
 		}
 	case []any:
 		for _, x := range v {
@@ -128,9 +129,9 @@ func (m mask) said(msg string) string {
 // notShown are the characters that messages replace, in reasons.rego and complaint.rego.
 var notShown = regexp.MustCompile(`[^ -~]`)
 
-// journaled is the input for the journal.
-func (m mask) journaled(in any) json.RawMessage {
-	var doc json.RawMessage
+// journaled is the input for the journal, and whether anything in it was masked. What was made from a redacted value is masked with it: a digest
+// gives a short one away to whoever tries all there are.
+func (m mask) journaled(in any) (doc json.RawMessage, something bool) {
 	switch in := in.(type) {
 	case *callInput:
 		c := *in
@@ -139,18 +140,28 @@ func (m mask) journaled(in any) json.RawMessage {
 	case *operationInput:
 		c := *in
 		c.Args, c.Parent.Commands, c.HTTP = m.arguments(c.Args), m.commands(c.Parent.Commands), m.request(c.HTTP)
+		if c.Command != nil && len(m.secrets) > 0 && c.Command.Stdin.Bytes > 0 {
+			cmd := *c.Command
+			cmd.Stdin.SHA256, c.Command = masked, &cmd
+		}
 		doc = inputJSON(&c)
 	default:
-		return inputJSON(in)
+		return inputJSON(in), false
 	}
+	something = !bytes.Equal(doc, inputJSON(in))
 	if len(m.secrets) == 0 {
-		return doc
+		return doc, something
 	}
 	without, err := m.document(doc)
 	if err != nil {
 		panic(fmt.Sprintf("policy: masking the journal's input: %v", err)) // it was encoded just now; Decide answers a panic with a refusal
 	}
-	return without
+	return without, true
+}
+
+// named says whether a site redacts what has this name.
+func (m mask) named(name string) bool {
+	return slices.ContainsFunc(m.args, func(arg string) bool { return strings.EqualFold(arg, name) })
 }
 
 // shown are all arguments of a call without the values that are redacted, at any depth.
@@ -159,7 +170,7 @@ func (m mask) shown(v any) any {
 	case map[string]any:
 		out := map[string]any{}
 		for k, x := range v {
-			if out[k] = m.shown(x); slices.Contains(m.args, k) {
+			if out[k] = m.shown(x); m.named(k) {
 				out[k] = map[string]any{"redacted": true}
 			}
 		}
@@ -177,31 +188,40 @@ func (m mask) shown(v any) any {
 func (m mask) arguments(a args) args {
 	scalars := map[string]any{}
 	for k, v := range a.Scalars {
-		if scalars[k] = v; slices.Contains(m.args, k) {
+		if scalars[k] = v; m.named(k) {
 			scalars[k] = nil // encoded as {"redacted":true}
 		}
 	}
 	a.Scalars = scalars
+	if len(m.secrets) > 0 || slices.ContainsFunc(slices.Collect(maps.Keys(scalars)), m.named) || slices.ContainsFunc(a.Omitted, m.named) {
+		a.Digest = masked
+	}
 	return a
 }
 
-// request hides a query that has a redacted name in it: where its values end is for the server to say.
+// request hides a query that has a redacted name in it, because where its values end is for the server to say, and the digest of a body that may
+// hold a redacted value.
 func (m mask) request(r *request) *request {
-	if r == nil || !slices.ContainsFunc(strings.FieldsFunc(r.Query, func(c rune) bool { return c == '&' || c == '=' || c == ';' }), func(word string) bool {
-		name, err := url.QueryUnescape(word)
-		return err != nil || slices.Contains(m.args, strings.ToLower(name))
-	}) {
-		return r
+	if r == nil {
+		return nil
 	}
 	hidden := *r
-	hidden.Query = masked
+	if slices.ContainsFunc(strings.FieldsFunc(r.Query, func(c rune) bool { return c == '&' || c == '=' || c == ';' }), func(word string) bool {
+		name, err := url.QueryUnescape(word)
+		return err != nil || slices.ContainsFunc(strings.FieldsFunc(name, func(c rune) bool { return strings.ContainsRune("[].:", c) }), m.named)
+	}) {
+		hidden.Query = masked
+	}
+	if len(m.secrets) > 0 && r.BodyBytes > 0 {
+		hidden.BodySHA256 = masked
+	}
 	return &hidden
 }
 
 func (m mask) commands(cmds []command) []command {
 	cmds = slices.Clone(cmds)
 	for i, c := range cmds {
-		if slices.Contains(m.args, c.Arg) {
+		if m.named(c.Arg) {
 			cmds[i] = command{Form: c.Form, Arg: c.Arg, Guest: c.Guest, Parsed: c.Parsed, Error: "redacted", Features: c.Features}
 		}
 	}

@@ -44,7 +44,7 @@ func TestRedactedValueIsMaskedWhereverItStands(t *testing.T) {
 				if !strings.Contains(string(d.Input), masked) {
 					t.Errorf("nothing is masked in %s", d.Input)
 				}
-				if replayable(gate.Record{Revision: "x", Input: d.Input}) {
+				if replayable(gate.Record{Revision: "x", Input: d.Input, Masked: d.Masked}) {
 					t.Error("what is not whole would be replayed")
 				}
 			}
@@ -137,6 +137,7 @@ func TestRequestIsDecidedWithItsQueryAndJournaledWithoutItsSecrets(t *testing.T)
 		{"action=list&Token=hunter2", masked},
 		{"t%6Fken=hunter2", masked},
 		{"a=1;password=hunter2", masked},
+		{"user[password]=hunter2", masked},
 		{"bad=%zz&x=hunter2", masked},
 	} {
 		q.Op = gate.HTTPRequest{Method: "POST", URL: "https://a.example/x?" + x.query, Headers: [][2]string{{"X-B", "1"}, {"accept", "2"}, {"x-b", "3"}}, Data: gate.Data{Text: "body"}}
@@ -144,9 +145,33 @@ func TestRequestIsDecidedWithItsQueryAndJournaledWithoutItsSecrets(t *testing.T)
 		if in.HTTP.Query != x.query || strings.Join(in.HTTP.Headers, " ") != "accept x-b" || in.HTTP.BodySHA256 != digest([]byte("body")) {
 			t.Errorf("%s: decided on %+v", x.query, in.HTTP)
 		}
-		kept := string(newMask(q.Call, []string{"token", "password"}).journaled(in))
-		if strings.Contains(kept, "hunter2") || !strings.Contains(kept, `"query":"`+x.kept+`"`) {
+		doc, something := newMask(q.Call, []string{"toKen", "password"}).journaled(in)
+		kept := string(doc)
+		if strings.Contains(kept, "hunter2") || something != (x.kept == masked) || !strings.Contains(kept, `"query":"`+x.kept+`"`) {
 			t.Errorf("%s: journaled %s", x.query, kept)
 		}
+	}
+}
+
+func TestDigestOfARedactedValueIsNotKept(t *testing.T) {
+	q := statusCall()
+	q.Call.Args.Scalars = map[string]any{"user": "bob", "Password": "4711"}
+	q.Call.Args.Digest = "sha256:guessable"
+	for _, kind := range []gate.Kind{gate.KindCall, gate.KindOperation} {
+		q.Kind = kind
+		doc, something := newMask(q.Call, []string{"password"}).journaled(document(&q))
+		if strings.Contains(string(doc), "guessable") || strings.Contains(string(doc), "4711") || !something {
+			t.Errorf("%s", doc)
+		}
+	}
+	q.Kind, q.Op, q.Call.Args.Scalars = gate.KindOperation, gate.HTTPRequest{Method: "POST", URL: "https://a.example/", Data: gate.Data{Text: "pin=4711"}}, nil
+	q.Call.Args.Value = map[string]any{"auth": map[string]any{"pin": "4711"}}
+	doc, _ := newMask(q.Call, []string{"pin"}).journaled(document(&q))
+	if strings.Contains(string(doc), digest([]byte("pin=4711"))) {
+		t.Errorf("%s", doc)
+	}
+	q.Call.Args.Value = map[string]any{"note": "nothing secret"}
+	if doc, something := newMask(q.Call, []string{"pin"}).journaled(document(&q)); something || !strings.Contains(string(doc), "guessable") {
+		t.Errorf("masked for nothing: %s", doc)
 	}
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 func recordOf(t testing.TB, e *Engine, id string, q gate.Question) gate.Record {
 	d := decide(t, e, q)
 	rec := gate.Record{Type: "intent", ID: id, Kind: "call", Principal: q.Call.Principal.ID, Tool: q.Call.Tool.Name, Tier: d.Tier.String(), Failed: d.Failed, Denied: d.Denied,
-		Revision: d.Revision, Input: d.Input}
+		Revision: d.Revision, Input: d.Input, Masked: d.Masked}
 	if !d.Allow {
 		rec.Type = "refused"
 	}
@@ -95,6 +96,12 @@ func TestReplayFindsWhatACandidateChanges(t *testing.T) {
 	same, err := Replay(context.Background(), slices.Values(records), "../../examples/lab/site")
 	if err != nil || same.Decided != 3 || same.Same != 3 || same.Skipped != 2 || len(same.NewlyAllowed)+len(same.NewlyRefused)+len(same.OtherReasons) != 0 {
 		t.Fatalf("%+v %v", same, err)
+	}
+	older := records[0]
+	older.Input = bytes.Replace(older.Input, []byte(`,"omitted":[]`), nil, 1)
+	forged := recordOf(t, e, "F", func() gate.Question { q, _ := sshCall("echo '[redacted]'"); return q }())
+	if d, err := Replay(context.Background(), slices.Values([]gate.Record{older, forged}), "../../examples/lab/site"); err != nil || d.Older != 1 || d.Decided != 1 || d.Skipped != 0 || d.Same != 1 {
+		t.Errorf("a record of another form, and one that only looks masked: %+v %v", d, err)
 	}
 	dir := copySite(t)
 	edit(t, dir, "data.yaml", `    "103": {reason: management VM of the lab}`, `    "101": {reason: now this one}`)

@@ -44,6 +44,10 @@ service_ranks(d) := {tier.ranks[t] |
 	kind in {"service", "pveservice"}
 	some t, names in weighty
 	unit(s) in names
+} | {3 |
+	some [kind, s] in d.words
+	kind in {"service", "pveservice"}
+	startswith(unit(s), "systemd-")
 }
 
 weighty := {t: {unit(n) | some n in names} | some t, names in data.core.grammar.services}
@@ -92,19 +96,33 @@ suffixed(s) := s if {
 	regex.match(`\.(service|socket|target|timer|mount|automount|device|swap|path|slice|scope)$`, s)
 } else := concat("", [s, ".service"])
 
-# Mentions are wider than operands: a guest's number in a task id, a unit, a volume or a path, a node's name in a task id or a path, and both in
-# any word of a program that only the site describes.
+# Mentions are wider than operands: a guest's number in a task id, a unit, a volume, a path or the name of a device, a node's name in a task id
+# or a path, and both in any word of a program that only the site describes.
 mentioned_vmids(words) := vmids(words) | {v |
 	some [kind, w] in words
-	kind in {"upid", "unit", "service", "volid", "dataset", "readpath", "own"}
+	kind in {"upid", "unit", "service", "volid", "dataset", "readpath", "device", "link", "own"}
 	some v in numbers(w)
 }
 
-mentioned_nodes(words) := nodes(words) | {n |
+mentioned_nodes(words) := (nodes(words) | {n |
 	some [kind, w] in words
-	kind in {"upid", "readpath", "own"}
+	kind in {"upid", "readpath"}
 	some n in regex.split("[:/]", w)
+}) | {n |
+	some ["own", w] in words
+	some n in regex.split("[^0-9A-Za-z-]", w)
 }
 
-# numbers gives every run of digits in a word that could be a guest's number.
-numbers(w) := {v | some v in regex.split("[^0-9A-Za-z]", w); regex.match("^[1-9][0-9]{2,8}$", v)}
+# What a word of a program that only the site describes may name besides: hosts, addresses and services, whole or after a "@" or "=".
+own_names(words) := {n |
+	some ["own", w] in words
+	some n in regex.split("[^0-9A-Za-z_.:-]", lower(w))
+}
+
+mentioned_services(words) := services(words) | {unit(n) | some n in own_names(words)}
+
+# numbers gives every run of digits in a word that could be a guest's number, also with letters about it, as in vm102 and veth102i0.
+numbers(w) := {v |
+	some piece in regex.split("[^0-9A-Za-z]", w)
+	some [_, v, _] in regex.find_all_string_submatch_n("^[A-Za-z]*([1-9][0-9]{2,8})([ip][0-9]{1,3})?$", piece, 1)
+}

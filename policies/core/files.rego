@@ -81,10 +81,15 @@ secret(path) if {
 
 secret(path) if {
 	some s in split(path, "/")
-	s in {".ssh", ".gnupg", ".aws", ".kube", ".docker", "shadow", "shadow-", "gshadow", "gshadow-", "authkey.key"}
+	s in {".ssh", ".gnupg", ".aws", ".kube", ".docker", "authkey", "authkey.key", "priv", "private", "wireguard", "secrets"}
 }
 
-secret(path) if regex.match(`(\.key|\.pem|\.p12|\.pfx|/id_[a-z0-9]+|/ssh_host_[a-z0-9_]+_key|/\.env|/\.netrc|/\.pgpass|_history)$`, path)
+secret(path) if {
+	some s in split(path, "/")
+	regex.match(`^\.?(g?shadow|opasswd|master\.passwd).*$`, s)
+}
+
+secret(path) if regex.match(`(\.key|\.keyring|\.pem|\.p12|\.pfx|/id_[a-z0-9]+|/ssh_host_[a-z0-9_]+_key|/\.env|/\.netrc|/\.pgpass|_history)$`, path)
 
 unreadable := ["/root/.ssh", "/etc/pve/priv", "/proc", "/dev", "/var/lib/pve-cluster", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/run/credentials"]
 

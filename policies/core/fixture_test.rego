@@ -69,7 +69,7 @@ inventory := [
 
 a_call := object.union(head, {
 	"schema": "caponier.call/1",
-	"args": {"digest": "sha256:11", "bytes": 12, "scalars": {"vmid": 105}},
+	"args": {"digest": "sha256:11", "bytes": 12, "scalars": {"vmid": 105}, "omitted": []},
 	"targets": targets, "nodes": inventory, "commands": [],
 	"confirmation": {"state": "none", "by": "", "channel": ""},
 	"facts": {
@@ -81,7 +81,7 @@ a_call := object.union(head, {
 # An operation without its part: merge one of command, file, http, blob, ask into it.
 an_operation := object.union(head, {
 	"schema": "caponier.operation/1",
-	"args": {"digest": "sha256:11", "bytes": 12, "scalars": {"vmid": 105}},
+	"args": {"digest": "sha256:11", "bytes": 12, "scalars": {"vmid": 105}, "omitted": []},
 	"op": "ssh_exec", "phase": "effect",
 	"parent": {
 		"id": "c1", "tool": "stop", "tier": "yellow", "targets": targets, "clusters": ["lab"], "commands": [],

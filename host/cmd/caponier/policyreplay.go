@@ -142,7 +142,7 @@ func printDiff(w io.Writer, d policy.Diff, took time.Duration) {
 	if d.Decided == 0 {
 		fmt.Fprintln(w, "NOTHING WAS DECIDED AGAIN: the journal holds no decision of a policy within this time, so this says nothing about the candidate")
 	}
-	fmt.Fprintf(w, "%d decisions, %d the same, %d newly allowed, %d newly refused, %d skipped, in %s; candidate %s\n", d.Decided, d.Same, len(d.NewlyAllowed), len(d.NewlyRefused), d.Skipped, took.Round(time.Millisecond), d.Candidate)
+	fmt.Fprintf(w, "%d decisions, %d the same, %d newly allowed, %d newly refused, %d skipped, %d in an older form, in %s; candidate %s\n", d.Decided, d.Same, len(d.NewlyAllowed), len(d.NewlyRefused), d.Skipped, d.Older, took.Round(time.Millisecond), d.Candidate)
 }
 
 func spaced(op string) string {

@@ -20,6 +20,8 @@ test_secrets_stay_closed_whatever_is_listed if {
 	every p in [
 		"/etc/shadow", "/root/.ssh/id_ed25519", "/etc/pve/priv/authkey.key", "/etc/ssh/ssh_host_rsa_key", "/home/a/.bash_history",
 		"/etc/ssl/private/x.pem", "/proc/1/environ", "/home/a/.env", "/srv/in/.ssh/authorized_keys",
+		"/var/backups/shadow.bak", "/var/backups/gshadow", "/etc/corosync/authkey", "/etc/ceph/ceph.client.admin.keyring", "/etc/wireguard/wg0.conf",
+		"/etc/proxmox-backup/shadow.json", "/etc/pve/nodes/pve1/priv/x",
 	] {
 		f.failed(f.decided_in({"targets": {"paths": [p]}}, {"files": {"read": ["/"], "write": ["/"]}})) == {"path"}
 	}

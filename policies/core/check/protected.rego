@@ -77,6 +77,22 @@ call_hits contains hit("host", h, entry.reason) if {
 	not readable(entry, tier.call)
 }
 
+call_hits contains hit("host", h, entry.reason) if {
+	count(data.site.protected.hosts) > 0
+	some h in command.own_names(command.call_words)
+	entry := data.site.protected.hosts[h]
+	not readable(entry, tier.call)
+}
+
+call_hits contains hit("node", n.name, entry.reason) if {
+	input.commands != []
+	count(data.site.protected.nodes) > 0
+	some n in input.nodes
+	entry := data.site.protected.nodes[n.name]
+	n.host in command.own_names(command.call_words)
+	not readable(entry, tier.call)
+}
+
 # A node is known by its address too.
 call_hits contains hit("host", n.host, entry.reason) if {
 	count(data.site.protected.hosts) > 0
@@ -88,7 +104,7 @@ call_hits contains hit("host", n.host, entry.reason) if {
 
 call_hits contains hit("service", s, entry.reason) if {
 	count(data.site.protected.services) > 0
-	some s in ({command.unit(v) | some v in input.targets.services} | command.services(command.call_words))
+	some s in ({command.unit(v) | some v in input.targets.services} | command.mentioned_services(command.call_words))
 	some entry in service_entries(s)
 	on_nodes(entry, {n | some n in input.targets.nodes} | command.call_nodes)
 	not readable(entry, tier.call)
@@ -136,6 +152,22 @@ operation_hits contains hit("host", n.host, entry.reason) if {
 }
 
 operation_hits contains hit("host", h, entry.reason) if {
+	count(data.site.protected.hosts) > 0
+	some h in command.own_names(command.operation_words)
+	entry := data.site.protected.hosts[h]
+	not readable(entry, tier.operation)
+}
+
+operation_hits contains hit("node", n.name, entry.reason) if {
+	input.command != null
+	count(data.site.protected.nodes) > 0
+	some n in input.nodes
+	entry := data.site.protected.nodes[n.name]
+	n.host in command.own_names(command.operation_words)
+	not readable(entry, tier.operation)
+}
+
+operation_hits contains hit("host", h, entry.reason) if {
 	some h in addresses
 	entry := data.site.protected.hosts[h]
 	not readable(entry, tier.operation)
@@ -143,7 +175,7 @@ operation_hits contains hit("host", h, entry.reason) if {
 
 operation_hits contains hit("service", s, entry.reason) if {
 	count(data.site.protected.services) > 0
-	some s in command.services(command.operation_words)
+	some s in command.mentioned_services(command.operation_words)
 	some entry in service_entries(s)
 	on_nodes(entry, {input.target.node} | command.operation_nodes)
 	not readable(entry, tier.operation)

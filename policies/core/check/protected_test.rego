@@ -154,3 +154,30 @@ test_every_node_among_others_is_every_node if {
 test_protected_guest_is_not_shown if f.failed(f.seen({"targets": {"vmids": ["103"]}})) == {"protected"}
 
 test_other_guest_is_shown if f.seen({"targets": {"vmids": ["105"]}}).allow
+
+# What shows a guest without its number alone.
+test_guest_is_found_in_the_name_of_a_device if {
+	every argv in [
+		["ip", "link", "show", "veth103i0"], ["ip", "addr", "show", "tap103i0"], ["ip", "link", "show", "fwbr103i1"],
+		["lsblk", "/dev/disk/by-id/dm-name-pve-vm--103--disk--0"], ["cat", "/sys/devices/virtual/net/veth103i0/statistics/rx_bytes"],
+	] {
+		"protected" in f.failed(f.operated(f.run(argv)))
+	}
+}
+
+# systemctl takes a number for a process, and shows the unit that it is in.
+test_a_process_is_no_unit if {
+	every sub in ["status", "show", "is-active"] { "command" in f.failed(f.operated(f.run(["systemctl", sub, "41235"]))) }
+}
+
+own(word) := f.operated_in(
+	{"command": f.cmd([["talk", word]]), "tool": {"name": "look"}, "parent": {"tool": "look", "tier": "green"}},
+	{"binaries": {"talk": {"": {"group": "read", "tier": "green", "operands": ["text"], "options": {}}}}},
+)
+
+test_any_part_of_a_word_of_a_program_of_the_site_may_name_what_is_protected if {
+	every word in ["root@agent1", "agent1", "ssh://agent1:22/x", "192.168.1.61", "root@192.168.1.61", "to=192.168.1.61", "docker.service", "docker", "vm103", "ct=103"] {
+		"protected" in f.failed(own(word))
+	}
+	own("hello").allow
+}
