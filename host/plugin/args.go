@@ -8,7 +8,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -105,8 +104,8 @@ func rule(err error) string {
 // explainer holds the whole schema, for its $defs.
 type explainer struct{ root map[string]any }
 
-// explain says in the caller's words what is wrong with a value that did not validate. It decides nothing. A text that is too long or does not
-// match is not repeated, since it may be a secret and the answer is journaled.
+// explain says in the caller's words what is wrong with a value that did not validate. It decides nothing. No value
+// is repeated, since it may be a secret and the answer is journaled.
 func (x explainer) explain(s map[string]any, v any, at string) string {
 	if ref, ok := s["$ref"].(string); ok {
 		all, _ := x.root["$defs"].(map[string]any)
@@ -117,7 +116,7 @@ func (x explainer) explain(s map[string]any, v any, at string) string {
 		return strings.TrimPrefix(at+": "+fmt.Sprintf(format, a...), ": ")
 	}
 	if want, ok := s["type"].(string); ok && kindOf(v) != want && !(want == "number" && kindOf(v) == "integer") {
-		return say("must be %s, got %s", article(want), got(v))
+		return say("must be %s, got %s", article(want), article(kindOf(v)))
 	}
 	if enum, ok := s["enum"].([]any); ok && !slices.ContainsFunc(enum, func(e any) bool { return equal(e, v) }) {
 		return say("must be one of %s", list(enum))
@@ -154,10 +153,10 @@ func (x explainer) explain(s map[string]any, v any, at string) string {
 	case int64, float64:
 		n := number(v)
 		if min, ok := s["minimum"]; ok && n < number(min) {
-			return say("is %v, want at least %v", v, min)
+			return say("is less than %v", min)
 		}
 		if max, ok := s["maximum"]; ok && n > number(max) {
-			return say("is %v, want at most %v", v, max)
+			return say("is more than %v", max)
 		}
 	}
 	return ""
@@ -217,18 +216,6 @@ func article(kind string) string {
 }
 
 // got shows a small value with its kind.
-func got(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "null"
-	case string:
-		return "the string " + strconv.Quote(clip(v))
-	case bool, int64, float64:
-		return fmt.Sprintf("the %s %v", kindOf(v), v)
-	}
-	return article(kindOf(v))
-}
-
 func clip(s string) string {
 	if len(s) > 32 {
 		return strings.ToValidUTF8(s[:32], "") + "…"

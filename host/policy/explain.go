@@ -118,7 +118,7 @@ const maxStuck = 12
 func (r *revision) trace(ctx context.Context, c *ast.Compiler, input ast.Value, entry string, f *FailedCheck) error {
 	pkg := "data.caponier.core.check." + f.ID
 	own := map[string]bool{"core/check/" + f.ID + ".rego": true, "core/" + f.ID + ".rego": true}
-	for _, rule := range []string{"ok", entry + "_ok"} {
+	for _, rule := range []string{"ok", entry + "_ok", entry + "_granted", entry + "_known"} {
 		buf := topdown.NewBufferTracer()
 		_, err := rego.New(rego.Query(pkg+"."+rule), rego.Compiler(c), rego.Store(r.store), rego.ParsedInput(input), rego.QueryTracer(buf), rego.StrictBuiltinErrors(true)).Eval(ctx)
 		if err != nil {
@@ -128,9 +128,10 @@ func (r *revision) trace(ctx context.Context, c *ast.Compiler, input ast.Value, 
 			}
 			return errors.Join(fmt.Errorf("tracing %s", pkg), err)
 		}
+		not := negations{within: map[uint64]bool{}, last: map[uint64]bool{}}
 		asked := map[string][]ast.Ref{} // by place: what expressions there look up, of which the compiler makes steps of their own
 		for _, ev := range *buf {
-			if _, isExpr := ev.Node.(*ast.Expr); !isExpr || ev.Location == nil || !strings.HasPrefix(ev.Location.File, "core/") {
+			if expr, isExpr := ev.Node.(*ast.Expr); not.see(ev) && ev.Op == topdown.FailOp || !isExpr || expr.Location == nil || ev.Location == nil || !strings.HasPrefix(ev.Location.File, "core/") {
 				continue
 			}
 			place, text := fmt.Sprintf("%s:%d", ev.Location.File, ev.Location.Row), string(ev.Location.Text)
@@ -144,13 +145,37 @@ func (r *revision) trace(ctx context.Context, c *ast.Compiler, input ast.Value, 
 				}
 			case topdown.FailOp:
 				r.look(asked[place], true, f.Data)
-				if stuck := place + ": " + text; !slices.Contains(f.Stuck, stuck) && len(f.Stuck) < maxStuck {
+				if stuck := place + ": " + text; !slices.Contains(f.Stuck, stuck) {
 					f.Stuck = append(f.Stuck, stuck)
 				}
 			}
 		}
 	}
+	// The check's own expressions say most, what it asked others only how it came to that.
+	slices.SortStableFunc(f.Stuck, func(a, b string) int {
+		mine := func(stuck string) int {
+			file, _, _ := strings.Cut(stuck, ":")
+			return map[bool]int{true: 0, false: 1}[own[file]]
+		}
+		return mine(a) - mine(b)
+	})
+	f.Stuck = f.Stuck[:min(len(f.Stuck), maxStuck)]
 	return nil
+}
+
+// negations knows which queries of a trace are below a "not", where failing is what was hoped for.
+type negations struct{ within, last map[uint64]bool }
+
+func (n negations) see(ev *topdown.Event) (below bool) {
+	if ev.Op == topdown.EnterOp || ev.Op == topdown.EvalOp {
+		if _, known := n.within[ev.QueryID]; !known {
+			n.within[ev.QueryID] = n.within[ev.ParentID] || n.last[ev.ParentID]
+		}
+	}
+	if expr, ok := ev.Node.(*ast.Expr); ok && ev.Op == topdown.EvalOp {
+		n.last[ev.QueryID] = expr.Negated
+	}
+	return n.within[ev.QueryID]
 }
 
 // siteRefs are the references into the site's data in an expression, with the values that variables had.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -88,6 +89,42 @@ func (e *Engine) Revision() string {
 		return r.id
 	}
 	return ""
+}
+
+// Warnings names what the policy in force says about nodes that are in neither the inventory nor its own cluster_nodes: such an entry is a
+// misspelt name, or one that protects and grants nothing.
+func (e *Engine) Warnings(inventory []string) (found []string) {
+	r := e.current.Load()
+	if r == nil {
+		return nil
+	}
+	known := append(textsAt(r.data, "site", "cluster_nodes"), inventory...)
+	site, _ := r.data["site"].(map[string]any)
+	part := func(m map[string]any, key string) map[string]any {
+		v, _ := m[key].(map[string]any)
+		return v
+	}
+	ask := func(at, name string) {
+		if name != "*" && !slices.Contains(known, name) {
+			found = append(found, fmt.Sprintf("%s: no node is called %q: neither the inventory nor cluster_nodes has it", at, name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(part(part(site, "protected"), "nodes"))) {
+		ask("protected/nodes", name)
+	}
+	services, _ := part(site, "protected")["services"].([]any)
+	for _, v := range services {
+		service, _ := v.(map[string]any)
+		for _, name := range textsAt(map[string]any{"": service}, "", "nodes") {
+			ask(fmt.Sprintf("protected/services/%v", service["service"]), name)
+		}
+	}
+	for _, role := range slices.Sorted(maps.Keys(part(site, "roles"))) {
+		for _, name := range textsAt(part(site, "roles"), role, "nodes") {
+			ask("roles/"+role, name)
+		}
+	}
+	return found
 }
 
 // Decide answers one question with one revision. An error is a refusal; the decision then holds the input all the same.

@@ -58,6 +58,21 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, x.Checks[0].Data, data)
 		}
 	}
+	for name, place := range map[string]string{
+		"bound": "core/check/bound.rego", "op guest": "core/check/command.rego", "path": "core/check/path.rego",
+	} {
+		x, err := Explain(context.Background(), recordOf(t, e, name, deniedQuestions(t)[name]), bundle)
+		if err != nil || len(x.Checks) == 0 || len(x.Checks[0].Stuck) == 0 || !strings.HasPrefix(x.Checks[0].Stuck[0], place) {
+			t.Errorf("%s: %+v %v", name, x.Checks, err)
+		}
+		for _, c := range x.Checks {
+			for _, stuck := range c.Stuck {
+				if strings.Contains(stuck, ": not command.measured") {
+					t.Errorf("%s: %s holds", name, stuck)
+				}
+			}
+		}
+	}
 	for _, name := range []string{"protected", "bound", "op guest", "file real"} {
 		q := deniedQuestions(t)[name]
 		x, err := Explain(context.Background(), recordOf(t, e, name, q), bundle)

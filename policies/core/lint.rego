@@ -164,6 +164,12 @@ problems contains sprintf("%s/%s: is not a host name or address in its one form:
 	not address(h)
 }
 
+problems contains sprintf("protected/services: %q ends like a unit of a kind that systemd does not know; a service's name may end in .service", [entry.service]) if {
+	some entry in data.site.protected.services
+	regex.match(`^.*\.[a-z]+$`, entry.service)
+	not regex.match(`^.*\.(service|socket|target|timer|mount|automount|device|swap|path|slice|scope)$`, entry.service)
+}
+
 problems contains sprintf("relaxed/tools: %q has no red tier, so there is nothing to relax", [name]) if {
 	some name in data.site.relaxed.tools
 	not data.site.tiers[concat(":", ["tool", name])] == "red"

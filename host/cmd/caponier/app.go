@@ -122,6 +122,7 @@ func (h *host) open(ctx context.Context, w want) (err error) {
 		}
 	}
 	h.door = gate.New(o)
+	h.warn()
 	return nil
 }
 

@@ -164,6 +164,9 @@ func (x *examination) policy(ctx context.Context) {
 		x.found("policy", remote.Fail, "caponier policy check "+x.cfg.Policy.Site, "%v", err)
 	} else {
 		x.found("policy", remote.OK, "", "%s, revision %s", x.cfg.Policy.Site, engine.Revision())
+		for _, w := range engine.Warnings(inventoryNames(x.cfg)) {
+			x.found("policy names", remote.Warn, "cluster_nodes: [NAME]   # in "+filepath.Join(x.cfg.Policy.Site, "data.yaml")+", or mend the name", "%s", w)
+		}
 	}
 	if !usable {
 		return

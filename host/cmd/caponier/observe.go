@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/approval"
+	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote"
@@ -49,6 +50,20 @@ func (h *host) ready(ctx context.Context) error {
 }
 
 // gauges are read when somebody looks. What cannot be read is left out, and the absence is what an alert is for.
+// warn says in the log what the policy says of nodes that are not there.
+func (h *host) warn() {
+	for _, w := range h.engine.Warnings(inventoryNames(h.cfg)) {
+		slog.Warn("the policy names what is not there", "policy", w)
+	}
+}
+
+func inventoryNames(c *config.Config) (names []string) {
+	for _, n := range c.Remote.Nodes {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
 func (h *host) gauges() {
 	pool := func(name, help string, of func(remote.NodeState) int) {
 		h.meter.Gauge(name, help, "node", func(emit func(float64, string)) {

@@ -107,6 +107,7 @@ func (h *host) reload(ctx context.Context, changed func()) {
 		defer mu.Unlock()
 		if revision != told { // a file that was only touched is no change
 			told = revision
+			h.warn()
 			changed()
 		}
 	}
