@@ -215,7 +215,6 @@ func article(kind string) string {
 	return "a " + kind
 }
 
-// got shows a small value with its kind.
 func clip(s string) string {
 	if len(s) > 32 {
 		return strings.ToValidUTF8(s[:32], "") + "…"
