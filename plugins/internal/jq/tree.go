@@ -53,7 +53,7 @@ func node(b []byte, i, depth int) (v any, end int, err error) {
 	case 't', 'f':
 		return b[i] == 't', end, nil
 	}
-	if word := b[i:end]; strconv.IntSize == 64 && len(word) < 19 && bytes.IndexAny(word, ".eE-") < 0 {
+	if word := b[i:end]; strconv.IntSize == 64 && len(word) < 19 && !bytes.ContainsAny(word, ".eE-") {
 		n, err := strconv.Atoi(string(word))
 		return n, end, err
 	}
