@@ -143,7 +143,7 @@ func whatNow(r *gate.Refused) string {
 		return "The host only reads for now: no other arguments help. Tell your user."
 	case has("journal.unavailable", "ledger.unavailable", "approval.unavailable", "policy.error", "policy.panic"):
 		return "The host cannot decide for now: no other arguments help. Tell the operator."
-	case len(r.Failed) == 1 && has("rate", "approval.flood"):
+	case len(r.Failed) == 1 && has("rate", "refusals", "approval.flood"):
 		return "Wait as long as it says, then make the same call again."
 	case len(r.Failed) == 1 && has("budget"):
 		return "Wait for the next day, or tell your user."

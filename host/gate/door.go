@@ -43,6 +43,8 @@ type Options struct {
 type Door struct {
 	Options
 
+	refusals throttle
+
 	mu    sync.Mutex // guards shown
 	shown map[string][]Node
 }
@@ -175,6 +177,17 @@ type Answer struct {
 
 // Call takes a request through the door: decode, decide, perhaps wait for a person and decide again, run. It always returns an Answer.
 func (d *Door) Call(ctx context.Context, req Request) Answer {
+	if a, full := d.throttled(ctx, req); full {
+		return a
+	}
+	answer := d.call(ctx, req)
+	if answer.Outcome == Refusal || answer.Outcome == Waits {
+		d.refusals.note(req.Principal.ID, d.Now())
+	}
+	return answer
+}
+
+func (d *Door) call(ctx context.Context, req Request) Answer {
 	c, err := d.newCall(req)
 	if err != nil {
 		a := Answer{CallID: c.ID, Outcome: Refusal, Err: &InvalidArguments{Tool: req.Tool.Name, Err: err}}
