@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"mime"
@@ -285,10 +286,30 @@ func (b *Blobs) copy(ctx context.Context, principal string, op gate.BlobRead) (c
 		return copied{}, err
 	}
 	defer f.Close()
-	if err := b.opts.Save(principal, op.Local, io.LimitReader(f, e.Bytes)); err != nil {
+	if err := b.opts.Save(principal, op.Local, &whole{r: io.LimitReader(f, e.Bytes), sum: sha256.New(), e: e}); err != nil {
 		return copied{}, err
 	}
 	return copied{e.Bytes, true, e.SHA256, op.Local}, nil
+}
+
+// whole ends with an error instead of the end when what was read is not the blob that the index knows: then nothing is saved.
+type whole struct {
+	r   io.Reader
+	sum hash.Hash
+	e   Entry
+}
+
+func (w *whole) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	w.sum.Write(p[:n])
+	if err == io.EOF && hex.EncodeToString(w.sum.Sum(nil)) != w.e.SHA256 {
+		err = w.e.damaged()
+	}
+	return n, err
+}
+
+func (e Entry) damaged() error {
+	return fail("failed", "blob %s is not what was kept: its file in blob.dir was cut short or changed; make it again", e.ID)
 }
 
 // read gives what is there from an offset on.
@@ -308,8 +329,11 @@ func (b *Blobs) read(ctx context.Context, principal string, op gate.BlobRead, mo
 		return chunk{EOF: true}, nil
 	}
 	data := make([]byte, n)
-	if _, err := f.ReadAt(data, op.Offset); err != nil && err != io.EOF {
+	switch got, err := f.ReadAt(data, op.Offset); {
+	case err != nil && err != io.EOF:
 		return chunk{}, fail("failed", "reading blob %s: %v", e.ID, err)
+	case int64(got) < n:
+		return chunk{}, e.damaged()
 	}
 	c := chunk{Bytes: n, EOF: op.Offset+n == e.Bytes}
 	if utf8.Valid(data) && !strings.ContainsRune(string(data), 0) {

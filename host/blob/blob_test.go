@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote"
 )
 
 // index is a store in memory.
@@ -324,5 +325,36 @@ func TestACopyInTheWorkspaceIsWholeAndItsOwners(t *testing.T) {
 	wants(t, err, "bad_request", "a host that has one")
 	if len(saved) != 1 {
 		t.Errorf("saved %d files", len(saved))
+	}
+}
+
+func TestABlobWhoseFileIsNotWhatWasKeptIsNeitherCopiedNorPadded(t *testing.T) {
+	workspace := t.TempDir()
+	r, err := remote.New(remote.Options{Workspace: workspace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	dir := filepath.Join(t.TempDir(), "blobs")
+	b, _ := lab(t, Options{Dir: dir, Save: r.Save})
+	id, _, err := b.Keep(t.Context(), "alice", "a", "text/plain", []byte("0123456789"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, now := range map[string]string{"cut short": "01234", "empty": "", "changed": "012345678x"} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(dir, id), []byte(now), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := do(b, "alice", gate.BlobRead{Blob: id, Local: "d/a"})
+			wants(t, err, "failed", "not what was kept")
+			if left, _ := filepath.Glob(filepath.Join(workspace, "alice", "d", "*")); len(left) != 0 {
+				t.Errorf("left in the workspace: %v", left)
+			}
+			if name != "changed" { // part of a file has no digest
+				_, err = do(b, "alice", gate.BlobRead{Blob: id})
+				wants(t, err, "failed", "not what was kept")
+			}
+		})
 	}
 }

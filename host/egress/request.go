@@ -23,12 +23,14 @@ const (
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
 var (
-	token = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
+	// Many servers read any other sign in a header's name as a dash: X_HTTP_Method_Override would be X-HTTP-Method-Override.
+	headerForm = regexp.MustCompile("^[A-Za-z0-9-]{1,128}$")
 	// The last label begins with a letter: 127.1, 0x7f000001 and 2130706433 are addresses to many resolvers.
 	hostForm = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	// What frames a request or steers a proxy is the host's; a method that hides in a header would not be the one that was decided.
 	forbidden = []string{"Host", "Connection", "Content-Length", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Expect", "Accept-Encoding",
-		"X-Http-Method", "X-Http-Method-Override", "X-Method-Override", "X-Original-Url", "X-Rewrite-Url"}
+		"X-Http-Method", "X-Http-Method-Override", "X-Method-Override", "X-Forwarded-Method",
+		"X-Original-Method", "X-Original-Url", "X-Rewrite-Url"}
 	// What goes along to another origin.
 	harmless = []string{"Accept", "Accept-Language", "User-Agent"}
 )
@@ -123,8 +125,8 @@ func headers(list [][2]string) (http.Header, error) {
 		if size += len(name) + len(value) + 4; size > maxHeaderBytes {
 			return nil, fmt.Errorf("more than %d bytes", maxHeaderBytes)
 		}
-		if !token.MatchString(name) {
-			return nil, fmt.Errorf("%.64q is no header name", kv[0])
+		if !headerForm.MatchString(name) {
+			return nil, fmt.Errorf("%.64q is no header name here: want letters, digits and dashes, which all servers read alike", kv[0])
 		}
 		if slices.Contains(forbidden, name) || strings.HasPrefix(name, "Proxy-") {
 			return nil, fmt.Errorf("%s is set by the host alone", name)

@@ -192,3 +192,61 @@ func TestExamplesOfTheABIPageWork(t *testing.T) {
 		})
 	}
 }
+
+// TestTheHeaderOfCReadsWhatIsNotStrictJSON: what a node prints is parsed with it too, and may be cut short or made to mislead.
+func TestTheHeaderOfCReadsWhatIsNotStrictJSON(t *testing.T) {
+	if _, err := exec.LookPath("clang"); err != nil && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	source, out := filepath.Join(dir, "probe.c"), filepath.Join(dir, "probe.wasm")
+	if err := os.WriteFile(source, []byte(`#include "caponier.h"
+CAPONIER_DESCRIBE { return 0; }
+CAPONIER_CALL {
+  cap_str args = cap_get(cap_input(), "args"), json = cap_text(cap_get(args, "json")), got = cap_get(json, "a");
+  cap_buf b = {0};
+  cap_put(&b, "{\"inside\":"), cap_put(&b, !got.p || got.p >= json.p && got.n <= json.n && got.p + got.n <= json.p + json.n ? "true" : "false");
+  cap_put(&b, ",\"a\":"), cap_quote(&b, got.n <= json.n ? got : (cap_str){0, 0}), cap_put(&b, ",\"text\":"), cap_quote(&b, cap_text(json)), cap_put(&b, "}");
+  cap_output(b);
+  return 0;
+}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("clang", "--target=wasm32", "-O2", "-nostdlib", "-ffreestanding", "-mbulk-memory", "-Wl,--no-entry", "-Wl,--strip-all", "-I", "../../sdk/c", "-o", out, source)
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	wasm, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHost(t, Options{})
+	tool := h.add(wasm)
+	for name, c := range map[string]struct{ json, a, text string }{
+		"the value of a key":                        {json: `{"b":{"a":1},"a":[2,"}"]}`, a: `[2,"}"]`},
+		"a key that is cut short has no value":      {json: `{"ab`},
+		"nor has one without its colon":             {json: `{"a"`},
+		"nor one that ends there":                   {json: `{"a":`},
+		"nor one that is followed by another":       {json: `{"a","b":1}`},
+		"nor what comes after a broken escape":      {json: `{"b\`},
+		"a value that is cut short ends there":      {json: `{"a":[1,"x`, a: `[1,"x`},
+		"a pair of surrogates is one character":     {json: `"\ud83d\ude42!"`, text: "🙂!"},
+		"half a pair is U+FFFD":                     {json: `"\ud83d"`, text: "\uFFFD"},
+		"the second half alone too":                 {json: `"x\ude42y"`, text: "x\uFFFDy"},
+		"no half takes a letter with it":            {json: `"\ud83d\u0041"`, text: "\uFFFDA"},
+		"nor plain text":                            {json: `"\ud83d123456"`, text: "\uFFFD123456"},
+		"nor another first half, which finds its":   {json: `"\ud83d\ud83d\ude42"`, text: "\uFFFD🙂"},
+		"an escape that is cut short is U+FFFD too": {json: `"x\u00"`, text: "x\uFFFD"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := h.call(tool, object{"json": c.json})
+			var got struct {
+				Inside  bool
+				A, Text string
+			}
+			if err := json.Unmarshal(a.Output.JSON, &got); err != nil || a.Err != nil || !got.Inside || got.A != c.a || got.Text != c.text {
+				t.Errorf("%s: %v, %s (%v)", c.json, a.Err, a.Output.JSON, err)
+			}
+		})
+	}
+}

@@ -104,10 +104,9 @@ static inline cap_str cap_at(cap_str array, unsigned i) {
 static inline cap_str cap_get(cap_str object, const char *key) {
   const char *p = object.p + 1, *end = object.p + object.n;
   if (!object.p || object.n < 2 || object.p[0] != '{') return (cap_str){0, 0};
-  while (p < end && *p != '}') {
-    const char *colon = cap_end(p, end), *stop = cap_end(colon + 1, end);
+  for (const char *colon, *stop; p < end && *p != '}' && (colon = cap_end(p, end)) < end && *colon == ':'; p = stop + 1) {
+    stop = cap_end(colon + 1, end);
     if (colon - p >= 2 && cap_is((cap_str){p + 1, (unsigned)(colon - p - 2)}, key)) return (cap_str){colon + 1, (unsigned)(stop - colon - 1)};
-    p = stop + 1;
   }
   return (cap_str){0, 0};
 }
@@ -121,11 +120,11 @@ static inline long long cap_int(cap_str v) {
 
 static inline unsigned cap_hex4(const char *p) {
   unsigned v = 0;
-  for (int i = 0; i < 4; i++) v = v << 4 | (unsigned)(p[i] <= '9' ? p[i] - '0' : (p[i] | 32) - 'a' + 10);
+  for (int i = 0; i < 4; i++) v = v << 4 | (unsigned)(p[i] <= '9' ? p[i] - '0' : ((p[i] | 32) - 'a' + 10) & 15);
   return v;
 }
 
-/* cap_text is the text that a JSON string stands for, in UTF-8; nothing when v is not a string. */
+/* cap_text is the text that a JSON string stands for, in UTF-8, with U+FFFD for half a surrogate pair; nothing when v is not a string. */
 static inline cap_str cap_text(cap_str v) {
   if (v.n < 2 || v.p[0] != '"') return (cap_str){0, 0};
   char *out = cap_alloc(v.n), *o = out;
@@ -134,8 +133,9 @@ static inline cap_str cap_text(cap_str v) {
     const char *at = "b\bf\fn\nr\rt\t";
     unsigned c = 0;
     if (*++p == 'u') {
-      c = cap_hex4(p + 1), p += 4;
-      if (c >> 10 == 0x36 && p + 6 < end) c = 0x10000 + ((c & 0x3ff) << 10) + (cap_hex4(p + 3) & 0x3ff), p += 6;
+      c = end - p > 4 ? cap_hex4(p + 1) : 0xfffd, p += 4;
+      unsigned low = c >> 10 == 0x36 && end - p > 6 && p[1] == '\\' && p[2] == 'u' ? cap_hex4(p + 3) : 0;
+      if (low >> 10 == 0x37) c = 0x10000 + ((c & 0x3ff) << 10) + (low & 0x3ff), p += 6; else if (c >> 11 == 0x1b) c = 0xfffd;
       if (c >= 0x10000) *o++ = (char)(0xf0 | c >> 18), *o++ = (char)(0x80 | (c >> 12 & 63));
       else if (c >= 0x800) *o++ = (char)(0xe0 | c >> 12);
       if (c >= 0x800) *o++ = (char)(0x80 | (c >> 6 & 63));
