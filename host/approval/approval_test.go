@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -333,6 +334,17 @@ func TestOptions(t *testing.T) {
 	var o approval.Options
 	if err := o.Validate(); err != nil || o.Wait != 45*time.Second || o.Expires != 15*time.Minute {
 		t.Errorf("the zero Options: %+v, %v", o, err)
+	}
+}
+
+func TestWhatShowsNothingIsShownByItsNumber(t *testing.T) {
+	for _, r := range []rune{0x34f, 0xad, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x180b, 0x200b, 0x202e, 0x2065, 0x2800, 0x3164, 0xfe0f, 0xffa0, 0xfff0, 0x1d159, 0x1d173, 0xe0041, 0xe0100, 0xe0fff} {
+		if got, want := approval.Visible("a"+string(r)+"b"), fmt.Sprintf("a‹U+%04X›b", r); got != want {
+			t.Errorf("%U is shown as %q", r, got)
+		}
+	}
+	if plain := "pct destroy 105 — größer, 日本語"; approval.Visible(plain) != plain {
+		t.Errorf("%q is shown as %q", plain, approval.Visible(plain))
 	}
 }
 

@@ -120,7 +120,7 @@ func words(argv []string) string {
 func Visible(s string) string {
 	var b strings.Builder
 	for _, r := range s {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) || unicode.Is(unicode.Variation_Selector, r) || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0' || r == '\u2800' {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) || r == '\u2800' || r == '\U0001d159' {
 			fmt.Fprintf(&b, "‹U+%04X›", r)
 			continue
 		}

@@ -9,7 +9,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -25,6 +24,7 @@ const (
 	maxAsks    = 8 // questions of one call, over all its rounds
 	askTime    = 10 * time.Minute
 	maxPending = 10_000 // states that wait for an answer at a time
+	maxMine    = 100    // of them those of one caller
 )
 
 // Asker is the gate's executor of ask. A question that is not answered yet is gate.ErrPending; the guest returns, the client is asked, and the same call
@@ -55,7 +55,7 @@ type askingKey struct{}
 
 // asking is what one call asks and was answered.
 type asking struct {
-	can    bool // the client can ask its user, and may be asked in this round
+	can    bool // the client can ask its user, and may be asked in this round; there is room for its question
 	sealed sealed
 	args   []byte
 
@@ -121,8 +121,14 @@ type seals struct {
 	once sync.Once
 	aead cipher.AEAD
 
-	mu   sync.Mutex // guards open
-	open map[string]time.Time
+	mu   sync.Mutex         // guards the following
+	open map[string][]nonce // by caller, the oldest first
+	all  int
+}
+
+type nonce struct {
+	id      string
+	expires time.Time
 }
 
 func (s *seals) cipher() cipher.AEAD {
@@ -141,28 +147,43 @@ func (s *seals) cipher() cipher.AEAD {
 }
 
 func (s *seals) seal(v sealed, now time.Time) (string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open = map[string]time.Time{}
-	}
-	if len(s.open) >= maxPending {
-		for nonce, expires := range s.open {
-			if now.After(expires) {
-				delete(s.open, nonce)
-			}
-		}
-		if len(s.open) >= maxPending {
-			return "", errors.New("too many questions wait for answers")
-		}
-	}
 	v.Nonce, v.Expires = rand.Text(), now.Add(askTime)
 	plain, err := json.Marshal(v)
 	if err != nil {
 		return "", err
 	}
-	s.open[v.Nonce] = v.Expires
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if mine := s.open[v.Caller]; len(mine) >= maxMine || s.all >= maxPending && len(mine) > 0 {
+		s.keep(v.Caller, mine[1:])
+	}
+	s.keep(v.Caller, append(s.open[v.Caller], nonce{v.Nonce, v.Expires}))
 	return base64.RawURLEncoding.EncodeToString(s.cipher().Seal(nil, nil, plain, nil)), nil
+}
+
+// keep sets what a caller has open.
+func (s *seals) keep(caller string, mine []nonce) {
+	s.all += len(mine) - len(s.open[caller])
+	if len(mine) == 0 {
+		delete(s.open, caller)
+		return
+	}
+	if s.open == nil {
+		s.open = map[string][]nonce{}
+	}
+	s.open[caller] = mine
+}
+
+// room says whether the caller may be asked something: whoever has a question open may, in its place. Calls that run may go over the limit, by one each.
+func (s *seals) room(caller string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= maxPending {
+		for of, theirs := range s.open {
+			s.keep(of, slices.DeleteFunc(theirs, func(n nonce) bool { return now.After(n.expires) }))
+		}
+	}
+	return s.all < maxPending || len(s.open[caller]) > 0
 }
 
 // unseal gives back what seal sealed, once.
@@ -177,9 +198,13 @@ func (s *seals) unseal(state string, now time.Time) (v sealed, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, open := s.open[v.Nonce]
-	delete(s.open, v.Nonce)
-	return v, open && now.Before(v.Expires)
+	mine := s.open[v.Caller]
+	at := slices.IndexFunc(mine, func(n nonce) bool { return n.id == v.Nonce })
+	if at < 0 {
+		return v, false
+	}
+	s.keep(v.Caller, slices.Concat(mine[:at], mine[at+1:]))
+	return v, now.Before(v.Expires)
 }
 
 // rounds is what a request says of the rounds before it, whatever its method.
@@ -196,7 +221,7 @@ var errState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "request
 func (s *Server) asking(who caller, tool *gate.Tool, args []byte, r rounds) (*asking, error) {
 	want := sealed{Round: 1, Caller: who.owner(), Tool: tool.Kind + ":" + tool.Name + "@" + tool.Plugin.Digest}
 	a := &asking{sealed: want, args: args, answers: map[string]said{}, pending: map[string]gate.Ask{},
-		can: r.caps != nil && r.caps.Elicitation != nil && (r.caps.Elicitation.Form != nil || r.caps.Elicitation.URL == nil)}
+		can: r.caps != nil && r.caps.Elicitation != nil && (r.caps.Elicitation.Form != nil || r.caps.Elicitation.URL == nil) && s.seals.room(want.Caller, time.Now())}
 	if r.state == "" {
 		return a, nil
 	}

@@ -174,6 +174,66 @@ func TestFormsAreFlat(t *testing.T) {
 	}
 }
 
+func TestOneCallersQuestionsLeaveTheOthersTheirs(t *testing.T) {
+	var s seals
+	now := time.Now()
+	seal := func(who string) string { return must(s.seal(sealed{Caller: who}, now)) }
+	open := func(state string, at time.Time) bool { _, ok := s.unseal(state, at); return ok }
+	theirs, oldest := seal("bert"), seal("anna")
+	var states []string
+	for range maxPending + maxMine {
+		states = append(states, seal("anna"))
+	}
+	if s.all != maxMine+1 || len(s.open["anna"]) != maxMine {
+		t.Errorf("%d wait, %d of them anna's", s.all, len(s.open["anna"]))
+	}
+	for name, c := range map[string]struct {
+		state string
+		want  bool
+	}{"another's": {theirs, true}, "the oldest": {oldest, false}, "one too old": {states[len(states)-maxMine-1], false}, "the oldest that is kept": {states[len(states)-maxMine], true}, "the newest": {states[len(states)-1], true}} {
+		if got := open(c.state, now); got != c.want || open(c.state, now) {
+			t.Errorf("%s: it opens: %v, and again: %v", name, got, got)
+		}
+	}
+	if late := states[len(states)-2]; open(late, now.Add(askTime)) {
+		t.Error("a state opens after its time")
+	}
+	for n := 0; s.all < maxPending; n++ {
+		seal(fmt.Sprint("caller ", n/maxMine))
+	}
+	if s.room("carl", now) || !s.room("caller 0", now) {
+		t.Error("when it is full there is room for a new caller, or none in place of one's own")
+	}
+	if seal("caller 0"); s.all != maxPending {
+		t.Errorf("a question in place of one's own: %d wait", s.all)
+	}
+	if !s.room("carl", now.Add(askTime+1)) || s.all != 0 || len(s.open) != 0 {
+		t.Errorf("old ones keep their room: %d of %d callers", s.all, len(s.open))
+	}
+}
+
+func TestWithoutRoomForAQuestionTheOtherChannelsStay(t *testing.T) {
+	for name, connect := range transports {
+		t.Run(name, func(t *testing.T) {
+			var heard []string
+			s := newServer(t, &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"kill": redDoor("R1", &heard), "one": asks("a")}}, nil)
+			for n := range maxPending {
+				must(s.seals.seal(sealed{Caller: fmt.Sprint(n / maxMine)}, time.Now()))
+			}
+			cs := connect(t, s, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				return nil, errors.New("there was no room to ask")
+			}})
+			r, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "kill"})
+			if err != nil || meta(t, r).Error.Code != "waiting" || meta(t, r).ApprovalID != "R1" || heard[0] != "cannot" {
+				t.Errorf("a red call: %v, %v, the door heard %q", err, r, heard)
+			}
+			if r, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "one"}); err != nil || !strings.Contains(text(r), "unavailable") {
+				t.Errorf("a plugin's question: %v, %v", err, r)
+			}
+		})
+	}
+}
+
 func FuzzState(f *testing.F) {
 	var s seals
 	good, err := s.seal(sealed{Caller: "a"}, time.Time{})

@@ -55,8 +55,9 @@ func hidden(r rune) bool {
 	case unicode.IsControl(r),
 		r == 0xad, r == 0x61c, r == 0x180e, r == 0x200b, r == 0x200e, r == 0x200f, // soft hyphen, marks, zero-width space; joiners are letters to some scripts
 		r >= 0x202a && r <= 0x202e, r >= 0x2060 && r <= 0x206f, // direction embeddings, overrides and isolates; invisible operators
-		r == 0x115f, r == 0x1160, r == 0x3164, r == 0xffa0, // fillers
-		r >= 0xfe00 && r <= 0xfe0d, r >= 0xe0100 && r <= 0xe01ef, // variation selectors, which carry bytes; two choose how emoji look and stay
+		unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), // fillers, the grapheme joiner, vowels that are never shown
+		r == 0x1d159, r >= 0x1d173 && r <= 0x1d17a, r >= 0x1bca0 && r <= 0x1bca3, // a notehead that is none, beams, shorthand's joiners
+		unicode.Is(unicode.Variation_Selector, r) && r != 0xfe0e && r != 0xfe0f, // they carry bytes; two choose how emoji look and stay
 		r == 0xfeff, r >= 0xfff9 && r <= 0xfffb, r&0xfffe == 0xfffe,
 		r >= 0xe0000 && r <= 0xe007f: // tags
 		return true

@@ -39,6 +39,8 @@ func TestCleanTakesOutWhatActsOrHides(t *testing.T) {
 		"tag characters":                   {"hi\U000e0001\U000e0069\U000e0067\U000e007f", "hi"},
 		"variation selectors with bytes":   {"x\U000e0100\U000e01ef\ufe00", "x"},
 		"zero-width space and BOM":         {"a\u200bb\ufeffc\u2060d", "abcd"},
+		"all that is ignored by default":   {"a\u034fb\u115f\u1160\u17b4\u17b5\u3164\uffa0\u2065\ufff0\U000e0fffc", "abc"},
+		"music and shorthand unseen":       {"a\U0001d159\U0001d173\U0001d17a\U0001bca0\u180b\u180fb", "ab"},
 		"joiners of real scripts stay":     {"می\u200cخواهم", "می\u200cخواهم"},
 		"line separators":                  {"a\u2028b\u2029c\u0085d", "a\nb\nc\nd"},
 		"invalid UTF-8":                    {"a\xff", "a\ufffd"},
