@@ -99,4 +99,5 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(work, "back.conf")); string(data) != "port = 1\n" {
 		t.Errorf("what came back is %q, %v", data, err)
 	}
+	s.gated(t, `printf .*|'cat' '--' .*|'(pct|qm)' 'destroy' .*|'systemctl' .*|'pvesh' 'create' '/nodes/\w+/wakeonlan' .*|'pvecm' 'status'|'uptime' && 'hostname'`)
 }

@@ -234,19 +234,27 @@ func TestSudoHoldsOnTheNode(t *testing.T) {
 		out, _ := exec.Command("ssh", "-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-i", sshd.ClientFile, "-p", fmt.Sprint(port), "caponier@"+host, command).CombinedOutput()
 		return string(out)
 	}
+	const upid = "UPID:pve1:00000000:00000000:00000000:vzstart:101:root@pam!x:"
 	// Without the gate: sudo's own list holds by itself.
 	for command, want := range map[string]string{
-		"id -un":                                                      "^caponier\n$",
-		tools + "/pct list":                                           "permission denied", // pvelab's state is root's, as a node's is
-		"sudo -n pct status 101":                                      "^status: running\n$",
-		"sudo -n pct status 101 102":                                  "^sudo: a password is required\n$",
-		"sudo -n pct destroy 101":                                     "^sudo: a password is required\n$",
-		"sudo -n pct 'status 101\nx'":                                 "^sudo: a password is required\n$",
-		"sudo -n pct exec 101 --keep-env 0 -- timeout 5 id":           "^sudo: a password is required\n$",
-		"sudo -n pvesh create /nodes/pve1/status --command reboot":    "^sudo: a password is required\n$",
-		"sudo -n pvesh get '/nodes/pve2/storage/x;hostname:/content'": "^sudo: a password is required\n$",
-		"sudo -n sh -c id":                                            "^sudo: a password is required\n$",
-		"sudo -n -u nobody id":                                        "^sudo: a password is required\n$",
+		"id -un":                                                                    "^caponier\n$",
+		tools + "/pct list":                                                         "permission denied", // pvelab's state is root's, as a node's is
+		"sudo -n pct status 101":                                                    "^status: running\n$",
+		"sudo -n pct status 101 102":                                                "^sudo: a password is required\n$",
+		"sudo -n pct destroy 101":                                                   "^sudo: a password is required\n$",
+		"sudo -n pct 'status 101\nx'":                                               "^sudo: a password is required\n$",
+		"sudo -n pct exec 101 --keep-env 0 -- timeout 5 id":                         "^sudo: a password is required\n$",
+		"sudo -n pvesh create /nodes/pve1/status --command reboot":                  "^sudo: a password is required\n$",
+		"sudo -n pvesh get '/nodes/pve2/storage/x;hostname:/content'":               "^sudo: a password is required\n$",
+		"sudo -n pvesh get /nodes/pve1/status --output-format json":                 "^{",
+		"sudo -n pvesh get /nodes/pve1/tasks/" + upid + "/status":                   "no such task",
+		"sudo -n pvesh get /nodes/pve1/qemu/200/agent/file-read --file /etc/shadow": "^sudo: a password is required\n$",
+		"sudo -n pvesh get /nodes/pve1/query-url-metadata --url http://x/":          "^sudo: a password is required\n$",
+		"sudo -n pvesh get /version --noproxy 1":                                    "^sudo: a password is required\n$",
+		"sudo -n pct start 101 --skiplock 1":                                        "^sudo: a password is required\n$",
+		"sudo -n pct list x":                                                        "^sudo: a password is required\n$",
+		"sudo -n sh -c id":                                                          "^sudo: a password is required\n$",
+		"sudo -n -u nobody id":                                                      "^sudo: a password is required\n$",
 	} {
 		if got := ssh(command); !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("%s answers %q, want %s", command, got, want)

@@ -192,7 +192,7 @@ func (d *doctor) explain(check string, argv []string, e ended) {
 	said, _, _ := bytes.Cut(bytes.TrimSpace(e.stderr), []byte("\n"))
 	switch {
 	case e.exit == 126 && bytes.Contains(e.stderr, []byte("caponier-gate")):
-		d.found(check, Warn, fmt.Sprintf("\"%s\"   # one more line of form=( … ) in /usr/local/sbin/caponier-gate on %s, if your tools need it", shell.Quote(argv), o.Name),
+		d.found(check, Warn, fmt.Sprintf("\"%s\"   # one more line of form=( … ) in /usr/local/sbin/caponier-gate on %s, if your tools need it", strings.ReplaceAll(shell.Quote(argv), "+", "[+]"), o.Name),
 			"the key's forced command does not let it run `%s`, nor then any tool", line)
 	case e.exit == 127:
 		d.found(check, Fail, fmt.Sprintf("SetEnv PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin   # in /etc/ssh/sshd_config of %s, then systemctl reload ssh; if it is a Proxmox node at all", o.Name),

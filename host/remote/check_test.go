@@ -97,6 +97,7 @@ func TestCheckFinds(t *testing.T) {
 		{claim: "a user who may not", programs: map[string]string{"pct": "echo 'ipcc_send_rec[1] failed: Unknown error -1' >&2; exit 255"}, check: "pct", level: Fail, note: []string{"exit code 255", "ipcc_send_rec"}, fix: "want root, or sudo"},
 		{claim: "sudo that asks for a password", programs: map[string]string{"qm": "echo 'sudo: a password is required' >&2; exit 1"}, check: "qm", level: Fail, note: []string{"sudo does not let"}, fix: "sudo -l -U"},
 		{claim: "a forced command that lists less", programs: map[string]string{"qm": "echo 'caponier-gate: this key may not run that' >&2; exit 126"}, check: "qm", level: Warn, note: []string{"forced command"}, fix: `"'qm' 'list'"`},
+		{claim: "a forced command that lists no date", programs: map[string]string{"date": "echo 'caponier-gate: this key may not run that' >&2; exit 126"}, check: "clock", level: Warn, note: []string{"forced command"}, fix: `"'date' '[+]%s'"`},
 		{claim: "a cluster without quorum", programs: map[string]string{"pvesh": status(`{"type":"cluster","name":"c","quorate":0},{"type":"node","name":"n1","local":1,"online":1},{"type":"node","name":"n2","online":0}`)},
 			check: "quorum", level: Fail, note: []string{"no quorum (1 of 2"}, fix: `bring back "n2"`},
 		{claim: "a node that is away", programs: map[string]string{"pvesh": status(`{"type":"cluster","name":"c","quorate":1},{"type":"node","name":"n1","local":1,"online":1},{"type":"node","name":"n2","online":0}`)},
