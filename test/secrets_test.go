@@ -46,6 +46,7 @@ func TestCanarySecretsAppearNowhere(t *testing.T) {
 	must(t, os.Mkdir(secrets, 0o700))
 	password := filepath.Join(secrets, "password")
 	must(t, os.WriteFile(password, []byte(canaries["password"]+"\n"), 0o600))
+	numbers := freeAddress(t)
 	config, err := os.ReadFile(s.config)
 	must(t, err)
 	pve1 := regexp.MustCompile(`(?s)\[\[remote.nodes\]\]\nname = "pve1".*?\ndefault = true`).FindString(string(config))
@@ -67,7 +68,9 @@ secret = %q
 tokens = %q
 [[identity.principals]]
 id = "demo"
-`, edge, web.URL, canaries["credential"], web.URL+"/hook", canaries["webhook"], filepath.Join(s.dir, "tokens.json")), 0o600))
+[front]
+metrics = %q
+`, edge, web.URL, canaries["credential"], web.URL+"/hook", canaries["webhook"], filepath.Join(s.dir, "tokens.json"), numbers), 0o600))
 
 	key := regexp.MustCompile(`identity_file = "([^"]+)"`).FindStringSubmatch(string(config))
 	pem, err := os.ReadFile(key[1])
@@ -93,7 +96,11 @@ id = "demo"
 	})
 	var seen bytes.Buffer // everything that callers are told
 	get := func(path string, header ...string) {
-		req, err := http.NewRequest("GET", base+path, nil)
+		at := base
+		if path == "/metrics" {
+			at = "http://" + numbers
+		}
+		req, err := http.NewRequest("GET", at+path, nil)
 		must(t, err)
 		for i := 0; i < len(header); i += 2 {
 			req.Header.Set(header[i], header[i+1])

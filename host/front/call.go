@@ -133,7 +133,7 @@ func (s *Server) through(ctx context.Context, who caller, tool *gate.Tool, args 
 	return a, stopped, &jsonrpc.Error{Code: codeBudget, Message: clean(out.Error()), Data: data}
 }
 
-// running counts the calls that run. What is over the limit is turned away at once: a queue would only make it late as well.
+// running counts what goes on at a time: calls, lists, sessions. What is over the limit is turned away at once: a queue would only make it late as well.
 type running struct {
 	mu  sync.Mutex // guards the following
 	all int
@@ -152,6 +152,12 @@ func (r *running) begin(who caller, most int) bool {
 	r.all++
 	r.of[who.ID]++
 	return true
+}
+
+func (r *running) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all
 }
 
 func (r *running) end(who caller) {

@@ -43,7 +43,7 @@ type Options struct {
 	MaxChars    int           `koanf:"max_chars"`    // characters of text in a result: 25,000
 	MaxOutput   int           `koanf:"max_output"`   // bytes of a plugin's output that is read at all: 8 MiB
 	MaxBody     int64         `koanf:"max_body"`     // bytes of an HTTP body or a line on stdin: 4 MiB
-	MaxSessions int           `koanf:"max_sessions"` // sessions of older protocol versions at a time: 100
+	MaxSessions int           `koanf:"max_sessions"` // sessions of older protocol versions at a time: 100; one principal may have half of them
 	MaxConns    int           `koanf:"max_conns"`    // HTTP connections at a time: 500
 	MaxCalls    int           `koanf:"max_calls"`    // calls at a time: 64; one principal may have half of them
 	SessionIdle time.Duration `koanf:"session_idle"` // without a request a session ends: 1h

@@ -35,8 +35,8 @@ const (
 	sessionHeader = "Mcp-Session-Id"
 )
 
-// Handler serves /mcp, /health, /ready and /metrics, and what Options.Identity publishes about itself. Every route is behind the Host and Origin checks; /mcp and
-// /metrics are behind Options.Identity too.
+// Handler serves /mcp, /health and /ready, and what Options.Identity publishes about itself. Every route is behind the Host and Origin checks, and /mcp behind
+// Options.Identity too. Metrics name nodes, tools and principals, which callers may not all be shown: ServeMetrics has them.
 func (s *Server) Handler() http.Handler {
 	if s.opts.Identity == nil {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -62,7 +62,7 @@ func (s *Server) Handler() http.Handler {
 			}
 		})
 	}
-	routes := map[string]http.Handler{"/mcp": private(eras), "/metrics": private(s.seen.handler()), "/health": http.HandlerFunc(s.health), "/ready": http.HandlerFunc(s.ready)}
+	routes := map[string]http.Handler{"/mcp": private(eras), "/health": http.HandlerFunc(s.health), "/ready": http.HandlerFunc(s.ready)}
 	if public, has := s.opts.Identity.(interface {
 		Metadata() (paths []string, h http.Handler)
 	}); has {
@@ -83,7 +83,7 @@ func (s *Server) Handler() http.Handler {
 	routed := cross.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := routes[r.URL.EscapedPath()]
 		if h == nil {
-			s.refuse(w, "path", http.StatusNotFound, "this server has /mcp, /health, /ready and /metrics")
+			s.refuse(w, "path", http.StatusNotFound, "this server has /mcp, /health and /ready")
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -283,52 +283,30 @@ func reply(w http.ResponseWriter, status int, id json.RawMessage, e *jsonrpc.Err
 
 // sessions counts those of the older versions, which live from initialize to their end.
 type sessions struct {
-	mu   sync.Mutex
-	open int
-	wg   sync.WaitGroup
-}
-
-func (c *sessions) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.open
-}
-
-func (c *sessions) take(most int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.open >= most {
-		return false
-	}
-	c.open++
-	return true
-}
-
-func (c *sessions) release() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open--
+	running
+	wg sync.WaitGroup
 }
 
 // begin lets the SDK make a session if there is room for one, and counts it until it ends.
 func (e *eras) begin(w http.ResponseWriter, r *http.Request) {
-	if e.root.Err() != nil || !e.Server.sessions.take(e.opts.MaxSessions) {
+	p, _ := e.opts.Identity.Principal(r.Context()) // identified has seen that there is one
+	who, count := caller{Principal: p}, &e.Server.sessions
+	if e.root.Err() != nil || !count.begin(who, e.opts.MaxSessions) {
 		w.Header().Set("Retry-After", "30")
-		e.refuse(w, "sessions", http.StatusServiceUnavailable, fmt.Sprintf("all %d sessions are taken; protocol version %s needs none", e.opts.MaxSessions, statelessVersions[0]))
+		e.refuse(w, "sessions", http.StatusServiceUnavailable, fmt.Sprintf("all %d sessions are taken, or you have half of them; end one with DELETE; protocol version %s needs none", e.opts.MaxSessions, statelessVersions[0]))
 		return
 	}
-	count := &e.Server.sessions
 	defer func() {
 		for session := range e.mcp.Sessions() {
 			if id := w.Header().Get(sessionHeader); id != "" && session.ID() == id {
 				count.wg.Go(func() {
-					defer count.release()
+					defer count.end(who)
 					_ = session.Wait() // how it ended does not matter
 				})
 				return
 			}
 		}
-		count.release()
+		count.end(who)
 	}()
 	e.sessions.ServeHTTP(w, r)
 }

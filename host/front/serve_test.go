@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -245,19 +246,19 @@ func TestTheClientsCredentialsGoNoFurther(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreAHundredSessionsAndOneHour(t *testing.T) {
+func TestDefaultsAreAHundredSessionsHalfOfThemForOneCallerAndOneHour(t *testing.T) {
 	s := newServer(t, helloDoor(), nil)
 	if s.opts.SessionIdle != time.Hour {
 		t.Errorf("an idle session ends after %s", s.opts.SessionIdle)
 	}
 	url, _ := serve(t, s)
-	for i := range 102 {
-		want := 200
-		if i >= 100 {
-			want = 503
+	for i, who := range append(slices.Repeat([]string{"anna"}, 51), append(slices.Repeat([]string{"bert"}, 50), "carl")...) {
+		want, says := 200, ""
+		if i == 50 || i == 101 {
+			want, says = 503, "all 100 sessions are taken, or you have half of them"
 		}
-		if status, _ := send(t, url, "POST", "/mcp", initialize, nil); status != want {
-			t.Errorf("session %d: %d, want %d", i+1, status, want)
+		if status, body := send(t, url, "POST", "/mcp", initialize, map[string]string{"Test-Principal": who}); status != want || !strings.Contains(body, says) {
+			t.Errorf("session %d, of %s: %d %s, want %d", i+1, who, status, body, want)
 		}
 	}
 	if status, _ := send(t, url, "POST", "/mcp", modernList, map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}); status != 200 {

@@ -57,7 +57,7 @@ func servers(b *testing.B) []server {
 	s := startSite(b)
 	config, err := os.ReadFile(s.config)
 	check(b, err)
-	check(b, os.WriteFile(s.config, append(config, "\n[front]\nmax_calls = 256\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n"...), 0o600))
+	check(b, os.WriteFile(s.config, append(config, "\n[front]\nmax_calls = 256\nmax_sessions = 200\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n"...), 0o600))
 	self, err := os.Executable()
 	check(b, err)
 	return []server{
