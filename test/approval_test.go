@@ -82,8 +82,9 @@ func (s *site) serveHTTP(t *testing.T) string {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	})
-	lines := bufio.NewScanner(stderr)
+	lines, said := bufio.NewScanner(stderr), ""
 	for lines.Scan() {
+		said += lines.Text() + "\n"
 		if strings.Contains(lines.Text(), "approvals/login") {
 			t.Error("the host's log has a link that signs in")
 		}
@@ -92,7 +93,7 @@ func (s *site) serveHTTP(t *testing.T) string {
 			return m[1]
 		}
 	}
-	t.Fatal("it does not serve")
+	t.Fatalf("it does not serve:\n%s", said)
 	return ""
 }
 

@@ -2,6 +2,8 @@ package front
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -10,32 +12,118 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// limited accepts no more connections than there is room for; the others wait in the kernel's queue.
+// limited keeps no more connections than there is room for. For a new one it closes the oldest of those on which nobody is known, or else the one that
+// was idle for longest. Where all are at work the new one waits, and the others in the kernel's queue.
 type limited struct {
 	net.Listener
-	room chan struct{}
-}
+	most     int
+	stranger time.Duration // that a connection on which nobody is known waits for its client
 
-func (l *limited) Accept() (net.Conn, error) {
-	l.room <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.room
-		return nil, err
-	}
-	return &limitedConn{Conn: c, room: l.room}, nil
+	mu     sync.Mutex // guards the following, and the fields of every limitedConn
+	room   *sync.Cond // one was closed
+	conns  map[*limitedConn]bool
+	closed bool
 }
 
 type limitedConn struct {
 	net.Conn
-	once sync.Once
-	room chan struct{}
+	of    *limited
+	known bool      // whoever sent the latest request is
+	idle  bool      // between two requests
+	since time.Time // it was accepted, or is idle
+}
+
+func newLimited(l net.Listener, most int, stranger time.Duration) *limited {
+	n := &limited{Listener: l, most: most, stranger: stranger, conns: map[*limitedConn]bool{}}
+	n.room = sync.NewCond(&n.mu)
+	return n
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	raw, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.conns) >= l.most && !l.closed {
+		if old := l.dispensable(); old != nil {
+			delete(l.conns, old)
+			_ = old.Conn.Close() // its server finds out by itself
+		} else {
+			l.room.Wait()
+		}
+	}
+	if l.closed {
+		return nil, errors.Join(net.ErrClosed, raw.Close())
+	}
+	c := &limitedConn{Conn: raw, of: l, since: time.Now()}
+	l.conns[c] = true
+	return c, nil
+}
+
+// dispensable gives the connection to be closed for a new one, or nil. A connection at work for somebody who is known is not.
+func (l *limited) dispensable() (worst *limitedConn) {
+	for c := range l.conns {
+		if (!c.known || c.idle) && (worst == nil || worst.known && !c.known || worst.known == c.known && c.since.Before(worst.since)) {
+			worst = c
+		}
+	}
+	return worst
+}
+
+func (l *limited) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.room.Broadcast()
+	l.mu.Unlock()
+	return l.Listener.Close()
 }
 
 func (c *limitedConn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(func() { <-c.room })
-	return err
+	c.of.mu.Lock()
+	delete(c.of.conns, c)
+	c.of.room.Broadcast()
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// SetReadDeadline gives nobody who is not known more time than a stranger has, whatever is waited for: a header, a body, the next request.
+func (c *limitedConn) SetReadDeadline(t time.Time) error {
+	c.of.mu.Lock()
+	known := c.known
+	c.of.mu.Unlock()
+	if most := time.Now().Add(c.of.stranger); !known && (t.IsZero() || t.After(most)) {
+		t = most
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// limitedOf finds the connection of a request, which TLS may have wrapped.
+func limitedOf(c net.Conn) *limitedConn {
+	if secure, is := c.(*tls.Conn); is {
+		c = secure.NetConn()
+	}
+	l, _ := c.(*limitedConn)
+	return l
+}
+
+// is notes who uses the connection. Whoever is not known has little time to send and to take an answer, and whoever is has what the handlers give.
+func (c *limitedConn) is(known bool) {
+	c.of.mu.Lock()
+	c.known, c.idle = known, false
+	c.of.mu.Unlock()
+	deadline := time.Time{}
+	if !known {
+		deadline = time.Now().Add(c.of.stranger)
+	}
+	_ = c.Conn.SetDeadline(deadline) // a connection that is closed needs none
+}
+
+func (c *limitedConn) rests() {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.idle, c.since = true, time.Now()
 }
 
 // begun counts requests that net/http turned away itself, or that never arrived whole: it answers them, or hangs up, without asking any handler.
@@ -55,6 +143,10 @@ func (b *begun) watch(web *http.Server) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		switch state {
+		case http.StateIdle:
+			if l := limitedOf(c); l != nil {
+				l.rests()
+			}
 		case http.StateActive:
 			b.open[c] = true
 		case http.StateClosed:
@@ -70,6 +162,9 @@ func (b *begun) watch(web *http.Server) {
 			b.mu.Lock()
 			b.open[c] = false
 			b.mu.Unlock()
+			if l := limitedOf(c); l != nil {
+				l.is(false) // until identified says so
+			}
 		}
 		next.ServeHTTP(w, r)
 	})

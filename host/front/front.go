@@ -44,7 +44,7 @@ type Options struct {
 	MaxOutput   int           `koanf:"max_output"`   // bytes of a plugin's output that is read at all: 8 MiB
 	MaxBody     int64         `koanf:"max_body"`     // bytes of an HTTP body or a line on stdin: 4 MiB
 	MaxSessions int           `koanf:"max_sessions"` // sessions of older protocol versions at a time: 100; one principal may have half of them
-	MaxConns    int           `koanf:"max_conns"`    // HTTP connections at a time: 500
+	MaxConns    int           `koanf:"max_conns"`    // HTTP connections at a time: 500; for one more, the oldest of a client that is not known is closed, or else the one idle for longest
 	MaxCalls    int           `koanf:"max_calls"`    // calls at a time: 64; one principal may have half of them
 	SessionIdle time.Duration `koanf:"session_idle"` // without a request a session ends: 1h
 	KeepAlive   time.Duration `koanf:"keep_alive"`   // between signs of progress while a call runs: 5s
@@ -116,6 +116,7 @@ type Server struct {
 	seen metrics
 
 	patience time.Duration // for a body to arrive, and for a piece of an answer to be taken
+	stranger time.Duration // for a connection on which nobody is known to be used
 	recheck  time.Duration // between two looks whether the caller of an open stream would still be let in
 
 	root context.Context // ends when the host stops; every call does then
@@ -162,7 +163,7 @@ func New(o Options, door Door) (*Server, error) {
 	if o.Tier == nil {
 		o.Tier = func(_ context.Context, _ gate.Principal, t *gate.Tool) gate.Tier { return tierOfHints(t.Hints) }
 	}
-	s := &Server{opts: o, door: door, log: o.Log, offer: offers{}, patience: 30 * time.Second, recheck: 10 * time.Second, kept: kept{most: 64 << 20}}
+	s := &Server{opts: o, door: door, log: o.Log, offer: offers{}, patience: 30 * time.Second, stranger: 10 * time.Second, recheck: 10 * time.Second, kept: kept{most: 64 << 20}}
 	s.root, s.stop = context.WithCancelCause(context.Background())
 	s.seen = newMetrics(o.Meter, func() float64 { return float64(s.sessions.count()) })
 	mo := &mcp.ServerOptions{

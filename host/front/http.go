@@ -166,6 +166,11 @@ func (s *Server) identified(next http.Handler) http.Handler {
 		if passed, ok := r.Context().Value(passedKey{}).(*bool); ok {
 			*passed = true
 		}
+		if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+			if l := limitedOf(c); l != nil {
+				l.is(true)
+			}
+		}
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer -")
 		r.Header.Del("Cookie")
@@ -326,7 +331,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			return fmt.Errorf("serving HTTP on %s: more than loopback needs TLS: set front.tls_cert and front.tls_key, or front.behind_proxy if a proxy does it", l.Addr())
 		}
 	}
-	l = &limited{Listener: l, room: make(chan struct{}, s.opts.MaxConns)}
+	l = newLimited(l, s.opts.MaxConns, s.stranger)
 	if s.opts.TLSCert != "" {
 		cert, err := tls.LoadX509KeyPair(s.opts.TLSCert, s.opts.TLSKey)
 		if err != nil {
