@@ -103,7 +103,7 @@ func words(err error) string {
 // login connects, and answers how long the network takes.
 func (d *doctor) login(ctx context.Context) (trip time.Duration, ok bool) {
 	began, o := time.Now(), d.n.opts
-	c, err := d.n.acquire(ctx)
+	c, err := d.n.acquire(ctx, "")
 	if err != nil {
 		check, fix := "connection", fmt.Sprintf("ssh -v -p %d %s@%s   # from this machine; then host and port in [[remote.nodes]] %s", o.Port, o.User, o.Host, o.Name)
 		switch op := (*gate.OpError)(nil); {
@@ -116,7 +116,7 @@ func (d *doctor) login(ctx context.Context) (trip time.Duration, ok bool) {
 		d.found(check, Fail, fix, "%s", words(err))
 		return 0, false
 	}
-	defer d.n.release(c)
+	defer d.n.release(c, "")
 	took := time.Since(began)
 	for range 3 {
 		began := time.Now()

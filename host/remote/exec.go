@@ -36,6 +36,7 @@ type ExecResult struct {
 }
 
 type command struct {
+	who   string // the principal whose turn it takes
 	text  string
 	stdin []byte
 	max   int64 // bytes of stdout, and of stderr
@@ -93,12 +94,12 @@ func (n *node) exec(ctx context.Context, cmd command) (ended, error) {
 
 // run does the work of exec and calls report once, before it cleans up.
 func (n *node) run(ctx context.Context, cmd command, p *pledge, report func(ended, error)) {
-	c, ch, exits, err := n.session(ctx, true)
+	c, ch, exits, err := n.session(ctx, cmd.who, true)
 	if err != nil {
 		report(ended{}, err)
 		return
 	}
-	defer n.release(c)
+	defer n.release(c, cmd.who)
 	defer c.shut(ch, exits)
 	e, err := c.start(ctx, ch, exits, cmd, p)
 	report(e, err)

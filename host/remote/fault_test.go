@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -195,8 +196,8 @@ func TestDeadline(t *testing.T) {
 	t.Run("in the queue, nothing was sent", func(t *testing.T) {
 		n := r.nodes["n1"]
 		var held []*conn
-		for range r.opts.MaxSessions * r.opts.MaxConns {
-			c, err := n.acquire(t.Context())
+		for i := range r.opts.MaxSessions * r.opts.MaxConns {
+			c, err := n.acquire(t.Context(), fmt.Sprint(i))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,8 +206,8 @@ func TestDeadline(t *testing.T) {
 		before := len(s.Commands())
 		_, err := do(t.Context(), r, gate.SSHExec{OnNode: gate.OnNode{Common: gate.Common{TimeoutMS: 50}, Node: "n1"}, Argv: []string{"true"}}, yellow)
 		refused(t, err, "timeout", gate.Failed, "not sent")
-		for _, c := range held {
-			n.release(c)
+		for i, c := range held {
+			n.release(c, fmt.Sprint(i))
 		}
 		mustExec(t, r, "true")
 		if got := len(s.Commands()); got > before+2 { // one more, and a probe of the second connection

@@ -19,7 +19,7 @@ type Options struct {
 	Nodes      []NodeOptions `koanf:"nodes"`       // the inventory
 	KnownHosts []string      `koanf:"known_hosts"` // files in OpenSSH's format, read again at each dial; for hosts without host_key
 
-	MaxSessions  int           `koanf:"max_sessions"`  // at once on one connection, 5; sshd refuses more under load long before its MaxSessions
+	MaxSessions  int           `koanf:"max_sessions"`  // at once on one connection, 5, of which one principal leaves two (of all connections to a node) to the others; sshd refuses more under load long before its MaxSessions
 	MaxConns     int           `koanf:"max_conns"`     // to one node, 2
 	DialTimeout  time.Duration `koanf:"dial_timeout"`  // TCP, banner, key exchange and authentication of all hops together, 10s
 	StepTimeout  time.Duration `koanf:"step_timeout"`  // to open a channel or have a request answered, 15s

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +14,11 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// node is an entry of the inventory with its connections. Callers wait in line for a session; a second connection is opened only when the first is full.
+// forOthers is how many of the open sessions of a node one principal leaves to the others.
+const forOthers = 2
+
+// node is an entry of the inventory with its connections. Callers wait in line for a session, each principal in a line of its own, and the lines take turns.
+// A second connection is opened only when somebody may have none of the first.
 type node struct {
 	r    *Remote
 	opts NodeOptions
@@ -21,7 +26,8 @@ type node struct {
 
 	mu      sync.Mutex // guards the following, and the same-named fields of conns
 	conns   []*conn
-	waiters []chan grant
+	lines   []*line        // of those who wait; none is empty, and the first one's turn comes first
+	held    map[string]int // sessions, by principal
 	dialing bool
 	fails   int
 	retryAt time.Time // no dial before this
@@ -32,6 +38,12 @@ type node struct {
 	openErr error
 	swept   bool     // leftovers of dead processes were looked for
 	left    []string // directories of ours that a lost connection kept us from removing
+}
+
+// line is who waits for a session on behalf of one principal; "" is the host itself.
+type line struct {
+	who     string
+	waiters []chan grant
 }
 
 type grant struct {
@@ -53,11 +65,15 @@ type conn struct {
 	shellOK bool
 }
 
-// acquire waits for the right to open one session. Every conn it returns must be released.
-func (n *node) acquire(ctx context.Context) (*conn, error) {
+// acquire waits for the right to open one session on behalf of a principal. Every conn it returns must be released.
+func (n *node) acquire(ctx context.Context, who string) (*conn, error) {
 	n.mu.Lock()
 	w := make(chan grant, 1)
-	n.waiters = append(n.waiters, w)
+	i := slices.IndexFunc(n.lines, func(l *line) bool { return l.who == who })
+	if i < 0 {
+		i, n.lines = len(n.lines), append(n.lines, &line{who: who})
+	}
+	n.lines[i].waiters = append(n.lines[i].waiters, w)
 	n.settle()
 	n.mu.Unlock()
 	select {
@@ -66,9 +82,11 @@ func (n *node) acquire(ctx context.Context) (*conn, error) {
 	case <-ctx.Done():
 	}
 	n.mu.Lock()
-	for i, other := range n.waiters {
-		if other == w {
-			n.waiters = append(n.waiters[:i], n.waiters[i+1:]...)
+	for i, l := range n.lines {
+		if j := slices.Index(l.waiters, w); j >= 0 {
+			if l.waiters = slices.Delete(l.waiters, j, j+1); len(l.waiters) == 0 {
+				n.lines = slices.Delete(n.lines, i, i+1)
+			}
 			n.mu.Unlock()
 			code, why := stopped(ctx)
 			return nil, failed(code, "waiting for a connection to %s: %s; nothing was sent", n.opts.Name, why)
@@ -79,26 +97,28 @@ func (n *node) acquire(ctx context.Context) (*conn, error) {
 	return g.c, g.err
 }
 
-func (n *node) release(c *conn) {
+func (n *node) release(c *conn, who string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c.used--
+	if n.held[who]--; n.held[who] == 0 {
+		delete(n.held, who)
+	}
 	c.idleSince = n.r.opts.Now()
 	n.settle()
 }
 
-// settle gives sessions to those who wait, in their order, and dials or tells them why not. n.mu must be held.
+// settle gives sessions to those who wait, in their turn, and dials or tells them why not. n.mu must be held.
 func (n *node) settle() {
-	for len(n.waiters) > 0 {
-		c := n.free()
-		if c == nil {
+	for c := n.free(); c != nil; c = n.free() {
+		w := n.next()
+		if w == nil {
 			break
 		}
 		c.used++
-		n.waiters[0] <- grant{c: c}
-		n.waiters = n.waiters[1:]
+		w <- grant{c: c}
 	}
-	if len(n.waiters) == 0 || n.dialing || len(n.conns) >= n.r.opts.MaxConns {
+	if len(n.lines) == 0 || n.dialing || len(n.conns) >= n.r.opts.MaxConns {
 		return
 	}
 	err := n.lastErr
@@ -112,11 +132,35 @@ func (n *node) settle() {
 		err = failed(op.Code, "%s (that was the last attempt; the next is made in %s at the earliest)", op.Message, wait.Round(10*time.Millisecond))
 	}
 	if len(n.conns) == 0 {
-		for _, w := range n.waiters {
-			w <- grant{err: err}
+		for _, l := range n.lines {
+			for _, w := range l.waiters {
+				w <- grant{err: err}
+			}
 		}
-		n.waiters = nil
+		n.lines = nil
 	}
+}
+
+// next takes a waiter out of the first line whose principal may hold one session more; then that line is the last. What is left to others counts of the
+// connections that are open: nobody else could wait for one that cannot be made.
+func (n *node) next() chan grant {
+	most := -forOthers
+	for _, c := range n.conns {
+		most += c.limit
+	}
+	for i, l := range n.lines {
+		if n.held[l.who] >= max(most, 1) {
+			continue
+		}
+		n.held[l.who]++
+		n.lines = slices.Delete(n.lines, i, i+1)
+		w := l.waiters[0]
+		if l.waiters = l.waiters[1:]; len(l.waiters) > 0 {
+			n.lines = append(n.lines, l)
+		}
+		return w
+	}
+	return nil
 }
 
 func (n *node) free() *conn {
@@ -232,10 +276,10 @@ func (c *conn) idle(since time.Time) bool {
 
 // session opens a channel, for commands only after the login shell of its connection is known to be good. It is tried again, elsewhere if need be, while
 // the node refuses or the connection turns out dead: nothing was asked yet.
-func (n *node) session(ctx context.Context, commands bool) (*conn, ssh.Channel, <-chan exit, error) {
+func (n *node) session(ctx context.Context, who string, commands bool) (*conn, ssh.Channel, <-chan exit, error) {
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
-		c, err := n.acquire(ctx)
+		c, err := n.acquire(ctx, who)
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -249,7 +293,7 @@ func (n *node) session(ctx context.Context, commands bool) (*conn, ssh.Channel, 
 		}
 		if op := (*gate.OpError)(nil); err == nil || errors.As(err, &op) {
 			if err != nil {
-				n.release(c)
+				n.release(c, who)
 			}
 			return c, ch, exits, err
 		}
@@ -259,7 +303,7 @@ func (n *node) session(ctx context.Context, commands bool) (*conn, ssh.Channel, 
 			c.limit = max(1, min(c.limit, c.used-1)) // the node allows fewer sessions than we thought; a second connection may help
 			n.mu.Unlock()
 		}
-		n.release(c)
+		n.release(c, who)
 		if ctx.Err() != nil || time.Since(began) > n.r.opts.StepTimeout || !refused && attempt >= 3 {
 			hint := ""
 			if refused {

@@ -1,7 +1,9 @@
 package remote
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -117,6 +119,109 @@ func TestPool(t *testing.T) {
 		_, err := execute(t.Context(), r, "true")
 		refused(t, err, "connection", gate.Failed, "shutting down")
 	})
+}
+
+func TestOnePrincipalLeavesSessionsToTheOthers(t *testing.T) {
+	as := func(ctx context.Context, r *Remote, who string, argv ...string) error {
+		q := question(gate.SSHExec{OnNode: on("n1"), Argv: argv})
+		q.Call.Principal.ID = who
+		_, err := r.Execute(ctx, q, green)
+		return err
+	}
+	for name, c := range map[string]struct {
+		conns, most int
+		lone        bool // the node takes no second connection
+	}{
+		"of two connections":                    {conns: 2, most: 8},
+		"of one":                                {conns: 1, most: 3},
+		"of one, when no second one can be had": {conns: 2, most: 3, lone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			leakless(t)
+			door, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := sshtest.New(t, sshtest.Options{Listener: door})
+			r := newRemote(t, s, func(o *Options) { o.MaxConns = c.conns })
+			if mustExec(t, r, "true"); c.lone {
+				door.Close()
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			for range 32 {
+				all.Go(func() {
+					if err := as(ctx, r, "greedy", "sleep", "60"); err == nil {
+						t.Error("a command of a minute ended at once")
+					}
+				})
+			}
+			for p := r.Pool()[0]; p.Sessions < c.most || p.Sessions+p.Waiting < 32; p = r.Pool()[0] {
+				time.Sleep(time.Millisecond)
+			}
+			soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			for range 5 {
+				if err := as(soon, r, "modest", "true"); err != nil {
+					t.Error(err)
+				}
+			}
+			if p := r.Pool()[0]; p.Sessions > c.most {
+				t.Errorf("%d sessions, want at most %d of one principal", p.Sessions, c.most)
+			}
+			stop()
+			all.Wait()
+		})
+	}
+}
+
+func TestPrincipalsTakeTurns(t *testing.T) {
+	leakless(t)
+	r := newRemote(t, sshtest.New(t, sshtest.Options{}), func(o *Options) { o.MaxConns, o.MaxSessions = 1, 2 })
+	n := r.nodes["n1"]
+	one, err := n.acquire(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := n.acquire(t.Context(), "y")
+	if err != nil {
+		t.Fatal(err)
+	}
+	impatient, stop := context.WithCancel(t.Context())
+	order := ""
+	var all, gaveUp sync.WaitGroup
+	for i, who := range "aaabbdcad" {
+		if who == 'd' || i == 7 {
+			gaveUp.Go(func() {
+				_, err := n.acquire(impatient, string(who))
+				refused(t, err, "cancelled", gate.Failed, "nothing was sent")
+			})
+		} else {
+			all.Go(func() {
+				c, err := n.acquire(t.Context(), string(who))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order += string(who) // there is one session: whoever has it is alone
+				n.release(c, string(who))
+			})
+		}
+		for r.Pool()[0].Waiting <= i {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	stop()
+	gaveUp.Wait()
+	n.release(one, "x")
+	all.Wait()
+	n.release(other, "y")
+	if order != "abcaba" {
+		t.Errorf("the order was %s, want abcaba", order)
+	}
+	if p := r.Pool()[0]; p.Sessions+p.Waiting+len(n.held)+len(n.lines) != 0 {
+		t.Errorf("left: %+v, %v, %v", p, n.held, n.lines)
+	}
 }
 
 func TestTwoClustersAreNotConfused(t *testing.T) {

@@ -42,13 +42,13 @@ func New(o Options) (*Remote, error) {
 	r := &Remote{opts: o, nodes: map[string]*node{}, stages: map[owned]bool{}, pinKinds: map[string]int{}, memo: memo{ttl: o.Memo, seen: map[string]remembered{}}}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	for _, n := range o.Nodes {
-		r.nodes[n.Name] = &node{r: r, opts: n, gate: n.node()}
+		r.nodes[n.Name] = &node{r: r, opts: n, gate: n.node(), held: map[string]int{}}
 	}
 	if o.Warm {
 		for _, n := range r.nodes {
 			r.wg.Go(func() {
-				if c, err := n.acquire(r.ctx); err == nil {
-					n.release(c)
+				if c, err := n.acquire(r.ctx, ""); err == nil {
+					n.release(c, "")
 				}
 			})
 		}
@@ -77,7 +77,10 @@ func (r *Remote) Pool() []NodeState {
 	for _, o := range r.opts.Nodes {
 		n := r.nodes[o.Name]
 		n.mu.Lock()
-		s := NodeState{Name: o.Name, Connections: len(n.conns), Waiting: len(n.waiters)}
+		s := NodeState{Name: o.Name, Connections: len(n.conns)}
+		for _, l := range n.lines {
+			s.Waiting += len(l.waiters)
+		}
 		for _, c := range n.conns {
 			s.Sessions += c.used
 		}
@@ -273,7 +276,7 @@ func (r *Remote) command(ctx context.Context, n *node, q gate.Question, stdin []
 	if q.Cmd == nil || !q.Cmd.Parsed || q.Cmd.Rendered == "" {
 		return ended{}, failed("bad_input", "%s has no decided command", q.Op.Import())
 	}
-	return n.exec(ctx, command{text: q.Cmd.Rendered, stdin: stdin, max: limit})
+	return n.exec(ctx, command{who: q.Call.Principal.ID, text: q.Cmd.Rendered, stdin: stdin, max: limit})
 }
 
 // file does the SFTP operations.

@@ -128,14 +128,14 @@ func (n *node) openSFTP() {
 }
 
 func (n *node) newFiles(ctx context.Context) (*files, error) {
-	c, ch, exits, err := n.session(ctx, false)
+	c, ch, exits, err := n.session(ctx, "", false)
 	if err != nil {
 		return nil, err
 	}
 	n.r.wg.Go(func() { io.Copy(io.Discard, ch.Stderr()) })
 	over := make(chan struct{})
 	n.r.wg.Go(func() {
-		defer n.release(c)
+		defer n.release(c, "")
 		<-over
 		c.shut(ch, exits)
 	})

@@ -161,6 +161,11 @@ func (h *host) callWith(ctx context.Context, tool *gate.Tool, args any) gate.Ans
 	return h.door.Call(ctx, gate.Request{Source: "test", Principal: gate.Principal{ID: "p"}, Tool: tool, Arguments: raw})
 }
 
+// callAs calls a tool without arguments as another principal.
+func (h *host) callAs(principal string, tool *gate.Tool) gate.Answer {
+	return h.door.Call(context.Background(), gate.Request{Source: "test", Principal: gate.Principal{ID: principal}, Tool: tool})
+}
+
 // want checks how a call ended.
 func want(t testing.TB, a gate.Answer, code string) {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -256,8 +257,8 @@ func TestOnePluginLeavesRoomForTheOthers(t *testing.T) {
 	hanging := h.add(asker("stage", requests["stage"]).bytes())
 	good := h.add(guest{imports: []imported{output}, call: ok()}.bytes())
 	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() { want(t, h.call(hanging, object{}), "") })
+	for i := range 8 {
+		wg.Go(func() { want(t, h.callAs(fmt.Sprint(i), hanging), "") })
 	}
 	for len(h.box.slots) < 2 {
 		time.Sleep(time.Millisecond)
@@ -267,6 +268,56 @@ func TestOnePluginLeavesRoomForTheOthers(t *testing.T) {
 	}
 	close(release)
 	wg.Wait()
+}
+
+// TestOnePrincipalLeavesRoomForTheOthers: of a plugin's half, and of all guests however many plugins it calls.
+func TestOnePrincipalLeavesRoomForTheOthers(t *testing.T) {
+	h := newHost(t, Options{MaxInstances: 8})
+	release := make(chan struct{})
+	var greedy, modest atomic.Int64 // guests that hang
+	h.execute = func(q gate.Question) (gate.Result, error) {
+		map[string]*atomic.Int64{"greedy": &greedy, "modest": &modest}[q.Call.Principal.ID].Add(1)
+		<-release
+		return gate.Result{}, nil
+	}
+	var hanging []*gate.Tool
+	for _, name := range []string{"stage", "ssh_exec", "ask"} {
+		hanging = append(hanging, h.add(asker(name, requests[name]).bytes()))
+	}
+	good := h.add(guest{imports: []imported{output}, call: ok()}.bytes())
+	var wg sync.WaitGroup
+	flood := func(tool *gate.Tool, guests int64) {
+		for range 16 {
+			wg.Go(func() { want(t, h.callAs("greedy", tool), "") })
+		}
+		for greedy.Load() < guests {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	flood(hanging[0], 2) // half of the plugin's four
+	done := make(chan gate.Answer)
+	for range 2 { // the other half is there for somebody else, at once
+		go func() { done <- h.callAs("modest", hanging[0]) }()
+	}
+	for modest.Load() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	flood(hanging[1], 4)
+	flood(hanging[2], 4) // two more would be more than half of all
+	for range 10 {
+		want(t, h.callAs("modest", good), "")
+	}
+	if n := greedy.Load(); n > 4 {
+		t.Errorf("the greedy one has %d guests, want at most 4 of the 8", n)
+	}
+	close(release)
+	want(t, <-done, "")
+	want(t, <-done, "")
+	wg.Wait()
+	h.box.work.Wait() // guests are given back after the answer
+	if left := len(h.box.halves.by); left != 0 {
+		t.Errorf("the counts of %d principals are kept after their last call", left)
+	}
 }
 
 func TestAQuestionThatWaitsIsStatus5WithNoResponse(t *testing.T) {

@@ -15,12 +15,13 @@ import (
 // plugin is a module in service: its template, guests that are ready, and how it fared.
 type plugin struct {
 	gate.Plugin
-	s     *Sandbox
-	ready chan struct{} // closed when template or err is set
-	tmpl  *template
-	err   error
-	warm  chan *instance
-	share chan struct{} // one for each call that has a guest, or waits for one with nothing before it but other plugins
+	s      *Sandbox
+	ready  chan struct{} // closed when template or err is set
+	tmpl   *template
+	err    error
+	warm   chan *instance
+	share  chan struct{} // one for each call that has a guest, or waits for one with nothing before it but other plugins
+	halves *halves       // of share, by principal
 
 	wanted, inLine bool // a call waits for it; it waits to be made ready: guarded by s.mu
 

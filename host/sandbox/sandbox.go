@@ -26,7 +26,7 @@ type Options struct {
 	MemoryMax    int64         `koanf:"memory_max"`    // bytes of memory of one guest, rounded down to 64 KiB; 64 MiB
 	CacheDir     string        `koanf:"cache_dir"`     // compiled plugins, as native code: must belong to this user alone; empty keeps none
 	Warm         int           `koanf:"warm"`          // guests kept ready for each plugin; 2, negative for none
-	MaxInstances int           `koanf:"max_instances"` // calls that run at once, of one plugin half as many; others wait; 32
+	MaxInstances int           `koanf:"max_instances"` // calls that run at once, of one plugin half as many, of one principal half of either; others wait; 32
 	MaxOutput    int           `koanf:"max_output"`    // bytes that a guest may give; 16 MiB
 	StartTimeout time.Duration `koanf:"start_timeout"` // for a plugin's own initialisation; 5s
 	BreakAfter   int           `koanf:"break_after"`   // broken calls in a row that take a plugin out of service; 10, negative for never
@@ -63,13 +63,14 @@ func (o Options) withDefaults() Options {
 // Sandbox runs the plugins that were added to it. It is safe for concurrent use.
 type Sandbox struct {
 	Options
-	rt    wazero.Runtime
-	cache *cache // nil without CacheDir
-	env   environment
-	slots chan struct{} // one for each call that runs
-	work  sync.WaitGroup
-	ctx   context.Context // ends with Close: the only use of a stored context is to stop what Add began
-	stop  context.CancelFunc
+	rt     wazero.Runtime
+	cache  *cache // nil without CacheDir
+	env    environment
+	slots  chan struct{} // one for each call that runs
+	halves *halves       // of slots, by principal
+	work   sync.WaitGroup
+	ctx    context.Context // ends with Close: the only use of a stored context is to stop what Add began
+	stop   context.CancelFunc
 
 	cold sync.Mutex // held by the one that compiles
 
@@ -91,7 +92,7 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 		return nil, err
 	}
 	s := &Sandbox{Options: o.withDefaults(), plugins: map[string]*plugin{}, env: environment{time.Now, sleep, rand.Reader}}
-	s.slots, s.turn = make(chan struct{}, s.MaxInstances), sync.NewCond(&s.mu)
+	s.slots, s.halves, s.turn = make(chan struct{}, s.MaxInstances), newHalves(s.MaxInstances), sync.NewCond(&s.mu)
 	config := wazero.NewRuntimeConfig().WithCoreFeatures(features).WithDebugInfoEnabled(false)
 	if s.CacheDir != "" {
 		var err error
@@ -144,7 +145,8 @@ func (s *Sandbox) Add(p gate.Plugin, wasm []byte, imports []string) error {
 	case s.plugins[p.Digest] != nil:
 		return nil
 	}
-	pl := &plugin{Plugin: p, s: s, ready: make(chan struct{}), warm: make(chan *instance, s.Warm), share: make(chan struct{}, (s.MaxInstances+1)/2)}
+	share := half(s.MaxInstances)
+	pl := &plugin{Plugin: p, s: s, ready: make(chan struct{}), warm: make(chan *instance, s.Warm), share: make(chan struct{}, share), halves: newHalves(share)}
 	s.plugins[p.Digest] = pl
 	s.work.Go(func() { pl.prepare(wasm, imports) })
 	return nil
@@ -244,7 +246,7 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 	if err != nil {
 		return gate.Output{}, fmt.Errorf("input of %s: %w", tool.Name, err)
 	}
-	leave, err := s.queue(ctx, p)
+	leave, err := s.queue(ctx, p, r.Call.Principal.ID)
 	if err != nil {
 		return gate.Output{}, err
 	}
@@ -271,22 +273,6 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 	}
 	well = true
 	return gate.Output{Code: int(code), JSON: c.output, Notes: c.notes}, nil
-}
-
-// queue waits until the call may have a guest. No plugin gets more than half of them, so that one whose calls hang leaves room for the others.
-func (s *Sandbox) queue(ctx context.Context, p *plugin) (leave func(), err error) {
-	select {
-	case p.share <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	select {
-	case s.slots <- struct{}{}:
-	case <-ctx.Done():
-		<-p.share
-		return nil, context.Cause(ctx)
-	}
-	return func() { <-s.slots; <-p.share }, nil
 }
 
 type inputNode struct {
