@@ -29,6 +29,7 @@ func recordOf(t testing.TB, e *Engine, id string, q gate.Question) gate.Record {
 }
 
 func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
+	alone(t)
 	var bundle []byte
 	e, err := New(context.Background(), Options{Site: "../../examples/lab/site", Deadline: 5 * time.Second, OnRevision: func(_ string, b []byte) error { bundle = b; return nil }})
 	if err != nil {
