@@ -133,7 +133,7 @@ func TestAnEndedCallIsAnsweredWithAStatus(t *testing.T) {
 
 // TestReEntry: while a guest waits for an operation, the same plugin is called again, many deep: each call has a guest of its own.
 func TestReEntry(t *testing.T) {
-	h := newHost(t, Options{})
+	h := newHost(t, Options{MaxInstances: 64}) // one principal has a quarter of them
 	tool := h.add(asker("stage", requests["stage"]).bytes())
 	depth := 0
 	h.execute = func(gate.Question) (gate.Result, error) {
