@@ -250,15 +250,49 @@ func TestTheRestOfALongResultIsForItsCallerAlone(t *testing.T) {
 	}
 }
 
+func TestTheRestOfAResultIsReadOnlyWhileItMightBeAskedFor(t *testing.T) {
+	long := says(string(must(json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": strings.Repeat("x", 99)}}}))))
+	for name, change := range map[string]func(*Server, *fakeDoor){
+		"nothing changes":         func(*Server, *fakeDoor) {},
+		"the tool is frozen":      func(_ *Server, d *fakeDoor) { d.frozen = []string{"long"} },
+		"the caller is frozen":    func(_ *Server, d *fakeDoor) { d.frozen = []string{"local"} },
+		"its node is frozen":      func(_ *Server, d *fakeDoor) { d.frozen = []string{"pve2"} },
+		"another node is frozen":  func(_ *Server, d *fakeDoor) { d.frozen = []string{"pve3", "other", "bert"} },
+		"the role is taken away":  func(_ *Server, d *fakeDoor) { delete(d.calls, "long") },
+		"the tool is taken away":  func(s *Server, _ *fakeDoor) { _ = s.SetTools(nil) },
+		"nothing is offered anew": func(s *Server, _ *fakeDoor) { s.Changed() },
+	} {
+		door := &fakeDoor{}
+		door.calls = map[string]func(context.Context, gate.Request) gate.Answer{"long": func(ctx context.Context, r gate.Request) gate.Answer {
+			a := long(ctx, r)
+			a.Nodes = []string{"pve1", "pve2"}
+			return a
+		}}
+		s := newServer(t, door, func(o *Options) { o.MaxChars = 30 })
+		cs := overStdio(t, s, nil, "")
+		r, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "long"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		door.mu.Lock()
+		change(s, door)
+		door.mu.Unlock()
+		got, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: r.Content[1].(*mcp.ResourceLink).URI})
+		if may := strings.HasPrefix(name, "nothing") || strings.HasPrefix(name, "another"); may != (err == nil) || !may && !strings.Contains(strings.ToLower(err.Error()), "not found") {
+			t.Errorf("%s: %v %v", name, got, err)
+		}
+	}
+}
+
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	k := kept{most: 100}
 	now := time.Now()
-	if uri := k.keep("a", strings.Repeat("x", 26), now); uri != "" {
+	if uri := k.keep(keptText{owner: "a", text: strings.Repeat("x", 26)}, now); uri != "" {
 		t.Error("one text may take more than a quarter")
 	}
 	var ids []string
 	for range 6 {
-		ids = append(ids, strings.TrimSuffix(strings.TrimPrefix(k.keep("a", strings.Repeat("x", 25), now), keptPrefix), "/0"))
+		ids = append(ids, strings.TrimSuffix(strings.TrimPrefix(k.keep(keptText{owner: "a", text: strings.Repeat("x", 25)}, now), keptPrefix), "/0"))
 	}
 	for i, id := range ids {
 		if _, found := k.get("a", id, now); found != (i >= 2) {
@@ -268,7 +302,7 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	if _, found := k.get("a", ids[5], now.Add(keptTime)); found || k.bytes != 100 {
 		t.Errorf("an old text is found, or %d bytes are kept", k.bytes)
 	}
-	k.keep("a", "y", now.Add(2*keptTime))
+	k.keep(keptText{owner: "a", text: "y"}, now.Add(2*keptTime))
 	if k.bytes != 1 || len(k.byID) != 1 || len(k.order) != 1 {
 		t.Errorf("old texts stay: %d bytes, %d", k.bytes, len(k.byID))
 	}

@@ -22,10 +22,11 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// Door is what the front needs of the gate. Both methods must be safe for concurrent use.
+// Door is what the front needs of the gate. Its methods must be safe for concurrent use.
 type Door interface {
 	Call(context.Context, gate.Request) gate.Answer
 	Visible(ctx context.Context, p gate.Principal, source string, t *gate.Tool, on gate.Targets) bool
+	Readable(ctx context.Context, p gate.Principal, source string, t *gate.Tool, nodes []string) bool
 }
 
 var _ Door = (*gate.Door)(nil)

@@ -26,6 +26,8 @@ type fakeDoor struct {
 	mu    sync.Mutex
 	calls map[string]func(context.Context, gate.Request) gate.Answer
 	asked []gate.Request
+
+	frozen []string // tools, principals and nodes whose results are not to be read
 }
 
 func (d *fakeDoor) Call(ctx context.Context, r gate.Request) gate.Answer {
@@ -41,6 +43,12 @@ func (d *fakeDoor) Visible(_ context.Context, p gate.Principal, source string, t
 		return false
 	}
 	return d.calls[t.Name] != nil && !strings.HasPrefix(t.Name, "secret_"+p.ID)
+}
+
+func (d *fakeDoor) Readable(ctx context.Context, p gate.Principal, source string, t *gate.Tool, nodes []string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !slices.ContainsFunc(append([]string{t.Name, p.ID}, nodes...), func(what string) bool { return slices.Contains(d.frozen, what) }) && d.Visible(ctx, p, source, t, gate.Targets{})
 }
 
 func says(out string) func(context.Context, gate.Request) gate.Answer {

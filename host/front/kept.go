@@ -32,12 +32,14 @@ type kept struct {
 
 type keptText struct {
 	owner, text string
+	tool        string   // that gave it
+	nodes       []string // that the call was about
 	expires     time.Time
 }
 
 // keep gives the URI of the text's beginning, or "" for a text that is too long to keep.
-func (k *kept) keep(owner, text string, now time.Time) string {
-	if len(text) > k.most/4 { // so that one output cannot push out all others
+func (k *kept) keep(t keptText, now time.Time) string {
+	if len(t.text) > k.most/4 { // so that one output cannot push out all others
 		return ""
 	}
 	k.mu.Lock()
@@ -45,43 +47,48 @@ func (k *kept) keep(owner, text string, now time.Time) string {
 	if k.byID == nil {
 		k.byID = map[string]keptText{}
 	}
-	for len(k.order) > 0 && (k.bytes+len(text) > k.most || now.After(k.byID[k.order[0]].expires)) {
+	for len(k.order) > 0 && (k.bytes+len(t.text) > k.most || now.After(k.byID[k.order[0]].expires)) {
 		k.bytes -= len(k.byID[k.order[0]].text)
 		delete(k.byID, k.order[0])
 		k.order = k.order[1:]
 	}
 	id := rand.Text()
-	k.byID[id] = keptText{owner, text, now.Add(keptTime)}
+	t.expires = now.Add(keptTime)
+	k.byID[id] = t
 	k.order = append(k.order, id)
-	k.bytes += len(text)
+	k.bytes += len(t.text)
 	return keptPrefix + id + "/0"
 }
 
-func (k *kept) get(owner, id string, now time.Time) (string, bool) {
+func (k *kept) get(owner, id string, now time.Time) (keptText, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t, found := k.byID[id]
-	return t.text, found && t.owner == owner && now.Before(t.expires)
+	return t, found && t.owner == owner && now.Before(t.expires)
 }
 
-// offerKept lets callers read on where a result of theirs was cut. It decides nothing: what is read was decided when it was called for, and to everybody
-// else there is no such resource.
+// offerKept lets callers read on where a result of theirs was cut. What is read was decided and journaled when it was called for; that its tool
+// may still be seen, and nothing of it is frozen, is asked each time. To everybody else, and otherwise, there is no such resource.
 func (s *Server) offerKept() {
 	s.mcp.AddResourceTemplate(&mcp.ResourceTemplate{Name: "results", Title: "The rest of a long result", URITemplate: keptTemplate, MIMEType: "text/plain",
 		Description: "What a truncated result left out, from a character on. The result names the URI; it is good for 10 minutes, for the caller alone."}, s.readKept)
 }
 
-func (s *Server) readKept(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+func (s *Server) readKept(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	who, err := callerOf(req)
 	if err != nil {
 		return nil, err
 	}
 	id, at, _ := strings.Cut(strings.TrimPrefix(req.Params.URI, keptPrefix), "/")
 	from, err := strconv.Atoi(at)
-	text, found := s.kept.get(who.owner(), id, time.Now())
+	kept, found := s.kept.get(who.owner(), id, time.Now())
 	if err != nil || !found || from < 0 || strconv.Itoa(from) != at {
 		return nil, mcp.ResourceNotFoundError(req.Params.URI)
 	}
+	if tool := s.find("tool", kept.tool); tool == nil || !s.door.Readable(ctx, who.Principal, who.source, tool, kept.nodes) {
+		return nil, mcp.ResourceNotFoundError(req.Params.URI)
+	}
+	text := kept.text
 	total := utf8.RuneCountInString(text)
 	if from > total {
 		return nil, mcp.ResourceNotFoundError(req.Params.URI)

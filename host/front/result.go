@@ -96,7 +96,7 @@ func (s *Server) result(who caller, tool *gate.Tool, a gate.Answer, stopped erro
 	}
 	if note := chars.notice(); note != "" {
 		if text := out.whole(); tool.Kind == "tool" && utf8.RuneCountInString(text) > s.opts.MaxChars {
-			if uri := s.kept.keep(who.owner(), text, time.Now()); uri != "" {
+			if uri := s.kept.keep(keptText{owner: who.owner(), text: text, tool: tool.Name, nodes: a.Nodes}, time.Now()); uri != "" {
 				note += fmt.Sprintf(" The whole text can be read for 10 minutes, %d characters at a time, as resource %s.", s.opts.MaxChars, uri)
 				res.Content = append(res.Content, &mcp.ResourceLink{URI: uri, Name: "whole-result", Title: "The whole text", MIMEType: "text/plain"})
 			}

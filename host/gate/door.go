@@ -172,6 +172,7 @@ type Answer struct {
 	Output        Output
 	Err           error
 	Refused       []*Refused // operations that were refused, whatever the guest made of it
+	Nodes         []string   // that the call named, or that its operations were for
 	JournalFailed bool
 }
 
@@ -215,6 +216,7 @@ func (d *Door) call(ctx context.Context, req Request) Answer {
 			budget.MayHaveExecuted = r.effects
 		}
 		answer.Outcome, answer.Refused, answer.Output = r.outcome(out, err), r.refused, out
+		answer.Nodes = r.about()
 		notes := out.Notes // a copy, so that whoever keeps the record does not keep the output
 		return out, Record{Outcome: answer.Outcome, Code: codeOf(err), Bytes: int64(len(out.JSON)), Refused: r.refusals, Notes: &notes}, err
 	}
@@ -254,6 +256,16 @@ func (d *Door) passCall(ctx context.Context, r *Running, a *Answer, run func(con
 func (d *Door) Visible(ctx context.Context, p Principal, source string, t *Tool, on Targets) bool {
 	dec, _ := d.decide(ctx, Question{ID: "list", Kind: KindVisible, Call: &Call{Source: source, Principal: p, Tool: t, Targets: on, Nodes: d.Nodes}, Time: d.Now(), Mode: d.Mode()})
 	return dec.Allow
+}
+
+// Readable reports whether what a call of the tool gave before may still be read: the principal may see the tool, and neither the two nor one of the call's
+// nodes is frozen. Like Visible it is not journaled: what is read was journaled when it was called for.
+func (d *Door) Readable(ctx context.Context, p Principal, source string, t *Tool, nodes []string) bool {
+	frozen := d.Mode().Frozen
+	if d.Frozen != nil && !frozen {
+		_, frozen = d.Frozen(Question{ID: "read", Kind: KindVisible, Call: &Call{Source: source, Principal: p, Tool: t, Targets: Targets{Nodes: nodes}}})
+	}
+	return !frozen && d.Visible(ctx, p, source, t, Targets{})
 }
 
 // nodes are those of the inventory that the call's plugin is told of. What decides that is the revision, so that it is asked once for each.

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -352,6 +353,44 @@ func TestAFreezeBitesAtTheNextDecision(t *testing.T) {
 	}
 	if a := d.Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool()}); len(a.Refused) != 1 {
 		t.Errorf("%+v %v", a, w.events)
+	}
+}
+
+func TestWhatACallGaveIsReadableOnlyWhileNothingOfItIsFrozen(t *testing.T) {
+	w := &world{decide: allow(Green), hidden: "pve9", guest: func(ctx context.Context, r *Running) (Output, error) {
+		for range 2 {
+			if _, err := r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve2"}, Argv: []string{"true"}}); err != nil {
+				t.Error(err)
+			}
+		}
+		return Output{JSON: json.RawMessage(`{}`)}, nil
+	}}
+	if a := w.call(`{"node":"pve1"}`); !slices.Equal(a.Nodes, []string{"pve1", "pve2"}) {
+		t.Errorf("the call was about %q: %+v", a.Nodes, a)
+	}
+	for name, tt := range map[string]struct {
+		mode   Mode
+		frozen string
+		tool   *Tool
+		want   bool
+	}{
+		"nothing":          {want: true},
+		"everything":       {mode: Mode{Frozen: true}},
+		"the tool":         {frozen: "t"},
+		"the caller":       {frozen: "p"},
+		"a node of it":     {frozen: "pve2"},
+		"another node":     {frozen: "pve3", want: true},
+		"a tool not shown": {tool: &Tool{Name: "withheld"}},
+	} {
+		w.mode = tt.mode
+		d := w.door()
+		d.Withheld = func(t *Tool) string { return strings.TrimPrefix(t.Name, "t") }
+		d.Frozen = func(q Question) (string, bool) {
+			return "", tt.frozen != "" && (q.Call.Tool.Name == tt.frozen || q.Call.Principal.ID == tt.frozen || slices.Contains(q.Call.Targets.Nodes, tt.frozen))
+		}
+		if got := d.Readable(context.Background(), Principal{ID: "p"}, "http", cmp.Or(tt.tool, tool()), []string{"pve1", "pve2"}); got != tt.want {
+			t.Errorf("%s is frozen: readable is %v", name, got)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -36,6 +37,7 @@ type Running struct {
 	asked         int
 	refusals      int
 	refused       []*Refused // the first of them
+	went          []string   // nodes that operations were for
 }
 
 // Operate takes one operation through the door, and then what it leads to, each with decisions of its own. The result is that of the last one. The error
@@ -67,6 +69,11 @@ func (r *Running) operate(ctx context.Context, op Op) (Result, error) {
 		if q.Node = r.Call.node(op.NodeName()); q.Node == nil {
 			return Result{}, &BadRequest{Field: "node", Message: "is not in the inventory"}
 		}
+		r.mu.Lock()
+		if !slices.Contains(r.went, op.NodeName()) {
+			r.went = append(r.went, op.NodeName())
+		}
+		r.mu.Unlock()
 	}
 	switch op := op.(type) {
 	case SSHExec:
@@ -194,6 +201,15 @@ func (r *Running) end(ctx context.Context) {
 			e.End(ctx, r.Call)
 		}
 	}
+}
+
+// about lists the nodes that the call named or went to.
+func (r *Running) about() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	nodes := slices.Concat(r.Call.Targets.Nodes, r.went)
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
 }
 
 // outcome believes what the host saw before it believes the guest.
