@@ -120,6 +120,22 @@ func TestCallersNeverMeet(t *testing.T) {
 		}
 	}
 
+	// What a call gave is frozen with its caller and its tool, and with nothing else.
+	for _, c := range []struct {
+		freeze []string
+		reads  bool
+	}{{[]string{"--principal", "alice"}, false}, {[]string{"--tool", "callers_long"}, false}, {nil, false}, {[]string{"--principal", "bob"}, true}} {
+		for _, verb := range []string{"freeze", "thaw"} {
+			if out, err := s.command(append([]string{verb}, c.freeze...)...).CombinedOutput(); err != nil {
+				t.Fatalf("%v %s", err, out)
+			}
+			_, err := sessions["alice2026-07-28"].ReadResource(t.Context(), &mcp.ReadResourceParams{URI: had["alice"].uri})
+			if want := c.reads || verb == "thaw"; (err == nil) != want || err != nil && !strings.Contains(strings.ToLower(err.Error()), "not found") {
+				t.Errorf("%s %q: alice reads on: %v", verb, c.freeze, err)
+			}
+		}
+	}
+
 	// A yes to alice is none to bob, who asks for the very same all the while.
 	stop := map[string]any{"vmid": 110, "node": "pve2"}
 	how, id, _ := outcome(t, sessions["alice2026-07-28"], "proxmox_stop_container", stop)
