@@ -163,6 +163,30 @@ func TestAConnectionAtWorkIsNotClosedForANewOne(t *testing.T) {
 	}
 }
 
+func TestOneCallersStreamsDoNotTakeAllConnections(t *testing.T) {
+	s := newServer(t, helloDoor(), func(o *Options) { o.MaxConns, o.Identity = 8, tokened{} })
+	url, _ := serve(t, s)
+	listen := func(who string) string {
+		body := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + modernMeta + `}}`
+		l := dial(t, url)
+		_ = l.SetDeadline(time.Now().Add(5 * time.Second))
+		fmt.Fprintf(l, "POST /mcp HTTP/1.1\r\nHost: localhost\r\n%sTest-Principal: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\nContent-Length: %d\r\n\r\n%s", withToken, who, len(body), body)
+		status, err := l.r.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(status)
+	}
+	for i, c := range []struct{ who, want string }{{"anna", "200 OK"}, {"anna", "200 OK"}, {"anna", "503 Service Unavailable"}, {"bert", "200 OK"}, {"bert", "200 OK"}, {"carl", "503 Service Unavailable"}} {
+		if got := listen(c.who); got != "HTTP/1.1 "+c.want {
+			t.Errorf("stream %d, of %s: %s", i+1, c.who, got)
+		}
+	}
+	if got := dial(t, url).ask("POST", "/mcp", withToken); got != 200 {
+		t.Errorf("a list beside the streams: %d", got)
+	}
+}
+
 func TestAStrangersConnectionEndsSoon(t *testing.T) {
 	slow := func(ctx context.Context, r gate.Request) gate.Answer {
 		select {

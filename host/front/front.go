@@ -45,7 +45,7 @@ type Options struct {
 	MaxOutput   int           `koanf:"max_output"`   // bytes of a plugin's output that is read at all: 8 MiB
 	MaxBody     int64         `koanf:"max_body"`     // bytes of an HTTP body or a line on stdin: 4 MiB
 	MaxSessions int           `koanf:"max_sessions"` // sessions of older protocol versions at a time: 100; one principal may have half of them
-	MaxConns    int           `koanf:"max_conns"`    // HTTP connections at a time: 500; for one more, the oldest of a client that is not known is closed, or else the one idle for longest
+	MaxConns    int           `koanf:"max_conns"`    // HTTP connections at a time: 500; for one more, the oldest of a client that is not known is closed, or else the one idle for longest; half may be open streams, a quarter of one principal
 	MaxCalls    int           `koanf:"max_calls"`    // calls at a time: 64; one principal may have half of them
 	SessionIdle time.Duration `koanf:"session_idle"` // without a request a session ends: 1h
 	KeepAlive   time.Duration `koanf:"keep_alive"`   // between signs of progress while a call runs: 5s
@@ -127,6 +127,7 @@ type Server struct {
 	sessions  sessions
 	seals     seals
 	running   running
+	streams   running // each of which holds a connection
 	listing   running // lists and completions, each of which asks policy about many things
 	kept      kept
 	readiness readiness

@@ -206,6 +206,14 @@ func (e *eras) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w = patient{w, http.NewResponseController(w), e.patience}
 	if r.Method == http.MethodGet || env.Method == "subscriptions/listen" {
+		p, _ := e.opts.Identity.Principal(r.Context())
+		if who := (caller{Principal: p}); e.streams.begin(who, max(e.opts.MaxConns/2, 1)) {
+			defer e.streams.end(who)
+		} else {
+			w.Header().Set("Retry-After", "30")
+			e.refuse(w, "sessions", http.StatusServiceUnavailable, fmt.Sprintf("half of the %d connections are open streams, or you have half of these; close one", e.opts.MaxConns))
+			return
+		}
 		var stop func()
 		r, stop = e.whileKnown(r)
 		defer stop()
