@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 	"unsafe"
 
 	"github.com/tetratelabs/wazero/experimental"
@@ -14,6 +15,19 @@ import (
 type image struct {
 	fd   int
 	size uint64
+}
+
+// seal makes sure that from here on nobody can change what every call starts from. EBUSY says that the kernel itself holds a page for a moment, as
+// when it moves or scans memory (mm/memfd.c, memfd_wait_for_pins), and passes.
+func seal(fd int) (err error) {
+	for tries := range 20 {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+		if err != unix.EBUSY {
+			return err
+		}
+		time.Sleep(time.Duration(tries) * 5 * time.Millisecond)
+	}
+	return err
 }
 
 // newImage makes an image of the bytes, which may be shorter than size.
@@ -29,8 +43,7 @@ func newImage(data []byte, size uint64) (*image, error) {
 		at += n
 	}
 	if err == nil {
-		// From here on nobody can change what every call starts from.
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+		err = seal(fd)
 	}
 	if err != nil {
 		unix.Close(fd)
