@@ -240,6 +240,12 @@ func (r *revision) parseData(name string, data []byte) error {
 	return merge(at, top, name)
 }
 
+// part is a map within a map, nil where there is none.
+func part(m map[string]any, key string) map[string]any {
+	v, _ := m[key].(map[string]any)
+	return v
+}
+
 func textsAt(data map[string]any, part, key string) (texts []string) {
 	m, _ := data[part].(map[string]any)
 	list, _ := m[key].([]any)

@@ -73,10 +73,6 @@ func measure(name string, n int, f func() bool) Timing {
 // the first of its green tools.
 func (r *revision) samples() map[string]*gate.Question {
 	site, _ := r.data["site"].(map[string]any)
-	part := func(m map[string]any, key string) map[string]any {
-		v, _ := m[key].(map[string]any)
-		return v
-	}
 	first := func(m map[string]any, key string) string {
 		for _, v := range textsAt(map[string]any{"": m}, "", key) {
 			return v

@@ -100,10 +100,6 @@ func (e *Engine) Warnings(inventory []string) (found []string) {
 	}
 	known := append(textsAt(r.data, "site", "cluster_nodes"), inventory...)
 	site, _ := r.data["site"].(map[string]any)
-	part := func(m map[string]any, key string) map[string]any {
-		v, _ := m[key].(map[string]any)
-		return v
-	}
 	ask := func(at, name string) {
 		if name != "*" && !slices.Contains(known, name) {
 			found = append(found, fmt.Sprintf("%s: no node is called %q: neither the inventory nor cluster_nodes has it", at, name))

@@ -243,3 +243,21 @@ func BenchmarkReplay(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*n), "µs/decision")
 }
+
+func TestNodesThatNobodyHasAreWarnedOf(t *testing.T) {
+	alone(t)
+	e := site(t, "../../examples/lab/site")
+	if w := e.Warnings([]string{"pve1", "pve2"}); len(w) != 0 {
+		t.Errorf("the lab: %v", w)
+	}
+	dir := copySite(t)
+	edit(t, dir, "data.yaml", "services: []", "services: [{service: nginx, nodes: [pve-1, '*'], reason: kept}]")
+	edit(t, dir, "data.yaml", "protected:\n  nodes: {}", "protected:\n  nodes: {PVE1: {reason: misspelt}}")
+	e = site(t, dir)
+	if w := strings.Join(e.Warnings([]string{"pve1", "pve2"}), "\n"); !strings.Contains(w, `protected/nodes: no node is called "PVE1"`) || !strings.Contains(w, `protected/services/nginx: no node is called "pve-1"`) || strings.Count(w, "\n") != 1 {
+		t.Errorf("%s", w)
+	}
+	if w := new(Engine).Warnings(nil); w != nil {
+		t.Errorf("no policy: %v", w)
+	}
+}

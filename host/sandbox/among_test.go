@@ -48,10 +48,18 @@ var hostiles = map[string]struct {
 	}},
 }
 
+// untold ends a test on a system without /proc. CI has it.
+func untold(t testing.TB) {
+	if os.Getenv("CI") == "true" {
+		t.Fatal("no /proc here")
+	}
+	t.Skip("this system does not tell")
+}
+
 func descriptors(t testing.TB) int {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		t.Skip("this system does not tell")
+		untold(t)
 	}
 	return len(entries)
 }

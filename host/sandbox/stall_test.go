@@ -142,7 +142,7 @@ func TestSpinningGuestsDoNotStallTheHost(t *testing.T) {
 func resident(t *testing.T) int {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		t.Skip("this system does not tell")
+		untold(t)
 	}
 	_, rest, _ := strings.Cut(string(b), "VmRSS:")
 	kb, err := strconv.Atoi(strings.Fields(rest)[0])

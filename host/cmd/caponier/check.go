@@ -165,7 +165,7 @@ func (x *examination) policy(ctx context.Context) {
 	} else {
 		x.found("policy", remote.OK, "", "%s, revision %s", x.cfg.Policy.Site, engine.Revision())
 		for _, w := range engine.Warnings(inventoryNames(x.cfg)) {
-			x.found("policy names", remote.Warn, "cluster_nodes: [NAME]   # in "+filepath.Join(x.cfg.Policy.Site, "data.yaml")+", or mend the name", "%s", w)
+			x.found("names", remote.Warn, "cluster_nodes: [NAME]   # in "+filepath.Join(x.cfg.Policy.Site, "data.yaml")+", or mend the name", "%s", w)
 		}
 	}
 	if !usable {
