@@ -53,7 +53,7 @@ lab: all build/pvelab
 	@[ -d build/lab/site ] || cp -r examples/lab/site build/lab/site
 	@build/pvelab --state build/lab --site build/lab/site --lock plugins.lock --plugins build/plugins --effects build/lab/effects.jsonl --write-config build/lab/config.toml \
 	  > build/lab/ready 2>&1 & pid=$$!; echo $$pid > build/lab/pid; \
-	until grep -q ready build/lab/ready; do kill -0 $$pid 2>/dev/null || { cat build/lab/ready; exit 1; }; sleep 0.1; done; \
+	until grep -qs ready build/lab/ready; do kill -0 $$pid 2>/dev/null || { cat build/lab/ready; exit 1; }; sleep 0.1; done; \
 	echo "pve1 and pve2 are simulated, with guests 101 to 112; \`kill $$pid\` ends them"
 
 build/pvelab: $(wildcard test/pvelab/*.go test/pvelab/*/*/*.go) go.mod
