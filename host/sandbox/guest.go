@@ -112,7 +112,7 @@ func (in *instance) restore(t *template) {
 // set. That is all the state there is: a table cannot change without the instructions that the parser refuses. It reports false when the guest has
 // to be thrown away, as when its memory has grown, which cannot be undone.
 func (in *instance) reset(t *template) bool {
-	if uint64(in.mod.Memory().Size()) != t.image.size || !in.memory.remap() {
+	if uint64(in.mod.Memory().Size()) != t.image.size || !in.memory.restore() {
 		return false
 	}
 	in.restore(t)

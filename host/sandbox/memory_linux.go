@@ -1,9 +1,12 @@
 package sandbox
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -13,8 +16,9 @@ import (
 
 // image is the memory that instances start from. Instances map it copy-on-write: each pays only for the pages that it touches.
 type image struct {
-	fd   int
-	size uint64
+	fd    int
+	size  uint64
+	bytes []byte // the same, to read from
 }
 
 // seal makes sure that from here on nobody can change what every call starts from. EBUSY says that the kernel itself holds a page for a moment, as
@@ -45,14 +49,23 @@ func newImage(data []byte, size uint64) (*image, error) {
 	if err == nil {
 		err = seal(fd)
 	}
+	i := &image{fd: fd, size: size}
+	if err == nil && size > 0 {
+		i.bytes, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	}
 	if err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("writing a memory image of %d bytes: %w", size, err)
 	}
-	return &image{fd, size}, nil
+	return i, nil
 }
 
-func (i *image) Close() error { return unix.Close(i.fd) }
+func (i *image) Close() error {
+	if i.bytes != nil {
+		_ = unix.Munmap(i.bytes)
+	}
+	return unix.Close(i.fd)
+}
 
 const freeStep = 1 << 20 // bytes given back at a time
 
@@ -63,6 +76,9 @@ type memory struct {
 	used    uint64
 	base    unsafe.Pointer
 	refused bool // a growth was
+
+	own     []uint32 // pages that restore copies; with entries, room that one call leaves for the next
+	entries []byte
 }
 
 // Allocate implements experimental.MemoryAllocator for the one memory of one instance.
@@ -93,6 +109,79 @@ func (m *memory) reserve() bool {
 		m.Free()
 	}
 	return m.base != nil
+}
+
+// restore brings back what the image covers. Pages that were written are copied anew from the image, which costs a tenth of what mapping it anew does, with
+// its zapping, flushing and faulting in again; that is done when the kernel does not tell which pages those are, and when they are so many that a
+// guest that waits should not keep them.
+func (m *memory) restore() bool {
+	f := pagemap()
+	if f == nil || m.image.size > m.max || !m.written(f) {
+		return m.remap()
+	}
+	size := uint64(os.Getpagesize())
+	for _, page := range m.own {
+		at := uint64(page) * size
+		copy(unsafe.Slice((*byte)(unsafe.Add(m.base, at)), size), m.image.bytes[at:at+size])
+	}
+	return true
+}
+
+// maxOwn is how many pages a guest that waits may keep: 1 MiB of 4 KiB each.
+const maxOwn = 256
+
+// written lists the pages of the image's range that are this instance's own and no longer the image's: all that were written to since it was mapped, and
+// what the kernel moves just now, which may be. It reports false when they are too many, or cannot be told.
+func (m *memory) written(f *os.File) bool {
+	const present, swapped, file = 1 << 63, 1 << 62, 1 << 61 // Linux, Documentation/admin-guide/mm/pagemap.rst
+	size := uint64(os.Getpagesize())
+	if m.entries == nil {
+		m.entries = make([]byte, 8*(m.image.size/size)) // whole pages of WebAssembly, which are whole pages here
+	}
+	if _, err := f.ReadAt(m.entries, int64(8*(uint64(uintptr(m.base))/size))); err != nil {
+		return false
+	}
+	m.own = m.own[:0]
+	for k := 0; k < len(m.entries); k += 8 {
+		if entry := binary.NativeEndian.Uint64(m.entries[k:]); entry&swapped != 0 || entry&present != 0 && entry&file == 0 {
+			if m.own = append(m.own, uint32(k/8)); len(m.own) > maxOwn {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// pagemap tells of each page of this process whether it is a file's; nil where it cannot be had, or says something else than it should. Unlike
+// most of /proc it needs no right for one's own process.
+var pagemap = sync.OnceValue(func() *os.File {
+	f, err := os.Open("/proc/self/pagemap")
+	if err != nil {
+		return nil
+	}
+	if !tells(f) {
+		f.Close()
+		return nil
+	}
+	return f
+})
+
+// tells tries it out: of three pages, the first written to and the second only read, the first alone must be said to be written.
+func tells(f *os.File) bool {
+	size := os.Getpagesize()
+	i, err := newImage([]byte("image"), uint64(3*size))
+	if err != nil {
+		return false
+	}
+	defer i.Close()
+	m := &memory{image: i, max: i.size}
+	defer m.Free()
+	view := m.Reallocate(i.size)
+	if view == nil || !m.written(f) || len(m.own) > 0 {
+		return false
+	}
+	view[0] = view[size] + 1
+	return m.written(f) && slices.Equal(m.own, []uint32{0})
 }
 
 // remap replaces the part that the image covers by the image, and with it all that was written there.

@@ -44,8 +44,8 @@ func (m *memory) Reallocate(size uint64) []byte {
 	return m.bytes[:size]
 }
 
-// remap restores what the image covers.
-func (m *memory) remap() bool {
+// restore brings back what the image covers.
+func (m *memory) restore() bool {
 	clear(m.bytes[copy(m.bytes, m.image.data):])
 	return true
 }

@@ -1,0 +1,78 @@
+package sandbox
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"testing"
+)
+
+// TestMemoryIsTheImageAgain, whatever was written where and read in between, by copying and by mapping anew.
+func TestMemoryIsTheImageAgain(t *testing.T) {
+	if pagemap() == nil {
+		t.Fatal("this kernel does not tell which pages were written to")
+	}
+	random := rand.New(rand.NewChaCha8([32]byte{}))
+	const size = 4 << 20
+	data := make([]byte, size)
+	for k := range size / 2 { // the rest is zeros, which the file does not have yet
+		data[k] = byte(random.Uint32())
+	}
+	i, err := newImage(data[:size/2], size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer i.Close()
+	m := &memory{image: i, max: 2 * size}
+	defer m.Free()
+	view := m.Reallocate(size)
+	page := os.Getpagesize()
+	copied, mapped := 0, 0
+	for n := range 300 {
+		writes := []int{0, 1, 5, 50, maxOwn / 2, 2 * maxOwn}[n%6]
+		for range writes {
+			view[random.IntN(size)] ^= 0xff
+			_ = view[random.IntN(size)]
+		}
+		switch n % 7 {
+		case 0:
+			view[0]++
+			view[size-1]++
+		case 1:
+			clear(view[size/2-page : size/2+page])
+		}
+		before := len(m.own)
+		m.own = m.own[:0]
+		if !m.restore() {
+			t.Fatal("memory could not be restored")
+		}
+		if len(m.own) > maxOwn {
+			mapped++
+		} else if copied++; before > maxOwn && n%6 == 0 && len(m.own) > 3 {
+			t.Errorf("%d pages are its own after it was mapped anew", len(m.own))
+		}
+		if !bytes.Equal(view, data) {
+			t.Fatalf("round %d with %d writes: the memory is not the image", n, writes)
+		}
+	}
+	if copied < 100 || mapped < 40 {
+		t.Errorf("it was copied %d times and mapped anew %d times, so that this shows little", copied, mapped)
+	}
+	if !bytes.Equal(i.bytes, data) {
+		t.Error("the image has changed")
+	}
+}
+
+// TestAPagemapThatDoesNotTellIsNotUsed: a file of zeros, as an emulated /proc may have, would say that nothing was ever written.
+func TestAPagemapThatDoesNotTellIsNotUsed(t *testing.T) {
+	for name, path := range map[string]string{"zeros": "/dev/zero", "nothing": "/dev/null", "something else": "/proc/self/exe"} {
+		f, err := os.Open(path)
+		if err != nil {
+			untold(t)
+		}
+		if tells(f) {
+			t.Errorf("%s is taken for a pagemap", name)
+		}
+		f.Close()
+	}
+}
