@@ -16,6 +16,7 @@ import (
 type plugin struct {
 	gate.Plugin
 	s      *Sandbox
+	size   int           // bytes of the module
 	ready  chan struct{} // closed when template or err is set
 	tmpl   *template
 	err    error
@@ -58,7 +59,7 @@ func (p *plugin) enter() {
 	s := p.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for p.inLine = true; s.preparing >= maxPreparing || !p.wanted && s.wanted(); {
+	for p.inLine = true; s.preparing >= maxPreparing || s.before(p); {
 		s.turn.Wait()
 	}
 	p.inLine = false
@@ -81,10 +82,10 @@ func (p *plugin) leave() {
 	}
 }
 
-// wanted reports whether a call waits for a plugin that is in the line.
-func (s *Sandbox) wanted() bool {
-	for _, p := range s.plugins {
-		if p.wanted && p.inLine {
+// before reports whether another plugin in the line comes before this one: those that a call waits for, and then the larger, so that all are ready soonest.
+func (s *Sandbox) before(p *plugin) bool {
+	for _, other := range s.plugins {
+		if other.inLine && (other.wanted && !p.wanted || other.wanted == p.wanted && other.size > p.size) {
 			return true
 		}
 	}
