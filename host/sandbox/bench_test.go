@@ -90,7 +90,7 @@ func reused(b *testing.B, wasm []byte, rewrite func([]byte) []byte, closeOnConte
 	if err := register(ctx, rt, hostFuncs()); err != nil {
 		b.Fatal(err)
 	}
-	env := environment{time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20))}
+	env := environment{newTurns(), time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20))}
 	ctx = context.WithValue(ctx, callKey{}, &call{env: &env})
 	var mod api.Module
 	if rewrite == nil {
@@ -122,7 +122,7 @@ func reused(b *testing.B, wasm []byte, rewrite func([]byte) []byte, closeOnConte
 	return func(input []byte) {
 		c := &call{env: &env, input: input, max: 1 << 24}
 		var stack [1]uint64
-		if err := f.CallWithStack(context.WithValue(ctx, callKey{}, c), stack[:]); err != nil || stack[0] != 0 || len(c.output) == 0 {
+		if err := f.CallWithStack(context.WithValue(ctx, callKey{}, c), stack[:]); err != nil || stack[0] != 0 || c.output.n == 0 {
 			b.Fatal(err, stack[0])
 		}
 	}

@@ -9,10 +9,10 @@ import (
 	"io"
 	"log/slog"
 	"reflect"
-	"runtime"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -35,9 +35,6 @@ const (
 	statusPending // ask only
 )
 
-// yieldAfter ticks a call gives way to others at each: 2 ms or so, in which most calls are done.
-const yieldAfter = 10
-
 const outOfRange = ^uint32(0) // -1: the guest named memory that it does not have, or more than may be written
 
 // call is the state of one run of a guest: it lives in the context, never in the module.
@@ -46,13 +43,15 @@ type call struct {
 	env     *environment
 	input   []byte
 	inputAt int
-	output  []byte
+	output  pieces
 	max     int // bytes of output
 	over    bool
 	resp    []byte
 	respAt  int
 	notes   gate.Notes
 	ticks   int64
+	host    int // units of work that the host has done for the guest and not yet counted as ticks
+	pace    pace
 	stack   *[]byte // wazero's, of this call; nil when it is not where it should be
 	stderr  []byte
 	killed  error   // why the host stopped it
@@ -61,6 +60,7 @@ type call struct {
 
 // environment is time and randomness as the guest sees them.
 type environment struct {
+	turns  *turns
 	now    func() time.Time
 	sleep  func(context.Context, time.Duration)
 	random io.Reader
@@ -71,6 +71,7 @@ type callKey struct{}
 var (
 	errKilled = errors.New("stopped by the host")
 	errExited = errors.New("exited")
+	errOver   = errors.New("too much output")
 )
 
 // check ends the guest when its time is up. The clock is asked, not only the context: its timer needs a free processor, which spinning guests may not leave.
@@ -84,9 +85,9 @@ func (c *call) check(ctx context.Context) {
 	}
 }
 
-// maxStack bytes may the calls of a guest take on wazero's stack. Its own limit is 50 MB, and since it grows by copying, the host's heap would have 160 MiB of it
-// for each call that recurses without end. It is looked at at each tick, between which it cannot grow by more than some MiB.
-const maxStack = 16 << 20
+// maxStack bytes may the calls of a guest take on wazero's stack: some ten thousand calls deep. Its own limit is 50 MB, and since it grows by copying, the host's
+// heap would have 160 MiB of it for each call that recurses without end. It is looked at at each tick, between which it cannot grow by more than some MiB.
+const maxStack = 4 << 20
 
 var errStack = errors.New("stack overflow")
 
@@ -100,15 +101,32 @@ func stackOf(f api.Function) *[]byte {
 	return nil
 }
 
-// tick counts a quantum that is spent, and gives the next.
-func (c *call) tick() uint32 {
+// tick counts a quantum that is spent, and lets others compute.
+func (c *call) tick(ctx context.Context) {
 	if c.stack != nil && len(*c.stack) > maxStack {
 		panic(errStack)
 	}
-	if c.ticks++; c.ticks > yieldAfter { // a guest cannot be preempted: the longer ones give way here, or the short would wait for the scheduler's 10 ms
-		runtime.Gosched()
+	c.ticks++
+	c.pace.pass(ctx)
+}
+
+// charge counts what the host does for a guest with so many bytes, copying, cleaning and parsing, as work of the guest.
+func (c *call) charge(bytes int) { c.host += bytes }
+
+// settle makes ticks of the host's work.
+func (c *call) settle(ctx context.Context) {
+	for ; c.host >= quantum; c.host -= quantum {
+		c.tick(ctx)
 	}
-	return quantum
+}
+
+// meanwhile does what may wait for something, as a node or a client, and lets other guests compute.
+func (c *call) meanwhile(ctx context.Context, do func()) {
+	had := c.pace.leave()
+	do()
+	if had {
+		c.pace.enter(ctx)
+	}
 }
 
 // run calls an exported function and says why it did not return.
@@ -116,11 +134,16 @@ func (c *call) run(ctx context.Context, in *instance, f api.Function) (code uint
 	ctx = context.WithValue(ctx, callKey{}, c)
 	c.stack = stackOf(f)
 	var stack [1]uint64
+	c.pace.turns = c.env.turns
+	c.pace.enter(ctx)
 	err = f.CallWithStack(ctx, stack[:])
+	c.pace.leave()
 	c.notes.CPUTicks = (c.ticks+1)*quantum - int64(int32(in.ticks.Get()))
 	switch {
 	case c.killed != nil:
 		return 0, c.killed
+	case c.over:
+		return 0, &gate.PluginError{Code: "plugin_protocol", Message: fmt.Sprintf("the plugin gave more than %d bytes of output (sandbox.max_output)", c.max)}
 	case c.exit != nil:
 		return 0, &gate.PluginError{Code: "plugin_exit", Message: fmt.Sprintf("the plugin exited with code %d%s", *c.exit, c.firstLine())}
 	case err != nil && (in.memory.refused || bytes.Contains(c.stderr, []byte("out of memory"))):
@@ -128,8 +151,6 @@ func (c *call) run(ctx context.Context, in *instance, f api.Function) (code uint
 	case err != nil:
 		reason, _, _ := strings.Cut(err.Error(), "\n")
 		return 0, &gate.PluginError{Code: "plugin_trap", Message: clean(reason, 200) + c.firstLine()}
-	case c.over:
-		return 0, &gate.PluginError{Code: "plugin_protocol", Message: fmt.Sprintf("the plugin gave more than %d bytes of output (sandbox.max_output)", c.max)}
 	}
 	return uint32(stack[0]), nil
 }
@@ -145,16 +166,24 @@ func (c *call) firstLine() string {
 
 // clean shortens text and replaces what could move a terminal's cursor.
 func clean(s string, max int) string {
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
+	out := make([]byte, 0, min(len(s), max)+len("…"))
+	for _, r := range s {
+		before := len(out)
+		switch {
+		case r >= ' ' && r <= '~':
+			out = append(out, byte(r))
+		case r == utf8.RuneError:
+			out = append(out, '?')
+		case !unicode.IsPrint(r):
+			out = append(out, ' ')
+		default:
+			out = utf8.AppendRune(out, r)
 		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	if len(s) > max {
-		s = strings.ToValidUTF8(s[:max], "") + "…"
+		if len(out) > max {
+			return string(append(out[:before], "…"...))
+		}
 	}
-	return s
+	return string(out)
 }
 
 // operate takes a request through the door and leaves the response for the guest to read.
@@ -173,7 +202,8 @@ func (c *call) operate(ctx context.Context, name string, request []byte, ok bool
 		return c.respond(statusRefused, gate.Refused{Kind: "operation", Op: name, Failed: []string{"call.none"},
 			Denied: []gate.Reason{{ID: "call.none", Msg: "there are no operations while a plugin starts or is described"}}})
 	}
-	res, err := c.running.Operate(ctx, op)
+	var res gate.Result
+	c.meanwhile(ctx, func() { res, err = c.running.Operate(ctx, op) })
 	if err != nil {
 		return c.fail(err)
 	}
@@ -217,30 +247,39 @@ func (c *call) respond(status uint32, v any) uint32 {
 	return status
 }
 
-// note counts one log line or progress note, and says whether it may pass.
-func (c *call) note(n *int, ok bool) bool {
-	if !ok || *n >= maxNotes {
+// note reads one log line or progress note and counts it. What is over the number, or not in memory, is not even read.
+func (c *call) note(n *int, read func() ([]byte, bool)) (text []byte, ok bool) {
+	if *n < maxNotes {
+		text, ok = read()
+	}
+	if !ok {
 		c.notes.Dropped++
-		return false
+		return nil, false
 	}
 	*n++
-	return true
+	return text, c.running != nil
 }
 
-func (c *call) log(level int32, line []byte, ok bool) {
-	if c.note(&c.notes.Logs, ok) && c.running != nil {
-		c.running.Log(int(min(max(level, int32(slog.LevelDebug)), int32(slog.LevelError))), clean(string(line), maxNote))
+func (c *call) log(ctx context.Context, level int32, read func() ([]byte, bool)) {
+	if line, ok := c.note(&c.notes.Logs, read); ok {
+		c.charge(4 * len(line)) // to clean it
+		c.meanwhile(ctx, func() {
+			c.running.Log(int(min(max(level, int32(slog.LevelDebug)), int32(slog.LevelError))), clean(string(line), maxNote))
+		})
 	}
 }
 
-func (c *call) progress(note []byte, ok bool) {
+func (c *call) progress(ctx context.Context, read func() ([]byte, bool)) {
 	var p struct {
 		Done    float64 `json:"done"`
 		Total   float64 `json:"total"`
 		Message string  `json:"message"`
 	}
-	ok = ok && len(note) <= maxNote && gate.DecodeInto(note, maxNote, &p) == nil
-	if c.note(&c.notes.Progress, ok) && c.running != nil {
-		c.running.Progress(p.Done, p.Total, clean(p.Message, 500))
+	_, ok := c.note(&c.notes.Progress, func() ([]byte, bool) {
+		note, ok := read()
+		return note, ok && len(note) <= maxNote && gate.DecodeInto(note, maxNote, &p) == nil
+	})
+	if ok {
+		c.meanwhile(ctx, func() { c.running.Progress(p.Done, p.Total, clean(p.Message, 500)) })
 	}
 }

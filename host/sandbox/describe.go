@@ -37,6 +37,7 @@ func Describe(ctx context.Context, wasm []byte) (describe []byte, imports []stri
 	for seed := range byte(2) {
 		now := time.Unix(1_700_000_000, 0)
 		env := environment{
+			turns:  s.env.turns,
 			now:    func() time.Time { return now },
 			sleep:  func(_ context.Context, d time.Duration) { now = now.Add(d) },
 			random: rand.NewChaCha8([32]byte{seed}),
@@ -69,5 +70,5 @@ func (t *template) describe(ctx context.Context, env *environment) ([]byte, erro
 	if err == nil && code != 0 {
 		err = fmt.Errorf("caponier_v1_describe returned %d%s", int32(code), c.firstLine())
 	}
-	return c.output, err
+	return c.output.bytes(), err
 }

@@ -119,7 +119,7 @@ func BenchmarkFigures(b *testing.B) {
 		tool := h.add(echo)
 		want(b, h.call(tool, object{}), "")
 		t := h.box.plugin(tool.Plugin.Digest).tmpl
-		ctx, rt, compiled := plain(b, echo)
+		ctx, rt, compiled := unmetered(b, echo)
 		m := inTurn(100, func() {
 			mod, err := rt.InstantiateModule(ctx, compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"))
 			if err != nil {
@@ -204,9 +204,9 @@ func report(b *testing.B, base float64, name string, pairs ...any) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// plain is wazero with our imports and nothing else.
-func plain(b *testing.B, wasm []byte) (context.Context, wazero.Runtime, wazero.CompiledModule) {
-	env := environment{time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20))}
+// unmetered is wazero with our imports and nothing else.
+func unmetered(b *testing.B, wasm []byte) (context.Context, wazero.Runtime, wazero.CompiledModule) {
+	env := environment{newTurns(), time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20))}
 	ctx := context.WithValue(context.Background(), callKey{}, &call{env: &env})
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCoreFeatures(features))
 	b.Cleanup(func() { rt.Close(ctx) })

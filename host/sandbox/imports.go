@@ -36,33 +36,31 @@ func hostFuncs() map[string]map[string]hostFunc {
 		"input_len": {noArgs, i, func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 { return uint32(len(c.input)) }},
 		"resp_len":  {noArgs, i, func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 { return uint32(len(c.resp)) }},
 		"input_read": {ii, i, func(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
-			return give(mem, a, c.input, &c.inputAt)
+			return c.give(mem, a, c.input, &c.inputAt)
 		}},
 		"resp_read": {ii, i, func(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
-			return give(mem, a, c.resp, &c.respAt)
+			return c.give(mem, a, c.resp, &c.respAt)
 		}},
 		"output_write": {ii, i, outputWrite},
-		"log": {iii, noArgs, func(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
-			line, ok := take(mem, a.i32(1), min(a.i32(2), maxNote))
-			c.log(int32(a.i32(0)), line, ok)
+		"log": {iii, noArgs, func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
+			c.log(ctx, int32(a.i32(0)), func() ([]byte, bool) { return c.take(mem, a.i32(1), min(a.i32(2), maxNote)) })
 			return 0
 		}},
-		"progress": {ii, noArgs, func(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
-			note, ok := take(mem, a.i32(0), min(a.i32(1), maxNote+1))
-			c.progress(note, ok)
+		"progress": {ii, noArgs, func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
+			c.progress(ctx, func() ([]byte, bool) { return c.take(mem, a.i32(0), min(a.i32(1), maxNote+1)) })
 			return 0
 		}},
 	}
 	for _, name := range gate.Operations() {
 		v1[name] = hostFunc{ii, i, func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
-			request, ok := take(mem, a.i32(0), min(a.i32(1), gate.MaxRequest+1))
+			request, ok := c.take(mem, a.i32(0), min(a.i32(1), gate.MaxRequest+1))
 			return c.operate(ctx, name, request, ok)
 		}}
 	}
 	return map[string]map[string]hostFunc{
 		abiModule:  v1,
 		wasiModule: wasiFuncs(),
-		tickModule: {tickName: {noArgs, i, func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 { return c.tick() }}},
+		tickModule: {tickName: {noArgs, i, func(ctx context.Context, c *call, _ api.Memory, _ arguments) uint32 { c.tick(ctx); return quantum }}},
 	}
 }
 
@@ -75,6 +73,7 @@ func register(ctx context.Context, rt wazero.Runtime, modules map[string]map[str
 				c := ctx.Value(callKey{}).(*call)
 				c.check(ctx)
 				r := f.do(ctx, c, mod.Memory(), stack)
+				c.settle(ctx)
 				if f.results != "" {
 					stack[0] = uint64(r)
 				}
@@ -90,19 +89,21 @@ func register(ctx context.Context, rt wazero.Runtime, modules map[string]map[str
 }
 
 // take copies a range of the guest's memory, once: what is decided is what is executed, whatever the guest does to its memory meanwhile.
-func take(mem api.Memory, ptr, n uint32) ([]byte, bool) {
+func (c *call) take(mem api.Memory, ptr, n uint32) ([]byte, bool) {
 	view, ok := mem.Read(ptr, n)
+	c.charge(len(view))
 	return bytes.Clone(view), ok
 }
 
 // give copies what is left of data into the range that the guest named, and returns how many bytes that were.
-func give(mem api.Memory, a arguments, data []byte, at *int) uint32 {
+func (c *call) give(mem api.Memory, a arguments, data []byte, at *int) uint32 {
 	view, ok := mem.Read(a.i32(0), a.i32(1))
 	if !ok {
 		return outOfRange
 	}
 	n := copy(view, data[*at:])
 	*at += n
+	c.charge(n)
 	return uint32(n)
 }
 
@@ -111,12 +112,43 @@ func outputWrite(_ context.Context, c *call, mem api.Memory, a arguments) uint32
 	switch {
 	case !ok:
 		return outOfRange
-	case len(c.output)+len(view) > c.max:
-		c.over = true
-		return outOfRange
+	case c.output.n+len(view) > c.max:
+		c.output, c.over = pieces{}, true
+		panic(errOver)
 	}
-	c.output = append(c.output, view...)
+	c.output.add(view)
+	c.charge(len(view))
 	return 0
+}
+
+// pieces are bytes that come one after the other. They grow without copies: many MiB at once, and all the garbage of that, would be a stall for others.
+type pieces struct {
+	all [][]byte
+	n   int // bytes
+}
+
+const maxPieceSize = 256 << 10 // bytes
+
+func (p *pieces) add(b []byte) {
+	p.n += len(b)
+	for len(b) > 0 {
+		last := len(p.all) - 1
+		if last < 0 || len(p.all[last]) == cap(p.all[last]) {
+			p.all = append(p.all, make([]byte, 0, min(max(len(b), p.n), maxPieceSize)))
+			last++
+		}
+		room := p.all[last][len(p.all[last]):cap(p.all[last])]
+		n := copy(room, b)
+		p.all[last], b = p.all[last][:len(p.all[last])+n], b[n:]
+	}
+}
+
+// bytes are all of them. They must not be added to any more.
+func (p *pieces) bytes() []byte {
+	if len(p.all) == 1 {
+		return p.all[0]
+	}
+	return bytes.Join(p.all, nil)
 }
 
 // checkImports refuses a module that imports what does not exist, or an operation that is not among the granted ones.

@@ -201,7 +201,7 @@ func TestRewritingChangesNothingButTime(t *testing.T) {
 
 // newSame returns a function that observes a module as it is and rewritten. The data segments of the original are empty in this: see randomGuest.
 func newSame(t testing.TB) func([]byte) (before, after string) {
-	ctx := context.WithValue(context.Background(), callKey{}, &call{env: &environment{time.Now, sleep, nil}})
+	ctx := context.WithValue(context.Background(), callKey{}, &call{env: &environment{newTurns(), time.Now, sleep, nil}})
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(features))
 	if err := register(ctx, rt, hostFuncs()); err != nil {
 		t.Fatal(err)

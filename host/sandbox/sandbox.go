@@ -91,7 +91,7 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Sandbox{Options: o.withDefaults(), plugins: map[string]*plugin{}, env: environment{time.Now, sleep, rand.Reader}}
+	s := &Sandbox{Options: o.withDefaults(), plugins: map[string]*plugin{}, env: environment{newTurns(), time.Now, sleep, rand.Reader}}
 	s.slots, s.halves, s.turn = make(chan struct{}, s.MaxInstances), newHalves(s.MaxInstances), sync.NewCond(&s.mu)
 	config := wazero.NewRuntimeConfig().WithCoreFeatures(features).WithDebugInfoEnabled(false)
 	if s.CacheDir != "" {
@@ -146,7 +146,7 @@ func (s *Sandbox) Add(p gate.Plugin, wasm []byte, imports []string) error {
 		return nil
 	}
 	share := half(s.MaxInstances)
-	pl := &plugin{Plugin: p, s: s, ready: make(chan struct{}), warm: make(chan *instance, s.Warm), share: make(chan struct{}, share), halves: newHalves(share)}
+	pl := &plugin{Plugin: p, s: s, size: len(wasm), ready: make(chan struct{}), warm: make(chan *instance, s.Warm), share: make(chan struct{}, share), halves: newHalves(share)}
 	s.plugins[p.Digest] = pl
 	s.work.Go(func() { pl.prepare(wasm, imports) })
 	return nil
@@ -261,8 +261,9 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 	}()
 	c := &call{running: r, env: &s.env, input: input, max: s.MaxOutput}
 	code, err := c.run(ctx, in, in.mod.ExportedFunction("caponier_v1_call"))
-	if err == nil && (code > 2 || !json.Valid(c.output)) {
-		err = &gate.PluginError{Code: "plugin_protocol", Message: fmt.Sprintf("the plugin returned %d with %d bytes that should be JSON%s", int32(code), len(c.output), c.firstLine())}
+	output := c.output.bytes()
+	if err == nil && (code > 2 || !json.Valid(output)) {
+		err = &gate.PluginError{Code: "plugin_protocol", Message: fmt.Sprintf("the plugin returned %d with %d bytes that should be JSON%s", int32(code), len(output), c.firstLine())}
 	}
 	p.record(err)
 	if len(c.stderr) > 0 || err != nil {
@@ -272,7 +273,7 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 		return gate.Output{Notes: c.notes}, err
 	}
 	well = true
-	return gate.Output{Code: int(code), JSON: c.output, Notes: c.notes}, nil
+	return gate.Output{Code: int(code), JSON: output, Notes: c.notes}, nil
 }
 
 type inputNode struct {

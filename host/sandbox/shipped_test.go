@@ -40,7 +40,7 @@ type said func(function string, input []byte) string
 // still is an environment in which nothing differs from one run to the next.
 func still() *environment {
 	now := time.Unix(1_700_000_000, 0)
-	return &environment{func() time.Time { now = now.Add(time.Microsecond); return now }, func(_ context.Context, d time.Duration) { now = now.Add(d) }, rand.NewChaCha8([32]byte{})}
+	return &environment{newTurns(), func() time.Time { now = now.Add(time.Microsecond); return now }, func(_ context.Context, d time.Duration) { now = now.Add(d) }, rand.NewChaCha8([32]byte{})}
 }
 
 func say(ctx context.Context, mod api.Module, env *environment) said {
@@ -48,7 +48,7 @@ func say(ctx context.Context, mod api.Module, env *environment) said {
 		c := &call{env: env, input: input, max: 1 << 24}
 		var stack [1]uint64
 		err := mod.ExportedFunction(function).CallWithStack(context.WithValue(ctx, callKey{}, c), stack[:])
-		return fmt.Sprintf("%d %v %s %s", uint32(stack[0]), err, c.output, c.stderr)
+		return fmt.Sprintf("%d %v %s %s", uint32(stack[0]), err, c.output.bytes(), c.stderr)
 	}
 }
 

@@ -74,7 +74,7 @@ type specRun struct {
 }
 
 func newSpecRun(t *testing.T) *specRun {
-	r := &specRun{env: environment{time.Now, sleep, nil}, refused: map[string]int{}, asserted: map[string]int{}}
+	r := &specRun{env: environment{newTurns(), time.Now, sleep, nil}, refused: map[string]int{}, asserted: map[string]int{}}
 	r.ctx = context.WithValue(t.Context(), callKey{}, &call{env: &r.env})
 	printing := map[string]hostFunc{}
 	for name, params := range map[string]string{"print": noArgs, "print_i32": i, "print_i64": long, "print_f32": "\x7d", "print_f64": "\x7c", "print_i32_f32": "\x7f\x7d", "print_f64_f64": "\x7c\x7c"} {

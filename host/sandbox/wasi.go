@@ -120,6 +120,8 @@ func randomGet(ctx context.Context, c *call, mem api.Memory, a arguments) uint32
 		piece := view[:min(len(view), 1<<16)]
 		_, err := io.ReadFull(c.env.random, piece)
 		view, ok = view[len(piece):], err == nil
+		c.charge(len(piece))
+		c.settle(ctx)
 	}
 	if !ok {
 		return errnoFault
@@ -133,7 +135,7 @@ func pollOneoff(ctx context.Context, c *call, mem api.Memory, a arguments) uint3
 	if n == 0 || n > maxPolls {
 		return errnoInval
 	}
-	subs, ok := take(mem, a.i32(0), n*48)
+	subs, ok := c.take(mem, a.i32(0), n*48)
 	events, ok2 := mem.Read(a.i32(1), n*32)
 	if !ok || !ok2 {
 		return errnoFault
@@ -152,7 +154,7 @@ func pollOneoff(ctx context.Context, c *call, mem api.Memory, a arguments) uint3
 		wait = min(wait, waits[k])
 	}
 	if wait > 0 {
-		c.env.sleep(ctx, wait)
+		c.meanwhile(ctx, func() { c.env.sleep(ctx, wait) })
 		c.check(ctx)
 	}
 	count := uint32(0)

@@ -1,0 +1,120 @@
+package sandbox
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+// turns share the processors between the guests that compute. Go's scheduler cannot: it neither preempts a guest nor sees which of them waited longest. So no
+// more compute at once than there are processors; each gives way after a slice, at a tick, when others wait; and in the line a call is the further behind the
+// more it has computed, within bounds, so that short calls pass bombs, and no crowd of short ones keeps a long one from its end. What a call does
+// besides, as waiting for a node, takes no turn.
+type turns struct {
+	processors int
+	now        func() time.Time
+
+	mu        sync.Mutex // guards the following
+	computing int
+	line      []*waiter // a processor is free only when it is empty
+}
+
+type waiter struct {
+	turn  chan struct{} // closed when it may compute
+	place time.Time     // in the line: before those of later times
+}
+
+const (
+	slice  = 500 * time.Microsecond
+	behind = 4                    // times what it has computed is a call behind those that have not yet,
+	enough = 5 * time.Millisecond // but not more than for this much
+)
+
+func newTurns() *turns { return &turns{processors: runtime.GOMAXPROCS(0), now: time.Now} }
+
+// next gives turns while processors are free.
+func (t *turns) next() {
+	for t.computing < t.processors && len(t.line) > 0 {
+		first := 0
+		for k, w := range t.line {
+			if w.place.Before(t.line[first].place) {
+				first = k
+			}
+		}
+		close(t.line[first].turn)
+		t.line = slices.Delete(t.line, first, first+1)
+		t.computing++
+	}
+}
+
+// wait returns when one that has computed for so long may again; or when ctx ends, and it is about to be stopped.
+func (t *turns) wait(ctx context.Context, ran time.Duration) {
+	w := &waiter{make(chan struct{}), t.now().Add(behind * min(ran, enough))}
+	t.mu.Lock()
+	t.line = append(t.line, w)
+	t.next()
+	t.mu.Unlock()
+	select {
+	case <-w.turn:
+		return
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := slices.Index(t.line, w); k >= 0 { // else it was given a turn meanwhile
+		t.line = slices.Delete(t.line, k, k+1)
+		t.computing++
+	}
+}
+
+func (t *turns) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.computing--
+	t.next()
+}
+
+func (t *turns) crowded() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.line) > 0
+}
+
+// pace is how one call computes.
+type pace struct {
+	turns *turns
+	in    bool // it has a turn,
+	since time.Time
+	ran   time.Duration // in earlier ones
+}
+
+// enter waits for a turn.
+func (p *pace) enter(ctx context.Context) {
+	p.turns.wait(ctx, p.ran)
+	p.in, p.since = true, time.Now()
+}
+
+// leave ends the turn, and reports whether there was one.
+func (p *pace) leave() bool {
+	if !p.in {
+		return false
+	}
+	p.in = false
+	p.ran += time.Since(p.since)
+	p.turns.end()
+	return true
+}
+
+// pass is called now and then while the guest computes, and lets others do so.
+func (p *pace) pass(ctx context.Context) {
+	switch {
+	case !p.in || time.Since(p.since) < slice:
+	case p.turns.crowded():
+		p.leave()
+		p.enter(ctx)
+	default:
+		runtime.Gosched() // the host's own work may wait for a processor, too
+	}
+}

@@ -1,0 +1,136 @@
+package sandbox
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// soon waits until something is so.
+func soon(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for until := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("waited in vain until ", what)
+		}
+	}
+}
+
+func (t *turns) state() (computing, waiting int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.computing, len(t.line)
+}
+
+// TestWhoHasComputedLeastComesFirst, but nobody is behind those who come much later.
+func TestWhoHasComputedLeastComesFirst(t *testing.T) {
+	now := time.Unix(0, 0) // a clock that stands still but for what is said below
+	turns := &turns{processors: 1, now: func() time.Time { return now }}
+	first := &pace{turns: turns}
+	first.enter(t.Context())
+	var mu sync.Mutex
+	var order []string
+	var wg sync.WaitGroup
+	arrive := func(name string, ran time.Duration) {
+		_, before := turns.state()
+		wg.Go(func() {
+			p := &pace{turns: turns, ran: ran}
+			p.enter(t.Context())
+			mu.Lock()
+			order = append(order, name)
+			mu.Unlock()
+			p.leave()
+		})
+		soon(t, name+" waits", func() bool { _, waiting := turns.state(); return waiting == before+1 })
+	}
+	arrive("an hour", time.Hour)
+	arrive("some", 4*time.Millisecond)
+	arrive("none", 0)
+	now = now.Add(1)
+	arrive("none, later", 0)
+	now = now.Add(behind*enough + 1) // even the longest is before those who come now
+	arrive("none, much later", 0)
+	first.leave()
+	wg.Wait()
+	if want := []string{"none", "none, later", "some", "an hour", "none, much later"}; !slices.Equal(order, want) {
+		t.Errorf("they computed in the order %q, want %q", order, want)
+	}
+	if computing, waiting := turns.state(); computing != 0 || waiting != 0 {
+		t.Errorf("%d compute and %d wait at the end", computing, waiting)
+	}
+}
+
+// TestNoMoreComputeThanThereAreProcessors, and each who gives way comes to its end.
+func TestNoMoreComputeThanThereAreProcessors(t *testing.T) {
+	turns := &turns{processors: 3, now: time.Now}
+	var now, most atomic.Int64
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			p := &pace{turns: turns}
+			p.enter(t.Context())
+			for until := time.Now().Add(20 * time.Millisecond); time.Now().Before(until); p.pass(t.Context()) {
+				n := now.Add(1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+				time.Sleep(time.Millisecond)
+				now.Add(-1)
+			}
+			p.leave()
+			p.leave() // again, as after a panic in an operation
+		})
+	}
+	wg.Wait()
+	if most.Load() > 3 {
+		t.Errorf("%d computed at once on 3 processors", most.Load())
+	}
+	if computing, waiting := turns.state(); computing != 0 || waiting != 0 {
+		t.Errorf("%d compute and %d wait at the end", computing, waiting)
+	}
+}
+
+// TestTheWaitForATurnEndsWithTheCall, and who was stopped there leaves nothing behind.
+func TestTheWaitForATurnEndsWithTheCall(t *testing.T) {
+	turns := &turns{processors: 1, now: time.Now}
+	first := &pace{turns: turns}
+	first.enter(t.Context())
+	for range 100 {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Microsecond)
+		p := &pace{turns: turns}
+		p.enter(ctx)
+		p.leave()
+		cancel()
+	}
+	if computing, waiting := turns.state(); computing != 1 || waiting != 0 {
+		t.Errorf("%d compute and %d wait beside none but the first", computing, waiting)
+	}
+}
+
+// TestWhoWaitsForANodeTakesNoTurn: calls that hang in operations, and those that sleep, leave all processors to others.
+func TestWhoWaitsForANodeTakesNoTurn(t *testing.T) {
+	h := newHost(t, Options{})
+	release := make(chan struct{})
+	h.execute = func(gate.Question) (gate.Result, error) { <-release; return gate.Result{}, nil }
+	hanging, sleeping := h.add(asker("stage", requests["stage"]).bytes()), h.add(sleeper().bytes())
+	sleeping.Budget = 500 * time.Millisecond
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() { want(t, h.call(hanging, object{}), "") })
+		wg.Go(func() { want(t, h.call(sleeping, object{}), "budget") })
+	}
+	soon(t, "all hang or sleep", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		computing, waiting := h.box.env.turns.state()
+		return len(h.executed) == 4 && computing == 0 && waiting == 0
+	})
+	want(t, h.call(h.add(guest{imports: []imported{output}, call: ok()}.bytes()), object{}), "")
+	close(release)
+	wg.Wait()
+	soon(t, "all turns are over", func() bool { computing, waiting := h.box.env.turns.state(); return computing == 0 && waiting == 0 })
+}
