@@ -1,0 +1,21 @@
+;; ok
+;; Ranges outside memory, at its end, and around the end of 32 bits: each import must answer with -1 or a bad request, and the call goes on.
+(module
+  (import "caponier_v1" "output_write" (func $output_write (param i32 i32) (result i32)))
+  (import "caponier_v1" "input_read" (func $input_read (param i32 i32) (result i32)))
+  (import "caponier_v1" "ssh_exec" (func $ssh_exec (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "random_get" (func $random_get (param i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 16) "{}")
+  (func $is (param i32 i32) (if (i32.ne (local.get 0) (local.get 1)) (then unreachable)))
+  (func (export "caponier_v1_call") (result i32)
+    (call $is (call $output_write (i32.const -1) (i32.const -1)) (i32.const -1))
+    (call $is (call $output_write (i32.const 0) (i32.const 65537)) (i32.const -1))
+    (call $is (call $output_write (i32.const 65536) (i32.const 0)) (i32.const 0))
+    (call $is (call $input_read (i32.const 0x7fffffff) (i32.const 0x7fffffff)) (i32.const -1))
+    (call $is (call $input_read (i32.const 65535) (i32.const 2)) (i32.const -1))
+    (call $is (call $ssh_exec (i32.const -8) (i32.const 16)) (i32.const 4))
+    (call $is (call $ssh_exec (i32.const 0) (i32.const -1)) (i32.const 4))
+    (call $is (call $random_get (i32.const 65530) (i32.const 7)) (i32.const 21))
+    (call $output_write (i32.const 16) (i32.const 2)))
+  (func (export "caponier_v1_describe") (result i32) (i32.const 0)))
