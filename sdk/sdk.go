@@ -218,6 +218,10 @@ func prime() {
 	}
 	var in abi.Input
 	json.Unmarshal([]byte(`{"abi":1,"kind":"","name":"","args":{},"call":{"id":"","deadline_ms":1,"round":1},"nodes":[{"name":"","cluster":"","default":true}]}`), &in)
+	for _, v := range abi.Wire() {
+		json.Unmarshal([]byte("{}"), v)
+		json.Marshal(v)
+	}
 	failure(&Error{})
 	json.Marshal(output{Content: []Content{Text("")}})
 	runtime.GC()

@@ -219,6 +219,13 @@ type (
 	}
 )
 
+// Wire returns one of everything that goes between an operation and its plugin.
+func Wire() []any {
+	return []any{&ExecRequest{}, &ScriptRequest{}, &ExecResponse{}, &OnNode{}, &StageResponse{}, &FileRequest{}, &FileInfo{}, &ListResponse{}, &ReadResponse{},
+		&WriteResponse{}, &HTTPRequest{}, &HTTPResponse{}, &BlobWriteRequest{}, &BlobWriteResponse{}, &BlobReadRequest{}, &AskRequest{}, &AskResponse{},
+		&Failure{}, &Progress{}}
+}
+
 type (
 	// Input is what the guest reads when it is called.
 	Input struct {
