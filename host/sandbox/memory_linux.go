@@ -50,8 +50,8 @@ func newImage(data []byte, size uint64) (*image, error) {
 		err = seal(fd)
 	}
 	i := &image{fd: fd, size: size}
-	if err == nil && size > 0 {
-		i.bytes, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	if err == nil && size > 0 { // private: many kernels before 6.7 refuse every shared mapping of what is sealed
+		i.bytes, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ, unix.MAP_PRIVATE)
 	}
 	if err != nil {
 		unix.Close(fd)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -60,6 +61,30 @@ func TestMemoryIsTheImageAgain(t *testing.T) {
 	}
 	if !bytes.Equal(i.bytes, data) {
 		t.Error("the image has changed")
+	}
+}
+
+// TestNoMappingOfAnImageIsShared: Linux 5.10 refuses those, and with them every plugin.
+func TestNoMappingOfAnImageIsShared(t *testing.T) {
+	i, err := newImage([]byte("image"), pageSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer i.Close()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		untold(t)
+	}
+	found := 0
+	for line := range strings.Lines(string(maps)) {
+		if strings.Contains(line, "memfd:caponier-guest") {
+			if found++; strings.Fields(line)[1][3] != 'p' {
+				t.Error("a mapping is shared: ", line)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("the image is not mapped")
 	}
 }
 
