@@ -115,6 +115,7 @@ func (in *instance) reset(t *template) bool {
 	if uint64(in.mod.Memory().Size()) != t.image.size || !in.memory.restore() {
 		return false
 	}
+	in.memory.refused = false // or the next call's trap would be told as this call's
 	in.restore(t)
 	return true
 }

@@ -112,6 +112,33 @@ func TestAGuestThatIsUsedAgainIsAsGoodAsNew(t *testing.T) {
 	}
 }
 
+// TestARefusedGrowthIsForgotten: how a call ends must not say what the one before it did.
+func TestARefusedGrowthIsForgotten(t *testing.T) {
+	imports := []imported{output, {module: abiModule, name: "input_len"}} // of short input it traps; of long it asks for too much memory, and is content
+	h := newHost(t, Options{Warm: 1, BreakAfter: -1})
+	tool := h.add(guest{memory: []byte{1, 0, 1}, imports: imports, call: op(callf(1), c32(1000), 0x49, 0x04, 0x40, 0x00, 0x0b, c32(60_000), 0x40, 0, 0x1a, ok())}.bytes())
+	for range 3 {
+		want(t, h.call(tool, object{"long": strings.Repeat("x", 1000)}), "")
+		soon(t, "a guest waits", func() bool { return len(h.box.plugin(tool.Plugin.Digest).warm) == 1 })
+		want(t, h.call(tool, object{}), "plugin_trap")
+		soon(t, "a guest waits", func() bool { return len(h.box.plugin(tool.Plugin.Digest).warm) == 1 })
+	}
+}
+
+// TestTheLargestMemoryIsThrownAwayToo: 4 GiB, of which wazero gives the size as 0, looked like a memory that had not grown.
+func TestTheLargestMemoryIsThrownAwayToo(t *testing.T) {
+	if err := (Options{MemoryMax: 4 << 30}).Validate(); err == nil {
+		t.Error("memory of 4 GiB may be configured")
+	}
+	h := newHost(t, Options{MemoryMax: maxMemory, Warm: 1}) // it traps unless it starts without memory, and then grows to all there is
+	tool := h.add(guest{memory: []byte{1, 0, 0}, imports: []imported{output}, data: []byte{0}, call: op(c32(1), 0x40, 0, 0x04, 0x40, 0x00, 0x0b, c32(0), c32('7'), 0x36, 2, 0,
+		c32(maxMemory/pageSize-1), 0x40, 0, c32(1), 0x47, 0x04, 0x40, 0x00, 0x0b, c32(0), c32(1), callf(0), 0x1a, c32(0))}.bytes())
+	for range 3 {
+		want(t, h.call(tool, object{}), "")
+		soon(t, "a guest waits", func() bool { return len(h.box.plugin(tool.Plugin.Digest).warm) == 1 })
+	}
+}
+
 // waiting looks at the guest that waits for the next call.
 func waiting(p *plugin) *instance {
 	in := <-p.warm

@@ -35,8 +35,8 @@ type Options struct {
 }
 
 const (
-	maxMemory = 4 << 30
-	compileGC = 50 // percent of growth between two collections while a module is compiled, which makes some hundred MiB of garbage
+	maxMemory = 4<<30 - pageSize // one page more, and wazero would give its size as 0
+	compileGC = 50               // percent of growth between two collections while a module is compiled, which makes some hundred MiB of garbage
 )
 
 // Validate says which option cannot be used.
