@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -30,7 +31,7 @@ func Decode(data []byte, max int) (any, error) {
 	}
 	d := decoder{json.NewDecoder(bytes.NewReader(data)), 0}
 	d.UseNumber()
-	v, err := d.value("", 0)
+	v, err := d.value(nil, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +46,27 @@ type decoder struct {
 	keys int
 }
 
-func (d *decoder) value(at string, depth int) (any, error) {
+// place is where a value stands. It is written out only when something is wrong there: a copy of a long key for each value in it took minutes.
+type place struct {
+	in    *place // nil for the outermost value
+	key   string // in an object,
+	index int    // or in a list: -1 in an object
+}
+
+func (p *place) String() string {
+	var parts []string
+	for ; p != nil; p = p.in {
+		if p.index >= 0 {
+			parts = append(parts, strconv.Itoa(p.index), "/")
+		} else {
+			parts = append(parts, p.key, "/")
+		}
+	}
+	slices.Reverse(parts)
+	return strings.Join(parts, "")
+}
+
+func (d *decoder) value(at *place, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("%s: nested deeper than %d", at, maxDepth)
 	}
@@ -67,15 +88,16 @@ func (d *decoder) value(at string, depth int) (any, error) {
 	return tok, nil // bool, nil
 }
 
-func (d *decoder) object(at string, depth int) (any, error) {
-	m, folded := map[string]any{}, map[string]string{}
+func (d *decoder) object(at *place, depth int) (any, error) {
+	m, folded, inside := map[string]any{}, map[string]string{}, &place{in: at, index: -1}
 	for d.More() {
 		tok, err := d.Token()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", where(at), err)
 		}
 		key := tok.(string)
-		if err := text(at+"/"+key, key); err != nil {
+		inside.key = key
+		if err := text(inside, key); err != nil {
 			return nil, err
 		}
 		if first, dup := folded[fold(key)]; dup {
@@ -85,7 +107,7 @@ func (d *decoder) object(at string, depth int) (any, error) {
 			return nil, fmt.Errorf("%s: more than %d keys", where(at), maxKeys)
 		}
 		folded[fold(key)] = key
-		if m[key], err = d.value(at+"/"+key, depth+1); err != nil {
+		if m[key], err = d.value(inside, depth+1); err != nil {
 			return nil, err
 		}
 	}
@@ -93,10 +115,10 @@ func (d *decoder) object(at string, depth int) (any, error) {
 	return m, err
 }
 
-func (d *decoder) list(at string, depth int) (any, error) {
-	l := []any{}
-	for d.More() {
-		v, err := d.value(at+"/"+strconv.Itoa(len(l)), depth+1)
+func (d *decoder) list(at *place, depth int) (any, error) {
+	l, inside := []any{}, &place{in: at}
+	for ; d.More(); inside.index++ {
+		v, err := d.value(inside, depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -109,21 +131,21 @@ func (d *decoder) list(at string, depth int) (any, error) {
 // fold gives keys that any decoder might take for the same one the same form; ToUpper first, since K (Kelvin) lowers to k.
 func fold(key string) string { return strings.ToLower(strings.ToUpper(key)) }
 
-func where(at string) string {
-	if at == "" {
+func where(at *place) string {
+	if at == nil {
 		return "JSON"
 	}
-	return at
+	return at.String()
 }
 
-func text(at, s string) error {
+func text(at *place, s string) error {
 	if strings.ContainsRune(s, 0) {
 		return fmt.Errorf("%s: has a NUL character", where(at))
 	}
 	return nil
 }
 
-func number(at, s string) (any, error) {
+func number(at *place, s string) (any, error) {
 	if i, err := strconv.ParseInt(s, 10, 64); err == nil && strconv.FormatInt(i, 10) == s && i < 1<<53 && i > -1<<53 {
 		return i, nil
 	}

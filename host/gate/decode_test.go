@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestDecodeRefusesWhatAnotherReaderCouldReadDifferently(t *testing.T) {
@@ -42,6 +43,24 @@ func TestDecodeRefusesWhatAnotherReaderCouldReadDifferently(t *testing.T) {
 				t.Fatalf("Decode = %v, %v; want an error with %q", v, err, tt.why)
 			}
 		})
+	}
+}
+
+// TestDecodeTakesTimeWithTheSizeAlone: one long key over many values took two minutes, in a request that any plugin may make.
+func TestDecodeTakesTimeWithTheSizeAlone(t *testing.T) {
+	deep := strings.Repeat(`{"`+strings.Repeat("k", 10_000)+`":[`, 15) + strings.Repeat("1,", 500_000) + "1" + strings.Repeat("]}", 15)
+	for name, in := range map[string]string{"a long key": `{"` + strings.Repeat("k", 500_000) + `":[` + strings.Repeat("1,", 400_000) + `1]}`, "long keys": deep} {
+		began := time.Now()
+		if _, err := Decode([]byte(in), MaxRequest); err != nil {
+			t.Errorf("%s: %.100s", name, err)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%s: %s for %d bytes", name, took, len(in))
+		}
+	}
+	_, err := Decode([]byte(`{"a":[0,{"b":[true,1.50]}]}`), MaxRequest)
+	if err == nil || !strings.HasPrefix(err.Error(), "/a/1/b/1: ") {
+		t.Errorf("the place is not named: %v", err)
 	}
 }
 
