@@ -22,14 +22,16 @@ const (
 // that differ only in case, nesting deeper than 32, and every number that is not in its one canonical form: an integer within ±(2^53-1)
 // in plain decimals, or a fraction as short as it can be written. So 103.0, 1.03e2, -0 and 103.00000000000000000001 are errors.
 // Integers become int64, fractions float64, objects map[string]any, lists []any. [Encode] gives the same value back.
-func Decode(data []byte, max int) (any, error) {
+func Decode(data []byte, max int) (any, error) { return decode(data, max, math.MaxInt) }
+
+func decode(data []byte, max, elements int) (any, error) {
 	if len(data) > max {
 		return nil, fmt.Errorf("JSON of %d bytes is over the limit of %d", len(data), max)
 	}
 	if !utf8.Valid(data) {
 		return nil, fmt.Errorf("JSON is not valid UTF-8")
 	}
-	d := decoder{json.NewDecoder(bytes.NewReader(data)), 0}
+	d := decoder{json.NewDecoder(bytes.NewReader(data)), 0, elements}
 	d.UseNumber()
 	v, err := d.value(nil, 0)
 	if err != nil {
@@ -43,7 +45,8 @@ func Decode(data []byte, max int) (any, error) {
 
 type decoder struct {
 	*json.Decoder
-	keys int
+	keys     int
+	elements int // of lists, that may come
 }
 
 // place is where a value stands. It is written out only when something is wrong there: a copy of a long key for each value in it took minutes.
@@ -118,6 +121,9 @@ func (d *decoder) object(at *place, depth int) (any, error) {
 func (d *decoder) list(at *place, depth int) (any, error) {
 	l, inside := []any{}, &place{in: at}
 	for ; d.More(); inside.index++ {
+		if d.elements--; d.elements < 0 {
+			return nil, fmt.Errorf("%s: too many elements of lists", where(at))
+		}
 		v, err := d.value(inside, depth+1)
 		if err != nil {
 			return nil, err
@@ -171,7 +177,11 @@ func Encode(v any) (json.RawMessage, error) {
 // DecodeInto reads a JSON object strictly into the struct that dst points to. Its own keys must be lower-case ASCII words, so that none can meet a
 // json tag that it does not equal, and known.
 func DecodeInto(data []byte, max int, dst any) error {
-	v, err := Decode(data, max)
+	return decodeInto(data, max, math.MaxInt, dst)
+}
+
+func decodeInto(data []byte, max, elements int, dst any) error {
+	v, err := decode(data, max, elements)
 	if err != nil {
 		return err
 	}

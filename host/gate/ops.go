@@ -172,9 +172,13 @@ var kinds = map[string]struct {
 // MaxRequest is the largest request of an operation, in bytes: 1 MiB of data as base64.
 const MaxRequest = 1_468_006
 
+// maxElements of lists may be in a request: it is as large for its data, and hundreds of thousands of words would take the host 0.2 s to read, and more to
+// decide, in which the guest cannot be stopped.
+const maxElements = 10_000
+
 func parse[T Op](data []byte) (Op, error) {
 	var op T
-	if err := DecodeInto(data, MaxRequest, &op); err != nil {
+	if err := decodeInto(data, MaxRequest, maxElements, &op); err != nil {
 		return nil, err
 	}
 	if op.Timeout() < 0 {
