@@ -11,7 +11,7 @@ import (
 // turns share the processors between the guests that compute. Go's scheduler cannot: it neither preempts a guest nor sees which of them waited longest. So no
 // more compute at once than there are processors; each gives way after a slice, at a tick, when others wait; and in the line a call is the further behind the
 // more it has computed, within bounds, so that short calls pass bombs, and no crowd of short ones keeps a long one from its end. What a call does
-// besides, as waiting for a node, takes no turn.
+// besides, as waiting for a node, takes no turn, and does not cost it its place before its slice is over: else who writes a thousand lines would wait a thousand times.
 type turns struct {
 	processors int
 	now        func() time.Time
@@ -49,9 +49,9 @@ func (t *turns) next() {
 	}
 }
 
-// wait returns when one that has computed for so long may again; or when ctx ends, and it is about to be stopped.
-func (t *turns) wait(ctx context.Context, ran time.Duration) {
-	w := &waiter{make(chan struct{}), t.now().Add(behind * min(ran, enough))}
+// wait returns when the one at that place may compute; or when ctx ends, and it is about to be stopped.
+func (t *turns) wait(ctx context.Context, place time.Time) {
+	w := &waiter{make(chan struct{}), place}
 	t.mu.Lock()
 	t.line = append(t.line, w)
 	t.next()
@@ -88,12 +88,17 @@ type pace struct {
 	in    bool // it has a turn,
 	since time.Time
 	ran   time.Duration // in earlier ones
+	place time.Time     // its last one in the line,
+	left  time.Duration // of the slice that goes with it
 }
 
 // enter waits for a turn.
 func (p *pace) enter(ctx context.Context) {
-	p.turns.wait(ctx, p.ran)
-	p.in, p.since = true, time.Now()
+	if p.left <= 0 {
+		p.place, p.left = p.turns.now().Add(behind*min(p.ran, enough)), slice
+	}
+	p.turns.wait(ctx, p.place)
+	p.in, p.since = true, p.turns.now()
 }
 
 // leave ends the turn, and reports whether there was one.
@@ -102,7 +107,8 @@ func (p *pace) leave() bool {
 		return false
 	}
 	p.in = false
-	p.ran += time.Since(p.since)
+	d := p.turns.now().Sub(p.since)
+	p.ran, p.left = p.ran+d, p.left-d
 	p.turns.end()
 	return true
 }
@@ -110,7 +116,7 @@ func (p *pace) leave() bool {
 // pass is called now and then while the guest computes, and lets others do so.
 func (p *pace) pass(ctx context.Context) {
 	switch {
-	case !p.in || time.Since(p.since) < slice:
+	case !p.in || p.turns.now().Sub(p.since) < p.left:
 	case p.turns.crowded():
 		p.leave()
 		p.enter(ctx)

@@ -65,6 +65,41 @@ func TestWhoHasComputedLeastComesFirst(t *testing.T) {
 	}
 }
 
+// TestAPauseDoesNotCostThePlace: who waits for a node, or writes a line, comes back to where it was until its slice is over.
+func TestAPauseDoesNotCostThePlace(t *testing.T) {
+	now := time.Unix(0, 0)
+	turns := &turns{processors: 1, now: func() time.Time { return now }}
+	often, other := &pace{turns: turns}, &pace{turns: turns}
+	for _, c := range []struct {
+		computes time.Duration
+		first    bool
+	}{{slice / 2, true}, {slice / 4, true}, {slice / 2, false}, {slice / 2, true}} {
+		often.enter(t.Context())
+		now = now.Add(c.computes)
+		often.leave()
+		other.enter(t.Context())
+		order := make(chan string, 2)
+		var wg sync.WaitGroup
+		for k, p := range []*pace{{turns: turns}, often} {
+			wg.Go(func() {
+				p.enter(t.Context())
+				order <- []string{"newcomer", "often"}[k]
+				p.leave()
+			})
+			soon(t, "it waits", func() bool { _, waiting := turns.state(); return waiting == k+1 })
+		}
+		other.leave()
+		wg.Wait()
+		if first := <-order; (first == "often") != c.first {
+			t.Errorf("after another %s the %s was first", c.computes, first)
+		}
+		now = now.Add(behind * enough)
+	}
+	if computing, waiting := turns.state(); computing != 0 || waiting != 0 {
+		t.Errorf("%d compute and %d wait at the end", computing, waiting)
+	}
+}
+
 // TestNoMoreComputeThanThereAreProcessors, and each who gives way comes to its end.
 func TestNoMoreComputeThanThereAreProcessors(t *testing.T) {
 	turns := &turns{processors: 3, now: time.Now}
