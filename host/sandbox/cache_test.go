@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -196,6 +197,27 @@ func TestOptionsThatCannotBeUsed(t *testing.T) {
 	}
 	if err := (Options{}).Validate(); err != nil {
 		t.Errorf("the zero options: %v", err)
+	}
+}
+
+// TestNoPlaceInPreparingStaysFree: when two places become free at once, both who wait get one, whoever looks first.
+func TestNoPlaceInPreparingStaysFree(t *testing.T) {
+	for range 20 {
+		s := &Sandbox{plugins: map[string]*plugin{}, preparing: maxPreparing}
+		s.turn = sync.NewCond(&s.mu)
+		s.plugins["small"], s.plugins["large"] = &plugin{s: s, size: 1}, &plugin{s: s, size: 2}
+		var entered sync.WaitGroup
+		for _, name := range []string{"large", "small"} {
+			p := s.plugins[name]
+			entered.Go(p.enter)
+			soon(t, name+" is in the line", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return p.inLine })
+		}
+		s.mu.Lock()
+		s.preparing = 0
+		s.turn.Broadcast()
+		s.mu.Unlock()
+		soon(t, "both are prepared", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.preparing == 2 })
+		entered.Wait()
 	}
 }
 

@@ -64,6 +64,7 @@ func (p *plugin) enter() {
 	}
 	p.inLine = false
 	s.preparing++
+	s.turn.Broadcast() // the next may have a place too, and found only this one before it
 }
 
 // leave lets the next in. Compiling takes some hundred MiB, which would stay for minutes: the last one gives them back.
