@@ -113,11 +113,12 @@ func (c *call) tick(ctx context.Context) {
 // charge counts what the host does for a guest with so many bytes, copying, cleaning and parsing, as work of the guest.
 func (c *call) charge(bytes int) { c.host += bytes }
 
-// settle makes ticks of the host's work.
+// settle makes ticks of the host's work, and lets others compute: the few bytes of a tick can be long work, as when they are not what they should be.
 func (c *call) settle(ctx context.Context) {
 	for ; c.host >= quantum; c.host -= quantum {
 		c.tick(ctx)
 	}
+	c.pace.pass(ctx)
 }
 
 // meanwhile does what may wait for something, as a node or a client, and lets other guests compute.

@@ -100,6 +100,32 @@ func TestAPauseDoesNotCostThePlace(t *testing.T) {
 	}
 }
 
+// TestWhoseSliceIsOverGivesWayAfterAnImport, however few bytes it was for: notes that are no JSON cost the host 0.2 ms for each 4 KiB.
+func TestWhoseSliceIsOverGivesWayAfterAnImport(t *testing.T) {
+	now := time.Unix(0, 0)
+	c := &call{pace: pace{turns: &turns{processors: 1, now: func() time.Time { return now }}}}
+	c.pace.enter(t.Context())
+	now = now.Add(slice)
+	passed := false
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		other := &pace{turns: c.pace.turns}
+		other.enter(t.Context())
+		passed = true
+		other.leave()
+	})
+	soon(t, "another waits", func() bool { _, waiting := c.pace.turns.state(); return waiting == 1 })
+	c.charge(1)
+	c.settle(t.Context())
+	if computing, waiting := c.pace.turns.state(); waiting > 0 || computing != 1 {
+		t.Errorf("%d compute and %d still wait", computing, waiting)
+	}
+	c.pace.leave()
+	if wg.Wait(); !passed {
+		t.Error("the other had no turn")
+	}
+}
+
 // TestNoMoreComputeThanThereAreProcessors, and each who gives way comes to its end.
 func TestNoMoreComputeThanThereAreProcessors(t *testing.T) {
 	turns := &turns{processors: 3, now: time.Now}
