@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -128,30 +129,81 @@ func startLab(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { lab.Close(); cancel() })
 }
 
-var locks sync.Map // of lock files' bytes, by the names of their modules: describing compiles, and all tests use the same modules
+// locked is a plugins.lock.
+type locked struct {
+	Schema  string            `json:"schema"`
+	Plugins []json.RawMessage `json:"plugins"`
+}
 
-// lockFor writes the lock of the modules in dir.
+func readLock(file string) (l locked, err error) {
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(data, &l)
+	}
+	return l, err
+}
+
+var entries sync.Map // of locks, by the digests of their modules: describing compiles, and all tests use the same modules
+
+// lockFor writes the lock of the modules in dir. The committed lock says what ours are; each other one is described once.
 func lockFor(dir, file string) error {
-	names, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
+	modules, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
 	if err != nil {
 		return err
 	}
-	key := ""
-	for _, n := range names {
-		key += filepath.Base(n) + " "
+	all, err := readLock("../plugins.lock")
+	if err != nil {
+		return err
 	}
-	once, _ := locks.LoadOrStore(key, sync.OnceValues(func() ([]byte, error) {
-		out, err := exec.Command(bin, "plugin", "lock", "--lock", file, "--dir", dir).CombinedOutput()
+	ours := all.Plugins
+	all.Plugins = nil
+	for _, module := range modules {
+		wasm, err := os.ReadFile(module)
 		if err != nil {
-			return nil, fmt.Errorf("plugin lock: %w\n%s", err, out)
+			return err
 		}
-		return os.ReadFile(file)
-	}))
-	data, err := once.(func() ([]byte, error))()
-	if err != nil {
+		digest := fmt.Sprintf("sha256:%x", sha256.Sum256(wasm))
+		once, _ := entries.LoadOrStore(digest, sync.OnceValues(func() (json.RawMessage, error) {
+			for _, e := range ours {
+				if bytes.Contains(e, []byte(digest)) {
+					return e, nil
+				}
+			}
+			return describe(module)
+		}))
+		entry, err := once.(func() (json.RawMessage, error))()
+		if err != nil {
+			return err
+		}
+		all.Plugins = append(all.Plugins, entry)
+	}
+	var text bytes.Buffer
+	to := json.NewEncoder(&text)
+	to.SetEscapeHTML(false)
+	to.SetIndent("", "  ")
+	if err := to.Encode(all); err != nil {
 		return err
 	}
-	return os.WriteFile(file, data, 0o644)
+	return os.WriteFile(file, text.Bytes(), 0o644)
+}
+
+// describe is the entry that `plugin lock` makes for a module.
+func describe(module string) (json.RawMessage, error) {
+	dir, err := os.MkdirTemp("", "lock")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "plugins.lock")
+	name := strings.TrimSuffix(filepath.Base(module), ".wasm")
+	if out, err := exec.Command(bin, "plugin", "lock", "--lock", file, "--dir", filepath.Dir(module), name).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("plugin lock: %w\n%s", err, out)
+	}
+	l, err := readLock(file)
+	if err != nil || len(l.Plugins) != 1 {
+		return nil, fmt.Errorf("the lock of %s alone has %d entries: %w", name, len(l.Plugins), err)
+	}
+	return l.Plugins[0], nil
 }
 
 func configure(ts *testscript.TestScript, neg bool, args []string) {
@@ -217,7 +269,7 @@ func maxrss(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: maxrss MIB COMMAND…")
 	}
 	cmd := exec.Command(args[1], args[2:]...)
-	cmd.Dir, cmd.Env = ts.MkAbs("."), append(os.Environ(), "HOME="+ts.Getenv("WORK"), "CAPONIER_SANDBOX_CACHE_DIR="+ts.Getenv("CAPONIER_SANDBOX_CACHE_DIR"))
+	cmd.Dir, cmd.Env = ts.MkAbs("."), append(os.Environ(), "GOGC=100", "HOME="+ts.Getenv("WORK"), "CAPONIER_SANDBOX_CACHE_DIR="+ts.Getenv("CAPONIER_SANDBOX_CACHE_DIR"))
 	if args[1] == "caponier" {
 		cmd.Path, cmd.Err = bin, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -17,15 +18,22 @@ import (
 )
 
 // TestMain lets every test of this package ask topdown each question too. What it says is what policy tests and `opa eval` say, so the host
-// may decide nothing else.
+// may decide nothing else. Planning is most of a start: equal revisions, of which these tests load many, are planned once.
 func TestMain(m *testing.M) {
 	evaluatorOf = func(ctx context.Context, r *revision) (evaluator, error) {
+		if made, ok := evaluators.Load(r.id); ok {
+			return made.(evaluator), nil
+		}
 		fast, err := onlyPlanned(ctx, r)
 		if err != nil {
 			return nil, err
 		}
 		slow, err := newOracle(ctx, r)
-		return both{fast, slow}, err
+		if err != nil {
+			return nil, err
+		}
+		evaluators.Store(r.id, both{fast, slow})
+		return both{fast, slow}, nil
 	}
 	code := m.Run()
 	fmt.Printf("topdown was asked %d questions too\n", asked.Load())
@@ -36,14 +44,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var asked, differing atomic.Int64
+var (
+	asked, differing atomic.Int64
+	evaluators       sync.Map // evaluators, by the digest of all that they are made of
+)
 
 var onlyPlanned = evaluatorOf
 
 // alone measures without the oracle.
-func alone(t testing.TB) {
+func alone(t testing.TB) { evaluateWith(t, onlyPlanned) }
+
+func evaluateWith(t testing.TB, made func(context.Context, *revision) (evaluator, error)) {
 	checked := evaluatorOf
-	evaluatorOf = onlyPlanned
+	evaluatorOf = made
 	t.Cleanup(func() { evaluatorOf = checked })
 }
 

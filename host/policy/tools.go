@@ -183,11 +183,11 @@ func (r *revision) runTests(ctx context.Context, tests map[string]*ast.Module, c
 
 // Eval answers a hypothetical question: input is a document as docs/policy.md describes it, with every field, as the journal holds them.
 func Eval(ctx context.Context, dir string, input []byte) (gate.Decision, error) {
-	r, err := load(ctx, dir)
+	entry, in, err := decodeInput(input)
 	if err != nil {
 		return gate.Decision{}, err
 	}
-	entry, in, err := decodeInput(input)
+	r, err := load(ctx, dir)
 	if err != nil {
 		return gate.Decision{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,7 +30,6 @@ func recordOf(t testing.TB, e *Engine, id string, q gate.Question) gate.Record {
 }
 
 func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
-	alone(t)
 	var bundle []byte
 	e, err := New(context.Background(), Options{Site: "../../examples/lab/site", Deadline: 5 * time.Second, OnRevision: func(_ string, b []byte) error { bundle = b; return nil }})
 	if err != nil {
@@ -136,8 +136,16 @@ func TestReplayFindsWhatACandidateChanges(t *testing.T) {
 	}
 }
 
+// measured is what Test says of a folder: it takes seconds, and two tests ask for the same one.
+func measured(dir string) (TestReport, error) {
+	once, _ := reports.LoadOrStore(dir, sync.OnceValues(func() (TestReport, error) { return Test(context.Background(), dir) }))
+	return once.(func() (TestReport, error))()
+}
+
+var reports sync.Map // by folder
+
 func TestTestMeasuresTheCore(t *testing.T) {
-	rep, err := Test(context.Background(), "../../policies/examples/team")
+	rep, err := measured("../../policies/examples/team")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func among(t testing.TB, h *host, good *gate.Tool, bad map[string]*gate.Tool, n 
 }
 
 func hostileHost(t testing.TB, breakAfter int) (*host, *gate.Tool, map[string]*gate.Tool) {
-	h := newHost(t, Options{BreakAfter: breakAfter, CacheDir: "../../build/cache"})
+	h := newHost(t, Options{BreakAfter: breakAfter, CacheDir: compileCache})
 	good, bad := h.add(goGuest(t, "echo")), map[string]*gate.Tool{}
 	for name, g := range hostiles {
 		bad[name] = h.add(g.guest().bytes())
@@ -130,8 +130,11 @@ func hostileHost(t testing.TB, breakAfter int) (*host, *gate.Tool, map[string]*g
 func TestGoodCallsAmongHostileOnes(t *testing.T) {
 	h, good, bad := hostileHost(t, -1)
 	n := 1000
-	if slack > 0 {
+	switch {
+	case slack > 0:
 		n = 100 // the race detector makes guests' memory the host's
+	case testing.Short():
+		n = 300
 	}
 	among(t, h, good, bad, 50) // what is made once
 	settle := func() (goroutines, open, mib int) {

@@ -78,7 +78,7 @@ func TestGuestsOfFourLanguagesBehaveTheSame(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for language, wasm := range behaving(t) {
-				h := newHost(t, Options{CacheDir: "../../build/cache"})
+				h := newHost(t, Options{CacheDir: compileCache})
 				h.decide, h.execute = c.decide, c.execute
 				tool := h.add(wasm)
 				tool.Name = "behave"

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -17,31 +16,24 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// goGuest builds a plugin of test/guests, once for the whole run.
+// goGuest is a plugin of test/guests, built unless make has built it since it changed.
 func goGuest(t testing.TB, name string) []byte {
 	t.Helper()
-	guestsMu.Lock()
-	defer guestsMu.Unlock()
-	if guests[name] == nil {
-		out := filepath.Join(t.TempDir(), name+".wasm")
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-buildmode=c-shared", "-o", out, "github.com/caponier-mcp/caponier/test/guests/"+name)
-		cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
-		if text, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("building the guest %s: %v\n%s", name, err, text)
-		}
-		b, err := os.ReadFile(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		guests[name] = b
+	cmd := exec.Command("make", "-s", "build/guests/"+name+".wasm")
+	cmd.Dir = "../.."
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building the guest %s: %v\n%s", name, err, text)
 	}
-	return guests[name]
+	b, err := os.ReadFile("../../build/guests/" + name + ".wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
-var (
-	guestsMu sync.Mutex
-	guests   = map[string][]byte{}
-)
+// compileCache is where guests of megabytes are kept as native code, from one run to the next: compiling one takes seconds, and ten times as long under the
+// race detector, and only tests of compiling need it.
+const compileCache = "../../build/cache"
 
 // host is a door with a sandbox behind it and everything else played.
 type host struct {

@@ -15,7 +15,7 @@ import (
 )
 
 func TestGoGuestSurvivesTenThousandCallsOf64KiB(t *testing.T) {
-	h := newHost(t, Options{})
+	h := newHost(t, Options{CacheDir: compileCache})
 	tool := h.add(goGuest(t, "echo"))
 	args := json.RawMessage(`{"text":"` + strings.Repeat("x", 64<<10) + `"}`)
 	n := 10_000
@@ -30,7 +30,7 @@ func TestGoGuestSurvivesTenThousandCallsOf64KiB(t *testing.T) {
 }
 
 func TestOneCallSurvivesTenThousandOperationsOf64KiB(t *testing.T) {
-	h := newHost(t, Options{})
+	h := newHost(t, Options{CacheDir: compileCache})
 	tool := h.add(goGuest(t, "echo"))
 	tool.Budget = 5 * time.Minute
 	n := 10_000
@@ -147,7 +147,7 @@ func waiting(p *plugin) *instance {
 }
 
 func TestNoSecretOfAGoGuestWaitsForTheNextCall(t *testing.T) {
-	h := newHost(t, Options{Warm: 1})
+	h := newHost(t, Options{Warm: 1, CacheDir: compileCache})
 	tool := h.add(goGuest(t, "echo"))
 	secret := "TOP-SECRET-7f3a"
 	for range 20 {

@@ -9,7 +9,7 @@ import (
 type object = map[string]any
 
 func TestGoGuest(t *testing.T) {
-	h := newHost(t, Options{})
+	h := newHost(t, Options{CacheDir: compileCache})
 	tool := h.add(goGuest(t, "echo"))
 	a := h.call(tool, object{"text": "héllo", "times": 3})
 	want(t, a, "")
