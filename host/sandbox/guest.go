@@ -31,6 +31,7 @@ type instance struct {
 	memory  *memory
 	ticks   api.MutableGlobal
 	globals []api.MutableGlobal // in the template's order
+	of      string              // the principal of its last call; empty before the first
 }
 
 // newTemplate initialises a compiled module under ctx, whose deadline stops it, and keeps what it then is.
@@ -117,6 +118,16 @@ func (in *instance) reset(t *template) bool {
 	}
 	in.memory.refused = false // or the next call's trap would be told as this call's
 	in.restore(t)
+	return true
+}
+
+// hand readies a guest for a principal's call. Memory is mapped anew when the last one was another's: which pages that call wrote to cannot be read, but
+// a guest that takes the time of its own writes would tell, 200 bits a call. It reports false when the guest has to be thrown away.
+func (in *instance) hand(principal string) bool {
+	if in.of != principal && !in.memory.remap() {
+		return false
+	}
+	in.of = principal
 	return true
 }
 

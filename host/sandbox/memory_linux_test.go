@@ -88,6 +88,33 @@ func TestNoMappingOfAnImageIsShared(t *testing.T) {
 	}
 }
 
+// TestNoPrincipalSeesWhichPagesAnotherWroteTo: a guest could tell by the time that its own writes take.
+func TestNoPrincipalSeesWhichPagesAnotherWroteTo(t *testing.T) {
+	var writes []byte
+	for page := int64(1); page < 64; page++ {
+		writes = op(writes, c32(page*4096), c32(7), 0x36, 2, 0)
+	}
+	h := newHost(t, Options{Warm: 1})
+	tool := h.add(guest{memory: []byte{1, 1, 4, 4}, imports: []imported{output}, call: op(writes, ok())}.bytes())
+	p := h.box.plugin(tool.Plugin.Digest)
+	<-p.ready
+	for _, c := range []struct {
+		before, now string
+		kept        bool
+	}{{"a", "a", true}, {"a", "b", false}, {"b", "b", true}, {"b", "a", false}} {
+		want(t, h.callAs(c.before, tool), "")
+		soon(t, "a guest waits", func() bool { return len(p.warm) == 1 })
+		in, err := p.take(t.Context(), c.now)
+		if err != nil || !in.memory.written(pagemap()) {
+			t.Fatal("the pages of a guest cannot be told: ", err)
+		}
+		if kept := len(in.memory.own) > 10; kept != c.kept || !c.kept && len(in.memory.own) > 0 {
+			t.Errorf("%d pages of a call of %s are there in one of %s", len(in.memory.own), c.before, c.now)
+		}
+		p.giveBack(in, true)
+	}
+}
+
 // TestAPagemapThatDoesNotTellIsNotUsed: a file of zeros, as an emulated /proc may have, would say that nothing was ever written.
 func TestAPagemapThatDoesNotTellIsNotUsed(t *testing.T) {
 	for name, path := range map[string]string{"zeros": "/dev/zero", "nothing": "/dev/null", "something else": "/proc/self/exe"} {

@@ -50,6 +50,9 @@ func (m *memory) restore() bool {
 	return true
 }
 
+// remap has nothing to do: all of the memory was copied.
+func (*memory) remap() bool { return true }
+
 // Free gives the memory back.
 func (m *memory) Free() { m.bytes = nil }
 

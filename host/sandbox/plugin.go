@@ -123,8 +123,8 @@ func (p *plugin) prepare(wasm []byte, imports []string) {
 	p.refill()
 }
 
-// take gives a fresh guest, one that is ready if there is any.
-func (p *plugin) take(ctx context.Context) (*instance, error) {
+// take gives a principal's call a fresh guest, one that is ready if there is any.
+func (p *plugin) take(ctx context.Context, principal string) (*instance, error) {
 	if err := p.await(ctx); err != nil {
 		return nil, err
 	}
@@ -136,13 +136,17 @@ func (p *plugin) take(ctx context.Context) (*instance, error) {
 	}
 	select {
 	case in := <-p.warm:
-		return in, nil
+		if in.hand(principal) {
+			return in, nil
+		}
+		in.close()
 	default:
 	}
 	in, err := p.tmpl.instantiate(p.s.ctx)
 	if err != nil {
 		return nil, &gate.PluginError{Code: "plugin_unavailable", Message: clean(err.Error(), 300)}
 	}
+	in.of = principal
 	return in, nil
 }
 

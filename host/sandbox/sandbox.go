@@ -250,7 +250,7 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 	if err != nil {
 		return gate.Output{}, err
 	}
-	in, err := p.take(ctx)
+	in, err := p.take(ctx, r.Call.Principal.ID)
 	if err != nil {
 		leave()
 		return gate.Output{}, err
