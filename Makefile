@@ -97,7 +97,8 @@ raced:
 	$(TESTS) -race -skip '$(COMPILING)' $$($(GO) list ./... | grep -v -e /host/policy -e '/caponier/test$$')
 	$(TESTS) -race -run '$(CHANGING)' ./host/policy
 	$(TESTS) -run '$(COMPILING)|AmongHostile' ./host/sandbox # the latter whole, in part under the race detector
-unraced: export GOGC ?= 400 # many short processes, in which collecting garbage is a quarter of the work
+# Many short processes, in which collecting garbage is a quarter of the work.
+unraced: export GOGC = 400
 unraced:
 	$(TESTS) -p 1 -skip '$(CHANGING)' ./test ./host/policy/...
 

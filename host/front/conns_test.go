@@ -127,10 +127,10 @@ func TestForANewConnectionTheLeastUsefulOneIsClosed(t *testing.T) {
 		t.Fatal(got)
 	}
 	next := dial(t, url)
-	if got := next.ask("POST", "/mcp", withToken); got != 200 || !stranger.closed(time.Second) {
+	if got := next.ask("POST", "/mcp", withToken); got != 200 || !stranger.closed(10*time.Second) {
 		t.Errorf("%d: a stranger's newer connection goes first", got)
 	}
-	if got := dial(t, url).ask("POST", "/mcp", withToken); got != 200 || !again.closed(time.Second) || known.closed(50*time.Millisecond) {
+	if got := dial(t, url).ask("POST", "/mcp", withToken); got != 200 || !again.closed(10*time.Second) || known.closed(50*time.Millisecond) {
 		t.Errorf("%d: then the one that was idle for longest", got)
 	}
 	if got := next.ask("POST", "/mcp", ""); got != 401 {

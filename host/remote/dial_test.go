@@ -155,18 +155,15 @@ func TestLogin(t *testing.T) {
 		}
 		return f
 	}
-	encrypted := func(t *testing.T) (file string, pub ssh.PublicKey) {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		block, err := ssh.MarshalPrivateKeyWithPassphrase(key, "", []byte("open sesame"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pub, _ = ssh.NewPublicKey(&key.PublicKey)
-		return secretFile(t, string(pem.EncodeToMemory(block)), 0o600), pub
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
 	}
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(key, "", []byte("open sesame")) // which takes seconds under the race detector
+	if err != nil {
+		t.Fatal(err)
+	}
+	encrypted := func(t *testing.T) string { return secretFile(t, string(pem.EncodeToMemory(block)), 0o600) }
 	certified := func(t *testing.T, by ssh.Signer, validFor time.Duration) (id, file string) {
 		id, pub := sshtest.NewKeyFile(t)
 		cert := &ssh.Certificate{Key: pub, CertType: ssh.UserCert, ValidPrincipals: []string{"root"}, ValidAfter: uint64(time.Now().Add(-2 * time.Hour).Unix()), ValidBefore: uint64(time.Now().Add(validFor).Unix())}
@@ -187,13 +184,13 @@ func TestLogin(t *testing.T) {
 		{"a key file that is missing", func(t *testing.T, l *Login) { l.IdentityFile = "/nonexistent/id" }, []string{"/nonexistent/id"}},
 		{"a public key in the place of the private one", func(t *testing.T, l *Login) { l.IdentityFile += ".pub"; os.Chmod(l.IdentityFile, 0o600) }, []string{"private key"}},
 		{"a key that the host does not know", func(t *testing.T, l *Login) { l.IdentityFile, _ = sshtest.NewKeyFile(t) }, []string{"authorized_keys"}},
-		{"an encrypted key without a passphrase", func(t *testing.T, l *Login) { l.IdentityFile, _ = encrypted(t) }, []string{"encrypted", "passphrase_file"}},
+		{"an encrypted key without a passphrase", func(t *testing.T, l *Login) { l.IdentityFile = encrypted(t) }, []string{"encrypted", "passphrase_file"}},
 		{"an encrypted key with a wrong passphrase", func(t *testing.T, l *Login) {
-			l.IdentityFile, _ = encrypted(t)
+			l.IdentityFile = encrypted(t)
 			l.PassphraseFile = secretFile(t, "open barley", 0o600)
 		}, []string{"does not open"}},
 		{"an encrypted key with its passphrase is offered", func(t *testing.T, l *Login) { // and refused by the host, which does not know it
-			l.IdentityFile, _ = encrypted(t)
+			l.IdentityFile = encrypted(t)
 			l.PassphraseFile = secretFile(t, "open sesame\n", 0o600)
 		}, []string{"authorized_keys"}},
 		{"a certificate", func(t *testing.T, l *Login) { l.IdentityFile, l.CertificateFile = certified(t, ca, time.Hour) }, nil},

@@ -80,7 +80,8 @@ func TestOpenSSHRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Kill()
-	time.Sleep(50 * time.Millisecond)
+	for end := time.Now().Add(10 * time.Second); r.Connected() && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	}
 	_, err := execute(t.Context(), r, "true")
 	refused(t, err, "connection", gate.Failed, "n1")
 	s.Start()

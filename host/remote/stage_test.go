@@ -94,7 +94,7 @@ func TestStageOfACallThatIsCancelledDoesNotStay(t *testing.T) {
 			r.End(t.Context(), &gate.Call{Stages: []gate.StageDir{*res.Stage}})
 		}
 	}
-	for end := time.Now().Add(3 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		left, _ := os.ReadDir(root)
 		if len(left) == 0 {
 			break

@@ -19,17 +19,22 @@ import (
 // goGuest is a plugin of test/guests, built unless make has built it since it changed.
 func goGuest(t testing.TB, name string) []byte {
 	t.Helper()
-	cmd := exec.Command("make", "-s", "build/guests/"+name+".wasm")
-	cmd.Dir = "../.."
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building the guest %s: %v\n%s", name, err, text)
-	}
-	b, err := os.ReadFile("../../build/guests/" + name + ".wasm")
+	once, _ := guests.LoadOrStore(name, sync.OnceValues(func() ([]byte, error) {
+		cmd := exec.Command("make", "-s", "build/guests/"+name+".wasm")
+		cmd.Dir = "../.."
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("building the guest %s: %w\n%s", name, err, text)
+		}
+		return os.ReadFile("../../build/guests/" + name + ".wasm")
+	}))
+	wasm, err := once.(func() ([]byte, error))()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return wasm
 }
+
+var guests sync.Map // by name
 
 // compileCache is where guests of megabytes are kept as native code, from one run to the next: compiling one takes seconds, and ten times as long under the
 // race detector, and only tests of compiling need it.
