@@ -89,7 +89,7 @@ policy:
 # engine runs there; compiling and interpreting modules; and the tests in test/, which drive the real binary. Two jobs side by side, since many tests wait.
 CHANGING := Swap|Watch|Reload|Concurrent
 COMPILING := TheSpecification|SayTheSameRewritten|Describe
-TESTS = $(GO) test -short -timeout 30m
+TESTS = MAKEFLAGS= MFLAGS= $(GO) test -short -timeout 30m $(ANEW)
 race: all guests build/pvelab
 	@$(MAKE) --no-print-directory -j2 raced unraced
 .PHONY: raced unraced
