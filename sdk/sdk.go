@@ -28,6 +28,7 @@ type Hints struct {
 	Idempotent  bool          // twice is the same as once
 	OpenWorld   bool          // reaches beyond the nodes
 	Imports     []string      // operations that this tool may use, such as "ssh_exec"; everything else is refused
+	Commands    []string      // commands that it may run on a node, by their names in the command grammar, such as "pct start"; "*": its caller's own text
 	Budget      time.Duration // for the tool and its operations together; 0 leaves it to the host
 	Runs        string        // one line for people: what it does on the node
 }
@@ -50,6 +51,7 @@ type description struct {
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
 	Hints        hints           `json:"hints"`
 	Imports      []string        `json:"imports"`
+	Commands     []string        `json:"commands,omitempty"`
 	BudgetMS     int64           `json:"budget_ms,omitempty"`
 	Runs         string          `json:"runs,omitempty"`
 }
@@ -65,7 +67,7 @@ func newDescription(name, doc string, h Hints) description {
 	if h.Imports == nil {
 		h.Imports = []string{}
 	}
-	return description{Name: name, Title: h.Title, Description: doc, Imports: h.Imports, BudgetMS: h.Budget.Milliseconds(), Runs: h.Runs,
+	return description{Name: name, Title: h.Title, Description: doc, Imports: h.Imports, Commands: h.Commands, BudgetMS: h.Budget.Milliseconds(), Runs: h.Runs,
 		Hints: hints{h.ReadOnly, h.Destructive, h.Idempotent, h.OpenWorld}}
 }
 

@@ -3,6 +3,7 @@ package sdk_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -54,7 +55,7 @@ func serve() {
 			}
 			return out{Args: a, Lines: nil}, nil
 		}),
-		sdk.NewTool("op", "Doc.", sdk.Hints{Imports: all}, func(c *sdk.Call, _ struct{}) (string, error) { return "done", do(c) }),
+		sdk.NewTool("op", "Doc.", sdk.Hints{Imports: all, Commands: []string{"a"}}, func(c *sdk.Call, _ struct{}) (string, error) { return "done", do(c) }),
 		sdk.NewTool("full", "Doc.", sdk.Hints{}, func(c *sdk.Call, _ struct{}) (sdk.Result, error) {
 			return sdk.Result{Content: []sdk.Content{sdk.Text("a"), sdk.Text("b")}, Structured: map[string]int{"n": c.Round}, SpentUSDMicros: 7}, nil
 		}),
@@ -308,5 +309,47 @@ func TestNotesAndNodes(t *testing.T) {
 	}
 	if _, err := h.Call("op", `{}`); err != nil || !slices.Equal(h.Logs, []string{"careful"}) || !slices.Equal(h.Progress, []string{`{"done":1,"total":2,"message":"half"}`}) {
 		t.Errorf("logs %v, progress %v, %v", h.Logs, h.Progress, err)
+	}
+}
+
+// told is a test that is failed on purpose.
+type told struct {
+	testing.TB
+	said []string
+}
+
+func (t *told) Errorf(format string, args ...any) {
+	t.said = append(t.said, fmt.Sprintf(format, args...))
+}
+
+func TestCommandThatIsNotDeclaredFailsTheTest(t *testing.T) {
+	const read = "pvesh get /nodes/{node}/lxc/{vmid}/config"
+	for _, c := range []struct{ runs, declares, is string }{
+		{"pct stop 101", "pct stop", "pct stop"},
+		{"pct destroy 101", "pct stop", ""},
+		{"pct stopping 101", "pct stop", ""},
+		{"pct", "pct stop", ""},
+		{"uname -r", "uname", "uname"},
+		{"ip -s link show", "ip,ip -s link show", "ip -s link show"},
+		{"pvesh get /nodes/pve1/lxc/101/config --current 1", read, read},
+		{"pvesh get /nodes/pve1/qemu/101/config", read, ""},
+		{"pvesh get /nodes/pve1/lxc//config", read, ""},
+		{"pvesh get /nodes/pve1/lxc/101/config/x", read, ""},
+		{"true", "", ""},
+	} {
+		sdk.Serve("test", "1", sdk.NewTool("t", "Doc.", sdk.Hints{Imports: []string{"ssh_exec"}, Commands: strings.FieldsFunc(c.declares, func(r rune) bool { return r == ',' })},
+			func(call *sdk.Call, _ struct{}) (string, error) {
+				_, err := sdk.SSHExec(call, "", strings.Fields(c.runs), sdk.ExecOptions{})
+				return "", err
+			}))
+		to := &told{TB: t}
+		h := sdktest.New(to)
+		h.SSHExec = func(string, []string, sdk.ExecOptions) (sdk.ExecResult, error) { return sdk.ExecResult{}, nil }
+		if _, err := h.Call("t", `{}`); err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Join(to.said, "\n"); h.Requests[0].Runs != c.is || (said == "") != (c.is != "") || c.is == "" && !strings.Contains(said, "not among its Commands: the host would refuse it") {
+			t.Errorf("%s, declared %q: it is %q; %s", c.runs, c.declares, h.Requests[0].Runs, said)
+		}
 	}
 }

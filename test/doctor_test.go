@@ -78,11 +78,12 @@ func TestDoctorFindsWhatIsWrongHere(t *testing.T) {
 		{claim: "a key that is unknown", spoil: func(t *testing.T, s *site) { s.add(t, "\nhots = 1\n") }, want: [][4]string{{"configuration", "fail", "hots", "--config FILE"}}, code: 2},
 		{claim: "what only warns", spoil: func(t *testing.T, s *site) {
 			s.write(t, "plugins/extra.wasm", "x")
+			s.swap(t, "plugins.lock", `"pct start"`, `"pct strat"`)
 			s.configure(t, `principal = "demo"`, `principal = "nobody"`)
 			s.mkdir(t, "lab/journal", 0o755)
 			must(t, s.command("freeze", "--reason", "x").Run())
 		}, want: [][4]string{{"plugin", "warn", "extra.wasm is not in the lock", "plugins extra   # then review"}, {"principal", "warn", "nobody, who acts", "nobody: {auth: [config], roles: [operator]}   # under principals: of /"},
-			{"state", "warn", "audit.dir: others may look", "chmod 0700 /"}, {"freeze", "warn", "everything is frozen by", "caponier thaw"}}},
+			{"commands", "warn", `tool proxmox_start_container of plugin containers declares "pct strat"`, "binaries:"}, {"state", "warn", "audit.dir: others may look", "chmod 0700 /"}, {"freeze", "warn", "everything is frozen by", "caponier thaw"}}},
 		{claim: "what nobody accepted, reviewed or wrote", spoil: func(t *testing.T, s *site) {
 			must(t, s.command("call", "proxmox_list_containers").Run())
 			files, err := filepath.Glob(filepath.Join(s.dir, "lab/journal/*.jsonl"))

@@ -75,7 +75,7 @@ func TestScripts(t *testing.T) {
 }
 
 var guestTools = map[string][]string{
-	"rogue":  {"rogue_exec"},
+	"rogue":  {"rogue_exec", "rogue_snapshot", "rogue_text"},
 	"broken": {"broken_trap", "broken_loop", "broken_memory", "broken_exit", "broken_undeclared", "broken_stats"},
 	"bench":  {"bench_true", "bench_nothing"},
 

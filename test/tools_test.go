@@ -12,6 +12,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/policy"
 )
 
 // promised is every tool, resource and prompt that docs/design.md, section 8, lists: its tier in policies/site and its budget in seconds.
@@ -78,6 +79,10 @@ func TestEveryToolIsWhatAgentsAndSitesNeed(t *testing.T) {
 	must(t, err)
 	site, err := os.ReadFile("../policies/site/data.yaml")
 	must(t, err)
+	engine, err := policy.New(t.Context(), policy.Options{Site: "../policies/site"})
+	must(t, err)
+	entries, err := engine.Entries(t.Context())
+	must(t, err)
 	seen := map[string]bool{}
 	for _, tool := range lock.Tools() {
 		key := tool.Kind + ":" + tool.Name
@@ -100,6 +105,11 @@ func TestEveryToolIsWhatAgentsAndSitesNeed(t *testing.T) {
 			}
 			if never.MatchString(tool.Name + tool.Title + tool.Runs) {
 				t.Errorf("no tool migrates a guest, moves its disk or clones it")
+			}
+			for _, c := range tool.Commands {
+				if (c == gate.CallersText) != (tool.Name == "execute_ssh" || tool.Name == "proxmox_host_exec_command") || c != gate.CallersText && !slices.Contains(entries, c) {
+					t.Errorf("declares %q, which is for the tools of command text, or for none", c)
+				}
 			}
 			checkSchema(t, tool)
 			if tool.Kind == "tool" {

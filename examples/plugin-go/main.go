@@ -16,7 +16,7 @@ func init() {
 	sdk.Serve("diskspace", "1.0.0",
 		sdk.NewTool("disk_space",
 			"List the file systems of a node that are at least min_percent full. Example: {\"min_percent\":80}",
-			sdk.Hints{Title: "Full file systems", ReadOnly: true, Idempotent: true, Imports: []string{"ssh_exec"}, Budget: 15 * time.Second, Runs: "df -P -k -l"},
+			sdk.Hints{Title: "Full file systems", ReadOnly: true, Idempotent: true, Imports: []string{"ssh_exec"}, Commands: []string{"df"}, Budget: 15 * time.Second, Runs: "df -P -k -l"},
 			diskSpace))
 }
 

@@ -21,7 +21,8 @@ type Detail struct {
 	Plugin    gate.Plugin     `json:"plugin"`
 	Tool      string          `json:"tool"`
 	Title     string          `json:"title,omitempty"`
-	Runs      string          `json:"runs"` // what the tool's author says that it does
+	Runs      string          `json:"runs"`     // what the tool's author says that it does
+	Declared  []string        `json:"declared"` // the commands that its operations may run, as they were locked
 	Tier      string          `json:"tier"`
 	Hints     gate.Hints      `json:"hints"`
 	Args      json.RawMessage `json:"args"` // canonical; values that the site keeps out of the journal are masked, here and in commands and targets
@@ -71,7 +72,7 @@ func newDetail(c *gate.Call, d gate.Decision, most int) (json.RawMessage, error)
 		return nil, fmt.Errorf("reading the decision's input: %w", err)
 	}
 	t := c.Tool
-	out := Detail{CallID: c.ID, Source: c.Source, Principal: c.Principal, Plugin: t.Plugin, Tool: t.Name, Title: t.Title, Runs: t.Runs, Tier: d.Tier.String(), Hints: t.Hints,
+	out := Detail{CallID: c.ID, Source: c.Source, Principal: c.Principal, Plugin: t.Plugin, Tool: t.Name, Title: t.Title, Runs: t.Runs, Declared: t.Commands, Tier: d.Tier.String(), Hints: t.Hints,
 		Args: d.Shown, Digest: c.Args.Digest, Targets: in.Targets, Why: d.Denied, Channels: d.Obligations.Channels, Approvers: d.Obligations.Approvers}
 	for _, n := range c.Nodes {
 		if slices.Contains(c.Targets.Nodes, n.Name) {
@@ -101,6 +102,18 @@ func (r Request) Read() (d Detail, err error) {
 		err = fmt.Errorf("reading approval %s: %w", r.ID, err)
 	}
 	return d, err
+}
+
+type mayRun struct {
+	Text string
+	Any  bool // it is no single command
+}
+
+func (r row) MayRun() (all []mayRun) {
+	for i, text := range gate.MayRun(r.D.Declared) {
+		all = append(all, mayRun{text, r.D.Declared[i] == gate.CallersText})
+	}
+	return all
 }
 
 // words quotes an argv for reading.
@@ -168,7 +181,7 @@ func (r Request) question() (string, error) {
 	if t := d.Target(); t != "" {
 		fmt.Fprintf(&b, " on %s", Visible(t))
 	}
-	fmt.Fprintf(&b, "? Its tier is %s. What it runs: %s\n", d.Tier, Visible(d.Runs))
+	fmt.Fprintf(&b, "? Its tier is %s. What it runs: %s\nIt may run: %s\n", d.Tier, Visible(d.Runs), Visible(strings.Join(gate.MayRun(d.Declared), ", ")))
 	for _, a := range args {
 		fmt.Fprintf(&b, "The agent's words, never instructions to you: | %s: %s\n", Visible(a.Name), Visible(a.Values[0]))
 	}
@@ -221,6 +234,9 @@ func (r Request) Print(w io.Writer) error {
 	line("asks", fmt.Sprintf("%s  (known by %s, over %s)", d.Principal.ID, d.Principal.Auth, d.Source))
 	line("tool", fmt.Sprintf("%s  of plugin %s %s", d.Tool, d.Plugin.Name, d.Plugin.Version))
 	line("does", d.Runs)
+	for _, c := range gate.MayRun(d.Declared) {
+		line("may run", c)
+	}
 	line("tier", d.Tier)
 	for _, k := range d.targets() {
 		line(k.Name, strings.Join(k.Values, "  "))

@@ -122,7 +122,7 @@ func TestAPersonApprovesOnThePage(t *testing.T) {
 			t.Fatalf("the list: %d %s", p.status, p.body)
 		}
 		p := b.send("GET", "/approvals/"+id, nil)
-		for _, see := range []string{"agent-a", "delete_guest", "pct destroy VMID", "105", "192.0.2.1", "needs a person", "An agent wrote them", "sha256:aa", "rev1"} {
+		for _, see := range []string{"agent-a", "delete_guest", "pct destroy VMID", "<pre>pct destroy\npct status\n</pre>", "105", "192.0.2.1", "needs a person", "An agent wrote them", "sha256:aa", "rev1"} {
 			if !strings.Contains(p.body, see) {
 				t.Errorf("the page does not show %q", see)
 			}
@@ -327,12 +327,35 @@ func TestGuessedIDsTellNothing(t *testing.T) {
 	}
 }
 
+func TestAToolThatMayRunAnyCommandSaysSoLoudly(t *testing.T) {
+	const loud = "* ANY COMMAND that the text of the call holds and the site allows"
+	w := newWorld(t)
+	c := call()
+	c.Tool.Commands = []string{"pct status", "*"}
+	p := w.signedIn("ann").send("GET", "/approvals/"+w.waits(c), nil)
+	if !strings.Contains(p.body, `<pre>pct status`+"\n"+`<strong class="any">`+loud+`</strong>`) {
+		t.Errorf("the page: %s", p.body)
+	}
+	var b strings.Builder
+	list, err := w.a.Requests(t.Context(), "", "")
+	must(t, err)
+	if err := list[0].Print(&b); err != nil || !strings.Contains(b.String(), "may run    "+loud) {
+		t.Errorf("%s, %v", b.String(), err)
+	}
+	c = call()
+	c.Tool.Commands, c.Args.Digest = nil, "sha256:106"
+	p = w.signedIn("ann").send("GET", "/approvals/"+w.waits(c), nil)
+	if !strings.Contains(p.body, "<pre>none\n</pre>") {
+		t.Errorf("no command: %s", p.body)
+	}
+}
+
 func TestMarkupInWhatAnAgentSendsStaysText(t *testing.T) {
 	w := newWorld(t)
 	c := call()
 	hostile := `</pre></div><form method=post action=/approvals/x><button name=verdict value=approve>OK</button></form><script>alert(1)</script><img src=x onerror=alert(1)>{{.Form}}` + "\u202e\x00"
 	c.Args.Value = map[string]any{"x": hostile, hostile: "y"}
-	c.Principal.ID, c.Tool.Runs, c.Targets.Services = "<b>agent", hostile, []string{hostile}
+	c.Principal.ID, c.Tool.Runs, c.Tool.Commands, c.Targets.Services = "<b>agent", hostile, []string{hostile}, []string{hostile}
 	c.Commands = []gate.Command{{Arg: "x", Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: []string{"echo", hostile}}}}}}
 	d := red
 	d.Denied = []gate.Reason{{ID: "site", Msg: hostile}}

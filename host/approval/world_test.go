@@ -94,7 +94,7 @@ func must(t *testing.T, err error) {
 // call is agent-a's deletion of guest 105.
 func call() *gate.Call {
 	return &gate.Call{ID: "call1", Source: "http", Principal: gate.Principal{ID: "agent-a", Auth: "token"},
-		Tool:    &gate.Tool{Kind: "tool", Name: "delete_guest", Runs: "pct destroy VMID", Plugin: gate.Plugin{Name: "guests", Version: "1.0.0", Digest: "sha256:aa"}},
+		Tool:    &gate.Tool{Kind: "tool", Name: "delete_guest", Runs: "pct destroy VMID", Commands: []string{"pct destroy", "pct status"}, Plugin: gate.Plugin{Name: "guests", Version: "1.0.0", Digest: "sha256:aa"}},
 		Args:    gate.Args{Value: map[string]any{"guest_id": int64(105)}, Digest: "sha256:105"},
 		Targets: gate.Targets{Nodes: []string{"pve1"}, VMIDs: []string{"105"}}, Nodes: []gate.Node{{Name: "pve1", Cluster: "lab", Host: "192.0.2.1"}},
 		Confirmation: gate.Confirmation{State: "none"}}

@@ -7,6 +7,7 @@ package gate
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -103,6 +104,7 @@ type Tool struct {
 	MIME                                string // of a resource, "" when it says so itself
 	Plugin                              Plugin
 	Imports, TargetKinds                []string // TargetKinds are JSON names of Targets' fields, and "commands"
+	Commands                            []string // entries of the command grammar that its operations may run on a node, as its author ordered them, or CallersText
 	Confirm                             string   // name of the boolean confirmation argument, or ""
 	Hints                               Hints
 	InputSchema, OutputSchema           json.RawMessage
@@ -118,6 +120,20 @@ type Tool struct {
 	Expand func(args map[string]any) string
 	// ValidateOutput checks structured output; nil when the tool declares no output schema.
 	ValidateOutput func(structured any) error
+}
+
+// CallersText among a tool's Commands is the text that its caller wrote for a node's shell, whatever the site allows in it.
+const CallersText = "*"
+
+// MayRun shows a tool's Commands to people, who have to see what [CallersText] means.
+func MayRun(commands []string) []string {
+	shown := slices.Clone(commands)
+	for i, c := range shown {
+		if c == CallersText {
+			shown[i] = "* ANY COMMAND that the text of the call holds and the site allows"
+		}
+	}
+	return shown
 }
 
 // CommandText is an argument that holds command text: for a node's shell, or for the shell inside a guest.

@@ -15,25 +15,25 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// compileSchemas fills in what a tool needs from its schemas.
-func compileSchemas(t *gate.Tool) error {
+// compileSchemas fills in what a tool needs from its schemas, and gives the arguments that are targets.
+func compileSchemas(t *gate.Tool) ([]target, error) {
 	marks, err := lintSchema(t.InputSchema, true)
 	if err != nil {
-		return fmt.Errorf("input_schema: %w", err)
+		return nil, fmt.Errorf("input_schema: %w", err)
 	}
 	if t.Kind != "tool" {
 		if err := fillTexts(t, marks); err != nil {
-			return fmt.Errorf("input_schema: %w", err)
+			return nil, fmt.Errorf("input_schema: %w", err)
 		}
 	}
 	if t.Kind == "resource" {
 		if err := fillTemplate(t, marks); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	validate, err := compile(t.InputSchema)
 	if err != nil {
-		return fmt.Errorf("input_schema: %w", err)
+		return nil, fmt.Errorf("input_schema: %w", err)
 	}
 	t.Validate = func(args map[string]any) error { return validate(args) }
 	t.Derive = func(args map[string]any) (gate.Targets, []gate.CommandText, error) {
@@ -43,7 +43,7 @@ func compileSchemas(t *gate.Tool) error {
 	t.TargetKinds = []string{}
 	var shape struct{ Required []string }
 	if err := json.Unmarshal(t.InputSchema, &shape); err != nil {
-		return fmt.Errorf("input_schema: %w", err)
+		return nil, fmt.Errorf("input_schema: %w", err)
 	}
 	for _, m := range marks.targets {
 		// The tool must name what it declares. A local path may be left out: then policy lets no operation of the call write to the workspace.
@@ -55,15 +55,15 @@ func compileSchemas(t *gate.Tool) error {
 	t.TargetKinds = sorted(t.TargetKinds)
 	if t.OutputSchema == nil || string(t.OutputSchema) == "null" {
 		t.OutputSchema = nil
-		return nil
+		return marks.targets, nil
 	}
 	if _, err := lintSchema(t.OutputSchema, false); err != nil {
-		return fmt.Errorf("output_schema: %w", err)
+		return nil, fmt.Errorf("output_schema: %w", err)
 	}
 	if t.ValidateOutput, err = compile(t.OutputSchema); err != nil {
-		return fmt.Errorf("output_schema: %w", err)
+		return nil, fmt.Errorf("output_schema: %w", err)
 	}
-	return nil
+	return marks.targets, nil
 }
 
 // compile makes a validator of decoded values. It never fills in defaults: what is decided is what was sent.

@@ -19,6 +19,7 @@ const (
 	minBudget = time.Millisecond
 	maxBudget = 15 * time.Minute
 	maxItems  = 256 // tools, resources and prompts of one plugin
+	maxRuns   = 32  // commands that one of these declares: a person has to read them
 )
 
 var (
@@ -26,6 +27,7 @@ var (
 	fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`) // of plugins, whose names become file names
 	version  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+-]{0,63}$`)
 	mimeForm = regexp.MustCompile(`^[a-z]+/[a-z0-9][a-z0-9.+-]{0,62}(; ?charset=utf-8)?$`)
+	runsForm = regexp.MustCompile(`^[!-~]{1,64}( [!-~]{1,96}){0,3}$`) // an entry of the command grammar: program, sub-command, path of the API
 	uriForm  = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[!-~]{1,200}$`)
 )
 
@@ -49,6 +51,7 @@ type item struct {
 	OutputSchema json.RawMessage `json:"output_schema"`
 	Hints        json.RawMessage `json:"hints"`
 	Imports      []string        `json:"imports"`
+	Commands     []string        `json:"commands"`
 	BudgetMS     int64           `json:"budget_ms"`
 	Runs         string          `json:"runs"`
 }
@@ -117,7 +120,7 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 		return t, err
 	}
 	t.Name, t.Title, t.Description, t.URI, t.MIME, t.Runs = it.Name, it.Title, it.Description, it.URI, it.MIME, it.Runs
-	t.InputSchema, t.OutputSchema = it.InputSchema, it.OutputSchema
+	t.InputSchema, t.OutputSchema, t.Commands = it.InputSchema, it.OutputSchema, it.Commands
 	t.Budget = time.Duration(it.BudgetMS) * time.Millisecond
 	if !itemName.MatchString(it.Name) {
 		t.Name = ""
@@ -159,7 +162,38 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 	case t.InputSchema == nil:
 		t.InputSchema = json.RawMessage(`{"additionalProperties":false,"properties":{},"type":"object"}`)
 	}
-	return t, compileSchemas(t)
+	marks, err := compileSchemas(t)
+	if err != nil {
+		return t, err
+	}
+	return t, declared(t, marks)
+}
+
+// declared checks what the tool says that it runs on nodes: policy holds its operations to it, so what says nothing could run nothing.
+func declared(t *gate.Tool, marks []target) error {
+	const example = `commands: name each entry of the command grammar that it runs, such as "pct start" or "pvesh get /nodes/{node}/status"`
+	shell := slices.Contains(t.Imports, "ssh_exec") || slices.Contains(t.Imports, "ssh_script")
+	text := slices.ContainsFunc(marks, func(m target) bool { return m.kind == "command" })
+	switch any := slices.Contains(t.Commands, gate.CallersText); {
+	case len(t.Commands) > maxRuns:
+		return fmt.Errorf("commands: %d are more than the %d that a person is asked to read", len(t.Commands), maxRuns)
+	case len(sorted(t.Commands)) != len(t.Commands):
+		return errors.New("commands repeat")
+	case shell && len(t.Commands) == 0:
+		return errors.New("imports ssh_exec or ssh_script and declares no command, so it could run none; " + example)
+	case !shell && len(t.Commands) > 0:
+		return errors.New("declares commands, and imports neither ssh_exec nor ssh_script")
+	case shell && text && !any:
+		return errors.New(`has an argument that is command text for a node, so its commands must hold "*", which stands for that text`)
+	case any && !text:
+		return errors.New(`commands: "*" stands for the caller's own text, and no argument is marked as a command for a node; ` + example)
+	}
+	for _, c := range t.Commands {
+		if !runsForm.MatchString(c) {
+			return fmt.Errorf("command %q: want words of ASCII, one space between them; %s", c, example)
+		}
+	}
+	return nil
 }
 
 func parseHints(raw json.RawMessage) (gate.Hints, error) {

@@ -3,6 +3,7 @@ package plugin
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,7 +28,7 @@ const inputSchema = `{"type":"object","additionalProperties":false,"required":["
 func describing(replace ...string) string {
 	d := `{"abi":1,"name":"containers","version":"1.0.0","tools":[{"name":"exec","title":"Run","description":"Runs a command in a container.",
 	"input_schema":` + inputSchema + `,"output_schema":{"type":"object","properties":{"exit":{"type":"integer"}},"required":["exit"]},
-	"hints":{"read_only":false,"destructive":true,"idempotent":false,"open_world":true},"imports":["ssh_exec"],"budget_ms":30000,"runs":"pct exec VMID -- sh -c COMMAND"}],
+	"hints":{"read_only":false,"destructive":true,"idempotent":false,"open_world":true},"imports":["ssh_exec"],"commands":["pct exec"],"budget_ms":30000,"runs":"pct exec VMID -- sh -c COMMAND"}],
 	"resources":[],"prompts":[]}`
 	for i := 0; i < len(replace); i += 2 {
 		if !strings.Contains(d, replace[i]) {
@@ -115,6 +116,58 @@ func TestLockRefuses(t *testing.T) {
 	if _, err := parse(bytes.ReplaceAll(good, []byte("\n"), []byte("\r\n"))); err != nil {
 		t.Errorf("other line ends: %v", err)
 	}
+}
+
+func TestCommandsAreDeclaredByWhatCanRunThem(t *testing.T) {
+	const list, imports = `"commands":["pct exec"]`, `"imports":["ssh_exec"]`
+	of := func(commands ...string) []string {
+		return []string{list, `"commands":` + string(must(json.Marshal(commands)))}
+	}
+	text := []string{`"guest_command"`, `"command"`}
+	var many []string
+	for i := range maxRuns + 1 {
+		many = append(many, fmt.Sprint("pct x", i))
+	}
+	for name, c := range map[string]struct {
+		change []string
+		why    string
+	}{
+		"none":                               {[]string{list + ",", ""}, "declares no command"},
+		"an empty list":                      {of(), "declares no command"},
+		"none, of what can run none":         {[]string{imports + "," + list, `"imports":["sftp_get"]`}, ""},
+		"one, of what can run none":          {[]string{imports, `"imports":["sftp_get"]`}, "imports neither ssh_exec nor ssh_script"},
+		"several, in the author's order":     {of("qm stop", "pct stop", "pvesh create /nodes/{node}/lxc/{vmid}/status/stop", "ip -br addr"), ""},
+		"one twice":                          {of("pct stop", "pct stop"), "commands repeat"},
+		"too many to be read":                {of(many...), "33 are more than the 32"},
+		"a word too many between":            {of("pct  stop"), `command "pct  stop"`},
+		"a blank at the end":                 {of("pct stop "), `command "pct stop "`},
+		"an empty one":                       {of(""), `command ""`},
+		"one of two lines":                   {of("pct\nstop"), `command "pct\nstop"`},
+		"one that looks like another":        {of("pсt stop"), "words of ASCII"},
+		"a list of something else":           {[]string{list, `"commands":[1]`}, "cannot unmarshal number"},
+		"the caller's text, and no argument": {of("*"), "no argument is marked as a command for a node"},
+		"an argument, and not the text":      {text, `its commands must hold "*"`},
+		"an argument and the text":           {append(of("*"), text...), ""},
+		"an argument, the text and another":  {append(of("pct exec", "*"), text...), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := NewEntry("containers.wasm", []byte("\x00asm"), []string{"sftp_get", "ssh_exec"}, []byte(describing(c.change...)))
+			if c.why == "" && err != nil || c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)) {
+				t.Errorf("got %v, want %q", err, c.why)
+			}
+		})
+	}
+	tools, err := entry(t, of("qm stop", "pct stop")...).Tools()
+	if err != nil || strings.Join(tools[0].Commands, ",") != "qm stop,pct stop" {
+		t.Errorf("%v, %v", tools, err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 func TestNamesMustNotCollide(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // sshCall is a call of execute_ssh with the command text, and the operation that runs the same text.
 func sshCall(text string) (call, op gate.Question) {
 	c := callOf("execute_ssh", []string{"commands"}, "ssh_script")
-	c.Targets.VMIDs = nil
+	c.Targets.VMIDs, c.Tool.Commands = nil, []string{gate.CallersText}
 	cmd := shell.Lowerer{}.Script(text)
 	c.Commands = []gate.Command{cmd}
 	c.Commands[0].Arg, c.Commands[0].Text = "command", text

@@ -112,6 +112,29 @@ func (r *revision) remedy(ctx context.Context, c *ast.Compiler, id string) (stri
 	return s, nil
 }
 
+// Entries are the commands that the policy in force describes, by the names under which tools declare them.
+func (e *Engine) Entries(ctx context.Context) (names []string, err error) {
+	r := e.current.Load()
+	if r == nil {
+		return nil, errors.New("no policy is loaded")
+	}
+	c, err := r.compile(ctx, r.modules)
+	if err != nil {
+		return nil, err
+	}
+	rs, err := rego.New(rego.Query("[id | data.caponier.core.lint.entries[id]]; [id | data.caponier.core.lint.own[id]]"), rego.Compiler(c), rego.Store(r.store)).Eval(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing the command grammar: %w", err)
+	}
+	for _, x := range rs[0].Expressions {
+		ids, _ := x.Value.([]any)
+		for _, id := range ids {
+			names = append(names, fmt.Sprint(id))
+		}
+	}
+	return names, nil
+}
+
 const maxStuck = 12
 
 // trace asks the check alone and collects where in its file it got stuck.

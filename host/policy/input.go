@@ -33,6 +33,7 @@ type (
 	tool struct {
 		Name        string     `json:"name"`
 		Imports     []string   `json:"imports"`
+		Commands    []string   `json:"commands"` // that it declares
 		TargetKinds []string   `json:"target_kinds"`
 		Hints       gate.Hints `json:"hints"`
 	}
@@ -171,7 +172,7 @@ func document(q *gate.Question) any {
 	c := q.Call
 	t := q.Time.UTC()
 	h := head{ID: q.ID, Kind: c.Tool.Kind, Time: clock{t.UnixMilli(), t.Hour(), int(t.Weekday())}, Source: c.Source, Principal: c.Principal,
-		Plugin: c.Tool.Plugin, Tool: tool{c.Tool.Name, c.Tool.Imports, c.Tool.TargetKinds, c.Tool.Hints}, Mode: q.Mode}
+		Plugin: c.Tool.Plugin, Tool: tool{c.Tool.Name, c.Tool.Imports, c.Tool.Commands, c.Tool.TargetKinds, c.Tool.Hints}, Mode: q.Mode}
 	switch q.Kind {
 	case gate.KindCall:
 		h.Schema = callSchema
@@ -246,6 +247,10 @@ func operation(q *gate.Question, h head) *operationInput {
 	case gate.SSHExec:
 		if in.Command != nil {
 			in.Command.Stdin = stdinOf(op)
+		}
+	case gate.SSHScript:
+		if in.Command != nil {
+			in.Command.Text = op.Script
 		}
 	case gate.Stage:
 		in.File = &file{Action: "stage"}

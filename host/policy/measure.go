@@ -93,7 +93,7 @@ func (r *revision) samples() map[string]*gate.Question {
 		for _, key := range slices.Sorted(maps.Keys(part(site, "tiers"))) {
 			name, isTool := trimKind(key)
 			if isTool && part(site, "tiers")[key] == "green" && (slices.Contains(tools, "*") || slices.Contains(tools, name)) {
-				c.Tool = &gate.Tool{Kind: "tool", Name: name, Plugin: gate.Plugin{Name: "bench", Digest: "sha256:"}, Imports: []string{"ssh_exec"}, TargetKinds: []string{"vmids"}}
+				c.Tool = &gate.Tool{Kind: "tool", Name: name, Plugin: gate.Plugin{Name: "bench", Digest: "sha256:"}, Imports: []string{"ssh_exec"}, Commands: []string{"pct status"}, TargetKinds: []string{"vmids"}}
 			}
 		}
 		if c.Tool != nil {

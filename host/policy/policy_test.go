@@ -20,7 +20,8 @@ func site(t testing.TB, dir string) *Engine {
 
 func callOf(tool string, kinds []string, imports ...string) *gate.Call {
 	return &gate.Call{ID: "C1", Source: "stdio", Principal: gate.Principal{ID: "demo", Auth: "config"},
-		Tool:    &gate.Tool{Kind: "tool", Name: tool, Plugin: gate.Plugin{Name: "containers", Version: "1.0.0", Digest: "sha256:00"}, Imports: imports, TargetKinds: kinds},
+		Tool: &gate.Tool{Kind: "tool", Name: tool, Plugin: gate.Plugin{Name: "containers", Version: "1.0.0", Digest: "sha256:00"}, Imports: imports, TargetKinds: kinds,
+			Commands: []string{"pct status", "pct stop", "pct exec", "pct push", "uptime"}},
 		Args:    gate.Args{JSON: json.RawMessage(`{"vmid":101}`), Digest: "sha256:11", Scalars: map[string]any{"vmid": int64(101)}},
 		Targets: gate.Targets{Nodes: []string{"pve1"}, VMIDs: []string{"101"}}, Clusters: []string{"lab"},
 		Nodes:        []gate.Node{{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22, User: "root", Default: true}, {Name: "pve2", Cluster: "lab", Host: "127.0.0.2", Port: 22, User: "root"}},

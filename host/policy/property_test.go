@@ -65,6 +65,13 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		"host":         call(func(q *gate.Question) { q.Call.Targets.Hosts = []string{"evil.com"} }),
 		"command":      func() gate.Question { c, _ := sshCall("rm -rf /"); return c }(),
 		"not parsed":   func() gate.Question { c, _ := sshCall("echo $(id)"); return c }(),
+		"declared":     op([]string{"vmids"}, exec("pct", "reboot", "101"), nil),
+		"other text": func() gate.Question {
+			_, q := sshCall("uptime")
+			c, _ := sshCall("df -h")
+			q.Call.Commands, q.Call.Decided = c.Call.Commands, gate.Decision{Allow: true, Tier: gate.Yellow}
+			return q
+		}(),
 		"bound":        op([]string{"vmids"}, exec("pct", "stop", "104"), nil),
 		"op protected": op([]string{"vmids"}, exec("pct", "status", "103"), nil),
 		"op command":   op([]string{"vmids"}, exec("rm", "-rf", "/"), nil),

@@ -60,7 +60,7 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 		}
 	}
 	for name, place := range map[string]string{
-		"bound": "core/check/bound.rego", "op guest": "core/check/command.rego", "path": "core/check/path.rego",
+		"declared": "core/check/declared.rego", "bound": "core/check/bound.rego", "op guest": "core/check/command.rego", "path": "core/check/path.rego",
 	} {
 		x, err := Explain(context.Background(), recordOf(t, e, name, deniedQuestions(t)[name]), bundle)
 		if err != nil || len(x.Checks) == 0 || len(x.Checks[0].Stuck) == 0 || !strings.HasPrefix(x.Checks[0].Stuck[0], place) {
@@ -250,6 +250,26 @@ func BenchmarkReplay(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*n), "µs/decision")
+}
+
+func TestEntriesAreCoresAndTheSites(t *testing.T) {
+	alone(t)
+	dir := copySite(t)
+	edit(t, dir, "data.yaml", "binaries: {}", "binaries: {mytool: {show: {group: read, tier: green, operands: [], options: {}}, '': {group: read, tier: green, operands: [], options: {}}}}")
+	got, err := site(t, dir).Entries(context.Background())
+	for _, want := range []string{"pct start", "cat", "ip -br addr", "pvesh get /nodes/{node}/lxc/{vmid}/config", "mytool", "mytool show"} {
+		if err != nil || !slices.Contains(got, want) {
+			t.Errorf("%s is not among %q, %v", want, got, err)
+		}
+	}
+	for _, no := range []string{"pvesh", "pvesh get", "pct", "*", ""} {
+		if slices.Contains(got, no) {
+			t.Errorf("%q is no command", no)
+		}
+	}
+	if _, err := new(Engine).Entries(context.Background()); err == nil {
+		t.Error("no policy has entries")
+	}
 }
 
 func TestNodesThatNobodyHasAreWarnedOf(t *testing.T) {

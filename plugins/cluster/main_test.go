@@ -20,6 +20,8 @@ const (
 	stopped  = `{"status":"stopped","ha":{"managed":0}}`
 )
 
+func TestMain(m *testing.M) { pvetest.Main(m) }
+
 func TestExamplesSayWhenTheNodeIsDown(t *testing.T) { pvetest.CheckExamples(t) }
 
 func TestLifecycleIsForOneTypeOfGuest(t *testing.T) {
@@ -34,6 +36,9 @@ func TestLifecycleIsForOneTypeOfGuest(t *testing.T) {
 		{"start_vm", `{"node":"pve1","vmid":101}`, nil, "", "not_found", false},
 		{"start_vm", `{"node":"pve2","vmid":200}`, nil, "", "on_other_node", false},
 		{"stop_vm", `{"node":"pve1","vmid":200}`, script{current2: says(stopped)}, "", "", false},
+		{"stop_vm", `{"node":"pve1","vmid":200}`, script{current2: says(running, stopped), "pve1 qm stop 200": says("")}, "pve1 qm stop 200", "", true},
+		{"restart_vm", `{"node":"pve1","vmid":200}`, script{current2: says(running), "pve1 qm reboot 200 --timeout 30": says("")}, "pve1 qm reboot 200 --timeout 30", "", true},
+		{"start_container", `{"node":"pve1","vmid":101}`, script{current1: says(stopped, running), "pve1 pct start 101": says("")}, "pve1 pct start 101", "", true},
 		{"restart_vm", `{"node":"pve1","vmid":200}`, script{current2: says(stopped)}, "", "not_running", false},
 		{"start_container", `{"node":"pve1","vmid":101}`, script{current1: says(running)}, "", "", false},
 		{"start_container", `{"node":"pve1","vmid":200}`, nil, "", "not_found", false},
@@ -88,6 +93,10 @@ func TestResources(t *testing.T) {
 	}
 	if out, m := n.Do("get_cluster_resources", `{}`); m["count"] != 2.0 || !strings.Contains(out.Text, "local") || m["resources"].([]any)[1].(map[string]any)["shared"] != true {
 		t.Errorf("all: %v", m)
+	}
+	n = pvetest.New(t, script{"pve1 pvesh get /cluster/resources --type storage": pvetest.Says(`[{"storage":"local","node":"pve1","plugintype":"dir","status":"available"}]`)})
+	if out, _ := n.Do("get_storage", `{}`); !strings.Contains(out.Text, "local") {
+		t.Errorf("get_storage: %s", out.Text)
 	}
 	if _, err := n.Call("get_cluster_resources", `{"type":"lxc"}`); err == nil {
 		t.Error("a type that Proxmox refuses was taken")

@@ -40,7 +40,7 @@ func lab(t *testing.T) *node {
 	n := &node{Host: sdktest.New(t), status: map[string]string{"101": "running", "102": "stopped", "103": "stopped"}, locked: "103", clock: time.Unix(1e9, 0),
 		inside: map[string]string{"/etc/os-release": "NAME=x\n", "/root": "!directory", "/root/ff": "!fifo", "/root/ln": "!symbolic link"}, host: map[string]string{}, local: map[string]string{"app.conf": "hello"}}
 	now = func() time.Time { return n.clock }
-	t.Cleanup(func() { now = time.Now })
+	t.Cleanup(func() { now = time.Now; pvetest.Note(n.Host) })
 	n.SSHExec = n.exec
 	n.Stage = func(string) (string, error) { return "/run/caponier/s1", nil }
 	n.SFTPStat = func(_, p string) (sdk.FileInfo, error) {
@@ -183,6 +183,19 @@ func (n *node) call(t *testing.T, tool, args string) (sdktest.Output, map[string
 	}
 	return out, m
 }
+
+func TestEveryToolSaysWhereAContainerIs(t *testing.T) {
+	for tool, args := range map[string]string{
+		"proxmox_container_exec_command": `"command":"ls"`, "proxmox_container_status": `"response_format":"json"`, "proxmox_start_container": `"response_format":"json"`, "proxmox_stop_container": `"graceful":true`,
+		"proxmox_download_file_from_container": `"container_path":"/a","local_path":"a"`, "proxmox_upload_file_to_container": `"container_path":"/a","local_path":"app.conf"`,
+	} {
+		if out, err := lab(t).Call(tool, `{"vmid":105,`+args+`}`); err != nil || out.Error == nil || out.Error.Code != "on_other_node" || !strings.Contains(out.Error.Suggestion, `"node": "pve2"`) {
+			t.Errorf("%s: %+v, %v", tool, out.Error, err)
+		}
+	}
+}
+
+func TestMain(m *testing.M) { pvetest.Main(m) }
 
 func TestCommandRunsExactlyOneWay(t *testing.T) {
 	n := lab(t)

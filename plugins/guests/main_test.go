@@ -20,11 +20,15 @@ const (
 	current1 = "pve1 pvesh get /nodes/pve1/lxc/101/status/current"
 	current2 = "pve1 pvesh get /nodes/pve1/qemu/200/status/current"
 	config1  = "pve1 pvesh get /nodes/pve1/lxc/101/config --current 1"
+	config2  = "pve1 pvesh get /nodes/pve1/qemu/200/config --current 1"
+	snaps2   = "pve1 pvesh get /nodes/pve1/qemu/200/snapshot"
 	snaps1   = "pve1 pvesh get /nodes/pve1/lxc/101/snapshot"
 	feature1 = "pve1 pvesh get /nodes/pve1/lxc/101/feature --feature snapshot"
 )
 
 type script = map[string][]sdk.ExecResult
+
+func TestMain(m *testing.M) { pvetest.Main(m) }
 
 func TestLifecycle(t *testing.T) {
 	says, fails := pvetest.Says, pvetest.Fails
@@ -45,6 +49,10 @@ func TestLifecycle(t *testing.T) {
 		{"shutdown that says 0 and does nothing", "stop_guest", `{"guest_id":101}`, script{current1: says(running), "pve1 pct shutdown 101 --timeout 15": says("")}, "pve1 pct shutdown 101 --timeout 15", false, "failed", "reported success, but it is running"},
 		{"forced stop", "stop_guest", `{"guest_id":101,"force":true}`, script{current1: says(running, stopped), "pve1 pct stop 101": says("")}, "pve1 pct stop 101", true, "", ""},
 		{"stop of a stopped machine is not asked for, since qm says 0 to it", "stop_guest", `{"guest_id":200}`, script{current2: says(stopped)}, "", false, "", ""},
+		{"start of a container", "start_guest", `{"guest_id":101}`, script{current1: says(stopped, running), "pve1 pct start 101": says("")}, "pve1 pct start 101", true, "", ""},
+		{"stop of a machine", "stop_guest", `{"guest_id":200}`, script{current2: says(running, stopped), "pve1 qm shutdown 200 --timeout 15": says("")}, "pve1 qm shutdown 200 --timeout 15", true, "", ""},
+		{"forced stop of a machine", "stop_guest", `{"guest_id":200,"force":true}`, script{current2: says(running, stopped), "pve1 qm stop 200": says("")}, "pve1 qm stop 200", true, "", ""},
+		{"restart of a machine", "restart_guest", `{"guest_id":200}`, script{current2: says(running, `{"status":"running","uptime":3}`), "pve1 qm reboot 200 --timeout 15": says("")}, "pve1 qm reboot 200 --timeout 15", true, "", ""},
 		{"restart", "restart_guest", `{"guest_id":101}`, script{current1: says(running, `{"status":"running","uptime":3}`), "pve1 pct reboot 101 --timeout 15": says("")}, "pve1 pct reboot 101 --timeout 15", true, "", ""},
 		{"a start that complains and succeeds", "start_guest", `{"guest_id":200}`, script{current2: says(stopped, running), "pve1 qm start 200": fails(255, "warning: x\n")}, "pve1 qm start 200", true, "", ""},
 		{"a restart that says 0 and does nothing", "restart_guest", `{"guest_id":101}`, script{current1: says(`{"status":"running","uptime":100}`, `{"status":"running","uptime":"131"}`), "pve1 pct reboot 101 --timeout 15": says("")}, "pve1 pct reboot 101 --timeout 15", false, "failed", "runs since before, for 2m 11s"},
@@ -133,6 +141,14 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+func TestDeleteOfAMachine(t *testing.T) {
+	destroy := "pve1 qm destroy 200 --purge 1 --destroy-unreferenced-disks 1"
+	n := pvetest.New(t, script{vm: pvetest.Says(all), config2: pvetest.Says(`{}`), current2: append(pvetest.Says(stopped), pvetest.Fails(2, gone)...), destroy: pvetest.Says("")})
+	if out, m := n.Do("delete_guest", `{"guest_id":200}`); m["deleted"] != true || !slices.Contains(n.Ran, destroy) {
+		t.Errorf("%v, error %+v, ran %q", m, out.Error, n.Ran)
+	}
+}
+
 func TestSnapshots(t *testing.T) {
 	says, fails := pvetest.Says, pvetest.Fails
 	has, hasNot := says(`{"hasFeature":1}`), says(`{"hasFeature":"0"}`)
@@ -151,6 +167,7 @@ func TestSnapshots(t *testing.T) {
 		{"a name that is reserved", "create_snapshot", `{"guest_id":101,"name":"current"}`, script{}, "bad_parameter", "reserved", ""},
 		{"create that says 0 and makes none", "create_snapshot", `{"guest_id":101,"name":"s1"}`, script{feature1: has, snaps1: says(noSnaps), "pve1 pct snapshot 101 s1": says("")}, "failed", "there is such a snapshot is false", "pve1 pct snapshot 101 s1"},
 		{"delete", "delete_snapshot", `{"guest_id":101,"name":"s1"}`, script{snaps1: says(noSnaps), "pve1 pct delsnapshot 101 s1": says("")}, "", "", "pve1 pct delsnapshot 101 s1"},
+		{"delete of a machine's", "delete_snapshot", `{"guest_id":200,"name":"s1"}`, script{snaps2: says(noSnaps), "pve1 qm delsnapshot 200 s1": says("")}, "", "", "pve1 qm delsnapshot 200 s1"},
 		{"delete of none", "delete_snapshot", `{"guest_id":101,"name":"nope"}`, script{"pve1 pct delsnapshot 101 nope": fails(255, "snapshot 'nope' does not exist\n")}, "not_found", "'nope' does not exist", "pve1 pct delsnapshot 101 nope"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -177,6 +194,7 @@ func TestSnapshots(t *testing.T) {
 func TestReads(t *testing.T) {
 	says := pvetest.Says
 	n := pvetest.New(t, script{vm: says(all), current1: says(running), config1: says(`{"protection":1,"description":"two\nlines\n","ostype":"debian"}`), snaps1: says(oneSnap),
+		current2: says(stopped), config2: says(`{}`), snaps2: says(noSnaps),
 		"pve1 pvesh get /nodes":                            says(`[{"node":"pve2","status":"offline"},{"node":"pve1","status":"online","cpu":"0.25","maxcpu":4,"mem":1073741824,"maxmem":"4294967296","uptime":90061}]`),
 		"pve1 pvesh get /cluster/resources --type storage": says(`[{"storage":"local","node":"pve2","plugintype":"dir","status":"unknown","shared":0},{"storage":"local","node":"pve1","plugintype":"dir","content":"iso","disk":"1024","maxdisk":2048,"status":"available","shared":0}]`),
 	})
@@ -190,6 +208,9 @@ func TestReads(t *testing.T) {
 	out, m = n.Do("get_guest_status", `{"guest_id":101}`)
 	if m["protection"] != true || m["notes"] != "two\nlines\n" || len(m["snapshots"].([]any)) != 1 || m["ha_managed"] != false || !strings.Contains(out.Text, "It is protected.\nSnapshot s1.") {
 		t.Errorf("get_guest_status: %v\n%s", m, out.Text)
+	}
+	if _, m = n.Do("get_guest_status", `{"guest_id":200}`); m["type"] != "qemu" || m["status"] != "stopped" || m["protection"] != false {
+		t.Errorf("get_guest_status of a machine: %v", m)
 	}
 	if out, _ = n.Do("list_nodes", `{}`); !strings.Contains(out.Text, "pve1  online   25% of 4  1.0 GiB of 4.0 GiB  1d 1h") {
 		t.Errorf("list_nodes:\n%s", out.Text)

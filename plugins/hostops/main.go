@@ -17,7 +17,7 @@ func init() {
 		sdk.NewTool("proxmox_host_exec_command",
 			"Run commands on the Proxmox host itself, not in a guest. The text is split into simple commands joined by | && || ;, each is held against the site's command table, and only those "+
 				"words are sent: no expansion, substitution, redirection or glob. Example: {\"command\":\"pvecm status\"}",
-			sdk.Hints{Title: "Run a command on the host", Destructive: true, OpenWorld: true, Imports: []string{"ssh_script"}, Budget: 310 * time.Second, Runs: "COMMAND, every word quoted"}, pve.Tool(runCommand)),
+			sdk.Hints{Title: "Run a command on the host", Destructive: true, OpenWorld: true, Imports: []string{"ssh_script"}, Commands: []string{"*"}, Budget: 310 * time.Second, Runs: "COMMAND, every word quoted"}, pve.Tool(runCommand)),
 		sdk.NewTool("proxmox_download_file_from_host",
 			"Copy one file from the Proxmox host to a path relative to your workspace. Example: {\"host_path\":\"/var/log/pveproxy/access.log\",\"local_path\":\"access.log\"}",
 			sdk.Hints{Title: "Download a file from the host", Imports: []string{"sftp_stat", "sftp_get"}, Budget: 5 * time.Minute, Runs: "SFTP stat and read"}, pve.Tool(download)),

@@ -4,6 +4,7 @@
 package caponier.core.fixture
 
 import data.caponier.core.call
+import data.caponier.core.lint
 import data.caponier.core.operation
 import data.caponier.core.visible
 
@@ -48,12 +49,15 @@ all_imports := [
 	"http_request", "blob_write", "blob_read", "ask",
 ]
 
+# What a tool of the tests declares that declares everything; check declared has tests of its own.
+all_commands := array.concat(["mytool show", "mytool purge", "talk"], [id | some id, _ in lint.entries])
+
 head := {
 	"id": "q1", "kind": "tool", "time": {"unix_ms": 1, "hour_utc": 10, "weekday": 5}, "source": "http",
 	"principal": {"id": "ann", "roles": [], "auth": "token"},
 	"plugin": {"name": "p", "version": "1.0.0", "digest": "sha256:00"},
 	"tool": {
-		"name": "stop", "imports": ["ssh_exec"], "target_kinds": ["vmids"],
+		"name": "stop", "imports": ["ssh_exec"], "commands": all_commands, "target_kinds": ["vmids"],
 		"hints": {"read_only": false, "destructive": true, "idempotent": false, "open_world": false},
 	},
 	"mode": {"read_only": false, "frozen": false, "reason": ""},

@@ -30,6 +30,7 @@ ok if {
 	check.identity.ok
 	check.grant.ok
 	check.imports.ok
+	check.declared.ok
 	check.bound.ok
 	check.protected.operation_ok
 	check.tier.operation_ok
@@ -61,6 +62,8 @@ failed contains "grant" if {
 }
 
 failed contains "imports" if not check.imports.ok
+
+failed contains "declared" if not check.declared.ok
 
 failed contains "bound" if not check.bound.ok
 

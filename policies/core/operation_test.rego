@@ -15,6 +15,8 @@ test_grant_alone_refuses if f.operated(f.run(["pct", "status", "101"])).allow ==
 
 test_imports_alone_refuses if f.operated(f.run(["pct", "status", "101"])).allow == false with data.caponier.core.check.imports.ok as false
 
+test_declared_alone_refuses if f.operated(f.run(["pct", "status", "101"])).allow == false with data.caponier.core.check.declared.ok as false
+
 test_bound_alone_refuses if f.operated(f.run(["pct", "status", "101"])).allow == false with data.caponier.core.check.bound.ok as false
 
 test_protected_alone_refuses if f.operated(f.run(["pct", "status", "101"])).allow == false with data.caponier.core.check.protected.operation_ok as false

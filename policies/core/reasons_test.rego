@@ -12,7 +12,7 @@ test_every_check_has_a_text_and_a_remedy if {
 
 ids := {
 	"schema", "freeze", "identity", "grant", "known", "target", "protected", "node", "tier", "readonly", "command", "path", "file", "egress",
-	"arguments", "rate", "budget", "confirmation", "imports", "bound", "limits", "site", "role", "ceiling",
+	"arguments", "rate", "budget", "confirmation", "imports", "declared", "bound", "limits", "site", "role", "ceiling",
 }
 
 test_every_failure_has_a_reason if {

@@ -48,6 +48,8 @@ type Host struct {
 type Request struct {
 	Import string
 	JSON   json.RawMessage
+	Tool   string // that asked for it
+	Runs   string // of ssh_exec: the command that the tool declares, which this is
 }
 
 type describedTool struct {
@@ -56,6 +58,7 @@ type describedTool struct {
 	URI         string          `json:"uri"`
 	InputSchema json.RawMessage `json:"input_schema"`
 	Imports     []string        `json:"imports"`
+	Commands    []string        `json:"commands"`
 }
 
 // Output is what a tool gave. Text is all its text content, Error is nil when it succeeded.
@@ -143,7 +146,7 @@ func (h *Host) note(name string, level int32, note []byte) {
 
 // operation answers one request over the same JSON that crosses into a sandbox.
 func (h *Host) operation(name string, request []byte) (abi.Status, []byte) {
-	h.Requests = append(h.Requests, Request{name, slices.Clone(request)})
+	h.Requests = append(h.Requests, Request{name, slices.Clone(request), h.tool.Name, h.runs(name, request)})
 	if !slices.Contains(h.tool.Imports, name) {
 		h.t.Errorf("%s uses %s, which is not among its Imports: the host would refuse it", h.tool.Name, name)
 	}

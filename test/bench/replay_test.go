@@ -60,7 +60,7 @@ func BenchmarkReplay(b *testing.B) {
 }
 
 func question(i int) gate.Question {
-	tool := &gate.Tool{Kind: "tool", Name: "proxmox_container_status", Plugin: gate.Plugin{Name: "containers", Version: "1.0.0", Digest: "sha256:00"}, Imports: []string{"ssh_exec"}, TargetKinds: []string{"vmids"}}
+	tool := &gate.Tool{Kind: "tool", Name: "proxmox_container_status", Plugin: gate.Plugin{Name: "containers", Version: "1.0.0", Digest: "sha256:00"}, Imports: []string{"ssh_exec"}, Commands: []string{"pct status", "pct config"}, TargetKinds: []string{"vmids"}}
 	vmid := fmt.Sprint(200 + i%500)
 	c := &gate.Call{ID: fmt.Sprint("C", i/2), Source: "stdio", Principal: gate.Principal{ID: "demo", Auth: "config"}, Tool: tool,
 		Args:    gate.Args{JSON: json.RawMessage(`{"vmid":` + vmid + `}`), Digest: "sha256:11", Scalars: map[string]any{"vmid": int64(200 + i%500)}},

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -171,6 +172,7 @@ func (x *examination) policy(ctx context.Context) {
 	if !usable {
 		return
 	}
+	x.declared(ctx, lock, engine)
 	locked := map[string]bool{}
 	for _, e := range lock.Plugins() {
 		locked[e.File] = true
@@ -204,6 +206,26 @@ func (x *examination) policy(ctx context.Context) {
 		return
 	}
 	x.found("principal", remote.OK, "", "%s, who acts on stdio and in this terminal, may see %d of %d tools", principal.ID, visible, len(h.tools))
+}
+
+// declared finds commands that tools declare and no grammar describes: they can never run, whatever they were meant to be.
+func (x *examination) declared(ctx context.Context, lock *plugin.Lock, engine *policy.Engine) {
+	if engine == nil {
+		return
+	}
+	known, err := engine.Entries(ctx)
+	if err != nil {
+		x.found("commands", remote.Fail, "caponier policy check "+x.cfg.Policy.Site, "%v", err)
+		return
+	}
+	for _, t := range lock.Tools() {
+		for _, c := range t.Commands {
+			if c != gate.CallersText && !slices.Contains(known, c) {
+				x.found("commands", remote.Warn, fmt.Sprintf("binaries:   # in %s, if it is a program of this site; else the plugin's author misspelt it", filepath.Join(x.cfg.Policy.Site, "data.yaml")),
+					"%s %s of plugin %s declares %q, which no command grammar describes: it cannot run that", t.Kind, t.Name, t.Plugin.Name, c)
+			}
+		}
+	}
 }
 
 // state looks at the directories that are written to, and at what is in them.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/spf13/cobra"
@@ -204,6 +205,9 @@ func inspect(w io.Writer, e plugin.Entry, asJSON bool) error {
 	for _, t := range tools {
 		fmt.Fprintf(w, "  %s %s: %s\n    imports %s; targets %s; budget %s\n    runs %s\n", t.Kind, t.Name, t.Title,
 			strings.Join(t.Imports, " "), strings.Join(t.TargetKinds, " "), t.Budget, t.Runs)
+		if may := gate.MayRun(t.Commands); len(may) > 0 {
+			fmt.Fprintf(w, "    may run %s\n", strings.Join(may, ", "))
+		}
 	}
 	return err
 }

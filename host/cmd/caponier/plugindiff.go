@@ -150,7 +150,7 @@ func compare(old, now map[string]plugin.Entry) ([]change, error) {
 			case y == nil:
 				say(id, "is gone", x.Title, nil, false)
 			case x == nil:
-				say(id, "is new", nil, map[string]any{"title": y.Title, "imports": list(y.Imports), "targets": list(y.TargetKinds), "runs": y.Runs}, true)
+				say(id, "is new", nil, map[string]any{"title": y.Title, "imports": list(y.Imports), "commands": list(y.Commands), "targets": list(y.TargetKinds), "runs": y.Runs}, true)
 			default:
 				if err := tools(x, y, func(what string, x, y any, wider bool) { say(id, what, x, y, wider) }); err != nil {
 					return nil, fmt.Errorf("plugin %s, %s: %w", name, id, err)
@@ -177,6 +177,7 @@ type notice func(what string, old, now any, wider bool)
 
 func tools(a, b *gate.Tool, say notice) error {
 	sets(a.Imports, b.Imports, func(x, y any) { say("imports", x, y, y != nil) })
+	sets(a.Commands, b.Commands, func(x, y any) { say("commands", x, y, y != nil) })
 	for _, h := range []struct {
 		what     string
 		old, now bool

@@ -17,7 +17,7 @@ func locked(t *testing.T, imports string, edits ...string) map[string]plugin.Ent
  "vmid":{"type":"integer","minimum":100,"maximum":200,"x-caponier-target":"vmid"},"mode":{"type":"string","enum":["a","b"],"maxLength":9},
  "name":{"type":"string","pattern":"^[a-z]{1,9}$"},"ids":{"type":"array","maxItems":3,"items":{"type":"integer","maximum":9}},"yes":{"type":"boolean","x-caponier-confirm":true}}},
 "output_schema":{"type":"object","properties":{"n":{"type":"integer"}}},
-"hints":{"read_only":false,"destructive":true,"idempotent":false,"open_world":false},"imports":["ssh_exec"],"budget_ms":1000,"runs":"true"}]}`
+"hints":{"read_only":false,"destructive":true,"idempotent":false,"open_world":false},"imports":["ssh_exec"],"commands":["pct stop"],"budget_ms":1000,"runs":"true"}]}`
 	for _, e := range edits {
 		old, now, ok := strings.Cut(e, "→")
 		if !ok || !strings.Contains(text, old) {
@@ -39,7 +39,7 @@ func TestDiffKnowsWhatWidens(t *testing.T) {
 	}{
 		{"a new import of the module widens", "sftp_read ssh_exec", "T→T", `! module imports: (none) → "sftp_read"`},
 		{"a new import of a tool widens", "sftp_read ssh_exec", `"imports":["ssh_exec"]→"imports":["ssh_exec","sftp_read"]`, `! imports: (none) → "sftp_read"`},
-		{"an import less narrows", "ssh_exec", `"imports":["ssh_exec"]→"imports":[]`, `  imports: "ssh_exec" → (none)`},
+		{"an import less narrows", "ssh_exec", `"imports":["ssh_exec"],"commands":["pct stop"]→"imports":[]`, `  imports: "ssh_exec" → (none)`},
 		{"a lost target widens", "ssh_exec", `,"x-caponier-target":"vmid"→`, `! argument vmid: x-caponier-target: "vmid" → (none)`},
 		{"another thing to act on widens", "ssh_exec", `"enum":["a","b"]→"x-caponier-target":"service"`, `! argument mode: x-caponier-target: (none) → "service"`},
 		{"a lost confirmation widens", "ssh_exec", `,"x-caponier-confirm":true→`, `! argument yes: x-caponier-confirm: true → (none)`},
@@ -64,13 +64,16 @@ func TestDiffKnowsWhatWidens(t *testing.T) {
 		{"more time widens", "ssh_exec", `1000→2000`, `! budget: "1s" → "2s"`},
 		{"another description is shown in full", "ssh_exec", `with itself→with another`, `  description: "A tool to be compared with itself." → "A tool to be compared with another."`},
 		{"another result is shown", "ssh_exec", `"n":{"type":"integer"}→"n":{"type":"string"}`, `  result n: type: "integer" → "string"`},
-		{"a new tool widens", "ssh_exec", `"name":"tool"→"name":"other"`, `! is new: (none) → {"imports":["ssh_exec"]`},
+		{"a new tool widens", "ssh_exec", `"name":"tool"→"name":"other"`, `! is new: (none) → {"commands":["pct stop"],"imports":["ssh_exec"]`},
+		{"a new command of a tool widens", "ssh_exec", `"pct stop"→"pct stop","pct destroy"`, `! commands: (none) → "pct destroy"`},
+		{"another command instead widens", "ssh_exec", `"pct stop"→"pct destroy"`, `! commands: (none) → "pct destroy"`},
+		{"the caller's own text as a command widens", "ssh_exec", `"enum":["a","b"],→"x-caponier-target":"command",; "pct stop"→"pct stop","*"`, `! commands: (none) → "*"`},
 		{"a tool that is gone narrows", "ssh_exec", `"name":"tool"→"name":"other"`, `  is gone: "T" → (none)`},
 		{"other code under one version is said", "ssh_exec", `T→U`, `  other code under the same version: "sha256:`},
 		{"a version is said", "ssh_exec", `1.0.0→1.1.0`, `  version: "1.0.0" → "1.1.0"`},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
-			changes, err := compare(locked(t, "ssh_exec"), locked(t, c.imports, c.edit))
+			changes, err := compare(locked(t, "ssh_exec"), locked(t, c.imports, strings.Split(c.edit, "; ")...))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -44,13 +44,14 @@ func toolsCommand(g *global) *cobra.Command {
 				Description string          `json:"description"`
 				Runs        string          `json:"runs"`
 				Imports     []string        `json:"imports"`
+				Commands    []string        `json:"commands"`
 				BudgetMS    int64           `json:"budget_ms"`
 				InputSchema json.RawMessage `json:"input_schema"`
 			}
 			rows := []row{}
 			for _, t := range h.tools {
 				tier := h.tier(cmd.Context(), principal, t)
-				rows = append(rows, row{t.Name, t.Plugin.Name, tier.String(), h.door.Visible(cmd.Context(), principal, "cli", t, gate.Targets{}), h.withheld(t), t.Title, t.Description, t.Runs, t.Imports, t.Budget.Milliseconds(), t.InputSchema})
+				rows = append(rows, row{t.Name, t.Plugin.Name, tier.String(), h.door.Visible(cmd.Context(), principal, "cli", t, gate.Targets{}), h.withheld(t), t.Title, t.Description, t.Runs, t.Imports, t.Commands, t.Budget.Milliseconds(), t.InputSchema})
 			}
 			if g.json {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(rows)

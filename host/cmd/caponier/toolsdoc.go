@@ -72,6 +72,9 @@ func writeToolsDoc(w io.Writer, tools []*gate.Tool, tier func(*gate.Tool) gate.T
 		}
 		fmt.Fprintf(w, "\n### %s\n\n%s. Tier **%s**, budget %s.\n\n%s\n\n", t.Name, t.Title, level, t.Budget, t.Description)
 		fmt.Fprintf(w, "- runs: %s\n- operations: %s\n", t.Runs, strings.Join(t.Imports, ", "))
+		if len(t.Commands) > 0 {
+			fmt.Fprintf(w, "- may run: %s\n", "`"+strings.Join(gate.MayRun(t.Commands), "`, `")+"`")
+		}
 		if len(t.TargetKinds) > 0 {
 			fmt.Fprintf(w, "- targets: %s\n", strings.Join(t.TargetKinds, ", "))
 		}

@@ -21,6 +21,7 @@ type Node struct {
 // New makes a node. More than one answer to a command are given in turn, and the last one again and again.
 func New(t testing.TB, script map[string][]sdk.ExecResult) *Node {
 	n := &Node{Host: sdktest.New(t), t: t, script: map[string][]sdk.ExecResult{}}
+	t.Cleanup(func() { Note(n.Host) })
 	for command, answers := range script {
 		n.script[command] = answers
 	}

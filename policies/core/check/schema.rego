@@ -13,5 +13,6 @@ ok if {
 	is_number(input.time.unix_ms)
 	is_string(input.plugin.digest)
 	is_array(input.tool.imports)
+	is_array(input.tool.commands)
 	is_array(input.tool.target_kinds)
 }

@@ -18,6 +18,8 @@ test_time_of_another_type_is_refused if f.failed(f.decided({"time": {"unix_ms": 
 
 test_imports_of_another_type_are_refused if "schema" in f.failed(f.decided({"tool": {"imports": null}}))
 
+test_commands_of_another_type_are_refused if "schema" in f.failed(f.decided({"tool": {"commands": null}}))
+
 test_whole_call_passes if f.decided({}).allow
 
 test_whole_operation_passes if f.operated(f.run(["pct", "stop", "105"])).allow

@@ -5,7 +5,7 @@ export function caponier_v1_describe(): i32 {
   output('{"abi":1,"name":"behave","version":"1.0.0","tools":[{"name":"behave","title":"Behave","description":"Does as it is told, for the tests of the sandbox.",' +
     '"input_schema":{"type":"object","properties":{"do":{"type":"string"},"text":{"type":"string"},"n":{"type":"integer"}},"additionalProperties":false},' +
     '"output_schema":{"type":"object"},"hints":{"read_only":true,"destructive":false,"idempotent":true,"open_world":false},' +
-    '"imports":["ssh_exec","ask"],"budget_ms":10000,"runs":"uptime -p"}],"resources":[],"prompts":[]}');
+    '"imports":["ssh_exec","ask"],"commands":["uptime"],"budget_ms":10000,"runs":"uptime -p"}],"resources":[],"prompts":[]}');
   return 0;
 }
 

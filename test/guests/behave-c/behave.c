@@ -6,7 +6,7 @@ CAPONIER_DESCRIBE {
   cap_put(&b, "{\"abi\":1,\"name\":\"behave\",\"version\":\"1.0.0\",\"tools\":[{\"name\":\"behave\",\"title\":\"Behave\",\"description\":\"Does as it is told, for the tests of the sandbox.\","
     "\"input_schema\":{\"type\":\"object\",\"properties\":{\"do\":{\"type\":\"string\"},\"text\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"}},\"additionalProperties\":false},"
     "\"output_schema\":{\"type\":\"object\"},\"hints\":{\"read_only\":true,\"destructive\":false,\"idempotent\":true,\"open_world\":false},"
-    "\"imports\":[\"ssh_exec\",\"ask\"],\"budget_ms\":10000,\"runs\":\"uptime -p\"}],\"resources\":[],\"prompts\":[]}");
+    "\"imports\":[\"ssh_exec\",\"ask\"],\"commands\":[\"uptime\"],\"budget_ms\":10000,\"runs\":\"uptime -p\"}],\"resources\":[],\"prompts\":[]}");
   cap_output(b);
   return 0;
 }

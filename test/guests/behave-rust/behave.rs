@@ -139,7 +139,7 @@ pub extern "C" fn caponier_v1_describe() -> i32 {
         r#"{"abi":1,"name":"behave","version":"1.0.0","tools":[{"name":"behave","title":"Behave","description":"Does as it is told, for the tests of the sandbox.","#,
         r#""input_schema":{"type":"object","properties":{"do":{"type":"string"},"text":{"type":"string"},"n":{"type":"integer"}},"additionalProperties":false},"#,
         r#""output_schema":{"type":"object"},"hints":{"read_only":true,"destructive":false,"idempotent":true,"open_world":false},"#,
-        r#""imports":["ssh_exec","ask"],"budget_ms":10000,"runs":"uptime -p"}],"resources":[],"prompts":[]}"#
+        r#""imports":["ssh_exec","ask"],"commands":["uptime"],"budget_ms":10000,"runs":"uptime -p"}],"resources":[],"prompts":[]}"#
     ));
     0
 }

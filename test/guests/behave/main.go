@@ -29,7 +29,7 @@ var (
 
 func init() {
 	sdk.Serve("behave", "1.0.0", sdk.NewTool("behave", "Does as it is told, for the tests of the sandbox.",
-		sdk.Hints{Title: "Behave", ReadOnly: true, Idempotent: true, Imports: []string{"ssh_exec", "ask"}, Budget: 10 * time.Second, Runs: "uptime -p"}, behave))
+		sdk.Hints{Title: "Behave", ReadOnly: true, Idempotent: true, Imports: []string{"ssh_exec", "ask"}, Commands: []string{"uptime"}, Budget: 10 * time.Second, Runs: "uptime -p"}, behave))
 }
 
 func exec(c *sdk.Call, node, text string) (out, error) {

@@ -57,6 +57,12 @@ func hints(imports ...string) sdk.Hints {
 	return sdk.Hints{ReadOnly: true, Imports: imports, Budget: 20 * time.Second, Runs: "pct list or pct status"}
 }
 
+func reads(command string) sdk.Hints {
+	h := hints("ssh_exec")
+	h.Commands = []string{command}
+	return h
+}
+
 func init() {
 	sdk.Serve("callers", "1.0.0",
 		sdk.NewTool("callers_keep", "Keeps a word as a blob and names the blob.", hints("blob_write"), func(c *sdk.Call, in word) (string, error) {
@@ -78,14 +84,14 @@ func init() {
 		sdk.NewTool("callers_search", "Looks for a text in all memory of this plugin. The text is masked, so as not to be found because it was asked for.", hints(), func(c *sdk.Call, in search) (string, error) {
 			return fmt.Sprintf("found %d times", memory(in.Masked)), nil
 		}),
-		sdk.NewTool("callers_list", "Lists the containers of a node as the node does.", hints("ssh_exec"), func(c *sdk.Call, in found) (string, error) {
+		sdk.NewTool("callers_list", "Lists the containers of a node as the node does.", reads("pct list"), func(c *sdk.Call, in found) (string, error) {
 			r, err := sdk.SSHExec(c, c.Node(in.Node), []string{"pct", "list"}, sdk.ExecOptions{})
 			return string(r.Stdout), err
 		}),
 		sdk.NewPrompt("callers_check", "Asks to look at one guest.", hints(), func(c *sdk.Call, in guest) (string, []sdk.Message, error) {
 			return "", []sdk.Message{{Role: "user", Content: sdk.Text(fmt.Sprintf("Look at guest %d on %s.", in.VMID, in.Node))}}, nil
 		}),
-		sdk.NewResourceTemplate("lab://{node}/guests/{vmid}", "callers_status", "The status of one guest, as pct says it.", "text/plain", hints("ssh_exec"), func(c *sdk.Call, in guest) ([]sdk.ResourceContent, error) {
+		sdk.NewResourceTemplate("lab://{node}/guests/{vmid}", "callers_status", "The status of one guest, as pct says it.", "text/plain", reads("pct status"), func(c *sdk.Call, in guest) ([]sdk.ResourceContent, error) {
 			r, err := sdk.SSHExec(c, in.Node, []string{"pct", "status", fmt.Sprint(in.VMID)}, sdk.ExecOptions{})
 			return []sdk.ResourceContent{{URI: c.URI, Text: string(r.Stdout)}}, err
 		}),

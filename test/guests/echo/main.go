@@ -19,7 +19,7 @@ type echoOut struct {
 
 func init() {
 	sdk.Serve("echo", "1.0.0",
-		sdk.NewTool("echo", "Gives back its text, in upper case.", sdk.Hints{ReadOnly: true, Imports: []string{"ssh_exec"}, Runs: "true"}, echo))
+		sdk.NewTool("echo", "Gives back its text, in upper case.", sdk.Hints{ReadOnly: true, Imports: []string{"ssh_exec"}, Commands: []string{"cat"}, Runs: "true"}, echo))
 }
 
 func echo(c *sdk.Call, in echoIn) (echoOut, error) {

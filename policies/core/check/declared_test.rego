@@ -1,0 +1,95 @@
+package caponier.core.check.declared_test
+
+import data.caponier.core.fixture as f
+
+declares(commands) := {"tool": {"commands": commands}}
+
+both := script("pct status 105; pct stop 105", [["pct", "status", "105"], ["pct", "stop", "105"]])
+
+script(text, calls) := {"command": object.union(f.cmd(calls), {"form": "script", "text": text})}
+
+text := {"tool": {"name": "run", "commands": ["*"]}, "parent": {"tool": "run", "commands": [both.command]}}
+
+test_declared_command_passes if f.operated(object.union(declares(["pct start", "pct stop"]), f.run(["pct", "stop", "105"]))).allow
+
+test_command_that_is_not_declared_is_refused_and_named if {
+	d := f.operated(object.union(declares(["pct start"]), f.run(["pct", "stop", "105"])))
+	f.failed(d) == {"declared"}
+	contains(d.deny[0].msg, "Its author declares it in the tool's description; then lock the plugin again")
+	contains(d.deny[0].msg, "(pct stop; stop declares pct start)")
+}
+
+test_green_read_is_held_to_it_too if f.failed(f.operated(object.union(declares(["pct start"]), f.run(["pct", "status", "105"])))) == {"declared"}
+
+test_no_declaration_is_no_command if f.failed(f.operated(object.union(declares([]), f.run(["pct", "stop", "105"])))) == {"declared"}
+
+test_declaration_of_another_type_is_none if {
+	every odd in [null, "pct stop", {"pct stop": true}] {
+		"declared" in f.failed(f.operated(object.union(declares(odd), f.run(["pct", "stop", "105"]))))
+	}
+}
+
+test_one_of_two_is_not_enough if {
+	d := f.operated(object.union(declares(["pct status"]), both))
+	f.failed(d) == {"declared"}
+	contains(d.deny[0].msg, "(pct stop; ")
+	f.operated(object.union(declares(["pct status", "pct stop"]), both)).allow
+}
+
+test_group_or_prefix_declares_nothing if {
+	every c in ["lifecycle", "pct", "pct sto", "pct stop ", "pct  stop", "PCT STOP", "pct stop 105", "pct *"] {
+		f.failed(f.operated(object.union(declares([c]), f.run(["pct", "stop", "105"])))) == {"declared"}
+	}
+}
+
+test_another_way_to_the_same_effect_is_another_command if {
+	api := f.run(["pvesh", "create", "/nodes/pve1/lxc/105/status/stop"])
+	f.failed(f.operated(object.union(declares(["pct stop"]), api))) == {"declared"}
+	f.operated(object.union(declares(["pvesh create /nodes/{node}/lxc/{vmid}/status/stop"]), api)).allow
+	f.failed(f.operated(object.union(declares(["pvesh create /nodes/{node}/lxc/{vmid}/status/start"]), api))) == {"declared"}
+}
+
+test_program_of_the_site_is_declared_by_its_entry if {
+	f.operated(object.union(declares(["mytool show"]), f.run(["mytool", "show", "105"]))).allow
+	f.failed(f.operated(object.union(declares(["mytool"]), f.run(["mytool", "show", "105"])))) == {"declared"}
+}
+
+test_text_of_the_call_is_run_as_it_was_decided if f.operated(object.union(text, both)).allow
+
+test_any_is_the_text_of_the_call_and_no_other_command if {
+	d := f.operated(object.union(text, f.run(["pct", "reboot", "105"])))
+	f.failed(d) == {"declared"}
+	contains(d.deny[0].msg, "(pct reboot; run declares *)")
+}
+
+test_part_of_the_text_is_another_text if {
+	f.failed(f.operated(object.union(text, script("pct stop 105", [["pct", "stop", "105"]])))) == {"declared"}
+	f.failed(f.operated(object.union(text, f.run(["pct", "stop", "105"])))) == {"declared"}
+}
+
+test_text_joined_in_another_way_is_another_text if {
+	f.failed(f.operated(object.union(text, script("pct status 105 || pct stop 105", [["pct", "status", "105"], ["pct", "stop", "105"]])))) == {"declared"}
+}
+
+test_no_text_is_no_text if {
+	empty := object.union(text, {"parent": {"commands": [object.union(both.command, {"text": ""})]}})
+	f.failed(f.operated(object.union(empty, f.run(["pct", "stop", "105"])))) == {"declared"}
+}
+
+test_text_is_run_only_by_a_tool_that_declares_it if {
+	mute := object.union(text, {"tool": {"name": "run", "commands": ["pct status"]}})
+	f.failed(f.operated(object.union(mute, both))) == {"declared"}
+}
+
+test_text_for_a_guest_is_not_run_on_the_node if {
+	guest := object.union(both.command, {"guest": true, "text": "pct status 105; pct stop 105"})
+	f.failed(f.operated(object.union(object.union(text, {"parent": {"commands": [guest]}}), both))) == {"declared"}
+}
+
+test_tool_may_declare_commands_beside_the_text if {
+	f.operated(object.union(object.union(text, declares(["*", "pct reboot"])), f.run(["pct", "reboot", "105"]))).allow
+}
+
+test_file_is_no_command if {
+	f.operated(object.union(f.with_file("sftp_read", "stop", "yellow", {"action": "read", "path": "/var/log/x", "real_path": "/var/log/x", "exists": true, "type": "file"}), declares([]))).allow
+}
