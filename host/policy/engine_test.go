@@ -204,6 +204,7 @@ func TestRevokedRightEndsARunningCall(t *testing.T) {
 }
 
 func TestSwapUnderLoadNeverGivesAWrongAnswer(t *testing.T) {
+	alone(t)
 	dir := copySite(t)
 	e := site(t, dir)
 	stop := make(chan struct{})
