@@ -79,11 +79,12 @@ func TestDoctorFindsWhatIsWrongHere(t *testing.T) {
 		{claim: "what only warns", spoil: func(t *testing.T, s *site) {
 			s.write(t, "plugins/extra.wasm", "x")
 			s.swap(t, "plugins.lock", `"pct start"`, `"pct strat"`)
+			s.replace(t, filepath.Join(s.dir, "plugins.lock"), `"commands": \[\s*"pct exec",\s*"pvesh get /cluster/resources"\s*\],`, "")
 			s.configure(t, `principal = "demo"`, `principal = "nobody"`)
 			s.mkdir(t, "lab/journal", 0o755)
 			must(t, s.command("freeze", "--reason", "x").Run())
 		}, want: [][4]string{{"plugin", "warn", "extra.wasm is not in the lock", "plugins extra   # then review"}, {"principal", "warn", "nobody, who acts", "nobody: {auth: [config], roles: [operator]}   # under principals: of /"},
-			{"commands", "warn", `tool proxmox_start_container of plugin containers declares "pct strat"`, "binaries:"}, {"state", "warn", "audit.dir: others may look", "chmod 0700 /"}, {"freeze", "warn", "everything is frozen by", "caponier thaw"}}},
+			{"commands", "warn", `tool proxmox_start_container of plugin containers declares "pct strat"`, "binaries:"}, {"commands", "warn", "tool proxmox_container_exec_command of plugin containers declares no command", "caponier plugin lock"}, {"state", "warn", "audit.dir: others may look", "chmod 0700 /"}, {"freeze", "warn", "everything is frozen by", "caponier thaw"}}},
 		{claim: "what nobody accepted, reviewed or wrote", spoil: func(t *testing.T, s *site) {
 			must(t, s.command("call", "proxmox_list_containers").Run())
 			files, err := filepath.Glob(filepath.Join(s.dir, "lab/journal/*.jsonl"))

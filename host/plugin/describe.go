@@ -169,28 +169,33 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 	return t, declared(t, marks)
 }
 
-// declared checks what the tool says that it runs on nodes: policy holds its operations to it, so what says nothing could run nothing.
+const exampleCommands = `commands: name each entry of the command grammar that it runs, such as "pct start" or "pvesh get /nodes/{node}/status"`
+
+func runsCommands(t *gate.Tool) bool {
+	return slices.Contains(t.Imports, "ssh_exec") || slices.Contains(t.Imports, "ssh_script")
+}
+
+// declared checks what the tool says that it runs on nodes. Policy holds its operations to it; a lock from before there were declarations is taken,
+// so that it can be compared with a new one, and what says nothing in it runs nothing.
 func declared(t *gate.Tool, marks []target) error {
-	const example = `commands: name each entry of the command grammar that it runs, such as "pct start" or "pvesh get /nodes/{node}/status"`
-	shell := slices.Contains(t.Imports, "ssh_exec") || slices.Contains(t.Imports, "ssh_script")
 	text := slices.ContainsFunc(marks, func(m target) bool { return m.kind == "command" })
 	switch any := slices.Contains(t.Commands, gate.CallersText); {
+	case len(t.Commands) == 0:
+		return nil
 	case len(t.Commands) > maxRuns:
 		return fmt.Errorf("commands: %d are more than the %d that a person is asked to read", len(t.Commands), maxRuns)
 	case len(sorted(t.Commands)) != len(t.Commands):
 		return errors.New("commands repeat")
-	case shell && len(t.Commands) == 0:
-		return errors.New("imports ssh_exec or ssh_script and declares no command, so it could run none; " + example)
-	case !shell && len(t.Commands) > 0:
+	case !runsCommands(t):
 		return errors.New("declares commands, and imports neither ssh_exec nor ssh_script")
-	case shell && text && !any:
+	case text && !any:
 		return errors.New(`has an argument that is command text for a node, so its commands must hold "*", which stands for that text`)
 	case any && !text:
-		return errors.New(`commands: "*" stands for the caller's own text, and no argument is marked as a command for a node; ` + example)
+		return errors.New(`commands: "*" stands for the caller's own text, and no argument is marked as a command for a node; ` + exampleCommands)
 	}
 	for _, c := range t.Commands {
 		if !runsForm.MatchString(c) {
-			return fmt.Errorf("command %q: want words of ASCII, one space between them; %s", c, example)
+			return fmt.Errorf("command %q: want words of ASCII, one space between them; %s", c, exampleCommands)
 		}
 	}
 	return nil

@@ -81,7 +81,12 @@ func NewEntry(file string, wasm []byte, imports []string, describe []byte) (Entr
 		return Entry{}, fmt.Errorf("plugin %s: describe: %w", e.File, err)
 	}
 	e.Name, e.Version = d.Name, d.Version
-	_, err = e.compile()
+	tools, err := e.compile()
+	for _, t := range tools {
+		if runsCommands(t) && len(t.Commands) == 0 {
+			return Entry{}, fmt.Errorf("plugin %s: %s %s: imports ssh_exec or ssh_script and declares no command, so it could run none; %s", e.Name, t.Kind, t.Name, exampleCommands)
+		}
+	}
 	return e, err
 }
 

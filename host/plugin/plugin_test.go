@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -156,6 +157,11 @@ func TestCommandsAreDeclaredByWhatCanRunThem(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.why)
 			}
 		})
+	}
+	good := must(marshal([]Entry{entry(t)}))
+	old := regexp.MustCompile(`\s*"commands": \[\s*"pct exec"\s*\],`).ReplaceAll(good, nil)
+	if l, err := parse(old); err != nil || bytes.Equal(good, old) || l.Tools()[0].Commands != nil {
+		t.Errorf("a lock from before is not taken, or declares something: %v", err)
 	}
 	tools, err := entry(t, of("qm stop", "pct stop")...).Tools()
 	if err != nil || strings.Join(tools[0].Commands, ",") != "qm stop,pct stop" {

@@ -219,6 +219,10 @@ func (x *examination) declared(ctx context.Context, lock *plugin.Lock, engine *p
 		return
 	}
 	for _, t := range lock.Tools() {
+		if len(t.Commands) == 0 && (slices.Contains(t.Imports, "ssh_exec") || slices.Contains(t.Imports, "ssh_script")) {
+			x.found("commands", remote.Warn, relock(x.cfg.Plugin)+"   # when its author has declared them; then review the difference like code",
+				"%s %s of plugin %s declares no command: it can run none", t.Kind, t.Name, t.Plugin.Name)
+		}
 		for _, c := range t.Commands {
 			if c != gate.CallersText && !slices.Contains(known, c) {
 				x.found("commands", remote.Warn, fmt.Sprintf("binaries:   # in %s, if it is a program of this site; else the plugin's author misspelt it", filepath.Join(x.cfg.Policy.Site, "data.yaml")),
