@@ -92,18 +92,16 @@ CHANGING := Swap|Watch|Reload|Concurrent
 COMPARING := TheSpecification|SayTheSameRewritten|Describe|FourLanguages
 TESTS = MAKEFLAGS= MFLAGS= $(GO) test -short -timeout 30m $(ANEW)
 race: all guests build/pvelab
-	@$(MAKE) --no-print-directory -j2 raced unraced
-.PHONY: raced unraced
-raced:
+	@$(MAKE) --no-print-directory -j2 tests-of-packages tests-of-the-binary
+.PHONY: tests-of-packages tests-of-the-binary
+tests-of-packages:
 	$(TESTS) -run '$(COMPARING)|AmongHostile' ./host/sandbox # the latter whole, in part under the race detector
 	$(TESTS) -race $$($(GO) list ./... | grep -v -e /host/policy -e /host/sandbox -e '/caponier/test$$')
 	$(TESTS) -race -skip '$(COMPARING)' ./host/sandbox
 	$(TESTS) -race -run '$(CHANGING)' ./host/policy
-# Many short processes, in which collecting garbage is a quarter of the work.
-unraced: export GOGC = 400
-unraced:
-	$(TESTS) ./test
-	$(TESTS) -skip '$(CHANGING)' ./host/policy/...
+	GOGC=400 $(TESTS) -skip '$(CHANGING)' ./host/policy/...
+tests-of-the-binary: # many short processes, in which collecting garbage is a quarter of the work
+	GOGC=400 $(TESTS) ./test
 
 # The committed lock must be what the committed sources build to. That the lock says the same of the modules as they do is for the last lines of docs/operating.md.
 lock: plugins build/caponier
