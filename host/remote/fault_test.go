@@ -24,7 +24,7 @@ func leakless(t *testing.T) {
 			t.Error(err)
 		}
 		after := fds(t)
-		for end := time.Now().Add(2 * time.Second); after > before && time.Now().Before(end); after = fds(t) {
+		for end := time.Now().Add(10 * time.Second); after > before && time.Now().Before(end); after = fds(t) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		if after > before {
@@ -83,14 +83,14 @@ func TestExecFaults(t *testing.T) {
 			began := time.Now()
 			_, err := do(t.Context(), r, gate.SSHExec{OnNode: gate.OnNode{Common: gate.Common{TimeoutMS: c.timeout.Milliseconds()}, Node: "n1"}, Argv: []string{"echo", "effect"}}, yellow)
 			refused(t, err, c.code, c.outcome, c.words, "n1")
-			if took := time.Since(began); took > 3*time.Second {
+			if took := time.Since(began); took > 10*time.Second {
 				t.Errorf("it took %s", took)
 			}
 			if got := len(s.Commands()) - before; got != c.ran {
 				t.Errorf("the command ran %d times, want %d: %q", got, c.ran, s.Commands())
 			}
 			s.Set(sshtest.Faults{})
-			for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 				if v, err := execute(t.Context(), r, "echo", "again"); err == nil && v.Stdout == "again\n" {
 					break
 				} else if time.Now().After(end) {

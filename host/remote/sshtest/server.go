@@ -233,7 +233,9 @@ func (s *Server) serve(c net.Conn) {
 	if err != nil {
 		return
 	}
-	if d := s.Faults().DisconnectAfter; d > 0 {
+	if d := s.Faults().DisconnectAfter; d == 1 { // at once, however busy the machine is
+		c.Close()
+	} else if d > 0 {
 		defer time.AfterFunc(d, func() { c.Close() }).Stop()
 	}
 	s.wg.Go(func() {
