@@ -61,7 +61,7 @@ func TestPool(t *testing.T) {
 	t.Run("a connection that nobody uses is closed", func(t *testing.T) {
 		leakless(t)
 		s := sshtest.New(t, sshtest.Options{})
-		r := newRemote(t, s, func(o *Options) { o.KeepAlive, o.IdleClose = 10*time.Millisecond, 50*time.Millisecond })
+		r := newRemote(t, s, func(o *Options) { o.KeepAlive, o.IdleClose = 200*time.Millisecond, 50*time.Millisecond }) // three times as long without a sign of life is a dead peer
 		mustExec(t, r, "true")
 		if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
 			t.Fatal(err)
@@ -79,8 +79,8 @@ func TestPool(t *testing.T) {
 	t.Run("a connection in use is not closed", func(t *testing.T) {
 		leakless(t)
 		s := sshtest.New(t, sshtest.Options{})
-		r := newRemote(t, s, func(o *Options) { o.KeepAlive, o.IdleClose = 10*time.Millisecond, 50*time.Millisecond })
-		mustExec(t, r, "sleep", "0.4")
+		r := newRemote(t, s, func(o *Options) { o.KeepAlive, o.IdleClose = 200*time.Millisecond, 50*time.Millisecond }) // three times as long without a sign of life is a dead peer
+		mustExec(t, r, "sleep", "0.7")
 	})
 	t.Run("warm connects at the start", func(t *testing.T) {
 		leakless(t)
