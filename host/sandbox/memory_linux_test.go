@@ -10,9 +10,6 @@ import (
 
 // TestMemoryIsTheImageAgain, whatever was written where and read in between, by copying and by mapping anew.
 func TestMemoryIsTheImageAgain(t *testing.T) {
-	if pagemap() == nil {
-		t.Fatal("this kernel does not tell which pages were written to")
-	}
 	random := rand.New(rand.NewChaCha8([32]byte{}))
 	const size = 4 << 20
 	data := make([]byte, size)
@@ -56,7 +53,9 @@ func TestMemoryIsTheImageAgain(t *testing.T) {
 			t.Fatalf("round %d with %d writes: the memory is not the image", n, writes)
 		}
 	}
-	if copied < 100 || mapped < 40 {
+	if pagemap() == nil {
+		t.Log("this kernel does not tell which pages were written to: the memory was mapped anew each time")
+	} else if copied < 100 || mapped < 40 {
 		t.Errorf("it was copied %d times and mapped anew %d times, so that this shows little", copied, mapped)
 	}
 	if !bytes.Equal(i.bytes, data) {
