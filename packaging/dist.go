@@ -2,8 +2,9 @@
 
 // Command dist makes what is given away: go run packaging/dist.go -version 1.0.0 -out build/dist
 //
-// It compiles the program and the plugins, holds them to plugins.lock, and writes a tar.gz to install from, a bundle for desktop clients
-// (.mcpb), their registry entry (server.json) and SHA256SUMS. The same sources give the same bytes, wherever they lie: make dist-check.
+// It compiles the program and the plugins, holds them to plugins.lock, and writes a tar.gz to
+// install from, a bundle for desktop clients (.mcpb), their registry entry (server.json) and
+// SHA256SUMS. The same sources give the same bytes, wherever they lie: make dist-check.
 package main
 
 import (
@@ -57,7 +58,11 @@ func main() {
 		b := bundle(all, *version)
 		files[name+".mcpb"] = b
 		server := fill(read("packaging/server.json"), *version)
-		files["server.json"] = bytes.ReplaceAll(server, []byte("{{sha256}}"), fmt.Appendf(nil, "%x", sha256.Sum256(b)))
+		files["server.json"] = bytes.ReplaceAll(
+			server,
+			[]byte("{{sha256}}"),
+			fmt.Appendf(nil, "%x", sha256.Sum256(b)),
+		)
 		order = append(order, name+".mcpb", "server.json")
 	}
 	sums := ""
@@ -72,26 +77,60 @@ func main() {
 // build compiles everything and lists what belongs into the archives.
 func build(stage, version, goarch string) (all []entry) {
 	program := filepath.Join(stage, "caponier")
-	goBuild(program, "./host/cmd/caponier", "-s -w -X main.version="+version, "GOOS=linux", "GOARCH="+goarch)
+	goBuild(
+		program,
+		"./host/cmd/caponier",
+		"-s -w -X main.version="+version,
+		"GOOS=linux",
+		"GOARCH="+goarch,
+	)
 	mains, err := filepath.Glob("plugins/*/main.go")
 	check(err)
 	for _, m := range mains {
 		p := path.Base(path.Dir(m))
-		goBuild(filepath.Join(stage, "plugins", p+".wasm"), "./plugins/"+p, "-s -w", "GOOS=wasip1", "GOARCH=wasm")
-		all = append(all, entry{"build/plugins/" + p + ".wasm", read(filepath.Join(stage, "plugins", p+".wasm")), false})
+		goBuild(
+			filepath.Join(stage, "plugins", p+".wasm"),
+			"./plugins/"+p,
+			"-s -w",
+			"GOOS=wasip1",
+			"GOARCH=wasm",
+		)
+		all = append(
+			all,
+			entry{
+				"build/plugins/" + p + ".wasm",
+				read(filepath.Join(stage, "plugins", p+".wasm")),
+				false,
+			},
+		)
 	}
 	checker := program
 	if goarch != runtime.GOARCH {
 		checker = filepath.Join(stage, "native")
 		goBuild(checker, "./host/cmd/caponier", "-s -w")
 	}
-	run(exec.Command(checker, "plugin", "lock", "--check", "--lock", "plugins.lock", "--dir", filepath.Join(stage, "plugins")))
+	run(
+		exec.Command(
+			checker,
+			"plugin",
+			"lock",
+			"--check",
+			"--lock",
+			"plugins.lock",
+			"--dir",
+			filepath.Join(stage, "plugins"),
+		),
+	)
 
 	all = append(all, entry{"caponier", read(program), true})
 	for _, f := range []string{"plugins.lock", "config.toml", "README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md", "packaging/caponier.service", "packaging/README.md"} {
 		all = append(all, entry{f, read(f), false})
 	}
-	all = append(all, entry{"packaging/node/caponier-gate", read("packaging/node/caponier-gate"), true}, entry{"packaging/node/caponier.sudoers", read("packaging/node/caponier.sudoers"), false})
+	all = append(
+		all,
+		entry{"packaging/node/caponier-gate", read("packaging/node/caponier-gate"), true},
+		entry{"packaging/node/caponier.sudoers", read("packaging/node/caponier.sudoers"), false},
+	)
 	for _, dir := range []string{"docs", "examples/clients", "policies/examples", "policies/site", "policies/schemas"} {
 		check(fs.WalkDir(os.DirFS("."), dir, func(name string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {
@@ -126,7 +165,14 @@ func tarball(top string, all []entry) []byte {
 	check(err)
 	t := tar.NewWriter(z)
 	for _, e := range all {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: top + "/" + e.name, Size: int64(len(e.data)), Mode: mode(e), ModTime: when, Format: tar.FormatUSTAR}
+		h := &tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     top + "/" + e.name,
+			Size:     int64(len(e.data)),
+			Mode:     mode(e),
+			ModTime:  when,
+			Format:   tar.FormatUSTAR,
+		}
 		check(t.WriteHeader(h))
 		_, err := t.Write(e.data)
 		check(err)
@@ -136,11 +182,14 @@ func tarball(top string, all []entry) []byte {
 	return b.Bytes()
 }
 
-// bundle is the archive as a desktop client installs it: the same files under server/, with a manifest.
+// bundle is the archive as a desktop client installs it: the same files under server/, with a
+// manifest.
 func bundle(all []entry, version string) []byte {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
-	all = append([]entry{{"manifest.json", fill(read("packaging/manifest.json"), version), false}}, all...)
+	all = append(
+		[]entry{{"manifest.json", fill(read("packaging/manifest.json"), version), false}},
+		all...)
 	for _, e := range all {
 		if e.name != "manifest.json" {
 			e.name = "server/" + e.name

@@ -36,7 +36,8 @@ func (c *Call) Node(name string) string {
 	return name
 }
 
-// Error is how a tool fails on purpose: Code is one word for programs, Suggestion says what would help.
+// Error is how a tool fails on purpose: Code is one word for programs, Suggestion says what would
+// help.
 type Error struct {
 	Code       string
 	Message    string
@@ -45,7 +46,8 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Refused is an operation that policy did not allow; nothing happened. The host remembers it, whatever the tool makes of it.
+// Refused is an operation that policy did not allow; nothing happened. The host remembers it,
+// whatever the tool makes of it.
 type Refused struct {
 	DecisionID string
 	Failed     []string // ids of the checks that did not hold
@@ -66,7 +68,8 @@ func (e *Refused) Error() string {
 	return s + " (decision " + e.DecisionID + ")"
 }
 
-// OpError is an operation that failed. Unknown means that it may have been done, or may still be going on: do not repeat it blindly.
+// OpError is an operation that failed. Unknown means that it may have been done, or may still be
+// going on: do not repeat it blindly.
 type OpError struct {
 	Code, Message string
 	Unknown       bool
@@ -74,12 +77,14 @@ type OpError struct {
 
 func (e *OpError) Error() string { return e.Code + ": " + e.Message }
 
-// BadRequest is an operation that the plugin asked for wrongly. Field is empty when no single field is wrong.
+// BadRequest is an operation that the plugin asked for wrongly. Field is empty when no single field
+// is wrong.
 type BadRequest struct{ Field, Message string }
 
 func (e *BadRequest) Error() string { return strings.TrimPrefix(e.Field+": "+e.Message, ": ") }
 
-// ErrPending is returned by [Ask] while nobody has answered: return it from the tool, which the host then starts again.
+// ErrPending is returned by [Ask] while nobody has answered: return it from the tool, which the
+// host then starts again.
 var ErrPending = errors.New("waiting for the user's answer")
 
 // do encodes a request, asks, and decodes the response into resp, which may be nil.
@@ -94,13 +99,19 @@ func do(imported func([]byte) (abi.Status, []byte), req, resp any) error {
 			return nil
 		}
 		if err := json.Unmarshal(b, resp); err != nil {
-			return &OpError{Code: "bad_response", Message: fmt.Sprintf("the host's response: %v", err)}
+			return &OpError{
+				Code:    "bad_response",
+				Message: fmt.Sprintf("the host's response: %v", err),
+			}
 		}
 		return nil
 	}
 	var f abi.Failure
 	if err := json.Unmarshal(b, &f); err != nil && status != abi.Pending {
-		f = abi.Failure{Code: "bad_response", Message: fmt.Sprintf("status %d with an unreadable response: %v", status, err)}
+		f = abi.Failure{
+			Code:    "bad_response",
+			Message: fmt.Sprintf("status %d with an unreadable response: %v", status, err),
+		}
 	}
 	switch status {
 	case abi.Pending:

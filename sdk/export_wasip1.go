@@ -27,7 +27,8 @@ func exportDescribe() int32 {
 
 //go:wasmexport caponier_v1_call
 func exportCall() int32 {
-	// When an exported function returns, the other goroutines stand still, the collector's among them: without yielding here, garbage is never freed.
+	// When an exported function returns, the other goroutines stand still, the collector's among
+	// them: without yielding here, garbage is never freed.
 	defer runtime.Gosched()
 	code, out := call(abi.ReadInput())
 	if !abi.WriteOutput(out) {

@@ -7,10 +7,12 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/internal/abi"
 )
 
-// Operations. Each is a function of its own, not a method, so that the linker keeps only the imports that a plugin uses: the import section is
-// its list of capabilities. Their errors are *Refused, *OpError or *BadRequest.
+// Operations. Each is a function of its own, not a method, so that the linker keeps only the
+// imports that a plugin uses: the import section is its list of capabilities. Their errors are
+// *Refused, *OpError or *BadRequest.
 
-// ExecOptions limit a command. The host takes the smaller of its own limits and these; 0 leaves it to the host.
+// ExecOptions limit a command. The host takes the smaller of its own limits and these; 0 leaves it
+// to the host.
 type ExecOptions struct {
 	Stdin    []byte // of SSHExec; at most 1 MiB
 	MaxBytes int64  // of stdout and of stderr
@@ -36,7 +38,10 @@ func SSHExec(c *Call, node string, argv []string, o ExecOptions) (ExecResult, er
 
 // SSHScript runs command text, as far as policy can read it: simple commands joined by | && || ;.
 func SSHScript(c *Call, node, script string, o ExecOptions) (ExecResult, error) {
-	return exec(abi.SSHScript, abi.ScriptRequest{OnNode: onNode(node, o.Timeout), Script: script, MaxBytes: o.MaxBytes})
+	return exec(
+		abi.SSHScript,
+		abi.ScriptRequest{OnNode: onNode(node, o.Timeout), Script: script, MaxBytes: o.MaxBytes},
+	)
 }
 
 func exec(imported func([]byte) (abi.Status, []byte), req any) (ExecResult, error) {
@@ -47,12 +52,23 @@ func exec(imported func([]byte) (abi.Status, []byte), req any) (ExecResult, erro
 	stdout, err := abi.Join(r.Stdout, r.StdoutB64)
 	stderr, err2 := abi.Join(r.Stderr, r.StderrB64)
 	if err != nil || err2 != nil {
-		return ExecResult{}, &OpError{Code: "bad_response", Message: "the host's response has broken base64"}
+		return ExecResult{}, &OpError{
+			Code:    "bad_response",
+			Message: "the host's response has broken base64",
+		}
 	}
-	return ExecResult{Exit: r.Exit, Signal: r.Signal, Stdout: stdout, Stderr: stderr, Truncated: r.Truncated, Rendered: r.Rendered}, nil
+	return ExecResult{
+		Exit:      r.Exit,
+		Signal:    r.Signal,
+		Stdout:    stdout,
+		Stderr:    stderr,
+		Truncated: r.Truncated,
+		Rendered:  r.Rendered,
+	}, nil
 }
 
-// Stage makes a fresh directory on a node that only its user can read. It is removed when the call ends.
+// Stage makes a fresh directory on a node that only its user can read. It is removed when the call
+// ends.
 func Stage(c *Call, node string) (dir string, err error) {
 	var r abi.StageResponse
 	err = do(abi.Stage, onNode(node, 0), &r)
@@ -74,7 +90,14 @@ func info(f abi.FileInfo) FileInfo {
 	if err != nil {
 		name = []byte(f.NameB64)
 	}
-	return FileInfo{string(name), f.Type, f.Size, uint32(f.Mode), time.Unix(f.MTime, 0).UTC(), f.RealPath}
+	return FileInfo{
+		string(name),
+		f.Type,
+		f.Size,
+		uint32(f.Mode),
+		time.Unix(f.MTime, 0).UTC(),
+		f.RealPath,
+	}
 }
 
 // SFTPStat describes the file at an absolute path.
@@ -101,7 +124,8 @@ func SFTPList(c *Call, node, path string, limit int) (List, error) {
 	return l, err
 }
 
-// ReadResult is the beginning of a file, or of a blob from an offset. EOF says that there is no more.
+// ReadResult is the beginning of a file, or of a blob from an offset. EOF says that there is no
+// more.
 type ReadResult struct {
 	Data []byte
 	EOF  bool
@@ -109,7 +133,10 @@ type ReadResult struct {
 
 // SFTPRead reads a file from its beginning; maxBytes 0 leaves it to the host, at most 1 MiB.
 func SFTPRead(c *Call, node, path string, maxBytes int64) (ReadResult, error) {
-	return read(abi.SFTPRead, abi.FileRequest{OnNode: onNode(node, 0), Path: path, MaxBytes: maxBytes})
+	return read(
+		abi.SFTPRead,
+		abi.FileRequest{OnNode: onNode(node, 0), Path: path, MaxBytes: maxBytes},
+	)
 }
 
 func read(imported func([]byte) (abi.Status, []byte), req any) (ReadResult, error) {
@@ -119,12 +146,16 @@ func read(imported func([]byte) (abi.Status, []byte), req any) (ReadResult, erro
 	}
 	b, err := r.Data.Bytes()
 	if err != nil {
-		return ReadResult{}, &OpError{Code: "bad_response", Message: "the host's response has broken base64"}
+		return ReadResult{}, &OpError{
+			Code:    "bad_response",
+			Message: "the host's response has broken base64",
+		}
 	}
 	return ReadResult{b, r.EOF}, nil
 }
 
-// FileOptions are for what writes a file. Mode is octal such as "0644", or empty for the host's default.
+// FileOptions are for what writes a file. Mode is octal such as "0644", or empty for the host's
+// default.
 type FileOptions struct {
 	Mode      string
 	Overwrite bool
@@ -141,17 +172,44 @@ type Written struct {
 
 // SFTPWrite writes data, at most 1 MiB, to a file on a node.
 func SFTPWrite(c *Call, node, path string, data []byte, o FileOptions) (Written, error) {
-	return write(abi.SFTPWrite, abi.FileRequest{OnNode: onNode(node, o.Timeout), Data: abi.NewData(data), Path: path, Mode: o.Mode, Overwrite: o.Overwrite})
+	return write(
+		abi.SFTPWrite,
+		abi.FileRequest{
+			OnNode:    onNode(node, o.Timeout),
+			Data:      abi.NewData(data),
+			Path:      path,
+			Mode:      o.Mode,
+			Overwrite: o.Overwrite,
+		},
+	)
 }
 
 // SFTPGet copies a file from a node to the caller's workspace. The plugin never sees its bytes.
 func SFTPGet(c *Call, node, path, local string, o FileOptions) (Written, error) {
-	return write(abi.SFTPGet, abi.FileRequest{OnNode: onNode(node, o.Timeout), Path: path, Local: local, Overwrite: o.Overwrite, MaxBytes: o.MaxBytes})
+	return write(
+		abi.SFTPGet,
+		abi.FileRequest{
+			OnNode:    onNode(node, o.Timeout),
+			Path:      path,
+			Local:     local,
+			Overwrite: o.Overwrite,
+			MaxBytes:  o.MaxBytes,
+		},
+	)
 }
 
 // SFTPPut copies a file of the caller's workspace to a node.
 func SFTPPut(c *Call, node, local, path string, o FileOptions) (Written, error) {
-	return write(abi.SFTPPut, abi.FileRequest{OnNode: onNode(node, o.Timeout), Path: path, Local: local, Mode: o.Mode, Overwrite: o.Overwrite})
+	return write(
+		abi.SFTPPut,
+		abi.FileRequest{
+			OnNode:    onNode(node, o.Timeout),
+			Path:      path,
+			Local:     local,
+			Mode:      o.Mode,
+			Overwrite: o.Overwrite,
+		},
+	)
 }
 
 func write(imported func([]byte) (abi.Status, []byte), req any) (Written, error) {
@@ -165,7 +223,8 @@ func SFTPRemove(c *Call, node, path string) error {
 	return do(abi.SFTPRemove, abi.FileRequest{OnNode: onNode(node, 0), Path: path}, nil)
 }
 
-// Request is an HTTP request. Credential names one that the host adds after the decision; the plugin never sees it.
+// Request is an HTTP request. Credential names one that the host adds after the decision; the
+// plugin never sees it.
 type Request struct {
 	Method, URL      string
 	Headers          [][2]string
@@ -197,14 +256,27 @@ type Hop struct {
 // HTTPRequest asks a server that the site lists.
 func HTTPRequest(c *Call, q Request) (Response, error) {
 	var r abi.HTTPResponse
-	req := abi.HTTPRequest{Common: abi.Common{TimeoutMS: ms(q.Timeout)}, Data: abi.NewData(q.Body), Method: q.Method, URL: q.URL, Headers: q.Headers,
-		Credential: q.Credential, MaxHops: q.MaxHops, MaxBytes: q.MaxBytes, Save: q.Save, ReserveUSDMicros: q.ReserveUSDMicros}
+	req := abi.HTTPRequest{
+		Common:           abi.Common{TimeoutMS: ms(q.Timeout)},
+		Data:             abi.NewData(q.Body),
+		Method:           q.Method,
+		URL:              q.URL,
+		Headers:          q.Headers,
+		Credential:       q.Credential,
+		MaxHops:          q.MaxHops,
+		MaxBytes:         q.MaxBytes,
+		Save:             q.Save,
+		ReserveUSDMicros: q.ReserveUSDMicros,
+	}
 	if err := do(abi.HTTPRequestOp, req, &r); err != nil {
 		return Response{}, err
 	}
 	body, err := r.Data.Bytes()
 	if err != nil {
-		return Response{}, &OpError{Code: "bad_response", Message: "the host's response has broken base64"}
+		return Response{}, &OpError{
+			Code:    "bad_response",
+			Message: "the host's response has broken base64",
+		}
 	}
 	out := Response{Status: r.Status, Headers: r.Headers, Body: body, Blob: r.Blob, Bytes: r.Bytes}
 	for _, h := range r.Hops {
@@ -223,7 +295,16 @@ type Blob struct {
 // BlobWrite keeps data for ttl; 0 leaves it to the host.
 func BlobWrite(c *Call, name, mime string, data []byte, ttl time.Duration) (Blob, error) {
 	var r abi.BlobWriteResponse
-	err := do(abi.BlobWrite, abi.BlobWriteRequest{Data: abi.NewData(data), Name: name, MIME: mime, TTLS: int64((ttl + time.Second - 1) / time.Second)}, &r)
+	err := do(
+		abi.BlobWrite,
+		abi.BlobWriteRequest{
+			Data: abi.NewData(data),
+			Name: name,
+			MIME: mime,
+			TTLS: int64((ttl + time.Second - 1) / time.Second),
+		},
+		&r,
+	)
 	return Blob(r), err
 }
 
@@ -243,7 +324,8 @@ type Answer struct {
 	Content json.RawMessage // an object that fits the schema, when accepted
 }
 
-// Ask puts a question to the client's user. Key names the question within the call. Until it is answered the error is [ErrPending].
+// Ask puts a question to the client's user. Key names the question within the call. Until it is
+// answered the error is [ErrPending].
 func Ask(c *Call, key, message string, schema json.RawMessage) (Answer, error) {
 	var r abi.AskResponse
 	err := do(abi.Ask, abi.AskRequest{Key: key, Message: message, Schema: schema}, &r)

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// mustSchema describes a type as a JSON Schema. It panics: a type that cannot be described is a mistake that the first run shows.
+// mustSchema describes a type as a JSON Schema. It panics: a type that cannot be described is a
+// mistake that the first run shows.
 func mustSchema(tool string, t reflect.Type, result bool) json.RawMessage {
 	s, err := schema(t, result, 0)
 	if err == nil && s["type"] != "object" {
@@ -69,7 +70,8 @@ func schema(t reflect.Type, result bool, depth int) (object, error) {
 			if err != nil {
 				return fmt.Errorf("%s.%s: %w", t, f.Name, err)
 			}
-			if result && f.Type.Kind() == reflect.Pointer && !strings.Contains(f.Tag.Get("json"), ",omit") {
+			if result && f.Type.Kind() == reflect.Pointer &&
+				!strings.Contains(f.Tag.Get("json"), ",omit") {
 				s["type"] = []any{s["type"], "null"}
 			}
 			if props[name] = s; !optional {
@@ -87,7 +89,10 @@ func schema(t reflect.Type, result bool, depth int) (object, error) {
 }
 
 // fields visits the fields that encoding/json would, those of embedded structs in their place.
-func fields(t reflect.Type, visit func(f reflect.StructField, name string, optional bool) error) error {
+func fields(
+	t reflect.Type,
+	visit func(f reflect.StructField, name string, optional bool) error,
+) error {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -212,7 +217,8 @@ func setDefaults(v reflect.Value) error {
 func noNil(v reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.Slice:
-		if v.Type().Elem().Kind() == reflect.Uint8 && !v.IsNil() || v.Type() == reflect.TypeFor[json.RawMessage]() {
+		if v.Type().Elem().Kind() == reflect.Uint8 && !v.IsNil() ||
+			v.Type() == reflect.TypeFor[json.RawMessage]() {
 			return v
 		}
 		c := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
@@ -230,7 +236,8 @@ func noNil(v reflect.Value) reflect.Value {
 		c := reflect.New(v.Type()).Elem()
 		c.Set(v)
 		for i := range v.NumField() {
-			if c.Field(i).CanSet() && !strings.Contains(v.Type().Field(i).Tag.Get("json"), ",omit") {
+			if c.Field(i).CanSet() &&
+				!strings.Contains(v.Type().Field(i).Tag.Get("json"), ",omit") {
 				c.Field(i).Set(noNil(v.Field(i)))
 			}
 		}

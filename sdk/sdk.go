@@ -4,7 +4,8 @@
 //
 //	GOOS=wasip1 GOARCH=wasm go build -trimpath -buildvcs=false -ldflags="-s -w" -buildmode=c-shared -o NAME.wasm ./NAME
 //
-// It has no files, no network and no environment: it can only ask the host for operations, and each one is decided by policy.
+// It has no files, no network and no environment: it can only ask the host for operations, and each
+// one is decided by policy.
 package sdk
 
 import (
@@ -23,14 +24,17 @@ import (
 // Hints say what a tool is and what it needs. Policy decides what it may do.
 type Hints struct {
 	Title       string
-	ReadOnly    bool          // changes nothing
-	Destructive bool          // may destroy what is there
-	Idempotent  bool          // twice is the same as once
-	OpenWorld   bool          // reaches beyond the nodes
-	Imports     []string      // operations that this tool may use, such as "ssh_exec"; everything else is refused
-	Commands    []string      // commands that it may run on a node, by their names in the command grammar, such as "pct start"; "*": its caller's own text
-	Budget      time.Duration // for the tool and its operations together; 0 leaves it to the host
-	Runs        string        // one line for people: what it does on the node
+	ReadOnly    bool // changes nothing
+	Destructive bool // may destroy what is there
+	Idempotent  bool // twice is the same as once
+	OpenWorld   bool // reaches beyond the nodes
+	// operations that this tool may use, such as "ssh_exec"; everything else is refused
+	Imports []string
+	// commands that it may run on a node, by their names in the command grammar, such as "pct
+	// start"; "*": its caller's own text
+	Commands []string
+	Budget   time.Duration // for the tool and its operations together; 0 leaves it to the host
+	Runs     string        // one line for people: what it does on the node
 }
 
 // Tool is a tool, resource or prompt for [Serve].
@@ -67,11 +71,20 @@ func newDescription(name, doc string, h Hints) description {
 	if h.Imports == nil {
 		h.Imports = []string{}
 	}
-	return description{Name: name, Title: h.Title, Description: doc, Imports: h.Imports, Commands: h.Commands, BudgetMS: h.Budget.Milliseconds(), Runs: h.Runs,
-		Hints: hints{h.ReadOnly, h.Destructive, h.Idempotent, h.OpenWorld}}
+	return description{
+		Name:        name,
+		Title:       h.Title,
+		Description: doc,
+		Imports:     h.Imports,
+		Commands:    h.Commands,
+		BudgetMS:    h.Budget.Milliseconds(),
+		Runs:        h.Runs,
+		Hints:       hints{h.ReadOnly, h.Destructive, h.Idempotent, h.OpenWorld},
+	}
 }
 
-// NewTool makes a tool of a function. In is a struct whose tags make the input schema; it is closed: unknown arguments are refused.
+// NewTool makes a tool of a function. In is a struct whose tags make the input schema; it is
+// closed: unknown arguments are refused.
 //
 //	json:"vmid"          the name; omitempty, omitzero, a pointer or a default make it optional
 //	doc:"…"              its description
@@ -79,31 +92,39 @@ func newDescription(name, doc string, h Hints) description {
 //	target:"vmid"        what it acts on, for policy: vmid node service host url command guest_command remote_path guest_path local_path
 //	confirm:"true"       it is the confirmation flag of a dangerous tool
 //
-// Out is a struct or map, which becomes the structured result and the output schema; its method Text() string, if any, gives the text for
-// people. Out may also be string, or [Result] for full control. NewTool panics when In or Out cannot be described.
+// Out is a struct or map, which becomes the structured result and the output schema; its method
+// Text() string, if any, gives the text for people. Out may also be string, or [Result] for full
+// control. NewTool panics when In or Out cannot be described.
 func NewTool[In, Out any](name, doc string, h Hints, fn func(*Call, In) (Out, error)) Tool {
 	d := newDescription(name, doc, h)
 	d.InputSchema = mustSchema(name, reflect.TypeFor[In](), false)
-	if out := reflect.TypeFor[Out](); out != reflect.TypeFor[Result]() && out.Kind() != reflect.String {
+	if out := reflect.TypeFor[Out](); out != reflect.TypeFor[Result]() &&
+		out.Kind() != reflect.String {
 		d.OutputSchema = mustSchema(name, out, true)
 	}
-	return Tool{kind: "tool", name: name, desc: d, run: func(c *Call, args json.RawMessage) (output, error) {
-		var in In
-		if err := decode(args, &in); err != nil {
-			return output{}, &inputError{err}
-		}
-		out, err := fn(c, in)
-		if err != nil {
-			return output{}, err
-		}
-		return render(out)
-	}, prime: func() {
-		var in In
-		var out Out
-		json.Unmarshal([]byte("{}"), &in)
-		json.Marshal(&in)
-		render(out)
-	}}
+	return Tool{
+		kind: "tool",
+		name: name,
+		desc: d,
+		run: func(c *Call, args json.RawMessage) (output, error) {
+			var in In
+			if err := decode(args, &in); err != nil {
+				return output{}, &inputError{err}
+			}
+			out, err := fn(c, in)
+			if err != nil {
+				return output{}, err
+			}
+			return render(out)
+		},
+		prime: func() {
+			var in In
+			var out Out
+			json.Unmarshal([]byte("{}"), &in)
+			json.Marshal(&in)
+			render(out)
+		},
+	}
 }
 
 // decode applies the defaults of the tags, then the arguments, strictly.
@@ -127,7 +148,8 @@ func decode(args json.RawMessage, in any) error {
 
 type inputError struct{ error }
 
-// Content is one piece of a result, as in MCP: Type is text, image, audio, resource or resource_link.
+// Content is one piece of a result, as in MCP: Type is text, image, audio, resource or
+// resource_link.
 type Content struct {
 	Type        string          `json:"type"`
 	Text        string          `json:"text,omitempty"`
@@ -142,7 +164,8 @@ type Content struct {
 // Text is text content.
 func Text(s string) Content { return Content{Type: "text", Text: s} }
 
-// Result is an Out with full control of the content. Structured must encode as a JSON object, or be nil.
+// Result is an Out with full control of the content. Structured must encode as a JSON object, or be
+// nil.
 type Result struct {
 	Content        []Content
 	Structured     any
@@ -162,7 +185,8 @@ type output struct {
 
 type encoded []byte // valid JSON, of our own making
 
-// encode puts structured content that is JSON already into its place as it is: encoding/json would read all of it again.
+// encode puts structured content that is JSON already into its place as it is: encoding/json would
+// read all of it again.
 func (o output) encode() ([]byte, error) {
 	structured, done := o.Structured.(encoded)
 	if done {
@@ -196,7 +220,8 @@ func render(v any) (output, error) {
 	return output{Content: []Content{Text(text)}, Structured: encoded(b)}, nil
 }
 
-// plugin is what this module serves. A guest runs one call at a time in one module, so a global is its natural place.
+// plugin is what this module serves. A guest runs one call at a time in one module, so a global is
+// its natural place.
 var plugin struct {
 	name, version string
 	tools         []Tool
@@ -204,14 +229,16 @@ var plugin struct {
 
 func init() { abi.Describe, abi.Call = describe, call }
 
-// Serve says what the plugin offers. Call it once, in an init function: main never runs in a plugin.
+// Serve says what the plugin offers. Call it once, in an init function: main never runs in a
+// plugin.
 func Serve(name, version string, tools ...Tool) {
 	plugin.name, plugin.version, plugin.tools = name, version, tools
 	prime()
 }
 
-// prime does once what every call would do again, since every call starts from the state that initialisation leaves: it fills the caches of
-// encoding/json, and collects the garbage of the beginning.
+// prime does once what every call would do again, since every call starts from the state that
+// initialisation leaves: it fills the caches of encoding/json, and collects the garbage of the
+// beginning.
 func prime() {
 	for _, t := range plugin.tools {
 		if t.prime != nil {
@@ -219,7 +246,12 @@ func prime() {
 		}
 	}
 	var in abi.Input
-	json.Unmarshal([]byte(`{"abi":1,"kind":"","name":"","args":{},"call":{"id":"","deadline_ms":1,"round":1},"nodes":[{"name":"","cluster":"","default":true}]}`), &in)
+	json.Unmarshal(
+		[]byte(
+			`{"abi":1,"kind":"","name":"","args":{},"call":{"id":"","deadline_ms":1,"round":1},"nodes":[{"name":"","cluster":"","default":true}]}`,
+		),
+		&in,
+	)
 	for _, v := range abi.Wire() {
 		json.Unmarshal([]byte("{}"), v)
 		json.Marshal(v)
@@ -260,12 +292,18 @@ func call(input []byte) (int32, []byte) {
 	if err := json.Unmarshal(input, &in); err != nil {
 		return failure(&inputError{fmt.Errorf("input of the call: %w", err)})
 	}
-	c := &Call{ID: in.Call.ID, Deadline: time.UnixMilli(in.Call.DeadlineMS), Round: in.Call.Round, URI: in.URI}
+	c := &Call{
+		ID:       in.Call.ID,
+		Deadline: time.UnixMilli(in.Call.DeadlineMS),
+		Round:    in.Call.Round,
+		URI:      in.URI,
+	}
 	for _, n := range in.Nodes {
 		c.Nodes = append(c.Nodes, Node(n))
 	}
 	for _, t := range plugin.tools {
-		if t.kind == in.Kind && (t.name == in.Name || t.kind == "resource" && t.desc.URI == in.URI) {
+		if t.kind == in.Kind &&
+			(t.name == in.Name || t.kind == "resource" && t.desc.URI == in.URI) {
 			out, err := t.run(c, in.Args)
 			if err != nil {
 				return failure(err)
@@ -304,9 +342,11 @@ func failure(err error) (int32, []byte) {
 	case errors.As(err, &input):
 		code, e.Code = abi.CallInput, "bad_input"
 	}
-	b, _ := json.Marshal(output{Content: []Content{Text(e.Message)}, Error: &e}) // text and a struct of texts always encode
+	// text and a struct of texts always encode
+	b, _ := json.Marshal(output{Content: []Content{Text(e.Message)}, Error: &e})
 	return code, b
 }
 
-// Yield lets the garbage collector of the guest work. Call it in loops that run long without any operation.
+// Yield lets the garbage collector of the guest work. Call it in loops that run long without any
+// operation.
 func Yield() { runtime.Gosched() }

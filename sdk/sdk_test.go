@@ -21,13 +21,13 @@ type base struct {
 
 type in struct {
 	base
-	VMID    int      `json:"vmid" doc:"which" min:"100" max:"999999999" target:"vmid"`
-	Name    string   `json:"name,omitzero" minlen:"1" maxlen:"8" pattern:"^[a-z]+$"`
-	Format  string   `json:"format" enum:"json,text" default:"text"`
-	Ratio   *float64 `json:"ratio" max:"0.5"`
-	Paths   []string `json:"paths,omitempty" maxitems:"2" maxlen:"5" target:"remote_path"`
-	Sure    bool     `json:"sure" default:"false" confirm:"true"`
-	Wait    uint     `json:"wait" default:"30"`
+	VMID    int      `json:"vmid"            doc:"which" min:"100" max:"999999999" target:"vmid"`
+	Name    string   `json:"name,omitzero"                                                              minlen:"1" maxlen:"8" pattern:"^[a-z]+$"`
+	Format  string   `json:"format"                                                                                                              enum:"json,text" default:"text"`
+	Ratio   *float64 `json:"ratio"                                 max:"0.5"`
+	Paths   []string `json:"paths,omitempty"                                       target:"remote_path"            maxlen:"5"                                                     maxitems:"2"`
+	Sure    bool     `json:"sure"                                                                                                                                 default:"false"              confirm:"true"`
+	Wait    uint     `json:"wait"                                                                                                                                 default:"30"`
 	private int      //lint:ignore U1000 a field that no schema shows
 }
 
@@ -48,25 +48,53 @@ var do func(c *sdk.Call) error // what the tool "op" does
 
 func serve() {
 	all := gate.Operations()
-	sdk.Serve("test", "1.2.3",
-		sdk.NewTool("echo", "Doc.", sdk.Hints{Title: "Echo", ReadOnly: true, Budget: 3 * time.Second, Runs: "true"}, func(c *sdk.Call, a in) (out, error) {
-			if a.Name == "bad" {
-				return out{}, &sdk.Error{Code: "no_such", Message: "there is none", Suggestion: "list them"}
-			}
-			return out{Args: a, Lines: nil}, nil
-		}),
-		sdk.NewTool("op", "Doc.", sdk.Hints{Imports: all, Commands: []string{"a"}}, func(c *sdk.Call, _ struct{}) (string, error) { return "done", do(c) }),
+	sdk.Serve(
+		"test",
+		"1.2.3",
+		sdk.NewTool(
+			"echo",
+			"Doc.",
+			sdk.Hints{Title: "Echo", ReadOnly: true, Budget: 3 * time.Second, Runs: "true"},
+			func(c *sdk.Call, a in) (out, error) {
+				if a.Name == "bad" {
+					return out{}, &sdk.Error{
+						Code:       "no_such",
+						Message:    "there is none",
+						Suggestion: "list them",
+					}
+				}
+				return out{Args: a, Lines: nil}, nil
+			},
+		),
+		sdk.NewTool(
+			"op",
+			"Doc.",
+			sdk.Hints{Imports: all, Commands: []string{"a"}},
+			func(c *sdk.Call, _ struct{}) (string, error) { return "done", do(c) },
+		),
 		sdk.NewTool("full", "Doc.", sdk.Hints{}, func(c *sdk.Call, _ struct{}) (sdk.Result, error) {
-			return sdk.Result{Content: []sdk.Content{sdk.Text("a"), sdk.Text("b")}, Structured: map[string]int{"n": c.Round}, SpentUSDMicros: 7}, nil
+			return sdk.Result{
+				Content:        []sdk.Content{sdk.Text("a"), sdk.Text("b")},
+				Structured:     map[string]int{"n": c.Round},
+				SpentUSDMicros: 7,
+			}, nil
 		}),
-		sdk.NewResource("doc://x", "x", "Doc.", "text/plain", sdk.Hints{}, func(c *sdk.Call) ([]sdk.ResourceContent, error) {
-			return []sdk.ResourceContent{{URI: c.URI, Text: "hello"}}, nil
-		}),
+		sdk.NewResource(
+			"doc://x",
+			"x",
+			"Doc.",
+			"text/plain",
+			sdk.Hints{},
+			func(c *sdk.Call) ([]sdk.ResourceContent, error) {
+				return []sdk.ResourceContent{{URI: c.URI, Text: "hello"}}, nil
+			},
+		),
 		sdk.NewPrompt("ask", "Doc.", sdk.Hints{}, func(c *sdk.Call, a struct {
 			About string `json:"about"`
 		}) (string, []sdk.Message, error) {
 			return "d", []sdk.Message{{Role: "user", Content: sdk.Text(a.About)}}, nil
-		}))
+		}),
+	)
 }
 
 func TestSchemaSaysWhatTheTagsSay(t *testing.T) {
@@ -96,7 +124,9 @@ func TestSchemaSaysWhatTheTagsSay(t *testing.T) {
 	if got := string(d.Tools[0].InputSchema); got != want {
 		t.Errorf("input schema\n%s\nwant\n%s", got, want)
 	}
-	if d.Tools[0].Imports == nil || d.Tools[0].BudgetMS != 3000 || d.Tools[1].OutputSchema != nil || len(d.Resources) != 1 || len(d.Prompts) != 1 {
+	if d.Tools[0].Imports == nil || d.Tools[0].BudgetMS != 3000 || d.Tools[1].OutputSchema != nil ||
+		len(d.Resources) != 1 ||
+		len(d.Prompts) != 1 {
 		t.Errorf("described as %+v", d)
 	}
 }
@@ -112,7 +142,9 @@ func TestArgumentsAndResults(t *testing.T) {
 	if string(o.Structured) != want || o.Text != "" {
 		t.Errorf("got %s %q, want %s", o.Structured, o.Text, want)
 	}
-	if o, _ := h.Call("echo", `{"vmid":101,"name":"bad"}`); o.Error == nil || *o.Error != (sdk.Error{"no_such", "there is none", "list them"}) || o.Text != "there is none" {
+	if o, _ := h.Call("echo", `{"vmid":101,"name":"bad"}`); o.Error == nil ||
+		*o.Error != (sdk.Error{"no_such", "there is none", "list them"}) ||
+		o.Text != "there is none" {
 		t.Errorf("the tool's own error became %+v", o)
 	}
 	for name, args := range map[string]string{"a missing one": `{}`, "one below its minimum": `{"vmid":99}`, "one that is unknown": `{"vmid":101,"x":1}`, "text for a number": `{"vmid":"101"}`, "a fraction": `{"vmid":101.5}`,
@@ -121,13 +153,19 @@ func TestArgumentsAndResults(t *testing.T) {
 			t.Errorf("%s was taken: %s", name, args)
 		}
 	}
-	if o, _ := h.Call("full", `{}`); o.Text != "ab" || string(o.Structured) != `{"n":1}` || !strings.Contains(string(o.JSON), `"spent_usd_micros":7`) {
+	if o, _ := h.Call("full", `{}`); o.Text != "ab" || string(o.Structured) != `{"n":1}` ||
+		!strings.Contains(string(o.JSON), `"spent_usd_micros":7`) {
 		t.Errorf("full control gave %s", o.JSON)
 	}
-	if o, err := h.Call("x", `{}`); err != nil || !strings.Contains(string(o.JSON), `"contents":[{"uri":"doc://x","text":"hello"}]`) {
+	if o, err := h.Call("x", `{}`); err != nil ||
+		!strings.Contains(string(o.JSON), `"contents":[{"uri":"doc://x","text":"hello"}]`) {
 		t.Errorf("the resource gave %s %v", o.JSON, err)
 	}
-	if o, err := h.Call("ask", `{"about":"you"}`); err != nil || !strings.Contains(string(o.JSON), `"messages":[{"role":"user","content":{"type":"text","text":"you"}}]`) {
+	if o, err := h.Call("ask", `{"about":"you"}`); err != nil ||
+		!strings.Contains(
+			string(o.JSON),
+			`"messages":[{"role":"user","content":{"type":"text","text":"you"}}]`,
+		) {
 		t.Errorf("the prompt gave %s %v", o.JSON, err)
 	}
 }
@@ -177,7 +215,12 @@ func TestTypesThatCannotBeDescribedPanic(t *testing.T) {
 // operations calls every operation once. All answers are what the hooks below give.
 var operations = map[string]func(c *sdk.Call) (any, error){
 	"ssh_exec": func(c *sdk.Call) (any, error) {
-		return sdk.SSHExec(c, "pve1", []string{"a", "b c"}, sdk.ExecOptions{Stdin: []byte{0xff}, MaxBytes: 9, Timeout: time.Microsecond})
+		return sdk.SSHExec(
+			c,
+			"pve1",
+			[]string{"a", "b c"},
+			sdk.ExecOptions{Stdin: []byte{0xff}, MaxBytes: 9, Timeout: time.Microsecond},
+		)
 	},
 	"ssh_script": func(c *sdk.Call) (any, error) { return sdk.SSHScript(c, "pve1", "a | b", sdk.ExecOptions{}) },
 	"stage":      func(c *sdk.Call) (any, error) { return sdk.Stage(c, "pve1") },
@@ -185,7 +228,13 @@ var operations = map[string]func(c *sdk.Call) (any, error){
 	"sftp_list":  func(c *sdk.Call) (any, error) { return sdk.SFTPList(c, "pve1", "/a", 3) },
 	"sftp_read":  func(c *sdk.Call) (any, error) { return sdk.SFTPRead(c, "pve1", "/a", 4) },
 	"sftp_write": func(c *sdk.Call) (any, error) {
-		return sdk.SFTPWrite(c, "pve1", "/a", []byte("x\x00"), sdk.FileOptions{Mode: "0600", Overwrite: true})
+		return sdk.SFTPWrite(
+			c,
+			"pve1",
+			"/a",
+			[]byte("x\x00"),
+			sdk.FileOptions{Mode: "0600", Overwrite: true},
+		)
 	},
 	"sftp_get": func(c *sdk.Call) (any, error) { return sdk.SFTPGet(c, "pve1", "/a", "b", sdk.FileOptions{MaxBytes: 5}) },
 	"sftp_put": func(c *sdk.Call) (any, error) {
@@ -193,7 +242,19 @@ var operations = map[string]func(c *sdk.Call) (any, error){
 	},
 	"sftp_remove": func(c *sdk.Call) (any, error) { return nil, sdk.SFTPRemove(c, "pve1", "/a") },
 	"http_request": func(c *sdk.Call) (any, error) {
-		return sdk.HTTPRequest(c, sdk.Request{Method: "POST", URL: "https://x", Headers: [][2]string{{"a", "b"}}, Body: []byte("q"), Credential: "k", MaxHops: 1, Save: true, ReserveUSDMicros: 3})
+		return sdk.HTTPRequest(
+			c,
+			sdk.Request{
+				Method:           "POST",
+				URL:              "https://x",
+				Headers:          [][2]string{{"a", "b"}},
+				Body:             []byte("q"),
+				Credential:       "k",
+				MaxHops:          1,
+				Save:             true,
+				ReserveUSDMicros: 3,
+			},
+		)
 	},
 	"blob_write": func(c *sdk.Call) (any, error) { return sdk.BlobWrite(c, "n", "text/plain", []byte("d"), time.Minute) },
 	"blob_read":  func(c *sdk.Call) (any, error) { return sdk.BlobRead(c, "b", 1, 2) },
@@ -202,13 +263,48 @@ var operations = map[string]func(c *sdk.Call) (any, error){
 
 // script gives h an answer, or err, for each operation, and returns the answers.
 func script(h *sdktest.Host, err error) map[string]any {
-	run := sdk.ExecResult{Exit: 3, Signal: "KILL", Stdout: []byte{0xfe, 0}, Stderr: []byte("é"), Truncated: true, Rendered: "a | b"}
-	file := sdk.FileInfo{Type: "file", Size: 1 << 40, Mode: 0o644, ModTime: time.Unix(5, 0).UTC(), RealPath: "/r"}
+	run := sdk.ExecResult{
+		Exit:      3,
+		Signal:    "KILL",
+		Stdout:    []byte{0xfe, 0},
+		Stderr:    []byte("é"),
+		Truncated: true,
+		Rendered:  "a | b",
+	}
+	file := sdk.FileInfo{
+		Type:     "file",
+		Size:     1 << 40,
+		Mode:     0o644,
+		ModTime:  time.Unix(5, 0).UTC(),
+		RealPath: "/r",
+	}
 	entry := sdk.FileInfo{Name: "\xff", Type: "dir", ModTime: time.Unix(6, 0).UTC()}
 	list := sdk.List{Entries: []sdk.FileInfo{entry}, Truncated: true}
-	read, written := sdk.ReadResult{Data: []byte{1, 0xff}, EOF: true}, sdk.Written{Bytes: 2, SHA256: "ab", Local: "b"}
-	resp := sdk.Response{Status: 204, Headers: [][2]string{{"x", "y"}}, Body: []byte("z"), Blob: "b1", Bytes: 1, Hops: []sdk.Hop{{302, "https://y"}}}
-	blob, answer := sdk.Blob{Blob: "b1", URI: "blob://b1", Bytes: 1, SHA256: "cd"}, sdk.Answer{Action: "accept", Content: json.RawMessage(`{"a":1}`)}
+	read, written := sdk.ReadResult{
+		Data: []byte{1, 0xff},
+		EOF:  true,
+	}, sdk.Written{
+		Bytes:  2,
+		SHA256: "ab",
+		Local:  "b",
+	}
+	resp := sdk.Response{
+		Status:  204,
+		Headers: [][2]string{{"x", "y"}},
+		Body:    []byte("z"),
+		Blob:    "b1",
+		Bytes:   1,
+		Hops:    []sdk.Hop{{302, "https://y"}},
+	}
+	blob, answer := sdk.Blob{
+		Blob:   "b1",
+		URI:    "blob://b1",
+		Bytes:  1,
+		SHA256: "cd",
+	}, sdk.Answer{
+		Action:  "accept",
+		Content: json.RawMessage(`{"a":1}`),
+	}
 	h.SSHExec = func(string, []string, sdk.ExecOptions) (sdk.ExecResult, error) { return run, err }
 	h.SSHScript = func(string, string, sdk.ExecOptions) (sdk.ExecResult, error) { return run, err }
 	h.Stage = func(string) (string, error) { return "/tmp/s", err }
@@ -223,8 +319,22 @@ func script(h *sdktest.Host, err error) map[string]any {
 	h.BlobWrite = func(string, string, []byte, time.Duration) (sdk.Blob, error) { return blob, err }
 	h.BlobRead = func(string, int64, int64) (sdk.ReadResult, error) { return read, err }
 	h.Ask = func(string, string, json.RawMessage) (sdk.Answer, error) { return answer, err }
-	return map[string]any{"ssh_exec": run, "ssh_script": run, "stage": "/tmp/s", "sftp_stat": file, "sftp_list": list, "sftp_read": read, "sftp_write": written, "sftp_get": written,
-		"sftp_put": written, "sftp_remove": nil, "http_request": resp, "blob_write": blob, "blob_read": read, "ask": answer}
+	return map[string]any{
+		"ssh_exec":     run,
+		"ssh_script":   run,
+		"stage":        "/tmp/s",
+		"sftp_stat":    file,
+		"sftp_list":    list,
+		"sftp_read":    read,
+		"sftp_write":   written,
+		"sftp_get":     written,
+		"sftp_put":     written,
+		"sftp_remove":  nil,
+		"http_request": resp,
+		"blob_write":   blob,
+		"blob_read":    read,
+		"ask":          answer,
+	}
 }
 
 func TestEveryOperationOfTheHostHasItsFunction(t *testing.T) {
@@ -251,7 +361,10 @@ func TestEveryOperationOfTheHostHasItsFunction(t *testing.T) {
 				t.Fatalf("the host does not take %s: %v", h.Requests[0].JSON, err)
 			}
 			if name == "ssh_exec" && op.Timeout() != time.Millisecond {
-				t.Errorf("a timeout of a microsecond became %s: it must not become none", op.Timeout())
+				t.Errorf(
+					"a timeout of a microsecond became %s: it must not become none",
+					op.Timeout(),
+				)
 			}
 		})
 	}
@@ -307,7 +420,8 @@ func TestNotesAndNodes(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := h.Call("op", `{}`); err != nil || !slices.Equal(h.Logs, []string{"careful"}) || !slices.Equal(h.Progress, []string{`{"done":1,"total":2,"message":"half"}`}) {
+	if _, err := h.Call("op", `{}`); err != nil || !slices.Equal(h.Logs, []string{"careful"}) ||
+		!slices.Equal(h.Progress, []string{`{"done":1,"total":2,"message":"half"}`}) {
 		t.Errorf("logs %v, progress %v, %v", h.Logs, h.Progress, err)
 	}
 }
@@ -337,18 +451,32 @@ func TestCommandThatIsNotDeclaredFailsTheTest(t *testing.T) {
 		{"pvesh get /nodes/pve1/lxc/101/config/x", read, ""},
 		{"true", "", ""},
 	} {
-		sdk.Serve("test", "1", sdk.NewTool("t", "Doc.", sdk.Hints{Imports: []string{"ssh_exec"}, Commands: strings.FieldsFunc(c.declares, func(r rune) bool { return r == ',' })},
-			func(call *sdk.Call, _ struct{}) (string, error) {
-				_, err := sdk.SSHExec(call, "", strings.Fields(c.runs), sdk.ExecOptions{})
-				return "", err
-			}))
+		sdk.Serve(
+			"test",
+			"1",
+			sdk.NewTool(
+				"t",
+				"Doc.",
+				sdk.Hints{
+					Imports:  []string{"ssh_exec"},
+					Commands: strings.FieldsFunc(c.declares, func(r rune) bool { return r == ',' }),
+				},
+				func(call *sdk.Call, _ struct{}) (string, error) {
+					_, err := sdk.SSHExec(call, "", strings.Fields(c.runs), sdk.ExecOptions{})
+					return "", err
+				},
+			),
+		)
 		to := &told{TB: t}
 		h := sdktest.New(to)
 		h.SSHExec = func(string, []string, sdk.ExecOptions) (sdk.ExecResult, error) { return sdk.ExecResult{}, nil }
 		if _, err := h.Call("t", `{}`); err != nil {
 			t.Fatal(err)
 		}
-		if said := strings.Join(to.said, "\n"); h.Requests[0].Runs != c.is || (said == "") != (c.is != "") || c.is == "" && !strings.Contains(said, "not among its Commands: the host would refuse it") {
+		if said := strings.Join(to.said, "\n"); h.Requests[0].Runs != c.is ||
+			(said == "") != (c.is != "") ||
+			c.is == "" &&
+				!strings.Contains(said, "not among its Commands: the host would refuse it") {
 			t.Errorf("%s, declared %q: it is %q; %s", c.runs, c.declares, h.Requests[0].Runs, said)
 		}
 	}

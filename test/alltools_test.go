@@ -7,12 +7,30 @@ import (
 	"testing"
 )
 
-// Every tool that acts on nodes, through the real binary, as a real client calls it, on the simulated cluster. A want that begins with ! is an error.
+// Every tool that acts on nodes, through the real binary, as a real client calls it, on the
+// simulated cluster. A want that begins with ! is an error.
 func TestEveryToolOnTheCluster(t *testing.T) {
-	s := newSite(t, filepath.Join(plugins, "guests.wasm"), filepath.Join(plugins, "cluster.wasm"), filepath.Join(plugins, "hostops.wasm"))
-	s.rewrite(t, "argument: false", "argument: true", "target_calls_per_minute: 60", "target_calls_per_minute: 600", "  write: []", "  write: [/opt]",
-		"# \"tool:proxmox_host_exec_command", "\"tool:proxmox_host_exec_command", "# \"tool:proxmox_download_file_from_host", "\"tool:proxmox_download_file_from_host",
-		"# \"tool:proxmox_upload_file_to_host", "\"tool:proxmox_upload_file_to_host")
+	s := newSite(
+		t,
+		filepath.Join(plugins, "guests.wasm"),
+		filepath.Join(plugins, "cluster.wasm"),
+		filepath.Join(plugins, "hostops.wasm"),
+	)
+	s.rewrite(
+		t,
+		"argument: false",
+		"argument: true",
+		"target_calls_per_minute: 60",
+		"target_calls_per_minute: 600",
+		"  write: []",
+		"  write: [/opt]",
+		"# \"tool:proxmox_host_exec_command",
+		"\"tool:proxmox_host_exec_command",
+		"# \"tool:proxmox_download_file_from_host",
+		"\"tool:proxmox_download_file_from_host",
+		"# \"tool:proxmox_upload_file_to_host",
+		"\"tool:proxmox_upload_file_to_host",
+	)
 	work := filepath.Join(s.dir, "lab/workspace/demo")
 	must(t, os.MkdirAll(work, 0o700))
 	must(t, os.WriteFile(filepath.Join(work, "app.conf"), []byte("port = 1\n"), 0o600))
@@ -47,7 +65,8 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 		{"proxmox_download_file_from_container", args{"vmid": 101, "container_path": "/root/app.conf", "local_path": "back.conf"}, "9 bytes"},
 		{"proxmox_start_container", args{"vmid": 104}, "is now running"},
 		{"proxmox_stop_container", args{"vmid": 104, "graceful": true, "timeout": 5}, "is now stopped"},
-		{"proxmox_start_container", args{"vmid": 103}, "!protected"}, // by the site, before Proxmox is asked
+		// by the site, before Proxmox is asked
+		{"proxmox_start_container", args{"vmid": 103}, "!protected"},
 		{"start_vm", args{"node": "pve1", "vmid": 200}, "is now running"},
 		{"start_vm", args{"node": "pve1", "vmid": 200}, "is running already; nothing was done"},
 		{"restart_vm", args{"node": "pve1", "vmid": 200}, "is running again"},
@@ -87,17 +106,25 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 		}
 		how, _, text := outcome(t, session, c.tool, c.args)
 		code, fails := strings.CutPrefix(c.want, "!")
-		if fails && (how == "succeeded" || !strings.Contains(text, code)) || !fails && (how != "succeeded" || !strings.Contains(text, c.want)) {
+		if fails && (how == "succeeded" || !strings.Contains(text, code)) ||
+			!fails && (how != "succeeded" || !strings.Contains(text, c.want)) {
 			t.Errorf("%s %v: %s %.600s\nwant %s", c.tool, c.args, how, text, c.want)
 		}
 	}
 	for key, want := range promised {
-		if name, _ := strings.CutPrefix(key, "tool:"); want.plugin != "web" && want.plugin != "jq" && want.plugin != "llm" && !called[name] { // those are in TestOutside
+		// those are in TestOutside
+		if name, _ := strings.CutPrefix(key, "tool:"); want.plugin != "web" &&
+			want.plugin != "jq" &&
+			want.plugin != "llm" &&
+			!called[name] {
 			t.Errorf("%s is not called", name)
 		}
 	}
 	if data, err := os.ReadFile(filepath.Join(work, "back.conf")); string(data) != "port = 1\n" {
 		t.Errorf("what came back is %q, %v", data, err)
 	}
-	s.gated(t, `printf .*|'cat' '--' .*|'(pct|qm)' 'destroy' .*|'systemctl' .*|'pvesh' 'create' '/nodes/\w+/wakeonlan' .*|'pvecm' 'status'|'uptime' && 'hostname'`)
+	s.gated(
+		t,
+		`printf .*|'cat' '--' .*|'(pct|qm)' 'destroy' .*|'systemctl' .*|'pvesh' 'create' '/nodes/\w+/wakeonlan' .*|'pvecm' 'status'|'uptime' && 'hostname'`,
+	)
 }

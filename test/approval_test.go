@@ -37,15 +37,24 @@ func (s *site) agent(t *testing.T, url, name string) *mcp.ClientSession {
 	t.Helper()
 	token, err := s.command("token", "new", name).Output()
 	must(t, err)
-	session, err := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, nil).Connect(t.Context(),
-		&mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: bearer(strings.TrimSpace(string(token)))}}, nil)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, nil).
+		Connect(t.Context(),
+			&mcp.StreamableClientTransport{
+				Endpoint:   url + "/mcp",
+				HTTPClient: &http.Client{Transport: bearer(strings.TrimSpace(string(token)))},
+			}, nil)
 	must(t, err)
 	t.Cleanup(func() { session.Close() })
 	return session
 }
 
 // outcome calls a tool and gives how that ended, and all text of the answer.
-func outcome(t *testing.T, session *mcp.ClientSession, tool string, args map[string]any) (how, approval, text string) {
+func outcome(
+	t *testing.T,
+	session *mcp.ClientSession,
+	tool string,
+	args map[string]any,
+) (how, approval, text string) {
 	t.Helper()
 	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
 	must(t, err)
@@ -97,25 +106,41 @@ func (s *site) serveHTTP(t *testing.T) string {
 	return ""
 }
 
-// The story of docs/approvals.md: an agent asks to delete a guest, a person looks and says yes in a real browser, it happens once.
+// The story of docs/approvals.md: an agent asks to delete a guest, a person looks and says yes in a
+// real browser, it happens once.
 func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	web := newChromium(t)
 	s := newSite(t, filepath.Join(plugins, "guests.wasm"))
 	data := filepath.Join(s.dir, "site", "data.yaml")
 	text, err := os.ReadFile(data)
 	must(t, err)
-	must(t, os.WriteFile(data, regexp.MustCompile(`(?m)^  demo: .*`).ReplaceAll(text, []byte("  agent-a: {auth: [token], roles: [operator]}\n  agent-b: {auth: [token], roles: [operator]}\n  ann: {auth: [config], roles: [viewer]}")), 0o644))
+	must(
+		t,
+		os.WriteFile(
+			data,
+			regexp.MustCompile(`(?m)^  demo: .*`).
+				ReplaceAll(text, []byte("  agent-a: {auth: [token], roles: [operator]}\n  agent-b: {auth: [token], roles: [operator]}\n  ann: {auth: [config], roles: [viewer]}")),
+			0o644,
+		),
+	)
 	page, numbers := freeAddress(t), freeAddress(t)
 	f, err := os.OpenFile(s.config, os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)
-	fmt.Fprintf(f, "\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"agent-a\"\n[[identity.principals]]\nid = \"agent-b\"\n[approval]\nwait = \"300ms\"\napprovers = [\"ann\"]\nlisten = %q\nlooks = [\"get_guest_status\"]\n[front]\nmetrics = %q\n", filepath.Join(s.dir, "tokens.json"), page, numbers)
+	fmt.Fprintf(
+		f,
+		"\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"agent-a\"\n[[identity.principals]]\nid = \"agent-b\"\n[approval]\nwait = \"300ms\"\napprovers = [\"ann\"]\nlisten = %q\nlooks = [\"get_guest_status\"]\n[front]\nmetrics = %q\n",
+		filepath.Join(s.dir, "tokens.json"),
+		page,
+		numbers,
+	)
 	must(t, f.Close())
 	at := s.serveHTTP(t)
 	a, b := s.agent(t, at, "agent-a"), s.agent(t, at, "agent-b")
 	delete105 := map[string]any{"guest_id": 105}
 	there := func() bool {
 		how, _, text := outcome(t, b, "list_guests", map[string]any{})
-		if how != "succeeded" || !strings.Contains(text, "scratch") && !strings.Contains(text, "web01") {
+		if how != "succeeded" ||
+			!strings.Contains(text, "scratch") && !strings.Contains(text, "web01") {
 			t.Fatalf("list_guests: %s %s", how, text)
 		}
 		return regexp.MustCompile(`(?m)^105\b`).MatchString(text)
@@ -125,7 +150,8 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 		t.Fatalf("stop_guest: %s %s", how, text)
 	}
 	how, id, said := outcome(t, a, "delete_guest", delete105)
-	if how != "waiting" || !strings.Contains(said, "http://"+page+"/approvals/"+id) || !strings.Contains(said, "the same call") {
+	if how != "waiting" || !strings.Contains(said, "http://"+page+"/approvals/"+id) ||
+		!strings.Contains(said, "the same call") {
 		t.Fatalf("delete_guest: %s %q", how, said)
 	}
 
@@ -145,8 +171,12 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	for _, want := range []string{"agent-a", "105", "pve1", "destroy VMID", "guest_id: 105", "red · destructive", "needs a confirmation", "An agent wrote them"} {
 		web.until("document.body.innerText", want)
 	}
-	web.until("getComputedStyle(document.querySelector('.quoted')).borderTopStyle", "dashed") // our style sheet passes our policy
-	web.until("(() => { const e = document.createElement('script'); e.textContent = 'window.ran = 1'; document.body.append(e); return window.ran })()", "undefined")
+	// our style sheet passes our policy
+	web.until("getComputedStyle(document.querySelector('.quoted')).borderTopStyle", "dashed")
+	web.until(
+		"(() => { const e = document.createElement('script'); e.textContent = 'window.ran = 1'; document.body.append(e); return window.ran })()",
+		"undefined",
+	)
 	// How the guest is now is read only when the person asks, and as that person.
 	looked := `"type":"intent".*"kind":"operation".*"principal":"ann".*"tool":"get_guest_status"`
 	if s.has(t, looked) {
@@ -166,10 +196,18 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	// Another page in the same browser can neither frame it nor send its form.
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/frame" {
-			fmt.Fprintf(w, `<h1>Win a prize</h1><iframe src=%q width=800 height=600></iframe>`, request)
+			fmt.Fprintf(
+				w,
+				`<h1>Win a prize</h1><iframe src=%q width=800 height=600></iframe>`,
+				request,
+			)
 			return
 		}
-		fmt.Fprintf(w, `<h1>Win a prize</h1><form method=post action=%q><input name=verdict value=approve><button>Claim</button></form>`, request)
+		fmt.Fprintf(
+			w,
+			`<h1>Win a prize</h1><form method=post action=%q><input name=verdict value=approve><button>Claim</button></form>`,
+			request,
+		)
 	}))
 	defer evil.Close()
 	prize := strings.Replace(evil.URL, "127.0.0.1", "localhost", 1)
@@ -189,7 +227,8 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	web.until("document.body.innerText", "approved by ann (web)")
 
 	// Another agent does not ride on it.
-	if how, other, _ := outcome(t, b, "delete_guest", delete105); how != "waiting" || other == id || !there() {
+	if how, other, _ := outcome(t, b, "delete_guest", delete105); how != "waiting" || other == id ||
+		!there() {
 		t.Fatalf("agent-b: %s %s, guest there: %v", how, other, there())
 	}
 	if how, _, text := outcome(t, a, "delete_guest", delete105); how != "succeeded" || there() {
@@ -200,11 +239,26 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 		t.Errorf("the same call again: %s %s", how, again)
 	}
 
-	s.journaled(t, `"type":"refused".*"principal":"agent-a".*"tool":"delete_guest".*"failed":\["confirmation"\]`)
-	s.journaled(t, `"type":"intent".*"kind":"call".*"principal":"agent-a".*"tool":"delete_guest".*"confirmation":{"state":"approved","by":"ann","channel":"web"}`)
-	s.journaled(t, `"type":"intent".*"kind":"approval","op":"approve".*"principal":"agent-a".*"tool":"delete_guest".*"verdict":{"request":"`+id+`","approve":true,"by":"ann","channel":"web"}`)
-	s.journaled(t, `"type":"refused".*"principal":"agent-b".*"tool":"delete_guest".*"outcome":"waiting"`)
-	s.journaled(t, `"type":"outcome".*"tool":"delete_guest".*"op":"ssh_exec"|"type":"outcome".*"op":"ssh_exec".*"tool":"delete_guest"`)
+	s.journaled(
+		t,
+		`"type":"refused".*"principal":"agent-a".*"tool":"delete_guest".*"failed":\["confirmation"\]`,
+	)
+	s.journaled(
+		t,
+		`"type":"intent".*"kind":"call".*"principal":"agent-a".*"tool":"delete_guest".*"confirmation":{"state":"approved","by":"ann","channel":"web"}`,
+	)
+	s.journaled(
+		t,
+		`"type":"intent".*"kind":"approval","op":"approve".*"principal":"agent-a".*"tool":"delete_guest".*"verdict":{"request":"`+id+`","approve":true,"by":"ann","channel":"web"}`,
+	)
+	s.journaled(
+		t,
+		`"type":"refused".*"principal":"agent-b".*"tool":"delete_guest".*"outcome":"waiting"`,
+	)
+	s.journaled(
+		t,
+		`"type":"outcome".*"tool":"delete_guest".*"op":"ssh_exec"|"type":"outcome".*"op":"ssh_exec".*"tool":"delete_guest"`,
+	)
 	out, err := s.command("audit", "verify").CombinedOutput()
 	if err != nil {
 		t.Errorf("audit verify: %v\n%s", err, out)
@@ -241,14 +295,23 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	}
 }
 
-// Where the site says so, the user of the client that asks may say yes, and nobody is asked elsewhere.
+// Where the site says so, the user of the client that asks may say yes, and nobody is asked
+// elsewhere.
 func TestTheClientsOwnUserApprovesWhereTheSiteSaysSo(t *testing.T) {
 	s := newSite(t, filepath.Join(plugins, "guests.wasm"))
 	data := filepath.Join(s.dir, "site", "data.yaml")
 	text, err := os.ReadFile(data)
 	must(t, err)
 	channels := func(list string) {
-		must(t, os.WriteFile(data, regexp.MustCompile(`(?m)^  channels: .*`).ReplaceAll(text, []byte("  channels: "+list)), 0o644))
+		must(
+			t,
+			os.WriteFile(
+				data,
+				regexp.MustCompile(`(?m)^  channels: .*`).
+					ReplaceAll(text, []byte("  channels: "+list)),
+				0o644,
+			),
+		)
 	}
 	var asked []string
 	answer := &mcp.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}}
@@ -256,26 +319,33 @@ func TestTheClientsOwnUserApprovesWhereTheSiteSaysSo(t *testing.T) {
 		cmd := s.command("serve")
 		cmd.Env = append(cmd.Env, "CAPONIER_APPROVAL_WAIT=100ms")
 		cmd.Stderr = t.Output()
-		session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).
+			Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
 		must(t, err)
 		t.Cleanup(func() { session.Close() })
 		return session
 	}
-	withUser := &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-		asked = append(asked, r.Params.Message)
-		return answer, nil
-	}}
+	withUser := &mcp.ClientOptions{
+		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			asked = append(asked, r.Params.Message)
+			return answer, nil
+		},
+	}
 	stop := map[string]any{"guest_id": 105}
-	if how, _, said := outcome(t, connect(withUser), "delete_guest", stop); how != "waiting" || len(asked) != 0 {
+	if how, _, said := outcome(t, connect(withUser), "delete_guest", stop); how != "waiting" ||
+		len(asked) != 0 {
 		t.Errorf("the site takes no client's word: %s %s, asked %q", how, said, asked)
 	}
 	channels("[client]")
-	if how, _, said := outcome(t, connect(nil), "delete_guest", stop); how != "refused" || !strings.Contains(said, "approval.channels") {
+	if how, _, said := outcome(t, connect(nil), "delete_guest", stop); how != "refused" ||
+		!strings.Contains(said, "approval.channels") {
 		t.Errorf("a client that cannot ask: %s %s", how, said)
 	}
 	user := connect(withUser)
 	answer = &mcp.ElicitResult{Action: "decline"}
-	if how, _, said := outcome(t, user, "delete_guest", map[string]any{"guest_id": 101}); how != "refused" || !strings.Contains(said, "approval.denied") || len(asked) != 1 {
+	if how, _, said := outcome(t, user, "delete_guest", map[string]any{"guest_id": 101}); how != "refused" ||
+		!strings.Contains(said, "approval.denied") ||
+		len(asked) != 1 {
 		t.Errorf("the user says no: %s %s", how, said)
 	}
 	answer = &mcp.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}}
@@ -283,14 +353,21 @@ func TestTheClientsOwnUserApprovesWhereTheSiteSaysSo(t *testing.T) {
 		t.Fatalf("stop_guest: %s %s", how, said)
 	}
 	asked = nil
-	if how, _, said := outcome(t, user, "delete_guest", stop); how != "succeeded" || len(asked) != 1 || !strings.Contains(asked[0], "may demo run delete_guest") || !strings.Contains(asked[0], "guest 105, node pve1") {
+	if how, _, said := outcome(t, user, "delete_guest", stop); how != "succeeded" ||
+		len(asked) != 1 ||
+		!strings.Contains(asked[0], "may demo run delete_guest") ||
+		!strings.Contains(asked[0], "guest 105, node pve1") {
 		t.Errorf("the user says yes: %s %s, asked %q", how, said, asked)
 	}
 	s.journaled(t, `"kind":"approval","op":"deny".*"by":"client of demo","channel":"client"`)
-	s.journaled(t, `"kind":"call".*"tool":"delete_guest".*"confirmation":{"state":"approved","by":"client of demo","channel":"client"}`)
+	s.journaled(
+		t,
+		`"kind":"call".*"tool":"delete_guest".*"confirmation":{"state":"approved","by":"client of demo","channel":"client"}`,
+	)
 }
 
-// picture writes a screenshot for the docs when asked to, and always takes one: a page that cannot be drawn is broken.
+// picture writes a screenshot for the docs when asked to, and always takes one: a page that cannot
+// be drawn is broken.
 func picture(t *testing.T, web *chromium, name string) {
 	t.Helper()
 	png := web.picture()

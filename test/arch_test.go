@@ -1,4 +1,5 @@
-// Package test holds the rules of this repository as tests, and the scripts that drive the real binary.
+// Package test holds the rules of this repository as tests, and the scripts that drive the real
+// binary.
 package test
 
 import (
@@ -18,24 +19,38 @@ import (
 
 const module = "github.com/caponier-mcp/caponier/"
 
-// rooms says what each package may import of ours. A package that is not listed fails: adding one is a design change (docs/design.md, section 1).
+// rooms says what each package may import of ours. A package that is not listed fails: adding one
+// is a design change (docs/design.md, section 1).
 var rooms = map[string][]string{
-	"host/gate":                {},
-	"host/shell":               {"host/gate"},
-	"host/policy":              {"host/gate", "host/policy/plan", "host/shell", "policies"},
-	"host/policy/plan":         {},
-	"host/sandbox":             {"host/gate"},
-	"host/remote":              {"host/gate", "host/shell"},
-	"host/remote/sshtest":      {"host/gate"},
-	"host/egress":              {"host/gate"},
-	"host/blob":                {"host/gate"},
-	"host/approval":            {"host/gate"},
-	"host/audit":               {"host/gate"},
-	"host/store":               {"host/gate"},
-	"host/plugin":              {"host/gate"},
-	"host/identity":            {"host/gate"},
-	"host/front":               {"host/gate"},
-	"host/config":              {"host/gate", "host/policy", "host/sandbox", "host/remote", "host/egress", "host/blob", "host/approval", "host/audit", "host/store", "host/plugin", "host/identity", "host/front"},
+	"host/gate":           {},
+	"host/shell":          {"host/gate"},
+	"host/policy":         {"host/gate", "host/policy/plan", "host/shell", "policies"},
+	"host/policy/plan":    {},
+	"host/sandbox":        {"host/gate"},
+	"host/remote":         {"host/gate", "host/shell"},
+	"host/remote/sshtest": {"host/gate"},
+	"host/egress":         {"host/gate"},
+	"host/blob":           {"host/gate"},
+	"host/approval":       {"host/gate"},
+	"host/audit":          {"host/gate"},
+	"host/store":          {"host/gate"},
+	"host/plugin":         {"host/gate"},
+	"host/identity":       {"host/gate"},
+	"host/front":          {"host/gate"},
+	"host/config": {
+		"host/gate",
+		"host/policy",
+		"host/sandbox",
+		"host/remote",
+		"host/egress",
+		"host/blob",
+		"host/approval",
+		"host/audit",
+		"host/store",
+		"host/plugin",
+		"host/identity",
+		"host/front",
+	},
 	"host/cmd/caponier":        {"host/", "policies"},
 	"policies":                 {},
 	"sdk":                      {"sdk/internal/abi"},
@@ -54,24 +69,31 @@ var rooms = map[string][]string{
 	"test":                     {},
 }
 
-// owners says which packages may import a third-party module. Everything under test/ may use what it needs.
+// owners says which packages may import a third-party module. Everything under test/ may use what
+// it needs.
 var owners = map[string][]string{
-	"github.com/open-policy-agent/opa":    {"host/policy", "host/policy/plan"},
-	"github.com/tetratelabs/wazero":       {"host/sandbox"},
-	"github.com/modelcontextprotocol":     {"host/front", "host/identity"},
-	"golang.org/x/crypto/ssh":             {"host/remote", "host/remote/sshtest"},
-	"github.com/skeema/knownhosts":        {"host/remote"},
-	"github.com/pkg/sftp":                 {"host/remote", "host/remote/sshtest"},
-	"github.com/knadh/koanf":              {"host/config"},
-	"github.com/pelletier/go-toml":        {"host/config"},
-	"github.com/go-viper/mapstructure":    {"host/config"},
-	"mvdan.cc/sh":                         {"host/shell"},
-	"modernc.org/sqlite":                  {"host/store"},
-	"github.com/google/jsonschema-go":     {"host/plugin"},
-	"github.com/spf13/cobra":              {"host/cmd/caponier"},
-	"github.com/coreos/go-oidc":           {"host/identity"},
-	"golang.org/x/time/rate":              {"host/identity", "host/front"},
-	"golang.org/x/sys":                    {"host/audit", "host/sandbox", "host/cmd/caponier", "host/remote", "host/store"},
+	"github.com/open-policy-agent/opa": {"host/policy", "host/policy/plan"},
+	"github.com/tetratelabs/wazero":    {"host/sandbox"},
+	"github.com/modelcontextprotocol":  {"host/front", "host/identity"},
+	"golang.org/x/crypto/ssh":          {"host/remote", "host/remote/sshtest"},
+	"github.com/skeema/knownhosts":     {"host/remote"},
+	"github.com/pkg/sftp":              {"host/remote", "host/remote/sshtest"},
+	"github.com/knadh/koanf":           {"host/config"},
+	"github.com/pelletier/go-toml":     {"host/config"},
+	"github.com/go-viper/mapstructure": {"host/config"},
+	"mvdan.cc/sh":                      {"host/shell"},
+	"modernc.org/sqlite":               {"host/store"},
+	"github.com/google/jsonschema-go":  {"host/plugin"},
+	"github.com/spf13/cobra":           {"host/cmd/caponier"},
+	"github.com/coreos/go-oidc":        {"host/identity"},
+	"golang.org/x/time/rate":           {"host/identity", "host/front"},
+	"golang.org/x/sys": {
+		"host/audit",
+		"host/sandbox",
+		"host/cmd/caponier",
+		"host/remote",
+		"host/store",
+	},
 	"github.com/itchyny/gojq":             {"plugins/internal/jq"},
 	"code.dny.dev/ssrf":                   {"host/egress"},
 	"gopkg.in/yaml.v3":                    {"host/policy"},
@@ -90,7 +112,12 @@ type pkg struct {
 
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,GoFiles,TestGoFiles,IgnoredGoFiles", "./...")
+	cmd := exec.Command(
+		"go",
+		"list",
+		"-json=ImportPath,Dir,Imports,GoFiles,TestGoFiles,IgnoredGoFiles",
+		"./...",
+	)
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
 	out, err := cmd.StdoutPipe()
@@ -130,7 +157,10 @@ func room(path string) (string, bool) {
 }
 
 func allowed(path string, list []string) bool {
-	return slices.ContainsFunc(list, func(a string) bool { return a == path || strings.HasSuffix(a, "/") && strings.HasPrefix(path, a) })
+	return slices.ContainsFunc(
+		list,
+		func(a string) bool { return a == path || strings.HasSuffix(a, "/") && strings.HasPrefix(path, a) },
+	)
 }
 
 func TestPackagesImportOnlyWhatTheMapAllows(t *testing.T) {
@@ -151,7 +181,8 @@ func TestPackagesImportOnlyWhatTheMapAllows(t *testing.T) {
 				}
 				continue
 			}
-			if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") || strings.HasPrefix(path, "test") {
+			if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") ||
+				strings.HasPrefix(path, "test") {
 				continue
 			}
 			if owner := ownerOf(imp); owner == "" || !slices.Contains(owners[owner], path) {
@@ -170,7 +201,8 @@ func ownerOf(imp string) (longest string) {
 	return longest
 }
 
-// Only pass reaches a Runner or an Executor: whoever reads host/gate checks it with grep, and so does this.
+// Only pass reaches a Runner or an Executor: whoever reads host/gate checks it with grep, and so
+// does this.
 func TestOnlyPassActs(t *testing.T) {
 	act := regexp.MustCompile(`\.(Execute|Lookup|Run)\(`)
 	var found []string
@@ -188,9 +220,17 @@ func TestOnlyPassActs(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"return d.Runner.Run(ctx, r)", "f, err := exec.Lookup(ctx, q)", "res, err := exec.Execute(ctx, q, d)"}
+	want := []string{
+		"return d.Runner.Run(ctx, r)",
+		"f, err := exec.Lookup(ctx, q)",
+		"res, err := exec.Execute(ctx, q, d)",
+	}
 	if !slices.Equal(found, want) {
-		t.Errorf("calls to Execute, Lookup or Run in gate: %q; want only those inside the functions given to pass: %q", found, want)
+		t.Errorf(
+			"calls to Execute, Lookup or Run in gate: %q; want only those inside the functions given to pass: %q",
+			found,
+			want,
+		)
 	}
 }
 
@@ -234,7 +274,12 @@ func TestPackageDocsAreOneThing(t *testing.T) {
 		}
 		doc := ""
 		for _, f := range p.GoFiles {
-			parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil, parser.PackageClauseOnly|parser.ParseComments)
+			parsed, err := parser.ParseFile(
+				token.NewFileSet(),
+				filepath.Join(p.Dir, f),
+				nil,
+				parser.PackageClauseOnly|parser.ParseComments,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +299,23 @@ func TestPackageDocsAreOneThing(t *testing.T) {
 func TestForbiddenPackageNames(t *testing.T) {
 	for _, p := range packages(t) {
 		base := filepath.Base(p.ImportPath)
-		if slices.Contains([]string{"types", "util", "utils", "errors", "core", "middleware", "tiers", "sanitize", "registry", "health", "metrics", "common"}, base) {
+		if slices.Contains(
+			[]string{
+				"types",
+				"util",
+				"utils",
+				"errors",
+				"core",
+				"middleware",
+				"tiers",
+				"sanitize",
+				"registry",
+				"health",
+				"metrics",
+				"common",
+			},
+			base,
+		) {
 			t.Errorf("%s: a package is named after what it gives, not %q", p.ImportPath, base)
 		}
 	}

@@ -17,25 +17,49 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// newCallers is a site with three principals that have tokens. Alice and bob may do the same; carol reaches one node alone, which is pve1 under another
-// login that it does not let in.
+// newCallers is a site with three principals that have tokens. Alice and bob may do the same; carol
+// reaches one node alone, which is pve1 under another login that it does not let in.
 func newCallers(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t, filepath.Join(guests, "callers.wasm"))
-	s.rewrite(t, "  demo: {auth: [config, token], roles: [operator]}", "  alice: {auth: [token], roles: [operator]}\n  bob: {auth: [token], roles: [operator]}\n  carol: {auth: [token], roles: [edge]}",
-		"\nroles:\n", "\nroles:\n  edge: {tools: [\"*\"], imports: [ssh_exec, blob_read, blob_write], ceiling: yellow, nodes: [edge], commands: [\"*\"]}\n",
-		"\ntiers:\n", "\ntiers:\n  \"prompt:callers_check\": green\n  \"resource:callers_status\": green\n", "calls_per_minute: 120", "calls_per_minute: 10000", "target_calls_per_minute: 60", "target_calls_per_minute: 10000")
+	s.rewrite(
+		t,
+		"  demo: {auth: [config, token], roles: [operator]}",
+		"  alice: {auth: [token], roles: [operator]}\n  bob: {auth: [token], roles: [operator]}\n  carol: {auth: [token], roles: [edge]}",
+		"\nroles:\n",
+		"\nroles:\n  edge: {tools: [\"*\"], imports: [ssh_exec, blob_read, blob_write], ceiling: yellow, nodes: [edge], commands: [\"*\"]}\n",
+		"\ntiers:\n",
+		"\ntiers:\n  \"prompt:callers_check\": green\n  \"resource:callers_status\": green\n",
+		"calls_per_minute: 120",
+		"calls_per_minute: 10000",
+		"target_calls_per_minute: 60",
+		"target_calls_per_minute: 10000",
+	)
 	config, err := os.ReadFile(s.config)
 	must(t, err)
-	pve1 := regexp.MustCompile(`(?s)\[\[remote.nodes\]\]\nname = "pve1".*?\ndefault = true`).FindString(string(config))
-	edge := strings.NewReplacer(`"pve1"`, `"edge"`, `"root"`, `"carol"`, "\ndefault = true", "").Replace(pve1)
-	must(t, os.WriteFile(s.config, fmt.Appendf(config, "\n%s\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"alice\"\n[[identity.principals]]\nid = \"bob\"\n[[identity.principals]]\nid = \"carol\"\n[approval]\nwait = \"100ms\"\napprovers = [\"ann\"]\n",
-		edge, filepath.Join(s.dir, "tokens.json")), 0o600))
+	pve1 := regexp.MustCompile(`(?s)\[\[remote.nodes\]\]\nname = "pve1".*?\ndefault = true`).
+		FindString(string(config))
+	edge := strings.NewReplacer(`"pve1"`, `"edge"`, `"root"`, `"carol"`, "\ndefault = true", "").
+		Replace(pve1)
+	must(
+		t,
+		os.WriteFile(
+			s.config,
+			fmt.Appendf(
+				config,
+				"\n%s\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"alice\"\n[[identity.principals]]\nid = \"bob\"\n[[identity.principals]]\nid = \"carol\"\n[approval]\nwait = \"100ms\"\napprovers = [\"ann\"]\n",
+				edge,
+				filepath.Join(s.dir, "tokens.json"),
+			),
+			0o600,
+		),
+	)
 	return s
 }
 
-// Alice and bob work at the same time, each in both protocol eras. Whatever one has, the other never gets: results, what plugins remember, blobs, long
-// results, workspaces, sessions, approvals, completions.
+// Alice and bob work at the same time, each in both protocol eras. Whatever one has, the other
+// never gets: results, what plugins remember, blobs, long results, workspaces, sessions, approvals,
+// completions.
 func TestCallersNeverMeet(t *testing.T) {
 	s := newCallers(t)
 	url := s.serveHTTP(t)
@@ -47,8 +71,12 @@ func TestCallersNeverMeet(t *testing.T) {
 		m.token = strings.TrimSpace(string(token))
 	}
 	connect := func(name, version string) *mcp.ClientSession {
-		session, err := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, nil).Connect(t.Context(),
-			&mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: bearer(had[name].token)}}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		session, err := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, nil).
+			Connect(t.Context(),
+				&mcp.StreamableClientTransport{
+					Endpoint:   url + "/mcp",
+					HTTPClient: &http.Client{Transport: bearer(had[name].token)},
+				}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 		must(t, err)
 		t.Cleanup(func() { session.Close() })
 		return session
@@ -59,8 +87,18 @@ func TestCallersNeverMeet(t *testing.T) {
 		for _, version := range []string{"2025-11-25", "2026-07-28"} {
 			sessions[name+version] = connect(name, version)
 		}
-		_, _, blob := outcome(t, sessions[name+"2025-11-25"], "callers_keep", map[string]any{"word": "blob of " + name})
-		_, _, long := outcome(t, sessions[name+"2025-11-25"], "callers_long", map[string]any{"word": "long " + name})
+		_, _, blob := outcome(
+			t,
+			sessions[name+"2025-11-25"],
+			"callers_keep",
+			map[string]any{"word": "blob of " + name},
+		)
+		_, _, long := outcome(
+			t,
+			sessions[name+"2025-11-25"],
+			"callers_long",
+			map[string]any{"word": "long " + name},
+		)
 		m.blob, m.uri = strings.TrimSpace(blob), uriForm.FindString(long)
 		if m.blob == "" || m.uri == "" {
 			t.Fatalf("%s has blob %q and result %q", name, m.blob, m.uri)
@@ -81,17 +119,22 @@ func TestCallersNeverMeet(t *testing.T) {
 						"proxmox_container_exec_command": {"vmid": 101, "command": "echo " + word},
 					} {
 						how, _, text := outcome(t, session, tool, args)
-						if how != "succeeded" || strings.Contains(text, other[name]) || tool == "callers_last" && !strings.Contains(text, `word was ""`) || tool != "callers_last" && !strings.Contains(text, name) {
+						if how != "succeeded" || strings.Contains(text, other[name]) ||
+							tool == "callers_last" && !strings.Contains(text, `word was ""`) ||
+							tool != "callers_last" && !strings.Contains(text, name) {
 							t.Errorf("%s got from %s: %s %.200s", word, tool, how, text)
 						}
 					}
-					if how, _, text := outcome(t, session, "callers_show", map[string]any{"blob": them.blob}); how != "failed" || !strings.Contains(text, "no such blob") {
+					if how, _, text := outcome(t, session, "callers_show", map[string]any{"blob": them.blob}); how != "failed" ||
+						!strings.Contains(text, "no such blob") {
 						t.Errorf("%s read the blob of %s: %s", name, other[name], text)
 					}
-					if r, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: me.uri}); err != nil || !strings.Contains(r.Contents[0].Text, "long "+name) {
+					if r, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: me.uri}); err != nil ||
+						!strings.Contains(r.Contents[0].Text, "long "+name) {
 						t.Errorf("%s cannot read on: %v", name, err)
 					}
-					if _, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: them.uri}); err == nil || !strings.Contains(strings.ToLower(err.Error()), "not found") {
+					if _, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: them.uri}); err == nil ||
+						!strings.Contains(strings.ToLower(err.Error()), "not found") {
 						t.Errorf("%s reads on in a result of %s: %v", name, other[name], err)
 					}
 				}
@@ -105,14 +148,27 @@ func TestCallersNeverMeet(t *testing.T) {
 		for method, body := range map[string]string{"POST": `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "GET": "", "DELETE": ""} {
 			req, err := http.NewRequest(method, url+"/mcp", strings.NewReader(body))
 			must(t, err)
-			req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": {id}, "Mcp-Protocol-Version": {"2025-11-25"}}
+			req.Header = http.Header{
+				"Content-Type":         {"application/json"},
+				"Accept":               {"application/json, text/event-stream"},
+				"Mcp-Session-Id":       {id},
+				"Mcp-Protocol-Version": {"2025-11-25"},
+			}
 			res, err := (&http.Client{Transport: bearer(had[other[name]].token)}).Do(req)
 			must(t, err)
 			answer, err := io.ReadAll(res.Body)
 			must(t, err)
 			res.Body.Close()
-			if res.StatusCode != http.StatusForbidden || strings.Contains(string(answer), "callers_") {
-				t.Errorf("%s: %s in the session of %s: %d %s", method, other[name], name, res.StatusCode, answer)
+			if res.StatusCode != http.StatusForbidden ||
+				strings.Contains(string(answer), "callers_") {
+				t.Errorf(
+					"%s: %s in the session of %s: %d %s",
+					method,
+					other[name],
+					name,
+					res.StatusCode,
+					answer,
+				)
 			}
 		}
 		if _, err := sessions[name+"2025-11-25"].ListTools(t.Context(), nil); err != nil {
@@ -129,8 +185,12 @@ func TestCallersNeverMeet(t *testing.T) {
 			if out, err := s.command(append([]string{verb}, c.freeze...)...).CombinedOutput(); err != nil {
 				t.Fatalf("%v %s", err, out)
 			}
-			_, err := sessions["alice2026-07-28"].ReadResource(t.Context(), &mcp.ReadResourceParams{URI: had["alice"].uri})
-			if want := c.reads || verb == "thaw"; (err == nil) != want || err != nil && !strings.Contains(strings.ToLower(err.Error()), "not found") {
+			_, err := sessions["alice2026-07-28"].ReadResource(
+				t.Context(),
+				&mcp.ReadResourceParams{URI: had["alice"].uri},
+			)
+			if want := c.reads || verb == "thaw"; (err == nil) != want ||
+				err != nil && !strings.Contains(strings.ToLower(err.Error()), "not found") {
 				t.Errorf("%s %q: alice reads on: %v", verb, c.freeze, err)
 			}
 		}
@@ -159,28 +219,36 @@ func TestCallersNeverMeet(t *testing.T) {
 	for e := range ended {
 		all = append(all, e)
 	}
-	if said := strings.Join(all, ", "); strings.Count(said, "ali succeeded") != 1 || strings.Contains(said, "bob succeeded") {
+	if said := strings.Join(all, ", "); strings.Count(said, "ali succeeded") != 1 ||
+		strings.Contains(said, "bob succeeded") {
 		t.Errorf("after one yes to alice: %s", said)
 	}
 }
 
-// Carol has a login of her own on the machine that the others reach as root: she gets what it gives her, never their connection.
+// Carol has a login of her own on the machine that the others reach as root: she gets what it gives
+// her, never their connection.
 func TestNobodyRidesOnAnothersLogin(t *testing.T) {
 	s := newCallers(t)
 	url := s.serveHTTP(t)
 	alice, carol := s.agent(t, url, "alice"), s.agent(t, url, "carol")
 	for range 3 {
-		if how, _, text := outcome(t, alice, "callers_list", map[string]any{}); how != "succeeded" || !strings.Contains(text, "101") {
+		if how, _, text := outcome(t, alice, "callers_list", map[string]any{}); how != "succeeded" ||
+			!strings.Contains(text, "101") {
 			t.Fatalf("alice: %s %s", how, text)
 		}
-		if how, _, text := outcome(t, carol, "callers_list", map[string]any{"node": "edge"}); how != "failed" || strings.Contains(text, "101") || !strings.Contains(text, "carol") {
+		if how, _, text := outcome(t, carol, "callers_list", map[string]any{"node": "edge"}); how != "failed" ||
+			strings.Contains(text, "101") ||
+			!strings.Contains(text, "carol") {
 			t.Errorf("carol as carol: %s %s", how, text)
 		}
-		if how, _, text := outcome(t, carol, "callers_list", map[string]any{"node": "pve1"}); how != "refused" || !strings.Contains(text, "node") {
+		if how, _, text := outcome(t, carol, "callers_list", map[string]any{"node": "pve1"}); how != "refused" ||
+			!strings.Contains(text, "node") {
 			t.Errorf("carol as root: %s %s", how, text)
 		}
 	}
-	if how, _, text := outcome(t, carol, "callers_last", map[string]any{"word": "x"}); how != "succeeded" || !strings.Contains(text, "edge") || strings.Contains(text, "pve") {
+	if how, _, text := outcome(t, carol, "callers_last", map[string]any{"word": "x"}); how != "succeeded" ||
+		!strings.Contains(text, "edge") ||
+		strings.Contains(text, "pve") {
 		t.Errorf("a plugin is told of nodes that carol may not see: %s %s", how, text)
 	}
 }
@@ -191,11 +259,23 @@ func TestCompletionAndResourcesThroughTheRealDoor(t *testing.T) {
 	alice, bob, carol := s.agent(t, url, "alice"), s.agent(t, url, "bob"), s.agent(t, url, "carol")
 	complete := func(session *mcp.ClientSession, ref *mcp.CompleteReference, arg, begin string) string {
 		t.Helper()
-		r, err := session.Complete(t.Context(), &mcp.CompleteParams{Ref: ref, Argument: mcp.CompleteParamsArgument{Name: arg, Value: begin}})
+		r, err := session.Complete(
+			t.Context(),
+			&mcp.CompleteParams{
+				Ref:      ref,
+				Argument: mcp.CompleteParamsArgument{Name: arg, Value: begin},
+			},
+		)
 		must(t, err)
 		return strings.Join(r.Completion.Values, " ")
 	}
-	prompt, status := &mcp.CompleteReference{Type: "ref/prompt", Name: "callers_check"}, &mcp.CompleteReference{Type: "ref/resource", URI: "lab://{node}/guests/{vmid}"}
+	prompt, status := &mcp.CompleteReference{
+		Type: "ref/prompt",
+		Name: "callers_check",
+	}, &mcp.CompleteReference{
+		Type: "ref/resource",
+		URI:  "lab://{node}/guests/{vmid}",
+	}
 	if how, _, text := outcome(t, alice, "proxmox_list_containers", map[string]any{}); how != "succeeded" {
 		t.Fatalf("%s %s", how, text)
 	}
@@ -214,32 +294,44 @@ func TestCompletionAndResourcesThroughTheRealDoor(t *testing.T) {
 			t.Errorf("%s %q: %q, want %q", c.arg, c.begin, got, c.want)
 		}
 	}
-	if all := complete(alice, prompt, "vmid", "1"); !strings.Contains(all, "102") || strings.Contains(all, "103") {
+	if all := complete(alice, prompt, "vmid", "1"); !strings.Contains(all, "102") ||
+		strings.Contains(all, "103") {
 		t.Errorf("alice is offered %s", all)
 	}
 	r, err := alice.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "lab://pve1/guests/101"})
-	if err != nil || !strings.Contains(r.Contents[0].Text, "status: running") || r.Contents[0].URI != "lab://pve1/guests/101" {
+	if err != nil || !strings.Contains(r.Contents[0].Text, "status: running") ||
+		r.Contents[0].URI != "lab://pve1/guests/101" {
 		t.Errorf("%v %+v", err, r)
 	}
 	for uri, why := range map[string]string{"lab://pve1/guests/103": "protected", "lab://pve1/guests/0101": "must be an integer", "lab://nowhere/guests/101": "not in the inventory", "lab://pve1/guests/101%20": "not found"} {
-		if _, err := alice.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil || !strings.Contains(strings.ToLower(err.Error()), why) {
+		if _, err := alice.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil ||
+			!strings.Contains(strings.ToLower(err.Error()), why) {
 			t.Errorf("%s: %v, want %s", uri, err, why)
 		}
 	}
-	if _, err := carol.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "lab://pve1/guests/101"}); err == nil || !strings.Contains(err.Error(), "node") {
+	if _, err := carol.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "lab://pve1/guests/101"}); err == nil ||
+		!strings.Contains(err.Error(), "node") {
 		t.Errorf("carol reads from pve1: %v", err)
 	}
-	p, err := alice.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "callers_check", Arguments: map[string]string{"vmid": "101", "node": "pve1"}})
+	p, err := alice.GetPrompt(
+		t.Context(),
+		&mcp.GetPromptParams{
+			Name:      "callers_check",
+			Arguments: map[string]string{"vmid": "101", "node": "pve1"},
+		},
+	)
 	if err != nil || p.Messages[0].Content.(*mcp.TextContent).Text != "Look at guest 101 on pve1." {
 		t.Errorf("%v %+v", err, p)
 	}
-	if _, err := alice.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "callers_check", Arguments: map[string]string{"vmid": "103", "node": "pve1"}}); err == nil || !strings.Contains(err.Error(), "protected") {
+	if _, err := alice.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "callers_check", Arguments: map[string]string{"vmid": "103", "node": "pve1"}}); err == nil ||
+		!strings.Contains(err.Error(), "protected") {
 		t.Errorf("a prompt about a protected guest: %v", err)
 	}
 	s.journaled(t, `"kind":"call".*"tool":"callers_status".*"vmids":\["101"\]`)
 }
 
-// A reload tells clients only of what is new to them: not of a file that was touched, but of a tool that a role lost.
+// A reload tells clients only of what is new to them: not of a file that was touched, but of a tool
+// that a role lost.
 func TestAReloadTellsOnlyOfChanges(t *testing.T) {
 	s := newSite(t)
 	cmd := s.command("serve")

@@ -44,8 +44,23 @@ func newChromium(t *testing.T) *chromium {
 	out, theirOut, err := os.Pipe()
 	must(t, err)
 	// /dev/shm is small in containers; nothing but loopback is reached.
-	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--no-first-run", "--disable-extensions",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-proxy-server", "--hide-scrollbars", "--user-data-dir="+t.TempDir(), "about:blank")
+	cmd := exec.Command(
+		path,
+		"--headless",
+		"--no-sandbox",
+		"--disable-gpu",
+		"--disable-dev-shm-usage",
+		"--remote-debugging-pipe",
+		"--no-first-run",
+		"--disable-extensions",
+		"--disable-background-networking",
+		"--disable-component-update",
+		"--disable-sync",
+		"--no-proxy-server",
+		"--hide-scrollbars",
+		"--user-data-dir="+t.TempDir(),
+		"about:blank",
+	)
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it starts many processes
 	must(t, cmd.Start())
@@ -62,14 +77,19 @@ func newChromium(t *testing.T) *chromium {
 	var target struct{ TargetID string }
 	c.do("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
 	var attached struct{ SessionID string }
-	c.do("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
+	c.do(
+		"Target.attachToTarget",
+		map[string]any{"targetId": target.TargetID, "flatten": true},
+		&attached,
+	)
 	c.session = attached.SessionID
 	c.do("Page.enable", nil, nil)
 	c.do("Log.enable", nil, nil)
 	return c
 }
 
-// do sends a command and waits for its answer. Of the events in between it keeps what the browser logs.
+// do sends a command and waits for its answer. Of the events in between it keeps what the browser
+// logs.
 func (c *chromium) do(method string, params, result any) {
 	c.t.Helper()
 	c.id++
@@ -120,7 +140,11 @@ func (c *chromium) eval(js string) string {
 		Result           struct{ Value any }
 		ExceptionDetails *struct{ Text string }
 	}
-	c.do("Runtime.evaluate", map[string]any{"expression": "String(" + js + ")", "returnByValue": true}, &r)
+	c.do(
+		"Runtime.evaluate",
+		map[string]any{"expression": "String(" + js + ")", "returnByValue": true},
+		&r,
+	)
 	if r.ExceptionDetails != nil {
 		return "exception: " + r.ExceptionDetails.Text
 	}
@@ -136,7 +160,13 @@ func (c *chromium) until(js, want string) {
 			return
 		}
 	}
-	c.t.Fatalf("%s is %q, want %q; the page says:\n%s", js, got, want, c.eval("document.body.innerText"))
+	c.t.Fatalf(
+		"%s is %q, want %q; the page says:\n%s",
+		js,
+		got,
+		want,
+		c.eval("document.body.innerText"),
+	)
 }
 
 func (c *chromium) open(url, want string) {
@@ -145,13 +175,31 @@ func (c *chromium) open(url, want string) {
 	c.until("document.readyState + ' ' + document.body.innerText", want)
 }
 
-// click presses the mouse where the element is, as a person would: nothing that covers it is clicked through.
+// click presses the mouse where the element is, as a person would: nothing that covers it is
+// clicked through.
 func (c *chromium) click(selector string) {
 	c.t.Helper()
 	var at struct{ X, Y float64 }
-	must(c.t, json.Unmarshal([]byte(c.eval(`(() => { const e = document.querySelector(`+fmt.Sprintf("%q", selector)+`); e.scrollIntoView({block: "center"}); const r = e.getBoundingClientRect(); return JSON.stringify({x: r.x + r.width/2, y: r.y + r.height/2}) })()`)), &at))
+	must(
+		c.t,
+		json.Unmarshal(
+			[]byte(
+				c.eval(
+					`(() => { const e = document.querySelector(`+fmt.Sprintf(
+						"%q",
+						selector,
+					)+`); e.scrollIntoView({block: "center"}); const r = e.getBoundingClientRect(); return JSON.stringify({x: r.x + r.width/2, y: r.y + r.height/2}) })()`,
+				),
+			),
+			&at,
+		),
+	)
 	for _, kind := range []string{"mousePressed", "mouseReleased"} {
-		c.do("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": at.X, "y": at.Y, "button": "left", "clickCount": 1}, nil)
+		c.do(
+			"Input.dispatchMouseEvent",
+			map[string]any{"type": kind, "x": at.X, "y": at.Y, "button": "left", "clickCount": 1},
+			nil,
+		)
 	}
 }
 
@@ -171,14 +219,22 @@ func (c *chromium) logged(text string) string {
 
 func (c *chromium) size(width, height int, phone bool) {
 	c.t.Helper()
-	c.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}, nil)
+	c.do(
+		"Emulation.setDeviceMetricsOverride",
+		map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone},
+		nil,
+	)
 }
 
 // picture is a PNG of the whole page.
 func (c *chromium) picture() []byte {
 	c.t.Helper()
 	var shot struct{ Data string }
-	c.do("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true}, &shot)
+	c.do(
+		"Page.captureScreenshot",
+		map[string]any{"format": "png", "captureBeyondViewport": true},
+		&shot,
+	)
 	data, err := base64.StdEncoding.DecodeString(shot.Data)
 	must(c.t, err)
 	return data

@@ -17,9 +17,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestUnderCutsTheJournalTellsWhatTheNodeDid calls through the real binary while the way to the node is cut at random, and then holds the node, counted by a mark
-// in each call's command, against the journal: no mark twice, none without an intent, none that the journal calls succeeded and is not there.
-// CAPONIER_SOAK is how many calls, 500 without it.
+// TestUnderCutsTheJournalTellsWhatTheNodeDid calls through the real binary while the way to the
+// node is cut at random, and then holds the node, counted by a mark in each call's command, against
+// the journal: no mark twice, none without an intent, none that the journal calls succeeded and is
+// not there. CAPONIER_SOAK is how many calls, 500 without it.
 func TestUnderCutsTheJournalTellsWhatTheNodeDid(t *testing.T) {
 	calls := 500
 	if v := os.Getenv("CAPONIER_SOAK"); v != "" {
@@ -32,8 +33,14 @@ func TestUnderCutsTheJournalTellsWhatTheNodeDid(t *testing.T) {
 	s := newSite(t)
 	proxy := sshtest.NewProxy(t, s.lab.Addr)
 	_, port := sshtest.HostPort(proxy.Addr)
-	s.replace(t, s.config, `port = \d+`, "port = "+strconv.Itoa(port)) // both nodes: only pve1 is called
-	s.replace(t, filepath.Join(s.dir, "site/data.yaml"), `calls_per_minute: \d+`, "calls_per_minute: 1000000")
+	// both nodes: only pve1 is called
+	s.replace(t, s.config, `port = \d+`, "port = "+strconv.Itoa(port))
+	s.replace(
+		t,
+		filepath.Join(s.dir, "site/data.yaml"),
+		`calls_per_minute: \d+`,
+		"calls_per_minute: 1000000",
+	)
 	session := s.stdio(t)
 
 	stop := make(chan struct{})
@@ -51,8 +58,14 @@ func TestUnderCutsTheJournalTellsWhatTheNodeDid(t *testing.T) {
 	for caller := range 4 {
 		callers.Go(func() {
 			for i := caller; i < calls; i += 4 {
-				_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "proxmox_container_exec_command",
-					Arguments: map[string]any{"vmid": 101, "command": fmt.Sprintf("echo mark-%d-end >> /tmp/marks", i)}})
+				_, err := session.CallTool(
+					t.Context(),
+					&mcp.CallToolParams{Name: "proxmox_container_exec_command",
+						Arguments: map[string]any{
+							"vmid":    101,
+							"command": fmt.Sprintf("echo mark-%d-end >> /tmp/marks", i),
+						}},
+				)
 				if err != nil {
 					t.Errorf("call %d: %v", i, err)
 				}
@@ -68,7 +81,8 @@ func TestUnderCutsTheJournalTellsWhatTheNodeDid(t *testing.T) {
 	marks, err := s.lab.GuestFile(101, "/tmp/marks")
 	must(t, err)
 	did := map[string]int{}
-	for _, m := range regexp.MustCompile(`mark-\d+-end`).FindAllString(string(marks), -1) { // two writers' line ends may meet
+	// two writers' line ends may meet
+	for _, m := range regexp.MustCompile(`mark-\d+-end`).FindAllString(string(marks), -1) {
 		did[m]++
 	}
 	intents, outcomes := s.execs(t)
@@ -108,7 +122,8 @@ func TestUnderCutsTheJournalTellsWhatTheNodeDid(t *testing.T) {
 	}
 }
 
-// execs reads the journal: the decision ids of the ssh_exec intents whose input holds each mark, and how each decision ended.
+// execs reads the journal: the decision ids of the ssh_exec intents whose input holds each mark,
+// and how each decision ended.
 func (s *site) execs(t *testing.T) (intents map[string][]string, outcomes map[string]string) {
 	t.Helper()
 	cmd := s.command("audit", "tail", "--json", "-n", "1000000")

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// runners says which test runs the fences of a page. On a page that has none there may be no commands in fences: only what is listed in illustrates.
+// runners says which test runs the fences of a page. On a page that has none there may be no
+// commands in fences: only what is listed in illustrates.
 var runners = map[string]string{
 	"README.md":                    "TestWalks",
 	"docs/plugins.md":              "TestWalks",
@@ -31,7 +32,15 @@ var illustrates = map[string][]string{"docs/design.md": {"", "go", "jsonc"}}
 
 func pages(t *testing.T) (names []string) {
 	t.Helper()
-	cmd := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md", "*.md.tmpl")
+	cmd := exec.Command(
+		"git",
+		"ls-files",
+		"--cached",
+		"--others",
+		"--exclude-standard",
+		"*.md",
+		"*.md.tmpl",
+	)
 	cmd.Dir = ".."
 	out, err := cmd.Output()
 	must(t, err)
@@ -41,8 +50,8 @@ func pages(t *testing.T) (names []string) {
 	return names
 }
 
-// Every command of every page is run by a test, or belongs on a real node and is marked as such; whatever a page calls a command of caponier, or a target
-// of make, is one, with those flags.
+// Every command of every page is run by a test, or belongs on a real node and is marked as such;
+// whatever a page calls a command of caponier, or a target of make, is one, with those flags.
 func TestPagesHoldNoCommandThatNobodyRuns(t *testing.T) {
 	tests := ""
 	for _, glob := range []string{"*_test.go", "../host/*/*_test.go"} {
@@ -73,7 +82,12 @@ func TestPagesHoldNoCommandThatNobodyRuns(t *testing.T) {
 			case fence:
 				open, info = true, rest
 				if runner == "" && !slices.Contains(illustrates[page], info) {
-					t.Errorf("%s:%d: nobody runs a fence of %q: give the page a test, or say that the fence illustrates (test/docs_test.go)", page, i+1, info)
+					t.Errorf(
+						"%s:%d: nobody runs a fence of %q: give the page a test, or say that the fence illustrates (test/docs_test.go)",
+						page,
+						i+1,
+						info,
+					)
 				}
 			}
 			spans := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(line, -1)
@@ -89,7 +103,8 @@ func TestPagesHoldNoCommandThatNobodyRuns(t *testing.T) {
 						t.Errorf("%s:%d: `%s`: %s", page, i+1, s[1], problem)
 					}
 				case len(words) == 2 && words[0] == "make" && !open:
-					if !strings.Contains(" all "+string(targets[1])+" ", " "+words[1]) && !strings.HasPrefix(words[1], "build/") {
+					if !strings.Contains(" all "+string(targets[1])+" ", " "+words[1]) &&
+						!strings.HasPrefix(words[1], "build/") {
 						t.Errorf("%s:%d: make has no target %s", page, i+1, words[1])
 					}
 				}
@@ -122,18 +137,22 @@ func noCommand(words []string) string {
 	for n := min(len(path), 2); n > 0; n-- {
 		key := strings.Join(path[:n], " ")
 		if _, seen := helps[key]; !seen {
-			out, _ := exec.Command(bin, append(append([]string{}, path[:n]...), "--help")...).CombinedOutput()
+			out, _ := exec.Command(bin, append(append([]string{}, path[:n]...), "--help")...).
+				CombinedOutput()
 			helps[key] = string(out)
 		}
 		usage := regexp.MustCompile(`(?m)^  caponier ` + regexp.QuoteMeta(key) + `( |$)`)
 		if !usage.MatchString(helps[key]) {
 			continue // the last word is an argument
 		}
-		if n == 1 && len(path) > 1 && strings.Contains(helps[key], "Available Commands:") && !strings.ContainsAny(path[1], "…<|") {
+		if n == 1 && len(path) > 1 && strings.Contains(helps[key], "Available Commands:") &&
+			!strings.ContainsAny(path[1], "…<|") {
 			return "there is no " + key + " " + path[1]
 		}
 		for _, f := range flags {
-			if f != "-" && f != "--" && !regexp.MustCompile(`(?m)(^|\s)`+regexp.QuoteMeta(f)+`[ ,\n]`).MatchString(helps[key]) {
+			if f != "-" && f != "--" &&
+				!regexp.MustCompile(`(?m)(^|\s)`+regexp.QuoteMeta(f)+`[ ,\n]`).
+					MatchString(helps[key]) {
 				return "caponier " + key + " has no " + f
 			}
 		}
@@ -154,9 +173,14 @@ func TestFolderReadmesWork(t *testing.T) {
 			t.Fatalf("%s/README.md has no commands", dir)
 		}
 		cmd := exec.Command("bash", "-ec", string(fence[1]))
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+filepath.Dir(bin)+":"+os.Getenv("PATH"), "GOPROXY=off")
+		cmd.Dir, cmd.Env = dir, append(
+			os.Environ(),
+			"PATH="+filepath.Dir(bin)+":"+os.Getenv("PATH"),
+			"GOPROXY=off",
+		)
 		out, err := cmd.CombinedOutput()
-		if exited := (*exec.ExitError)(nil); errors.As(err, &exited) || !regexp.MustCompile(`plugins.lock (written|is current) \(1 plugins\)`).Match(out) {
+		if exited := (*exec.ExitError)(nil); errors.As(err, &exited) ||
+			!regexp.MustCompile(`plugins.lock (written|is current) \(1 plugins\)`).Match(out) {
 			t.Errorf("%s/README.md: %v %s", dir, err, out)
 		}
 	}

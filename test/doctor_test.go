@@ -48,7 +48,13 @@ func (s *site) examined(t *testing.T, args ...string) (r seen, code int) {
 		}
 	}
 	if failed != r.Failed || warned != r.Warned {
-		t.Errorf("%d failed and %d warned, but it says %d and %d", failed, warned, r.Failed, r.Warned)
+		t.Errorf(
+			"%d failed and %d warned, but it says %d and %d",
+			failed,
+			warned,
+			r.Failed,
+			r.Warned,
+		)
 	}
 	return r, cmd.ProcessState.ExitCode()
 }
@@ -56,7 +62,8 @@ func (s *site) examined(t *testing.T, args ...string) (r seen, code int) {
 // has says whether there is such a finding; its note and its fix hold the words.
 func (r seen) has(check, level, note, fix string) bool {
 	for _, f := range r.Findings {
-		if f.Check == check && f.Level == level && strings.Contains(f.Note, note) && strings.Contains(f.Fix, fix) {
+		if f.Check == check && f.Level == level && strings.Contains(f.Note, note) &&
+			strings.Contains(f.Fix, fix) {
 			return true
 		}
 	}
@@ -116,9 +123,12 @@ func TestDoctorFindsWhatIsWrongHere(t *testing.T) {
 				c.spoil(t, s)
 			}
 			before := tree(t, s.dir)
-			r, code := s.examined(t, slices.Repeat([]string{"--offline"}, map[bool]int{false: 1}[c.online])...)
+			r, code := s.examined(
+				t,
+				slices.Repeat([]string{"--offline"}, map[bool]int{false: 1}[c.online])...)
 			for _, w := range c.want {
-				if !r.has(w[0], w[1], w[2], w[3]) || code != c.code || code == 0 != (r.Failed == 0) {
+				if !r.has(w[0], w[1], w[2], w[3]) || code != c.code ||
+					code == 0 != (r.Failed == 0) {
 					t.Errorf("exit code %d, want %d and %q in\n%+v", code, c.code, w, r)
 				}
 			}
@@ -129,7 +139,8 @@ func TestDoctorFindsWhatIsWrongHere(t *testing.T) {
 	}
 }
 
-// Root may write anywhere; the user that serves may not, and the doctor says so when it is that user who asks.
+// Root may write anywhere; the user that serves may not, and the doctor says so when it is that
+// user who asks.
 func TestDoctorFindsDirectoriesThatItsUserCannotWriteTo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -142,17 +153,27 @@ func TestDoctorFindsDirectoriesThatItsUserCannotWriteTo(t *testing.T) {
 			must(t, os.Chmod(dir, 0o755))
 		}
 		must(t, os.Chmod(filepath.Join(s.dir, "lab"), 0o755))
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: 65534, Gid: 65534},
+		}
 		want = "nobody cannot write to"
 	}
 	out, _ := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != 1 || !regexp.MustCompile(`(?m)^FAIL  state +audit.dir: \S* ?`+want+`.*\n +→ install -d -m 0700 -o \S+ /.*lab/journal   # as root$`).Match(out) {
+	if cmd.ProcessState.ExitCode() != 1 ||
+		!regexp.MustCompile(`(?m)^FAIL  state +audit.dir: \S* ?`+want+`.*\n +→ install -d -m 0700 -o \S+ /.*lab/journal   # as root$`).
+			Match(out) {
 		t.Errorf("%s", out)
 	}
-	if os.Getuid() == 0 { // what root looks at belongs to somebody else: it must not be told that all is well
+	// what root looks at belongs to somebody else: it must not be told that all is well
+	if os.Getuid() == 0 {
 		must(t, os.Chown(filepath.Join(s.dir, "lab/journal"), 65534, 65534))
 		must(t, os.Chmod(filepath.Join(s.dir, "lab/journal"), 0o700))
-		if r, _ := s.examined(t, "--offline"); !r.has("state", "warn", "belongs to nobody, and this is root", "sudo -u nobody caponier check") {
+		if r, _ := s.examined(t, "--offline"); !r.has(
+			"state",
+			"warn",
+			"belongs to nobody, and this is root",
+			"sudo -u nobody caponier check",
+		) {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -182,7 +203,17 @@ func TestDoctorFindsWhatIsWrongOnTheLab(t *testing.T) {
 			s.lab.Close()
 			dir := t.TempDir()
 			var err error
-			s.lab, err = pvelab.Start(t.Context(), pvelab.Options{State: filepath.Join(dir, "lab"), Config: s.config, Plugins: filepath.Join(s.dir, "plugins"), Lock: filepath.Join(s.dir, "plugins.lock"), Site: filepath.Join(s.dir, "site"), Faults: c.faults})
+			s.lab, err = pvelab.Start(
+				t.Context(),
+				pvelab.Options{
+					State:   filepath.Join(dir, "lab"),
+					Config:  s.config,
+					Plugins: filepath.Join(s.dir, "plugins"),
+					Lock:    filepath.Join(s.dir, "plugins.lock"),
+					Site:    filepath.Join(s.dir, "site"),
+					Faults:  c.faults,
+				},
+			)
 			must(t, err)
 			if c.config[0] != "" {
 				s.configure(t, c.config[0], c.config[1])
@@ -197,7 +228,8 @@ func TestDoctorFindsWhatIsWrongOnTheLab(t *testing.T) {
 	}
 }
 
-// A node, or whoever answers in its place, has a say in an error; it writes nothing to the terminal.
+// A node, or whoever answers in its place, has a say in an error; it writes nothing to the
+// terminal.
 func TestDoctorAndScanShowNoControlCharactersOfANode(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -209,11 +241,21 @@ func TestDoctorAndScanShowNoControlCharactersOfANode(t *testing.T) {
 				return
 			}
 			said := "\x1b]0;owned\x07\x1b[2Jbye\n\rok    all is well"
-			payload := append([]byte{1, 0, 0, 0, 2}, binary.BigEndian.AppendUint32(nil, uint32(len(said)))...) // a disconnect, before any key is agreed on
+			// a disconnect, before any key is agreed on
+			payload := append(
+				[]byte{1, 0, 0, 0, 2},
+				binary.BigEndian.AppendUint32(nil, uint32(len(said)))...)
 			payload = append(append(payload, said...), 0, 0, 0, 0)
 			pad := 16 - (len(payload)+5)%8
-			packet := append(binary.BigEndian.AppendUint32(nil, uint32(len(payload)+1+pad)), byte(pad))
-			_, _ = c.Write(append(append(append([]byte("SSH-2.0-evil\r\n"), packet...), payload...), make([]byte, pad)...))
+			packet := append(
+				binary.BigEndian.AppendUint32(nil, uint32(len(payload)+1+pad)),
+				byte(pad),
+			)
+			_, _ = c.Write(
+				append(
+					append(append([]byte("SSH-2.0-evil\r\n"), packet...), payload...),
+					make([]byte, pad)...),
+			)
 			_, _ = io.Copy(io.Discard, c)
 			c.Close()
 		}
@@ -224,13 +266,16 @@ func TestDoctorAndScanShowNoControlCharactersOfANode(t *testing.T) {
 	s.replace(t, s.config, `(?m)^port = .*$`, "port = "+port)
 	for _, args := range [][]string{{"check"}, {"hosts", "scan", l.Addr().String()}} {
 		out, err := s.command(args...).CombinedOutput()
-		if err == nil || !strings.Contains(string(out), "bye") || strings.ContainsAny(string(out), "\x1b\x07\r") || strings.Contains(string(out), "\nok    all") {
+		if err == nil || !strings.Contains(string(out), "bye") ||
+			strings.ContainsAny(string(out), "\x1b\x07\r") ||
+			strings.Contains(string(out), "\nok    all") {
 			t.Errorf("%v: %v %q", args, err, out)
 		}
 	}
 }
 
-// Every check that the program can name is explained on the page for operators, and what runs on a node is listed there.
+// Every check that the program can name is explained on the page for operators, and what runs on a
+// node is listed there.
 func TestFirstNodeListsEveryCheck(t *testing.T) {
 	page, err := os.ReadFile("../docs/first-node.md")
 	must(t, err)

@@ -44,10 +44,12 @@ func forms(t *testing.T) (all []form, kinds map[string]string) {
 
 // with puts values in the place of a form's variables.
 func (f form) with(kinds map[string]string) string {
-	return regexp.MustCompile(`\$\w+`).ReplaceAllStringFunc(f.text, func(v string) string { return kinds[v[1:]] })
+	return regexp.MustCompile(`\$\w+`).
+		ReplaceAllStringFunc(f.text, func(v string) string { return kinds[v[1:]] })
 }
 
-// every spells an expression out: each alternative of it, what may be missing once with and once without it, and no repetition that need not be.
+// every spells an expression out: each alternative of it, what may be missing once with and once
+// without it, and no repetition that need not be.
 func every(t *testing.T, expr string) []string {
 	t.Helper()
 	re, err := syntax.Parse(expr, syntax.Perl)
@@ -106,11 +108,15 @@ func spelled(re *syntax.Regexp) (all []string) {
 	panic("an expression with " + re.Op.String())
 }
 
-// TestAFormIsTheWholeCommand has every form of the gate, and two of a site's own with | in them: it runs, and nothing more than it does.
+// TestAFormIsTheWholeCommand has every form of the gate, and two of a site's own with | in them: it
+// runs, and nothing more than it does.
 func TestAFormIsTheWholeCommand(t *testing.T) {
 	t.Parallel()
 	all, kinds := forms(t)
-	own := []form{{"a site's", "'uptime'|'hostname' '-f'"}, {"a site's", "'pct' 'df' '$id'|'qm' 'pending' '$id'"}}
+	own := []form{
+		{"a site's", "'uptime'|'hostname' '-f'"},
+		{"a site's", "'pct' 'df' '$id'|'qm' 'pending' '$id'"},
+	}
 	kinds["word"] = `'any word; \| &'`
 	script, err := os.ReadFile("../packaging/node/caponier-gate")
 	must(t, err)
@@ -121,9 +127,19 @@ func TestAFormIsTheWholeCommand(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755))
 	}
 	for _, name := range strings.Fields("pct qm pvesh date sha256sum uptime hostname id bash echo") {
-		must(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\nprintf \"'%s'\" \"${0##*/}\"\n[ $# = 0 ] || printf \" '%s'\" \"$@\"\n"), 0o755))
+		must(
+			t,
+			os.WriteFile(
+				filepath.Join(bin, name),
+				[]byte(
+					"#!/bin/sh\nprintf \"'%s'\" \"${0##*/}\"\n[ $# = 0 ] || printf \" '%s'\" \"$@\"\n",
+				),
+				0o755,
+			),
+		)
 	}
-	text := strings.NewReplacer("export PATH=", "export PATH="+bin+":", "\n# \"", "\n  \"", "form=(\n", "form=(\n\""+own[0].text+"\"\n\""+own[1].text+"\"\n").Replace(string(script))
+	text := strings.NewReplacer("export PATH=", "export PATH="+bin+":", "\n# \"", "\n  \"", "form=(\n", "form=(\n\""+own[0].text+"\"\n\""+own[1].text+"\"\n").
+		Replace(string(script))
 	must(t, os.WriteFile(gate, []byte(text), 0o755))
 	run := func(asked string) (string, int) {
 		cmd := exec.Command(gate)
@@ -176,7 +192,9 @@ func TestGateAndGrammarListTheSamePaths(t *testing.T) {
 			options[o] = true
 		}
 	}
-	if !ok || len(want) < 30 || len(want) != strings.Count(gets, "tier: green") || strings.Contains(gets, "tier: yellow") || strings.Contains(gets, "tier: red") {
+	if !ok || len(want) < 30 || len(want) != strings.Count(gets, "tier: green") ||
+		strings.Contains(gets, "tier: yellow") ||
+		strings.Contains(gets, "tier: red") {
 		t.Fatalf("pvesh.yaml: %d paths to get: %v", len(want), want)
 	}
 	all, kinds := forms(t)
@@ -185,8 +203,12 @@ func TestGateAndGrammarListTheSamePaths(t *testing.T) {
 		if !strings.HasPrefix(f.text, "'pvesh'") {
 			continue
 		}
-		path, isGet := strings.CutPrefix(f.with(map[string]string{"name": `\{name\}`, "id": `\{id\}`, "upid": `\{upid\}`}), "'pvesh' 'get' '")
-		if path, closed := strings.CutSuffix(path, "'"); isGet && closed && strings.HasSuffix(f.text, "'$options") {
+		path, isGet := strings.CutPrefix(
+			f.with(map[string]string{"name": `\{name\}`, "id": `\{id\}`, "upid": `\{upid\}`}),
+			"'pvesh' 'get' '",
+		)
+		if path, closed := strings.CutSuffix(path, "'"); isGet && closed &&
+			strings.HasSuffix(f.text, "'$options") {
 			for _, p := range every(t, path) {
 				got[p] = true
 			}
@@ -195,19 +217,25 @@ func TestGateAndGrammarListTheSamePaths(t *testing.T) {
 		}
 	}
 	if !maps.Equal(got, want) {
-		t.Errorf("caponier-gate lists\n%q, policies/core/grammar/pvesh.yaml\n%q", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		t.Errorf(
+			"caponier-gate lists\n%q, policies/core/grammar/pvesh.yaml\n%q",
+			slices.Sorted(maps.Keys(got)),
+			slices.Sorted(maps.Keys(want)),
+		)
 	}
 	for _, o := range every(t, regexp.MustCompile(`^\( '(.+?)'`).FindStringSubmatch(kinds["options"])[1]) {
 		if !options[o] {
 			t.Errorf("caponier-gate: no path of policies/core/grammar/pvesh.yaml takes %s", o)
 		}
 	}
-	if nodes, err := os.ReadFile("../policies/core/grammar/base.yaml"); err != nil || !strings.Contains(string(nodes), "\n  vmid: ^"+kinds["id"]+"$\n") {
+	if nodes, err := os.ReadFile("../policies/core/grammar/base.yaml"); err != nil ||
+		!strings.Contains(string(nodes), "\n  vmid: ^"+kinds["id"]+"$\n") {
 		t.Errorf("caponier-gate: $id is not the vmid of policies/core/grammar/base.yaml: %v", err)
 	}
 }
 
-// caponier.sudoers has the gate's groups, and each group the gate's lines: what stands between their quotes. Files are not for that user.
+// caponier.sudoers has the gate's groups, and each group the gate's lines: what stands between
+// their quotes. Files are not for that user.
 func TestSudoersListsWhatTheGateLists(t *testing.T) {
 	all, kinds := forms(t)
 	kinds["word"] = ".*"
@@ -215,7 +243,8 @@ func TestSudoersListsWhatTheGateLists(t *testing.T) {
 	for _, f := range all {
 		program, rest, _ := strings.Cut(strings.ReplaceAll(f.with(kinds), "'", ""), " ")
 		for _, p := range strings.Split(strings.Trim(program, "()"), "|") {
-			if dir := map[string]string{"pct": "/usr/sbin/", "qm": "/usr/sbin/", "pvesh": "/usr/bin/"}[p]; dir != "" && !strings.HasPrefix(f.group, "files") {
+			if dir := map[string]string{"pct": "/usr/sbin/", "qm": "/usr/sbin/", "pvesh": "/usr/bin/"}[p]; dir != "" &&
+				!strings.HasPrefix(f.group, "files") {
 				want[f.group] = append(want[f.group], dir+p+" ^"+rest+"$")
 			}
 		}
@@ -232,12 +261,15 @@ func TestSudoersListsWhatTheGateLists(t *testing.T) {
 	if len(want) != 4 || !maps.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("caponier.sudoers has\n%q\nand caponier-gate\n%q", got, want)
 	}
-	if n := strings.Count(string(text), "/usr/"); n != len(slices.Concat(slices.Collect(maps.Values(got))...)) {
+	if n := strings.Count(string(text), "/usr/"); n != len(
+		slices.Concat(slices.Collect(maps.Values(got))...),
+	) {
 		t.Errorf("caponier.sudoers has %d commands, of which its groups hold others", n)
 	}
 }
 
-// gated holds what reached a node to the gate: each is of a form, or of those that docs/first-node.md tells sites to write.
+// gated holds what reached a node to the gate: each is of a form, or of those that
+// docs/first-node.md tells sites to write.
 func (s *site) gated(t *testing.T, own string) {
 	t.Helper()
 	all, kinds := forms(t)

@@ -29,10 +29,14 @@ import (
 
 const listTools = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"}}}}`
 
-// from asks as a machine with the address would: all of 127/8 is loopback, and failures are counted by address.
+// from asks as a machine with the address would: all of 127/8 is loopback, and failures are counted
+// by address.
 func from(address string) *http.Client {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: 5 * time.Second}
-	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true}}
+	return &http.Client{
+		Timeout:   10 * time.Second,
+		Transport: &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true},
+	}
 }
 
 func (s *site) append(t *testing.T, format string, args ...any) {
@@ -43,7 +47,12 @@ func (s *site) append(t *testing.T, format string, args ...any) {
 }
 
 // asked sends a list of tools with the headers, and gives the answer.
-func asked(t *testing.T, c *http.Client, url string, header http.Header) (int, http.Header, string) {
+func asked(
+	t *testing.T,
+	c *http.Client,
+	url string,
+	header http.Header,
+) (int, http.Header, string) {
 	t.Helper()
 	req, err := http.NewRequest("POST", url, strings.NewReader(listTools))
 	must(t, err)
@@ -62,14 +71,32 @@ func asked(t *testing.T, c *http.Client, url string, header http.Header) (int, h
 func TestTokensThroughTheRealBinary(t *testing.T) {
 	s := newSite(t)
 	numbers := freeAddress(t)
-	s.append(t, "\n[front]\nmetrics = %q\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"demo\"\nroles = [\"operator\", \"viewer\"]\n", numbers, filepath.Join(s.dir, "tokens.json"))
-	s.rewrite(t, "demo: {auth: [config, token], roles: [operator]}", "demo: {auth: [config, token], roles: [operator, viewer]}")
+	s.append(
+		t,
+		"\n[front]\nmetrics = %q\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"demo\"\nroles = [\"operator\", \"viewer\"]\n",
+		numbers,
+		filepath.Join(s.dir, "tokens.json"),
+	)
+	s.rewrite(
+		t,
+		"demo: {auth: [config, token], roles: [operator]}",
+		"demo: {auth: [config, token], roles: [operator, viewer]}",
+	)
 	token := func(args ...string) string {
 		out, err := s.command(append([]string{"token", "new", "demo"}, args...)...).Output()
 		must(t, err)
 		return strings.TrimSpace(string(out))
 	}
-	full, narrow, near, brief, dead := token(), token("--roles", "viewer"), token("--cidr", "127.0.7.0/24"), token("--lifetime", "3s"), token()
+	full, narrow, near, brief, dead := token(), token(
+		"--roles",
+		"viewer",
+	), token(
+		"--cidr",
+		"127.0.7.0/24",
+	), token(
+		"--lifetime",
+		"3s",
+	), token()
 	ends := time.Now().Add(3 * time.Second)
 	if out, err := s.command("token", "revoke", dead[:12]).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
@@ -114,13 +141,23 @@ func TestTokensThroughTheRealBinary(t *testing.T) {
 		{"under a proxy's header", http.Header{"X-Forwarded-Authorization": {"Bearer " + full}, "X-Forwarded-User": {"demo"}, "X-Forwarded-For": {"127.0.7.1"}}, "", 401, "", ""},
 		{"for its network by a header's word", http.Header{"Authorization": {"Bearer " + near}, "X-Forwarded-For": {"127.0.7.1"}, "X-Real-Ip": {"127.0.7.1"}, "Forwarded": {"for=127.0.7.1"}}, "", 401, "", ""},
 	} {
-		status, header, body := asked(t, from(fmt.Sprintf("127.0.9.%d", i+1)), url+"/mcp"+c.query, c.header)
-		if status != c.status || !strings.Contains(body, c.says) || c.not != "" && strings.Contains(body, c.not) {
+		status, header, body := asked(
+			t,
+			from(fmt.Sprintf("127.0.9.%d", i+1)),
+			url+"/mcp"+c.query,
+			c.header,
+		)
+		if status != c.status || !strings.Contains(body, c.says) ||
+			c.not != "" && strings.Contains(body, c.not) {
 			t.Errorf("%s: %d %.200s, want %d", c.name, status, body, c.status)
 		}
 		if status == 401 {
 			counted++
-			if ch := header.Get("Www-Authenticate"); !strings.HasPrefix(ch, `Bearer realm="caponier"`) || strings.Contains(ch, "invalid_token") != (c.header.Get("Authorization") != "") {
+			if ch := header.Get("Www-Authenticate"); !strings.HasPrefix(
+				ch,
+				`Bearer realm="caponier"`,
+			) ||
+				strings.Contains(ch, "invalid_token") != (c.header.Get("Authorization") != "") {
 				t.Errorf("%s: challenge %q", c.name, ch)
 			}
 		}
@@ -136,7 +173,8 @@ func TestTokensThroughTheRealBinary(t *testing.T) {
 		if n >= 5 {
 			want = 429
 		}
-		if status, header, _ := asked(t, from("127.0.8.1"), url+"/mcp", auth("Bearer guess")); status != want || (status == 429) != (header.Get("Retry-After") != "") {
+		if status, header, _ := asked(t, from("127.0.8.1"), url+"/mcp", auth("Bearer guess")); status != want ||
+			(status == 429) != (header.Get("Retry-After") != "") {
 			t.Errorf("guess %d: %d", n, status)
 		}
 	}
@@ -150,8 +188,13 @@ func TestTokensThroughTheRealBinary(t *testing.T) {
 	// A session that was opened with a token ends with it.
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
 		mine := token()
-		session, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(),
-			&mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: bearer(mine)}, MaxRetries: -1}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).
+			Connect(t.Context(),
+				&mcp.StreamableClientTransport{
+					Endpoint:   url + "/mcp",
+					HTTPClient: &http.Client{Transport: bearer(mine)},
+					MaxRetries: -1,
+				}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 		must(t, err)
 		if _, err := session.ListTools(t.Context(), nil); err != nil {
 			t.Fatal(err)
@@ -159,7 +202,8 @@ func TestTokensThroughTheRealBinary(t *testing.T) {
 		if out, err := s.command("token", "revoke", mine[:12]).CombinedOutput(); err != nil {
 			t.Fatalf("%v %s", err, out)
 		}
-		if _, err := session.ListTools(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+		if _, err := session.ListTools(t.Context(), nil); err == nil ||
+			!strings.Contains(err.Error(), "Unauthorized") {
 			t.Errorf("%s: an open session after its token was revoked: %v", version, err)
 		}
 		session.Close()
@@ -175,7 +219,9 @@ func TestTokensThroughTheRealBinary(t *testing.T) {
 		LastUsed time.Time `json:"last_used"`
 	}
 	must(t, json.Unmarshal(out, &list))
-	if len(list) != 7 || time.Since(list[0].LastUsed) > 3*time.Minute || !list[4].LastUsed.IsZero() || bytes.Contains(out, []byte(full)) {
+	if len(list) != 7 || time.Since(list[0].LastUsed) > 3*time.Minute ||
+		!list[4].LastUsed.IsZero() ||
+		bytes.Contains(out, []byte(full)) {
 		t.Errorf("the list: %s", out)
 	}
 }
@@ -188,15 +234,40 @@ func TestOpenIDThroughTheRealBinary(t *testing.T) {
 	var provider *httptest.Server
 	provider = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		body := map[string]any{"issuer": provider.URL, "jwks_uri": provider.URL + "/keys", "authorization_endpoint": provider.URL + "/a", "token_endpoint": provider.URL + "/t", "id_token_signing_alg_values_supported": []string{"RS256"}}
+		body := map[string]any{
+			"issuer":                                provider.URL,
+			"jwks_uri":                              provider.URL + "/keys",
+			"authorization_endpoint":                provider.URL + "/a",
+			"token_endpoint":                        provider.URL + "/t",
+			"id_token_signing_alg_values_supported": []string{"RS256"},
+		}
 		if r.URL.Path == "/keys" {
-			body = map[string]any{"keys": []any{map[string]any{"kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256", "n": b64(key.N.Bytes()), "e": b64(big.NewInt(int64(key.E)).Bytes())}}}
+			body = map[string]any{
+				"keys": []any{
+					map[string]any{
+						"kty": "RSA",
+						"kid": "1",
+						"use": "sig",
+						"alg": "RS256",
+						"n":   b64(key.N.Bytes()),
+						"e":   b64(big.NewInt(int64(key.E)).Bytes()),
+					},
+				},
+			}
 		}
 		_ = json.NewEncoder(w).Encode(body)
 	}))
 	defer provider.Close()
 	sign := func(change map[string]any) http.Header {
-		claims := map[string]any{"iss": provider.URL, "aud": "https://ops.example/mcp", "sub": "dana", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "roles": []string{"viewer"}, "scope": "caponier:use"}
+		claims := map[string]any{
+			"iss":   provider.URL,
+			"aud":   "https://ops.example/mcp",
+			"sub":   "dana",
+			"exp":   time.Now().Add(time.Hour).Unix(),
+			"iat":   time.Now().Unix(),
+			"roles": []string{"viewer"},
+			"scope": "caponier:use",
+		}
 		for k, v := range change {
 			claims[k] = v
 		}
@@ -210,7 +281,11 @@ func TestOpenIDThroughTheRealBinary(t *testing.T) {
 	}
 	s := newSite(t)
 	s.rewrite(t, "claimable_roles: []", "claimable_roles: [viewer]")
-	s.append(t, "\n[identity.oidc]\nissuer = %q\naudience = \"https://ops.example/mcp\"\nroles_claim = \"roles\"\nscopes = [\"caponier:use\"]\n", provider.URL)
+	s.append(
+		t,
+		"\n[identity.oidc]\nissuer = %q\naudience = \"https://ops.example/mcp\"\nroles_claim = \"roles\"\nscopes = [\"caponier:use\"]\n",
+		provider.URL,
+	)
 	url := s.serveHTTP(t)
 	for i, c := range []struct {
 		name      string
@@ -227,12 +302,23 @@ func TestOpenIDThroughTheRealBinary(t *testing.T) {
 		{"without a role", map[string]any{"roles": []string{}}, 401, "", ""},
 		{"for nobody", map[string]any{"sub": "../x"}, 401, "", ""},
 	} {
-		status, header, body := asked(t, from(fmt.Sprintf("127.0.5.%d", i+1)), url+"/mcp", sign(c.change))
-		if status != c.status || !strings.Contains(body, c.says) || c.not != "" && strings.Contains(body, c.not) {
+		status, header, body := asked(
+			t,
+			from(fmt.Sprintf("127.0.5.%d", i+1)),
+			url+"/mcp",
+			sign(c.change),
+		)
+		if status != c.status || !strings.Contains(body, c.says) ||
+			c.not != "" && strings.Contains(body, c.not) {
 			t.Errorf("%s: %d %.300s, want %d", c.name, status, body, c.status)
 		}
 		if status == 401 || status == 403 {
-			if ch := header.Get("Www-Authenticate"); !strings.Contains(ch, `resource_metadata="https://ops.example/.well-known/oauth-protected-resource/mcp"`) || !strings.Contains(ch, `scope="caponier:use"`) || strings.Contains(ch, "insufficient_scope") != (status == 403) {
+			if ch := header.Get("Www-Authenticate"); !strings.Contains(
+				ch,
+				`resource_metadata="https://ops.example/.well-known/oauth-protected-resource/mcp"`,
+			) ||
+				!strings.Contains(ch, `scope="caponier:use"`) ||
+				strings.Contains(ch, "insufficient_scope") != (status == 403) {
 				t.Errorf("%s: challenge %q", c.name, ch)
 			}
 		}
@@ -241,7 +327,8 @@ func TestOpenIDThroughTheRealBinary(t *testing.T) {
 	must(t, err)
 	defer res.Body.Close()
 	meta, err := io.ReadAll(res.Body)
-	if err != nil || !strings.Contains(string(meta), `"resource":"https://ops.example/mcp"`) || !strings.Contains(string(meta), `"authorization_servers":["`+provider.URL+`"]`) {
+	if err != nil || !strings.Contains(string(meta), `"resource":"https://ops.example/mcp"`) ||
+		!strings.Contains(string(meta), `"authorization_servers":["`+provider.URL+`"]`) {
 		t.Errorf("metadata %s, %v", meta, err)
 	}
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// step is a command of a walk with the output that the page shows, or a file that the page says to write.
+// step is a command of a walk with the output that the page shows, or a file that the page says to
+// write.
 type step struct {
 	line          int
 	command, want string
@@ -28,9 +29,11 @@ type step struct {
 	hidden        bool
 }
 
-// walk reads the fences of a page. Every ```console fence holds commands ("$ …") and their output, in which … stands for anything; a fence
-// with two words in its info string is a file, with >> between them one to append to; one without any is a picture; ```text belongs on another machine, as the page says; ```json is
-// compared by a test of its own; every other one is a mistake, since nobody would check it. <!-- $ … --> is a command that readers need not see.
+// walk reads the fences of a page. Every ```console fence holds commands ("$ …") and their output,
+// in which … stands for anything; a fence with two words in its info string is a file, with >>
+// between them one to append to; one without any is a picture; ```text belongs on another machine,
+// as the page says; ```json is compared by a test of its own; every other one is a mistake, since
+// nobody would check it. <!-- $ … --> is a command that readers need not see.
 func walk(t *testing.T, page string) (steps []step) {
 	t.Helper()
 	data, err := os.ReadFile(page)
@@ -41,7 +44,10 @@ func walk(t *testing.T, page string) (steps []step) {
 		hidden, isHidden := strings.CutPrefix(line, "<!-- $ ")
 		switch words := strings.Fields(rest); {
 		case isHidden && !open:
-			steps = append(steps, step{line: i + 1, command: strings.TrimSuffix(hidden, " -->"), hidden: true})
+			steps = append(
+				steps,
+				step{line: i + 1, command: strings.TrimSuffix(hidden, " -->"), hidden: true},
+			)
 		case fence && open:
 			open = false
 		case fence:
@@ -70,7 +76,8 @@ func walk(t *testing.T, page string) (steps []step) {
 	return steps
 }
 
-// TestWalks does what the pages for newcomers say, in one shell for each page that starts in the checkout, and compares what they show.
+// TestWalks does what the pages for newcomers say, in one shell for each page that starts in the
+// checkout, and compares what they show.
 func TestWalks(t *testing.T) {
 	root, err := filepath.Abs("..")
 	must(t, err)
@@ -85,17 +92,29 @@ func TestWalks(t *testing.T) {
 					if strings.HasPrefix(s.file, ">> ") {
 						to = " " + s.file
 					}
-					s.command = "printf %s " + base64.StdEncoding.EncodeToString([]byte(s.text)) + " | base64 -d" + to
+					s.command = "printf %s " + base64.StdEncoding.EncodeToString(
+						[]byte(s.text),
+					) + " | base64 -d" + to
 				}
 				script += fmt.Sprintf("{ %s\n} 2>&1; printf '\\n==%d== %%d\\n' $?\n", s.command, i)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // a page waits in a loop for what may never come
+			// a page waits in a loop for what may never come
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "bash")
-			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // so that its trap runs
+			// so that its trap runs
+			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 			cmd.WaitDelay = 5 * time.Second
 			cmd.Dir, cmd.Stdin = root, strings.NewReader(script)
-			cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "GOCACHE="+goEnv(t, "GOCACHE"), "GOPATH="+goEnv(t, "GOPATH"), "GOPROXY=off", "TMPDIR="+t.TempDir(), "CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(root, "build/cache"))
+			cmd.Env = append(
+				os.Environ(),
+				"HOME="+t.TempDir(),
+				"GOCACHE="+goEnv(t, "GOCACHE"),
+				"GOPATH="+goEnv(t, "GOPATH"),
+				"GOPROXY=off",
+				"TMPDIR="+t.TempDir(),
+				"CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(root, "build/cache"),
+			)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Errorf("bash: %v", err)
@@ -105,10 +124,25 @@ func TestWalks(t *testing.T) {
 				got, after, ok := strings.Cut(rest, fmt.Sprintf("\n==%d== ", i))
 				code, after, _ := strings.Cut(after, "\n")
 				if !ok || code != "0" {
-					t.Fatalf("%s:%d: %s%s ends with exit code %s:\n%s", page, s.line, s.command, s.file, code, got)
+					t.Fatalf(
+						"%s:%d: %s%s ends with exit code %s:\n%s",
+						page,
+						s.line,
+						s.command,
+						s.file,
+						code,
+						got,
+					)
 				}
 				if want := shown(s.want); s.file == "" && !s.hidden && !want.MatchString(got) {
-					t.Fatalf("%s:%d: $ %s\nprints\n%s\nbut the page shows\n%s", page, s.line, s.command, got, s.want)
+					t.Fatalf(
+						"%s:%d: $ %s\nprints\n%s\nbut the page shows\n%s",
+						page,
+						s.line,
+						s.command,
+						got,
+						s.want,
+					)
 				}
 				rest = after
 			}
@@ -123,11 +157,21 @@ func goEnv(t *testing.T, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// shown makes a regular expression of what a page shows: runs of spaces are alike and … is anything.
+// shown makes a regular expression of what a page shows: runs of spaces are alike and … is
+// anything.
 func shown(text string) *regexp.Regexp {
 	var parts []string
 	for _, p := range strings.Split(strings.TrimSpace(text), "…") {
-		parts = append(parts, strings.Join(strings.FieldsFunc(regexp.QuoteMeta(p), func(r rune) bool { return r == ' ' || r == '\t' }), `[ \t]+`))
+		parts = append(
+			parts,
+			strings.Join(
+				strings.FieldsFunc(
+					regexp.QuoteMeta(p),
+					func(r rune) bool { return r == ' ' || r == '\t' },
+				),
+				`[ \t]+`,
+			),
+		)
 		if strings.HasPrefix(p, " ") {
 			parts[len(parts)-1] = `[ \t]*` + parts[len(parts)-1]
 		}
@@ -144,14 +188,29 @@ func (s *site) grant(t *testing.T, tool, tier string) {
 	file := filepath.Join(s.dir, "site", "data.yaml")
 	data, err := os.ReadFile(file)
 	must(t, err)
-	must(t, os.WriteFile(file, []byte(strings.Replace(string(data), "\ntiers:\n", "\ntiers:\n  \"tool:"+tool+"\": "+tier+"\n", 1)), 0o644))
+	must(
+		t,
+		os.WriteFile(
+			file,
+			[]byte(
+				strings.Replace(
+					string(data),
+					"\ntiers:\n",
+					"\ntiers:\n  \"tool:"+tool+"\": "+tier+"\n",
+					1,
+				),
+			),
+			0o644,
+		),
+	)
 }
 
 func TestThirdPartysModuleRunsOnTheNode(t *testing.T) {
 	t.Parallel()
 	wasm := filepath.Join(t.TempDir(), "diskspace.wasm")
 	cmd := exec.Command(bin, "plugin", "test", "../examples/plugin-go", "-o", wasm)
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "tool disk_space") {
+	if out, err := cmd.CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), "tool disk_space") {
 		t.Fatalf("plugin test: %v\n%s", err, out)
 	}
 	s := newSite(t, wasm)
@@ -185,7 +244,8 @@ func TestPluginNewOverwritesNothingAndSaysWhatItNeeds(t *testing.T) {
 			}
 			cmd := exec.Command(bin, append([]string{"plugin", "new"}, c.args...)...)
 			cmd.Dir = dir
-			if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), c.want) {
+			if out, err := cmd.CombinedOutput(); err == nil ||
+				!strings.Contains(string(out), c.want) {
 				t.Errorf("%v, %s; want %q", err, out, c.want)
 			}
 		})
@@ -225,7 +285,8 @@ func configured(t *testing.T, file string) (s server) {
 			if m == nil {
 				t.Fatalf("%s has no %s", file, key.name)
 			}
-			must(t, json.Unmarshal([]byte(m[1]), key.to)) // basic strings and lists of them are written alike in TOML and JSON
+			// basic strings and lists of them are written alike in TOML and JSON
+			must(t, json.Unmarshal([]byte(m[1]), key.to))
 		}
 		return s
 	}
@@ -258,11 +319,15 @@ func TestClientConfigurationsStartTheHost(t *testing.T) {
 			var transport mcp.Transport
 			if c.URL != "" {
 				base, token := s.serveWithToken(t)
-				if c.URL != "https://caponier.example:8000/mcp" || c.Headers["Authorization"] != "Bearer ${input:caponier-token}" {
+				if c.URL != "https://caponier.example:8000/mcp" ||
+					c.Headers["Authorization"] != "Bearer ${input:caponier-token}" {
 					t.Fatalf("%+v", c)
 				}
 				client := &http.Client{Transport: tokened(token)}
-				transport = &mcp.StreamableClientTransport{Endpoint: base + "/mcp", HTTPClient: client}
+				transport = &mcp.StreamableClientTransport{
+					Endpoint:   base + "/mcp",
+					HTTPClient: client,
+				}
 			} else {
 				if want := []string{"--config", "/etc/caponier/config.toml", "serve"}; c.Command != "/usr/local/bin/caponier" || !slices.Equal(c.Args, want) {
 					t.Fatalf("%+v", c)
@@ -273,15 +338,23 @@ func TestClientConfigurationsStartTheHost(t *testing.T) {
 				cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin", "CAPONIER_SANDBOX_CACHE_DIR=" + filepath.Join(filepath.Dir(bin), "cache")}
 				transport = &mcp.CommandTransport{Command: cmd}
 			}
-			session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
+			session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).
+				Connect(t.Context(), transport, nil)
 			must(t, err)
 			defer session.Close()
 			list, err := session.ListTools(t.Context(), nil)
 			if err != nil || len(list.Tools) != 7 {
 				t.Fatalf("tools: %+v, %v", list, err)
 			}
-			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "proxmox_container_status", Arguments: map[string]any{"vmid": 101}})
-			if err != nil || res.IsError || !strings.Contains(res.Content[0].(*mcp.TextContent).Text, "running") {
+			res, err := session.CallTool(
+				t.Context(),
+				&mcp.CallToolParams{
+					Name:      "proxmox_container_status",
+					Arguments: map[string]any{"vmid": 101},
+				},
+			)
+			if err != nil || res.IsError ||
+				!strings.Contains(res.Content[0].(*mcp.TextContent).Text, "running") {
 				t.Errorf("%+v, %v", res, err)
 			}
 		})

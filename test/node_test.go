@@ -14,7 +14,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 )
 
-// groups says what a tool needs on a node, from what the lock says of it: the programs in its runs line and its operations.
+// groups says what a tool needs on a node, from what the lock says of it: the programs in its runs
+// line and its operations.
 func groups(runs string, imports []string) (need []string) {
 	add := func(group, form string) {
 		if regexp.MustCompile(form).MatchString(runs) && !slices.Contains(need, group) {
@@ -36,13 +37,17 @@ func groups(runs string, imports []string) (need []string) {
 	add("lines of your own", `\b(destroy VMID|systemctl|pvesh create)\b`)
 	add("SFTP", `\bSFTP\b`)
 	add("`'cat' '--' …`", `\bcat --`)
-	if moves := slices.ContainsFunc(imports, func(i string) bool { return strings.HasPrefix(i, "sftp_") || i == "stage" }); moves != slices.Contains(need, "SFTP") {
+	if moves := slices.ContainsFunc(imports, func(i string) bool { return strings.HasPrefix(i, "sftp_") || i == "stage" }); moves != slices.Contains(
+		need,
+		"SFTP",
+	) {
 		need = append(need, "SFTP by its imports, but not by its runs line")
 	}
 	return need
 }
 
-// The table of what each tool needs is what the lock says: a tool that is added or changed changes the page.
+// The table of what each tool needs is what the lock says: a tool that is added or changed changes
+// the page.
 func TestFirstNodeSaysWhatEveryToolNeeds(t *testing.T) {
 	page, err := os.ReadFile("../docs/first-node.md")
 	must(t, err)
@@ -50,7 +55,9 @@ func TestFirstNodeSaysWhatEveryToolNeeds(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| (.+) \\| (`\\w+`.*) \\|$").FindAllStringSubmatch(string(page), -1) {
 		head, _, _ := strings.Cut(row[1], ": ")
 		for _, tool := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[2], -1) {
-			said[tool[1]] = append(said[tool[1]], regexp.MustCompile(`, and |, `).Split(head, -1)...)
+			said[tool[1]] = append(
+				said[tool[1]],
+				regexp.MustCompile(`, and |, `).Split(head, -1)...)
 		}
 	}
 	var tools []struct {
@@ -76,7 +83,13 @@ func TestFirstNodeSaysWhatEveryToolNeeds(t *testing.T) {
 		slices.Sort(want)
 		slices.Sort(got)
 		if !slices.Equal(want, got) {
-			t.Errorf("docs/first-node.md: %s needs %q, and the page says %q (it runs %s)", tool.Name, want, got, tool.Runs)
+			t.Errorf(
+				"docs/first-node.md: %s needs %q, and the page says %q (it runs %s)",
+				tool.Name,
+				want,
+				got,
+				tool.Runs,
+			)
 		}
 		delete(said, tool.Name)
 	}
@@ -87,11 +100,13 @@ func TestFirstNodeSaysWhatEveryToolNeeds(t *testing.T) {
 
 func got0(words []string) string { return strings.Join(words[:min(1, len(words))], "") }
 
-// nodeScripts are packaging/node's files for a machine that is no Proxmox node: pct, qm and pvesh are pvelab's, in tools.
+// nodeScripts are packaging/node's files for a machine that is no Proxmox node: pct, qm and pvesh
+// are pvelab's, in tools.
 func nodeScripts(t *testing.T, s *site) (tools, effects, gate, sudoers string) {
 	t.Helper()
 	tools, effects = filepath.Join(s.dir, "bin"), filepath.Join(s.dir, "effects.jsonl")
-	out, err := exec.Command(filepath.Join(filepath.Dir(bin), "pvelab"), "install", "--state", filepath.Join(s.dir, "installed"), "--root", "/", "--effects", effects, tools).CombinedOutput()
+	out, err := exec.Command(filepath.Join(filepath.Dir(bin), "pvelab"), "install", "--state", filepath.Join(s.dir, "installed"), "--root", "/", "--effects", effects, tools).
+		CombinedOutput()
 	if err != nil {
 		t.Fatalf("pvelab install: %v\n%s", err, out)
 	}
@@ -102,10 +117,18 @@ func nodeScripts(t *testing.T, s *site) (tools, effects, gate, sudoers string) {
 		t.Fatal("the gate does not set PATH")
 	}
 	gate = filepath.Join(s.dir, "gate")
-	must(t, os.WriteFile(gate, []byte(strings.Replace(string(script), path, "export PATH="+tools+":/usr/sbin:", 1)), 0o755))
+	must(
+		t,
+		os.WriteFile(
+			gate,
+			[]byte(strings.Replace(string(script), path, "export PATH="+tools+":/usr/sbin:", 1)),
+			0o755,
+		),
+	)
 	list, err := os.ReadFile("../packaging/node/caponier.sudoers")
 	must(t, err)
-	text := regexp.MustCompile(`/usr/s?bin/(pct|qm|pvesh)\b`).ReplaceAllString(string(list), tools+"/$1")
+	text := regexp.MustCompile(`/usr/s?bin/(pct|qm|pvesh)\b`).
+		ReplaceAllString(string(list), tools+"/$1")
 	return tools, effects, gate, "Defaults env_reset, secure_path=\"" + tools + ":/usr/sbin:/usr/bin:/sbin:/bin\"\n" + text
 }
 
@@ -117,11 +140,23 @@ func (s *site) move(t *testing.T, sshd *sshtest.OpenSSH) {
 	if !ok {
 		t.Fatal("no node in config.toml")
 	}
-	s.write(t, "config.toml", fmt.Sprintf("%s[[remote.nodes]]\nname = \"pve1\"\ncluster = \"lab\"\nhost = %q\nport = %d\nuser = %q\nidentity_file = %q\nhost_key = %q\ndefault = true\n",
-		head, host, port, sshd.User, sshd.ClientFile, sshd.Pin()))
+	s.write(
+		t,
+		"config.toml",
+		fmt.Sprintf(
+			"%s[[remote.nodes]]\nname = \"pve1\"\ncluster = \"lab\"\nhost = %q\nport = %d\nuser = %q\nidentity_file = %q\nhost_key = %q\ndefault = true\n",
+			head,
+			host,
+			port,
+			sshd.User,
+			sshd.ClientFile,
+			sshd.Pin(),
+		),
+	)
 }
 
-// holds calls what the gate lists, which works, and what policy allows but the gate does not list, which never starts.
+// holds calls what the gate lists, which works, and what policy allows but the gate does not list,
+// which never starts.
 func (s *site) holds(t *testing.T, effects string) {
 	t.Helper()
 	for _, c := range []struct {
@@ -139,22 +174,34 @@ func (s *site) holds(t *testing.T, effects string) {
 			cmd := s.command("call", c.tool, c.args)
 			out, _ := cmd.CombinedOutput()
 			if cmd.ProcessState.ExitCode() != c.code || !strings.Contains(string(out), c.want) {
-				t.Errorf("exit code %d: %s\nwant %d %s", cmd.ProcessState.ExitCode(), out, c.code, c.want)
+				t.Errorf(
+					"exit code %d: %s\nwant %d %s",
+					cmd.ProcessState.ExitCode(),
+					out,
+					c.code,
+					c.want,
+				)
 			}
 		})
 	}
 	reached, err := os.ReadFile(effects)
 	must(t, err)
-	if !strings.Contains(string(reached), `"stop","101"`) || strings.Contains(string(reached), `"pct","exec"`) {
+	if !strings.Contains(string(reached), `"stop","101"`) ||
+		strings.Contains(string(reached), `"pct","exec"`) {
 		t.Errorf("the node saw\n%s", reached)
 	}
 	r, code := s.examined(t)
-	if code != 0 || r.Failed != 0 || !r.has("sftp", "warn", "", "sftp=yes") || !r.has("pct", "ok", "", "") || !r.has("qm", "ok", "", "") || !r.has("clock", "ok", "", "") || !r.has("quorum", "ok", "", "") {
+	if code != 0 || r.Failed != 0 || !r.has("sftp", "warn", "", "sftp=yes") ||
+		!r.has("pct", "ok", "", "") ||
+		!r.has("qm", "ok", "", "") ||
+		!r.has("clock", "ok", "", "") ||
+		!r.has("quorum", "ok", "", "") {
 		t.Errorf("the doctor exits with %d and %+v", code, r)
 	}
 }
 
-// TestForcedCommandHoldsOnTheNode puts packaging/node/caponier-gate behind a real sshd, as root's forced command.
+// TestForcedCommandHoldsOnTheNode puts packaging/node/caponier-gate behind a real sshd, as root's
+// forced command.
 func TestForcedCommandHoldsOnTheNode(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -179,10 +226,12 @@ func TestEveryGroupOfTheGateIsWhatItsToolsNeed(t *testing.T) {
 		{"create_snapshot", `{"guest_id":104,"name":"before"}`, `"snapshot","104"`},
 		{"get_guest_status", `{"guest_id":101}`, `/nodes/pve1/lxc/101/`},
 	} {
-		if out, err := s.command("call", c[0], c[1]).CombinedOutput(); err != nil || strings.Contains(string(out), "caponier-gate") {
+		if out, err := s.command("call", c[0], c[1]).CombinedOutput(); err != nil ||
+			strings.Contains(string(out), "caponier-gate") {
 			t.Errorf("%s: %v %s", c[0], err, out)
 		}
-		if reached, err := os.ReadFile(effects); err != nil || !strings.Contains(string(reached), c[2]) {
+		if reached, err := os.ReadFile(effects); err != nil ||
+			!strings.Contains(string(reached), c[2]) {
 			t.Errorf("%s: %s did not reach the node: %v", c[0], c[2], err)
 		}
 	}
@@ -194,8 +243,9 @@ func TestEveryGroupOfTheGateIsWhatItsToolsNeed(t *testing.T) {
 	}
 }
 
-// TestSudoHoldsOnTheNode is the same for a user without rights, with real sudo and packaging/node/caponier.sudoers. The user, and what sudo reads, are
-// in a mount namespace of the sshd: this machine has neither.
+// TestSudoHoldsOnTheNode is the same for a user without rights, with real sudo and
+// packaging/node/caponier.sudoers. The user, and what sudo reads, are in a mount namespace of the
+// sshd: this machine has neither.
 func TestSudoHoldsOnTheNode(t *testing.T) {
 	if os.Getuid() != 0 {
 		sshtest.Missing(t, "root")
@@ -220,10 +270,20 @@ func TestSudoHoldsOnTheNode(t *testing.T) {
 		}
 		mode := map[string]os.FileMode{"shadow": 0o600, "sudoers": 0o440}[file]
 		s.write(t, file, string(text)+added)
-		must(t, os.Chmod(filepath.Join(s.dir, file), max(mode, map[bool]os.FileMode{true: 0o644}[mode == 0])))
+		must(
+			t,
+			os.Chmod(
+				filepath.Join(s.dir, file),
+				max(mode, map[bool]os.FileMode{true: 0o644}[mode == 0]),
+			),
+		)
 		binds += "mount --bind " + filepath.Join(s.dir, file) + " /etc/" + file + " && "
 	}
-	sshd := sshtest.StartOpenSSHFor(t, "caponier", []string{"unshare", "-m", "sh", "-c", binds + `exec "$@"`, "sh"})
+	sshd := sshtest.StartOpenSSHFor(
+		t,
+		"caponier",
+		[]string{"unshare", "-m", "sh", "-c", binds + `exec "$@"`, "sh"},
+	)
 	s.move(t, sshd)
 	keys := filepath.Join(sshd.Dir, "authorized_keys")
 	plain, err := os.ReadFile(keys)
@@ -231,14 +291,16 @@ func TestSudoHoldsOnTheNode(t *testing.T) {
 
 	ssh := func(command string) string {
 		host, port := sshd.HostPort()
-		out, _ := exec.Command("ssh", "-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-i", sshd.ClientFile, "-p", fmt.Sprint(port), "caponier@"+host, command).CombinedOutput()
+		out, _ := exec.Command("ssh", "-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-i", sshd.ClientFile, "-p", fmt.Sprint(port), "caponier@"+host, command).
+			CombinedOutput()
 		return string(out)
 	}
 	const upid = "UPID:pve1:00000000:00000000:00000000:vzstart:101:root@pam!x:"
 	// Without the gate: sudo's own list holds by itself.
 	for command, want := range map[string]string{
-		"id -un":                                                                    "^caponier\n$",
-		tools + "/pct list":                                                         "permission denied", // pvelab's state is root's, as a node's is
+		"id -un": "^caponier\n$",
+		// pvelab's state is root's, as a node's is
+		tools + "/pct list":                                                         "permission denied",
 		"sudo -n pct status 101":                                                    "^status: running\n$",
 		"sudo -n pct status 101 102":                                                "^sudo: a password is required\n$",
 		"sudo -n pct destroy 101":                                                   "^sudo: a password is required\n$",
@@ -271,14 +333,26 @@ func TestSudoHoldsOnTheNode(t *testing.T) {
 func TestGateLetsNothingElseThrough(t *testing.T) {
 	rc := filepath.Join(t.TempDir(), "rc") // what a client could set if sshd let it (AcceptEnv *)
 	must(t, os.WriteFile(rc, []byte("id\n"), 0o644))
-	hostile := []string{"BASH_ENV=" + rc, "ENV=" + rc, "SHELLOPTS=xtrace", "PS4=$(id)", "BASH_FUNC_eval%%=() { id; }", "BASH_FUNC_logger%%=() { id; }", "BASH_FUNC_echo%%=() { id; }", "EUID=1", "PATH=" + filepath.Dir(rc)}
+	hostile := []string{
+		"BASH_ENV=" + rc,
+		"ENV=" + rc,
+		"SHELLOPTS=xtrace",
+		"PS4=$(id)",
+		"BASH_FUNC_eval%%=() { id; }",
+		"BASH_FUNC_logger%%=() { id; }",
+		"BASH_FUNC_echo%%=() { id; }",
+		"EUID=1",
+		"PATH=" + filepath.Dir(rc),
+	}
 	for _, asked := range []string{"", "id", "'id'", "'pct' 'status' '101'; id", "'pct' 'status' '101'\nid", "'pct' 'status' '101' && id", "'pct' 'status' '$(id)'", "'pct' 'status' $(id)", "'pct' 'status' '101' '102'",
 		"'pct status 101'", "'pct' 'destroy' '101'", "'pct' 'exec' '101' '--' 'sh'", "'pvesh' 'create' '/nodes/pve1/status'", "'pvesh' 'get' '/a' `id`", "'pvesh' 'get' '/a' 'x'\\''y' \"$(id)\"", "printf '-v' 'PATH' '/x'",
 		"printf '<%s>' $(id)", "printf '<%s>' 'a'; id", "'exec' 'id'", "'eval' 'id'", "internal-sftp", "/usr/lib/openssh/sftp-server", "'pct' 'status' '101' > '/x'", "bash", "scp -t /"} {
 		cmd := exec.Command("../packaging/node/caponier-gate")
 		cmd.Env = append([]string{"SSH_ORIGINAL_COMMAND=" + asked}, hostile...)
 		out, _ := cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != 126 || !strings.Contains(string(out), "may not run that") || strings.Contains(string(out), "uid=") {
+		if cmd.ProcessState.ExitCode() != 126 ||
+			!strings.Contains(string(out), "may not run that") ||
+			strings.Contains(string(out), "uid=") {
 			t.Errorf("%q: exit code %d, %s", asked, cmd.ProcessState.ExitCode(), out)
 		}
 	}

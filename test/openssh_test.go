@@ -13,12 +13,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestBehindRealOpenSSH does the main job through a real sshd: login shell, exec, SFTP server and files are the machine's, only pct is simulated.
+// TestBehindRealOpenSSH does the main job through a real sshd: login shell, exec, SFTP server and
+// files are the machine's, only pct is simulated.
 func TestBehindRealOpenSSH(t *testing.T) {
 	s := newSite(t)
 	lab := filepath.Join(filepath.Dir(bin), "pvelab")
 	tools, effects := filepath.Join(s.dir, "bin"), filepath.Join(s.dir, "effects.jsonl")
-	out, err := exec.Command(lab, "install", "--state", filepath.Join(s.dir, "installed"), "--root", "/", "--effects", effects, tools).CombinedOutput()
+	out, err := exec.Command(lab, "install", "--state", filepath.Join(s.dir, "installed"), "--root", "/", "--effects", effects, tools).
+		CombinedOutput()
 	if err != nil {
 		t.Fatalf("pvelab install: %v\n%s", err, out)
 	}
@@ -57,14 +59,32 @@ default = true
 		t.Helper()
 		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
 		must(t, err)
-		if text := res.Content[0].(*mcp.TextContent).Text; res.IsError || !strings.Contains(text, want) {
+		if text := res.Content[0].(*mcp.TextContent).Text; res.IsError ||
+			!strings.Contains(text, want) {
 			t.Fatalf("%s: %s; want %q", tool, text, want)
 		}
 	}
 	call("proxmox_list_containers", map[string]any{}, "web01")
-	call("proxmox_container_exec_command", map[string]any{"vmid": 101, "command": "printf '<%s>' 'a b' \"$SECRET_ON_HOST\""}, "<a b><>")
-	call("proxmox_upload_file_to_container", map[string]any{"vmid": 101, "local_path": "up.bin", "container_path": "/root/up.bin", "permissions": "0600"}, "Uploaded")
-	call("proxmox_download_file_from_container", map[string]any{"vmid": 101, "container_path": "/root/up.bin", "local_path": "down.bin"}, "Downloaded")
+	call(
+		"proxmox_container_exec_command",
+		map[string]any{"vmid": 101, "command": "printf '<%s>' 'a b' \"$SECRET_ON_HOST\""},
+		"<a b><>",
+	)
+	call(
+		"proxmox_upload_file_to_container",
+		map[string]any{
+			"vmid":           101,
+			"local_path":     "up.bin",
+			"container_path": "/root/up.bin",
+			"permissions":    "0600",
+		},
+		"Uploaded",
+	)
+	call(
+		"proxmox_download_file_from_container",
+		map[string]any{"vmid": 101, "container_path": "/root/up.bin", "local_path": "down.bin"},
+		"Downloaded",
+	)
 	back, err := os.ReadFile(filepath.Join(workspace, "demo/down.bin"))
 	must(t, err)
 	if sha256.Sum256(back) != sha256.Sum256([]byte(body)) {
@@ -85,7 +105,13 @@ default = true
 		}
 	}
 	must(t, os.Truncate(effects, 0))
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "proxmox_container_exec_command", Arguments: map[string]any{"vmid": 103, "command": "true"}})
+	res, err := session.CallTool(
+		t.Context(),
+		&mcp.CallToolParams{
+			Name:      "proxmox_container_exec_command",
+			Arguments: map[string]any{"vmid": 103, "command": "true"},
+		},
+	)
 	must(t, err)
 	if reached, err := os.ReadFile(effects); err != nil || len(reached) > 0 || !res.IsError {
 		t.Errorf("a refused call reached the node: %s %v", reached, err)

@@ -27,7 +27,8 @@ func packaged(t *testing.T, name string, to any) {
 	t.Helper()
 	data, err := os.ReadFile("../packaging/" + name)
 	must(t, err)
-	text := strings.NewReplacer("{{version}}", "1.2.3", "{{sha256}}", strings.Repeat("0a", 32)).Replace(string(data))
+	text := strings.NewReplacer("{{version}}", "1.2.3", "{{sha256}}", strings.Repeat("0a", 32)).
+		Replace(string(data))
 	if strings.Contains(text, "{{") {
 		t.Errorf("%s: dist.go does not fill in everything", name)
 	}
@@ -66,7 +67,8 @@ func TestRegistryEntryFitsItsSchema(t *testing.T) {
 		t.Fatalf("packages: %+v", s.Packages)
 	}
 	p := s.Packages[0]
-	if p.RegistryType != "mcpb" || p.Version != "1.2.3" || p.Transport.Type != "stdio" || !regexp.MustCompile(`^[a-f0-9]{64}$`).MatchString(p.FileSha256) ||
+	if p.RegistryType != "mcpb" || p.Version != "1.2.3" || p.Transport.Type != "stdio" ||
+		!regexp.MustCompile(`^[a-f0-9]{64}$`).MatchString(p.FileSha256) ||
 		!strings.HasSuffix(p.Identifier, "/v1.2.3/caponier-1.2.3-linux-amd64.mcpb") {
 		t.Errorf("package: %+v", p)
 	}
@@ -99,27 +101,38 @@ func TestBundleManifestStartsTheHost(t *testing.T) {
 		Compatibility struct{ Platforms []string }
 	}
 	packaged(t, "manifest.json", &m)
-	if m.ManifestVersion != "0.3" || m.Name != "caponier" || m.Version != "1.2.3" || m.Description == "" || m.Author.Name == "" || m.Server.Type != "binary" ||
-		!slices.Equal(m.Compatibility.Platforms, []string{"linux"}) || m.Server.MCPConfig.Command != "${__dirname}/"+m.Server.EntryPoint {
+	if m.ManifestVersion != "0.3" || m.Name != "caponier" || m.Version != "1.2.3" ||
+		m.Description == "" ||
+		m.Author.Name == "" ||
+		m.Server.Type != "binary" ||
+		!slices.Equal(m.Compatibility.Platforms, []string{"linux"}) ||
+		m.Server.MCPConfig.Command != "${__dirname}/"+m.Server.EntryPoint {
 		t.Fatalf("manifest: %+v", m)
 	}
 	s := newSite(t)
 	dir := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(dir, "server/build"), 0o755))
 	must(t, os.Symlink(bin, filepath.Join(dir, m.Server.EntryPoint)))
-	must(t, os.Symlink(filepath.Join(s.dir, "plugins.lock"), filepath.Join(dir, "server/plugins.lock")))
+	must(
+		t,
+		os.Symlink(filepath.Join(s.dir, "plugins.lock"), filepath.Join(dir, "server/plugins.lock")),
+	)
 	must(t, os.Symlink(filepath.Join(s.dir, "plugins"), filepath.Join(dir, "server/build/plugins")))
 	fill := strings.NewReplacer("${__dirname}", dir, "${user_config.config}", s.config)
 	cmd := exec.Command(fill.Replace(m.Server.MCPConfig.Command))
 	for _, a := range m.Server.MCPConfig.Args {
 		cmd.Args = append(cmd.Args, fill.Replace(a))
 	}
-	cmd.Env = []string{"HOME=" + t.TempDir(), "CAPONIER_SANDBOX_CACHE_DIR=" + filepath.Join(filepath.Dir(bin), "cache")}
+	cmd.Env = []string{
+		"HOME=" + t.TempDir(),
+		"CAPONIER_SANDBOX_CACHE_DIR=" + filepath.Join(filepath.Dir(bin), "cache"),
+	}
 	for k, v := range m.Server.MCPConfig.Env {
 		cmd.Env = append(cmd.Env, k+"="+fill.Replace(v))
 	}
 	cmd.Stderr = t.Output()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).
+		Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
 	must(t, err)
 	defer session.Close()
 	list, err := session.ListTools(t.Context(), nil)
@@ -142,9 +155,22 @@ func TestServiceIsHardened(t *testing.T) {
 		return // the rest is systemd's own opinion, where there is one
 	}
 	unit := filepath.Join(t.TempDir(), "caponier.service")
-	must(t, os.WriteFile(unit, bytes.Replace(data, []byte("ExecStart=/usr/local/bin/caponier"), []byte("ExecStart="+bin), 1), 0o644))
+	must(
+		t,
+		os.WriteFile(
+			unit,
+			bytes.Replace(
+				data,
+				[]byte("ExecStart=/usr/local/bin/caponier"),
+				[]byte("ExecStart="+bin),
+				1,
+			),
+			0o644,
+		),
+	)
 	for _, args := range [][]string{{"verify", unit}, {"security", "--offline=yes", "--threshold=20", "--no-pager", unit}} {
-		if out, err := exec.Command("systemd-analyze", args...).CombinedOutput(); err != nil || args[0] == "verify" && len(out) > 0 {
+		if out, err := exec.Command("systemd-analyze", args...).CombinedOutput(); err != nil ||
+			args[0] == "verify" && len(out) > 0 {
 			t.Errorf("systemd-analyze %s: %v\n%s", args[0], err, out)
 		}
 	}
@@ -168,11 +194,25 @@ func TestContainerFilesKeepTheirPromises(t *testing.T) {
 	for _, line := range strings.Split(strings.TrimSpace(final), "\n") {
 		word, _, _ := strings.Cut(line, " ")
 		words = append(words, word)
-		if !slices.Contains([]string{"COPY", "USER", "WORKDIR", "VOLUME", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT", "CMD"}, word) {
+		if !slices.Contains(
+			[]string{
+				"COPY",
+				"USER",
+				"WORKDIR",
+				"VOLUME",
+				"EXPOSE",
+				"HEALTHCHECK",
+				"ENTRYPOINT",
+				"CMD",
+			},
+			word,
+		) {
 			t.Errorf("the image's last stage has %q", line)
 		}
 	}
-	if !strings.Contains(final, "\nUSER 65532:65532\n") || slices.Index(words, "USER") > slices.Index(words, "ENTRYPOINT") || !slices.Contains(words, "HEALTHCHECK") {
+	if !strings.Contains(final, "\nUSER 65532:65532\n") ||
+		slices.Index(words, "USER") > slices.Index(words, "ENTRYPOINT") ||
+		!slices.Contains(words, "HEALTHCHECK") {
 		t.Errorf("no user, or no health check: %q", words)
 	}
 
@@ -196,7 +236,10 @@ func TestContainerFilesKeepTheirPromises(t *testing.T) {
 	must(t, err)
 	must(t, yaml.Unmarshal(data, &compose))
 	c := compose.Services["caponier"]
-	if len(compose.Services) != 1 || c.User != "65532:65532" || !c.ReadOnly || c.Privileged || c.NetworkMode != "" || !slices.Equal(c.CapDrop, []string{"ALL"}) || c.CapAdd != nil ||
+	if len(compose.Services) != 1 || c.User != "65532:65532" || !c.ReadOnly || c.Privileged ||
+		c.NetworkMode != "" ||
+		!slices.Equal(c.CapDrop, []string{"ALL"}) ||
+		c.CapAdd != nil ||
 		!slices.Equal(c.SecurityOpt, []string{"no-new-privileges:true"}) {
 		t.Errorf("compose: %+v", c)
 	}
@@ -205,12 +248,20 @@ func TestContainerFilesKeepTheirPromises(t *testing.T) {
 			t.Errorf("compose: %s can be written", v)
 		}
 	}
-	// What the environment says is what the program takes: the server comes up with it, with TLS, and writes nowhere else.
+	// What the environment says is what the program takes: the server comes up with it, with TLS,
+	// and writes nowhere else.
 	s := newSite(t)
 	s.certificate(t)
 	s.add(t, "\n[[identity.principals]]\nid = \"demo\"\n")
 	state := t.TempDir()
-	where := strings.NewReplacer("/var/lib/caponier", state, "/run/secrets/tls_cert", filepath.Join(s.dir, "tls.crt"), "/run/secrets/tls_key", filepath.Join(s.dir, "tls.key"))
+	where := strings.NewReplacer(
+		"/var/lib/caponier",
+		state,
+		"/run/secrets/tls_cert",
+		filepath.Join(s.dir, "tls.crt"),
+		"/run/secrets/tls_key",
+		filepath.Join(s.dir, "tls.key"),
+	)
 	for k, v := range c.Environment {
 		t.Setenv(k, where.Replace(v))
 	}
@@ -240,17 +291,22 @@ func TestContainerFilesKeepTheirPromises(t *testing.T) {
 func TestHealthTrustsTheConfiguredCertificateAlone(t *testing.T) {
 	s := newSite(t)
 	s.certificate(t)
-	s.add(t, "\n[front]\ntls_cert = \"tls.crt\"\ntls_key = \"tls.key\"\n\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n")
+	s.add(
+		t,
+		"\n[front]\ntls_cert = \"tls.crt\"\ntls_key = \"tls.key\"\n\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n",
+	)
 	addr := s.listening(t)
 	out, err := s.command("health", addr).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), `"status":"healthy"`) {
 		t.Errorf("%v %s", err, out)
 	}
 	s.certificate(t)
-	if out, err := s.command("health", addr).CombinedOutput(); err == nil || !strings.Contains(string(out), "another certificate") {
+	if out, err := s.command("health", addr).CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "another certificate") {
 		t.Errorf("with another certificate: %v %s", err, out)
 	}
-	if out, err := s.command("health", "127.0.0.1:1").CombinedOutput(); err == nil || !strings.Contains(string(out), "refused") {
+	if out, err := s.command("health", "127.0.0.1:1").CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "refused") {
 		t.Errorf("with no server: %v %s", err, out)
 	}
 }
@@ -260,11 +316,29 @@ func (s *site) certificate(t *testing.T) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"caponier.example"}}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotAfter:     time.Now().Add(time.Hour),
+		DNSNames:     []string{"caponier.example"},
+	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	must(t, err)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(s.dir, "tls.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600))
-	must(t, os.WriteFile(filepath.Join(s.dir, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
+	must(
+		t,
+		os.WriteFile(
+			filepath.Join(s.dir, "tls.crt"),
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+			0o600,
+		),
+	)
+	must(
+		t,
+		os.WriteFile(
+			filepath.Join(s.dir, "tls.key"),
+			pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+			0o600,
+		),
+	)
 }

@@ -23,7 +23,8 @@ import (
 
 var bin, plugins, guests string
 
-// TestMain builds the real binary and the modules once; `make test` has built them already, so that this only looks.
+// TestMain builds the real binary and the modules once; `make test` has built them already, so that
+// this only looks.
 func TestMain(m *testing.M) {
 	root, err := filepath.Abs("..")
 	if err == nil {
@@ -35,7 +36,16 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "building what the scripts drive:", err)
 		os.Exit(1)
 	}
-	bin, plugins, guests = filepath.Join(root, "build/caponier"), filepath.Join(root, "build/plugins"), filepath.Join(root, "build/guests")
+	bin, plugins, guests = filepath.Join(
+		root,
+		"build/caponier",
+	), filepath.Join(
+		root,
+		"build/plugins",
+	), filepath.Join(
+		root,
+		"build/guests",
+	)
 	os.Exit(m.Run())
 }
 
@@ -57,8 +67,10 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", filepath.Dir(bin)+string(os.PathListSeparator)+e.Getenv("PATH"))
 			e.Setenv("HOME", e.WorkDir)
-			e.Setenv("CAPONIER_APPROVAL_WAIT", "100ms")                                       // instead of 45s: a script has no person
-			e.Setenv("CAPONIER_SANDBOX_CACHE_DIR", filepath.Join(filepath.Dir(bin), "cache")) // compiled once for all scripts
+			// instead of 45s: a script has no person
+			e.Setenv("CAPONIER_APPROVAL_WAIT", "100ms")
+			// compiled once for all scripts
+			e.Setenv("CAPONIER_SANDBOX_CACHE_DIR", filepath.Join(filepath.Dir(bin), "cache"))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -75,11 +87,25 @@ func TestScripts(t *testing.T) {
 }
 
 var guestTools = map[string][]string{
-	"rogue":  {"rogue_exec", "rogue_snapshot", "rogue_text"},
-	"broken": {"broken_trap", "broken_loop", "broken_memory", "broken_exit", "broken_undeclared", "broken_stats"},
-	"bench":  {"bench_true", "bench_nothing"},
+	"rogue": {"rogue_exec", "rogue_snapshot", "rogue_text"},
+	"broken": {
+		"broken_trap",
+		"broken_loop",
+		"broken_memory",
+		"broken_exit",
+		"broken_undeclared",
+		"broken_stats",
+	},
+	"bench": {"bench_true", "bench_nothing"},
 
-	"callers": {"callers_keep", "callers_show", "callers_long", "callers_last", "callers_list", "callers_search"},
+	"callers": {
+		"callers_keep",
+		"callers_show",
+		"callers_long",
+		"callers_last",
+		"callers_list",
+		"callers_search",
+	},
 }
 
 func startLab(ts *testscript.TestScript, neg bool, args []string) {
@@ -120,11 +146,27 @@ func startLab(ts *testscript.TestScript, neg bool, args []string) {
 	site := filepath.Join(work, "site", "data.yaml")
 	data, err := os.ReadFile(site)
 	ts.Check(err)
-	ts.Check(os.WriteFile(site, bytes.Replace(data, []byte("\ntiers:\n"), []byte("\ntiers:\n"+tiers), 1), 0o644))
+	ts.Check(
+		os.WriteFile(
+			site,
+			bytes.Replace(data, []byte("\ntiers:\n"), []byte("\ntiers:\n"+tiers), 1),
+			0o644,
+		),
+	)
 	ts.Check(lockFor(modules, filepath.Join(work, "plugins.lock")))
 	ctx, cancel := context.WithCancel(context.Background())
-	lab, err := pvelab.Start(ctx, pvelab.Options{State: filepath.Join(work, "lab"), Effects: filepath.Join(work, "effects.jsonl"), Config: filepath.Join(work, "config.toml"),
-		Plugins: modules, Lock: filepath.Join(work, "plugins.lock"), Site: filepath.Join(work, "site"), Inventory: inventory})
+	lab, err := pvelab.Start(
+		ctx,
+		pvelab.Options{
+			State:     filepath.Join(work, "lab"),
+			Effects:   filepath.Join(work, "effects.jsonl"),
+			Config:    filepath.Join(work, "config.toml"),
+			Plugins:   modules,
+			Lock:      filepath.Join(work, "plugins.lock"),
+			Site:      filepath.Join(work, "site"),
+			Inventory: inventory,
+		},
+	)
 	ts.Check(err)
 	ts.Defer(func() { lab.Close(); cancel() })
 }
@@ -143,9 +185,12 @@ func readLock(file string) (l locked, err error) {
 	return l, err
 }
 
-var entries sync.Map // of locks, by the digests of their modules: describing compiles, and all tests use the same modules
+// of locks, by the digests of their modules: describing compiles, and all tests use the same
+// modules
+var entries sync.Map
 
-// lockFor writes the lock of the modules in dir. The committed lock says what ours are; each other one is described once.
+// lockFor writes the lock of the modules in dir. The committed lock says what ours are; each other
+// one is described once.
 func lockFor(dir, file string) error {
 	modules, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
 	if err != nil {
@@ -217,7 +262,13 @@ func configure(ts *testscript.TestScript, neg bool, args []string) {
 	if !re.Match(data) {
 		ts.Fatalf("config.toml has nothing that matches %q:\n%s", args[0], data)
 	}
-	ts.Check(os.WriteFile(file, re.ReplaceAll(data, []byte(strings.ReplaceAll(args[1], `\n`, "\n"))), 0o600))
+	ts.Check(
+		os.WriteFile(
+			file,
+			re.ReplaceAll(data, []byte(strings.ReplaceAll(args[1], `\n`, "\n"))),
+			0o600,
+		),
+	)
 }
 
 func reached(ts *testscript.TestScript) (lines []string) {
@@ -235,7 +286,19 @@ func reached(ts *testscript.TestScript) (lines []string) {
 			Argv                 []string
 		}
 		ts.Check(json.Unmarshal(s.Bytes(), &e))
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s %s %s%s", e.Node, e.Kind, e.Op, e.Path, strings.Join(e.Argv, " "))))
+		lines = append(
+			lines,
+			strings.TrimSpace(
+				fmt.Sprintf(
+					"%s %s %s %s%s",
+					e.Node,
+					e.Kind,
+					e.Op,
+					e.Path,
+					strings.Join(e.Argv, " "),
+				),
+			),
+		)
 	}
 	return lines
 }
@@ -269,7 +332,14 @@ func maxrss(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: maxrss MIB COMMAND…")
 	}
 	cmd := exec.Command(args[1], args[2:]...)
-	cmd.Dir, cmd.Env = ts.MkAbs("."), append(os.Environ(), "GOGC=100", "HOME="+ts.Getenv("WORK"), "CAPONIER_SANDBOX_CACHE_DIR="+ts.Getenv("CAPONIER_SANDBOX_CACHE_DIR"))
+	cmd.Dir, cmd.Env = ts.MkAbs(
+		".",
+	), append(
+		os.Environ(),
+		"GOGC=100",
+		"HOME="+ts.Getenv("WORK"),
+		"CAPONIER_SANDBOX_CACHE_DIR="+ts.Getenv("CAPONIER_SANDBOX_CACHE_DIR"),
+	)
 	if args[1] == "caponier" {
 		cmd.Path, cmd.Err = bin, nil
 	}

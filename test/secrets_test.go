@@ -19,10 +19,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// One secret of each kind goes to work, well and badly. None of them is anywhere that anybody but its owner looks: the host's log, the journal, any
-// other file of the host, answers and errors, metrics, a plugin's memory, the process table.
+// One secret of each kind goes to work, well and badly. None of them is anywhere that anybody but
+// its owner looks: the host's log, the journal, any other file of the host, answers and errors,
+// metrics, a plugin's memory, the process table.
 func TestCanarySecretsAppearNowhere(t *testing.T) {
-	canaries := map[string]string{"credential": "canary-credential-5d1f", "password": "canary-password-77aa", "argument": "canary-argument-09be", "webhook": "canary-webhook-secret-of-32-bytes-1c"}
+	canaries := map[string]string{
+		"credential": "canary-credential-5d1f",
+		"password":   "canary-password-77aa",
+		"argument":   "canary-argument-09be",
+		"webhook":    "canary-webhook-secret-of-32-bytes-1c",
+	}
 	var mu sync.Mutex // guards reached
 	var reached []string
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,8 +46,15 @@ func TestCanarySecretsAppearNowhere(t *testing.T) {
 	must(t, err)
 
 	s := newSite(t, filepath.Join(plugins, "web.wasm"), filepath.Join(guests, "callers.wasm"))
-	s.rewrite(t, "\ntiers:\n", "\ntiers:\n  \"tool:curl_execute\": yellow\n", "blob_read, blob_write, ask]", "blob_read, blob_write, ask, http_request]",
-		"\negress: {}\n", "\negress:\n  127.0.0.1: {schemes: [http], ports: ["+at.Port()+"], methods: [GET, POST], classes: [loopback], max_hops: 2, max_body_bytes: 200000}\n")
+	s.rewrite(
+		t,
+		"\ntiers:\n",
+		"\ntiers:\n  \"tool:curl_execute\": yellow\n",
+		"blob_read, blob_write, ask]",
+		"blob_read, blob_write, ask, http_request]",
+		"\negress: {}\n",
+		"\negress:\n  127.0.0.1: {schemes: [http], ports: ["+at.Port()+"], methods: [GET, POST], classes: [loopback], max_hops: 2, max_body_bytes: 200000}\n",
+	)
 	secrets := filepath.Join(s.dir, "secrets")
 	must(t, os.Mkdir(secrets, 0o700))
 	password := filepath.Join(secrets, "password")
@@ -49,8 +62,10 @@ func TestCanarySecretsAppearNowhere(t *testing.T) {
 	numbers := freeAddress(t)
 	config, err := os.ReadFile(s.config)
 	must(t, err)
-	pve1 := regexp.MustCompile(`(?s)\[\[remote.nodes\]\]\nname = "pve1".*?\ndefault = true`).FindString(string(config))
-	edge := regexp.MustCompile(`identity_file = .*`).ReplaceAllString(strings.NewReplacer(`"pve1"`, `"edge"`, "\ndefault = true", "").Replace(pve1), fmt.Sprintf("password_file = %q", password))
+	pve1 := regexp.MustCompile(`(?s)\[\[remote.nodes\]\]\nname = "pve1".*?\ndefault = true`).
+		FindString(string(config))
+	edge := regexp.MustCompile(`identity_file = .*`).
+		ReplaceAllString(strings.NewReplacer(`"pve1"`, `"edge"`, "\ndefault = true", "").Replace(pve1), fmt.Sprintf("password_file = %q", password))
 	must(t, os.WriteFile(s.config, fmt.Appendf(config, `
 %s
 [[egress.credentials]]
@@ -110,7 +125,8 @@ metrics = %q
 		defer res.Body.Close()
 		must(t, res.Write(&seen))
 	}
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: base + "/mcp", HTTPClient: &http.Client{Transport: bearer(canaries["token"])}}, nil)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).
+		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: base + "/mcp", HTTPClient: &http.Client{Transport: bearer(canaries["token"])}}, nil)
 	must(t, err)
 	call := func(tool string, args map[string]any, want string) string {
 		t.Helper()
@@ -121,15 +137,35 @@ metrics = %q
 		seen.WriteString(text)
 		return text
 	}
-	call("proxmox_container_exec_command", map[string]any{"vmid": 101, "command": "env; hostname"}, "succeeded")
+	call(
+		"proxmox_container_exec_command",
+		map[string]any{"vmid": 101, "command": "env; hostname"},
+		"succeeded",
+	)
 	call("callers_list", map[string]any{"node": "edge"}, "failed") // the lab takes no passwords
-	if text := call("curl_execute", map[string]any{"url": web.URL + "/", "credential": "api"}, "succeeded"); !strings.Contains(text, "[redacted]") {
+	if text := call("curl_execute", map[string]any{"url": web.URL + "/", "credential": "api"}, "succeeded"); !strings.Contains(
+		text,
+		"[redacted]",
+	) {
 		t.Errorf("the credential was not scrubbed, or did not arrive: %s", text)
 	}
-	call("curl_execute", map[string]any{"url": web.URL + "/away", "credential": "api", "follow_redirects": true}, "failed")
-	call("curl_execute", map[string]any{"url": web.URL + "/", "token": canaries["argument"]}, "succeeded")
-	call("curl_execute", map[string]any{"url": web.URL + "/", "token": canaries["argument"], "unknown": 1}, "refused")
-	call("proxmox_stop_container", map[string]any{"vmid": 110, "node": "pve2"}, "waiting") // tells the webhook
+	call(
+		"curl_execute",
+		map[string]any{"url": web.URL + "/away", "credential": "api", "follow_redirects": true},
+		"failed",
+	)
+	call(
+		"curl_execute",
+		map[string]any{"url": web.URL + "/", "token": canaries["argument"]},
+		"succeeded",
+	)
+	call(
+		"curl_execute",
+		map[string]any{"url": web.URL + "/", "token": canaries["argument"], "unknown": 1},
+		"refused",
+	)
+	// tells the webhook
+	call("proxmox_stop_container", map[string]any{"vmid": 110, "node": "pve2"}, "waiting")
 	get("/metrics", "Authorization", "Bearer "+canaries["token"])
 	get("/metrics", "Authorization", "Bearer "+canaries["token"]+"x")
 	get("/metrics", "Authorization", "Basic "+canaries["token"])
@@ -142,11 +178,17 @@ metrics = %q
 		}
 		return m
 	}
-	if text := call("callers_search", map[string]any{"masked": masked("a word that is there"), "plain": "a word that is there"}, "succeeded"); strings.Contains(text, "found 0 ") {
+	if text := call("callers_search", map[string]any{"masked": masked("a word that is there"), "plain": "a word that is there"}, "succeeded"); strings.Contains(
+		text,
+		"found 0 ",
+	) {
 		t.Fatalf("the search finds nothing at all: %s", text)
 	}
 	for name, canary := range canaries {
-		if text := call("callers_search", map[string]any{"masked": masked(canary)}, "succeeded"); !strings.Contains(text, "found 0 ") {
+		if text := call("callers_search", map[string]any{"masked": masked(canary)}, "succeeded"); !strings.Contains(
+			text,
+			"found 0 ",
+		) {
 			t.Errorf("the plugin's memory holds the %s: %s", name, text)
 		}
 	}
@@ -161,8 +203,13 @@ metrics = %q
 
 	mu.Lock()
 	defer mu.Unlock()
-	// The search must be able to find something: the secrets did go to work, and nobody hides what is no secret.
-	if all := strings.Join(reached, " "); !strings.Contains(all, "Bearer "+canaries["credential"]) || !strings.Contains(all, canaries["argument"]) {
+	// The search must be able to find something: the secrets did go to work, and nobody hides what
+	// is no secret.
+	if all := strings.Join(reached, " "); !strings.Contains(
+		all,
+		"Bearer "+canaries["credential"],
+	) ||
+		!strings.Contains(all, canaries["argument"]) {
 		t.Errorf("the server was sent %s", all)
 	}
 	own := map[string]bool{s.config: true, password: true, key[1]: true}
@@ -190,7 +237,8 @@ metrics = %q
 			t.Errorf("callers are shown the %s: …%s", name, seen.Bytes()[max(0, at-200):at])
 		}
 	}
-	if !bytes.Contains(seen.Bytes(), []byte("caponier_calls_total")) || !strings.Contains(seen.String(), "web01") {
+	if !bytes.Contains(seen.Bytes(), []byte("caponier_calls_total")) ||
+		!strings.Contains(seen.String(), "web01") {
 		t.Error("nothing was seen at all")
 	}
 }

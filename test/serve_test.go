@@ -45,10 +45,20 @@ func newSite(t *testing.T, modules ...string) *site {
 	must(t, os.CopyFS(filepath.Join(s.dir, "site"), os.DirFS("../examples/lab/site")))
 	data, err := os.ReadFile(filepath.Join(s.dir, "site", "data.yaml"))
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(s.dir, "site", "data.yaml"), bytes.Replace(data, []byte("\ntiers:\n"), []byte("\ntiers:\n"+tiers), 1), 0o644))
+	must(
+		t,
+		os.WriteFile(
+			filepath.Join(s.dir, "site", "data.yaml"),
+			bytes.Replace(data, []byte("\ntiers:\n"), []byte("\ntiers:\n"+tiers), 1),
+			0o644,
+		),
+	)
 	must(t, lockFor(dir, filepath.Join(s.dir, "plugins.lock")))
-	s.lab, err = pvelab.Start(context.Background(), pvelab.Options{State: filepath.Join(s.dir, "lab"), Config: s.config, Plugins: dir,
-		Lock: filepath.Join(s.dir, "plugins.lock"), Site: filepath.Join(s.dir, "site")})
+	s.lab, err = pvelab.Start(
+		context.Background(),
+		pvelab.Options{State: filepath.Join(s.dir, "lab"), Config: s.config, Plugins: dir,
+			Lock: filepath.Join(s.dir, "plugins.lock"), Site: filepath.Join(s.dir, "site")},
+	)
 	must(t, err)
 	t.Cleanup(func() { s.lab.Close() })
 	return s
@@ -63,7 +73,10 @@ func must(t *testing.T, err error) {
 
 func (s *site) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(bin, append([]string{"--config", s.config}, args...)...)
-	cmd.Env = append(os.Environ(), "CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(filepath.Dir(bin), "cache"))
+	cmd.Env = append(
+		os.Environ(),
+		"CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(filepath.Dir(bin), "cache"),
+	)
 	return cmd
 }
 
@@ -71,7 +84,8 @@ func (s *site) stdio(t *testing.T, flags ...string) *mcp.ClientSession {
 	t.Helper()
 	cmd := s.command(append([]string{"serve"}, flags...)...)
 	cmd.Stderr = t.Output()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).
+		Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
 	must(t, err)
 	t.Cleanup(func() { session.Close() })
 	return session
@@ -119,7 +133,10 @@ func TestCancellingACallEndsItsOperation(t *testing.T) {
 		t.Fatal("a cancelled call returned")
 	}
 	s.journaled(t, `"type":"outcome".*"op":"ssh_exec".*"outcome":"unknown"`)
-	s.journaled(t, `"type":"outcome".*"kind":"call".*"tool":"proxmox_container_exec_command".*"outcome":"unknown"`)
+	s.journaled(
+		t,
+		`"type":"outcome".*"kind":"call".*"tool":"proxmox_container_exec_command".*"outcome":"unknown"`,
+	)
 	if took := time.Since(began); took > 40*time.Second {
 		t.Errorf("the call went on for %s after it was cancelled", took)
 	}
@@ -128,7 +145,10 @@ func TestCancellingACallEndsItsOperation(t *testing.T) {
 func TestBudgetIsAProtocolErrorThatSaysWhatItIs(t *testing.T) {
 	s := newSite(t, filepath.Join(guests, "broken.wasm"))
 	session := s.stdio(t)
-	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "broken_loop", Arguments: map[string]any{}})
+	_, err := session.CallTool(
+		t.Context(),
+		&mcp.CallToolParams{Name: "broken_loop", Arguments: map[string]any{}},
+	)
 	var wire *jsonrpc.Error
 	if !errors.As(err, &wire) {
 		t.Fatalf("error %T %v, want a JSON-RPC error", err, err)
@@ -140,10 +160,19 @@ func TestBudgetIsAProtocolErrorThatSaysWhatItIs(t *testing.T) {
 		CallID          string `json:"call_id"`
 	}
 	must(t, json.Unmarshal(wire.Data, &data))
-	if wire.Code != -32001 || data.Kind != "budget" || data.Tool != "broken_loop" || data.LimitMS != 1000 || data.MayHaveExecuted || data.CallID == "" {
+	if wire.Code != -32001 || data.Kind != "budget" || data.Tool != "broken_loop" ||
+		data.LimitMS != 1000 ||
+		data.MayHaveExecuted ||
+		data.CallID == "" {
 		t.Errorf("code %d, data %+v", wire.Code, data)
 	}
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "proxmox_container_status", Arguments: map[string]any{"vmid": 101}})
+	res, err := session.CallTool(
+		t.Context(),
+		&mcp.CallToolParams{
+			Name:      "proxmox_container_status",
+			Arguments: map[string]any{"vmid": 101},
+		},
+	)
 	if err != nil || res.IsError {
 		t.Errorf("the process is not healthy afterwards: %v %+v", err, res)
 	}
@@ -153,7 +182,9 @@ func TestHTTP(t *testing.T) {
 	s := newSite(t)
 	f, err := os.OpenFile(s.config, os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)
-	_, err = f.WriteString("\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n")
+	_, err = f.WriteString(
+		"\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n",
+	)
 	must(t, err)
 	must(t, f.Close())
 	cmd := s.command("serve", "--http", "127.0.0.1:0")
@@ -175,10 +206,18 @@ func TestHTTP(t *testing.T) {
 	if url == "" {
 		t.Fatal("serve did not say where it serves")
 	}
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp"}, nil)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).
+		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp"}, nil)
 	must(t, err)
-	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "proxmox_container_exec_command", Arguments: map[string]any{"vmid": 101, "command": "hostname"}})
-	if err != nil || res.IsError || !strings.Contains(res.Content[0].(*mcp.TextContent).Text, "web01") {
+	res, err := session.CallTool(
+		t.Context(),
+		&mcp.CallToolParams{
+			Name:      "proxmox_container_exec_command",
+			Arguments: map[string]any{"vmid": 101, "command": "hostname"},
+		},
+	)
+	if err != nil || res.IsError ||
+		!strings.Contains(res.Content[0].(*mcp.TextContent).Text, "web01") {
 		t.Errorf("%v %+v", err, res)
 	}
 	health, err := http.Get(url + "/health")
@@ -214,8 +253,9 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// A call runs on the node and streams of both eras are open when the host is told to stop: the call is cancelled, what became of it is journaled, its
-// client is answered, and the process is gone within 10 seconds.
+// A call runs on the node and streams of both eras are open when the host is told to stop: the call
+// is cancelled, what became of it is journaled, its client is answered, and the process is gone
+// within 10 seconds.
 func TestSIGTERMWhileACallRuns(t *testing.T) {
 	s := newSite(t)
 	s.append(t, "\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n")
@@ -237,7 +277,17 @@ func TestSIGTERMWhileACallRuns(t *testing.T) {
 		must(t, err)
 		defer session.Close()
 		go func() {
-			res, err := session.CallTool(context.WithoutCancel(t.Context()), &mcp.CallToolParams{Name: "proxmox_container_exec_command", Arguments: map[string]any{"vmid": 101, "command": "sleep 60 # " + version, "timeout": 100}})
+			res, err := session.CallTool(
+				context.WithoutCancel(t.Context()),
+				&mcp.CallToolParams{
+					Name: "proxmox_container_exec_command",
+					Arguments: map[string]any{
+						"vmid":    101,
+						"command": "sleep 60 # " + version,
+						"timeout": 100,
+					},
+				},
+			)
 			if err != nil {
 				answers <- err.Error()
 				return
@@ -260,7 +310,9 @@ func TestSIGTERMWhileACallRuns(t *testing.T) {
 		t.Fatal("still there after 20 s")
 	}
 	for range 2 {
-		if got := <-answers; !strings.Contains(got, "unknown") && !strings.Contains(got, "the host is stopping") && !strings.Contains(got, "cancelled") {
+		if got := <-answers; !strings.Contains(got, "unknown") &&
+			!strings.Contains(got, "the host is stopping") &&
+			!strings.Contains(got, "cancelled") {
 			t.Errorf("a client was answered %s", got)
 		}
 	}

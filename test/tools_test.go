@@ -15,7 +15,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/policy"
 )
 
-// promised is every tool, resource and prompt that docs/design.md, section 8, lists: its tier in policies/site and its budget in seconds.
+// promised is every tool, resource and prompt that docs/design.md, section 8, lists: its tier in
+// policies/site and its budget in seconds.
 var promised = map[string]struct {
 	plugin, tier string
 	budget       int
@@ -68,8 +69,20 @@ var promised = map[string]struct {
 }
 
 // marked is how an argument of this name must be marked, so that policy sees what a call acts on.
-var marked = map[string]string{"vmid": "vmid", "guest_id": "vmid", "node": "node", "service": "service", "host": "host", "url": "url", "base_url": "url",
-	"host_path": "remote_path", "container_path": "guest_path", "local_path": "local_path", "output_dir": "local_path", "command": "command"}
+var marked = map[string]string{
+	"vmid":           "vmid",
+	"guest_id":       "vmid",
+	"node":           "node",
+	"service":        "service",
+	"host":           "host",
+	"url":            "url",
+	"base_url":       "url",
+	"host_path":      "remote_path",
+	"container_path": "guest_path",
+	"local_path":     "local_path",
+	"output_dir":     "local_path",
+	"command":        "command",
+}
 
 // never are the words for what no tool may do to a guest: a half-done move leaves it in pieces.
 var never = regexp.MustCompile(`(?i)migrat|move.?(disk|volume)|clone`)
@@ -90,24 +103,39 @@ func TestEveryToolIsWhatAgentsAndSitesNeed(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			want, ok := promised[key]
 			if !ok || want.plugin != tool.Plugin.Name {
-				t.Fatalf("is of plugin %s; docs/design.md, section 8, and this test do not have it there", tool.Plugin.Name)
+				t.Fatalf(
+					"is of plugin %s; docs/design.md, section 8, and this test do not have it there",
+					tool.Plugin.Name,
+				)
 			}
 			if int(tool.Budget.Seconds()) != want.budget {
 				t.Errorf("its budget is %s, want %d s", tool.Budget, want.budget)
 			}
-			line := regexp.MustCompile(`(?m)^  (# )?"` + regexp.QuoteMeta(key) + `": (\w+)$`).FindSubmatch(site)
+			line := regexp.MustCompile(`(?m)^  (# )?"` + regexp.QuoteMeta(key) + `": (\w+)$`).
+				FindSubmatch(site)
 			off := want.plugin == "hostops" || want.plugin == "web" || want.plugin == "llm"
 			if line == nil || string(line[2]) != want.tier || (len(line[1]) > 0) != off {
-				t.Errorf("its line in policies/site/data.yaml is %q; want tier %s, commented out: %v", line, want.tier, off)
+				t.Errorf(
+					"its line in policies/site/data.yaml is %q; want tier %s, commented out: %v",
+					line,
+					want.tier,
+					off,
+				)
 			}
 			if len(tool.Title) < 8 || len(tool.Runs) < 8 || len(tool.Description) < 40 {
-				t.Errorf("needs a title, a line on what it runs and a description that an agent can use: %q, %q, %q", tool.Title, tool.Runs, tool.Description)
+				t.Errorf(
+					"needs a title, a line on what it runs and a description that an agent can use: %q, %q, %q",
+					tool.Title,
+					tool.Runs,
+					tool.Description,
+				)
 			}
 			if never.MatchString(tool.Name + tool.Title + tool.Runs) {
 				t.Errorf("no tool migrates a guest, moves its disk or clones it")
 			}
 			for _, c := range tool.Commands {
-				if (c == gate.CallersText) != (tool.Name == "execute_ssh" || tool.Name == "proxmox_host_exec_command") || c != gate.CallersText && !slices.Contains(entries, c) {
+				if (c == gate.CallersText) != (tool.Name == "execute_ssh" || tool.Name == "proxmox_host_exec_command") ||
+					c != gate.CallersText && !slices.Contains(entries, c) {
 					t.Errorf("declares %q, which is for the tools of command text, or for none", c)
 				}
 			}
@@ -133,7 +161,10 @@ func checkSchema(t *testing.T, tool *gate.Tool) {
 	}
 	for _, k := range []string{"anyOf", "oneOf", "allOf", "not", "if", "$ref", "enum"} {
 		if s[k] != nil {
-			t.Errorf("its input has %s at the top, for which some providers refuse the whole list", k)
+			t.Errorf(
+				"its input has %s at the top, for which some providers refuse the whole list",
+				k,
+			)
 		}
 	}
 	var props map[string]map[string]any
@@ -144,7 +175,10 @@ func checkSchema(t *testing.T, tool *gate.Tool) {
 		}
 		mark, _ := p["x-caponier-target"].(string)
 		// The vmid of get_backups only picks rows of a list; the url of a prompt is text in it.
-		if want := marked[name]; want != "" && strings.TrimPrefix(mark, "guest_") != strings.TrimPrefix(want, "guest_") && tool.Name+name != "get_backupsvmid" && tool.Kind == "tool" {
+		if want := marked[name]; want != "" &&
+			strings.TrimPrefix(mark, "guest_") != strings.TrimPrefix(want, "guest_") &&
+			tool.Name+name != "get_backupsvmid" &&
+			tool.Kind == "tool" {
 			t.Errorf("argument %s is marked %q, want %s", name, mark, want)
 		}
 		if mark != "" && marked[name] == "" {
@@ -153,7 +187,8 @@ func checkSchema(t *testing.T, tool *gate.Tool) {
 		if (name == "confirmed") != (p["x-caponier-confirm"] == true) {
 			t.Errorf("argument %s: confirmed, and nothing else, is the confirmation", name)
 		}
-		if (name == "vmid" || name == "guest_id") && (p["minimum"] != 100.0 || p["maximum"] != 999999999.0) {
+		if (name == "vmid" || name == "guest_id") &&
+			(p["minimum"] != 100.0 || p["maximum"] != 999999999.0) {
 			t.Errorf("%s takes %v to %v, want 100 to 999999999", name, p["minimum"], p["maximum"])
 		}
 	}
@@ -170,7 +205,8 @@ func checkHints(t *testing.T, tool *gate.Tool, tier string) {
 	if h.ReadOnly && (h.Destructive || !h.Idempotent) {
 		t.Errorf("what only reads neither destroys nor differs when it is done again: %+v", h)
 	}
-	if destroys := regexp.MustCompile(`stop|restart|reboot|delete|exec|upload|curl`).MatchString(tool.Name); destroys && !h.Destructive {
+	if destroys := regexp.MustCompile(`stop|restart|reboot|delete|exec|upload|curl`).MatchString(tool.Name); destroys &&
+		!h.Destructive {
 		t.Errorf("may destroy something, and does not say so")
 	}
 	if asks := tier == "red" || tier == "black"; asks && tool.Confirm == "" {
@@ -193,8 +229,15 @@ func checkExample(t *testing.T, tool *gate.Tool) {
 	}
 	targets, commands, err := tool.Derive(args)
 	must(t, err)
-	all := map[string]int{"vmids": len(targets.VMIDs), "services": len(targets.Services), "hosts": len(targets.Hosts), "paths": len(targets.Paths), "guest_paths": len(targets.GuestPaths),
-		"local_paths": len(targets.LocalPaths), "commands": len(commands)}
+	all := map[string]int{
+		"vmids":       len(targets.VMIDs),
+		"services":    len(targets.Services),
+		"hosts":       len(targets.Hosts),
+		"paths":       len(targets.Paths),
+		"guest_paths": len(targets.GuestPaths),
+		"local_paths": len(targets.LocalPaths),
+		"commands":    len(commands),
+	}
 	for _, kind := range tool.TargetKinds {
 		if n, counted := all[kind]; counted && n == 0 {
 			t.Errorf("its example names none of its %s, so that policy would refuse it", kind)
@@ -202,11 +245,13 @@ func checkExample(t *testing.T, tool *gate.Tool) {
 	}
 }
 
-// What a plugin could run is in its code, and what may run is in the grammar: neither knows how to move a guest.
+// What a plugin could run is in its code, and what may run is in the grammar: neither knows how to
+// move a guest.
 func TestNothingMigratesAGuestOrMovesADisk(t *testing.T) {
 	for _, dir := range []string{"../plugins", "../policies/core/grammar"} {
 		must(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "pvetest") {
+			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") ||
+				strings.Contains(path, "pvetest") {
 				return err
 			}
 			data, err := os.ReadFile(path)
@@ -216,7 +261,11 @@ func TestNothingMigratesAGuestOrMovesADisk(t *testing.T) {
 					code, _, _ = strings.Cut(line, "//")
 				}
 				for _, word := range regexp.MustCompile(`"[^"]*"|[a-z_/-]+:`).FindAllString(code, -1) {
-					if never.MatchString(word) && !strings.Contains(code, "A template cannot be started") /* words to people */ {
+					if never.MatchString(word) &&
+						!strings.Contains(
+							code,
+							"A template cannot be started",
+						) /* words to people */ {
 						err = fmt.Errorf("%s:%d names %s", path, n+1, word)
 					}
 				}
@@ -224,13 +273,29 @@ func TestNothingMigratesAGuestOrMovesADisk(t *testing.T) {
 			return err
 		}))
 	}
-	never := []string{"qm migrate 101 pve2", "pct migrate 101 pve2", "qm move-disk 101 scsi0 local", "qm disk move 101 scsi0 local", "pct move-volume 101 rootfs local", "qm clone 101 999",
-		"pvesh create /nodes/pve1/lxc/101/migrate --target pve2", "pvesh create /nodes/pve1/qemu/101/move_disk --disk scsi0 --storage local", "pvesh create /nodes/pve1/migrateall --target pve2"}
+	never := []string{
+		"qm migrate 101 pve2",
+		"pct migrate 101 pve2",
+		"qm move-disk 101 scsi0 local",
+		"qm disk move 101 scsi0 local",
+		"pct move-volume 101 rootfs local",
+		"qm clone 101 999",
+		"pvesh create /nodes/pve1/lxc/101/migrate --target pve2",
+		"pvesh create /nodes/pve1/qemu/101/move_disk --disk scsi0 --storage local",
+		"pvesh create /nodes/pve1/migrateall --target pve2",
+	}
 	s := newSite(t, filepath.Join(plugins, "cluster.wasm"))
 	session := s.stdio(t)
 	for _, command := range never {
-		how, _, text := outcome(t, session, "execute_ssh", map[string]any{"node": "pve1", "command": command})
-		if how != "refused" || !strings.Contains(text, "The command is refused.") && !strings.Contains(text, "The risk tier is too high") {
+		how, _, text := outcome(
+			t,
+			session,
+			"execute_ssh",
+			map[string]any{"node": "pve1", "command": command},
+		)
+		if how != "refused" ||
+			!strings.Contains(text, "The command is refused.") &&
+				!strings.Contains(text, "The risk tier is too high") {
 			t.Errorf("%s: %s %s", command, how, text)
 		}
 	}
@@ -268,13 +333,25 @@ func TestToolsDocSaysWhereToolsDiffer(t *testing.T) {
 func TestAnOptionalLocalPathIsATargetOnlyWhenItIsNamed(t *testing.T) {
 	lock, err := plugin.Load("../plugins.lock")
 	must(t, err)
-	i := slices.IndexFunc(lock.Tools(), func(tool *gate.Tool) bool { return tool.Name == "curl_execute" })
+	i := slices.IndexFunc(
+		lock.Tools(),
+		func(tool *gate.Tool) bool { return tool.Name == "curl_execute" },
+	)
 	tool := lock.Tools()[i]
-	with, _, err := tool.Derive(map[string]any{"url": "https://a.example/", "output_dir": "api/today"})
+	with, _, err := tool.Derive(
+		map[string]any{"url": "https://a.example/", "output_dir": "api/today"},
+	)
 	must(t, err)
 	without, _, err := tool.Derive(map[string]any{"url": "https://a.example/"})
 	must(t, err)
-	if !slices.Equal(tool.TargetKinds, []string{"hosts"}) || !slices.Equal(with.LocalPaths, []string{"api/today"}) || len(without.LocalPaths) != 0 {
-		t.Errorf("must name %v; with output_dir it names %+v, without %+v", tool.TargetKinds, with, without)
+	if !slices.Equal(tool.TargetKinds, []string{"hosts"}) ||
+		!slices.Equal(with.LocalPaths, []string{"api/today"}) ||
+		len(without.LocalPaths) != 0 {
+		t.Errorf(
+			"must name %v; with output_dir it names %+v, without %+v",
+			tool.TargetKinds,
+			with,
+			without,
+		)
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// asShipped makes the site the one that a newcomer has: all plugins of plugins.lock, policies/site, and who it calls local.
+// asShipped makes the site the one that a newcomer has: all plugins of plugins.lock, policies/site,
+// and who it calls local.
 func (s *site) asShipped(t *testing.T) {
 	t.Helper()
 	data, err := os.ReadFile(s.config)
@@ -24,7 +25,12 @@ func (s *site) asShipped(t *testing.T) {
 		path, err := filepath.Abs(path)
 		must(t, err)
 		at := map[string]string{"site": filepath.Join(s.dir, "site"), "lock": filepath.Join(s.dir, "plugins.lock"), "dir": filepath.Join(s.dir, "plugins")}[key]
-		text = strings.Replace(text, fmt.Sprintf("%s = %q", key, at), fmt.Sprintf("%s = %q", key, path), 1)
+		text = strings.Replace(
+			text,
+			fmt.Sprintf("%s = %q", key, at),
+			fmt.Sprintf("%s = %q", key, path),
+			1,
+		)
 	}
 	must(t, os.WriteFile(s.config, []byte(text), 0o600))
 }
@@ -71,9 +77,14 @@ func TestTheDefaultListIsUnder24KB(t *testing.T) {
 		}
 		must(t, json.Unmarshal(line, &list))
 		if len(line) >= 24_000 || strings.Contains(string(line), "x-caponier") {
-			t.Errorf("%s: the list has %d bytes, want less than 24000, and no keywords of the host", era, len(line))
+			t.Errorf(
+				"%s: the list has %d bytes, want less than 24000, and no keywords of the host",
+				era,
+				len(line),
+			)
 		}
-		if len(list.Result.Tools) != 36 { // containers 7, guests 10, cluster 18 without reboot_node, which is black, and jq
+		// containers 7, guests 10, cluster 18 without reboot_node, which is black, and jq
+		if len(list.Result.Tools) != 36 {
 			t.Errorf("%s: %d tools: %+v", era, len(list.Result.Tools), list.Result.Tools)
 		}
 		t.Logf("%s: %d tools, %d bytes", era, len(list.Result.Tools), len(line))
@@ -95,7 +106,14 @@ func TestWhatIsNotOfferedIsHiddenAndRefused(t *testing.T) {
 	s := newSite(t, filepath.Join(plugins, "guests.wasm"), filepath.Join(plugins, "jq.wasm"))
 	s.rewrite(t, "argument: false", "argument: true") // what a confirmation could do, it may
 	s.add(t, "\n[tools]\ndisable = [\"list_nodes\"]\n")
-	reads := []string{"get_guest_status", "get_storage_pools", "jq_query", "list_guests", "proxmox_container_status", "proxmox_list_containers"}
+	reads := []string{
+		"get_guest_status",
+		"get_storage_pools",
+		"jq_query",
+		"list_guests",
+		"proxmox_container_status",
+		"proxmox_list_containers",
+	}
 	for claim, c := range map[string]struct {
 		flags []string
 		want  []string
@@ -173,14 +191,18 @@ func TestAChangedToolListFailsUntilTheLockIsReviewed(t *testing.T) {
 	sum := func(lock string) string {
 		t.Helper()
 		must(t, os.WriteFile(filepath.Join(s.dir, "plugins.lock"), []byte(lock), 0o644))
-		out, err := s.withEnv("CAPONIER_PLUGIN_LOCK="+filepath.Join(s.dir, "plugins.lock"), "tools", "--checksum", "--json").CombinedOutput()
+		out, err := s.withEnv("CAPONIER_PLUGIN_LOCK="+filepath.Join(s.dir, "plugins.lock"), "tools", "--checksum", "--json").
+			CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		return string(out)
 	}
 	if out, err := check(); err != nil {
-		t.Errorf("the sources do not build to plugins.lock; review the difference, then run make lock docs:\n%s", out)
+		t.Errorf(
+			"the sources do not build to plugins.lock; review the difference, then run make lock docs:\n%s",
+			out,
+		)
 	}
 	data, err := os.ReadFile("../plugins.lock")
 	must(t, err)
@@ -207,7 +229,8 @@ func TestAChangedToolListFailsUntilTheLockIsReviewed(t *testing.T) {
 	other, err := os.ReadFile(filepath.Join(guests, "bench.wasm"))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "jq.wasm"), other, 0o644))
-	if out, err := check(); err == nil || !strings.Contains(out, "FAIL  plugin") || !strings.Contains(out, "but the lock says") {
+	if out, err := check(); err == nil || !strings.Contains(out, "FAIL  plugin") ||
+		!strings.Contains(out, "but the lock says") {
 		t.Errorf("another module passes for jq: %v\n%s", err, out)
 	}
 }

@@ -14,22 +14,32 @@ func main() {}
 
 func init() {
 	sdk.Serve("diskspace", "1.0.0",
-		sdk.NewTool("disk_space",
+		sdk.NewTool(
+			"disk_space",
 			"List the file systems of a node that are at least min_percent full. Example: {\"min_percent\":80}",
-			sdk.Hints{Title: "Full file systems", ReadOnly: true, Idempotent: true, Imports: []string{"ssh_exec"}, Commands: []string{"df"}, Budget: 15 * time.Second, Runs: "df -P -k -l"},
-			diskSpace))
+			sdk.Hints{
+				Title:      "Full file systems",
+				ReadOnly:   true,
+				Idempotent: true,
+				Imports:    []string{"ssh_exec"},
+				Commands:   []string{"df"},
+				Budget:     15 * time.Second,
+				Runs:       "df -P -k -l",
+			},
+			diskSpace,
+		))
 }
 
 type in struct {
-	Min  int    `json:"min_percent" doc:"Leave out what is less full" min:"0" max:"100" default:"0"`
-	Node string `json:"node,omitempty" doc:"Node, if not the default" target:"node"`
+	Min  int    `json:"min_percent"    doc:"Leave out what is less full" min:"0" max:"100" default:"0"`
+	Node string `json:"node,omitempty" doc:"Node, if not the default"                                  target:"node"`
 }
 
 type fileSystem struct {
 	Mount   string `json:"mount"`
-	KiB     int64  `json:"kib" doc:"Size"`
+	KiB     int64  `json:"kib"      doc:"Size"`
 	FreeKiB int64  `json:"free_kib"`
-	Percent int    `json:"percent" doc:"In use"`
+	Percent int    `json:"percent"  doc:"In use"`
 }
 
 type out struct {
@@ -55,7 +65,10 @@ func diskSpace(c *sdk.Call, in in) (out, error) {
 		return out{}, err
 	}
 	if r.Exit != 0 {
-		return out{}, &sdk.Error{Code: "failed", Message: fmt.Sprintf("df on %s: exit code %d: %s", o.Node, r.Exit, r.Stderr)}
+		return out{}, &sdk.Error{
+			Code:    "failed",
+			Message: fmt.Sprintf("df on %s: exit code %d: %s", o.Node, r.Exit, r.Stderr),
+		}
 	}
 	all, err := parse(string(r.Stdout))
 	for _, f := range all {
@@ -81,7 +94,10 @@ func parse(text string) (all []fileSystem, err error) {
 			ok = err1 == nil && err2 == nil && err3 == nil
 		}
 		if !ok {
-			return nil, &sdk.Error{Code: "bad_output", Message: fmt.Sprintf("df printed a line that is none of its own: %q", line)}
+			return nil, &sdk.Error{
+				Code:    "bad_output",
+				Message: fmt.Sprintf("df printed a line that is none of its own: %q", line),
+			}
 		}
 		all = append(all, f)
 	}

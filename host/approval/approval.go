@@ -21,34 +21,51 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// Options say who may approve, where, and for how long. Zero fields have the defaults that their comments name.
+// Options say who may approve, where, and for how long. Zero fields have the defaults that their
+// comments name.
 type Options struct {
-	Wait         time.Duration `koanf:"wait"`          // how long a call waits for a person before its answer says that it waits: 45s
-	Expires      time.Duration `koanf:"expires"`       // how long a request stays open, and then how long a yes may be used: 15m
-	PerPrincipal int           `koanf:"per_principal"` // requests of one principal that may wait at a time: 5
-	MaxDetail    int           `koanf:"max_detail"`    // bytes of a request; what is longer nobody would read, so it is refused: 64 KiB
-	Approvers    []string      `koanf:"approvers"`     // names of people who may approve; empty is the account that `caponier approvals` runs as, and no page
-	Listen       string        `koanf:"listen"`        // loopback host:port of the web page; empty serves none
-	URL          string        `koanf:"url"`           // how people reach the page, such as https://approve.example.org behind a proxy; empty is http://LISTEN
-	Session      time.Duration `koanf:"session"`       // how long somebody stays signed in on the page: 8h
-	Webhook      Webhook       `koanf:"webhook"`
+	// how long a call waits for a person before its answer says that it waits: 45s
+	Wait time.Duration `koanf:"wait"`
+	// how long a request stays open, and then how long a yes may be used: 15m
+	Expires time.Duration `koanf:"expires"`
+	// requests of one principal that may wait at a time: 5
+	PerPrincipal int `koanf:"per_principal"`
+	// bytes of a request; what is longer nobody would read, so it is refused: 64 KiB
+	MaxDetail int `koanf:"max_detail"`
+	// names of people who may approve; empty is the account that `caponier approvals` runs as, and
+	// no page
+	Approvers []string `koanf:"approvers"`
+	// loopback host:port of the web page; empty serves none
+	Listen string `koanf:"listen"`
+	// how people reach the page, such as https://approve.example.org behind a proxy; empty is
+	// http://LISTEN
+	URL string `koanf:"url"`
+	// how long somebody stays signed in on the page: 8h
+	Session time.Duration `koanf:"session"`
+	Webhook Webhook       `koanf:"webhook"`
 
-	// Looks are tools that only read, such as get_guest_status: on the page an approver may run them on the request's targets, as the principal of that name.
+	// Looks are tools that only read, such as get_guest_status: on the page an approver may run
+	// them on the request's targets, as the principal of that name.
 	Looks []string `koanf:"looks"`
 
-	KeyFile string           `koanf:"-"` // signs links and sessions; made with mode 0600 when it is needed first
+	// signs links and sessions; made with mode 0600 when it is needed first
+	KeyFile string           `koanf:"-"`
 	Poll    time.Duration    `koanf:"-"` // between looks at a waiting request: 200ms
 	Now     func() time.Time `koanf:"-"` // nil for time.Now
-	Client  *http.Client     `koanf:"-"` // for the webhook; nil for one without redirects, proxies or cookies
-	Log     *slog.Logger     `koanf:"-"` // nil for slog.Default
-	Journal gate.Journal     `koanf:"-"` // has every answer before it counts; nil takes none
-	Users   Users            `koanf:"-"` // of clients; nil asks none
-	// Look reads the present state of what a request is about, each reading decided for that approver; nil reads nothing.
+	// for the webhook; nil for one without redirects, proxies or cookies
+	Client  *http.Client `koanf:"-"`
+	Log     *slog.Logger `koanf:"-"` // nil for slog.Default
+	Journal gate.Journal `koanf:"-"` // has every answer before it counts; nil takes none
+	Users   Users        `koanf:"-"` // of clients; nil asks none
+	// Look reads the present state of what a request is about, each reading decided for that
+	// approver; nil reads nothing.
 	Look func(ctx context.Context, approver string, d Detail) []Reading `koanf:"-"`
 }
 
-// Users asks the user of the client that makes the call of ctx, who is whom the client says. CanAsk says whether that is possible. Ask returns "approve" or "deny" for what that user answered about
-// this very request, "asked" when the answer is to come with the same call made again, and anything else when the user cannot be asked or did not answer.
+// Users asks the user of the client that makes the call of ctx, who is whom the client says. CanAsk
+// says whether that is possible. Ask returns "approve" or "deny" for what that user answered about
+// this very request, "asked" when the answer is to come with the same call made again, and anything
+// else when the user cannot be asked or did not answer.
 type Users interface {
 	CanAsk(ctx context.Context) bool
 	Ask(ctx context.Context, request, message string) string
@@ -80,7 +97,13 @@ func (o *Options) Validate() error {
 			*d.v = d.or
 		}
 		if *d.v < d.min || *d.v > d.max {
-			return fmt.Errorf("approval.%s: %s is not between %s and %s", d.name, *d.v, d.min, d.max)
+			return fmt.Errorf(
+				"approval.%s: %s is not between %s and %s",
+				d.name,
+				*d.v,
+				d.min,
+				d.max,
+			)
 		}
 	}
 	if o.PerPrincipal == 0 {
@@ -90,19 +113,29 @@ func (o *Options) Validate() error {
 		o.MaxDetail = 64 << 10
 	}
 	if o.PerPrincipal < 1 || o.PerPrincipal > 1000 || o.MaxDetail < 1<<10 || o.MaxDetail > 1<<20 {
-		return errors.New("approval.per_principal: want 1 to 1000; approval.max_detail: want 1024 to 1048576")
+		return errors.New(
+			"approval.per_principal: want 1 to 1000; approval.max_detail: want 1024 to 1048576",
+		)
 	}
 	for _, a := range o.Approvers {
 		if !approverName.MatchString(a) {
-			return fmt.Errorf("approval.approvers: %q is not a name: letters, digits and . _ @ -, at most 64", a)
+			return fmt.Errorf(
+				"approval.approvers: %q is not a name: letters, digits and . _ @ -, at most 64",
+				a,
+			)
 		}
 	}
 	if o.Listen != "" {
 		if host, _, err := net.SplitHostPort(o.Listen); err != nil || !loopback(host) {
-			return fmt.Errorf("approval.listen: %q is not a loopback host:port such as 127.0.0.1:8443; to reach the page from elsewhere, put a proxy with TLS before it and name that in approval.url", o.Listen)
+			return fmt.Errorf(
+				"approval.listen: %q is not a loopback host:port such as 127.0.0.1:8443; to reach the page from elsewhere, put a proxy with TLS before it and name that in approval.url",
+				o.Listen,
+			)
 		}
 		if len(o.Approvers) == 0 {
-			return errors.New("approval.listen: the page needs approval.approvers: name who may approve there")
+			return errors.New(
+				"approval.listen: the page needs approval.approvers: name who may approve there",
+			)
 		}
 	}
 	if err := checkURL(o.URL); err != nil {
@@ -112,7 +145,9 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("approval.webhook.url: %w", err)
 	}
 	if o.Webhook.URL != "" && len(o.Webhook.Secret) < 16 {
-		return errors.New("approval.webhook.secret: needs at least 16 bytes; write it as ${file:PATH} or ${VAR}")
+		return errors.New(
+			"approval.webhook.secret: needs at least 16 bytes; write it as ${file:PATH} or ${VAR}",
+		)
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -180,12 +215,15 @@ const (
 // Verdict is what a person says.
 type Verdict = gate.Verdict
 
-// Store keeps requests. All processes that share it must see each other's changes, and each method must be atomic among them.
+// Store keeps requests. All processes that share it must see each other's changes, and each method
+// must be atomic among them.
 type Store interface {
-	// Join returns the request with r.Key that waits, is approved or is denied and has not expired, or else makes r. It returns ErrFull, without making r, when
-	// limit requests of r.Principal wait.
+	// Join returns the request with r.Key that waits, is approved or is denied and has not expired,
+	// or else makes r. It returns ErrFull, without making r, when limit requests of r.Principal
+	// wait.
 	Join(ctx context.Context, r Request, limit int) (Request, error)
-	// Decide answers a waiting request, once. It returns ErrNone when there is none that is still good, and ErrAnswered for one that was answered or cancelled.
+	// Decide answers a waiting request, once. It returns ErrNone when there is none that is still
+	// good, and ErrAnswered for one that was answered or cancelled.
 	Decide(ctx context.Context, id string, v Verdict) (Request, error)
 	// Consume uses up the approved request with that key: one caller gets it, the others ErrNone.
 	Consume(ctx context.Context, key string) (Request, error)
@@ -244,8 +282,9 @@ func (a *Approvals) Requests(ctx context.Context, id, state string) ([]Request, 
 	return a.store.Requests(ctx, id, state)
 }
 
-// Key is a digest of all that an approval of the call is bound to: who asks, which plugin's bytes, which tool, which arguments (but for the confirmation
-// flag) and what they act on. The policy's revision is recorded, not bound: the call is decided again after the yes.
+// Key is a digest of all that an approval of the call is bound to: who asks, which plugin's bytes,
+// which tool, which arguments (but for the confirmation flag) and what they act on. The policy's
+// revision is recorded, not bound: the call is decided again after the yes.
 func Key(c *gate.Call) (string, error) {
 	bound, err := json.Marshal(struct {
 		Schema            string
@@ -258,13 +297,16 @@ func Key(c *gate.Call) (string, error) {
 		return "", fmt.Errorf("digesting the call: %w", err)
 	}
 	if c.Principal.ID == "" || c.Tool.Plugin.Digest == "" || c.Args.Digest == "" {
-		return "", errors.New("the call has no principal, plugin digest or argument digest to bind an approval to")
+		return "", errors.New(
+			"the call has no principal, plugin digest or argument digest to bind an approval to",
+		)
 	}
 	sum := sha256.Sum256(bound)
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// newID has 80 random bits in letters and digits that are easy to tell apart when they are read aloud.
+// newID has 80 random bits in letters and digits that are easy to tell apart when they are read
+// aloud.
 func newID() string {
 	const letters = "abcdefghjkmnpqrstuvwxyz023456789" // 32
 	var b [16]byte

@@ -39,7 +39,8 @@ func TestAYesIsUsedOnceByTheSameCallAlone(t *testing.T) {
 				t.Error("it joined the request of another call")
 			}
 			got, err := w.a.Confirm(t.Context(), call(), seen(call(), red), quiet)
-			if err != nil || got != (gate.Confirmation{State: "approved", By: "ann", Channel: "cli"}) {
+			if err != nil ||
+				got != (gate.Confirmation{State: "approved", By: "ann", Channel: "cli"}) {
 				t.Fatalf("the call itself: %+v, %v", got, err)
 			}
 			if w.waits(call()) == id {
@@ -47,17 +48,24 @@ func TestAYesIsUsedOnceByTheSameCallAlone(t *testing.T) {
 			}
 		})
 	}
-	t.Run("what is not bound may change: a new policy, another connection, an attempt's own id", func(t *testing.T) {
-		w := newWorld(t)
-		w.approve(w.waits(call()))
-		again := call()
-		again.ID, again.Source, again.Args.Value = "call2", "stdio", map[string]any{"guest_id": int64(105), "confirmed": true}
-		d := red
-		d.Revision = "rev2"
-		if got, err := w.a.Confirm(t.Context(), again, seen(again, d), quiet); err != nil || got.State != "approved" {
-			t.Errorf("%+v, %v", got, err)
-		}
-	})
+	t.Run(
+		"what is not bound may change: a new policy, another connection, an attempt's own id",
+		func(t *testing.T) {
+			w := newWorld(t)
+			w.approve(w.waits(call()))
+			again := call()
+			again.ID, again.Source, again.Args.Value = "call2", "stdio", map[string]any{
+				"guest_id":  int64(105),
+				"confirmed": true,
+			}
+			d := red
+			d.Revision = "rev2"
+			if got, err := w.a.Confirm(t.Context(), again, seen(again, d), quiet); err != nil ||
+				got.State != "approved" {
+				t.Errorf("%+v, %v", got, err)
+			}
+		},
+	)
 }
 
 func TestSixteenCallsInTwoProcessesGetOneYes(t *testing.T) {
@@ -69,7 +77,12 @@ func TestSixteenCallsInTwoProcessesGetOneYes(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 16 {
 			all.Go(func() {
-				got, err := []*approval.Approvals{w.a, second}[i%2].Confirm(t.Context(), call(), seen(call(), red), quiet)
+				got, err := []*approval.Approvals{w.a, second}[i%2].Confirm(
+					t.Context(),
+					call(),
+					seen(call(), red),
+					quiet,
+				)
 				if w := (*gate.Waiting)(nil); errors.As(err, &w) {
 					waiting.Add(1)
 				} else if err == nil && got.State == "approved" {
@@ -81,7 +94,11 @@ func TestSixteenCallsInTwoProcessesGetOneYes(t *testing.T) {
 		}
 		all.Wait()
 		if yes.Load() != 1 || waiting.Load() != 15 {
-			t.Fatalf("%d calls were confirmed and %d wait; want 1 and 15", yes.Load(), waiting.Load())
+			t.Fatalf(
+				"%d calls were confirmed and %d wait; want 1 and 15",
+				yes.Load(),
+				waiting.Load(),
+			)
 		}
 	}
 }
@@ -92,7 +109,8 @@ func TestExpiryIsExactToTheMillisecond(t *testing.T) {
 		w := newWorld(t)
 		w.approve(w.waits(call()))
 		w.ahead.Store(ttl - 1)
-		if got, err := w.a.Confirm(t.Context(), call(), seen(call(), red), quiet); err != nil || got.State != "approved" {
+		if got, err := w.a.Confirm(t.Context(), call(), seen(call(), red), quiet); err != nil ||
+			got.State != "approved" {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})
@@ -109,21 +127,26 @@ func TestExpiryIsExactToTheMillisecond(t *testing.T) {
 		w := newWorld(t)
 		id := w.waits(call())
 		w.ahead.Store(ttl)
-		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: "ann"}); !errors.Is(err, approval.ErrNone) {
+		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: "ann"}); !errors.Is(
+			err,
+			approval.ErrNone,
+		) {
 			t.Errorf("Decide: %v", err)
 		}
 	})
 	t.Run("a call that waits while its request expires is told so", func(t *testing.T) {
 		w := newWorld(t, func(o *approval.Options) { o.Wait = 5 * time.Second })
 		time.AfterFunc(30*time.Millisecond, func() { w.ahead.Store(ttl) })
-		if got, err := w.a.Confirm(t.Context(), call(), seen(call(), red), quiet); err != nil || got != (gate.Confirmation{State: "expired"}) {
+		if got, err := w.a.Confirm(t.Context(), call(), seen(call(), red), quiet); err != nil ||
+			got != (gate.Confirmation{State: "expired"}) {
 			t.Errorf("%+v, %v; policy must refuse the state expired", got, err)
 		}
 	})
 }
 
 func TestACallWakesSoonAfterAnotherProcessDecides(t *testing.T) {
-	w := newWorld(t, func(o *approval.Options) { o.Wait, o.Poll = 20*time.Second, 0 }) // the default poll
+	// the default poll
+	w := newWorld(t, func(o *approval.Options) { o.Wait, o.Poll = 20*time.Second, 0 })
 	other, _ := w.process()
 	decided := make(chan time.Time, 1)
 	go func() {
@@ -131,7 +154,15 @@ func TestACallWakesSoonAfterAnotherProcessDecides(t *testing.T) {
 			list, err := other.Requests(t.Context(), "", approval.Waiting)
 			if err != nil || len(list) == 1 {
 				if err == nil {
-					_, err = other.Decide(t.Context(), approval.Verdict{Request: list[0].ID, Channel: "cli", Approve: true, By: "bob"})
+					_, err = other.Decide(
+						t.Context(),
+						approval.Verdict{
+							Request: list[0].ID,
+							Channel: "cli",
+							Approve: true,
+							By:      "bob",
+						},
+					)
 				}
 				if err != nil {
 					t.Error(err)
@@ -145,7 +176,8 @@ func TestACallWakesSoonAfterAnotherProcessDecides(t *testing.T) {
 	got, err := w.a.Confirm(t.Context(), call(), seen(call(), red), quiet)
 	took := time.Since(<-decided)
 	t.Logf("woke %s after the decision", took)
-	if err != nil || got != (gate.Confirmation{State: "approved", By: "bob", Channel: "cli"}) || took > 2*time.Second {
+	if err != nil || got != (gate.Confirmation{State: "approved", By: "bob", Channel: "cli"}) ||
+		took > 2*time.Second {
 		t.Errorf("%+v, %v after %s", got, err, took)
 	}
 }
@@ -180,7 +212,8 @@ func TestACancelledCallRunsNothing(t *testing.T) {
 	c.Args.Digest = "sha256:107"
 	id := w.waits(c)
 	must(t, w.s.Cancel(t.Context(), id))
-	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: "ann"}); err == nil || !strings.Contains(err.Error(), "cancelled") {
+	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: "ann"}); err == nil ||
+		!strings.Contains(err.Error(), "cancelled") {
 		t.Errorf("approving a cancelled request: %v", err)
 	}
 }
@@ -196,7 +229,8 @@ func TestWhoMayApprove(t *testing.T) {
 		t.Run(name+" may not", func(t *testing.T) {
 			w := newWorld(t)
 			id := w.waits(call())
-			if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: tt.by}); err == nil || !strings.Contains(err.Error(), tt.why) {
+			if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: tt.by}); err == nil ||
+				!strings.Contains(err.Error(), tt.why) {
 				t.Errorf("Decide: %v, want %q", err, tt.why)
 			}
 			if w.waits(call()) != id {
@@ -215,7 +249,8 @@ func TestWhoMayApprove(t *testing.T) {
 		w := newWorld(t)
 		id := w.waits(call())
 		w.approve(id)
-		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", By: "bob"}); err == nil || !strings.Contains(err.Error(), "approved already") {
+		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", By: "bob"}); err == nil ||
+			!strings.Contains(err.Error(), "approved already") {
 			t.Errorf("a second answer: %v", err)
 		}
 	})
@@ -223,7 +258,10 @@ func TestWhoMayApprove(t *testing.T) {
 		w := newWorld(t)
 		w.waits(call())
 		for _, id := range []string{"", "%", "*", "' OR 1=1 --", "aaaaaaaaaaaaaaaa"} {
-			if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: "ann"}); !errors.Is(err, approval.ErrNone) {
+			if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: "ann"}); !errors.Is(
+				err,
+				approval.ErrNone,
+			) {
 				t.Errorf("id %q: %v", id, err)
 			}
 		}
@@ -233,11 +271,18 @@ func TestWhoMayApprove(t *testing.T) {
 func TestANoIsToldWithItsReasonAndStays(t *testing.T) {
 	w := newWorld(t)
 	id := w.waits(call())
-	_, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", By: "bob", Note: "not \x1b[31mtoday"})
+	_, err := w.a.Decide(
+		t.Context(),
+		approval.Verdict{Request: id, Channel: "cli", By: "bob", Note: "not \x1b[31mtoday"},
+	)
 	must(t, err)
 	for range 2 {
 		_, err = w.a.Confirm(t.Context(), call(), seen(call(), red), quiet)
-		if msg := refusedFor(t, err, "approval.denied").Error(); !strings.Contains(msg, "bob said no") || !strings.Contains(msg, "not ‹U+001B›[31mtoday") {
+		if msg := refusedFor(t, err, "approval.denied").Error(); !strings.Contains(
+			msg,
+			"bob said no",
+		) ||
+			!strings.Contains(msg, "not ‹U+001B›[31mtoday") {
 			t.Errorf("it says %q", msg)
 		}
 	}
@@ -287,12 +332,36 @@ func TestWhatCannotBeAskedIsRefused(t *testing.T) {
 func TestAPersonSeesAllThatMatters(t *testing.T) {
 	w := newWorld(t)
 	c := call()
-	c.Args.Value = map[string]any{"guest_id": int64(105), "why": "safe\u202eevil", "nested": map[string]any{"a": []any{"b"}}}
-	c.Commands = []gate.Command{{Arg: "command", Guest: true, Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: []string{"echo", "a b", "it's"}}}}}}
+	c.Args.Value = map[string]any{
+		"guest_id": int64(105),
+		"why":      "safe\u202eevil",
+		"nested":   map[string]any{"a": []any{"b"}},
+	}
+	c.Commands = []gate.Command{
+		{
+			Arg:   "command",
+			Guest: true,
+			Lowered: gate.Lowered{
+				Parsed: true,
+				Calls:  []gate.Simple{{Argv: []string{"echo", "a b", "it's"}}},
+			},
+		},
+	}
 	d := seen(c, red) // what policy shows; the call itself holds more
-	d.Shown = json.RawMessage(strings.Replace(string(d.Shown), "{", `{"password":{"redacted":true},`, 1))
+	d.Shown = json.RawMessage(
+		strings.Replace(string(d.Shown), "{", `{"password":{"redacted":true},`, 1),
+	)
 	c.Args.Value["password"] = "hunter2"
-	c.Commands = append(c.Commands, gate.Command{Arg: "other", Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: []string{"login", "-p", "hunter2"}}}}})
+	c.Commands = append(
+		c.Commands,
+		gate.Command{
+			Arg: "other",
+			Lowered: gate.Lowered{
+				Parsed: true,
+				Calls:  []gate.Simple{{Argv: []string{"login", "-p", "hunter2"}}},
+			},
+		},
+	)
 	_, err := w.a.Confirm(t.Context(), c, seen(c, d), quiet)
 	list, lerr := w.a.Requests(t.Context(), "", "")
 	must(t, lerr)

@@ -14,7 +14,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// user is the user of a client, whose answer to each request is asked for in one round and given in the next.
+// user is the user of a client, whose answer to each request is asked for in one round and given in
+// the next.
 type user struct {
 	can    bool
 	says   string
@@ -67,11 +68,14 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 		w := begin(t, &user{can: true, says: "approve"})
 		_, err := confirm(w, approval.Client)
 		id := waiting(t, err).ApprovalID
-		if q := w.u.heard[id]; !strings.Contains(q, "may agent-a run delete_guest") || !strings.Contains(q, "guest 105, node pve1") || !strings.Contains(q, "never instructions to you: | guest_id: 105") {
+		if q := w.u.heard[id]; !strings.Contains(q, "may agent-a run delete_guest") ||
+			!strings.Contains(q, "guest 105, node pve1") ||
+			!strings.Contains(q, "never instructions to you: | guest_id: 105") {
 			t.Errorf("the user is asked %q", q)
 		}
 		got, err := confirm(w, approval.Client)
-		if err != nil || got != (gate.Confirmation{State: "approved", By: "client of agent-a", Channel: "client"}) {
+		if err != nil ||
+			got != (gate.Confirmation{State: "approved", By: "client of agent-a", Channel: "client"}) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		if _, err = confirm(w, approval.Client); waiting(t, err).ApprovalID == id {
@@ -88,7 +92,8 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 		w := begin(t, &user{can: true})
 		_, _ = confirm(w, approval.Client, approval.Terminal)
 		_, err := confirm(w, approval.Client, approval.Terminal)
-		if where := waiting(t, err).Where; !strings.Contains(where, "caponier approvals show") || strings.Contains(where, "your client") {
+		if where := waiting(t, err).Where; !strings.Contains(where, "caponier approvals show") ||
+			strings.Contains(where, "your client") {
 			t.Errorf("where: %s", where)
 		}
 	})
@@ -129,7 +134,8 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 		_, err := confirm(w, approval.Web)
 		id := waiting(t, err).ApprovalID
 		for _, channel := range []string{approval.Terminal, approval.Client, "", "post"} {
-			if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "ann", Channel: channel}); err == nil || !strings.Contains(err.Error(), "approval.channels") {
+			if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "ann", Channel: channel}); err == nil ||
+				!strings.Contains(err.Error(), "approval.channels") {
 				t.Errorf("on %q: %v", channel, err)
 			}
 		}
@@ -143,10 +149,14 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 		d.Obligations.Approvers = []string{"bob"}
 		_, err := w.a.Confirm(t.Context(), call(), d, quiet)
 		id := waiting(t, err).ApprovalID
-		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "ann", Channel: approval.Terminal}); err == nil || !strings.Contains(err.Error(), "takes no yes of ann") {
+		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "ann", Channel: approval.Terminal}); err == nil ||
+			!strings.Contains(err.Error(), "takes no yes of ann") {
 			t.Errorf("ann, who is not named: %v", err)
 		}
-		_, err = w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "bob", Channel: approval.Terminal})
+		_, err = w.a.Decide(
+			t.Context(),
+			approval.Verdict{Request: id, Approve: true, By: "bob", Channel: approval.Terminal},
+		)
 		must(t, err)
 		d.Obligations.Approvers = []string{"ann"} // by now
 		_, err = w.a.Confirm(t.Context(), call(), d, quiet)
@@ -178,11 +188,19 @@ func TestAnAnswerIsJournaledBeforeItCounts(t *testing.T) {
 	w := newWorld(t)
 	id := w.waits(call())
 	w.journal.broken = errors.New("disk full")
-	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "ann", Channel: "cli"}); err == nil || !strings.Contains(err.Error(), "does not count: disk full") || w.state(id) != approval.Waiting {
+	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "ann", Channel: "cli"}); err == nil ||
+		!strings.Contains(err.Error(), "does not count: disk full") ||
+		w.state(id) != approval.Waiting {
 		t.Fatalf("without a journal: %v, %s", err, w.state(id))
 	}
 	w.journal.broken, w.journal.records = nil, nil
-	said := approval.Verdict{Request: id, Approve: true, By: "ann", Channel: "cli", Note: "ticket 4711"}
+	said := approval.Verdict{
+		Request: id,
+		Approve: true,
+		By:      "ann",
+		Channel: "cli",
+		Note:    "ticket 4711",
+	}
 	_, err := w.a.Decide(t.Context(), said)
 	must(t, err)
 	if len(w.journal.records) != 2 {
@@ -190,15 +208,21 @@ func TestAnAnswerIsJournaledBeforeItCounts(t *testing.T) {
 	}
 	for i, r := range w.journal.records {
 		if r.Type != []string{"intent", "outcome"}[i] || r.Kind != "approval" || r.Op != "approve" || r.ID == "" || r.CallID != "call1" || r.Principal != "agent-a" || r.Tool != "delete_guest" ||
-			r.Plugin.Digest != "sha256:aa" || r.Revision != "rev1" || *r.Verdict != said || !r.Time.Equal(w.now()) || r.Outcome != []gate.Outcome{"", gate.Succeeded}[i] {
+			r.Plugin.Digest != "sha256:aa" ||
+			r.Revision != "rev1" ||
+			*r.Verdict != said ||
+			!r.Time.Equal(w.now()) ||
+			r.Outcome != []gate.Outcome{"", gate.Succeeded}[i] {
 			t.Errorf("record %d: %+v", i, r)
 		}
 	}
-	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, By: "bob", Channel: "cli"}); err == nil || len(w.journal.records) != 2 {
+	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, By: "bob", Channel: "cli"}); err == nil ||
+		len(w.journal.records) != 2 {
 		t.Errorf("an answer that comes too late: %v, %d records", err, len(w.journal.records))
 	}
 	a, _ := w.process(func(o *approval.Options) { o.Journal = nil })
-	if _, err := a.Decide(t.Context(), approval.Verdict{Request: w.waits(call106()), Approve: true, By: "ann", Channel: "cli"}); err == nil || !strings.Contains(err.Error(), "no journal") {
+	if _, err := a.Decide(t.Context(), approval.Verdict{Request: w.waits(call106()), Approve: true, By: "ann", Channel: "cli"}); err == nil ||
+		!strings.Contains(err.Error(), "no journal") {
 		t.Errorf("a host without a journal: %v", err)
 	}
 }
@@ -219,7 +243,10 @@ func TestAnApproverLooksOnPurpose(t *testing.T) {
 				t.Error("a look without an end")
 			}
 			looked = append(looked, who+" "+d.Target())
-			return []approval.Reading{{Tool: "get_guest_status", Text: "stopped\n<script>\x1b[2J"}, {Tool: "get_guest_status", Text: "no role grants it", Refused: true}}
+			return []approval.Reading{
+				{Tool: "get_guest_status", Text: "stopped\n<script>\x1b[2J"},
+				{Tool: "get_guest_status", Text: "no role grants it", Refused: true},
+			}
 		}
 	})
 	id := w.waits(call())
@@ -232,18 +259,27 @@ func TestAnApproverLooksOnPurpose(t *testing.T) {
 			t.Errorf("%s: %d", name, got.status)
 		}
 	}
-	if b.send("POST", "/approvals/"+id, url.Values{"form": {form}, "verdict": {"approve"}}); w.state(id) != approval.Waiting {
+	if b.send("POST", "/approvals/"+id, url.Values{"form": {form}, "verdict": {"approve"}}); w.state(
+		id,
+	) != approval.Waiting {
 		t.Error("the form that looks decides")
 	}
 	if len(looked) != 0 {
 		t.Fatalf("it looked by itself: %q", looked)
 	}
 	p = b.send("POST", "/approvals/"+id+"/look", url.Values{"form": {form}})
-	if p.status != 200 || len(looked) != 1 || looked[0] != "ann guest 105, node pve1" || !strings.Contains(p.body, "stopped\n&lt;script&gt;‹U&#43;001B›[2J") || !strings.Contains(p.body, "<strong>not done</strong>") {
+	if p.status != 200 || len(looked) != 1 || looked[0] != "ann guest 105, node pve1" ||
+		!strings.Contains(p.body, "stopped\n&lt;script&gt;‹U&#43;001B›[2J") ||
+		!strings.Contains(p.body, "<strong>not done</strong>") {
 		t.Errorf("%d, looked %q:\n%s", p.status, looked, p.body)
 	}
-	w.a, w.s = w.process(func(o *approval.Options) { o.Approvers = []string{"AGENT-A"}; o.Looks = []string{"x"}; o.Look = nil })
-	if b := w.signedIn("AGENT-A"); strings.Contains(b.send("GET", "/approvals/"+id, nil).body, "/look") {
+	w.a, w.s = w.process(
+		func(o *approval.Options) { o.Approvers = []string{"AGENT-A"}; o.Looks = []string{"x"}; o.Look = nil },
+	)
+	if b := w.signedIn("AGENT-A"); strings.Contains(
+		b.send("GET", "/approvals/"+id, nil).body,
+		"/look",
+	) {
 		t.Error("who asks, or a page without a door, is offered a look")
 	}
 }
@@ -257,11 +293,14 @@ func TestThePageSaysWhenItsYesDoesNotCount(t *testing.T) {
 	}
 	b := w.signedIn("ann")
 	p := b.send("GET", "/approvals/"+waiting.ApprovalID, nil)
-	if strings.Contains(p.body, `value="approve"`) || !strings.Contains(p.body, "takes no yes of yours on this page") || !strings.Contains(p.body, `value="deny"`) {
+	if strings.Contains(p.body, `value="approve"`) ||
+		!strings.Contains(p.body, "takes no yes of yours on this page") ||
+		!strings.Contains(p.body, `value="deny"`) {
 		t.Error("the page offers what does not count")
 	}
 	form := url.Values{"form": {formOf(t, p.body, waiting.ApprovalID)}, "verdict": {"approve"}}
-	if p := b.send("POST", "/approvals/"+waiting.ApprovalID, form); p.status != http.StatusConflict || w.state(waiting.ApprovalID) != approval.Waiting {
+	if p := b.send("POST", "/approvals/"+waiting.ApprovalID, form); p.status != http.StatusConflict ||
+		w.state(waiting.ApprovalID) != approval.Waiting {
 		t.Errorf("%d, %s", p.status, w.state(waiting.ApprovalID))
 	}
 }
@@ -269,8 +308,15 @@ func TestThePageSaysWhenItsYesDoesNotCount(t *testing.T) {
 func TestAWaitingCallIsToldThatItWaits(t *testing.T) {
 	w := newWorld(t, func(o *approval.Options) { o.Wait = time.Millisecond })
 	var said []string
-	_, err := w.a.Confirm(t.Context(), call(), seen(call(), red), func(m string) { said = append(said, m) })
-	if err == nil || len(said) != 1 || !strings.Contains(said[0], "waiting for a person to approve") || !strings.Contains(said[0], "/approvals/") {
+	_, err := w.a.Confirm(
+		t.Context(),
+		call(),
+		seen(call(), red),
+		func(m string) { said = append(said, m) },
+	)
+	if err == nil || len(said) != 1 ||
+		!strings.Contains(said[0], "waiting for a person to approve") ||
+		!strings.Contains(said[0], "/approvals/") {
 		t.Errorf("%v, said %q", err, said)
 	}
 }

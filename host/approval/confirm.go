@@ -11,9 +11,15 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// Confirm waits for a person's answer about the call, at most Options.Wait. It returns a confirmation that stands for a yes, used up now; one whose state is
-// expired; *gate.Waiting when nobody has decided yet; or *gate.Refused.
-func (a *Approvals) Confirm(ctx context.Context, c *gate.Call, d gate.Decision, progress func(message string)) (gate.Confirmation, error) {
+// Confirm waits for a person's answer about the call, at most Options.Wait. It returns a
+// confirmation that stands for a yes, used up now; one whose state is expired; *gate.Waiting when
+// nobody has decided yet; or *gate.Refused.
+func (a *Approvals) Confirm(
+	ctx context.Context,
+	c *gate.Call,
+	d gate.Decision,
+	progress func(message string),
+) (gate.Confirmation, error) {
 	no := func(id, msg string) (gate.Confirmation, error) { return gate.Confirmation{}, refusal(c, d, id, msg) }
 	detail, err := newDetail(c, d, a.opt.MaxDetail)
 	if err != nil {
@@ -26,18 +32,45 @@ func (a *Approvals) Confirm(ctx context.Context, c *gate.Call, d gate.Decision, 
 	channels := d.Obligations.Channels
 	askable := a.opt.Users != nil && slices.Contains(channels, Client) && a.opt.Users.CanAsk(ctx)
 	if a.where("", channels, askable) == "" {
-		return no("approval.channels", fmt.Sprintf("nobody can be asked to approve it: the site takes a yes only on %q (approval.channels in its data), and none of these is open for this call", channels))
+		return no(
+			"approval.channels",
+			fmt.Sprintf(
+				"nobody can be asked to approve it: the site takes a yes only on %q (approval.channels in its data), and none of these is open for this call",
+				channels,
+			),
+		)
 	}
 	patience := time.NewTimer(a.opt.Wait)
 	defer patience.Stop()
 	for {
 		id := newID()
-		r, err := a.store.Join(ctx, Request{ID: id, Key: key, Principal: c.Principal.ID, Tool: c.Tool.Name, TTL: a.opt.Expires, Revision: d.Revision, Detail: detail}, a.opt.PerPrincipal)
+		r, err := a.store.Join(
+			ctx,
+			Request{
+				ID:        id,
+				Key:       key,
+				Principal: c.Principal.ID,
+				Tool:      c.Tool.Name,
+				TTL:       a.opt.Expires,
+				Revision:  d.Revision,
+				Detail:    detail,
+			},
+			a.opt.PerPrincipal,
+		)
 		switch {
 		case ctx.Err() != nil:
-			return gate.Confirmation{}, fmt.Errorf("waiting for an approval: %w", context.Cause(ctx))
+			return gate.Confirmation{}, fmt.Errorf(
+				"waiting for an approval: %w",
+				context.Cause(ctx),
+			)
 		case errors.Is(err, ErrFull):
-			return no("approval.flood", fmt.Sprintf("%d of your requests wait for a person already, which is the most; have one decided, or wait until one expires", a.opt.PerPrincipal))
+			return no(
+				"approval.flood",
+				fmt.Sprintf(
+					"%d of your requests wait for a person already, which is the most; have one decided, or wait until one expires",
+					a.opt.PerPrincipal,
+				),
+			)
 		case err != nil:
 			return gate.Confirmation{}, a.broken(c, d, err)
 		}
@@ -53,7 +86,11 @@ func (a *Approvals) Confirm(ctx context.Context, c *gate.Call, d gate.Decision, 
 			if answered {
 				continue
 			}
-			waiting := &gate.Waiting{ApprovalID: r.ID, Where: a.where(r.ID, channels, asked), Expires: r.Expires}
+			waiting := &gate.Waiting{
+				ApprovalID: r.ID,
+				Where:      a.where(r.ID, channels, asked),
+				Expires:    r.Expires,
+			}
 			if asked {
 				return gate.Confirmation{}, waiting
 			}
@@ -63,7 +100,11 @@ func (a *Approvals) Confirm(ctx context.Context, c *gate.Call, d gate.Decision, 
 			case errors.Is(err, errPatience):
 				return gate.Confirmation{}, waiting
 			case ctx.Err() != nil:
-				return gate.Confirmation{}, fmt.Errorf("waiting for approval %s: %w", r.ID, context.Cause(ctx))
+				return gate.Confirmation{}, fmt.Errorf(
+					"waiting for approval %s: %w",
+					r.ID,
+					context.Cause(ctx),
+				)
 			case err != nil:
 				return gate.Confirmation{}, a.broken(c, d, err)
 			case expired:
@@ -72,7 +113,8 @@ func (a *Approvals) Confirm(ctx context.Context, c *gate.Call, d gate.Decision, 
 		case Approved:
 			used, err := a.store.Consume(ctx, key)
 			switch {
-			case errors.Is(err, ErrNone): // another call took it, or it has expired: this one needs its own
+			case errors.Is(err, ErrNone):
+				// another call took it, or it has expired: this one needs its own
 				continue
 			case err != nil:
 				return gate.Confirmation{}, a.broken(c, d, err)
@@ -82,13 +124,21 @@ func (a *Approvals) Confirm(ctx context.Context, c *gate.Call, d gate.Decision, 
 			}
 			return gate.Confirmation{State: "approved", By: used.By, Channel: used.Channel}, nil
 		case Denied:
-			msg := fmt.Sprintf("%s said no to this call at %s", r.By, r.Decided.UTC().Format("15:04:05 MST"))
+			msg := fmt.Sprintf(
+				"%s said no to this call at %s",
+				r.By,
+				r.Decided.UTC().Format("15:04:05 MST"),
+			)
 			if r.Note != "" {
 				msg += ": " + Visible(r.Note)
 			}
 			return no("approval.denied", msg)
 		default:
-			return gate.Confirmation{}, a.broken(c, d, fmt.Errorf("request %s has the state %q", r.ID, r.State))
+			return gate.Confirmation{}, a.broken(
+				c,
+				d,
+				fmt.Errorf("request %s has the state %q", r.ID, r.State),
+			)
 		}
 	}
 }
@@ -96,7 +146,11 @@ func (a *Approvals) Confirm(ctx context.Context, c *gate.Call, d gate.Decision, 
 var errPatience = errors.New("nobody has decided yet")
 
 // await returns when the request no longer waits, and says whether it has expired.
-func (a *Approvals) await(ctx context.Context, patience <-chan time.Time, id string) (expired bool, err error) {
+func (a *Approvals) await(
+	ctx context.Context,
+	patience <-chan time.Time,
+	id string,
+) (expired bool, err error) {
 	look := time.NewTicker(a.opt.Poll)
 	defer look.Stop()
 	for {
@@ -120,11 +174,17 @@ func (a *Approvals) await(ctx context.Context, patience <-chan time.Time, id str
 	}
 }
 
-// maxQuestion is how much of a request is put to the user of a client, in bytes. One that is longer has to be looked at elsewhere, for it must not be cut.
+// maxQuestion is how much of a request is put to the user of a client, in bytes. One that is longer
+// has to be looked at elsewhere, for it must not be cut.
 const maxQuestion = 3000
 
-// askUser puts the request to the user of the client where the site takes that user's word, and records what was answered: then the request no longer waits.
-func (a *Approvals) askUser(ctx context.Context, r Request, askable bool) (asked, answered bool, err error) {
+// askUser puts the request to the user of the client where the site takes that user's word, and
+// records what was answered: then the request no longer waits.
+func (a *Approvals) askUser(
+	ctx context.Context,
+	r Request,
+	askable bool,
+) (asked, answered bool, err error) {
 	if !askable {
 		return false, false, nil
 	}
@@ -142,23 +202,44 @@ func (a *Approvals) askUser(ctx context.Context, r Request, askable bool) (asked
 	default:
 		return false, false, nil
 	}
-	if _, err = a.record(ctx, r, v); answeredAlready(err) { // by somebody else meanwhile, or it has expired
+	// by somebody else meanwhile, or it has expired
+	if _, err = a.record(ctx, r, v); answeredAlready(err) {
 		err = nil
 	}
 	return false, err == nil, err
 }
 
 func refusal(c *gate.Call, d gate.Decision, id, msg string) *gate.Refused {
-	return &gate.Refused{DecisionID: c.ID, Kind: "call", Failed: []string{id}, Denied: []gate.Reason{{ID: id, Msg: msg}}, Decision: d}
+	return &gate.Refused{
+		DecisionID: c.ID,
+		Kind:       "call",
+		Failed:     []string{id},
+		Denied:     []gate.Reason{{ID: id, Msg: msg}},
+		Decision:   d,
+	}
 }
 
 // broken logs what went wrong and tells the client no more than that nobody could be asked.
 func (a *Approvals) broken(c *gate.Call, d gate.Decision, err error) error {
-	a.opt.Log.Error("nobody could be asked to approve a call", "call", c.ID, "tool", c.Tool.Name, "error", err)
-	return refusal(c, d, "approval.unavailable", "nobody can be asked to approve it: the host cannot keep the request, and its log says why")
+	a.opt.Log.Error(
+		"nobody could be asked to approve a call",
+		"call",
+		c.ID,
+		"tool",
+		c.Tool.Name,
+		"error",
+		err,
+	)
+	return refusal(
+		c,
+		d,
+		"approval.unavailable",
+		"nobody can be asked to approve it: the host cannot keep the request, and its log says why",
+	)
 }
 
-// where tells whoever made the call how a person can decide, or "" when none can. It gives no authority.
+// where tells whoever made the call how a person can decide, or "" when none can. It gives no
+// authority.
 func (a *Approvals) where(id string, channels []string, asked bool) string {
 	var ways []string
 	if asked {

@@ -13,26 +13,31 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// Detail is what a person sees of a call before deciding: all of it, for a request that is cut could hide what matters.
+// Detail is what a person sees of a call before deciding: all of it, for a request that is cut
+// could hide what matters.
 type Detail struct {
-	CallID    string          `json:"call_id"`
-	Source    string          `json:"source"`
-	Principal gate.Principal  `json:"principal"`
-	Plugin    gate.Plugin     `json:"plugin"`
-	Tool      string          `json:"tool"`
-	Title     string          `json:"title,omitempty"`
-	Runs      string          `json:"runs"`     // what the tool's author says that it does
-	Declared  []string        `json:"declared"` // the commands that its operations may run, as they were locked
-	Tier      string          `json:"tier"`
-	Hints     gate.Hints      `json:"hints"`
-	Args      json.RawMessage `json:"args"` // canonical; values that the site keeps out of the journal are masked, here and in commands and targets
-	Digest    string          `json:"args_digest"`
-	Targets   gate.Targets    `json:"targets"`
-	Nodes     []Node          `json:"nodes"`
-	Commands  []Command       `json:"commands"`
-	Why       []gate.Reason   `json:"why"`
-	Channels  []string        `json:"channels"`  // on which a yes counts
-	Approvers []string        `json:"approvers"` // and whose, for the site: "*" is everybody who may approve at all
+	CallID    string         `json:"call_id"`
+	Source    string         `json:"source"`
+	Principal gate.Principal `json:"principal"`
+	Plugin    gate.Plugin    `json:"plugin"`
+	Tool      string         `json:"tool"`
+	Title     string         `json:"title,omitempty"`
+	Runs      string         `json:"runs"` // what the tool's author says that it does
+	// the commands that its operations may run, as they were locked
+	Declared []string   `json:"declared"`
+	Tier     string     `json:"tier"`
+	Hints    gate.Hints `json:"hints"`
+	// canonical; values that the site keeps out of the journal are masked, here and in commands and
+	// targets
+	Args     json.RawMessage `json:"args"`
+	Digest   string          `json:"args_digest"`
+	Targets  gate.Targets    `json:"targets"`
+	Nodes    []Node          `json:"nodes"`
+	Commands []Command       `json:"commands"`
+	Why      []gate.Reason   `json:"why"`
+	Channels []string        `json:"channels"` // on which a yes counts
+	// and whose, for the site: "*" is everybody who may approve at all
+	Approvers []string `json:"approvers"`
 }
 
 // Node is a target node as the inventory has it.
@@ -52,7 +57,8 @@ type Command struct {
 	Calls    []string `json:"calls"` // each argv, so that it can be told where a word ends
 }
 
-// newDetail shows what policy has masked, and nothing of the call itself that could hold a value which the site redacts.
+// newDetail shows what policy has masked, and nothing of the call itself that could hold a value
+// which the site redacts.
 func newDetail(c *gate.Call, d gate.Decision, most int) (json.RawMessage, error) {
 	var in struct {
 		Targets  gate.Targets `json:"targets"`
@@ -72,15 +78,37 @@ func newDetail(c *gate.Call, d gate.Decision, most int) (json.RawMessage, error)
 		return nil, fmt.Errorf("reading the decision's input: %w", err)
 	}
 	t := c.Tool
-	out := Detail{CallID: c.ID, Source: c.Source, Principal: c.Principal, Plugin: t.Plugin, Tool: t.Name, Title: t.Title, Runs: t.Runs, Declared: t.Commands, Tier: d.Tier.String(), Hints: t.Hints,
-		Args: d.Shown, Digest: c.Args.Digest, Targets: in.Targets, Why: d.Denied, Channels: d.Obligations.Channels, Approvers: d.Obligations.Approvers}
+	out := Detail{
+		CallID:    c.ID,
+		Source:    c.Source,
+		Principal: c.Principal,
+		Plugin:    t.Plugin,
+		Tool:      t.Name,
+		Title:     t.Title,
+		Runs:      t.Runs,
+		Declared:  t.Commands,
+		Tier:      d.Tier.String(),
+		Hints:     t.Hints,
+		Args:      d.Shown,
+		Digest:    c.Args.Digest,
+		Targets:   in.Targets,
+		Why:       d.Denied,
+		Channels:  d.Obligations.Channels,
+		Approvers: d.Obligations.Approvers,
+	}
 	for _, n := range c.Nodes {
 		if slices.Contains(c.Targets.Nodes, n.Name) {
 			out.Nodes = append(out.Nodes, Node{n.Name, n.Cluster, n.Host})
 		}
 	}
 	for _, cmd := range in.Commands {
-		shown := Command{Arg: cmd.Arg, Guest: cmd.Guest, Parsed: cmd.Parsed, Error: cmd.Error, Features: cmd.Features}
+		shown := Command{
+			Arg:      cmd.Arg,
+			Guest:    cmd.Guest,
+			Parsed:   cmd.Parsed,
+			Error:    cmd.Error,
+			Features: cmd.Features,
+		}
 		for _, call := range cmd.Calls {
 			shown.Calls = append(shown.Calls, words(call.Argv))
 		}
@@ -91,7 +119,11 @@ func newDetail(c *gate.Call, d gate.Decision, most int) (json.RawMessage, error)
 		return nil, fmt.Errorf("showing the call: %w", err)
 	}
 	if len(data) > most {
-		return nil, fmt.Errorf("it is too long for a person to judge: %d bytes, and approval.max_detail is %d", len(data), most)
+		return nil, fmt.Errorf(
+			"it is too long for a person to judge: %d bytes, and approval.max_detail is %d",
+			len(data),
+			most,
+		)
 	}
 	return data, nil
 }
@@ -121,7 +153,8 @@ func words(argv []string) string {
 	shown := make([]string, len(argv))
 	for i, w := range argv {
 		if shown[i] = w; w == "" || strings.ContainsFunc(w, func(r rune) bool {
-			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("%+,-./:=@_", r)
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r) &&
+				!strings.ContainsRune("%+,-./:=@_", r)
 		}) {
 			shown[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 		}
@@ -129,11 +162,15 @@ func words(argv []string) string {
 	return strings.Join(shown, " ")
 }
 
-// Visible shows every rune that would not show itself, or would change how others show: control characters, direction marks, blanks that are no space.
+// Visible shows every rune that would not show itself, or would change how others show: control
+// characters, direction marks, blanks that are no space.
 func Visible(s string) string {
 	var b strings.Builder
 	for _, r := range s {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) || r == '\u2800' || r == '\U0001d159' {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) ||
+			unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) ||
+			r == '\u2800' ||
+			r == '\U0001d159' {
 			fmt.Fprintf(&b, "‹U+%04X›", r)
 			continue
 		}
@@ -177,20 +214,42 @@ func (r Request) question() (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Caponier asks you, not the agent: may %s run %s (plugin %s) once", Visible(d.Principal.ID), Visible(d.Tool), Visible(d.Plugin.Name))
+	fmt.Fprintf(
+		&b,
+		"Caponier asks you, not the agent: may %s run %s (plugin %s) once",
+		Visible(d.Principal.ID),
+		Visible(d.Tool),
+		Visible(d.Plugin.Name),
+	)
 	if t := d.Target(); t != "" {
 		fmt.Fprintf(&b, " on %s", Visible(t))
 	}
-	fmt.Fprintf(&b, "? Its tier is %s. What it runs: %s\nIt may run: %s\n", d.Tier, Visible(d.Runs), Visible(strings.Join(gate.MayRun(d.Declared), ", ")))
+	fmt.Fprintf(
+		&b,
+		"? Its tier is %s. What it runs: %s\nIt may run: %s\n",
+		d.Tier,
+		Visible(d.Runs),
+		Visible(strings.Join(gate.MayRun(d.Declared), ", ")),
+	)
 	for _, a := range args {
-		fmt.Fprintf(&b, "The agent's words, never instructions to you: | %s: %s\n", Visible(a.Name), Visible(a.Values[0]))
+		fmt.Fprintf(
+			&b,
+			"The agent's words, never instructions to you: | %s: %s\n",
+			Visible(a.Name),
+			Visible(a.Values[0]),
+		)
 	}
 	for _, c := range d.Commands {
 		for _, call := range c.Calls {
 			fmt.Fprintf(&b, "%s: | $ %s\n", c.place(), Visible(call))
 		}
 		if c.Error != "" || !c.Parsed {
-			fmt.Fprintf(&b, "%s: | text that was not taken apart (%s)\n", c.place(), Visible(c.Error))
+			fmt.Fprintf(
+				&b,
+				"%s: | text that was not taken apart (%s)\n",
+				c.place(),
+				Visible(c.Error),
+			)
 		}
 	}
 	fmt.Fprintf(&b, "Request %s, until %s.", r.ID, r.Expires.UTC().Format("15:04:05 MST"))
@@ -209,7 +268,8 @@ func (d Detail) arguments() (out []kind, err error) {
 	return out, nil
 }
 
-// Print shows a request to a person at a terminal. Lines that hold the caller's or the plugin's words begin with a bar.
+// Print shows a request to a person at a terminal. Lines that hold the caller's or the plugin's
+// words begin with a bar.
 func (r Request) Print(w io.Writer) error {
 	d, err := r.Read()
 	if err != nil {
@@ -231,7 +291,10 @@ func (r Request) Print(w io.Writer) error {
 		state += " by " + r.By + " (" + r.Channel + ")"
 	}
 	line("state", state+", expires "+r.Expires.UTC().Format("2006-01-02 15:04:05 MST"))
-	line("asks", fmt.Sprintf("%s  (known by %s, over %s)", d.Principal.ID, d.Principal.Auth, d.Source))
+	line(
+		"asks",
+		fmt.Sprintf("%s  (known by %s, over %s)", d.Principal.ID, d.Principal.Auth, d.Source),
+	)
 	line("tool", fmt.Sprintf("%s  of plugin %s %s", d.Tool, d.Plugin.Name, d.Plugin.Version))
 	line("does", d.Runs)
 	for _, c := range gate.MayRun(d.Declared) {

@@ -22,7 +22,11 @@ var pageHTML string
 //go:embed page.css
 var pageCSS string
 
-var pages = template.Must(template.New("").Funcs(template.FuncMap{"show": Visible, "lines": visibleLines, "time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }}).Parse(pageHTML))
+var pages = template.Must(
+	template.New("").
+		Funcs(template.FuncMap{"show": Visible, "lines": visibleLines, "time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }}).
+		Parse(pageHTML),
+)
 
 const (
 	cookieName = "caponier_approvals"
@@ -37,10 +41,11 @@ type view struct {
 	Row                  *row
 	Args, Targets        []kind
 	Ticket, Title, Error string
-	Own, Refresh, Closed bool   // Closed: the site takes no yes of this person here
-	Look                 string // token of the form that looks, "" when there is nothing to look with
-	Readings             []Reading
-	Looked               bool
+	Own, Refresh, Closed bool // Closed: the site takes no yes of this person here
+	// token of the form that looks, "" when there is nothing to look with
+	Look     string
+	Readings []Reading
+	Looked   bool
 }
 
 // visibleLines is Visible of text that has lines.
@@ -61,7 +66,8 @@ func (r row) Target() string    { return r.D.Target() }
 func (r row) Waits() bool       { return r.State == Waiting }
 func (c Command) Where() string { return c.place() }
 
-// Handler serves the page under /approvals. GET changes nothing, so that whoever previews a link decides nothing.
+// Handler serves the page under /approvals. GET changes nothing, so that whoever previews a link
+// decides nothing.
 func (a *Approvals) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /approvals/style.css", func(w http.ResponseWriter, _ *http.Request) {
@@ -75,23 +81,36 @@ func (a *Approvals) Handler() http.Handler {
 	mux.HandleFunc("POST /approvals/{id}", a.signedIn(a.decide))
 	mux.HandleFunc("POST /approvals/{id}/look", a.signedIn(a.look))
 	mux.HandleFunc("POST /approvals/logout", a.signedIn(a.logout))
-	// The standard library's check looks at Sec-Fetch-Site and Origin of every request that is not GET or HEAD.
+	// The standard library's check looks at Sec-Fetch-Site and Origin of every request that is not
+	// GET or HEAD.
 	guarded := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		h.Set(
+			"Content-Security-Policy",
+			"default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+		)
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "same-origin") // a ticket goes nowhere else; with no-referrer, browsers send our own forms with the Origin null
+		// a ticket goes nowhere else; with no-referrer, browsers send our own forms with the Origin
+		// null
+		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		if !a.ours(r.Host) {
-			http.Error(w, "this Host is not served; approval.url names the one that is", http.StatusForbidden)
+			http.Error(
+				w,
+				"this Host is not served; approval.url names the one that is",
+				http.StatusForbidden,
+			)
 			return
 		}
-		// Behind a proxy the Host may be the proxy's inner one, so the Origin is held against what people type.
-		if o := r.Header.Get("Origin"); o != "" && r.Method != http.MethodGet && o != "http://"+r.Host && o != "https://"+r.Host {
+		// Behind a proxy the Host may be the proxy's inner one, so the Origin is held against what
+		// people type.
+		if o := r.Header.Get("Origin"); o != "" && r.Method != http.MethodGet &&
+			o != "http://"+r.Host &&
+			o != "https://"+r.Host {
 			http.Error(w, "requests from other sites are not served", http.StatusForbidden)
 			return
 		}
@@ -102,7 +121,8 @@ func (a *Approvals) Handler() http.Handler {
 
 // ours refuses names that somebody else's DNS may have pointed here.
 func (a *Approvals) ours(host string) bool {
-	if u, err := url.Parse(a.opt.URL); err == nil && u.Host != "" && strings.EqualFold(u.Host, host) {
+	if u, err := url.Parse(a.opt.URL); err == nil && u.Host != "" &&
+		strings.EqualFold(u.Host, host) {
 		return true
 	}
 	name, _, err := net.SplitHostPort(host)
@@ -114,7 +134,14 @@ func (a *Approvals) ours(host string) bool {
 
 // Serve serves the page until ctx ends.
 func (a *Approvals) Serve(ctx context.Context, l net.Listener) error {
-	s := &http.Server{Handler: a.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	s := &http.Server{
+		Handler:           a.Handler(),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+	}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -136,7 +163,11 @@ func (a *Approvals) render(w http.ResponseWriter, status int, name string, v vie
 	var b bytes.Buffer
 	if err := pages.ExecuteTemplate(&b, name, v); err != nil {
 		a.opt.Log.Error("the approvals page", "template", name, "error", err)
-		http.Error(w, "the page is broken; the host's log says how, and `caponier approvals` still works", http.StatusInternalServerError)
+		http.Error(
+			w,
+			"the page is broken; the host's log says how, and `caponier approvals` still works",
+			http.StatusInternalServerError,
+		)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -148,12 +179,18 @@ func (a *Approvals) fail(w http.ResponseWriter, status int, who, msg string) {
 	a.render(w, status, "error", view{Who: who, Title: "Not done", Error: msg})
 }
 
-// loginForm only shows a button: the ticket is used when it is pressed, not when the link is looked at.
+// loginForm only shows a button: the ticket is used when it is pressed, not when the link is looked
+// at.
 func (a *Approvals) loginForm(w http.ResponseWriter, r *http.Request) {
 	given := r.URL.Query().Get("ticket")
 	t, err := a.open(linkTicket, given)
 	if err != nil {
-		a.fail(w, http.StatusUnauthorized, "", "This link is not valid, or no longer: it can be used once, within "+linkLife.String()+". Make another: caponier approvals link")
+		a.fail(
+			w,
+			http.StatusUnauthorized,
+			"",
+			"This link is not valid, or no longer: it can be used once, within "+linkLife.String()+". Make another: caponier approvals link",
+		)
 		return
 	}
 	a.render(w, http.StatusOK, "login", view{Title: "Sign in", Ticket: given, Who: t.Name})
@@ -163,37 +200,73 @@ func (a *Approvals) login(w http.ResponseWriter, r *http.Request) {
 	session, until, err := a.signIn(r.Context(), r.PostFormValue("ticket"))
 	if err != nil {
 		a.opt.Log.Warn("signing in to the approvals page", "error", err)
-		a.fail(w, http.StatusUnauthorized, "", "This link is not valid, was used already, or is too old. Make another: caponier approvals link")
+		a.fail(
+			w,
+			http.StatusUnauthorized,
+			"",
+			"This link is not valid, was used already, or is too old. Make another: caponier approvals link",
+		)
 		return
 	}
 	a.setCookie(w, session, until)
 	http.Redirect(w, r, "/approvals", http.StatusSeeOther)
 }
 
-// setCookie: Lax, so that a link in a chat finds whoever follows it signed in. GET changes nothing, and every POST has its form's token.
+// setCookie: Lax, so that a link in a chat finds whoever follows it signed in. GET changes nothing,
+// and every POST has its form's token.
 func (a *Approvals) setCookie(w http.ResponseWriter, session string, until time.Time) {
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: session, Path: "/approvals", Expires: until, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(a.opt.URL, "https:")})
+	http.SetCookie(
+		w,
+		&http.Cookie{
+			Name:     cookieName,
+			Value:    session,
+			Path:     "/approvals",
+			Expires:  until,
+			HttpOnly: true,
+			SameSite: http.SameSiteLaxMode,
+			Secure:   strings.HasPrefix(a.opt.URL, "https:"),
+		},
+	)
 }
 
 type signed struct{ who, session string }
 
-// signedIn lets nobody see anything who did not sign in, whether or not what they guess at exists. A POST needs the form's own token too.
-func (a *Approvals) signedIn(next func(http.ResponseWriter, *http.Request, signed)) http.HandlerFunc {
+// signedIn lets nobody see anything who did not sign in, whether or not what they guess at exists.
+// A POST needs the form's own token too.
+func (a *Approvals) signedIn(
+	next func(http.ResponseWriter, *http.Request, signed),
+) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, err := r.Cookie(cookieName)
 		if err != nil {
-			a.fail(w, http.StatusUnauthorized, "", "Sign in first. An operator makes a link with: caponier approvals link")
+			a.fail(
+				w,
+				http.StatusUnauthorized,
+				"",
+				"Sign in first. An operator makes a link with: caponier approvals link",
+			)
 			return
 		}
 		t, err := a.open(sessionTicket, c.Value)
 		if err != nil {
-			a.fail(w, http.StatusUnauthorized, "", "You are not signed in, or no longer. An operator makes a link with: caponier approvals link")
+			a.fail(
+				w,
+				http.StatusUnauthorized,
+				"",
+				"You are not signed in, or no longer. An operator makes a link with: caponier approvals link",
+			)
 			return
 		}
 		if r.Method == http.MethodPost {
 			want, err := a.formToken(c.Value, r.URL.Path)
-			if err != nil || subtle.ConstantTimeCompare([]byte(want), []byte(r.PostFormValue("form"))) != 1 {
-				a.fail(w, http.StatusForbidden, t.Name, "This form was not made for you here. Open the request again.")
+			if err != nil ||
+				subtle.ConstantTimeCompare([]byte(want), []byte(r.PostFormValue("form"))) != 1 {
+				a.fail(
+					w,
+					http.StatusForbidden,
+					t.Name,
+					"This form was not made for you here. Open the request again.",
+				)
 				return
 			}
 		}
@@ -249,7 +322,13 @@ func (a *Approvals) show(w http.ResponseWriter, r *http.Request, s signed, look 
 		return
 	}
 	q := row{Request: list[0]}
-	v := view{Who: s.who, Row: &q, Title: "Approval " + q.ID, Out: a.out(s), Own: strings.EqualFold(q.Principal, s.who)}
+	v := view{
+		Who:   s.who,
+		Row:   &q,
+		Title: "Approval " + q.ID,
+		Out:   a.out(s),
+		Own:   strings.EqualFold(q.Principal, s.who),
+	}
 	q.D, err = q.Read()
 	if err == nil {
 		v.Args, err = q.D.arguments()
@@ -262,10 +341,16 @@ func (a *Approvals) show(w http.ResponseWriter, r *http.Request, s signed, look 
 	}
 	if err != nil {
 		a.opt.Log.Error("the approvals page", "id", q.ID, "error", err)
-		a.fail(w, http.StatusInternalServerError, s.who, "The request cannot be shown, so it must not be approved.")
+		a.fail(
+			w,
+			http.StatusInternalServerError,
+			s.who,
+			"The request cannot be shown, so it must not be approved.",
+		)
 		return
 	}
-	v.Targets, v.Closed = q.D.targets(), !slices.Contains(q.D.Channels, Web) || !named(s.who, q.D.Approvers)
+	v.Targets, v.Closed = q.D.targets(), !slices.Contains(q.D.Channels, Web) ||
+		!named(s.who, q.D.Approvers)
 	if look && v.Look != "" {
 		ctx, cancel := context.WithTimeout(r.Context(), lookTime)
 		defer cancel()
@@ -275,7 +360,12 @@ func (a *Approvals) show(w http.ResponseWriter, r *http.Request, s signed, look 
 }
 
 func (a *Approvals) decide(w http.ResponseWriter, r *http.Request, s signed) {
-	verdict := Verdict{Request: r.PathValue("id"), By: s.who, Channel: Web, Note: r.PostFormValue("note")}
+	verdict := Verdict{
+		Request: r.PathValue("id"),
+		By:      s.who,
+		Channel: Web,
+		Note:    r.PostFormValue("note"),
+	}
 	switch r.PostFormValue("verdict") {
 	case "approve":
 		verdict.Approve = true
@@ -285,7 +375,15 @@ func (a *Approvals) decide(w http.ResponseWriter, r *http.Request, s signed) {
 		return
 	}
 	if _, err := a.Decide(r.Context(), verdict); err != nil {
-		a.opt.Log.Warn("a decision on the approvals page was not taken", "id", r.PathValue("id"), "by", s.who, "error", err)
+		a.opt.Log.Warn(
+			"a decision on the approvals page was not taken",
+			"id",
+			r.PathValue("id"),
+			"by",
+			s.who,
+			"error",
+			err,
+		)
 		a.fail(w, http.StatusConflict, s.who, Visible(err.Error()))
 		return
 	}

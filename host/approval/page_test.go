@@ -62,7 +62,12 @@ func (b *browser) send(method, path string, form url.Values, change ...func(*htt
 			b.t.Errorf("%s %s: %s is %q, want %q", method, path, name, res.Header.Get(name), want)
 		}
 	}
-	if csp := res.Header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") || strings.Contains(csp, "script") || strings.Contains(csp, "unsafe") {
+	if csp := res.Header.Get("Content-Security-Policy"); !strings.HasPrefix(
+		csp,
+		"default-src 'none'",
+	) ||
+		strings.Contains(csp, "script") ||
+		strings.Contains(csp, "unsafe") {
 		b.t.Errorf("%s %s: the policy %q", method, path, csp)
 	}
 	if strings.Contains(string(body), "<script") {
@@ -77,7 +82,8 @@ func (w *world) signedIn(name string) *browser {
 	b := &browser{t: w.t, h: w.a.Handler()}
 	link, _, err := w.a.Link(name)
 	must(w.t, err)
-	if p := b.send("POST", "/approvals/login", url.Values{"ticket": {ticketOf(w.t, link)}}); p.status != http.StatusSeeOther || b.cookie == nil {
+	if p := b.send("POST", "/approvals/login", url.Values{"ticket": {ticketOf(w.t, link)}}); p.status != http.StatusSeeOther ||
+		b.cookie == nil {
 		w.t.Fatalf("signing in: %d %s", p.status, p.body)
 	}
 	return b
@@ -90,7 +96,9 @@ func ticketOf(t *testing.T, link string) string {
 	return u.Query().Get("ticket")
 }
 
-var formField = regexp.MustCompile(`<form method="post" action="/approvals/([^"]+)"><input type="hidden" name="form" value="([^"]+)">`)
+var formField = regexp.MustCompile(
+	`<form method="post" action="/approvals/([^"]+)"><input type="hidden" name="form" value="([^"]+)">`,
+)
 
 func formOf(t *testing.T, body, action string) string {
 	t.Helper()
@@ -118,7 +126,9 @@ func TestAPersonApprovesOnThePage(t *testing.T) {
 		w := newWorld(t)
 		id := w.waits(call())
 		b := w.signedIn("ann")
-		if p := b.send("GET", "/approvals", nil); p.status != 200 || !strings.Contains(p.body, id) || !strings.Contains(p.body, "delete_guest") {
+		if p := b.send("GET", "/approvals", nil); p.status != 200 ||
+			!strings.Contains(p.body, id) ||
+			!strings.Contains(p.body, "delete_guest") {
 			t.Fatalf("the list: %d %s", p.status, p.body)
 		}
 		p := b.send("GET", "/approvals/"+id, nil)
@@ -132,7 +142,8 @@ func TestAPersonApprovesOnThePage(t *testing.T) {
 		}
 		list, err := w.a.Requests(t.Context(), id, "")
 		must(t, err)
-		if r := list[0]; r.State != want || r.By != "ann" || r.Channel != "web" || r.Note != "seen" {
+		if r := list[0]; r.State != want || r.By != "ann" || r.Channel != "web" ||
+			r.Note != "seen" {
 			t.Errorf("%s: %+v", verdict, r)
 		}
 		if p := b.send("GET", "/approvals/"+id, nil); strings.Contains(p.body, `name="verdict"`) {
@@ -163,7 +174,8 @@ func TestLookingChangesNothing(t *testing.T) {
 		t.Errorf("a previewed link no longer signs in: %d", p.status)
 	}
 	// A token in the address is no token in the form.
-	if p := b.send("POST", "/approvals/"+id+"?verdict=approve&form="+url.QueryEscape(form), nil); p.status != http.StatusForbidden || w.state(id) != approval.Waiting {
+	if p := b.send("POST", "/approvals/"+id+"?verdict=approve&form="+url.QueryEscape(form), nil); p.status != http.StatusForbidden ||
+		w.state(id) != approval.Waiting {
 		t.Errorf("a POST without a body: %d, %s", p.status, w.state(id))
 	}
 }
@@ -213,12 +225,14 @@ func TestNobodyElseCanPostTheForm(t *testing.T) {
 			if tt.change != nil {
 				change = tt.change
 			}
-			if p := tt.b.send("POST", "/approvals/"+id, tt.form, change); p.status != tt.status || w.state(id) != approval.Waiting {
+			if p := tt.b.send("POST", "/approvals/"+id, tt.form, change); p.status != tt.status ||
+				w.state(id) != approval.Waiting {
 				t.Errorf("%d, want %d; the request is %s", p.status, tt.status, w.state(id))
 			}
 		})
 	}
-	if p := b.send("POST", "/approvals/"+id, good); p.status != 303 || w.state(id) != approval.Approved {
+	if p := b.send("POST", "/approvals/"+id, good); p.status != 303 ||
+		w.state(id) != approval.Approved {
 		t.Errorf("the form itself: %d, %s", p.status, w.state(id))
 	}
 }
@@ -227,7 +241,11 @@ func TestALinkSignsInOnce(t *testing.T) {
 	w := newWorld(t)
 	other, _ := w.process()
 	try := func(a *approval.Approvals, ticket string) int {
-		return (&browser{t: t, h: a.Handler()}).send("POST", "/approvals/login", url.Values{"ticket": {ticket}}).status
+		return (&browser{t: t, h: a.Handler()}).send(
+			"POST",
+			"/approvals/login",
+			url.Values{"ticket": {ticket}},
+		).status
 	}
 	fresh := func() string {
 		link, _, err := w.a.Link("ann")
@@ -244,7 +262,8 @@ func TestALinkSignsInOnce(t *testing.T) {
 	good := fresh()
 	for i := range good {
 		for _, c := range []byte("A.b0") {
-			if forged := good[:i] + string(c) + good[i+1:]; forged != good && try(w.a, forged) != 401 {
+			if forged := good[:i] + string(c) + good[i+1:]; forged != good &&
+				try(w.a, forged) != 401 {
 				t.Errorf("changed at %d it signs in", i)
 			}
 		}
@@ -252,7 +271,11 @@ func TestALinkSignsInOnce(t *testing.T) {
 	if s := try(w.a, w.signedIn("ann").cookie.Value); s != 401 {
 		t.Errorf("a session as a link: %d", s)
 	}
-	b := &browser{t: t, h: w.a.Handler(), cookie: &http.Cookie{Name: "caponier_approvals", Value: good}}
+	b := &browser{
+		t:      t,
+		h:      w.a.Handler(),
+		cookie: &http.Cookie{Name: "caponier_approvals", Value: good},
+	}
 	if p := b.send("GET", "/approvals", nil); p.status != 401 {
 		t.Errorf("a link as a session: %d", p.status)
 	}
@@ -288,7 +311,11 @@ func TestASessionEnds(t *testing.T) {
 	t.Run("by signing out", func(t *testing.T) {
 		w := newWorld(t)
 		b := w.signedIn("ann")
-		b.send("POST", "/approvals/logout", url.Values{"form": {formOf(t, b.send("GET", "/approvals", nil).body, "logout")}})
+		b.send(
+			"POST",
+			"/approvals/logout",
+			url.Values{"form": {formOf(t, b.send("GET", "/approvals", nil).body, "logout")}},
+		)
 		if b.cookie.Value != "" || b.cookie.Expires.After(time.Now()) {
 			t.Errorf("the cookie stays: %v", b.cookie)
 		}
@@ -302,11 +329,13 @@ func TestWhoAsksDoesNotDecide(t *testing.T) {
 	id := w.waits(c)
 	b := w.signedIn("Agent-A")
 	p := b.send("GET", "/approvals/"+id, nil)
-	if strings.Contains(p.body, `name="verdict"`) || !strings.Contains(p.body, "somebody else has to decide") {
+	if strings.Contains(p.body, `name="verdict"`) ||
+		!strings.Contains(p.body, "somebody else has to decide") {
 		t.Error("the page offers it")
 	}
 	// Even with a form made for another person's eyes: the check is not in the page.
-	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "web", Approve: true, By: "Agent-A"}); err == nil || w.state(id) != approval.Waiting {
+	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "web", Approve: true, By: "Agent-A"}); err == nil ||
+		w.state(id) != approval.Waiting {
 		t.Errorf("Decide: %v, %s", err, w.state(id))
 	}
 }
@@ -315,7 +344,15 @@ func TestGuessedIDsTellNothing(t *testing.T) {
 	w := newWorld(t)
 	id := w.waits(call())
 	nobody := &browser{t: t, h: w.a.Handler()}
-	real, guess := nobody.send("GET", "/approvals/"+id, nil), nobody.send("GET", "/approvals/aaaaaaaaaaaaaaaa", nil)
+	real, guess := nobody.send(
+		"GET",
+		"/approvals/"+id,
+		nil,
+	), nobody.send(
+		"GET",
+		"/approvals/aaaaaaaaaaaaaaaa",
+		nil,
+	)
 	if real.status != 401 || real.status != guess.status || real.body != guess.body {
 		t.Errorf("a request that exists: %d, one that does not: %d", real.status, guess.status)
 	}
@@ -355,8 +392,20 @@ func TestMarkupInWhatAnAgentSendsStaysText(t *testing.T) {
 	c := call()
 	hostile := `</pre></div><form method=post action=/approvals/x><button name=verdict value=approve>OK</button></form><script>alert(1)</script><img src=x onerror=alert(1)>{{.Form}}` + "\u202e\x00"
 	c.Args.Value = map[string]any{"x": hostile, hostile: "y"}
-	c.Principal.ID, c.Tool.Runs, c.Tool.Commands, c.Targets.Services = "<b>agent", hostile, []string{hostile}, []string{hostile}
-	c.Commands = []gate.Command{{Arg: "x", Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: []string{"echo", hostile}}}}}}
+	c.Principal.ID, c.Tool.Runs, c.Tool.Commands, c.Targets.Services = "<b>agent", hostile, []string{
+		hostile,
+	}, []string{
+		hostile,
+	}
+	c.Commands = []gate.Command{
+		{
+			Arg: "x",
+			Lowered: gate.Lowered{
+				Parsed: true,
+				Calls:  []gate.Simple{{Argv: []string{"echo", hostile}}},
+			},
+		},
+	}
 	d := red
 	d.Denied = []gate.Reason{{ID: "site", Msg: hostile}}
 	_, err := w.a.Confirm(t.Context(), c, seen(c, d), quiet)
@@ -402,16 +451,20 @@ func TestTheWebhookCarriesALinkAndNoAuthority(t *testing.T) {
 	w.waits(call()) // joins: nobody is told twice
 	r, body := <-got, <-bodies
 	at := r.Header.Get(approval.TimestampHeader)
-	if r.Header.Get(approval.SignatureHeader) != approval.Sign(secret, at, []byte(body)) || r.Header.Get(approval.SignatureHeader) == approval.Sign(secret, at+"0", []byte(body)) {
+	if r.Header.Get(approval.SignatureHeader) != approval.Sign(secret, at, []byte(body)) ||
+		r.Header.Get(approval.SignatureHeader) == approval.Sign(secret, at+"0", []byte(body)) {
 		t.Errorf("signature %q", r.Header.Get(approval.SignatureHeader))
 	}
 	var n map[string]any
 	must(t, json.Unmarshal([]byte(body), &n))
-	if n["link"] != "https://approve.example.org/approvals/"+id || n["principal"] != "agent-a" || n["tool"] != "delete_guest" || n["target"] != "guest 105, node pve1" {
+	if n["link"] != "https://approve.example.org/approvals/"+id || n["principal"] != "agent-a" ||
+		n["tool"] != "delete_guest" ||
+		n["target"] != "guest 105, node pve1" {
 		t.Errorf("it says %s", body)
 	}
 	b := &browser{t: t, h: w.a.Handler()}
-	if p := b.send("GET", "/approvals/"+id, nil, func(r *http.Request) { r.Host = "approve.example.org" }); p.status != 401 || strings.Contains(p.body, "105") {
+	if p := b.send("GET", "/approvals/"+id, nil, func(r *http.Request) { r.Host = "approve.example.org" }); p.status != 401 ||
+		strings.Contains(p.body, "105") {
 		t.Errorf("following the link without signing in: %d", p.status)
 	}
 	w.a.Close()
@@ -422,7 +475,9 @@ func TestTheWebhookCarriesALinkAndNoAuthority(t *testing.T) {
 
 func TestADeadWebhookIsNoYes(t *testing.T) {
 	redirected := atomic.Bool{}
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected.Store(true) }))
+	elsewhere := httptest.NewServer(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected.Store(true) }),
+	)
 	defer elsewhere.Close()
 	hook := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
 	defer hook.Close()
@@ -433,7 +488,13 @@ func TestADeadWebhookIsNoYes(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	began := time.Now()
 	w.a.Close()
-	if took := time.Since(began); took > 2*time.Second || redirected.Load() || w.state(id) != approval.Waiting {
-		t.Errorf("Close took %s, redirect followed %v, the request is %s", took, redirected.Load(), w.state(id))
+	if took := time.Since(began); took > 2*time.Second || redirected.Load() ||
+		w.state(id) != approval.Waiting {
+		t.Errorf(
+			"Close took %s, redirect followed %v, the request is %s",
+			took,
+			redirected.Load(),
+			w.state(id),
+		)
 	}
 }

@@ -34,11 +34,14 @@ const (
 
 var errTicket = errors.New("it is not valid, or no longer")
 
-// Link makes a one-time link that signs somebody in on the page. Whoever holds it is that person: show it to the operator alone.
+// Link makes a one-time link that signs somebody in on the page. Whoever holds it is that person:
+// show it to the operator alone.
 func (a *Approvals) Link(name string) (string, time.Time, error) {
 	base := a.opt.base()
 	if base == "" {
-		return "", time.Time{}, errors.New("there is no page: set listen in [approval], such as 127.0.0.1:8443")
+		return "", time.Time{}, errors.New(
+			"there is no page: set listen in [approval], such as 127.0.0.1:8443",
+		)
 	}
 	if err := a.signsIn(name); err != nil {
 		return "", time.Time{}, err
@@ -51,7 +54,8 @@ func (a *Approvals) Link(name string) (string, time.Time, error) {
 	return base + "/approvals/login?ticket=" + t, until, nil
 }
 
-// signsIn says whether somebody may use the page: names must be listed, for here no operating system vouches for them.
+// signsIn says whether somebody may use the page: names must be listed, for here no operating
+// system vouches for them.
 func (a *Approvals) signsIn(name string) error {
 	if !a.Listed() {
 		return errors.New("approvers in [approval] is empty: name who may approve on the page")
@@ -94,7 +98,10 @@ func (a *Approvals) open(kind, sealed string) (t ticket, err error) {
 }
 
 // signIn uses up a link and makes a session.
-func (a *Approvals) signIn(ctx context.Context, link string) (session string, until time.Time, err error) {
+func (a *Approvals) signIn(
+	ctx context.Context,
+	link string,
+) (session string, until time.Time, err error) {
 	t, err := a.open(linkTicket, link)
 	if err != nil {
 		return "", until, err
@@ -107,13 +114,15 @@ func (a *Approvals) signIn(ctx context.Context, link string) (session string, un
 	return session, until, err
 }
 
-// formToken belongs to one session and one form: a page elsewhere cannot know it, and a form for one request cannot be sent for another.
+// formToken belongs to one session and one form: a page elsewhere cannot know it, and a form for
+// one request cannot be sent for another.
 func (a *Approvals) formToken(session, path string) (string, error) {
 	key, err := a.key()
 	return base64.RawURLEncoding.EncodeToString(mac(key, formTicket, session, path)), err
 }
 
-// key reads the signing key, and makes it when there is none. Deleting the file ends every link and session.
+// key reads the signing key, and makes it when there is none. Deleting the file ends every link and
+// session.
 func (a *Approvals) key() ([]byte, error) {
 	file := a.opt.KeyFile
 	if file == "" {
@@ -131,12 +140,16 @@ func (a *Approvals) key() ([]byte, error) {
 		return nil, err
 	}
 	if info.Mode().Perm()&0o077 != 0 || len(key) != 32 || bytes.Count(key, key[:1]) == len(key) {
-		return nil, fmt.Errorf("%s is not a key that only this user can read: delete it, and a new one is made", file)
+		return nil, fmt.Errorf(
+			"%s is not a key that only this user can read: delete it, and a new one is made",
+			file,
+		)
 	}
 	return key, nil
 }
 
-// makeKey links a complete file into place, so that of two processes one wins and both read the same.
+// makeKey links a complete file into place, so that of two processes one wins and both read the
+// same.
 func makeKey(file string) ([]byte, error) {
 	key := make([]byte, 32)
 	rand.Read(key)

@@ -6,9 +6,13 @@ import (
 	"time"
 )
 
-// A ticket opens as what it was sealed as, for a name that may approve, and nothing else opens at all.
+// A ticket opens as what it was sealed as, for a name that may approve, and nothing else opens at
+// all.
 func FuzzTicket(f *testing.F) {
-	a, err := New(Options{Approvers: []string{"ann", "bob"}, KeyFile: filepath.Join(f.TempDir(), "key")}, nil)
+	a, err := New(
+		Options{Approvers: []string{"ann", "bob"}, KeyFile: filepath.Join(f.TempDir(), "key")},
+		nil,
+	)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -21,7 +25,8 @@ func FuzzTicket(f *testing.F) {
 	f.Add("", "", "")
 	f.Add("eyJuIjoiYW5uIiwiZSI6OTk5OTk5OTk5OTk5OX0.", "bob", "link.session")
 	f.Fuzz(func(t *testing.T, given, name, kind string) {
-		if got, err := a.open(linkTicket, given); (err == nil) != (given == sealed) || err == nil && got.Name != "ann" {
+		if got, err := a.open(linkTicket, given); (err == nil) != (given == sealed) ||
+			err == nil && got.Name != "ann" {
 			t.Fatalf("%q opens as %+v, %v", given, got, err)
 		}
 		mine, err := a.seal(kind, name, time.Now().Add(time.Minute))

@@ -26,7 +26,8 @@ type notice struct {
 	Link      string    `json:"link,omitempty"` // asks whoever follows it to sign in
 }
 
-// Headers of a webhook. The signature is v1=HEX of HMAC-SHA256 over the timestamp, a dot and the body.
+// Headers of a webhook. The signature is v1=HEX of HMAC-SHA256 over the timestamp, a dot and the
+// body.
 const (
 	TimestampHeader = "Caponier-Timestamp" // Unix seconds; refuse what is older than a few minutes
 	SignatureHeader = "Caponier-Signature"
@@ -49,13 +50,31 @@ func mac(key []byte, parts ...string) []byte {
 	return h.Sum(nil)
 }
 
-// announce tells the log, and in the background the webhook, that somebody is asked. When nobody hears of it the request expires, and that is a no.
+// announce tells the log, and in the background the webhook, that somebody is asked. When nobody
+// hears of it the request expires, and that is a no.
 func (a *Approvals) announce(r Request) {
-	a.opt.Log.Info("a call waits for approval", "id", r.ID, "principal", r.Principal, "tool", r.Tool, "expires", r.Expires.UTC())
+	a.opt.Log.Info(
+		"a call waits for approval",
+		"id",
+		r.ID,
+		"principal",
+		r.Principal,
+		"tool",
+		r.Tool,
+		"expires",
+		r.Expires.UTC(),
+	)
 	if a.opt.Webhook.URL == "" || a.running.Err() != nil {
 		return
 	}
-	n := notice{Event: "approval.waiting", ID: r.ID, Principal: Visible(r.Principal), Tool: Visible(r.Tool), Created: r.Created.UTC(), Expires: r.Expires.UTC()}
+	n := notice{
+		Event:     "approval.waiting",
+		ID:        r.ID,
+		Principal: Visible(r.Principal),
+		Tool:      Visible(r.Tool),
+		Created:   r.Created.UTC(),
+		Expires:   r.Expires.UTC(),
+	}
 	if d, err := r.Read(); err == nil {
 		n.Target = Visible(d.Target())
 	}
@@ -64,7 +83,13 @@ func (a *Approvals) announce(r Request) {
 	}
 	a.sending.Go(func() {
 		if err := a.send(a.running, n); err != nil {
-			a.opt.Log.Error("the approval webhook was not delivered; people can still decide", "id", r.ID, "error", err)
+			a.opt.Log.Error(
+				"the approval webhook was not delivered; people can still decide",
+				"id",
+				r.ID,
+				"error",
+				err,
+			)
 		}
 	})
 }
@@ -90,7 +115,12 @@ func (a *Approvals) send(ctx context.Context, n notice) error {
 func (a *Approvals) post(ctx context.Context, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.opt.Webhook.URL, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodPost,
+		a.opt.Webhook.URL,
+		bytes.NewReader(body),
+	)
 	if err != nil {
 		return err
 	}
@@ -100,7 +130,10 @@ func (a *Approvals) post(ctx context.Context, body []byte) error {
 	req.Header.Set(SignatureHeader, Sign(a.opt.Webhook.Secret, at, body))
 	client := a.opt.Client
 	if client == nil {
-		client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		client = &http.Client{
+			Transport:     &http.Transport{DisableKeepAlives: true},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
 	}
 	res, err := client.Do(req)
 	if err != nil {

@@ -32,16 +32,30 @@ func asked(a store.Approval, err error) (approval.Request, error) {
 	}
 	return approval.Request(a), err
 }
-func (s requests) Join(ctx context.Context, r approval.Request, limit int) (approval.Request, error) {
+
+func (s requests) Join(
+	ctx context.Context,
+	r approval.Request,
+	limit int,
+) (approval.Request, error) {
 	return asked(s.Store.Join(ctx, store.Approval(r), limit))
 }
-func (s requests) Decide(ctx context.Context, id string, v approval.Verdict) (approval.Request, error) {
+
+func (s requests) Decide(
+	ctx context.Context,
+	id string,
+	v approval.Verdict,
+) (approval.Request, error) {
 	return asked(s.Store.Decide(ctx, id, v))
 }
 func (s requests) Consume(ctx context.Context, key string) (approval.Request, error) {
 	return asked(s.Store.Consume(ctx, key))
 }
-func (s requests) Requests(ctx context.Context, id, state string) (list []approval.Request, err error) {
+
+func (s requests) Requests(
+	ctx context.Context,
+	id, state string,
+) (list []approval.Request, err error) {
 	found, err := s.Store.Approvals(ctx, id, state)
 	for _, a := range found {
 		list = append(list, approval.Request(a))
@@ -74,7 +88,16 @@ func (w *world) process(change ...func(*approval.Options)) (*approval.Approvals,
 	w.t.Helper()
 	s, err := store.Open(store.Options{Dir: w.dir, Now: w.now})
 	must(w.t, err)
-	o := approval.Options{Wait: 20 * time.Millisecond, Poll: 5 * time.Millisecond, Approvers: []string{"ann", "bob", "Agent-A"}, Listen: "127.0.0.1:8443", KeyFile: filepath.Join(w.dir, "approval.key"), Journal: &w.journal, Now: w.now, Log: slog.New(slog.DiscardHandler)}
+	o := approval.Options{
+		Wait:      20 * time.Millisecond,
+		Poll:      5 * time.Millisecond,
+		Approvers: []string{"ann", "bob", "Agent-A"},
+		Listen:    "127.0.0.1:8443",
+		KeyFile:   filepath.Join(w.dir, "approval.key"),
+		Journal:   &w.journal,
+		Now:       w.now,
+		Log:       slog.New(slog.DiscardHandler),
+	}
 	for _, c := range change {
 		c(&o)
 	}
@@ -93,15 +116,38 @@ func must(t *testing.T, err error) {
 
 // call is agent-a's deletion of guest 105.
 func call() *gate.Call {
-	return &gate.Call{ID: "call1", Source: "http", Principal: gate.Principal{ID: "agent-a", Auth: "token"},
-		Tool:    &gate.Tool{Kind: "tool", Name: "delete_guest", Runs: "pct destroy VMID", Commands: []string{"pct destroy", "pct status"}, Plugin: gate.Plugin{Name: "guests", Version: "1.0.0", Digest: "sha256:aa"}},
-		Args:    gate.Args{Value: map[string]any{"guest_id": int64(105)}, Digest: "sha256:105"},
-		Targets: gate.Targets{Nodes: []string{"pve1"}, VMIDs: []string{"105"}}, Nodes: []gate.Node{{Name: "pve1", Cluster: "lab", Host: "192.0.2.1"}},
-		Confirmation: gate.Confirmation{State: "none"}}
+	return &gate.Call{
+		ID:        "call1",
+		Source:    "http",
+		Principal: gate.Principal{ID: "agent-a", Auth: "token"},
+		Tool: &gate.Tool{
+			Kind:     "tool",
+			Name:     "delete_guest",
+			Runs:     "pct destroy VMID",
+			Commands: []string{"pct destroy", "pct status"},
+			Plugin:   gate.Plugin{Name: "guests", Version: "1.0.0", Digest: "sha256:aa"},
+		},
+		Args: gate.Args{Value: map[string]any{"guest_id": int64(105)}, Digest: "sha256:105"},
+		Targets: gate.Targets{
+			Nodes: []string{"pve1"},
+			VMIDs: []string{"105"},
+		},
+		Nodes:        []gate.Node{{Name: "pve1", Cluster: "lab", Host: "192.0.2.1"}},
+		Confirmation: gate.Confirmation{State: "none"},
+	}
 }
 
-var red = gate.Decision{Tier: gate.Red, NeedsApproval: true, Failed: []string{"confirmation"}, Denied: []gate.Reason{{ID: "confirmation", Msg: "needs a person"}}, Revision: "rev1",
-	Obligations: gate.Obligations{Channels: []string{approval.Terminal, approval.Web}, Approvers: []string{"*"}}}
+var red = gate.Decision{
+	Tier:          gate.Red,
+	NeedsApproval: true,
+	Failed:        []string{"confirmation"},
+	Denied:        []gate.Reason{{ID: "confirmation", Msg: "needs a person"}},
+	Revision:      "rev1",
+	Obligations: gate.Obligations{
+		Channels:  []string{approval.Terminal, approval.Web},
+		Approvers: []string{"*"},
+	},
+}
 
 // seen adds what policy shows of a call.
 func seen(c *gate.Call, d gate.Decision) gate.Decision {
@@ -155,7 +201,10 @@ func (w *world) waits(c *gate.Call) string {
 
 func (w *world) approve(id string) {
 	w.t.Helper()
-	_, err := w.a.Decide(w.t.Context(), approval.Verdict{Request: id, Approve: true, By: "ann", Channel: "cli"})
+	_, err := w.a.Decide(
+		w.t.Context(),
+		approval.Verdict{Request: id, Approve: true, By: "ann", Channel: "cli"},
+	)
 	must(w.t, err)
 }
 

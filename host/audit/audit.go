@@ -1,4 +1,5 @@
-// Package audit is the journal: it says what was going to be done before it is done, in hash chains that can be verified.
+// Package audit is the journal: it says what was going to be done before it is done, in hash chains
+// that can be verified.
 package audit
 
 import (
@@ -17,9 +18,11 @@ import (
 
 // Options of a journal.
 type Options struct {
-	Dir          string           `koanf:"dir"`            // of all processes, default state/journal; made with mode 0700
-	MaxFileBytes int64            `koanf:"max_file_bytes"` // a chain goes on in a new file after that many bytes, default 64 MiB
-	Now          func() time.Time `koanf:"-"`              // nil for time.Now
+	// of all processes, default state/journal; made with mode 0700
+	Dir string `koanf:"dir"`
+	// a chain goes on in a new file after that many bytes, default 64 MiB
+	MaxFileBytes int64            `koanf:"max_file_bytes"`
+	Now          func() time.Time `koanf:"-"` // nil for time.Now
 }
 
 // Validate fills in defaults.
@@ -92,7 +95,11 @@ func Open(o Options) (*Journal, error) {
 		return nil, fmt.Errorf("opening the journal: %w", err)
 	}
 	if info.Mode().Perm()&0o022 != 0 {
-		return nil, fmt.Errorf("opening the journal: others may write to %s (mode %04o); chmod 700 it, or set [audit] dir to a directory of its own", o.Dir, info.Mode().Perm())
+		return nil, fmt.Errorf(
+			"opening the journal: others may write to %s (mode %04o); chmod 700 it, or set [audit] dir to a directory of its own",
+			o.Dir,
+			info.Mode().Perm(),
+		)
 	}
 	j := &Journal{opt: o, create: createFile, turn: make(chan struct{}, 1)}
 	return j, j.start()
@@ -107,8 +114,8 @@ func (j *Journal) start() error {
 	return j.flush()
 }
 
-// Intent writes a record; if durable, it is on the disk when Intent returns nil. While an outcome is still to be written, every Intent tries to
-// write it first and fails if it cannot.
+// Intent writes a record; if durable, it is on the disk when Intent returns nil. While an outcome
+// is still to be written, every Intent tries to write it first and fails if it cannot.
 func (j *Journal) Intent(ctx context.Context, r gate.Record, durable bool) error {
 	seg, n, err := j.add(Entry{Record: &r})
 	if err != nil || !durable {
@@ -127,7 +134,8 @@ func (j *Journal) add(e Entry) (*segment, int64, error) {
 	return j.seg, j.seq - 1, err
 }
 
-// Ready reports whether records can be written: it tries what is still to be written, and that there is a file.
+// Ready reports whether records can be written: it tries what is still to be written, and that
+// there is a file.
 func (j *Journal) Ready() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -140,7 +148,8 @@ func (j *Journal) Ready() error {
 	return j.ready()
 }
 
-// Outcome writes a record that must not be lost. If it fails, the record is kept and written before anything else.
+// Outcome writes a record that must not be lost. If it fails, the record is kept and written before
+// anything else.
 func (j *Journal) Outcome(_ context.Context, r gate.Record) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -151,14 +160,19 @@ func (j *Journal) Outcome(_ context.Context, r gate.Record) error {
 func (j *Journal) catchUp() error {
 	for len(j.pending) > 0 {
 		if err := j.append(Entry{Record: &j.pending[0]}); err != nil {
-			return fmt.Errorf("%d outcomes are not written yet, and nothing may be done before they are: %w", len(j.pending), err)
+			return fmt.Errorf(
+				"%d outcomes are not written yet, and nothing may be done before they are: %w",
+				len(j.pending),
+				err,
+			)
 		}
 		j.pending = j.pending[1:]
 	}
 	return nil
 }
 
-// sync returns when entry n of seg is on the disk. Whoever has the turn syncs for all who wrote before it.
+// sync returns when entry n of seg is on the disk. Whoever has the turn syncs for all who wrote
+// before it.
 func (j *Journal) sync(ctx context.Context, seg *segment, n int64) error {
 	select {
 	case j.turn <- struct{}{}:
@@ -182,7 +196,8 @@ func (j *Journal) sync(ctx context.Context, seg *segment, n int64) error {
 	return j.noteSync(seg, upto, err)
 }
 
-// noteSync gives up a file whose sync failed: the kernel may have dropped what it could not write, and a second sync would not tell.
+// noteSync gives up a file whose sync failed: the kernel may have dropped what it could not write,
+// and a second sync would not tell.
 func (j *Journal) noteSync(seg *segment, upto int64, err error) error {
 	if err == nil {
 		seg.synced = max(seg.synced, upto)
@@ -221,13 +236,21 @@ func (j *Journal) ready() error {
 		return err
 	}
 	discard := func(why error) error { return errors.Join(why, f.Close(), os.Remove(path)) }
-	// The new file exists, empty, before the old one names it: then a file that is named but missing was deleted.
+	// The new file exists, empty, before the old one names it: then a file that is named but
+	// missing was deleted.
 	if j.seg != nil {
 		if err := j.finish(Close{Time: j.now(), Next: j.next}); err != nil {
 			return discard(err)
 		}
 	}
-	head := Head{Format: format, File: j.next, Time: j.now(), PID: os.Getpid(), From: j.from, Error: j.why}
+	head := Head{
+		Format: format,
+		File:   j.next,
+		Time:   j.now(),
+		PID:    os.Getpid(),
+		From:   j.from,
+		Error:  j.why,
+	}
 	if j.seq == 0 {
 		if head.Seen, err = lastHashes(j.opt.Dir); err != nil {
 			return discard(err)
@@ -285,7 +308,8 @@ func (j *Journal) write(e Entry) error {
 	return nil
 }
 
-// Close writes what is pending and a record that says that nothing is missing after it. It may be called again.
+// Close writes what is pending and a record that says that nothing is missing after it. It may be
+// called again.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -323,5 +347,10 @@ func (j *Journal) newName() string {
 	j.began = now
 	var b [4]byte
 	rand.Read(b[:])
-	return fmt.Sprintf("%s-%d-%s.jsonl", now.Format(nameTime), os.Getpid(), hex.EncodeToString(b[:]))
+	return fmt.Sprintf(
+		"%s-%d-%s.jsonl",
+		now.Format(nameTime),
+		os.Getpid(),
+		hex.EncodeToString(b[:]),
+	)
 }

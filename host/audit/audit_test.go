@@ -31,8 +31,18 @@ func open(t testing.TB, o Options) *Journal {
 }
 
 func rec(id, kind string) gate.Record {
-	return gate.Record{Type: kind, Time: time.Now(), ID: id, CallID: "call", Kind: "call", Principal: "agent-a", Tool: "exec", Tier: "yellow", Revision: "r1",
-		Input: json.RawMessage(`{"targets":{"vmids":["105"]},"x":"<&>"}`)}
+	return gate.Record{
+		Type:      kind,
+		Time:      time.Now(),
+		ID:        id,
+		CallID:    "call",
+		Kind:      "call",
+		Principal: "agent-a",
+		Tool:      "exec",
+		Tier:      "yellow",
+		Revision:  "r1",
+		Input:     json.RawMessage(`{"targets":{"vmids":["105"]},"x":"<&>"}`),
+	}
 }
 
 // all returns the entries of a journal, and fails the test on an error.
@@ -87,14 +97,16 @@ func TestWriteReadVerify(t *testing.T) {
 	if err := errors.Join(j.Close(), j.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if r := verify(t, j.opt.Dir); !r.OK() || len(r.Warnings) > 0 || r.Files[0].State != "closed" || r.Files[0].Entries != 13 {
+	if r := verify(t, j.opt.Dir); !r.OK() || len(r.Warnings) > 0 || r.Files[0].State != "closed" ||
+		r.Files[0].Entries != 13 {
 		t.Errorf("after it was closed: %+v", r)
 	}
 	entries := all(t, j.opt.Dir)
 	if got := ids(entries); got != "0 0 1 1 2 2 3 3 4 4" {
 		t.Errorf("read %s", got)
 	}
-	if got := entries[2].Record; string(got.Input) != `{"targets":{"vmids":["105"]},"x":"<&>"}` || got.Time.Location() != time.UTC {
+	if got := entries[2].Record; string(got.Input) != `{"targets":{"vmids":["105"]},"x":"<&>"}` ||
+		got.Time.Location() != time.UTC {
 		t.Errorf("a record came back as %+v", got)
 	}
 	if err := j.Intent(bg, rec("x", "intent"), true); err == nil {
@@ -118,7 +130,8 @@ func TestRotationKeepsOneChain(t *testing.T) {
 	if !r.OK() || len(r.Files) < 5 {
 		t.Fatalf("%d files, problems %v", len(r.Files), r.Problems)
 	}
-	if got := strings.Fields(ids(all(t, j.opt.Dir))); len(got) != 100 || got[0] != "000" || got[99] != "099" {
+	if got := strings.Fields(ids(all(t, j.opt.Dir))); len(got) != 100 || got[0] != "000" ||
+		got[99] != "099" {
 		t.Errorf("read %v", got)
 	}
 	for _, f := range r.Files {
@@ -162,7 +175,11 @@ func TestVerifyFinds(t *testing.T) {
 			}
 			j.Close()
 			path := filepath.Join(j.opt.Dir, all(t, j.opt.Dir)[0].File)
-			open(t, Options{Dir: j.opt.Dir, Now: func() time.Time { return time.Now().Add(time.Hour) }}).Close() // a later run, which sees this one
+			// a later run, which sees this one
+			open(
+				t,
+				Options{Dir: j.opt.Dir, Now: func() time.Time { return time.Now().Add(time.Hour) }},
+			).Close()
 			before, _ := os.ReadFile(path)
 			after := c.edit(string(before))
 			if err := os.WriteFile(path, []byte(after), 0o600); err != nil {
@@ -211,7 +228,13 @@ func TestVerifyFindsWholeFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Now()
-			j := open(t, Options{MaxFileBytes: 4096, Now: func() time.Time { now = now.Add(time.Millisecond); return now }})
+			j := open(
+				t,
+				Options{
+					MaxFileBytes: 4096,
+					Now:          func() time.Time { now = now.Add(time.Millisecond); return now },
+				},
+			)
 			if err := j.KeepPolicy("r1", []byte("tar")); err != nil {
 				t.Fatal(err)
 			}
@@ -224,14 +247,24 @@ func TestVerifyFindsWholeFiles(t *testing.T) {
 				}
 			}
 			j.Close()
-			open(t, Options{Dir: j.opt.Dir, Now: func() time.Time { return now.Add(time.Hour) }}).Close()
+			open(
+				t,
+				Options{Dir: j.opt.Dir, Now: func() time.Time { return now.Add(time.Hour) }},
+			).Close()
 			names, _ := files(j.opt.Dir)
 			if err := c.do(j.opt.Dir+"/", names); err != nil {
 				t.Fatal(err)
 			}
 			r := verify(t, j.opt.Dir)
-			if c.problem == "" != r.OK() || !strings.Contains(fmt.Sprint(r.Problems), c.problem) || !strings.Contains(fmt.Sprint(r.Warnings), c.warnings) {
-				t.Errorf("problems %v, warnings %v, want %q %q", r.Problems, r.Warnings, c.problem, c.warnings)
+			if c.problem == "" != r.OK() || !strings.Contains(fmt.Sprint(r.Problems), c.problem) ||
+				!strings.Contains(fmt.Sprint(r.Warnings), c.warnings) {
+				t.Errorf(
+					"problems %v, warnings %v, want %q %q",
+					r.Problems,
+					r.Warnings,
+					c.problem,
+					c.warnings,
+				)
 			}
 		})
 	}
@@ -291,7 +324,8 @@ func TestAnImpatientCallerDoesNotWaitForTheDisk(t *testing.T) {
 	j.turn <- struct{}{} // somebody's sync hangs
 	ctx, cancel := context.WithTimeoutCause(bg, time.Millisecond, errors.New("budget spent"))
 	defer cancel()
-	if err := j.Intent(ctx, rec("a", "intent"), true); err == nil || !strings.Contains(err.Error(), "budget spent") {
+	if err := j.Intent(ctx, rec("a", "intent"), true); err == nil ||
+		!strings.Contains(err.Error(), "budget spent") {
 		t.Errorf("got %v", err)
 	}
 	<-j.turn
@@ -307,17 +341,20 @@ func TestKeepPolicy(t *testing.T) {
 		if got, err := Policy(j.opt.Dir, rev); err != nil || string(got) != bundle {
 			t.Errorf("kept %q, %v", got, err)
 		}
-		if err := j.KeepPolicy(rev, []byte("other")); err == nil || !strings.Contains(err.Error(), "another bundle") {
+		if err := j.KeepPolicy(rev, []byte("other")); err == nil ||
+			!strings.Contains(err.Error(), "another bundle") {
 			t.Errorf("a second bundle: %v", err)
 		}
 	}
-	if err := j.KeepPolicy("../x", nil); err == nil || !strings.Contains(err.Error(), "policy revision") {
+	if err := j.KeepPolicy("../x", nil); err == nil ||
+		!strings.Contains(err.Error(), "policy revision") {
 		t.Errorf("a revision that is a path: %v", err)
 	}
 	if err := j.Intent(bg, rec("a", "intent"), false); err != nil {
 		t.Fatal(err)
 	}
-	if r := verify(t, j.opt.Dir); !r.OK() || !strings.Contains(fmt.Sprint(r.Warnings), "policy revision r1, which was never kept") {
+	if r := verify(t, j.opt.Dir); !r.OK() ||
+		!strings.Contains(fmt.Sprint(r.Warnings), "policy revision r1, which was never kept") {
 		t.Errorf("a revision that was not kept: %v", r.Warnings)
 	}
 }

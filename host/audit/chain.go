@@ -25,8 +25,9 @@ const (
 	tailSize = len(hashKey) + 2*sha256.Size + len(`"}`)
 )
 
-// Entry is one line of a journal file: a Record, the policy revision that decides from here on, or a Head or Close that says where a file begins or
-// ends. Its hash covers the whole line and, through Prev, all lines before it.
+// Entry is one line of a journal file: a Record, the policy revision that decides from here on, or
+// a Head or Close that says where a file begins or ends. Its hash covers the whole line and,
+// through Prev, all lines before it.
 type Entry struct {
 	File   string       `json:"-"`
 	Hash   string       `json:"-"`    // of the line without itself, where it stands as the last key
@@ -55,13 +56,15 @@ func (e Entry) Time() time.Time {
 
 // Head is the first entry of a file.
 type Head struct {
-	Format string            `json:"format"`
-	File   string            `json:"file"` // the file's own name, so that it cannot pass for another
-	Time   time.Time         `json:"time"`
-	PID    int               `json:"pid"`
-	From   string            `json:"from,omitempty"`  // the file that this one continues
-	Error  string            `json:"error,omitempty"` // why that one was given up
-	Seen   map[string]string `json:"seen,omitempty"`  // last hashes of other files: witness against cutting or deleting them later
+	Format string `json:"format"`
+	// the file's own name, so that it cannot pass for another
+	File  string    `json:"file"`
+	Time  time.Time `json:"time"`
+	PID   int       `json:"pid"`
+	From  string    `json:"from,omitempty"`  // the file that this one continues
+	Error string    `json:"error,omitempty"` // why that one was given up
+	// last hashes of other files: witness against cutting or deleting them later
+	Seen map[string]string `json:"seen,omitempty"`
 }
 
 // Close is the last entry of a file that was not cut off.
@@ -77,7 +80,8 @@ type Kept struct {
 	SHA256   string    `json:"sha256"` // of the bundle
 }
 
-// encode returns the line of an entry, with its line feed, and its hash. The hash is over exactly the bytes of the line without the hash key.
+// encode returns the line of an entry, with its line feed, and its hash. The hash is over exactly
+// the bytes of the line without the hash key.
 func encode(e Entry) (line []byte, hash string, err error) {
 	if e.Record != nil {
 		r := *e.Record
@@ -92,7 +96,11 @@ func encode(e Entry) (line []byte, hash string, err error) {
 	}
 	body := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	if len(body)+tailSize > maxLine {
-		return nil, "", fmt.Errorf("a journal entry of %d bytes is over the limit of %d", len(body), maxLine)
+		return nil, "", fmt.Errorf(
+			"a journal entry of %d bytes is over the limit of %d",
+			len(body),
+			maxLine,
+		)
 	}
 	sum := sha256.Sum256(body)
 	hash = hex.EncodeToString(sum[:])
@@ -105,7 +113,8 @@ var errHash = errors.New("its hash does not fit: the line was changed")
 func decode(line []byte) (Entry, error) {
 	var e Entry
 	at := len(line) - tailSize
-	if at < 1 || !bytes.HasPrefix(line[at:], []byte(hashKey)) || !bytes.HasSuffix(line, []byte(`"}`)) {
+	if at < 1 || !bytes.HasPrefix(line[at:], []byte(hashKey)) ||
+		!bytes.HasSuffix(line, []byte(`"}`)) {
 		return e, errors.New("is not a journal entry")
 	}
 	body := append(line[:at:at], '}')
@@ -139,7 +148,8 @@ var (
 	errLong = fmt.Errorf("has a line over the limit of %d bytes", maxLine)
 )
 
-// readLine returns the next line without its line feed: io.EOF at the end of the file, errTorn when the file ends in the middle of a line.
+// readLine returns the next line without its line feed: io.EOF at the end of the file, errTorn when
+// the file ends in the middle of a line.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {

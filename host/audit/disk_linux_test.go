@@ -13,12 +13,17 @@ import (
 
 func TestRealFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Log("not root, so no file system of its own; TestFullDiskRefusesAndRecovers has the same with an injected fault")
+		t.Log(
+			"not root, so no file system of its own; TestFullDiskRefusesAndRecovers has the same with an injected fault",
+		)
 		return
 	}
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=0700"); err != nil {
-		t.Logf("no tmpfs here (%v); TestFullDiskRefusesAndRecovers has the same with an injected fault", err)
+		t.Logf(
+			"no tmpfs here (%v); TestFullDiskRefusesAndRecovers has the same with an injected fault",
+			err,
+		)
 		return
 	}
 	defer syscall.Unmount(dir, 0)
@@ -61,7 +66,8 @@ func TestRealFullDisk(t *testing.T) {
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(Options{Dir: dir}); !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), dir) {
+	if _, err := Open(Options{Dir: dir}); !errors.Is(err, syscall.EROFS) ||
+		!strings.Contains(err.Error(), dir) {
 		t.Errorf("a read-only journal: %v", err)
 	}
 }

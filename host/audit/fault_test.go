@@ -94,7 +94,8 @@ func TestFullDiskRefusesAndRecovers(t *testing.T) {
 				t.Errorf("outcome on a full disk: %v", err)
 			}
 			for _, durable := range []bool{true, false} {
-				if err := j.Intent(bg, rec("b", "intent"), durable); err == nil || !strings.Contains(err.Error(), "1 outcomes are not written yet") {
+				if err := j.Intent(bg, rec("b", "intent"), durable); err == nil ||
+					!strings.Contains(err.Error(), "1 outcomes are not written yet") {
 					t.Errorf("intent on a full disk: %v", err)
 				}
 			}
@@ -153,7 +154,8 @@ func TestFailedSyncBeginsAnotherFile(t *testing.T) {
 	data, _ := os.ReadFile(filepath.Join(j.opt.Dir, names[0]))
 	lines := strings.SplitAfter(string(data), "\n")
 	os.WriteFile(filepath.Join(j.opt.Dir, names[0]), []byte(strings.Join(lines[:2], "")), 0o600)
-	if r := verify(t, j.opt.Dir); !r.OK() || !strings.Contains(fmt.Sprint(r.Warnings), "lost when its disk failed") {
+	if r := verify(t, j.opt.Dir); !r.OK() ||
+		!strings.Contains(fmt.Sprint(r.Warnings), "lost when its disk failed") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -217,7 +219,12 @@ func TestAPowerCutLosesNoDurableIntent(t *testing.T) {
 	for range 20 {
 		var disk []*volatile
 		j := open(t, Options{MaxFileBytes: 4096})
-		real, first := j.create, &volatile{file: j.seg.f, path: filepath.Join(j.opt.Dir, j.seg.name), size: j.seg.size, synced: j.seg.size}
+		real, first := j.create, &volatile{
+			file:   j.seg.f,
+			path:   filepath.Join(j.opt.Dir, j.seg.name),
+			size:   j.seg.size,
+			synced: j.seg.size,
+		}
 		j.seg.f, disk = first, append(disk, first)
 		j.create = func(path string) (file, error) {
 			f, err := real(path)
@@ -261,7 +268,8 @@ func TestAPowerCutLosesNoDurableIntent(t *testing.T) {
 	}
 }
 
-// Whoever asks whether the journal works makes it try, so that it does not stay broken for want of calls.
+// Whoever asks whether the journal works makes it try, so that it does not stay broken for want of
+// calls.
 func TestReadyTriesToWrite(t *testing.T) {
 	j, f := openFaulty(t, Options{})
 	if err := j.Ready(); err != nil {

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// createFile makes a new file that survives a power cut once its content is synced. The lock on it says that its process lives.
+// createFile makes a new file that survives a power cut once its content is synced. The lock on it
+// says that its process lives.
 func createFile(path string) (file, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 
 var revisionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9:._+-]{0,127}$`)
 
-// KeepPolicy keeps the bundle of a policy revision beside the journal, so that what it decided can be explained later, and its digest in the chain. It
-// returns when the bundle is on the disk. Another bundle under the same revision is an error.
+// KeepPolicy keeps the bundle of a policy revision beside the journal, so that what it decided can
+// be explained later, and its digest in the chain. It returns when the bundle is on the disk.
+// Another bundle under the same revision is an error.
 func (j *Journal) KeepPolicy(rev string, bundle []byte) error {
 	if err := j.keepPolicy(rev, bundle); err != nil {
 		return fmt.Errorf("keeping policy revision %s: %w", rev, err)
@@ -73,7 +74,8 @@ func keep(path string, data []byte) error {
 	return errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)))
 }
 
-// Policy returns the bundle of a revision that decided something. The error wraps fs.ErrNotExist when it was not kept.
+// Policy returns the bundle of a revision that decided something. The error wraps fs.ErrNotExist
+// when it was not kept.
 func Policy(dir, rev string) ([]byte, error) {
 	base, err := policyBase(dir, rev)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 
 const pollEvery = 200 * time.Millisecond
 
-// Records yields the entries of all files in the order of their times; those of one process keep their own order. An error concerns one file,
-// whose rest is left out. Whether anything is missing or was moved is for [Verify] to say.
+// Records yields the entries of all files in the order of their times; those of one process keep
+// their own order. An error concerns one file, whose rest is left out. Whether anything is missing
+// or was moved is for [Verify] to say.
 func Records(dir string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) { newReader(dir).pass(yield) }
 }
@@ -77,7 +78,8 @@ func (r *reader) pass(yield func(Entry, error) bool) bool {
 				least = i
 			}
 		}
-		// Files are opened when their turn comes, so that a thousand old ones need no thousand descriptors.
+		// Files are opened when their turn comes, so that a thousand old ones need no thousand
+		// descriptors.
 		if len(waiting) > 0 && (least < 0 || !begins(waiting[0]).After(open[least].key)) {
 			s, err := r.open(waiting[0])
 			waiting = waiting[1:]
@@ -113,7 +115,13 @@ func (r *reader) open(name string) (*source, error) {
 		return nil, fmt.Errorf("reading the journal: %w", err)
 	}
 	_, err = f.Seek(r.at[name], io.SeekStart)
-	s := &source{name: name, f: f, dead: !living(f), lines: bufio.NewReaderSize(f, 64<<10), key: begins(name)}
+	s := &source{
+		name:  name,
+		f:     f,
+		dead:  !living(f),
+		lines: bufio.NewReaderSize(f, 64<<10),
+		key:   begins(name),
+	}
 	if err != nil || !r.next(s) {
 		f.Close()
 		return nil, err
@@ -135,7 +143,14 @@ func (r *reader) next(s *source) bool {
 	}
 	s.entry.File = s.name
 	if err != nil {
-		s.entry, s.err = Entry{File: s.name}, fmt.Errorf("journal file %s at byte %d: %w", s.name, r.at[s.name], err)
+		s.entry, s.err = Entry{
+			File: s.name,
+		}, fmt.Errorf(
+			"journal file %s at byte %d: %w",
+			s.name,
+			r.at[s.name],
+			err,
+		)
 		r.at[s.name] = -1
 		return true
 	}

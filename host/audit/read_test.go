@@ -28,7 +28,13 @@ func TestRecordsMergesProcessesByTime(t *testing.T) {
 		}
 	}
 	begin := func(second int) *Journal {
-		return open(t, Options{Dir: dir, Now: func() time.Time { return start.Add(time.Duration(second) * time.Second) }})
+		return open(
+			t,
+			Options{
+				Dir: dir,
+				Now: func() time.Time { return start.Add(time.Duration(second) * time.Second) },
+			},
+		)
 	}
 	a, b, c := begin(0), begin(3), begin(100)
 	for _, s := range []int{1, 2, 5, 9} {
@@ -50,7 +56,8 @@ func TestRecordsMergesProcessesByTime(t *testing.T) {
 }
 
 func TestAChainKeepsItsOrderOverFiles(t *testing.T) {
-	j := open(t, Options{MaxFileBytes: 4096, Now: func() time.Time { return time.Unix(0, 0) }}) // a clock that stands still
+	// a clock that stands still
+	j := open(t, Options{MaxFileBytes: 4096, Now: func() time.Time { return time.Unix(0, 0) }})
 	var want []string
 	for i := range 60 {
 		r := rec(fmt.Sprint(i), "intent")
@@ -73,7 +80,13 @@ func TestRecordsReportsABadFileAndGoesOn(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	var bad string
 	for i := range 2 {
-		j := open(t, Options{Dir: dir, Now: func() time.Time { return time.Now().Add(time.Duration(i) * time.Hour) }})
+		j := open(
+			t,
+			Options{
+				Dir: dir,
+				Now: func() time.Time { return time.Now().Add(time.Duration(i) * time.Hour) },
+			},
+		)
 		r := rec(fmt.Sprint(i), "intent")
 		r.Time = j.now()
 		if err := j.Intent(bg, r, false); err != nil {
@@ -93,7 +106,9 @@ func TestRecordsReportsABadFileAndGoesOn(t *testing.T) {
 			got = append(got, e.Record.ID)
 		}
 	}
-	if fmt.Sprint(got) != "[1]" || len(errs) != 1 || !strings.Contains(errs[0], filepath.Base(bad)) || !strings.Contains(errs[0], "hash") {
+	if fmt.Sprint(got) != "[1]" || len(errs) != 1 ||
+		!strings.Contains(errs[0], filepath.Base(bad)) ||
+		!strings.Contains(errs[0], "hash") {
 		t.Errorf("read %v, errors %v", got, errs)
 	}
 }
@@ -139,15 +154,31 @@ func TestARecordHoldsNoOutput(t *testing.T) {
 	j := open(t, Options{})
 	door := gate.New(gate.Options{
 		Decider: allow{}, Journal: j, Ledger: allow{}, Lowerer: allow{}, Runner: leaky{canary}, Mode: func() gate.Mode { return gate.Mode{} },
-		Executors: map[string]gate.Executor{"sftp_read": leaky{canary}, "sftp_write": leaky{canary}},
-		Nodes:     []gate.Node{{Name: "pve1", Default: true}},
+		Executors: map[string]gate.Executor{
+			"sftp_read":  leaky{canary},
+			"sftp_write": leaky{canary},
+		},
+		Nodes: []gate.Node{{Name: "pve1", Default: true}},
 	})
-	tool := &gate.Tool{Name: "exec", Kind: "tool", Budget: time.Second, Imports: []string{"sftp_read", "sftp_write"},
+	tool := &gate.Tool{
+		Name:     "exec",
+		Kind:     "tool",
+		Budget:   time.Second,
+		Imports:  []string{"sftp_read", "sftp_write"},
 		Validate: func(map[string]any) error { return nil },
 		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
 			return gate.Targets{}, nil, nil
-		}}
-	a := door.Call(bg, gate.Request{Source: "cli", Principal: gate.Principal{ID: "agent-a"}, Tool: tool, Arguments: []byte(`{"body":"` + canary + `"}`)})
+		},
+	}
+	a := door.Call(
+		bg,
+		gate.Request{
+			Source:    "cli",
+			Principal: gate.Principal{ID: "agent-a"},
+			Tool:      tool,
+			Arguments: []byte(`{"body":"` + canary + `"}`),
+		},
+	)
 	if a.Outcome != gate.Unknown || !strings.Contains(string(a.Output.JSON), canary) {
 		t.Fatalf("the call did not run: %+v", a)
 	}
@@ -170,7 +201,12 @@ func TestARecordHoldsNoOutput(t *testing.T) {
 type allow struct{}
 
 func (allow) Decide(context.Context, gate.Question) (gate.Decision, error) {
-	return gate.Decision{Allow: true, Tier: gate.Yellow, Revision: "r1", Input: json.RawMessage(`{"args":{"bytes":20}}`)}, nil
+	return gate.Decision{
+		Allow:    true,
+		Tier:     gate.Yellow,
+		Revision: "r1",
+		Input:    json.RawMessage(`{"args":{"bytes":20}}`),
+	}, nil
 }
 func (allow) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
 	return gate.Counts{}, func() {}, nil
@@ -182,10 +218,23 @@ type leaky struct{ canary string }
 
 func (l leaky) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
 	r.Operate(ctx, gate.SFTPRead{OnNode: gate.OnNode{Node: "pve1"}, Path: "/x"})
-	r.Operate(ctx, gate.SFTPWrite{OnNode: gate.OnNode{Node: "pve1"}, Path: "/x", Data: gate.Data{Text: l.canary}})
+	r.Operate(
+		ctx,
+		gate.SFTPWrite{
+			OnNode: gate.OnNode{Node: "pve1"},
+			Path:   "/x",
+			Data:   gate.Data{Text: l.canary},
+		},
+	)
 	return gate.Output{JSON: json.RawMessage(`{"content":"` + l.canary + `"}`)}, nil
 }
-func (l leaky) Lookup(context.Context, gate.Question) (gate.Facts, error) { return gate.Facts{}, nil }
+
+func (l leaky) Lookup(
+	context.Context,
+	gate.Question,
+) (gate.Facts, error) {
+	return gate.Facts{}, nil
+}
 func (l leaky) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gate.Result, error) {
 	if q.Op.Import() == "sftp_write" {
 		return gate.Result{}, &gate.OpError{Code: "lost", Message: l.canary, Outcome: gate.Unknown}
@@ -212,13 +261,88 @@ func TestTree(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(gate.Record{Type: "intent", Kind: "call", ID: "1", Tier: "yellow", Source: "stdio", Input: json.RawMessage(`{"targets":{"nodes":["pve1"],"vmids":["101"]},"commands":[{"calls":[{"argv":["echo","\u001b[2J"]}]}]}`)})
-	write(gate.Record{Type: "intent", Kind: "call", ID: "9", CallID: "c2", Tier: "green", Source: "http"})
-	write(gate.Record{Type: "intent", Kind: "operation", ID: "2", Op: "ssh_exec", Phase: "effect", Node: "pve1", Tier: "yellow", Input: json.RawMessage(`{"command":{"calls":[{"argv":["pct","exec","101","--","sh","-c","echo it's"]}]}}`)})
-	write(gate.Record{Type: "outcome", Kind: "operation", ID: "2", Outcome: gate.Succeeded, Exit: &exit, Bytes: 7, DurationUS: 1500})
-	write(gate.Record{Type: "refused", Kind: "operation", ID: "3", Op: "sftp_read", Phase: "lookup", Node: "pve1", Failed: []string{"binding", "path"}, Denied: []gate.Reason{{ID: "path", Msg: "not a path of this call"}}, Input: json.RawMessage(`{"file":{"action":"read","path":"/etc/shadow","local":false}}`)})
-	write(gate.Record{Type: "outcome", Kind: "call", ID: "1", Outcome: gate.Succeeded, Refused: 1, DurationUS: 12_345_678})
-	write(gate.Record{Type: "refused", Kind: "call", ID: "5", CallID: "c3", Failed: []string{"protected"}, Denied: []gate.Reason{{ID: "protected", Msg: "103 is protected:\nbackup"}}})
+	write(
+		gate.Record{
+			Type:   "intent",
+			Kind:   "call",
+			ID:     "1",
+			Tier:   "yellow",
+			Source: "stdio",
+			Input: json.RawMessage(
+				`{"targets":{"nodes":["pve1"],"vmids":["101"]},"commands":[{"calls":[{"argv":["echo","\u001b[2J"]}]}]}`,
+			),
+		},
+	)
+	write(
+		gate.Record{
+			Type:   "intent",
+			Kind:   "call",
+			ID:     "9",
+			CallID: "c2",
+			Tier:   "green",
+			Source: "http",
+		},
+	)
+	write(
+		gate.Record{
+			Type:  "intent",
+			Kind:  "operation",
+			ID:    "2",
+			Op:    "ssh_exec",
+			Phase: "effect",
+			Node:  "pve1",
+			Tier:  "yellow",
+			Input: json.RawMessage(
+				`{"command":{"calls":[{"argv":["pct","exec","101","--","sh","-c","echo it's"]}]}}`,
+			),
+		},
+	)
+	write(
+		gate.Record{
+			Type:       "outcome",
+			Kind:       "operation",
+			ID:         "2",
+			Outcome:    gate.Succeeded,
+			Exit:       &exit,
+			Bytes:      7,
+			DurationUS: 1500,
+		},
+	)
+	write(
+		gate.Record{
+			Type:   "refused",
+			Kind:   "operation",
+			ID:     "3",
+			Op:     "sftp_read",
+			Phase:  "lookup",
+			Node:   "pve1",
+			Failed: []string{"binding", "path"},
+			Denied: []gate.Reason{{ID: "path", Msg: "not a path of this call"}},
+			Input: json.RawMessage(
+				`{"file":{"action":"read","path":"/etc/shadow","local":false}}`,
+			),
+		},
+	)
+	write(
+		gate.Record{
+			Type:       "outcome",
+			Kind:       "call",
+			ID:         "1",
+			Outcome:    gate.Succeeded,
+			Refused:    1,
+			DurationUS: 12_345_678,
+		},
+	)
+	write(
+		gate.Record{
+			Type:   "refused",
+			Kind:   "call",
+			ID:     "5",
+			CallID: "c3",
+			Failed: []string{"protected"},
+			Denied: []gate.Reason{{ID: "protected", Msg: "103 is protected:\nbackup"}},
+		},
+	)
 	j.Close()
 	var b strings.Builder
 	if err := Tree(&b, Records(j.opt.Dir)); err != nil {
@@ -262,7 +386,15 @@ func FuzzEntry(f *testing.F) {
 		for _, s := range []*string{&kind, &principal, &op, &tool} {
 			*s = strings.ToValidUTF8(*s, "?") // else encoding/json replaces what is not
 		}
-		r := gate.Record{Type: kind, Principal: principal, Input: json.RawMessage(input), Op: op, Tool: tool, Time: time.UnixMilli(seq % 1e12), Denied: []gate.Reason{{ID: op, Msg: tool}}}
+		r := gate.Record{
+			Type:      kind,
+			Principal: principal,
+			Input:     json.RawMessage(input),
+			Op:        op,
+			Tool:      tool,
+			Time:      time.UnixMilli(seq % 1e12),
+			Denied:    []gate.Reason{{ID: op, Msg: tool}},
+		}
 		line, hash, err := encode(Entry{Seq: seq, Prev: kind, Record: &r})
 		if err != nil {
 			t.Fatal(err)
@@ -304,10 +436,34 @@ func FuzzDecode(f *testing.F) {
 
 // Whatever a record holds, its tree cannot steer a terminal or pretend to be more lines than it is.
 func FuzzTree(f *testing.F) {
-	f.Add("call", "refused", "ssh_exec", "a\x1b]0;x\ab", "\u202e", `{"command":{"calls":[{"argv":["a b","\r\n"]}]},"file":{"path":"\u0007"}}`)
+	f.Add(
+		"call",
+		"refused",
+		"ssh_exec",
+		"a\x1b]0;x\ab",
+		"\u202e",
+		`{"command":{"calls":[{"argv":["a b","\r\n"]}]},"file":{"path":"\u0007"}}`,
+	)
 	f.Fuzz(func(t *testing.T, kind, typ, op, msg, who, input string) {
-		r := gate.Record{Kind: kind, Type: typ, Op: op, Tool: msg, Principal: who, CallID: msg, Node: who, Tier: op, Source: who, Code: msg, SHA256: who, Outcome: gate.Outcome(msg),
-			Failed: []string{msg}, Denied: []gate.Reason{{ID: who, Msg: msg}}, Input: json.RawMessage(input)}
+		r := gate.Record{
+			Kind:      kind,
+			Type:      typ,
+			Op:        op,
+			Tool:      msg,
+			Principal: who,
+			CallID:    msg,
+			Node:      who,
+			Tier:      op,
+			Source:    who,
+			Code:      msg,
+			SHA256:    who,
+			Outcome:   gate.Outcome(msg),
+			Failed: []string{
+				msg,
+			},
+			Denied: []gate.Reason{{ID: who, Msg: msg}},
+			Input:  json.RawMessage(input),
+		}
 		end := r
 		end.Type = "outcome"
 		var b strings.Builder
@@ -342,7 +498,9 @@ func TestTreeTellsTheStoryOfAnApproval(t *testing.T) {
 		{Type: "outcome", Kind: "approval", ID: "4", CallID: "c3", Op: "deny", Verdict: &gate.Verdict{Request: "x\x1b", By: "bob", Channel: "cli", Note: "not\ntoday"}, Outcome: gate.Failed},
 		{Type: "intent", Kind: "approval", ID: "5", CallID: "c4", Op: "approve"},
 	} {
-		r.Time, r.Principal, r.Tool = at.Add(time.Duration(i)*time.Second), "agent-a", "delete_guest"
+		r.Time, r.Principal, r.Tool = at.Add(
+			time.Duration(i)*time.Second,
+		), "agent-a", "delete_guest"
 		write := j.Outcome
 		if r.Type != "outcome" {
 			write = func(ctx context.Context, r gate.Record) error { return j.Intent(ctx, r, false) }

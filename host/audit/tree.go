@@ -14,8 +14,9 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// Tree prints the journal for people: each call once it has ended, with its operations and how each ended, refused ones with the checks that did not
-// hold. Calls without an outcome come when records end. Times are in UTC.
+// Tree prints the journal for people: each call once it has ended, with its operations and how each
+// ended, refused ones with the checks that did not hold. Calls without an outcome come when records
+// end. Times are in UTC.
 func Tree(w io.Writer, records iter.Seq2[Entry, error]) error {
 	calls, answers := map[string]*callTree{}, map[string]gate.Record{}
 	for e, err := range records {
@@ -87,10 +88,21 @@ func (c *callTree) print(w io.Writer) error {
 		call = &gate.Record{Tool: "?"}
 		if len(c.ops) > 0 {
 			op := c.ops[0]
-			call = &gate.Record{Time: op.Time, CallID: op.CallID, Principal: op.Principal, Tool: op.Tool}
+			call = &gate.Record{
+				Time:      op.Time,
+				CallID:    op.CallID,
+				Principal: op.Principal,
+				Tool:      op.Tool,
+			}
 		}
 	}
-	fmt.Fprintf(&b, "%s  %s  %s", call.Time.UTC().Format("2006-01-02 15:04:05.000"), clean(call.Principal), clean(call.Tool))
+	fmt.Fprintf(
+		&b,
+		"%s  %s  %s",
+		call.Time.UTC().Format("2006-01-02 15:04:05.000"),
+		clean(call.Principal),
+		clean(call.Tool),
+	)
 	word(&b, "", call.Tier)
 	word(&b, "via ", call.Source)
 	word(&b, "call ", call.CallID)
@@ -123,7 +135,15 @@ func printAnswer(w io.Writer, r gate.Record) error {
 	}
 	said := map[bool]string{true: "approves", false: "denies"}[v.Approve]
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s  %s %s of %s", r.Time.UTC().Format("2006-01-02 15:04:05.000"), clean(v.By), said, clean(r.Tool), clean(r.Principal))
+	fmt.Fprintf(
+		&b,
+		"%s  %s  %s %s of %s",
+		r.Time.UTC().Format("2006-01-02 15:04:05.000"),
+		clean(v.By),
+		said,
+		clean(r.Tool),
+		clean(r.Principal),
+	)
 	word(&b, "via ", v.Channel)
 	word(&b, "request ", v.Request)
 	word(&b, "call ", r.CallID)
@@ -132,11 +152,15 @@ func printAnswer(w io.Writer, r gate.Record) error {
 	}
 	switch {
 	case r.Type == "intent":
-		b.WriteString("\n└─ ? no outcome: its process ended before it could say whether the answer counts")
+		b.WriteString(
+			"\n└─ ? no outcome: its process ended before it could say whether the answer counts",
+		)
 	case r.Outcome != gate.Succeeded:
 		b.WriteString("\n└─ ! the answer was not taken: it came too late, or cannot be kept")
 	default:
-		b.WriteString("\n└─ ✓ the answer counts, " + map[bool]string{true: "once", false: "until it expires"}[v.Approve])
+		b.WriteString(
+			"\n└─ ✓ the answer counts, " + map[bool]string{true: "once", false: "until it expires"}[v.Approve],
+		)
 	}
 	b.WriteString("\n\n")
 	_, err := io.WriteString(w, b.String())
@@ -150,15 +174,28 @@ func (c *callTree) end(b *strings.Builder, indent string, r gate.Record) {
 		return
 	}
 	if r.Type == "refused" {
-		fmt.Fprintf(b, "%s✗ REFUSED  checks that did not hold: %s", indent, clean(strings.Join(r.Failed, ", ")))
+		fmt.Fprintf(
+			b,
+			"%s✗ REFUSED  checks that did not hold: %s",
+			indent,
+			clean(strings.Join(r.Failed, ", ")),
+		)
 		for _, d := range r.Denied {
-			fmt.Fprintf(b, "%s    %s: %s", strings.ReplaceAll(indent, "└─", "  "), clean(d.ID), clean(d.Msg))
+			fmt.Fprintf(
+				b,
+				"%s    %s: %s",
+				strings.ReplaceAll(indent, "└─", "  "),
+				clean(d.ID),
+				clean(d.Msg),
+			)
 		}
 		return
 	}
 	o, ended := c.outcomes[r.ID]
 	if !ended {
-		b.WriteString(indent + "? no outcome: it still runs, or its process ended before it could say")
+		b.WriteString(
+			indent + "? no outcome: it still runs, or its process ended before it could say",
+		)
 		return
 	}
 	mark := "✓"
@@ -193,7 +230,8 @@ func word(b *strings.Builder, before, s string) {
 	}
 }
 
-// summary picks what a person looks for out of a policy input: targets, command, file, address. It leaves out what it does not know.
+// summary picks what a person looks for out of a policy input: targets, command, file, address. It
+// leaves out what it does not know.
 func summary(input json.RawMessage) string {
 	type argv struct {
 		Argv []string `json:"argv"`
@@ -247,7 +285,8 @@ func summary(input json.RawMessage) string {
 	if in.HTTP != nil {
 		parts = append(parts, in.HTTP.Method+" "+in.HTTP.Host+in.HTTP.Path)
 	}
-	if in.Confirmation.State == "approved" && in.Command == nil && in.File == nil && in.HTTP == nil {
+	if in.Confirmation.State == "approved" && in.Command == nil && in.File == nil &&
+		in.HTTP == nil {
 		parts = append(parts, "approved by "+in.Confirmation.By)
 	}
 	return clean(strings.Join(parts, " · "))

@@ -17,10 +17,12 @@ import (
 
 // Report is what Verify found.
 type Report struct {
-	Files      []FileReport  `json:"files"`
-	Problems   []Problem     `json:"problems"`   // the journal is not what was written
-	Warnings   []Problem     `json:"warnings"`   // kills, full disks, file modes: worth a look, no sign of tampering
-	Unfinished []gate.Record `json:"unfinished"` // allowed, begun by a process that has ended, outcome not in the journal; without their inputs
+	Files    []FileReport `json:"files"`
+	Problems []Problem    `json:"problems"` // the journal is not what was written
+	// kills, full disks, file modes: worth a look, no sign of tampering
+	Warnings []Problem `json:"warnings"`
+	// allowed, begun by a process that has ended, outcome not in the journal; without their inputs
+	Unfinished []gate.Record `json:"unfinished"`
 }
 
 // OK reports whether everything that was written is there, unchanged and in order.
@@ -75,10 +77,19 @@ type verifier struct {
 	kept   map[string]string            // policy revision → digest of its bundle
 }
 
-// Verify checks every file in dir: each line's hash, the order of the lines, how files continue each other, what later files saw of
-// earlier ones, file modes, and that the policy revisions are kept. It may run while processes write. The error says that it could not look.
+// Verify checks every file in dir: each line's hash, the order of the lines, how files continue
+// each other, what later files saw of earlier ones, file modes, and that the policy revisions are
+// kept. It may run while processes write. The error says that it could not look.
 func Verify(dir string) (Report, error) {
-	v := verifier{dir: dir, chains: map[string]*chain{}, wanted: map[string]map[string]string{}, open: map[string]intent{}, alive: map[string]bool{}, revs: map[string]Problem{}, kept: map[string]string{}}
+	v := verifier{
+		dir:    dir,
+		chains: map[string]*chain{},
+		wanted: map[string]map[string]string{},
+		open:   map[string]intent{},
+		alive:  map[string]bool{},
+		revs:   map[string]Problem{},
+		kept:   map[string]string{},
+	}
 	info, err := os.Stat(dir)
 	if err != nil {
 		return Report{}, fmt.Errorf("reading the journal: %w", err)
@@ -116,7 +127,12 @@ func Verify(dir string) (Report, error) {
 	for _, name := range slices.Sorted(maps.Keys(v.wanted)) {
 		for hash, by := range v.wanted[name] {
 			if c := v.chains[name]; c == nil {
-				v.problem(name, 0, "is missing, but %s saw it: it was deleted, or moved to an archive", by)
+				v.problem(
+					name,
+					0,
+					"is missing, but %s saw it: it was deleted, or moved to an archive",
+					by,
+				)
 			} else if !c.bad {
 				v.problem(name, 0, "was cut or replaced: %s saw the entry %s… in it, which is gone", by, hash[:12])
 			}
@@ -153,7 +169,8 @@ func (v *verifier) warn(file string, line int64, format string, a ...any) {
 	v.report.Warnings = append(v.report.Warnings, Problem{file, line, fmt.Sprintf(format, a...)})
 }
 
-// witness notes what the head of a file says that it saw. Whether the head is good is checked later.
+// witness notes what the head of a file says that it saw. Whether the head is good is checked
+// later.
 func (v *verifier) witness(name string) error {
 	f, err := os.Open(filepath.Join(v.dir, name))
 	if err != nil {
@@ -191,7 +208,8 @@ func (v *verifier) file(name string) error {
 		v.warn(name, 0, "has the mode %04o, want 0600", info.Mode().Perm())
 	}
 	r := FileReport{Name: name, State: "killed"}
-	if living(f) { // asked before reading: a process that ends meanwhile has written all that it would
+	// asked before reading: a process that ends meanwhile has written all that it would
+	if living(f) {
 		r.State, c.alive = "running", true
 	}
 	lines := bufio.NewReaderSize(f, 64<<10)
@@ -202,7 +220,11 @@ func (v *verifier) file(name string) error {
 		}
 		if err == errTorn {
 			if r.State == "killed" {
-				v.warn(name, r.Entries+1, "ends within an entry: its process was killed or its disk was full")
+				v.warn(
+					name,
+					r.Entries+1,
+					"ends within an entry: its process was killed or its disk was full",
+				)
 			}
 			break
 		}
@@ -264,7 +286,11 @@ func follows(c *chain, name string, e Entry) string {
 	case last.Close != nil:
 		return "comes after the end"
 	case e.Seq <= last.Seq:
-		return fmt.Sprintf("entry %d comes after entry %d: lines were moved or repeated", e.Seq, last.Seq)
+		return fmt.Sprintf(
+			"entry %d comes after entry %d: lines were moved or repeated",
+			e.Seq,
+			last.Seq,
+		)
 	case e.Seq > last.Seq+1:
 		return fmt.Sprintf("entries %d to %d are missing before it", last.Seq+1, e.Seq-1)
 	case e.Prev != last.Hash:
@@ -309,7 +335,11 @@ func (v *verifier) links(name string) {
 		case next == nil:
 			v.problem(name, 0, "goes on in %s, which is missing", c.last.Close.Next)
 		case next.empty && !next.bad:
-			v.warn(c.last.Close.Next, 0, "is empty: its process was killed as it began the file, or it was emptied")
+			v.warn(
+				c.last.Close.Next,
+				0,
+				"is empty: its process was killed as it began the file, or it was emptied",
+			)
 		}
 	}
 	if c.head == nil || c.head.Head.From == "" {
@@ -322,8 +352,23 @@ func (v *verifier) links(name string) {
 	case from.bad, from.alive && from.last.Seq < c.head.Seq:
 	case c.head.Prev == from.last.Hash && c.head.Seq == from.last.Seq+1:
 	case c.head.Head.Error != "":
-		v.warn(name, 1, "continues %s at entry %d, but that ends with entry %d: lost when its disk failed (%s)", c.head.Head.From, c.head.Seq, from.last.Seq, c.head.Head.Error)
+		v.warn(
+			name,
+			1,
+			"continues %s at entry %d, but that ends with entry %d: lost when its disk failed (%s)",
+			c.head.Head.From,
+			c.head.Seq,
+			from.last.Seq,
+			c.head.Head.Error,
+		)
 	default:
-		v.problem(name, 1, "continues %s after entry %d, but that ends with entry %d: it was cut or replaced", c.head.Head.From, c.head.Seq-1, from.last.Seq)
+		v.problem(
+			name,
+			1,
+			"continues %s after entry %d, but that ends with entry %d: it was cut or replaced",
+			c.head.Head.From,
+			c.head.Seq-1,
+			from.last.Seq,
+		)
 	}
 }

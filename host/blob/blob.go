@@ -36,8 +36,9 @@ type Entry struct {
 	Created, Expires time.Time
 }
 
-// Index says which blobs there are and whose they are. AddBlob must refuse what takes a principal over limit bytes; Blob must find a blob only for its
-// owner and before it expires; ExpireBlobs must give each expired id to one caller.
+// Index says which blobs there are and whose they are. AddBlob must refuse what takes a principal
+// over limit bytes; Blob must find a blob only for its owner and before it expires; ExpireBlobs
+// must give each expired id to one caller.
 type Index interface {
 	AddBlob(ctx context.Context, e Entry, limit int64) error
 	Blob(ctx context.Context, principal, id string) (Entry, error)
@@ -46,14 +47,17 @@ type Index interface {
 
 // Options is the table [blob].
 type Options struct {
-	Dir          string        `koanf:"dir"`           // of the bytes; created as 0700
-	MaxBytes     int64         `koanf:"max_bytes"`     // of one blob, 10 MiB
-	PerPrincipal int64         `koanf:"per_principal"` // bytes of all blobs of one principal, 100 MiB
-	TTL          time.Duration `koanf:"ttl"`           // of a blob that asks for no time of its own, 1h
-	MaxTTL       time.Duration `koanf:"max_ttl"`       // 24h
+	Dir      string `koanf:"dir"`       // of the bytes; created as 0700
+	MaxBytes int64  `koanf:"max_bytes"` // of one blob, 10 MiB
+	// bytes of all blobs of one principal, 100 MiB
+	PerPrincipal int64 `koanf:"per_principal"`
+	// of a blob that asks for no time of its own, 1h
+	TTL    time.Duration `koanf:"ttl"`
+	MaxTTL time.Duration `koanf:"max_ttl"` // 24h
 
 	Index Index `koanf:"-"`
-	// Save writes a new file of a principal's workspace, and never replaces one. Nil: nothing can be copied there.
+	// Save writes a new file of a principal's workspace, and never replaces one. Nil: nothing can
+	// be copied there.
 	Save func(principal, local string, data io.Reader) error `koanf:"-"`
 	Now  func() time.Time                                    `koanf:"-"` // nil for time.Now
 }
@@ -66,7 +70,9 @@ func (o *Options) Validate() error {
 		o.Now = time.Now
 	}
 	if o.MaxBytes < 0 || o.PerPrincipal < 0 || o.TTL < time.Second || o.MaxTTL < o.TTL {
-		return errors.New("blob: max_bytes and per_principal must not be negative, ttl at least 1s and max_ttl at least ttl")
+		return errors.New(
+			"blob: max_bytes and per_principal must not be negative, ttl at least 1s and max_ttl at least ttl",
+		)
 	}
 	return nil
 }
@@ -81,7 +87,8 @@ var (
 	idText = "abcdefghijklmnopqrstuvwxyz234567"
 )
 
-// Blobs does blob_write and blob_read. It is safe for concurrent use, also with other processes that share directory and index.
+// Blobs does blob_write and blob_read. It is safe for concurrent use, also with other processes
+// that share directory and index.
 type Blobs struct {
 	opts Options
 	root *os.Root
@@ -102,7 +109,12 @@ func New(o Options) (*Blobs, error) {
 		return nil, fmt.Errorf("making blob.dir: %w", err)
 	}
 	if info, err := os.Stat(o.Dir); err != nil || info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("blob.dir %s must be its user's alone: chmod 0700 %s (%v)", o.Dir, o.Dir, err)
+		return nil, fmt.Errorf(
+			"blob.dir %s must be its user's alone: chmod 0700 %s (%v)",
+			o.Dir,
+			o.Dir,
+			err,
+		)
 	}
 	root, err := os.OpenRoot(o.Dir)
 	if err != nil {
@@ -114,7 +126,8 @@ func New(o Options) (*Blobs, error) {
 		return nil, errors.Join(fmt.Errorf("reading blob.dir: %w", err), root.Close())
 	}
 	for _, e := range entries { // what a killed process left behind
-		if info, err := e.Info(); err == nil && idForm.MatchString(e.Name()) && o.Now().Sub(info.ModTime()) > o.MaxTTL {
+		if info, err := e.Info(); err == nil && idForm.MatchString(e.Name()) &&
+			o.Now().Sub(info.ModTime()) > o.MaxTTL {
 			_ = root.Remove(e.Name())
 		}
 	}
@@ -136,29 +149,56 @@ func (b *Blobs) Close() error {
 }
 
 // Keep sets data aside for a principal for ttl, 0 for the default, and returns its id and URI.
-func (b *Blobs) Keep(ctx context.Context, principal, name, media string, data []byte, ttl time.Duration) (id, uri string, err error) {
+func (b *Blobs) Keep(
+	ctx context.Context,
+	principal, name, media string,
+	data []byte,
+	ttl time.Duration,
+) (id, uri string, err error) {
 	e, err := b.keep(ctx, principal, name, media, data, ttl)
 	return e.ID, scheme + e.ID, err
 }
 
-func (b *Blobs) keep(ctx context.Context, principal, name, media string, data []byte, ttl time.Duration) (Entry, error) {
+func (b *Blobs) keep(
+	ctx context.Context,
+	principal, name, media string,
+	data []byte,
+	ttl time.Duration,
+) (Entry, error) {
 	kind, _, err := mime.ParseMediaType(media)
 	switch ttl = cmp.Or(ttl, b.opts.TTL); {
 	case principal == "":
 		return Entry{}, fail("bad_request", "a blob needs an owner")
 	case name == "" || utf8.RuneCountInString(name) > 128 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == '/' || r == '\\' }):
-		return Entry{}, fail("bad_request", "name: want 1 to 128 characters that show, without slashes")
+		return Entry{}, fail(
+			"bad_request",
+			"name: want 1 to 128 characters that show, without slashes",
+		)
 	case err != nil || len(media) > 128 || !strings.Contains(kind, "/"):
 		return Entry{}, fail("bad_request", "mime: want a media type such as text/plain")
 	case ttl < time.Second || ttl > b.opts.MaxTTL:
 		return Entry{}, fail("bad_request", "ttl_s: want 1 to %d", int(b.opts.MaxTTL.Seconds()))
 	case int64(len(data)) > b.opts.MaxBytes:
-		return Entry{}, fail("too_large", "%d bytes are more than the %d of one blob (blob.max_bytes)", len(data), b.opts.MaxBytes)
+		return Entry{}, fail(
+			"too_large",
+			"%d bytes are more than the %d of one blob (blob.max_bytes)",
+			len(data),
+			b.opts.MaxBytes,
+		)
 	}
 	b.expire(ctx)
 	now := b.opts.Now()
 	sum := sha256.Sum256(data)
-	e := Entry{ID: newID(), Principal: principal, Name: name, MIME: media, Bytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:]), Created: now, Expires: now.Add(ttl)}
+	e := Entry{
+		ID:        newID(),
+		Principal: principal,
+		Name:      name,
+		MIME:      media,
+		Bytes:     int64(len(data)),
+		SHA256:    hex.EncodeToString(sum[:]),
+		Created:   now,
+		Expires:   now.Add(ttl),
+	}
 	if err := b.write(e.ID, data); err != nil {
 		return Entry{}, fail("failed", "keeping a blob: %v", err)
 	}
@@ -197,7 +237,8 @@ func (b *Blobs) remove(id string) {
 	}
 }
 
-// expire removes the bytes of expired blobs. That it fails keeps them longer on disk, not longer readable.
+// expire removes the bytes of expired blobs. That it fails keeps them longer on disk, not longer
+// readable.
 func (b *Blobs) expire(ctx context.Context) {
 	ids, _ := b.opts.Index.ExpireBlobs(ctx)
 	for _, id := range ids {
@@ -224,7 +265,11 @@ type chunk struct {
 }
 
 // Execute writes or reads a blob of the caller. The error is a *gate.OpError.
-func (b *Blobs) Execute(ctx context.Context, q gate.Question, d gate.Decision) (gate.Result, error) {
+func (b *Blobs) Execute(
+	ctx context.Context,
+	q gate.Question,
+	d gate.Decision,
+) (gate.Result, error) {
 	if !d.Allow {
 		return gate.Result{}, fail("refused", "%s was not allowed", q.Op.Import())
 	}
@@ -252,10 +297,17 @@ func (b *Blobs) Execute(ctx context.Context, q gate.Question, d gate.Decision) (
 }
 
 // open finds a blob. Another principal's, an expired one and none are the same to the caller.
-func (b *Blobs) open(ctx context.Context, principal string, op gate.BlobRead) (Entry, *os.File, error) {
+func (b *Blobs) open(
+	ctx context.Context,
+	principal string,
+	op gate.BlobRead,
+) (Entry, *os.File, error) {
 	id := strings.TrimPrefix(op.Blob, scheme)
 	if !idForm.MatchString(id) || op.Offset < 0 || op.MaxBytes < 0 {
-		return Entry{}, nil, fail("bad_request", "want the id of a blob, and offset and max_bytes that are not negative")
+		return Entry{}, nil, fail(
+			"bad_request",
+			"want the id of a blob, and offset and max_bytes that are not negative",
+		)
 	}
 	e, err := b.opts.Index.Blob(ctx, principal, id)
 	if err != nil || e.ID != id || e.Principal != principal {
@@ -276,10 +328,14 @@ type copied struct {
 	Local  string `json:"local"`
 }
 
-// copy puts all of a blob into a new file of its owner's workspace, which stays there when the blob is gone.
+// copy puts all of a blob into a new file of its owner's workspace, which stays there when the blob
+// is gone.
 func (b *Blobs) copy(ctx context.Context, principal string, op gate.BlobRead) (copied, error) {
 	if b.opts.Save == nil || op.Offset != 0 || op.MaxBytes != 0 {
-		return copied{}, fail("bad_request", "a blob is copied to the workspace as a whole, without offset and max_bytes, on a host that has one")
+		return copied{}, fail(
+			"bad_request",
+			"a blob is copied to the workspace as a whole, without offset and max_bytes, on a host that has one",
+		)
 	}
 	e, f, err := b.open(ctx, principal, op)
 	if err != nil {
@@ -292,7 +348,8 @@ func (b *Blobs) copy(ctx context.Context, principal string, op gate.BlobRead) (c
 	return copied{e.Bytes, true, e.SHA256, op.Local}, nil
 }
 
-// whole ends with an error instead of the end when what was read is not the blob that the index knows: then nothing is saved.
+// whole ends with an error instead of the end when what was read is not the blob that the index
+// knows: then nothing is saved.
 type whole struct {
 	r   io.Reader
 	sum hash.Hash
@@ -309,11 +366,20 @@ func (w *whole) Read(p []byte) (int, error) {
 }
 
 func (e Entry) damaged() error {
-	return fail("failed", "blob %s is not what was kept: its file in blob.dir was cut short or changed; make it again", e.ID)
+	return fail(
+		"failed",
+		"blob %s is not what was kept: its file in blob.dir was cut short or changed; make it again",
+		e.ID,
+	)
 }
 
 // read gives what is there from an offset on.
-func (b *Blobs) read(ctx context.Context, principal string, op gate.BlobRead, most int64) (chunk, error) {
+func (b *Blobs) read(
+	ctx context.Context,
+	principal string,
+	op gate.BlobRead,
+	most int64,
+) (chunk, error) {
 	e, f, err := b.open(ctx, principal, op)
 	if err != nil {
 		return chunk{}, err
@@ -347,7 +413,8 @@ func (b *Blobs) read(ctx context.Context, principal string, op gate.BlobRead, mo
 // End has nothing to free: a blob outlives its call.
 func (b *Blobs) End(context.Context, *gate.Call) {}
 
-// newID is 26 random characters, about 130 bits: nobody guesses it, and the owner is checked all the same.
+// newID is 26 random characters, about 130 bits: nobody guesses it, and the owner is checked all
+// the same.
 func newID() string {
 	var r [26]byte
 	rand.Read(r[:])

@@ -78,7 +78,11 @@ func lab(t *testing.T, o Options) (*Blobs, *index) {
 }
 
 func do(b *Blobs, who string, op gate.Op) (gate.Result, error) {
-	return b.Execute(context.Background(), gate.Question{Call: &gate.Call{Principal: gate.Principal{ID: who}}, Op: op}, gate.Decision{Allow: true})
+	return b.Execute(
+		context.Background(),
+		gate.Question{Call: &gate.Call{Principal: gate.Principal{ID: who}}, Op: op},
+		gate.Decision{Allow: true},
+	)
 }
 
 func wants(t *testing.T, err error, code, words string) {
@@ -107,12 +111,18 @@ func files(t *testing.T, b *Blobs) (all []fs.FileInfo) {
 
 func TestABlobIsItsOwnersAlone(t *testing.T) {
 	b, x := lab(t, Options{})
-	res, err := do(b, "alice", gate.BlobWrite{Name: "a.txt", MIME: "text/plain", Data: gate.Data{Text: "hello"}, TTLS: 60})
+	res, err := do(
+		b,
+		"alice",
+		gate.BlobWrite{Name: "a.txt", MIME: "text/plain", Data: gate.Data{Text: "hello"}, TTLS: 60},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := res.Value.(written)
-	if w.URI != "blob://"+w.Blob || w.Bytes != 5 || w.SHA256 != "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" || res.SHA256 != w.SHA256 {
+	if w.URI != "blob://"+w.Blob || w.Bytes != 5 ||
+		w.SHA256 != "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" ||
+		res.SHA256 != w.SHA256 {
 		t.Errorf("wrote %+v", w)
 	}
 	if f := files(t, b); len(f) != 1 || f[0].Mode().Perm() != 0o600 {
@@ -120,7 +130,8 @@ func TestABlobIsItsOwnersAlone(t *testing.T) {
 	}
 	for _, name := range []string{w.Blob, w.URI} {
 		res, err := do(b, "alice", gate.BlobRead{Blob: name})
-		if c, ok := res.Value.(chunk); err != nil || !ok || c.Text != "hello" || !c.EOF || c.Bytes != 5 {
+		if c, ok := res.Value.(chunk); err != nil || !ok || c.Text != "hello" || !c.EOF ||
+			c.Bytes != 5 {
 			t.Errorf("reading %s gave %+v, %v", name, res.Value, err)
 		}
 	}
@@ -149,13 +160,24 @@ func TestABlobIsItsOwnersAlone(t *testing.T) {
 func TestABlobIsReadInPieces(t *testing.T) {
 	b, _ := lab(t, Options{})
 	body := strings.Repeat("0123456789", 250_000) + "\x00\xff"
-	id, uri, err := b.Keep(context.Background(), "alice", "response", "application/octet-stream", []byte(body), 0)
+	id, uri, err := b.Keep(
+		context.Background(),
+		"alice",
+		"response",
+		"application/octet-stream",
+		[]byte(body),
+		0,
+	)
 	if err != nil || uri != "blob://"+id {
 		t.Fatal(err)
 	}
 	got, reads := "", 0
 	for {
-		res, err := do(b, "alice", gate.BlobRead{Blob: id, Offset: int64(len(got)), MaxBytes: 1 << 30})
+		res, err := do(
+			b,
+			"alice",
+			gate.BlobRead{Blob: id, Offset: int64(len(got)), MaxBytes: 1 << 30},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +194,8 @@ func TestABlobIsReadInPieces(t *testing.T) {
 	if got != body || reads != 3 {
 		t.Errorf("%d bytes in %d reads, want %d in 3", len(got), reads, len(body))
 	}
-	if res, err := do(b, "alice", gate.BlobRead{Blob: id, Offset: 1 << 40}); err != nil || res.Value.(chunk) != (chunk{EOF: true}) {
+	if res, err := do(b, "alice", gate.BlobRead{Blob: id, Offset: 1 << 40}); err != nil ||
+		res.Value.(chunk) != (chunk{EOF: true}) {
 		t.Errorf("after the end: %+v, %v", res.Value, err)
 	}
 }
@@ -231,7 +254,8 @@ func TestBlobsAreGoneAtTheEnd(t *testing.T) {
 	}
 	stale, foreign := filepath.Join(dir, strings.Repeat("z", 26)), filepath.Join(dir, "README")
 	for _, f := range []string{stale, foreign} {
-		if err := os.WriteFile(f, nil, 0o600); err != nil || os.Chtimes(f, time.Unix(1, 0), time.Unix(1, 0)) != nil {
+		if err := os.WriteFile(f, nil, 0o600); err != nil ||
+			os.Chtimes(f, time.Unix(1, 0), time.Unix(1, 0)) != nil {
 			t.Fatal(err)
 		}
 	}
@@ -260,7 +284,8 @@ func TestADirectoryOfOthersIsRefused(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Options{Dir: dir, Index: &index{}}); err == nil || !strings.Contains(err.Error(), "chmod 0700") {
+	if _, err := New(Options{Dir: dir, Index: &index{}}); err == nil ||
+		!strings.Contains(err.Error(), "chmod 0700") {
 		t.Errorf("error %v, want one that says chmod 0700", err)
 	}
 	for _, o := range []Options{{}, {Dir: dir}, {Dir: dir, Index: &index{}, TTL: -1}, {Dir: dir, Index: &index{}, TTL: 2 * time.Hour, MaxTTL: time.Hour}} {
@@ -277,7 +302,15 @@ func TestManyAtOnce(t *testing.T) {
 		wg.Go(func() {
 			who := fmt.Sprint("p", i%4)
 			for j := range 20 {
-				res, err := do(b, who, gate.BlobWrite{Name: "n", MIME: "text/plain", Data: gate.Data{Text: fmt.Sprint(i, j)}})
+				res, err := do(
+					b,
+					who,
+					gate.BlobWrite{
+						Name: "n",
+						MIME: "text/plain",
+						Data: gate.Data{Text: fmt.Sprint(i, j)},
+					},
+				)
 				if err != nil {
 					t.Error(err)
 					return
@@ -311,7 +344,10 @@ func TestACopyInTheWorkspaceIsWholeAndItsOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	res, err := do(b, "alice", gate.BlobRead{Blob: id, Local: "d/a"})
-	if c, ok := res.Value.(copied); err != nil || !ok || c.Bytes != 2_000_000 || c.Local != "d/a" || c.SHA256 == "" || res.SHA256 != c.SHA256 || saved["alice d/a"] != body {
+	if c, ok := res.Value.(copied); err != nil || !ok || c.Bytes != 2_000_000 || c.Local != "d/a" ||
+		c.SHA256 == "" ||
+		res.SHA256 != c.SHA256 ||
+		saved["alice d/a"] != body {
 		t.Errorf("copied %+v, %d bytes, %v", res.Value, len(saved["alice d/a"]), err)
 	}
 	_, err = do(b, "alice", gate.BlobRead{Blob: id, Local: "taken"})
@@ -348,7 +384,9 @@ func TestABlobWhoseFileIsNotWhatWasKeptIsNeitherCopiedNorPadded(t *testing.T) {
 			}
 			_, err := do(b, "alice", gate.BlobRead{Blob: id, Local: "d/a"})
 			wants(t, err, "failed", "not what was kept")
-			if left, _ := filepath.Glob(filepath.Join(workspace, "alice", "d", "*")); len(left) != 0 {
+			if left, _ := filepath.Glob(filepath.Join(workspace, "alice", "d", "*")); len(
+				left,
+			) != 0 {
 				t.Errorf("left in the workspace: %v", left)
 			}
 			if name != "changed" { // part of a file has no digest

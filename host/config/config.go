@@ -1,4 +1,5 @@
-// Package config reads config.toml: one table for each package, decoded straight into that package's Options.
+// Package config reads config.toml: one table for each package, decoded straight into that
+// package's Options.
 package config
 
 import (
@@ -45,7 +46,8 @@ type CLI struct {
 	Principal string `koanf:"principal"` // of stdio and of commands typed in a terminal
 }
 
-// Find says which file --config and --profile mean: the named one, ./config.toml, or caponier/config.toml in the user's configuration directory.
+// Find says which file --config and --profile mean: the named one, ./config.toml, or
+// caponier/config.toml in the user's configuration directory.
 func Find(name, profile string) (string, error) {
 	candidates := []string{name}
 	if name == "" {
@@ -64,10 +66,15 @@ func Find(name, profile string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("no configuration at %q (profile %q): name one with --config, or copy config.toml from the repository", candidates, profile)
+	return "", fmt.Errorf(
+		"no configuration at %q (profile %q): name one with --config, or copy config.toml from the repository",
+		candidates,
+		profile,
+	)
 }
 
-// Load reads a configuration file with the environment over it, and gives directories that it does not name a place beside it, in state/.
+// Load reads a configuration file with the environment over it, and gives directories that it does
+// not name a place beside it, in state/.
 func Load(file string, environ []string) (*Config, error) {
 	c := &Config{File: file}
 	if err := load(file, environ, c); err != nil {

@@ -21,15 +21,20 @@ import (
 // maxFile bounds a configuration file, in bytes.
 const maxFile = 1 << 20
 
-// load reads the TOML file at path and CAPONIER_ variables over it into dst, a pointer to a struct of koanf tags. Every error names the file, or the variable,
-// and the key.
+// load reads the TOML file at path and CAPONIER_ variables over it into dst, a pointer to a struct
+// of koanf tags. Every error names the file, or the variable, and the key.
 func load(path string, environ []string, dst any) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return fmt.Errorf("reading configuration: %w", err)
 	}
 	if othersWrite(info) {
-		return fmt.Errorf("configuration %s can be written by other users (mode %04o): chmod go-w %s", path, info.Mode().Perm(), path)
+		return fmt.Errorf(
+			"configuration %s can be written by other users (mode %04o): chmod go-w %s",
+			path,
+			info.Mode().Perm(),
+			path,
+		)
 	}
 	if info.Size() > maxFile {
 		return fmt.Errorf("configuration %s has %d bytes, more than %d", path, info.Size(), maxFile)
@@ -53,8 +58,19 @@ func load(path string, environ []string, dst any) error {
 	if err := known(path, "", raw, reflect.TypeOf(dst).Elem()); err != nil {
 		return err
 	}
-	hooks := mapstructure.ComposeDecodeHookFunc(mapstructure.StringToTimeDurationHookFunc(), mapstructure.TextUnmarshallerHookFunc())
-	dec, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: dst, TagName: "koanf", ErrorUnused: true, DecodeHook: hooks, MatchName: func(key, field string) bool { return key == field }})
+	hooks := mapstructure.ComposeDecodeHookFunc(
+		mapstructure.StringToTimeDurationHookFunc(),
+		mapstructure.TextUnmarshallerHookFunc(),
+	)
+	dec, err := mapstructure.NewDecoder(
+		&mapstructure.DecoderConfig{
+			Result:      dst,
+			TagName:     "koanf",
+			ErrorUnused: true,
+			DecodeHook:  hooks,
+			MatchName:   func(key, field string) bool { return key == field },
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -68,16 +84,20 @@ func load(path string, environ []string, dst any) error {
 	return nil
 }
 
-// othersWrite reports whether somebody else than the owner may change the file. A user's own group, as umask 002 leaves it, is nobody else.
+// othersWrite reports whether somebody else than the owner may change the file. A user's own group,
+// as umask 002 leaves it, is nobody else.
 func othersWrite(info os.FileInfo) bool {
 	mode := info.Mode().Perm()
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && mode&0o020 != 0 && int(st.Gid) == os.Getgid() && int(st.Uid) == os.Getuid() {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && mode&0o020 != 0 &&
+		int(st.Gid) == os.Getgid() &&
+		int(st.Uid) == os.Getuid() {
 		mode &^= 0o020
 	}
 	return mode&0o022 != 0
 }
 
-// environment turns CAPONIER_REMOTE_WORKSPACE into remote.workspace. Only single values can be set this way, and only known ones.
+// environment turns CAPONIER_REMOTE_WORKSPACE into remote.workspace. Only single values can be set
+// this way, and only known ones.
 func environment(environ []string, t reflect.Type) (map[string]any, error) {
 	out := map[string]any{}
 	for _, kv := range environ {
@@ -96,14 +116,22 @@ func environment(environ []string, t reflect.Type) (map[string]any, error) {
 		at := t
 		for _, part := range strings.Split(key, ".") {
 			if at = field(at, part); at == nil {
-				return nil, fmt.Errorf("environment variable %s: the configuration has no key %s", name, key)
+				return nil, fmt.Errorf(
+					"environment variable %s: the configuration has no key %s",
+					name,
+					key,
+				)
 			}
 		}
 		switch at.Kind() {
 		case reflect.Bool:
 			b, err := strconv.ParseBool(value)
 			if err != nil {
-				return nil, fmt.Errorf("environment variable %s: want true or false, got %q", name, value)
+				return nil, fmt.Errorf(
+					"environment variable %s: want true or false, got %q",
+					name,
+					value,
+				)
 			}
 			out[key] = b
 		case reflect.Int, reflect.Int64, reflect.Uint32, reflect.Uint64:
@@ -115,7 +143,11 @@ func environment(environ []string, t reflect.Type) (map[string]any, error) {
 		case reflect.String:
 			out[key] = value
 		default:
-			return nil, fmt.Errorf("environment variable %s: %s is a list or a table; set it in the file", name, key)
+			return nil, fmt.Errorf(
+				"environment variable %s: %s is a list or a table; set it in the file",
+				name,
+				key,
+			)
 		}
 	}
 	return out, nil
@@ -201,8 +233,8 @@ func tags(t reflect.Type) (names []string) {
 
 var reference = regexp.MustCompile(`^\$\{(?:file:([^}]+)|([A-Za-z_][A-Za-z0-9_]*))\}$`)
 
-// secrets replaces ${VAR} and ${file:PATH} in fields that are tagged secret:"true", and refuses them anywhere else: a reference that is not
-// replaced would be used as it stands.
+// secrets replaces ${VAR} and ${file:PATH} in fields that are tagged secret:"true", and refuses
+// them anywhere else: a reference that is not replaced would be used as it stands.
 func secrets(path string, v reflect.Value, at string) error {
 	return eachString(v, at, false, func(s reflect.Value, at string, secret bool) error {
 		m := reference.FindStringSubmatch(s.String())
@@ -210,9 +242,17 @@ func secrets(path string, v reflect.Value, at string) error {
 		case m == nil && !strings.Contains(s.String(), "${"):
 			return nil
 		case m == nil:
-			return fmt.Errorf("configuration %s: %s: a reference must be the whole value, ${VAR} or ${file:PATH}", path, at)
+			return fmt.Errorf(
+				"configuration %s: %s: a reference must be the whole value, ${VAR} or ${file:PATH}",
+				path,
+				at,
+			)
 		case !secret:
-			return fmt.Errorf("configuration %s: %s: ${…} is only for secrets; write the value", path, at)
+			return fmt.Errorf(
+				"configuration %s: %s: ${…} is only for secrets; write the value",
+				path,
+				at,
+			)
 		case m[1] != "":
 			data, err := os.ReadFile(absolute(filepath.Dir(path), m[1]))
 			if err != nil {
@@ -222,7 +262,12 @@ func secrets(path string, v reflect.Value, at string) error {
 		default:
 			value, set := os.LookupEnv(m[2])
 			if !set || value == "" {
-				return fmt.Errorf("configuration %s: %s: environment variable %s is not set", path, at, m[2])
+				return fmt.Errorf(
+					"configuration %s: %s: environment variable %s is not set",
+					path,
+					at,
+					m[2],
+				)
 			}
 			s.SetString(value)
 		}
@@ -232,12 +277,17 @@ func secrets(path string, v reflect.Value, at string) error {
 
 // Secrets are the values in a configuration that must not be shown.
 func Secrets(c *Config) (values []string) {
-	_ = eachString(reflect.ValueOf(c).Elem(), "", false, func(s reflect.Value, _ string, secret bool) error {
-		if secret && s.String() != "" {
-			values = append(values, s.String())
-		}
-		return nil
-	})
+	_ = eachString(
+		reflect.ValueOf(c).Elem(),
+		"",
+		false,
+		func(s reflect.Value, _ string, secret bool) error {
+			if secret && s.String() != "" {
+				values = append(values, s.String())
+			}
+			return nil
+		},
+	)
 	return values
 }
 
@@ -246,7 +296,8 @@ func paths(dir string, v reflect.Value, at string) {
 	_ = eachString(v, at, false, func(s reflect.Value, at string, _ bool) error {
 		key := at[strings.LastIndex(at, ".")+1:]
 		key, _, _ = strings.Cut(key, "[")
-		if s.String() != "" && (strings.HasSuffix(key, "_file") || strings.HasSuffix(key, "_dir") || slices.Contains([]string{"dir", "site", "lock", "workspace", "known_hosts", "tls_cert", "tls_key", "tokens"}, key)) {
+		if s.String() != "" &&
+			(strings.HasSuffix(key, "_file") || strings.HasSuffix(key, "_dir") || slices.Contains([]string{"dir", "site", "lock", "workspace", "known_hosts", "tls_cert", "tls_key", "tokens"}, key)) {
 			s.SetString(absolute(dir, s.String()))
 		}
 		return nil
@@ -264,7 +315,12 @@ func absolute(dir, p string) string {
 }
 
 // eachString visits every settable string of a struct of koanf tags.
-func eachString(v reflect.Value, at string, secret bool, visit func(s reflect.Value, at string, secret bool) error) error {
+func eachString(
+	v reflect.Value,
+	at string,
+	secret bool,
+	visit func(s reflect.Value, at string, secret bool) error,
+) error {
 	switch v.Kind() {
 	case reflect.String:
 		return visit(v, at, secret)

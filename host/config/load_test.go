@@ -16,19 +16,19 @@ type remoteTable struct {
 	Workspace string        `koanf:"workspace"`
 	Timeout   time.Duration `koanf:"timeout"`
 	Sessions  int           `koanf:"sessions"`
-	Token     string        `koanf:"token" secret:"true"`
+	Token     string        `koanf:"token"     secret:"true"`
 	Nodes     []nodeTable   `koanf:"nodes"`
 	Now       func()        `koanf:"-"`
 }
 type nodeTable struct {
 	Name  string `koanf:"name"`
-	Login `koanf:",squash"`
+	Login `       koanf:",squash"`
 }
 
 // Login is exported because an embedded struct has to be, to be decoded.
 type Login struct {
 	IdentityFile string `koanf:"identity_file"`
-	Password     string `koanf:"password" secret:"true"`
+	Password     string `koanf:"password"      secret:"true"`
 }
 
 func write(t *testing.T, text string) string {
@@ -42,7 +42,10 @@ func write(t *testing.T, text string) string {
 
 func TestLoad(t *testing.T) {
 	t.Setenv("SECRET_PW", "hunter2")
-	p := write(t, "accept_risks = true\n[remote]\nworkspace = 'w'\ntimeout = '30s'\nsessions = 5\ntoken='${file:tok}'\n[[remote.nodes]]\nname='a'\nidentity_file='keys/id'\npassword='${SECRET_PW}'\n")
+	p := write(
+		t,
+		"accept_risks = true\n[remote]\nworkspace = 'w'\ntimeout = '30s'\nsessions = 5\ntoken='${file:tok}'\n[[remote.nodes]]\nname='a'\nidentity_file='keys/id'\npassword='${SECRET_PW}'\n",
+	)
 	if err := os.WriteFile(filepath.Join(filepath.Dir(p), "tok"), []byte("abc\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +54,16 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Dir(p)
-	if !c.AcceptRisks || c.Remote.Workspace != dir+"/w" || c.Remote.Timeout != time.Minute || c.Remote.Sessions != 7 || c.Remote.Token != "abc" ||
-		c.Remote.Nodes[0].IdentityFile != dir+"/keys/id" || c.Remote.Nodes[0].Password != "hunter2" || c.Remote.Nodes[0].Name != "a" {
+	if !c.AcceptRisks || c.Remote.Workspace != dir+"/w" || c.Remote.Timeout != time.Minute ||
+		c.Remote.Sessions != 7 ||
+		c.Remote.Token != "abc" ||
+		c.Remote.Nodes[0].IdentityFile != dir+"/keys/id" ||
+		c.Remote.Nodes[0].Password != "hunter2" ||
+		c.Remote.Nodes[0].Name != "a" {
 		t.Errorf("%+v", c)
 	}
-	if err := load(write(t, ""), []string{"I_ACCEPT_RISKS=true"}, &c); err != nil || !c.AcceptRisks {
+	if err := load(write(t, ""), []string{"I_ACCEPT_RISKS=true"}, &c); err != nil ||
+		!c.AcceptRisks {
 		t.Errorf("I_ACCEPT_RISKS: %v", err)
 	}
 }

@@ -14,13 +14,27 @@ import (
 // maxAddrs bounds the addresses of one name.
 const maxAddrs = 16
 
-// classes are the address classes that policy knows, the most special first. What is in none of them and not safe is "reserved".
+// classes are the address classes that policy knows, the most special first. What is in none of
+// them and not safe is "reserved".
 var classes = []struct {
 	name     string
 	prefixes []netip.Prefix
 }{
-	{"metadata", prefixes("169.254.169.254/32", "169.254.170.2/32", "169.254.170.23/32", "169.254.0.23/32", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",
-		"fd00:ec2::/32", "fd20:ce::254/128", "fe80::a9fe:a9fe/128")},
+	{
+		"metadata",
+		prefixes(
+			"169.254.169.254/32",
+			"169.254.170.2/32",
+			"169.254.170.23/32",
+			"169.254.0.23/32",
+			"100.100.100.200/32",
+			"168.63.129.16/32",
+			"192.0.0.192/32",
+			"fd00:ec2::/32",
+			"fd20:ce::254/128",
+			"fe80::a9fe:a9fe/128",
+		),
+	},
 	{"unspecified", prefixes("0.0.0.0/8", "::/128")},
 	{"loopback", prefixes("127.0.0.0/8", "::1/128")},
 	{"broadcast", prefixes("255.255.255.255/32")},
@@ -40,7 +54,8 @@ func prefixes(texts ...string) (all []netip.Prefix) {
 	return all
 }
 
-// classify gives an address its class. An IPv4 address in IPv6 clothes has the class of the IPv4 address.
+// classify gives an address its class. An IPv4 address in IPv6 clothes has the class of the IPv4
+// address.
 func classify(ip netip.Addr) string {
 	ip = ip.WithZone("").Unmap()
 	for _, c := range classes {
@@ -54,7 +69,8 @@ func classify(ip netip.Addr) string {
 	return "global"
 }
 
-// resolve finds every address of a host, once: those that policy sees are the only ones that may be dialled.
+// resolve finds every address of a host, once: those that policy sees are the only ones that may be
+// dialled.
 func (e *Egress) resolve(ctx context.Context, host string) ([]gate.Addr, error) {
 	ip, err := netip.ParseAddr(host)
 	ips := []netip.Addr{ip}
@@ -71,20 +87,28 @@ func (e *Egress) resolve(ctx context.Context, host string) ([]gate.Addr, error) 
 		}
 	}
 	if len(addrs) == 0 || len(addrs) > maxAddrs {
-		return nil, fail("dns", "the name %s has %d addresses, want 1 to %d", host, len(addrs), maxAddrs)
+		return nil, fail(
+			"dns",
+			"the name %s has %d addresses, want 1 to %d",
+			host,
+			len(addrs),
+			maxAddrs,
+		)
 	}
 	return addrs, nil
 }
 
-// decided says that an address about to be dialled is one of those that were decided, in the class in which it was. network and address are those of
-// net.Dialer.Control: what the kernel is about to be given.
+// decided says that an address about to be dialled is one of those that were decided, in the class
+// in which it was. network and address are those of net.Dialer.Control: what the kernel is about to
+// be given.
 func decided(addrs []gate.Addr, network, address string, port int) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp4" && network != "tcp6" {
 		return fmt.Errorf("dialling %s %s: not an address", network, address)
 	}
 	ip := ap.Addr().WithZone("").Unmap()
-	if int(ap.Port()) != port || !slices.Contains(addrs, gate.Addr{IP: ip.String(), Class: classify(ip)}) {
+	if int(ap.Port()) != port ||
+		!slices.Contains(addrs, gate.Addr{IP: ip.String(), Class: classify(ip)}) {
 		return fmt.Errorf("dialling %s: it is not what was decided", address)
 	}
 	return nil

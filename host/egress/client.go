@@ -11,22 +11,43 @@ import (
 )
 
 // nobody are the classes of addresses that no configuration can mean.
-var nobody = []string{"metadata", "linklocal", "multicast", "broadcast", "unspecified", "reserved", "nat64"}
+var nobody = []string{
+	"metadata",
+	"linklocal",
+	"multicast",
+	"broadcast",
+	"unspecified",
+	"reserved",
+	"nat64",
+}
 
-// Client is for requests of the host itself, to an address that its operator wrote down, such as an identity provider. It verifies certificates, follows no
-// redirects, uses no proxy, keeps no cookies, reads at most max_body of a body, and dials neither metadata nor link-local addresses, whatever a name
-// means by then.
+// Client is for requests of the host itself, to an address that its operator wrote down, such as an
+// identity provider. It verifies certificates, follows no redirects, uses no proxy, keeps no
+// cookies, reads at most max_body of a body, and dials neither metadata nor link-local addresses,
+// whatever a name means by then.
 func (e *Egress) Client() *http.Client {
-	d := net.Dialer{Timeout: e.opts.Timeout, Control: func(_, address string, _ syscall.RawConn) error {
-		ap, err := netip.ParseAddrPort(address)
-		if err != nil || slices.Contains(nobody, classify(ap.Addr())) {
-			return errors.New("dialling " + address + ": no host of this network may be there")
-		}
-		return nil
-	}}
-	t := &http.Transport{DialContext: d.DialContext, MaxResponseHeaderBytes: maxHead, ForceAttemptHTTP2: true, IdleConnTimeout: e.opts.Timeout,
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: e.roots}}
-	return &http.Client{Transport: bounded{t, e.opts.MaxBody}, Timeout: e.opts.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	d := net.Dialer{
+		Timeout: e.opts.Timeout,
+		Control: func(_, address string, _ syscall.RawConn) error {
+			ap, err := netip.ParseAddrPort(address)
+			if err != nil || slices.Contains(nobody, classify(ap.Addr())) {
+				return errors.New("dialling " + address + ": no host of this network may be there")
+			}
+			return nil
+		},
+	}
+	t := &http.Transport{
+		DialContext:            d.DialContext,
+		MaxResponseHeaderBytes: maxHead,
+		ForceAttemptHTTP2:      true,
+		IdleConnTimeout:        e.opts.Timeout,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: e.roots},
+	}
+	return &http.Client{
+		Transport:     bounded{t, e.opts.MaxBody},
+		Timeout:       e.opts.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // bounded ends bodies with an error when they are longer than max.

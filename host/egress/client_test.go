@@ -44,7 +44,9 @@ func TestTheHostsOwnRequests(t *testing.T) {
 		}
 	}
 	for _, url := range []string{"http://169.254.169.254/", "http://[fd00:ec2::254]/", "http://[::ffff:169.254.169.254]/", "http://2852039166/", "http://0.0.0.0/", "http://[64:ff9b::a9fe:a9fe]/"} {
-		if _, err := c.Get(url); err == nil || !strings.Contains(err.Error(), "may be there") && !strings.Contains(err.Error(), "no such host") {
+		if _, err := c.Get(url); err == nil ||
+			!strings.Contains(err.Error(), "may be there") &&
+				!strings.Contains(err.Error(), "no such host") {
 			t.Errorf("%s gave %v, want a dial that is refused", url, err)
 		}
 	}

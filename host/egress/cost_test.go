@@ -25,7 +25,10 @@ func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 		io.WriteString(rw, answer)
 	})
 	plain := w.serve("plain.example", func(http.ResponseWriter, *http.Request) {})
-	w.opts.Prices = []Price{{Origin: origin, Model: "m", Input: 3_000_000, Output: 15_000_000, Minimum: 7}, {Origin: origin, Model: "cheap", Input: 1, Output: 1}}
+	w.opts.Prices = []Price{
+		{Origin: origin, Model: "m", Input: 3_000_000, Output: 15_000_000, Minimum: 7},
+		{Origin: origin, Model: "cheap", Input: 1, Output: 1},
+	}
 	var err error
 	if w.e, err = New(w.opts); err != nil {
 		t.Fatal(err)
@@ -68,10 +71,18 @@ func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mu.Lock()
-			w.reserved, w.settled, w.noMoney, status, answer, reached = nil, nil, tt.noMoney, max(tt.status, 200), tt.answer, 0
+			w.reserved, w.settled, w.noMoney, status, answer, reached = nil, nil, tt.noMoney, max(
+				tt.status,
+				200,
+			), tt.answer, 0
 			mu.Unlock()
 			w.counts = map[string]int64{}
-			op := gate.HTTPRequest{Method: "POST", URL: origin + "/v1", Data: gate.Data{Text: tt.body}, ReserveUSDMicros: tt.reserve}
+			op := gate.HTTPRequest{
+				Method:           "POST",
+				URL:              origin + "/v1",
+				Data:             gate.Data{Text: tt.body},
+				ReserveUSDMicros: tt.reserve,
+			}
 			if tt.url != "" {
 				op.URL = tt.url + "/"
 			}
@@ -93,7 +104,13 @@ func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 				t.Error(err)
 			}
 			if fmt.Sprint(w.reserved) != tt.reserved || fmt.Sprint(w.settled) != tt.settled {
-				t.Errorf("reserved %v and settled %v, want %s and %s", w.reserved, w.settled, tt.reserved, tt.settled)
+				t.Errorf(
+					"reserved %v and settled %v, want %s and %s",
+					w.reserved,
+					w.settled,
+					tt.reserved,
+					tt.settled,
+				)
 			}
 		})
 	}
@@ -105,7 +122,9 @@ func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 func TestAServerThatIsNotReachedCostsNothing(t *testing.T) {
 	w := lab(t, Options{USDMicrosPerDay: 1_000_000})
 	w.names["a.example"], w.listed = []string{"127.0.0.1"}, []string{"a.example"}
-	_, err := w.ask(gate.HTTPRequest{Method: "POST", URL: "http://a.example:1/", ReserveUSDMicros: 50})
+	_, err := w.ask(
+		gate.HTTPRequest{Method: "POST", URL: "http://a.example:1/", ReserveUSDMicros: 50},
+	)
 	failedWith(t, err, "connection", "", gate.Failed)
 	if fmt.Sprint(w.reserved, w.settled) != "[50] [0]" {
 		t.Errorf("reserved %v and settled %v", w.reserved, w.settled)

@@ -19,7 +19,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// TestMain sets a proxy for all tests, since net/http reads it once: whoever asked it would reach nobody.
+// TestMain sets a proxy for all tests, since net/http reads it once: whoever asked it would reach
+// nobody.
 func TestMain(m *testing.M) {
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
 		os.Setenv(name, "http://127.0.0.1:1")
@@ -48,7 +49,14 @@ type world struct {
 }
 
 func lab(t *testing.T, o Options) *world {
-	w := &world{t: t, opts: o, names: map[string][]string{}, classes: []string{"global", "loopback"}, counts: map[string]int64{}, kept: map[string]string{}}
+	w := &world{
+		t:       t,
+		opts:    o,
+		names:   map[string][]string{},
+		classes: []string{"global", "loopback"},
+		counts:  map[string]int64{},
+		kept:    map[string]string{},
+	}
 	w.opts.Ledger, w.opts.Keeper = w, w
 	w.opts.Resolve = func(_ context.Context, host string) (ips []netip.Addr, err error) {
 		w.lookups = append(w.lookups, host)
@@ -109,7 +117,11 @@ func (w *world) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
 func (w *world) Script(string) gate.Command              { return gate.Command{} }
 func (w *world) Argv([]string) gate.Command              { return gate.Command{} }
 func (w *world) Ready(context.Context, *gate.Tool) error { return nil }
-func (w *world) Count(_ context.Context, keys ...string) (counts []Rate, giveBack func(), err error) {
+
+func (w *world) Count(
+	_ context.Context,
+	keys ...string,
+) (counts []Rate, giveBack func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, k := range keys {
@@ -118,14 +130,25 @@ func (w *world) Count(_ context.Context, keys ...string) (counts []Rate, giveBac
 	}
 	return counts, func() {}, nil
 }
-func (w *world) Reserve(_ context.Context, who string, micros, limit int64) (func(context.Context, int64) error, error) {
+
+func (w *world) Reserve(
+	_ context.Context,
+	who string,
+	micros, limit int64,
+) (func(context.Context, int64) error, error) {
 	if w.noMoney || micros > limit {
 		return nil, errors.New("over the day's limit")
 	}
 	w.reserved = append(w.reserved, micros)
 	return func(_ context.Context, spent int64) error { w.settled = append(w.settled, spent); return nil }, nil
 }
-func (w *world) Keep(_ context.Context, who, name, mime string, data []byte, _ time.Duration) (string, string, error) {
+
+func (w *world) Keep(
+	_ context.Context,
+	who, name, mime string,
+	data []byte,
+	_ time.Duration,
+) (string, string, error) {
 	w.kept[who+" "+mime] = string(data)
 	return "b1", "blob://b1", nil
 }
@@ -144,16 +167,34 @@ func (w *world) ask(op gate.HTTPRequest) (v Response, err error) {
 	if op.Method == "" {
 		op.Method = "GET"
 	}
-	tool := &gate.Tool{Kind: "tool", Name: "curl", Imports: []string{"http_request"}, Budget: time.Minute, Validate: func(map[string]any) error { return nil },
-		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) { return gate.Targets{}, nil, nil }}
-	d := gate.New(gate.Options{Decider: w, Journal: w, Ledger: w, Lowerer: w, Mode: func() gate.Mode { return gate.Mode{} }, Executors: map[string]gate.Executor{"http_request": w.e},
-		Runner: run(func(ctx context.Context, r *gate.Running) {
-			var res gate.Result
-			if res, err = r.Operate(ctx, op); err == nil {
-				v = res.Value.(Response)
-			}
-		})})
-	a := d.Call(context.Background(), gate.Request{Source: "cli", Principal: gate.Principal{ID: "p"}, Tool: tool})
+	tool := &gate.Tool{
+		Kind:     "tool",
+		Name:     "curl",
+		Imports:  []string{"http_request"},
+		Budget:   time.Minute,
+		Validate: func(map[string]any) error { return nil },
+		Derive:   func(map[string]any) (gate.Targets, []gate.CommandText, error) { return gate.Targets{}, nil, nil },
+	}
+	d := gate.New(
+		gate.Options{
+			Decider:   w,
+			Journal:   w,
+			Ledger:    w,
+			Lowerer:   w,
+			Mode:      func() gate.Mode { return gate.Mode{} },
+			Executors: map[string]gate.Executor{"http_request": w.e},
+			Runner: run(func(ctx context.Context, r *gate.Running) {
+				var res gate.Result
+				if res, err = r.Operate(ctx, op); err == nil {
+					v = res.Value.(Response)
+				}
+			}),
+		},
+	)
+	a := d.Call(
+		context.Background(),
+		gate.Request{Source: "cli", Principal: gate.Principal{ID: "p"}, Tool: tool},
+	)
 	if a.Err != nil {
 		w.t.Fatal(a.Err)
 	}
@@ -164,7 +205,8 @@ func (w *world) ask(op gate.HTTPRequest) (v Response, err error) {
 func failedWith(t *testing.T, err error, code, words string, outcome gate.Outcome) {
 	t.Helper()
 	op := (*gate.OpError)(nil)
-	if !errors.As(err, &op) || op.Code != code || !strings.Contains(op.Message, words) || op.Outcome != outcome {
+	if !errors.As(err, &op) || op.Code != code || !strings.Contains(op.Message, words) ||
+		op.Outcome != outcome {
 		t.Errorf("error %v, want code %s with %q and outcome %s", err, code, words, outcome)
 	}
 }

@@ -24,39 +24,66 @@ type Rate struct {
 	Free  time.Time
 }
 
-// Ledger counts and keeps the day's budgets. Count counts one more of each key and returns their rates; Reserve is contracted
-// by host/store.
+// Ledger counts and keeps the day's budgets. Count counts one more of each key and returns their
+// rates; Reserve is contracted by host/store.
 type Ledger interface {
 	Count(ctx context.Context, keys ...string) (counts []Rate, giveBack func(), err error)
-	Reserve(ctx context.Context, principal string, micros, limit int64) (settle func(ctx context.Context, spent int64) error, err error)
+	Reserve(
+		ctx context.Context,
+		principal string,
+		micros, limit int64,
+	) (settle func(ctx context.Context, spent int64) error, err error)
 }
 
 // Keeper keeps a body for a principal and returns the id of the blob.
 type Keeper interface {
-	Keep(ctx context.Context, principal, name, mime string, data []byte, ttl time.Duration) (id, uri string, err error)
+	Keep(
+		ctx context.Context,
+		principal, name, mime string,
+		data []byte,
+		ttl time.Duration,
+	) (id, uri string, err error)
 }
 
-// Options is the table [egress]. Which hosts may be reached is the site's policy, not configuration.
+// Options is the table [egress]. Which hosts may be reached is the site's policy, not
+// configuration.
 type Options struct {
-	Timeout         time.Duration `koanf:"timeout"`            // of a request that names none: name look-up, connection, body and all redirects, 30s
-	MaxTimeout      time.Duration `koanf:"max_timeout"`        // of one that does, 2m
-	MaxBody         int64         `koanf:"max_body"`           // bytes of a response body after decompression, 10 MiB
-	Memory          int64         `koanf:"memory"`             // bytes of response bodies at once, over all calls, 100 MiB
-	PerHost         int64         `koanf:"per_host"`           // requests to one host in 60 s, 60
-	PerPrincipal    int64         `koanf:"per_principal"`      // requests of one principal in 60 s, 300
-	USDMicrosPerDay int64         `koanf:"usd_micros_per_day"` // of one principal, in millionths of a dollar; 0 sends nothing that costs
-	CAFile          string        `koanf:"ca_file"`            // PEM certificates to trust beside the system's
-	Credentials     []Credential  `koanf:"credentials"`
-	Prices          []Price       `koanf:"prices"`
+	// of a request that names none: name look-up, connection, body and all redirects, 30s
+	Timeout    time.Duration `koanf:"timeout"`
+	MaxTimeout time.Duration `koanf:"max_timeout"` // of one that does, 2m
+	// bytes of a response body after decompression, 10 MiB
+	MaxBody int64 `koanf:"max_body"`
+	// bytes of response bodies at once, over all calls, 100 MiB
+	Memory  int64 `koanf:"memory"`
+	PerHost int64 `koanf:"per_host"` // requests to one host in 60 s, 60
+	// requests of one principal in 60 s, 300
+	PerPrincipal int64 `koanf:"per_principal"`
+	// of one principal, in millionths of a dollar; 0 sends nothing that costs
+	USDMicrosPerDay int64 `koanf:"usd_micros_per_day"`
+	// PEM certificates to trust beside the system's
+	CAFile      string       `koanf:"ca_file"`
+	Credentials []Credential `koanf:"credentials"`
+	Prices      []Price      `koanf:"prices"`
 
-	Ledger  Ledger                                                       `koanf:"-"`
-	Keeper  Keeper                                                       `koanf:"-"` // nil: nothing can be saved
-	Resolve func(ctx context.Context, host string) ([]netip.Addr, error) `koanf:"-"` // nil for the system's
+	Ledger Ledger `koanf:"-"`
+	// nil: nothing can be saved
+	Keeper Keeper `koanf:"-"`
+	// nil for the system's
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error) `koanf:"-"`
 }
 
 // Validate fills in the defaults and says everything that is wrong.
 func (o *Options) Validate() error {
-	o.Timeout, o.MaxBody, o.Memory = cmp.Or(o.Timeout, 30*time.Second), cmp.Or(o.MaxBody, 10<<20), cmp.Or(o.Memory, 100<<20)
+	o.Timeout, o.MaxBody, o.Memory = cmp.Or(
+		o.Timeout,
+		30*time.Second,
+	), cmp.Or(
+		o.MaxBody,
+		10<<20,
+	), cmp.Or(
+		o.Memory,
+		100<<20,
+	)
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, max(o.Timeout, 2*time.Minute))
 	o.PerHost, o.PerPrincipal = cmp.Or(o.PerHost, 60), cmp.Or(o.PerPrincipal, 300)
 	if o.Resolve == nil {
@@ -65,8 +92,15 @@ func (o *Options) Validate() error {
 		}
 	}
 	var errs []error
-	if o.Timeout < 0 || o.MaxTimeout < o.Timeout || o.MaxBody < 0 || o.MaxBody > 64<<20 || o.Memory < o.MaxBody || min(o.PerHost, o.PerPrincipal, o.USDMicrosPerDay) < 0 {
-		errs = append(errs, errors.New("timeout must not be more than max_timeout, and it, per_host, per_principal and usd_micros_per_day must not be negative, max_body at most 64 MiB, and memory at least max_body"))
+	if o.Timeout < 0 || o.MaxTimeout < o.Timeout || o.MaxBody < 0 || o.MaxBody > 64<<20 ||
+		o.Memory < o.MaxBody ||
+		min(o.PerHost, o.PerPrincipal, o.USDMicrosPerDay) < 0 {
+		errs = append(
+			errs,
+			errors.New(
+				"timeout must not be more than max_timeout, and it, per_host, per_principal and usd_micros_per_day must not be negative, max_body at most 64 MiB, and memory at least max_body",
+			),
+		)
 	}
 	names := map[string]bool{}
 	for i := range o.Credentials {
@@ -90,7 +124,8 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Egress does http_request. It is safe for concurrent use, and keeps nothing between two requests: no connections, no cookies.
+// Egress does http_request. It is safe for concurrent use, and keeps nothing between two requests:
+// no connections, no cookies.
 type Egress struct {
 	opts    Options
 	roots   *x509.CertPool // nil for the system's
@@ -140,15 +175,23 @@ func (e *Egress) Lookup(ctx context.Context, q gate.Question) (gate.Facts, error
 	return gate.Facts{Addrs: addrs}, err
 }
 
-// Execute sends an allowed request to one of the decided addresses. A redirect that is to be followed is the result's Next. The error is a *gate.OpError;
-// its outcome is Unknown when a request that may have had an effect was sent and no answer came.
-func (e *Egress) Execute(ctx context.Context, q gate.Question, d gate.Decision) (gate.Result, error) {
+// Execute sends an allowed request to one of the decided addresses. A redirect that is to be
+// followed is the result's Next. The error is a *gate.OpError; its outcome is Unknown when a
+// request that may have had an effect was sent and no answer came.
+func (e *Egress) Execute(
+	ctx context.Context,
+	q gate.Question,
+	d gate.Decision,
+) (gate.Result, error) {
 	op, ok := q.Op.(gate.HTTPRequest)
 	if !ok || !d.Allow {
 		return gate.Result{}, fail("refused", "%s was not allowed", q.Op.Import())
 	}
 	if len(q.Facts.Addrs) == 0 {
-		return gate.Result{}, fail("changed", "the host of the request was not looked up before it was decided")
+		return gate.Result{}, fail(
+			"changed",
+			"the host of the request was not looked up before it was decided",
+		)
 	}
 	tool := q.Call.Tool.Name
 	t, h, body, c, err := e.check(op, tool)
@@ -203,12 +246,18 @@ func (e *Egress) Execute(ctx context.Context, q gate.Question, d gate.Decision) 
 // End has nothing to free: whatever a request holds is freed when it ends.
 func (e *Egress) End(context.Context, *gate.Call) {}
 
-// hold takes room for a body, and refuses rather than wait: the caller may hold room that others wait for.
+// hold takes room for a body, and refuses rather than wait: the caller may hold room that others
+// wait for.
 func (e *Egress) hold(n int64) (release func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if n > e.opts.Memory-e.held {
-		return nil, fail("busy", "other requests hold %d of the %d bytes that responses may use; try again", e.held, e.opts.Memory)
+		return nil, fail(
+			"busy",
+			"other requests hold %d of the %d bytes that responses may use; try again",
+			e.held,
+			e.opts.Memory,
+		)
 	}
 	e.held += n
 	return func() {
@@ -219,14 +268,24 @@ func (e *Egress) hold(n int64) (release func(), err error) {
 }
 
 func (e *Egress) count(ctx context.Context, principal, host string) error {
-	rates, giveBack, err := e.opts.Ledger.Count(ctx, fmt.Sprintf("http host %q", host), fmt.Sprintf("http principal %q", principal))
+	rates, giveBack, err := e.opts.Ledger.Count(
+		ctx,
+		fmt.Sprintf("http host %q", host),
+		fmt.Sprintf("http principal %q", principal),
+	)
 	if err != nil || len(rates) != 2 {
 		return fail("rate", "the count of requests cannot be kept: %v", err)
 	}
 	for i, limit := range []int64{e.opts.PerHost, e.opts.PerPrincipal} {
 		if rates[i].Count > limit {
 			giveBack()
-			return fail("rate", "%s: more than %d requests in 60 seconds; come back at %s", []string{"to " + host, "by " + principal}[i], limit, rates[i].Free.UTC().Format("15:04:05 MST"))
+			return fail(
+				"rate",
+				"%s: more than %d requests in 60 seconds; come back at %s",
+				[]string{"to " + host, "by " + principal}[i],
+				limit,
+				rates[i].Free.UTC().Format("15:04:05 MST"),
+			)
 		}
 	}
 	return nil

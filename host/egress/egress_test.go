@@ -35,18 +35,44 @@ func TestARequestIsSentAsItWasDecided(t *testing.T) {
 		rw.WriteHeader(201)
 		io.WriteString(rw, "hello\x00")
 	})
-	v, err := w.ask(gate.HTTPRequest{Method: "POST", URL: a + "/p%2Fq?x=1&x=2", Headers: [][2]string{{"x-mine", "v"}}, Data: gate.Data{Text: "body"}})
+	v, err := w.ask(
+		gate.HTTPRequest{
+			Method:  "POST",
+			URL:     a + "/p%2Fq?x=1&x=2",
+			Headers: [][2]string{{"x-mine", "v"}},
+			Data:    gate.Data{Text: "body"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Method != "POST" || got.RequestURI != "/p%2Fq?x=1&x=2" || !strings.HasPrefix(got.Host, "a.example:") || got.Header.Get("X-Mine") != "v" || string(body) != "body" || got.Header.Get("User-Agent") != "caponier" {
-		t.Errorf("the server got %v %q %q %v %q", got.Method, got.RequestURI, got.Host, got.Header, body)
+	if got.Method != "POST" || got.RequestURI != "/p%2Fq?x=1&x=2" ||
+		!strings.HasPrefix(got.Host, "a.example:") ||
+		got.Header.Get("X-Mine") != "v" ||
+		string(body) != "body" ||
+		got.Header.Get("User-Agent") != "caponier" {
+		t.Errorf(
+			"the server got %v %q %q %v %q",
+			got.Method,
+			got.RequestURI,
+			got.Host,
+			got.Header,
+			body,
+		)
 	}
-	if v.Status != 201 || v.Text != "" || v.B64 != "aGVsbG8A" || v.Bytes != 6 || fmt.Sprint(v.Hops) != "[]" || !strings.Contains(fmt.Sprint(v.Headers), "{X-Answer 1}") && !strings.Contains(fmt.Sprint(v.Headers), "[X-Answer 1]") {
+	if v.Status != 201 || v.Text != "" || v.B64 != "aGVsbG8A" || v.Bytes != 6 ||
+		fmt.Sprint(v.Hops) != "[]" ||
+		!strings.Contains(fmt.Sprint(v.Headers), "{X-Answer 1}") &&
+			!strings.Contains(fmt.Sprint(v.Headers), "[X-Answer 1]") {
 		t.Errorf("the guest got %+v", v)
 	}
-	if len(w.intents) != 3 || w.intents[1].Phase != "lookup" || w.intents[2].Phase != "effect" || len(w.lookups) != 1 {
-		t.Errorf("journaled %+v after look-ups %v, want the call, the lookup and the effect of one look-up", w.intents, w.lookups)
+	if len(w.intents) != 3 || w.intents[1].Phase != "lookup" || w.intents[2].Phase != "effect" ||
+		len(w.lookups) != 1 {
+		t.Errorf(
+			"journaled %+v after look-ups %v, want the call, the lookup and the effect of one look-up",
+			w.intents,
+			w.lookups,
+		)
 	}
 }
 
@@ -74,7 +100,10 @@ func TestRedirectsAreDecidedAgain(t *testing.T) {
 	var reached atomic.Int64
 	secret := w.serve("secret.example", func(http.ResponseWriter, *http.Request) { reached.Add(1) })
 	w.listed = w.listed[:0]
-	end := w.serve("end.example", func(rw http.ResponseWriter, r *http.Request) { fmt.Fprintf(rw, "%s %v", r.Method, r.Header) })
+	end := w.serve(
+		"end.example",
+		func(rw http.ResponseWriter, r *http.Request) { fmt.Fprintf(rw, "%s %v", r.Method, r.Header) },
+	)
 	to := ""
 	a := w.serve("a.example", func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/again" {
@@ -86,7 +115,13 @@ func TestRedirectsAreDecidedAgain(t *testing.T) {
 	})
 	ask := func(location string, hops int) (Response, error) {
 		to = location
-		return w.ask(gate.HTTPRequest{URL: a + "/", MaxHops: hops, Headers: [][2]string{{"X-Api-Key", "k"}, {"Accept", "text/x"}}})
+		return w.ask(
+			gate.HTTPRequest{
+				URL:     a + "/",
+				MaxHops: hops,
+				Headers: [][2]string{{"X-Api-Key", "k"}, {"Accept", "text/x"}},
+			},
+		)
 	}
 	_, err := ask(secret+"/", 3)
 	refusedFor(t, err, "egress", "lookup")
@@ -95,14 +130,20 @@ func TestRedirectsAreDecidedAgain(t *testing.T) {
 			t.Errorf("the redirect to %s was followed", spelling)
 		}
 	}
-	w.names["rebound.example"], w.listed = []string{"169.254.169.254"}, append(w.listed, "rebound.example")
+	w.names["rebound.example"], w.listed = []string{
+		"169.254.169.254",
+	}, append(
+		w.listed,
+		"rebound.example",
+	)
 	_, err = ask("http://rebound.example/", 3)
 	refusedFor(t, err, "class metadata", "effect")
 	if reached.Load() != 0 {
 		t.Error("a server was reached by a redirect that was refused")
 	}
 	v, err := ask("/again", 3)
-	if err != nil || v.Text != "again" || len(v.Hops) != 1 || v.Hops[0].Status != 302 || v.Hops[0].URL != a+"/" {
+	if err != nil || v.Text != "again" || len(v.Hops) != 1 || v.Hops[0].Status != 302 ||
+		v.Hops[0].URL != a+"/" {
 		t.Errorf("a relative redirect gave %+v, %v", v, err)
 	}
 	v, err = ask(end+"/", 1)
@@ -110,7 +151,11 @@ func TestRedirectsAreDecidedAgain(t *testing.T) {
 		t.Errorf("across origins the server got %q, %v; want Accept without X-Api-Key", v.Text, err)
 	}
 	if v, err = ask(end+"/", 0); err != nil || v.Status != 302 {
-		t.Errorf("a redirect that nobody asked to follow gave %+v, %v; want it as the answer", v, err)
+		t.Errorf(
+			"a redirect that nobody asked to follow gave %+v, %v; want it as the answer",
+			v,
+			err,
+		)
 	}
 	if v, err = ask("/", 3); err != nil || v.Status != 302 || len(v.Hops) != 3 {
 		t.Errorf("a loop ended with %+v, %v; want the last redirect after 3", v, err)
@@ -123,7 +168,9 @@ func TestTheTimeIsForAllRedirectsTogether(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		http.Redirect(rw, r, "/", http.StatusFound)
 	})
-	_, err := w.ask(gate.HTTPRequest{URL: a + "/", MaxHops: 4, Common: gate.Common{TimeoutMS: 1000}})
+	_, err := w.ask(
+		gate.HTTPRequest{URL: a + "/", MaxHops: 4, Common: gate.Common{TimeoutMS: 1000}},
+	)
 	failedWith(t, err, "timeout", "was over", gate.Failed)
 }
 
@@ -153,7 +200,14 @@ func TestWhatARedirectBecomes(t *testing.T) {
 		"a control character":                        {"GET", 302, "https://a.example/\r\nX: y", "", "not a URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			op := gate.HTTPRequest{Method: tt.method, URL: from.String(), Data: gate.Data{Text: "b"}, Headers: [][2]string{{"Content-Type", "t"}, {"X", "1"}}, Credential: "c", MaxHops: 1}
+			op := gate.HTTPRequest{
+				Method:     tt.method,
+				URL:        from.String(),
+				Data:       gate.Data{Text: "b"},
+				Headers:    [][2]string{{"Content-Type", "t"}, {"X", "1"}},
+				Credential: "c",
+				MaxHops:    1,
+			}
 			n, yes, err := next(op, from, tt.status, tt.location)
 			if tt.err != "" {
 				failedWith(t, err, "bad_redirect", tt.err, gate.Failed)
@@ -161,7 +215,14 @@ func TestWhatARedirectBecomes(t *testing.T) {
 			}
 			got := ""
 			if yes {
-				got = fmt.Sprintf("%s %s %s %v %s", n.Method, n.URL, n.Text, n.Headers, n.Credential)
+				got = fmt.Sprintf(
+					"%s %s %s %v %s",
+					n.Method,
+					n.URL,
+					n.Text,
+					n.Headers,
+					n.Credential,
+				)
 			}
 			if err != nil || got != tt.want || yes && (n.Hop != 1 || len(n.Hops) != 1) {
 				t.Errorf("got %q, %v; want %q", got, err, tt.want)
@@ -170,7 +231,8 @@ func TestWhatARedirectBecomes(t *testing.T) {
 	}
 }
 
-// A name that means another address the second time is asked once: only what was decided is dialled.
+// A name that means another address the second time is asked once: only what was decided is
+// dialled.
 func TestRebinding(t *testing.T) {
 	w := lab(t, Options{})
 	var reached atomic.Int64
@@ -181,8 +243,14 @@ func TestRebinding(t *testing.T) {
 		w.names["a.example"] = []string{"169.254.169.254"}
 		return ips, err
 	}
-	if _, err := w.ask(gate.HTTPRequest{URL: a + "/"}); err != nil || reached.Load() != 1 || len(w.lookups) != 1 {
-		t.Errorf("error %v, %d requests after look-ups %v; want one after one", err, reached.Load(), w.lookups)
+	if _, err := w.ask(gate.HTTPRequest{URL: a + "/"}); err != nil || reached.Load() != 1 ||
+		len(w.lookups) != 1 {
+		t.Errorf(
+			"error %v, %d requests after look-ups %v; want one after one",
+			err,
+			reached.Load(),
+			w.lookups,
+		)
 	}
 	_, err := w.ask(gate.HTTPRequest{URL: a + "/"})
 	refusedFor(t, err, "class metadata", "effect")
@@ -190,9 +258,22 @@ func TestRebinding(t *testing.T) {
 	// Whoever hands Execute facts that were not decided for this address gets no connection.
 	tg, _ := parseURL(a + "/")
 	for why, addrs := range map[string][]gate.Addr{"another class": {{IP: "127.0.0.1", Class: "global"}}, "no facts": nil} {
-		_, err := w.e.Execute(context.Background(), gate.Question{Call: &gate.Call{Tool: &gate.Tool{Name: "curl"}}, Op: gate.HTTPRequest{Method: "GET", URL: tg.String()}, Facts: gate.Facts{Addrs: addrs}}, gate.Decision{Allow: true})
+		_, err := w.e.Execute(
+			context.Background(),
+			gate.Question{
+				Call:  &gate.Call{Tool: &gate.Tool{Name: "curl"}},
+				Op:    gate.HTTPRequest{Method: "GET", URL: tg.String()},
+				Facts: gate.Facts{Addrs: addrs},
+			},
+			gate.Decision{Allow: true},
+		)
 		if err == nil || !strings.Contains(err.Error(), "decided") || reached.Load() != 1 {
-			t.Errorf("%s: error %v after %d requests, want one about what was decided, and no new request", why, err, reached.Load())
+			t.Errorf(
+				"%s: error %v after %d requests, want one about what was decided, and no new request",
+				why,
+				err,
+				reached.Load(),
+			)
 		}
 	}
 	if err := decided([]gate.Addr{{IP: "127.0.0.1", Class: "loopback"}}, "tcp4", "127.0.0.1:81", 80); err == nil {
@@ -307,7 +388,11 @@ func TestNobodyListens(t *testing.T) {
 }
 
 func TestCertificatesAreVerified(t *testing.T) {
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { io.WriteString(rw, "ok") }))
+	s := httptest.NewUnstartedServer(
+		http.HandlerFunc(
+			func(rw http.ResponseWriter, r *http.Request) { io.WriteString(rw, "ok") },
+		),
+	)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	defer s.Close()
@@ -319,12 +404,15 @@ func TestCertificatesAreVerified(t *testing.T) {
 	_, err := w.ask(gate.HTTPRequest{URL: w.named("example.com", s) + "/"})
 	failedWith(t, err, "connection", "certificate", gate.Failed)
 	w = lab(t, Options{CAFile: ca})
-	if v, err := w.ask(gate.HTTPRequest{URL: w.named("example.com", s) + "/"}); err != nil || v.Text != "ok" {
+	if v, err := w.ask(gate.HTTPRequest{URL: w.named("example.com", s) + "/"}); err != nil ||
+		v.Text != "ok" {
 		t.Errorf("a certificate of ca_file gave %+v, %v", v, err)
 	}
 	_, err = w.ask(gate.HTTPRequest{URL: w.named("other.test", s) + "/"})
 	failedWith(t, err, "connection", "not other.test", gate.Failed)
-	old := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	old := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+	)
 	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
 	old.Config.ErrorLog = s.Config.ErrorLog
 	old.StartTLS()
@@ -381,7 +469,9 @@ func TestWhatIsInlineAndWhatIsSaved(t *testing.T) {
 				failedWith(t, err, tt.code, "", gate.Failed)
 				return
 			}
-			if err != nil || tt.inline != (v.Text == `{"a":1}`) || tt.inline == (v.Blob == "b1") || tt.inline == (w.kept["p application/json"] == `{"a":1}`) || v.Bytes != 7 {
+			if err != nil || tt.inline != (v.Text == `{"a":1}`) || tt.inline == (v.Blob == "b1") ||
+				tt.inline == (w.kept["p application/json"] == `{"a":1}`) ||
+				v.Bytes != 7 {
 				t.Errorf("got %+v, %v, kept %v", v, err, w.kept)
 			}
 		})
@@ -400,16 +490,24 @@ func TestGzipIsRead(t *testing.T) {
 		z.Close()
 	})
 	v, err := w.ask(gate.HTTPRequest{URL: a + "/"})
-	if err != nil || v.Text != strings.Repeat("hello ", 1000) || strings.Contains(fmt.Sprint(v.Headers), "Encoding") {
+	if err != nil || v.Text != strings.Repeat("hello ", 1000) ||
+		strings.Contains(fmt.Sprint(v.Headers), "Encoding") {
 		t.Errorf("got %d bytes, %v, %v", len(v.Text), v.Headers, err)
 	}
-	if v, err = w.ask(gate.HTTPRequest{Method: "HEAD", URL: a + "/"}); err != nil || v.Status != 200 || v.Bytes != 0 {
+	if v, err = w.ask(gate.HTTPRequest{Method: "HEAD", URL: a + "/"}); err != nil ||
+		v.Status != 200 ||
+		v.Bytes != 0 {
 		t.Errorf("HEAD gave %+v, %v", v, err)
 	}
 }
 
 func TestOptionsThatAreWrongSayWhich(t *testing.T) {
-	good := Credential{Name: "c", Origins: []string{"https://a.example"}, Tools: []string{"t"}, Secret: "12345678"}
+	good := Credential{
+		Name:    "c",
+		Origins: []string{"https://a.example"},
+		Tools:   []string{"t"},
+		Secret:  "12345678",
+	}
 	with := func(f func(*Credential)) Options {
 		c := good
 		f(&c)
@@ -426,7 +524,10 @@ func TestOptionsThatAreWrongSayWhich(t *testing.T) {
 		}
 	}
 	o := Options{Credentials: []Credential{good}}
-	if err := o.Validate(); err != nil || o.Credentials[0].Header != "Authorization" || o.Credentials[0].Prefix != "Bearer " || o.Timeout != 30*time.Second || !reflect.DeepEqual(o.Credentials[0].origins, []string{"https://a.example:443"}) {
+	if err := o.Validate(); err != nil || o.Credentials[0].Header != "Authorization" ||
+		o.Credentials[0].Prefix != "Bearer " ||
+		o.Timeout != 30*time.Second ||
+		!reflect.DeepEqual(o.Credentials[0].origins, []string{"https://a.example:443"}) {
 		t.Errorf("defaults: %+v, %v", o, err)
 	}
 }
@@ -436,7 +537,10 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if o.Timeout != 30*time.Second || o.MaxBody != 10<<20 || o.Memory != 100<<20 || o.PerHost != 60 || o.PerPrincipal != 300 || o.USDMicrosPerDay != 0 {
+	if o.Timeout != 30*time.Second || o.MaxBody != 10<<20 || o.Memory != 100<<20 ||
+		o.PerHost != 60 ||
+		o.PerPrincipal != 300 ||
+		o.USDMicrosPerDay != 0 {
 		t.Errorf("%+v", o)
 	}
 }

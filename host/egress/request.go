@@ -20,17 +20,45 @@ const (
 )
 
 // methods are those that a site can list. GET and HEAD are green, so they must stay what they say.
-var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+var methods = []string{
+	http.MethodGet,
+	http.MethodHead,
+	http.MethodPost,
+	http.MethodPut,
+	http.MethodPatch,
+	http.MethodDelete,
+}
 
 var (
-	// Many servers read any other sign in a header's name as a dash: X_HTTP_Method_Override would be X-HTTP-Method-Override.
+	// Many servers read any other sign in a header's name as a dash: X_HTTP_Method_Override would
+	// be X-HTTP-Method-Override.
 	headerForm = regexp.MustCompile("^[A-Za-z0-9-]{1,128}$")
-	// The last label begins with a letter: 127.1, 0x7f000001 and 2130706433 are addresses to many resolvers.
-	hostForm = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	// What frames a request or steers a proxy is the host's; a method that hides in a header would not be the one that was decided.
-	forbidden = []string{"Host", "Connection", "Content-Length", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Expect", "Accept-Encoding",
-		"X-Http-Method", "X-Http-Method-Override", "X-Method-Override", "X-Forwarded-Method",
-		"X-Original-Method", "X-Original-Url", "X-Rewrite-Url"}
+	// The last label begins with a letter: 127.1, 0x7f000001 and 2130706433 are addresses to many
+	// resolvers.
+	hostForm = regexp.MustCompile(
+		`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`,
+	)
+	// What frames a request or steers a proxy is the host's; a method that hides in a header would
+	// not be the one that was decided.
+	forbidden = []string{
+		"Host",
+		"Connection",
+		"Content-Length",
+		"Transfer-Encoding",
+		"Te",
+		"Trailer",
+		"Upgrade",
+		"Keep-Alive",
+		"Expect",
+		"Accept-Encoding",
+		"X-Http-Method",
+		"X-Http-Method-Override",
+		"X-Method-Override",
+		"X-Forwarded-Method",
+		"X-Original-Method",
+		"X-Original-Url",
+		"X-Rewrite-Url",
+	}
 	// What goes along to another origin.
 	harmless = []string{"Accept", "Accept-Language", "User-Agent"}
 )
@@ -52,8 +80,12 @@ func (t target) origin() string {
 
 // parseURL accepts a URL only in the form that has one meaning to everybody.
 func parseURL(s string) (t target, err error) {
-	if len(s) > maxURL || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' }) {
-		return t, fmt.Errorf("a URL is at most %d characters of ASCII without spaces or backslashes", maxURL)
+	if len(s) > maxURL ||
+		strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' }) {
+		return t, fmt.Errorf(
+			"a URL is at most %d characters of ASCII without spaces or backslashes",
+			maxURL,
+		)
 	}
 	u, err := url.Parse(s)
 	if err != nil || !strings.HasPrefix(s, "http://") && !strings.HasPrefix(s, "https://") {
@@ -64,7 +96,8 @@ func parseURL(s string) (t target, err error) {
 	}
 	t = target{u, u.Hostname(), map[string]int{"http": 80, "https": 443}[u.Scheme]}
 	if p := u.Port(); p != "" || strings.HasSuffix(u.Host, ":") {
-		if t.port, err = strconv.Atoi(p); err != nil || t.port < 1 || t.port > 65535 || strconv.Itoa(t.port) != p {
+		if t.port, err = strconv.Atoi(p); err != nil || t.port < 1 || t.port > 65535 ||
+			strconv.Itoa(t.port) != p {
 			return t, fmt.Errorf("the port of a URL is a plain number from 1 to 65535")
 		}
 	}
@@ -75,13 +108,19 @@ func parseURL(s string) (t target, err error) {
 		return t, nil
 	}
 	if len(t.host) > 253 || !hostForm.MatchString(t.host) {
-		return t, fmt.Errorf("a host is a lower-case ASCII name (xn-- for others) without a final dot, or an IP address in its shortest form")
+		return t, fmt.Errorf(
+			"a host is a lower-case ASCII name (xn-- for others) without a final dot, or an IP address in its shortest form",
+		)
 	}
 	return t, nil
 }
 
-// check reads a request as it will be sent, without the credential. The error is a *gate.OpError, or one about the body.
-func (e *Egress) check(op gate.HTTPRequest, tool string) (t target, h http.Header, body []byte, c *Credential, err error) {
+// check reads a request as it will be sent, without the credential. The error is a *gate.OpError,
+// or one about the body.
+func (e *Egress) check(
+	op gate.HTTPRequest,
+	tool string,
+) (t target, h http.Header, body []byte, c *Credential, err error) {
 	bad := func(format string, args ...any) (target, http.Header, []byte, *Credential, error) {
 		return target{}, nil, nil, nil, fail("bad_request", format, args...)
 	}
@@ -104,8 +143,14 @@ func (e *Egress) check(op gate.HTTPRequest, tool string) (t target, h http.Heade
 		return bad("headers: %v", err)
 	}
 	if op.Credential != "" {
-		if c = e.credential(op.Credential); c == nil || !slices.Contains(c.Tools, tool) || !slices.Contains(c.origins, t.origin()) {
-			return bad("credential: there is none named %q for the tool %s at %s (egress.credentials)", op.Credential, tool, t.origin())
+		if c = e.credential(op.Credential); c == nil || !slices.Contains(c.Tools, tool) ||
+			!slices.Contains(c.origins, t.origin()) {
+			return bad(
+				"credential: there is none named %q for the tool %s at %s (egress.credentials)",
+				op.Credential,
+				tool,
+				t.origin(),
+			)
 		}
 		if _, given := h[c.Header]; given {
 			return bad("headers: %s is the credential's", c.Header)
@@ -126,13 +171,23 @@ func headers(list [][2]string) (http.Header, error) {
 			return nil, fmt.Errorf("more than %d bytes", maxHeaderBytes)
 		}
 		if !headerForm.MatchString(name) {
-			return nil, fmt.Errorf("%.64q is no header name here: want letters, digits and dashes, which all servers read alike", kv[0])
+			return nil, fmt.Errorf(
+				"%.64q is no header name here: want letters, digits and dashes, which all servers read alike",
+				kv[0],
+			)
 		}
 		if slices.Contains(forbidden, name) || strings.HasPrefix(name, "Proxy-") {
 			return nil, fmt.Errorf("%s is set by the host alone", name)
 		}
-		if strings.Trim(value, " \t") != value || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			return nil, fmt.Errorf("the value of %s has control characters, or spaces around it", name)
+		if strings.Trim(value, " \t") != value ||
+			strings.ContainsFunc(
+				value,
+				func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f },
+			) {
+			return nil, fmt.Errorf(
+				"the value of %s has control characters, or spaces around it",
+				name,
+			)
 		}
 		if _, twice := h[name]; twice {
 			return nil, fmt.Errorf("%s is there twice", name)
@@ -144,31 +199,54 @@ func headers(list [][2]string) (http.Header, error) {
 
 func safe(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
-// next is the operation that a redirect leads to, or false when the answer is the redirect itself: nobody asked to follow it, or it would carry a body
-// to another origin.
-func next(op gate.HTTPRequest, from target, status int, location string) (gate.HTTPRequest, bool, error) {
-	if !slices.Contains([]int{301, 302, 303, 307, 308}, status) || location == "" || op.Hop >= op.MaxHops {
+// next is the operation that a redirect leads to, or false when the answer is the redirect itself:
+// nobody asked to follow it, or it would carry a body to another origin.
+func next(
+	op gate.HTTPRequest,
+	from target,
+	status int,
+	location string,
+) (gate.HTTPRequest, bool, error) {
+	if !slices.Contains([]int{301, 302, 303, 307, 308}, status) || location == "" ||
+		op.Hop >= op.MaxHops {
 		return op, false, nil
 	}
 	to, err := from.Parse(location)
 	if err != nil || len(location) > maxURL {
-		return op, false, fail("bad_redirect", "%s answered %d with a location that is not a URL", from.origin(), status)
+		return op, false, fail(
+			"bad_redirect",
+			"%s answered %d with a location that is not a URL",
+			from.origin(),
+			status,
+		)
 	}
 	to.Fragment, to.RawFragment, to.Host = "", "", strings.ToLower(to.Host)
 	t, err := parseURL(to.String())
 	if err != nil {
-		return op, false, fail("bad_redirect", "%s answered %d with a location that cannot be followed: %v", from.origin(), status, err)
+		return op, false, fail(
+			"bad_redirect",
+			"%s answered %d with a location that cannot be followed: %v",
+			from.origin(),
+			status,
+			err,
+		)
 	}
 	if !safe(op.Method) && (status == 303 || op.Method == http.MethodPost && status < 303) {
 		op.Method, op.Data = http.MethodGet, gate.Data{}
-		op.Headers = slices.DeleteFunc(slices.Clone(op.Headers), func(kv [2]string) bool { return strings.HasPrefix(http.CanonicalHeaderKey(kv[0]), "Content-") })
+		op.Headers = slices.DeleteFunc(
+			slices.Clone(op.Headers),
+			func(kv [2]string) bool { return strings.HasPrefix(http.CanonicalHeaderKey(kv[0]), "Content-") },
+		)
 	}
 	if t.origin() != from.origin() {
 		if !safe(op.Method) {
 			return op, false, nil
 		}
 		op.Credential = ""
-		op.Headers = slices.DeleteFunc(slices.Clone(op.Headers), func(kv [2]string) bool { return !slices.Contains(harmless, http.CanonicalHeaderKey(kv[0])) })
+		op.Headers = slices.DeleteFunc(
+			slices.Clone(op.Headers),
+			func(kv [2]string) bool { return !slices.Contains(harmless, http.CanonicalHeaderKey(kv[0])) },
+		)
 	}
 	op.Hops = append(slices.Clone(op.Hops), gate.Hop{Status: status, URL: op.URL})
 	op.URL, op.Hop = to.String(), op.Hop+1

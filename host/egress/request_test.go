@@ -13,8 +13,17 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// never are the classes that policy refuses whatever the site lists (policies/core/check/egress.rego).
-var never = map[string]bool{"linklocal": true, "metadata": true, "multicast": true, "broadcast": true, "unspecified": true, "reserved": true, "nat64": true}
+// never are the classes that policy refuses whatever the site lists
+// (policies/core/check/egress.rego).
+var never = map[string]bool{
+	"linklocal":   true,
+	"metadata":    true,
+	"multicast":   true,
+	"broadcast":   true,
+	"unspecified": true,
+	"reserved":    true,
+	"nat64":       true,
+}
 
 func TestClasses(t *testing.T) {
 	for class, addrs := range map[string]string{
@@ -41,7 +50,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// However the address of the metadata service is written, it is refused as it stands or has a class that is never let pass.
+// However the address of the metadata service is written, it is refused as it stands or has a class
+// that is never let pass.
 func TestMetadataInAllSpellings(t *testing.T) {
 	for _, host := range strings.Fields("169.254.169.254 169.254.169.254. 2852039166 0xa9fea9fe 0xA9.0xFE.0xA9.0xFE 0251.0376.0251.0376 025177524776 169.254.43518 169.16689662 " +
 		"[::ffff:169.254.169.254] [::ffff:a9fe:a9fe] [0:0:0:0:0:ffff:a9fe:a9fe] [::a9fe:a9fe] [64:ff9b::a9fe:a9fe] [64:ff9b::169.254.169.254] [2002:a9fe:a9fe::] [fd00:ec2::254] [FD00:EC2::254] " +
@@ -62,8 +72,16 @@ func TestMetadataInAllSpellings(t *testing.T) {
 }
 
 func TestNamesOfManyAddressesShowAllOfThem(t *testing.T) {
-	ips := []netip.Addr{netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("::ffff:1.1.1.1"), netip.MustParseAddr("10.0.0.1")}
-	e := &Egress{opts: Options{Resolve: func(context.Context, string) ([]netip.Addr, error) { return ips, nil }}}
+	ips := []netip.Addr{
+		netip.MustParseAddr("1.1.1.1"),
+		netip.MustParseAddr("::ffff:1.1.1.1"),
+		netip.MustParseAddr("10.0.0.1"),
+	}
+	e := &Egress{
+		opts: Options{
+			Resolve: func(context.Context, string) ([]netip.Addr, error) { return ips, nil },
+		},
+	}
 	addrs, err := e.resolve(context.Background(), "a.example")
 	if err != nil || len(addrs) != 2 || addrs[1] != (gate.Addr{IP: "10.0.0.1", Class: "private"}) {
 		t.Errorf("got %v, %v; want the public one once and the private one", addrs, err)
@@ -79,7 +97,19 @@ func TestNamesOfManyAddressesShowAllOfThem(t *testing.T) {
 }
 
 func TestRequestsWithTwoMeaningsAreRefused(t *testing.T) {
-	e, err := New(Options{Ledger: &world{}, Credentials: []Credential{{Name: "c", Origins: []string{"https://a.example"}, Tools: []string{"curl"}, Secret: "12345678"}}})
+	e, err := New(
+		Options{
+			Ledger: &world{},
+			Credentials: []Credential{
+				{
+					Name:    "c",
+					Origins: []string{"https://a.example"},
+					Tools:   []string{"curl"},
+					Secret:  "12345678",
+				},
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +179,8 @@ func TestRequestsWithTwoMeaningsAreRefused(t *testing.T) {
 	failedWith(t, err, "bad_request", "for the tool llm_query", gate.Failed)
 }
 
-// A URL that is accepted has one host, to every reader: its own text, read again, goes to the same place.
+// A URL that is accepted has one host, to every reader: its own text, read again, goes to the same
+// place.
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{"http://a.example/", "https://[::1]:8443/x?y", "http://127.0.0.1:80", "http://0x7f.1/", "http://a@b/", "https://a.example:443//x", "http://[fe80::1%25a]/", "http://a/%2f..", "http://a?b#c"} {
 		f.Add(s)
@@ -160,12 +191,21 @@ func FuzzParseURL(f *testing.F) {
 			return
 		}
 		u, err := url.Parse(tg.String())
-		if err != nil || u.Hostname() != tg.host || u.User != nil || u.Fragment != "" || strings.ToLower(tg.host) != tg.host {
+		if err != nil || u.Hostname() != tg.host || u.User != nil || u.Fragment != "" ||
+			strings.ToLower(tg.host) != tg.host {
 			t.Fatalf("%q is %+v, and read again %+v, %v", s, tg, u, err)
 		}
 		again, err := parseURL(tg.origin() + tg.RequestURI())
 		if err != nil || again.origin() != tg.origin() || again.RequestURI() != tg.RequestURI() {
-			t.Fatalf("%q goes to %s%s, and read again to %s%s, %v", s, tg.origin(), tg.RequestURI(), again.origin(), again.RequestURI(), err)
+			t.Fatalf(
+				"%q goes to %s%s, and read again to %s%s, %v",
+				s,
+				tg.origin(),
+				tg.RequestURI(),
+				again.origin(),
+				again.RequestURI(),
+				err,
+			)
 		}
 		if ip := net.ParseIP(tg.host); (ip != nil) != func() bool { _, err := netip.ParseAddr(tg.host); return err == nil }() {
 			t.Fatalf("%q: two readers differ about whether %q is an address", s, tg.host)
@@ -184,10 +224,14 @@ func FuzzHeaders(f *testing.F) {
 			return
 		}
 		var b bytes.Buffer
-		if err := h.Write(&b); err != nil || strings.Count(b.String(), "\n") != 1 || strings.Count(b.String(), "\r") != 1 {
+		if err := h.Write(&b); err != nil || strings.Count(b.String(), "\n") != 1 ||
+			strings.Count(b.String(), "\r") != 1 {
 			t.Fatalf("%q: %q became %q, %v", name, value, b.String(), err)
 		}
-		if n, v, _ := strings.Cut(strings.TrimSuffix(b.String(), "\r\n"), ": "); n != http.CanonicalHeaderKey(name) || v != value {
+		if n, v, _ := strings.Cut(strings.TrimSuffix(b.String(), "\r\n"), ": "); n != http.CanonicalHeaderKey(
+			name,
+		) ||
+			v != value {
 			t.Fatalf("%q: %q became %q", name, value, b.String())
 		}
 	})

@@ -12,20 +12,24 @@ import (
 	"strings"
 )
 
-// Credential is a secret that a plugin can name and never sees. The host adds it after the decision, to requests of the named tools to the named
-// origins, and takes it out of what comes back.
+// Credential is a secret that a plugin can name and never sees. The host adds it after the
+// decision, to requests of the named tools to the named origins, and takes it out of what comes
+// back.
 type Credential struct {
-	Name    string   `koanf:"name"`
-	Origins []string `koanf:"origins"` // such as https://api.example.com, with the port when it is not the scheme's own
+	Name string `koanf:"name"`
+	// such as https://api.example.com, with the port when it is not the scheme's own
+	Origins []string `koanf:"origins"`
 	Tools   []string `koanf:"tools"`
 	Header  string   `koanf:"header"` // Authorization when empty
-	Prefix  string   `koanf:"prefix"` // before the secret, such as "Bearer "; only of Authorization is that the default
-	Secret  string   `koanf:"secret" secret:"true"`
+	// before the secret, such as "Bearer "; only of Authorization is that the default
+	Prefix string `koanf:"prefix"`
+	Secret string `koanf:"secret"  secret:"true"`
 
 	origins []string
 }
 
-// minSecret is the length in bytes below which taking a secret out of a response would take out ordinary text.
+// minSecret is the length in bytes below which taking a secret out of a response would take out
+// ordinary text.
 const minSecret = 8
 
 func (c *Credential) validate() error {
@@ -33,9 +37,16 @@ func (c *Credential) validate() error {
 	case c.Name == "":
 		return errors.New("name is missing")
 	case len(c.Origins) == 0 || len(c.Tools) == 0:
-		return fmt.Errorf("%s: origins and tools must say where and for which tools it may be used", c.Name)
+		return fmt.Errorf(
+			"%s: origins and tools must say where and for which tools it may be used",
+			c.Name,
+		)
 	case len(c.Secret) < minSecret || strings.ContainsFunc(c.Secret, func(r rune) bool { return r < ' ' || r >= 0x7f }):
-		return fmt.Errorf("%s: secret must be at least %d characters of ASCII on one line; write ${VAR} or ${file:PATH}", c.Name, minSecret)
+		return fmt.Errorf(
+			"%s: secret must be at least %d characters of ASCII on one line; write ${VAR} or ${file:PATH}",
+			c.Name,
+			minSecret,
+		)
 	}
 	if c.Header == "" {
 		c.Header = "Authorization"

@@ -50,7 +50,8 @@ type answer struct {
 	body     []byte
 }
 
-// Response is the result of http_request, as the guest reads it. The body is Text, B64 when it is not UTF-8, or Blob when it was saved.
+// Response is the result of http_request, as the guest reads it. The body is Text, B64 when it is
+// not UTF-8, or Blob when it was saved.
 type Response struct {
 	gate.Data
 	Status  int         `json:"status"`
@@ -61,19 +62,35 @@ type Response struct {
 }
 
 // send makes one request on a connection of its own. sent says that the server may have read it.
-func (e *Egress) send(ctx context.Context, r request, limit int64) (a answer, sent bool, err error) {
+func (e *Egress) send(
+	ctx context.Context,
+	r request,
+	limit int64,
+) (a answer, sent bool, err error) {
 	var wrote atomic.Bool
-	d := net.Dialer{FallbackDelay: -1, KeepAlive: -1, Control: func(network, address string, _ syscall.RawConn) error {
-		return decided(r.addrs, network, address, r.port)
-	}}
+	d := net.Dialer{
+		FallbackDelay: -1,
+		KeepAlive:     -1,
+		Control: func(network, address string, _ syscall.RawConn) error {
+			return decided(r.addrs, network, address, r.port)
+		},
+	}
 	tr := &http.Transport{
 		Proxy: nil, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHead,
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: e.roots, ServerName: r.host},
+		TLSClientConfig: &tls.Config{
+			MinVersion: tls.VersionTLS12,
+			RootCAs:    e.roots,
+			ServerName: r.host,
+		},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var errs []error
 			for _, a := range r.addrs {
 				each, cancel := context.WithTimeout(ctx, e.opts.Timeout/time.Duration(len(r.addrs)))
-				conn, err := d.DialContext(each, "tcp", net.JoinHostPort(a.IP, strconv.Itoa(r.port)))
+				conn, err := d.DialContext(
+					each,
+					"tcp",
+					net.JoinHostPort(a.IP, strconv.Itoa(r.port)),
+				)
 				cancel()
 				if err == nil {
 					return conn, nil
@@ -84,8 +101,13 @@ func (e *Egress) send(ctx context.Context, r request, limit int64) (a answer, se
 		},
 	}
 	defer tr.CloseIdleConnections()
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { wrote.Store(true) }})
-	req := (&http.Request{Method: r.method, URL: r.URL, Host: r.URL.Host, Header: r.header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
+	ctx = httptrace.WithClientTrace(
+		ctx,
+		&httptrace.ClientTrace{WroteHeaderField: func(string, []string) { wrote.Store(true) }},
+	)
+	req := (&http.Request{Method: r.method, URL: r.URL, Host: r.URL.Host, Header: r.header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(
+		ctx,
+	)
 	if len(r.body) > 0 {
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(r.body)), int64(len(r.body))
 	}
@@ -105,13 +127,24 @@ func (e *Egress) send(ctx context.Context, r request, limit int64) (a answer, se
 	if err != nil {
 		return a, true, e.unread(ctx, r, resp.StatusCode, err)
 	}
-	a = answer{status: resp.StatusCode, location: string(e.scrub([]byte(resp.Header.Get("Location")))), mime: mediaType(resp.Header.Get("Content-Type")), body: e.scrub(body)}
+	a = answer{
+		status:   resp.StatusCode,
+		location: string(e.scrub([]byte(resp.Header.Get("Location")))),
+		mime:     mediaType(resp.Header.Get("Content-Type")),
+		body:     e.scrub(body),
+	}
 	for name, values := range resp.Header {
 		if name == "Content-Encoding" || name == "Content-Length" { // of the body as it travelled
 			continue
 		}
 		for _, v := range values {
-			a.header = append(a.header, [2]string{string(e.scrub([]byte(name))), string(e.scrub([]byte(strings.ToValidUTF8(v, "\uFFFD"))))})
+			a.header = append(
+				a.header,
+				[2]string{
+					string(e.scrub([]byte(name))),
+					string(e.scrub([]byte(strings.ToValidUTF8(v, "\uFFFD")))),
+				},
+			)
 		}
 	}
 	slices.SortStableFunc(a.header, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
@@ -169,7 +202,14 @@ func (e *Egress) unread(ctx context.Context, r request, status int, err error) e
 	case ctx.Err() != nil:
 		code, why = "timeout", "did not end in time"
 	}
-	return fail(code, "%s %s was answered with status %d, but the body %s", r.method, r.origin(), status, why)
+	return fail(
+		code,
+		"%s %s was answered with status %d, but the body %s",
+		r.method,
+		r.origin(),
+		status,
+		why,
+	)
 }
 
 // said is an error as the guest may see it: it can hold what the server sent.
@@ -186,8 +226,14 @@ func mediaType(s string) string {
 	return t
 }
 
-// result gives the body to the guest, or keeps it: always when it is to be saved without a limit for what may be inline, else when it is over that.
-func (e *Egress) result(ctx context.Context, q gate.Question, op gate.HTTPRequest, a answer) (gate.Result, error) {
+// result gives the body to the guest, or keeps it: always when it is to be saved without a limit
+// for what may be inline, else when it is over that.
+func (e *Egress) result(
+	ctx context.Context,
+	q gate.Question,
+	op gate.HTTPRequest,
+	a answer,
+) (gate.Result, error) {
 	v := Response{Status: a.status, Headers: a.header, Bytes: int64(len(a.body)), Hops: op.Hops}
 	if v.Hops == nil {
 		v.Hops = []gate.Hop{}
@@ -198,9 +244,22 @@ func (e *Egress) result(ctx context.Context, q gate.Question, op gate.HTTPReques
 		if e.opts.Keeper == nil {
 			return gate.Result{}, fail("blob", "this host keeps no blobs")
 		}
-		id, _, err := e.opts.Keeper.Keep(context.WithoutCancel(ctx), q.Call.Principal.ID, "response", a.mime, a.body, 0)
+		id, _, err := e.opts.Keeper.Keep(
+			context.WithoutCancel(ctx),
+			q.Call.Principal.ID,
+			"response",
+			a.mime,
+			a.body,
+			0,
+		)
 		if err != nil {
-			return gate.Result{}, fail("blob", "%s was answered with status %d, but the body was not kept: %v", op.Method, a.status, err)
+			return gate.Result{}, fail(
+				"blob",
+				"%s was answered with status %d, but the body was not kept: %v",
+				op.Method,
+				a.status,
+				err,
+			)
 		}
 		v.Blob = id
 	} else if utf8.Valid(a.body) && bytes.IndexByte(a.body, 0) < 0 {

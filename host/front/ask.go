@@ -27,8 +27,9 @@ const (
 	maxMine    = 100    // of them those of one caller
 )
 
-// Asker is the gate's executor of ask. A question that is not answered yet is gate.ErrPending; the guest returns, the client is asked, and the same call
-// comes again with the answers, is decided again and runs in a fresh guest.
+// Asker is the gate's executor of ask. A question that is not answered yet is gate.ErrPending; the
+// guest returns, the client is asked, and the same call comes again with the answers, is decided
+// again and runs in a fresh guest.
 type Asker struct{}
 
 var _ gate.Executor = Asker{}
@@ -39,7 +40,8 @@ func (Asker) Lookup(context.Context, gate.Question) (gate.Facts, error) { return
 // End has nothing to free.
 func (Asker) End(context.Context, *gate.Call) {}
 
-// Execute answers with what the user has said in an earlier round. The error is gate.ErrPending, or a *gate.OpError with the code unavailable or bad_question.
+// Execute answers with what the user has said in an earlier round. The error is gate.ErrPending, or
+// a *gate.OpError with the code unavailable or bad_question.
 func (Asker) Execute(ctx context.Context, q gate.Question, _ gate.Decision) (gate.Result, error) {
 	op, isAsk := q.Op.(gate.Ask)
 	a, _ := ctx.Value(askingKey{}).(*asking)
@@ -49,13 +51,18 @@ func (Asker) Execute(ctx context.Context, q gate.Question, _ gate.Decision) (gat
 	return a.ask(op)
 }
 
-var errNobody = &gate.OpError{Code: "unavailable", Message: "the caller's client cannot ask its user", Outcome: gate.Failed}
+var errNobody = &gate.OpError{
+	Code:    "unavailable",
+	Message: "the caller's client cannot ask its user",
+	Outcome: gate.Failed,
+}
 
 type askingKey struct{}
 
 // asking is what one call asks and was answered.
 type asking struct {
-	can    bool // the client can ask its user, and may be asked in this round; there is room for its question
+	// the client can ask its user, and may be asked in this round; there is room for its question
+	can    bool
 	sealed sealed
 	args   []byte
 
@@ -73,7 +80,11 @@ type said struct {
 
 func (a *asking) ask(op gate.Ask) (gate.Result, error) {
 	fail := func(code, format string, args ...any) (gate.Result, error) {
-		return gate.Result{}, &gate.OpError{Code: code, Message: fmt.Sprintf(format, args...), Outcome: gate.Failed}
+		return gate.Result{}, &gate.OpError{
+			Code:    code,
+			Message: fmt.Sprintf(format, args...),
+			Outcome: gate.Failed,
+		}
 	}
 	if len(op.Key) == 0 || len(op.Key) > 64 || clean(op.Key) != op.Key || op.Key == confirmKey {
 		return fail("bad_question", "key: want 1 to 64 plain characters, and not %s", confirmKey)
@@ -174,13 +185,17 @@ func (s *seals) keep(caller string, mine []nonce) {
 	s.open[caller] = mine
 }
 
-// room says whether the caller may be asked something: whoever has a question open may, in its place. Calls that run may go over the limit, by one each.
+// room says whether the caller may be asked something: whoever has a question open may, in its
+// place. Calls that run may go over the limit, by one each.
 func (s *seals) room(caller string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all >= maxPending {
 		for of, theirs := range s.open {
-			s.keep(of, slices.DeleteFunc(theirs, func(n nonce) bool { return now.After(n.expires) }))
+			s.keep(
+				of,
+				slices.DeleteFunc(theirs, func(n nonce) bool { return now.After(n.expires) }),
+			)
 		}
 	}
 	return s.all < maxPending || len(s.open[caller]) > 0
@@ -215,13 +230,28 @@ type rounds struct {
 	version   string
 }
 
-var errState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "requestState is not one that this call was given, was used already or has expired; make the call again without it"}
+var errState = &jsonrpc.Error{
+	Code:    jsonrpc.CodeInvalidParams,
+	Message: "requestState is not one that this call was given, was used already or has expired; make the call again without it",
+}
 
-// asking opens the rounds of a call. Answers count only for what this very call asked the same caller before: anybody can send answers.
+// asking opens the rounds of a call. Answers count only for what this very call asked the same
+// caller before: anybody can send answers.
 func (s *Server) asking(who caller, tool *gate.Tool, args []byte, r rounds) (*asking, error) {
-	want := sealed{Round: 1, Caller: who.owner(), Tool: tool.Kind + ":" + tool.Name + "@" + tool.Plugin.Digest}
-	a := &asking{sealed: want, args: args, answers: map[string]said{}, pending: map[string]gate.Ask{},
-		can: r.caps != nil && r.caps.Elicitation != nil && (r.caps.Elicitation.Form != nil || r.caps.Elicitation.URL == nil) && s.seals.room(want.Caller, time.Now())}
+	want := sealed{
+		Round:  1,
+		Caller: who.owner(),
+		Tool:   tool.Kind + ":" + tool.Name + "@" + tool.Plugin.Digest,
+	}
+	a := &asking{
+		sealed:  want,
+		args:    args,
+		answers: map[string]said{},
+		pending: map[string]gate.Ask{},
+		can: r.caps != nil && r.caps.Elicitation != nil &&
+			(r.caps.Elicitation.Form != nil || r.caps.Elicitation.URL == nil) &&
+			s.seals.room(want.Caller, time.Now()),
+	}
 	if r.state == "" {
 		return a, nil
 	}
@@ -232,24 +262,28 @@ func (s *Server) asking(who caller, tool *gate.Tool, args []byte, r rounds) (*as
 	if got.Answers != nil {
 		a.answers = got.Answers
 	}
-	if a.sealed.Round = got.Round; len(got.Asked) > 0 { // not when only an approval was asked for: the guest has not run
+	// not when only an approval was asked for: the guest has not run
+	if a.sealed.Round = got.Round; len(got.Asked) > 0 {
 		a.sealed.Round++
 	}
 	for _, key := range got.Asked {
-		if e, isAnswer := r.responses[key].(*mcp.ElicitResult); isAnswer && e != nil && slices.Contains([]string{"accept", "decline", "cancel"}, e.Action) {
+		if e, isAnswer := r.responses[key].(*mcp.ElicitResult); isAnswer && e != nil &&
+			slices.Contains([]string{"accept", "decline", "cancel"}, e.Action) {
 			a.answers[key] = said{e.Action, e.Content}
 		}
 	}
-	if e, isAnswer := r.responses[confirmKey].(*mcp.ElicitResult); isAnswer && e != nil && got.Approval != "" {
+	if e, isAnswer := r.responses[confirmKey].(*mcp.ElicitResult); isAnswer && e != nil &&
+		got.Approval != "" {
 		a.confirm.answered, a.confirm.answer = got.Approval, said{e.Action, e.Content}
 	}
-	// The SDK asks clients of the older versions itself, once; a second question would go out as an empty success.
+	// The SDK asks clients of the older versions itself, once; a second question would go out as an
+	// empty success.
 	a.can = a.can && slices.Contains(statelessVersions, r.version)
 	return a, nil
 }
 
-// digestOf is over the value of arguments, so that a client may write them in another order the second time. What the gate would refuse has a digest of
-// its own.
+// digestOf is over the value of arguments, so that a client may write them in another order the
+// second time. What the gate would refuse has a digest of its own.
 func digestOf(args []byte) string {
 	data := args
 	if v, err := gate.Decode(args, 4<<20); err == nil {
@@ -261,8 +295,9 @@ func digestOf(args []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// questions gives what must be asked before the call can go on, or nothing when the guest has gone on without. What the guest says of its failure does not
-// count: it failed after the host had told it to return.
+// questions gives what must be asked before the call can go on, or nothing when the guest has gone
+// on without. What the guest says of its failure does not count: it failed after the host had told
+// it to return.
 func (s *Server) questions(a *asking, code int) (mcp.InputRequestMap, string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -272,7 +307,11 @@ func (s *Server) questions(a *asking, code int) (mcp.InputRequestMap, string, er
 	asks, next := mcp.InputRequestMap{}, a.sealed
 	next.Args, next.Answers = digestOf(a.args), a.answers
 	for key, op := range a.pending {
-		asks[key] = &mcp.ElicitParams{Mode: "form", Message: "A plugin asks: " + (&budget{left: 4000}).take(op.Message), RequestedSchema: op.Schema}
+		asks[key] = &mcp.ElicitParams{
+			Mode:            "form",
+			Message:         "A plugin asks: " + (&budget{left: 4000}).take(op.Message),
+			RequestedSchema: op.Schema,
+		}
 		next.Asked = append(next.Asked, key)
 	}
 	state, err := s.seals.seal(next, time.Now())

@@ -14,23 +14,58 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-var nameForm = map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string", "minLength": float64(1)}}, "required": []any{"name"}}
+var nameForm = map[string]any{
+	"type":       "object",
+	"properties": map[string]any{"name": map[string]any{"type": "string", "minLength": float64(1)}},
+	"required":   []any{"name"},
+}
 
 // asks is a guest that asks a question for each key and, once all are answered, says the answers.
 func asks(keys ...string) func(context.Context, gate.Request) gate.Answer {
 	return func(ctx context.Context, r gate.Request) gate.Answer {
 		var got []string
 		for _, key := range keys {
-			res, err := Asker{}.Execute(ctx, gate.Question{Op: gate.Ask{Key: key, Message: "who\x1b[1m?", Schema: nameForm}}, gate.Decision{})
+			res, err := Asker{}.Execute(
+				ctx,
+				gate.Question{Op: gate.Ask{Key: key, Message: "who\x1b[1m?", Schema: nameForm}},
+				gate.Decision{},
+			)
 			if errors.Is(err, gate.ErrPending) { // what a guest says of it does not count
-				return gate.Answer{CallID: "C1", Outcome: gate.Waits, Output: gate.Output{Code: 1, JSON: json.RawMessage(`{"error":{"code":"any","message":"word"}}`)}}
+				return gate.Answer{
+					CallID:  "C1",
+					Outcome: gate.Waits,
+					Output: gate.Output{
+						Code: 1,
+						JSON: json.RawMessage(`{"error":{"code":"any","message":"word"}}`),
+					},
+				}
 			}
 			if op := (*gate.OpError)(nil); errors.As(err, &op) {
-				return gate.Answer{CallID: "C1", Outcome: gate.Failed, Output: gate.Output{Code: 1, JSON: json.RawMessage(fmt.Sprintf(`{"error":{"code":%q,"message":%q}}`, op.Code, op.Message))}}
+				return gate.Answer{
+					CallID:  "C1",
+					Outcome: gate.Failed,
+					Output: gate.Output{
+						Code: 1,
+						JSON: json.RawMessage(
+							fmt.Sprintf(`{"error":{"code":%q,"message":%q}}`, op.Code, op.Message),
+						),
+					},
+				}
 			}
-			got = append(got, fmt.Sprint(res.Value.(said).Action, " ", res.Value.(said).Content["name"]))
+			got = append(
+				got,
+				fmt.Sprint(res.Value.(said).Action, " ", res.Value.(said).Content["name"]),
+			)
 		}
-		return says(fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, fmt.Sprint(strings.Join(got, ", "), " in round ", r.Round)))(ctx, r)
+		return says(
+			fmt.Sprintf(
+				`{"content":[{"type":"text","text":%q}]}`,
+				fmt.Sprint(strings.Join(got, ", "), " in round ", r.Round),
+			),
+		)(
+			ctx,
+			r,
+		)
 	}
 }
 
@@ -46,31 +81,50 @@ func TestAQuestionReachesTheUserAndItsAnswerThePlugin(t *testing.T) {
 		} {
 			t.Run(name+" "+c.tool+" "+c.answer.Action, func(t *testing.T) {
 				t.Parallel()
-				door := &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"one": asks("a"), "two": asks("a", "b")}}
+				door := &fakeDoor{
+					calls: map[string]func(context.Context, gate.Request) gate.Answer{
+						"one": asks("a"),
+						"two": asks("a", "b"),
+					},
+				}
 				var asked []string
-				cs := connect(t, newServer(t, door, nil), &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-					asked = append(asked, r.Params.Message)
-					return c.answer, nil
-				}})
+				cs := connect(
+					t,
+					newServer(t, door, nil),
+					&mcp.ClientOptions{
+						ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+							asked = append(asked, r.Params.Message)
+							return c.answer, nil
+						},
+					},
+				)
 				r, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: c.tool})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if c.tool == "two" && strings.HasSuffix(name, "2025") { // the older versions allow one round
+				// the older versions allow one round
+				if c.tool == "two" && strings.HasSuffix(name, "2025") {
 					if !r.IsError || !strings.Contains(text(r), "cannot ask its user") {
 						t.Errorf("second round on an older version: %s", text(r))
 					}
 					return
 				}
-				if strings.TrimSpace(text(r)) != c.want || len(asked) == 0 || asked[0] != "A plugin asks: who?" {
+				if strings.TrimSpace(text(r)) != c.want || len(asked) == 0 ||
+					asked[0] != "A plugin asks: who?" {
 					t.Errorf("got %q after asking %q", text(r), asked)
 				}
 			})
 		}
 		t.Run(name+" without a user", func(t *testing.T) {
 			t.Parallel()
-			door := &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"one": asks("a")}}
-			r, err := connect(t, newServer(t, door, nil), nil).CallTool(t.Context(), &mcp.CallToolParams{Name: "one"})
+			door := &fakeDoor{
+				calls: map[string]func(context.Context, gate.Request) gate.Answer{"one": asks("a")},
+			}
+			r, err := connect(
+				t,
+				newServer(t, door, nil),
+				nil,
+			).CallTool(t.Context(), &mcp.CallToolParams{Name: "one"})
 			if err != nil || !r.IsError || !strings.Contains(text(r), "unavailable") {
 				t.Errorf("%v %v", err, r)
 			}
@@ -79,7 +133,16 @@ func TestAQuestionReachesTheUserAndItsAnswerThePlugin(t *testing.T) {
 }
 
 func TestAnswersCountOnlyForTheQuestionThatTheyAnswer(t *testing.T) {
-	s := newServer(t, &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"one": asks("a"), "other": asks("a")}}, nil)
+	s := newServer(
+		t,
+		&fakeDoor{
+			calls: map[string]func(context.Context, gate.Request) gate.Answer{
+				"one":   asks("a"),
+				"other": asks("a"),
+			},
+		},
+		nil,
+	)
 	url, _ := serve(t, s)
 	call := func(who, tool, args, state, responses string) (status int, body string, next string) {
 		t.Helper()
@@ -90,9 +153,31 @@ func TestAnswersCountOnlyForTheQuestionThatTheyAnswer(t *testing.T) {
 		if responses != "" {
 			extra += `,"inputResponses":` + responses
 		}
-		req := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s%s,%s}}`, tool, args, extra,
-			strings.Replace(modernMeta, `clientCapabilities":{}`, `clientCapabilities":{"elicitation":{"form":{}}}`, 1))
-		status, body = send(t, url, "POST", "/mcp", req, map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool, "Test-Principal": who})
+		req := fmt.Sprintf(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s%s,%s}}`,
+			tool,
+			args,
+			extra,
+			strings.Replace(
+				modernMeta,
+				`clientCapabilities":{}`,
+				`clientCapabilities":{"elicitation":{"form":{}}}`,
+				1,
+			),
+		)
+		status, body = send(
+			t,
+			url,
+			"POST",
+			"/mcp",
+			req,
+			map[string]string{
+				"Mcp-Protocol-Version": "2026-07-28",
+				"Mcp-Method":           "tools/call",
+				"Mcp-Name":             tool,
+				"Test-Principal":       who,
+			},
+		)
 		if _, rest, found := strings.Cut(body, `"requestState":"`); found {
 			next, _, _ = strings.Cut(rest, `"`)
 		}
@@ -106,7 +191,8 @@ func TestAnswersCountOnlyForTheQuestionThatTheyAnswer(t *testing.T) {
 		}
 		return state
 	}
-	if _, body, state := call("anna", "one", `{}`, "", accept); state == "" || strings.Contains(body, "accept anna") {
+	if _, body, state := call("anna", "one", `{}`, "", accept); state == "" ||
+		strings.Contains(body, "accept anna") {
 		t.Errorf("an answer to a question that was never asked counts: %s", body)
 	}
 	for name, c := range map[string]struct{ who, tool, args, change string }{
@@ -122,15 +208,21 @@ func TestAnswersCountOnlyForTheQuestionThatTheyAnswer(t *testing.T) {
 		} else {
 			state += c.change
 		}
-		if status, body, _ := call(c.who, c.tool, c.args, state, accept); status != 400 || !strings.Contains(body, "-32602") || !strings.Contains(body, "requestState") {
+		if status, body, _ := call(c.who, c.tool, c.args, state, accept); status != 400 ||
+			!strings.Contains(body, "-32602") ||
+			!strings.Contains(body, "requestState") {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
 	state := fresh()
-	if _, body, _ := call("anna", "one", ` { } `, state, accept); !strings.Contains(body, "accept anna") {
+	if _, body, _ := call("anna", "one", ` { } `, state, accept); !strings.Contains(
+		body,
+		"accept anna",
+	) {
 		t.Errorf("the right answer does not count: %s", body)
 	}
-	if status, body, _ := call("anna", "one", `{}`, state, accept); status != 400 || strings.Contains(body, "accept anna") {
+	if status, body, _ := call("anna", "one", `{}`, state, accept); status != 400 ||
+		strings.Contains(body, "accept anna") {
 		t.Errorf("an answer counts twice: %d %s", status, body)
 	}
 	for name, responses := range map[string]string{
@@ -216,18 +308,35 @@ func TestWithoutRoomForAQuestionTheOtherChannelsStay(t *testing.T) {
 	for name, connect := range transports {
 		t.Run(name, func(t *testing.T) {
 			var heard []string
-			s := newServer(t, &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"kill": redDoor("R1", &heard), "one": asks("a")}}, nil)
+			s := newServer(
+				t,
+				&fakeDoor{
+					calls: map[string]func(context.Context, gate.Request) gate.Answer{
+						"kill": redDoor("R1", &heard),
+						"one":  asks("a"),
+					},
+				},
+				nil,
+			)
 			for n := range maxPending {
 				must(s.seals.seal(sealed{Caller: fmt.Sprint(n / maxMine)}, time.Now()))
 			}
-			cs := connect(t, s, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-				return nil, errors.New("there was no room to ask")
-			}})
+			cs := connect(
+				t,
+				s,
+				&mcp.ClientOptions{
+					ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+						return nil, errors.New("there was no room to ask")
+					},
+				},
+			)
 			r, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "kill"})
-			if err != nil || meta(t, r).Error.Code != "waiting" || meta(t, r).ApprovalID != "R1" || heard[0] != "cannot" {
+			if err != nil || meta(t, r).Error.Code != "waiting" || meta(t, r).ApprovalID != "R1" ||
+				heard[0] != "cannot" {
 				t.Errorf("a red call: %v, %v, the door heard %q", err, r, heard)
 			}
-			if r, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "one"}); err != nil || !strings.Contains(text(r), "unavailable") {
+			if r, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "one"}); err != nil ||
+				!strings.Contains(text(r), "unavailable") {
 				t.Errorf("a plugin's question: %v, %v", err, r)
 			}
 		})

@@ -19,8 +19,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// BenchmarkCall compares a call through the front with one through a bare server of the SDK, in the same run: what the front costs. The door answers at
-// once. Each client is one session.
+// BenchmarkCall compares a call through the front with one through a bare server of the SDK, in the
+// same run: what the front costs. The door answers at once. Each client is one session.
 func BenchmarkCall(b *testing.B) {
 	for _, way := range []string{"stdio 2025", "http 2025", "http 2026"} {
 		for _, clients := range []int{1, 16, 100} {
@@ -32,7 +32,10 @@ func BenchmarkCall(b *testing.B) {
 				if bare {
 					name = "bare SDK"
 				}
-				b.Run(fmt.Sprintf("%s/%d clients/%s", way, clients, name), func(b *testing.B) { benchCall(b, way, clients, bare) })
+				b.Run(
+					fmt.Sprintf("%s/%d clients/%s", way, clients, name),
+					func(b *testing.B) { benchCall(b, way, clients, bare) },
+				)
 			}
 		}
 	}
@@ -40,7 +43,15 @@ func BenchmarkCall(b *testing.B) {
 
 func benchCall(b *testing.B, way string, clients int, bare bool) {
 	quiet := slog.New(slog.DiscardHandler)
-	s, err := New(Options{Principal: gate.Principal{ID: "p", Auth: "config"}, Identity: fixedIdentity{}, Log: quiet, MaxSessions: 200}, helloDoor())
+	s, err := New(
+		Options{
+			Principal:   gate.Principal{ID: "p", Auth: "config"},
+			Identity:    fixedIdentity{},
+			Log:         quiet,
+			MaxSessions: 200,
+		},
+		helloDoor(),
+	)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -48,15 +59,21 @@ func benchCall(b *testing.B, way string, clients int, bare bool) {
 		b.Fatal(err)
 	}
 	sdk := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
-	sdk.AddTool(&mcp.Tool{Name: "hello", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "hi"}}}, nil
-	})
+	sdk.AddTool(
+		&mcp.Tool{Name: "hello", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "hi"}}}, nil
+		},
+	)
 	version, h := "2025-11-25", s.Handler()
 	if way == "http 2026" {
 		version = ""
 	}
 	if bare {
-		h = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return sdk }, &mcp.StreamableHTTPOptions{Stateless: version == ""})
+		h = mcp.NewStreamableHTTPHandler(
+			func(*http.Request) *mcp.Server { return sdk },
+			&mcp.StreamableHTTPOptions{Stateless: version == ""},
+		)
 	}
 	web := httptest.NewServer(h)
 	defer web.Close()
@@ -76,7 +93,8 @@ func benchCall(b *testing.B, way string, clients int, bare bool) {
 				go func() { _ = s.Stdio(context.Background()); outW.Close() }()
 			}
 		}
-		cs, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).Connect(b.Context(), t, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		cs, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).
+			Connect(b.Context(), t, &mcp.ClientSessionOptions{ProtocolVersion: version})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -91,7 +109,8 @@ func benchCall(b *testing.B, way string, clients int, bare bool) {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(b.N); i = next.Add(1) - 1 {
 				began := time.Now()
-				if r, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "hello"}); err != nil || r.IsError {
+				if r, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "hello"}); err != nil ||
+					r.IsError {
 					b.Errorf("%v %v", err, r)
 					return
 				}

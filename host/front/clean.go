@@ -7,12 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxControlString is the longest operating system command, device control string and the like that is taken out whole.
-// What claims to be longer stays readable: hiding text is what such sequences are abused for.
+// maxControlString is the longest operating system command, device control string and the like that
+// is taken out whole. What claims to be longer stays readable: hiding text is what such sequences
+// are abused for.
 const maxControlString = 4096
 
-// clean takes out what could act on a terminal or hide from a reader: escape sequences, control characters, direction overrides, invisible and tag
-// characters. Newline and tab stay; a carriage return, which overwrites a line, becomes a newline.
+// clean takes out what could act on a terminal or hide from a reader: escape sequences, control
+// characters, direction overrides, invisible and tag characters. Newline and tab stay; a carriage
+// return, which overwrites a line, becomes a newline.
 func clean(s string) string { return Clean(s) }
 
 // Clean is what clean does, for other places that show text from a node or a plugin.
@@ -53,11 +55,16 @@ func hidden(r rune) bool {
 	case r == '\n' || r == '\t':
 		return false
 	case unicode.IsControl(r),
-		r == 0xad, r == 0x61c, r == 0x180e, r == 0x200b, r == 0x200e, r == 0x200f, // soft hyphen, marks, zero-width space; joiners are letters to some scripts
-		r >= 0x202a && r <= 0x202e, r >= 0x2060 && r <= 0x206f, // direction embeddings, overrides and isolates; invisible operators
-		unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), // fillers, the grapheme joiner, vowels that are never shown
-		r == 0x1d159, r >= 0x1d173 && r <= 0x1d17a, r >= 0x1bca0 && r <= 0x1bca3, // a notehead that is none, beams, shorthand's joiners
-		unicode.Is(unicode.Variation_Selector, r) && r != 0xfe0e && r != 0xfe0f, // they carry bytes; two choose how emoji look and stay
+		// soft hyphen, marks, zero-width space; joiners are letters to some scripts
+		r == 0xad, r == 0x61c, r == 0x180e, r == 0x200b, r == 0x200e, r == 0x200f,
+		// direction embeddings, overrides and isolates; invisible operators
+		r >= 0x202a && r <= 0x202e, r >= 0x2060 && r <= 0x206f,
+		// fillers, the grapheme joiner, vowels that are never shown
+		unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r),
+		// a notehead that is none, beams, shorthand's joiners
+		r == 0x1d159, r >= 0x1d173 && r <= 0x1d17a, r >= 0x1bca0 && r <= 0x1bca3,
+		// they carry bytes; two choose how emoji look and stay
+		unicode.Is(unicode.Variation_Selector, r) && r != 0xfe0e && r != 0xfe0f,
 		r == 0xfeff, r >= 0xfff9 && r <= 0xfffb, r&0xfffe == 0xfffe,
 		r >= 0xe0000 && r <= 0xe007f: // tags
 		return true
@@ -65,8 +72,8 @@ func hidden(r rune) bool {
 	return false
 }
 
-// escape gives how much of an escape sequence follows its ESC: the byte that says its kind and what belongs to it in rest. Of a sequence that is not
-// well formed it is only the kind, or nothing.
+// escape gives how much of an escape sequence follows its ESC: the byte that says its kind and what
+// belongs to it in rest. Of a sequence that is not well formed it is only the kind, or nothing.
 func escape(kind byte, rest string) int {
 	switch {
 	case kind == '[':
@@ -85,7 +92,9 @@ func escape(kind byte, rest string) int {
 				return 1 + i + 1
 			case strings.HasPrefix(rest[i:], "\x1b\\") || strings.HasPrefix(rest[i:], "\u009c"):
 				return 1 + i + 2
-			case rest[i] == 0x1b || rest[i] == 0x18 || rest[i] == 0x1a, rest[i] == 0xc2 && i+1 < len(rest) && rest[i+1] < 0xa0: // cut off by another sequence, or cancelled
+			case rest[i] == 0x1b || rest[i] == 0x18 || rest[i] == 0x1a,
+				rest[i] == 0xc2 && i+1 < len(rest) && rest[i+1] < 0xa0:
+				// cut off by another sequence, or cancelled
 				return 1
 			}
 		}
@@ -131,6 +140,10 @@ func (b *budget) notice() string {
 	if b.cut == 0 {
 		return ""
 	}
-	return fmt.Sprintf("[Truncated: %d of %d characters shown, %d left out. To get less at a time, ask for less: a smaller range or limit, a filter, or on a command line head, tail or grep.]",
-		b.total-b.cut, b.total, b.cut)
+	return fmt.Sprintf(
+		"[Truncated: %d of %d characters shown, %d left out. To get less at a time, ask for less: a smaller range or limit, a filter, or on a command line head, tail or grep.]",
+		b.total-b.cut,
+		b.total,
+		b.cut,
+	)
 }

@@ -61,14 +61,16 @@ func FuzzClean(f *testing.F) {
 			t.Fatalf("%q gives %q, and again %q", s, got, clean(got))
 		}
 		for _, r := range got {
-			if r != '\n' && r != '\t' && (r < 0x20 || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r >= 0xe0000 && r <= 0xe007f) {
+			if r != '\n' && r != '\t' &&
+				(r < 0x20 || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r >= 0xe0000 && r <= 0xe007f) {
 				t.Fatalf("%q leaves %U", s, r)
 			}
 		}
 	})
 }
 
-// Wherever a text is cut, what is shown is the beginning of the clean one: whole characters, no part of an escape.
+// Wherever a text is cut, what is shown is the beginning of the clean one: whole characters, no
+// part of an escape.
 func FuzzTake(f *testing.F) {
 	f.Add("a\x1b[31mé\u202eb\x1b]0;t\x07😀\xff", 3)
 	f.Add("\x1b[1;3", 1)
@@ -77,7 +79,11 @@ func FuzzTake(f *testing.F) {
 		b := &budget{left: most}
 		got, whole := b.take(s), clean(s)
 		n := utf8.RuneCountInString(whole)
-		if !strings.HasPrefix(whole, got) || !utf8.ValidString(got) || utf8.RuneCountInString(got) != min(n, most) || clean(got) != got || (b.cut > 0) != (n > most) || b.cut+utf8.RuneCountInString(got) != n {
+		if !strings.HasPrefix(whole, got) || !utf8.ValidString(got) ||
+			utf8.RuneCountInString(got) != min(n, most) ||
+			clean(got) != got ||
+			(b.cut > 0) != (n > most) ||
+			b.cut+utf8.RuneCountInString(got) != n {
 			t.Errorf("%q of %q at %d, %d cut", got, whole, most, b.cut)
 		}
 		if rest := skip(whole, utf8.RuneCountInString(got)); got+rest != whole {
@@ -104,14 +110,28 @@ func decoded(t *testing.T, tl *gate.Tool, code int, out string) *mcp.CallToolRes
 	if code != 0 {
 		o = gate.Failed
 	}
-	r, _, _ := s.result(caller{}, tl, gate.Answer{CallID: "C1", Outcome: o, Output: gate.Output{Code: code, JSON: json.RawMessage(out)}}, nil)
+	r, _, _ := s.result(
+		caller{},
+		tl,
+		gate.Answer{
+			CallID:  "C1",
+			Outcome: o,
+			Output:  gate.Output{Code: code, JSON: json.RawMessage(out)},
+		},
+		nil,
+	)
 	return r
 }
 
 func TestEveryKindOfContentArrives(t *testing.T) {
-	r := decoded(t, tool("x", gate.Hints{}), 0, `{"content":[{"type":"text","text":"a\u001b[31mb","annotations":{"audience":["user"],"priority":1}},{"type":"image","data":"aGk=","mimeType":"image/png"},
+	r := decoded(
+		t,
+		tool("x", gate.Hints{}),
+		0,
+		`{"content":[{"type":"text","text":"a\u001b[31mb","annotations":{"audience":["user"],"priority":1}},{"type":"image","data":"aGk=","mimeType":"image/png"},
 		{"type":"audio","data":"aGk=","mimeType":"audio/wav"},{"type":"resource","resource":{"uri":"test://r","mimeType":"text/plain","text":"inner"}},
-		{"type":"resource","resource":{"uri":"test://b","blob":"aGk="}},{"type":"resource_link","uri":"caponier://blob/1","name":"full","size":3}],"structured":{"k\u001b[1m":"v\u202e","big":12345678901234567890}}`)
+		{"type":"resource","resource":{"uri":"test://b","blob":"aGk="}},{"type":"resource_link","uri":"caponier://blob/1","name":"full","size":3}],"structured":{"k\u001b[1m":"v\u202e","big":12345678901234567890}}`,
+	)
 	if r.IsError || len(r.Content) != 6 {
 		t.Fatalf("%s", text(r))
 	}
@@ -166,8 +186,19 @@ func TestOutputAgainstTheContractIsThePluginsFault(t *testing.T) {
 				c.tool = tool("x", gate.Hints{})
 			}
 			s := newServer(t, helloDoor(), func(o *Options) { o.MaxOutput = 100_000 })
-			r, _, _ := s.result(caller{}, c.tool, gate.Answer{CallID: "C1", Outcome: gate.Succeeded, Output: gate.Output{Code: c.code, JSON: json.RawMessage(c.out)}}, nil)
-			if m := meta(t, r); !r.IsError || m.Error == nil || m.Error.Code != "plugin_protocol" || !strings.Contains(m.Error.Message, c.says) || m.Outcome != gate.Failed {
+			r, _, _ := s.result(
+				caller{},
+				c.tool,
+				gate.Answer{
+					CallID:  "C1",
+					Outcome: gate.Succeeded,
+					Output:  gate.Output{Code: c.code, JSON: json.RawMessage(c.out)},
+				},
+				nil,
+			)
+			if m := meta(t, r); !r.IsError || m.Error == nil || m.Error.Code != "plugin_protocol" ||
+				!strings.Contains(m.Error.Message, c.says) ||
+				m.Outcome != gate.Failed {
 				t.Errorf("%+v %+v", m, m.Error)
 			}
 		})
@@ -176,27 +207,51 @@ func TestOutputAgainstTheContractIsThePluginsFault(t *testing.T) {
 
 func TestLongOutputIsCutAndSaysSo(t *testing.T) {
 	long := strings.Repeat("é", 50)
-	r := decoded(t, tool("x", gate.Hints{}), 0, `{"content":[{"type":"text","text":"`+long+`"},{"type":"text","text":"more"}],"structured":{"out":"`+long+`"}}`)
+	r := decoded(
+		t,
+		tool("x", gate.Hints{}),
+		0,
+		`{"content":[{"type":"text","text":"`+long+`"},{"type":"text","text":"more"}],"structured":{"out":"`+long+`"}}`,
+	)
 	got := text(r)
-	if !strings.HasPrefix(got, strings.Repeat("é", 20)+"\n") || !strings.Contains(got, "20 of 54 characters shown, 34 left out") || !strings.Contains(got, "head, tail or grep") {
+	if !strings.HasPrefix(got, strings.Repeat("é", 20)+"\n") ||
+		!strings.Contains(got, "20 of 54 characters shown, 34 left out") ||
+		!strings.Contains(got, "head, tail or grep") {
 		t.Errorf("got %s", got)
 	}
-	if s := string(must(json.Marshal(r.StructuredContent))); s != `{"out":"`+strings.Repeat("é", 20)+`"}` {
+	if s := string(must(json.Marshal(r.StructuredContent))); s != `{"out":"`+strings.Repeat(
+		"é",
+		20,
+	)+`"}` {
 		t.Errorf("structured: %s", s)
 	}
 	r = decoded(t, tool("x", gate.Hints{}), 1, `{"error":{"code":"big","message":"`+long+`"}}`)
-	if got := text(r); !strings.Contains(got, "left out") || strings.Contains(got, strings.Repeat("é", 21)) {
+	if got := text(r); !strings.Contains(got, "left out") ||
+		strings.Contains(got, strings.Repeat("é", 21)) {
 		t.Errorf("an error's text is not cut: %s", got)
 	}
 }
 
 func TestTheRestOfALongResultIsForItsCallerAlone(t *testing.T) {
 	long := strings.Repeat("é\x1b[1mx", 40) // 80 characters once it is cleaned
-	out := string(must(json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": long}}})))
-	s := newServer(t, &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"long": says(out)}}, func(o *Options) { o.MaxChars = 30 })
+	out := string(
+		must(
+			json.Marshal(
+				map[string]any{"content": []any{map[string]any{"type": "text", "text": long}}},
+			),
+		),
+	)
+	s := newServer(
+		t,
+		&fakeDoor{
+			calls: map[string]func(context.Context, gate.Request) gate.Answer{"long": says(out)},
+		},
+		func(o *Options) { o.MaxChars = 30 },
+	)
 	url, _ := serve(t, s)
 	connect := func(who string) *mcp.ClientSession {
-		cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: asPrincipal{who}}}, nil)
+		cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).
+			Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: asPrincipal{who}}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,14 +299,27 @@ func TestTheRestOfALongResultIsForItsCallerAlone(t *testing.T) {
 			return err
 		},
 	} {
-		if err := read(); err == nil || !strings.Contains(strings.ToLower(err.Error()), "not found") {
+		if err := read(); err == nil ||
+			!strings.Contains(strings.ToLower(err.Error()), "not found") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 func TestTheRestOfAResultIsReadOnlyWhileItMightBeAskedFor(t *testing.T) {
-	long := says(string(must(json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": strings.Repeat("x", 99)}}}))))
+	long := says(
+		string(
+			must(
+				json.Marshal(
+					map[string]any{
+						"content": []any{
+							map[string]any{"type": "text", "text": strings.Repeat("x", 99)},
+						},
+					},
+				),
+			),
+		),
+	)
 	for name, change := range map[string]func(*Server, *fakeDoor){
 		"nothing changes":         func(*Server, *fakeDoor) {},
 		"the tool is frozen":      func(_ *Server, d *fakeDoor) { d.frozen = []string{"long"} },
@@ -263,11 +331,13 @@ func TestTheRestOfAResultIsReadOnlyWhileItMightBeAskedFor(t *testing.T) {
 		"nothing is offered anew": func(s *Server, _ *fakeDoor) { s.Changed() },
 	} {
 		door := &fakeDoor{}
-		door.calls = map[string]func(context.Context, gate.Request) gate.Answer{"long": func(ctx context.Context, r gate.Request) gate.Answer {
-			a := long(ctx, r)
-			a.Nodes = []string{"pve1", "pve2"}
-			return a
-		}}
+		door.calls = map[string]func(context.Context, gate.Request) gate.Answer{
+			"long": func(ctx context.Context, r gate.Request) gate.Answer {
+				a := long(ctx, r)
+				a.Nodes = []string{"pve1", "pve2"}
+				return a
+			},
+		}
 		s := newServer(t, door, func(o *Options) { o.MaxChars = 30 })
 		cs := overStdio(t, s, nil, "")
 		r, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "long"})
@@ -277,8 +347,12 @@ func TestTheRestOfAResultIsReadOnlyWhileItMightBeAskedFor(t *testing.T) {
 		door.mu.Lock()
 		change(s, door)
 		door.mu.Unlock()
-		got, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: r.Content[1].(*mcp.ResourceLink).URI})
-		if may := strings.HasPrefix(name, "nothing") || strings.HasPrefix(name, "another"); may != (err == nil) || !may && !strings.Contains(strings.ToLower(err.Error()), "not found") {
+		got, err := cs.ReadResource(
+			t.Context(),
+			&mcp.ReadResourceParams{URI: r.Content[1].(*mcp.ResourceLink).URI},
+		)
+		if may := strings.HasPrefix(name, "nothing") || strings.HasPrefix(name, "another"); may != (err == nil) ||
+			!may && !strings.Contains(strings.ToLower(err.Error()), "not found") {
 			t.Errorf("%s: %v %v", name, got, err)
 		}
 	}
@@ -292,7 +366,16 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	}
 	var ids []string
 	for range 6 {
-		ids = append(ids, strings.TrimSuffix(strings.TrimPrefix(k.keep(keptText{owner: "a", text: strings.Repeat("x", 25)}, now), keptPrefix), "/0"))
+		ids = append(
+			ids,
+			strings.TrimSuffix(
+				strings.TrimPrefix(
+					k.keep(keptText{owner: "a", text: strings.Repeat("x", 25)}, now),
+					keptPrefix,
+				),
+				"/0",
+			),
+		)
 	}
 	for i, id := range ids {
 		if _, found := k.get("a", id, now); found != (i >= 2) {
@@ -319,7 +402,16 @@ func FuzzOutput(f *testing.F) {
 	}
 	tl := tool("x", gate.Hints{})
 	f.Fuzz(func(t *testing.T, out string, code int) {
-		r, _, _ := s.result(caller{}, tl, gate.Answer{CallID: "C1", Outcome: gate.Succeeded, Output: gate.Output{Code: code, JSON: json.RawMessage(out)}}, nil)
+		r, _, _ := s.result(
+			caller{},
+			tl,
+			gate.Answer{
+				CallID:  "C1",
+				Outcome: gate.Succeeded,
+				Output:  gate.Output{Code: code, JSON: json.RawMessage(out)},
+			},
+			nil,
+		)
 		wire, err := json.Marshal(r)
 		if err != nil {
 			t.Fatalf("a result that cannot be sent: %v", err)

@@ -27,7 +27,8 @@ const (
 	maxHarvest = 10_000 // values that are looked at in one output
 )
 
-// known are the guests that each caller's own calls came across. Nobody is asked for a completion: what is not known is not offered.
+// known are the guests that each caller's own calls came across. Nobody is asked for a completion:
+// what is not known is not offered.
 type known struct {
 	mu sync.Mutex // guards of
 	of map[string]map[int64]time.Time
@@ -75,7 +76,8 @@ type argument struct {
 	} `json:"items"`
 }
 
-// argumentsOf reads a schema that the lock has checked already; what cannot be completed is left out.
+// argumentsOf reads a schema that the lock has checked already; what cannot be completed is left
+// out.
 func argumentsOf(schema json.RawMessage) map[string]argument {
 	var s struct {
 		Properties map[string]json.RawMessage `json:"properties"`
@@ -93,8 +95,8 @@ func argumentsOf(schema json.RawMessage) map[string]argument {
 	return all
 }
 
-// guestNames are the names under which plugins speak of guests: those of the arguments that the lock marks so, unless another argument of that name is
-// marked as something else.
+// guestNames are the names under which plugins speak of guests: those of the arguments that the
+// lock marks so, unless another argument of that name is marked as something else.
 func guestNames(all offers) map[string]bool {
 	names := map[string]bool{}
 	for _, o := range all {
@@ -119,7 +121,10 @@ func (s *Server) came(who caller, a gate.Answer, args, structured json.RawMessag
 	var found []int64
 	left := maxHarvest
 	for _, data := range []json.RawMessage{args, structured} {
-		if !slices.ContainsFunc(keysOf(names), func(name string) bool { return bytes.Contains(data, []byte(`"`+name+`"`)) }) {
+		if !slices.ContainsFunc(
+			keysOf(names),
+			func(name string) bool { return bytes.Contains(data, []byte(`"`+name+`"`)) },
+		) {
 			continue
 		}
 		d := json.NewDecoder(bytes.NewReader(data))
@@ -167,9 +172,13 @@ func guestsIn(v any, name string, names map[string]bool, found []int64, left *in
 // asKnown keeps apart also what callers of one name with other roles came across.
 func (c caller) asKnown() string { return fmt.Sprintf("%s %q", c.owner(), c.Roles) }
 
-// complete offers values for an argument of a prompt or of a resource's URI: choices of its schema, nodes of the inventory, guests that the caller's own
-// calls came across. Each is asked about first, as anything in a list: what policy could not let the caller name is not offered.
-func (s *Server) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
+// complete offers values for an argument of a prompt or of a resource's URI: choices of its schema,
+// nodes of the inventory, guests that the caller's own calls came across. Each is asked about
+// first, as anything in a list: what policy could not let the caller name is not offered.
+func (s *Server) complete(
+	ctx context.Context,
+	req *mcp.CompleteRequest,
+) (*mcp.CompleteResult, error) {
 	who, err := callerOf(req)
 	if err != nil {
 		return nil, err
@@ -197,7 +206,10 @@ func (s *Server) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.C
 	}
 	a, has := o.args[name]
 	if !has {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("%s %q has no argument %q", k.kind, k.key, clean(name))}
+		return nil, &jsonrpc.Error{
+			Code:    jsonrpc.CodeInvalidParams,
+			Message: fmt.Sprintf("%s %q has no argument %q", k.kind, k.key, clean(name)),
+		}
 	}
 	var values []string
 	switch {

@@ -21,27 +21,34 @@ const guestSchema = `{"type":"object","properties":{"vmid":{"type":"integer","x-
 
 // aboutGuests makes a prompt or resource as the lock would: vmid is a number, the rest is text.
 func aboutGuests(kind, name, uri string) *gate.Tool {
-	t := &gate.Tool{Kind: kind, Name: name, URI: uri, InputSchema: json.RawMessage(guestSchema), Texts: func(given map[string]string) map[string]any {
-		args := map[string]any{}
-		for k, v := range given {
-			args[k] = v
-			if n, err := strconv.ParseInt(v, 10, 64); k == "vmid" && err == nil {
-				args[k] = n
+	t := &gate.Tool{
+		Kind:        kind,
+		Name:        name,
+		URI:         uri,
+		InputSchema: json.RawMessage(guestSchema),
+		Texts: func(given map[string]string) map[string]any {
+			args := map[string]any{}
+			for k, v := range given {
+				args[k] = v
+				if n, err := strconv.ParseInt(v, 10, 64); k == "vmid" && err == nil {
+					args[k] = n
+				}
 			}
-		}
-		return args
-	}, Derive: func(args map[string]any) (on gate.Targets, _ []gate.CommandText, err error) {
-		if n, has := args["vmid"]; has {
-			if n, isNumber := n.(int64); !isNumber || n < 100 {
-				return on, nil, errors.New("no VMID")
+			return args
+		},
+		Derive: func(args map[string]any) (on gate.Targets, _ []gate.CommandText, err error) {
+			if n, has := args["vmid"]; has {
+				if n, isNumber := n.(int64); !isNumber || n < 100 {
+					return on, nil, errors.New("no VMID")
+				}
+				on.VMIDs = []string{fmt.Sprint(n)}
 			}
-			on.VMIDs = []string{fmt.Sprint(n)}
-		}
-		if n, has := args["node"].(string); has {
-			on.Nodes = []string{n}
-		}
-		return on, nil, nil
-	}}
+			if n, has := args["node"].(string); has {
+				on.Nodes = []string{n}
+			}
+			return on, nil, nil
+		},
+	}
 	if uri != "" {
 		t.Match = func(uri string) (map[string]string, bool) {
 			parts := strings.Split(uri, "/") // pve: "" NODE guests VMID
@@ -58,7 +65,9 @@ func guestServer(t *testing.T) (*Server, *fakeDoor) {
 	list := tool("list", gate.Hints{ReadOnly: true})
 	list.InputSchema = json.RawMessage(guestSchema)
 	door := &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{
-		"list": says(`{"content":[],"structured":{"guests":[{"vmid":101,"mem":999},{"vmid":103},{"vmid":1105,"vmids":[7]}],"vmid":"102","node":"elsewhere"}}`),
+		"list": says(
+			`{"content":[],"structured":{"guests":[{"vmid":101,"mem":999},{"vmid":103},{"vmid":1105,"vmids":[7]}],"vmid":"102","node":"elsewhere"}}`,
+		),
 		"fails": func(ctx context.Context, r gate.Request) gate.Answer {
 			a := says(`{"error":{"code":"x","message":"y"}}`)(ctx, r)
 			a.Outcome, a.Output.Code = gate.Failed, 1
@@ -66,10 +75,19 @@ func guestServer(t *testing.T) (*Server, *fakeDoor) {
 		},
 		"check": says(`{"messages":[]}`),
 		"guest": func(ctx context.Context, r gate.Request) gate.Answer {
-			return says(fmt.Sprintf(`{"contents":[{"uri":"x://x","text":%q}]}`, r.Arguments))(ctx, r)
+			return says(
+				fmt.Sprintf(`{"contents":[{"uri":"x://x","text":%q}]}`, r.Arguments),
+			)(
+				ctx,
+				r,
+			)
 		},
 	}}
-	s := newServer(t, &fakeDoor{}, func(o *Options) { o.Nodes = []string{"pve1", "pve2", "hidden"} })
+	s := newServer(
+		t,
+		&fakeDoor{},
+		func(o *Options) { o.Nodes = []string{"pve1", "pve2", "hidden"} },
+	)
 	s.door = door
 	if err := s.SetTools([]*gate.Tool{list, tool("fails", gate.Hints{}), aboutGuests("prompt", "check", ""), aboutGuests("prompt", "unseen", ""), aboutGuests("resource", "guest", "pve://{node}/guests/{vmid}")}); err != nil {
 		t.Fatal(err)
@@ -85,7 +103,13 @@ func TestCompletionOffersWhatIsKnownAndMayBeSeen(t *testing.T) {
 			cs := connect(t, s, nil)
 			complete := func(ref *mcp.CompleteReference, arg, begin string) string {
 				t.Helper()
-				r, err := cs.Complete(t.Context(), &mcp.CompleteParams{Ref: ref, Argument: mcp.CompleteParamsArgument{Name: arg, Value: begin}})
+				r, err := cs.Complete(
+					t.Context(),
+					&mcp.CompleteParams{
+						Ref:      ref,
+						Argument: mcp.CompleteParamsArgument{Name: arg, Value: begin},
+					},
+				)
 				if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) {
 					return fmt.Sprint(wire.Code)
 				}
@@ -94,7 +118,13 @@ func TestCompletionOffersWhatIsKnownAndMayBeSeen(t *testing.T) {
 				}
 				return strings.Join(r.Completion.Values, " ")
 			}
-			check, guest := &mcp.CompleteReference{Type: "ref/prompt", Name: "check"}, &mcp.CompleteReference{Type: "ref/resource", URI: "pve://{node}/guests/{vmid}"}
+			check, guest := &mcp.CompleteReference{
+				Type: "ref/prompt",
+				Name: "check",
+			}, &mcp.CompleteReference{
+				Type: "ref/resource",
+				URI:  "pve://{node}/guests/{vmid}",
+			}
 			if got := complete(check, "vmid", ""); got != "" {
 				t.Errorf("before anything is known: %s", got)
 			}
@@ -108,7 +138,8 @@ func TestCompletionOffersWhatIsKnownAndMayBeSeen(t *testing.T) {
 				ref              *mcp.CompleteReference
 				arg, begin, want string
 			}{
-				{check, "vmid", "", "101 104 1105"}, // not 103, which policy hides, 102, which is a text, or 666, which failed
+				// not 103, which policy hides, 102, which is a text, or 666, which failed
+				{check, "vmid", "", "101 104 1105"},
 				{check, "vmid", "10", "101 104"},
 				{check, "vmid", "x", ""},
 				{check, "node", "", "pve1 pve2"},
@@ -122,7 +153,15 @@ func TestCompletionOffersWhatIsKnownAndMayBeSeen(t *testing.T) {
 				{&mcp.CompleteReference{Type: "ref/resource", URI: keptTemplate}, "id", "", ""},
 			} {
 				if got := complete(c.ref, c.arg, c.begin); got != c.want {
-					t.Errorf("%s%s %s %q: %q, want %q", c.ref.Name, c.ref.URI, c.arg, c.begin, got, c.want)
+					t.Errorf(
+						"%s%s %s %q: %q, want %q",
+						c.ref.Name,
+						c.ref.URI,
+						c.arg,
+						c.begin,
+						got,
+						c.want,
+					)
 				}
 			}
 		})
@@ -133,7 +172,8 @@ func TestWhatACallerKnowsIsItsOwn(t *testing.T) {
 	s, _ := guestServer(t)
 	url, _ := serve(t, s)
 	as := func(id string) *mcp.ClientSession {
-		cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: asPrincipal{id}}}, nil)
+		cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).
+			Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: asPrincipal{id}}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +185,13 @@ func TestWhatACallerKnowsIsItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for cs, want := range map[*mcp.ClientSession]int{a: 2, b: 0} {
-		r, err := cs.Complete(t.Context(), &mcp.CompleteParams{Ref: &mcp.CompleteReference{Type: "ref/prompt", Name: "check"}, Argument: mcp.CompleteParamsArgument{Name: "vmid"}})
+		r, err := cs.Complete(
+			t.Context(),
+			&mcp.CompleteParams{
+				Ref:      &mcp.CompleteReference{Type: "ref/prompt", Name: "check"},
+				Argument: mcp.CompleteParamsArgument{Name: "vmid"},
+			},
+		)
 		if err != nil || len(r.Completion.Values) != want {
 			t.Errorf("%v %v, want %d", err, r, want)
 		}
@@ -186,12 +232,16 @@ func TestAResourceWithArgumentsGoesThroughTheDoor(t *testing.T) {
 			if err != nil || len(list.ResourceTemplates) != 2 {
 				t.Fatalf("%v %+v", err, list)
 			}
-			got, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "pve://pve1/guests/105"})
+			got, err := cs.ReadResource(
+				t.Context(),
+				&mcp.ReadResourceParams{URI: "pve://pve1/guests/105"},
+			)
 			if err != nil || got.Contents[0].Text != `{"node":"pve1","vmid":105}` {
 				t.Errorf("%v: the door was given %+v", err, got)
 			}
 			for _, uri := range []string{"pve://pve1/guests/105/x", "pve://pve1/guest/105", "pve://pve1/guests%2F105"} {
-				if _, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil || !strings.Contains(strings.ToLower(err.Error()), "not found") {
+				if _, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil ||
+					!strings.Contains(strings.ToLower(err.Error()), "not found") {
 					t.Errorf("%s: %v", uri, err)
 				}
 			}
@@ -201,18 +251,21 @@ func TestAResourceWithArgumentsGoesThroughTheDoor(t *testing.T) {
 			if err := s.SetTools([]*gate.Tool{aboutGuests("resource", "guest", "pve://{node}/guests/{vmid}"), second}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "pve://pve1/guests/105"}); err == nil || len(door.asked) != asked {
+			if _, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "pve://pve1/guests/105"}); err == nil ||
+				len(door.asked) != asked {
 				t.Errorf("a URI that means two resources was read: %v", err)
 			}
 			own := aboutGuests("resource", "own", "caponier://results/{id}")
-			if err := s.SetTools([]*gate.Tool{own}); err == nil || !strings.Contains(err.Error(), "the host's own") {
+			if err := s.SetTools([]*gate.Tool{own}); err == nil ||
+				!strings.Contains(err.Error(), "the host's own") {
 				t.Errorf("a plugin may take the host's scheme: %v", err)
 			}
 		})
 	}
 }
 
-// Lists ask policy about much, so one caller cannot have the host do nothing else; a list is still given while calls wait.
+// Lists ask policy about much, so one caller cannot have the host do nothing else; a list is still
+// given while calls wait.
 func TestListsAtOnceAreLimitedApartFromCalls(t *testing.T) {
 	s, door := guestServer(t)
 	s.opts.MaxCalls = 2
@@ -223,7 +276,8 @@ func TestListsAtOnceAreLimitedApartFromCalls(t *testing.T) {
 		return says(`{"content":[]}`)(ctx, r)
 	}
 	url, _ := serve(t, s)
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp"}, nil)
+	cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).
+		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,13 +301,23 @@ func TestListsAtOnceAreLimitedApartFromCalls(t *testing.T) {
 	if err := soon(t, "the call ends", ended); err != nil {
 		t.Error(err)
 	}
-	s.known.note(caller{Principal: gate.Principal{ID: "demo", Auth: "config"}}.asKnown(), func() (many []int64) {
-		for i := range int64(maxAsked) + 1 {
-			many = append(many, 200+i)
-		}
-		return many
-	}(), time.Now())
-	r, err := cs.Complete(t.Context(), &mcp.CompleteParams{Ref: &mcp.CompleteReference{Type: "ref/prompt", Name: "check"}, Argument: mcp.CompleteParamsArgument{Name: "vmid"}})
+	s.known.note(
+		caller{Principal: gate.Principal{ID: "demo", Auth: "config"}}.asKnown(),
+		func() (many []int64) {
+			for i := range int64(maxAsked) + 1 {
+				many = append(many, 200+i)
+			}
+			return many
+		}(),
+		time.Now(),
+	)
+	r, err := cs.Complete(
+		t.Context(),
+		&mcp.CompleteParams{
+			Ref:      &mcp.CompleteReference{Type: "ref/prompt", Name: "check"},
+			Argument: mcp.CompleteParamsArgument{Name: "vmid"},
+		},
+	)
 	if err != nil || len(r.Completion.Values) != maxValues || !r.Completion.HasMore {
 		t.Errorf("%v %d values, more %v", err, len(r.Completion.Values), r.Completion.HasMore)
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// redDoor is a door that lets a call happen when the client's user says yes to request R1, and tells what it heard.
+// redDoor is a door that lets a call happen when the client's user says yes to request R1, and
+// tells what it heard.
 func redDoor(request string, heard *[]string) func(context.Context, gate.Request) gate.Answer {
 	return func(ctx context.Context, r gate.Request) gate.Answer {
 		said := "cannot"
@@ -29,9 +30,25 @@ func redDoor(request string, heard *[]string) func(context.Context, gate.Request
 		case "approve":
 			return says(`{"content":[{"type":"text","text":"deleted"}]}`)(ctx, r)
 		case "deny":
-			return gate.Answer{CallID: "C1", Outcome: gate.Refusal, Err: &gate.Refused{Kind: "call", Failed: []string{"approval.denied"}, Denied: []gate.Reason{{ID: "approval.denied", Msg: "no"}}}}
+			return gate.Answer{
+				CallID:  "C1",
+				Outcome: gate.Refusal,
+				Err: &gate.Refused{
+					Kind:   "call",
+					Failed: []string{"approval.denied"},
+					Denied: []gate.Reason{{ID: "approval.denied", Msg: "no"}},
+				},
+			}
 		}
-		return gate.Answer{CallID: "C1", Outcome: gate.Waits, Err: &gate.Waiting{ApprovalID: request, Where: "elsewhere", Expires: time.Now().Add(time.Minute)}}
+		return gate.Answer{
+			CallID:  "C1",
+			Outcome: gate.Waits,
+			Err: &gate.Waiting{
+				ApprovalID: request,
+				Where:      "elsewhere",
+				Expires:    time.Now().Add(time.Minute),
+			},
+		}
 	}
 }
 
@@ -50,16 +67,29 @@ func TestTheClientsUserMayApproveACall(t *testing.T) {
 			t.Run(name+" "+c.answer.Action, func(t *testing.T) {
 				t.Parallel()
 				var heard, asked []string
-				door := &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"kill": redDoor("R1", &heard)}}
-				cs := connect(t, newServer(t, door, nil), &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-					asked = append(asked, r.Params.Message)
-					return c.answer, nil
-				}})
+				door := &fakeDoor{
+					calls: map[string]func(context.Context, gate.Request) gate.Answer{
+						"kill": redDoor("R1", &heard),
+					},
+				}
+				cs := connect(
+					t,
+					newServer(t, door, nil),
+					&mcp.ClientOptions{
+						ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+							asked = append(asked, r.Params.Message)
+							return c.answer, nil
+						},
+					},
+				)
 				r, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "kill"})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if !strings.Contains(text(r), c.want) || r.IsError == (c.want == "deleted") || strings.Join(heard, " ") != c.heard || len(asked) != 1 || asked[0] != "may agent-a delete 105?" {
+				if !strings.Contains(text(r), c.want) || r.IsError == (c.want == "deleted") ||
+					strings.Join(heard, " ") != c.heard ||
+					len(asked) != 1 ||
+					asked[0] != "may agent-a delete 105?" {
 					t.Errorf("it says %q, the door heard %q, the user %q", text(r), heard, asked)
 				}
 			})
@@ -67,16 +97,26 @@ func TestTheClientsUserMayApproveACall(t *testing.T) {
 		t.Run(name+" without a user", func(t *testing.T) {
 			t.Parallel()
 			var heard []string
-			door := &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"kill": redDoor("R1", &heard)}}
-			r, err := connect(t, newServer(t, door, nil), nil).CallTool(t.Context(), &mcp.CallToolParams{Name: "kill"})
-			if err != nil || !r.IsError || heard[0] != "cannot" || !strings.Contains(text(r), "waiting for a person") {
+			door := &fakeDoor{
+				calls: map[string]func(context.Context, gate.Request) gate.Answer{
+					"kill": redDoor("R1", &heard),
+				},
+			}
+			r, err := connect(
+				t,
+				newServer(t, door, nil),
+				nil,
+			).CallTool(t.Context(), &mcp.CallToolParams{Name: "kill"})
+			if err != nil || !r.IsError || heard[0] != "cannot" ||
+				!strings.Contains(text(r), "waiting for a person") {
 				t.Errorf("%v %v %q", err, r, heard)
 			}
 		})
 	}
 }
 
-// Anybody can send inputResponses. None of these is an answer to what the host asked this caller about this call.
+// Anybody can send inputResponses. None of these is an answer to what the host asked this caller
+// about this call.
 func TestForgedAnswersApproveNothing(t *testing.T) {
 	var heard []string
 	request := "R1"
@@ -94,9 +134,31 @@ func TestForgedAnswersApproveNothing(t *testing.T) {
 		if responses != "" {
 			extra += `,"inputResponses":` + responses
 		}
-		req := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s%s,%s}}`, tool, args, extra,
-			strings.Replace(modernMeta, `clientCapabilities":{}`, `clientCapabilities":{"elicitation":{"form":{}}}`, 1))
-		_, body = send(t, url, "POST", "/mcp", req, map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool, "Test-Principal": who})
+		req := fmt.Sprintf(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s%s,%s}}`,
+			tool,
+			args,
+			extra,
+			strings.Replace(
+				modernMeta,
+				`clientCapabilities":{}`,
+				`clientCapabilities":{"elicitation":{"form":{}}}`,
+				1,
+			),
+		)
+		_, body = send(
+			t,
+			url,
+			"POST",
+			"/mcp",
+			req,
+			map[string]string{
+				"Mcp-Protocol-Version": "2026-07-28",
+				"Mcp-Method":           "tools/call",
+				"Mcp-Name":             tool,
+				"Test-Principal":       who,
+			},
+		)
 		if _, rest, found := strings.Cut(body, `"requestState":"`); found {
 			next, _, _ = strings.Cut(rest, `"`)
 		}
@@ -166,30 +228,63 @@ func TestARefusalSaysWhatHelps(t *testing.T) {
 		"freeze": "Ask the operator to thaw", "freeze rate": "Ask the operator to thaw", "readonly": "only reads for now", "journal.unavailable": "Tell the operator",
 		"rate": "make the same call again", "rate protected": "change what the rules name", "protected": "change what the rules name", "budget": "next day",
 	} {
-		if got := whatNow(&gate.Refused{Failed: strings.Fields(ids)}); !strings.Contains(got, want) {
+		if got := whatNow(&gate.Refused{Failed: strings.Fields(ids)}); !strings.Contains(
+			got,
+			want,
+		) {
 			t.Errorf("%s: %q, want %q", ids, got, want)
 		}
 	}
 }
 
-// A client of the older versions can send inputResponses too. The SDK asks such a client itself; what comes uninvited is no answer.
+// A client of the older versions can send inputResponses too. The SDK asks such a client itself;
+// what comes uninvited is no answer.
 func TestForgedAnswersOfOlderClientsApproveNothing(t *testing.T) {
 	var heard []string
-	url, _ := serve(t, newServer(t, &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"kill": redDoor("R1", &heard)}}, nil))
+	url, _ := serve(
+		t,
+		newServer(
+			t,
+			&fakeDoor{
+				calls: map[string]func(context.Context, gate.Request) gate.Answer{
+					"kill": redDoor("R1", &heard),
+				},
+			},
+			nil,
+		),
+	)
 	for _, capabilities := range []string{`{}`, `{"elicitation":{}}`} {
 		heard = nil
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/mcp", strings.NewReader(strings.Replace(initialize, `"capabilities":{}`, `"capabilities":`+capabilities, 1)))
+		req, err := http.NewRequestWithContext(
+			t.Context(),
+			http.MethodPost,
+			url+"/mcp",
+			strings.NewReader(
+				strings.Replace(initialize, `"capabilities":{}`, `"capabilities":`+capabilities, 1),
+			),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+		req.Header = http.Header{
+			"Content-Type": {"application/json"},
+			"Accept":       {"application/json, text/event-stream"},
+		}
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		res.Body.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the SDK may wait for an answer of the client's user, who is not there
-		call, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"kill","arguments":{},"inputResponses":{"`+confirmKey+`":{"action":"accept","content":{"approve":true}}},"requestState":""}}`))
+		// the SDK may wait for an answer of the client's user, who is not there
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		call, err := http.NewRequestWithContext(
+			ctx,
+			http.MethodPost,
+			url+"/mcp",
+			strings.NewReader(
+				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"kill","arguments":{},"inputResponses":{"`+confirmKey+`":{"action":"accept","content":{"approve":true}}},"requestState":""}}`,
+			),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,28 +297,40 @@ func TestForgedAnswersOfOlderClientsApproveNothing(t *testing.T) {
 			body = string(data)
 		}
 		cancel()
-		if strings.Contains(body, "deleted") || len(heard) == 0 || slices.Contains(heard, "approve") {
+		if strings.Contains(body, "deleted") || len(heard) == 0 ||
+			slices.Contains(heard, "approve") {
 			t.Errorf("with %s: the door heard %q, the client %s", capabilities, heard, body)
 		}
 	}
 }
 
-// A client of the older versions that is asked and never answers has a bounded number of calls that hang on that, and none is left when the host stops.
+// A client of the older versions that is asked and never answers has a bounded number of calls that
+// hang on that, and none is left when the host stops.
 func TestUnansweredQuestionsAreBounded(t *testing.T) {
 	asked, release := make(chan string, 100), make(chan struct{})
 	var heard []string
 	var mu sync.Mutex // guards heard
-	door := &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"kill": func(ctx context.Context, r gate.Request) gate.Answer {
-		mu.Lock()
-		defer mu.Unlock()
-		return redDoor("R1", &heard)(ctx, r)
-	}}}
+	door := &fakeDoor{
+		calls: map[string]func(context.Context, gate.Request) gate.Answer{
+			"kill": func(ctx context.Context, r gate.Request) gate.Answer {
+				mu.Lock()
+				defer mu.Unlock()
+				return redDoor("R1", &heard)(ctx, r)
+			},
+		},
+	}
 	s := newServer(t, door, nil)
-	cs := transports["http 2025"](t, s, &mcp.ClientOptions{ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-		asked <- r.Params.Message
-		<-release
-		return nil, errors.New("nobody is there")
-	}})
+	cs := transports["http 2025"](
+		t,
+		s,
+		&mcp.ClientOptions{
+			ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				asked <- r.Params.Message
+				<-release
+				return nil, errors.New("nobody is there")
+			},
+		},
+	)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, maxAsks+1)
 	for range maxAsks {
@@ -235,7 +342,8 @@ func TestUnansweredQuestionsAreBounded(t *testing.T) {
 	for range maxAsks {
 		<-asked
 	}
-	if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "kill"}); err == nil || len(asked) != 0 {
+	if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "kill"}); err == nil ||
+		len(asked) != 0 {
 		t.Errorf("one more was asked, or the call succeeded: %v", err)
 	}
 	s.stop(errStopping)

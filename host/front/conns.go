@@ -12,8 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// limited keeps no more connections than there is room for. For a new one it closes the oldest of those on which nobody is known, or else the one that
-// was idle for longest. Where all are at work the new one waits, and the others in the kernel's queue.
+// limited keeps no more connections than there is room for. For a new one it closes the oldest of
+// those on which nobody is known, or else the one that was idle for longest. Where all are at work
+// the new one waits, and the others in the kernel's queue.
 type limited struct {
 	net.Listener
 	most     int
@@ -62,10 +63,12 @@ func (l *limited) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// dispensable gives the connection to be closed for a new one, or nil. A connection at work for somebody who is known is not.
+// dispensable gives the connection to be closed for a new one, or nil. A connection at work for
+// somebody who is known is not.
 func (l *limited) dispensable() (worst *limitedConn) {
 	for c := range l.conns {
-		if (!c.known || c.idle) && (worst == nil || worst.known && !c.known || worst.known == c.known && c.since.Before(worst.since)) {
+		if (!c.known || c.idle) &&
+			(worst == nil || worst.known && !c.known || worst.known == c.known && c.since.Before(worst.since)) {
 			worst = c
 		}
 	}
@@ -88,7 +91,8 @@ func (c *limitedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// SetReadDeadline gives nobody who is not known more time than a stranger has, whatever is waited for: a header, a body, the next request.
+// SetReadDeadline gives nobody who is not known more time than a stranger has, whatever is waited
+// for: a header, a body, the next request.
 func (c *limitedConn) SetReadDeadline(t time.Time) error {
 	c.of.mu.Lock()
 	known := c.known
@@ -108,7 +112,8 @@ func limitedOf(c net.Conn) *limitedConn {
 	return l
 }
 
-// is notes who uses the connection. Whoever is not known has little time to send and to take an answer, and whoever is has what the handlers give.
+// is notes who uses the connection. Whoever is not known has little time to send and to take an
+// answer, and whoever is has what the handlers give.
 func (c *limitedConn) is(known bool) {
 	c.of.mu.Lock()
 	c.known, c.idle = known, false
@@ -126,7 +131,8 @@ func (c *limitedConn) rests() {
 	c.idle, c.since = true, time.Now()
 }
 
-// begun counts requests that net/http turned away itself, or that never arrived whole: it answers them, or hangs up, without asking any handler.
+// begun counts requests that net/http turned away itself, or that never arrived whole: it answers
+// them, or hangs up, without asking any handler.
 type begun struct {
 	refused prometheus.Counter
 
@@ -233,7 +239,8 @@ func (nowhere) Header() http.Header         { return http.Header{} }
 func (nowhere) WriteHeader(int)             {}
 func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
 
-// whileKnown ends a stream, on which nothing may come for hours, when its caller would not be let in any more: its token expired or was revoked.
+// whileKnown ends a stream, on which nothing may come for hours, when its caller would not be let
+// in any more: its token expired or was revoked.
 func (s *Server) whileKnown(r *http.Request) (*http.Request, func()) {
 	again, ok := r.Context().Value(againKey{}).(func() bool)
 	if !ok {

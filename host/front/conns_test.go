@@ -50,7 +50,10 @@ func (l *wire) ask(method, path, headers string) int {
 	body := ""
 	if method == "POST" {
 		body = modernList
-		headers += fmt.Sprintf("Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\nContent-Length: %d\r\n", len(body))
+		headers += fmt.Sprintf(
+			"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\nContent-Length: %d\r\n",
+			len(body),
+		)
 	}
 	if err := l.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		l.t.Fatal(err)
@@ -94,7 +97,14 @@ func TestIdleConnectionsShutNobodyOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url, _ := serve(t, newServer(t, helloDoor(), func(o *Options) { o.MaxConns, o.Identity = 3, tokened{} }))
+			url, _ := serve(
+				t,
+				newServer(
+					t,
+					helloDoor(),
+					func(o *Options) { o.MaxConns, o.Identity = 3, tokened{} },
+				),
+			)
 			var idle []*wire
 			for range 3 {
 				l := dial(t, url)
@@ -115,7 +125,10 @@ func TestIdleConnectionsShutNobodyOut(t *testing.T) {
 }
 
 func TestForANewConnectionTheLeastUsefulOneIsClosed(t *testing.T) {
-	url, _ := serve(t, newServer(t, helloDoor(), func(o *Options) { o.MaxConns, o.Identity = 3, tokened{} }))
+	url, _ := serve(
+		t,
+		newServer(t, helloDoor(), func(o *Options) { o.MaxConns, o.Identity = 3, tokened{} }),
+	)
 	known, again, stranger := dial(t, url), dial(t, url), dial(t, url)
 	for _, l := range []*wire{known, again, known} {
 		if got := l.ask("POST", "/mcp", withToken); got != 200 {
@@ -130,14 +143,21 @@ func TestForANewConnectionTheLeastUsefulOneIsClosed(t *testing.T) {
 	if got := next.ask("POST", "/mcp", withToken); got != 200 || !stranger.closed(10*time.Second) {
 		t.Errorf("%d: a stranger's newer connection goes first", got)
 	}
-	if got := dial(t, url).ask("POST", "/mcp", withToken); got != 200 || !again.closed(10*time.Second) || known.closed(50*time.Millisecond) {
+	if got := dial(t, url).ask("POST", "/mcp", withToken); got != 200 ||
+		!again.closed(10*time.Second) ||
+		known.closed(50*time.Millisecond) {
 		t.Errorf("%d: then the one that was idle for longest", got)
 	}
 	if got := next.ask("POST", "/mcp", ""); got != 401 {
 		t.Fatal(got)
 	}
-	if got := dial(t, url).ask("POST", "/mcp", withToken); got != 200 || !next.closed(time.Second) || known.closed(50*time.Millisecond) {
-		t.Errorf("%d: a known caller's connection is a stranger's after a request without a token", got)
+	if got := dial(t, url).ask("POST", "/mcp", withToken); got != 200 ||
+		!next.closed(time.Second) ||
+		known.closed(50*time.Millisecond) {
+		t.Errorf(
+			"%d: a known caller's connection is a stranger's after a request without a token",
+			got,
+		)
 	}
 }
 
@@ -147,11 +167,18 @@ func TestAConnectionAtWorkIsNotClosedForANewOne(t *testing.T) {
 	url, stop := serve(t, s)
 	busy := dial(t, url)
 	body := strings.Replace(fmt.Sprintf(modernCall, "{}"), "hello", "wait", 1)
-	fmt.Fprintf(busy, "POST /mcp HTTP/1.1\r\nHost: localhost\r\n%sContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: wait\r\nContent-Length: %d\r\n\r\n%s", withToken, len(body), body)
+	fmt.Fprintf(
+		busy,
+		"POST /mcp HTTP/1.1\r\nHost: localhost\r\n%sContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: wait\r\nContent-Length: %d\r\n\r\n%s",
+		withToken,
+		len(body),
+		body,
+	)
 	soon(t, "start", started)
 	waiting := dial(t, url)
 	fmt.Fprint(waiting, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	if busy.closed(200*time.Millisecond) || waiting.closed(50*time.Millisecond) || waiting.r.Buffered() > 0 {
+	if busy.closed(200*time.Millisecond) || waiting.closed(50*time.Millisecond) ||
+		waiting.r.Buffered() > 0 {
 		t.Error("the call was cut off, or there are two connections of one")
 	}
 	busy.Close()
@@ -170,7 +197,14 @@ func TestOneCallersStreamsDoNotTakeAllConnections(t *testing.T) {
 		body := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + modernMeta + `}}`
 		l := dial(t, url)
 		_ = l.SetDeadline(time.Now().Add(5 * time.Second))
-		fmt.Fprintf(l, "POST /mcp HTTP/1.1\r\nHost: localhost\r\n%sTest-Principal: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\nContent-Length: %d\r\n\r\n%s", withToken, who, len(body), body)
+		fmt.Fprintf(
+			l,
+			"POST /mcp HTTP/1.1\r\nHost: localhost\r\n%sTest-Principal: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\nContent-Length: %d\r\n\r\n%s",
+			withToken,
+			who,
+			len(body),
+			body,
+		)
 		status, err := l.r.ReadString('\n')
 		if err != nil {
 			t.Fatal(err)
@@ -196,7 +230,11 @@ func TestAStrangersConnectionEndsSoon(t *testing.T) {
 			return says(`{"content":[{"type":"text","text":"slowly"}]}`)(ctx, r)
 		}
 	}
-	s := newServer(t, &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"hello": slow}}, func(o *Options) { o.Identity = tokened{} })
+	s := newServer(
+		t,
+		&fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"hello": slow}},
+		func(o *Options) { o.Identity = tokened{} },
+	)
 	s.stranger = 300 * time.Millisecond
 	url, _ := serve(t, s)
 	known := dial(t, url)
@@ -219,12 +257,16 @@ func TestAStrangersConnectionEndsSoon(t *testing.T) {
 			if err == nil {
 				_, err = io.Copy(io.Discard, l.r)
 			}
-			if timeout, is := err.(net.Error); is && timeout.Timeout() || time.Since(began) > 3*time.Second {
+			if timeout, is := err.(net.Error); is && timeout.Timeout() ||
+				time.Since(began) > 3*time.Second {
 				t.Errorf("still open after %s: %v", time.Since(began), err)
 			}
 		})
 	}
-	if _, body := send(t, url, "POST", "/mcp", fmt.Sprintf(modernCall, "{}"), map[string]string{"Authorization": "Bearer x", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "hello"}); !strings.Contains(body, "slowly") {
+	if _, body := send(t, url, "POST", "/mcp", fmt.Sprintf(modernCall, "{}"), map[string]string{"Authorization": "Bearer x", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "hello"}); !strings.Contains(
+		body,
+		"slowly",
+	) {
 		t.Errorf("a known caller's call has only a stranger's time: %s", body)
 	}
 	if got := known.ask("POST", "/mcp", withToken); got != 200 {

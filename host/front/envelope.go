@@ -22,9 +22,11 @@ type envelope struct {
 
 const maxEnvelopeDepth = 64
 
-// readEnvelope checks a message before the SDK sees it, so that whoever else reads the same bytes (a proxy, a log, the SDK) must read the same message:
-// exactly one JSON object of valid UTF-8, no key twice in any object nor keys that differ only in case, an id that survives the trip, bounded nesting.
-// The arguments of a tool are left to the gate, which is as strict and whose answer the model can read. An error is a *jsonrpc.Error.
+// readEnvelope checks a message before the SDK sees it, so that whoever else reads the same bytes
+// (a proxy, a log, the SDK) must read the same message: exactly one JSON object of valid UTF-8, no
+// key twice in any object nor keys that differ only in case, an id that survives the trip, bounded
+// nesting. The arguments of a tool are left to the gate, which is as strict and whose answer the
+// model can read. An error is a *jsonrpc.Error.
 func readEnvelope(data []byte) (e envelope, err error) {
 	fail := func(code int64, format string, args ...any) (envelope, error) {
 		return e, &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}
@@ -37,7 +39,10 @@ func readEnvelope(data []byte) (e envelope, err error) {
 	case len(data) == 0:
 		return fail(jsonrpc.CodeParseError, "the message is empty")
 	case data[0] == '[':
-		return fail(jsonrpc.CodeInvalidRequest, "batches are not served: send one JSON-RPC message at a time")
+		return fail(
+			jsonrpc.CodeInvalidRequest,
+			"batches are not served: send one JSON-RPC message at a time",
+		)
 	case data[0] != '{':
 		return fail(jsonrpc.CodeParseError, "the message is not a JSON object")
 	}
@@ -53,7 +58,8 @@ func readEnvelope(data []byte) (e envelope, err error) {
 	if _, err := w.Token(); err != io.EOF {
 		return fail(jsonrpc.CodeParseError, "there is more after the message's end")
 	}
-	if w.args != nil && e.Method != "tools/call" { // the SDK decodes these, and the gate sees only what it made of them
+	// the SDK decodes these, and the gate sees only what it made of them
+	if w.args != nil && e.Method != "tools/call" {
 		args := walker{Decoder: json.NewDecoder(bytes.NewReader(w.args)), e: &envelope{}}
 		args.UseNumber()
 		if err := args.value("/params/arguments/", 2); err != nil {
@@ -99,7 +105,9 @@ func (w *walker) value(at string, depth int) error {
 				return &clashError{fmt.Sprintf("key %q repeats %q", key, first)}
 			}
 			if seen[low] = key; depth == 0 && low != key {
-				return &clashError{fmt.Sprintf("key %q is not JSON-RPC's; keys are lower case", key)}
+				return &clashError{
+					fmt.Sprintf("key %q is not JSON-RPC's; keys are lower case", key),
+				}
 			}
 			if strings.ContainsRune(key, 0) {
 				return &clashError{fmt.Sprintf("key %q has a NUL character", key)}
@@ -152,7 +160,8 @@ func (w *walker) note(at string, tok json.Token) error {
 	return nil
 }
 
-// errorReply is the JSON-RPC answer to a message that was refused; id is null when the message did not get as far as telling it.
+// errorReply is the JSON-RPC answer to a message that was refused; id is null when the message did
+// not get as far as telling it.
 func errorReply(id json.RawMessage, e *jsonrpc.Error) []byte {
 	if len(id) == 0 {
 		id = json.RawMessage("null")

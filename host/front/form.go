@@ -18,7 +18,8 @@ var formKeys = map[string][]string{
 	"array":   {"items", "minItems", "maxItems"},
 }
 
-// checkForm holds a question's schema to what MCP lets a form be: a flat object of simple fields and choices.
+// checkForm holds a question's schema to what MCP lets a form be: a flat object of simple fields
+// and choices.
 func checkForm(schema map[string]any) error {
 	props, isObject := schema["properties"].(map[string]any)
 	if schema["type"] != "object" || !isObject || len(props) == 0 || len(props) > 20 {
@@ -34,10 +35,14 @@ func checkForm(schema map[string]any) error {
 		kind, _ := field["type"].(string)
 		own, known := formKeys[kind]
 		if !known || clean(name) != name || name == "" {
-			return fmt.Errorf("property %q: want a type of string, number, integer, boolean or array", clean(name))
+			return fmt.Errorf(
+				"property %q: want a type of string, number, integer, boolean or array",
+				clean(name),
+			)
 		}
 		for k, v := range field {
-			if !slices.Contains([]string{"type", "title", "description", "default"}, k) && !slices.Contains(own, k) {
+			if !slices.Contains([]string{"type", "title", "description", "default"}, k) &&
+				!slices.Contains(own, k) {
 				return fmt.Errorf("property %q: keyword %q is not for a %s", name, clean(k), kind)
 			}
 			if text, isText := v.(string); isText && clean(text) != text {
@@ -67,7 +72,8 @@ func choices(field map[string]any) (values []any) {
 	return values
 }
 
-// fits checks an answer against the form that was shown. It knows no format: the plugin has to check what it means.
+// fits checks an answer against the form that was shown. It knows no format: the plugin has to
+// check what it means.
 func fits(schema map[string]any, answer map[string]any) error {
 	props, _ := schema["properties"].(map[string]any)
 	required, _ := schema["required"].([]any)

@@ -15,7 +15,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// asPrincipal sends every request as one principal, with a credential that nobody may ever see again.
+// asPrincipal sends every request as one principal, with a credential that nobody may ever see
+// again.
 type asPrincipal struct{ id string }
 
 func (a asPrincipal) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -36,7 +37,8 @@ func (l *lockedBuffer) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// Many callers at once, in both eras, while the tools change: each sees and gets its own, and no credential comes back out.
+// Many callers at once, in both eras, while the tools change: each sees and gets its own, and no
+// credential comes back out.
 func TestCallersAtOnceNeverMeet(t *testing.T) {
 	echo := func(ctx context.Context, r gate.Request) gate.Answer {
 		if r.Progress != nil {
@@ -46,9 +48,16 @@ func TestCallersAtOnceNeverMeet(t *testing.T) {
 		if ctx.Value(askingKey{}).(*asking).sealed.Caller != "config:"+r.Principal.ID {
 			panic("asked for somebody else")
 		}
-		return says(fmt.Sprintf(`{"content":[{"type":"text","text":"for %s"}]}`, r.Principal.ID))(ctx, r)
+		return says(
+			fmt.Sprintf(`{"content":[{"type":"text","text":"for %s"}]}`, r.Principal.ID),
+		)(
+			ctx,
+			r,
+		)
 	}
-	door := &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"echo": echo}}
+	door := &fakeDoor{
+		calls: map[string]func(context.Context, gate.Request) gate.Answer{"echo": echo},
+	}
 	var tools []*gate.Tool
 	for i := range 8 {
 		name := fmt.Sprintf("secret_p%d", i) // which that principal, of all, does not see
@@ -91,7 +100,8 @@ func TestCallersAtOnceNeverMeet(t *testing.T) {
 					if r.Params.Message != "for "+me {
 						t.Errorf("%s heard of progress %s", me, r.Params.Message)
 					}
-				}}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: asPrincipal{me}}}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+				}}).
+					Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: asPrincipal{me}}}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 				if err != nil {
 					t.Error(err)
 					return
@@ -125,7 +135,9 @@ func TestCallersAtOnceNeverMeet(t *testing.T) {
 	close(stop)
 	changing.Wait()
 	counted := s.numbers()
-	if all := logged.b.String() + counted; strings.Contains(all, "canary") || !strings.Contains(all, "called by p3") || !strings.Contains(all, `caponier_calls_total{outcome="succeeded",tool="echo"} 240`) {
+	if all := logged.b.String() + counted; strings.Contains(all, "canary") ||
+		!strings.Contains(all, "called by p3") ||
+		!strings.Contains(all, `caponier_calls_total{outcome="succeeded",tool="echo"} 240`) {
 		t.Errorf("log and metrics hold a credential, or nothing: %.2000s", all)
 	}
 }

@@ -24,7 +24,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// The protocol versions of each era, by name: a version that is in neither is refused, however new. A test holds them to the SDK's.
+// The protocol versions of each era, by name: a version that is in neither is refused, however new.
+// A test holds them to the SDK's.
 var (
 	sessionVersions   = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
 	statelessVersions = []string{"2026-07-28"}
@@ -35,8 +36,9 @@ const (
 	sessionHeader = "Mcp-Session-Id"
 )
 
-// Handler serves /mcp, /health and /ready, and what Options.Identity publishes about itself. Every route is behind the Host and Origin checks, and /mcp behind
-// Options.Identity too. Metrics name nodes, tools and principals, which callers may not all be shown: ServeMetrics has them.
+// Handler serves /mcp, /health and /ready, and what Options.Identity publishes about itself. Every
+// route is behind the Host and Origin checks, and /mcp behind Options.Identity too. Metrics name
+// nodes, tools and principals, which callers may not all be shown: ServeMetrics has them.
 func (s *Server) Handler() http.Handler {
 	if s.opts.Identity == nil {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -45,24 +47,51 @@ func (s *Server) Handler() http.Handler {
 	}
 	server := func(*http.Request) *mcp.Server { return s.mcp }
 	// foreign checks the Host, and unlike the SDK's check knows front.hosts.
-	quiet := slog.New(slog.DiscardHandler) // what it would log is the client's mistakes, which the client is told
+	// what it would log is the client's mistakes, which the client is told
+	quiet := slog.New(slog.DiscardHandler)
 	eras := &eras{
-		Server:    s,
-		sessions:  mcp.NewStreamableHTTPHandler(server, &mcp.StreamableHTTPOptions{SessionTimeout: s.opts.SessionIdle, DisableLocalhostProtection: true, MaxRequestBodyBytes: s.opts.MaxBody, Logger: quiet}),
-		stateless: mcp.NewStreamableHTTPHandler(server, &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: s.opts.MaxBody, Logger: quiet}),
+		Server: s,
+		sessions: mcp.NewStreamableHTTPHandler(
+			server,
+			&mcp.StreamableHTTPOptions{
+				SessionTimeout:             s.opts.SessionIdle,
+				DisableLocalhostProtection: true,
+				MaxRequestBodyBytes:        s.opts.MaxBody,
+				Logger:                     quiet,
+			},
+		),
+		stateless: mcp.NewStreamableHTTPHandler(
+			server,
+			&mcp.StreamableHTTPOptions{
+				Stateless:                    true,
+				PropagateRequestCancellation: true,
+				DisableLocalhostProtection:   true,
+				MaxRequestBodyBytes:          s.opts.MaxBody,
+				Logger:                       quiet,
+			},
+		),
 	}
 	private := func(h http.Handler) http.Handler {
 		known := s.opts.Identity.Middleware(s.identified(h))
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			passed := false
 			ctx := context.WithValue(r.Context(), passedKey{}, &passed)
-			known.ServeHTTP(w, r.WithContext(context.WithValue(ctx, againKey{}, func() bool { return s.stillKnown(r) })))
+			known.ServeHTTP(
+				w,
+				r.WithContext(
+					context.WithValue(ctx, againKey{}, func() bool { return s.stillKnown(r) }),
+				),
+			)
 			if !passed {
 				blame(w, "identity")
 			}
 		})
 	}
-	routes := map[string]http.Handler{"/mcp": private(eras), "/health": http.HandlerFunc(s.health), "/ready": http.HandlerFunc(s.ready)}
+	routes := map[string]http.Handler{
+		"/mcp":    private(eras),
+		"/health": http.HandlerFunc(s.health),
+		"/ready":  http.HandlerFunc(s.ready),
+	}
 	if public, has := s.opts.Identity.(interface {
 		Metadata() (paths []string, h http.Handler)
 	}); has {
@@ -77,7 +106,8 @@ func (s *Server) Handler() http.Handler {
 			panic(err)
 		}
 	}
-	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // foreign should have seen it
+	// foreign should have seen it
+	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		s.refuse(w, "origin", http.StatusForbidden, "requests from other sites are not served")
 	}))
 	routed := cross.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -100,8 +130,15 @@ func (s *Server) Handler() http.Handler {
 				return
 			}
 		}
-		if e := r.Header["Content-Encoding"]; len(e) > 0 && (len(e) > 1 || !strings.EqualFold(e[0], "identity")) { // another reader would see another message
-			s.refuse(w, "header", http.StatusUnsupportedMediaType, "send bodies as they are, without a Content-Encoding")
+		// another reader would see another message
+		if e := r.Header["Content-Encoding"]; len(e) > 0 &&
+			(len(e) > 1 || !strings.EqualFold(e[0], "identity")) {
+			s.refuse(
+				w,
+				"header",
+				http.StatusUnsupportedMediaType,
+				"send bodies as they are, without a Content-Encoding",
+			)
 			return
 		}
 		routed.ServeHTTP(w, r)
@@ -113,7 +150,8 @@ func (s *Server) refuse(w http.ResponseWriter, reason string, status int, msg st
 	http.Error(w, msg, status)
 }
 
-// foreign says why a request is not for us: a Host that we are not known by (a rebound name), or a web page elsewhere that sent it.
+// foreign says why a request is not for us: a Host that we are not known by (a rebound name), or a
+// web page elsewhere that sent it.
 func (s *Server) foreign(r *http.Request) (reason, msg string) {
 	host := strings.ToLower(r.Host)
 	name := host
@@ -121,11 +159,14 @@ func (s *Server) foreign(r *http.Request) (reason, msg string) {
 		name = h
 	}
 	ip := net.ParseIP(strings.Trim(name, "[]"))
-	if name != "localhost" && !(ip != nil && ip.IsLoopback()) && !slices.Contains(s.opts.Hosts, host) && !slices.Contains(s.opts.Hosts, name) {
+	if name != "localhost" && !(ip != nil && ip.IsLoopback()) &&
+		!slices.Contains(s.opts.Hosts, host) &&
+		!slices.Contains(s.opts.Hosts, name) {
 		return "host", "this Host is not served; front.hosts lists those that are"
 	}
 	origins, sites := r.Header["Origin"], r.Header["Sec-Fetch-Site"]
-	trusted := len(origins) == 1 && (slices.Contains(s.opts.Origins, origins[0]) || origins[0] == "http://"+host || origins[0] == "https://"+host)
+	trusted := len(origins) == 1 &&
+		(slices.Contains(s.opts.Origins, origins[0]) || origins[0] == "http://"+host || origins[0] == "https://"+host)
 	if len(origins) > 0 && !trusted {
 		return "origin", "this Origin is not served; front.origins lists those that are"
 	}
@@ -139,7 +180,8 @@ func (s *Server) foreign(r *http.Request) (reason, msg string) {
 
 func checkOrigin(origin string) error {
 	u, err := url.Parse(origin)
-	if err == nil && (origin != u.Scheme+"://"+u.Host || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Contains(u.Host, "*")) {
+	if err == nil &&
+		(origin != u.Scheme+"://"+u.Host || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Contains(u.Host, "*")) {
 		err = errors.New("is not an origin")
 	}
 	if err == nil {
@@ -151,8 +193,9 @@ func checkOrigin(origin string) error {
 // passedKey finds the flag that identified sets, so that whom Identity turned away can be counted.
 type passedKey struct{}
 
-// identified hands the caller that the identity middleware found to the SDK. The SDK takes callers only from a bearer token, so it gets one that says
-// nothing; the client's own goes no further than this.
+// identified hands the caller that the identity middleware found to the SDK. The SDK takes callers
+// only from a bearer token, so it gets one that says nothing; the client's own goes no further than
+// this.
 func (s *Server) identified(next http.Handler) http.Handler {
 	verify := func(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo, error) {
 		p, ok := s.opts.Identity.Principal(ctx)
@@ -161,7 +204,12 @@ func (s *Server) identified(next http.Handler) http.Handler {
 		}
 		return caller{p, "http", ctx}.asToken(), nil
 	}
-	bound := auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
+	bound := auth.RequireBearerToken(
+		verify,
+		&auth.RequireBearerTokenOptions{AllowMissingExpiration: true},
+	)(
+		next,
+	)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if passed, ok := r.Context().Value(passedKey{}).(*bool); ok {
 			*passed = true
@@ -197,11 +245,25 @@ func (e *eras) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !known {
 		blame(w, "version")
-		data, err := json.Marshal(mcp.UnsupportedProtocolVersionData{Supported: mcp.SupportedProtocolVersions(), Requested: version})
+		data, err := json.Marshal(
+			mcp.UnsupportedProtocolVersionData{
+				Supported: mcp.SupportedProtocolVersions(),
+				Requested: version,
+			},
+		)
 		if err != nil { // it is made of strings
 			panic(err)
 		}
-		reply(w, http.StatusBadRequest, env.ID, &jsonrpc.Error{Code: mcp.CodeUnsupportedProtocolVersion, Message: "unsupported protocol version", Data: data})
+		reply(
+			w,
+			http.StatusBadRequest,
+			env.ID,
+			&jsonrpc.Error{
+				Code:    mcp.CodeUnsupportedProtocolVersion,
+				Message: "unsupported protocol version",
+				Data:    data,
+			},
+		)
 		return
 	}
 	w = patient{w, http.NewResponseController(w), e.patience}
@@ -229,13 +291,22 @@ func (e *eras) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.begin(w, r)
 	case r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "" && env.Version == "" && env.Method != "ping" && env.Method != "server/discover":
 		blame(w, "session")
-		reply(w, http.StatusBadRequest, env.ID, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "there is no session: send initialize first, then its " + sessionHeader + " with every request"})
+		reply(
+			w,
+			http.StatusBadRequest,
+			env.ID,
+			&jsonrpc.Error{
+				Code:    jsonrpc.CodeInvalidRequest,
+				Message: "there is no session: send initialize first, then its " + sessionHeader + " with every request",
+			},
+		)
 	default:
 		e.sessions.ServeHTTP(w, r)
 	}
 }
 
-// patient gives up on a client that does not read what it asked for. Streams may be silent for as long as they like.
+// patient gives up on a client that does not read what it asked for. Streams may be silent for as
+// long as they like.
 type patient struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -264,13 +335,27 @@ func (p patient) FlushError() error {
 // read takes the whole body, within its size and time, and puts it back for the SDK.
 func (e *eras) read(w http.ResponseWriter, r *http.Request) (envelope, bool) {
 	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Now().Add(e.patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		e.refuse(w, "body", http.StatusInternalServerError, "the connection cannot be given a deadline")
+	if err := control.SetReadDeadline(time.Now().Add(e.patience)); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
+		e.refuse(
+			w,
+			"body",
+			http.StatusInternalServerError,
+			"the connection cannot be given a deadline",
+		)
 		return envelope{}, false
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, e.opts.MaxBody))
 	if big := (*http.MaxBytesError)(nil); errors.As(err, &big) {
-		e.refuse(w, "size", http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is over the limit of %d bytes; move large data with the upload and download tools", big.Limit))
+		e.refuse(
+			w,
+			"size",
+			http.StatusRequestEntityTooLarge,
+			fmt.Sprintf(
+				"the body is over the limit of %d bytes; move large data with the upload and download tools",
+				big.Limit,
+			),
+		)
 		return envelope{}, false
 	}
 	if err != nil {
@@ -306,7 +391,16 @@ func (e *eras) begin(w http.ResponseWriter, r *http.Request) {
 	who, count := caller{Principal: p}, &e.Server.sessions
 	if e.root.Err() != nil || !count.begin(who, e.opts.MaxSessions) {
 		w.Header().Set("Retry-After", "30")
-		e.refuse(w, "sessions", http.StatusServiceUnavailable, fmt.Sprintf("all %d sessions are taken, or you have half of them; end one with DELETE; protocol version %s needs none", e.opts.MaxSessions, statelessVersions[0]))
+		e.refuse(
+			w,
+			"sessions",
+			http.StatusServiceUnavailable,
+			fmt.Sprintf(
+				"all %d sessions are taken, or you have half of them; end one with DELETE; protocol version %s needs none",
+				e.opts.MaxSessions,
+				statelessVersions[0],
+			),
+		)
 		return
 	}
 	defer func() {
@@ -324,8 +418,9 @@ func (e *eras) begin(w http.ResponseWriter, r *http.Request) {
 	e.sessions.ServeHTTP(w, r)
 }
 
-// Serve serves HTTP on the listener until ctx ends, and then cancels running calls, waits for their answers and closes every stream, all within
-// Options.StopTimeout. It refuses to serve more than loopback without authentication and TLS.
+// Serve serves HTTP on the listener until ctx ends, and then cancels running calls, waits for their
+// answers and closes every stream, all within Options.StopTimeout. It refuses to serve more than
+// loopback without authentication and TLS.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if s.opts.Identity == nil {
 		return errors.New("front: no identity is configured for HTTP: set identity.http")
@@ -334,9 +429,15 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if remote := !isTCP || !addr.IP.IsLoopback(); remote {
 		switch {
 		case !s.opts.Identity.Authenticates():
-			return fmt.Errorf("serving HTTP on %s: more than loopback needs callers who prove who they are: configure tokens or OIDC in [identity]", l.Addr())
+			return fmt.Errorf(
+				"serving HTTP on %s: more than loopback needs callers who prove who they are: configure tokens or OIDC in [identity]",
+				l.Addr(),
+			)
 		case s.opts.TLSCert == "" && !s.opts.BehindProxy:
-			return fmt.Errorf("serving HTTP on %s: more than loopback needs TLS: set front.tls_cert and front.tls_key, or front.behind_proxy if a proxy does it", l.Addr())
+			return fmt.Errorf(
+				"serving HTTP on %s: more than loopback needs TLS: set front.tls_cert and front.tls_key, or front.behind_proxy if a proxy does it",
+				l.Addr(),
+			)
 		}
 	}
 	l = newLimited(l, s.opts.MaxConns, s.stranger)
@@ -345,11 +446,24 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		if err != nil {
 			return fmt.Errorf("front.tls_cert and front.tls_key: %w", err)
 		}
-		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+		l = tls.NewListener(
+			l,
+			&tls.Config{
+				Certificates: []tls.Certificate{cert},
+				MinVersion:   tls.VersionTLS12,
+				NextProtos:   []string{"http/1.1"},
+			},
+		)
 	}
-	signal.Ignore(syscall.SIGPIPE) // a log that nobody reads any more must not end the host in the middle of a call
-	web := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	// a log that nobody reads any more must not end the host in the middle of a call
+	signal.Ignore(syscall.SIGPIPE)
+	web := &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
 	(&begun{refused: s.seen.refused.WithLabelValues("request")}).watch(web)
 	ended := make(chan error, 1)
 	go func() { ended <- web.Serve(l) }()
@@ -361,14 +475,18 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return errors.Join(s.hangUp(web), ignoreCancelled(ctx))
 }
 
-// hangUp closes sessions before the server, whose Shutdown would wait for their open streams for ever.
+// hangUp closes sessions before the server, whose Shutdown would wait for their open streams for
+// ever.
 func (s *Server) hangUp(web *http.Server) error {
 	s.stop(errStopping)
 	end, cancel := context.WithTimeout(context.Background(), s.opts.StopTimeout)
 	defer cancel()
 	var late error
 	if !waitFor(func() bool { return s.answering.Load() == 0 }, s.opts.StopTimeout*9/10) {
-		late = fmt.Errorf("stopping: %d calls did not end after they were cancelled", s.answering.Load())
+		late = fmt.Errorf(
+			"stopping: %d calls did not end after they were cancelled",
+			s.answering.Load(),
+		)
 	}
 	var closing sync.WaitGroup
 	for session := range s.mcp.Sessions() {

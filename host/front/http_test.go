@@ -20,7 +20,11 @@ import (
 )
 
 func helloDoor() *fakeDoor {
-	return &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"hello": says(`{"content":[{"type":"text","text":"hi"}]}`)}}
+	return &fakeDoor{
+		calls: map[string]func(context.Context, gate.Request) gate.Answer{
+			"hello": says(`{"content":[{"type":"text","text":"hi"}]}`),
+		},
+	}
 }
 
 const (
@@ -40,8 +44,8 @@ func TestEraListsAreTheSDKs(t *testing.T) {
 	}
 }
 
-// TestTricksOverHTTP sends one request each that somebody might try. Every status but 200 and 202 must leave the server healthy, and what the
-// front refused itself must be counted.
+// TestTricksOverHTTP sends one request each that somebody might try. Every status but 200 and 202
+// must leave the server healthy, and what the front refused itself must be counted.
 func TestTricksOverHTTP(t *testing.T) {
 	s := newServer(t, helloDoor(), func(o *Options) {
 		o.MaxBody = 64 << 10
@@ -51,7 +55,11 @@ func TestTricksOverHTTP(t *testing.T) {
 	url, _ := serve(t, s)
 	legacy := map[string]string{}
 	modern := map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
-	call := map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "hello"}
+	call := map[string]string{
+		"Mcp-Protocol-Version": "2026-07-28",
+		"Mcp-Method":           "tools/call",
+		"Mcp-Name":             "hello",
+	}
 	with := func(base map[string]string, kv ...string) map[string]string {
 		m := map[string]string{}
 		for k, v := range base {
@@ -180,7 +188,11 @@ func TestTricksOverHTTP(t *testing.T) {
 			if status != c.status || !strings.Contains(body, c.contains) {
 				t.Errorf("got %d, want %d with %q: %.300s", status, c.status, c.contains, body)
 			}
-			if status, body := send(t, url, "GET", "/health", "", nil); status != 200 || !strings.Contains(body, `"status":"healthy","service":"caponier","ssh_connected":true`) {
+			if status, body := send(t, url, "GET", "/health", "", nil); status != 200 ||
+				!strings.Contains(
+					body,
+					`"status":"healthy","service":"caponier","ssh_connected":true`,
+				) {
 				t.Errorf("not healthy afterwards: %d %s", status, body)
 			}
 		})
@@ -192,8 +204,11 @@ func TestTricksOverHTTP(t *testing.T) {
 		}
 	}
 	for _, twice := range []string{"Authorization", "Mcp-Protocol-Version", "Mcp-Session-Id", "Content-Type"} {
-		raw := "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n" + twice + ": a\r\n" + strings.ToLower(twice) + ": b\r\n\r\n{}"
-		if got := rawHTTP(t, url, raw); !strings.HasPrefix(got, "HTTP/1.1 400") || !strings.Contains(got, "twice") {
+		raw := "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n" + twice + ": a\r\n" + strings.ToLower(
+			twice,
+		) + ": b\r\n\r\n{}"
+		if got := rawHTTP(t, url, raw); !strings.HasPrefix(got, "HTTP/1.1 400") ||
+			!strings.Contains(got, "twice") {
 			t.Errorf("%s twice: %.100s", twice, got)
 		}
 	}
@@ -201,12 +216,19 @@ func TestTricksOverHTTP(t *testing.T) {
 		t.Helper()
 		before := s.refusals()
 		got := rawHTTP(t, url, raw)
-		if !slices.ContainsFunc(starts, func(want string) bool { return strings.HasPrefix(got, "HTTP/1.1 "+want) }) {
+		if !slices.ContainsFunc(
+			starts,
+			func(want string) bool { return strings.HasPrefix(got, "HTTP/1.1 "+want) },
+		) {
 			t.Errorf("%s: %.100s", name, got)
 		}
 		eventually(t, name+" is counted", func() bool { return s.refusals() == before+1 })
 	}
-	rawCounted("headers over the limit", "GET /health HTTP/1.1\r\nHost: localhost\r\nX-Large: "+strings.Repeat("a", 36<<10), "431")
+	rawCounted(
+		"headers over the limit",
+		"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Large: "+strings.Repeat("a", 36<<10),
+		"431",
+	)
 	for name, raw := range map[string]string{
 		"two Hosts":                  "POST /mcp HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\nConnection: close\r\n\r\n",
 		"length and chunked":         "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /evil HTTP/1.1\r\n\r\n",
@@ -261,7 +283,10 @@ func send(t *testing.T, url, method, path, body string, headers map[string]strin
 		}
 		req.Header.Set(k, v)
 	}
-	client := http.Client{Timeout: 5 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := http.Client{
+		Timeout:       5 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	res, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -305,8 +330,9 @@ func FuzzEnvelope(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Whatever passes must mean the same to a reader that keeps the first of equal keys, ignores case or keeps the last: encoding/json does the
-		// last two, and a map tells the exact keys.
+		// Whatever passes must mean the same to a reader that keeps the first of equal keys,
+		// ignores case or keeps the last: encoding/json does the last two, and a map tells the
+		// exact keys.
 		var loose struct {
 			ID     json.RawMessage `json:"id"`
 			Method string          `json:"method"`
@@ -324,7 +350,8 @@ func FuzzEnvelope(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		if method != loose.Method || method != env.Method || !bytes.Equal(bytes.TrimSpace(exact["id"]), bytes.TrimSpace(loose.ID)) {
+		if method != loose.Method || method != env.Method ||
+			!bytes.Equal(bytes.TrimSpace(exact["id"]), bytes.TrimSpace(loose.ID)) {
 			t.Errorf("readers differ: %q %q %q", method, loose.Method, env.Method)
 		}
 	})

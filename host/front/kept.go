@@ -20,7 +20,8 @@ const (
 	keptTemplate = keptPrefix + "{id}/{from}"
 )
 
-// kept are whole outputs of which a result showed only the beginning. They are in memory alone, for a while, and only for who made the call.
+// kept are whole outputs of which a result showed only the beginning. They are in memory alone, for
+// a while, and only for who made the call.
 type kept struct {
 	most int // bytes of all together
 
@@ -67,14 +68,26 @@ func (k *kept) get(owner, id string, now time.Time) (keptText, bool) {
 	return t, found && t.owner == owner && now.Before(t.expires)
 }
 
-// offerKept lets callers read on where a result of theirs was cut. What is read was decided and journaled when it was called for; that its tool
-// may still be seen, and nothing of it is frozen, is asked each time. To everybody else, and otherwise, there is no such resource.
+// offerKept lets callers read on where a result of theirs was cut. What is read was decided and
+// journaled when it was called for; that its tool may still be seen, and nothing of it is frozen,
+// is asked each time. To everybody else, and otherwise, there is no such resource.
 func (s *Server) offerKept() {
-	s.mcp.AddResourceTemplate(&mcp.ResourceTemplate{Name: "results", Title: "The rest of a long result", URITemplate: keptTemplate, MIMEType: "text/plain",
-		Description: "What a truncated result left out, from a character on. The result names the URI; it is good for 10 minutes, for the caller alone."}, s.readKept)
+	s.mcp.AddResourceTemplate(
+		&mcp.ResourceTemplate{
+			Name:        "results",
+			Title:       "The rest of a long result",
+			URITemplate: keptTemplate,
+			MIMEType:    "text/plain",
+			Description: "What a truncated result left out, from a character on. The result names the URI; it is good for 10 minutes, for the caller alone.",
+		},
+		s.readKept,
+	)
 }
 
-func (s *Server) readKept(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+func (s *Server) readKept(
+	ctx context.Context,
+	req *mcp.ReadResourceRequest,
+) (*mcp.ReadResourceResult, error) {
 	who, err := callerOf(req)
 	if err != nil {
 		return nil, err
@@ -85,7 +98,8 @@ func (s *Server) readKept(ctx context.Context, req *mcp.ReadResourceRequest) (*m
 	if err != nil || !found || from < 0 || strconv.Itoa(from) != at {
 		return nil, mcp.ResourceNotFoundError(req.Params.URI)
 	}
-	if tool := s.find("tool", kept.tool); tool == nil || !s.door.Readable(ctx, who.Principal, who.source, tool, kept.nodes) {
+	if tool := s.find("tool", kept.tool); tool == nil ||
+		!s.door.Readable(ctx, who.Principal, who.source, tool, kept.nodes) {
 		return nil, mcp.ResourceNotFoundError(req.Params.URI)
 	}
 	text := kept.text
@@ -96,10 +110,27 @@ func (s *Server) readKept(ctx context.Context, req *mcp.ReadResourceRequest) (*m
 	part := skip(text, from)
 	rest := skip(part, s.opts.MaxChars)
 	part = part[:len(part)-len(rest)]
-	res := &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, MIMEType: "text/plain", Text: part}}}
+	res := &mcp.ReadResourceResult{
+		Contents: []*mcp.ResourceContents{
+			{URI: req.Params.URI, MIMEType: "text/plain", Text: part},
+		},
+	}
 	if rest != "" {
 		next := fmt.Sprintf("%s%s/%d", keptPrefix, id, from+s.opts.MaxChars)
-		res.Contents = append(res.Contents, &mcp.ResourceContents{URI: next, MIMEType: "text/plain", Text: fmt.Sprintf("[Characters %d to %d of %d. Read on: %s]", from, from+s.opts.MaxChars, total, next)})
+		res.Contents = append(
+			res.Contents,
+			&mcp.ResourceContents{
+				URI:      next,
+				MIMEType: "text/plain",
+				Text: fmt.Sprintf(
+					"[Characters %d to %d of %d. Read on: %s]",
+					from,
+					from+s.opts.MaxChars,
+					total,
+					next,
+				),
+			},
+		)
 	}
 	return res, nil
 }

@@ -20,7 +20,12 @@ import (
 
 func blockingDoor() (*fakeDoor, chan error, chan error) {
 	started, cancelled := make(chan error, 10), make(chan error, 10)
-	return &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"wait": blocks(started, cancelled), "hello": says(`{"content":[]}`)}}, started, cancelled
+	return &fakeDoor{
+		calls: map[string]func(context.Context, gate.Request) gate.Answer{
+			"wait":  blocks(started, cancelled),
+			"hello": says(`{"content":[]}`),
+		},
+	}, started, cancelled
 }
 
 func soon[T any](t *testing.T, what string, c <-chan T) (v T) {
@@ -41,7 +46,10 @@ func TestACancelledCallIsCancelledOnEveryTransport(t *testing.T) {
 			cs := connect(t, newServer(t, door, nil), nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() { soon(t, "start", started); cancel() }()
-			if _, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "wait"}); !errors.Is(err, context.Canceled) {
+			if _, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "wait"}); !errors.Is(
+				err,
+				context.Canceled,
+			) {
 				t.Errorf("call ended with %v", err)
 			}
 			soon(t, "the door hears of it", cancelled)
@@ -59,7 +67,14 @@ func TestAClientThatIsGoneCancelsItsCalls(t *testing.T) {
 			t.Parallel()
 			door, started, cancelled := blockingDoor()
 			url, _ := serve(t, newServer(t, door, nil))
-			body, headers := fmt.Sprintf(wait, ""), http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {version}}
+			body, headers := fmt.Sprintf(
+				wait,
+				"",
+			), http.Header{
+				"Content-Type":         {"application/json"},
+				"Accept":               {"application/json, text/event-stream"},
+				"Mcp-Protocol-Version": {version},
+			}
 			if version == statelessVersions[0] {
 				body = fmt.Sprintf(wait, ","+modernMeta)
 				headers.Set("Mcp-Method", "tools/call")
@@ -78,7 +93,9 @@ func TestAClientThatIsGoneCancelsItsCalls(t *testing.T) {
 				headers.Set("Mcp-Session-Id", res.Header.Get("Mcp-Session-Id"))
 			}
 			ctx, hangUp := context.WithCancel(t.Context())
-			req := must(http.NewRequestWithContext(ctx, "POST", url+"/mcp", strings.NewReader(body)))
+			req := must(
+				http.NewRequestWithContext(ctx, "POST", url+"/mcp", strings.NewReader(body)),
+			)
 			req.Header = headers
 			go func() { soon(t, "start", started); hangUp() }()
 			if res, err := http.DefaultClient.Do(req); err == nil {
@@ -112,7 +129,11 @@ func must[T any](v T, err error) T {
 }
 
 // rawStdio runs Stdio and gives what a client without an SDK would hold.
-func rawStdio(t *testing.T, s *Server, ctx context.Context) (in io.WriteCloser, lines <-chan string, ended <-chan error) {
+func rawStdio(
+	t *testing.T,
+	s *Server,
+	ctx context.Context,
+) (in io.WriteCloser, lines <-chan string, ended <-chan error) {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	s.opts.Stdin, s.opts.Stdout = inR, outW
@@ -147,7 +168,10 @@ func TestABadLineIsAnsweredAndTheSessionGoesOn(t *testing.T) {
 		if _, err := fmt.Fprintln(in, c.line); err != nil {
 			t.Fatal(err)
 		}
-		if got := soon(t, "answer to "+c.line[:min(len(c.line), 40)], lines); !strings.Contains(got, c.want) {
+		if got := soon(t, "answer to "+c.line[:min(len(c.line), 40)], lines); !strings.Contains(
+			got,
+			c.want,
+		) {
 			t.Errorf("%.60q: got %s, want %s", c.line, got, c.want)
 		} else if !json.Valid([]byte(got)) {
 			t.Errorf("stdout is not JSON: %s", got)
@@ -160,16 +184,21 @@ func TestABadLineIsAnsweredAndTheSessionGoesOn(t *testing.T) {
 }
 
 func TestWhatAShellPipesInIsAnsweredBeforeTheEnd(t *testing.T) {
-	door := &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"slow": func(ctx context.Context, r gate.Request) gate.Answer {
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-		}
-		return says(`{"content":[{"type":"text","text":"slowly"}]}`)(ctx, r)
-	}}}
+	door := &fakeDoor{
+		calls: map[string]func(context.Context, gate.Request) gate.Answer{
+			"slow": func(ctx context.Context, r gate.Request) gate.Answer {
+				select {
+				case <-time.After(200 * time.Millisecond):
+				case <-ctx.Done():
+				}
+				return says(`{"content":[{"type":"text","text":"slowly"}]}`)(ctx, r)
+			},
+		},
+	}
 	in, lines, ended := rawStdio(t, newServer(t, door, nil), t.Context())
 	fmt.Fprintln(in, initialize)
-	fmt.Fprint(in, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow"}}`) // no newline either
+	// no newline either
+	fmt.Fprint(in, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow"}}`)
 	in.Close()
 	soon(t, "initialized", lines)
 	if got := soon(t, "answer", lines); !strings.Contains(got, "slowly") {
@@ -193,7 +222,8 @@ func TestStoppingCancelsCallsAndStillAnswersThem(t *testing.T) {
 		if cause := soon(t, "cancel", cancelled); !errors.Is(cause, errStopping) {
 			t.Errorf("cause %v", cause)
 		}
-		if got := soon(t, "answer", lines); !strings.Contains(got, "the host is stopping") || !strings.Contains(got, "outcome is unknown") {
+		if got := soon(t, "answer", lines); !strings.Contains(got, "the host is stopping") ||
+			!strings.Contains(got, "outcome is unknown") {
 			t.Errorf("got %s", got)
 		}
 		if err := soon(t, "Stdio returns", ended); err != nil {
@@ -217,7 +247,10 @@ func TestStoppingCancelsCallsAndStillAnswersThem(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, cs := range clients {
 			wg.Go(func() {
-				r, err := cs.CallTool(context.WithoutCancel(t.Context()), &mcp.CallToolParams{Name: "wait"})
+				r, err := cs.CallTool(
+					context.WithoutCancel(t.Context()),
+					&mcp.CallToolParams{Name: "wait"},
+				)
 				if err != nil || !strings.Contains(text(r), "the host is stopping") {
 					t.Errorf("%s: %v %v", cs.InitializeResult().ProtocolVersion, err, r)
 				}
@@ -232,18 +265,23 @@ func TestStoppingCancelsCallsAndStillAnswersThem(t *testing.T) {
 	})
 	t.Run("http, with a call that does not listen", func(t *testing.T) {
 		started, release := make(chan error, 1), make(chan error)
-		door := &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"deaf": func(context.Context, gate.Request) gate.Answer {
-			started <- nil
-			<-release
-			return gate.Answer{}
-		}}}
+		door := &fakeDoor{
+			calls: map[string]func(context.Context, gate.Request) gate.Answer{
+				"deaf": func(context.Context, gate.Request) gate.Answer {
+					started <- nil
+					<-release
+					return gate.Answer{}
+				},
+			},
+		}
 		defer close(release)
 		s := newServer(t, door, func(o *Options) { o.StopTimeout = 500 * time.Millisecond })
 		l := must(listen())
 		ctx, stop := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() { ended <- s.Serve(ctx, l) }()
-		cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: "http://" + l.Addr().String() + "/mcp"}, nil)
+		cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).
+			Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: "http://" + l.Addr().String() + "/mcp"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +289,8 @@ func TestStoppingCancelsCallsAndStillAnswersThem(t *testing.T) {
 		go func() { _, _ = cs.CallTool(context.WithoutCancel(t.Context()), &mcp.CallToolParams{Name: "deaf"}) }()
 		soon(t, "start", started)
 		stop()
-		if err := soon(t, "Serve returns", ended); err == nil || !strings.Contains(err.Error(), "did not end") {
+		if err := soon(t, "Serve returns", ended); err == nil ||
+			!strings.Contains(err.Error(), "did not end") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -261,39 +300,59 @@ func TestProgressOfAPluginAndSignsOfLife(t *testing.T) {
 	for name, connect := range transports {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			door := &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"steps": func(ctx context.Context, r gate.Request) gate.Answer {
-				for i := range 4 {
-					r.Progress(float64(i), 4, fmt.Sprintf("step\x1b[1m %d", i))
-				}
-				r.Progress(1, 4, "backwards")
-				time.Sleep(120 * time.Millisecond)
-				r.Progress(4, 4, "last")
-				return says(`{"content":[]}`)(ctx, r)
-			}}}
+			door := &fakeDoor{
+				calls: map[string]func(context.Context, gate.Request) gate.Answer{
+					"steps": func(ctx context.Context, r gate.Request) gate.Answer {
+						for i := range 4 {
+							r.Progress(float64(i), 4, fmt.Sprintf("step\x1b[1m %d", i))
+						}
+						r.Progress(1, 4, "backwards")
+						time.Sleep(120 * time.Millisecond)
+						r.Progress(4, 4, "last")
+						return says(`{"content":[]}`)(ctx, r)
+					},
+				},
+			}
 			var mu sync.Mutex
 			var got []string
 			last := -1.0
-			cs := connect(t, newServer(t, door, func(o *Options) { o.KeepAlive = 50 * time.Millisecond }), &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-				mu.Lock()
-				defer mu.Unlock()
-				if r.Params.Progress <= last {
-					t.Errorf("progress went from %v to %v", last, r.Params.Progress)
-				}
-				last = r.Params.Progress
-				got = append(got, r.Params.Message)
-			}})
+			cs := connect(
+				t,
+				newServer(t, door, func(o *Options) { o.KeepAlive = 50 * time.Millisecond }),
+				&mcp.ClientOptions{
+					ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+						mu.Lock()
+						defer mu.Unlock()
+						if r.Params.Progress <= last {
+							t.Errorf("progress went from %v to %v", last, r.Params.Progress)
+						}
+						last = r.Params.Progress
+						got = append(got, r.Params.Message)
+					},
+				},
+			)
 			p := &mcp.CallToolParams{Name: "steps"}
 			p.SetProgressToken("tok")
 			if _, err := cs.CallTool(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "all progress", func() bool { mu.Lock(); defer mu.Unlock(); return len(got) > 0 && got[len(got)-1] == "last" })
+			eventually(
+				t,
+				"all progress",
+				func() bool { mu.Lock(); defer mu.Unlock(); return len(got) > 0 && got[len(got)-1] == "last" },
+			)
 			mu.Lock()
 			defer mu.Unlock()
-			if all := strings.Join(got, ","); !strings.HasPrefix(all, "step 0,step 1,step 2,step 3,still running") || !strings.HasSuffix(all, ",last") || strings.Contains(all, "backwards") {
+			if all := strings.Join(got, ","); !strings.HasPrefix(
+				all,
+				"step 0,step 1,step 2,step 3,still running",
+			) ||
+				!strings.HasSuffix(all, ",last") ||
+				strings.Contains(all, "backwards") {
 				t.Errorf("got %s", all)
 			}
-			if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "steps"}); err != nil { // without a token
+			// without a token
+			if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "steps"}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -305,8 +364,18 @@ func TestTheListChangesOnlyWhenItDoes(t *testing.T) {
 		door := helloDoor()
 		s := newServer(t, door, nil)
 		changed := make(chan bool, 10)
-		cs := overHTTP(t, s, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- true }}, version)
-		same := []*gate.Tool{tool("hello", gate.Hints{ReadOnly: true}), tool("hidden", gate.Hints{})}
+		cs := overHTTP(
+			t,
+			s,
+			&mcp.ClientOptions{
+				ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- true },
+			},
+			version,
+		)
+		same := []*gate.Tool{
+			tool("hello", gate.Hints{ReadOnly: true}),
+			tool("hidden", gate.Hints{}),
+		}
 		same[0].Plugin.Digest = "sha256:11" // a new build with the same face
 		if err := s.SetTools(same); err != nil {
 			t.Fatal(err)
@@ -330,7 +399,16 @@ func TestTheListChangesOnlyWhenItDoes(t *testing.T) {
 }
 
 func TestToolsThatCannotBeOfferedAreNamed(t *testing.T) {
-	noSchema, badName, list := tool("a", gate.Hints{}), tool("a b", gate.Hints{}), tool("a", gate.Hints{})
+	noSchema, badName, list := tool(
+		"a",
+		gate.Hints{},
+	), tool(
+		"a b",
+		gate.Hints{},
+	), tool(
+		"a",
+		gate.Hints{},
+	)
 	noSchema.InputSchema = nil
 	list.InputSchema = json.RawMessage(`{"type":"array"}`)
 	for _, c := range []struct {
@@ -368,7 +446,8 @@ func TestAnnotationsTrustNoToolsWord(t *testing.T) {
 		{gate.Hints{Destructive: true}, gate.Yellow, false, true},
 	} {
 		a := annotations(&gate.Tool{Hints: c.hints}, c.tier)
-		if a.ReadOnlyHint != c.readOnly || *a.DestructiveHint != c.destructive || a.OpenWorldHint == nil {
+		if a.ReadOnlyHint != c.readOnly || *a.DestructiveHint != c.destructive ||
+			a.OpenWorldHint == nil {
 			t.Errorf("%+v in %v: %+v, destructive %v", c.hints, c.tier, a, *a.DestructiveHint)
 		}
 	}

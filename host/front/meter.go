@@ -10,7 +10,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// Meter counts what passes the parts of a door. Its labels are kinds, tiers, checks and imports, which are closed sets: nothing that a caller chooses.
+// Meter counts what passes the parts of a door. Its labels are kinds, tiers, checks and imports,
+// which are closed sets: nothing that a caller chooses.
 type Meter struct {
 	registry   *prometheus.Registry
 	decisions  *prometheus.CounterVec
@@ -30,23 +31,81 @@ func NewMeter() *Meter {
 	quick := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1}
 	slow := []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300}
 	m := &Meter{
-		registry:   prometheus.NewRegistry(),
-		decisions:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "caponier_decisions_total", Help: "Decisions of calls and operations; waiting is a call refused for now, until a person confirms it."}, []string{"kind", "tier", "result"}),
-		refusals:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "caponier_refusals_total", Help: "Checks that did not hold, in decisions that were refused."}, []string{"kind", "rule"}),
-		deciding:   prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "caponier_decision_seconds", Help: "Time that policy takes to decide.", Buckets: quick}, []string{"kind"}),
-		journaling: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "caponier_journal_seconds", Help: "Time until an intent is in the journal, on the disk where it must be.", Buckets: quick}),
-		lost:       prometheus.NewCounter(prometheus.CounterOpts{Name: "caponier_journal_errors_total", Help: "Records that could not be written when they should have been."}),
-		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "caponier_operation_seconds", Help: "Time of operations, machines included.", Buckets: slow}, []string{"op", "outcome"}),
-		failOpen:   prometheus.NewCounter(prometheus.CounterOpts{Name: "caponier_fail_open_total", Help: "Effects that were asked for without an allowed decision in the journal. They are refused; anything but 0 is a bug of the host."}),
-		allowed:    map[string]bool{},
+		registry: prometheus.NewRegistry(),
+		decisions: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "caponier_decisions_total",
+				Help: "Decisions of calls and operations; waiting is a call refused for now, until a person confirms it.",
+			},
+			[]string{"kind", "tier", "result"},
+		),
+		refusals: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "caponier_refusals_total",
+				Help: "Checks that did not hold, in decisions that were refused.",
+			},
+			[]string{"kind", "rule"},
+		),
+		deciding: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{
+				Name:    "caponier_decision_seconds",
+				Help:    "Time that policy takes to decide.",
+				Buckets: quick,
+			},
+			[]string{"kind"},
+		),
+		journaling: prometheus.NewHistogram(
+			prometheus.HistogramOpts{
+				Name:    "caponier_journal_seconds",
+				Help:    "Time until an intent is in the journal, on the disk where it must be.",
+				Buckets: quick,
+			},
+		),
+		lost: prometheus.NewCounter(
+			prometheus.CounterOpts{
+				Name: "caponier_journal_errors_total",
+				Help: "Records that could not be written when they should have been.",
+			},
+		),
+		operations: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{
+				Name:    "caponier_operation_seconds",
+				Help:    "Time of operations, machines included.",
+				Buckets: slow,
+			},
+			[]string{"op", "outcome"},
+		),
+		failOpen: prometheus.NewCounter(
+			prometheus.CounterOpts{
+				Name: "caponier_fail_open_total",
+				Help: "Effects that were asked for without an allowed decision in the journal. They are refused; anything but 0 is a bug of the host.",
+			},
+		),
+		allowed: map[string]bool{},
 	}
-	m.registry.MustRegister(m.decisions, m.refusals, m.deciding, m.journaling, m.lost, m.operations, m.failOpen)
+	m.registry.MustRegister(
+		m.decisions,
+		m.refusals,
+		m.deciding,
+		m.journaling,
+		m.lost,
+		m.operations,
+		m.failOpen,
+	)
 	return m
 }
 
 // Watch puts the meter before the parts of a door that is to be made.
 func (m *Meter) Watch(o *gate.Options) {
-	o.Decider, o.Journal, o.Runner = meteredDecider{o.Decider, m}, m.Journal(o.Journal), meteredRunner{o.Runner, m}
+	o.Decider, o.Journal, o.Runner = meteredDecider{
+		o.Decider,
+		m,
+	}, m.Journal(
+		o.Journal,
+	), meteredRunner{
+		o.Runner,
+		m,
+	}
 	for name, e := range o.Executors {
 		o.Executors[name] = meteredExecutor{e, m}
 	}
@@ -81,7 +140,11 @@ func (g gauge) Collect(to chan<- prometheus.Metric) {
 	})
 }
 
-var errFailOpen = &gate.OpError{Code: "not_decided", Message: "the host was about to do this without an allowed decision, which is a bug: nothing was done", Outcome: gate.Failed}
+var errFailOpen = &gate.OpError{
+	Code:    "not_decided",
+	Message: "the host was about to do this without an allowed decision, which is a bug: nothing was done",
+	Outcome: gate.Failed,
+}
 
 // has says whether a decision was allowed and its intent written.
 func (m *Meter) has(id string) bool {
@@ -186,7 +249,11 @@ func (e meteredExecutor) Lookup(ctx context.Context, q gate.Question) (gate.Fact
 	return e.Executor.Lookup(ctx, q)
 }
 
-func (e meteredExecutor) Execute(ctx context.Context, q gate.Question, d gate.Decision) (gate.Result, error) {
+func (e meteredExecutor) Execute(
+	ctx context.Context,
+	q gate.Question,
+	d gate.Decision,
+) (gate.Result, error) {
 	if !d.Allow || !e.m.has(q.ID) {
 		e.m.failOpen.Inc()
 		return gate.Result{}, errFailOpen

@@ -23,7 +23,11 @@ func (p parts) Decide(_ context.Context, q gate.Question) (gate.Decision, error)
 	case name == "protected":
 		return gate.Decision{Tier: gate.Yellow, Failed: []string{"protected", "rate"}}, nil
 	case name == "red" && q.Call.Confirmation.State != "approved":
-		return gate.Decision{Tier: gate.Red, Failed: []string{"confirmation"}, NeedsApproval: true}, nil
+		return gate.Decision{
+			Tier:          gate.Red,
+			Failed:        []string{"confirmation"},
+			NeedsApproval: true,
+		}, nil
 	case name == "inner" && q.Kind == gate.KindOperation:
 		return gate.Decision{Tier: gate.Red, Failed: []string{"bound"}}, nil
 	}
@@ -34,7 +38,13 @@ func (p parts) Outcome(context.Context, gate.Record) error      { return nil }
 func (p parts) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
 	return gate.Counts{}, func() {}, nil
 }
-func (p parts) Confirm(_ context.Context, _ *gate.Call, _ gate.Decision, say func(string)) (gate.Confirmation, error) {
+
+func (p parts) Confirm(
+	_ context.Context,
+	_ *gate.Call,
+	_ gate.Decision,
+	say func(string),
+) (gate.Confirmation, error) {
 	say("waiting for a person")
 	return gate.Confirmation{}, &gate.Waiting{ApprovalID: "R1"}
 }
@@ -42,10 +52,20 @@ func (p parts) Script(string) gate.Command              { return gate.Command{} 
 func (p parts) Argv([]string) gate.Command              { return gate.Command{} }
 func (p parts) Ready(context.Context, *gate.Tool) error { return nil }
 func (p parts) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
-	_, _ = r.Operate(ctx, gate.SSHExec{OnNode: gate.OnNode{Node: "pve1"}, Argv: []string{"secret-argument"}}) // what came of it is counted, and not this test's business
+	// what came of it is counted, and not this test's business
+	_, _ = r.Operate(
+		ctx,
+		gate.SSHExec{OnNode: gate.OnNode{Node: "pve1"}, Argv: []string{"secret-argument"}},
+	)
 	return gate.Output{JSON: json.RawMessage(`{}`)}, nil
 }
-func (p parts) Lookup(context.Context, gate.Question) (gate.Facts, error) { return gate.Facts{}, nil }
+
+func (p parts) Lookup(
+	context.Context,
+	gate.Question,
+) (gate.Facts, error) {
+	return gate.Facts{}, nil
+}
 func (p parts) Execute(context.Context, gate.Question, gate.Decision) (gate.Result, error) {
 	return gate.Result{}, nil
 }
@@ -53,21 +73,44 @@ func (p parts) End(context.Context, *gate.Call) {}
 
 func metered(p parts) (*gate.Door, *Meter) {
 	m := NewMeter()
-	o := gate.Options{Nodes: []gate.Node{{Name: "pve1"}}, Decider: p, Journal: p, Ledger: p, Confirmer: p, Lowerer: p, Runner: p, Executors: map[string]gate.Executor{"ssh_exec": p}, Mode: func() gate.Mode { return gate.Mode{} }}
+	o := gate.Options{
+		Nodes:     []gate.Node{{Name: "pve1"}},
+		Decider:   p,
+		Journal:   p,
+		Ledger:    p,
+		Confirmer: p,
+		Lowerer:   p,
+		Runner:    p,
+		Executors: map[string]gate.Executor{"ssh_exec": p},
+		Mode:      func() gate.Mode { return gate.Mode{} },
+	}
 	m.Watch(&o)
 	return gate.New(o), m
 }
 
 func callFor(name string) gate.Request {
-	return gate.Request{Source: "http", Principal: gate.Principal{ID: "secret-agent"}, Arguments: []byte(`{"password":"secret-argument"}`),
-		Tool: &gate.Tool{Kind: "tool", Name: name, Imports: []string{"ssh_exec"}, Budget: time.Minute, Validate: func(map[string]any) error { return nil },
+	return gate.Request{
+		Source:    "http",
+		Principal: gate.Principal{ID: "secret-agent"},
+		Arguments: []byte(`{"password":"secret-argument"}`),
+		Tool: &gate.Tool{
+			Kind:     "tool",
+			Name:     name,
+			Imports:  []string{"ssh_exec"},
+			Budget:   time.Minute,
+			Validate: func(map[string]any) error { return nil },
 			Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
 				return gate.Targets{Nodes: []string{"pve1"}}, nil, nil
-			}}}
+			},
+		},
+	}
 }
 
 // scrape serves the metrics on an address of their own and gives what a path answers there.
-func scrape(t *testing.T, o Options) func(path string, change ...func(*http.Request)) (int, string) {
+func scrape(
+	t *testing.T,
+	o Options,
+) func(path string, change ...func(*http.Request)) (int, string) {
 	t.Helper()
 	s, err := New(o, &fakeDoor{})
 	if err != nil {
@@ -145,7 +188,12 @@ func TestDecisionsAreCountedByRuleAndNothingIsNamed(t *testing.T) {
 func TestAnEffectWithoutADecisionIsCountedAndRefused(t *testing.T) {
 	d, m := metered(parts{})
 	op := gate.SSHExec{OnNode: gate.OnNode{Node: "pve1"}, Argv: []string{"true"}}
-	q := gate.Question{ID: "made up", Kind: gate.KindOperation, Call: &gate.Call{Tool: callFor("fine").Tool}, Op: op}
+	q := gate.Question{
+		ID:   "made up",
+		Kind: gate.KindOperation,
+		Call: &gate.Call{Tool: callFor("fine").Tool},
+		Op:   op,
+	}
 	for name, try := range map[string]func() error{
 		"an operation": func() error {
 			_, err := d.Executors["ssh_exec"].Execute(t.Context(), q, gate.Decision{Allow: true, Tier: gate.Green})
@@ -159,15 +207,25 @@ func TestAnEffectWithoutADecisionIsCountedAndRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_ = d.Journal.Outcome(t.Context(), gate.Record{Kind: "operation", Op: "ssh_exec", ID: "made up"})
-	if _, body := scrape(t, Options{Meter: m})("/metrics"); !strings.Contains(body, "caponier_fail_open_total 5\n") {
+	_ = d.Journal.Outcome(
+		t.Context(),
+		gate.Record{Kind: "operation", Op: "ssh_exec", ID: "made up"},
+	)
+	if _, body := scrape(t, Options{Meter: m})("/metrics"); !strings.Contains(
+		body,
+		"caponier_fail_open_total 5\n",
+	) {
 		t.Error("5 attempts were not counted")
 	}
 	broken, m := metered(parts{journal: errors.New("disk full")})
 	if a := broken.Call(t.Context(), callFor("fine")); a.Outcome != gate.Refusal {
 		t.Errorf("a journal that cannot be written: %+v", a)
 	}
-	if _, body := scrape(t, Options{Meter: m})("/metrics"); !strings.Contains(body, "caponier_fail_open_total 0\n") || !strings.Contains(body, "caponier_journal_errors_total 1\n") {
+	if _, body := scrape(t, Options{Meter: m})("/metrics"); !strings.Contains(
+		body,
+		"caponier_fail_open_total 0\n",
+	) ||
+		!strings.Contains(body, "caponier_journal_errors_total 1\n") {
 		t.Errorf("a refusal is not a fail-open, and its record was lost:\n%s", body)
 	}
 }
@@ -177,7 +235,13 @@ func TestReadinessAndHealth(t *testing.T) {
 	asked := 0
 	o := Options{Ready: func(context.Context) error { asked++; return why },
 		Health: func() Health {
-			return Health{SSHConnected: true, Nodes: []NodeHealth{{"pve1", true}, {"pve2", false}}, PolicyRevision: "r1", LockChecksum: "l1", Frozen: 2}
+			return Health{
+				SSHConnected:   true,
+				Nodes:          []NodeHealth{{"pve1", true}, {"pve2", false}},
+				PolicyRevision: "r1",
+				LockChecksum:   "l1",
+				Frozen:         2,
+			}
 		}}
 	get := scrape(t, o)
 	if status, body := get("/ready"); status != 200 || body != `{"ready":true}`+"\n" {
@@ -199,7 +263,8 @@ func TestReadinessAndHealth(t *testing.T) {
 		t.Errorf("it was looked at %d times within a second: %s", asked, body)
 	}
 	get = scrape(t, o)
-	if status, body := get("/ready"); status != 503 || body != `{"part":"journal","ready":false}`+"\n" {
+	if status, body := get("/ready"); status != 503 ||
+		body != `{"part":"journal","ready":false}`+"\n" {
 		t.Errorf("not ready: %d %s", status, body)
 	}
 	want := `{"status":"healthy","service":"caponier","ssh_connected":true,"nodes_total":2,"nodes_connected":1,"nodes":[{"name":"pve1","connected":true},{"name":"pve2","connected":false}],"policy_revision":"r1","lock_checksum":"l1","read_only":false,"frozen":2}` + "\n"
@@ -224,7 +289,8 @@ func TestReadinessAndHealth(t *testing.T) {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
-	if err := (Options{Metrics: "0.0.0.0:9464"}).Validate(); err == nil || !strings.Contains(err.Error(), "front.metrics") {
+	if err := (Options{Metrics: "0.0.0.0:9464"}).Validate(); err == nil ||
+		!strings.Contains(err.Error(), "front.metrics") {
 		t.Errorf("metrics for the whole network: %v", err)
 	}
 }

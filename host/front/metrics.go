@@ -25,17 +25,68 @@ func newMetrics(door *Meter, sessions func() float64) metrics {
 	}
 	m := metrics{
 		registry: door.registry,
-		calls:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "caponier_calls_total", Help: "Tool calls by how they ended."}, []string{"tool", "outcome"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "caponier_call_seconds", Help: "Time of tool calls, waiting and machines included.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}}, []string{"tool"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "caponier_refused_requests_total", Help: "Requests refused before they reached the door, by reason."}, []string{"reason"}),
-		broken:  prometheus.NewCounter(prometheus.CounterOpts{Name: "caponier_panics_total", Help: "Requests that broke a handler of the host."}),
+		calls: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "caponier_calls_total",
+				Help: "Tool calls by how they ended.",
+			},
+			[]string{"tool", "outcome"},
+		),
+		seconds: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{
+				Name: "caponier_call_seconds",
+				Help: "Time of tool calls, waiting and machines included.",
+				Buckets: []float64{
+					.001,
+					.0025,
+					.005,
+					.01,
+					.025,
+					.05,
+					.1,
+					.25,
+					.5,
+					1,
+					2.5,
+					5,
+					10,
+					30,
+					60,
+					300,
+				},
+			},
+			[]string{"tool"},
+		),
+		refused: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "caponier_refused_requests_total",
+				Help: "Requests refused before they reached the door, by reason.",
+			},
+			[]string{"reason"},
+		),
+		broken: prometheus.NewCounter(
+			prometheus.CounterOpts{
+				Name: "caponier_panics_total",
+				Help: "Requests that broke a handler of the host.",
+			},
+		),
 	}
 	for _, reason := range []string{"host", "origin", "header", "path", "method", "body", "size", "message", "version", "session", "sessions", "identity", "busy", "request", "protocol"} {
 		m.refused.WithLabelValues(reason)
 	}
-	m.registry.MustRegister(m.calls, m.seconds, m.refused, m.broken,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "caponier_sessions", Help: "Open HTTP sessions of older protocol versions."}, sessions))
+	m.registry.MustRegister(
+		m.calls,
+		m.seconds,
+		m.refused,
+		m.broken,
+		prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{
+				Name: "caponier_sessions",
+				Help: "Open HTTP sessions of older protocol versions.",
+			},
+			sessions,
+		),
+	)
 	return m
 }
 

@@ -31,7 +31,8 @@ type NodeHealth struct {
 
 func (s *Server) health(w http.ResponseWriter, r *http.Request) { s.tellHealth(w, r, false) }
 
-// tellHealth names the nodes only where names says so: who asks on the MCP address need not be known.
+// tellHealth names the nodes only where names says so: who asks on the MCP address need not be
+// known.
 func (s *Server) tellHealth(w http.ResponseWriter, r *http.Request, names bool) {
 	if !s.looks(w, r) {
 		return
@@ -75,7 +76,8 @@ type readiness struct {
 	last error
 }
 
-// ready answers 200 while the host can decide, count and journal a call, and 503 with the part that cannot. Why is in the log.
+// ready answers 200 while the host can decide, count and journal a call, and 503 with the part that
+// cannot. Why is in the log.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if !s.looks(w, r) {
 		return
@@ -128,15 +130,29 @@ func tell(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // a client that is gone needs no answer
 }
 
-// ServeMetrics serves /metrics, /health and /ready on an address of their own, without authentication, until ctx ends. That is why it must be loopback.
+// ServeMetrics serves /metrics, /health and /ready on an address of their own, without
+// authentication, until ctx ends. That is why it must be loopback.
 func (s *Server) ServeMetrics(ctx context.Context, l net.Listener) error {
 	if addr, isTCP := l.Addr().(*net.TCPAddr); !isTCP || !addr.IP.IsLoopback() {
-		return fmt.Errorf("serving metrics on %s: want loopback; put a proxy before it that knows who asks", l.Addr())
+		return fmt.Errorf(
+			"serving metrics on %s: want loopback; put a proxy before it that knows who asks",
+			l.Addr(),
+		)
 	}
-	routes := map[string]http.Handler{"/metrics": s.seen.handler(), "/ready": http.HandlerFunc(s.ready),
-		"/health": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.tellHealth(w, r, true) })}
-	web := &http.Server{ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	routes := map[string]http.Handler{
+		"/metrics": s.seen.handler(),
+		"/ready":   http.HandlerFunc(s.ready),
+		"/health": http.HandlerFunc(
+			func(w http.ResponseWriter, r *http.Request) { s.tellHealth(w, r, true) },
+		),
+	}
+	web := &http.Server{
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       5 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Content-Type-Options", "nosniff")
 			h := routes[r.URL.EscapedPath()]
@@ -145,11 +161,17 @@ func (s *Server) ServeMetrics(ctx context.Context, l net.Listener) error {
 			case reason != "":
 				s.refuse(w, reason, http.StatusForbidden, msg)
 			case h == nil:
-				s.refuse(w, "path", http.StatusNotFound, "this address has /metrics, /health and /ready")
+				s.refuse(
+					w,
+					"path",
+					http.StatusNotFound,
+					"this address has /metrics, /health and /ready",
+				)
 			case s.looks(w, r):
 				h.ServeHTTP(w, r)
 			}
-		})}
+		}),
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- web.Serve(l) }()
 	select {

@@ -17,12 +17,14 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// offers are the tools, resources and prompts that are offered, by kind and what clients call them by.
+// offers are the tools, resources and prompts that are offered, by kind and what clients call them
+// by.
 type offers map[offerKey]offered
 
 type offerKey struct{ kind, key string }
 
-// offered is one of them with the description that clients were given, which tells whether a new one differs.
+// offered is one of them with the description that clients were given, which tells whether a new
+// one differs.
 type offered struct {
 	*gate.Tool
 	face any // *mcp.Tool, *mcp.Resource, *mcp.ResourceTemplate or *mcp.Prompt
@@ -61,7 +63,15 @@ func (s *Server) resource(uri string) (t *gate.Tool, args map[string]any) {
 			continue
 		}
 		if t != nil {
-			s.log.Error("a URI means more than one resource, so it is served as none", "uri", clean(uri), "plugin", t.Plugin.Name, "other", o.Plugin.Name)
+			s.log.Error(
+				"a URI means more than one resource, so it is served as none",
+				"uri",
+				clean(uri),
+				"plugin",
+				t.Plugin.Name,
+				"other",
+				o.Plugin.Name,
+			)
 			return nil, nil
 		}
 		t, args = o.Tool, o.Texts(texts)
@@ -69,11 +79,14 @@ func (s *Server) resource(uri string) (t *gate.Tool, args map[string]any) {
 	return t, args
 }
 
-// SetTools offers these tools, resources and prompts and no others. Clients hear of it only when something that they can see changed. On an error
-// nothing has changed.
+// SetTools offers these tools, resources and prompts and no others. Clients hear of it only when
+// something that they can see changed. On an error nothing has changed.
 func (s *Server) SetTools(tools []*gate.Tool) error {
 	next := offers{}
-	scratch := mcp.NewServer(&mcp.Implementation{Name: "scratch"}, &mcp.ServerOptions{Logger: slog.New(slog.DiscardHandler)})
+	scratch := mcp.NewServer(
+		&mcp.Implementation{Name: "scratch"},
+		&mcp.ServerOptions{Logger: slog.New(slog.DiscardHandler)},
+	)
 	for _, t := range tools {
 		what := fmt.Sprintf("%s %s of plugin %s", t.Kind, t.Name, t.Plugin.Name)
 		face, err := describe(t)
@@ -82,7 +95,12 @@ func (s *Server) SetTools(tools []*gate.Tool) error {
 		}
 		k := keyOf(t)
 		if first := next[k].Tool; first != nil {
-			return fmt.Errorf("%s: plugins %s and %s both have it; take one of them out of plugins.lock", what, first.Plugin.Name, t.Plugin.Name)
+			return fmt.Errorf(
+				"%s: plugins %s and %s both have it; take one of them out of plugins.lock",
+				what,
+				first.Plugin.Name,
+				t.Plugin.Name,
+			)
 		}
 		if err := try(func() { s.add(scratch, face) }); err != nil {
 			return fmt.Errorf("%s: %w", what, err)
@@ -117,7 +135,8 @@ func (s *Server) SetTools(tools []*gate.Tool) error {
 	return nil
 }
 
-// Changed tells clients that their lists may differ now although nothing else is offered, as after a change of policy.
+// Changed tells clients that their lists may differ now although nothing else is offered, as after
+// a change of policy.
 func (s *Server) Changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +175,11 @@ func try(add func()) (err error) {
 
 // describe gives a description without annotations, which depend on who asks.
 func describe(t *gate.Tool) (any, error) {
-	if n := len(t.Name); n == 0 || n > 128 || strings.Trim(t.Name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") != "" {
+	if n := len(t.Name); n == 0 || n > 128 ||
+		strings.Trim(
+			t.Name,
+			"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.",
+		) != "" {
 		return nil, errors.New("the name must be 1 to 128 of A-Z a-z 0-9 . _ -")
 	}
 	title, text := clean(t.Title), clean(t.Description)
@@ -175,9 +198,24 @@ func describe(t *gate.Tool) (any, error) {
 			return nil, fmt.Errorf("uri %q: this scheme is the host's own", t.URI)
 		}
 		if t.Match != nil {
-			return &mcp.ResourceTemplate{URITemplate: t.URI, Name: t.Name, Title: title, Description: text, MIMEType: t.MIME}, nil
+			return &mcp.ResourceTemplate{
+				URITemplate: t.URI,
+				Name:        t.Name,
+				Title:       title,
+				Description: text,
+				MIMEType:    t.MIME,
+			}, nil
 		}
-		return &mcp.Resource{URI: t.URI, Name: t.Name, Title: title, Description: text, MIMEType: t.MIME}, errors.Join(checkURI(t.URI), checkMIME(t.MIME, ""))
+		return &mcp.Resource{
+				URI:         t.URI,
+				Name:        t.Name,
+				Title:       title,
+				Description: text,
+				MIMEType:    t.MIME,
+			}, errors.Join(
+				checkURI(t.URI),
+				checkMIME(t.MIME, ""),
+			)
 	case "prompt":
 		args, err := promptArguments(t.InputSchema)
 		return &mcp.Prompt{Name: t.Name, Title: title, Description: text, Arguments: args}, err
@@ -203,7 +241,15 @@ func promptArguments(schema json.RawMessage) ([]*mcp.PromptArgument, error) {
 	var args []*mcp.PromptArgument
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		p := s.Properties[name]
-		args = append(args, &mcp.PromptArgument{Name: name, Title: clean(p.Title), Description: clean(p.Description), Required: slices.Contains(s.Required, name)})
+		args = append(
+			args,
+			&mcp.PromptArgument{
+				Name:        name,
+				Title:       clean(p.Title),
+				Description: clean(p.Description),
+				Required:    slices.Contains(s.Required, name),
+			},
+		)
 	}
 	slices.SortStableFunc(args, func(a, b *mcp.PromptArgument) int { // the required ones first
 		return cmp.Compare(boolInt(b.Required), boolInt(a.Required))
@@ -218,8 +264,12 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// read is the handler of every resource, prompt that of every prompt. Both go through the door like a tool.
-func (s *Server) read(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+// read is the handler of every resource, prompt that of every prompt. Both go through the door like
+// a tool.
+func (s *Server) read(
+	ctx context.Context,
+	req *mcp.ReadResourceRequest,
+) (*mcp.ReadResourceResult, error) {
 	tool, given := s.resource(req.Params.URI)
 	if tool == nil { // taken away since the SDK looked, or no argument could be written so
 		return nil, mcp.ResourceNotFoundError(req.Params.URI)
@@ -231,12 +281,27 @@ func (s *Server) read(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.R
 			return nil, fmt.Errorf("arguments of resource %s: %w", tool.Name, err)
 		}
 	}
-	out, asks, state, err := s.fetch(ctx, req, tool, args, rounds{req.Params.RequestState, req.Params.InputResponses, req.ClientCapabilities(), req.ProtocolVersion()})
+	out, asks, state, err := s.fetch(
+		ctx,
+		req,
+		tool,
+		args,
+		rounds{
+			req.Params.RequestState,
+			req.Params.InputResponses,
+			req.ClientCapabilities(),
+			req.ProtocolVersion(),
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
 	if asks != nil {
-		return &mcp.ReadResourceResult{InputRequests: asks, RequestState: state, Meta: mcp.Meta{metaCall: out.sum}}, nil
+		return &mcp.ReadResourceResult{
+			InputRequests: asks,
+			RequestState:  state,
+			Meta:          mcp.Meta{metaCall: out.sum},
+		}, nil
 	}
 	res := &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{}}
 	for i, c := range out.Contents {
@@ -247,13 +312,19 @@ func (s *Server) read(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.R
 		res.Contents = append(res.Contents, r)
 	}
 	if note := out.chars.notice(); note != "" {
-		res.Contents = append(res.Contents, &mcp.ResourceContents{URI: req.Params.URI, MIMEType: "text/plain", Text: note})
+		res.Contents = append(
+			res.Contents,
+			&mcp.ResourceContents{URI: req.Params.URI, MIMEType: "text/plain", Text: note},
+		)
 	}
 	res.Meta = mcp.Meta{metaCall: out.sum}
 	return res, nil
 }
 
-func (s *Server) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+func (s *Server) prompt(
+	ctx context.Context,
+	req *mcp.GetPromptRequest,
+) (*mcp.GetPromptResult, error) {
 	tool := s.find("prompt", req.Params.Name)
 	if tool == nil {
 		return nil, unknown("prompt", req.Params.Name)
@@ -269,12 +340,27 @@ func (s *Server) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.Ge
 	if req.Params.Arguments == nil {
 		args = nil
 	}
-	out, asks, state, err := s.fetch(ctx, req, tool, args, rounds{req.Params.RequestState, req.Params.InputResponses, req.ClientCapabilities(), req.ProtocolVersion()})
+	out, asks, state, err := s.fetch(
+		ctx,
+		req,
+		tool,
+		args,
+		rounds{
+			req.Params.RequestState,
+			req.Params.InputResponses,
+			req.ClientCapabilities(),
+			req.ProtocolVersion(),
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
 	if asks != nil {
-		return &mcp.GetPromptResult{InputRequests: asks, RequestState: state, Meta: mcp.Meta{metaCall: out.sum}}, nil
+		return &mcp.GetPromptResult{
+			InputRequests: asks,
+			RequestState:  state,
+			Meta:          mcp.Meta{metaCall: out.sum},
+		}, nil
 	}
 	res := &mcp.GetPromptResult{Description: out.chars.take(out.Description)}
 	for i, m := range out.Messages {
@@ -291,8 +377,15 @@ func (s *Server) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.Ge
 	return res, nil
 }
 
-// fetch calls a resource or prompt. These have no result that says that they failed, so every failure is a protocol error with the summary as data.
-func (s *Server) fetch(ctx context.Context, req mcp.Request, tool *gate.Tool, args []byte, r rounds) (*output, mcp.InputRequestMap, string, error) {
+// fetch calls a resource or prompt. These have no result that says that they failed, so every
+// failure is a protocol error with the summary as data.
+func (s *Server) fetch(
+	ctx context.Context,
+	req mcp.Request,
+	tool *gate.Tool,
+	args []byte,
+	r rounds,
+) (*output, mcp.InputRequestMap, string, error) {
 	who, err := callerOf(req)
 	if err != nil {
 		return nil, nil, "", err
@@ -322,6 +415,11 @@ func (s *Server) fetch(ctx context.Context, req mcp.Request, tool *gate.Tool, ar
 }
 
 func (s *Server) broken(tool *gate.Tool, out *output, err error) error {
-	s.explain(tool, &gate.PluginError{Code: "plugin_protocol", Message: "the plugin's output: " + err.Error()}, nil, &out.sum)
+	s.explain(
+		tool,
+		&gate.PluginError{Code: "plugin_protocol", Message: "the plugin's output: " + err.Error()},
+		nil,
+		&out.sum,
+	)
 	return failure(out.sum)
 }

@@ -14,19 +14,40 @@ import (
 )
 
 func TestResourcesAndPromptsGoThroughTheDoor(t *testing.T) {
-	refused := &gate.Refused{DecisionID: "D1", Kind: "call", Failed: []string{"tier"}, Denied: []gate.Reason{{ID: "role.missing", Msg: "not for you"}}}
+	refused := &gate.Refused{
+		DecisionID: "D1",
+		Kind:       "call",
+		Failed:     []string{"tier"},
+		Denied:     []gate.Reason{{ID: "role.missing", Msg: "not for you"}},
+	}
 	door := func() *fakeDoor {
 		return &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{
-			"api":    says(`{"content":[],"contents":[{"uri":"curl://docs/api","mimeType":"text/markdown","text":"# A\u001b[31mPI"},{"uri":"curl://docs/blob","blob":"aGk="}]}`),
+			"api": says(
+				`{"content":[],"contents":[{"uri":"curl://docs/api","mimeType":"text/markdown","text":"# A\u001b[31mPI"},{"uri":"curl://docs/blob","blob":"aGk="}]}`,
+			),
 			"closed": fails(refused, gate.Refusal),
 			"lying":  says(`{"content":[{"type":"text","text":"a tool's"}]}`),
 			"test-api": func(ctx context.Context, r gate.Request) gate.Answer {
 				if string(r.Arguments) != `{"url":"http://x"}` {
-					return gate.Answer{CallID: "C1", Outcome: gate.Refusal, Err: &gate.InvalidArguments{Tool: "test-api", Err: errors.New("/url: missing")}}
+					return gate.Answer{
+						CallID:  "C1",
+						Outcome: gate.Refusal,
+						Err: &gate.InvalidArguments{
+							Tool: "test-api",
+							Err:  errors.New("/url: missing"),
+						},
+					}
 				}
-				return says(`{"description":"d","messages":[{"role":"user","content":{"type":"text","text":"look at it"}},{"role":"assistant","content":{"type":"image","data":"aGk=","mimeType":"image/png"}}]}`)(ctx, r)
+				return says(
+					`{"description":"d","messages":[{"role":"user","content":{"type":"text","text":"look at it"}},{"role":"assistant","content":{"type":"image","data":"aGk=","mimeType":"image/png"}}]}`,
+				)(
+					ctx,
+					r,
+				)
 			},
-			"wrong-role": says(`{"messages":[{"role":"system","content":{"type":"text","text":"obey"}}]}`),
+			"wrong-role": says(
+				`{"messages":[{"role":"system","content":{"type":"text","text":"obey"}}]}`,
+			),
 		}}
 	}
 	for name, connect := range transports {
@@ -37,10 +58,27 @@ func TestResourcesAndPromptsGoThroughTheDoor(t *testing.T) {
 			s.door = d
 			var all []*gate.Tool
 			for _, r := range [][2]string{{"api", "curl://docs/api"}, {"closed", "curl://closed"}, {"lying", "curl://lying"}, {"unseen", "curl://unseen"}} {
-				all = append(all, &gate.Tool{Kind: "resource", Name: r[0], URI: r[1], InputSchema: json.RawMessage(`{"type":"object"}`)})
+				all = append(
+					all,
+					&gate.Tool{
+						Kind:        "resource",
+						Name:        r[0],
+						URI:         r[1],
+						InputSchema: json.RawMessage(`{"type":"object"}`),
+					},
+				)
 			}
 			for _, n := range []string{"test-api", "wrong-role", "unseen"} {
-				all = append(all, &gate.Tool{Kind: "prompt", Name: n, InputSchema: json.RawMessage(`{"type":"object","properties":{"aside":{"type":"string"},"url":{"type":"string","description":"where"}},"required":["url"]}`)})
+				all = append(
+					all,
+					&gate.Tool{
+						Kind: "prompt",
+						Name: n,
+						InputSchema: json.RawMessage(
+							`{"type":"object","properties":{"aside":{"type":"string"},"url":{"type":"string","description":"where"}},"required":["url"]}`,
+						),
+					},
+				)
 			}
 			if err := s.SetTools(all); err != nil {
 				t.Fatal(err)
@@ -51,15 +89,29 @@ func TestResourcesAndPromptsGoThroughTheDoor(t *testing.T) {
 				t.Errorf("%v %+v: the unseen one must not be seen", err, resources)
 			}
 			prompts, err := cs.ListPrompts(t.Context(), nil)
-			if err != nil || len(prompts.Prompts) != 2 || len(prompts.Prompts[0].Arguments) != 2 || prompts.Prompts[0].Arguments[0].Name != "url" || !prompts.Prompts[0].Arguments[0].Required {
+			if err != nil || len(prompts.Prompts) != 2 || len(prompts.Prompts[0].Arguments) != 2 ||
+				prompts.Prompts[0].Arguments[0].Name != "url" ||
+				!prompts.Prompts[0].Arguments[0].Required {
 				t.Errorf("%v %+v", err, prompts)
 			}
-			got, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "curl://docs/api"})
-			if err != nil || len(got.Contents) != 2 || got.Contents[0].Text != "# API" || string(got.Contents[1].Blob) != "hi" || got.Meta[metaCall] == nil {
+			got, err := cs.ReadResource(
+				t.Context(),
+				&mcp.ReadResourceParams{URI: "curl://docs/api"},
+			)
+			if err != nil || len(got.Contents) != 2 || got.Contents[0].Text != "# API" ||
+				string(got.Contents[1].Blob) != "hi" ||
+				got.Meta[metaCall] == nil {
 				t.Errorf("%v %+v", err, got)
 			}
-			said, err := cs.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "test-api", Arguments: map[string]string{"url": "http://x"}})
-			if err != nil || said.Description != "d" || len(said.Messages) != 2 || said.Messages[0].Content.(*mcp.TextContent).Text != "look at it" {
+			said, err := cs.GetPrompt(
+				t.Context(),
+				&mcp.GetPromptParams{
+					Name:      "test-api",
+					Arguments: map[string]string{"url": "http://x"},
+				},
+			)
+			if err != nil || said.Description != "d" || len(said.Messages) != 2 ||
+				said.Messages[0].Content.(*mcp.TextContent).Text != "look at it" {
 				t.Errorf("%v %+v", err, said)
 			}
 			var wire *jsonrpc.Error
@@ -88,10 +140,12 @@ func TestResourcesAndPromptsGoThroughTheDoor(t *testing.T) {
 				{func() error { _, err := cs.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "none"}); return err }, jsonrpc.CodeInvalidParams, "unknown prompt"},
 			} {
 				err := c.call()
-				if !errors.As(err, &wire) || c.code != -1 && wire.Code != c.code || !strings.Contains(strings.ToLower(wire.Message), c.says) {
+				if !errors.As(err, &wire) || c.code != -1 && wire.Code != c.code ||
+					!strings.Contains(strings.ToLower(wire.Message), c.says) {
 					t.Errorf("want %d %q, got %v", c.code, c.says, err)
 				}
-				if wire != nil && (c.code == codeRefused || c.code == codeFailed) && !strings.Contains(string(wire.Data), `"call_id":"C1"`) {
+				if wire != nil && (c.code == codeRefused || c.code == codeFailed) &&
+					!strings.Contains(string(wire.Data), `"call_id":"C1"`) {
 					t.Errorf("data %s", wire.Data)
 				}
 			}

@@ -65,7 +65,8 @@ func (out *output) of(kind string) error {
 	isTool := len(out.Content) > 0 || len(out.Structured) > 0
 	isResource := len(out.Contents) > 0
 	isPrompt := len(out.Messages) > 0 || out.Description != ""
-	if isTool && kind != "tool" || isResource && kind != "resource" || isPrompt && kind != "prompt" {
+	if isTool && kind != "tool" || isResource && kind != "resource" ||
+		isPrompt && kind != "prompt" {
 		return fmt.Errorf("it is not the output of a %s", kind)
 	}
 	return nil
@@ -93,10 +94,14 @@ type embedded struct {
 	Blob     *string `json:"blob"`
 }
 
-// decode reads a guest's output strictly: what is not in the contract makes the whole output a broken promise. Numbers of structured output pass unchanged.
+// decode reads a guest's output strictly: what is not in the contract makes the whole output a
+// broken promise. Numbers of structured output pass unchanged.
 func (s *Server) decode(tool *gate.Tool, raw gate.Output, chars *budget) (*output, error) {
 	bad := func(format string, args ...any) error {
-		return &gate.PluginError{Code: "plugin_protocol", Message: "the plugin's output: " + fmt.Errorf(format, args...).Error()}
+		return &gate.PluginError{
+			Code:    "plugin_protocol",
+			Message: "the plugin's output: " + fmt.Errorf(format, args...).Error(),
+		}
 	}
 	var out output
 	if err := strictly(raw.JSON, s.opts.MaxOutput, &out); err != nil {
@@ -123,8 +128,15 @@ func (s *Server) decode(tool *gate.Tool, raw gate.Output, chars *budget) (*outpu
 		if e.Code == "" || e.Message == "" {
 			return nil, bad("error: code and message must not be empty")
 		}
-		e.Code, e.Message, e.Suggestion = (&budget{left: 64}).take(e.Code), chars.take(e.Message), chars.take(e.Suggestion)
-		out.content = slices.DeleteFunc(out.content, func(c mcp.Content) bool { // the SDK for plugins repeats the message there
+		e.Code, e.Message, e.Suggestion = (&budget{left: 64}).take(
+			e.Code,
+		), chars.take(
+			e.Message,
+		), chars.take(
+			e.Suggestion,
+		)
+		// the SDK for plugins repeats the message there
+		out.content = slices.DeleteFunc(out.content, func(c mcp.Content) bool {
 			text, isText := c.(*mcp.TextContent)
 			return isText && text.Text == e.Message
 		})
@@ -151,7 +163,8 @@ func (s *Server) decode(tool *gate.Tool, raw gate.Output, chars *budget) (*outpu
 	return &out, nil
 }
 
-// structure cleans structured output, and writes it as text too when the guest gave nothing else to read.
+// structure cleans structured output, and writes it as text too when the guest gave nothing else to
+// read.
 func (out *output) structure(own, chars *budget) error {
 	d := json.NewDecoder(bytes.NewReader(out.Structured))
 	d.UseNumber()
@@ -177,7 +190,8 @@ func (out *output) structure(own, chars *budget) error {
 	return nil
 }
 
-// cleanValue cleans every string, which together may not be longer than the budget; the value keeps its shape.
+// cleanValue cleans every string, which together may not be longer than the budget; the value keeps
+// its shape.
 func cleanValue(v any, b *budget, depth int) (any, error) {
 	if depth > maxNesting {
 		return nil, fmt.Errorf("nested deeper than %d", maxNesting)
@@ -227,8 +241,17 @@ func strictly(data []byte, most int, dst any) error {
 
 // convert checks a piece of content and makes it the SDK's.
 func (p part) convert(chars *budget) (mcp.Content, error) {
-	has := map[string]bool{"text": p.Text != nil, "data": p.Data != "", "mimeType": p.MIMEType != "", "uri": p.URI != "", "name": p.Name != "",
-		"title": p.Title != "", "description": p.Description != "", "size": p.Size != nil, "resource": p.Resource != nil}
+	has := map[string]bool{
+		"text":        p.Text != nil,
+		"data":        p.Data != "",
+		"mimeType":    p.MIMEType != "",
+		"uri":         p.URI != "",
+		"name":        p.Name != "",
+		"title":       p.Title != "",
+		"description": p.Description != "",
+		"size":        p.Size != nil,
+		"resource":    p.Resource != nil,
+	}
 	only := func(required, optional string) error {
 		for _, f := range strings.Fields(required) {
 			if !has[f] {
@@ -245,7 +268,10 @@ func (p part) convert(chars *budget) (mcp.Content, error) {
 	if a := p.Annotations; a != nil {
 		for _, who := range a.Audience {
 			if who != "user" && who != "assistant" {
-				return nil, fmt.Errorf("annotations: audience %q is neither user nor assistant", who)
+				return nil, fmt.Errorf(
+					"annotations: audience %q is neither user nor assistant",
+					who,
+				)
 			}
 		}
 		a.LastModified = clean(a.LastModified)
@@ -269,14 +295,26 @@ func (p part) convert(chars *budget) (mcp.Content, error) {
 			return nil, fmt.Errorf("data: %w", err)
 		}
 		if p.Type == "image" {
-			return &mcp.ImageContent{Data: data, MIMEType: p.MIMEType, Annotations: p.Annotations}, nil
+			return &mcp.ImageContent{
+				Data:        data,
+				MIMEType:    p.MIMEType,
+				Annotations: p.Annotations,
+			}, nil
 		}
 		return &mcp.AudioContent{Data: data, MIMEType: p.MIMEType, Annotations: p.Annotations}, nil
 	case "resource_link":
 		if err := errors.Join(only("uri name", "title description mimeType size"), checkURI(p.URI), checkMIME(p.MIMEType, "")); err != nil {
 			return nil, err
 		}
-		return &mcp.ResourceLink{URI: p.URI, Name: clean(p.Name), Title: clean(p.Title), Description: chars.take(p.Description), MIMEType: p.MIMEType, Size: p.Size, Annotations: p.Annotations}, nil
+		return &mcp.ResourceLink{
+			URI:         p.URI,
+			Name:        clean(p.Name),
+			Title:       clean(p.Title),
+			Description: chars.take(p.Description),
+			MIMEType:    p.MIMEType,
+			Size:        p.Size,
+			Annotations: p.Annotations,
+		}, nil
 	case "resource":
 		if err := only("resource", ""); err != nil {
 			return nil, err
@@ -312,7 +350,10 @@ func (e *embedded) convert(chars *budget) (*mcp.ResourceContents, error) {
 func checkURI(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme == "" || clean(s) != s || len(s) > 2048 {
-		return fmt.Errorf("uri %q is not an absolute URI of at most 2048 plain characters", clean(s[:min(len(s), 100)]))
+		return fmt.Errorf(
+			"uri %q is not an absolute URI of at most 2048 plain characters",
+			clean(s[:min(len(s), 100)]),
+		)
 	}
 	switch strings.ToLower(u.Scheme) {
 	case "javascript", "vbscript", "data":
@@ -325,8 +366,14 @@ func checkMIME(s, prefix string) error {
 	if s == "" {
 		return nil
 	}
-	if kind, _, err := mime.ParseMediaType(s); err != nil || clean(s) != s || !strings.HasPrefix(kind, prefix) || !strings.Contains(kind, "/") {
-		return fmt.Errorf("mimeType %q is not a media type %s…", clean(s[:min(len(s), 100)]), prefix)
+	if kind, _, err := mime.ParseMediaType(s); err != nil || clean(s) != s ||
+		!strings.HasPrefix(kind, prefix) ||
+		!strings.Contains(kind, "/") {
+		return fmt.Errorf(
+			"mimeType %q is not a media type %s…",
+			clean(s[:min(len(s), 100)]),
+			prefix,
+		)
 	}
 	return nil
 }

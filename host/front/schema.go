@@ -7,10 +7,12 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// hostKeywords begin the keywords that a plugin writes for the host. Clients have no use for them, and an agent pays for every word of the list.
+// hostKeywords begin the keywords that a plugin writes for the host. Clients have no use for them,
+// and an agent pays for every word of the list.
 const hostKeywords = "x-caponier-"
 
-// public is a schema without the keywords that are the host's. Everything else stays as it was locked; what cannot be read stays whole.
+// public is a schema without the keywords that are the host's. Everything else stays as it was
+// locked; what cannot be read stays whole.
 func public(schema json.RawMessage) json.RawMessage {
 	v, err := gate.Decode(schema, 1<<20)
 	if err != nil {
@@ -23,7 +25,8 @@ func public(schema json.RawMessage) json.RawMessage {
 	return schema
 }
 
-// strip looks at keywords where an object is a schema; under properties and $defs the keys are names.
+// strip looks at keywords where an object is a schema; under properties and $defs the keys are
+// names.
 func strip(v any, schema bool) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -31,7 +34,8 @@ func strip(v any, schema bool) {
 			switch {
 			case schema && strings.HasPrefix(k, hostKeywords):
 				delete(v, k)
-			case schema && (k == "default" || k == "const" || k == "enum" || k == "examples"): // values
+			case schema && (k == "default" || k == "const" || k == "enum" || k == "examples"):
+				// values
 			default:
 				strip(inner, !schema || k != "properties" && k != "patternProperties" && k != "$defs")
 			}

@@ -39,15 +39,25 @@ func TestASlowClientHoldsNothing(t *testing.T) {
 	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bufio.NewReader(c).ReadString(0); err != io.EOF || time.Since(began) > 7*time.Second {
+	if _, err := bufio.NewReader(c).ReadString(0); err != io.EOF ||
+		time.Since(began) > 7*time.Second {
 		t.Errorf("a header that never ends was waited for %s: %v", time.Since(began), err)
 	}
 	eventually(t, "it is counted", func() bool { return s.refusals() == 1 })
 }
 
 func TestAClientThatDoesNotReadOrWriteIsGivenUp(t *testing.T) {
-	big := says(`{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("AAAA", 2<<20) + `"}]}`)
-	s := newServer(t, &fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"hello": big}}, func(o *Options) { o.MaxOutput = 64 << 20 })
+	big := says(
+		`{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat(
+			"AAAA",
+			2<<20,
+		) + `"}]}`,
+	)
+	s := newServer(
+		t,
+		&fakeDoor{calls: map[string]func(context.Context, gate.Request) gate.Answer{"hello": big}},
+		func(o *Options) { o.MaxOutput = 64 << 20 },
+	)
 	s.patience = 300 * time.Millisecond
 	url, _ := serve(t, s)
 	for name, body := range map[string]string{"does not read": fmt.Sprintf(modernCall, "{}"), "does not write": ""} {
@@ -56,34 +66,51 @@ func TestAClientThatDoesNotReadOrWriteIsGivenUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil { // so that the kernel does not take the answer for the client
+		// so that the kernel does not take the answer for the client
+		if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\n"+
-			"Mcp-Method: tools/call\r\nMcp-Name: hello\r\nContent-Length: %d\r\n\r\n%s", len(fmt.Sprintf(modernCall, "{}")), body)
+		fmt.Fprintf(
+			c,
+			"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\n"+
+				"Mcp-Method: tools/call\r\nMcp-Name: hello\r\nContent-Length: %d\r\n\r\n%s",
+			len(fmt.Sprintf(modernCall, "{}")),
+			body,
+		)
 		if body == "" {
-			if status, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(status, "400") || time.Since(began) > 3*time.Second {
+			if status, err := bufio.NewReader(c).ReadString('\n'); err != nil ||
+				!strings.Contains(status, "400") ||
+				time.Since(began) > 3*time.Second {
 				t.Errorf("%s: %v %s after %s", name, err, status, time.Since(began))
 			}
 			continue
 		}
 		eventually(t, "the call has begun", func() bool { return s.answering.Load() == 1 })
-		if !waitFor(func() bool { return s.answering.Load() == 0 }, 20*time.Second) { // less than it would be held without the limit
+		// less than it would be held without the limit
+		if !waitFor(func() bool { return s.answering.Load() == 0 }, 20*time.Second) {
 			t.Errorf("%s: still held", name)
 		}
 	}
 }
 
 func TestSessionsAreCappedEndAndBelongToTheirUser(t *testing.T) {
-	s := newServer(t, helloDoor(), func(o *Options) { o.MaxSessions = 2; o.SessionIdle = 300 * time.Millisecond })
+	s := newServer(
+		t,
+		helloDoor(),
+		func(o *Options) { o.MaxSessions = 2; o.SessionIdle = 300 * time.Millisecond },
+	)
 	url, _ := serve(t, s)
 	begin := func(who string) (*http.Response, string) {
 		req, err := http.NewRequest("POST", url+"/mcp", strings.NewReader(initialize))
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Test-Principal": {who}}
+		req.Header = http.Header{
+			"Content-Type":   {"application/json"},
+			"Accept":         {"application/json, text/event-stream"},
+			"Test-Principal": {who},
+		}
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +164,11 @@ func TestMoreThanLoopbackNeedsProofAndTLS(t *testing.T) {
 		{"without a readable certificate", true, func(o *Options) { o.TLSCert, o.TLSKey = "/nowhere", "/nowhere" }, "front.tls_cert"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newServer(t, helloDoor(), func(o *Options) { o.Identity = fixedIdentity{c.proves}; c.change(o) })
+			s := newServer(
+				t,
+				helloDoor(),
+				func(o *Options) { o.Identity = fixedIdentity{c.proves}; c.change(o) },
+			)
 			err := s.Serve(t.Context(), anywhere{})
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v", err)
@@ -145,7 +176,8 @@ func TestMoreThanLoopbackNeedsProofAndTLS(t *testing.T) {
 		})
 	}
 	s := newServer(t, helloDoor(), func(o *Options) { o.Identity = nil })
-	if err := s.Serve(t.Context(), anywhere{}); err == nil || !strings.Contains(err.Error(), "identity.http") {
+	if err := s.Serve(t.Context(), anywhere{}); err == nil ||
+		!strings.Contains(err.Error(), "identity.http") {
 		t.Errorf("without an identity: %v", err)
 	}
 }
@@ -162,7 +194,13 @@ func TestTLSIsServedAndOldTLSIsNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	cert := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, cert, cert, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -177,11 +215,27 @@ func TestTLSIsServedAndOldTLSIsNot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	url, _ := serve(t, newServer(t, helloDoor(), func(o *Options) { o.TLSCert, o.TLSKey = filepath.Join(dir, "cert"), filepath.Join(dir, "key") }))
+	url, _ := serve(
+		t,
+		newServer(
+			t,
+			helloDoor(),
+			func(o *Options) { o.TLSCert, o.TLSKey = filepath.Join(dir, "cert"), filepath.Join(dir, "key") },
+		),
+	)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	for version, good := range map[uint16]bool{tls.VersionTLS13: true, tls.VersionTLS12: true, tls.VersionTLS11: false} {
-		client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS10, MaxVersion: version}, DisableKeepAlives: true}}
+		client := http.Client{
+			Transport: &http.Transport{
+				TLSClientConfig: &tls.Config{
+					RootCAs:    pool,
+					MinVersion: tls.VersionTLS10,
+					MaxVersion: version,
+				},
+				DisableKeepAlives: true,
+			},
+		}
 		res, err := client.Get(strings.Replace(url, "http:", "https:", 1) + "/health")
 		if (err == nil) != good {
 			t.Errorf("%s: %v", tls.VersionName(version), err)
@@ -190,7 +244,10 @@ func TestTLSIsServedAndOldTLSIsNot(t *testing.T) {
 			res.Body.Close()
 		}
 	}
-	if got := rawHTTP(t, url, "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); strings.Contains(got, "healthy") {
+	if got := rawHTTP(t, url, "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); strings.Contains(
+		got,
+		"healthy",
+	) {
 		t.Error("plain HTTP is answered where there is TLS")
 	}
 }
@@ -200,15 +257,43 @@ func TestTooManyCallsAtOnceAreTurnedAway(t *testing.T) {
 	s := newServer(t, door, func(o *Options) { o.MaxCalls = 4 })
 	url, _ := serve(t, s)
 	call := func(who, tool string) string {
-		_, body := send(t, url, "POST", "/mcp", strings.Replace(fmt.Sprintf(modernCall, "{}"), "hello", tool, 1), map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool, "Test-Principal": who})
+		_, body := send(
+			t,
+			url,
+			"POST",
+			"/mcp",
+			strings.Replace(fmt.Sprintf(modernCall, "{}"), "hello", tool, 1),
+			map[string]string{
+				"Mcp-Protocol-Version": "2026-07-28",
+				"Mcp-Method":           "tools/call",
+				"Mcp-Name":             tool,
+				"Test-Principal":       who,
+			},
+		)
 		return body
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for _, who := range []string{"anna", "anna", "bert", "bert"} {
 		go func() {
-			req := must(http.NewRequestWithContext(ctx, "POST", url+"/mcp", strings.NewReader(strings.Replace(fmt.Sprintf(modernCall, "{}"), "hello", "wait", 1))))
-			req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"wait"}, "Test-Principal": {who}}
+			req := must(
+				http.NewRequestWithContext(
+					ctx,
+					"POST",
+					url+"/mcp",
+					strings.NewReader(
+						strings.Replace(fmt.Sprintf(modernCall, "{}"), "hello", "wait", 1),
+					),
+				),
+			)
+			req.Header = http.Header{
+				"Content-Type":         {"application/json"},
+				"Accept":               {"application/json, text/event-stream"},
+				"Mcp-Protocol-Version": {"2026-07-28"},
+				"Mcp-Method":           {"tools/call"},
+				"Mcp-Name":             {"wait"},
+				"Test-Principal":       {who},
+			}
 			if res, err := http.DefaultClient.Do(req); err == nil {
 				res.Body.Close()
 			}
@@ -226,14 +311,17 @@ func TestTooManyCallsAtOnceAreTurnedAway(t *testing.T) {
 	}
 	cancel()
 	eventually(t, "room again", func() bool {
-		return strings.Contains(call("anna", "hello"), `"isError"`) || strings.Contains(call("anna", "hello"), `"content":[]`)
+		return strings.Contains(call("anna", "hello"), `"isError"`) ||
+			strings.Contains(call("anna", "hello"), `"content":[]`)
 	})
 }
 
 func TestTheClientsCredentialsGoNoFurther(t *testing.T) {
 	s := newServer(t, helloDoor(), nil)
 	seen := make(chan http.Header, 10)
-	h := s.identified(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header }))
+	h := s.identified(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header }),
+	)
 	req, err := http.NewRequest("POST", "/mcp", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +345,8 @@ func TestDefaultsAreAHundredSessionsHalfOfThemForOneCallerAndOneHour(t *testing.
 		if i == 50 || i == 101 {
 			want, says = 503, "all 100 sessions are taken, or you have half of them"
 		}
-		if status, body := send(t, url, "POST", "/mcp", initialize, map[string]string{"Test-Principal": who}); status != want || !strings.Contains(body, says) {
+		if status, body := send(t, url, "POST", "/mcp", initialize, map[string]string{"Test-Principal": who}); status != want ||
+			!strings.Contains(body, says) {
 			t.Errorf("session %d, of %s: %d %s, want %d", i+1, who, status, body, want)
 		}
 	}
@@ -291,7 +380,11 @@ func TestAnOpenStreamEndsWithItsToken(t *testing.T) {
 			s := newServer(t, helloDoor(), func(o *Options) { o.Identity = who })
 			s.recheck = 50 * time.Millisecond
 			url, _ := serve(t, s)
-			headers := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {version}}
+			headers := http.Header{
+				"Content-Type":         {"application/json"},
+				"Accept":               {"application/json, text/event-stream"},
+				"Mcp-Protocol-Version": {version},
+			}
 			ask := func(method, body string) *http.Response {
 				t.Helper()
 				req := must(http.NewRequest(method, url+"/mcp", strings.NewReader(body)))

@@ -19,11 +19,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// farewell is how long calls that are still running when stdin ends may go on: enough for the answers to what a shell piped in.
+// farewell is how long calls that are still running when stdin ends may go on: enough for the
+// answers to what a shell piped in.
 const farewell = time.Second
 
-// Stdio serves one client over stdin and stdout until stdin ends, which returns nil, or ctx ends. Then running calls are cancelled, and their answers
-// waited for, as long as Options.StopTimeout says. While it runs, nothing else may write to stdout: os.Stdout is stderr.
+// Stdio serves one client over stdin and stdout until stdin ends, which returns nil, or ctx ends.
+// Then running calls are cancelled, and their answers waited for, as long as Options.StopTimeout
+// says. While it runs, nothing else may write to stdout: os.Stdout is stderr.
 func (s *Server) Stdio(ctx context.Context) error {
 	if s.opts.Principal.ID == "" {
 		return errors.New("front: no principal is configured for stdio: set identity.stdio")
@@ -36,11 +38,21 @@ func (s *Server) Stdio(ctx context.Context) error {
 		out = os.Stdout
 		os.Stdout = os.Stderr
 		defer func() { os.Stdout = out.(*os.File) }()
-		// A client that dies must not end the host in the middle of a call: the write fails instead, and cancels what runs.
+		// A client that dies must not end the host in the middle of a call: the write fails
+		// instead, and cancels what runs.
 		signal.Ignore(syscall.SIGPIPE)
 	}
 	who := caller{s.opts.Principal, "stdio", context.Background()}
-	t := &lines{in: bufio.NewReaderSize(in, 64<<10), out: out, most: int(s.opts.MaxBody), who: who, log: s.log, eof: make(chan struct{}), closed: make(chan struct{}), read: make(chan line)}
+	t := &lines{
+		in:     bufio.NewReaderSize(in, 64<<10),
+		out:    out,
+		most:   int(s.opts.MaxBody),
+		who:    who,
+		log:    s.log,
+		eof:    make(chan struct{}),
+		closed: make(chan struct{}),
+		read:   make(chan line),
+	}
 	session, err := s.mcp.Connect(context.WithoutCancel(ctx), t, nil)
 	if err != nil {
 		return fmt.Errorf("serving stdio: %w", err)
@@ -61,7 +73,11 @@ func (s *Server) Stdio(ctx context.Context) error {
 	}
 	s.stop(errStopping)
 	if !waitFor(func() bool { return t.open.Load() == 0 }, s.opts.StopTimeout) {
-		return fmt.Errorf("serving stdio: %d calls did not end within %s of being cancelled", t.open.Load(), s.opts.StopTimeout)
+		return fmt.Errorf(
+			"serving stdio: %d calls did not end within %s of being cancelled",
+			t.open.Load(),
+			s.opts.StopTimeout,
+		)
 	}
 	return errors.Join(session.Close(), ignoreCancelled(ctx))
 }
@@ -83,8 +99,9 @@ func waitFor(done func() bool, most time.Duration) bool {
 	return true
 }
 
-// lines is MCP's stdio transport: one JSON message a line. The SDK's own ends the session without a word at the first line that it cannot read;
-// this one answers it, says on stderr what is wrong with it, and goes on.
+// lines is MCP's stdio transport: one JSON message a line. The SDK's own ends the session without a
+// word at the first line that it cannot read; this one answers it, says on stderr what is wrong
+// with it, and goes on.
 type lines struct {
 	in   *bufio.Reader
 	out  io.Writer
@@ -108,7 +125,8 @@ type line struct {
 
 func (t *lines) SessionID() string { return "" }
 
-// Connect starts the reader, which cannot be stopped while it waits for stdin and ends with the process or with stdin.
+// Connect starts the reader, which cannot be stopped while it waits for stdin and ends with the
+// process or with stdin.
 func (t *lines) Connect(context.Context) (mcp.Connection, error) {
 	go func() {
 		for {
@@ -131,7 +149,17 @@ func (t *lines) next() (jsonrpc.Message, error) {
 	for {
 		raw, err := t.line()
 		if errors.Is(err, errLong) {
-			t.refuse(nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("the line is over the limit of %d bytes; move large data with the upload and download tools", t.most)}, raw)
+			t.refuse(
+				nil,
+				&jsonrpc.Error{
+					Code: jsonrpc.CodeInvalidRequest,
+					Message: fmt.Sprintf(
+						"the line is over the limit of %d bytes; move large data with the upload and download tools",
+						t.most,
+					),
+				},
+				raw,
+			)
 			continue
 		}
 		if len(bytes.TrimSpace(raw)) == 0 {
@@ -144,7 +172,10 @@ func (t *lines) next() (jsonrpc.Message, error) {
 		var msg jsonrpc.Message
 		if bad == nil {
 			if msg, bad = jsonrpc.DecodeMessage(raw); bad != nil {
-				bad = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "not a JSON-RPC 2.0 message: " + bad.Error()}
+				bad = &jsonrpc.Error{
+					Code:    jsonrpc.CodeInvalidRequest,
+					Message: "not a JSON-RPC 2.0 message: " + bad.Error(),
+				}
 			}
 		}
 		if bad == nil {
@@ -158,7 +189,8 @@ func (t *lines) next() (jsonrpc.Message, error) {
 
 var errLong = errors.New("line too long")
 
-// line reads up to a newline or the end. A line over the limit is skipped to its end without being kept.
+// line reads up to a newline or the end. A line over the limit is skipped to its end without being
+// kept.
 func (t *lines) line() ([]byte, error) {
 	var buf []byte
 	long := false
@@ -187,13 +219,22 @@ func (t *lines) refuse(id []byte, e *jsonrpc.Error, raw []byte) {
 	if bytes.HasPrefix(bytes.ToLower(raw), []byte("content-length")) {
 		hint += "; Content-Length headers are another protocol's"
 	}
-	t.log.Error("a line on stdin was refused", "error", e.Message, "hint", hint, "starts", clean(string(raw[:min(len(raw), 60)])))
+	t.log.Error(
+		"a line on stdin was refused",
+		"error",
+		e.Message,
+		"hint",
+		hint,
+		"starts",
+		clean(string(raw[:min(len(raw), 60)])),
+	)
 	if err := t.write(errorReply(id, e)); err != nil {
 		t.log.Error("stdout cannot be written", "error", err)
 	}
 }
 
-// Read gives the end of stdin only once the open requests are answered, or have had their time: the SDK answers none after it.
+// Read gives the end of stdin only once the open requests are answered, or have had their time: the
+// SDK answers none after it.
 func (t *lines) Read(ctx context.Context) (jsonrpc.Message, error) {
 	var l line
 	select {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A guest that has been told to return may ask more, and nothing else; only a question can wait, and the host believes itself about it.
+// A guest that has been told to return may ask more, and nothing else; only a question can wait,
+// and the host believes itself about it.
 func TestAQuestionThatWaitsEndsTheRound(t *testing.T) {
 	pending := func(r *Running, op Op) error { _, err := r.Operate(context.Background(), op); return err }
 	for name, tt := range map[string]struct {
@@ -39,7 +40,12 @@ func TestAQuestionThatWaitsEndsTheRound(t *testing.T) {
 			}
 			a := w.call(`{}`)
 			if a.Outcome != tt.outcome || !tt.last(last) {
-				t.Errorf("outcome %s, want %s; the last operation got %v", a.Outcome, tt.outcome, last)
+				t.Errorf(
+					"outcome %s, want %s; the last operation got %v",
+					a.Outcome,
+					tt.outcome,
+					last,
+				)
 			}
 			if end := w.outcomes[len(w.outcomes)-1]; end.Outcome != tt.outcome {
 				t.Errorf("journaled as %s", end.Outcome)
@@ -59,7 +65,8 @@ func TestRoundsAreCountedFromOne(t *testing.T) {
 			got = r.Round
 			return Output{JSON: json.RawMessage(`{}`)}, nil
 		}
-		w.door().Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool(), Round: given})
+		w.door().
+			Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool(), Round: given})
 		if got != want {
 			t.Errorf("round %d arrived as %d, want %d", given, got, want)
 		}
@@ -79,7 +86,10 @@ func TestAPluginIsToldOnlyOfNodesThatItsCallerMaySee(t *testing.T) {
 	d := w.door()
 	call := func(id, revision string) string {
 		w.decide = func(Question) (Decision, error) { return Decision{Allow: true, Tier: Green, Revision: revision}, nil }
-		d.Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: id}, Tool: tool()})
+		d.Call(
+			context.Background(),
+			Request{Source: "cli", Principal: Principal{ID: id}, Tool: tool()},
+		)
 		return strings.Join(told, " ")
 	}
 	if got := call("a", "r1"); got != "pve1" {

@@ -18,10 +18,12 @@ const (
 	maxKeys  = 10_000
 )
 
-// Decode reads one JSON value strictly. It refuses, naming the place: more than max bytes, invalid UTF-8, NUL, duplicate keys and keys
-// that differ only in case, nesting deeper than 32, and every number that is not in its one canonical form: an integer within ±(2^53-1)
-// in plain decimals, or a fraction as short as it can be written. So 103.0, 1.03e2, -0 and 103.00000000000000000001 are errors.
-// Integers become int64, fractions float64, objects map[string]any, lists []any. [Encode] gives the same value back.
+// Decode reads one JSON value strictly. It refuses, naming the place: more than max bytes, invalid
+// UTF-8, NUL, duplicate keys and keys that differ only in case, nesting deeper than 32, and every
+// number that is not in its one canonical form: an integer within ±(2^53-1) in plain decimals, or a
+// fraction as short as it can be written. So 103.0, 1.03e2, -0 and 103.00000000000000000001 are
+// errors. Integers become int64, fractions float64, objects map[string]any, lists []any. [Encode]
+// gives the same value back.
 func Decode(data []byte, max int) (any, error) { return decode(data, max, math.MaxInt) }
 
 func decode(data []byte, max, elements int) (any, error) {
@@ -49,7 +51,8 @@ type decoder struct {
 	elements int // of lists, that may come
 }
 
-// place is where a value stands. It is written out only when something is wrong there: a copy of a long key for each value in it took minutes.
+// place is where a value stands. It is written out only when something is wrong there: a copy of a
+// long key for each value in it took minutes.
 type place struct {
 	in    *place // nil for the outermost value
 	key   string // in an object,
@@ -134,7 +137,8 @@ func (d *decoder) list(at *place, depth int) (any, error) {
 	return l, err
 }
 
-// fold gives keys that any decoder might take for the same one the same form; ToUpper first, since K (Kelvin) lowers to k.
+// fold gives keys that any decoder might take for the same one the same form; ToUpper first, since
+// K (Kelvin) lowers to k.
 func fold(key string) string { return strings.ToLower(strings.ToUpper(key)) }
 
 func where(at *place) string {
@@ -152,15 +156,23 @@ func text(at *place, s string) error {
 }
 
 func number(at *place, s string) (any, error) {
-	if i, err := strconv.ParseInt(s, 10, 64); err == nil && strconv.FormatInt(i, 10) == s && i < 1<<53 && i > -1<<53 {
+	if i, err := strconv.ParseInt(s, 10, 64); err == nil && strconv.FormatInt(i, 10) == s &&
+		i < 1<<53 &&
+		i > -1<<53 {
 		return i, nil
 	}
 	f, err := strconv.ParseFloat(s, 64)
-	// Encode writes fractions nearer to zero than 1e-6 with an exponent, which would then be another text for the same number.
-	if err == nil && f != math.Trunc(f) && math.Abs(f) >= 1e-6 && strconv.FormatFloat(f, 'f', -1, 64) == s {
+	// Encode writes fractions nearer to zero than 1e-6 with an exponent, which would then be
+	// another text for the same number.
+	if err == nil && f != math.Trunc(f) && math.Abs(f) >= 1e-6 &&
+		strconv.FormatFloat(f, 'f', -1, 64) == s {
 		return f, nil
 	}
-	return nil, fmt.Errorf("%s: number %s is not in its plain form: write integers as decimals such as 103, within ±9007199254740991", where(at), s)
+	return nil, fmt.Errorf(
+		"%s: number %s is not in its plain form: write integers as decimals such as 103, within ±9007199254740991",
+		where(at),
+		s,
+	)
 }
 
 // Encode writes a decoded value in canonical form: keys sorted, no spaces, no HTML escapes.
@@ -174,8 +186,8 @@ func Encode(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// DecodeInto reads a JSON object strictly into the struct that dst points to. Its own keys must be lower-case ASCII words, so that none can meet a
-// json tag that it does not equal, and known.
+// DecodeInto reads a JSON object strictly into the struct that dst points to. Its own keys must be
+// lower-case ASCII words, so that none can meet a json tag that it does not equal, and known.
 func DecodeInto(data []byte, max int, dst any) error {
 	return decodeInto(data, max, math.MaxInt, dst)
 }

@@ -46,9 +46,19 @@ func TestDecodeRefusesWhatAnotherReaderCouldReadDifferently(t *testing.T) {
 	}
 }
 
-// TestDecodeTakesTimeWithTheSizeAlone: one long key over many values took two minutes, in a request that any plugin may make.
+// TestDecodeTakesTimeWithTheSizeAlone: one long key over many values took two minutes, in a request
+// that any plugin may make.
 func TestDecodeTakesTimeWithTheSizeAlone(t *testing.T) {
-	deep := strings.Repeat(`{"`+strings.Repeat("k", 10_000)+`":[`, 15) + strings.Repeat("1,", 500_000) + "1" + strings.Repeat("]}", 15)
+	deep := strings.Repeat(
+		`{"`+strings.Repeat("k", 10_000)+`":[`,
+		15,
+	) + strings.Repeat(
+		"1,",
+		500_000,
+	) + "1" + strings.Repeat(
+		"]}",
+		15,
+	)
 	for name, in := range map[string]string{"a long key": `{"` + strings.Repeat("k", 500_000) + `":[` + strings.Repeat("1,", 400_000) + `1]}`, "long keys": deep} {
 		began := time.Now()
 		if _, err := Decode([]byte(in), MaxRequest); err != nil {
@@ -78,7 +88,8 @@ func TestDecodeKeepsPlainValues(t *testing.T) {
 	}
 }
 
-// The property: what Decode accepts, encoding/json reads the same way, and its canonical form decodes to the same value and encodes to the same bytes.
+// The property: what Decode accepts, encoding/json reads the same way, and its canonical form
+// decodes to the same value and encodes to the same bytes.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{`{"a":1,"b":[0.5,"x",null,{"c":false}]}`, `{"vmid":103.0}`, `"a"`, `[]`, `{"a":1,"A":2}`, `1e5`, `{"\u0061":1}`} {
 		f.Add([]byte(s))
@@ -100,13 +111,21 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("canonical form changes: %s then %s", canonical, twice)
 		}
 		var theirs, ours any
-		if json.Unmarshal(in, &theirs) != nil || json.Unmarshal(canonical, &ours) != nil || !reflect.DeepEqual(theirs, ours) {
-			t.Fatalf("encoding/json reads %q as %v and our form %s as %v", in, theirs, canonical, ours)
+		if json.Unmarshal(in, &theirs) != nil || json.Unmarshal(canonical, &ours) != nil ||
+			!reflect.DeepEqual(theirs, ours) {
+			t.Fatalf(
+				"encoding/json reads %q as %v and our form %s as %v",
+				in,
+				theirs,
+				canonical,
+				ours,
+			)
 		}
 	})
 }
 
-// TestARequestHasABoundedNumberOfWords: one of 1.4 MB kept a processor for 0.2 s beyond its call's deadline.
+// TestARequestHasABoundedNumberOfWords: one of 1.4 MB kept a processor for 0.2 s beyond its call's
+// deadline.
 func TestARequestHasABoundedNumberOfWords(t *testing.T) {
 	words := func(n int) []byte {
 		return []byte(`{"node":"pve1","argv":["true"` + strings.Repeat(`,"a"`, n-1) + `]}`)
@@ -115,7 +134,8 @@ func TestARequestHasABoundedNumberOfWords(t *testing.T) {
 		t.Error(err)
 	}
 	for _, n := range []int{maxElements + 1, 350_000} {
-		if _, err := ParseOp("ssh_exec", words(n)); err == nil || !strings.Contains(err.Error(), "/argv: too many elements") {
+		if _, err := ParseOp("ssh_exec", words(n)); err == nil ||
+			!strings.Contains(err.Error(), "/argv: too many elements") {
 			t.Errorf("%d words: %v", n, err)
 		}
 	}
@@ -139,8 +159,12 @@ func TestParseOpIsStrict(t *testing.T) {
 			}
 		})
 	}
-	op, err := ParseOp("ssh_exec", []byte(`{"node":"pve1","argv":["echo","<a>"],"timeout_ms":5000}`))
-	if want := (SSHExec{OnNode: OnNode{Common{5000}, "pve1"}, Argv: []string{"echo", "<a>"}}); err != nil || !reflect.DeepEqual(op, want) {
+	op, err := ParseOp(
+		"ssh_exec",
+		[]byte(`{"node":"pve1","argv":["echo","<a>"],"timeout_ms":5000}`),
+	)
+	if want := (SSHExec{OnNode: OnNode{Common{5000}, "pve1"}, Argv: []string{"echo", "<a>"}}); err != nil ||
+		!reflect.DeepEqual(op, want) {
 		t.Fatalf("ParseOp = %#v, %v; want %#v", op, err, want)
 	}
 	if _, err := (Data{Text: "a", B64: "YQ=="}).Bytes(); err == nil {

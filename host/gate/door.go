@@ -30,13 +30,17 @@ type Options struct {
 	Runner    Runner
 	Executors map[string]Executor // by import; an import without one is refused
 	Mode      func() Mode         // read at each decision
-	// Files digests those of a call's local files that exist, so that an approval is for these bytes and an upload sends them. Nil for none.
+	// Files digests those of a call's local files that exist, so that an approval is for these
+	// bytes and an upload sends them. Nil for none.
 	Files func(Principal, []string) (map[string]string, error)
-	// Withheld says why a tool of the lock is neither listed nor called here, "" for one that is. Nil withholds nothing.
+	// Withheld says why a tool of the lock is neither listed nor called here, "" for one that is.
+	// Nil withholds nothing.
 	Withheld func(*Tool) string
-	Frozen   func(Question) (reason string, frozen bool) // read at each decision too: what it names is frozen though Mode is not; nil freezes nothing more
-	Now      func() time.Time                            // nil for time.Now
-	MaxArgs  int                                         // bytes of a call's arguments, 0 for 1 MiB
+	// read at each decision too: what it names is frozen though Mode is not; nil freezes nothing
+	// more
+	Frozen  func(Question) (reason string, frozen bool)
+	Now     func() time.Time // nil for time.Now
+	MaxArgs int              // bytes of a call's arguments, 0 for 1 MiB
 }
 
 // Door is safe for concurrent use.
@@ -49,9 +53,12 @@ type Door struct {
 	shown map[string][]Node
 }
 
-// New makes a door. It panics when a part is missing: that is a wiring mistake, and a door without one of its parts would be no door.
+// New makes a door. It panics when a part is missing: that is a wiring mistake, and a door without
+// one of its parts would be no door.
 func New(o Options) *Door {
-	if o.Decider == nil || o.Journal == nil || o.Ledger == nil || o.Lowerer == nil || o.Runner == nil || o.Mode == nil {
+	if o.Decider == nil || o.Journal == nil || o.Ledger == nil || o.Lowerer == nil ||
+		o.Runner == nil ||
+		o.Mode == nil {
 		panic("gate: New needs Decider, Journal, Ledger, Lowerer, Runner and Mode")
 	}
 	if o.Now == nil {
@@ -61,8 +68,14 @@ func New(o Options) *Door {
 	return &Door{Options: o}
 }
 
-// pass is the only way through: decide, journal the intent, refuse or act on the very question that was decided, journal the outcome. Whatever goes wrong before act is a refusal.
-func pass[T any](ctx context.Context, d *Door, q Question, act func(context.Context, Question, Decision) (T, Record, error)) (T, bool, error) {
+// pass is the only way through: decide, journal the intent, refuse or act on the very question that
+// was decided, journal the outcome. Whatever goes wrong before act is a refusal.
+func pass[T any](
+	ctx context.Context,
+	d *Door,
+	q Question,
+	act func(context.Context, Question, Decision) (T, Record, error),
+) (T, bool, error) {
 	var none T
 	q.ID, q.Time, q.Mode = newID(d.Now()), d.Now(), d.Mode()
 	if d.Frozen != nil && !q.Mode.Frozen {
@@ -73,27 +86,55 @@ func pass[T any](ctx context.Context, d *Door, q Question, act func(context.Cont
 	if dec.NeedsApproval && d.Confirmer != nil { // refused for now
 		rec.Outcome = Waits
 	}
-	if err := d.Journal.Intent(ctx, rec, dec.Allow && (q.Kind == KindCall || dec.Tier != Green)); err != nil && dec.Allow {
-		dec = deny("journal.unavailable", "the journal cannot be written, so nothing may be done: "+err.Error())
+	if err := d.Journal.Intent(ctx, rec, dec.Allow && (q.Kind == KindCall || dec.Tier != Green)); err != nil &&
+		dec.Allow {
+		dec = deny(
+			"journal.unavailable",
+			"the journal cannot be written, so nothing may be done: "+err.Error(),
+		)
 	}
 	if !dec.Allow {
 		giveBack()
-		return none, false, &Refused{DecisionID: q.ID, Kind: rec.Kind, Op: rec.Op, Phase: rec.Phase, Failed: dec.Failed, Denied: dec.Denied, NeedsApproval: dec.NeedsApproval, Decision: dec}
+		return none, false, &Refused{
+			DecisionID:    q.ID,
+			Kind:          rec.Kind,
+			Op:            rec.Op,
+			Phase:         rec.Phase,
+			Failed:        dec.Failed,
+			Denied:        dec.Denied,
+			NeedsApproval: dec.NeedsApproval,
+			Decision:      dec,
+		}
 	}
 	began := d.Now()
 	out, done, err := guarded(ctx, q, dec, act)
-	rec.Type, rec.Time, rec.Input, rec.Masked, rec.DurationUS = "outcome", d.Now(), nil, false, d.Now().Sub(began).Microseconds()
+	rec.Type, rec.Time, rec.Input, rec.Masked, rec.DurationUS = "outcome", d.Now(), nil, false, d.Now().
+		Sub(began).
+		Microseconds()
 	rec.Outcome, rec.Code, rec.Exit, rec.Bytes, rec.SHA256, rec.Refused, rec.Notes = done.Outcome, done.Code, done.Exit, done.Bytes, done.SHA256, done.Refused, done.Notes
 	journalFailed := d.Journal.Outcome(context.WithoutCancel(ctx), rec) != nil
 	return out, journalFailed, err
 }
 
-// guarded makes a panic of whoever acts an outcome that nobody knows: it is journaled, and the process goes on.
-func guarded[T any](ctx context.Context, q Question, dec Decision, act func(context.Context, Question, Decision) (T, Record, error)) (out T, done Record, err error) {
+// guarded makes a panic of whoever acts an outcome that nobody knows: it is journaled, and the
+// process goes on.
+func guarded[T any](
+	ctx context.Context,
+	q Question,
+	dec Decision,
+	act func(context.Context, Question, Decision) (T, Record, error),
+) (out T, done Record, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			slog.Error("the host broke while acting", "panic", p, "stack", string(debug.Stack()))
-			done, err = Record{Outcome: Unknown, Code: "panic"}, &OpError{Code: "panic", Message: "the host broke while doing this, and what it did is not known", Outcome: Unknown}
+			done, err = Record{
+				Outcome: Unknown,
+				Code:    "panic",
+			}, &OpError{
+				Code:    "panic",
+				Message: "the host broke while doing this, and what it did is not known",
+				Outcome: Unknown,
+			}
 		}
 	}()
 	return act(ctx, q, dec)
@@ -113,13 +154,19 @@ func (d *Door) decide(ctx context.Context, q Question) (dec Decision, giveBack f
 	}()
 	if d.Withheld != nil {
 		if why := d.Withheld(q.Call.Tool); why != "" {
-			return deny("withheld", q.Call.Tool.Name+" is not offered by this host: it "+why), giveBack
+			return deny(
+				"withheld",
+				q.Call.Tool.Name+" is not offered by this host: it "+why,
+			), giveBack
 		}
 	}
 	if q.Kind == KindCall {
 		counts, back, err := d.Ledger.Take(ctx, q.Call)
 		if err != nil {
-			return deny("ledger.unavailable", "the count of calls cannot be kept: "+err.Error()), giveBack
+			return deny(
+				"ledger.unavailable",
+				"the count of calls cannot be kept: "+err.Error(),
+			), giveBack
 		}
 		q.Facts.Counts, giveBack = counts, back
 	}
@@ -141,8 +188,23 @@ func (d *Door) decide(ctx context.Context, q Question) (dec Decision, giveBack f
 
 func record(q Question, dec Decision) Record {
 	c := q.Call
-	r := Record{Type: "intent", Time: q.Time, ID: q.ID, CallID: c.ID, Kind: "call", Principal: c.Principal.ID, Source: c.Source, Plugin: c.Tool.Plugin, Tool: c.Tool.Name,
-		Tier: dec.Tier.String(), Failed: dec.Failed, Denied: dec.Denied, Revision: dec.Revision, Input: dec.Input, Masked: dec.Masked}
+	r := Record{
+		Type:      "intent",
+		Time:      q.Time,
+		ID:        q.ID,
+		CallID:    c.ID,
+		Kind:      "call",
+		Principal: c.Principal.ID,
+		Source:    c.Source,
+		Plugin:    c.Tool.Plugin,
+		Tool:      c.Tool.Name,
+		Tier:      dec.Tier.String(),
+		Failed:    dec.Failed,
+		Denied:    dec.Denied,
+		Revision:  dec.Revision,
+		Input:     dec.Input,
+		Masked:    dec.Masked,
+	}
 	if !dec.Allow {
 		r.Type = "refused"
 	}
@@ -159,12 +221,14 @@ type Request struct {
 	Principal Principal
 	Tool      *Tool
 	Arguments []byte
-	Round     int                                       // 1 more each time that the call's questions were answered; 0 is 1
-	Progress  func(done, total float64, message string) // may be nil
-	Log       func(level int, message string)           // may be nil
+	// 1 more each time that the call's questions were answered; 0 is 1
+	Round    int
+	Progress func(done, total float64, message string) // may be nil
+	Log      func(level int, message string)           // may be nil
 }
 
-// Answer is how a call ended. Err is *InvalidArguments, *Refused, *Waiting, *BudgetError or *PluginError when there is no Output.
+// Answer is how a call ended. Err is *InvalidArguments, *Refused, *Waiting, *BudgetError or
+// *PluginError when there is no Output.
 type Answer struct {
 	CallID        string
 	Outcome       Outcome
@@ -176,7 +240,8 @@ type Answer struct {
 	JournalFailed bool
 }
 
-// Call takes a request through the door: decode, decide, perhaps wait for a person and decide again, run. It always returns an Answer.
+// Call takes a request through the door: decode, decide, perhaps wait for a person and decide
+// again, run. It always returns an Answer.
 func (d *Door) Call(ctx context.Context, req Request) Answer {
 	if a, full := d.throttled(ctx, req); full {
 		return a
@@ -191,8 +256,15 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 func (d *Door) call(ctx context.Context, req Request) Answer {
 	c, err := d.newCall(req)
 	if err != nil {
-		a := Answer{CallID: c.ID, Outcome: Refusal, Err: &InvalidArguments{Tool: req.Tool.Name, Err: err}}
-		rec := record(Question{ID: newID(d.Now()), Time: d.Now(), Kind: KindCall, Call: c}, deny("arguments", err.Error()))
+		a := Answer{
+			CallID:  c.ID,
+			Outcome: Refusal,
+			Err:     &InvalidArguments{Tool: req.Tool.Name, Err: err},
+		}
+		rec := record(
+			Question{ID: newID(d.Now()), Time: d.Now(), Kind: KindCall, Call: c},
+			deny("arguments", err.Error()),
+		)
 		a.JournalFailed = d.Journal.Intent(ctx, rec, false) != nil
 		return a
 	}
@@ -206,10 +278,16 @@ func (d *Door) call(ctx context.Context, req Request) Answer {
 		}
 		r.Nodes = d.nodes(ctx, c)
 		limit := tighter(c.Tool.Budget, dec.Obligations.Timeout)
-		ctx, cancel := context.WithTimeoutCause(ctx, limit, &BudgetError{Tool: c.Tool.Name, CallID: c.ID, Limit: limit})
+		ctx, cancel := context.WithTimeoutCause(
+			ctx,
+			limit,
+			&BudgetError{Tool: c.Tool.Name, CallID: c.ID, Limit: limit},
+		)
 		defer cancel()
 		out, err := func() (Output, error) {
-			defer r.end(ctx) // also when the runner panics: the call's door must not stay open, nor its stages behind
+			// also when the runner panics: the call's door must not stay open, nor its stages
+			// behind
+			defer r.end(ctx)
 			return d.Runner.Run(ctx, r)
 		}()
 		if budget := (*BudgetError)(nil); errors.As(err, &budget) {
@@ -218,7 +296,13 @@ func (d *Door) call(ctx context.Context, req Request) Answer {
 		answer.Outcome, answer.Refused, answer.Output = r.outcome(out, err), r.refused, out
 		answer.Nodes = r.about()
 		notes := out.Notes // a copy, so that whoever keeps the record does not keep the output
-		return out, Record{Outcome: answer.Outcome, Code: codeOf(err), Bytes: int64(len(out.JSON)), Refused: r.refusals, Notes: &notes}, err
+		return out, Record{
+			Outcome: answer.Outcome,
+			Code:    codeOf(err),
+			Bytes:   int64(len(out.JSON)),
+			Refused: r.refusals,
+			Notes:   &notes,
+		}, err
 	}
 	answer.Err = d.passCall(ctx, r, &answer, run)
 	var refused *Refused
@@ -233,10 +317,20 @@ func (d *Door) call(ctx context.Context, req Request) Answer {
 			if waiting := (*Waiting)(nil); errors.As(err, &waiting) {
 				answer.Outcome = Waits
 			}
-			if no := (*Refused)(nil); errors.As(err, &no) { // a person's no, or why nobody could be asked
+			// a person's no, or why nobody could be asked
+			if no := (*Refused)(nil); errors.As(err, &no) {
 				no.DecisionID = newID(d.Now())
-				rec := record(Question{ID: no.DecisionID, Time: d.Now(), Kind: KindCall, Call: c}, Decision{Tier: refused.Decision.Tier, Failed: no.Failed, Denied: no.Denied, Revision: refused.Decision.Revision})
-				answer.JournalFailed = d.Journal.Intent(ctx, rec, false) != nil || answer.JournalFailed
+				rec := record(
+					Question{ID: no.DecisionID, Time: d.Now(), Kind: KindCall, Call: c},
+					Decision{
+						Tier:     refused.Decision.Tier,
+						Failed:   no.Failed,
+						Denied:   no.Denied,
+						Revision: refused.Decision.Revision,
+					},
+				)
+				answer.JournalFailed = d.Journal.Intent(ctx, rec, false) != nil ||
+					answer.JournalFailed
 			}
 			return answer
 		}
@@ -245,32 +339,69 @@ func (d *Door) call(ctx context.Context, req Request) Answer {
 	return answer
 }
 
-func (d *Door) passCall(ctx context.Context, r *Running, a *Answer, run func(context.Context, Question, Decision) (Output, Record, error)) error {
+func (d *Door) passCall(
+	ctx context.Context,
+	r *Running,
+	a *Answer,
+	run func(context.Context, Question, Decision) (Output, Record, error),
+) error {
 	_, lost, err := pass(ctx, d, Question{Kind: KindCall, Call: r.Call}, run)
 	a.JournalFailed = lost || r.journalFailed
 	return err
 }
 
-// Visible reports whether the principal may see the tool in a list, and among what it could act on, the node or guest that on names, if it names one. It is
-// decided but not journaled: a list has no effect.
+// Visible reports whether the principal may see the tool in a list, and among what it could act on,
+// the node or guest that on names, if it names one. It is decided but not journaled: a list has no
+// effect.
 func (d *Door) Visible(ctx context.Context, p Principal, source string, t *Tool, on Targets) bool {
-	dec, _ := d.decide(ctx, Question{ID: "list", Kind: KindVisible, Call: &Call{Source: source, Principal: p, Tool: t, Targets: on, Nodes: d.Nodes}, Time: d.Now(), Mode: d.Mode()})
+	dec, _ := d.decide(
+		ctx,
+		Question{
+			ID:   "list",
+			Kind: KindVisible,
+			Call: &Call{Source: source, Principal: p, Tool: t, Targets: on, Nodes: d.Nodes},
+			Time: d.Now(),
+			Mode: d.Mode(),
+		},
+	)
 	return dec.Allow
 }
 
-// Readable reports whether what a call of the tool gave before may still be read: the principal may see the tool, and neither the two nor one of the call's
-// nodes is frozen. Like Visible it is not journaled: what is read was journaled when it was called for.
-func (d *Door) Readable(ctx context.Context, p Principal, source string, t *Tool, nodes []string) bool {
+// Readable reports whether what a call of the tool gave before may still be read: the principal may
+// see the tool, and neither the two nor one of the call's nodes is frozen. Like Visible it is not
+// journaled: what is read was journaled when it was called for.
+func (d *Door) Readable(
+	ctx context.Context,
+	p Principal,
+	source string,
+	t *Tool,
+	nodes []string,
+) bool {
 	frozen := d.Mode().Frozen
 	if d.Frozen != nil && !frozen {
-		_, frozen = d.Frozen(Question{ID: "read", Kind: KindVisible, Call: &Call{Source: source, Principal: p, Tool: t, Targets: Targets{Nodes: nodes}}})
+		_, frozen = d.Frozen(
+			Question{
+				ID:   "read",
+				Kind: KindVisible,
+				Call: &Call{Source: source, Principal: p, Tool: t, Targets: Targets{Nodes: nodes}},
+			},
+		)
 	}
 	return !frozen && d.Visible(ctx, p, source, t, Targets{})
 }
 
-// nodes are those of the inventory that the call's plugin is told of. What decides that is the revision, so that it is asked once for each.
+// nodes are those of the inventory that the call's plugin is told of. What decides that is the
+// revision, so that it is asked once for each.
 func (d *Door) nodes(ctx context.Context, c *Call) []Node {
-	key := fmt.Sprintf("%s %q %s %s %q %s", c.Decided.Revision, c.Principal.ID, c.Principal.Auth, c.Source, c.Principal.Roles, c.Tool.Kind+":"+c.Tool.Name+c.Tool.Plugin.Digest)
+	key := fmt.Sprintf(
+		"%s %q %s %s %q %s",
+		c.Decided.Revision,
+		c.Principal.ID,
+		c.Principal.Auth,
+		c.Source,
+		c.Principal.Roles,
+		c.Tool.Kind+":"+c.Tool.Name+c.Tool.Plugin.Digest,
+	)
 	d.mu.Lock()
 	known, found := d.shown[key]
 	d.mu.Unlock()
@@ -296,7 +427,14 @@ func (d *Door) nodes(ctx context.Context, c *Call) []Node {
 }
 
 func (d *Door) newCall(req Request) (*Call, error) {
-	c := &Call{ID: newID(d.Now()), Source: req.Source, Principal: req.Principal, Tool: req.Tool, Nodes: d.Nodes, Confirmation: Confirmation{State: "none"}}
+	c := &Call{
+		ID:           newID(d.Now()),
+		Source:       req.Source,
+		Principal:    req.Principal,
+		Tool:         req.Tool,
+		Nodes:        d.Nodes,
+		Confirmation: Confirmation{State: "none"},
+	}
 	raw := req.Arguments
 	if len(raw) == 0 || string(raw) == "null" { // what a client makes of no arguments
 		raw = []byte("{}")
@@ -348,7 +486,10 @@ func (c *Call) onNodes() error {
 	for _, name := range c.Targets.Nodes {
 		n := c.node(name)
 		if n == nil {
-			return fmt.Errorf("node %q is not in the inventory ([[remote.nodes]] in the configuration)", name)
+			return fmt.Errorf(
+				"node %q is not in the inventory ([[remote.nodes]] in the configuration)",
+				name,
+			)
 		}
 		c.Clusters = append(c.Clusters, n.Cluster)
 	}

@@ -49,9 +49,15 @@ func TestEverythingButAWholeYesRefusesTheCall(t *testing.T) {
 	}
 }
 
-// Each operation of the ABI: decided, intent journaled, then executed, in this order; refused at either phase, it reaches nothing.
+// Each operation of the ABI: decided, intent journaled, then executed, in this order; refused at
+// either phase, it reaches nothing.
 func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
-	request := map[string]string{"http_request": `{"method":"GET","url":"http://h/"}`, "blob_write": `{"name":"n","mime":"m"}`, "blob_read": `{"blob":"b"}`, "ask": `{"key":"k","message":"m","schema":{}}`}
+	request := map[string]string{
+		"http_request": `{"method":"GET","url":"http://h/"}`,
+		"blob_write":   `{"name":"n","mime":"m"}`,
+		"blob_read":    `{"blob":"b"}`,
+		"ask":          `{"key":"k","message":"m","schema":{}}`,
+	}
 	for _, name := range Operations() {
 		req := request[name]
 		if req == "" {
@@ -64,12 +70,18 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 		for _, refusedAt := range []string{"", "lookup", "effect"} {
 			t.Run(name+" refused at "+refusedAt, func(t *testing.T) {
 				w := &world{decide: func(q Question) (Decision, error) {
-					return Decision{Allow: q.Kind == KindCall || q.Phase.String() != refusedAt, Tier: Yellow}, nil
+					return Decision{
+						Allow: q.Kind == KindCall || q.Phase.String() != refusedAt,
+						Tier:  Yellow,
+					}, nil
 				}}
 				w.guest = func(ctx context.Context, r *Running) (Output, error) {
 					_, err := r.Operate(ctx, op)
 					var refused *Refused
-					if wantRefused := slices.Contains(w.events, "decide "+name+"/"+refusedAt); errors.As(err, &refused) != wantRefused {
+					if wantRefused := slices.Contains(w.events, "decide "+name+"/"+refusedAt); errors.As(
+						err,
+						&refused,
+					) != wantRefused {
 						t.Errorf("Operate: %v", err)
 					}
 					return Output{JSON: json.RawMessage(`{}`)}, nil // swallows the refusal
@@ -91,7 +103,8 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 	}
 }
 
-// A redirect is an operation of its own: looked up, decided and journaled again, and refused like any other.
+// A redirect is an operation of its own: looked up, decided and journaled again, and refused like
+// any other.
 func TestWhatAnOperationLeadsToGoesThroughTheDoor(t *testing.T) {
 	follow := func(op Op) Op {
 		h := op.(HTTPRequest)
@@ -113,7 +126,8 @@ func TestWhatAnOperationLeadsToGoesThroughTheDoor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{next: tt.next, decide: func(q Question) (Decision, error) {
-				if h, ok := q.Op.(HTTPRequest); ok && tt.deny > 0 && h.Hop == tt.deny && q.Phase == PhaseLookup {
+				if h, ok := q.Op.(HTTPRequest); ok && tt.deny > 0 && h.Hop == tt.deny &&
+					q.Phase == PhaseLookup {
 					return Decision{Failed: []string{"egress"}}, nil
 				}
 				return allow(Green)(q)
@@ -140,8 +154,13 @@ func TestWhatAnOperationLeadsToGoesThroughTheDoor(t *testing.T) {
 			refused, op := (*Refused)(nil), (*OpError)(nil)
 			switch {
 			case tt.deny > 0:
-				if !errors.As(err, &refused) || refused.Phase != "lookup" || len(a.Refused) != 1 || !strings.Contains(refused.Error(), "led here") {
-					t.Errorf("error %v, remembered %v; want the refusal of the hop, which says what was done before it", err, a.Refused)
+				if !errors.As(err, &refused) || refused.Phase != "lookup" || len(a.Refused) != 1 ||
+					!strings.Contains(refused.Error(), "led here") {
+					t.Errorf(
+						"error %v, remembered %v; want the refusal of the hop, which says what was done before it",
+						err,
+						a.Refused,
+					)
 				}
 				decided--
 			case tt.code != "":
@@ -217,8 +236,14 @@ func TestOutcomeBelievesTheHost(t *testing.T) {
 				r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"x"}})
 				return Output{Code: tt.code}, tt.guestErr
 			}
-			if a := w.call(`{}`); a.Outcome != tt.want || w.outcomes[len(w.outcomes)-1].Outcome != tt.want {
-				t.Errorf("outcome %s, journaled %s; want %s", a.Outcome, w.outcomes[len(w.outcomes)-1].Outcome, tt.want)
+			if a := w.call(`{}`); a.Outcome != tt.want ||
+				w.outcomes[len(w.outcomes)-1].Outcome != tt.want {
+				t.Errorf(
+					"outcome %s, journaled %s; want %s",
+					a.Outcome,
+					w.outcomes[len(w.outcomes)-1].Outcome,
+					tt.want,
+				)
 			}
 		})
 	}
@@ -227,7 +252,11 @@ func TestOutcomeBelievesTheHost(t *testing.T) {
 func TestBudgetStopsTheCallAndSaysWhetherSomethingHappened(t *testing.T) {
 	for _, tier := range []Tier{Green, Yellow} {
 		w := &world{decide: func(q Question) (Decision, error) {
-			return Decision{Allow: true, Tier: tier, Obligations: Obligations{Timeout: 20 * time.Millisecond}}, nil
+			return Decision{
+				Allow:       true,
+				Tier:        tier,
+				Obligations: Obligations{Timeout: 20 * time.Millisecond},
+			}, nil
 		}}
 		w.guest = func(ctx context.Context, r *Running) (Output, error) {
 			r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"x"}})
@@ -236,7 +265,9 @@ func TestBudgetStopsTheCallAndSaysWhetherSomethingHappened(t *testing.T) {
 		}
 		a := w.call(`{}`)
 		var budget *BudgetError
-		if !errors.As(a.Err, &budget) || budget.MayHaveExecuted != (tier != Green) || budget.Limit != 20*time.Millisecond || budget.CallID != a.CallID {
+		if !errors.As(a.Err, &budget) || budget.MayHaveExecuted != (tier != Green) ||
+			budget.Limit != 20*time.Millisecond ||
+			budget.CallID != a.CallID {
 			t.Errorf("%s: answer %+v, budget %+v", tier, a, budget)
 		}
 		if !slices.Contains(w.events, "end") {
@@ -259,7 +290,11 @@ func TestAnEndedCallCanDoNothing(t *testing.T) {
 
 func TestACallAsksForABoundedNumberOfOperations(t *testing.T) {
 	w := &world{decide: func(q Question) (Decision, error) {
-		return Decision{Allow: q.Kind == KindCall, Tier: Green, Failed: map[bool][]string{true: {"bound"}}[q.Kind != KindCall]}, nil
+		return Decision{
+			Allow:  q.Kind == KindCall,
+			Tier:   Green,
+			Failed: map[bool][]string{true: {"bound"}}[q.Kind != KindCall],
+		}, nil
 	}}
 	var last error
 	w.guest = func(ctx context.Context, r *Running) (Output, error) {
@@ -273,7 +308,11 @@ func TestACallAsksForABoundedNumberOfOperations(t *testing.T) {
 		t.Errorf("the operation over the limit: %v", last)
 	}
 	if len(a.Refused) != keptRefused || w.outcomes[len(w.outcomes)-1].Refused != maxOps {
-		t.Errorf("%d refusals listed, %d journaled", len(a.Refused), w.outcomes[len(w.outcomes)-1].Refused)
+		t.Errorf(
+			"%d refusals listed, %d journaled",
+			len(a.Refused),
+			w.outcomes[len(w.outcomes)-1].Refused,
+		)
 	}
 }
 
@@ -285,19 +324,39 @@ func TestConfirmation(t *testing.T) {
 		return Decision{Tier: Red, Failed: []string{"confirmation"}, NeedsApproval: true}, nil
 	}
 	t.Run("a yes is followed by a second decision", func(t *testing.T) {
-		w := &world{decide: red, confirm: func(*Call) (Confirmation, error) { return Confirmation{State: "approved", By: "ann"}, nil }}
-		if a := w.call(`{}`); a.Outcome != Succeeded || !slices.Equal(w.events[:6], []string{"decide call", "intent call refused", "confirm", "decide call", "intent call intent", "run"}) {
+		w := &world{
+			decide:  red,
+			confirm: func(*Call) (Confirmation, error) { return Confirmation{State: "approved", By: "ann"}, nil },
+		}
+		if a := w.call(`{}`); a.Outcome != Succeeded ||
+			!slices.Equal(
+				w.events[:6],
+				[]string{
+					"decide call",
+					"intent call refused",
+					"confirm",
+					"decide call",
+					"intent call intent",
+					"run",
+				},
+			) {
 			t.Errorf("%+v %v", a, w.events)
 		}
 	})
 	t.Run("a state that the policy does not accept is refused again", func(t *testing.T) {
-		w := &world{decide: red, confirm: func(*Call) (Confirmation, error) { return Confirmation{State: "expired"}, nil }}
+		w := &world{
+			decide:  red,
+			confirm: func(*Call) (Confirmation, error) { return Confirmation{State: "expired"}, nil },
+		}
 		if a := w.call(`{}`); a.Outcome != Refusal || slices.Contains(w.events, "run") {
 			t.Errorf("%+v %v", a, w.events)
 		}
 	})
 	t.Run("nobody has decided yet", func(t *testing.T) {
-		w := &world{decide: red, confirm: func(*Call) (Confirmation, error) { return Confirmation{}, &Waiting{ApprovalID: "a1"} }}
+		w := &world{
+			decide:  red,
+			confirm: func(*Call) (Confirmation, error) { return Confirmation{}, &Waiting{ApprovalID: "a1"} },
+		}
 		if a := w.call(`{}`); a.Outcome != Waits || slices.Contains(w.events, "run") {
 			t.Errorf("%+v %v", a, w.events)
 		}
@@ -308,15 +367,26 @@ func TestConfirmation(t *testing.T) {
 		}}
 		a := w.call(`{}`)
 		no := (*Refused)(nil)
-		if !errors.As(a.Err, &no) || no.DecisionID == "" || a.Outcome != Refusal || !slices.Equal(w.events, []string{"decide call", "intent call refused", "confirm", "intent call refused"}) {
+		if !errors.As(a.Err, &no) || no.DecisionID == "" || a.Outcome != Refusal ||
+			!slices.Equal(
+				w.events,
+				[]string{"decide call", "intent call refused", "confirm", "intent call refused"},
+			) {
 			t.Errorf("%+v %v", a, w.events)
 		}
 	})
 	t.Run("who is asked gets the decision", func(t *testing.T) {
 		w := &world{decide: func(Question) (Decision, error) {
-			return Decision{Tier: Red, Failed: []string{"confirmation"}, NeedsApproval: true, Revision: "r7", Input: json.RawMessage(`{"masked":1}`)}, nil
+			return Decision{
+				Tier:          Red,
+				Failed:        []string{"confirmation"},
+				NeedsApproval: true,
+				Revision:      "r7",
+				Input:         json.RawMessage(`{"masked":1}`),
+			}, nil
 		}, confirm: func(*Call) (Confirmation, error) { return Confirmation{}, errors.New("x") }}
-		if w.call(`{}`); w.asked.Revision != "r7" || string(w.asked.Input) != `{"masked":1}` || w.asked.Tier != Red {
+		if w.call(`{}`); w.asked.Revision != "r7" || string(w.asked.Input) != `{"masked":1}` ||
+			w.asked.Tier != Red {
 			t.Errorf("%+v", w.asked)
 		}
 	})
@@ -328,7 +398,8 @@ func TestConfirmation(t *testing.T) {
 	})
 }
 
-// A freeze is read at each decision: it bites between two operations of one call, and reaches policy as a frozen mode.
+// A freeze is read at each decision: it bites between two operations of one call, and reaches
+// policy as a frozen mode.
 func TestAFreezeBitesAtTheNextDecision(t *testing.T) {
 	frozen := false
 	decide := func(q Question) (Decision, error) {
@@ -351,20 +422,26 @@ func TestAFreezeBitesAtTheNextDecision(t *testing.T) {
 	d.Frozen = func(q Question) (string, bool) {
 		return "", frozen && q.Kind == KindOperation && q.Op.NodeName() == "pve1"
 	}
-	if a := d.Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool()}); len(a.Refused) != 1 {
+	if a := d.Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool()}); len(
+		a.Refused,
+	) != 1 {
 		t.Errorf("%+v %v", a, w.events)
 	}
 }
 
 func TestWhatACallGaveIsReadableOnlyWhileNothingOfItIsFrozen(t *testing.T) {
-	w := &world{decide: allow(Green), hidden: "pve9", guest: func(ctx context.Context, r *Running) (Output, error) {
-		for range 2 {
-			if _, err := r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve2"}, Argv: []string{"true"}}); err != nil {
-				t.Error(err)
+	w := &world{
+		decide: allow(Green),
+		hidden: "pve9",
+		guest: func(ctx context.Context, r *Running) (Output, error) {
+			for range 2 {
+				if _, err := r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve2"}, Argv: []string{"true"}}); err != nil {
+					t.Error(err)
+				}
 			}
-		}
-		return Output{JSON: json.RawMessage(`{}`)}, nil
-	}}
+			return Output{JSON: json.RawMessage(`{}`)}, nil
+		},
+	}
 	if a := w.call(`{"node":"pve1"}`); !slices.Equal(a.Nodes, []string{"pve1", "pve2"}) {
 		t.Errorf("the call was about %q: %+v", a.Nodes, a)
 	}
@@ -386,7 +463,8 @@ func TestWhatACallGaveIsReadableOnlyWhileNothingOfItIsFrozen(t *testing.T) {
 		d := w.door()
 		d.Withheld = func(t *Tool) string { return strings.TrimPrefix(t.Name, "t") }
 		d.Frozen = func(q Question) (string, bool) {
-			return "", tt.frozen != "" && (q.Call.Tool.Name == tt.frozen || q.Call.Principal.ID == tt.frozen || slices.Contains(q.Call.Targets.Nodes, tt.frozen))
+			return "", tt.frozen != "" &&
+				(q.Call.Tool.Name == tt.frozen || q.Call.Principal.ID == tt.frozen || slices.Contains(q.Call.Targets.Nodes, tt.frozen))
 		}
 		if got := d.Readable(context.Background(), Principal{ID: "p"}, "http", cmp.Or(tt.tool, tool()), []string{"pve1", "pve2"}); got != tt.want {
 			t.Errorf("%s is frozen: readable is %v", name, got)
@@ -410,7 +488,8 @@ func TestArgumentsAreRefusedBeforeAnythingElse(t *testing.T) {
 			if !errors.As(a.Err, &invalid) || !strings.Contains(a.Err.Error(), tt.why) {
 				t.Fatalf("%+v; want invalid arguments with %q", a, tt.why)
 			}
-			if !slices.Equal(w.events, []string{"intent call refused"}) || w.intents[0].Failed[0] != "arguments" {
+			if !slices.Equal(w.events, []string{"intent call refused"}) ||
+				w.intents[0].Failed[0] != "arguments" {
 				t.Errorf("events %v, want only a journaled refusal", w.events)
 			}
 		})
@@ -429,10 +508,16 @@ func TestTheCallIsOneValue(t *testing.T) {
 	if string(calls[0].Args.JSON) != `{"a":"x","b":1,"confirmed":true}` {
 		t.Errorf("canonical arguments %s", calls[0].Args.JSON)
 	}
-	if calls[0].Args.Digest != calls[1].Args.Digest || calls[0].Confirmation.State != "argument" || calls[1].Confirmation.State != "none" {
-		t.Errorf("the confirmation flag changes the digest, or is not seen: %+v %+v", calls[0].Args, calls[1].Args)
+	if calls[0].Args.Digest != calls[1].Args.Digest || calls[0].Confirmation.State != "argument" ||
+		calls[1].Confirmation.State != "none" {
+		t.Errorf(
+			"the confirmation flag changes the digest, or is not seen: %+v %+v",
+			calls[0].Args,
+			calls[1].Args,
+		)
 	}
-	if !slices.Equal(calls[1].Targets.Nodes, []string{"pve1"}) || !slices.Equal(calls[1].Clusters, []string{"lab"}) {
+	if !slices.Equal(calls[1].Targets.Nodes, []string{"pve1"}) ||
+		!slices.Equal(calls[1].Clusters, []string{"lab"}) {
 		t.Errorf("no default node: %+v %v", calls[1].Targets, calls[1].Clusters)
 	}
 }
@@ -455,10 +540,14 @@ func TestAPanicIsAnOutcomeThatNobodyKnows(t *testing.T) {
 	w := &world{decide: allow(Yellow)}
 	var kept *Running
 	w.guest = func(_ context.Context, r *Running) (Output, error) { kept = r; panic("broken executor") }
-	if a := w.call(`{}`); a.Outcome != Unknown || a.Err == nil || w.outcomes[0].Outcome != Unknown || w.outcomes[0].Code != "panic" {
+	if a := w.call(`{}`); a.Outcome != Unknown || a.Err == nil ||
+		w.outcomes[0].Outcome != Unknown ||
+		w.outcomes[0].Code != "panic" {
 		t.Errorf("%+v, journaled %+v", a, w.outcomes)
 	}
-	if _, err := kept.Operate(context.Background(), SSHExec{OnNode: OnNode{Node: "pve1"}}); err == nil || slices.Contains(w.events, "execute ssh_exec") || !slices.Contains(w.events, "end") {
+	if _, err := kept.Operate(context.Background(), SSHExec{OnNode: OnNode{Node: "pve1"}}); err == nil ||
+		slices.Contains(w.events, "execute ssh_exec") ||
+		!slices.Contains(w.events, "end") {
 		t.Errorf("the broken call's door stayed open: %v, %v", err, w.events)
 	}
 }

@@ -51,7 +51,11 @@ type Waiting struct {
 }
 
 func (e *Waiting) Error() string {
-	return fmt.Sprintf("waiting for a person to approve %s; %s; the same call made again goes on from there", e.ApprovalID, e.Where)
+	return fmt.Sprintf(
+		"waiting for a person to approve %s; %s; the same call made again goes on from there",
+		e.ApprovalID,
+		e.Where,
+	)
 }
 
 // BadRequest says which field of a request is wrong.
@@ -62,10 +66,14 @@ type BadRequest struct {
 
 func (e *BadRequest) Error() string { return e.Field + ": " + e.Message }
 
-// ErrPending is a question (ask) that waits for its answer: the guest has to return, and the same call comes again with the answer.
-var ErrPending = errors.New("pending: the user is being asked; return, and the call comes again with the answer")
+// ErrPending is a question (ask) that waits for its answer: the guest has to return, and the same
+// call comes again with the answer.
+var ErrPending = errors.New(
+	"pending: the user is being asked; return, and the call comes again with the answer",
+)
 
-// OpError is an operation that did not succeed. Code is one word for programs; Message may be shown to the plugin.
+// OpError is an operation that did not succeed. Code is one word for programs; Message may be shown
+// to the plugin.
 type OpError struct {
 	Code    string  `json:"code"`
 	Message string  `json:"message"`
@@ -90,9 +98,11 @@ func (e *BudgetError) Error() string {
 	return s
 }
 
-// PluginError is a guest that broke: it trapped, exited, ran out of memory or answered against the ABI.
+// PluginError is a guest that broke: it trapped, exited, ran out of memory or answered against the
+// ABI.
 type PluginError struct {
-	Code    string // plugin_trap | plugin_exit | plugin_memory | plugin_protocol | plugin_unavailable
+	// plugin_trap | plugin_exit | plugin_memory | plugin_protocol | plugin_unavailable
+	Code    string
 	Message string
 }
 

@@ -1,7 +1,8 @@
-// Package gate is the one door: every tool call and every operation of a running tool is decided and journaled here before it happens.
+// Package gate is the one door: every tool call and every operation of a running tool is decided
+// and journaled here before it happens.
 //
-// It holds the vocabulary that the other packages share and imports none of them. The only
-// function that reaches a Runner or an Executor is [pass].
+// It holds the vocabulary that the other packages share and imports none of them. The only function
+// that reaches a Runner or an Executor is [pass].
 package gate
 
 import (
@@ -17,7 +18,8 @@ type Kind int
 const (
 	KindCall      Kind = iota + 1 // may this principal call this tool with these arguments?
 	KindOperation                 // may this call do this operation?
-	KindVisible                   // may this principal see this tool, resource, prompt or node in a list?
+	// may this principal see this tool, resource, prompt or node in a list?
+	KindVisible
 )
 
 // Phase says how much is known when an operation is decided.
@@ -35,7 +37,8 @@ func (p Phase) String() string {
 	return "effect"
 }
 
-// Tier is the risk class that policy gives a call or an operation. The zero value is not a tier and ranks above black.
+// Tier is the risk class that policy gives a call or an operation. The zero value is not a tier and
+// ranks above black.
 type Tier int
 
 const (
@@ -73,7 +76,8 @@ const (
 	Failed    Outcome = "failed"
 	Unknown   Outcome = "unknown" // the request was sent and the answer never came
 	Refusal   Outcome = "refused" // calls only: nothing was executed
-	Waits     Outcome = "waiting" // a person has to decide first, or to answer a question of the plugin
+	// a person has to decide first, or to answer a question of the plugin
+	Waits Outcome = "waiting"
 )
 
 // Principal is who is calling.
@@ -98,23 +102,30 @@ type Hints struct {
 	OpenWorld   bool `json:"open_world"`
 }
 
-// Tool is one locked tool, resource or prompt of a plugin. It is shared by concurrent calls and must not be changed.
+// Tool is one locked tool, resource or prompt of a plugin. It is shared by concurrent calls and
+// must not be changed.
 type Tool struct {
 	Kind, Name, Title, Description, URI string // Kind is tool, resource or prompt
 	MIME                                string // of a resource, "" when it says so itself
 	Plugin                              Plugin
-	Imports, TargetKinds                []string // TargetKinds are JSON names of Targets' fields, and "commands"
-	Commands                            []string // entries of the command grammar that its operations may run on a node, as its author ordered them, or CallersText
-	Confirm                             string   // name of the boolean confirmation argument, or ""
-	Hints                               Hints
-	InputSchema, OutputSchema           json.RawMessage
-	Budget                              time.Duration // guest and operations together; waiting for approval does not count
-	Runs                                string        // one line: what it does on the node
-	// Validate checks decoded arguments against the input schema, Derive finds what they act on, in canonical form. Neither is nil in a usable tool.
+	// TargetKinds are JSON names of Targets' fields, and "commands"
+	Imports, TargetKinds []string
+	// entries of the command grammar that its operations may run on a node, as its author ordered
+	// them, or CallersText
+	Commands                  []string
+	Confirm                   string // name of the boolean confirmation argument, or ""
+	Hints                     Hints
+	InputSchema, OutputSchema json.RawMessage
+	// guest and operations together; waiting for approval does not count
+	Budget time.Duration
+	Runs   string // one line: what it does on the node
+	// Validate checks decoded arguments against the input schema, Derive finds what they act on, in
+	// canonical form. Neither is nil in a usable tool.
 	Validate func(args map[string]any) error
 	Derive   func(args map[string]any) (Targets, []CommandText, error)
-	// Texts makes arguments of what prompts and resources get, which is text. Match and Expand are of a resource whose URI has arguments in it: the first
-	// reads a URI in the only way in which it can be read, the second writes the URI of decided arguments. All three may be nil.
+	// Texts makes arguments of what prompts and resources get, which is text. Match and Expand are
+	// of a resource whose URI has arguments in it: the first reads a URI in the only way in which
+	// it can be read, the second writes the URI of decided arguments. All three may be nil.
 	Texts  func(map[string]string) map[string]any
 	Match  func(uri string) (map[string]string, bool)
 	Expand func(args map[string]any) string
@@ -122,7 +133,8 @@ type Tool struct {
 	ValidateOutput func(structured any) error
 }
 
-// CallersText among a tool's Commands is the text that its caller wrote for a node's shell, whatever the site allows in it.
+// CallersText among a tool's Commands is the text that its caller wrote for a node's shell,
+// whatever the site allows in it.
 const CallersText = "*"
 
 // MayRun shows a tool's Commands to people, who have to see what [CallersText] means.
@@ -136,7 +148,8 @@ func MayRun(commands []string) []string {
 	return shown
 }
 
-// CommandText is an argument that holds command text: for a node's shell, or for the shell inside a guest.
+// CommandText is an argument that holds command text: for a node's shell, or for the shell inside a
+// guest.
 type CommandText struct {
 	Arg, Text string
 	Guest     bool
@@ -171,7 +184,8 @@ type Command struct {
 	Rendered string   `json:"-"` // what is sent when it is allowed
 }
 
-// Lowered is command text as argv lists, in order. Joiners and what could not be lowered are Features.
+// Lowered is command text as argv lists, in order. Joiners and what could not be lowered are
+// Features.
 type Lowered struct {
 	Parsed   bool     `json:"parsed"`
 	Error    string   `json:"error"` // why it was not parsed
@@ -194,11 +208,12 @@ type Nested struct {
 
 // Args are the arguments of a call as the one decoded value. JSON is what the plugin receives.
 type Args struct {
-	Value   map[string]any
-	JSON    json.RawMessage
-	Digest  string         // SHA-256 of JSON without the confirmation argument
-	Scalars map[string]any // top-level booleans, integers and strings of up to 256 bytes, for policy
-	Omitted []string       // sorted: the names of all other arguments
+	Value  map[string]any
+	JSON   json.RawMessage
+	Digest string // SHA-256 of JSON without the confirmation argument
+	// top-level booleans, integers and strings of up to 256 bytes, for policy
+	Scalars map[string]any
+	Omitted []string // sorted: the names of all other arguments
 }
 
 // Confirmation is what stands behind a red call.
@@ -208,7 +223,8 @@ type Confirmation struct {
 	Channel string `json:"channel"` // of an approval: cli | web | client
 }
 
-// Call is one tool call. Its fields are set before the first decision and fixed afterwards, except those that the door notes under its own lock.
+// Call is one tool call. Its fields are set before the first decision and fixed afterwards, except
+// those that the door notes under its own lock.
 type Call struct {
 	ID, Source   string // stdio | http | cli
 	Principal    Principal
@@ -218,10 +234,11 @@ type Call struct {
 	Clusters     []string // of the target nodes
 	Commands     []Command
 	Confirmation Confirmation
-	Files        map[string]string // digests of the local files among its targets, as they were when it came
-	Nodes        []Node            // the inventory
-	Decided      Decision          // of the call itself, once it is allowed
-	Stages       []StageDir
+	// digests of the local files among its targets, as they were when it came
+	Files   map[string]string
+	Nodes   []Node   // the inventory
+	Decided Decision // of the call itself, once it is allowed
+	Stages  []StageDir
 }
 
 // StageDir is a directory on a node that belongs to one call.
@@ -237,7 +254,8 @@ type Facts struct {
 	Addrs  []Addr
 }
 
-// Counts of one principal include the question that is being decided. The seconds say when one call less will be counted: when to come back.
+// Counts of one principal include the question that is being decided. The seconds say when one call
+// less will be counted: when to come back.
 type Counts struct {
 	Calls60s       int64 `json:"calls_60s"`
 	ToolCalls60s   int64 `json:"tool_calls_60s"`
@@ -250,9 +268,11 @@ type Counts struct {
 
 // FileFacts describe a path on a node, and the local file of a transfer.
 type FileFacts struct {
-	RealPath   string `json:"real_path"` // of the parent directory joined with the name when the file does not exist
-	Exists     bool   `json:"exists"`
-	Type       string `json:"type"` // file dir symlink fifo socket device other, "" when it does not exist
+	// of the parent directory joined with the name when the file does not exist
+	RealPath string `json:"real_path"`
+	Exists   bool   `json:"exists"`
+	// file dir symlink fifo socket device other, "" when it does not exist
+	Type       string `json:"type"`
 	Bytes      int64  `json:"bytes"`
 	Mode       uint32 `json:"mode"` // permission bits
 	LocalBytes int64  `json:"local_bytes"`
@@ -283,7 +303,8 @@ type Question struct {
 	Facts Facts
 	Mode  Mode
 	Time  time.Time
-	// Progress takes how far an operation is, for the client; it may be nil. It is no part of what is decided.
+	// Progress takes how far an operation is, for the client; it may be nil. It is no part of what
+	// is decided.
 	Progress func(done, total float64, message string)
 }
 
@@ -293,7 +314,8 @@ type Reason struct {
 	Msg string `json:"msg"`
 }
 
-// Obligations bind whoever executes an allowed question. Zero means no tighter than the host's own limits.
+// Obligations bind whoever executes an allowed question. Zero means no tighter than the host's own
+// limits.
 type Obligations struct {
 	Timeout   time.Duration
 	MaxBytes  int64
@@ -321,21 +343,29 @@ type Decider interface {
 	Decide(context.Context, Question) (Decision, error)
 }
 
-// Journal keeps records. Intent must not return nil before the record is written, and on disk if durable is set. Outcome failing
-// must make every later Intent fail until the record is written after all.
+// Journal keeps records. Intent must not return nil before the record is written, and on disk if
+// durable is set. Outcome failing must make every later Intent fail until the record is written
+// after all.
 type Journal interface {
 	Intent(ctx context.Context, r Record, durable bool) error
 	Outcome(ctx context.Context, r Record) error
 }
 
-// Ledger counts. Take counts the call in before it is decided; giveBack undoes that and may be called once.
+// Ledger counts. Take counts the call in before it is decided; giveBack undoes that and may be
+// called once.
 type Ledger interface {
 	Take(ctx context.Context, c *Call) (counts Counts, giveBack func(), err error)
 }
 
-// Confirmer asks a person about a call that lacks only a confirmation, and says through progress that it does. It returns *Waiting when nobody has decided yet.
+// Confirmer asks a person about a call that lacks only a confirmation, and says through progress
+// that it does. It returns *Waiting when nobody has decided yet.
 type Confirmer interface {
-	Confirm(ctx context.Context, c *Call, d Decision, progress func(message string)) (Confirmation, error)
+	Confirm(
+		ctx context.Context,
+		c *Call,
+		d Decision,
+		progress func(message string),
+	) (Confirmation, error)
 }
 
 // Lowerer turns command text into argv lists. It must be pure.
@@ -344,15 +374,16 @@ type Lowerer interface {
 	Argv(argv []string) Command
 }
 
-// Runner runs the plugin of an allowed call. Ready waits until that is possible, before the call's time begins. Run returns *BudgetError or
-// *PluginError when the guest did not answer.
+// Runner runs the plugin of an allowed call. Ready waits until that is possible, before the call's
+// time begins. Run returns *BudgetError or *PluginError when the guest did not answer.
 type Runner interface {
 	Ready(ctx context.Context, t *Tool) error
 	Run(ctx context.Context, r *Running) (Output, error)
 }
 
-// Executor does operations that were allowed. Lookup finds the facts of an operation whose lookup was allowed. End frees what belongs to the call
-// and must return when ctx ends. All three must be safe for concurrent use. Errors are *OpError or ErrPending, or mean Failed.
+// Executor does operations that were allowed. Lookup finds the facts of an operation whose lookup
+// was allowed. End frees what belongs to the call and must return when ctx ends. All three must be
+// safe for concurrent use. Errors are *OpError or ErrPending, or mean Failed.
 type Executor interface {
 	Lookup(ctx context.Context, q Question) (Facts, error)
 	Execute(ctx context.Context, q Question, d Decision) (Result, error)
@@ -366,10 +397,13 @@ type Result struct {
 	SHA256 string
 	Exit   *int
 	Stage  *StageDir // a directory that now belongs to the call
-	Next   Op        // what this operation leads to, such as where a redirect points: an operation of its own, with its own decisions
+	// what this operation leads to, such as where a redirect points: an operation of its own, with
+	// its own decisions
+	Next Op
 }
 
-// Output is what a guest wrote. Code is the result of caponier_v1_call: 0 ok, 1 tool error, 2 bad input.
+// Output is what a guest wrote. Code is the result of caponier_v1_call: 0 ok, 1 tool error, 2 bad
+// input.
 type Output struct {
 	Code  int
 	JSON  json.RawMessage
@@ -386,23 +420,24 @@ type Notes struct {
 
 // Record is one line of the journal. File bodies and outputs are never in it.
 type Record struct {
-	Type       string          `json:"type"` // intent | refused | outcome
-	Time       time.Time       `json:"time"`
-	ID         string          `json:"decision_id"`
-	CallID     string          `json:"call_id"`
-	Kind       string          `json:"kind"` // call | operation | approval
-	Op         string          `json:"op,omitempty"`
-	Phase      string          `json:"phase,omitempty"`
-	Principal  string          `json:"principal"`
-	Source     string          `json:"source,omitempty"`
-	Plugin     Plugin          `json:"plugin"`
-	Tool       string          `json:"tool"`
-	Node       string          `json:"node,omitempty"`
-	Tier       string          `json:"tier,omitempty"`
-	Failed     []string        `json:"failed,omitempty"`
-	Denied     []Reason        `json:"deny,omitempty"`
-	Revision   string          `json:"revision,omitempty"`
-	CallRev    string          `json:"call_revision,omitempty"` // operations: the revision that decided their call
+	Type      string    `json:"type"` // intent | refused | outcome
+	Time      time.Time `json:"time"`
+	ID        string    `json:"decision_id"`
+	CallID    string    `json:"call_id"`
+	Kind      string    `json:"kind"` // call | operation | approval
+	Op        string    `json:"op,omitempty"`
+	Phase     string    `json:"phase,omitempty"`
+	Principal string    `json:"principal"`
+	Source    string    `json:"source,omitempty"`
+	Plugin    Plugin    `json:"plugin"`
+	Tool      string    `json:"tool"`
+	Node      string    `json:"node,omitempty"`
+	Tier      string    `json:"tier,omitempty"`
+	Failed    []string  `json:"failed,omitempty"`
+	Denied    []Reason  `json:"deny,omitempty"`
+	Revision  string    `json:"revision,omitempty"`
+	// operations: the revision that decided their call
+	CallRev    string          `json:"call_revision,omitempty"`
 	Input      json.RawMessage `json:"input,omitempty"`
 	Masked     bool            `json:"masked,omitempty"` // Input is not all that was decided on
 	Outcome    Outcome         `json:"outcome,omitempty"`
@@ -411,9 +446,10 @@ type Record struct {
 	Bytes      int64           `json:"bytes,omitempty"`
 	SHA256     string          `json:"sha256,omitempty"`
 	DurationUS int64           `json:"duration_us,omitempty"`
-	Refused    int             `json:"refused,omitempty"` // operations of the call that were refused
-	Notes      *Notes          `json:"notes,omitempty"`
-	Verdict    *Verdict        `json:"verdict,omitempty"` // approvals: what a person said
+	// operations of the call that were refused
+	Refused int      `json:"refused,omitempty"`
+	Notes   *Notes   `json:"notes,omitempty"`
+	Verdict *Verdict `json:"verdict,omitempty"` // approvals: what a person said
 }
 
 // Verdict is what a person says about a call that waits.

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Op is one operation that a plugin asked for: a closed set, each kind a struct whose JSON is the ABI's request.
+// Op is one operation that a plugin asked for: a closed set, each kind a struct whose JSON is the
+// ABI's request.
 type Op interface {
 	Import() string   // the import's name, such as ssh_exec
 	NodeName() string // inventory name, or "" for operations that run on no node
@@ -30,7 +31,8 @@ type OnNode struct {
 
 func (o OnNode) NodeName() string { return o.Node }
 
-// Data is bytes as text, or as base64 when they are not UTF-8. Both empty is no bytes; both set is an error.
+// Data is bytes as text, or as base64 when they are not UTF-8. Both empty is no bytes; both set is
+// an error.
 type Data struct {
 	Text string `json:"text,omitempty"`
 	B64  string `json:"b64,omitempty"`
@@ -55,7 +57,8 @@ type (
 		StdinB64 string   `json:"stdin_b64,omitempty"`
 		MaxBytes int64    `json:"max_bytes,omitempty"` // of stdout and of stderr
 	}
-	// SSHScript runs command text that is lowered, decided and rendered again; only the rendering is sent.
+	// SSHScript runs command text that is lowered, decided and rendered again; only the rendering
+	// is sent.
 	SSHScript struct {
 		OnNode
 		Script   string `json:"script"`
@@ -132,7 +135,8 @@ type (
 		Blob     string `json:"blob"`
 		Offset   int64  `json:"offset,omitempty"`
 		MaxBytes int64  `json:"max_bytes,omitempty"`
-		Local    string `json:"local,omitempty"` // copies all of it to this new file of the principal's workspace instead
+		// copies all of it to this new file of the principal's workspace instead
+		Local string `json:"local,omitempty"`
 	}
 	// Ask puts a question to the client's user. Schema is a JSON Schema of a flat object.
 	Ask struct {
@@ -163,17 +167,30 @@ var kinds = map[string]struct {
 	parse func([]byte) (Op, error)
 	facts bool
 }{
-	"ssh_exec": {parse[SSHExec], false}, "ssh_script": {parse[SSHScript], false}, "stage": {parse[Stage], false},
-	"sftp_stat": {parse[SFTPStat], true}, "sftp_list": {parse[SFTPList], true}, "sftp_read": {parse[SFTPRead], true}, "sftp_write": {parse[SFTPWrite], true},
-	"sftp_get": {parse[SFTPGet], true}, "sftp_put": {parse[SFTPPut], true}, "sftp_remove": {parse[SFTPRemove], true},
-	"http_request": {parse[HTTPRequest], true}, "blob_write": {parse[BlobWrite], false}, "blob_read": {parse[BlobRead], false}, "ask": {parse[Ask], false},
+	"ssh_exec": {
+		parse[SSHExec],
+		false,
+	}, "ssh_script": {parse[SSHScript], false}, "stage": {parse[Stage], false},
+	"sftp_stat": {
+		parse[SFTPStat],
+		true,
+	}, "sftp_list": {parse[SFTPList], true}, "sftp_read": {parse[SFTPRead], true}, "sftp_write": {parse[SFTPWrite], true},
+	"sftp_get": {
+		parse[SFTPGet],
+		true,
+	}, "sftp_put": {parse[SFTPPut], true}, "sftp_remove": {parse[SFTPRemove], true},
+	"http_request": {
+		parse[HTTPRequest],
+		true,
+	}, "blob_write": {parse[BlobWrite], false}, "blob_read": {parse[BlobRead], false}, "ask": {parse[Ask], false},
 }
 
 // MaxRequest is the largest request of an operation, in bytes: 1 MiB of data as base64.
 const MaxRequest = 1_468_006
 
-// maxElements of lists may be in a request: it is as large for its data, and hundreds of thousands of words would take the host 0.2 s to read, and more to
-// decide, in which the guest cannot be stopped.
+// maxElements of lists may be in a request: it is as large for its data, and hundreds of thousands
+// of words would take the host 0.2 s to read, and more to decide, in which the guest cannot be
+// stopped.
 const maxElements = 10_000
 
 func parse[T Op](data []byte) (Op, error) {

@@ -16,8 +16,8 @@ const (
 	keptRefused = 64     // refusals that an answer lists; all are counted and journaled
 )
 
-// Running is an allowed call while its guest runs: what the guest may ask the host for. Its methods may be called concurrently, and are refused after
-// the call has ended.
+// Running is an allowed call while its guest runs: what the guest may ask the host for. Its methods
+// may be called concurrently, and are refused after the call has ended.
 type Running struct {
 	Call     *Call
 	Round    int    // 1, and one more each time that its questions were answered
@@ -40,21 +40,41 @@ type Running struct {
 	went          []string   // nodes that operations were for
 }
 
-// Operate takes one operation through the door, and then what it leads to, each with decisions of its own. The result is that of the last one. The error
-// is *BadRequest, *Refused, *OpError or ErrPending.
+// Operate takes one operation through the door, and then what it leads to, each with decisions of
+// its own. The result is that of the last one. The error is *BadRequest, *Refused, *OpError or
+// ErrPending.
 func (r *Running) Operate(ctx context.Context, op Op) (Result, error) {
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	for n := 0; ; n++ {
 		res, err := r.operate(ctx, op)
-		if refused := (*Refused)(nil); n > 0 && errors.As(err, &refused) { // "nothing was executed" would be wrong
-			refused.Denied = append(refused.Denied, Reason{ID: "next", Msg: fmt.Sprintf("the %s before this one was done, and led here", op.Import())})
+		// "nothing was executed" would be wrong
+		if refused := (*Refused)(nil); n > 0 && errors.As(err, &refused) {
+			refused.Denied = append(
+				refused.Denied,
+				Reason{
+					ID:  "next",
+					Msg: fmt.Sprintf("the %s before this one was done, and led here", op.Import()),
+				},
+			)
 		}
 		if err != nil || res.Next == nil {
 			return res, err
 		}
 		if n == maxNext || res.Next.Import() != op.Import() {
-			return Result{}, r.note(&OpError{Code: "too_many", Message: fmt.Sprintf("%s led to %d more operations, or to one of another kind", op.Import(), n+1), Outcome: Failed}, false, false)
+			return Result{}, r.note(
+				&OpError{
+					Code: "too_many",
+					Message: fmt.Sprintf(
+						"%s led to %d more operations, or to one of another kind",
+						op.Import(),
+						n+1,
+					),
+					Outcome: Failed,
+				},
+				false,
+				false,
+			)
 		}
 		op = res.Next
 	}
@@ -85,32 +105,55 @@ func (r *Running) operate(ctx context.Context, op Op) (Result, error) {
 	}
 	exec := r.door.Executors[op.Import()]
 	if exec == nil {
-		return Result{}, &BadRequest{Field: "import", Message: op.Import() + " is not available on this host"}
+		return Result{}, &BadRequest{
+			Field:   "import",
+			Message: op.Import() + " is not available on this host",
+		}
 	}
 	if kinds[op.Import()].facts {
 		q.Phase = PhaseLookup
-		facts, lost, err := pass(ctx, r.door, q, func(ctx context.Context, q Question, _ Decision) (Facts, Record, error) {
-			f, err := exec.Lookup(ctx, q)
-			return f, Record{Outcome: outcomeOf(err), Code: codeOf(err)}, err
-		})
+		facts, lost, err := pass(
+			ctx,
+			r.door,
+			q,
+			func(ctx context.Context, q Question, _ Decision) (Facts, Record, error) {
+				f, err := exec.Lookup(ctx, q)
+				return f, Record{Outcome: outcomeOf(err), Code: codeOf(err)}, err
+			},
+		)
 		if err = r.note(err, false, lost); err != nil {
 			return Result{}, err
 		}
 		q.Phase, q.Facts = PhaseEffect, facts
 	}
 	above := false
-	res, lost, err := pass(ctx, r.door, q, func(ctx context.Context, q Question, d Decision) (Result, Record, error) {
-		above = d.Tier != Green
-		r.started(above)
-		res, err := exec.Execute(ctx, q, d)
-		if _, asks := op.(Ask); !asks && errors.Is(err, ErrPending) {
-			err = &OpError{Code: "failed", Message: op.Import() + " cannot wait for an answer", Outcome: Failed}
-		}
-		if res.Stage != nil {
-			r.Call.Stages = append(r.Call.Stages, *res.Stage)
-		}
-		return res, Record{Outcome: outcomeOf(err), Code: codeOf(err), Exit: res.Exit, Bytes: res.Bytes, SHA256: res.SHA256}, err
-	})
+	res, lost, err := pass(
+		ctx,
+		r.door,
+		q,
+		func(ctx context.Context, q Question, d Decision) (Result, Record, error) {
+			above = d.Tier != Green
+			r.started(above)
+			res, err := exec.Execute(ctx, q, d)
+			if _, asks := op.(Ask); !asks && errors.Is(err, ErrPending) {
+				err = &OpError{
+					Code:    "failed",
+					Message: op.Import() + " cannot wait for an answer",
+					Outcome: Failed,
+				}
+			}
+			if res.Stage != nil {
+				r.Call.Stages = append(r.Call.Stages, *res.Stage)
+			}
+			return res, Record{
+				Outcome: outcomeOf(err),
+				Code:    codeOf(err),
+				Exit:    res.Exit,
+				Bytes:   res.Bytes,
+				SHA256:  res.SHA256,
+			}, err
+		},
+	)
 	return res, r.note(err, above, lost)
 }
 
@@ -128,8 +171,9 @@ func (r *Running) Progress(done, total float64, message string) {
 	}
 }
 
-// may counts an operation in. An answer arrives in a fresh guest, which would do again what was done before: so nothing above green comes before a
-// question, and nothing but more questions after one that waits.
+// may counts an operation in. An answer arrives in a fresh guest, which would do again what was
+// done before: so nothing above green comes before a question, and nothing but more questions after
+// one that waits.
 func (r *Running) may(op Op) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,14 +181,23 @@ func (r *Running) may(op Op) error {
 		return &BadRequest{Field: "call", Message: "has ended"}
 	}
 	if r.asked++; r.asked > maxOps {
-		return &BadRequest{Field: "call", Message: fmt.Sprintf("has asked for %d operations, and that is the most", maxOps)}
+		return &BadRequest{
+			Field:   "call",
+			Message: fmt.Sprintf("has asked for %d operations, and that is the most", maxOps),
+		}
 	}
 	_, asks := op.(Ask)
 	switch {
 	case asks && r.effects:
-		return &BadRequest{Field: "call", Message: "has already done something above green: ask before that"}
+		return &BadRequest{
+			Field:   "call",
+			Message: "has already done something above green: ask before that",
+		}
 	case !asks && r.pending:
-		return &BadRequest{Field: "call", Message: "waits for an answer (status 5): return, and it comes again with it"}
+		return &BadRequest{
+			Field:   "call",
+			Message: "waits for an answer (status 5): return, and it comes again with it",
+		}
 	}
 	return nil
 }
@@ -161,7 +214,8 @@ func (r *Running) started(above bool) {
 	r.effects = r.effects || above
 }
 
-// note remembers a refusal and a lost answer, so that a guest cannot hide them, and makes every other error an *OpError.
+// note remembers a refusal and a lost answer, so that a guest cannot hide them, and makes every
+// other error an *OpError.
 func (r *Running) note(err error, above, journalFailed bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,7 +241,8 @@ func (r *Running) note(err error, above, journalFailed bool) error {
 	return op
 }
 
-// end closes the call's door, then frees what belongs to the call. A cancelled call cleans up all the same, within cleanUp.
+// end closes the call's door, then frees what belongs to the call. A cancelled call cleans up all
+// the same, within cleanUp.
 func (r *Running) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer cancel()

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// maxRefused is how many calls of one principal may come to nothing in a minute, in one process. They take none of the rate, because nothing
-// was used; each is journaled all the same, and a disk that is full of them would refuse everybody.
+// maxRefused is how many calls of one principal may come to nothing in a minute, in one process.
+// They take none of the rate, because nothing was used; each is journaled all the same, and a disk
+// that is full of them would refuse everybody.
 const maxRefused = 600
 
 // throttle counts calls that came to nothing. The zero value is ready.
@@ -41,7 +42,8 @@ func (t *throttle) note(who string, now time.Time) {
 	t.by[who].n++
 }
 
-// full says how long a principal has to wait, 0 if not at all, and how many of its calls nobody was told of yet: once a second, not for each.
+// full says how long a principal has to wait, 0 if not at all, and how many of its calls nobody was
+// told of yet: once a second, not for each.
 func (t *throttle) full(who string, now time.Time) (wait time.Duration, untold int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,17 +57,48 @@ func (t *throttle) full(who string, now time.Time) (wait time.Duration, untold i
 	return x.since.Add(time.Minute).Sub(now), untold
 }
 
-// throttled refuses a principal whose calls came to nothing too often, before anything is read or decided.
+// throttled refuses a principal whose calls came to nothing too often, before anything is read or
+// decided.
 func (d *Door) throttled(ctx context.Context, req Request) (a Answer, full bool) {
 	now := d.Now()
 	wait, untold := d.refusals.full(req.Principal.ID, now)
 	if wait <= 0 {
 		return a, false
 	}
-	dec := deny("refusals", fmt.Sprintf("%d calls of this principal came to nothing within a minute; it may call again in %d s", maxRefused, int(wait/time.Second)+1))
-	rec := record(Question{ID: newID(now), Time: now, Kind: KindCall, Call: &Call{ID: newID(now), Source: req.Source, Principal: req.Principal, Tool: req.Tool}}, dec)
+	dec := deny(
+		"refusals",
+		fmt.Sprintf(
+			"%d calls of this principal came to nothing within a minute; it may call again in %d s",
+			maxRefused,
+			int(wait/time.Second)+1,
+		),
+	)
+	rec := record(
+		Question{
+			ID:   newID(now),
+			Time: now,
+			Kind: KindCall,
+			Call: &Call{
+				ID:        newID(now),
+				Source:    req.Source,
+				Principal: req.Principal,
+				Tool:      req.Tool,
+			},
+		},
+		dec,
+	)
 	rec.Refused = untold
-	a = Answer{CallID: rec.CallID, Outcome: Refusal, Err: &Refused{DecisionID: rec.ID, Kind: rec.Kind, Failed: dec.Failed, Denied: dec.Denied, Decision: dec}}
+	a = Answer{
+		CallID:  rec.CallID,
+		Outcome: Refusal,
+		Err: &Refused{
+			DecisionID: rec.ID,
+			Kind:       rec.Kind,
+			Failed:     dec.Failed,
+			Denied:     dec.Denied,
+			Decision:   dec,
+		},
+	}
 	if untold > 0 {
 		a.JournalFailed = d.Journal.Intent(ctx, rec, false) != nil
 	}

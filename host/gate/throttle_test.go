@@ -20,7 +20,15 @@ func TestRefusalsOfOnePrincipalAreBounded(t *testing.T) {
 	d := w.door()
 	d.Now = func() time.Time { return now }
 	call := func(who string) Answer {
-		return d.Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: who}, Tool: tool(), Arguments: []byte("{}")})
+		return d.Call(
+			context.Background(),
+			Request{
+				Source:    "cli",
+				Principal: Principal{ID: who},
+				Tool:      tool(),
+				Arguments: []byte("{}"),
+			},
+		)
 	}
 	for range maxRefused {
 		call("bad")
@@ -29,7 +37,10 @@ func TestRefusalsOfOnePrincipalAreBounded(t *testing.T) {
 	var refused *Refused
 	for i := range 500 {
 		now = now.Add(2 * time.Millisecond)
-		if a := call("bad"); !errors.As(a.Err, &refused) || refused.Failed[0] != "refusals" || !strings.Contains(refused.Denied[0].Msg, "it may call again in ") || a.Outcome != Refusal || a.CallID == "" {
+		if a := call("bad"); !errors.As(a.Err, &refused) || refused.Failed[0] != "refusals" ||
+			!strings.Contains(refused.Denied[0].Msg, "it may call again in ") ||
+			a.Outcome != Refusal ||
+			a.CallID == "" {
 			t.Fatalf("call %d: %+v", i, a)
 		}
 	}

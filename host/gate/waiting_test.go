@@ -16,7 +16,8 @@ func (k *taken) Execute(ctx context.Context, q Question, d Decision) (Result, er
 	return k.world.Execute(ctx, q, d)
 }
 
-// A red call that a person may still confirm is refused for now, and the journal says so. Where nobody can be asked it is refused.
+// A red call that a person may still confirm is refused for now, and the journal says so. Where
+// nobody can be asked it is refused.
 func TestARedFirstPassIsJournaledAsWaiting(t *testing.T) {
 	red := func(Question) (Decision, error) {
 		return Decision{Tier: Red, Failed: []string{"confirmation"}, NeedsApproval: true}, nil
@@ -27,9 +28,16 @@ func TestARedFirstPassIsJournaledAsWaiting(t *testing.T) {
 		want    Outcome
 	}{{func(*Call) (Confirmation, error) { return Confirmation{}, &Waiting{ApprovalID: "R1"} }, Waits}, {nil, ""}} {
 		w := &world{decide: red, confirm: tt.confirm}
-		a := w.door().Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool(), Progress: func(_, _ float64, message string) { said += message }})
+		a := w.door().
+			Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool(), Progress: func(_, _ float64, message string) { said += message }})
 		if a.Err == nil || w.intents[0].Type != "refused" || w.intents[0].Outcome != tt.want {
-			t.Errorf("%+v journaled as %s %q, want %q", a, w.intents[0].Type, w.intents[0].Outcome, tt.want)
+			t.Errorf(
+				"%+v journaled as %s %q, want %q",
+				a,
+				w.intents[0].Type,
+				w.intents[0].Outcome,
+				tt.want,
+			)
 		}
 	}
 	if said != "asking" {
@@ -48,7 +56,9 @@ func TestWhatActsGetsTheQuestionThatWasDecided(t *testing.T) {
 	d.Executors["ssh_exec"] = k
 	d.Mode = func() Mode { return Mode{Reason: "r"} }
 	a := d.Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool()})
-	if a.Err != nil || len(k.intents) != 2 || k.executed.ID != k.intents[1].ID || k.executed.Mode.Reason != "r" || k.executed.Time.IsZero() {
+	if a.Err != nil || len(k.intents) != 2 || k.executed.ID != k.intents[1].ID ||
+		k.executed.Mode.Reason != "r" ||
+		k.executed.Time.IsZero() {
 		t.Errorf("%v: executed %+v, journaled %v", a.Err, k.executed, k.intents)
 	}
 }

@@ -38,7 +38,10 @@ func (w *world) add(f string, args ...any) {
 
 func (w *world) Decide(_ context.Context, q Question) (Decision, error) {
 	if q.Kind == KindVisible {
-		return Decision{Allow: w.hidden == "" || !slices.Contains(q.Call.Targets.Nodes, w.hidden), Tier: Green}, nil
+		return Decision{
+			Allow: w.hidden == "" || !slices.Contains(q.Call.Targets.Nodes, w.hidden),
+			Tier:  Green,
+		}, nil
 	}
 	name := "call"
 	if q.Op != nil {
@@ -81,7 +84,13 @@ func (w *world) Execute(_ context.Context, q Question, _ Decision) (Result, erro
 	return Result{Bytes: 3}, w.execErr
 }
 func (w *world) End(context.Context, *Call) { w.add("end") }
-func (w *world) Confirm(_ context.Context, c *Call, d Decision, tell func(string)) (Confirmation, error) {
+
+func (w *world) Confirm(
+	_ context.Context,
+	c *Call,
+	d Decision,
+	tell func(string),
+) (Confirmation, error) {
 	w.add("confirm")
 	w.asked = d
 	tell("asking")
@@ -91,9 +100,17 @@ func (w *world) Confirm(_ context.Context, c *Call, d Decision, tell func(string
 type words struct{}
 
 func (words) Script(s string) Command {
-	return Command{Form: "script", Lowered: Lowered{Parsed: true, Calls: []Simple{{Argv: strings.Fields(s), Static: true}}}}
+	return Command{
+		Form:    "script",
+		Lowered: Lowered{Parsed: true, Calls: []Simple{{Argv: strings.Fields(s), Static: true}}},
+	}
 }
-func (words) Argv(a []string) Command { return Command{Form: "argv", Rendered: strings.Join(a, " ")} }
+
+func (words) Argv(
+	a []string,
+) Command {
+	return Command{Form: "argv", Rendered: strings.Join(a, " ")}
+}
 
 func allow(t Tier) func(Question) (Decision, error) {
 	return func(Question) (Decision, error) { return Decision{Allow: true, Tier: t, Revision: "r1"}, nil }
@@ -104,8 +121,19 @@ func (w *world) door() *Door {
 	for _, n := range Operations() {
 		execs[n] = w
 	}
-	o := Options{Nodes: []Node{{Name: "pve1", Cluster: "lab", Default: true}, {Name: "pve2", Cluster: "lab"}}, Decider: w, Journal: w, Ledger: w,
-		Lowerer: words{}, Runner: w, Executors: execs, Mode: func() Mode { return w.mode }}
+	o := Options{
+		Nodes: []Node{
+			{Name: "pve1", Cluster: "lab", Default: true},
+			{Name: "pve2", Cluster: "lab"},
+		},
+		Decider:   w,
+		Journal:   w,
+		Ledger:    w,
+		Lowerer:   words{},
+		Runner:    w,
+		Executors: execs,
+		Mode:      func() Mode { return w.mode },
+	}
 	if w.confirm != nil {
 		o.Confirmer = w
 	}
@@ -113,17 +141,25 @@ func (w *world) door() *Door {
 }
 
 func tool() *Tool {
-	return &Tool{Kind: "tool", Name: "t", Imports: []string{"ssh_exec"}, Confirm: "confirmed", Budget: time.Minute, Validate: func(map[string]any) error { return nil },
+	return &Tool{
+		Kind:     "tool",
+		Name:     "t",
+		Imports:  []string{"ssh_exec"},
+		Confirm:  "confirmed",
+		Budget:   time.Minute,
+		Validate: func(map[string]any) error { return nil },
 		Derive: func(a map[string]any) (Targets, []CommandText, error) {
 			if n, ok := a["node"].(string); ok {
 				return Targets{Nodes: []string{n}}, nil, nil
 			}
 			return Targets{}, nil, nil
-		}}
+		},
+	}
 }
 
 func (w *world) call(args string) Answer {
-	return w.door().Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool(), Arguments: []byte(args)})
+	return w.door().
+		Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool(), Arguments: []byte(args)})
 }
 
 // Whatever the engine answers that is not a whole yes, nothing runs and the refusal says why.

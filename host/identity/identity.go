@@ -1,4 +1,5 @@
-// Package identity says who is calling: a configured principal, or one that a bearer token of ours or of an OpenID provider proves.
+// Package identity says who is calling: a configured principal, or one that a bearer token of ours
+// or of an OpenID provider proves.
 package identity
 
 import (
@@ -24,11 +25,13 @@ type Principal struct {
 // Options of a Verifier. Everything that names a principal must name one of Principals.
 type Options struct {
 	Principals []Principal `koanf:"principals"`
-	Stdio      string      `koanf:"stdio"`  // who calls over stdio
-	HTTP       string      `koanf:"http"`   // who calls over HTTP without a token; loopback only, and not beside Tokens
-	CLI        string      `koanf:"cli"`    // who calls from the command line
-	Tokens     string      `koanf:"tokens"` // file of bearer tokens, mode 0600; "" for none
-	OIDC       OIDC        `koanf:"oidc"`   // an OpenID provider whose tokens are good here; may stand beside Tokens
+	Stdio      string      `koanf:"stdio"` // who calls over stdio
+	// who calls over HTTP without a token; loopback only, and not beside Tokens
+	HTTP   string `koanf:"http"`
+	CLI    string `koanf:"cli"`    // who calls from the command line
+	Tokens string `koanf:"tokens"` // file of bearer tokens, mode 0600; "" for none
+	// an OpenID provider whose tokens are good here; may stand beside Tokens
+	OIDC OIDC `koanf:"oidc"`
 
 	Client *http.Client     `koanf:"-"` // reaches the provider; nil for a plain one
 	Log    *slog.Logger     `koanf:"-"` // nil for slog.Default
@@ -43,13 +46,20 @@ func (o Options) Validate() error {
 	for _, p := range o.Principals {
 		switch {
 		case !idForm.MatchString(p.ID):
-			return fmt.Errorf("identity.principals: id %q must be 1 to 64 of a-z 0-9 . _ @ - and start with a letter or digit", p.ID)
+			return fmt.Errorf(
+				"identity.principals: id %q must be 1 to 64 of a-z 0-9 . _ @ - and start with a letter or digit",
+				p.ID,
+			)
 		case known[p.ID]:
 			return fmt.Errorf("identity.principals: id %q is there twice", p.ID)
 		}
 		for _, r := range p.Roles {
 			if !idForm.MatchString(r) {
-				return fmt.Errorf("identity.principals: %s: role %q must be 1 to 64 of a-z 0-9 . _ @ -", p.ID, r)
+				return fmt.Errorf(
+					"identity.principals: %s: role %q must be 1 to 64 of a-z 0-9 . _ @ -",
+					p.ID,
+					r,
+				)
 			}
 		}
 		known[p.ID] = true
@@ -60,7 +70,9 @@ func (o Options) Validate() error {
 		}
 	}
 	if o.HTTP != "" && (o.Tokens != "" || o.OIDC.Issuer != "") {
-		return errors.New("identity.http beside identity.tokens or identity.oidc: a caller without a token would be let in; take one out")
+		return errors.New(
+			"identity.http beside identity.tokens or identity.oidc: a caller without a token would be let in; take one out",
+		)
 	}
 	return o.OIDC.validate()
 }
@@ -74,7 +86,8 @@ type Verifier struct {
 	fails  failures
 }
 
-// New makes a Verifier. The token file is read at each request, so that a revocation holds at once; it need not exist yet.
+// New makes a Verifier. The token file is read at each request, so that a revocation holds at once;
+// it need not exist yet.
 func New(o Options) (*Verifier, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -87,7 +100,11 @@ func New(o Options) (*Verifier, error) {
 	}
 	v := &Verifier{opts: o, byID: map[string]gate.Principal{}, fails: failures{now: o.Now}}
 	for _, p := range o.Principals {
-		v.byID[p.ID] = gate.Principal{ID: p.ID, Roles: append([]string{}, p.Roles...), Auth: "config"}
+		v.byID[p.ID] = gate.Principal{
+			ID:    p.ID,
+			Roles: append([]string{}, p.Roles...),
+			Auth:  "config",
+		}
 	}
 	if o.Tokens != "" {
 		v.tokens = &Tokens{Path: o.Tokens, Now: o.Now}
@@ -101,7 +118,8 @@ func New(o Options) (*Verifier, error) {
 	return v, nil
 }
 
-// Stdio is who calls over stdio, CLI who calls from the command line; a Principal without an ID is nobody.
+// Stdio is who calls over stdio, CLI who calls from the command line; a Principal without an ID is
+// nobody.
 func (v *Verifier) Stdio() gate.Principal { return v.byID[v.opts.Stdio] }
 func (v *Verifier) CLI() gate.Principal   { return v.byID[v.opts.CLI] }
 
@@ -116,7 +134,8 @@ func (v *Verifier) Principal(ctx context.Context) (gate.Principal, bool) {
 	return p, ok
 }
 
-// Middleware lets only known callers through. Others get 401, the same whatever was wrong, or 429 after too many failures from one address.
+// Middleware lets only known callers through. Others get 401, the same whatever was wrong, or 429
+// after too many failures from one address.
 func (v *Verifier) Middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := v.identify(r)
@@ -127,7 +146,11 @@ func (v *Verifier) Middleware(next http.Handler) http.Handler {
 			return
 		case errors.Is(err, errUnreadable):
 			v.opts.Log.Error("tokens cannot be checked", "error", err)
-			http.Error(w, "callers cannot be identified at the moment", http.StatusServiceUnavailable)
+			http.Error(
+				w,
+				"callers cannot be identified at the moment",
+				http.StatusServiceUnavailable,
+			)
 			return
 		case err != nil:
 			v.opts.Log.Warn("an HTTP caller was turned away", "from", r.RemoteAddr, "why", err)
@@ -138,7 +161,8 @@ func (v *Verifier) Middleware(next http.Handler) http.Handler {
 				return
 			}
 			wrong := "invalid_token"
-			if r.Header.Get("Authorization") == "" { // RFC 6750: no error for a request that brought no token
+			// RFC 6750: no error for a request that brought no token
+			if r.Header.Get("Authorization") == "" {
 				wrong = ""
 			}
 			w.Header().Set("WWW-Authenticate", v.challenge(wrong))
@@ -173,7 +197,8 @@ func (v *Verifier) identify(r *http.Request) (gate.Principal, error) {
 	}
 	from, header := address(r), r.Header["Authorization"]
 	p, err := v.bearer(r.Context(), header, from)
-	// A good token is let in whatever else came from its address, so that nobody can lock others out; guessing 256 bits needs no limiter.
+	// A good token is let in whatever else came from its address, so that nobody can lock others
+	// out; guessing 256 bits needs no limiter.
 	if err != nil && !errors.Is(err, errUnreadable) && len(header) > 0 && v.fails.tooMany(from) {
 		return gate.Principal{}, errTooMany
 	}
@@ -181,7 +206,11 @@ func (v *Verifier) identify(r *http.Request) (gate.Principal, error) {
 }
 
 // bearer tells our own tokens from the provider's by their mark.
-func (v *Verifier) bearer(ctx context.Context, header []string, from netip.Addr) (gate.Principal, error) {
+func (v *Verifier) bearer(
+	ctx context.Context,
+	header []string,
+	from netip.Addr,
+) (gate.Principal, error) {
 	if len(header) != 1 {
 		return gate.Principal{}, errors.New("no single Authorization header")
 	}
@@ -201,18 +230,27 @@ func (v *Verifier) bearer(ctx context.Context, header []string, from netip.Addr)
 	}
 	p := v.byID[t.Principal]
 	if p.ID == "" {
-		return p, fmt.Errorf("token %s is for %s, who is not in identity.principals", t.Prefix, t.Principal)
+		return p, fmt.Errorf(
+			"token %s is for %s, who is not in identity.principals",
+			t.Prefix,
+			t.Principal,
+		)
 	}
 	p.Auth = "token"
 	if len(t.Roles) == 0 {
 		return p, nil
 	}
-	// A token can narrow its principal's roles. To policy, a caller without roles is one whose roles nobody has narrowed, so none may be left over.
+	// A token can narrow its principal's roles. To policy, a caller without roles is one whose
+	// roles nobody has narrowed, so none may be left over.
 	if len(p.Roles) > 0 {
 		t.Roles = intersect(p.Roles, t.Roles)
 	}
 	if p.Roles = t.Roles; len(p.Roles) == 0 {
-		return gate.Principal{}, fmt.Errorf("token %s is for roles that %s does not have", t.Prefix, t.Principal)
+		return gate.Principal{}, fmt.Errorf(
+			"token %s is for roles that %s does not have",
+			t.Prefix,
+			t.Principal,
+		)
 	}
 	return p, nil
 }

@@ -53,16 +53,24 @@ func ask(v *Verifier, from string, auth ...string) (int, gate.Principal, http.He
 	}
 	var who gate.Principal
 	w := httptest.NewRecorder()
-	v.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { who, _ = v.Principal(r.Context()) })).ServeHTTP(w, r)
+	v.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { who, _ = v.Principal(r.Context()) })).
+		ServeHTTP(w, r)
 	return w.Code, who, w.Header()
 }
 
 func TestAConfiguredPrincipalCalls(t *testing.T) {
-	v, err := New(Options{Principals: people(), Stdio: "anna", CLI: "bert", HTTP: "anna", Log: quiet})
+	v, err := New(
+		Options{Principals: people(), Stdio: "anna", CLI: "bert", HTTP: "anna", Log: quiet},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := v.Stdio(); !reflect.DeepEqual(p, gate.Principal{ID: "anna", Roles: []string{"operator", "reader"}, Auth: "config"}) || v.CLI().ID != "bert" || v.Authenticates() {
+	if p := v.Stdio(); !reflect.DeepEqual(
+		p,
+		gate.Principal{ID: "anna", Roles: []string{"operator", "reader"}, Auth: "config"},
+	) ||
+		v.CLI().ID != "bert" ||
+		v.Authenticates() {
 		t.Errorf("stdio %+v, cli %+v", p, v.CLI())
 	}
 	if code, who, _ := ask(v, "127.0.0.1:1"); code != 200 || who.ID != "anna" {
@@ -143,10 +151,12 @@ func TestATokenIsGoodForWhatItSaysAndNoMore(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, who, h := ask(v, c.from, c.auth...)
-			if code != c.code || !reflect.DeepEqual(who.Roles, c.roles) || code == 200 && who.Auth != "token" {
+			if code != c.code || !reflect.DeepEqual(who.Roles, c.roles) ||
+				code == 200 && who.Auth != "token" {
 				t.Errorf("got %d, %+v", code, who)
 			}
-			if got := h.Get("WWW-Authenticate"); code == 401 && (!strings.HasPrefix(got, "Bearer realm=") || strings.Contains(got, "invalid_token") != (len(c.auth) > 0)) {
+			if got := h.Get("WWW-Authenticate"); code == 401 &&
+				(!strings.HasPrefix(got, "Bearer realm=") || strings.Contains(got, "invalid_token") != (len(c.auth) > 0)) {
 				t.Errorf("challenge %q", got)
 			}
 		})
@@ -165,7 +175,8 @@ func TestATokenIsGoodForWhatItSaysAndNoMore(t *testing.T) {
 	if code, _, _ := ask(v, "192.0.2.9:5", "Bearer "+narrow); code != 401 {
 		t.Errorf("at the moment that it expires: %d", code)
 	}
-	if err := tokens.Revoke("cap_nothing"); err == nil || !strings.Contains(err.Error(), "token list") {
+	if err := tokens.Revoke("cap_nothing"); err == nil ||
+		!strings.Contains(err.Error(), "token list") {
 		t.Errorf("revoking what is not there: %v", err)
 	}
 }
@@ -216,7 +227,8 @@ func TestATokenFileThatCannotBeTrustedLetsNobodyIn(t *testing.T) {
 			if code, _, _ := ask(v, "192.0.2.1:1", "Bearer "+secret); code != 503 {
 				t.Errorf("afterwards: %d", code)
 			}
-			if _, err := New(Options{Principals: people(), Tokens: tokens.Path, Log: quiet}); err == nil || !strings.Contains(err.Error(), tokens.Path) {
+			if _, err := New(Options{Principals: people(), Tokens: tokens.Path, Log: quiet}); err == nil ||
+				!strings.Contains(err.Error(), tokens.Path) {
 				t.Errorf("a new host starts with it: %v", err)
 			}
 		})
@@ -245,7 +257,8 @@ func TestGuessersAreSlowedAndLockNobodyElseOut(t *testing.T) {
 		if i >= maxFailures {
 			want = 429
 		}
-		if code, _, h := ask(v, "[2001:db8::1]:1", wrong); code != want || want == 429 && h.Get("Retry-After") == "" {
+		if code, _, h := ask(v, "[2001:db8::1]:1", wrong); code != want ||
+			want == 429 && h.Get("Retry-After") == "" {
 			t.Errorf("failure %d: %d", i+1, code)
 		}
 	}
@@ -289,7 +302,9 @@ func TestTokensOfManyProcessesAreAllKept(t *testing.T) {
 			t.Errorf("%s lost its revocation", tok.Prefix)
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(tokens.Path), ".tokens-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(tokens.Path), ".tokens-*")); len(
+		left,
+	) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }
@@ -309,7 +324,14 @@ func TestTokensThatCannotBeMade(t *testing.T) {
 }
 
 func FuzzTokenFile(f *testing.F) {
-	f.Add([]byte(`{"prefix":"cap_abcdefgh","sha256":"` + strings.Repeat("0", 64) + `","principal":"a","created":"2026-01-02T03:04:05Z","expires":"2026-01-02T03:04:05Z"}` + "\n"))
+	f.Add(
+		[]byte(
+			`{"prefix":"cap_abcdefgh","sha256":"` + strings.Repeat(
+				"0",
+				64,
+			) + `","principal":"a","created":"2026-01-02T03:04:05Z","expires":"2026-01-02T03:04:05Z"}` + "\n",
+		),
+	)
 	f.Add([]byte("\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		all, err := parseTokens(data)

@@ -45,7 +45,13 @@ func newIDP(t *testing.T) *idp {
 		var body any
 		switch r.URL.Path {
 		case "/.well-known/openid-configuration":
-			body = map[string]any{"issuer": p.URL, "jwks_uri": p.URL + "/keys", "authorization_endpoint": p.URL + "/a", "token_endpoint": p.URL + "/t", "id_token_signing_alg_values_supported": []string{"ES256", "HS256", "none"}}
+			body = map[string]any{
+				"issuer":                                p.URL,
+				"jwks_uri":                              p.URL + "/keys",
+				"authorization_endpoint":                p.URL + "/a",
+				"token_endpoint":                        p.URL + "/t",
+				"id_token_signing_alg_values_supported": []string{"ES256", "HS256", "none"},
+			}
 		case "/keys":
 			p.fetched.Add(1)
 			raw, err := key.PublicKey.Bytes()
@@ -53,7 +59,19 @@ func newIDP(t *testing.T) *idp {
 				http.Error(w, err.Error(), 500)
 				return
 			}
-			body = map[string]any{"keys": []any{map[string]any{"kty": "EC", "crv": "P-256", "kid": "k1", "alg": "ES256", "use": "sig", "x": b64(raw[1:33]), "y": b64(raw[33:])}}}
+			body = map[string]any{
+				"keys": []any{
+					map[string]any{
+						"kty": "EC",
+						"crv": "P-256",
+						"kid": "k1",
+						"alg": "ES256",
+						"use": "sig",
+						"x":   b64(raw[1:33]),
+						"y":   b64(raw[33:]),
+					},
+				},
+			}
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(body)
@@ -65,7 +83,15 @@ func newIDP(t *testing.T) *idp {
 func (p *idp) token(t *testing.T, header, claims map[string]any) string {
 	t.Helper()
 	h := map[string]any{"alg": "ES256", "kid": "k1", "typ": "at+jwt"}
-	c := map[string]any{"iss": p.URL, "aud": "https://ops.example/mcp", "sub": "carla", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "roles": []string{"reader"}, "scope": "caponier:read other"}
+	c := map[string]any{
+		"iss":   p.URL,
+		"aud":   "https://ops.example/mcp",
+		"sub":   "carla",
+		"exp":   time.Now().Add(time.Hour).Unix(),
+		"iat":   time.Now().Unix(),
+		"roles": []string{"reader"},
+		"scope": "caponier:read other",
+	}
 	maps.Copy(h, header)
 	maps.Copy(c, claims)
 	head, err := json.Marshal(h)
@@ -115,7 +141,15 @@ func fixed(der []byte) []byte {
 
 func TestTokensOfAProvider(t *testing.T) {
 	p := newIDP(t)
-	o := Options{OIDC: OIDC{Issuer: p.URL, Audience: "https://ops.example/mcp", RolesClaim: "roles", Scopes: []string{"caponier:read"}}, Log: quiet}
+	o := Options{
+		OIDC: OIDC{
+			Issuer:     p.URL,
+			Audience:   "https://ops.example/mcp",
+			RolesClaim: "roles",
+			Scopes:     []string{"caponier:read"},
+		},
+		Log: quiet,
+	}
 	v, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -154,12 +188,19 @@ func TestTokensOfAProvider(t *testing.T) {
 		{"scopes as a list", nil, m{"scope": nil, "scp": []string{"caponier:read"}}, 200},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, who, h := ask(v, fmt.Sprintf("203.0.113.%d:1", i+1), "Bearer "+p.token(t, c.header, c.claims))
-			if code != c.code || code == 200 && (who.ID != "carla" || who.Auth != "oidc" || !reflect.DeepEqual(who.Roles, []string{"reader"})) {
+			code, who, h := ask(
+				v,
+				fmt.Sprintf("203.0.113.%d:1", i+1),
+				"Bearer "+p.token(t, c.header, c.claims),
+			)
+			if code != c.code ||
+				code == 200 &&
+					(who.ID != "carla" || who.Auth != "oidc" || !reflect.DeepEqual(who.Roles, []string{"reader"})) {
 				t.Errorf("got %d %+v, want %d", code, who, c.code)
 			}
-			if got := h.Get("WWW-Authenticate"); code != 200 && (!strings.Contains(got, `resource_metadata="https://ops.example/.well-known/oauth-protected-resource/mcp"`) ||
-				!strings.Contains(got, `scope="caponier:read"`) || strings.Contains(got, "insufficient_scope") != (code == 403)) {
+			if got := h.Get("WWW-Authenticate"); code != 200 &&
+				(!strings.Contains(got, `resource_metadata="https://ops.example/.well-known/oauth-protected-resource/mcp"`) ||
+					!strings.Contains(got, `scope="caponier:read"`) || strings.Contains(got, "insufficient_scope") != (code == 403)) {
 				t.Errorf("challenge %s", got)
 			}
 		})
@@ -173,7 +214,11 @@ func TestTokensOfAProvider(t *testing.T) {
 		}
 	}
 	for i := range 50 {
-		ask(v, fmt.Sprintf("198.51.100.%d:1", i), "Bearer "+p.token(t, m{"kid": fmt.Sprint("made-up", i)}, nil))
+		ask(
+			v,
+			fmt.Sprintf("198.51.100.%d:1", i),
+			"Bearer "+p.token(t, m{"kid": fmt.Sprint("made-up", i)}, nil),
+		)
 	}
 	if n := p.fetched.Load(); n > 5 {
 		t.Errorf("50 made-up keys had the provider asked %d times", n)
@@ -186,7 +231,9 @@ func TestTokensOfAProvider(t *testing.T) {
 func TestAProviderThatIsDownIsSaidAndForgiven(t *testing.T) {
 	p := newIDP(t)
 	p.down.Store(true)
-	v, err := New(Options{OIDC: OIDC{Issuer: p.URL, Audience: "https://ops.example/mcp"}, Log: quiet})
+	v, err := New(
+		Options{OIDC: OIDC{Issuer: p.URL, Audience: "https://ops.example/mcp"}, Log: quiet},
+	)
 	if err != nil {
 		t.Fatalf("the host must start without it: %v", err)
 	}
@@ -194,13 +241,24 @@ func TestAProviderThatIsDownIsSaidAndForgiven(t *testing.T) {
 		t.Errorf("down: %d", code)
 	}
 	p.down.Store(false)
-	if code, who, _ := ask(v, "192.0.2.1:1", "Bearer "+p.token(t, nil, nil)); code != 200 || who.ID != "carla" || len(who.Roles) != 0 {
+	if code, who, _ := ask(v, "192.0.2.1:1", "Bearer "+p.token(t, nil, nil)); code != 200 ||
+		who.ID != "carla" ||
+		len(who.Roles) != 0 {
 		t.Errorf("up again: %d %+v", code, who)
 	}
 }
 
 func TestMetadataTellsWhereToGo(t *testing.T) {
-	v, err := New(Options{OIDC: OIDC{Issuer: "https://id.example", Audience: "https://ops.example/mcp", Scopes: []string{"caponier:read"}}, Log: quiet})
+	v, err := New(
+		Options{
+			OIDC: OIDC{
+				Issuer:   "https://id.example",
+				Audience: "https://ops.example/mcp",
+				Scopes:   []string{"caponier:read"},
+			},
+			Log: quiet,
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +282,8 @@ func TestProvidersThatCannotBeMeant(t *testing.T) {
 		"symmetric signature": {Issuer: "https://id.example", Audience: "https://a/mcp", Algorithms: []string{"HS256"}},
 		"none":                {Issuer: "https://id.example", Audience: "https://a/mcp", Algorithms: []string{"none"}},
 	} {
-		if _, err := New(Options{OIDC: o, Log: quiet}); err == nil || !strings.Contains(err.Error(), "identity.oidc.") {
+		if _, err := New(Options{OIDC: o, Log: quiet}); err == nil ||
+			!strings.Contains(err.Error(), "identity.oidc.") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

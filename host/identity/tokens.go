@@ -22,15 +22,16 @@ import (
 
 // Token is what is kept of a bearer token; the token itself is shown once, when it is made.
 type Token struct {
-	Prefix    string    `json:"prefix"` // its first characters, by which it is found and named
-	SHA256    string    `json:"sha256"` // hex, of the whole token
-	Principal string    `json:"principal"`
-	Roles     []string  `json:"roles,omitempty"` // of the principal's, only these; none for all of them
-	CIDR      string    `json:"cidr,omitempty"`  // callers must be in it
-	Created   time.Time `json:"created"`
-	Expires   time.Time `json:"expires"`
-	Revoked   time.Time `json:"revoked,omitzero"`
-	LastUsed  time.Time `json:"last_used,omitzero"` // to the minute; filled in by List
+	Prefix    string `json:"prefix"` // its first characters, by which it is found and named
+	SHA256    string `json:"sha256"` // hex, of the whole token
+	Principal string `json:"principal"`
+	// of the principal's, only these; none for all of them
+	Roles    []string  `json:"roles,omitempty"`
+	CIDR     string    `json:"cidr,omitempty"` // callers must be in it
+	Created  time.Time `json:"created"`
+	Expires  time.Time `json:"expires"`
+	Revoked  time.Time `json:"revoked,omitzero"`
+	LastUsed time.Time `json:"last_used,omitzero"` // to the minute; filled in by List
 }
 
 // Tokens is a file of tokens, mode 0600. Several processes may use it at once.
@@ -60,10 +61,20 @@ func (t *Tokens) now() time.Time {
 	return t.Now()
 }
 
-// New makes a token for a principal and gives it back as the caller will send it, which nobody can do again. Cidr may be "".
-func (t *Tokens) New(principal string, roles []string, cidr string, lifetime time.Duration) (secret string, kept Token, err error) {
+// New makes a token for a principal and gives it back as the caller will send it, which nobody can
+// do again. Cidr may be "".
+func (t *Tokens) New(
+	principal string,
+	roles []string,
+	cidr string,
+	lifetime time.Duration,
+) (secret string, kept Token, err error) {
 	if lifetime <= 0 || lifetime > MaxLifetime {
-		return "", kept, fmt.Errorf("a token's lifetime must be over 0 and at most %s, not %s", MaxLifetime, lifetime)
+		return "", kept, fmt.Errorf(
+			"a token's lifetime must be over 0 and at most %s, not %s",
+			MaxLifetime,
+			lifetime,
+		)
 	}
 	if cidr != "" {
 		p, err := netip.ParsePrefix(cidr)
@@ -81,7 +92,15 @@ func (t *Tokens) New(principal string, roles []string, cidr string, lifetime tim
 	}
 	secret = tokenMark + base64.RawURLEncoding.EncodeToString(raw[:])
 	now := t.now().UTC().Truncate(time.Second)
-	kept = Token{Prefix: secret[:prefixLength], SHA256: digest(secret), Principal: principal, Roles: roles, CIDR: cidr, Created: now, Expires: now.Add(lifetime)}
+	kept = Token{
+		Prefix:    secret[:prefixLength],
+		SHA256:    digest(secret),
+		Principal: principal,
+		Roles:     roles,
+		CIDR:      cidr,
+		Created:   now,
+		Expires:   now.Add(lifetime),
+	}
 	err = t.change(func(all []Token) ([]Token, error) {
 		for _, other := range all {
 			if other.Prefix == kept.Prefix {
@@ -96,7 +115,8 @@ func (t *Tokens) New(principal string, roles []string, cidr string, lifetime tim
 	return secret, kept, nil
 }
 
-// Revoke makes the token with this prefix worthless at the next request of every process that reads the file.
+// Revoke makes the token with this prefix worthless at the next request of every process that reads
+// the file.
 func (t *Tokens) Revoke(prefix string) error {
 	return t.change(func(all []Token) ([]Token, error) {
 		for i := range all {
@@ -111,7 +131,8 @@ func (t *Tokens) Revoke(prefix string) error {
 	})
 }
 
-// List reads the file. A file that does not exist holds no tokens; one that others may read, or that is not whole, is an error.
+// List reads the file. A file that does not exist holds no tokens; one that others may read, or
+// that is not whole, is an error.
 func (t *Tokens) List() ([]Token, error) {
 	all, err := t.read()
 	if err != nil {
@@ -133,12 +154,21 @@ func (t *Tokens) read() ([]Token, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
-	if mode := info.Mode(); !mode.IsRegular() || mode.Perm()&0o077 != 0 || info.Size() > maxTokenFile {
-		return nil, fmt.Errorf("%w: %s must be a file of mode 0600 and at most %d bytes (chmod 600 %s)", errUnreadable, t.Path, maxTokenFile, t.Path)
+	if mode := info.Mode(); !mode.IsRegular() || mode.Perm()&0o077 != 0 ||
+		info.Size() > maxTokenFile {
+		return nil, fmt.Errorf(
+			"%w: %s must be a file of mode 0600 and at most %d bytes (chmod 600 %s)",
+			errUnreadable,
+			t.Path,
+			maxTokenFile,
+			t.Path,
+		)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.info != nil && os.SameFile(info, t.info) && info.ModTime().Equal(t.info.ModTime()) && info.Size() == t.info.Size() { // every change makes a new file
+	// every change makes a new file
+	if t.info != nil && os.SameFile(info, t.info) && info.ModTime().Equal(t.info.ModTime()) &&
+		info.Size() == t.info.Size() {
 		return slices.Clone(t.all), nil
 	}
 	data, err := os.ReadFile(t.Path)
@@ -244,7 +274,8 @@ func digest(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// check finds a token. The error says what was wrong, for the log; callers hear only that something was.
+// check finds a token. The error says what was wrong, for the log; callers hear only that something
+// was.
 func (t *Tokens) check(secret string, from netip.Addr) (Token, error) {
 	if len(secret) != len(tokenMark)+43 || !strings.HasPrefix(secret, tokenMark) {
 		return Token{}, errors.New("not one of our bearer tokens")
@@ -266,7 +297,12 @@ func (t *Tokens) check(secret string, from netip.Addr) (Token, error) {
 		case !now.Before(tok.Expires):
 			return Token{}, fmt.Errorf("token %s of %s expired", tok.Prefix, tok.Principal)
 		case tok.CIDR != "" && !netip.MustParsePrefix(tok.CIDR).Contains(from):
-			return Token{}, fmt.Errorf("token %s of %s is not for callers at %s", tok.Prefix, tok.Principal, from)
+			return Token{}, fmt.Errorf(
+				"token %s of %s is not for callers at %s",
+				tok.Prefix,
+				tok.Principal,
+				from,
+			)
 		}
 		return tok, t.used(tok.Prefix, now)
 	}
@@ -275,7 +311,8 @@ func (t *Tokens) check(secret string, from netip.Addr) (Token, error) {
 
 func (t *Tokens) usedPath(prefix string) string { return filepath.Join(t.Path+".used", prefix) }
 
-// used notes a use in a file's time, at most once a minute, so that a use costs no rewriting of the token file.
+// used notes a use in a file's time, at most once a minute, so that a use costs no rewriting of the
+// token file.
 func (t *Tokens) used(prefix string, now time.Time) error {
 	path := t.usedPath(prefix)
 	if info, err := os.Stat(path); err == nil && now.Sub(info.ModTime()) < time.Minute {

@@ -15,7 +15,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// compileSchemas fills in what a tool needs from its schemas, and gives the arguments that are targets.
+// compileSchemas fills in what a tool needs from its schemas, and gives the arguments that are
+// targets.
 func compileSchemas(t *gate.Tool) ([]target, error) {
 	marks, err := lintSchema(t.InputSchema, true)
 	if err != nil {
@@ -46,7 +47,8 @@ func compileSchemas(t *gate.Tool) ([]target, error) {
 		return nil, fmt.Errorf("input_schema: %w", err)
 	}
 	for _, m := range marks.targets {
-		// The tool must name what it declares. A local path may be left out: then policy lets no operation of the call write to the workspace.
+		// The tool must name what it declares. A local path may be left out: then policy lets no
+		// operation of the call write to the workspace.
 		if targetKinds[m.kind] == "local_paths" && !slices.Contains(shape.Required, m.arg) {
 			continue
 		}
@@ -66,7 +68,8 @@ func compileSchemas(t *gate.Tool) ([]target, error) {
 	return marks.targets, nil
 }
 
-// compile makes a validator of decoded values. It never fills in defaults: what is decided is what was sent.
+// compile makes a validator of decoded values. It never fills in defaults: what is decided is what
+// was sent.
 func compile(raw json.RawMessage) (func(any) error, error) {
 	var s jsonschema.Schema
 	if err := json.Unmarshal(raw, &s); err != nil {
@@ -104,8 +107,8 @@ func rule(err error) string {
 // explainer holds the whole schema, for its $defs.
 type explainer struct{ root map[string]any }
 
-// explain says in the caller's words what is wrong with a value that did not validate. It decides nothing. No value
-// is repeated, since it may be a secret and the answer is journaled.
+// explain says in the caller's words what is wrong with a value that did not validate. It decides
+// nothing. No value is repeated, since it may be a secret and the answer is journaled.
 func (x explainer) explain(s map[string]any, v any, at string) string {
 	if ref, ok := s["$ref"].(string); ok {
 		all, _ := x.root["$defs"].(map[string]any)
@@ -115,10 +118,12 @@ func (x explainer) explain(s map[string]any, v any, at string) string {
 	say := func(format string, a ...any) string {
 		return strings.TrimPrefix(at+": "+fmt.Sprintf(format, a...), ": ")
 	}
-	if want, ok := s["type"].(string); ok && kindOf(v) != want && !(want == "number" && kindOf(v) == "integer") {
+	if want, ok := s["type"].(string); ok && kindOf(v) != want &&
+		!(want == "number" && kindOf(v) == "integer") {
 		return say("must be %s, got %s", article(want), article(kindOf(v)))
 	}
-	if enum, ok := s["enum"].([]any); ok && !slices.ContainsFunc(enum, func(e any) bool { return equal(e, v) }) {
+	if enum, ok := s["enum"].([]any); ok &&
+		!slices.ContainsFunc(enum, func(e any) bool { return equal(e, v) }) {
 		return say("must be one of %s", list(enum))
 	}
 	switch v := v.(type) {

@@ -17,7 +17,8 @@ import (
 
 const maxPath = 4096
 
-// derive finds what a call acts on. A value that could be written in another way is refused, not repaired: policy compares these texts.
+// derive finds what a call acts on. A value that could be written in another way is refused, not
+// repaired: policy compares these texts.
 func derive(marks []target, args map[string]any) (gate.Targets, []gate.CommandText, error) {
 	found := map[string][]string{}
 	var commands []gate.CommandText
@@ -40,7 +41,10 @@ func derive(marks []target, args map[string]any) (gate.Targets, []gate.CommandTe
 				if !ok {
 					return gate.Targets{}, nil, fmt.Errorf("%s: must be a string", arg)
 				}
-				commands = append(commands, gate.CommandText{Arg: arg, Text: text, Guest: m.kind == "guest_command"})
+				commands = append(
+					commands,
+					gate.CommandText{Arg: arg, Text: text, Guest: m.kind == "guest_command"},
+				)
 				continue
 			}
 			form, err := canonical(m.kind, v)
@@ -51,8 +55,17 @@ func derive(marks []target, args map[string]any) (gate.Targets, []gate.CommandTe
 		}
 	}
 	set := func(kind string) []string { return sorted(found[kind]) }
-	return gate.Targets{Nodes: set("nodes"), VMIDs: set("vmids"), Services: set("services"), Hosts: set("hosts"),
-		Paths: set("paths"), GuestPaths: set("guest_paths"), LocalPaths: set("local_paths")}, commands, nil
+	return gate.Targets{
+		Nodes:    set("nodes"),
+		VMIDs:    set("vmids"),
+		Services: set("services"),
+		Hosts:    set("hosts"),
+		Paths: set(
+			"paths",
+		),
+		GuestPaths: set("guest_paths"),
+		LocalPaths: set("local_paths"),
+	}, commands, nil
 }
 
 // canonical returns the one form of a target, or says why the value is not in it.
@@ -88,9 +101,24 @@ func canonical(kind string, v any) (string, error) {
 var (
 	nodeForm = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?$`)
 	unitForm = regexp.MustCompile(`^[a-z0-9][a-z0-9:_.@-]*$`)
-	// The last label begins with a letter: 127.1, 0x7f000001 and 2130706433 are addresses to many resolvers.
-	hostForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	unitEnds = []string{".service", ".socket", ".target", ".timer", ".mount", ".automount", ".device", ".swap", ".path", ".slice", ".scope"}
+	// The last label begins with a letter: 127.1, 0x7f000001 and 2130706433 are addresses to many
+	// resolvers.
+	hostForm = regexp.MustCompile(
+		`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`,
+	)
+	unitEnds = []string{
+		".service",
+		".socket",
+		".target",
+		".timer",
+		".mount",
+		".automount",
+		".device",
+		".swap",
+		".path",
+		".slice",
+		".scope",
+	}
 )
 
 func nodeName(s string) error {
@@ -103,7 +131,9 @@ func nodeName(s string) error {
 // unit adds .service as systemctl would: a name without a suffix and its full form are one service.
 func unit(s string) (string, error) {
 	if len(s) > 200 || !unitForm.MatchString(s) {
-		return "", errors.New("a service is a systemd unit name in lower case, such as nginx or nginx.service")
+		return "", errors.New(
+			"a service is a systemd unit name in lower case, such as nginx or nginx.service",
+		)
 	}
 	if !slices.ContainsFunc(unitEnds, func(end string) bool { return strings.HasSuffix(s, end) }) {
 		s += ".service"
@@ -119,21 +149,28 @@ func host(s string) error {
 		return nil
 	}
 	if len(s) > 253 || !hostForm.MatchString(s) {
-		return errors.New("a host is a lower-case ASCII name (xn-- for others) without a final dot, or an IP address in its shortest form")
+		return errors.New(
+			"a host is a lower-case ASCII name (xn-- for others) without a final dot, or an IP address in its shortest form",
+		)
 	}
 	return nil
 }
 
 func urlHost(s string) (string, error) {
-	if len(s) > 8192 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' }) {
-		return "", errors.New("a URL is at most 8192 characters of ASCII without spaces or backslashes")
+	if len(s) > 8192 ||
+		strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' }) {
+		return "", errors.New(
+			"a URL is at most 8192 characters of ASCII without spaces or backslashes",
+		)
 	}
 	u, err := url.Parse(s)
 	if err != nil {
 		return "", errors.New("is not a URL")
 	}
 	if !strings.HasPrefix(s, "http://") && !strings.HasPrefix(s, "https://") || u.User != nil {
-		return "", errors.New("a URL begins with http:// or https:// and holds no user name or password")
+		return "", errors.New(
+			"a URL begins with http:// or https:// and holds no user name or password",
+		)
 	}
 	return u.Hostname(), host(u.Hostname())
 }
@@ -143,7 +180,9 @@ func absolute(s string) error {
 		return err
 	}
 	if !path.IsAbs(s) || path.Clean(s) != s {
-		return errors.New("a path is absolute and in its shortest form: no .., no // and no / at its end")
+		return errors.New(
+			"a path is absolute and in its shortest form: no .., no // and no / at its end",
+		)
 	}
 	return nil
 }
@@ -153,13 +192,16 @@ func local(s string) error {
 		return err
 	}
 	if s == "." || !filepath.IsLocal(s) || path.Clean(s) != s {
-		return errors.New("a local path is relative to your workspace and in its shortest form: no .., no // and no / at its end")
+		return errors.New(
+			"a local path is relative to your workspace and in its shortest form: no .., no // and no / at its end",
+		)
 	}
 	return nil
 }
 
 func plainPath(s string) error {
-	if s == "" || len(s) > maxPath || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if s == "" || len(s) > maxPath ||
+		strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return fmt.Errorf("a path is 1 to %d bytes without control characters", maxPath)
 	}
 	return nil

@@ -81,7 +81,8 @@ func TestCanonical(t *testing.T) {
 	} {
 		t.Run(c.claim, func(t *testing.T) {
 			got, err := canonical(c.kind, c.v)
-			if c.why == "" && (err != nil || got != c.want) || c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)) {
+			if c.why == "" && (err != nil || got != c.want) ||
+				c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)) {
 				t.Errorf("got %q, %v, want %q %q", got, err, c.want, c.why)
 			}
 		})
@@ -89,25 +90,41 @@ func TestCanonical(t *testing.T) {
 }
 
 func TestDerive(t *testing.T) {
-	marks := []target{{"ids", "vmid", true}, {"node", "node", false}, {"cmd", "command", false}, {"steps", "guest_command", true}, {"url", "url", false}, {"host", "host", false}}
+	marks := []target{
+		{"ids", "vmid", true},
+		{"node", "node", false},
+		{"cmd", "command", false},
+		{"steps", "guest_command", true},
+		{"url", "url", false},
+		{"host", "host", false},
+	}
 	targets, texts, err := derive(marks, map[string]any{
-		"ids": []any{int64(300), int64(105), int64(300)}, "cmd": "uptime", "steps": []any{"a", "b"}, "url": "https://b.org/", "host": "a.org", "other": "x"})
+		"ids": []any{
+			int64(300),
+			int64(105),
+			int64(300),
+		}, "cmd": "uptime", "steps": []any{"a", "b"}, "url": "https://b.org/", "host": "a.org", "other": "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, _ := gate.Encode(targets)
-	if want := `{"nodes":[],"vmids":["105","300"],"services":[],"hosts":["a.org","b.org"],"paths":[],"guest_paths":[],"local_paths":[]}`; string(got) != want {
+	if want := `{"nodes":[],"vmids":["105","300"],"services":[],"hosts":["a.org","b.org"],"paths":[],"guest_paths":[],"local_paths":[]}`; string(
+		got,
+	) != want {
 		t.Errorf("targets %s, want %s", got, want)
 	}
-	if len(texts) != 3 || texts[0] != (gate.CommandText{Arg: "cmd", Text: "uptime"}) || texts[2] != (gate.CommandText{Arg: "steps[1]", Text: "b", Guest: true}) {
+	if len(texts) != 3 || texts[0] != (gate.CommandText{Arg: "cmd", Text: "uptime"}) ||
+		texts[2] != (gate.CommandText{Arg: "steps[1]", Text: "b", Guest: true}) {
 		t.Errorf("commands %v", texts)
 	}
-	if _, _, err := derive(marks, map[string]any{"ids": []any{int64(105), int64(7)}}); err == nil || !strings.Contains(err.Error(), "ids[1]: a VMID") {
+	if _, _, err := derive(marks, map[string]any{"ids": []any{int64(105), int64(7)}}); err == nil ||
+		!strings.Contains(err.Error(), "ids[1]: a VMID") {
 		t.Errorf("one bad item: %v", err)
 	}
 }
 
-// A canonical form is its own canonical form, and never holds what a shell, a resolver or a file system could read in two ways.
+// A canonical form is its own canonical form, and never holds what a shell, a resolver or a file
+// system could read in two ways.
 func FuzzCanonical(f *testing.F) {
 	for _, s := range []string{"pve1", "nginx", "http://[::1]:80/", "/a/b", "a/b", "1.2.3.4", "ssh.socket"} {
 		f.Add(s)
@@ -118,7 +135,8 @@ func FuzzCanonical(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			if strings.ContainsAny(got, "\x00\n\r") || strings.HasPrefix(got, "-") && kind != "local_path" {
+			if strings.ContainsAny(got, "\x00\n\r") ||
+				strings.HasPrefix(got, "-") && kind != "local_path" {
 				t.Errorf("%s %q gives %q", kind, s, got)
 			}
 			again := kind
@@ -142,7 +160,10 @@ func FuzzCanonical(f *testing.F) {
 
 func BenchmarkArguments(b *testing.B) {
 	tool := tool(b)
-	v, err := gate.Decode([]byte(`{"vmid":103,"command":"id","format":"text","mode":"0644","paths":["/a"]}`), 1<<20)
+	v, err := gate.Decode(
+		[]byte(`{"vmid":103,"command":"id","format":"text","mode":"0644","paths":["/a"]}`),
+		1<<20,
+	)
 	if err != nil {
 		b.Fatal(err)
 	}

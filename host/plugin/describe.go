@@ -24,10 +24,12 @@ const (
 
 var (
 	itemName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
-	fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`) // of plugins, whose names become file names
+	// of plugins, whose names become file names
+	fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 	version  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+-]{0,63}$`)
 	mimeForm = regexp.MustCompile(`^[a-z]+/[a-z0-9][a-z0-9.+-]{0,62}(; ?charset=utf-8)?$`)
-	runsForm = regexp.MustCompile(`^[!-~]{1,64}( [!-~]{1,96}){0,3}$`) // an entry of the command grammar: program, sub-command, path of the API
+	// an entry of the command grammar: program, sub-command, path of the API
+	runsForm = regexp.MustCompile(`^[!-~]{1,64}( [!-~]{1,96}){0,3}$`)
 	uriForm  = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[!-~]{1,200}$`)
 )
 
@@ -72,18 +74,37 @@ func (e Entry) compile() ([]*gate.Tool, error) {
 	known := gate.Operations()
 	for _, i := range e.Imports {
 		if !slices.Contains(known, i) {
-			return fail(fmt.Errorf("imports %q, which is not an operation of this host (%s)", i, strings.Join(known, " ")))
+			return fail(
+				fmt.Errorf(
+					"imports %q, which is not an operation of this host (%s)",
+					i,
+					strings.Join(known, " "),
+				),
+			)
 		}
 	}
 	switch {
 	case d.ABI != 1:
 		return fail(fmt.Errorf("abi is %d, this host speaks 1", d.ABI))
 	case !fileName.MatchString(d.Name):
-		return fail(fmt.Errorf("name %q: want 1 to 64 of A-Z a-z 0-9 _ . - and first a letter or digit", d.Name))
+		return fail(
+			fmt.Errorf(
+				"name %q: want 1 to 64 of A-Z a-z 0-9 _ . - and first a letter or digit",
+				d.Name,
+			),
+		)
 	case !version.MatchString(d.Version):
 		return fail(fmt.Errorf("version %q: want 1 to 64 of A-Z a-z 0-9 . + -", d.Version))
 	case e.Name != d.Name || e.Version != d.Version:
-		return fail(fmt.Errorf("name and version are %s %s, but describe says %s %s", e.Name, e.Version, d.Name, d.Version))
+		return fail(
+			fmt.Errorf(
+				"name and version are %s %s, but describe says %s %s",
+				e.Name,
+				e.Version,
+				d.Name,
+				d.Version,
+			),
+		)
 	case !fileName.MatchString(e.File) || !strings.HasSuffix(e.File, ".wasm"):
 		return fail(fmt.Errorf("file %q: want a plain file name that ends in .wasm", e.File))
 	case !digestForm.MatchString(e.Digest):
@@ -135,7 +156,12 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 		}
 	}
 	if it.BudgetMS < minBudget.Milliseconds() || it.BudgetMS > maxBudget.Milliseconds() {
-		return t, fmt.Errorf("budget_ms %d: want %d to %d", it.BudgetMS, minBudget.Milliseconds(), maxBudget.Milliseconds())
+		return t, fmt.Errorf(
+			"budget_ms %d: want %d to %d",
+			it.BudgetMS,
+			minBudget.Milliseconds(),
+			maxBudget.Milliseconds(),
+		)
 	}
 	err := errors.Join(
 		readable("description", it.Description, 20, 4096, "\n"),
@@ -147,20 +173,29 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 	if t.Hints, err = parseHints(it.Hints); err != nil && (kind == "tool" || it.Hints != nil) {
 		return t, err
 	}
-	if (kind == "resource") != (it.URI != "") || kind == "resource" && !uriForm.MatchString(it.URI) {
-		return t, fmt.Errorf("uri %q: a resource needs one such as docs://page, and nothing else has one", it.URI)
+	if (kind == "resource") != (it.URI != "") ||
+		kind == "resource" && !uriForm.MatchString(it.URI) {
+		return t, fmt.Errorf(
+			"uri %q: a resource needs one such as docs://page, and nothing else has one",
+			it.URI,
+		)
 	}
 	if strings.HasPrefix(it.URI, "caponier:") {
 		return t, fmt.Errorf("uri %q: this scheme is the host's own", it.URI)
 	}
 	if it.MIME != "" && (kind != "resource" || !mimeForm.MatchString(it.MIME)) {
-		return t, fmt.Errorf("mime_type %q: a resource may have one such as text/markdown, and nothing else has one", it.MIME)
+		return t, fmt.Errorf(
+			"mime_type %q: a resource may have one such as text/markdown, and nothing else has one",
+			it.MIME,
+		)
 	}
 	switch {
 	case t.InputSchema == nil && kind == "tool":
 		return t, errors.New("input_schema: missing")
 	case t.InputSchema == nil:
-		t.InputSchema = json.RawMessage(`{"additionalProperties":false,"properties":{},"type":"object"}`)
+		t.InputSchema = json.RawMessage(
+			`{"additionalProperties":false,"properties":{},"type":"object"}`,
+		)
 	}
 	marks, err := compileSchemas(t)
 	if err != nil {
@@ -175,27 +210,40 @@ func runsCommands(t *gate.Tool) bool {
 	return slices.Contains(t.Imports, "ssh_exec") || slices.Contains(t.Imports, "ssh_script")
 }
 
-// declared checks what the tool says that it runs on nodes. Policy holds its operations to it; a lock from before there were declarations is taken,
-// so that it can be compared with a new one, and what says nothing in it runs nothing.
+// declared checks what the tool says that it runs on nodes. Policy holds its operations to it; a
+// lock from before there were declarations is taken, so that it can be compared with a new one, and
+// what says nothing in it runs nothing.
 func declared(t *gate.Tool, marks []target) error {
 	text := slices.ContainsFunc(marks, func(m target) bool { return m.kind == "command" })
 	switch any := slices.Contains(t.Commands, gate.CallersText); {
 	case len(t.Commands) == 0:
 		return nil
 	case len(t.Commands) > maxRuns:
-		return fmt.Errorf("commands: %d are more than the %d that a person is asked to read", len(t.Commands), maxRuns)
+		return fmt.Errorf(
+			"commands: %d are more than the %d that a person is asked to read",
+			len(t.Commands),
+			maxRuns,
+		)
 	case len(sorted(t.Commands)) != len(t.Commands):
 		return errors.New("commands repeat")
 	case !runsCommands(t):
 		return errors.New("declares commands, and imports neither ssh_exec nor ssh_script")
 	case text && !any:
-		return errors.New(`has an argument that is command text for a node, so its commands must hold "*", which stands for that text`)
+		return errors.New(
+			`has an argument that is command text for a node, so its commands must hold "*", which stands for that text`,
+		)
 	case any && !text:
-		return errors.New(`commands: "*" stands for the caller's own text, and no argument is marked as a command for a node; ` + exampleCommands)
+		return errors.New(
+			`commands: "*" stands for the caller's own text, and no argument is marked as a command for a node; ` + exampleCommands,
+		)
 	}
 	for _, c := range t.Commands {
 		if !runsForm.MatchString(c) {
-			return fmt.Errorf("command %q: want words of ASCII, one space between them; %s", c, exampleCommands)
+			return fmt.Errorf(
+				"command %q: want words of ASCII, one space between them; %s",
+				c,
+				exampleCommands,
+			)
 		}
 	}
 	return nil
@@ -215,29 +263,43 @@ func parseHints(raw json.RawMessage) (gate.Hints, error) {
 		return gate.Hints{}, fmt.Errorf("hints: %w", err)
 	}
 	if h.ReadOnly == nil || h.Destructive == nil || h.Idempotent == nil || h.OpenWorld == nil {
-		return gate.Hints{}, errors.New("hints: read_only, destructive, idempotent and open_world must all be there")
+		return gate.Hints{}, errors.New(
+			"hints: read_only, destructive, idempotent and open_world must all be there",
+		)
 	}
 	if *h.ReadOnly && *h.Destructive {
 		return gate.Hints{}, errors.New("hints: read_only and destructive contradict each other")
 	}
-	return gate.Hints{ReadOnly: *h.ReadOnly, Destructive: *h.Destructive, Idempotent: *h.Idempotent, OpenWorld: *h.OpenWorld}, nil
+	return gate.Hints{
+		ReadOnly:    *h.ReadOnly,
+		Destructive: *h.Destructive,
+		Idempotent:  *h.Idempotent,
+		OpenWorld:   *h.OpenWorld,
+	}, nil
 }
 
-// readable checks text that people and models will see: within its length in characters, and nothing in it that does not show or that
-// changes how its neighbours show.
+// readable checks text that people and models will see: within its length in characters, and
+// nothing in it that does not show or that changes how its neighbours show.
 func readable(what, s string, min, max int, allow string) error {
 	if n := utf8.RuneCountInString(s); n < min || n > max {
 		return fmt.Errorf("%s: has %d characters, want %d to %d", what, n, min, max)
 	}
 	for i, r := range s {
 		if hidden(r) && !strings.ContainsRune(allow, r) {
-			return fmt.Errorf("%s: has the character %U at byte %d, which does not show", what, r, i)
+			return fmt.Errorf(
+				"%s: has the character %U at byte %d, which does not show",
+				what,
+				r,
+				i,
+			)
 		}
 	}
 	return nil
 }
 
-// hidden covers control, bidirectional, zero-width, tag, private and unassigned characters, variation selectors and odd spaces.
+// hidden covers control, bidirectional, zero-width, tag, private and unassigned characters,
+// variation selectors and odd spaces.
 func hidden(r rune) bool {
-	return !unicode.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+	return !unicode.IsPrint(r) ||
+		unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }

@@ -46,28 +46,35 @@ func (o *Options) Validate() error {
 // Entry is one locked plugin. Its name and version repeat those of Describe.
 type Entry struct {
 	gate.Plugin
-	File     string          `json:"file"`     // base name of the module
-	Imports  []string        `json:"imports"`  // the operations of its import section, sorted
-	Describe json.RawMessage `json:"describe"` // what caponier_v1_describe answered, in canonical form
+	File    string   `json:"file"`    // base name of the module
+	Imports []string `json:"imports"` // the operations of its import section, sorted
+	// what caponier_v1_describe answered, in canonical form
+	Describe json.RawMessage `json:"describe"`
 }
 
 // Tools are what the plugin offers, ready to be called.
 func (e Entry) Tools() ([]*gate.Tool, error) { return e.compile() }
 
-// Lock is a checked plugins.lock. It is safe for concurrent use; what it returns is shared and must not be changed.
+// Lock is a checked plugins.lock. It is safe for concurrent use; what it returns is shared and must
+// not be changed.
 type Lock struct {
 	entries  []Entry
 	tools    []*gate.Tool
 	checksum string
 }
 
-// NewEntry checks a module and what it described against the rules for locked plugins. File is its path, of which the base name is kept;
-// imports are the operations of its import section.
+// NewEntry checks a module and what it described against the rules for locked plugins. File is its
+// path, of which the base name is kept; imports are the operations of its import section.
 func NewEntry(file string, wasm []byte, imports []string, describe []byte) (Entry, error) {
 	e := Entry{File: filepath.Base(file), Imports: sorted(imports)}
 	e.Digest = digest(wasm)
 	if len(wasm) > MaxModule {
-		return Entry{}, fmt.Errorf("plugin %s: module of %d bytes is over the limit of %d", e.File, len(wasm), MaxModule)
+		return Entry{}, fmt.Errorf(
+			"plugin %s: module of %d bytes is over the limit of %d",
+			e.File,
+			len(wasm),
+			MaxModule,
+		)
 	}
 	v, err := gate.Decode(describe, maxDescribe)
 	if err != nil {
@@ -84,13 +91,20 @@ func NewEntry(file string, wasm []byte, imports []string, describe []byte) (Entr
 	tools, err := e.compile()
 	for _, t := range tools {
 		if runsCommands(t) && len(t.Commands) == 0 {
-			return Entry{}, fmt.Errorf("plugin %s: %s %s: imports ssh_exec or ssh_script and declares no command, so it could run none; %s", e.Name, t.Kind, t.Name, exampleCommands)
+			return Entry{}, fmt.Errorf(
+				"plugin %s: %s %s: imports ssh_exec or ssh_script and declares no command, so it could run none; %s",
+				e.Name,
+				t.Kind,
+				t.Name,
+				exampleCommands,
+			)
 		}
 	}
 	return e, err
 }
 
-// Load reads and checks a lock file. Rules that [NewEntry] enforces hold for a hand-edited lock too.
+// Load reads and checks a lock file. Rules that [NewEntry] enforces hold for a hand-edited lock
+// too.
 func Load(path string) (*Lock, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -113,8 +127,9 @@ type file struct {
 	Plugins []json.RawMessage `json:"plugins"`
 }
 
-// parse decodes plugin by plugin, so that the strict decoder's bounds are for each, and then asks that the whole text is what Write
-// would write but for white space: whatever a lenient outer decoder might have overlooked is refused there.
+// parse decodes plugin by plugin, so that the strict decoder's bounds are for each, and then asks
+// that the whole text is what Write would write but for white space: whatever a lenient outer
+// decoder might have overlooked is refused there.
 func parse(data []byte) (*Lock, error) {
 	if len(data) > maxLock {
 		return nil, fmt.Errorf("over the limit of %d bytes", maxLock)
@@ -145,7 +160,9 @@ func parse(data []byte) (*Lock, error) {
 		return nil, err
 	}
 	if !bytes.Equal(compact(data), compact(written)) {
-		return nil, errors.New("is not in the form that `caponier plugin lock` writes (order, repeated or oddly written keys); run it again and review the difference")
+		return nil, errors.New(
+			"is not in the form that `caponier plugin lock` writes (order, repeated or oddly written keys); run it again and review the difference",
+		)
 	}
 	return l, nil
 }
@@ -161,7 +178,9 @@ func compact(data []byte) []byte {
 func newLock(entries []Entry) (*Lock, error) {
 	l := &Lock{entries: slices.Clone(entries)}
 	slices.SortFunc(l.entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
-	owner := map[string]string{} // of names, files and URIs, without regard to case: two that look alike can be taken for each other
+	// of names, files and URIs, without regard to case: two that look alike can be taken for each
+	// other
+	owner := map[string]string{}
 	claim := func(what, plugin string) error {
 		key := strings.ToLower(what)
 		if first, taken := owner[key]; taken {
@@ -192,7 +211,8 @@ func newLock(entries []Entry) (*Lock, error) {
 	return l, err
 }
 
-// Write replaces the lock file by one that holds the entries, always the same bytes for the same entries.
+// Write replaces the lock file by one that holds the entries, always the same bytes for the same
+// entries.
 func Write(path string, entries []Entry) error {
 	l, err := newLock(entries)
 	if err != nil {
@@ -250,7 +270,12 @@ func (l *Lock) Open(dir, name string) ([]byte, error) {
 	defer root.Close()
 	f, err := root.Open(e.File)
 	if err != nil {
-		return nil, fmt.Errorf("opening plugin %s in %s: %w; `caponier plugin build` makes it", name, dir, err)
+		return nil, fmt.Errorf(
+			"opening plugin %s in %s: %w; `caponier plugin build` makes it",
+			name,
+			dir,
+			err,
+		)
 	}
 	defer f.Close()
 	wasm, err := io.ReadAll(io.LimitReader(f, MaxModule+1))
@@ -258,11 +283,22 @@ func (l *Lock) Open(dir, name string) ([]byte, error) {
 		return nil, fmt.Errorf("reading plugin %s: %w", name, err)
 	}
 	if len(wasm) > MaxModule {
-		return nil, fmt.Errorf("plugin %s: %s is over the limit of %d bytes", name, e.File, MaxModule)
+		return nil, fmt.Errorf(
+			"plugin %s: %s is over the limit of %d bytes",
+			name,
+			e.File,
+			MaxModule,
+		)
 	}
 	if got := digest(wasm); got != e.Digest {
-		return nil, fmt.Errorf("plugin %s: %s has the digest %s, but the lock says %s; if the change is meant, run `caponier plugin lock %s` and review the difference",
-			name, filepath.Join(dir, e.File), got, e.Digest, strings.TrimSuffix(e.File, ".wasm"))
+		return nil, fmt.Errorf(
+			"plugin %s: %s has the digest %s, but the lock says %s; if the change is meant, run `caponier plugin lock %s` and review the difference",
+			name,
+			filepath.Join(dir, e.File),
+			got,
+			e.Digest,
+			strings.TrimSuffix(e.File, ".wasm"),
+		)
 	}
 	return wasm, nil
 }

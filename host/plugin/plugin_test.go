@@ -42,7 +42,12 @@ func describing(replace ...string) string {
 
 func entry(t testing.TB, replace ...string) Entry {
 	t.Helper()
-	e, err := NewEntry("build/plugins/containers.wasm", []byte("\x00asm"), []string{"ssh_exec", "sftp_get"}, []byte(describing(replace...)))
+	e, err := NewEntry(
+		"build/plugins/containers.wasm",
+		[]byte("\x00asm"),
+		[]string{"ssh_exec", "sftp_get"},
+		[]byte(describing(replace...)),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,11 +74,15 @@ func TestLockRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(l.Plugins()) != 2 || l.Plugins()[0].Name != "a" || len(l.Tools()) != 2 || l.Tools()[1].Name != "exec" {
+	if len(l.Plugins()) != 2 || l.Plugins()[0].Name != "a" || len(l.Tools()) != 2 ||
+		l.Tools()[1].Name != "exec" {
 		t.Errorf("loaded %v", l.Plugins())
 	}
 	tool := l.Tools()[1]
-	if tool.Kind != "tool" || tool.Confirm != "confirmed" || strings.Join(tool.TargetKinds, " ") != "commands guest_paths vmids" || tool.Budget.Seconds() != 30 || !tool.Hints.Destructive {
+	if tool.Kind != "tool" || tool.Confirm != "confirmed" ||
+		strings.Join(tool.TargetKinds, " ") != "commands guest_paths vmids" ||
+		tool.Budget.Seconds() != 30 ||
+		!tool.Hints.Destructive {
 		t.Errorf("tool is %+v", tool)
 	}
 	if l.Checksum() != digest(first) {
@@ -152,8 +161,14 @@ func TestCommandsAreDeclaredByWhatCanRunThem(t *testing.T) {
 		"an argument, the text and another":  {append(of("pct exec", "*"), text...), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := NewEntry("containers.wasm", []byte("\x00asm"), []string{"sftp_get", "ssh_exec"}, []byte(describing(c.change...)))
-			if c.why == "" && err != nil || c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)) {
+			_, err := NewEntry(
+				"containers.wasm",
+				[]byte("\x00asm"),
+				[]string{"sftp_get", "ssh_exec"},
+				[]byte(describing(c.change...)),
+			)
+			if c.why == "" && err != nil ||
+				c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)) {
 				t.Errorf("got %v, want %q", err, c.why)
 			}
 		})
@@ -192,7 +207,8 @@ func TestNamesMustNotCollide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := entry(t, c.change...)
 			b.File = c.file
-			if err := Write(filepath.Join(t.TempDir(), "l"), []Entry{a, b}); err == nil || !strings.Contains(err.Error(), c.why) {
+			if err := Write(filepath.Join(t.TempDir(), "l"), []Entry{a, b}); err == nil ||
+				!strings.Contains(err.Error(), c.why) {
 				t.Errorf("got %v, want %q", err, c.why)
 			}
 		})
@@ -225,7 +241,8 @@ func TestOpenChecksTheDigest(t *testing.T) {
 				}
 			}
 			got, err := l.Open(dir, c.plugin)
-			if c.why == "" && (err != nil || string(got) != c.bytes) || c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)) {
+			if c.why == "" && (err != nil || string(got) != c.bytes) ||
+				c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)) {
 				t.Errorf("got %q, %v, want %q", got, err, c.why)
 			}
 		})
@@ -234,14 +251,20 @@ func TestOpenChecksTheDigest(t *testing.T) {
 	if err := os.Symlink("/etc/passwd", wasm); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Open(dir, "containers"); err == nil || !strings.Contains(err.Error(), "escapes") {
+	if _, err := l.Open(dir, "containers"); err == nil ||
+		!strings.Contains(err.Error(), "escapes") {
 		t.Errorf("a link out of the folder: %v", err)
 	}
 }
 
 func TestOtherKinds(t *testing.T) {
-	e := entry(t, `"resources":[]`, `"resources":[{"name":"api","uri":"curl://docs/api","description":"How the API is to be used.","imports":[],"budget_ms":1000,"runs":"nothing on any node"}]`,
-		`"prompts":[]`, `"prompts":[{"name":"api-test","description":"Tests an API step by step.","budget_ms":1000,"runs":"nothing on any node","input_schema":{"type":"object","additionalProperties":false,"properties":{"url":{"type":"string"}}}}]`)
+	e := entry(
+		t,
+		`"resources":[]`,
+		`"resources":[{"name":"api","uri":"curl://docs/api","description":"How the API is to be used.","imports":[],"budget_ms":1000,"runs":"nothing on any node"}]`,
+		`"prompts":[]`,
+		`"prompts":[{"name":"api-test","description":"Tests an API step by step.","budget_ms":1000,"runs":"nothing on any node","input_schema":{"type":"object","additionalProperties":false,"properties":{"url":{"type":"string"}}}}]`,
+	)
 	l, err := newLock([]Entry{e})
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +279,8 @@ func TestOtherKinds(t *testing.T) {
 	if got := strings.Join(kinds, ","); got != "prompt api-test ,resource api curl://docs/api,tool exec " {
 		t.Error(got)
 	}
-	if err := l.Tools()[1].Validate(map[string]any{"a": "b"}); err == nil || !strings.Contains(err.Error(), `unknown field "a"`) {
+	if err := l.Tools()[1].Validate(map[string]any{"a": "b"}); err == nil ||
+		!strings.Contains(err.Error(), `unknown field "a"`) {
 		t.Errorf("a resource takes arguments: %v", err)
 	}
 }
@@ -302,7 +326,9 @@ func FuzzDescribe(f *testing.F) {
 			t.Fatalf("%v\n%s", err, written)
 		}
 		var got, want any
-		if json.Unmarshal(l.entries[0].Describe, &got) != nil || json.Unmarshal(data, &want) != nil || !equal(got, want) {
+		if json.Unmarshal(l.entries[0].Describe, &got) != nil ||
+			json.Unmarshal(data, &want) != nil ||
+			!equal(got, want) {
 			t.Errorf("described\n%s\nlocked\n%s", data, l.entries[0].Describe)
 		}
 	})

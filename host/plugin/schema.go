@@ -21,14 +21,19 @@ const (
 	defs           = "#/$defs/"
 )
 
-// keywords is the whole of JSON Schema that a plugin may use: an unknown keyword would be a rule that nobody checks.
-var keywords = strings.Fields(`$schema $defs $ref title description default examples deprecated type enum const
+// keywords is the whole of JSON Schema that a plugin may use: an unknown keyword would be a rule
+// that nobody checks.
+var keywords = strings.Fields(
+	`$schema $defs $ref title description default examples deprecated type enum const
 	properties required additionalProperties minProperties maxProperties items minItems maxItems uniqueItems
-	minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf allOf anyOf oneOf ` + targetKey + " " + confirmKey)
+	minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf allOf anyOf oneOf ` + targetKey + " " + confirmKey,
+)
 
 var types = strings.Fields("object array string integer number boolean null")
 
-var topKeywords = strings.Fields("$schema $defs title description type properties required additionalProperties")
+var topKeywords = strings.Fields(
+	"$schema $defs title description type properties required additionalProperties",
+)
 
 // targetKinds maps an x-caponier-target to the JSON name of its field in gate.Targets.
 var targetKinds = map[string]string{
@@ -71,7 +76,11 @@ func lintSchema(raw json.RawMessage, input bool) (linter, error) {
 	}
 	cost, err := l.schema("", l.root, 0)
 	if err == nil && cost > maxSchemaCost {
-		err = fmt.Errorf("has %d subschemas with every $ref written out, over the limit of %d", cost, maxSchemaCost)
+		err = fmt.Errorf(
+			"has %d subschemas with every $ref written out, over the limit of %d",
+			cost,
+			maxSchemaCost,
+		)
 	}
 	if err == nil && !input && (len(l.targets) > 0 || l.confirm != "") {
 		err = errors.New("x-caponier marks are for input schemas")
@@ -98,7 +107,10 @@ func (l *linter) schema(at string, v any, depth int) (cost int, err error) {
 			return 0, err
 		}
 	}
-	if s["type"] == nil && s["$ref"] == nil && s["enum"] == nil && s["const"] == nil && s["anyOf"] == nil && s["oneOf"] == nil && s["allOf"] == nil {
+	if s["type"] == nil && s["$ref"] == nil && s["enum"] == nil && s["const"] == nil &&
+		s["anyOf"] == nil &&
+		s["oneOf"] == nil &&
+		s["allOf"] == nil {
 		return 0, fmt.Errorf("%s: has no type, so anything would do", show(at))
 	}
 	if p, isText := s["pattern"].(string); isText {
@@ -123,11 +135,19 @@ func (l *linter) schema(at string, v any, depth int) (cost int, err error) {
 	for _, k := range []string{"properties", "$defs"} {
 		sub, isMap := s[k].(map[string]any)
 		if s[k] != nil && (!isMap || k == "$defs" && at != "") {
-			return 0, fmt.Errorf("%s: %s is not an object of schemas, or not at the top", show(at), k)
+			return 0, fmt.Errorf(
+				"%s: %s is not an object of schemas, or not at the top",
+				show(at),
+				k,
+			)
 		}
 		for _, name := range slices.Sorted(maps.Keys(sub)) {
 			if l.closed && !itemName.MatchString(name) {
-				return 0, fmt.Errorf("%s: name %q: want 1 to 64 of A-Z a-z 0-9 _ . -", show(at), name)
+				return 0, fmt.Errorf(
+					"%s: name %q: want 1 to 64 of A-Z a-z 0-9 _ . -",
+					show(at),
+					name,
+				)
 			}
 			add(at+"/"+k+"/"+name, sub[name])
 		}
@@ -185,7 +205,8 @@ func (l *linter) object(at string, s map[string]any) error {
 	return nil
 }
 
-// ref follows a reference inside the schema. A cycle would let the validator recurse for ever, repeated doubling would let it run for ever.
+// ref follows a reference inside the schema. A cycle would let the validator recurse for ever,
+// repeated doubling would let it run for ever.
 func (l *linter) ref(at string, v any, depth int) (int, error) {
 	name, ok := v.(string)
 	name, local := strings.CutPrefix(name, defs)
@@ -207,11 +228,13 @@ func (l *linter) ref(at string, v any, depth int) (int, error) {
 	return cost, err
 }
 
-// marks notes x-caponier-target and x-caponier-confirm, and refuses them where the host would not look.
+// marks notes x-caponier-target and x-caponier-confirm, and refuses them where the host would not
+// look.
 func (l *linter) marks(at string, s map[string]any) error {
 	parts := strings.Split(at, "/") // "", properties, NAME, items
 	top := len(parts) == 3 && parts[1] == "properties"
-	item := len(parts) == 4 && parts[1] == "properties" && parts[3] == "items" && l.property(parts[2])["type"] == "array"
+	item := len(parts) == 4 && parts[1] == "properties" && parts[3] == "items" &&
+		l.property(parts[2])["type"] == "array"
 	if kind, marked := s[targetKey]; marked {
 		want := "string"
 		if kind == "vmid" {
@@ -220,9 +243,19 @@ func (l *linter) marks(at string, s map[string]any) error {
 		name, _ := kind.(string)
 		switch {
 		case targetKinds[name] == "":
-			return fmt.Errorf("%s: %s %v is not known; want one of %s", show(at), targetKey, kind, strings.Join(slices.Sorted(maps.Keys(targetKinds)), " "))
+			return fmt.Errorf(
+				"%s: %s %v is not known; want one of %s",
+				show(at),
+				targetKey,
+				kind,
+				strings.Join(slices.Sorted(maps.Keys(targetKinds)), " "),
+			)
 		case !top && !item:
-			return fmt.Errorf("%s: %s may only mark a top-level argument or the items of one", show(at), targetKey)
+			return fmt.Errorf(
+				"%s: %s may only mark a top-level argument or the items of one",
+				show(at),
+				targetKey,
+			)
 		case s["type"] != want:
 			return fmt.Errorf("%s: a target of kind %v must have the type %s", show(at), kind, want)
 		}
@@ -256,13 +289,17 @@ func anchored(pattern string) error {
 	if err != nil {
 		return err
 	}
-	if re.Op != syntax.OpConcat || re.Sub[0].Op != syntax.OpBeginText || re.Sub[len(re.Sub)-1].Op != syntax.OpEndText {
-		return errors.New("must begin with ^ and end with $, with any alternatives in brackets between them")
+	if re.Op != syntax.OpConcat || re.Sub[0].Op != syntax.OpBeginText ||
+		re.Sub[len(re.Sub)-1].Op != syntax.OpEndText {
+		return errors.New(
+			"must begin with ^ and end with $, with any alternatives in brackets between them",
+		)
 	}
 	return nil
 }
 
-// noHidden refuses characters that do not show in any text of a schema, since all of it is shown to a model.
+// noHidden refuses characters that do not show in any text of a schema, since all of it is shown to
+// a model.
 func noHidden(at string, v any) error {
 	switch v := v.(type) {
 	case string:

@@ -75,16 +75,23 @@ func TestNewEntryRefuses(t *testing.T) {
 		"an unknown type":                      {`"ratio":{"type":"number"}`, `"ratio":{"type":"float"}`, "float"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := NewEntry("containers.wasm", nil, []string{"ssh_exec"}, []byte(describing(c.from, c.to)))
+			_, err := NewEntry(
+				"containers.wasm",
+				nil,
+				[]string{"ssh_exec"},
+				[]byte(describing(c.from, c.to)),
+			)
 			if err == nil || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("got %v, want %q", err, c.why)
 			}
 		})
 	}
-	if _, err := NewEntry("c.wasm", make([]byte, MaxModule+1), nil, []byte(describing())); err == nil || !strings.Contains(err.Error(), "over the limit") {
+	if _, err := NewEntry("c.wasm", make([]byte, MaxModule+1), nil, []byte(describing())); err == nil ||
+		!strings.Contains(err.Error(), "over the limit") {
 		t.Errorf("a large module: %v", err)
 	}
-	if _, err := NewEntry("c.wasm", nil, []string{"fd_write"}, []byte(describing())); err == nil || !strings.Contains(err.Error(), "not an operation") {
+	if _, err := NewEntry("c.wasm", nil, []string{"fd_write"}, []byte(describing())); err == nil ||
+		!strings.Contains(err.Error(), "not an operation") {
 		t.Errorf("an unknown import: %v", err)
 	}
 }
@@ -92,9 +99,21 @@ func TestNewEntryRefuses(t *testing.T) {
 func TestSchemaBombsAreRefused(t *testing.T) {
 	var doubling strings.Builder
 	for i := range 40 {
-		fmt.Fprintf(&doubling, `"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`, i, i+1, i+1)
+		fmt.Fprintf(
+			&doubling,
+			`"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`,
+			i,
+			i+1,
+			i+1,
+		)
 	}
-	deep := strings.Repeat(`{"type":"array","items":`, 20) + `{"type":"string"}` + strings.Repeat("}", 20)
+	deep := strings.Repeat(
+		`{"type":"array","items":`,
+		20,
+	) + `{"type":"string"}` + strings.Repeat(
+		"}",
+		20,
+	)
 	for name, c := range map[string]struct{ schema, why string }{
 		"doubling references": {`{"type":"object","additionalProperties":false,"properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{` + doubling.String() + `"d40":{"type":"string"}}}`, "nested deeper"},
 		"wide doubling":       {wide(), "subschemas"},
@@ -103,7 +122,8 @@ func TestSchemaBombsAreRefused(t *testing.T) {
 		"a cycle of three":    {`{"type":"object","additionalProperties":false,"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/c"},"c":{"$ref":"#/$defs/a"}}}`, "refers to itself"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := lintSchema(json.RawMessage(c.schema), true); err == nil || !strings.Contains(err.Error(), c.why) {
+			if _, err := lintSchema(json.RawMessage(c.schema), true); err == nil ||
+				!strings.Contains(err.Error(), c.why) {
 				t.Errorf("got %v, want %q", err, c.why)
 			}
 		})
@@ -160,7 +180,9 @@ func TestValidateNamesTheArgument(t *testing.T) {
 			args := v.(map[string]any)
 			before, _ := gate.Encode(args)
 			err = tool(t).Validate(args)
-			if c.why == "" && err != nil || c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why) || strings.Contains(err.Error(), "secret")) {
+			if c.why == "" && err != nil ||
+				c.why != "" &&
+					(err == nil || !strings.Contains(err.Error(), c.why) || strings.Contains(err.Error(), "secret")) {
 				t.Errorf("got %v, want %q", err, c.why)
 			}
 			if after, _ := gate.Encode(args); string(after) != string(before) {
@@ -168,12 +190,14 @@ func TestValidateNamesTheArgument(t *testing.T) {
 			}
 		})
 	}
-	if err := tool(t).ValidateOutput(map[string]any{"exit": "0"}); err == nil || !strings.Contains(err.Error(), "exit: must be an integer") {
+	if err := tool(t).ValidateOutput(map[string]any{"exit": "0"}); err == nil ||
+		!strings.Contains(err.Error(), "exit: must be an integer") {
 		t.Errorf("an output against its schema: %v", err)
 	}
 }
 
-// What explain finds wrong must be wrong for the validator, else its words would be lies; the reverse may fall back to the rule's name.
+// What explain finds wrong must be wrong for the validator, else its words would be lies; the
+// reverse may fall back to the rule's name.
 func FuzzValidate(f *testing.F) {
 	f.Add(`{"vmid":103,"paths":["/a",7],"limits":{"n":3},"ratio":1}`)
 	f.Add(`{"vmid":"103","command":"x","format":"yaml","mode":"1"}`)

@@ -9,18 +9,19 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// Selection is the table [tools]: what of the lock is offered. A toolset is a plugin by its name. The last three fields come from the command line,
-// which can only narrow what the table leaves.
+// Selection is the table [tools]: what of the lock is offered. A toolset is a plugin by its name.
+// The last three fields come from the command line, which can only narrow what the table leaves.
 type Selection struct {
-	Enable   []string `koanf:"enable"`  // toolsets and tools; absent for all that the lock has
-	Disable  []string `koanf:"disable"` // toolsets and tools that are not offered, whatever enables them
-	Toolsets []string `koanf:"-"`       // of those, only these toolsets, and
-	Tools    []string `koanf:"-"`       // these tools beside them; both empty for all
-	Exclude  []string `koanf:"-"`       // tools and toolsets that are left out in any case
+	Enable []string `koanf:"enable"` // toolsets and tools; absent for all that the lock has
+	// toolsets and tools that are not offered, whatever enables them
+	Disable  []string `koanf:"disable"`
+	Toolsets []string `koanf:"-"` // of those, only these toolsets, and
+	Tools    []string `koanf:"-"` // these tools beside them; both empty for all
+	Exclude  []string `koanf:"-"` // tools and toolsets that are left out in any case
 }
 
-// Withheld gives for each tool, resource and prompt why it is not offered, or "" when it is. A name that the lock does not know is an error, and so is
-// a selection that leaves nothing.
+// Withheld gives for each tool, resource and prompt why it is not offered, or "" when it is. A name
+// that the lock does not know is an error, and so is a selection that leaves nothing.
 func (s Selection) Withheld(l *Lock) (func(*gate.Tool) string, error) {
 	var toolsets, tools []string
 	owner := map[string]string{}
@@ -35,7 +36,15 @@ func (s Selection) Withheld(l *Lock) (func(*gate.Tool) string, error) {
 	check := func(where string, names, known []string) {
 		for _, n := range names {
 			if !slices.Contains(known, n) {
-				errs = append(errs, fmt.Errorf("%s: there is no %q; what there is: %s", where, n, strings.Join(known, ", ")))
+				errs = append(
+					errs,
+					fmt.Errorf(
+						"%s: there is no %q; what there is: %s",
+						where,
+						n,
+						strings.Join(known, ", "),
+					),
+				)
 			}
 		}
 	}
@@ -46,11 +55,23 @@ func (s Selection) Withheld(l *Lock) (func(*gate.Tool) string, error) {
 	check("--exclude-tools", s.Exclude, all)
 	for _, n := range s.Enable {
 		if of := owner[n]; of != "" && of != n && slices.Contains(toolsets, n) {
-			errs = append(errs, fmt.Errorf("[tools] enable: %q is a toolset and a tool of the toolset %s: name the tools one by one", n, of))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"[tools] enable: %q is a toolset and a tool of the toolset %s: name the tools one by one",
+					n,
+					of,
+				),
+			)
 		}
 	}
 	if s.Enable != nil && len(s.Enable) == 0 {
-		errs = append(errs, errors.New("[tools] enable: is empty; name what to offer, or leave it out for all that the lock has"))
+		errs = append(
+			errs,
+			errors.New(
+				"[tools] enable: is empty; name what to offer, or leave it out for all that the lock has",
+			),
+		)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -71,8 +92,11 @@ func (s Selection) Withheld(l *Lock) (func(*gate.Tool) string, error) {
 		}
 		return ""
 	}
-	if len(l.tools) > 0 && !slices.ContainsFunc(l.tools, func(t *gate.Tool) bool { return why(t) == "" }) {
-		return nil, errors.New("nothing is left to offer: [tools], --toolsets, --tools and --exclude-tools together withhold everything that the lock has")
+	if len(l.tools) > 0 &&
+		!slices.ContainsFunc(l.tools, func(t *gate.Tool) bool { return why(t) == "" }) {
+		return nil, errors.New(
+			"nothing is left to offer: [tools], --toolsets, --tools and --exclude-tools together withhold everything that the lock has",
+		)
 	}
 	return why, nil
 }

@@ -12,14 +12,17 @@ import (
 )
 
 var (
-	variable  = regexp.MustCompile(`\{[a-z][a-z0-9_]{0,31}\}`)
-	valueForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,128}$`) // what is written the same in every URI
+	variable = regexp.MustCompile(`\{[a-z][a-z0-9_]{0,31}\}`)
+	// what is written the same in every URI
+	valueForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,128}$`)
 )
 
-// template is the URI of a resource that has arguments, such as docs://{section}/{page}. Texts has one entry more than names.
+// template is the URI of a resource that has arguments, such as docs://{section}/{page}. Texts has
+// one entry more than names.
 type template struct{ texts, names []string }
 
-// parseTemplate makes sure that a URI can be read in one way only: between two arguments stands what neither can hold.
+// parseTemplate makes sure that a URI can be read in one way only: between two arguments stands
+// what neither can hold.
 func parseTemplate(uri string) (t template, err error) {
 	if !strings.ContainsAny(uri, "{}") {
 		return template{texts: []string{uri}}, nil
@@ -33,11 +36,18 @@ func parseTemplate(uri string) (t template, err error) {
 	for i, text := range t.texts {
 		switch {
 		case strings.ContainsAny(text, "{}%"):
-			return t, fmt.Errorf("uri %q: an argument is written {name}, of a-z 0-9 _, and nothing is escaped", uri)
+			return t, fmt.Errorf(
+				"uri %q: an argument is written {name}, of a-z 0-9 _, and nothing is escaped",
+				uri,
+			)
 		case i == 0 && !strings.Contains(text, "://"):
 			return t, fmt.Errorf("uri %q: its scheme can be no argument", uri)
 		case i > 0 && (i < len(t.names) || text != "") && (text == "" || valueForm.MatchString(text[:1])):
-			return t, fmt.Errorf("uri %q: what follows {%s} must begin with a character such as / or a colon", uri, t.names[i-1])
+			return t, fmt.Errorf(
+				"uri %q: what follows {%s} must begin with a character such as / or a colon",
+				uri,
+				t.names[i-1],
+			)
 		}
 	}
 	if len(sorted(t.names)) != len(t.names) {
@@ -46,7 +56,8 @@ func parseTemplate(uri string) (t template, err error) {
 	return t, nil
 }
 
-// match gives the arguments of a URI, in the only way in which it can be read; ok is false for one that another template must have made.
+// match gives the arguments of a URI, in the only way in which it can be read; ok is false for one
+// that another template must have made.
 func (t template) match(uri string) (args map[string]string, ok bool) {
 	args = map[string]string{}
 	rest, ok := strings.CutPrefix(uri, t.texts[0])
@@ -76,13 +87,18 @@ func (t template) expand(args map[string]any) string {
 	return b.String()
 }
 
-// fillTexts is for prompts and resources, whose arguments come as texts: they may be texts and whole numbers.
+// fillTexts is for prompts and resources, whose arguments come as texts: they may be texts and
+// whole numbers.
 func fillTexts(t *gate.Tool, marks linter) error {
 	numbers := map[string]bool{}
 	for name := range marks.properties() {
 		kind := marks.property(name)["type"]
 		if kind != "string" && kind != "integer" {
-			return fmt.Errorf("argument %s of a %s must have the type string or integer", name, t.Kind)
+			return fmt.Errorf(
+				"argument %s of a %s must have the type string or integer",
+				name,
+				t.Kind,
+			)
 		}
 		numbers[name] = kind == "integer"
 	}
@@ -90,7 +106,8 @@ func fillTexts(t *gate.Tool, marks linter) error {
 		args := make(map[string]any, len(given))
 		for k, v := range given {
 			args[k] = v
-			if n, err := strconv.ParseInt(v, 10, 64); numbers[k] && err == nil && strconv.FormatInt(n, 10) == v {
+			if n, err := strconv.ParseInt(v, 10, 64); numbers[k] && err == nil &&
+				strconv.FormatInt(n, 10) == v {
 				args[k] = n
 			}
 		}
@@ -99,7 +116,8 @@ func fillTexts(t *gate.Tool, marks linter) error {
 	return nil
 }
 
-// fillTemplate is for resources: the arguments in their URI are those of their schema, all of them, and each is needed.
+// fillTemplate is for resources: the arguments in their URI are those of their schema, all of them,
+// and each is needed.
 func fillTemplate(t *gate.Tool, marks linter) error {
 	form, err := parseTemplate(t.URI)
 	if err != nil {
@@ -108,7 +126,11 @@ func fillTemplate(t *gate.Tool, marks linter) error {
 	required, _ := marks.root["required"].([]any)
 	for _, name := range form.names {
 		if marks.property(name) == nil || !slices.Contains(required, any(name)) {
-			return fmt.Errorf("uri %q: {%s} is not among the required properties of input_schema", t.URI, name)
+			return fmt.Errorf(
+				"uri %q: {%s} is not among the required properties of input_schema",
+				t.URI,
+				name,
+			)
 		}
 	}
 	if len(marks.properties()) != len(form.names) {

@@ -16,7 +16,9 @@ func resource(t *testing.T, uri, schema, more string) (*gate.Tool, error) {
 		schema = `,"input_schema":` + schema
 	}
 	e := Entry{Plugin: gate.Plugin{Name: "p", Version: "1", Digest: digest(nil)}, File: "p.wasm",
-		Describe: json.RawMessage(`{"abi":1,"name":"p","version":"1","tools":[],"prompts":[],"resources":[{"name":"r","uri":"` + uri + `","description":"A resource with arguments in its URI.","imports":[],"budget_ms":1000,"runs":"nothing"` + more + schema + `}]}`)}
+		Describe: json.RawMessage(
+			`{"abi":1,"name":"p","version":"1","tools":[],"prompts":[],"resources":[{"name":"r","uri":"` + uri + `","description":"A resource with arguments in its URI.","imports":[],"budget_ms":1000,"runs":"nothing"` + more + schema + `}]}`,
+		)}
 	tools, err := e.Tools()
 	if err != nil {
 		return nil, err
@@ -40,7 +42,12 @@ func closed(required bool, props string) string {
 const guestArgs = `"node":{"type":"string","x-caponier-target":"node"},` + "\n" + `"vmid":{"type":"integer","x-caponier-target":"vmid"}`
 
 func TestResourcesWithArgumentsAreReadInOneWay(t *testing.T) {
-	r, err := resource(t, "pve://{node}/guests/{vmid}", closed(true, guestArgs), `,"mime_type":"application/json"`)
+	r, err := resource(
+		t,
+		"pve://{node}/guests/{vmid}",
+		closed(true, guestArgs),
+		`,"mime_type":"application/json"`,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +55,9 @@ func TestResourcesWithArgumentsAreReadInOneWay(t *testing.T) {
 		t.Errorf("MIME %q, targets %v", r.MIME, r.TargetKinds)
 	}
 	for uri, want := range map[string]string{
-		"pve://pve1/guests/105":    "map[node:pve1 vmid:105]",
-		"pve://pve1/guests/0105":   "map[node:pve1 vmid:0105]", // stays a text, which the schema refuses
+		"pve://pve1/guests/105": "map[node:pve1 vmid:105]",
+		// stays a text, which the schema refuses
+		"pve://pve1/guests/0105":   "map[node:pve1 vmid:0105]",
 		"pve://pve1/guests/105/":   "",
 		"pve://pve1/guests/":       "",
 		"pve:///guests/105":        "",
@@ -105,11 +113,13 @@ func TestResourcesThatCannotBeMeantAreRefused(t *testing.T) {
 		"a MIME type with a trailer":  {"x://a", "", `,"mime_type":"text/plain; a=b"`, "mime_type"},
 		"a MIME type with a new line": {"x://a", "", `,"mime_type":"text/plain\n"`, "mime_type"},
 	} {
-		if _, err := resource(t, tt.uri, tt.schema, tt.more); err == nil || !strings.Contains(err.Error(), tt.why) {
+		if _, err := resource(t, tt.uri, tt.schema, tt.more); err == nil ||
+			!strings.Contains(err.Error(), tt.why) {
 			t.Errorf("%s: %v, want %q", name, err, tt.why)
 		}
 	}
-	if _, err := NewEntry("a.wasm", nil, []string{"ssh_exec", "sftp_get"}, []byte(describing(`"title":"Run"`, `"title":"Run","mime_type":"text/plain"`))); err == nil || !strings.Contains(err.Error(), "mime_type") {
+	if _, err := NewEntry("a.wasm", nil, []string{"ssh_exec", "sftp_get"}, []byte(describing(`"title":"Run"`, `"title":"Run","mime_type":"text/plain"`))); err == nil ||
+		!strings.Contains(err.Error(), "mime_type") {
 		t.Errorf("a tool with a MIME type: %v", err)
 	}
 }

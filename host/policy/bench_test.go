@@ -14,11 +14,35 @@ func BenchmarkDecide(b *testing.B) {
 	alone(b)
 	e := site(b, "../../examples/lab/site")
 	c := callOf("proxmox_container_status", []string{"vmids"}, "ssh_exec")
-	q := map[string]gate.Question{"call": {ID: "q", Kind: gate.KindCall, Call: c, Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, TargetCalls60s: 1}}, Time: time.Now()}}
+	q := map[string]gate.Question{
+		"call": {
+			ID:    "q",
+			Kind:  gate.KindCall,
+			Call:  c,
+			Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, TargetCalls60s: 1}},
+			Time:  time.Now(),
+		},
+	}
 	op := *c
 	op.Decided = gate.Decision{Allow: true, Tier: gate.Green}
-	cmd := gate.Command{Form: "argv", Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: []string{"pct", "status", "101", "--verbose"}, Static: true}}}}
-	q["ssh_exec"] = gate.Question{ID: "q", Kind: gate.KindOperation, Call: &op, Op: gate.SSHExec{OnNode: gate.OnNode{Node: "pve1"}, Argv: cmd.Calls[0].Argv}, Node: &c.Nodes[0], Cmd: &cmd, Time: time.Now()}
+	cmd := gate.Command{
+		Form: "argv",
+		Lowered: gate.Lowered{
+			Parsed: true,
+			Calls: []gate.Simple{
+				{Argv: []string{"pct", "status", "101", "--verbose"}, Static: true},
+			},
+		},
+	}
+	q["ssh_exec"] = gate.Question{
+		ID:   "q",
+		Kind: gate.KindOperation,
+		Call: &op,
+		Op:   gate.SSHExec{OnNode: gate.OnNode{Node: "pve1"}, Argv: cmd.Calls[0].Argv},
+		Node: &c.Nodes[0],
+		Cmd:  &cmd,
+		Time: time.Now(),
+	}
 	for name, q := range q {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -30,7 +54,17 @@ func BenchmarkDecide(b *testing.B) {
 			}
 		})
 	}
-	in := document(&gate.Question{ID: "q", Kind: gate.KindOperation, Call: &op, Op: q["ssh_exec"].Op, Node: &c.Nodes[0], Cmd: &cmd, Time: time.Now()})
+	in := document(
+		&gate.Question{
+			ID:   "q",
+			Kind: gate.KindOperation,
+			Call: &op,
+			Op:   q["ssh_exec"].Op,
+			Node: &c.Nodes[0],
+			Cmd:  &cmd,
+			Time: time.Now(),
+		},
+	)
 	b.Run("term", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -49,7 +83,8 @@ func BenchmarkDecide(b *testing.B) {
 			json.Marshal(in)
 		}
 	})
-	pq, err := rego.New(rego.Query("data.empty.allow"), rego.Module("e.rego", "package empty\nallow := true")).PrepareForEval(context.Background())
+	pq, err := rego.New(rego.Query("data.empty.allow"), rego.Module("e.rego", "package empty\nallow := true")).
+		PrepareForEval(context.Background())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,16 +12,31 @@ import (
 	"github.com/caponier-mcp/caponier/host/shell"
 )
 
-// sshCall is a call of execute_ssh with the command text, and the operation that runs the same text.
+// sshCall is a call of execute_ssh with the command text, and the operation that runs the same
+// text.
 func sshCall(text string) (call, op gate.Question) {
 	c := callOf("execute_ssh", []string{"commands"}, "ssh_script")
 	c.Targets.VMIDs, c.Tool.Commands = nil, []string{gate.CallersText}
 	cmd := shell.Lowerer{}.Script(text)
 	c.Commands = []gate.Command{cmd}
 	c.Commands[0].Arg, c.Commands[0].Text = "command", text
-	call = gate.Question{ID: "q", Kind: gate.KindCall, Call: c, Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, TargetCalls60s: 1}}, Time: time.Unix(0, 0)}
+	call = gate.Question{
+		ID:    "q",
+		Kind:  gate.KindCall,
+		Call:  c,
+		Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, TargetCalls60s: 1}},
+		Time:  time.Unix(0, 0),
+	}
 	running := *c
-	op = gate.Question{ID: "q", Kind: gate.KindOperation, Call: &running, Op: gate.SSHScript{OnNode: gate.OnNode{Node: "pve1"}, Script: text}, Node: &c.Nodes[0], Cmd: &cmd, Time: time.Unix(0, 0)}
+	op = gate.Question{
+		ID:   "q",
+		Kind: gate.KindOperation,
+		Call: &running,
+		Op:   gate.SSHScript{OnNode: gate.OnNode{Node: "pve1"}, Script: text},
+		Node: &c.Nodes[0],
+		Cmd:  &cmd,
+		Time: time.Unix(0, 0),
+	}
 	return call, op
 }
 
@@ -59,7 +74,8 @@ func TestOrdinaryCommandsPassInTheirTier(t *testing.T) {
 		call, op := sshCall(text)
 		want := gate.ParseTier(tier)
 		d := decide(t, e, call)
-		if wantCall := max(want, gate.Yellow); d.Tier != wantCall || d.Allow != (want < gate.Red) || d.NeedsApproval != (want == gate.Red) {
+		if wantCall := max(want, gate.Yellow); d.Tier != wantCall || d.Allow != (want < gate.Red) ||
+			d.NeedsApproval != (want == gate.Red) {
 			t.Errorf("%s: call is %s, allowed %v: %v", text, d.Tier, d.Allow, d.Denied)
 		}
 		call.Call.Confirmation = gate.Confirmation{State: "approved", By: "bob", Channel: "cli"}
@@ -82,12 +98,29 @@ func TestHostileCommandsAreRefusedForTheirReason(t *testing.T) {
 		i := splitReason(rest)
 		reason, text := rest[:i], strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(rest[i+2:])
 		call, op := sshCall(text)
-		call.Call.Confirmation = gate.Confirmation{State: "approved", By: "bob", Channel: "cli"} // which must not help
-		op.Call.Confirmation, op.Call.Decided = call.Call.Confirmation, gate.Decision{Allow: true, Tier: gate.Red}
+		// which must not help
+		call.Call.Confirmation = gate.Confirmation{State: "approved", By: "bob", Channel: "cli"}
+		op.Call.Confirmation, op.Call.Decided = call.Call.Confirmation, gate.Decision{
+			Allow: true,
+			Tier:  gate.Red,
+		}
 		for kind, q := range map[string]gate.Question{"call": call, "operation": op} {
 			d := decide(t, e, q)
-			if d.Allow || !slices.Contains(d.Failed, check) || !slices.ContainsFunc(d.Denied, func(r gate.Reason) bool { return r.ID == check && strings.Contains(r.Msg, reason) }) {
-				t.Errorf("%s: %s allowed %v, failed %v, want %s because %q\n%v", text, kind, d.Allow, d.Failed, check, reason, d.Denied)
+			if d.Allow || !slices.Contains(d.Failed, check) ||
+				!slices.ContainsFunc(
+					d.Denied,
+					func(r gate.Reason) bool { return r.ID == check && strings.Contains(r.Msg, reason) },
+				) {
+				t.Errorf(
+					"%s: %s allowed %v, failed %v, want %s because %q\n%v",
+					text,
+					kind,
+					d.Allow,
+					d.Failed,
+					check,
+					reason,
+					d.Denied,
+				)
 			}
 		}
 	}

@@ -16,8 +16,9 @@ import (
 
 // An example of docs/policy.md.
 type example struct {
-	line       int
-	info, text string // of a fence; or info is "then" and text what must follow from the fences before
+	line int
+	// of a fence; or info is "then" and text what must follow from the fences before
+	info, text string
 }
 
 func examples(t *testing.T) (all []example) {
@@ -122,7 +123,8 @@ func overlay(t *testing.T, file, text string) {
 	write(t, filepath.Dir(file), "data.yaml", string(out))
 }
 
-// expect decides "call TOOL VMID: …" or "command TEXT: …" and holds the answer to allowed TIER, waits, or refused CHECK.
+// expect decides "call TOOL VMID: …" or "command TEXT: …" and holds the answer to allowed TIER,
+// waits, or refused CHECK.
 func expect(t *testing.T, e *Engine, x example) {
 	t.Helper()
 	i := strings.LastIndex(x.text, ": ")
@@ -147,11 +149,20 @@ func expect(t *testing.T, e *Engine, x example) {
 		ok = !d.Allow && slices.Contains(d.Failed, want[1])
 	}
 	if !ok {
-		t.Errorf("docs/policy.md:%d: %s: allowed %v at %s, failed %v: %v", x.line, x.text, d.Allow, d.Tier, d.Failed, d.Denied)
+		t.Errorf(
+			"docs/policy.md:%d: %s: allowed %v at %s, failed %v: %v",
+			x.line,
+			x.text,
+			d.Allow,
+			d.Tier,
+			d.Failed,
+			d.Denied,
+		)
 	}
 }
 
-// console does what the command does; that the command itself does it is for the script tests of the binary.
+// console does what the command does; that the command itself does it is for the script tests of
+// the binary.
 func console(t *testing.T, at int, words []string) {
 	t.Helper()
 	if len(words) < 5 || words[0] != "$" || words[1] != "caponier" || words[2] != "policy" {
@@ -173,7 +184,11 @@ func console(t *testing.T, at int, words []string) {
 		_, err = Bench(context.Background(), arg, 5)
 	case "eval":
 		q := statusCall()
-		_, err = Eval(context.Background(), filepath.Join("../..", words[6]), inputJSON(document(&q)))
+		_, err = Eval(
+			context.Background(),
+			filepath.Join("../..", words[6]),
+			inputJSON(document(&q)),
+		)
 	case "replay":
 		_, err = Replay(context.Background(), slices.Values([]gate.Record{rec}), arg)
 	case "explain":

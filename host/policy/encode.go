@@ -11,13 +11,15 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// An encoder turns a Go value of one type into a Rego term and into JSON. Both come from the same plan, so they cannot differ.
+// An encoder turns a Go value of one type into a Rego term and into JSON. Both come from the same
+// plan, so they cannot differ.
 type encoder struct {
 	term func(reflect.Value) *ast.Term
 	json func([]byte, reflect.Value) []byte
 }
 
-// encoderFor works the type out once. It panics on a type that the input has no use for, which the first test run shows.
+// encoderFor works the type out once. It panics on a type that the input has no use for, which the
+// first test run shows.
 func encoderFor(t reflect.Type) encoder {
 	switch t.Kind() {
 	case reflect.String:
@@ -112,7 +114,10 @@ func object(t reflect.Type) encoder {
 		if f.Tag.Get("policy") == "nullable" {
 			e = nullable(e)
 		}
-		fields = append(fields, field{f.Index, ast.InternedTerm(name), string(appendString(nil, name)) + ":", e})
+		fields = append(
+			fields,
+			field{f.Index, ast.InternedTerm(name), string(appendString(nil, name)) + ":", e},
+		)
 	}
 	return encoder{
 		func(v reflect.Value) *ast.Term {
@@ -134,7 +139,8 @@ func object(t reflect.Type) encoder {
 		}}
 }
 
-// scalars is for the arguments: booleans, int64 and strings, and in the journal the mark of a redacted one.
+// scalars is for the arguments: booleans, int64 and strings, and in the journal the mark of a
+// redacted one.
 func scalars() encoder {
 	return encoder{
 		func(v reflect.Value) *ast.Term {

@@ -17,8 +17,9 @@ import (
 	"github.com/open-policy-agent/opa/v1/rego"
 )
 
-// TestMain lets every test of this package ask topdown each question too. What it says is what policy tests and `opa eval` say, so the host
-// may decide nothing else. Planning is most of a start: equal revisions, of which these tests load many, are planned once.
+// TestMain lets every test of this package ask topdown each question too. What it says is what
+// policy tests and `opa eval` say, so the host may decide nothing else. Planning is most of a
+// start: equal revisions, of which these tests load many, are planned once.
 func TestMain(m *testing.M) {
 	evaluatorOf = func(ctx context.Context, r *revision) (evaluator, error) {
 		if made, ok := evaluators.Load(r.id); ok {
@@ -75,7 +76,8 @@ func (b both) Eval(ctx context.Context, rule string, input ast.Value) (ast.Value
 	asked.Add(1)
 	switch {
 	case ctx.Err() != nil:
-	case err != nil && oracleErr == nil && !allows(w): // topdown's index skipped a rule in which a built-in fails: stricter is fine
+	case err != nil && oracleErr == nil && !allows(w):
+		// topdown's index skipped a rule in which a built-in fails: stricter is fine
 	case (err == nil) != (oracleErr == nil):
 		differ("%s: planned %v, topdown %v\ninput %v", rule, err, oracleErr, input)
 	case err == nil && ((v == nil) != (w == nil) || v != nil && v.Compare(w) != 0):
@@ -99,7 +101,12 @@ func newOracle(ctx context.Context, r *revision) (oracle, error) {
 	}
 	t := oracle{}
 	for _, entry := range entries {
-		q := rego.New(rego.Query("data.caponier.core."+entry+".decision"), rego.Compiler(compiler), rego.Store(r.store), rego.StrictBuiltinErrors(true))
+		q := rego.New(
+			rego.Query("data.caponier.core."+entry+".decision"),
+			rego.Compiler(compiler),
+			rego.Store(r.store),
+			rego.StrictBuiltinErrors(true),
+		)
 		if t[decisionRule(entry)], err = q.PrepareForEval(ctx); err != nil {
 			return nil, err
 		}
@@ -120,8 +127,8 @@ func (t oracle) Eval(ctx context.Context, rule string, input ast.Value) (ast.Val
 	return ast.InterfaceToValue(rs[0].Expressions[0].Value)
 }
 
-// TestRegoTestsHoldForThePlanToo runs every test rule of core, and of the example that has rules of its own, as a plan: what passes in opa test
-// passes in the host.
+// TestRegoTestsHoldForThePlanToo runs every test rule of core, and of the example that has rules of
+// its own, as a plan: what passes in opa test passes in the host.
 func TestRegoTestsHoldForThePlanToo(t *testing.T) {
 	r := site(t, "../../policies/examples/team").current.Load()
 	modules, entries := maps.Clone(r.modules), []string{}
@@ -138,7 +145,10 @@ func TestRegoTestsHoldForThePlanToo(t *testing.T) {
 		}
 	}
 	entries = slices.Compact(slices.Sorted(slices.Values(entries)))
-	p, err := plan.New(context.Background(), plan.Options{Modules: modules, Data: r.data, Capabilities: r.caps, Entries: entries})
+	p, err := plan.New(
+		context.Background(),
+		plan.Options{Modules: modules, Data: r.data, Capabilities: r.caps, Entries: entries},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,9 @@ type Explanation struct {
 	Tier       string        `json:"tier"`
 	Failed     []string      `json:"failed"`
 	Denied     []gate.Reason `json:"deny"`
-	Same       bool          `json:"same"` // whether deciding again came to the same; it may not where the journal holds redacted values
-	Checks     []FailedCheck `json:"checks"`
+	// whether deciding again came to the same; it may not where the journal holds redacted values
+	Same   bool          `json:"same"`
+	Checks []FailedCheck `json:"checks"`
 }
 
 // FailedCheck is one check that did not hold.
@@ -34,8 +35,9 @@ type FailedCheck struct {
 	Data   map[string]any `json:"data"`   // what the site's data says where those expressions look
 }
 
-// Explain decides the recorded question again and looks at each check that did not hold. The bundle is what OnRevision was given for the
-// record's revision. It needs neither the running host nor its present policy.
+// Explain decides the recorded question again and looks at each check that did not hold. The bundle
+// is what OnRevision was given for the record's revision. It needs neither the running host nor its
+// present policy.
 func Explain(ctx context.Context, record gate.Record, bundle []byte) (Explanation, error) {
 	x := Explanation{DecisionID: record.ID, Revision: record.Revision, Checks: []FailedCheck{}}
 	if len(record.Input) == 0 || record.Revision == "" {
@@ -50,7 +52,11 @@ func Explain(ctx context.Context, record gate.Record, bundle []byte) (Explanatio
 		return x, fmt.Errorf("building policy revision %s again: %w", record.Revision, err)
 	}
 	if r.id != record.Revision {
-		return x, fmt.Errorf("the kept policy is revision %s, the record says %s", r.id, record.Revision)
+		return x, fmt.Errorf(
+			"the kept policy is revision %s, the record says %s",
+			r.id,
+			record.Revision,
+		)
 	}
 	entry, input, err := recorded(record)
 	if err != nil {
@@ -100,11 +106,16 @@ func recorded(record gate.Record) (entry string, input ast.Value, err error) {
 			return strings.TrimSuffix(strings.TrimPrefix(s, "caponier."), "/1"), input, nil
 		}
 	}
-	return "", nil, fmt.Errorf("input of decision %s has schema %v, which this version does not know", record.ID, schema)
+	return "", nil, fmt.Errorf(
+		"input of decision %s has schema %v, which this version does not know",
+		record.ID,
+		schema,
+	)
 }
 
 func (r *revision) remedy(ctx context.Context, c *ast.Compiler, id string) (string, error) {
-	rs, err := rego.New(rego.Query("data.caponier.core.reasons.remedies["+ast.String(id).String()+"]"), rego.Compiler(c), rego.Store(r.store)).Eval(ctx)
+	rs, err := rego.New(rego.Query("data.caponier.core.reasons.remedies["+ast.String(id).String()+"]"), rego.Compiler(c), rego.Store(r.store)).
+		Eval(ctx)
 	if err != nil || len(rs) == 0 {
 		return "", err
 	}
@@ -112,7 +123,8 @@ func (r *revision) remedy(ctx context.Context, c *ast.Compiler, id string) (stri
 	return s, nil
 }
 
-// Entries are the commands that the policy in force describes, by the names under which tools declare them.
+// Entries are the commands that the policy in force describes, by the names under which tools
+// declare them.
 func (e *Engine) Entries(ctx context.Context) (names []string, err error) {
 	r := e.current.Load()
 	if r == nil {
@@ -122,7 +134,8 @@ func (e *Engine) Entries(ctx context.Context) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	rs, err := rego.New(rego.Query("[id | data.caponier.core.lint.entries[id]]; [id | data.caponier.core.lint.own[id]]"), rego.Compiler(c), rego.Store(r.store)).Eval(ctx)
+	rs, err := rego.New(rego.Query("[id | data.caponier.core.lint.entries[id]]; [id | data.caponier.core.lint.own[id]]"), rego.Compiler(c), rego.Store(r.store)).
+		Eval(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing the command grammar: %w", err)
 	}
@@ -138,12 +151,19 @@ func (e *Engine) Entries(ctx context.Context) (names []string, err error) {
 const maxStuck = 12
 
 // trace asks the check alone and collects where in its file it got stuck.
-func (r *revision) trace(ctx context.Context, c *ast.Compiler, input ast.Value, entry string, f *FailedCheck) error {
+func (r *revision) trace(
+	ctx context.Context,
+	c *ast.Compiler,
+	input ast.Value,
+	entry string,
+	f *FailedCheck,
+) error {
 	pkg := "data.caponier.core.check." + f.ID
 	own := map[string]bool{"core/check/" + f.ID + ".rego": true, "core/" + f.ID + ".rego": true}
 	for _, rule := range []string{"ok", entry + "_ok", entry + "_granted", entry + "_known"} {
 		buf := topdown.NewBufferTracer()
-		_, err := rego.New(rego.Query(pkg+"."+rule), rego.Compiler(c), rego.Store(r.store), rego.ParsedInput(input), rego.QueryTracer(buf), rego.StrictBuiltinErrors(true)).Eval(ctx)
+		_, err := rego.New(rego.Query(pkg+"."+rule), rego.Compiler(c), rego.Store(r.store), rego.ParsedInput(input), rego.QueryTracer(buf), rego.StrictBuiltinErrors(true)).
+			Eval(ctx)
 		if err != nil {
 			if topdown.IsError(err) {
 				f.Stuck = append(f.Stuck, err.Error())
@@ -152,17 +172,29 @@ func (r *revision) trace(ctx context.Context, c *ast.Compiler, input ast.Value, 
 			return errors.Join(fmt.Errorf("tracing %s", pkg), err)
 		}
 		not := negations{within: map[uint64]bool{}, last: map[uint64]bool{}}
-		asked := map[string][]ast.Ref{} // by place: what expressions there look up, of which the compiler makes steps of their own
+		// by place: what expressions there look up, of which the compiler makes steps of their own
+		asked := map[string][]ast.Ref{}
 		for _, ev := range *buf {
-			if expr, isExpr := ev.Node.(*ast.Expr); not.see(ev) && ev.Op == topdown.FailOp || !isExpr || expr.Location == nil || ev.Location == nil || !strings.HasPrefix(ev.Location.File, "core/") {
+			if expr, isExpr := ev.Node.(*ast.Expr); not.see(ev) && ev.Op == topdown.FailOp ||
+				!isExpr ||
+				expr.Location == nil ||
+				ev.Location == nil ||
+				!strings.HasPrefix(ev.Location.File, "core/") {
 				continue
 			}
-			place, text := fmt.Sprintf("%s:%d", ev.Location.File, ev.Location.Row), string(ev.Location.Text)
+			place, text := fmt.Sprintf(
+				"%s:%d",
+				ev.Location.File,
+				ev.Location.Row,
+			), string(
+				ev.Location.Text,
+			)
 			switch ev.Op {
 			case topdown.EvalOp:
 				refs := siteRefs(ev)
 				asked[place] = append(asked[place], refs...)
-				// What a check finds by name may be just what it holds against the question, such as the entry that protects a guest.
+				// What a check finds by name may be just what it holds against the question, such
+				// as the entry that protects a guest.
 				if own[ev.Location.File] && strings.Contains(text, "[") {
 					r.look(refs, false, f.Data)
 				}
@@ -201,7 +233,8 @@ func (n negations) see(ev *topdown.Event) (below bool) {
 	return n.within[ev.QueryID]
 }
 
-// siteRefs are the references into the site's data in an expression, with the values that variables had.
+// siteRefs are the references into the site's data in an expression, with the values that variables
+// had.
 func siteRefs(ev *topdown.Event) (refs []ast.Ref) {
 	ast.WalkRefs(ev.Node, func(ref ast.Ref) bool {
 		if !ref.HasPrefix(rootSite) || len(ref) == len(rootSite) {
@@ -221,7 +254,8 @@ func siteRefs(ev *topdown.Event) (refs []ast.Ref) {
 	return refs
 }
 
-// look notes what the site's data holds where references point, and that it holds nothing there if this is where the check failed.
+// look notes what the site's data holds where references point, and that it holds nothing there if
+// this is where the check failed.
 func (r *revision) look(refs []ast.Ref, missing bool, into map[string]any) {
 	for _, ref := range refs {
 		var at any = r.data

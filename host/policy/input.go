@@ -12,7 +12,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// The input documents, field by field as Rego sees them; docs/policy.md explains each. Nil pointers become null, nil slices [].
+// The input documents, field by field as Rego sees them; docs/policy.md explains each. Nil pointers
+// become null, nil slices [].
 type (
 	head struct {
 		Schema    string         `json:"schema"`
@@ -41,7 +42,8 @@ type (
 		Digest  string         `json:"digest"`
 		Bytes   int            `json:"bytes"`
 		Scalars map[string]any `json:"scalars"`
-		Omitted []string       `json:"omitted"` // names of arguments that are no scalars, or longer than 256 bytes
+		// names of arguments that are no scalars, or longer than 256 bytes
+		Omitted []string `json:"omitted"`
 	}
 	visibleInput struct {
 		head
@@ -119,27 +121,29 @@ type (
 		SHA256 string `json:"sha256"`
 	}
 	file struct {
-		Action     string  `json:"action"` // stage stat list read write get put remove
-		Path       string  `json:"path"`
-		RealPath   *string `json:"real_path"` // null in the lookup phase, as are type, exists, bytes
-		Local      *string `json:"local"`     // of get and put
-		Bytes      *int64  `json:"bytes"`     // that would move
-		SHA256     *string `json:"sha256"`    // of the bytes of a write
-		Mode       string  `json:"mode"`      // asked for, octal, "" for the default
+		Action string `json:"action"` // stage stat list read write get put remove
+		Path   string `json:"path"`
+		// null in the lookup phase, as are type, exists, bytes
+		RealPath   *string `json:"real_path"`
+		Local      *string `json:"local"`  // of get and put
+		Bytes      *int64  `json:"bytes"`  // that would move
+		SHA256     *string `json:"sha256"` // of the bytes of a write
+		Mode       string  `json:"mode"`   // asked for, octal, "" for the default
 		Type       *string `json:"type"`
 		Exists     *bool   `json:"exists"`
 		Overwrite  bool    `json:"overwrite"`
 		CurrentMod *int64  `json:"current_mode"` // permission bits of what is there
 	}
 	request struct {
-		Method     string      `json:"method"`
-		Scheme     string      `json:"scheme"`
-		Host       string      `json:"host"`
-		Port       int         `json:"port"`
-		Path       string      `json:"path"`
-		Query      string      `json:"query"`                   // as it is sent, without "?"
-		Headers    []string    `json:"headers"`                 // their names in lower case, sorted, each once
-		Addrs      []gate.Addr `json:"addrs" policy:"nullable"` // null in the lookup phase
+		Method string `json:"method"`
+		Scheme string `json:"scheme"`
+		Host   string `json:"host"`
+		Port   int    `json:"port"`
+		Path   string `json:"path"`
+		Query  string `json:"query"` // as it is sent, without "?"
+		// their names in lower case, sorted, each once
+		Headers    []string    `json:"headers"`
+		Addrs      []gate.Addr `json:"addrs"              policy:"nullable"` // null in the lookup phase
 		Hop        int         `json:"hop"`
 		BodyBytes  int         `json:"body_bytes"`
 		BodySHA256 string      `json:"body_sha256"` // of no bytes too
@@ -171,12 +175,34 @@ const (
 func document(q *gate.Question) any {
 	c := q.Call
 	t := q.Time.UTC()
-	h := head{ID: q.ID, Kind: c.Tool.Kind, Time: clock{t.UnixMilli(), t.Hour(), int(t.Weekday())}, Source: c.Source, Principal: c.Principal,
-		Plugin: c.Tool.Plugin, Tool: tool{c.Tool.Name, c.Tool.Imports, c.Tool.Commands, c.Tool.TargetKinds, c.Tool.Hints}, Mode: q.Mode}
+	h := head{
+		ID:        q.ID,
+		Kind:      c.Tool.Kind,
+		Time:      clock{t.UnixMilli(), t.Hour(), int(t.Weekday())},
+		Source:    c.Source,
+		Principal: c.Principal,
+		Plugin:    c.Tool.Plugin,
+		Tool: tool{
+			c.Tool.Name,
+			c.Tool.Imports,
+			c.Tool.Commands,
+			c.Tool.TargetKinds,
+			c.Tool.Hints,
+		},
+		Mode: q.Mode,
+	}
 	switch q.Kind {
 	case gate.KindCall:
 		h.Schema = callSchema
-		return &callInput{head: h, Args: argsOf(c), Targets: c.Targets, Nodes: nodesOf(c), Commands: commandsOf(c.Commands), Confirmation: c.Confirmation, Facts: q.Facts.Counts}
+		return &callInput{
+			head:         h,
+			Args:         argsOf(c),
+			Targets:      c.Targets,
+			Nodes:        nodesOf(c),
+			Commands:     commandsOf(c.Commands),
+			Confirmation: c.Confirmation,
+			Facts:        q.Facts.Counts,
+		}
 	case gate.KindOperation:
 		h.Schema = operationSchema
 		return operation(q, h)
@@ -186,7 +212,12 @@ func document(q *gate.Question) any {
 }
 
 func argsOf(c *gate.Call) args {
-	return args{c.Args.Digest, len(c.Args.JSON), c.Args.Scalars, append([]string{}, c.Args.Omitted...)}
+	return args{
+		c.Args.Digest,
+		len(c.Args.JSON),
+		c.Args.Scalars,
+		append([]string{}, c.Args.Omitted...),
+	}
 }
 
 func nodesOf(c *gate.Call) (nodes []nodeFacts) {
@@ -196,7 +227,8 @@ func nodesOf(c *gate.Call) (nodes []nodeFacts) {
 	return nodes
 }
 
-// inventoryForm gives the host of a node the form that protected entries have, so that none is missed for how it is written.
+// inventoryForm gives the host of a node the form that protected entries have, so that none is
+// missed for how it is written.
 func inventoryForm(host string) string {
 	return hostForm(strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), ".")))
 }
@@ -217,24 +249,49 @@ func commandsOf(cmds []gate.Command) (out []command) {
 }
 
 func commandOf(c gate.Command) command {
-	out := command{Form: c.Form, Arg: c.Arg, Guest: c.Guest, Text: c.Text, Parsed: c.Parsed, Error: c.Error, Features: c.Features, Calls: c.Calls}
+	out := command{
+		Form:     c.Form,
+		Arg:      c.Arg,
+		Guest:    c.Guest,
+		Text:     c.Text,
+		Parsed:   c.Parsed,
+		Error:    c.Error,
+		Features: c.Features,
+		Calls:    c.Calls,
+	}
 	for _, n := range c.Nested {
-		out.Nested = append(out.Nested, nested{n.Depth, n.Position, n.Parsed, n.Error, n.Features, n.Calls})
+		out.Nested = append(
+			out.Nested,
+			nested{n.Depth, n.Position, n.Parsed, n.Error, n.Features, n.Calls},
+		)
 	}
 	return out
 }
 
-// operation leaves every part null that the operation does not have; one that is not known has none, which policy refuses.
+// operation leaves every part null that the operation does not have; one that is not known has
+// none, which policy refuses.
 func operation(q *gate.Question, h head) *operationInput {
 	c := q.Call
-	in := &operationInput{head: h, Args: argsOf(c), Phase: q.Phase.String(), Nodes: nodesOf(c), Parent: parent{c.ID, c.Tool.Name, c.Decided.Tier.String(), c.Targets, c.Clusters,
-		commandsOf(c.Commands), c.Stages, c.Confirmation, c.Decided.Revision}}
+	in := &operationInput{
+		head:  h,
+		Args:  argsOf(c),
+		Phase: q.Phase.String(),
+		Nodes: nodesOf(c),
+		Parent: parent{c.ID, c.Tool.Name, c.Decided.Tier.String(), c.Targets, c.Clusters,
+			commandsOf(c.Commands), c.Stages, c.Confirmation, c.Decided.Revision},
+	}
 	if q.Op == nil {
 		return in
 	}
 	in.Op = q.Op.Import()
 	if n := q.Node; n != nil {
-		in.Target = &target{Node: n.Name, Cluster: n.Cluster, Host: inventoryForm(n.Host), Port: n.Port, User: n.User}
+		in.Target = &target{
+			Node:    n.Name,
+			Cluster: n.Cluster,
+			Host:    inventoryForm(n.Host),
+			Port:    n.Port,
+			User:    n.User,
+		}
 		if in.HTTP == nil {
 			in.Target.Addrs = q.Facts.Addrs
 		}
@@ -306,7 +363,8 @@ func stdinOf(op gate.SSHExec) stdin {
 
 func moves(n int64) func(*gate.FileFacts) int64 { return func(*gate.FileFacts) int64 { return n } }
 
-// readable is how much of a file a read moves. Pseudo files say that they are empty, so the asked limit counts too.
+// readable is how much of a file a read moves. Pseudo files say that they are empty, so the asked
+// limit counts too.
 func readable(size, limit int64) int64 {
 	if limit > 0 && (size == 0 || limit < size) {
 		return limit
@@ -322,7 +380,8 @@ func fileOf(q *gate.Question, f file, bytes func(*gate.FileFacts) int64) *file {
 	return &f
 }
 
-// requestOf is nil for a URL that has no one meaning, which policy refuses as it refuses an operation without a part.
+// requestOf is nil for a URL that has no one meaning, which policy refuses as it refuses an
+// operation without a part.
 func requestOf(q *gate.Question, op gate.HTTPRequest) *request {
 	u, err := url.Parse(op.URL)
 	body, errBody := op.Bytes()
@@ -335,8 +394,20 @@ func requestOf(q *gate.Question, op gate.HTTPRequest) *request {
 			return nil
 		}
 	}
-	r := &request{Method: op.Method, Scheme: u.Scheme, Host: hostForm(u.Hostname()), Port: port, Path: u.EscapedPath(), Query: u.RawQuery, Headers: []string{},
-		Hop: op.Hop, BodyBytes: len(body), BodySHA256: digest(body), Credential: op.Credential, Reserve: op.ReserveUSDMicros}
+	r := &request{
+		Method:     op.Method,
+		Scheme:     u.Scheme,
+		Host:       hostForm(u.Hostname()),
+		Port:       port,
+		Path:       u.EscapedPath(),
+		Query:      u.RawQuery,
+		Headers:    []string{},
+		Hop:        op.Hop,
+		BodyBytes:  len(body),
+		BodySHA256: digest(body),
+		Credential: op.Credential,
+		Reserve:    op.ReserveUSDMicros,
+	}
 	for _, h := range op.Headers {
 		r.Headers = append(r.Headers, strings.ToLower(h[0]))
 	}

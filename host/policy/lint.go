@@ -17,7 +17,8 @@ import (
 // checkData holds the site's data against its schema, then against core/lint.rego.
 func (r *revision) checkData(ctx context.Context, c *ast.Compiler) error {
 	schema := r.schemas.Get(ast.MustParseRef("schema.site"))
-	rs, err := rego.New(rego.Query("json.match_schema(data.site, input)[1]"), rego.Store(r.store), rego.Input(schema), rego.StrictBuiltinErrors(true)).Eval(ctx)
+	rs, err := rego.New(rego.Query("json.match_schema(data.site, input)[1]"), rego.Store(r.store), rego.Input(schema), rego.StrictBuiltinErrors(true)).
+		Eval(ctx)
 	if err != nil {
 		return fmt.Errorf("holding the site's data against its schema: %w", err)
 	}
@@ -36,7 +37,8 @@ func (r *revision) checkData(ctx context.Context, c *ast.Compiler) error {
 	if len(wrong) > 0 {
 		return errors.Join(wrong...)
 	}
-	rs, err = rego.New(rego.Query("data.caponier.core.lint.problems"), rego.Compiler(c), rego.Store(r.store), rego.StrictBuiltinErrors(true)).Eval(ctx)
+	rs, err = rego.New(rego.Query("data.caponier.core.lint.problems"), rego.Compiler(c), rego.Store(r.store), rego.StrictBuiltinErrors(true)).
+		Eval(ctx)
 	if err == nil && len(rs) != 1 {
 		err = errors.New("no answer")
 	}
@@ -65,7 +67,8 @@ func (r *revision) place(field string) string {
 	return where + ": " + best
 }
 
-// locate follows a path whose keys may hold its separators themselves. It returns how much of the path it found, and the line.
+// locate follows a path whose keys may hold its separators themselves. It returns how much of the
+// path it found, and the line.
 func locate(n *yaml.Node, rest string, depth, line int) (int, int) {
 	if n.Kind == yaml.DocumentNode && len(n.Content) > 0 {
 		return locate(n.Content[0], rest, depth, 1)
@@ -76,7 +79,8 @@ func locate(n *yaml.Node, rest string, depth, line int) (int, int) {
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i].Value
-		if rest == key || strings.HasPrefix(rest, key) && strings.ContainsAny(rest[len(key):len(key)+1], "./") {
+		if rest == key ||
+			strings.HasPrefix(rest, key) && strings.ContainsAny(rest[len(key):len(key)+1], "./") {
 			if d, l := locate(n.Content[i+1], strings.TrimLeft(rest[len(key):], "./"), depth+len(key)+1, n.Content[i].Line); d > best {
 				best, at = d, l
 			}
@@ -85,7 +89,8 @@ func locate(n *yaml.Node, rest string, depth, line int) (int, int) {
 	return best, at
 }
 
-// lint looks through the site's rules for what compiles and yet does not do what its author means. Each finding has file and line.
+// lint looks through the site's rules for what compiles and yet does not do what its author means.
+// Each finding has file and line.
 func (r *revision) lint() error {
 	var found []error
 	used := map[string]bool{} // names of rules that something refers to
@@ -146,8 +151,14 @@ func (l *linter) say(at *ast.Location, format string, a ...any) {
 var (
 	rootInput = ast.MustParseRef("input")
 	rootSite  = ast.MustParseRef("data.site")
-	// What grows with the number of guests and people is looked up by key: a scan takes milliseconds.
-	inventories = []ast.Ref{ast.MustParseRef("data.site.principals"), ast.MustParseRef("data.site.protected"), ast.MustParseRef("data.site.tiers"), ast.MustParseRef("data.site.egress")}
+	// What grows with the number of guests and people is looked up by key: a scan takes
+	// milliseconds.
+	inventories = []ast.Ref{
+		ast.MustParseRef("data.site.principals"),
+		ast.MustParseRef("data.site.protected"),
+		ast.MustParseRef("data.site.tiers"),
+		ast.MustParseRef("data.site.egress"),
+	}
 )
 
 func (l *linter) all() {
@@ -157,9 +168,16 @@ func (l *linter) all() {
 		name := rule.Head.Ref()[0].Value.String()
 		switch deny := name == "deny"; {
 		case deny && !entry:
-			l.say(rule.Location, "deny in %s is never asked: use package caponier.site.call or caponier.site.operation", strings.TrimPrefix(pkg, "data."))
+			l.say(
+				rule.Location,
+				"deny in %s is never asked: use package caponier.site.call or caponier.site.operation",
+				strings.TrimPrefix(pkg, "data."),
+			)
 		case deny && rule.Head.RuleKind() != ast.MultiValue:
-			l.say(rule.Location, `deny must be written "deny contains {"id": …, "msg": …} if …": in any other form it refuses nothing`)
+			l.say(
+				rule.Location,
+				`deny must be written "deny contains {"id": …, "msg": …} if …": in any other form it refuses nothing`,
+			)
 		case !deny && !l.used[name]:
 			l.say(rule.Location, "nothing uses %s: is it a misspelt deny?", name)
 		}
@@ -169,8 +187,13 @@ func (l *linter) all() {
 		})
 	}
 	for _, imp := range l.module.Imports {
-		if ref, ok := imp.Path.Value.(ast.Ref); ok && (ref.HasPrefix(rootInput) || ref.HasPrefix(rootSite)) {
-			l.say(imp.Location, "write %s out where it is used: what hides behind an import is not checked", ref)
+		if ref, ok := imp.Path.Value.(ast.Ref); ok &&
+			(ref.HasPrefix(rootInput) || ref.HasPrefix(rootSite)) {
+			l.say(
+				imp.Location,
+				"write %s out where it is used: what hides behind an import is not checked",
+				ref,
+			)
 		}
 	}
 	l.refs()
@@ -191,7 +214,10 @@ func (l *linter) refs() {
 		case ref.Equal(rootInput):
 			l.say(t.Location, "input as a whole hides misspelt fields: name the field")
 		case ref.HasPrefix(rootSite) && !typed:
-			l.say(t.Location, "data.site is not typed here: put a METADATA block with \"schemas: - data.site: schema.site\" above the package, so that a misspelt key is an error")
+			l.say(
+				t.Location,
+				"data.site is not typed here: put a METADATA block with \"schemas: - data.site: schema.site\" above the package, so that a misspelt key is an error",
+			)
 			typed = true // once is enough
 		}
 		for _, inv := range inventories {
@@ -238,8 +264,9 @@ func (l *linter) body(b ast.Body) {
 	}
 }
 
-// negated finds "not f(data.site.x)": where x is not there, OPA holds the whole expression for undefined, not for true.
-// Comparisons may name such a value themselves, but not within another call.
+// negated finds "not f(data.site.x)": where x is not there, OPA holds the whole expression for
+// undefined, not for true. Comparisons may name such a value themselves, but not within another
+// call.
 func (l *linter) negated(e *ast.Expr) {
 	comparison := e.Operator().String() == "equal"
 	for _, t := range e.Operands() {
@@ -248,7 +275,11 @@ func (l *linter) negated(e *ast.Expr) {
 		}
 		ast.WalkRefs(t, func(ref ast.Ref) bool {
 			if ref.HasPrefix(rootInput) || ref.HasPrefix(ast.Ref{ast.DefaultRootDocument}) {
-				l.say(e.Location, "if %s is undefined this does not hold, and the rule is silently off: name it without not in a rule of its own, and negate that rule", ref)
+				l.say(
+					e.Location,
+					"if %s is undefined this does not hold, and the rule is silently off: name it without not in a rule of its own, and negate that rule",
+					ref,
+				)
 			}
 			return false
 		})
@@ -270,17 +301,32 @@ func (l *linter) some(decl *ast.SomeDecl) {
 	}
 }
 
-func (l *linter) call(at *ast.Location, name string, operands []*ast.Term, numbers map[string]bool) {
+func (l *linter) call(
+	at *ast.Location,
+	name string,
+	operands []*ast.Term,
+	numbers map[string]bool,
+) {
 	switch name {
 	case "lt", "lte", "gt", "gte":
 		for _, t := range operands {
-			if ref, ok := t.Value.(ast.Ref); ok && ref.HasPrefix(rootInput) && !numbers[t.String()] {
-				l.say(at, "%s is compared without is_number(%s) in the same body: null is less than every number", t, t)
+			if ref, ok := t.Value.(ast.Ref); ok && ref.HasPrefix(rootInput) &&
+				!numbers[t.String()] {
+				l.say(
+					at,
+					"%s is compared without is_number(%s) in the same body: null is less than every number",
+					t,
+					t,
+				)
 			}
 		}
 	case "object.get":
 		if ref, ok := operands[0].Value.(ast.Ref); ok && ref.HasPrefix(rootInput) {
-			l.say(at, "object.get on %s hides misspelt fields: every field of the input is always there", ref)
+			l.say(
+				at,
+				"object.get on %s hides misspelt fields: every field of the input is always there",
+				ref,
+			)
 		}
 	case "regex.match":
 		p, ok := operands[0].Value.(ast.String)
@@ -299,7 +345,11 @@ func (l *linter) call(at *ast.Location, name string, operands []*ast.Term, numbe
 		case err != nil:
 			l.say(at, "%q is not a CIDR range", string(s))
 		case p.Addr().Is4In6():
-			l.say(at, "%q is IPv4 written as IPv6, which is taken for every IPv4 address", string(s))
+			l.say(
+				at,
+				"%q is IPv4 written as IPv6, which is taken for every IPv4 address",
+				string(s),
+			)
 		case p.Masked().String() != string(s):
 			l.say(at, "write the range %q as %s", string(s), p.Masked())
 		}
@@ -327,11 +377,24 @@ func (r *revision) testSite(ctx context.Context) error {
 	var wrong []error
 	for _, t := range results {
 		if !t.Pass() {
-			wrong = append(wrong, fmt.Errorf("%s: test %s.%s did not pass", t.Location, strings.TrimPrefix(t.Package, "data."), t.Name))
+			wrong = append(
+				wrong,
+				fmt.Errorf(
+					"%s: test %s.%s did not pass",
+					t.Location,
+					strings.TrimPrefix(t.Package, "data."),
+					t.Name,
+				),
+			)
 		}
 	}
 	if rules > 0 && len(results) == 0 {
-		wrong = append(wrong, errors.New("the site has rules but no tests: write test_… rules beside them in files that end in _test.rego"))
+		wrong = append(
+			wrong,
+			errors.New(
+				"the site has rules but no tests: write test_… rules beside them in files that end in _test.rego",
+			),
+		)
 	}
 	return errors.Join(wrong...)
 }

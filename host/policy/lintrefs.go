@@ -17,7 +17,14 @@ func (r *revision) lintTests() error {
 	for _, name := range slices.Sorted(maps.Keys(r.tests)) {
 		for _, rule := range r.tests[name].Rules {
 			if owned(name) && rule.Head.Ref()[0].Value.String() == "deny" {
-				found = append(found, fmt.Errorf("%s:%d: deny in a file of tests is never asked: move it to a file whose name does not end in _test.rego", rule.Location.File, rule.Location.Row))
+				found = append(
+					found,
+					fmt.Errorf(
+						"%s:%d: deny in a file of tests is never asked: move it to a file whose name does not end in _test.rego",
+						rule.Location.File,
+						rule.Location.Row,
+					),
+				)
 			}
 		}
 	}
@@ -29,8 +36,8 @@ var (
 	rootCustom = ast.MustParseRef("data.site.custom")
 )
 
-// lintRefs finds what the compiler takes for undefined, and a rule for silently off: rules and numbers of the site that are not there. The compiler
-// has resolved imports and variables.
+// lintRefs finds what the compiler takes for undefined, and a rule for silently off: rules and
+// numbers of the site that are not there. The compiler has resolved imports and variables.
 func (r *revision) lintRefs(c *ast.Compiler) error {
 	var found []error
 	for _, name := range slices.Sorted(maps.Keys(c.Modules)) {
@@ -45,7 +52,10 @@ func (r *revision) lintRefs(c *ast.Compiler) error {
 			case ref.HasPrefix(rootOurs) && len(c.GetRules(ground)) == 0 && !r.isPackage(ground):
 				wrong = fmt.Sprintf("there is no rule %s", ground)
 			case ground.HasPrefix(rootCustom) && !r.holds(ground):
-				wrong = fmt.Sprintf("data.yaml has no %s, so whatever asks for it is undefined", strings.TrimPrefix(ground.String(), "data.site."))
+				wrong = fmt.Sprintf(
+					"data.yaml has no %s, so whatever asks for it is undefined",
+					strings.TrimPrefix(ground.String(), "data.site."),
+				)
 			}
 			if loc := ref[0].Location; wrong != "" && !seen[wrong] {
 				seen[wrong] = true
@@ -61,7 +71,8 @@ func (r *revision) lintRefs(c *ast.Compiler) error {
 	return errors.Join(found...)
 }
 
-// isPackage says that a reference is the package of a module, as its own declaration and imports are.
+// isPackage says that a reference is the package of a module, as its own declaration and imports
+// are.
 func (r *revision) isPackage(ref ast.Ref) bool {
 	for _, m := range r.modules {
 		if m.Package.Path.HasPrefix(ref) {
@@ -85,11 +96,21 @@ func (r *revision) holds(ref ast.Ref) bool {
 	return at != nil
 }
 
-// anchored says that whatever a pattern matches begins and ends where the text does, in each of its branches.
+// anchored says that whatever a pattern matches begins and ends where the text does, in each of its
+// branches.
 func anchored(pattern string) bool {
 	re, err := syntax.Parse(pattern, syntax.Perl)
-	return err == nil && edge(re, syntax.OpBeginText, func(subs []*syntax.Regexp) *syntax.Regexp { return subs[0] }) &&
-		edge(re, syntax.OpEndText, func(subs []*syntax.Regexp) *syntax.Regexp { return subs[len(subs)-1] })
+	return err == nil &&
+		edge(
+			re,
+			syntax.OpBeginText,
+			func(subs []*syntax.Regexp) *syntax.Regexp { return subs[0] },
+		) &&
+		edge(
+			re,
+			syntax.OpEndText,
+			func(subs []*syntax.Regexp) *syntax.Regexp { return subs[len(subs)-1] },
+		)
 }
 
 func edge(re *syntax.Regexp, is syntax.Op, outer func([]*syntax.Regexp) *syntax.Regexp) bool {
@@ -99,7 +120,10 @@ func edge(re *syntax.Regexp, is syntax.Op, outer func([]*syntax.Regexp) *syntax.
 	case syntax.OpConcat, syntax.OpCapture:
 		return edge(outer(re.Sub), is, outer)
 	case syntax.OpAlternate:
-		return !slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return !edge(sub, is, outer) })
+		return !slices.ContainsFunc(
+			re.Sub,
+			func(sub *syntax.Regexp) bool { return !edge(sub, is, outer) },
+		)
 	}
 	return false
 }

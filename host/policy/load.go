@@ -26,7 +26,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// files are everything that decides, by path: core/…, schemas/…, capabilities.json as built in, and site/….
+// files are everything that decides, by path: core/…, schemas/…, capabilities.json as built in, and
+// site/….
 type files map[string][]byte
 
 // revision is one policy, ready to answer. It is never changed.
@@ -58,7 +59,8 @@ func coreFiles() (files, error) {
 	return all, err
 }
 
-// siteFiles reads the folder beside the built-in core. What it does not know the use of is an error, not ignored.
+// siteFiles reads the folder beside the built-in core. What it does not know the use of is an
+// error, not ignored.
 func siteFiles(dir string) (files, error) {
 	all, err := coreFiles()
 	if err != nil {
@@ -80,7 +82,10 @@ func siteFiles(dir string) (files, error) {
 		case d.IsDir() || hidden || ext == ".md":
 			return nil
 		case ext != ".rego" && ext != ".yaml" && ext != ".json":
-			return fmt.Errorf("%s: only .rego, .yaml, .json and .md files belong in a site's policy folder", path.Join(dir, p))
+			return fmt.Errorf(
+				"%s: only .rego, .yaml, .json and .md files belong in a site's policy folder",
+				path.Join(dir, p),
+			)
 		}
 		data, err := root.ReadFile(p)
 		if err == nil && len(data) > maxFile {
@@ -94,7 +99,12 @@ func siteFiles(dir string) (files, error) {
 
 // build makes a revision or says what is wrong with the files.
 func build(ctx context.Context, all files) (*revision, error) {
-	r := &revision{modules: map[string]*ast.Module{}, tests: map[string]*ast.Module{}, data: map[string]any{}, siteYAML: map[string]*yaml.Node{}}
+	r := &revision{
+		modules:  map[string]*ast.Module{},
+		tests:    map[string]*ast.Module{},
+		data:     map[string]any{},
+		siteYAML: map[string]*yaml.Node{},
+	}
 	var err error
 	if r.bundle, err = pack(all); err != nil {
 		return nil, err
@@ -104,7 +114,11 @@ func build(ctx context.Context, all files) (*revision, error) {
 	if err := r.parse(all); err != nil {
 		return nil, err
 	}
-	r.store = inmem.NewFromObjectWithOpts(r.data, inmem.OptRoundTripOnWrite(false), inmem.OptReturnASTValuesOnRead(true))
+	r.store = inmem.NewFromObjectWithOpts(
+		r.data,
+		inmem.OptRoundTripOnWrite(false),
+		inmem.OptReturnASTValuesOnRead(true),
+	)
 	if err := errors.Join(r.lint(), r.lintTests()); err != nil {
 		return nil, err
 	}
@@ -130,7 +144,8 @@ func build(ctx context.Context, all files) (*revision, error) {
 	return r, planErr
 }
 
-// pack writes the files so that equal policies are equal bytes. The version of OPA is part of what decides.
+// pack writes the files so that equal policies are equal bytes. The version of OPA is part of what
+// decides.
 func pack(all files) ([]byte, error) {
 	texts := map[string]string{"opa": version.Version}
 	for name, data := range all {
@@ -165,7 +180,10 @@ func (r *revision) parse(all files) (err error) {
 		case path.Ext(name) == ".schema":
 			var schema any
 			err = json.Unmarshal(data, &schema)
-			r.schemas.Put(ast.MustParseRef("schema."+strings.TrimSuffix(path.Base(name), ".schema")), schema)
+			r.schemas.Put(
+				ast.MustParseRef("schema."+strings.TrimSuffix(path.Base(name), ".schema")),
+				schema,
+			)
 			if path.Base(name) == "input.schema" { // also for modules that do not say so
 				r.schemas.Put(ast.SchemaRootRef, schema)
 			}
@@ -184,7 +202,11 @@ func (r *revision) parse(all files) (err error) {
 
 // parseRego holds every module to its owner's packages.
 func (r *revision) parseRego(name string, data []byte) error {
-	m, err := ast.ParseModuleWithOpts(name, string(data), ast.ParserOptions{ProcessAnnotation: true, Capabilities: r.caps, RegoVersion: ast.RegoV1})
+	m, err := ast.ParseModuleWithOpts(
+		name,
+		string(data),
+		ast.ParserOptions{ProcessAnnotation: true, Capabilities: r.caps, RegoVersion: ast.RegoV1},
+	)
 	if err != nil {
 		return err
 	}
@@ -193,7 +215,13 @@ func (r *revision) parseRego(name string, data []byte) error {
 	}
 	owner, _, _ := strings.Cut(name, "/")
 	if pkg := m.Package.Path.String(); !strings.HasPrefix(pkg+".", "data.caponier."+owner+".") {
-		return fmt.Errorf("%s: package %s does not belong in %s: packages here are caponier.%s.…", m.Package.Location, strings.TrimPrefix(pkg, "data."), owner, owner)
+		return fmt.Errorf(
+			"%s: package %s does not belong in %s: packages here are caponier.%s.…",
+			m.Package.Location,
+			strings.TrimPrefix(pkg, "data."),
+			owner,
+			owner,
+		)
 	}
 	if strings.HasSuffix(name, "_test.rego") {
 		r.tests[name] = m
@@ -208,11 +236,17 @@ func (r *revision) parseData(name string, data []byte) error {
 	var node, second yaml.Node
 	var doc any
 	d := yaml.NewDecoder(bytes.NewReader(data))
-	if err := d.Decode(&node); err != nil && err != io.EOF { // an empty file is no map, as is said below
+	// an empty file is no map, as is said below
+	if err := d.Decode(&node); err != nil && err != io.EOF {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if err := d.Decode(&second); err != io.EOF {
-		return fmt.Errorf("%s:%d: a second YAML document begins here, which nothing would read (%v)", name, second.Line, err)
+		return fmt.Errorf(
+			"%s:%d: a second YAML document begins here, which nothing would read (%v)",
+			name,
+			second.Line,
+			err,
+		)
 	}
 	if err := node.Decode(&doc); err != nil { // also refuses keys that are there twice
 		return fmt.Errorf("%s: %w", name, err)
@@ -314,7 +348,10 @@ func plainData(v any) (any, error) {
 	return nil, fmt.Errorf("%v is neither text, a whole number, true, false, a list nor a map", v)
 }
 
-func (r *revision) compile(ctx context.Context, modules map[string]*ast.Module) (*ast.Compiler, error) {
+func (r *revision) compile(
+	ctx context.Context,
+	modules map[string]*ast.Module,
+) (*ast.Compiler, error) {
 	txn, err := r.store.NewTransaction(ctx)
 	if err != nil {
 		return nil, err
@@ -332,5 +369,10 @@ func (r *revision) compile(ctx context.Context, modules map[string]*ast.Module) 
 }
 
 func (r *revision) compiler() *ast.Compiler {
-	return ast.NewCompiler().WithStrict(true).WithCapabilities(r.caps).WithSchemas(r.schemas).WithUseTypeCheckAnnotations(true).SetErrorLimit(20)
+	return ast.NewCompiler().
+		WithStrict(true).
+		WithCapabilities(r.caps).
+		WithSchemas(r.schemas).
+		WithUseTypeCheckAnnotations(true).
+		SetErrorLimit(20)
 }

@@ -22,7 +22,8 @@ type Timing struct {
 	Bytes   uint64        `json:"bytes"`
 }
 
-// Bench makes each kind of decision n times with the policy of a folder, beside an empty rule, which is the floor on this machine.
+// Bench makes each kind of decision n times with the policy of a folder, beside an empty rule,
+// which is the floor on this machine.
 func Bench(ctx context.Context, dir string, n int) ([]Timing, error) {
 	if n < 1 {
 		return nil, errors.New("measuring decisions: at least one round is needed")
@@ -33,7 +34,8 @@ func Bench(ctx context.Context, dir string, n int) ([]Timing, error) {
 	}
 	e := &Engine{options: Options{Site: dir, Deadline: 10 * time.Second}}
 	e.current.Store(r)
-	empty, err := rego.New(rego.Query("data.empty.allow"), rego.Module("empty.rego", "package empty\n\nallow := true")).PrepareForEval(ctx)
+	empty, err := rego.New(rego.Query("data.empty.allow"), rego.Module("empty.rego", "package empty\n\nallow := true")).
+		PrepareForEval(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -65,12 +67,16 @@ func measure(name string, n int, f func() bool) Timing {
 	runtime.ReadMemStats(&after)
 	slices.Sort(took)
 	t.P50, t.P99 = took[n/2], took[n*99/100]
-	t.Allocs, t.Bytes = (after.Mallocs-before.Mallocs)/uint64(n), (after.TotalAlloc-before.TotalAlloc)/uint64(n)
+	t.Allocs, t.Bytes = (after.Mallocs-before.Mallocs)/uint64(
+		n,
+	), (after.TotalAlloc-before.TotalAlloc)/uint64(
+		n,
+	)
 	return t
 }
 
-// samples are a call, an ssh_exec and an http_request that this site may allow: by its first principal and that one's first role, with
-// the first of its green tools.
+// samples are a call, an ssh_exec and an http_request that this site may allow: by its first
+// principal and that one's first role, with the first of its green tools.
 func (r *revision) samples() map[string]*gate.Question {
 	site, _ := r.data["site"].(map[string]any)
 	first := func(m map[string]any, key string) string {
@@ -79,9 +85,21 @@ func (r *revision) samples() map[string]*gate.Question {
 		}
 		return ""
 	}
-	c := &gate.Call{ID: "bench", Source: "cli", Args: gate.Args{JSON: []byte("{}"), Digest: "sha256:", Scalars: map[string]any{}}, Confirmation: gate.Confirmation{State: "none"},
-		Nodes: []gate.Node{{Name: "pve", Cluster: "bench", Host: "192.0.2.1", Port: 22, User: "root"}}, Clusters: []string{"bench"},
-		Targets: gate.Targets{Nodes: []string{"pve"}, VMIDs: []string{"999"}}, Decided: gate.Decision{Allow: true, Tier: gate.Green}}
+	c := &gate.Call{
+		ID:           "bench",
+		Source:       "cli",
+		Args:         gate.Args{JSON: []byte("{}"), Digest: "sha256:", Scalars: map[string]any{}},
+		Confirmation: gate.Confirmation{State: "none"},
+		Nodes: []gate.Node{
+			{Name: "pve", Cluster: "bench", Host: "192.0.2.1", Port: 22, User: "root"},
+		},
+		Clusters: []string{"bench"},
+		Targets: gate.Targets{
+			Nodes: []string{"pve"},
+			VMIDs: []string{"999"},
+		},
+		Decided: gate.Decision{Allow: true, Tier: gate.Green},
+	}
 	for _, id := range slices.Sorted(maps.Keys(part(site, "principals"))) {
 		who := part(part(site, "principals"), id)
 		c.Principal = gate.Principal{ID: id, Auth: first(who, "auth")}
@@ -92,8 +110,16 @@ func (r *revision) samples() map[string]*gate.Question {
 		tools := textsAt(map[string]any{"": role}, "", "tools")
 		for _, key := range slices.Sorted(maps.Keys(part(site, "tiers"))) {
 			name, isTool := trimKind(key)
-			if isTool && part(site, "tiers")[key] == "green" && (slices.Contains(tools, "*") || slices.Contains(tools, name)) {
-				c.Tool = &gate.Tool{Kind: "tool", Name: name, Plugin: gate.Plugin{Name: "bench", Digest: "sha256:"}, Imports: []string{"ssh_exec"}, Commands: []string{"pct status"}, TargetKinds: []string{"vmids"}}
+			if isTool && part(site, "tiers")[key] == "green" &&
+				(slices.Contains(tools, "*") || slices.Contains(tools, name)) {
+				c.Tool = &gate.Tool{
+					Kind:        "tool",
+					Name:        name,
+					Plugin:      gate.Plugin{Name: "bench", Digest: "sha256:"},
+					Imports:     []string{"ssh_exec"},
+					Commands:    []string{"pct status"},
+					TargetKinds: []string{"vmids"},
+				}
 			}
 		}
 		if c.Tool != nil {
@@ -108,13 +134,36 @@ func (r *revision) samples() map[string]*gate.Question {
 	tool.Imports = []string{"http_request"}
 	web.Tool = &tool
 	argv := []string{"pct", "status", "999", "--verbose"}
-	cmd := gate.Command{Form: "argv", Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: argv, Static: true}}}}
+	cmd := gate.Command{
+		Form:    "argv",
+		Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: argv, Static: true}}},
+	}
 	now := time.Unix(1_700_000_000, 0)
 	return map[string]*gate.Question{
-		"tool call": {ID: "bench", Kind: gate.KindCall, Call: c, Time: now, Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, TargetCalls60s: 1}}},
-		"ssh_exec":  {ID: "bench", Kind: gate.KindOperation, Call: c, Op: gate.SSHExec{OnNode: gate.OnNode{Node: c.Nodes[0].Name}, Argv: argv}, Node: &c.Nodes[0], Cmd: &cmd, Time: now},
-		"http_request": {ID: "bench", Kind: gate.KindOperation, Call: &web, Op: gate.HTTPRequest{Method: "GET", URL: "https://example.com/"}, Time: now,
-			Facts: gate.Facts{Addrs: []gate.Addr{{IP: "192.0.2.7", Class: "global"}}}},
+		"tool call": {
+			ID:    "bench",
+			Kind:  gate.KindCall,
+			Call:  c,
+			Time:  now,
+			Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, TargetCalls60s: 1}},
+		},
+		"ssh_exec": {
+			ID:   "bench",
+			Kind: gate.KindOperation,
+			Call: c,
+			Op:   gate.SSHExec{OnNode: gate.OnNode{Node: c.Nodes[0].Name}, Argv: argv},
+			Node: &c.Nodes[0],
+			Cmd:  &cmd,
+			Time: now,
+		},
+		"http_request": {
+			ID:    "bench",
+			Kind:  gate.KindOperation,
+			Call:  &web,
+			Op:    gate.HTTPRequest{Method: "GET", URL: "https://example.com/"},
+			Time:  now,
+			Facts: gate.Facts{Addrs: []gate.Addr{{IP: "192.0.2.7", Class: "global"}}},
+		},
 	}
 }
 

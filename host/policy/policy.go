@@ -22,10 +22,12 @@ import (
 type Options struct {
 	// Site is the folder with the site's data.yaml and, if it has rules, their Rego and tests.
 	Site string `koanf:"site"`
-	// Deadline is how long one decision may take before it is a refusal; 0 is 1s. A decision takes well under a millisecond: this bounds a runaway rule, not a busy machine.
+	// Deadline is how long one decision may take before it is a refusal; 0 is 1s. A decision takes
+	// well under a millisecond: this bounds a runaway rule, not a busy machine.
 	Deadline time.Duration `koanf:"deadline"`
-	// OnRevision is called with each revision before it decides anything, and with everything that is needed to decide
-	// and explain with it again. When it fails, the revision is not taken. Nil keeps nothing.
+	// OnRevision is called with each revision before it decides anything, and with everything that
+	// is needed to decide and explain with it again. When it fails, the revision is not taken. Nil
+	// keeps nothing.
 	OnRevision func(revision string, bundle []byte) error `koanf:"-"`
 }
 
@@ -40,7 +42,8 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Engine decides with the newest good revision. Its methods may be called concurrently. The zero Engine refuses everything.
+// Engine decides with the newest good revision. Its methods may be called concurrently. The zero
+// Engine refuses everything.
 type Engine struct {
 	options Options
 	current atomic.Pointer[revision]
@@ -58,8 +61,8 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	return e, e.Reload(ctx)
 }
 
-// Reload reads the site again: build, check, run its tests, then change over at once. When anything is wrong the error says what, and the
-// revision in force stays.
+// Reload reads the site again: build, check, run its tests, then change over at once. When anything
+// is wrong the error says what, and the revision in force stays.
 func (e *Engine) Reload(ctx context.Context) error {
 	e.reload.Lock()
 	defer e.reload.Unlock()
@@ -83,7 +86,8 @@ func (e *Engine) Reload(ctx context.Context) error {
 	return nil
 }
 
-// Revision is the digest of everything that the decisions in force depend on, or "" when there is no policy.
+// Revision is the digest of everything that the decisions in force depend on, or "" when there is
+// no policy.
 func (e *Engine) Revision() string {
 	if r := e.current.Load(); r != nil {
 		return r.id
@@ -91,8 +95,8 @@ func (e *Engine) Revision() string {
 	return ""
 }
 
-// Warnings names what the policy in force says about nodes that are in neither the inventory nor its own cluster_nodes: such an entry is a
-// misspelt name, or one that protects and grants nothing.
+// Warnings names what the policy in force says about nodes that are in neither the inventory nor
+// its own cluster_nodes: such an entry is a misspelt name, or one that protects and grants nothing.
 func (e *Engine) Warnings(inventory []string) (found []string) {
 	r := e.current.Load()
 	if r == nil {
@@ -102,7 +106,14 @@ func (e *Engine) Warnings(inventory []string) (found []string) {
 	site, _ := r.data["site"].(map[string]any)
 	ask := func(at, name string) {
 		if name != "*" && !slices.Contains(known, name) {
-			found = append(found, fmt.Sprintf("%s: no node is called %q: neither the inventory nor cluster_nodes has it", at, name))
+			found = append(
+				found,
+				fmt.Sprintf(
+					"%s: no node is called %q: neither the inventory nor cluster_nodes has it",
+					at,
+					name,
+				),
+			)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(part(part(site, "protected"), "nodes"))) {
@@ -123,7 +134,8 @@ func (e *Engine) Warnings(inventory []string) (found []string) {
 	return found
 }
 
-// Decide answers one question with one revision. An error is a refusal; the decision then holds the input all the same.
+// Decide answers one question with one revision. An error is a refusal; the decision then holds the
+// input all the same.
 func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -165,9 +177,17 @@ func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, 
 }
 
 // entries are the decision's packages by the kind of question. A kind that is not here is refused.
-var entries = map[gate.Kind]string{gate.KindCall: "call", gate.KindOperation: "operation", gate.KindVisible: "visible"}
+var entries = map[gate.Kind]string{
+	gate.KindCall:      "call",
+	gate.KindOperation: "operation",
+	gate.KindVisible:   "visible",
+}
 
-var encoders = planned(reflect.TypeFor[callInput](), reflect.TypeFor[operationInput](), reflect.TypeFor[visibleInput]())
+var encoders = planned(
+	reflect.TypeFor[callInput](),
+	reflect.TypeFor[operationInput](),
+	reflect.TypeFor[visibleInput](),
+)
 
 func planned(types ...reflect.Type) map[reflect.Type]encoder {
 	m := map[reflect.Type]encoder{}
@@ -205,12 +225,14 @@ type answer struct {
 	} `json:"obligations"`
 }
 
-// evaluator gives the value of a rule for an input, nil where it is undefined. An error of a built-in function is an error.
+// evaluator gives the value of a rule for an input, nil where it is undefined. An error of a
+// built-in function is an error.
 type evaluator interface {
 	Eval(ctx context.Context, rule string, input ast.Value) (ast.Value, error)
 }
 
-// evaluatorOf is a variable so that the tests of this package can ask topdown each question too, and compare.
+// evaluatorOf is a variable so that the tests of this package can ask topdown each question too,
+// and compare.
 var evaluatorOf = func(ctx context.Context, r *revision) (evaluator, error) {
 	o := plan.Options{Modules: r.modules, Data: r.data, Capabilities: r.caps}
 	for _, entry := range entries {
@@ -223,7 +245,11 @@ var evaluatorOf = func(ctx context.Context, r *revision) (evaluator, error) {
 func decisionRule(entry string) string { return "caponier/core/" + entry + "/decision" }
 
 // answer evaluates one entry point. Anything but one whole, consistent decision is an error.
-func (r *revision) answer(ctx context.Context, entry string, input ast.Value) (a answer, err error) {
+func (r *revision) answer(
+	ctx context.Context,
+	entry string,
+	input ast.Value,
+) (a answer, err error) {
 	v, err := r.rules.Eval(ctx, decisionRule(entry), input)
 	switch {
 	case ctx.Err() != nil:
@@ -241,7 +267,15 @@ func (r *revision) answer(ctx context.Context, entry string, input ast.Value) (a
 
 func (a *answer) decode(v ast.Value) error {
 	f := fieldsOf(v)
-	a.Schema, a.Allow, a.Tier, a.Confirm = f.text("schema"), f.truth("allow"), f.text("tier"), f.truth("confirm")
+	a.Schema, a.Allow, a.Tier, a.Confirm = f.text(
+		"schema",
+	), f.truth(
+		"allow",
+	), f.text(
+		"tier",
+	), f.truth(
+		"confirm",
+	)
 	a.Failed = f.texts("failed")
 	f.each("deny", func(d *ast.Term) {
 		g := fieldsOf(d.Value)
@@ -249,7 +283,19 @@ func (a *answer) decode(v ast.Value) error {
 		f.fail(g.done())
 	})
 	g := fieldsOf(f.value("obligations"))
-	a.Obligations.TimeoutMS, a.Obligations.MaxBytes, a.Obligations.Redact, a.Obligations.Log, a.Obligations.Channels, a.Obligations.Approvers = g.number("timeout_ms"), g.number("max_bytes"), g.texts("redact"), g.text("log"), g.texts("channels"), g.texts("approvers")
+	a.Obligations.TimeoutMS, a.Obligations.MaxBytes, a.Obligations.Redact, a.Obligations.Log, a.Obligations.Channels, a.Obligations.Approvers = g.number(
+		"timeout_ms",
+	), g.number(
+		"max_bytes",
+	), g.texts(
+		"redact",
+	), g.text(
+		"log",
+	), g.texts(
+		"channels",
+	), g.texts(
+		"approvers",
+	)
 	f.fail(g.done())
 	if err := f.done(); err != nil {
 		return err
@@ -270,12 +316,21 @@ func (a *answer) decode(v ast.Value) error {
 }
 
 func (a answer) decision(d gate.Decision) gate.Decision {
-	d.Allow, d.Tier, d.Failed, d.Denied, d.NeedsApproval = a.Allow, gate.ParseTier(a.Tier), a.Failed, a.Deny, a.Confirm
-	d.Obligations = gate.Obligations{Timeout: time.Duration(a.Obligations.TimeoutMS) * time.Millisecond, MaxBytes: a.Obligations.MaxBytes, Log: a.Obligations.Log, Channels: a.Obligations.Channels, Approvers: a.Obligations.Approvers}
+	d.Allow, d.Tier, d.Failed, d.Denied, d.NeedsApproval = a.Allow, gate.ParseTier(
+		a.Tier,
+	), a.Failed, a.Deny, a.Confirm
+	d.Obligations = gate.Obligations{
+		Timeout:   time.Duration(a.Obligations.TimeoutMS) * time.Millisecond,
+		MaxBytes:  a.Obligations.MaxBytes,
+		Log:       a.Obligations.Log,
+		Channels:  a.Obligations.Channels,
+		Approvers: a.Obligations.Approvers,
+	}
 	return d
 }
 
-// fields reads the members of an object of the decision and remembers the first that is not as it must be.
+// fields reads the members of an object of the decision and remembers the first that is not as it
+// must be.
 type fields struct {
 	doc  ast.Object
 	left int // members that were not asked for yet

@@ -27,7 +27,13 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		q := statusCall()
 		q.Kind, q.Op, q.Facts = gate.KindOperation, op, gate.Facts{}
 		q.Call.Tool.Imports, q.Call.Tool.TargetKinds = gate.Operations(), kinds
-		q.Call.Targets.GuestPaths, q.Call.Targets.LocalPaths, q.Call.Targets.Hosts = []string{"/root/x"}, []string{"in/x"}, []string{"api.example.com"}
+		q.Call.Targets.GuestPaths, q.Call.Targets.LocalPaths, q.Call.Targets.Hosts = []string{
+			"/root/x",
+		}, []string{
+			"in/x",
+		}, []string{
+			"api.example.com",
+		}
 		q.Call.Stages = []gate.StageDir{{Node: "pve1", Dir: "/run/caponier/s1"}}
 		q.Call.Decided = gate.Decision{Allow: true, Tier: gate.Yellow}
 		if op.NodeName() != "" {
@@ -46,58 +52,188 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 	exec := func(argv ...string) gate.Op { return gate.SSHExec{OnNode: on, Argv: argv} }
 	file := func(f gate.FileFacts) func(*gate.Question) { return func(q *gate.Question) { q.Facts.File = &f } }
 	return map[string]gate.Question{
-		"protected":    call(func(q *gate.Question) { q.Call.Targets.VMIDs = []string{"103"} }),
-		"black":        call(func(q *gate.Question) { q.Call.Tool.Name = "reboot_node" }),
-		"confirmation": call(func(q *gate.Question) { q.Call.Tool.Name, q.Call.Targets.VMIDs = "delete_guest", []string{"102"} }),
-		"frozen":       call(func(q *gate.Question) { q.Mode.Frozen = true }),
-		"read-only":    call(func(q *gate.Question) { q.Mode.ReadOnly, q.Call.Tool.Name = true, "create_snapshot" }),
-		"principal":    call(func(q *gate.Question) { q.Call.Principal.ID = "eve" }),
-		"auth":         call(func(q *gate.Question) { q.Call.Principal.Auth = "oidc" }),
-		"roles":        call(func(q *gate.Question) { q.Call.Principal.Roles = []string{"nobody"} }),
-		"tool":         call(func(q *gate.Question) { q.Call.Tool.Name = "new_tool" }),
-		"imports":      call(func(q *gate.Question) { q.Call.Tool.Imports = []string{"http_request"} }),
+		"protected": call(func(q *gate.Question) { q.Call.Targets.VMIDs = []string{"103"} }),
+		"black":     call(func(q *gate.Question) { q.Call.Tool.Name = "reboot_node" }),
+		"confirmation": call(
+			func(q *gate.Question) { q.Call.Tool.Name, q.Call.Targets.VMIDs = "delete_guest", []string{"102"} },
+		),
+		"frozen": call(func(q *gate.Question) { q.Mode.Frozen = true }),
+		"read-only": call(
+			func(q *gate.Question) { q.Mode.ReadOnly, q.Call.Tool.Name = true, "create_snapshot" },
+		),
+		"principal": call(func(q *gate.Question) { q.Call.Principal.ID = "eve" }),
+		"auth":      call(func(q *gate.Question) { q.Call.Principal.Auth = "oidc" }),
+		"roles": call(
+			func(q *gate.Question) { q.Call.Principal.Roles = []string{"nobody"} },
+		),
+		"tool": call(func(q *gate.Question) { q.Call.Tool.Name = "new_tool" }),
+		"imports": call(
+			func(q *gate.Question) { q.Call.Tool.Imports = []string{"http_request"} },
+		),
 		"empty target": call(func(q *gate.Question) { q.Call.Targets.VMIDs = nil }),
 		"rate":         call(func(q *gate.Question) { q.Facts.Counts.Calls60s = 1000 }),
 		"target rate":  call(func(q *gate.Question) { q.Facts.Counts.TargetCalls60s = 1000 }),
 		"budget":       call(func(q *gate.Question) { q.Facts.Counts.USDMicrosToday = 1000 }),
 		"arguments":    call(func(q *gate.Question) { q.Call.Args.JSON = make([]byte, 2<<20) }),
 		"path":         call(func(q *gate.Question) { q.Call.Targets.Paths = []string{"/root/x"} }),
-		"host":         call(func(q *gate.Question) { q.Call.Targets.Hosts = []string{"evil.com"} }),
-		"command":      func() gate.Question { c, _ := sshCall("rm -rf /"); return c }(),
-		"not parsed":   func() gate.Question { c, _ := sshCall("echo $(id)"); return c }(),
-		"declared":     op([]string{"vmids"}, exec("pct", "reboot", "101"), nil),
+		"host": call(
+			func(q *gate.Question) { q.Call.Targets.Hosts = []string{"evil.com"} },
+		),
+		"command":    func() gate.Question { c, _ := sshCall("rm -rf /"); return c }(),
+		"not parsed": func() gate.Question { c, _ := sshCall("echo $(id)"); return c }(),
+		"declared":   op([]string{"vmids"}, exec("pct", "reboot", "101"), nil),
 		"other text": func() gate.Question {
 			_, q := sshCall("uptime")
 			c, _ := sshCall("df -h")
-			q.Call.Commands, q.Call.Decided = c.Call.Commands, gate.Decision{Allow: true, Tier: gate.Yellow}
+			q.Call.Commands, q.Call.Decided = c.Call.Commands, gate.Decision{
+				Allow: true,
+				Tier:  gate.Yellow,
+			}
 			return q
 		}(),
 		"bound":        op([]string{"vmids"}, exec("pct", "stop", "104"), nil),
 		"op protected": op([]string{"vmids"}, exec("pct", "status", "103"), nil),
 		"op command":   op([]string{"vmids"}, exec("rm", "-rf", "/"), nil),
-		"op tier":      op([]string{"vmids"}, exec("pct", "stop", "101"), func(q *gate.Question) { q.Call.Decided.Tier = gate.Green }),
-		"op import":    op([]string{"vmids"}, exec("pct", "status", "101"), func(q *gate.Question) { q.Call.Tool.Imports = []string{"stage"} }),
-		"op stdin":     op([]string{"vmids"}, gate.SSHExec{OnNode: on, Argv: []string{"uptime"}, Stdin: "x"}, nil),
-		"op guest":     op([]string{"vmids"}, exec("pct", "exec", "101", "--keep-env", "0", "--", "timeout", "-k", "2", "9", "sh", "-c", "id"), nil),
-		"op push":      op([]string{"vmids"}, exec("pct", "push", "101", "--", "/etc/passwd", "/root/x"), nil),
-		"op cluster":   op([]string{"vmids"}, exec("pct", "stop", "101"), func(q *gate.Question) { q.Node = &gate.Node{Name: "far", Cluster: "other", Host: "10.0.0.9"} }),
-		"file place":   op([]string{"vmids"}, gate.SFTPPut{OnNode: on, Local: "in/x", Path: "/etc/cron.d/x"}, file(gate.FileFacts{RealPath: "/etc/cron.d/x", LocalBytes: 5})),
-		"file local":   op([]string{"vmids"}, gate.SFTPPut{OnNode: on, Local: "in/y", Path: "/run/caponier/s1/f"}, file(gate.FileFacts{RealPath: "/run/caponier/s1/f", LocalBytes: 5})),
-		"file real":    op([]string{"vmids"}, gate.SFTPRead{OnNode: on, Path: "/var/log/x"}, file(gate.FileFacts{RealPath: "/etc/shadow", Exists: true, Type: "file", Bytes: 5})),
-		"file size":    op([]string{"vmids"}, gate.SFTPGet{OnNode: on, Local: "in/x", Path: "/run/caponier/s1/f"}, file(gate.FileFacts{RealPath: "/run/caponier/s1/f", Exists: true, Type: "file", Bytes: 1 << 40})),
-		"file exists":  op([]string{"vmids"}, gate.SFTPPut{OnNode: on, Local: "in/x", Path: "/run/caponier/s1/f"}, file(gate.FileFacts{RealPath: "/run/caponier/s1/f", Exists: true, Type: "file", LocalBytes: 5})),
-		"file kind":    op([]string{"vmids"}, gate.SFTPRead{OnNode: on, Path: "/var/log/x"}, file(gate.FileFacts{RealPath: "/var/log/x", Exists: true, Type: "fifo"})),
-		"no facts":     op([]string{"vmids"}, gate.SFTPRead{OnNode: on, Path: "/var/log/x"}, nil),
-		"egress":       op([]string{"hosts"}, gate.HTTPRequest{Method: "GET", URL: "https://api.example.com/"}, func(q *gate.Question) { q.Facts.Addrs = []gate.Addr{{IP: "1.2.3.4", Class: "global"}} }),
-		"blob":         op(nil, gate.BlobWrite{Data: gate.Data{Text: strings.Repeat("x", 11<<20)}}, nil),
-		"ask":          op(nil, gate.Ask{Key: "k", Message: strings.Repeat("x", 9000)}, nil),
+		"op tier": op(
+			[]string{"vmids"},
+			exec("pct", "stop", "101"),
+			func(q *gate.Question) { q.Call.Decided.Tier = gate.Green },
+		),
+		"op import": op(
+			[]string{"vmids"},
+			exec("pct", "status", "101"),
+			func(q *gate.Question) { q.Call.Tool.Imports = []string{"stage"} },
+		),
+		"op stdin": op(
+			[]string{"vmids"},
+			gate.SSHExec{OnNode: on, Argv: []string{"uptime"}, Stdin: "x"},
+			nil,
+		),
+		"op guest": op(
+			[]string{"vmids"},
+			exec(
+				"pct",
+				"exec",
+				"101",
+				"--keep-env",
+				"0",
+				"--",
+				"timeout",
+				"-k",
+				"2",
+				"9",
+				"sh",
+				"-c",
+				"id",
+			),
+			nil,
+		),
+		"op push": op(
+			[]string{"vmids"},
+			exec("pct", "push", "101", "--", "/etc/passwd", "/root/x"),
+			nil,
+		),
+		"op cluster": op(
+			[]string{"vmids"},
+			exec("pct", "stop", "101"),
+			func(q *gate.Question) { q.Node = &gate.Node{Name: "far", Cluster: "other", Host: "10.0.0.9"} },
+		),
+		"file place": op(
+			[]string{"vmids"},
+			gate.SFTPPut{OnNode: on, Local: "in/x", Path: "/etc/cron.d/x"},
+			file(gate.FileFacts{RealPath: "/etc/cron.d/x", LocalBytes: 5}),
+		),
+		"file local": op(
+			[]string{"vmids"},
+			gate.SFTPPut{OnNode: on, Local: "in/y", Path: "/run/caponier/s1/f"},
+			file(gate.FileFacts{RealPath: "/run/caponier/s1/f", LocalBytes: 5}),
+		),
+		"file real": op(
+			[]string{"vmids"},
+			gate.SFTPRead{OnNode: on, Path: "/var/log/x"},
+			file(gate.FileFacts{RealPath: "/etc/shadow", Exists: true, Type: "file", Bytes: 5}),
+		),
+		"file size": op(
+			[]string{"vmids"},
+			gate.SFTPGet{OnNode: on, Local: "in/x", Path: "/run/caponier/s1/f"},
+			file(
+				gate.FileFacts{
+					RealPath: "/run/caponier/s1/f",
+					Exists:   true,
+					Type:     "file",
+					Bytes:    1 << 40,
+				},
+			),
+		),
+		"file exists": op(
+			[]string{"vmids"},
+			gate.SFTPPut{OnNode: on, Local: "in/x", Path: "/run/caponier/s1/f"},
+			file(
+				gate.FileFacts{
+					RealPath:   "/run/caponier/s1/f",
+					Exists:     true,
+					Type:       "file",
+					LocalBytes: 5,
+				},
+			),
+		),
+		"file kind": op(
+			[]string{"vmids"},
+			gate.SFTPRead{OnNode: on, Path: "/var/log/x"},
+			file(gate.FileFacts{RealPath: "/var/log/x", Exists: true, Type: "fifo"}),
+		),
+		"no facts": op([]string{"vmids"}, gate.SFTPRead{OnNode: on, Path: "/var/log/x"}, nil),
+		"egress": op(
+			[]string{"hosts"},
+			gate.HTTPRequest{Method: "GET", URL: "https://api.example.com/"},
+			func(q *gate.Question) { q.Facts.Addrs = []gate.Addr{{IP: "1.2.3.4", Class: "global"}} },
+		),
+		"blob": op(
+			nil,
+			gate.BlobWrite{Data: gate.Data{Text: strings.Repeat("x", 11<<20)}},
+			nil,
+		),
+		"ask": op(nil, gate.Ask{Key: "k", Message: strings.Repeat("x", 9000)}, nil),
 	}
 }
 
-var odd = []any{nil, "", " ", "0", "1", "9", "-1", "null", "true", "*", "green", "yellow", "approved", "/", "101", "pve1", "demo", int64(0), int64(1), int64(-1), int64(1 << 40), 0.5, true, false,
-	[]any{}, []any{nil}, []any{""}, []any{"101"}, []any{"operator"}, map[string]any{}, map[string]any{"a": "b"}, map[string]any{"101": "101"}}
+var odd = []any{
+	nil,
+	"",
+	" ",
+	"0",
+	"1",
+	"9",
+	"-1",
+	"null",
+	"true",
+	"*",
+	"green",
+	"yellow",
+	"approved",
+	"/",
+	"101",
+	"pve1",
+	"demo",
+	int64(0),
+	int64(1),
+	int64(-1),
+	int64(1 << 40),
+	0.5,
+	true,
+	false,
+	[]any{},
+	[]any{nil},
+	[]any{""},
+	[]any{"101"},
+	[]any{"operator"},
+	map[string]any{},
+	map[string]any{"a": "b"},
+	map[string]any{"101": "101"},
+}
 
-// mutants calls f with the document changed in one place: a value deleted, or replaced by one of another type.
+// mutants calls f with the document changed in one place: a value deleted, or replaced by one of
+// another type.
 func mutants(doc any, f func(where string)) {
 	var walk func(at string, v any, set func(any), remove func())
 	walk = func(at string, v any, set func(any), remove func()) {
@@ -135,7 +271,8 @@ func kindOf(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// TestNoMutilatedInputIsAllowed asks the rules alone, without the decoder that would refuse nearly all of these, and the decoder too.
+// TestNoMutilatedInputIsAllowed asks the rules alone, without the decoder that would refuse nearly
+// all of these, and the decoder too.
 func TestNoMutilatedInputIsAllowed(t *testing.T) {
 	e := site(t, "../../examples/lab/site")
 	r := e.current.Load()
@@ -164,7 +301,8 @@ func TestNoMutilatedInputIsAllowed(t *testing.T) {
 			text, _ := json.Marshal(doc)
 			if entry, in, err := decodeInput(text); err == nil {
 				decoded++
-				if a, err := r.answer(context.Background(), entry, inputTerm(in).Value); err == nil && a.Allow {
+				if a, err := r.answer(context.Background(), entry, inputTerm(in).Value); err == nil &&
+					a.Allow {
 					t.Errorf("%s: %s is allowed through the decoder", name, where)
 				}
 			}
@@ -173,7 +311,8 @@ func TestNoMutilatedInputIsAllowed(t *testing.T) {
 	t.Logf("%d mutants, %d of which the decoder took", n, decoded)
 }
 
-// All 73,000 take minutes; without -all-mutants every 37th is asked, spread over all places and values.
+// All 73,000 take minutes; without -all-mutants every 37th is asked, spread over all places and
+// values.
 var allMutants = flag.Bool("all-mutants", false, "ask every mutilated input, which takes minutes")
 
 const stride = 37
@@ -219,7 +358,10 @@ func TestMoreIsNeverMoreAllowed(t *testing.T) {
 			for _, c := range []*gate.Command{q.Cmd} {
 				if c != nil {
 					x := *c
-					x.Calls = append(slices.Clone(x.Calls), gate.Simple{Argv: []string{"uptime"}, Static: true})
+					x.Calls = append(
+						slices.Clone(x.Calls),
+						gate.Simple{Argv: []string{"uptime"}, Static: true},
+					)
 					q.Cmd = &x
 				}
 			}
@@ -232,7 +374,10 @@ func TestMoreIsNeverMoreAllowed(t *testing.T) {
 			}
 		},
 		"address": func(q *gate.Question) {
-			q.Facts.Addrs = append(slices.Clone(q.Facts.Addrs), gate.Addr{IP: "93.184.216.34", Class: "global"})
+			q.Facts.Addrs = append(
+				slices.Clone(q.Facts.Addrs),
+				gate.Addr{IP: "93.184.216.34", Class: "global"},
+			)
 		},
 	}
 	for name, q := range deniedQuestions(t) {
@@ -240,7 +385,9 @@ func TestMoreIsNeverMoreAllowed(t *testing.T) {
 			call := *q.Call
 			x := q
 			x.Call = &call
-			filled := true // a call's targets count only where the declared kinds are filled already; an operation's parent is fixed
+			// a call's targets count only where the declared kinds are filled already; an
+			// operation's parent is fixed
+			filled := true
 			if q.Kind == gate.KindCall {
 				filled = name != "empty target"
 			} else if what == "vmid" || what == "node" || what == "service" || what == "path" {
@@ -266,7 +413,8 @@ func TestMoreIsNeverMoreAllowed(t *testing.T) {
 	}
 }
 
-// FuzzDecodeInput holds the decoder to a round trip: what it takes it gives back, byte for byte in canonical form.
+// FuzzDecodeInput holds the decoder to a round trip: what it takes it gives back, byte for byte in
+// canonical form.
 func FuzzDecodeInput(f *testing.F) {
 	for _, q := range deniedQuestions(f) {
 		if in := inputJSON(document(&q)); len(in) < 10_000 {
@@ -291,7 +439,8 @@ func FuzzDecodeInput(f *testing.F) {
 		if !bytes.Equal(a, b) {
 			t.Fatalf("given %s\nunderstood %s", a, b)
 		}
-		if v, err := ast.ValueFromReader(bytes.NewReader(inputJSON(in))); err != nil || v.Compare(inputTerm(in).Value) != 0 {
+		if v, err := ast.ValueFromReader(bytes.NewReader(inputJSON(in))); err != nil ||
+			v.Compare(inputTerm(in).Value) != 0 {
 			t.Fatalf("term and JSON differ: %v", err)
 		}
 	})

@@ -17,10 +17,12 @@ import (
 // masked stands in the journal and in messages for a word that holds a redacted value.
 const masked = "[redacted]"
 
-// minSecret is the shortest value that is looked for elsewhere: shorter ones are in every other word.
+// minSecret is the shortest value that is looked for elsewhere: shorter ones are in every other
+// word.
 const minSecret = 4
 
-// mask hides the values of the arguments that the site redacts: those themselves, and every word of the question that holds one.
+// mask hides the values of the arguments that the site redacts: those themselves, and every word of
+// the question that holds one.
 type mask struct {
 	args    []string // names
 	secrets []string // values, the longest first
@@ -96,7 +98,10 @@ func (m *mask) collect(v any, redacted bool) {
 
 // add takes a value whole and, because a shell takes it apart, each of its words without quotes.
 func (m *mask) add(text string) {
-	words := strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`'"\`, r) })
+	words := strings.FieldsFunc(
+		text,
+		func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`'"\`, r) },
+	)
 	for _, t := range append(words, text) {
 		if len(t) >= minSecret {
 			m.secrets = append(m.secrets, t)
@@ -104,7 +109,8 @@ func (m *mask) add(text string) {
 	}
 }
 
-// said is a message without redacted values. Details of messages are cut and their odd characters replaced, so the beginning of a value counts too.
+// said is a message without redacted values. Details of messages are cut and their odd characters
+// replaced, so the beginning of a value counts too.
 func (m mask) said(msg string) string {
 	for _, s := range m.secrets {
 		msg = hidden(msg, s)
@@ -129,8 +135,9 @@ func (m mask) said(msg string) string {
 // notShown are the characters that messages replace, in reasons.rego and complaint.rego.
 var notShown = regexp.MustCompile(`[^ -~]`)
 
-// journaled is the input for the journal, and whether anything in it was masked. What was made from a redacted value is masked with it: a digest
-// gives a short one away to whoever tries all there are.
+// journaled is the input for the journal, and whether anything in it was masked. What was made from
+// a redacted value is masked with it: a digest gives a short one away to whoever tries all there
+// are.
 func (m mask) journaled(in any) (doc json.RawMessage, something bool) {
 	switch in := in.(type) {
 	case *callInput:
@@ -154,14 +161,18 @@ func (m mask) journaled(in any) (doc json.RawMessage, something bool) {
 	}
 	without, err := m.document(doc)
 	if err != nil {
-		panic(fmt.Sprintf("policy: masking the journal's input: %v", err)) // it was encoded just now; Decide answers a panic with a refusal
+		// it was encoded just now; Decide answers a panic with a refusal
+		panic(fmt.Sprintf("policy: masking the journal's input: %v", err))
 	}
 	return without, true
 }
 
 // named says whether a site redacts what has this name.
 func (m mask) named(name string) bool {
-	return slices.ContainsFunc(m.args, func(arg string) bool { return strings.EqualFold(arg, name) })
+	return slices.ContainsFunc(
+		m.args,
+		func(arg string) bool { return strings.EqualFold(arg, name) },
+	)
 }
 
 // shown are all arguments of a call without the values that are redacted, at any depth.
@@ -193,23 +204,34 @@ func (m mask) arguments(a args) args {
 		}
 	}
 	a.Scalars = scalars
-	if len(m.secrets) > 0 || slices.ContainsFunc(slices.Collect(maps.Keys(scalars)), m.named) || slices.ContainsFunc(a.Omitted, m.named) {
+	if len(m.secrets) > 0 || slices.ContainsFunc(slices.Collect(maps.Keys(scalars)), m.named) ||
+		slices.ContainsFunc(a.Omitted, m.named) {
 		a.Digest = masked
 	}
 	return a
 }
 
-// request hides a query that has a redacted name in it, because where its values end is for the server to say, and the digest of a body that may
-// hold a redacted value.
+// request hides a query that has a redacted name in it, because where its values end is for the
+// server to say, and the digest of a body that may hold a redacted value.
 func (m mask) request(r *request) *request {
 	if r == nil {
 		return nil
 	}
 	hidden := *r
-	if slices.ContainsFunc(strings.FieldsFunc(r.Query, func(c rune) bool { return c == '&' || c == '=' || c == ';' }), func(word string) bool {
-		name, err := url.QueryUnescape(word)
-		return err != nil || slices.ContainsFunc(strings.FieldsFunc(name, func(c rune) bool { return strings.ContainsRune("[].:", c) }), m.named)
-	}) {
+	if slices.ContainsFunc(
+		strings.FieldsFunc(r.Query, func(c rune) bool { return c == '&' || c == '=' || c == ';' }),
+		func(word string) bool {
+			name, err := url.QueryUnescape(word)
+			return err != nil ||
+				slices.ContainsFunc(
+					strings.FieldsFunc(
+						name,
+						func(c rune) bool { return strings.ContainsRune("[].:", c) },
+					),
+					m.named,
+				)
+		},
+	) {
 		hidden.Query = masked
 	}
 	if len(m.secrets) > 0 && r.BodyBytes > 0 {
@@ -222,14 +244,32 @@ func (m mask) commands(cmds []command) []command {
 	cmds = slices.Clone(cmds)
 	for i, c := range cmds {
 		if m.named(c.Arg) {
-			cmds[i] = command{Form: c.Form, Arg: c.Arg, Guest: c.Guest, Parsed: c.Parsed, Error: "redacted", Features: c.Features}
+			cmds[i] = command{
+				Form:     c.Form,
+				Arg:      c.Arg,
+				Guest:    c.Guest,
+				Parsed:   c.Parsed,
+				Error:    "redacted",
+				Features: c.Features,
+			}
 		}
 	}
 	return cmds
 }
 
-// fromCaller are the members of an input that hold what a caller or a plugin wrote; the others name things of the host.
-var fromCaller = []string{"commands", "command", "targets", "file", "http", "blob", "ask", "scalars", "stages"}
+// fromCaller are the members of an input that hold what a caller or a plugin wrote; the others name
+// things of the host.
+var fromCaller = []string{
+	"commands",
+	"command",
+	"targets",
+	"file",
+	"http",
+	"blob",
+	"ask",
+	"scalars",
+	"stages",
+}
 
 // document masks words in the parts of an input that a caller or a plugin can write to.
 func (m mask) document(doc json.RawMessage) (json.RawMessage, error) {

@@ -26,7 +26,10 @@ func TestRedactedValueIsMaskedWhereverItStands(t *testing.T) {
 	for _, x := range tests {
 		t.Run(x.name, func(t *testing.T) {
 			call, op := sshCall(x.text)
-			args := map[string]any{"auth": map[string]any{"password": x.secret}, "note": "see " + x.secret}
+			args := map[string]any{
+				"auth": map[string]any{"password": x.secret},
+				"note": "see " + x.secret,
+			}
 			call.Call.Args.Value, op.Call.Args.Value = args, args
 			call.Call.Args.Scalars = map[string]any{"note": "see " + x.secret}
 			op.Call.Args.Scalars = call.Call.Args.Scalars
@@ -37,7 +40,8 @@ func TestRedactedValueIsMaskedWhereverItStands(t *testing.T) {
 					t.Fatalf("%v: allowed %v, %s", err, d.Allow, d.Input)
 				}
 				for _, part := range []string{x.secret, strings.ReplaceAll(x.secret, "é", "?"), x.secret[:7]} {
-					if strings.Contains(string(d.Input), part) || strings.Contains(string(said), part) {
+					if strings.Contains(string(d.Input), part) ||
+						strings.Contains(string(said), part) {
 						t.Errorf("%s stands in\n%s\n%s", part, d.Input, said)
 					}
 				}
@@ -61,7 +65,10 @@ func TestRedactedCommandTextIsMaskedInTheOperationThatRunsIt(t *testing.T) {
 	op.Cmd = &cmd
 	for _, q := range []gate.Question{call, op} {
 		d := decide(t, e, q)
-		if said, _ := json.Marshal(d.Denied); strings.Contains(string(d.Input)+string(said), "hunter2") {
+		if said, _ := json.Marshal(d.Denied); strings.Contains(
+			string(d.Input)+string(said),
+			"hunter2",
+		) {
 			t.Errorf("%s\n%s", d.Input, said)
 		}
 	}
@@ -72,10 +79,12 @@ func TestWhatIsNotRedactedStays(t *testing.T) {
 	call, _ := sshCall("rm hunter2-x")
 	call.Call.Args.Value = map[string]any{"note": "hunter2-x", "password": "abc"}
 	d := decide(t, e, call)
-	if !strings.Contains(string(d.Input), `"hunter2-x"`) || strings.Contains(string(d.Input), masked) {
+	if !strings.Contains(string(d.Input), `"hunter2-x"`) ||
+		strings.Contains(string(d.Input), masked) {
 		t.Errorf("%s", d.Input)
 	}
-	if d, err := e.Decide(context.Background(), call); err != nil || !strings.Contains(d.Denied[0].Msg, `"rm" is not a command`) {
+	if d, err := e.Decide(context.Background(), call); err != nil ||
+		!strings.Contains(d.Denied[0].Msg, `"rm" is not a command`) {
 		t.Errorf("%v %v", err, d.Denied)
 	}
 }
@@ -88,7 +97,8 @@ func FuzzHiddenTextHoldsNoSecret(f *testing.F) {
 			return
 		}
 		got := hidden(text, secret)
-		if strings.Contains(strings.ReplaceAll(got, masked, "\x00"), secret) && !strings.Contains(secret, "\x00") {
+		if strings.Contains(strings.ReplaceAll(got, masked, "\x00"), secret) &&
+			!strings.Contains(secret, "\x00") {
 			t.Errorf("%q in %q: %q", secret, text, got)
 		}
 		if !strings.Contains(text, secret) && got != text {
@@ -97,30 +107,67 @@ func FuzzHiddenTextHoldsNoSecret(f *testing.F) {
 	})
 }
 
-// A person who is asked sees every argument, and of those that the site redacts no value: not in another argument, not in a command, not in a target.
+// A person who is asked sees every argument, and of those that the site redacts no value: not in
+// another argument, not in a command, not in a target.
 func TestWhoeverIsAskedSeesNoRedactedValue(t *testing.T) {
 	e := site(t, "../../examples/lab/site")
 	for _, secret := range []string{"hunter2-x", strings.Repeat("long-secret", 40)} {
 		c := callOf("delete_guest", []string{"vmids"}, "ssh_exec")
 		c.Targets.VMIDs = []string{"102"}
-		c.Args.Value = map[string]any{"vmid": int64(102), "password": secret, "note": "it is " + secret, "list": []any{map[string]any{"token": "other-" + secret, "as": secret}}, "yes": true}
+		c.Args.Value = map[string]any{
+			"vmid":     int64(102),
+			"password": secret,
+			"note":     "it is " + secret,
+			"list":     []any{map[string]any{"token": "other-" + secret, "as": secret}},
+			"yes":      true,
+		}
 		c.Args.Scalars = map[string]any{"vmid": int64(102), "note": "it is " + secret}
 		cmd := shell.Lowerer{}.Script("qm list '" + secret + "'")
 		cmd.Arg, cmd.Text = "command", "qm list '"+secret+"'"
 		c.Commands = []gate.Command{cmd}
 		c.Targets.Paths = []string{"/srv/" + secret}
-		d := decide(t, e, gate.Question{ID: "q", Kind: gate.KindCall, Call: c, Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1}}})
-		if strings.Contains(string(d.Shown)+string(d.Input), secret) || strings.Contains(string(d.Shown), secret[:8]) {
+		d := decide(
+			t,
+			e,
+			gate.Question{
+				ID:   "q",
+				Kind: gate.KindCall,
+				Call: c,
+				Facts: gate.Facts{
+					Counts: gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1},
+				},
+			},
+		)
+		if strings.Contains(string(d.Shown)+string(d.Input), secret) ||
+			strings.Contains(string(d.Shown), secret[:8]) {
 			t.Errorf("it is in\n%s\n%s", d.Shown, d.Input)
 		}
 		if !d.NeedsApproval {
 			t.Logf("refused for %v", d.Failed)
 			c.Commands, c.Targets.Paths = nil, nil
-			d = decide(t, e, gate.Question{ID: "q", Kind: gate.KindCall, Call: c, Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1}}})
+			d = decide(
+				t,
+				e,
+				gate.Question{
+					ID:   "q",
+					Kind: gate.KindCall,
+					Call: c,
+					Facts: gate.Facts{
+						Counts: gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1},
+					},
+				},
+			)
 		}
 		want := `{"list":[{"as":"[redacted]","token":{"redacted":true}}],"note":"it is [redacted]","password":{"redacted":true},"vmid":102,"yes":true}`
-		if !d.NeedsApproval || string(d.Shown) != want || strings.Join(d.Obligations.Channels, " ") != "cli web" {
-			t.Errorf("needs approval %v (%v) on %v, shown %s", d.NeedsApproval, d.Failed, d.Obligations.Channels, d.Shown)
+		if !d.NeedsApproval || string(d.Shown) != want ||
+			strings.Join(d.Obligations.Channels, " ") != "cli web" {
+			t.Errorf(
+				"needs approval %v (%v) on %v, shown %s",
+				d.NeedsApproval,
+				d.Failed,
+				d.Obligations.Channels,
+				d.Shown,
+			)
 		}
 		if string(c.Args.Value["password"].(string)) != secret {
 			t.Error("showing changed the call")
@@ -140,14 +187,21 @@ func TestRequestIsDecidedWithItsQueryAndJournaledWithoutItsSecrets(t *testing.T)
 		{"user[password]=hunter2", masked},
 		{"bad=%zz&x=hunter2", masked},
 	} {
-		q.Op = gate.HTTPRequest{Method: "POST", URL: "https://a.example/x?" + x.query, Headers: [][2]string{{"X-B", "1"}, {"accept", "2"}, {"x-b", "3"}}, Data: gate.Data{Text: "body"}}
+		q.Op = gate.HTTPRequest{
+			Method:  "POST",
+			URL:     "https://a.example/x?" + x.query,
+			Headers: [][2]string{{"X-B", "1"}, {"accept", "2"}, {"x-b", "3"}},
+			Data:    gate.Data{Text: "body"},
+		}
 		in := document(&q).(*operationInput)
-		if in.HTTP.Query != x.query || strings.Join(in.HTTP.Headers, " ") != "accept x-b" || in.HTTP.BodySHA256 != digest([]byte("body")) {
+		if in.HTTP.Query != x.query || strings.Join(in.HTTP.Headers, " ") != "accept x-b" ||
+			in.HTTP.BodySHA256 != digest([]byte("body")) {
 			t.Errorf("%s: decided on %+v", x.query, in.HTTP)
 		}
 		doc, something := newMask(q.Call, []string{"toKen", "password"}).journaled(in)
 		kept := string(doc)
-		if strings.Contains(kept, "hunter2") || something != (x.kept == masked) || !strings.Contains(kept, `"query":"`+x.kept+`"`) {
+		if strings.Contains(kept, "hunter2") || something != (x.kept == masked) ||
+			!strings.Contains(kept, `"query":"`+x.kept+`"`) {
 			t.Errorf("%s: journaled %s", x.query, kept)
 		}
 	}
@@ -160,18 +214,24 @@ func TestDigestOfARedactedValueIsNotKept(t *testing.T) {
 	for _, kind := range []gate.Kind{gate.KindCall, gate.KindOperation} {
 		q.Kind = kind
 		doc, something := newMask(q.Call, []string{"password"}).journaled(document(&q))
-		if strings.Contains(string(doc), "guessable") || strings.Contains(string(doc), "4711") || !something {
+		if strings.Contains(string(doc), "guessable") || strings.Contains(string(doc), "4711") ||
+			!something {
 			t.Errorf("%s", doc)
 		}
 	}
-	q.Kind, q.Op, q.Call.Args.Scalars = gate.KindOperation, gate.HTTPRequest{Method: "POST", URL: "https://a.example/", Data: gate.Data{Text: "pin=4711"}}, nil
+	q.Kind, q.Op, q.Call.Args.Scalars = gate.KindOperation, gate.HTTPRequest{
+		Method: "POST",
+		URL:    "https://a.example/",
+		Data:   gate.Data{Text: "pin=4711"},
+	}, nil
 	q.Call.Args.Value = map[string]any{"auth": map[string]any{"pin": "4711"}}
 	doc, _ := newMask(q.Call, []string{"pin"}).journaled(document(&q))
 	if strings.Contains(string(doc), digest([]byte("pin=4711"))) {
 		t.Errorf("%s", doc)
 	}
 	q.Call.Args.Value = map[string]any{"note": "nothing secret"}
-	if doc, something := newMask(q.Call, []string{"pin"}).journaled(document(&q)); something || !strings.Contains(string(doc), "guessable") {
+	if doc, something := newMask(q.Call, []string{"pin"}).journaled(document(&q)); something ||
+		!strings.Contains(string(doc), "guessable") {
 		t.Errorf("masked for nothing: %s", doc)
 	}
 }

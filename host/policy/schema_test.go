@@ -12,7 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "write golden files")
 
-// TestSchemaOfInputIsTheCode keeps policies/schemas/input.schema, which checks every rule, equal to what the host sends.
+// TestSchemaOfInputIsTheCode keeps policies/schemas/input.schema, which checks every rule, equal to
+// what the host sends.
 func TestSchemaOfInputIsTheCode(t *testing.T) {
 	props, required := map[string]any{}, []string{}
 	for _, in := range []reflect.Type{reflect.TypeFor[callInput](), reflect.TypeFor[operationInput](), reflect.TypeFor[visibleInput]()} {
@@ -23,10 +24,19 @@ func TestSchemaOfInputIsTheCode(t *testing.T) {
 			required = append(required, f.Tag.Get("json"))
 		}
 	}
-	want, err := json.MarshalIndent(map[string]any{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
-		"title":       "Input of a policy question",
-		"description": "All three kinds in one; docs/policy.md says which fields each has. Written by go test ./host/policy -run Schema -update.",
-		"properties":  props, "required": required}, "", "  ")
+	want, err := json.MarshalIndent(
+		map[string]any{
+			"$schema":              "http://json-schema.org/draft-07/schema#",
+			"type":                 "object",
+			"additionalProperties": false,
+			"title":                "Input of a policy question",
+			"description":          "All three kinds in one; docs/policy.md says which fields each has. Written by go test ./host/policy -run Schema -update.",
+			"properties":           props,
+			"required":             required,
+		},
+		"",
+		"  ",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +51,10 @@ func TestSchemaOfInputIsTheCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(bytes.TrimSpace(got), want) {
-		t.Errorf("%s is not what the host sends: run go test ./host/policy -run Schema -update", golden)
+		t.Errorf(
+			"%s is not what the host sends: run go test ./host/policy -run Schema -update",
+			golden,
+		)
 	}
 }
 
@@ -68,9 +81,16 @@ func schemaOf(t reflect.Type) any {
 		name := f.Tag.Get("json")
 		props[name] = schemaOf(f.Type)
 		if f.Tag.Get("policy") == "nullable" {
-			props[name] = map[string]any{"anyOf": []any{props[name], map[string]any{"type": "null"}}}
+			props[name] = map[string]any{
+				"anyOf": []any{props[name], map[string]any{"type": "null"}},
+			}
 		}
 		required = append(required, name)
 	}
-	return map[string]any{"type": "object", "properties": props, "required": required, "additionalProperties": false}
+	return map[string]any{
+		"type":                 "object",
+		"properties":           props,
+		"required":             required,
+		"additionalProperties": false,
+	}
 }

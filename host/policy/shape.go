@@ -6,11 +6,14 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// A shape says whether a document has exactly the members of a type of input, at every level: what a rule reads is there.
+// A shape says whether a document has exactly the members of a type of input, at every level: what
+// a rule reads is there.
 type shape func(ast.Value) bool
 
 var shapes = map[string]shape{
-	"call": shapeOf(reflect.TypeFor[callInput]()), "operation": shapeOf(reflect.TypeFor[operationInput]()), "visible": shapeOf(reflect.TypeFor[visibleInput]()),
+	"call": shapeOf(
+		reflect.TypeFor[callInput](),
+	), "operation": shapeOf(reflect.TypeFor[operationInput]()), "visible": shapeOf(reflect.TypeFor[visibleInput]()),
 }
 
 func shapeOf(t reflect.Type) shape {
@@ -22,7 +25,8 @@ func shapeOf(t reflect.Type) shape {
 		of := shapeOf(t.Elem())
 		return func(v ast.Value) bool {
 			list, ok := v.(*ast.Array)
-			return v == ast.NullValue || ok && !list.Until(func(x *ast.Term) bool { return !of(x.Value) })
+			return v == ast.NullValue ||
+				ok && !list.Until(func(x *ast.Term) bool { return !of(x.Value) })
 		}
 	case reflect.Struct:
 		return members(t)

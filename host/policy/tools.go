@@ -27,7 +27,8 @@ type Report struct {
 	Tests    int    `json:"tests"` // of the site, all passed
 }
 
-// Check builds the policy of a folder as the host would. Its error lists what must change, each with file and place.
+// Check builds the policy of a folder as the host would. Its error lists what must change, each
+// with file and place.
 func Check(ctx context.Context, dir string) (Report, error) {
 	r, err := load(ctx, dir)
 	if err != nil {
@@ -67,12 +68,13 @@ func load(ctx context.Context, dir string) (*revision, error) {
 
 // TestReport is what the tests of core and site said. Coverage is in percent of lines.
 type TestReport struct {
-	Tests          []TestResult `json:"tests"`
-	Failed         int          `json:"failed"`
-	CoreCoverage   float64      `json:"core_coverage"`
-	SiteCoverage   float64      `json:"site_coverage"` // 100 when the site has no rules
-	NotCovered     []string     `json:"not_covered"`   // lines of the site: file:line, file:line-line
-	CoreNotCovered []string     `json:"core_not_covered"`
+	Tests        []TestResult `json:"tests"`
+	Failed       int          `json:"failed"`
+	CoreCoverage float64      `json:"core_coverage"`
+	SiteCoverage float64      `json:"site_coverage"` // 100 when the site has no rules
+	// lines of the site: file:line, file:line-line
+	NotCovered     []string `json:"not_covered"`
+	CoreNotCovered []string `json:"core_not_covered"`
 }
 
 // TestResult is one test. Where is file:line.
@@ -84,7 +86,8 @@ type TestResult struct {
 	Took   time.Duration `json:"took_ns"`
 }
 
-// Test runs every test of the core and of the folder's site, and measures what they covered. A test that fails is in the report, not an error.
+// Test runs every test of the core and of the folder's site, and measures what they covered. A test
+// that fails is in the report, not an error.
 func Test(ctx context.Context, dir string) (TestReport, error) {
 	r, err := load(ctx, dir)
 	if err != nil {
@@ -97,7 +100,13 @@ func Test(ctx context.Context, dir string) (TestReport, error) {
 	}
 	var rep TestReport
 	for _, t := range results {
-		res := TestResult{Name: strings.TrimPrefix(t.Package, "data.") + "." + t.Name, Where: t.Location.String(), Passed: t.Pass(), Output: string(t.Output), Took: t.Duration}
+		res := TestResult{
+			Name:   strings.TrimPrefix(t.Package, "data.") + "." + t.Name,
+			Where:  t.Location.String(),
+			Passed: t.Pass(),
+			Output: string(t.Output),
+			Took:   t.Duration,
+		}
 		if t.Error != nil {
 			res.Output += t.Error.Error()
 		}
@@ -145,7 +154,11 @@ func coverage(c *cover.Cover, modules map[string]*ast.Module) (percent float64, 
 }
 
 // runTests compiles everything with the given tests and runs them. The tracer may be nil.
-func (r *revision) runTests(ctx context.Context, tests map[string]*ast.Module, covered *cover.Cover) ([]*tester.Result, error) {
+func (r *revision) runTests(
+	ctx context.Context,
+	tests map[string]*ast.Module,
+	covered *cover.Cover,
+) ([]*tester.Result, error) {
 	if len(tests) == 0 {
 		return nil, nil
 	}
@@ -161,7 +174,12 @@ func (r *revision) runTests(ctx context.Context, tests map[string]*ast.Module, c
 		return nil, err
 	}
 	defer r.store.Abort(ctx, txn)
-	runner := tester.NewRunner().SetCompiler(r.compiler().WithRewriteTestRules(true)).SetStore(r.store).SetModules(all).RaiseBuiltinErrors(true).SetTimeout(time.Minute)
+	runner := tester.NewRunner().
+		SetCompiler(r.compiler().WithRewriteTestRules(true)).
+		SetStore(r.store).
+		SetModules(all).
+		RaiseBuiltinErrors(true).
+		SetTimeout(time.Minute)
 	if covered != nil {
 		runner = runner.SetCoverageQueryTracer(covered)
 	}
@@ -177,11 +195,15 @@ func (r *revision) runTests(ctx context.Context, tests map[string]*ast.Module, c
 	for t := range ch {
 		results = append(results, t)
 	}
-	slices.SortFunc(results, func(a, b *tester.Result) int { return strings.Compare(a.Package+"."+a.Name, b.Package+"."+b.Name) })
+	slices.SortFunc(
+		results,
+		func(a, b *tester.Result) int { return strings.Compare(a.Package+"."+a.Name, b.Package+"."+b.Name) },
+	)
 	return results, nil
 }
 
-// Eval answers a hypothetical question: input is a document as docs/policy.md describes it, with every field, as the journal holds them.
+// Eval answers a hypothetical question: input is a document as docs/policy.md describes it, with
+// every field, as the journal holds them.
 func Eval(ctx context.Context, dir string, input []byte) (gate.Decision, error) {
 	entry, in, err := decodeInput(input)
 	if err != nil {
@@ -198,8 +220,8 @@ func Eval(ctx context.Context, dir string, input []byte) (gate.Decision, error) 
 	return a.decision(gate.Decision{Revision: r.id, Input: inputJSON(in)}), nil
 }
 
-// decodeInput reads an input document strictly: what is missing, unknown or of another type is an error, for it would decide
-// something else than was meant.
+// decodeInput reads an input document strictly: what is missing, unknown or of another type is an
+// error, for it would decide something else than was meant.
 func decodeInput(data []byte) (entry string, in any, err error) {
 	v, err := gate.Decode(data, maxFile)
 	if err != nil {
@@ -217,7 +239,13 @@ func decodeInput(data []byte) (entry string, in any, err error) {
 	case visibleSchema:
 		entry, in, a = "visible", &visibleInput{}, &args{}
 	default:
-		return "", nil, fmt.Errorf("schema %v is none of %s, %s, %s", m["schema"], callSchema, operationSchema, visibleSchema)
+		return "", nil, fmt.Errorf(
+			"schema %v is none of %s, %s, %s",
+			m["schema"],
+			callSchema,
+			operationSchema,
+			visibleSchema,
+		)
 	}
 	plain, err := gate.Encode(v)
 	if err != nil {
@@ -285,7 +313,8 @@ func difference(at string, given, understood any) string {
 	return ""
 }
 
-// Watch reloads when a file of the site changes, until ctx ends. It tells report how each reload went; nil is a good one.
+// Watch reloads when a file of the site changes, until ctx ends. It tells report how each reload
+// went; nil is a good one.
 func (e *Engine) Watch(ctx context.Context, report func(error)) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {

@@ -18,8 +18,19 @@ import (
 // recordOf is the journal's record of a question, as the gate would write it.
 func recordOf(t testing.TB, e *Engine, id string, q gate.Question) gate.Record {
 	d := decide(t, e, q)
-	rec := gate.Record{Type: "intent", ID: id, Kind: "call", Principal: q.Call.Principal.ID, Tool: q.Call.Tool.Name, Tier: d.Tier.String(), Failed: d.Failed, Denied: d.Denied,
-		Revision: d.Revision, Input: d.Input, Masked: d.Masked}
+	rec := gate.Record{
+		Type:      "intent",
+		ID:        id,
+		Kind:      "call",
+		Principal: q.Call.Principal.ID,
+		Tool:      q.Call.Tool.Name,
+		Tier:      d.Tier.String(),
+		Failed:    d.Failed,
+		Denied:    d.Denied,
+		Revision:  d.Revision,
+		Input:     d.Input,
+		Masked:    d.Masked,
+	}
 	if !d.Allow {
 		rec.Type = "refused"
 	}
@@ -31,11 +42,22 @@ func recordOf(t testing.TB, e *Engine, id string, q gate.Question) gate.Record {
 
 func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 	var bundle []byte
-	e, err := New(context.Background(), Options{Site: "../../examples/lab/site", Deadline: 5 * time.Second, OnRevision: func(_ string, b []byte) error { bundle = b; return nil }})
+	e, err := New(
+		context.Background(),
+		Options{
+			Site:       "../../examples/lab/site",
+			Deadline:   5 * time.Second,
+			OnRevision: func(_ string, b []byte) error { bundle = b; return nil },
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := Explain(context.Background(), recordOf(t, e, "D1", deniedQuestions(t)["rate"]), bundle)
+	x, err := Explain(
+		context.Background(),
+		recordOf(t, e, "D1", deniedQuestions(t)["rate"]),
+		bundle,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,14 +65,21 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 		t.Fatalf("%+v", x)
 	}
 	c := x.Checks[0]
-	if c.ID != "rate" || !strings.Contains(c.Says, "Too many calls") || !strings.Contains(c.Remedy, "limits/calls_per_minute") ||
-		len(c.Stuck) == 0 || !strings.Contains(c.Stuck[0], "core/check/rate.rego:") || fmt.Sprint(c.Data["limits/calls_per_minute"]) != "120" {
+	if c.ID != "rate" || !strings.Contains(c.Says, "Too many calls") ||
+		!strings.Contains(c.Remedy, "limits/calls_per_minute") ||
+		len(c.Stuck) == 0 ||
+		!strings.Contains(c.Stuck[0], "core/check/rate.rego:") ||
+		fmt.Sprint(c.Data["limits/calls_per_minute"]) != "120" {
 		t.Errorf("%+v", c)
 	}
 	for name, data := range map[string]string{
 		"protected": "protected/vmids/103 map[reason:management VM of the lab]", "tool": "tiers/tool:new_tool <nil>", "black": "tiers/tool:reboot_node black",
 	} {
-		x, err := Explain(context.Background(), recordOf(t, e, name, deniedQuestions(t)[name]), bundle)
+		x, err := Explain(
+			context.Background(),
+			recordOf(t, e, name, deniedQuestions(t)[name]),
+			bundle,
+		)
 		if err != nil || len(x.Checks) != 1 {
 			t.Fatalf("%s: %+v %v", name, x, err)
 		}
@@ -62,8 +91,13 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 	for name, place := range map[string]string{
 		"declared": "core/check/declared.rego", "bound": "core/check/bound.rego", "op guest": "core/check/command.rego", "path": "core/check/path.rego",
 	} {
-		x, err := Explain(context.Background(), recordOf(t, e, name, deniedQuestions(t)[name]), bundle)
-		if err != nil || len(x.Checks) == 0 || len(x.Checks[0].Stuck) == 0 || !strings.HasPrefix(x.Checks[0].Stuck[0], place) {
+		x, err := Explain(
+			context.Background(),
+			recordOf(t, e, name, deniedQuestions(t)[name]),
+			bundle,
+		)
+		if err != nil || len(x.Checks) == 0 || len(x.Checks[0].Stuck) == 0 ||
+			!strings.HasPrefix(x.Checks[0].Stuck[0], place) {
 			t.Errorf("%s: %+v %v", name, x.Checks, err)
 		}
 		for _, c := range x.Checks {
@@ -88,10 +122,12 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 	}
 	rec := recordOf(t, e, "D2", statusCall())
 	rec.Revision = strings.Repeat("0", 64)
-	if _, err := Explain(context.Background(), rec, bundle); err == nil || !strings.Contains(err.Error(), "the kept policy is revision") {
+	if _, err := Explain(context.Background(), rec, bundle); err == nil ||
+		!strings.Contains(err.Error(), "the kept policy is revision") {
 		t.Errorf("another revision: %v", err)
 	}
-	if _, err := Explain(context.Background(), gate.Record{ID: "D3", Failed: []string{"journal.unavailable"}}, bundle); err == nil || !strings.Contains(err.Error(), "was not made by policy") {
+	if _, err := Explain(context.Background(), gate.Record{ID: "D3", Failed: []string{"journal.unavailable"}}, bundle); err == nil ||
+		!strings.Contains(err.Error(), "was not made by policy") {
 		t.Errorf("a decision of the host: %v", err)
 	}
 	if _, err := Explain(context.Background(), rec, []byte("{")); err == nil {
@@ -103,27 +139,56 @@ func TestReplayFindsWhatACandidateChanges(t *testing.T) {
 	e := site(t, "../../examples/lab/site")
 	denied := deniedQuestions(t)
 	ok := statusCall()
-	records := []gate.Record{recordOf(t, e, "A", ok), recordOf(t, e, "B", denied["protected"]), recordOf(t, e, "C", denied["op command"]),
-		{Type: "outcome", ID: "A", Revision: "x"}, {Type: "refused", ID: "H", Failed: []string{"ledger.unavailable"}}}
+	records := []gate.Record{
+		recordOf(t, e, "A", ok),
+		recordOf(t, e, "B", denied["protected"]),
+		recordOf(t, e, "C", denied["op command"]),
+		{
+			Type:     "outcome",
+			ID:       "A",
+			Revision: "x",
+		},
+		{Type: "refused", ID: "H", Failed: []string{"ledger.unavailable"}},
+	}
 	masked := ok
 	masked.Call = callOf("proxmox_container_status", []string{"vmids"}, "ssh_exec")
 	masked.Call.Args.Scalars = map[string]any{"password": "x"}
 	records = append(records, recordOf(t, e, "M", masked))
 	same, err := Replay(context.Background(), slices.Values(records), "../../examples/lab/site")
-	if err != nil || same.Decided != 3 || same.Same != 3 || same.Skipped != 2 || len(same.NewlyAllowed)+len(same.NewlyRefused)+len(same.OtherReasons) != 0 {
+	if err != nil || same.Decided != 3 || same.Same != 3 || same.Skipped != 2 ||
+		len(same.NewlyAllowed)+len(same.NewlyRefused)+len(same.OtherReasons) != 0 {
 		t.Fatalf("%+v %v", same, err)
 	}
 	older := records[0]
 	older.Input = bytes.Replace(older.Input, []byte(`,"omitted":[]`), nil, 1)
-	forged := recordOf(t, e, "F", func() gate.Question { q, _ := sshCall("echo '[redacted]'"); return q }())
-	if d, err := Replay(context.Background(), slices.Values([]gate.Record{older, forged}), "../../examples/lab/site"); err != nil || d.Older != 1 || d.Decided != 1 || d.Skipped != 0 || d.Same != 1 {
+	forged := recordOf(
+		t,
+		e,
+		"F",
+		func() gate.Question { q, _ := sshCall("echo '[redacted]'"); return q }(),
+	)
+	if d, err := Replay(context.Background(), slices.Values([]gate.Record{older, forged}), "../../examples/lab/site"); err != nil ||
+		d.Older != 1 ||
+		d.Decided != 1 ||
+		d.Skipped != 0 ||
+		d.Same != 1 {
 		t.Errorf("a record of another form, and one that only looks masked: %+v %v", d, err)
 	}
 	dir := copySite(t)
-	edit(t, dir, "data.yaml", `    "103": {reason: management VM of the lab}`, `    "101": {reason: now this one}`)
+	edit(
+		t,
+		dir,
+		"data.yaml",
+		`    "103": {reason: management VM of the lab}`,
+		`    "101": {reason: now this one}`,
+	)
 	diff, err := Replay(context.Background(), slices.Values(records), dir)
-	if err != nil || len(diff.NewlyAllowed) != 1 || diff.NewlyAllowed[0].DecisionID != "B" || len(diff.NewlyRefused) != 1 || diff.NewlyRefused[0].DecisionID != "A" ||
-		!slices.Equal(diff.NewlyRefused[0].After, []string{"protected"}) || diff.NewlyRefused[0].On != "101, pve1" || diff.Same != 1 {
+	if err != nil || len(diff.NewlyAllowed) != 1 || diff.NewlyAllowed[0].DecisionID != "B" ||
+		len(diff.NewlyRefused) != 1 ||
+		diff.NewlyRefused[0].DecisionID != "A" ||
+		!slices.Equal(diff.NewlyRefused[0].After, []string{"protected"}) ||
+		diff.NewlyRefused[0].On != "101, pve1" ||
+		diff.Same != 1 {
 		t.Errorf("%+v %v", diff, err)
 	}
 	if _, err := Replay(context.Background(), slices.Values(records), t.TempDir()); err == nil {
@@ -138,7 +203,10 @@ func TestReplayFindsWhatACandidateChanges(t *testing.T) {
 
 // measured is what Test says of a folder: it takes seconds, and two tests ask for the same one.
 func measured(dir string) (TestReport, error) {
-	once, _ := reports.LoadOrStore(dir, sync.OnceValues(func() (TestReport, error) { return Test(context.Background(), dir) }))
+	once, _ := reports.LoadOrStore(
+		dir,
+		sync.OnceValues(func() (TestReport, error) { return Test(context.Background(), dir) }),
+	)
 	return once.(func() (TestReport, error))()
 }
 
@@ -155,9 +223,22 @@ func TestTestMeasuresTheCore(t *testing.T) {
 		}
 	}
 	if rep.Failed != 0 || len(rep.Tests) < 200 || rep.CoreCoverage < 95 || rep.SiteCoverage < 90 {
-		t.Errorf("%d tests, %d failed, core %.1f %%, site %.1f %%, not covered: %v", len(rep.Tests), rep.Failed, rep.CoreCoverage, rep.SiteCoverage, rep.CoreNotCovered)
+		t.Errorf(
+			"%d tests, %d failed, core %.1f %%, site %.1f %%, not covered: %v",
+			len(rep.Tests),
+			rep.Failed,
+			rep.CoreCoverage,
+			rep.SiteCoverage,
+			rep.CoreNotCovered,
+		)
 	}
-	t.Logf("%d tests, core %.1f %%, site %.1f %%, %v", len(rep.Tests), rep.CoreCoverage, rep.SiteCoverage, rep.NotCovered)
+	t.Logf(
+		"%d tests, core %.1f %%, site %.1f %%, %v",
+		len(rep.Tests),
+		rep.CoreCoverage,
+		rep.SiteCoverage,
+		rep.NotCovered,
+	)
 }
 
 func TestEvalAnswersAHypotheticalQuestion(t *testing.T) {
@@ -202,7 +283,8 @@ func TestBenchMeasuresAllowedDecisions(t *testing.T) {
 	}
 }
 
-// TestDecisionsAllocateNoMoreThanRecorded is the speed gate that a busy machine does not disturb: 1.1 times the recorded allocations and bytes.
+// TestDecisionsAllocateNoMoreThanRecorded is the speed gate that a busy machine does not disturb:
+// 1.1 times the recorded allocations and bytes.
 func TestDecisionsAllocateNoMoreThanRecorded(t *testing.T) {
 	alone(t)
 	recorded := map[string][2]uint64{}
@@ -224,7 +306,13 @@ func TestDecisionsAllocateNoMoreThanRecorded(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		if got[name][0] > recorded[name][0]*11/10 || got[name][1] > recorded[name][1]*11/10 {
-			t.Errorf("%s: %d allocations of %d bytes, recorded are %v: make it cheaper, or record it with -update and say why", name, got[name][0], got[name][1], recorded[name])
+			t.Errorf(
+				"%s: %d allocations of %d bytes, recorded are %v: make it cheaper, or record it with -update and say why",
+				name,
+				got[name][0],
+				got[name][1],
+				recorded[name],
+			)
 		}
 	}
 	t.Logf("%+v", all)
@@ -235,7 +323,12 @@ func BenchmarkReplay(b *testing.B) {
 	e := site(b, "../../examples/lab/site")
 	_, op := sshCall("uptime; df -h")
 	op.Call.Decided = gate.Decision{Allow: true, Tier: gate.Yellow}
-	records := []gate.Record{recordOf(b, e, "A", statusCall()), recordOf(b, e, "B", deniedQuestions(b)["protected"]), recordOf(b, e, "C", deniedQuestions(b)["op tier"]), recordOf(b, e, "D", op)}
+	records := []gate.Record{
+		recordOf(b, e, "A", statusCall()),
+		recordOf(b, e, "B", deniedQuestions(b)["protected"]),
+		recordOf(b, e, "C", deniedQuestions(b)["op tier"]),
+		recordOf(b, e, "D", op),
+	}
 	const n = 2000
 	for b.Loop() {
 		d, err := Replay(context.Background(), func(yield func(gate.Record) bool) {
@@ -255,7 +348,13 @@ func BenchmarkReplay(b *testing.B) {
 func TestEntriesAreCoresAndTheSites(t *testing.T) {
 	alone(t)
 	dir := copySite(t)
-	edit(t, dir, "data.yaml", "binaries: {}", "binaries: {mytool: {show: {group: read, tier: green, operands: [], options: {}}, '': {group: read, tier: green, operands: [], options: {}}}}")
+	edit(
+		t,
+		dir,
+		"data.yaml",
+		"binaries: {}",
+		"binaries: {mytool: {show: {group: read, tier: green, operands: [], options: {}}, '': {group: read, tier: green, operands: [], options: {}}}}",
+	)
 	got, err := site(t, dir).Entries(context.Background())
 	for _, want := range []string{"pct start", "cat", "ip -br addr", "pvesh get /nodes/{node}/lxc/{vmid}/config", "mytool", "mytool show"} {
 		if err != nil || !slices.Contains(got, want) {
@@ -279,10 +378,27 @@ func TestNodesThatNobodyHasAreWarnedOf(t *testing.T) {
 		t.Errorf("the lab: %v", w)
 	}
 	dir := copySite(t)
-	edit(t, dir, "data.yaml", "services: []", "services: [{service: nginx, nodes: [pve-1, '*'], reason: kept}]")
-	edit(t, dir, "data.yaml", "protected:\n  nodes: {}", "protected:\n  nodes: {PVE1: {reason: misspelt}}")
+	edit(
+		t,
+		dir,
+		"data.yaml",
+		"services: []",
+		"services: [{service: nginx, nodes: [pve-1, '*'], reason: kept}]",
+	)
+	edit(
+		t,
+		dir,
+		"data.yaml",
+		"protected:\n  nodes: {}",
+		"protected:\n  nodes: {PVE1: {reason: misspelt}}",
+	)
 	e = site(t, dir)
-	if w := strings.Join(e.Warnings([]string{"pve1", "pve2"}), "\n"); !strings.Contains(w, `protected/nodes: no node is called "PVE1"`) || !strings.Contains(w, `protected/services/nginx: no node is called "pve-1"`) || strings.Count(w, "\n") != 1 {
+	if w := strings.Join(e.Warnings([]string{"pve1", "pve2"}), "\n"); !strings.Contains(
+		w,
+		`protected/nodes: no node is called "PVE1"`,
+	) ||
+		!strings.Contains(w, `protected/services/nginx: no node is called "pve-1"`) ||
+		strings.Count(w, "\n") != 1 {
 		t.Errorf("%s", w)
 	}
 	if w := new(Engine).Warnings(nil); w != nil {

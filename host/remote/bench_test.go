@@ -30,7 +30,15 @@ func raw(b *testing.B, s *sshtest.OpenSSH) *ssh.Client {
 	if err != nil {
 		b.Fatal(err)
 	}
-	c, err := ssh.Dial("tcp", s.Addr, &ssh.ClientConfig{User: s.User, Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.FixedHostKey(s.HostKey())})
+	c, err := ssh.Dial(
+		"tcp",
+		s.Addr,
+		&ssh.ClientConfig{
+			User:            s.User,
+			Auth:            []ssh.AuthMethod{ssh.PublicKeys(key)},
+			HostKeyCallback: ssh.FixedHostKey(s.HostKey()),
+		},
+	)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -51,8 +59,9 @@ func rawTrue(b *testing.B, c *ssh.Client) {
 	session.Close()
 }
 
-// BenchmarkExecTrue alternates between `true` through Remote and through raw x/crypto/ssh on a warm connection to the same sshd, so that both meet the same
-// machine. It reports both medians and 99th percentiles, and the ratio of the medians.
+// BenchmarkExecTrue alternates between `true` through Remote and through raw x/crypto/ssh on a warm
+// connection to the same sshd, so that both meet the same machine. It reports both medians and 99th
+// percentiles, and the ratio of the medians.
 func BenchmarkExecTrue(b *testing.B) {
 	s, o := openSSH(b)
 	r := start(b, o)
@@ -110,8 +119,9 @@ func BenchmarkExecCallers(b *testing.B) {
 	}
 }
 
-// BenchmarkTransfer moves 100 MB each way through Remote and with scp, in turns, and reports MB/s and their ratio. scp's connecting is in its time; ours is not:
-// a run of `scp` with an empty file is measured and taken off.
+// BenchmarkTransfer moves 100 MB each way through Remote and with scp, in turns, and reports MB/s
+// and their ratio. scp's connecting is in its time; ours is not: a run of `scp` with an empty file
+// is measured and taken off.
 func BenchmarkTransfer(b *testing.B) {
 	scp, err := exec.LookPath("scp")
 	if err != nil {
@@ -134,7 +144,8 @@ func BenchmarkTransfer(b *testing.B) {
 	host, port, _ := net.SplitHostPort(s.Addr)
 	theirs := func(from, to string) time.Duration {
 		began := time.Now()
-		out, err := exec.Command(scp, "-q", "-F", "/dev/null", "-P", port, "-i", s.ClientFile, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile="+node+"/known", from, to).CombinedOutput()
+		out, err := exec.Command(scp, "-q", "-F", "/dev/null", "-P", port, "-i", s.ClientFile, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile="+node+"/known", from, to).
+			CombinedOutput()
 		if err != nil {
 			b.Fatalf("scp: %v: %s", err, out)
 		}
@@ -153,9 +164,13 @@ func BenchmarkTransfer(b *testing.B) {
 	var put, get, scpPut, scpGet time.Duration
 	b.ResetTimer()
 	for range b.N {
-		put += ours(gate.SFTPPut{OnNode: on("n1"), Local: "up", Path: node + "/up", Overwrite: true})
+		put += ours(
+			gate.SFTPPut{OnNode: on("n1"), Local: "up", Path: node + "/up", Overwrite: true},
+		)
 		scpPut += theirs(ws+"/up", at+node+"/up2") - connect
-		get += ours(gate.SFTPGet{OnNode: on("n1"), Path: node + "/down", Local: "down", Overwrite: true})
+		get += ours(
+			gate.SFTPGet{OnNode: on("n1"), Path: node + "/down", Local: "down", Overwrite: true},
+		)
 		scpGet += theirs(at+node+"/down", ws+"/down2") - connect
 	}
 	mb := func(d time.Duration) float64 { return float64(b.N) * size / 1e6 / d.Seconds() }

@@ -15,7 +15,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/shell"
 )
 
-// Level says what a finding means. Whatever is neither OK nor Warn is a failure, the zero value too.
+// Level says what a finding means. Whatever is neither OK nor Warn is a failure, the zero value
+// too.
 type Level string
 
 const (
@@ -26,7 +27,8 @@ const (
 
 // Finding is one thing that was looked at. Fix is the line that mends it.
 type Finding struct {
-	Check string `json:"check"` // what was looked at: one of a fixed set of words (docs/first-node.md)
+	// what was looked at: one of a fixed set of words (docs/first-node.md)
+	Check string `json:"check"`
 	Node  string `json:"node,omitempty"`
 	Level Level  `json:"level"`
 	Note  string `json:"note"`
@@ -35,13 +37,15 @@ type Finding struct {
 
 // Report is what the doctor finds out about one node.
 type Report struct {
-	Node     string
-	Exec     time.Duration // the quickest of three `true`
-	Cluster  string        // what the node calls its cluster; empty when it is in none, or could not be asked
+	Node string
+	Exec time.Duration // the quickest of three `true`
+	// what the node calls its cluster; empty when it is in none, or could not be asked
+	Cluster  string
 	Findings []Finding
 }
 
-// Reads is everything that Check runs on a node, besides the probe of the login shell: fixed words that change nothing there.
+// Reads is everything that Check runs on a node, besides the probe of the login shell: fixed words
+// that change nothing there.
 var Reads = [][]string{
 	{"true"},
 	{"date", "+%s"},
@@ -51,11 +55,13 @@ var Reads = [][]string{
 }
 
 const (
-	slowExec  = 50 * time.Millisecond // what `true` may take beyond the network before a start-up file is the likely reason
-	readTime  = 20 * time.Second      // for each of Reads
-	maxRead   = 256 << 10             // bytes that each may answer
-	skewWarn  = 2 * time.Second       // `date +%s` is good to a second
-	skewFail  = time.Minute           // the journal and the node's own logs cannot be laid side by side any more
+	// what `true` may take beyond the network before a start-up file is the likely reason
+	slowExec = 50 * time.Millisecond
+	readTime = 20 * time.Second // for each of Reads
+	maxRead  = 256 << 10        // bytes that each may answer
+	skewWarn = 2 * time.Second  // `date +%s` is good to a second
+	// the journal and the node's own logs cannot be laid side by side any more
+	skewFail  = time.Minute
 	quietLine = "case $- in *i*) ;; *) return ;; esac"
 )
 
@@ -66,15 +72,25 @@ type doctor struct {
 }
 
 func (d *doctor) found(check string, level Level, fix, format string, args ...any) {
-	d.rep.Findings = append(d.rep.Findings, Finding{check, d.rep.Node, level, fmt.Sprintf(format, args...), fix})
+	d.rep.Findings = append(
+		d.rep.Findings,
+		Finding{check, d.rep.Node, level, fmt.Sprintf(format, args...), fix},
+	)
 }
 
-// Check logs in to a node, runs Reads there and opens SFTP. It goes as far as it can: what could not be looked at has no finding.
+// Check logs in to a node, runs Reads there and opens SFTP. It goes as far as it can: what could
+// not be looked at has no finding.
 func (r *Remote) Check(ctx context.Context, name string) Report {
 	d := &doctor{rep: &Report{Node: name}}
 	n, done, err := r.enter(gate.Question{Op: gate.Stage{OnNode: gate.OnNode{Node: name}}})
 	if err != nil {
-		d.found("connection", Fail, fmt.Sprintf("name = %q   # in [[remote.nodes]] of the configuration", name), "%v", err)
+		d.found(
+			"connection",
+			Fail,
+			fmt.Sprintf("name = %q   # in [[remote.nodes]] of the configuration", name),
+			"%v",
+			err,
+		)
 		return *d.rep
 	}
 	defer done()
@@ -105,13 +121,30 @@ func (d *doctor) login(ctx context.Context) (trip time.Duration, ok bool) {
 	began, o := time.Now(), d.n.opts
 	c, err := d.n.acquire(ctx, "")
 	if err != nil {
-		check, fix := "connection", fmt.Sprintf("ssh -v -p %d %s@%s   # from this machine; then host and port in [[remote.nodes]] %s", o.Port, o.User, o.Host, o.Name)
+		check, fix := "connection", fmt.Sprintf(
+			"ssh -v -p %d %s@%s   # from this machine; then host and port in [[remote.nodes]] %s",
+			o.Port,
+			o.User,
+			o.Host,
+			o.Name,
+		)
 		switch op := (*gate.OpError)(nil); {
 		case !errors.As(err, &op):
 		case op.Code == "host_key":
-			check, fix = "host-key", fmt.Sprintf("caponier hosts scan %s   # compare with: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub on the node's own console; then host_key = \"SHA256:…\" in [[remote.nodes]] %s", o.addr(), o.Name)
+			check, fix = "host-key", fmt.Sprintf(
+				"caponier hosts scan %s   # compare with: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub on the node's own console; then host_key = \"SHA256:…\" in [[remote.nodes]] %s",
+				o.addr(),
+				o.Name,
+			)
 		case op.Code == "auth":
-			check, fix = "login", fmt.Sprintf("ssh-copy-id -i %s.pub -p %d %s@%s   # or mend identity_file in [[remote.nodes]] %s", cmp.Or(o.IdentityFile, "KEY"), o.Port, o.User, o.Host, o.Name)
+			check, fix = "login", fmt.Sprintf(
+				"ssh-copy-id -i %s.pub -p %d %s@%s   # or mend identity_file in [[remote.nodes]] %s",
+				cmp.Or(o.IdentityFile, "KEY"),
+				o.Port,
+				o.User,
+				o.Host,
+				o.Name,
+			)
 		}
 		d.found(check, Fail, fix, "%s", words(err))
 		return 0, false
@@ -123,12 +156,28 @@ func (d *doctor) login(ctx context.Context) (trip time.Duration, ok bool) {
 		stop := c.watch("a round trip")
 		_, _, err := c.client.SendRequest("keepalive@openssh.com", true, nil)
 		if stop(); err != nil {
-			d.found("connection", Fail, "caponier check   # again; then look at the sshd of "+o.Name+": journalctl -u ssh -n 20", "the connection was lost: %v", c.why(err))
+			d.found(
+				"connection",
+				Fail,
+				"caponier check   # again; then look at the sshd of "+o.Name+": journalctl -u ssh -n 20",
+				"the connection was lost: %v",
+				c.why(err),
+			)
 			return 0, false
 		}
 		trip = least(trip, time.Since(began))
 	}
-	d.found("connection", OK, "", "%s@%s, %.64q, login in %s, round trip %s", o.User, o.addr(), c.client.ServerVersion(), took.Round(time.Millisecond), trip.Round(10*time.Microsecond))
+	d.found(
+		"connection",
+		OK,
+		"",
+		"%s@%s, %.64q, login in %s, round trip %s",
+		o.User,
+		o.addr(),
+		c.client.ServerVersion(),
+		took.Round(time.Millisecond),
+		trip.Round(10*time.Microsecond),
+	)
 	d.found("host-key", OK, "", "%s", c.key)
 	d.found("login", OK, "", "%s", offered(o.Login))
 	return trip, true
@@ -139,7 +188,8 @@ func (d *doctor) commands(ctx context.Context, trip time.Duration) bool {
 	o := d.n.opts
 	for i := range 4 {
 		began := time.Now()
-		e, err := d.exec(ctx, "true") // unquoted, as a person would have it in a forced command's list
+		// unquoted, as a person would have it in a forced command's list
+		e, err := d.exec(ctx, "true")
 		if err != nil {
 			fix := fmt.Sprintf("chsh -s /bin/bash %s   # on %s", o.User, o.Name)
 			if noise := (*noisy)(nil); errors.As(err, &noise) {
@@ -158,8 +208,14 @@ func (d *doctor) commands(ctx context.Context, trip time.Duration) bool {
 	}
 	d.found("login-shell", OK, "", "reads quoted words as a POSIX shell does")
 	if d.rep.Exec > slowExec+4*trip {
-		d.found("start-up", Warn, quietLine+"   # the first line of ~/.bashrc (zsh: ~/.zshenv) of "+o.User+" on "+o.Name,
-			"every command takes %s although the network needs %s: a start-up file of the login shell does work (bash reads ~/.bashrc for SSH commands, zsh ~/.zshenv)", d.rep.Exec.Round(time.Millisecond), trip.Round(100*time.Microsecond))
+		d.found(
+			"start-up",
+			Warn,
+			quietLine+"   # the first line of ~/.bashrc (zsh: ~/.zshenv) of "+o.User+" on "+o.Name,
+			"every command takes %s although the network needs %s: a start-up file of the login shell does work (bash reads ~/.bashrc for SSH commands, zsh ~/.zshenv)",
+			d.rep.Exec.Round(time.Millisecond),
+			trip.Round(100*time.Microsecond),
+		)
 	} else {
 		d.found("start-up", OK, "", "`true` takes %s", d.rep.Exec.Round(10*time.Microsecond))
 	}
@@ -176,7 +232,18 @@ func (d *doctor) exec(ctx context.Context, text string) (ended, error) {
 func (d *doctor) read(ctx context.Context, check string, argv []string) ([]byte, bool) {
 	e, err := d.exec(ctx, shell.Quote(argv))
 	if err != nil {
-		d.found(check, Fail, fmt.Sprintf("%s   # on %s: what hangs there, hangs for Caponier", strings.Join(argv, " "), d.n.opts.Name), "`%s`: %s", strings.Join(argv, " "), words(err))
+		d.found(
+			check,
+			Fail,
+			fmt.Sprintf(
+				"%s   # on %s: what hangs there, hangs for Caponier",
+				strings.Join(argv, " "),
+				d.n.opts.Name,
+			),
+			"`%s`: %s",
+			strings.Join(argv, " "),
+			words(err),
+		)
 		return nil, false
 	}
 	if e.exit != 0 {
@@ -192,15 +259,61 @@ func (d *doctor) explain(check string, argv []string, e ended) {
 	said, _, _ := bytes.Cut(bytes.TrimSpace(e.stderr), []byte("\n"))
 	switch {
 	case e.exit == 126 && bytes.Contains(e.stderr, []byte("caponier-gate")):
-		d.found(check, Warn, fmt.Sprintf("\"%s\"   # one more line of form=( … ) in /usr/local/sbin/caponier-gate on %s, if your tools need it", strings.ReplaceAll(shell.Quote(argv), "+", "[+]"), o.Name),
-			"the key's forced command does not let it run `%s`, nor then any tool", line)
+		d.found(
+			check,
+			Warn,
+			fmt.Sprintf(
+				"\"%s\"   # one more line of form=( … ) in /usr/local/sbin/caponier-gate on %s, if your tools need it",
+				strings.ReplaceAll(shell.Quote(argv), "+", "[+]"),
+				o.Name,
+			),
+			"the key's forced command does not let it run `%s`, nor then any tool",
+			line,
+		)
 	case e.exit == 127:
-		d.found(check, Fail, fmt.Sprintf("SetEnv PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin   # in /etc/ssh/sshd_config of %s, then systemctl reload ssh; if it is a Proxmox node at all", o.Name),
-			"%s is not found by %s on %s (%q)", argv[0], o.User, o.Name, clip(said))
+		d.found(
+			check,
+			Fail,
+			fmt.Sprintf(
+				"SetEnv PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin   # in /etc/ssh/sshd_config of %s, then systemctl reload ssh; if it is a Proxmox node at all",
+				o.Name,
+			),
+			"%s is not found by %s on %s (%q)",
+			argv[0],
+			o.User,
+			o.Name,
+			clip(said),
+		)
 	case bytes.HasPrefix(said, []byte("sudo:")):
-		d.found(check, Fail, fmt.Sprintf("visudo -cf /etc/sudoers.d/caponier && sudo -l -U %s   # on %s; docs/first-node.md has the file", o.User, o.Name), "`%s`: sudo does not let %s run it without a password (%q)", line, o.User, clip(said))
+		d.found(
+			check,
+			Fail,
+			fmt.Sprintf(
+				"visudo -cf /etc/sudoers.d/caponier && sudo -l -U %s   # on %s; docs/first-node.md has the file",
+				o.User,
+				o.Name,
+			),
+			"`%s`: sudo does not let %s run it without a password (%q)",
+			line,
+			o.User,
+			clip(said),
+		)
 	default:
-		d.found(check, Fail, fmt.Sprintf("ssh -p %d %s@%s %s   # it must work by hand; pct, qm and pvesh want root, or sudo as docs/first-node.md has it", o.Port, o.User, o.Host, line), "`%s` ends with exit code %d: %q", line, e.exit, clip(said))
+		d.found(
+			check,
+			Fail,
+			fmt.Sprintf(
+				"ssh -p %d %s@%s %s   # it must work by hand; pct, qm and pvesh want root, or sudo as docs/first-node.md has it",
+				o.Port,
+				o.User,
+				o.Host,
+				line,
+			),
+			"`%s` ends with exit code %d: %q",
+			line,
+			e.exit,
+			clip(said),
+		)
 	}
 }
 
@@ -213,17 +326,34 @@ func (d *doctor) clock(ctx context.Context) {
 	took := time.Since(began)
 	seconds, err := strconv.ParseInt(string(bytes.TrimSpace(out)), 10, 64)
 	if err != nil {
-		d.found("clock", Fail, "date +%s   # on "+d.n.opts.Name, "`date +%%s` answers %q", clip(out))
+		d.found(
+			"clock",
+			Fail,
+			"date +%s   # on "+d.n.opts.Name,
+			"`date +%%s` answers %q",
+			clip(out),
+		)
 		return
 	}
-	// The node read its clock at some moment of the call, and cut off what is less than a second: only what is beyond both is skew.
+	// The node read its clock at some moment of the call, and cut off what is less than a second:
+	// only what is beyond both is skew.
 	early, late := began.Sub(time.Unix(seconds+1, 0)), time.Unix(seconds, 0).Sub(began.Add(took))
 	skew := max(early, late, 0)
-	note := fmt.Sprintf("the node's clock is %s %s", skew.Round(time.Second), map[bool]string{true: "behind this machine's", false: "ahead of this machine's"}[early > late])
+	note := fmt.Sprintf(
+		"the node's clock is %s %s",
+		skew.Round(time.Second),
+		map[bool]string{true: "behind this machine's", false: "ahead of this machine's"}[early > late],
+	)
 	fix := "timedatectl set-ntp true   # on the machine whose clock is wrong: " + d.n.opts.Name + " or this one"
 	switch {
 	case skew > skewFail:
-		d.found("clock", Fail, fix, "%s: the journal and the node's own logs cannot be laid side by side", note)
+		d.found(
+			"clock",
+			Fail,
+			fix,
+			"%s: the journal and the node's own logs cannot be laid side by side",
+			note,
+		)
 	case skew > skewWarn:
 		d.found("clock", Warn, fix, "%s", note)
 	default:
@@ -231,21 +361,30 @@ func (d *doctor) clock(ctx context.Context) {
 	}
 }
 
-// cluster looks at the quorum and at what the node calls itself: tools and pvesh name nodes as the cluster does.
+// cluster looks at the quorum and at what the node calls itself: tools and pvesh name nodes as the
+// cluster does.
 func (d *doctor) cluster(ctx context.Context) {
 	if out, ok := d.read(ctx, "pvesh", Reads[2]); ok {
 		d.status(out, d.n.opts.Name)
 	}
 }
 
-// status reads what pvesh says of the cluster. The words of a node are quoted, for they go to a terminal.
+// status reads what pvesh says of the cluster. The words of a node are quoted, for they go to a
+// terminal.
 func (d *doctor) status(out []byte, name string) {
 	var rows []struct {
 		Type, Name             string
 		Local, Online, Quorate int
 	}
 	if err := json.Unmarshal(out, &rows); err != nil {
-		d.found("pvesh", Fail, strings.Join(Reads[2], " ")+"   # on "+name, "`%s` answers no JSON: %q", strings.Join(Reads[2], " "), clip(out))
+		d.found(
+			"pvesh",
+			Fail,
+			strings.Join(Reads[2], " ")+"   # on "+name,
+			"`%s` answers no JSON: %q",
+			strings.Join(Reads[2], " "),
+			clip(out),
+		)
 		return
 	}
 	d.found("pvesh", OK, "", "runs")
@@ -264,7 +403,14 @@ func (d *doctor) status(out []byte, name string) {
 		}
 	}
 	if own != name {
-		d.found("name", Fail, fmt.Sprintf("name = %q   # instead of %q in [[remote.nodes]]", own, name), "the node calls itself %q: tools and guests name it so, and %q would be another node", own, name)
+		d.found(
+			"name",
+			Fail,
+			fmt.Sprintf("name = %q   # instead of %q in [[remote.nodes]]", own, name),
+			"the node calls itself %q: tools and guests name it so, and %q would be another node",
+			own,
+			name,
+		)
 	} else {
 		d.found("name", OK, "", "the node calls itself %s", own)
 	}
@@ -273,9 +419,24 @@ func (d *doctor) status(out []byte, name string) {
 	case d.rep.Cluster == "" && quorate == 1:
 		d.found("quorum", OK, "", "stands alone")
 	case quorate != 1:
-		d.found("quorum", Fail, fix, "cluster %q has no quorum (%d of %d nodes online): reading works, every change fails", d.rep.Cluster, online, online+len(offline))
+		d.found(
+			"quorum",
+			Fail,
+			fix,
+			"cluster %q has no quorum (%d of %d nodes online): reading works, every change fails",
+			d.rep.Cluster,
+			online,
+			online+len(offline),
+		)
 	case len(offline) > 0:
-		d.found("quorum", Warn, fix, "cluster %q has quorum, but does not hear %s", d.rep.Cluster, strings.Join(offline, ", "))
+		d.found(
+			"quorum",
+			Warn,
+			fix,
+			"cluster %q has quorum, but does not hear %s",
+			d.rep.Cluster,
+			strings.Join(offline, ", "),
+		)
 	default:
 		d.found("quorum", OK, "", "cluster %q, %d nodes online", d.rep.Cluster, online)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 )
 
-// programs are what a good node answers to Reads, as scripts in a directory of their own; change replaces some, and takes away those that are empty.
+// programs are what a good node answers to Reads, as scripts in a directory of their own; change
+// replaces some, and takes away those that are empty.
 func programs(t *testing.T, change map[string]string) (dir string) {
 	t.Helper()
 	all := map[string]string{
@@ -40,7 +41,9 @@ func programs(t *testing.T, change map[string]string) (dir string) {
 func finding(t *testing.T, rep Report, check string) (f Finding) {
 	t.Helper()
 	for _, g := range rep.Findings {
-		if g.Level == OK && g.Fix != "" || g.Level != OK && g.Fix == "" || g.Node != rep.Node || g.Check == "" || strings.ContainsFunc(g.Note+g.Fix, unicode.IsControl) {
+		if g.Level == OK && g.Fix != "" || g.Level != OK && g.Fix == "" || g.Node != rep.Node ||
+			g.Check == "" ||
+			strings.ContainsFunc(g.Note+g.Fix, unicode.IsControl) {
 			t.Errorf("no finding that can be relied on: %+v", g)
 		}
 		if g.Check == check {
@@ -53,7 +56,20 @@ func finding(t *testing.T, rep Report, check string) (f Finding) {
 	return f
 }
 
-var nodeChecks = []string{"connection", "host-key", "login", "login-shell", "start-up", "clock", "pvesh", "name", "quorum", "pct", "qm", "sftp"}
+var nodeChecks = []string{
+	"connection",
+	"host-key",
+	"login",
+	"login-shell",
+	"start-up",
+	"clock",
+	"pvesh",
+	"name",
+	"quorum",
+	"pct",
+	"qm",
+	"sftp",
+}
 
 func TestCheckFindsNothingOnAGoodNodeBehindOpenSSH(t *testing.T) {
 	_, o := openSSH(t, "SetEnv SHLVL=3 PATH="+programs(t, nil)+":/usr/bin:/bin")
@@ -117,12 +133,29 @@ func TestCheckFinds(t *testing.T) {
 		{claim: "nobody there", options: func(o *Options) { o.Nodes[0].Port, o.DialTimeout = 1, 300*time.Millisecond }, check: "connection", level: Fail, note: []string{"is the host up"}, fix: "ssh -v -p 1", last: true},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
-			path := programs(t, c.programs) + ":" + onlyPrograms(t, "sh", "cat", "sleep", "sed", "printf", "echo")
+			path := programs(
+				t,
+				c.programs,
+			) + ":" + onlyPrograms(
+				t,
+				"sh",
+				"cat",
+				"sleep",
+				"sed",
+				"printf",
+				"echo",
+			)
 			shell := c.shell
 			if shell == "" {
 				shell = `eval "$1"`
 			}
-			s := sshtest.New(t, sshtest.Options{Faults: c.faults, Shell: []string{"/bin/sh", "-c", "PATH=" + path + "; " + shell, "sh"}})
+			s := sshtest.New(
+				t,
+				sshtest.Options{
+					Faults: c.faults,
+					Shell:  []string{"/bin/sh", "-c", "PATH=" + path + "; " + shell, "sh"},
+				},
+			)
 			r := newRemote(t, s, func(o *Options) {
 				if c.options != nil {
 					c.options(o)
@@ -131,15 +164,33 @@ func TestCheckFinds(t *testing.T) {
 			rep := r.Check(t.Context(), "n1")
 			f := finding(t, rep, c.check)
 			for _, n := range c.note {
-				if f.Level != c.level || !strings.Contains(f.Note, n) || !strings.Contains(f.Fix, c.fix) {
-					t.Errorf("%+v, want %s with %q and %q in\n%+v", f, c.level, n, c.fix, rep.Findings)
+				if f.Level != c.level || !strings.Contains(f.Note, n) ||
+					!strings.Contains(f.Fix, c.fix) {
+					t.Errorf(
+						"%+v, want %s with %q and %q in\n%+v",
+						f,
+						c.level,
+						n,
+						c.fix,
+						rep.Findings,
+					)
 				}
 			}
-			if last := rep.Findings[len(rep.Findings)-1]; c.last != (last.Check == c.check) && c.check != "sftp" {
+			if last := rep.Findings[len(rep.Findings)-1]; c.last != (last.Check == c.check) &&
+				c.check != "sftp" {
 				t.Errorf("the last thing that was looked at is %+v", last)
 			}
 			for _, ran := range s.Commands() {
-				if ran != "true" && ran != probeCommand && !slices.Contains([]string{`'date' '+%s'`, `'pvesh' 'get' '/cluster/status' '--output-format' 'json'`, `'pct' 'list'`, `'qm' 'list'`}, ran) {
+				if ran != "true" && ran != probeCommand &&
+					!slices.Contains(
+						[]string{
+							`'date' '+%s'`,
+							`'pvesh' 'get' '/cluster/status' '--output-format' 'json'`,
+							`'pct' 'list'`,
+							`'qm' 'list'`,
+						},
+						ran,
+					) {
 					t.Errorf("the doctor ran %s", ran)
 				}
 			}
@@ -148,21 +199,38 @@ func TestCheckFinds(t *testing.T) {
 	t.Run("a node that is not in the inventory", func(t *testing.T) {
 		s := sshtest.New(t, sshtest.Options{})
 		f := finding(t, newRemote(t, s).Check(t.Context(), "n2"), "connection")
-		if f.Level != Fail || !strings.Contains(f.Note, "inventory") || !strings.Contains(f.Fix, "[[remote.nodes]]") || s.Conns.Load() != 0 {
+		if f.Level != Fail || !strings.Contains(f.Note, "inventory") ||
+			!strings.Contains(f.Fix, "[[remote.nodes]]") ||
+			s.Conns.Load() != 0 {
 			t.Errorf("%+v", f)
 		}
 	})
 	t.Run("a command that hangs, in time", func(t *testing.T) {
-		s := sshtest.New(t, sshtest.Options{Shell: []string{"/bin/sh", "-c", "PATH=" + programs(t, map[string]string{"pvesh": "exec sleep 60"}) + `:$PATH; eval "$1"`, "sh"}})
+		s := sshtest.New(
+			t,
+			sshtest.Options{
+				Shell: []string{
+					"/bin/sh",
+					"-c",
+					"PATH=" + programs(
+						t,
+						map[string]string{"pvesh": "exec sleep 60"},
+					) + `:$PATH; eval "$1"`,
+					"sh",
+				},
+			},
+		)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if f := finding(t, newRemote(t, s).Check(ctx, "n1"), "pvesh"); f.Level != Fail || !strings.Contains(f.Note, "the time for it was over") {
+		if f := finding(t, newRemote(t, s).Check(ctx, "n1"), "pvesh"); f.Level != Fail ||
+			!strings.Contains(f.Note, "the time for it was over") {
 			t.Errorf("%+v", f)
 		}
 	})
 }
 
-// onlyPrograms is a directory of links to these programs and no others: a machine that runs tests may be a Proxmox node.
+// onlyPrograms is a directory of links to these programs and no others: a machine that runs tests
+// may be a Proxmox node.
 func onlyPrograms(t *testing.T, names ...string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

@@ -28,8 +28,9 @@ func calls(t *testing.T) int {
 	return 500
 }
 
-// TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence is the property of the whole package: what is reported as succeeded was done once, what is reported
-// as failed was not done, and only what is reported as unknown may be either.
+// TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence is the property of the whole package: what
+// is reported as succeeded was done once, what is reported as failed was not done, and only what is
+// reported as unknown may be either.
 func TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence(t *testing.T) {
 	leakless(t)
 	total := calls(t)
@@ -41,7 +42,8 @@ func TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence(t *testing.T) {
 	o.StepTimeout, o.StallTimeout, o.DialTimeout = 2*time.Second, 2*time.Second, 5*time.Second
 	r := start(t, o)
 
-	// The network is cut again and again, each time after some calls have succeeded, so that a slow machine gets on, too.
+	// The network is cut again and again, each time after some calls have succeeded, so that a slow
+	// machine gets on, too.
 	done, good := make(chan struct{}), make(chan struct{}, total)
 	var cutter sync.WaitGroup
 	cuts := 0
@@ -75,14 +77,21 @@ func TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence(t *testing.T) {
 				outcomes[i] = gate.Succeeded
 				var err error
 				if i%2 == 0 {
-					_, err = execute(t.Context(), r, "sh", "-c", fmt.Sprintf("echo call-%d >> %s/log", i, dir))
+					_, err = execute(
+						t.Context(),
+						r,
+						"sh",
+						"-c",
+						fmt.Sprintf("echo call-%d >> %s/log", i, dir),
+					)
 				} else {
 					_, err = do(t.Context(), r, gate.SFTPWrite{OnNode: on("n1"), Path: fmt.Sprintf("%s/file-%d", dir, i), Data: gate.Data{Text: fmt.Sprint("call-", i)}}, yellow)
 				}
 				if op := (*gate.OpError)(nil); errors.As(err, &op) {
 					outcomes[i] = op.Outcome
 					if op.Outcome == gate.Failed {
-						time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // an agent thinks for a moment, too
+						// an agent thinks for a moment, too
+						time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
 					}
 				} else if err != nil {
 					t.Errorf("call %d: %v is no *gate.OpError", i, err)

@@ -26,8 +26,8 @@ type dialed struct {
 	key    string // fingerprint of the host key that was accepted
 }
 
-// dial connects within DialTimeout. A connection that the network refused before authentication is tried again, up to three times: nothing was
-// sent that could have an effect.
+// dial connects within DialTimeout. A connection that the network refused before authentication is
+// tried again, up to three times: nothing was sent that could have an effect.
 func (r *Remote) dial(ctx context.Context, n NodeOptions) (*dialed, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.DialTimeout)
 	defer cancel()
@@ -42,7 +42,8 @@ func (r *Remote) dial(ctx context.Context, n NodeOptions) (*dialed, error) {
 			}
 			return nil, wrong
 		}
-		if err == nil || attempt == 3 || errors.As(err, &op) && op.Code != "connection" || ctx.Err() != nil {
+		if err == nil || attempt == 3 || errors.As(err, &op) && op.Code != "connection" ||
+			ctx.Err() != nil {
 			return d, err
 		}
 		select {
@@ -66,13 +67,25 @@ func (r *Remote) dialOnce(ctx context.Context, n NodeOptions) (d *dialed, err er
 	hops = append(hops, n.Login)
 	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", hops[0].addr())
 	if err != nil {
-		return nil, failed("connection", "connecting to %s: %v; is the host up, and is remote.nodes (%s) right?", hops[0].addr(), reason(ctx, r.opts.DialTimeout, err), n.Name)
+		return nil, failed(
+			"connection",
+			"connecting to %s: %v; is the host up, and is remote.nodes (%s) right?",
+			hops[0].addr(),
+			reason(ctx, r.opts.DialTimeout, err),
+			n.Name,
+		)
 	}
-	// The one watchdog for banner, key exchange and authentication of every hop: closing the first connection unblocks them all, and tunnelled ones know no deadlines.
+	// The one watchdog for banner, key exchange and authentication of every hop: closing the first
+	// connection unblocks them all, and tunnelled ones know no deadlines.
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer func() {
 		if !stop() && err == nil {
-			err = failed("connection", "connecting to %s: not done within %s", n.addr(), r.opts.DialTimeout)
+			err = failed(
+				"connection",
+				"connecting to %s: not done within %s",
+				n.addr(),
+				r.opts.DialTimeout,
+			)
 		}
 		if err != nil {
 			raw.Close()
@@ -84,7 +97,13 @@ func (r *Remote) dialOnce(ctx context.Context, n NodeOptions) (d *dialed, err er
 	for i, hop := range hops {
 		if i > 0 {
 			if conn, err = d.client.DialContext(ctx, "tcp", hop.addr()); err != nil {
-				return nil, failed("connection", "reaching %s through %s: %v; the jump host must be up and allow TCP forwarding", hop.addr(), hops[i-1].addr(), reason(ctx, r.opts.DialTimeout, err))
+				return nil, failed(
+					"connection",
+					"reaching %s through %s: %v; the jump host must be up and allow TCP forwarding",
+					hop.addr(),
+					hops[i-1].addr(),
+					reason(ctx, r.opts.DialTimeout, err),
+				)
 			}
 		}
 		d.firm = &firm{Conn: conn}
@@ -95,15 +114,18 @@ func (r *Remote) dialOnce(ctx context.Context, n NodeOptions) (d *dialed, err er
 	return d, nil
 }
 
-// firm is a connection that does not tell of its end while a channel is being opened. The library registers a new channel, sends the request and ignores
-// whether that succeeded; a channel that is registered just after the others were closed waits for ever (golang.org/x/crypto/ssh, mux.openChannel).
+// firm is a connection that does not tell of its end while a channel is being opened. The library
+// registers a new channel, sends the request and ignores whether that succeeded; a channel that is
+// registered just after the others were closed waits for ever (golang.org/x/crypto/ssh,
+// mux.openChannel).
 type firm struct {
 	net.Conn
 	dead    atomic.Bool
 	opening atomic.Int64
 }
 
-// registration is ample time for OpenChannel to get from its call to the registration of the channel.
+// registration is ample time for OpenChannel to get from its call to the registration of the
+// channel.
 const registration = 50 * time.Millisecond
 
 // open must be called before a channel is opened, and not be followed by that if it returns false.
@@ -128,7 +150,11 @@ func (f *firm) Read(p []byte) (int, error) {
 	return k, err
 }
 
-func (r *Remote) handshake(ctx context.Context, conn net.Conn, l Login) (*ssh.Client, string, error) {
+func (r *Remote) handshake(
+	ctx context.Context,
+	conn net.Conn,
+	l Login,
+) (*ssh.Client, string, error) {
 	keys, err := r.newHostKeys(l)
 	if err != nil {
 		return nil, "", err
@@ -143,14 +169,39 @@ func (r *Remote) handshake(ctx context.Context, conn net.Conn, l Login) (*ssh.Cl
 	config := &ssh.ClientConfig{
 		User: l.User, Auth: auth, ClientVersion: "SSH-2.0-Caponier", HostKeyAlgorithms: keys.algorithms(l.addr()),
 		HostKeyCallback: func(addr string, remote net.Addr, key ssh.PublicKey) error {
-			fingerprint, keyErr = ssh.FingerprintSHA256(plainKey(key)), keys.check(addr, remote, key)
+			fingerprint, keyErr = ssh.FingerprintSHA256(
+				plainKey(key),
+			), keys.check(
+				addr,
+				remote,
+				key,
+			)
 			return keyErr
 		},
-		BannerCallback: func(string) error { return nil }, // a banner is words of a stranger: dropped
+		// a banner is words of a stranger: dropped
+		BannerCallback: func(string) error { return nil },
 		Config: ssh.Config{
-			KeyExchanges: []string{ssh.KeyExchangeMLKEM768X25519, ssh.KeyExchangeCurve25519, ssh.KeyExchangeECDHP256, ssh.KeyExchangeECDHP384, ssh.KeyExchangeECDHP521, ssh.KeyExchangeDH16SHA512},
-			Ciphers:      []string{ssh.CipherAES128GCM, ssh.CipherAES256GCM, ssh.CipherChaCha20Poly1305, ssh.CipherAES256CTR, ssh.CipherAES128CTR},
-			MACs:         []string{ssh.HMACSHA256ETM, ssh.HMACSHA512ETM, ssh.HMACSHA256, ssh.HMACSHA512},
+			KeyExchanges: []string{
+				ssh.KeyExchangeMLKEM768X25519,
+				ssh.KeyExchangeCurve25519,
+				ssh.KeyExchangeECDHP256,
+				ssh.KeyExchangeECDHP384,
+				ssh.KeyExchangeECDHP521,
+				ssh.KeyExchangeDH16SHA512,
+			},
+			Ciphers: []string{
+				ssh.CipherAES128GCM,
+				ssh.CipherAES256GCM,
+				ssh.CipherChaCha20Poly1305,
+				ssh.CipherAES256CTR,
+				ssh.CipherAES128CTR,
+			},
+			MACs: []string{
+				ssh.HMACSHA256ETM,
+				ssh.HMACSHA512ETM,
+				ssh.HMACSHA256,
+				ssh.HMACSHA512,
+			},
 		},
 	}
 	c, chans, reqs, err := ssh.NewClientConn(conn, l.addr(), config)
@@ -162,15 +213,31 @@ func (r *Remote) handshake(ctx context.Context, conn net.Conn, l Login) (*ssh.Cl
 	case err == nil:
 		return ssh.NewClient(c, chans, reqs), fingerprint, nil
 	case ctx.Err() == nil && strings.Contains(err.Error(), "unable to authenticate"):
-		return nil, "", failed("auth", "logging in to %s as %s: the host accepts none of the configured keys or passwords (%s); is the public key in its authorized_keys?", l.addr(), l.User, offered(l))
+		return nil, "", failed(
+			"auth",
+			"logging in to %s as %s: the host accepts none of the configured keys or passwords (%s); is the public key in its authorized_keys?",
+			l.addr(),
+			l.User,
+			offered(l),
+		)
 	case strings.Contains(err.Error(), "no common algorithm"):
-		err = failed("host_key", "connecting to %s: %v; known_hosts may hold a kind of key that the host has not, or the host offers only outdated algorithms", l.addr(), err)
+		err = failed(
+			"host_key",
+			"connecting to %s: %v; known_hosts may hold a kind of key that the host has not, or the host offers only outdated algorithms",
+			l.addr(),
+			err,
+		)
 		if l.HostKey != "" {
 			err = &otherKind{l, err}
 		}
 		return nil, "", err
 	}
-	return nil, "", failed("connection", "connecting to %s: the SSH handshake did not succeed: %v", l.addr(), reason(ctx, r.opts.DialTimeout, err))
+	return nil, "", failed(
+		"connection",
+		"connecting to %s: the SSH handshake did not succeed: %v",
+		l.addr(),
+		reason(ctx, r.opts.DialTimeout, err),
+	)
 }
 
 func reason(ctx context.Context, limit time.Duration, err error) error {
@@ -209,14 +276,23 @@ func methods(ctx context.Context, l Login) (auth []ssh.AuthMethod, done func(), 
 		sock := os.Getenv("SSH_AUTH_SOCK")
 		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", cmp.Or(sock, "/nonexistent"))
 		if err != nil {
-			return nil, done, failed("auth", "reaching the agent at SSH_AUTH_SOCK=%q: %v; start ssh-agent and ssh-add the key, or set agent = false", sock, err)
+			return nil, done, failed(
+				"auth",
+				"reaching the agent at SSH_AUTH_SOCK=%q: %v; start ssh-agent and ssh-add the key, or set agent = false",
+				sock,
+				err,
+			)
 		}
 		stop := context.AfterFunc(ctx, func() { conn.Close() })
 		done = func() { stop(); conn.Close() }
 		more, err := agent.NewClient(conn).Signers()
 		if err != nil || len(signers)+len(more) == 0 {
 			done()
-			return nil, func() {}, failed("auth", "the agent at SSH_AUTH_SOCK offers no key (%v); ssh-add one", err)
+			return nil, func() {}, failed(
+				"auth",
+				"the agent at SSH_AUTH_SOCK offers no key (%v); ssh-add one",
+				err,
+			)
 		}
 		signers = append(signers, more...)
 	}
@@ -230,15 +306,21 @@ func methods(ctx context.Context, l Login) (auth []ssh.AuthMethod, done func(), 
 			return nil, func() {}, failed("auth", "reading password_file: %v", err)
 		}
 		password := strings.TrimRight(string(p), "\r\n")
-		auth = append(auth, ssh.Password(password), ssh.KeyboardInteractive(func(_, _ string, questions []string, echo []bool) ([]string, error) {
-			if len(questions) == 0 {
-				return nil, nil
-			}
-			if len(questions) != 1 || echo[0] {
-				return nil, errors.New("the host asks for more than a password")
-			}
-			return []string{password}, nil
-		}))
+		auth = append(
+			auth,
+			ssh.Password(password),
+			ssh.KeyboardInteractive(
+				func(_, _ string, questions []string, echo []bool) ([]string, error) {
+					if len(questions) == 0 {
+						return nil, nil
+					}
+					if len(questions) != 1 || echo[0] {
+						return nil, errors.New("the host asks for more than a password")
+					}
+					return []string{password}, nil
+				},
+			),
+		)
 	}
 	return auth, done, nil
 }
@@ -251,14 +333,23 @@ func identity(l Login) (ssh.Signer, error) {
 	signer, err := ssh.ParsePrivateKey(pem)
 	if missing := (*ssh.PassphraseMissingError)(nil); errors.As(err, &missing) {
 		if l.PassphraseFile == "" {
-			return nil, failed("auth", "identity_file %s is encrypted; set passphrase_file, or use the agent", l.IdentityFile)
+			return nil, failed(
+				"auth",
+				"identity_file %s is encrypted; set passphrase_file, or use the agent",
+				l.IdentityFile,
+			)
 		}
 		pass, err := secret(l.PassphraseFile)
 		if err != nil {
 			return nil, failed("auth", "reading passphrase_file: %v", err)
 		}
 		if signer, err = ssh.ParsePrivateKeyWithPassphrase(pem, bytes.TrimRight(pass, "\r\n")); err != nil {
-			return nil, failed("auth", "identity_file %s: passphrase_file %s does not open it", l.IdentityFile, l.PassphraseFile)
+			return nil, failed(
+				"auth",
+				"identity_file %s: passphrase_file %s does not open it",
+				l.IdentityFile,
+				l.PassphraseFile,
+			)
 		}
 	} else if err != nil {
 		return nil, failed("auth", "identity_file %s: %v; it must be a private key", l.IdentityFile, err)
@@ -273,11 +364,21 @@ func identity(l Login) (ssh.Signer, error) {
 	key, _, _, _, err := ssh.ParseAuthorizedKey(line)
 	cert, isCert := key.(*ssh.Certificate)
 	if err != nil || !isCert {
-		return nil, failed("auth", "certificate_file %s is not an OpenSSH certificate", l.CertificateFile)
+		return nil, failed(
+			"auth",
+			"certificate_file %s is not an OpenSSH certificate",
+			l.CertificateFile,
+		)
 	}
 	certSigner, err := ssh.NewCertSigner(cert, signer)
 	if err != nil {
-		return nil, failed("auth", "certificate_file %s does not belong to identity_file %s: %v", l.CertificateFile, l.IdentityFile, err)
+		return nil, failed(
+			"auth",
+			"certificate_file %s does not belong to identity_file %s: %v",
+			l.CertificateFile,
+			l.IdentityFile,
+			err,
+		)
 	}
 	return certSigner, nil
 }
@@ -294,7 +395,11 @@ func secret(path string) ([]byte, error) {
 		return nil, err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s has mode %#o; others may read it: chmod 600", path, info.Mode().Perm())
+		return nil, fmt.Errorf(
+			"%s has mode %#o; others may read it: chmod 600",
+			path,
+			info.Mode().Perm(),
+		)
 	}
 	if info.Size() > 64<<10 {
 		return nil, fmt.Errorf("%s has %d bytes, which is no key or password", path, info.Size())

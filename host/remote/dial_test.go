@@ -54,7 +54,12 @@ func TestHostKeys(t *testing.T) {
 			leakless(t)
 			key := sshtest.NewSigner(t)
 			if strings.Contains(c.name, "certificate") {
-				cert := &ssh.Certificate{Key: key.PublicKey(), CertType: ssh.HostCert, ValidPrincipals: []string{"127.0.0.1"}, ValidBefore: ssh.CertTimeInfinity}
+				cert := &ssh.Certificate{
+					Key:             key.PublicKey(),
+					CertType:        ssh.HostCert,
+					ValidPrincipals: []string{"127.0.0.1"},
+					ValidBefore:     ssh.CertTimeInfinity,
+				}
 				if err := cert.SignCert(rand.Reader, ca); err != nil {
 					t.Fatal(err)
 				}
@@ -137,7 +142,9 @@ func TestRepairedKnownHostsCountAtOnce(t *testing.T) {
 	write(t, file, nil)
 	var later atomic.Int64
 	r := newRemote(t, s, func(o *Options) {
-		o.Nodes[0].HostKey, o.KnownHosts, o.Now = "", []string{file}, func() time.Time { return time.Unix(1000, later.Load()) }
+		o.Nodes[0].HostKey, o.KnownHosts, o.Now = "", []string{
+			file,
+		}, func() time.Time { return time.Unix(1000, later.Load()) }
 	})
 	_, err := execute(t.Context(), r, "true")
 	refused(t, err, "host_key", gate.Failed)
@@ -159,14 +166,21 @@ func TestLogin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block, err := ssh.MarshalPrivateKeyWithPassphrase(key, "", []byte("open sesame")) // which takes seconds under the race detector
+	// which takes seconds under the race detector
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(key, "", []byte("open sesame"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	encrypted := func(t *testing.T) string { return secretFile(t, string(pem.EncodeToMemory(block)), 0o600) }
 	certified := func(t *testing.T, by ssh.Signer, validFor time.Duration) (id, file string) {
 		id, pub := sshtest.NewKeyFile(t)
-		cert := &ssh.Certificate{Key: pub, CertType: ssh.UserCert, ValidPrincipals: []string{"root"}, ValidAfter: uint64(time.Now().Add(-2 * time.Hour).Unix()), ValidBefore: uint64(time.Now().Add(validFor).Unix())}
+		cert := &ssh.Certificate{
+			Key:             pub,
+			CertType:        ssh.UserCert,
+			ValidPrincipals: []string{"root"},
+			ValidAfter:      uint64(time.Now().Add(-2 * time.Hour).Unix()),
+			ValidBefore:     uint64(time.Now().Add(validFor).Unix()),
+		}
 		if err := cert.SignCert(rand.Reader, by); err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +203,8 @@ func TestLogin(t *testing.T) {
 			l.IdentityFile = encrypted(t)
 			l.PassphraseFile = secretFile(t, "open barley", 0o600)
 		}, []string{"does not open"}},
-		{"an encrypted key with its passphrase is offered", func(t *testing.T, l *Login) { // and refused by the host, which does not know it
+		// and refused by the host, which does not know it
+		{"an encrypted key with its passphrase is offered", func(t *testing.T, l *Login) {
 			l.IdentityFile = encrypted(t)
 			l.PassphraseFile = secretFile(t, "open sesame\n", 0o600)
 		}, []string{"authorized_keys"}},
@@ -257,12 +272,36 @@ func startAgent(t *testing.T, file string) {
 func TestJumpHosts(t *testing.T) {
 	jumpTo := func(s *sshtest.Server) JumpOptions {
 		host, port := s.HostPort()
-		return JumpOptions{Login{Host: host, Port: port, User: "jump", IdentityFile: s.ClientFile, HostKey: s.Pin()}}
+		return JumpOptions{
+			Login{
+				Host:         host,
+				Port:         port,
+				User:         "jump",
+				IdentityFile: s.ClientFile,
+				HostKey:      s.Pin(),
+			},
+		}
 	}
 	t.Run("three of them lead to the node", func(t *testing.T) {
 		leakless(t)
-		s, a, b, c := sshtest.New(t, sshtest.Options{}), sshtest.New(t, sshtest.Options{Forward: true}), sshtest.New(t, sshtest.Options{Forward: true}), sshtest.New(t, sshtest.Options{Forward: true})
-		r := newRemote(t, s, func(o *Options) { o.Nodes[0].Jump = []JumpOptions{jumpTo(a), jumpTo(b), jumpTo(c)} })
+		s, a, b, c := sshtest.New(
+			t,
+			sshtest.Options{},
+		), sshtest.New(
+			t,
+			sshtest.Options{Forward: true},
+		), sshtest.New(
+			t,
+			sshtest.Options{Forward: true},
+		), sshtest.New(
+			t,
+			sshtest.Options{Forward: true},
+		)
+		r := newRemote(
+			t,
+			s,
+			func(o *Options) { o.Nodes[0].Jump = []JumpOptions{jumpTo(a), jumpTo(b), jumpTo(c)} },
+		)
 		if v := mustExec(t, r, "echo", "far"); v.Stdout != "far\n" {
 			t.Errorf("%+v", v)
 		}
@@ -296,7 +335,13 @@ func TestJumpHosts(t *testing.T) {
 	})
 	t.Run("a node that is silent behind one is left in time", func(t *testing.T) {
 		leakless(t)
-		s, a := sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{SilentKEX: true}}), sshtest.New(t, sshtest.Options{Forward: true})
+		s, a := sshtest.New(
+			t,
+			sshtest.Options{Faults: sshtest.Faults{SilentKEX: true}},
+		), sshtest.New(
+			t,
+			sshtest.Options{Forward: true},
+		)
 		r := newRemote(t, s, quick, func(o *Options) { o.Nodes[0].Jump = []JumpOptions{jumpTo(a)} })
 		began := time.Now()
 		_, err := execute(t.Context(), r, "true")
@@ -309,10 +354,25 @@ func TestJumpHosts(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	good := func() Options {
-		return Options{Workspace: "w", Nodes: []NodeOptions{{Name: "pve1", Login: Login{Host: "192.0.2.1", User: "root", IdentityFile: "id", HostKey: "SHA256:" + strings.Repeat("a", 43)}}}}
+		return Options{
+			Workspace: "w",
+			Nodes: []NodeOptions{
+				{
+					Name: "pve1",
+					Login: Login{
+						Host:         "192.0.2.1",
+						User:         "root",
+						IdentityFile: "id",
+						HostKey:      "SHA256:" + strings.Repeat("a", 43),
+					},
+				},
+			},
+		}
 	}
 	o := good()
-	if err := o.Validate(); err != nil || o.MaxSessions != 5 || o.Nodes[0].Port != 22 || o.Nodes[0].Cluster != "pve1" || !o.Nodes[0].Default {
+	if err := o.Validate(); err != nil || o.MaxSessions != 5 || o.Nodes[0].Port != 22 ||
+		o.Nodes[0].Cluster != "pve1" ||
+		!o.Nodes[0].Default {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	for name, c := range map[string]struct {

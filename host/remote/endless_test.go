@@ -43,7 +43,8 @@ func TestReadsOfNothingEndWithTheCall(t *testing.T) {
 	}
 }
 
-// A staging directory that lists names without end is left there; it does not fill the host's memory.
+// A staging directory that lists names without end is left there; it does not fill the host's
+// memory.
 func TestAnEndlessStageIsGivenUp(t *testing.T) {
 	var sent atomic.Int64
 	long := strings.Repeat("n", 200)

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// failed is an operation that had no effect on the node, or whose effect is known and named in the message.
+// failed is an operation that had no effect on the node, or whose effect is known and named in the
+// message.
 func failed(code, format string, args ...any) *gate.OpError {
 	return &gate.OpError{Code: code, Message: fmt.Sprintf(format, args...), Outcome: gate.Failed}
 }
@@ -61,10 +62,14 @@ func fileError(what, path string, err error) error {
 
 func lostConnection(err error) bool {
 	return errors.Is(err, sftp.ErrSSHFxConnectionLost) || errors.Is(err, sftp.ErrSSHFxNoConnection) || errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
+		errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.EPIPE) ||
+		errors.Is(err, syscall.ECONNRESET)
 }
 
-// refusedChannel reports whether the node refused to open one more channel: nothing was sent on it, so that trying again is safe.
+// refusedChannel reports whether the node refused to open one more channel: nothing was sent on it,
+// so that trying again is safe.
 func refusedChannel(err error) bool {
 	e := (*ssh.OpenChannelError)(nil)
 	return errors.As(err, &e)

@@ -17,13 +17,16 @@ import (
 const (
 	// maxCommand is what Linux takes as one argument, which the command is for the login shell.
 	maxCommand = 128<<10 - 1
-	// maxDiscard bounds the output that is thrown away after the cap, so that a flood does not occupy the host until the deadline.
+	// maxDiscard bounds the output that is thrown away after the cap, so that a flood does not
+	// occupy the host until the deadline.
 	maxDiscard = 1 << 30
-	// leftover is how long output may pause after the command has ended. A process that it left behind can hold the output open for ever.
+	// leftover is how long output may pause after the command has ended. A process that it left
+	// behind can hold the output open for ever.
 	leftover = 2 * time.Second
 )
 
-// ExecResult is the response of ssh_exec and ssh_script. Output that is not UTF-8 is in the b64 fields instead.
+// ExecResult is the response of ssh_exec and ssh_script. Output that is not UTF-8 is in the b64
+// fields instead.
 type ExecResult struct {
 	Exit      int    `json:"exit"` // 128 and the signal's number when a signal ended it
 	Signal    string `json:"signal,omitempty"`
@@ -31,7 +34,8 @@ type ExecResult struct {
 	StdoutB64 string `json:"stdout_b64,omitempty"`
 	Stderr    string `json:"stderr"`
 	StderrB64 string `json:"stderr_b64,omitempty"`
-	Truncated bool   `json:"truncated"`          // there was more output than max_bytes, or a leftover process still held it open
+	// there was more output than max_bytes, or a leftover process still held it open
+	Truncated bool   `json:"truncated"`
 	Rendered  string `json:"rendered,omitempty"` // ssh_script: what was sent
 }
 
@@ -50,7 +54,8 @@ type ended struct {
 	truncated      bool
 }
 
-// pledge settles who came first: the worker that is about to send a request that may write, or the caller that gives up. Exactly one of them wins.
+// pledge settles who came first: the worker that is about to send a request that may write, or the
+// caller that gives up. Exactly one of them wins.
 type pledge struct {
 	state atomic.Int32
 	once  atomic.Bool // what led to the request cannot be repeated either
@@ -62,10 +67,16 @@ func (p *pledge) send() bool { return p.state.CompareAndSwap(0, 1) }
 // giveUp reports whether nothing was sent, nor ever will be.
 func (p *pledge) giveUp() bool { return p.state.CompareAndSwap(0, 2) }
 
-// exec runs a command. It returns at once when ctx ends; the worker then closes the session without reading on.
+// exec runs a command. It returns at once when ctx ends; the worker then closes the session without
+// reading on.
 func (n *node) exec(ctx context.Context, cmd command) (ended, error) {
 	if len(cmd.text) > maxCommand {
-		return ended{}, failed("too_large", "the command is %d bytes long, a node takes %d; write it to a staged file and run that", len(cmd.text), maxCommand)
+		return ended{}, failed(
+			"too_large",
+			"the command is %d bytes long, a node takes %d; write it to a staged file and run that",
+			len(cmd.text),
+			maxCommand,
+		)
 	}
 	type report struct {
 		ended
@@ -88,7 +99,12 @@ func (n *node) exec(ctx context.Context, cmd command) (ended, error) {
 	case r := <-done:
 		return r.ended, r.err
 	default:
-		return ended{}, unknown(code, "%s, and the session on %s was closed; the command may still be running there: look before you repeat it", why, n.opts.Name)
+		return ended{}, unknown(
+			code,
+			"%s, and the session on %s was closed; the command may still be running there: look before you repeat it",
+			why,
+			n.opts.Name,
+		)
 	}
 }
 
@@ -106,7 +122,13 @@ func (n *node) run(ctx context.Context, cmd command, p *pledge, report func(ende
 }
 
 // start sends the command, unless its caller has given up, and waits for its end.
-func (c *conn) start(ctx context.Context, ch ssh.Channel, exits <-chan exit, cmd command, p *pledge) (ended, error) {
+func (c *conn) start(
+	ctx context.Context,
+	ch ssh.Channel,
+	exits <-chan exit,
+	cmd command,
+	p *pledge,
+) (ended, error) {
 	n := c.n
 	if !p.send() {
 		return ended{}, failed("cancelled", "the command was not sent to %s", n.opts.Name)
@@ -115,16 +137,31 @@ func (c *conn) start(ctx context.Context, ch ssh.Channel, exits <-chan exit, cmd
 	started, err := ch.SendRequest("exec", true, ssh.Marshal(struct{ Command string }{cmd.text}))
 	stop()
 	if err != nil {
-		return ended{}, unknown("lost", "the connection to %s was lost while the command was sent (%v); it may have run: look before you repeat it", n.opts.Name, c.why(err))
+		return ended{}, unknown(
+			"lost",
+			"the connection to %s was lost while the command was sent (%v); it may have run: look before you repeat it",
+			n.opts.Name,
+			c.why(err),
+		)
 	}
 	if !started {
-		return ended{}, failed("permission", "%s does not let %s run commands (a forced command or an SFTP-only account?)", n.opts.Name, n.opts.User)
+		return ended{}, failed(
+			"permission",
+			"%s does not let %s run commands (a forced command or an SFTP-only account?)",
+			n.opts.Name,
+			n.opts.User,
+		)
 	}
 	return c.collect(ctx, ch, exits, cmd)
 }
 
 // collect gives the command its input and reads what it says until it has ended.
-func (c *conn) collect(ctx context.Context, ch ssh.Channel, exits <-chan exit, cmd command) (e ended, err error) {
+func (c *conn) collect(
+	ctx context.Context,
+	ch ssh.Channel,
+	exits <-chan exit,
+	cmd command,
+) (e ended, err error) {
 	var seen atomic.Int64 // bytes read, of both streams
 	out, errs := &capped{max: cmd.max, seen: &seen}, &capped{max: cmd.max, seen: &seen}
 	eof, reading := make(chan struct{}, 2), 2
@@ -155,7 +192,12 @@ func (c *conn) collect(ctx context.Context, ch ssh.Channel, exits <-chan exit, c
 					<-eof
 				}
 				if !exited {
-					return ended{}, unknown("lost", "%s ended the session without telling how the command ended (%v); it may have run: look before you repeat it", c.n.opts.Name, c.why(errClosed))
+					return ended{}, unknown(
+						"lost",
+						"%s ended the session without telling how the command ended (%v); it may have run: look before you repeat it",
+						c.n.opts.Name,
+						c.why(errClosed),
+					)
 				}
 				atEOF = true
 			}
@@ -165,12 +207,22 @@ func (c *conn) collect(ctx context.Context, ch ssh.Channel, exits <-chan exit, c
 		case <-ctx.Done():
 			c.interrupt(ch)
 			code, why := stopped(ctx)
-			return ended{}, unknown(code, "%s, and the session on %s was closed; the command may still be running there: look before you repeat it", why, c.n.opts.Name)
+			return ended{}, unknown(
+				code,
+				"%s, and the session on %s was closed; the command may still be running there: look before you repeat it",
+				why,
+				c.n.opts.Name,
+			)
 		case <-flood.C:
 			now := seen.Load()
 			if now > 2*cmd.max+maxDiscard {
 				c.interrupt(ch)
-				return ended{}, unknown("too_large", "the command put out more than %d bytes and was stopped listening to; it may still be running on %s", now, c.n.opts.Name)
+				return ended{}, unknown(
+					"too_large",
+					"the command put out more than %d bytes and was stopped listening to; it may still be running on %s",
+					now,
+					c.n.opts.Name,
+				)
 			}
 			if exited && now == last {
 				e.truncated, atEOF = true, true
@@ -183,8 +235,9 @@ func (c *conn) collect(ctx context.Context, ch ssh.Channel, exits <-chan exit, c
 	return e, nil
 }
 
-// interrupt asks the node to end the command and closes the session, and waits for neither. OpenSSH passes the signal on to the login shell's process group,
-// but not for root; a process that writes ends when its pipe is closed, others may go on.
+// interrupt asks the node to end the command and closes the session, and waits for neither. OpenSSH
+// passes the signal on to the login shell's process group, but not for root; a process that writes
+// ends when its pipe is closed, others may go on.
 func (c *conn) interrupt(ch ssh.Channel) {
 	stop := c.watch("stopping a command")
 	defer stop()
@@ -219,12 +272,29 @@ func exitOf(req *ssh.Request) (e exit, is bool) {
 // errClosed stands for the cause when only the channel was closed.
 var errClosed = errors.New("the session was closed")
 
-var signals = map[string]int{"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "BUS": 7, "FPE": 8, "KILL": 9, "USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15}
+var signals = map[string]int{
+	"HUP":  1,
+	"INT":  2,
+	"QUIT": 3,
+	"ILL":  4,
+	"TRAP": 5,
+	"ABRT": 6,
+	"BUS":  7,
+	"FPE":  8,
+	"KILL": 9,
+	"USR1": 10,
+	"SEGV": 11,
+	"USR2": 12,
+	"PIPE": 13,
+	"ALRM": 14,
+	"TERM": 15,
+}
 
 // chunks are buffers to read into: a command that says little should not cost two large ones.
 var chunks = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
 
-// capped keeps the first max bytes of a stream and counts the rest. The reader never stops: a full pipe would stop the command.
+// capped keeps the first max bytes of a stream and counts the rest. The reader never stops: a full
+// pipe would stop the command.
 type capped struct {
 	max  int64
 	seen *atomic.Int64
@@ -269,7 +339,8 @@ func (e ended) result(rendered string) gate.Result {
 	return gate.Result{Value: v, Bytes: int64(len(e.stdout) + len(e.stderr)), Exit: &v.Exit}
 }
 
-// textOr64 gives bytes as text, or as base64 when they are not UTF-8. A cut in the middle of a character does not make text binary.
+// textOr64 gives bytes as text, or as base64 when they are not UTF-8. A cut in the middle of a
+// character does not make text binary.
 func textOr64(b []byte, cut bool) (text, b64 string) {
 	if cut {
 		for i := 1; i <= 3 && i <= len(b) && !utf8.Valid(b); i++ {

@@ -15,7 +15,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// leakless fails the test when, after everything it started is closed, a goroutine or a file descriptor more is there than before.
+// leakless fails the test when, after everything it started is closed, a goroutine or a file
+// descriptor more is there than before.
 func leakless(t *testing.T) {
 	t.Helper()
 	before, ignore := fds(t), goleak.IgnoreCurrent()
@@ -81,7 +82,18 @@ func TestExecFaults(t *testing.T) {
 			before := len(s.Commands())
 			s.Set(c.faults)
 			began := time.Now()
-			_, err := do(t.Context(), r, gate.SSHExec{OnNode: gate.OnNode{Common: gate.Common{TimeoutMS: c.timeout.Milliseconds()}, Node: "n1"}, Argv: []string{"echo", "effect"}}, yellow)
+			_, err := do(
+				t.Context(),
+				r,
+				gate.SSHExec{
+					OnNode: gate.OnNode{
+						Common: gate.Common{TimeoutMS: c.timeout.Milliseconds()},
+						Node:   "n1",
+					},
+					Argv: []string{"echo", "effect"},
+				},
+				yellow,
+			)
 			refused(t, err, c.code, c.outcome, c.words, "n1")
 			if took := time.Since(began); took > 10*time.Second {
 				t.Errorf("it took %s", took)
@@ -91,7 +103,8 @@ func TestExecFaults(t *testing.T) {
 			}
 			s.Set(sshtest.Faults{})
 			for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-				if v, err := execute(t.Context(), r, "echo", "again"); err == nil && v.Stdout == "again\n" {
+				if v, err := execute(t.Context(), r, "echo", "again"); err == nil &&
+					v.Stdout == "again\n" {
 					break
 				} else if time.Now().After(end) {
 					t.Fatalf("not healthy after the fault was gone: %v", err)
@@ -135,15 +148,20 @@ func TestCancelReachesTheNodeAtOnce(t *testing.T) {
 	leakless(t)
 	ended := make(chan time.Time, 1)
 	began := make(chan struct{})
-	s := sshtest.New(t, sshtest.Options{Exec: func(ctx context.Context, command string, _ io.Reader, stdout, _ io.Writer) int {
-		if !strings.Contains(command, "forever") {
-			return local(ctx, command, stdout)
-		}
-		close(began)
-		<-ctx.Done()
-		ended <- time.Now()
-		return 1
-	}})
+	s := sshtest.New(
+		t,
+		sshtest.Options{
+			Exec: func(ctx context.Context, command string, _ io.Reader, stdout, _ io.Writer) int {
+				if !strings.Contains(command, "forever") {
+					return local(ctx, command, stdout)
+				}
+				close(began)
+				<-ctx.Done()
+				ended <- time.Now()
+				return 1
+			},
+		},
+	)
 	r := newRemote(t, s)
 	mustExec(t, r, "true")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -204,13 +222,22 @@ func TestDeadline(t *testing.T) {
 			held = append(held, c)
 		}
 		before := len(s.Commands())
-		_, err := do(t.Context(), r, gate.SSHExec{OnNode: gate.OnNode{Common: gate.Common{TimeoutMS: 50}, Node: "n1"}, Argv: []string{"true"}}, yellow)
+		_, err := do(
+			t.Context(),
+			r,
+			gate.SSHExec{
+				OnNode: gate.OnNode{Common: gate.Common{TimeoutMS: 50}, Node: "n1"},
+				Argv:   []string{"true"},
+			},
+			yellow,
+		)
 		refused(t, err, "timeout", gate.Failed, "not sent")
 		for i, c := range held {
 			n.release(c, fmt.Sprint(i))
 		}
 		mustExec(t, r, "true")
-		if got := len(s.Commands()); got > before+2 { // one more, and a probe of the second connection
+		// one more, and a probe of the second connection
+		if got := len(s.Commands()); got > before+2 {
 			t.Errorf("%d commands ran", got-before)
 		}
 	})
@@ -221,7 +248,12 @@ func TestNetworkFaults(t *testing.T) {
 		leakless(t)
 		s := sshtest.New(t, sshtest.Options{})
 		p := sshtest.NewProxy(t, s.Addr)
-		r := newRemote(t, s, quick, func(o *Options) { o.Nodes[0].Host, o.Nodes[0].Port = sshtest.HostPort(p.Addr) })
+		r := newRemote(
+			t,
+			s,
+			quick,
+			func(o *Options) { o.Nodes[0].Host, o.Nodes[0].Port = sshtest.HostPort(p.Addr) },
+		)
 		mustExec(t, r, "true")
 		return s, p, r
 	}
@@ -278,7 +310,12 @@ func TestNetworkFaults(t *testing.T) {
 			}
 			p.Set(sshtest.Weather{BlackHole: true})
 		}()
-		_, err := do(t.Context(), r, gate.SFTPPut{OnNode: on("n1"), Local: "f", Path: dir + "/f"}, yellow)
+		_, err := do(
+			t.Context(),
+			r,
+			gate.SFTPPut{OnNode: on("n1"), Local: "f", Path: dir + "/f"},
+			yellow,
+		)
 		refused(t, err, "lost", gate.Failed)
 		if _, err := os.Stat(dir + "/f"); !os.IsNotExist(err) {
 			t.Errorf("the place holds something: %v", err)
@@ -312,18 +349,23 @@ func TestDialIsNotRepeatedAtOnce(t *testing.T) {
 
 func TestFloodKeepsMemoryFlat(t *testing.T) {
 	leakless(t)
-	s := sshtest.New(t, sshtest.Options{Exec: func(ctx context.Context, command string, _ io.Reader, stdout, _ io.Writer) int {
-		if !strings.Contains(command, "flood") {
-			return local(ctx, command, stdout)
-		}
-		chunk := make([]byte, 64<<10)
-		for range 256 << 20 / len(chunk) {
-			if _, err := stdout.Write(chunk); err != nil {
-				return 1
-			}
-		}
-		return 5
-	}})
+	s := sshtest.New(
+		t,
+		sshtest.Options{
+			Exec: func(ctx context.Context, command string, _ io.Reader, stdout, _ io.Writer) int {
+				if !strings.Contains(command, "flood") {
+					return local(ctx, command, stdout)
+				}
+				chunk := make([]byte, 64<<10)
+				for range 256 << 20 / len(chunk) {
+					if _, err := stdout.Write(chunk); err != nil {
+						return 1
+					}
+				}
+				return 5
+			},
+		},
+	)
 	r := newRemote(t, s)
 	mustExec(t, r, "true")
 	peak := watchMemory(t)
@@ -340,7 +382,11 @@ func TestATransferThatIsCancelledLeavesNothing(t *testing.T) {
 	leakless(t)
 	s := sshtest.New(t, sshtest.Options{})
 	p := sshtest.NewProxy(t, s.Addr)
-	r := newRemote(t, s, func(o *Options) { o.Nodes[0].Host, o.Nodes[0].Port = sshtest.HostPort(p.Addr) })
+	r := newRemote(
+		t,
+		s,
+		func(o *Options) { o.Nodes[0].Host, o.Nodes[0].Port = sshtest.HostPort(p.Addr) },
+	)
 	d, ws := t.TempDir(), filepath.Join(r.opts.Workspace, "agent-a")
 	write(t, d+"/down", make([]byte, 8<<20))
 	write(t, ws+"/up", make([]byte, 8<<20))

@@ -31,7 +31,8 @@ func FuzzTextOr64(f *testing.F) {
 				t.Fatalf("%q, %q: %v", text, b64, err)
 			}
 		}
-		if !utf8.ValidString(text) || !bytes.HasPrefix(b[:at], back) || at-len(back) > 3 || !cut && len(back) != at {
+		if !utf8.ValidString(text) || !bytes.HasPrefix(b[:at], back) || at-len(back) > 3 ||
+			!cut && len(back) != at {
 			t.Errorf("%q came back as %q", b[:at], back)
 		}
 		if utf8.Valid(b) && cut && b64 != "" {
@@ -45,10 +46,12 @@ func FuzzPaths(f *testing.F) {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, p string) {
-		if q, err := cleanRemote(p); err == nil && (q != p || path.Clean(p) != p || p[0] != '/' || strings.Contains(p, "\x00") || strings.Contains(p+"/", "/../")) {
+		if q, err := cleanRemote(p); err == nil &&
+			(q != p || path.Clean(p) != p || p[0] != '/' || strings.Contains(p, "\x00") || strings.Contains(p+"/", "/../")) {
 			t.Errorf("node path %q was accepted", p)
 		}
-		if cleanLocal(p) == nil && (filepath.Join("/ws", p) != "/ws/"+p || strings.ContainsAny(p, "\x00\n\\")) {
+		if cleanLocal(p) == nil &&
+			(filepath.Join("/ws", p) != "/ws/"+p || strings.ContainsAny(p, "\x00\n\\")) {
 			t.Errorf("local path %q was accepted", p)
 		}
 	})
@@ -69,7 +72,9 @@ func FuzzWireCountsListings(f *testing.F) {
 		var stream []byte
 		var want int64
 		for i := 0; i+1 < len(plan); i += 2 {
-			stream = append(append(binary.BigEndian.AppendUint32(stream, uint32(plan[i+1])+1), plan[i]), make([]byte, plan[i+1])...)
+			stream = append(
+				append(binary.BigEndian.AppendUint32(stream, uint32(plan[i+1])+1), plan[i]),
+				make([]byte, plan[i+1])...)
 			if plan[i] == 104 {
 				want += int64(plan[i+1])
 			}
@@ -88,7 +93,8 @@ func FuzzWireCountsListings(f *testing.F) {
 	})
 }
 
-// Whatever a node says of its cluster, nothing of it reaches the terminal as it is; and of what is written as pvesh writes it, name and quorum are read back.
+// Whatever a node says of its cluster, nothing of it reaches the terminal as it is; and of what is
+// written as pvesh writes it, name and quorum are read back.
 func FuzzClusterStatus(f *testing.F) {
 	f.Add([]byte(`[{"type":"cluster","name":"\u001b[2J","quorate":0}]`), "n1", "c", 1, 1)
 	f.Add([]byte(`[{"type":"node","name":"\ud800","online":0}]`), "pve\n7", "", 0, 0)
@@ -98,7 +104,11 @@ func FuzzClusterStatus(f *testing.F) {
 			d, level := &doctor{rep: &Report{Node: "n1"}}, map[string]Level{}
 			d.status(out, "n1")
 			for _, g := range d.rep.Findings {
-				if level[g.Check] = g.Level; strings.ContainsFunc(g.Note+g.Fix, unicode.IsControl) || (g.Level == OK) != (g.Fix == "") {
+				if level[g.Check] = g.Level; strings.ContainsFunc(
+					g.Note+g.Fix,
+					unicode.IsControl,
+				) ||
+					(g.Level == OK) != (g.Fix == "") {
 					t.Fatalf("%q: %+v", out, g)
 				}
 			}
@@ -107,7 +117,13 @@ func FuzzClusterStatus(f *testing.F) {
 		if level := look(raw); level["pvesh"] == OK && !json.Valid(raw) {
 			t.Fatalf("%q: %v", raw, level)
 		}
-		out, err := json.Marshal([]map[string]any{{"type": "cluster", "name": cluster, "quorate": quorate}, {"type": "node", "name": node, "local": 1, "online": 1}, {"type": "node", "name": "n2", "online": online}})
+		out, err := json.Marshal(
+			[]map[string]any{
+				{"type": "cluster", "name": cluster, "quorate": quorate},
+				{"type": "node", "name": node, "local": 1, "online": 1},
+				{"type": "node", "name": "n2", "online": online},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,8 @@ func local(ctx context.Context, command string, stdout io.Writer) int {
 	return 0
 }
 
-// watchMemory returns a function that ends the watch and says by how much the memory in use has grown at most.
+// watchMemory returns a function that ends the watch and says by how much the memory in use has
+// grown at most.
 func watchMemory(t testing.TB) func() int64 {
 	t.Helper()
 	use := func() int64 {

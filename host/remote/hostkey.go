@@ -12,7 +12,8 @@ import (
 	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
 )
 
-// hostKeys decides whether a host is who it should be. A pin wins over known_hosts; unknown and changed keys are refused, always.
+// hostKeys decides whether a host is who it should be. A pin wins over known_hosts; unknown and
+// changed keys are refused, always.
 type hostKeys struct {
 	pin   string
 	kind  int // of key that the pin may be of, an index of kinds
@@ -20,10 +21,16 @@ type hostKeys struct {
 	db    *knownhosts.HostKeyDB
 }
 
-// kinds of host keys, best first. A fingerprint does not say of which kind its key is, and a host that has several shows the one that it is asked for.
-var kinds = [][]string{{ssh.KeyAlgoED25519}, {ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521}, {ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}}
+// kinds of host keys, best first. A fingerprint does not say of which kind its key is, and a host
+// that has several shows the one that it is asked for.
+var kinds = [][]string{
+	{ssh.KeyAlgoED25519},
+	{ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521},
+	{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256},
+}
 
-// otherKind is a host that has no key of the kind that was asked for, or one that is not pinned: the pin may be of another kind.
+// otherKind is a host that has no key of the kind that was asked for, or one that is not pinned:
+// the pin may be of another kind.
 type otherKind struct {
 	login Login
 	error
@@ -31,7 +38,8 @@ type otherKind struct {
 
 func (o *otherKind) Unwrap() error { return o.error }
 
-// nextKind notes that the pin of l is of another kind than thought, and reports whether there is one left to ask for.
+// nextKind notes that the pin of l is of another kind than thought, and reports whether there is
+// one left to ask for.
 func (r *Remote) nextKind(l Login) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,15 +61,32 @@ func (r *Remote) newHostKeys(l Login) (*hostKeys, error) {
 	h := &hostKeys{files: files}
 	var err error
 	if h.db, err = knownhosts.NewDB(h.files...); err != nil {
-		return nil, failed("host_key", "reading known_hosts: %v; correct the file or remote.known_hosts", err)
+		return nil, failed(
+			"host_key",
+			"reading known_hosts: %v; correct the file or remote.known_hosts",
+			err,
+		)
 	}
 	return h, nil
 }
 
-// algorithms are those that the host may use to prove itself: of the keys that are known, or all modern ones, so that an unknown key can be shown.
+// algorithms are those that the host may use to prove itself: of the keys that are known, or all
+// modern ones, so that an unknown key can be shown.
 func (h *hostKeys) algorithms(addr string) []string {
-	modern := []string{ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01, ssh.CertAlgoECDSA521v01, ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
-		ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
+	modern := []string{
+		ssh.CertAlgoED25519v01,
+		ssh.CertAlgoECDSA256v01,
+		ssh.CertAlgoECDSA384v01,
+		ssh.CertAlgoECDSA521v01,
+		ssh.CertAlgoRSASHA512v01,
+		ssh.CertAlgoRSASHA256v01,
+		ssh.KeyAlgoED25519,
+		ssh.KeyAlgoECDSA256,
+		ssh.KeyAlgoECDSA384,
+		ssh.KeyAlgoECDSA521,
+		ssh.KeyAlgoRSASHA512,
+		ssh.KeyAlgoRSASHA256,
+	}
 	if h.db == nil {
 		return kinds[h.kind]
 	}
@@ -84,11 +109,21 @@ func (h *hostKeys) algorithms(addr string) []string {
 
 // check is an ssh.HostKeyCallback.
 func (h *hostKeys) check(addr string, remote net.Addr, key ssh.PublicKey) error {
-	seen := fmt.Sprintf("%s key %s", strings.TrimSuffix(key.Type(), "-cert-v01@openssh.com"), ssh.FingerprintSHA256(plainKey(key)))
+	seen := fmt.Sprintf(
+		"%s key %s",
+		strings.TrimSuffix(key.Type(), "-cert-v01@openssh.com"),
+		ssh.FingerprintSHA256(plainKey(key)),
+	)
 	if h.db == nil {
 		if got := ssh.FingerprintSHA256(key); got != h.pin {
-			return failed("host_key", "%s answered with %s, but host_key pins %s. Either the pin is of another key of this host or someone stands between: read the fingerprint on the host's own console "+
-				"(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub) and correct host_key only if it is the same", addr, seen, h.pin)
+			return failed(
+				"host_key",
+				"%s answered with %s, but host_key pins %s. Either the pin is of another key of this host or someone stands between: read the fingerprint on the host's own console "+
+					"(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub) and correct host_key only if it is the same",
+				addr,
+				seen,
+				h.pin,
+			)
 		}
 		return nil
 	}
@@ -98,13 +133,32 @@ func (h *hostKeys) check(addr string, remote net.Addr, key ssh.PublicKey) error 
 	case err == nil:
 		return nil
 	case errors.As(err, &revoked):
-		return failed("host_key", "%s answered with %s, which is @revoked at %s:%d: do not use this host until its keys are replaced", addr, seen, revoked.Revoked.Filename, revoked.Revoked.Line)
+		return failed(
+			"host_key",
+			"%s answered with %s, which is @revoked at %s:%d: do not use this host until its keys are replaced",
+			addr,
+			seen,
+			revoked.Revoked.Filename,
+			revoked.Revoked.Line,
+		)
 	case knownhosts.IsHostKeyChanged(err):
-		return failed("host_key", "the host key of %s has CHANGED: it answered with %s, known_hosts (%s) has another. Someone may stand between. Compare the fingerprint on the host's own console, "+
-			"and only if it is the same replace the line: ssh-keygen -R '%s' -f FILE", addr, seen, strings.Join(h.files, ", "), knownhosts.Normalize(addr))
+		return failed(
+			"host_key",
+			"the host key of %s has CHANGED: it answered with %s, known_hosts (%s) has another. Someone may stand between. Compare the fingerprint on the host's own console, "+
+				"and only if it is the same replace the line: ssh-keygen -R '%s' -f FILE",
+			addr,
+			seen,
+			strings.Join(h.files, ", "),
+			knownhosts.Normalize(addr),
+		)
 	case knownhosts.IsHostUnknown(err):
-		return failed("host_key", "%s is not in known_hosts (%s). It answered with %s: compare that on the host's own console, then set host_key to the fingerprint, or see `caponier hosts scan`",
-			addr, strings.Join(h.files, ", "), seen)
+		return failed(
+			"host_key",
+			"%s is not in known_hosts (%s). It answered with %s: compare that on the host's own console, then set host_key to the fingerprint, or see `caponier hosts scan`",
+			addr,
+			strings.Join(h.files, ", "),
+			seen,
+		)
 	}
 	return failed("host_key", "%s answered with %s: %v", addr, seen, err)
 }

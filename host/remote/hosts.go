@@ -20,14 +20,16 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// ScannedKey is a key that a host shows. Nobody has checked whose it is: a person must compare the fingerprint on the host's own console.
+// ScannedKey is a key that a host shows. Nobody has checked whose it is: a person must compare the
+// fingerprint on the host's own console.
 type ScannedKey struct {
 	Type        string `json:"type"`
 	Fingerprint string `json:"fingerprint"` // what host_key takes
 	Line        string `json:"line"`        // for known_hosts
 }
 
-// Scan asks a host for its keys, one connection for each kind of key. It logs in nowhere. The error is nil when the host showed at least one.
+// Scan asks a host for its keys, one connection for each kind of key. It logs in nowhere. The error
+// is nil when the host showed at least one.
 func Scan(ctx context.Context, host string, port int) ([]ScannedKey, error) {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))
 	var keys []ScannedKey
@@ -38,7 +40,14 @@ func Scan(ctx context.Context, host string, port int) ([]ScannedKey, error) {
 			errs = errors.Join(errs, err)
 			continue
 		}
-		keys = append(keys, ScannedKey{Type: key.Type(), Fingerprint: ssh.FingerprintSHA256(key), Line: knownhosts.Line([]string{addr}, key)})
+		keys = append(
+			keys,
+			ScannedKey{
+				Type:        key.Type(),
+				Fingerprint: ssh.FingerprintSHA256(key),
+				Line:        knownhosts.Line([]string{addr}, key),
+			},
+		)
 	}
 	if len(keys) > 0 {
 		return keys, nil
@@ -56,10 +65,18 @@ func scan(ctx context.Context, addr string, algorithms []string) (key ssh.Public
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	defer conn.Close()
 	seen := errors.New("seen")
-	c, _, _, err := ssh.NewClientConn(conn, addr, &ssh.ClientConfig{User: "nobody", HostKeyAlgorithms: algorithms, HostKeyCallback: func(_ string, _ net.Addr, k ssh.PublicKey) error {
-		key = k
-		return seen // the key is proven before this is called; there is no reason to go on
-	}})
+	c, _, _, err := ssh.NewClientConn(
+		conn,
+		addr,
+		&ssh.ClientConfig{
+			User:              "nobody",
+			HostKeyAlgorithms: algorithms,
+			HostKeyCallback: func(_ string, _ net.Addr, k ssh.PublicKey) error {
+				key = k
+				return seen // the key is proven before this is called; there is no reason to go on
+			},
+		},
+	)
 	if err == nil {
 		c.Close()
 	}
@@ -69,14 +86,16 @@ func scan(ctx context.Context, addr string, algorithms []string) (key ssh.Public
 	return nil, err
 }
 
-// sshBlock is a Host block of an OpenSSH client configuration: its patterns and its settings, in order.
+// sshBlock is a Host block of an OpenSSH client configuration: its patterns and its settings, in
+// order.
 type sshBlock struct {
 	patterns []string
 	settings [][2]string
 }
 
-// Import reads an OpenSSH client configuration and returns a node for each plain name in it. Nothing is executed or included: what has no place in an
-// inventory, such as ProxyCommand, Match and Include, is named in notes. Host keys are not in such a file; see [Scan].
+// Import reads an OpenSSH client configuration and returns a node for each plain name in it.
+// Nothing is executed or included: what has no place in an inventory, such as ProxyCommand, Match
+// and Include, is named in notes. Host keys are not in such a file; see [Scan].
 func Import(r io.Reader) (nodes []NodeOptions, notes []string, err error) {
 	blocks := []sshBlock{{patterns: []string{"*"}}}
 	lines := bufio.NewScanner(io.LimitReader(r, 1<<20))
@@ -89,13 +108,29 @@ func Import(r io.Reader) (nodes []NodeOptions, notes []string, err error) {
 		case key == "":
 		case key == "match":
 			skipping = true
-			notes = append(notes, fmt.Sprintf("line %d: Match and what follows it is left out; write those hosts by hand", n))
+			notes = append(
+				notes,
+				fmt.Sprintf(
+					"line %d: Match and what follows it is left out; write those hosts by hand",
+					n,
+				),
+			)
 		case key == "host":
 			skipping = false
-			blocks = append(blocks, sshBlock{patterns: strings.Fields(strings.ReplaceAll(value, `"`, ""))})
+			blocks = append(
+				blocks,
+				sshBlock{patterns: strings.Fields(strings.ReplaceAll(value, `"`, ""))},
+			)
 		case skipping:
 		case slices.Contains([]string{"proxycommand", "localcommand", "include", "remotecommand", "permitlocalcommand", "forwardagent", "knownhostscommand"}, key):
-			notes = append(notes, fmt.Sprintf("line %d: %s is left out: the host runs no local commands, includes no files and forwards no agent", n, key))
+			notes = append(
+				notes,
+				fmt.Sprintf(
+					"line %d: %s is left out: the host runs no local commands, includes no files and forwards no agent",
+					n,
+					key,
+				),
+			)
 		default:
 			b := &blocks[len(blocks)-1]
 			b.settings = append(b.settings, [2]string{key, value})
@@ -117,8 +152,18 @@ func Import(r io.Reader) (nodes []NodeOptions, notes []string, err error) {
 					n.Jump = append(n.Jump, JumpOptions{sshHop(blocks, hop)})
 				}
 			}
-			if !nodeName.MatchString(name) || len(n.Jump) > maxJumps || !hostName.MatchString(n.Host) || n.Port < 1 || n.Port > 65535 || strings.ContainsAny(n.IdentityFile+n.CertificateFile, "%\n") {
-				notes = append(notes, fmt.Sprintf("%q is left out: its name, host, port, files or jump hosts cannot be written as a node", name))
+			if !nodeName.MatchString(name) || len(n.Jump) > maxJumps ||
+				!hostName.MatchString(n.Host) ||
+				n.Port < 1 ||
+				n.Port > 65535 ||
+				strings.ContainsAny(n.IdentityFile+n.CertificateFile, "%\n") {
+				notes = append(
+					notes,
+					fmt.Sprintf(
+						"%q is left out: its name, host, port, files or jump hosts cannot be written as a node",
+						name,
+					),
+				)
 				continue
 			}
 			if n.User == "" {
@@ -142,10 +187,18 @@ func sshSetting(line string) (key, value string, ok bool) {
 	}
 	value = strings.TrimLeft(line[i:], " \t")
 	value = strings.TrimSpace(strings.TrimPrefix(value, "="))
-	if unquoted := strings.TrimSuffix(strings.TrimPrefix(value, `"`), `"`); len(unquoted) == len(value)-2 && !strings.Contains(unquoted, `"`) {
+	if unquoted := strings.TrimSuffix(strings.TrimPrefix(value, `"`), `"`); len(
+		unquoted,
+	) == len(
+		value,
+	)-2 &&
+		!strings.Contains(unquoted, `"`) {
 		value = unquoted
 	}
-	return strings.ToLower(line[:i]), value, value != "" && utf8.ValidString(value) && !strings.ContainsFunc(value, unicode.IsControl)
+	return strings.ToLower(
+			line[:i],
+		), value, value != "" && utf8.ValidString(value) &&
+			!strings.ContainsFunc(value, unicode.IsControl)
 }
 
 // sshValue is the first value in the blocks that match, as OpenSSH takes it.
@@ -184,8 +237,17 @@ func globbed(pattern, name string) bool {
 }
 
 func sshLogin(blocks []sshBlock, name string) Login {
-	l := Login{Host: strings.ReplaceAll(cmp.Or(sshValue(blocks, name, "hostname"), name), "%h", name), User: sshValue(blocks, name, "user"), Port: 22,
-		IdentityFile: sshValue(blocks, name, "identityfile"), CertificateFile: sshValue(blocks, name, "certificatefile")}
+	l := Login{
+		Host: strings.ReplaceAll(cmp.Or(sshValue(blocks, name, "hostname"), name), "%h", name),
+		User: sshValue(blocks, name, "user"),
+		Port: 22,
+		IdentityFile: sshValue(
+			blocks,
+			name,
+			"identityfile",
+		),
+		CertificateFile: sshValue(blocks, name, "certificatefile"),
+	}
 	if p := sshValue(blocks, name, "port"); p != "" {
 		l.Port, _ = strconv.Atoi(p)
 	}

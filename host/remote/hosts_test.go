@@ -60,7 +60,10 @@ func TestImport(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", name, got[name].Login, want)
 		}
 	}
-	if j := got["pve2"].Jump; len(j) != 2 || j[0].Host != "198.51.100.1" || j[0].User != "admin" || j[1].Host != "192.0.2.9" || j[1].User != "ops" || j[1].Port != 2200 {
+	if j := got["pve2"].Jump; len(j) != 2 || j[0].Host != "198.51.100.1" || j[0].User != "admin" ||
+		j[1].Host != "192.0.2.9" ||
+		j[1].User != "ops" ||
+		j[1].Port != 2200 {
 		t.Errorf("jump hosts of pve2: %+v", j)
 	}
 	if _, is := got["bad;name"]; is {
@@ -78,7 +81,11 @@ func TestImport(t *testing.T) {
 		sshtest.Missing(t, "openssh-client")
 	}
 	file := filepath.Join(t.TempDir(), "config")
-	plain := strings.ReplaceAll(exampleSSHConfig, `Match host pve9 exec "rm -rf /"`, "Match host pve9")
+	plain := strings.ReplaceAll(
+		exampleSSHConfig,
+		`Match host pve9 exec "rm -rf /"`,
+		"Match host pve9",
+	)
 	os.WriteFile(file, []byte(strings.ReplaceAll(plain, "Include other", "")), 0o600)
 	for name, n := range got {
 		out, err := exec.Command(client, "-G", "-F", file, name).CombinedOutput()
@@ -105,7 +112,8 @@ func FuzzImport(f *testing.F) {
 		}
 		var again strings.Builder // the same nodes, written as OpenSSH would have them
 		for _, n := range nodes {
-			if strings.ContainsAny(n.User+n.IdentityFile+n.CertificateFile, "\"\x00\t ") || len(n.Jump) > 0 {
+			if strings.ContainsAny(n.User+n.IdentityFile+n.CertificateFile, "\"\x00\t ") ||
+				len(n.Jump) > 0 {
 				return
 			}
 			fmt.Fprintf(&again, "Host %s\nHostName %s\nPort %d\n", n.Name, n.Host, n.Port)
@@ -120,7 +128,11 @@ func FuzzImport(f *testing.F) {
 			t.Errorf("%q\ngave      %+v\nand again %+v, %v", text, nodes, back, err)
 		}
 		for _, n := range nodes {
-			if !nodeName.MatchString(n.Name) || !hostName.MatchString(n.Host) || strings.ContainsAny(n.Host+n.User+n.IdentityFile+n.CertificateFile, "\x00\r\n\x1b") {
+			if !nodeName.MatchString(n.Name) || !hostName.MatchString(n.Host) ||
+				strings.ContainsAny(
+					n.Host+n.User+n.IdentityFile+n.CertificateFile,
+					"\x00\r\n\x1b",
+				) {
 				t.Errorf("%+v", n)
 			}
 		}
@@ -132,11 +144,14 @@ func TestScanShowsWhatTheHostProves(t *testing.T) {
 	s := sshtest.New(t, sshtest.Options{})
 	host, port := s.HostPort()
 	keys, err := Scan(t.Context(), host, port)
-	if err != nil || len(keys) != 1 || keys[0].Fingerprint != s.Pin() || keys[0].Type != "ssh-ed25519" || !strings.HasPrefix(keys[0].Line, fmt.Sprintf("[127.0.0.1]:%d ssh-ed25519 ", port)) {
+	if err != nil || len(keys) != 1 || keys[0].Fingerprint != s.Pin() ||
+		keys[0].Type != "ssh-ed25519" ||
+		!strings.HasPrefix(keys[0].Line, fmt.Sprintf("[127.0.0.1]:%d ssh-ed25519 ", port)) {
 		t.Errorf("%+v, %v", keys, err)
 	}
 	s.Close()
-	if keys, err := Scan(t.Context(), host, port); err == nil || !strings.Contains(err.Error(), s.Addr) {
+	if keys, err := Scan(t.Context(), host, port); err == nil ||
+		!strings.Contains(err.Error(), s.Addr) {
 		t.Errorf("of a host that is down: %+v, %v", keys, err)
 	}
 }

@@ -21,7 +21,8 @@ const partialPrefix = ".caponier-partial-" // of what is being written, on both 
 
 var plainFolder = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$`)
 
-// folder is the name of a principal's folder. Names that are no plain file name, or look like the digests that stand for those, become digests.
+// folder is the name of a principal's folder. Names that are no plain file name, or look like the
+// digests that stand for those, become digests.
 func folder(principal string) string {
 	if plainFolder.MatchString(principal) && !strings.HasPrefix(principal, "sha256-") {
 		return principal
@@ -30,7 +31,8 @@ func folder(principal string) string {
 	return "sha256-" + hex.EncodeToString(sum[:16])
 }
 
-// local opens the folder of a principal: nothing reached through it lies outside, whatever links are in it.
+// local opens the folder of a principal: nothing reached through it lies outside, whatever links
+// are in it.
 func (r *Remote) local(principal string) (*os.Root, error) {
 	top, err := os.OpenRoot(r.opts.Workspace)
 	if err != nil {
@@ -39,28 +41,47 @@ func (r *Remote) local(principal string) (*os.Root, error) {
 	defer top.Close()
 	name := folder(principal)
 	if err := top.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, failed("permission", "making the folder of %s in remote.workspace: %v", principal, err)
+		return nil, failed(
+			"permission",
+			"making the folder of %s in remote.workspace: %v",
+			principal,
+			err,
+		)
 	}
 	if info, err := top.Lstat(name); err != nil || !info.IsDir() {
 		return nil, failed("permission", "%s in remote.workspace is not a folder", name)
 	}
 	root, err := top.OpenRoot(name)
 	if err != nil {
-		return nil, failed("permission", "opening the folder of %s in remote.workspace: %v", principal, err)
+		return nil, failed(
+			"permission",
+			"opening the folder of %s in remote.workspace: %v",
+			principal,
+			err,
+		)
 	}
 	return root, nil
 }
 
 // cleanLocal accepts a relative path in its one form.
 func cleanLocal(name string) error {
-	if name == "." || !filepath.IsLocal(name) || path.Clean(name) != name || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7F || c == '\\' }) ||
+	if name == "." || !filepath.IsLocal(name) || path.Clean(name) != name ||
+		strings.ContainsFunc(
+			name,
+			func(c rune) bool { return c < ' ' || c == 0x7F || c == '\\' },
+		) ||
 		strings.Contains("/"+name, "/"+partialPrefix) {
-		return failed("not_a_path", "local path %q must be relative to your workspace, without . or .., doubled slashes or control characters", name)
+		return failed(
+			"not_a_path",
+			"local path %q must be relative to your workspace, without . or .., doubled slashes or control characters",
+			name,
+		)
 	}
 	return nil
 }
 
-// source opens a regular local file. Links and special files are refused: opening a FIFO would wait for ever.
+// source opens a regular local file. Links and special files are refused: opening a FIFO would wait
+// for ever.
 func source(root *os.Root, name string) (*os.File, int64, error) {
 	if err := cleanLocal(name); err != nil {
 		return nil, 0, err
@@ -103,8 +124,15 @@ func vacant(root *os.Root, name string, overwrite bool) error {
 	return nil
 }
 
-// receive lets fill write a new file, and gives it its name only when fill succeeded and all of it is on the disk. commit is asked last.
-func receive(root *os.Root, name string, overwrite bool, commit func() error, fill func(io.Writer) (int64, error)) error {
+// receive lets fill write a new file, and gives it its name only when fill succeeded and all of it
+// is on the disk. commit is asked last.
+func receive(
+	root *os.Root,
+	name string,
+	overwrite bool,
+	commit func() error,
+	fill func(io.Writer) (int64, error),
+) error {
 	if err := vacant(root, name, overwrite); err != nil {
 		return err
 	}
@@ -127,7 +155,13 @@ func receive(root *os.Root, name string, overwrite bool, commit func() error, fi
 		return fileError("writing local file", name, err)
 	}
 	if info, err := f.Stat(); err != nil || info.Size() != size {
-		return failed("disk_full", "writing local file %q: %d bytes came, but the disk has not kept them all (%v)", name, size, err)
+		return failed(
+			"disk_full",
+			"writing local file %q: %d bytes came, but the disk has not kept them all (%v)",
+			name,
+			size,
+			err,
+		)
 	}
 	if err := f.Close(); err != nil {
 		return fileError("writing local file", name, err)
@@ -150,13 +184,20 @@ func (r *Remote) Save(principal, name string, data io.Reader) error {
 		return err
 	}
 	defer root.Close()
-	return receive(root, name, false, func() error { return nil }, func(w io.Writer) (int64, error) { return io.Copy(w, data) })
+	return receive(
+		root,
+		name,
+		false,
+		func() error { return nil },
+		func(w io.Writer) (int64, error) { return io.Copy(w, data) },
+	)
 }
 
 // noFile is the digest of a local file that is not there, or cannot be uploaded.
 const noFile = "none"
 
-// Digests tells what an upload of these local files would send now: sha256:HEX, or "none". A call is approved for these bytes.
+// Digests tells what an upload of these local files would send now: sha256:HEX, or "none". A call
+// is approved for these bytes.
 func (r *Remote) Digests(p gate.Principal, names []string) (map[string]string, error) {
 	root, err := r.local(p.ID)
 	if err != nil {

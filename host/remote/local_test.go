@@ -11,7 +11,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 )
 
-// What was decided is a digest: other bytes of the same length under the same name are not sent in their place.
+// What was decided is a digest: other bytes of the same length under the same name are not sent in
+// their place.
 func TestAnUploadSendsTheBytesThatWereDecided(t *testing.T) {
 	s := sshtest.New(t, sshtest.Options{})
 	r := newRemote(t, s)

@@ -14,8 +14,9 @@ const (
 	memoBytes   = 256 << 10 // the largest answer that is kept
 )
 
-// memo answers the repeat of a green command by the same principal for a short while. Every operation above green empties it, when it starts and when it
-// ends: what was read before a change must not be taken for what is there after it.
+// memo answers the repeat of a green command by the same principal for a short while. Every
+// operation above green empties it, when it starts and when it ends: what was read before a change
+// must not be taken for what is there after it.
 type memo struct {
 	ttl time.Duration
 
@@ -31,10 +32,15 @@ type remembered struct {
 
 // key is empty for what may not be remembered.
 func (m *memo) key(q gate.Question, d gate.Decision, op gate.SSHExec, limit int64) string {
-	if m.ttl <= 0 || !d.Allow || d.Tier != gate.Green || op.Stdin != "" || op.StdinB64 != "" || q.Call == nil || q.Call.Principal.ID == "" {
+	if m.ttl <= 0 || !d.Allow || d.Tier != gate.Green || op.Stdin != "" || op.StdinB64 != "" ||
+		q.Call == nil ||
+		q.Call.Principal.ID == "" {
 		return ""
 	}
-	return strings.Join([]string{q.Call.Principal.ID, op.Node, strconv.FormatInt(limit, 10), q.Cmd.Rendered}, "\x00")
+	return strings.Join(
+		[]string{q.Call.Principal.ID, op.Node, strconv.FormatInt(limit, 10), q.Cmd.Rendered},
+		"\x00",
+	)
 }
 
 // get returns the epoch with which to put the answer if there is none yet.

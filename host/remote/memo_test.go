@@ -66,7 +66,13 @@ func TestMemo(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := len(s.Commands()) - before; got != c.ran || c.ran == 1 && a.Value != b.Value {
-				t.Errorf("the node was asked %d times, want %d: %v, %v", got, c.ran, a.Value, b.Value)
+				t.Errorf(
+					"the node was asked %d times, want %d: %v, %v",
+					got,
+					c.ran,
+					a.Value,
+					b.Value,
+				)
 			}
 		})
 	}

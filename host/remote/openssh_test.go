@@ -19,7 +19,19 @@ func openSSH(t testing.TB, lines ...string) (*sshtest.OpenSSH, Options) {
 	s := sshtest.StartOpenSSH(t, lines...)
 	host, port := s.HostPort()
 	return s, Options{Workspace: filepath.Join(t.TempDir(), "workspace"), StageRoot: t.TempDir(),
-		Nodes: []NodeOptions{{Name: "n1", Cluster: "c1", Login: Login{Host: host, Port: port, User: s.User, IdentityFile: s.ClientFile, HostKey: s.Pin()}}}}
+		Nodes: []NodeOptions{
+			{
+				Name:    "n1",
+				Cluster: "c1",
+				Login: Login{
+					Host:         host,
+					Port:         port,
+					User:         s.User,
+					IdentityFile: s.ClientFile,
+					HostKey:      s.Pin(),
+				},
+			},
+		}}
 }
 
 func start(t testing.TB, o Options) *Remote {
@@ -35,30 +47,48 @@ func start(t testing.TB, o Options) *Remote {
 func TestOpenSSH(t *testing.T) {
 	_, o := openSSH(t)
 	r := start(t, o)
-	if v := mustExec(t, r, "/usr/bin/printf", "%s", `it's "$HOME"`); v.Stdout != `it's "$HOME"` || v.Exit != 0 {
+	if v := mustExec(t, r, "/usr/bin/printf", "%s", `it's "$HOME"`); v.Stdout != `it's "$HOME"` ||
+		v.Exit != 0 {
 		t.Errorf("%+v", v)
 	}
 	if v := mustExec(t, r, "sh", "-c", "kill -TERM $$"); v.Exit != 143 || v.Signal != "TERM" {
 		t.Errorf("killed by TERM: %+v", v)
 	}
 	began := time.Now()
-	if v := mustExec(t, r, "sh", "-c", "echo started; sleep 30 &"); v.Stdout != "started\n" || !v.Truncated || time.Since(began) > 5*time.Second {
-		t.Errorf("a process left behind that holds the output open: %+v after %s", v, time.Since(began))
+	if v := mustExec(t, r, "sh", "-c", "echo started; sleep 30 &"); v.Stdout != "started\n" ||
+		!v.Truncated ||
+		time.Since(began) > 5*time.Second {
+		t.Errorf(
+			"a process left behind that holds the output open: %+v after %s",
+			v,
+			time.Since(began),
+		)
 	}
 	dir := t.TempDir()
 	big := []byte(strings.Repeat("0123456789abcdef", 200_000))
 	write(t, filepath.Join(o.Workspace, "agent-a", "big"), big)
-	res, err := do(t.Context(), r, gate.SFTPPut{OnNode: on("n1"), Local: "big", Path: dir + "/big", Mode: "0644"}, yellow)
+	res, err := do(
+		t.Context(),
+		r,
+		gate.SFTPPut{OnNode: on("n1"), Local: "big", Path: dir + "/big", Mode: "0644"},
+		yellow,
+	)
 	if err != nil || res.SHA256 != digest(big) {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	if res, err = do(t.Context(), r, gate.SFTPGet{OnNode: on("n1"), Path: dir + "/big", Local: "back"}, yellow); err != nil || res.SHA256 != digest(big) {
+	if res, err = do(t.Context(), r, gate.SFTPGet{OnNode: on("n1"), Path: dir + "/big", Local: "back"}, yellow); err != nil ||
+		res.SHA256 != digest(big) {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
 		t.Errorf("left on the node: %v", left)
 	}
-	_, err = do(t.Context(), r, gate.SFTPPut{OnNode: on("n1"), Local: "big", Path: dir + "/big"}, yellow)
+	_, err = do(
+		t.Context(),
+		r,
+		gate.SFTPPut{OnNode: on("n1"), Local: "big", Path: dir + "/big"},
+		yellow,
+	)
 	refused(t, err, "exists", gate.Failed)
 	var all sync.WaitGroup
 	for range 40 {
@@ -120,9 +150,10 @@ func healthy(t *testing.T, r *Remote) {
 
 func TestOpenSSHLimits(t *testing.T) {
 	for name, lines := range map[string]string{
-		"MaxSessions 2":            "MaxSessions 2", // fewer than remote.max_sessions
-		"MaxSessions 10":           "MaxSessions 10",
-		"MaxStartups 1:100:1":      "MaxStartups 1:100:1", // every connection but one that is not logged in yet is dropped
+		"MaxSessions 2":  "MaxSessions 2", // fewer than remote.max_sessions
+		"MaxSessions 10": "MaxSessions 10",
+		// every connection but one that is not logged in yet is dropped
+		"MaxStartups 1:100:1":      "MaxStartups 1:100:1",
 		"a slow login, LoginGrace": "LoginGraceTime 2",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +162,8 @@ func TestOpenSSHLimits(t *testing.T) {
 			var all sync.WaitGroup
 			for range 32 {
 				all.Go(func() {
-					if v, err := execute(t.Context(), r, "echo", "x"); err != nil || v.Stdout != "x\n" {
+					if v, err := execute(t.Context(), r, "echo", "x"); err != nil ||
+						v.Stdout != "x\n" {
 						t.Errorf("%+v, %v", v, err)
 					}
 					if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
@@ -156,7 +188,8 @@ func TestOpenSSHRefusesCommands(t *testing.T) {
 	}
 }
 
-// A process that never writes may go on: sshd closes its pipes, and forwards no signal for root, who is not separated from sshd's own privileges.
+// A process that never writes may go on: sshd closes its pipes, and forwards no signal for root,
+// who is not separated from sshd's own privileges.
 func TestOpenSSHCancelEndsAProcessThatWrites(t *testing.T) {
 	leakless(t)
 	_, o := openSSH(t)
@@ -175,7 +208,13 @@ func TestOpenSSHCancelEndsAProcessThatWrites(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	_, err := execute(ctx, r, "sh", "-c", "echo $$ > "+file+"; while echo tick; do sleep 0.05; done")
+	_, err := execute(
+		ctx,
+		r,
+		"sh",
+		"-c",
+		"echo $$ > "+file+"; while echo tick; do sleep 0.05; done",
+	)
 	refused(t, err, "cancelled", gate.Unknown, "may still be running")
 	text, _ := os.ReadFile(file)
 	for {
@@ -194,7 +233,9 @@ func TestOpenSSHTakesTheLongestCommand(t *testing.T) {
 	r := start(t, o)
 	n := r.nodes["n1"]
 	text := "/bin/echo " + strings.Repeat("x", maxCommand-len("/bin/echo "))
-	if e, err := n.exec(t.Context(), command{text: text, max: 1 << 20}); err != nil || e.exit != 0 || string(e.stdout) != text[len("/bin/echo "):]+"\n" {
+	if e, err := n.exec(t.Context(), command{text: text, max: 1 << 20}); err != nil ||
+		e.exit != 0 ||
+		string(e.stdout) != text[len("/bin/echo "):]+"\n" {
 		t.Errorf("exit %d, %d bytes: %s, %v", e.exit, len(e.stdout), e.stderr, err)
 	}
 	_, err := n.exec(t.Context(), command{text: text + "x", max: 1})

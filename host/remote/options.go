@@ -13,37 +13,52 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// Options is the table [remote]. Zero fields take the defaults named here; [Options.Validate] fills them in.
+// Options is the table [remote]. Zero fields take the defaults named here; [Options.Validate] fills
+// them in.
 type Options struct {
-	Workspace  string        `koanf:"workspace"`   // directory of local files; each principal has a folder in it
-	Nodes      []NodeOptions `koanf:"nodes"`       // the inventory
-	KnownHosts []string      `koanf:"known_hosts"` // files in OpenSSH's format, read again at each dial; for hosts without host_key
+	// directory of local files; each principal has a folder in it
+	Workspace string        `koanf:"workspace"`
+	Nodes     []NodeOptions `koanf:"nodes"` // the inventory
+	// files in OpenSSH's format, read again at each dial; for hosts without host_key
+	KnownHosts []string `koanf:"known_hosts"`
 
-	MaxSessions  int           `koanf:"max_sessions"`  // at once on one connection, 5, of which one principal leaves two (of all connections to a node) to the others; sshd refuses more under load long before its MaxSessions
-	MaxConns     int           `koanf:"max_conns"`     // to one node, 2
-	DialTimeout  time.Duration `koanf:"dial_timeout"`  // TCP, banner, key exchange and authentication of all hops together, 10s
-	StepTimeout  time.Duration `koanf:"step_timeout"`  // to open a channel or have a request answered, 15s
+	// at once on one connection, 5, of which one principal leaves two (of all connections to a
+	// node) to the others; sshd refuses more under load long before its MaxSessions
+	MaxSessions int `koanf:"max_sessions"`
+	MaxConns    int `koanf:"max_conns"` // to one node, 2
+	// TCP, banner, key exchange and authentication of all hops together, 10s
+	DialTimeout time.Duration `koanf:"dial_timeout"`
+	// to open a channel or have a request answered, 15s
+	StepTimeout  time.Duration `koanf:"step_timeout"`
 	StallTimeout time.Duration `koanf:"stall_timeout"` // of a transfer that moves nothing, 30s
-	KeepAlive    time.Duration `koanf:"keep_alive"`    // between probes, 15s; after three intervals without an answer the peer is dead
-	IdleClose    time.Duration `koanf:"idle_close"`    // of a connection that nobody uses, 10m
-	ExecTimeout  time.Duration `koanf:"exec_timeout"`  // of any operation that nothing limits more, 5m
-	Warm         bool          `koanf:"warm"`          // connect to every node at the start
+	// between probes, 15s; after three intervals without an answer the peer is dead
+	KeepAlive time.Duration `koanf:"keep_alive"`
+	IdleClose time.Duration `koanf:"idle_close"` // of a connection that nobody uses, 10m
+	// of any operation that nothing limits more, 5m
+	ExecTimeout time.Duration `koanf:"exec_timeout"`
+	Warm        bool          `koanf:"warm"` // connect to every node at the start
 
-	MaxOutput   int64         `koanf:"max_output"`   // bytes of stdout, and of stderr, 1 MiB; at most 16 MiB
-	MaxFile     int64         `koanf:"max_file"`     // bytes of a transferred file, 10 MiB
-	VerifyBytes int64         `koanf:"verify_bytes"` // uploads up to this size are read back and compared, 16 MiB; every upload has its size checked
-	StageRoot   string        `koanf:"stage_root"`   // where staging directories are made on a node, /tmp
-	Memo        time.Duration `koanf:"memo"`         // how long a green ssh_exec may answer its own repeat, 0 for never; at most 5s
+	// bytes of stdout, and of stderr, 1 MiB; at most 16 MiB
+	MaxOutput int64 `koanf:"max_output"`
+	MaxFile   int64 `koanf:"max_file"` // bytes of a transferred file, 10 MiB
+	// uploads up to this size are read back and compared, 16 MiB; every upload has its size checked
+	VerifyBytes int64 `koanf:"verify_bytes"`
+	// where staging directories are made on a node, /tmp
+	StageRoot string `koanf:"stage_root"`
+	// how long a green ssh_exec may answer its own repeat, 0 for never; at most 5s
+	Memo time.Duration `koanf:"memo"`
 
 	Now func() time.Time `koanf:"-"` // nil for time.Now
 }
 
-// NodeOptions is one entry of [[remote.nodes]]: a name for tools and policies, and how to get there.
+// NodeOptions is one entry of [[remote.nodes]]: a name for tools and policies, and how to get
+// there.
 type NodeOptions struct {
-	Name    string `koanf:"name"`
-	Cluster string `koanf:"cluster"` // nodes of one cluster share their guests' numbers; the name when empty
+	Name string `koanf:"name"`
+	// nodes of one cluster share their guests' numbers; the name when empty
+	Cluster string `koanf:"cluster"`
 	Default bool   `koanf:"default"` // meant by calls that name no node
-	Login   `koanf:",squash"`
+	Login   `              koanf:",squash"`
 	Jump    []JumpOptions `koanf:"jump"` // hosts to go through, first hop first, at most 3
 }
 
@@ -52,17 +67,20 @@ type JumpOptions struct {
 	Login `koanf:",squash"`
 }
 
-// Login is where a host is, who it must prove to be, and as whom to log in. One of IdentityFile, PasswordFile and Agent is needed.
+// Login is where a host is, who it must prove to be, and as whom to log in. One of IdentityFile,
+// PasswordFile and Agent is needed.
 type Login struct {
-	Host            string `koanf:"host"`
-	Port            int    `koanf:"port"` // 22
-	User            string `koanf:"user"`
-	HostKey         string `koanf:"host_key"`         // pin, SHA256:… as ssh-keygen -l prints it; without it known_hosts decides
+	Host string `koanf:"host"`
+	Port int    `koanf:"port"` // 22
+	User string `koanf:"user"`
+	// pin, SHA256:… as ssh-keygen -l prints it; without it known_hosts decides
+	HostKey         string `koanf:"host_key"`
 	IdentityFile    string `koanf:"identity_file"`    // private key, readable by its owner only
 	PassphraseFile  string `koanf:"passphrase_file"`  // of the private key
 	CertificateFile string `koanf:"certificate_file"` // OpenSSH certificate of the private key
 	PasswordFile    string `koanf:"password_file"`    // readable by its owner only
-	Agent           bool   `koanf:"agent"`            // keys of the agent at SSH_AUTH_SOCK; the agent is never forwarded
+	// keys of the agent at SSH_AUTH_SOCK; the agent is never forwarded
+	Agent bool `koanf:"agent"`
 }
 
 const (
@@ -79,16 +97,35 @@ var (
 	pin      = regexp.MustCompile(`^SHA256:[A-Za-z0-9+/]{43}$`)
 )
 
-// Validate fills in the defaults and says everything that is wrong, naming keys of the configuration file.
+// Validate fills in the defaults and says everything that is wrong, naming keys of the
+// configuration file.
 func (o *Options) Validate() error {
 	var errs []error
 	bad := func(key, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("remote."+key+": "+format, args...))
 	}
 	o.MaxSessions, o.MaxConns = cmp.Or(o.MaxSessions, 5), cmp.Or(o.MaxConns, 2)
-	o.DialTimeout, o.StepTimeout = cmp.Or(o.DialTimeout, 10*time.Second), cmp.Or(o.StepTimeout, 15*time.Second)
-	o.StallTimeout, o.KeepAlive = cmp.Or(o.StallTimeout, 30*time.Second), cmp.Or(o.KeepAlive, 15*time.Second)
-	o.IdleClose, o.ExecTimeout = cmp.Or(o.IdleClose, 10*time.Minute), cmp.Or(o.ExecTimeout, 5*time.Minute)
+	o.DialTimeout, o.StepTimeout = cmp.Or(
+		o.DialTimeout,
+		10*time.Second,
+	), cmp.Or(
+		o.StepTimeout,
+		15*time.Second,
+	)
+	o.StallTimeout, o.KeepAlive = cmp.Or(
+		o.StallTimeout,
+		30*time.Second,
+	), cmp.Or(
+		o.KeepAlive,
+		15*time.Second,
+	)
+	o.IdleClose, o.ExecTimeout = cmp.Or(
+		o.IdleClose,
+		10*time.Minute,
+	), cmp.Or(
+		o.ExecTimeout,
+		5*time.Minute,
+	)
 	o.MaxOutput, o.MaxFile = cmp.Or(o.MaxOutput, 1<<20), cmp.Or(o.MaxFile, 10<<20)
 	o.VerifyBytes, o.StageRoot = cmp.Or(o.VerifyBytes, 16<<20), cmp.Or(o.StageRoot, "/tmp")
 	if o.Now == nil {
@@ -118,7 +155,12 @@ func (o *Options) Validate() error {
 		bad("max_file", "max_file and verify_bytes must be positive")
 	}
 	if o.Memo < 0 || o.Memo > maxMemo {
-		bad("memo", "must be 0s to %s, is %s: older answers are not green any more", maxMemo, o.Memo)
+		bad(
+			"memo",
+			"must be 0s to %s, is %s: older answers are not green any more",
+			maxMemo,
+			o.Memo,
+		)
 	}
 	if _, err := cleanRemote(o.StageRoot); err != nil {
 		bad("stage_root", "%v", err)
@@ -145,7 +187,13 @@ func (o *Options) Validate() error {
 		}
 		errs = append(errs, n.Login.validate("remote."+key, len(o.KnownHosts) > 0))
 		for j := range n.Jump {
-			errs = append(errs, n.Jump[j].Login.validate(fmt.Sprintf("remote.%s.jump[%d]", key, j), len(o.KnownHosts) > 0))
+			errs = append(
+				errs,
+				n.Jump[j].Login.validate(
+					fmt.Sprintf("remote.%s.jump[%d]", key, j),
+					len(o.KnownHosts) > 0,
+				),
+			)
 		}
 	}
 	if len(o.Nodes) == 1 {
@@ -172,10 +220,17 @@ func (l *Login) validate(key string, knownHosts bool) error {
 		bad("user", "%q is not a user name", l.User)
 	}
 	if l.HostKey != "" && !pin.MatchString(l.HostKey) {
-		bad("host_key", "%q is not a fingerprint; write it as `ssh-keygen -lf FILE` prints it: SHA256: and 43 characters", l.HostKey)
+		bad(
+			"host_key",
+			"%q is not a fingerprint; write it as `ssh-keygen -lf FILE` prints it: SHA256: and 43 characters",
+			l.HostKey,
+		)
 	}
 	if l.HostKey == "" && !knownHosts {
-		bad("host_key", "is missing, and so is remote.known_hosts: without one of them nobody can tell the host from an impostor")
+		bad(
+			"host_key",
+			"is missing, and so is remote.known_hosts: without one of them nobody can tell the host from an impostor",
+		)
 	}
 	if l.IdentityFile == "" && l.PasswordFile == "" && !l.Agent {
 		bad("identity_file", "is missing; set identity_file, password_file or agent")
@@ -189,5 +244,12 @@ func (l *Login) validate(key string, knownHosts bool) error {
 func (l Login) addr() string { return net.JoinHostPort(l.Host, strconv.Itoa(l.Port)) }
 
 func (n NodeOptions) node() gate.Node {
-	return gate.Node{Name: n.Name, Cluster: n.Cluster, Host: n.Host, User: n.User, Port: n.Port, Default: n.Default}
+	return gate.Node{
+		Name:    n.Name,
+		Cluster: n.Cluster,
+		Host:    n.Host,
+		User:    n.User,
+		Port:    n.Port,
+		Default: n.Default,
+	}
 }

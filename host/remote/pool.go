@@ -17,8 +17,9 @@ import (
 // forOthers is how many of the open sessions of a node one principal leaves to the others.
 const forOthers = 2
 
-// node is an entry of the inventory with its connections. Callers wait in line for a session, each principal in a line of its own, and the lines take turns.
-// A second connection is opened only when somebody may have none of the first.
+// node is an entry of the inventory with its connections. Callers wait in line for a session, each
+// principal in a line of its own, and the lines take turns. A second connection is opened only when
+// somebody may have none of the first.
 type node struct {
 	r    *Remote
 	opts NodeOptions
@@ -65,7 +66,8 @@ type conn struct {
 	shellOK bool
 }
 
-// acquire waits for the right to open one session on behalf of a principal. Every conn it returns must be released.
+// acquire waits for the right to open one session on behalf of a principal. Every conn it returns
+// must be released.
 func (n *node) acquire(ctx context.Context, who string) (*conn, error) {
 	n.mu.Lock()
 	w := make(chan grant, 1)
@@ -89,7 +91,12 @@ func (n *node) acquire(ctx context.Context, who string) (*conn, error) {
 			}
 			n.mu.Unlock()
 			code, why := stopped(ctx)
-			return nil, failed(code, "waiting for a connection to %s: %s; nothing was sent", n.opts.Name, why)
+			return nil, failed(
+				code,
+				"waiting for a connection to %s: %s; nothing was sent",
+				n.opts.Name,
+				why,
+			)
 		}
 	}
 	n.mu.Unlock()
@@ -108,7 +115,8 @@ func (n *node) release(c *conn, who string) {
 	n.settle()
 }
 
-// settle gives sessions to those who wait, in their turn, and dials or tells them why not. n.mu must be held.
+// settle gives sessions to those who wait, in their turn, and dials or tells them why not. n.mu
+// must be held.
 func (n *node) settle() {
 	for c := n.free(); c != nil; c = n.free() {
 		w := n.next()
@@ -141,8 +149,9 @@ func (n *node) settle() {
 	}
 }
 
-// next takes a waiter out of the first line whose principal may hold one session more; then that line is the last. What is left to others counts of the
-// connections that are open: nobody else could wait for one that cannot be made.
+// next takes a waiter out of the first line whose principal may hold one session more; then that
+// line is the last. What is left to others counts of the connections that are open: nobody else
+// could wait for one that cannot be made.
 func (n *node) next() chan grant {
 	most := -forOthers
 	for _, c := range n.conns {
@@ -172,7 +181,8 @@ func (n *node) free() *conn {
 	return nil
 }
 
-// dial adds a connection. After a failure the next attempt waits 250 ms, doubled up to 4 s, with jitter; until then callers get the last error at once.
+// dial adds a connection. After a failure the next attempt waits 250 ms, doubled up to 4 s, with
+// jitter; until then callers get the last error at once.
 func (n *node) dial() {
 	d, err := n.r.dial(n.r.ctx, n.opts)
 	if op := (*gate.OpError)(nil); errors.As(err, &op) {
@@ -188,7 +198,13 @@ func (n *node) dial() {
 		return
 	}
 	n.fails = 0
-	c := &conn{dialed: d, n: n, done: make(chan struct{}), limit: n.r.opts.MaxSessions, idleSince: n.r.opts.Now()}
+	c := &conn{
+		dialed:    d,
+		n:         n,
+		done:      make(chan struct{}),
+		limit:     n.r.opts.MaxSessions,
+		idleSince: n.r.opts.Now(),
+	}
 	n.conns = append(n.conns, c)
 	n.r.wg.Go(c.wait)
 	n.r.wg.Go(c.keepAlive)
@@ -228,10 +244,14 @@ func (c *conn) why(err error) error {
 // watch closes the connection unless the returned function is called within StepTimeout.
 func (c *conn) watch(step string) (stop func() bool) {
 	limit := c.n.r.opts.StepTimeout
-	return time.AfterFunc(limit, func() { c.fail(fmt.Errorf("%s got no answer within %s", step, limit)) }).Stop
+	return time.AfterFunc(
+		limit,
+		func() { c.fail(fmt.Errorf("%s got no answer within %s", step, limit)) },
+	).Stop
 }
 
-// keepAlive closes a connection whose peer is silent for three intervals, and one that nobody has used for IdleClose.
+// keepAlive closes a connection whose peer is silent for three intervals, and one that nobody has
+// used for IdleClose.
 func (c *conn) keepAlive() {
 	o := c.n.r.opts
 	tick := time.NewTicker(o.KeepAlive)
@@ -249,7 +269,10 @@ func (c *conn) keepAlive() {
 			c.fail(fmt.Errorf("closed after %s without use", o.IdleClose))
 			return
 		}
-		dead := time.AfterFunc(2*o.KeepAlive, func() { c.fail(fmt.Errorf("no sign of life for %s", 3*o.KeepAlive)) })
+		dead := time.AfterFunc(
+			2*o.KeepAlive,
+			func() { c.fail(fmt.Errorf("no sign of life for %s", 3*o.KeepAlive)) },
+		)
 		_, _, err := c.client.SendRequest("keepalive@openssh.com", true, nil)
 		dead.Stop()
 		if err != nil {
@@ -259,7 +282,8 @@ func (c *conn) keepAlive() {
 	}
 }
 
-// idle reports whether the connection serves nobody and has not since the given time. The SFTP session, when nothing uses it, is nobody.
+// idle reports whether the connection serves nobody and has not since the given time. The SFTP
+// session, when nothing uses it, is nobody.
 func (c *conn) idle(since time.Time) bool {
 	n := c.n
 	n.mu.Lock()
@@ -274,9 +298,14 @@ func (c *conn) idle(since time.Time) bool {
 	return used == 0 && c.idleSince.Before(since)
 }
 
-// session opens a channel, for commands only after the login shell of its connection is known to be good. It is tried again, elsewhere if need be, while
-// the node refuses or the connection turns out dead: nothing was asked yet.
-func (n *node) session(ctx context.Context, who string, commands bool) (*conn, ssh.Channel, <-chan exit, error) {
+// session opens a channel, for commands only after the login shell of its connection is known to be
+// good. It is tried again, elsewhere if need be, while the node refuses or the connection turns out
+// dead: nothing was asked yet.
+func (n *node) session(
+	ctx context.Context,
+	who string,
+	commands bool,
+) (*conn, ssh.Channel, <-chan exit, error) {
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		c, err := n.acquire(ctx, who)
@@ -300,16 +329,24 @@ func (n *node) session(ctx context.Context, who string, commands bool) (*conn, s
 		refused := refusedChannel(err)
 		if refused && attempt >= 3 {
 			n.mu.Lock()
-			c.limit = max(1, min(c.limit, c.used-1)) // the node allows fewer sessions than we thought; a second connection may help
+			// the node allows fewer sessions than we thought; a second connection may help
+			c.limit = max(1, min(c.limit, c.used-1))
 			n.mu.Unlock()
 		}
 		n.release(c, who)
-		if ctx.Err() != nil || time.Since(began) > n.r.opts.StepTimeout || !refused && attempt >= 3 {
+		if ctx.Err() != nil || time.Since(began) > n.r.opts.StepTimeout ||
+			!refused && attempt >= 3 {
 			hint := ""
 			if refused {
 				hint = "; MaxSessions in the node's sshd_config may be lower than remote.max_sessions"
 			}
-			return nil, nil, nil, failed("connection", "opening a session on %s: %v%s; nothing was sent", n.opts.Name, c.why(err), hint)
+			return nil, nil, nil, failed(
+				"connection",
+				"opening a session on %s: %v%s; nothing was sent",
+				n.opts.Name,
+				c.why(err),
+				hint,
+			)
 		}
 		if !refused {
 			c.fail(err)
@@ -323,11 +360,13 @@ func (n *node) session(ctx context.Context, who string, commands bool) (*conn, s
 	}
 }
 
-// open opens a channel. See [firm] for why the library may never return from it when the connection ends; against a peer that ends it by breaking the
-// protocol, firm does not help, and the call is left behind.
+// open opens a channel. See [firm] for why the library may never return from it when the connection
+// ends; against a peer that ends it by breaking the protocol, firm does not help, and the call is
+// left behind.
 //
-// The returned channel gives the exit of a command, and is closed with the session. Requests of the node are taken from the start, whatever else goes on: the
-// library stops reading from a connection, and cannot even be closed, while some of them wait.
+// The returned channel gives the exit of a command, and is closed with the session. Requests of the
+// node are taken from the start, whatever else goes on: the library stops reading from a
+// connection, and cannot even be closed, while some of them wait.
 func (c *conn) open() (ssh.Channel, <-chan exit, error) {
 	type opened struct {
 		ch    ssh.Channel
@@ -361,7 +400,8 @@ func (c *conn) open() (ssh.Channel, <-chan exit, error) {
 	}
 }
 
-// listen takes the requests of the node on a channel until it is closed. The first exit is passed on, all else is declined.
+// listen takes the requests of the node on a channel until it is closed. The first exit is passed
+// on, all else is declined.
 func listen(reqs <-chan *ssh.Request, exits chan<- exit) {
 	defer close(exits)
 	for req := range reqs {

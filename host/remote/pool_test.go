@@ -17,30 +17,37 @@ import (
 )
 
 func TestPool(t *testing.T) {
-	t.Run("no more than max_sessions on a connection, a second connection only above that", func(t *testing.T) {
-		leakless(t)
-		s := sshtest.New(t, sshtest.Options{})
-		r := newRemote(t, s)
-		mustExec(t, r, "true")
-		for range 20 {
+	t.Run(
+		"no more than max_sessions on a connection, a second connection only above that",
+		func(t *testing.T) {
+			leakless(t)
+			s := sshtest.New(t, sshtest.Options{})
+			r := newRemote(t, s)
 			mustExec(t, r, "true")
-		}
-		if s.Conns.Load() != 1 {
-			t.Errorf("%d connections for one caller", s.Conns.Load())
-		}
-		var all sync.WaitGroup
-		for range 64 {
-			all.Go(func() {
-				if _, err := execute(t.Context(), r, "sleep", "0.01"); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
-		if s.Conns.Load() != 2 || s.Peak.Load() > 10 {
-			t.Errorf("%d connections, %d sessions at once, want 2 and at most 10", s.Conns.Load(), s.Peak.Load())
-		}
-	})
+			for range 20 {
+				mustExec(t, r, "true")
+			}
+			if s.Conns.Load() != 1 {
+				t.Errorf("%d connections for one caller", s.Conns.Load())
+			}
+			var all sync.WaitGroup
+			for range 64 {
+				all.Go(func() {
+					if _, err := execute(t.Context(), r, "sleep", "0.01"); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if s.Conns.Load() != 2 || s.Peak.Load() > 10 {
+				t.Errorf(
+					"%d connections, %d sessions at once, want 2 and at most 10",
+					s.Conns.Load(),
+					s.Peak.Load(),
+				)
+			}
+		},
+	)
 	t.Run("callers that come together share one dial", func(t *testing.T) {
 		leakless(t)
 		s := sshtest.New(t, sshtest.Options{})
@@ -61,7 +68,12 @@ func TestPool(t *testing.T) {
 	t.Run("a connection that nobody uses is closed", func(t *testing.T) {
 		leakless(t)
 		s := sshtest.New(t, sshtest.Options{})
-		r := newRemote(t, s, func(o *Options) { o.KeepAlive, o.IdleClose = 200*time.Millisecond, 50*time.Millisecond }) // three times as long without a sign of life is a dead peer
+		// three times as long without a sign of life is a dead peer
+		r := newRemote(
+			t,
+			s,
+			func(o *Options) { o.KeepAlive, o.IdleClose = 200*time.Millisecond, 50*time.Millisecond },
+		)
 		mustExec(t, r, "true")
 		if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
 			t.Fatal(err)
@@ -79,7 +91,12 @@ func TestPool(t *testing.T) {
 	t.Run("a connection in use is not closed", func(t *testing.T) {
 		leakless(t)
 		s := sshtest.New(t, sshtest.Options{})
-		r := newRemote(t, s, func(o *Options) { o.KeepAlive, o.IdleClose = 200*time.Millisecond, 50*time.Millisecond }) // three times as long without a sign of life is a dead peer
+		// three times as long without a sign of life is a dead peer
+		r := newRemote(
+			t,
+			s,
+			func(o *Options) { o.KeepAlive, o.IdleClose = 200*time.Millisecond, 50*time.Millisecond },
+		)
 		mustExec(t, r, "sleep", "0.7")
 	})
 	t.Run("warm connects at the start", func(t *testing.T) {
@@ -185,7 +202,11 @@ func TestOnePrincipalLeavesSessionsToTheOthers(t *testing.T) {
 
 func TestPrincipalsTakeTurns(t *testing.T) {
 	leakless(t)
-	r := newRemote(t, sshtest.New(t, sshtest.Options{}), func(o *Options) { o.MaxConns, o.MaxSessions = 1, 2 })
+	r := newRemote(
+		t,
+		sshtest.New(t, sshtest.Options{}),
+		func(o *Options) { o.MaxConns, o.MaxSessions = 1, 2 },
+	)
 	n := r.nodes["n1"]
 	one, err := n.acquire(t.Context(), "x")
 	if err != nil {
@@ -234,14 +255,22 @@ func TestPrincipalsTakeTurns(t *testing.T) {
 
 func TestTwoClustersAreNotConfused(t *testing.T) {
 	leakless(t)
-	a, b := sshtest.New(t, sshtest.Options{Env: []string{"CLUSTER=a"}}), sshtest.New(t, sshtest.Options{Env: []string{"CLUSTER=b"}})
+	a, b := sshtest.New(
+		t,
+		sshtest.Options{Env: []string{"CLUSTER=a"}},
+	), sshtest.New(
+		t,
+		sshtest.Options{Env: []string{"CLUSTER=b"}},
+	)
 	o := optionsFor(t, a)
 	o.Nodes[0].Name, o.Nodes[0].Cluster, o.Nodes[0].Default, o.Memo = "a1", "a", true, time.Second
 	nb := optionsFor(t, b).Nodes[0]
 	nb.Name, nb.Cluster = "b1", "b"
 	o.Nodes = append(o.Nodes, nb)
 	r := start(t, o)
-	if ns := r.Nodes(); len(ns) != 2 || ns[0].Cluster != "a" || !ns[0].Default || ns[1].Cluster != "b" || ns[1].Default {
+	if ns := r.Nodes(); len(ns) != 2 || ns[0].Cluster != "a" || !ns[0].Default ||
+		ns[1].Cluster != "b" ||
+		ns[1].Default {
 		t.Errorf("%+v", ns)
 	}
 	var all sync.WaitGroup
@@ -249,7 +278,15 @@ func TestTwoClustersAreNotConfused(t *testing.T) {
 	for i := range 40 {
 		all.Go(func() {
 			cluster := string("ab"[i%2])
-			res, err := do(t.Context(), r, gate.SSHExec{OnNode: on(cluster + "1"), Argv: []string{"sh", "-c", "echo $CLUSTER 105"}}, green)
+			res, err := do(
+				t.Context(),
+				r,
+				gate.SSHExec{
+					OnNode: on(cluster + "1"),
+					Argv:   []string{"sh", "-c", "echo $CLUSTER 105"},
+				},
+				green,
+			)
 			if err != nil || res.Value.(ExecResult).Stdout != cluster+" 105\n" {
 				wrong.Add(1)
 				t.Errorf("on %s: %+v, %v", cluster, res.Value, err)
@@ -310,7 +347,16 @@ func TestWhatWasNotDecidedIsNotDone(t *testing.T) {
 		"a setuid mode":                 gate.SFTPWrite{Path: dir + "/f", Data: gate.Data{Text: "1"}, Mode: "4755"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := do(t.Context(), r, onN1(op), gate.Decision{Allow: true, Tier: gate.Yellow, Obligations: gate.Obligations{MaxBytes: 4}})
+			_, err := do(
+				t.Context(),
+				r,
+				onN1(op),
+				gate.Decision{
+					Allow:       true,
+					Tier:        gate.Yellow,
+					Obligations: gate.Obligations{MaxBytes: 4},
+				},
+			)
 			if err == nil {
 				t.Error("it was done")
 			}

@@ -31,7 +31,8 @@ type Remote struct {
 	pinKinds map[string]int // by pin, its kind; see kinds
 }
 
-// New checks the options and prepares the nodes. It connects to none of them unless Options.Warm is set, and then in the background.
+// New checks the options and prepares the nodes. It connects to none of them unless Options.Warm is
+// set, and then in the background.
 func New(o Options) (*Remote, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -39,7 +40,13 @@ func New(o Options) (*Remote, error) {
 	if err := os.MkdirAll(o.Workspace, 0o700); err != nil {
 		return nil, fmt.Errorf("making remote.workspace: %w", err)
 	}
-	r := &Remote{opts: o, nodes: map[string]*node{}, stages: map[owned]bool{}, pinKinds: map[string]int{}, memo: memo{ttl: o.Memo, seen: map[string]remembered{}}}
+	r := &Remote{
+		opts:     o,
+		nodes:    map[string]*node{},
+		stages:   map[owned]bool{},
+		pinKinds: map[string]int{},
+		memo:     memo{ttl: o.Memo, seen: map[string]remembered{}},
+	}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	for _, n := range o.Nodes {
 		r.nodes[n.Name] = &node{r: r, opts: n, gate: n.node(), held: map[string]int{}}
@@ -103,7 +110,8 @@ func (r *Remote) Connected() bool {
 	return false
 }
 
-// Close ends all connections and waits for everything that was started. Operations under way end with an error. It may be called more than once.
+// Close ends all connections and waits for everything that was started. Operations under way end
+// with an error. It may be called more than once.
 func (r *Remote) Close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -130,7 +138,11 @@ func (r *Remote) enter(q gate.Question) (n *node, done func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, nil, failed("connection", "the host is shutting down; nothing was sent to %s", name)
+		return nil, nil, failed(
+			"connection",
+			"the host is shutting down; nothing was sent to %s",
+			name,
+		)
 	}
 	r.wg.Add(1) // under mu, so that Close cannot have begun to wait
 	return n, r.wg.Done, nil
@@ -146,7 +158,8 @@ func least[T int64 | time.Duration](limits ...T) (min T) {
 	return min
 }
 
-// Lookup finds the facts of an SFTP operation: the real path and what is there, and of sftp_put the size of the local file.
+// Lookup finds the facts of an SFTP operation: the real path and what is there, and of sftp_put the
+// size of the local file.
 func (r *Remote) Lookup(ctx context.Context, q gate.Question) (facts gate.Facts, err error) {
 	n, done, err := r.enter(q)
 	if err != nil {
@@ -207,9 +220,13 @@ func (r *Remote) atRoot(q gate.Question, do func(*os.Root) error) error {
 	return do(root)
 }
 
-// Execute does an allowed operation, on the facts that were decided. The error is a *gate.OpError; its outcome is Unknown when a request that may have had
-// an effect was sent and no answer came.
-func (r *Remote) Execute(ctx context.Context, q gate.Question, d gate.Decision) (gate.Result, error) {
+// Execute does an allowed operation, on the facts that were decided. The error is a *gate.OpError;
+// its outcome is Unknown when a request that may have had an effect was sent and no answer came.
+func (r *Remote) Execute(
+	ctx context.Context,
+	q gate.Question,
+	d gate.Decision,
+) (gate.Result, error) {
 	if !d.Allow {
 		return gate.Result{}, failed("refused", "%s was not allowed", q.Op.Import())
 	}
@@ -222,7 +239,10 @@ func (r *Remote) Execute(ctx context.Context, q gate.Question, d gate.Decision) 
 		r.memo.forget()
 		defer r.memo.forget()
 	}
-	ctx, cancel := context.WithTimeout(ctx, least(q.Op.Timeout(), d.Obligations.Timeout, r.opts.ExecTimeout))
+	ctx, cancel := context.WithTimeout(
+		ctx,
+		least(q.Op.Timeout(), d.Obligations.Timeout, r.opts.ExecTimeout),
+	)
 	defer cancel()
 	switch op := q.Op.(type) {
 	case gate.SSHExec:
@@ -242,16 +262,27 @@ func (r *Remote) Execute(ctx context.Context, q gate.Question, d gate.Decision) 
 		return stageOf(op.Node, dir), nil
 	}
 	if q.Facts.File == nil {
-		return gate.Result{}, failed("changed", "%s was not looked up before it was decided", q.Op.Import())
+		return gate.Result{}, failed(
+			"changed",
+			"%s was not looked up before it was decided",
+			q.Op.Import(),
+		)
 	}
 	return r.file(ctx, n, q, d)
 }
 
-func (r *Remote) sshExec(ctx context.Context, n *node, q gate.Question, d gate.Decision, op gate.SSHExec) (gate.Result, error) {
+func (r *Remote) sshExec(
+	ctx context.Context,
+	n *node,
+	q gate.Question,
+	d gate.Decision,
+	op gate.SSHExec,
+) (gate.Result, error) {
 	stdin := []byte(op.Stdin)
 	if op.StdinB64 != "" {
 		var err error
-		if stdin, err = base64.StdEncoding.Strict().DecodeString(op.StdinB64); err != nil || op.Stdin != "" {
+		if stdin, err = base64.StdEncoding.Strict().DecodeString(op.StdinB64); err != nil ||
+			op.Stdin != "" {
 			return gate.Result{}, failed("bad_input", "stdin_b64 must be base64, and alone")
 		}
 	}
@@ -271,16 +302,31 @@ func (r *Remote) sshExec(ctx context.Context, n *node, q gate.Question, d gate.D
 	return res, nil
 }
 
-// command sends the rendering that was decided, to a shell that is known to read it as it was meant.
-func (r *Remote) command(ctx context.Context, n *node, q gate.Question, stdin []byte, limit int64) (ended, error) {
+// command sends the rendering that was decided, to a shell that is known to read it as it was
+// meant.
+func (r *Remote) command(
+	ctx context.Context,
+	n *node,
+	q gate.Question,
+	stdin []byte,
+	limit int64,
+) (ended, error) {
 	if q.Cmd == nil || !q.Cmd.Parsed || q.Cmd.Rendered == "" {
 		return ended{}, failed("bad_input", "%s has no decided command", q.Op.Import())
 	}
-	return n.exec(ctx, command{who: q.Call.Principal.ID, text: q.Cmd.Rendered, stdin: stdin, max: limit})
+	return n.exec(
+		ctx,
+		command{who: q.Call.Principal.ID, text: q.Cmd.Rendered, stdin: stdin, max: limit},
+	)
 }
 
 // file does the SFTP operations.
-func (r *Remote) file(ctx context.Context, n *node, q gate.Question, d gate.Decision) (gate.Result, error) {
+func (r *Remote) file(
+	ctx context.Context,
+	n *node,
+	q gate.Question,
+	d gate.Decision,
+) (gate.Result, error) {
 	var err error
 	res := new(gate.Result) // of its own: what was given up may still write to it
 	decided := *q.Facts.File
@@ -396,7 +442,8 @@ func (r *Remote) file(ctx context.Context, n *node, q gate.Question, d gate.Deci
 	return *res, nil
 }
 
-// End removes the staging directories of a call. What cannot be removed now is found at the next start.
+// End removes the staging directories of a call. What cannot be removed now is found at the next
+// start.
 func (r *Remote) End(ctx context.Context, c *gate.Call) {
 	for _, s := range c.Stages {
 		n, done, err := r.enter(gate.Question{Op: gate.Stage{OnNode: gate.OnNode{Node: s.Node}}})

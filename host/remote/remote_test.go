@@ -36,14 +36,35 @@ func newRemote(t testing.TB, s *sshtest.Server, change ...func(*Options)) *Remot
 
 func optionsFor(t testing.TB, s *sshtest.Server) Options {
 	host, port := s.HostPort()
-	return Options{Workspace: filepath.Join(t.TempDir(), "workspace"), DialTimeout: 30 * time.Second, StepTimeout: 10 * time.Second,
-		Nodes: []NodeOptions{{Name: "n1", Cluster: "c1", Login: Login{Host: host, Port: port, User: "root", IdentityFile: s.ClientFile, HostKey: s.Pin()}}}}
+	return Options{
+		Workspace:   filepath.Join(t.TempDir(), "workspace"),
+		DialTimeout: 30 * time.Second,
+		StepTimeout: 10 * time.Second,
+		Nodes: []NodeOptions{
+			{
+				Name:    "n1",
+				Cluster: "c1",
+				Login: Login{
+					Host:         host,
+					Port:         port,
+					User:         "root",
+					IdentityFile: s.ClientFile,
+					HostKey:      s.Pin(),
+				},
+			},
+		},
+	}
 }
 
 func on(node string) gate.OnNode { return gate.OnNode{Node: node} }
 
 func question(op gate.Op) gate.Question {
-	q := gate.Question{Kind: gate.KindOperation, Op: op, Node: &gate.Node{Name: op.NodeName()}, Call: &gate.Call{ID: "call", Principal: gate.Principal{ID: "agent-a"}}}
+	q := gate.Question{
+		Kind: gate.KindOperation,
+		Op:   op,
+		Node: &gate.Node{Name: op.NodeName()},
+		Call: &gate.Call{ID: "call", Principal: gate.Principal{ID: "agent-a"}},
+	}
 	switch op := op.(type) {
 	case gate.SSHExec:
 		c := shell.Lowerer{}.Argv(op.Argv)
@@ -160,7 +181,12 @@ func TestExecResult(t *testing.T) {
 func TestScriptSendsOnlyItsRendering(t *testing.T) {
 	s := sshtest.New(t, sshtest.Options{})
 	r := newRemote(t, s)
-	res, err := do(t.Context(), r, gate.SSHScript{OnNode: on("n1"), Script: "printf 'a\nb\n' | wc -l  # lines"}, yellow)
+	res, err := do(
+		t.Context(),
+		r,
+		gate.SSHScript{OnNode: on("n1"), Script: "printf 'a\nb\n' | wc -l  # lines"},
+		yellow,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,11 +210,14 @@ func TestFiles(t *testing.T) {
 	}
 	do := func(op gate.Op) (gate.Result, error) { return do(t.Context(), r, op, yellow) }
 
-	res, err := do(gate.SFTPWrite{OnNode: on("n1"), Path: file, Data: gate.Data{Text: "hello"}, Mode: "0640"})
+	res, err := do(
+		gate.SFTPWrite{OnNode: on("n1"), Path: file, Data: gate.Data{Text: "hello"}, Mode: "0640"},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := res.Value.(WriteResult); v.Bytes != 5 || v.SHA256 != digest([]byte("hello")) || res.SHA256 != v.SHA256 {
+	if v := res.Value.(WriteResult); v.Bytes != 5 || v.SHA256 != digest([]byte("hello")) ||
+		res.SHA256 != v.SHA256 {
 		t.Errorf("write: %+v", v)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
@@ -202,42 +231,70 @@ func TestFiles(t *testing.T) {
 	if info, _ := os.Stat(file); info.Mode().Perm() != 0o640 {
 		t.Errorf("overwriting changed the mode to %v", info.Mode())
 	}
-	if res, err = do(gate.SFTPRead{OnNode: on("n1"), Path: file}); err != nil || res.Value.(ReadResult) != (ReadResult{Text: "other", Bytes: 5, EOF: true}) {
+	if res, err = do(gate.SFTPRead{OnNode: on("n1"), Path: file}); err != nil ||
+		res.Value.(ReadResult) != (ReadResult{Text: "other", Bytes: 5, EOF: true}) {
 		t.Errorf("read: %+v, %v", res.Value, err)
 	}
-	if res, err = do(gate.SFTPRead{OnNode: on("n1"), Path: file, MaxBytes: 2}); err != nil || res.Value.(ReadResult) != (ReadResult{Text: "ot", Bytes: 2}) {
+	if res, err = do(gate.SFTPRead{OnNode: on("n1"), Path: file, MaxBytes: 2}); err != nil ||
+		res.Value.(ReadResult) != (ReadResult{Text: "ot", Bytes: 2}) {
 		t.Errorf("read of 2 bytes: %+v, %v", res.Value, err)
 	}
-	if res, err = do(gate.SFTPStat{OnNode: on("n1"), Path: file}); err != nil || res.Value.(FileInfo).Size != 5 || res.Value.(FileInfo).Mode != "0640" || res.Value.(FileInfo).RealPath != file {
+	if res, err = do(gate.SFTPStat{OnNode: on("n1"), Path: file}); err != nil ||
+		res.Value.(FileInfo).Size != 5 ||
+		res.Value.(FileInfo).Mode != "0640" ||
+		res.Value.(FileInfo).RealPath != file {
 		t.Errorf("stat: %+v, %v", res.Value, err)
 	}
 
 	local := filepath.Join(r.opts.Workspace, "agent-a", "up.bin")
 	write(t, local, big)
-	if res, err = do(gate.SFTPPut{OnNode: on("n1"), Local: "up.bin", Path: dir + "/up", Mode: "0600"}); err != nil || res.SHA256 != digest(big) || res.Bytes != int64(len(big)) {
+	if res, err = do(gate.SFTPPut{OnNode: on("n1"), Local: "up.bin", Path: dir + "/up", Mode: "0600"}); err != nil ||
+		res.SHA256 != digest(big) ||
+		res.Bytes != int64(len(big)) {
 		t.Fatalf("put: %+v, %v", res.Value, err)
 	}
-	if res, err = do(gate.SFTPGet{OnNode: on("n1"), Path: dir + "/up", Local: "sub/down.bin"}); err != nil || res.SHA256 != digest(big) {
+	if res, err = do(gate.SFTPGet{OnNode: on("n1"), Path: dir + "/up", Local: "sub/down.bin"}); err != nil ||
+		res.SHA256 != digest(big) {
 		t.Fatalf("get: %+v, %v", res.Value, err)
 	}
-	if got, _ := os.ReadFile(filepath.Join(r.opts.Workspace, "agent-a", "sub/down.bin")); digest(got) != digest(big) {
+	if got, _ := os.ReadFile(filepath.Join(r.opts.Workspace, "agent-a", "sub/down.bin")); digest(
+		got,
+	) != digest(
+		big,
+	) {
 		t.Error("the downloaded file differs")
 	}
 	_, err = do(gate.SFTPGet{OnNode: on("n1"), Path: dir + "/up", Local: "sub/down.bin"})
 	refused(t, err, "exists", gate.Failed, "overwrite")
-	_, err = do(gate.SFTPGet{OnNode: on("n1"), Path: dir + "/up", Local: "sub/down.bin", Overwrite: true, MaxBytes: 1 << 20})
+	_, err = do(
+		gate.SFTPGet{
+			OnNode:    on("n1"),
+			Path:      dir + "/up",
+			Local:     "sub/down.bin",
+			Overwrite: true,
+			MaxBytes:  1 << 20,
+		},
+	)
 	refused(t, err, "too_large", gate.Failed)
-	if got, _ := os.ReadFile(filepath.Join(r.opts.Workspace, "agent-a", "sub/down.bin")); digest(got) != digest(big) {
+	if got, _ := os.ReadFile(filepath.Join(r.opts.Workspace, "agent-a", "sub/down.bin")); digest(
+		got,
+	) != digest(
+		big,
+	) {
 		t.Error("a download that failed changed the file it was to replace")
 	}
 
 	if res, err = do(gate.SFTPList{OnNode: on("n1"), Path: dir}); err != nil {
 		t.Fatal(err)
 	}
-	if l := res.Value.(ListResult); len(l.Entries) != 2 || l.Entries[0].Name != "file" || l.Entries[1].Name != "up" || l.Truncated {
+	if l := res.Value.(ListResult); len(l.Entries) != 2 || l.Entries[0].Name != "file" ||
+		l.Entries[1].Name != "up" ||
+		l.Truncated {
 		t.Errorf("list: %+v (a partial file may have been left)", l)
 	}
-	if res, err = do(gate.SFTPList{OnNode: on("n1"), Path: dir, Limit: 1}); err != nil || len(res.Value.(ListResult).Entries) != 1 || !res.Value.(ListResult).Truncated {
+	if res, err = do(gate.SFTPList{OnNode: on("n1"), Path: dir, Limit: 1}); err != nil ||
+		len(res.Value.(ListResult).Entries) != 1 ||
+		!res.Value.(ListResult).Truncated {
 		t.Errorf("list of one: %+v, %v", res.Value, err)
 	}
 	if _, err = do(gate.SFTPRemove{OnNode: on("n1"), Path: file}); err != nil {

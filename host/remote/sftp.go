@@ -36,7 +36,8 @@ type files struct {
 	over   chan struct{}
 }
 
-// begin notes an operation. The time is set first, so that watchStall does not take the idle time before it for a stall.
+// begin notes an operation. The time is set first, so that watchStall does not take the idle time
+// before it for a stall.
 func (f *files) begin() {
 	f.moved.Store(time.Now().UnixNano())
 	f.active.Add(1)
@@ -51,7 +52,8 @@ func (f *files) ended() bool {
 	}
 }
 
-// wire is the channel below an SFTP session. It notes progress, and counts the bytes of listings, which the library collects without a limit.
+// wire is the channel below an SFTP session. It notes progress, and counts the bytes of listings,
+// which the library collects without a limit.
 type wire struct {
 	ssh.Channel
 	f    *files
@@ -75,7 +77,9 @@ func (w *wire) Read(p []byte) (int, error) {
 			need := min(5-len(w.head), len(b))
 			w.head, b = append(w.head, b[:need]...), b[need:]
 			if len(w.head) == 5 {
-				w.left, w.name, w.head = int64(binary.BigEndian.Uint32(w.head))-1, w.head[4] == typeName, w.head[:0]
+				w.left, w.name, w.head = int64(
+					binary.BigEndian.Uint32(w.head),
+				)-1, w.head[4] == typeName, w.head[:0]
 			}
 			continue
 		}
@@ -87,7 +91,8 @@ func (w *wire) Read(p []byte) (int, error) {
 	return k, err
 }
 
-// sftp returns the SFTP session, opening one when there is none. Callers that come together open one together.
+// sftp returns the SFTP session, opening one when there is none. Callers that come together open
+// one together.
 func (n *node) sftp(ctx context.Context) (*files, error) {
 	for {
 		n.mu.Lock()
@@ -144,16 +149,34 @@ func (n *node) newFiles(ctx context.Context) (*files, error) {
 	ok, err := ch.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"}))
 	if err != nil || !ok {
 		close(over)
-		return nil, failed("connection", "%s offers no SFTP (%v); its sshd_config needs `Subsystem sftp …`", n.opts.Name, c.why(cmp.Or(err, errors.New("refused"))))
+		return nil, failed(
+			"connection",
+			"%s offers no SFTP (%v); its sshd_config needs `Subsystem sftp …`",
+			n.opts.Name,
+			c.why(cmp.Or(err, errors.New("refused"))),
+		)
 	}
 	f := &files{c: c, over: over}
 	f.moved.Store(time.Now().UnixNano())
-	f.Client, err = sftp.NewClientPipe(&wire{Channel: ch, f: f}, ch, sftp.UseConcurrentReads(true), sftp.UseConcurrentWrites(true), sftp.UseFstat(true), sftp.MaxConcurrentRequestsPerFile(parallel))
+	f.Client, err = sftp.NewClientPipe(
+		&wire{Channel: ch, f: f},
+		ch,
+		sftp.UseConcurrentReads(true),
+		sftp.UseConcurrentWrites(true),
+		sftp.UseFstat(true),
+		sftp.MaxConcurrentRequestsPerFile(parallel),
+	)
 	if err != nil {
 		close(over)
-		return nil, failed("connection", "SFTP on %s answered wrongly: %v; start-up files that print something (~/.bashrc) break it", n.opts.Name, c.why(err))
+		return nil, failed(
+			"connection",
+			"SFTP on %s answered wrongly: %v; start-up files that print something (~/.bashrc) break it",
+			n.opts.Name,
+			c.why(err),
+		)
 	}
-	if _, has := f.HasExtension("limits@openssh.com"); has { // OpenSSH, which takes 255 KiB at once: fewer packets, the same bytes on their way
+	// OpenSSH, which takes 255 KiB at once: fewer packets, the same bytes on their way
+	if _, has := f.HasExtension("limits@openssh.com"); has {
 		sftp.MaxPacketUnchecked(255 << 10)(f.Client)
 		sftp.MaxConcurrentRequestsPerFile(parallel / 4)(f.Client)
 	}
@@ -161,7 +184,8 @@ func (n *node) newFiles(ctx context.Context) (*files, error) {
 	return f, nil
 }
 
-// watchStall closes the connection when an operation waits and nothing moves for StallTimeout. It ends with the session.
+// watchStall closes the connection when an operation waits and nothing moves for StallTimeout. It
+// ends with the session.
 func (f *files) watchStall() {
 	broken := make(chan struct{})
 	f.c.n.r.wg.Go(func() {
@@ -184,10 +208,17 @@ func (f *files) watchStall() {
 	}
 }
 
-// with runs fn against the SFTP session. It returns at once when ctx ends; fn ends soon after, since every step of it has a watchdog. An fn that changes
-// a file asks p before the request that shows, and must not send it when p refuses. A lost session is opened again once, unless p says that fn cannot be repeated.
-// after is called when fn has ended for good, which may be later than with returns.
-func (n *node) with(ctx context.Context, what, name string, fn func(ctx context.Context, f *files, p *pledge) error, after ...func() error) error {
+// with runs fn against the SFTP session. It returns at once when ctx ends; fn ends soon after,
+// since every step of it has a watchdog. An fn that changes a file asks p before the request that
+// shows, and must not send it when p refuses. A lost session is opened again once, unless p says
+// that fn cannot be repeated. after is called when fn has ended for good, which may be later than
+// with returns.
+func (n *node) with(
+	ctx context.Context,
+	what, name string,
+	fn func(ctx context.Context, f *files, p *pledge) error,
+	after ...func() error,
+) error {
 	p, done := &pledge{}, make(chan error, 1)
 	n.r.wg.Go(func() {
 		for _, a := range after {
@@ -198,10 +229,18 @@ func (n *node) with(ctx context.Context, what, name string, fn func(ctx context.
 			if err == nil {
 				f.begin()
 				var ended atomic.Bool
-				stop := context.AfterFunc(ctx, func() { // others may keep the session busy, so that watchStall does not see that this one hangs
+				// others may keep the session busy, so that watchStall does not see that this one
+				// hangs
+				stop := context.AfterFunc(ctx, func() {
 					time.AfterFunc(n.r.opts.StallTimeout, func() {
 						if !ended.Load() {
-							f.c.fail(fmt.Errorf("%s was given up and did not end within %s", what, n.r.opts.StallTimeout))
+							f.c.fail(
+								fmt.Errorf(
+									"%s was given up and did not end within %s",
+									what,
+									n.r.opts.StallTimeout,
+								),
+							)
 						}
 					})
 				})
@@ -210,22 +249,36 @@ func (n *node) with(ctx context.Context, what, name string, fn func(ctx context.
 				stop()
 				f.active.Add(-1)
 				n.touch(f)
-				if attempt == 1 && lostConnection(err) && p.state.Load() == 0 && !p.once.Load() && ctx.Err() == nil {
+				if attempt == 1 && lostConnection(err) && p.state.Load() == 0 && !p.once.Load() &&
+					ctx.Err() == nil {
 					stop := f.c.watch("closing SFTP")
 					<-f.over
 					stop()
 					continue
 				}
-				if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+				if ctx.Err() != nil &&
+					(errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 					code, why := stopped(ctx)
-					err = failed(code, "%s %q on %s: %s; nothing was changed", what, name, n.opts.Name, why)
+					err = failed(
+						code,
+						"%s %q on %s: %s; nothing was changed",
+						what,
+						name,
+						n.opts.Name,
+						why,
+					)
 				} else if lostConnection(err) {
 					err = failed("lost", "%s %q on %s: the connection was lost (%v)", what, name, n.opts.Name, f.c.why(err))
 				}
 			}
 			op := (*gate.OpError)(nil)
-			if err = fileError(what, name, err); errors.As(err, &op) && op.Code == "lost" && p.state.Load() == 1 {
-				err = unknown("lost", "%s; it may have been done: look before you repeat it", op.Message)
+			if err = fileError(what, name, err); errors.As(err, &op) && op.Code == "lost" &&
+				p.state.Load() == 1 {
+				err = unknown(
+					"lost",
+					"%s; it may have been done: look before you repeat it",
+					op.Message,
+				)
 			}
 			done <- err
 			return
@@ -244,7 +297,14 @@ func (n *node) with(ctx context.Context, what, name string, fn func(ctx context.
 	case err := <-done:
 		return err
 	default:
-		return unknown(code, "%s %q on %s: %s; it may have been done: look before you repeat it", what, name, n.opts.Name, why)
+		return unknown(
+			code,
+			"%s %q on %s: %s; it may have been done: look before you repeat it",
+			what,
+			name,
+			n.opts.Name,
+			why,
+		)
 	}
 }
 
@@ -259,19 +319,28 @@ func (n *node) touch(f *files) {
 	}
 }
 
-// cleanRemote accepts a path in its one form: absolute, without . or .., without doubled or trailing slashes.
+// cleanRemote accepts a path in its one form: absolute, without . or .., without doubled or
+// trailing slashes.
 func cleanRemote(p string) (string, error) {
 	switch {
 	case !path.IsAbs(p) || path.Clean(p) != p || strings.HasPrefix(p, "//"):
-		return "", failed("not_a_path", "%q must be an absolute path without . or .. or doubled slashes", p)
+		return "", failed(
+			"not_a_path",
+			"%q must be an absolute path without . or .. or doubled slashes",
+			p,
+		)
 	case strings.ContainsRune(p, 0) || len(p) > 4096 || strings.Count(p, "/") > 128:
-		return "", failed("not_a_path", "path has a NUL, more than 4096 bytes or more than 128 parts")
+		return "", failed(
+			"not_a_path",
+			"path has a NUL, more than 4096 bytes or more than 128 parts",
+		)
 	}
 	return p, nil
 }
 
-// resolve finds the real path: every symbolic link on the way, and the last, replaced. info is nil when the path does not exist but its parent does.
-// Not every server's realpath follows links, so each part of its answer is looked at; in parallel, which costs one round trip.
+// resolve finds the real path: every symbolic link on the way, and the last, replaced. info is nil
+// when the path does not exist but its parent does. Not every server's realpath follows links, so
+// each part of its answer is looked at; in parallel, which costs one round trip.
 func (f *files) resolve(p string) (real string, info fs.FileInfo, err error) {
 	for range 16 {
 		if p, err = f.RealPath(p); err != nil {
@@ -321,7 +390,8 @@ func (f *files) resolve(p string) (real string, info fs.FileInfo, err error) {
 	return "", nil, failed("not_a_path", "%q has too many symbolic links", p)
 }
 
-// look finds the facts of a path. A path that is to be removed keeps its last part: the link itself is removed, not what it points to.
+// look finds the facts of a path. A path that is to be removed keeps its last part: the link itself
+// is removed, not what it points to.
 func (f *files) look(p string, follow bool) (gate.FileFacts, fs.FileInfo, error) {
 	if _, err := cleanRemote(p); err != nil {
 		return gate.FileFacts{}, nil, err
@@ -340,20 +410,42 @@ func (f *files) look(p string, follow bool) (gate.FileFacts, fs.FileInfo, error)
 	if err != nil || info == nil {
 		return gate.FileFacts{RealPath: real}, nil, err
 	}
-	return gate.FileFacts{RealPath: real, Exists: true, Type: kind(info), Bytes: max(info.Size(), 0), Mode: uint32(info.Mode().Perm())}, info, nil
+	return gate.FileFacts{
+		RealPath: real,
+		Exists:   true,
+		Type:     kind(info),
+		Bytes:    max(info.Size(), 0),
+		Mode:     uint32(info.Mode().Perm()),
+	}, info, nil
 }
 
-// again finds the facts once more and refuses when they are not what was decided on. Sizes may differ: logs grow.
-func (f *files) again(p string, follow bool, decided *gate.FileFacts) (gate.FileFacts, fs.FileInfo, error) {
+// again finds the facts once more and refuses when they are not what was decided on. Sizes may
+// differ: logs grow.
+func (f *files) again(
+	p string,
+	follow bool,
+	decided *gate.FileFacts,
+) (gate.FileFacts, fs.FileInfo, error) {
 	if decided == nil {
-		return gate.FileFacts{}, nil, failed("changed", "%q was not looked up before it was decided", p)
+		return gate.FileFacts{}, nil, failed(
+			"changed",
+			"%q was not looked up before it was decided",
+			p,
+		)
 	}
 	now, info, err := f.look(p, follow)
 	if err != nil {
 		return now, nil, err
 	}
-	if now.RealPath != decided.RealPath || now.Exists != decided.Exists || now.Type != decided.Type {
-		return now, nil, failed("changed", "%q was %s when it was decided and is %s now; nothing was done", p, describe(*decided), describe(now))
+	if now.RealPath != decided.RealPath || now.Exists != decided.Exists ||
+		now.Type != decided.Type {
+		return now, nil, failed(
+			"changed",
+			"%q was %s when it was decided and is %s now; nothing was done",
+			p,
+			describe(*decided),
+			describe(now),
+		)
 	}
 	return now, info, nil
 }
@@ -365,7 +457,8 @@ func describe(f gate.FileFacts) string {
 	return fmt.Sprintf("%s %q", f.Type, f.RealPath)
 }
 
-// kind is the type of a file as policies know it. A server that does not tell is not believed to mean a regular file.
+// kind is the type of a file as policies know it. A server that does not tell is not believed to
+// mean a regular file.
 func kind(info fs.FileInfo) string {
 	if s, is := info.Sys().(*sftp.FileStat); is && s.Mode&0o170000 == 0 {
 		return "other"
@@ -405,7 +498,12 @@ type ListResult struct {
 }
 
 func fileInfo(i fs.FileInfo) FileInfo {
-	v := FileInfo{Type: kind(i), Size: max(i.Size(), 0), Mode: fmt.Sprintf("%04o", i.Mode().Perm()), MTime: i.ModTime().Unix()}
+	v := FileInfo{
+		Type:  kind(i),
+		Size:  max(i.Size(), 0),
+		Mode:  fmt.Sprintf("%04o", i.Mode().Perm()),
+		MTime: i.ModTime().Unix(),
+	}
 	if v.Name = i.Name(); !utf8.ValidString(v.Name) {
 		v.Name, v.NameB64 = "", base64.StdEncoding.EncodeToString([]byte(v.Name))
 	}
@@ -424,7 +522,8 @@ func (f *files) list(ctx context.Context, dir string, limit int) (ListResult, er
 	return v, nil
 }
 
-// entries reads at most limit entries of a directory, sorted by name, and says whether there are more.
+// entries reads at most limit entries of a directory, sorted by name, and says whether there are
+// more.
 func (f *files) entries(ctx context.Context, dir string, limit int) ([]fs.FileInfo, bool, error) {
 	f.listMu.Lock()
 	defer f.listMu.Unlock()
@@ -434,9 +533,11 @@ func (f *files) entries(ctx context.Context, dir string, limit int) ([]fs.FileIn
 	var watcher sync.WaitGroup
 	defer watcher.Wait()
 	defer close(over)
-	most := f.names.Load() + 256<<10 + int64(limit)*768 // a name of 255 bytes comes twice, with its attributes
+	// a name of 255 bytes comes twice, with its attributes
+	most := f.names.Load() + 256<<10 + int64(limit)*768
 	var cut atomic.Bool
-	watcher.Go(func() { // the library has no limit of its own: a directory without end is cut off here
+	// the library has no limit of its own: a directory without end is cut off here
+	watcher.Go(func() {
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		for {

@@ -18,7 +18,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 )
 
-// bothServers runs a test against OpenSSH's SFTP server, whose realpath follows links, and against one whose realpath does not.
+// bothServers runs a test against OpenSSH's SFTP server, whose realpath follows links, and against
+// one whose realpath does not.
 func bothServers(t *testing.T, test func(t *testing.T, r *Remote)) {
 	t.Run("OpenSSH", func(t *testing.T) { _, o := openSSH(t); test(t, start(t, o)) })
 	t.Run("plain", func(t *testing.T) { test(t, newRemote(t, sshtest.New(t, sshtest.Options{}))) })
@@ -160,7 +161,9 @@ func TestWhatChangedSinceTheDecisionIsNotTouched(t *testing.T) {
 						t.Errorf("%s holds %q (%v), want %q", f, got, err, want)
 					}
 				}
-				if _, err := os.Stat(filepath.Join(r.opts.Workspace, "agent-a", "x")); !os.IsNotExist(err) {
+				if _, err := os.Stat(filepath.Join(r.opts.Workspace, "agent-a", "x")); !os.IsNotExist(
+					err,
+				) {
 					t.Error("a local file was made")
 				}
 			})
@@ -193,14 +196,19 @@ func TestASwapAtTheOpeningIsSeen(t *testing.T) {
 	d := t.TempDir()
 	write(t, d+"/secret", []byte("secret"))
 	var armed atomic.Bool
-	s := sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{WrapSFTP: func(rw io.ReadWriteCloser) io.ReadWriteCloser {
-		return &sshtest.Tap{ReadWriteCloser: rw, Seen: func(kind byte) {
-			if kind == sshtest.Open && armed.CompareAndSwap(true, false) {
-				os.Remove(d + "/a")
-				os.Symlink("secret", d+"/a")
-			}
-		}}
-	}}})
+	s := sshtest.New(
+		t,
+		sshtest.Options{
+			Faults: sshtest.Faults{WrapSFTP: func(rw io.ReadWriteCloser) io.ReadWriteCloser {
+				return &sshtest.Tap{ReadWriteCloser: rw, Seen: func(kind byte) {
+					if kind == sshtest.Open && armed.CompareAndSwap(true, false) {
+						os.Remove(d + "/a")
+						os.Symlink("secret", d+"/a")
+					}
+				}}
+			}},
+		},
+	)
 	r := newRemote(t, s)
 	for name, op := range map[string]gate.Op{"read": gate.SFTPRead{OnNode: on("n1"), Path: d + "/a"}, "download": gate.SFTPGet{OnNode: on("n1"), Path: d + "/a", Local: "a"}} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +255,9 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
 				_, err := do(ctx, r, onN1(op), yellow)
-				if err == nil || ctx.Err() != nil || !strings.HasPrefix(err.Error(), "not_a_file") && !strings.Contains(err.Error(), "escapes") {
+				if err == nil || ctx.Err() != nil ||
+					!strings.HasPrefix(err.Error(), "not_a_file") &&
+						!strings.Contains(err.Error(), "escapes") {
 					t.Errorf("got %v", err)
 				}
 			})
@@ -257,8 +267,14 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 		}
 		t.Run("a file of /proc, which says it is empty, is read", func(t *testing.T) {
 			want, _ := os.ReadFile("/proc/version")
-			res, err := do(t.Context(), r, gate.SFTPRead{OnNode: on("n1"), Path: "/proc/version"}, green)
-			if err != nil || res.Value.(ReadResult).Text != string(want) || !res.Value.(ReadResult).EOF {
+			res, err := do(
+				t.Context(),
+				r,
+				gate.SFTPRead{OnNode: on("n1"), Path: "/proc/version"},
+				green,
+			)
+			if err != nil || res.Value.(ReadResult).Text != string(want) ||
+				!res.Value.(ReadResult).EOF {
 				t.Errorf("%+v, %v", res.Value, err)
 			}
 			if _, err := do(t.Context(), r, gate.SFTPGet{OnNode: on("n1"), Path: "/proc/version", Local: "version"}, green); err != nil {
@@ -288,11 +304,15 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 			for _, e := range res.Value.(ListResult).Entries {
 				names = append(names, e.Name+e.NameB64)
 			}
-			if got := fmt.Sprintf("%q", names); got != fmt.Sprintf("%q", []string{"\x1b[31mred", "-rf", "a\nb", `it's "q"`, "//4="}) {
+			if got := fmt.Sprintf("%q", names); got != fmt.Sprintf(
+				"%q",
+				[]string{"\x1b[31mred", "-rf", "a\nb", `it's "q"`, "//4="},
+			) {
 				t.Errorf("%s", got)
 			}
 			for _, n := range []string{"a\nb", "\x1b[31mred", "-rf", "it's \"q\""} {
-				if res, err := do(t.Context(), r, gate.SFTPRead{OnNode: on("n1"), Path: odd + "/" + n}, green); err != nil || res.Value.(ReadResult).Text != n {
+				if res, err := do(t.Context(), r, gate.SFTPRead{OnNode: on("n1"), Path: odd + "/" + n}, green); err != nil ||
+					res.Value.(ReadResult).Text != n {
 					t.Errorf("%q: %+v, %v", n, res.Value, err)
 				}
 			}
@@ -311,8 +331,12 @@ func TestAnSFTPServerThatMisbehaves(t *testing.T) {
 	}
 	path := func(id uint32, body []byte) []byte { return sshtest.Names(id, sshtest.Text(body)) }
 	good := func(with sshtest.Script) sshtest.Script {
-		s := sshtest.Script{sshtest.RealPath: path, sshtest.Lstat: attrs(0o100644), sshtest.Open: func(id uint32, _ []byte) []byte { return sshtest.Handle(id, "h") },
-			8: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 10, 0o100644) }}
+		s := sshtest.Script{
+			sshtest.RealPath: path,
+			sshtest.Lstat:    attrs(0o100644),
+			sshtest.Open:     func(id uint32, _ []byte) []byte { return sshtest.Handle(id, "h") },
+			8:                func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 10, 0o100644) },
+		}
 		for k, v := range with {
 			s[k] = v
 		}

@@ -18,10 +18,52 @@ func TestProbeIsWhatCommandsLookLike(t *testing.T) {
 	}
 }
 
-// nastyWords are words that a shell which is not quoted for would read as something else, and random ones.
+// nastyWords are words that a shell which is not quoted for would read as something else, and
+// random ones.
 func nastyWords(n int) []string {
-	words := []string{"", "-n", "--", "a b", "'", `"`, `\`, `\\`, `\'`, "$HOME", "$(id)", "`id`", "*", "?", "~", "!", "!!", "#x", "a\nb", "\n", "\t", "a\rb", "é€😀", "\x01\x1b[31m", ";id", "|id", "&", ">x", "{a,b}", "[a]",
-		"%s%n", "=ls", "^x^y", "\\n", "a'b'c", "''", "\x7f", "(x)", "x=y", "${x:-y}", strings.Repeat("'", 50)}
+	words := []string{
+		"",
+		"-n",
+		"--",
+		"a b",
+		"'",
+		`"`,
+		`\`,
+		`\\`,
+		`\'`,
+		"$HOME",
+		"$(id)",
+		"`id`",
+		"*",
+		"?",
+		"~",
+		"!",
+		"!!",
+		"#x",
+		"a\nb",
+		"\n",
+		"\t",
+		"a\rb",
+		"é€😀",
+		"\x01\x1b[31m",
+		";id",
+		"|id",
+		"&",
+		">x",
+		"{a,b}",
+		"[a]",
+		"%s%n",
+		"=ls",
+		"^x^y",
+		"\\n",
+		"a'b'c",
+		"''",
+		"\x7f",
+		"(x)",
+		"x=y",
+		"${x:-y}",
+		strings.Repeat("'", 50),
+	}
 	r := rand.New(rand.NewPCG(1, 2))
 	for len(words) < n {
 		const from = "abc '\"\\$`!*?~;&|<>(){}[]#=%^\n\t\r-@:,./\u00e9"
@@ -46,7 +88,13 @@ func TestEveryPOSIXShellReadsTheWordsAsTheyAre(t *testing.T) {
 			if err != nil {
 				sshtest.Missing(t, sh[0])
 			}
-			s := sshtest.New(t, sshtest.Options{Shell: append([]string{path}, sh[1:]...), Env: []string{"HOME=/nonexistent"}})
+			s := sshtest.New(
+				t,
+				sshtest.Options{
+					Shell: append([]string{path}, sh[1:]...),
+					Env:   []string{"HOME=/nonexistent"},
+				},
+			)
 			r := newRemote(t, s)
 			v := mustExec(t, r, append([]string{"/usr/bin/printf", "<%s>"}, words...)...)
 			if got := v.Stdout; got != want.String() {
@@ -71,7 +119,8 @@ func TestOtherShellsAreRefused(t *testing.T) {
 		{"a shell that is not allowed to log in", []string{"/bin/sh", "-c", "echo 'This account is currently not available.'; exit 1", "sh"}, []string{"not available"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := exec.LookPath(c.shell[0]); err != nil && (c.name == "fish" || c.name == "tcsh") {
+			if _, err := exec.LookPath(c.shell[0]); err != nil &&
+				(c.name == "fish" || c.name == "tcsh") {
 				t.Logf("%s is not installed; the rows below prove the same", c.shell[0])
 				return
 			}

@@ -31,7 +31,8 @@ type StageResult struct {
 	Dir string `json:"dir"`
 }
 
-// private makes a directory that only the login user can enter. Whoever opened it before its mode was set still cannot look a name up in it.
+// private makes a directory that only the login user can enter. Whoever opened it before its mode
+// was set still cannot look a name up in it.
 func (f *files) private(dir string) (string, error) {
 	if err := f.Mkdir(dir); err != nil {
 		if lostConnection(err) { // it may be there all the same
@@ -45,11 +46,13 @@ func (f *files) private(dir string) (string, error) {
 	}
 	made, err := f.Lstat(dir)
 	if err == nil {
-		err = f.Chmod(dir, 0o700|made.Mode()&fs.ModeSetgid) // the group of new files stays as the parent has it
+		// the group of new files stays as the parent has it
+		err = f.Chmod(dir, 0o700|made.Mode()&fs.ModeSetgid)
 	}
 	if err == nil {
 		var real string
-		if real, made, err = f.resolve(dir); err == nil && (real != dir || made == nil || kind(made) != "dir" || made.Mode().Perm() != 0o700) {
+		if real, made, err = f.resolve(dir); err == nil &&
+			(real != dir || made == nil || kind(made) != "dir" || made.Mode().Perm() != 0o700) {
 			err = failed("changed", "%q was replaced while it was made", dir)
 		}
 	}
@@ -60,13 +63,15 @@ func (f *files) private(dir string) (string, error) {
 	return dir, nil
 }
 
-// discard removes directories of ours. What a lost connection keeps from being removed is remembered for later, up to 256 of them.
+// discard removes directories of ours. What a lost connection keeps from being removed is
+// remembered for later, up to 256 of them.
 func (f *files) discard(dirs ...string) {
 	f.begin()
 	defer f.active.Add(-1)
 	n := f.c.n
 	for _, dir := range dirs {
-		ctx, cancel := context.WithTimeout(n.r.ctx, n.r.opts.StallTimeout) // of its own: a call that has ended still cleans up
+		// of its own: a call that has ended still cleans up
+		ctx, cancel := context.WithTimeout(n.r.ctx, n.r.opts.StallTimeout)
 		err := f.clear(ctx, dir)
 		cancel()
 		if lostConnection(err) {
@@ -91,7 +96,12 @@ func (n *node) stage(ctx context.Context) (string, error) {
 			return err
 		}
 		if info == nil || kind(info) != "dir" {
-			return failed("not_found", "remote.stage_root %q is not a directory on %s", root, n.opts.Name)
+			return failed(
+				"not_found",
+				"remote.stage_root %q is not a directory on %s",
+				root,
+				n.opts.Name,
+			)
 		}
 		var id [16]byte
 		rand.Read(id[:])
@@ -136,7 +146,8 @@ func (f *files) mark(dir string) error {
 	return err
 }
 
-// abandoned reads a marker and says whether its process is surely gone. A process on another machine is, after stageAge, which no call outlives.
+// abandoned reads a marker and says whether its process is surely gone. A process on another
+// machine is, after stageAge, which no call outlives.
 func (f *files) abandoned(dir string) bool {
 	info, err := f.Lstat(path.Join(dir, stageMarker))
 	if err != nil || kind(info) != "file" {
@@ -160,7 +171,8 @@ func (f *files) abandoned(dir string) bool {
 	return err == nil
 }
 
-// clear removes a directory of ours with the files in it; deeper ones were not made by us through SFTP, but a command may have.
+// clear removes a directory of ours with the files in it; deeper ones were not made by us through
+// SFTP, but a command may have.
 func (f *files) clear(ctx context.Context, dir string) error {
 	return f.clearTo(ctx, dir, 0)
 }
@@ -198,7 +210,8 @@ func (n *node) firstSweep() bool {
 	return first
 }
 
-// sweep removes what processes that died left behind: directories with our name, our marker and our user, older than stageAge by the node's own clock.
+// sweep removes what processes that died left behind: directories with our name, our marker and our
+// user, older than stageAge by the node's own clock.
 func (n *node) sweep(f *files, root, fresh string) {
 	f.begin()
 	defer f.active.Add(-1)
@@ -212,10 +225,14 @@ func (n *node) sweep(f *files, root, fresh string) {
 	}
 	for _, e := range list.Entries {
 		dir := path.Join(root, e.Name)
-		if !stageName.MatchString(e.Name) || e.Type != "dir" || n.r.owns(n, dir) || ours.ModTime().Unix()-e.MTime < int64(stageAge/time.Second) {
+		if !stageName.MatchString(e.Name) || e.Type != "dir" || n.r.owns(n, dir) ||
+			ours.ModTime().Unix()-e.MTime < int64(stageAge/time.Second) {
 			continue
 		}
-		if info, err := f.Lstat(dir); err == nil && kind(info) == "dir" && owner(info) == owner(ours) && info.Mode().Perm() == 0o700 && f.abandoned(dir) {
+		if info, err := f.Lstat(dir); err == nil && kind(info) == "dir" &&
+			owner(info) == owner(ours) &&
+			info.Mode().Perm() == 0o700 &&
+			f.abandoned(dir) {
 			f.clear(n.r.ctx, dir)
 		}
 	}
@@ -226,13 +243,18 @@ func (n *node) unstage(ctx context.Context, dir string) error {
 	if !n.r.owns(n, dir) {
 		return failed("permission", "%q was not made here", dir)
 	}
-	return n.with(ctx, "removing staging directory", dir, func(_ context.Context, f *files, p *pledge) error {
-		if !p.send() {
-			return context.Canceled
-		}
-		f.discard(dir)
-		return nil
-	})
+	return n.with(
+		ctx,
+		"removing staging directory",
+		dir,
+		func(_ context.Context, f *files, p *pledge) error {
+			if !p.send() {
+				return context.Canceled
+			}
+			f.discard(dir)
+			return nil
+		},
+	)
 }
 
 type owned struct{ node, dir string }

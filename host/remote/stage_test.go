@@ -36,7 +36,8 @@ func TestLeftoversOfDeadProcessesAreRemoved(t *testing.T) {
 		{hex("3"), marker(host, alive), 2 * time.Hour, 0o700, true},
 		{hex("4"), "", 2 * time.Hour, 0o700, true}, // not ours
 		{hex("5"), "something else\n" + host + "\n1\n", 2 * time.Hour, 0o700, true},
-		{hex("6"), marker(host, gone), 2 * time.Hour, 0o755, true}, // others could have put something there
+		// others could have put something there
+		{hex("6"), marker(host, gone), 2 * time.Hour, 0o755, true},
 		{"caponier-backup", marker(host, gone), 2 * time.Hour, 0o700, true},
 		{hex("G"), marker(host, gone), 2 * time.Hour, 0o700, true},
 	} {
@@ -69,7 +70,19 @@ func TestLeftoversOfDeadProcessesAreRemoved(t *testing.T) {
 		}
 		return strings.Join(names, " ")
 	}
-	want := strings.Join([]string{hex("2"), hex("3"), hex("4"), hex("5"), hex("6"), hex("7"), hex("G"), "caponier-backup"}, " ")
+	want := strings.Join(
+		[]string{
+			hex("2"),
+			hex("3"),
+			hex("4"),
+			hex("5"),
+			hex("6"),
+			hex("7"),
+			hex("G"),
+			"caponier-backup",
+		},
+		" ",
+	)
 	for end := time.Now().Add(5 * time.Second); left() != want && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -110,7 +123,10 @@ func TestEndRemovesOnlyItsOwn(t *testing.T) {
 	r := newRemote(t, s)
 	d := t.TempDir()
 	write(t, d+"/f", nil)
-	r.End(t.Context(), &gate.Call{Stages: []gate.StageDir{{Node: "n1", Dir: d}, {Node: "nowhere", Dir: d}}})
+	r.End(
+		t.Context(),
+		&gate.Call{Stages: []gate.StageDir{{Node: "n1", Dir: d}, {Node: "nowhere", Dir: d}}},
+	)
 	if _, err := os.Stat(d + "/f"); err != nil {
 		t.Error(err)
 	}

@@ -39,7 +39,8 @@ func (w WriteResult) result() gate.Result {
 	return gate.Result{Value: w, Bytes: w.Bytes, SHA256: w.SHA256}
 }
 
-// open opens a regular file for reading, by its decided real path, and makes sure that what was opened is what stands at that path.
+// open opens a regular file for reading, by its decided real path, and makes sure that what was
+// opened is what stands at that path.
 func (f *files) open(decided gate.FileFacts) (*sftp.File, error) {
 	real := decided.RealPath
 	switch {
@@ -63,13 +64,15 @@ func (f *files) open(decided gate.FileFacts) (*sftp.File, error) {
 	return in, nil
 }
 
-// unmoved looks again at a path: it must still be its own real path, and hold what opened is. SFTP knows no inode numbers; owner and mode have to do.
+// unmoved looks again at a path: it must still be its own real path, and hold what opened is. SFTP
+// knows no inode numbers; owner and mode have to do.
 func (f *files) unmoved(real string, opened fs.FileInfo) error {
 	again, info, err := f.resolve(real)
 	if err != nil {
 		return err
 	}
-	if again != real || info == nil || kind(info) != kind(opened) || info.Mode() != opened.Mode() || owner(info) != owner(opened) {
+	if again != real || info == nil || kind(info) != kind(opened) || info.Mode() != opened.Mode() ||
+		owner(info) != owner(opened) {
 		return failed("changed", "%q was replaced while it was opened; nothing was done", real)
 	}
 	return nil
@@ -102,7 +105,13 @@ func (f *files) read(decided gate.FileFacts, limit int64) (ReadResult, error) {
 const afterCancel = 2 * time.Second
 
 // get copies a file to w, at most limit bytes.
-func (f *files) get(ctx context.Context, decided gate.FileFacts, w io.Writer, limit int64, tell *teller) (WriteResult, error) {
+func (f *files) get(
+	ctx context.Context,
+	decided gate.FileFacts,
+	w io.Writer,
+	limit int64,
+	tell *teller,
+) (WriteResult, error) {
 	in, err := f.open(decided)
 	if err != nil {
 		return WriteResult{}, err
@@ -110,7 +119,8 @@ func (f *files) get(ctx context.Context, decided gate.FileFacts, w io.Writer, li
 	defer in.Close()
 	tell.done, tell.total = 0, decided.Bytes // it may be the second attempt
 	to := &meter{ctx: ctx, w: w, sum: sha256.New(), left: limit, limit: limit, tell: tell}
-	// The meter stops what ends in time. A server that answers with nothing for ever never comes to it: its session is closed.
+	// The meter stops what ends in time. A server that answers with nothing for ever never comes to
+	// it: its session is closed.
 	finished := make(chan struct{})
 	defer close(finished)
 	defer context.AfterFunc(ctx, func() {
@@ -124,7 +134,8 @@ func (f *files) get(ctx context.Context, decided gate.FileFacts, w io.Writer, li
 	if err = cmp.Or(to.err, err); err != nil {
 		return WriteResult{}, err
 	}
-	// A server that answers with less than was asked for would leave gaps. Small files are read one piece after the other; some of /sys are shorter than they say.
+	// A server that answers with less than was asked for would leave gaps. Small files are read one
+	// piece after the other; some of /sys are shorter than they say.
 	if info, err := in.Stat(); err != nil {
 		return WriteResult{}, err
 	} else if n < info.Size() && info.Size() > 32<<10 {
@@ -177,25 +188,32 @@ func (m *meter) Write(p []byte) (int, error) {
 
 // upload is a file that is to be written on a node.
 type upload struct {
-	asked     string // the path as the plugin wrote it
-	decided   gate.FileFacts
-	src       io.Reader
-	size      int64
-	mode      string // octal; "" keeps the mode of a file that is replaced, and is 0600 for a new one
+	asked   string // the path as the plugin wrote it
+	decided gate.FileFacts
+	src     io.Reader
+	size    int64
+	// octal; "" keeps the mode of a file that is replaced, and is 0600 for a new one
+	mode      string
 	overwrite bool
 	tell      *teller
 	digest    string // that the bytes must have, as [Remote.Digests] gives it; "" for any
 }
 
-// put writes a file beside its place, in a directory that only the login user can enter, makes sure that all of it arrived, and then renames it. Until p
-// allowed the rename, nothing at the place has changed.
+// put writes a file beside its place, in a directory that only the login user can enter, makes sure
+// that all of it arrived, and then renames it. Until p allowed the rename, nothing at the place has
+// changed.
 func (f *files) put(ctx context.Context, p *pledge, u upload) (w WriteResult, err error) {
 	now, info, err := f.again(u.asked, true, &u.decided)
 	switch {
 	case err != nil:
 		return w, err
 	case now.Exists && now.Type != "file":
-		return w, failed("not_a_file", "%q is a %s; only a regular file can be replaced", now.RealPath, now.Type)
+		return w, failed(
+			"not_a_file",
+			"%q is a %s; only a regular file can be replaced",
+			now.RealPath,
+			now.Type,
+		)
 	case now.Exists && !u.overwrite:
 		return w, fs.ErrExist
 	}
@@ -204,7 +222,11 @@ func (f *files) put(ctx context.Context, p *pledge, u upload) (w WriteResult, er
 	if u.mode != "" {
 		bits, err := strconv.ParseUint(u.mode, 8, 32)
 		if err != nil || bits > 0o777 {
-			return w, failed("bad_input", "mode %q must be octal permission bits, such as 0644", u.mode)
+			return w, failed(
+				"bad_input",
+				"mode %q must be octal permission bits, such as 0644",
+				u.mode,
+			)
 		}
 		mode = fs.FileMode(bits)
 	} else if now.Exists {
@@ -227,7 +249,8 @@ func (f *files) put(ctx context.Context, p *pledge, u upload) (w WriteResult, er
 	}
 	if u.overwrite {
 		err = f.PosixRename(partial, now.RealPath)
-	} else if err = f.Rename(partial, now.RealPath); err != nil { // refuses to replace, but says only "Failure"
+	} else if err = f.Rename(partial, now.RealPath); err != nil {
+		// refuses to replace, but says only "Failure"
 		if there, lerr := f.Lstat(now.RealPath); lerr == nil && there != nil {
 			err = fs.ErrExist
 		}
@@ -235,14 +258,25 @@ func (f *files) put(ctx context.Context, p *pledge, u upload) (w WriteResult, er
 	if err != nil {
 		return w, err
 	}
-	if real, there, err := f.resolve(u.asked); err == nil && (real != now.RealPath || there == nil || there.Size() != w.Bytes) {
-		return w, unknown("changed", "%q was written, but something else stands there now: look before you repeat it", u.asked)
+	if real, there, err := f.resolve(u.asked); err == nil &&
+		(real != now.RealPath || there == nil || there.Size() != w.Bytes) {
+		return w, unknown(
+			"changed",
+			"%q was written, but something else stands there now: look before you repeat it",
+			u.asked,
+		)
 	}
 	return w, nil
 }
 
 // fill writes and checks the partial file. replaced is nil for a new file; its owner is kept.
-func (f *files) fill(ctx context.Context, partial string, u upload, mode fs.FileMode, replaced fs.FileInfo) (w WriteResult, err error) {
+func (f *files) fill(
+	ctx context.Context,
+	partial string,
+	u upload,
+	mode fs.FileMode,
+	replaced fs.FileInfo,
+) (w WriteResult, err error) {
 	out, err := f.OpenFile(partial, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return w, err
@@ -256,10 +290,17 @@ func (f *files) fill(ctx context.Context, partial string, u upload, mode fs.File
 		return w, err
 	}
 	if n != u.size {
-		return w, failed("changed", "the local file was %d bytes when it was decided and is not now; nothing was changed on the node", u.size)
+		return w, failed(
+			"changed",
+			"the local file was %d bytes when it was decided and is not now; nothing was changed on the node",
+			u.size,
+		)
 	}
 	if want := u.digest; want != "" && want != "sha256:"+hex.EncodeToString(sum.Sum(nil)) {
-		return w, failed("changed", "the local file has other bytes than when the call was decided; nothing was changed on the node")
+		return w, failed(
+			"changed",
+			"the local file has other bytes than when the call was decided; nothing was changed on the node",
+		)
 	}
 	made, err := out.Stat()
 	if err != nil {
@@ -283,7 +324,13 @@ func (f *files) fill(ctx context.Context, partial string, u upload, mode fs.File
 	}
 	if replaced != nil && owner(replaced) != owner(made) {
 		if o := owner(replaced); out.Chown(int(o[0]), int(o[1])) != nil {
-			return w, failed("permission", "%q belongs to user %d, group %d, and the login user may not keep it so", u.decided.RealPath, o[0], o[1])
+			return w, failed(
+				"permission",
+				"%q belongs to user %d, group %d, and the login user may not keep it so",
+				u.decided.RealPath,
+				o[0],
+				o[1],
+			)
 		}
 	}
 	if err := out.Chmod(mode); err != nil {
@@ -326,8 +373,14 @@ func (f *files) full(dir string, size int64, err error) error {
 		return err
 	}
 	if _, has := f.HasExtension("statvfs@openssh.com"); has {
-		if fs, serr := f.StatVFS(dir); serr == nil && (fs.Bavail*fs.Frsize < uint64(size)+1<<16 || fs.Favail == 0 && fs.Files > 0) {
-			return failed("disk_full", "the node's disk has %d bytes left, %d were to be written; nothing was changed", fs.Bavail*fs.Frsize, size)
+		if fs, serr := f.StatVFS(dir); serr == nil &&
+			(fs.Bavail*fs.Frsize < uint64(size)+1<<16 || fs.Favail == 0 && fs.Files > 0) {
+			return failed(
+				"disk_full",
+				"the node's disk has %d bytes left, %d were to be written; nothing was changed",
+				fs.Bavail*fs.Frsize,
+				size,
+			)
 		}
 	}
 	return err
@@ -342,7 +395,12 @@ func (f *files) remove(p *pledge, asked string, decided *gate.FileFacts) error {
 	case !now.Exists:
 		return fs.ErrNotExist
 	case now.Type != "file" && now.Type != "symlink":
-		return failed("not_a_file", "%q is a %s; only files and links can be removed", now.RealPath, now.Type)
+		return failed(
+			"not_a_file",
+			"%q is a %s; only files and links can be removed",
+			now.RealPath,
+			now.Type,
+		)
 	case !p.send():
 		return context.Canceled
 	}

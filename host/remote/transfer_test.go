@@ -19,11 +19,19 @@ func TestADiskThatIsFull(t *testing.T) {
 			leakless(t)
 			disk := &sshtest.Disk{}
 			disk.Left.Store(size * percent / 100)
-			r := newRemote(t, sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{SFTP: disk.Serve}}))
+			r := newRemote(
+				t,
+				sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{SFTP: disk.Serve}}),
+			)
 			d := t.TempDir()
 			write(t, d+"/f", []byte("old"))
 			write(t, filepath.Join(r.opts.Workspace, "agent-a", "up"), make([]byte, size))
-			_, err := do(t.Context(), r, gate.SFTPPut{OnNode: on("n1"), Path: d + "/f", Local: "up", Overwrite: true}, yellow)
+			_, err := do(
+				t.Context(),
+				r,
+				gate.SFTPPut{OnNode: on("n1"), Path: d + "/f", Local: "up", Overwrite: true},
+				yellow,
+			)
 			refused(t, err, "disk_full", gate.Failed, "bytes left")
 			if old, _ := os.ReadFile(d + "/f"); string(old) != "old" {
 				t.Errorf("the file now holds %d bytes", len(old))
@@ -39,7 +47,8 @@ func TestADiskThatIsFull(t *testing.T) {
 	}
 }
 
-// TestARealDiskThatIsFull needs the right to mount; the tests above prove the same against a disk that only pretends.
+// TestARealDiskThatIsFull needs the right to mount; the tests above prove the same against a disk
+// that only pretends.
 func TestARealDiskThatIsFull(t *testing.T) {
 	const size = 4 << 20
 	for _, percent := range []int64{0, 50, 99} {
@@ -59,7 +68,12 @@ func TestARealDiskThatIsFull(t *testing.T) {
 			r := start(t, o)
 			defer r.Close()
 			write(t, filepath.Join(o.Workspace, "agent-a", "up"), make([]byte, size))
-			_, err := do(t.Context(), r, gate.SFTPPut{OnNode: on("n1"), Path: small + "/up", Local: "up"}, yellow)
+			_, err := do(
+				t.Context(),
+				r,
+				gate.SFTPPut{OnNode: on("n1"), Path: small + "/up", Local: "up"},
+				yellow,
+			)
 			refused(t, err, "disk_full", gate.Failed)
 			if left, _ := os.ReadDir(small); len(left) != 1 {
 				t.Errorf("left behind: %v", left)
@@ -72,7 +86,12 @@ func TestARealDiskThatIsFull(t *testing.T) {
 			write(t, file, make([]byte, size))
 			r := start(t, o)
 			defer r.Close()
-			_, err := do(t.Context(), r, gate.SFTPGet{OnNode: on("n1"), Path: file, Local: "f"}, yellow)
+			_, err := do(
+				t.Context(),
+				r,
+				gate.SFTPGet{OnNode: on("n1"), Path: file, Local: "f"},
+				yellow,
+			)
 			refused(t, err, "disk_full", gate.Failed)
 			if left, _ := os.ReadDir(small + "/agent-a"); len(left) != 0 {
 				t.Errorf("left behind: %v", left)
@@ -85,7 +104,11 @@ func TestTransfersTellTheirProgress(t *testing.T) {
 	const size = 4 << 20
 	s := sshtest.New(t, sshtest.Options{})
 	p := sshtest.NewProxy(t, s.Addr)
-	r := newRemote(t, s, func(o *Options) { o.Nodes[0].Host, o.Nodes[0].Port = sshtest.HostPort(p.Addr) })
+	r := newRemote(
+		t,
+		s,
+		func(o *Options) { o.Nodes[0].Host, o.Nodes[0].Port = sshtest.HostPort(p.Addr) },
+	)
 	d := t.TempDir()
 	write(t, d+"/down", make([]byte, size))
 	write(t, filepath.Join(r.opts.Workspace, "agent-a", "up"), make([]byte, size))

@@ -18,16 +18,32 @@ import (
 )
 
 // What is no operation: data of the call itself, and notes, which the call's own decision grants.
-var dataImports, noteImports = []string{"input_len", "input_read", "output_write", "resp_len", "resp_read"}, []string{"log", "progress"}
+var dataImports, noteImports = []string{
+	"input_len",
+	"input_read",
+	"output_write",
+	"resp_len",
+	"resp_read",
+}, []string{
+	"log",
+	"progress",
+}
 
-// TestTheABIIsDataNotesAndOperations: there is no import of another kind, each is on the page of the ABI, and nothing else can be linked.
+// TestTheABIIsDataNotesAndOperations: there is no import of another kind, each is on the page of
+// the ABI, and nothing else can be linked.
 func TestTheABIIsDataNotesAndOperations(t *testing.T) {
 	all := hostFuncs()
-	if got, want := slices.Sorted(maps.Keys(all)), []string{tickModule, abiModule, wasiModule}; !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+	if got, want := slices.Sorted(maps.Keys(all)), []string{tickModule, abiModule, wasiModule}; !slices.Equal(
+		got,
+		slices.Sorted(slices.Values(want)),
+	) {
 		t.Fatalf("modules that can be imported: %v, want %v", got, want)
 	}
 	known := slices.Concat(dataImports, noteImports, gate.Operations())
-	if got := slices.Sorted(maps.Keys(all[abiModule])); !slices.Equal(got, slices.Sorted(slices.Values(known))) {
+	if got := slices.Sorted(maps.Keys(all[abiModule])); !slices.Equal(
+		got,
+		slices.Sorted(slices.Values(known)),
+	) {
 		t.Errorf("imports %v, want %v", got, known)
 	}
 	page, err := os.ReadFile("../../docs/abi.md")
@@ -46,10 +62,12 @@ func TestTheABIIsDataNotesAndOperations(t *testing.T) {
 	}
 }
 
-// TestEveryOperationGoesThroughTheDoor: each operation of the ABI is journaled before it is done, and neither done after a decision that refuses it, nor when its
-// intent cannot be written.
+// TestEveryOperationGoesThroughTheDoor: each operation of the ABI is journaled before it is done,
+// and neither done after a decision that refuses it, nor when its intent cannot be written.
 func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
-	if missing := slices.DeleteFunc(gate.Operations(), func(n string) bool { return requests[n] != "" }); len(missing) > 0 {
+	if missing := slices.DeleteFunc(gate.Operations(), func(n string) bool { return requests[n] != "" }); len(
+		missing,
+	) > 0 {
 		t.Fatalf("operations without a request here: %v", missing)
 	}
 	for _, name := range gate.Operations() {
@@ -57,14 +75,21 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 			h := newHost(t, Options{})
 			tool := h.add(asker(name, requests[name]).bytes())
 			h.execute = func(q gate.Question) (gate.Result, error) {
-				if r := h.records[len(h.records)-1]; r.Type != "intent" || r.Op != name || q.Op.Import() != name {
-					t.Errorf("%s is done when the last record is %s of %q", q.Op.Import(), r.Type, r.Op)
+				if r := h.records[len(h.records)-1]; r.Type != "intent" || r.Op != name ||
+					q.Op.Import() != name {
+					t.Errorf(
+						"%s is done when the last record is %s of %q",
+						q.Op.Import(),
+						r.Type,
+						r.Op,
+					)
 				}
 				return gate.Result{}, nil
 			}
 			a := h.call(tool, object{})
 			want(t, a, "")
-			if !strings.HasPrefix(string(a.Output.JSON), `[0,{`) || !slices.Equal(h.executed, []string{name}) {
+			if !strings.HasPrefix(string(a.Output.JSON), `[0,{`) ||
+				!slices.Equal(h.executed, []string{name}) {
 				t.Fatalf("allowed: output %s, executed %v", a.Output.JSON, h.executed)
 			}
 			for says, stop := range map[string]func(){
@@ -94,7 +119,8 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 				stop()
 				a := h.call(tool, object{})
 				want(t, a, "")
-				if !strings.HasPrefix(string(a.Output.JSON), `[2,{"decision_id":"`) || !strings.Contains(string(a.Output.JSON), says) {
+				if !strings.HasPrefix(string(a.Output.JSON), `[2,{"decision_id":"`) ||
+					!strings.Contains(string(a.Output.JSON), says) {
 					t.Errorf("refused: output %s, want %s", a.Output.JSON, says)
 				}
 				if len(h.executed) != 0 || len(a.Refused) != 1 {
@@ -131,7 +157,8 @@ func TestAnEndedCallIsAnsweredWithAStatus(t *testing.T) {
 	}
 }
 
-// TestReEntry: while a guest waits for an operation, the same plugin is called again, many deep: each call has a guest of its own.
+// TestReEntry: while a guest waits for an operation, the same plugin is called again, many deep:
+// each call has a guest of its own.
 func TestReEntry(t *testing.T) {
 	h := newHost(t, Options{MaxInstances: 64}) // one principal has a quarter of them
 	tool := h.add(asker("stage", requests["stage"]).bytes())
@@ -149,13 +176,57 @@ func TestReEntry(t *testing.T) {
 	}
 }
 
-// TestARequestIsTakenOnce: what is decided is what is executed, though the guest names the request's own bytes for the response, and writes over them.
+// TestARequestIsTakenOnce: what is decided is what is executed, though the guest names the
+// request's own bytes for the response, and writes over them.
 func TestARequestIsTakenOnce(t *testing.T) {
 	g := asker("stage", requests["stage"])
-	g.call = op(c32(64), c32(int64(len(requests["stage"]))), callf(1), 0x1a, c32(64), c32(8), callf(3), 0x1a, // the response over the request
-		c32(64), c32(int64(len(requests["stage"]))), callf(1), c32('0'), 0x6a, 0x3a, 0, 0) // which is then asked again
-	g.call = op(c32(32), c32(64), c32(int64(len(requests["stage"]))), callf(1), 0x1a, c32(64), c32(8), callf(3), 0x1a, // 32 stays on the stack
-		c32(64), c32(int64(len(requests["stage"]))), callf(1), c32('0'), 0x6a, 0x3a, 0, 0, c32(32), c32(1), callf(0), 0x1a, c32(0))
+	// the response over the request
+	g.call = op(
+		c32(64),
+		c32(int64(len(requests["stage"]))),
+		callf(1),
+		0x1a,
+		c32(64),
+		c32(8),
+		callf(3),
+		0x1a,
+		// which is then asked again
+		c32(64),
+		c32(int64(len(requests["stage"]))),
+		callf(1),
+		c32('0'),
+		0x6a,
+		0x3a,
+		0,
+		0,
+	)
+	// 32 stays on the stack
+	g.call = op(
+		c32(32),
+		c32(64),
+		c32(int64(len(requests["stage"]))),
+		callf(1),
+		0x1a,
+		c32(64),
+		c32(8),
+		callf(3),
+		0x1a,
+		c32(
+			64,
+		),
+		c32(int64(len(requests["stage"]))),
+		callf(1),
+		c32('0'),
+		0x6a,
+		0x3a,
+		0,
+		0,
+		c32(32),
+		c32(1),
+		callf(0),
+		0x1a,
+		c32(0),
+	)
 	h := newHost(t, Options{})
 	h.execute = func(q gate.Question) (gate.Result, error) {
 		return gate.Result{Value: object{"dir": "/tmp/x"}}, nil
@@ -163,19 +234,56 @@ func TestARequestIsTakenOnce(t *testing.T) {
 	a := h.call(h.add(g.bytes()), object{})
 	want(t, a, "")
 	if string(a.Output.JSON) != "4" || len(h.executed) != 1 {
-		t.Errorf("the second request had status %s after %v, want 4: its bytes were the response's", a.Output.JSON, h.executed)
+		t.Errorf(
+			"the second request had status %s after %v, want 4: its bytes were the response's",
+			a.Output.JSON,
+			h.executed,
+		)
 	}
 }
 
-// TestPointersAndLengths: ranges that are out of memory, that wrap, that overlap, and numbers with dirty upper halves, by what they are answered.
+// TestPointersAndLengths: ranges that are out of memory, that wrap, that overlap, and numbers with
+// dirty upper halves, by what they are answered.
 func TestPointersAndLengths(t *testing.T) {
 	const n = int64(len(okJSON))
 	status := func(call ...any) []byte {
-		return op(c32(32), op(call...), c32(5), 0x6a, c32('0'), 0x6a, 0x3a, 0, 0, c32(32), c32(1), callf(0), 0x1a, c32(0))
+		return op(
+			c32(32),
+			op(call...),
+			c32(5),
+			0x6a,
+			c32('0'),
+			0x6a,
+			0x3a,
+			0,
+			0,
+			c32(32),
+			c32(1),
+			callf(0),
+			0x1a,
+			c32(0),
+		)
 	} // -1 is '4', 0 is '5', 4 is '9'
-	imports := []imported{output, {module: abiModule, name: "input_read"}, {module: abiModule, name: "ssh_exec"}, {module: abiModule, name: "resp_read"}}
+	imports := []imported{
+		output,
+		{module: abiModule, name: "input_read"},
+		{module: abiModule, name: "ssh_exec"},
+		{module: abiModule, name: "resp_read"},
+	}
 	extend := func(v int64) []byte {
-		return op(0x42, i32const(nil, v, 0x01)[1:], 0x42, 0x80, 0x80, 0x80, 0x80, 0xf0, 0x7f, 0x84, 0xa7)
+		return op(
+			0x42,
+			i32const(nil, v, 0x01)[1:],
+			0x42,
+			0x80,
+			0x80,
+			0x80,
+			0x80,
+			0xf0,
+			0x7f,
+			0x84,
+			0xa7,
+		)
 	} // i32.wrap of v with ones above
 	for name, c := range map[string]struct {
 		call []byte
@@ -198,7 +306,10 @@ func TestPointersAndLengths(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Options{})
-			a := h.call(h.add(guest{memory: []byte{1, 1, 1, 1}, imports: imports, call: c.call}.bytes()), object{})
+			a := h.call(
+				h.add(guest{memory: []byte{1, 1, 1, 1}, imports: imports, call: c.call}.bytes()),
+				object{},
+			)
 			want(t, a, "")
 			if string(a.Output.JSON) != c.want {
 				t.Errorf("gave %s, want %s", a.Output.JSON, c.want)
@@ -208,15 +319,17 @@ func TestPointersAndLengths(t *testing.T) {
 			}
 		})
 	}
-	for i, v := range []uint64{0xdead_beef_0000_0008, 8, 1<<63 | 8} { // as a compiler may leave them, whatever this one does
+	// as a compiler may leave them, whatever this one does
+	for i, v := range []uint64{0xdead_beef_0000_0008, 8, 1<<63 | 8} {
 		if got := (arguments{v}).i32(0); got != 8 {
 			t.Errorf("argument %d was read as %x", i, got)
 		}
 	}
 }
 
-// TestGuestsReachNoFileOrSocket: of wazero's packages that give guests files and sockets none is in the binary. Its core brings code for files of its own, which
-// only a configuration that is never made here would give to a guest: an instance has nothing open and nothing to open it with.
+// TestGuestsReachNoFileOrSocket: of wazero's packages that give guests files and sockets none is in
+// the binary. Its core brings code for files of its own, which only a configuration that is never
+// made here would give to a guest: an instance has nothing open and nothing to open it with.
 func TestGuestsReachNoFileOrSocket(t *testing.T) {
 	out, err := exec.Command("go", "tool", "nm", "../../build/caponier").Output()
 	if err != nil {

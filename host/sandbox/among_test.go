@@ -20,17 +20,53 @@ var hostiles = map[string]struct {
 	ends  string
 	guest func() guest
 }{
-	"trap":      {"plugin_trap", func() guest { return guest{call: op(0x00)} }},
-	"loop":      {"budget", func() guest { return guest{call: spinCall} }},
-	"chain":     {"budget", func() guest { return guest{more: exponential(3), call: op(callf(3), c32(0))} }},
-	"filling":   {"budget", spinners["filling"]},
-	"sleeping":  {"budget", sleeper},
-	"recursion": {"plugin_trap", func() guest { return guest{more: [][]byte{body(callf(3))}, call: op(callf(3), c32(0))} }},
-	"memory": {"plugin_memory", func() guest { // grows page by page, touches each, and traps at the end
-		grow := op(0x03, 0x40, c32(1), 0x40, 0, c32(0), 0x4a, 0x04, 0x40, 0x3f, 0, c32(1), 0x6b, c32(16), 0x74, c32(1), c32(65536), 0xfc, 11, 0, 0x0c, 1, 0x0b, 0x0b, 0x00)
+	"trap": {"plugin_trap", func() guest { return guest{call: op(0x00)} }},
+	"loop": {"budget", func() guest { return guest{call: spinCall} }},
+	"chain": {
+		"budget",
+		func() guest { return guest{more: exponential(3), call: op(callf(3), c32(0))} },
+	},
+	"filling":  {"budget", spinners["filling"]},
+	"sleeping": {"budget", sleeper},
+	"recursion": {
+		"plugin_trap",
+		func() guest { return guest{more: [][]byte{body(callf(3))}, call: op(callf(3), c32(0))} },
+	},
+	// grows page by page, touches each, and traps at the end
+	"memory": {"plugin_memory", func() guest {
+		grow := op(
+			0x03,
+			0x40,
+			c32(1),
+			0x40,
+			0,
+			c32(0),
+			0x4a,
+			0x04,
+			0x40,
+			0x3f,
+			0,
+			c32(1),
+			0x6b,
+			c32(16),
+			0x74,
+			c32(1),
+			c32(65536),
+			0xfc,
+			11,
+			0,
+			0x0c,
+			1,
+			0x0b,
+			0x0b,
+			0x00,
+		)
 		return guest{memory: []byte{1, 0, 1}, call: grow}
 	}},
-	"table": {"plugin_trap", func() guest { return guest{table: op(1, 0x70, 0, u32(nil, maxTable)), call: op(c32(7), 0x11, 0, 0)} }},
+	"table": {
+		"plugin_trap",
+		func() guest { return guest{table: op(1, 0x70, 0, u32(nil, maxTable)), call: op(c32(7), 0x11, 0, 0)} },
+	},
 	"data": {"plugin_trap", func() guest { // a thousand segments of the whole first page
 		data := u32(nil, 1000)
 		for range 1000 {
@@ -39,12 +75,57 @@ var hostiles = map[string]struct {
 		return guest{data: data, call: op(0x00)}
 	}},
 	"log": {"plugin_trap", func() guest {
-		return guest{imports: []imported{{module: abiModule, name: "log"}}, globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
-			call: op(0x03, 0x40, c32(0), c32(8), c32(4096), callf(0), 0x23, 0, c32(1), 0x6a, 0x24, 0, 0x23, 0, c32(10_000), 0x48, 0x0d, 0, 0x0b, 0x00)}
+		return guest{
+			imports: []imported{{module: abiModule, name: "log"}},
+			globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
+			call: op(
+				0x03,
+				0x40,
+				c32(0),
+				c32(8),
+				c32(4096),
+				callf(0),
+				0x23,
+				0,
+				c32(1),
+				0x6a,
+				0x24,
+				0,
+				0x23,
+				0,
+				c32(10_000),
+				0x48,
+				0x0d,
+				0,
+				0x0b,
+				0x00,
+			),
+		}
 	}},
 	"result": {"plugin_protocol", func() guest { // writes 1 GiB of output, whatever it is told
 		return guest{imports: []imported{output}, globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
-			call: op(0x03, 0x40, c32(0), c32(65536), callf(0), 0x1a, 0x23, 0, c32(1), 0x6a, 0x24, 0, 0x23, 0, c32(16384), 0x48, 0x0d, 0, 0x0b, 0x00)}
+			call: op(
+				0x03,
+				0x40,
+				c32(0),
+				c32(65536),
+				callf(0),
+				0x1a,
+				0x23,
+				0,
+				c32(1),
+				0x6a,
+				0x24,
+				0,
+				0x23,
+				0,
+				c32(16384),
+				0x48,
+				0x0d,
+				0,
+				0x0b,
+				0x00,
+			)}
 	}},
 }
 
@@ -64,8 +145,15 @@ func descriptors(t testing.TB) int {
 	return len(entries)
 }
 
-// among runs n good calls, by some callers at a time, among as many hostile ones, n times spread evenly over their kinds, and returns how long each good one took.
-func among(t testing.TB, h *host, good *gate.Tool, bad map[string]*gate.Tool, n int) (took []time.Duration) {
+// among runs n good calls, by some callers at a time, among as many hostile ones, n times spread
+// evenly over their kinds, and returns how long each good one took.
+func among(
+	t testing.TB,
+	h *host,
+	good *gate.Tool,
+	bad map[string]*gate.Tool,
+	n int,
+) (took []time.Duration) {
 	const callers = 4
 	names := slices.Sorted(func(yield func(string) bool) {
 		for name := range bad {
@@ -98,7 +186,8 @@ func among(t testing.TB, h *host, good *gate.Tool, bad map[string]*gate.Tool, n 
 		wg.Go(func() {
 			for k := bads.Add(1); k <= int64(n); k = bads.Add(1) {
 				name := names[int(k)%len(names)]
-				if a := h.call(bad[name], object{}); h.box.BreakAfter < 0 { // with a breaker most are not even run
+				// with a breaker most are not even run
+				if a := h.call(bad[name], object{}); h.box.BreakAfter < 0 {
 					want(t, a, hostiles[name].ends)
 				}
 			}
@@ -126,7 +215,8 @@ func hostileHost(t testing.TB, breakAfter int) (*host, *gate.Tool, map[string]*g
 	return h, good, bad
 }
 
-// TestGoodCallsAmongHostileOnes: the good ones all succeed, the hostile ones end as they should, and what they took is given back.
+// TestGoodCallsAmongHostileOnes: the good ones all succeed, the hostile ones end as they should,
+// and what they took is given back.
 func TestGoodCallsAmongHostileOnes(t *testing.T) {
 	h, good, bad := hostileHost(t, -1)
 	n := 1000
@@ -152,14 +242,29 @@ func TestGoodCallsAmongHostileOnes(t *testing.T) {
 	alone := among(t, h, good, nil, n)
 	began := time.Now()
 	took := among(t, h, good, bad, n)
-	t.Logf("%d good calls among as many hostile ones in %s: p50 %s, p99 %s; alone %s and %s", len(took), time.Since(began).Round(time.Millisecond),
-		at(took, 50), at(took, 99), at(alone, 50), at(alone, 99))
+	t.Logf(
+		"%d good calls among as many hostile ones in %s: p50 %s, p99 %s; alone %s and %s",
+		len(took),
+		time.Since(began).Round(time.Millisecond),
+		at(took, 50),
+		at(took, 99),
+		at(alone, 50),
+		at(alone, 99),
+	)
 	if len(took) != n {
 		t.Errorf("%d of %d good calls succeeded", len(took), n)
 	}
 	goroutines2, open2, mib2 := settle()
 	if goroutines2 > goroutines || open2 > open || mib2 > mib+16+slack {
-		t.Errorf("%d goroutines, %d descriptors and %d MiB; %d, %d and %d before", goroutines2, open2, mib2, goroutines, open, mib)
+		t.Errorf(
+			"%d goroutines, %d descriptors and %d MiB; %d, %d and %d before",
+			goroutines2,
+			open2,
+			mib2,
+			goroutines,
+			open,
+			mib,
+		)
 	}
 }
 
@@ -167,7 +272,8 @@ func at(sorted []time.Duration, percent int) time.Duration {
 	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
 }
 
-// BenchmarkAmong is how much longer good calls take among hostile ones of each kind, and of all kinds, than alone.
+// BenchmarkAmong is how much longer good calls take among hostile ones of each kind, and of all
+// kinds, than alone.
 func BenchmarkAmong(b *testing.B) {
 	for _, breaker := range []int{-1, 0} {
 		h, good, bad := hostileHost(b, breaker)
@@ -176,16 +282,32 @@ func BenchmarkAmong(b *testing.B) {
 			kinds[name] = map[string]*gate.Tool{name: tool}
 		}
 		for name, tools := range kinds {
-			benchmarkAmong(b, map[int]string{-1: "each runs/", 0: "breaker/"}[breaker]+name, h, good, tools)
+			benchmarkAmong(
+				b,
+				map[int]string{-1: "each runs/", 0: "breaker/"}[breaker]+name,
+				h,
+				good,
+				tools,
+			)
 		}
 	}
 }
 
-func benchmarkAmong(b *testing.B, name string, h *host, good *gate.Tool, tools map[string]*gate.Tool) {
+func benchmarkAmong(
+	b *testing.B,
+	name string,
+	h *host,
+	good *gate.Tool,
+	tools map[string]*gate.Tool,
+) {
 	b.Run(name, func(b *testing.B) {
 		var alone, took []time.Duration
 		for b.Loop() {
-			alone, took = append(alone, among(b, h, good, nil, 250)...), append(took, among(b, h, good, tools, 250)...)
+			alone, took = append(
+				alone,
+				among(b, h, good, nil, 250)...), append(
+				took,
+				among(b, h, good, tools, 250)...)
 		}
 		slices.SortFunc(alone, cmp.Compare)
 		slices.SortFunc(took, cmp.Compare)

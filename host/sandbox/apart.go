@@ -28,9 +28,15 @@ type apart struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// DescribeApart is [Describe] in a process of its own, since neither the compiler's time nor its memory can be bounded from inside: command must end up in
-// [ServeApart]. The process has no environment, and is killed when ctx ends. Only the description is the child's word: the imports are read here.
-func DescribeApart(ctx context.Context, command []string, wasm []byte) (describe []byte, imports []string, err error) {
+// DescribeApart is [Describe] in a process of its own, since neither the compiler's time nor its
+// memory can be bounded from inside: command must end up in [ServeApart]. The process has no
+// environment, and is killed when ctx ends. Only the description is the child's word: the imports
+// are read here.
+func DescribeApart(
+	ctx context.Context,
+	command []string,
+	wasm []byte,
+) (describe []byte, imports []string, err error) {
 	m, err := check(wasm, gate.Operations())
 	if err != nil {
 		return nil, nil, err
@@ -55,9 +61,17 @@ func DescribeApart(ctx context.Context, command []string, wasm []byte) (describe
 	case out.over:
 		return nil, nil, fmt.Errorf("the module's description is over %d bytes", maxDescribe)
 	case ctx.Err() != nil:
-		return nil, nil, fmt.Errorf("the module was not compiled and described in time, and its process was killed: %w", context.Cause(ctx))
+		return nil, nil, fmt.Errorf(
+			"the module was not compiled and described in time, and its process was killed: %w",
+			context.Cause(ctx),
+		)
 	case err != nil:
-		return nil, nil, fmt.Errorf("the process that compiled the module ended (it may have %d MiB): %w: %s", apartMemory>>20, err, clean(cmp.Or(complaints.firstLine(), "it said nothing"), 200))
+		return nil, nil, fmt.Errorf(
+			"the process that compiled the module ended (it may have %d MiB): %w: %s",
+			apartMemory>>20,
+			err,
+			clean(cmp.Or(complaints.firstLine(), "it said nothing"), 200),
+		)
 	}
 	if err := gate.DecodeInto(out.buf.Bytes(), apartOutput, &said); err != nil {
 		return nil, nil, fmt.Errorf("the process that compiled the module gave no answer: %w", err)
@@ -68,7 +82,8 @@ func DescribeApart(ctx context.Context, command []string, wasm []byte) (describe
 	return said.Describe, m.operations(), nil
 }
 
-// ServeApart is the child of [DescribeApart]: it describes the module that it reads from in, says what came out, and ends when in does.
+// ServeApart is the child of [DescribeApart]: it describes the module that it reads from in, says
+// what came out, and ends when in does.
 func ServeApart(ctx context.Context, in io.Reader, out io.Writer) error {
 	debug.SetMemoryLimit(apartMemory / 4 * 3)
 	if err := confine(apartMemory); err != nil {
@@ -94,7 +109,8 @@ func ServeApart(ctx context.Context, in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(said)
 }
 
-// capped keeps the first max bytes that are written to it, and says when there are more. The buffer is not embedded: its ReadFrom would know no maximum.
+// capped keeps the first max bytes that are written to it, and says when there are more. The buffer
+// is not embedded: its ReadFrom would know no maximum.
 type capped struct {
 	buf  bytes.Buffer
 	max  int

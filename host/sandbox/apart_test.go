@@ -86,15 +86,18 @@ func TestAChildThatGoesWrongIsAnError(t *testing.T) {
 	plain := guest{}.bytes()
 	for mode, says := range map[string]string{"greedy": noMemory, "endless": "over 4194304 bytes", "silent": "no answer", "environment": "0 variables", "lying": "imports"} {
 		t.Run(mode, func(t *testing.T) {
-			if _, _, err := DescribeApart(t.Context(), apartAs(mode), plain); err == nil || !strings.Contains(err.Error(), says) {
+			if _, _, err := DescribeApart(t.Context(), apartAs(mode), plain); err == nil ||
+				!strings.Contains(err.Error(), says) {
 				t.Errorf("got %v, want an error that says %q", err, says)
 			}
 		})
 	}
-	if _, _, err := DescribeApart(t.Context(), apartAs("well"), guest{call: op(0xfd, 12)}.bytes()); err == nil || !strings.Contains(err.Error(), "SIMD") {
+	if _, _, err := DescribeApart(t.Context(), apartAs("well"), guest{call: op(0xfd, 12)}.bytes()); err == nil ||
+		!strings.Contains(err.Error(), "SIMD") {
 		t.Errorf("the child's reason did not arrive: %v", err)
 	}
-	if _, _, err := DescribeApart(t.Context(), []string{"/nonexistent"}, []byte("no module")); err == nil || !strings.Contains(err.Error(), "not a WebAssembly") {
+	if _, _, err := DescribeApart(t.Context(), []string{"/nonexistent"}, []byte("no module")); err == nil ||
+		!strings.Contains(err.Error(), "not a WebAssembly") {
 		t.Errorf("what the gate refuses needs no process: %v", err)
 	}
 }

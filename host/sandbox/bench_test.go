@@ -13,8 +13,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// cpu reports the processor time of the whole process for each iteration, garbage collection and refilling included: unlike the elapsed time it does not
-// depend on who else uses the machine.
+// cpu reports the processor time of the whole process for each iteration, garbage collection and
+// refilling included: unlike the elapsed time it does not depend on who else uses the machine.
 func cpu(b *testing.B) func() {
 	b.ResetTimer()
 	began := cpuTime()
@@ -45,8 +45,9 @@ func BenchmarkInstance(b *testing.B) {
 
 var sizes = []int{1 << 10, 64 << 10}
 
-// BenchmarkCall is a whole call of the echo plugin, decoding, decision, fresh guest and all, beside the same call of one reused instance in plain wazero: as
-// it is, and with wazero's own way of stopping guests.
+// BenchmarkCall is a whole call of the echo plugin, decoding, decision, fresh guest and all, beside
+// the same call of one reused instance in plain wazero: as it is, and with wazero's own way of
+// stopping guests.
 func BenchmarkCall(b *testing.B) {
 	for _, n := range sizes {
 		text := strings.Repeat("x", n)
@@ -72,7 +73,12 @@ func BenchmarkCall(b *testing.B) {
 		}} {
 			b.Run(fmt.Sprintf("reused/%s/%dKiB", name, n>>10), func(b *testing.B) {
 				call := reused(b, goGuest(b, "echo"), m, name == "closeOnContext")
-				input := []byte(fmt.Sprintf(`{"abi":1,"kind":"tool","name":"echo","args":{"text":%q},"call":{"id":"x"},"nodes":[]}`, text))
+				input := []byte(
+					fmt.Sprintf(
+						`{"abi":1,"kind":"tool","name":"echo","args":{"text":%q},"call":{"id":"x"},"nodes":[]}`,
+						text,
+					),
+				)
 				defer cpu(b)()
 				for b.Loop() {
 					call(input)
@@ -83,9 +89,17 @@ func BenchmarkCall(b *testing.B) {
 }
 
 // reused is plain wazero with one instance for all calls.
-func reused(b *testing.B, wasm []byte, rewrite func([]byte) []byte, closeOnContext bool) func([]byte) {
+func reused(
+	b *testing.B,
+	wasm []byte,
+	rewrite func([]byte) []byte,
+	closeOnContext bool,
+) func([]byte) {
 	ctx := context.Background()
-	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCoreFeatures(features).WithCloseOnContextDone(closeOnContext))
+	rt := wazero.NewRuntimeWithConfig(
+		ctx,
+		wazero.NewRuntimeConfig().WithCoreFeatures(features).WithCloseOnContextDone(closeOnContext),
+	)
 	b.Cleanup(func() { rt.Close(ctx) })
 	if err := register(ctx, rt, hostFuncs()); err != nil {
 		b.Fatal(err)
@@ -122,13 +136,16 @@ func reused(b *testing.B, wasm []byte, rewrite func([]byte) []byte, closeOnConte
 	return func(input []byte) {
 		c := &call{env: &env, input: input, max: 1 << 24}
 		var stack [1]uint64
-		if err := f.CallWithStack(context.WithValue(ctx, callKey{}, c), stack[:]); err != nil || stack[0] != 0 || c.output.n == 0 {
+		if err := f.CallWithStack(context.WithValue(ctx, callKey{}, c), stack[:]); err != nil ||
+			stack[0] != 0 ||
+			c.output.n == 0 {
 			b.Fatal(err, stack[0])
 		}
 	}
 }
 
-// BenchmarkOperation is one operation of a call that does many, with a decision that allows and an executor that does nothing.
+// BenchmarkOperation is one operation of a call that does many, with a decision that allows and an
+// executor that does nothing.
 func BenchmarkOperation(b *testing.B) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprintf("%dKiB", n>>10), func(b *testing.B) {
@@ -138,7 +155,8 @@ func BenchmarkOperation(b *testing.B) {
 			want(b, h.call(tool, object{}), "")
 			text := strings.Repeat("x", n)
 			defer cpu(b)()
-			if a := h.call(tool, object{"text": text, "times": b.N}); a.Err != nil || a.Output.Code != 0 {
+			if a := h.call(tool, object{"text": text, "times": b.N}); a.Err != nil ||
+				a.Output.Code != 0 {
 				b.Fatal(a.Err, string(a.Output.JSON))
 			}
 		})

@@ -19,13 +19,16 @@ type edit struct {
 	busy     bool // there is more here than a way to the next place
 }
 
-// plan says how a body changes. A piece of code is charged for, whole, at the one place that every way into it passes: a loop header, the end of a block
-// that began before the piece did, or the end of the piece before when that had grown long. Inner loops are pieces of their own. So no way from one place
-// to the next is longer than what was paid. The host is asked at entries and loop headers, which every cycle passes, and at every place of a function that
-// is so long that it could outrun a deadline between them.
+// plan says how a body changes. A piece of code is charged for, whole, at the one place that every
+// way into it passes: a loop header, the end of a block that began before the piece did, or the end
+// of the piece before when that had grown long. Inner loops are pieces of their own. So no way from
+// one place to the next is longer than what was paid. The host is asked at entries and loop
+// headers, which every cycle passes, and at every place of a function that is so long that it could
+// outrun a deadline between them.
 type plan struct {
-	edits  []edit // the first charges for the entry
-	points []int  // edits that cost goes to: the current piece of the function and of each loop around
+	edits []edit // the first charges for the entry
+	// edits that cost goes to: the current piece of the function and of each loop around
+	points []int
 	total  uint32
 	extra  uint32 // what the dearest header that is free would have cost
 	blocks uint64 // basic blocks, about; a place that asks makes two
@@ -53,7 +56,8 @@ func (p *plan) next(at int) { p.points[len(p.points)-1] = p.point(at) }
 
 func (p *plan) here() *edit { return &p.edits[p.points[len(p.points)-1]] }
 
-// plan reads every instruction of a body, and refuses those that are off by the name of what they need.
+// plan reads every instruction of a body, and refuses those that are off by the name of what they
+// need.
 func (w *rewriter) plan(c code, params uint32) (plan, error) {
 	r := &reader{b: c.body}
 	p := plan{edits: w.edits[:0], points: w.points[:0]} // one body at a time
@@ -68,16 +72,21 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 		if op != 0x02 { // a block is no code
 			p.cost(1)
 		}
-		p.here().busy = p.here().busy || op == 0x04 || op == 0x0d || op == 0x10 || op == 0x11 || op == 0xfc
+		p.here().busy = p.here().busy || op == 0x04 || op == 0x0d || op == 0x10 || op == 0x11 ||
+			op == 0xfc
 		switch {
 		case op == 0x02 || op == 0x03 || op == 0x04: // block loop if
 			if t := r.byte(); t != 0x40 && (t < typeF64 || t > typeI32) {
-				r.fail("block type 0x%02x needs multi-value, SIMD or reference types, which are off", t)
+				r.fail(
+					"block type 0x%02x needs multi-value, SIMD or reference types, which are off",
+					t,
+				)
 			}
 			p.blocks += 2
 			blocks = append(blocks, block{op == 0x03, p.points[len(p.points)-1]})
 			if op == 0x03 {
-				if e := p.here(); p.points[len(p.points)-1] == 0 && !e.busy && e.value <= maxFree { // as Go's compiler begins most functions
+				// as Go's compiler begins most functions
+				if e := p.here(); p.points[len(p.points)-1] == 0 && !e.busy && e.value <= maxFree {
 					e.free, e.check = true, false // paid by the call
 				}
 				p.loops++
@@ -85,7 +94,13 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 				p.here().check = true
 			}
 			if w.nestWork += len(blocks); len(blocks) > maxNesting || w.nestWork > maxNestWork {
-				r.fail("blocks are nested %d deep, %d in all: too much for the compiler (at most %d and %d)", len(blocks), w.nestWork, maxNesting, maxNestWork)
+				r.fail(
+					"blocks are nested %d deep, %d in all: too much for the compiler (at most %d and %d)",
+					len(blocks),
+					w.nestWork,
+					maxNesting,
+					maxNestWork,
+				)
 			}
 		case op == 0x0b: // end
 			b := blocks[len(blocks)-1]
@@ -104,7 +119,8 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 		case op == 0x0e: // br_table
 			p.cost(2)
 			e := p.here()
-			e.free = e.check && !e.busy && e.value <= maxFree // unless the next, a header that only leads on is paid where it leads to
+			// unless the next, a header that only leads on is paid where it leads to
+			e.free = e.check && !e.busy && e.value <= maxFree
 			n := r.count("targets of a br_table", maxBrTargets) + 1
 			p.blocks += uint64(n) / 2 // of the cost of a block, as measured
 			for range n {
@@ -125,13 +141,21 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 				r.fail("call of function %d of %d", f, w.count())
 			}
 			p.cost(costCall)
-			p.edits = append(p.edits, edit{at: at, drop: r.pos - at, kind: editCall, value: w.shift(f)})
+			p.edits = append(
+				p.edits,
+				edit{at: at, drop: r.pos - at, kind: editCall, value: w.shift(f)},
+			)
 		case op == 0x11: // call_indirect
 			p.cost(costSlow)
 			t, begin := r.u32(), r.pos
 			if table := r.u32(); int(t) >= len(w.types) || table != 0 {
-				r.fail("indirect call of type %d in table %d, which the module does not have", t, table)
-			} else if n := r.pos - begin; n > 1 { // today's toolchains leave room for a larger number
+				r.fail(
+					"indirect call of type %d in table %d, which the module does not have",
+					t,
+					table,
+				)
+			} else if n := r.pos - begin; n > 1 {
+				// today's toolchains leave room for a larger number
 				p.edits = append(p.edits, edit{at: begin, drop: n, kind: editZero})
 			}
 		case op >= 0x20 && op <= 0x22: // local.get set tee
@@ -163,9 +187,16 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 			r.take(8)
 		case op == 0xfc:
 			w.prefixed(r, &p, at)
-		case op >= 0x6d && op <= 0x70, op >= 0x7f && op <= 0x82, op == 0x91, op == 0x95, op == 0x9f, op == 0xa3: // div rem sqrt
+		case op >= 0x6d && op <= 0x70,
+			op >= 0x7f && op <= 0x82,
+			op == 0x91,
+			op == 0x95,
+			op == 0x9f,
+			op == 0xa3:
+			// div rem sqrt
 			p.cost(costSlow)
-		case op <= 0x01, op == 0x0f, op == 0x1a, op == 0x1b, op >= 0x45 && op <= 0xc4: // no immediates
+		case op <= 0x01, op == 0x0f, op == 0x1a, op == 0x1b, op >= 0x45 && op <= 0xc4:
+			// no immediates
 		default:
 			r.fail("%s", off(op))
 		}
@@ -184,11 +215,20 @@ func (w *rewriter) plan(c code, params uint32) (plan, error) {
 		}
 	}
 	if w.work += p.blocks * (p.blocks + 100*p.loops); w.work > maxWork {
-		r.fail("functions with %d branches and %d loops are too much for the compiler", p.blocks, p.loops)
+		r.fail(
+			"functions with %d branches and %d loops are too much for the compiler",
+			p.blocks,
+			p.loops,
+		)
 	}
 	work := (p.blocks + 50*p.loops) * uint64(params+c.n)
 	if w.localWork += work; work > maxLocalWork || w.localWork > maxLocalWorkAll {
-		r.fail("functions with %d branches, %d loops and %d locals are too much for the compiler", p.blocks, p.loops, params+c.n)
+		r.fail(
+			"functions with %d branches, %d loops and %d locals are too much for the compiler",
+			p.blocks,
+			p.loops,
+			params+c.n,
+		)
 	}
 	return p, r.err
 }

@@ -21,13 +21,16 @@ import (
 
 const (
 	cacheKept = 30 * 24 * time.Hour // since a compiled module was last used
-	cacheWork = "work-"             // a directory for each process, in which wazero reads and writes
+	// a directory for each process, in which wazero reads and writes
+	cacheWork = "work-"
 )
 
-// cache keeps compiled modules. wazero's own files hold native code under a checksum that leaves out where functions begin, so that a flipped bit there
-// would be jumped to. Here a file's name is the digest of the rewritten module (and with it of the module and of the rewriter), and a checksum of what is in it: what does
-// not sum up to its name is deleted. Only what was checked is shown to wazero, in a directory of this process's own. A checksum is enough: it is for
-// accidents, since who could forge a file could forge its digest too.
+// cache keeps compiled modules. wazero's own files hold native code under a checksum that leaves
+// out where functions begin, so that a flipped bit there would be jumped to. Here a file's name is
+// the digest of the rewritten module (and with it of the module and of the rewriter), and a
+// checksum of what is in it: what does not sum up to its name is deleted. Only what was checked is
+// shown to wazero, in a directory of this process's own. A checksum is enough: it is for accidents,
+// since who could forge a file could forge its digest too.
 type cache struct {
 	wazero.CompilationCache
 	dir, work string // the second is where wazero reads and writes
@@ -37,7 +40,8 @@ type cache struct {
 	shown map[string]bool // names in work that are links into dir
 }
 
-// openCache opens the cache of compiled plugins. Whoever can write here can run code in the host, so the directory must be this user's alone.
+// openCache opens the cache of compiled plugins. Whoever can write here can run code in the host,
+// so the directory must be this user's alone.
 func openCache(dir string, log *slog.Logger) (*cache, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("sandbox.cache_dir: %w", err)
@@ -49,7 +53,11 @@ func openCache(dir string, log *slog.Logger) (*cache, error) {
 	case !info.IsDir():
 		return nil, fmt.Errorf("sandbox.cache_dir: %s is not a directory itself", dir)
 	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("sandbox.cache_dir: %s has mode %04o, and others could put code there: chmod 700 it", dir, info.Mode().Perm())
+		return nil, fmt.Errorf(
+			"sandbox.cache_dir: %s has mode %04o, and others could put code there: chmod 700 it",
+			dir,
+			info.Mode().Perm(),
+		)
 	case !owned(info):
 		return nil, fmt.Errorf("sandbox.cache_dir: %s does not belong to this user", dir)
 	}
@@ -64,12 +72,27 @@ func openCache(dir string, log *slog.Logger) (*cache, error) {
 	}
 	made, err := filepath.Glob(filepath.Join(work, "*")) // one for its version and this machine
 	if err != nil || len(made) != 1 {
-		return nil, errors.Join(fmt.Errorf("sandbox.cache_dir: %d directories in %s, want one: %w", len(made), work, err), os.RemoveAll(work))
+		return nil, errors.Join(
+			fmt.Errorf(
+				"sandbox.cache_dir: %d directories in %s, want one: %w",
+				len(made),
+				work,
+				err,
+			),
+			os.RemoveAll(work),
+		)
 	}
-	return &cache{CompilationCache: c, dir: dir, work: made[0], log: log, shown: map[string]bool{}}, nil
+	return &cache{
+		CompilationCache: c,
+		dir:              dir,
+		work:             made[0],
+		log:              log,
+		shown:            map[string]bool{},
+	}, nil
 }
 
-// sweep removes what nobody has used for long: modules that were replaced, and what processes that were killed have left.
+// sweep removes what nobody has used for long: modules that were replaced, and what processes that
+// were killed have left.
 func sweep(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -83,9 +106,14 @@ func (c *cache) Close(ctx context.Context) error {
 	return errors.Join(c.CompilationCache.Close(ctx), os.RemoveAll(filepath.Dir(c.work)))
 }
 
-// warm is compile, which compiles a rewritten module, with what the cache has of it; nil when that is nothing. key is the module's digest.
-func (c *cache) warm(key string, compile func() (wazero.CompiledModule, error)) wazero.CompiledModule {
-	_ = os.MkdirAll(c.work, 0o700) // which another process's sweep may have taken for left over, after a month
+// warm is compile, which compiles a rewritten module, with what the cache has of it; nil when that
+// is nothing. key is the module's digest.
+func (c *cache) warm(
+	key string,
+	compile func() (wazero.CompiledModule, error),
+) wazero.CompiledModule {
+	// which another process's sweep may have taken for left over, after a month
+	_ = os.MkdirAll(c.work, 0o700)
 	stored, name := c.find(key)
 	if stored == "" {
 		return nil
@@ -112,7 +140,9 @@ func (c *cache) warm(key string, compile func() (wazero.CompiledModule, error)) 
 			return compiled
 		}
 	}
-	_ = os.Remove(stored) // of another version of wazero, which has compiled the module itself now, or cannot be read for another reason
+	// of another version of wazero, which has compiled the module itself now, or cannot be read for
+	// another reason
+	_ = os.Remove(stored)
 	return compiled
 }
 
@@ -165,8 +195,9 @@ func checksum(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// forget drops the bytes of the functions of a compiled module, which wazero keeps and never reads again: 28 MiB for the shipped plugins. There is no call
-// for it, so it looks for the field, and reports whether it was where it should be.
+// forget drops the bytes of the functions of a compiled module, which wazero keeps and never reads
+// again: 28 MiB for the shipped plugins. There is no call for it, so it looks for the field, and
+// reports whether it was where it should be.
 func forget(compiled wazero.CompiledModule) bool {
 	module := reflect.Indirect(reflect.ValueOf(compiled)).FieldByName("module")
 	if module.Kind() != reflect.Pointer || module.IsNil() {

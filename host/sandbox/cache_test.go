@@ -18,14 +18,24 @@ import (
 
 func TestCacheDirMustBeThisUsersAlone(t *testing.T) {
 	dir := t.TempDir()
-	open, link, file := filepath.Join(dir, "open"), filepath.Join(dir, "link"), filepath.Join(dir, "file")
+	open, link, file := filepath.Join(
+		dir,
+		"open",
+	), filepath.Join(
+		dir,
+		"link",
+	), filepath.Join(
+		dir,
+		"file",
+	)
 	for _, err := range []error{os.Mkdir(open, 0o755), os.Chmod(open, 0o755), os.Symlink(open, link), os.WriteFile(file, nil, 0o600)} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	for path, says := range map[string]string{open: "chmod 700", link: "not a directory itself", file: "sandbox.cache_dir"} {
-		if _, err := New(context.Background(), Options{CacheDir: path}); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := New(context.Background(), Options{CacheDir: path}); err == nil ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v, want an error that says %q", path, err, says)
 		}
 	}
@@ -34,7 +44,8 @@ func TestCacheDirMustBeThisUsersAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close(context.Background())
-	if info, err := os.Stat(filepath.Join(dir, "new", "deeper")); err != nil || info.Mode().Perm() != 0o700 {
+	if info, err := os.Stat(filepath.Join(dir, "new", "deeper")); err != nil ||
+		info.Mode().Perm() != 0o700 {
 		t.Errorf("made with %v %v", info.Mode(), err)
 	}
 }
@@ -55,10 +66,19 @@ func kept(t *testing.T, dir string) (files []string) {
 
 func TestDamagedCacheIsMadeAnew(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
-	table := guest{imports: []imported{output}, table: []byte{1, 0x70, 0, 1}, elements: []byte{1, 0, 0x41, 0, 0x0b, 1, 4}, more: [][]byte{body(ok()[:len(ok())-3])}, call: op(c32(0), 0x11, 1, 0, c32(0))}
+	table := guest{
+		imports:  []imported{output},
+		table:    []byte{1, 0x70, 0, 1},
+		elements: []byte{1, 0, 0x41, 0, 0x0b, 1, 4},
+		more:     [][]byte{body(ok()[:len(ok())-3])},
+		call:     op(c32(0), 0x11, 1, 0, c32(0)),
+	}
 	use := func() (said string) {
 		var log strings.Builder
-		h := newHost(t, Options{CacheDir: dir, Warm: -1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		h := newHost(
+			t,
+			Options{CacheDir: dir, Warm: -1, Log: slog.New(slog.NewTextHandler(&log, nil))},
+		)
 		want(t, h.call(h.add(guest{imports: []imported{output}, call: ok()}.bytes()), object{}), "")
 		want(t, h.call(h.add(table.bytes()), object{}), "")
 		if err := h.box.Close(t.Context()); err != nil {
@@ -70,8 +90,9 @@ func TestDamagedCacheIsMadeAnew(t *testing.T) {
 		t.Fatalf("%d files were kept; it said %s", len(kept(t, dir)), said)
 	}
 	for name, spoil := range map[string]func([]byte) []byte{
-		"a flipped bit of the code":                  func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
-		"a flipped bit of where a function begins":   func(b []byte) []byte { b[6+1+int(b[6])+4] ^= 0x10; return b }, // which wazero's checksum leaves out
+		"a flipped bit of the code": func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
+		// which wazero's checksum leaves out
+		"a flipped bit of where a function begins":   func(b []byte) []byte { b[6+1+int(b[6])+4] ^= 0x10; return b },
 		"a flipped bit of how many functions it has": func(b []byte) []byte { b[6+1+int(b[6])+3] ^= 0x40; return b },
 		"a cut file":    func(b []byte) []byte { return b[:len(b)/2] },
 		"an empty file": func([]byte) []byte { return nil },
@@ -146,15 +167,19 @@ func TestWhatNobodyUsedForLongIsSweptAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close(t.Context())
-	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 1 || filepath.Base(files[0]) != "new" {
+	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 1 ||
+		filepath.Base(files[0]) != "new" {
 		t.Errorf("%v is left", files)
 	}
 }
 
-// TestWhatACallWaitsForIsMadeReadyFirst: a plugin that was added last, behind some that take long, is ready before them.
+// TestWhatACallWaitsForIsMadeReadyFirst: a plugin that was added last, behind some that take long,
+// is ready before them.
 func TestWhatACallWaitsForIsMadeReadyFirst(t *testing.T) {
 	h := newHost(t, Options{})
-	slow := guest{more: [][]byte{body(op(repeat([]byte{0x02, 0x40}, 2500), repeat([]byte{0x0b}, 2500)))}}
+	slow := guest{
+		more: [][]byte{body(op(repeat([]byte{0x02, 0x40}, 2500), repeat([]byte{0x0b}, 2500)))},
+	}
 	var others []*plugin
 	for k := range 8 {
 		slow.call = c32(int64(k))
@@ -170,7 +195,11 @@ func TestWhatACallWaitsForIsMadeReadyFirst(t *testing.T) {
 		}
 	}
 	if ready > 3 {
-		t.Errorf("%d of %d plugins that nobody waited for were made ready before it", ready, len(others))
+		t.Errorf(
+			"%d of %d plugins that nobody waited for were made ready before it",
+			ready,
+			len(others),
+		)
 	}
 }
 
@@ -200,7 +229,8 @@ func TestOptionsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestNoPlaceInPreparingStaysFree: when two places become free at once, both who wait get one, whoever looks first.
+// TestNoPlaceInPreparingStaysFree: when two places become free at once, both who wait get one,
+// whoever looks first.
 func TestNoPlaceInPreparingStaysFree(t *testing.T) {
 	for range 20 {
 		s := &Sandbox{plugins: map[string]*plugin{}, preparing: maxPreparing}
@@ -210,13 +240,21 @@ func TestNoPlaceInPreparingStaysFree(t *testing.T) {
 		for _, name := range []string{"large", "small"} {
 			p := s.plugins[name]
 			entered.Go(p.enter)
-			soon(t, name+" is in the line", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return p.inLine })
+			soon(
+				t,
+				name+" is in the line",
+				func() bool { s.mu.Lock(); defer s.mu.Unlock(); return p.inLine },
+			)
 		}
 		s.mu.Lock()
 		s.preparing = 0
 		s.turn.Broadcast()
 		s.mu.Unlock()
-		soon(t, "both are prepared", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.preparing == 2 })
+		soon(
+			t,
+			"both are prepared",
+			func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.preparing == 2 },
+		)
 		entered.Wait()
 	}
 }

@@ -35,11 +35,13 @@ const (
 	statusPending // ask only
 )
 
-const outOfRange = ^uint32(0) // -1: the guest named memory that it does not have, or more than may be written
+// -1: the guest named memory that it does not have, or more than may be written
+const outOfRange = ^uint32(0)
 
 // call is the state of one run of a guest: it lives in the context, never in the module.
 type call struct {
-	running *gate.Running // nil while a module is initialised or described: there are no operations then
+	// nil while a module is initialised or described: there are no operations then
+	running *gate.Running
 	env     *environment
 	input   []byte
 	inputAt int
@@ -74,7 +76,8 @@ var (
 	errOver   = errors.New("too much output")
 )
 
-// check ends the guest when its time is up. The clock is asked, not only the context: its timer needs a free processor, which spinning guests may not leave.
+// check ends the guest when its time is up. The clock is asked, not only the context: its timer
+// needs a free processor, which spinning guests may not leave.
 func (c *call) check(ctx context.Context) {
 	if due, ok := ctx.Deadline(); ok && !time.Now().Before(due) {
 		<-ctx.Done() // due now: the cause is set when this returns
@@ -85,16 +88,21 @@ func (c *call) check(ctx context.Context) {
 	}
 }
 
-// maxStack bytes may the calls of a guest take on wazero's stack: some ten thousand calls deep. Its own limit is 50 MB, and since it grows by copying, the host's
-// heap would have 160 MiB of it for each call that recurses without end. It is looked at at each tick, between which it cannot grow by more than some MiB.
+// maxStack bytes may the calls of a guest take on wazero's stack: some ten thousand calls deep. Its
+// own limit is 50 MB, and since it grows by copying, the host's heap would have 160 MiB of it for
+// each call that recurses without end. It is looked at at each tick, between which it cannot grow
+// by more than some MiB.
 const maxStack = 4 << 20
 
 var errStack = errors.New("stack overflow")
 
-// stackOf finds the stack of a function that is called. There is no call for it, so it looks for the field, and gives nil when there is none.
+// stackOf finds the stack of a function that is called. There is no call for it, so it looks for
+// the field, and gives nil when there is none.
 func stackOf(f api.Function) *[]byte {
-	if engine := reflect.ValueOf(f); engine.Kind() == reflect.Pointer && engine.Elem().Kind() == reflect.Struct {
-		if field := engine.Elem().FieldByName("stack"); field.IsValid() && field.Type() == reflect.TypeFor[[]byte]() {
+	if engine := reflect.ValueOf(f); engine.Kind() == reflect.Pointer &&
+		engine.Elem().Kind() == reflect.Struct {
+		if field := engine.Elem().FieldByName("stack"); field.IsValid() &&
+			field.Type() == reflect.TypeFor[[]byte]() {
 			return (*[]byte)(unsafe.Pointer(field.UnsafeAddr()))
 		}
 	}
@@ -110,10 +118,12 @@ func (c *call) tick(ctx context.Context) {
 	c.pace.pass(ctx)
 }
 
-// charge counts what the host does for a guest with so many bytes, copying, cleaning and parsing, as work of the guest.
+// charge counts what the host does for a guest with so many bytes, copying, cleaning and parsing,
+// as work of the guest.
 func (c *call) charge(bytes int) { c.host += bytes }
 
-// settle makes ticks of the host's work, and lets others compute: the few bytes of a tick can be long work, as when they are not what they should be.
+// settle makes ticks of the host's work, and lets others compute: the few bytes of a tick can be
+// long work, as when they are not what they should be.
 func (c *call) settle(ctx context.Context) {
 	for ; c.host >= quantum; c.host -= quantum {
 		c.tick(ctx)
@@ -144,14 +154,32 @@ func (c *call) run(ctx context.Context, in *instance, f api.Function) (code uint
 	case c.killed != nil:
 		return 0, c.killed
 	case c.over:
-		return 0, &gate.PluginError{Code: "plugin_protocol", Message: fmt.Sprintf("the plugin gave more than %d bytes of output (sandbox.max_output)", c.max)}
+		return 0, &gate.PluginError{
+			Code: "plugin_protocol",
+			Message: fmt.Sprintf(
+				"the plugin gave more than %d bytes of output (sandbox.max_output)",
+				c.max,
+			),
+		}
 	case c.exit != nil:
-		return 0, &gate.PluginError{Code: "plugin_exit", Message: fmt.Sprintf("the plugin exited with code %d%s", *c.exit, c.firstLine())}
+		return 0, &gate.PluginError{
+			Code:    "plugin_exit",
+			Message: fmt.Sprintf("the plugin exited with code %d%s", *c.exit, c.firstLine()),
+		}
 	case err != nil && (in.memory.refused || bytes.Contains(c.stderr, []byte("out of memory"))):
-		return 0, &gate.PluginError{Code: "plugin_memory", Message: fmt.Sprintf("the plugin ran out of its %d MiB of memory (sandbox.memory_max)", in.memory.max>>20)}
+		return 0, &gate.PluginError{
+			Code: "plugin_memory",
+			Message: fmt.Sprintf(
+				"the plugin ran out of its %d MiB of memory (sandbox.memory_max)",
+				in.memory.max>>20,
+			),
+		}
 	case err != nil:
 		reason, _, _ := strings.Cut(err.Error(), "\n")
-		return 0, &gate.PluginError{Code: "plugin_trap", Message: clean(reason, 200) + c.firstLine()}
+		return 0, &gate.PluginError{
+			Code:    "plugin_trap",
+			Message: clean(reason, 200) + c.firstLine(),
+		}
 	}
 	return uint32(stack[0]), nil
 }
@@ -190,18 +218,34 @@ func clean(s string, max int) string {
 // operate takes a request through the door and leaves the response for the guest to read.
 func (c *call) operate(ctx context.Context, name string, request []byte, ok bool) uint32 {
 	if !ok {
-		return c.respond(statusBadRequest, gate.BadRequest{Message: "the request is not in the memory of the plugin"})
+		return c.respond(
+			statusBadRequest,
+			gate.BadRequest{Message: "the request is not in the memory of the plugin"},
+		)
 	}
 	if len(request) > gate.MaxRequest {
-		return c.respond(statusBadRequest, gate.BadRequest{Message: fmt.Sprintf("the request has more than %d bytes", gate.MaxRequest)})
+		return c.respond(
+			statusBadRequest,
+			gate.BadRequest{
+				Message: fmt.Sprintf("the request has more than %d bytes", gate.MaxRequest),
+			},
+		)
 	}
 	op, err := gate.ParseOp(name, request)
 	if err != nil {
 		return c.fail(err)
 	}
 	if c.running == nil {
-		return c.respond(statusRefused, gate.Refused{Kind: "operation", Op: name, Failed: []string{"call.none"},
-			Denied: []gate.Reason{{ID: "call.none", Msg: "there are no operations while a plugin starts or is described"}}})
+		return c.respond(
+			statusRefused,
+			gate.Refused{Kind: "operation", Op: name, Failed: []string{"call.none"},
+				Denied: []gate.Reason{
+					{
+						ID:  "call.none",
+						Msg: "there are no operations while a plugin starts or is described",
+					},
+				}},
+		)
 	}
 	var res gate.Result
 	c.meanwhile(ctx, func() { res, err = c.running.Operate(ctx, op) })
@@ -242,13 +286,16 @@ func (c *call) respond(status uint32, v any) uint32 {
 		err = fmt.Errorf("it has %d bytes, and at most %d may be read", len(b), maxResponse)
 	}
 	if err != nil { // what was done is done, and the guest must not take it for undone
-		status, b = statusUnknown, []byte(`{"code":"bad_response","message":"the operation was done, but its response cannot be given"}`)
+		status, b = statusUnknown, []byte(
+			`{"code":"bad_response","message":"the operation was done, but its response cannot be given"}`,
+		)
 	}
 	c.resp = b
 	return status
 }
 
-// note reads one log line or progress note and counts it. What is over the number, or not in memory, is not even read.
+// note reads one log line or progress note and counts it. What is over the number, or not in
+// memory, is not even read.
 func (c *call) note(n *int, read func() ([]byte, bool)) (text []byte, ok bool) {
 	if *n < maxNotes {
 		text, ok = read()
@@ -265,7 +312,10 @@ func (c *call) log(ctx context.Context, level int32, read func() ([]byte, bool))
 	if line, ok := c.note(&c.notes.Logs, read); ok {
 		c.charge(4 * len(line)) // to clean it
 		c.meanwhile(ctx, func() {
-			c.running.Log(int(min(max(level, int32(slog.LevelDebug)), int32(slog.LevelError))), clean(string(line), maxNote))
+			c.running.Log(
+				int(min(max(level, int32(slog.LevelDebug)), int32(slog.LevelError))),
+				clean(string(line), maxNote),
+			)
 		})
 	}
 }

@@ -16,8 +16,10 @@ const (
 	describeTimeout = 10 * time.Second
 )
 
-// Describe asks a module what it offers, and lists the operations that it imports. It is asked twice, from its initialisation on, with every operation
-// refused, a clock that stands still and differently seeded randomness: what differs then is refused, since a description must be a fact about the bytes.
+// Describe asks a module what it offers, and lists the operations that it imports. It is asked
+// twice, from its initialisation on, with every operation refused, a clock that stands still and
+// differently seeded randomness: what differs then is refused, since a description must be a fact
+// about the bytes.
 func Describe(ctx context.Context, wasm []byte) (describe []byte, imports []string, err error) {
 	s, err := New(ctx, Options{Warm: -1})
 	if err != nil {
@@ -28,11 +30,16 @@ func Describe(ctx context.Context, wasm []byte) (describe []byte, imports []stri
 	if err != nil {
 		return nil, nil, err
 	}
-	compiled, err := s.compile(ctx, rewritten) // the caller's ctx bounds this: how long it takes is the machine's business
+	// the caller's ctx bounds this: how long it takes is the machine's business
+	compiled, err := s.compile(ctx, rewritten)
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, describeTimeout, fmt.Errorf("describing took longer than %s", describeTimeout))
+	ctx, cancel := context.WithTimeoutCause(
+		ctx,
+		describeTimeout,
+		fmt.Errorf("describing took longer than %s", describeTimeout),
+	)
 	defer cancel()
 	for seed := range byte(2) {
 		now := time.Unix(1_700_000_000, 0)

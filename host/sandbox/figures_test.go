@@ -16,7 +16,8 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// inTurn runs some ways of doing the same n times in turn, and returns the median time of each: whoever else uses the machine slows them all.
+// inTurn runs some ways of doing the same n times in turn, and returns the median time of each:
+// whoever else uses the machine slows them all.
 func inTurn(n int, ways ...func()) []float64 {
 	took := make([][]time.Duration, len(ways))
 	for range n {
@@ -36,14 +37,46 @@ func inTurn(n int, ways ...func()) []float64 {
 
 // echoing reads its input and gives it back: nothing but the ABI.
 func echoing() guest {
-	return guest{memory: []byte{1, 0, 16}, imports: []imported{output, {module: abiModule, name: "input_len"}, {module: abiModule, name: "input_read"}},
-		call: op(c32(1024), c32(1024), callf(1), callf(2), callf(0))}
+	return guest{
+		memory: []byte{1, 0, 16},
+		imports: []imported{
+			output,
+			{module: abiModule, name: "input_len"},
+			{module: abiModule, name: "input_read"},
+		},
+		call: op(c32(1024), c32(1024), callf(1), callf(2), callf(0)),
+	}
 }
 
 // importing calls an import 100,000 times.
 func importing() guest {
-	return guest{imports: []imported{output, {module: abiModule, name: "input_len"}}, globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
-		call: op(c32(0), 0x24, 0, 0x03, 0x40, callf(1), 0x1a, 0x23, 0, c32(1), 0x6a, 0x24, 0, 0x23, 0, c32(100_000), 0x48, 0x0d, 0, 0x0b, ok())}
+	return guest{
+		imports: []imported{output, {module: abiModule, name: "input_len"}},
+		globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
+		call: op(
+			c32(0),
+			0x24,
+			0,
+			0x03,
+			0x40,
+			callf(1),
+			0x1a,
+			0x23,
+			0,
+			c32(1),
+			0x6a,
+			0x24,
+			0,
+			0x23,
+			0,
+			c32(100_000),
+			0x48,
+			0x0d,
+			0,
+			0x0b,
+			ok(),
+		),
+	}
 }
 
 // run returns a function that calls a plugin in a fresh guest, without the door.
@@ -91,26 +124,48 @@ func native(b *testing.B, input []byte) func() {
 	}
 }
 
-// BenchmarkFigures are those of docs/benchmarks.md: each a ratio of two things that were done in turn, most to plain wazero with one instance and nothing around it.
+// BenchmarkFigures are those of docs/benchmarks.md: each a ratio of two things that were done in
+// turn, most to plain wazero with one instance and nothing around it.
 func BenchmarkFigures(b *testing.B) {
 	text := strings.Repeat("x", 1024)
 	args := fmt.Appendf(nil, `{"text":%q}`, text)
-	input := fmt.Appendf(nil, `{"abi":1,"kind":"tool","name":"echo","args":%s,"call":{"id":"x"},"nodes":[]}`, args)
-	rewritten := func([]byte) []byte { return nil } // says only that it is to be rewritten: see reused
+	input := fmt.Appendf(
+		nil,
+		`{"abi":1,"kind":"tool","name":"echo","args":%s,"call":{"id":"x"},"nodes":[]}`,
+		args,
+	)
+	// says only that it is to be rewritten: see reused
+	rewritten := func([]byte) []byte { return nil }
 	echo := goGuest(b, "echo")
 	b.Run("abi-echo", func(b *testing.B) {
 		h := newHost(b, Options{})
-		m := inTurn(2000, func() {}, reusedAs(b, echoing().bytes(), nil, input), reusedAs(b, echoing().bytes(), rewritten, input), run(b, h, echoing().bytes(), args))
+		m := inTurn(
+			2000,
+			func() {},
+			reusedAs(b, echoing().bytes(), nil, input),
+			reusedAs(b, echoing().bytes(), rewritten, input),
+			run(b, h, echoing().bytes(), args),
+		)
 		report(b, m[1], "raw", "metered", m[2], "whole", m[3])
 	})
 	b.Run("json", func(b *testing.B) {
 		h := newHost(b, Options{Warm: 4})
-		m := inTurn(1000, native(b, input), reusedAs(b, echo, nil, input), reusedAs(b, echo, rewritten, input), run(b, h, echo, args))
+		m := inTurn(
+			1000,
+			native(b, input),
+			reusedAs(b, echo, nil, input),
+			reusedAs(b, echo, rewritten, input),
+			run(b, h, echo, args),
+		)
 		report(b, m[1], "raw", "native", m[0], "metered", m[2], "whole", m[3])
 		b.ReportMetric((m[3]-m[2])/1e6, "fresh-over-reused-ms")
 	})
 	b.Run("import", func(b *testing.B) {
-		m := inTurn(50, reusedAs(b, importing().bytes(), nil, input), reusedAs(b, importing().bytes(), rewritten, input))
+		m := inTurn(
+			50,
+			reusedAs(b, importing().bytes(), nil, input),
+			reusedAs(b, importing().bytes(), rewritten, input),
+		)
 		report(b, m[0], "raw", "metered", m[1])
 		b.ReportMetric(m[1]/100_000, "ns-an-import")
 	})
@@ -121,7 +176,11 @@ func BenchmarkFigures(b *testing.B) {
 		t := h.box.plugin(tool.Plugin.Digest).tmpl
 		ctx, rt, compiled := unmetered(b, echo)
 		m := inTurn(100, func() {
-			mod, err := rt.InstantiateModule(ctx, compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"))
+			mod, err := rt.InstantiateModule(
+				ctx,
+				compiled,
+				wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"),
+			)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -185,7 +244,10 @@ func BenchmarkFigures(b *testing.B) {
 		}
 		wg.Wait()
 		b.ReportMetric(n/time.Since(began).Seconds(), "calls/s")
-		b.ReportMetric(float64(runtime.GOMAXPROCS(0))*n/(cpuTime()-spent).Seconds(), "calls/s-of-unshared-processors")
+		b.ReportMetric(
+			float64(runtime.GOMAXPROCS(0))*n/(cpuTime()-spent).Seconds(),
+			"calls/s-of-unshared-processors",
+		)
 		b.ReportMetric(0, "ns/op")
 	})
 }

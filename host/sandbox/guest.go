@@ -10,8 +10,8 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// template is a compiled module with the state that every call starts from: memory and mutable globals as they are after the module's own
-// initialisation. Nothing else in a module can change.
+// template is a compiled module with the state that every call starts from: memory and mutable
+// globals as they are after the module's own initialisation. Nothing else in a module can change.
 type template struct {
 	rt       wazero.Runtime
 	compiled wazero.CompiledModule
@@ -34,8 +34,16 @@ type instance struct {
 	of      string              // the principal of its last call; empty before the first
 }
 
-// newTemplate initialises a compiled module under ctx, whose deadline stops it, and keeps what it then is.
-func newTemplate(ctx context.Context, rt wazero.Runtime, compiled wazero.CompiledModule, m *module, env *environment, limit uint64) (t *template, stderr []byte, err error) {
+// newTemplate initialises a compiled module under ctx, whose deadline stops it, and keeps what it
+// then is.
+func newTemplate(
+	ctx context.Context,
+	rt wazero.Runtime,
+	compiled wazero.CompiledModule,
+	m *module,
+	env *environment,
+	limit uint64,
+) (t *template, stderr []byte, err error) {
 	data := make([]byte, uint64(m.memMin)*pageSize)
 	for _, s := range m.data {
 		copy(data[s.offset:], s.data)
@@ -67,7 +75,10 @@ func newTemplate(ctx context.Context, rt wazero.Runtime, compiled wazero.Compile
 	t = &template{rt: rt, compiled: compiled, image: kept, limit: limit}
 	for i, g := range m.globals {
 		if g.mutable {
-			t.globals = append(t.globals, savedGlobal{exportGlobal(i), in.mod.ExportedGlobal(exportGlobal(i)).Get()})
+			t.globals = append(
+				t.globals,
+				savedGlobal{exportGlobal(i), in.mod.ExportedGlobal(exportGlobal(i)).Get()},
+			)
 		}
 	}
 	return t, c.stderr, nil
@@ -82,7 +93,11 @@ func (t *template) instantiate(ctx context.Context) (in *instance, err error) {
 			in, err = nil, fmt.Errorf("making a guest: %v", p)
 		}
 	}()
-	in.mod, err = t.rt.InstantiateModule(experimental.WithMemoryAllocator(ctx, in.memory), t.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	in.mod, err = t.rt.InstantiateModule(
+		experimental.WithMemoryAllocator(ctx, in.memory),
+		t.compiled,
+		wazero.NewModuleConfig().WithName("").WithStartFunctions(),
+	)
 	if err != nil {
 		in.memory.Free()
 		return nil, fmt.Errorf("making a guest: %w", err)
@@ -109,9 +124,10 @@ func (in *instance) restore(t *template) {
 	in.ticks.Set(quantum)
 }
 
-// reset brings a guest that has returned from its call back to the template's state: its memory is mapped anew from the image, and all mutable globals are
-// set. That is all the state there is: a table cannot change without the instructions that the parser refuses. It reports false when the guest has
-// to be thrown away, as when its memory has grown, which cannot be undone.
+// reset brings a guest that has returned from its call back to the template's state: its memory is
+// mapped anew from the image, and all mutable globals are set. That is all the state there is: a
+// table cannot change without the instructions that the parser refuses. It reports false when the
+// guest has to be thrown away, as when its memory has grown, which cannot be undone.
 func (in *instance) reset(t *template) bool {
 	if uint64(in.mod.Memory().Size()) != t.image.size || !in.memory.restore() {
 		return false
@@ -121,8 +137,9 @@ func (in *instance) reset(t *template) bool {
 	return true
 }
 
-// hand readies a guest for a principal's call. Memory is mapped anew when the last one was another's: which pages that call wrote to cannot be read, but
-// a guest that takes the time of its own writes would tell, 200 bits a call. It reports false when the guest has to be thrown away.
+// hand readies a guest for a principal's call. Memory is mapped anew when the last one was
+// another's: which pages that call wrote to cannot be read, but a guest that takes the time of its
+// own writes would tell, 200 bits a call. It reports false when the guest has to be thrown away.
 func (in *instance) hand(principal string) bool {
 	if in.of != principal && !in.memory.remap() {
 		return false

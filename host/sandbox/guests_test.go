@@ -33,7 +33,8 @@ func behaving(t *testing.T) map[string][]byte {
 	return all
 }
 
-// TestGuestsOfFourLanguagesBehaveTheSame is the one table of behaviour that every toolchain's guests are held to.
+// TestGuestsOfFourLanguagesBehaveTheSame is the one table of behaviour that every toolchain's
+// guests are held to.
 func TestGuestsOfFourLanguagesBehaveTheSame(t *testing.T) {
 	const odd = "quotes \" \\ / \n\t\r\b\f\x01\x1f <&> ünïcödé 日本 🙂 \u2028 end"
 	answer := func(v map[string]any, err error) func(gate.Question) (gate.Result, error) {
@@ -43,7 +44,11 @@ func TestGuestsOfFourLanguagesBehaveTheSame(t *testing.T) {
 		if q.Kind == gate.KindCall {
 			return gate.Decision{Allow: true, Tier: gate.Green, Revision: "test"}
 		}
-		return gate.Decision{Tier: gate.Green, Denied: []gate.Reason{{ID: "test.no", Msg: "not that: " + odd}}, Revision: "test"}
+		return gate.Decision{
+			Tier:     gate.Green,
+			Denied:   []gate.Reason{{ID: "test.no", Msg: "not that: " + odd}},
+			Revision: "test",
+		}
 	}
 	for name, c := range map[string]struct {
 		args     object
@@ -90,7 +95,13 @@ func TestGuestsOfFourLanguagesBehaveTheSame(t *testing.T) {
 					a := h.call(tool, c.args)
 					if broken := ended(a); broken != "" || c.broken != "" {
 						if !slices.Contains(strings.Fields(c.broken), broken) {
-							t.Errorf("%s: the call ended with %q (%v), want %q", language, broken, a.Err, c.broken)
+							t.Errorf(
+								"%s: the call ended with %q (%v), want %q",
+								language,
+								broken,
+								a.Err,
+								c.broken,
+							)
 						}
 						continue
 					}
@@ -101,15 +112,34 @@ func TestGuestsOfFourLanguagesBehaveTheSame(t *testing.T) {
 					if err := json.Unmarshal(a.Output.JSON, &got); err != nil {
 						t.Fatalf("%s: %v in %.200s", language, err, a.Output.JSON)
 					}
-					if a.Output.Code != c.code || !slices.Equal(h.executed, c.executed) || got.Error.Code != c.fails[0] || !strings.Contains(got.Error.Message, c.fails[1]) {
-						t.Errorf("%s: code %d after %v with error %q, want %d after %v with %q", language, a.Output.Code, h.executed, got.Error, c.code, c.executed, c.fails)
+					if a.Output.Code != c.code || !slices.Equal(h.executed, c.executed) ||
+						got.Error.Code != c.fails[0] ||
+						!strings.Contains(got.Error.Message, c.fails[1]) {
+						t.Errorf(
+							"%s: code %d after %v with error %q, want %d after %v with %q",
+							language,
+							a.Output.Code,
+							h.executed,
+							got.Error,
+							c.code,
+							c.executed,
+							c.fails,
+						)
 					}
 					for key := range maps.Keys(c.gives) {
 						if !reflect.DeepEqual(got.Structured[key], c.gives[key]) {
-							t.Errorf("%s: %s is %.200q, want %.200q", language, key, got.Structured[key], c.gives[key])
+							t.Errorf(
+								"%s: %s is %.200q, want %.200q",
+								language,
+								key,
+								got.Structured[key],
+								c.gives[key],
+							)
 						}
 					}
-					if n := a.Output.Notes; n.Logs != c.notes.Logs || n.Progress != c.notes.Progress || n.Dropped != 0 {
+					if n := a.Output.Notes; n.Logs != c.notes.Logs ||
+						n.Progress != c.notes.Progress ||
+						n.Dropped != 0 {
 						t.Errorf("%s: notes %+v, want %+v", language, n, c.notes)
 					}
 				}
@@ -121,13 +151,15 @@ func TestGuestsOfFourLanguagesBehaveTheSame(t *testing.T) {
 func TestGuestsOfFourLanguagesDescribeThemselves(t *testing.T) {
 	for language, wasm := range behaving(t) {
 		d, imports, err := Describe(t.Context(), wasm)
-		if err != nil || !slices.Equal(imports, []string{"ask", "ssh_exec"}) || !strings.HasPrefix(string(d), `{"abi":1,"name":"behave","version":"1.0.0"`) {
+		if err != nil || !slices.Equal(imports, []string{"ask", "ssh_exec"}) ||
+			!strings.HasPrefix(string(d), `{"abi":1,"name":"behave","version":"1.0.0"`) {
 			t.Errorf("%s: %.200s with %v, %v", language, d, imports, err)
 		}
 	}
 }
 
-// example cuts the code block of a language out of docs/abi.md, and the command that the page says it is built with.
+// example cuts the code block of a language out of docs/abi.md, and the command that the page says
+// it is built with.
 func example(t *testing.T, language, command string) (code, build string) {
 	page, err := os.ReadFile("../../docs/abi.md")
 	if err != nil {
@@ -160,12 +192,21 @@ func TestExamplesOfTheABIPageWork(t *testing.T) {
 			dir := t.TempDir()
 			sdk, err := os.ReadFile(filepath.Join(root, "sdk/assemblyscript/caponier.ts"))
 			if err == nil {
-				err = errors.Join(os.WriteFile(filepath.Join(dir, "caponier.ts"), sdk, 0o600), os.WriteFile(filepath.Join(dir, "uptime."+language), []byte(code), 0o600))
+				err = errors.Join(
+					os.WriteFile(filepath.Join(dir, "caponier.ts"), sdk, 0o600),
+					os.WriteFile(filepath.Join(dir, "uptime."+language), []byte(code), 0o600),
+				)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			args := strings.Fields(strings.ReplaceAll(strings.TrimPrefix(build, command), "sdk/c", filepath.Join(root, "sdk/c")))
+			args := strings.Fields(
+				strings.ReplaceAll(
+					strings.TrimPrefix(build, command),
+					"sdk/c",
+					filepath.Join(root, "sdk/c"),
+				),
+			)
 			cmd := exec.Command(tool, args...)
 			cmd.Dir = dir
 			if out, err := cmd.CombinedOutput(); err != nil {
@@ -177,15 +218,24 @@ func TestExamplesOfTheABIPageWork(t *testing.T) {
 			}
 			h := newHost(t, Options{})
 			h.execute = func(gate.Question) (gate.Result, error) {
-				return gate.Result{Value: object{"exit": 0, "stdout": "up 3 \"weeks\"\n", "stderr": "", "truncated": false}}, nil
+				return gate.Result{
+					Value: object{
+						"exit":      0,
+						"stdout":    "up 3 \"weeks\"\n",
+						"stderr":    "",
+						"truncated": false,
+					},
+				}, nil
 			}
-			if _, imports, err := Describe(t.Context(), wasm); err != nil || !slices.Equal(imports, []string{"ssh_exec"}) {
+			if _, imports, err := Describe(t.Context(), wasm); err != nil ||
+				!slices.Equal(imports, []string{"ssh_exec"}) {
 				t.Errorf("described with imports %v, %v", imports, err)
 			}
 			a := h.call(h.add(wasm), object{})
 			want(t, a, "")
 			var got struct{ Structured struct{ Uptime string } }
-			if err := json.Unmarshal(a.Output.JSON, &got); err != nil || got.Structured.Uptime != "up 3 \"weeks\"\n" {
+			if err := json.Unmarshal(a.Output.JSON, &got); err != nil ||
+				got.Structured.Uptime != "up 3 \"weeks\"\n" {
 				t.Errorf("gave %s, %v", a.Output.JSON, err)
 			}
 			t.Logf("%d bytes", len(wasm))
@@ -193,7 +243,8 @@ func TestExamplesOfTheABIPageWork(t *testing.T) {
 	}
 }
 
-// TestTheHeaderOfCReadsWhatIsNotStrictJSON: what a node prints is parsed with it too, and may be cut short or made to mislead.
+// TestTheHeaderOfCReadsWhatIsNotStrictJSON: what a node prints is parsed with it too, and may be
+// cut short or made to mislead.
 func TestTheHeaderOfCReadsWhatIsNotStrictJSON(t *testing.T) {
 	if _, err := exec.LookPath("clang"); err != nil && os.Getenv("CI") == "" {
 		t.Skip(err)
@@ -219,7 +270,19 @@ CAPONIER_CALL {
 }`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("clang", "--target=wasm32", "-O2", "-nostdlib", "-ffreestanding", "-mbulk-memory", "-Wl,--no-entry", "-Wl,--strip-all", "-o", out, source)
+	build := exec.Command(
+		"clang",
+		"--target=wasm32",
+		"-O2",
+		"-nostdlib",
+		"-ffreestanding",
+		"-mbulk-memory",
+		"-Wl,--no-entry",
+		"-Wl,--strip-all",
+		"-o",
+		out,
+		source,
+	)
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -251,7 +314,10 @@ CAPONIER_CALL {
 				Inside  bool
 				A, Text string
 			}
-			if err := json.Unmarshal(a.Output.JSON, &got); err != nil || a.Err != nil || !got.Inside || got.A != c.a || got.Text != c.text {
+			if err := json.Unmarshal(a.Output.JSON, &got); err != nil || a.Err != nil ||
+				!got.Inside ||
+				got.A != c.a ||
+				got.Text != c.text {
 				t.Errorf("%s: %v, %s (%v)", c.json, a.Err, a.Output.JSON, err)
 			}
 		})

@@ -36,8 +36,9 @@ func goGuest(t testing.TB, name string) []byte {
 
 var guests sync.Map // by name
 
-// compileCache is where guests of megabytes are kept as native code, from one run to the next: compiling one takes seconds, and ten times as long under the
-// race detector, and only tests of compiling need it.
+// compileCache is where guests of megabytes are kept as native code, from one run to the next:
+// compiling one takes seconds, and ten times as long under the race detector, and only tests of
+// compiling need it.
 const compileCache = "../../build/cache"
 
 // host is a door with a sandbox behind it and everything else played.
@@ -76,8 +77,18 @@ func (h *host) openDoor(r gate.Runner) {
 	for _, name := range gate.Operations() {
 		execs[name] = h
 	}
-	h.door = gate.New(gate.Options{Nodes: []gate.Node{{Name: "pve1", Cluster: "lab", Default: true}}, Decider: h, Journal: h, Ledger: h, Lowerer: h, Runner: r,
-		Executors: execs, Mode: func() gate.Mode { return gate.Mode{} }})
+	h.door = gate.New(
+		gate.Options{
+			Nodes:     []gate.Node{{Name: "pve1", Cluster: "lab", Default: true}},
+			Decider:   h,
+			Journal:   h,
+			Ledger:    h,
+			Lowerer:   h,
+			Runner:    r,
+			Executors: execs,
+			Mode:      func() gate.Mode { return gate.Mode{} },
+		},
+	)
 }
 
 func (h *host) Decide(_ context.Context, q gate.Question) (gate.Decision, error) {
@@ -103,10 +114,19 @@ func (h *host) Script(string) gate.Command {
 	return gate.Command{Form: "script", Lowered: gate.Lowered{Parsed: true}}
 }
 func (h *host) Argv(argv []string) gate.Command {
-	return gate.Command{Form: "argv", Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: argv, Static: true}}}}
+	return gate.Command{
+		Form:    "argv",
+		Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: argv, Static: true}}},
+	}
 }
-func (h *host) Lookup(context.Context, gate.Question) (gate.Facts, error) { return gate.Facts{}, nil }
-func (h *host) End(context.Context, *gate.Call)                           {}
+
+func (h *host) Lookup(
+	context.Context,
+	gate.Question,
+) (gate.Facts, error) {
+	return gate.Facts{}, nil
+}
+func (h *host) End(context.Context, *gate.Call) {}
 func (h *host) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gate.Result, error) {
 	h.mu.Lock()
 	h.executed = append(h.executed, q.Op.Import())
@@ -115,7 +135,9 @@ func (h *host) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gat
 		return h.execute(q)
 	}
 	if e, ok := q.Op.(gate.SSHExec); ok {
-		return gate.Result{Value: map[string]any{"exit": 0, "stdout": e.Stdin, "stderr": "", "truncated": false}}, nil
+		return gate.Result{
+			Value: map[string]any{"exit": 0, "stdout": e.Stdin, "stderr": "", "truncated": false},
+		}, nil
 	}
 	return gate.Result{}, nil
 }
@@ -140,9 +162,19 @@ func (h *host) add(wasm []byte) *gate.Tool {
 
 func toolOf(wasm []byte) *gate.Tool {
 	sum := sha256.Sum256(wasm)
-	return &gate.Tool{Kind: "tool", Name: "echo", Plugin: gate.Plugin{Name: "test", Version: "1", Digest: "sha256:" + hex.EncodeToString(sum[:])},
-		Imports: gate.Operations(), Budget: 10 * time.Second, Validate: func(map[string]any) error { return nil },
-		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) { return gate.Targets{}, nil, nil }}
+	return &gate.Tool{
+		Kind: "tool",
+		Name: "echo",
+		Plugin: gate.Plugin{
+			Name:    "test",
+			Version: "1",
+			Digest:  "sha256:" + hex.EncodeToString(sum[:]),
+		},
+		Imports:  gate.Operations(),
+		Budget:   10 * time.Second,
+		Validate: func(map[string]any) error { return nil },
+		Derive:   func(map[string]any) (gate.Targets, []gate.CommandText, error) { return gate.Targets{}, nil, nil },
+	}
 }
 
 func (h *host) call(tool *gate.Tool, args any) gate.Answer {
@@ -155,19 +187,37 @@ func (h *host) callWith(ctx context.Context, tool *gate.Tool, args any) gate.Ans
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return h.door.Call(ctx, gate.Request{Source: "test", Principal: gate.Principal{ID: "p"}, Tool: tool, Arguments: raw})
+	return h.door.Call(
+		ctx,
+		gate.Request{
+			Source:    "test",
+			Principal: gate.Principal{ID: "p"},
+			Tool:      tool,
+			Arguments: raw,
+		},
+	)
 }
 
 // callAs calls a tool without arguments as another principal.
 func (h *host) callAs(principal string, tool *gate.Tool) gate.Answer {
-	return h.door.Call(context.Background(), gate.Request{Source: "test", Principal: gate.Principal{ID: principal}, Tool: tool})
+	return h.door.Call(
+		context.Background(),
+		gate.Request{Source: "test", Principal: gate.Principal{ID: principal}, Tool: tool},
+	)
 }
 
 // want checks how a call ended.
 func want(t testing.TB, a gate.Answer, code string) {
 	t.Helper()
 	if got := ended(a); got != code {
-		t.Errorf("the call ended with %q (%v), want %q; output %d %.200s", got, a.Err, code, a.Output.Code, a.Output.JSON)
+		t.Errorf(
+			"the call ended with %q (%v), want %q; output %d %.200s",
+			got,
+			a.Err,
+			code,
+			a.Output.Code,
+			a.Output.JSON,
+		)
 	}
 }
 

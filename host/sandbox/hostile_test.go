@@ -26,7 +26,8 @@ func exponential(base int) [][]byte {
 }
 
 func TestHostileGuestsEndTheirCallOnly(t *testing.T) {
-	longBody := bytes.Repeat(op(c32(64), 0x28, 2, 0, 0x28, 2, 0, 0x1a), 50_000) // loads that depend on loads
+	// loads that depend on loads
+	longBody := bytes.Repeat(op(c32(64), 0x28, 2, 0, 0x28, 2, 0, 0x1a), 50_000)
 	for name, c := range map[string]struct {
 		guest guest
 		code  string
@@ -70,7 +71,8 @@ func TestHostileGuestsEndTheirCallOnly(t *testing.T) {
 			}
 			if c.code == "budget" {
 				t.Logf("stopped %s after its deadline", took-tool.Budget)
-				if over := took - tool.Budget; over > 10*time.Second { // how soon it is stopped on a machine that others use: TestGuestsAreStoppedInTime
+				// how soon it is stopped on a machine that others use: TestGuestsAreStoppedInTime
+				if over := took - tool.Budget; over > 10*time.Second {
 					t.Errorf("it was stopped %s after its deadline", over)
 				}
 			}
@@ -82,8 +84,12 @@ func TestHostileGuestsEndTheirCallOnly(t *testing.T) {
 
 // sleeper waits an hour by poll_oneoff.
 func sleeper() guest {
-	hour := op(c32(64+24), 0x42, 0x80, 0xc0, 0xca, 0xf3, 0x84, 0xa3, 0x02, 0x37, 3, 0) // i64.store of about 10 hours in ns
-	return guest{imports: []imported{{module: wasiModule, name: "poll_oneoff"}}, call: op(hour, c32(64), c32(256), c32(1), c32(512), callf(0))}
+	// i64.store of about 10 hours in ns
+	hour := op(c32(64+24), 0x42, 0x80, 0xc0, 0xca, 0xf3, 0x84, 0xa3, 0x02, 0x37, 3, 0)
+	return guest{
+		imports: []imported{{module: wasiModule, name: "poll_oneoff"}},
+		call:    op(hour, c32(64), c32(256), c32(1), c32(512), callf(0)),
+	}
 }
 
 func TestCancelledCallStopsItsGuest(t *testing.T) {

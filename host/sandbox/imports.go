@@ -14,7 +14,8 @@ import (
 // abiModule is the module name of the imports of ABI version 1.
 const abiModule = "caponier_v1"
 
-// arguments of a host function. Their upper halves are undefined for an i32, so that all reading goes through i32.
+// arguments of a host function. Their upper halves are undefined for an i32, so that all reading
+// goes through i32.
 type arguments []uint64
 
 func (a arguments) i32(i int) uint32 { return uint32(a[i]) }
@@ -33,8 +34,16 @@ const (
 // hostFuncs are all the imports that exist, by module and name: what is not here cannot be linked.
 func hostFuncs() map[string]map[string]hostFunc {
 	v1 := map[string]hostFunc{
-		"input_len": {noArgs, i, func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 { return uint32(len(c.input)) }},
-		"resp_len":  {noArgs, i, func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 { return uint32(len(c.resp)) }},
+		"input_len": {
+			noArgs,
+			i,
+			func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 { return uint32(len(c.input)) },
+		},
+		"resp_len": {
+			noArgs,
+			i,
+			func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 { return uint32(len(c.resp)) },
+		},
 		"input_read": {ii, i, func(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
 			return c.give(mem, a, c.input, &c.inputAt)
 		}},
@@ -42,30 +51,60 @@ func hostFuncs() map[string]map[string]hostFunc {
 			return c.give(mem, a, c.resp, &c.respAt)
 		}},
 		"output_write": {ii, i, outputWrite},
-		"log": {iii, noArgs, func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
-			c.log(ctx, int32(a.i32(0)), func() ([]byte, bool) { return c.take(mem, a.i32(1), min(a.i32(2), maxNote)) })
-			return 0
-		}},
-		"progress": {ii, noArgs, func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
-			c.progress(ctx, func() ([]byte, bool) { return c.take(mem, a.i32(0), min(a.i32(1), maxNote+1)) })
-			return 0
-		}},
+		"log": {
+			iii,
+			noArgs,
+			func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
+				c.log(
+					ctx,
+					int32(a.i32(0)),
+					func() ([]byte, bool) { return c.take(mem, a.i32(1), min(a.i32(2), maxNote)) },
+				)
+				return 0
+			},
+		},
+		"progress": {
+			ii,
+			noArgs,
+			func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
+				c.progress(
+					ctx,
+					func() ([]byte, bool) { return c.take(mem, a.i32(0), min(a.i32(1), maxNote+1)) },
+				)
+				return 0
+			},
+		},
 	}
 	for _, name := range gate.Operations() {
-		v1[name] = hostFunc{ii, i, func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
-			request, ok := c.take(mem, a.i32(0), min(a.i32(1), gate.MaxRequest+1))
-			return c.operate(ctx, name, request, ok)
-		}}
+		v1[name] = hostFunc{
+			ii,
+			i,
+			func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
+				request, ok := c.take(mem, a.i32(0), min(a.i32(1), gate.MaxRequest+1))
+				return c.operate(ctx, name, request, ok)
+			},
+		}
 	}
 	return map[string]map[string]hostFunc{
 		abiModule:  v1,
 		wasiModule: wasiFuncs(),
-		tickModule: {tickName: {noArgs, i, func(ctx context.Context, c *call, _ api.Memory, _ arguments) uint32 { c.tick(ctx); return quantum }}},
+		tickModule: {
+			tickName: {
+				noArgs,
+				i,
+				func(ctx context.Context, c *call, _ api.Memory, _ arguments) uint32 { c.tick(ctx); return quantum },
+			},
+		},
 	}
 }
 
-// register makes the host modules of a runtime. Every import ends a guest whose time is up, before and after its work.
-func register(ctx context.Context, rt wazero.Runtime, modules map[string]map[string]hostFunc) error {
+// register makes the host modules of a runtime. Every import ends a guest whose time is up, before
+// and after its work.
+func register(
+	ctx context.Context,
+	rt wazero.Runtime,
+	modules map[string]map[string]hostFunc,
+) error {
 	for module, funcs := range modules {
 		b := rt.NewHostModuleBuilder(module)
 		for name, f := range funcs {
@@ -79,7 +118,9 @@ func register(ctx context.Context, rt wazero.Runtime, modules map[string]map[str
 				}
 				c.check(ctx)
 			}
-			b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(fn), []byte(f.params), []byte(f.results)).Export(name)
+			b.NewFunctionBuilder().
+				WithGoModuleFunction(api.GoModuleFunc(fn), []byte(f.params), []byte(f.results)).
+				Export(name)
 		}
 		if _, err := b.Instantiate(ctx); err != nil {
 			return err
@@ -88,14 +129,16 @@ func register(ctx context.Context, rt wazero.Runtime, modules map[string]map[str
 	return nil
 }
 
-// take copies a range of the guest's memory, once: what is decided is what is executed, whatever the guest does to its memory meanwhile.
+// take copies a range of the guest's memory, once: what is decided is what is executed, whatever
+// the guest does to its memory meanwhile.
 func (c *call) take(mem api.Memory, ptr, n uint32) ([]byte, bool) {
 	view, ok := mem.Read(ptr, n)
 	c.charge(len(view))
 	return bytes.Clone(view), ok
 }
 
-// give copies what is left of data into the range that the guest named, and returns how many bytes that were.
+// give copies what is left of data into the range that the guest named, and returns how many bytes
+// that were.
 func (c *call) give(mem api.Memory, a arguments, data []byte, at *int) uint32 {
 	view, ok := mem.Read(a.i32(0), a.i32(1))
 	if !ok {
@@ -121,7 +164,8 @@ func outputWrite(_ context.Context, c *call, mem api.Memory, a arguments) uint32
 	return 0
 }
 
-// pieces are bytes that come one after the other. They grow without copies: many MiB at once, and all the garbage of that, would be a stall for others.
+// pieces are bytes that come one after the other. They grow without copies: many MiB at once, and
+// all the garbage of that, would be a stall for others.
 type pieces struct {
 	all [][]byte
 	n   int // bytes
@@ -151,7 +195,8 @@ func (p *pieces) bytes() []byte {
 	return bytes.Join(p.all, nil)
 }
 
-// checkImports refuses a module that imports what does not exist, or an operation that is not among the granted ones.
+// checkImports refuses a module that imports what does not exist, or an operation that is not among
+// the granted ones.
 func (m *module) checkImports(granted func(operation string) bool) error {
 	known := hostFuncs()
 	delete(known, tickModule)
@@ -163,7 +208,11 @@ func (m *module) checkImports(granted func(operation string) bool) error {
 		case m.types[i.typ] != signature{f.params, f.results}:
 			return fmt.Errorf("import %s.%s has the wrong type", i.module, i.name)
 		case m.operation(i) && !granted(i.name):
-			return fmt.Errorf("import %s.%s is an operation that plugins.lock does not list for this plugin", i.module, i.name)
+			return fmt.Errorf(
+				"import %s.%s is an operation that plugins.lock does not list for this plugin",
+				i.module,
+				i.name,
+			)
 		}
 	}
 	return nil

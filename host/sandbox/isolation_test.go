@@ -44,14 +44,34 @@ func TestOneCallSurvivesTenThousandOperationsOf64KiB(t *testing.T) {
 	}
 }
 
-// hoarder looks for a secret in memory at 4096, in a global and behind a grown memory, plants it everywhere, and says what it found.
+// hoarder looks for a secret in memory at 4096, in a global and behind a grown memory, plants it
+// everywhere, and says what it found.
 func hoarder() guest {
 	const at = 4096
-	look := op(c32(at), 0x28, 2, 0, 0x23, 0, 0x72, 0x3f, 0, c32(1), 0x6b, 0x72) // memory | global | pages beyond the first
+	// memory | global | pages beyond the first
+	look := op(c32(at), 0x28, 2, 0, 0x23, 0, 0x72, 0x3f, 0, c32(1), 0x6b, 0x72)
 	plant := op(c32(at), c32(7), 0x36, 2, 0, c32(7), 0x24, 0, c32(1), 0x40, 0, 0x1a)
-	say := op(0x04, 0x40, c32(64), c32(14), callf(0), 0x1a, 0x05, c32(8), c32(14), callf(0), 0x1a, 0x0b)
+	say := op(
+		0x04,
+		0x40,
+		c32(64),
+		c32(14),
+		callf(0),
+		0x1a,
+		0x05,
+		c32(8),
+		c32(14),
+		callf(0),
+		0x1a,
+		0x0b,
+	)
 	data := append(append([]byte{2}, dataAt(8, okJSON)[1:]...), dataAt(64, `{"found":true}`)[1:]...)
-	return guest{imports: []imported{output}, globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b}, data: data, call: op(look, plant, say, c32(0))}
+	return guest{
+		imports: []imported{output},
+		globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
+		data:    data,
+		call:    op(look, plant, say, c32(0)),
+	}
 }
 
 func TestNothingOfACallIsThereInTheNext(t *testing.T) {
@@ -69,27 +89,113 @@ func TestNothingOfACallIsThereInTheNext(t *testing.T) {
 		})
 	}
 	h := newHost(t, Options{})
-	trace := h.add(guest{imports: []imported{output}, data: dataAt(0, "{}"), call: op(c32(0), c32(65536), callf(0), 0x1a, c32(0))}.bytes())
+	trace := h.add(
+		guest{
+			imports: []imported{output},
+			data:    dataAt(0, "{}"),
+			call:    op(c32(0), c32(65536), callf(0), 0x1a, c32(0)),
+		}.bytes(),
+	)
 	secret := "TOP-SECRET-7f3a"
 	for range 20 { // the same module gets a secret as an argument, and gives away all of its memory
-		if a := h.call(trace, object{"password": secret}); bytes.Contains(a.Output.JSON, []byte(secret)) {
+		if a := h.call(trace, object{"password": secret}); bytes.Contains(
+			a.Output.JSON,
+			[]byte(secret),
+		) {
 			t.Fatal("an argument was found in memory that had not read it")
 		}
 	}
 }
 
-// TestAGuestThatIsUsedAgainIsAsGoodAsNew: a guest that does not grow its memory is not thrown away but reset. It plants secrets on every page of its
-// memory and in globals of every type; what a call finds, and what the host sees in the guest that waits for the next, must be as in the beginning.
+// TestAGuestThatIsUsedAgainIsAsGoodAsNew: a guest that does not grow its memory is not thrown away
+// but reset. It plants secrets on every page of its memory and in globals of every type; what a
+// call finds, and what the host sees in the guest that waits for the next, must be as in the
+// beginning.
 func TestAGuestThatIsUsedAgainIsAsGoodAsNew(t *testing.T) {
-	globals := op(4, typeI32, 1, c32(1)[:2], 0x0b, typeI64, 1, 0x42, 2, 0x0b, typeF32, 1, 0x43, 0, 0, 0, 0, 0x0b, typeF64, 1, 0x44, make([]byte, 8), 0x0b)
+	globals := op(
+		4,
+		typeI32,
+		1,
+		c32(1)[:2],
+		0x0b,
+		typeI64,
+		1,
+		0x42,
+		2,
+		0x0b,
+		typeF32,
+		1,
+		0x43,
+		0,
+		0,
+		0,
+		0,
+		0x0b,
+		typeF64,
+		1,
+		0x44,
+		make([]byte, 8),
+		0x0b,
+	)
 	var look, plant []byte
-	look = op(0x23, 0, c32(1), 0x47, 0x23, 1, 0x42, 2, 0x52, 0x72, 0x23, 2, 0x43, 0, 0, 0, 0, 0x5c, 0x72, 0x23, 3, 0x44, make([]byte, 8), 0x62, 0x72)
-	plant = op(c32(7), 0x24, 0, 0x42, 7, 0x24, 1, 0x43, 7, 7, 7, 7, 0x24, 2, 0x44, repeat([]byte{7}, 8), 0x24, 3)
+	look = op(
+		0x23,
+		0,
+		c32(1),
+		0x47,
+		0x23,
+		1,
+		0x42,
+		2,
+		0x52,
+		0x72,
+		0x23,
+		2,
+		0x43,
+		0,
+		0,
+		0,
+		0,
+		0x5c,
+		0x72,
+		0x23,
+		3,
+		0x44,
+		make([]byte, 8),
+		0x62,
+		0x72,
+	)
+	plant = op(
+		c32(7),
+		0x24,
+		0,
+		0x42,
+		7,
+		0x24,
+		1,
+		0x43,
+		7,
+		7,
+		7,
+		7,
+		0x24,
+		2,
+		0x44,
+		repeat([]byte{7}, 8),
+		0x24,
+		3,
+	)
 	for page := int64(1); page < 64; page++ { // of 4 KiB
 		look = op(look, c32(page*4096+100), 0x28, 2, 0, 0x72)
 		plant = op(plant, c32(page*4096+100), c32(7), 0x36, 2, 0)
 	}
-	g := guest{memory: []byte{1, 1, 4, 8}, imports: []imported{output}, globals: globals, call: op(look, 0x04, 0x40, 0x00, 0x0b, plant, ok())} // it traps on what it finds
+	// it traps on what it finds
+	g := guest{
+		memory:  []byte{1, 1, 4, 8},
+		imports: []imported{output},
+		globals: globals,
+		call:    op(look, 0x04, 0x40, 0x00, 0x0b, plant, ok()),
+	}
 	h := newHost(t, Options{Warm: 1})
 	tool := h.add(g.bytes())
 	want(t, h.call(tool, object{}), "")
@@ -114,28 +220,92 @@ func TestAGuestThatIsUsedAgainIsAsGoodAsNew(t *testing.T) {
 
 // TestARefusedGrowthIsForgotten: how a call ends must not say what the one before it did.
 func TestARefusedGrowthIsForgotten(t *testing.T) {
-	imports := []imported{output, {module: abiModule, name: "input_len"}} // of short input it traps; of long it asks for too much memory, and is content
+	// of short input it traps; of long it asks for too much memory, and is content
+	imports := []imported{output, {module: abiModule, name: "input_len"}}
 	h := newHost(t, Options{Warm: 1, BreakAfter: -1})
-	tool := h.add(guest{memory: []byte{1, 0, 1}, imports: imports, call: op(callf(1), c32(1000), 0x49, 0x04, 0x40, 0x00, 0x0b, c32(60_000), 0x40, 0, 0x1a, ok())}.bytes())
+	tool := h.add(
+		guest{
+			memory:  []byte{1, 0, 1},
+			imports: imports,
+			call: op(
+				callf(1),
+				c32(1000),
+				0x49,
+				0x04,
+				0x40,
+				0x00,
+				0x0b,
+				c32(60_000),
+				0x40,
+				0,
+				0x1a,
+				ok(),
+			),
+		}.bytes(),
+	)
 	for range 3 {
 		want(t, h.call(tool, object{"long": strings.Repeat("x", 1000)}), "")
-		soon(t, "a guest waits", func() bool { return len(h.box.plugin(tool.Plugin.Digest).warm) == 1 })
+		soon(
+			t,
+			"a guest waits",
+			func() bool { return len(h.box.plugin(tool.Plugin.Digest).warm) == 1 },
+		)
 		want(t, h.call(tool, object{}), "plugin_trap")
-		soon(t, "a guest waits", func() bool { return len(h.box.plugin(tool.Plugin.Digest).warm) == 1 })
+		soon(
+			t,
+			"a guest waits",
+			func() bool { return len(h.box.plugin(tool.Plugin.Digest).warm) == 1 },
+		)
 	}
 }
 
-// TestTheLargestMemoryIsThrownAwayToo: 4 GiB, of which wazero gives the size as 0, looked like a memory that had not grown.
+// TestTheLargestMemoryIsThrownAwayToo: 4 GiB, of which wazero gives the size as 0, looked like a
+// memory that had not grown.
 func TestTheLargestMemoryIsThrownAwayToo(t *testing.T) {
 	if err := (Options{MemoryMax: 4 << 30}).Validate(); err == nil {
 		t.Error("memory of 4 GiB may be configured")
 	}
-	h := newHost(t, Options{MemoryMax: maxMemory, Warm: 1}) // it traps unless it starts without memory, and then grows to all there is
-	tool := h.add(guest{memory: []byte{1, 0, 0}, imports: []imported{output}, data: []byte{0}, call: op(c32(1), 0x40, 0, 0x04, 0x40, 0x00, 0x0b, c32(0), c32('7'), 0x36, 2, 0,
-		c32(maxMemory/pageSize-1), 0x40, 0, c32(1), 0x47, 0x04, 0x40, 0x00, 0x0b, c32(0), c32(1), callf(0), 0x1a, c32(0))}.bytes())
+	// it traps unless it starts without memory, and then grows to all there is
+	h := newHost(t, Options{MemoryMax: maxMemory, Warm: 1})
+	tool := h.add(
+		guest{memory: []byte{1, 0, 0}, imports: []imported{output}, data: []byte{0}, call: op(
+			c32(1),
+			0x40,
+			0,
+			0x04,
+			0x40,
+			0x00,
+			0x0b,
+			c32(0),
+			c32('7'),
+			0x36,
+			2,
+			0,
+			c32(
+				maxMemory/pageSize-1,
+			),
+			0x40,
+			0,
+			c32(1),
+			0x47,
+			0x04,
+			0x40,
+			0x00,
+			0x0b,
+			c32(0),
+			c32(1),
+			callf(0),
+			0x1a,
+			c32(0),
+		)}.bytes(),
+	)
 	for range 3 {
 		want(t, h.call(tool, object{}), "")
-		soon(t, "a guest waits", func() bool { return len(h.box.plugin(tool.Plugin.Digest).warm) == 1 })
+		soon(
+			t,
+			"a guest waits",
+			func() bool { return len(h.box.plugin(tool.Plugin.Digest).warm) == 1 },
+		)
 	}
 }
 
@@ -161,9 +331,29 @@ func TestNoSecretOfAGoGuestWaitsForTheNextCall(t *testing.T) {
 }
 
 func TestInitialisationIsDoneOnceAndKept(t *testing.T) {
-	// _initialize adds 1 to a global and writes its value to memory; the call answers by whether both are 1.
-	g := guest{imports: []imported{output}, globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b}, init: op(0x23, 0, c32(1), 0x6a, 0x24, 0, c32(512), 0x23, 0, 0x36, 2, 0),
-		call: op(c32(512), 0x28, 2, 0, 0x23, 0, 0x6a, c32(2), 0x47, 0x04, 0x40, 0x00, 0x0b, ok())}
+	// _initialize adds 1 to a global and writes its value to memory; the call answers by whether
+	// both are 1.
+	g := guest{
+		imports: []imported{output},
+		globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
+		init:    op(0x23, 0, c32(1), 0x6a, 0x24, 0, c32(512), 0x23, 0, 0x36, 2, 0),
+		call: op(
+			c32(512),
+			0x28,
+			2,
+			0,
+			0x23,
+			0,
+			0x6a,
+			c32(2),
+			0x47,
+			0x04,
+			0x40,
+			0x00,
+			0x0b,
+			ok(),
+		),
+	}
 	g.start, g.more = true, [][]byte{body(op(c32(516), c32(9), 0x36, 2, 0))}
 	h := newHost(t, Options{})
 	tool := h.add(g.bytes())
@@ -172,13 +362,61 @@ func TestInitialisationIsDoneOnceAndKept(t *testing.T) {
 	}
 }
 
-// asker calls one operation with a fixed request and gives its status as a digit and then the response.
+// asker calls one operation with a fixed request and gives its status as a digit and then the
+// response.
 func asker(name, request string) guest {
-	imports := []imported{output, {module: abiModule, name: name}, {module: abiModule, name: "resp_len"}, {module: abiModule, name: "resp_read"}}
-	call := op(c32(2048), c32(64), c32(int64(len(request))), callf(1), c32('0'), 0x6a, 0x3a, 0, 0, // the status as a digit at 2048
-		c32(2047), c32('['), 0x3a, 0, 0, c32(2049), c32(','), 0x3a, 0, 0, c32(2047), c32(3), callf(0), 0x1a,
-		c32(4096), callf(2), callf(3), 0x1a, c32(4096), callf(2), callf(0), 0x1a, // the response
-		c32(2046), c32(']'), 0x3a, 0, 0, c32(2046), c32(1), callf(0), 0x1a, c32(0))
+	imports := []imported{
+		output,
+		{module: abiModule, name: name},
+		{module: abiModule, name: "resp_len"},
+		{module: abiModule, name: "resp_read"},
+	}
+	// the status as a digit at 2048
+	call := op(
+		c32(2048),
+		c32(64),
+		c32(int64(len(request))),
+		callf(1),
+		c32('0'),
+		0x6a,
+		0x3a,
+		0,
+		0,
+		c32(
+			2047,
+		),
+		c32('['),
+		0x3a,
+		0,
+		0,
+		c32(2049),
+		c32(','),
+		0x3a,
+		0,
+		0,
+		c32(2047),
+		c32(3),
+		callf(0),
+		0x1a,
+		c32(4096),
+		callf(2),
+		callf(3),
+		0x1a,
+		c32(4096),
+		callf(2),
+		callf(0),
+		0x1a, // the response
+		c32(2046),
+		c32(']'),
+		0x3a,
+		0,
+		0,
+		c32(2046),
+		c32(1),
+		callf(0),
+		0x1a,
+		c32(0),
+	)
 	return guest{imports: imports, call: call, data: dataAt(64, request)}
 }
 
@@ -218,7 +456,8 @@ func TestStatusesOfOperations(t *testing.T) {
 	}
 }
 
-// TestPointerAbuse calls every import with every ugly pair of values in every position; the guest must get a status and the host must live.
+// TestPointerAbuse calls every import with every ugly pair of values in every position; the guest
+// must get a status and the host must live.
 func TestPointerAbuse(t *testing.T) {
 	ugly := []int64{0, 8, 65535, 65536, -1, -2, 1 << 30, -(1 << 31)}
 	h := newHost(t, Options{})
@@ -248,8 +487,17 @@ func TestPointerAbuse(t *testing.T) {
 						}
 					}
 				}
-				empty := op(c32(0), c32(0x7d7b), 0x3b, 1, 0, c32(0), c32(2), callf(0), 0x1a, c32(0)) // writes {} anew: the calls may have written anywhere
-				a := h.call(h.add(guest{imports: []imported{output, {module: module, name: name}}, call: op(calls, empty)}.bytes()), object{})
+				// writes {} anew: the calls may have written anywhere
+				empty := op(c32(0), c32(0x7d7b), 0x3b, 1, 0, c32(0), c32(2), callf(0), 0x1a, c32(0))
+				a := h.call(
+					h.add(
+						guest{
+							imports: []imported{output, {module: module, name: name}},
+							call:    op(calls, empty),
+						}.bytes(),
+					),
+					object{},
+				)
 				if name == "output_write" { // whose ugly output is no JSON
 					want(t, a, "plugin_protocol")
 				} else {
@@ -297,7 +545,8 @@ func TestOnePluginLeavesRoomForTheOthers(t *testing.T) {
 	wg.Wait()
 }
 
-// TestOnePrincipalLeavesRoomForTheOthers: of a plugin's half, and of all guests however many plugins it calls.
+// TestOnePrincipalLeavesRoomForTheOthers: of a plugin's half, and of all guests however many
+// plugins it calls.
 func TestOnePrincipalLeavesRoomForTheOthers(t *testing.T) {
 	h := newHost(t, Options{MaxInstances: 8})
 	release := make(chan struct{})
@@ -359,7 +608,13 @@ func TestAQuestionThatWaitsIsStatus5WithNoResponse(t *testing.T) {
 
 func TestTheGuestReadsWhichRoundItIs(t *testing.T) {
 	for _, round := range []int{1, 3} {
-		input, err := callInput(t.Context(), &gate.Running{Round: round, Call: &gate.Call{Tool: &gate.Tool{}, Args: gate.Args{JSON: []byte("{}")}}})
+		input, err := callInput(
+			t.Context(),
+			&gate.Running{
+				Round: round,
+				Call:  &gate.Call{Tool: &gate.Tool{}, Args: gate.Args{JSON: []byte("{}")}},
+			},
+		)
 		if err != nil || !strings.Contains(string(input), fmt.Sprintf(`"round":%d}`, round)) {
 			t.Errorf("round %d: %s, %v", round, input, err)
 		}

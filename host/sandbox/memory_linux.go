@@ -14,18 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// image is the memory that instances start from. Instances map it copy-on-write: each pays only for the pages that it touches.
+// image is the memory that instances start from. Instances map it copy-on-write: each pays only for
+// the pages that it touches.
 type image struct {
 	fd    int
 	size  uint64
 	bytes []byte // the same, to read from
 }
 
-// seal makes sure that from here on nobody can change what every call starts from. EBUSY says that the kernel itself holds a page for a moment, as
-// when it moves or scans memory (mm/memfd.c, memfd_wait_for_pins), and passes.
+// seal makes sure that from here on nobody can change what every call starts from. EBUSY says that
+// the kernel itself holds a page for a moment, as when it moves or scans memory (mm/memfd.c,
+// memfd_wait_for_pins), and passes.
 func seal(fd int) (err error) {
 	for tries := range 20 {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+		_, err = unix.FcntlInt(
+			uintptr(fd),
+			unix.F_ADD_SEALS,
+			unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL,
+		)
 		if err != unix.EBUSY {
 			return err
 		}
@@ -50,7 +56,8 @@ func newImage(data []byte, size uint64) (*image, error) {
 		err = seal(fd)
 	}
 	i := &image{fd: fd, size: size}
-	if err == nil && size > 0 { // private: many kernels before 6.7 refuse every shared mapping of what is sealed
+	// private: many kernels before 6.7 refuse every shared mapping of what is sealed
+	if err == nil && size > 0 {
 		i.bytes, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ, unix.MAP_PRIVATE)
 	}
 	if err != nil {
@@ -69,7 +76,8 @@ func (i *image) Close() error {
 
 const freeStep = 1 << 20 // bytes given back at a time
 
-// memory is the linear memory of one instance: address space of its whole limit, of which only touched pages are real.
+// memory is the linear memory of one instance: address space of its whole limit, of which only
+// touched pages are real.
 type memory struct {
 	image   *image
 	max     uint64
@@ -77,7 +85,8 @@ type memory struct {
 	base    unsafe.Pointer
 	refused bool // a growth was
 
-	own     []uint32 // pages that restore copies; with entries, room that one call leaves for the next
+	// pages that restore copies; with entries, room that one call leaves for the next
+	own     []uint32
 	entries []byte
 }
 
@@ -87,7 +96,8 @@ func (m *memory) Allocate(_, max uint64) experimental.LinearMemory {
 	return m
 }
 
-// Reallocate never moves the memory. nil is a refused growth; at the first call it makes wazero panic, which instantiation turns into an error.
+// Reallocate never moves the memory. nil is a refused growth; at the first call it makes wazero
+// panic, which instantiation turns into an error.
 func (m *memory) Reallocate(size uint64) []byte {
 	if size > m.max || m.base == nil && !m.reserve() {
 		m.refused = true
@@ -101,7 +111,14 @@ func (m *memory) reserve() bool {
 	if m.max == 0 {
 		return false
 	}
-	base, err := unix.MmapPtr(-1, 0, nil, uintptr(m.max), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	base, err := unix.MmapPtr(
+		-1,
+		0,
+		nil,
+		uintptr(m.max),
+		unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE,
+	)
 	if err != nil {
 		return false
 	}
@@ -111,9 +128,10 @@ func (m *memory) reserve() bool {
 	return m.base != nil
 }
 
-// restore brings back what the image covers. Pages that were written are copied anew from the image, which costs a tenth of what mapping it anew does, with
-// its zapping, flushing and faulting in again; that is done when the kernel does not tell which pages those are, and when they are so many that a
-// guest that waits should not keep them.
+// restore brings back what the image covers. Pages that were written are copied anew from the
+// image, which costs a tenth of what mapping it anew does, with its zapping, flushing and faulting
+// in again; that is done when the kernel does not tell which pages those are, and when they are so
+// many that a guest that waits should not keep them.
 func (m *memory) restore() bool {
 	f := pagemap()
 	if f == nil || m.image.size > m.max || !m.written(f) {
@@ -130,20 +148,24 @@ func (m *memory) restore() bool {
 // maxOwn is how many pages a guest that waits may keep: 1 MiB of 4 KiB each.
 const maxOwn = 256
 
-// written lists the pages of the image's range that are this instance's own and no longer the image's: all that were written to since it was mapped, and
-// what the kernel moves just now, which may be. It reports false when they are too many, or cannot be told.
+// written lists the pages of the image's range that are this instance's own and no longer the
+// image's: all that were written to since it was mapped, and what the kernel moves just now, which
+// may be. It reports false when they are too many, or cannot be told.
 func (m *memory) written(f *os.File) bool {
-	const present, swapped, file = 1 << 63, 1 << 62, 1 << 61 // Linux, Documentation/admin-guide/mm/pagemap.rst
+	// Linux, Documentation/admin-guide/mm/pagemap.rst
+	const present, swapped, file = 1 << 63, 1 << 62, 1 << 61
 	size := uint64(os.Getpagesize())
 	if m.entries == nil {
-		m.entries = make([]byte, 8*(m.image.size/size)) // whole pages of WebAssembly, which are whole pages here
+		// whole pages of WebAssembly, which are whole pages here
+		m.entries = make([]byte, 8*(m.image.size/size))
 	}
 	if _, err := f.ReadAt(m.entries, int64(8*(uint64(uintptr(m.base))/size))); err != nil {
 		return false
 	}
 	m.own = m.own[:0]
 	for k := 0; k < len(m.entries); k += 8 {
-		if entry := binary.NativeEndian.Uint64(m.entries[k:]); entry&swapped != 0 || entry&present != 0 && entry&file == 0 {
+		if entry := binary.NativeEndian.Uint64(m.entries[k:]); entry&swapped != 0 ||
+			entry&present != 0 && entry&file == 0 {
 			if m.own = append(m.own, uint32(k/8)); len(m.own) > maxOwn {
 				return false
 			}
@@ -152,8 +174,8 @@ func (m *memory) written(f *os.File) bool {
 	return true
 }
 
-// pagemap tells of each page of this process whether it is a file's; nil where it cannot be had, or says something else than it should. Unlike
-// most of /proc it needs no right for one's own process.
+// pagemap tells of each page of this process whether it is a file's; nil where it cannot be had, or
+// says something else than it should. Unlike most of /proc it needs no right for one's own process.
 var pagemap = sync.OnceValue(func() *os.File {
 	f, err := os.Open("/proc/self/pagemap")
 	if err != nil {
@@ -166,7 +188,8 @@ var pagemap = sync.OnceValue(func() *os.File {
 	return f
 })
 
-// tells tries it out: of three pages, the first written to and the second only read, the first alone must be said to be written.
+// tells tries it out: of three pages, the first written to and the second only read, the first
+// alone must be said to be written.
 func tells(f *os.File) bool {
 	size := os.Getpagesize()
 	i, err := newImage([]byte("image"), uint64(3*size))
@@ -184,22 +207,34 @@ func tells(f *os.File) bool {
 	return m.written(f) && slices.Equal(m.own, []uint32{0})
 }
 
-// remap replaces the part that the image covers by the image, and with it all that was written there.
+// remap replaces the part that the image covers by the image, and with it all that was written
+// there.
 func (m *memory) remap() bool {
 	n := min(m.image.size, m.max)
 	if n == 0 {
 		return true
 	}
-	_, err := unix.MmapPtr(m.image.fd, 0, m.base, uintptr(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE)
+	_, err := unix.MmapPtr(
+		m.image.fd,
+		0,
+		m.base,
+		uintptr(n),
+		unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE,
+	)
 	return err == nil
 }
 
-// Free gives the memory back. Nothing may hold a view of it. It is done in pieces: one call for all that a bomb has touched would take the processor, and the
-// lock on the address space, from everybody else for milliseconds.
+// Free gives the memory back. Nothing may hold a view of it. It is done in pieces: one call for all
+// that a bomb has touched would take the processor, and the lock on the address space, from
+// everybody else for milliseconds.
 func (m *memory) Free() {
 	if m.base != nil {
 		for at := uint64(0); at < m.used; at += freeStep {
-			_ = unix.Madvise(unsafe.Slice((*byte)(unsafe.Add(m.base, at)), min(freeStep, m.used-at)), unix.MADV_DONTNEED)
+			_ = unix.Madvise(
+				unsafe.Slice((*byte)(unsafe.Add(m.base, at)), min(freeStep, m.used-at)),
+				unix.MADV_DONTNEED,
+			)
 			runtime.Gosched()
 		}
 		unix.MunmapPtr(m.base, uintptr(m.max))
@@ -207,7 +242,8 @@ func (m *memory) Free() {
 	}
 }
 
-// confine bounds what this process may map beyond what it has mapped already, from now on and for good, and lets it leave no core.
+// confine bounds what this process may map beyond what it has mapped already, from now on and for
+// good, and lets it leave no core.
 func confine(bytes uint64) error {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

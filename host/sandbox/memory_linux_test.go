@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestMemoryIsTheImageAgain, whatever was written where and read in between, by copying and by mapping anew.
+// TestMemoryIsTheImageAgain, whatever was written where and read in between, by copying and by
+// mapping anew.
 func TestMemoryIsTheImageAgain(t *testing.T) {
 	random := rand.New(rand.NewChaCha8([32]byte{}))
 	const size = 4 << 20
@@ -54,7 +55,9 @@ func TestMemoryIsTheImageAgain(t *testing.T) {
 		}
 	}
 	if pagemap() == nil {
-		t.Log("this kernel does not tell which pages were written to: the memory was mapped anew each time")
+		t.Log(
+			"this kernel does not tell which pages were written to: the memory was mapped anew each time",
+		)
 	} else if copied < 100 || mapped < 40 {
 		t.Errorf("it was copied %d times and mapped anew %d times, so that this shows little", copied, mapped)
 	}
@@ -87,14 +90,21 @@ func TestNoMappingOfAnImageIsShared(t *testing.T) {
 	}
 }
 
-// TestNoPrincipalSeesWhichPagesAnotherWroteTo: a guest could tell by the time that its own writes take.
+// TestNoPrincipalSeesWhichPagesAnotherWroteTo: a guest could tell by the time that its own writes
+// take.
 func TestNoPrincipalSeesWhichPagesAnotherWroteTo(t *testing.T) {
 	var writes []byte
 	for page := int64(1); page < 64; page++ {
 		writes = op(writes, c32(page*4096), c32(7), 0x36, 2, 0)
 	}
 	h := newHost(t, Options{Warm: 1})
-	tool := h.add(guest{memory: []byte{1, 1, 4, 4}, imports: []imported{output}, call: op(writes, ok())}.bytes())
+	tool := h.add(
+		guest{
+			memory:  []byte{1, 1, 4, 4},
+			imports: []imported{output},
+			call:    op(writes, ok()),
+		}.bytes(),
+	)
 	p := h.box.plugin(tool.Plugin.Digest)
 	<-p.ready
 	for _, c := range []struct {
@@ -108,13 +118,19 @@ func TestNoPrincipalSeesWhichPagesAnotherWroteTo(t *testing.T) {
 			t.Fatal("the pages of a guest cannot be told: ", err)
 		}
 		if kept := len(in.memory.own) > 10; kept != c.kept || !c.kept && len(in.memory.own) > 0 {
-			t.Errorf("%d pages of a call of %s are there in one of %s", len(in.memory.own), c.before, c.now)
+			t.Errorf(
+				"%d pages of a call of %s are there in one of %s",
+				len(in.memory.own),
+				c.before,
+				c.now,
+			)
 		}
 		p.giveBack(in, true)
 	}
 }
 
-// TestAPagemapThatDoesNotTellIsNotUsed: a file of zeros, as an emulated /proc may have, would say that nothing was ever written.
+// TestAPagemapThatDoesNotTellIsNotUsed: a file of zeros, as an emulated /proc may have, would say
+// that nothing was ever written.
 func TestAPagemapThatDoesNotTellIsNotUsed(t *testing.T) {
 	for name, path := range map[string]string{"zeros": "/dev/zero", "nothing": "/dev/null", "something else": "/proc/self/exe"} {
 		f, err := os.Open(path)

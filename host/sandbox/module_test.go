@@ -104,10 +104,26 @@ func useLocals(n int) (out []byte) {
 func ifs(n int) []byte { return repeat(op(c32(1), 0x04, 0x40, c32(1), 0x21, 0, 0x0b), n) }
 
 func tables(n, targets int) []byte {
-	return manyLocals(1, repeat(op(0x02, 0x40, 0x20, 0, 0x0e, u32(nil, uint32(targets)), repeat([]byte{0}, targets+1), 0x0b), n))
+	return manyLocals(
+		1,
+		repeat(
+			op(
+				0x02,
+				0x40,
+				0x20,
+				0,
+				0x0e,
+				u32(nil, uint32(targets)),
+				repeat([]byte{0}, targets+1),
+				0x0b,
+			),
+			n,
+		),
+	)
 }
 
-// TestWhatTheGateTakesIsCompiledInBoundedTime: modules just inside the limits, each of which the compiler needs more than linear time for.
+// TestWhatTheGateTakesIsCompiledInBoundedTime: modules just inside the limits, each of which the
+// compiler needs more than linear time for.
 func TestWhatTheGateTakesIsCompiledInBoundedTime(t *testing.T) {
 	n := 1
 	if slack > 0 {
@@ -125,7 +141,12 @@ func TestWhatTheGateTakesIsCompiledInBoundedTime(t *testing.T) {
 			if err := tryCompile(t, m); err != nil {
 				t.Fatalf("it is refused, so that this shows nothing: %v", err)
 			}
-			t.Logf("%d bytes took %s of processor time, %s in all", len(m), cpuTime()-began, time.Since(elapsed))
+			t.Logf(
+				"%d bytes took %s of processor time, %s in all",
+				len(m),
+				cpuTime()-began,
+				time.Since(elapsed),
+			)
 			if took := cpuTime() - began; took > 30*time.Second {
 				t.Errorf("compiling %d bytes took %s", len(m), took)
 			}
@@ -138,9 +159,15 @@ func ifs1(n int) []byte { return repeat(op(c32(1), 0x04, 0x40, 0x0b), n) }
 
 func TestNumbersOfTablesMayBeOverlong(t *testing.T) {
 	h := newHost(t, Options{})
-	for _, table := range [][]byte{{0}, {0x80, 0x80, 0x80, 0x80, 0}} { // the second as LLVM writes it today
-		g := guest{imports: []imported{output}, table: []byte{1, 0x70, 0, 1}, elements: []byte{1, 0, 0x41, 0, 0x0b, 1, 4}, more: [][]byte{body(op(c32(8), c32(int64(len(okJSON))), callf(0), 0x1a))},
-			call: op(c32(0), 0x11, 1, table, c32(0))}
+	// the second as LLVM writes it today
+	for _, table := range [][]byte{{0}, {0x80, 0x80, 0x80, 0x80, 0}} {
+		g := guest{
+			imports:  []imported{output},
+			table:    []byte{1, 0x70, 0, 1},
+			elements: []byte{1, 0, 0x41, 0, 0x0b, 1, 4},
+			more:     [][]byte{body(op(c32(8), c32(int64(len(okJSON))), callf(0), 0x1a))},
+			call:     op(c32(0), 0x11, 1, table, c32(0)),
+		}
 		want(t, h.call(h.add(g.bytes()), object{}), "")
 	}
 }
@@ -162,7 +189,8 @@ func tryCompile(t testing.TB, wasm []byte) error {
 func TestAddRefusesAnotherDigest(t *testing.T) {
 	h := newHost(t, Options{})
 	tool := toolOf(guest{}.bytes())
-	if err := h.box.Add(tool.Plugin, guest{call: op(0x00)}.bytes(), nil); err == nil || !strings.Contains(err.Error(), "plugins.lock says") {
+	if err := h.box.Add(tool.Plugin, guest{call: op(0x00)}.bytes(), nil); err == nil ||
+		!strings.Contains(err.Error(), "plugins.lock says") {
 		t.Errorf("got %v", err)
 	}
 	want(t, h.call(tool, object{}), "plugin_unavailable")

@@ -7,25 +7,28 @@ import (
 	"strings"
 )
 
-// Limits of a module. They bound what the compiler has to do: its time is quadratic in nesting and ignores the context.
+// Limits of a module. They bound what the compiler has to do: its time is quadratic in nesting and
+// ignores the context.
 const (
-	maxModule       = 16 << 20
-	maxTypes        = 10_000
-	maxParams       = 128
-	maxImports      = 200
-	maxFuncs        = 100_000
-	maxTable        = 65_536
-	maxGlobals      = 1_000
-	maxExports      = 1_000
-	maxSegments     = 100_000
-	maxCustom       = 1_000
-	maxName         = 256
-	maxLocals       = 5_000
-	maxNesting      = 4_000
-	maxNestWork     = 80_000_000    // sum over all blocks of their depth
-	maxWork         = 2_000_000_000 // sum over all functions of basic blocks * (basic blocks + 100 * loops): gojq needs 0.7e9
-	maxLocalWork    = 4_000_000     // of a function: (basic blocks + 50 * loops) * locals, what is alive where: gojq needs 0.2e6
-	maxLocalWorkAll = 12_000_000    // sum over all functions: gojq needs 4e6
+	maxModule   = 16 << 20
+	maxTypes    = 10_000
+	maxParams   = 128
+	maxImports  = 200
+	maxFuncs    = 100_000
+	maxTable    = 65_536
+	maxGlobals  = 1_000
+	maxExports  = 1_000
+	maxSegments = 100_000
+	maxCustom   = 1_000
+	maxName     = 256
+	maxLocals   = 5_000
+	maxNesting  = 4_000
+	maxNestWork = 80_000_000 // sum over all blocks of their depth
+	// sum over all functions of basic blocks * (basic blocks + 100 * loops): gojq needs 0.7e9
+	maxWork = 2_000_000_000
+	// of a function: (basic blocks + 50 * loops) * locals, what is alive where: gojq needs 0.2e6
+	maxLocalWork    = 4_000_000
+	maxLocalWorkAll = 12_000_000 // sum over all functions: gojq needs 4e6
 	maxBrTargets    = 8_192
 	pageSize        = 65_536
 )
@@ -106,12 +109,27 @@ func (r *reader) constant(typ byte) (expr []byte, i32 uint32) {
 	return r.b[begin:r.pos], i32
 }
 
-var order = map[byte]int{1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 7: 7, 8: 8, 9: 9, 12: 10, 10: 11, 11: 12} // the data count section stands before code
+// the data count section stands before code
+var order = map[byte]int{
+	1:  1,
+	2:  2,
+	3:  3,
+	4:  4,
+	5:  5,
+	6:  6,
+	7:  7,
+	8:  8,
+	9:  9,
+	12: 10,
+	10: 11,
+	11: 12,
+}
 
 var errNoMemory = errors.New("the module has no memory of its own")
 
-// parse reads a module and refuses, by name, what is not allowed here. It does not check types: the compiler's own validation does, on the rewritten
-// module, and [module.rewrite] checks the indices that rewriting could change the meaning of.
+// parse reads a module and refuses, by name, what is not allowed here. It does not check types: the
+// compiler's own validation does, on the rewritten module, and [module.rewrite] checks the indices
+// that rewriting could change the meaning of.
 func parse(wasm []byte) (*module, error) {
 	m, err := read(wasm)
 	if err != nil {
@@ -127,9 +145,15 @@ func parse(wasm []byte) (*module, error) {
 func read(wasm []byte) (*module, error) {
 	switch {
 	case len(wasm) > maxModule:
-		return nil, fmt.Errorf("the module has %d bytes; at most %d are allowed", len(wasm), maxModule)
+		return nil, fmt.Errorf(
+			"the module has %d bytes; at most %d are allowed",
+			len(wasm),
+			maxModule,
+		)
 	case bytes.HasPrefix(wasm, []byte("\x00asm\x0d\x00\x01\x00")):
-		return nil, errors.New("this is a WebAssembly component; only core modules are run: build with GOOS=wasip1 or target wasm32-wasip1")
+		return nil, errors.New(
+			"this is a WebAssembly component; only core modules are run: build with GOOS=wasip1 or target wasm32-wasip1",
+		)
 	case !bytes.HasPrefix(wasm, []byte("\x00asm\x01\x00\x00\x00")):
 		return nil, errors.New("this is not a WebAssembly 1.0 module")
 	}
@@ -189,7 +213,11 @@ func (m *module) section(id byte, r *reader) {
 		for range r.count("imports", maxImports) {
 			i := imported{module: r.name(), name: r.name()}
 			if kind := r.byte(); kind != 0 {
-				r.fail("import %s.%s is not a function; a guest brings its own memory, tables and globals", i.module, i.name)
+				r.fail(
+					"import %s.%s is not a function; a guest brings its own memory, tables and globals",
+					i.module,
+					i.name,
+				)
 			}
 			i.typ = r.u32()
 			m.imports = append(m.imports, i)
@@ -212,8 +240,13 @@ func (m *module) section(id byte, r *reader) {
 	case 5:
 		for range r.count("memories", 1) {
 			var declared bool
-			if m.memMin, m.memMax, declared = r.limits("memory"); m.memMin > pageSize || declared && m.memMax > pageSize {
-				r.fail("memory of %d to %d pages is over what 32 bits can address", m.memMin, m.memMax)
+			if m.memMin, m.memMax, declared = r.limits("memory"); m.memMin > pageSize ||
+				declared && m.memMax > pageSize {
+				r.fail(
+					"memory of %d to %d pages is over what 32 bits can address",
+					m.memMin,
+					m.memMax,
+				)
 			}
 			m.memMax, m.hasMem = min(m.memMax, pageSize), true
 		}
@@ -299,7 +332,11 @@ func (r *reader) code() (c code) {
 // check holds what no single section can.
 func (m *module) check() error {
 	if len(m.funcs) != len(m.codes) {
-		return fmt.Errorf("%d functions are declared and %d have bodies", len(m.funcs), len(m.codes))
+		return fmt.Errorf(
+			"%d functions are declared and %d have bodies",
+			len(m.funcs),
+			len(m.codes),
+		)
 	}
 	for _, i := range m.imports {
 		if int(i.typ) >= len(m.types) {
@@ -322,7 +359,11 @@ func (m *module) check() error {
 		}
 	}
 	if m.dataCount != nil && int(*m.dataCount) != len(m.data) {
-		return fmt.Errorf("%d data segments are announced, and there are %d", *m.dataCount, len(m.data))
+		return fmt.Errorf(
+			"%d data segments are announced, and there are %d",
+			*m.dataCount,
+			len(m.data),
+		)
 	}
 	for _, s := range m.data {
 		if uint64(s.offset)+uint64(len(s.data)) > uint64(m.memMin)*pageSize {
@@ -352,7 +393,11 @@ func (m *module) check() error {
 
 // checkExports holds a module against what a plugin exports.
 func (m *module) checkExports() error {
-	want := map[string]string{"memory": "a memory", "caponier_v1_call": "a function () -> i32", "caponier_v1_describe": "a function () -> i32"}
+	want := map[string]string{
+		"memory":               "a memory",
+		"caponier_v1_call":     "a function () -> i32",
+		"caponier_v1_describe": "a function () -> i32",
+	}
 	for _, e := range m.exports {
 		ok := true
 		switch e.name {
@@ -363,7 +408,9 @@ func (m *module) checkExports() error {
 		case "_initialize":
 			ok = e.kind == 0 && m.function(e.index) == signature{}
 		case "_start":
-			return errors.New("the module is a command with _start; build a reactor (-buildmode=c-shared, -mexec-model=reactor)")
+			return errors.New(
+				"the module is a command with _start; build a reactor (-buildmode=c-shared, -mexec-model=reactor)",
+			)
 		}
 		if !ok {
 			return fmt.Errorf("export %q has the wrong kind or type", e.name)
@@ -379,7 +426,8 @@ func (m *module) checkExports() error {
 // count is how many functions there are, imported ones first.
 func (m *module) count() uint32 { return uint32(len(m.imports) + len(m.funcs)) }
 
-// function returns the signature of a function by its index. What does not exist has one that no check wants.
+// function returns the signature of a function by its index. What does not exist has one that no
+// check wants.
 func (m *module) function(i uint32) signature {
 	switch n := uint32(len(m.imports)); {
 	case i < n:

@@ -15,14 +15,15 @@ import (
 // plugin is a module in service: its template, guests that are ready, and how it fared.
 type plugin struct {
 	gate.Plugin
-	s      *Sandbox
-	size   int           // bytes of the module
-	ready  chan struct{} // closed when template or err is set
-	tmpl   *template
-	err    error
-	warm   chan *instance
-	share  chan struct{} // one for each call that has a guest, or waits for one with nothing before it but other plugins
-	halves *halves       // of share, by principal
+	s     *Sandbox
+	size  int           // bytes of the module
+	ready chan struct{} // closed when template or err is set
+	tmpl  *template
+	err   error
+	warm  chan *instance
+	// one for each call that has a guest, or waits for one with nothing before it but other plugins
+	share  chan struct{}
+	halves *halves // of share, by principal
 
 	wanted, inLine bool // a call waits for it; it waits to be made ready: guarded by s.mu
 
@@ -67,7 +68,8 @@ func (p *plugin) enter() {
 	s.turn.Broadcast() // the next may have a place too, and found only this one before it
 }
 
-// leave lets the next in. Compiling takes some hundred MiB, which would stay for minutes: the last one gives them back.
+// leave lets the next in. Compiling takes some hundred MiB, which would stay for minutes: the last
+// one gives them back.
 func (p *plugin) leave() {
 	s := p.s
 	s.mu.Lock()
@@ -83,10 +85,12 @@ func (p *plugin) leave() {
 	}
 }
 
-// before reports whether another plugin in the line comes before this one: those that a call waits for, and then the larger, so that all are ready soonest.
+// before reports whether another plugin in the line comes before this one: those that a call waits
+// for, and then the larger, so that all are ready soonest.
 func (s *Sandbox) before(p *plugin) bool {
 	for _, other := range s.plugins {
-		if other.inLine && (other.wanted && !p.wanted || other.wanted == p.wanted && other.size > p.size) {
+		if other.inLine &&
+			(other.wanted && !p.wanted || other.wanted == p.wanted && other.size > p.size) {
 			return true
 		}
 	}
@@ -108,10 +112,16 @@ func (p *plugin) prepare(wasm []byte, imports []string) {
 		compiled, err = p.s.compile(p.s.ctx, rewritten)
 	}
 	if err == nil {
-		ctx, cancel := context.WithTimeoutCause(p.s.ctx, p.s.StartTimeout, fmt.Errorf("it took longer than %s (sandbox.start_timeout)", p.s.StartTimeout))
+		ctx, cancel := context.WithTimeoutCause(
+			p.s.ctx,
+			p.s.StartTimeout,
+			fmt.Errorf("it took longer than %s (sandbox.start_timeout)", p.s.StartTimeout),
+		)
 		defer cancel()
 		var stderr []byte
-		if p.tmpl, stderr, err = newTemplate(ctx, p.s.rt, compiled, m, &p.s.env, uint64(p.s.MemoryMax)); len(stderr) > 0 {
+		if p.tmpl, stderr, err = newTemplate(ctx, p.s.rt, compiled, m, &p.s.env, uint64(p.s.MemoryMax)); len(
+			stderr,
+		) > 0 {
 			p.s.Log.Warn("plugin start", "plugin", p.Name, "stderr", string(stderr))
 		}
 	}
@@ -129,7 +139,10 @@ func (p *plugin) take(ctx context.Context, principal string) (*instance, error) 
 		return nil, err
 	}
 	if p.err != nil {
-		return nil, &gate.PluginError{Code: "plugin_unavailable", Message: fmt.Sprintf("plugin %s cannot be used: %s", p.Name, clean(p.err.Error(), 300))}
+		return nil, &gate.PluginError{
+			Code:    "plugin_unavailable",
+			Message: fmt.Sprintf("plugin %s cannot be used: %s", p.Name, clean(p.err.Error(), 300)),
+		}
 	}
 	if err := p.admit(); err != nil {
 		return nil, err
@@ -150,7 +163,8 @@ func (p *plugin) take(ctx context.Context, principal string) (*instance, error) 
 	return in, nil
 }
 
-// giveBack makes a guest whose call ended well as good as new, and keeps it if there is room. Every other guest is thrown away, and replaced.
+// giveBack makes a guest whose call ended well as good as new, and keeps it if there is room. Every
+// other guest is thrown away, and replaced.
 func (p *plugin) giveBack(in *instance, well bool) {
 	if well && len(p.warm) < cap(p.warm) && p.s.ctx.Err() == nil && in.reset(p.tmpl) {
 		select {
@@ -195,10 +209,16 @@ func (p *plugin) admit() error {
 		return nil
 	}
 	return &gate.PluginError{Code: "plugin_unavailable",
-		Message: fmt.Sprintf("plugin %s broke %d times in a row and is out of service for another %s", p.Name, p.broken, left.Round(time.Second))}
+		Message: fmt.Sprintf(
+			"plugin %s broke %d times in a row and is out of service for another %s",
+			p.Name,
+			p.broken,
+			left.Round(time.Second),
+		)}
 }
 
-// record counts calls that broke. One that was stopped for its time, or cancelled, says nothing of the plugin's health either way.
+// record counts calls that broke. One that was stopped for its time, or cancelled, says nothing of
+// the plugin's health either way.
 func (p *plugin) record(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -210,7 +230,15 @@ func (p *plugin) record(err error) {
 		return
 	}
 	if p.broken++; p.broken == p.s.BreakAfter {
-		p.s.Log.Error("plugin is out of service", "plugin", p.Name, "broken", p.broken, "for", p.s.BreakFor)
+		p.s.Log.Error(
+			"plugin is out of service",
+			"plugin",
+			p.Name,
+			"broken",
+			p.broken,
+			"for",
+			p.s.BreakFor,
+		)
 	}
 	p.until = time.Now().Add(p.s.BreakFor)
 }

@@ -5,9 +5,15 @@ import (
 	"sync"
 )
 
-// queue waits until the call may have a guest. No plugin gets more than half of them, so that one whose calls hang leaves room for the others; and no
-// principal more than half of those of a plugin, or of all. Calls over their principal's half wait before the line of all principals, not in it.
-func (s *Sandbox) queue(ctx context.Context, p *plugin, principal string) (leave func(), err error) {
+// queue waits until the call may have a guest. No plugin gets more than half of them, so that one
+// whose calls hang leaves room for the others; and no principal more than half of those of a
+// plugin, or of all. Calls over their principal's half wait before the line of all principals, not
+// in it.
+func (s *Sandbox) queue(
+	ctx context.Context,
+	p *plugin,
+	principal string,
+) (leave func(), err error) {
 	ofPlugin, forget := p.halves.of(principal)
 	ofAll, forgetAll := s.halves.of(principal)
 	var held []chan struct{}
@@ -18,7 +24,8 @@ func (s *Sandbox) queue(ctx context.Context, p *plugin, principal string) (leave
 		forget()
 		forgetAll()
 	}
-	for _, slots := range []chan struct{}{ofPlugin, ofAll, p.share, s.slots} { // always in this order: nobody waits for one who waits for him
+	// always in this order: nobody waits for one who waits for him
+	for _, slots := range []chan struct{}{ofPlugin, ofAll, p.share, s.slots} {
 		select {
 		case slots <- struct{}{}:
 			held = append(held, slots)

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// A module is rewritten before it is compiled, so that it can be stopped, metered and started from any state:
+// A module is rewritten before it is compiled, so that it can be stopped, metered and started from
+// any state:
 //
 //   - Every function entry and every loop header subtracts the cost of what it leads to from a counter; below zero it calls the host, which gives a new
 //     quantum or ends the call. Since every path from one such point to the next is as long as its cost says, none can outrun a deadline.
@@ -16,10 +17,13 @@ import (
 //     cannot change, since the instructions that would are refused.
 //   - Names and other custom sections are dropped.
 //
-// Injected code leaves the stack as it was, and whatever index the original uses is checked to be its own, not one of those that rewriting adds: so the
-// compiler's validation of the result is validation of the original.
+// Injected code leaves the stack as it was, and whatever index the original uses is checked to be
+// its own, not one of those that rewriting adds: so the compiler's validation of the result is
+// validation of the original.
 const (
-	quantum    = 100_000 // units between two looks at the clock: at most some milliseconds of the slowest code, usually about 0.1 ms
+	// units between two looks at the clock: at most some milliseconds of the slowest code, usually
+	// about 0.1 ms
+	quantum    = 100_000
 	maxPiece   = 4_000   // from where on straight code is charged for in pieces
 	maxUnasked = 20_000  // the longest function that asks only at its entry and its loop headers
 	maxFree    = 32      // the most that an entry may do without a charge
@@ -53,7 +57,11 @@ type rewriter struct {
 // rewrite returns the module to compile. limit is in pages of memory.
 func (m *module) rewrite(limit uint32) ([]byte, error) {
 	if m.memMin > limit {
-		return nil, fmt.Errorf("the module needs %d KiB of memory at once; its limit is %d KiB (sandbox.memory_max)", m.memMin*64, limit*64)
+		return nil, fmt.Errorf(
+			"the module needs %d KiB of memory at once; its limit is %d KiB (sandbox.memory_max)",
+			m.memMin*64,
+			limit*64,
+		)
 	}
 	w := &rewriter{module: m, tick: uint32(len(m.imports)), ticks: uint32(len(m.globals))}
 	w.more = m.count() + 1
@@ -100,14 +108,17 @@ func (m *module) rewrite(limit uint32) ([]byte, error) {
 		globals = append(append(globals, g.typ, mutable), g.init...)
 	}
 
-	out := append(make([]byte, 0, len(bodies)+len(types)+len(funcs)+1<<16), "\x00asm\x01\x00\x00\x00"...)
+	out := append(
+		make([]byte, 0, len(bodies)+len(types)+len(funcs)+1<<16),
+		"\x00asm\x01\x00\x00\x00"...)
 	out = section(out, 1, types)
 	out = section(out, 2, imports)
 	out = section(out, 3, funcs)
 	if m.table != nil {
 		out = section(out, 4, u32(u32([]byte{1, 0x70, 1}, *m.table), *m.table))
 	}
-	out = section(out, 5, u32(u32([]byte{1, 1}, m.memMin), m.memMax)) // limit is the allocator's, who knows then that it refused
+	// limit is the allocator's, who knows then that it refused
+	out = section(out, 5, u32(u32([]byte{1, 1}, m.memMin), m.memMax))
 	out = section(out, 6, globals)
 	out = section(out, 7, w.exportSection())
 	if len(m.elements) > 0 {
@@ -158,11 +169,13 @@ func (w *rewriter) shift(f uint32) uint32 {
 
 // deduct subtracts cost from the counter.
 func (w *rewriter) deduct(out []byte, cost uint32) []byte {
-	out = i32const(u32(append(out, 0x23), w.ticks), int64(cost), 0x6b) // global.get; i32.const; i32.sub
-	return u32(append(out, 0x24), w.ticks)                             // global.set
+	// global.get; i32.const; i32.sub
+	out = i32const(u32(append(out, 0x23), w.ticks), int64(cost), 0x6b)
+	return u32(append(out, 0x24), w.ticks) // global.set
 }
 
-// charge subtracts cost from the counter, and asks the host when it is spent. local is a scratch i32.
+// charge subtracts cost from the counter, and asks the host when it is spent. local is a scratch
+// i32.
 func (w *rewriter) charge(out []byte, local, cost uint32) []byte {
 	return w.subtract(i32const(u32(append(out, 0x23), w.ticks), int64(cost), 0x6b), local)
 }
@@ -170,7 +183,8 @@ func (w *rewriter) charge(out []byte, local, cost uint32) []byte {
 // chargeBytes charges for an access to as many bytes as local n says.
 func (w *rewriter) chargeBytes(out []byte, local uint32, n byte) []byte {
 	out = i32const(u32(append(out, 0x23), w.ticks), costCall, 0x6b)
-	return w.subtract(append(i32const(append(out, 0x20, n), 3, 0x76), 0x6b), local) // n >> 3; i32.sub
+	// n >> 3; i32.sub
+	return w.subtract(append(i32const(append(out, 0x20, n), 3, 0x76), 0x6b), local)
 }
 
 func (w *rewriter) subtract(out []byte, local uint32) []byte {
@@ -226,17 +240,31 @@ func (w *rewriter) function(out []byte, t signature, c code) ([]byte, error) {
 	return append(out, c.body[from:]...), nil
 }
 
-// copyBody is memory.copy in steps: forwards when the target is below the source, backwards otherwise, so that overlapping ranges come out right.
+// copyBody is memory.copy in steps: forwards when the target is below the source, backwards
+// otherwise, so that overlapping ranges come out right.
 func (w *rewriter) copyBody() []byte {
 	const to, from, n, scratch, forward = 0, 1, 2, 3, 4
 	get := func(out []byte, l byte) []byte { return append(out, 0x20, l) }
 	whole := []byte{0x20, to, 0x20, from, 0x20, n, 0xfc, 10, 0, 0}
 	out := []byte{1, 2, typeI32}
-	out = append(trapOutside(trapOutside(out, to, whole), from, whole), 0x20, to, 0x20, from, 0x4d, 0x21, forward) // to <= from (unsigned)
-	out = append(out, 0x03, 0x40)                                                                                  // loop
-	out = append(i32const(get(out, n), stepSize, 0x4d), 0x04, 0x40)                                                // n <= step
+	// to <= from (unsigned)
+	out = append(
+		trapOutside(trapOutside(out, to, whole), from, whole),
+		0x20,
+		to,
+		0x20,
+		from,
+		0x4d,
+		0x21,
+		forward,
+	)
+	// loop
+	out = append(out, 0x03, 0x40)
+	// n <= step
+	out = append(i32const(get(out, n), stepSize, 0x4d), 0x04, 0x40)
 	out = w.chargeBytes(out, scratch, n)
-	out = append(get(get(get(out, to), from), n), 0xfc, 10, 0, 0, 0x0f, 0x0b) // all that is left; return
+	// all that is left; return
+	out = append(get(get(get(out, to), from), n), 0xfc, 10, 0, 0, 0x0f, 0x0b)
 	out = w.charge(out, scratch, costStep)
 	out = append(i32const(get(out, n), stepSize, 0x6b), 0x21, n) // n -= step
 	out = append(get(out, forward), 0x04, 0x40)
@@ -254,7 +282,11 @@ func (w *rewriter) copyBody() []byte {
 func (w *rewriter) fillBody() []byte {
 	const to, value, n, scratch = 0, 1, 2, 3
 	get := func(out []byte, l byte) []byte { return append(out, 0x20, l) }
-	out := append(trapOutside([]byte{1, 1, typeI32}, to, []byte{0x20, to, 0x20, value, 0x20, n, 0xfc, 11, 0}), 0x03, 0x40)
+	out := append(
+		trapOutside([]byte{1, 1, typeI32}, to, []byte{0x20, to, 0x20, value, 0x20, n, 0xfc, 11, 0}),
+		0x03,
+		0x40,
+	)
 	out = append(i32const(get(out, n), stepSize, 0x4d), 0x04, 0x40)
 	out = w.chargeBytes(out, scratch, n)
 	out = append(get(get(get(out, to), value), n), 0xfc, 11, 0, 0x0f, 0x0b)
@@ -265,18 +297,21 @@ func (w *rewriter) fillBody() []byte {
 	return append(out, 0x0c, 0, 0x0b, 0x0b)
 }
 
-// trapOutside does the whole of a bulk instruction when the range of local n bytes at local ptr is not all in memory: it then traps before it writes
-// anything, as it should, which its steps would not.
+// trapOutside does the whole of a bulk instruction when the range of local n bytes at local ptr is
+// not all in memory: it then traps before it writes anything, as it should, which its steps would
+// not.
 func trapOutside(out []byte, ptr byte, whole []byte) []byte {
 	const n = 2
-	out = append(out, 0x20, ptr, 0xad, 0x20, n, 0xad, 0x7c)            // i64(ptr) + i64(n)
-	out = append(out, 0x3f, 0, 0xad, 0x42, 16, 0x86, 0x56, 0x04, 0x40) // > i64(memory.size) << 16; if
+	out = append(out, 0x20, ptr, 0xad, 0x20, n, 0xad, 0x7c) // i64(ptr) + i64(n)
+	// > i64(memory.size) << 16; if
+	out = append(out, 0x3f, 0, 0xad, 0x42, 16, 0x86, 0x56, 0x04, 0x40)
 	return append(append(out, whole...), 0x0b)
 }
 
 func vec(out []byte, n int) []byte { return u32(out, uint32(n)) }
 
-func u32(out []byte, v uint32) []byte { return binary.AppendUvarint(out, uint64(v)) } // LEB128 is Go's varint
+// LEB128 is Go's varint
+func u32(out []byte, v uint32) []byte { return binary.AppendUvarint(out, uint64(v)) }
 
 // i32const appends i32.const v and one more opcode.
 func i32const(out []byte, v int64, then byte) []byte {

@@ -13,7 +13,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// program makes a random function body without parameters and with an i32 result, with loops that end.
+// program makes a random function body without parameters and with an i32 result, with loops that
+// end.
 type program struct {
 	*rand.Rand
 	out    []byte
@@ -48,7 +49,10 @@ func (p *program) expr(depth int) { // pushes an i32
 	default:
 		p.expr(depth - 1)
 		p.expr(depth - 1)
-		p.out = append(p.out, []byte{0x6a, 0x6b, 0x6c, 0x71, 0x72, 0x73, 0x74, 0x76, 0x46, 0x48, 0x6e, 0x70, 0x78}[p.IntN(13)])
+		p.out = append(
+			p.out,
+			[]byte{0x6a, 0x6b, 0x6c, 0x71, 0x72, 0x73, 0x74, 0x76, 0x46, 0x48, 0x6e, 0x70, 0x78}[p.IntN(13)],
+		)
 	}
 }
 
@@ -93,7 +97,9 @@ func (p *program) statement(depth, labels int) {
 			p.statement(0, labels)
 		}
 		labels = inner
-		p.out = append(p.out, op(0x20, counter, c32(1), 0x6b, 0x22, counter, c32(0), 0x4a, 0x0d, 0, 0x0b, 0x0b)...)
+		p.out = append(
+			p.out,
+			op(0x20, counter, c32(1), 0x6b, 0x22, counter, c32(0), 0x4a, 0x0d, 0, 0x0b, 0x0b)...)
 	case k == 11: // a dispatch as Go's compiler makes it
 		n := 2 + p.IntN(4)
 		p.out = append(p.out, repeat([]byte{0x02, 0x40}, n)...)
@@ -143,17 +149,32 @@ func randomGuest(seed uint64) guest {
 	}
 	main := whole(false)
 	// call runs more[2], which holds the program, and answers with a mix of the state.
-	return guest{memory: []byte{1, 1, 4, 8}, globals: []byte{1, typeI32, 1, 0x41, 7, 0x0b}, more: [][]byte{leaf(), leaf(), main}, call: op(callf(5), 0x23, 0)}
+	return guest{
+		memory:  []byte{1, 1, 4, 8},
+		globals: []byte{1, typeI32, 1, 0x41, 7, 0x0b},
+		more:    [][]byte{leaf(), leaf(), main},
+		call:    op(callf(5), 0x23, 0),
+	}
 }
 
 // observe runs a module and gives everything that can be seen of it.
-func observe(t testing.TB, rt wazero.Runtime, wasm []byte, ctx context.Context, globalName string) string {
+func observe(
+	t testing.TB,
+	rt wazero.Runtime,
+	wasm []byte,
+	ctx context.Context,
+	globalName string,
+) string {
 	compiled, err := rt.CompileModule(ctx, wasm)
 	if err != nil {
 		return "refused: " + err.Error()
 	}
 	defer compiled.Close(ctx)
-	mod, err := rt.InstantiateModule(ctx, compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	mod, err := rt.InstantiateModule(
+		ctx,
+		compiled,
+		wazero.NewModuleConfig().WithName("").WithStartFunctions(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,10 +220,18 @@ func TestRewritingChangesNothingButTime(t *testing.T) {
 	t.Logf("%d of %d programs trapped", trapped, n)
 }
 
-// newSame returns a function that observes a module as it is and rewritten. The data segments of the original are empty in this: see randomGuest.
+// newSame returns a function that observes a module as it is and rewritten. The data segments of
+// the original are empty in this: see randomGuest.
 func newSame(t testing.TB) func([]byte) (before, after string) {
-	ctx := context.WithValue(context.Background(), callKey{}, &call{env: &environment{newTurns(), time.Now, sleep, nil}})
-	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(features))
+	ctx := context.WithValue(
+		context.Background(),
+		callKey{},
+		&call{env: &environment{newTurns(), time.Now, sleep, nil}},
+	)
+	rt := wazero.NewRuntimeWithConfig(
+		ctx,
+		wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(features),
+	)
 	if err := register(ctx, rt, hostFuncs()); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +244,9 @@ func newSame(t testing.TB) func([]byte) (before, after string) {
 		if len(m.data) > 0 { // lay the data in as the sandbox does: by a data segment again
 			data := vec(nil, len(m.data))
 			for _, s := range m.data {
-				data = append(vec(i32const(append(data, 0), int64(int32(s.offset)), 0x0b), len(s.data)), s.data...)
+				data = append(
+					vec(i32const(append(data, 0), int64(int32(s.offset)), 0x0b), len(s.data)),
+					s.data...)
 			}
 			rewritten = section(rewritten, 11, data)
 		}
@@ -223,18 +254,35 @@ func newSame(t testing.TB) func([]byte) (before, after string) {
 	}
 }
 
-// FuzzModule: whatever the parser and rewriter accept is compiled or refused in bounded time; what the compiler's validation takes, it takes in the original form too; and
-// nothing panics.
+// FuzzModule: whatever the parser and rewriter accept is compiled or refused in bounded time; what
+// the compiler's validation takes, it takes in the original form too; and nothing panics.
 func FuzzModule(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(randomGuest(seed).bytes())
 	}
 	f.Add(hoarder().bytes())
-	f.Add(guest{table: []byte{1, 0x70, 0, 1}, elements: []byte{1, 0, 0x41, 0, 0x0b, 1, 0}, call: op(c32(0), 0x11, 0, 0)}.bytes())
-	f.Add(guest{table: []byte{1, 0x70, 0, 1}, elements: []byte{1, 0, 0x41, 0, 0x0b, 1, 0}, call: op(c32(0), 0x11, 0, 0x80, 0x80, 0x80, 0x80, 0)}.bytes())
+	f.Add(
+		guest{
+			table:    []byte{1, 0x70, 0, 1},
+			elements: []byte{1, 0, 0x41, 0, 0x0b, 1, 0},
+			call:     op(c32(0), 0x11, 0, 0),
+		}.bytes(),
+	)
+	f.Add(
+		guest{
+			table:    []byte{1, 0x70, 0, 1},
+			elements: []byte{1, 0, 0x41, 0, 0x0b, 1, 0},
+			call:     op(c32(0), 0x11, 0, 0x80, 0x80, 0x80, 0x80, 0),
+		}.bytes(),
+	)
 	ctx := context.Background()
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCoreFeatures(features))
-	lenient := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(features|api.CoreFeatureReferenceTypes)) // which is what overlong table numbers need
+	// which is what overlong table numbers need
+	lenient := wazero.NewRuntimeWithConfig(
+		ctx,
+		wazero.NewRuntimeConfigInterpreter().
+			WithCoreFeatures(features|api.CoreFeatureReferenceTypes),
+	)
 	f.Fuzz(func(t *testing.T, wasm []byte) {
 		m, err := parse(wasm)
 		if err != nil {

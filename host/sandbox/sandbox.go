@@ -1,4 +1,5 @@
-// Package sandbox runs plugins: WebAssembly guests that start every call from the same bytes, are stopped in time and reach the host only through the gate.
+// Package sandbox runs plugins: WebAssembly guests that start every call from the same bytes, are
+// stopped in time and reach the host only through the gate.
 package sandbox
 
 import (
@@ -23,29 +24,44 @@ import (
 
 // Options of a Sandbox. Zero fields mean the defaults that are named.
 type Options struct {
-	MemoryMax    int64         `koanf:"memory_max"`    // bytes of memory of one guest, rounded down to 64 KiB; 64 MiB
-	CacheDir     string        `koanf:"cache_dir"`     // compiled plugins, as native code: must belong to this user alone; empty keeps none
-	Warm         int           `koanf:"warm"`          // guests kept ready for each plugin; 2, negative for none
-	MaxInstances int           `koanf:"max_instances"` // calls that run at once, of one plugin half as many, of one principal half of either; others wait; 32
+	// bytes of memory of one guest, rounded down to 64 KiB; 64 MiB
+	MemoryMax int64 `koanf:"memory_max"`
+	// compiled plugins, as native code: must belong to this user alone; empty keeps none
+	CacheDir string `koanf:"cache_dir"`
+	// guests kept ready for each plugin; 2, negative for none
+	Warm int `koanf:"warm"`
+	// calls that run at once, of one plugin half as many, of one principal half of either; others
+	// wait; 32
+	MaxInstances int           `koanf:"max_instances"`
 	MaxOutput    int           `koanf:"max_output"`    // bytes that a guest may give; 16 MiB
 	StartTimeout time.Duration `koanf:"start_timeout"` // for a plugin's own initialisation; 5s
-	BreakAfter   int           `koanf:"break_after"`   // broken calls in a row that take a plugin out of service; 10, negative for never
-	BreakFor     time.Duration `koanf:"break_for"`     // how long it stays out before one call may try again; 30s
-	Log          *slog.Logger  `koanf:"-"`             // nil for none
+	// broken calls in a row that take a plugin out of service; 10, negative for never
+	BreakAfter int `koanf:"break_after"`
+	// how long it stays out before one call may try again; 30s
+	BreakFor time.Duration `koanf:"break_for"`
+	Log      *slog.Logger  `koanf:"-"` // nil for none
 }
 
 const (
 	maxMemory = 4<<30 - pageSize // one page more, and wazero would give its size as 0
-	compileGC = 50               // percent of growth between two collections while a module is compiled, which makes some hundred MiB of garbage
+	// percent of growth between two collections while a module is compiled, which makes some
+	// hundred MiB of garbage
+	compileGC = 50
 )
 
 // Validate says which option cannot be used.
 func (o Options) Validate() error {
 	switch {
 	case o.MemoryMax != 0 && (o.MemoryMax < pageSize || o.MemoryMax > maxMemory):
-		return fmt.Errorf("sandbox.memory_max: %d bytes; give 65536 to %d", o.MemoryMax, int64(maxMemory))
+		return fmt.Errorf(
+			"sandbox.memory_max: %d bytes; give 65536 to %d",
+			o.MemoryMax,
+			int64(maxMemory),
+		)
 	case o.MaxInstances < 0, o.MaxOutput < 0, o.StartTimeout < 0, o.BreakFor < 0:
-		return errors.New("sandbox: max_instances, max_output, start_timeout and break_for must not be negative")
+		return errors.New(
+			"sandbox: max_instances, max_output, start_timeout and break_for must not be negative",
+		)
 	case o.Warm > 1000:
 		return fmt.Errorf("sandbox.warm: %d guests for each plugin; give at most 1000", o.Warm)
 	}
@@ -54,8 +70,26 @@ func (o Options) Validate() error {
 
 func (o Options) withDefaults() Options {
 	o.MemoryMax = cmp.Or(o.MemoryMax, 64<<20) / pageSize * pageSize
-	o.Warm, o.MaxInstances, o.MaxOutput = cmp.Or(o.Warm, 2), cmp.Or(o.MaxInstances, 32), cmp.Or(o.MaxOutput, 16<<20)
-	o.StartTimeout, o.BreakAfter, o.BreakFor = cmp.Or(o.StartTimeout, 5*time.Second), cmp.Or(o.BreakAfter, 10), cmp.Or(o.BreakFor, 30*time.Second)
+	o.Warm, o.MaxInstances, o.MaxOutput = cmp.Or(
+		o.Warm,
+		2,
+	), cmp.Or(
+		o.MaxInstances,
+		32,
+	), cmp.Or(
+		o.MaxOutput,
+		16<<20,
+	)
+	o.StartTimeout, o.BreakAfter, o.BreakFor = cmp.Or(
+		o.StartTimeout,
+		5*time.Second,
+	), cmp.Or(
+		o.BreakAfter,
+		10,
+	), cmp.Or(
+		o.BreakFor,
+		30*time.Second,
+	)
 	o.Warm, o.Log = max(o.Warm, 0), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }
@@ -69,8 +103,9 @@ type Sandbox struct {
 	slots  chan struct{} // one for each call that runs
 	halves *halves       // of slots, by principal
 	work   sync.WaitGroup
-	ctx    context.Context // ends with Close: the only use of a stored context is to stop what Add began
-	stop   context.CancelFunc
+	// ends with Close: the only use of a stored context is to stop what Add began
+	ctx  context.Context
+	stop context.CancelFunc
 
 	cold sync.Mutex // held by the one that compiles
 
@@ -91,8 +126,19 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Sandbox{Options: o.withDefaults(), plugins: map[string]*plugin{}, env: environment{newTurns(), time.Now, sleep, rand.Reader}}
-	s.slots, s.halves, s.turn = make(chan struct{}, s.MaxInstances), newHalves(s.MaxInstances), sync.NewCond(&s.mu)
+	s := &Sandbox{
+		Options: o.withDefaults(),
+		plugins: map[string]*plugin{},
+		env:     environment{newTurns(), time.Now, sleep, rand.Reader},
+	}
+	s.slots, s.halves, s.turn = make(
+		chan struct{},
+		s.MaxInstances,
+	), newHalves(
+		s.MaxInstances,
+	), sync.NewCond(
+		&s.mu,
+	)
 	config := wazero.NewRuntimeConfig().WithCoreFeatures(features).WithDebugInfoEnabled(false)
 	if s.CacheDir != "" {
 		var err error
@@ -104,12 +150,16 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 	s.rt = wazero.NewRuntimeWithConfig(ctx, config)
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := register(ctx, s.rt, hostFuncs()); err != nil {
-		return nil, errors.Join(fmt.Errorf("registering the imports of plugins: %w", err), s.Close(ctx))
+		return nil, errors.Join(
+			fmt.Errorf("registering the imports of plugins: %w", err),
+			s.Close(ctx),
+		)
 	}
 	return s, nil
 }
 
-// Close waits for the calls that run, ends what is in the background and frees everything. Later calls are refused.
+// Close waits for the calls that run, ends what is in the background and frees everything. Later
+// calls are refused.
 func (s *Sandbox) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
@@ -130,12 +180,18 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	return err
 }
 
-// Add checks a module and makes it ready, in the background; calls wait for that, and say what was wrong. imports are the operations that plugins.lock
-// grants it. The module's digest must be the plugin's.
+// Add checks a module and makes it ready, in the background; calls wait for that, and say what was
+// wrong. imports are the operations that plugins.lock grants it. The module's digest must be the
+// plugin's.
 func (s *Sandbox) Add(p gate.Plugin, wasm []byte, imports []string) error {
 	sum := sha256.Sum256(wasm)
 	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != p.Digest {
-		return fmt.Errorf("plugin %s: the module is %s, and plugins.lock says %s", p.Name, digest, p.Digest)
+		return fmt.Errorf(
+			"plugin %s: the module is %s, and plugins.lock says %s",
+			p.Name,
+			digest,
+			p.Digest,
+		)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +202,15 @@ func (s *Sandbox) Add(p gate.Plugin, wasm []byte, imports []string) error {
 		return nil
 	}
 	share := half(s.MaxInstances)
-	pl := &plugin{Plugin: p, s: s, size: len(wasm), ready: make(chan struct{}), warm: make(chan *instance, s.Warm), share: make(chan struct{}, share), halves: newHalves(share)}
+	pl := &plugin{
+		Plugin: p,
+		s:      s,
+		size:   len(wasm),
+		ready:  make(chan struct{}),
+		warm:   make(chan *instance, s.Warm),
+		share:  make(chan struct{}, share),
+		halves: newHalves(share),
+	}
 	s.plugins[p.Digest] = pl
 	s.work.Go(func() { pl.prepare(wasm, imports) })
 	return nil
@@ -196,7 +260,10 @@ func load(wasm []byte, imports []string, memoryMax int64) (*module, []byte, erro
 }
 
 // compile compiles a rewritten module, or finds it in the cache.
-func (s *Sandbox) compile(ctx context.Context, rewritten []byte) (compiled wazero.CompiledModule, err error) {
+func (s *Sandbox) compile(
+	ctx context.Context,
+	rewritten []byte,
+) (compiled wazero.CompiledModule, err error) {
 	f := func() (wazero.CompiledModule, error) {
 		compiled, err := s.rt.CompileModule(experimental.WithCompilationWorkers(ctx, 2), rewritten)
 		if err == nil {
@@ -228,18 +295,25 @@ func (s *Sandbox) compile(ctx context.Context, rewritten []byte) (compiled wazer
 func (s *Sandbox) Ready(ctx context.Context, t *gate.Tool) error {
 	p := s.plugin(t.Plugin.Digest)
 	if p == nil {
-		return &gate.PluginError{Code: "plugin_unavailable", Message: fmt.Sprintf("plugin %s is not loaded", t.Plugin.Name)}
+		return &gate.PluginError{
+			Code:    "plugin_unavailable",
+			Message: fmt.Sprintf("plugin %s is not loaded", t.Plugin.Name),
+		}
 	}
 	return p.await(ctx)
 }
 
-// Run runs the plugin of an allowed call in a fresh guest. The error is a *gate.PluginError, the cause of ctx when that ended the call (a
-// *gate.BudgetError when its time was up), or the host's own.
+// Run runs the plugin of an allowed call in a fresh guest. The error is a *gate.PluginError, the
+// cause of ctx when that ended the call (a *gate.BudgetError when its time was up), or the host's
+// own.
 func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
 	tool := r.Call.Tool
 	p := s.enter(tool.Plugin.Digest)
 	if p == nil {
-		return gate.Output{}, &gate.PluginError{Code: "plugin_unavailable", Message: fmt.Sprintf("plugin %s is not loaded", tool.Plugin.Name)}
+		return gate.Output{}, &gate.PluginError{
+			Code:    "plugin_unavailable",
+			Message: fmt.Sprintf("plugin %s is not loaded", tool.Plugin.Name),
+		}
 	}
 	defer s.work.Done()
 	input, err := callInput(ctx, r)
@@ -256,18 +330,40 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 		return gate.Output{}, err
 	}
 	well := false
-	defer func() { // giving back what a guest touched may take milliseconds, which are not the caller's; the slot is taken until it is done
+	// giving back what a guest touched may take milliseconds, which are not the caller's; the slot
+	// is taken until it is done
+	defer func() {
 		s.work.Go(func() { p.giveBack(in, well); leave() })
 	}()
 	c := &call{running: r, env: &s.env, input: input, max: s.MaxOutput}
 	code, err := c.run(ctx, in, in.mod.ExportedFunction("caponier_v1_call"))
 	output := c.output.bytes()
 	if err == nil && (code > 2 || !json.Valid(output)) {
-		err = &gate.PluginError{Code: "plugin_protocol", Message: fmt.Sprintf("the plugin returned %d with %d bytes that should be JSON%s", int32(code), len(output), c.firstLine())}
+		err = &gate.PluginError{
+			Code: "plugin_protocol",
+			Message: fmt.Sprintf(
+				"the plugin returned %d with %d bytes that should be JSON%s",
+				int32(code),
+				len(output),
+				c.firstLine(),
+			),
+		}
 	}
 	p.record(err)
 	if len(c.stderr) > 0 || err != nil {
-		s.Log.Warn("plugin", "plugin", tool.Plugin.Name, "tool", tool.Name, "call", r.Call.ID, "stderr", string(c.stderr), "error", err)
+		s.Log.Warn(
+			"plugin",
+			"plugin",
+			tool.Plugin.Name,
+			"tool",
+			tool.Name,
+			"call",
+			r.Call.ID,
+			"stderr",
+			string(c.stderr),
+			"error",
+			err,
+		)
 	}
 	if err != nil {
 		return gate.Output{Notes: c.notes}, err

@@ -13,7 +13,8 @@ func TestGoGuest(t *testing.T) {
 	tool := h.add(goGuest(t, "echo"))
 	a := h.call(tool, object{"text": "héllo", "times": 3})
 	want(t, a, "")
-	if !strings.Contains(string(a.Output.JSON), `"structured":{"text":"HÉLLO","times":3}`) || len(h.executed) != 3 {
+	if !strings.Contains(string(a.Output.JSON), `"structured":{"text":"HÉLLO","times":3}`) ||
+		len(h.executed) != 3 {
 		t.Errorf("output %s after %v", a.Output.JSON, h.executed)
 	}
 	if a.Output.Notes.CPUTicks < 10_000 {
@@ -26,7 +27,8 @@ func TestDescribe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(string(d), `{"abi":1,"name":"echo"`) || len(imports) != 1 || imports[0] != "ssh_exec" {
+	if !strings.HasPrefix(string(d), `{"abi":1,"name":"echo"`) || len(imports) != 1 ||
+		imports[0] != "ssh_exec" {
 		t.Errorf("described as %s with imports %v", d, imports)
 	}
 }

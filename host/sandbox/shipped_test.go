@@ -21,7 +21,12 @@ func built(t testing.TB, pattern string, least int) map[string][]byte {
 	t.Helper()
 	files, err := filepath.Glob("../../build/" + pattern)
 	if err != nil || len(files) < least {
-		t.Fatalf("%d modules are in build/%s, at least %d should be: run `make plugins guests`", len(files), pattern, least)
+		t.Fatalf(
+			"%d modules are in build/%s, at least %d should be: run `make plugins guests`",
+			len(files),
+			pattern,
+			least,
+		)
 	}
 	all := map[string][]byte{}
 	for _, f := range files {
@@ -40,14 +45,20 @@ type said func(function string, input []byte) string
 // still is an environment in which nothing differs from one run to the next.
 func still() *environment {
 	now := time.Unix(1_700_000_000, 0)
-	return &environment{newTurns(), func() time.Time { now = now.Add(time.Microsecond); return now }, func(_ context.Context, d time.Duration) { now = now.Add(d) }, rand.NewChaCha8([32]byte{})}
+	return &environment{
+		newTurns(),
+		func() time.Time { now = now.Add(time.Microsecond); return now },
+		func(_ context.Context, d time.Duration) { now = now.Add(d) },
+		rand.NewChaCha8([32]byte{}),
+	}
 }
 
 func say(ctx context.Context, mod api.Module, env *environment) said {
 	return func(function string, input []byte) string {
 		c := &call{env: env, input: input, max: 1 << 24}
 		var stack [1]uint64
-		err := mod.ExportedFunction(function).CallWithStack(context.WithValue(ctx, callKey{}, c), stack[:])
+		err := mod.ExportedFunction(function).
+			CallWithStack(context.WithValue(ctx, callKey{}, c), stack[:])
 		return fmt.Sprintf("%d %v %s %s", uint32(stack[0]), err, c.output.bytes(), c.stderr)
 	}
 }
@@ -57,11 +68,15 @@ func firstLine(s string) string {
 	return line
 }
 
-// TestPluginsSayTheSameRewritten: each shipped plugin describes itself and answers a call of each of its tools the same in plain wazero and rewritten, started
-// from the template. Operations are refused, time and randomness the same.
+// TestPluginsSayTheSameRewritten: each shipped plugin describes itself and answers a call of each
+// of its tools the same in plain wazero and rewritten, started from the template. Operations are
+// refused, time and randomness the same.
 func TestPluginsSayTheSameRewritten(t *testing.T) {
 	ctx := t.Context()
-	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(features))
+	rt := wazero.NewRuntimeWithConfig(
+		ctx,
+		wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(features),
+	)
 	defer rt.Close(context.Background())
 	if err := register(ctx, rt, hostFuncs()); err != nil {
 		t.Fatal(err)
@@ -69,7 +84,11 @@ func TestPluginsSayTheSameRewritten(t *testing.T) {
 	for name, wasm := range built(t, "plugins/*.wasm", 7) {
 		t.Run(name, func(t *testing.T) {
 			env := still()
-			raw, err := rt.InstantiateWithConfig(context.WithValue(ctx, callKey{}, &call{env: env}), wasm, wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"))
+			raw, err := rt.InstantiateWithConfig(
+				context.WithValue(ctx, callKey{}, &call{env: env}),
+				wasm,
+				wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,22 +121,41 @@ func TestPluginsSayTheSameRewritten(t *testing.T) {
 			}
 			text, _ := strings.CutPrefix(described, "0 <nil> ")
 			var offers struct{ Tools []struct{ Name string } }
-			if err := json.NewDecoder(strings.NewReader(text)).Decode(&offers); err != nil || len(offers.Tools) == 0 {
+			if err := json.NewDecoder(strings.NewReader(text)).Decode(&offers); err != nil ||
+				len(offers.Tools) == 0 {
 				t.Fatalf("%v: %.200s", err, described)
 			}
 			answered := 0
 			for _, tool := range offers.Tools {
 				for _, args := range []string{`{"vmid":105,"node":"pve1","container_id":"105","command":"uptime","query":".a","input":"{\"a\":[1,2]}","data":{"a":1},"prompt":"hi","provider":"openai","model":"m"}`, `{}`} {
-					input := fmt.Appendf(nil, `{"abi":1,"kind":"tool","name":%q,"args":%s,"call":{"id":"x","deadline_ms":1700000010000,"round":1},"nodes":[{"name":"pve1","cluster":"lab","default":true}]}`, tool.Name, args)
+					input := fmt.Appendf(
+						nil,
+						`{"abi":1,"kind":"tool","name":%q,"args":%s,"call":{"id":"x","deadline_ms":1700000010000,"round":1},"nodes":[{"name":"pve1","cluster":"lab","default":true}]}`,
+						tool.Name,
+						args,
+					)
 					want, got := before("caponier_v1_call", input), after("caponier_v1_call", input)
-					if strings.Contains(want, "wasm error") { // arguments that the schema refuses; what the instance does then is nobody's
+					// arguments that the schema refuses; what the instance does then is nobody's
+					if strings.Contains(want, "wasm error") {
 						if a, b := firstLine(want), firstLine(got); a != b {
-							t.Errorf("%s with %s ends with %q, rewritten with %q", tool.Name, args, a, b)
+							t.Errorf(
+								"%s with %s ends with %q, rewritten with %q",
+								tool.Name,
+								args,
+								a,
+								b,
+							)
 						}
 						return
 					}
 					if answered++; got != want {
-						t.Errorf("%s with %s gives\n%s\nand rewritten\n%s", tool.Name, args, want, got)
+						t.Errorf(
+							"%s with %s gives\n%s\nand rewritten\n%s",
+							tool.Name,
+							args,
+							want,
+							got,
+						)
 					}
 				}
 			}

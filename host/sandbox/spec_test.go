@@ -18,9 +18,11 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// specDirs are the WebAssembly specification's core tests, as wabt's wast2json made them of the specification's texts, in the module of wazero.
+// specDirs are the WebAssembly specification's core tests, as wabt's wast2json made them of the
+// specification's texts, in the module of wazero.
 func specDirs(t *testing.T) []string {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tetratelabs/wazero").Output()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tetratelabs/wazero").
+		Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,28 +62,42 @@ type specCommand struct {
 	Expected []specValue
 }
 
-// twin is one module twice: as it is in plain wazero, and gated, rewritten and started from its template.
+// twin is one module twice: as it is in plain wazero, and gated, rewritten and started from its
+// template.
 type twin struct{ raw, ours api.Module }
 
 type specRun struct {
-	ctx      context.Context
-	raw, rt  wazero.Runtime
-	dir      string
-	env      environment
-	alone    bool           // a module was refused, or lacks another that it imports from: what the specification expects does not hold
+	ctx     context.Context
+	raw, rt wazero.Runtime
+	dir     string
+	env     environment
+	// a module was refused, or lacks another that it imports from: what the specification expects
+	// does not hold
+	alone    bool
 	refused  map[string]int // why the gate did not take a valid module, by its words
 	asserted map[string]int // by kind of command
 }
 
 func newSpecRun(t *testing.T) *specRun {
-	r := &specRun{env: environment{newTurns(), time.Now, sleep, nil}, refused: map[string]int{}, asserted: map[string]int{}}
+	r := &specRun{
+		env:      environment{newTurns(), time.Now, sleep, nil},
+		refused:  map[string]int{},
+		asserted: map[string]int{},
+	}
 	r.ctx = context.WithValue(t.Context(), callKey{}, &call{env: &r.env})
 	printing := map[string]hostFunc{}
 	for name, params := range map[string]string{"print": noArgs, "print_i32": i, "print_i64": long, "print_f32": "\x7d", "print_f64": "\x7c", "print_i32_f32": "\x7f\x7d", "print_f64_f64": "\x7c\x7c"} {
-		printing[name] = hostFunc{params, noArgs, func(context.Context, *call, api.Memory, arguments) uint32 { return 0 }}
+		printing[name] = hostFunc{
+			params,
+			noArgs,
+			func(context.Context, *call, api.Memory, arguments) uint32 { return 0 },
+		}
 	}
 	for _, rt := range []*wazero.Runtime{&r.raw, &r.rt} {
-		*rt = wazero.NewRuntimeWithConfig(r.ctx, wazero.NewRuntimeConfig().WithCoreFeatures(features))
+		*rt = wazero.NewRuntimeWithConfig(
+			r.ctx,
+			wazero.NewRuntimeConfig().WithCoreFeatures(features),
+		)
 		t.Cleanup(func() { (*rt).Close(context.Background()) })
 		if err := register(r.ctx, *rt, map[string]map[string]hostFunc{"spectest": printing, tickModule: hostFuncs()[tickModule]}); err != nil {
 			t.Fatal(err)
@@ -116,7 +132,8 @@ func (r *specRun) ours(wasm []byte) (mod api.Module, gate bool, err error) {
 	return in.mod, false, nil
 }
 
-// module makes a twin, or nil when the gate refuses what wazero takes. What wazero refuses, we must refuse too.
+// module makes a twin, or nil when the gate refuses what wazero takes. What wazero refuses, we must
+// refuse too.
 func (r *specRun) module(t *testing.T, c specCommand) *twin {
 	wasm, err := os.ReadFile(filepath.Join(r.dir, c.Filename))
 	if err != nil {
@@ -129,7 +146,12 @@ func (r *specRun) module(t *testing.T, c specCommand) *twin {
 	case rawErr == nil && err == nil:
 		return &twin{raw, ours}
 	case rawErr != nil && err == nil:
-		t.Errorf("line %d: %s is refused by wazero (%v) and taken by us", c.Line, c.Filename, rawErr)
+		t.Errorf(
+			"line %d: %s is refused by wazero (%v) and taken by us",
+			c.Line,
+			c.Filename,
+			rawErr,
+		)
 	case rawErr == nil && !gate:
 		t.Errorf("line %d: %s runs as it is, and rewritten: %v", c.Line, c.Filename, err)
 	case rawErr == nil:
@@ -147,7 +169,11 @@ func (r *specRun) plain(wasm []byte) (mod api.Module, err error) {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	return r.raw.InstantiateWithConfig(r.ctx, wasm, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	return r.raw.InstantiateWithConfig(
+		r.ctx,
+		wasm,
+		wazero.NewModuleConfig().WithName("").WithStartFunctions(),
+	)
 }
 
 func invoke(ctx context.Context, m api.Module, c specCommand) ([]uint64, string) {
@@ -173,36 +199,63 @@ func invoke(ctx context.Context, m api.Module, c specCommand) ([]uint64, string)
 func (r *specRun) act(t *testing.T, on *twin, c specCommand) {
 	if c.Action.Type == "get" {
 		if a, b := on.raw.ExportedGlobal(c.Action.Field).Get(), on.ours.ExportedGlobal(c.Action.Field).Get(); a != b {
-			t.Errorf("line %d: global %s is %x as it is, %x rewritten", c.Line, c.Action.Field, a, b)
+			t.Errorf(
+				"line %d: global %s is %x as it is, %x rewritten",
+				c.Line,
+				c.Action.Field,
+				a,
+				b,
+			)
 		}
 		return
 	}
 	a, trapA := invoke(r.ctx, on.raw, c)
 	b, trapB := invoke(r.ctx, on.ours, c)
 	if trapA != trapB || len(a) != len(b) {
-		t.Errorf("line %d: %s gives %x %q as it is, %x %q rewritten", c.Line, c.Action.Field, a, trapA, b, trapB)
+		t.Errorf(
+			"line %d: %s gives %x %q as it is, %x %q rewritten",
+			c.Line,
+			c.Action.Field,
+			a,
+			trapA,
+			b,
+			trapB,
+		)
 		return
 	}
 	for k := range a {
 		want, _ := c.Expected[k].Value.(string)
 		nan := strings.HasPrefix(want, "nan")
-		if a[k] != b[k] || !nan && c.Type == "assert_return" && !r.alone && b[k] != c.Expected[k].bits() {
-			t.Errorf("line %d: %s gives %x as it is, %x rewritten, and should give %s", c.Line, c.Action.Field, a[k], b[k], want)
+		if a[k] != b[k] ||
+			!nan && c.Type == "assert_return" && !r.alone && b[k] != c.Expected[k].bits() {
+			t.Errorf(
+				"line %d: %s gives %x as it is, %x rewritten, and should give %s",
+				c.Line,
+				c.Action.Field,
+				a[k],
+				b[k],
+				want,
+			)
 		}
 	}
-	if failed := trapB != ""; !r.alone && failed != (c.Type == "assert_trap" || c.Type == "assert_exhaustion") {
+	if failed := trapB != ""; !r.alone &&
+		failed != (c.Type == "assert_trap" || c.Type == "assert_exhaustion") {
 		t.Errorf("line %d: %s ended with %q", c.Line, c.Action.Field, trapB)
 	}
 	if m := on.ours.Memory(); m.Size() > 0 && m.Size() <= 1<<20 {
 		after, _ := m.Read(0, m.Size())
-		if before, _ := on.raw.Memory().Read(0, on.raw.Memory().Size()); !bytes.Equal(before, after) {
+		if before, _ := on.raw.Memory().Read(0, on.raw.Memory().Size()); !bytes.Equal(
+			before,
+			after,
+		) {
 			t.Errorf("line %d: %s leaves another memory when rewritten", c.Line, c.Action.Field)
 		}
 	}
 }
 
-// TestTheSpecificationsTestsRunTheSameRewritten: every module that the gate takes gives the same results, traps and memory before and after, which are those
-// that the specification asks for; and whatever is not valid, or cannot be instantiated, is refused.
+// TestTheSpecificationsTestsRunTheSameRewritten: every module that the gate takes gives the same
+// results, traps and memory before and after, which are those that the specification asks for; and
+// whatever is not valid, or cannot be instantiated, is refused.
 func TestTheSpecificationsTestsRunTheSameRewritten(t *testing.T) {
 	total, refused := map[string]int{}, map[string]int{}
 	for _, dir := range specDirs(t) {
@@ -239,7 +292,12 @@ func TestTheSpecificationsTestsRunTheSameRewritten(t *testing.T) {
 	t.Logf("checked %v; valid modules that the gate refuses: %v", total, refused)
 	for kind, least := range map[string]int{"module": 500, "assert_return": 15_000, "assert_trap": 400, "assert_exhaustion": 10, "assert_invalid": 900, "assert_malformed": 100} {
 		if total[kind] < least {
-			t.Errorf("%d commands of kind %s were checked, at least %d should be", total[kind], kind, least)
+			t.Errorf(
+				"%d commands of kind %s were checked, at least %d should be",
+				total[kind],
+				kind,
+				least,
+			)
 		}
 	}
 }
@@ -271,8 +329,11 @@ func (r *specRun) run(t *testing.T, commands []specCommand) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m, err := read(wasm); err == nil && !m.hasMem && strings.HasPrefix(c.Text, "unknown memory") {
-				break // a plugin without a memory is refused; here it gets one, so that the numeric tests can run
+			if m, err := read(wasm); err == nil && !m.hasMem &&
+				strings.HasPrefix(c.Text, "unknown memory") {
+				// a plugin without a memory is refused; here it gets one, so that the numeric tests
+				// can run
+				break
 			}
 			if _, _, err := r.ours(wasm); err == nil {
 				t.Errorf("line %d: %s (%s) is taken: %s", c.Line, c.Filename, c.Type, c.Text)

@@ -16,13 +16,57 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// chase follows pointers through 32 MiB: every load misses the caches, which is the slowest that an instruction can be.
+// chase follows pointers through 32 MiB: every load misses the caches, which is the slowest that an
+// instruction can be.
 func chase() guest {
 	const size = 32 << 20
-	fill := op(c32(0), 0x21, 0, 0x03, 0x40, 0x20, 0, // a[i] = (i*stride) mod size, in steps of 4 KiB and a bit
-		0x20, 0, c32(4099*4), 0x6a, c32(size-4), 0x71, 0x36, 2, 0, 0x20, 0, c32(4), 0x6a, 0x22, 0, c32(size-4), 0x49, 0x0d, 0, 0x0b)
-	walk := op(c32(0), 0x21, 0, 0x03, 0x40, repeat(op(0x20, 0, 0x28, 2, 0, 0x21, 0), 200), 0x0c, 0, 0x0b, 0x00)
-	return guest{memory: op(1, 1, u32(nil, size>>16), u32(nil, size>>16)), more: [][]byte{append(append([]byte{1, 1, typeI32}, append(fill, walk...)...), 0x0b)}, call: op(callf(3), c32(0))}
+	// a[i] = (i*stride) mod size, in steps of 4 KiB and a bit
+	fill := op(
+		c32(0),
+		0x21,
+		0,
+		0x03,
+		0x40,
+		0x20,
+		0,
+		0x20,
+		0,
+		c32(4099*4),
+		0x6a,
+		c32(size-4),
+		0x71,
+		0x36,
+		2,
+		0,
+		0x20,
+		0,
+		c32(4),
+		0x6a,
+		0x22,
+		0,
+		c32(size-4),
+		0x49,
+		0x0d,
+		0,
+		0x0b,
+	)
+	walk := op(
+		c32(0),
+		0x21,
+		0,
+		0x03,
+		0x40,
+		repeat(op(0x20, 0, 0x28, 2, 0, 0x21, 0), 200),
+		0x0c,
+		0,
+		0x0b,
+		0x00,
+	)
+	return guest{
+		memory: op(1, 1, u32(nil, size>>16), u32(nil, size>>16)),
+		more:   [][]byte{append(append([]byte{1, 1, typeI32}, append(fill, walk...)...), 0x0b)},
+		call:   op(callf(3), c32(0)),
+	}
 }
 
 var spinners = map[string]func() guest{
@@ -30,12 +74,15 @@ var spinners = map[string]func() guest{
 	"chain":        func() guest { return guest{more: exponential(3), call: op(callf(3), c32(0))} },
 	"cache misses": chase,
 	"filling": func() guest {
-		return guest{memory: []byte{1, 1, 0x80, 8, 0x80, 8}, call: op(0x03, 0x40, c32(0), c32(1), c32(1<<26), 0xfc, 11, 0, 0x0c, 0, 0x0b, 0x00)}
+		return guest{
+			memory: []byte{1, 1, 0x80, 8, 0x80, 8},
+			call:   op(0x03, 0x40, c32(0), c32(1), c32(1<<26), 0xfc, 11, 0, 0x0c, 0, 0x0b, 0x00),
+		}
 	},
 }
 
-// kills are functions that run a guest until it is stopped, and return how long after its deadline that was: in a call, by what it does there, and in
-// _initialize and describe.
+// kills are functions that run a guest until it is stopped, and return how long after its deadline
+// that was: in a call, by what it does there, and in _initialize and describe.
 func kills(t testing.TB) map[string]func() time.Duration {
 	all := map[string]func() time.Duration{}
 	past := func(budget time.Duration, run func(context.Context) error) func() time.Duration {
@@ -81,7 +128,8 @@ func kills(t testing.TB) map[string]func() time.Duration {
 	return all
 }
 
-// TestGuestsAreStoppedInTime: the best of some kills, since others use this machine, is within 5 ms of the deadline.
+// TestGuestsAreStoppedInTime: the best of some kills, since others use this machine, is within 5 ms
+// of the deadline.
 func TestGuestsAreStoppedInTime(t *testing.T) {
 	for name, kill := range kills(t) {
 		best := time.Hour
@@ -110,7 +158,8 @@ func BenchmarkKill(b *testing.B) {
 	}
 }
 
-// TestSpinningGuestsDoNotStallTheHost: a collection of the host's garbage must wait for every goroutine to stop, and so for each guest to look up.
+// TestSpinningGuestsDoNotStallTheHost: a collection of the host's garbage must wait for every
+// goroutine to stop, and so for each guest to look up.
 func TestSpinningGuestsDoNotStallTheHost(t *testing.T) {
 	for name, g := range spinners {
 		t.Run(name, func(t *testing.T) {
@@ -153,9 +202,40 @@ func resident(t *testing.T) int {
 }
 
 func TestMemoryBombsCostWhatTheyAreAllowed(t *testing.T) {
-	// Grows page by page and writes to every one until it is refused; then asks for an operation, during which the host is measured, and traps.
-	grow := op(0x03, 0x40, c32(1), 0x40, 0, c32(0), 0x4a, 0x04, 0x40, 0x3f, 0, c32(1), 0x6b, c32(16), 0x74, c32(1), c32(65536), 0xfc, 11, 0, 0x0c, 1, 0x0b, 0x0b)
-	g := guest{memory: []byte{1, 0, 1}, imports: []imported{{module: abiModule, name: "stage"}}, data: dataAt(8, `{"node":"pve1"}`), call: op(grow, c32(8), c32(15), callf(0), 0x1a, 0x00)}
+	// Grows page by page and writes to every one until it is refused; then asks for an operation,
+	// during which the host is measured, and traps.
+	grow := op(
+		0x03,
+		0x40,
+		c32(1),
+		0x40,
+		0,
+		c32(0),
+		0x4a,
+		0x04,
+		0x40,
+		0x3f,
+		0,
+		c32(1),
+		0x6b,
+		c32(16),
+		0x74,
+		c32(1),
+		c32(65536),
+		0xfc,
+		11,
+		0,
+		0x0c,
+		1,
+		0x0b,
+		0x0b,
+	)
+	g := guest{
+		memory:  []byte{1, 0, 1},
+		imports: []imported{{module: abiModule, name: "stage"}},
+		data:    dataAt(8, `{"node":"pve1"}`),
+		call:    op(grow, c32(8), c32(15), callf(0), 0x1a, 0x00),
+	}
 	h := newHost(t, Options{MemoryMax: 64 << 20})
 	tool := h.add(g.bytes())
 	<-h.box.plugin(tool.Plugin.Digest).ready
@@ -165,12 +245,16 @@ func TestMemoryBombsCostWhatTheyAreAllowed(t *testing.T) {
 	want(t, h.call(tool, object{}), "plugin_memory")
 	debug.FreeOSMemory()
 	after := resident(t)
-	for until := time.Now().Add(5 * time.Second); after > before+8+slack && time.Now().Before(until); after = resident(t) { // it is given back in the background
+	// it is given back in the background
+	for until := time.Now().Add(5 * time.Second); after > before+8+slack && time.Now().Before(until); after = resident(t) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Logf("MiB resident: %d before, %d during, %d after", before, during, after)
 	if grown := during - before; grown < 50 || grown > 71+slack {
-		t.Errorf("a bomb under a limit of 64 MiB made the process grow by %d MiB; 64 and a tenth are allowed", grown)
+		t.Errorf(
+			"a bomb under a limit of 64 MiB made the process grow by %d MiB; 64 and a tenth are allowed",
+			grown,
+		)
 	}
 	if after > before+8+slack {
 		t.Errorf("%d MiB stayed", after-before)
@@ -185,7 +269,8 @@ func TestRecursionBombsCostABoundedStack(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for range 10 {
 		a := h.call(tool, object{})
-		if want(t, a, "plugin_trap"); a.Err != nil && !strings.Contains(a.Err.Error(), "stack overflow") {
+		if want(t, a, "plugin_trap"); a.Err != nil &&
+			!strings.Contains(a.Err.Error(), "stack overflow") {
 			t.Errorf("the error is %v", a.Err)
 		}
 	}

@@ -8,10 +8,13 @@ import (
 	"time"
 )
 
-// turns share the processors between the guests that compute. Go's scheduler cannot: it neither preempts a guest nor sees which of them waited longest. So no
-// more compute at once than there are processors; each gives way after a slice, at a tick, when others wait; and in the line a call is the further behind the
-// more it has computed, within bounds, so that short calls pass bombs, and no crowd of short ones keeps a long one from its end. What a call does
-// besides, as waiting for a node, takes no turn, and does not cost it its place before its slice is over: else who writes a thousand lines would wait a thousand times.
+// turns share the processors between the guests that compute. Go's scheduler cannot: it neither
+// preempts a guest nor sees which of them waited longest. So no more compute at once than there are
+// processors; each gives way after a slice, at a tick, when others wait; and in the line a call is
+// the further behind the more it has computed, within bounds, so that short calls pass bombs, and
+// no crowd of short ones keeps a long one from its end. What a call does besides, as waiting for a
+// node, takes no turn, and does not cost it its place before its slice is over: else who writes a
+// thousand lines would wait a thousand times.
 type turns struct {
 	processors int
 	now        func() time.Time
@@ -27,8 +30,9 @@ type waiter struct {
 }
 
 const (
-	slice  = 500 * time.Microsecond
-	behind = 4                    // times what it has computed is a call behind those that have not yet,
+	slice = 500 * time.Microsecond
+	// times what it has computed is a call behind those that have not yet,
+	behind = 4
 	enough = 5 * time.Millisecond // but not more than for this much
 )
 
@@ -49,7 +53,8 @@ func (t *turns) next() {
 	}
 }
 
-// wait returns when the one at that place may compute; or when ctx ends, and it is about to be stopped.
+// wait returns when the one at that place may compute; or when ctx ends, and it is about to be
+// stopped.
 func (t *turns) wait(ctx context.Context, place time.Time) {
 	w := &waiter{make(chan struct{}), place}
 	t.mu.Lock()

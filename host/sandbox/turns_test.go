@@ -46,7 +46,11 @@ func TestWhoHasComputedLeastComesFirst(t *testing.T) {
 			mu.Unlock()
 			p.leave()
 		})
-		soon(t, name+" waits", func() bool { _, waiting := turns.state(); return waiting == before+1 })
+		soon(
+			t,
+			name+" waits",
+			func() bool { _, waiting := turns.state(); return waiting == before+1 },
+		)
 	}
 	arrive("an hour", time.Hour)
 	arrive("some", 4*time.Millisecond)
@@ -57,7 +61,10 @@ func TestWhoHasComputedLeastComesFirst(t *testing.T) {
 	arrive("none, much later", 0)
 	first.leave()
 	wg.Wait()
-	if want := []string{"none", "none, later", "some", "an hour", "none, much later"}; !slices.Equal(order, want) {
+	if want := []string{"none", "none, later", "some", "an hour", "none, much later"}; !slices.Equal(
+		order,
+		want,
+	) {
 		t.Errorf("they computed in the order %q, want %q", order, want)
 	}
 	if computing, waiting := turns.state(); computing != 0 || waiting != 0 {
@@ -65,7 +72,8 @@ func TestWhoHasComputedLeastComesFirst(t *testing.T) {
 	}
 }
 
-// TestAPauseDoesNotCostThePlace: who waits for a node, or writes a line, comes back to where it was until its slice is over.
+// TestAPauseDoesNotCostThePlace: who waits for a node, or writes a line, comes back to where it was
+// until its slice is over.
 func TestAPauseDoesNotCostThePlace(t *testing.T) {
 	now := time.Unix(0, 0)
 	turns := &turns{processors: 1, now: func() time.Time { return now }}
@@ -100,7 +108,8 @@ func TestAPauseDoesNotCostThePlace(t *testing.T) {
 	}
 }
 
-// TestWhoseSliceIsOverGivesWayAfterAnImport, however few bytes it was for: notes that are no JSON cost the host 0.2 ms for each 4 KiB.
+// TestWhoseSliceIsOverGivesWayAfterAnImport, however few bytes it was for: notes that are no JSON
+// cost the host 0.2 ms for each 4 KiB.
 func TestWhoseSliceIsOverGivesWayAfterAnImport(t *testing.T) {
 	now := time.Unix(0, 0)
 	c := &call{pace: pace{turns: &turns{processors: 1, now: func() time.Time { return now }}}}
@@ -114,7 +123,11 @@ func TestWhoseSliceIsOverGivesWayAfterAnImport(t *testing.T) {
 		passed = true
 		other.leave()
 	})
-	soon(t, "another waits", func() bool { _, waiting := c.pace.turns.state(); return waiting == 1 })
+	soon(
+		t,
+		"another waits",
+		func() bool { _, waiting := c.pace.turns.state(); return waiting == 1 },
+	)
 	c.charge(1)
 	c.settle(t.Context())
 	if computing, waiting := c.pace.turns.state(); waiting > 0 || computing != 1 {
@@ -172,7 +185,8 @@ func TestTheWaitForATurnEndsWithTheCall(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForANodeTakesNoTurn: calls that hang in operations, and those that sleep, leave all processors to others.
+// TestWhoWaitsForANodeTakesNoTurn: calls that hang in operations, and those that sleep, leave all
+// processors to others.
 func TestWhoWaitsForANodeTakesNoTurn(t *testing.T) {
 	h := newHost(t, Options{})
 	release := make(chan struct{})
@@ -193,5 +207,9 @@ func TestWhoWaitsForANodeTakesNoTurn(t *testing.T) {
 	want(t, h.call(h.add(guest{imports: []imported{output}, call: ok()}.bytes()), object{}), "")
 	close(release)
 	wg.Wait()
-	soon(t, "all turns are over", func() bool { computing, waiting := h.box.env.turns.state(); return computing == 0 && waiting == 0 })
+	soon(
+		t,
+		"all turns are over",
+		func() bool { computing, waiting := h.box.env.turns.state(); return computing == 0 && waiting == 0 },
+	)
 }

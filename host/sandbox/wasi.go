@@ -9,8 +9,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// wasiModule is what toolchains expect of an operating system. There is none here: time, randomness and somewhere to complain to, no files, no
-// sockets, no environment.
+// wasiModule is what toolchains expect of an operating system. There is none here: time, randomness
+// and somewhere to complain to, no files, no sockets, no environment.
 const wasiModule = "wasi_snapshot_preview1"
 
 // Error numbers of WASI.
@@ -38,11 +38,15 @@ func wasiFuncs() map[string]hostFunc {
 		"poll_oneoff":       {iiii, i, pollOneoff},
 		"random_get":        {ii, i, randomGet},
 		"sched_yield":       answer(noArgs, 0),
-		"proc_exit": {i, noArgs, func(_ context.Context, c *call, _ api.Memory, a arguments) uint32 {
-			code := a.i32(0)
-			c.exit = &code
-			panic(errExited)
-		}},
+		"proc_exit": {
+			i,
+			noArgs,
+			func(_ context.Context, c *call, _ api.Memory, a arguments) uint32 {
+				code := a.i32(0)
+				c.exit = &code
+				panic(errExited)
+			},
+		},
 	}
 	for name, params := range map[string]string{ // there is no such file
 		"fd_advise": i + long + long + i, "fd_allocate": i + long + long, "fd_close": i, "fd_datasync": i, "fd_fdstat_get": ii, "fd_fdstat_set_flags": ii,
@@ -61,7 +65,11 @@ func wasiFuncs() map[string]hostFunc {
 }
 
 func answer(params string, errno uint32) hostFunc {
-	return hostFunc{params, i, func(context.Context, *call, api.Memory, arguments) uint32 { return errno }}
+	return hostFunc{
+		params,
+		i,
+		func(context.Context, *call, api.Memory, arguments) uint32 { return errno },
+	}
 }
 
 // noStrings says that there are no arguments and no environment.
@@ -129,7 +137,8 @@ func randomGet(ctx context.Context, c *call, mem api.Memory, a arguments) uint32
 	return 0
 }
 
-// pollOneoff waits for clocks. A file that is waited for is ready at once, with the error that there is no such file.
+// pollOneoff waits for clocks. A file that is waited for is ready at once, with the error that
+// there is no such file.
 func pollOneoff(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
 	n := a.i32(2)
 	if n == 0 || n > maxPolls {

@@ -4,8 +4,9 @@ import (
 	"slices"
 )
 
-// guest is a module written by hand, for what no compiler would make. Functions are call, describe, init and then more; their types are those that the ABI asks
-// for, and of more () -> (). The imports come first, so that more[k] has index len(imports)+3+k.
+// guest is a module written by hand, for what no compiler would make. Functions are call, describe,
+// init and then more; their types are those that the ABI asks for, and of more () -> (). The
+// imports come first, so that more[k] has index len(imports)+3+k.
 type guest struct {
 	imports              []imported // typ is ignored
 	types                []signature

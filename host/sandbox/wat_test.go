@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// TestHandWrittenHostileGuests: each text of test/guests/hostile says in its first line how a call of it ends, and what the error says. A good guest answers
-// beside each, and none of them did anything to a node.
+// TestHandWrittenHostileGuests: each text of test/guests/hostile says in its first line how a call
+// of it ends, and what the error says. A good guest answers beside each, and none of them did
+// anything to a node.
 func TestHandWrittenHostileGuests(t *testing.T) {
 	if _, err := exec.LookPath("wat2wasm"); err != nil {
 		if os.Getenv("CI") == "true" {

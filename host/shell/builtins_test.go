@@ -29,7 +29,12 @@ func TestQuotedWordsOfBuiltinsAreCode(t *testing.T) {
 
 // Every command that a real shell has inside itself is refused, or leaves hostile operands alone.
 func TestBuiltinsThatAreSentLeaveTheirWordsAlone(t *testing.T) {
-	lists := map[string]string{"bash": "compgen -b", "zsh": "print -rl -- ${(k)builtins}", "mksh": "builtin", "ksh": "builtin"}
+	lists := map[string]string{
+		"bash": "compgen -b",
+		"zsh":  "print -rl -- ${(k)builtins}",
+		"mksh": "builtin",
+		"ksh":  "builtin",
+	}
 	asked := 0
 	for sh, list := range lists {
 		out, err := exec.Command(sh, "-c", list).Output()
@@ -52,7 +57,8 @@ func TestBuiltinsThatAreSentLeaveTheirWordsAlone(t *testing.T) {
 				asked++
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				cmd := exec.CommandContext(ctx, sh, "-c", got.Rendered)
-				cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setsid: true} // some of them signal their whole group
+				// some of them signal their whole group
+				cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setsid: true}
 				_ = cmd.Run()
 				cancel()
 				if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {

@@ -36,7 +36,8 @@ func check(t *testing.T, calls [][]string) {
 	}
 }
 
-// Whatever is lowered is sent as words that real shells read back as exactly the words of Calls, and lowering what is sent changes nothing.
+// Whatever is lowered is sent as words that real shells read back as exactly the words of Calls,
+// and lowering what is sent changes nothing.
 func FuzzScript(f *testing.F) {
 	for _, c := range ordinary {
 		f.Add(c.text)
@@ -47,7 +48,10 @@ func FuzzScript(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		got := Lowerer{}.Script(text)
 		if !got.Parsed {
-			if got.Error == "" || got.Rendered != "" || len(got.Calls)+len(got.Nested) > 0 || got.Features == nil || got.Calls == nil || got.Nested == nil {
+			if got.Error == "" || got.Rendered != "" || len(got.Calls)+len(got.Nested) > 0 ||
+				got.Features == nil ||
+				got.Calls == nil ||
+				got.Nested == nil {
 				t.Fatalf("a refusal that is half a command: %+v", got)
 			}
 			return
@@ -61,8 +65,17 @@ func FuzzScript(f *testing.F) {
 		}
 		if len(got.Rendered) <= MaxScript {
 			again := Lowerer{}.Script(got.Rendered)
-			if again.Rendered != got.Rendered || !slices.EqualFunc(again.Calls, got.Calls, sameCall) || !slices.Equal(again.Features, got.Features) || len(again.Nested) != len(got.Nested) {
-				t.Fatalf("%q lowers to %q, and that to %q: %s", text, got.Rendered, again.Rendered, again.Error)
+			if again.Rendered != got.Rendered ||
+				!slices.EqualFunc(again.Calls, got.Calls, sameCall) ||
+				!slices.Equal(again.Features, got.Features) ||
+				len(again.Nested) != len(got.Nested) {
+				t.Fatalf(
+					"%q lowers to %q, and that to %q: %s",
+					text,
+					got.Rendered,
+					again.Rendered,
+					again.Error,
+				)
 			}
 		}
 		check(t, calls)

@@ -12,24 +12,36 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// Why bash, when what is sent runs in any POSIX shell? Bash's grammar is the larger one: more of what shells read differently
-// (braces, $'…', [[, process substitution) comes out as a construct with a name, and is refused, instead of as plain words.
+// Why bash, when what is sent runs in any POSIX shell? Bash's grammar is the larger one: more of
+// what shells read differently (braces, $'…', [[, process substitution) comes out as a construct
+// with a name, and is refused, instead of as plain words.
 const variant = syntax.LangBash
 
-// glue is what stands around the quoted words of calls: joiners between them, and a tail of harmless redirections after each.
+// glue is what stands around the quoted words of calls: joiners between them, and a tail of
+// harmless redirections after each.
 type glue struct{ joiners, tails []string }
 
 // lower parses text into calls and what stands around them.
 func lower(text string) (gate.Lowered, glue) {
 	if len(text) > MaxScript {
-		return refuse(fmt.Sprintf("the command text is %d bytes, over the limit of %d", len(text), MaxScript), nil), glue{}
+		return refuse(
+			fmt.Sprintf("the command text is %d bytes, over the limit of %d", len(text), MaxScript),
+			nil,
+		), glue{}
 	}
 	if !utf8.ValidString(text) {
 		return refuse("the command text is not valid UTF-8", []string{"control"}), glue{}
 	}
 	if i := strings.IndexFunc(text, control); i >= 0 {
 		r, _ := utf8.DecodeRuneInString(text[i:])
-		return refuse(fmt.Sprintf("control character %U at byte %d: shells do not agree on what it separates", r, i+1), []string{"control"}), glue{}
+		return refuse(
+			fmt.Sprintf(
+				"control character %U at byte %d: shells do not agree on what it separates",
+				r,
+				i+1,
+			),
+			[]string{"control"},
+		), glue{}
 	}
 	file, err := parse(text)
 	if err != nil {
@@ -54,7 +66,11 @@ func lower(text string) (gate.Lowered, glue) {
 		return refuse("there is no command in the text", s.features), glue{}
 	}
 	slices.Sort(s.features)
-	return gate.Lowered{Parsed: true, Features: append([]string{}, s.features...), Calls: s.calls}, s.glue
+	return gate.Lowered{
+		Parsed:   true,
+		Features: append([]string{}, s.features...),
+		Calls:    s.calls,
+	}, s.glue
 }
 
 func control(r rune) bool {
@@ -74,7 +90,8 @@ func parse(text string) (file *syntax.File, err error) {
 	return file, err
 }
 
-// scan notes what is in the way of lowering, and lowers. Calls mean nothing once there is a problem.
+// scan notes what is in the way of lowering, and lowers. Calls mean nothing once there is a
+// problem.
 type scan struct {
 	text     string
 	problem  string // the first
@@ -101,11 +118,17 @@ func (s *scan) refuse(feature, what string, at syntax.Pos) {
 	for len(near) > 24 || !utf8.ValidString(near) {
 		near = near[:len(near)-1]
 	}
-	s.problem = fmt.Sprintf("%s at line %d, column %d (%q) cannot be sent: use plain words joined by | && || ;, and quote characters that are meant as they are",
-		what, at.Line(), at.Col(), near)
+	s.problem = fmt.Sprintf(
+		"%s at line %d, column %d (%q) cannot be sent: use plain words joined by | && || ;, and quote characters that are meant as they are",
+		what,
+		at.Line(),
+		at.Col(),
+		near,
+	)
 }
 
-// node looks at every node, so that all features are named. A kind of node that is not listed is refused.
+// node looks at every node, so that all features are named. A kind of node that is not listed is
+// refused.
 func (s *scan) node(n syntax.Node) bool {
 	switch n := n.(type) {
 	case nil, *syntax.File, *syntax.CallExpr, *syntax.Lit, *syntax.Comment:
@@ -172,9 +195,11 @@ func (s *scan) node(n syntax.Node) bool {
 	return true
 }
 
-// harmless renders a redirection that touches no file: to or from /dev/null ("discard"), and of one output to the other ("merge").
-// Nil features: it is another one. So is bash's &>: to other shells that is a command in the background and the beginning of a second one, and the
-// text for the inside of a guest is run as it was written, by whatever sh is there. They are features, so that a site decides on them.
+// harmless renders a redirection that touches no file: to or from /dev/null ("discard"), and of one
+// output to the other ("merge"). Nil features: it is another one. So is bash's &>: to other shells
+// that is a command in the background and the beginning of a second one, and the text for the
+// inside of a guest is run as it was written, by whatever sh is there. They are features, so that a
+// site decides on them.
 func harmless(r *syntax.Redirect) (rendered string, features []string) {
 	fd, to := "", r.Word.Lit()
 	if r.N != nil {
@@ -192,10 +217,14 @@ func harmless(r *syntax.Redirect) (rendered string, features []string) {
 	return "", nil
 }
 
-var operators = map[syntax.BinCmdOperator][2]string{syntax.AndStmt: {"&&", "and"}, syntax.OrStmt: {"||", "or"}, syntax.Pipe: {"|", "pipe"}}
+var operators = map[syntax.BinCmdOperator][2]string{
+	syntax.AndStmt: {"&&", "and"},
+	syntax.OrStmt:  {"||", "or"},
+	syntax.Pipe:    {"|", "pipe"},
+}
 
-// statement lowers what node has no objection to. A tree of joiners is a flat list: | binds tighter than && and ||, which are equal and group from the left,
-// and groups were refused.
+// statement lowers what node has no objection to. A tree of joiners is a flat list: | binds tighter
+// than && and ||, which are equal and group from the left, and groups were refused.
 func (s *scan) statement(st *syntax.Stmt) {
 	switch c := st.Cmd.(type) {
 	case *syntax.BinaryCmd:
@@ -231,15 +260,16 @@ func (s *scan) statement(st *syntax.Stmt) {
 	}
 }
 
-// word returns the one string that every shell makes of the word. Parts that are not literal were refused by node; look says to refuse
-// the rest: unquoted characters that some shell expands.
+// word returns the one string that every shell makes of the word. Parts that are not literal were
+// refused by node; look says to refuse the rest: unquoted characters that some shell expands.
 func (s *scan) word(w *syntax.Word, look bool) string {
 	var b strings.Builder
 	for _, p := range w.Parts {
 		switch p := p.(type) {
 		case *syntax.Lit:
 			b.WriteString(unescape(p.Value, ""))
-			if look && !(len(w.Parts) == 1 && p.Value == "[") { // alone, it is the name of a program
+			// alone, it is the name of a program
+			if look && !(len(w.Parts) == 1 && p.Value == "[") {
 				s.unquoted(p, p == w.Parts[0])
 			}
 		case *syntax.SglQuoted:
@@ -279,7 +309,8 @@ func (s *scan) unquoted(p *syntax.Lit, first bool) {
 	}
 }
 
-// unescape removes backslashes as a shell does: before any character when only is empty, else before those in only. An escaped newline is nothing.
+// unescape removes backslashes as a shell does: before any character when only is empty, else
+// before those in only. An escaped newline is nothing.
 func unescape(v, only string) string {
 	if !strings.Contains(v, `\`) {
 		return v

@@ -18,21 +18,37 @@ import (
 
 func TestAllFeaturesAreNamed(t *testing.T) {
 	got := Lowerer{}.Script("x=1 f $(a `b`) > ~/c {d,e} * && (g) & ! h <<E\nE")
-	want := []string{"assignment", "background", "brace", "glob", "heredoc", "negation", "redirection", "subshell", "substitution", "tilde"}
+	want := []string{
+		"assignment",
+		"background",
+		"brace",
+		"glob",
+		"heredoc",
+		"negation",
+		"redirection",
+		"subshell",
+		"substitution",
+		"tilde",
+	}
 	slices.Sort(got.Features)
 	if got.Parsed || !slices.Equal(got.Features, want) {
 		t.Errorf("features %q, want %q", got.Features, want)
 	}
 }
 
-// ordinary text, and what is sent for it. Names are not those of builtins, so that the real shells can be asked about the text itself.
+// ordinary text, and what is sent for it. Names are not those of builtins, so that the real shells
+// can be asked about the text itself.
 var ordinary = []struct{ text, rendered, features string }{
 	{"hostname", "'hostname'", ""},
 	{"free -h", "'free' '-h'", ""},
 	{"lsblk -o NAME,SIZE,TYPE,MOUNTPOINT", "'lsblk' '-o' 'NAME,SIZE,TYPE,MOUNTPOINT'", ""},
 	{"ip -br addr show", "'ip' '-br' 'addr' 'show'", ""},
 	{"ip route show", "'ip' 'route' 'show'", ""},
-	{"journalctl -u pveproxy.service -n 50 --no-pager", "'journalctl' '-u' 'pveproxy.service' '-n' '50' '--no-pager'", ""},
+	{
+		"journalctl -u pveproxy.service -n 50 --no-pager",
+		"'journalctl' '-u' 'pveproxy.service' '-n' '50' '--no-pager'",
+		"",
+	},
 	{"systemctl is-active pvedaemon", "'systemctl' 'is-active' 'pvedaemon'", ""},
 	{"pct list", "'pct' 'list'", ""},
 	{"qm list", "'qm' 'list'", ""},
@@ -50,9 +66,21 @@ var ordinary = []struct{ text, rendered, features string }{
 	{"tail -n 100 /var/log/syslog", "'tail' '-n' '100' '/var/log/syslog'", ""},
 	{"ss -tulpn", "'ss' '-tulpn'", ""},
 	{"findmnt -D", "'findmnt' '-D'", ""},
-	{"pvesh get /nodes/pve1/status --output-format json", "'pvesh' 'get' '/nodes/pve1/status' '--output-format' 'json'", ""},
-	{"pct exec 101 --keep-env 0 -- df -h", "'pct' 'exec' '101' '--keep-env' '0' '--' 'df' '-h'", ""},
-	{"pct snapshot 101 before-upgrade --description text", "'pct' 'snapshot' '101' 'before-upgrade' '--description' 'text'", ""},
+	{
+		"pvesh get /nodes/pve1/status --output-format json",
+		"'pvesh' 'get' '/nodes/pve1/status' '--output-format' 'json'",
+		"",
+	},
+	{
+		"pct exec 101 --keep-env 0 -- df -h",
+		"'pct' 'exec' '101' '--keep-env' '0' '--' 'df' '-h'",
+		"",
+	},
+	{
+		"pct snapshot 101 before-upgrade --description text",
+		"'pct' 'snapshot' '101' 'before-upgrade' '--description' 'text'",
+		"",
+	},
 	{"wc -l /etc/hosts", "'wc' '-l' '/etc/hosts'", ""},
 	{"head -c 100 /etc/hosts", "'head' '-c' '100' '/etc/hosts'", ""},
 	{"uname -a", "'uname' '-a'", ""},
@@ -91,8 +119,16 @@ var ordinary = []struct{ text, rendered, features string }{
 	{`grep "foo$" x`, "'grep' 'foo$' 'x'", ""},
 	{"grep ^a=b% @c +d , x", "'grep' '^a=b%' '@c' '+d' ',' 'x'", ""},
 	{"dd if=/dev/null bs=1M count=1", "'dd' 'if=/dev/null' 'bs=1M' 'count=1'", ""},
-	{"systemctl status pveproxy.service --no-pager", "'systemctl' 'status' 'pveproxy.service' '--no-pager'", ""},
-	{"pvesh get /cluster/resources --type vm", "'pvesh' 'get' '/cluster/resources' '--type' 'vm'", ""},
+	{
+		"systemctl status pveproxy.service --no-pager",
+		"'systemctl' 'status' 'pveproxy.service' '--no-pager'",
+		"",
+	},
+	{
+		"pvesh get /cluster/resources --type vm",
+		"'pvesh' 'get' '/cluster/resources' '--type' 'vm'",
+		"",
+	},
 	{"cat a#b backup~ x:y a]", "'cat' 'a#b' 'backup~' 'x:y' 'a]'", ""},
 	{"grep if then done time ! x", "'grep' 'if' 'then' 'done' 'time' '!' 'x'", ""},
 	{`\if x; "time" y`, "'if' 'x' ; 'time' 'y'", "sequence"},
@@ -113,12 +149,27 @@ var ordinary = []struct{ text, rendered, features string }{
 func TestOrdinaryTextIsLowered(t *testing.T) {
 	for _, c := range ordinary {
 		got := Lowerer{}.Script(c.text)
-		if !got.Parsed || got.Rendered != c.rendered || strings.Join(got.Features, " ") != c.features {
-			t.Errorf("%q:\n got %q %q %s\nwant %q %q", c.text, got.Rendered, got.Features, got.Error, c.rendered, c.features)
+		if !got.Parsed || got.Rendered != c.rendered ||
+			strings.Join(got.Features, " ") != c.features {
+			t.Errorf(
+				"%q:\n got %q %q %s\nwant %q %q",
+				c.text,
+				got.Rendered,
+				got.Features,
+				got.Error,
+				c.rendered,
+				c.features,
+			)
 		}
 		again := Lowerer{}.Script(got.Rendered)
-		if again.Rendered != got.Rendered || !slices.EqualFunc(again.Calls, got.Calls, sameCall) || !slices.Equal(again.Features, got.Features) {
-			t.Errorf("%q: lowering the rendering gives %q %q", c.text, again.Rendered, again.Features)
+		if again.Rendered != got.Rendered || !slices.EqualFunc(again.Calls, got.Calls, sameCall) ||
+			!slices.Equal(again.Features, got.Features) {
+			t.Errorf(
+				"%q: lowering the rendering gives %q %q",
+				c.text,
+				again.Rendered,
+				again.Features,
+			)
 		}
 	}
 	for _, text := range []string{"[ -f x ]", "test -d /etc", "printf '%s\\n' a", "echo a", "pwd", "true", "kill -TERM 1234"} {
@@ -130,7 +181,8 @@ func TestOrdinaryTextIsLowered(t *testing.T) {
 
 func sameCall(a, b gate.Simple) bool { return a.Static == b.Static && slices.Equal(a.Argv, b.Argv) }
 
-// The text itself and its rendering, run by real shells, start the same programs with the words of Calls.
+// The text itself and its rendering, run by real shells, start the same programs with the words of
+// Calls.
 func TestRealShellsRunTheTextAsItWasLowered(t *testing.T) {
 	bin, logs, run := t.TempDir(), t.TempDir(), 0
 	for _, c := range ordinary {
@@ -154,7 +206,8 @@ func TestRealShellsRunTheTextAsItWasLowered(t *testing.T) {
 			slices.Sort(want)
 			for _, text := range []string{c.text, lowered.Rendered} {
 				run++
-				log := filepath.Join(logs, strconv.Itoa(run)) // of its own: ksh does not wait for the left side of a pipe
+				// of its own: ksh does not wait for the left side of a pipe
+				log := filepath.Join(logs, strconv.Itoa(run))
 				cmd := exec.Command(sh[0], append(slices.Clone(sh[1:]), "-c", text)...)
 				cmd.Env = []string{"PATH=" + bin, "LC_ALL=C.UTF-8", "LOG=" + log}
 				out, _ := cmd.CombinedOutput()
@@ -163,10 +216,16 @@ func TestRealShellsRunTheTextAsItWasLowered(t *testing.T) {
 					time.Sleep(20 * time.Millisecond)
 					data, _ = os.ReadFile(log)
 				}
-				got := strings.Split(strings.TrimSuffix(string(data), "\x00\x01\x00"), "\x00\x01\x00")
+				got := strings.Split(
+					strings.TrimSuffix(string(data), "\x00\x01\x00"),
+					"\x00\x01\x00",
+				)
 				slices.Sort(got)
 				if slices.Contains(lowered.Features, "or") { // programs after || do not start
-					if slices.ContainsFunc(got, func(g string) bool { return !slices.Contains(want, g) }) {
+					if slices.ContainsFunc(
+						got,
+						func(g string) bool { return !slices.Contains(want, g) },
+					) {
 						t.Errorf("%s -c %q started %q, not among %q", sh, text, got, want)
 					}
 				} else if !slices.Equal(got, want) {
@@ -185,7 +244,8 @@ func TestJoinersMeanWhatTheyMeant(t *testing.T) {
 	} {
 		got := Lowerer{}.Script(text)
 		for _, sh := range shells(t) {
-			out, _ := exec.Command(sh[0], append(slices.Clone(sh[1:]), "-c", got.Rendered)...).Output()
+			out, _ := exec.Command(sh[0], append(slices.Clone(sh[1:]), "-c", got.Rendered)...).
+				Output()
 			if string(out) != want {
 				t.Errorf("%s: %q printed %q, want %q", sh, got.Rendered, out, want)
 			}
@@ -212,7 +272,9 @@ func TestArgv(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := Lowerer{}.Argv(c.argv)
-			if got.Rendered != c.sent || got.Parsed != (c.sent != "") || !strings.Contains(got.Error, c.why) || (got.Error == "") != got.Parsed {
+			if got.Rendered != c.sent || got.Parsed != (c.sent != "") ||
+				!strings.Contains(got.Error, c.why) ||
+				(got.Error == "") != got.Parsed {
 				t.Errorf("got %q, %q", got.Rendered, got.Error)
 			}
 			if got.Parsed && !slices.Equal(got.Calls[0].Argv, c.argv) {
@@ -263,14 +325,18 @@ func TestNestedTextIsFound(t *testing.T) {
 	if got := (Lowerer{}).Script(`ls && bash -c 'df'`); describe(got.Nested) != "1 [1 2] df" {
 		t.Errorf("in a script: %s", describe(got.Nested))
 	}
-	if got := (Lowerer{Shells: []string{"mysh"}}).Argv([]string{"mysh", "-c", "sh -c ls"}); describe(got.Nested) != "1 [0 2] sh" {
+	if got := (Lowerer{Shells: []string{"mysh"}}).Argv([]string{"mysh", "-c", "sh -c ls"}); describe(
+		got.Nested,
+	) != "1 [0 2] sh" {
 		t.Errorf("the option says which programs are shells: %s", describe(got.Nested))
 	}
 	many := slices.Repeat(argv("sh", "-c", "ls"), maxNested+1)
-	if got := (Lowerer{}).Argv(many); got.Parsed || !strings.Contains(got.Error, "over the limit of 64") {
+	if got := (Lowerer{}).Argv(many); got.Parsed ||
+		!strings.Contains(got.Error, "over the limit of 64") {
 		t.Errorf("65 texts: parsed %v, %q", got.Parsed, got.Error)
 	}
-	if got := (Lowerer{}).Argv(append(argv("sh"), slices.Repeat(argv("-x"), 40)...)); got.Parsed || !strings.Contains(got.Error, "more than 32 options") {
+	if got := (Lowerer{}).Argv(append(argv("sh"), slices.Repeat(argv("-x"), 40)...)); got.Parsed ||
+		!strings.Contains(got.Error, "more than 32 options") {
 		t.Errorf("40 options: parsed %v, %q", got.Parsed, got.Error)
 	}
 }
@@ -296,17 +362,20 @@ func TestZeroLowererKnowsTheShellsAndValidateRefusesNoNames(t *testing.T) {
 		t.Error(err)
 	}
 	for _, bad := range []string{"", "/bin/sh", "a b"} {
-		if err := (Lowerer{Shells: []string{bad}}).Validate(); err == nil || !strings.Contains(err.Error(), "without a folder") {
+		if err := (Lowerer{Shells: []string{bad}}).Validate(); err == nil ||
+			!strings.Contains(err.Error(), "without a folder") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
 }
 
-// Deeply nested text within the size limit is refused quickly and does not overflow the parser's stack (facts: ten times as much would).
+// Deeply nested text within the size limit is refused quickly and does not overflow the parser's
+// stack (facts: ten times as much would).
 func TestDeepNestingIsRefusedQuickly(t *testing.T) {
 	for _, unit := range []string{"(", "((", "$(", "{ ", "if ", "${a:-", "`", `"$(`, "<(", "$((", "@(", "a&&", "sh -c ", "[[ ", "f()"} {
 		began := time.Now()
-		if got := (Lowerer{}).Script(strings.Repeat(unit, MaxScript/len(unit))); got.Parsed && unit != "sh -c " {
+		if got := (Lowerer{}).Script(strings.Repeat(unit, MaxScript/len(unit))); got.Parsed &&
+			unit != "sh -c " {
 			t.Errorf("%q repeated was lowered", unit)
 		}
 		if d := time.Since(began); d > 5*time.Second {
@@ -331,19 +400,48 @@ func TestManyCommandsInOneTextAreRefused(t *testing.T) {
 	if c := (Lowerer{}).Script(strings.Repeat("a;", maxCalls)); !c.Parsed {
 		t.Errorf("%d commands: %s", maxCalls, c.Error)
 	}
-	if c := (Lowerer{}).Script(strings.Repeat("a;", maxCalls+1)); c.Parsed || !strings.Contains(c.Error, "over the limit of 64") || c.Rendered != "" {
+	if c := (Lowerer{}).Script(strings.Repeat("a;", maxCalls+1)); c.Parsed ||
+		!strings.Contains(c.Error, "over the limit of 64") ||
+		c.Rendered != "" {
 		t.Errorf("%d commands: %+v", maxCalls+1, c)
 	}
 }
 
 var notFound = regexp.MustCompile(`(?m): ([^:\n]+): (?:command |inaccessible or )?not found`)
 
-// TestTextMeansTheSameInEveryShell runs what was lowered as it was written, as a guest's own sh would, where no program can be found: whatever a
-// shell complains of must be a command that was decided.
+// TestTextMeansTheSameInEveryShell runs what was lowered as it was written, as a guest's own sh
+// would, where no program can be found: whatever a shell complains of must be a command that was
+// decided.
 func TestTextMeansTheSameInEveryShell(t *testing.T) {
 	dir := t.TempDir()
-	texts := []string{"a &>/dev/null b", "a >&2 b", "a >&1 b", "a |& b", "a <(b) c", "a 2>&1 b", "a >/dev/null b 2>&1 c", "a;b&&c||d|e", "a # b\nc", "a \\\n b", "a $'\\x62' c", "a $\"b\" c", "a b=c d", "a {b,c} d",
-		"a; ! b", "time a", "coproc a b", "a ;;b", "a &&\n b", "a 1>/dev/null2 b", "a 2>/dev/null b", "a>/dev/null b", "a^b c", "a % b", "a == b", "a =b c"}
+	texts := []string{
+		"a &>/dev/null b",
+		"a >&2 b",
+		"a >&1 b",
+		"a |& b",
+		"a <(b) c",
+		"a 2>&1 b",
+		"a >/dev/null b 2>&1 c",
+		"a;b&&c||d|e",
+		"a # b\nc",
+		"a \\\n b",
+		"a $'\\x62' c",
+		"a $\"b\" c",
+		"a b=c d",
+		"a {b,c} d",
+		"a; ! b",
+		"time a",
+		"coproc a b",
+		"a ;;b",
+		"a &&\n b",
+		"a 1>/dev/null2 b",
+		"a 2>/dev/null b",
+		"a>/dev/null b",
+		"a^b c",
+		"a % b",
+		"a == b",
+		"a =b c",
+	}
 	for _, c := range ordinary {
 		texts = append(texts, c.text)
 	}

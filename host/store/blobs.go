@@ -17,7 +17,8 @@ type Blob struct {
 	Created, Expires time.Time
 }
 
-// ErrNoBlob says that there is no such blob, that it has expired, or that it is another principal's.
+// ErrNoBlob says that there is no such blob, that it has expired, or that it is another
+// principal's.
 var ErrNoBlob = errors.New("there is no such blob, or it has expired")
 
 // AddBlob puts a blob into the index, which keeps at most limit bytes for each principal.
@@ -29,10 +30,25 @@ func (s *Store) AddBlob(ctx context.Context, b Blob, limit int64) error {
 			return err
 		}
 		if b.Bytes < 0 || held > limit || b.Bytes > limit-held {
-			return fmt.Errorf("%d bytes more would go over the limit of %d, of which %d are in use; wait until one expires", b.Bytes, limit, held)
+			return fmt.Errorf(
+				"%d bytes more would go over the limit of %d, of which %d are in use; wait until one expires",
+				b.Bytes,
+				limit,
+				held,
+			)
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO blobs (id, principal, name, mime, bytes, sha256, created, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-			b.ID, b.Principal, b.Name, b.MIME, b.Bytes, b.SHA256, now, b.Expires.UnixMilli())
+		_, err := tx.ExecContext(
+			ctx,
+			"INSERT INTO blobs (id, principal, name, mime, bytes, sha256, created, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+			b.ID,
+			b.Principal,
+			b.Name,
+			b.MIME,
+			b.Bytes,
+			b.SHA256,
+			now,
+			b.Expires.UnixMilli(),
+		)
 		return err
 	})
 	if err != nil {
@@ -59,10 +75,15 @@ func (s *Store) Blob(ctx context.Context, principal, id string) (b Blob, err err
 	return b, nil
 }
 
-// ExpireBlobs takes what has expired out of the index and returns the ids, whose bytes may then be removed. Only one caller gets each id.
+// ExpireBlobs takes what has expired out of the index and returns the ids, whose bytes may then be
+// removed. Only one caller gets each id.
 func (s *Store) ExpireBlobs(ctx context.Context) (ids []string, err error) {
 	err = s.tx(ctx, s.quick, func(tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, "DELETE FROM blobs WHERE expires <= ? RETURNING id", s.ms())
+		rows, err := tx.QueryContext(
+			ctx,
+			"DELETE FROM blobs WHERE expires <= ? RETURNING id",
+			s.ms(),
+		)
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,11 @@ import (
 type engine interface {
 	gate.Ledger
 	Count(ctx context.Context, keys ...string) ([]Rate, func(), error)
-	Reserve(ctx context.Context, principal string, micros, limit int64) (func(context.Context, int64) error, error)
+	Reserve(
+		ctx context.Context,
+		principal string,
+		micros, limit int64,
+	) (func(context.Context, int64) error, error)
 	Join(ctx context.Context, a Approval, limit int) (Approval, error)
 	Decide(ctx context.Context, id string, v Verdict) (Approval, error)
 	Consume(ctx context.Context, key string) (Approval, error)
@@ -60,7 +64,11 @@ var bg = context.Background()
 var aTool = &gate.Tool{Kind: "tool", Name: "stop"}
 
 func call(principal string, vmids ...string) *gate.Call {
-	return &gate.Call{Tool: aTool, Principal: gate.Principal{ID: principal}, Targets: gate.Targets{VMIDs: vmids, Nodes: []string{"pve1"}}}
+	return &gate.Call{
+		Tool:      aTool,
+		Principal: gate.Principal{ID: principal},
+		Targets:   gate.Targets{VMIDs: vmids, Nodes: []string{"pve1"}},
+	}
 }
 
 // conformance is the suite. newStore returns the opener of a store that is empty.
@@ -90,7 +98,8 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			back()
 			back() // a second time does nothing
 			take(b, one, 4, 3)
-			c.add(time.Second + time.Millisecond) // the second of the first call is over 60 seconds old
+			// the second of the first call is over 60 seconds old
+			c.add(time.Second + time.Millisecond)
 			take(a, one, 4, 3)
 			c.add(time.Hour)
 			take(b, two, 1, 1)
@@ -439,7 +448,10 @@ func sum(n int, taker func(i int) raced) (total raced) {
 			r := taker(i)
 			mu.Lock()
 			defer mu.Unlock()
-			total.Reserved, total.Consumed, total.Burned, total.Highest = total.Reserved+r.Reserved, total.Consumed+r.Consumed, total.Burned+r.Burned, max(total.Highest, r.Highest)
+			total.Reserved, total.Consumed, total.Burned, total.Highest = total.Reserved+r.Reserved, total.Consumed+r.Consumed, total.Burned+r.Burned, max(
+				total.Highest,
+				r.Highest,
+			)
 		})
 	}
 	wg.Wait()

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// OverBudget says that a reservation does not fit into what is left of a day's budget. Nothing was reserved.
+// OverBudget says that a reservation does not fit into what is left of a day's budget. Nothing was
+// reserved.
 type OverBudget struct {
 	Principal           string
 	Asked, Spent, Limit int64     // micro-dollars; Spent includes what others have reserved
@@ -16,15 +17,26 @@ type OverBudget struct {
 }
 
 func (e *OverBudget) Error() string {
-	return fmt.Sprintf("%d micro-dollars for %s would go over the day's limit of %d, of which %d are spent or reserved; the next day begins at %s",
-		e.Asked, e.Principal, e.Limit, e.Spent, e.Free.Format(time.RFC3339))
+	return fmt.Sprintf(
+		"%d micro-dollars for %s would go over the day's limit of %d, of which %d are spent or reserved; the next day begins at %s",
+		e.Asked,
+		e.Principal,
+		e.Limit,
+		e.Spent,
+		e.Free.Format(time.RFC3339),
+	)
 }
 
 const maxMicros = 1 << 50
 
-// Reserve takes micro-dollars out of the principal's budget of the (UTC) day before they are spent, or returns *OverBudget. settle must be called once
-// with what was really spent, which may be more; a reservation that is never settled stays spent.
-func (s *Store) Reserve(ctx context.Context, principal string, micros, limit int64) (settle func(ctx context.Context, spent int64) error, err error) {
+// Reserve takes micro-dollars out of the principal's budget of the (UTC) day before they are spent,
+// or returns *OverBudget. settle must be called once with what was really spent, which may be more;
+// a reservation that is never settled stays spent.
+func (s *Store) Reserve(
+	ctx context.Context,
+	principal string,
+	micros, limit int64,
+) (settle func(ctx context.Context, spent int64) error, err error) {
 	if micros < 0 || micros > maxMicros {
 		return nil, fmt.Errorf("reserving %d micro-dollars: want 0 to %d", micros, int64(maxMicros))
 	}
@@ -39,10 +51,17 @@ func (s *Store) Reserve(ctx context.Context, principal string, micros, limit int
 			return err
 		}
 		if micros > limit-already {
-			return &OverBudget{principal, micros, already, limit, now.Truncate(24*time.Hour).AddDate(0, 0, 1)}
+			return &OverBudget{
+				principal,
+				micros,
+				already,
+				limit,
+				now.Truncate(24*time.Hour).AddDate(0, 0, 1),
+			}
 		}
 		return tx.QueryRowContext(ctx, "INSERT INTO costs (principal, day, micros) VALUES (?, ?, ?) RETURNING id",
-			principal, now.Format(time.DateOnly), micros).Scan(&id)
+			principal, now.Format(time.DateOnly), micros).
+			Scan(&id)
 	})
 	if over := (*OverBudget)(nil); errors.As(err, &over) {
 		return nil, over
@@ -58,7 +77,14 @@ func (s *Store) settle(ctx context.Context, id, spent int64) error {
 		return fmt.Errorf("settling %d micro-dollars: want 0 to %d", spent, int64(maxMicros))
 	}
 	err := s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		return one(tx.ExecContext(ctx, "UPDATE costs SET micros = ?, settled = 1 WHERE id = ? AND settled = 0", spent, id))
+		return one(
+			tx.ExecContext(
+				ctx,
+				"UPDATE costs SET micros = ?, settled = 1 WHERE id = ? AND settled = 0",
+				spent,
+				id,
+			),
+		)
 	})
 	if err != nil {
 		return fmt.Errorf("settling a reservation: %w", err)

@@ -20,30 +20,41 @@ const (
 
 var _ gate.Ledger = (*Store)(nil)
 
-// Rate is how often something happened in the last 60 seconds, this time included, and the rest of the second before them. A limit of Count-1 has room
-// again at Free.
+// Rate is how often something happened in the last 60 seconds, this time included, and the rest of
+// the second before them. A limit of Count-1 has room again at Free.
 type Rate struct {
 	Count int64
 	Free  time.Time
 }
 
-// Take counts a call in, for its principal, its tool and each of its targets, and returns the counts of the last 60 seconds including it: TargetCalls60s
-// is that of its most called target. giveBack undoes it.
+// Take counts a call in, for its principal, its tool and each of its targets, and returns the
+// counts of the last 60 seconds including it: TargetCalls60s is that of its most called target.
+// giveBack undoes it.
 func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), error) {
-	keys := []string{fmt.Sprintf("calls %q", c.Principal.ID), fmt.Sprintf("tool %q %q", c.Principal.ID, c.Tool.Kind+":"+c.Tool.Name)}
+	keys := []string{
+		fmt.Sprintf("calls %q", c.Principal.ID),
+		fmt.Sprintf("tool %q %q", c.Principal.ID, c.Tool.Kind+":"+c.Tool.Name),
+	}
 	for _, t := range targetKeys(c.Targets) {
-		keys = append(keys, fmt.Sprintf("calls %q %q", c.Principal.ID, t)) // quoted, so that no name can pass for two
+		// quoted, so that no name can pass for two
+		keys = append(keys, fmt.Sprintf("calls %q %q", c.Principal.ID, t))
 	}
 	var counts gate.Counts
 	rates, giveBack, err := s.count(ctx, keys, func(tx *sql.Tx) error {
-		return tx.StmtContext(ctx, s.spent).QueryRowContext(ctx, c.Principal.ID, s.day()).Scan(&counts.USDMicrosToday)
+		return tx.StmtContext(ctx, s.spent).
+			QueryRowContext(ctx, c.Principal.ID, s.day()).
+			Scan(&counts.USDMicrosToday)
 	})
 	if err != nil {
 		return gate.Counts{}, nil, fmt.Errorf("counting a call: %w", err)
 	}
 	now := s.opt.Now()
 	wait := func(r Rate) int64 { return int64(max(r.Free.Sub(now), 0)+time.Second-1) / int64(time.Second) }
-	counts.Calls60s, counts.CallsRetryS, counts.ToolCalls60s, counts.ToolRetryS = rates[0].Count, wait(rates[0]), rates[1].Count, wait(rates[1])
+	counts.Calls60s, counts.CallsRetryS, counts.ToolCalls60s, counts.ToolRetryS = rates[0].Count, wait(
+		rates[0],
+	), rates[1].Count, wait(
+		rates[1],
+	)
 	for _, r := range rates[2:] {
 		if r.Count > counts.TargetCalls60s {
 			counts.TargetCalls60s, counts.TargetRetryS = r.Count, wait(r)
@@ -54,14 +65,26 @@ func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), er
 	return counts, giveBack, nil
 }
 
-// Count counts one more of each key, all or none, and returns their rates in the same order. giveBack undoes it; when it cannot, the keys stay counted.
-func (s *Store) Count(ctx context.Context, keys ...string) (rates []Rate, giveBack func(), err error) {
+// Count counts one more of each key, all or none, and returns their rates in the same order.
+// giveBack undoes it; when it cannot, the keys stay counted.
+func (s *Store) Count(
+	ctx context.Context,
+	keys ...string,
+) (rates []Rate, giveBack func(), err error) {
 	return s.count(ctx, keys, func(*sql.Tx) error { return nil })
 }
 
-func (s *Store) count(ctx context.Context, keys []string, also func(*sql.Tx) error) ([]Rate, func(), error) {
+func (s *Store) count(
+	ctx context.Context,
+	keys []string,
+	also func(*sql.Tx) error,
+) ([]Rate, func(), error) {
 	if len(keys) > maxKeys {
-		return nil, nil, fmt.Errorf("%d things to count at once, over the limit of %d", len(keys), maxKeys)
+		return nil, nil, fmt.Errorf(
+			"%d things to count at once, over the limit of %d",
+			len(keys),
+			maxKeys,
+		)
 	}
 	if len(keys) == 0 {
 		return nil, func() {}, nil
@@ -136,7 +159,8 @@ func (s *Store) counting(ctx context.Context, n int) (take, rate *sql.Stmt, err 
 func (s *Store) giveBack(keys []string, second int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.opt.Busy)
 	defer cancel()
-	_ = s.tx(ctx, s.quick, func(tx *sql.Tx) error { // that it fails leaves the call counted, which is the safe side
+	// that it fails leaves the call counted, which is the safe side
+	_ = s.tx(ctx, s.quick, func(tx *sql.Tx) error {
 		for _, key := range keys {
 			if _, err := tx.StmtContext(ctx, s.untake).ExecContext(ctx, key, second); err != nil {
 				return err
@@ -146,7 +170,8 @@ func (s *Store) giveBack(keys []string, second int64) {
 	})
 }
 
-// targetKeys are the targets that are counted. Paths are too many and too easily varied to be worth counting.
+// targetKeys are the targets that are counted. Paths are too many and too easily varied to be worth
+// counting.
 func targetKeys(t gate.Targets) (keys []string) {
 	for _, k := range []struct {
 		kind  string

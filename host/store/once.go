@@ -11,13 +11,21 @@ import (
 // ErrBurned says that a nonce was used before.
 var ErrBurned = errors.New("it was used before")
 
-// Burn uses a nonce, once over all processes. After until it is forgotten: by then whatever carries it must have expired.
+// Burn uses a nonce, once over all processes. After until it is forgotten: by then whatever carries
+// it must have expired.
 func (s *Store) Burn(ctx context.Context, nonce string, until time.Time) error {
 	err := s.tx(ctx, s.sure, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM burned WHERE expires <= ?", s.ms()); err != nil {
 			return err
 		}
-		err := one(tx.ExecContext(ctx, "INSERT INTO burned (nonce, expires) VALUES (?, ?) ON CONFLICT DO NOTHING", nonce, until.UnixMilli()))
+		err := one(
+			tx.ExecContext(
+				ctx,
+				"INSERT INTO burned (nonce, expires) VALUES (?, ?) ON CONFLICT DO NOTHING",
+				nonce,
+				until.UnixMilli(),
+			),
+		)
 		if errors.Is(err, errNone) {
 			return ErrBurned
 		}
@@ -39,7 +47,13 @@ type TokenUse struct {
 // UseToken notes a use of a token.
 func (s *Store) UseToken(ctx context.Context, id, source string) error {
 	err := s.tx(ctx, s.quick, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO tokens (id, source, uses, last) VALUES (?, ?, 1, ?) ON CONFLICT (id) DO UPDATE SET source = excluded.source, uses = uses + 1, last = max(last, excluded.last)", id, source, s.ms())
+		_, err := tx.ExecContext(
+			ctx,
+			"INSERT INTO tokens (id, source, uses, last) VALUES (?, ?, 1, ?) ON CONFLICT (id) DO UPDATE SET source = excluded.source, uses = uses + 1, last = max(last, excluded.last)",
+			id,
+			source,
+			s.ms(),
+		)
 		return err
 	})
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package store keeps what all processes of one state directory must agree on: rates, budgets, approvals, blobs and what was used once.
+// Package store keeps what all processes of one state directory must agree on: rates, budgets,
+// approvals, blobs and what was used once.
 package store
 
 import (
@@ -20,7 +21,8 @@ import (
 
 // Options of a store.
 type Options struct {
-	Dir  string           `koanf:"dir"`  // shared by all processes that share their limits, default state; made with mode 0700
+	// shared by all processes that share their limits, default state; made with mode 0700
+	Dir  string           `koanf:"dir"`
 	Busy time.Duration    `koanf:"busy"` // how long to wait for another process's write, default 5s
 	Now  func() time.Time `koanf:"-"`    // nil for time.Now
 }
@@ -42,7 +44,8 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Store is safe for concurrent use, also by several processes with the same directory. Whatever it cannot do is an error, never a guess.
+// Store is safe for concurrent use, also by several processes with the same directory. Whatever it
+// cannot do is an error, never a guess.
 type Store struct {
 	opt   Options
 	path  string
@@ -80,7 +83,8 @@ func (s *Store) open() error {
 	if err := os.MkdirAll(s.opt.Dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite would make it readable for all
+	// SQLite would make it readable for all
+	f, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
@@ -117,12 +121,19 @@ func (s *Store) connect(synchronous string) (*sql.DB, error) {
 		return nil, err
 	}
 	q := url.Values{"_txlock": {"immediate"}, "_pragma": {
-		fmt.Sprintf("busy_timeout(%d)", s.opt.Busy.Milliseconds()), "journal_mode(wal)", "synchronous(" + synchronous + ")", "foreign_keys(1)", "trusted_schema(0)"}}
-	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: abs, RawQuery: q.Encode()}).String())
+		fmt.Sprintf(
+			"busy_timeout(%d)",
+			s.opt.Busy.Milliseconds(),
+		), "journal_mode(wal)", "synchronous(" + synchronous + ")", "foreign_keys(1)", "trusted_schema(0)"}}
+	db, err := sql.Open(
+		"sqlite",
+		(&url.URL{Scheme: "file", Path: abs, RawQuery: q.Encode()}).String(),
+	)
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1) // writers would only wait for each other in SQLite, without regard to their contexts
+	// writers would only wait for each other in SQLite, without regard to their contexts
+	db.SetMaxOpenConns(1)
 	return db, nil
 }
 
@@ -136,9 +147,16 @@ func (s *Store) migrate(ctx context.Context) error {
 		case have == schemaVersion:
 			return nil
 		case have != 0:
-			return fmt.Errorf("it has the schema version %d, this program reads %d; move it away to begin a new one", have, schemaVersion)
+			return fmt.Errorf(
+				"it has the schema version %d, this program reads %d; move it away to begin a new one",
+				have,
+				schemaVersion,
+			)
 		}
-		_, err := tx.ExecContext(ctx, schema+fmt.Sprintf("\nPRAGMA user_version = %d;", schemaVersion))
+		_, err := tx.ExecContext(
+			ctx,
+			schema+fmt.Sprintf("\nPRAGMA user_version = %d;", schemaVersion),
+		)
 		return err
 	})
 }
@@ -154,15 +172,19 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// tx runs one write transaction. It refuses when the database file is no longer the one that was opened: SQLite would go on writing to a deleted
-// file while a process that starts now begins a new one, and both would spend the same budget.
+// tx runs one write transaction. It refuses when the database file is no longer the one that was
+// opened: SQLite would go on writing to a deleted file while a process that starts now begins a new
+// one, and both would spend the same budget.
 func (s *Store) tx(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
 	now, err := os.Stat(s.path)
 	if err != nil {
 		return fmt.Errorf("the store is gone: %w", err)
 	}
 	if !os.SameFile(now, s.file) {
-		return fmt.Errorf("the store %s was replaced while it was in use; restart this process", s.path)
+		return fmt.Errorf(
+			"the store %s was replaced while it was in use; restart this process",
+			s.path,
+		)
 	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -177,9 +199,11 @@ func (s *Store) tx(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) erro
 	return nil
 }
 
-// ignoreDone drops the error of rolling back what SQLite, or the end of a context, has rolled back already.
+// ignoreDone drops the error of rolling back what SQLite, or the end of a context, has rolled back
+// already.
 func ignoreDone(err error) error {
-	if errors.Is(err, sql.ErrTxDone) || err != nil && strings.Contains(err.Error(), "no transaction is active") {
+	if errors.Is(err, sql.ErrTxDone) ||
+		err != nil && strings.Contains(err.Error(), "no transaction is active") {
 		return nil
 	}
 	return err
@@ -203,7 +227,11 @@ func (s *Store) Usage(ctx context.Context) (u Usage, err error) {
 		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM approvals WHERE state = 'waiting' AND expires > ?", now.UnixMilli()).Scan(&u.Waiting); err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, "SELECT principal, sum(micros) FROM costs WHERE day = ? GROUP BY principal ORDER BY 2 DESC LIMIT 100", s.day())
+		rows, err := tx.QueryContext(
+			ctx,
+			"SELECT principal, sum(micros) FROM costs WHERE day = ? GROUP BY principal ORDER BY 2 DESC LIMIT 100",
+			s.day(),
+		)
 		if err != nil {
 			return err
 		}

@@ -120,7 +120,8 @@ func TestWhatAKilledProcessReservedStaysSpent(t *testing.T) {
 		said += 1 + int64(len(rest))
 	}
 	got, _, err := s.Take(bg, call("agent"))
-	if err != nil || got.USDMicrosToday < said || got.USDMicrosToday > said+rounds || said <= rounds {
+	if err != nil || got.USDMicrosToday < said || got.USDMicrosToday > said+rounds ||
+		said <= rounds {
 		t.Errorf("%d were acknowledged, the store says %d, %v", said, got.USDMicrosToday, err)
 	}
 }
@@ -165,7 +166,17 @@ func TestAGoneStoreRefuses(t *testing.T) {
 			}
 			_, _, err := s.Take(bg, call("x"))
 			_, err2 := s.Reserve(bg, "x", 1, 9)
-			_, err3 := s.Join(bg, Approval{ID: "1", Key: "k", Principal: "x", TTL: time.Minute, Detail: json.RawMessage("{}")}, 9)
+			_, err3 := s.Join(
+				bg,
+				Approval{
+					ID:        "1",
+					Key:       "k",
+					Principal: "x",
+					TTL:       time.Minute,
+					Detail:    json.RawMessage("{}"),
+				},
+				9,
+			)
 			_, err4 := s.Decide(bg, "1", Verdict{Approve: true, By: "ops"})
 			_, err5 := s.Consume(bg, "k")
 			_, err6 := s.Usage(bg)
@@ -180,7 +191,16 @@ func TestAGoneStoreRefuses(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
-	garbage, newer, file := filepath.Join(dir, "garbage"), filepath.Join(dir, "newer"), filepath.Join(dir, "file")
+	garbage, newer, file := filepath.Join(
+		dir,
+		"garbage",
+	), filepath.Join(
+		dir,
+		"newer",
+	), filepath.Join(
+		dir,
+		"file",
+	)
 	s := open(t, Options{Dir: newer})
 	if _, err := s.sure.Exec("PRAGMA user_version = 99"); err != nil {
 		t.Fatal(err)
@@ -282,7 +302,11 @@ func TestFilesAreOnlyForTheirOwner(t *testing.T) {
 
 func BenchmarkTake(b *testing.B) {
 	s := open(b, Options{Dir: b.TempDir()})
-	c := &gate.Call{Tool: aTool, Principal: gate.Principal{ID: "a"}, Targets: gate.Targets{VMIDs: []string{"105"}, Nodes: []string{"pve1"}}}
+	c := &gate.Call{
+		Tool:      aTool,
+		Principal: gate.Principal{ID: "a"},
+		Targets:   gate.Targets{VMIDs: []string{"105"}, Nodes: []string{"pve1"}},
+	}
 	for b.Loop() {
 		_, back, err := s.Take(bg, c)
 		if err != nil {

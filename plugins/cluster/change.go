@@ -10,28 +10,37 @@ import (
 )
 
 type actIn struct {
-	Node      string `json:"node" doc:"Node that the guest is on" target:"node"`
-	VMID      int    `json:"vmid" doc:"Guest" min:"100" max:"999999999" target:"vmid"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Node      string `json:"node"                doc:"Node that the guest is on" target:"node"`
+	VMID      int    `json:"vmid"                doc:"Guest"                     target:"vmid" min:"100" max:"999999999"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed"                                                   confirm:"true"`
 }
 
 // act makes the tool of one lifecycle command, for guests of one type.
-func act(kind, want string, again bool, verb string, options ...string) func(*sdk.Call, actIn) (pve.Changed, error) {
+func act(
+	kind, want string,
+	again bool,
+	verb string,
+	options ...string,
+) func(*sdk.Call, actIn) (pve.Changed, error) {
 	return func(c *sdk.Call, in actIn) (pve.Changed, error) {
 		f, err := pve.Find(c, in.Node, in.VMID)
 		if err != nil {
 			return pve.Changed{}, err
 		}
 		if f.Type != kind {
-			return pve.Changed{}, &sdk.Error{Code: "not_found", Message: fmt.Sprintf("%s is not a %s", f, pve.TypeName(kind)), Suggestion: "Use the tool for that type of guest."}
+			return pve.Changed{}, &sdk.Error{
+				Code:       "not_found",
+				Message:    fmt.Sprintf("%s is not a %s", f, pve.TypeName(kind)),
+				Suggestion: "Use the tool for that type of guest.",
+			}
 		}
 		return f.Change(want, again, 100*time.Second, verb, options...)
 	}
 }
 
 type sshIn struct {
-	Node    string `json:"node" doc:"Node to run on" target:"node"`
-	Command string `json:"command" doc:"Simple commands" minlen:"1" maxlen:"10000" target:"command"`
+	Node    string `json:"node"    doc:"Node to run on"  target:"node"`
+	Command string `json:"command" doc:"Simple commands" target:"command" minlen:"1" maxlen:"10000"`
 }
 
 func executeSSH(c *sdk.Call, in sshIn) (pve.Ran, error) {
@@ -39,16 +48,16 @@ func executeSSH(c *sdk.Call, in sshIn) (pve.Ran, error) {
 }
 
 type serviceIn struct {
-	Node      string `json:"node" doc:"Node that the service runs on" target:"node"`
-	Service   string `json:"service" doc:"systemd unit" minlen:"1" maxlen:"200" pattern:"^[a-z0-9][a-z0-9:_.@-]*$" target:"service"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Node      string `json:"node"                doc:"Node that the service runs on" target:"node"`
+	Service   string `json:"service"             doc:"systemd unit"                  target:"service" minlen:"1" maxlen:"200" pattern:"^[a-z0-9][a-z0-9:_.@-]*$"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed"                                                                                           confirm:"true"`
 }
 
 type serviceOut struct {
 	pve.Reply
 	Node    string `json:"node"`
 	Service string `json:"service"`
-	State   string `json:"state" doc:"active, as systemctl is-active says"`
+	State   string `json:"state"   doc:"active, as systemctl is-active says"`
 }
 
 func restartService(c *sdk.Call, in serviceIn) (serviceOut, error) {
@@ -58,30 +67,47 @@ func restartService(c *sdk.Call, in serviceIn) (serviceOut, error) {
 		unit += ".service"
 	}
 	doing := fmt.Sprintf("restarting %s on %s", unit, n.Name)
-	r, err := n.Run(sdk.ExecOptions{Timeout: 30 * time.Second, MaxBytes: 64 << 10}, "systemctl", "restart", "--", unit)
+	r, err := n.Run(
+		sdk.ExecOptions{Timeout: 30 * time.Second, MaxBytes: 64 << 10},
+		"systemctl",
+		"restart",
+		"--",
+		unit,
+	)
 	if err != nil {
 		return serviceOut{}, err
 	}
 	if r.Exit != 0 {
 		e := pve.Fail(doing, r)
 		e.Suggestion = "Look at it with execute_ssh: systemctl status " + unit + " --no-pager."
-		if text := string(r.Stderr); strings.Contains(text, "not found") || strings.Contains(text, "not loaded") {
+		if text := string(r.Stderr); strings.Contains(text, "not found") ||
+			strings.Contains(text, "not loaded") {
 			e.Code, e.Suggestion = "not_found", "List the units with execute_ssh: systemctl list-units --no-pager --type service."
 		}
 		return serviceOut{}, e
 	}
 	out := serviceOut{Node: n.Name, Service: unit}
 	for i := 0; i < 10; i++ { // "activating" passes
-		r, err := n.Run(sdk.ExecOptions{Timeout: pve.Fast, MaxBytes: 4 << 10}, "systemctl", "is-active", unit)
+		r, err := n.Run(
+			sdk.ExecOptions{Timeout: pve.Fast, MaxBytes: 4 << 10},
+			"systemctl",
+			"is-active",
+			unit,
+		)
 		if err != nil {
 			return serviceOut{}, pve.After(err, doing)
 		}
-		if out.State = strings.TrimSpace(string(r.Stdout)); out.State != "activating" && out.State != "reloading" {
+		if out.State = strings.TrimSpace(string(r.Stdout)); out.State != "activating" &&
+			out.State != "reloading" {
 			break
 		}
 	}
 	if out.State != "active" {
-		return serviceOut{}, &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: afterwards it is %s", doing, out.State), Suggestion: "Look at it with execute_ssh: journalctl -u " + unit + " -n 50 --no-pager."}
+		return serviceOut{}, &sdk.Error{
+			Code:       "failed",
+			Message:    fmt.Sprintf("%s: afterwards it is %s", doing, out.State),
+			Suggestion: "Look at it with execute_ssh: journalctl -u " + unit + " -n 50 --no-pager.",
+		}
 	}
 	out.Reply = pve.Human(fmt.Sprintf("%s on %s was restarted and is active.", unit, n.Name))
 	return out, nil
@@ -90,7 +116,7 @@ func restartService(c *sdk.Call, in serviceIn) (serviceOut, error) {
 type wakeOut struct {
 	pve.Reply
 	Node string `json:"node"`
-	By   string `json:"by" doc:"The node that sent the packet"`
+	By   string `json:"by"   doc:"The node that sent the packet"`
 	MAC  string `json:"mac"`
 }
 
@@ -109,20 +135,31 @@ func wakeNode(c *sdk.Call, in nodeIn) (wakeOut, error) {
 	}
 	doing := "waking " + in.Node
 	if by == "" || !pve.ValidNode(in.Node) {
-		return wakeOut{}, &sdk.Error{Code: "bad_parameter", Message: doing + ": the inventory has no other node of its cluster", Suggestion: "Add one to [[remote.nodes]], with the same cluster."}
+		return wakeOut{}, &sdk.Error{
+			Code:       "bad_parameter",
+			Message:    doing + ": the inventory has no other node of its cluster",
+			Suggestion: "Add one to [[remote.nodes]], with the same cluster.",
+		}
 	}
 	var mac string
 	if err := pve.On(c, by).JSON(&mac, "create", "/nodes/"+in.Node+"/wakeonlan"); err != nil {
 		return wakeOut{}, err
 	}
 	out := wakeOut{Node: in.Node, By: by, MAC: mac}
-	out.Reply = pve.Human(fmt.Sprintf("%s sent a Wake-on-LAN packet for %s (%s). Look with get_cluster_status in a few minutes.", by, in.Node, mac))
+	out.Reply = pve.Human(
+		fmt.Sprintf(
+			"%s sent a Wake-on-LAN packet for %s (%s). Look with get_cluster_status in a few minutes.",
+			by,
+			in.Node,
+			mac,
+		),
+	)
 	return out, nil
 }
 
 type rebootIn struct {
-	Node      string `json:"node" doc:"Node name" target:"node"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"Changes nothing: no confirmation allows this" confirm:"true"`
+	Node      string `json:"node"                doc:"Node name"                                    target:"node"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"Changes nothing: no confirmation allows this"               confirm:"true"`
 }
 
 type rebootOut struct {
@@ -134,7 +171,14 @@ type rebootOut struct {
 // rebootNode says what it would do; policy has the tool and the command in its black tier.
 func rebootNode(c *sdk.Call, in rebootIn) (rebootOut, error) {
 	n := pve.On(c, in.Node)
-	r, err := n.Run(sdk.ExecOptions{Timeout: pve.Fast}, "pvesh", "create", "/nodes/"+n.Name+"/status", "--command", "reboot")
+	r, err := n.Run(
+		sdk.ExecOptions{Timeout: pve.Fast},
+		"pvesh",
+		"create",
+		"/nodes/"+n.Name+"/status",
+		"--command",
+		"reboot",
+	)
 	if err != nil {
 		return rebootOut{}, err
 	}

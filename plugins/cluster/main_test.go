@@ -56,7 +56,9 @@ func TestLifecycleIsForOneTypeOfGuest(t *testing.T) {
 			if ran := strings.Join(n.Changes(), ", "); ran != c.ran {
 				t.Errorf("ran %q, want %q", ran, c.ran)
 			}
-			if (out.Error == nil) != (c.code == "") || out.Error != nil && (out.Error.Code != c.code || out.Error.Suggestion == "") || out.Error == nil && m["changed"] != c.changed {
+			if (out.Error == nil) != (c.code == "") ||
+				out.Error != nil && (out.Error.Code != c.code || out.Error.Suggestion == "") ||
+				out.Error == nil && m["changed"] != c.changed {
 				t.Errorf("%v, error %+v", m, out.Error)
 			}
 		})
@@ -74,27 +76,47 @@ func TestClusterStatus(t *testing.T) {
 	} {
 		n := pvetest.New(t, script{"pve1 pvesh get /cluster/status": pvetest.Says(c.answer)})
 		out, m := n.Do("get_cluster_status", `{}`)
-		if out.Error != nil || m["quorate"] != c.quorate || !strings.Contains(out.Text, c.text) || m["nodes"].([]any)[0].(map[string]any)["name"] != "pve1" {
+		if out.Error != nil || m["quorate"] != c.quorate || !strings.Contains(out.Text, c.text) ||
+			m["nodes"].([]any)[0].(map[string]any)["name"] != "pve1" {
 			t.Errorf("%s: %v\n%s", c.name, m, out.Text)
 		}
 	}
 }
 
 func TestResources(t *testing.T) {
-	n := pvetest.New(t, script{vm: pvetest.Says(guestsOf), "pve1 pvesh get /cluster/resources": pvetest.Says(`[{"id":"storage/pve1/local","type":"storage","storage":"local","plugintype":"dir","shared":1,"node":"pve1"},{"id":"sdn/x","type":"sdn","sdn":"x"}]`)})
-	if _, m := n.Do("get_vms", `{}`); m["count"] != 1.0 || m["guests"].([]any)[0].(map[string]any)["vmid"] != 200.0 {
+	n := pvetest.New(
+		t,
+		script{
+			vm: pvetest.Says(guestsOf),
+			"pve1 pvesh get /cluster/resources": pvetest.Says(
+				`[{"id":"storage/pve1/local","type":"storage","storage":"local","plugintype":"dir","shared":1,"node":"pve1"},{"id":"sdn/x","type":"sdn","sdn":"x"}]`,
+			),
+		},
+	)
+	if _, m := n.Do("get_vms", `{}`); m["count"] != 1.0 ||
+		m["guests"].([]any)[0].(map[string]any)["vmid"] != 200.0 {
 		t.Errorf("get_vms: %v", m)
 	}
-	if _, m := n.Do("get_containers", `{}`); m["count"] != 1.0 || m["guests"].([]any)[0].(map[string]any)["vmid"] != 101.0 {
+	if _, m := n.Do("get_containers", `{}`); m["count"] != 1.0 ||
+		m["guests"].([]any)[0].(map[string]any)["vmid"] != 101.0 {
 		t.Errorf("get_containers asks for the type vm, there is none of its own: %v", m)
 	}
 	if _, m := n.Do("get_cluster_resources", `{"type":"container"}`); m["count"] != 1.0 {
 		t.Errorf("containers: %v", m)
 	}
-	if out, m := n.Do("get_cluster_resources", `{}`); m["count"] != 2.0 || !strings.Contains(out.Text, "local") || m["resources"].([]any)[1].(map[string]any)["shared"] != true {
+	if out, m := n.Do("get_cluster_resources", `{}`); m["count"] != 2.0 ||
+		!strings.Contains(out.Text, "local") ||
+		m["resources"].([]any)[1].(map[string]any)["shared"] != true {
 		t.Errorf("all: %v", m)
 	}
-	n = pvetest.New(t, script{"pve1 pvesh get /cluster/resources --type storage": pvetest.Says(`[{"storage":"local","node":"pve1","plugintype":"dir","status":"available"}]`)})
+	n = pvetest.New(
+		t,
+		script{
+			"pve1 pvesh get /cluster/resources --type storage": pvetest.Says(
+				`[{"storage":"local","node":"pve1","plugintype":"dir","status":"available"}]`,
+			),
+		},
+	)
 	if out, _ := n.Do("get_storage", `{}`); !strings.Contains(out.Text, "local") {
 		t.Errorf("get_storage: %s", out.Text)
 	}
@@ -104,9 +126,18 @@ func TestResources(t *testing.T) {
 }
 
 func TestNodeStatus(t *testing.T) {
-	n := pvetest.New(t, script{"pve1 pvesh get /nodes/pve1/status": pvetest.Says(`{"uptime":"3700","cpu":0.5,"cpuinfo":{"cpus":4,"model":"X","mhz":"2000"},"loadavg":["0.10","0.20",0.3],"memory":{"total":"4096","used":1024,"free":3072},"swap":{},"rootfs":{"total":10,"used":1,"free":9,"avail":9},"pveversion":"pve-manager/9.2.11","kversion":"Linux 6"}`)})
+	n := pvetest.New(
+		t,
+		script{
+			"pve1 pvesh get /nodes/pve1/status": pvetest.Says(
+				`{"uptime":"3700","cpu":0.5,"cpuinfo":{"cpus":4,"model":"X","mhz":"2000"},"loadavg":["0.10","0.20",0.3],"memory":{"total":"4096","used":1024,"free":3072},"swap":{},"rootfs":{"total":10,"used":1,"free":9,"avail":9},"pveversion":"pve-manager/9.2.11","kversion":"Linux 6"}`,
+			),
+		},
+	)
 	out, m := n.Do("get_node_status", `{"node":"pve1"}`)
-	if m["uptime"] != 3700.0 || m["memory"].(map[string]any)["total"] != 4096.0 || m["loadavg"].([]any)[2] != "0.3" || !strings.Contains(out.Text, "load 0.10 0.20 0.3, memory 1.0 KiB of 4.0 KiB") {
+	if m["uptime"] != 3700.0 || m["memory"].(map[string]any)["total"] != 4096.0 ||
+		m["loadavg"].([]any)[2] != "0.3" ||
+		!strings.Contains(out.Text, "load 0.10 0.20 0.3, memory 1.0 KiB of 4.0 KiB") {
 		t.Errorf("%v\n%s", m, out.Text)
 	}
 }
@@ -123,46 +154,82 @@ func TestTemperature(t *testing.T) {
 	}
 	base := "pve1 cat -- /sys/class/thermal/thermal_zone"
 	n := pvetest.New(t, script{
-		base + "2/temp /sys/class/thermal/thermal_zone10/temp": pvetest.Says("41500\n-5000\n"), base + "2/type /sys/class/thermal/thermal_zone10/type": pvetest.Says("acpitz\nx86_pkg_temp\n")})
-	n.SFTPList = zones("cooling_device0", "thermal_zone10", "thermal_zone2", "thermal_zone1;id", "thermal_zone")
+		base + "2/temp /sys/class/thermal/thermal_zone10/temp": pvetest.Says(
+			"41500\n-5000\n",
+		), base + "2/type /sys/class/thermal/thermal_zone10/type": pvetest.Says("acpitz\nx86_pkg_temp\n")})
+	n.SFTPList = zones(
+		"cooling_device0",
+		"thermal_zone10",
+		"thermal_zone2",
+		"thermal_zone1;id",
+		"thermal_zone",
+	)
 	out, m := n.Do("get_node_temperature", `{"node":"pve1"}`)
 	first := m["zones"].([]any)[0].(map[string]any)
-	if len(m["zones"].([]any)) != 2 || first["celsius"] != 41.5 || first["type"] != "acpitz" || !strings.Contains(out.Text, "-5.0") {
+	if len(m["zones"].([]any)) != 2 || first["celsius"] != 41.5 || first["type"] != "acpitz" ||
+		!strings.Contains(out.Text, "-5.0") {
 		t.Errorf("%v\n%s", m, out.Text)
 	}
 	n = pvetest.New(t, script{
-		base + "0/temp /sys/class/thermal/thermal_zone1/temp": {{Exit: 1, Stdout: []byte("30000\n"), Stderr: []byte("cat: …: No data available\n")}},
-		base + "0/temp": pvetest.Fails(1, "No data available"), base + "1/temp": pvetest.Says("30000\n"), base + "0/type /sys/class/thermal/thermal_zone1/type": pvetest.Says("a\nb\n")})
+		base + "0/temp /sys/class/thermal/thermal_zone1/temp": {
+			{Exit: 1, Stdout: []byte("30000\n"), Stderr: []byte("cat: …: No data available\n")},
+		},
+		base + "0/temp": pvetest.Fails(
+			1,
+			"No data available",
+		), base + "1/temp": pvetest.Says("30000\n"), base + "0/type /sys/class/thermal/thermal_zone1/type": pvetest.Says("a\nb\n")})
 	n.SFTPList = zones("thermal_zone0", "thermal_zone1")
-	if _, m = n.Do("get_node_temperature", `{"node":"pve1"}`); len(m["zones"].([]any)) != 1 || m["zones"].([]any)[0].(map[string]any)["zone"] != "thermal_zone1" || m["zones"].([]any)[0].(map[string]any)["type"] != "b" {
+	if _, m = n.Do("get_node_temperature", `{"node":"pve1"}`); len(m["zones"].([]any)) != 1 ||
+		m["zones"].([]any)[0].(map[string]any)["zone"] != "thermal_zone1" ||
+		m["zones"].([]any)[0].(map[string]any)["type"] != "b" {
 		t.Errorf("a sensor that is off gives its value to another: %v", m)
 	}
-	n = pvetest.New(t, script{base + "0/temp /sys/class/thermal/thermal_zone1/temp": pvetest.Says("30000\n"), base + "0/temp": pvetest.Says(""), base + "1/temp": pvetest.Says("30000\n"),
-		base + "0/type /sys/class/thermal/thermal_zone1/type": pvetest.Says("a\nb\n")})
+	n = pvetest.New(
+		t,
+		script{
+			base + "0/temp /sys/class/thermal/thermal_zone1/temp": pvetest.Says("30000\n"),
+			base + "0/temp": pvetest.Says(""),
+			base + "1/temp": pvetest.Says("30000\n"),
+			base + "0/type /sys/class/thermal/thermal_zone1/type": pvetest.Says("a\nb\n"),
+		},
+	)
 	n.SFTPList = zones("thermal_zone0", "thermal_zone1")
-	if _, m = n.Do("get_node_temperature", `{"node":"pve1"}`); len(m["zones"].([]any)) != 1 || m["zones"].([]any)[0].(map[string]any)["type"] != "b" {
+	if _, m = n.Do("get_node_temperature", `{"node":"pve1"}`); len(m["zones"].([]any)) != 1 ||
+		m["zones"].([]any)[0].(map[string]any)["type"] != "b" {
 		t.Errorf("a line that is missing shifts the others: %v", m)
 	}
 	n = pvetest.New(t, nil)
 	n.SFTPList = zones("cooling_device0")
-	if out, _ := n.Do("get_node_temperature", `{"node":"pve1"}`); out.Error == nil || out.Error.Code != "not_found" {
+	if out, _ := n.Do("get_node_temperature", `{"node":"pve1"}`); out.Error == nil ||
+		out.Error.Code != "not_found" {
 		t.Errorf("no zones: %+v", out.Error)
 	}
 	n.SFTPList = func(string, string, int) (sdk.List, error) {
 		return sdk.List{}, &sdk.OpError{Code: "not_found", Message: "x"}
 	}
-	if out, _ := n.Do("get_node_temperature", `{"node":"pve1"}`); out.Error == nil || !strings.Contains(out.Error.Message, "no thermal zones") {
+	if out, _ := n.Do("get_node_temperature", `{"node":"pve1"}`); out.Error == nil ||
+		!strings.Contains(out.Error.Message, "no thermal zones") {
 		t.Errorf("no folder: %+v", out.Error)
 	}
 }
 
 func TestTasksAndBackups(t *testing.T) {
 	tasks := `[{"upid":"U1","node":"pve1","type":"vzstart","id":"103","user":"root@pam","starttime":10,"endtime":"11","status":"CT is locked (backup)"},{"upid":"U3","node":"pve2","type":"vzdump","id":"","user":"root@pam","starttime":"30"},{"upid":"U2","node":"pve1","type":"vzstop","id":"101","user":"root@pam","starttime":20,"endtime":21,"status":"OK","saved":"1"},{"upid":"U0","starttime":5,"endtime":6,"status":"WARNINGS: 1"}]`
-	n := pvetest.New(t, script{"pve1 pvesh get /cluster/tasks": pvetest.Says(tasks), "pve2 pvesh get /nodes/pve2/tasks --limit 3 --errors 1": pvetest.Says(tasks),
-		"pve1 pvesh get /nodes/pve1/storage/local/content --content backup --vmid 103": pvetest.Says(`[{"volid":"local:backup/a","vmid":"103","size":900,"ctime":1767323045,"format":"tar.zst","subtype":"lxc","protected":1},{"volid":"local:backup/b","vmid":103,"size":2048,"ctime":1767323046,"format":"tar.zst"}]`)})
+	n := pvetest.New(
+		t,
+		script{
+			"pve1 pvesh get /cluster/tasks":                         pvetest.Says(tasks),
+			"pve2 pvesh get /nodes/pve2/tasks --limit 3 --errors 1": pvetest.Says(tasks),
+			"pve1 pvesh get /nodes/pve1/storage/local/content --content backup --vmid 103": pvetest.Says(
+				`[{"volid":"local:backup/a","vmid":"103","size":900,"ctime":1767323045,"format":"tar.zst","subtype":"lxc","protected":1},{"volid":"local:backup/b","vmid":103,"size":2048,"ctime":1767323046,"format":"tar.zst"}]`,
+			),
+		},
+	)
 	_, m := n.Do("get_recent_tasks", `{"limit":2}`)
 	rows := m["tasks"].([]any)
-	if len(rows) != 2 || rows[0].(map[string]any)["upid"] != "U3" || rows[0].(map[string]any)["status"] != "running" || rows[1].(map[string]any)["upid"] != "U2" {
+	if len(rows) != 2 || rows[0].(map[string]any)["upid"] != "U3" ||
+		rows[0].(map[string]any)["status"] != "running" ||
+		rows[1].(map[string]any)["upid"] != "U2" {
 		t.Errorf("the newest first: %v", rows)
 	}
 	if _, m = n.Do("get_recent_tasks", `{"errors":true}`); m["count"] != 1.0 {
@@ -172,7 +239,8 @@ func TestTasksAndBackups(t *testing.T) {
 		t.Errorf("of a node: %v", m)
 	}
 	out, m := n.Do("get_backups", `{"node":"pve1","vmid":103}`)
-	if m["count"] != 2.0 || m["backups"].([]any)[0].(map[string]any)["volid"] != "local:backup/b" || !strings.Contains(out.Text, "103   2026-01-02 03:04:06  2.0 KiB  local:backup/b") {
+	if m["count"] != 2.0 || m["backups"].([]any)[0].(map[string]any)["volid"] != "local:backup/b" ||
+		!strings.Contains(out.Text, "103   2026-01-02 03:04:06  2.0 KiB  local:backup/b") {
 		t.Errorf("%v\n%s", m, out.Text)
 	}
 	for _, bad := range []string{`{"node":"pve1","storage":"x;id"}`, `{"node":"pve1","storage":"../x"}`, `{"node":"pve1","storage":"a"}`} {
@@ -196,23 +264,40 @@ func TestServiceIsActiveAfterwardsOrSaysSo(t *testing.T) {
 		{"no such unit", script{restart: pvetest.Fails(5, "Failed to restart nginx.service: Unit nginx.service not found.\n")}, "not_found", "not found"},
 		{"restart fails", script{restart: pvetest.Fails(1, "Job for nginx.service failed because the control process exited with error code.\n")}, "failed", "control process"},
 	} {
-		out, m := pvetest.New(t, c.script).Do("restart_service", `{"node":"pve1","service":"nginx"}`)
-		if (out.Error == nil) != (c.code == "") || out.Error != nil && (out.Error.Code != c.code || !strings.Contains(out.Error.Message, c.message) || out.Error.Suggestion == "") || out.Error == nil && m["state"] != "active" {
+		out, m := pvetest.New(t, c.script).
+			Do("restart_service", `{"node":"pve1","service":"nginx"}`)
+		if (out.Error == nil) != (c.code == "") ||
+			out.Error != nil &&
+				(out.Error.Code != c.code || !strings.Contains(out.Error.Message, c.message) || out.Error.Suggestion == "") ||
+			out.Error == nil && m["state"] != "active" {
 			t.Errorf("%s: %v, error %+v", c.name, m, out.Error)
 		}
 	}
 }
 
 func TestWakeRunsOnAnotherNode(t *testing.T) {
-	n := pvetest.New(t, script{"pve1 pvesh create /nodes/pve2/wakeonlan": pvetest.Says("\"AA:BB:CC:DD:EE:FF\"\n"), "pve2 pvesh create /nodes/pve1/wakeonlan": pvetest.Fails(2, "No wake on LAN MAC address defined for 'pve1'!\n")})
-	if _, m := n.Do("wake_node", `{"node":"pve2"}`); m["by"] != "pve1" || m["mac"] != "AA:BB:CC:DD:EE:FF" {
+	n := pvetest.New(
+		t,
+		script{
+			"pve1 pvesh create /nodes/pve2/wakeonlan": pvetest.Says("\"AA:BB:CC:DD:EE:FF\"\n"),
+			"pve2 pvesh create /nodes/pve1/wakeonlan": pvetest.Fails(
+				2,
+				"No wake on LAN MAC address defined for 'pve1'!\n",
+			),
+		},
+	)
+	if _, m := n.Do("wake_node", `{"node":"pve2"}`); m["by"] != "pve1" ||
+		m["mac"] != "AA:BB:CC:DD:EE:FF" {
 		t.Errorf("%v", m)
 	}
-	if out, _ := n.Do("wake_node", `{"node":"pve1"}`); out.Error == nil || out.Error.Code != "no_mac" || !strings.Contains(out.Error.Suggestion, "pvenode config set") {
+	if out, _ := n.Do("wake_node", `{"node":"pve1"}`); out.Error == nil ||
+		out.Error.Code != "no_mac" ||
+		!strings.Contains(out.Error.Suggestion, "pvenode config set") {
 		t.Errorf("no MAC: %+v", out.Error)
 	}
 	n.Nodes[1].Cluster = "other"
-	if out, _ := n.Do("wake_node", `{"node":"pve2"}`); out.Error == nil || !strings.Contains(out.Error.Message, "no other node of its cluster") {
+	if out, _ := n.Do("wake_node", `{"node":"pve2"}`); out.Error == nil ||
+		!strings.Contains(out.Error.Message, "no other node of its cluster") {
 		t.Errorf("nobody to send it: %+v", out.Error)
 	}
 }
@@ -222,10 +307,18 @@ func TestRebootIsLeftToPolicy(t *testing.T) {
 	var asked []string
 	n.SSHExec = func(_ string, argv []string, _ sdk.ExecOptions) (sdk.ExecResult, error) {
 		asked = argv
-		return sdk.ExecResult{}, &sdk.Refused{DecisionID: "D", Failed: []string{"tier"}, Deny: []sdk.Reason{{ID: "tier", Msg: "black"}}}
+		return sdk.ExecResult{}, &sdk.Refused{
+			DecisionID: "D",
+			Failed:     []string{"tier"},
+			Deny:       []sdk.Reason{{ID: "tier", Msg: "black"}},
+		}
 	}
 	out, _ := n.Do("reboot_node", `{"node":"pve1","confirmed":true}`)
-	if out.Error == nil || out.Error.Code != "refused" || !slices.Equal(asked, []string{"pvesh", "create", "/nodes/pve1/status", "--command", "reboot"}) {
+	if out.Error == nil || out.Error.Code != "refused" ||
+		!slices.Equal(
+			asked,
+			[]string{"pvesh", "create", "/nodes/pve1/status", "--command", "reboot"},
+		) {
 		t.Errorf("asked %q, error %+v", asked, out.Error)
 	}
 }
@@ -238,7 +331,8 @@ func TestCommandTextGoesToTheHostAsItIs(t *testing.T) {
 		return sdk.ExecResult{Exit: 1, Stdout: []byte("a\n"), Stderr: []byte("b\n")}, nil
 	}
 	out, m := n.Do("execute_ssh", `{"node":"pve1","command":"df -h | grep 'a b'"}`)
-	if text != "df -h | grep 'a b'" || m["exit_code"] != 1.0 || m["success"] != false || out.Text != "a\n[stderr]\nb\n[exit code 1]" {
+	if text != "df -h | grep 'a b'" || m["exit_code"] != 1.0 || m["success"] != false ||
+		out.Text != "a\n[stderr]\nb\n[exit code 1]" {
 		t.Errorf("%q, %v, %q", text, m, out.Text)
 	}
 }

@@ -9,11 +9,11 @@ import (
 )
 
 type execIn struct {
-	VMID    int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
-	Command string `json:"command" doc:"For sh -c in the container" minlen:"1" maxlen:"10000" target:"guest_command"`
-	Timeout int    `json:"timeout" doc:"Seconds" min:"1" max:"300" default:"30"`
-	Format  string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
-	Node    string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
+	VMID    int    `json:"vmid"            doc:"Container"                         min:"100" max:"999999999" target:"vmid"`
+	Command string `json:"command"         doc:"For sh -c in the container"                                  target:"guest_command" minlen:"1" maxlen:"10000"`
+	Timeout int    `json:"timeout"         doc:"Seconds"                           min:"1"   max:"300"                                                        default:"30"`
+	Format  string `json:"response_format" doc:"Form of the text"                                                                                             default:"text" enum:"text,json"`
+	Node    string `json:"node,omitempty"  doc:"Node it is on, if not the default"                           target:"node"`
 }
 
 type execOut struct {
@@ -34,10 +34,15 @@ func runCommand(c *sdk.Call, in execIn) (execOut, error) {
 	if err := ct.unable("running a command in", r); err != nil {
 		return execOut{}, err
 	}
-	// 124 is what timeout of coreutils says, 143 that of busybox, 137 both after the kill; a program may exit with any of them by itself.
+	// 124 is what timeout of coreutils says, 143 that of busybox, 137 both after the kill; a
+	// program may exit with any of them by itself.
 	stopped := ""
-	if (r.Exit == 124 || r.Exit == 143 || r.Exit == 137) && now().Sub(began) >= limit-time.Second/2 {
-		stopped = fmt.Sprintf("It was stopped after %d seconds. Processes that it had put into the background may still be running in the container: look with ps.", in.Timeout)
+	if (r.Exit == 124 || r.Exit == 143 || r.Exit == 137) &&
+		now().Sub(began) >= limit-time.Second/2 {
+		stopped = fmt.Sprintf(
+			"It was stopped after %d seconds. Processes that it had put into the background may still be running in the container: look with ps.",
+			in.Timeout,
+		)
 	}
 	out := execOut{in.VMID, pve.NewRan(ct.Name, r, stopped)}
 	out.Reply = pve.Say(in.Format, out, out.Human())

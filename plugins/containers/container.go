@@ -24,15 +24,25 @@ func (ct container) doing(what string) string {
 }
 
 // pct runs a pct command, whose exit code proves nothing of push and pull.
-func (ct container) pct(timeout time.Duration, verb string, rest ...string) (sdk.ExecResult, error) {
-	return ct.Run(sdk.ExecOptions{Timeout: timeout, MaxBytes: pve.MaxOutput}, append([]string{"pct", verb, pve.ID(ct.vmid)}, rest...)...)
+func (ct container) pct(
+	timeout time.Duration,
+	verb string,
+	rest ...string,
+) (sdk.ExecResult, error) {
+	return ct.Run(
+		sdk.ExecOptions{Timeout: timeout, MaxBytes: pve.MaxOutput},
+		append([]string{"pct", verb, pve.ID(ct.vmid)}, rest...)...)
 }
 
-// exec runs argv in the container, where it is stopped after limit: what is started there outlives the connection. No environment of the
-// node goes along, and what follows -- is never an option of pct.
+// exec runs argv in the container, where it is stopped after limit: what is started there outlives
+// the connection. No environment of the node goes along, and what follows -- is never an option of
+// pct.
 func (ct container) exec(limit time.Duration, argv ...string) (sdk.ExecResult, error) {
 	seconds := fmt.Sprint(int(limit / time.Second))
-	return ct.pct(limit+grace, "exec", append([]string{"--keep-env", "0", "--", "timeout", "-k", "2", seconds}, argv...)...)
+	return ct.pct(
+		limit+grace,
+		"exec",
+		append([]string{"--keep-env", "0", "--", "timeout", "-k", "2", seconds}, argv...)...)
 }
 
 const (
@@ -47,11 +57,23 @@ func (ct container) unable(what string, r sdk.ExecResult) error {
 	switch first, _, _ := strings.Cut(text, "\n"); {
 	case r.Exit == 0 || len(r.Stdout) > 0:
 		return nil
-	case first == fmt.Sprintf("container '%d' not running!", ct.vmid), strings.HasPrefix(first, "Configuration file 'nodes/"), strings.HasPrefix(first, "CT is locked ("),
-		strings.HasPrefix(first, "400 "), strings.HasPrefix(first, "Unknown option"), strings.HasPrefix(first, "ipcc_send_rec"), strings.HasPrefix(first, "please run as root"):
+	case first == fmt.Sprintf("container '%d' not running!", ct.vmid),
+		strings.HasPrefix(first, "Configuration file 'nodes/"),
+		strings.HasPrefix(first, "CT is locked ("),
+		strings.HasPrefix(
+			first,
+			"400 ",
+		),
+		strings.HasPrefix(first, "Unknown option"),
+		strings.HasPrefix(first, "ipcc_send_rec"),
+		strings.HasPrefix(first, "please run as root"):
 		return ct.FailGuest(ct.doing(what), ct.vmid, "lxc", r)
 	case strings.HasPrefix(first, "lxc-attach: ") && strings.Contains(text, `Failed to exec "timeout"`):
-		return &sdk.Error{Code: "unsupported", Message: ct.doing(what) + ": the container has no timeout program", Suggestion: "Install coreutils or busybox in the container."}
+		return &sdk.Error{
+			Code:       "unsupported",
+			Message:    ct.doing(what) + ": the container has no timeout program",
+			Suggestion: "Install coreutils or busybox in the container.",
+		}
 	case strings.HasPrefix(first, "lxc-attach: ") && !strings.Contains(text, "Failed to exec"):
 		return pve.FailText(ct.doing(what), text)
 	}

@@ -10,23 +10,23 @@ import (
 )
 
 type listIn struct {
-	Node   string `json:"node,omitempty" doc:"Only containers of this node; else of the whole cluster" target:"node"`
-	Format string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
+	Node   string `json:"node,omitempty"  doc:"Only containers of this node; else of the whole cluster" target:"node"`
+	Format string `json:"response_format" doc:"Form of the text"                                                      enum:"text,json" default:"text"`
 }
 
 type row struct {
 	VMID     int     `json:"vmid"`
 	Name     string  `json:"name"`
 	Node     string  `json:"node"`
-	Status   string  `json:"status" doc:"running, stopped, or unknown when its node gives no figures"`
+	Status   string  `json:"status"             doc:"running, stopped, or unknown when its node gives no figures"`
 	Lock     string  `json:"lock,omitempty"`
 	Tags     string  `json:"tags,omitempty"`
 	Template bool    `json:"template,omitempty"`
-	CPU      float64 `json:"cpu" doc:"Fraction of cpus in use"`
+	CPU      float64 `json:"cpu"                doc:"Fraction of cpus in use"`
 	CPUs     float64 `json:"cpus"`
-	Mem      int64   `json:"mem" doc:"Bytes in use"`
-	MaxMem   int64   `json:"maxmem" doc:"Bytes"`
-	Uptime   int64   `json:"uptime" doc:"Seconds"`
+	Mem      int64   `json:"mem"                doc:"Bytes in use"`
+	MaxMem   int64   `json:"maxmem"             doc:"Bytes"`
+	Uptime   int64   `json:"uptime"             doc:"Seconds"`
 }
 
 type listOut struct {
@@ -47,8 +47,11 @@ func list(c *sdk.Call, in listIn) (listOut, error) {
 		if g.Type != "lxc" || in.Node != "" && g.Node != in.Node {
 			continue
 		}
-		out.Containers = append(out.Containers, row{int(g.VMID), g.Name, g.Node, g.Status, g.Lock, g.Tags, g.Template != 0,
-			float64(g.CPU), float64(g.MaxCPU), int64(g.Mem), int64(g.MaxMem), int64(g.Uptime)})
+		out.Containers = append(
+			out.Containers,
+			row{int(g.VMID), g.Name, g.Node, g.Status, g.Lock, g.Tags, g.Template != 0,
+				float64(g.CPU), float64(g.MaxCPU), int64(g.Mem), int64(g.MaxMem), int64(g.Uptime)},
+		)
 		fmt.Fprintf(&b, "%-10d %-9s %-12s %-10s %s\n", g.VMID, g.Status, g.Node, g.Lock, g.Name)
 	}
 	out.Count = len(out.Containers)
@@ -61,16 +64,16 @@ func list(c *sdk.Call, in listIn) (listOut, error) {
 }
 
 type statusIn struct {
-	VMID   int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
-	Format string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
-	Node   string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
+	VMID   int    `json:"vmid"            doc:"Container"                         min:"100" max:"999999999" target:"vmid"`
+	Format string `json:"response_format" doc:"Form of the text"                                                          enum:"text,json" default:"text"`
+	Node   string `json:"node,omitempty"  doc:"Node it is on, if not the default"                           target:"node"`
 }
 
 type statusOut struct {
 	pve.Reply
 	VMID       int    `json:"vmid"`
 	Node       string `json:"node"`
-	Status     string `json:"status" doc:"running, stopped or unknown"`
+	Status     string `json:"status"               doc:"running, stopped or unknown"`
 	Name       string `json:"name"`
 	Lock       string `json:"lock,omitempty"`
 	Protection bool   `json:"protection"`
@@ -92,11 +95,27 @@ func status(c *sdk.Call, in statusIn) (statusOut, error) {
 		return statusOut{}, err
 	}
 	if r.Exit != 0 {
-		return statusOut{}, ct.FailGuest(ct.doing("reading the configuration of"), in.VMID, "lxc", r)
+		return statusOut{}, ct.FailGuest(
+			ct.doing("reading the configuration of"),
+			in.VMID,
+			"lxc",
+			r,
+		)
 	}
 	cfg := pve.KeyValues(string(r.Stdout))
-	out := statusOut{VMID: in.VMID, Node: ct.Name, Status: state, Name: cfg["hostname"], Lock: cfg["lock"], Protection: cfg["protection"] == "1",
-		Template: cfg["template"] == "1", Tags: cfg["tags"], Cores: cfg["cores"], MemoryMiB: cfg["memory"], OSType: cfg["ostype"]}
+	out := statusOut{
+		VMID:       in.VMID,
+		Node:       ct.Name,
+		Status:     state,
+		Name:       cfg["hostname"],
+		Lock:       cfg["lock"],
+		Protection: cfg["protection"] == "1",
+		Template:   cfg["template"] == "1",
+		Tags:       cfg["tags"],
+		Cores:      cfg["cores"],
+		MemoryMiB:  cfg["memory"],
+		OSType:     cfg["ostype"],
+	}
 	human := fmt.Sprintf("Container %d (%s) on %s is %s.", out.VMID, out.Name, out.Node, out.Status)
 	if out.Lock != "" {
 		human += fmt.Sprintf(" It is locked (%s).", out.Lock)
@@ -109,19 +128,19 @@ func status(c *sdk.Call, in statusIn) (statusOut, error) {
 }
 
 type startIn struct {
-	VMID      int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
-	Format    string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
-	Node      string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	VMID      int    `json:"vmid"                doc:"Container"                         min:"100" max:"999999999" target:"vmid"`
+	Format    string `json:"response_format"     doc:"Form of the text"                                                          enum:"text,json" default:"text"`
+	Node      string `json:"node,omitempty"      doc:"Node it is on, if not the default"                           target:"node"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed"                                                                                           confirm:"true"`
 }
 
 type stopIn struct {
-	VMID      int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
-	Graceful  bool   `json:"graceful,omitempty" doc:"Ask it to shut down first"`
-	Timeout   int    `json:"timeout" doc:"With graceful: seconds until it is stopped" min:"1" max:"300" default:"60"`
-	Format    string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
-	Node      string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	VMID      int    `json:"vmid"                doc:"Container"                                  min:"100" max:"999999999" target:"vmid"`
+	Graceful  bool   `json:"graceful,omitempty"  doc:"Ask it to shut down first"`
+	Timeout   int    `json:"timeout"             doc:"With graceful: seconds until it is stopped" min:"1"   max:"300"                     default:"60"`
+	Format    string `json:"response_format"     doc:"Form of the text"                                                                   default:"text" enum:"text,json"`
+	Node      string `json:"node,omitempty"      doc:"Node it is on, if not the default"                                    target:"node"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed"                                                                                                    confirm:"true"`
 }
 
 func start(c *sdk.Call, in startIn) (pve.Changed, error) {
@@ -135,13 +154,37 @@ func stop(c *sdk.Call, in stopIn) (pve.Changed, error) {
 	}
 	// A shutdown that is ignored waits for its timeout, and up to twice as long again.
 	limit := 2*time.Duration(in.Timeout)*time.Second + 25*time.Second
-	return ct.change("stopped", in.Format, limit, "shutdown", "--timeout", fmt.Sprint(in.Timeout), "--forceStop", "1")
+	return ct.change(
+		"stopped",
+		in.Format,
+		limit,
+		"shutdown",
+		"--timeout",
+		fmt.Sprint(in.Timeout),
+		"--forceStop",
+		"1",
+	)
 }
 
-func (ct container) change(want, format string, limit time.Duration, verb string, options ...string) (pve.Changed, error) {
+func (ct container) change(
+	want, format string,
+	limit time.Duration,
+	verb string,
+	options ...string,
+) (pve.Changed, error) {
 	argv := append([]string{"pct", verb, pve.ID(ct.vmid)}, options...)
-	return pve.Change{Node: ct.Node, VMID: ct.vmid, Kind: "lxc", Want: want, Argv: argv, Timeout: limit, Status: func() (pve.Seen, error) {
-		state, err := ct.status()
-		return pve.Seen{Status: state}, err
-	}}.Do(format)
+	return pve.Change{
+		Node:    ct.Node,
+		VMID:    ct.vmid,
+		Kind:    "lxc",
+		Want:    want,
+		Argv:    argv,
+		Timeout: limit,
+		Status: func() (pve.Seen, error) {
+			state, err := ct.status()
+			return pve.Seen{Status: state}, err
+		},
+	}.Do(
+		format,
+	)
 }

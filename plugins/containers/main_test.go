@@ -16,12 +16,14 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/sdktest"
 )
 
-// node scripts a Proxmox node with the traps that were measured on a real one. Fields change what it does.
+// node scripts a Proxmox node with the traps that were measured on a real one. Fields change what
+// it does.
 type node struct {
 	*sdktest.Host
-	status    map[string]string // by vmid, of containers on pve1
-	locked    string            // vmid
-	inside    map[string]string // files of container 101, by path; a value beginning with ! is another kind of file
+	status map[string]string // by vmid, of containers on pve1
+	locked string            // vmid
+	// files of container 101, by path; a value beginning with ! is another kind of file
+	inside    map[string]string
 	host      map[string]string // files on the node
 	local     map[string]string // files of the workspace
 	cut       int               // bytes after which a copy ends in silence, when above 0
@@ -37,8 +39,20 @@ type node struct {
 }
 
 func lab(t *testing.T) *node {
-	n := &node{Host: sdktest.New(t), status: map[string]string{"101": "running", "102": "stopped", "103": "stopped"}, locked: "103", clock: time.Unix(1e9, 0),
-		inside: map[string]string{"/etc/os-release": "NAME=x\n", "/root": "!directory", "/root/ff": "!fifo", "/root/ln": "!symbolic link"}, host: map[string]string{}, local: map[string]string{"app.conf": "hello"}}
+	n := &node{
+		Host:   sdktest.New(t),
+		status: map[string]string{"101": "running", "102": "stopped", "103": "stopped"},
+		locked: "103",
+		clock:  time.Unix(1e9, 0),
+		inside: map[string]string{
+			"/etc/os-release": "NAME=x\n",
+			"/root":           "!directory",
+			"/root/ff":        "!fifo",
+			"/root/ln":        "!symbolic link",
+		},
+		host:  map[string]string{},
+		local: map[string]string{"app.conf": "hello"},
+	}
 	now = func() time.Time { return n.clock }
 	t.Cleanup(func() { now = time.Now; pvetest.Note(n.Host) })
 	n.SSHExec = n.exec
@@ -77,19 +91,28 @@ func prints(stdout string) sdk.ExecResult { return sdk.ExecResult{Stdout: []byte
 func (n *node) exec(on string, argv []string, o sdk.ExecOptions) (sdk.ExecResult, error) {
 	n.ran = append(n.ran, argv)
 	if argv[0] == "pvesh" {
-		return prints(`[{"id":"qemu/200","type":"qemu","vmid":200,"node":"pve1","name":"vm-app","status":"stopped"},
+		return prints(
+			`[{"id":"qemu/200","type":"qemu","vmid":200,"node":"pve1","name":"vm-app","status":"stopped"},
 			{"id":"lxc/105","type":"lxc","vmid":"105","node":"pve2","status":"unknown"},
 			{"id":"lxc/101","type":"lxc","vmid":101,"node":"pve1","name":"web01","status":"running","cpu":"0.5","maxcpu":2,"mem":6291456,"maxmem":"536870912","uptime":7},
-			{"id":"lxc/103","type":"lxc","vmid":103,"node":"pve1","name":"jarvis","status":"stopped","lock":"backup","template":0}]` + "\n"), nil
+			{"id":"lxc/103","type":"lxc","vmid":103,"node":"pve1","name":"jarvis","status":"stopped","lock":"backup","template":0}]` + "\n",
+		), nil
 	}
 	if argv[0] == "sha256sum" {
 		return prints("\\" + sum(n.host[argv[2]]) + "  " + argv[2] + "\n"), nil
 	}
 	verb, id := argv[1], argv[2]
 	state, exists := n.status[id]
-	missing := exit(2, fmt.Sprintf("Configuration file 'nodes/%s/lxc/%s.conf' does not exist\n", on, id))
+	missing := exit(
+		2,
+		fmt.Sprintf("Configuration file 'nodes/%s/lxc/%s.conf' does not exist\n", on, id),
+	)
 	if verb == n.hang {
-		return sdk.ExecResult{}, &sdk.OpError{Code: "timeout", Message: "the time for it was over", Unknown: true}
+		return sdk.ExecResult{}, &sdk.OpError{
+			Code:    "timeout",
+			Message: "the time for it was over",
+			Unknown: true,
+		}
 	}
 	switch verb {
 	case "status":
@@ -101,11 +124,16 @@ func (n *node) exec(on string, argv []string, o sdk.ExecOptions) (sdk.ExecResult
 		}
 		return prints("status: " + n.status[id] + "\n"), nil
 	case "config":
-		return prints("arch: amd64\ncores: 2\ndescription: a%3A b%0Astatus%3A x\nhostname: web01\nmemory: 512\nprotection: 1\ntags: prod;web\n"), nil
+		return prints(
+			"arch: amd64\ncores: 2\ndescription: a%3A b%0Astatus%3A x\nhostname: web01\nmemory: 512\nprotection: 1\ntags: prod;web\n",
+		), nil
 	case "start", "stop", "shutdown":
 		if n.raced {
 			n.status[id] = map[string]string{"start": "running"}[verb]
-			return exit(255, map[string]string{"start": "CT " + id + " already running\n"}[verb]+map[bool]string{true: "CT " + id + " not running\n"}[verb != "start"]), nil
+			return exit(
+				255,
+				map[string]string{"start": "CT " + id + " already running\n"}[verb]+map[bool]string{true: "CT " + id + " not running\n"}[verb != "start"],
+			), nil
 		}
 		if n.locked == id {
 			return exit(255, "CT is locked (backup)\n"), nil
@@ -189,7 +217,9 @@ func TestEveryToolSaysWhereAContainerIs(t *testing.T) {
 		"proxmox_container_exec_command": `"command":"ls"`, "proxmox_container_status": `"response_format":"json"`, "proxmox_start_container": `"response_format":"json"`, "proxmox_stop_container": `"graceful":true`,
 		"proxmox_download_file_from_container": `"container_path":"/a","local_path":"a"`, "proxmox_upload_file_to_container": `"container_path":"/a","local_path":"app.conf"`,
 	} {
-		if out, err := lab(t).Call(tool, `{"vmid":105,`+args+`}`); err != nil || out.Error == nil || out.Error.Code != "on_other_node" || !strings.Contains(out.Error.Suggestion, `"node": "pve2"`) {
+		if out, err := lab(t).Call(tool, `{"vmid":105,`+args+`}`); err != nil || out.Error == nil ||
+			out.Error.Code != "on_other_node" ||
+			!strings.Contains(out.Error.Suggestion, `"node": "pve2"`) {
 			t.Errorf("%s: %+v, %v", tool, out.Error, err)
 		}
 	}
@@ -202,12 +232,33 @@ func TestCommandRunsExactlyOneWay(t *testing.T) {
 	n.script = func(s string) sdk.ExecResult {
 		return sdk.ExecResult{Exit: 3, Stdout: []byte("out \xff"), Stderr: []byte("err\n")}
 	}
-	out, m := n.call(t, "proxmox_container_exec_command", `{"vmid":101,"command":"echo \"$HOME\" | wc; false","timeout":7}`)
-	want := []string{"pct", "exec", "101", "--keep-env", "0", "--", "timeout", "-k", "2", "7", "sh", "-c", `echo "$HOME" | wc; false`}
+	out, m := n.call(
+		t,
+		"proxmox_container_exec_command",
+		`{"vmid":101,"command":"echo \"$HOME\" | wc; false","timeout":7}`,
+	)
+	want := []string{
+		"pct",
+		"exec",
+		"101",
+		"--keep-env",
+		"0",
+		"--",
+		"timeout",
+		"-k",
+		"2",
+		"7",
+		"sh",
+		"-c",
+		`echo "$HOME" | wc; false`,
+	}
 	if len(n.ran) != 1 || !slices.Equal(n.ran[0], want) {
 		t.Errorf("ran %q", n.ran)
 	}
-	if m["exit_code"] != 3.0 || m["success"] != false || m["stdout"] != "out \uFFFD" || m["stderr"] != "err\n" || m["timed_out"] != false || m["node"] != "pve1" {
+	if m["exit_code"] != 3.0 || m["success"] != false || m["stdout"] != "out \uFFFD" ||
+		m["stderr"] != "err\n" ||
+		m["timed_out"] != false ||
+		m["node"] != "pve1" {
 		t.Errorf("result %v", m)
 	}
 	if out.Text != "out \uFFFD\n[stderr]\nerr\n[exit code 3]" {
@@ -216,7 +267,11 @@ func TestCommandRunsExactlyOneWay(t *testing.T) {
 	if !strings.Contains(string(n.Requests[0].JSON), `"timeout_ms":17000`) {
 		t.Errorf("the deadline is not the command's and 10 s: %s", n.Requests[0].JSON)
 	}
-	out, _ = n.call(t, "proxmox_container_exec_command", `{"vmid":101,"command":"x","response_format":"json"}`)
+	out, _ = n.call(
+		t,
+		"proxmox_container_exec_command",
+		`{"vmid":101,"command":"x","response_format":"json"}`,
+	)
 	if out.Text != string(out.Structured) {
 		t.Errorf("json text %q, structured %s", out.Text, out.Structured)
 	}
@@ -244,9 +299,14 @@ func TestCommandThatDoesNotEndIsTold(t *testing.T) {
 				n.clock = n.clock.Add(c.took)
 				return sdk.ExecResult{Exit: c.exit, Stdout: []byte(c.stdout), Truncated: c.open}
 			}
-			_, m := n.call(t, "proxmox_container_exec_command", `{"vmid":101,"command":"x","timeout":5}`)
+			_, m := n.call(
+				t,
+				"proxmox_container_exec_command",
+				`{"vmid":101,"command":"x","timeout":5}`,
+			)
 			notice, _ := m["notice"].(string)
-			if !strings.Contains(notice, c.want) || (notice == "") != (c.want == "") || m["timed_out"] != strings.Contains(notice, "still be running") {
+			if !strings.Contains(notice, c.want) || (notice == "") != (c.want == "") ||
+				m["timed_out"] != strings.Contains(notice, "still be running") {
 				t.Errorf("timed_out %v, notice %q", m["timed_out"], notice)
 			}
 		})
@@ -344,8 +404,17 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			if out.Error == nil {
 				t.Fatalf("succeeded: %s", out.Structured)
 			}
-			if out.Error.Code != c.code || !strings.Contains(out.Error.Message, c.message) || !strings.Contains(out.Error.Suggestion, c.suggestion) {
-				t.Errorf("got  %q: %q / %q\nwant %q: %q / %q", out.Error.Code, out.Error.Message, out.Error.Suggestion, c.code, c.message, c.suggestion)
+			if out.Error.Code != c.code || !strings.Contains(out.Error.Message, c.message) ||
+				!strings.Contains(out.Error.Suggestion, c.suggestion) {
+				t.Errorf(
+					"got  %q: %q / %q\nwant %q: %q / %q",
+					out.Error.Code,
+					out.Error.Message,
+					out.Error.Suggestion,
+					c.code,
+					c.message,
+					c.suggestion,
+				)
 			}
 		})
 	}
@@ -377,14 +446,24 @@ func TestLifecycleLooksActsAndLooksAgain(t *testing.T) {
 			for _, argv := range n.ran {
 				verbs = append(verbs, argv[1])
 			}
-			if out.Error != nil || m["changed"] != c.changed || m["status"] != c.status || strings.Join(verbs, " ") != c.ran {
-				t.Errorf("changed %v, status %v, ran %q, error %v", m["changed"], m["status"], verbs, out.Error)
+			if out.Error != nil || m["changed"] != c.changed || m["status"] != c.status ||
+				strings.Join(verbs, " ") != c.ran {
+				t.Errorf(
+					"changed %v, status %v, ran %q, error %v",
+					m["changed"],
+					m["status"],
+					verbs,
+					out.Error,
+				)
 			}
 		})
 	}
 	n := lab(t)
 	n.call(t, "proxmox_stop_container", `{"vmid":101,"graceful":true,"timeout":5}`)
-	if want := []string{"pct", "shutdown", "101", "--timeout", "5", "--forceStop", "1"}; !slices.Equal(n.ran[1], want) {
+	if want := []string{"pct", "shutdown", "101", "--timeout", "5", "--forceStop", "1"}; !slices.Equal(
+		n.ran[1],
+		want,
+	) {
 		t.Errorf("ran %q", n.ran[1])
 	}
 	if !strings.Contains(string(n.Requests[1].JSON), `"timeout_ms":35000`) {
@@ -397,13 +476,18 @@ func TestNoiseOfPerlIsNoFailure(t *testing.T) {
 	exec := n.SSHExec
 	n.SSHExec = func(on string, argv []string, o sdk.ExecOptions) (sdk.ExecResult, error) {
 		r, err := exec(on, argv, o)
-		r.Stderr = append([]byte("perl: warning: Setting locale failed.\nperl: warning: Please check that your locale settings:\n\tLANG = \"x\"\n    are supported and installed on your system.\nperl: warning: Falling back to the standard locale (\"C\").\n"), r.Stderr...)
+		r.Stderr = append(
+			[]byte(
+				"perl: warning: Setting locale failed.\nperl: warning: Please check that your locale settings:\n\tLANG = \"x\"\n    are supported and installed on your system.\nperl: warning: Falling back to the standard locale (\"C\").\n",
+			),
+			r.Stderr...)
 		return r, err
 	}
 	if out, _ := n.call(t, "proxmox_upload_file_to_container", `{"vmid":101,"local_path":"app.conf","container_path":"/etc/app.conf"}`); out.Error != nil {
 		t.Errorf("upload: %+v", out.Error)
 	}
-	if out, _ := n.call(t, "proxmox_container_exec_command", `{"vmid":102,"command":"ls"}`); out.Error == nil || out.Error.Code != "not_running" {
+	if out, _ := n.call(t, "proxmox_container_exec_command", `{"vmid":102,"command":"ls"}`); out.Error == nil ||
+		out.Error.Code != "not_running" {
 		t.Errorf("stopped container: %+v", out.Error)
 	}
 }
@@ -411,24 +495,32 @@ func TestNoiseOfPerlIsNoFailure(t *testing.T) {
 func TestListHasContainersOnly(t *testing.T) {
 	n := lab(t)
 	out, m := n.call(t, "proxmox_list_containers", `{}`)
-	if m["count"] != 3.0 || !strings.Contains(out.Text, "101        running   pve1                    web01") || strings.Contains(out.Text, "200") {
+	if m["count"] != 3.0 ||
+		!strings.Contains(out.Text, "101        running   pve1                    web01") ||
+		strings.Contains(out.Text, "200") {
 		t.Errorf("%v\n%s", m, out.Text)
 	}
-	if first := m["containers"].([]any)[0].(map[string]any); first["vmid"] != 101.0 || first["maxmem"] != 536870912.0 || first["cpu"] != 0.5 {
+	if first := m["containers"].([]any)[0].(map[string]any); first["vmid"] != 101.0 ||
+		first["maxmem"] != 536870912.0 ||
+		first["cpu"] != 0.5 {
 		t.Errorf("numbers that are strings: %v", first)
 	}
 	if _, m = n.call(t, "proxmox_list_containers", `{"node":"pve2"}`); m["count"] != 1.0 {
 		t.Errorf("of pve2: %v", m)
 	}
 	n.SSHExec = func(string, []string, sdk.ExecOptions) (sdk.ExecResult, error) { return prints("[]\n"), nil }
-	if out, m = n.call(t, "proxmox_list_containers", `{}`); m["count"] != 0.0 || out.Text != "There are no containers." || string(out.Structured) != `{"count":0,"containers":[]}` {
+	if out, m = n.call(t, "proxmox_list_containers", `{}`); m["count"] != 0.0 ||
+		out.Text != "There are no containers." ||
+		string(out.Structured) != `{"count":0,"containers":[]}` {
 		t.Errorf("%s %q", out.Structured, out.Text)
 	}
 }
 
 func TestStatusTellsWhatStandsInTheWay(t *testing.T) {
 	out, m := lab(t).call(t, "proxmox_container_status", `{"vmid":101}`)
-	if m["status"] != "running" || m["protection"] != true || m["tags"] != "prod;web" || m["name"] != "web01" || out.Text != "Container 101 (web01) on pve1 is running. It is protected." {
+	if m["status"] != "running" || m["protection"] != true || m["tags"] != "prod;web" ||
+		m["name"] != "web01" ||
+		out.Text != "Container 101 (web01) on pve1 is running. It is protected." {
 		t.Errorf("%v %q", m, out.Text)
 	}
 }

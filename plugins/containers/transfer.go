@@ -12,25 +12,25 @@ import (
 )
 
 type downloadIn struct {
-	VMID          int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
-	ContainerPath string `json:"container_path" doc:"Absolute path of a regular file" target:"guest_path"`
-	LocalPath     string `json:"local_path" doc:"Relative to your workspace" target:"local_path"`
+	VMID          int    `json:"vmid"                doc:"Container"                         min:"100" max:"999999999"  target:"vmid"`
+	ContainerPath string `json:"container_path"      doc:"Absolute path of a regular file"                              target:"guest_path"`
+	LocalPath     string `json:"local_path"          doc:"Relative to your workspace"                                   target:"local_path"`
 	Overwrite     bool   `json:"overwrite,omitempty" doc:"Replace a local file"`
-	MaxBytes      int64  `json:"max_bytes" doc:"Refuse a larger file" min:"1" max:"1073741824" default:"10485760"`
-	Format        string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
-	Node          string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
+	MaxBytes      int64  `json:"max_bytes"           doc:"Refuse a larger file"              min:"1"   max:"1073741824"                     default:"10485760"`
+	Format        string `json:"response_format"     doc:"Form of the text"                                                                 default:"text"     enum:"text,json"`
+	Node          string `json:"node,omitempty"      doc:"Node it is on, if not the default"                            target:"node"`
 }
 
 type uploadIn struct {
-	VMID          int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
-	LocalPath     string `json:"local_path" doc:"Relative to your workspace" target:"local_path"`
-	ContainerPath string `json:"container_path" doc:"Absolute; its directory must exist" target:"guest_path"`
-	Permissions   string `json:"permissions" doc:"Octal" pattern:"^[0-7]{3,4}$" default:"644"`
+	VMID          int    `json:"vmid"                doc:"Container"                          min:"100" max:"999999999"  target:"vmid"`
+	LocalPath     string `json:"local_path"          doc:"Relative to your workspace"                                    target:"local_path"`
+	ContainerPath string `json:"container_path"      doc:"Absolute; its directory must exist"                            target:"guest_path"`
+	Permissions   string `json:"permissions"         doc:"Octal"                                                                             pattern:"^[0-7]{3,4}$" default:"644"`
 	Overwrite     bool   `json:"overwrite,omitempty" doc:"Replace a file in the container"`
-	MaxBytes      int64  `json:"max_bytes" doc:"Refuse a larger file" min:"1" max:"1073741824" default:"10485760"`
-	Format        string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
-	Node          string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
-	Confirmed     bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	MaxBytes      int64  `json:"max_bytes"           doc:"Refuse a larger file"               min:"1"   max:"1073741824"                                            default:"10485760"`
+	Format        string `json:"response_format"     doc:"Form of the text"                                                                                         default:"text"     enum:"text,json"`
+	Node          string `json:"node,omitempty"      doc:"Node it is on, if not the default"                             target:"node"`
+	Confirmed     bool   `json:"confirmed,omitempty" doc:"The user agreed"                                                                                                                              confirm:"true"`
 }
 
 type moved struct {
@@ -40,23 +40,33 @@ type moved struct {
 	ContainerPath string `json:"container_path"`
 	LocalPath     string `json:"local_path"`
 	Bytes         int64  `json:"bytes"`
-	SHA256        string `json:"sha256" doc:"The same on both sides"`
+	SHA256        string `json:"sha256"                doc:"The same on both sides"`
 	Permissions   string `json:"permissions,omitempty"`
-	Replaced      bool   `json:"replaced,omitempty" doc:"There was a file in the container"`
+	Replaced      bool   `json:"replaced,omitempty"    doc:"There was a file in the container"`
 }
 
-// copying is the deadline of pct push and pull: a container's root can put a FIFO in the way, which never ends.
+// copying is the deadline of pct push and pull: a container's root can put a FIFO in the way, which
+// never ends.
 const copying = 2 * time.Minute
 
 func download(c *sdk.Call, in downloadIn) (moved, error) {
 	ct := at(c, in.Node, in.VMID)
-	doing := fmt.Sprintf("downloading %s from container %d on %s", in.ContainerPath, in.VMID, ct.Name)
+	doing := fmt.Sprintf(
+		"downloading %s from container %d on %s",
+		in.ContainerPath,
+		in.VMID,
+		ct.Name,
+	)
 	f, err := ct.stat(doing, in.ContainerPath)
 	switch {
 	case err != nil:
 		return moved{}, err
 	case !f.exists:
-		return moved{}, &sdk.Error{Code: "not_found", Message: doing + ": there is no such file", Suggestion: "Look with proxmox_container_exec_command: ls -la on its directory."}
+		return moved{}, &sdk.Error{
+			Code:       "not_found",
+			Message:    doing + ": there is no such file",
+			Suggestion: "Look with proxmox_container_exec_command: ls -la on its directory.",
+		}
 	case !f.regular():
 		return moved{}, f.notRegular(doing, "container_path")
 	case f.size > in.MaxBytes:
@@ -84,8 +94,14 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 	if err != nil {
 		return moved{}, err
 	}
-	// Compared before anything is written to the workspace, where overwrite would give up a good file for a bad one.
-	r, err = ct.Run(sdk.ExecOptions{Timeout: hashing, MaxBytes: 64 << 10}, "sha256sum", "--", staged)
+	// Compared before anything is written to the workspace, where overwrite would give up a good
+	// file for a bad one.
+	r, err = ct.Run(
+		sdk.ExecOptions{Timeout: hashing, MaxBytes: 64 << 10},
+		"sha256sum",
+		"--",
+		staged,
+	)
 	if err != nil {
 		return moved{}, err
 	}
@@ -94,25 +110,74 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 		return moved{}, err
 	}
 	if arrived != sum {
-		return moved{}, &sdk.Error{Code: "incomplete", Message: fmt.Sprintf("%s: SHA-256 in the container is %s, of the %d bytes that arrived on the node %s; nothing was downloaded", doing, sum, info.Size, arrived),
-			Suggestion: "The file changed while it was copied, or the node's disk is full. For a log that grows, copy it to a quiet place in the container first."}
+		return moved{}, &sdk.Error{
+			Code: "incomplete",
+			Message: fmt.Sprintf(
+				"%s: SHA-256 in the container is %s, of the %d bytes that arrived on the node %s; nothing was downloaded",
+				doing,
+				sum,
+				info.Size,
+				arrived,
+			),
+			Suggestion: "The file changed while it was copied, or the node's disk is full. For a log that grows, copy it to a quiet place in the container first.",
+		}
 	}
-	got, err := sdk.SFTPGet(c, ct.Name, staged, in.LocalPath, sdk.FileOptions{Overwrite: in.Overwrite, MaxBytes: in.MaxBytes, Timeout: copying})
+	got, err := sdk.SFTPGet(
+		c,
+		ct.Name,
+		staged,
+		in.LocalPath,
+		sdk.FileOptions{Overwrite: in.Overwrite, MaxBytes: in.MaxBytes, Timeout: copying},
+	)
 	if err != nil {
 		return moved{}, local(pve.Lost(err, doing), in.LocalPath)
 	}
 	if got.SHA256 != sum {
-		return moved{}, &sdk.Error{Code: "incomplete", Message: fmt.Sprintf("%s: SHA-256 in the container is %s, of the %d bytes that arrived here %s: do not use %s", doing, sum, got.Bytes, got.SHA256, in.LocalPath),
-			Suggestion: "The file was changed on its way, on the node: find out by whom before you call again with overwrite."}
+		return moved{}, &sdk.Error{
+			Code: "incomplete",
+			Message: fmt.Sprintf(
+				"%s: SHA-256 in the container is %s, of the %d bytes that arrived here %s: do not use %s",
+				doing,
+				sum,
+				got.Bytes,
+				got.SHA256,
+				in.LocalPath,
+			),
+			Suggestion: "The file was changed on its way, on the node: find out by whom before you call again with overwrite.",
+		}
 	}
-	out := moved{VMID: in.VMID, Node: ct.Name, ContainerPath: in.ContainerPath, LocalPath: in.LocalPath, Bytes: got.Bytes, SHA256: sum}
-	out.Reply = pve.Say(in.Format, out, fmt.Sprintf("Downloaded %s of container %d to %s: %d bytes, sha256 %s.", in.ContainerPath, in.VMID, in.LocalPath, out.Bytes, sum))
+	out := moved{
+		VMID:          in.VMID,
+		Node:          ct.Name,
+		ContainerPath: in.ContainerPath,
+		LocalPath:     in.LocalPath,
+		Bytes:         got.Bytes,
+		SHA256:        sum,
+	}
+	out.Reply = pve.Say(
+		in.Format,
+		out,
+		fmt.Sprintf(
+			"Downloaded %s of container %d to %s: %d bytes, sha256 %s.",
+			in.ContainerPath,
+			in.VMID,
+			in.LocalPath,
+			out.Bytes,
+			sum,
+		),
+	)
 	return out, nil
 }
 
 func upload(c *sdk.Call, in uploadIn) (moved, error) {
 	ct := at(c, in.Node, in.VMID)
-	doing := fmt.Sprintf("uploading %s to %s in container %d on %s", in.LocalPath, in.ContainerPath, in.VMID, ct.Name)
+	doing := fmt.Sprintf(
+		"uploading %s to %s in container %d on %s",
+		in.LocalPath,
+		in.ContainerPath,
+		in.VMID,
+		ct.Name,
+	)
 	f, err := ct.stat(doing, in.ContainerPath)
 	switch {
 	case err != nil:
@@ -120,13 +185,23 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 	case f.exists && !f.regular():
 		return moved{}, f.notRegular(doing, "container_path")
 	case f.exists && !in.Overwrite:
-		return moved{}, &sdk.Error{Code: "exists", Message: fmt.Sprintf("%s: there is a file of %d bytes already", doing, f.size), Suggestion: "Set overwrite to replace it, or choose another container_path."}
+		return moved{}, &sdk.Error{
+			Code:       "exists",
+			Message:    fmt.Sprintf("%s: there is a file of %d bytes already", doing, f.size),
+			Suggestion: "Set overwrite to replace it, or choose another container_path.",
+		}
 	}
 	staged, err := stage(ct)
 	if err != nil {
 		return moved{}, err
 	}
-	put, err := sdk.SFTPPut(c, ct.Name, in.LocalPath, staged, sdk.FileOptions{Mode: "0600", Timeout: copying})
+	put, err := sdk.SFTPPut(
+		c,
+		ct.Name,
+		in.LocalPath,
+		staged,
+		sdk.FileOptions{Mode: "0600", Timeout: copying},
+	)
 	if err != nil {
 		return moved{}, local(pve.Lost(err, doing), in.LocalPath)
 	}
@@ -134,7 +209,19 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 		return moved{}, tooLarge(doing, put.Bytes, in.MaxBytes)
 	}
 	mode := pve.Mode(in.Permissions)
-	r, err := ct.pct(copying, "push", "--perms", mode, "--user", "0", "--group", "0", "--", staged, in.ContainerPath)
+	r, err := ct.pct(
+		copying,
+		"push",
+		"--perms",
+		mode,
+		"--user",
+		"0",
+		"--group",
+		"0",
+		"--",
+		staged,
+		in.ContainerPath,
+	)
 	if err := ct.copied(doing, r, err); err != nil {
 		return moved{}, err
 	}
@@ -145,40 +232,82 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 	if sum != put.SHA256 {
 		return moved{}, ct.incomplete(doing, in.ContainerPath, put, f, sum)
 	}
-	out := moved{VMID: in.VMID, Node: ct.Name, ContainerPath: in.ContainerPath, LocalPath: in.LocalPath, Bytes: put.Bytes, SHA256: sum, Permissions: mode, Replaced: f.exists}
-	out.Reply = pve.Say(in.Format, out, fmt.Sprintf("Uploaded %s to %s in container %d: %d bytes, mode %s, sha256 %s.", in.LocalPath, in.ContainerPath, in.VMID, out.Bytes, mode, sum))
+	out := moved{
+		VMID:          in.VMID,
+		Node:          ct.Name,
+		ContainerPath: in.ContainerPath,
+		LocalPath:     in.LocalPath,
+		Bytes:         put.Bytes,
+		SHA256:        sum,
+		Permissions:   mode,
+		Replaced:      f.exists,
+	}
+	out.Reply = pve.Say(
+		in.Format,
+		out,
+		fmt.Sprintf(
+			"Uploaded %s to %s in container %d: %d bytes, mode %s, sha256 %s.",
+			in.LocalPath,
+			in.ContainerPath,
+			in.VMID,
+			out.Bytes,
+			mode,
+			sum,
+		),
+	)
 	return out, nil
 }
 
-// incomplete says what a push has left behind that wrote something else than it was given, as it does without a word when the container's disk is
-// full. Nothing can put back what was there, so it says exactly what is there now and how to get rid of it.
+// incomplete says what a push has left behind that wrote something else than it was given, as it
+// does without a word when the container's disk is full. Nothing can put back what was there, so it
+// says exactly what is there now and how to get rid of it.
 func (ct container) incomplete(doing, path string, put sdk.Written, before file, sum string) error {
 	now, err := ct.stat(doing, path)
 	left := fmt.Sprintf("%d of the %d bytes are there", now.size, put.Bytes)
 	suggestion := "The container's disk is full, which pct push does not say: free space there (df -h), then call again with overwrite. "
 	switch {
 	case err != nil || !now.exists:
-		left, suggestion = fmt.Sprintf("%d bytes were sent, and what is there could not be read", put.Bytes), "Look at it with proxmox_container_exec_command before anything uses it. "
+		left, suggestion = fmt.Sprintf(
+			"%d bytes were sent, and what is there could not be read",
+			put.Bytes,
+		), "Look at it with proxmox_container_exec_command before anything uses it. "
 	case now.size >= put.Bytes:
-		left, suggestion = fmt.Sprintf("%d bytes are there that are not those that were sent", now.size), "Something in the container writes to the same file: stop that first, then call again with overwrite. "
+		left, suggestion = fmt.Sprintf(
+			"%d bytes are there that are not those that were sent",
+			now.size,
+		), "Something in the container writes to the same file: stop that first, then call again with overwrite. "
 	}
 	was := "there was none before"
 	if before.exists {
 		was = fmt.Sprintf("the one of %d bytes that was there before is lost", before.size)
 	}
-	return &sdk.Error{Code: "incomplete", Message: fmt.Sprintf("%s: it is an INCOMPLETE file now: %s (SHA-256 %s, sent was %s); %s", doing, left, sum, put.SHA256, was),
-		Suggestion: suggestion + "Until then it must not be used; to remove it, run with proxmox_container_exec_command: rm -- '" + strings.ReplaceAll(path, "'", `'\''`) + "'"}
+	return &sdk.Error{
+		Code: "incomplete",
+		Message: fmt.Sprintf(
+			"%s: it is an INCOMPLETE file now: %s (SHA-256 %s, sent was %s); %s",
+			doing,
+			left,
+			sum,
+			put.SHA256,
+			was,
+		),
+		Suggestion: suggestion + "Until then it must not be used; to remove it, run with proxmox_container_exec_command: rm -- '" + strings.ReplaceAll(
+			path,
+			"'",
+			`'\''`,
+		) + "'",
+	}
 }
 
-// stage gives the path of a file that does not exist yet, in a directory that nobody else can reach: pct pull would empty a file that is there, and
-// follow a link.
+// stage gives the path of a file that does not exist yet, in a directory that nobody else can
+// reach: pct pull would empty a file that is there, and follow a link.
 func stage(ct container) (string, error) {
 	dir, err := sdk.Stage(ct.Call, ct.Name)
 	return dir + "/file", pve.Lost(err, "making a directory for the transfer on "+ct.Name)
 }
 
-// copied judges pct push and pull, which exit 0 when they fail: whatever they print to stderr is an error. Silence is no success either; the
-// digest decides.
+// copied judges pct push and pull, which exit 0 when they fail: whatever they print to stderr is an
+// error. Silence is no success either; the digest decides.
 func (ct container) copied(doing string, r sdk.ExecResult, err error) error {
 	switch {
 	case err != nil:
@@ -198,7 +327,11 @@ type file struct {
 func (f file) regular() bool { return strings.HasPrefix(f.kind, "regular ") }
 
 func (f file) notRegular(doing, arg string) error {
-	e := &sdk.Error{Code: "bad_parameter", Message: fmt.Sprintf("%s: it is a %s, not a regular file", doing, f.kind), Suggestion: "Give the path of a regular file in " + arg + "."}
+	e := &sdk.Error{
+		Code:       "bad_parameter",
+		Message:    fmt.Sprintf("%s: it is a %s, not a regular file", doing, f.kind),
+		Suggestion: "Give the path of a regular file in " + arg + ".",
+	}
 	if f.kind == "symbolic link" {
 		e.Suggestion = "Give the path that the link points to (readlink -f in the container): links are not followed."
 	}
@@ -244,7 +377,8 @@ func (ct container) sha256(doing, path string) (string, error) {
 	return digest(doing+": sha256sum in the container", r)
 }
 
-// digest reads what sha256sum printed. A backslash before the hash says that the name which follows is escaped.
+// digest reads what sha256sum printed. A backslash before the hash says that the name which follows
+// is escaped.
 func digest(doing string, r sdk.ExecResult) (string, error) {
 	sum, _, _ := strings.Cut(strings.TrimPrefix(string(r.Stdout), `\`), " ")
 	if r.Exit != 0 || len(sum) != 64 || strings.Trim(sum, "0123456789abcdef") != "" {
@@ -256,7 +390,11 @@ func digest(doing string, r sdk.ExecResult) (string, error) {
 }
 
 func tooLarge(doing string, size, limit int64) error {
-	return &sdk.Error{Code: "too_large", Message: fmt.Sprintf("%s: it has %d bytes, the limit is %d", doing, size, limit), Suggestion: "Set max_bytes higher, as far as policy allows, or take a part of the file."}
+	return &sdk.Error{
+		Code:       "too_large",
+		Message:    fmt.Sprintf("%s: it has %d bytes, the limit is %d", doing, size, limit),
+		Suggestion: "Set max_bytes higher, as far as policy allows, or take a part of the file.",
+	}
 }
 
 // local explains errors that are about the file in the workspace.
@@ -265,9 +403,15 @@ func local(err error, path string) error {
 	if errors.As(err, &e) {
 		switch e.Code {
 		case "exists":
-			e.Suggestion = fmt.Sprintf("Set overwrite to replace %s in your workspace, or choose another local_path.", path)
+			e.Suggestion = fmt.Sprintf(
+				"Set overwrite to replace %s in your workspace, or choose another local_path.",
+				path,
+			)
 		case "not_found":
-			e.Suggestion = fmt.Sprintf("local_path %s is relative to your workspace on the machine where caponier runs: check that it is there.", path)
+			e.Suggestion = fmt.Sprintf(
+				"local_path %s is relative to your workspace on the machine where caponier runs: check that it is there.",
+				path,
+			)
 		case "too_large":
 			e.Suggestion = "The site's policy or max_bytes limits the size."
 		}

@@ -12,27 +12,51 @@ import (
 
 func TestFilesArriveWholeThroughAStage(t *testing.T) {
 	n := lab(t)
-	_, m := n.call(t, "proxmox_upload_file_to_container", `{"vmid":101,"local_path":"app.conf","container_path":"/etc/app.conf","permissions":"755"}`)
-	if n.inside["/etc/app.conf"] != "hello" || m["sha256"] != sum("hello") || m["bytes"] != 5.0 || m["permissions"] != "0755" {
+	_, m := n.call(
+		t,
+		"proxmox_upload_file_to_container",
+		`{"vmid":101,"local_path":"app.conf","container_path":"/etc/app.conf","permissions":"755"}`,
+	)
+	if n.inside["/etc/app.conf"] != "hello" || m["sha256"] != sum("hello") || m["bytes"] != 5.0 ||
+		m["permissions"] != "0755" {
 		t.Errorf("upload: %v", m)
 	}
-	push := []string{"pct", "push", "101", "--perms", "0755", "--user", "0", "--group", "0", "--", "/run/caponier/s1/file", "/etc/app.conf"}
+	push := []string{
+		"pct",
+		"push",
+		"101",
+		"--perms",
+		"0755",
+		"--user",
+		"0",
+		"--group",
+		"0",
+		"--",
+		"/run/caponier/s1/file",
+		"/etc/app.conf",
+	}
 	if !slices.ContainsFunc(n.ran, func(a []string) bool { return slices.Equal(a, push) }) {
 		t.Errorf("ran %q", n.ran)
 	}
 	n = lab(t)
-	if _, m = n.call(t, "proxmox_upload_file_to_container", `{"vmid":101,"local_path":"app.conf","container_path":"/etc/os-release","overwrite":true,"permissions":"4755"}`); m["replaced"] != true || m["permissions"] != "4755" {
+	if _, m = n.call(t, "proxmox_upload_file_to_container", `{"vmid":101,"local_path":"app.conf","container_path":"/etc/os-release","overwrite":true,"permissions":"4755"}`); m["replaced"] != true ||
+		m["permissions"] != "4755" {
 		t.Errorf("overwrite: %v", m)
 	}
 	n.inside["/empty"] = ""
 	n.cut, n.local["copy"] = 3, "good"
-	if out, _ := n.call(t, "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/os-release","local_path":"copy","overwrite":true}`); out.Error == nil || n.local["copy"] != "good" {
+	if out, _ := n.call(t, "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/os-release","local_path":"copy","overwrite":true}`); out.Error == nil ||
+		n.local["copy"] != "good" {
 		t.Errorf("a bad copy replaced a good file: %+v", out.Error)
 	}
 	n.cut = 0
 	delete(n.local, "copy")
 	for from, to := range map[string]string{"/etc/os-release": "copy", "/empty": "empty"} {
-		_, m = n.call(t, "proxmox_download_file_from_container", fmt.Sprintf(`{"vmid":101,"container_path":%q,"local_path":%q}`, from, to))
+		_, m = n.call(
+			t,
+			"proxmox_download_file_from_container",
+			fmt.Sprintf(`{"vmid":101,"container_path":%q,"local_path":%q}`, from, to),
+		)
 		if n.local[to] != n.inside[from] || m["sha256"] != sum(n.inside[from]) {
 			t.Errorf("download of %s: %v", from, m)
 		}
@@ -61,9 +85,18 @@ func TestSizeLimitHoldsBeforeAndAfterThePull(t *testing.T) {
 			}
 		}
 		limit := map[bool]int{false: 6, true: 20}[grows]
-		out, _ := n.call(t, "proxmox_download_file_from_container", fmt.Sprintf(`{"vmid":101,"container_path":"/etc/os-release","local_path":"x","max_bytes":%d}`, limit))
+		out, _ := n.call(
+			t,
+			"proxmox_download_file_from_container",
+			fmt.Sprintf(
+				`{"vmid":101,"container_path":"/etc/os-release","local_path":"x","max_bytes":%d}`,
+				limit,
+			),
+		)
 		pulled := slices.ContainsFunc(n.ran, func(a []string) bool { return a[1] == "pull" })
-		if _, there := n.local["x"]; out.Error == nil || out.Error.Code != "too_large" || pulled != grows || there {
+		if _, there := n.local["x"]; out.Error == nil || out.Error.Code != "too_large" ||
+			pulled != grows ||
+			there {
 			t.Errorf("%s: pulled %v, kept %v, error %+v", name, pulled, there, out.Error)
 		}
 	}
@@ -77,7 +110,8 @@ func FuzzStat(f *testing.F) {
 		if kind == "" || size < 0 {
 			return
 		}
-		if got, ok := parseStat(fmt.Sprintf("%s %d\n", kind, size)); !ok || got.kind != kind || got.size != size {
+		if got, ok := parseStat(fmt.Sprintf("%s %d\n", kind, size)); !ok || got.kind != kind ||
+			got.size != size {
 			t.Errorf("%q %d gave %+v, %v", kind, size, got, ok)
 		}
 	})

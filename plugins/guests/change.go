@@ -28,7 +28,8 @@ type restartIn struct {
 	Confirmed bool `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
 }
 
-// acting is the deadline of one lifecycle command within a budget of 60 seconds: a shutdown that is ignored takes up to twice its timeout and 15 s.
+// acting is the deadline of one lifecycle command within a budget of 60 seconds: a shutdown that is
+// ignored takes up to twice its timeout and 15 s.
 const acting = 45 * time.Second
 
 func change(c *sdk.Call, in guestIn, want string, again bool, verb string, options ...string) (pve.Changed, error) {

@@ -91,20 +91,26 @@ func TestLifecycle(t *testing.T) {
 func TestAGuestElsewhereNeedsItsNode(t *testing.T) {
 	n := pvetest.New(t, script{vm: pvetest.Says(all)})
 	n.Nodes[1].Cluster = "other"
-	if out, _ := n.Do("start_guest", `{"guest_id":110}`); out.Error == nil || out.Error.Code != "on_other_node" || !strings.Contains(out.Error.Suggestion, `"node": "pve2"`) {
+	if out, _ := n.Do("start_guest", `{"guest_id":110}`); out.Error == nil ||
+		out.Error.Code != "on_other_node" ||
+		!strings.Contains(out.Error.Suggestion, `"node": "pve2"`) {
 		t.Errorf("%+v", out.Error)
 	}
 	n.Nodes[0].Cluster, n.Nodes[1].Cluster = "", ""
-	if out, _ := n.Do("start_guest", `{"guest_id":110}`); out.Error == nil || out.Error.Code != "on_other_node" {
+	if out, _ := n.Do("start_guest", `{"guest_id":110}`); out.Error == nil ||
+		out.Error.Code != "on_other_node" {
 		t.Errorf("no cluster is not one cluster: %+v", out.Error)
 	}
 	n = pvetest.New(t, script{vm: pvetest.Says(all)})
-	if out, _ := n.Do("start_guest", `{"guest_id":110,"node":"pve1"}`); out.Error == nil || out.Error.Code != "on_other_node" {
+	if out, _ := n.Do("start_guest", `{"guest_id":110,"node":"pve1"}`); out.Error == nil ||
+		out.Error.Code != "on_other_node" {
 		t.Errorf("a named node is meant: %+v", out.Error)
 	}
 	n = pvetest.New(t, script{vm: pvetest.Says(all)})
 	n.Nodes = append(n.Nodes, sdk.Node{Name: "x;id", Cluster: "lab"})
-	if out, _ := n.Do("get_guest_status", `{"guest_id":130}`); out.Error == nil || !strings.Contains(out.Error.Message, "which no path can hold") || len(n.Ran) != 1 {
+	if out, _ := n.Do("get_guest_status", `{"guest_id":130}`); out.Error == nil ||
+		!strings.Contains(out.Error.Message, "which no path can hold") ||
+		len(n.Ran) != 1 {
 		t.Errorf("a node's name goes into no path unchecked: %+v, ran %q", out.Error, n.Ran)
 	}
 }
@@ -134,7 +140,9 @@ func TestDelete(t *testing.T) {
 			if got := slices.Contains(n.Ran, destroy); got != c.destroyed || len(n.Changes()) > 1 {
 				t.Errorf("ran %q", n.Ran)
 			}
-			if c.code == "" && (out.Error != nil || m["deleted"] != true) || c.code != "" && (out.Error == nil || out.Error.Code != c.code || !strings.Contains(out.Error.Message, c.message)) {
+			if c.code == "" && (out.Error != nil || m["deleted"] != true) ||
+				c.code != "" &&
+					(out.Error == nil || out.Error.Code != c.code || !strings.Contains(out.Error.Message, c.message)) {
 				t.Errorf("%v, error %+v", m, out.Error)
 			}
 		})
@@ -143,8 +151,17 @@ func TestDelete(t *testing.T) {
 
 func TestDeleteOfAMachine(t *testing.T) {
 	destroy := "pve1 qm destroy 200 --purge 1 --destroy-unreferenced-disks 1"
-	n := pvetest.New(t, script{vm: pvetest.Says(all), config2: pvetest.Says(`{}`), current2: append(pvetest.Says(stopped), pvetest.Fails(2, gone)...), destroy: pvetest.Says("")})
-	if out, m := n.Do("delete_guest", `{"guest_id":200}`); m["deleted"] != true || !slices.Contains(n.Ran, destroy) {
+	n := pvetest.New(
+		t,
+		script{
+			vm:       pvetest.Says(all),
+			config2:  pvetest.Says(`{}`),
+			current2: append(pvetest.Says(stopped), pvetest.Fails(2, gone)...),
+			destroy:  pvetest.Says(""),
+		},
+	)
+	if out, m := n.Do("delete_guest", `{"guest_id":200}`); m["deleted"] != true ||
+		!slices.Contains(n.Ran, destroy) {
 		t.Errorf("%v, error %+v, ran %q", m, out.Error, n.Ran)
 	}
 }
@@ -177,7 +194,9 @@ func TestSnapshots(t *testing.T) {
 			if ran := strings.Join(n.Changes(), ", "); ran != c.ran {
 				t.Errorf("ran %q, want %q", ran, c.ran)
 			}
-			if (out.Error == nil) != (c.code == "") || out.Error != nil && (out.Error.Code != c.code || !strings.Contains(out.Error.Message, c.message) || out.Error.Suggestion == "") {
+			if (out.Error == nil) != (c.code == "") ||
+				out.Error != nil &&
+					(out.Error.Code != c.code || !strings.Contains(out.Error.Message, c.message) || out.Error.Suggestion == "") {
 				t.Errorf("error %+v", out.Error)
 			}
 		})
@@ -193,29 +212,55 @@ func TestSnapshots(t *testing.T) {
 
 func TestReads(t *testing.T) {
 	says := pvetest.Says
-	n := pvetest.New(t, script{vm: says(all), current1: says(running), config1: says(`{"protection":1,"description":"two\nlines\n","ostype":"debian"}`), snaps1: says(oneSnap),
-		current2: says(stopped), config2: says(`{}`), snaps2: says(noSnaps),
-		"pve1 pvesh get /nodes":                            says(`[{"node":"pve2","status":"offline"},{"node":"pve1","status":"online","cpu":"0.25","maxcpu":4,"mem":1073741824,"maxmem":"4294967296","uptime":90061}]`),
-		"pve1 pvesh get /cluster/resources --type storage": says(`[{"storage":"local","node":"pve2","plugintype":"dir","status":"unknown","shared":0},{"storage":"local","node":"pve1","plugintype":"dir","content":"iso","disk":"1024","maxdisk":2048,"status":"available","shared":0}]`),
-	})
+	n := pvetest.New(
+		t,
+		script{
+			vm:       says(all),
+			current1: says(running),
+			config1:  says(`{"protection":1,"description":"two\nlines\n","ostype":"debian"}`),
+			snaps1:   says(oneSnap),
+			current2: says(stopped),
+			config2:  says(`{}`),
+			snaps2:   says(noSnaps),
+			"pve1 pvesh get /nodes": says(
+				`[{"node":"pve2","status":"offline"},{"node":"pve1","status":"online","cpu":"0.25","maxcpu":4,"mem":1073741824,"maxmem":"4294967296","uptime":90061}]`,
+			),
+			"pve1 pvesh get /cluster/resources --type storage": says(
+				`[{"storage":"local","node":"pve2","plugintype":"dir","status":"unknown","shared":0},{"storage":"local","node":"pve1","plugintype":"dir","content":"iso","disk":"1024","maxdisk":2048,"status":"available","shared":0}]`,
+			),
+		},
+	)
 	out, m := n.Do("list_guests", `{"type":"lxc"}`)
 	if m["count"] != 4.0 || strings.Contains(out.Text, "vm-app") {
 		t.Errorf("list_guests: %s", out.Text)
 	}
-	if _, m = n.Do("list_guests", `{}`); m["count"] != 5.0 || m["guests"].([]any)[0].(map[string]any)["vmid"] != 101.0 {
+	if _, m = n.Do("list_guests", `{}`); m["count"] != 5.0 ||
+		m["guests"].([]any)[0].(map[string]any)["vmid"] != 101.0 {
 		t.Errorf("list_guests: %v", m)
 	}
 	out, m = n.Do("get_guest_status", `{"guest_id":101}`)
-	if m["protection"] != true || m["notes"] != "two\nlines\n" || len(m["snapshots"].([]any)) != 1 || m["ha_managed"] != false || !strings.Contains(out.Text, "It is protected.\nSnapshot s1.") {
+	if m["protection"] != true || m["notes"] != "two\nlines\n" ||
+		len(m["snapshots"].([]any)) != 1 ||
+		m["ha_managed"] != false ||
+		!strings.Contains(out.Text, "It is protected.\nSnapshot s1.") {
 		t.Errorf("get_guest_status: %v\n%s", m, out.Text)
 	}
-	if _, m = n.Do("get_guest_status", `{"guest_id":200}`); m["type"] != "qemu" || m["status"] != "stopped" || m["protection"] != false {
+	if _, m = n.Do("get_guest_status", `{"guest_id":200}`); m["type"] != "qemu" ||
+		m["status"] != "stopped" ||
+		m["protection"] != false {
 		t.Errorf("get_guest_status of a machine: %v", m)
 	}
-	if out, _ = n.Do("list_nodes", `{}`); !strings.Contains(out.Text, "pve1  online   25% of 4  1.0 GiB of 4.0 GiB  1d 1h") {
+	if out, _ = n.Do("list_nodes", `{}`); !strings.Contains(
+		out.Text,
+		"pve1  online   25% of 4  1.0 GiB of 4.0 GiB  1d 1h",
+	) {
 		t.Errorf("list_nodes:\n%s", out.Text)
 	}
-	if out, _ = n.Do("get_storage_pools", `{"node":"pve1"}`); !strings.Contains(out.Text, "local    pve1  dir   available  1.0 KiB of 2.0 KiB  iso") || strings.Contains(out.Text, "pve2") {
+	if out, _ = n.Do("get_storage_pools", `{"node":"pve1"}`); !strings.Contains(
+		out.Text,
+		"local    pve1  dir   available  1.0 KiB of 2.0 KiB  iso",
+	) ||
+		strings.Contains(out.Text, "pve2") {
 		t.Errorf("get_storage_pools:\n%s", out.Text)
 	}
 }

@@ -18,13 +18,21 @@ func TestCommand(t *testing.T) {
 		got = o
 		return sdk.ExecResult{Stdout: []byte(node + " " + script)}, nil
 	}
-	if out, m := n.Do("proxmox_host_exec_command", `{"command":"pct list","timeout":7,"node":"pve2"}`); out.Text != "pve2 pct list" || m["success"] != true || got.Timeout != 7*time.Second {
+	if out, m := n.Do("proxmox_host_exec_command", `{"command":"pct list","timeout":7,"node":"pve2"}`); out.Text != "pve2 pct list" ||
+		m["success"] != true ||
+		got.Timeout != 7*time.Second {
 		t.Errorf("%v %q %v", m, out.Text, got.Timeout)
 	}
 	n.SSHScript = func(string, string, sdk.ExecOptions) (sdk.ExecResult, error) {
-		return sdk.ExecResult{}, &sdk.OpError{Code: "timeout", Message: "the time for it was over", Unknown: true}
+		return sdk.ExecResult{}, &sdk.OpError{
+			Code:    "timeout",
+			Message: "the time for it was over",
+			Unknown: true,
+		}
 	}
-	if out, _ := n.Do("proxmox_host_exec_command", `{"command":"pct list"}`); out.Error == nil || out.Error.Code != "timeout" || !strings.Contains(out.Error.Suggestion, "may still be running") {
+	if out, _ := n.Do("proxmox_host_exec_command", `{"command":"pct list"}`); out.Error == nil ||
+		out.Error.Code != "timeout" ||
+		!strings.Contains(out.Error.Suggestion, "may still be running") {
 		t.Errorf("%+v", out.Error)
 	}
 	n.SSHScript = func(string, string, sdk.ExecOptions) (sdk.ExecResult, error) { return sdk.ExecResult{}, nil }
@@ -47,10 +55,15 @@ func TestTransfers(t *testing.T) {
 		return sdk.Written{Bytes: 5, SHA256: "ab"}, failure
 	}
 	down, up := `{"host_path":"/var/log/x","local_path":"x"}`, `{"host_path":"/var/tmp/x","local_path":"x","permissions":"600"}`
-	if _, m := n.Do("proxmox_download_file_from_host", down); m["bytes"] != 5.0 || m["sha256"] != "ab" || options.MaxBytes != 10<<20 || options.Overwrite {
+	if _, m := n.Do("proxmox_download_file_from_host", down); m["bytes"] != 5.0 ||
+		m["sha256"] != "ab" ||
+		options.MaxBytes != 10<<20 ||
+		options.Overwrite {
 		t.Errorf("%v %+v", m, options)
 	}
-	if _, m := n.Do("proxmox_upload_file_to_host", up); m["permissions"] != "0600" || options.Mode != "0600" || options.Overwrite {
+	if _, m := n.Do("proxmox_upload_file_to_host", up); m["permissions"] != "0600" ||
+		options.Mode != "0600" ||
+		options.Overwrite {
 		t.Errorf("%v %+v", m, options)
 	}
 	for _, c := range []struct {
@@ -68,7 +81,8 @@ func TestTransfers(t *testing.T) {
 		{"a connection that breaks", "proxmox_upload_file_to_host", up, "unknown_outcome", "look at the status", file, &sdk.OpError{Code: "lost", Message: "x", Unknown: true}},
 	} {
 		file, failure = c.file, c.failure
-		if out, _ := n.Do(c.tool, c.args); out.Error == nil || out.Error.Code != c.code || !strings.Contains(out.Error.Suggestion, c.suggestion) {
+		if out, _ := n.Do(c.tool, c.args); out.Error == nil || out.Error.Code != c.code ||
+			!strings.Contains(out.Error.Suggestion, c.suggestion) {
 			t.Errorf("%s: %+v", c.name, out.Error)
 		}
 	}

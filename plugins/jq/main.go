@@ -1,4 +1,5 @@
-// Command jq is the plugin that takes what is wanted out of JSON, in the sandbox: a filter that does not end, or fills the memory, dies there.
+// Command jq is the plugin that takes what is wanted out of JSON, in the sandbox: a filter that
+// does not end, or fills the memory, dies there.
 package main
 
 import (
@@ -13,19 +14,30 @@ import (
 func main() {}
 
 func init() {
-	debug.SetMemoryLimit(48 << 20) // of the 64 MiB that a plugin has: near it, the collector works rather than let a call fail
+	// of the 64 MiB that a plugin has: near it, the collector works rather than let a call fail
+	debug.SetMemoryLimit(48 << 20)
 	sdk.Serve("jq", "1.0.0",
-		sdk.NewTool("jq_query",
+		sdk.NewTool(
+			"jq_query",
 			"Take what is wanted out of JSON with a jq filter, without a new request: of an artifact that another tool saved, or of JSON text. Short paths work too: .results.0 is .results[0], and "+
 				"a list such as .name,.email (at most 20) gives a list. Several outputs come as a list, none as null. Of a large document begin with a path, map, select or a slice: sort_by and the like need all of it in memory. Example: {\"json\":\"{\\\"a\\\":[1,2]}\",\"jq_filter\":\".a.0\"}",
-			sdk.Hints{Title: "Query JSON", ReadOnly: true, Idempotent: true, Imports: []string{"blob_read"}, Budget: 20 * time.Second, Runs: "nothing on a node: the filter runs in the sandbox"}, query))
+			sdk.Hints{
+				Title:      "Query JSON",
+				ReadOnly:   true,
+				Idempotent: true,
+				Imports:    []string{"blob_read"},
+				Budget:     20 * time.Second,
+				Runs:       "nothing on a node: the filter runs in the sandbox",
+			},
+			query,
+		))
 }
 
 type queryIn struct {
-	Filter   string `json:"jq_filter" doc:"A jq filter, or short paths separated by commas" minlen:"1" maxlen:"4096"`
-	Artifact string `json:"artifact,omitempty" doc:"The id or URI of the artifact; give this or json" maxlen:"64"`
-	JSON     string `json:"json,omitempty" doc:"JSON text; give this or artifact" maxlen:"1000000"`
-	Max      int    `json:"max_result_size,omitempty" doc:"Bytes of the largest result; a larger one is an error" default:"500000" min:"1000" max:"1000000"`
+	Filter   string `json:"jq_filter"                 doc:"A jq filter, or short paths separated by commas"       minlen:"1" maxlen:"4096"`
+	Artifact string `json:"artifact,omitempty"        doc:"The id or URI of the artifact; give this or json"                 maxlen:"64"`
+	JSON     string `json:"json,omitempty"            doc:"JSON text; give this or artifact"                                 maxlen:"1000000"`
+	Max      int    `json:"max_result_size,omitempty" doc:"Bytes of the largest result; a larger one is an error"                             default:"500000" min:"1000" max:"1000000"`
 }
 
 // query gives a Result, not a struct of its own: what a filter gives has no schema.
@@ -44,5 +56,8 @@ func query(c *sdk.Call, in queryIn) (sdk.Result, error) {
 	if err != nil {
 		return sdk.Result{}, err
 	}
-	return sdk.Result{Content: []sdk.Content{sdk.Text(string(out))}, Structured: map[string]json.RawMessage{"result": out}}, nil
+	return sdk.Result{
+		Content:    []sdk.Content{sdk.Text(string(out))},
+		Structured: map[string]json.RawMessage{"result": out},
+	}, nil
 }

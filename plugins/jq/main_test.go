@@ -26,10 +26,16 @@ func TestQuery(t *testing.T) {
 			h.BlobRead = func(blob string, offset, max int64) (sdk.ReadResult, error) {
 				body, ok := map[string]string{"big": big, "blob://big": big, "html": "<html>"}[blob]
 				if !ok {
-					return sdk.ReadResult{}, &sdk.OpError{Code: "not_found", Message: "there is no such blob"}
+					return sdk.ReadResult{}, &sdk.OpError{
+						Code:    "not_found",
+						Message: "there is no such blob",
+					}
 				}
 				end := min(int64(len(body)), offset+max)
-				return sdk.ReadResult{Data: []byte(body[offset:end]), EOF: end == int64(len(body))}, nil
+				return sdk.ReadResult{
+					Data: []byte(body[offset:end]),
+					EOF:  end == int64(len(body)),
+				}, nil
 			}
 			out, err := h.Call("jq_query", tt.args)
 			switch {

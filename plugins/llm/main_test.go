@@ -24,7 +24,8 @@ func serve(t *testing.T, h *sdktest.Host) (url string, seen *[]map[string]any) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m map[string]any
 		body, _ := io.ReadAll(r.Body)
-		if r.Method != "POST" || r.Header.Get("Content-Type") != "application/json" || json.Unmarshal(body, &m) != nil {
+		if r.Method != "POST" || r.Header.Get("Content-Type") != "application/json" ||
+			json.Unmarshal(body, &m) != nil {
 			fail(w, 400, "not a request")
 			return
 		}
@@ -32,7 +33,8 @@ func serve(t *testing.T, h *sdktest.Host) (url string, seen *[]map[string]any) {
 		model, _ := m["model"].(string)
 		limit, _ := m["max_tokens"].(float64)
 		switch {
-		case r.Header.Get("Test-Key") != "openai" && r.URL.Path == "/v1/chat/completions" && model != "open", r.Header.Get("Test-Key") != "anthropic" && r.URL.Path == "/v1/messages":
+		case r.Header.Get("Test-Key") != "openai" && r.URL.Path == "/v1/chat/completions" && model != "open",
+			r.Header.Get("Test-Key") != "anthropic" && r.URL.Path == "/v1/messages":
 			fail(w, 401, "bad key")
 		case model == "missing":
 			fail(w, 404, "no such model")
@@ -46,18 +48,29 @@ func serve(t *testing.T, h *sdktest.Host) (url string, seen *[]map[string]any) {
 		case model == "moved":
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		case model == "new" && limit > 0:
-			fail(w, 400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+			fail(
+				w,
+				400,
+				"Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
+			)
 		case r.URL.Path == "/v1/chat/completions":
-			fmt.Fprint(w, `{"id":"1","object":"chat.completion","model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":"Paris"},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9}}`)
+			fmt.Fprint(
+				w,
+				`{"id":"1","object":"chat.completion","model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":"Paris"},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9}}`,
+			)
 		case r.URL.Path == "/v1/messages" && r.Header.Get("anthropic-version") == "2023-06-01" && limit > 0:
-			fmt.Fprint(w, `{"id":"1","type":"message","role":"assistant","model":"m-2","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"Par"},{"type":"text","text":"is"}],"stop_reason":"end_turn","usage":{"input_tokens":7,"output_tokens":2}}`)
+			fmt.Fprint(
+				w,
+				`{"id":"1","type":"message","role":"assistant","model":"m-2","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"Par"},{"type":"text","text":"is"}],"stop_reason":"end_turn","usage":{"input_tokens":7,"output_tokens":2}}`,
+			)
 		default:
 			fail(w, 400, "neither protocol")
 		}
 	}))
 	t.Cleanup(s.Close)
 	h.HTTPRequest = func(q sdk.Request) (sdk.Response, error) {
-		url := strings.NewReplacer("https://api.openai.com:443", s.URL, "https://api.openai.com", s.URL, "https://api.anthropic.com", s.URL).Replace(q.URL)
+		url := strings.NewReplacer("https://api.openai.com:443", s.URL, "https://api.openai.com", s.URL, "https://api.anthropic.com", s.URL).
+			Replace(q.URL)
 		req, err := http.NewRequest(q.Method, url, bytes.NewReader(q.Body))
 		if err != nil {
 			return sdk.Response{}, &sdk.OpError{Code: "bad_request", Message: err.Error()}
@@ -68,7 +81,11 @@ func serve(t *testing.T, h *sdktest.Host) (url string, seen *[]map[string]any) {
 		req.Header.Set("Test-Key", q.Credential)
 		r, err := http.DefaultTransport.RoundTrip(req)
 		if err != nil {
-			return sdk.Response{}, &sdk.OpError{Code: "connection", Message: err.Error(), Unknown: true}
+			return sdk.Response{}, &sdk.OpError{
+				Code:    "connection",
+				Message: err.Error(),
+				Unknown: true,
+			}
 		}
 		defer r.Body.Close()
 		body, err := io.ReadAll(r.Body)
@@ -112,16 +129,25 @@ func TestBothProtocols(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.code != "" {
-				if out.Error == nil || out.Error.Code != tt.code || !strings.Contains(out.Error.Message, tt.words) {
+				if out.Error == nil || out.Error.Code != tt.code ||
+					!strings.Contains(out.Error.Message, tt.words) {
 					t.Errorf("error %+v, want %s with %q", out.Error, tt.code, tt.words)
 				}
 				return
 			}
 			if out.Error != nil || string(out.Structured) != tt.want || out.Text != "Paris" {
-				t.Errorf("got %s %q, error %+v; want %s", out.Structured, out.Text, out.Error, tt.want)
+				t.Errorf(
+					"got %s %q, error %+v; want %s",
+					out.Structured,
+					out.Text,
+					out.Error,
+					tt.want,
+				)
 			}
 			sent, _ := json.Marshal(*seen)
-			if strings.Contains(tt.args, "system") && !strings.Contains(string(sent), "Be short.") || !strings.Contains(string(sent), "The capital of France?") {
+			if strings.Contains(tt.args, "system") &&
+				!strings.Contains(string(sent), "Be short.") ||
+				!strings.Contains(string(sent), "The capital of France?") {
 				t.Errorf("sent %s", sent)
 			}
 		})
@@ -135,11 +161,17 @@ func TestWhatIsReserved(t *testing.T) {
 		ask := h.HTTPRequest
 		var got sdk.Request
 		h.HTTPRequest = func(q sdk.Request) (sdk.Response, error) { got = q; return ask(q) }
-		if out, err := h.Call("llm_query", arguments("x", args, url)); err != nil || out.Error != nil {
+		if out, err := h.Call("llm_query", arguments("x", args, url)); err != nil ||
+			out.Error != nil {
 			t.Fatal(err, out.Error)
 		}
 		if (got.ReserveUSDMicros > 100*dearOutput) != want || got.MaxHops != 0 {
-			t.Errorf("%s reserves %d and follows %d redirects", args, got.ReserveUSDMicros, got.MaxHops)
+			t.Errorf(
+				"%s reserves %d and follows %d redirects",
+				args,
+				got.ReserveUSDMicros,
+				got.MaxHops,
+			)
 		}
 	}
 }
@@ -162,7 +194,14 @@ func TestTheGuardSaysWhyNothingWasSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := sdktest.New(t)
 			serve(t, h)
-			args, _ := json.Marshal(map[string]any{"provider": "openai", "base_url": "https://api.openai.com/v1", "model": "m", "prompt": tt.prompt})
+			args, _ := json.Marshal(
+				map[string]any{
+					"provider": "openai",
+					"base_url": "https://api.openai.com/v1",
+					"model":    "m",
+					"prompt":   tt.prompt,
+				},
+			)
 			out, err := h.Call("llm_query", string(args))
 			if err != nil {
 				t.Fatal(err)

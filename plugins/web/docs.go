@@ -45,12 +45,14 @@ The same filters over an artifact (argument artifact) or JSON text (argument jso
 `
 
 func docs(c *sdk.Call) ([]sdk.ResourceContent, error) {
-	return []sdk.ResourceContent{{URI: "curl://docs/api", MIMEType: "text/markdown", Text: manual}}, nil
+	return []sdk.ResourceContent{
+		{URI: "curl://docs/api", MIMEType: "text/markdown", Text: manual},
+	}, nil
 }
 
 type testIn struct {
-	URL      string `json:"url" doc:"The endpoint" maxlen:"2000"`
-	Method   string `json:"method,omitempty" doc:"GET unless given" maxlen:"10"`
+	URL      string `json:"url"                doc:"The endpoint"              maxlen:"2000"`
+	Method   string `json:"method,omitempty"   doc:"GET unless given"          maxlen:"10"`
 	Expected string `json:"expected,omitempty" doc:"What it is expected to do" maxlen:"2000"`
 }
 
@@ -59,9 +61,13 @@ func apiTest(c *sdk.Call, in testIn) (string, []sdk.Message, error) {
 	if in.Method == "" {
 		in.Method = "GET"
 	}
-	text := fmt.Sprintf("Test the API endpoint %q with curl_execute.\n\n1. Send a %q request with include_headers.\n2. Say what status, content type and headers it answers with, and how the body is made up.\n"+
-		"3. Try what an endpoint should refuse: a missing parameter, a wrong type, no authentication. Do not send requests that change or delete data unless the user asks for it.\n"+
-		"4. Report what works, what does not, and the requests that show it.", in.URL, in.Method)
+	text := fmt.Sprintf(
+		"Test the API endpoint %q with curl_execute.\n\n1. Send a %q request with include_headers.\n2. Say what status, content type and headers it answers with, and how the body is made up.\n"+
+			"3. Try what an endpoint should refuse: a missing parameter, a wrong type, no authentication. Do not send requests that change or delete data unless the user asks for it.\n"+
+			"4. Report what works, what does not, and the requests that show it.",
+		in.URL,
+		in.Method,
+	)
 	if in.Expected != "" {
 		text += fmt.Sprintf("\n\nExpected: %q", in.Expected)
 	}
@@ -73,8 +79,11 @@ type discoveryIn struct {
 }
 
 func apiDiscovery(c *sdk.Call, in discoveryIn) (string, []sdk.Message, error) {
-	text := fmt.Sprintf("Find out what the API at %q offers, with curl_execute and GET requests only.\n\n1. Look for a description: /openapi.json, /swagger.json, /v3/api-docs, /.well-known/, the root itself.\n"+
-		"2. If there is one, list its endpoints with jq_filter (.paths | keys) rather than reading all of it.\n3. Otherwise follow the links in the answers, a few steps deep.\n"+
-		"4. Report the endpoints, their parameters, how they authenticate, and an example of each kind of answer. A refusal by policy is a boundary: report it, do not look for a way around.", in.BaseURL)
+	text := fmt.Sprintf(
+		"Find out what the API at %q offers, with curl_execute and GET requests only.\n\n1. Look for a description: /openapi.json, /swagger.json, /v3/api-docs, /.well-known/, the root itself.\n"+
+			"2. If there is one, list its endpoints with jq_filter (.paths | keys) rather than reading all of it.\n3. Otherwise follow the links in the answers, a few steps deep.\n"+
+			"4. Report the endpoints, their parameters, how they authenticate, and an example of each kind of answer. A refusal by policy is a boundary: report it, do not look for a way around.",
+		in.BaseURL,
+	)
 	return "Discover an API", []sdk.Message{{Role: "user", Content: sdk.Text(text)}}, nil
 }

@@ -50,7 +50,12 @@ func TestWhatIsSent(t *testing.T) {
 			}
 			if tt.code != "" {
 				if out.Error == nil || out.Error.Code != tt.code || len(h.Requests) > 0 {
-					t.Errorf("error %+v after %d requests, want %s before any", out.Error, len(h.Requests), tt.code)
+					t.Errorf(
+						"error %+v after %d requests, want %s before any",
+						out.Error,
+						len(h.Requests),
+						tt.code,
+					)
 				}
 				return
 			}
@@ -114,7 +119,8 @@ func TestWhatComesBack(t *testing.T) {
 				return
 			}
 			var got curlOut
-			if out.Error != nil || json.Unmarshal(out.Structured, &got) != nil || !reflect.DeepEqual(got, tt.want) {
+			if out.Error != nil || json.Unmarshal(out.Structured, &got) != nil ||
+				!reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got %s, error %+v; want %+v", out.Structured, out.Error, tt.want)
 			}
 			if !strings.HasPrefix(kept, tt.kept) || (kept == "") != (tt.kept == "") {

@@ -18,11 +18,23 @@ func (h *Host) answer(name string, request []byte) (any, error) {
 			if err != nil {
 				return nil, &sdk.BadRequest{Field: "stdin_b64", Message: err.Error()}
 			}
-			return ran(h.SSHExec(q.Node, q.Argv, sdk.ExecOptions{Stdin: stdin, MaxBytes: q.MaxBytes, Timeout: timeout(q.Common)}))
+			return ran(
+				h.SSHExec(
+					q.Node,
+					q.Argv,
+					sdk.ExecOptions{Stdin: stdin, MaxBytes: q.MaxBytes, Timeout: timeout(q.Common)},
+				),
+			)
 		})
 	case "ssh_script":
 		return with(h, name, request, h.SSHScript != nil, func(q abi.ScriptRequest) (any, error) {
-			return ran(h.SSHScript(q.Node, q.Script, sdk.ExecOptions{MaxBytes: q.MaxBytes, Timeout: timeout(q.Common)}))
+			return ran(
+				h.SSHScript(
+					q.Node,
+					q.Script,
+					sdk.ExecOptions{MaxBytes: q.MaxBytes, Timeout: timeout(q.Common)},
+				),
+			)
 		})
 	case "stage":
 		return with(h, name, request, h.Stage != nil, func(q abi.OnNode) (any, error) {
@@ -44,7 +56,13 @@ func (h *Host) answer(name string, request []byte) (any, error) {
 			return out, err
 		})
 	case "sftp_read":
-		return with(h, name, request, h.SFTPRead != nil, func(q abi.FileRequest) (any, error) { return readBack(h.SFTPRead(q.Node, q.Path, q.MaxBytes)) })
+		return with(
+			h,
+			name,
+			request,
+			h.SFTPRead != nil,
+			func(q abi.FileRequest) (any, error) { return readBack(h.SFTPRead(q.Node, q.Path, q.MaxBytes)) },
+		)
 	case "sftp_write":
 		return with(h, name, request, h.SFTPWrite != nil, func(q abi.FileRequest) (any, error) {
 			data, err := q.Data.Bytes()
@@ -54,39 +72,93 @@ func (h *Host) answer(name string, request []byte) (any, error) {
 			return written(h.SFTPWrite(q.Node, q.Path, data, files(q)))
 		})
 	case "sftp_get":
-		return with(h, name, request, h.SFTPGet != nil, func(q abi.FileRequest) (any, error) { return written(h.SFTPGet(q.Node, q.Path, q.Local, files(q))) })
+		return with(
+			h,
+			name,
+			request,
+			h.SFTPGet != nil,
+			func(q abi.FileRequest) (any, error) { return written(h.SFTPGet(q.Node, q.Path, q.Local, files(q))) },
+		)
 	case "sftp_put":
-		return with(h, name, request, h.SFTPPut != nil, func(q abi.FileRequest) (any, error) { return written(h.SFTPPut(q.Node, q.Local, q.Path, files(q))) })
+		return with(
+			h,
+			name,
+			request,
+			h.SFTPPut != nil,
+			func(q abi.FileRequest) (any, error) { return written(h.SFTPPut(q.Node, q.Local, q.Path, files(q))) },
+		)
 	case "sftp_remove":
-		return with(h, name, request, h.SFTPRemove != nil, func(q abi.FileRequest) (any, error) { return struct{}{}, h.SFTPRemove(q.Node, q.Path) })
+		return with(
+			h,
+			name,
+			request,
+			h.SFTPRemove != nil,
+			func(q abi.FileRequest) (any, error) { return struct{}{}, h.SFTPRemove(q.Node, q.Path) },
+		)
 	case "http_request":
 		return with(h, name, request, h.HTTPRequest != nil, func(q abi.HTTPRequest) (any, error) {
 			body, err := q.Data.Bytes()
 			if err != nil {
 				return nil, &sdk.BadRequest{Field: "b64", Message: err.Error()}
 			}
-			r, err := h.HTTPRequest(sdk.Request{Method: q.Method, URL: q.URL, Headers: q.Headers, Body: body, Credential: q.Credential, MaxHops: q.MaxHops,
-				MaxBytes: q.MaxBytes, Save: q.Save, ReserveUSDMicros: q.ReserveUSDMicros, Timeout: timeout(q.Common)})
-			out := abi.HTTPResponse{Data: abi.NewData(r.Body), Status: r.Status, Headers: r.Headers, Blob: r.Blob, Bytes: r.Bytes}
+			r, err := h.HTTPRequest(
+				sdk.Request{
+					Method:           q.Method,
+					URL:              q.URL,
+					Headers:          q.Headers,
+					Body:             body,
+					Credential:       q.Credential,
+					MaxHops:          q.MaxHops,
+					MaxBytes:         q.MaxBytes,
+					Save:             q.Save,
+					ReserveUSDMicros: q.ReserveUSDMicros,
+					Timeout:          timeout(q.Common),
+				},
+			)
+			out := abi.HTTPResponse{
+				Data:    abi.NewData(r.Body),
+				Status:  r.Status,
+				Headers: r.Headers,
+				Blob:    r.Blob,
+				Bytes:   r.Bytes,
+			}
 			for _, hop := range r.Hops {
 				out.Hops = append(out.Hops, abi.Hop(hop))
 			}
 			return out, err
 		})
 	case "blob_write":
-		return with(h, name, request, h.BlobWrite != nil, func(q abi.BlobWriteRequest) (any, error) {
-			data, err := q.Data.Bytes()
-			if err != nil {
-				return nil, &sdk.BadRequest{Field: "b64", Message: err.Error()}
-			}
-			b, err := h.BlobWrite(q.Name, q.MIME, data, time.Duration(q.TTLS)*time.Second)
-			return abi.BlobWriteResponse(b), err
-		})
+		return with(
+			h,
+			name,
+			request,
+			h.BlobWrite != nil,
+			func(q abi.BlobWriteRequest) (any, error) {
+				data, err := q.Data.Bytes()
+				if err != nil {
+					return nil, &sdk.BadRequest{Field: "b64", Message: err.Error()}
+				}
+				b, err := h.BlobWrite(q.Name, q.MIME, data, time.Duration(q.TTLS)*time.Second)
+				return abi.BlobWriteResponse(b), err
+			},
+		)
 	case "blob_read":
 		if q := (abi.BlobReadRequest{}); json.Unmarshal(request, &q) == nil && q.Local != "" {
-			return with(h, name, request, h.BlobCopy != nil, func(q abi.BlobReadRequest) (any, error) { return written(h.BlobCopy(q.Blob, q.Local)) })
+			return with(
+				h,
+				name,
+				request,
+				h.BlobCopy != nil,
+				func(q abi.BlobReadRequest) (any, error) { return written(h.BlobCopy(q.Blob, q.Local)) },
+			)
 		}
-		return with(h, name, request, h.BlobRead != nil, func(q abi.BlobReadRequest) (any, error) { return readBack(h.BlobRead(q.Blob, q.Offset, q.MaxBytes)) })
+		return with(
+			h,
+			name,
+			request,
+			h.BlobRead != nil,
+			func(q abi.BlobReadRequest) (any, error) { return readBack(h.BlobRead(q.Blob, q.Offset, q.MaxBytes)) },
+		)
 	case "ask":
 		return with(h, name, request, h.Ask != nil, func(q abi.AskRequest) (any, error) {
 			a, err := h.Ask(q.Key, q.Message, q.Schema)
@@ -96,11 +168,20 @@ func (h *Host) answer(name string, request []byte) (any, error) {
 	return nil, &sdk.BadRequest{Field: "import", Message: name + " is not an operation"}
 }
 
-func with[Q any](h *Host, name string, request []byte, hooked bool, answer func(Q) (any, error)) (any, error) {
+func with[Q any](
+	h *Host,
+	name string,
+	request []byte,
+	hooked bool,
+	answer func(Q) (any, error),
+) (any, error) {
 	h.t.Helper()
 	if !hooked {
 		h.t.Errorf("the tool asked for %s, for which the test has no hook: %s", name, request)
-		return nil, &sdk.BadRequest{Field: "import", Message: name + " is not available on this host"}
+		return nil, &sdk.BadRequest{
+			Field:   "import",
+			Message: name + " is not available on this host",
+		}
 	}
 	var q Q
 	d := json.NewDecoder(bytes.NewReader(request))
@@ -114,16 +195,34 @@ func with[Q any](h *Host, name string, request []byte, hooked bool, answer func(
 func timeout(c abi.Common) time.Duration { return time.Duration(c.TimeoutMS) * time.Millisecond }
 
 func files(q abi.FileRequest) sdk.FileOptions {
-	return sdk.FileOptions{Mode: q.Mode, Overwrite: q.Overwrite, MaxBytes: q.MaxBytes, Timeout: timeout(q.Common)}
+	return sdk.FileOptions{
+		Mode:      q.Mode,
+		Overwrite: q.Overwrite,
+		MaxBytes:  q.MaxBytes,
+		Timeout:   timeout(q.Common),
+	}
 }
 
 func info(f sdk.FileInfo) abi.FileInfo {
 	name, b64 := abi.Split([]byte(f.Name))
-	return abi.FileInfo{Name: name, NameB64: b64, Type: f.Type, Size: f.Size, Mode: abi.Mode(f.Mode), MTime: f.ModTime.Unix(), RealPath: f.RealPath}
+	return abi.FileInfo{
+		Name:     name,
+		NameB64:  b64,
+		Type:     f.Type,
+		Size:     f.Size,
+		Mode:     abi.Mode(f.Mode),
+		MTime:    f.ModTime.Unix(),
+		RealPath: f.RealPath,
+	}
 }
 
 func ran(r sdk.ExecResult, err error) (any, error) {
-	out := abi.ExecResponse{Exit: r.Exit, Signal: r.Signal, Truncated: r.Truncated, Rendered: r.Rendered}
+	out := abi.ExecResponse{
+		Exit:      r.Exit,
+		Signal:    r.Signal,
+		Truncated: r.Truncated,
+		Rendered:  r.Rendered,
+	}
 	out.Stdout, out.StdoutB64 = abi.Split(r.Stdout)
 	out.Stderr, out.StderrB64 = abi.Split(r.Stderr)
 	return out, err

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// runs gives the declared command that a request runs; one that the tool does not declare fails the test, since the host would refuse it. What command
-// text holds only the host takes apart.
+// runs gives the declared command that a request runs; one that the tool does not declare fails the
+// test, since the host would refuse it. What command text holds only the host takes apart.
 func (h *Host) runs(name string, request []byte) string {
 	var r struct{ Argv []string }
-	if name != "ssh_exec" || json.Unmarshal(request, &r) != nil || slices.Contains(h.tool.Commands, "*") {
+	if name != "ssh_exec" || json.Unmarshal(request, &r) != nil ||
+		slices.Contains(h.tool.Commands, "*") {
 		return ""
 	}
 	best := ""
@@ -20,12 +21,17 @@ func (h *Host) runs(name string, request []byte) string {
 		}
 	}
 	if best == "" {
-		h.t.Errorf("%s runs %q, which is not among its Commands: the host would refuse it", h.tool.Name, r.Argv)
+		h.t.Errorf(
+			"%s runs %q, which is not among its Commands: the host would refuse it",
+			h.tool.Name,
+			r.Argv,
+		)
 	}
 	return best
 }
 
-// names says whether argv is of this entry of the command grammar: it begins with its words, with any segment for a placeholder in a path.
+// names says whether argv is of this entry of the command grammar: it begins with its words, with
+// any segment for a placeholder in a path.
 func names(entry string, argv []string) bool {
 	words := strings.Split(entry, " ")
 	if len(argv) < len(words) {
@@ -33,7 +39,11 @@ func names(entry string, argv []string) bool {
 	}
 	for i, w := range words {
 		want, got := strings.Split(w, "/"), strings.Split(argv[i], "/")
-		if !slices.EqualFunc(want, got, func(x, y string) bool { return x == y || strings.HasPrefix(x, "{") && y != "" }) {
+		if !slices.EqualFunc(
+			want,
+			got,
+			func(x, y string) bool { return x == y || strings.HasPrefix(x, "{") && y != "" },
+		) {
 			return false
 		}
 	}

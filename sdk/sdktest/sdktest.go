@@ -1,4 +1,5 @@
-// Package sdktest runs the tools of a plugin natively, against a host that the test scripts, with plain go test.
+// Package sdktest runs the tools of a plugin natively, against a host that the test scripts, with
+// plain go test.
 package sdktest
 
 import (
@@ -13,8 +14,9 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/internal/abi"
 )
 
-// Host answers the operations of one test. Each hook has the signature of the sdk function without its Call; an operation whose hook is nil
-// fails the test. Errors that a hook returns reach the tool as they are: use *sdk.Refused, *sdk.OpError and *sdk.BadRequest.
+// Host answers the operations of one test. Each hook has the signature of the sdk function without
+// its Call; an operation whose hook is nil fails the test. Errors that a hook returns reach the
+// tool as they are: use *sdk.Refused, *sdk.OpError and *sdk.BadRequest.
 type Host struct {
 	Nodes []sdk.Node // the inventory; New gives pve1 (the default) and pve2 in cluster lab
 	Round int
@@ -70,9 +72,17 @@ type Output struct {
 	JSON       json.RawMessage // the whole of it
 }
 
-// New makes the host of one test; tests that use it must not run in parallel, since a plugin serves one host at a time.
+// New makes the host of one test; tests that use it must not run in parallel, since a plugin serves
+// one host at a time.
 func New(t testing.TB) *Host {
-	h := &Host{t: t, Nodes: []sdk.Node{{Name: "pve1", Cluster: "lab", Default: true}, {Name: "pve2", Cluster: "lab"}}, tools: map[string]describedTool{}}
+	h := &Host{
+		t: t,
+		Nodes: []sdk.Node{
+			{Name: "pve1", Cluster: "lab", Default: true},
+			{Name: "pve2", Cluster: "lab"},
+		},
+		tools: map[string]describedTool{},
+	}
 	var d struct{ Tools, Resources, Prompts []describedTool }
 	if err := json.Unmarshal(h.Describe(), &d); err != nil {
 		t.Fatalf("the plugin's description: %v", err)
@@ -97,8 +107,9 @@ func (h *Host) Describe() []byte {
 	return b
 }
 
-// Call calls a tool, resource or prompt by its name, the way the sandbox does. Arguments are held to the tool's schema first, as the host holds
-// them. The error is about the call itself: an unknown tool, arguments that do not fit. How the tool failed is in Output.Error.
+// Call calls a tool, resource or prompt by its name, the way the sandbox does. Arguments are held
+// to the tool's schema first, as the host holds them. The error is about the call itself: an
+// unknown tool, arguments that do not fit. How the tool failed is in Output.Error.
 func (h *Host) Call(tool, argsJSON string) (Output, error) {
 	t, ok := h.tools[tool]
 	if !ok {
@@ -108,7 +119,11 @@ func (h *Host) Call(tool, argsJSON string) (Output, error) {
 		return Output{}, fmt.Errorf("arguments of %s: %w", tool, err)
 	}
 	in := abi.Input{ABI: 1, Kind: t.Kind, Name: tool, URI: t.URI, Args: json.RawMessage(argsJSON),
-		Call: abi.CallInfo{ID: "test", DeadlineMS: time.Now().Add(time.Minute).UnixMilli(), Round: max(h.Round, 1)}}
+		Call: abi.CallInfo{
+			ID:         "test",
+			DeadlineMS: time.Now().Add(time.Minute).UnixMilli(),
+			Round:      max(h.Round, 1),
+		}}
 	for _, n := range h.Nodes {
 		in.Nodes = append(in.Nodes, abi.Node(n))
 	}
@@ -126,7 +141,12 @@ func (h *Host) Call(tool, argsJSON string) (Output, error) {
 	if err := json.Unmarshal(b, &o); err != nil {
 		return Output{}, fmt.Errorf("output of %s: %w", tool, err)
 	}
-	out := Output{Structured: o.Structured, BadInput: code == abi.CallInput, JSON: b, Error: (*sdk.Error)(o.Error)}
+	out := Output{
+		Structured: o.Structured,
+		BadInput:   code == abi.CallInput,
+		JSON:       b,
+		Error:      (*sdk.Error)(o.Error),
+	}
 	if (code != abi.CallOK) != (o.Error != nil) {
 		return out, fmt.Errorf("%s returned code %d with error %v", tool, code, o.Error)
 	}
@@ -146,9 +166,16 @@ func (h *Host) note(name string, level int32, note []byte) {
 
 // operation answers one request over the same JSON that crosses into a sandbox.
 func (h *Host) operation(name string, request []byte) (abi.Status, []byte) {
-	h.Requests = append(h.Requests, Request{name, slices.Clone(request), h.tool.Name, h.runs(name, request)})
+	h.Requests = append(
+		h.Requests,
+		Request{name, slices.Clone(request), h.tool.Name, h.runs(name, request)},
+	)
 	if !slices.Contains(h.tool.Imports, name) {
-		h.t.Errorf("%s uses %s, which is not among its Imports: the host would refuse it", h.tool.Name, name)
+		h.t.Errorf(
+			"%s uses %s, which is not among its Imports: the host would refuse it",
+			h.tool.Name,
+			name,
+		)
 	}
 	resp, err := h.answer(name, request)
 	var refused *sdk.Refused

@@ -18,7 +18,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// place is a lab with a configuration for the real binary, under which bench's tools are green and not counted out.
+// place is a lab with a configuration for the real binary, under which bench's tools are green and
+// not counted out.
 type place struct{ root, bin, config, addr string }
 
 func startSite(b *testing.B) place {
@@ -31,20 +32,38 @@ func startSite(b *testing.B) place {
 	wasm, err := os.ReadFile(filepath.Join(root, "build/guests/bench.wasm"))
 	check(b, err)
 	check(b, os.WriteFile(filepath.Join(plugins, "bench.wasm"), wasm, 0o644))
-	check(b, os.CopyFS(filepath.Join(dir, "site"), os.DirFS(filepath.Join(root, "examples/lab/site"))))
+	check(
+		b,
+		os.CopyFS(filepath.Join(dir, "site"), os.DirFS(filepath.Join(root, "examples/lab/site"))),
+	)
 	site := filepath.Join(dir, "site", "data.yaml")
 	data, err := os.ReadFile(site)
 	check(b, err)
-	data = bytes.Replace(data, []byte("\ntiers:\n"), []byte("\ntiers:\n  \"tool:bench_true\": green\n  \"tool:bench_nothing\": green\n"), 1)
-	data = regexp.MustCompile(`calls_per_minute: \d+`).ReplaceAll(data, []byte("calls_per_minute: 100000000"))
+	data = bytes.Replace(
+		data,
+		[]byte("\ntiers:\n"),
+		[]byte("\ntiers:\n  \"tool:bench_true\": green\n  \"tool:bench_nothing\": green\n"),
+		1,
+	)
+	data = regexp.MustCompile(`calls_per_minute: \d+`).
+		ReplaceAll(data, []byte("calls_per_minute: 100000000"))
 	check(b, os.WriteFile(site, data, 0o644))
 	bin := filepath.Join(root, "build/caponier")
-	out, err := exec.Command(bin, "plugin", "lock", "--lock", filepath.Join(dir, "plugins.lock"), "--dir", plugins).CombinedOutput()
+	out, err := exec.Command(bin, "plugin", "lock", "--lock", filepath.Join(dir, "plugins.lock"), "--dir", plugins).
+		CombinedOutput()
 	if err != nil {
 		b.Fatalf("plugin lock: %v\n%s", err, out)
 	}
-	lab, err := pvelab.Start(b.Context(), pvelab.Options{State: filepath.Join(dir, "lab"), Config: filepath.Join(dir, "config.toml"), Plugins: plugins,
-		Lock: filepath.Join(dir, "plugins.lock"), Site: filepath.Join(dir, "site")})
+	lab, err := pvelab.Start(
+		b.Context(),
+		pvelab.Options{
+			State:   filepath.Join(dir, "lab"),
+			Config:  filepath.Join(dir, "config.toml"),
+			Plugins: plugins,
+			Lock:    filepath.Join(dir, "plugins.lock"),
+			Site:    filepath.Join(dir, "site"),
+		},
+	)
 	check(b, err)
 	b.Cleanup(func() { lab.Close() })
 
@@ -54,7 +73,10 @@ func startSite(b *testing.B) place {
 // serve is the real binary with that configuration.
 func (s place) serve(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.bin, append([]string{"--config", s.config, "serve"}, args...)...)
-	cmd.Env = append(os.Environ(), "CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(s.root, "build/cache"))
+	cmd.Env = append(
+		os.Environ(),
+		"CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(s.root, "build/cache"),
+	)
 	return cmd
 }
 
@@ -75,13 +97,22 @@ func start(b *testing.B) *system {
 	signer, err := ssh.ParsePrivateKey(pem)
 	check(b, err)
 	s := &system{}
-	s.raw, err = ssh.Dial("tcp", at.addr, &ssh.ClientConfig{User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+	s.raw, err = ssh.Dial(
+		"tcp",
+		at.addr,
+		&ssh.ClientConfig{
+			User:            "root",
+			Auth:            []ssh.AuthMethod{ssh.PublicKeys(signer)},
+			HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+		},
+	)
 	check(b, err)
 	b.Cleanup(func() { s.raw.Close() })
 
 	serve := at.serve()
 	serve.Stderr = os.Stderr
-	s.session, err = mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).Connect(b.Context(), &mcp.CommandTransport{Command: serve}, nil)
+	s.session, err = mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).
+		Connect(b.Context(), &mcp.CommandTransport{Command: serve}, nil)
 	check(b, err)
 	b.Cleanup(func() { s.session.Close() })
 	return s
@@ -104,14 +135,18 @@ func (s *system) rawTrue(b *testing.B) {
 }
 
 func (s *system) call(b *testing.B, tool string) {
-	res, err := s.session.CallTool(context.Background(), &mcp.CallToolParams{Name: tool, Arguments: map[string]any{}})
+	res, err := s.session.CallTool(
+		context.Background(),
+		&mcp.CallToolParams{Name: tool, Arguments: map[string]any{}},
+	)
 	check(b, err)
 	if res.IsError {
 		b.Fatalf("%s: %v", tool, res.StructuredContent)
 	}
 }
 
-// BenchmarkCall times, in turn, a raw exec, a call that does the same through MCP, policy, sandbox and journal, and a call that does nothing.
+// BenchmarkCall times, in turn, a raw exec, a call that does the same through MCP, policy, sandbox
+// and journal, and a call that does nothing.
 func BenchmarkCall(b *testing.B) {
 	s := start(b)
 	for range 50 { // both pools warm

@@ -29,9 +29,14 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
-	s.AddTool(&mcp.Tool{Name: "bench_nothing", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: `{"exit":0}`}}}, nil
-	})
+	s.AddTool(
+		&mcp.Tool{Name: "bench_nothing", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{
+				Content: []mcp.Content{&mcp.TextContent{Text: `{"exit":0}`}},
+			}, nil
+		},
+	)
 	var err error
 	if way == "stdio" {
 		err = s.Run(context.Background(), &mcp.StdioTransport{})
@@ -52,12 +57,22 @@ type server struct {
 	cmd  func(way string) *exec.Cmd
 }
 
-// servers are the real host, whose every call is decided twice, journaled on disk and run in a fresh guest, and the bare one.
+// servers are the real host, whose every call is decided twice, journaled on disk and run in a
+// fresh guest, and the bare one.
 func servers(b *testing.B) []server {
 	s := startSite(b)
 	config, err := os.ReadFile(s.config)
 	check(b, err)
-	check(b, os.WriteFile(s.config, append(config, "\n[front]\nmax_calls = 256\nmax_sessions = 200\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n"...), 0o600))
+	check(
+		b,
+		os.WriteFile(
+			s.config,
+			append(
+				config,
+				"\n[front]\nmax_calls = 256\nmax_sessions = 200\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n"...),
+			0o600,
+		),
+	)
 	self, err := os.Executable()
 	check(b, err)
 	return []server{
@@ -83,7 +98,8 @@ type load struct {
 	one      int64         // resident with one session, in KiB
 }
 
-// open starts the server, one process for each session on stdio, and connects. Streams says whether idle sessions hold one open, as clients do.
+// open starts the server, one process for each session on stdio, and connects. Streams says whether
+// idle sessions hold one open, as clients do.
 func open(b *testing.B, s server, way string, sessions int, streams bool) *load {
 	b.Helper()
 	l := &load{}
@@ -113,7 +129,8 @@ func open(b *testing.B, s server, way string, sessions int, streams bool) *load 
 			cmd.Stderr = os.Stderr
 			t = &mcp.CommandTransport{Command: cmd}
 		}
-		cs, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).Connect(context.Background(), t, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		cs, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).
+			Connect(context.Background(), t, &mcp.ClientSessionOptions{ProtocolVersion: version})
 		check(b, err)
 		b.Cleanup(func() { cs.Close() })
 		if l.sessions = append(l.sessions, cs); cmd != nil {
@@ -158,51 +175,68 @@ func (l *load) cpu(b *testing.B) (all time.Duration) {
 	return all
 }
 
-// BenchmarkMCP times tools/call of a tool that does nothing: p50, p99, calls a second of all sessions together, processor time, memory. Run it with
-// -benchtime of seconds. GOGC and GOMEMLIMIT are passed on.
+// BenchmarkMCP times tools/call of a tool that does nothing: p50, p99, calls a second of all
+// sessions together, processor time, memory. Run it with -benchtime of seconds. GOGC and GOMEMLIMIT
+// are passed on.
 func BenchmarkMCP(b *testing.B) {
 	all := servers(b)
 	for _, way := range []string{"stdio", "http 2025", "http 2026"} {
 		for _, sessions := range []int{1, 16, 100} {
 			for _, s := range all {
-				b.Run(fmt.Sprintf("%s/%d/%s", strings.ReplaceAll(way, " ", "_"), sessions, strings.ReplaceAll(s.name, " ", "_")), func(b *testing.B) {
-					l := open(b, s, way, sessions, false)
-					one := func(cs *mcp.ClientSession) {
-						if r, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "bench_nothing", Arguments: map[string]any{}}); err != nil || r.IsError {
-							b.Errorf("%v %+v", err, r)
-						}
-					}
-					for _, cs := range l.sessions {
-						one(cs)
-					}
-					took := make([]time.Duration, b.N)
-					var next atomic.Int64
-					var wg sync.WaitGroup
-					b.ResetTimer()
-					began, used := time.Now(), l.cpu(b)
-					for _, cs := range l.sessions {
-						wg.Go(func() {
-							for i := next.Add(1) - 1; i < int64(b.N) && !b.Failed(); i = next.Add(1) - 1 {
-								took[i] = timed(func() { one(cs) })
+				b.Run(
+					fmt.Sprintf(
+						"%s/%d/%s",
+						strings.ReplaceAll(way, " ", "_"),
+						sessions,
+						strings.ReplaceAll(s.name, " ", "_"),
+					),
+					func(b *testing.B) {
+						l := open(b, s, way, sessions, false)
+						one := func(cs *mcp.ClientSession) {
+							if r, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "bench_nothing", Arguments: map[string]any{}}); err != nil ||
+								r.IsError {
+								b.Errorf("%v %+v", err, r)
 							}
-						})
-					}
-					wg.Wait()
-					all := time.Since(began)
-					b.StopTimer()
-					b.ReportMetric(at(took, 50), "p50-µs")
-					b.ReportMetric(at(took, 99), "p99-µs")
-					b.ReportMetric(float64(b.N)/all.Seconds(), "calls/s")
-					b.ReportMetric(float64((l.cpu(b)-used).Microseconds())/float64(b.N), "cpu-µs/call")
-					b.ReportMetric(float64(l.resident(b))/1024/float64(len(l.pids)), "MiB/process")
-					b.ReportMetric(0, "ns/op")
-				})
+						}
+						for _, cs := range l.sessions {
+							one(cs)
+						}
+						took := make([]time.Duration, b.N)
+						var next atomic.Int64
+						var wg sync.WaitGroup
+						b.ResetTimer()
+						began, used := time.Now(), l.cpu(b)
+						for _, cs := range l.sessions {
+							wg.Go(func() {
+								for i := next.Add(1) - 1; i < int64(b.N) && !b.Failed(); i = next.Add(1) - 1 {
+									took[i] = timed(func() { one(cs) })
+								}
+							})
+						}
+						wg.Wait()
+						all := time.Since(began)
+						b.StopTimer()
+						b.ReportMetric(at(took, 50), "p50-µs")
+						b.ReportMetric(at(took, 99), "p99-µs")
+						b.ReportMetric(float64(b.N)/all.Seconds(), "calls/s")
+						b.ReportMetric(
+							float64((l.cpu(b)-used).Microseconds())/float64(b.N),
+							"cpu-µs/call",
+						)
+						b.ReportMetric(
+							float64(l.resident(b))/1024/float64(len(l.pids)),
+							"MiB/process",
+						)
+						b.ReportMetric(0, "ns/op")
+					},
+				)
 			}
 		}
 	}
 }
 
-// BenchmarkIdle times the start of a server up to its first answer, its memory then, and what a hundred idle sessions with an open stream add to it.
+// BenchmarkIdle times the start of a server up to its first answer, its memory then, and what a
+// hundred idle sessions with an open stream add to it.
 func BenchmarkIdle(b *testing.B) {
 	for _, s := range servers(b) {
 		for _, way := range []string{"stdio", "http 2025"} {

@@ -16,8 +16,9 @@ import (
 	"github.com/caponier-mcp/caponier/host/shell"
 )
 
-// BenchmarkReplay decides a journal of 100,000 decisions again with the real binary: half of them calls, half of them commands, each of its own
-// id, time and count. It reports the seconds that passed and those that the processors worked.
+// BenchmarkReplay decides a journal of 100,000 decisions again with the real binary: half of them
+// calls, half of them commands, each of its own id, time and count. It reports the seconds that
+// passed and those that the processors worked.
 func BenchmarkReplay(b *testing.B) {
 	const n = 100_000
 	site, dir := "../../examples/lab/site", b.TempDir()
@@ -48,31 +49,80 @@ func BenchmarkReplay(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		cmd := exec.Command(binary, "--json", "policy", "replay", site, "--journal", filepath.Join(dir, "journal"))
+		cmd := exec.Command(
+			binary,
+			"--json",
+			"policy",
+			"replay",
+			site,
+			"--journal",
+			filepath.Join(dir, "journal"),
+		)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
 		var diff policy.Diff
 		if err != nil || json.Unmarshal(out, &diff) != nil || diff.Same != n {
 			b.Fatalf("%v: %.500s", err, out)
 		}
-		b.ReportMetric((cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), "CPU-s")
+		b.ReportMetric(
+			(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(),
+			"CPU-s",
+		)
 	}
 }
 
 func question(i int) gate.Question {
-	tool := &gate.Tool{Kind: "tool", Name: "proxmox_container_status", Plugin: gate.Plugin{Name: "containers", Version: "1.0.0", Digest: "sha256:00"}, Imports: []string{"ssh_exec"}, Commands: []string{"pct status", "pct config"}, TargetKinds: []string{"vmids"}}
+	tool := &gate.Tool{
+		Kind:        "tool",
+		Name:        "proxmox_container_status",
+		Plugin:      gate.Plugin{Name: "containers", Version: "1.0.0", Digest: "sha256:00"},
+		Imports:     []string{"ssh_exec"},
+		Commands:    []string{"pct status", "pct config"},
+		TargetKinds: []string{"vmids"},
+	}
 	vmid := fmt.Sprint(200 + i%500)
-	c := &gate.Call{ID: fmt.Sprint("C", i/2), Source: "stdio", Principal: gate.Principal{ID: "demo", Auth: "config"}, Tool: tool,
-		Args:    gate.Args{JSON: json.RawMessage(`{"vmid":` + vmid + `}`), Digest: "sha256:11", Scalars: map[string]any{"vmid": int64(200 + i%500)}},
-		Targets: gate.Targets{Nodes: []string{"pve1"}, VMIDs: []string{vmid}}, Clusters: []string{"lab"},
-		Nodes:        []gate.Node{{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22, User: "root", Default: true}},
-		Confirmation: gate.Confirmation{State: "none"}}
-	q := gate.Question{ID: fmt.Sprint("D", i), Kind: gate.KindCall, Call: c, Facts: gate.Facts{Counts: gate.Counts{Calls60s: int64(1 + i%20), TargetCalls60s: 1}}, Time: time.Now()}
+	c := &gate.Call{
+		ID:        fmt.Sprint("C", i/2),
+		Source:    "stdio",
+		Principal: gate.Principal{ID: "demo", Auth: "config"},
+		Tool:      tool,
+		Args: gate.Args{
+			JSON:    json.RawMessage(`{"vmid":` + vmid + `}`),
+			Digest:  "sha256:11",
+			Scalars: map[string]any{"vmid": int64(200 + i%500)},
+		},
+		Targets: gate.Targets{
+			Nodes: []string{"pve1"},
+			VMIDs: []string{vmid},
+		},
+		Clusters: []string{"lab"},
+		Nodes: []gate.Node{
+			{
+				Name:    "pve1",
+				Cluster: "lab",
+				Host:    "127.0.0.1",
+				Port:    22,
+				User:    "root",
+				Default: true,
+			},
+		},
+		Confirmation: gate.Confirmation{State: "none"},
+	}
+	q := gate.Question{
+		ID:    fmt.Sprint("D", i),
+		Kind:  gate.KindCall,
+		Call:  c,
+		Facts: gate.Facts{Counts: gate.Counts{Calls60s: int64(1 + i%20), TargetCalls60s: 1}},
+		Time:  time.Now(),
+	}
 	if i%2 == 1 {
 		argv := []string{"pct", "status", vmid, "--verbose"}
 		cmd := shell.Lowerer{}.Argv(argv)
 		c.Decided = gate.Decision{Allow: true, Tier: gate.Green}
-		q.Kind, q.Op, q.Node, q.Cmd, q.Facts = gate.KindOperation, gate.SSHExec{OnNode: gate.OnNode{Node: "pve1"}, Argv: argv}, &c.Nodes[0], &cmd, gate.Facts{}
+		q.Kind, q.Op, q.Node, q.Cmd, q.Facts = gate.KindOperation, gate.SSHExec{
+			OnNode: gate.OnNode{Node: "pve1"},
+			Argv:   argv,
+		}, &c.Nodes[0], &cmd, gate.Facts{}
 	}
 	return q
 }

@@ -14,15 +14,27 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// BenchmarkStart starts the real binary with the shipped plugins over and over, and asks for the list of tools at once: how long after the start of the process it comes, how
-// long the list itself takes while plugins are being made ready, and what the process weighs when all are.
+// BenchmarkStart starts the real binary with the shipped plugins over and over, and asks for the
+// list of tools at once: how long after the start of the process it comes, how long the list itself
+// takes while plugins are being made ready, and what the process weighs when all are.
 func BenchmarkStart(b *testing.B) {
 	root, err := filepath.Abs("../..")
 	check(b, err)
 	dir := b.TempDir()
-	check(b, os.CopyFS(filepath.Join(dir, "site"), os.DirFS(filepath.Join(root, "examples/lab/site"))))
-	lab, err := pvelab.Start(b.Context(), pvelab.Options{State: filepath.Join(dir, "lab"), Config: filepath.Join(dir, "config.toml"), Plugins: filepath.Join(root, "build/plugins"),
-		Lock: filepath.Join(root, "plugins.lock"), Site: filepath.Join(dir, "site")})
+	check(
+		b,
+		os.CopyFS(filepath.Join(dir, "site"), os.DirFS(filepath.Join(root, "examples/lab/site"))),
+	)
+	lab, err := pvelab.Start(
+		b.Context(),
+		pvelab.Options{
+			State:   filepath.Join(dir, "lab"),
+			Config:  filepath.Join(dir, "config.toml"),
+			Plugins: filepath.Join(root, "build/plugins"),
+			Lock:    filepath.Join(root, "plugins.lock"),
+			Site:    filepath.Join(dir, "site"),
+		},
+	)
 	check(b, err)
 	b.Cleanup(func() { lab.Close() })
 	for name, cache := range map[string]string{"cold": "", "warm": filepath.Join(dir, "cache")} {
@@ -34,16 +46,23 @@ func BenchmarkStart(b *testing.B) {
 					cache = b.TempDir()
 					check(b, os.Chmod(cache, 0o700))
 				}
-				serve := exec.Command(filepath.Join(root, "build/caponier"), "--config", filepath.Join(dir, "config.toml"), "serve")
+				serve := exec.Command(
+					filepath.Join(root, "build/caponier"),
+					"--config",
+					filepath.Join(dir, "config.toml"),
+					"serve",
+				)
 				serve.Env = append(os.Environ(), "CAPONIER_SANDBOX_CACHE_DIR="+cache)
 				var session *mcp.ClientSession
 				up = append(up, timed(func() {
-					session, err = mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).Connect(context.Background(), &mcp.CommandTransport{Command: serve}, nil)
+					session, err = mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).
+						Connect(context.Background(), &mcp.CommandTransport{Command: serve}, nil)
 					check(b, err)
 				}))
 				defer session.Close()
 				list = append(list, timed(func() {
-					if tools, err := session.ListTools(context.Background(), nil); err != nil || len(tools.Tools) < 10 {
+					if tools, err := session.ListTools(context.Background(), nil); err != nil ||
+						len(tools.Tools) < 10 {
 						b.Fatal(err)
 					}
 				}))

@@ -1,6 +1,7 @@
 //go:build conformance
 
-// Package conformance drives the real host with every client that matters and holds them to the same: `make conformance`.
+// Package conformance drives the real host with every client that matters and holds them to the
+// same: `make conformance`.
 package conformance
 
 import (
@@ -33,8 +34,8 @@ const (
 
 var hostArgs = []string{"--config", "config.toml", "serve"}
 
-// TestEveryClientSeesTheSame runs one scenario with the Go client and both TypeScript clients over stdio and HTTP, in both protocol eras. What they
-// see and what the host journals must be the same.
+// TestEveryClientSeesTheSame runs one scenario with the Go client and both TypeScript clients over
+// stdio and HTTP, in both protocol eras. What they see and what the host journals must be the same.
 func TestEveryClientSeesTheSame(t *testing.T) {
 	var wantSeen, wantJournal string
 	for _, client := range []string{"go 2026-07-28", "go 2025-11-25", "ts v1", "ts v2", "ts v2-legacy"} {
@@ -66,8 +67,15 @@ func TestEveryClientSeesTheSame(t *testing.T) {
 				if wantSeen == "" {
 					wantSeen, wantJournal = seen, journaled
 					t.Logf("%s\n%s", seen, journaled)
-					if !strings.Contains(seen, `"refused":{"code":"refused"`) || !strings.Contains(seen, "anna@example.org") || !strings.Contains(seen, `"completed":[["calm","curious"],[],-32602,[]]`) || strings.Count(journaled, "\n") < 15 {
-						t.Errorf("the scenario does not show what it is for:\n%s\n%s", seen, journaled)
+					if !strings.Contains(seen, `"refused":{"code":"refused"`) ||
+						!strings.Contains(seen, "anna@example.org") ||
+						!strings.Contains(seen, `"completed":[["calm","curious"],[],-32602,[]]`) ||
+						strings.Count(journaled, "\n") < 15 {
+						t.Errorf(
+							"the scenario does not show what it is for:\n%s\n%s",
+							seen,
+							journaled,
+						)
 					}
 					return
 				}
@@ -126,16 +134,22 @@ func driveGo(t *testing.T, version string, target []string) string {
 	defer cancel()
 	var mu sync.Mutex
 	progress := []float64{}
-	client := mcp.NewClient(&mcp.Implementation{Name: "differential", Version: "1"}, &mcp.ClientOptions{
-		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"username": "anna", "email": "anna@example.org"}}, nil
+	client := mcp.NewClient(
+		&mcp.Implementation{Name: "differential", Version: "1"},
+		&mcp.ClientOptions{
+			ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				return &mcp.ElicitResult{
+					Action:  "accept",
+					Content: map[string]any{"username": "anna", "email": "anna@example.org"},
+				}, nil
+			},
+			ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+				mu.Lock()
+				defer mu.Unlock()
+				progress = append(progress, r.Params.Progress)
+			},
 		},
-		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-			mu.Lock()
-			defer mu.Unlock()
-			progress = append(progress, r.Params.Progress)
-		},
-	})
+	)
 	var transport mcp.Transport = &mcp.CommandTransport{Command: exec.Command(target[0], target[1:]...)}
 	if strings.HasPrefix(target[0], "http://") {
 		transport = &mcp.StreamableClientTransport{Endpoint: target[0]}
@@ -152,7 +166,10 @@ func driveGo(t *testing.T, version string, target []string) string {
 	tools := [][]any{}
 	for _, tl := range list.Tools {
 		if !strings.HasPrefix(tl.Description, "A fixture") {
-			tools = append(tools, []any{tl.Name, tl.Annotations.ReadOnlyHint, *tl.Annotations.DestructiveHint})
+			tools = append(
+				tools,
+				[]any{tl.Name, tl.Annotations.ReadOnlyHint, *tl.Annotations.DestructiveHint},
+			)
 		}
 	}
 	seen := map[string]any{"tools": tools}
@@ -187,7 +204,13 @@ func driveGo(t *testing.T, version string, target []string) string {
 		for _, x := range own["refused"].([]any) {
 			failed = append(failed, x.(map[string]any)["failed"].([]any)...)
 		}
-		return map[string]any{"error": r.IsError, "content": content, "outcome": own["outcome"], "code": code, "failed": failed}
+		return map[string]any{
+			"error":   r.IsError,
+			"content": content,
+			"outcome": own["outcome"],
+			"code":    code,
+			"failed":  failed,
+		}
 	}
 	none := map[string]any{}
 	seen["text"] = call("test_simple_text", none)
@@ -203,7 +226,13 @@ func driveGo(t *testing.T, version string, target []string) string {
 		t.Fatal(err)
 	}
 	seen["resource"] = res.Contents[0].Text
-	prompt, err := cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: "test_prompt_with_arguments", Arguments: map[string]string{"arg1": "a", "arg2": "b"}})
+	prompt, err := cs.GetPrompt(
+		ctx,
+		&mcp.GetPromptParams{
+			Name:      "test_prompt_with_arguments",
+			Arguments: map[string]string{"arg1": "a", "arg2": "b"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +245,10 @@ func driveGo(t *testing.T, version string, target []string) string {
 	for _, tpl := range list2.ResourceTemplates {
 		templates = append(templates, []any{tpl.URITemplate, tpl.MIMEType})
 	}
-	slices.SortFunc(templates, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) })
+	slices.SortFunc(
+		templates,
+		func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) },
+	)
 	seen["templates"] = templates
 	tpl, err := cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: "test://template/7-a/data"})
 	if err != nil {
@@ -224,7 +256,13 @@ func driveGo(t *testing.T, version string, target []string) string {
 	}
 	seen["templated"] = []any{tpl.Contents[0].URI, tpl.Contents[0].MIMEType, tpl.Contents[0].Text}
 	completed := func(ref *mcp.CompleteReference, name, value string) any {
-		r, err := cs.Complete(ctx, &mcp.CompleteParams{Ref: ref, Argument: mcp.CompleteParamsArgument{Name: name, Value: value}})
+		r, err := cs.Complete(
+			ctx,
+			&mcp.CompleteParams{
+				Ref:      ref,
+				Argument: mcp.CompleteParamsArgument{Name: name, Value: value},
+			},
+		)
 		if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) {
 			return wire.Code
 		}
@@ -234,11 +272,20 @@ func driveGo(t *testing.T, version string, target []string) string {
 		return r.Completion.Values
 	}
 	choice := &mcp.CompleteReference{Type: "ref/prompt", Name: "test_prompt_with_choice"}
-	seen["completed"] = []any{completed(choice, "mood", "c"), completed(choice, "vmid", ""), completed(&mcp.CompleteReference{Type: "ref/prompt", Name: "test_nothing"}, "mood", ""),
-		completed(&mcp.CompleteReference{Type: "ref/resource", URI: "test://template/{id}/data"}, "id", "")}
+	seen["completed"] = []any{
+		completed(choice, "mood", "c"),
+		completed(choice, "vmid", ""),
+		completed(&mcp.CompleteReference{Type: "ref/prompt", Name: "test_nothing"}, "mood", ""),
+		completed(
+			&mcp.CompleteReference{Type: "ref/resource", URI: "test://template/{id}/data"},
+			"id",
+			"",
+		),
+	}
 	mu.Lock()
 	defer mu.Unlock()
-	seen["progress"] = slices.Concat(progress, []float64{-1})[0] // clients drop what arrives together with the result
+	// clients drop what arrives together with the result
+	seen["progress"] = slices.Concat(progress, []float64{-1})[0]
 	data, err := json.Marshal(seen)
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +300,9 @@ func canonical(t *testing.T, data []byte) string {
 		t.Fatalf("%v: %s", err, data)
 	}
 	if m, ok := v.(map[string]any); ok && m["progress"] == float64(-1) {
-		m["progress"] = float64(0) // a client that was busy got it together with the result; that it arrives at all is the suite's own scenario
+		// a client that was busy got it together with the result; that it arrives at all is the
+		// suite's own scenario
+		m["progress"] = float64(0)
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -291,16 +340,39 @@ func readJournal(t *testing.T, dir string) string {
 			t.Fatal(err)
 		}
 		if r := entry.Record; r != nil { // the others are about the journal itself
-			fmt.Fprintln(&b, r.Principal, r.Type, r.Kind, r.Op, r.Tool, r.Tier, r.Outcome, r.Code, r.Failed)
+			fmt.Fprintln(
+				&b,
+				r.Principal,
+				r.Type,
+				r.Kind,
+				r.Op,
+				r.Tool,
+				r.Tier,
+				r.Outcome,
+				r.Code,
+				r.Failed,
+			)
 		}
 	}
 	return b.String()
 }
 
-// TestTheInspectorAcceptsEveryShippedTool holds them to what the official inspector says about portable schemas.
+// TestTheInspectorAcceptsEveryShippedTool holds them to what the official inspector says about
+// portable schemas.
 func TestTheInspectorAcceptsEveryShippedTool(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
-		cmd := exec.CommandContext(t.Context(), node, inspector, "--cli", "./shipped.sh", "--protocol-era", era, "--method", "tools/list", "--strict")
+		cmd := exec.CommandContext(
+			t.Context(),
+			node,
+			inspector,
+			"--cli",
+			"./shipped.sh",
+			"--protocol-era",
+			era,
+			"--method",
+			"tools/list",
+			"--strict",
+		)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()

@@ -1,4 +1,5 @@
-// Command demo is the main job on real input, for someone who sees Caponier for the first time: `make demo`.
+// Command demo is the main job on real input, for someone who sees Caponier for the first time:
+// `make demo`.
 package main
 
 import (
@@ -65,10 +66,22 @@ func run(ctx context.Context) (err error) {
 	defer stopLab()
 	fmt.Println("   node pve1 answers SSH on", addr)
 
-	d.say("An MCP client (the official Go SDK) starts `caponier serve` on stdio and lists the tools")
+	d.say(
+		"An MCP client (the official Go SDK) starts `caponier serve` on stdio and lists the tools",
+	)
 	client := mcp.NewClient(&mcp.Implementation{Name: "demo", Version: "1"}, nil)
-	serve := exec.CommandContext(ctx, d.bin, "--config", filepath.Join(d.dir, "config.toml"), "serve")
-	serve.Env = append(os.Environ(), "CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(filepath.Dir(d.bin), "cache")) // the second demo compiles nothing
+	serve := exec.CommandContext(
+		ctx,
+		d.bin,
+		"--config",
+		filepath.Join(d.dir, "config.toml"),
+		"serve",
+	)
+	// the second demo compiles nothing
+	serve.Env = append(
+		os.Environ(),
+		"CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(filepath.Dir(d.bin), "cache"),
+	)
 	serve.Stderr = prefixed("   caponier | ")
 	if d.session, err = client.Connect(ctx, &mcp.CommandTransport{Command: serve}, nil); err != nil {
 		return fmt.Errorf("connecting to caponier serve: %w", err)
@@ -97,7 +110,9 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 
-	d.say("A malicious plugin is called for 101 and tries to act on 105: the operation is refused, whatever the plugin does")
+	d.say(
+		"A malicious plugin is called for 101 and tries to act on 105: the operation is refused, whatever the plugin does",
+	)
 	if _, err := d.call(ctx, "rogue_exec", map[string]any{"vmid": 101, "really": 105}, true); err != nil {
 		return err
 	}
@@ -119,7 +134,8 @@ func run(ctx context.Context) (err error) {
 	return nil
 }
 
-// prepare locks the modules that the demo uses and gives the rogue tool a tier, as a careless site would.
+// prepare locks the modules that the demo uses and gives the rogue tool a tier, as a careless site
+// would.
 func (d *demo) prepare(ctx context.Context) error {
 	plugins := filepath.Join(d.dir, "plugins")
 	for from, to := range map[string]string{"build/plugins/containers.wasm": "containers.wasm", "build/guests/rogue.wasm": "rogue.wasm"} {
@@ -142,11 +158,25 @@ func (d *demo) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text = bytes.Replace(text, []byte("\ntiers:\n"), []byte("\ntiers:\n  \"tool:rogue_exec\": yellow\n"), 1)
+	text = bytes.Replace(
+		text,
+		[]byte("\ntiers:\n"),
+		[]byte("\ntiers:\n  \"tool:rogue_exec\": yellow\n"),
+		1,
+	)
 	if err := os.WriteFile(data, text, 0o644); err != nil {
 		return err
 	}
-	lock := exec.CommandContext(ctx, d.bin, "plugin", "lock", "--lock", filepath.Join(d.dir, "plugins.lock"), "--dir", plugins)
+	lock := exec.CommandContext(
+		ctx,
+		d.bin,
+		"plugin",
+		"lock",
+		"--lock",
+		filepath.Join(d.dir, "plugins.lock"),
+		"--dir",
+		plugins,
+	)
 	if out, err := lock.CombinedOutput(); err != nil {
 		return fmt.Errorf("caponier plugin lock: %w\n%s", err, out)
 	}
@@ -155,8 +185,24 @@ func (d *demo) prepare(ctx context.Context) error {
 
 func (d *demo) startLab(ctx context.Context) (addr string, stop func(), err error) {
 	state := filepath.Join(d.dir, "lab")
-	lab := exec.CommandContext(ctx, "build/pvelab", "--listen", "127.0.0.1:0", "--state", state, "--effects", d.effectsFile(),
-		"--write-config", filepath.Join(d.dir, "config.toml"), "--plugins", filepath.Join(d.dir, "plugins"), "--lock", filepath.Join(d.dir, "plugins.lock"), "--site", filepath.Join(d.dir, "site"))
+	lab := exec.CommandContext(
+		ctx,
+		"build/pvelab",
+		"--listen",
+		"127.0.0.1:0",
+		"--state",
+		state,
+		"--effects",
+		d.effectsFile(),
+		"--write-config",
+		filepath.Join(d.dir, "config.toml"),
+		"--plugins",
+		filepath.Join(d.dir, "plugins"),
+		"--lock",
+		filepath.Join(d.dir, "plugins.lock"),
+		"--site",
+		filepath.Join(d.dir, "site"),
+	)
 	lab.Stderr = prefixed("   pvelab | ")
 	out, err := lab.StdoutPipe()
 	if err != nil {
@@ -180,7 +226,12 @@ func (d *demo) startLab(ctx context.Context) (addr string, stop func(), err erro
 func (d *demo) effectsFile() string { return filepath.Join(d.dir, "effects.jsonl") }
 
 // call calls a tool, prints what came back, and checks whether that is a refusal as expected.
-func (d *demo) call(ctx context.Context, tool string, args map[string]any, wantRefused bool) (*mcp.CallToolResult, error) {
+func (d *demo) call(
+	ctx context.Context,
+	tool string,
+	args map[string]any,
+	wantRefused bool,
+) (*mcp.CallToolResult, error) {
 	shown, err := json.Marshal(args)
 	if err != nil {
 		return nil, err
@@ -241,7 +292,10 @@ func (d *demo) roundTrip(ctx context.Context) error {
 }
 
 func (d *demo) show(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, d.bin, append([]string{"--config", filepath.Join(d.dir, "config.toml")}, args...)...)
+	cmd := exec.CommandContext(
+		ctx,
+		d.bin,
+		append([]string{"--config", filepath.Join(d.dir, "config.toml")}, args...)...)
 	out, err := cmd.CombinedOutput()
 	for line := range bytes.Lines(out) {
 		fmt.Print("   ", string(line))
@@ -283,7 +337,10 @@ func (d *demo) effects() error {
 			}
 		}
 	}
-	fmt.Printf("   and %d SFTP requests in the call's own staging directories, which are gone\n", moved)
+	fmt.Printf(
+		"   and %d SFTP requests in the call's own staging directories, which are gone\n",
+		moved,
+	)
 	return nil
 }
 

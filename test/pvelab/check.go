@@ -5,16 +5,20 @@ import (
 	"strings"
 )
 
-// Check says whether the real option parser and schema would accept a command line of pct, qm, pvesm, pvecm, pvenode or
-// pvesh, without running it: the method that the words reach, or the error's text.
+// Check says whether the real option parser and schema would accept a command line of pct, qm,
+// pvesm, pvecm, pvenode or pvesh, without running it: the method that the words reach, or the
+// error's text.
 func (l *Lab) Check(argv []string) (resolves string, err error) {
 	if len(argv) == 0 {
 		return "", errors.New("no command")
 	}
 	trim := func(err error) error {
 		var bad *badRequest
-		if errors.As(err, &bad) { // the verdict has neither the parser's warnings nor the usage line
-			return errors.New(strings.TrimSpace((&badRequest{msg: bad.msg, fields: bad.fields}).Error()))
+		// the verdict has neither the parser's warnings nor the usage line
+		if errors.As(err, &bad) {
+			return errors.New(
+				strings.TrimSpace((&badRequest{msg: bad.msg, fields: bad.fields}).Error()),
+			)
 		}
 		return err
 	}

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// method is one API method: what pvesh reaches by a path, and what most commands of pct and qm call.
+// method is one API method: what pvesh reaches by a path, and what most commands of pct and qm
+// call.
 type method struct {
 	Class, Name string // as the real Perl names it
 	Desc        string
@@ -46,7 +47,8 @@ func (c *call) num(k string, def int) int {
 	return def
 }
 
-// fail ends a command with its own exit code, as Perl's die does; the codes carry no meaning (facts 1.5).
+// fail ends a command with its own exit code, as Perl's die does; the codes carry no meaning (facts
+// 1.5).
 type fail struct {
 	code int
 	msg  string
@@ -151,7 +153,8 @@ func (pr *program) usage(words string, c *command, fixed map[string]string) stri
 	return line
 }
 
-// usageAll is the long list. After an incomplete command the real one prints the words so far and no groups.
+// usageAll is the long list. After an incomplete command the real one prints the words so far and
+// no groups.
 func (pr *program) usageAll(words string, fixed map[string]string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "USAGE: %s <COMMAND> [ARGS] [OPTIONS]\n\n", pr.Name)
@@ -193,9 +196,14 @@ func (pr *program) run(ctx context.Context, p *proc) int {
 }
 
 // parse binds and checks the words of one command without running it.
-func (pr *program) parse(c *command, rest []string, fixed map[string]string) (map[string]string, []string, error) {
+func (pr *program) parse(
+	c *command,
+	rest []string,
+	fixed map[string]string,
+) (map[string]string, []string, error) {
 	use := map[string]string{}
-	for _, q := range c.M.Params { // only what the method has, so that "node" is no option where there is none
+	// only what the method has, so that "node" is no option where there is none
+	for _, q := range c.M.Params {
 		if v, ok := fixed[q.Name]; ok && !slices.Contains(c.Args, q.Name) {
 			use[q.Name] = v
 		}
@@ -210,14 +218,27 @@ func (pr *program) parse(c *command, rest []string, fixed map[string]string) (ma
 	return vals, extra, nil
 }
 
-func (pr *program) invoke(ctx context.Context, c *command, cl *call, rest []string, fixed map[string]string) (any, error) {
+func (pr *program) invoke(
+	ctx context.Context,
+	c *command,
+	cl *call,
+	rest []string,
+	fixed map[string]string,
+) (any, error) {
 	vals, extra, err := pr.parse(c, rest, fixed)
 	if err != nil {
 		return nil, err
 	}
 	cl.vals, cl.more = vals, extra
-	if typ := map[string]string{"pct": "lxc", "qm": "qemu"}[pr.Name]; typ != "" && strings.HasSuffix(vals["vmid"], "\n") {
-		return nil, die(255, "unknown file type 'nodes/%s/%s/%s.conf'", cl.node, confDir(typ), vals["vmid"])
+	if typ := map[string]string{"pct": "lxc", "qm": "qemu"}[pr.Name]; typ != "" &&
+		strings.HasSuffix(vals["vmid"], "\n") {
+		return nil, die(
+			255,
+			"unknown file type 'nodes/%s/%s/%s.conf'",
+			cl.node,
+			confDir(typ),
+			vals["vmid"],
+		)
 	}
 	if c.M.Run == nil {
 		return nil, die(255, "pvelab does not simulate '%s %s'", pr.Name, c.Verb)

@@ -34,7 +34,10 @@ func (c *call) clustered() error {
 		return err
 	}
 	if name == "" {
-		return die(2, "Error: Corosync config '/etc/pve/corosync.conf' does not exist - is this node part of a cluster?")
+		return die(
+			2,
+			"Error: Corosync config '/etc/pve/corosync.conf' does not exist - is this node part of a cluster?",
+		)
 	}
 	return nil
 }
@@ -44,7 +47,10 @@ func cmNodes(_ context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	return nil, c.lab.db.view(func(s *State) {
-		fmt.Fprint(c.p.out, "\nMembership information\n----------------------\n    Nodeid      Votes Name\n")
+		fmt.Fprint(
+			c.p.out,
+			"\nMembership information\n----------------------\n    Nodeid      Votes Name\n",
+		)
 		for _, n := range s.Nodes {
 			if n.Offline {
 				continue
@@ -81,12 +87,34 @@ func cmStatus(_ context.Context, c *call) (any, error) {
 		if !quorate {
 			blocked = " Activity blocked"
 		}
-		fmt.Fprintf(c.p.out, "Cluster information\n-------------------\nName:             %s\nConfig Version:   %d\nTransport:        knet\nSecure auth:      on\n\n", s.Cluster, s.ClusterVersion)
-		fmt.Fprintf(c.p.out, "Quorum information\n------------------\nDate:             %s\nQuorum provider:  corosync_votequorum\nNodes:            %d\nNode ID:          0x%08x\nRing ID:          1.9\nQuorate:          %s\n\n",
-			time.Now().UTC().Format("Mon Jan _2 15:04:05 2006"), online, s.node(c.p.node).ID, word)
-		fmt.Fprintf(c.p.out, "Votequorum information\n----------------------\nExpected votes:   %d\nHighest expected: %d\nTotal votes:      %d\nQuorum:           %d%s\nFlags:            %s\n\n",
-			len(s.Nodes), len(s.Nodes), online, need, blocked, flags)
-		fmt.Fprint(c.p.out, "Membership information\n----------------------\n    Nodeid      Votes Name\n")
+		fmt.Fprintf(
+			c.p.out,
+			"Cluster information\n-------------------\nName:             %s\nConfig Version:   %d\nTransport:        knet\nSecure auth:      on\n\n",
+			s.Cluster,
+			s.ClusterVersion,
+		)
+		fmt.Fprintf(
+			c.p.out,
+			"Quorum information\n------------------\nDate:             %s\nQuorum provider:  corosync_votequorum\nNodes:            %d\nNode ID:          0x%08x\nRing ID:          1.9\nQuorate:          %s\n\n",
+			time.Now().UTC().Format("Mon Jan _2 15:04:05 2006"),
+			online,
+			s.node(c.p.node).ID,
+			word,
+		)
+		fmt.Fprintf(
+			c.p.out,
+			"Votequorum information\n----------------------\nExpected votes:   %d\nHighest expected: %d\nTotal votes:      %d\nQuorum:           %d%s\nFlags:            %s\n\n",
+			len(s.Nodes),
+			len(s.Nodes),
+			online,
+			need,
+			blocked,
+			flags,
+		)
+		fmt.Fprint(
+			c.p.out,
+			"Membership information\n----------------------\n    Nodeid      Votes Name\n",
+		)
 		for _, n := range s.Nodes {
 			if n.Offline || (s.NoQuorum && n.Name != c.p.node) {
 				continue
@@ -109,7 +137,9 @@ func cmExpected(_ context.Context, c *call) (any, error) {
 	if err := c.clustered(); err != nil {
 		return nil, err
 	}
-	return nil, c.lab.db.update(func(s *State) error { s.Expected = c.num("expected", 1); return nil })
+	return nil, c.lab.db.update(
+		func(s *State) error { s.Expected = c.num("expected", 1); return nil },
+	)
 }
 
 func pvenodeProgram() *program {

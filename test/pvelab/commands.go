@@ -16,7 +16,13 @@ func pctProgram() *program {
 		{"destroy", 0, id, api("::destroy_vm"), nil},
 		{"list", 0, nil, api("::vmlist"), printCTList},
 		{"migrate", 0, args("target"), api("::migrate_vm"), nil},
-		{"move-volume", 0, args("volume", "storage", "target-vmid", "target-volume"), api("::move_volume"), nil},
+		{
+			"move-volume",
+			0,
+			args("volume", "storage", "target-vmid", "target-volume"),
+			api("::move_volume"),
+			nil,
+		},
 		{"pending", 0, id, api("::vm_pending"), printPending},
 		{"resize", 0, args("disk", "size"), api("::resize_vm"), nil},
 		{"restore", 0, args("ostemplate"), api("::create_vm"), nil},
@@ -43,7 +49,13 @@ func pctProgram() *program {
 		{"mount", 4, id, own("mount"), nil},
 		{"pull", 4, args("path", "destination"), own("pull"), nil},
 		{"push", 4, args("file", "destination"), own("push"), nil},
-		{"remote-migrate", 4, args("target-vmid", "target-endpoint"), api("::remote_migrate_vm"), nil},
+		{
+			"remote-migrate",
+			4,
+			args("target-vmid", "target-endpoint"),
+			api("::remote_migrate_vm"),
+			nil,
+		},
 		{"rescan", 4, nil, own("rescan"), nil},
 		{"status", 4, id, own("status"), nil},
 		{"unlock", 4, id, own("unlock"), nil},
@@ -59,8 +71,13 @@ func qmProgram() *program {
 	id := []string{"vmid"}
 	args := func(names ...string) []string { return append([]string{"vmid"}, names...) }
 	// Verbs that are not simulated must still be there: they decide which abbreviations are unique.
-	needs := map[string][]param{"none": nil, "rescan": bools("dryrun"), "plain": {pVMID}, "wait": join([]param{pVMID}, ints("timeout")),
-		"unlink": join([]param{pVMID}, strs("idlist"), bools("force"))}
+	needs := map[string][]param{
+		"none":   nil,
+		"rescan": bools("dryrun"),
+		"plain":  {pVMID},
+		"wait":   join([]param{pVMID}, ints("timeout")),
+		"unlink": join([]param{pVMID}, strs("idlist"), bools("force")),
+	}
 	for verb, words := range map[string]string{"cloudinit": "type", "import": "source storage", "move": "disk storage", "exec-status": "pid", "passwd": "username",
 		"import-vm": "source", "importovf": "manifest storage", "sendkey": "key"} {
 		needs[verb] = []param{pVMID}

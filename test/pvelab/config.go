@@ -57,7 +57,15 @@ func (l *Lab) writeConfig(name string) error {
 		if err != nil {
 			return fmt.Errorf("pvelab: address of %s: %w", node, err)
 		}
-		put("\n[[remote.nodes]]\nname = %q\ncluster = %q\nhost = %q\nport = %s\nuser = \"root\"\nidentity_file = %q\nhost_key = %q", node, cluster, host, port, l.Identity, l.HostKeys[node])
+		put(
+			"\n[[remote.nodes]]\nname = %q\ncluster = %q\nhost = %q\nport = %s\nuser = \"root\"\nidentity_file = %q\nhost_key = %q",
+			node,
+			cluster,
+			host,
+			port,
+			l.Identity,
+			l.HostKeys[node],
+		)
 		if slices.Index(order, node) == 0 {
 			put("default = true")
 		}

@@ -66,7 +66,8 @@ func TestNothingReachesTheMachinesFiles(t *testing.T) {
 
 func TestASetuidBitNeverReachesTheDisk(t *testing.T) {
 	l := newLab(t, Options{})
-	if r := l.try([]string{"pct", "push", "105", "/etc/hosts", "/root/x", "--perms", "6755"}, ""); r.exit != 0 || r.stderr != "" {
+	if r := l.try([]string{"pct", "push", "105", "/etc/hosts", "/root/x", "--perms", "6755"}, ""); r.exit != 0 ||
+		r.stderr != "" {
 		t.Fatalf("%+v", r)
 	}
 	if r := l.try([]string{"pct", "exec", "105", "--", "stat", "-c", "%a %A", "/root/x"}, ""); r.stdout != "6755 -rwsr-sr-x\n" {
@@ -97,7 +98,16 @@ func TestInstalledWrappersServeTheMachinesOwnTree(t *testing.T) {
 	run := func(argv ...string) int {
 		out.Reset()
 		errw.Reset()
-		code, err := RunOnce(t.Context(), Options{State: dir, NodeRoot: root}, "pve1", argv, nil, strings.NewReader(""), &out, &errw)
+		code, err := RunOnce(
+			t.Context(),
+			Options{State: dir, NodeRoot: root},
+			"pve1",
+			argv,
+			nil,
+			strings.NewReader(""),
+			&out,
+			&errw,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,13 +116,16 @@ func TestInstalledWrappersServeTheMachinesOwnTree(t *testing.T) {
 	if code := run("pct", "push", "105", "/up", "/root/up"); code != 0 || errw.Len() > 0 {
 		t.Fatalf("push: %d %s", code, &errw)
 	}
-	if code := run("pct", "exec", "105", "--", "cat", "/root/up"); code != 0 || out.String() != "body" {
+	if code := run("pct", "exec", "105", "--", "cat", "/root/up"); code != 0 ||
+		out.String() != "body" {
 		t.Errorf("exec: %d %q %s", code, &out, &errw)
 	}
-	if code := run("pct", "pull", "105", "/root/up", "/down", "--perms", "600"); code != 0 || errw.Len() > 0 {
+	if code := run("pct", "pull", "105", "/root/up", "/down", "--perms", "600"); code != 0 ||
+		errw.Len() > 0 {
 		t.Errorf("pull: %d %s", code, &errw)
 	}
-	if fi, err := os.Stat(filepath.Join(root, "down")); err != nil || fi.Size() != 4 || fi.Mode().Perm() != 0o600 {
+	if fi, err := os.Stat(filepath.Join(root, "down")); err != nil || fi.Size() != 4 ||
+		fi.Mode().Perm() != 0o600 {
 		t.Errorf("pulled: %v, %v", fi, err)
 	}
 	if code := run("pct", "stop", "105"); code != 0 {
@@ -127,7 +140,11 @@ func TestInstalledWrappersServeTheMachinesOwnTree(t *testing.T) {
 	}
 	for _, name := range []string{"pct", "qm", "pvesh", "pvesm", "pvecm", "pvenode"} {
 		b, err := os.ReadFile(filepath.Join(bin, name))
-		if err != nil || !strings.Contains(string(b), "run --state '"+dir+"' --node 'pve1' --root '/' -- "+name+` "$@"`) {
+		if err != nil ||
+			!strings.Contains(
+				string(b),
+				"run --state '"+dir+"' --node 'pve1' --root '/' -- "+name+` "$@"`,
+			) {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
 	}
@@ -135,12 +152,22 @@ func TestInstalledWrappersServeTheMachinesOwnTree(t *testing.T) {
 
 func TestAPathReachesTheOtherNodesShellUnquoted(t *testing.T) {
 	l := newLab(t, Options{})
-	r := l.try([]string{"pvesh", "get", "/nodes/pve2/lxc/110;touch pwned;:/config", "--output-format", "json"}, "")
+	r := l.try(
+		[]string{
+			"pvesh",
+			"get",
+			"/nodes/pve2/lxc/110;touch pwned;:/config",
+			"--output-format",
+			"json",
+		},
+		"",
+	)
 	if _, err := l.NodeFile("pve2", "/root/pwned"); err != nil {
 		t.Errorf("the trap is gone: %+v, %v", r, err)
 	}
 	r = l.try([]string{"pvesh", "get", "/nodes/gateway/lxc", "--output-format", "json"}, "")
-	if e := l.Effects(); r.exit != 0 || e[len(e)-1].Kind != "egress" || e[len(e)-1].Target != "gateway" {
+	if e := l.Effects(); r.exit != 0 || e[len(e)-1].Kind != "egress" ||
+		e[len(e)-1].Target != "gateway" {
 		t.Errorf("ssh to a name outside the cluster: %+v, effects %+v", r, e)
 	}
 }

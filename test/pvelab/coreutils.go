@@ -16,8 +16,9 @@ import (
 	"strings"
 )
 
-// options reads short and long options as GNU programs do. spec lists the short letters, one that takes a value followed
-// by a colon; long maps a long name to its letter. It stops the program on an unknown one.
+// options reads short and long options as GNU programs do. spec lists the short letters, one that
+// takes a value followed by a colon; long maps a long name to its letter. It stops the program on
+// an unknown one.
 func (p *proc) options(spec string, long map[string]string) (map[byte]string, []string, error) {
 	opts, rest := map[byte]string{}, []string{}
 	args := p.args[1:]
@@ -32,7 +33,10 @@ func (p *proc) options(spec string, long map[string]string) (map[byte]string, []
 			rest = append(rest, a)
 			continue
 		}
-		if name, val, has := strings.Cut(strings.TrimPrefix(a, "--"), "="); strings.HasPrefix(a, "--") {
+		if name, val, has := strings.Cut(strings.TrimPrefix(a, "--"), "="); strings.HasPrefix(
+			a,
+			"--",
+		) {
 			short := long[name]
 			if short == "" {
 				return nil, nil, fmt.Errorf("unrecognized option '%s'", a)
@@ -72,7 +76,8 @@ func has(opts map[byte]string, letters string) bool {
 	return false
 }
 
-// each opens the named files one after the other, standard input for none or "-", and answers 1 if one was bad.
+// each opens the named files one after the other, standard input for none or "-", and answers 1 if
+// one was bad.
 func (p *proc) each(names []string, fn func(name string, r io.Reader) error) int {
 	if len(names) == 0 {
 		names = []string{"-"}
@@ -110,11 +115,15 @@ func cmdCat(_ context.Context, p *proc) int {
 	if err != nil {
 		return p.complain(1, "%v", err)
 	}
-	return p.each(names, func(_ string, r io.Reader) error { _, err := io.Copy(p.out, r); return err })
+	return p.each(
+		names,
+		func(_ string, r io.Reader) error { _, err := io.Copy(p.out, r); return err },
+	)
 }
 
 func cmdHead(_ context.Context, p *proc) int {
-	if len(p.args) > 1 && len(p.args[1]) > 1 && p.args[1][0] == '-' && p.args[1][1] >= '0' && p.args[1][1] <= '9' {
+	if len(p.args) > 1 && len(p.args[1]) > 1 && p.args[1][0] == '-' && p.args[1][1] >= '0' &&
+		p.args[1][1] <= '9' {
 		p.args = append([]string{p.args[0], "-n", p.args[1][1:]}, p.args[2:]...)
 	}
 	o, names, err := p.options("c:n:q", map[string]string{"bytes": "c", "lines": "n", "quiet": "q"})
@@ -126,7 +135,10 @@ func cmdHead(_ context.Context, p *proc) int {
 		if err != nil {
 			return p.complain(1, "invalid number of bytes: '%s'", c)
 		}
-		return p.each(names, func(_ string, r io.Reader) error { _, err := io.Copy(p.out, io.LimitReader(r, n)); return err })
+		return p.each(
+			names,
+			func(_ string, r io.Reader) error { _, err := io.Copy(p.out, io.LimitReader(r, n)); return err },
+		)
 	}
 	n, err := strconv.Atoi(def(o, 'n', "10"))
 	if err != nil {
@@ -181,10 +193,14 @@ func lines(r io.Reader, fn func([]byte) bool) error {
 }
 
 func cmdTail(ctx context.Context, p *proc) int {
-	if len(p.args) > 1 && len(p.args[1]) > 1 && p.args[1][0] == '-' && p.args[1][1] >= '0' && p.args[1][1] <= '9' {
+	if len(p.args) > 1 && len(p.args[1]) > 1 && p.args[1][0] == '-' && p.args[1][1] >= '0' &&
+		p.args[1][1] <= '9' {
 		p.args = append([]string{p.args[0], "-n", p.args[1][1:]}, p.args[2:]...)
 	}
-	o, names, err := p.options("c:n:qfF", map[string]string{"bytes": "c", "lines": "n", "follow": "f"})
+	o, names, err := p.options(
+		"c:n:qfF",
+		map[string]string{"bytes": "c", "lines": "n", "follow": "f"},
+	)
 	if err != nil {
 		return p.complain(1, "%v", err)
 	}
@@ -298,7 +314,13 @@ func cmdMktemp(_ context.Context, p *proc) int {
 		if has(o, "d") {
 			kind = "directory"
 		}
-		return p.complain(1, "failed to create %s via template '%s': %s", kind, pattern, errText(err))
+		return p.complain(
+			1,
+			"failed to create %s via template '%s': %s",
+			kind,
+			pattern,
+			errText(err),
+		)
 	}
 	fmt.Fprintln(p.out, name)
 	return 0

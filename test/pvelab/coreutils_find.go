@@ -56,7 +56,9 @@ func cmdFind(ctx context.Context, p *proc) int {
 	for _, root := range roots {
 		err := p.tree.walk(p.abs(root), 0, func(n string, depth int, fi info) error {
 			ok, _ := path.Match(name, path.Base(n))
-			if depth > most || !ok || (typ == "d" && !fi.IsDir()) || (typ == "f" && !fi.mode.IsRegular()) || (typ == "l" && fi.mode&fs.ModeSymlink == 0) {
+			if depth > most || !ok || (typ == "d" && !fi.IsDir()) ||
+				(typ == "f" && !fi.mode.IsRegular()) ||
+				(typ == "l" && fi.mode&fs.ModeSymlink == 0) {
 				return ctx.Err()
 			}
 			shown := root + strings.TrimPrefix(n, path.Clean(p.abs(root)))
@@ -81,7 +83,11 @@ func cmdDu(_ context.Context, p *proc) int {
 	code := 0
 	for _, n := range names {
 		sum := int64(0)
-		err := p.tree.walk(p.abs(n), 0, func(_ string, _ int, fi info) error { sum += max(4096, (fi.Size()+4095)/4096*4096); return nil })
+		err := p.tree.walk(
+			p.abs(n),
+			0,
+			func(_ string, _ int, fi info) error { sum += max(4096, (fi.Size()+4095)/4096*4096); return nil },
+		)
 		switch {
 		case err != nil:
 			code = p.complain(1, "cannot access '%s': %s", n, errText(err))
@@ -123,7 +129,10 @@ func cmdXargs(ctx context.Context, p *proc) int {
 	if err := lines(p.read(), func(l []byte) bool { text.Write(l); return text.Len() < 1<<20 }); err != nil {
 		return 1
 	}
-	words := strings.FieldsFunc(text.String(), func(r rune) bool { return strings.ContainsRune(" \t\n\x00", r) })
+	words := strings.FieldsFunc(
+		text.String(),
+		func(r rune) bool { return strings.ContainsRune(" \t\n\x00", r) },
+	)
 	q := p.child(append(args[:len(args):len(args)], words...))
 	q.in = nil
 	code, err := q.exec(ctx)

@@ -38,7 +38,8 @@ func (l *Lab) program(p *proc, name string) builtin {
 	return nil
 }
 
-// pve is what all of the management programs share: the start-up time, and the cluster's daemon, which answers root only.
+// pve is what all of the management programs share: the start-up time, and the cluster's daemon,
+// which answers root only.
 func (l *Lab) pve(ctx context.Context, p *proc, run func(context.Context, *proc) int) int {
 	if err := sleep(ctx, time.Duration(l.latency.Load())); err != nil {
 		return ended(ctx)
@@ -64,8 +65,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// smallPrograms are the tables of what runs anywhere and of what only a node has. Names of shell builtins are here because
-// a program can also be started without a shell.
+// smallPrograms are the tables of what runs anywhere and of what only a node has. Names of shell
+// builtins are here because a program can also be started without a shell.
 func smallPrograms() (everywhere, onNode map[string]builtin) {
 	everywhere = map[string]builtin{
 		"cat": cmdCat, "head": cmdHead, "tail": cmdTail, "wc": cmdWc, "sha256sum": cmdSHA256, "sha1sum": cmdSHA1, "md5sum": cmdMD5,
@@ -89,19 +90,35 @@ func smallPrograms() (everywhere, onNode map[string]builtin) {
 		"systemctl": cmdSystemctl, "journalctl": cmdJournal, "flock": cmdFlock, "sensors": cmdSensors, "lsblk": cmdLsblk, "ip": cmdIP,
 		"top": cmdUptime, "reboot": cmdPower, "poweroff": cmdPower, "halt": cmdPower, "shutdown": cmdPower,
 		"pveversion": says("pve-manager/9.2.11/14a22df35955d97d (running kernel: " + kernel + ")"),
-		"pveperf":    says("CPU BOGOMIPS:      10384.61\nREGEX/SECOND:      4210518\nFSYNCS/SECOND:     1893.12"),
+		"pveperf": says(
+			"CPU BOGOMIPS:      10384.61\nREGEX/SECOND:      4210518\nFSYNCS/SECOND:     1893.12",
+		),
 		"ha-manager": says("quorum OK"),
-		"lscpu":      says("Architecture:             x86_64\nCPU(s):                   2\nModel name:               AMD EPYC"),
-		"lspci":      says("00:00.0 Host bridge: Intel Corporation 440FX\n00:03.0 Ethernet controller: Red Hat, Inc. Virtio network device"),
-		"lsusb":      says("Bus 001 Device 001: ID 1d6b:0002 Linux Foundation 2.0 root hub"),
-		"ss":         says("State  Recv-Q Send-Q Local Address:Port Peer Address:Port\nLISTEN 0      128          0.0.0.0:22        0.0.0.0:*\nLISTEN 0      4096               *:8006            *:*"),
-		"findmnt":    says("TARGET SOURCE               FSTYPE OPTIONS\n/      /dev/mapper/pve-root ext4   rw,relatime"),
-		"pvs":        says("  PV         VG  Fmt  Attr PSize   PFree\n  /dev/sda3  pve lvm2 a--  251.97g 16.00g"),
-		"lvs":        says("  LV   VG  Attr       LSize\n  root pve -wi-ao---- 251.97g"),
-		"vgs":        says("  VG  #PV #LV #SN Attr   VSize   VFree\n  pve   1   1   0 wz--n- 251.97g 16.00g"),
-		"blkid":      says("/dev/mapper/pve-root: UUID=\"0f0f0f0f-0000-4000-8000-000000000001\" TYPE=\"ext4\""),
-		"smartctl":   says("SMART overall-health self-assessment test result: PASSED"),
-		"zpool":      says("no pools available"),
+		"lscpu": says(
+			"Architecture:             x86_64\nCPU(s):                   2\nModel name:               AMD EPYC",
+		),
+		"lspci": says(
+			"00:00.0 Host bridge: Intel Corporation 440FX\n00:03.0 Ethernet controller: Red Hat, Inc. Virtio network device",
+		),
+		"lsusb": says("Bus 001 Device 001: ID 1d6b:0002 Linux Foundation 2.0 root hub"),
+		"ss": says(
+			"State  Recv-Q Send-Q Local Address:Port Peer Address:Port\nLISTEN 0      128          0.0.0.0:22        0.0.0.0:*\nLISTEN 0      4096               *:8006            *:*",
+		),
+		"findmnt": says(
+			"TARGET SOURCE               FSTYPE OPTIONS\n/      /dev/mapper/pve-root ext4   rw,relatime",
+		),
+		"pvs": says(
+			"  PV         VG  Fmt  Attr PSize   PFree\n  /dev/sda3  pve lvm2 a--  251.97g 16.00g",
+		),
+		"lvs": says("  LV   VG  Attr       LSize\n  root pve -wi-ao---- 251.97g"),
+		"vgs": says(
+			"  VG  #PV #LV #SN Attr   VSize   VFree\n  pve   1   1   0 wz--n- 251.97g 16.00g",
+		),
+		"blkid": says(
+			"/dev/mapper/pve-root: UUID=\"0f0f0f0f-0000-4000-8000-000000000001\" TYPE=\"ext4\"",
+		),
+		"smartctl": says("SMART overall-health self-assessment test result: PASSED"),
+		"zpool":    says("no pools available"),
 	}
 	return everywhere, onNode
 }
@@ -154,8 +171,16 @@ func cmdUname(_ context.Context, p *proc) int {
 
 func cmdUptime(_ context.Context, p *proc) int {
 	up := time.Duration(now()-p.nodeState().Booted) * time.Second
-	fmt.Fprintf(p.out, " %s up %d days, %2d:%02d,  0 users,  load average: 0.08, 0.11, 0.09\n",
-		time.Now().UTC().Format("15:04:05"), int(up.Hours())/24, int(up.Hours())%24, int(up.Minutes())%60)
+	fmt.Fprintf(
+		p.out,
+		" %s up %d days, %2d:%02d,  0 users,  load average: 0.08, 0.11, 0.09\n",
+		time.Now().
+			UTC().
+			Format("15:04:05"),
+		int(up.Hours())/24,
+		int(up.Hours())%24,
+		int(up.Minutes())%60,
+	)
 	return 0
 }
 
@@ -176,8 +201,25 @@ func cmdDf(_ context.Context, p *proc) int {
 	if strings.Contains(strings.Join(p.args[1:], " "), "h") {
 		show, head = human, "Size"
 	}
-	fmt.Fprintf(p.out, "%-20s %10s %10s %10s %4s %s\n", "Filesystem", head, "Used", "Avail", "Use%", "Mounted on")
-	fmt.Fprintf(p.out, "%-20s %10s %10s %10s %3d%% /\n", "/dev/mapper/pve-root", show(n.RootTotal), show(n.RootUsed), show(n.RootTotal-n.RootUsed), n.RootUsed*100/max(n.RootTotal, 1))
+	fmt.Fprintf(
+		p.out,
+		"%-20s %10s %10s %10s %4s %s\n",
+		"Filesystem",
+		head,
+		"Used",
+		"Avail",
+		"Use%",
+		"Mounted on",
+	)
+	fmt.Fprintf(
+		p.out,
+		"%-20s %10s %10s %10s %3d%% /\n",
+		"/dev/mapper/pve-root",
+		show(n.RootTotal),
+		show(n.RootUsed),
+		show(n.RootTotal-n.RootUsed),
+		n.RootUsed*100/max(n.RootTotal, 1),
+	)
 	return 0
 }
 
@@ -191,18 +233,50 @@ func cmdFree(_ context.Context, p *proc) int {
 	} else if len(p.args) > 1 && p.args[1] == "-b" {
 		show = func(b int64) string { return strconv.FormatInt(b, 10) }
 	}
-	fmt.Fprintf(p.out, "%7s %11s %11s %11s %11s %11s %11s\n", "", "total", "used", "free", "shared", "buff/cache", "available")
-	fmt.Fprintf(p.out, "%-7s %11s %11s %11s %11s %11s %11s\n", "Mem:", show(n.MemTotal), show(n.MemUsed), show(n.MemTotal-n.MemUsed), show(0), show(0), show(n.MemTotal-n.MemUsed))
+	fmt.Fprintf(
+		p.out,
+		"%7s %11s %11s %11s %11s %11s %11s\n",
+		"",
+		"total",
+		"used",
+		"free",
+		"shared",
+		"buff/cache",
+		"available",
+	)
+	fmt.Fprintf(
+		p.out,
+		"%-7s %11s %11s %11s %11s %11s %11s\n",
+		"Mem:",
+		show(n.MemTotal),
+		show(n.MemUsed),
+		show(n.MemTotal-n.MemUsed),
+		show(0),
+		show(0),
+		show(n.MemTotal-n.MemUsed),
+	)
 	fmt.Fprintf(p.out, "%-7s %11s %11s %11s\n", "Swap:", show(0), show(0), show(0))
 	return 0
 }
 
 func cmdID(_ context.Context, p *proc) int {
 	if len(p.args) > 1 {
-		fmt.Fprintln(p.out, map[string]string{"-un": "root", "-gn": "root"}[p.args[1]]+map[bool]string{true: strconv.Itoa(p.uid)}[p.args[1] == "-u" || p.args[1] == "-g"])
+		fmt.Fprintln(
+			p.out,
+			map[string]string{"-un": "root", "-gn": "root"}[p.args[1]]+map[bool]string{true: strconv.Itoa(p.uid)}[p.args[1] == "-u" || p.args[1] == "-g"],
+		)
 		return 0
 	}
-	fmt.Fprintf(p.out, "uid=%d(%s) gid=%d(%s) groups=%d(%s)\n", p.uid, userName(p.uid), p.uid, userName(p.uid), p.uid, userName(p.uid))
+	fmt.Fprintf(
+		p.out,
+		"uid=%d(%s) gid=%d(%s) groups=%d(%s)\n",
+		p.uid,
+		userName(p.uid),
+		p.uid,
+		userName(p.uid),
+		p.uid,
+		userName(p.uid),
+	)
 	return 0
 }
 
@@ -211,7 +285,15 @@ func cmdPs(_ context.Context, p *proc) int {
 	fmt.Fprintf(p.out, "%5d %-8s %5s %s\n", 1, "root", "0:00", "/sbin/init")
 	for _, s := range p.lab.processes(p.tree.key) {
 		age := now() - s.started
-		fmt.Fprintf(p.out, "%5d %-8s %2d:%02d %s\n", s.pid, "root", age/60, age%60, strings.Join(s.argv, " "))
+		fmt.Fprintf(
+			p.out,
+			"%5d %-8s %2d:%02d %s\n",
+			s.pid,
+			"root",
+			age/60,
+			age%60,
+			strings.Join(s.argv, " "),
+		)
 	}
 	return 0
 }
@@ -223,7 +305,8 @@ func cmdSleep(ctx context.Context, p *proc) int {
 	}
 	for _, a := range p.args[1:] {
 		unit := time.Second
-		if u, ok := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}[a[len(a)-1]]; ok && a != "" {
+		if u, ok := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}[a[len(a)-1]]; ok &&
+			a != "" {
 			a, unit = a[:len(a)-1], u
 		}
 		f, err := strconv.ParseFloat(a, 64)
@@ -297,8 +380,9 @@ func cmdDate(_ context.Context, p *proc) int {
 	return 0
 }
 
-// cmdTimeout signals its command as timeout(1) does, with its whole process group: a command inside a container that
-// does not ignore SIGTERM ends too. coreutils answers 124, busybox the signal's 143.
+// cmdTimeout signals its command as timeout(1) does, with its whole process group: a command inside
+// a container that does not ignore SIGTERM ends too. coreutils answers 124, busybox the signal's
+// 143.
 func cmdTimeout(ctx context.Context, p *proc) int {
 	o, rest, err := scanOptions(p, "k:s:", map[string]string{"kill-after": "k", "signal": "s"})
 	if err != nil || len(rest) < 2 {
@@ -373,7 +457,8 @@ func signalNumber(s string) int {
 	return map[string]int{"HUP": sigHUP, "INT": sigINT, "KILL": sigKILL, "TERM": sigTERM}[strings.TrimPrefix(strings.ToUpper(s), "SIG")]
 }
 
-// cmdShell is sh, bash and ash. The interpreter shows the lab's real process id as $$, which kill therefore knows.
+// cmdShell is sh, bash and ash. The interpreter shows the lab's real process id as $$, which kill
+// therefore knows.
 func cmdShell(ctx context.Context, p *proc) int {
 	kind := path.Base(p.args[0])
 	if kind == "ash" {

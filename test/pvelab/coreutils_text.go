@@ -12,7 +12,10 @@ import (
 )
 
 func cmdGrep(_ context.Context, p *proc) int {
-	o, rest, err := p.options("ivcqnoEFe:lshH", map[string]string{"ignore-case": "i", "invert-match": "v", "count": "c", "quiet": "q"})
+	o, rest, err := p.options(
+		"ivcqnoEFe:lshH",
+		map[string]string{"ignore-case": "i", "invert-match": "v", "count": "c", "quiet": "q"},
+	)
 	if err != nil {
 		return p.complain(2, "%v", err)
 	}
@@ -79,7 +82,8 @@ func cmdGrep(_ context.Context, p *proc) int {
 	return 1
 }
 
-// basicRE turns a POSIX basic expression into Go's syntax: there the backslash makes + ? | ( ) { } special.
+// basicRE turns a POSIX basic expression into Go's syntax: there the backslash makes + ? | ( ) { }
+// special.
 func basicRE(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -103,8 +107,12 @@ var (
 	sedPrint  = regexp.MustCompile(`^(?:/(.*)/|(\d+)(?:,(\d+))?)p$`)
 )
 
-// sedScript compiles the four forms that the lab knows: s#a#b#[g], 1iTEXT, /re/d or Nd, /re/p or N[,M]p.
-func sedScript(s string, ext bool) (func(n int, line string) (out []string, printed []string), error) {
+// sedScript compiles the four forms that the lab knows: s#a#b#[g], 1iTEXT, /re/d or Nd, /re/p or
+// N[,M]p.
+func sedScript(
+	s string,
+	ext bool,
+) (func(n int, line string) (out []string, printed []string), error) {
 	comp := func(re string) (*regexp.Regexp, error) {
 		if !ext {
 			re = basicRE(re)
@@ -237,10 +245,16 @@ func cmdSort(_ context.Context, p *proc) int {
 	}
 	var all []string
 	code := p.each(rest, func(_ string, r io.Reader) error {
-		return lines(r, func(l []byte) bool { all = append(all, strings.TrimSuffix(string(l), "\n")); return true })
+		return lines(
+			r,
+			func(l []byte) bool { all = append(all, strings.TrimSuffix(string(l), "\n")); return true },
+		)
 	})
 	num := func(s string) float64 {
-		f, _ := strconv.ParseFloat(strings.TrimSpace(regexp.MustCompile(`^\s*-?[0-9.]*`).FindString(s)), 64)
+		f, _ := strconv.ParseFloat(
+			strings.TrimSpace(regexp.MustCompile(`^\s*-?[0-9.]*`).FindString(s)),
+			64,
+		)
 		return f
 	}
 	slices.SortStableFunc(all, func(a, b string) int {
@@ -309,7 +323,8 @@ func cmdTr(_ context.Context, p *proc) int {
 		return p.complain(1, "missing operand")
 	}
 	set := func(s string) []rune {
-		s = strings.NewReplacer(`\n`, "\n", `\t`, "\t", "[:upper:]", "A-Z", "[:lower:]", "a-z", "[:digit:]", "0-9").Replace(s)
+		s = strings.NewReplacer(`\n`, "\n", `\t`, "\t", "[:upper:]", "A-Z", "[:lower:]", "a-z", "[:digit:]", "0-9").
+			Replace(s)
 		in, out := []rune(s), []rune{}
 		for i := 0; i < len(in); i++ {
 			out = append(out, in[i])
@@ -447,7 +462,13 @@ func cmdDd(_ context.Context, p *proc) int {
 	if err != nil {
 		return p.complain(1, "error writing '%s': %s", opt["of"], errText(err))
 	}
-	fmt.Fprintf(p.err, "%d+0 records in\n%d+0 records out\n%d bytes copied\n", n/max(bs, 1), n/max(bs, 1), n)
+	fmt.Fprintf(
+		p.err,
+		"%d+0 records in\n%d+0 records out\n%d bytes copied\n",
+		n/max(bs, 1),
+		n/max(bs, 1),
+		n,
+	)
 	return 0
 }
 

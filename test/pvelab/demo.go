@@ -9,8 +9,13 @@ import (
 const gibi = int64(1) << 30
 
 func lxc(vmid int, name, node, storage string, cfg ...string) *Guest {
-	g := &Guest{VMID: vmid, Type: "lxc", Node: node, Config: map[string]string{"arch": "amd64", "hostname": name, "ostype": "unmanaged",
-		"memory": "512", "swap": "0", "rootfs": volumeName(storage, vmid) + ",size=0"}}
+	g := &Guest{
+		VMID: vmid,
+		Type: "lxc",
+		Node: node,
+		Config: map[string]string{"arch": "amd64", "hostname": name, "ostype": "unmanaged",
+			"memory": "512", "swap": "0", "rootfs": volumeName(storage, vmid) + ",size=0"},
+	}
 	for i := 0; i+1 < len(cfg); i += 2 {
 		g.Config[cfg[i]] = cfg[i+1]
 	}
@@ -23,7 +28,13 @@ func volumeName(storage string, vmid int) string {
 }
 
 func subvol(storage string, vmid int, at int64) *Volume {
-	return &Volume{VolID: volumeName(storage, vmid), Content: "rootdir", Format: "subvol", CTime: at, VMID: vmid}
+	return &Volume{
+		VolID:   volumeName(storage, vmid),
+		Content: "rootdir",
+		Format:  "subvol",
+		CTime:   at,
+		VMID:    vmid,
+	}
 }
 
 func on(g *Guest, at int64) *Guest {
@@ -40,45 +51,109 @@ func services() map[string]string {
 }
 
 func labNode(name, ip string, id int, at int64) *Node {
-	return &Node{Name: name, IP: ip, ID: id, Booted: at - 7200, MemTotal: 25276502016, MemUsed: 978907136, RootTotal: 270553174016, RootUsed: 20770426880,
-		DNS: "10.255.255.53", Services: services(), Fingerprint: strings.TrimSuffix(strings.Repeat("AB:", 32), ":")}
+	return &Node{
+		Name:        name,
+		IP:          ip,
+		ID:          id,
+		Booted:      at - 7200,
+		MemTotal:    25276502016,
+		MemUsed:     978907136,
+		RootTotal:   270553174016,
+		RootUsed:    20770426880,
+		DNS:         "10.255.255.53",
+		Services:    services(),
+		Fingerprint: strings.TrimSuffix(strings.Repeat("AB:", 32), ":"),
+	}
 }
 
-// DemoInventory is what a fresh lab begins with: two nodes of the cluster "lab". 101 is production, 102 protected, 103
-// locked by a backup, 104 able to make snapshots, 105 there to be played with and deleted.
+// DemoInventory is what a fresh lab begins with: two nodes of the cluster "lab". 101 is production,
+// 102 protected, 103 locked by a backup, 104 able to make snapshots, 105 there to be played with
+// and deleted.
 func DemoInventory(at time.Time) *State {
 	t := at.Unix()
 	s := &State{Cluster: "lab", ClusterVersion: 2, NextPID: 1000,
-		// On a real node this line differs, but some line there is: output before the UPID is a trap to keep.
+		// On a real node this line differs, but some line there is: output before the UPID is a
+		// trap to keep.
 		StartNoise: []string{"failed to connect to monitor socket: Connection refused"}}
 	s.Nodes = []*Node{labNode("pve1", "10.99.0.1", 1, t), labNode("pve2", "10.99.0.2", 2, t)}
 	// Any name that resolves is an address that pvesh sends ssh to, as root.
 	s.Foreign = map[string]string{"PVE1": "remote", "pve1.lab.test": "remote", "gateway": "remote"}
 	s.Nodes[1].WakeMAC = "AA:BB:CC:DD:EE:FF"
 	vm := func(id int, name, node string, cfg ...string) *Guest {
-		g := &Guest{VMID: id, Type: "qemu", Node: node, Config: map[string]string{"name": name, "memory": "2048", "cores": "2", "ostype": "l26",
-			"boot": "order=scsi0", "scsihw": "virtio-scsi-single", "scsi0": "local:" + (&Guest{VMID: id}).id() + "/vm-disk-0.qcow2,size=4G"}}
+		g := &Guest{
+			VMID: id,
+			Type: "qemu",
+			Node: node,
+			Config: map[string]string{"name": name, "memory": "2048", "cores": "2", "ostype": "l26",
+				"boot": "order=scsi0", "scsihw": "virtio-scsi-single", "scsi0": "local:" + (&Guest{VMID: id}).id() + "/vm-disk-0.qcow2,size=4G"},
+		}
 		for i := 0; i+1 < len(cfg); i += 2 {
 			g.Config[cfg[i]] = cfg[i+1]
 		}
 		return g
 	}
 	s.Guests = []*Guest{
-		on(lxc(101, "web01", "pve1", "local", "cores", "2", "swap", "512", "tags", "prod;web", "description", "web frontend\nsecond line\n"), t-400),
+		on(
+			lxc(
+				101,
+				"web01",
+				"pve1",
+				"local",
+				"cores",
+				"2",
+				"swap",
+				"512",
+				"tags",
+				"prod;web",
+				"description",
+				"web frontend\nsecond line\n",
+			),
+			t-400,
+		),
 		lxc(102, "db01", "pve1", "local", "memory", "1024", "protection", "1", "unprivileged", "1"),
 		lxc(103, "jarvis", "pve1", "local", "memory", "256", "lock", "backup"),
 		lxc(104, "snapct", "pve1", "btr", "memory", "256", "cores", "1"),
-		on(lxc(105, "scratch", "pve1", "btr", "memory", "256", "cores", "1", "tags", "scratch"), t-200),
+		on(
+			lxc(105, "scratch", "pve1", "btr", "memory", "256", "cores", "1", "tags", "scratch"),
+			t-200,
+		),
 		on(lxc(110, "mail01", "pve2", "local", "memory", "512", "cores", "1"), t-300),
 		vm(200, "vm-app", "pve1"),
-		{VMID: 201, Type: "qemu", Node: "pve1", Config: map[string]string{"name": "tmpl", "memory": "512", "cores": "1", "template": "1"}},
+		{
+			VMID: 201,
+			Type: "qemu",
+			Node: "pve1",
+			Config: map[string]string{
+				"name":     "tmpl",
+				"memory":   "512",
+				"cores":    "1",
+				"template": "1",
+			},
+		},
 		vm(210, "vm-db", "pve2"),
 	}
-	s.Pools = []*Pool{{ID: "prod", Comment: "Production", Guests: []int{101, 200}, Storages: []string{"local"}}}
+	s.Pools = []*Pool{
+		{ID: "prod", Comment: "Production", Guests: []int{101, 200}, Storages: []string{"local"}},
+	}
 	content := []string{"images", "snippets", "backup", "vztmpl", "rootdir", "iso"}
 	for _, n := range s.Nodes {
-		local := &Storage{ID: "local", Node: n.Name, Type: "dir", Content: content, Total: n.RootTotal, Used: n.RootUsed, Available: 76992946176}
-		btr := &Storage{ID: "btr", Node: n.Name, Type: "btrfs", Content: []string{"images", "rootdir"}, Total: 40 * gibi, Used: 6094848}
+		local := &Storage{
+			ID:        "local",
+			Node:      n.Name,
+			Type:      "dir",
+			Content:   content,
+			Total:     n.RootTotal,
+			Used:      n.RootUsed,
+			Available: 76992946176,
+		}
+		btr := &Storage{
+			ID:      "btr",
+			Node:    n.Name,
+			Type:    "btrfs",
+			Content: []string{"images", "rootdir"},
+			Total:   40 * gibi,
+			Used:    6094848,
+		}
 		for _, g := range s.Guests {
 			switch vol := g.Config["rootfs"]; {
 			case g.Node != n.Name:
@@ -88,24 +163,80 @@ func DemoInventory(at time.Time) *State {
 				local.Volumes = append(local.Volumes, subvol("local", g.VMID, t-3600))
 			case g.Config["scsi0"] != "":
 				id, _, _ := strings.Cut(g.Config["scsi0"], ",")
-				local.Volumes = append(local.Volumes, &Volume{VolID: id, Content: "images", Format: "qcow2", CTime: t - 3600, Size: 4 * gibi, Used: 200704, VMID: g.VMID})
+				local.Volumes = append(
+					local.Volumes,
+					&Volume{
+						VolID:   id,
+						Content: "images",
+						Format:  "qcow2",
+						CTime:   t - 3600,
+						Size:    4 * gibi,
+						Used:    200704,
+						VMID:    g.VMID,
+					},
+				)
 			}
 		}
 		s.Storages = append(s.Storages, btr, local)
 	}
-	s.Storages[1].Volumes = append(s.Storages[1].Volumes,
-		&Volume{VolID: "local:backup/vzdump-lxc-101-2026_01_02-03_04_05.tar.zst", Content: "backup", Format: "tar.zst", Size: 5000, CTime: 1767323045, VMID: 101, Subtype: "lxc", Notes: "before upgrade"},
-		&Volume{VolID: "local:backup/vzdump-qemu-200-2026_02_03-04_05_06.vma.zst", Content: "backup", Format: "vma.zst", Size: 7000, CTime: 1770091506, VMID: 200, Subtype: "qemu", Protected: true},
-		&Volume{VolID: "local:iso/debian-13.iso", Content: "iso", Format: "iso", Size: 1024, CTime: t - 3600},
-		&Volume{VolID: "local:vztmpl/alpine-3.20-default_20240908_amd64.tar.xz", Content: "vztmpl", Format: "txz", Size: 1024, CTime: t - 3600})
-	s.Storages[3].Volumes = append(s.Storages[3].Volumes,
-		&Volume{VolID: "local:backup/vzdump-lxc-110-2026_01_02-03_04_05.tar.zst", Content: "backup", Format: "tar.zst", Size: 900, CTime: 1767323045, VMID: 110, Subtype: "lxc"})
+	s.Storages[1].Volumes = append(
+		s.Storages[1].Volumes,
+		&Volume{
+			VolID:   "local:backup/vzdump-lxc-101-2026_01_02-03_04_05.tar.zst",
+			Content: "backup",
+			Format:  "tar.zst",
+			Size:    5000,
+			CTime:   1767323045,
+			VMID:    101,
+			Subtype: "lxc",
+			Notes:   "before upgrade",
+		},
+		&Volume{
+			VolID:     "local:backup/vzdump-qemu-200-2026_02_03-04_05_06.vma.zst",
+			Content:   "backup",
+			Format:    "vma.zst",
+			Size:      7000,
+			CTime:     1770091506,
+			VMID:      200,
+			Subtype:   "qemu",
+			Protected: true,
+		},
+		&Volume{
+			VolID:   "local:iso/debian-13.iso",
+			Content: "iso",
+			Format:  "iso",
+			Size:    1024,
+			CTime:   t - 3600,
+		},
+		&Volume{
+			VolID:   "local:vztmpl/alpine-3.20-default_20240908_amd64.tar.xz",
+			Content: "vztmpl",
+			Format:  "txz",
+			Size:    1024,
+			CTime:   t - 3600,
+		},
+	)
+	s.Storages[3].Volumes = append(
+		s.Storages[3].Volumes,
+		&Volume{
+			VolID:   "local:backup/vzdump-lxc-110-2026_01_02-03_04_05.tar.zst",
+			Content: "backup",
+			Format:  "tar.zst",
+			Size:    900,
+			CTime:   1767323045,
+			VMID:    110,
+			Subtype: "lxc",
+		},
+	)
 	for i, typ := range []string{"vzstart", "vzstart", "vzsnapshot"} {
 		at := t - 400 + int64(i)*10
 		task := newTask(s, "pve1", typ, []string{"101", "103", "104"}[i], at)
 		task.End, task.Status, task.Log = at+1, "OK", []string{"TASK OK"}
 		if i == 1 {
-			task.Status, task.Log = "CT is locked (backup)", []string{"", "TASK ERROR: CT is locked (backup)"}
+			task.Status, task.Log = "CT is locked (backup)", []string{
+				"",
+				"TASK ERROR: CT is locked (backup)",
+			}
 		}
 	}
 	return s

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// Effect is one thing that reached a node. Exec effects carry one simple command as the shell received its words (Argv is
-// empty for a text that ran none); SFTP effects carry the operation, the path and, when a file is closed, its bytes.
+// Effect is one thing that reached a node. Exec effects carry one simple command as the shell
+// received its words (Argv is empty for a text that ran none); SFTP effects carry the operation,
+// the path and, when a file is closed, its bytes.
 type Effect struct {
 	T      string   `json:"t"`
 	Node   string   `json:"node"`

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// faults are what can be wrong with a cluster from the start, by the names that --fault takes: what `caponier check` should find.
+// faults are what can be wrong with a cluster from the start, by the names that --fault takes: what
+// `caponier check` should find.
 var faults = map[string]func(*State){
 	"slow-startup":  onNodes(func(n *Node) { n.Startup = "sleep 0.2" }),
 	"noisy-startup": onNodes(func(n *Node) { n.Startup = "echo Welcome" }),
@@ -61,7 +62,8 @@ func (l *Lab) nodeNow(name string) (n Node) {
 	return n
 }
 
-// Edit changes the state of the running lab: the general knob behind the named ones. fn must not wait.
+// Edit changes the state of the running lab: the general knob behind the named ones. fn must not
+// wait.
 func (l *Lab) Edit(fn func(*State) error) error { return l.db.update(fn) }
 
 func (l *Lab) editGuest(vmid int, fn func(*Guest)) error {
@@ -86,7 +88,8 @@ func (l *Lab) editNode(name string, fn func(*Node)) error {
 	})
 }
 
-// FillDisk leaves room for so many bytes below a directory of a container; a negative number lifts the limit.
+// FillDisk leaves room for so many bytes below a directory of a container; a negative number lifts
+// the limit.
 func (l *Lab) FillDisk(vmid int, dir string, left int64) error {
 	return l.editGuest(vmid, func(g *Guest) {
 		if left < 0 {
@@ -144,7 +147,8 @@ func (l *Lab) CutConnections(node string) {
 	}
 }
 
-// HoldConfigLock keeps the lock of a guest's configuration file until the returned function is called.
+// HoldConfigLock keeps the lock of a guest's configuration file until the returned function is
+// called.
 func (l *Lab) HoldConfigLock(vmid int) (release func(), err error) {
 	key := ""
 	if err := l.editGuest(vmid, func(g *Guest) { key = g.Node + ":" + g.lockFile() }); err != nil {

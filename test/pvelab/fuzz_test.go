@@ -11,7 +11,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Whatever getopt accepts, it invented nothing: every value and operand is one of the words or the part behind a "=".
+// Whatever getopt accepts, it invented nothing: every value and operand is one of the words or the
+// part behind a "=".
 func FuzzGetoptInventsNothing(f *testing.F) {
 	for _, s := range []string{"101\x00--pu\x001", "--purge\x00--force", "--desc\x00-x", "--timeout=5\x00--\x00--x", "-verbose\x00101", "--=\x00-"} {
 		f.Add(s)
@@ -28,7 +29,11 @@ func FuzzGetoptInventsNothing(f *testing.F) {
 				t.Errorf("%q gave the unknown option %q", words, name)
 			}
 			for _, v := range vals {
-				if v != "" && !slices.Contains(words, v) && !slices.ContainsFunc(words, func(w string) bool { return strings.HasSuffix(w, "="+v) }) {
+				if v != "" && !slices.Contains(words, v) &&
+					!slices.ContainsFunc(
+						words,
+						func(w string) bool { return strings.HasSuffix(w, "="+v) },
+					) {
 					t.Errorf("%q gave the value %q", words, v)
 				}
 			}
@@ -87,7 +92,8 @@ func FuzzResolvedPathsStayInTheTree(f *testing.F) {
 		if again, err := tr.resolve(shown(rel), true); err != nil || again != rel {
 			t.Errorf("%q became %q, and that %q (%v)", name, rel, again, err)
 		}
-		if real, err := filepath.EvalSymlinks(filepath.Join(l.dir, tr.key, rel)); err == nil && !strings.HasPrefix(real, l.dir) {
+		if real, err := filepath.EvalSymlinks(filepath.Join(l.dir, tr.key, rel)); err == nil &&
+			!strings.HasPrefix(real, l.dir) {
 			t.Errorf("%q is %q on the machine", name, real)
 		}
 	})
@@ -100,7 +106,9 @@ func FuzzQuotedWordsSurviveAShell(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, word string) {
 		if strings.ContainsAny(word, "\x00\r") || !utf8.ValidString(word) {
-			return // no argument can hold NUL; the parser drops carriage returns and refuses what is not UTF-8
+			// no argument can hold NUL; the parser drops carriage returns and refuses what is not
+			// UTF-8
+			return
 		}
 		file, err := syntax.NewParser().Parse(strings.NewReader("x "+shellQuote(word)), "")
 		if err != nil {
@@ -127,7 +135,8 @@ func FuzzQuotedWordsSurviveAShell(f *testing.F) {
 	})
 }
 
-// Whatever pvesh's command line holds, the path is one of its words and the method gets no word that was not there.
+// Whatever pvesh's command line holds, the path is one of its words and the method gets no word
+// that was not there.
 func FuzzPveshInventsNothing(f *testing.F) {
 	for _, s := range []string{"get\x00/nodes\x00--output-format\x00json", "--noproxy\x00ge\x00/x\x00--vmid\x00101", "create\x00--a=b\x00/p\x00--\x00--q", "get\x00--quiet\x00/x", "ls\x00-\x00--out=yaml"} {
 		f.Add(s)
@@ -149,7 +158,10 @@ func FuzzPveshInventsNothing(f *testing.F) {
 				t.Errorf("%q gave the argument %q", words, a)
 			}
 		}
-		if !slices.Contains(strings.Fields("text json json-pretty yaml"), x.format["output-format"]) {
+		if !slices.Contains(
+			strings.Fields("text json json-pretty yaml"),
+			x.format["output-format"],
+		) {
 			t.Errorf("%q gave the format %q", words, x.format["output-format"])
 		}
 	})
@@ -160,10 +172,18 @@ func FuzzSedReplacesWords(f *testing.F) {
 	f.Add("local:102/subvol", "a", "b")
 	f.Add("x.y$1&z", ".y", "$0&")
 	f.Fuzz(func(t *testing.T, line, from, to string) {
-		if strings.ContainsAny(from+to, "#\n") || from == "" || !utf8.ValidString(line) || !utf8.ValidString(from) || !utf8.ValidString(to) || strings.ContainsAny(to, `\&`) {
+		if strings.ContainsAny(from+to, "#\n") || from == "" || !utf8.ValidString(line) ||
+			!utf8.ValidString(from) ||
+			!utf8.ValidString(to) ||
+			strings.ContainsAny(to, `\&`) {
 			return
 		}
-		run, err := sedScript("s#"+strings.NewReplacer(`\`, `\\`, ".", `\.`, "*", `\*`, "[", `\[`, "]", `\]`, "^", `\^`, "$", `\$`).Replace(from)+"#"+to+"#g", false)
+		run, err := sedScript(
+			"s#"+strings.NewReplacer(`\`, `\\`, ".", `\.`, "*", `\*`, "[", `\[`, "]", `\]`, "^", `\^`, "$", `\$`).
+				Replace(from)+
+				"#"+to+"#g",
+			false,
+		)
 		if err != nil {
 			t.Fatalf("%q: %v", from, err)
 		}

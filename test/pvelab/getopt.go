@@ -48,8 +48,9 @@ func verification(fields map[string]string) error {
 	return &badRequest{msg: "Parameter verification failed.", fields: fields, code: code}
 }
 
-// getopt reads options as Perl's Getopt::Long does with the prefixes "--" and "-": options may stand anywhere, any unique
-// prefix and any letter case names one, "--" ends them, a boolean's value is optional and a string takes whatever follows.
+// getopt reads options as Perl's Getopt::Long does with the prefixes "--" and "-": options may
+// stand anywhere, any unique prefix and any letter case names one, "--" ends them, a boolean's
+// value is optional and a string takes whatever follows.
 func getopt(args []string, ps []param) (opts map[string][]string, rest []string, err error) {
 	opts = map[string][]string{}
 	var warn []string
@@ -111,9 +112,15 @@ func matchOption(name string, ps []param) (p param, why string) {
 	return param{}, fmt.Sprintf("Option %s is ambiguous (%s)", name, strings.Join(hits, ", "))
 }
 
-// bind gives the words of a command line to the parameters: options by name, then the rest to argNames in order.
-// Parameters in fixed are no options. "extra-args" as the last name takes all that is left.
-func bind(args []string, ps []param, argNames []string, fixed map[string]string) (vals map[string]string, extra []string, err error) {
+// bind gives the words of a command line to the parameters: options by name, then the rest to
+// argNames in order. Parameters in fixed are no options. "extra-args" as the last name takes all
+// that is left.
+func bind(
+	args []string,
+	ps []param,
+	argNames []string,
+	fixed map[string]string,
+) (vals map[string]string, extra []string, err error) {
 	var open []param
 	byName := map[string]param{}
 	for _, p := range ps {
@@ -131,7 +138,8 @@ func bind(args []string, ps []param, argNames []string, fixed map[string]string)
 		vals = map[string]string{}
 	}
 	for k, vs := range opts {
-		if vals[k] = vs[len(vs)-1]; byName[k].Type == "array" || strings.HasSuffix(byName[k].Format, "-list") {
+		if vals[k] = vs[len(vs)-1]; byName[k].Type == "array" ||
+			strings.HasSuffix(byName[k].Format, "-list") {
 			vals[k] = strings.Join(vs, ",")
 		}
 	}
@@ -176,8 +184,12 @@ var (
 	configIDRE  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]+\n?$`)
 	storageIDRE = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9\-_.]*[a-zA-Z0-9]\n?$`)
 	tagRE       = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_+.-]*\n?$`)
-	macRE       = regexp.MustCompile(`^[a-fA-F0-9][02468aceACE][:](?:[a-fA-F0-9]{2}:){4}[a-fA-F0-9]{2}\n?$`)
-	upidRE      = regexp.MustCompile(`^UPID:([a-zA-Z0-9-]+):([0-9A-Fa-f]{8}):([0-9A-Fa-f]{8,9}):([0-9A-Fa-f]{8}):([^:\s]+):([^:\s]*):([^:\s]+):\n?$`)
+	macRE       = regexp.MustCompile(
+		`^[a-fA-F0-9][02468aceACE][:](?:[a-fA-F0-9]{2}:){4}[a-fA-F0-9]{2}\n?$`,
+	)
+	upidRE = regexp.MustCompile(
+		`^UPID:([a-zA-Z0-9-]+):([0-9A-Fa-f]{8}):([0-9A-Fa-f]{8,9}):([0-9A-Fa-f]{8}):([^:\s]+):([^:\s]*):([^:\s]+):\n?$`,
+	)
 )
 
 // formats answers what is wrong with a value; the empty string means nothing.
@@ -250,11 +262,16 @@ func validate(ps []param, vals map[string]string) map[string]string {
 
 func (p param) check(v string) string {
 	switch {
-	case p.Type == "integer" && !integerRE.MatchString(v), p.Type == "number" && !numberRE.MatchString(v):
+	case p.Type == "integer" && !integerRE.MatchString(v),
+		p.Type == "number" && !numberRE.MatchString(v):
 		return fmt.Sprintf("type check ('%s') failed - got '%s'", p.Type, v)
 	case p.Enum != nil:
 		if !slices.Contains(p.Enum, v) {
-			return fmt.Sprintf("value '%s' does not have a value in the enumeration '%s'", v, strings.Join(p.Enum, ", "))
+			return fmt.Sprintf(
+				"value '%s' does not have a value in the enumeration '%s'",
+				v,
+				strings.Join(p.Enum, ", "),
+			)
 		}
 	case p.MaxLen > 0 && len(v) > p.MaxLen:
 		return fmt.Sprintf("value may only be %d characters long", p.MaxLen)

@@ -9,9 +9,16 @@ import (
 	"strings"
 )
 
-// RunOnce runs one command against a lab's state directory, in this process, and answers its exit code. Several processes
-// may do so at once, beside a serving lab too.
-func RunOnce(ctx context.Context, o Options, node string, argv, env []string, in io.Reader, out, errw io.Writer) (int, error) {
+// RunOnce runs one command against a lab's state directory, in this process, and answers its exit
+// code. Several processes may do so at once, beside a serving lab too.
+func RunOnce(
+	ctx context.Context,
+	o Options,
+	node string,
+	argv, env []string,
+	in io.Reader,
+	out, errw io.Writer,
+) (int, error) {
 	l, err := open(ctx, o)
 	if err != nil {
 		return 255, err
@@ -21,9 +28,9 @@ func RunOnce(ctx context.Context, o Options, node string, argv, env []string, in
 	return l.run(ctx, node, argv, env, 0, struct{ io.Reader }{in}, out, errw), nil
 }
 
-// Install makes the state directory and writes pct, qm, pvesh, pvesm, pvecm and pvenode into dir: small scripts that run
-// this program against that state, to stand behind a real sshd. o.NodeRoot is "/" there as a rule: push and pull then meet
-// the files that the real SFTP server stores.
+// Install makes the state directory and writes pct, qm, pvesh, pvesm, pvecm and pvenode into dir:
+// small scripts that run this program against that state, to stand behind a real sshd. o.NodeRoot
+// is "/" there as a rule: push and pull then meet the files that the real SFTP server stores.
 func Install(ctx context.Context, o Options, node, dir string) error {
 	l, err := open(ctx, o)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package pvelab is a simulated Proxmox VE cluster behind real SSH servers, for the demo and the tests.
+// Package pvelab is a simulated Proxmox VE cluster behind real SSH servers, for the demo and the
+// tests.
 package pvelab
 
 import (
@@ -19,18 +20,25 @@ import (
 
 // Options configure a lab. The zero value of each field but State is usable.
 type Options struct {
-	State     string        // directory for everything the lab keeps; made 0700 when it is missing; required
-	Listen    string        // address of the first node's SSH server; default 127.0.0.1:0; the others take random ports
-	Effects   string        // file that gets one JSON line for each effect; none by default
-	Config    string        // where to write a configuration for caponier; none by default
-	Plugins   string        // [plugin] dir of that configuration
-	Lock      string        // [plugin] lock
-	Site      string        // [policy] site
-	Faults    string        // what is wrong with the cluster from the start, with commas between: see faults
-	Latency   time.Duration // added to each start of pct, qm, pvesh …; a real node takes about 0.6 s
-	RealWaits bool          // waits as long as a real node for a lock or a guest's shutdown; otherwise such waits take no time
-	NodeRoot  string        // directory that the nodes' programs see as "/"; by default one of the lab's own for each node
-	Inventory *State        // what a fresh state directory begins with; the demo's by default
+	// directory for everything the lab keeps; made 0700 when it is missing; required
+	State string
+	// address of the first node's SSH server; default 127.0.0.1:0; the others take random ports
+	Listen  string
+	Effects string // file that gets one JSON line for each effect; none by default
+	Config  string // where to write a configuration for caponier; none by default
+	Plugins string // [plugin] dir of that configuration
+	Lock    string // [plugin] lock
+	Site    string // [policy] site
+	// what is wrong with the cluster from the start, with commas between: see faults
+	Faults string
+	// added to each start of pct, qm, pvesh …; a real node takes about 0.6 s
+	Latency time.Duration
+	// waits as long as a real node for a lock or a guest's shutdown; otherwise such waits take no
+	// time
+	RealWaits bool
+	// directory that the nodes' programs see as "/"; by default one of the lab's own for each node
+	NodeRoot  string
+	Inventory *State // what a fresh state directory begins with; the demo's by default
 }
 
 // Validate reports what a lab cannot start with.
@@ -62,10 +70,11 @@ type Lab struct {
 	programs           map[string]*program
 	routes             []route
 	everywhere, onNode map[string]builtin
-	ctx                context.Context // ends every process of the lab, also those that outlive their request
-	cancel             context.CancelFunc
-	latency            atomic.Int64
-	work               sync.WaitGroup // servers, connections, processes
+	// ends every process of the lab, also those that outlive their request
+	ctx     context.Context
+	cancel  context.CancelFunc
+	latency atomic.Int64
+	work    sync.WaitGroup // servers, connections, processes
 
 	mu      sync.Mutex // guards the rest
 	procs   map[int]*process
@@ -77,8 +86,8 @@ type Lab struct {
 	closed  bool
 }
 
-// Start makes or reuses the state directory, starts one SSH server for each node and writes the configuration. The lab
-// lasts until Close, or until ctx ends.
+// Start makes or reuses the state directory, starts one SSH server for each node and writes the
+// configuration. The lab lasts until Close, or until ctx ends.
 func Start(ctx context.Context, o Options) (*Lab, error) {
 	l, err := open(ctx, o)
 	if err != nil {
@@ -178,7 +187,8 @@ func (l *Lab) populate(s *State) error {
 	return nil
 }
 
-// fill writes files: a name that ends in a slash is a directory, a text that begins with "-> " a symbolic link.
+// fill writes files: a name that ends in a slash is a directory, a text that begins with "-> " a
+// symbolic link.
 func (l *Lab) fill(t *tree, files map[string]string) error {
 	if t == nil {
 		return fmt.Errorf("pvelab: opening the file trees below %s", l.dir)
@@ -248,7 +258,8 @@ func (l *Lab) dropCT(vmid int) {
 // Effects are what reached the nodes through this process so far.
 func (l *Lab) Effects() []Effect { return l.effects.all() }
 
-// Close ends every connection and every process of the lab and waits for them. It may be called again.
+// Close ends every connection and every process of the lab and waits for them. It may be called
+// again.
 func (l *Lab) Close() error {
 	l.mu.Lock()
 	first := !l.closed
@@ -279,13 +290,26 @@ func (l *Lab) Close() error {
 	return nil
 }
 
-// Run runs one program on a node as root would without a shell, and answers its exit code. What it started inside a
-// container may go on after it, without its output.
-func (l *Lab) Run(ctx context.Context, node string, argv, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
+// Run runs one program on a node as root would without a shell, and answers its exit code. What it
+// started inside a container may go on after it, without its output.
+func (l *Lab) Run(
+	ctx context.Context,
+	node string,
+	argv, env []string,
+	stdin io.Reader,
+	stdout, stderr io.Writer,
+) int {
 	return l.run(ctx, node, argv, env, 0, stdin, stdout, stderr)
 }
 
-func (l *Lab) run(ctx context.Context, node string, argv, env []string, uid int, in io.Reader, stdout, stderr io.Writer) int {
+func (l *Lab) run(
+	ctx context.Context,
+	node string,
+	argv, env []string,
+	uid int,
+	in io.Reader,
+	stdout, stderr io.Writer,
+) int {
 	t := l.nodeTree(node)
 	if t == nil || len(argv) == 0 {
 		fmt.Fprintf(stderr, "pvelab: no such node '%s', or nothing to run\n", node)
@@ -309,7 +333,20 @@ func (l *Lab) run(ctx context.Context, node string, argv, env []string, uid int,
 	if wd, err := os.Getwd(); err == nil && l.opt.NodeRoot == "/" {
 		dir = wd
 	}
-	p := &proc{lab: l, node: node, tree: t, args: argv, env: env, dir: dir, in: stdin, out: out, err: errw, sess: sess, self: self, uid: uid}
+	p := &proc{
+		lab:  l,
+		node: node,
+		tree: t,
+		args: argv,
+		env:  env,
+		dir:  dir,
+		in:   stdin,
+		out:  out,
+		err:  errw,
+		sess: sess,
+		self: self,
+		uid:  uid,
+	}
 	code, lerr := p.exec(ctx)
 	if lerr != nil {
 		fmt.Fprintf(errw, "%s: %s\n", argv[0], errText(lerr))

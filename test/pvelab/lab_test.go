@@ -40,15 +40,23 @@ func dial(t *testing.T, l *Lab, addr string) *ssh.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := ssh.Dial("tcp", addr, &ssh.ClientConfig{User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(k)}, Timeout: 10 * time.Second,
-		HostKeyCallback: func(_ string, _ net.Addr, k ssh.PublicKey) error {
-			for node, at := range l.Nodes {
-				if at == addr && ssh.FingerprintSHA256(k) == l.HostKeys[node] {
-					return nil
+	c, err := ssh.Dial(
+		"tcp",
+		addr,
+		&ssh.ClientConfig{
+			User:    "root",
+			Auth:    []ssh.AuthMethod{ssh.PublicKeys(k)},
+			Timeout: 10 * time.Second,
+			HostKeyCallback: func(_ string, _ net.Addr, k ssh.PublicKey) error {
+				for node, at := range l.Nodes {
+					if at == addr && ssh.FingerprintSHA256(k) == l.HostKeys[node] {
+						return nil
+					}
 				}
-			}
-			return errors.New("another host key")
-		}})
+				return errors.New("another host key")
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +111,12 @@ func TestTheLoginShellOfANode(t *testing.T) {
 	} {
 		got := ask(t, c, tt.text, tt.in)
 		if strings.HasPrefix(tt.claim, "stats") {
-			got.stdout = strings.Replace(got.stdout, "directory "+strings.Fields(got.stdout)[5], "directory 4096", 1)
+			got.stdout = strings.Replace(
+				got.stdout,
+				"directory "+strings.Fields(got.stdout)[5],
+				"directory 4096",
+				1,
+			)
 		}
 		if got != tt.want {
 			t.Errorf("%s: %s\n want %+v\n  got %+v", tt.claim, tt.text, tt.want, got)
@@ -255,8 +268,15 @@ func TestEffectsHoldWhatReachedANode(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s%q", e.Node, e.Via, e.Argv))
 	}
 	slicesSort(got[2:4]) // the two sides of a pipe begin together
-	want := []string{`pve1 ["pct" "exec" "105" "--" "sh" "-c" "echo 'a b'"]`, `pve1 ["true"]`, `pve1 ["cat"]`, `pve1 ["hostname"]`, `pve1 []`,
-		`pve1 ["pvesh" "get" "/nodes/pve2/lxc" "--output-format" "json"]`, `pve2 pve1["pvesh" "--noproxy" "get" "/nodes/pve2/lxc" "--output-format" "json"]`}
+	want := []string{
+		`pve1 ["pct" "exec" "105" "--" "sh" "-c" "echo 'a b'"]`,
+		`pve1 ["true"]`,
+		`pve1 ["cat"]`,
+		`pve1 ["hostname"]`,
+		`pve1 []`,
+		`pve1 ["pvesh" "get" "/nodes/pve2/lxc" "--output-format" "json"]`,
+		`pve2 pve1["pvesh" "--noproxy" "get" "/nodes/pve2/lxc" "--output-format" "json"]`,
+	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("effects:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -294,7 +314,8 @@ func TestSFTPMovesFilesInTheNodesTree(t *testing.T) {
 	if err := errors.Join(w.Chmod(0o640), w.Close(), f.PosixRename("/tmp/.part", "/tmp/file")); err != nil {
 		t.Fatal(err)
 	}
-	if fi, err := f.Stat("/tmp/file"); err != nil || fi.Size() != int64(len(body)) || fi.Mode().Perm() != 0o640 {
+	if fi, err := f.Stat("/tmp/file"); err != nil || fi.Size() != int64(len(body)) ||
+		fi.Mode().Perm() != 0o640 {
 		t.Errorf("stat: %+v, %v", fi, err)
 	}
 	sum := fmt.Sprintf("%x  /tmp/file\n", sha256.Sum256(body))
@@ -330,7 +351,15 @@ func TestAConnectionWithoutTheKeyIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = ssh.Dial("tcp", l.Addr, &ssh.ClientConfig{User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(other)}, HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+	_, err = ssh.Dial(
+		"tcp",
+		l.Addr,
+		&ssh.ClientConfig{
+			User:            "root",
+			Auth:            []ssh.AuthMethod{ssh.PublicKeys(other)},
+			HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+		},
+	)
 	if err == nil || !strings.Contains(err.Error(), "unable to authenticate") {
 		t.Errorf("dial with another key: %v", err)
 	}
@@ -365,29 +394,81 @@ func TestFaults(t *testing.T) {
 		}
 	}
 	must(l.FillDisk(105, "/root", 3))
-	check("a full disk is an error inside", "pct exec 105 -- sh -c 'dd if=/dev/zero of=/root/x bs=10 count=1 2>&1; wc -c /root/x'", result{0, "dd: error writing '/root/x': No space left on device\n3 /root/x\n", ""})
+	check(
+		"a full disk is an error inside",
+		"pct exec 105 -- sh -c 'dd if=/dev/zero of=/root/x bs=10 count=1 2>&1; wc -c /root/x'",
+		result{0, "dd: error writing '/root/x': No space left on device\n3 /root/x\n", ""},
+	)
 	must(l.FillDisk(105, "/root", 3))
-	check("and silent for push", "pct push 105 /etc/hosts /root/y; pct exec 105 -- wc -c /root/y", result{0, "3 /root/y\n", ""})
+	check(
+		"and silent for push",
+		"pct push 105 /etc/hosts /root/y; pct exec 105 -- wc -c /root/y",
+		result{0, "3 /root/y\n", ""},
+	)
 	must(l.Lock(105, "snapshot"))
-	check("a locked guest does not stop", "pct stop 105", result{255, "", "CT is locked (snapshot)\n"})
+	check(
+		"a locked guest does not stop",
+		"pct stop 105",
+		result{255, "", "CT is locked (snapshot)\n"},
+	)
 	must(l.Lock(105, ""))
 	must(l.Stubborn(105, true))
-	check("a stubborn guest does not shut down", "pct shutdown 105 --timeout 1", result{255, "command 'lxc-stop -n 105 --nokill --timeout 1' failed: exit code 1\n", "container did not stop\n"})
+	check(
+		"a stubborn guest does not shut down",
+		"pct shutdown 105 --timeout 1",
+		result{
+			255,
+			"command 'lxc-stop -n 105 --nokill --timeout 1' failed: exit code 1\n",
+			"container did not stop\n",
+		},
+	)
 	release, err := l.HoldConfigLock(105)
 	must(err)
-	check("a held lock times out", "pct stop 105", result{255, "trying to acquire lock...\n", "can't lock file '/run/lock/lxc/pve-config-105.lock' - got timeout\n"})
+	check(
+		"a held lock times out",
+		"pct stop 105",
+		result{
+			255,
+			"trying to acquire lock...\n",
+			"can't lock file '/run/lock/lxc/pve-config-105.lock' - got timeout\n",
+		},
+	)
 	release()
 	must(l.SetHA(105, true))
-	check("under HA a stop is a request", "pct stop 105; pct status 105", result{0, "Requesting HA stop for CT 105\nstatus: running\n", ""})
-	waitFor(t, "the stop that was requested", func() bool { return ask(t, c, "pct status 105", "").stdout == "status: stopped\n" })
+	check(
+		"under HA a stop is a request",
+		"pct stop 105; pct status 105",
+		result{0, "Requesting HA stop for CT 105\nstatus: running\n", ""},
+	)
+	waitFor(
+		t,
+		"the stop that was requested",
+		func() bool { return ask(t, c, "pct status 105", "").stdout == "status: stopped\n" },
+	)
 	must(l.LoseQuorum(true))
-	check("no quorum: starting fails", "pct start 104", result{255, "", "cluster not ready - no quorum?\n"})
+	check(
+		"no quorum: starting fails",
+		"pct start 104",
+		result{255, "", "cluster not ready - no quorum?\n"},
+	)
 	check("no quorum: reading works", "pct status 104", result{0, "status: stopped\n", ""})
 	check("no quorum: pvecm says so", "pvecm status >/dev/null", result{2, "", ""})
 	must(l.LoseQuorum(false))
 	must(l.SetDown("pve2", true))
-	check("a node that is down cannot be asked", "pvesh get /nodes/pve2/lxc --output-format json", result{255, "", "proxy handler failed: ssh: connect to host 10.99.0.2 port 22: No route to host\n"})
-	check("its guests are unknown", "pvesh get /cluster/resources --type vm --output-format json | grep -o 'lxc/110\",\"node\":\"pve2\",\"status\":\"[a-z]*'", result{0, "lxc/110\",\"node\":\"pve2\",\"status\":\"unknown\n", ""})
+	check(
+		"a node that is down cannot be asked",
+		"pvesh get /nodes/pve2/lxc --output-format json",
+		result{
+			255,
+			"",
+			"proxy handler failed: ssh: connect to host 10.99.0.2 port 22: No route to host\n",
+		},
+	)
+	check(
+		"its guests are unknown",
+		"pvesh get /cluster/resources --type vm --output-format json | grep -o 'lxc/110\",\"node\":\"pve2\",\"status\":\"[a-z]*'",
+		result{0, "lxc/110\",\"node\":\"pve2\",\"status\":\"unknown\n", ""},
+	)
 	if nc, err := net.Dial("tcp", l.Nodes["pve2"]); err == nil {
 		nc.SetReadDeadline(time.Now().Add(5 * time.Second))
 		if n, err := nc.Read(make([]byte, 1)); n != 0 || err == nil {
@@ -395,7 +476,11 @@ func TestFaults(t *testing.T) {
 		}
 		nc.Close()
 	}
-	check("it can be woken", "pvenode wakeonlan pve2", result{0, "Wake on LAN packet send for 'AA:BB:CC:DD:EE:FF'\n", ""})
+	check(
+		"it can be woken",
+		"pvenode wakeonlan pve2",
+		result{0, "Wake on LAN packet send for 'AA:BB:CC:DD:EE:FF'\n", ""},
+	)
 	if got := ask(t, dial(t, l, l.Nodes["pve2"]), "hostname", ""); got.stdout != "pve2\n" {
 		t.Errorf("after waking: %+v", got)
 	}
@@ -466,7 +551,15 @@ func BenchmarkCommand(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	c, err := ssh.Dial("tcp", l.Addr, &ssh.ClientConfig{User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(k)}, HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+	c, err := ssh.Dial(
+		"tcp",
+		l.Addr,
+		&ssh.ClientConfig{
+			User:            "root",
+			Auth:            []ssh.AuthMethod{ssh.PublicKeys(k)},
+			HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+		},
+	)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// The machine of the recordings had no KVM: what a running VM does was read in the source, not run (facts 0).
+// The machine of the recordings had no KVM: what a running VM does was read in the source, not run
+// (facts 0).
 
 func vmStart(ctx context.Context, c *call) (any, error) {
 	if err := c.quorum(); err != nil {
@@ -20,7 +21,12 @@ func vmStart(ctx context.Context, c *call) (any, error) {
 	if v, err, ok := c.requestHA(ctx, "qemu", "start", func() error { return c.run("qemu") }); ok {
 		return v, err
 	}
-	return c.worker(ctx, "qmstart", strconv.Itoa(c.vmid()), func(out io.Writer) error { return c.startVM(ctx, out) })
+	return c.worker(
+		ctx,
+		"qmstart",
+		strconv.Itoa(c.vmid()),
+		func(out io.Writer) error { return c.startVM(ctx, out) },
+	)
 }
 
 func (c *call) startVM(ctx context.Context, out io.Writer) error {
@@ -71,7 +77,12 @@ func vmShutdown(ctx context.Context, c *call) (any, error) {
 	if v, err, ok := c.requestHA(ctx, "qemu", "stop", func() error { return c.halt("qemu") }); ok {
 		return v, err
 	}
-	return c.worker(ctx, "qmshutdown", strconv.Itoa(c.vmid()), func(out io.Writer) error { return c.shutdownVM(ctx, out) })
+	return c.worker(
+		ctx,
+		"qmshutdown",
+		strconv.Itoa(c.vmid()),
+		func(out io.Writer) error { return c.shutdownVM(ctx, out) },
+	)
 }
 
 func (c *call) shutdownVM(ctx context.Context, out io.Writer) error {
@@ -128,7 +139,12 @@ func vmNeedsRunning(typ string) func(context.Context, *call) (any, error) {
 		if !g.Running {
 			return nil, die(2, "VM %d not running", g.VMID)
 		}
-		return c.worker(ctx, typ, g.id(), func(io.Writer) error { return g.locked(c.on("skiplock")) })
+		return c.worker(
+			ctx,
+			typ,
+			g.id(),
+			func(io.Writer) error { return g.locked(c.on("skiplock")) },
+		)
 	}
 }
 
@@ -146,7 +162,13 @@ func vmCreate(ctx context.Context, c *call) (any, error) {
 	taken := false
 	_ = c.lab.db.view(func(s *State) { taken = s.guest(c.vmid()) != nil })
 	if taken {
-		return nil, die(255, "unable to create VM %d: VM %d already exists on node '%s'", c.vmid(), c.vmid(), c.node)
+		return nil, die(
+			255,
+			"unable to create VM %d: VM %d already exists on node '%s'",
+			c.vmid(),
+			c.vmid(),
+			c.node,
+		)
 	}
 	return c.worker(ctx, "qmcreate", strconv.Itoa(c.vmid()), func(io.Writer) error {
 		return c.lab.db.update(func(s *State) error {

@@ -18,8 +18,9 @@ const usageText = `usage: pvelab --state DIR [--listen ADDR] [--effects FILE] [-
        pvelab run --state DIR --node N [--effects FILE] [--root DIR] -- ARGV…      run one command
 `
 
-// Main is the program pvelab: it serves a lab until SIGTERM or SIGINT, installs wrappers or runs one command, and answers
-// the exit code: 2 for a wrong command line, 1 when the lab could not start, else the command's own.
+// Main is the program pvelab: it serves a lab until SIGTERM or SIGINT, installs wrappers or runs
+// one command, and answers the exit code: 2 for a wrong command line, 1 when the lab could not
+// start, else the command's own.
 func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	var o Options
 	fs := flag.NewFlagSet("pvelab", flag.ContinueOnError)

@@ -22,12 +22,34 @@ func clusterStatus(_ context.Context, c *call) (any, error) {
 	out := []any{}
 	err := c.lab.db.view(func(s *State) {
 		for _, n := range s.Nodes {
-			out = append(out, map[string]any{"id": "node/" + n.Name, "ip": n.IP, "level": "", "local": bit(n.Name == c.node), "name": n.Name,
-				"nodeid": n.ID, "online": bit(!n.Offline), "type": "node"})
+			out = append(
+				out,
+				map[string]any{
+					"id":     "node/" + n.Name,
+					"ip":     n.IP,
+					"level":  "",
+					"local":  bit(n.Name == c.node),
+					"name":   n.Name,
+					"nodeid": n.ID,
+					"online": bit(!n.Offline),
+					"type":   "node",
+				},
+			)
 		}
 		c.lab.shuffle(out)
 		if s.Cluster != "" {
-			out = append([]any{map[string]any{"id": "cluster", "name": s.Cluster, "nodes": len(s.Nodes), "quorate": bit(s.quorate()), "type": "cluster", "version": s.ClusterVersion}}, out...)
+			out = append(
+				[]any{
+					map[string]any{
+						"id":      "cluster",
+						"name":    s.Cluster,
+						"nodes":   len(s.Nodes),
+						"quorate": bit(s.quorate()),
+						"type":    "cluster",
+						"version": s.ClusterVersion,
+					},
+				},
+				out...)
 		}
 	})
 	return out, err
@@ -85,20 +107,49 @@ func nodeStatus(_ context.Context, c *call) (any, error) {
 	n := c.thisNode()
 	release, build := n.kernel()
 	return map[string]any{
-		"boot-info": map[string]any{"mode": "legacy-bios"}, "cpu": 0, "idle": 0, "wait": 0, "ksm": map[string]any{"shared": 0},
-		"cpuinfo": map[string]any{"cores": 2, "cpus": 2, "family": "25", "flags": cpuFlags, "hvm": "", "mhz": "2596.152",
-			"model": "AMD EPYC", "sockets": 1, "user_hz": 100, "vendor": "AuthenticAMD"},
-		"current-kernel": map[string]any{"machine": "x86_64", "release": release, "sysname": "Linux", "version": build},
-		"kversion":       "Linux " + release + " " + build, "loadavg": []any{"0.08", "0.11", "0.09"}, "pveversion": "pve-manager/9.2.11/14a22df35955d97d",
-		"memory": map[string]any{"available": n.MemTotal - n.MemUsed, "free": n.MemTotal - n.MemUsed, "total": n.MemTotal, "used": n.MemUsed},
-		"rootfs": map[string]any{"avail": n.RootTotal - n.RootUsed, "free": n.RootTotal - n.RootUsed, "total": n.RootTotal, "used": n.RootUsed},
-		"swap":   map[string]any{"free": 0, "total": 0, "used": 0}, "uptime": now() - n.Booted,
+		"boot-info": map[string]any{
+			"mode": "legacy-bios",
+		}, "cpu": 0, "idle": 0, "wait": 0, "ksm": map[string]any{"shared": 0},
+		"cpuinfo": map[string]any{
+			"cores":   2,
+			"cpus":    2,
+			"family":  "25",
+			"flags":   cpuFlags,
+			"hvm":     "",
+			"mhz":     "2596.152",
+			"model":   "AMD EPYC",
+			"sockets": 1,
+			"user_hz": 100,
+			"vendor":  "AuthenticAMD",
+		},
+		"current-kernel": map[string]any{
+			"machine": "x86_64",
+			"release": release,
+			"sysname": "Linux",
+			"version": build,
+		},
+		"kversion": "Linux " + release + " " + build, "loadavg": []any{"0.08", "0.11", "0.09"}, "pveversion": "pve-manager/9.2.11/14a22df35955d97d",
+		"memory": map[string]any{
+			"available": n.MemTotal - n.MemUsed,
+			"free":      n.MemTotal - n.MemUsed,
+			"total":     n.MemTotal,
+			"used":      n.MemUsed,
+		},
+		"rootfs": map[string]any{
+			"avail": n.RootTotal - n.RootUsed,
+			"free":  n.RootTotal - n.RootUsed,
+			"total": n.RootTotal,
+			"used":  n.RootUsed,
+		},
+		"swap": map[string]any{"free": 0, "total": 0, "used": 0}, "uptime": now() - n.Booted,
 	}, nil
 }
 
 // nodeCommand takes the node down, as it would be two seconds later.
 func nodeCommand(_ context.Context, c *call) (any, error) {
-	return nil, c.lab.db.update(func(s *State) error { s.power(c.node, c.vals["command"] == "shutdown"); return nil })
+	return nil, c.lab.db.update(
+		func(s *State) error { s.power(c.node, c.vals["command"] == "shutdown"); return nil },
+	)
 }
 
 func serviceList(_ context.Context, c *call) (any, error) {
@@ -116,7 +167,14 @@ func serviceRow(name, state string) map[string]any {
 	if active == "" {
 		active, state = "inactive", "dead"
 	}
-	return map[string]any{"name": name, "service": name, "desc": name, "state": state, "active-state": active, "unit-state": "enabled"}
+	return map[string]any{
+		"name":         name,
+		"service":      name,
+		"desc":         name,
+		"state":        state,
+		"active-state": active,
+		"unit-state":   "enabled",
+	}
 }
 
 func serviceState(_ context.Context, c *call) (any, error) {
@@ -128,7 +186,12 @@ func serviceCommand(verb, state string) func(context.Context, *call) (any, error
 	return func(ctx context.Context, c *call) (any, error) {
 		return c.worker(ctx, "srv"+verb, c.vals["service"], func(io.Writer) error {
 			if _, ok := c.lab.service(c.node, c.vals["service"]); !ok {
-				return die(255, "command 'systemctl %s %s' failed: exit code 5", verb, c.vals["service"])
+				return die(
+					255,
+					"command 'systemctl %s %s' failed: exit code 5",
+					verb,
+					c.vals["service"],
+				)
 			}
 			c.lab.setService(c.node, c.vals["service"], state)
 			return nil
@@ -161,7 +224,11 @@ func nodeConfigSet(_ context.Context, c *call) (any, error) {
 	return nil, c.lab.db.update(func(s *State) error {
 		n := s.node(c.node)
 		if n == nil || !s.quorate() {
-			return die(255, "unable to open file '/etc/pve/nodes/%s/config.tmp' - Permission denied", c.node)
+			return die(
+				255,
+				"unable to open file '/etc/pve/nodes/%s/config.tmp' - Permission denied",
+				c.node,
+			)
 		}
 		if v, ok := c.vals["wakeonlan"]; ok {
 			n.WakeMAC = strings.TrimPrefix(v, "mac=")
@@ -173,7 +240,8 @@ func nodeConfigSet(_ context.Context, c *call) (any, error) {
 	})
 }
 
-// wake runs on the local node whatever the path says, and sends one packet without waiting for anything.
+// wake runs on the local node whatever the path says, and sends one packet without waiting for
+// anything.
 func wake(_ context.Context, c *call) (any, error) {
 	var target *Node
 	local, name := Node{}, c.vals["node"]
@@ -211,18 +279,42 @@ func wake(_ context.Context, c *call) (any, error) {
 
 func syslog(_ context.Context, c *call) (any, error) {
 	at := time.Now().UTC().Format("Jan 02 15:04:05")
-	return []any{map[string]any{"n": 1, "t": at + " " + c.node + " systemd[1]: Started pveproxy."}}, nil
+	return []any{
+		map[string]any{"n": 1, "t": at + " " + c.node + " systemd[1]: Started pveproxy."},
+	}, nil
 }
 
 func disks(_ context.Context, c *call) (any, error) {
-	return []any{map[string]any{"devpath": "/dev/sda", "size": c.thisNode().RootTotal, "type": "ssd", "health": "PASSED", "used": "LVM", "wearout": 97,
-		"model": "LAB-SSD", "serial": "LAB0001", "vendor": "LAB", "wwn": "unknown", "rpm": 0, "gpt": 1}}, nil
+	return []any{
+		map[string]any{
+			"devpath": "/dev/sda",
+			"size":    c.thisNode().RootTotal,
+			"type":    "ssd",
+			"health":  "PASSED",
+			"used":    "LVM",
+			"wearout": 97,
+			"model":   "LAB-SSD",
+			"serial":  "LAB0001",
+			"vendor":  "LAB",
+			"wwn":     "unknown",
+			"rpm":     0,
+			"gpt":     1,
+		},
+	}, nil
 }
 
 func haStatus(_ context.Context, c *call) (any, error) {
 	ok := false
 	err := c.lab.db.view(func(s *State) { ok = s.quorate() })
-	return []any{map[string]any{"id": "quorum", "node": c.node, "quorate": bit(ok), "status": map[bool]string{true: "OK", false: "No quorum on node '" + c.node + "'!"}[ok], "type": "quorum"}}, err
+	return []any{
+		map[string]any{
+			"id":      "quorum",
+			"node":    c.node,
+			"quorate": bit(ok),
+			"status":  map[bool]string{true: "OK", false: "No quorum on node '" + c.node + "'!"}[ok],
+			"type":    "quorum",
+		},
+	}, err
 }
 
 func guestPending(typ string) func(context.Context, *call) (any, error) {
@@ -254,8 +346,19 @@ func ctInterfaces(_ context.Context, c *call) (any, error) {
 	if !g.Running {
 		return nil, die(255, "CT %d not running", g.VMID)
 	}
-	return []any{map[string]any{"name": "lo", "hwaddr": "00:00:00:00:00:00", "hardware-address": "00:00:00:00:00:00", "inet": "127.0.0.1/8"},
-		map[string]any{"name": "eth0", "hwaddr": fmt.Sprintf("bc:24:11:00:%02x:%02x", g.VMID>>8&0xff, g.VMID&0xff), "inet": fmt.Sprintf("10.99.1.%d/24", g.VMID%250+1)}}, nil
+	return []any{
+		map[string]any{
+			"name":             "lo",
+			"hwaddr":           "00:00:00:00:00:00",
+			"hardware-address": "00:00:00:00:00:00",
+			"inet":             "127.0.0.1/8",
+		},
+		map[string]any{
+			"name":   "eth0",
+			"hwaddr": fmt.Sprintf("bc:24:11:00:%02x:%02x", g.VMID>>8&0xff, g.VMID&0xff),
+			"inet":   fmt.Sprintf("10.99.1.%d/24", g.VMID%250+1),
+		},
+	}, nil
 }
 
 // allGuests is startall, stopall and suspendall of a node.
@@ -264,7 +367,8 @@ func allGuests(typ string, running bool) func(context.Context, *call) (any, erro
 		return c.worker(ctx, typ, "", func(io.Writer) error {
 			return c.lab.db.update(func(s *State) error {
 				for _, g := range s.Guests {
-					if g.Node != c.node || (running && (g.Config["onboot"] != "1" || g.Config["template"] == "1")) {
+					if g.Node != c.node ||
+						(running && (g.Config["onboot"] != "1" || g.Config["template"] == "1")) {
 						continue
 					}
 					if g.Running = running; running {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// volatile keys hold what differs from run to run. A value keeps its JSON type, and zero stays zero, so that a missing
-// number, or a string in a number's place, still shows.
+// volatile keys hold what differs from run to run. A value keeps its JSON type, and zero stays
+// zero, so that a missing number, or a string in a number's place, still shows.
 var volatile = map[string]bool{
 	"digest": true, "pid": true, "pstart": true, "starttime": true, "endtime": true, "uptime": true, "ctime": true, "snaptime": true,
 	"time": true, "localtime": true, "disk": true, "used": true, "avail": true, "free": true, "available": true,
@@ -32,7 +32,8 @@ var textRules = []struct {
 	{regexp.MustCompile(`\.conf\.tmp\.[0-9]+`), ".conf.tmp.#"},
 }
 
-// normal is what two outputs are compared by. JSON of pvesh is compared as values, everything else as text.
+// normal is what two outputs are compared by. JSON of pvesh is compared as values, everything else
+// as text.
 func normal(out string) string {
 	if t := strings.TrimSuffix(out, "\n"); t != out {
 		head, last := "", t
@@ -40,7 +41,8 @@ func normal(out string) string {
 			head, last = t[:i+1], t[i+1:]
 		}
 		var v any
-		if (strings.HasPrefix(last, "[") || strings.HasPrefix(last, "{") || strings.HasPrefix(last, `"`)) && json.Unmarshal([]byte(last), &v) == nil {
+		if (strings.HasPrefix(last, "[") || strings.HasPrefix(last, "{") || strings.HasPrefix(last, `"`)) &&
+			json.Unmarshal([]byte(last), &v) == nil {
 			return normalText(head) + encode(normalJSON("", v), "") + "(json)"
 		}
 	}
@@ -90,7 +92,8 @@ func normalJSON(key string, v any) any {
 		ordered := false
 		for _, x := range v {
 			m, isMap := x.(map[string]any)
-			ordered = ordered || !isMap || m["starttime"] != nil || m["n"] != nil // tasks, log lines, plain values
+			// tasks, log lines, plain values
+			ordered = ordered || !isMap || m["starttime"] != nil || m["n"] != nil
 			out = append(out, normalJSON("", x))
 		}
 		if !ordered {

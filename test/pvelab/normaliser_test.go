@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The comparison of the replay must be able to fail: each recorded line is changed in every way that matters, and each
-// change must show.
+// The comparison of the replay must be able to fail: each recorded line is changed in every way
+// that matters, and each change must show.
 func TestTheComparisonSeesEveryChangeThatMatters(t *testing.T) {
 	changes := []struct {
 		name string
@@ -20,38 +20,62 @@ func TestTheComparisonSeesEveryChangeThatMatters(t *testing.T) {
 		{"stderr gone", func(r result) result { r.stderr = ""; return r }},
 		{"stdout gone", func(r result) result { r.stdout = ""; return r }},
 		{"a line more on stdout", func(r result) result { r.stdout += "more\n"; return r }},
-		{"the last newline gone", func(r result) result { r.stdout = strings.TrimSuffix(r.stdout, "\n"); return r }},
+		{
+			"the last newline gone",
+			func(r result) result { r.stdout = strings.TrimSuffix(r.stdout, "\n"); return r },
+		},
 		{"running for stopped", func(r result) result {
 			r.stdout = strings.ReplaceAll(r.stdout, "stopped", "running")
 			return r
 		}},
 		{"another guest", func(r result) result {
-			r.stdout, r.stderr = strings.ReplaceAll(r.stdout, "101", "109"), strings.ReplaceAll(r.stderr, "102", "109")
+			r.stdout, r.stderr = strings.ReplaceAll(
+				r.stdout,
+				"101",
+				"109",
+			), strings.ReplaceAll(
+				r.stderr,
+				"102",
+				"109",
+			)
 			return r
 		}},
-		{"another task type", func(r result) result { r.stdout = strings.ReplaceAll(r.stdout, ":vz", ":qm"); return r }},
-		{"glued output cut apart", func(r result) result { r.stdout = strings.Replace(r.stdout, `refused\"`, "refused\n\\\"", 1); return r }},
+		{
+			"another task type",
+			func(r result) result { r.stdout = strings.ReplaceAll(r.stdout, ":vz", ":qm"); return r },
+		},
+		{
+			"glued output cut apart",
+			func(r result) result { r.stdout = strings.Replace(r.stdout, `refused\"`, "refused\n\\\"", 1); return r },
+		},
 		{"a number where a string was", func(r result) result {
 			r.stdout = regexp.MustCompile(`:"(\d+)"`).ReplaceAllString(r.stdout, ":$1")
 			return r
 		}},
 		{"a string where a volatile number was", func(r result) result {
-			r.stdout = regexp.MustCompile(`"(uptime|pid|ctime|disk)":(\d+)`).ReplaceAllString(r.stdout, `"$1":"$2"`)
+			r.stdout = regexp.MustCompile(`"(uptime|pid|ctime|disk)":(\d+)`).
+				ReplaceAllString(r.stdout, `"$1":"$2"`)
 			return r
 		}},
 		{"zero where a volatile number was", func(r result) result {
-			r.stdout = regexp.MustCompile(`"(uptime|pid|ctime|disk)":[1-9]\d*`).ReplaceAllString(r.stdout, `"$1":0`)
+			r.stdout = regexp.MustCompile(`"(uptime|pid|ctime|disk)":[1-9]\d*`).
+				ReplaceAllString(r.stdout, `"$1":0`)
 			return r
 		}},
 		{"a key gone", func(r result) result {
-			r.stdout = regexp.MustCompile(`"(name|digest|pid|starttime)":("[^"]*"|\d+),`).ReplaceAllString(r.stdout, "")
+			r.stdout = regexp.MustCompile(`"(name|digest|pid|starttime)":("[^"]*"|\d+),`).
+				ReplaceAllString(r.stdout, "")
 			return r
 		}},
 		{"another size", func(r result) result {
-			r.stdout = regexp.MustCompile(`"(maxmem|maxdisk|size)":[1-9]`).ReplaceAllString(r.stdout, `"$1":77`)
+			r.stdout = regexp.MustCompile(`"(maxmem|maxdisk|size)":[1-9]`).
+				ReplaceAllString(r.stdout, `"$1":77`)
 			return r
 		}},
-		{"other permissions", func(r result) result { r.stdout = strings.ReplaceAll(r.stdout, "-rw-r-----", "-rw-r--r--"); return r }},
+		{
+			"other permissions",
+			func(r result) result { r.stdout = strings.ReplaceAll(r.stdout, "-rw-r-----", "-rw-r--r--"); return r },
+		},
 	}
 	seen := map[string]int{}
 	for _, rec := range recordings() {
@@ -99,10 +123,17 @@ func shuffled(r result) result {
 
 func TestTasksKeepTheirOrder(t *testing.T) {
 	row := func(id string) string {
-		return fmt.Sprintf(`{"id":%q,"starttime":1,"upid":"UPID:a:00000001:00000001:00000001:t:%s:r:"}`, id, id)
+		return fmt.Sprintf(
+			`{"id":%q,"starttime":1,"upid":"UPID:a:00000001:00000001:00000001:t:%s:r:"}`,
+			id,
+			id,
+		)
 	}
 	a, b := row("1"), row("2")
-	if diff(result{stdout: "[" + a + "," + b + "]\n"}, result{stdout: "[" + b + "," + a + "]\n"}) == "" {
+	if diff(
+		result{stdout: "[" + a + "," + b + "]\n"},
+		result{stdout: "[" + b + "," + a + "]\n"},
+	) == "" {
 		t.Error("tasks in another order are not seen")
 	}
 }

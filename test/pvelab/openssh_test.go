@@ -78,7 +78,8 @@ func TestInstalledWrappersRunTheSimulation(t *testing.T) {
 		}
 	}
 	b, err := os.ReadFile(effects)
-	if err != nil || bytes.Count(b, []byte("\n")) != 14 || !bytes.Contains(b, []byte(`"argv":["pct","stop","105"]`)) {
+	if err != nil || bytes.Count(b, []byte("\n")) != 14 ||
+		!bytes.Contains(b, []byte(`"argv":["pct","stop","105"]`)) {
 		t.Errorf("effects: %v\n%s", err, b)
 	}
 }
@@ -94,13 +95,25 @@ func TestTheSimulationBehindARealSSHServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := ssh.Dial("tcp", srv.Addr, &ssh.ClientConfig{User: srv.User, Auth: []ssh.AuthMethod{ssh.PublicKeys(k)}, Timeout: 10 * time.Second,
-		HostKeyCallback: func(string, net.Addr, ssh.PublicKey) error { return nil }}) // it was made for this test alone
+	c, err := ssh.Dial(
+		"tcp",
+		srv.Addr,
+		&ssh.ClientConfig{
+			User:    srv.User,
+			Auth:    []ssh.AuthMethod{ssh.PublicKeys(k)},
+			Timeout: 10 * time.Second,
+			// it was made for this test alone
+			HostKeyCallback: func(string, net.Addr, ssh.PublicKey) error { return nil },
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if got := ask(t, c, "pct list | head -n 2", ""); !strings.HasSuffix(got.stdout, "\n101        running                 web01               \n") {
+	if got := ask(t, c, "pct list | head -n 2", ""); !strings.HasSuffix(
+		got.stdout,
+		"\n101        running                 web01               \n",
+	) {
 		t.Errorf("pct list: %+v", got)
 	}
 	f, err := sftp.NewClient(c)
@@ -119,7 +132,12 @@ func TestTheSimulationBehindARealSSHServer(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := ask(t, c, "pct push 105 --perms 0640 --user 33 --group 0 -- "+name+" /root/x; pct exec 105 -- sh -c 'ls -ln /root/x; cat /root/x'", ""); !strings.HasPrefix(got.stdout, "-rw-r-----    1 33       0               20 ") || !strings.HasSuffix(got.stdout, "\nthrough a real sshd\n") || got.stderr != "" {
+	if got := ask(t, c, "pct push 105 --perms 0640 --user 33 --group 0 -- "+name+" /root/x; pct exec 105 -- sh -c 'ls -ln /root/x; cat /root/x'", ""); !strings.HasPrefix(
+		got.stdout,
+		"-rw-r-----    1 33       0               20 ",
+	) ||
+		!strings.HasSuffix(got.stdout, "\nthrough a real sshd\n") ||
+		got.stderr != "" {
 		t.Errorf("push: %+v", got)
 	}
 	if got := ask(t, c, "pct pull 105 -- /root/x "+name+".back; cat "+name+".back", ""); got != (result{0, "through a real sshd\n", ""}) {
@@ -133,7 +151,24 @@ func TestTheProgramSaysReadyAndEndsOnSIGTERM(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	cmd := exec.Command(self, "serve", "--listen", "127.0.0.1:0", "--state", dir, "--effects", filepath.Join(dir, "effects"), "--write-config", filepath.Join(dir, "config.toml"), "--plugins", "p", "--lock", "l", "--site", "s")
+	cmd := exec.Command(
+		self,
+		"serve",
+		"--listen",
+		"127.0.0.1:0",
+		"--state",
+		dir,
+		"--effects",
+		filepath.Join(dir, "effects"),
+		"--write-config",
+		filepath.Join(dir, "config.toml"),
+		"--plugins",
+		"p",
+		"--lock",
+		"l",
+		"--site",
+		"s",
+	)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -8,11 +8,22 @@ import (
 	"strings"
 )
 
-// configJSON shows a configuration as the API does: numbers as numbers for containers, mostly strings for VMs.
+// configJSON shows a configuration as the API does: numbers as numbers for containers, mostly
+// strings for VMs.
 func configJSON(g *Guest, cfg map[string]string) map[string]any {
-	numbers := []string{"memory", "swap", "cores", "protection", "template", "unprivileged", "onboot", "cpuunits"}
+	numbers := []string{
+		"memory",
+		"swap",
+		"cores",
+		"protection",
+		"template",
+		"unprivileged",
+		"onboot",
+		"cpuunits",
+	}
 	if g.Type == "qemu" {
-		numbers = []string{"cores", "sockets", "protection", "template", "onboot"} // memory stays a string
+		// memory stays a string
+		numbers = []string{"cores", "sockets", "protection", "template", "onboot"}
 	}
 	out := map[string]any{}
 	for k, v := range cfg {
@@ -50,7 +61,8 @@ func guestConfig(typ string) func(context.Context, *call) (any, error) {
 	}
 }
 
-// printConfig is pct config and qm config: sorted lines, the description percent-encoded, no digest.
+// printConfig is pct config and qm config: sorted lines, the description percent-encoded, no
+// digest.
 func printConfig(c *call, v any) {
 	m := v.(map[string]any)
 	for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -117,7 +129,10 @@ func byVMID(list []any) (rows []map[string]any) {
 	for _, r := range list {
 		rows = append(rows, r.(map[string]any))
 	}
-	slices.SortFunc(rows, func(a, b map[string]any) int { return a["vmid"].(int) - b["vmid"].(int) })
+	slices.SortFunc(
+		rows,
+		func(a, b map[string]any) int { return a["vmid"].(int) - b["vmid"].(int) },
+	)
 	return rows
 }
 
@@ -159,7 +174,11 @@ func ctDF(_ context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	vol, _, _ := strings.Cut(g.Config["rootfs"], ",")
-	fmt.Fprintf(c.p.out, "MP     Volume %s Size Used Avail Use%% Path\n", strings.Repeat(" ", max(0, len(vol)-6)))
+	fmt.Fprintf(
+		c.p.out,
+		"MP     Volume %s Size Used Avail Use%% Path\n",
+		strings.Repeat(" ", max(0, len(vol)-6)),
+	)
 	fmt.Fprintf(c.p.out, "rootfs %s 4.0G 0.1G  3.9G  2.5 /\n", vol)
 	return nil, nil
 }

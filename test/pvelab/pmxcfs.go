@@ -16,12 +16,13 @@ import (
 	"time"
 )
 
-// pveNode is one name below /etc/pve: the cluster file system, shown from the state and, for a guest's configuration,
-// written back to it.
+// pveNode is one name below /etc/pve: the cluster file system, shown from the state and, for a
+// guest's configuration, written back to it.
 type pveNode struct {
 	lab  *Lab
 	self string // the node that looks
-	name string // below /etc/pve, without a leading slash; the lxc and qemu-server shortcuts already followed
+	// below /etc/pve, without a leading slash; the lxc and qemu-server shortcuts already followed
+	name string
 }
 
 func (t *tree) pve(name string) (pveNode, bool) {
@@ -49,7 +50,13 @@ func (v pveNode) entry() (dir []string, text string, isDir bool, err error) {
 		}
 		switch {
 		case v.name == "":
-			dir, isDir, err = []string{".members", ".vmlist", "lxc", "nodes", "qemu-server"}, true, nil
+			dir, isDir, err = []string{
+				".members",
+				".vmlist",
+				"lxc",
+				"nodes",
+				"qemu-server",
+			}, true, nil
 		case v.name == ".members":
 			text, err = members(s, v.self), nil
 		case v.name == ".vmlist":
@@ -137,7 +144,8 @@ func (v pveNode) readDir() ([]info, error) {
 	return out, nil
 }
 
-// open refuses to write without quorum, and knows no other files than the guests' configurations to write to.
+// open refuses to write without quorum, and knows no other files than the guests' configurations to
+// write to.
 func (v pveNode) open(flag int) (file, error) {
 	_, text, isDir, err := v.entry()
 	write := flag&(os.O_WRONLY|os.O_RDWR) != 0
@@ -166,7 +174,8 @@ func (v pveNode) open(flag int) (file, error) {
 	return f, nil
 }
 
-// pveFile is an open file of the cluster file system; what was written takes effect when it is closed.
+// pveFile is an open file of the cluster file system; what was written takes effect when it is
+// closed.
 type pveFile struct {
 	node  pveNode
 	text  []byte
@@ -302,15 +311,29 @@ func members(s *State, self string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "{\n\"nodename\": %q,\n\"version\": 7,\n", self)
 	if s.Cluster != "" {
-		fmt.Fprintf(&b, "\"cluster\": { \"name\": %q, \"version\": %d, \"nodes\": %d, \"quorate\": %d },\n",
-			s.Cluster, s.ClusterVersion, len(s.Nodes), bit(s.quorate()))
+		fmt.Fprintf(
+			&b,
+			"\"cluster\": { \"name\": %q, \"version\": %d, \"nodes\": %d, \"quorate\": %d },\n",
+			s.Cluster,
+			s.ClusterVersion,
+			len(s.Nodes),
+			bit(s.quorate()),
+		)
 		b.WriteString("\"nodelist\": {\n")
 		for i, n := range s.Nodes {
 			sep := ","
 			if i == len(s.Nodes)-1 {
 				sep = ""
 			}
-			fmt.Fprintf(&b, "  %q: { \"id\": %d, \"online\": %d, \"ip\": %q}%s\n", n.Name, n.ID, bit(!n.Offline), n.IP, sep)
+			fmt.Fprintf(
+				&b,
+				"  %q: { \"id\": %d, \"online\": %d, \"ip\": %q}%s\n",
+				n.Name,
+				n.ID,
+				bit(!n.Offline),
+				n.IP,
+				sep,
+			)
 		}
 		b.WriteString("  }\n")
 	}
@@ -322,10 +345,23 @@ func vmlist(s *State) string {
 	var rows []string
 	newest := 1
 	for _, g := range s.Guests {
-		rows = append(rows, fmt.Sprintf("\"%d\": { \"node\": %q, \"type\": %q, \"version\": %d }", g.VMID, g.Node, g.Type, max(1, g.Version)))
+		rows = append(
+			rows,
+			fmt.Sprintf(
+				"\"%d\": { \"node\": %q, \"type\": %q, \"version\": %d }",
+				g.VMID,
+				g.Node,
+				g.Type,
+				max(1, g.Version),
+			),
+		)
 		newest = max(newest, g.Version)
 	}
-	return fmt.Sprintf("{\n\"version\": %d,\n\"ids\": {\n%s}\n\n}\n", newest, strings.Join(rows, ",\n"))
+	return fmt.Sprintf(
+		"{\n\"version\": %d,\n\"ids\": {\n%s}\n\n}\n",
+		newest,
+		strings.Join(rows, ",\n"),
+	)
 }
 
 func bit(b bool) int {

@@ -62,11 +62,13 @@ func (p *proc) complain(code int, format string, args ...any) int {
 	return code
 }
 
-// session is what one request to a node shares: its text, the locks it holds, and what goes on after it.
+// session is what one request to a node shares: its text, the locks it holds, and what goes on
+// after it.
 type session struct {
 	text string
 	via  string
-	left sync.WaitGroup // commands inside containers that outlive the request and keep its output open
+	// commands inside containers that outlive the request and keep its output open
+	left sync.WaitGroup
 
 	mu         sync.Mutex // guards the rest
 	ran        bool       // a simple command ran
@@ -129,7 +131,11 @@ func (s *process) signal(num int) {
 }
 
 // spawn registers a process; the caller must call the returned function when it has ended.
-func (l *Lab) spawn(ctx context.Context, where string, argv []string) (context.Context, *process, func()) {
+func (l *Lab) spawn(
+	ctx context.Context,
+	where string,
+	argv []string,
+) (context.Context, *process, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l.mu.Lock()
 	l.lastPID++
@@ -167,7 +173,14 @@ func ended(ctx context.Context) int {
 	return 128 + sigKILL
 }
 
-var binDirs = []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
+var binDirs = []string{
+	"/bin",
+	"/sbin",
+	"/usr/bin",
+	"/usr/sbin",
+	"/usr/local/bin",
+	"/usr/local/sbin",
+}
 
 type builtin func(context.Context, *proc) int
 
@@ -212,7 +225,8 @@ func (p *proc) script(name string) (builtin, error) {
 	}, nil
 }
 
-// exec runs the program that args name and answers its exit code; 127 and 126 are left to the caller to explain.
+// exec runs the program that args name and answers its exit code; 127 and 126 are left to the
+// caller to explain.
 func (p *proc) exec(ctx context.Context) (int, error) {
 	f, err := p.lookup(p.args[0])
 	if err != nil {
@@ -225,7 +239,8 @@ func (p *proc) exec(ctx context.Context) (int, error) {
 		stop := context.AfterFunc(ctx, func() { _ = p.in.SetReadDeadline(time.Unix(1, 0)) })
 		defer func() {
 			if !stop() {
-				_ = p.in.SetReadDeadline(time.Time{}) // a later program of the same shell may read on
+				// a later program of the same shell may read on
+				_ = p.in.SetReadDeadline(time.Time{})
 			}
 		}()
 	}
@@ -259,8 +274,8 @@ func (p *proc) child(args []string) *proc {
 	return &q
 }
 
-// syncWriter lets the goroutines of one request share an output. Once detached it discards; when its reader is gone, the
-// writer is killed, as SIGPIPE would.
+// syncWriter lets the goroutines of one request share an output. Once detached it discards; when
+// its reader is gone, the writer is killed, as SIGPIPE would.
 type syncWriter struct {
 	mu     sync.Mutex // guards w
 	w      io.Writer

@@ -16,7 +16,10 @@ var pveshVerbs = []string{"create", "delete", "get", "help", "ls", "set", "usage
 // formatParams are the options that pvesh itself takes, wherever they stand.
 var formatParams = []param{
 	opt("output-format", "string").enum("text json json-pretty yaml"),
-	opt("human-readable", "boolean"), opt("noborder", "boolean"), opt("noheader", "boolean"), opt("quiet", "boolean"),
+	opt(
+		"human-readable",
+		"boolean",
+	), opt("noborder", "boolean"), opt("noheader", "boolean"), opt("quiet", "boolean"),
 }
 
 // pveshCall is one parsed command line of pvesh.
@@ -76,7 +79,8 @@ func parsePvesh(args []string) (x *pveshCall, why string, err error) {
 		name, _, has := strings.Cut(strings.TrimPrefix(a[1:], "-"), "=")
 		p, miss := matchOption(strings.ToLower(name), formatParams)
 		if miss != "" || len(name) < 3 {
-			x.args = append(x.args, a) // the method's; its value too, so that it is not taken for the path
+			// the method's; its value too, so that it is not taken for the path
+			x.args = append(x.args, a)
 			if !has && len(args) > 0 && (args[0] == "" || args[0][0] != '-') && x.path != "" {
 				x.args, args = append(x.args, args[0]), args[1:]
 			}
@@ -139,7 +143,8 @@ func (x *pveshCall) run(ctx context.Context, p *proc) error {
 		return die(1, "No '%s' handler defined for '/%s'", x.verb, strings.TrimPrefix(x.path, "/"))
 	}
 	m := r.methods[x.verb]
-	if node := vals["node"]; m.Proxy && !x.noproxy && node != "" && node != p.node && node != "localhost" {
+	if node := vals["node"]; m.Proxy && !x.noproxy && node != "" && node != p.node &&
+		node != "localhost" {
 		v, err := x.proxy(ctx, p, node)
 		if err != nil {
 			return err
@@ -183,8 +188,8 @@ func (x *pveshCall) bind(p *proc, m *method, pathVals map[string]string) (*call,
 	return c, nil
 }
 
-// proxy runs the same call on another node by ssh. The name is looked up wherever it leads, and the path reaches the other
-// node's shell as it is: only the options are quoted (facts 1.7 and 1.8).
+// proxy runs the same call on another node by ssh. The name is looked up wherever it leads, and the
+// path reaches the other node's shell as it is: only the options are quoted (facts 1.7 and 1.8).
 func (x *pveshCall) proxy(ctx context.Context, p *proc, node string) (any, error) {
 	var target *Node
 	foreign, known := "", false
@@ -200,16 +205,28 @@ func (x *pveshCall) proxy(ctx context.Context, p *proc, node string) (any, error
 	}
 	if target == nil && !known {
 		if !nodeRE.MatchString(strings.ReplaceAll(node, "_", "")) {
-			return nil, die(255, "hostname lookup '%s' failed - failed to get address info for: %s: Name or service not known", node, node)
+			return nil, die(
+				255,
+				"hostname lookup '%s' failed - failed to get address info for: %s: Name or service not known",
+				node,
+				node,
+			)
 		}
-		return nil, die(11, "hostname lookup '%s' failed - failed to get address info for: %s: Temporary failure in name resolution", node, node)
+		return nil, die(
+			11,
+			"hostname lookup '%s' failed - failed to get address info for: %s: Temporary failure in name resolution",
+			node,
+			node,
+		)
 	}
 	text := "--noproxy " + x.verb + " " + x.path + " --output-format json"
 	for _, a := range x.args {
 		text += " " + shellQuote(a)
 	}
 	if target == nil {
-		p.lab.effects.add(Effect{Node: p.node, Kind: "egress", Op: "ssh", Target: node, Text: "pvesh " + text})
+		p.lab.effects.add(
+			Effect{Node: p.node, Kind: "egress", Op: "ssh", Target: node, Text: "pvesh " + text},
+		)
 		return []any{foreign, text}, nil
 	}
 	var out bytes.Buffer
@@ -235,7 +252,8 @@ func (x *pveshCall) proxy(ctx context.Context, p *proc, node string) (any, error
 	if errs.last != "" {
 		fmt.Fprintln(p.err, errs.last)
 	}
-	text = strings.ReplaceAll(out.String(), "\n", "") // lines are joined, so a worker's words stick to the UPID
+	// lines are joined, so a worker's words stick to the UPID
+	text = strings.ReplaceAll(out.String(), "\n", "")
 	var v any
 	if json.Unmarshal([]byte(text), &v) != nil {
 		return text, nil
@@ -246,7 +264,8 @@ func (x *pveshCall) proxy(ctx context.Context, p *proc, node string) (any, error
 	return v, nil
 }
 
-// proxyErrors passes lines on one behind, so that the last becomes the error; empty lines are lost, as in the real one.
+// proxyErrors passes lines on one behind, so that the last becomes the error; empty lines are lost,
+// as in the real one.
 type proxyErrors struct {
 	to   io.Writer
 	part []byte
@@ -312,7 +331,8 @@ func (x *pveshCall) print(p *proc, m *method, v any) error {
 // api is the API tree, built once for each lab.
 func (l *Lab) api() []route { return l.routes }
 
-// children lists what stands below a path: a static name once, a parameter as each value that it has.
+// children lists what stands below a path: a static name once, a parameter as each value that it
+// has.
 func (x *pveshCall) children(p *proc, parts []string) (names []string, below map[string]bool) {
 	seen, below := map[string]bool{}, map[string]bool{}
 	add := func(name string, deeper bool) {
@@ -412,7 +432,10 @@ func (x *pveshCall) ls(p *proc, parts []string) error {
 }
 
 func (x *pveshCall) explain(p *proc, parts []string) error {
-	opts, _, err := getopt(x.args, []param{opt("verbose", "boolean"), opt("returns", "boolean"), opt("command", "string")})
+	opts, _, err := getopt(
+		x.args,
+		[]param{opt("verbose", "boolean"), opt("returns", "boolean"), opt("command", "string")},
+	)
 	if err != nil {
 		return err
 	}

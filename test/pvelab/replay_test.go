@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// line is one line of testdata/pve: a run (id, exit, stdout, stderr) or a verdict of the option parser (ok, resolves, err).
+// line is one line of testdata/pve: a run (id, exit, stdout, stderr) or a verdict of the option
+// parser (ok, resolves, err).
 type line struct {
 	ID             string
 	Argv           []string
@@ -78,10 +79,12 @@ func (l *Lab) try(argv []string, in string) result {
 	return result{code, out.String(), errw.String()}
 }
 
-var anyUPID = regexp.MustCompile(`UPID:[^:]+:[0-9A-F]{8}:[0-9A-F]{8,9}:[0-9A-F]{8}:[^:]+:[^:]*:[^:]+:`)
+var anyUPID = regexp.MustCompile(
+	`UPID:[^:]+:[0-9A-F]{8}:[0-9A-F]{8,9}:[0-9A-F]{8}:[^:]+:[^:]*:[^:]+:`,
+)
 
-// notSimulated are recorded lines that the lab answers differently, with the reason. The test fails when one of them
-// starts to be answered the same.
+// notSimulated are recorded lines that the lab answers differently, with the reason. The test fails
+// when one of them starts to be answered the same.
 var notSimulated = map[string]string{}
 
 func TestEveryRecordedRunIsReplayedTheSame(t *testing.T) {
@@ -119,7 +122,8 @@ func TestEveryRecordedRunIsReplayedTheSame(t *testing.T) {
 					}
 				}
 				got := l.try(argv, rec.stdin[ln.ID])
-				if a, b := anyUPID.FindString(ln.Stdout), anyUPID.FindString(got.stdout); a != "" && b != "" {
+				if a, b := anyUPID.FindString(ln.Stdout), anyUPID.FindString(got.stdout); a != "" &&
+					b != "" {
 					upids[a] = b
 				}
 				d := diff(result{ln.Exit, ln.Stdout, ln.Stderr}, got)
@@ -140,7 +144,15 @@ func TestEveryRecordedVerdictOfTheOptionParserIsTheSame(t *testing.T) {
 			got = err.Error()
 		}
 		if (err == nil) != (*ln.OK == 1) || got != ln.Err || resolves != ln.Resolves {
-			t.Errorf("%q:\n want ok=%d %q %q\n  got %q %q", ln.Argv, *ln.OK, ln.Resolves, ln.Err, resolves, got)
+			t.Errorf(
+				"%q:\n want ok=%d %q %q\n  got %q %q",
+				ln.Argv,
+				*ln.OK,
+				ln.Resolves,
+				ln.Err,
+				resolves,
+				got,
+			)
 		}
 	}
 }

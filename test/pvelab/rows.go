@@ -14,7 +14,8 @@ func (l *Lab) shuffle(list []any) {
 
 const usedMemory = 6291456 // of every running guest
 
-// diskSize reads the size of a disk's configuration: size=4G. A subvolume without a quota has size=0.
+// diskSize reads the size of a disk's configuration: size=4G. A subvolume without a quota has
+// size=0.
 func diskSize(g *Guest) int64 {
 	for k, v := range g.Config {
 		if k != "rootfs" && !isDrive(k, v) {
@@ -44,7 +45,8 @@ func (g *Guest) cpus(s *State) int64 {
 	return g.int("cores", 2) // without a limit a container sees the node's
 }
 
-// disk answers what a guest uses and may use. A running container without a quota sees its storage's file system.
+// disk answers what a guest uses and may use. A running container without a quota sees its
+// storage's file system.
 func (g *Guest) disk(s *State) (used, most int64) {
 	most = diskSize(g)
 	if g.Type != "lxc" {
@@ -72,11 +74,26 @@ func (g *Guest) uptime() int64 {
 // statusRow is one row of the list of containers or VMs of a node.
 func statusRow(s *State, g *Guest) map[string]any {
 	used, most := g.disk(s)
-	m := map[string]any{"vmid": g.VMID, "name": g.name(), "status": g.status(), "cpu": 0, "cpus": g.cpus(s), "mem": 0, "maxmem": g.maxmem(),
-		"disk": used, "maxdisk": most, "netin": 0, "netout": 0, "uptime": g.uptime()}
+	m := map[string]any{
+		"vmid":    g.VMID,
+		"name":    g.name(),
+		"status":  g.status(),
+		"cpu":     0,
+		"cpus":    g.cpus(s),
+		"mem":     0,
+		"maxmem":  g.maxmem(),
+		"disk":    used,
+		"maxdisk": most,
+		"netin":   0,
+		"netout":  0,
+		"uptime":  g.uptime(),
+	}
 	zero := any(0)
 	if g.Type == "lxc" {
-		m["type"], m["swap"], m["maxswap"], m["diskread"], m["diskwrite"] = "lxc", 0, g.int("swap", 512)<<20, 0, 0
+		m["type"], m["swap"], m["maxswap"], m["diskread"], m["diskwrite"] = "lxc", 0, g.int(
+			"swap",
+			512,
+		)<<20, 0, 0
 		zero = "0.00" // a string for containers, a number for VMs
 	} else {
 		m["memhost"] = 0
@@ -111,10 +128,17 @@ func currentRow(s *State, g *Guest) map[string]any {
 	return m
 }
 
-// resourceRow is a guest's row of /cluster/resources. Nothing but its place is known of a guest whose node sends nothing.
+// resourceRow is a guest's row of /cluster/resources. Nothing but its place is known of a guest
+// whose node sends nothing.
 func resourceRow(s *State, g *Guest, member bool) map[string]any {
-	m := map[string]any{"id": g.Type + "/" + g.id(), "type": g.Type, "vmid": g.VMID, "node": g.Node, "status": "unknown",
-		"template": bit(g.Config["template"] == "1")}
+	m := map[string]any{
+		"id":       g.Type + "/" + g.id(),
+		"type":     g.Type,
+		"vmid":     g.VMID,
+		"node":     g.Node,
+		"status":   "unknown",
+		"template": bit(g.Config["template"] == "1"),
+	}
 	for _, p := range s.Pools {
 		for _, id := range p.Guests {
 			if id == g.VMID && !member {
@@ -126,7 +150,9 @@ func resourceRow(s *State, g *Guest, member bool) map[string]any {
 		return m
 	}
 	used, most := g.disk(s)
-	m["status"], m["name"], m["cpu"], m["maxcpu"], m["maxmem"] = g.status(), g.name(), 0, g.cpus(s), g.maxmem()
+	m["status"], m["name"], m["cpu"], m["maxcpu"], m["maxmem"] = g.status(), g.name(), 0, g.cpus(
+		s,
+	), g.maxmem()
 	m["mem"], m["memhost"], m["disk"], m["maxdisk"] = 0, 0, used, most
 	m["diskread"], m["diskwrite"], m["netin"], m["netout"], m["uptime"] = 0, 0, 0, 0, g.uptime()
 	if g.Running {
@@ -151,8 +177,16 @@ func resourceRow(s *State, g *Guest, member bool) map[string]any {
 }
 
 func storageResource(s *State, st *Storage) map[string]any {
-	m := map[string]any{"id": "storage/" + st.Node + "/" + st.ID, "type": "storage", "storage": st.ID, "node": st.Node, "plugintype": st.Type,
-		"content": strings.Join(st.Content, ","), "shared": bit(st.Shared), "status": "unknown"}
+	m := map[string]any{
+		"id":         "storage/" + st.Node + "/" + st.ID,
+		"type":       "storage",
+		"storage":    st.ID,
+		"node":       st.Node,
+		"plugintype": st.Type,
+		"content":    strings.Join(st.Content, ","),
+		"shared":     bit(st.Shared),
+		"status":     "unknown",
+	}
 	if n := s.node(st.Node); n != nil && !n.Offline && !n.NoStorageStats {
 		m["status"], m["disk"], m["maxdisk"] = "available", st.Used, st.Total
 	}
@@ -176,7 +210,10 @@ func resources(_ context.Context, c *call) (any, error) {
 	err := c.lab.db.view(func(s *State) {
 		if typ == "" {
 			for _, p := range s.Pools {
-				out = append(out, map[string]any{"id": "/pool/" + p.ID, "pool": p.ID, "type": "pool"})
+				out = append(
+					out,
+					map[string]any{"id": "/pool/" + p.ID, "pool": p.ID, "type": "pool"},
+				)
 			}
 		}
 		if typ == "" || typ == "vm" {
@@ -200,8 +237,17 @@ func resources(_ context.Context, c *call) (any, error) {
 		}
 		if typ == "" || typ == "sdn" {
 			for _, n := range s.Nodes {
-				out = append(out, map[string]any{"id": "network/" + n.Name + "/zone/localnetwork", "network": "localnetwork",
-					"network-type": "zone", "node": n.Name, "status": "ok", "type": "network"})
+				out = append(
+					out,
+					map[string]any{
+						"id":           "network/" + n.Name + "/zone/localnetwork",
+						"network":      "localnetwork",
+						"network-type": "zone",
+						"node":         n.Name,
+						"status":       "ok",
+						"type":         "network",
+					},
+				)
 			}
 		}
 	})

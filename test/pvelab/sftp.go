@@ -12,14 +12,19 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// serveSFTP is the sftp subsystem on a node's tree. Each operation is an effect; bytes are counted when a file is closed.
+// serveSFTP is the sftp subsystem on a node's tree. Each operation is an effect; bytes are counted
+// when a file is closed.
 func (l *Lab) serveSFTP(ch ssh.Channel, node string) {
 	t := l.nodeTree(node)
 	if t == nil {
 		return
 	}
 	h := &sftpTree{t: t, node: node}
-	s := sftp.NewRequestServer(ch, sftp.Handlers{FileGet: h, FilePut: h, FileCmd: h, FileList: h}, sftp.WithStartDirectory("/root"))
+	s := sftp.NewRequestServer(
+		ch,
+		sftp.Handlers{FileGet: h, FilePut: h, FileCmd: h, FileList: h},
+		sftp.WithStartDirectory("/root"),
+	)
 	err := s.Serve()
 	s.Close()
 	code := uint32(0)
@@ -44,7 +49,9 @@ var (
 )
 
 func (h *sftpTree) log(op, name, target string, bytes int64) {
-	h.t.lab.effects.add(Effect{Node: h.node, Kind: "sftp", Op: op, Path: name, Target: target, Bytes: bytes})
+	h.t.lab.effects.add(
+		Effect{Node: h.node, Kind: "sftp", Op: op, Path: name, Target: target, Bytes: bytes},
+	)
 }
 
 // counted is an open file that reports its bytes when it is closed.

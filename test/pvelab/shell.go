@@ -22,11 +22,13 @@ type killed struct{ num int }
 
 func (k killed) Error() string { return "killed by signal " + strconv.Itoa(k.num) }
 
-// openFD is the word that stands in for a redirection of a descriptor above 2, which the interpreter lacks.
+// openFD is the word that stands in for a redirection of a descriptor above 2, which the
+// interpreter lacks.
 const openFD = "/proc/self/openfd"
 
-// shell runs text in the in-process interpreter: kind is bash, sh (dash on a node, busybox in a container). Every handler
-// is ours, so that neither a file nor a program of the machine is within reach (facts 9).
+// shell runs text in the in-process interpreter: kind is bash, sh (dash on a node, busybox in a
+// container). Every handler is ours, so that neither a file nor a program of the machine is within
+// reach (facts 9).
 func (p *proc) shell(ctx context.Context, kind, text string, params []string) int {
 	name := kind
 	if len(params) > 0 {
@@ -94,9 +96,11 @@ func (p *proc) at(kind string) string {
 	return "sh: 1"
 }
 
-// parse refuses process substitution, for which the interpreter makes a FIFO in the machine's own temporary directory.
+// parse refuses process substitution, for which the interpreter makes a FIFO in the machine's own
+// temporary directory.
 func parse(text, name string) (*syntax.File, error) {
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).
+		Parse(strings.NewReader(text), "")
 	if err != nil {
 		return nil, fmt.Errorf("syntax error: %w", err)
 	}
@@ -132,12 +136,20 @@ func highFDs(st *syntax.Stmt) {
 	var add []*syntax.Stmt
 	for _, rd := range st.Redirs {
 		if rd.N == nil || len(rd.N.Value) != 1 || rd.N.Value < "3" || rd.Word == nil ||
-			!slices.Contains([]syntax.RedirOperator{syntax.RdrOut, syntax.AppOut, syntax.RdrIn}, rd.Op) {
+			!slices.Contains(
+				[]syntax.RedirOperator{syntax.RdrOut, syntax.AppOut, syntax.RdrIn},
+				rd.Op,
+			) {
 			keep = append(keep, rd)
 			continue
 		}
 		lit := func(s string) *syntax.Word { return &syntax.Word{Parts: []syntax.WordPart{&syntax.Lit{Value: s}}} }
-		add = append(add, &syntax.Stmt{Cmd: &syntax.CallExpr{Args: []*syntax.Word{lit(openFD), lit(rd.N.Value), rd.Word}}})
+		add = append(
+			add,
+			&syntax.Stmt{
+				Cmd: &syntax.CallExpr{Args: []*syntax.Word{lit(openFD), lit(rd.N.Value), rd.Word}},
+			},
+		)
 	}
 	switch c := st.Cmd.(type) {
 	case *syntax.Subshell:
@@ -183,11 +195,20 @@ func (s *shell) at(ctx context.Context) *proc {
 	return &q
 }
 
-// call sees every simple command before it runs, builtins included: it logs those of a node's own shell and sends
-// builtins that would look at the machine, or that the interpreter lacks, to our programs.
+// call sees every simple command before it runs, builtins included: it logs those of a node's own
+// shell and sends builtins that would look at the machine, or that the interpreter lacks, to our
+// programs.
 func (s *shell) call(ctx context.Context, args []string) ([]string, error) {
 	if s.proc.top && args[0] != openFD {
-		s.proc.lab.effects.add(Effect{Node: s.proc.node, Kind: "exec", Via: s.proc.sess.via, Text: s.proc.sess.text, Argv: args})
+		s.proc.lab.effects.add(
+			Effect{
+				Node: s.proc.node,
+				Kind: "exec",
+				Via:  s.proc.sess.via,
+				Text: s.proc.sess.text,
+				Argv: args,
+			},
+		)
 	}
 	s.proc.sess.mark(true, false)
 	switch args[0] {
@@ -267,7 +288,12 @@ func (p *proc) openfd() error {
 	return f.Close()
 }
 
-func (s *shell) open(ctx context.Context, name string, flag int, perm fs.FileMode) (io.ReadWriteCloser, error) {
+func (s *shell) open(
+	ctx context.Context,
+	name string,
+	flag int,
+	perm fs.FileMode,
+) (io.ReadWriteCloser, error) {
 	q := s.at(ctx)
 	if name == "/dev/stdout" || name == "/dev/stderr" {
 		return std{map[string]io.Writer{"/dev/stdout": q.out, "/dev/stderr": q.err}[name]}, nil
@@ -287,7 +313,11 @@ func (s *shell) open(ctx context.Context, name string, flag int, perm fs.FileMod
 	} else if q.inCT() {
 		op = q.at(s.kind) + ": can't " + verb + " " + name
 	}
-	return nil, &fs.PathError{Op: op[:len(op)-len(name)-1], Path: name, Err: errors.New(errText(err))}
+	return nil, &fs.PathError{
+		Op:   op[:len(op)-len(name)-1],
+		Path: name,
+		Err:  errors.New(errText(err)),
+	}
 }
 
 type std struct{ io.Writer }

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// canSnapshot: containers need a storage with subvolumes of its own, VMs a qcow2 disk or such a storage.
+// canSnapshot: containers need a storage with subvolumes of its own, VMs a qcow2 disk or such a
+// storage.
 func canSnapshot(s *State, g *Guest) bool {
 	keys := []string{"rootfs"}
 	if g.Type == "qemu" {
@@ -27,7 +28,8 @@ func canSnapshot(s *State, g *Guest) bool {
 		if st == nil {
 			return false
 		}
-		if !slices.Contains([]string{"btrfs", "zfspool", "lvmthin", "rbd"}, st.Type) && !strings.HasSuffix(vol, ".qcow2") {
+		if !slices.Contains([]string{"btrfs", "zfspool", "lvmthin", "rbd"}, st.Type) &&
+			!strings.HasSuffix(vol, ".qcow2") {
 			return false
 		}
 	}
@@ -36,7 +38,8 @@ func canSnapshot(s *State, g *Guest) bool {
 
 func isDrive(key, val string) bool {
 	for _, bus := range []string{"scsi", "virtio", "ide", "sata"} {
-		if rest, ok := strings.CutPrefix(key, bus); ok && rest != "" && rest[0] >= '0' && rest[0] <= '9' {
+		if rest, ok := strings.CutPrefix(key, bus); ok && rest != "" && rest[0] >= '0' &&
+			rest[0] <= '9' {
 			return strings.Contains(val, ":") && !strings.Contains(val, "media=cdrom")
 		}
 	}
@@ -53,50 +56,64 @@ func snapCreate(typ string) func(context.Context, *call) (any, error) {
 		if name == "current" || name == "vzdump" {
 			return nil, die(255, "unable to use snapshot name '%s' (reserved name)", name)
 		}
-		return c.worker(ctx, snapshotTask(typ, "snapshot"), fmt.Sprint(c.vmid()), func(out io.Writer) error {
-			g, err := c.guest(typ, 255)
-			if err != nil {
-				return err
-			}
-			if err := c.configLock(ctx, out, typ); err != nil {
-				return err
-			}
-			if err := g.locked(false); err != nil {
-				return err
-			}
-			if g.snapshot(name) != nil {
-				return die(255, "snapshot name '%s' already used", name)
-			}
-			able := false
-			_ = c.lab.db.view(func(s *State) { able = canSnapshot(s, g) })
-			if !able {
-				return die(255, "snapshot feature is not available")
-			}
-			if typ == "qemu" {
-				for _, k := range slices.Sorted(maps.Keys(g.Config)) {
-					if isDrive(k, g.Config[k]) {
-						vol, _, _ := strings.Cut(g.Config[k], ",")
-						fmt.Fprintf(out, "snapshotting 'drive-%s' (%s)\n", k, vol)
+		return c.worker(
+			ctx,
+			snapshotTask(typ, "snapshot"),
+			fmt.Sprint(c.vmid()),
+			func(out io.Writer) error {
+				g, err := c.guest(typ, 255)
+				if err != nil {
+					return err
+				}
+				if err := c.configLock(ctx, out, typ); err != nil {
+					return err
+				}
+				if err := g.locked(false); err != nil {
+					return err
+				}
+				if g.snapshot(name) != nil {
+					return die(255, "snapshot name '%s' already used", name)
+				}
+				able := false
+				_ = c.lab.db.view(func(s *State) { able = canSnapshot(s, g) })
+				if !able {
+					return die(255, "snapshot feature is not available")
+				}
+				if typ == "qemu" {
+					for _, k := range slices.Sorted(maps.Keys(g.Config)) {
+						if isDrive(k, g.Config[k]) {
+							vol, _, _ := strings.Cut(g.Config[k], ",")
+							fmt.Fprintf(out, "snapshotting 'drive-%s' (%s)\n", k, vol)
+						}
 					}
 				}
-			}
-			desc := c.vals["description"]
-			if typ == "lxc" && desc != "" {
-				desc += "\n" // it went through the comment lines of the configuration file
-			}
-			err = c.change(typ, true, func(_ *State, g *Guest) {
-				cfg := maps.Clone(g.Config)
-				delete(cfg, "parent")
-				delete(cfg, "description")
-				g.Snapshots = append(g.Snapshots, &Snapshot{Name: name, Parent: g.Config["parent"], Description: desc, Time: now(),
-					VMState: c.on("vmstate") && g.Running, Config: cfg})
-				g.Config["parent"] = name
-			})
-			if err == nil && typ == "lxc" {
-				err = c.lab.saveTree(c.vmid(), name)
-			}
-			return err
-		})
+				desc := c.vals["description"]
+				if typ == "lxc" && desc != "" {
+					desc += "\n" // it went through the comment lines of the configuration file
+				}
+				err = c.change(typ, true, func(_ *State, g *Guest) {
+					cfg := maps.Clone(g.Config)
+					delete(cfg, "parent")
+					delete(cfg, "description")
+					g.Snapshots = append(
+						g.Snapshots,
+						&Snapshot{
+							Name:        name,
+							Parent:      g.Config["parent"],
+							Description: desc,
+							Time:        now(),
+							VMState:     c.on("vmstate") && g.Running,
+							Config:      cfg,
+						},
+					)
+					g.Config["parent"] = name
+				})
+				if err == nil && typ == "lxc" {
+					err = c.lab.saveTree(c.vmid(), name)
+				}
+				return err
+			},
+		)
 	}
 }
 
@@ -165,79 +182,92 @@ func copyTree(from, to *tree) error {
 func snapDelete(typ string) func(context.Context, *call) (any, error) {
 	return func(ctx context.Context, c *call) (any, error) {
 		name := c.vals["snapname"]
-		return c.worker(ctx, snapshotTask(typ, "delsnapshot"), fmt.Sprint(c.vmid()), func(out io.Writer) error {
-			g, err := c.guest(typ, 255)
-			if err != nil {
-				return err
-			}
-			if err := c.configLock(ctx, out, typ); err != nil {
-				return err
-			}
-			snap := g.snapshot(name)
-			if snap == nil {
-				return die(255, "snapshot '%s' does not exist", name)
-			}
-			if err := g.locked(c.on("force")); err != nil {
-				return err
-			}
-			return c.change(typ, true, func(_ *State, g *Guest) {
-				for _, s := range g.Snapshots {
-					if s.Parent == name {
-						s.Parent = snap.Parent
-					}
+		return c.worker(
+			ctx,
+			snapshotTask(typ, "delsnapshot"),
+			fmt.Sprint(c.vmid()),
+			func(out io.Writer) error {
+				g, err := c.guest(typ, 255)
+				if err != nil {
+					return err
 				}
-				if g.Config["parent"] == name {
-					if g.Config["parent"] = snap.Parent; snap.Parent == "" {
-						delete(g.Config, "parent")
-					}
+				if err := c.configLock(ctx, out, typ); err != nil {
+					return err
 				}
-				g.Snapshots = slices.DeleteFunc(g.Snapshots, func(s *Snapshot) bool { return s.Name == name })
-			})
-		})
+				snap := g.snapshot(name)
+				if snap == nil {
+					return die(255, "snapshot '%s' does not exist", name)
+				}
+				if err := g.locked(c.on("force")); err != nil {
+					return err
+				}
+				return c.change(typ, true, func(_ *State, g *Guest) {
+					for _, s := range g.Snapshots {
+						if s.Parent == name {
+							s.Parent = snap.Parent
+						}
+					}
+					if g.Config["parent"] == name {
+						if g.Config["parent"] = snap.Parent; snap.Parent == "" {
+							delete(g.Config, "parent")
+						}
+					}
+					g.Snapshots = slices.DeleteFunc(
+						g.Snapshots,
+						func(s *Snapshot) bool { return s.Name == name },
+					)
+				})
+			},
+		)
 	}
 }
 
 func snapRollback(typ string) func(context.Context, *call) (any, error) {
 	return func(ctx context.Context, c *call) (any, error) {
 		name := c.vals["snapname"]
-		return c.worker(ctx, snapshotTask(typ, "rollback"), fmt.Sprint(c.vmid()), func(out io.Writer) error {
-			g, err := c.guest(typ, 255)
-			if err != nil {
-				return err
-			}
-			if err := c.configLock(ctx, out, typ); err != nil {
-				return err
-			}
-			snap := g.snapshot(name)
-			if snap == nil {
-				return die(255, "snapshot '%s' does not exist", name)
-			}
-			if err := g.locked(false); err != nil {
-				return err
-			}
-			if g.Running {
-				if err := c.halt(typ); err != nil {
+		return c.worker(
+			ctx,
+			snapshotTask(typ, "rollback"),
+			fmt.Sprint(c.vmid()),
+			func(out io.Writer) error {
+				g, err := c.guest(typ, 255)
+				if err != nil {
 					return err
 				}
-			}
-			err = c.change(typ, true, func(_ *State, g *Guest) {
-				desc := g.Config["description"]
-				g.Config = maps.Clone(snap.Config)
-				if g.Config["parent"] = name; desc != "" {
-					g.Config["description"] = desc
+				if err := c.configLock(ctx, out, typ); err != nil {
+					return err
 				}
-			})
-			if err == nil && typ == "lxc" {
-				err = c.lab.loadTree(c.vmid(), name)
-			}
-			if err != nil || !c.on("start") {
-				return err
-			}
-			if typ == "lxc" {
-				return c.startCT(ctx, out)
-			}
-			return c.startVM(ctx, out)
-		})
+				snap := g.snapshot(name)
+				if snap == nil {
+					return die(255, "snapshot '%s' does not exist", name)
+				}
+				if err := g.locked(false); err != nil {
+					return err
+				}
+				if g.Running {
+					if err := c.halt(typ); err != nil {
+						return err
+					}
+				}
+				err = c.change(typ, true, func(_ *State, g *Guest) {
+					desc := g.Config["description"]
+					g.Config = maps.Clone(snap.Config)
+					if g.Config["parent"] = name; desc != "" {
+						g.Config["description"] = desc
+					}
+				})
+				if err == nil && typ == "lxc" {
+					err = c.lab.loadTree(c.vmid(), name)
+				}
+				if err != nil || !c.on("start") {
+					return err
+				}
+				if typ == "lxc" {
+					return c.startCT(ctx, out)
+				}
+				return c.startVM(ctx, out)
+			},
+		)
 	}
 }
 
@@ -259,7 +289,12 @@ func snapList(typ string) func(context.Context, *call) (any, error) {
 			out = append(out, row)
 		}
 		c.lab.shuffle(out)
-		last := map[string]any{"name": "current", "description": "You are here!", "digest": digest(g.conf()), "running": bit(g.Running)}
+		last := map[string]any{
+			"name":        "current",
+			"description": "You are here!",
+			"digest":      digest(g.conf()),
+			"running":     bit(g.Running),
+		}
 		if p := g.Config["parent"]; p != "" {
 			last["parent"] = p
 		}

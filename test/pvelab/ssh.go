@@ -181,8 +181,8 @@ func (l *Lab) serve(nc net.Conn, node string, conf *ssh.ServerConfig) {
 	}
 }
 
-// session serves one channel. Its program may outlive it: closing the channel signals nothing, as OpenSSH does without a
-// terminal, and what runs inside a container keeps the channel open.
+// session serves one channel. Its program may outlive it: closing the channel signals nothing, as
+// OpenSSH does without a terminal, and what runs inside a container keeps the channel open.
 func (l *Lab) session(ch ssh.Channel, reqs <-chan *ssh.Request, node string) {
 	var env []string
 	var self *process
@@ -214,7 +214,8 @@ func (l *Lab) session(ch ssh.Channel, reqs <-chan *ssh.Request, node string) {
 				l.request(ctx, ch, node, body.Value, sent, s)
 			}
 		case "subsystem":
-			if started || ssh.Unmarshal(r.Payload, &body) != nil || body.Value != "sftp" || l.nodeNow(node).NoSFTP {
+			if started || ssh.Unmarshal(r.Payload, &body) != nil || body.Value != "sftp" ||
+				l.nodeNow(node).NoSFTP {
 				break
 			}
 			started, ok = true, true
@@ -241,12 +242,26 @@ func (l *Lab) session(ch ssh.Channel, reqs <-chan *ssh.Request, node string) {
 
 // loginEnv is what sshd gives a session, with what the client was allowed to send.
 func loginEnv(sent []string) []string {
-	return append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "USER=root",
-		"LOGNAME=root", "SHELL=/bin/bash", "SSH_CONNECTION=127.0.0.1 40000 127.0.0.1 22"}, sent...)
+	return append(
+		[]string{
+			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+			"HOME=/root",
+			"USER=root",
+			"LOGNAME=root",
+			"SHELL=/bin/bash",
+			"SSH_CONNECTION=127.0.0.1 40000 127.0.0.1 22",
+		},
+		sent...)
 }
 
 // request runs an exec request's text in the node's login shell.
-func (l *Lab) request(ctx context.Context, ch ssh.Channel, node, text string, env []string, self *process) {
+func (l *Lab) request(
+	ctx context.Context,
+	ch ssh.Channel,
+	node, text string,
+	env []string,
+	self *process,
+) {
 	defer ch.Close()
 	gone := func() { self.signal(sigPIPE) }
 	out, errw := &syncWriter{w: ch, broken: gone}, &syncWriter{w: ch.Stderr(), broken: gone}
@@ -260,7 +275,20 @@ func (l *Lab) request(ctx context.Context, ch ssh.Channel, node, text string, en
 		return
 	}
 	sess := &session{text: text}
-	p := &proc{lab: l, node: node, tree: t, args: []string{"bash"}, env: loginEnv(env), dir: "/root", in: in, out: out, err: errw, sess: sess, self: self, top: true}
+	p := &proc{
+		lab:  l,
+		node: node,
+		tree: t,
+		args: []string{"bash"},
+		env:  loginEnv(env),
+		dir:  "/root",
+		in:   in,
+		out:  out,
+		err:  errw,
+		sess: sess,
+		self: self,
+		top:  true,
+	}
 	code := 0
 	if text == "" { // a shell without a terminal reads its commands from its input
 		var b strings.Builder
@@ -292,5 +320,6 @@ func (l *Lab) request(ctx context.Context, ch ssh.Channel, node, text string, en
 		_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{uint32(code & 0xff)}))
 	}
 	l.finish(sess)
-	sess.left.Wait() // a leftover holds the channel open, and hangs a client that waits for its end (facts 1.10)
+	// a leftover holds the channel open, and hangs a client that waits for its end (facts 1.10)
+	sess.left.Wait()
 }

@@ -12,22 +12,25 @@ import (
 	"time"
 )
 
-// State is everything that the simulated cluster knows apart from file trees. It is kept as one JSON file, so that several
-// processes (the wrappers of `pvelab install`) can share one lab.
+// State is everything that the simulated cluster knows apart from file trees. It is kept as one
+// JSON file, so that several processes (the wrappers of `pvelab install`) can share one lab.
 type State struct {
-	Cluster        string            // name of the cluster; empty for a stand-alone node
-	ClusterVersion int               // corosync configuration version
-	NoQuorum       bool              // fault: reads work, writes fail
-	Expected       int               // votes, once pvecm expected has set them
-	Nodes          []*Node           //
-	Guests         []*Guest          //
-	Storages       []*Storage        //
-	Pools          []*Pool           //
-	Tasks          []*Task           // oldest first
-	Foreign        map[string]string // names that resolve to a machine outside the cluster: name to what its sshd answers with
-	StartNoise     []string          // lines that the worker prints on a container's start, before the UPID
-	NextPID        int               //
-	Meta           map[string]*Meta  // what a file's inode cannot hold for an unprivileged lab: owner, special bits
+	Cluster        string     // name of the cluster; empty for a stand-alone node
+	ClusterVersion int        // corosync configuration version
+	NoQuorum       bool       // fault: reads work, writes fail
+	Expected       int        // votes, once pvecm expected has set them
+	Nodes          []*Node    //
+	Guests         []*Guest   //
+	Storages       []*Storage //
+	Pools          []*Pool    //
+	Tasks          []*Task    // oldest first
+	// names that resolve to a machine outside the cluster: name to what its sshd answers with
+	Foreign map[string]string
+	// lines that the worker prints on a container's start, before the UPID
+	StartNoise []string
+	NextPID    int //
+	// what a file's inode cannot hold for an unprivileged lab: owner, special bits
+	Meta map[string]*Meta
 }
 
 // Node is one machine of the cluster.
@@ -51,14 +54,17 @@ type Node struct {
 	Kernel         string // release; a default when empty
 	KernelVersion  string
 	Services       map[string]string // unit to running|stopped
-	Startup        string            // fault: what a start-up file of the login shell does before each command
-	Fish           bool              // fault: the login shell reads backslashes inside single quotes
-	Skew           int64             // fault: seconds that its clock is ahead
-	Without        []string          // fault: programs that are not installed
-	NoSFTP         bool              // fault: sshd has no such subsystem
+	// fault: what a start-up file of the login shell does before each command
+	Startup string
+	// fault: the login shell reads backslashes inside single quotes
+	Fish    bool
+	Skew    int64    // fault: seconds that its clock is ahead
+	Without []string // fault: programs that are not installed
+	NoSFTP  bool     // fault: sshd has no such subsystem
 }
 
-// Guest is a container or a virtual machine. Config holds the keys of its configuration file, description included.
+// Guest is a container or a virtual machine. Config holds the keys of its configuration file,
+// description included.
 type Guest struct {
 	VMID       int
 	Type       string // lxc or qemu
@@ -68,13 +74,14 @@ type Guest struct {
 	Running    bool
 	PID        int
 	Started    int64
-	Stubborn   bool             // ignores a shutdown request
-	StartError string           // fault: start fails with this text
-	Noise      string           // fault: each status read prints this on stderr
-	HA         bool             //
-	Version    int              // of its configuration in the cluster file system
-	DiskRead   int64            //
-	Full       map[string]int64 // directory inside the container to the bytes that still fit below it
+	Stubborn   bool   // ignores a shutdown request
+	StartError string // fault: start fails with this text
+	Noise      string // fault: each status read prints this on stderr
+	HA         bool   //
+	Version    int    // of its configuration in the cluster file system
+	DiskRead   int64  //
+	// directory inside the container to the bytes that still fit below it
+	Full map[string]int64
 }
 
 // Snapshot is one snapshot of a guest, oldest first in Guest.Snapshots.
@@ -236,8 +243,8 @@ func (d *db) view(fn func(*State)) error {
 	return nil
 }
 
-// update runs fn on the state and writes it back when fn returns nil. fn must not wait for anything: every other process
-// that uses the lab stands still meanwhile.
+// update runs fn on the state and writes it back when fn returns nil. fn must not wait for
+// anything: every other process that uses the lab stands still meanwhile.
 func (d *db) update(fn func(*State) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -264,7 +271,8 @@ func (d *db) load() error {
 	if err != nil {
 		return fmt.Errorf("reading the lab's state: %w", err)
 	}
-	if d.cached != nil && os.SameFile(fi, d.stamp) && fi.ModTime().Equal(d.stamp.ModTime()) && fi.Size() == d.stamp.Size() {
+	if d.cached != nil && os.SameFile(fi, d.stamp) && fi.ModTime().Equal(d.stamp.ModTime()) &&
+		fi.Size() == d.stamp.Size() {
 		return nil
 	}
 	b, err := os.ReadFile(d.path)
@@ -279,7 +287,8 @@ func (d *db) load() error {
 	return nil
 }
 
-// save replaces the file in one step, so that a reader in another process sees the old or the new state, never half of one.
+// save replaces the file in one step, so that a reader in another process sees the old or the new
+// state, never half of one.
 func (d *db) save() error {
 	b, err := json.Marshal(d.cached)
 	if err != nil {

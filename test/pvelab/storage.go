@@ -59,7 +59,17 @@ func storageConfig(_ context.Context, c *call) (any, error) {
 		for _, st := range s.Storages {
 			if !seen[st.ID] && (c.vals["type"] == "" || c.vals["type"] == st.Type) {
 				seen[st.ID] = true
-				out = append(out, map[string]any{"storage": st.ID, "type": st.Type, "content": strings.Join(st.Content, ","), "path": "/var/lib/vz", "digest": digest(st.ID), "shared": bit(st.Shared)})
+				out = append(
+					out,
+					map[string]any{
+						"storage": st.ID,
+						"type":    st.Type,
+						"content": strings.Join(st.Content, ","),
+						"path":    "/var/lib/vz",
+						"digest":  digest(st.ID),
+						"shared":  bit(st.Shared),
+					},
+				)
 			}
 		}
 	})
@@ -96,8 +106,16 @@ func (c *call) store() (st Storage, err error) {
 func storageRow(st *Storage) map[string]any {
 	content := slices.Clone(st.Content)
 	slices.Reverse(content) // hash order: nothing may rely on it
-	return map[string]any{"active": 1, "enabled": 1, "shared": bit(st.Shared), "type": st.Type, "content": strings.Join(content, ","),
-		"total": st.Total, "used": st.Used, "avail": st.avail()}
+	return map[string]any{
+		"active":  1,
+		"enabled": 1,
+		"shared":  bit(st.Shared),
+		"type":    st.Type,
+		"content": strings.Join(content, ","),
+		"total":   st.Total,
+		"used":    st.Used,
+		"avail":   st.avail(),
+	}
 }
 
 func (st *Storage) avail() int64 {
@@ -120,7 +138,8 @@ func storageList(_ context.Context, c *call) (any, error) {
 	want := c.vals["storage"]
 	err := c.lab.db.view(func(s *State) {
 		for _, st := range s.Storages {
-			if st.Node != c.node || (want != "" && want != st.ID) || (c.vals["content"] != "" && !slices.Contains(st.Content, c.vals["content"])) {
+			if st.Node != c.node || (want != "" && want != st.ID) ||
+				(c.vals["content"] != "" && !slices.Contains(st.Content, c.vals["content"])) {
 				continue
 			}
 			m := storageRow(st)
@@ -136,7 +155,13 @@ func storageList(_ context.Context, c *call) (any, error) {
 }
 
 func (v *Volume) row() map[string]any {
-	m := map[string]any{"volid": v.VolID, "content": v.Content, "format": v.Format, "size": v.Size, "ctime": v.CTime}
+	m := map[string]any{
+		"volid":   v.VolID,
+		"content": v.Content,
+		"format":  v.Format,
+		"size":    v.Size,
+		"ctime":   v.CTime,
+	}
 	if v.VMID != 0 {
 		m["vmid"] = v.VMID
 	}
@@ -161,7 +186,8 @@ func storageContent(_ context.Context, c *call) (any, error) {
 	}
 	out := []any{}
 	for _, v := range st.Volumes {
-		if (c.vals["content"] == "" || c.vals["content"] == v.Content) && (c.vals["vmid"] == "" || c.vmid() == v.VMID) {
+		if (c.vals["content"] == "" || c.vals["content"] == v.Content) &&
+			(c.vals["vmid"] == "" || c.vmid() == v.VMID) {
 			out = append(out, v.row())
 		}
 	}
@@ -205,7 +231,18 @@ func volumeDelete(ctx context.Context, c *call) (any, error) {
 }
 
 func networks(_ context.Context, c *call) (any, error) {
-	return []any{map[string]any{"iface": "vmbr0", "type": "bridge", "active": 1, "autostart": 1, "address": c.thisNode().IP, "netmask": "24", "method": "static", "bridge_ports": "eno1"}}, nil
+	return []any{
+		map[string]any{
+			"iface":        "vmbr0",
+			"type":         "bridge",
+			"active":       1,
+			"autostart":    1,
+			"address":      c.thisNode().IP,
+			"netmask":      "24",
+			"method":       "static",
+			"bridge_ports": "eno1",
+		},
+	}, nil
 }
 
 func pvesmProgram() *program {
@@ -219,13 +256,37 @@ func pvesmProgram() *program {
 	}
 	return &program{Name: "pvesm", Commands: []command{
 		{"add", 0, []string{"type", "storage"}, other("type", "storage"), nil},
-		{"alloc", 0, []string{"storage", "vmid", "filename", "size"}, other("storage", "vmid", "filename", "size"), nil},
+		{
+			"alloc",
+			0,
+			[]string{"storage", "vmid", "filename", "size"},
+			other("storage", "vmid", "filename", "size"),
+			nil,
+		},
 		{"apiinfo", 0, nil, other(), nil},
-		{"export", 0, []string{"volume", "format", "filename"}, other("volume", "format", "filename"), nil},
+		{
+			"export",
+			0,
+			[]string{"volume", "format", "filename"},
+			other("volume", "format", "filename"),
+			nil,
+		},
 		{"extractconfig", 0, []string{"volume"}, other("volume"), nil},
 		{"free", 0, []string{"volume"}, mustMethod(m, "PVE::API2::Storage::Content::delete"), nil},
-		{"import", 0, []string{"volume", "format", "filename"}, other("volume", "format", "filename"), nil},
-		{"list", 0, []string{"storage"}, mustMethod(m, "PVE::API2::Storage::Content::index"), printVolumes},
+		{
+			"import",
+			0,
+			[]string{"volume", "format", "filename"},
+			other("volume", "format", "filename"),
+			nil,
+		},
+		{
+			"list",
+			0,
+			[]string{"storage"},
+			mustMethod(m, "PVE::API2::Storage::Content::index"),
+			printVolumes,
+		},
 		{"path", 0, []string{"volume"}, other("volume"), nil},
 		{"prune-backups", 0, []string{"storage"}, other("storage"), nil},
 		{"remove", 0, []string{"storage"}, other("storage"), nil},
@@ -243,13 +304,38 @@ func printStorages(c *call, v any) {
 		rows = append(rows, m)
 		wide = max(wide, len(m["storage"].(string)))
 	}
-	slices.SortFunc(rows, func(a, b map[string]any) int { return strings.Compare(a["storage"].(string), b["storage"].(string)) })
+	slices.SortFunc(
+		rows,
+		func(a, b map[string]any) int { return strings.Compare(a["storage"].(string), b["storage"].(string)) },
+	)
 	wide++
-	fmt.Fprintf(c.p.out, "%-*s %10s %10s %15s %15s %15s %8s\n", wide, "Name", "Type", "Status", "Total (KiB)", "Used (KiB)", "Available (KiB)", "%")
+	fmt.Fprintf(
+		c.p.out,
+		"%-*s %10s %10s %15s %15s %15s %8s\n",
+		wide,
+		"Name",
+		"Type",
+		"Status",
+		"Total (KiB)",
+		"Used (KiB)",
+		"Available (KiB)",
+		"%",
+	)
 	for _, m := range rows {
 		total, used := m["total"].(int64), m["used"].(int64)
 		pct := strconv.FormatFloat(100*float64(used)/float64(max(total, 1)), 'f', 2, 64) + "%"
-		fmt.Fprintf(c.p.out, "%-*s %10s %10s %15d %15d %15d %8s\n", wide, m["storage"], m["type"], "active", total/1024, used/1024, m["avail"].(int64)/1024, pct)
+		fmt.Fprintf(
+			c.p.out,
+			"%-*s %10s %10s %15d %15d %15d %8s\n",
+			wide,
+			m["storage"],
+			m["type"],
+			"active",
+			total/1024,
+			used/1024,
+			m["avail"].(int64)/1024,
+			pct,
+		)
 	}
 }
 
@@ -258,13 +344,31 @@ func printVolumes(c *call, v any) {
 	for _, r := range v.([]any) {
 		wide = max(wide, len(r.(map[string]any)["volid"].(string)))
 	}
-	fmt.Fprintf(c.p.out, "%-*s %-7s %-9s %11s %s\n", wide, "Volid", "Format", "Type", "Size", "VMID")
+	fmt.Fprintf(
+		c.p.out,
+		"%-*s %-7s %-9s %11s %s\n",
+		wide,
+		"Volid",
+		"Format",
+		"Type",
+		"Size",
+		"VMID",
+	)
 	for _, r := range v.([]any) {
 		m := r.(map[string]any)
 		id := ""
 		if m["vmid"] != nil {
 			id = fmt.Sprint(m["vmid"])
 		}
-		fmt.Fprintf(c.p.out, "%-*s %-7s %-9s %11d %s\n", wide, m["volid"], m["format"], m["content"], m["size"], id)
+		fmt.Fprintf(
+			c.p.out,
+			"%-*s %-7s %-9s %11d %s\n",
+			wide,
+			m["volid"],
+			m["format"],
+			m["content"],
+			m["size"],
+			id,
+		)
 	}
 }

@@ -101,7 +101,8 @@ var ctColumns = func() (cols []column) {
 	return cols
 }()
 
-// tableOf draws rows as pvesh and pvenode do. A column of the schema stands there also when nothing fills it.
+// tableOf draws rows as pvesh and pvenode do. A column of the schema stands there also when nothing
+// fills it.
 func tableOf(cols []column, rows []map[string]any) string {
 	wide := make([]int, len(cols))
 	text := make([][]string, len(rows))
@@ -150,7 +151,8 @@ func tableOf(cols []column, rows []map[string]any) string {
 	return b.String()
 }
 
-// textOf is pvesh's own format. Only the container list has the real one's columns; other lists show what they have.
+// textOf is pvesh's own format. Only the container list has the real one's columns; other lists
+// show what they have.
 func textOf(m *method, v any) string {
 	switch v := v.(type) {
 	case []any:
@@ -194,7 +196,10 @@ func keyTable(m map[string]any) string {
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		rows = append(rows, map[string]any{"key": k, "value": m[k]})
 	}
-	return tableOf([]column{{"key", "key", false, showPlain}, {"value", "value", false, showPlain}}, rows)
+	return tableOf(
+		[]column{{"key", "key", false, showPlain}, {"value", "value", false, showPlain}},
+		rows,
+	)
 }
 
 func printTaskStatus(c *call, v any) { fmt.Fprint(c.p.out, keyTable(v.(map[string]any))) }
@@ -204,14 +209,33 @@ func printTasks(c *call, v any) {
 	var rows []map[string]any
 	for _, r := range v.([]any) {
 		m := r.(map[string]any)
-		if s, _ := m["status"].(string); s != "" && s != "OK" && !strings.HasPrefix(s, "WARNINGS: ") {
+		if s, _ := m["status"].(string); s != "" && s != "OK" &&
+			!strings.HasPrefix(s, "WARNINGS: ") {
 			m["status"] = "ERROR"
 		}
 		rows = append(rows, m)
 	}
 	slices.Reverse(rows)
-	fmt.Fprint(c.p.out, tableOf([]column{{"upid", "UPID", false, showPlain}, {"type", "Type", false, showPlain}, {"id", "ID", false, showPlain},
-		{"user", "User", false, showPlain}, {"starttime", "Starttime", true, showTime}, {"endtime", "Endtime", true, showTime}, {"status", "Status", false, showPlain}}, rows))
+	fmt.Fprint(
+		c.p.out,
+		tableOf(
+			[]column{
+				{"upid", "UPID", false, showPlain},
+				{"type", "Type", false, showPlain},
+				{"id", "ID", false, showPlain},
+				{
+					"user",
+					"User",
+					false,
+					showPlain,
+				},
+				{"starttime", "Starttime", true, showTime},
+				{"endtime", "Endtime", true, showTime},
+				{"status", "Status", false, showPlain},
+			},
+			rows,
+		),
+	)
 }
 
 func printVMList(c *call, v any) {
@@ -219,13 +243,31 @@ func printVMList(c *call, v any) {
 	if len(rows) == 0 {
 		return
 	}
-	fmt.Fprintf(c.p.out, "%10s %-20s %-10s %-10s %12s %-10s\n", "VMID", "NAME", "STATUS", "MEM(MB)", "BOOTDISK(GB)", "PID")
+	fmt.Fprintf(
+		c.p.out,
+		"%10s %-20s %-10s %-10s %12s %-10s\n",
+		"VMID",
+		"NAME",
+		"STATUS",
+		"MEM(MB)",
+		"BOOTDISK(GB)",
+		"PID",
+	)
 	for _, m := range rows {
 		pid := m["pid"]
 		if pid == nil {
 			pid = 0
 		}
-		fmt.Fprintf(c.p.out, "%10d %-20s %-10s %-10d %12.2f %-10v\n", m["vmid"], m["name"], m["status"], m["maxmem"].(int64)>>20, float64(m["maxdisk"].(int64))/(1<<30), pid)
+		fmt.Fprintf(
+			c.p.out,
+			"%10d %-20s %-10s %-10d %12.2f %-10v\n",
+			m["vmid"],
+			m["name"],
+			m["status"],
+			m["maxmem"].(int64)>>20,
+			float64(m["maxdisk"].(int64))/(1<<30),
+			pid,
+		)
 	}
 }
 

@@ -12,9 +12,14 @@ import (
 	"strings"
 )
 
-// worker runs fn as a task, as fork_worker does on the command line: it waits for the end, and what fn prints goes to the
-// caller's output and into the log. The result is the UPID, also beside a *taskFailed.
-func (c *call) worker(ctx context.Context, typ, id string, fn func(out io.Writer) error) (any, error) {
+// worker runs fn as a task, as fork_worker does on the command line: it waits for the end, and what
+// fn prints goes to the caller's output and into the log. The result is the UPID, also beside a
+// *taskFailed.
+func (c *call) worker(
+	ctx context.Context,
+	typ, id string,
+	fn func(out io.Writer) error,
+) (any, error) {
 	var upid string
 	err := c.lab.db.update(func(s *State) error {
 		t := newTask(s, c.node, typ, id, now())
@@ -60,15 +65,40 @@ func newTask(s *State, node, typ, id string, at int64) *Task {
 	if n := s.node(node); n != nil {
 		start = (at-n.Booted)*100 + int64(s.NextPID%100)
 	}
-	t := &Task{Node: node, Type: typ, ID: id, User: "root@pam", PID: s.NextPID, PStart: start, Start: at}
-	t.UPID = fmt.Sprintf("UPID:%s:%08X:%08X:%08X:%s:%s:%s:", node, t.PID, t.PStart, t.Start, typ, id, t.User)
+	t := &Task{
+		Node:   node,
+		Type:   typ,
+		ID:     id,
+		User:   "root@pam",
+		PID:    s.NextPID,
+		PStart: start,
+		Start:  at,
+	}
+	t.UPID = fmt.Sprintf(
+		"UPID:%s:%08X:%08X:%08X:%s:%s:%s:",
+		node,
+		t.PID,
+		t.PStart,
+		t.Start,
+		typ,
+		id,
+		t.User,
+	)
 	s.Tasks = append(s.Tasks, t)
 	return t
 }
 
 func (t *Task) row(inList bool) map[string]any {
-	m := map[string]any{"upid": t.UPID, "node": t.Node, "pid": t.PID, "pstart": t.PStart, "starttime": t.Start,
-		"type": t.Type, "id": t.ID, "user": t.User}
+	m := map[string]any{
+		"upid":      t.UPID,
+		"node":      t.Node,
+		"pid":       t.PID,
+		"pstart":    t.PStart,
+		"starttime": t.Start,
+		"type":      t.Type,
+		"id":        t.ID,
+		"user":      t.User,
+	}
 	switch {
 	case inList && t.Status != "":
 		m["endtime"], m["status"] = t.End, t.Status
@@ -136,7 +166,8 @@ func nodeTasks(_ context.Context, c *call) (any, error) {
 				t.Start < int64(c.num("since", 0)), c.vals["until"] != "" && t.Start > int64(c.num("until", 0)):
 				continue
 			}
-			if f := splitList(c.vals["statusfilter"]); len(f) > 0 && !slices.Contains(f, map[bool]string{true: "error", false: "ok"}[bad]) {
+			if f := splitList(c.vals["statusfilter"]); len(f) > 0 &&
+				!slices.Contains(f, map[bool]string{true: "error", false: "ok"}[bad]) {
 				continue
 			}
 			if skip--; skip >= 0 {
@@ -165,7 +196,8 @@ func stopTask(_ context.Context, c *call) (any, error) {
 	return nil, err
 }
 
-// guest looks a guest of this node up and answers a copy; the error's text is the same for one on another node.
+// guest looks a guest of this node up and answers a copy; the error's text is the same for one on
+// another node.
 func (c *call) guest(typ string, code int) (*Guest, error) {
 	var g *Guest
 	err := c.lab.db.view(func(s *State) {
@@ -180,7 +212,13 @@ func (c *call) guest(typ string, code int) (*Guest, error) {
 		return nil, err
 	}
 	if g == nil {
-		return nil, die(code, "Configuration file 'nodes/%s/%s/%d.conf' does not exist", c.node, confDir(typ), c.vmid())
+		return nil, die(
+			code,
+			"Configuration file 'nodes/%s/%s/%d.conf' does not exist",
+			c.node,
+			confDir(typ),
+			c.vmid(),
+		)
 	}
 	return g, nil
 }
@@ -193,7 +231,14 @@ func (c *call) change(typ string, config bool, fn func(*State, *Guest)) error {
 			return die(255, "Configuration file of %d does not exist", c.vmid())
 		}
 		if config && !s.quorate() {
-			return die(255, "unable to open file '/etc/pve/nodes/%s/%s/%d.conf.tmp.%d' - Permission denied", c.node, confDir(typ), g.VMID, s.NextPID)
+			return die(
+				255,
+				"unable to open file '/etc/pve/nodes/%s/%s/%d.conf.tmp.%d' - Permission denied",
+				c.node,
+				confDir(typ),
+				g.VMID,
+				s.NextPID,
+			)
 		}
 		fn(s, g)
 		return nil

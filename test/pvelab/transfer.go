@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// ctExec is pct exec: it passes the caller's environment on unless told not to, and its command outlives it.
+// ctExec is pct exec: it passes the caller's environment on unless told not to, and its command
+// outlives it.
 func ctExec(ctx context.Context, c *call) (any, error) {
 	g, err := c.guest("lxc", 2)
 	if err != nil {
@@ -25,7 +26,11 @@ func ctExec(ctx context.Context, c *call) (any, error) {
 	if len(c.more) == 0 {
 		return nil, die(255, "missing command at /usr/share/perl5/PVE/CLI/pct.pm line 246.")
 	}
-	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "container=lxc", "TERM=linux"}
+	env := []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"container=lxc",
+		"TERM=linux",
+	}
 	if c.vals["keep-env"] != "0" {
 		env = append(append([]string(nil), c.p.env...), "container=lxc")
 	}
@@ -36,16 +41,29 @@ func ctExec(ctx context.Context, c *call) (any, error) {
 	return nil, &exit{code}
 }
 
-// inside runs argv in a container. The command belongs to the container: when the request's process is signalled or its
-// channel closes, only pct ends, and the command goes on with the request's output open (facts 1.10). timeout(1) signals
-// the whole group, so there a command that does not ignore SIGTERM ends too.
+// inside runs argv in a container. The command belongs to the container: when the request's process
+// is signalled or its channel closes, only pct ends, and the command goes on with the request's
+// output open (facts 1.10). timeout(1) signals the whole group, so there a command that does not
+// ignore SIGTERM ends too.
 func (l *Lab) inside(ctx context.Context, p *proc, g *Guest, argv, env []string) int {
 	t := l.ctTree(g.VMID, g.Node)
 	if t == nil || !p.sess.enter() {
 		return 255
 	}
 	run, self, end := l.spawn(l.ctx, t.key, argv)
-	q := &proc{lab: l, node: p.node, tree: t, args: argv, env: env, dir: "/", in: p.in, out: p.out, err: p.err, sess: p.sess, self: self}
+	q := &proc{
+		lab:  l,
+		node: p.node,
+		tree: t,
+		args: argv,
+		env:  env,
+		dir:  "/",
+		in:   p.in,
+		out:  p.out,
+		err:  p.err,
+		sess: p.sess,
+		self: self,
+	}
 	if f, err := dup(p.in); err == nil { // the caller's end is closed when the request is over
 		q.in = f
 	}
@@ -64,7 +82,13 @@ func (l *Lab) inside(ctx context.Context, p *proc, g *Guest, argv, env []string)
 			if code = 127; errors.Is(err, fs.ErrPermission) {
 				code, why = 126, "Permission denied"
 			}
-			fmt.Fprintf(q.err, "lxc-attach: %d: ../src/lxc/attach.c: lxc_attach_run_command: 1841 %s - Failed to exec \"%s\"\n", g.VMID, why, argv[0])
+			fmt.Fprintf(
+				q.err,
+				"lxc-attach: %d: ../src/lxc/attach.c: lxc_attach_run_command: 1841 %s - Failed to exec \"%s\"\n",
+				g.VMID,
+				why,
+				argv[0],
+			)
 		}
 		if run.Err() != nil {
 			code = ended(run)
@@ -161,7 +185,15 @@ func ctPush(ctx context.Context, c *call) (any, error) {
 		if err != nil {
 			return err
 		}
-		return transfer(ctx, in, isFIFO(c.p.tree, src), ct, path.Join("/", c.vals["destination"]), c.vals["destination"], a)
+		return transfer(
+			ctx,
+			in,
+			isFIFO(c.p.tree, src),
+			ct,
+			path.Join("/", c.vals["destination"]),
+			c.vals["destination"],
+			a,
+		)
 	})
 	return nil, forgive(c, err)
 }
@@ -169,7 +201,10 @@ func ctPush(ctx context.Context, c *call) (any, error) {
 func ctPull(ctx context.Context, c *call) (any, error) {
 	g, err := c.guest("lxc", 255)
 	if err != nil || !g.Running {
-		return nil, die(255, "can only pull files from a running VM at /usr/share/perl5/PVE/CLI/pct.pm line 664.")
+		return nil, die(
+			255,
+			"can only pull files from a running VM at /usr/share/perl5/PVE/CLI/pct.pm line 664.",
+		)
 	}
 	ct := c.lab.ctTree(g.VMID, g.Node)
 	_, err = c.worker(ctx, "pull_file", g.id(), func(io.Writer) error {
@@ -177,7 +212,8 @@ func ctPull(ctx context.Context, c *call) (any, error) {
 		if err != nil {
 			return err
 		}
-		// The destination is opened, and so emptied, before the source: a missing source costs the old file.
+		// The destination is opened, and so emptied, before the source: a missing source costs the
+		// old file.
 		src, dst := path.Join("/", c.vals["path"]), c.p.abs(c.vals["destination"])
 		out, err := c.p.tree.open(dst, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, a.mode)
 		if err != nil {
@@ -199,8 +235,16 @@ func isFIFO(t *tree, name string) bool {
 	return err == nil && fi.mode&fs.ModeNamedPipe != 0
 }
 
-// transfer copies until the first error, which it keeps to itself: a full disk and a directory as source are silent.
-func transfer(ctx context.Context, in io.Reader, fifo bool, to *tree, name, shown string, a attrs) error {
+// transfer copies until the first error, which it keeps to itself: a full disk and a directory as
+// source are silent.
+func transfer(
+	ctx context.Context,
+	in io.Reader,
+	fifo bool,
+	to *tree,
+	name, shown string,
+	a attrs,
+) error {
 	_, err := to.stat(name, true)
 	fresh := errors.Is(err, fs.ErrNotExist)
 	out, err := to.open(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, a.mode)

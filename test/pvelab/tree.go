@@ -12,23 +12,26 @@ import (
 	"time"
 )
 
-// tree is the file system of one node or one container: a directory of the lab behind os.Root, so that no name, and no
-// symbolic link, leads to the machine's own files. Symbolic links are followed here, as a chroot would, because os.Root
-// refuses absolute ones.
+// tree is the file system of one node or one container: a directory of the lab behind os.Root, so
+// that no name, and no symbolic link, leads to the machine's own files. Symbolic links are followed
+// here, as a chroot would, because os.Root refuses absolute ones.
 type tree struct {
-	lab  *Lab
-	key  string // nodes/pve1 or ct/101: the directory below the lab's, and the prefix of its Meta keys
+	lab *Lab
+	// nodes/pve1 or ct/101: the directory below the lab's, and the prefix of its Meta keys
+	key  string
 	node string // set for a node's tree, which shows /etc/pve
 	root *os.Root
 	vmid int // set for a container's tree
 
-	native bool // the machine's own files, for the wrappers behind a real sshd: modes and owners are the real ones
+	// the machine's own files, for the wrappers behind a real sshd: modes and owners are the real
+	// ones
+	native bool
 }
 
 const maxLinks = 40
 
-// resolve turns a virtual path into one without symbolic links, relative to the root. A last element that does not exist
-// is kept; every other one must exist.
+// resolve turns a virtual path into one without symbolic links, relative to the root. A last
+// element that does not exist is kept; every other one must exist.
 func (t *tree) resolve(name string, follow bool) (string, error) {
 	todo := strings.Split(path.Clean("/"+name), "/")[1:]
 	done := ""
@@ -223,7 +226,8 @@ func (t *tree) readDir(name string) ([]info, error) {
 	return out, nil
 }
 
-// chmod sets the twelve bits. The real file keeps access for the lab's own user, and never gets a setuid bit.
+// chmod sets the twelve bits. The real file keeps access for the lab's own user, and never gets a
+// setuid bit.
 func (t *tree) chmod(name string, mode fs.FileMode) error {
 	rel, err := t.resolve(name, true)
 	if err != nil {

@@ -45,7 +45,8 @@ type host struct {
 	store    *store.Store
 	meter    *front.Meter
 	only     []string // tools whose plugins are loaded; none means all
-	// withheld says why a tool is not offered, "" for one that is: a plugin of which nothing is offered is not loaded either
+	// withheld says why a tool is not offered, "" for one that is: a plugin of which nothing is
+	// offered is not loaded either
 	withheld func(*gate.Tool) string
 	broken   map[string]error // plugins that cannot run, and why
 	closers  []func()
@@ -90,8 +91,11 @@ func open(ctx context.Context, g *global, w want, only ...string) (*host, error)
 func (h *host) open(ctx context.Context, w want) (err error) {
 	cfg := h.cfg
 	if w == wantNodes && !cfg.AcceptRisks {
-		return fmt.Errorf("%s: accept_risks is not true: Caponier lets an agent act as root on the nodes named there, within what policy allows; "+
-			"set accept_risks = true (or I_ACCEPT_RISKS=true) when you have read docs/threats.md", cfg.File)
+		return fmt.Errorf(
+			"%s: accept_risks is not true: Caponier lets an agent act as root on the nodes named there, within what policy allows; "+
+				"set accept_risks = true (or I_ACCEPT_RISKS=true) when you have read docs/threats.md",
+			cfg.File,
+		)
 	}
 	if h.lock, err = plugin.Load(cfg.Plugin.Lock); err != nil {
 		return err
@@ -101,7 +105,11 @@ func (h *host) open(ctx context.Context, w want) (err error) {
 		return fmt.Errorf("choosing what to offer (%s): %w", cfg.File, err)
 	}
 
-	o := gate.Options{Withheld: h.withheld, Lowerer: shell.Lowerer{}, Mode: func() gate.Mode { return gate.Mode{ReadOnly: cfg.ReadOnly} }}
+	o := gate.Options{
+		Withheld: h.withheld,
+		Lowerer:  shell.Lowerer{},
+		Mode:     func() gate.Mode { return gate.Mode{ReadOnly: cfg.ReadOnly} },
+	}
 	if w == wantNodes {
 		if err := h.openState(ctx, &o); err != nil {
 			return err
@@ -156,7 +164,8 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 	h.closers = append(h.closers, func() { _ = box.Close(context.WithoutCancel(ctx)) })
 	for _, e := range h.lock.Plugins() {
 		if !slices.ContainsFunc(h.tools, func(t *gate.Tool) bool {
-			return t.Plugin.Name == e.Name && h.withheld(t) == "" && (len(h.only) == 0 || slices.Contains(h.only, t.Name))
+			return t.Plugin.Name == e.Name && h.withheld(t) == "" &&
+				(len(h.only) == 0 || slices.Contains(h.only, t.Name))
 		}) {
 			continue
 		}
@@ -171,7 +180,10 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 			h.broken[e.Name] = err
 		}
 	}
-	o.Journal, o.Ledger, o.Runner, o.Nodes = h.journal, ledger, runner{box, h.broken}, h.remote.Nodes()
+	o.Journal, o.Ledger, o.Runner, o.Nodes = h.journal, ledger, runner{
+		box,
+		h.broken,
+	}, h.remote.Nodes()
 	o.Executors = map[string]gate.Executor{}
 	for _, name := range []string{"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove"} {
 		o.Executors[name] = h.remote
@@ -193,7 +205,8 @@ func (r runner) Ready(ctx context.Context, t *gate.Tool) error {
 	return r.Sandbox.Ready(ctx, t)
 }
 
-// nothing stands in the door of a command that only asks what would be visible; whatever is tried through it fails.
+// nothing stands in the door of a command that only asks what would be visible; whatever is tried
+// through it fails.
 type nothing struct{}
 
 var errNothing = errors.New("this command makes no calls")
@@ -220,7 +233,10 @@ func (h *host) tool(name string) *gate.Tool {
 // cliPrincipal is who acts on stdio and in a terminal.
 func (h *host) cliPrincipal() (gate.Principal, error) {
 	if h.cfg.CLI.Principal == "" {
-		return gate.Principal{}, fmt.Errorf("%s: [cli] principal is not set: name who acts on stdio and in this terminal", h.cfg.File)
+		return gate.Principal{}, fmt.Errorf(
+			"%s: [cli] principal is not set: name who acts on stdio and in this terminal",
+			h.cfg.File,
+		)
 	}
 	p := gate.Principal{ID: h.cfg.CLI.Principal, Roles: []string{}, Auth: "config"}
 	for _, listed := range h.cfg.Identity.Principals {
@@ -235,14 +251,26 @@ func (h *host) cliPrincipal() (gate.Principal, error) {
 func (h *host) identity() (*identity.Verifier, error) {
 	o := h.cfg.Identity
 	if o.HTTP == "" && o.Tokens == "" && o.OIDC.Issuer == "" {
-		return nil, fmt.Errorf("%s: nobody may call over HTTP: set [identity] tokens = FILE (caponier token new), [identity.oidc], or [identity] http = the id of one of [[identity.principals]] to let every local caller be that one", h.cfg.File)
+		return nil, fmt.Errorf(
+			"%s: nobody may call over HTTP: set [identity] tokens = FILE (caponier token new), [identity.oidc], or [identity] http = the id of one of [[identity.principals]] to let every local caller be that one",
+			h.cfg.File,
+		)
 	}
 	return identity.New(o)
 }
 
-// tier is what policy calls the tool before it knows any arguments: for lists and annotations, never for a decision.
+// tier is what policy calls the tool before it knows any arguments: for lists and annotations,
+// never for a decision.
 func (h *host) tier(ctx context.Context, p gate.Principal, t *gate.Tool) gate.Tier {
-	d, err := h.engine.Decide(ctx, gate.Question{ID: "list", Kind: gate.KindVisible, Call: &gate.Call{Source: "cli", Principal: p, Tool: t}, Time: time.Now()})
+	d, err := h.engine.Decide(
+		ctx,
+		gate.Question{
+			ID:   "list",
+			Kind: gate.KindVisible,
+			Call: &gate.Call{Source: "cli", Principal: p, Tool: t},
+			Time: time.Now(),
+		},
+	)
 	if err != nil {
 		return gate.NoTier
 	}

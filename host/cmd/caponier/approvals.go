@@ -43,16 +43,29 @@ func asked(a store.Approval, err error) (approval.Request, error) {
 	return approval.Request(a), err
 }
 
-func (s requests) Join(ctx context.Context, r approval.Request, limit int) (approval.Request, error) {
+func (s requests) Join(
+	ctx context.Context,
+	r approval.Request,
+	limit int,
+) (approval.Request, error) {
 	return asked(s.Store.Join(ctx, store.Approval(r), limit))
 }
-func (s requests) Decide(ctx context.Context, id string, v approval.Verdict) (approval.Request, error) {
+
+func (s requests) Decide(
+	ctx context.Context,
+	id string,
+	v approval.Verdict,
+) (approval.Request, error) {
 	return asked(s.Store.Decide(ctx, id, v))
 }
 func (s requests) Consume(ctx context.Context, key string) (approval.Request, error) {
 	return asked(s.Store.Consume(ctx, key))
 }
-func (s requests) Requests(ctx context.Context, id, state string) (list []approval.Request, err error) {
+
+func (s requests) Requests(
+	ctx context.Context,
+	id, state string,
+) (list []approval.Request, err error) {
 	found, err := s.Store.Approvals(ctx, id, state)
 	for _, a := range found {
 		list = append(list, approval.Request(a))
@@ -81,11 +94,18 @@ func (h *host) serveApprovals(ctx context.Context) error {
 			slog.Error("the approvals page ended; `caponier approvals` still works", "error", err)
 		}
 	})
-	slog.Info("serving the approvals page", "address", l.Addr().String(), "sign in with", "caponier approvals link")
+	slog.Info(
+		"serving the approvals page",
+		"address",
+		l.Addr().String(),
+		"sign in with",
+		"caponier approvals link",
+	)
 	return nil
 }
 
-// desk is what a person at a terminal needs to decide: no nodes, and a journal only when there is something to write.
+// desk is what a person at a terminal needs to decide: no nodes, and a journal only when there is
+// something to write.
 type desk struct {
 	*approval.Approvals
 	who     string
@@ -166,10 +186,14 @@ func (g *global) desk(as string, log *slog.Logger) (*desk, error) {
 }
 
 func approvalsCommand(g *global) *cobra.Command {
-	cmd := &cobra.Command{Use: "approvals", Short: "See and decide the calls that wait for a person",
+	cmd := &cobra.Command{
+		Use:   "approvals",
+		Short: "See and decide the calls that wait for a person",
 		Long: "See and decide the calls that wait for a person. Who decides is the account that runs this, or --as one of [approval] approvers.\n" +
-			"Whoever can run this as that account can approve: do not give an agent a shell there."}
-	as := cmd.PersistentFlags().String("as", "", "decide as `NAME`, one of [approval] approvers (default: the account that runs this)")
+			"Whoever can run this as that account can approve: do not give an agent a shell there.",
+	}
+	as := cmd.PersistentFlags().
+		String("as", "", "decide as `NAME`, one of [approval] approvers (default: the account that runs this)")
 	at := func(do func(*cobra.Command, *desk, []string) error) func(*cobra.Command, []string) error {
 		return func(cmd *cobra.Command, args []string) error {
 			log := slog.New(slog.DiscardHandler) // what happens is printed
@@ -186,74 +210,138 @@ func approvalsCommand(g *global) *cobra.Command {
 	}
 	decide := func(use, short string, yes bool) *cobra.Command {
 		note := ""
-		c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1), RunE: at(func(cmd *cobra.Command, d *desk, args []string) error {
-			r, err := d.Decide(cmd.Context(), approval.Verdict{Request: args[0], Approve: yes, By: d.who, Channel: approval.Terminal, Note: note})
-			if err != nil {
-				return err
-			}
-			if g.json {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
-			}
-			until := map[bool]string{true: "usable once until", false: "stays refused until"}[yes]
-			fmt.Fprintf(cmd.OutOrStdout(), "%s by %s: %s of %s, %s %s\n", r.State, r.By, approval.Visible(r.Tool), approval.Visible(r.Principal), until, r.Expires.UTC().Format("15:04:05 MST"))
-			return nil
-		})}
-		c.Flags().StringVar(&note, "note", "", "`TEXT` to keep with the answer; a denied caller sees it")
+		c := &cobra.Command{
+			Use:   use,
+			Short: short,
+			Args:  cobra.ExactArgs(1),
+			RunE: at(func(cmd *cobra.Command, d *desk, args []string) error {
+				r, err := d.Decide(
+					cmd.Context(),
+					approval.Verdict{
+						Request: args[0],
+						Approve: yes,
+						By:      d.who,
+						Channel: approval.Terminal,
+						Note:    note,
+					},
+				)
+				if err != nil {
+					return err
+				}
+				if g.json {
+					return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
+				}
+				until := map[bool]string{true: "usable once until", false: "stays refused until"}[yes]
+				fmt.Fprintf(
+					cmd.OutOrStdout(),
+					"%s by %s: %s of %s, %s %s\n",
+					r.State,
+					r.By,
+					approval.Visible(r.Tool),
+					approval.Visible(r.Principal),
+					until,
+					r.Expires.UTC().Format("15:04:05 MST"),
+				)
+				return nil
+			}),
+		}
+		c.Flags().
+			StringVar(&note, "note", "", "`TEXT` to keep with the answer; a denied caller sees it")
 		return c
 	}
 	var all bool
-	list := &cobra.Command{Use: "list", Short: "List what waits", Args: cobra.NoArgs, RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
-		state := approval.Waiting
-		if all {
-			state = ""
-		}
-		rs, err := d.Requests(cmd.Context(), "", state)
-		if err != nil {
-			return err
-		}
-		return printRequests(cmd.OutOrStdout(), rs, g.json)
-	})}
-	list.Flags().BoolVar(&all, "all", false, "also what was decided and has not expired")
-	cmd.AddCommand(list,
-		&cobra.Command{Use: "show ID", Short: "Show all of one request: who asks, the arguments, what would run, and why it waits", Args: cobra.ExactArgs(1), RunE: at(func(cmd *cobra.Command, d *desk, args []string) error {
-			rs, err := d.Requests(cmd.Context(), args[0], "")
+	list := &cobra.Command{
+		Use:   "list",
+		Short: "List what waits",
+		Args:  cobra.NoArgs,
+		RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
+			state := approval.Waiting
+			if all {
+				state = ""
+			}
+			rs, err := d.Requests(cmd.Context(), "", state)
 			if err != nil {
 				return err
 			}
-			if args[0] == "" || len(rs) != 1 {
-				return approval.ErrNone
-			}
-			if g.json {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(rs[0])
-			}
-			return rs[0].Print(cmd.OutOrStdout())
-		})},
+			return printRequests(cmd.OutOrStdout(), rs, g.json)
+		}),
+	}
+	list.Flags().BoolVar(&all, "all", false, "also what was decided and has not expired")
+	cmd.AddCommand(
+		list,
+		&cobra.Command{
+			Use:   "show ID",
+			Short: "Show all of one request: who asks, the arguments, what would run, and why it waits",
+			Args:  cobra.ExactArgs(1),
+			RunE: at(func(cmd *cobra.Command, d *desk, args []string) error {
+				rs, err := d.Requests(cmd.Context(), args[0], "")
+				if err != nil {
+					return err
+				}
+				if args[0] == "" || len(rs) != 1 {
+					return approval.ErrNone
+				}
+				if g.json {
+					return json.NewEncoder(cmd.OutOrStdout()).Encode(rs[0])
+				}
+				return rs[0].Print(cmd.OutOrStdout())
+			}),
+		},
 		decide("approve ID", "Let this one call happen, once", true),
 		decide("deny ID", "Refuse this call", false),
-		&cobra.Command{Use: "watch", Short: "Show requests as they come and as they are decided, until interrupted", Args: cobra.NoArgs, RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
-			return watch(cmd.Context(), cmd.OutOrStdout(), d.Requests, g.json)
-		})},
-		&cobra.Command{Use: "link", Short: "Make a one-time link that signs in on the web page; whoever has it can approve", Args: cobra.NoArgs, RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
-			link, until, err := d.Link(d.who)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), link)
-			fmt.Fprintf(cmd.ErrOrStderr(), "signs in %s, once, until %s\n", d.who, until.UTC().Format("15:04:05 MST"))
-			return nil
-		})},
-		&cobra.Command{Use: "serve", Short: "Serve the web page alone ([approval] listen), without MCP", Args: cobra.NoArgs, RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
-			if d.cfg.Approval.Listen == "" || !d.Listed() {
-				return fmt.Errorf("%s: set listen and approvers in [approval]: where the page is, and who may sign in", d.cfg.File)
-			}
-			l, err := net.Listen("tcp", d.cfg.Approval.Listen)
-			if err != nil {
-				return err
-			}
-			// A service manager keeps what is printed here, so no link is: whoever reads it could approve.
-			fmt.Fprintf(cmd.ErrOrStderr(), "approvals are at http://%s/approvals; sign in with: caponier approvals link --as NAME\n", l.Addr())
-			return d.Serve(cmd.Context(), l)
-		})})
+		&cobra.Command{
+			Use:   "watch",
+			Short: "Show requests as they come and as they are decided, until interrupted",
+			Args:  cobra.NoArgs,
+			RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
+				return watch(cmd.Context(), cmd.OutOrStdout(), d.Requests, g.json)
+			}),
+		},
+		&cobra.Command{
+			Use:   "link",
+			Short: "Make a one-time link that signs in on the web page; whoever has it can approve",
+			Args:  cobra.NoArgs,
+			RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
+				link, until, err := d.Link(d.who)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), link)
+				fmt.Fprintf(
+					cmd.ErrOrStderr(),
+					"signs in %s, once, until %s\n",
+					d.who,
+					until.UTC().Format("15:04:05 MST"),
+				)
+				return nil
+			}),
+		},
+		&cobra.Command{
+			Use:   "serve",
+			Short: "Serve the web page alone ([approval] listen), without MCP",
+			Args:  cobra.NoArgs,
+			RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
+				if d.cfg.Approval.Listen == "" || !d.Listed() {
+					return fmt.Errorf(
+						"%s: set listen and approvers in [approval]: where the page is, and who may sign in",
+						d.cfg.File,
+					)
+				}
+				l, err := net.Listen("tcp", d.cfg.Approval.Listen)
+				if err != nil {
+					return err
+				}
+				// A service manager keeps what is printed here, so no link is: whoever reads it could
+				// approve.
+				fmt.Fprintf(
+					cmd.ErrOrStderr(),
+					"approvals are at http://%s/approvals; sign in with: caponier approvals link --as NAME\n",
+					l.Addr(),
+				)
+				return d.Serve(cmd.Context(), l)
+			}),
+		},
+	)
 	return cmd
 }
 
@@ -281,11 +369,24 @@ func cells(r approval.Request) []string {
 	if d, err := r.Read(); err == nil {
 		target = d.Target()
 	}
-	return []string{r.ID, approval.Visible(state), approval.Visible(r.Principal), approval.Visible(r.Tool), approval.Visible(target), r.Expires.UTC().Format("15:04:05 MST")}
+	return []string{
+		r.ID,
+		approval.Visible(state),
+		approval.Visible(r.Principal),
+		approval.Visible(r.Tool),
+		approval.Visible(target),
+		r.Expires.UTC().Format("15:04:05 MST"),
+	}
 }
 
-// watch prints each request when it comes and whenever it changes. It ends with ctx, without an error.
-func watch(ctx context.Context, w io.Writer, list func(ctx context.Context, id, state string) ([]approval.Request, error), asJSON bool) error {
+// watch prints each request when it comes and whenever it changes. It ends with ctx, without an
+// error.
+func watch(
+	ctx context.Context,
+	w io.Writer,
+	list func(ctx context.Context, id, state string) ([]approval.Request, error),
+	asJSON bool,
+) error {
 	seen := map[string]string{}
 	for {
 		rs, err := list(ctx, "", "")
@@ -311,7 +412,12 @@ func watch(ctx context.Context, w io.Writer, list func(ctx context.Context, id, 
 		}
 		for id, state := range seen {
 			if _, still := now[id]; !still && !asJSON && state == approval.Waiting {
-				fmt.Fprintf(w, "%s  %s  expired unanswered\n", time.Now().UTC().Format("15:04:05"), id)
+				fmt.Fprintf(
+					w,
+					"%s  %s  expired unanswered\n",
+					time.Now().UTC().Format("15:04:05"),
+					id,
+				)
 			}
 		}
 		seen = now

@@ -30,7 +30,8 @@ func auditTail(g *global) *cobra.Command {
 			return tail(cmd.Context(), cmd.OutOrStdout(), c.Audit.Dir, last, follow, g.json)
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as records are written, until interrupted")
+	cmd.Flags().
+		BoolVarP(&follow, "follow", "f", false, "go on as records are written, until interrupted")
 	cmd.Flags().IntVarP(&last, "calls", "n", 20, "how many calls")
 	return cmd
 }
@@ -72,7 +73,13 @@ func printReport(w io.Writer, r audit.Report, took time.Duration) {
 		fmt.Fprintln(w, "warning:", p)
 	}
 	for _, u := range r.Unfinished {
-		fmt.Fprintf(w, "warning: call %s: %s %s was allowed and begun, and its outcome was never written: look at the node\n", u.CallID, u.Tool, u.Op)
+		fmt.Fprintf(
+			w,
+			"warning: call %s: %s %s was allowed and begun, and its outcome was never written: look at the node\n",
+			u.CallID,
+			u.Tool,
+			u.Op,
+		)
 	}
 	for _, p := range r.Problems {
 		fmt.Fprintln(w, "CHANGED:", p)
@@ -81,7 +88,14 @@ func printReport(w io.Writer, r audit.Report, took time.Duration) {
 	if !r.OK() {
 		verdict = "the journal is NOT what was written"
 	}
-	fmt.Fprintf(w, "%s: %d records in %d files, checked in %s\n", verdict, records, len(r.Files), took.Round(time.Millisecond))
+	fmt.Fprintf(
+		w,
+		"%s: %d records in %d files, checked in %s\n",
+		verdict,
+		records,
+		len(r.Files),
+		took.Round(time.Millisecond),
+	)
 }
 
 // tail prints the last calls, oldest first, and with follow goes on until ctx ends.

@@ -68,8 +68,19 @@ func callCommand(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a := h.door.Call(cmd.Context(), gate.Request{Source: "cli", Principal: principal, Tool: tool, Arguments: []byte(raw), Progress: progressTo(os.Stderr)})
-			if err := h.broken[tool.Plugin.Name]; err != nil && !errors.As(a.Err, new(*gate.PluginError)) { // whatever else is said of the call, this is why it cannot succeed
+			a := h.door.Call(
+				cmd.Context(),
+				gate.Request{
+					Source:    "cli",
+					Principal: principal,
+					Tool:      tool,
+					Arguments: []byte(raw),
+					Progress:  progressTo(os.Stderr),
+				},
+			)
+			// whatever else is said of the call, this is why it cannot succeed
+			if err := h.broken[tool.Plugin.Name]; err != nil &&
+				!errors.As(a.Err, new(*gate.PluginError)) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "caponier: plugin_unavailable: %v\n", err)
 			}
 			return report(cmd.OutOrStdout(), cmd.ErrOrStderr(), a, g.json)
@@ -79,7 +90,13 @@ func callCommand(g *global) *cobra.Command {
 
 // report prints an answer and gives its exit code.
 func report(stdout, stderr io.Writer, a gate.Answer, asJSON bool) error {
-	r := callResult{Outcome: a.Outcome, Result: a.Output.JSON, Refused: a.Refused, CallID: a.CallID, JournalFailed: a.JournalFailed}
+	r := callResult{
+		Outcome:       a.Outcome,
+		Result:        a.Output.JSON,
+		Refused:       a.Refused,
+		CallID:        a.CallID,
+		JournalFailed: a.JournalFailed,
+	}
 	if r.Refused == nil {
 		r.Refused = []*gate.Refused{}
 	}
@@ -98,7 +115,8 @@ func report(stdout, stderr io.Writer, a gate.Answer, asJSON bool) error {
 		r.Error = a.Err.Error()
 	}
 	var out guestOutput
-	_ = json.Unmarshal(a.Output.JSON, &out) // checked by whoever shows it; here only texts are picked
+	// checked by whoever shows it; here only texts are picked
+	_ = json.Unmarshal(a.Output.JSON, &out)
 	if asJSON {
 		enc := json.NewEncoder(stdout)
 		enc.SetEscapeHTML(false)

@@ -62,7 +62,10 @@ type examination struct {
 }
 
 func (x *examination) found(check string, level remote.Level, fix, format string, args ...any) {
-	x.findings = append(x.findings, remote.Finding{Check: check, Level: level, Note: fmt.Sprintf(format, args...), Fix: fix})
+	x.findings = append(
+		x.findings,
+		remote.Finding{Check: check, Level: level, Note: fmt.Sprintf(format, args...), Fix: fix},
+	)
 }
 
 // try reports whether err is nil, and notes either.
@@ -91,7 +94,8 @@ func (x *examination) counts() (failures, warnings int) {
 func (x *examination) show(w io.Writer, asJSON bool) error {
 	failures, warnings := x.counts()
 	if asJSON {
-		return json.NewEncoder(w).Encode(map[string]any{"failed": failures, "warned": warnings, "findings": x.findings})
+		return json.NewEncoder(w).
+			Encode(map[string]any{"failed": failures, "warned": warnings, "findings": x.findings})
 	}
 	for _, f := range x.findings {
 		mark, what := "FAIL", f.Check
@@ -109,7 +113,13 @@ func (x *examination) show(w io.Writer, asJSON bool) error {
 			fmt.Fprintf(w, "      %-20s → %s\n", "", line(f.Fix))
 		}
 	}
-	_, err := fmt.Fprintf(w, "%d failed, %d warned, %d ok\n", failures, warnings, len(x.findings)-failures-warnings)
+	_, err := fmt.Fprintf(
+		w,
+		"%d failed, %d warned, %d ok\n",
+		failures,
+		warnings,
+		len(x.findings)-failures-warnings,
+	)
 	return err
 }
 
@@ -119,14 +129,25 @@ func line(text string) string { return strings.ReplaceAll(front.Clean(text), "\n
 // all reports whether there is a configuration to go by.
 func (x *examination) all(ctx context.Context, offline bool) bool {
 	var err error
-	if x.cfg, err = x.g.load(); !x.try("configuration", err, "caponier --config FILE check   # FILE: config.toml of the repository, edited", "%s", fileOf(x.cfg)) {
+	if x.cfg, err = x.g.load(); !x.try(
+		"configuration",
+		err,
+		"caponier --config FILE check   # FILE: config.toml of the repository, edited",
+		"%s",
+		fileOf(x.cfg),
+	) {
 		return false
 	}
 	var risks error
 	if !x.cfg.AcceptRisks {
 		risks = fmt.Errorf("accept_risks is not true in %s", x.cfg.File)
 	}
-	x.try("risks", risks, "accept_risks = true   # in "+x.cfg.File+", when you have read docs/threats.md", "accept_risks = true")
+	x.try(
+		"risks",
+		risks,
+		"accept_risks = true   # in "+x.cfg.File+", when you have read docs/threats.md",
+		"accept_risks = true",
+	)
 	x.policy(ctx)
 	x.state()
 	if !offline {
@@ -142,7 +163,8 @@ func fileOf(c *config.Config) string {
 	return c.File
 }
 
-// policy looks at the lock, at the modules, at the site, and at what it grants to whoever acts here.
+// policy looks at the lock, at the modules, at the site, and at what it grants to whoever acts
+// here.
 func (x *examination) policy(ctx context.Context) {
 	const review = "   # then review the difference like code"
 	lock, err := plugin.Load(x.cfg.Plugin.Lock)
@@ -151,7 +173,13 @@ func (x *examination) policy(ctx context.Context) {
 	offers := usable
 	if usable {
 		_, err := x.cfg.Tools.Withheld(lock)
-		offers = x.try("tools", err, "[tools]   # in "+x.cfg.File+": the names that there are are listed here", "%d in the lock", len(lock.Tools()))
+		offers = x.try(
+			"tools",
+			err,
+			"[tools]   # in "+x.cfg.File+": the names that there are are listed here",
+			"%d in the lock",
+			len(lock.Tools()),
+		)
 	}
 	if offers {
 		if h, err = open(ctx, x.g, wantTools); err == nil {
@@ -179,19 +207,34 @@ func (x *examination) policy(ctx context.Context) {
 		_, err := lock.Open(x.cfg.Plugin.Dir, e.Name)
 		fix := relock(x.cfg.Plugin, strings.TrimSuffix(e.File, ".wasm")) + review
 		if errors.Is(err, fs.ErrNotExist) {
-			fix = fmt.Sprintf("caponier plugin build -o %s FOLDER   # of its sources; make plugins builds ours", filepath.Join(x.cfg.Plugin.Dir, e.File))
+			fix = fmt.Sprintf(
+				"caponier plugin build -o %s FOLDER   # of its sources; make plugins builds ours",
+				filepath.Join(x.cfg.Plugin.Dir, e.File),
+			)
 		}
 		x.try("plugin", err, fix, "%s %s, %s", e.Name, e.Version, e.Digest)
 	}
 	for _, file := range unlocked(x.cfg.Plugin.Dir, locked) {
-		x.found("plugin", remote.Warn, relock(x.cfg.Plugin, strings.TrimSuffix(filepath.Base(file), ".wasm"))+review, "%s is not in the lock, so that nobody can call its tools", file)
+		x.found(
+			"plugin",
+			remote.Warn,
+			relock(x.cfg.Plugin, strings.TrimSuffix(filepath.Base(file), ".wasm"))+review,
+			"%s is not in the lock, so that nobody can call its tools",
+			file,
+		)
 	}
 	if h == nil {
 		return
 	}
 	principal, err := h.cliPrincipal()
 	if err != nil {
-		x.found("principal", remote.Warn, `principal = "local"   # under [cli] of `+x.cfg.File, "%v", err)
+		x.found(
+			"principal",
+			remote.Warn,
+			`principal = "local"   # under [cli] of `+x.cfg.File,
+			"%v",
+			err,
+		)
 		return
 	}
 	visible := 0
@@ -201,14 +244,33 @@ func (x *examination) policy(ctx context.Context) {
 		}
 	}
 	if visible == 0 {
-		x.found("principal", remote.Warn, fmt.Sprintf("%s: {auth: [config], roles: [operator]}   # under principals: of %s; docs/policy.md", principal.ID, filepath.Join(x.cfg.Policy.Site, "data.yaml")),
-			"%s, who acts on stdio and in this terminal, may use none of %d tools", principal.ID, len(h.tools))
+		x.found(
+			"principal",
+			remote.Warn,
+			fmt.Sprintf(
+				"%s: {auth: [config], roles: [operator]}   # under principals: of %s; docs/policy.md",
+				principal.ID,
+				filepath.Join(x.cfg.Policy.Site, "data.yaml"),
+			),
+			"%s, who acts on stdio and in this terminal, may use none of %d tools",
+			principal.ID,
+			len(h.tools),
+		)
 		return
 	}
-	x.found("principal", remote.OK, "", "%s, who acts on stdio and in this terminal, may see %d of %d tools", principal.ID, visible, len(h.tools))
+	x.found(
+		"principal",
+		remote.OK,
+		"",
+		"%s, who acts on stdio and in this terminal, may see %d of %d tools",
+		principal.ID,
+		visible,
+		len(h.tools),
+	)
 }
 
-// declared finds commands that tools declare and no grammar describes: they can never run, whatever they were meant to be.
+// declared finds commands that tools declare and no grammar describes: they can never run, whatever
+// they were meant to be.
 func (x *examination) declared(ctx context.Context, lock *plugin.Lock, engine *policy.Engine) {
 	if engine == nil {
 		return
@@ -219,14 +281,35 @@ func (x *examination) declared(ctx context.Context, lock *plugin.Lock, engine *p
 		return
 	}
 	for _, t := range lock.Tools() {
-		if len(t.Commands) == 0 && (slices.Contains(t.Imports, "ssh_exec") || slices.Contains(t.Imports, "ssh_script")) {
-			x.found("commands", remote.Warn, relock(x.cfg.Plugin)+"   # when its author has declared them; then review the difference like code",
-				"%s %s of plugin %s declares no command: it can run none", t.Kind, t.Name, t.Plugin.Name)
+		if len(t.Commands) == 0 &&
+			(slices.Contains(t.Imports, "ssh_exec") || slices.Contains(t.Imports, "ssh_script")) {
+			x.found(
+				"commands",
+				remote.Warn,
+				relock(
+					x.cfg.Plugin,
+				)+"   # when its author has declared them; then review the difference like code",
+				"%s %s of plugin %s declares no command: it can run none",
+				t.Kind,
+				t.Name,
+				t.Plugin.Name,
+			)
 		}
 		for _, c := range t.Commands {
 			if c != gate.CallersText && !slices.Contains(known, c) {
-				x.found("commands", remote.Warn, fmt.Sprintf("binaries:   # in %s, if it is a program of this site; else the plugin's author misspelt it", filepath.Join(x.cfg.Policy.Site, "data.yaml")),
-					"%s %s of plugin %s declares %q, which no command grammar describes: it cannot run that", t.Kind, t.Name, t.Plugin.Name, c)
+				x.found(
+					"commands",
+					remote.Warn,
+					fmt.Sprintf(
+						"binaries:   # in %s, if it is a program of this site; else the plugin's author misspelt it",
+						filepath.Join(x.cfg.Policy.Site, "data.yaml"),
+					),
+					"%s %s of plugin %s declares %q, which no command grammar describes: it cannot run that",
+					t.Kind,
+					t.Name,
+					t.Plugin.Name,
+					c,
+				)
 			}
 		}
 	}
@@ -249,22 +332,43 @@ func (x *examination) state() {
 	case err != nil:
 		x.found("journal", remote.Fail, "caponier audit verify", "%v", err)
 	case !report.OK():
-		x.found("journal", remote.Fail, "caponier audit verify   # then docs/operating.md: when something went wrong", "is not what was written: %s", report.Problems[0])
+		x.found(
+			"journal",
+			remote.Fail,
+			"caponier audit verify   # then docs/operating.md: when something went wrong",
+			"is not what was written: %s",
+			report.Problems[0],
+		)
 	default:
 		x.found("journal", remote.OK, "", "%d chains hold", len(report.Files))
 	}
 	frozen, err := freezes{c.Store.Dir}.list()
 	switch {
 	case err != nil:
-		x.found("freeze", remote.Fail, "ls -l "+filepath.Join(c.Store.Dir, "frozen"), "%v: what cannot be read freezes", err)
+		x.found(
+			"freeze",
+			remote.Fail,
+			"ls -l "+filepath.Join(c.Store.Dir, "frozen"),
+			"%v: what cannot be read freezes",
+			err,
+		)
 	case len(frozen) > 0:
-		x.found("freeze", remote.Warn, "caponier freeze --list; caponier thaw", "%s is frozen by %q since %s: such calls are refused", frozen[0], frozen[0].By, frozen[0].Since.Format("2006-01-02 15:04"))
+		x.found(
+			"freeze",
+			remote.Warn,
+			"caponier freeze --list; caponier thaw",
+			"%s is frozen by %q since %s: such calls are refused",
+			frozen[0],
+			frozen[0].By,
+			frozen[0].Since.Format("2006-01-02 15:04"),
+		)
 	default:
 		x.found("freeze", remote.OK, "", "nothing is frozen")
 	}
 }
 
-// directory says whether this user could write there, without doing so: what the doctor made would belong to whoever ran it.
+// directory says whether this user could write there, without doing so: what the doctor made would
+// belong to whoever ran it.
 func (x *examination) directory(key, dir string, private bool) {
 	me := "this user"
 	if u, err := user.Current(); err == nil {
@@ -295,11 +399,36 @@ func (x *examination) directory(key, dir string, private bool) {
 	case missing:
 		x.found("state", remote.OK, "", "%s: %s will be made in %s", key, dir, at)
 	case !mine:
-		x.found("state", remote.Warn, fmt.Sprintf("sudo -u %s caponier check   # run the doctor as who serves", owner), "%s: %s belongs to %s, and this is %s: a server of the other one could not use what this one writes", key, dir, owner, me)
+		x.found(
+			"state",
+			remote.Warn,
+			fmt.Sprintf("sudo -u %s caponier check   # run the doctor as who serves", owner),
+			"%s: %s belongs to %s, and this is %s: a server of the other one could not use what this one writes",
+			key,
+			dir,
+			owner,
+			me,
+		)
 	case mode&0o022 != 0 || private && mode&0o077 != 0:
-		x.found("state", remote.Fail, "chmod 0700 "+dir, "%s: others may use %s (mode %04o), which is refused", key, dir, mode)
+		x.found(
+			"state",
+			remote.Fail,
+			"chmod 0700 "+dir,
+			"%s: others may use %s (mode %04o), which is refused",
+			key,
+			dir,
+			mode,
+		)
 	case mode&0o077 != 0:
-		x.found("state", remote.Warn, "chmod 0700 "+dir, "%s: others may look into %s (mode %04o)", key, dir, mode)
+		x.found(
+			"state",
+			remote.Warn,
+			"chmod 0700 "+dir,
+			"%s: others may look into %s (mode %04o)",
+			key,
+			dir,
+			mode,
+		)
 	default:
 		x.found("state", remote.OK, "", "%s: %s", key, dir)
 	}
@@ -316,7 +445,13 @@ func (x *examination) nodes(ctx context.Context) {
 	if r != nil {
 		defer r.Close()
 	}
-	if !x.try("inventory", err, "caponier hosts import --add   # writes [[remote.nodes]] from ~/.ssh/config; or write it as config.toml of the repository shows", "%d nodes", len(o.Nodes)) {
+	if !x.try(
+		"inventory",
+		err,
+		"caponier hosts import --add   # writes [[remote.nodes]] from ~/.ssh/config; or write it as config.toml of the repository shows",
+		"%d nodes",
+		len(o.Nodes),
+	) {
 		return
 	}
 	reports := make([]remote.Report, len(o.Nodes))

@@ -20,8 +20,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// freezes are files in the state directory, one for each thing that is frozen. A file that is there freezes, whatever is in it, so that nothing needs to be
-// parsed for a decision, and every process sees it at its next one.
+// freezes are files in the state directory, one for each thing that is frozen. A file that is there
+// freezes, whatever is in it, so that nothing needs to be parsed for a decision, and every process
+// sees it at its next one.
 type freezes struct{ state string }
 
 type freeze struct {
@@ -43,7 +44,8 @@ func (f freezes) file(scope, name string) string {
 	return filepath.Join(f.dir(), scope+"-"+hex.EncodeToString(sum[:16]))
 }
 
-// frozen says whether the question concerns something that is frozen, and what for. Not being able to look is a yes.
+// frozen says whether the question concerns something that is frozen, and what for. Not being able
+// to look is a yes.
 func (f freezes) frozen(q gate.Question) (reason string, frozen bool) {
 	is := func(scope, name string) bool {
 		_, err := os.Lstat(f.file(scope, name))
@@ -55,7 +57,11 @@ func (f freezes) frozen(q gate.Question) (reason string, frozen bool) {
 	}
 	c := q.Call
 	frozen = is("all", "") || is("principal", c.Principal.ID) || is("tool", c.Tool.Name) ||
-		q.Op != nil && q.Op.NodeName() != "" && is("node", q.Op.NodeName()) || slices.ContainsFunc(c.Targets.Nodes, func(n string) bool { return is("node", n) }) || slices.ContainsFunc(named(q), func(n string) bool { return is("node", n) })
+		q.Op != nil && q.Op.NodeName() != "" &&
+			is(
+				"node",
+				q.Op.NodeName(),
+			) || slices.ContainsFunc(c.Targets.Nodes, func(n string) bool { return is("node", n) }) || slices.ContainsFunc(named(q), func(n string) bool { return is("node", n) })
 	return reason, frozen
 }
 
@@ -69,7 +75,8 @@ func (f freezes) reason(scope, name string) string {
 	return z.Reason
 }
 
-// named lists what could be a node's name in the commands of a question: pvesh on one node acts on another that its path names.
+// named lists what could be a node's name in the commands of a question: pvesh on one node acts on
+// another that its path names.
 func named(q gate.Question) (names []string) {
 	commands := q.Call.Commands
 	if q.Cmd != nil {
@@ -79,7 +86,12 @@ func named(q gate.Question) (names []string) {
 		for _, simple := range cmd.Calls {
 			for _, w := range simple.Argv {
 				if len(w) <= 1024 {
-					names = append(names, strings.FieldsFunc(w, func(r rune) bool { return strings.ContainsRune("/:=@,. ", r) })...)
+					names = append(
+						names,
+						strings.FieldsFunc(
+							w,
+							func(r rune) bool { return strings.ContainsRune("/:=@,. ", r) },
+						)...)
 				}
 			}
 		}
@@ -139,7 +151,11 @@ func (f freezes) list() ([]freeze, error) {
 			err = json.Unmarshal(data, &z)
 		}
 		if err != nil || filepath.Base(f.file(z.Scope, z.Name)) != e.Name() {
-			z = freeze{Scope: "?", Name: e.Name(), Reason: "its file cannot be read; delete it to thaw"}
+			z = freeze{
+				Scope:  "?",
+				Name:   e.Name(),
+				Reason: "its file cannot be read; delete it to thaw",
+			}
 		}
 		all = append(all, z)
 	}
@@ -151,12 +167,14 @@ type scope struct{ principal, node, tool string }
 
 func (s *scope) flags(cmd *cobra.Command, verb string) {
 	cmd.Flags().StringVar(&s.principal, "principal", "", verb+" only the calls of this `PRINCIPAL`")
-	cmd.Flags().StringVar(&s.node, "node", "", verb+" only what concerns this `NODE` of the inventory")
+	cmd.Flags().
+		StringVar(&s.node, "node", "", verb+" only what concerns this `NODE` of the inventory")
 	cmd.Flags().StringVar(&s.tool, "tool", "", verb+" only this `TOOL`")
 	cmd.MarkFlagsMutuallyExclusive("principal", "node", "tool")
 }
 
-// of checks the name where it can be checked: a freeze of a node that is spelled wrong would freeze nothing.
+// of checks the name where it can be checked: a freeze of a node that is spelled wrong would freeze
+// nothing.
 func (s scope) of(ctx context.Context, g *global) (f freezes, kind, name string, err error) {
 	c, err := g.load()
 	if err != nil {

@@ -9,12 +9,21 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// Each decision looks again, so that a freeze bites at the next operation of a call that already runs, whichever process made it.
+// Each decision looks again, so that a freeze bites at the next operation of a call that already
+// runs, whichever process made it.
 func TestAFreezeIsSeenAtTheNextDecision(t *testing.T) {
 	dir := t.TempDir()
 	ours, theirs := freezes{dir}, freezes{dir}
-	call := &gate.Call{Principal: gate.Principal{ID: "agent-a"}, Tool: &gate.Tool{Name: "delete_guest"}, Targets: gate.Targets{Nodes: []string{"pve1"}}}
-	q := gate.Question{Kind: gate.KindOperation, Call: call, Op: gate.SSHExec{OnNode: gate.OnNode{Node: "pve2"}}}
+	call := &gate.Call{
+		Principal: gate.Principal{ID: "agent-a"},
+		Tool:      &gate.Tool{Name: "delete_guest"},
+		Targets:   gate.Targets{Nodes: []string{"pve1"}},
+	}
+	q := gate.Question{
+		Kind: gate.KindOperation,
+		Call: call,
+		Op:   gate.SSHExec{OnNode: gate.OnNode{Node: "pve2"}},
+	}
 	for name, z := range map[string]freeze{
 		"everything":            {Scope: "all"},
 		"the principal":         {Scope: "principal", Name: "agent-a"},

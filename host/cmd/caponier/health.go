@@ -51,7 +51,8 @@ func healthCommand(g *global) *cobra.Command {
 	}
 }
 
-// pinned trusts the certificate in the file and no other, whatever name it is for: the server is asked by its address.
+// pinned trusts the certificate in the file and no other, whatever name it is for: the server is
+// asked by its address.
 func pinned(file string) (*tls.Config, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -65,7 +66,9 @@ func pinned(file string) (*tls.Config, error) {
 		InsecureSkipVerify: true, // in favour of the comparison below
 		VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
 			if len(raw) == 0 || !bytes.Equal(raw[0], block.Bytes) {
-				return errors.New("the server shows another certificate than " + file + "; restart it if that is newer")
+				return errors.New(
+					"the server shows another certificate than " + file + "; restart it if that is newer",
+				)
 			}
 			return nil
 		},

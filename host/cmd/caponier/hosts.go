@@ -15,7 +15,10 @@ import (
 )
 
 func hostsCommand(g *global) *cobra.Command {
-	cmd := &cobra.Command{Use: "hosts", Short: "Find out host keys, take nodes over from an OpenSSH configuration"}
+	cmd := &cobra.Command{
+		Use:   "hosts",
+		Short: "Find out host keys, take nodes over from an OpenSSH configuration",
+	}
 	cmd.AddCommand(hostsScan(g), hostsImport(g))
 	return cmd
 }
@@ -49,9 +52,17 @@ func hostsScan(g *global) *cobra.Command {
 				for _, k := range keys {
 					fmt.Fprintf(cmd.OutOrStdout(), "%-20s host_key = %q\n", k.Type, k.Fingerprint)
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "\nCompare one with what the console of %s itself says:\n  ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub\nThen put it as host_key into [[remote.nodes]]", host)
+				fmt.Fprintf(
+					cmd.OutOrStdout(),
+					"\nCompare one with what the console of %s itself says:\n  ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub\nThen put it as host_key into [[remote.nodes]]",
+					host,
+				)
 				if add == "" {
-					fmt.Fprintf(cmd.OutOrStdout(), ", or add these lines to a known_hosts file (--add FILE):\n%s", lines)
+					fmt.Fprintf(
+						cmd.OutOrStdout(),
+						", or add these lines to a known_hosts file (--add FILE):\n%s",
+						lines,
+					)
 				} else {
 					fmt.Fprintln(cmd.OutOrStdout(), ".")
 				}
@@ -107,7 +118,8 @@ func hostsImport(g *global) *cobra.Command {
 			return failed(appendTo(cmd.ErrOrStderr(), c.File, "\n"+b.String()))
 		},
 	}
-	cmd.Flags().BoolVar(&add, "add", false, "add them to the configuration, after you have read them")
+	cmd.Flags().
+		BoolVar(&add, "add", false, "add them to the configuration, after you have read them")
 	return cmd
 }
 
@@ -134,7 +146,11 @@ func writeLogin(b *strings.Builder, l remote.Login) {
 		fmt.Fprintln(b, "agent = true")
 	}
 	if l.HostKey == "" {
-		fmt.Fprintf(b, "# host_key = …   caponier hosts scan %s\n", net.JoinHostPort(l.Host, strconv.Itoa(max(l.Port, 22))))
+		fmt.Fprintf(
+			b,
+			"# host_key = …   caponier hosts scan %s\n",
+			net.JoinHostPort(l.Host, strconv.Itoa(max(l.Port, 22))),
+		)
 	}
 }
 

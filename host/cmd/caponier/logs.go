@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// scrubbed is a log that cannot hold a secret of the configuration, whoever wrote it there and how: each record is one Write.
+// scrubbed is a log that cannot hold a secret of the configuration, whoever wrote it there and how:
+// each record is one Write.
 type scrubbed struct {
 	to    io.Writer
 	hides *strings.Replacer
@@ -23,7 +24,8 @@ func (s scrubbed) Write(p []byte) (int, error) {
 
 // scrubLog makes the log leave out these values, which are shown as they are or quoted.
 func scrubLog(to io.Writer, secrets []string) {
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // one may begin with another
+	// one may begin with another
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, s := range secrets {
 		if len(s) < 4 { // it would be in every other word

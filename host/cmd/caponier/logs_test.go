@@ -14,7 +14,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/config"
 )
 
-// No secret of the configuration gets into the log: not as a value, not in an error, not with the whole struct that holds it.
+// No secret of the configuration gets into the log: not as a value, not in an error, not with the
+// whole struct that holds it.
 func TestSecretsCannotBeLogged(t *testing.T) {
 	defer log.SetOutput(os.Stderr)
 	file := filepath.Join(t.TempDir(), "config.toml")
@@ -32,9 +33,19 @@ func TestSecretsCannotBeLogged(t *testing.T) {
 	}
 	var out bytes.Buffer
 	scrubLog(&out, secrets)
-	slog.Error("it went wrong", "webhook", c.Approval.Webhook, "all", fmt.Sprintf("%+v", c.Egress), "error", errors.New("401 for sk-1234567890"))
+	slog.Error(
+		"it went wrong",
+		"webhook",
+		c.Approval.Webhook,
+		"all",
+		fmt.Sprintf("%+v", c.Egress),
+		"error",
+		errors.New("401 for sk-1234567890"),
+	)
 	slog.With("secret", c.Approval.Webhook.Secret).Info(c.Approval.Webhook.Secret)
-	if got := out.String(); strings.Contains(got, "horse") || strings.Contains(got, "1234567890") || strings.Count(got, "[redacted]") < 5 || strings.Count(got, "\n") != 2 {
+	if got := out.String(); strings.Contains(got, "horse") || strings.Contains(got, "1234567890") ||
+		strings.Count(got, "[redacted]") < 5 ||
+		strings.Count(got, "\n") != 2 {
 		t.Errorf("the log says %s", got)
 	}
 }

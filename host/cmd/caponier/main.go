@@ -1,4 +1,5 @@
-// Command caponier lets MCP clients operate Proxmox nodes through sandboxed plugins, each step decided by policy.
+// Command caponier lets MCP clients operate Proxmox nodes through sandboxed plugins, each step
+// decided by policy.
 package main
 
 import (
@@ -55,13 +56,19 @@ type global struct {
 
 // narrowing adds the flags that narrow what is offered.
 func (g *global) narrowing(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&g.readOnly, "read-only", false, "only what policy calls green, whatever else is asked for or approved")
-	cmd.Flags().StringSliceVar(&g.toolsets, "toolsets", nil, "offer only the tools of these `PLUGINS`, separated by commas")
-	cmd.Flags().StringSliceVar(&g.tools, "tools", nil, "offer only these `TOOLS`, beside those of --toolsets")
-	cmd.Flags().StringSliceVar(&g.exclude, "exclude-tools", nil, "leave these `TOOLS` or plugins out")
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { // --toolsets "$NOTHING" must not mean everything
+	cmd.Flags().
+		BoolVar(&g.readOnly, "read-only", false, "only what policy calls green, whatever else is asked for or approved")
+	cmd.Flags().
+		StringSliceVar(&g.toolsets, "toolsets", nil, "offer only the tools of these `PLUGINS`, separated by commas")
+	cmd.Flags().
+		StringSliceVar(&g.tools, "tools", nil, "offer only these `TOOLS`, beside those of --toolsets")
+	cmd.Flags().
+		StringSliceVar(&g.exclude, "exclude-tools", nil, "leave these `TOOLS` or plugins out")
+	// --toolsets "$NOTHING" must not mean everything
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		for _, f := range []string{"toolsets", "tools", "exclude-tools"} {
-			if names, err := cmd.Flags().GetStringSlice(f); err == nil && cmd.Flags().Changed(f) && len(names) == 0 {
+			if names, err := cmd.Flags().GetStringSlice(f); err == nil && cmd.Flags().Changed(f) &&
+				len(names) == 0 {
 				return fmt.Errorf("--%s is empty: name some, or leave it out", f)
 			}
 		}
@@ -85,7 +92,8 @@ func run(ctx context.Context, args []string) int {
 		return exitDone
 	case errors.As(err, &e):
 		if e.err != nil {
-			fmt.Fprintln(os.Stderr, "caponier:", front.Clean(e.err.Error())) // a node has a say in some errors
+			// a node has a say in some errors
+			fmt.Fprintln(os.Stderr, "caponier:", front.Clean(e.err.Error()))
 		}
 		return e.code
 	}
@@ -101,9 +109,26 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.PersistentFlags().StringVar(&g.config, "config", os.Getenv("CAPONIER_CONFIG"), "configuration `FILE` (default $CAPONIER_CONFIG, config.toml, then the user's configuration directory)")
-	root.PersistentFlags().StringVar(&g.profile, "profile", os.Getenv("CAPONIER_PROFILE"), "`NAME` of another configuration beside it: config.NAME.toml")
+	root.PersistentFlags().
+		StringVar(&g.config, "config", os.Getenv("CAPONIER_CONFIG"), "configuration `FILE` (default $CAPONIER_CONFIG, config.toml, then the user's configuration directory)")
+	root.PersistentFlags().
+		StringVar(&g.profile, "profile", os.Getenv("CAPONIER_PROFILE"), "`NAME` of another configuration beside it: config.NAME.toml")
 	root.PersistentFlags().BoolVar(&g.json, "json", false, "machine-readable output")
-	root.AddCommand(serveCommand(g), callCommand(g), toolsCommand(g), checkCommand(g), approvalsCommand(g), freezeCommand(g), thawCommand(g), auditCommand(g), pluginCommand(g), policyCommand(g), tokenCommand(g), hostsCommand(g), healthCommand(g), versionCommand(g))
+	root.AddCommand(
+		serveCommand(g),
+		callCommand(g),
+		toolsCommand(g),
+		checkCommand(g),
+		approvalsCommand(g),
+		freezeCommand(g),
+		thawCommand(g),
+		auditCommand(g),
+		pluginCommand(g),
+		policyCommand(g),
+		tokenCommand(g),
+		hostsCommand(g),
+		healthCommand(g),
+		versionCommand(g),
+	)
 	return root
 }

@@ -21,7 +21,12 @@ import (
 )
 
 func (h *host) health() front.Health {
-	out := front.Health{SSHConnected: h.remote.Connected(), PolicyRevision: h.engine.Revision(), LockChecksum: h.lock.Checksum(), ReadOnly: h.cfg.ReadOnly}
+	out := front.Health{
+		SSHConnected:   h.remote.Connected(),
+		PolicyRevision: h.engine.Revision(),
+		LockChecksum:   h.lock.Checksum(),
+		ReadOnly:       h.cfg.ReadOnly,
+	}
 	for _, n := range h.remote.Pool() {
 		out.Nodes = append(out.Nodes, front.NodeHealth{Name: n.Name, Connected: n.Connections > 0})
 	}
@@ -33,7 +38,8 @@ func (h *host) health() front.Health {
 	return out
 }
 
-// ready asks every part without which each call is refused. Nodes are no such part: some may answer when others do not.
+// ready asks every part without which each call is refused. Nodes are no such part: some may answer
+// when others do not.
 func (h *host) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -49,8 +55,8 @@ func (h *host) ready(ctx context.Context) error {
 	return nil
 }
 
-// gauges are read when somebody looks. What cannot be read is left out, and the absence is what an alert is for.
-// warn says in the log what the policy says of nodes that are not there.
+// gauges are read when somebody looks. What cannot be read is left out, and the absence is what an
+// alert is for. warn says in the log what the policy says of nodes that are not there.
 func (h *host) warn() {
 	for _, w := range h.engine.Warnings(inventoryNames(h.cfg)) {
 		slog.Warn("the policy names what is not there", "policy", w)
@@ -72,9 +78,21 @@ func (h *host) gauges() {
 			}
 		})
 	}
-	pool("caponier_pool_connections", "SSH connections that are open.", func(n remote.NodeState) int { return n.Connections })
-	pool("caponier_pool_sessions", "SSH sessions in use.", func(n remote.NodeState) int { return n.Sessions })
-	pool("caponier_pool_waiting", "Operations that wait for a session.", func(n remote.NodeState) int { return n.Waiting })
+	pool(
+		"caponier_pool_connections",
+		"SSH connections that are open.",
+		func(n remote.NodeState) int { return n.Connections },
+	)
+	pool(
+		"caponier_pool_sessions",
+		"SSH sessions in use.",
+		func(n remote.NodeState) int { return n.Sessions },
+	)
+	pool(
+		"caponier_pool_waiting",
+		"Operations that wait for a session.",
+		func(n remote.NodeState) int { return n.Waiting },
+	)
 	usage := func(name, help, label string, read func(u store.Usage, emit func(float64, string))) {
 		h.meter.Gauge(name, help, label, func(emit func(float64, string)) {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -84,15 +102,40 @@ func (h *host) gauges() {
 			}
 		})
 	}
-	usage("caponier_calls_60s", "Calls in the last 60 seconds, of all processes that share the store.", "", func(u store.Usage, emit func(float64, string)) { emit(float64(u.Calls60s), "") })
-	usage("caponier_approvals_waiting", "Requests that wait for a person.", "", func(u store.Usage, emit func(float64, string)) { emit(float64(u.Waiting), "") })
-	usage("caponier_usd_micros_today", "Millionths of a US dollar spent or reserved since midnight UTC, for the 100 principals that spent most.", "principal", func(u store.Usage, emit func(float64, string)) {
-		for who, n := range u.USDMicros {
-			emit(float64(n), strings.ToValidUTF8(who, "?"))
-		}
-	})
-	h.meter.Gauge("caponier_freezes", "Freezes in force.", "", func(emit func(float64, string)) { emit(float64(h.health().Frozen), "") })
-	h.meter.Gauge("caponier_policy_revision", "1 for the revision in force.", "revision", func(emit func(float64, string)) { emit(1, h.engine.Revision()) })
+	usage(
+		"caponier_calls_60s",
+		"Calls in the last 60 seconds, of all processes that share the store.",
+		"",
+		func(u store.Usage, emit func(float64, string)) { emit(float64(u.Calls60s), "") },
+	)
+	usage(
+		"caponier_approvals_waiting",
+		"Requests that wait for a person.",
+		"",
+		func(u store.Usage, emit func(float64, string)) { emit(float64(u.Waiting), "") },
+	)
+	usage(
+		"caponier_usd_micros_today",
+		"Millionths of a US dollar spent or reserved since midnight UTC, for the 100 principals that spent most.",
+		"principal",
+		func(u store.Usage, emit func(float64, string)) {
+			for who, n := range u.USDMicros {
+				emit(float64(n), strings.ToValidUTF8(who, "?"))
+			}
+		},
+	)
+	h.meter.Gauge(
+		"caponier_freezes",
+		"Freezes in force.",
+		"",
+		func(emit func(float64, string)) { emit(float64(h.health().Frozen), "") },
+	)
+	h.meter.Gauge(
+		"caponier_policy_revision",
+		"1 for the revision in force.",
+		"revision",
+		func(emit func(float64, string)) { emit(1, h.engine.Revision()) },
+	)
 }
 
 // serveMetrics serves them in the background when the configuration says where.
@@ -124,11 +167,17 @@ func (h *host) background(ctx context.Context, do func(context.Context)) {
 	h.closers = append(h.closers, func() { stop(); <-done })
 }
 
-// looks makes the door through which approvers look: it allows nothing above green, whatever the site says of a tool.
+// looks makes the door through which approvers look: it allows nothing above green, whatever the
+// site says of a tool.
 func (h *host) looks(o gate.Options) error {
 	for _, name := range h.cfg.Approval.Looks {
 		if t := h.tool(name); t == nil || t.Kind != "tool" || !t.Hints.ReadOnly {
-			return fmt.Errorf("%s: [approval] looks: %s is not a tool of %s that only reads", h.cfg.File, name, h.cfg.Plugin.Lock)
+			return fmt.Errorf(
+				"%s: [approval] looks: %s is not a tool of %s that only reads",
+				h.cfg.File,
+				name,
+				h.cfg.Plugin.Lock,
+			)
 		}
 	}
 	o.Confirmer, o.Mode = nil, func() gate.Mode { return gate.Mode{ReadOnly: true} }
@@ -138,8 +187,13 @@ func (h *host) looks(o gate.Options) error {
 
 const maxReadings = 6
 
-// look reads what a request is about, as the approver: that principal needs an entry in the site's data, as every other.
-func (h *host) look(ctx context.Context, approver string, d approval.Detail) (readings []approval.Reading) {
+// look reads what a request is about, as the approver: that principal needs an entry in the site's
+// data, as every other.
+func (h *host) look(
+	ctx context.Context,
+	approver string,
+	d approval.Detail,
+) (readings []approval.Reading) {
 	p := gate.Principal{ID: approver, Roles: []string{}, Auth: "config"}
 	for _, listed := range h.cfg.Identity.Principals {
 		if listed.ID == p.ID {
@@ -152,14 +206,18 @@ func (h *host) look(ctx context.Context, approver string, d approval.Detail) (re
 			if len(readings) == maxReadings {
 				return readings
 			}
-			a := h.lookDoor.Call(ctx, gate.Request{Source: "http", Principal: p, Tool: tool, Arguments: args})
+			a := h.lookDoor.Call(
+				ctx,
+				gate.Request{Source: "http", Principal: p, Tool: tool, Arguments: args},
+			)
 			readings = append(readings, reading(name, a))
 		}
 	}
 	return readings
 }
 
-// lookArgs are the arguments with which a tool reads about targets: for each guest, or else for each node, and nothing for a tool that takes neither.
+// lookArgs are the arguments with which a tool reads about targets: for each guest, or else for
+// each node, and nothing for a tool that takes neither.
 func lookArgs(tool *gate.Tool, t gate.Targets) (all [][]byte) {
 	var schema struct {
 		Properties map[string]struct {
@@ -185,7 +243,8 @@ func lookArgs(tool *gate.Tool, t gate.Targets) (all [][]byte) {
 	case guest != "":
 		for _, id := range t.VMIDs {
 			set := map[string]any{guest: id}
-			if n, err := strconv.ParseInt(id, 10, 64); err == nil && schema.Properties[guest].Type == "integer" {
+			if n, err := strconv.ParseInt(id, 10, 64); err == nil &&
+				schema.Properties[guest].Type == "integer" {
 				set[guest] = n
 			}
 			if node != "" && len(t.Nodes) == 1 {
@@ -199,7 +258,10 @@ func lookArgs(tool *gate.Tool, t gate.Targets) (all [][]byte) {
 		}
 	}
 	for _, set := range sets {
-		missing := slices.ContainsFunc(schema.Required, func(name string) bool { _, has := set[name]; return !has })
+		missing := slices.ContainsFunc(
+			schema.Required,
+			func(name string) bool { _, has := set[name]; return !has },
+		)
 		if data, err := json.Marshal(set); err == nil && !missing {
 			all = append(all, data)
 		}

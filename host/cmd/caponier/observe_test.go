@@ -9,7 +9,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// A tool is run for each guest of a request, or for each node, with nothing but what the request names. One that needs more is not run.
+// A tool is run for each guest of a request, or for each node, with nothing but what the request
+// names. One that needs more is not run.
 func TestLookArgsNameTheTargetsAlone(t *testing.T) {
 	guest := `{"properties":{"vmid":{"type":"integer","x-caponier-target":"vmid"},"node":{"type":"string","x-caponier-target":"node"},"force":{"type":"boolean"}},"required":["vmid"]}`
 	for name, tt := range map[string]struct {

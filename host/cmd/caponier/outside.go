@@ -41,7 +41,10 @@ func (x blobIndex) Blob(ctx context.Context, principal, id string) (blob.Entry, 
 
 type ledger struct{ *store.Store }
 
-func (x ledger) Count(ctx context.Context, keys ...string) (counts []egress.Rate, giveBack func(), err error) {
+func (x ledger) Count(
+	ctx context.Context,
+	keys ...string,
+) (counts []egress.Rate, giveBack func(), err error) {
 	rates, giveBack, err := x.Store.Count(ctx, keys...)
 	for _, r := range rates {
 		counts = append(counts, egress.Rate(r))

@@ -25,8 +25,19 @@ import (
 const describeTime = 3 * time.Minute
 
 func pluginCommand(g *global) *cobra.Command {
-	cmd := &cobra.Command{Use: "plugin", Short: "Write, test, build, lock, inspect and compare plugins"}
-	cmd.AddCommand(pluginNew(), pluginTest(g), pluginBuild(), pluginLock(g), pluginInspect(g), pluginDiff(g), pluginDescribe())
+	cmd := &cobra.Command{
+		Use:   "plugin",
+		Short: "Write, test, build, lock, inspect and compare plugins",
+	}
+	cmd.AddCommand(
+		pluginNew(),
+		pluginTest(g),
+		pluginBuild(),
+		pluginLock(g),
+		pluginInspect(g),
+		pluginDiff(g),
+		pluginDescribe(),
+	)
 	return cmd
 }
 
@@ -52,13 +63,25 @@ func pluginBuild() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` to write (default NAME.wasm in this folder)")
+	cmd.Flags().
+		StringVarP(&out, "output", "o", "", "`FILE` to write (default NAME.wasm in this folder)")
 	return cmd
 }
 
 // compile builds the Go plugin in dir to the file out; the compiler speaks to say.
 func compile(ctx context.Context, dir, out string, say io.Writer) error {
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-buildmode=c-shared", "-o", out, ".")
+	build := exec.CommandContext(
+		ctx,
+		"go",
+		"build",
+		"-trimpath",
+		"-buildvcs=false",
+		"-ldflags=-s -w",
+		"-buildmode=c-shared",
+		"-o",
+		out,
+		".",
+	)
 	build.Dir, build.Stdout, build.Stderr = dir, say, say
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	if err := build.Run(); err != nil {
@@ -67,7 +90,8 @@ func compile(ctx context.Context, dir, out string, say io.Writer) error {
 	return nil
 }
 
-// pluginDescribe is the process that compiles and asks one module that nobody has locked yet: it is killed when it takes too long.
+// pluginDescribe is the process that compiles and asks one module that nobody has locked yet: it is
+// killed when it takes too long.
 func pluginDescribe() *cobra.Command {
 	return &cobra.Command{
 		Use: "describe", Short: "The process in which a module is asked what it offers", Hidden: true, Args: cobra.NoArgs,
@@ -124,12 +148,21 @@ func pluginLock(g *global) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				entries = slices.DeleteFunc(old.Plugins(), func(e plugin.Entry) bool { return slices.Contains(names, strings.TrimSuffix(e.File, ".wasm")) })
+				entries = slices.DeleteFunc(
+					old.Plugins(),
+					func(e plugin.Entry) bool { return slices.Contains(names, strings.TrimSuffix(e.File, ".wasm")) },
+				)
 			}
 			if len(names) == 0 {
 				files, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
 				if err != nil || len(files) == 0 {
-					return &exit{exitUsage, fmt.Errorf("no *.wasm in %s: build the plugins first (make plugins, or caponier plugin build)", dir)}
+					return &exit{
+						exitUsage,
+						fmt.Errorf(
+							"no *.wasm in %s: build the plugins first (make plugins, or caponier plugin build)",
+							dir,
+						),
+					}
 				}
 				for _, f := range files {
 					names = append(names, strings.TrimSuffix(filepath.Base(f), ".wasm"))
@@ -161,18 +194,39 @@ func pluginLock(g *global) *cobra.Command {
 			}
 			switch {
 			case bytes.Equal(before, after):
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is current (%d plugins)\n", lockFile, len(entries))
+				fmt.Fprintf(
+					cmd.OutOrStdout(),
+					"%s is current (%d plugins)\n",
+					lockFile,
+					len(entries),
+				)
 			case check:
-				return &exit{exitRefused, fmt.Errorf("%s is not what the modules in %s are: run `caponier plugin lock --lock %s --dir %s` and review the difference", lockFile, dir, lockFile, dir)}
+				return &exit{
+					exitRefused,
+					fmt.Errorf(
+						"%s is not what the modules in %s are: run `caponier plugin lock --lock %s --dir %s` and review the difference",
+						lockFile,
+						dir,
+						lockFile,
+						dir,
+					),
+				}
 			default:
-				fmt.Fprintf(cmd.OutOrStdout(), "%s written (%d plugins): review the difference before you commit it\n", lockFile, len(entries))
+				fmt.Fprintf(
+					cmd.OutOrStdout(),
+					"%s written (%d plugins): review the difference before you commit it\n",
+					lockFile,
+					len(entries),
+				)
 			}
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&lockFile, "lock", "", "the lock `FILE` (default from the configuration)")
-	cmd.Flags().StringVar(&dir, "dir", "", "the `DIR` of built modules (default from the configuration)")
-	cmd.Flags().BoolVar(&check, "check", false, "write nothing; exit 3 when the lock is not current")
+	cmd.Flags().
+		StringVar(&dir, "dir", "", "the `DIR` of built modules (default from the configuration)")
+	cmd.Flags().
+		BoolVar(&check, "check", false, "write nothing; exit 3 when the lock is not current")
 	return cmd
 }
 
@@ -200,11 +254,27 @@ func inspect(w io.Writer, e plugin.Entry, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(e)
 	}
-	fmt.Fprintf(w, "%s %s\n  digest   %s\n  imports  %s\n", e.Name, e.Version, e.Digest, strings.Join(e.Imports, " "))
+	fmt.Fprintf(
+		w,
+		"%s %s\n  digest   %s\n  imports  %s\n",
+		e.Name,
+		e.Version,
+		e.Digest,
+		strings.Join(e.Imports, " "),
+	)
 	tools, err := e.Tools()
 	for _, t := range tools {
-		fmt.Fprintf(w, "  %s %s: %s\n    imports %s; targets %s; budget %s\n    runs %s\n", t.Kind, t.Name, t.Title,
-			strings.Join(t.Imports, " "), strings.Join(t.TargetKinds, " "), t.Budget, t.Runs)
+		fmt.Fprintf(
+			w,
+			"  %s %s: %s\n    imports %s; targets %s; budget %s\n    runs %s\n",
+			t.Kind,
+			t.Name,
+			t.Title,
+			strings.Join(t.Imports, " "),
+			strings.Join(t.TargetKinds, " "),
+			t.Budget,
+			t.Runs,
+		)
 		if may := gate.MayRun(t.Commands); len(may) > 0 {
 			fmt.Fprintf(w, "    may run %s\n", strings.Join(may, ", "))
 		}
@@ -214,7 +284,8 @@ func inspect(w io.Writer, e plugin.Entry, asJSON bool) error {
 
 // unlocked lists the modules beside the locked ones.
 func unlocked(dir string, locked map[string]bool) (files []string) {
-	all, _ := filepath.Glob(filepath.Join(dir, "*.wasm")) // fails for bad patterns only: then nothing is said
+	// fails for bad patterns only: then nothing is said
+	all, _ := filepath.Glob(filepath.Join(dir, "*.wasm"))
 	for _, file := range all {
 		if !locked[filepath.Base(file)] {
 			files = append(files, file)
@@ -223,12 +294,14 @@ func unlocked(dir string, locked map[string]bool) (files []string) {
 	return files
 }
 
-// noTool says that the lock has no such tool, and which command mends the lock when it does not match the modules.
+// noTool says that the lock has no such tool, and which command mends the lock when it does not
+// match the modules.
 func (h *host) noTool(name string) error {
 	locked, stale := map[string]bool{}, []string{}
 	for _, e := range h.lock.Plugins() {
 		locked[e.File] = true
-		if _, err := h.lock.Open(h.cfg.Plugin.Dir, e.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if _, err := h.lock.Open(h.cfg.Plugin.Dir, e.Name); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
 			stale = append(stale, strings.TrimSuffix(e.File, ".wasm"))
 		}
 	}
@@ -237,13 +310,26 @@ func (h *host) noTool(name string) error {
 	}
 	err := fmt.Errorf("no tool %q; `caponier tools` lists them", name)
 	if len(stale) > 0 {
-		err = fmt.Errorf("%w. %s does not match what is in %s (%s): if that should offer it, run `%s` and review the difference",
-			err, h.cfg.Plugin.Lock, h.cfg.Plugin.Dir, strings.Join(stale, ", "), relock(h.cfg.Plugin, stale...))
+		err = fmt.Errorf(
+			"%w. %s does not match what is in %s (%s): if that should offer it, run `%s` and review the difference",
+			err,
+			h.cfg.Plugin.Lock,
+			h.cfg.Plugin.Dir,
+			strings.Join(stale, ", "),
+			relock(h.cfg.Plugin, stale...),
+		)
 	}
 	return err
 }
 
 // relock is the command that writes what the modules are into the lock.
 func relock(o plugin.Options, names ...string) string {
-	return strings.TrimSpace(fmt.Sprintf("caponier plugin lock --lock %s --dir %s %s", o.Lock, o.Dir, strings.Join(names, " ")))
+	return strings.TrimSpace(
+		fmt.Sprintf(
+			"caponier plugin lock --lock %s --dir %s %s",
+			o.Lock,
+			o.Dir,
+			strings.Join(names, " "),
+		),
+	)
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// change is one difference between two versions of a plugin. Wider says that more is possible than before, that policy sees less, or that
-// a client would ask its user less often: somebody must want that.
+// change is one difference between two versions of a plugin. Wider says that more is possible than
+// before, that policy sees less, or that a client would ask its user less often: somebody must want
+// that.
 type change struct {
 	Plugin string `json:"plugin"`
 	Item   string `json:"item,omitempty"` // such as "tool stop_guest"
@@ -40,7 +41,10 @@ func pluginDiff(g *global) *cobra.Command {
 				return failed(err)
 			}
 			if strings.HasSuffix(args[1], ".wasm") {
-				maps.DeleteFunc(old, func(name string, _ plugin.Entry) bool { _, has := now[name]; return !has })
+				maps.DeleteFunc(
+					old,
+					func(name string, _ plugin.Entry) bool { _, has := now[name]; return !has },
+				)
 			}
 			changes, err := compare(old, now)
 			if err != nil {
@@ -129,7 +133,8 @@ func compare(old, now map[string]plugin.Entry) ([]change, error) {
 			continue
 		case !had:
 			say("", "is new", nil, b.Version, true)
-		case a.Digest == b.Digest: // what the locks say of it may differ all the same, and that is what is served
+		case a.Digest == b.Digest:
+			// what the locks say of it may differ all the same, and that is what is served
 		case a.Version == b.Version:
 			say("", "other code under the same version", a.Digest, b.Digest, false)
 		default:
@@ -150,7 +155,19 @@ func compare(old, now map[string]plugin.Entry) ([]change, error) {
 			case y == nil:
 				say(id, "is gone", x.Title, nil, false)
 			case x == nil:
-				say(id, "is new", nil, map[string]any{"title": y.Title, "imports": list(y.Imports), "commands": list(y.Commands), "targets": list(y.TargetKinds), "runs": y.Runs}, true)
+				say(
+					id,
+					"is new",
+					nil,
+					map[string]any{
+						"title":    y.Title,
+						"imports":  list(y.Imports),
+						"commands": list(y.Commands),
+						"targets":  list(y.TargetKinds),
+						"runs":     y.Runs,
+					},
+					true,
+				)
 			default:
 				if err := tools(x, y, func(what string, x, y any, wider bool) { say(id, what, x, y, wider) }); err != nil {
 					return nil, fmt.Errorf("plugin %s, %s: %w", name, id, err)
@@ -181,7 +198,9 @@ func tools(a, b *gate.Tool, say notice) error {
 	for _, h := range []struct {
 		what     string
 		old, now bool
-		wider    bool // when it changes: what it may do grows, or what it admits shrinks; a client asks its user by these
+		// when it changes: what it may do grows, or what it admits shrinks; a client asks its user
+		// by these
+		wider bool
 	}{
 		{"hint read_only", a.Hints.ReadOnly, b.Hints.ReadOnly, true},
 		{"hint destructive", a.Hints.Destructive, b.Hints.Destructive, true},
@@ -212,7 +231,13 @@ func tools(a, b *gate.Tool, say notice) error {
 	if err != nil {
 		return fmt.Errorf("output_schema: %w", err)
 	}
-	schemas("result", out[0], out[1], func(what string, x, y any, _ bool) { say(what, x, y, false) }) // what comes back grants nothing
+	// what comes back grants nothing
+	schemas(
+		"result",
+		out[0],
+		out[1],
+		func(what string, x, y any, _ bool) { say(what, x, y, false) },
+	)
 	return nil
 }
 
@@ -231,7 +256,8 @@ func trees(raws ...json.RawMessage) (all []map[string]any, err error) {
 	return all, nil
 }
 
-// schemas compares two schemas keyword by keyword. Whatever is not known to narrow counts as wider, above all a changed target mark.
+// schemas compares two schemas keyword by keyword. Whatever is not known to narrow counts as wider,
+// above all a changed target mark.
 func schemas(at string, a, b map[string]any, say notice) {
 	for _, k := range union(a, b) {
 		x, y := a[k], b[k]
@@ -247,7 +273,12 @@ func schemas(at string, a, b map[string]any, say notice) {
 				case !had:
 					say(at+" "+name, nil, n, true)
 				case !has:
-					say(at+" "+name, o, nil, o["x-caponier-target"] != nil || o["x-caponier-confirm"] != nil)
+					say(
+						at+" "+name,
+						o,
+						nil,
+						o["x-caponier-target"] != nil || o["x-caponier-confirm"] != nil,
+					)
 				default:
 					schemas(at+" "+name, o, n, say)
 				}
@@ -264,7 +295,8 @@ func schemas(at string, a, b map[string]any, say notice) {
 			}
 			wider := x != nil && y == nil
 			sets(words(x), words(y), func(gone, added any) {
-				wider = wider || x != nil && (k == "enum" && added != nil || k == "required" && gone != nil)
+				wider = wider ||
+					x != nil && (k == "enum" && added != nil || k == "required" && gone != nil)
 			})
 			say(at+": "+k, x, y, wider)
 		default:

@@ -25,7 +25,12 @@ func locked(t *testing.T, imports string, edits ...string) map[string]plugin.Ent
 		}
 		text = strings.Replace(text, old, now, 1)
 	}
-	e, err := plugin.NewEntry("p.wasm", []byte(strings.Join(edits, ",")+imports), strings.Fields(imports), []byte(text))
+	e, err := plugin.NewEntry(
+		"p.wasm",
+		[]byte(strings.Join(edits, ",")+imports),
+		strings.Fields(imports),
+		[]byte(text),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +78,10 @@ func TestDiffKnowsWhatWidens(t *testing.T) {
 		{"a version is said", "ssh_exec", `1.0.0→1.1.0`, `  version: "1.0.0" → "1.1.0"`},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
-			changes, err := compare(locked(t, "ssh_exec"), locked(t, c.imports, strings.Split(c.edit, "; ")...))
+			changes, err := compare(
+				locked(t, "ssh_exec"),
+				locked(t, c.imports, strings.Split(c.edit, "; ")...),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +93,8 @@ func TestDiffKnowsWhatWidens(t *testing.T) {
 			if !strings.Contains("\n"+all, "\n"+c.want) {
 				t.Errorf("want %q in\n%s", c.want, all)
 			}
-			if strings.HasPrefix(c.want, " ") && c.claim != "a tool that is gone narrows" && strings.Contains("\n"+all, "\n!") {
+			if strings.HasPrefix(c.want, " ") && c.claim != "a tool that is gone narrows" &&
+				strings.Contains("\n"+all, "\n!") {
 				t.Errorf("something widens:\n%s", all)
 			}
 		})
@@ -119,7 +128,8 @@ func TestDiffLooksAtALockThatLies(t *testing.T) {
 	e := edited["p"]
 	e.Digest = honest["p"].Digest
 	changes, err := compare(honest, map[string]plugin.Entry{"p": e})
-	if err != nil || len(changes) != 1 || !changes[0].Wider || changes[0].What != "argument vmid: x-caponier-target" {
+	if err != nil || len(changes) != 1 || !changes[0].Wider ||
+		changes[0].What != "argument vmid: x-caponier-target" {
 		t.Errorf("%+v, %v", changes, err)
 	}
 }

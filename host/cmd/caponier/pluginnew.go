@@ -39,7 +39,10 @@ func pluginNew() *cobra.Command {
 			dir := args[0]
 			name := filepath.Base(dir)
 			if !pluginName.MatchString(name) {
-				return fmt.Errorf("%q is no name for a plugin: a small letter, then at most 31 small letters, digits and hyphens", name)
+				return fmt.Errorf(
+					"%q is no name for a plugin: a small letter, then at most 31 small letters, digits and hyphens",
+					name,
+				)
 			}
 			mod, err := goMod(sdk, cmpOr(module, "example.com/"+name))
 			if err != nil {
@@ -49,9 +52,16 @@ func pluginNew() *cobra.Command {
 				return failed(err) // also when there is one already: nothing is overwritten
 			}
 			if err := scaffold(dir, name, mod); err != nil {
-				return failed(fmt.Errorf("writing %s: %w", dir, errors.Join(err, os.RemoveAll(dir))))
+				return failed(
+					fmt.Errorf("writing %s: %w", dir, errors.Join(err, os.RemoveAll(dir))),
+				)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is written. Next:\n  cd %s\n  caponier plugin test .\n  caponier plugin lock --lock plugins.lock --dir build\n", dir, dir)
+			_, err = fmt.Fprintf(
+				cmd.OutOrStdout(),
+				"%s is written. Next:\n  cd %s\n  caponier plugin test .\n  caponier plugin lock --lock plugins.lock --dir build\n",
+				dir,
+				dir,
+			)
 			return err
 		},
 	}
@@ -67,9 +77,18 @@ func goMod(sdk, module string) (string, error) {
 	}
 	if sdk == "" {
 		if !release.MatchString(version) {
-			return "", fmt.Errorf("this is version %s, whose SDK is nowhere published: name a checkout of Caponier with --sdk DIR", version)
+			return "", fmt.Errorf(
+				"this is version %s, whose SDK is nowhere published: name a checkout of Caponier with --sdk DIR",
+				version,
+			)
 		}
-		return fmt.Sprintf("module %s\n\ngo %s\n\nrequire %s %s\n", module, strings.TrimPrefix(runtime.Version(), "go"), sdkModule, version), nil
+		return fmt.Sprintf(
+			"module %s\n\ngo %s\n\nrequire %s %s\n",
+			module,
+			strings.TrimPrefix(runtime.Version(), "go"),
+			sdkModule,
+			version,
+		), nil
 	}
 	sdk, err := filepath.Abs(sdk)
 	if err != nil {
@@ -81,9 +100,20 @@ func goMod(sdk, module string) (string, error) {
 	}
 	line := goLine.FindSubmatch(have)
 	if !moduleLine.Match(have) || line == nil {
-		return "", fmt.Errorf("--sdk: %s is not the module %s", filepath.Join(sdk, "go.mod"), sdkModule)
+		return "", fmt.Errorf(
+			"--sdk: %s is not the module %s",
+			filepath.Join(sdk, "go.mod"),
+			sdkModule,
+		)
 	}
-	return fmt.Sprintf("module %s\n\ngo %s\n\nrequire %s v0.0.0\n\nreplace %s => %q\n", module, line[1], sdkModule, sdkModule, sdk), nil
+	return fmt.Sprintf(
+		"module %s\n\ngo %s\n\nrequire %s v0.0.0\n\nreplace %s => %q\n",
+		module,
+		line[1],
+		sdkModule,
+		sdkModule,
+		sdk,
+	), nil
 }
 
 // checkout finds the checkout whose build folder holds this program, if any.
@@ -174,8 +204,13 @@ func pluginTest(g *global) *cobra.Command {
 				return false
 			})
 			if len(unused) > 0 {
-				return failed(fmt.Errorf("the module imports %s, which none of its tools declares: every such operation would be refused; "+
-					"name it in the Hints of the tool that uses it", strings.Join(unused, " ")))
+				return failed(
+					fmt.Errorf(
+						"the module imports %s, which none of its tools declares: every such operation would be refused; "+
+							"name it in the Hints of the tool that uses it",
+						strings.Join(unused, " "),
+					),
+				)
 			}
 			return nil
 		},

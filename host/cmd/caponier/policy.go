@@ -13,7 +13,14 @@ import (
 
 func policyCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Check, test and try the policies"}
-	cmd.AddCommand(policyCheck(g), policyTest(g), policyEval(g), policyExplain(g), policyReplay(g), policyBench(g))
+	cmd.AddCommand(
+		policyCheck(g),
+		policyTest(g),
+		policyEval(g),
+		policyExplain(g),
+		policyReplay(g),
+		policyBench(g),
+	)
 	return cmd
 }
 
@@ -30,7 +37,12 @@ func siteArg(g *global, args []string) (string, error) {
 }
 
 // onSite is a subcommand that works on a site's folder and prints a report.
-func onSite[T any](g *global, use, short string, do func(context.Context, string) (T, error), print func(io.Writer, T) error) *cobra.Command {
+func onSite[T any](
+	g *global,
+	use, short string,
+	do func(context.Context, string) (T, error),
+	print func(io.Writer, T) error,
+) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " [DIR]", Short: short, Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,28 +66,53 @@ func onSite[T any](g *global, use, short string, do func(context.Context, string
 }
 
 func policyCheck(g *global) *cobra.Command {
-	return onSite(g, "check", "Load the site's policies as serve would: compile, lint, schemas, tests", policy.Check, func(w io.Writer, r policy.Report) error {
-		_, err := fmt.Fprintf(w, "fit to decide, as revision %s: %d rules of the site, %d tests of them passed\n", r.Revision, r.Rules, r.Tests)
-		return err
-	})
+	return onSite(
+		g,
+		"check",
+		"Load the site's policies as serve would: compile, lint, schemas, tests",
+		policy.Check,
+		func(w io.Writer, r policy.Report) error {
+			_, err := fmt.Fprintf(
+				w,
+				"fit to decide, as revision %s: %d rules of the site, %d tests of them passed\n",
+				r.Revision,
+				r.Rules,
+				r.Tests,
+			)
+			return err
+		},
+	)
 }
 
 func policyTest(g *global) *cobra.Command {
-	return onSite(g, "test", "Run the tests of core and site, with coverage (exit 1 when one fails)", policy.Test, func(w io.Writer, r policy.TestReport) error {
-		for _, t := range r.Tests {
-			if !t.Passed {
-				fmt.Fprintf(w, "FAIL  %s  %s\n%s", t.Name, t.Where, t.Output)
+	return onSite(
+		g,
+		"test",
+		"Run the tests of core and site, with coverage (exit 1 when one fails)",
+		policy.Test,
+		func(w io.Writer, r policy.TestReport) error {
+			for _, t := range r.Tests {
+				if !t.Passed {
+					fmt.Fprintf(w, "FAIL  %s  %s\n%s", t.Name, t.Where, t.Output)
+				}
 			}
-		}
-		for _, place := range r.NotCovered {
-			fmt.Fprintln(w, "not covered:", place)
-		}
-		fmt.Fprintf(w, "%d tests, %d failed; coverage of core %.1f %%, of site %.1f %%\n", len(r.Tests), r.Failed, r.CoreCoverage, r.SiteCoverage)
-		if r.Failed > 0 {
-			return &exit{code: exitFailed}
-		}
-		return nil
-	})
+			for _, place := range r.NotCovered {
+				fmt.Fprintln(w, "not covered:", place)
+			}
+			fmt.Fprintf(
+				w,
+				"%d tests, %d failed; coverage of core %.1f %%, of site %.1f %%\n",
+				len(r.Tests),
+				r.Failed,
+				r.CoreCoverage,
+				r.SiteCoverage,
+			)
+			if r.Failed > 0 {
+				return &exit{code: exitFailed}
+			}
+			return nil
+		},
+	)
 }
 
 func policyEval(g *global) *cobra.Command {
@@ -105,7 +142,8 @@ func policyEval(g *global) *cobra.Command {
 				return failed(err)
 			}
 			if g.json {
-				err = json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"allow": d.Allow, "tier": d.Tier.String(), "failed": d.Failed, "deny": d.Denied, "needs_approval": d.NeedsApproval, "revision": d.Revision})
+				err = json.NewEncoder(cmd.OutOrStdout()).
+					Encode(map[string]any{"allow": d.Allow, "tier": d.Tier.String(), "failed": d.Failed, "deny": d.Denied, "needs_approval": d.NeedsApproval, "revision": d.Revision})
 			} else {
 				word := map[bool]string{true: "allowed", false: "refused"}[d.Allow]
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s at tier %s by revision %s\n", word, d.Tier, d.Revision)

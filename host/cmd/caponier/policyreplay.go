@@ -31,7 +31,8 @@ func policyExplain(g *global) *cobra.Command {
 				if err != nil {
 					return failed(err)
 				}
-				if e.Record == nil || e.Record.ID != args[0] || e.Record.Type == "outcome" || e.Record.Kind == "approval" {
+				if e.Record == nil || e.Record.ID != args[0] || e.Record.Type == "outcome" ||
+					e.Record.Kind == "approval" {
 					continue
 				}
 				bundle, err := audit.Policy(c.Audit.Dir, e.Record.Revision)
@@ -48,16 +49,36 @@ func policyExplain(g *global) *cobra.Command {
 				printExplanation(cmd.OutOrStdout(), *e.Record, x)
 				return nil
 			}
-			return &exit{exitUsage, fmt.Errorf("the journal in %s has no decision %s; `caponier audit tail --json` shows their ids", c.Audit.Dir, args[0])}
+			return &exit{
+				exitUsage,
+				fmt.Errorf(
+					"the journal in %s has no decision %s; `caponier audit tail --json` shows their ids",
+					c.Audit.Dir,
+					args[0],
+				),
+			}
 		},
 	}
 }
 
 func printExplanation(w io.Writer, r gate.Record, x policy.Explanation) {
 	word := map[bool]string{true: "allowed", false: "refused"}[x.Allowed]
-	fmt.Fprintf(w, "%s %s of %s for %s: %s at tier %s by revision %s\n", r.Kind, strings.TrimSpace(r.Op+" "+r.Phase), r.Tool, r.Principal, word, x.Tier, x.Revision)
+	fmt.Fprintf(
+		w,
+		"%s %s of %s for %s: %s at tier %s by revision %s\n",
+		r.Kind,
+		strings.TrimSpace(r.Op+" "+r.Phase),
+		r.Tool,
+		r.Principal,
+		word,
+		x.Tier,
+		x.Revision,
+	)
 	if !x.Same {
-		fmt.Fprintln(w, "decided again it comes out otherwise than in the journal: values that were redacted there are missing")
+		fmt.Fprintln(
+			w,
+			"decided again it comes out otherwise than in the journal: values that were redacted there are missing",
+		)
 	}
 	for _, c := range x.Checks {
 		fmt.Fprintf(w, "\n%s did not hold: %s\n  remedy: %s\n", c.ID, c.Says, c.Remedy)
@@ -104,8 +125,10 @@ func policyReplay(g *global) *cobra.Command {
 			return failed(err)
 		},
 	}
-	cmd.Flags().StringVar(&dir, "journal", "", "the journal's `DIR` (default from the configuration)")
-	cmd.Flags().DurationVar(&since, "since", 0, "only what was decided within this time, such as 168h")
+	cmd.Flags().
+		StringVar(&dir, "journal", "", "the journal's `DIR` (default from the configuration)")
+	cmd.Flags().
+		DurationVar(&since, "since", 0, "only what was decided within this time, such as 168h")
 	return cmd
 }
 
@@ -133,16 +156,44 @@ func printDiff(w io.Writer, d policy.Diff, took time.Duration) {
 		what    string
 		changes []policy.Change
 	}{{"NEWLY ALLOWED", d.NewlyAllowed}, {"newly refused", d.NewlyRefused}, {"refused for other reasons", d.OtherReasons}} {
-		slices.SortFunc(part.changes, func(a, b policy.Change) int { return strings.Compare(a.DecisionID, b.DecisionID) })
+		slices.SortFunc(
+			part.changes,
+			func(a, b policy.Change) int { return strings.Compare(a.DecisionID, b.DecisionID) },
+		)
 		for _, c := range part.changes {
-			fmt.Fprintf(w, "%s: %s %s%s for %s on %s: was [%s], would be [%s] (%s)\n", part.what, c.Kind, c.Tool, spaced(c.Op), c.Principal, cmp.Or(c.On, "nothing"),
-				strings.Join(c.Before, " "), strings.Join(c.After, " "), c.DecisionID)
+			fmt.Fprintf(
+				w,
+				"%s: %s %s%s for %s on %s: was [%s], would be [%s] (%s)\n",
+				part.what,
+				c.Kind,
+				c.Tool,
+				spaced(c.Op),
+				c.Principal,
+				cmp.Or(c.On, "nothing"),
+				strings.Join(c.Before, " "),
+				strings.Join(c.After, " "),
+				c.DecisionID,
+			)
 		}
 	}
 	if d.Decided == 0 {
-		fmt.Fprintln(w, "NOTHING WAS DECIDED AGAIN: the journal holds no decision of a policy within this time, so this says nothing about the candidate")
+		fmt.Fprintln(
+			w,
+			"NOTHING WAS DECIDED AGAIN: the journal holds no decision of a policy within this time, so this says nothing about the candidate",
+		)
 	}
-	fmt.Fprintf(w, "%d decisions, %d the same, %d newly allowed, %d newly refused, %d skipped, %d in an older form, in %s; candidate %s\n", d.Decided, d.Same, len(d.NewlyAllowed), len(d.NewlyRefused), d.Skipped, d.Older, took.Round(time.Millisecond), d.Candidate)
+	fmt.Fprintf(
+		w,
+		"%d decisions, %d the same, %d newly allowed, %d newly refused, %d skipped, %d in an older form, in %s; candidate %s\n",
+		d.Decided,
+		d.Same,
+		len(d.NewlyAllowed),
+		len(d.NewlyRefused),
+		d.Skipped,
+		d.Older,
+		took.Round(time.Millisecond),
+		d.Candidate,
+	)
 }
 
 func spaced(op string) string {
@@ -154,16 +205,30 @@ func spaced(op string) string {
 
 func policyBench(g *global) *cobra.Command {
 	var n int
-	cmd := onSite(g, "bench", "Time decisions with the site's policies, beside an empty rule", func(ctx context.Context, dir string) ([]policy.Timing, error) {
-		return policy.Bench(ctx, dir, n)
-	}, func(w io.Writer, all []policy.Timing) error {
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(t, "decision\tp50\tp99\tallocations\tbytes\t")
-		for _, x := range all {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t\n", x.Name, x.P50.Round(time.Microsecond), x.P99.Round(time.Microsecond), x.Allocs, x.Bytes)
-		}
-		return t.Flush()
-	})
+	cmd := onSite(
+		g,
+		"bench",
+		"Time decisions with the site's policies, beside an empty rule",
+		func(ctx context.Context, dir string) ([]policy.Timing, error) {
+			return policy.Bench(ctx, dir, n)
+		},
+		func(w io.Writer, all []policy.Timing) error {
+			t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+			fmt.Fprintln(t, "decision\tp50\tp99\tallocations\tbytes\t")
+			for _, x := range all {
+				fmt.Fprintf(
+					t,
+					"%s\t%s\t%s\t%d\t%d\t\n",
+					x.Name,
+					x.P50.Round(time.Microsecond),
+					x.P99.Round(time.Microsecond),
+					x.Allocs,
+					x.Bytes,
+				)
+			}
+			return t.Flush()
+		},
+	)
 	cmd.Flags().IntVarP(&n, "rounds", "n", 2000, "how many decisions of each kind")
 	return cmd
 }

@@ -47,17 +47,27 @@ func serveCommand(g *global) *cobra.Command {
 			if err := h.serveApprovals(cmd.Context()); err != nil {
 				return failed(errors.Join(err, l.Close()))
 			}
-			slog.Info("serving MCP", "url", fmt.Sprintf("http://%s/mcp", l.Addr()), "tools", len(h.tools), "policy", h.engine.Revision())
+			slog.Info(
+				"serving MCP",
+				"url",
+				fmt.Sprintf("http://%s/mcp", l.Addr()),
+				"tools",
+				len(h.tools),
+				"policy",
+				h.engine.Revision(),
+			)
 			return failed(server.Serve(cmd.Context(), l))
 		},
 	}
 	g.narrowing(cmd)
-	cmd.Flags().StringVar(&addr, "http", "", "serve streamable HTTP on `ADDR` (host:port) instead of stdio")
+	cmd.Flags().
+		StringVar(&addr, "http", "", "serve streamable HTTP on `ADDR` (host:port) instead of stdio")
 	return cmd
 }
 
-// tuneGC spends a little memory on fewer collections, unless the operator decided otherwise. More than this costs memory and gains nothing that can be
-// measured: docs/benchmarks.md has the figures (make bench-mcp).
+// tuneGC spends a little memory on fewer collections, unless the operator decided otherwise. More
+// than this costs memory and gains nothing that can be measured: docs/benchmarks.md has the figures
+// (make bench-mcp).
 func tuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
@@ -92,13 +102,20 @@ func (h *host) front(ctx context.Context, http bool) (*front.Server, error) {
 
 var _ front.Door = (*gate.Door)(nil)
 
-// reload loads the policies again when a file of the site changes and at SIGHUP; a candidate that does not pass leaves the running one.
+// reload loads the policies again when a file of the site changes and at SIGHUP; a candidate that
+// does not pass leaves the running one.
 func (h *host) reload(ctx context.Context, changed func()) {
 	var mu sync.Mutex // guards told
 	told := h.engine.Revision()
 	report := func(err error) {
 		if err != nil {
-			slog.Error("policy not reloaded, the running one stays", "error", err, "revision", h.engine.Revision())
+			slog.Error(
+				"policy not reloaded, the running one stays",
+				"error",
+				err,
+				"revision",
+				h.engine.Revision(),
+			)
 			return
 		}
 		revision := h.engine.Revision()

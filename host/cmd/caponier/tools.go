@@ -22,7 +22,8 @@ func toolsCommand(g *global) *cobra.Command {
 			defer h.Close()
 			if checksum {
 				if g.json {
-					return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"checksum": h.lock.Checksum()})
+					return json.NewEncoder(cmd.OutOrStdout()).
+						Encode(map[string]string{"checksum": h.lock.Checksum()})
 				}
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), h.lock.Checksum())
 				return err
@@ -32,7 +33,13 @@ func toolsCommand(g *global) *cobra.Command {
 				return err
 			}
 			if markdown {
-				return failed(writeToolsDoc(cmd.OutOrStdout(), h.tools, func(t *gate.Tool) gate.Tier { return h.tier(cmd.Context(), principal, t) }))
+				return failed(
+					writeToolsDoc(
+						cmd.OutOrStdout(),
+						h.tools,
+						func(t *gate.Tool) gate.Tier { return h.tier(cmd.Context(), principal, t) },
+					),
+				)
 			}
 			type row struct {
 				Name        string          `json:"name"`
@@ -51,7 +58,23 @@ func toolsCommand(g *global) *cobra.Command {
 			rows := []row{}
 			for _, t := range h.tools {
 				tier := h.tier(cmd.Context(), principal, t)
-				rows = append(rows, row{t.Name, t.Plugin.Name, tier.String(), h.door.Visible(cmd.Context(), principal, "cli", t, gate.Targets{}), h.withheld(t), t.Title, t.Description, t.Runs, t.Imports, t.Commands, t.Budget.Milliseconds(), t.InputSchema})
+				rows = append(
+					rows,
+					row{
+						t.Name,
+						t.Plugin.Name,
+						tier.String(),
+						h.door.Visible(cmd.Context(), principal, "cli", t, gate.Targets{}),
+						h.withheld(t),
+						t.Title,
+						t.Description,
+						t.Runs,
+						t.Imports,
+						t.Commands,
+						t.Budget.Milliseconds(),
+						t.InputSchema,
+					},
+				)
 			}
 			if g.json {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(rows)
@@ -68,18 +91,30 @@ func toolsCommand(g *global) *cobra.Command {
 				if !r.Visible {
 					tier = "(not for " + principal.ID + ")"
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Name, tier, r.Plugin, strings.ReplaceAll(r.Runs, "\n", " "))
+				fmt.Fprintf(
+					w,
+					"%s\t%s\t%s\t%s\n",
+					r.Name,
+					tier,
+					r.Plugin,
+					strings.ReplaceAll(r.Runs, "\n", " "),
+				)
 			}
 			if err := w.Flush(); err != nil || withheld == 0 {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d more are not offered; --json says why.\n", withheld)
+			_, err = fmt.Fprintf(
+				cmd.OutOrStdout(),
+				"%d more are not offered; --json says why.\n",
+				withheld,
+			)
 			return err
 		},
 	}
 	g.narrowing(cmd)
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "print docs/tools.md")
-	cmd.Flags().BoolVar(&checksum, "checksum", false, "print a checksum of the whole lock, to pin it elsewhere")
+	cmd.Flags().
+		BoolVar(&checksum, "checksum", false, "print a checksum of the whole lock, to pin it elsewhere")
 	for _, whole := range []string{"markdown", "checksum"} {
 		for _, part := range []string{"toolsets", "tools", "exclude-tools", "read-only"} {
 			cmd.MarkFlagsMutuallyExclusive(whole, part) // a part of the list has neither

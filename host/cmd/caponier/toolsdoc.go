@@ -57,9 +57,16 @@ func (p property) limits() string {
 	return strings.Join(l, "; ")
 }
 
-// writeToolsDoc writes docs/tools.md: what the lock says of each tool, and the tier that the site gives it.
+// writeToolsDoc writes docs/tools.md: what the lock says of each tool, and the tier that the site
+// gives it.
 func writeToolsDoc(w io.Writer, tools []*gate.Tool, tier func(*gate.Tool) gate.Tier) error {
-	fmt.Fprint(w, "# Tools\n\nGenerated from `plugins.lock` and `policies/site` by `make docs`. A tool without a tier is off until the site names one.\n\n"+strings.TrimRight(differences, "\n")+"\n")
+	fmt.Fprint(
+		w,
+		"# Tools\n\nGenerated from `plugins.lock` and `policies/site` by `make docs`. A tool without a tier is off until the site names one.\n\n"+strings.TrimRight(
+			differences,
+			"\n",
+		)+"\n",
+	)
 	last := ""
 	for _, t := range tools {
 		if t.Plugin.Name != last {
@@ -70,7 +77,15 @@ func writeToolsDoc(w io.Writer, tools []*gate.Tool, tier func(*gate.Tool) gate.T
 		if level == "" {
 			level = "off"
 		}
-		fmt.Fprintf(w, "\n### %s\n\n%s. Tier **%s**, budget %s.\n\n%s\n\n", t.Name, t.Title, level, t.Budget, t.Description)
+		fmt.Fprintf(
+			w,
+			"\n### %s\n\n%s. Tier **%s**, budget %s.\n\n%s\n\n",
+			t.Name,
+			t.Title,
+			level,
+			t.Budget,
+			t.Description,
+		)
 		fmt.Fprintf(w, "- runs: %s\n- operations: %s\n", t.Runs, strings.Join(t.Imports, ", "))
 		if len(t.Commands) > 0 {
 			fmt.Fprintf(w, "- may run: %s\n", "`"+strings.Join(gate.MayRun(t.Commands), "`, `")+"`")
@@ -92,7 +107,15 @@ func writeToolsDoc(w io.Writer, tools []*gate.Tool, tier func(*gate.Tool) gate.T
 		for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 			p := schema.Properties[name]
 			needed := map[bool]string{true: "yes"}[slices.Contains(schema.Required, name)]
-			fmt.Fprintf(w, "| `%s` | %v | %s | %s | %s |\n", name, p.Type, needed, p.limits(), strings.ReplaceAll(p.Description, "|", `\|`))
+			fmt.Fprintf(
+				w,
+				"| `%s` | %v | %s | %s | %s |\n",
+				name,
+				p.Type,
+				needed,
+				p.limits(),
+				strings.ReplaceAll(p.Description, "|", `\|`),
+			)
 		}
 	}
 	return nil

@@ -23,15 +23,33 @@ type Options struct {
 	Entries      []string // such as "caponier/core/call/decision"
 }
 
-// New plans and links a policy. It refuses what it could not run: unknown statements, functions and built-ins.
+// New plans and links a policy. It refuses what it could not run: unknown statements, functions and
+// built-ins.
 func New(ctx context.Context, o Options) (*Policy, error) {
 	b := &bundle.Bundle{Data: map[string]any{}}
 	for name, m := range o.Modules {
-		b.Modules = append(b.Modules, bundle.ModuleFile{URL: name, Path: name, RelativePath: name, Parsed: m.Copy(), Raw: []byte("package x")})
+		b.Modules = append(
+			b.Modules,
+			bundle.ModuleFile{
+				URL:          name,
+				Path:         name,
+				RelativePath: name,
+				Parsed:       m.Copy(),
+				Raw:          []byte("package x"),
+			},
+		)
 	}
-	slices.SortFunc(b.Modules, func(x, y bundle.ModuleFile) int { return strings.Compare(x.Path, y.Path) })
-	c := compile.New().WithTarget(compile.TargetPlan).WithBundle(b).WithEntrypoints(o.Entries...).WithCapabilities(o.Capabilities).
-		WithRegoVersion(ast.RegoV1).WithPruneUnused(true)
+	slices.SortFunc(
+		b.Modules,
+		func(x, y bundle.ModuleFile) int { return strings.Compare(x.Path, y.Path) },
+	)
+	c := compile.New().
+		WithTarget(compile.TargetPlan).
+		WithBundle(b).
+		WithEntrypoints(o.Entries...).
+		WithCapabilities(o.Capabilities).
+		WithRegoVersion(ast.RegoV1).
+		WithPruneUnused(true)
 	if err := c.Build(ctx); err != nil {
 		return nil, fmt.Errorf("planning the policy: %w", err)
 	}
@@ -183,8 +201,9 @@ func fill(to []*ast.Term, from []operand, frame []*ast.Term) []*ast.Term {
 	return to
 }
 
-// callDynamic finds the rule by a path of which parts were computed. Where there is none, base data may have a value, which the plan looks up
-// next; where a rule is undefined, the whole reference is, and that is three blocks out.
+// callDynamic finds the rule by a path of which parts were computed. Where there is none, base data
+// may have a value, which the plan looks up next; where a rule is undefined, the whole reference
+// is, and that is three blocks out.
 func (l *linker) callDynamic(s *ir.CallDynamicStmt) step {
 	path, result := l.operands(s.Path), l.local(s.Result)
 	args := []ir.Local{}

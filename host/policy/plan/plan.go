@@ -1,9 +1,11 @@
 // Package plan evaluates Rego that OPA's planner has lowered to its intermediate representation.
 //
-// The representation (package v1/ir of OPA, https://www.openpolicyagent.org/docs/ir) is what OPA itself makes policy.wasm from. Here each of its
-// statements becomes one Go function when a policy is loaded, so that a decision only runs them: no unification, no search, little garbage.
-// Values and built-in functions are OPA's own, and an error of any of them ends the evaluation, as strict evaluation in topdown does. Topdown
-// stays what policy tests and explanations run on, and the tests of package policy hold the two to the same decisions.
+// The representation (package v1/ir of OPA, https://www.openpolicyagent.org/docs/ir) is what OPA
+// itself makes policy.wasm from. Here each of its statements becomes one Go function when a policy
+// is loaded, so that a decision only runs them: no unification, no search, little garbage. Values
+// and built-in functions are OPA's own, and an error of any of them ends the evaluation, as strict
+// evaluation in topdown does. Topdown stays what policy tests and explanations run on, and the
+// tests of package policy hold the two to the same decisions.
 package plan
 
 import (
@@ -27,7 +29,8 @@ type Policy struct {
 	runs    sync.Pool
 }
 
-// function is a rule or a function of the policy. One without arguments of its own gives the same value all through an evaluation.
+// function is a rule or a function of the policy. One without arguments of its own gives the same
+// value all through an evaluation.
 type function struct {
 	index  int
 	params []ir.Local
@@ -57,8 +60,8 @@ type memo struct {
 	value *ast.Term
 }
 
-// Eval gives the value of an entry point, such as "caponier/core/call/decision", for an input, or nil where that is undefined. It ends soon
-// after ctx does, with its cause.
+// Eval gives the value of an entry point, such as "caponier/core/call/decision", for an input, or
+// nil where that is undefined. It ends soon after ctx does, with its cause.
 func (p *Policy) Eval(ctx context.Context, entry string, input ast.Value) (ast.Value, error) {
 	body, ok := p.entries[entry]
 	if !ok {

@@ -12,7 +12,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
 )
 
-// programs are bodies of package t, each with a rule r. Together they use every statement that OPA's planner makes.
+// programs are bodies of package t, each with a rule r. Together they use every statement that
+// OPA's planner makes.
 var programs = map[string]string{
 	"constant":                   `r := 1`,
 	"big and fractional numbers": `r := [123456789012345678901234567890, 1.5, -0.25, 1e3] if 1.0 == 1`,
@@ -46,7 +47,8 @@ var programs = map[string]string{
 	"every of undefined":         "r if every x in input.nothing { x > 0 }",
 	"every in every":             "r if every x in input.list { every y in input.list { x + y > 1 } }",
 	"loops in loops":             "r := [[x, y] | some x in input.list; some y in input.list; x < y]",
-	"loop over a set":            "r := {[x] | some x in {\"b\", \"a\", input.text}}", // in which order is not said
+	// in which order is not said
+	"loop over a set":            "r := {[x] | some x in {\"b\", \"a\", input.text}}",
 	"loop over a scalar":         "r := [x | some x in input.text]",
 	"loop with a key":            "r := {i: x | some i, x in input.list}",
 	"object comprehension twice": "r := {x: y | some x in [1, 1]; some y in input.list}",
@@ -103,11 +105,20 @@ func prepare(t testing.TB, body string) pair {
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-	here, err := New(context.Background(), Options{Modules: map[string]*ast.Module{"t.rego": m}, Data: base, Capabilities: ast.CapabilitiesForThisVersion(), Entries: []string{"t/r"}})
+	here, err := New(
+		context.Background(),
+		Options{
+			Modules:      map[string]*ast.Module{"t.rego": m},
+			Data:         base,
+			Capabilities: ast.CapabilitiesForThisVersion(),
+			Entries:      []string{"t/r"},
+		},
+	)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-	there, err := rego.New(rego.Query("data.t.r"), rego.Module("t.rego", text), rego.Store(inmem.NewFromObject(base)), rego.StrictBuiltinErrors(true)).PrepareForEval(context.Background())
+	there, err := rego.New(rego.Query("data.t.r"), rego.Module("t.rego", text), rego.Store(inmem.NewFromObject(base)), rego.StrictBuiltinErrors(true)).
+		PrepareForEval(context.Background())
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -144,8 +155,8 @@ func TestPlansMeanWhatTopdownSays(t *testing.T) {
 	}
 }
 
-// FuzzInputs asks all programs about inputs of any shape. Where topdown has a value it must be ours, and where it has none ours may be nothing
-// or an error, never a value.
+// FuzzInputs asks all programs about inputs of any shape. Where topdown has a value it must be
+// ours, and where it has none ours may be nothing or an error, never a value.
 func FuzzInputs(f *testing.F) {
 	for _, seed := range []string{input, `{}`, `null`, `[]`, `{"list": {"1": 2}, "map": [1, 2], "n": "x", "zero": 1}`, `{"list": [1, [2], {"a": 3}, null], "n": -1, "a": null, "text": 5}`} {
 		f.Add(seed)
@@ -173,8 +184,20 @@ func FuzzInputs(f *testing.F) {
 
 func TestEndlessRulesEndWithTheirContext(t *testing.T) {
 	text := "package t\n\nn := [x | some x in input]\n\nr if {\n some a in n\n some b in n\n some c in n\n some d in n\n a + b + c + d < 0\n}"
-	p, err := New(context.Background(), Options{Modules: map[string]*ast.Module{"t.rego": ast.MustParseModuleWithOpts(text, ast.ParserOptions{RegoVersion: ast.RegoV1})},
-		Data: base, Capabilities: ast.CapabilitiesForThisVersion(), Entries: []string{"t/r"}})
+	p, err := New(
+		context.Background(),
+		Options{
+			Modules: map[string]*ast.Module{
+				"t.rego": ast.MustParseModuleWithOpts(
+					text,
+					ast.ParserOptions{RegoVersion: ast.RegoV1},
+				),
+			},
+			Data:         base,
+			Capabilities: ast.CapabilitiesForThisVersion(),
+			Entries:      []string{"t/r"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,10 +207,14 @@ func TestEndlessRulesEndWithTheirContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := p.Eval(ctx, "t/r", ast.NewArray(list...)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := p.Eval(ctx, "t/r", ast.NewArray(list...)); !errors.Is(
+		err,
+		context.DeadlineExceeded,
+	) {
 		t.Errorf("%v", err)
 	}
-	if v, err := p.Eval(context.Background(), "t/r", ast.NewArray()); err != nil || v != nil { // what the ended one left behind does no harm
+	// what the ended one left behind does no harm
+	if v, err := p.Eval(context.Background(), "t/r", ast.NewArray()); err != nil || v != nil {
 		t.Errorf("%v %v", v, err)
 	}
 	if _, err := p.Eval(context.Background(), "t/x", ast.NewArray()); err == nil {
@@ -197,8 +224,20 @@ func TestEndlessRulesEndWithTheirContext(t *testing.T) {
 
 func TestWhatCannotBeRunIsRefused(t *testing.T) {
 	for name, body := range map[string]string{"walk": `r := [x | walk(input, [_, x])]`} {
-		_, err := New(context.Background(), Options{Modules: map[string]*ast.Module{"t.rego": ast.MustParseModuleWithOpts("package t\n\n"+body, ast.ParserOptions{RegoVersion: ast.RegoV1})},
-			Data: base, Capabilities: ast.CapabilitiesForThisVersion(), Entries: []string{"t/r"}})
+		_, err := New(
+			context.Background(),
+			Options{
+				Modules: map[string]*ast.Module{
+					"t.rego": ast.MustParseModuleWithOpts(
+						"package t\n\n"+body,
+						ast.ParserOptions{RegoVersion: ast.RegoV1},
+					),
+				},
+				Data:         base,
+				Capabilities: ast.CapabilitiesForThisVersion(),
+				Entries:      []string{"t/r"},
+			},
+		)
 		if err == nil || !strings.Contains(err.Error(), "there is no function") {
 			t.Errorf("%s: %v", name, err)
 		}

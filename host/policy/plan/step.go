@@ -11,8 +11,8 @@ import (
 // step is a linked statement.
 type step func(*run, []*ast.Term) (signal, error)
 
-// signal says where to go on: with the next step, behind the block (the statement is undefined, or breaks out), that many blocks further out,
-// or with the function's result.
+// signal says where to go on: with the next step, behind the block (the statement is undefined, or
+// breaks out), that many blocks further out, or with the function's result.
 type signal int
 
 const (

@@ -101,7 +101,8 @@ func merge(a, b, to ir.Local) step {
 	}
 }
 
-// with runs a block while a local, or a part of it, has another value. What was remembered does not hold there.
+// with runs a block while a local, or a part of it, has another value. What was remembered does not
+// hold there.
 func (l *linker) with(s *ir.WithStmt) step {
 	local, value, body := l.local(s.Local), l.operand(s.Value), l.block(s.Block)
 	var path []*ast.Term

@@ -17,7 +17,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// OpenSSH is a real sshd on the loopback, with its own keys and configuration. It logs in the user who runs the test.
+// OpenSSH is a real sshd on the loopback, with its own keys and configuration. It logs in the user
+// who runs the test.
 type OpenSSH struct {
 	Addr       string
 	User       string
@@ -32,7 +33,8 @@ type OpenSSH struct {
 	log     *os.File
 }
 
-// StartOpenSSH starts sshd with lines added to its configuration. Without an installed sshd the test is skipped, but fails where CI=true.
+// StartOpenSSH starts sshd with lines added to its configuration. Without an installed sshd the
+// test is skipped, but fails where CI=true.
 func StartOpenSSH(t testing.TB, lines ...string) *OpenSSH {
 	t.Helper()
 	me, err := user.Current()
@@ -42,7 +44,8 @@ func StartOpenSSH(t testing.TB, lines ...string) *OpenSSH {
 	return StartOpenSSHFor(t, me.Username, nil, lines...)
 }
 
-// StartOpenSSHFor is StartOpenSSH for another user. wrap comes before sshd's own command line, such as the words of unshare(1).
+// StartOpenSSHFor is StartOpenSSH for another user. wrap comes before sshd's own command line, such
+// as the words of unshare(1).
 func StartOpenSSHFor(t testing.TB, login string, wrap []string, lines ...string) *OpenSSH {
 	t.Helper()
 	const sshd = "/usr/sbin/sshd"
@@ -54,12 +57,18 @@ func StartOpenSSHFor(t testing.TB, login string, wrap []string, lines ...string)
 			t.Fatal(err)
 		}
 	}
-	dir, err := os.MkdirTemp("", "sshtest-") // not t.TempDir: sshd expands % in paths, and test names may hold it
+	// not t.TempDir: sshd expands % in paths, and test names may hold it
+	dir, err := os.MkdirTemp("", "sshtest-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	o := &OpenSSH{t: t, sshd: append(wrap[:len(wrap):len(wrap)], sshd, "-D", "-e", "-f"), User: login, Dir: dir}
+	o := &OpenSSH{
+		t:    t,
+		sshd: append(wrap[:len(wrap):len(wrap)], sshd, "-D", "-e", "-f"),
+		User: login,
+		Dir:  dir,
+	}
 	if err := os.Chmod(dir, 0o755); err != nil { // the other user reads authorized_keys
 		t.Fatal(err)
 	}
@@ -76,8 +85,13 @@ func StartOpenSSHFor(t testing.TB, login string, wrap []string, lines ...string)
 	_, port := HostPort(o.Addr)
 	o.NewHostKey()
 	// SHLVL keeps bash from reading the user's own ~/.bashrc, which would be measured too.
-	config := fmt.Sprintf("ListenAddress 127.0.0.1\nPort %d\nHostKey %s\nPidFile none\nAuthorizedKeysFile %s\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\n"+
-		"UseDNS no\nPrintMotd no\nAllowTcpForwarding yes\nSubsystem sftp internal-sftp\nSetEnv SHLVL=3\nMaxStartups 100\nLogLevel VERBOSE\n", port, o.file("host"), o.file("authorized_keys"))
+	config := fmt.Sprintf(
+		"ListenAddress 127.0.0.1\nPort %d\nHostKey %s\nPidFile none\nAuthorizedKeysFile %s\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\n"+
+			"UseDNS no\nPrintMotd no\nAllowTcpForwarding yes\nSubsystem sftp internal-sftp\nSetEnv SHLVL=3\nMaxStartups 100\nLogLevel VERBOSE\n",
+		port,
+		o.file("host"),
+		o.file("authorized_keys"),
+	)
 	// sshd takes the first value of a keyword, so what the test asks for goes first.
 	if err := os.WriteFile(o.file("config"), []byte(strings.Join(lines, "\n")+"\n"+config), 0o600); err != nil {
 		t.Fatal(err)
@@ -97,7 +111,8 @@ func StartOpenSSHFor(t testing.TB, login string, wrap []string, lines ...string)
 	return o
 }
 
-// Missing skips a test for want of a program, or fails it where CI=true: there every program is installed.
+// Missing skips a test for want of a program, or fails it where CI=true: there every program is
+// installed.
 func Missing(t testing.TB, program string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -157,7 +172,8 @@ func (o *OpenSSH) Kill() {
 	if o.cmd == nil {
 		return
 	}
-	family := descendants(o.cmd.Process.Pid) // sessions leave the process group, so that they are found by their parents
+	// sessions leave the process group, so that they are found by their parents
+	family := descendants(o.cmd.Process.Pid)
 	syscall.Kill(-o.cmd.Process.Pid, syscall.SIGKILL)
 	for _, pid := range family {
 		syscall.Kill(pid, syscall.SIGKILL)

@@ -39,7 +39,13 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, done: make(chan struct{}), conns: map[net.Conn]bool{}}
+	p := &Proxy{
+		Addr:     l.Addr().String(),
+		target:   target,
+		listener: l,
+		done:     make(chan struct{}),
+		conns:    map[net.Conn]bool{},
+	}
 	p.wg.Go(func() {
 		for {
 			c, err := l.Accept()

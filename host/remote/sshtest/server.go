@@ -23,31 +23,47 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Faults are the ways in which a Server misbehaves. Zero behaves well. They may be changed between connections with [Server.Set].
+// Faults are the ways in which a Server misbehaves. Zero behaves well. They may be changed between
+// connections with [Server.Set].
 type Faults struct {
-	Silent          bool                                        // accepts the TCP connection and says nothing
-	EndlessBanner   bool                                        // sends lines before its version for ever
-	SilentKEX       bool                                        // says its version and nothing more
-	SilentAuth      bool                                        // never answers the authentication
-	SilentGlobal    bool                                        // never answers keepalives
-	SilentOpen      bool                                        // never answers the opening of a channel
-	SilentExec      bool                                        // never answers the exec request, and does not run it
-	FloodRequests   bool                                        // sends requests of its own instead of an answer to the exec request
-	RunSilent       bool                                        // runs the command and never answers the exec request
-	RefuseOpens     int                                         // this many channels are refused first
-	MaxSessions     int                                         // above that channels are refused
-	NoExit          bool                                        // closes the channel without an exit status
-	DropAfterRun    bool                                        // drops the connection when the command has run
-	DropBeforeRun   bool                                        // drops the connection when the exec request arrives
-	HoldOutput      bool                                        // tells the exit status but never the end of the output
-	NoSFTP          bool                                        // refuses the subsystem
-	SFTP            func(io.ReadWriteCloser)                    // speaks instead of the SFTP server
-	WrapSFTP        func(io.ReadWriteCloser) io.ReadWriteCloser // stands between the SFTP server and the client
-	GlobalFlood     bool                                        // sends global requests all the time
-	DisconnectAfter time.Duration                               // drops each connection after that time
+	// accepts the TCP connection and says nothing
+	Silent bool
+	// sends lines before its version for ever
+	EndlessBanner bool
+	SilentKEX     bool // says its version and nothing more
+	SilentAuth    bool // never answers the authentication
+	SilentGlobal  bool // never answers keepalives
+	// never answers the opening of a channel
+	SilentOpen bool
+	// never answers the exec request, and does not run it
+	SilentExec bool
+	// sends requests of its own instead of an answer to the exec request
+	FloodRequests bool
+	// runs the command and never answers the exec request
+	RunSilent bool
+	// this many channels are refused first
+	RefuseOpens int
+	MaxSessions int // above that channels are refused
+	// closes the channel without an exit status
+	NoExit bool
+	// drops the connection when the command has run
+	DropAfterRun bool
+	// drops the connection when the exec request arrives
+	DropBeforeRun bool
+	// tells the exit status but never the end of the output
+	HoldOutput bool
+	NoSFTP     bool                     // refuses the subsystem
+	SFTP       func(io.ReadWriteCloser) // speaks instead of the SFTP server
+	// stands between the SFTP server and the client
+	WrapSFTP func(io.ReadWriteCloser) io.ReadWriteCloser
+	// sends global requests all the time
+	GlobalFlood bool
+	// drops each connection after that time
+	DisconnectAfter time.Duration
 }
 
-// Options of a Server. The zero value runs commands with /bin/sh and serves the whole file system of the test's own user.
+// Options of a Server. The zero value runs commands with /bin/sh and serves the whole file system
+// of the test's own user.
 type Options struct {
 	Shell    []string // argv before the command; nil is /bin/sh -c
 	Env      []string // of commands
@@ -94,19 +110,23 @@ func New(t testing.TB, o Options) *Server {
 	}
 	var client ssh.PublicKey
 	s.ClientFile, client = NewKeyFile(t)
-	s.config = &ssh.ServerConfig{PublicKeyCallback: func(meta ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-		if s.Faults().SilentAuth {
-			<-s.ctx.Done()
-		}
-		if cert, isCert := key.(*ssh.Certificate); isCert && o.CA != nil {
-			checker := ssh.CertChecker{IsUserAuthority: func(k ssh.PublicKey) bool { return string(k.Marshal()) == string(o.CA.Marshal()) }}
-			return checker.Authenticate(meta, cert)
-		}
-		if string(key.Marshal()) != string(client.Marshal()) {
-			return nil, errors.New("unknown key")
-		}
-		return nil, nil
-	}}
+	s.config = &ssh.ServerConfig{
+		PublicKeyCallback: func(meta ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+			if s.Faults().SilentAuth {
+				<-s.ctx.Done()
+			}
+			if cert, isCert := key.(*ssh.Certificate); isCert && o.CA != nil {
+				checker := ssh.CertChecker{
+					IsUserAuthority: func(k ssh.PublicKey) bool { return string(k.Marshal()) == string(o.CA.Marshal()) },
+				}
+				return checker.Authenticate(meta, cert)
+			}
+			if string(key.Marshal()) != string(client.Marshal()) {
+				return nil, errors.New("unknown key")
+			}
+			return nil, nil
+		},
+	}
 	if o.Password != "" {
 		s.config.PasswordCallback = func(_ ssh.ConnMetadata, p []byte) (*ssh.Permissions, error) {
 			if string(p) != o.Password {
@@ -275,7 +295,8 @@ func (s *Server) channel(c net.Conn, nc ssh.NewChannel, here *atomic.Int64) {
 		s.faults.RefuseOpens--
 	}
 	s.mu.Unlock()
-	if refuse || nc.ChannelType() != "session" || f.MaxSessions > 0 && here.Load() >= int64(f.MaxSessions) {
+	if refuse || nc.ChannelType() != "session" ||
+		f.MaxSessions > 0 && here.Load() >= int64(f.MaxSessions) {
 		nc.Reject(ssh.ConnectionFailed, "open failed")
 		return
 	}
@@ -365,7 +386,9 @@ func (s *Server) shell(ctx context.Context, ch ssh.Channel, command string) int 
 		argv = []string{"/bin/sh", "-c", command}
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = append(os.Environ(), s.o.Env...), ch, ch.Stderr(), 2*time.Second
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = append(
+		os.Environ(),
+		s.o.Env...), ch, ch.Stderr(), 2*time.Second
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return 255
@@ -379,7 +402,8 @@ func (s *Server) shell(ctx context.Context, ch ssh.Channel, command string) int 
 		in.Close()
 	})
 	err = cmd.Wait()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) &&
+		!errors.Is(err, exec.ErrWaitDelay) {
 		return 255
 	}
 	return cmd.ProcessState.ExitCode()

@@ -38,7 +38,8 @@ const (
 // Script is an SFTP server that answers each packet as it is told. An answer of nil is silence.
 type Script map[byte]func(id uint32, body []byte) []byte
 
-// Serve speaks until the client ends. INIT is answered with version 3 unless the script says something else.
+// Serve speaks until the client ends. INIT is answered with version 3 unless the script says
+// something else.
 func (s Script) Serve(rw io.ReadWriteCloser) {
 	defer rw.Close()
 	var head [5]byte
@@ -123,7 +124,8 @@ func Text(body []byte) string {
 	return string(body[4 : 4+binary.BigEndian.Uint32(body)])
 }
 
-// Tap stands between client and server and calls seen with the type of each packet that the client sends, before the server gets it.
+// Tap stands between client and server and calls seen with the type of each packet that the client
+// sends, before the server gets it.
 type Tap struct {
 	io.ReadWriteCloser
 	Seen func(kind byte)
@@ -210,7 +212,16 @@ func (d *Disk) PosixRename(r *sftp.Request) error { return os.Rename(r.Filepath,
 
 // StatVFS tells how much is left.
 func (d *Disk) StatVFS(*sftp.Request) (*sftp.StatVFS, error) {
-	return &sftp.StatVFS{Bsize: 1, Frsize: 1, Blocks: 1 << 20, Bfree: uint64(d.Left.Load()), Bavail: uint64(d.Left.Load()), Files: 100, Ffree: 100, Favail: 100}, nil
+	return &sftp.StatVFS{
+		Bsize:  1,
+		Frsize: 1,
+		Blocks: 1 << 20,
+		Bfree:  uint64(d.Left.Load()),
+		Bavail: uint64(d.Left.Load()),
+		Files:  100,
+		Ffree:  100,
+		Favail: 100,
+	}, nil
 }
 
 type infos []os.FileInfo

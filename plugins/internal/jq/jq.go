@@ -1,4 +1,5 @@
-// Package jq runs jq filters over JSON, and the short paths that are written where jq is not known: .results.0, .name,.email.
+// Package jq runs jq filters over JSON, and the short paths that are written where jq is not known:
+// .results.0, .name,.email.
 package jq
 
 import (
@@ -31,8 +32,8 @@ func fail(code, format string, args ...any) error {
 
 func bad(format string, args ...any) error { return fail("bad_filter", format, args...) }
 
-// Run gives the outputs of a filter, encoded: a single one as it is, several as a list. max is in bytes. The host's budget for the call stops what
-// does not end by itself.
+// Run gives the outputs of a filter, encoded: a single one as it is, several as a list. max is in
+// bytes. The host's budget for the call stops what does not end by itself.
 func Run(filter string, document []byte, max int) (json.RawMessage, error) {
 	if strings.TrimSpace(filter) == "" || len(filter) > MaxFilter {
 		return nil, bad("a filter has 1 to %d bytes", MaxFilter)
@@ -75,7 +76,11 @@ func pickAll(list [][]step, document []byte, max int) (json.RawMessage, error) {
 		for _, s := range path {
 			at := &gojq.Index{Str: &gojq.String{Str: s.key}}
 			if s.list {
-				at = &gojq.Index{Start: &gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeNumber, Number: strconv.Itoa(s.index)}}}
+				at = &gojq.Index{
+					Start: &gojq.Query{
+						Term: &gojq.Term{Type: gojq.TermTypeNumber, Number: strconv.Itoa(s.index)},
+					},
+				}
 			}
 			o, err := suffix(&gojq.Suffix{Index: at})
 			if err != nil {
@@ -115,7 +120,12 @@ func (o *outputs) tidy(b []byte) error {
 
 func (o *outputs) add(b []byte) error {
 	if o.size += len(b) + 1; o.size > o.max || len(o.all) == maxOutputs {
-		return fail("too_large", "the filter gives more than %d bytes or %d outputs", o.max, maxOutputs)
+		return fail(
+			"too_large",
+			"the filter gives more than %d bytes or %d outputs",
+			o.max,
+			maxOutputs,
+		)
 	}
 	o.all = append(o.all, b)
 	return nil

@@ -64,7 +64,8 @@ func FuzzShortPaths(f *testing.F) {
 	f.Add(".a", ` {"a" : [ 1 , {"]":"}\\\""} ] , "\u0061":{"b":[]},"c":-1.50e3 } `)
 	f.Fuzz(func(t *testing.T, filter, document string) {
 		list, err := paths(filter)
-		if err != nil || list == nil || !utf8.ValidString(document) || !utf8.ValidString(filter) || strings.Contains(document, `\u`) && strings.Contains(document, `\ud`) {
+		if err != nil || list == nil || !utf8.ValidString(document) || !utf8.ValidString(filter) ||
+			strings.Contains(document, `\u`) && strings.Contains(document, `\ud`) {
 			return
 		}
 		var programs []string
@@ -99,7 +100,8 @@ func equal(t *testing.T, a, b []byte) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// whole runs a filter as the interpreter alone would. The document must be what encoding/json reads.
+// whole runs a filter as the interpreter alone would. The document must be what encoding/json
+// reads.
 func whole(t *testing.T, filter, document string) (json.RawMessage, error) {
 	t.Helper()
 	q, err := gojq.Parse(filter)
@@ -135,15 +137,78 @@ func whole(t *testing.T, filter, document string) (json.RawMessage, error) {
 	}
 }
 
-var streams = []string{".results[]", ".results[].id", "[.results[].id]", ".results | map(.id) | add", ".results|length", ".results[] | select(.id>1) | .id", ".results[1:]", ".results[-1:] | .[0].id",
-	".results[:1][0]", ".results[-1].id", ".results[-9]", ".a[][]", ".[]", "map(.)", "[.[]] | length", ".a | map(.c[1][0])", "(.results, .a) | length", ".results[] | (.id, .id)", "[.results[], .name]",
-	".results | map(empty)", ".results | map(.id, .id)", "[.results[] | halt]", ".results[] | if .id == 1 then halt else .id end", ".results[] | .id, halt", ".name[1:]", ".name[]", ".name | length", ".missing[]",
-	".missing | length", ".[\"x y\"] | .[]", ".results[0] | keys", ".results | map(select(.id > 1)) | length", ".results | .[] | .id | . + 1", ".big", ".results as $r | $r[0].id", "def f: .id; .results[] | f",
-	".results[] as {id: $i} | $i", ".results[]?", ".name[]?", ".results[.results[0].id].id", ".results | map(.id)[]", "[.results[] | .id] | map(. * 2) | add", ".results | first", "[limit(1; .results[])]",
-	"try error(\"x\") catch .", ".results | map(error)", ".a.b.c | map(length)", ".results | group_by(.id) | length", "[..] | length", "reduce .results[] as $x (0; . + $x.id)", ".results[0:\"x\"]",
-	"label $out | .results[] | if .id == 2 then break $out else .id end", ".results | map(.id) as [$a, $b] | $a + $b", ".[0]", ".results.x", "input", "path(.results[])", ".results[] | select(.id > 1, .id > 0)", ".results | map(select(.id > 1)) | .[].id", ".results[0] | select(.id)", ".[] | select(. == \"n\")", ".results[] | select(halt)", ".results[] | select(error)", "select(.name == \"n\") | .email", "del(.results[0]) | .results", "$__loc__", ".results[] |= 1"}
+var streams = []string{
+	".results[]",
+	".results[].id",
+	"[.results[].id]",
+	".results | map(.id) | add",
+	".results|length",
+	".results[] | select(.id>1) | .id",
+	".results[1:]",
+	".results[-1:] | .[0].id",
+	".results[:1][0]",
+	".results[-1].id",
+	".results[-9]",
+	".a[][]",
+	".[]",
+	"map(.)",
+	"[.[]] | length",
+	".a | map(.c[1][0])",
+	"(.results, .a) | length",
+	".results[] | (.id, .id)",
+	"[.results[], .name]",
+	".results | map(empty)",
+	".results | map(.id, .id)",
+	"[.results[] | halt]",
+	".results[] | if .id == 1 then halt else .id end",
+	".results[] | .id, halt",
+	".name[1:]",
+	".name[]",
+	".name | length",
+	".missing[]",
+	".missing | length",
+	".[\"x y\"] | .[]",
+	".results[0] | keys",
+	".results | map(select(.id > 1)) | length",
+	".results | .[] | .id | . + 1",
+	".big",
+	".results as $r | $r[0].id",
+	"def f: .id; .results[] | f",
+	".results[] as {id: $i} | $i",
+	".results[]?",
+	".name[]?",
+	".results[.results[0].id].id",
+	".results | map(.id)[]",
+	"[.results[] | .id] | map(. * 2) | add",
+	".results | first",
+	"[limit(1; .results[])]",
+	"try error(\"x\") catch .",
+	".results | map(error)",
+	".a.b.c | map(length)",
+	".results | group_by(.id) | length",
+	"[..] | length",
+	"reduce .results[] as $x (0; . + $x.id)",
+	".results[0:\"x\"]",
+	"label $out | .results[] | if .id == 2 then break $out else .id end",
+	".results | map(.id) as [$a, $b] | $a + $b",
+	".[0]",
+	".results.x",
+	"input",
+	"path(.results[])",
+	".results[] | select(.id > 1, .id > 0)",
+	".results | map(select(.id > 1)) | .[].id",
+	".results[0] | select(.id)",
+	".[] | select(. == \"n\")",
+	".results[] | select(halt)",
+	".results[] | select(error)",
+	"select(.name == \"n\") | .email",
+	"del(.results[0]) | .results",
+	"$__loc__",
+	".results[] |= 1",
+}
 
-// What goes through the text gives what the interpreter gives, whatever the filter and the document.
+// What goes through the text gives what the interpreter gives, whatever the filter and the
+// document.
 func TestStreamingIsWhatTheInterpreterDoes(t *testing.T) {
 	for _, filter := range streams {
 		if _, err := gojq.Parse(filter); err != nil {
@@ -164,7 +229,15 @@ func checkStream(t *testing.T, filter, document string) {
 	}
 	want, wantErr := whole(t, filter, document)
 	if (err == nil) != (wantErr == nil) {
-		t.Fatalf("%q of %q gives %s, %v; the interpreter alone gives %s, %v", filter, document, got, err, want, wantErr)
+		t.Fatalf(
+			"%q of %q gives %s, %v; the interpreter alone gives %s, %v",
+			filter,
+			document,
+			got,
+			err,
+			want,
+			wantErr,
+		)
 	}
 	if err == nil && !equal(t, got, want) {
 		t.Fatalf("%q of %q gives %s, the interpreter alone gives %s", filter, document, got, want)
@@ -177,11 +250,18 @@ func FuzzStreaming(f *testing.F) {
 	}
 	f.Add(".[]", `{"a":1,"\u0061":2," ":[1,{"]":"}"}]}`)
 	f.Fuzz(func(t *testing.T, filter, document string) {
-		unsteady := regexp.MustCompile(`now|env|ENV|random|input|debug|stderr|range|repeat|recurse|\.\.|until|while|limit|\*|tojson|@|ltrimstr|implode|infinite|nan`)
-		if len(filter) > 200 || len(document) > 500 || !utf8.ValidString(document) || !utf8.ValidString(filter) || strings.Contains(document, `\ud`) || unsteady.MatchString(filter) || !json.Valid([]byte(document)) {
+		unsteady := regexp.MustCompile(
+			`now|env|ENV|random|input|debug|stderr|range|repeat|recurse|\.\.|until|while|limit|\*|tojson|@|ltrimstr|implode|infinite|nan`,
+		)
+		if len(filter) > 200 || len(document) > 500 || !utf8.ValidString(document) ||
+			!utf8.ValidString(filter) ||
+			strings.Contains(document, `\ud`) ||
+			unsteady.MatchString(filter) ||
+			!json.Valid([]byte(document)) {
 			return
 		}
-		if short, err := paths(filter); err != nil || short != nil { // .0 means something else to jq
+		// .0 means something else to jq
+		if short, err := paths(filter); err != nil || short != nil {
 			return
 		}
 		if _, err := gojq.Parse(filter); err != nil {

@@ -11,7 +11,9 @@ import (
 // MaxPaths is how many short paths a list may have.
 const MaxPaths = 20
 
-var segment = regexp.MustCompile(`^(?:\.([A-Za-z_][A-Za-z0-9_]*)|\.([0-9]+)|\.?\[([0-9]+)\]|\.?\[("(?:[^"\\]|\\.)*")\]|\.("(?:[^"\\]|\\.)*"))`)
+var segment = regexp.MustCompile(
+	`^(?:\.([A-Za-z_][A-Za-z0-9_]*)|\.([0-9]+)|\.?\[([0-9]+)\]|\.?\[("(?:[^"\\]|\\.)*")\]|\.("(?:[^"\\]|\\.)*"))`,
+)
 
 // step goes into an object by key, or into a list by index.
 type step struct {
@@ -20,7 +22,8 @@ type step struct {
 	list  bool
 }
 
-// paths reads a list of short paths such as .results.0,.total. It is nil for a filter that is something else.
+// paths reads a list of short paths such as .results.0,.total. It is nil for a filter that is
+// something else.
 func paths(filter string) (list [][]step, err error) {
 	for rest := strings.TrimSpace(filter); ; {
 		path, after, err := short(rest)
@@ -52,7 +55,11 @@ func short(s string) (path []step, rest string, err error) {
 		if index := m[2] + m[3]; index != "" {
 			n, err := strconv.Atoi(index)
 			if err != nil || n > 1<<31-1 || strconv.Itoa(n) != index {
-				return nil, "", bad("the index %.32s: write it without leading zeros, at most %d", index, 1<<31-1)
+				return nil, "", bad(
+					"the index %.32s: write it without leading zeros, at most %d",
+					index,
+					1<<31-1,
+				)
 			}
 			one = step{index: n, list: true}
 		} else if quoted := m[4] + m[5]; quoted != "" && json.Unmarshal([]byte(quoted), &one.key) != nil {
@@ -60,13 +67,15 @@ func short(s string) (path []step, rest string, err error) {
 		}
 		path, rest = append(path, one), rest[len(m[0]):]
 	}
-	if path == nil && strings.HasPrefix(s, ".") && (len(s) == 1 || strings.ContainsRune(", \t\n", rune(s[1]))) {
+	if path == nil && strings.HasPrefix(s, ".") &&
+		(len(s) == 1 || strings.ContainsRune(", \t\n", rune(s[1]))) {
 		return []step{}, s[1:], nil
 	}
 	return path, rest, nil
 }
 
-// enter goes one step into a list or an object, without making anything of the rest of the document. What is not there is null.
+// enter goes one step into a list or an object, without making anything of the rest of the
+// document. What is not there is null.
 func enter(b []byte, s step) []byte {
 	if s.list && s.index < 0 {
 		s.index += count(b)

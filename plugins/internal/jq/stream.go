@@ -14,11 +14,13 @@ import (
 	"github.com/caponier-mcp/caponier/sdk"
 )
 
-// A document as a tree takes several times its own size, which a plugin does not have for ten megabytes. So the beginning of a filter goes through the text
-// as it is, as far as it only walks: .rows[], map(f), [.rows[] | f], .rows[2:5], length. What comes after runs in the interpreter, on one element at a time.
+// A document as a tree takes several times its own size, which a plugin does not have for ten
+// megabytes. So the beginning of a filter goes through the text as it is, as far as it only walks:
+// .rows[], map(f), [.rows[] | f], .rows[2:5], length. What comes after runs in the interpreter, on
+// one element at a time.
 
-// op is one stage of a filter. It gives none, one or several values for each that it is given. code does the same in the interpreter, for values of a
-// type that the stage does not walk through.
+// op is one stage of a filter. It gives none, one or several values for each that it is given. code
+// does the same in the interpreter, for values of a type that the stage does not walk through.
 type op struct {
 	kind     kind
 	index    step
@@ -26,7 +28,9 @@ type op struct {
 	inner    []op   // of collect
 	branches [][]op // of comma
 	code     *gojq.Code
-	each     *gojq.Code // the same for each element of a list: to start the interpreter costs more than most elements do
+	// the same for each element of a list: to start the interpreter costs more than most elements
+	// do
+	each *gojq.Code
 }
 
 type kind int
@@ -70,7 +74,9 @@ func program(k kind, q *gojq.Query) (op, error) {
 	if err != nil {
 		return op{}, err
 	}
-	elements := &gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeIdentity, SuffixList: []*gojq.Suffix{{Iter: true}}}}
+	elements := &gojq.Query{
+		Term: &gojq.Term{Type: gojq.TermTypeIdentity, SuffixList: []*gojq.Suffix{{Iter: true}}},
+	}
 	each, err := gojq.Compile(&gojq.Query{Left: elements, Op: gojq.OpPipe, Right: q})
 	return op{kind: k, code: code, each: each}, err
 }
@@ -140,8 +146,17 @@ func base(t *gojq.Term) ([]op, error) {
 		}
 		inner, err := plan(t.Func.Args[0])
 		return []op{{kind: collect, inner: append([]op{*each}, inner...)}}, err
-	case t.Type == gojq.TermTypeFunc && t.Func.Name == "select" && len(t.Func.Args) == 1: // what is chosen goes on as it stands
-		o, err := program(choose, &gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeArray, Array: &gojq.Array{Query: t.Func.Args[0]}}})
+	case t.Type == gojq.TermTypeFunc && t.Func.Name == "select" && len(t.Func.Args) == 1:
+		// what is chosen goes on as it stands
+		o, err := program(
+			choose,
+			&gojq.Query{
+				Term: &gojq.Term{
+					Type:  gojq.TermTypeArray,
+					Array: &gojq.Array{Query: t.Func.Args[0]},
+				},
+			},
+		)
 		return []op{o}, err
 	case t.Type == gojq.TermTypeFunc && t.Func.Name == "length" && len(t.Func.Args) == 0:
 		code, err := gojq.Compile(&gojq.Query{Term: t})
@@ -152,7 +167,9 @@ func base(t *gojq.Term) ([]op, error) {
 
 // suffix is the stage of .name, [0], [2:5] or []; nil for one that has to be computed, or may fail.
 func suffix(s *gojq.Suffix) (*op, error) {
-	code, err := gojq.Compile(&gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeIdentity, SuffixList: []*gojq.Suffix{s}}})
+	code, err := gojq.Compile(
+		&gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeIdentity, SuffixList: []*gojq.Suffix{s}}},
+	)
 	if err != nil || s.Optional {
 		return nil, err
 	}
@@ -193,7 +210,8 @@ func constant(q *gojq.Query) (*int, bool) {
 
 var errHalt = errors.New("the filter ended itself")
 
-// run gives one value to the first stage, and what comes out of the last one to emit. Values are text.
+// run gives one value to the first stage, and what comes out of the last one to emit. Values are
+// text.
 func run(ops []op, value []byte, emit func([]byte) error) error {
 	if len(ops) == 0 {
 		return emit(value)
@@ -208,9 +226,15 @@ func run(ops []op, value []byte, emit func([]byte) error) error {
 	case o.kind == slice && list:
 		return next(cut(value, o.from, o.to))
 	case (o.kind == index || o.kind == slice) && (list || value[0] == '{'): // not worth a tree
-		return fail("filter_failed", "the filter wants a list where there is an object, or an object where there is a list")
+		return fail(
+			"filter_failed",
+			"the filter wants a list where there is an object, or an object where there is a list",
+		)
 	case o.kind == iterate && (list || value[0] == '{') && len(rest) == 1 && rest[0].kind == interpret:
-		return batches(value, func(some []byte) error { return interpreted(rest[0].each, some, emit) })
+		return batches(
+			value,
+			func(some []byte) error { return interpreted(rest[0].each, some, emit) },
+		)
 	case o.kind == iterate && (list || value[0] == '{') && len(rest) > 0 && rest[0].kind == choose:
 		return batches(value, func(some []byte) error {
 			return rest[0].choose(some, func(v []byte) error { return run(rest[1:], v, emit) })
@@ -310,7 +334,8 @@ func evaluate(code *gojq.Code, value []byte, do func(any) error) error {
 	}
 }
 
-// elements gives the values of a list, or those of an object in the order of its keys, the last of those that repeat.
+// elements gives the values of a list, or those of an object in the order of its keys, the last of
+// those that repeat.
 func elements(b []byte, each func([]byte) error) error {
 	if b[0] == '[' {
 		n := 0

@@ -8,8 +8,9 @@ import (
 	"unsafe"
 )
 
-// tree is decode for valid JSON with as little memory as the interpreter's types allow: texts without escapes are not copied, and small whole numbers are
-// not kept as text. The document must not change afterwards.
+// tree is decode for valid JSON with as little memory as the interpreter's types allow: texts
+// without escapes are not copied, and small whole numbers are not kept as text. The document must
+// not change afterwards.
 func tree(b []byte) (any, error) {
 	v, _, err := node(b, space(b, 0), 0)
 	return v, err
@@ -53,7 +54,8 @@ func node(b []byte, i, depth int) (v any, end int, err error) {
 	case 't', 'f':
 		return b[i] == 't', end, nil
 	}
-	if word := b[i:end]; strconv.IntSize == 64 && len(word) < 19 && !bytes.ContainsAny(word, ".eE-") {
+	if word := b[i:end]; strconv.IntSize == 64 && len(word) < 19 &&
+		!bytes.ContainsAny(word, ".eE-") {
 		n, err := strconv.Atoi(string(word))
 		return n, end, err
 	}

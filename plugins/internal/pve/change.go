@@ -8,7 +8,8 @@ import (
 	"github.com/caponier-mcp/caponier/sdk"
 )
 
-// Change brings a guest to a status: it looks first, acts, and believes only what it sees afterwards.
+// Change brings a guest to a status: it looks first, acts, and believes only what it sees
+// afterwards.
 type Change struct {
 	Node    Node
 	VMID    int
@@ -31,12 +32,13 @@ type Changed struct {
 	Reply
 	VMID    int    `json:"vmid"`
 	Node    string `json:"node"`
-	Status  string `json:"status" doc:"As it is now: running or stopped"`
+	Status  string `json:"status"  doc:"As it is now: running or stopped"`
 	Changed bool   `json:"changed" doc:"False when nothing had to be done"`
 	Message string `json:"message"`
 }
 
-// polls is how often the status is read again when the HA manager, which answers before it acts, was asked.
+// polls is how often the status is read again when the HA manager, which answers before it acts,
+// was asked.
 const polls = 20
 
 // Do makes the change. Format is that of the text of the answer.
@@ -51,22 +53,41 @@ func (ch Change) Do(format string) (Changed, error) {
 	before, state := seen, seen.Status
 	switch {
 	case ch.Again && state != ch.Want:
-		return out, &sdk.Error{Code: "not_running", Message: fmt.Sprintf("%s: it is %s", doing, state), Suggestion: "Start it instead."}
+		return out, &sdk.Error{
+			Code:       "not_running",
+			Message:    fmt.Sprintf("%s: it is %s", doing, state),
+			Suggestion: "Start it instead.",
+		}
 	case !ch.Again && state == ch.Want:
-		return out.said(format, fmt.Sprintf("The %s is %s already; nothing was done.", name, ch.Want)), nil
+		return out.said(
+			format,
+			fmt.Sprintf("The %s is %s already; nothing was done.", name, ch.Want),
+		), nil
 	}
 	r, err := ch.Node.Run(sdk.ExecOptions{Timeout: ch.Timeout, MaxBytes: 64 << 10}, ch.Argv...)
 	if err != nil {
 		return out, err
 	}
 	if r.Exit != 0 {
-		if code := Code(string(r.Stderr)); !ch.Again && (code == "already_running" && ch.Want == "running" || code == "not_running" && ch.Want == "stopped") {
-			return out.said(format, fmt.Sprintf("The %s is %s already; somebody else was faster.", name, ch.Want)), nil
+		if code := Code(string(r.Stderr)); !ch.Again &&
+			(code == "already_running" && ch.Want == "running" || code == "not_running" && ch.Want == "stopped") {
+			return out.said(
+				format,
+				fmt.Sprintf("The %s is %s already; somebody else was faster.", name, ch.Want),
+			), nil
 		}
 		// An exit code proves nothing: what is so now counts.
 		if seen, err := ch.Status(); !ch.Again && err == nil && seen.Status == ch.Want {
 			out.Changed = true
-			return out.said(format, fmt.Sprintf("The %s is now %s. Proxmox complained all the same: %s", name, ch.Want, say(Complaint(r)))), nil
+			return out.said(
+				format,
+				fmt.Sprintf(
+					"The %s is now %s. Proxmox complained all the same: %s",
+					name,
+					ch.Want,
+					say(Complaint(r)),
+				),
+			), nil
 		}
 		return out, ch.Node.FailGuest(doing, ch.VMID, ch.Kind, r)
 	}
@@ -80,7 +101,15 @@ func (ch Change) Do(format string) (Changed, error) {
 		}
 	}
 	if ch.Again && state == ch.Want && before.Uptime > 60 && seen.Uptime >= before.Uptime {
-		return out, &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: Proxmox reported success, but it runs since before, for %s now", doing, Ago(seen.Uptime)), Suggestion: "Look at its console or log, and at get_recent_tasks."}
+		return out, &sdk.Error{
+			Code: "failed",
+			Message: fmt.Sprintf(
+				"%s: Proxmox reported success, but it runs since before, for %s now",
+				doing,
+				Ago(seen.Uptime),
+			),
+			Suggestion: "Look at its console or log, and at get_recent_tasks.",
+		}
 	}
 	if state == ch.Want {
 		out.Changed = true
@@ -88,9 +117,21 @@ func (ch Change) Do(format string) (Changed, error) {
 		return out.said(format, fmt.Sprintf("The %s is %s.", name, again)), nil
 	}
 	if ha {
-		return out, &sdk.Error{Code: "unknown_outcome", Message: fmt.Sprintf("%s: the HA manager was asked, and it is still %s", doing, state), Suggestion: "Look at the status again in a minute."}
+		return out, &sdk.Error{
+			Code: "unknown_outcome",
+			Message: fmt.Sprintf(
+				"%s: the HA manager was asked, and it is still %s",
+				doing,
+				state,
+			),
+			Suggestion: "Look at the status again in a minute.",
+		}
 	}
-	return out, &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: Proxmox reported success, but it is %s", doing, state), Suggestion: "Look at its console or log, and at get_recent_tasks."}
+	return out, &sdk.Error{
+		Code:       "failed",
+		Message:    fmt.Sprintf("%s: Proxmox reported success, but it is %s", doing, state),
+		Suggestion: "Look at its console or log, and at get_recent_tasks.",
+	}
 }
 
 func (c Changed) said(format, human string) Changed {

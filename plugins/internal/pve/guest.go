@@ -16,8 +16,9 @@ type Found struct {
 
 // Current is what a guest is doing right now.
 type Current struct {
-	Status    string `json:"status"`
-	QMPStatus string `json:"qmpstatus"` // of virtual machines: paused, suspended … while Status is running
+	Status string `json:"status"`
+	// of virtual machines: paused, suspended … while Status is running
+	QMPStatus string `json:"qmpstatus"`
 	Name      string `json:"name"`
 	Lock      string `json:"lock"`
 	Tags      string `json:"tags"`
@@ -36,8 +37,9 @@ type Current struct {
 	Uptime  Int   `json:"uptime"`
 }
 
-// Find asks the cluster which node a guest is on. Node is the one that the caller named, or empty for the default one; a guest elsewhere is only
-// found when the inventory says that both nodes are of one cluster, since policy allows a call no others.
+// Find asks the cluster which node a guest is on. Node is the one that the caller named, or empty
+// for the default one; a guest elsewhere is only found when the inventory says that both nodes are
+// of one cluster, since policy allows a call no others.
 func Find(c *sdk.Call, node string, vmid int) (Found, error) {
 	from := On(c, node)
 	doing := fmt.Sprintf("finding guest %d from %s", vmid, from.Name)
@@ -47,16 +49,27 @@ func Find(c *sdk.Call, node string, vmid int) (Found, error) {
 	}
 	i := slices.IndexFunc(all, func(g Guest) bool { return int(g.VMID) == vmid })
 	if i < 0 {
-		return Found{}, &sdk.Error{Code: "not_found", Message: doing + ": there is no such guest in its cluster", Suggestion: "List what there is with list_guests."}
+		return Found{}, &sdk.Error{
+			Code:       "not_found",
+			Message:    doing + ": there is no such guest in its cluster",
+			Suggestion: "List what there is with list_guests.",
+		}
 	}
 	g := all[i]
 	if g.Node == from.Name {
 		return Found{from, g}, nil
 	}
-	other := &sdk.Error{Code: "on_other_node", Message: fmt.Sprintf("%s: it is on node %s", doing, g.Node), Suggestion: fmt.Sprintf("Call again with \"node\": %q.", g.Node)}
+	other := &sdk.Error{
+		Code:       "on_other_node",
+		Message:    fmt.Sprintf("%s: it is on node %s", doing, g.Node),
+		Suggestion: fmt.Sprintf("Call again with \"node\": %q.", g.Node),
+	}
 	here, there := cluster(c, from.Name), cluster(c, g.Node)
 	if there == nil {
-		other.Suggestion = fmt.Sprintf("Node %s is not in the inventory: add it to [[remote.nodes]] in the configuration.", g.Node)
+		other.Suggestion = fmt.Sprintf(
+			"Node %s is not in the inventory: add it to [[remote.nodes]] in the configuration.",
+			g.Node,
+		)
 		return Found{}, other
 	}
 	if node != "" || *there == "" || *there != *here {
@@ -82,10 +95,20 @@ func (f Found) Tool() string {
 	return "pct"
 }
 
-// Path is the guest's path in the API. Every part of it was read from Proxmox itself and is checked once more.
+// Path is the guest's path in the API. Every part of it was read from Proxmox itself and is checked
+// once more.
 func (f Found) Path(rest string) (string, error) {
 	if !ValidNode(f.Guest.Node) || f.Type != "lxc" && f.Type != "qemu" || f.VMID < 100 {
-		return "", &sdk.Error{Code: "failed", Message: fmt.Sprintf("the cluster names guest %d of type %q on node %q, which no path can hold", f.VMID, f.Type, f.Guest.Node), Suggestion: "Check the cluster's resources by hand."}
+		return "", &sdk.Error{
+			Code: "failed",
+			Message: fmt.Sprintf(
+				"the cluster names guest %d of type %q on node %q, which no path can hold",
+				f.VMID,
+				f.Type,
+				f.Guest.Node,
+			),
+			Suggestion: "Check the cluster's resources by hand.",
+		}
 	}
 	return fmt.Sprintf("/nodes/%s/%s/%d%s", f.Guest.Node, f.Type, f.VMID, rest), nil
 }
@@ -113,9 +136,26 @@ func (f Found) Status() (Seen, error) {
 }
 
 // Change brings the guest to a status with one lifecycle command.
-func (f Found) Change(want string, again bool, limit time.Duration, verb string, options ...string) (Changed, error) {
+func (f Found) Change(
+	want string,
+	again bool,
+	limit time.Duration,
+	verb string,
+	options ...string,
+) (Changed, error) {
 	argv := append([]string{f.Tool(), verb, ID(int(f.VMID))}, options...)
-	return Change{Node: f.Node, VMID: int(f.VMID), Kind: f.Type, Want: want, Again: again, Argv: argv, Timeout: limit, Status: f.Status}.Do("")
+	return Change{
+		Node:    f.Node,
+		VMID:    int(f.VMID),
+		Kind:    f.Type,
+		Want:    want,
+		Again:   again,
+		Argv:    argv,
+		Timeout: limit,
+		Status:  f.Status,
+	}.Do(
+		"",
+	)
 }
 
 // String names the guest for people.

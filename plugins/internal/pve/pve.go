@@ -1,4 +1,5 @@
-// Package pve drives Proxmox VE's command line from a plugin: it runs argv lists, names what went wrong, and reads output that is not quite JSON.
+// Package pve drives Proxmox VE's command line from a plugin: it runs argv lists, names what went
+// wrong, and reads output that is not quite JSON.
 package pve
 
 import (
@@ -12,7 +13,8 @@ import (
 	"github.com/caponier-mcp/caponier/sdk"
 )
 
-// Fast is the deadline of one start of pct, qm or pvesh that only reads. A start costs 0.6 to 2 seconds, double under load.
+// Fast is the deadline of one start of pct, qm or pvesh that only reads. A start costs 0.6 to 2
+// seconds, double under load.
 const Fast = 15 * time.Second
 
 // Node is a node that commands run on, during one call.
@@ -24,19 +26,28 @@ type Node struct {
 // On picks the named node, or the default one when name is empty.
 func On(c *sdk.Call, name string) Node { return Node{c, c.Node(name)} }
 
-// Run runs argv and returns however it exited. The error is *sdk.Error when nobody saw it end, with the code timeout or unknown_outcome.
+// Run runs argv and returns however it exited. The error is *sdk.Error when nobody saw it end, with
+// the code timeout or unknown_outcome.
 func (n Node) Run(o sdk.ExecOptions, argv ...string) (sdk.ExecResult, error) {
 	r, err := sdk.SSHExec(n.Call, n.Name, argv, o)
-	return r, Lost(err, fmt.Sprintf("%s on %s", strings.Join(argv[:min(3, len(argv))], " "), n.Name))
+	return r, Lost(
+		err,
+		fmt.Sprintf("%s on %s", strings.Join(argv[:min(3, len(argv))], " "), n.Name),
+	)
 }
 
-// Lost turns an operation that did not end as it should into an error that says what to do; refusals stay as they are.
+// Lost turns an operation that did not end as it should into an error that says what to do;
+// refusals stay as they are.
 func Lost(err error, doing string) error {
 	op := (*sdk.OpError)(nil)
 	if !errors.As(err, &op) {
 		return err
 	}
-	e := &sdk.Error{Code: op.Code, Message: doing + ": " + op.Message, Suggestion: "See the message. If it is not about the arguments, tell your user: caponier check looks at the nodes."}
+	e := &sdk.Error{
+		Code:       op.Code,
+		Message:    doing + ": " + op.Message,
+		Suggestion: "See the message. If it is not about the arguments, tell your user: caponier check looks at the nodes.",
+	}
 	if s, known := remedies[op.Code]; known {
 		e.Suggestion = s
 	}
@@ -49,7 +60,8 @@ func Lost(err error, doing string) error {
 	return e
 }
 
-// remedies are what helps against an operation that failed before a command could say why, by the host's codes.
+// remedies are what helps against an operation that failed before a command could say why, by the
+// host's codes.
 var remedies = map[string]string{
 	"connection": "Check that the node is up and reachable (caponier check), then try again.",
 	"lost":       "Check that the node is up and reachable (caponier check), then try again.",
@@ -66,7 +78,11 @@ func After(err error, doing string) error {
 	if err == nil {
 		return nil
 	}
-	return &sdk.Error{Code: "unknown_outcome", Message: doing + ": the command succeeded, but looking at what it did did not: " + err.Error(), Suggestion: "Look at the status before you try again: most likely it is done."}
+	return &sdk.Error{
+		Code:       "unknown_outcome",
+		Message:    doing + ": the command succeeded, but looking at what it did did not: " + err.Error(),
+		Suggestion: "Look at the status before you try again: most likely it is done.",
+	}
 }
 
 // JSON runs pvesh, which must print one JSON value, and decodes it.
@@ -81,15 +97,28 @@ func (n Node) JSON(into any, words ...string) error {
 		return Fail(doing, r)
 	}
 	if r.Truncated {
-		return &sdk.Error{Code: "too_large", Message: doing + ": the answer is larger than 1 MiB", Suggestion: "Ask for less: one node, or one guest."}
+		return &sdk.Error{
+			Code:       "too_large",
+			Message:    doing + ": the answer is larger than 1 MiB",
+			Suggestion: "Ask for less: one node, or one guest.",
+		}
 	}
 	if err := json.Unmarshal(r.Stdout, into); err != nil {
-		return &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: the answer is not what pvesh of PVE 9 prints: %v", doing, err), Suggestion: "Check the version with pveversion on the node."}
+		return &sdk.Error{
+			Code: "failed",
+			Message: fmt.Sprintf(
+				"%s: the answer is not what pvesh of PVE 9 prints: %v",
+				doing,
+				err,
+			),
+			Suggestion: "Check the version with pveversion on the node.",
+		}
 	}
 	return nil
 }
 
-// Guest is a row of /cluster/resources. Its figures are about ten seconds old; a guest without figures has the status unknown.
+// Guest is a row of /cluster/resources. Its figures are about ten seconds old; a guest without
+// figures has the status unknown.
 type Guest struct {
 	VMID     Int    `json:"vmid"`
 	Type     string `json:"type"` // lxc or qemu
@@ -119,8 +148,8 @@ func (n Node) Guests() ([]Guest, error) {
 	return sortGuests(all), nil
 }
 
-// FailGuest is Fail for a command about one guest. Proxmox has one text for a guest that is on another node and for one that
-// does not exist, so it asks the cluster which it is.
+// FailGuest is Fail for a command about one guest. Proxmox has one text for a guest that is on
+// another node and for one that does not exist, so it asks the cluster which it is.
 func (n Node) FailGuest(doing string, vmid int, kind string, r sdk.ExecResult) error {
 	err := Fail(doing, r)
 	if !strings.Contains(string(r.Stderr), "Configuration file '") {
@@ -134,9 +163,23 @@ func (n Node) FailGuest(doing string, vmid int, kind string, r sdk.ExecResult) e
 		switch {
 		case int(g.VMID) != vmid:
 		case g.Type != kind:
-			return &sdk.Error{Code: "not_found", Message: fmt.Sprintf("%s: %d is a %s, not a %s", doing, vmid, TypeName(g.Type), TypeName(kind)), Suggestion: "Use a tool for that type of guest."}
+			return &sdk.Error{
+				Code: "not_found",
+				Message: fmt.Sprintf(
+					"%s: %d is a %s, not a %s",
+					doing,
+					vmid,
+					TypeName(g.Type),
+					TypeName(kind),
+				),
+				Suggestion: "Use a tool for that type of guest.",
+			}
 		case g.Node != n.Name:
-			return &sdk.Error{Code: "on_other_node", Message: fmt.Sprintf("%s: %d is on node %s", doing, vmid, g.Node), Suggestion: fmt.Sprintf("Call again with \"node\": %q.", g.Node)}
+			return &sdk.Error{
+				Code:       "on_other_node",
+				Message:    fmt.Sprintf("%s: %d is on node %s", doing, vmid, g.Node),
+				Suggestion: fmt.Sprintf("Call again with \"node\": %q.", g.Node),
+			}
 		}
 	}
 	return err

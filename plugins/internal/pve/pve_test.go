@@ -96,8 +96,13 @@ func TestRecordedErrorsHaveTheirCodes(t *testing.T) {
 			t.Errorf("%s is not among the recorded runs", id)
 			continue
 		}
-		e := Fail("trying", sdk.ExecResult{Exit: r.Exit, Stdout: []byte(r.Stdout), Stderr: []byte(r.Stderr)})
-		if e.Code != code || e.Suggestion == "" || !strings.HasPrefix(e.Message, "trying: ") || strings.Contains(e.Message, "\n") || strings.Contains(e.Message, "OPTIONS") {
+		e := Fail(
+			"trying",
+			sdk.ExecResult{Exit: r.Exit, Stdout: []byte(r.Stdout), Stderr: []byte(r.Stderr)},
+		)
+		if e.Code != code || e.Suggestion == "" || !strings.HasPrefix(e.Message, "trying: ") ||
+			strings.Contains(e.Message, "\n") ||
+			strings.Contains(e.Message, "OPTIONS") {
 			t.Errorf("%s: %q: %q / %q, want %q", id, e.Code, e.Message, e.Suggestion, code)
 		}
 	}
@@ -143,7 +148,8 @@ func TestNumbersComeAsTheyLike(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"A":512,"B":"2048","C":null,"D":true,"E":1.9,"F":"0.05","G":2,"H":""}`), &v); err != nil {
 		t.Fatal(err)
 	}
-	if v.A != 512 || v.B != 2048 || v.C != 0 || v.D != 1 || v.E != 1 || v.F != 0.05 || v.G != 2 || v.H != 0 {
+	if v.A != 512 || v.B != 2048 || v.C != 0 || v.D != 1 || v.E != 1 || v.F != 0.05 || v.G != 2 ||
+		v.H != 0 {
 		t.Errorf("%+v", v)
 	}
 	for _, bad := range []string{`{"A":"x"}`, `{"F":[1]}`, `{"A":{}}`} {
@@ -154,8 +160,12 @@ func TestNumbersComeAsTheyLike(t *testing.T) {
 }
 
 func TestKeyValuesKeepTheirColons(t *testing.T) {
-	m := KeyValues("hostname: web01\ndescription: a%3A b\nnet0: name=eth0,hwaddr=AA:BB\n#comment: x\nnothing\nrootfs: local:101/x,size=4G\n")
-	if m["net0"] != "name=eth0,hwaddr=AA:BB" || m["rootfs"] != "local:101/x,size=4G" || m["hostname"] != "web01" || len(m) != 4 {
+	m := KeyValues(
+		"hostname: web01\ndescription: a%3A b\nnet0: name=eth0,hwaddr=AA:BB\n#comment: x\nnothing\nrootfs: local:101/x,size=4G\n",
+	)
+	if m["net0"] != "name=eth0,hwaddr=AA:BB" || m["rootfs"] != "local:101/x,size=4G" ||
+		m["hostname"] != "web01" ||
+		len(m) != 4 {
 		t.Errorf("%v", m)
 	}
 }
@@ -171,7 +181,8 @@ func TestWarningsOfPerlAreNoComplaint(t *testing.T) {
 			t.Errorf("%q: %q, want %q", stderr, got, want)
 		}
 	}
-	if e := Fail("trying", sdk.ExecResult{Exit: 255, Stderr: []byte(noLocale + "CT 101 not running\n")}); e.Message != "trying: CT 101 not running" || e.Code != "not_running" {
+	if e := Fail("trying", sdk.ExecResult{Exit: 255, Stderr: []byte(noLocale + "CT 101 not running\n")}); e.Message != "trying: CT 101 not running" ||
+		e.Code != "not_running" {
 		t.Errorf("%+v", e)
 	}
 }
@@ -194,7 +205,8 @@ func FuzzKeyValues(f *testing.F) {
 	f.Add("net0", "name=eth0,hwaddr=AA:BB")
 	f.Add("description", "a%3A b")
 	f.Fuzz(func(t *testing.T, key, value string) {
-		if key == "" || strings.ContainsAny(key, ": \n#") || strings.ContainsAny(value, "\n") || strings.TrimSpace(value) != value {
+		if key == "" || strings.ContainsAny(key, ": \n#") || strings.ContainsAny(value, "\n") ||
+			strings.TrimSpace(value) != value {
 			return
 		}
 		if m := KeyValues("a: b\n" + key + ": " + value + "\n"); m[key] != value && key != "a" {

@@ -15,18 +15,26 @@ const MaxOutput = 256 << 10
 type Ran struct {
 	Reply
 	Node      string `json:"node"`
-	Success   bool   `json:"success" doc:"The exit code is 0 and it was not stopped"`
+	Success   bool   `json:"success"          doc:"The exit code is 0 and it was not stopped"`
 	ExitCode  int    `json:"exit_code"`
 	Stdout    string `json:"stdout"`
 	Stderr    string `json:"stderr"`
 	TimedOut  bool   `json:"timed_out"`
-	Truncated bool   `json:"truncated" doc:"There was more output, or a process that was left behind holds it open"`
+	Truncated bool   `json:"truncated"        doc:"There was more output, or a process that was left behind holds it open"`
 	Notice    string `json:"notice,omitempty"`
 }
 
 // NewRan reads how a command ended. Stopped is empty, or why it was stopped.
 func NewRan(node string, r sdk.ExecResult, stopped string) Ran {
-	out := Ran{Node: node, ExitCode: r.Exit, Stdout: text(r.Stdout), Stderr: text(r.Stderr), Truncated: r.Truncated, TimedOut: stopped != "", Notice: stopped}
+	out := Ran{
+		Node:      node,
+		ExitCode:  r.Exit,
+		Stdout:    text(r.Stdout),
+		Stderr:    text(r.Stderr),
+		Truncated: r.Truncated,
+		TimedOut:  stopped != "",
+		Notice:    stopped,
+	}
 	out.Success = r.Exit == 0 && r.Signal == "" && stopped == ""
 	switch {
 	case stopped != "":
@@ -35,7 +43,10 @@ func NewRan(node string, r sdk.ExecResult, stopped string) Ran {
 	case r.Truncated && len(r.Stdout) < MaxOutput && len(r.Stderr) < MaxOutput:
 		out.Notice = "The command ended, but a process that it left behind still holds its output open, so the rest was not waited for."
 	case r.Truncated:
-		out.Notice = fmt.Sprintf("The output is cut at %d KiB: narrow it with head, tail or grep.", MaxOutput>>10)
+		out.Notice = fmt.Sprintf(
+			"The output is cut at %d KiB: narrow it with head, tail or grep.",
+			MaxOutput>>10,
+		)
 	}
 	return out
 }

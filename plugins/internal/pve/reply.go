@@ -6,7 +6,8 @@ import (
 	"github.com/caponier-mcp/caponier/sdk"
 )
 
-// Reply is embedded in a tool's result: its text for people, or the same JSON as the structured result when the caller asked for that.
+// Reply is embedded in a tool's result: its text for people, or the same JSON as the structured
+// result when the caller asked for that.
 type Reply struct{ text string }
 
 // Text is what becomes the text content.
@@ -25,9 +26,11 @@ func Say(format string, result any, human string) Reply {
 	return Reply{human}
 }
 
-// Tool gives a tool's result as text and as structure, without an output schema: those of all tools together would be most of what a client has
-// to read before it can ask for anything.
-func Tool[In any, Out interface{ Text() string }](fn func(*sdk.Call, In) (Out, error)) func(*sdk.Call, In) (sdk.Result, error) {
+// Tool gives a tool's result as text and as structure, without an output schema: those of all tools
+// together would be most of what a client has to read before it can ask for anything.
+func Tool[In any, Out interface{ Text() string }](
+	fn func(*sdk.Call, In) (Out, error),
+) func(*sdk.Call, In) (sdk.Result, error) {
 	return func(c *sdk.Call, in In) (sdk.Result, error) {
 		out, err := fn(c, in)
 		if err != nil {

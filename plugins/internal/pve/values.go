@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Float and Int are numbers as Proxmox prints them: a number in one place is a string in another, and null or absent where it is not known.
+// Float and Int are numbers as Proxmox prints them: a number in one place is a string in another,
+// and null or absent where it is not known.
 type (
 	Float float64
 	Int   int64
@@ -56,19 +57,21 @@ func sortGuests(all []Guest) []Guest {
 	return all
 }
 
-// KeyValues reads lines of "key: value", as pct config and pct status print them. A description is percent-encoded there.
+// KeyValues reads lines of "key: value", as pct config and pct status print them. A description is
+// percent-encoded there.
 func KeyValues(text string) map[string]string {
 	m := map[string]string{}
 	for line := range strings.Lines(text) {
-		if k, v, ok := strings.Cut(strings.TrimRight(line, "\n"), ": "); ok && !strings.HasPrefix(k, "#") {
+		if k, v, ok := strings.Cut(strings.TrimRight(line, "\n"), ": "); ok &&
+			!strings.HasPrefix(k, "#") {
 			m[k] = strings.TrimSpace(v)
 		}
 	}
 	return m
 }
 
-// ValidNode says whether a name can be a node's: letters, digits and inner hyphens. Anything else must not stand in an API path, which
-// a proxied pvesh hands to a second shell without quotes.
+// ValidNode says whether a name can be a node's: letters, digits and inner hyphens. Anything else
+// must not stand in an API path, which a proxied pvesh hands to a second shell without quotes.
 func ValidNode(name string) bool {
 	return name != "" && len(name) <= 63 && name[0] != '-' && name[len(name)-1] != '-' &&
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") == ""

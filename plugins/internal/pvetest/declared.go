@@ -23,11 +23,13 @@ func Note(h *sdktest.Host) {
 	}
 }
 
-// Main runs all tests of a plugin, and fails when a tool declares a command that none of them sees it run: it would be let do what it never does.
-// That a tool runs nothing else than it declares is held by sdktest.
+// Main runs all tests of a plugin, and fails when a tool declares a command that none of them sees
+// it run: it would be let do what it never does. That a tool runs nothing else than it declares is
+// held by sdktest.
 func Main(m *testing.M) {
 	code := m.Run()
-	if code == 0 && flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.fuzz").Value.String() == "" {
+	if code == 0 && flag.Lookup("test.run").Value.String() == "" &&
+		flag.Lookup("test.fuzz").Value.String() == "" {
 		code = idle()
 	}
 	os.Exit(code)

@@ -1,4 +1,5 @@
-// Package pvetest scripts a Proxmox node for the tests of plugins: what each command prints, in order.
+// Package pvetest scripts a Proxmox node for the tests of plugins: what each command prints, in
+// order.
 package pvetest
 
 import (
@@ -10,7 +11,8 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/sdktest"
 )
 
-// Node answers ssh_exec from a script. A command that the script does not know, or knows no further answer of, fails the test.
+// Node answers ssh_exec from a script. A command that the script does not know, or knows no further
+// answer of, fails the test.
 type Node struct {
 	*sdktest.Host
 	Ran    []string // node and words of each command, joined by spaces
@@ -18,7 +20,8 @@ type Node struct {
 	script map[string][]sdk.ExecResult
 }
 
-// New makes a node. More than one answer to a command are given in turn, and the last one again and again.
+// New makes a node. More than one answer to a command are given in turn, and the last one again and
+// again.
 func New(t testing.TB, script map[string][]sdk.ExecResult) *Node {
 	n := &Node{Host: sdktest.New(t), t: t, script: map[string][]sdk.ExecResult{}}
 	t.Cleanup(func() { Note(n.Host) })

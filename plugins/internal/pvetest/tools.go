@@ -12,8 +12,8 @@ import (
 
 var example = regexp.MustCompile(`Example: (\{.*\})$`)
 
-// CheckExamples calls each tool of the plugin as its description says, on a node that is down: it must say so, and what helps. What else every tool must
-// have is held by test/tools_test.go.
+// CheckExamples calls each tool of the plugin as its description says, on a node that is down: it
+// must say so, and what helps. What else every tool must have is held by test/tools_test.go.
 func CheckExamples(t *testing.T) {
 	h := sdktest.New(t)
 	down := &sdk.OpError{Code: "connection", Message: "down"}
@@ -42,12 +42,21 @@ func CheckExamples(t *testing.T) {
 		}
 		asked := len(h.Requests)
 		out, err := h.Call(tool.Name, m[1])
-		for _, q := range h.Requests[asked:] { // every command ends: what only reads within 15 seconds, others within the tool's budget
+		// every command ends: what only reads within 15 seconds, others within the tool's budget
+		for _, q := range h.Requests[asked:] {
 			var r struct {
 				Timeout int `json:"timeout_ms"`
 			}
-			if err := json.Unmarshal(q.JSON, &r); err != nil || q.Import == "ssh_exec" && tool.Hints.ReadOnly && r.Timeout != 15_000 || strings.HasPrefix(q.Import, "ssh_") && (r.Timeout <= 0 || r.Timeout > tool.Budget) {
-				t.Errorf("%s: %s may take %d ms of the tool's %d", tool.Name, q.JSON, r.Timeout, tool.Budget)
+			if err := json.Unmarshal(q.JSON, &r); err != nil ||
+				q.Import == "ssh_exec" && tool.Hints.ReadOnly && r.Timeout != 15_000 ||
+				strings.HasPrefix(q.Import, "ssh_") && (r.Timeout <= 0 || r.Timeout > tool.Budget) {
+				t.Errorf(
+					"%s: %s may take %d ms of the tool's %d",
+					tool.Name,
+					q.JSON,
+					r.Timeout,
+					tool.Budget,
+				)
 			}
 		}
 		if err != nil {

@@ -2,7 +2,8 @@
 
 package abi
 
-// Host answers the operations of a plugin that was built natively, for its tests; sdktest sets it. Without one, every operation is a bad request.
+// Host answers the operations of a plugin that was built natively, for its tests; sdktest sets it.
+// Without one, every operation is a bad request.
 var Host func(name string, request []byte) (Status, []byte)
 
 // Notes receives what a natively built plugin logs or reports as progress; nil drops it.
@@ -10,7 +11,9 @@ var Notes func(name string, level int32, note []byte)
 
 func ask(name string, request []byte) (Status, []byte) {
 	if Host == nil {
-		return BadRequest, []byte(`{"field":"import","message":"no host: test plugins with sdktest"}`)
+		return BadRequest, []byte(
+			`{"field":"import","message":"no host: test plugins with sdktest"}`,
+		)
 	}
 	return Host(name, request)
 }

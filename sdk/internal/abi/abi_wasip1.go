@@ -7,7 +7,8 @@ import (
 	"unsafe"
 )
 
-// One import for each operation, each reached by one function, so that the linker keeps only the imports that a plugin uses.
+// One import for each operation, each reached by one function, so that the linker keeps only the
+// imports that a plugin uses.
 
 //go:wasmimport caponier_v1 ssh_exec
 func ssh_exec(p unsafe.Pointer, n uint32) Status

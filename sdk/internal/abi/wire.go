@@ -1,4 +1,5 @@
-// Package abi is the wire between a plugin and the host: the JSON of requests and responses, and the imports that carry it.
+// Package abi is the wire between a plugin and the host: the JSON of requests and responses, and
+// the imports that carry it.
 package abi
 
 import (
@@ -41,7 +42,8 @@ func NewData(b []byte) (d Data) {
 
 func (d Data) Bytes() ([]byte, error) { return Join(d.Text, d.B64) }
 
-// Split gives bytes as text when they are UTF-8 without NUL, which strict JSON refuses, and as base64 otherwise.
+// Split gives bytes as text when they are UTF-8 without NUL, which strict JSON refuses, and as
+// base64 otherwise.
 func Split(b []byte) (text, b64 string) {
 	if utf8.Valid(b) {
 		text = string(b)
@@ -221,9 +223,27 @@ type (
 
 // Wire returns one of everything that goes between an operation and its plugin.
 func Wire() []any {
-	return []any{&ExecRequest{}, &ScriptRequest{}, &ExecResponse{}, &OnNode{}, &StageResponse{}, &FileRequest{}, &FileInfo{}, &ListResponse{}, &ReadResponse{},
-		&WriteResponse{}, &HTTPRequest{}, &HTTPResponse{}, &BlobWriteRequest{}, &BlobWriteResponse{}, &BlobReadRequest{}, &AskRequest{}, &AskResponse{},
-		&Failure{}, &Progress{}}
+	return []any{
+		&ExecRequest{},
+		&ScriptRequest{},
+		&ExecResponse{},
+		&OnNode{},
+		&StageResponse{},
+		&FileRequest{},
+		&FileInfo{},
+		&ListResponse{},
+		&ReadResponse{},
+		&WriteResponse{},
+		&HTTPRequest{},
+		&HTTPResponse{},
+		&BlobWriteRequest{},
+		&BlobWriteResponse{},
+		&BlobReadRequest{},
+		&AskRequest{},
+		&AskResponse{},
+		&Failure{},
+		&Progress{},
+	}
 }
 
 type (
@@ -255,7 +275,8 @@ type (
 	}
 )
 
-// Describe and Call are the guest's two exported functions without the memory between; package sdk sets them.
+// Describe and Call are the guest's two exported functions without the memory between; package sdk
+// sets them.
 var (
 	Describe func() ([]byte, error)
 	Call     func(input []byte) (code int32, output []byte)

@@ -1,4 +1,5 @@
-// Command behave does as it is told: host/sandbox holds it, and its likes in C, AssemblyScript and Rust, to one table of behaviour.
+// Command behave does as it is told: host/sandbox holds it, and its likes in C, AssemblyScript and
+// Rust, to one table of behaviour.
 package main
 
 import (
@@ -9,9 +10,9 @@ import (
 )
 
 type in struct {
-	Do   string `json:"do" doc:"what to do"`
+	Do   string `json:"do"             doc:"what to do"`
 	Text string `json:"text,omitempty" doc:"some text"`
-	N    int    `json:"n,omitempty" min:"0" max:"10000000" doc:"some number"`
+	N    int    `json:"n,omitempty"    doc:"some number" min:"0" max:"10000000"`
 }
 
 type out struct {
@@ -28,8 +29,24 @@ var (
 )
 
 func init() {
-	sdk.Serve("behave", "1.0.0", sdk.NewTool("behave", "Does as it is told, for the tests of the sandbox.",
-		sdk.Hints{Title: "Behave", ReadOnly: true, Idempotent: true, Imports: []string{"ssh_exec", "ask"}, Commands: []string{"uptime"}, Budget: 10 * time.Second, Runs: "uptime -p"}, behave))
+	sdk.Serve(
+		"behave",
+		"1.0.0",
+		sdk.NewTool(
+			"behave",
+			"Does as it is told, for the tests of the sandbox.",
+			sdk.Hints{
+				Title:      "Behave",
+				ReadOnly:   true,
+				Idempotent: true,
+				Imports:    []string{"ssh_exec", "ask"},
+				Commands:   []string{"uptime"},
+				Budget:     10 * time.Second,
+				Runs:       "uptime -p",
+			},
+			behave,
+		),
+	)
 }
 
 func exec(c *sdk.Call, node, text string) (out, error) {

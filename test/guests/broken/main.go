@@ -1,4 +1,5 @@
-// Broken is a plugin that fails in the ways in which plugins fail: it traps, loops, eats memory, exits, and asks for what its tool did not declare.
+// Broken is a plugin that fails in the ways in which plugins fail: it traps, loops, eats memory,
+// exits, and asks for what its tool did not declare.
 package main
 
 import (
@@ -18,11 +19,15 @@ type out struct {
 func (o out) Text() string { return o.Answer }
 
 func tool(name string, imports []string, do func(*sdk.Call, in) (string, error)) sdk.Tool {
-	return sdk.NewTool(name, "Fails on purpose: "+name+" is for the tests of the host.", sdk.Hints{Title: name, Imports: imports, Budget: 1_000_000_000, Runs: "nothing"},
+	return sdk.NewTool(
+		name,
+		"Fails on purpose: "+name+" is for the tests of the host.",
+		sdk.Hints{Title: name, Imports: imports, Budget: 1_000_000_000, Runs: "nothing"},
 		func(c *sdk.Call, in in) (out, error) {
 			s, err := do(c, in)
 			return out{s}, err
-		})
+		},
+	)
 }
 
 var sink [][]byte

@@ -19,13 +19,24 @@ func TestEcho(t *testing.T) {
 	if err != nil || out.Error != nil {
 		t.Fatal(err, out.Error)
 	}
-	if want := `{"text":"HÉLLO","times":2}`; string(out.Structured) != want || len(h.Requests) != 2 {
-		t.Errorf("got %s after %d operations, want %s after 2", out.Structured, len(h.Requests), want)
+	if want := `{"text":"HÉLLO","times":2}`; string(out.Structured) != want ||
+		len(h.Requests) != 2 {
+		t.Errorf(
+			"got %s after %d operations, want %s after 2",
+			out.Structured,
+			len(h.Requests),
+			want,
+		)
 	}
 	h.SSHExec = func(string, []string, sdk.ExecOptions) (sdk.ExecResult, error) {
-		return sdk.ExecResult{}, &sdk.Refused{DecisionID: "D1", Failed: []string{"tier"}, Deny: []sdk.Reason{{ID: "tier.unknown", Msg: "no tier"}}}
+		return sdk.ExecResult{}, &sdk.Refused{
+			DecisionID: "D1",
+			Failed:     []string{"tier"},
+			Deny:       []sdk.Reason{{ID: "tier.unknown", Msg: "no tier"}},
+		}
 	}
-	if out, _ := h.Call("echo", `{"times":1}`); out.Error == nil || out.Error.Code != "refused" || out.Error.Message != "refused by policy: no tier (decision D1)" {
+	if out, _ := h.Call("echo", `{"times":1}`); out.Error == nil || out.Error.Code != "refused" ||
+		out.Error.Message != "refused by policy: no tier (decision D1)" {
 		t.Errorf("a refusal became %+v", out.Error)
 	}
 	if _, err := h.Call("echo", `{"times":-1}`); err == nil {
