@@ -23,6 +23,7 @@ const module = "github.com/caponier-mcp/caponier/"
 // is a design change (docs/design.md, section 1).
 var rooms = map[string][]string{
 	"host/gate":           {},
+	"host/trusted":        {},
 	"host/shell":          {"host/gate"},
 	"host/policy":         {"host/gate", "host/policy/plan", "host/shell", "policies"},
 	"host/policy/plan":    {},
