@@ -101,6 +101,7 @@ type (
 		Arg      string        `json:"arg"`
 		Guest    bool          `json:"guest"`
 		Text     string        `json:"text"`
+		Rendered string        `json:"rendered"` // what is sent when parsed; "" in an operation
 		Parsed   bool          `json:"parsed"`
 		Error    string        `json:"error"`
 		Features []string      `json:"features"`
@@ -243,7 +244,9 @@ func hostForm(host string) string {
 
 func commandsOf(cmds []gate.Command) (out []command) {
 	for _, c := range cmds {
-		out = append(out, commandOf(c))
+		cmd := commandOf(c)
+		cmd.Rendered = c.Rendered
+		out = append(out, cmd)
 	}
 	return out
 }

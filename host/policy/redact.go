@@ -39,6 +39,7 @@ func newMask(c *gate.Call, args []string) mask {
 			continue
 		}
 		m.add(cmd.Text)
+		m.add(cmd.Rendered)
 		calls := slices.Clone(cmd.Calls)
 		for _, n := range cmd.Nested {
 			calls = append(calls, n.Calls...)

@@ -96,13 +96,18 @@ an_operation := object.union(head, {
 })
 
 cmd(calls) := {
-	"form": "argv", "arg": "", "guest": false, "text": "", "parsed": true, "error": "", "features": [], "nested": [],
+	"form": "argv", "arg": "", "guest": false, "text": "", "rendered": "", "parsed": true, "error": "", "features": [], "nested": [],
 	"calls": [{"argv": argv, "static": true} | some argv in calls], "stdin": {"bytes": 0, "sha256": ""},
 }
 
 run(argv) := {"command": cmd([argv])}
 
-guest_cmd(text) := object.union(cmd([]), {"form": "script", "arg": "command", "guest": true, "text": text})
+# A text for a guest that could be parsed, with its rendering, and one that could not.
+guest_cmd(text, rendered, calls) := object.union(cmd(calls), {
+	"form": "script", "arg": "command", "guest": true, "text": text, "rendered": rendered,
+})
+
+raw_cmd(text) := object.union(guest_cmd(text, "", []), {"parsed": false, "error": "not plain"})
 
 # A file operation of a tool that may do them all.
 with_file(op, tool, tier, f) := {

@@ -71,19 +71,19 @@ test_guest_is_not_entered_by_a_node_command if {
 }
 
 test_text_for_a_guest_passes_unparsed_where_the_site_says_any if {
-	f.decided({"tool": {"name": "run"}, "commands": [object.union(f.guest_cmd("for i in *; do echo $i; done"), {"parsed": false})]}).allow
+	f.decided({"tool": {"name": "run"}, "commands": [f.raw_cmd("for i in *; do echo $i; done")]}).allow
 }
 
 test_text_for_a_guest_is_held_against_the_table_where_the_site_says_table if {
 	table := {"guest_commands": "table"}
-	text := object.union(f.cmd([["uptime"]]), {"guest": true, "text": "uptime"})
+	text := object.union(f.cmd([["uptime"]]), {"guest": true, "text": "uptime", "rendered": "'uptime'"})
 	f.decided_in({"tool": {"name": "run"}, "commands": [text]}, table).allow
 	"command" in f.failed(f.decided_in({"tool": {"name": "run"}, "commands": [object.union(text, {"parsed": false})]}, table))
 	"command" in f.failed(f.decided_in({"tool": {"name": "run"}, "commands": [object.union(f.cmd([["rm", "x"]]), {"guest": true, "text": "rm x"})]}, table))
 }
 
 test_text_for_a_guest_is_refused_where_the_site_says_nothing if {
-	"command" in f.failed(f.decided_in({"tool": {"name": "run"}, "commands": [f.guest_cmd("ls")]}, {"guest_commands": "none"}))
+	"command" in f.failed(f.decided_in({"tool": {"name": "run"}, "commands": [f.raw_cmd("ls")]}, {"guest_commands": "none"}))
 }
 
 test_program_of_the_site_passes if f.operated(f.run(["mytool", "show", "105", "--deep"])).allow

@@ -8,19 +8,34 @@ package caponier.core.check.guest
 
 ok(d) if d.inside == false
 
-# The text of the call, under a time limit of its own.
+# A text of the call, under a time limit of its own.
 ok(d) if {
 	d.inside == true
 	words := timed(d.guest)
 	count(words) == 3
 	words[0] in {"sh", "bash"}
 	words[1] == "-c"
-	some cmd in input.parent.commands
-	cmd.guest == true
-	words[2] == cmd.text
+	words[2] in texts
 	words[2] != ""
 	vmid_of(d) in input.parent.targets.vmids
 	words != d.guest
+}
+
+# What was decided is what runs: of a text that the host could parse, only its rendering, because
+# the shell inside the guest may read the text itself in another way. A text that was not parsed
+# is decided as a whole, and nothing is said about what it runs.
+texts contains cmd.rendered if {
+	some cmd in input.parent.commands
+	cmd.guest == true
+	cmd.parsed == true
+}
+
+texts contains cmd.text if {
+	data.site.guest_commands == "any"
+	some cmd in input.parent.commands
+	cmd.guest == true
+	cmd.parsed == false
+	cmd.calls == []
 }
 
 # A helper on a path that the call was decided for.

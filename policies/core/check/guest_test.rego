@@ -2,7 +2,63 @@ package caponier.core.check.guest_test
 
 import data.caponier.core.fixture as f
 
-exec_call(text) := {"tool": {"name": "run"}, "parent": {"tool": "run", "commands": [f.guest_cmd(text)], "targets": {"guest_paths": ["/root/x"]}}}
+# A call with a text for the guest that was not parsed.
+exec_call(text) := exec_of(f.raw_cmd(text))
+
+exec_of(cmd) := {"tool": {"name": "run"}, "parent": {
+	"tool": "run", "commands": [cmd],
+	"targets": {"guest_paths": ["/root/x"]},
+}}
+
+sh(text) := inside(["timeout", "-k", "2", "30", "sh", "-c", text])
+
+rendered := "'ls' '/x$(id -un > /tmp/pwned)'"
+
+# Two texts that the parser and real shells read differently: the parser sees one ls.
+joined := f.guest_cmd("ls \"/x$\\\n(id -un > /tmp/pwned)\"", rendered, [["ls", "/x$(id -un > /tmp/pwned)"]])
+
+commented := f.guest_cmd(
+	"cat -- /etc/hostname #\\\n/bin/rm /tmp/victim", "'cat' '--' '/etc/hostname' '/bin/rm' '/tmp/victim'",
+	[["cat", "--", "/etc/hostname", "/bin/rm", "/tmp/victim"]],
+)
+
+test_of_a_parsed_text_only_the_rendering_runs_in_either_mode if {
+	every cmd in [joined, commented] {
+		every mode in ["any", "table"] {
+			d := f.operated_in(object.union(exec_of(cmd), sh(cmd.text)), {"guest_commands": mode})
+			f.failed(d) == {"command"}
+			contains(d.deny[0].msg, "neither the call's own text nor a helper")
+			f.operated_in(object.union(exec_of(cmd), sh(cmd.rendered)), {"guest_commands": mode}).allow
+		}
+	}
+}
+
+test_unparsed_text_runs_in_mode_any_alone if {
+	call := object.union(exec_call("uname -a $(id)"), sh("uname -a $(id)"))
+	f.operated(call).allow
+	f.failed(f.operated_in(call, {"guest_commands": "table"})) == {"command"}
+}
+
+test_unparsed_text_has_no_calls if {
+	cmd := object.union(f.raw_cmd("ls"), {"calls": [{"argv": ["ls"], "static": true}]})
+	f.failed(f.operated(object.union(exec_of(cmd), sh("ls")))) == {"command"}
+	f.failed(f.decided({"tool": {"name": "run"}, "commands": [cmd]})) == {"command"}
+}
+
+test_parsed_text_without_a_rendering_is_refused if {
+	cmd := f.guest_cmd("ls", "", [["ls"]])
+	every mode in ["any", "table"] {
+		f.failed(f.decided_in({"tool": {"name": "run"}, "commands": [cmd]}, {"guest_commands": mode})) == {"command"}
+		f.failed(f.operated_in(object.union(exec_of(cmd), sh("")), {"guest_commands": mode})) == {"command"}
+		f.failed(f.operated_in(object.union(exec_of(cmd), sh("ls")), {"guest_commands": mode})) == {"command"}
+	}
+}
+
+test_text_whose_parsing_nobody_reports_is_refused if {
+	cmd := object.union(f.raw_cmd("ls"), {"parsed": null})
+	f.failed(f.operated(object.union(exec_of(cmd), sh("ls")))) == {"command"}
+	f.failed(f.decided({"tool": {"name": "run"}, "commands": [cmd]})) == {"command"}
+}
 
 inside(argv) := f.run(array.concat(["pct", "exec", "105", "--keep-env", "0", "--"], argv))
 

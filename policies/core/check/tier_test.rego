@@ -36,7 +36,7 @@ test_relaxed_tool_is_yellow_for_relaxed_guests_alone if {
 	f.decided({"tool": {"name": "kill"}, "targets": {"vmids": []}}).tier == "red"
 }
 
-test_text_for_a_guest_is_yellow_at_least if f.decided({"tool": {"name": "look"}, "commands": [f.guest_cmd("ls")]}).tier == "yellow"
+test_text_for_a_guest_is_yellow_at_least if f.decided({"tool": {"name": "look"}, "commands": [f.raw_cmd("ls")]}).tier == "yellow"
 
 test_an_operation_of_no_kind_is_black if f.operated({}).tier == "black"
 
