@@ -5,9 +5,9 @@ package audit
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -42,64 +42,88 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Journal writes one chain. It is safe for concurrent use.
+// Journal writes one chain of entries. It is safe for concurrent use.
 type Journal struct {
 	opt    Options
 	create func(path string) (file, error)
-	turn   chan struct{} // held by whoever syncs; taken before mu, never after it
+	turn   chan struct{} // held while a file is synced; taken before mu, never after it
 
 	mu      sync.Mutex // guards the following, and the fields of segments
 	seg     *segment   // nil when the next entry has to begin a file
 	next    string     // name of the file to begin
-	from    string     // and of the one before it
-	began   time.Time  // the newest name's
-	why     string     // it begins after an error
+	head    Head       // what its head says: From, Error, Changed
+	began   time.Time  // time in the newest name
 	seq     int64      // of the next entry
 	prev    string     // hash of the last entry
 	pending []gate.Record
+	failed  error // the last failure since the last sync that succeeded
 	closed  bool
 }
 
 var _ gate.Journal = (*Journal)(nil)
 
-// file is what a journal needs of an *os.File.
+// file is the part of *os.File that a journal uses.
 type file interface {
 	WriteAt(p []byte, off int64) (int, error)
 	Truncate(size int64) error
+	Stat() (os.FileInfo, error)
 	Sync() error
 	Close() error
 }
 
 // segment is one file of the chain.
 type segment struct {
-	f       file
-	name    string
-	size    int64          // bytes of whole entries
-	torn    bool           // there may be a part of an entry after them
-	written int64          // entries before this seq are in the file
-	synced  int64          // and those before this one on the disk
-	failed  error          // a sync failed, so that nobody knows what is on the disk
-	busy    sync.WaitGroup // syncs under way without mu
+	f          file
+	id         os.FileInfo // identifies the file that was created
+	path, name string
+	size       int64          // bytes of whole entries
+	torn       bool           // there may be bytes after them
+	written    int64          // entries before this seq are in the file
+	synced     int64          // and those before this one are on the disk
+	failed     error          // why the file was given up
+	busy       sync.WaitGroup // syncs that run without mu
 }
 
-// Open begins a chain of its own for this process. The directory must not be writable for others.
+// inPlace returns an error unless the file still has its name and exactly the bytes that were
+// written to it. Entries of a file that was deleted, moved, replaced or cut are not in the journal.
+func (s *segment) inPlace() error {
+	info, err := os.Lstat(s.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the journal file %s was deleted or moved while in use", s.name)
+	case err != nil:
+		return fmt.Errorf("the journal file %s cannot be examined: %w", s.name, err)
+	case !os.SameFile(info, s.id):
+		return fmt.Errorf("the journal file %s was replaced while in use", s.name)
+	case info.Size() < s.size:
+		return fmt.Errorf("the journal file %s was cut from %d to %d bytes while in use",
+			s.name, s.size, info.Size())
+	case info.Size() > s.size && !s.torn:
+		return fmt.Errorf("another process appended %d bytes to the journal file %s",
+			info.Size()-s.size, s.name)
+	}
+	return nil
+}
+
+// trim removes what a failed write left after the last whole entry.
+func (s *segment) trim() error {
+	if !s.torn {
+		return nil
+	}
+	if err := s.f.Truncate(s.size); err != nil {
+		return fmt.Errorf("removing a half-written entry from %s: %w", s.name, err)
+	}
+	s.torn = false
+	return nil
+}
+
+// Open begins a chain for this process. The directory must not be writable for other accounts.
 func Open(o Options) (*Journal, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("opening the journal: %w", err)
-	}
-	info, err := os.Stat(o.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("opening the journal: %w", err)
-	}
-	if info.Mode().Perm()&0o022 != 0 {
-		return nil, fmt.Errorf(
-			"opening the journal: others may write to %s (mode %04o); chmod 700 it, or set [audit] dir to a directory of its own",
-			o.Dir,
-			info.Mode().Perm(),
-		)
 	}
 	j := &Journal{opt: o, create: createFile, turn: make(chan struct{}, 1)}
 	return j, j.start()
@@ -114,8 +138,23 @@ func (j *Journal) start() error {
 	return j.flush()
 }
 
-// Intent writes a record; if durable, it is on the disk when Intent returns nil. While an outcome
-// is still to be written, every Intent tries to write it first and fails if it cannot.
+// checkDir returns an error if other accounts may write to the directory. It is called for every
+// new file, because the directory may have been replaced.
+func checkDir(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("the journal directory: %w", err)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("others may write to %s (mode %04o); chmod 700 it, or set "+
+			"[audit] dir to a directory of its own", dir, info.Mode().Perm())
+	}
+	return nil
+}
+
+// Intent writes a record. When it returns nil, the record is in the journal's file under the
+// file's name, and on the disk if durable is set. While an outcome could not be written, Intent
+// tries to write that first, and fails if it cannot.
 func (j *Journal) Intent(ctx context.Context, r gate.Record, durable bool) error {
 	seg, n, err := j.add(Entry{Record: &r})
 	if err != nil || !durable {
@@ -134,8 +173,8 @@ func (j *Journal) add(e Entry) (*segment, int64, error) {
 	return j.seg, j.seq - 1, err
 }
 
-// Ready reports whether records can be written: it tries what is still to be written, and that
-// there is a file.
+// Ready returns an error if a record could not be written now. It writes outcomes that are
+// pending, and some bytes that it removes again; after a failure it also syncs them.
 func (j *Journal) Ready() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -145,11 +184,26 @@ func (j *Journal) Ready() error {
 	if err := j.catchUp(); err != nil {
 		return err
 	}
-	return j.ready()
+	if err := j.ready(); err != nil {
+		return err
+	}
+	var trial [4096]byte
+	j.seg.torn = true
+	_, err := j.seg.f.WriteAt(trial[:], j.seg.size)
+	if err == nil && j.failed != nil {
+		err = j.flush()
+	}
+	if j.seg != nil {
+		err = errors.Join(err, j.seg.trim())
+	}
+	if err != nil {
+		return fmt.Errorf("writing to the journal as a trial: %w", err)
+	}
+	return nil
 }
 
-// Outcome writes a record that must not be lost. If it fails, the record is kept and written before
-// anything else.
+// Outcome writes a record that must not be lost. If that fails, the record is kept in memory and
+// written before any other.
 func (j *Journal) Outcome(_ context.Context, r gate.Record) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -160,19 +214,15 @@ func (j *Journal) Outcome(_ context.Context, r gate.Record) error {
 func (j *Journal) catchUp() error {
 	for len(j.pending) > 0 {
 		if err := j.append(Entry{Record: &j.pending[0]}); err != nil {
-			return fmt.Errorf(
-				"%d outcomes are not written yet, and nothing may be done before they are: %w",
-				len(j.pending),
-				err,
-			)
+			return fmt.Errorf("%d outcomes are not written yet, and nothing may be done before "+
+				"they are: %w", len(j.pending), err)
 		}
 		j.pending = j.pending[1:]
 	}
 	return nil
 }
 
-// sync returns when entry n of seg is on the disk. Whoever has the turn syncs for all who wrote
-// before it.
+// sync returns when entry n of seg is on the disk. One sync serves all entries written before it.
 func (j *Journal) sync(ctx context.Context, seg *segment, n int64) error {
 	select {
 	case j.turn <- struct{}{}:
@@ -197,35 +247,69 @@ func (j *Journal) sync(ctx context.Context, seg *segment, n int64) error {
 }
 
 // noteSync gives up a file whose sync failed: the kernel may have dropped what it could not write,
-// and a second sync would not tell.
+// and a second sync would not report that. It needs mu.
 func (j *Journal) noteSync(seg *segment, upto int64, err error) error {
-	if err == nil {
-		seg.synced = max(seg.synced, upto)
-		return nil
+	if err != nil {
+		return j.giveUp(seg, fmt.Errorf("syncing the journal file %s: %w", seg.name, err), false)
 	}
-	seg.failed = fmt.Errorf("syncing the journal file %s: %w", seg.name, err)
-	if j.seg == seg {
-		j.seg, j.from, j.why = nil, seg.name, seg.failed.Error()
-		seg.f.Close()
+	if seg.failed != nil {
+		return seg.failed
 	}
-	return seg.failed
+	if err := seg.inPlace(); err != nil {
+		return j.giveUp(seg, err, true)
+	}
+	seg.synced, j.failed = max(seg.synced, upto), nil
+	return nil
 }
 
-// append writes one entry at the end of the chain. It needs mu.
-func (j *Journal) append(e Entry) error {
+// giveUp fails every entry of the file that is not on the disk yet. The next entry begins another
+// file, whose head says why.
+func (j *Journal) giveUp(seg *segment, err error, changed bool) error {
+	seg.failed, j.failed = err, err
+	if j.seg == seg {
+		seg.busy.Wait()
+		j.seg, j.head = nil, Head{From: seg.name, Error: err.Error(), Changed: changed}
+		seg.f.Close()
+	}
+	return err
+}
+
+// append writes one entry at the end of the chain. It needs mu. The file is checked before the
+// entry is written, so that the entry goes to another file if needed, and again after it, so that
+// an entry is never reported as written when its file is gone.
+func (j *Journal) append(e Entry) (err error) {
+	defer func() {
+		if err != nil {
+			j.failed = err
+		}
+	}()
 	if j.closed {
 		return errors.New("the journal is closed")
 	}
 	if err := j.ready(); err != nil {
 		return err
 	}
-	return j.write(e)
+	if err := j.write(e); err != nil {
+		return err
+	}
+	if err := j.seg.inPlace(); err != nil {
+		return j.giveUp(j.seg, err, true)
+	}
+	return nil
 }
 
-// ready sees to it that there is a file with room in it.
+// ready makes sure that there is a file, in its place and with room in it. It needs mu.
 func (j *Journal) ready() error {
+	if j.seg != nil {
+		if err := j.seg.inPlace(); err != nil {
+			j.giveUp(j.seg, err, true)
+		}
+	}
 	if j.seg != nil && j.seg.size < j.opt.MaxFileBytes {
 		return nil
+	}
+	if err := checkDir(j.opt.Dir); err != nil {
+		return err
 	}
 	if j.next == "" {
 		j.next = j.newName()
@@ -236,33 +320,30 @@ func (j *Journal) ready() error {
 		return err
 	}
 	discard := func(why error) error { return errors.Join(why, f.Close(), os.Remove(path)) }
-	// The new file exists, empty, before the old one names it: then a file that is named but
-	// missing was deleted.
+	// The new file exists, empty, before the old one names it: a file that is named but missing
+	// was deleted.
 	if j.seg != nil {
 		if err := j.finish(Close{Time: j.now(), Next: j.next}); err != nil {
 			return discard(err)
 		}
 	}
-	head := Head{
-		Format: format,
-		File:   j.next,
-		Time:   j.now(),
-		PID:    os.Getpid(),
-		From:   j.from,
-		Error:  j.why,
+	seg := &segment{f: f, path: path, name: j.next, written: j.seq, synced: j.seq}
+	if seg.id, err = f.Stat(); err != nil {
+		return discard(err)
 	}
+	head := j.head
+	head.Format, head.File, head.Time, head.PID = format, j.next, j.now(), os.Getpid()
 	if j.seq == 0 {
 		if head.Seen, err = lastHashes(j.opt.Dir); err != nil {
 			return discard(err)
 		}
 	}
-	seg := &segment{f: f, name: j.next, written: j.seq, synced: j.seq}
 	j.seg = seg
 	if err := j.write(Entry{Head: &head}); err != nil {
 		j.seg = nil
 		return discard(err)
 	}
-	j.from, j.next, j.why = seg.name, "", ""
+	j.head, j.next = Head{From: seg.name}, ""
 	return nil
 }
 
@@ -275,7 +356,7 @@ func (j *Journal) finish(c Close) error {
 	if err := j.flush(); err != nil {
 		return err
 	}
-	j.seg, j.from = nil, seg.name
+	j.seg, j.head = nil, Head{From: seg.name}
 	return seg.f.Close()
 }
 
@@ -287,11 +368,8 @@ func (j *Journal) flush() error {
 
 func (j *Journal) write(e Entry) error {
 	s := j.seg
-	if s.torn {
-		if err := s.f.Truncate(s.size); err != nil {
-			return fmt.Errorf("removing a half-written entry from %s: %w", s.name, err)
-		}
-		s.torn = false
+	if err := s.trim(); err != nil {
+		return err
 	}
 	e.Seq, e.Prev = j.seq, j.prev
 	line, hash, err := encode(e)
@@ -308,8 +386,8 @@ func (j *Journal) write(e Entry) error {
 	return nil
 }
 
-// Close writes what is pending and a record that says that nothing is missing after it. It may be
-// called again.
+// Close writes what is pending and a record that says that the chain ends here. It may be called
+// again.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -338,7 +416,7 @@ func (j *Journal) now() time.Time { return j.opt.Now().UTC() }
 
 const nameTime = "20060102T150405.000000"
 
-// newName makes names that sort in the order of the chain, also when the clock goes back.
+// newName makes names that sort in the order of the chain, also when the clock is set back.
 func (j *Journal) newName() string {
 	now := j.now().Truncate(time.Microsecond)
 	if !now.After(j.began) {
@@ -347,10 +425,5 @@ func (j *Journal) newName() string {
 	j.began = now
 	var b [4]byte
 	rand.Read(b[:])
-	return fmt.Sprintf(
-		"%s-%d-%s.jsonl",
-		now.Format(nameTime),
-		os.Getpid(),
-		hex.EncodeToString(b[:]),
-	)
+	return fmt.Sprintf("%s-%d-%x.jsonl", now.Format(nameTime), os.Getpid(), b)
 }

@@ -63,6 +63,8 @@ type Head struct {
 	PID   int       `json:"pid"`
 	From  string    `json:"from,omitempty"`  // the file that this one continues
 	Error string    `json:"error,omitempty"` // why that one was given up
+	// it was given up because it was deleted, moved, replaced, cut or appended to
+	Changed bool `json:"changed,omitempty"`
 	// last hashes of other files: witness against cutting or deleting them later
 	Seen map[string]string `json:"seen,omitempty"`
 }

@@ -23,6 +23,7 @@ type faults struct {
 	sync.Mutex
 	write, truncate, sync, create error
 	part                          int
+	syncing                       func()
 }
 
 func (f *faults) set(do func()) {
@@ -53,6 +54,9 @@ func (f faulty) Truncate(n int64) error {
 func (f faulty) Sync() error {
 	f.f.Lock()
 	defer f.f.Unlock()
+	if f.f.syncing != nil {
+		f.f.syncing()
+	}
 	if f.f.sync != nil {
 		return f.f.sync
 	}

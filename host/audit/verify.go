@@ -345,13 +345,24 @@ func (v *verifier) links(name string) {
 	if c.head == nil || c.head.Head.From == "" {
 		return
 	}
-	from := v.chains[c.head.Head.From]
+	head := c.head.Head
+	from := v.chains[head.From]
+	joined := from != nil && c.head.Prev == from.last.Hash && c.head.Seq == from.last.Seq+1
 	switch {
+	case from == nil && head.Error != "":
+		v.problem(name, 1, "continues %s after entry %d, but that is missing: %s",
+			head.From, c.head.Seq-1, head.Error)
 	case from == nil:
-		v.problem(name, 1, "continues %s, which is missing", c.head.Head.From)
-	case from.bad, from.alive && from.last.Seq < c.head.Seq:
-	case c.head.Prev == from.last.Hash && c.head.Seq == from.last.Seq+1:
-	case c.head.Head.Error != "":
+		v.problem(name, 1, "continues %s, which is missing", head.From)
+	case from.alive && from.last.Seq < c.head.Seq:
+	case head.Changed && joined && !from.bad:
+		v.warn(name, 1, "continues %s, which is whole now: %s", head.From, head.Error)
+	case head.Changed:
+		v.problem(name, 1, "continues %s after entry %d, and entries up to %d are good there: %s",
+			head.From, c.head.Seq-1, from.last.Seq, head.Error)
+	case joined:
+	case from.bad:
+	case head.Error != "":
 		v.warn(
 			name,
 			1,
