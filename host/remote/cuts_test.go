@@ -37,7 +37,7 @@ func TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence(t *testing.T) {
 	dir := t.TempDir()
 	_, o := openSSH(t)
 	host := o.Nodes[0]
-	p := sshtest.NewProxy(t, host.addr())
+	p := sshtest.NewProxy(t, host.Addr())
 	o.Nodes[0].Host, o.Nodes[0].Port = sshtest.HostPort(p.Addr)
 	o.StepTimeout, o.StallTimeout, o.DialTimeout = 2*time.Second, 2*time.Second, 5*time.Second
 	r := start(t, o)

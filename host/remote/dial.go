@@ -60,17 +60,17 @@ func jitter(d time.Duration) time.Duration {
 }
 
 func (r *Remote) dialOnce(ctx context.Context, n NodeOptions) (d *dialed, err error) {
-	hops := make([]Login, 0, maxJumps+1)
+	hops := make([]Login, 0, MaxJumps+1)
 	for _, j := range n.Jump {
 		hops = append(hops, j.Login)
 	}
 	hops = append(hops, n.Login)
-	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", hops[0].addr())
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", hops[0].Addr())
 	if err != nil {
 		return nil, failed(
 			"connection",
 			"connecting to %s: %v; is the host up, and is remote.nodes (%s) right?",
-			hops[0].addr(),
+			hops[0].Addr(),
 			reason(ctx, r.opts.DialTimeout, err),
 			n.Name,
 		)
@@ -83,7 +83,7 @@ func (r *Remote) dialOnce(ctx context.Context, n NodeOptions) (d *dialed, err er
 			err = failed(
 				"connection",
 				"connecting to %s: not done within %s",
-				n.addr(),
+				n.Addr(),
 				r.opts.DialTimeout,
 			)
 		}
@@ -96,12 +96,12 @@ func (r *Remote) dialOnce(ctx context.Context, n NodeOptions) (d *dialed, err er
 	conn := raw
 	for i, hop := range hops {
 		if i > 0 {
-			if conn, err = d.client.DialContext(ctx, "tcp", hop.addr()); err != nil {
+			if conn, err = d.client.DialContext(ctx, "tcp", hop.Addr()); err != nil {
 				return nil, failed(
 					"connection",
 					"reaching %s through %s: %v; the jump host must be up and allow TCP forwarding",
-					hop.addr(),
-					hops[i-1].addr(),
+					hop.Addr(),
+					hops[i-1].Addr(),
 					reason(ctx, r.opts.DialTimeout, err),
 				)
 			}
@@ -167,7 +167,7 @@ func (r *Remote) handshake(
 	var keyErr error
 	var fingerprint string
 	config := &ssh.ClientConfig{
-		User: l.User, Auth: auth, ClientVersion: "SSH-2.0-Caponier", HostKeyAlgorithms: keys.algorithms(l.addr()),
+		User: l.User, Auth: auth, ClientVersion: "SSH-2.0-Caponier", HostKeyAlgorithms: keys.algorithms(l.Addr()),
 		HostKeyCallback: func(addr string, remote net.Addr, key ssh.PublicKey) error {
 			fingerprint, keyErr = ssh.FingerprintSHA256(
 				plainKey(key),
@@ -204,7 +204,7 @@ func (r *Remote) handshake(
 			},
 		},
 	}
-	c, chans, reqs, err := ssh.NewClientConn(conn, l.addr(), config)
+	c, chans, reqs, err := ssh.NewClientConn(conn, l.Addr(), config)
 	switch {
 	case keyErr != nil && l.HostKey != "":
 		return nil, "", &otherKind{l, keyErr}
@@ -216,7 +216,7 @@ func (r *Remote) handshake(
 		return nil, "", failed(
 			"auth",
 			"logging in to %s as %s: the host accepts none of the configured keys or passwords (%s); is the public key in its authorized_keys?",
-			l.addr(),
+			l.Addr(),
 			l.User,
 			offered(l),
 		)
@@ -224,7 +224,7 @@ func (r *Remote) handshake(
 		err = failed(
 			"host_key",
 			"connecting to %s: %v; known_hosts may hold a kind of key that the host has not, or the host offers only outdated algorithms",
-			l.addr(),
+			l.Addr(),
 			err,
 		)
 		if l.HostKey != "" {
@@ -235,7 +235,7 @@ func (r *Remote) handshake(
 	return nil, "", failed(
 		"connection",
 		"connecting to %s: the SSH handshake did not succeed: %v",
-		l.addr(),
+		l.Addr(),
 		reason(ctx, r.opts.DialTimeout, err),
 	)
 }

@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
-	"maps"
 	"path"
 	"path/filepath"
 	"strings"
 	"testing"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/crypto/ssh"
@@ -89,55 +86,6 @@ func FuzzWireCountsListings(f *testing.F) {
 		}
 		if got := files.names.Load(); got != want {
 			t.Errorf("counted %d bytes of listings, want %d", got, want)
-		}
-	})
-}
-
-// Whatever a node says of its cluster, nothing of it reaches the terminal as it is; and of what is
-// written as pvesh writes it, name and quorum are read back.
-func FuzzClusterStatus(f *testing.F) {
-	f.Add([]byte(`[{"type":"cluster","name":"\u001b[2J","quorate":0}]`), "n1", "c", 1, 1)
-	f.Add([]byte(`[{"type":"node","name":"\ud800","online":0}]`), "pve\n7", "", 0, 0)
-	f.Add([]byte("perl: warning\n[]"), "", "c", 0, 1)
-	f.Fuzz(func(t *testing.T, raw []byte, node, cluster string, quorate, online int) {
-		look := func(out []byte) map[string]Level {
-			d, level := &doctor{rep: &Report{Node: "n1"}}, map[string]Level{}
-			d.status(out, "n1")
-			for _, g := range d.rep.Findings {
-				if level[g.Check] = g.Level; strings.ContainsFunc(
-					g.Note+g.Fix,
-					unicode.IsControl,
-				) ||
-					(g.Level == OK) != (g.Fix == "") {
-					t.Fatalf("%q: %+v", out, g)
-				}
-			}
-			return level
-		}
-		if level := look(raw); level["pvesh"] == OK && !json.Valid(raw) {
-			t.Fatalf("%q: %v", raw, level)
-		}
-		out, err := json.Marshal(
-			[]map[string]any{
-				{"type": "cluster", "name": cluster, "quorate": quorate},
-				{"type": "node", "name": node, "local": 1, "online": 1},
-				{"type": "node", "name": "n2", "online": online},
-			},
-		)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := map[string]Level{"pvesh": OK, "name": Fail, "quorum": Fail}
-		if node == "n1" {
-			want["name"] = OK
-		}
-		if quorate == 1 && (online == 1 || cluster == "") {
-			want["quorum"] = OK
-		} else if quorate == 1 {
-			want["quorum"] = Warn
-		}
-		if got := look(out); !maps.Equal(got, want) {
-			t.Fatalf("%s: %v, want %v", out, got, want)
 		}
 	})
 }

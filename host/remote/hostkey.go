@@ -29,6 +29,10 @@ var kinds = [][]string{
 	{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256},
 }
 
+// KeyKinds are the kinds of host keys that a pin may be of, best first, each with the algorithms
+// that prove it.
+func KeyKinds() [][]string { return slices.Clone(kinds) }
+
 // otherKind is a host that has no key of the kind that was asked for, or one that is not pinned:
 // the pin may be of another kind.
 type otherKind struct {

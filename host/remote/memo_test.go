@@ -49,8 +49,9 @@ func TestMemo(t *testing.T) {
 				o.Nodes = append(o.Nodes, n)
 			})
 			for _, n := range []string{"n1", "n2"} {
-				if rep := r.Check(t.Context(), n); rep.Exec == 0 {
-					t.Fatalf("%+v", rep)
+				op := gate.SSHExec{OnNode: on(n), Argv: []string{"true"}, Stdin: "-"}
+				if _, err := do(t.Context(), r, op, green); err != nil {
+					t.Fatal(err)
 				}
 			}
 			before := len(s.Commands())

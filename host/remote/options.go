@@ -48,7 +48,8 @@ type Options struct {
 	// how long a green ssh_exec may answer its own repeat, 0 for never; at most 5s
 	Memo time.Duration `koanf:"memo"`
 
-	Now func() time.Time `koanf:"-"` // nil for time.Now
+	Now   func() time.Time `koanf:"-"` // nil for time.Now
+	Reads []string         `koanf:"-"` // commands that Ask may run; see there
 }
 
 // NodeOptions is one entry of [[remote.nodes]]: a name for tools and policies, and how to get
@@ -87,7 +88,8 @@ const (
 	maxOutput = 16 << 20 // hard cap on Options.MaxOutput
 	maxData   = 1 << 20  // bytes of file data in one response
 	maxMemo   = 5 * time.Second
-	maxJumps  = 3
+	// MaxJumps is how many hosts a connection may go through.
+	MaxJumps = 3
 )
 
 var (
@@ -182,8 +184,8 @@ func (o *Options) Validate() error {
 		if n.Cluster = cmp.Or(n.Cluster, n.Name); !nodeName.MatchString(n.Cluster) {
 			bad(key+".cluster", "%q must be letters, digits, dots and dashes", n.Cluster)
 		}
-		if len(n.Jump) > maxJumps {
-			bad(key+".jump", "has %d hosts, at most %d are allowed", len(n.Jump), maxJumps)
+		if len(n.Jump) > MaxJumps {
+			bad(key+".jump", "has %d hosts, at most %d are allowed", len(n.Jump), MaxJumps)
 		}
 		errs = append(errs, n.Login.validate("remote."+key, len(o.KnownHosts) > 0))
 		for j := range n.Jump {
@@ -241,7 +243,14 @@ func (l *Login) validate(key string, knownHosts bool) error {
 	return errors.Join(errs...)
 }
 
-func (l Login) addr() string { return net.JoinHostPort(l.Host, strconv.Itoa(l.Port)) }
+// ValidName reports whether a node or a cluster may be called s.
+func ValidName(s string) bool { return nodeName.MatchString(s) }
+
+// ValidHost reports whether s may be a host name or an address.
+func ValidHost(s string) bool { return hostName.MatchString(s) }
+
+// Addr is host:port.
+func (l Login) Addr() string { return net.JoinHostPort(l.Host, strconv.Itoa(l.Port)) }
 
 func (n NodeOptions) node() gate.Node {
 	return gate.Node{

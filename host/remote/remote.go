@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,6 +72,9 @@ func (r *Remote) Nodes() []gate.Node {
 	}
 	return all
 }
+
+// Inventory is the configuration of every node with its defaults, in the order of the configuration.
+func (r *Remote) Inventory() []NodeOptions { return slices.Clone(r.opts.Nodes) }
 
 // NodeState is what the pool holds for a node.
 type NodeState struct {

@@ -30,11 +30,6 @@ const (
 	probeLimit   = 64 << 10
 )
 
-// noisy is a login shell that is as it should be, but for what its start-up files print.
-type noisy struct{ error }
-
-func (n *noisy) Unwrap() error { return n.error }
-
 // posix makes sure, once for each connection, that the login shell reads quoted words exactly as
 // they are. What it is called does not matter.
 func (c *conn) posix(ctx context.Context) error {
@@ -67,15 +62,13 @@ func (c *conn) posix(ctx context.Context) error {
 		c.shellOK = true
 		return nil
 	case bytes.HasSuffix(e.stdout, want.Bytes()):
-		return &noisy{
-			failed(
-				"shell",
-				"the login shell of %s on %s prints %q before every command, so that no output could be believed; make its start-up file (~/.bashrc, ~/.zshenv) silent for commands",
-				n.opts.User,
-				n.opts.Name,
-				clip(e.stdout[:len(e.stdout)-want.Len()]),
-			),
-		}
+		return failed(
+			"shell_output",
+			"the login shell of %s on %s prints %q before every command, so that no output could be believed; make its start-up file (~/.bashrc, ~/.zshenv) silent for commands",
+			n.opts.User,
+			n.opts.Name,
+			clip(e.stdout[:len(e.stdout)-want.Len()]),
+		)
 	}
 	return failed(
 		"shell",

@@ -128,7 +128,11 @@ func TestOtherShellsAreRefused(t *testing.T) {
 			r := newRemote(t, s)
 			for range 2 {
 				_, err := execute(t.Context(), r, "echo", "effect")
-				refused(t, err, "shell", gate.Failed, append(c.words, "n1")...)
+				code := "shell"
+				if strings.Contains(c.name, "talks") {
+					code = "shell_output"
+				}
+				refused(t, err, code, gate.Failed, append(c.words, "n1")...)
 			}
 			for _, cmd := range s.Commands() {
 				if strings.Contains(cmd, "effect") {

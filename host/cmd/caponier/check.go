@@ -19,11 +19,11 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/doctor"
 	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy"
-	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -58,31 +58,31 @@ func checkCommand(g *global) *cobra.Command {
 type examination struct {
 	g        *global
 	cfg      *config.Config
-	findings []remote.Finding
+	findings []doctor.Finding
 }
 
-func (x *examination) found(check string, level remote.Level, fix, format string, args ...any) {
+func (x *examination) found(check string, level doctor.Level, fix, format string, args ...any) {
 	x.findings = append(
 		x.findings,
-		remote.Finding{Check: check, Level: level, Note: fmt.Sprintf(format, args...), Fix: fix},
+		doctor.Finding{Check: check, Level: level, Note: fmt.Sprintf(format, args...), Fix: fix},
 	)
 }
 
 // try reports whether err is nil, and notes either.
 func (x *examination) try(check string, err error, fix, format string, args ...any) bool {
 	if err != nil {
-		x.found(check, remote.Fail, fix, "%v", err)
+		x.found(check, doctor.Fail, fix, "%v", err)
 		return false
 	}
-	x.found(check, remote.OK, "", format, args...)
+	x.found(check, doctor.OK, "", format, args...)
 	return true
 }
 
 func (x *examination) counts() (failures, warnings int) {
 	for _, f := range x.findings {
 		switch f.Level {
-		case remote.OK:
-		case remote.Warn:
+		case doctor.OK:
+		case doctor.Warn:
 			warnings++
 		default:
 			failures++
@@ -100,9 +100,9 @@ func (x *examination) show(w io.Writer, asJSON bool) error {
 	for _, f := range x.findings {
 		mark, what := "FAIL", f.Check
 		switch f.Level {
-		case remote.OK:
+		case doctor.OK:
 			mark = "ok"
-		case remote.Warn:
+		case doctor.Warn:
 			mark = "warn"
 		}
 		if f.Node != "" {
@@ -190,11 +190,11 @@ func (x *examination) policy(ctx context.Context) {
 		engine, err = policy.New(ctx, x.cfg.Policy)
 	}
 	if err != nil {
-		x.found("policy", remote.Fail, "caponier policy check "+x.cfg.Policy.Site, "%v", err)
+		x.found("policy", doctor.Fail, "caponier policy check "+x.cfg.Policy.Site, "%v", err)
 	} else {
-		x.found("policy", remote.OK, "", "%s, revision %s", x.cfg.Policy.Site, engine.Revision())
+		x.found("policy", doctor.OK, "", "%s, revision %s", x.cfg.Policy.Site, engine.Revision())
 		for _, w := range engine.Warnings(inventoryNames(x.cfg)) {
-			x.found("names", remote.Warn, "cluster_nodes: [NAME]   # in "+filepath.Join(x.cfg.Policy.Site, "data.yaml")+", or mend the name", "%s", w)
+			x.found("names", doctor.Warn, "cluster_nodes: [NAME]   # in "+filepath.Join(x.cfg.Policy.Site, "data.yaml")+", or mend the name", "%s", w)
 		}
 	}
 	if !usable {
@@ -217,7 +217,7 @@ func (x *examination) policy(ctx context.Context) {
 	for _, file := range unlocked(x.cfg.Plugin.Dir, locked) {
 		x.found(
 			"plugin",
-			remote.Warn,
+			doctor.Warn,
 			relock(x.cfg.Plugin, strings.TrimSuffix(filepath.Base(file), ".wasm"))+review,
 			"%s is not in the lock, so that nobody can call its tools",
 			file,
@@ -230,7 +230,7 @@ func (x *examination) policy(ctx context.Context) {
 	if err != nil {
 		x.found(
 			"principal",
-			remote.Warn,
+			doctor.Warn,
 			`principal = "local"   # under [cli] of `+x.cfg.File,
 			"%v",
 			err,
@@ -246,7 +246,7 @@ func (x *examination) policy(ctx context.Context) {
 	if visible == 0 {
 		x.found(
 			"principal",
-			remote.Warn,
+			doctor.Warn,
 			fmt.Sprintf(
 				"%s: {auth: [config], roles: [operator]}   # under principals: of %s; docs/policy.md",
 				principal.ID,
@@ -260,7 +260,7 @@ func (x *examination) policy(ctx context.Context) {
 	}
 	x.found(
 		"principal",
-		remote.OK,
+		doctor.OK,
 		"",
 		"%s, who acts on stdio and in this terminal, may see %d of %d tools",
 		principal.ID,
@@ -277,7 +277,7 @@ func (x *examination) declared(ctx context.Context, lock *plugin.Lock, engine *p
 	}
 	known, err := engine.Entries(ctx)
 	if err != nil {
-		x.found("commands", remote.Fail, "caponier policy check "+x.cfg.Policy.Site, "%v", err)
+		x.found("commands", doctor.Fail, "caponier policy check "+x.cfg.Policy.Site, "%v", err)
 		return
 	}
 	for _, t := range lock.Tools() {
@@ -285,7 +285,7 @@ func (x *examination) declared(ctx context.Context, lock *plugin.Lock, engine *p
 			(slices.Contains(t.Imports, "ssh_exec") || slices.Contains(t.Imports, "ssh_script")) {
 			x.found(
 				"commands",
-				remote.Warn,
+				doctor.Warn,
 				relock(
 					x.cfg.Plugin,
 				)+"   # when its author has declared them; then review the difference like code",
@@ -299,7 +299,7 @@ func (x *examination) declared(ctx context.Context, lock *plugin.Lock, engine *p
 			if c != gate.CallersText && !slices.Contains(known, c) {
 				x.found(
 					"commands",
-					remote.Warn,
+					doctor.Warn,
 					fmt.Sprintf(
 						"binaries:   # in %s, if it is a program of this site; else the plugin's author misspelt it",
 						filepath.Join(x.cfg.Policy.Site, "data.yaml"),
@@ -328,26 +328,26 @@ func (x *examination) state() {
 	}
 	switch report, err := audit.Verify(c.Audit.Dir); {
 	case errors.Is(err, fs.ErrNotExist):
-		x.found("journal", remote.OK, "", "none yet")
+		x.found("journal", doctor.OK, "", "none yet")
 	case err != nil:
-		x.found("journal", remote.Fail, "caponier audit verify", "%v", err)
+		x.found("journal", doctor.Fail, "caponier audit verify", "%v", err)
 	case !report.OK():
 		x.found(
 			"journal",
-			remote.Fail,
+			doctor.Fail,
 			"caponier audit verify   # then docs/operating.md: when something went wrong",
 			"is not what was written: %s",
 			report.Problems[0],
 		)
 	default:
-		x.found("journal", remote.OK, "", "%d chains hold", len(report.Files))
+		x.found("journal", doctor.OK, "", "%d chains hold", len(report.Files))
 	}
 	frozen, err := freezes{c.Store.Dir}.list()
 	switch {
 	case err != nil:
 		x.found(
 			"freeze",
-			remote.Fail,
+			doctor.Fail,
 			"ls -l "+filepath.Join(c.Store.Dir, "frozen"),
 			"%v: what cannot be read freezes",
 			err,
@@ -355,7 +355,7 @@ func (x *examination) state() {
 	case len(frozen) > 0:
 		x.found(
 			"freeze",
-			remote.Warn,
+			doctor.Warn,
 			"caponier freeze --list; caponier thaw",
 			"%s is frozen by %q since %s: such calls are refused",
 			frozen[0],
@@ -363,7 +363,7 @@ func (x *examination) state() {
 			frozen[0].Since.Format("2006-01-02 15:04"),
 		)
 	default:
-		x.found("freeze", remote.OK, "", "nothing is frozen")
+		x.found("freeze", doctor.OK, "", "nothing is frozen")
 	}
 }
 
@@ -382,7 +382,7 @@ func (x *examination) directory(key, dir string, private bool) {
 	}
 	make := fmt.Sprintf("install -d -m 0700 -o %s %s   # as root", me, dir)
 	if err != nil {
-		x.found("state", remote.Fail, make, "%s: %v", key, err)
+		x.found("state", doctor.Fail, make, "%s: %v", key, err)
 		return
 	}
 	owner, mode := strconv.Itoa(int(info.Sys().(*syscall.Stat_t).Uid)), info.Mode().Perm()
@@ -393,15 +393,15 @@ func (x *examination) directory(key, dir string, private bool) {
 	err = unix.Access(at, unix.W_OK|unix.X_OK)
 	switch {
 	case !info.IsDir():
-		x.found("state", remote.Fail, make, "%s: %s is no directory", key, at)
+		x.found("state", doctor.Fail, make, "%s: %s is no directory", key, at)
 	case err != nil:
-		x.found("state", remote.Fail, make, "%s: %s cannot write to %s: %v", key, me, at, err)
+		x.found("state", doctor.Fail, make, "%s: %s cannot write to %s: %v", key, me, at, err)
 	case missing:
-		x.found("state", remote.OK, "", "%s: %s will be made in %s", key, dir, at)
+		x.found("state", doctor.OK, "", "%s: %s will be made in %s", key, dir, at)
 	case !mine:
 		x.found(
 			"state",
-			remote.Warn,
+			doctor.Warn,
 			fmt.Sprintf("sudo -u %s caponier check   # run the doctor as who serves", owner),
 			"%s: %s belongs to %s, and this is %s: a server of the other one could not use what this one writes",
 			key,
@@ -412,7 +412,7 @@ func (x *examination) directory(key, dir string, private bool) {
 	case mode&0o022 != 0 || private && mode&0o077 != 0:
 		x.found(
 			"state",
-			remote.Fail,
+			doctor.Fail,
 			"chmod 0700 "+dir,
 			"%s: others may use %s (mode %04o), which is refused",
 			key,
@@ -422,7 +422,7 @@ func (x *examination) directory(key, dir string, private bool) {
 	case mode&0o077 != 0:
 		x.found(
 			"state",
-			remote.Warn,
+			doctor.Warn,
 			"chmod 0700 "+dir,
 			"%s: others may look into %s (mode %04o)",
 			key,
@@ -430,7 +430,7 @@ func (x *examination) directory(key, dir string, private bool) {
 			mode,
 		)
 	default:
-		x.found("state", remote.OK, "", "%s: %s", key, dir)
+		x.found("state", doctor.OK, "", "%s: %s", key, dir)
 	}
 }
 
@@ -438,7 +438,7 @@ func (x *examination) directory(key, dir string, private bool) {
 func (x *examination) nodes(ctx context.Context) {
 	o := x.cfg.Remote
 	o.Workspace = os.TempDir() // it is there: nothing is made
-	r, err := remote.New(o)
+	r, err := doctor.New(o)
 	if err == nil && len(o.Nodes) == 0 {
 		err = errors.New("there are no nodes")
 	}
@@ -454,7 +454,7 @@ func (x *examination) nodes(ctx context.Context) {
 	) {
 		return
 	}
-	reports := make([]remote.Report, len(o.Nodes))
+	reports := make([]doctor.Report, len(o.Nodes))
 	var all sync.WaitGroup
 	for i, n := range o.Nodes {
 		all.Go(func() { reports[i] = r.Check(ctx, n.Name) })
@@ -467,7 +467,7 @@ func (x *examination) nodes(ctx context.Context) {
 		if rep.Cluster == "" || !seen {
 			clusters[rep.Cluster] = i
 		} else if a, b := o.Nodes[first], o.Nodes[i]; cmp.Or(a.Cluster, a.Name) != cmp.Or(b.Cluster, b.Name) {
-			x.found("inventory", remote.Fail, fmt.Sprintf("cluster = %q   # in [[remote.nodes]] of %s and of %s", rep.Cluster, a.Name, b.Name),
+			x.found("inventory", doctor.Fail, fmt.Sprintf("cluster = %q   # in [[remote.nodes]] of %s and of %s", rep.Cluster, a.Name, b.Name),
 				"%s and %s are in one cluster, %q, but not in the inventory: a guest could be taken for two", a.Name, b.Name, rep.Cluster)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caponier-mcp/caponier/host/doctor"
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/spf13/cobra"
 )
@@ -37,7 +38,7 @@ func hostsScan(g *global) *cobra.Command {
 				}
 				host, port = h, n
 			}
-			keys, err := remote.Scan(cmd.Context(), host, port)
+			keys, err := doctor.Scan(cmd.Context(), host, port)
 			if err != nil {
 				return failed(err)
 			}
@@ -93,7 +94,7 @@ func hostsImport(g *global) *cobra.Command {
 				return err
 			}
 			defer f.Close()
-			nodes, notes, err := remote.Import(f)
+			nodes, notes, err := doctor.Import(f)
 			if err != nil {
 				return failed(fmt.Errorf("%s: %w", file, err))
 			}

@@ -1,4 +1,4 @@
-package remote
+package doctor
 
 import (
 	"bufio"
@@ -16,6 +16,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
 )
@@ -34,7 +35,7 @@ func Scan(ctx context.Context, host string, port int) ([]ScannedKey, error) {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))
 	var keys []ScannedKey
 	var errs error
-	for _, algorithms := range kinds {
+	for _, algorithms := range remote.KeyKinds() {
 		key, err := scan(ctx, addr, algorithms)
 		if err != nil {
 			errs = errors.Join(errs, err)
@@ -96,7 +97,7 @@ type sshBlock struct {
 // Import reads an OpenSSH client configuration and returns a node for each plain name in it.
 // Nothing is executed or included: what has no place in an inventory, such as ProxyCommand, Match
 // and Include, is named in notes. Host keys are not in such a file; see [Scan].
-func Import(r io.Reader) (nodes []NodeOptions, notes []string, err error) {
+func Import(r io.Reader) (nodes []remote.NodeOptions, notes []string, err error) {
 	blocks := []sshBlock{{patterns: []string{"*"}}}
 	lines := bufio.NewScanner(io.LimitReader(r, 1<<20))
 	skipping := false
@@ -146,14 +147,14 @@ func Import(r io.Reader) (nodes []NodeOptions, notes []string, err error) {
 				continue
 			}
 			seen[name] = true
-			n := NodeOptions{Name: name, Login: sshLogin(blocks, name)}
+			n := remote.NodeOptions{Name: name, Login: sshLogin(blocks, name)}
 			if jump := sshValue(blocks, name, "proxyjump"); jump != "" && jump != "none" {
 				for _, hop := range strings.Split(jump, ",") {
-					n.Jump = append(n.Jump, JumpOptions{sshHop(blocks, hop)})
+					n.Jump = append(n.Jump, remote.JumpOptions{Login: sshHop(blocks, hop)})
 				}
 			}
-			if !nodeName.MatchString(name) || len(n.Jump) > maxJumps ||
-				!hostName.MatchString(n.Host) ||
+			if !remote.ValidName(name) || len(n.Jump) > remote.MaxJumps ||
+				!remote.ValidHost(n.Host) ||
 				n.Port < 1 ||
 				n.Port > 65535 ||
 				strings.ContainsAny(n.IdentityFile+n.CertificateFile, "%\n") {
@@ -236,8 +237,8 @@ func globbed(pattern, name string) bool {
 	return ok && err == nil
 }
 
-func sshLogin(blocks []sshBlock, name string) Login {
-	l := Login{
+func sshLogin(blocks []sshBlock, name string) remote.Login {
+	l := remote.Login{
 		Host: strings.ReplaceAll(cmp.Or(sshValue(blocks, name, "hostname"), name), "%h", name),
 		User: sshValue(blocks, name, "user"),
 		Port: 22,
@@ -256,7 +257,7 @@ func sshLogin(blocks []sshBlock, name string) Login {
 }
 
 // sshHop reads [user@]host[:port] of ProxyJump.
-func sshHop(blocks []sshBlock, hop string) Login {
+func sshHop(blocks []sshBlock, hop string) remote.Login {
 	hop = strings.TrimPrefix(strings.TrimSpace(hop), "ssh://")
 	user, host, has := strings.Cut(hop, "@")
 	if !has {

@@ -1,4 +1,5 @@
-package remote
+// Package doctor examines nodes and the ways to them.
+package doctor
 
 import (
 	"bytes"
@@ -7,11 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/shell"
 )
 
@@ -44,9 +47,9 @@ type Report struct {
 	Findings []Finding
 }
 
-// Reads is everything that Check runs on a node, besides the probe of the login shell: fixed words
+// reads is everything that Check runs on a node, besides the probe of the login shell: fixed words
 // that change nothing there.
-var Reads = [][]string{
+var reads = [][]string{
 	{"true"},
 	{"date", "+%s"},
 	{"pvesh", "get", "/cluster/status", "--output-format", "json"},
@@ -54,58 +57,84 @@ var Reads = [][]string{
 	{"qm", "list"},
 }
 
+// textOf is the command that is sent for one of reads. The first is not quoted, as a person would
+// have it in the list of a forced command.
+func textOf(argv []string) string {
+	if len(argv) == 1 {
+		return argv[0]
+	}
+	return shell.Quote(argv)
+}
+
+// Doctor examines nodes. It is safe for concurrent use. Close it.
+type Doctor struct {
+	remote *remote.Remote
+	nodes  map[string]remote.NodeOptions
+}
+
+// New returns a Doctor for the nodes of an inventory. It connects to none of them.
+func New(o remote.Options) (*Doctor, error) {
+	o.Warm, o.Reads = false, nil
+	for _, argv := range reads {
+		o.Reads = append(o.Reads, textOf(argv))
+	}
+	r, err := remote.New(o)
+	if err != nil {
+		return nil, err
+	}
+	d := &Doctor{remote: r, nodes: map[string]remote.NodeOptions{}}
+	for _, n := range r.Inventory() {
+		d.nodes[n.Name] = n
+	}
+	return d, nil
+}
+
+// Close ends all connections.
+func (d *Doctor) Close() error { return d.remote.Close() }
+
 const (
 	// what `true` may take beyond the network before a start-up file is the likely reason
 	slowExec = 50 * time.Millisecond
-	readTime = 20 * time.Second // for each of Reads
-	maxRead  = 256 << 10        // bytes that each may answer
-	skewWarn = 2 * time.Second  // `date +%s` is good to a second
+	skewWarn = 2 * time.Second // `date +%s` is good to a second
 	// the journal and the node's own logs cannot be laid side by side any more
 	skewFail  = time.Minute
 	quietLine = "case $- in *i*) ;; *) return ;; esac"
 )
 
-// doctor looks at one node.
-type doctor struct {
-	n   *node
-	rep *Report
+// visit is the examination of one node.
+type visit struct {
+	r    *remote.Remote
+	opts remote.NodeOptions
+	rep  *Report
 }
 
-func (d *doctor) found(check string, level Level, fix, format string, args ...any) {
+func (d *visit) found(check string, level Level, fix, format string, args ...any) {
 	d.rep.Findings = append(
 		d.rep.Findings,
 		Finding{check, d.rep.Node, level, fmt.Sprintf(format, args...), fix},
 	)
 }
 
-// Check logs in to a node, runs Reads there and opens SFTP. It goes as far as it can: what could
-// not be looked at has no finding.
-func (r *Remote) Check(ctx context.Context, name string) Report {
-	d := &doctor{rep: &Report{Node: name}}
-	n, done, err := r.enter(gate.Question{Op: gate.Stage{OnNode: gate.OnNode{Node: name}}})
-	if err != nil {
-		d.found(
-			"connection",
-			Fail,
-			fmt.Sprintf("name = %q   # in [[remote.nodes]] of the configuration", name),
-			"%v",
-			err,
-		)
-		return *d.rep
+// Check logs in to a node, runs the fixed commands there and opens SFTP. It goes as far as it can:
+// what could not be examined has no finding.
+func (d *Doctor) Check(ctx context.Context, name string) Report {
+	v := &visit{d.remote, d.nodes[name], &Report{Node: name}}
+	if v.opts.Name == "" {
+		fix := fmt.Sprintf("name = %q   # in [[remote.nodes]] of the configuration", name)
+		v.found("connection", Fail, fix, "node %q is not in the inventory (remote.nodes)", name)
+		return *v.rep
 	}
-	defer done()
-	d.n = n
-	if trip, ok := d.login(ctx); ok && d.commands(ctx, trip) {
-		d.clock(ctx)
-		d.cluster(ctx)
-		for _, argv := range Reads[3:] {
-			if _, ok := d.read(ctx, argv[0], argv); ok {
-				d.found(argv[0], OK, "", "runs")
+	if trip, ok := v.login(ctx); ok && v.commands(ctx, trip) {
+		v.clock(ctx)
+		v.cluster(ctx)
+		for _, argv := range reads[3:] {
+			if _, ok := v.read(ctx, argv[0], argv); ok {
+				v.found(argv[0], OK, "", "runs")
 			}
 		}
-		d.files(ctx)
+		v.files(ctx)
 	}
-	return *d.rep
+	return *v.rep
 }
 
 // words are what an error says beside its code, which the name of the check has said already.
@@ -116,94 +145,60 @@ func words(err error) string {
 	return err.Error()
 }
 
-// login connects, and answers how long the network takes.
-func (d *doctor) login(ctx context.Context) (trip time.Duration, ok bool) {
-	began, o := time.Now(), d.n.opts
-	c, err := d.n.acquire(ctx, "")
+// login connects, and returns how long the network takes.
+func (d *visit) login(ctx context.Context) (trip time.Duration, ok bool) {
+	o := d.opts
+	link, err := d.r.Link(ctx, o.Name)
 	if err != nil {
 		check, fix := "connection", fmt.Sprintf(
 			"ssh -v -p %d %s@%s   # from this machine; then host and port in [[remote.nodes]] %s",
-			o.Port,
-			o.User,
-			o.Host,
-			o.Name,
-		)
+			o.Port, o.User, o.Host, o.Name)
 		switch op := (*gate.OpError)(nil); {
 		case !errors.As(err, &op):
 		case op.Code == "host_key":
-			check, fix = "host-key", fmt.Sprintf(
-				"caponier hosts scan %s   # compare with: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub on the node's own console; then host_key = \"SHA256:…\" in [[remote.nodes]] %s",
-				o.addr(),
-				o.Name,
-			)
+			check, fix = "host-key", fmt.Sprintf("caponier hosts scan %s   # compare with: "+
+				"ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub on the node's own console; then "+
+				"host_key = \"SHA256:…\" in [[remote.nodes]] %s", o.Addr(), o.Name)
 		case op.Code == "auth":
-			check, fix = "login", fmt.Sprintf(
-				"ssh-copy-id -i %s.pub -p %d %s@%s   # or mend identity_file in [[remote.nodes]] %s",
-				cmp.Or(o.IdentityFile, "KEY"),
-				o.Port,
-				o.User,
-				o.Host,
-				o.Name,
-			)
+			check, fix = "login", fmt.Sprintf("ssh-copy-id -i %s.pub -p %d %s@%s   "+
+				"# or mend identity_file in [[remote.nodes]] %s",
+				cmp.Or(o.IdentityFile, "KEY"), o.Port, o.User, o.Host, o.Name)
+		case op.Code == "lost":
+			fix = "caponier check   # again; then look at the sshd of " + o.Name +
+				": journalctl -u ssh -n 20"
 		}
 		d.found(check, Fail, fix, "%s", words(err))
 		return 0, false
 	}
-	defer d.n.release(c, "")
-	took := time.Since(began)
-	for range 3 {
-		began := time.Now()
-		stop := c.watch("a round trip")
-		_, _, err := c.client.SendRequest("keepalive@openssh.com", true, nil)
-		if stop(); err != nil {
-			d.found(
-				"connection",
-				Fail,
-				"caponier check   # again; then look at the sshd of "+o.Name+": journalctl -u ssh -n 20",
-				"the connection was lost: %v",
-				c.why(err),
-			)
-			return 0, false
-		}
-		trip = least(trip, time.Since(began))
-	}
-	d.found(
-		"connection",
-		OK,
-		"",
-		"%s@%s, %.64q, login in %s, round trip %s",
-		o.User,
-		o.addr(),
-		c.client.ServerVersion(),
-		took.Round(time.Millisecond),
-		trip.Round(10*time.Microsecond),
-	)
-	d.found("host-key", OK, "", "%s", c.key)
-	d.found("login", OK, "", "%s", offered(o.Login))
-	return trip, true
+	d.found("connection", OK, "", "%s@%s, %.64q, login in %s, round trip %s", o.User, o.Addr(),
+		link.Server, link.Login.Round(time.Millisecond), link.Trip.Round(10*time.Microsecond))
+	d.found("host-key", OK, "", "%s", link.HostKey)
+	d.found("login", OK, "", "%s", link.Offered)
+	return link.Trip, true
 }
 
 // commands holds the login shell to what quoting relies on, and to a time.
-func (d *doctor) commands(ctx context.Context, trip time.Duration) bool {
-	o := d.n.opts
+func (d *visit) commands(ctx context.Context, trip time.Duration) bool {
+	o := d.opts
 	for i := range 4 {
 		began := time.Now()
-		// unquoted, as a person would have it in a forced command's list
-		e, err := d.exec(ctx, "true")
+		e, err := d.r.Ask(ctx, o.Name, textOf(reads[0]))
 		if err != nil {
 			fix := fmt.Sprintf("chsh -s /bin/bash %s   # on %s", o.User, o.Name)
-			if noise := (*noisy)(nil); errors.As(err, &noise) {
+			if op := (*gate.OpError)(nil); errors.As(err, &op) && op.Code == "shell_output" {
 				fix = quietLine + "   # the first line of ~/.bashrc (zsh: ~/.zshenv) of " + o.User + " on " + o.Name
 			}
 			d.found("login-shell", Fail, fix, "%s", words(err))
 			return false
 		}
-		if e.exit != 0 {
-			d.explain("login-shell", Reads[0], e)
+		if e.Exit != 0 {
+			d.explain("login-shell", reads[0], e)
 			return false
 		}
 		if i > 0 { // the first one probes the shell, too
-			d.rep.Exec = least(d.rep.Exec, time.Since(began))
+			if took := time.Since(began); d.rep.Exec == 0 || took < d.rep.Exec {
+				d.rep.Exec = took
+			}
 		}
 	}
 	d.found("login-shell", OK, "", "reads quoted words as a POSIX shell does")
@@ -222,15 +217,9 @@ func (d *doctor) commands(ctx context.Context, trip time.Duration) bool {
 	return true
 }
 
-func (d *doctor) exec(ctx context.Context, text string) (ended, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTime)
-	defer cancel()
-	return d.n.exec(ctx, command{text: text, max: maxRead})
-}
-
 // read runs one of Reads. When it does not answer, that is a finding of its own.
-func (d *doctor) read(ctx context.Context, check string, argv []string) ([]byte, bool) {
-	e, err := d.exec(ctx, shell.Quote(argv))
+func (d *visit) read(ctx context.Context, check string, argv []string) ([]byte, bool) {
+	e, err := d.r.Ask(ctx, d.opts.Name, textOf(argv))
 	if err != nil {
 		d.found(
 			check,
@@ -238,7 +227,7 @@ func (d *doctor) read(ctx context.Context, check string, argv []string) ([]byte,
 			fmt.Sprintf(
 				"%s   # on %s: what hangs there, hangs for Caponier",
 				strings.Join(argv, " "),
-				d.n.opts.Name,
+				d.opts.Name,
 			),
 			"`%s`: %s",
 			strings.Join(argv, " "),
@@ -246,19 +235,19 @@ func (d *doctor) read(ctx context.Context, check string, argv []string) ([]byte,
 		)
 		return nil, false
 	}
-	if e.exit != 0 {
+	if e.Exit != 0 {
 		d.explain(check, argv, e)
 		return nil, false
 	}
-	return e.stdout, true
+	return e.Stdout, true
 }
 
 // explain says why a command did not work, from its exit code and what it printed.
-func (d *doctor) explain(check string, argv []string, e ended) {
-	o, line := d.n.opts, strings.Join(argv, " ")
-	said, _, _ := bytes.Cut(bytes.TrimSpace(e.stderr), []byte("\n"))
+func (d *visit) explain(check string, argv []string, e remote.Output) {
+	o, line := d.opts, strings.Join(argv, " ")
+	said, _, _ := bytes.Cut(bytes.TrimSpace(e.Stderr), []byte("\n"))
 	switch {
-	case e.exit == 126 && bytes.Contains(e.stderr, []byte("caponier-gate")):
+	case e.Exit == 126 && bytes.Contains(e.Stderr, []byte("caponier-gate")):
 		d.found(
 			check,
 			Warn,
@@ -270,7 +259,7 @@ func (d *doctor) explain(check string, argv []string, e ended) {
 			"the key's forced command does not let it run `%s`, nor then any tool",
 			line,
 		)
-	case e.exit == 127:
+	case e.Exit == 127:
 		d.found(
 			check,
 			Fail,
@@ -311,15 +300,15 @@ func (d *doctor) explain(check string, argv []string, e ended) {
 			),
 			"`%s` ends with exit code %d: %q",
 			line,
-			e.exit,
+			e.Exit,
 			clip(said),
 		)
 	}
 }
 
-func (d *doctor) clock(ctx context.Context) {
+func (d *visit) clock(ctx context.Context) {
 	began := time.Now()
-	out, ok := d.read(ctx, "clock", Reads[1])
+	out, ok := d.read(ctx, "clock", reads[1])
 	if !ok {
 		return
 	}
@@ -329,7 +318,7 @@ func (d *doctor) clock(ctx context.Context) {
 		d.found(
 			"clock",
 			Fail,
-			"date +%s   # on "+d.n.opts.Name,
+			"date +%s   # on "+d.opts.Name,
 			"`date +%%s` answers %q",
 			clip(out),
 		)
@@ -344,7 +333,7 @@ func (d *doctor) clock(ctx context.Context) {
 		skew.Round(time.Second),
 		map[bool]string{true: "behind this machine's", false: "ahead of this machine's"}[early > late],
 	)
-	fix := "timedatectl set-ntp true   # on the machine whose clock is wrong: " + d.n.opts.Name + " or this one"
+	fix := "timedatectl set-ntp true   # on the machine whose clock is wrong: " + d.opts.Name + " or this one"
 	switch {
 	case skew > skewFail:
 		d.found(
@@ -363,15 +352,15 @@ func (d *doctor) clock(ctx context.Context) {
 
 // cluster looks at the quorum and at what the node calls itself: tools and pvesh name nodes as the
 // cluster does.
-func (d *doctor) cluster(ctx context.Context) {
-	if out, ok := d.read(ctx, "pvesh", Reads[2]); ok {
-		d.status(out, d.n.opts.Name)
+func (d *visit) cluster(ctx context.Context) {
+	if out, ok := d.read(ctx, "pvesh", reads[2]); ok {
+		d.status(out, d.opts.Name)
 	}
 }
 
 // status reads what pvesh says of the cluster. The words of a node are quoted, for they go to a
 // terminal.
-func (d *doctor) status(out []byte, name string) {
+func (d *visit) status(out []byte, name string) {
 	var rows []struct {
 		Type, Name             string
 		Local, Online, Quorate int
@@ -380,9 +369,9 @@ func (d *doctor) status(out []byte, name string) {
 		d.found(
 			"pvesh",
 			Fail,
-			strings.Join(Reads[2], " ")+"   # on "+name,
+			strings.Join(reads[2], " ")+"   # on "+name,
 			"`%s` answers no JSON: %q",
-			strings.Join(Reads[2], " "),
+			strings.Join(reads[2], " "),
 			clip(out),
 		)
 		return
@@ -449,26 +438,28 @@ var sftpNeeds = [][2]string{
 	{"statvfs@openssh.com", "a full disk is noticed only when it is full"},
 }
 
-func (d *doctor) files(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, readTime)
-	defer cancel()
-	lacks := new([]string) // of its own: what was given up may still write to it
-	err := d.n.with(ctx, "opening", "/", func(_ context.Context, f *files, _ *pledge) error {
-		_, err := f.Lstat("/")
-		for _, x := range sftpNeeds {
-			if _, has := f.HasExtension(x[0]); !has {
-				*lacks = append(*lacks, x[0]+" ("+x[1]+")")
-			}
+func (d *visit) files(ctx context.Context) {
+	var names []string
+	for _, x := range sftpNeeds {
+		names = append(names, x[0])
+	}
+	missing, err := d.r.Lacks(ctx, d.opts.Name, names...)
+	var lacks []string
+	for _, x := range sftpNeeds {
+		if slices.Contains(missing, x[0]) {
+			lacks = append(lacks, x[0]+" ("+x[1]+")")
 		}
-		return err
-	})
-	fix := "Subsystem sftp /usr/lib/openssh/sftp-server   # in /etc/ssh/sshd_config of " + d.n.opts.Name + " (behind caponier-gate: sftp=yes there), if a tool of yours moves files"
+	}
+	fix := "Subsystem sftp /usr/lib/openssh/sftp-server   # in /etc/ssh/sshd_config of " +
+		d.opts.Name + " (behind caponier-gate: sftp=yes there), if a tool of yours moves files"
 	switch {
 	case err != nil:
 		d.found("sftp", Warn, fix, "files cannot be moved: %s", words(err))
-	case len(*lacks) > 0:
-		d.found("sftp", Warn, fix, "the SFTP server lacks %s", strings.Join(*lacks, ", "))
+	case len(lacks) > 0:
+		d.found("sftp", Warn, fix, "the SFTP server lacks %s", strings.Join(lacks, ", "))
 	default:
 		d.found("sftp", OK, "", "answers, with all that is used of it")
 	}
 }
+
+func clip(b []byte) []byte { return b[:min(len(b), 120)] }

@@ -1,4 +1,4 @@
-package remote
+package doctor
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 )
 
@@ -44,11 +45,11 @@ func TestImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]NodeOptions{}
+	got := map[string]remote.NodeOptions{}
 	for _, n := range nodes {
 		got[n.Name] = n
 	}
-	for name, want := range map[string]Login{
+	for name, want := range map[string]remote.Login{
 		"pve1":          {Host: "192.0.2.11", Port: 2222, User: "admin", IdentityFile: "~/.ssh/pve key"},
 		"pve1-alias":    {Host: "192.0.2.11", Port: 2222, User: "admin", IdentityFile: "~/.ssh/pve key"},
 		"pve2":          {Host: "pve2.example.com", Port: 22, User: "admin", Agent: true},
@@ -128,7 +129,7 @@ func FuzzImport(f *testing.F) {
 			t.Errorf("%q\ngave      %+v\nand again %+v, %v", text, nodes, back, err)
 		}
 		for _, n := range nodes {
-			if !nodeName.MatchString(n.Name) || !hostName.MatchString(n.Host) ||
+			if !remote.ValidName(n.Name) || !remote.ValidHost(n.Host) ||
 				strings.ContainsAny(
 					n.Host+n.User+n.IdentityFile+n.CertificateFile,
 					"\x00\r\n\x1b",
@@ -140,7 +141,6 @@ func FuzzImport(f *testing.F) {
 }
 
 func TestScanShowsWhatTheHostProves(t *testing.T) {
-	leakless(t)
 	s := sshtest.New(t, sshtest.Options{})
 	host, port := s.HostPort()
 	keys, err := Scan(t.Context(), host, port)

@@ -1,8 +1,10 @@
-package remote
+package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,8 +13,12 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // programs are what a good node answers to Reads, as scripts in a directory of their own; change
 // replaces some, and takes away those that are empty.
@@ -73,7 +79,7 @@ var nodeChecks = []string{
 
 func TestCheckFindsNothingOnAGoodNodeBehindOpenSSH(t *testing.T) {
 	_, o := openSSH(t, "SetEnv SHLVL=3 PATH="+programs(t, nil)+":/usr/bin:/bin")
-	rep := start(t, o).Check(t.Context(), "n1")
+	rep := doctorFor(t, o).Check(t.Context(), "n1")
 	for _, check := range nodeChecks {
 		if f := finding(t, rep, check); f.Level != OK {
 			t.Errorf("%s: %+v", check, f)
@@ -92,7 +98,7 @@ func TestCheckFinds(t *testing.T) {
 		programs map[string]string
 		shell    string // around the command $1
 		faults   sshtest.Faults
-		options  func(*Options)
+		options  func(*remote.Options)
 		check    string
 		level    Level
 		note     []string
@@ -124,13 +130,13 @@ func TestCheckFinds(t *testing.T) {
 		{claim: "an error that writes to the terminal", programs: map[string]string{"pct": `printf '\033[2J\r' >&2; exit 3`}, check: "pct", level: Fail, note: []string{`\x1b`}, fix: "by hand"},
 		{claim: "pvesh that prints no JSON", programs: map[string]string{"pvesh": "echo perl: warning"}, check: "pvesh", level: Fail, note: []string{"no JSON"}, fix: "pvesh get /cluster/status"},
 		{claim: "no SFTP", faults: sshtest.Faults{NoSFTP: true}, check: "sftp", level: Warn, note: []string{"Subsystem sftp"}, fix: "Subsystem sftp"},
-		{claim: "a key that is not pinned", options: func(o *Options) { o.Nodes[0].HostKey = "SHA256:" + strings.Repeat("A", 43) }, check: "host-key", level: Fail, note: []string{"pins SHA256:AAA"}, fix: "caponier hosts scan 127.0.0.1:", last: true},
-		{claim: "a key that is not known", options: func(o *Options) {
+		{claim: "a key that is not pinned", options: func(o *remote.Options) { o.Nodes[0].HostKey = "SHA256:" + strings.Repeat("A", 43) }, check: "host-key", level: Fail, note: []string{"pins SHA256:AAA"}, fix: "caponier hosts scan 127.0.0.1:", last: true},
+		{claim: "a key that is not known", options: func(o *remote.Options) {
 			o.KnownHosts, o.Nodes[0].HostKey = []string{filepath.Join(o.Workspace, "..", "known")}, ""
 			_ = os.WriteFile(o.KnownHosts[0], nil, 0o600)
 		}, check: "host-key", level: Fail, note: []string{"is not in known_hosts", "SHA256:"}, fix: "caponier hosts scan 127.0.0.1:", last: true},
-		{claim: "a login that is refused", options: func(o *Options) { o.Nodes[0].IdentityFile, _ = sshtest.NewKeyFile(t) }, check: "login", level: Fail, note: []string{"accepts none"}, fix: "ssh-copy-id -i /", last: true},
-		{claim: "nobody there", options: func(o *Options) { o.Nodes[0].Port, o.DialTimeout = 1, 300*time.Millisecond }, check: "connection", level: Fail, note: []string{"is the host up"}, fix: "ssh -v -p 1", last: true},
+		{claim: "a login that is refused", options: func(o *remote.Options) { o.Nodes[0].IdentityFile, _ = sshtest.NewKeyFile(t) }, check: "login", level: Fail, note: []string{"accepts none"}, fix: "ssh-copy-id -i /", last: true},
+		{claim: "nobody there", options: func(o *remote.Options) { o.Nodes[0].Port, o.DialTimeout = 1, 300*time.Millisecond }, check: "connection", level: Fail, note: []string{"is the host up"}, fix: "ssh -v -p 1", last: true},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
 			path := programs(
@@ -156,11 +162,11 @@ func TestCheckFinds(t *testing.T) {
 					Shell:  []string{"/bin/sh", "-c", "PATH=" + path + "; " + shell, "sh"},
 				},
 			)
-			r := newRemote(t, s, func(o *Options) {
-				if c.options != nil {
-					c.options(o)
-				}
-			})
+			o := optionsFor(t, s)
+			if c.options != nil {
+				c.options(&o)
+			}
+			r := doctorFor(t, o)
 			rep := r.Check(t.Context(), "n1")
 			f := finding(t, rep, c.check)
 			for _, n := range c.note {
@@ -181,7 +187,7 @@ func TestCheckFinds(t *testing.T) {
 				t.Errorf("the last thing that was looked at is %+v", last)
 			}
 			for _, ran := range s.Commands() {
-				if ran != "true" && ran != probeCommand &&
+				if ran != "true" && !strings.HasPrefix(ran, "printf '<%s>'") &&
 					!slices.Contains(
 						[]string{
 							`'date' '+%s'`,
@@ -198,7 +204,7 @@ func TestCheckFinds(t *testing.T) {
 	}
 	t.Run("a node that is not in the inventory", func(t *testing.T) {
 		s := sshtest.New(t, sshtest.Options{})
-		f := finding(t, newRemote(t, s).Check(t.Context(), "n2"), "connection")
+		f := finding(t, doctorFor(t, optionsFor(t, s)).Check(t.Context(), "n2"), "connection")
 		if f.Level != Fail || !strings.Contains(f.Note, "inventory") ||
 			!strings.Contains(f.Fix, "[[remote.nodes]]") ||
 			s.Conns.Load() != 0 {
@@ -222,7 +228,7 @@ func TestCheckFinds(t *testing.T) {
 		)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if f := finding(t, newRemote(t, s).Check(ctx, "n1"), "pvesh"); f.Level != Fail ||
+		if f := finding(t, doctorFor(t, optionsFor(t, s)).Check(ctx, "n1"), "pvesh"); f.Level != Fail ||
 			!strings.Contains(f.Note, "the time for it was over") {
 			t.Errorf("%+v", f)
 		}
@@ -245,4 +251,81 @@ func onlyPrograms(t *testing.T, names ...string) (dir string) {
 		}
 	}
 	return dir
+}
+
+func optionsFor(t *testing.T, s *sshtest.Server) remote.Options {
+	host, port := s.HostPort()
+	return remote.Options{
+		Workspace: filepath.Join(t.TempDir(), "workspace"), DialTimeout: 30 * time.Second,
+		StepTimeout: 10 * time.Second,
+		Nodes: []remote.NodeOptions{{Name: "n1", Cluster: "c1", Login: remote.Login{Host: host,
+			Port: port, User: "root", IdentityFile: s.ClientFile, HostKey: s.Pin()}}},
+	}
+}
+
+func openSSH(t *testing.T, lines ...string) (*sshtest.OpenSSH, remote.Options) {
+	s := sshtest.StartOpenSSH(t, lines...)
+	host, port := s.HostPort()
+	return s, remote.Options{Workspace: filepath.Join(t.TempDir(), "workspace"),
+		Nodes: []remote.NodeOptions{{Name: "n1", Cluster: "c1", Login: remote.Login{Host: host,
+			Port: port, User: s.User, IdentityFile: s.ClientFile, HostKey: s.Pin()}}}}
+}
+
+func doctorFor(t *testing.T, o remote.Options) *Doctor {
+	t.Helper()
+	d, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// Whatever a node says of its cluster, nothing of it reaches the terminal as it is; and of what is
+// written as pvesh writes it, name and quorum are read back.
+func FuzzClusterStatus(f *testing.F) {
+	f.Add([]byte(`[{"type":"cluster","name":"\u001b[2J","quorate":0}]`), "n1", "c", 1, 1)
+	f.Add([]byte(`[{"type":"node","name":"\ud800","online":0}]`), "pve\n7", "", 0, 0)
+	f.Add([]byte("perl: warning\n[]"), "", "c", 0, 1)
+	f.Fuzz(func(t *testing.T, raw []byte, node, cluster string, quorate, online int) {
+		look := func(out []byte) map[string]Level {
+			d, level := &visit{rep: &Report{Node: "n1"}}, map[string]Level{}
+			d.status(out, "n1")
+			for _, g := range d.rep.Findings {
+				if level[g.Check] = g.Level; strings.ContainsFunc(
+					g.Note+g.Fix,
+					unicode.IsControl,
+				) ||
+					(g.Level == OK) != (g.Fix == "") {
+					t.Fatalf("%q: %+v", out, g)
+				}
+			}
+			return level
+		}
+		if level := look(raw); level["pvesh"] == OK && !json.Valid(raw) {
+			t.Fatalf("%q: %v", raw, level)
+		}
+		out, err := json.Marshal(
+			[]map[string]any{
+				{"type": "cluster", "name": cluster, "quorate": quorate},
+				{"type": "node", "name": node, "local": 1, "online": 1},
+				{"type": "node", "name": "n2", "online": online},
+			},
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]Level{"pvesh": OK, "name": Fail, "quorum": Fail}
+		if node == "n1" {
+			want["name"] = OK
+		}
+		if quorate == 1 && (online == 1 || cluster == "") {
+			want["quorum"] = OK
+		} else if quorate == 1 {
+			want["quorum"] = Warn
+		}
+		if got := look(out); !maps.Equal(got, want) {
+			t.Fatalf("%s: %v, want %v", out, got, want)
+		}
+	})
 }
