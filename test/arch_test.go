@@ -54,6 +54,7 @@ var rooms = map[string][]string{
 		"host/front",
 	},
 	"host/cmd/caponier":        {"host/", "policies"},
+	"host/cmd/caponier/hangup": {},
 	"policies":                 {},
 	"sdk":                      {"sdk/internal/abi"},
 	"sdk/internal/abi":         {},

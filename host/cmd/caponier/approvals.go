@@ -338,6 +338,8 @@ func approvalsCommand(g *global) *cobra.Command {
 					"approvals are at http://%s/approvals; sign in with: caponier approvals link --as NAME\n",
 					l.Addr(),
 				)
+				notify("READY=1")
+				defer notify("STOPPING=1")
 				return d.Serve(cmd.Context(), l)
 			}),
 		},

@@ -138,14 +138,19 @@ func (h *host) gauges() {
 	)
 }
 
-// serveMetrics serves them in the background when the configuration says where.
-func (h *host) serveMetrics(ctx context.Context, s *front.Server) error {
+// serveMetrics serves /metrics, /health and /ready in the background when [front] metrics says
+// where. A port that cannot be opened is an error when must is set. Otherwise it is a warning: MCP
+// clients on one machine start one process each from one configuration.
+func (h *host) serveMetrics(ctx context.Context, s *front.Server, must bool) error {
 	if h.cfg.Front.Metrics == "" {
 		return nil
 	}
 	l, err := net.Listen("tcp", h.cfg.Front.Metrics)
-	if err != nil {
+	if err != nil && must {
 		return fmt.Errorf("serving metrics ([front] metrics): %w", err)
+	} else if err != nil {
+		slog.Warn("this process serves no metrics ([front] metrics)", "error", err)
+		return nil
 	}
 	h.background(ctx, func(ctx context.Context) {
 		if err := s.ServeMetrics(ctx, l); err != nil {

@@ -7,11 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"sync"
-	"syscall"
 
+	"github.com/caponier-mcp/caponier/host/cmd/caponier/hangup"
 	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/spf13/cobra"
@@ -23,46 +22,50 @@ func serveCommand(g *global) *cobra.Command {
 		Use: "serve", Short: "Serve MCP on stdio, or on HTTP", Args: cobra.NoArgs,
 		Example: "  caponier --config config.toml serve\n  caponier --config config.toml serve --http 127.0.0.1:8000\n  caponier --config config.toml serve --read-only --toolsets containers,guests",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			tuneGC()
-			h, err := open(cmd.Context(), g, wantNodes)
-			if err != nil {
-				return err
-			}
-			defer h.Close()
-			server, err := h.front(cmd.Context(), addr != "")
-			if err != nil {
-				return err
-			}
-			go h.reload(cmd.Context(), server.Changed)
-			if err := h.serveMetrics(cmd.Context(), server); err != nil {
-				return failed(err)
-			}
-			if addr == "" {
-				return failed(server.Stdio(cmd.Context()))
-			}
-			l, err := net.Listen("tcp", addr)
-			if err != nil {
-				return failed(err)
-			}
-			if err := h.serveApprovals(cmd.Context()); err != nil {
-				return failed(errors.Join(err, l.Close()))
-			}
-			slog.Info(
-				"serving MCP",
-				"url",
-				fmt.Sprintf("http://%s/mcp", l.Addr()),
-				"tools",
-				len(h.tools),
-				"policy",
-				h.engine.Revision(),
-			)
-			return failed(server.Serve(cmd.Context(), l))
+			return serve(cmd.Context(), g, addr)
 		},
 	}
 	g.narrowing(cmd)
 	cmd.Flags().
 		StringVar(&addr, "http", "", "serve streamable HTTP on `ADDR` (host:port) instead of stdio")
 	return cmd
+}
+
+// serve serves MCP until ctx ends or the client of stdio has gone. An empty addr means stdio.
+func serve(ctx context.Context, g *global, addr string) error {
+	tuneGC()
+	h, err := open(ctx, g, wantNodes)
+	if err != nil && ctx.Err() != nil { // told to stop while starting: nothing failed
+		return nil
+	} else if err != nil {
+		return err
+	}
+	defer h.Close()
+	server, err := h.front(ctx, addr != "")
+	if err != nil {
+		return err
+	}
+	defer notify("STOPPING=1")
+	go h.reload(ctx, server.Changed)
+	if err := h.serveMetrics(ctx, server, addr != ""); err != nil {
+		return failed(err)
+	}
+	h.background(ctx, func(ctx context.Context) { watchdog(ctx, func() { h.health() }) })
+	if addr == "" {
+		notify("READY=1")
+		return failed(server.Stdio(ctx))
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return failed(err)
+	}
+	if err := h.serveApprovals(ctx); err != nil {
+		return failed(errors.Join(err, l.Close()))
+	}
+	slog.Info("serving MCP", "url", fmt.Sprintf("http://%s/mcp", l.Addr()), "tools", len(h.tools),
+		"policy", h.engine.Revision())
+	notify("READY=1")
+	return failed(server.Serve(ctx, l))
 }
 
 // tuneGC spends a little memory on fewer collections, unless the operator decided otherwise. More
@@ -102,23 +105,18 @@ func (h *host) front(ctx context.Context, http bool) (*front.Server, error) {
 
 var _ front.Door = (*gate.Door)(nil)
 
-// reload loads the policies again when a file of the site changes and at SIGHUP; a candidate that
-// does not pass leaves the running one.
+// reload loads the policies again when a file of the site changes and at SIGHUP, until ctx ends.
+// A candidate that does not pass leaves the running revision in force.
 func (h *host) reload(ctx context.Context, changed func()) {
 	var mu sync.Mutex // guards told
 	told := h.engine.Revision()
 	report := func(err error) {
+		revision := h.engine.Revision()
 		if err != nil {
-			slog.Error(
-				"policy not reloaded, the running one stays",
-				"error",
-				err,
-				"revision",
-				h.engine.Revision(),
-			)
+			slog.Error("policy not reloaded, the running one stays", "error", err,
+				"revision", revision)
 			return
 		}
-		revision := h.engine.Revision()
 		slog.Info("policy reloaded", "revision", revision)
 		mu.Lock()
 		defer mu.Unlock()
@@ -133,15 +131,14 @@ func (h *host) reload(ctx context.Context, changed func()) {
 			slog.Error("changes of the policy are not seen; kill -HUP loads it again", "error", err)
 		}
 	}()
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-hangup:
+		case <-hangup.C:
+			notify(reloading())
 			report(h.engine.Reload(ctx))
+			notify("READY=1")
 		}
 	}
 }
