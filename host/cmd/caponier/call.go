@@ -8,8 +8,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/spf13/cobra"
 )
 
@@ -126,13 +126,13 @@ func report(stdout, stderr io.Writer, a gate.Answer, asJSON bool) error {
 	} else {
 		for _, c := range out.Content {
 			if c.Type == "text" {
-				fmt.Fprintln(stdout, strings.TrimRight(front.Clean(c.Text), "\n"))
+				fmt.Fprintln(stdout, strings.TrimRight(plaintext.Clean(c.Text), "\n"))
 			}
 		}
 		if out.Error != nil {
-			fmt.Fprintf(stderr, "caponier: %s: %s\n", front.Clean(out.Error.Code), front.Clean(out.Error.Message))
+			fmt.Fprintf(stderr, "caponier: %s: %s\n", plaintext.Clean(out.Error.Code), plaintext.Clean(out.Error.Message))
 			if out.Error.Suggestion != "" {
-				fmt.Fprintf(stderr, "  try: %s\n", front.Clean(out.Error.Suggestion))
+				fmt.Fprintf(stderr, "  try: %s\n", plaintext.Clean(out.Error.Suggestion))
 			}
 		}
 		if a.Err != nil {
@@ -171,6 +171,6 @@ func progressTo(f *os.File) func(done, total float64, message string) {
 		return nil
 	}
 	return func(done, total float64, message string) {
-		fmt.Fprintf(f, "\r\x1b[K%s %.0f/%.0f\r", front.Clean(message), done, total)
+		fmt.Fprintf(f, "\r\x1b[K%s %.0f/%.0f\r", plaintext.Clean(message), done, total)
 	}
 }

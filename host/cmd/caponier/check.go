@@ -20,8 +20,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/doctor"
-	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/spf13/cobra"
@@ -124,7 +124,7 @@ func (x *examination) show(w io.Writer, asJSON bool) error {
 }
 
 // line is what a terminal may show: a node, or whoever stands before it, has a say in some errors.
-func line(text string) string { return strings.ReplaceAll(front.Clean(text), "\n", " ") }
+func line(text string) string { return strings.ReplaceAll(plaintext.Clean(text), "\n", " ") }
 
 // all reports whether there is a configuration to go by.
 func (x *examination) all(ctx context.Context, offline bool) bool {

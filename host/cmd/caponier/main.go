@@ -10,7 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/caponier-mcp/caponier/host/front"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/spf13/cobra"
 )
 
@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string) int {
 	case errors.As(err, &e):
 		if e.err != nil {
 			// a node has a say in some errors
-			fmt.Fprintln(os.Stderr, "caponier:", front.Clean(e.err.Error()))
+			fmt.Fprintln(os.Stderr, "caponier:", plaintext.Clean(e.err.Error()))
 		}
 		return e.code
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/store"
 )
@@ -280,14 +281,14 @@ func reading(name string, a gate.Answer) approval.Reading {
 	_ = json.Unmarshal(a.Output.JSON, &out) // as in report: only texts are picked
 	for _, c := range out.Content {
 		if c.Type == "text" {
-			r.Text += front.Clean(c.Text) + "\n"
+			r.Text += plaintext.Clean(c.Text) + "\n"
 		}
 	}
 	switch {
 	case a.Err != nil:
 		r.Refused, r.Text = true, a.Err.Error()
 	case a.Outcome != gate.Succeeded && out.Error != nil:
-		r.Refused, r.Text = true, front.Clean(out.Error.Message)
+		r.Refused, r.Text = true, plaintext.Clean(out.Error.Message)
 	case a.Outcome != gate.Succeeded:
 		r.Refused = true
 	}
