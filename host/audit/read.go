@@ -14,14 +14,14 @@ import (
 
 const pollEvery = 200 * time.Millisecond
 
-// Records yields the entries of all files in the order of their times; those of one process keep
-// their own order. An error concerns one file, whose rest is left out. Whether anything is missing
-// or was moved is for [Verify] to say.
+// Records yields the entries of all files ordered by time; the entries of one process keep their
+// own order. A line that is no entry is yielded as an error with the file's name in Entry.File,
+// and reading goes on with the next line. [Verify] reports whether anything is missing.
 func Records(dir string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) { newReader(dir).pass(yield) }
 }
 
-// Follow yields what Records would, and then what is written until ctx ends.
+// Follow yields what Records yields, and then what is written until ctx ends.
 func Follow(ctx context.Context, dir string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		r := newReader(dir)
@@ -37,20 +37,21 @@ func Follow(ctx context.Context, dir string) iter.Seq2[Entry, error] {
 	}
 }
 
-// reader remembers how far each file was read; -1 is to its end.
+// reader remembers how far each file was read.
 type reader struct {
-	dir string
-	at  map[string]int64
+	dir   string
+	at    map[string]int64
+	ended map[string]bool // nothing more is to be read
 }
 
-func newReader(dir string) *reader { return &reader{dir, map[string]int64{}} }
+func newReader(dir string) *reader { return &reader{dir, map[string]int64{}, map[string]bool{}} }
 
-// source is a file that is being read, at an entry not yet yielded.
+// source is a file that is being read, at an entry or error not yet yielded.
 type source struct {
 	name  string
-	from  string // the file that it continues, to be read to its end before
+	from  string // the file that it continues, which is read to its end first
 	f     *os.File
-	dead  bool // nobody will write to it any more
+	final bool // its process has ended, or it has a close record
 	lines *bufio.Reader
 	entry Entry
 	err   error
@@ -78,8 +79,8 @@ func (r *reader) pass(yield func(Entry, error) bool) bool {
 				least = i
 			}
 		}
-		// Files are opened when their turn comes, so that a thousand old ones need no thousand
-		// descriptors.
+		// A file is opened when its turn comes, so that a thousand old files do not need a
+		// thousand descriptors.
 		if len(waiting) > 0 && (least < 0 || !begins(waiting[0]).After(open[least].key)) {
 			s, err := r.open(waiting[0])
 			waiting = waiting[1:]
@@ -98,7 +99,7 @@ func (r *reader) pass(yield func(Entry, error) bool) bool {
 		if !yield(s.entry, s.err) {
 			return false
 		}
-		if s.err != nil || !r.next(s) {
+		if !r.next(s) {
 			s.f.Close()
 			open = append(open[:least], open[least+1:]...)
 		}
@@ -107,7 +108,7 @@ func (r *reader) pass(yield func(Entry, error) bool) bool {
 
 // open returns a source at its next entry, or nil when there is none.
 func (r *reader) open(name string) (*source, error) {
-	if r.at[name] < 0 {
+	if r.ended[name] {
 		return nil, nil
 	}
 	f, err := os.Open(filepath.Join(r.dir, name))
@@ -115,13 +116,8 @@ func (r *reader) open(name string) (*source, error) {
 		return nil, fmt.Errorf("reading the journal: %w", err)
 	}
 	_, err = f.Seek(r.at[name], io.SeekStart)
-	s := &source{
-		name:  name,
-		f:     f,
-		dead:  !living(f),
-		lines: bufio.NewReaderSize(f, 64<<10),
-		key:   begins(name),
-	}
+	s := &source{name: name, f: f, final: !living(f), key: begins(name),
+		lines: bufio.NewReaderSize(f, 64<<10)}
 	if err != nil || !r.next(s) {
 		f.Close()
 		return nil, err
@@ -131,32 +127,28 @@ func (r *reader) open(name string) (*source, error) {
 
 // next moves a source to its next entry or error, and reports whether there is one.
 func (r *reader) next(s *source) bool {
-	line, err := readLine(s.lines)
-	if err == io.EOF || err == errTorn {
-		if s.dead { // which was asked before reading, so that this is its end
-			r.at[s.name] = -1
-		}
+	if r.ended[s.name] {
 		return false
 	}
-	if err == nil {
+	line, err := readLine(s.lines)
+	if err == io.EOF || err == errTorn {
+		r.ended[s.name] = s.final // final was known before reading, so that this is the end
+		return false
+	}
+	at := r.at[s.name]
+	s.entry, s.err = Entry{}, nil
+	if err != nil {
+		r.ended[s.name] = true
+		err = fmt.Errorf("%w; the rest of the file is left out", err)
+	} else {
+		r.at[s.name] += int64(len(line)) + 1
 		s.entry, err = decode(line)
 	}
-	s.entry.File = s.name
 	if err != nil {
-		s.entry, s.err = Entry{
-			File: s.name,
-		}, fmt.Errorf(
-			"journal file %s at byte %d: %w",
-			s.name,
-			r.at[s.name],
-			err,
-		)
-		r.at[s.name] = -1
-		return true
+		s.entry, s.err = Entry{}, fmt.Errorf("journal file %s at byte %d: %w", s.name, at, err)
 	}
-	if r.at[s.name] += int64(len(line)) + 1; s.entry.Close != nil {
-		r.at[s.name] = -1
-	}
+	s.entry.File = s.name
+	s.final = s.final || s.entry.Close != nil
 	if s.entry.Head != nil {
 		s.from = s.entry.Head.From
 	}
@@ -166,7 +158,7 @@ func (r *reader) next(s *source) bool {
 	return true
 }
 
-// begins is when a file was begun, from its name.
+// begins returns when a file was begun, from its name.
 func begins(name string) time.Time {
 	t, _ := time.Parse(nameTime, name[:len(nameTime)])
 	return t

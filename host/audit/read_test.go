@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -111,6 +112,47 @@ func TestRecordsReportsABadFileAndGoesOn(t *testing.T) {
 		!strings.Contains(errs[0], "hash") {
 		t.Errorf("read %v, errors %v", got, errs)
 	}
+}
+
+// Readers show all that can be read, and say where each bad line is.
+func TestReadersGoOnPastABadLine(t *testing.T) {
+	j := open(t, Options{})
+	for i := range 5 {
+		must(t, j.Intent(bg, rec(fmt.Sprint(i), "intent"), false))
+	}
+	path := j.seg.path
+	must(t, j.Close())
+	data, err := os.ReadFile(path)
+	must(t, err)
+	lines := strings.SplitAfter(string(data), "\n")
+	at := len(lines[0]) + len(lines[1])
+	lines[2] = strings.Replace(lines[2], "agent-a", "agent-b", 1)
+	must(t, os.WriteFile(path, []byte(strings.Join(lines, "")+"junk\n"), 0o600))
+	for name, read := range map[string]iter.Seq2[Entry, error]{
+		"Records": Records(j.opt.Dir),
+		"Follow":  Follow(expired(), j.opt.Dir),
+	} {
+		var got, bad []string
+		for e, err := range read {
+			if err != nil {
+				bad = append(bad, err.Error())
+			} else if e.Record != nil {
+				got = append(got, e.Record.ID)
+			}
+		}
+		want := []string{fmt.Sprintf("at byte %d: its hash does not fit", at),
+			fmt.Sprintf("at byte %d: is not a journal entry", len(data))}
+		if fmt.Sprint(got) != "[0 2 3 4]" || len(bad) != 2 || !strings.Contains(bad[0], want[0]) ||
+			!strings.Contains(bad[1], want[1]) {
+			t.Errorf("%s: read %v, errors %q, want %q", name, got, bad, want)
+		}
+	}
+}
+
+func expired() context.Context {
+	ctx, cancel := context.WithCancel(bg)
+	cancel()
+	return ctx
 }
 
 func TestFollow(t *testing.T) {

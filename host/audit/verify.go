@@ -15,23 +15,25 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// Report is what Verify found.
+// Report is the result of Verify.
 type Report struct {
 	Files    []FileReport `json:"files"`
 	Problems []Problem    `json:"problems"` // the journal is not what was written
-	// kills, full disks, file modes: worth a look, no sign of tampering
+	// killed processes, full disks, file modes: worth a look, but no sign of a change
 	Warnings []Problem `json:"warnings"`
-	// allowed, begun by a process that has ended, outcome not in the journal; without their inputs
+	// operations that a process allowed and began and that have no outcome although the process
+	// has ended; without their inputs
 	Unfinished []gate.Record `json:"unfinished"`
 }
 
-// OK reports whether everything that was written is there, unchanged and in order.
+// OK reports whether everything that the files refer to is there, unchanged and in order. The
+// chains have no key: a person who can write to the directory can also compute them anew.
 func (r Report) OK() bool { return len(r.Problems) == 0 }
 
 // FileReport describes one file.
 type FileReport struct {
 	Name    string    `json:"name"`
-	State   string    `json:"state"` // running, closed, or killed when nothing says how it ended
+	State   string    `json:"state"` // running, closed, or killed: it has no close record
 	Entries int64     `json:"entries"`
 	First   time.Time `json:"first"`
 	Last    time.Time `json:"last"`
@@ -54,66 +56,44 @@ func (p Problem) String() string {
 // chain is what is known of a file after reading it.
 type chain struct {
 	head  *Entry
-	last  Entry // Seq and Hash of the last good entry
+	last  Entry // Seq, Hash and Close of the last good entry
 	empty bool
-	alive bool // its process ran when it was read, so it may be longer by now
-	root  string
-	bad   bool // a problem inside it was reported, so what follows from its end is not
+	alive bool   // its process ran when it was read, so it may be longer by now
+	root  string // first file of its process
+	bad   bool   // a problem in it was reported, so that what follows from its end is not
 }
 
 type intent struct {
 	gate.Record
-	root string // first file of its process
+	root string
 }
 
 type verifier struct {
-	dir    string
-	report Report
-	chains map[string]*chain
-	wanted map[string]map[string]string // file → hash → the file that saw it
-	open   map[string]intent            // without an outcome, by decision
-	alive  map[string]bool              // first files of running processes
-	revs   map[string]Problem           // policy revision → where it is named
-	kept   map[string]string            // policy revision → digest of its bundle
+	dir     string
+	report  Report
+	chains  map[string]*chain
+	wanted  map[string]map[string]string // file → hash → the file that saw it
+	open    map[string]intent            // without an outcome, by decision
+	alive   map[string]bool              // first files of running processes
+	revs    map[string]Problem           // policy revision → where it is named
+	kept    map[string]string            // policy revision → digest of its bundle
+	endless map[string]bool              // files without a close record
 }
 
 // Verify checks every file in dir: each line's hash, the order of the lines, how files continue
 // each other, what later files saw of earlier ones, file modes, and that the policy revisions are
-// kept. It may run while processes write. The error says that it could not look.
+// kept. It may run while processes write. The error says that it could not read the directory.
 func Verify(dir string) (Report, error) {
-	v := verifier{
-		dir:    dir,
-		chains: map[string]*chain{},
-		wanted: map[string]map[string]string{},
-		open:   map[string]intent{},
-		alive:  map[string]bool{},
-		revs:   map[string]Problem{},
-		kept:   map[string]string{},
-	}
-	info, err := os.Stat(dir)
+	v := verifier{dir: dir, chains: map[string]*chain{}, wanted: map[string]map[string]string{},
+		open: map[string]intent{}, alive: map[string]bool{}, revs: map[string]Problem{},
+		kept: map[string]string{}, endless: map[string]bool{}}
+	names, err := v.list()
 	if err != nil {
 		return Report{}, fmt.Errorf("reading the journal: %w", err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		v.warn(dir, 0, "has the mode %04o, want 0700", info.Mode().Perm())
-	}
-	all, err := os.ReadDir(dir)
-	if err != nil {
-		return Report{}, fmt.Errorf("reading the journal: %w", err)
-	}
-	var names []string
-	for _, f := range all {
-		switch {
-		case !strings.HasSuffix(f.Name(), ".jsonl"):
-		case !fileName.MatchString(f.Name()) || !f.Type().IsRegular():
-			v.problem(f.Name(), 0, "is not a file that a journal makes")
-		default:
-			names = append(names, f.Name())
-		}
 	}
 	for _, name := range names {
 		if err := v.witness(name); err != nil {
-			return Report{}, err
+			return Report{}, fmt.Errorf("reading the journal: %w", err)
 		}
 	}
 	for _, name := range names {
@@ -124,23 +104,71 @@ func Verify(dir string) (Report, error) {
 	for _, name := range names {
 		v.links(name)
 	}
+	v.unseen()
+	v.ends()
+	v.policies()
+	for _, id := range slices.Sorted(maps.Keys(v.open)) {
+		if o := v.open[id]; !v.alive[o.root] {
+			v.report.Unfinished = append(v.report.Unfinished, o.Record)
+		}
+	}
+	return v.report, nil
+}
+
+// list returns the names of the journal files.
+func (v *verifier) list() (names []string, err error) {
+	info, err := os.Stat(v.dir)
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		v.warn(v.dir, 0, "has the mode %04o, want 0700", info.Mode().Perm())
+	}
+	all, err := os.ReadDir(v.dir)
+	for _, f := range all {
+		switch {
+		case !strings.HasSuffix(f.Name(), ".jsonl"):
+		case !fileName.MatchString(f.Name()) || !f.Type().IsRegular():
+			v.problem(f.Name(), 0, "is not a file that a journal makes")
+		default:
+			names = append(names, f.Name())
+		}
+	}
+	return names, err
+}
+
+// unseen reports entries that the head of a later file saw and that are gone.
+func (v *verifier) unseen() {
 	for _, name := range slices.Sorted(maps.Keys(v.wanted)) {
 		for hash, by := range v.wanted[name] {
 			if c := v.chains[name]; c == nil {
-				v.problem(
-					name,
-					0,
-					"is missing, but %s saw it: it was deleted, or moved to an archive",
-					by,
-				)
+				v.problem(name, 0, "is missing, but %s saw it: it was deleted, or moved to an archive",
+					by)
 			} else if !c.bad {
-				v.problem(name, 0, "was cut or replaced: %s saw the entry %s… in it, which is gone", by, hash[:12])
+				v.problem(name, 0, "was cut or replaced: %s saw the entry %s… in it, which is gone",
+					by, hash[:12])
 			}
 		}
 	}
+}
+
+// ends warns of files without a close record, in one line when there are many.
+func (v *verifier) ends() {
+	names := slices.Sorted(maps.Keys(v.endless))
+	if n := len(names); n > 3 {
+		v.warn(names[0], 0, "and %d more files up to %s have no end: their processes were killed, "+
+			"or the files were cut; --json shows each of them as killed", n-1, names[n-1])
+		return
+	}
+	for _, name := range names {
+		v.warn(name, 0, "has no end: its process was killed, or it was cut")
+	}
+}
+
+func (v *verifier) policies() {
 	for _, rev := range slices.Sorted(maps.Keys(v.revs)) {
 		at := v.revs[rev]
-		bundle, err := Policy(dir, rev)
+		bundle, err := Policy(v.dir, rev)
 		switch {
 		case err != nil && v.kept[rev] == "":
 			v.warn(at.File, at.Line, "names the policy revision %s, which was never kept", rev)
@@ -150,12 +178,6 @@ func Verify(dir string) (Report, error) {
 			v.problem(at.File, at.Line, "the bundle of policy revision %s was changed", rev)
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(v.open)) {
-		if o := v.open[id]; !v.alive[o.root] {
-			v.report.Unfinished = append(v.report.Unfinished, o.Record)
-		}
-	}
-	return v.report, nil
 }
 
 func (v *verifier) problem(file string, line int64, format string, a ...any) {
@@ -169,12 +191,11 @@ func (v *verifier) warn(file string, line int64, format string, a ...any) {
 	v.report.Warnings = append(v.report.Warnings, Problem{file, line, fmt.Sprintf(format, a...)})
 }
 
-// witness notes what the head of a file says that it saw. Whether the head is good is checked
-// later.
+// witness notes what the head of a file saw. Whether the head is good is checked later.
 func (v *verifier) witness(name string) error {
 	f, err := os.Open(filepath.Join(v.dir, name))
 	if err != nil {
-		return fmt.Errorf("reading the journal: %w", err)
+		return err
 	}
 	defer f.Close()
 	line, err := readLine(bufio.NewReader(f))
@@ -208,25 +229,39 @@ func (v *verifier) file(name string) error {
 		v.warn(name, 0, "has the mode %04o, want 0600", info.Mode().Perm())
 	}
 	r := FileReport{Name: name, State: "killed"}
-	// asked before reading: a process that ends meanwhile has written all that it would
+	// asked before reading: a process that ends meanwhile has written everything
 	if living(f) {
 		r.State, c.alive = "running", true
 	}
-	lines := bufio.NewReaderSize(f, 64<<10)
+	if err := v.lines(c, &r, bufio.NewReaderSize(f, 64<<10)); err != nil {
+		return err
+	}
+	c.empty = r.Entries == 0
+	switch {
+	case c.last.Close != nil:
+		r.State = "closed"
+	case r.State == "running":
+		v.alive[c.root] = true
+	case !c.bad:
+		v.endless[name] = true
+	}
+	v.report.Files = append(v.report.Files, r)
+	return nil
+}
+
+// lines reads a file up to its end or its first bad line.
+func (v *verifier) lines(c *chain, r *FileReport, lines *bufio.Reader) error {
 	for {
 		line, err := readLine(lines)
 		if err == io.EOF {
-			break
+			return nil
 		}
 		if err == errTorn {
 			if r.State == "killed" {
-				v.warn(
-					name,
-					r.Entries+1,
-					"ends within an entry: its process was killed or its disk was full",
-				)
+				v.warn(r.Name, r.Entries+1,
+					"ends within an entry: its process was killed or its disk was full")
 			}
-			break
+			return nil
 		}
 		var e Entry
 		if err == nil {
@@ -234,13 +269,12 @@ func (v *verifier) file(name string) error {
 		} else if !errors.Is(err, errLong) {
 			return err
 		}
-		if err != nil {
-			v.problem(name, r.Entries+1, "%v", err)
-			break
+		if err == nil {
+			err = follows(c, r.Name, e)
 		}
-		if why := follows(c, name, e); why != "" {
-			v.problem(name, r.Entries+1, "%s", why)
-			break
+		if err != nil {
+			v.problem(r.Name, r.Entries+1, "%v", err)
+			return nil
 		}
 		if r.Entries++; r.Entries == 1 {
 			c.head, r.First = &e, e.Time()
@@ -250,55 +284,41 @@ func (v *verifier) file(name string) error {
 		}
 		r.Last = e.Time()
 		c.last = Entry{Seq: e.Seq, Hash: e.Hash, Close: e.Close}
-		delete(v.wanted[name], e.Hash)
+		delete(v.wanted[r.Name], e.Hash)
 		if p := e.Policy; p != nil {
-			v.revs[p.Revision], v.kept[p.Revision] = Problem{File: name, Line: r.Entries}, p.SHA256
+			v.revs[p.Revision], v.kept[p.Revision] = Problem{File: r.Name, Line: r.Entries}, p.SHA256
 		}
 		if e.Record != nil {
-			v.note(name, r.Entries, c.root, e.Record)
+			v.note(r.Name, r.Entries, c.root, e.Record)
 		}
 	}
-	c.empty = r.Entries == 0
-	switch {
-	case c.last.Close != nil:
-		r.State = "closed"
-	case r.State == "running":
-		v.alive[c.root] = true
-	case !c.bad:
-		v.warn(name, 0, "has no end: its process was killed, or it was cut")
-	}
-	v.report.Files = append(v.report.Files, r)
-	return nil
 }
 
-// follows says why an entry cannot come after what was read of its file, or "".
-func follows(c *chain, name string, e Entry) string {
+// follows returns an error if an entry cannot come after what was read of its file.
+func follows(c *chain, name string, e Entry) error {
 	last := c.last
 	switch {
 	case c.head == nil && e.Head == nil:
-		return "does not begin a file: the lines before it are missing"
+		return errors.New("does not begin a file: the lines before it are missing")
 	case c.head == nil && e.Head.File != name:
-		return "belongs to the file " + e.Head.File
+		return fmt.Errorf("belongs to the file %s", e.Head.File)
 	case c.head == nil && e.Head.From == "" && (e.Seq != 0 || e.Prev != ""):
-		return "continues a file that it does not name"
+		return errors.New("continues a file that it does not name")
 	case c.head == nil:
-		return ""
+		return nil
 	case last.Close != nil:
-		return "comes after the end"
+		return errors.New("comes after the end")
 	case e.Seq <= last.Seq:
-		return fmt.Sprintf(
-			"entry %d comes after entry %d: lines were moved or repeated",
-			e.Seq,
-			last.Seq,
-		)
+		return fmt.Errorf("entry %d comes after entry %d: lines were moved or repeated",
+			e.Seq, last.Seq)
 	case e.Seq > last.Seq+1:
-		return fmt.Sprintf("entries %d to %d are missing before it", last.Seq+1, e.Seq-1)
+		return fmt.Errorf("entries %d to %d are missing before it", last.Seq+1, e.Seq-1)
 	case e.Prev != last.Hash:
-		return "does not continue the line before it: one of them was replaced"
+		return errors.New("does not continue the line before it: one of them was replaced")
 	case e.Head != nil:
-		return "begins a file in the middle of one"
+		return errors.New("begins a file in the middle of one")
 	}
-	return ""
+	return nil
 }
 
 func (v *verifier) note(name string, line int64, root string, r *gate.Record) {
@@ -322,7 +342,7 @@ func (v *verifier) exists(name string) bool {
 	return err == nil
 }
 
-// links checks how a file hangs together with the ones before and after it.
+// links checks how a file fits to the ones before and after it.
 func (v *verifier) links(name string) {
 	c := v.chains[name]
 	if c.bad {
@@ -335,51 +355,41 @@ func (v *verifier) links(name string) {
 		case next == nil:
 			v.problem(name, 0, "goes on in %s, which is missing", c.last.Close.Next)
 		case next.empty && !next.bad:
-			v.warn(
-				c.last.Close.Next,
-				0,
-				"is empty: its process was killed as it began the file, or it was emptied",
-			)
+			v.warn(c.last.Close.Next, 0,
+				"is empty: its process was killed as it began the file, or it was emptied")
 		}
 	}
-	if c.head == nil || c.head.Head.From == "" {
-		return
+	if c.head != nil && c.head.Head.From != "" {
+		v.continues(name, c.head, v.chains[c.head.Head.From])
 	}
-	head := c.head.Head
-	from := v.chains[head.From]
-	joined := from != nil && c.head.Prev == from.last.Hash && c.head.Seq == from.last.Seq+1
+}
+
+// continues checks that a file begins where the one before it ends. A head with an error says why
+// its process left that one: then a gap has a known cause.
+func (v *verifier) continues(name string, e *Entry, from *chain) {
+	head := e.Head
+	joined := from != nil && e.Prev == from.last.Hash && e.Seq == from.last.Seq+1
+	if head.Error != "" {
+		delete(v.endless, head.From)
+	}
 	switch {
 	case from == nil && head.Error != "":
 		v.problem(name, 1, "continues %s after entry %d, but that is missing: %s",
-			head.From, c.head.Seq-1, head.Error)
+			head.From, e.Seq-1, head.Error)
 	case from == nil:
 		v.problem(name, 1, "continues %s, which is missing", head.From)
-	case from.alive && from.last.Seq < c.head.Seq:
+	case from.alive && from.last.Seq < e.Seq:
 	case head.Changed && joined && !from.bad:
 		v.warn(name, 1, "continues %s, which is whole now: %s", head.From, head.Error)
 	case head.Changed:
 		v.problem(name, 1, "continues %s after entry %d, and entries up to %d are good there: %s",
-			head.From, c.head.Seq-1, from.last.Seq, head.Error)
-	case joined:
-	case from.bad:
+			head.From, e.Seq-1, from.last.Seq, head.Error)
+	case joined, from.bad:
 	case head.Error != "":
-		v.warn(
-			name,
-			1,
-			"continues %s at entry %d, but that ends with entry %d: lost when its disk failed (%s)",
-			c.head.Head.From,
-			c.head.Seq,
-			from.last.Seq,
-			c.head.Head.Error,
-		)
+		v.warn(name, 1, "continues %s at entry %d, but that ends with entry %d: lost when its disk "+
+			"failed (%s)", head.From, e.Seq, from.last.Seq, head.Error)
 	default:
-		v.problem(
-			name,
-			1,
-			"continues %s after entry %d, but that ends with entry %d: it was cut or replaced",
-			c.head.Head.From,
-			c.head.Seq-1,
-			from.last.Seq,
-		)
+		v.problem(name, 1, "continues %s after entry %d, but that ends with entry %d: it was cut "+
+			"or replaced", head.From, e.Seq-1, from.last.Seq)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
@@ -27,7 +28,8 @@ func auditTail(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return tail(cmd.Context(), cmd.OutOrStdout(), c.Audit.Dir, last, follow, g.json)
+			return tail(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), c.Audit.Dir, last,
+				follow, g.json)
 		},
 	}
 	cmd.Flags().
@@ -98,14 +100,51 @@ func printReport(w io.Writer, r audit.Report, took time.Duration) {
 	)
 }
 
-// tail prints the last calls, oldest first, and with follow goes on until ctx ends.
-func tail(ctx context.Context, w io.Writer, dir string, last int, follow, asJSON bool) error {
+// badLines warns of journal lines that cannot be read, and counts them.
+type badLines struct {
+	w io.Writer
+	n int
+}
+
+// skip yields the entries of records, and warns of what is none.
+func (b *badLines) skip(records iter.Seq2[audit.Entry, error]) iter.Seq2[audit.Entry, error] {
+	const most = 20
+	return func(yield func(audit.Entry, error) bool) {
+		for e, err := range records {
+			if err == nil {
+				if !yield(e, nil) {
+					return
+				}
+				continue
+			}
+			switch b.n++; {
+			case b.n <= most:
+				fmt.Fprintln(b.w, "warning:", err)
+			case b.n == most+1:
+				fmt.Fprintln(b.w, "warning: more lines are bad; `caponier audit verify` names the first of each file")
+			}
+		}
+	}
+}
+
+// err makes the command fail after it has shown what can be read.
+func (b *badLines) err() error {
+	if b.n == 0 {
+		return nil
+	}
+	return &exit{exitFailed, fmt.Errorf("%d lines of the journal cannot be read; what is shown may "+
+		"be incomplete; run `caponier audit verify`", b.n)}
+}
+
+// tail prints the last calls, oldest first, and with follow goes on until ctx ends. Bad lines of
+// the journal are warned of on warnings, and make it fail at the end.
+func tail(
+	ctx context.Context, w, warnings io.Writer, dir string, last int, follow, asJSON bool,
+) error {
 	var order []string // of calls, as they begin
 	seen := map[string]bool{}
-	for e, err := range audit.Records(dir) {
-		if err != nil {
-			return failed(err)
-		}
+	quiet := badLines{w: io.Discard}
+	for e := range quiet.skip(audit.Records(dir)) {
 		if e.Record != nil && !seen[e.Record.CallID] {
 			seen[e.Record.CallID] = true
 			order = append(order, e.Record.CallID)
@@ -118,31 +157,32 @@ func tail(ctx context.Context, w io.Writer, dir string, last int, follow, asJSON
 	if follow {
 		source = audit.Follow(ctx, dir)
 	}
+	bad := badLines{w: warnings}
 	wanted := func(yield func(audit.Entry, error) bool) {
-		for e, err := range source {
+		for e := range bad.skip(source) {
 			if e.Record != nil {
 				if show, known := seen[e.Record.CallID]; known && !show {
 					continue
 				}
 			}
-			if !yield(e, err) {
+			if !yield(e, nil) {
 				return
 			}
 		}
 	}
 	if !asJSON {
-		return failed(audit.Tree(w, wanted))
-	}
-	out := json.NewEncoder(w)
-	for e, err := range wanted {
-		if err != nil {
+		if err := audit.Tree(w, wanted); err != nil {
 			return failed(err)
 		}
+		return bad.err()
+	}
+	out := json.NewEncoder(w)
+	for e := range wanted {
 		if e.Record != nil {
 			if err := out.Encode(e.Record); err != nil {
 				return failed(err)
 			}
 		}
 	}
-	return nil
+	return bad.err()
 }

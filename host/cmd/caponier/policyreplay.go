@@ -27,10 +27,8 @@ func policyExplain(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for e, err := range audit.Records(c.Audit.Dir) {
-				if err != nil {
-					return failed(err)
-				}
+			bad := badLines{w: cmd.ErrOrStderr()}
+			for e := range bad.skip(audit.Records(c.Audit.Dir)) {
 				if e.Record == nil || e.Record.ID != args[0] || e.Record.Type == "outcome" ||
 					e.Record.Kind == "approval" {
 					continue
@@ -44,10 +42,11 @@ func policyExplain(g *global) *cobra.Command {
 					return failed(err)
 				}
 				if g.json {
-					return json.NewEncoder(cmd.OutOrStdout()).Encode(x)
+					err := json.NewEncoder(cmd.OutOrStdout()).Encode(x)
+					return cmp.Or(err, bad.err())
 				}
 				printExplanation(cmd.OutOrStdout(), *e.Record, x)
-				return nil
+				return bad.err()
 			}
 			return &exit{
 				exitUsage,
