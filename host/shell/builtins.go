@@ -2,20 +2,20 @@ package shell
 
 import "strings"
 
-// Why a list of names here, when commands are policy's business? Because quoting does not reach it:
-// a shell runs these inside itself and reads their words once more, as code (eval, trap, printf -v
-// 'a[$(id)]'), or they change what a later word means (cd is harmless, set and alias are not). The
-// list is the union of dash, bash, ksh, zsh and busybox.
-var evaluating = words(
-	`- . alias autoload bg bind break builtin caller chdir command compgen complete compopt continue coproc declare dirs disown
-	echotc echoti emulate enable eval exec exit export fc fg float function functions getln getopts hash hist history integer jobs let limit local log
-	logout mapfile nameref noglob nocorrect popd print private pushd pushln r read readarray readonly rehash return sched select set setopt shift
-	shopt source suspend times trap ttyctl typeset ulimit umask unalias unfunction unhash unlimit unset unsetopt vared wait whence zcompile zformat zle
-	zmodload zparseopts zprof zpty zregexparse zsocket zstyle ztcp`,
-)
+// evaluating are names that quoting does not make harmless. A shell runs these commands itself and
+// reads their words once more, as code (eval, trap, printf -v 'a[$(id)]'), or they change what a
+// later word means (set, alias). The list is the union of dash, bash, ksh, zsh and busybox, with the
+// reserved words of zsh that bash's grammar takes for the name of a program.
+var evaluating = words(`- . alias autoload bg bind break builtin caller chdir command compgen complete
+	compopt continue coproc declare dirs disown echotc echoti emulate enable end eval exec exit export
+	fc fg float foreach function functions getln getopts hash hist history integer jobs let limit local
+	log logout mapfile nameref noglob nocorrect popd print private pushd pushln r read readarray
+	readonly rehash repeat return sched select set setopt shift shopt source suspend times trap ttyctl
+	typeset ulimit umask unalias unfunction unhash unlimit unset unsetopt vared wait whence zcompile
+	zformat zle zmodload zparseopts zprof zpty zregexparse zsocket zstyle ztcp`)
 
-// numeric builtins are harmless unless an operand is an expression: ksh and zsh evaluate operands
-// of -eq and %d, bash those of -v.
+// numeric are builtins that are harmless unless an operand is an expression: ksh and zsh evaluate
+// the operands of -eq and %d, bash those of -v.
 var numeric = words(`test [ printf kill`)
 
 func words(list string) map[string]bool {
@@ -26,7 +26,7 @@ func words(list string) map[string]bool {
 	return m
 }
 
-// evaluates says why the shell that gets argv, quoted, would read one of its words as code, or "".
+// evaluates returns why a shell that gets argv quoted would read one of its words as code, or "".
 func evaluates(argv []string) string {
 	if len(argv) == 0 {
 		return ""

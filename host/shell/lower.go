@@ -17,41 +17,34 @@ import (
 // with a name, and is refused, instead of as plain words.
 const variant = syntax.LangBash
 
-// glue is what stands around the quoted words of calls: joiners between them, and a tail of
-// harmless redirections after each.
+// glue is what stands around the quoted words of calls: joiners between them, and after each call a
+// tail of harmless redirections.
 type glue struct{ joiners, tails []string }
 
 // lower parses text into calls and what stands around them.
 func lower(text string) (gate.Lowered, glue) {
 	if len(text) > MaxScript {
-		return refuse(
-			fmt.Sprintf("the command text is %d bytes, over the limit of %d", len(text), MaxScript),
-			nil,
-		), glue{}
+		return refuse(fmt.Sprintf("the command text is %d bytes, over the limit of %d",
+			len(text), MaxScript)), glue{}
 	}
 	if !utf8.ValidString(text) {
-		return refuse("the command text is not valid UTF-8", []string{"control"}), glue{}
+		return refuse("the command text is not valid UTF-8", "control"), glue{}
 	}
 	if i := strings.IndexFunc(text, control); i >= 0 {
 		r, _ := utf8.DecodeRuneInString(text[i:])
-		return refuse(
-			fmt.Sprintf(
-				"control character %U at byte %d: shells do not agree on what it separates",
-				r,
-				i+1,
-			),
-			[]string{"control"},
-		), glue{}
+		return refuse(fmt.Sprintf("control character %U at byte %d: "+
+			"shells do not agree on what it separates", r, i+1), "control"), glue{}
 	}
 	file, err := parse(text)
 	if err != nil {
-		return refuse(err.Error(), []string{"syntax"}), glue{}
+		return refuse(err.Error(), "syntax"), glue{}
 	}
 	s := scan{text: text}
+	s.continuations(file)
 	syntax.Walk(file, s.node)
 	for i, st := range file.Stmts {
 		if s.problem != "" {
-			return refuse(s.problem, s.features), glue{}
+			break
 		}
 		if i > 0 {
 			s.joiners = append(s.joiners, ";")
@@ -59,18 +52,44 @@ func lower(text string) (gate.Lowered, glue) {
 		}
 		s.statement(st)
 	}
+	slices.Sort(s.features)
 	switch {
 	case s.problem != "":
-		return refuse(s.problem, s.features), glue{}
+		return refuse(s.problem, s.features...), glue{}
 	case len(s.calls) == 0:
-		return refuse("there is no command in the text", s.features), glue{}
+		return refuse("there is no command in the text", s.features...), glue{}
 	}
-	slices.Sort(s.features)
-	return gate.Lowered{
-		Parsed:   true,
-		Features: append([]string{}, s.features...),
-		Calls:    s.calls,
-	}, s.glue
+	features := append([]string{}, s.features...)
+	return gate.Lowered{Parsed: true, Features: features, Calls: s.calls}, s.glue
+}
+
+// continuations refuses a backslash before a line break outside single quotes. The parser and real
+// shells differ on what is joined: a shell reads "$\⏎(id)" as a substitution and the parser as
+// plain text, and the parser goes on with the command after #…\⏎ where a shell starts another.
+// Both read the text in the same way up to the first line continuation, so that its quotes are known.
+func (s *scan) continuations(file *syntax.File) {
+	var quoted [][2]int
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if q, is := n.(*syntax.SglQuoted); is && !q.Dollar {
+			quoted = append(quoted, [2]int{int(q.Left.Offset()), int(q.End().Offset())})
+		}
+		return true
+	})
+	for from := 0; ; {
+		i := strings.Index(s.text[from:], "\\\n")
+		if i < 0 {
+			return
+		}
+		at := from + i
+		if !slices.ContainsFunc(quoted, func(q [2]int) bool { return q[0] < at && at < q[1]-1 }) {
+			s.feature("continuation")
+			line := 1 + strings.Count(s.text[:at], "\n")
+			s.problem = fmt.Sprintf("a backslash before a line break, at the end of line %d, cannot "+
+				"be sent: shells do not agree on what it joins; write the command in one line", line)
+			return
+		}
+		from = at + 2
+	}
 }
 
 func control(r rune) bool {
@@ -90,7 +109,7 @@ func parse(text string) (file *syntax.File, err error) {
 	return file, err
 }
 
-// scan notes what is in the way of lowering, and lowers. Calls mean nothing once there is a
+// scan lowers one text and collects what cannot be lowered. Calls mean nothing once there is a
 // problem.
 type scan struct {
 	text     string
@@ -118,17 +137,13 @@ func (s *scan) refuse(feature, what string, at syntax.Pos) {
 	for len(near) > 24 || !utf8.ValidString(near) {
 		near = near[:len(near)-1]
 	}
-	s.problem = fmt.Sprintf(
-		"%s at line %d, column %d (%q) cannot be sent: use plain words joined by | && || ;, and quote characters that are meant as they are",
-		what,
-		at.Line(),
-		at.Col(),
-		near,
-	)
+	s.problem = fmt.Sprintf("%s at line %d, column %d (%q) cannot be sent: use plain words joined "+
+		"by | && || ;, and quote characters that are meant as they are",
+		what, at.Line(), at.Col(), near)
 }
 
-// node looks at every node, so that all features are named. A kind of node that is not listed is
-// refused.
+// node refuses every construct that is not a plain word, so that all features are named. A kind of
+// node that is not listed here is refused.
 func (s *scan) node(n syntax.Node) bool {
 	switch n := n.(type) {
 	case nil, *syntax.File, *syntax.CallExpr, *syntax.Lit, *syntax.Comment:
@@ -144,7 +159,9 @@ func (s *scan) node(n syntax.Node) bool {
 			s.refuse("redirection", "a pipe of stderr", n.OpPos)
 		}
 	case *syntax.Redirect:
-		if _, features := harmless(n); features != nil {
+		next := s.text[min(int(n.End().Offset()), len(s.text)):]
+		if _, features := harmless(n); features != nil && !strings.HasPrefix(next, ">") &&
+			!strings.HasPrefix(next, "<") { // dash does not read 2>&1>x
 			for _, f := range features {
 				s.feature(f)
 			}
@@ -179,9 +196,11 @@ func (s *scan) node(n syntax.Node) bool {
 		s.refuse("subshell", "a subshell", n.Pos())
 	case *syntax.Block:
 		s.refuse("group", "a group", n.Pos())
-	case *syntax.IfClause, *syntax.WhileClause, *syntax.ForClause, *syntax.WordIter, *syntax.CStyleLoop, *syntax.CaseClause, *syntax.CaseItem:
+	case *syntax.IfClause, *syntax.WhileClause, *syntax.ForClause, *syntax.WordIter,
+		*syntax.CStyleLoop, *syntax.CaseClause, *syntax.CaseItem:
 		s.refuse("control", "control flow", n.Pos())
-	case *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.LetClause, *syntax.BinaryArithm, *syntax.UnaryArithm, *syntax.ParenArithm:
+	case *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.LetClause, *syntax.BinaryArithm,
+		*syntax.UnaryArithm, *syntax.ParenArithm:
 		s.refuse("arithmetic", "arithmetic", n.Pos())
 	case *syntax.TestClause, *syntax.BinaryTest, *syntax.UnaryTest, *syntax.ParenTest:
 		s.refuse("test", "a [[ test", n.Pos())
@@ -195,11 +214,10 @@ func (s *scan) node(n syntax.Node) bool {
 	return true
 }
 
-// harmless renders a redirection that touches no file: to or from /dev/null ("discard"), and of one
-// output to the other ("merge"). Nil features: it is another one. So is bash's &>: to other shells
-// that is a command in the background and the beginning of a second one, and the text for the
-// inside of a guest is run as it was written, by whatever sh is there. They are features, so that a
-// site decides on them.
+// harmless renders a redirection that touches no file: to or from /dev/null ("discard"), or of one
+// output to the other ("merge"). Both are features, so that a site decides on them. Nil features
+// mean another redirection. Bash's &> is one of those: other shells read it as a command in the
+// background and the beginning of a second command.
 func harmless(r *syntax.Redirect) (rendered string, features []string) {
 	fd, to := "", r.Word.Lit()
 	if r.N != nil {
@@ -223,8 +241,8 @@ var operators = map[syntax.BinCmdOperator][2]string{
 	syntax.Pipe:    {"|", "pipe"},
 }
 
-// statement lowers what node has no objection to. A tree of joiners is a flat list: | binds tighter
-// than && and ||, which are equal and group from the left, and groups were refused.
+// statement lowers what node did not refuse. The tree of joiners becomes a flat list: | binds
+// tighter than && and ||, which bind equally and group from the left, and node refused groups.
 func (s *scan) statement(st *syntax.Stmt) {
 	switch c := st.Cmd.(type) {
 	case *syntax.BinaryCmd:
@@ -260,15 +278,15 @@ func (s *scan) statement(st *syntax.Stmt) {
 	}
 }
 
-// word returns the one string that every shell makes of the word. Parts that are not literal were
-// refused by node; look says to refuse the rest: unquoted characters that some shell expands.
+// word returns the string that every shell makes of the word, whose parts that are not literal node
+// has refused. With look, word also refuses unquoted characters that some shell expands.
 func (s *scan) word(w *syntax.Word, look bool) string {
 	var b strings.Builder
 	for _, p := range w.Parts {
 		switch p := p.(type) {
 		case *syntax.Lit:
 			b.WriteString(unescape(p.Value, ""))
-			// alone, it is the name of a program
+			// "[" alone is the name of a program
 			if look && !(len(w.Parts) == 1 && p.Value == "[") {
 				s.unquoted(p, p == w.Parts[0])
 			}
@@ -310,24 +328,18 @@ func (s *scan) unquoted(p *syntax.Lit, first bool) {
 }
 
 // unescape removes backslashes as a shell does: before any character when only is empty, else
-// before those in only. An escaped newline is nothing.
+// before the characters in only. There are no line continuations in v.
 func unescape(v, only string) string {
 	if !strings.Contains(v, `\`) {
 		return v
 	}
 	var b strings.Builder
 	for i := 0; i < len(v); i++ {
-		switch next := i + 1; {
-		case v[i] != '\\' || next == len(v):
-			b.WriteByte(v[i])
-		case v[next] == '\n':
-			i++
-		case only == "" || strings.IndexByte(only, v[next]) >= 0:
-			b.WriteByte(v[next])
-			i++
-		default:
-			b.WriteByte('\\')
+		if next := i + 1; v[i] == '\\' && next < len(v) &&
+			(only == "" || strings.IndexByte(only, v[next]) >= 0) {
+			i = next
 		}
+		b.WriteByte(v[i])
 	}
 	return b.String()
 }

@@ -1,8 +1,9 @@
-// Package shell lowers command text to argv lists, of which a POSIX shell then sees exactly the
-// words.
+// Package shell lowers command text to argument lists, and renders these as text in which every
+// POSIX shell reads exactly the same words.
 //
-// It is pure. What it cannot lower it refuses by name: text is never checked in one form and sent
-// in another.
+// It has no state and does no I/O. Text that it cannot lower it refuses by name. The caller decides
+// on the argument lists and sends the rendering, to nodes and to guests: no text is checked in one
+// form and sent in another.
 package shell
 
 import (
@@ -15,83 +16,66 @@ import (
 )
 
 const (
-	// MaxScript is the longest command text in bytes. It is checked before parsing, because nested
-	// text of a few hundred kilobytes overflows the parser's stack, which nothing can recover from.
+	// MaxScript is the longest command text in bytes. It is checked before parsing: nested text of
+	// a few hundred kilobytes overflows the parser's stack, and Go cannot recover from that.
 	MaxScript = 10_000
-	// MaxRendered is the longest rendering in bytes: the login shell gets it as one argument, and
-	// Linux takes at most 128 KiB for one.
+	// MaxRendered is the longest rendering in bytes. The login shell gets it as one argument, and
+	// Linux allows at most 128 KiB for one argument.
 	MaxRendered = 120_000
 
-	maxDepth   = 3  // of command text inside command text
-	maxOptions = 32 // of a shell before its command text
+	maxDepth   = 3  // levels of command text inside command text
+	maxOptions = 32 // options of a shell before its command text
 	maxNested  = 64 // command texts in one command
-	maxCalls   = 64 // simple commands in one text: each is decided
+	maxCalls   = 64 // simple commands in one text; policy decides on each
 )
 
 var _ gate.Lowerer = Lowerer{}
 
 // Lowerer implements [gate.Lowerer]. It is safe for concurrent use.
 type Lowerer struct {
-	// Shells are names of programs whose -c is command text, without a folder. Nil means
+	// Shells are the names, without a folder, of programs that run the text after -c. Nil means
 	// [DefaultShells].
 	Shells []string `koanf:"shells"`
 }
 
-// DefaultShells are the POSIX shells that a node or a container may have.
+// DefaultShells returns the names of the POSIX shells that a node or a container may have.
 func DefaultShells() []string {
-	return []string{
-		"sh",
-		"bash",
-		"dash",
-		"ash",
-		"ksh",
-		"ksh93",
-		"mksh",
-		"oksh",
-		"rbash",
-		"static-sh",
-		"zsh",
-	}
+	return strings.Fields("sh bash dash ash ksh ksh93 mksh oksh rbash static-sh zsh")
 }
 
 // Validate refuses names that could never match a program.
 func (l Lowerer) Validate() error {
 	for _, s := range l.Shells {
 		if s == "" || strings.ContainsAny(s, "/ \t\n") {
-			return fmt.Errorf(
-				"shells: %q is not the name of a program: write it without a folder, such as bash",
-				s,
-			)
+			return fmt.Errorf("shells: %q is not the name of a program: "+
+				"write it without a folder, such as bash", s)
 		}
 	}
 	return nil
 }
 
-// Script lowers command text. When it is parsed, Rendered holds the same commands with every word
-// quoted; otherwise Rendered is empty, Error names the first construct that is in the way and its
-// place, and Features names all of them. The joiners of commands ("pipe", "and", "or", "sequence")
-// are Features too, and so are redirections that touch no file ("discard", "merge").
+// Script lowers command text. When the text is parsed, Rendered holds the same commands with every
+// word quoted; send the rendering, never the text. Otherwise Rendered is empty, Error names the
+// first construct that cannot be lowered and its place, and Features names all such constructs.
+// Features also names what joins commands ("pipe", "and", "or", "sequence") and redirections that
+// touch no file ("discard", "merge").
 func (l Lowerer) Script(text string) gate.Command {
 	lowered, around := lower(text)
 	return l.command("script", lowered, around)
 }
 
-// Argv takes one program with its words. It is refused when it is empty, or names no program, or
-// has a NUL in a word, or when the node's login shell would read one of its words as code, as in
-// eval X.
+// Argv takes one program with its words. It refuses an empty list, an empty program name, a word
+// with a NUL, and words that the node's login shell would read as code, as in eval X.
 func (l Lowerer) Argv(argv []string) gate.Command {
 	c := gate.Simple{Argv: slices.Clone(argv), Static: true}
 	lowered := gate.Lowered{Parsed: true, Features: []string{}, Calls: []gate.Simple{c}}
 	switch why := evaluates(argv); {
 	case len(argv) == 0 || argv[0] == "":
-		lowered = refuse(
-			"the argument list names no program: its first word must be the program",
-			nil,
-		)
+		lowered = refuse("the argument list names no program: its first word must be the program")
 	case slices.ContainsFunc(argv, func(w string) bool { return strings.ContainsRune(w, 0) }):
-		lowered = refuse("a word has a NUL character, which no program can receive", nil)
+		lowered = refuse("a word has a NUL character, which no program can receive")
 	case why != "":
-		lowered = refuse(why, []string{"builtin"})
+		lowered = refuse(why, "builtin")
 	}
 	return l.command("argv", lowered, glue{tails: []string{""}})
 }
@@ -104,31 +88,22 @@ func (l Lowerer) command(form string, lowered gate.Lowered, around glue) gate.Co
 	rendered := render(c.Calls, around)
 	var nested []gate.Nested
 	var err error
-	switch { // the sizes first: what is inside takes longer to find
+	switch { // the sizes first: looking for nested text takes longer
 	case len(rendered) > MaxRendered:
-		err = fmt.Errorf(
-			"the command is %d bytes when quoted, over the limit of %d: send long data as a file or as stdin",
-			len(rendered),
-			MaxRendered,
-		)
+		err = fmt.Errorf("the command is %d bytes when quoted, over the limit of %d: "+
+			"send long data as a file or as stdin", len(rendered), MaxRendered)
 	case len(c.Calls) > maxCalls:
-		err = fmt.Errorf(
-			"there are %d commands in the text, over the limit of %d: make several calls",
-			len(c.Calls),
-			maxCalls,
-		)
+		err = fmt.Errorf("there are %d commands in the text, over the limit of %d: "+
+			"make several calls", len(c.Calls), maxCalls)
 	default:
 		nested, err = l.nested(c.Calls, 1)
 	}
 	if err == nil && len(nested) > maxNested {
-		err = fmt.Errorf(
-			"there are %d command texts inside the command, over the limit of %d",
-			len(nested),
-			maxNested,
-		)
+		err = fmt.Errorf("there are %d command texts inside the command, over the limit of %d",
+			len(nested), maxNested)
 	}
 	if err != nil {
-		c.Lowered = refuse(err.Error(), c.Features)
+		c.Lowered = refuse(err.Error(), c.Features...)
 		return c
 	}
 	c.Rendered = rendered
@@ -138,17 +113,15 @@ func (l Lowerer) command(form string, lowered gate.Lowered, around glue) gate.Co
 
 // refuse is the only way to make a Lowered that is not parsed. It has no calls: half of a command
 // says nothing about the whole.
-func refuse(why string, features []string) gate.Lowered {
+func refuse(why string, features ...string) gate.Lowered {
 	return gate.Lowered{
-		Error:    why,
-		Features: append([]string{}, features...),
-		Calls:    []gate.Simple{},
+		Error: why, Features: append([]string{}, features...), Calls: []gate.Simple{},
 	}
 }
 
 // nested finds command text inside calls, wherever a shell's name stands in them, depth first: the
-// parent of an entry is the last one before it that is less deep. What looks like a shell and is
-// only a word costs a refusal, never a hole.
+// parent of an entry is the last entry before it with a smaller depth. A word that only looks like
+// a shell may cost a refusal, never a hole.
 func (l Lowerer) nested(calls []gate.Simple, depth int) ([]gate.Nested, error) {
 	var found []gate.Nested
 	for i, c := range calls {
@@ -167,7 +140,7 @@ func (l Lowerer) nested(calls []gate.Simple, depth int) ([]gate.Nested, error) {
 			n.Lowered, _ = lower(c.Argv[at])
 			deeper, err := l.nested(n.Calls, depth+1)
 			if err != nil {
-				n.Lowered = refuse(err.Error(), n.Features)
+				n.Lowered = refuse(err.Error(), n.Features...)
 			}
 			found = append(append(found, n), deeper...)
 		}
@@ -175,8 +148,8 @@ func (l Lowerer) nested(calls []gate.Simple, depth int) ([]gate.Nested, error) {
 	return found, nil
 }
 
-// textOf returns where the command text is that the shell at argv[at] would run, or 0 when there is
-// no shell or no text.
+// textOf returns the index of the command text that the shell at argv[at] would run, or 0 when
+// argv[at] is no shell or has no text.
 func (l Lowerer) textOf(argv []string, at int) (int, error) {
 	shells := l.Shells
 	if shells == nil {
@@ -201,20 +174,20 @@ func (l Lowerer) textOf(argv []string, at int) (int, error) {
 			i++
 		case option && !strings.HasPrefix(w, "--"):
 			hasText = hasText || w[0] == '-' && strings.Contains(w, "c")
-			// each takes the name of a shell option
+			// each o and O takes the name of a shell option
 			i += strings.Count(w, "o") + strings.Count(w, "O")
 		case option:
 		case hasText:
 			return i, nil
 		default:
-			return 0, nil // a script file
+			return 0, nil // the name of a script file
 		}
 	}
 	return 0, nil
 }
 
-// Quote renders words for a POSIX shell as one command: each in single quotes, so that it sees
-// exactly them.
+// Quote renders words as one command for a POSIX shell. Each word is in single quotes, so that the
+// shell reads exactly these words.
 func Quote(argv []string) string {
 	var b strings.Builder
 	for i, w := range argv {
