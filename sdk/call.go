@@ -17,6 +17,19 @@ type Call struct {
 	Round    int       // 1, and one more each time the call starts again after [Ask]
 	URI      string    // of a resource
 	Nodes    []Node    // the inventory, as far as the plugin may know it
+
+	// Rendered holds, by argument, what the host allows to run in place of an argument that is
+	// command text for a guest. An argument is missing when the host could not parse its text.
+	Rendered map[string]string
+}
+
+// CommandText returns what to run in a guest for the argument arg, which holds text: the rendering
+// of the host, or text itself where the host did not parse it. Policy refuses any other text.
+func (c *Call) CommandText(arg, text string) string {
+	if r := c.Rendered[arg]; r != "" {
+		return r
+	}
+	return text
 }
 
 // Node is a machine that operations can run on.

@@ -248,7 +248,7 @@ func prime() {
 	var in abi.Input
 	json.Unmarshal(
 		[]byte(
-			`{"abi":1,"kind":"","name":"","args":{},"call":{"id":"","deadline_ms":1,"round":1},"nodes":[{"name":"","cluster":"","default":true}]}`,
+			`{"abi":1,"kind":"","name":"","args":{},"call":{"id":"","deadline_ms":1,"round":1},"nodes":[{"name":"","cluster":"","default":true}],"rendered":{"":""}}`,
 		),
 		&in,
 	)
@@ -297,6 +297,7 @@ func call(input []byte) (int32, []byte) {
 		Deadline: time.UnixMilli(in.Call.DeadlineMS),
 		Round:    in.Call.Round,
 		URI:      in.URI,
+		Rendered: in.Rendered,
 	}
 	for _, n := range in.Nodes {
 		c.Nodes = append(c.Nodes, Node(n))

@@ -621,6 +621,21 @@ func TestTheGuestReadsWhichRoundItIs(t *testing.T) {
 	}
 }
 
+func TestPluginGetsTheRenderingOfParsedTextForGuests(t *testing.T) {
+	parsed := gate.Lowered{Parsed: true}
+	input, err := callInput(t.Context(), &gate.Running{Call: &gate.Call{
+		Tool: &gate.Tool{}, Args: gate.Args{JSON: []byte("{}")},
+		Commands: []gate.Command{
+			{Arg: "command", Guest: true, Lowered: parsed, Rendered: "'ls' 'x'"},
+			{Arg: "raw", Guest: true},
+			{Arg: "node", Lowered: parsed, Rendered: "'df'"},
+		},
+	}})
+	if err != nil || !strings.Contains(string(input), `"rendered":{"command":"'ls' 'x'"}`) {
+		t.Errorf("%s, %v", input, err)
+	}
+}
+
 func TestBreakerTakesABrokenPluginOut(t *testing.T) {
 	h := newHost(t, Options{BreakAfter: 3})
 	tool := h.add(guest{call: op(0x00)}.bytes())

@@ -394,7 +394,15 @@ func callInput(ctx context.Context, r *gate.Running) ([]byte, error) {
 		URI   string          `json:"uri,omitempty"`
 		Call  callInfo        `json:"call"`
 		Nodes []inputNode     `json:"nodes"`
-	}{1, cmp.Or(c.Tool.Kind, "tool"), c.Tool.Name, c.Args.JSON, c.Tool.URI, callInfo{ID: c.ID, Round: r.Round}, []inputNode{}}
+		// of text for a guest that was parsed: only the rendering may run
+		Rendered map[string]string `json:"rendered,omitempty"`
+	}{ABI: 1, Kind: cmp.Or(c.Tool.Kind, "tool"), Name: c.Tool.Name, Args: c.Args.JSON, URI: c.Tool.URI,
+		Call: callInfo{ID: c.ID, Round: r.Round}, Nodes: []inputNode{}, Rendered: map[string]string{}}
+	for _, cmd := range c.Commands {
+		if cmd.Guest && cmd.Parsed {
+			in.Rendered[cmd.Arg] = cmd.Rendered
+		}
+	}
 	if c.Tool.Expand != nil {
 		in.URI = c.Tool.Expand(c.Args.Value)
 	}

@@ -27,7 +27,7 @@ func runCommand(c *sdk.Call, in execIn) (execOut, error) {
 	ct := at(c, in.Node, in.VMID)
 	limit := time.Duration(in.Timeout) * time.Second
 	began := now()
-	r, err := ct.exec(limit, "sh", "-c", in.Command)
+	r, err := ct.exec(limit, "sh", "-c", c.CommandText("command", in.Command))
 	if err != nil {
 		return execOut{}, err
 	}

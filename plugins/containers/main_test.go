@@ -227,6 +227,16 @@ func TestEveryToolSaysWhereAContainerIs(t *testing.T) {
 
 func TestMain(m *testing.M) { pvetest.Main(m) }
 
+func TestRenderingOfTheHostRunsInPlaceOfTheText(t *testing.T) {
+	n := lab(t)
+	n.script = func(s string) sdk.ExecResult { return prints(s) }
+	n.Rendered = map[string]string{"command": "'ls' '/x'", "vmid": "'id'"}
+	out, _ := n.call(t, "proxmox_container_exec_command", `{"vmid":101,"command":"ls  /x # y"}`)
+	if got := n.ran[0][len(n.ran[0])-1]; got != "'ls' '/x'" || out.Error != nil {
+		t.Errorf("ran %q, error %v", got, out.Error)
+	}
+}
+
 func TestCommandRunsExactlyOneWay(t *testing.T) {
 	n := lab(t)
 	n.script = func(s string) sdk.ExecResult {

@@ -20,6 +20,8 @@ import (
 type Host struct {
 	Nodes []sdk.Node // the inventory; New gives pve1 (the default) and pve2 in cluster lab
 	Round int
+	// Rendered is what the host allows to run in place of command text for guests, by argument
+	Rendered map[string]string
 
 	SSHExec     func(node string, argv []string, o sdk.ExecOptions) (sdk.ExecResult, error)
 	SSHScript   func(node, script string, o sdk.ExecOptions) (sdk.ExecResult, error)
@@ -123,7 +125,7 @@ func (h *Host) Call(tool, argsJSON string) (Output, error) {
 			ID:         "test",
 			DeadlineMS: time.Now().Add(time.Minute).UnixMilli(),
 			Round:      max(h.Round, 1),
-		}}
+		}, Rendered: h.Rendered}
 	for _, n := range h.Nodes {
 		in.Nodes = append(in.Nodes, abi.Node(n))
 	}

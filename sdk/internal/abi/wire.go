@@ -256,6 +256,8 @@ type (
 		URI   string          `json:"uri,omitempty"`
 		Call  CallInfo        `json:"call"`
 		Nodes []Node          `json:"nodes"`
+		// by argument, the text to run in place of an argument that is command text
+		Rendered map[string]string `json:"rendered,omitempty"`
 	}
 	CallInfo struct {
 		ID         string `json:"id"`
