@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/sdk/internal/abi"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // Call is one call of a tool while it runs. It must not be used after the tool has returned.

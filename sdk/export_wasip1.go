@@ -6,7 +6,8 @@ import (
 	"os"
 	"runtime"
 
-	"github.com/caponier-mcp/caponier/sdk/internal/abi"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/caponier-mcp/caponier/sdk/internal/imports"
 )
 
 const broken = -1 // neither ok nor an error that the tool gave: the host reports a protocol error
@@ -19,7 +20,7 @@ func exportDescribe() int32 {
 		os.Stderr.WriteString(err.Error() + "\n")
 		return broken
 	}
-	if !abi.WriteOutput(b) {
+	if !imports.WriteOutput(b) {
 		return broken
 	}
 	return abi.CallOK
@@ -30,8 +31,8 @@ func exportCall() int32 {
 	// When an exported function returns, the other goroutines stand still, the collector's among
 	// them: without yielding here, garbage is never freed.
 	defer runtime.Gosched()
-	code, out := call(abi.ReadInput())
-	if !abi.WriteOutput(out) {
+	code, out := call(imports.ReadInput())
+	if !imports.WriteOutput(out) {
 		return broken
 	}
 	return code

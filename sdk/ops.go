@@ -4,7 +4,8 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/caponier-mcp/caponier/sdk/internal/abi"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/caponier-mcp/caponier/sdk/internal/imports"
 )
 
 // Operations. Each is a function of its own, not a method, so that the linker keeps only the
@@ -31,16 +32,16 @@ type ExecResult struct {
 
 // SSHExec runs one program on a node. No shell looks at its words.
 func SSHExec(c *Call, node string, argv []string, o ExecOptions) (ExecResult, error) {
-	req := abi.ExecRequest{OnNode: onNode(node, o.Timeout), Argv: argv, MaxBytes: o.MaxBytes}
+	req := abi.SSHExec{OnNode: onNode(node, o.Timeout), Argv: argv, MaxBytes: o.MaxBytes}
 	req.Stdin, req.StdinB64 = abi.Split(o.Stdin)
-	return exec(abi.SSHExec, req)
+	return exec(imports.SSHExec, req)
 }
 
 // SSHScript runs command text, as far as policy can read it: simple commands joined by | && || ;.
 func SSHScript(c *Call, node, script string, o ExecOptions) (ExecResult, error) {
 	return exec(
-		abi.SSHScript,
-		abi.ScriptRequest{OnNode: onNode(node, o.Timeout), Script: script, MaxBytes: o.MaxBytes},
+		imports.SSHScript,
+		abi.SSHScript{OnNode: onNode(node, o.Timeout), Script: script, MaxBytes: o.MaxBytes},
 	)
 }
 
@@ -71,7 +72,7 @@ func exec(imported func([]byte) (abi.Status, []byte), req any) (ExecResult, erro
 // ends.
 func Stage(c *Call, node string) (dir string, err error) {
 	var r abi.StageResponse
-	err = do(abi.Stage, onNode(node, 0), &r)
+	err = do(imports.Stage, abi.Stage{OnNode: onNode(node, 0)}, &r)
 	return r.Dir, err
 }
 
@@ -103,7 +104,7 @@ func info(f abi.FileInfo) FileInfo {
 // SFTPStat describes the file at an absolute path.
 func SFTPStat(c *Call, node, path string) (FileInfo, error) {
 	var r abi.FileInfo
-	err := do(abi.SFTPStat, abi.FileRequest{OnNode: onNode(node, 0), Path: path}, &r)
+	err := do(imports.SFTPStat, abi.SFTPStat{OnNode: onNode(node, 0), Path: path}, &r)
 	return info(r), err
 }
 
@@ -116,7 +117,7 @@ type List struct {
 // SFTPList lists a directory; limit 0 leaves it to the host.
 func SFTPList(c *Call, node, path string, limit int) (List, error) {
 	var r abi.ListResponse
-	err := do(abi.SFTPList, abi.FileRequest{OnNode: onNode(node, 0), Path: path, Limit: limit}, &r)
+	err := do(imports.SFTPList, abi.SFTPList{OnNode: onNode(node, 0), Path: path, Limit: limit}, &r)
 	l := List{Truncated: r.Truncated}
 	for _, e := range r.Entries {
 		l.Entries = append(l.Entries, info(e))
@@ -134,8 +135,8 @@ type ReadResult struct {
 // SFTPRead reads a file from its beginning; maxBytes 0 leaves it to the host, at most 1 MiB.
 func SFTPRead(c *Call, node, path string, maxBytes int64) (ReadResult, error) {
 	return read(
-		abi.SFTPRead,
-		abi.FileRequest{OnNode: onNode(node, 0), Path: path, MaxBytes: maxBytes},
+		imports.SFTPRead,
+		abi.SFTPRead{OnNode: onNode(node, 0), Path: path, MaxBytes: maxBytes},
 	)
 }
 
@@ -159,7 +160,8 @@ func read(imported func([]byte) (abi.Status, []byte), req any) (ReadResult, erro
 type FileOptions struct {
 	Mode      string
 	Overwrite bool
-	MaxBytes  int64 // of SFTPGet; 0 leaves it to the host
+	MaxBytes  int64  // of SFTPGet; 0 leaves it to the host
+	SHA256    string // of SFTPGet: the digest that the bytes must have, or empty
 	Timeout   time.Duration
 }
 
@@ -173,8 +175,8 @@ type Written struct {
 // SFTPWrite writes data, at most 1 MiB, to a file on a node.
 func SFTPWrite(c *Call, node, path string, data []byte, o FileOptions) (Written, error) {
 	return write(
-		abi.SFTPWrite,
-		abi.FileRequest{
+		imports.SFTPWrite,
+		abi.SFTPWrite{
 			OnNode:    onNode(node, o.Timeout),
 			Data:      abi.NewData(data),
 			Path:      path,
@@ -187,13 +189,14 @@ func SFTPWrite(c *Call, node, path string, data []byte, o FileOptions) (Written,
 // SFTPGet copies a file from a node to the caller's workspace. The plugin never sees its bytes.
 func SFTPGet(c *Call, node, path, local string, o FileOptions) (Written, error) {
 	return write(
-		abi.SFTPGet,
-		abi.FileRequest{
+		imports.SFTPGet,
+		abi.SFTPGet{
 			OnNode:    onNode(node, o.Timeout),
 			Path:      path,
 			Local:     local,
 			Overwrite: o.Overwrite,
 			MaxBytes:  o.MaxBytes,
+			SHA256:    o.SHA256,
 		},
 	)
 }
@@ -201,8 +204,8 @@ func SFTPGet(c *Call, node, path, local string, o FileOptions) (Written, error) 
 // SFTPPut copies a file of the caller's workspace to a node.
 func SFTPPut(c *Call, node, local, path string, o FileOptions) (Written, error) {
 	return write(
-		abi.SFTPPut,
-		abi.FileRequest{
+		imports.SFTPPut,
+		abi.SFTPPut{
 			OnNode:    onNode(node, o.Timeout),
 			Path:      path,
 			Local:     local,
@@ -220,7 +223,7 @@ func write(imported func([]byte) (abi.Status, []byte), req any) (Written, error)
 
 // SFTPRemove removes one file.
 func SFTPRemove(c *Call, node, path string) error {
-	return do(abi.SFTPRemove, abi.FileRequest{OnNode: onNode(node, 0), Path: path}, nil)
+	return do(imports.SFTPRemove, abi.SFTPRemove{OnNode: onNode(node, 0), Path: path}, nil)
 }
 
 // Request is an HTTP request. Credential names one that the host adds after the decision; the
@@ -268,7 +271,7 @@ func HTTPRequest(c *Call, q Request) (Response, error) {
 		Save:             q.Save,
 		ReserveUSDMicros: q.ReserveUSDMicros,
 	}
-	if err := do(abi.HTTPRequestOp, req, &r); err != nil {
+	if err := do(imports.HTTPRequest, req, &r); err != nil {
 		return Response{}, err
 	}
 	body, err := r.Data.Bytes()
@@ -296,8 +299,8 @@ type Blob struct {
 func BlobWrite(c *Call, name, mime string, data []byte, ttl time.Duration) (Blob, error) {
 	var r abi.BlobWriteResponse
 	err := do(
-		abi.BlobWrite,
-		abi.BlobWriteRequest{
+		imports.BlobWrite,
+		abi.BlobWrite{
 			Data: abi.NewData(data),
 			Name: name,
 			MIME: mime,
@@ -310,12 +313,12 @@ func BlobWrite(c *Call, name, mime string, data []byte, ttl time.Duration) (Blob
 
 // BlobRead reads what the caller owns.
 func BlobRead(c *Call, blob string, offset, maxBytes int64) (ReadResult, error) {
-	return read(abi.BlobRead, abi.BlobReadRequest{Blob: blob, Offset: offset, MaxBytes: maxBytes})
+	return read(imports.BlobRead, abi.BlobRead{Blob: blob, Offset: offset, MaxBytes: maxBytes})
 }
 
 // BlobCopy copies a blob that the caller owns to a new file of the caller's workspace.
 func BlobCopy(c *Call, blob, local string) (Written, error) {
-	return write(abi.BlobRead, abi.BlobReadRequest{Blob: blob, Local: local})
+	return write(imports.BlobRead, abi.BlobRead{Blob: blob, Local: local})
 }
 
 // Answer is what the user said. Action is accept, decline or cancel.
@@ -328,7 +331,11 @@ type Answer struct {
 // answered the error is [ErrPending].
 func Ask(c *Call, key, message string, schema json.RawMessage) (Answer, error) {
 	var r abi.AskResponse
-	err := do(abi.Ask, abi.AskRequest{Key: key, Message: message, Schema: schema}, &r)
+	var fields map[string]any
+	if err := json.Unmarshal(schema, &fields); err != nil {
+		return Answer{}, &BadRequest{Field: "schema", Message: err.Error()}
+	}
+	err := do(imports.Ask, abi.Ask{Key: key, Message: message, Schema: fields}, &r)
 	return Answer{r.Action, r.Content}, err
 }
 
@@ -341,12 +348,12 @@ const (
 )
 
 // Log writes a line, at most 4 KiB, to the host's log.
-func Log(c *Call, level int, message string) { abi.Log(int32(level), []byte(message)) }
+func Log(c *Call, level int, message string) { imports.Log(int32(level), []byte(message)) }
 
 // Progress tells the client how far the call is; total 0 is unknown.
 func Progress(c *Call, done, total float64, message string) {
 	if b, err := json.Marshal(abi.Progress{Done: done, Total: total, Message: message}); err == nil {
-		abi.Note(b)
+		imports.Note(b)
 	}
 }
 

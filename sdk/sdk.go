@@ -18,7 +18,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/caponier-mcp/caponier/sdk/internal/abi"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/caponier-mcp/caponier/sdk/internal/imports"
 )
 
 // Hints say what a tool is and what it needs. Policy decides what it may do.
@@ -227,7 +228,7 @@ var plugin struct {
 	tools         []Tool
 }
 
-func init() { abi.Describe, abi.Call = describe, call }
+func init() { imports.Describe, imports.Call = describe, call }
 
 // Serve says what the plugin offers. Call it once, in an init function: main never runs in a
 // plugin.

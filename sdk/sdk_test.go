@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/sdk"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/caponier-mcp/caponier/sdk/sdktest"
 )
 
@@ -47,7 +47,7 @@ func (o out) Text() string { return strings.Join(o.Lines, ",") }
 var do func(c *sdk.Call) error // what the tool "op" does
 
 func serve() {
-	all := gate.Operations()
+	all := abi.Operations()
 	sdk.Serve(
 		"test",
 		"1.2.3",
@@ -339,7 +339,7 @@ func script(h *sdktest.Host, err error) map[string]any {
 
 func TestEveryOperationOfTheHostHasItsFunction(t *testing.T) {
 	serve()
-	for _, name := range gate.Operations() {
+	for _, name := range abi.Operations() {
 		t.Run(name, func(t *testing.T) {
 			h := sdktest.New(t)
 			answers := script(h, nil)
@@ -356,7 +356,7 @@ func TestEveryOperationOfTheHostHasItsFunction(t *testing.T) {
 			if len(h.Requests) != 1 || h.Requests[0].Import != name {
 				t.Fatalf("it asked for %v", h.Requests)
 			}
-			op, err := gate.ParseOp(name, h.Requests[0].JSON)
+			op, err := abi.ParseOp(name, h.Requests[0].JSON)
 			if err != nil {
 				t.Fatalf("the host does not take %s: %v", h.Requests[0].JSON, err)
 			}

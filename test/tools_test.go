@@ -13,6 +13,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // promised is every tool, resource and prompt that docs/design.md, section 8, lists: its tier in
@@ -221,7 +222,7 @@ func checkExample(t *testing.T, tool *gate.Tool) {
 	if m == nil {
 		t.Fatal("its description ends with no example")
 	}
-	v, err := gate.Decode([]byte(m[1]), 1<<16)
+	v, err := abi.Decode([]byte(m[1]), 1<<16)
 	must(t, err)
 	args := v.(map[string]any)
 	if err := tool.Validate(args); err != nil {

@@ -142,7 +142,7 @@ type mayRun struct {
 }
 
 func (r row) MayRun() (all []mayRun) {
-	for i, text := range gate.MayRun(r.D.Declared) {
+	for i, text := range gate.DescribeCommands(r.D.Declared) {
 		all = append(all, mayRun{text, r.D.Declared[i] == gate.CallersText})
 	}
 	return all
@@ -229,7 +229,7 @@ func (r Request) question() (string, error) {
 		"? Its tier is %s. What it runs: %s\nIt may run: %s\n",
 		d.Tier,
 		Visible(d.Runs),
-		Visible(strings.Join(gate.MayRun(d.Declared), ", ")),
+		Visible(strings.Join(gate.DescribeCommands(d.Declared), ", ")),
 	)
 	for _, a := range args {
 		fmt.Fprintf(
@@ -297,7 +297,7 @@ func (r Request) Print(w io.Writer) error {
 	)
 	line("tool", fmt.Sprintf("%s  of plugin %s %s", d.Tool, d.Plugin.Name, d.Plugin.Version))
 	line("does", d.Runs)
-	for _, c := range gate.MayRun(d.Declared) {
+	for _, c := range gate.DescribeCommands(d.Declared) {
 		line("may run", c)
 	}
 	line("tier", d.Tier)

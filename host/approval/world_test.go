@@ -15,6 +15,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/store"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // requests is what cmd wires: the real store in approval's words.
@@ -153,7 +154,7 @@ var red = gate.Decision{
 func seen(c *gate.Call, d gate.Decision) gate.Decision {
 	if d.Input == nil {
 		in, err := json.Marshal(map[string]any{"targets": c.Targets, "commands": c.Commands})
-		shown, err2 := gate.Encode(c.Args.Value)
+		shown, err2 := abi.Encode(c.Args.Value)
 		if err = errors.Join(err, err2); err != nil {
 			panic(err)
 		}

@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // hostile is a host whose journal is damaged while it runs. Every effect looks for its own intent
@@ -46,7 +48,7 @@ func (h *hostile) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 	h.strike()
 	var err error
 	for range 2 {
-		op, bad := gate.ParseOp("blob_read", []byte(`{"blob":"b"}`))
+		op, bad := abi.ParseOp("blob_read", []byte(`{"blob":"b"}`))
 		if bad != nil {
 			h.t.Fatal(bad)
 		}
@@ -87,7 +89,7 @@ func (h *hostile) effect(mine func(*gate.Record) bool) {
 
 // call makes one call with two operations.
 func (h *hostile) call() gate.Answer {
-	door := gate.New(gate.Options{
+	door := gate.New(gate.Options{Throttle: &fair.Refusals{},
 		Decider: h, Journal: h.j, Ledger: h, Lowerer: h, Runner: h,
 		Executors: map[string]gate.Executor{"blob_read": h},
 		Mode:      func() gate.Mode { return gate.Mode{} },

@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func TestRecordsMergesProcessesByTime(t *testing.T) {
@@ -195,7 +197,8 @@ func TestARecordHoldsNoOutput(t *testing.T) {
 	const canary = "CANARY-8f3a"
 	j := open(t, Options{})
 	door := gate.New(gate.Options{
-		Decider: allow{}, Journal: j, Ledger: allow{}, Lowerer: allow{}, Runner: leaky{canary}, Mode: func() gate.Mode { return gate.Mode{} },
+		Throttle: &fair.Refusals{},
+		Decider:  allow{}, Journal: j, Ledger: allow{}, Lowerer: allow{}, Runner: leaky{canary}, Mode: func() gate.Mode { return gate.Mode{} },
 		Executors: map[string]gate.Executor{
 			"sftp_read":  leaky{canary},
 			"sftp_write": leaky{canary},
@@ -259,13 +262,13 @@ func (allow) Argv([]string) gate.Command { return gate.Command{} }
 type leaky struct{ canary string }
 
 func (l leaky) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
-	r.Operate(ctx, gate.SFTPRead{OnNode: gate.OnNode{Node: "pve1"}, Path: "/x"})
+	r.Operate(ctx, abi.SFTPRead{OnNode: abi.OnNode{Node: "pve1"}, Path: "/x"})
 	r.Operate(
 		ctx,
-		gate.SFTPWrite{
-			OnNode: gate.OnNode{Node: "pve1"},
+		abi.SFTPWrite{
+			OnNode: abi.OnNode{Node: "pve1"},
 			Path:   "/x",
-			Data:   gate.Data{Text: l.canary},
+			Data:   abi.Data{Text: l.canary},
 		},
 	)
 	return gate.Output{JSON: json.RawMessage(`{"content":"` + l.canary + `"}`)}, nil

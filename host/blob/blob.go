@@ -23,6 +23,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 var _ gate.Executor = (*Blobs)(nil)
@@ -259,7 +260,7 @@ type written struct {
 }
 
 type chunk struct {
-	gate.Data
+	abi.Data
 	Bytes int64 `json:"bytes"`
 	EOF   bool  `json:"eof"`
 }
@@ -275,7 +276,7 @@ func (b *Blobs) Execute(
 	}
 	who := q.Call.Principal.ID
 	switch op := q.Op.(type) {
-	case gate.BlobWrite:
+	case abi.BlobWrite:
 		data, err := op.Bytes()
 		if err != nil || len(data) > maxData || op.TTLS < 0 || op.TTLS > 1<<31 {
 			return gate.Result{}, fail("bad_request", "want at most %d bytes as text or base64, and a ttl_s that is not negative", maxData)
@@ -285,7 +286,7 @@ func (b *Blobs) Execute(
 			return gate.Result{}, err
 		}
 		return gate.Result{Value: written{e.ID, scheme + e.ID, e.Bytes, e.SHA256}, Bytes: e.Bytes, SHA256: e.SHA256}, nil
-	case gate.BlobRead:
+	case abi.BlobRead:
 		if op.Local != "" {
 			v, err := b.copy(ctx, who, op)
 			return gate.Result{Value: v, Bytes: v.Bytes, SHA256: v.SHA256}, err
@@ -300,7 +301,7 @@ func (b *Blobs) Execute(
 func (b *Blobs) open(
 	ctx context.Context,
 	principal string,
-	op gate.BlobRead,
+	op abi.BlobRead,
 ) (Entry, *os.File, error) {
 	id := strings.TrimPrefix(op.Blob, scheme)
 	if !idForm.MatchString(id) || op.Offset < 0 || op.MaxBytes < 0 {
@@ -330,7 +331,7 @@ type copied struct {
 
 // copy puts all of a blob into a new file of its owner's workspace, which stays there when the blob
 // is gone.
-func (b *Blobs) copy(ctx context.Context, principal string, op gate.BlobRead) (copied, error) {
+func (b *Blobs) copy(ctx context.Context, principal string, op abi.BlobRead) (copied, error) {
 	if b.opts.Save == nil || op.Offset != 0 || op.MaxBytes != 0 {
 		return copied{}, fail(
 			"bad_request",
@@ -377,7 +378,7 @@ func (e Entry) damaged() error {
 func (b *Blobs) read(
 	ctx context.Context,
 	principal string,
-	op gate.BlobRead,
+	op abi.BlobRead,
 	most int64,
 ) (chunk, error) {
 	e, f, err := b.open(ctx, principal, op)

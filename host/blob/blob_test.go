@@ -16,6 +16,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // index is a store in memory.
@@ -77,7 +78,7 @@ func lab(t *testing.T, o Options) (*Blobs, *index) {
 	return b, x
 }
 
-func do(b *Blobs, who string, op gate.Op) (gate.Result, error) {
+func do(b *Blobs, who string, op abi.Op) (gate.Result, error) {
 	return b.Execute(
 		context.Background(),
 		gate.Question{Call: &gate.Call{Principal: gate.Principal{ID: who}}, Op: op},
@@ -114,7 +115,7 @@ func TestABlobIsItsOwnersAlone(t *testing.T) {
 	res, err := do(
 		b,
 		"alice",
-		gate.BlobWrite{Name: "a.txt", MIME: "text/plain", Data: gate.Data{Text: "hello"}, TTLS: 60},
+		abi.BlobWrite{Name: "a.txt", MIME: "text/plain", Data: abi.Data{Text: "hello"}, TTLS: 60},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -129,30 +130,30 @@ func TestABlobIsItsOwnersAlone(t *testing.T) {
 		t.Errorf("on disk: %v", f)
 	}
 	for _, name := range []string{w.Blob, w.URI} {
-		res, err := do(b, "alice", gate.BlobRead{Blob: name})
+		res, err := do(b, "alice", abi.BlobRead{Blob: name})
 		if c, ok := res.Value.(chunk); err != nil || !ok || c.Text != "hello" || !c.EOF ||
 			c.Bytes != 5 {
 			t.Errorf("reading %s gave %+v, %v", name, res.Value, err)
 		}
 	}
-	_, err = do(b, "mallory", gate.BlobRead{Blob: w.Blob})
+	_, err = do(b, "mallory", abi.BlobRead{Blob: w.Blob})
 	wants(t, err, "not_found", "no such blob")
 	for _, id := range []string{"", "../store.db", "/etc/passwd", strings.Repeat("a", 25), strings.Repeat("A", 26), w.Blob + "/x"} {
-		_, err = do(b, "alice", gate.BlobRead{Blob: id})
+		_, err = do(b, "alice", abi.BlobRead{Blob: id})
 		wants(t, err, "bad_request", "id of a blob")
 	}
-	_, err = do(b, "alice", gate.BlobRead{Blob: strings.Repeat("a", 26)})
+	_, err = do(b, "alice", abi.BlobRead{Blob: strings.Repeat("a", 26)})
 	wants(t, err, "not_found", "no such blob")
 	x.now = x.now.Add(time.Minute)
-	_, err = do(b, "alice", gate.BlobRead{Blob: w.Blob})
+	_, err = do(b, "alice", abi.BlobRead{Blob: w.Blob})
 	wants(t, err, "not_found", "expired")
-	if _, err := do(b, "alice", gate.BlobWrite{Name: "b", MIME: "text/plain"}); err != nil {
+	if _, err := do(b, "alice", abi.BlobWrite{Name: "b", MIME: "text/plain"}); err != nil {
 		t.Fatal(err)
 	}
 	if f := files(t, b); len(f) != 1 || f[0].Name() == w.Blob {
 		t.Errorf("on disk after the first one expired: %v", f)
 	}
-	if _, err := b.Execute(context.Background(), gate.Question{Call: &gate.Call{}, Op: gate.BlobRead{Blob: w.Blob}}, gate.Decision{}); err == nil {
+	if _, err := b.Execute(context.Background(), gate.Question{Call: &gate.Call{}, Op: abi.BlobRead{Blob: w.Blob}}, gate.Decision{}); err == nil {
 		t.Error("what was not allowed was done")
 	}
 }
@@ -176,7 +177,7 @@ func TestABlobIsReadInPieces(t *testing.T) {
 		res, err := do(
 			b,
 			"alice",
-			gate.BlobRead{Blob: id, Offset: int64(len(got)), MaxBytes: 1 << 30},
+			abi.BlobRead{Blob: id, Offset: int64(len(got)), MaxBytes: 1 << 30},
 		)
 		if err != nil {
 			t.Fatal(err)
@@ -194,7 +195,7 @@ func TestABlobIsReadInPieces(t *testing.T) {
 	if got != body || reads != 3 {
 		t.Errorf("%d bytes in %d reads, want %d in 3", len(got), reads, len(body))
 	}
-	if res, err := do(b, "alice", gate.BlobRead{Blob: id, Offset: 1 << 40}); err != nil ||
+	if res, err := do(b, "alice", abi.BlobRead{Blob: id, Offset: 1 << 40}); err != nil ||
 		res.Value.(chunk) != (chunk{EOF: true}) {
 		t.Errorf("after the end: %+v, %v", res.Value, err)
 	}
@@ -202,24 +203,24 @@ func TestABlobIsReadInPieces(t *testing.T) {
 
 func TestWritesThatAreRefusedLeaveNothing(t *testing.T) {
 	b, x := lab(t, Options{MaxBytes: 10, PerPrincipal: 15})
-	ok := gate.BlobWrite{Name: "n", MIME: "text/plain", Data: gate.Data{Text: "0123456789"}}
-	with := func(f func(*gate.BlobWrite)) gate.BlobWrite { op := ok; f(&op); return op }
+	ok := abi.BlobWrite{Name: "n", MIME: "text/plain", Data: abi.Data{Text: "0123456789"}}
+	with := func(f func(*abi.BlobWrite)) abi.BlobWrite { op := ok; f(&op); return op }
 	for name, tt := range map[string]struct {
-		op          gate.BlobWrite
+		op          abi.BlobWrite
 		code, words string
 	}{
-		"no name":                {with(func(o *gate.BlobWrite) { o.Name = "" }), "bad_request", "name"},
-		"a path for a name":      {with(func(o *gate.BlobWrite) { o.Name = "../x" }), "bad_request", "name"},
-		"a name that hides":      {with(func(o *gate.BlobWrite) { o.Name = "x\x1b[2J" }), "bad_request", "name"},
-		"no type":                {with(func(o *gate.BlobWrite) { o.MIME = "" }), "bad_request", "mime"},
-		"a type with a line end": {with(func(o *gate.BlobWrite) { o.MIME = "text/plain\r\nX: y" }), "bad_request", "mime"},
-		"too long a life":        {with(func(o *gate.BlobWrite) { o.TTLS = 86401 }), "bad_request", "ttl_s"},
-		"a life that would wrap": {with(func(o *gate.BlobWrite) { o.TTLS = 1 << 60 }), "bad_request", "ttl_s"},
-		"a life below zero":      {with(func(o *gate.BlobWrite) { o.TTLS = -1 }), "bad_request", "ttl_s"},
-		"text and base64":        {with(func(o *gate.BlobWrite) { o.B64 = "eA==" }), "bad_request", "base64"},
-		"base64 that is none":    {with(func(o *gate.BlobWrite) { o.Text, o.B64 = "", "*" }), "bad_request", "base64"},
-		"more than one may have": {with(func(o *gate.BlobWrite) { o.Text += "x" }), "too_large", "11 bytes"},
-		"more than a request may": {with(func(o *gate.BlobWrite) {
+		"no name":                {with(func(o *abi.BlobWrite) { o.Name = "" }), "bad_request", "name"},
+		"a path for a name":      {with(func(o *abi.BlobWrite) { o.Name = "../x" }), "bad_request", "name"},
+		"a name that hides":      {with(func(o *abi.BlobWrite) { o.Name = "x\x1b[2J" }), "bad_request", "name"},
+		"no type":                {with(func(o *abi.BlobWrite) { o.MIME = "" }), "bad_request", "mime"},
+		"a type with a line end": {with(func(o *abi.BlobWrite) { o.MIME = "text/plain\r\nX: y" }), "bad_request", "mime"},
+		"too long a life":        {with(func(o *abi.BlobWrite) { o.TTLS = 86401 }), "bad_request", "ttl_s"},
+		"a life that would wrap": {with(func(o *abi.BlobWrite) { o.TTLS = 1 << 60 }), "bad_request", "ttl_s"},
+		"a life below zero":      {with(func(o *abi.BlobWrite) { o.TTLS = -1 }), "bad_request", "ttl_s"},
+		"text and base64":        {with(func(o *abi.BlobWrite) { o.B64 = "eA==" }), "bad_request", "base64"},
+		"base64 that is none":    {with(func(o *abi.BlobWrite) { o.Text, o.B64 = "", "*" }), "bad_request", "base64"},
+		"more than one may have": {with(func(o *abi.BlobWrite) { o.Text += "x" }), "too_large", "11 bytes"},
+		"more than a request may": {with(func(o *abi.BlobWrite) {
 			o.Text, o.B64 = "", base64.StdEncoding.EncodeToString(make([]byte, maxData+1))
 		}), "bad_request", "1048576"},
 	} {
@@ -305,17 +306,17 @@ func TestManyAtOnce(t *testing.T) {
 				res, err := do(
 					b,
 					who,
-					gate.BlobWrite{
+					abi.BlobWrite{
 						Name: "n",
 						MIME: "text/plain",
-						Data: gate.Data{Text: fmt.Sprint(i, j)},
+						Data: abi.Data{Text: fmt.Sprint(i, j)},
 					},
 				)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				res, err = do(b, who, gate.BlobRead{Blob: res.Value.(written).Blob})
+				res, err = do(b, who, abi.BlobRead{Blob: res.Value.(written).Blob})
 				if err != nil || res.Value.(chunk).Text != fmt.Sprint(i, j) {
 					t.Errorf("read %+v, %v", res.Value, err)
 				}
@@ -343,21 +344,21 @@ func TestACopyInTheWorkspaceIsWholeAndItsOwners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := do(b, "alice", gate.BlobRead{Blob: id, Local: "d/a"})
+	res, err := do(b, "alice", abi.BlobRead{Blob: id, Local: "d/a"})
 	if c, ok := res.Value.(copied); err != nil || !ok || c.Bytes != 2_000_000 || c.Local != "d/a" ||
 		c.SHA256 == "" ||
 		res.SHA256 != c.SHA256 ||
 		saved["alice d/a"] != body {
 		t.Errorf("copied %+v, %d bytes, %v", res.Value, len(saved["alice d/a"]), err)
 	}
-	_, err = do(b, "alice", gate.BlobRead{Blob: id, Local: "taken"})
+	_, err = do(b, "alice", abi.BlobRead{Blob: id, Local: "taken"})
 	wants(t, err, "exists", "there already")
-	_, err = do(b, "mallory", gate.BlobRead{Blob: id, Local: "d/b"})
+	_, err = do(b, "mallory", abi.BlobRead{Blob: id, Local: "d/b"})
 	wants(t, err, "not_found", "no such blob")
-	_, err = do(b, "alice", gate.BlobRead{Blob: id, Local: "d/b", Offset: 1})
+	_, err = do(b, "alice", abi.BlobRead{Blob: id, Local: "d/b", Offset: 1})
 	wants(t, err, "bad_request", "as a whole")
 	none, _ := lab(t, Options{})
-	_, err = do(none, "alice", gate.BlobRead{Blob: id, Local: "d/b"})
+	_, err = do(none, "alice", abi.BlobRead{Blob: id, Local: "d/b"})
 	wants(t, err, "bad_request", "a host that has one")
 	if len(saved) != 1 {
 		t.Errorf("saved %d files", len(saved))
@@ -382,7 +383,7 @@ func TestABlobWhoseFileIsNotWhatWasKeptIsNeitherCopiedNorPadded(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, id), []byte(now), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := do(b, "alice", gate.BlobRead{Blob: id, Local: "d/a"})
+			_, err := do(b, "alice", abi.BlobRead{Blob: id, Local: "d/a"})
 			wants(t, err, "failed", "not what was kept")
 			if left, _ := filepath.Glob(filepath.Join(workspace, "alice", "d", "*")); len(
 				left,
@@ -390,7 +391,7 @@ func TestABlobWhoseFileIsNotWhatWasKeptIsNeitherCopiedNorPadded(t *testing.T) {
 				t.Errorf("left in the workspace: %v", left)
 			}
 			if name != "changed" { // part of a file has no digest
-				_, err = do(b, "alice", gate.BlobRead{Blob: id})
+				_, err = do(b, "alice", abi.BlobRead{Blob: id})
 				wants(t, err, "failed", "not what was kept")
 			}
 		})

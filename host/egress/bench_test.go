@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // What the care of a request costs beside the standard client on a new connection each time.
@@ -31,7 +32,7 @@ func BenchmarkRequest(b *testing.B) {
 		}
 		q := gate.Question{
 			Call: &gate.Call{Tool: &gate.Tool{Name: "curl"}},
-			Op:   gate.HTTPRequest{Method: "GET", URL: s.URL + "/"},
+			Op:   abi.HTTPRequest{Method: "GET", URL: s.URL + "/"},
 		}
 		for b.Loop() {
 			f, err := e.Lookup(context.Background(), q)

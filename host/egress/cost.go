@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // Price is what a model costs at an origin, in micro-dollars for a million tokens. An origin with
@@ -59,7 +59,7 @@ func (e *Egress) price(t target, method string, body []byte) (p *Price, micros i
 		return nil, 0, nil
 	}
 	// strict: a model that is there twice could be another one to the server
-	v, err := gate.Decode(body, len(body))
+	v, err := abi.Decode(body, len(body))
 	m, ok := v.(map[string]any)
 	if err != nil || !ok {
 		return nil, 0, fail(

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
@@ -77,10 +78,10 @@ func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 			), tt.answer, 0
 			mu.Unlock()
 			w.counts = map[string]int64{}
-			op := gate.HTTPRequest{
+			op := abi.HTTPRequest{
 				Method:           "POST",
 				URL:              origin + "/v1",
-				Data:             gate.Data{Text: tt.body},
+				Data:             abi.Data{Text: tt.body},
 				ReserveUSDMicros: tt.reserve,
 			}
 			if tt.url != "" {
@@ -115,7 +116,7 @@ func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 		})
 	}
 	w.e.opts.USDMicrosPerDay = 0
-	_, err = w.ask(gate.HTTPRequest{Method: "POST", URL: origin + "/", Data: gate.Data{Text: body}})
+	_, err = w.ask(abi.HTTPRequest{Method: "POST", URL: origin + "/", Data: abi.Data{Text: body}})
 	failedWith(t, err, "cost", "no budget", gate.Failed)
 }
 
@@ -123,7 +124,7 @@ func TestAServerThatIsNotReachedCostsNothing(t *testing.T) {
 	w := lab(t, Options{USDMicrosPerDay: 1_000_000})
 	w.names["a.example"], w.listed = []string{"127.0.0.1"}, []string{"a.example"}
 	_, err := w.ask(
-		gate.HTTPRequest{Method: "POST", URL: "http://a.example:1/", ReserveUSDMicros: 50},
+		abi.HTTPRequest{Method: "POST", URL: "http://a.example:1/", ReserveUSDMicros: 50},
 	)
 	failedWith(t, err, "connection", "", gate.Failed)
 	if fmt.Sprint(w.reserved, w.settled) != "[50] [0]" {

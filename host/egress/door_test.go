@@ -16,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // TestMain sets a proxy for all tests, since net/http reads it once: whoever asked it would reach
@@ -94,7 +96,7 @@ func (w *world) Decide(_ context.Context, q gate.Question) (gate.Decision, error
 	if q.Kind == gate.KindCall {
 		return d, nil
 	}
-	op := q.Op.(gate.HTTPRequest)
+	op := q.Op.(abi.HTTPRequest)
 	u, err := url.Parse(op.URL)
 	if err != nil || !slices.Contains(w.listed, u.Hostname()) {
 		return no("egress")
@@ -162,7 +164,7 @@ func (f run) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
 }
 
 // ask takes one request through the door.
-func (w *world) ask(op gate.HTTPRequest) (v Response, err error) {
+func (w *world) ask(op abi.HTTPRequest) (v Response, err error) {
 	w.t.Helper()
 	if op.Method == "" {
 		op.Method = "GET"
@@ -177,6 +179,7 @@ func (w *world) ask(op gate.HTTPRequest) (v Response, err error) {
 	}
 	d := gate.New(
 		gate.Options{
+			Throttle:  &fair.Refusals{},
 			Decider:   w,
 			Journal:   w,
 			Ledger:    w,

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 var _ gate.Executor = (*Egress)(nil)
@@ -161,7 +162,7 @@ func New(o Options) (*Egress, error) {
 
 // Lookup finds the addresses of the request's host. Nothing is sent to it.
 func (e *Egress) Lookup(ctx context.Context, q gate.Question) (gate.Facts, error) {
-	op, ok := q.Op.(gate.HTTPRequest)
+	op, ok := q.Op.(abi.HTTPRequest)
 	if !ok {
 		return gate.Facts{}, fail("bad_request", "%s is not an HTTP request", q.Op.Import())
 	}
@@ -183,7 +184,7 @@ func (e *Egress) Execute(
 	q gate.Question,
 	d gate.Decision,
 ) (gate.Result, error) {
-	op, ok := q.Op.(gate.HTTPRequest)
+	op, ok := q.Op.(abi.HTTPRequest)
 	if !ok || !d.Allow {
 		return gate.Result{}, fail("refused", "%s was not allowed", q.Op.Import())
 	}
@@ -291,7 +292,7 @@ func (e *Egress) count(ctx context.Context, principal, host string) error {
 	return nil
 }
 
-func (e *Egress) timeout(op gate.HTTPRequest) time.Duration {
+func (e *Egress) timeout(op abi.HTTPRequest) time.Duration {
 	if op.TimeoutMS <= 0 || op.TimeoutMS > e.opts.MaxTimeout.Milliseconds() {
 		return least(e.opts.MaxTimeout, cmp.Or(op.Timeout(), e.opts.Timeout))
 	}

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func TestARequestIsSentAsItWasDecided(t *testing.T) {
@@ -36,11 +37,11 @@ func TestARequestIsSentAsItWasDecided(t *testing.T) {
 		io.WriteString(rw, "hello\x00")
 	})
 	v, err := w.ask(
-		gate.HTTPRequest{
+		abi.HTTPRequest{
 			Method:  "POST",
 			URL:     a + "/p%2Fq?x=1&x=2",
 			Headers: [][2]string{{"x-mine", "v"}},
-			Data:    gate.Data{Text: "body"},
+			Data:    abi.Data{Text: "body"},
 		},
 	)
 	if err != nil {
@@ -85,7 +86,7 @@ func TestNothingIsKeptBetweenRequests(t *testing.T) {
 		http.SetCookie(rw, &http.Cookie{Name: "sid", Value: "1", Path: "/"})
 	})
 	for range 3 {
-		if _, err := w.ask(gate.HTTPRequest{URL: a + "/"}); err != nil {
+		if _, err := w.ask(abi.HTTPRequest{URL: a + "/"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -116,7 +117,7 @@ func TestRedirectsAreDecidedAgain(t *testing.T) {
 	ask := func(location string, hops int) (Response, error) {
 		to = location
 		return w.ask(
-			gate.HTTPRequest{
+			abi.HTTPRequest{
 				URL:     a + "/",
 				MaxHops: hops,
 				Headers: [][2]string{{"X-Api-Key", "k"}, {"Accept", "text/x"}},
@@ -169,7 +170,7 @@ func TestTheTimeIsForAllRedirectsTogether(t *testing.T) {
 		http.Redirect(rw, r, "/", http.StatusFound)
 	})
 	_, err := w.ask(
-		gate.HTTPRequest{URL: a + "/", MaxHops: 4, Common: gate.Common{TimeoutMS: 1000}},
+		abi.HTTPRequest{URL: a + "/", MaxHops: 4, Common: abi.Common{TimeoutMS: 1000}},
 	)
 	failedWith(t, err, "timeout", "was over", gate.Failed)
 }
@@ -200,10 +201,10 @@ func TestWhatARedirectBecomes(t *testing.T) {
 		"a control character":                        {"GET", 302, "https://a.example/\r\nX: y", "", "not a URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			op := gate.HTTPRequest{
+			op := abi.HTTPRequest{
 				Method:     tt.method,
 				URL:        from.String(),
-				Data:       gate.Data{Text: "b"},
+				Data:       abi.Data{Text: "b"},
 				Headers:    [][2]string{{"Content-Type", "t"}, {"X", "1"}},
 				Credential: "c",
 				MaxHops:    1,
@@ -243,7 +244,7 @@ func TestRebinding(t *testing.T) {
 		w.names["a.example"] = []string{"169.254.169.254"}
 		return ips, err
 	}
-	if _, err := w.ask(gate.HTTPRequest{URL: a + "/"}); err != nil || reached.Load() != 1 ||
+	if _, err := w.ask(abi.HTTPRequest{URL: a + "/"}); err != nil || reached.Load() != 1 ||
 		len(w.lookups) != 1 {
 		t.Errorf(
 			"error %v, %d requests after look-ups %v; want one after one",
@@ -252,7 +253,7 @@ func TestRebinding(t *testing.T) {
 			w.lookups,
 		)
 	}
-	_, err := w.ask(gate.HTTPRequest{URL: a + "/"})
+	_, err := w.ask(abi.HTTPRequest{URL: a + "/"})
 	refusedFor(t, err, "class metadata", "effect")
 
 	// Whoever hands Execute facts that were not decided for this address gets no connection.
@@ -262,7 +263,7 @@ func TestRebinding(t *testing.T) {
 			context.Background(),
 			gate.Question{
 				Call:  &gate.Call{Tool: &gate.Tool{Name: "curl"}},
-				Op:    gate.HTTPRequest{Method: "GET", URL: tg.String()},
+				Op:    abi.HTTPRequest{Method: "GET", URL: tg.String()},
 				Facts: gate.Facts{Addrs: addrs},
 			},
 			gate.Decision{Allow: true},
@@ -297,13 +298,13 @@ func TestHostileServers(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		serve   http.HandlerFunc
-		op      gate.HTTPRequest
+		op      abi.HTTPRequest
 		code    string
 		words   string
 		outcome gate.Outcome
 	}{
 		"a gzip bomb":                     {serve: bomb, code: "too_large", words: "longer than allowed", outcome: gate.Failed},
-		"a gzip bomb that is to be saved": {serve: bomb, op: gate.HTTPRequest{Save: true}, code: "too_large", words: "longer than allowed", outcome: gate.Failed},
+		"a gzip bomb that is to be saved": {serve: bomb, op: abi.HTTPRequest{Save: true}, code: "too_large", words: "longer than allowed", outcome: gate.Failed},
 		"a body without end": {serve: func(rw http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := rw.Write(make([]byte, 64<<10)); err != nil {
@@ -317,12 +318,12 @@ func TestHostileServers(t *testing.T) {
 				rw.(http.Flusher).Flush()
 				time.Sleep(5 * time.Millisecond)
 			}
-		}, op: gate.HTTPRequest{Common: gate.Common{TimeoutMS: 200}}, code: "timeout", words: "did not end in time", outcome: gate.Failed},
-		"no answer to a GET": {serve: func(rw http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, op: gate.HTTPRequest{Common: gate.Common{TimeoutMS: 200}}, code: "timeout", words: "was over", outcome: gate.Failed},
+		}, op: abi.HTTPRequest{Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "did not end in time", outcome: gate.Failed},
+		"no answer to a GET": {serve: func(rw http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, op: abi.HTTPRequest{Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "was over", outcome: gate.Failed},
 		"no answer to a POST": {serve: func(rw http.ResponseWriter, r *http.Request) { io.ReadAll(r.Body); <-r.Context().Done() },
-			op: gate.HTTPRequest{Method: "POST", Common: gate.Common{TimeoutMS: 200}}, code: "timeout", words: "was over", outcome: gate.Unknown},
+			op: abi.HTTPRequest{Method: "POST", Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "was over", outcome: gate.Unknown},
 		"a connection that breaks after a POST": {serve: func(rw http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) },
-			op: gate.HTTPRequest{Method: "POST", Data: gate.Data{Text: "x"}}, code: "connection", words: "POST", outcome: gate.Unknown},
+			op: abi.HTTPRequest{Method: "POST", Data: abi.Data{Text: "x"}}, code: "connection", words: "POST", outcome: gate.Unknown},
 		"headers without end": {serve: func(rw http.ResponseWriter, r *http.Request) {
 			for i := range 2000 {
 				rw.Header().Set(fmt.Sprint("X-", i), strings.Repeat("y", 100))
@@ -381,9 +382,9 @@ func TestNobodyListens(t *testing.T) {
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
 	w.names["a.example"], w.listed = []string{"127.0.0.1"}, []string{"a.example", "none.example"}
-	_, err = w.ask(gate.HTTPRequest{Method: "POST", URL: fmt.Sprintf("http://a.example:%d/", port)})
+	_, err = w.ask(abi.HTTPRequest{Method: "POST", URL: fmt.Sprintf("http://a.example:%d/", port)})
 	failedWith(t, err, "connection", "refused", gate.Failed)
-	_, err = w.ask(gate.HTTPRequest{URL: "http://none.example/"})
+	_, err = w.ask(abi.HTTPRequest{URL: "http://none.example/"})
 	failedWith(t, err, "dns", "no such host", gate.Failed)
 }
 
@@ -401,14 +402,14 @@ func TestCertificatesAreVerified(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := lab(t, Options{})
-	_, err := w.ask(gate.HTTPRequest{URL: w.named("example.com", s) + "/"})
+	_, err := w.ask(abi.HTTPRequest{URL: w.named("example.com", s) + "/"})
 	failedWith(t, err, "connection", "certificate", gate.Failed)
 	w = lab(t, Options{CAFile: ca})
-	if v, err := w.ask(gate.HTTPRequest{URL: w.named("example.com", s) + "/"}); err != nil ||
+	if v, err := w.ask(abi.HTTPRequest{URL: w.named("example.com", s) + "/"}); err != nil ||
 		v.Text != "ok" {
 		t.Errorf("a certificate of ca_file gave %+v, %v", v, err)
 	}
-	_, err = w.ask(gate.HTTPRequest{URL: w.named("other.test", s) + "/"})
+	_, err = w.ask(abi.HTTPRequest{URL: w.named("other.test", s) + "/"})
 	failedWith(t, err, "connection", "not other.test", gate.Failed)
 	old := httptest.NewUnstartedServer(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
@@ -417,7 +418,7 @@ func TestCertificatesAreVerified(t *testing.T) {
 	old.Config.ErrorLog = s.Config.ErrorLog
 	old.StartTLS()
 	defer old.Close()
-	_, err = w.ask(gate.HTTPRequest{URL: w.named("example.com", old) + "/"})
+	_, err = w.ask(abi.HTTPRequest{URL: w.named("example.com", old) + "/"})
 	failedWith(t, err, "connection", "protocol version", gate.Failed)
 }
 
@@ -426,7 +427,7 @@ func TestRatesAndRoom(t *testing.T) {
 	ok := func(rw http.ResponseWriter, r *http.Request) {}
 	a, b := w.serve("a.example", ok), w.serve("b.example", ok)
 	for i, tt := range []struct{ url, words string }{{a, ""}, {a, ""}, {a, "to a.example: more than 2 requests in 60 seconds; come back at 14:01:01 UTC"}, {b, "by p: more than 3"}} {
-		_, err := w.ask(gate.HTTPRequest{URL: tt.url + "/"})
+		_, err := w.ask(abi.HTTPRequest{URL: tt.url + "/"})
 		if tt.words != "" {
 			failedWith(t, err, "rate", tt.words, gate.Failed)
 		} else if err != nil {
@@ -438,10 +439,10 @@ func TestRatesAndRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = w.ask(gate.HTTPRequest{URL: a + "/"})
+	_, err = w.ask(abi.HTTPRequest{URL: a + "/"})
 	failedWith(t, err, "busy", "1 of the 1048576 bytes", gate.Failed)
 	release()
-	if _, err := w.ask(gate.HTTPRequest{URL: a + "/"}); err != nil {
+	if _, err := w.ask(abi.HTTPRequest{URL: a + "/"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -453,14 +454,14 @@ func TestWhatIsInlineAndWhatIsSaved(t *testing.T) {
 		io.WriteString(rw, `{"a":1}`)
 	})
 	for name, tt := range map[string]struct {
-		op     gate.HTTPRequest
+		op     abi.HTTPRequest
 		max    int64
 		inline bool
 		code   string
 	}{
-		"inline": {inline: true}, "saved": {op: gate.HTTPRequest{Save: true}}, "saved when over max_bytes": {op: gate.HTTPRequest{Save: true, MaxBytes: 6}},
-		"inline when not over max_bytes": {op: gate.HTTPRequest{Save: true, MaxBytes: 7}, inline: true}, "over max_bytes": {op: gate.HTTPRequest{MaxBytes: 6}, code: "too_large"},
-		"over what policy obliges to": {op: gate.HTTPRequest{Save: true}, max: 6, code: "too_large"},
+		"inline": {inline: true}, "saved": {op: abi.HTTPRequest{Save: true}}, "saved when over max_bytes": {op: abi.HTTPRequest{Save: true, MaxBytes: 6}},
+		"inline when not over max_bytes": {op: abi.HTTPRequest{Save: true, MaxBytes: 7}, inline: true}, "over max_bytes": {op: abi.HTTPRequest{MaxBytes: 6}, code: "too_large"},
+		"over what policy obliges to": {op: abi.HTTPRequest{Save: true}, max: 6, code: "too_large"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.ob, w.kept, tt.op.URL = gate.Obligations{MaxBytes: tt.max}, map[string]string{}, a+"/"
@@ -489,12 +490,12 @@ func TestGzipIsRead(t *testing.T) {
 		io.WriteString(z, strings.Repeat("hello ", 1000))
 		z.Close()
 	})
-	v, err := w.ask(gate.HTTPRequest{URL: a + "/"})
+	v, err := w.ask(abi.HTTPRequest{URL: a + "/"})
 	if err != nil || v.Text != strings.Repeat("hello ", 1000) ||
 		strings.Contains(fmt.Sprint(v.Headers), "Encoding") {
 		t.Errorf("got %d bytes, %v, %v", len(v.Text), v.Headers, err)
 	}
-	if v, err = w.ask(gate.HTTPRequest{Method: "HEAD", URL: a + "/"}); err != nil ||
+	if v, err = w.ask(abi.HTTPRequest{Method: "HEAD", URL: a + "/"}); err != nil ||
 		v.Status != 200 ||
 		v.Bytes != 0 {
 		t.Errorf("HEAD gave %+v, %v", v, err)

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 const (
@@ -118,7 +118,7 @@ func parseURL(s string) (t target, err error) {
 // check reads a request as it will be sent, without the credential. The error is a *gate.OpError,
 // or one about the body.
 func (e *Egress) check(
-	op gate.HTTPRequest,
+	op abi.HTTPRequest,
 	tool string,
 ) (t target, h http.Header, body []byte, c *Credential, err error) {
 	bad := func(format string, args ...any) (target, http.Header, []byte, *Credential, error) {
@@ -202,11 +202,11 @@ func safe(method string) bool { return method == http.MethodGet || method == htt
 // next is the operation that a redirect leads to, or false when the answer is the redirect itself:
 // nobody asked to follow it, or it would carry a body to another origin.
 func next(
-	op gate.HTTPRequest,
+	op abi.HTTPRequest,
 	from target,
 	status int,
 	location string,
-) (gate.HTTPRequest, bool, error) {
+) (abi.HTTPRequest, bool, error) {
 	if !slices.Contains([]int{301, 302, 303, 307, 308}, status) || location == "" ||
 		op.Hop >= op.MaxHops {
 		return op, false, nil
@@ -232,7 +232,7 @@ func next(
 		)
 	}
 	if !safe(op.Method) && (status == 303 || op.Method == http.MethodPost && status < 303) {
-		op.Method, op.Data = http.MethodGet, gate.Data{}
+		op.Method, op.Data = http.MethodGet, abi.Data{}
 		op.Headers = slices.DeleteFunc(
 			slices.Clone(op.Headers),
 			func(kv [2]string) bool { return strings.HasPrefix(http.CanonicalHeaderKey(kv[0]), "Content-") },
@@ -248,7 +248,7 @@ func next(
 			func(kv [2]string) bool { return !slices.Contains(harmless, http.CanonicalHeaderKey(kv[0])) },
 		)
 	}
-	op.Hops = append(slices.Clone(op.Hops), gate.Hop{Status: status, URL: op.URL})
+	op.Hops = append(slices.Clone(op.Hops), abi.Hop{Status: status, URL: op.URL})
 	op.URL, op.Hop = to.String(), op.Hop+1
 	return op, true, nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // never are the classes that policy refuses whatever the site lists
@@ -121,61 +122,61 @@ func TestRequestsWithTwoMeaningsAreRefused(t *testing.T) {
 		return l
 	}
 	for name, tt := range map[string]struct {
-		op    gate.HTTPRequest
+		op    abi.HTTPRequest
 		words string
 	}{
-		"a line end in a value":           {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("X", "a\r\nHost: b")}, "control characters"},
-		"a lone line feed":                {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("X", "a\nb")}, "control characters"},
-		"a NUL":                           {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("X", "a\x00")}, "control characters"},
-		"a line end in a name":            {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("X\r\nHost", "b")}, "no header name"},
-		"a colon in a name":               {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("X:", "b")}, "no header name"},
-		"a space after a name":            {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("Host ", "b")}, "no header name"},
-		"no name":                         {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("", "b")}, "no header name"},
-		"the host":                        {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("hOsT", "b")}, "Host is set by the host alone"},
-		"a length":                        {gate.HTTPRequest{Method: "POST", URL: u, Headers: h("Content-Length", "1")}, "set by the host alone"},
-		"a transfer encoding":             {gate.HTTPRequest{Method: "POST", URL: u, Headers: h("transfer-encoding", "chunked")}, "set by the host alone"},
-		"a header for proxies":            {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("Proxy-Authorization", "b")}, "set by the host alone"},
-		"a method in a header":            {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("X-HTTP-Method-Override", "DELETE")}, "set by the host alone"},
-		"a method that a proxy forwards":  {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("x-forwarded-method", "DELETE")}, "X-Forwarded-Method is set by the host alone"},
-		"a method that was the original":  {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("X-Original-Method", "DELETE")}, "X-Original-Method is set by the host alone"},
-		"a method behind underscores":     {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("X_HTTP_Method_Override", "DELETE")}, "no header name here"},
-		"a method behind dots":            {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("X.HTTP.Method.Override", "DELETE")}, "no header name here"},
-		"a length behind an underscore":   {gate.HTTPRequest{Method: "POST", URL: u, Headers: h("Content_Length", "1")}, "no header name here"},
-		"a header that is there twice":    {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("x-a", "1", "X-A", "2")}, "there twice"},
-		"too many headers":                {gate.HTTPRequest{Method: "GET", URL: u, Headers: make([][2]string, maxHeaders+1)}, "more than 64"},
-		"headers that are too long":       {gate.HTTPRequest{Method: "GET", URL: u, Headers: h("X", strings.Repeat("x", maxHeaderBytes))}, "more than 16384 bytes"},
-		"a GET with a body":               {gate.HTTPRequest{Method: "GET", URL: u, Data: gate.Data{Text: "x"}}, "has no body"},
-		"a method in lower case":          {gate.HTTPRequest{Method: "get", URL: u}, "method"},
-		"CONNECT":                         {gate.HTTPRequest{Method: "CONNECT", URL: u}, "method"},
-		"two methods":                     {gate.HTTPRequest{Method: "GET / HTTP/1.1\r\nX: ", URL: u}, "method"},
-		"text and base64":                 {gate.HTTPRequest{Method: "POST", URL: u, Data: gate.Data{Text: "x", B64: "eA=="}}, "body"},
-		"a fragment":                      {gate.HTTPRequest{Method: "GET", URL: u + "#x"}, "fragment"},
-		"a password":                      {gate.HTTPRequest{Method: "GET", URL: "https://u:p@a.example/"}, "user name"},
-		"a host in upper case":            {gate.HTTPRequest{Method: "GET", URL: "https://A.example/"}, "lower-case"},
-		"a final dot":                     {gate.HTTPRequest{Method: "GET", URL: "https://a.example./"}, "final dot"},
-		"another protocol":                {gate.HTTPRequest{Method: "GET", URL: "file:///etc/passwd"}, "http://"},
-		"a share of Windows":              {gate.HTTPRequest{Method: "GET", URL: `\\server\share`}, "backslashes"},
-		"a space":                         {gate.HTTPRequest{Method: "GET", URL: "https://a.example/ HTTP/1.1"}, "spaces"},
-		"no host":                         {gate.HTTPRequest{Method: "GET", URL: "https:///x"}, "a host is"},
-		"a port of no number":             {gate.HTTPRequest{Method: "GET", URL: "https://a.example:/"}, "port"},
-		"a port with a zero before it":    {gate.HTTPRequest{Method: "GET", URL: "https://a.example:0443/"}, "port"},
-		"a port that is none":             {gate.HTTPRequest{Method: "GET", URL: "https://a.example:70000/"}, "port"},
-		"a mapped address":                {gate.HTTPRequest{Method: "GET", URL: "http://[::ffff:1.2.3.4]/"}, "1.2.3.4"},
-		"a negative reserve":              {gate.HTTPRequest{Method: "GET", URL: u, ReserveUSDMicros: -1}, "negative"},
-		"a credential that is not there":  {gate.HTTPRequest{Method: "GET", URL: u, Credential: "d"}, `none named "d"`},
-		"a credential for another origin": {gate.HTTPRequest{Method: "GET", URL: "https://b.example/", Credential: "c"}, "https://b.example:443"},
-		"a credential without TLS":        {gate.HTTPRequest{Method: "GET", URL: "http://a.example/", Credential: "c"}, "http://a.example:80"},
-		"a credential's header":           {gate.HTTPRequest{Method: "GET", URL: u, Credential: "c", Headers: h("authorization", "x")}, "is the credential's"},
+		"a line end in a value":           {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("X", "a\r\nHost: b")}, "control characters"},
+		"a lone line feed":                {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("X", "a\nb")}, "control characters"},
+		"a NUL":                           {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("X", "a\x00")}, "control characters"},
+		"a line end in a name":            {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("X\r\nHost", "b")}, "no header name"},
+		"a colon in a name":               {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("X:", "b")}, "no header name"},
+		"a space after a name":            {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("Host ", "b")}, "no header name"},
+		"no name":                         {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("", "b")}, "no header name"},
+		"the host":                        {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("hOsT", "b")}, "Host is set by the host alone"},
+		"a length":                        {abi.HTTPRequest{Method: "POST", URL: u, Headers: h("Content-Length", "1")}, "set by the host alone"},
+		"a transfer encoding":             {abi.HTTPRequest{Method: "POST", URL: u, Headers: h("transfer-encoding", "chunked")}, "set by the host alone"},
+		"a header for proxies":            {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("Proxy-Authorization", "b")}, "set by the host alone"},
+		"a method in a header":            {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("X-HTTP-Method-Override", "DELETE")}, "set by the host alone"},
+		"a method that a proxy forwards":  {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("x-forwarded-method", "DELETE")}, "X-Forwarded-Method is set by the host alone"},
+		"a method that was the original":  {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("X-Original-Method", "DELETE")}, "X-Original-Method is set by the host alone"},
+		"a method behind underscores":     {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("X_HTTP_Method_Override", "DELETE")}, "no header name here"},
+		"a method behind dots":            {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("X.HTTP.Method.Override", "DELETE")}, "no header name here"},
+		"a length behind an underscore":   {abi.HTTPRequest{Method: "POST", URL: u, Headers: h("Content_Length", "1")}, "no header name here"},
+		"a header that is there twice":    {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("x-a", "1", "X-A", "2")}, "there twice"},
+		"too many headers":                {abi.HTTPRequest{Method: "GET", URL: u, Headers: make([][2]string, maxHeaders+1)}, "more than 64"},
+		"headers that are too long":       {abi.HTTPRequest{Method: "GET", URL: u, Headers: h("X", strings.Repeat("x", maxHeaderBytes))}, "more than 16384 bytes"},
+		"a GET with a body":               {abi.HTTPRequest{Method: "GET", URL: u, Data: abi.Data{Text: "x"}}, "has no body"},
+		"a method in lower case":          {abi.HTTPRequest{Method: "get", URL: u}, "method"},
+		"CONNECT":                         {abi.HTTPRequest{Method: "CONNECT", URL: u}, "method"},
+		"two methods":                     {abi.HTTPRequest{Method: "GET / HTTP/1.1\r\nX: ", URL: u}, "method"},
+		"text and base64":                 {abi.HTTPRequest{Method: "POST", URL: u, Data: abi.Data{Text: "x", B64: "eA=="}}, "body"},
+		"a fragment":                      {abi.HTTPRequest{Method: "GET", URL: u + "#x"}, "fragment"},
+		"a password":                      {abi.HTTPRequest{Method: "GET", URL: "https://u:p@a.example/"}, "user name"},
+		"a host in upper case":            {abi.HTTPRequest{Method: "GET", URL: "https://A.example/"}, "lower-case"},
+		"a final dot":                     {abi.HTTPRequest{Method: "GET", URL: "https://a.example./"}, "final dot"},
+		"another protocol":                {abi.HTTPRequest{Method: "GET", URL: "file:///etc/passwd"}, "http://"},
+		"a share of Windows":              {abi.HTTPRequest{Method: "GET", URL: `\\server\share`}, "backslashes"},
+		"a space":                         {abi.HTTPRequest{Method: "GET", URL: "https://a.example/ HTTP/1.1"}, "spaces"},
+		"no host":                         {abi.HTTPRequest{Method: "GET", URL: "https:///x"}, "a host is"},
+		"a port of no number":             {abi.HTTPRequest{Method: "GET", URL: "https://a.example:/"}, "port"},
+		"a port with a zero before it":    {abi.HTTPRequest{Method: "GET", URL: "https://a.example:0443/"}, "port"},
+		"a port that is none":             {abi.HTTPRequest{Method: "GET", URL: "https://a.example:70000/"}, "port"},
+		"a mapped address":                {abi.HTTPRequest{Method: "GET", URL: "http://[::ffff:1.2.3.4]/"}, "1.2.3.4"},
+		"a negative reserve":              {abi.HTTPRequest{Method: "GET", URL: u, ReserveUSDMicros: -1}, "negative"},
+		"a credential that is not there":  {abi.HTTPRequest{Method: "GET", URL: u, Credential: "d"}, `none named "d"`},
+		"a credential for another origin": {abi.HTTPRequest{Method: "GET", URL: "https://b.example/", Credential: "c"}, "https://b.example:443"},
+		"a credential without TLS":        {abi.HTTPRequest{Method: "GET", URL: "http://a.example/", Credential: "c"}, "http://a.example:80"},
+		"a credential's header":           {abi.HTTPRequest{Method: "GET", URL: u, Credential: "c", Headers: h("authorization", "x")}, "is the credential's"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, _, _, err := e.check(tt.op, "curl")
 			failedWith(t, err, "bad_request", tt.words, gate.Failed)
 		})
 	}
-	if _, _, _, _, err := e.check(gate.HTTPRequest{Method: "GET", URL: u, Credential: "c"}, "curl"); err != nil {
+	if _, _, _, _, err := e.check(abi.HTTPRequest{Method: "GET", URL: u, Credential: "c"}, "curl"); err != nil {
 		t.Error(err)
 	}
-	_, _, _, _, err = e.check(gate.HTTPRequest{Method: "GET", URL: u, Credential: "c"}, "llm_query")
+	_, _, _, _, err = e.check(abi.HTTPRequest{Method: "GET", URL: u, Credential: "c"}, "llm_query")
 	failedWith(t, err, "bad_request", "for the tool llm_query", gate.Failed)
 }
 

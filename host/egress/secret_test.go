@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func TestCredentials(t *testing.T) {
@@ -56,16 +57,16 @@ func TestCredentials(t *testing.T) {
 	if w.e, err = New(w.opts); err != nil {
 		t.Fatal(err)
 	}
-	v, err := w.ask(gate.HTTPRequest{URL: origin + "/", Credential: "ci"})
+	v, err := w.ask(abi.HTTPRequest{URL: origin + "/", Credential: "ci"})
 	if err != nil || v.Status != 200 || v.Text != `[redacted]|[redacted]|"[redacted]"|[redacted]` ||
 		strings.Contains(fmt.Sprint(v.Headers), "s3cr3t") {
 		t.Errorf("an echo gave %+v, %v", v, err)
 	}
-	if v, err = w.ask(gate.HTTPRequest{URL: origin + "/home", Credential: "ci", MaxHops: 1}); err != nil ||
+	if v, err = w.ask(abi.HTTPRequest{URL: origin + "/home", Credential: "ci", MaxHops: 1}); err != nil ||
 		v.Status != 200 {
 		t.Errorf("within the origin: status %d, %v; want the credential to stay", v.Status, err)
 	}
-	if v, err = w.ask(gate.HTTPRequest{URL: origin + "/away", Credential: "ci", MaxHops: 1}); err != nil ||
+	if v, err = w.ask(abi.HTTPRequest{URL: origin + "/away", Credential: "ci", MaxHops: 1}); err != nil ||
 		otherGot.Get("X-Key") != "" ||
 		strings.Contains(v.Text, "s3cr3t") {
 		t.Errorf(
@@ -75,13 +76,13 @@ func TestCredentials(t *testing.T) {
 			err,
 		)
 	}
-	if v, err = w.ask(gate.HTTPRequest{URL: origin + "/"}); err != nil || v.Status != 401 {
+	if v, err = w.ask(abi.HTTPRequest{URL: origin + "/"}); err != nil || v.Status != 401 {
 		t.Errorf("without its name: status %d, %v; want 401", v.Status, err)
 	}
-	_, err = w.ask(gate.HTTPRequest{URL: other + "/", Credential: "ci"})
+	_, err = w.ask(abi.HTTPRequest{URL: other + "/", Credential: "ci"})
 	failedWith(t, err, "bad_request", "credential", gate.Failed)
 	w.listed = nil
-	_, err = w.ask(gate.HTTPRequest{URL: origin + "/", Credential: "ci"})
+	_, err = w.ask(abi.HTTPRequest{URL: origin + "/", Credential: "ci"})
 	refusedFor(t, err, "egress", "lookup")
 }
 

@@ -24,6 +24,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 const (
@@ -53,12 +54,12 @@ type answer struct {
 // Response is the result of http_request, as the guest reads it. The body is Text, B64 when it is
 // not UTF-8, or Blob when it was saved.
 type Response struct {
-	gate.Data
+	abi.Data
 	Status  int         `json:"status"`
 	Headers [][2]string `json:"headers"`
 	Blob    string      `json:"blob,omitempty"`
 	Bytes   int64       `json:"bytes"`
-	Hops    []gate.Hop  `json:"hops"`
+	Hops    []abi.Hop   `json:"hops"`
 }
 
 // send makes one request on a connection of its own. sent says that the server may have read it.
@@ -231,12 +232,12 @@ func mediaType(s string) string {
 func (e *Egress) result(
 	ctx context.Context,
 	q gate.Question,
-	op gate.HTTPRequest,
+	op abi.HTTPRequest,
 	a answer,
 ) (gate.Result, error) {
 	v := Response{Status: a.status, Headers: a.header, Bytes: int64(len(a.body)), Hops: op.Hops}
 	if v.Hops == nil {
-		v.Hops = []gate.Hop{}
+		v.Hops = []abi.Hop{}
 	}
 	sum := sha256.Sum256(a.body)
 	res := gate.Result{Bytes: v.Bytes, SHA256: hex.EncodeToString(sum[:])}

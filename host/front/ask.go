@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 const (
@@ -43,7 +44,7 @@ func (Asker) End(context.Context, *gate.Call) {}
 // Execute answers with what the user has said in an earlier round. The error is gate.ErrPending, or
 // a *gate.OpError with the code unavailable or bad_question.
 func (Asker) Execute(ctx context.Context, q gate.Question, _ gate.Decision) (gate.Result, error) {
-	op, isAsk := q.Op.(gate.Ask)
+	op, isAsk := q.Op.(abi.Ask)
 	a, _ := ctx.Value(askingKey{}).(*asking)
 	if !isAsk || a == nil {
 		return gate.Result{}, errNobody
@@ -68,7 +69,7 @@ type asking struct {
 
 	mu      sync.Mutex // guards the following
 	answers map[string]said
-	pending map[string]gate.Ask
+	pending map[string]abi.Ask
 	confirm confirming
 }
 
@@ -78,7 +79,7 @@ type said struct {
 	Content map[string]any `json:"content,omitempty"`
 }
 
-func (a *asking) ask(op gate.Ask) (gate.Result, error) {
+func (a *asking) ask(op abi.Ask) (gate.Result, error) {
 	fail := func(code, format string, args ...any) (gate.Result, error) {
 		return gate.Result{}, &gate.OpError{
 			Code:    code,
@@ -247,7 +248,7 @@ func (s *Server) asking(who caller, tool *gate.Tool, args []byte, r rounds) (*as
 		sealed:  want,
 		args:    args,
 		answers: map[string]said{},
-		pending: map[string]gate.Ask{},
+		pending: map[string]abi.Ask{},
 		can: r.caps != nil && r.caps.Elicitation != nil &&
 			(r.caps.Elicitation.Form != nil || r.caps.Elicitation.URL == nil) &&
 			s.seals.room(want.Caller, time.Now()),
@@ -286,8 +287,8 @@ func (s *Server) asking(who caller, tool *gate.Tool, args []byte, r rounds) (*as
 // second time. What the gate would refuse has a digest of its own.
 func digestOf(args []byte) string {
 	data := args
-	if v, err := gate.Decode(args, 4<<20); err == nil {
-		if canonical, err := gate.Encode(v); err == nil {
+	if v, err := abi.Decode(args, 4<<20); err == nil {
+		if canonical, err := abi.Encode(v); err == nil {
 			data = canonical
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 var nameForm = map[string]any{
@@ -27,7 +28,7 @@ func asks(keys ...string) func(context.Context, gate.Request) gate.Answer {
 		for _, key := range keys {
 			res, err := Asker{}.Execute(
 				ctx,
-				gate.Question{Op: gate.Ask{Key: key, Message: "who\x1b[1m?", Schema: nameForm}},
+				gate.Question{Op: abi.Ask{Key: key, Message: "who\x1b[1m?", Schema: nameForm}},
 				gate.Decision{},
 			)
 			if errors.Is(err, gate.ErrPending) { // what a guest says of it does not count

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // parts are all parts of a door: policy answers by the tool's name, the guest does one operation.
@@ -55,7 +57,7 @@ func (p parts) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
 	// what came of it is counted, and not this test's business
 	_, _ = r.Operate(
 		ctx,
-		gate.SSHExec{OnNode: gate.OnNode{Node: "pve1"}, Argv: []string{"secret-argument"}},
+		abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"secret-argument"}},
 	)
 	return gate.Output{JSON: json.RawMessage(`{}`)}, nil
 }
@@ -74,6 +76,7 @@ func (p parts) End(context.Context, *gate.Call) {}
 func metered(p parts) (*gate.Door, *Meter) {
 	m := NewMeter()
 	o := gate.Options{
+		Throttle:  &fair.Refusals{},
 		Nodes:     []gate.Node{{Name: "pve1"}},
 		Decider:   p,
 		Journal:   p,
@@ -181,52 +184,6 @@ func TestDecisionsAreCountedByRuleAndNothingIsNamed(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(body)
-	}
-}
-
-// What reaches an executor, a runner or the journal past the door is counted, and not done.
-func TestAnEffectWithoutADecisionIsCountedAndRefused(t *testing.T) {
-	d, m := metered(parts{})
-	op := gate.SSHExec{OnNode: gate.OnNode{Node: "pve1"}, Argv: []string{"true"}}
-	q := gate.Question{
-		ID:   "made up",
-		Kind: gate.KindOperation,
-		Call: &gate.Call{Tool: callFor("fine").Tool},
-		Op:   op,
-	}
-	for name, try := range map[string]func() error{
-		"an operation": func() error {
-			_, err := d.Executors["ssh_exec"].Execute(t.Context(), q, gate.Decision{Allow: true, Tier: gate.Green})
-			return err
-		},
-		"an operation that was refused": func() error { _, err := d.Executors["ssh_exec"].Execute(t.Context(), q, gate.Decision{}); return err },
-		"a lookup":                      func() error { _, err := d.Executors["ssh_exec"].Lookup(t.Context(), q); return err },
-		"a guest":                       func() error { _, err := d.Runner.Run(t.Context(), &gate.Running{Call: q.Call}); return err },
-	} {
-		if err := try(); !errors.Is(err, errFailOpen) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	_ = d.Journal.Outcome(
-		t.Context(),
-		gate.Record{Kind: "operation", Op: "ssh_exec", ID: "made up"},
-	)
-	if _, body := scrape(t, Options{Meter: m})("/metrics"); !strings.Contains(
-		body,
-		"caponier_fail_open_total 5\n",
-	) {
-		t.Error("5 attempts were not counted")
-	}
-	broken, m := metered(parts{journal: errors.New("disk full")})
-	if a := broken.Call(t.Context(), callFor("fine")); a.Outcome != gate.Refusal {
-		t.Errorf("a journal that cannot be written: %+v", a)
-	}
-	if _, body := scrape(t, Options{Meter: m})("/metrics"); !strings.Contains(
-		body,
-		"caponier_fail_open_total 0\n",
-	) ||
-		!strings.Contains(body, "caponier_journal_errors_total 1\n") {
-		t.Errorf("a refusal is not a fail-open, and its record was lost:\n%s", body)
 	}
 }
 

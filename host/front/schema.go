@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // hostKeywords begin the keywords that a plugin writes for the host. Clients have no use for them,
@@ -14,12 +14,12 @@ const hostKeywords = "x-caponier-"
 // public is a schema without the keywords that are the host's. Everything else stays as it was
 // locked; what cannot be read stays whole.
 func public(schema json.RawMessage) json.RawMessage {
-	v, err := gate.Decode(schema, 1<<20)
+	v, err := abi.Decode(schema, 1<<20)
 	if err != nil {
 		return schema
 	}
 	strip(v, true)
-	if out, err := gate.Encode(v); err == nil {
+	if out, err := abi.Encode(v); err == nil {
 		return out
 	}
 	return schema

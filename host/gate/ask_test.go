@@ -7,29 +7,34 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // A guest that has been told to return may ask more, and nothing else; only a question can wait,
 // and the host believes itself about it.
 func TestAQuestionThatWaitsEndsTheRound(t *testing.T) {
-	pending := func(r *Running, op Op) error { _, err := r.Operate(context.Background(), op); return err }
+	pending := func(r *Running, op abi.Op) error { _, err := r.Operate(context.Background(), op); return err }
 	for name, tt := range map[string]struct {
 		guest   func(*Running) error // its error is what the last operation got
 		code    int                  // that the guest returns
 		outcome Outcome
 		last    func(error) bool
 	}{
-		"it waits": {func(r *Running) error { return pending(r, Ask{Key: "k"}) }, 1, Waits, func(err error) bool { return errors.Is(err, ErrPending) }},
+		"it waits": {func(r *Running) error { return pending(r, abi.Ask{Key: "k"}) }, 1, Waits, func(err error) bool { return errors.Is(err, ErrPending) }},
 		"another question is fine": {func(r *Running) error {
-			_ = pending(r, Ask{Key: "k"})
-			return pending(r, Ask{Key: "l"})
+			_ = pending(r, abi.Ask{Key: "k"})
+			return pending(r, abi.Ask{Key: "l"})
 		}, 1, Waits, func(err error) bool { return errors.Is(err, ErrPending) }},
 		"anything else is refused": {func(r *Running) error {
-			_ = pending(r, Ask{Key: "k"})
-			return pending(r, SSHExec{OnNode: OnNode{Node: "pve1"}})
-		}, 1, Waits, func(err error) bool { bad := (*BadRequest)(nil); return errors.As(err, &bad) && bad.Field == "call" }},
-		"a guest that goes on has not waited":  {func(r *Running) error { return pending(r, Ask{Key: "k"}) }, 0, Succeeded, func(err error) bool { return errors.Is(err, ErrPending) }},
-		"an operation cannot wait for anybody": {func(r *Running) error { return pending(r, SSHExec{OnNode: OnNode{Node: "pve1"}}) }, 1, Failed, func(err error) bool { op := (*OpError)(nil); return errors.As(err, &op) && op.Code == "failed" }},
+			_ = pending(r, abi.Ask{Key: "k"})
+			return pending(r, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}})
+		}, 1, Waits, func(err error) bool {
+			bad := (*abi.RequestError)(nil)
+			return errors.As(err, &bad) && bad.Field == "call"
+		}},
+		"a guest that goes on has not waited":  {func(r *Running) error { return pending(r, abi.Ask{Key: "k"}) }, 0, Succeeded, func(err error) bool { return errors.Is(err, ErrPending) }},
+		"an operation cannot wait for anybody": {func(r *Running) error { return pending(r, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}}) }, 1, Failed, func(err error) bool { op := (*OpError)(nil); return errors.As(err, &op) && op.Code == "failed" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{decide: allow(Green), execErr: ErrPending}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func TestEverythingButAWholeYesRefusesTheCall(t *testing.T) {
@@ -58,12 +60,12 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 		"blob_read":    `{"blob":"b"}`,
 		"ask":          `{"key":"k","message":"m","schema":{}}`,
 	}
-	for _, name := range Operations() {
+	for _, name := range abi.Operations() {
 		req := request[name]
 		if req == "" {
 			req = `{"node":"pve1"}`
 		}
-		op, err := ParseOp(name, []byte(req))
+		op, err := abi.ParseOp(name, []byte(req))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,15 +108,15 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 // A redirect is an operation of its own: looked up, decided and journaled again, and refused like
 // any other.
 func TestWhatAnOperationLeadsToGoesThroughTheDoor(t *testing.T) {
-	follow := func(op Op) Op {
-		h := op.(HTTPRequest)
+	follow := func(op abi.Op) abi.Op {
+		h := op.(abi.HTTPRequest)
 		h.Hop, h.URL = h.Hop+1, "https://b/"
 		return h
 	}
 	for name, tt := range map[string]struct {
 		last int // hop that leads nowhere
 		deny int // hop whose lookup is refused, 0 for none
-		next func(Op) Op
+		next func(abi.Op) abi.Op
 		code string
 		ran  int
 	}{
@@ -122,19 +124,19 @@ func TestWhatAnOperationLeadsToGoesThroughTheDoor(t *testing.T) {
 		"a refused redirect":                    {last: 5, deny: 2, ran: 2},
 		"ten redirects":                         {last: 10, ran: 11},
 		"redirects without end":                 {last: 99, code: "too_many", ran: 11},
-		"one operation that leads to another's": {next: func(Op) Op { return SSHExec{} }, code: "too_many", ran: 1},
+		"one operation that leads to another's": {next: func(abi.Op) abi.Op { return abi.SSHExec{} }, code: "too_many", ran: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{next: tt.next, decide: func(q Question) (Decision, error) {
-				if h, ok := q.Op.(HTTPRequest); ok && tt.deny > 0 && h.Hop == tt.deny &&
+				if h, ok := q.Op.(abi.HTTPRequest); ok && tt.deny > 0 && h.Hop == tt.deny &&
 					q.Phase == PhaseLookup {
 					return Decision{Failed: []string{"egress"}}, nil
 				}
 				return allow(Green)(q)
 			}}
 			if w.next == nil {
-				w.next = func(op Op) Op {
-					if op.(HTTPRequest).Hop == tt.last {
+				w.next = func(op abi.Op) abi.Op {
+					if op.(abi.HTTPRequest).Hop == tt.last {
 						return nil
 					}
 					return follow(op)
@@ -142,7 +144,7 @@ func TestWhatAnOperationLeadsToGoesThroughTheDoor(t *testing.T) {
 			}
 			var err error
 			w.guest = func(ctx context.Context, r *Running) (Output, error) {
-				_, err = r.Operate(ctx, HTTPRequest{URL: "https://a/"})
+				_, err = r.Operate(ctx, abi.HTTPRequest{URL: "https://a/"})
 				return Output{}, nil
 			}
 			a := w.call("{}")
@@ -181,7 +183,7 @@ func TestIntentsAboveGreenAreDurable(t *testing.T) {
 	for _, tier := range []Tier{Green, Yellow, Red} {
 		w := &world{decide: allow(tier)}
 		w.guest = func(ctx context.Context, r *Running) (Output, error) {
-			_, err := r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"true"}})
+			_, err := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"true"}})
 			return Output{}, err
 		}
 		w.call(`{}`)
@@ -194,16 +196,16 @@ func TestIntentsAboveGreenAreDurable(t *testing.T) {
 func TestNothingIsAskedAfterAnEffect(t *testing.T) {
 	for _, tier := range []Tier{Green, Yellow} {
 		w := &world{decide: func(q Question) (Decision, error) {
-			if _, asks := q.Op.(Ask); asks {
+			if _, asks := q.Op.(abi.Ask); asks {
 				return allow(Green)(q)
 			}
 			return allow(tier)(q)
 		}}
 		w.guest = func(ctx context.Context, r *Running) (Output, error) {
-			if _, err := r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"x"}}); err != nil {
+			if _, err := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"x"}}); err != nil {
 				t.Error(err)
 			}
-			_, err := r.Operate(ctx, Ask{Key: "k"})
+			_, err := r.Operate(ctx, abi.Ask{Key: "k"})
 			if refused := err != nil && strings.Contains(err.Error(), "ask before that"); refused != (tier != Green) {
 				t.Errorf("asked after something %s: %v", tier, err)
 			}
@@ -233,7 +235,7 @@ func TestOutcomeBelievesTheHost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &world{decide: allow(tt.tier), execErr: tt.exec}
 			w.guest = func(ctx context.Context, r *Running) (Output, error) {
-				r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"x"}})
+				r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"x"}})
 				return Output{Code: tt.code}, tt.guestErr
 			}
 			if a := w.call(`{}`); a.Outcome != tt.want ||
@@ -259,7 +261,7 @@ func TestBudgetStopsTheCallAndSaysWhetherSomethingHappened(t *testing.T) {
 			}, nil
 		}}
 		w.guest = func(ctx context.Context, r *Running) (Output, error) {
-			r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"x"}})
+			r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"x"}})
 			<-ctx.Done()
 			return Output{}, context.Cause(ctx)
 		}
@@ -282,8 +284,8 @@ func TestAnEndedCallCanDoNothing(t *testing.T) {
 	w.guest = func(_ context.Context, r *Running) (Output, error) { kept = r; return Output{}, nil }
 	w.call(`{}`)
 	before := len(w.events)
-	_, err := kept.Operate(context.Background(), SSHExec{OnNode: OnNode{Node: "pve1"}})
-	if bad, ok := err.(*BadRequest); !ok || bad.Field != "call" || len(w.events) != before {
+	_, err := kept.Operate(context.Background(), abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}})
+	if bad, ok := err.(*abi.RequestError); !ok || bad.Field != "call" || len(w.events) != before {
 		t.Errorf("Operate after the end: %v, events %v", err, w.events[before:])
 	}
 }
@@ -299,12 +301,12 @@ func TestACallAsksForABoundedNumberOfOperations(t *testing.T) {
 	var last error
 	w.guest = func(ctx context.Context, r *Running) (Output, error) {
 		for range maxOps + 1 {
-			_, last = r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"x"}})
+			_, last = r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"x"}})
 		}
 		return Output{}, nil
 	}
 	a := w.call(`{}`)
-	if bad, ok := last.(*BadRequest); !ok || bad.Field != "call" {
+	if bad, ok := last.(*abi.RequestError); !ok || bad.Field != "call" {
 		t.Errorf("the operation over the limit: %v", last)
 	}
 	if len(a.Refused) != keptRefused || w.outcomes[len(w.outcomes)-1].Refused != maxOps {
@@ -409,9 +411,9 @@ func TestAFreezeBitesAtTheNextDecision(t *testing.T) {
 		return Decision{Allow: true, Tier: Green}, nil
 	}
 	w := &world{decide: decide, guest: func(ctx context.Context, r *Running) (Output, error) {
-		_, first := r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"true"}})
+		_, first := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"true"}})
 		frozen = true
-		_, second := r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"true"}})
+		_, second := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"true"}})
 		no := (*Refused)(nil)
 		if first != nil || !errors.As(second, &no) || no.Failed[0] != "freeze" {
 			t.Errorf("before the freeze: %v, after: %v", first, second)
@@ -419,7 +421,7 @@ func TestAFreezeBitesAtTheNextDecision(t *testing.T) {
 		return Output{}, nil
 	}}
 	d := w.door()
-	d.Frozen = func(q Question) (string, bool) {
+	d.o.Frozen = func(q Question) (string, bool) {
 		return "", frozen && q.Kind == KindOperation && q.Op.NodeName() == "pve1"
 	}
 	if a := d.Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool()}); len(
@@ -435,7 +437,7 @@ func TestWhatACallGaveIsReadableOnlyWhileNothingOfItIsFrozen(t *testing.T) {
 		hidden: "pve9",
 		guest: func(ctx context.Context, r *Running) (Output, error) {
 			for range 2 {
-				if _, err := r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve2"}, Argv: []string{"true"}}); err != nil {
+				if _, err := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve2"}, Argv: []string{"true"}}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -461,8 +463,8 @@ func TestWhatACallGaveIsReadableOnlyWhileNothingOfItIsFrozen(t *testing.T) {
 	} {
 		w.mode = tt.mode
 		d := w.door()
-		d.Withheld = func(t *Tool) string { return strings.TrimPrefix(t.Name, "t") }
-		d.Frozen = func(q Question) (string, bool) {
+		d.o.HiddenReason = func(t *Tool) string { return strings.TrimPrefix(t.Name, "t") }
+		d.o.Frozen = func(q Question) (string, bool) {
 			return "", tt.frozen != "" &&
 				(q.Call.Tool.Name == tt.frozen || q.Call.Principal.ID == tt.frozen || slices.Contains(q.Call.Targets.Nodes, tt.frozen))
 		}
@@ -545,7 +547,7 @@ func TestAPanicIsAnOutcomeThatNobodyKnows(t *testing.T) {
 		w.outcomes[0].Code != "panic" {
 		t.Errorf("%+v, journaled %+v", a, w.outcomes)
 	}
-	if _, err := kept.Operate(context.Background(), SSHExec{OnNode: OnNode{Node: "pve1"}}); err == nil ||
+	if _, err := kept.Operate(context.Background(), abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}}); err == nil ||
 		slices.Contains(w.events, "execute ssh_exec") ||
 		!slices.Contains(w.events, "end") {
 		t.Errorf("the broken call's door stayed open: %v, %v", err, w.events)

@@ -1,13 +1,27 @@
 package gate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 )
 
-// Refused says that policy, or something on the way to it, said no. Nothing was executed.
+// The kinds of errors of this package, for errors.Is. The types below hold the details.
+var (
+	ErrRefused   = errors.New("refused")           // *Refused: nothing was executed
+	ErrArguments = errors.New("invalid arguments") // *InvalidArguments: nothing was decided
+	ErrWaiting   = errors.New("waiting")           // *Waiting: for a person
+	ErrOperation = errors.New("operation failed")  // *OpError
+	ErrBudget    = errors.New("budget exceeded")   // *BudgetError
+	ErrPlugin    = errors.New("plugin failed")     // *PluginError
+	// ErrPending is an ask that waits for its answer: the plugin must return from the call, which
+	// starts again with the answer.
+	ErrPending = errors.New("pending: return from the call; it starts again with the answer")
+)
+
+// Refused is a refusal by policy, or by something on the way to it. Nothing was executed.
 type Refused struct {
 	DecisionID    string   `json:"decision_id"`
 	Kind          string   `json:"kind"` // call | operation
@@ -16,8 +30,10 @@ type Refused struct {
 	Failed        []string `json:"failed"`
 	Denied        []Reason `json:"deny"`
 	NeedsApproval bool     `json:"needs_approval,omitempty"`
-	Decision      Decision `json:"-"` // that refused it, for whoever is asked to confirm
+	Decision      Decision `json:"-"` // for the Confirmer
 }
+
+func (e *Refused) Is(target error) bool { return target == ErrRefused }
 
 func (e *Refused) Error() string {
 	var why []string
@@ -32,78 +48,94 @@ func (e *Refused) Error() string {
 		what, strings.Join(e.Failed, ", "), strings.Join(why, "; "), e.DecisionID)
 }
 
-// InvalidArguments says that the arguments do not fit the tool. Nothing was decided or executed.
+// InvalidArguments are arguments that do not fit the tool.
 type InvalidArguments struct {
 	Tool string
 	Err  error
 }
 
-func (e *InvalidArguments) Error() string {
-	return fmt.Sprintf("arguments of %s: %v", e.Tool, e.Err)
-}
-func (e *InvalidArguments) Unwrap() error { return e.Err }
+func (e *InvalidArguments) Is(target error) bool { return target == ErrArguments }
+func (e *InvalidArguments) Unwrap() error        { return e.Err }
+func (e *InvalidArguments) Error() string        { return fmt.Sprintf("arguments of %s: %v", e.Tool, e.Err) }
 
-// Waiting says that a person has to decide; the same call made again joins the request.
+// Waiting is a call that a person must approve. The same call made again joins the request.
 type Waiting struct {
 	ApprovalID string
 	Where      string // where the person can decide
 	Expires    time.Time
 }
 
+func (e *Waiting) Is(target error) bool { return target == ErrWaiting }
+
 func (e *Waiting) Error() string {
-	return fmt.Sprintf(
-		"waiting for a person to approve %s; %s; the same call made again goes on from there",
-		e.ApprovalID,
-		e.Where,
-	)
+	return fmt.Sprintf("waiting for a person to approve %s; %s; to continue, make the same call again",
+		e.ApprovalID, e.Where)
 }
 
-// BadRequest says which field of a request is wrong.
-type BadRequest struct {
-	Field   string `json:"field"`
-	Message string `json:"message"`
-}
-
-func (e *BadRequest) Error() string { return e.Field + ": " + e.Message }
-
-// ErrPending is a question (ask) that waits for its answer: the guest has to return, and the same
-// call comes again with the answer.
-var ErrPending = errors.New(
-	"pending: the user is being asked; return, and the call comes again with the answer",
-)
-
-// OpError is an operation that did not succeed. Code is one word for programs; Message may be shown
-// to the plugin.
+// OpError is an operation that did not succeed. Code is one word for programs. The plugin may see
+// Message.
 type OpError struct {
 	Code    string  `json:"code"`
 	Message string  `json:"message"`
 	Outcome Outcome `json:"-"` // Failed or Unknown
 }
 
-func (e *OpError) Error() string { return e.Code + ": " + e.Message }
+func (e *OpError) Is(target error) bool { return target == ErrOperation }
+func (e *OpError) Error() string        { return e.Code + ": " + e.Message }
 
-// BudgetError is a call that ran out of its time and was stopped.
+// BudgetError is a call that exceeded its budget and was stopped.
 type BudgetError struct {
-	Tool            string
-	CallID          string
+	Tool, CallID    string
 	Limit           time.Duration
-	MayHaveExecuted bool // an operation above green had been started
+	MayHaveExecuted bool // an operation above green had started
 }
+
+func (e *BudgetError) Is(target error) bool { return target == ErrBudget }
 
 func (e *BudgetError) Error() string {
 	s := fmt.Sprintf("tool %q exceeded its budget of %s and was stopped", e.Tool, e.Limit)
 	if e.MayHaveExecuted {
-		s += "; what it had started on the node may have been done, or may still be running: look before you repeat it"
+		s += "; operations that it started may be done, or may still run: check before you repeat it"
 	}
 	return s
 }
 
-// PluginError is a guest that broke: it trapped, exited, ran out of memory or answered against the
-// ABI.
-type PluginError struct {
-	// plugin_trap | plugin_exit | plugin_memory | plugin_protocol | plugin_unavailable
-	Code    string
-	Message string
+// PluginError is an instance that broke. Code is plugin_trap, plugin_exit, plugin_memory,
+// plugin_protocol or plugin_unavailable.
+type PluginError struct{ Code, Message string }
+
+func (e *PluginError) Is(target error) bool { return target == ErrPlugin }
+func (e *PluginError) Error() string        { return e.Code + ": " + e.Message }
+
+func outcomeOf(err error) Outcome {
+	op := (*OpError)(nil)
+	switch {
+	case err == nil:
+		return Succeeded
+	case errors.As(err, &op) && op.Outcome == Unknown:
+		return Unknown
+	case errors.Is(err, ErrPending):
+		return Waits
+	}
+	return Failed
 }
 
-func (e *PluginError) Error() string { return e.Code + ": " + e.Message }
+func codeOf(err error) string {
+	var op *OpError
+	var plugin *PluginError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &op):
+		return op.Code
+	case errors.As(err, &plugin):
+		return plugin.Code
+	case errors.Is(err, ErrBudget):
+		return "budget"
+	case errors.Is(err, ErrPending):
+		return "pending"
+	case errors.Is(err, context.Canceled):
+		return "cancelled"
+	}
+	return "failed"
+}

@@ -7,197 +7,164 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 const (
-	cleanUp     = 10 * time.Second
-	maxNext     = 10     // operations that one may lead to, one after the other
-	maxOps      = 10_000 // operations that one call may ask for
-	keptRefused = 64     // refusals that an answer lists; all are counted and journaled
+	endTime     = 10 * time.Second // to free what belongs to a call
+	maxNext     = 10               // operations that one may lead to, one after the other
+	maxOps      = 10_000           // operations of one call
+	keptRefused = 64               // refusals that an answer lists; all are counted and journaled
 )
 
-// Running is an allowed call while its guest runs: what the guest may ask the host for. Its methods
-// may be called concurrently, and are refused after the call has ended.
+// Running is an allowed call while its instance runs: what the plugin may ask the host for. Its
+// methods may be called concurrently. After the call has ended they refuse.
 type Running struct {
 	Call     *Call
-	Round    int    // 1, and one more each time that its questions were answered
-	Nodes    []Node // of the inventory, those that the plugin is told of
+	Round    int    // 1, and 1 more each time that the call's questions were answered
+	Nodes    []Node // of the inventory, that the plugin is told of
 	door     *Door
 	progress func(done, total float64, message string)
 	log      func(level int, message string)
 
-	turn sync.Mutex // one operation at a time; taken before mu
+	turn sync.Mutex // one operation at a time; locked before mu
 
-	mu            sync.Mutex // guards the following
+	mu            sync.Mutex // guards what follows
 	ended         bool
-	effects       bool // an operation above green was started
-	unknown       bool // and one ended without an answer
-	pending       bool // a question waits for its answer
+	effects       bool // an operation above green started
+	unknown       bool // and one has an unknown outcome
+	pending       bool // an ask waits for its answer
 	journalFailed bool // an outcome could not be written
 	asked         int
 	refusals      int
 	refused       []*Refused // the first of them
-	went          []string   // nodes that operations were for
+	nodes         []string   // that operations ran on
 }
 
-// Operate takes one operation through the door, and then what it leads to, each with decisions of
-// its own. The result is that of the last one. The error is *BadRequest, *Refused, *OpError or
+// Operate takes one operation through the door, and then those that it leads to, each decided by
+// itself. The result is that of the last one. The error is *abi.RequestError, *Refused, *OpError or
 // ErrPending.
-func (r *Running) Operate(ctx context.Context, op Op) (Result, error) {
+func (r *Running) Operate(ctx context.Context, op abi.Op) (Result, error) {
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	for n := 0; ; n++ {
 		res, err := r.operate(ctx, op)
-		// "nothing was executed" would be wrong
 		if refused := (*Refused)(nil); n > 0 && errors.As(err, &refused) {
-			refused.Denied = append(
-				refused.Denied,
-				Reason{
-					ID:  "next",
-					Msg: fmt.Sprintf("the %s before this one was done, and led here", op.Import()),
-				},
-			)
+			refused.Denied = append(refused.Denied, Reason{ID: "next",
+				Msg: fmt.Sprintf("the %s before this one was done, and led here", op.Import())})
 		}
 		if err != nil || res.Next == nil {
 			return res, err
 		}
 		if n == maxNext || res.Next.Import() != op.Import() {
-			return Result{}, r.note(
-				&OpError{
-					Code: "too_many",
-					Message: fmt.Sprintf(
-						"%s led to %d more operations, or to one of another kind",
-						op.Import(),
-						n+1,
-					),
-					Outcome: Failed,
-				},
-				false,
-				false,
-			)
+			return Result{}, r.note(&OpError{Code: "too_many", Outcome: Failed, Message: fmt.Sprintf(
+				"%s led to %d more operations, or to one of another kind", op.Import(), n+1)}, false, false)
 		}
 		op = res.Next
 	}
 }
 
-func (r *Running) operate(ctx context.Context, op Op) (Result, error) {
+func (r *Running) operate(ctx context.Context, op abi.Op) (Result, error) {
 	if err := r.may(op); err != nil {
 		return Result{}, err
 	}
-	q := Question{Kind: KindOperation, Call: r.Call, Op: op, Progress: r.Progress}
-	if op.NodeName() != "" {
-		if q.Node = r.Call.node(op.NodeName()); q.Node == nil {
-			return Result{}, &BadRequest{Field: "node", Message: "is not in the inventory"}
-		}
-		r.mu.Lock()
-		if !slices.Contains(r.went, op.NodeName()) {
-			r.went = append(r.went, op.NodeName())
-		}
-		r.mu.Unlock()
+	q, err := r.question(op)
+	if err != nil {
+		return Result{}, err
 	}
-	switch op := op.(type) {
-	case SSHExec:
-		cmd := r.door.Lowerer.Argv(op.Argv)
-		q.Cmd = &cmd
-	case SSHScript:
-		cmd := r.door.Lowerer.Script(op.Script)
-		q.Cmd = &cmd
-	}
-	exec := r.door.Executors[op.Import()]
+	exec := r.door.o.Executors[op.Import()]
 	if exec == nil {
-		return Result{}, &BadRequest{
-			Field:   "import",
-			Message: op.Import() + " is not available on this host",
-		}
+		return Result{}, &abi.RequestError{Field: "import",
+			Message: op.Import() + " is not available on this host"}
 	}
-	if kinds[op.Import()].facts {
+	if entry, _ := abi.Lookup(op.Import()); entry.Lookup {
 		q.Phase = PhaseLookup
-		facts, lost, err := pass(
-			ctx,
-			r.door,
-			q,
-			func(ctx context.Context, q Question, _ Decision) (Facts, Record, error) {
-				f, err := exec.Lookup(ctx, q)
-				return f, Record{Outcome: outcomeOf(err), Code: codeOf(err)}, err
-			},
-		)
-		if err = r.note(err, false, lost); err != nil {
+		look := func(ctx context.Context, q Question, _ Decision) (Facts, Record, error) {
+			f, err := exec.Lookup(ctx, q)
+			return f, Record{Outcome: outcomeOf(err), Code: codeOf(err)}, err
+		}
+		facts, failed, err := pass(ctx, r.door, q, look)
+		if err = r.note(err, false, failed); err != nil {
 			return Result{}, err
 		}
 		q.Phase, q.Facts = PhaseEffect, facts
 	}
 	above := false
-	res, lost, err := pass(
-		ctx,
-		r.door,
-		q,
-		func(ctx context.Context, q Question, d Decision) (Result, Record, error) {
-			above = d.Tier != Green
-			r.started(above)
-			res, err := exec.Execute(ctx, q, d)
-			if _, asks := op.(Ask); !asks && errors.Is(err, ErrPending) {
-				err = &OpError{
-					Code:    "failed",
-					Message: op.Import() + " cannot wait for an answer",
-					Outcome: Failed,
-				}
-			}
-			if res.Stage != nil {
-				r.Call.Stages = append(r.Call.Stages, *res.Stage)
-			}
-			return res, Record{
-				Outcome: outcomeOf(err),
-				Code:    codeOf(err),
-				Exit:    res.Exit,
-				Bytes:   res.Bytes,
-				SHA256:  res.SHA256,
-			}, err
-		},
-	)
-	return res, r.note(err, above, lost)
+	act := func(ctx context.Context, q Question, d Decision) (Result, Record, error) {
+		above = d.Tier != Green
+		r.started(above)
+		res, err := exec.Execute(ctx, q, d)
+		if _, asks := op.(abi.Ask); !asks && errors.Is(err, ErrPending) {
+			err = &OpError{Code: "failed", Message: op.Import() + " cannot wait", Outcome: Failed}
+		}
+		if res.Stage != nil {
+			r.Call.Stages = append(r.Call.Stages, *res.Stage)
+		}
+		return res, Record{Outcome: outcomeOf(err), Code: codeOf(err), Exit: res.Exit,
+			Bytes: res.Bytes, SHA256: res.SHA256}, err
+	}
+	res, failed, err := pass(ctx, r.door, q, act)
+	return res, r.note(err, above, failed)
 }
 
-// Log passes a line from the guest to the host's log. Level is slog's.
+// question returns the question of an operation, with its node and its lowered command.
+func (r *Running) question(op abi.Op) (Question, error) {
+	q := Question{Kind: KindOperation, Call: r.Call, Op: op, Progress: r.Progress}
+	if name := op.NodeName(); name != "" {
+		if q.Node = r.Call.node(name); q.Node == nil {
+			return q, &abi.RequestError{Field: "node", Message: "is not in the inventory"}
+		}
+		r.mu.Lock()
+		if !slices.Contains(r.nodes, name) {
+			r.nodes = append(r.nodes, name)
+		}
+		r.mu.Unlock()
+	}
+	switch op := op.(type) {
+	case abi.SSHExec:
+		cmd := r.door.o.Lowerer.Argv(op.Argv)
+		q.Cmd = &cmd
+	case abi.SSHScript:
+		cmd := r.door.o.Lowerer.Script(op.Script)
+		q.Cmd = &cmd
+	}
+	return q, nil
+}
+
+// Log passes a line of the instance to the host's log. Level is slog's.
 func (r *Running) Log(level int, message string) {
 	if r.log != nil && !r.over() {
 		r.log(level, message)
 	}
 }
 
-// Progress passes the guest's progress to the client. Total 0 is unknown.
+// Progress passes progress of the instance to the client. Total 0 is unknown.
 func (r *Running) Progress(done, total float64, message string) {
 	if r.progress != nil && !r.over() {
 		r.progress(done, total, message)
 	}
 }
 
-// may counts an operation in. An answer arrives in a fresh guest, which would do again what was
-// done before: so nothing above green comes before a question, and nothing but more questions after
-// one that waits.
-func (r *Running) may(op Op) error {
+// may counts an operation. The answer to an ask arrives in a new instance, which repeats what ran
+// before: so no effect may come before an ask, and only further asks may come after it.
+func (r *Running) may(op abi.Op) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ended {
-		return &BadRequest{Field: "call", Message: "has ended"}
-	}
-	if r.asked++; r.asked > maxOps {
-		return &BadRequest{
-			Field:   "call",
-			Message: fmt.Sprintf("has asked for %d operations, and that is the most", maxOps),
-		}
-	}
-	_, asks := op.(Ask)
+	r.asked++
+	_, asks := op.(abi.Ask)
 	switch {
+	case r.ended:
+		return &abi.RequestError{Field: "call", Message: "has ended"}
+	case r.asked > maxOps:
+		return &abi.RequestError{Field: "call",
+			Message: fmt.Sprintf("has asked for %d operations, which is the limit", maxOps)}
 	case asks && r.effects:
-		return &BadRequest{
-			Field:   "call",
-			Message: "has already done something above green: ask before that",
-		}
+		return &abi.RequestError{Field: "call",
+			Message: "has already done something above green: ask before that"}
 	case !asks && r.pending:
-		return &BadRequest{
-			Field:   "call",
-			Message: "waits for an answer (status 5): return, and it comes again with it",
-		}
+		return &abi.RequestError{Field: "call",
+			Message: "waits for an answer (status 5): return, and it starts again with it"}
 	}
 	return nil
 }
@@ -214,43 +181,40 @@ func (r *Running) started(above bool) {
 	r.effects = r.effects || above
 }
 
-// note remembers a refusal and a lost answer, so that a guest cannot hide them, and makes every
-// other error an *OpError.
+// note remembers a refusal and an unknown outcome, so that a plugin cannot hide them, and makes
+// every other error an *OpError.
 func (r *Running) note(err error, above, journalFailed bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.journalFailed = r.journalFailed || journalFailed
-	if refused := (*Refused)(nil); errors.As(err, &refused) {
+	refused, op := (*Refused)(nil), (*OpError)(nil)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refused):
 		if r.refusals++; len(r.refused) < keptRefused {
 			r.refused = append(r.refused, refused)
 		}
 		return refused
-	}
-	if errors.Is(err, ErrPending) {
+	case errors.Is(err, ErrPending):
 		r.pending = true
 		return ErrPending
-	}
-	if err == nil {
-		return nil
-	}
-	op := (*OpError)(nil)
-	if !errors.As(err, &op) {
+	case !errors.As(err, &op):
 		op = &OpError{Code: "failed", Message: err.Error(), Outcome: Failed}
 	}
 	r.unknown = r.unknown || above && op.Outcome == Unknown
 	return op
 }
 
-// end closes the call's door, then frees what belongs to the call. A cancelled call cleans up all
-// the same, within cleanUp.
+// end ends the call, then frees what belongs to it, also when it was cancelled.
 func (r *Running) end(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
 	r.mu.Lock()
 	r.ended = true
 	r.mu.Unlock()
 	seen := map[Executor]bool{}
-	for _, e := range r.door.Executors {
+	for _, e := range r.door.o.Executors {
 		if !seen[e] {
 			seen[e] = true
 			e.End(ctx, r.Call)
@@ -258,16 +222,16 @@ func (r *Running) end(ctx context.Context) {
 	}
 }
 
-// about lists the nodes that the call named or went to.
+// about returns the nodes that the call named or that its operations ran on.
 func (r *Running) about() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	nodes := slices.Concat(r.Call.Targets.Nodes, r.went)
+	nodes := slices.Concat(r.Call.Targets.Nodes, r.nodes)
 	slices.Sort(nodes)
 	return slices.Compact(nodes)
 }
 
-// outcome believes what the host saw before it believes the guest.
+// outcome trusts what the host saw over what the plugin returned.
 func (r *Running) outcome(out Output, err error) Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -280,38 +244,4 @@ func (r *Running) outcome(out Output, err error) Outcome {
 		return Failed
 	}
 	return Succeeded
-}
-
-func outcomeOf(err error) Outcome {
-	op := (*OpError)(nil)
-	switch {
-	case err == nil:
-		return Succeeded
-	case errors.As(err, &op) && op.Outcome == Unknown:
-		return Unknown
-	case errors.Is(err, ErrPending):
-		return Waits
-	}
-	return Failed
-}
-
-func codeOf(err error) string {
-	var op *OpError
-	var budget *BudgetError
-	var plugin *PluginError
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &op):
-		return op.Code
-	case errors.As(err, &plugin):
-		return plugin.Code
-	case errors.As(err, &budget):
-		return "budget"
-	case errors.Is(err, ErrPending):
-		return "pending"
-	case errors.Is(err, context.Canceled):
-		return "cancelled"
-	}
-	return "failed"
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caponier-mcp/caponier/host/fair"
 )
 
 // One principal cannot fill the journal with refusals, and nobody else has to wait for it.
@@ -18,7 +20,7 @@ func TestRefusalsOfOnePrincipalAreBounded(t *testing.T) {
 		return Decision{Tier: Green, Failed: []string{"grant"}}, nil
 	}}
 	d := w.door()
-	d.Now = func() time.Time { return now }
+	d.o.Now = func() time.Time { return now }
 	call := func(who string) Answer {
 		return d.Call(
 			context.Background(),
@@ -30,7 +32,7 @@ func TestRefusalsOfOnePrincipalAreBounded(t *testing.T) {
 			},
 		)
 	}
-	for range maxRefused {
+	for range fair.MaxRefusals {
 		call("bad")
 	}
 	before := len(w.intents)
@@ -54,15 +56,12 @@ func TestRefusalsOfOnePrincipalAreBounded(t *testing.T) {
 	if a := call("bad"); !errors.As(a.Err, &refused) || refused.Failed[0] != "grant" {
 		t.Errorf("a minute later: %+v", a)
 	}
-	if len(d.refusals.by) != 1 {
-		t.Errorf("%d principals are remembered", len(d.refusals.by))
-	}
 }
 
 func TestWhatSucceedsIsNotCountedAsARefusal(t *testing.T) {
 	w := &world{decide: allow(Green)}
 	d := w.door()
-	for range maxRefused + 10 {
+	for range fair.MaxRefusals + 10 {
 		if a := d.Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool(), Arguments: []byte("{}")}); a.Outcome != Succeeded {
 			t.Fatalf("%+v", a)
 		}

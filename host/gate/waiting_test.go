@@ -3,6 +3,8 @@ package gate
 import (
 	"context"
 	"testing"
+
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // taken remembers what reached the executor.
@@ -49,12 +51,12 @@ func TestARedFirstPassIsJournaledAsWaiting(t *testing.T) {
 func TestWhatActsGetsTheQuestionThatWasDecided(t *testing.T) {
 	k := &taken{world: &world{decide: allow(Yellow)}}
 	k.guest = func(ctx context.Context, r *Running) (Output, error) {
-		_, err := r.Operate(ctx, SSHExec{OnNode: OnNode{Node: "pve1"}, Argv: []string{"true"}})
+		_, err := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"true"}})
 		return Output{}, err
 	}
 	d := k.door()
-	d.Executors["ssh_exec"] = k
-	d.Mode = func() Mode { return Mode{Reason: "r"} }
+	d.o.Executors["ssh_exec"] = k
+	d.o.Mode = func() Mode { return Mode{Reason: "r"} }
 	a := d.Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool()})
 	if a.Err != nil || len(k.intents) != 2 || k.executed.ID != k.intents[1].ID ||
 		k.executed.Mode.Reason != "r" ||

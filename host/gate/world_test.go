@@ -8,6 +8,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/caponier-mcp/caponier/host/fair"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // world is every part of a door, each of which a test can break.
@@ -23,7 +26,7 @@ type world struct {
 	taken    int
 	guest    func(context.Context, *Running) (Output, error)
 	execErr  error
-	next     func(Op) Op
+	next     func(abi.Op) abi.Op
 	confirm  func(*Call) (Confirmation, error)
 	asked    Decision
 	mode     Mode
@@ -118,7 +121,7 @@ func allow(t Tier) func(Question) (Decision, error) {
 
 func (w *world) door() *Door {
 	execs := map[string]Executor{}
-	for _, n := range Operations() {
+	for _, n := range abi.Operations() {
 		execs[n] = w
 	}
 	o := Options{
@@ -131,6 +134,7 @@ func (w *world) door() *Door {
 		Ledger:    w,
 		Lowerer:   words{},
 		Runner:    w,
+		Throttle:  &fair.Refusals{},
 		Executors: execs,
 		Mode:      func() Mode { return w.mode },
 	}

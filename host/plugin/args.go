@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
@@ -79,7 +80,7 @@ func compile(raw json.RawMessage) (func(any) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := gate.Decode(raw, maxSchema)
+	v, err := abi.Decode(raw, maxSchema)
 	if err != nil {
 		return nil, err
 	}
@@ -236,8 +237,8 @@ func list(values []any) string {
 }
 
 func equal(a, b any) bool {
-	x, errA := gate.Encode(a)
-	y, errB := gate.Encode(b)
+	x, errA := abi.Encode(a)
+	y, errB := abi.Encode(b)
 	return errA == nil && errB == nil && string(x) == string(y)
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func TestCanonical(t *testing.T) {
@@ -107,7 +108,7 @@ func TestDerive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _ := gate.Encode(targets)
+	got, _ := abi.Encode(targets)
 	if want := `{"nodes":[],"vmids":["105","300"],"services":[],"hosts":["a.org","b.org"],"paths":[],"guest_paths":[],"local_paths":[]}`; string(
 		got,
 	) != want {
@@ -160,7 +161,7 @@ func FuzzCanonical(f *testing.F) {
 
 func BenchmarkArguments(b *testing.B) {
 	tool := tool(b)
-	v, err := gate.Decode(
+	v, err := abi.Decode(
 		[]byte(`{"vmid":103,"command":"id","format":"text","mode":"0644","paths":["/a"]}`),
 		1<<20,
 	)

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 const (
@@ -59,7 +60,7 @@ type item struct {
 }
 
 func parseDescribe(data []byte) (d describe, err error) {
-	return d, gate.DecodeInto(data, maxDescribe, &d)
+	return d, abi.DecodeInto(data, maxDescribe, &d)
 }
 
 // compile checks the whole entry and makes its tools.
@@ -71,7 +72,7 @@ func (e Entry) compile() ([]*gate.Tool, error) {
 	if err != nil {
 		return fail(fmt.Errorf("describe: %w", err))
 	}
-	known := gate.Operations()
+	known := abi.Operations()
 	for _, i := range e.Imports {
 		if !slices.Contains(known, i) {
 			return fail(
@@ -137,7 +138,7 @@ func (e Entry) compile() ([]*gate.Tool, error) {
 func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 	var it item
 	t := &gate.Tool{Kind: kind, Plugin: e.Plugin}
-	if err := gate.DecodeInto(raw, maxDescribe, &it); err != nil {
+	if err := abi.DecodeInto(raw, maxDescribe, &it); err != nil {
 		return t, err
 	}
 	t.Name, t.Title, t.Description, t.URI, t.MIME, t.Runs = it.Name, it.Title, it.Description, it.URI, it.MIME, it.Runs
@@ -259,7 +260,7 @@ func parseHints(raw json.RawMessage) (gate.Hints, error) {
 	if raw == nil {
 		return gate.Hints{}, errors.New("hints: missing")
 	}
-	if err := gate.DecodeInto(raw, maxDescribe, &h); err != nil {
+	if err := abi.DecodeInto(raw, maxDescribe, &h); err != nil {
 		return gate.Hints{}, fmt.Errorf("hints: %w", err)
 	}
 	if h.ReadOnly == nil || h.Destructive == nil || h.Idempotent == nil || h.OpenWorld == nil {

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 const (
@@ -76,11 +77,11 @@ func NewEntry(file string, wasm []byte, imports []string, describe []byte) (Entr
 			MaxModule,
 		)
 	}
-	v, err := gate.Decode(describe, maxDescribe)
+	v, err := abi.Decode(describe, maxDescribe)
 	if err != nil {
 		return Entry{}, fmt.Errorf("plugin %s: describe: %w", e.File, err)
 	}
-	if e.Describe, err = gate.Encode(v); err != nil {
+	if e.Describe, err = abi.Encode(v); err != nil {
 		return Entry{}, fmt.Errorf("plugin %s: describe: %w", e.File, err)
 	}
 	d, err := parseDescribe(e.Describe)
@@ -146,7 +147,7 @@ func parse(data []byte) (*Lock, error) {
 	var entries []Entry
 	for i, raw := range outer.Plugins {
 		var e Entry
-		if err := gate.DecodeInto(raw, maxLock, &e); err != nil {
+		if err := abi.DecodeInto(raw, maxLock, &e); err != nil {
 			return nil, fmt.Errorf("plugins/%d: %w", i, err)
 		}
 		entries = append(entries, e)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 const inputSchema = `{"type":"object","additionalProperties":false,"required":["vmid"],"properties":{
@@ -313,7 +313,7 @@ func FuzzLock(f *testing.F) {
 func FuzzDescribe(f *testing.F) {
 	f.Add([]byte(describing()))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		e, err := NewEntry("p.wasm", nil, gate.Operations(), data)
+		e, err := NewEntry("p.wasm", nil, abi.Operations(), data)
 		if err != nil {
 			return
 		}

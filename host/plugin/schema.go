@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 const (
@@ -58,7 +58,7 @@ type linter struct {
 // lintSchema checks a schema. It returns what the marks in it say.
 func lintSchema(raw json.RawMessage, input bool) (linter, error) {
 	l := linter{closed: input, costs: map[string]int{}}
-	v, err := gate.Decode(raw, maxSchema)
+	v, err := abi.Decode(raw, maxSchema)
 	if err != nil {
 		return l, err
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func TestNewEntryRefuses(t *testing.T) {
@@ -173,19 +174,19 @@ func TestValidateNamesTheArgument(t *testing.T) {
 		"a line break is not repeated": {`{"vmid":"1\n2"}`, `vmid: must be an integer, got a string`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v, err := gate.Decode([]byte(c.args), 1<<20)
+			v, err := abi.Decode([]byte(c.args), 1<<20)
 			if err != nil {
 				t.Fatal(err)
 			}
 			args := v.(map[string]any)
-			before, _ := gate.Encode(args)
+			before, _ := abi.Encode(args)
 			err = tool(t).Validate(args)
 			if c.why == "" && err != nil ||
 				c.why != "" &&
 					(err == nil || !strings.Contains(err.Error(), c.why) || strings.Contains(err.Error(), "secret")) {
 				t.Errorf("got %v, want %q", err, c.why)
 			}
-			if after, _ := gate.Encode(args); string(after) != string(before) {
+			if after, _ := abi.Encode(args); string(after) != string(before) {
 				t.Errorf("the arguments became %s", after)
 			}
 		})
@@ -202,13 +203,13 @@ func FuzzValidate(f *testing.F) {
 	f.Add(`{"vmid":103,"paths":["/a",7],"limits":{"n":3},"ratio":1}`)
 	f.Add(`{"vmid":"103","command":"x","format":"yaml","mode":"1"}`)
 	tool := tool(f)
-	v, err := gate.Decode(tool.InputSchema, maxSchema)
+	v, err := abi.Decode(tool.InputSchema, maxSchema)
 	if err != nil {
 		f.Fatal(err)
 	}
 	schema := v.(map[string]any)
 	f.Fuzz(func(t *testing.T, data string) {
-		v, err := gate.Decode([]byte(data), 1<<16)
+		v, err := abi.Decode([]byte(data), 1<<16)
 		args, ok := v.(map[string]any)
 		if err != nil || !ok {
 			return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/rego"
 )
 
@@ -38,7 +39,7 @@ func BenchmarkDecide(b *testing.B) {
 		ID:   "q",
 		Kind: gate.KindOperation,
 		Call: &op,
-		Op:   gate.SSHExec{OnNode: gate.OnNode{Node: "pve1"}, Argv: cmd.Calls[0].Argv},
+		Op:   abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: cmd.Calls[0].Argv},
 		Node: &c.Nodes[0],
 		Cmd:  &cmd,
 		Time: time.Now(),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // sshCall is a call of execute_ssh with the command text, and the operation that runs the same
@@ -32,7 +33,7 @@ func sshCall(text string) (call, op gate.Question) {
 		ID:   "q",
 		Kind: gate.KindOperation,
 		Call: &running,
-		Op:   gate.SSHScript{OnNode: gate.OnNode{Node: "pve1"}, Script: text},
+		Op:   abi.SSHScript{OnNode: abi.OnNode{Node: "pve1"}, Script: text},
 		Node: &c.Nodes[0],
 		Cmd:  &cmd,
 		Time: time.Unix(0, 0),

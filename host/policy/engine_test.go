@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
@@ -744,8 +745,8 @@ func TestJournalHoldsNoRedactedValue(t *testing.T) {
 func TestTermAndJSONOfAnInputAreTheSame(t *testing.T) {
 	call, op := sshCall("uptime; df -h | wc -l /var/log/x")
 	call.Call.Args.Scalars = map[string]any{"a": true, "b": int64(-5), "c": "é\u2028<&>\"\\\x7f"}
-	for _, q := range []gate.Question{call, op, {Kind: gate.KindVisible, Call: call.Call}, {Kind: gate.KindOperation, Call: call.Call, Op: gate.SFTPRead{Path: "/x"}, Phase: gate.PhaseEffect,
-		Facts: gate.Facts{File: &gate.FileFacts{RealPath: "/x", Bytes: 5}}}, {Kind: gate.KindOperation, Call: call.Call, Op: gate.HTTPRequest{URL: "https://a.b/c", Method: "GET"}, Phase: gate.PhaseLookup}} {
+	for _, q := range []gate.Question{call, op, {Kind: gate.KindVisible, Call: call.Call}, {Kind: gate.KindOperation, Call: call.Call, Op: abi.SFTPRead{Path: "/x"}, Phase: gate.PhaseEffect,
+		Facts: gate.Facts{File: &gate.FileFacts{RealPath: "/x", Bytes: 5}}}, {Kind: gate.KindOperation, Call: call.Call, Op: abi.HTTPRequest{URL: "https://a.b/c", Method: "GET"}, Phase: gate.PhaseLookup}} {
 		in := document(&q)
 		if !json.Valid(inputJSON(in)) {
 			t.Fatalf("%s", inputJSON(in))

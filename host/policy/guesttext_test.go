@@ -7,6 +7,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // Texts whose parsing differs from what real shells run, or could. The first two ran arbitrary code
@@ -36,7 +37,7 @@ func TestGuestsRunWhatWasDecided(t *testing.T) {
 					"sh", "-c", text}
 				sent := shell.Lowerer{}.Argv(argv)
 				return decide(t, e, gate.Question{ID: "q", Kind: gate.KindOperation, Call: c,
-					Op:   gate.SSHExec{OnNode: gate.OnNode{Node: "pve1"}, Argv: argv},
+					Op:   abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: argv},
 					Node: &c.Nodes[0], Cmd: &sent, Time: time.Unix(0, 0)})
 			}
 			raw := runs(text)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // The input documents, field by field as Rego sees them; docs/policy.md explains each. Nil pointers
@@ -304,60 +305,60 @@ func operation(q *gate.Question, h head) *operationInput {
 		in.Command = &cmd
 	}
 	switch op := q.Op.(type) {
-	case gate.SSHExec:
+	case abi.SSHExec:
 		if in.Command != nil {
 			in.Command.Stdin = stdinOf(op)
 		}
-	case gate.SSHScript:
+	case abi.SSHScript:
 		if in.Command != nil {
 			in.Command.Text = op.Script
 		}
-	case gate.Stage:
+	case abi.Stage:
 		in.File = &file{Action: "stage"}
-	case gate.SFTPStat:
+	case abi.SFTPStat:
 		in.File = fileOf(q, file{Action: "stat", Path: op.Path}, moves(0))
-	case gate.SFTPList:
+	case abi.SFTPList:
 		in.File = fileOf(q, file{Action: "list", Path: op.Path}, moves(0))
-	case gate.SFTPRead:
+	case abi.SFTPRead:
 		in.File = fileOf(q, file{Action: "read", Path: op.Path}, func(f *gate.FileFacts) int64 { return readable(f.Bytes, op.MaxBytes) })
-	case gate.SFTPWrite:
+	case abi.SFTPWrite:
 		data, err := op.Bytes()
 		size, sum := int64(len(data)), digest(data)
 		if err != nil {
 			size = -1 // which policy refuses
 		}
 		in.File = fileOf(q, file{Action: "write", Path: op.Path, Mode: op.Mode, Overwrite: op.Overwrite, SHA256: &sum}, moves(size))
-	case gate.SFTPGet:
+	case abi.SFTPGet:
 		in.File = fileOf(q, file{Action: "get", Path: op.Path, Local: &op.Local, Overwrite: op.Overwrite}, func(f *gate.FileFacts) int64 { return f.Bytes })
-	case gate.SFTPPut:
+	case abi.SFTPPut:
 		in.File = fileOf(q, file{Action: "put", Path: op.Path, Local: &op.Local, Mode: op.Mode, Overwrite: op.Overwrite}, func(f *gate.FileFacts) int64 { return f.LocalBytes })
-	case gate.SFTPRemove:
+	case abi.SFTPRemove:
 		in.File = fileOf(q, file{Action: "remove", Path: op.Path}, moves(0))
-	case gate.HTTPRequest:
+	case abi.HTTPRequest:
 		in.HTTP = requestOf(q, op)
-	case gate.BlobWrite:
+	case abi.BlobWrite:
 		data, err := op.Bytes()
 		in.Blob = &blob{Action: "write", Name: op.Name, MIME: op.MIME, Bytes: int64(len(data)), TTLS: op.TTLS}
 		if err != nil {
 			in.Blob = nil
 		}
-	case gate.BlobRead:
+	case abi.BlobRead:
 		in.Blob = &blob{Action: "read", Name: op.Blob, Bytes: op.MaxBytes, Local: op.Local}
 		if op.Local != "" {
 			in.Blob.Action = "get"
 		}
-	case gate.Ask:
+	case abi.Ask:
 		fields, _ := op.Schema["properties"].(map[string]any)
 		in.Ask = &ask{op.Key, len(op.Message), len(fields)}
 	}
 	return in
 }
 
-func stdinOf(op gate.SSHExec) stdin {
+func stdinOf(op abi.SSHExec) stdin {
 	if op.Stdin == "" && op.StdinB64 == "" {
 		return stdin{}
 	}
-	data, err := (gate.Data{Text: op.Stdin, B64: op.StdinB64}).Bytes()
+	data, err := (abi.Data{Text: op.Stdin, B64: op.StdinB64}).Bytes()
 	if err != nil {
 		return stdin{Bytes: -1}
 	}
@@ -385,7 +386,7 @@ func fileOf(q *gate.Question, f file, bytes func(*gate.FileFacts) int64) *file {
 
 // requestOf is nil for a URL that has no one meaning, which policy refuses as it refuses an
 // operation without a part.
-func requestOf(q *gate.Question, op gate.HTTPRequest) *request {
+func requestOf(q *gate.Question, op abi.HTTPRequest) *request {
 	u, err := url.Parse(op.URL)
 	body, errBody := op.Bytes()
 	if err != nil || errBody != nil || u.Opaque != "" || u.User != nil || u.Hostname() == "" {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/rego"
 )
 
@@ -151,7 +152,7 @@ func (r *revision) samples() map[string]*gate.Question {
 			ID:   "bench",
 			Kind: gate.KindOperation,
 			Call: c,
-			Op:   gate.SSHExec{OnNode: gate.OnNode{Node: c.Nodes[0].Name}, Argv: argv},
+			Op:   abi.SSHExec{OnNode: abi.OnNode{Node: c.Nodes[0].Name}, Argv: argv},
 			Node: &c.Nodes[0],
 			Cmd:  &cmd,
 			Time: now,
@@ -160,7 +161,7 @@ func (r *revision) samples() map[string]*gate.Question {
 			ID:    "bench",
 			Kind:  gate.KindOperation,
 			Call:  &web,
-			Op:    gate.HTTPRequest{Method: "GET", URL: "https://example.com/"},
+			Op:    abi.HTTPRequest{Method: "GET", URL: "https://example.com/"},
 			Time:  now,
 			Facts: gate.Facts{Addrs: []gate.Addr{{IP: "192.0.2.7", Class: "global"}}},
 		},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/plan"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
@@ -166,7 +167,7 @@ func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, 
 	}
 	d = a.decision(d)
 	if d.NeedsApproval {
-		if d.Shown, err = gate.Encode(hide.shown(q.Call.Args.Value)); err != nil {
+		if d.Shown, err = abi.Encode(hide.shown(q.Call.Args.Value)); err != nil {
 			return gate.Decision{Input: d.Input}, fmt.Errorf("showing the arguments: %w", err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func site(t testing.TB, dir string) *Engine {
@@ -87,7 +88,7 @@ func TestFirst(t *testing.T) {
 			ID:   "q",
 			Kind: gate.KindOperation,
 			Call: c,
-			Op:   gate.SSHExec{OnNode: gate.OnNode{Node: "pve1"}, Argv: cmd.Calls[0].Argv},
+			Op:   abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: cmd.Calls[0].Argv},
 			Node: &c.Nodes[0],
 			Cmd:  &cmd,
 			Time: time.Now(),
@@ -107,7 +108,7 @@ func TestFirst(t *testing.T) {
 			ID:   "q",
 			Kind: gate.KindOperation,
 			Call: c,
-			Op:   gate.SSHExec{OnNode: gate.OnNode{Node: "pve1"}, Argv: cmd.Calls[0].Argv},
+			Op:   abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: cmd.Calls[0].Argv},
 			Node: &c.Nodes[0],
 			Cmd:  &cmd,
 			Time: time.Now(),

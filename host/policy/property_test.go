@@ -13,6 +13,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
@@ -23,10 +24,10 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		change(&q)
 		return q
 	}
-	op := func(kinds []string, op gate.Op, change func(*gate.Question)) gate.Question {
+	op := func(kinds []string, op abi.Op, change func(*gate.Question)) gate.Question {
 		q := statusCall()
 		q.Kind, q.Op, q.Facts = gate.KindOperation, op, gate.Facts{}
-		q.Call.Tool.Imports, q.Call.Tool.TargetKinds = gate.Operations(), kinds
+		q.Call.Tool.Imports, q.Call.Tool.TargetKinds = abi.Operations(), kinds
 		q.Call.Targets.GuestPaths, q.Call.Targets.LocalPaths, q.Call.Targets.Hosts = []string{
 			"/root/x",
 		}, []string{
@@ -39,7 +40,7 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		if op.NodeName() != "" {
 			q.Node = &q.Call.Nodes[0]
 		}
-		if e, ok := op.(gate.SSHExec); ok {
+		if e, ok := op.(abi.SSHExec); ok {
 			cmd := shell.Lowerer{}.Argv(e.Argv)
 			q.Cmd = &cmd
 		}
@@ -48,8 +49,8 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		}
 		return q
 	}
-	on := gate.OnNode{Node: "pve1"}
-	exec := func(argv ...string) gate.Op { return gate.SSHExec{OnNode: on, Argv: argv} }
+	on := abi.OnNode{Node: "pve1"}
+	exec := func(argv ...string) abi.Op { return abi.SSHExec{OnNode: on, Argv: argv} }
 	file := func(f gate.FileFacts) func(*gate.Question) { return func(q *gate.Question) { q.Facts.File = &f } }
 	return map[string]gate.Question{
 		"protected": call(func(q *gate.Question) { q.Call.Targets.VMIDs = []string{"103"} }),
@@ -106,7 +107,7 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		),
 		"op stdin": op(
 			[]string{"vmids"},
-			gate.SSHExec{OnNode: on, Argv: []string{"uptime"}, Stdin: "x"},
+			abi.SSHExec{OnNode: on, Argv: []string{"uptime"}, Stdin: "x"},
 			nil,
 		),
 		"op guest": op(
@@ -140,22 +141,22 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		),
 		"file place": op(
 			[]string{"vmids"},
-			gate.SFTPPut{OnNode: on, Local: "in/x", Path: "/etc/cron.d/x"},
+			abi.SFTPPut{OnNode: on, Local: "in/x", Path: "/etc/cron.d/x"},
 			file(gate.FileFacts{RealPath: "/etc/cron.d/x", LocalBytes: 5}),
 		),
 		"file local": op(
 			[]string{"vmids"},
-			gate.SFTPPut{OnNode: on, Local: "in/y", Path: "/run/caponier/s1/f"},
+			abi.SFTPPut{OnNode: on, Local: "in/y", Path: "/run/caponier/s1/f"},
 			file(gate.FileFacts{RealPath: "/run/caponier/s1/f", LocalBytes: 5}),
 		),
 		"file real": op(
 			[]string{"vmids"},
-			gate.SFTPRead{OnNode: on, Path: "/var/log/x"},
+			abi.SFTPRead{OnNode: on, Path: "/var/log/x"},
 			file(gate.FileFacts{RealPath: "/etc/shadow", Exists: true, Type: "file", Bytes: 5}),
 		),
 		"file size": op(
 			[]string{"vmids"},
-			gate.SFTPGet{OnNode: on, Local: "in/x", Path: "/run/caponier/s1/f"},
+			abi.SFTPGet{OnNode: on, Local: "in/x", Path: "/run/caponier/s1/f"},
 			file(
 				gate.FileFacts{
 					RealPath: "/run/caponier/s1/f",
@@ -167,7 +168,7 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		),
 		"file exists": op(
 			[]string{"vmids"},
-			gate.SFTPPut{OnNode: on, Local: "in/x", Path: "/run/caponier/s1/f"},
+			abi.SFTPPut{OnNode: on, Local: "in/x", Path: "/run/caponier/s1/f"},
 			file(
 				gate.FileFacts{
 					RealPath:   "/run/caponier/s1/f",
@@ -179,21 +180,21 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		),
 		"file kind": op(
 			[]string{"vmids"},
-			gate.SFTPRead{OnNode: on, Path: "/var/log/x"},
+			abi.SFTPRead{OnNode: on, Path: "/var/log/x"},
 			file(gate.FileFacts{RealPath: "/var/log/x", Exists: true, Type: "fifo"}),
 		),
-		"no facts": op([]string{"vmids"}, gate.SFTPRead{OnNode: on, Path: "/var/log/x"}, nil),
+		"no facts": op([]string{"vmids"}, abi.SFTPRead{OnNode: on, Path: "/var/log/x"}, nil),
 		"egress": op(
 			[]string{"hosts"},
-			gate.HTTPRequest{Method: "GET", URL: "https://api.example.com/"},
+			abi.HTTPRequest{Method: "GET", URL: "https://api.example.com/"},
 			func(q *gate.Question) { q.Facts.Addrs = []gate.Addr{{IP: "1.2.3.4", Class: "global"}} },
 		),
 		"blob": op(
 			nil,
-			gate.BlobWrite{Data: gate.Data{Text: strings.Repeat("x", 11<<20)}},
+			abi.BlobWrite{Data: abi.Data{Text: strings.Repeat("x", 11<<20)}},
 			nil,
 		),
-		"ask": op(nil, gate.Ask{Key: "k", Message: strings.Repeat("x", 9000)}, nil),
+		"ask": op(nil, abi.Ask{Key: "k", Message: strings.Repeat("x", 9000)}, nil),
 	}
 }
 
@@ -283,7 +284,7 @@ func TestNoMutilatedInputIsAllowed(t *testing.T) {
 			t.Fatalf("%s is not refused: %+v %v", name, d, err)
 		}
 		in := inputJSON(document(&q))
-		doc, err := gate.Decode(in, maxFile)
+		doc, err := abi.Decode(in, maxFile)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -426,16 +427,16 @@ func FuzzDecodeInput(f *testing.F) {
 		if err != nil {
 			return
 		}
-		given, err := gate.Decode(data, maxFile)
+		given, err := abi.Decode(data, maxFile)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := gate.Decode(inputJSON(in), maxFile)
+		again, err := abi.Decode(inputJSON(in), maxFile)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, _ := gate.Encode(given)
-		b, _ := gate.Encode(again)
+		a, _ := abi.Encode(given)
+		b, _ := abi.Encode(again)
 		if !bytes.Equal(a, b) {
 			t.Fatalf("given %s\nunderstood %s", a, b)
 		}

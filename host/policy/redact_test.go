@@ -8,6 +8,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // What stands in a redacted argument stands nowhere else in what is kept or said.
@@ -187,11 +188,11 @@ func TestRequestIsDecidedWithItsQueryAndJournaledWithoutItsSecrets(t *testing.T)
 		{"user[password]=hunter2", masked},
 		{"bad=%zz&x=hunter2", masked},
 	} {
-		q.Op = gate.HTTPRequest{
+		q.Op = abi.HTTPRequest{
 			Method:  "POST",
 			URL:     "https://a.example/x?" + x.query,
 			Headers: [][2]string{{"X-B", "1"}, {"accept", "2"}, {"x-b", "3"}},
-			Data:    gate.Data{Text: "body"},
+			Data:    abi.Data{Text: "body"},
 		}
 		in := document(&q).(*operationInput)
 		if in.HTTP.Query != x.query || strings.Join(in.HTTP.Headers, " ") != "accept x-b" ||
@@ -219,10 +220,10 @@ func TestDigestOfARedactedValueIsNotKept(t *testing.T) {
 			t.Errorf("%s", doc)
 		}
 	}
-	q.Kind, q.Op, q.Call.Args.Scalars = gate.KindOperation, gate.HTTPRequest{
+	q.Kind, q.Op, q.Call.Args.Scalars = gate.KindOperation, abi.HTTPRequest{
 		Method: "POST",
 		URL:    "https://a.example/",
-		Data:   gate.Data{Text: "pin=4711"},
+		Data:   abi.Data{Text: "pin=4711"},
 	}, nil
 	q.Call.Args.Value = map[string]any{"auth": map[string]any{"pin": "4711"}}
 	doc, _ := newMask(q.Call, []string{"pin"}).journaled(document(&q))

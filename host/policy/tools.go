@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/fsnotify/fsnotify"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/cover"
@@ -223,7 +224,7 @@ func Eval(ctx context.Context, dir string, input []byte) (gate.Decision, error) 
 // decodeInput reads an input document strictly: what is missing, unknown or of another type is an
 // error, for it would decide something else than was meant.
 func decodeInput(data []byte) (entry string, in any, err error) {
-	v, err := gate.Decode(data, maxFile)
+	v, err := abi.Decode(data, maxFile)
 	if err != nil {
 		return "", nil, err
 	}
@@ -247,7 +248,7 @@ func decodeInput(data []byte) (entry string, in any, err error) {
 			visibleSchema,
 		)
 	}
-	plain, err := gate.Encode(v)
+	plain, err := abi.Encode(v)
 	if err != nil {
 		return "", nil, err
 	}
@@ -266,7 +267,7 @@ func decodeInput(data []byte) (entry string, in any, err error) {
 			return "", nil, fmt.Errorf("input: args.scalars.%s is neither text, true, false nor an integer", k)
 		}
 	}
-	again, err := gate.Decode(inputJSON(in), maxFile)
+	again, err := abi.Decode(inputJSON(in), maxFile)
 	if err != nil {
 		return "", nil, err
 	}

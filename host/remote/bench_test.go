@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -152,24 +152,24 @@ func BenchmarkTransfer(b *testing.B) {
 		return time.Since(began)
 	}
 	at := s.User + "@" + host + ":"
-	ours := func(op gate.Op) time.Duration {
+	ours := func(op abi.Op) time.Duration {
 		began := time.Now()
 		if _, err := do(b.Context(), r, op, yellow); err != nil {
 			b.Fatal(err)
 		}
 		return time.Since(began)
 	}
-	ours(gate.SFTPStat{OnNode: on("n1"), Path: node})
+	ours(abi.SFTPStat{OnNode: on("n1"), Path: node})
 	connect := min(theirs(ws+"/empty", at+node+"/e"), theirs(ws+"/empty", at+node+"/e"))
 	var put, get, scpPut, scpGet time.Duration
 	b.ResetTimer()
 	for range b.N {
 		put += ours(
-			gate.SFTPPut{OnNode: on("n1"), Local: "up", Path: node + "/up", Overwrite: true},
+			abi.SFTPPut{OnNode: on("n1"), Local: "up", Path: node + "/up", Overwrite: true},
 		)
 		scpPut += theirs(ws+"/up", at+node+"/up2") - connect
 		get += ours(
-			gate.SFTPGet{OnNode: on("n1"), Path: node + "/down", Local: "down", Overwrite: true},
+			abi.SFTPGet{OnNode: on("n1"), Path: node + "/down", Local: "down", Overwrite: true},
 		)
 		scpGet += theirs(at+node+"/down", ws+"/down2") - connect
 	}
@@ -195,16 +195,16 @@ func BenchmarkTransferMemory(b *testing.B) {
 	if err := os.Truncate(node+"/down", size); err != nil {
 		b.Fatal(err)
 	}
-	if _, err := do(b.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: node}, yellow); err != nil {
+	if _, err := do(b.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: node}, yellow); err != nil {
 		b.Fatal(err)
 	}
 	runtime.GC()
 	for range b.N {
 		peak := watchMemory(b)
-		if _, err := do(b.Context(), r, gate.SFTPGet{OnNode: on("n1"), Path: node + "/down", Local: "f", Overwrite: true}, yellow); err != nil {
+		if _, err := do(b.Context(), r, abi.SFTPGet{OnNode: on("n1"), Path: node + "/down", Local: "f", Overwrite: true}, yellow); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := do(b.Context(), r, gate.SFTPPut{OnNode: on("n1"), Local: "f", Path: node + "/up", Overwrite: true}, yellow); err != nil {
+		if _, err := do(b.Context(), r, abi.SFTPPut{OnNode: on("n1"), Local: "f", Path: node + "/up", Overwrite: true}, yellow); err != nil {
 			b.Fatal(err)
 		}
 		grew := peak()

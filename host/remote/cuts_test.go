@@ -14,6 +14,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // calls is how many calls the tests under random cuts make: CAPONIER_SOAK, or 500.
@@ -85,7 +86,7 @@ func TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence(t *testing.T) {
 						fmt.Sprintf("echo call-%d >> %s/log", i, dir),
 					)
 				} else {
-					_, err = do(t.Context(), r, gate.SFTPWrite{OnNode: on("n1"), Path: fmt.Sprintf("%s/file-%d", dir, i), Data: gate.Data{Text: fmt.Sprint("call-", i)}}, yellow)
+					_, err = do(t.Context(), r, abi.SFTPWrite{OnNode: on("n1"), Path: fmt.Sprintf("%s/file-%d", dir, i), Data: abi.Data{Text: fmt.Sprint("call-", i)}}, yellow)
 				}
 				if op := (*gate.OpError)(nil); errors.As(err, &op) {
 					outcomes[i] = op.Outcome
@@ -144,7 +145,7 @@ func TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence(t *testing.T) {
 	}
 	// What could not be removed while the network was down is removed once it is up.
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: dir}, green)
+		do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: dir}, green)
 		left, _ := filepath.Glob(dir + "/" + partialPrefix + "*")
 		if len(left) == 0 {
 			break

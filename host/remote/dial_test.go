@@ -16,6 +16,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
@@ -305,7 +306,7 @@ func TestJumpHosts(t *testing.T) {
 		if v := mustExec(t, r, "echo", "far"); v.Stdout != "far\n" {
 			t.Errorf("%+v", v)
 		}
-		if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+		if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
 			t.Error(err)
 		}
 		if len(a.Commands())+len(b.Commands())+len(c.Commands()) != 0 {

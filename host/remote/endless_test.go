@@ -10,6 +10,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // A read that is answered with no bytes for ever ends soon after its call.
@@ -31,7 +32,7 @@ func TestReadsOfNothingEndWithTheCall(t *testing.T) {
 	r := newRemote(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := do(ctx, r, gate.SFTPGet{OnNode: on("n1"), Path: "/f", Local: "z"}, green); err == nil {
+	if _, err := do(ctx, r, abi.SFTPGet{OnNode: on("n1"), Path: "/f", Local: "z"}, green); err == nil {
 		t.Fatal("an endless read succeeded")
 	}
 	for end, last := time.Now().Add(30*time.Second), int64(-1); reads.Load() != last; {
@@ -62,7 +63,7 @@ func TestAnEndlessStageIsGivenUp(t *testing.T) {
 		},
 	}.Serve}})
 	r := newRemote(t, s)
-	res, err := do(t.Context(), r, gate.Stage{OnNode: on("n1")}, green)
+	res, err := do(t.Context(), r, abi.Stage{OnNode: on("n1")}, green)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"go.uber.org/goleak"
 )
 
@@ -85,9 +86,9 @@ func TestExecFaults(t *testing.T) {
 			_, err := do(
 				t.Context(),
 				r,
-				gate.SSHExec{
-					OnNode: gate.OnNode{
-						Common: gate.Common{TimeoutMS: c.timeout.Milliseconds()},
+				abi.SSHExec{
+					OnNode: abi.OnNode{
+						Common: abi.Common{TimeoutMS: c.timeout.Milliseconds()},
 						Node:   "n1",
 					},
 					Argv: []string{"echo", "effect"},
@@ -130,7 +131,7 @@ func TestASecondConnectionWhenTheNodeAllowsFewSessions(t *testing.T) {
 	s := sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{MaxSessions: 1}})
 	r := newRemote(t, s)
 	// SFTP keeps the only session of the first connection.
-	if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+	if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
 		t.Fatal(err)
 	}
 	refused := 0
@@ -195,11 +196,11 @@ func TestDeadline(t *testing.T) {
 	r := newRemote(t, s)
 	mustExec(t, r, "true")
 	for name, c := range map[string]struct {
-		op gate.SSHExec
+		op abi.SSHExec
 		d  gate.Decision
 	}{
-		"of the operation":  {gate.SSHExec{OnNode: gate.OnNode{Common: gate.Common{TimeoutMS: 100}, Node: "n1"}}, yellow},
-		"of the obligation": {gate.SSHExec{OnNode: on("n1")}, gate.Decision{Allow: true, Tier: gate.Yellow, Obligations: gate.Obligations{Timeout: 100 * time.Millisecond}}},
+		"of the operation":  {abi.SSHExec{OnNode: abi.OnNode{Common: abi.Common{TimeoutMS: 100}, Node: "n1"}}, yellow},
+		"of the obligation": {abi.SSHExec{OnNode: on("n1")}, gate.Decision{Allow: true, Tier: gate.Yellow, Obligations: gate.Obligations{Timeout: 100 * time.Millisecond}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.op.Argv = []string{"sh", "-c", "yes & yes"} // never ends, never stops talking
@@ -225,8 +226,8 @@ func TestDeadline(t *testing.T) {
 		_, err := do(
 			t.Context(),
 			r,
-			gate.SSHExec{
-				OnNode: gate.OnNode{Common: gate.Common{TimeoutMS: 50}, Node: "n1"},
+			abi.SSHExec{
+				OnNode: abi.OnNode{Common: abi.Common{TimeoutMS: 50}, Node: "n1"},
 				Argv:   []string{"true"},
 			},
 			yellow,
@@ -300,7 +301,7 @@ func TestNetworkFaults(t *testing.T) {
 		_, p, r := setup(t)
 		dir := t.TempDir()
 		write(t, filepath.Join(r.opts.Workspace, "agent-a", "f"), make([]byte, 8<<20))
-		if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: dir}, green); err != nil {
+		if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: dir}, green); err != nil {
 			t.Fatal(err)
 		}
 		start := p.Bytes.Load()
@@ -313,7 +314,7 @@ func TestNetworkFaults(t *testing.T) {
 		_, err := do(
 			t.Context(),
 			r,
-			gate.SFTPPut{OnNode: on("n1"), Local: "f", Path: dir + "/f"},
+			abi.SFTPPut{OnNode: on("n1"), Local: "f", Path: dir + "/f"},
 			yellow,
 		)
 		refused(t, err, "lost", gate.Failed)
@@ -326,7 +327,7 @@ func TestNetworkFaults(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "f")
 		write(t, file, make([]byte, 8<<20))
 		p.Set(sshtest.Weather{CutAfter: 2 << 20})
-		_, err := do(t.Context(), r, gate.SFTPGet{OnNode: on("n1"), Path: file, Local: "f"}, yellow)
+		_, err := do(t.Context(), r, abi.SFTPGet{OnNode: on("n1"), Path: file, Local: "f"}, yellow)
 		refused(t, err, "lost", gate.Failed)
 		if left, _ := os.ReadDir(filepath.Join(r.opts.Workspace, "agent-a")); len(left) != 0 {
 			t.Errorf("left: %v", left)
@@ -390,12 +391,12 @@ func TestATransferThatIsCancelledLeavesNothing(t *testing.T) {
 	d, ws := t.TempDir(), filepath.Join(r.opts.Workspace, "agent-a")
 	write(t, d+"/down", make([]byte, 8<<20))
 	write(t, ws+"/up", make([]byte, 8<<20))
-	if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: d}, green); err != nil {
+	if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: d}, green); err != nil {
 		t.Fatal(err)
 	}
-	for name, op := range map[string]gate.Op{
-		"download": gate.SFTPGet{OnNode: on("n1"), Path: d + "/down", Local: "down"},
-		"upload":   gate.SFTPPut{OnNode: on("n1"), Local: "up", Path: d + "/up"},
+	for name, op := range map[string]abi.Op{
+		"download": abi.SFTPGet{OnNode: on("n1"), Path: d + "/down", Local: "down"},
+		"upload":   abi.SFTPPut{OnNode: on("n1"), Local: "up", Path: d + "/up"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.Set(sshtest.Weather{Rate: 2 << 20})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // Link describes a connection to a node.
@@ -29,7 +30,7 @@ const (
 )
 
 func (r *Remote) inspect(name string) (*node, func(), error) {
-	return r.enter(gate.Question{Op: gate.Stage{OnNode: gate.OnNode{Node: name}}})
+	return r.enter(gate.Question{Op: abi.Stage{OnNode: abi.OnNode{Node: name}}})
 }
 
 // Link connects to a node, unless it is connected already, and measures the connection. The error

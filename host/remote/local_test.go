@@ -9,6 +9,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // What was decided is a digest: other bytes of the same length under the same name are not sent in
@@ -16,7 +17,7 @@ import (
 func TestAnUploadSendsTheBytesThatWereDecided(t *testing.T) {
 	s := sshtest.New(t, sshtest.Options{})
 	r := newRemote(t, s)
-	q := question(gate.SFTPPut{OnNode: on("n1"), Local: "f", Path: "/f"})
+	q := question(abi.SFTPPut{OnNode: on("n1"), Local: "f", Path: "/f"})
 	dir := filepath.Join(r.opts.Workspace, folder(q.Call.Principal.ID))
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "f"), []byte("good"), 0o600)); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 const (
@@ -31,7 +32,7 @@ type remembered struct {
 }
 
 // key is empty for what may not be remembered.
-func (m *memo) key(q gate.Question, d gate.Decision, op gate.SSHExec, limit int64) string {
+func (m *memo) key(q gate.Question, d gate.Decision, op abi.SSHExec, limit int64) string {
 	if m.ttl <= 0 || !d.Allow || d.Tier != gate.Green || op.Stdin != "" || op.StdinB64 != "" ||
 		q.Call == nil ||
 		q.Call.Principal.ID == "" {

@@ -8,10 +8,11 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func TestMemo(t *testing.T) {
-	op := gate.SSHExec{OnNode: on("n1"), Argv: []string{"date", "+%s%N"}}
+	op := abi.SSHExec{OnNode: on("n1"), Argv: []string{"date", "+%s%N"}}
 	stdin := op
 	stdin.Stdin = "x"
 	otherNode := op
@@ -22,8 +23,8 @@ func TestMemo(t *testing.T) {
 	cut.MaxBytes = 3
 	for _, c := range []struct {
 		name   string
-		first  gate.SSHExec
-		second gate.SSHExec
+		first  abi.SSHExec
+		second abi.SSHExec
 		tier   gate.Decision
 		as     string
 		after  time.Duration
@@ -49,7 +50,7 @@ func TestMemo(t *testing.T) {
 				o.Nodes = append(o.Nodes, n)
 			})
 			for _, n := range []string{"n1", "n2"} {
-				op := gate.SSHExec{OnNode: on(n), Argv: []string{"true"}, Stdin: "-"}
+				op := abi.SSHExec{OnNode: on(n), Argv: []string{"true"}, Stdin: "-"}
 				if _, err := do(t.Context(), r, op, green); err != nil {
 					t.Fatal(err)
 				}

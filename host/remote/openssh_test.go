@@ -12,6 +12,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func openSSH(t testing.TB, lines ...string) (*sshtest.OpenSSH, Options) {
@@ -70,13 +71,13 @@ func TestOpenSSH(t *testing.T) {
 	res, err := do(
 		t.Context(),
 		r,
-		gate.SFTPPut{OnNode: on("n1"), Local: "big", Path: dir + "/big", Mode: "0644"},
+		abi.SFTPPut{OnNode: on("n1"), Local: "big", Path: dir + "/big", Mode: "0644"},
 		yellow,
 	)
 	if err != nil || res.SHA256 != digest(big) {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	if res, err = do(t.Context(), r, gate.SFTPGet{OnNode: on("n1"), Path: dir + "/big", Local: "back"}, yellow); err != nil ||
+	if res, err = do(t.Context(), r, abi.SFTPGet{OnNode: on("n1"), Path: dir + "/big", Local: "back"}, yellow); err != nil ||
 		res.SHA256 != digest(big) {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -86,7 +87,7 @@ func TestOpenSSH(t *testing.T) {
 	_, err = do(
 		t.Context(),
 		r,
-		gate.SFTPPut{OnNode: on("n1"), Local: "big", Path: dir + "/big"},
+		abi.SFTPPut{OnNode: on("n1"), Local: "big", Path: dir + "/big"},
 		yellow,
 	)
 	refused(t, err, "exists", gate.Failed)
@@ -106,7 +107,7 @@ func TestOpenSSHRestarts(t *testing.T) {
 	s, o := openSSH(t)
 	r := start(t, o)
 	mustExec(t, r, "true")
-	if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+	if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
 		t.Fatal(err)
 	}
 	s.Kill()
@@ -116,7 +117,7 @@ func TestOpenSSHRestarts(t *testing.T) {
 	refused(t, err, "connection", gate.Failed, "n1")
 	s.Start()
 	healthy(t, r)
-	if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+	if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
 		t.Errorf("SFTP after the restart: %v", err)
 	}
 	t.Run("with another host key it is refused", func(t *testing.T) {
@@ -166,7 +167,7 @@ func TestOpenSSHLimits(t *testing.T) {
 						v.Stdout != "x\n" {
 						t.Errorf("%+v, %v", v, err)
 					}
-					if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+					if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
 						t.Error(err)
 					}
 				})
@@ -183,7 +184,7 @@ func TestOpenSSHRefusesCommands(t *testing.T) {
 	defer cancel()
 	_, err := execute(ctx, r, "true")
 	refused(t, err, "shell", gate.Failed, "n1")
-	if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+	if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
 		t.Errorf("files need no shell, but: %v", err)
 	}
 }

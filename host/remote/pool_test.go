@@ -14,6 +14,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func TestPool(t *testing.T) {
@@ -75,7 +76,7 @@ func TestPool(t *testing.T) {
 			func(o *Options) { o.KeepAlive, o.IdleClose = 200*time.Millisecond, 50*time.Millisecond },
 		)
 		mustExec(t, r, "true")
-		if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+		if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
 			t.Fatal(err)
 		}
 		if !r.Connected() {
@@ -144,7 +145,7 @@ func TestPool(t *testing.T) {
 
 func TestOnePrincipalLeavesSessionsToTheOthers(t *testing.T) {
 	as := func(ctx context.Context, r *Remote, who string, argv ...string) error {
-		q := question(gate.SSHExec{OnNode: on("n1"), Argv: argv})
+		q := question(abi.SSHExec{OnNode: on("n1"), Argv: argv})
 		q.Call.Principal.ID = who
 		_, err := r.Execute(ctx, q, green)
 		return err
@@ -281,7 +282,7 @@ func TestTwoClustersAreNotConfused(t *testing.T) {
 			res, err := do(
 				t.Context(),
 				r,
-				gate.SSHExec{
+				abi.SSHExec{
 					OnNode: on(cluster + "1"),
 					Argv:   []string{"sh", "-c", "echo $CLUSTER 105"},
 				},
@@ -300,10 +301,10 @@ func TestANodeThatIsNotInTheInventoryIsNotLookedUp(t *testing.T) {
 	s := sshtest.New(t, sshtest.Options{})
 	r := newRemote(t, s)
 	for _, name := range []string{"n2", "N1", "localhost", "127.0.0.1", ""} {
-		_, err := do(t.Context(), r, gate.SSHExec{OnNode: on(name), Argv: []string{"true"}}, yellow)
+		_, err := do(t.Context(), r, abi.SSHExec{OnNode: on(name), Argv: []string{"true"}}, yellow)
 		refused(t, err, "not_found", gate.Failed, "inventory")
 	}
-	q := question(gate.SSHExec{OnNode: on("n1"), Argv: []string{"true"}})
+	q := question(abi.SSHExec{OnNode: on("n1"), Argv: []string{"true"}})
 	q.Node = &gate.Node{Name: "n2"}
 	_, err := r.Execute(t.Context(), q, yellow)
 	refused(t, err, "not_found", gate.Failed)
@@ -315,7 +316,7 @@ func TestANodeThatIsNotInTheInventoryIsNotLookedUp(t *testing.T) {
 func TestWhatWasNotDecidedIsNotDone(t *testing.T) {
 	s := sshtest.New(t, sshtest.Options{})
 	r := newRemote(t, s)
-	exec := question(gate.SSHExec{OnNode: on("n1"), Argv: []string{"true"}})
+	exec := question(abi.SSHExec{OnNode: on("n1"), Argv: []string{"true"}})
 	noCommand := exec
 	noCommand.Cmd = nil
 	notParsed := exec
@@ -330,8 +331,8 @@ func TestWhatWasNotDecidedIsNotDone(t *testing.T) {
 		"a refusal with a tier":        {exec, gate.Decision{Tier: gate.Green}, "refused"},
 		"a command that is missing":    {noCommand, yellow, "bad_input"},
 		"a command that is not parsed": {notParsed, yellow, "bad_input"},
-		"a file without facts":         {question(gate.SFTPWrite{OnNode: on("n1"), Path: dir + "/f"}), yellow, "changed"},
-		"text and base64 at once":      {question(gate.SSHExec{OnNode: on("n1"), Argv: []string{"cat"}, Stdin: "a", StdinB64: "Yg=="}), yellow, "bad_input"},
+		"a file without facts":         {question(abi.SFTPWrite{OnNode: on("n1"), Path: dir + "/f"}), yellow, "changed"},
+		"text and base64 at once":      {question(abi.SSHExec{OnNode: on("n1"), Argv: []string{"cat"}, Stdin: "a", StdinB64: "Yg=="}), yellow, "bad_input"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := r.Execute(t.Context(), c.q, c.d)
@@ -341,10 +342,10 @@ func TestWhatWasNotDecidedIsNotDone(t *testing.T) {
 	if s.Conns.Load() != 0 {
 		t.Error("it connected")
 	}
-	for name, op := range map[string]gate.Op{
-		"more than the decision allows": gate.SFTPWrite{Path: dir + "/f", Data: gate.Data{Text: "12345"}},
-		"a mode that is none":           gate.SFTPWrite{Path: dir + "/f", Data: gate.Data{Text: "1"}, Mode: "rwx"},
-		"a setuid mode":                 gate.SFTPWrite{Path: dir + "/f", Data: gate.Data{Text: "1"}, Mode: "4755"},
+	for name, op := range map[string]abi.Op{
+		"more than the decision allows": abi.SFTPWrite{Path: dir + "/f", Data: abi.Data{Text: "12345"}},
+		"a mode that is none":           abi.SFTPWrite{Path: dir + "/f", Data: abi.Data{Text: "1"}, Mode: "rwx"},
+		"a setuid mode":                 abi.SFTPWrite{Path: dir + "/f", Data: abi.Data{Text: "1"}, Mode: "4755"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := do(

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 var _ gate.Executor = (*Remote)(nil)
@@ -175,17 +176,17 @@ func (r *Remote) Lookup(ctx context.Context, q gate.Question) (facts gate.Facts,
 	var name string
 	follow, local := true, int64(0)
 	switch op := q.Op.(type) {
-	case gate.SFTPStat:
+	case abi.SFTPStat:
 		name = op.Path
-	case gate.SFTPList:
+	case abi.SFTPList:
 		name = op.Path
-	case gate.SFTPRead:
+	case abi.SFTPRead:
 		name = op.Path
-	case gate.SFTPWrite:
+	case abi.SFTPWrite:
 		name = op.Path
-	case gate.SFTPGet:
+	case abi.SFTPGet:
 		name, err = op.Path, r.atRoot(q, func(root *os.Root) error { return vacant(root, op.Local, op.Overwrite) })
-	case gate.SFTPPut:
+	case abi.SFTPPut:
 		name = op.Path
 		err = r.atRoot(q, func(root *os.Root) error {
 			f, size, err := source(root, op.Local)
@@ -195,7 +196,7 @@ func (r *Remote) Lookup(ctx context.Context, q gate.Question) (facts gate.Facts,
 			}
 			return err
 		})
-	case gate.SFTPRemove:
+	case abi.SFTPRemove:
 		name, follow = op.Path, false
 	default:
 		return facts, failed("not_found", "%s has no facts to look up", q.Op.Import())
@@ -249,16 +250,16 @@ func (r *Remote) Execute(
 	)
 	defer cancel()
 	switch op := q.Op.(type) {
-	case gate.SSHExec:
+	case abi.SSHExec:
 		return r.sshExec(ctx, n, q, d, op)
-	case gate.SSHScript:
+	case abi.SSHScript:
 		limit := least(op.MaxBytes, d.Obligations.MaxBytes, r.opts.MaxOutput)
 		e, err := r.command(ctx, n, q, nil, limit)
 		if err != nil {
 			return gate.Result{}, err
 		}
 		return e.result(q.Cmd.Rendered), nil
-	case gate.Stage:
+	case abi.Stage:
 		dir, err := n.stage(ctx)
 		if err != nil {
 			return gate.Result{}, err
@@ -280,7 +281,7 @@ func (r *Remote) sshExec(
 	n *node,
 	q gate.Question,
 	d gate.Decision,
-	op gate.SSHExec,
+	op abi.SSHExec,
 ) (gate.Result, error) {
 	stdin := []byte(op.Stdin)
 	if op.StdinB64 != "" {
@@ -337,7 +338,7 @@ func (r *Remote) file(
 	limit := least(d.Obligations.MaxBytes, r.opts.MaxFile)
 	tell := &teller{to: q.Progress, what: "bytes moved"}
 	switch op := q.Op.(type) {
-	case gate.SFTPStat:
+	case abi.SFTPStat:
 		err = n.with(ctx, "reading", op.Path, func(_ context.Context, f *files, _ *pledge) error {
 			now, info, err := f.again(op.Path, true, &decided)
 			if err != nil {
@@ -351,7 +352,7 @@ func (r *Remote) file(
 			*res = gate.Result{Value: v}
 			return nil
 		})
-	case gate.SFTPList:
+	case abi.SFTPList:
 		limit := int(least(int64(op.Limit), 10_000))
 		err = n.with(ctx, "listing", op.Path, func(ctx context.Context, f *files, _ *pledge) error {
 			now, _, err := f.again(op.Path, true, &decided)
@@ -367,7 +368,7 @@ func (r *Remote) file(
 			*res = gate.Result{Value: v}
 			return err
 		})
-	case gate.SFTPRead:
+	case abi.SFTPRead:
 		limit := least(op.MaxBytes, d.Obligations.MaxBytes, maxData)
 		err = n.with(ctx, "reading", op.Path, func(_ context.Context, f *files, _ *pledge) error {
 			now, _, err := f.again(op.Path, true, &decided)
@@ -378,7 +379,7 @@ func (r *Remote) file(
 			*res = gate.Result{Value: v, Bytes: v.Bytes}
 			return err
 		})
-	case gate.SFTPWrite:
+	case abi.SFTPWrite:
 		data, derr := op.Data.Bytes()
 		if derr != nil {
 			return *res, failed("bad_input", "data: %v", derr)
@@ -391,7 +392,7 @@ func (r *Remote) file(
 			*res = v.result()
 			return err
 		})
-	case gate.SFTPGet:
+	case abi.SFTPGet:
 		root, lerr := r.local(q.Call.Principal.ID)
 		if lerr != nil {
 			return *res, lerr
@@ -410,7 +411,7 @@ func (r *Remote) file(
 			*res = v.result()
 			return err
 		}, root.Close)
-	case gate.SFTPPut:
+	case abi.SFTPPut:
 		root, lerr := r.local(q.Call.Principal.ID)
 		if lerr != nil {
 			return *res, lerr
@@ -432,7 +433,7 @@ func (r *Remote) file(
 			*res = v.result()
 			return err
 		}, src.Close)
-	case gate.SFTPRemove:
+	case abi.SFTPRemove:
 		err = n.with(ctx, "removing", op.Path, func(_ context.Context, f *files, p *pledge) error {
 			return f.remove(p, op.Path, &decided)
 		})
@@ -450,7 +451,7 @@ func (r *Remote) file(
 // start.
 func (r *Remote) End(ctx context.Context, c *gate.Call) {
 	for _, s := range c.Stages {
-		n, done, err := r.enter(gate.Question{Op: gate.Stage{OnNode: gate.OnNode{Node: s.Node}}})
+		n, done, err := r.enter(gate.Question{Op: abi.Stage{OnNode: abi.OnNode{Node: s.Node}}})
 		if err != nil {
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"go.uber.org/goleak"
 )
 
@@ -56,9 +57,9 @@ func optionsFor(t testing.TB, s *sshtest.Server) Options {
 	}
 }
 
-func on(node string) gate.OnNode { return gate.OnNode{Node: node} }
+func on(node string) abi.OnNode { return abi.OnNode{Node: node} }
 
-func question(op gate.Op) gate.Question {
+func question(op abi.Op) gate.Question {
 	q := gate.Question{
 		Kind: gate.KindOperation,
 		Op:   op,
@@ -66,10 +67,10 @@ func question(op gate.Op) gate.Question {
 		Call: &gate.Call{ID: "call", Principal: gate.Principal{ID: "agent-a"}},
 	}
 	switch op := op.(type) {
-	case gate.SSHExec:
+	case abi.SSHExec:
 		c := shell.Lowerer{}.Argv(op.Argv)
 		q.Cmd = &c
-	case gate.SSHScript:
+	case abi.SSHScript:
 		c := shell.Lowerer{}.Script(op.Script)
 		q.Cmd = &c
 	}
@@ -82,7 +83,7 @@ var (
 )
 
 // do takes an operation through lookup and execution, as the door does.
-func do(ctx context.Context, r *Remote, op gate.Op, d gate.Decision) (gate.Result, error) {
+func do(ctx context.Context, r *Remote, op abi.Op, d gate.Decision) (gate.Result, error) {
 	q := question(op)
 	if strings.HasPrefix(op.Import(), "sftp_") {
 		q.Phase = gate.PhaseLookup
@@ -96,7 +97,7 @@ func do(ctx context.Context, r *Remote, op gate.Op, d gate.Decision) (gate.Resul
 }
 
 func execute(ctx context.Context, r *Remote, argv ...string) (ExecResult, error) {
-	res, err := do(ctx, r, gate.SSHExec{OnNode: on("n1"), Argv: argv}, yellow)
+	res, err := do(ctx, r, abi.SSHExec{OnNode: on("n1"), Argv: argv}, yellow)
 	v, _ := res.Value.(ExecResult)
 	return v, err
 }
@@ -147,20 +148,20 @@ func TestExecResult(t *testing.T) {
 	r := newRemote(t, s)
 	for _, c := range []struct {
 		name string
-		op   gate.SSHExec
+		op   abi.SSHExec
 		want ExecResult
 	}{
-		{"words arrive as they are", gate.SSHExec{Argv: []string{"/usr/bin/printf", "%s|", "a b", `c'd"e`, "$HOME", "*", ""}}, ExecResult{Stdout: `a b|c'd"e|$HOME|*||`}},
-		{"stdout and stderr are apart", gate.SSHExec{Argv: []string{"sh", "-c", "echo out; echo err >&2"}}, ExecResult{Stdout: "out\n", Stderr: "err\n"}},
-		{"an exit code is a result, not an error", gate.SSHExec{Argv: []string{"sh", "-c", "exit 7"}}, ExecResult{Exit: 7}},
-		{"stdin arrives and ends", gate.SSHExec{Argv: []string{"cat"}, Stdin: "hello"}, ExecResult{Stdout: "hello"}},
-		{"binary stdin arrives", gate.SSHExec{Argv: []string{"od", "-An", "-tx1"}, StdinB64: "AP8K"}, ExecResult{Stdout: " 00 ff 0a\n"}},
-		{"stdin that is not given is empty", gate.SSHExec{Argv: []string{"cat"}}, ExecResult{}},
-		{"stdin that is not read is no error", gate.SSHExec{Argv: []string{"true"}, Stdin: strings.Repeat("x", 1<<20)}, ExecResult{}},
-		{"output that is not UTF-8 is base64", gate.SSHExec{Argv: []string{"/usr/bin/printf", `\377\n`}}, ExecResult{StdoutB64: "/wo="}},
-		{"output is cut at max_bytes", gate.SSHExec{Argv: []string{"/usr/bin/printf", "abcdef"}, MaxBytes: 3}, ExecResult{Stdout: "abc", Truncated: true}},
-		{"output of exactly max_bytes is whole", gate.SSHExec{Argv: []string{"/usr/bin/printf", "abc"}, MaxBytes: 3}, ExecResult{Stdout: "abc"}},
-		{"a character is not cut in the middle", gate.SSHExec{Argv: []string{"/usr/bin/printf", "aé€"}, MaxBytes: 5}, ExecResult{Stdout: "aé", Truncated: true}},
+		{"words arrive as they are", abi.SSHExec{Argv: []string{"/usr/bin/printf", "%s|", "a b", `c'd"e`, "$HOME", "*", ""}}, ExecResult{Stdout: `a b|c'd"e|$HOME|*||`}},
+		{"stdout and stderr are apart", abi.SSHExec{Argv: []string{"sh", "-c", "echo out; echo err >&2"}}, ExecResult{Stdout: "out\n", Stderr: "err\n"}},
+		{"an exit code is a result, not an error", abi.SSHExec{Argv: []string{"sh", "-c", "exit 7"}}, ExecResult{Exit: 7}},
+		{"stdin arrives and ends", abi.SSHExec{Argv: []string{"cat"}, Stdin: "hello"}, ExecResult{Stdout: "hello"}},
+		{"binary stdin arrives", abi.SSHExec{Argv: []string{"od", "-An", "-tx1"}, StdinB64: "AP8K"}, ExecResult{Stdout: " 00 ff 0a\n"}},
+		{"stdin that is not given is empty", abi.SSHExec{Argv: []string{"cat"}}, ExecResult{}},
+		{"stdin that is not read is no error", abi.SSHExec{Argv: []string{"true"}, Stdin: strings.Repeat("x", 1<<20)}, ExecResult{}},
+		{"output that is not UTF-8 is base64", abi.SSHExec{Argv: []string{"/usr/bin/printf", `\377\n`}}, ExecResult{StdoutB64: "/wo="}},
+		{"output is cut at max_bytes", abi.SSHExec{Argv: []string{"/usr/bin/printf", "abcdef"}, MaxBytes: 3}, ExecResult{Stdout: "abc", Truncated: true}},
+		{"output of exactly max_bytes is whole", abi.SSHExec{Argv: []string{"/usr/bin/printf", "abc"}, MaxBytes: 3}, ExecResult{Stdout: "abc"}},
+		{"a character is not cut in the middle", abi.SSHExec{Argv: []string{"/usr/bin/printf", "aé€"}, MaxBytes: 5}, ExecResult{Stdout: "aé", Truncated: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.op.OnNode = on("n1")
@@ -184,7 +185,7 @@ func TestScriptSendsOnlyItsRendering(t *testing.T) {
 	res, err := do(
 		t.Context(),
 		r,
-		gate.SSHScript{OnNode: on("n1"), Script: "printf 'a\nb\n' | wc -l  # lines"},
+		abi.SSHScript{OnNode: on("n1"), Script: "printf 'a\nb\n' | wc -l  # lines"},
 		yellow,
 	)
 	if err != nil {
@@ -208,10 +209,10 @@ func TestFiles(t *testing.T) {
 	for i := range big {
 		big[i] = byte(i * i >> 7)
 	}
-	do := func(op gate.Op) (gate.Result, error) { return do(t.Context(), r, op, yellow) }
+	do := func(op abi.Op) (gate.Result, error) { return do(t.Context(), r, op, yellow) }
 
 	res, err := do(
-		gate.SFTPWrite{OnNode: on("n1"), Path: file, Data: gate.Data{Text: "hello"}, Mode: "0640"},
+		abi.SFTPWrite{OnNode: on("n1"), Path: file, Data: abi.Data{Text: "hello"}, Mode: "0640"},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -223,23 +224,23 @@ func TestFiles(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("written with mode %v, %v", info.Mode(), err)
 	}
-	_, err = do(gate.SFTPWrite{OnNode: on("n1"), Path: file, Data: gate.Data{Text: "other"}})
+	_, err = do(abi.SFTPWrite{OnNode: on("n1"), Path: file, Data: abi.Data{Text: "other"}})
 	refused(t, err, "exists", gate.Failed, "overwrite")
-	if _, err = do(gate.SFTPWrite{OnNode: on("n1"), Path: file, Data: gate.Data{Text: "other"}, Overwrite: true}); err != nil {
+	if _, err = do(abi.SFTPWrite{OnNode: on("n1"), Path: file, Data: abi.Data{Text: "other"}, Overwrite: true}); err != nil {
 		t.Fatal(err)
 	}
 	if info, _ := os.Stat(file); info.Mode().Perm() != 0o640 {
 		t.Errorf("overwriting changed the mode to %v", info.Mode())
 	}
-	if res, err = do(gate.SFTPRead{OnNode: on("n1"), Path: file}); err != nil ||
+	if res, err = do(abi.SFTPRead{OnNode: on("n1"), Path: file}); err != nil ||
 		res.Value.(ReadResult) != (ReadResult{Text: "other", Bytes: 5, EOF: true}) {
 		t.Errorf("read: %+v, %v", res.Value, err)
 	}
-	if res, err = do(gate.SFTPRead{OnNode: on("n1"), Path: file, MaxBytes: 2}); err != nil ||
+	if res, err = do(abi.SFTPRead{OnNode: on("n1"), Path: file, MaxBytes: 2}); err != nil ||
 		res.Value.(ReadResult) != (ReadResult{Text: "ot", Bytes: 2}) {
 		t.Errorf("read of 2 bytes: %+v, %v", res.Value, err)
 	}
-	if res, err = do(gate.SFTPStat{OnNode: on("n1"), Path: file}); err != nil ||
+	if res, err = do(abi.SFTPStat{OnNode: on("n1"), Path: file}); err != nil ||
 		res.Value.(FileInfo).Size != 5 ||
 		res.Value.(FileInfo).Mode != "0640" ||
 		res.Value.(FileInfo).RealPath != file {
@@ -248,12 +249,12 @@ func TestFiles(t *testing.T) {
 
 	local := filepath.Join(r.opts.Workspace, "agent-a", "up.bin")
 	write(t, local, big)
-	if res, err = do(gate.SFTPPut{OnNode: on("n1"), Local: "up.bin", Path: dir + "/up", Mode: "0600"}); err != nil ||
+	if res, err = do(abi.SFTPPut{OnNode: on("n1"), Local: "up.bin", Path: dir + "/up", Mode: "0600"}); err != nil ||
 		res.SHA256 != digest(big) ||
 		res.Bytes != int64(len(big)) {
 		t.Fatalf("put: %+v, %v", res.Value, err)
 	}
-	if res, err = do(gate.SFTPGet{OnNode: on("n1"), Path: dir + "/up", Local: "sub/down.bin"}); err != nil ||
+	if res, err = do(abi.SFTPGet{OnNode: on("n1"), Path: dir + "/up", Local: "sub/down.bin"}); err != nil ||
 		res.SHA256 != digest(big) {
 		t.Fatalf("get: %+v, %v", res.Value, err)
 	}
@@ -264,10 +265,10 @@ func TestFiles(t *testing.T) {
 	) {
 		t.Error("the downloaded file differs")
 	}
-	_, err = do(gate.SFTPGet{OnNode: on("n1"), Path: dir + "/up", Local: "sub/down.bin"})
+	_, err = do(abi.SFTPGet{OnNode: on("n1"), Path: dir + "/up", Local: "sub/down.bin"})
 	refused(t, err, "exists", gate.Failed, "overwrite")
 	_, err = do(
-		gate.SFTPGet{
+		abi.SFTPGet{
 			OnNode:    on("n1"),
 			Path:      dir + "/up",
 			Local:     "sub/down.bin",
@@ -284,7 +285,7 @@ func TestFiles(t *testing.T) {
 		t.Error("a download that failed changed the file it was to replace")
 	}
 
-	if res, err = do(gate.SFTPList{OnNode: on("n1"), Path: dir}); err != nil {
+	if res, err = do(abi.SFTPList{OnNode: on("n1"), Path: dir}); err != nil {
 		t.Fatal(err)
 	}
 	if l := res.Value.(ListResult); len(l.Entries) != 2 || l.Entries[0].Name != "file" ||
@@ -292,15 +293,15 @@ func TestFiles(t *testing.T) {
 		l.Truncated {
 		t.Errorf("list: %+v (a partial file may have been left)", l)
 	}
-	if res, err = do(gate.SFTPList{OnNode: on("n1"), Path: dir, Limit: 1}); err != nil ||
+	if res, err = do(abi.SFTPList{OnNode: on("n1"), Path: dir, Limit: 1}); err != nil ||
 		len(res.Value.(ListResult).Entries) != 1 ||
 		!res.Value.(ListResult).Truncated {
 		t.Errorf("list of one: %+v, %v", res.Value, err)
 	}
-	if _, err = do(gate.SFTPRemove{OnNode: on("n1"), Path: file}); err != nil {
+	if _, err = do(abi.SFTPRemove{OnNode: on("n1"), Path: file}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = do(gate.SFTPRemove{OnNode: on("n1"), Path: file})
+	_, err = do(abi.SFTPRemove{OnNode: on("n1"), Path: file})
 	refused(t, err, "not_found", gate.Failed)
 	left, _ := os.ReadDir(filepath.Join(r.opts.Workspace, "agent-a", "sub"))
 	if len(left) != 1 {
@@ -311,7 +312,7 @@ func TestFiles(t *testing.T) {
 func TestStageIsPrivateAndGoesWithItsCall(t *testing.T) {
 	s := sshtest.New(t, sshtest.Options{})
 	r := newRemote(t, s, func(o *Options) { o.StageRoot = t.TempDir() })
-	res, err := do(t.Context(), r, gate.Stage{OnNode: on("n1")}, yellow)
+	res, err := do(t.Context(), r, abi.Stage{OnNode: on("n1")}, yellow)
 	if err != nil {
 		t.Fatal(err)
 	}

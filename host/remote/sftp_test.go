@@ -16,6 +16,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // bothServers runs a test against OpenSSH's SFTP server, whose realpath follows links, and against
@@ -41,31 +42,31 @@ func TestLookupFindsTheRealPath(t *testing.T) {
 		}
 		defer l.Close()
 		for name, c := range map[string]struct {
-			op   gate.Op
+			op   abi.Op
 			want gate.FileFacts
 			code string
 		}{
-			"a file":                           {gate.SFTPStat{Path: d + "/dir/file"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
-			"through a linked directory":       {gate.SFTPRead{Path: d + "/link/file"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
-			"a link to a link":                 {gate.SFTPGet{Path: d + "/far", Local: "x"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
-			"a dangling link is where it goes": {gate.SFTPWrite{Path: d + "/dangling"}, gate.FileFacts{RealPath: d + "/nowhere"}, ""},
-			"a new name in a linked directory": {gate.SFTPWrite{Path: d + "/link/new"}, gate.FileFacts{RealPath: d + "/dir/new"}, ""},
-			"removal concerns the link itself": {gate.SFTPRemove{Path: d + "/far"}, gate.FileFacts{RealPath: d + "/far", Exists: true, Type: "symlink", Mode: 0o777}, ""},
-			"removal below a linked directory": {gate.SFTPRemove{Path: d + "/link/file"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
-			"a fifo":                           {gate.SFTPStat{Path: d + "/fifo"}, gate.FileFacts{RealPath: d + "/fifo", Exists: true, Type: "fifo", Mode: 0o600}, ""},
-			"a socket":                         {gate.SFTPStat{Path: d + "/socket"}, gate.FileFacts{RealPath: d + "/socket", Exists: true, Type: "socket"}, ""},
-			"a device":                         {gate.SFTPStat{Path: "/dev/zero"}, gate.FileFacts{RealPath: "/dev/zero", Exists: true, Type: "device", Mode: 0o666}, ""},
-			"the root":                         {gate.SFTPList{Path: "/"}, gate.FileFacts{RealPath: "/", Exists: true, Type: "dir"}, ""},
-			"a directory that is missing":      {gate.SFTPWrite{Path: d + "/no/file"}, gate.FileFacts{}, "not_found"},
-			"a loop of links":                  {gate.SFTPStat{Path: d + "/loop"}, gate.FileFacts{}, "*"},
-			"a relative path":                  {gate.SFTPStat{Path: "etc/passwd"}, gate.FileFacts{}, "not_a_path"},
-			"a path with ..":                   {gate.SFTPStat{Path: d + "/dir/../dir/file"}, gate.FileFacts{}, "not_a_path"},
-			"a doubled slash":                  {gate.SFTPStat{Path: "//etc/passwd"}, gate.FileFacts{}, "not_a_path"},
-			"a trailing slash":                 {gate.SFTPStat{Path: d + "/dir/"}, gate.FileFacts{}, "not_a_path"},
-			"a NUL":                            {gate.SFTPStat{Path: d + "/dir/file\x00.txt"}, gate.FileFacts{}, "not_a_path"},
-			"a local path that leaves":         {gate.SFTPGet{Path: d + "/dir/file", Local: "../x"}, gate.FileFacts{}, "not_a_path"},
-			"an absolute local path":           {gate.SFTPGet{Path: d + "/dir/file", Local: "/etc/x"}, gate.FileFacts{}, "not_a_path"},
-			"a local file that is missing":     {gate.SFTPPut{Path: d + "/new", Local: "missing"}, gate.FileFacts{}, "not_found"},
+			"a file":                           {abi.SFTPStat{Path: d + "/dir/file"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
+			"through a linked directory":       {abi.SFTPRead{Path: d + "/link/file"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
+			"a link to a link":                 {abi.SFTPGet{Path: d + "/far", Local: "x"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
+			"a dangling link is where it goes": {abi.SFTPWrite{Path: d + "/dangling"}, gate.FileFacts{RealPath: d + "/nowhere"}, ""},
+			"a new name in a linked directory": {abi.SFTPWrite{Path: d + "/link/new"}, gate.FileFacts{RealPath: d + "/dir/new"}, ""},
+			"removal concerns the link itself": {abi.SFTPRemove{Path: d + "/far"}, gate.FileFacts{RealPath: d + "/far", Exists: true, Type: "symlink", Mode: 0o777}, ""},
+			"removal below a linked directory": {abi.SFTPRemove{Path: d + "/link/file"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
+			"a fifo":                           {abi.SFTPStat{Path: d + "/fifo"}, gate.FileFacts{RealPath: d + "/fifo", Exists: true, Type: "fifo", Mode: 0o600}, ""},
+			"a socket":                         {abi.SFTPStat{Path: d + "/socket"}, gate.FileFacts{RealPath: d + "/socket", Exists: true, Type: "socket"}, ""},
+			"a device":                         {abi.SFTPStat{Path: "/dev/zero"}, gate.FileFacts{RealPath: "/dev/zero", Exists: true, Type: "device", Mode: 0o666}, ""},
+			"the root":                         {abi.SFTPList{Path: "/"}, gate.FileFacts{RealPath: "/", Exists: true, Type: "dir"}, ""},
+			"a directory that is missing":      {abi.SFTPWrite{Path: d + "/no/file"}, gate.FileFacts{}, "not_found"},
+			"a loop of links":                  {abi.SFTPStat{Path: d + "/loop"}, gate.FileFacts{}, "*"},
+			"a relative path":                  {abi.SFTPStat{Path: "etc/passwd"}, gate.FileFacts{}, "not_a_path"},
+			"a path with ..":                   {abi.SFTPStat{Path: d + "/dir/../dir/file"}, gate.FileFacts{}, "not_a_path"},
+			"a doubled slash":                  {abi.SFTPStat{Path: "//etc/passwd"}, gate.FileFacts{}, "not_a_path"},
+			"a trailing slash":                 {abi.SFTPStat{Path: d + "/dir/"}, gate.FileFacts{}, "not_a_path"},
+			"a NUL":                            {abi.SFTPStat{Path: d + "/dir/file\x00.txt"}, gate.FileFacts{}, "not_a_path"},
+			"a local path that leaves":         {abi.SFTPGet{Path: d + "/dir/file", Local: "../x"}, gate.FileFacts{}, "not_a_path"},
+			"an absolute local path":           {abi.SFTPGet{Path: d + "/dir/file", Local: "/etc/x"}, gate.FileFacts{}, "not_a_path"},
+			"a local file that is missing":     {abi.SFTPPut{Path: d + "/new", Local: "missing"}, gate.FileFacts{}, "not_found"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				facts, err := r.Lookup(t.Context(), question(onN1(c.op)))
@@ -94,27 +95,27 @@ func TestLookupFindsTheRealPath(t *testing.T) {
 }
 
 // onN1 puts an operation on the node n1.
-func onN1(op gate.Op) gate.Op {
+func onN1(op abi.Op) abi.Op {
 	switch op := op.(type) {
-	case gate.SFTPStat:
+	case abi.SFTPStat:
 		op.Node = "n1"
 		return op
-	case gate.SFTPList:
+	case abi.SFTPList:
 		op.Node = "n1"
 		return op
-	case gate.SFTPRead:
+	case abi.SFTPRead:
 		op.Node = "n1"
 		return op
-	case gate.SFTPWrite:
+	case abi.SFTPWrite:
 		op.Node = "n1"
 		return op
-	case gate.SFTPGet:
+	case abi.SFTPGet:
 		op.Node = "n1"
 		return op
-	case gate.SFTPPut:
+	case abi.SFTPPut:
 		op.Node = "n1"
 		return op
-	case gate.SFTPRemove:
+	case abi.SFTPRemove:
 		op.Node = "n1"
 		return op
 	}
@@ -124,22 +125,22 @@ func onN1(op gate.Op) gate.Op {
 func TestWhatChangedSinceTheDecisionIsNotTouched(t *testing.T) {
 	bothServers(t, func(t *testing.T, r *Remote) {
 		for name, c := range map[string]struct {
-			op   gate.Op
+			op   abi.Op
 			swap func(d string)
 			keep map[string]string // contents that must be there afterwards
 		}{
-			"a file became a link": {gate.SFTPRead{Path: "/a"}, func(d string) { os.Remove(d + "/a"); os.Symlink("secret", d+"/a") }, nil},
-			"a file that is replaced became a link": {gate.SFTPWrite{Path: "/a", Overwrite: true, Data: gate.Data{Text: "new"}},
+			"a file became a link": {abi.SFTPRead{Path: "/a"}, func(d string) { os.Remove(d + "/a"); os.Symlink("secret", d+"/a") }, nil},
+			"a file that is replaced became a link": {abi.SFTPWrite{Path: "/a", Overwrite: true, Data: abi.Data{Text: "new"}},
 				func(d string) { os.Remove(d + "/a"); os.Symlink("secret", d+"/a") }, map[string]string{"/secret": "secret"}},
-			"a new file appeared": {gate.SFTPWrite{Path: "/new", Overwrite: true, Data: gate.Data{Text: "new"}},
+			"a new file appeared": {abi.SFTPWrite{Path: "/new", Overwrite: true, Data: abi.Data{Text: "new"}},
 				func(d string) { os.WriteFile(d+"/new", []byte("theirs"), 0o600) }, map[string]string{"/new": "theirs"}},
-			"its directory became a link": {gate.SFTPWrite{Path: "/dir/a", Overwrite: true, Data: gate.Data{Text: "new"}},
+			"its directory became a link": {abi.SFTPWrite{Path: "/dir/a", Overwrite: true, Data: abi.Data{Text: "new"}},
 				func(d string) { os.Rename(d+"/dir", d+"/old"); os.Symlink("other", d+"/dir") }, map[string]string{"/old/a": "a", "/other/a": "other"}},
-			"a file became a directory": {gate.SFTPRead{Path: "/a"}, func(d string) { os.Remove(d + "/a"); os.Mkdir(d+"/a", 0o700) }, nil},
-			"a file became a fifo":      {gate.SFTPGet{Path: "/a", Local: "x"}, func(d string) { os.Remove(d + "/a"); syscall.Mkfifo(d+"/a", 0o600) }, nil},
-			"a file to remove became a link": {gate.SFTPRemove{Path: "/a"},
+			"a file became a directory": {abi.SFTPRead{Path: "/a"}, func(d string) { os.Remove(d + "/a"); os.Mkdir(d+"/a", 0o700) }, nil},
+			"a file became a fifo":      {abi.SFTPGet{Path: "/a", Local: "x"}, func(d string) { os.Remove(d + "/a"); syscall.Mkfifo(d+"/a", 0o600) }, nil},
+			"a file to remove became a link": {abi.SFTPRemove{Path: "/a"},
 				func(d string) { os.Remove(d + "/a"); os.Symlink("secret", d+"/a") }, map[string]string{"/secret": "secret", "/a": "secret"}},
-			"the local file grew": {gate.SFTPPut{Path: "/up", Local: "local"}, func(string) { write(t, filepath.Join(r.opts.Workspace, "agent-a", "local"), []byte("longer")) }, nil},
+			"the local file grew": {abi.SFTPPut{Path: "/up", Local: "local"}, func(string) { write(t, filepath.Join(r.opts.Workspace, "agent-a", "local"), []byte("longer")) }, nil},
 		} {
 			t.Run(name, func(t *testing.T) {
 				d := t.TempDir()
@@ -171,21 +172,21 @@ func TestWhatChangedSinceTheDecisionIsNotTouched(t *testing.T) {
 	})
 }
 
-func below(d string, op gate.Op) gate.Op {
+func below(d string, op abi.Op) abi.Op {
 	switch op := op.(type) {
-	case gate.SFTPRead:
+	case abi.SFTPRead:
 		op.Path = d + op.Path
 		return op
-	case gate.SFTPWrite:
+	case abi.SFTPWrite:
 		op.Path = d + op.Path
 		return op
-	case gate.SFTPGet:
+	case abi.SFTPGet:
 		op.Path = d + op.Path
 		return op
-	case gate.SFTPPut:
+	case abi.SFTPPut:
 		op.Path = d + op.Path
 		return op
-	case gate.SFTPRemove:
+	case abi.SFTPRemove:
 		op.Path = d + op.Path
 		return op
 	}
@@ -210,7 +211,7 @@ func TestASwapAtTheOpeningIsSeen(t *testing.T) {
 		},
 	)
 	r := newRemote(t, s)
-	for name, op := range map[string]gate.Op{"read": gate.SFTPRead{OnNode: on("n1"), Path: d + "/a"}, "download": gate.SFTPGet{OnNode: on("n1"), Path: d + "/a", Local: "a"}} {
+	for name, op := range map[string]abi.Op{"read": abi.SFTPRead{OnNode: on("n1"), Path: d + "/a"}, "download": abi.SFTPGet{OnNode: on("n1"), Path: d + "/a", Local: "a"}} {
 		t.Run(name, func(t *testing.T) {
 			os.Remove(d + "/a")
 			write(t, d+"/a", []byte("harmless"))
@@ -234,22 +235,22 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 		os.Mkdir(ws+"/dir", 0o700)
 		os.Symlink("/etc/passwd", ws+"/out")
 		os.Symlink("/etc", ws+"/etc")
-		for name, op := range map[string]gate.Op{
-			"reading /dev/zero":                  gate.SFTPRead{Path: "/dev/zero"},
-			"downloading /dev/zero":              gate.SFTPGet{Path: "/dev/zero", Local: "zero"},
-			"reading a fifo":                     gate.SFTPRead{Path: d + "/fifo"},
-			"reading a directory":                gate.SFTPRead{Path: d},
-			"replacing a directory":              gate.SFTPWrite{Path: d, Overwrite: true},
-			"replacing a fifo":                   gate.SFTPWrite{Path: d + "/fifo", Overwrite: true},
-			"removing a directory":               gate.SFTPRemove{Path: d},
-			"listing a device":                   gate.SFTPList{Path: "/dev/zero"},
-			"uploading a local fifo":             gate.SFTPPut{Path: d + "/up", Local: "fifo"},
-			"uploading a local directory":        gate.SFTPPut{Path: d + "/up", Local: "dir"},
-			"uploading through a local link":     gate.SFTPPut{Path: d + "/up", Local: "out"},
-			"uploading from a linked directory":  gate.SFTPPut{Path: d + "/up", Local: "etc/passwd"},
-			"downloading over a local directory": gate.SFTPGet{Path: "/etc/passwd", Local: "dir", Overwrite: true},
-			"downloading over a local link":      gate.SFTPGet{Path: "/etc/passwd", Local: "out", Overwrite: true},
-			"downloading into a linked folder":   gate.SFTPGet{Path: "/etc/passwd", Local: "etc/new"},
+		for name, op := range map[string]abi.Op{
+			"reading /dev/zero":                  abi.SFTPRead{Path: "/dev/zero"},
+			"downloading /dev/zero":              abi.SFTPGet{Path: "/dev/zero", Local: "zero"},
+			"reading a fifo":                     abi.SFTPRead{Path: d + "/fifo"},
+			"reading a directory":                abi.SFTPRead{Path: d},
+			"replacing a directory":              abi.SFTPWrite{Path: d, Overwrite: true},
+			"replacing a fifo":                   abi.SFTPWrite{Path: d + "/fifo", Overwrite: true},
+			"removing a directory":               abi.SFTPRemove{Path: d},
+			"listing a device":                   abi.SFTPList{Path: "/dev/zero"},
+			"uploading a local fifo":             abi.SFTPPut{Path: d + "/up", Local: "fifo"},
+			"uploading a local directory":        abi.SFTPPut{Path: d + "/up", Local: "dir"},
+			"uploading through a local link":     abi.SFTPPut{Path: d + "/up", Local: "out"},
+			"uploading from a linked directory":  abi.SFTPPut{Path: d + "/up", Local: "etc/passwd"},
+			"downloading over a local directory": abi.SFTPGet{Path: "/etc/passwd", Local: "dir", Overwrite: true},
+			"downloading over a local link":      abi.SFTPGet{Path: "/etc/passwd", Local: "out", Overwrite: true},
+			"downloading into a linked folder":   abi.SFTPGet{Path: "/etc/passwd", Local: "etc/new"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -270,21 +271,21 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 			res, err := do(
 				t.Context(),
 				r,
-				gate.SFTPRead{OnNode: on("n1"), Path: "/proc/version"},
+				abi.SFTPRead{OnNode: on("n1"), Path: "/proc/version"},
 				green,
 			)
 			if err != nil || res.Value.(ReadResult).Text != string(want) ||
 				!res.Value.(ReadResult).EOF {
 				t.Errorf("%+v, %v", res.Value, err)
 			}
-			if _, err := do(t.Context(), r, gate.SFTPGet{OnNode: on("n1"), Path: "/proc/version", Local: "version"}, green); err != nil {
+			if _, err := do(t.Context(), r, abi.SFTPGet{OnNode: on("n1"), Path: "/proc/version", Local: "version"}, green); err != nil {
 				t.Error(err)
 			}
 		})
 		t.Run("replacing one hard link leaves the other alone", func(t *testing.T) {
 			write(t, d+"/one", []byte("old"))
 			os.Link(d+"/one", d+"/two")
-			if _, err := do(t.Context(), r, gate.SFTPWrite{OnNode: on("n1"), Path: d + "/one", Overwrite: true, Data: gate.Data{Text: "new"}}, yellow); err != nil {
+			if _, err := do(t.Context(), r, abi.SFTPWrite{OnNode: on("n1"), Path: d + "/one", Overwrite: true, Data: abi.Data{Text: "new"}}, yellow); err != nil {
 				t.Fatal(err)
 			}
 			if two, _ := os.ReadFile(d + "/two"); string(two) != "old" {
@@ -296,7 +297,7 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 			for _, n := range []string{"a\nb", "\x1b[31mred", "\xff\xfe", "-rf", "it's \"q\""} {
 				write(t, odd+"/"+n, []byte(n))
 			}
-			res, err := do(t.Context(), r, gate.SFTPList{OnNode: on("n1"), Path: odd}, green)
+			res, err := do(t.Context(), r, abi.SFTPList{OnNode: on("n1"), Path: odd}, green)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -311,7 +312,7 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 				t.Errorf("%s", got)
 			}
 			for _, n := range []string{"a\nb", "\x1b[31mred", "-rf", "it's \"q\""} {
-				if res, err := do(t.Context(), r, gate.SFTPRead{OnNode: on("n1"), Path: odd + "/" + n}, green); err != nil ||
+				if res, err := do(t.Context(), r, abi.SFTPRead{OnNode: on("n1"), Path: odd + "/" + n}, green); err != nil ||
 					res.Value.(ReadResult).Text != n {
 					t.Errorf("%q: %+v, %v", n, res.Value, err)
 				}
@@ -347,21 +348,21 @@ func TestAnSFTPServerThatMisbehaves(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		script sshtest.Script
-		op     gate.Op
+		op     abi.Op
 		code   string
 	}{
-		{"silence at the start", sshtest.Script{sshtest.Init: silence}, gate.SFTPStat{Path: "/f"}, "connection"},
-		{"text at the start", sshtest.Script{sshtest.Init: func(uint32, []byte) []byte { return []byte("Welcome to the machine!\n") }}, gate.SFTPStat{Path: "/f"}, "connection"},
-		{"silence at a path", sshtest.Script{sshtest.RealPath: silence}, gate.SFTPStat{Path: "/f"}, "lost"},
-		{"a path that is none", sshtest.Script{sshtest.RealPath: func(id uint32, _ []byte) []byte { return sshtest.Names(id, "../x") }}, gate.SFTPStat{Path: "/f"}, "not_a_path"},
-		{"no path at all", sshtest.Script{sshtest.RealPath: func(id uint32, _ []byte) []byte { return sshtest.Names(id) }}, gate.SFTPStat{Path: "/f"}, "failed"},
-		{"an answer to a question that was not asked", good(sshtest.Script{sshtest.Lstat: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id+77, 1, 0o100644) }}), gate.SFTPStat{Path: "/f"}, "lost"},
-		{"a packet longer than allowed", good(sshtest.Script{sshtest.Lstat: func(uint32, []byte) []byte { return []byte{0xff, 0xff, 0xff, 0xff, 105} }}), gate.SFTPStat{Path: "/f"}, "lost"},
-		{"an empty packet", good(sshtest.Script{sshtest.Lstat: func(uint32, []byte) []byte { return []byte{0, 0, 0, 0} }}), gate.SFTPStat{Path: "/f"}, "lost"},
-		{"no type in the attributes", good(sshtest.Script{sshtest.Lstat: attrs(0)}), gate.SFTPRead{Path: "/f"}, "not_a_file"},
-		{"links without end", good(sshtest.Script{sshtest.Lstat: attrs(0o120777), 19: func(id uint32, _ []byte) []byte { return sshtest.Names(id, "/f") }}), gate.SFTPStat{Path: "/f"}, "not_a_path"},
-		{"a file without end", good(sshtest.Script{sshtest.Read: endless}), gate.SFTPGet{Path: "/f", Local: "f"}, "too_large"},
-		{"silence in a file", good(sshtest.Script{sshtest.Read: silence}), gate.SFTPGet{Path: "/f", Local: "f"}, "lost"},
+		{"silence at the start", sshtest.Script{sshtest.Init: silence}, abi.SFTPStat{Path: "/f"}, "connection"},
+		{"text at the start", sshtest.Script{sshtest.Init: func(uint32, []byte) []byte { return []byte("Welcome to the machine!\n") }}, abi.SFTPStat{Path: "/f"}, "connection"},
+		{"silence at a path", sshtest.Script{sshtest.RealPath: silence}, abi.SFTPStat{Path: "/f"}, "lost"},
+		{"a path that is none", sshtest.Script{sshtest.RealPath: func(id uint32, _ []byte) []byte { return sshtest.Names(id, "../x") }}, abi.SFTPStat{Path: "/f"}, "not_a_path"},
+		{"no path at all", sshtest.Script{sshtest.RealPath: func(id uint32, _ []byte) []byte { return sshtest.Names(id) }}, abi.SFTPStat{Path: "/f"}, "failed"},
+		{"an answer to a question that was not asked", good(sshtest.Script{sshtest.Lstat: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id+77, 1, 0o100644) }}), abi.SFTPStat{Path: "/f"}, "lost"},
+		{"a packet longer than allowed", good(sshtest.Script{sshtest.Lstat: func(uint32, []byte) []byte { return []byte{0xff, 0xff, 0xff, 0xff, 105} }}), abi.SFTPStat{Path: "/f"}, "lost"},
+		{"an empty packet", good(sshtest.Script{sshtest.Lstat: func(uint32, []byte) []byte { return []byte{0, 0, 0, 0} }}), abi.SFTPStat{Path: "/f"}, "lost"},
+		{"no type in the attributes", good(sshtest.Script{sshtest.Lstat: attrs(0)}), abi.SFTPRead{Path: "/f"}, "not_a_file"},
+		{"links without end", good(sshtest.Script{sshtest.Lstat: attrs(0o120777), 19: func(id uint32, _ []byte) []byte { return sshtest.Names(id, "/f") }}), abi.SFTPStat{Path: "/f"}, "not_a_path"},
+		{"a file without end", good(sshtest.Script{sshtest.Read: endless}), abi.SFTPGet{Path: "/f", Local: "f"}, "too_large"},
+		{"silence in a file", good(sshtest.Script{sshtest.Read: silence}), abi.SFTPGet{Path: "/f", Local: "f"}, "lost"},
 		{"reads that are shorter than asked for", good(sshtest.Script{
 			8: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 1<<20, 0o100644) },
 			sshtest.Read: func(id uint32, body []byte) []byte {
@@ -369,8 +370,8 @@ func TestAnSFTPServerThatMisbehaves(t *testing.T) {
 					return sshtest.Data(id, make([]byte, 1000))
 				}
 				return sshtest.Status(id, 1)
-			}}), gate.SFTPGet{Path: "/f", Local: "f"}, "changed"},
-		{"a handle that turns out a directory", good(sshtest.Script{8: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 10, 0o040755) }}), gate.SFTPRead{Path: "/f"}, "changed"},
+			}}), abi.SFTPGet{Path: "/f", Local: "f"}, "changed"},
+		{"a handle that turns out a directory", good(sshtest.Script{8: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 10, 0o040755) }}), abi.SFTPRead{Path: "/f"}, "changed"},
 		{"writes that are kept nowhere", good(sshtest.Script{sshtest.Lstat: func(id uint32, body []byte) []byte {
 			switch p := sshtest.Text(body); {
 			case p == "/f":
@@ -380,7 +381,7 @@ func TestAnSFTPServerThatMisbehaves(t *testing.T) {
 			default:
 				return sshtest.Attrs(id, 10, 0o040755)
 			}
-		}}), gate.SFTPWrite{Path: "/f", Data: gate.Data{Text: "12345"}}, "disk_full"},
+		}}), abi.SFTPWrite{Path: "/f", Data: abi.Data{Text: "12345"}}, "disk_full"},
 		{"other bytes than were written", good(sshtest.Script{sshtest.Lstat: func(id uint32, body []byte) []byte {
 			switch p := sshtest.Text(body); {
 			case p == "/f":
@@ -398,7 +399,7 @@ func TestAnSFTPServerThatMisbehaves(t *testing.T) {
 				}
 				return sshtest.Data(id, []byte("0123456789"))
 			}
-		}()}), gate.SFTPWrite{Path: "/f", Data: gate.Data{Text: "abcdefghij"}}, "changed"},
+		}()}), abi.SFTPWrite{Path: "/f", Data: abi.Data{Text: "abcdefghij"}}, "changed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			leakless(t)
@@ -439,7 +440,7 @@ func TestADirectoryWithoutEndIsCutOff(t *testing.T) {
 	}.Serve}})
 	r := newRemote(t, s)
 	peak := watchMemory(t)
-	res, err := do(t.Context(), r, gate.SFTPList{OnNode: on("n1"), Path: "/d", Limit: 50}, green)
+	res, err := do(t.Context(), r, abi.SFTPList{OnNode: on("n1"), Path: "/d", Limit: 50}, green)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -463,15 +464,15 @@ func TestOneAnswerThatNeverComesAmongOthers(t *testing.T) {
 		},
 	}.Serve}})
 	r := newRemote(t, s, quick)
-	if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/ok"}, green); err != nil {
+	if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/ok"}, green); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err := do(ctx, r, gate.SFTPStat{OnNode: on("n1"), Path: "/stuck"}, green)
+	_, err := do(ctx, r, abi.SFTPStat{OnNode: on("n1"), Path: "/stuck"}, green)
 	refused(t, err, "timeout", gate.Failed)
 	for end := time.Now().Add(20 * time.Second); s.Conns.Load() < 2; time.Sleep(20 * time.Millisecond) {
-		do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/ok"}, green)
+		do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/ok"}, green)
 		if time.Now().After(end) {
 			t.Fatal("the session on which an answer never came is still in use")
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func TestProbeIsWhatCommandsLookLike(t *testing.T) {
@@ -139,7 +140,7 @@ func TestOtherShellsAreRefused(t *testing.T) {
 					t.Errorf("the node got %q", cmd)
 				}
 			}
-			if _, err := do(t.Context(), r, gate.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+			if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
 				t.Errorf("files need no shell, but: %v", err)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func TestLeftoversOfDeadProcessesAreRemoved(t *testing.T) {
@@ -57,7 +58,7 @@ func TestLeftoversOfDeadProcessesAreRemoved(t *testing.T) {
 	os.Symlink(victim, filepath.Join(root, hex("7")))
 	s := sshtest.New(t, sshtest.Options{})
 	r := newRemote(t, s, func(o *Options) { o.StageRoot = root })
-	if _, err := do(t.Context(), r, gate.Stage{OnNode: on("n1")}, yellow); err != nil {
+	if _, err := do(t.Context(), r, abi.Stage{OnNode: on("n1")}, yellow); err != nil {
 		t.Fatal(err)
 	}
 	left := func() string {
@@ -101,7 +102,7 @@ func TestStageOfACallThatIsCancelledDoesNotStay(t *testing.T) {
 	r := newRemote(t, s, func(o *Options) { o.StageRoot = root })
 	for i := range 30 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*100*time.Microsecond)
-		res, err := do(ctx, r, gate.Stage{OnNode: on("n1")}, yellow)
+		res, err := do(ctx, r, abi.Stage{OnNode: on("n1")}, yellow)
 		cancel()
 		if err == nil {
 			r.End(t.Context(), &gate.Call{Stages: []gate.StageDir{*res.Stage}})

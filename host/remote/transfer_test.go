@@ -10,6 +10,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func TestADiskThatIsFull(t *testing.T) {
@@ -29,7 +30,7 @@ func TestADiskThatIsFull(t *testing.T) {
 			_, err := do(
 				t.Context(),
 				r,
-				gate.SFTPPut{OnNode: on("n1"), Path: d + "/f", Local: "up", Overwrite: true},
+				abi.SFTPPut{OnNode: on("n1"), Path: d + "/f", Local: "up", Overwrite: true},
 				yellow,
 			)
 			refused(t, err, "disk_full", gate.Failed, "bytes left")
@@ -40,7 +41,7 @@ func TestADiskThatIsFull(t *testing.T) {
 				t.Errorf("left behind: %v", left)
 			}
 			disk.Left.Store(2 * size)
-			if _, err := do(t.Context(), r, gate.SFTPPut{OnNode: on("n1"), Path: d + "/f", Local: "up", Overwrite: true}, yellow); err != nil {
+			if _, err := do(t.Context(), r, abi.SFTPPut{OnNode: on("n1"), Path: d + "/f", Local: "up", Overwrite: true}, yellow); err != nil {
 				t.Errorf("with room again: %v", err)
 			}
 		})
@@ -71,7 +72,7 @@ func TestARealDiskThatIsFull(t *testing.T) {
 			_, err := do(
 				t.Context(),
 				r,
-				gate.SFTPPut{OnNode: on("n1"), Path: small + "/up", Local: "up"},
+				abi.SFTPPut{OnNode: on("n1"), Path: small + "/up", Local: "up"},
 				yellow,
 			)
 			refused(t, err, "disk_full", gate.Failed)
@@ -89,7 +90,7 @@ func TestARealDiskThatIsFull(t *testing.T) {
 			_, err := do(
 				t.Context(),
 				r,
-				gate.SFTPGet{OnNode: on("n1"), Path: file, Local: "f"},
+				abi.SFTPGet{OnNode: on("n1"), Path: file, Local: "f"},
 				yellow,
 			)
 			refused(t, err, "disk_full", gate.Failed)
@@ -113,7 +114,7 @@ func TestTransfersTellTheirProgress(t *testing.T) {
 	write(t, d+"/down", make([]byte, size))
 	write(t, filepath.Join(r.opts.Workspace, "agent-a", "up"), make([]byte, size))
 	p.Set(sshtest.Weather{Rate: 6 << 20})
-	for name, op := range map[string]gate.Op{"download": gate.SFTPGet{OnNode: on("n1"), Path: d + "/down", Local: "down"}, "upload": gate.SFTPPut{OnNode: on("n1"), Path: d + "/up", Local: "up"}} {
+	for name, op := range map[string]abi.Op{"download": abi.SFTPGet{OnNode: on("n1"), Path: d + "/down", Local: "down"}, "upload": abi.SFTPPut{OnNode: on("n1"), Path: d + "/up", Local: "up"}} {
 		t.Run(name, func(t *testing.T) {
 			q := question(op)
 			facts, err := r.Lookup(t.Context(), q)

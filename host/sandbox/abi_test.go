@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // What is no operation: data of the call itself, and notes, which the call's own decision grants.
@@ -39,7 +40,7 @@ func TestTheABIIsDataNotesAndOperations(t *testing.T) {
 	) {
 		t.Fatalf("modules that can be imported: %v, want %v", got, want)
 	}
-	known := slices.Concat(dataImports, noteImports, gate.Operations())
+	known := slices.Concat(dataImports, noteImports, abi.Operations())
 	if got := slices.Sorted(maps.Keys(all[abiModule])); !slices.Equal(
 		got,
 		slices.Sorted(slices.Values(known)),
@@ -55,7 +56,7 @@ func TestTheABIIsDataNotesAndOperations(t *testing.T) {
 			t.Errorf("docs/abi.md has no line for %s", name)
 		}
 	}
-	for _, name := range gate.Operations() {
+	for _, name := range abi.Operations() {
 		if f := all[abiModule][name]; f.params != ii || f.results != i {
 			t.Errorf("%s is not (ptr, len) -> status", name)
 		}
@@ -65,12 +66,12 @@ func TestTheABIIsDataNotesAndOperations(t *testing.T) {
 // TestEveryOperationGoesThroughTheDoor: each operation of the ABI is journaled before it is done,
 // and neither done after a decision that refuses it, nor when its intent cannot be written.
 func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
-	if missing := slices.DeleteFunc(gate.Operations(), func(n string) bool { return requests[n] != "" }); len(
+	if missing := slices.DeleteFunc(abi.Operations(), func(n string) bool { return requests[n] != "" }); len(
 		missing,
 	) > 0 {
 		t.Fatalf("operations without a request here: %v", missing)
 	}
-	for _, name := range gate.Operations() {
+	for _, name := range abi.Operations() {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Options{})
 			tool := h.add(asker(name, requests[name]).bytes())
@@ -143,7 +144,7 @@ func (k *keeper) Run(ctx context.Context, r *gate.Running) (gate.Output, error) 
 }
 
 func TestAnEndedCallIsAnsweredWithAStatus(t *testing.T) {
-	for _, name := range gate.Operations() {
+	for _, name := range abi.Operations() {
 		h := newHost(t, Options{})
 		k := &keeper{Sandbox: h.box}
 		h.openDoor(k)

@@ -14,7 +14,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 const (
@@ -37,7 +37,7 @@ func DescribeApart(
 	command []string,
 	wasm []byte,
 ) (describe []byte, imports []string, err error) {
-	m, err := check(wasm, gate.Operations())
+	m, err := check(wasm, abi.Operations())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -73,7 +73,7 @@ func DescribeApart(
 			clean(cmp.Or(complaints.firstLine(), "it said nothing"), 200),
 		)
 	}
-	if err := gate.DecodeInto(out.buf.Bytes(), apartOutput, &said); err != nil {
+	if err := abi.DecodeInto(out.buf.Bytes(), apartOutput, &said); err != nil {
 		return nil, nil, fmt.Errorf("the process that compiled the module gave no answer: %w", err)
 	}
 	if said.Error != "" {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 )
@@ -65,7 +65,7 @@ func BenchmarkCall(b *testing.B) {
 			})
 		}
 		for name, m := range map[string]func([]byte) []byte{"raw": nil, "closeOnContext": nil, "rewritten": func(w []byte) []byte {
-			_, r, err := load(w, gate.Operations(), 64<<20)
+			_, r, err := load(w, abi.Operations(), 64<<20)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -113,7 +113,7 @@ func reused(
 			b.Fatal(err)
 		}
 	} else {
-		m, rewritten, err := load(wasm, gate.Operations(), 64<<20)
+		m, rewritten, err := load(wasm, abi.Operations(), 64<<20)
 		if err != nil {
 			b.Fatal(err)
 		}

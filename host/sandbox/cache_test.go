@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func TestCacheDirMustBeThisUsersAlone(t *testing.T) {
@@ -271,7 +272,7 @@ func BenchmarkStart(b *testing.B) {
 				}
 				defer s.Close(context.Background())
 				tool := toolOf(wasm)
-				if err := s.Add(tool.Plugin, wasm, gate.Operations()); err != nil {
+				if err := s.Add(tool.Plugin, wasm, abi.Operations()); err != nil {
 					b.Fatal(err)
 				}
 				c := &gate.Call{ID: "x", Tool: tool}
@@ -299,7 +300,7 @@ func BenchmarkReady(b *testing.B) {
 		}
 		defer s.Close(context.Background())
 		for _, wasm := range all {
-			if err := s.Add(toolOf(wasm).Plugin, wasm, gate.Operations()); err != nil {
+			if err := s.Add(toolOf(wasm).Plugin, wasm, abi.Operations()); err != nil {
 				b.Fatal(err)
 			}
 		}

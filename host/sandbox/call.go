@@ -16,6 +16,7 @@ import (
 	"unsafe"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/tetratelabs/wazero/api"
 )
 
@@ -220,18 +221,18 @@ func (c *call) operate(ctx context.Context, name string, request []byte, ok bool
 	if !ok {
 		return c.respond(
 			statusBadRequest,
-			gate.BadRequest{Message: "the request is not in the memory of the plugin"},
+			abi.RequestError{Message: "the request is not in the memory of the plugin"},
 		)
 	}
-	if len(request) > gate.MaxRequest {
+	if len(request) > abi.MaxRequest {
 		return c.respond(
 			statusBadRequest,
-			gate.BadRequest{
-				Message: fmt.Sprintf("the request has more than %d bytes", gate.MaxRequest),
+			abi.RequestError{
+				Message: fmt.Sprintf("the request has more than %d bytes", abi.MaxRequest),
 			},
 		)
 	}
-	op, err := gate.ParseOp(name, request)
+	op, err := abi.ParseOp(name, request)
 	if err != nil {
 		return c.fail(err)
 	}
@@ -261,7 +262,7 @@ func (c *call) operate(ctx context.Context, name string, request []byte, ok bool
 // fail gives the status of an error.
 func (c *call) fail(err error) uint32 {
 	var refused *gate.Refused
-	var bad *gate.BadRequest
+	var bad *abi.RequestError
 	var op *gate.OpError
 	switch {
 	case errors.As(err, &refused):
@@ -328,7 +329,7 @@ func (c *call) progress(ctx context.Context, read func() ([]byte, bool)) {
 	}
 	_, ok := c.note(&c.notes.Progress, func() ([]byte, bool) {
 		note, ok := read()
-		return note, ok && len(note) <= maxNote && gate.DecodeInto(note, maxNote, &p) == nil
+		return note, ok && len(note) <= maxNote && abi.DecodeInto(note, maxNote, &p) == nil
 	})
 	if ok {
 		c.meanwhile(ctx, func() { c.running.Progress(p.Done, p.Total, clean(p.Message, 500)) })

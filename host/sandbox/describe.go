@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 const (
@@ -26,7 +26,7 @@ func Describe(ctx context.Context, wasm []byte) (describe []byte, imports []stri
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close(ctx)) }()
-	m, rewritten, err := load(wasm, gate.Operations(), s.MemoryMax)
+	m, rewritten, err := load(wasm, abi.Operations(), s.MemoryMax)
 	if err != nil {
 		return nil, nil, err
 	}

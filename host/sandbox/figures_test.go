@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/tetratelabs/wazero"
 )
 
@@ -102,7 +103,7 @@ func native(b *testing.B, input []byte) func() {
 				ID         string `json:"id"`
 				DeadlineMS int64  `json:"deadline_ms"`
 			}
-			Nodes []inputNode
+			Nodes []abi.Node
 		}
 		var args struct{ Text string }
 		if err := json.Unmarshal(input, &in); err != nil {

@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // goGuest is a plugin of test/guests, built unless make has built it since it changed.
@@ -74,11 +76,12 @@ func newHost(t testing.TB, o Options) *host {
 // openDoor puts the door before a runner.
 func (h *host) openDoor(r gate.Runner) {
 	execs := map[string]gate.Executor{}
-	for _, name := range gate.Operations() {
+	for _, name := range abi.Operations() {
 		execs[name] = h
 	}
 	h.door = gate.New(
 		gate.Options{
+			Throttle:  &fair.Refusals{},
 			Nodes:     []gate.Node{{Name: "pve1", Cluster: "lab", Default: true}},
 			Decider:   h,
 			Journal:   h,
@@ -134,7 +137,7 @@ func (h *host) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gat
 	if h.execute != nil {
 		return h.execute(q)
 	}
-	if e, ok := q.Op.(gate.SSHExec); ok {
+	if e, ok := q.Op.(abi.SSHExec); ok {
 		return gate.Result{
 			Value: map[string]any{"exit": 0, "stdout": e.Stdin, "stderr": "", "truncated": false},
 		}, nil
@@ -154,7 +157,7 @@ func (h *host) keep(r gate.Record) error {
 func (h *host) add(wasm []byte) *gate.Tool {
 	h.t.Helper()
 	tool := toolOf(wasm)
-	if err := h.box.Add(tool.Plugin, wasm, gate.Operations()); err != nil {
+	if err := h.box.Add(tool.Plugin, wasm, abi.Operations()); err != nil {
 		h.t.Fatal(err)
 	}
 	return tool
@@ -170,7 +173,7 @@ func toolOf(wasm []byte) *gate.Tool {
 			Version: "1",
 			Digest:  "sha256:" + hex.EncodeToString(sum[:]),
 		},
-		Imports:  gate.Operations(),
+		Imports:  abi.Operations(),
 		Budget:   10 * time.Second,
 		Validate: func(map[string]any) error { return nil },
 		Derive:   func(map[string]any) (gate.Targets, []gate.CommandText, error) { return gate.Targets{}, nil, nil },

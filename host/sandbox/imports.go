@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 )
@@ -75,12 +75,12 @@ func hostFuncs() map[string]map[string]hostFunc {
 			},
 		},
 	}
-	for _, name := range gate.Operations() {
+	for _, name := range abi.Operations() {
 		v1[name] = hostFunc{
 			ii,
 			i,
 			func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
-				request, ok := c.take(mem, a.i32(0), min(a.i32(1), gate.MaxRequest+1))
+				request, ok := c.take(mem, a.i32(0), min(a.i32(1), abi.MaxRequest+1))
 				return c.operate(ctx, name, request, ok)
 			},
 		}
@@ -219,7 +219,7 @@ func (m *module) checkImports(granted func(operation string) bool) error {
 }
 
 func (*module) operation(i imported) bool {
-	return i.module == abiModule && slices.Contains(gate.Operations(), i.name)
+	return i.module == abiModule && slices.Contains(abi.Operations(), i.name)
 }
 
 // operations lists the operations that a module imports: all that it can ever ask for.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
@@ -372,37 +373,12 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 	return gate.Output{Code: int(code), JSON: output, Notes: c.notes}, nil
 }
 
-type inputNode struct {
-	Name    string `json:"name"`
-	Cluster string `json:"cluster"`
-	Default bool   `json:"default"`
-}
-
 // callInput is what the guest reads. The arguments are the decided ones, byte for byte.
 func callInput(ctx context.Context, r *gate.Running) ([]byte, error) {
 	c := r.Call
-	type callInfo struct {
-		ID         string `json:"id"`
-		DeadlineMS int64  `json:"deadline_ms"`
-		Round      int    `json:"round"`
-	}
-	in := struct {
-		ABI   int             `json:"abi"`
-		Kind  string          `json:"kind"`
-		Name  string          `json:"name"`
-		Args  json.RawMessage `json:"args"`
-		URI   string          `json:"uri,omitempty"`
-		Call  callInfo        `json:"call"`
-		Nodes []inputNode     `json:"nodes"`
-		// of text for a guest that was parsed: only the rendering may run
-		Rendered map[string]string `json:"rendered,omitempty"`
-	}{ABI: 1, Kind: cmp.Or(c.Tool.Kind, "tool"), Name: c.Tool.Name, Args: c.Args.JSON, URI: c.Tool.URI,
-		Call: callInfo{ID: c.ID, Round: r.Round}, Nodes: []inputNode{}, Rendered: map[string]string{}}
-	for _, cmd := range c.Commands {
-		if cmd.Guest && cmd.Parsed {
-			in.Rendered[cmd.Arg] = cmd.Rendered
-		}
-	}
+	in := abi.Input{ABI: 1, Kind: cmp.Or(c.Tool.Kind, "tool"), Name: c.Tool.Name, Args: c.Args.JSON,
+		URI: c.Tool.URI, Call: abi.CallInfo{ID: c.ID, Round: r.Round}, Nodes: []abi.Node{},
+		Rendered: c.Rendered()}
 	if c.Tool.Expand != nil {
 		in.URI = c.Tool.Expand(c.Args.Value)
 	}
@@ -410,7 +386,7 @@ func callInput(ctx context.Context, r *gate.Running) ([]byte, error) {
 		in.Call.DeadlineMS = due.UnixMilli()
 	}
 	for _, n := range r.Nodes {
-		in.Nodes = append(in.Nodes, inputNode{n.Name, n.Cluster, n.Default})
+		in.Nodes = append(in.Nodes, abi.Node{Name: n.Name, Cluster: n.Cluster, Default: n.Default})
 	}
 	return json.Marshal(in)
 }

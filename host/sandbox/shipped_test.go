@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 )
@@ -94,7 +94,7 @@ func TestPluginsSayTheSameRewritten(t *testing.T) {
 			}
 			defer raw.Close(ctx)
 			before := say(ctx, raw, env)
-			m, rewritten, err := load(wasm, gate.Operations(), 64<<20)
+			m, rewritten, err := load(wasm, abi.Operations(), 64<<20)
 			if err != nil {
 				t.Fatal(err)
 			}

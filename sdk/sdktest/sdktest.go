@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/sdk"
-	"github.com/caponier-mcp/caponier/sdk/internal/abi"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/caponier-mcp/caponier/sdk/internal/imports"
 )
 
 // Host answers the operations of one test. Each hook has the signature of the sdk function without
@@ -95,14 +96,14 @@ func New(t testing.TB) *Host {
 			h.tools[tool.Name] = tool
 		}
 	}
-	abi.Host, abi.Notes = h.operation, h.note
-	t.Cleanup(func() { abi.Host, abi.Notes = nil, nil })
+	imports.Host, imports.Notes = h.operation, h.note
+	t.Cleanup(func() { imports.Host, imports.Notes = nil, nil })
 	return h
 }
 
 // Describe returns the plugin's description, as the lock keeps it.
 func (h *Host) Describe() []byte {
-	b, err := abi.Describe()
+	b, err := imports.Describe()
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func (h *Host) Call(tool, argsJSON string) (Output, error) {
 		return Output{}, err
 	}
 	h.tool = t
-	code, b := abi.Call(raw)
+	code, b := imports.Call(raw)
 	var o struct {
 		Content    []sdk.Content
 		Structured json.RawMessage

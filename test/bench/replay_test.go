@@ -14,6 +14,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // BenchmarkReplay decides a journal of 100,000 decisions again with the real binary: half of them
@@ -119,8 +120,8 @@ func question(i int) gate.Question {
 		argv := []string{"pct", "status", vmid, "--verbose"}
 		cmd := shell.Lowerer{}.Argv(argv)
 		c.Decided = gate.Decision{Allow: true, Tier: gate.Green}
-		q.Kind, q.Op, q.Node, q.Cmd, q.Facts = gate.KindOperation, gate.SSHExec{
-			OnNode: gate.OnNode{Node: "pve1"},
+		q.Kind, q.Op, q.Node, q.Cmd, q.Facts = gate.KindOperation, abi.SSHExec{
+			OnNode: abi.OnNode{Node: "pve1"},
 			Argv:   argv,
 		}, &c.Nodes[0], &cmd, gate.Facts{}
 	}

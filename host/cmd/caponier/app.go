@@ -12,6 +12,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
@@ -106,9 +107,10 @@ func (h *host) open(ctx context.Context, w want) (err error) {
 	}
 
 	o := gate.Options{
-		Withheld: h.withheld,
-		Lowerer:  shell.Lowerer{},
-		Mode:     func() gate.Mode { return gate.Mode{ReadOnly: cfg.ReadOnly} },
+		HiddenReason: h.withheld,
+		Throttle:     &fair.Refusals{},
+		Lowerer:      shell.Lowerer{},
+		Mode:         func() gate.Mode { return gate.Mode{ReadOnly: cfg.ReadOnly} },
 	}
 	if w == wantNodes {
 		if err := h.openState(ctx, &o); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // Each decision looks again, so that a freeze bites at the next operation of a call that already
@@ -22,7 +23,7 @@ func TestAFreezeIsSeenAtTheNextDecision(t *testing.T) {
 	q := gate.Question{
 		Kind: gate.KindOperation,
 		Call: call,
-		Op:   gate.SSHExec{OnNode: gate.OnNode{Node: "pve2"}},
+		Op:   abi.SSHExec{OnNode: abi.OnNode{Node: "pve2"}},
 	}
 	for name, z := range map[string]freeze{
 		"everything":            {Scope: "all"},

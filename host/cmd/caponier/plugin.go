@@ -275,7 +275,7 @@ func inspect(w io.Writer, e plugin.Entry, asJSON bool) error {
 			t.Budget,
 			t.Runs,
 		)
-		if may := gate.MayRun(t.Commands); len(may) > 0 {
+		if may := gate.DescribeCommands(t.Commands); len(may) > 0 {
 			fmt.Fprintf(w, "    may run %s\n", strings.Join(may, ", "))
 		}
 	}

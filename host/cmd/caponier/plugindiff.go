@@ -11,6 +11,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/spf13/cobra"
 )
 
@@ -111,7 +112,7 @@ func shown(v any) string {
 	if v == nil {
 		return "(none)"
 	}
-	text, err := gate.Encode(v)
+	text, err := abi.Encode(v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}
@@ -245,7 +246,7 @@ func trees(raws ...json.RawMessage) (all []map[string]any, err error) {
 	for _, raw := range raws {
 		tree := map[string]any{}
 		if raw != nil {
-			v, err := gate.Decode(raw, 1<<20)
+			v, err := abi.Decode(raw, 1<<20)
 			if err != nil {
 				return nil, err
 			}

@@ -88,7 +88,7 @@ func writeToolsDoc(w io.Writer, tools []*gate.Tool, tier func(*gate.Tool) gate.T
 		)
 		fmt.Fprintf(w, "- runs: %s\n- operations: %s\n", t.Runs, strings.Join(t.Imports, ", "))
 		if len(t.Commands) > 0 {
-			fmt.Fprintf(w, "- may run: %s\n", "`"+strings.Join(gate.MayRun(t.Commands), "`, `")+"`")
+			fmt.Fprintf(w, "- may run: %s\n", "`"+strings.Join(gate.DescribeCommands(t.Commands), "`, `")+"`")
 		}
 		if len(t.TargetKinds) > 0 {
 			fmt.Fprintf(w, "- targets: %s\n", strings.Join(t.TargetKinds, ", "))

@@ -1,4 +1,4 @@
-package gate
+package abi
 
 import (
 	"bytes"
@@ -124,19 +124,39 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestARequestHasABoundedNumberOfWords: one of 1.4 MB kept a processor for 0.2 s beyond its call's
-// deadline.
+// A request of 1.4 MB of words kept a processor busy for 0.2 s beyond its call's deadline.
 func TestARequestHasABoundedNumberOfWords(t *testing.T) {
 	words := func(n int) []byte {
 		return []byte(`{"node":"pve1","argv":["true"` + strings.Repeat(`,"a"`, n-1) + `]}`)
 	}
-	if _, err := ParseOp("ssh_exec", words(maxElements)); err != nil {
+	if _, err := ParseOp("ssh_exec", words(MaxWords)); err != nil {
 		t.Error(err)
 	}
-	for _, n := range []int{maxElements + 1, 350_000} {
-		if _, err := ParseOp("ssh_exec", words(n)); err == nil ||
-			!strings.Contains(err.Error(), "/argv: too many elements") {
-			t.Errorf("%d words: %v", n, err)
+	for n, why := range map[int]string{
+		MaxWords + 1: "argv: has more than 512 words", MaxElements + 1: "/argv: too many elements",
+		350_000: "/argv: too many elements",
+	} {
+		if _, err := ParseOp("ssh_exec", words(n)); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%d words: %v, want %q", n, err, why)
+		}
+	}
+}
+
+// Policy reads every byte of a path, so that its length is bounded before policy is asked.
+func TestPathsAreBounded(t *testing.T) {
+	long := strings.Repeat("p", MaxPath+1)
+	for name, request := range map[string]string{
+		"sftp_stat": `{"node":"n","path":"P"}`, "sftp_list": `{"node":"n","path":"P"}`,
+		"sftp_read": `{"node":"n","path":"P"}`, "sftp_write": `{"node":"n","path":"P"}`,
+		"sftp_remove": `{"node":"n","path":"P"}`, "blob_read": `{"blob":"b","local":"P"}`,
+		"sftp_get": `{"node":"n","path":"/a","local":"P"}`,
+		"sftp_put": `{"node":"n","path":"P","local":"a"}`,
+	} {
+		for _, n := range []int{MaxPath, MaxPath + 1} {
+			_, err := ParseOp(name, []byte(strings.Replace(request, "P", long[:n], 1)))
+			if refused := err != nil; refused != (n > MaxPath) {
+				t.Errorf("%s with a path of %d bytes: %v", name, n, err)
+			}
 		}
 	}
 }
@@ -154,8 +174,8 @@ func TestParseOpIsStrict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			op, err := ParseOp(tt.op, []byte(tt.in))
-			if bad, ok := err.(*BadRequest); !ok || !strings.Contains(bad.Error(), tt.why) {
-				t.Fatalf("ParseOp = %v, %v; want a *BadRequest with %q", op, err, tt.why)
+			if bad, ok := err.(*RequestError); !ok || !strings.Contains(bad.Error(), tt.why) {
+				t.Fatalf("ParseOp = %v, %v; want a *RequestError with %q", op, err, tt.why)
 			}
 		})
 	}

@@ -1,0 +1,269 @@
+package abi
+
+import (
+	"errors"
+	"time"
+)
+
+// Op is one operation that a plugin asks for: one of the request types of this package.
+type Op interface {
+	Import() string         // the name of the import, such as ssh_exec
+	NodeName() string       // the inventory name of the node, "" where it runs on no node
+	Timeout() time.Duration // as asked for; 0 leaves it to the call's budget
+}
+
+// View names the part of the policy input that describes an operation.
+type View string
+
+const (
+	ViewCommand View = "command"
+	ViewFile    View = "file"
+	ViewHTTP    View = "http"
+	ViewBlob    View = "blob"
+	ViewAsk     View = "ask"
+)
+
+// Operation is an entry of the table of operations.
+type Operation struct {
+	Import string
+	OnNode bool // it runs on a node of the inventory
+	Lookup bool // it is decided twice: before its facts are looked up, then with them
+	View   View
+	parse  func([]byte) (Op, error)
+}
+
+// operations is the closed set. An import that is not in it does not exist.
+var operations = [...]Operation{
+	{"ask", false, false, ViewAsk, parse[Ask]},
+	{"blob_read", false, false, ViewBlob, parse[BlobRead]},
+	{"blob_write", false, false, ViewBlob, parse[BlobWrite]},
+	{"http_request", false, true, ViewHTTP, parse[HTTPRequest]},
+	{"sftp_get", true, true, ViewFile, parse[SFTPGet]},
+	{"sftp_list", true, true, ViewFile, parse[SFTPList]},
+	{"sftp_put", true, true, ViewFile, parse[SFTPPut]},
+	{"sftp_read", true, true, ViewFile, parse[SFTPRead]},
+	{"sftp_remove", true, true, ViewFile, parse[SFTPRemove]},
+	{"sftp_stat", true, true, ViewFile, parse[SFTPStat]},
+	{"sftp_write", true, true, ViewFile, parse[SFTPWrite]},
+	{"ssh_exec", true, false, ViewCommand, parse[SSHExec]},
+	{"ssh_script", true, false, ViewCommand, parse[SSHScript]},
+	{"stage", true, false, ViewFile, parse[Stage]},
+}
+
+// Operations returns the names of all operations, sorted.
+func Operations() []string {
+	names := make([]string, 0, len(operations))
+	for i := range operations {
+		names = append(names, operations[i].Import)
+	}
+	return names
+}
+
+// Lookup returns the table's entry of an import. Its zero value, with false, is no operation.
+func Lookup(name string) (Operation, bool) {
+	for i := range operations {
+		if operations[i].Import == name {
+			return operations[i], true
+		}
+	}
+	return Operation{}, false
+}
+
+// ParseOp decodes the request of the named import strictly. The error is a *RequestError.
+func ParseOp(name string, request []byte) (Op, error) {
+	entry, known := Lookup(name)
+	if !known {
+		return nil, &RequestError{Field: "import", Message: name + " is not an operation"}
+	}
+	op, err := entry.parse(request)
+	if bad := (*RequestError)(nil); err != nil && !errors.As(err, &bad) {
+		err = &RequestError{Message: err.Error()}
+	}
+	return op, err
+}
+
+// Limits of a request. Deciding on a request costs time with its size, and a decision cannot be
+// interrupted by the plugin's budget, so that each size is bounded before policy sees it.
+const (
+	MaxRequest  = 1_468_006 // bytes: 1 MiB of data as base64
+	MaxElements = 10_000    // elements of lists in one request
+	MaxWords    = 512       // words of an argv
+	MaxPath     = 4_096     // bytes of a path, as PATH_MAX of Linux
+)
+
+func parse[T Op](data []byte) (Op, error) {
+	var op T
+	if err := decodeInto(data, MaxRequest, MaxElements, &op); err != nil {
+		return nil, err
+	}
+	if op.Timeout() < 0 {
+		return nil, &RequestError{Field: "timeout_ms", Message: "must not be negative"}
+	}
+	return op, bounded(op)
+}
+
+// bounded checks the sizes that policy would have to pay for.
+func bounded(op Op) error {
+	var path, local string
+	switch op := op.(type) {
+	case SSHExec:
+		if len(op.Argv) > MaxWords {
+			return &RequestError{Field: "argv", Message: "has more than 512 words"}
+		}
+	case SFTPStat:
+		path = op.Path
+	case SFTPList:
+		path = op.Path
+	case SFTPRead:
+		path = op.Path
+	case SFTPWrite:
+		path = op.Path
+	case SFTPRemove:
+		path = op.Path
+	case SFTPGet:
+		path, local = op.Path, op.Local
+	case SFTPPut:
+		path, local = op.Path, op.Local
+	case BlobRead:
+		local = op.Local
+	}
+	if len(path) > MaxPath || len(local) > MaxPath {
+		return &RequestError{Field: "path", Message: "is longer than 4096 bytes"}
+	}
+	return nil
+}
+
+// Common is part of every request. TimeoutMS 0 leaves the time to the call's budget.
+type Common struct {
+	TimeoutMS int64 `json:"timeout_ms,omitempty"`
+}
+
+func (c Common) Timeout() time.Duration { return time.Duration(c.TimeoutMS) * time.Millisecond }
+func (Common) NodeName() string         { return "" }
+
+// OnNode is part of every request for a node. Node is a name of the inventory.
+type OnNode struct {
+	Common
+	Node string `json:"node"`
+}
+
+func (o OnNode) NodeName() string { return o.Node }
+
+// Requests, one type for each operation. Limits of 0 are the host's own.
+type (
+	// SSHExec runs one program; no shell reads its words.
+	SSHExec struct {
+		OnNode
+		Argv     []string `json:"argv"`
+		Stdin    string   `json:"stdin,omitempty"`
+		StdinB64 string   `json:"stdin_b64,omitempty"`
+		MaxBytes int64    `json:"max_bytes,omitempty"` // of stdout, and again of stderr
+	}
+	// SSHScript runs command text. The host lowers it to argv lists, decides on these, and sends
+	// only its own rendering of them.
+	SSHScript struct {
+		OnNode
+		Script   string `json:"script"`
+		MaxBytes int64  `json:"max_bytes,omitempty"`
+	}
+	// Stage makes a directory that belongs to the call and is removed when the call ends.
+	Stage struct{ OnNode }
+
+	SFTPStat struct {
+		OnNode
+		Path string `json:"path"`
+	}
+	SFTPList struct {
+		OnNode
+		Path  string `json:"path"`
+		Limit int    `json:"limit,omitempty"`
+	}
+	SFTPRead struct {
+		OnNode
+		Path     string `json:"path"`
+		MaxBytes int64  `json:"max_bytes,omitempty"`
+	}
+	SFTPWrite struct {
+		OnNode
+		Data
+		Path      string `json:"path"`
+		Mode      string `json:"mode,omitempty"` // octal
+		Overwrite bool   `json:"overwrite,omitempty"`
+	}
+	// SFTPGet copies a file to Local, a path relative to the principal's workspace. SHA256, if
+	// set, is the digest that the bytes must have: otherwise nothing replaces the local file.
+	SFTPGet struct {
+		OnNode
+		Path      string `json:"path"`
+		Local     string `json:"local"`
+		Overwrite bool   `json:"overwrite,omitempty"`
+		MaxBytes  int64  `json:"max_bytes,omitempty"`
+		SHA256    string `json:"sha256,omitempty"` // lower-case hexadecimal
+	}
+	SFTPPut struct {
+		OnNode
+		Local     string `json:"local"`
+		Path      string `json:"path"`
+		Mode      string `json:"mode,omitempty"`
+		Overwrite bool   `json:"overwrite,omitempty"`
+	}
+	SFTPRemove struct {
+		OnNode
+		Path string `json:"path"`
+	}
+
+	HTTPRequest struct {
+		Common
+		Data
+		Method           string      `json:"method"`
+		URL              string      `json:"url"`
+		Headers          [][2]string `json:"headers,omitempty"`
+		Credential       string      `json:"credential,omitempty"`
+		MaxHops          int         `json:"max_hops,omitempty"`
+		MaxBytes         int64       `json:"max_bytes,omitempty"`
+		Save             bool        `json:"save,omitempty"`
+		ReserveUSDMicros int64       `json:"reserve_usd_micros,omitempty"`
+		// The host sets Hop, the number of this redirect, and Hops, those that led here.
+		Hop  int   `json:"-"`
+		Hops []Hop `json:"-"`
+	}
+
+	BlobWrite struct {
+		Common
+		Data
+		Name string `json:"name"`
+		MIME string `json:"mime"`
+		TTLS int64  `json:"ttl_s,omitempty"` // seconds
+	}
+	// BlobRead returns bytes from Offset on. With Local set it copies the whole blob to that new
+	// file of the principal's workspace instead.
+	BlobRead struct {
+		Common
+		Blob     string `json:"blob"`
+		Offset   int64  `json:"offset,omitempty"`
+		MaxBytes int64  `json:"max_bytes,omitempty"`
+		Local    string `json:"local,omitempty"`
+	}
+	// Ask puts a question to the user of the client. Schema is a JSON Schema of a flat object.
+	Ask struct {
+		Common
+		Key     string         `json:"key"`
+		Message string         `json:"message"`
+		Schema  map[string]any `json:"schema"`
+	}
+)
+
+func (SSHExec) Import() string     { return "ssh_exec" }
+func (SSHScript) Import() string   { return "ssh_script" }
+func (Stage) Import() string       { return "stage" }
+func (SFTPStat) Import() string    { return "sftp_stat" }
+func (SFTPList) Import() string    { return "sftp_list" }
+func (SFTPRead) Import() string    { return "sftp_read" }
+func (SFTPWrite) Import() string   { return "sftp_write" }
+func (SFTPGet) Import() string     { return "sftp_get" }
+func (SFTPPut) Import() string     { return "sftp_put" }
+func (SFTPRemove) Import() string  { return "sftp_remove" }
+func (HTTPRequest) Import() string { return "http_request" }
+func (BlobWrite) Import() string   { return "blob_write" }
+func (BlobRead) Import() string    { return "blob_read" }
+func (Ask) Import() string         { return "ask" }

@@ -1,0 +1,133 @@
+package abi
+
+import "encoding/json"
+
+// Responses of operations with status OK, one type for each kind.
+type (
+	// ExecResponse is the result of a command. Stdout and Stderr are text; bytes that are not
+	// UTF-8 stand in the base64 fields instead.
+	ExecResponse struct {
+		Exit      int    `json:"exit"`
+		Signal    string `json:"signal,omitempty"` // without SIG; "" if the command exited
+		Stdout    string `json:"stdout"`
+		StdoutB64 string `json:"stdout_b64,omitempty"`
+		Stderr    string `json:"stderr"`
+		StderrB64 string `json:"stderr_b64,omitempty"`
+		Truncated bool   `json:"truncated"`
+		Rendered  string `json:"rendered,omitempty"` // ssh_script: the text that ran
+	}
+	StageResponse struct {
+		Dir string `json:"dir"`
+	}
+	FileInfo struct {
+		Name     string `json:"name,omitempty"`
+		NameB64  string `json:"name_b64,omitempty"` // a name that is not UTF-8
+		Type     string `json:"type"`
+		Size     int64  `json:"size"`
+		Mode     Mode   `json:"mode"`
+		MTime    int64  `json:"mtime"` // seconds since 1970
+		RealPath string `json:"real_path,omitempty"`
+	}
+	ListResponse struct {
+		Entries   []FileInfo `json:"entries"`
+		Truncated bool       `json:"truncated"`
+	}
+	ReadResponse struct {
+		Data
+		Bytes int64 `json:"bytes"`
+		EOF   bool  `json:"eof"`
+	}
+	WriteResponse struct {
+		Bytes  int64  `json:"bytes"`
+		SHA256 string `json:"sha256"`
+		Local  string `json:"local,omitempty"`
+	}
+	HTTPResponse struct {
+		Data
+		Status  int         `json:"status"`
+		Headers [][2]string `json:"headers"`
+		Blob    string      `json:"blob,omitempty"`
+		Bytes   int64       `json:"bytes"`
+		Hops    []Hop       `json:"hops"`
+	}
+	// Hop is a redirect that was followed: the status and the URL that answered with it.
+	Hop struct {
+		Status int    `json:"status"`
+		URL    string `json:"url"`
+	}
+	BlobWriteResponse struct {
+		Blob   string `json:"blob"`
+		URI    string `json:"uri"`
+		Bytes  int64  `json:"bytes"`
+		SHA256 string `json:"sha256"`
+	}
+	// AskResponse is the user's answer. Action is accept, decline or cancel.
+	AskResponse struct {
+		Action  string          `json:"action"`
+		Content json.RawMessage `json:"content,omitempty"`
+	}
+	// Failure is the response of every status but OK; which fields are set depends on it.
+	Failure struct {
+		Code       string   `json:"code,omitempty"`
+		Field      string   `json:"field,omitempty"`
+		Message    string   `json:"message,omitempty"`
+		DecisionID string   `json:"decision_id,omitempty"`
+		Failed     []string `json:"failed,omitempty"`
+		Deny       []Reason `json:"deny,omitempty"`
+	}
+	Reason struct {
+		ID  string `json:"id"`
+		Msg string `json:"msg"`
+	}
+	// Progress is the note of the import progress. Total 0 is unknown.
+	Progress struct {
+		Done    float64 `json:"done"`
+		Total   float64 `json:"total,omitempty"`
+		Message string  `json:"message,omitempty"`
+	}
+)
+
+// The input and the output of a call.
+type (
+	Input struct {
+		ABI   int             `json:"abi"`
+		Kind  string          `json:"kind"` // tool, resource or prompt
+		Name  string          `json:"name"`
+		Args  json.RawMessage `json:"args"`
+		URI   string          `json:"uri,omitempty"`
+		Call  CallInfo        `json:"call"`
+		Nodes []Node          `json:"nodes"` // the nodes that the caller may see
+		// Rendered holds, by argument, the host's rendering of command text for a guest. Where
+		// there is one, policy lets a plugin run only that text, since it is what was decided.
+		// Since ABI 1.1.
+		Rendered map[string]string `json:"rendered,omitempty"`
+	}
+	CallInfo struct {
+		ID         string `json:"id"`
+		DeadlineMS int64  `json:"deadline_ms"` // since 1970
+		Round      int    `json:"round"`       // 1, and 1 more after each answer to an ask
+	}
+	Node struct {
+		Name    string `json:"name"`
+		Cluster string `json:"cluster"`
+		Default bool   `json:"default"`
+	}
+	// Error is the error of an output. Code is one word for programs.
+	Error struct {
+		Code       string `json:"code"`
+		Message    string `json:"message"`
+		Suggestion string `json:"suggestion,omitempty"`
+	}
+)
+
+// Wire returns one value of every type that crosses between an operation and its plugin, so that a
+// codec can learn the types before the first call.
+func Wire() []any {
+	return []any{
+		&SSHExec{}, &SSHScript{}, &Stage{}, &ExecResponse{}, &StageResponse{},
+		&SFTPStat{}, &SFTPList{}, &SFTPRead{}, &SFTPWrite{}, &SFTPGet{}, &SFTPPut{}, &SFTPRemove{},
+		&FileInfo{}, &ListResponse{}, &ReadResponse{}, &WriteResponse{},
+		&HTTPRequest{}, &HTTPResponse{}, &BlobWrite{}, &BlobWriteResponse{}, &BlobRead{},
+		&Ask{}, &AskResponse{}, &Failure{}, &Progress{},
+	}
+}

@@ -1,0 +1,148 @@
+package test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/types"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// acts are the methods that reach a node, a plugin or another server. Only gate calls them, each
+// once, inside a function that it gives to pass.
+var acts = map[string][]string{
+	"Executor": {"Execute", "Lookup"},
+	"Runner":   {"Run"},
+}
+
+// sideDoor is a helper that calls an executor without a decision, which the test must find.
+const sideDoor = `package main
+
+import (
+	"context"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote"
+)
+
+func sideDoor(r *remote.Remote, q gate.Question) {
+	r.Execute(context.Background(), q, gate.Decision{Allow: true})
+	var e gate.Executor = r
+	f := e.Lookup
+	f(context.Background(), q)
+}
+`
+
+func loadHost(t *testing.T, overlay map[string][]byte) []*packages.Package {
+	t.Helper()
+	mode := packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles |
+		packages.NeedImports | packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax |
+		packages.NeedTypesInfo | packages.NeedModule | packages.NeedExportFile
+	pkgs, err := packages.Load(&packages.Config{Mode: mode, Dir: "..", Overlay: overlay,
+		BuildFlags: []string{"-buildvcs=false"}}, "./host/...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if packages.PrintErrors(pkgs) > 0 {
+		t.Fatal("host does not compile")
+	}
+	return pkgs
+}
+
+// uses returns each use of a method of acts, on any type that implements the interface, as
+// "package function method". A method value counts as a call.
+func uses(t *testing.T, pkgs []*packages.Package) (found []string) {
+	t.Helper()
+	var gate *types.Package
+	for _, p := range pkgs {
+		if p.PkgPath == module+"host/gate" {
+			gate = p.Types
+		}
+	}
+	for _, p := range pkgs {
+		for name, methods := range acts {
+			obj := p.Types
+			for _, imp := range p.Types.Imports() {
+				if imp.Path() == gate.Path() {
+					obj = imp
+				}
+			}
+			if obj.Path() != gate.Path() {
+				continue // a package without gate cannot name a question
+			}
+			iface := obj.Scope().Lookup(name).Type().Underlying().(*types.Interface)
+			for _, file := range p.Syntax {
+				found = append(found, usesIn(p, file, iface, name, methods)...)
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func usesIn(p *packages.Package, file *ast.File, iface *types.Interface, name string,
+	methods []string) (found []string) {
+	in := ""
+	ast.Inspect(file, func(n ast.Node) bool {
+		if f, ok := n.(*ast.FuncDecl); ok {
+			in = f.Name.Name
+		}
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok || !slices.Contains(methods, sel.Sel.Name) {
+			return true
+		}
+		s := p.TypesInfo.Selections[sel]
+		if s == nil {
+			return true
+		}
+		recv := s.Recv()
+		if types.Implements(recv, iface) || types.Implements(types.NewPointer(recv), iface) {
+			found = append(found, fmt.Sprintf("%s %s %s.%s",
+				strings.TrimPrefix(p.PkgPath, module), in, name, sel.Sel.Name))
+		}
+		return true
+	})
+	return found
+}
+
+// wrappers may call the executor or runner that they wrap, because gate calls them in its place.
+var wrappers = []string{
+	"host/front Execute Executor.Execute", // counts and times
+	"host/front Lookup Executor.Lookup",
+	"host/front Run Runner.Run",
+	"host/cmd/caponier Run Runner.Run",
+}
+
+func TestOnlyTheGateActs(t *testing.T) {
+	want := []string{
+		"host/gate operate Executor.Execute",
+		"host/gate operate Executor.Lookup",
+		"host/gate run Runner.Run",
+	}
+	found := slices.DeleteFunc(uses(t, loadHost(t, nil)), func(f string) bool {
+		return slices.Contains(wrappers, f)
+	})
+	if !slices.Equal(found, want) {
+		t.Errorf("what reaches a node or a plugin:\n%s\nwant only:\n%s",
+			strings.Join(found, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A test that cannot fail proves nothing: a side door that is planted in package main is found.
+func TestASideDoorIsFound(t *testing.T) {
+	root, err := rootDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	planted := map[string][]byte{root + "/host/cmd/caponier/side_door.go": []byte(sideDoor)}
+	found := uses(t, loadHost(t, planted))
+	for _, want := range []string{"host/cmd/caponier sideDoor Executor.Execute",
+		"host/cmd/caponier sideDoor Executor.Lookup"} {
+		if !slices.Contains(found, want) {
+			t.Errorf("the planted call %q is not found among %q", want, found)
+		}
+	}
+}
