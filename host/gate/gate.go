@@ -1,5 +1,5 @@
-// Package gate is the one way to an effect: it decides each tool call and each operation of a
-// running tool, journals the decision, and only then acts on the value that was decided.
+// Package gate is the one way to an effect. It decides each tool call, and each operation of a
+// running tool. It journals the decision, and then acts on the very value that was decided.
 //
 // It holds the vocabulary that the other packages share. It imports only sdk/abi, the wire. The
 // only function that reaches a [Runner] or an [Executor] is pass; a test over all of host holds
