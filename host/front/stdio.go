@@ -28,7 +28,7 @@ const farewell = time.Second
 // says. While it runs, nothing else may write to stdout: os.Stdout is stderr.
 func (s *Server) Stdio(ctx context.Context) error {
 	if s.opts.Principal.ID == "" {
-		return errors.New("front: no principal is configured for stdio: set identity.stdio")
+		return errors.New("front: no principal is configured for stdio: set [cli] principal")
 	}
 	in, out := s.opts.Stdin, s.opts.Stdout
 	if in == nil {

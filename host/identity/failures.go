@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 var errTooMany = errors.New("too many failed attempts from this address")
@@ -15,7 +17,7 @@ const (
 	maxRemembered = 10_000
 )
 
-// address is who is at the other end of the connection; what headers claim about it does not count.
+// address is the other end of the connection; what headers say about it does not count.
 func address(r *http.Request) netip.Addr {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -24,48 +26,38 @@ func address(r *http.Request) netip.Addr {
 	return ap.Addr().Unmap().WithZone("")
 }
 
-// failures counts wrong tokens by address; an IPv6 caller counts as its /64.
+// failures limits wrong tokens by address; an IPv6 address counts as its /64.
 type failures struct {
 	now func() time.Time
 
 	mu   sync.Mutex // guards seen
-	seen map[netip.Addr]window
-}
-
-type window struct {
-	start time.Time
-	n     int
-}
-
-func network(a netip.Addr) netip.Addr {
-	if a.Is6() {
-		if p, err := a.Prefix(64); err == nil {
-			return p.Addr()
-		}
-	}
-	return a
+	seen map[netip.Addr]*rate.Limiter
 }
 
 // tooMany counts a failure and reports whether there have been too many.
 func (f *failures) tooMany(a netip.Addr) bool {
+	if a.Is6() {
+		if p, err := a.Prefix(64); err == nil {
+			a = p.Addr()
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.now()
 	if len(f.seen) >= maxRemembered {
-		for k, w := range f.seen {
-			if now.Sub(w.start) >= time.Minute {
+		for k, l := range f.seen {
+			if l.TokensAt(now) >= maxFailures {
 				delete(f.seen, k)
 			}
 		}
 	}
 	if f.seen == nil || len(f.seen) >= maxRemembered {
-		f.seen = map[netip.Addr]window{}
+		f.seen = map[netip.Addr]*rate.Limiter{}
 	}
-	w := f.seen[network(a)]
-	if now.Sub(w.start) >= time.Minute {
-		w = window{start: now}
+	l := f.seen[a]
+	if l == nil {
+		l = rate.NewLimiter(rate.Every(time.Minute/maxFailures), maxFailures)
+		f.seen[a] = l
 	}
-	w.n++
-	f.seen[network(a)] = w
-	return w.n > maxFailures
+	return !l.AllowN(now, 1)
 }

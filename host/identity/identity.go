@@ -1,5 +1,5 @@
-// Package identity says who is calling: a configured principal, or one that a bearer token of ours
-// or of an OpenID provider proves.
+// Package identity authenticates callers over HTTP: by a bearer token of this host, by a token of
+// an OpenID provider, or as the one principal that the configuration names.
 package identity
 
 import (
@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,19 +19,19 @@ import (
 
 // Principal is one entry of [[identity.principals]].
 type Principal struct {
-	ID    string   `koanf:"id"`
-	Roles []string `koanf:"roles"` // none: all that policy gives it; otherwise only these of them
+	ID string `koanf:"id"`
+	// the only roles that the principal may have, whichever way it comes in; none for all that
+	// the site gives it
+	Roles []string `koanf:"roles"`
 }
 
-// Options of a Verifier. Everything that names a principal must name one of Principals.
+// Options of a Verifier. The zero value lets no HTTP caller in.
 type Options struct {
 	Principals []Principal `koanf:"principals"`
-	Stdio      string      `koanf:"stdio"` // who calls over stdio
-	// who calls over HTTP without a token; loopback only, and not beside Tokens
+	// the principal of HTTP callers without a token; loopback only, and not beside Tokens or OIDC
 	HTTP   string `koanf:"http"`
-	CLI    string `koanf:"cli"`    // who calls from the command line
 	Tokens string `koanf:"tokens"` // file of bearer tokens, mode 0600; "" for none
-	// an OpenID provider whose tokens are good here; may stand beside Tokens
+	// an OpenID provider whose access tokens are accepted; may stand beside Tokens
 	OIDC OIDC `koanf:"oidc"`
 
 	Client *http.Client     `koanf:"-"` // reaches the provider; nil for a plain one
@@ -40,54 +41,80 @@ type Options struct {
 
 var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,63}$`)
 
-// Validate says which key is wrong and what would be right.
+// Validate returns an error that names the key that is wrong and what it must be.
 func (o Options) Validate() error {
 	known := map[string]bool{}
 	for _, p := range o.Principals {
 		switch {
 		case !idForm.MatchString(p.ID):
-			return fmt.Errorf(
-				"identity.principals: id %q must be 1 to 64 of a-z 0-9 . _ @ - and start with a letter or digit",
-				p.ID,
-			)
+			return fmt.Errorf("identity.principals: id %q must be 1 to 64 of a-z 0-9 . _ @ - and "+
+				"start with a letter or digit", p.ID)
 		case known[p.ID]:
 			return fmt.Errorf("identity.principals: id %q is there twice", p.ID)
 		}
 		for _, r := range p.Roles {
 			if !idForm.MatchString(r) {
-				return fmt.Errorf(
-					"identity.principals: %s: role %q must be 1 to 64 of a-z 0-9 . _ @ -",
-					p.ID,
-					r,
-				)
+				return fmt.Errorf("identity.principals: %s: role %q must be 1 to 64 of "+
+					"a-z 0-9 . _ @ -", p.ID, r)
 			}
 		}
 		known[p.ID] = true
 	}
-	for key, id := range map[string]string{"stdio": o.Stdio, "http": o.HTTP, "cli": o.CLI} {
-		if id != "" && !known[id] {
-			return fmt.Errorf("identity.%s: %q is not in identity.principals", key, id)
-		}
+	if o.HTTP != "" && !known[o.HTTP] {
+		return fmt.Errorf("identity.http: %q is not in identity.principals", o.HTTP)
 	}
 	if o.HTTP != "" && (o.Tokens != "" || o.OIDC.Issuer != "") {
-		return errors.New(
-			"identity.http beside identity.tokens or identity.oidc: a caller without a token would be let in; take one out",
-		)
+		return errors.New("identity.http beside identity.tokens or identity.oidc: callers without " +
+			"a token would be let in; remove one of them")
 	}
 	return o.OIDC.validate()
 }
 
-// Verifier answers who is calling. It is safe for concurrent use.
+// Configured returns the principal with this id as the configuration describes it. To policy, no
+// roles mean that nothing narrows the roles that the site gives.
+func (o Options) Configured(id string) gate.Principal {
+	p := gate.Principal{ID: id, Roles: []string{}, Auth: "config"}
+	for _, listed := range o.Principals {
+		if listed.ID == id {
+			p.Roles = append(p.Roles, listed.Roles...)
+		}
+	}
+	return p
+}
+
+// narrowed returns the principal with this id, with those of the roles that its credential names
+// which its entry in the configuration has too. claimed is nil when the credential names none. A
+// credential whose roles are all taken away is an error, since no roles would mean all of them.
+func (o Options) narrowed(id, auth string, claimed []string) (gate.Principal, error) {
+	p := o.Configured(id)
+	p.Auth = auth
+	if claimed == nil {
+		return p, nil
+	}
+	if len(p.Roles) > 0 {
+		own := p.Roles
+		claimed = slices.DeleteFunc(slices.Clone(claimed), func(r string) bool {
+			return !slices.Contains(own, r)
+		})
+	}
+	if len(claimed) == 0 {
+		return gate.Principal{}, fmt.Errorf("the credential of %s names no role that it has in "+
+			"identity.principals", id)
+	}
+	p.Roles = claimed
+	return p, nil
+}
+
+// Verifier authenticates HTTP callers. It is safe for concurrent use.
 type Verifier struct {
 	opts   Options
-	byID   map[string]gate.Principal
 	tokens *Tokens
 	oidc   *provider
 	fails  failures
 }
 
-// New makes a Verifier. The token file is read at each request, so that a revocation holds at once;
-// it need not exist yet.
+// New returns a Verifier. It reads the token file at each request, so that a revocation holds at
+// once; the file need not exist yet.
 func New(o Options) (*Verifier, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -98,14 +125,7 @@ func New(o Options) (*Verifier, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	v := &Verifier{opts: o, byID: map[string]gate.Principal{}, fails: failures{now: o.Now}}
-	for _, p := range o.Principals {
-		v.byID[p.ID] = gate.Principal{
-			ID:    p.ID,
-			Roles: append([]string{}, p.Roles...),
-			Auth:  "config",
-		}
-	}
+	v := &Verifier{opts: o, fails: failures{now: o.Now}}
 	if o.Tokens != "" {
 		v.tokens = &Tokens{Path: o.Tokens, Now: o.Now}
 		if _, err := v.tokens.List(); err != nil {
@@ -118,27 +138,54 @@ func New(o Options) (*Verifier, error) {
 	return v, nil
 }
 
-// Stdio is who calls over stdio, CLI who calls from the command line; a Principal without an ID is
-// nobody.
-func (v *Verifier) Stdio() gate.Principal { return v.byID[v.opts.Stdio] }
-func (v *Verifier) CLI() gate.Principal   { return v.byID[v.opts.CLI] }
-
-// Authenticates is true when HTTP callers prove who they are.
+// Authenticates reports whether HTTP callers have to prove who they are.
 func (v *Verifier) Authenticates() bool { return v.tokens != nil || v.oidc != nil }
+
+// caller is what Middleware found out about a request.
+type caller struct {
+	gate.Principal
+	secret string // the token of this host, or ""
+	from   netip.Addr
+	at     time.Time
+}
 
 type key struct{}
 
-// Principal is who sent the request that the context belongs to, as Middleware found.
+// Principal returns the caller of the request that ctx belongs to, as Middleware found it.
 func (v *Verifier) Principal(ctx context.Context) (gate.Principal, bool) {
-	p, ok := ctx.Value(key{}).(gate.Principal)
-	return p, ok
+	c, ok := ctx.Value(key{}).(caller)
+	return c.Principal, ok
 }
 
-// Middleware lets only known callers through. Others get 401, the same whatever was wrong, or 429
-// after too many failures from one address.
+// Current returns an error unless the credential of the request that ctx belongs to still proves
+// the principal and roles that Middleware found: its token was revoked or removed, or cannot be
+// read. A call that began before its token expired stays current until it ends.
+func (v *Verifier) Current(ctx context.Context) error {
+	c, ok := ctx.Value(key{}).(caller)
+	if !ok {
+		return errors.New("the caller is not known")
+	}
+	if c.secret == "" {
+		return nil
+	}
+	p, err := v.own(c.secret, c.from, c.at)
+	if err == nil && (p.ID != c.ID || !slices.Equal(p.Roles, c.Roles)) {
+		err = fmt.Errorf("the token of %s was changed", c.ID)
+	}
+	return err
+}
+
+// Middleware lets only known callers through. Others get 401, whatever was wrong, or 429 after too
+// many failures from one address, 403 when a scope is missing, and 503 when tokens cannot be
+// checked.
 func (v *Verifier) Middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, err := v.identify(r)
+		c, err := v.identify(r)
+		if err == nil {
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), key{}, c)))
+			return
+		}
+		scope := (*scopeError)(nil)
 		switch {
 		case errors.Is(err, errTooMany):
 			w.Header().Set("Retry-After", "60")
@@ -146,34 +193,27 @@ func (v *Verifier) Middleware(next http.Handler) http.Handler {
 			return
 		case errors.Is(err, errUnreadable):
 			v.opts.Log.Error("tokens cannot be checked", "error", err)
-			http.Error(
-				w,
-				"callers cannot be identified at the moment",
-				http.StatusServiceUnavailable,
-			)
-			return
-		case err != nil:
-			v.opts.Log.Warn("an HTTP caller was turned away", "from", r.RemoteAddr, "why", err)
-			scope := (*scopeError)(nil)
-			if errors.As(err, &scope) {
-				w.Header().Set("WWW-Authenticate", v.challenge("insufficient_scope"))
-				http.Error(w, "the token lacks a scope", http.StatusForbidden)
-				return
-			}
-			wrong := "invalid_token"
-			// RFC 6750: no error for a request that brought no token
-			if r.Header.Get("Authorization") == "" {
-				wrong = ""
-			}
-			w.Header().Set("WWW-Authenticate", v.challenge(wrong))
-			http.Error(w, "a valid bearer token is required", http.StatusUnauthorized)
+			http.Error(w, "callers cannot be identified at the moment",
+				http.StatusServiceUnavailable)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), key{}, p)))
+		v.opts.Log.Warn("an HTTP caller was turned away", "from", r.RemoteAddr, "why", err)
+		switch {
+		case errors.As(err, &scope):
+			w.Header().Set("WWW-Authenticate", v.challenge("insufficient_scope"))
+			http.Error(w, "the token lacks a scope", http.StatusForbidden)
+		case r.Header.Get("Authorization") == "": // RFC 6750: then no error is named
+			w.Header().Set("WWW-Authenticate", v.challenge(""))
+			http.Error(w, "a valid bearer token is required", http.StatusUnauthorized)
+		default:
+			w.Header().Set("WWW-Authenticate", v.challenge("invalid_token"))
+			http.Error(w, "a valid bearer token is required", http.StatusUnauthorized)
+		}
 	})
 }
 
-// challenge says what a caller lacks, and where a client can find out how to get it.
+// challenge is the WWW-Authenticate header: what the request lacks, and where a client learns how
+// to get it.
 func (v *Verifier) challenge(wrong string) string {
 	c := `Bearer realm="caponier"`
 	if wrong != "" {
@@ -188,82 +228,59 @@ func (v *Verifier) challenge(wrong string) string {
 	return c
 }
 
-func (v *Verifier) identify(r *http.Request) (gate.Principal, error) {
+func (v *Verifier) identify(r *http.Request) (caller, error) {
 	if !v.Authenticates() {
-		if p := v.byID[v.opts.HTTP]; p.ID != "" {
-			return p, nil
+		if v.opts.HTTP == "" {
+			return caller{}, errors.New("identity.http names no principal")
 		}
-		return gate.Principal{}, errors.New("identity.http names nobody")
+		return caller{Principal: v.opts.Configured(v.opts.HTTP)}, nil
 	}
 	from, header := address(r), r.Header["Authorization"]
-	p, err := v.bearer(r.Context(), header, from)
-	// A good token is let in whatever else came from its address, so that nobody can lock others
-	// out; guessing 256 bits needs no limiter.
+	c, err := v.bearer(r.Context(), header, from)
+	// Failures never shut out a good token of the same address: guessing 256 bits needs no limit.
 	if err != nil && !errors.Is(err, errUnreadable) && len(header) > 0 && v.fails.tooMany(from) {
-		return gate.Principal{}, errTooMany
+		return caller{}, errTooMany
 	}
-	return p, err
+	return c, err
 }
 
-// bearer tells our own tokens from the provider's by their mark.
+// bearer checks a token of this host, which its first characters tell, or of the provider.
 func (v *Verifier) bearer(
-	ctx context.Context,
-	header []string,
-	from netip.Addr,
-) (gate.Principal, error) {
+	ctx context.Context, header []string, from netip.Addr,
+) (c caller, err error) {
 	if len(header) != 1 {
-		return gate.Principal{}, errors.New("no single Authorization header")
+		return c, errors.New("there is no single Authorization header")
 	}
 	scheme, secret, _ := strings.Cut(header[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return gate.Principal{}, errors.New("the Authorization header is not Bearer")
+		return c, errors.New("the Authorization header is not Bearer")
 	}
 	if v.oidc != nil && !strings.HasPrefix(secret, tokenMark) {
-		return v.oidc.check(ctx, secret)
+		id, roles, err := v.oidc.check(ctx, secret)
+		if err != nil {
+			return c, err
+		}
+		c.Principal, err = v.opts.narrowed(id, "oidc", roles)
+		return c, err
 	}
 	if v.tokens == nil {
-		return gate.Principal{}, errors.New("tokens of our own are not switched on")
+		return c, errors.New("identity.tokens is not set")
 	}
-	t, err := v.tokens.check(secret, from)
+	c = caller{secret: secret, from: from, at: v.opts.Now()}
+	c.Principal, err = v.own(secret, from, c.at)
+	return c, err
+}
+
+// own checks a token of this host at a time.
+func (v *Verifier) own(secret string, from netip.Addr, at time.Time) (gate.Principal, error) {
+	t, err := v.tokens.check(secret, from, at)
 	if err != nil {
 		return gate.Principal{}, err
 	}
-	p := v.byID[t.Principal]
-	if p.ID == "" {
-		return p, fmt.Errorf(
-			"token %s is for %s, who is not in identity.principals",
-			t.Prefix,
-			t.Principal,
-		)
+	listed := func(p Principal) bool { return p.ID == t.Principal }
+	if !slices.ContainsFunc(v.opts.Principals, listed) {
+		return gate.Principal{}, fmt.Errorf("token %s: %s is not in identity.principals",
+			t.Prefix, t.Principal)
 	}
-	p.Auth = "token"
-	if len(t.Roles) == 0 {
-		return p, nil
-	}
-	// A token can narrow its principal's roles. To policy, a caller without roles is one whose
-	// roles nobody has narrowed, so none may be left over.
-	if len(p.Roles) > 0 {
-		t.Roles = intersect(p.Roles, t.Roles)
-	}
-	if p.Roles = t.Roles; len(p.Roles) == 0 {
-		return gate.Principal{}, fmt.Errorf(
-			"token %s is for roles that %s does not have",
-			t.Prefix,
-			t.Principal,
-		)
-	}
-	return p, nil
-}
-
-func intersect(a, b []string) []string {
-	both := []string{}
-	for _, x := range a {
-		for _, y := range b {
-			if x == y {
-				both = append(both, x)
-				break
-			}
-		}
-	}
-	return both
+	return v.opts.narrowed(t.Principal, "token", t.Roles)
 }

@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -10,6 +12,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,10 +34,8 @@ func TestOptionsAreRefusedWithTheirKey(t *testing.T) {
 		{"empty id", "identity.principals", Options{Principals: []Principal{{}}}},
 		{"id twice", "twice", Options{Principals: []Principal{{ID: "a"}, {ID: "a"}}}},
 		{"odd role", "role", Options{Principals: []Principal{{ID: "a", Roles: []string{"a b"}}}}},
-		{"stdio for nobody", "identity.stdio", Options{Stdio: "x"}},
-		{"http for nobody", "identity.http", Options{HTTP: "x"}},
-		{"cli for nobody", "identity.cli", Options{CLI: "x"}},
-		{"open door beside tokens", "take one out", Options{Principals: people(), HTTP: "anna", Tokens: "t"}},
+		{"http for an unknown principal", "identity.http", Options{HTTP: "x"}},
+		{"open door beside tokens", "would be let in", Options{Principals: people(), HTTP: "anna", Tokens: "t"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := New(c.o); err == nil || !strings.Contains(err.Error(), c.says) {
@@ -59,29 +60,146 @@ func ask(v *Verifier, from string, auth ...string) (int, gate.Principal, http.He
 }
 
 func TestAConfiguredPrincipalCalls(t *testing.T) {
-	v, err := New(
-		Options{Principals: people(), Stdio: "anna", CLI: "bert", HTTP: "anna", Log: quiet},
-	)
+	v, err := New(Options{Principals: people(), HTTP: "anna", Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := v.Stdio(); !reflect.DeepEqual(
-		p,
-		gate.Principal{ID: "anna", Roles: []string{"operator", "reader"}, Auth: "config"},
-	) ||
-		v.CLI().ID != "bert" ||
-		v.Authenticates() {
-		t.Errorf("stdio %+v, cli %+v", p, v.CLI())
-	}
-	if code, who, _ := ask(v, "127.0.0.1:1"); code != 200 || who.ID != "anna" {
+	if code, who, _ := ask(v, "127.0.0.1:1"); code != 200 || who.ID != "anna" || v.Authenticates() {
 		t.Errorf("%d %+v", code, who)
 	}
-	nobody, err := New(Options{Log: quiet})
+	zero, err := New(Options{Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, _, _ := ask(nobody, "127.0.0.1:1"); code != 401 || nobody.Stdio().ID != "" {
-		t.Errorf("without any configuration: %d, stdio %+v", code, nobody.Stdio())
+	if code, _, _ := ask(zero, "127.0.0.1:1"); code != 401 {
+		t.Errorf("without any configuration: %d", code)
+	}
+}
+
+// The roles of [[identity.principals]] narrow every way in: nobody has more roles over one of them
+// than over another. Policy takes no roles for "not narrowed", so a credential that is left without
+// any is refused.
+func TestRolesNarrowEveryWayIn(t *testing.T) {
+	p := newIDP(t)
+	both := []string{"operator", "viewer"}
+	for _, c := range []struct {
+		listed  bool
+		roles   []string // of the entry
+		claimed []string // by the credential
+		want    []string // nil is refused
+	}{
+		{true, nil, nil, []string{}},
+		{true, []string{"viewer"}, nil, []string{"viewer"}},
+		{true, both, nil, both},
+		{true, nil, []string{"viewer"}, []string{"viewer"}},
+		{true, []string{"viewer"}, both, []string{"viewer"}},
+		{true, []string{"viewer"}, []string{"operator"}, nil},
+		{true, both, []string{"operator"}, []string{"operator"}},
+		{false, nil, nil, []string{}},
+		{false, nil, []string{"viewer"}, []string{"viewer"}},
+	} {
+		o := Options{Log: quiet}
+		if c.listed {
+			o.Principals = []Principal{{ID: "demo", Roles: c.roles}}
+		}
+		ways := map[string]gate.Principal{}
+		if c.claimed == nil { // these have no credential that could name roles
+			ways["stdio and CLI"] = o.Configured("demo")
+			if c.listed {
+				open := o
+				open.HTTP = "demo"
+				v, err := New(open)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, ways["HTTP without a token"], _ = ask(v, "127.0.0.1:1")
+			}
+		}
+		o.Tokens = filepath.Join(t.TempDir(), "tokens")
+		o.OIDC = OIDC{Issuer: p.URL, Audience: "https://ops.example/mcp"}
+		if c.claimed != nil {
+			o.OIDC.RolesClaim = "groups"
+		}
+		v, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.listed {
+			secret, _, err := (&Tokens{Path: o.Tokens}).New("demo", c.claimed, "", time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, ways["token"], _ = ask(v, "192.0.2.1:1", "Bearer "+secret)
+		}
+		jwt := p.token(t, nil, map[string]any{"sub": "demo", "groups": c.claimed})
+		_, ways["OIDC"], _ = ask(v, "192.0.2.2:1", "Bearer "+jwt)
+		for way, who := range ways {
+			if !reflect.DeepEqual(who.Roles, c.want) || c.want != nil && who.ID != "demo" {
+				t.Errorf("entry %v %v, credential %v, over %s: %+v, want roles %v",
+					c.listed, c.roles, c.claimed, way, who, c.want)
+			}
+		}
+	}
+}
+
+// A call that runs asks again whether its caller's credential holds.
+func TestCurrent(t *testing.T) {
+	v, tokens, now := withTokens(t)
+	during := func(auth string, do func(ctx context.Context)) {
+		r := httptest.NewRequest("POST", "/mcp", nil)
+		r.Header.Set("Authorization", auth)
+		ran := false
+		v.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			ran = true
+			do(r.Context())
+		})).ServeHTTP(httptest.NewRecorder(), r)
+		if !ran {
+			t.Error("the caller was not let in")
+		}
+	}
+	if err := v.Current(context.Background()); err == nil {
+		t.Error("a caller whom the middleware did not see is current")
+	}
+	for name, c := range map[string]struct {
+		change func(tok Token) error
+		why    string // it is not current any more
+	}{
+		"nothing changes": {func(Token) error { return nil }, ""},
+		"it expires":      {func(Token) error { now.t = now.t.Add(2 * time.Hour); return nil }, ""},
+		"it is revoked":   {func(tok Token) error { return tokens.Revoke(tok.Prefix) }, "was revoked"},
+		"it is taken out": {func(Token) error {
+			return tokens.change(func([]Token) ([]Token, error) { return nil, nil })
+		}, "unknown token"},
+		"its roles are narrowed": {func(tok Token) error {
+			return tokens.change(func(all []Token) ([]Token, error) {
+				all[len(all)-1].Roles = []string{"reader"}
+				return all, nil
+			})
+		}, "was changed"},
+		"the file is not to be trusted": {func(Token) error {
+			return os.Chmod(tokens.Path, 0o666)
+		}, "cannot be read"},
+		"the file is gone": {func(Token) error { return os.Remove(tokens.Path) }, "unknown token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			os.Remove(tokens.Path)
+			secret, kept, err := tokens.New("anna", nil, "", time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			during("Bearer "+secret, func(ctx context.Context) {
+				if err := v.Current(ctx); err != nil {
+					t.Errorf("at once: %v", err)
+				}
+				if err := c.change(kept); err != nil {
+					t.Fatal(err)
+				}
+				err := v.Current(ctx)
+				if (err == nil) != (c.why == "") || err != nil && !strings.Contains(err.Error(), c.why) {
+					t.Errorf("got %v, want %q", err, c.why)
+				}
+			})
+		})
 	}
 }
 
@@ -199,6 +317,19 @@ func TestTheSecretIsNowhereAtRest(t *testing.T) {
 
 func TestATokenFileThatCannotBeTrustedLetsNobodyIn(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
+		"writable by others": func(p string) error { return os.Chmod(p, 0o622) },
+		"in a directory that others may write to": func(p string) error {
+			return os.Chmod(filepath.Dir(p), 0o777)
+		},
+		"of another user": func(p string) error {
+			if err := os.Chown(p, 12345, 12345); err != nil { // only root may
+				return os.Chmod(p, 0o644)
+			}
+			return nil
+		},
+		"a FIFO": func(p string) error {
+			return errors.Join(os.Remove(p), syscall.Mkfifo(p, 0o600))
+		},
 		"readable by others": func(p string) error { return os.Chmod(p, 0o644) },
 		"half a line":        func(p string) error { return appendTo(p, `{"prefix":"cap_`) },
 		"an unknown field":   func(p string) error { return appendTo(p, `{"admin":true}`+"\n") },
@@ -228,7 +359,7 @@ func TestATokenFileThatCannotBeTrustedLetsNobodyIn(t *testing.T) {
 				t.Errorf("afterwards: %d", code)
 			}
 			if _, err := New(Options{Principals: people(), Tokens: tokens.Path, Log: quiet}); err == nil ||
-				!strings.Contains(err.Error(), tokens.Path) {
+				!strings.Contains(err.Error(), filepath.Dir(tokens.Path)) {
 				t.Errorf("a new host starts with it: %v", err)
 			}
 		})

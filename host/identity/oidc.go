@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -23,37 +24,33 @@ import (
 )
 
 // OIDC makes this host an OAuth 2.1 resource server: callers bring access tokens (JWTs) that Issuer
-// signed for Audience. It never passes them on.
+// signed for Audience. The host never passes them on.
 type OIDC struct {
 	Issuer string `koanf:"issuer"` // https URL of the provider; "" for none
-	// the URL of this host's /mcp as callers know it; tokens must name it
-	Audience   string   `koanf:"audience"`
-	Algorithms []string `koanf:"algorithms"` // of signatures: RS256, ES256, EdDSA
-	IDClaim    string   `koanf:"id_claim"`   // the claim that names the principal: sub
-	// the claim that lists roles; "" for none. Policy says which roles may be claimed at all
+	// what tokens must name as their audience: the URL of this host's /mcp, unless Resource is set
+	Audience string `koanf:"audience"`
+	// the URL of this host's /mcp as callers know it, when the provider's audience is no URL; "" is
+	// Audience
+	Resource   string   `koanf:"resource"`
+	Algorithms []string `koanf:"algorithms"` // of signatures; none for RS256, ES256, EdDSA
+	IDClaim    string   `koanf:"id_claim"`   // the claim that holds the principal's id; "" is sub
+	// the claim that lists roles, or its path with dots, such as realm_access.roles. A token
+	// without a role in it is refused. "" means that tokens do not narrow roles.
 	RolesClaim string   `koanf:"roles_claim"`
 	Scopes     []string `koanf:"scopes"` // that every token must have; also told to clients
 }
 
-var algorithms = []string{
-	"RS256",
-	"RS384",
-	"RS512",
-	"PS256",
-	"PS384",
-	"PS512",
-	"ES256",
-	"ES384",
-	"ES512",
-	"EdDSA",
-}
+var algorithms = strings.Fields("RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA")
 
 const (
 	maxJWT       = 16 << 10
 	maxJWKS      = 1 << 20
+	minRSA       = 2048 // bits of a key
 	wellKnown    = "/.well-known/oauth-protected-resource"
-	providerTime = 10 * time.Second
+	providerTime = 4 * time.Second // for one answer
 )
+
+var audienceForm = regexp.MustCompile(`^[!-~]{1,256}$`)
 
 func (o OIDC) validate() error {
 	if o.Issuer == "" {
@@ -62,32 +59,39 @@ func (o OIDC) validate() error {
 		}
 		return nil
 	}
-	for key, raw := range map[string]string{"issuer": o.Issuer, "audience": o.Audience} {
+	for key, raw := range map[string]string{"issuer": o.Issuer, "resource": o.resource()} {
 		u, err := url.Parse(raw)
 		if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.RawQuery != "" ||
 			u.Scheme != "https" && !(u.Scheme == "http" && loopback(u.Hostname())) {
+			if key == "resource" && o.Resource == "" {
+				return fmt.Errorf("identity.oidc.audience: %q is not a plain https URL; set it to "+
+					"the URL of this host's /mcp, or set identity.oidc.resource to that", raw)
+			}
 			return fmt.Errorf("identity.oidc.%s: %q is not a plain https URL", key, raw)
 		}
 	}
+	if !audienceForm.MatchString(o.Audience) {
+		return fmt.Errorf("identity.oidc.audience: %q must be 1 to 256 characters without spaces",
+			o.Audience)
+	}
 	for _, a := range o.Algorithms {
 		if !slices.Contains(algorithms, a) {
-			return fmt.Errorf(
-				"identity.oidc.algorithms: %q is not an asymmetric signature that is known here (%s)",
-				a,
-				strings.Join(algorithms, " "),
-			)
+			return fmt.Errorf("identity.oidc.algorithms: %q must be one of %s",
+				a, strings.Join(algorithms, " "))
 		}
 	}
 	return nil
 }
+
+func (o OIDC) resource() string { return cmp.Or(o.Resource, o.Audience) }
 
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// provider verifies one issuer's tokens. It finds the issuer's keys at the first token, so that a
-// host starts while its provider is down.
+// provider verifies the tokens of one issuer. It finds the issuer's keys at the first token, so
+// that a host starts while its provider is down.
 type provider struct {
 	OIDC
 	client *http.Client
@@ -95,6 +99,8 @@ type provider struct {
 
 	mu       sync.Mutex // guards the following
 	verifier *oidc.IDTokenVerifier
+	failed   error     // why there is none,
+	at       time.Time // and since when
 }
 
 func newProvider(o OIDC, client *http.Client, now func() time.Time) *provider {
@@ -107,18 +113,16 @@ func newProvider(o OIDC, client *http.Client, now func() time.Time) *provider {
 	}
 	bounded := *client
 	bounded.Timeout = providerTime
-	bounded.Transport = &polite{
-		next:  client.Transport,
-		limit: rate.NewLimiter(rate.Every(5*time.Second), 4),
-	}
+	bounded.Transport = &polite{cmp.Or[http.RoundTripper](client.Transport, http.DefaultTransport),
+		rate.NewLimiter(rate.Every(5*time.Second), 4)}
 	bounded.CheckRedirect = func(*http.Request, []*http.Request) error {
 		return errors.New("the provider redirects, which is not followed")
 	}
 	return &provider{OIDC: o, client: &bounded, now: now}
 }
 
-// polite keeps callers with made-up key ids from having the provider asked for its keys again and
-// again, and bounds what it answers.
+// polite bounds how often tokens with made-up key ids make this host ask the provider, and how much
+// it answers.
 type polite struct {
 	next  http.RoundTripper
 	limit *rate.Limiter
@@ -128,11 +132,7 @@ func (p *polite) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !p.limit.Allow() {
 		return nil, errors.New("the provider was asked too often")
 	}
-	next := p.next
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	res, err := next.RoundTrip(r)
+	res, err := p.next.RoundTrip(r)
 	if err == nil {
 		res.Body = struct {
 			io.Reader
@@ -143,108 +143,146 @@ func (p *polite) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (p *provider) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
+	began := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.verifier != nil {
 		return p.verifier, nil
 	}
-	// The keys are fetched again later, when this request is long over.
-	found, err := oidc.NewProvider(
-		oidc.ClientContext(context.WithoutCancel(ctx), p.client),
-		p.Issuer,
-	)
-	if err != nil {
-		return nil, fmt.Errorf("%w: OIDC provider %s: %w", errUnreadable, p.Issuer, err)
+	if p.at.After(began) { // it failed while this caller waited
+		return nil, p.failed
 	}
-	p.verifier = found.Verifier(
-		&oidc.Config{ClientID: p.Audience, SupportedSigningAlgs: p.Algorithms, Now: p.now},
-	)
+	// Keys are fetched again later with the same context, when this request is over.
+	found, err := oidc.NewProvider(
+		oidc.ClientContext(context.WithoutCancel(ctx), p.client), p.Issuer)
+	if err != nil {
+		p.failed = fmt.Errorf("%w: OIDC provider %s: %w", errUnreadable, p.Issuer, err)
+		p.at = time.Now()
+		return nil, p.failed
+	}
+	p.verifier = found.Verifier(&oidc.Config{ClientID: p.Audience, Now: p.now,
+		SupportedSigningAlgs: p.Algorithms})
 	return p.verifier, nil
 }
 
-// check gives the principal of a token. What cannot be right is refused before the provider's keys
-// are needed.
-func (p *provider) check(ctx context.Context, raw string) (gate.Principal, error) {
-	var none gate.Principal
-	if len(raw) > maxJWT || strings.Count(raw, ".") != 2 {
-		return none, errors.New("not a JWT of at most 16 KiB")
-	}
-	head, _, _ := strings.Cut(raw, ".")
-	header, err := base64.RawURLEncoding.DecodeString(head)
+// check returns the id and roles that a token proves; roles are nil without RolesClaim. What the
+// token's form already forbids is refused before the provider's keys are needed.
+func (p *provider) check(ctx context.Context, raw string) (id string, roles []string, err error) {
+	claims, err := p.parse(raw)
 	if err != nil {
-		return none, fmt.Errorf("JWT header: %w", err)
-	}
-	var h struct {
-		Type string   `json:"typ"`
-		Crit []string `json:"crit"`
-		Alg  string   `json:"alg"`
-	}
-	if err := json.Unmarshal(header, &h); err != nil {
-		return none, fmt.Errorf("JWT header: %w", err)
-	}
-	if !slices.Contains(p.Algorithms, h.Alg) || len(h.Crit) > 0 ||
-		h.Type != "" &&
-			!slices.Contains(
-				[]string{"jwt", "at+jwt", "application/at+jwt"},
-				strings.ToLower(h.Type),
-			) {
-		return none, fmt.Errorf(
-			"JWT with alg %.20q, typ %.20q or crit is not an access token for us",
-			h.Alg,
-			h.Type,
-		)
+		return "", nil, err
 	}
 	verifier, err := p.ready(ctx)
 	if err != nil {
-		return none, err
+		return "", nil, err
 	}
-	token, err := verifier.Verify(ctx, raw)
+	if _, err := verifier.Verify(ctx, raw); err != nil {
+		return "", nil, err
+	}
+	return p.claimed(claims)
+}
+
+// parse returns the claims of a token whose signature is not checked yet.
+func (p *provider) parse(raw string) (claims map[string]any, err error) {
+	parts := strings.Split(raw, ".")
+	if len(raw) > maxJWT || len(parts) != 3 {
+		return nil, errors.New("not a JWT of at most 16 KiB")
+	}
+	header, err := object(parts[0])
 	if err != nil {
-		return none, err
+		return nil, fmt.Errorf("JWT header: %w", err)
 	}
-	claims := map[string]json.RawMessage{}
-	if err := token.Claims(&claims); err != nil {
-		return none, fmt.Errorf("claims: %w", err)
+	alg, _ := header["alg"].(string)
+	if _, crit := header["crit"]; crit || !slices.Contains(p.Algorithms, alg) {
+		return nil, fmt.Errorf("JWT with alg %.20q or crit is not accepted", alg)
 	}
-	var id string
-	if err := json.Unmarshal(claims[p.IDClaim], &id); err != nil || !idForm.MatchString(id) {
-		return none, fmt.Errorf(
-			"claim %s is not the id of a principal: 1 to 64 of a-z 0-9 . _ @ -",
-			p.IDClaim,
-		)
+	switch typ, _ := header["typ"].(string); strings.ToLower(typ) {
+	case "", "jwt", "at+jwt", "application/at+jwt":
+	default:
+		return nil, fmt.Errorf("JWT with typ %.20q is not an access token", typ)
 	}
+	// A signature is as long as the key's modulus, or it does not verify.
+	sig, err := base64.RawURLEncoding.DecodeString(parts[2])
+	if err != nil || (alg[0] == 'R' || alg[0] == 'P') && len(sig)*8 < minRSA {
+		return nil, fmt.Errorf("JWT is signed with an RSA key under %d bits, or not at all", minRSA)
+	}
+	if claims, err = object(parts[1]); err != nil {
+		return nil, fmt.Errorf("JWT claims: %w", err)
+	}
+	return claims, nil
+}
+
+// object decodes a part of a JWT strictly: two readers of it must not see two values.
+func object(part string) (map[string]any, error) {
+	data, err := base64.RawURLEncoding.DecodeString(part)
+	if err != nil {
+		return nil, err
+	}
+	v, err := gate.Decode(data, maxJWT)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, errors.New("not an object")
+	}
+	return m, nil
+}
+
+func (p *provider) claimed(claims map[string]any) (id string, roles []string, err error) {
+	if id, _ = claims[p.IDClaim].(string); !idForm.MatchString(id) {
+		return "", nil, fmt.Errorf("claim %s is not the id of a principal: 1 to 64 of "+
+			"a-z 0-9 . _ @ -", p.IDClaim)
+	}
+	scopes := append(words(claims["scope"]), words(claims["scp"])...)
 	for _, want := range p.Scopes {
-		if !slices.Contains(words(claims["scope"], claims["scp"]), want) {
-			return none, &scopeError{want}
+		if !slices.Contains(scopes, want) {
+			return "", nil, &scopeError{want}
 		}
 	}
-	roles := []string{}
-	if p.RolesClaim != "" {
-		for _, r := range words(claims[p.RolesClaim]) {
-			if idForm.MatchString(r) {
-				roles = append(roles, r)
-			}
-		}
-		if len(roles) == 0 { // to policy, no roles would be roles that nobody has narrowed
-			return none, fmt.Errorf("claim %s of %s names no role", p.RolesClaim, id)
+	if p.RolesClaim == "" {
+		return id, nil, nil
+	}
+	for _, r := range words(lookup(claims, p.RolesClaim)) {
+		if idForm.MatchString(r) {
+			roles = append(roles, r)
 		}
 	}
-	return gate.Principal{ID: id, Roles: roles, Auth: "oidc"}, nil
+	if len(roles) == 0 { // to policy, no roles would mean that nothing narrows them
+		return "", nil, fmt.Errorf("claim %s of %s names no role", p.RolesClaim, id)
+	}
+	return id, roles, nil
 }
 
 type scopeError struct{ scope string }
 
 func (e *scopeError) Error() string { return "scope " + e.scope + " is missing" }
 
-// words reads claims that are lists or texts of words.
-func words(claims ...json.RawMessage) (all []string) {
-	for _, c := range claims {
-		var list []string
-		var text string
-		if json.Unmarshal(c, &list) == nil {
-			all = append(all, list...)
-		} else if json.Unmarshal(c, &text) == nil {
-			all = append(all, strings.Fields(text)...)
+// lookup returns the claim with this name, or else the one at this path of names with dots.
+func lookup(claims map[string]any, name string) any {
+	if v, ok := claims[name]; ok {
+		return v
+	}
+	first, rest, nested := strings.Cut(name, ".")
+	inner, ok := claims[first].(map[string]any)
+	if !nested || !ok {
+		return nil
+	}
+	return lookup(inner, rest)
+}
+
+// words reads a claim that is a list of words, or a text of them.
+func words(claim any) (all []string) {
+	switch v := claim.(type) {
+	case string:
+		return strings.Fields(v)
+	case []any:
+		for _, w := range v {
+			word, ok := w.(string)
+			if !ok {
+				return nil
+			}
+			all = append(all, word)
 		}
 	}
 	return all
@@ -252,7 +290,7 @@ func words(claims ...json.RawMessage) (all []string) {
 
 // metadataURL is where clients learn which provider to go to (RFC 9728).
 func (o OIDC) metadataURL() string {
-	u, err := url.Parse(o.Audience)
+	u, err := url.Parse(o.resource())
 	if err != nil { // validate has parsed it
 		panic(err)
 	}
@@ -260,21 +298,19 @@ func (o OIDC) metadataURL() string {
 	return u.String()
 }
 
-// Metadata serves the protected resource metadata of RFC 9728 under the paths that it names; nil
-// without OIDC. It is public.
+// Metadata serves the protected resource metadata of RFC 9728 under the paths that it returns; it
+// returns nil without OIDC. The metadata is public.
 func (v *Verifier) Metadata() (paths []string, h http.Handler) {
 	if v.oidc == nil {
 		return nil, nil
 	}
-	body, err := json.Marshal(
-		map[string]any{
-			"resource":                 v.oidc.Audience,
-			"authorization_servers":    []string{v.oidc.Issuer},
-			"bearer_methods_supported": []string{"header"},
-			"scopes_supported":         append([]string{}, v.oidc.Scopes...),
-			"resource_name":            "Caponier",
-		},
-	)
+	body, err := json.Marshal(map[string]any{
+		"resource":                 v.oidc.resource(),
+		"authorization_servers":    []string{v.oidc.Issuer},
+		"bearer_methods_supported": []string{"header"},
+		"scopes_supported":         append([]string{}, v.oidc.Scopes...),
+		"resource_name":            "Caponier",
+	})
 	if err != nil { // it is made of strings
 		panic(err)
 	}
@@ -282,17 +318,14 @@ func (v *Verifier) Metadata() (paths []string, h http.Handler) {
 	if err != nil {
 		panic(err)
 	}
-	return slices.Compact(
-			[]string{wellKnown, u.Path},
-		), http.HandlerFunc(
-			func(w http.ResponseWriter, r *http.Request) {
-				if r.Method != http.MethodGet && r.Method != http.MethodHead {
-					w.Header().Set("Allow", "GET, HEAD")
-					http.Error(w, "GET it", http.StatusMethodNotAllowed)
-					return
-				}
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = w.Write(body) // a client that is gone needs no answer
-			},
-		)
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "GET it", http.StatusMethodNotAllowed)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body) // a client that is gone needs no answer
+	}
+	return slices.Compact([]string{wellKnown, u.Path}), http.HandlerFunc(serve)
 }

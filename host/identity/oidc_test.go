@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/hmac"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +26,8 @@ import (
 type idp struct {
 	*httptest.Server
 	key     *ecdsa.PrivateKey
+	rsa     *rsa.PrivateKey // kid r1, or nil
+	slow    atomic.Int64    // nanoseconds before each answer
 	fetched atomic.Int64
 	down    atomic.Bool
 }
@@ -38,6 +42,11 @@ func newIDP(t *testing.T) *idp {
 	}
 	p := &idp{key: key}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(time.Duration(p.slow.Load())):
+		case <-r.Context().Done():
+			return
+		}
 		if p.down.Load() {
 			http.Error(w, "down", http.StatusBadGateway)
 			return
@@ -59,19 +68,13 @@ func newIDP(t *testing.T) *idp {
 				http.Error(w, err.Error(), 500)
 				return
 			}
-			body = map[string]any{
-				"keys": []any{
-					map[string]any{
-						"kty": "EC",
-						"crv": "P-256",
-						"kid": "k1",
-						"alg": "ES256",
-						"use": "sig",
-						"x":   b64(raw[1:33]),
-						"y":   b64(raw[33:]),
-					},
-				},
+			keys := []any{map[string]any{"kty": "EC", "crv": "P-256", "kid": "k1", "alg": "ES256",
+				"use": "sig", "x": b64(raw[1:33]), "y": b64(raw[33:])}}
+			if p.rsa != nil {
+				keys = append(keys, map[string]any{"kty": "RSA", "kid": "r1", "alg": "RS256",
+					"use": "sig", "n": b64(p.rsa.N.Bytes()), "e": "AQAB"})
 			}
+			body = map[string]any{"keys": keys}
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(body)
@@ -102,9 +105,20 @@ func (p *idp) token(t *testing.T, header, claims map[string]any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return p.sign(t, h["alg"], head, body)
+}
+
+func (p *idp) sign(t *testing.T, alg any, head, body []byte) string {
+	t.Helper()
 	signed := b64(head) + "." + b64(body)
 	sum := sha256.Sum256([]byte(signed))
-	switch h["alg"] {
+	switch alg {
+	case "RS256":
+		sig, err := p.rsa.Sign(rand.Reader, sum[:], crypto.SHA256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return signed + "." + b64(sig)
 	case "none":
 		return signed + "."
 	case "HS256": // with the public key as the secret, the classic confusion
@@ -276,6 +290,9 @@ func TestMetadataTellsWhereToGo(t *testing.T) {
 func TestProvidersThatCannotBeMeant(t *testing.T) {
 	for name, o := range map[string]OIDC{
 		"plain http":          {Issuer: "http://id.example", Audience: "https://a/mcp"},
+		"audience is no URL":  {Issuer: "https://id.example", Audience: "api://x"},
+		"spaces in audience":  {Issuer: "https://id.example", Audience: "a b", Resource: "https://a/mcp"},
+		"resource is no URL":  {Issuer: "https://id.example", Audience: "x", Resource: "x"},
 		"no audience":         {Issuer: "https://id.example"},
 		"audience alone":      {Audience: "https://a/mcp"},
 		"query":               {Issuer: "https://id.example/?x=1", Audience: "https://a/mcp"},
@@ -286,5 +303,112 @@ func TestProvidersThatCannotBeMeant(t *testing.T) {
 			!strings.Contains(err.Error(), "identity.oidc.") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Two readers of a token must not see two values in it, also when the provider signed it so.
+func TestAJWTHasOneReading(t *testing.T) {
+	p := newIDP(t)
+	v, err := New(Options{OIDC: OIDC{Issuer: p.URL, Audience: "a", Resource: "https://a/mcp"},
+		Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := `{"alg":"ES256","kid":"k1"}`
+	body := fmt.Sprintf(`{"iss":%q,"aud":"a","sub":"carla","exp":%d}`, p.URL,
+		time.Now().Add(time.Hour).Unix())
+	for name, c := range map[string]struct {
+		head, body string
+		code       int
+	}{
+		"as it is":               {head, body, 200},
+		"a claim twice":          {head, strings.Replace(body, "{", `{"sub":"root",`, 1), 401},
+		"a claim in two cases":   {head, strings.Replace(body, "{", `{"Sub":"root",`, 1), 401},
+		"a header key twice":     {strings.Replace(head, "{", `{"alg":"none",`, 1), body, 401},
+		"two values":             {head, body + "{}", 401},
+		"a list":                 {head, "[" + body + "]", 401},
+		"crit that is empty":     {strings.Replace(head, "{", `{"crit":[],`, 1), body, 401},
+		"a type that is no text": {strings.Replace(head, "{", `{"typ":["jwt"],`, 1), body, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			token := p.sign(t, "ES256", []byte(c.head), []byte(c.body))
+			code, who, _ := ask(v, "192.0.2.1:1", "Bearer "+token)
+			if code == 429 {
+				code = 401
+			}
+			if code != c.code || code == 200 && who.ID != "carla" {
+				t.Errorf("%d %+v", code, who)
+			}
+		})
+	}
+}
+
+func TestShortRSAKeysAreRefused(t *testing.T) {
+	t.Setenv("GODEBUG", "rsa1024min=0")
+	for bits, want := range map[int]int{1024: 401, 2048: 200} {
+		p := newIDP(t)
+		var err error
+		if p.rsa, err = rsa.GenerateKey(rand.Reader, bits); err != nil {
+			t.Fatal(err)
+		}
+		v, err := New(Options{OIDC: OIDC{Issuer: p.URL, Audience: "https://ops.example/mcp"},
+			Log: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := p.token(t, map[string]any{"alg": "RS256", "kid": "r1"}, nil)
+		if code, _, _ := ask(v, "192.0.2.1:1", "Bearer "+token); code != want {
+			t.Errorf("a key of %d bits: %d, want %d", bits, code, want)
+		}
+	}
+}
+
+func TestRolesInNestedClaims(t *testing.T) {
+	p := newIDP(t)
+	type m = map[string]any
+	for _, c := range []struct {
+		claim  string
+		claims m
+		roles  []string
+	}{
+		{"realm_access.roles", m{"realm_access": m{"roles": []string{"viewer"}}}, []string{"viewer"}},
+		{"a.b", m{"a.b": "operator", "a": m{"b": "viewer"}}, []string{"operator"}},
+		{"https://x.example/roles", m{"https://x.example/roles": "viewer"}, []string{"viewer"}},
+		{"realm_access.roles", m{"realm_access": "roles"}, nil},
+		{"realm_access.roles", m{"realm_access": m{"roles": []any{"viewer", 1}}}, nil},
+		{"absent", m{}, nil},
+	} {
+		v, err := New(Options{Log: quiet, OIDC: OIDC{Issuer: p.URL,
+			Audience: "https://ops.example/mcp", RolesClaim: c.claim}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, who, _ := ask(v, "192.0.2.1:1", "Bearer "+p.token(t, nil, c.claims))
+		if (code == 200) != (c.roles != nil) || !reflect.DeepEqual(who.Roles, c.roles) {
+			t.Errorf("%s in %v: %d %v", c.claim, c.claims, code, who.Roles)
+		}
+	}
+}
+
+func TestAProviderThatHangsIsSaidInTime(t *testing.T) {
+	p := newIDP(t)
+	p.slow.Store(int64(time.Minute))
+	v, err := New(Options{OIDC: OIDC{Issuer: p.URL, Audience: "https://ops.example/mcp"},
+		Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if code, _, _ := ask(v, "192.0.2.1:1", "Bearer "+p.token(t, nil, nil)); code != 503 {
+				t.Errorf("got %d", code)
+			}
+		})
+	}
+	wg.Wait()
+	if took := time.Since(began); took > 2*providerTime {
+		t.Errorf("20 callers at once waited %s", took)
 	}
 }

@@ -18,20 +18,21 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/caponier-mcp/caponier/host/trusted"
 )
 
-// Token is what is kept of a bearer token; the token itself is shown once, when it is made.
+// Token is the record of a bearer token; the token itself is shown once, when it is made.
 type Token struct {
-	Prefix    string `json:"prefix"` // its first characters, by which it is found and named
-	SHA256    string `json:"sha256"` // hex, of the whole token
-	Principal string `json:"principal"`
-	// of the principal's, only these; none for all of them
-	Roles    []string  `json:"roles,omitempty"`
-	CIDR     string    `json:"cidr,omitempty"` // callers must be in it
-	Created  time.Time `json:"created"`
-	Expires  time.Time `json:"expires"`
-	Revoked  time.Time `json:"revoked,omitzero"`
-	LastUsed time.Time `json:"last_used,omitzero"` // to the minute; filled in by List
+	Prefix    string    `json:"prefix"` // its first characters, which name it
+	SHA256    string    `json:"sha256"` // hex, of the whole token
+	Principal string    `json:"principal"`
+	Roles     []string  `json:"roles,omitempty"` // of the principal's, only these; none for all
+	CIDR      string    `json:"cidr,omitempty"`  // callers must be in it
+	Created   time.Time `json:"created"`
+	Expires   time.Time `json:"expires"`
+	Revoked   time.Time `json:"revoked,omitzero"`
+	LastUsed  time.Time `json:"last_used,omitzero"` // to the minute; filled in by List
 }
 
 // Tokens is a file of tokens, mode 0600. Several processes may use it at once.
@@ -61,20 +62,14 @@ func (t *Tokens) now() time.Time {
 	return t.Now()
 }
 
-// New makes a token for a principal and gives it back as the caller will send it, which nobody can
-// do again. Cidr may be "".
+// New makes a token for a principal and returns it as the caller will send it; it cannot be shown
+// again. Cidr may be "".
 func (t *Tokens) New(
-	principal string,
-	roles []string,
-	cidr string,
-	lifetime time.Duration,
+	principal string, roles []string, cidr string, lifetime time.Duration,
 ) (secret string, kept Token, err error) {
 	if lifetime <= 0 || lifetime > MaxLifetime {
-		return "", kept, fmt.Errorf(
-			"a token's lifetime must be over 0 and at most %s, not %s",
-			MaxLifetime,
-			lifetime,
-		)
+		return "", kept, fmt.Errorf("the lifetime of a token must be over 0 and at most %s, not %s",
+			MaxLifetime, lifetime)
 	}
 	if cidr != "" {
 		p, err := netip.ParsePrefix(cidr)
@@ -84,23 +79,14 @@ func (t *Tokens) New(
 		cidr = p.Masked().String()
 	}
 	if !idForm.MatchString(principal) {
-		return "", kept, fmt.Errorf("%q is not a principal's id", principal)
+		return "", kept, fmt.Errorf("%q is not the id of a principal", principal)
 	}
 	var raw [32]byte
-	if _, err := rand.Read(raw[:]); err != nil {
-		return "", kept, fmt.Errorf("making a token: %w", err)
-	}
+	rand.Read(raw[:])
 	secret = tokenMark + base64.RawURLEncoding.EncodeToString(raw[:])
 	now := t.now().UTC().Truncate(time.Second)
-	kept = Token{
-		Prefix:    secret[:prefixLength],
-		SHA256:    digest(secret),
-		Principal: principal,
-		Roles:     roles,
-		CIDR:      cidr,
-		Created:   now,
-		Expires:   now.Add(lifetime),
-	}
+	kept = Token{Prefix: secret[:prefixLength], SHA256: digest(secret), Principal: principal,
+		Roles: roles, CIDR: cidr, Created: now, Expires: now.Add(lifetime)}
 	err = t.change(func(all []Token) ([]Token, error) {
 		for _, other := range all {
 			if other.Prefix == kept.Prefix {
@@ -115,8 +101,8 @@ func (t *Tokens) New(
 	return secret, kept, nil
 }
 
-// Revoke makes the token with this prefix worthless at the next request of every process that reads
-// the file.
+// Revoke ends the token with this prefix: every process that reads the file refuses it at the next
+// request, and at the next operation of a running call.
 func (t *Tokens) Revoke(prefix string) error {
 	return t.change(func(all []Token) ([]Token, error) {
 		for i := range all {
@@ -131,8 +117,8 @@ func (t *Tokens) Revoke(prefix string) error {
 	})
 }
 
-// List reads the file. A file that does not exist holds no tokens; one that others may read, or
-// that is not whole, is an error.
+// List reads the file. A file that does not exist holds no tokens; one that others may read or
+// change, or that is not whole, is an error.
 func (t *Tokens) List() ([]Token, error) {
 	all, err := t.read()
 	if err != nil {
@@ -151,18 +137,15 @@ func (t *Tokens) read() ([]Token, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	if err == nil {
+		err = errors.Join(trusted.Regular(t.Path, info), trusted.Dir(filepath.Dir(t.Path)))
+	}
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		err = fmt.Errorf("%s can be read by others (mode %04o): chmod 600 %s",
+			t.Path, info.Mode().Perm(), t.Path)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
-	}
-	if mode := info.Mode(); !mode.IsRegular() || mode.Perm()&0o077 != 0 ||
-		info.Size() > maxTokenFile {
-		return nil, fmt.Errorf(
-			"%w: %s must be a file of mode 0600 and at most %d bytes (chmod 600 %s)",
-			errUnreadable,
-			t.Path,
-			maxTokenFile,
-			t.Path,
-		)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,7 +154,7 @@ func (t *Tokens) read() ([]Token, error) {
 		info.Size() == t.info.Size() {
 		return slices.Clone(t.all), nil
 	}
-	data, err := os.ReadFile(t.Path)
+	data, err := trusted.Read(t.Path, maxTokenFile)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
@@ -191,32 +174,41 @@ func parseTokens(data []byte) ([]Token, error) {
 		if line == "" && len(data) <= 1 {
 			continue
 		}
-		d := json.NewDecoder(strings.NewReader(line))
-		d.DisallowUnknownFields()
-		var tok Token
-		if err := d.Decode(&tok); err != nil {
-			return nil, fmt.Errorf("line %d: %w", i+1, err)
+		tok, err := parseToken(line)
+		if err == nil && seen[tok.Prefix] {
+			err = fmt.Errorf("prefix %s is there twice", tok.Prefix)
 		}
-		_, cidrErr := netip.ParsePrefix(tok.CIDR)
-		sum, sumErr := hex.DecodeString(tok.SHA256)
-		switch {
-		case d.More():
-			return nil, fmt.Errorf("line %d: more than one value", i+1)
-		case len(tok.Prefix) != prefixLength || !strings.HasPrefix(tok.Prefix, tokenMark) || strings.ContainsAny(tok.Prefix, "/."):
-			return nil, fmt.Errorf("line %d: prefix is not a token's", i+1)
-		case seen[tok.Prefix]:
-			return nil, fmt.Errorf("line %d: prefix %s is there twice", i+1, tok.Prefix)
-		case sumErr != nil || len(sum) != sha256.Size:
-			return nil, fmt.Errorf("line %d: sha256 is not a digest", i+1)
-		case !idForm.MatchString(tok.Principal) || tok.Expires.IsZero():
-			return nil, fmt.Errorf("line %d: principal or expires is missing", i+1)
-		case tok.CIDR != "" && cidrErr != nil:
-			return nil, fmt.Errorf("line %d: cidr: %w", i+1, cidrErr)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
 		seen[tok.Prefix] = true
 		all = append(all, tok)
 	}
 	return all, nil
+}
+
+func parseToken(line string) (tok Token, err error) {
+	d := json.NewDecoder(strings.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&tok); err != nil {
+		return tok, err
+	}
+	_, cidrErr := netip.ParsePrefix(tok.CIDR)
+	sum, sumErr := hex.DecodeString(tok.SHA256)
+	switch {
+	case d.More():
+		return tok, errors.New("more than one value")
+	case len(tok.Prefix) != prefixLength || !strings.HasPrefix(tok.Prefix, tokenMark) ||
+		strings.ContainsAny(tok.Prefix, "/."):
+		return tok, errors.New("prefix is not one of a token")
+	case sumErr != nil || len(sum) != sha256.Size:
+		return tok, errors.New("sha256 is not a digest")
+	case !idForm.MatchString(tok.Principal) || tok.Expires.IsZero():
+		return tok, errors.New("principal or expires is missing")
+	case tok.CIDR != "" && cidrErr != nil:
+		return tok, fmt.Errorf("cidr: %w", cidrErr)
+	}
+	return tok, nil
 }
 
 func writeTokens(all []Token) ([]byte, error) {
@@ -231,7 +223,7 @@ func writeTokens(all []Token) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// change rewrites the file under a lock, as a new file that takes the old one's place.
+// change rewrites the file under a lock, as a new file that replaces the old one.
 func (t *Tokens) change(edit func([]Token) ([]Token, error)) error {
 	if err := os.MkdirAll(filepath.Dir(t.Path), 0o700); err != nil {
 		return fmt.Errorf("token file: %w", err)
@@ -245,10 +237,10 @@ func (t *Tokens) change(edit func([]Token) ([]Token, error)) error {
 		return fmt.Errorf("locking %s: %w", lock.Name(), err)
 	}
 	all, err := t.read()
-	if err != nil {
-		return err
+	if err == nil {
+		all, err = edit(all)
 	}
-	if all, err = edit(all); err != nil {
+	if err != nil {
 		return err
 	}
 	data, err := writeTokens(all)
@@ -274,45 +266,39 @@ func digest(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// check finds a token. The error says what was wrong, for the log; callers hear only that something
-// was.
-func (t *Tokens) check(secret string, from netip.Addr) (Token, error) {
+// check finds a token and whether it is valid at a time. The error says what was wrong, for the
+// log; callers learn only that something was.
+func (t *Tokens) check(secret string, from netip.Addr, at time.Time) (Token, error) {
 	if len(secret) != len(tokenMark)+43 || !strings.HasPrefix(secret, tokenMark) {
-		return Token{}, errors.New("not one of our bearer tokens")
+		return Token{}, errors.New("not a bearer token of this host")
 	}
 	all, err := t.read()
 	if err != nil {
 		return Token{}, err
 	}
-	for _, tok := range all {
-		if tok.Prefix != secret[:prefixLength] {
-			continue
-		}
-		now := t.now()
-		switch {
-		case subtle.ConstantTimeCompare([]byte(digest(secret)), []byte(tok.SHA256)) != 1:
-			return Token{}, fmt.Errorf("token %s: wrong secret", tok.Prefix)
-		case !tok.Revoked.IsZero():
-			return Token{}, fmt.Errorf("token %s of %s was revoked", tok.Prefix, tok.Principal)
-		case !now.Before(tok.Expires):
-			return Token{}, fmt.Errorf("token %s of %s expired", tok.Prefix, tok.Principal)
-		case tok.CIDR != "" && !netip.MustParsePrefix(tok.CIDR).Contains(from):
-			return Token{}, fmt.Errorf(
-				"token %s of %s is not for callers at %s",
-				tok.Prefix,
-				tok.Principal,
-				from,
-			)
-		}
-		return tok, t.used(tok.Prefix, now)
+	i := slices.IndexFunc(all, func(tok Token) bool { return tok.Prefix == secret[:prefixLength] })
+	if i < 0 {
+		return Token{}, errors.New("unknown token")
 	}
-	return Token{}, errors.New("unknown token")
+	tok := all[i]
+	switch {
+	case subtle.ConstantTimeCompare([]byte(digest(secret)), []byte(tok.SHA256)) != 1:
+		return Token{}, fmt.Errorf("token %s: wrong secret", tok.Prefix)
+	case !tok.Revoked.IsZero():
+		return Token{}, fmt.Errorf("token %s of %s was revoked", tok.Prefix, tok.Principal)
+	case !at.Before(tok.Expires):
+		return Token{}, fmt.Errorf("token %s of %s expired", tok.Prefix, tok.Principal)
+	case tok.CIDR != "" && !netip.MustParsePrefix(tok.CIDR).Contains(from):
+		return Token{}, fmt.Errorf("token %s of %s is not for callers at %s",
+			tok.Prefix, tok.Principal, from)
+	}
+	return tok, t.used(tok.Prefix, t.now())
 }
 
 func (t *Tokens) usedPath(prefix string) string { return filepath.Join(t.Path+".used", prefix) }
 
-// used notes a use in a file's time, at most once a minute, so that a use costs no rewriting of the
-// token file.
+// used notes a use in the time of a file, at most once a minute, so that the token file is not
+// rewritten for it.
 func (t *Tokens) used(prefix string, now time.Time) error {
 	path := t.usedPath(prefix)
 	if info, err := os.Stat(path); err == nil && now.Sub(info.ModTime()) < time.Minute {

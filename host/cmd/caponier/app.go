@@ -240,13 +240,7 @@ func (h *host) cliPrincipal() (gate.Principal, error) {
 			h.cfg.File,
 		)
 	}
-	p := gate.Principal{ID: h.cfg.CLI.Principal, Roles: []string{}, Auth: "config"}
-	for _, listed := range h.cfg.Identity.Principals {
-		if listed.ID == p.ID {
-			p.Roles = listed.Roles
-		}
-	}
-	return p, nil
+	return h.cfg.Identity.Configured(h.cfg.CLI.Principal), nil
 }
 
 // identity says who calls over HTTP.

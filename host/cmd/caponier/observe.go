@@ -200,12 +200,7 @@ func (h *host) look(
 	approver string,
 	d approval.Detail,
 ) (readings []approval.Reading) {
-	p := gate.Principal{ID: approver, Roles: []string{}, Auth: "config"}
-	for _, listed := range h.cfg.Identity.Principals {
-		if listed.ID == p.ID {
-			p.Roles = listed.Roles
-		}
-	}
+	p := h.cfg.Identity.Configured(approver)
 	for _, name := range h.cfg.Approval.Looks {
 		tool := h.tool(name)
 		for _, args := range lookArgs(tool, d.Targets) {
