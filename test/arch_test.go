@@ -38,7 +38,7 @@ var rooms = map[string][]string{
 	"host/audit":          {"host/gate", "host/plaintext"},
 	"host/store":          {"host/gate"},
 	"host/plugin":         {"host/gate", "host/plaintext"},
-	"host/identity":       {"host/gate", "host/trusted"},
+	"host/identity":       {"host/gate", "host/trusted", "sdk/abi"},
 	"host/front":          {"host/gate", "host/fair", "host/plaintext"},
 	"host/config": {
 		"host/gate",

@@ -20,7 +20,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/time/rate"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // OIDC makes this host an OAuth 2.1 resource server: callers bring access tokens (JWTs) that Issuer
@@ -218,7 +218,7 @@ func object(part string) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := gate.Decode(data, maxJWT)
+	v, err := abi.Decode(data, maxJWT)
 	if err != nil {
 		return nil, err
 	}
