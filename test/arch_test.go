@@ -41,6 +41,7 @@ var rooms = map[string][]string{
 	"host/identity":       {"host/gate", "host/trusted", "sdk/abi"},
 	"host/front":          {"host/gate", "host/fair", "host/plaintext"},
 	"host/config": {
+		"host/trusted",
 		"host/gate",
 		"host/policy",
 		"host/sandbox",
@@ -83,9 +84,7 @@ var owners = map[string][]string{
 	"golang.org/x/crypto/ssh":          {"host/remote", "host/remote/sshtest", "host/doctor"},
 	"github.com/skeema/knownhosts":     {"host/remote", "host/doctor"},
 	"github.com/pkg/sftp":              {"host/remote", "host/remote/sshtest"},
-	"github.com/knadh/koanf":           {"host/config"},
 	"github.com/pelletier/go-toml":     {"host/config"},
-	"github.com/go-viper/mapstructure": {"host/config"},
 	"mvdan.cc/sh":                      {"host/shell"},
 	"modernc.org/sqlite":               {"host/store"},
 	"github.com/google/jsonschema-go":  {"host/plugin"},

@@ -29,9 +29,9 @@ type Options struct {
 	// how long a request stays open, and then how long a yes may be used: 15m
 	Expires time.Duration `koanf:"expires"`
 	// requests of one principal that may wait at a time: 5
-	PerPrincipal int `koanf:"per_principal"`
+	PerPrincipal int `koanf:"-"`
 	// bytes of a request; what is longer nobody would read, so it is refused: 64 KiB
-	MaxDetail int `koanf:"max_detail"`
+	MaxDetail int `koanf:"-"`
 	// names of people who may approve; empty is the account that `caponier approvals` runs as, and
 	// no page
 	Approvers []string `koanf:"approvers"`
@@ -41,7 +41,7 @@ type Options struct {
 	// http://LISTEN
 	URL string `koanf:"url"`
 	// how long somebody stays signed in on the page: 8h
-	Session time.Duration `koanf:"session"`
+	Session time.Duration `koanf:"-"`
 	Webhook Webhook       `koanf:"webhook"`
 
 	// Looks are tools that only read, such as get_guest_status: on the page an approver may run

@@ -19,9 +19,9 @@ import (
 // Options of a journal.
 type Options struct {
 	// of all processes, default state/journal; made with mode 0700
-	Dir string `koanf:"dir"`
+	Dir string `koanf:"dir" path:"true"`
 	// a chain goes on in a new file after that many bytes, default 64 MiB
-	MaxFileBytes int64            `koanf:"max_file_bytes"`
+	MaxFileBytes int64            `koanf:"-"`
 	Now          func() time.Time `koanf:"-"` // nil for time.Now
 }
 

@@ -48,13 +48,13 @@ type Index interface {
 
 // Options is the table [blob].
 type Options struct {
-	Dir      string `koanf:"dir"`       // of the bytes; created as 0700
-	MaxBytes int64  `koanf:"max_bytes"` // of one blob, 10 MiB
+	Dir      string `koanf:"dir" path:"true"` // of the bytes; created as 0700
+	MaxBytes int64  `koanf:"max_bytes"`       // of one blob, 10 MiB
 	// bytes of all blobs of one principal, 100 MiB
 	PerPrincipal int64 `koanf:"per_principal"`
 	// of a blob that asks for no time of its own, 1h
 	TTL    time.Duration `koanf:"ttl"`
-	MaxTTL time.Duration `koanf:"max_ttl"` // 24h
+	MaxTTL time.Duration `koanf:"-"` // 24h
 
 	Index Index `koanf:"-"`
 	// Save writes a new file of a principal's workspace, and never replaces one. Nil: nothing can

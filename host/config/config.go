@@ -1,5 +1,11 @@
-// Package config reads config.toml: one table for each package, decoded straight into that
-// package's Options.
+// Package config reads config.toml: one table for each package, decoded into that package's Options.
+//
+// Each Options has a key for each field with a koanf tag. A tag secret:"true" lets the value be a
+// reference, ${VAR} or ${file:PATH}, and keeps it out of logs; path:"true" makes a relative path
+// relative to the configuration file. The zero value of a field means its default. Each Options has
+// a method Validate() error, with a value receiver, that changes nothing and accepts the zero value;
+// its errors begin with the key. Load calls all of them, so that `check` and `serve` agree, and the
+// New of each package calls its own again.
 package config
 
 import (
@@ -7,6 +13,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/audit"
@@ -19,9 +27,10 @@ import (
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/store"
+	"github.com/caponier-mcp/caponier/host/trusted"
 )
 
-// Config is a whole configuration file. File is where it was read from.
+// Config is a whole configuration file.
 type Config struct {
 	AcceptRisks bool             `koanf:"accept_risks"`
 	ReadOnly    bool             `koanf:"read_only"`
@@ -38,16 +47,56 @@ type Config struct {
 	Store       store.Options    `koanf:"store"`
 	Blob        blob.Options     `koanf:"blob"`
 	Egress      egress.Options   `koanf:"egress"`
-	File        string           `koanf:"-"`
+
+	File    string   `koanf:"-"` // where it was read from, absolute
+	Secrets []string `koanf:"-"` // values that must not be shown
 }
 
 // CLI is the table [cli].
 type CLI struct {
-	Principal string `koanf:"principal"` // of stdio and of commands typed in a terminal
+	// Principal is the caller on stdio and of commands that are typed in a terminal.
+	Principal string `koanf:"principal"`
 }
 
-// Find says which file --config and --profile mean: the named one, ./config.toml, or
-// caponier/config.toml in the user's configuration directory.
+// removed names the keys of older versions and says what to do instead.
+var removed = map[string]string{
+	"identity.stdio": "[cli] principal is the caller on stdio and in a terminal",
+	"identity.cli":   "[cli] principal is the caller on stdio and in a terminal",
+}
+
+// fixed names the keys of older versions whose values cannot be chosen any more.
+var fixed = map[string]string{
+	"front.max_output": "8 MiB", "front.max_body": "4 MiB", "front.max_sessions": "100",
+	"front.max_conns": "500", "front.max_calls": "64", "front.keep_alive": "5s",
+	"front.stop_timeout":     "10s",
+	"approval.per_principal": "5", "approval.max_detail": "64 KiB", "approval.session": "8h",
+	"audit.max_file_bytes": "64 MiB",
+	"blob.max_ttl":         "24h",
+	"egress.max_timeout":   "2m", "egress.memory": "100 MiB",
+	"policy.deadline":     "1s",
+	"remote.step_timeout": "15s", "remote.stall_timeout": "30s", "remote.keep_alive": "15s",
+	"remote.idle_close": "10m", "remote.max_output": "1 MiB", "remote.verify_bytes": "16 MiB",
+	"remote.max_conns": "2", "remote.dial_timeout": "10s", "remote.memo": "0s",
+	"remote.warm":  "false",
+	"sandbox.warm": "2", "sandbox.max_output": "16 MiB", "sandbox.start_timeout": "5s",
+	"sandbox.break_after": "10", "sandbox.break_for": "30s", "sandbox.max_instances": "32",
+	"store.busy": "5s",
+}
+
+// instead returns what replaced a removed key, or "".
+func instead(key string) string {
+	if value := fixed[key]; value != "" {
+		return "it is always " + value + "; delete the line"
+	}
+	return removed[key]
+}
+
+// maxFile bounds a configuration file, and a file that a secret is read from, in bytes.
+const maxFile = 1 << 20
+
+// Find returns the configuration file that --config and --profile mean: the file name, ./config.toml
+// or caponier/config.toml in the user's configuration directory. With a profile it is
+// config.PROFILE.toml in the same directory.
 func Find(name, profile string) (string, error) {
 	candidates := []string{name}
 	if name == "" {
@@ -66,31 +115,56 @@ func Find(name, profile string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf(
-		"no configuration at %q (profile %q): name one with --config, or copy config.toml from the repository",
-		candidates,
-		profile,
-	)
+	return "", fmt.Errorf("no configuration at %q (profile %q): name one with --config, or copy "+
+		"config.toml from the repository", candidates, profile)
 }
 
-// Load reads a configuration file with the environment over it, and gives directories that it does
-// not name a place beside it, in state/.
+// Load reads the configuration file, which must be trusted (package trusted), with the CAPONIER_
+// variables of environ over it, and validates every table. Directories that it does not name are in
+// state/ beside the file.
 func Load(file string, environ []string) (*Config, error) {
+	data, err := trusted.Read(file, maxFile)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	l := &loader{file: file}
 	c := &Config{File: file}
-	if err := load(file, environ, c); err != nil {
+	if err := l.read(data, environ, reflect.ValueOf(c).Elem()); err != nil {
 		return nil, err
 	}
-	dir := filepath.Dir(file)
-	for value, name := range map[*string]string{&c.Audit.Dir: "state/journal", &c.Store.Dir: "state/store", &c.Blob.Dir: "state/blobs", &c.Remote.Workspace: "state/workspace",
-		&c.Sandbox.CacheDir: "state/cache", &c.Plugin.Lock: "plugins.lock", &c.Plugin.Dir: "build/plugins", &c.Policy.Site: "policies/site"} {
-		if *value == "" {
-			*value = filepath.Join(dir, filepath.FromSlash(name))
+	c.Secrets = l.secrets
+	for _, d := range []struct {
+		value *string
+		name  string
+	}{
+		{&c.Audit.Dir, "state/journal"}, {&c.Store.Dir, "state/store"}, {&c.Blob.Dir, "state/blobs"},
+		{&c.Remote.Workspace, "state/workspace"}, {&c.Sandbox.CacheDir, "state/cache"},
+		{&c.Plugin.Lock, "plugins.lock"}, {&c.Plugin.Dir, "build/plugins"},
+		{&c.Policy.Site, "policies/site"},
+	} {
+		if *d.value == "" {
+			*d.value = filepath.Join(filepath.Dir(file), filepath.FromSlash(d.name))
 		}
 	}
-	for _, o := range []interface{ Validate() error }{c.Front, &c.Plugin, &c.Remote, &c.Approval} {
+	return c, l.validate(reflect.ValueOf(c).Elem())
+}
+
+// validate calls Validate of every table that has it.
+func (l *loader) validate(c reflect.Value) error {
+	for i := range c.NumField() {
+		o, ok := c.Field(i).Addr().Interface().(interface{ Validate() error })
+		if !ok {
+			continue
+		}
 		if err := o.Validate(); err != nil {
-			return nil, fmt.Errorf("configuration %s: %w", file, err)
+			table := keyOf(c.Type().Field(i))
+			key, rest, _ := strings.Cut(err.Error(), ":")
+			if key != table && !strings.HasPrefix(key, table+".") {
+				return l.errorf(table, "%s: %w", table, err)
+			}
+			key, _, _ = strings.Cut(key, " ")
+			return l.errorf(key, "%s:%s", key, rest)
 		}
 	}
-	return c, nil
+	return nil
 }

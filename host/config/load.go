@@ -1,7 +1,10 @@
 package config
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -9,299 +12,165 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
+	"time"
 
-	"github.com/go-viper/mapstructure/v2"
-	"github.com/knadh/koanf/parsers/toml/v2"
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/providers/rawbytes"
-	"github.com/knadh/koanf/v2"
+	"github.com/caponier-mcp/caponier/host/trusted"
+	"github.com/pelletier/go-toml/v2"
 )
 
-// maxFile bounds a configuration file, in bytes.
-const maxFile = 1 << 20
+// loader decodes one configuration file.
+type loader struct {
+	file    string
+	lines   map[string]int // of keys, by their path: remote.nodes[0].host
+	secrets []string
+}
 
-// load reads the TOML file at path and CAPONIER_ variables over it into dst, a pointer to a struct
-// of koanf tags. Every error names the file, or the variable, and the key.
-func load(path string, environ []string, dst any) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return fmt.Errorf("reading configuration: %w", err)
+// read decodes the TOML in data, with the CAPONIER_ variables of environ over it, into dst, which is
+// a struct of koanf tags. Errors name the file, the line and the key, or the variable.
+func (l *loader) read(data []byte, environ []string, dst reflect.Value) error {
+	raw := map[string]any{}
+	if err := toml.Unmarshal(data, &raw); err != nil {
+		if at := (*toml.DecodeError)(nil); errors.As(err, &at) {
+			row, column := at.Position()
+			return fmt.Errorf("configuration %s:%d:%d: %w", l.file, row, column, err)
+		}
+		return fmt.Errorf("configuration %s: %w", l.file, err)
 	}
-	if othersWrite(info) {
-		return fmt.Errorf(
-			"configuration %s can be written by other users (mode %04o): chmod go-w %s",
-			path,
-			info.Mode().Perm(),
-			path,
-		)
-	}
-	if info.Size() > maxFile {
-		return fmt.Errorf("configuration %s has %d bytes, more than %d", path, info.Size(), maxFile)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("reading configuration: %w", err)
-	}
-	k := koanf.New(".")
-	if err := k.Load(rawbytes.Provider(data), toml.Parser()); err != nil {
-		return fmt.Errorf("configuration %s: %w", path, err)
-	}
-	fromEnv, err := environment(environ, reflect.TypeOf(dst).Elem())
-	if err != nil {
+	l.lines = linesOf(data)
+	if err := environment(environ, dst.Type(), raw); err != nil {
 		return err
 	}
-	if err := k.Load(confmap.Provider(fromEnv, "."), nil); err != nil {
-		return fmt.Errorf("configuration from the environment: %w", err)
-	}
-	raw := k.Raw()
-	if err := known(path, "", raw, reflect.TypeOf(dst).Elem()); err != nil {
-		return err
-	}
-	hooks := mapstructure.ComposeDecodeHookFunc(
-		mapstructure.StringToTimeDurationHookFunc(),
-		mapstructure.TextUnmarshallerHookFunc(),
-	)
-	dec, err := mapstructure.NewDecoder(
-		&mapstructure.DecoderConfig{
-			Result:      dst,
-			TagName:     "koanf",
-			ErrorUnused: true,
-			DecodeHook:  hooks,
-			MatchName:   func(key, field string) bool { return key == field },
-		},
-	)
-	if err != nil {
-		return err
-	}
-	if err := dec.Decode(raw); err != nil {
-		return fmt.Errorf("configuration %s: %w", path, err)
-	}
-	if err := secrets(path, reflect.ValueOf(dst).Elem(), ""); err != nil {
-		return err
-	}
-	paths(filepath.Dir(path), reflect.ValueOf(dst).Elem(), "")
-	return nil
+	return l.decode(dst, raw, "", "")
 }
 
-// othersWrite reports whether somebody else than the owner may change the file. A user's own group,
-// as umask 002 leaves it, is nobody else.
-func othersWrite(info os.FileInfo) bool {
-	mode := info.Mode().Perm()
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && mode&0o020 != 0 &&
-		int(st.Gid) == os.Getgid() &&
-		int(st.Uid) == os.Getuid() {
-		mode &^= 0o020
+// errorf is an error about a key: of its own line, or of the line of the table that it is in.
+func (l *loader) errorf(key, format string, args ...any) error {
+	at := l.file
+	for k := key; k != ""; k = k[:max(strings.LastIndexAny(k, ".["), 0)] {
+		if line := l.lines[k]; line > 0 {
+			at = fmt.Sprintf("%s:%d", l.file, line)
+			break
+		}
 	}
-	return mode&0o022 != 0
+	return fmt.Errorf("configuration %s: "+format, append([]any{at}, args...)...)
 }
 
-// environment turns CAPONIER_REMOTE_WORKSPACE into remote.workspace. Only single values can be set
-// this way, and only known ones.
-func environment(environ []string, t reflect.Type) (map[string]any, error) {
-	out := map[string]any{}
-	for _, kv := range environ {
-		name, value, _ := strings.Cut(kv, "=")
-		rest, ok := strings.CutPrefix(name, "CAPONIER_")
-		if !ok || rest == "CONFIG" || rest == "PROFILE" {
-			if name == "I_ACCEPT_RISKS" && value != "" {
-				out["accept_risks"] = value == "true"
-			}
-			continue
-		}
-		key := strings.ToLower(rest)
-		if field(t, key) == nil {
-			key = strings.Replace(key, "_", ".", 1)
-		}
-		at := t
-		for _, part := range strings.Split(key, ".") {
-			if at = field(at, part); at == nil {
-				return nil, fmt.Errorf(
-					"environment variable %s: the configuration has no key %s",
-					name,
-					key,
-				)
-			}
-		}
-		switch at.Kind() {
-		case reflect.Bool:
-			b, err := strconv.ParseBool(value)
-			if err != nil {
-				return nil, fmt.Errorf(
-					"environment variable %s: want true or false, got %q",
-					name,
-					value,
-				)
-			}
-			out[key] = b
-		case reflect.Int, reflect.Int64, reflect.Uint32, reflect.Uint64:
-			if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-				out[key] = n
-			} else {
-				out[key] = value // a duration, or an error that decoding explains
-			}
-		case reflect.String:
-			out[key] = value
-		default:
-			return nil, fmt.Errorf(
-				"environment variable %s: %s is a list or a table; set it in the file",
-				name,
-				key,
-			)
-		}
+// decode sets dst to the value v of the key at. The tag is that of dst's field.
+func (l *loader) decode(dst reflect.Value, v any, at string, tag reflect.StructTag) error {
+	wrong := func(want string) error {
+		return l.errorf(at, "%s: want %s, got %s", at, want, typeOf(v))
 	}
-	return out, nil
-}
-
-// field is the type of the field of struct t whose koanf tag is key, or nil.
-func field(t reflect.Type, key string) reflect.Type {
-	if t.Kind() != reflect.Struct {
-		return nil
+	if dst.Type() == reflect.TypeFor[time.Duration]() {
+		return l.duration(dst, v, at)
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		if squashed(f) {
-			if inner := field(f.Type, key); inner != nil {
-				return inner
-			}
-		} else if name := tag(f); name != "" && name == key {
-			return f.Type
+	switch dst.Kind() {
+	case reflect.Struct:
+		table, ok := v.(map[string]any)
+		if !ok {
+			return wrong("a table")
 		}
-	}
-	return nil
-}
-
-// squashed says that an embedded struct's keys stand in the table of the struct around it.
-func squashed(f reflect.StructField) bool { return f.Tag.Get("koanf") == ",squash" }
-
-func tag(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("koanf"), ",")
-	if name == "-" {
-		return ""
-	}
-	return name
-}
-
-// known refuses keys that no Options has, and says which ones it could have been.
-func known(path, at string, v any, t reflect.Type) error {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch v := v.(type) {
-	case map[string]any:
-		if t.Kind() != reflect.Struct {
-			return nil // a free map, or a type error that decoding explains
+		return l.table(dst, table, at)
+	case reflect.Slice:
+		list, ok := v.([]any)
+		if !ok {
+			return wrong("a list")
 		}
-		keys := make([]string, 0, len(v))
-		for k := range v {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		for _, k := range keys {
-			ft := field(t, k)
-			if ft == nil {
-				return fmt.Errorf("configuration %s: unknown key %s (known here: %s)", path, strings.TrimPrefix(at+"."+k, "."), strings.Join(tags(t), ", "))
-			}
-			if err := known(path, at+"."+k, v[k], ft); err != nil {
+		dst.Set(reflect.MakeSlice(dst.Type(), len(list), len(list)))
+		for i, e := range list {
+			if err := l.decode(dst.Index(i), e, fmt.Sprintf("%s[%d]", at, i), tag); err != nil {
 				return err
 			}
 		}
-	case []any:
-		for i, e := range v {
-			if t.Kind() != reflect.Slice {
-				return nil
-			}
-			if err := known(path, fmt.Sprintf("%s[%d]", at, i), e, t.Elem()); err != nil {
-				return err
-			}
+	case reflect.String:
+		s, ok := v.(string)
+		if !ok {
+			return wrong("a text")
+		}
+		return l.text(dst, s, at, tag)
+	case reflect.Bool:
+		b, ok := v.(bool)
+		if !ok {
+			return wrong("true or false")
+		}
+		dst.SetBool(b)
+	case reflect.Int, reflect.Int64:
+		n, ok := v.(int64)
+		if !ok || dst.OverflowInt(n) {
+			return wrong("an integer")
+		}
+		dst.SetInt(n)
+	default:
+		return fmt.Errorf("%s: a key of type %s cannot be decoded", at, dst.Type())
+	}
+	return nil
+}
+
+// table decodes the keys of a table, of which each must be a field of dst.
+func (l *loader) table(dst reflect.Value, table map[string]any, at string) error {
+	for _, k := range slices.Sorted(maps.Keys(table)) {
+		key := strings.TrimPrefix(at+"."+k, ".")
+		f, found := field(dst.Type(), k)
+		if now := instead(indexes.ReplaceAllString(key, "")); !found && now != "" {
+			return l.errorf(key, "key %s was removed: %s", key, now)
+		}
+		if !found {
+			return l.errorf(key, "unknown key %s (known here: %s)", key,
+				strings.Join(keys(dst.Type()), ", "))
+		}
+		if err := l.decode(dst.FieldByIndex(f.Index), table[k], key, f.Tag); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func tags(t reflect.Type) (names []string) {
-	for i := range t.NumField() {
-		if f := t.Field(i); squashed(f) {
-			names = append(names, tags(f.Type)...)
-		} else if n := tag(f); n != "" {
-			names = append(names, n)
+var indexes = regexp.MustCompile(`\[[0-9]+\]`)
+
+func (l *loader) duration(dst reflect.Value, v any, at string) error {
+	switch n := v.(type) {
+	case string:
+		d, err := time.ParseDuration(n)
+		if err == nil {
+			dst.SetInt(int64(d))
+			return nil
 		}
+	case int64, float64:
+		return l.errorf(at, `%s: %v has no unit: write "%vs" for seconds`, at, n, n)
 	}
-	slices.Sort(names)
-	return names
+	return l.errorf(at, `%s: want a duration such as "30s", "5m" or "1h", got %s`, at, typeOf(v))
 }
 
 var reference = regexp.MustCompile(`^\$\{(?:file:([^}]+)|([A-Za-z_][A-Za-z0-9_]*))\}$`)
 
-// secrets replaces ${VAR} and ${file:PATH} in fields that are tagged secret:"true", and refuses
-// them anywhere else: a reference that is not replaced would be used as it stands.
-func secrets(path string, v reflect.Value, at string) error {
-	return eachString(v, at, false, func(s reflect.Value, at string, secret bool) error {
-		m := reference.FindStringSubmatch(s.String())
-		switch {
-		case m == nil && !strings.Contains(s.String(), "${"):
-			return nil
-		case m == nil:
-			return fmt.Errorf(
-				"configuration %s: %s: a reference must be the whole value, ${VAR} or ${file:PATH}",
-				path,
-				at,
-			)
-		case !secret:
-			return fmt.Errorf(
-				"configuration %s: %s: ${…} is only for secrets; write the value",
-				path,
-				at,
-			)
-		case m[1] != "":
-			data, err := os.ReadFile(absolute(filepath.Dir(path), m[1]))
-			if err != nil {
-				return fmt.Errorf("configuration %s: %s: %w", path, at, err)
-			}
-			s.SetString(strings.TrimRight(string(data), "\r\n"))
-		default:
-			value, set := os.LookupEnv(m[2])
-			if !set || value == "" {
-				return fmt.Errorf(
-					"configuration %s: %s: environment variable %s is not set",
-					path,
-					at,
-					m[2],
-				)
-			}
-			s.SetString(value)
+// text sets a string. It replaces ${VAR} and ${file:PATH} in a field that is tagged secret:"true" and
+// refuses them elsewhere, and makes the value of one that is tagged path:"true" absolute.
+func (l *loader) text(dst reflect.Value, s, at string, tag reflect.StructTag) error {
+	secret, dir := tag.Get("secret") == "true", filepath.Dir(l.file)
+	m := reference.FindStringSubmatch(s)
+	switch {
+	case strings.Contains(s, "${") && !secret:
+		return l.errorf(at, "%s: ${…} is only for secrets; write the value", at)
+	case strings.Contains(s, "${") && m == nil:
+		return l.errorf(at, "%s: a reference must be the whole value, ${VAR} or ${file:PATH}", at)
+	case m != nil && m[1] != "":
+		data, err := trusted.Read(absolute(dir, m[1]), maxFile)
+		if err != nil {
+			return l.errorf(at, "%s: %w", at, err)
 		}
-		return nil
-	})
-}
-
-// Secrets are the values in a configuration that must not be shown.
-func Secrets(c *Config) (values []string) {
-	_ = eachString(
-		reflect.ValueOf(c).Elem(),
-		"",
-		false,
-		func(s reflect.Value, _ string, secret bool) error {
-			if secret && s.String() != "" {
-				values = append(values, s.String())
-			}
-			return nil
-		},
-	)
-	return values
-}
-
-// paths makes the values of keys that name files absolute, as seen from the configuration file.
-func paths(dir string, v reflect.Value, at string) {
-	_ = eachString(v, at, false, func(s reflect.Value, at string, _ bool) error {
-		key := at[strings.LastIndex(at, ".")+1:]
-		key, _, _ = strings.Cut(key, "[")
-		if s.String() != "" &&
-			(strings.HasSuffix(key, "_file") || strings.HasSuffix(key, "_dir") || slices.Contains([]string{"dir", "site", "lock", "workspace", "known_hosts", "tls_cert", "tls_key", "tokens"}, key)) {
-			s.SetString(absolute(dir, s.String()))
+		s = strings.TrimRight(string(data), "\r\n")
+	case m != nil:
+		if s = os.Getenv(m[2]); s == "" {
+			return l.errorf(at, "%s: environment variable %s is not set", at, m[2])
 		}
-		return nil
-	})
+	}
+	if secret && s != "" {
+		l.secrets = append(l.secrets, s)
+	}
+	if tag.Get("path") == "true" && s != "" {
+		s = absolute(dir, s)
+	}
+	dst.SetString(s)
+	return nil
 }
 
 func absolute(dir, p string) string {
@@ -314,35 +183,102 @@ func absolute(dir, p string) string {
 	return p
 }
 
-// eachString visits every settable string of a struct of koanf tags.
-func eachString(
-	v reflect.Value,
-	at string,
-	secret bool,
-	visit func(s reflect.Value, at string, secret bool) error,
-) error {
-	switch v.Kind() {
-	case reflect.String:
-		return visit(v, at, secret)
-	case reflect.Struct:
-		for i := range v.NumField() {
-			f := v.Type().Field(i)
-			inner := strings.TrimPrefix(at+"."+tag(f), ".")
-			if squashed(f) {
-				inner = at
-			} else if tag(f) == "" {
-				continue
+// environment sets the keys that CAPONIER_ variables name: CAPONIER_REMOTE_WORKSPACE is
+// remote.workspace. Lists and tables cannot be set this way.
+func environment(environ []string, t reflect.Type, raw map[string]any) error {
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		rest, ok := strings.CutPrefix(name, "CAPONIER_")
+		if name == "I_ACCEPT_RISKS" && value != "" {
+			raw["accept_risks"] = value == "true"
+		}
+		if !ok || rest == "CONFIG" || rest == "PROFILE" {
+			continue
+		}
+		path := strings.SplitN(strings.ToLower(rest), "_", 2)
+		if _, top := field(t, strings.ToLower(rest)); top {
+			path = []string{strings.ToLower(rest)}
+		}
+		at, into := t, raw
+		for i, part := range path {
+			f, found := field(at, part)
+			if !found {
+				return fmt.Errorf("environment variable %s: the configuration has no key %s", name,
+					strings.Join(path, "."))
 			}
-			if err := eachString(v.Field(i), inner, f.Tag.Get("secret") == "true", visit); err != nil {
-				return err
+			if at = f.Type; i < len(path)-1 {
+				table, _ := into[part].(map[string]any)
+				if table == nil {
+					table = map[string]any{}
+				}
+				into[part], into = table, table
 			}
 		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			if err := eachString(v.Index(i), fmt.Sprintf("%s[%d]", at, i), secret, visit); err != nil {
-				return err
-			}
+		v, err := scalar(at, value)
+		if err != nil {
+			return fmt.Errorf("environment variable %s: %w", name, err)
 		}
+		into[path[len(path)-1]] = v
 	}
 	return nil
+}
+
+func scalar(t reflect.Type, value string) (any, error) {
+	switch t.Kind() {
+	case reflect.Bool:
+		b, err := strconv.ParseBool(value)
+		if err != nil {
+			return nil, fmt.Errorf("want true or false, got %q", value)
+		}
+		return b, nil
+	case reflect.Int, reflect.Int64:
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+			return n, nil
+		}
+		return value, nil // a duration, or an error of decode
+	case reflect.String:
+		return value, nil
+	}
+	return nil, errors.New("it is a list or a table; set it in the file")
+}
+
+// field returns the field of the struct t with this key. The keys of an embedded struct stand in the
+// table of the struct around it.
+func field(t reflect.Type, key string) (reflect.StructField, bool) {
+	if t.Kind() != reflect.Struct {
+		return reflect.StructField{}, false
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		if keyOf(f) == key && key != "" {
+			return f, true
+		}
+	}
+	return reflect.StructField{}, false
+}
+
+func keys(t reflect.Type) (names []string) {
+	for _, f := range reflect.VisibleFields(t) {
+		if k := keyOf(f); k != "" {
+			names = append(names, k)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func keyOf(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("koanf"), ",")
+	return strings.TrimPrefix(name, "-")
+}
+
+func typeOf(v any) string {
+	switch v := v.(type) {
+	case string:
+		return cmp.Or(strconv.Quote(v), "a text")
+	case map[string]any:
+		return "a table"
+	case []any:
+		return "a list"
+	}
+	return fmt.Sprint(v)
 }

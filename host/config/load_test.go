@@ -1,9 +1,12 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -13,7 +16,7 @@ type probe struct {
 	Remote      remoteTable `koanf:"remote"`
 }
 type remoteTable struct {
-	Workspace string        `koanf:"workspace"`
+	Workspace string        `koanf:"workspace" path:"true"`
 	Timeout   time.Duration `koanf:"timeout"`
 	Sessions  int           `koanf:"sessions"`
 	Token     string        `koanf:"token"     secret:"true"`
@@ -27,7 +30,7 @@ type nodeTable struct {
 
 // Login is exported because an embedded struct has to be, to be decoded.
 type Login struct {
-	IdentityFile string `koanf:"identity_file"`
+	IdentityFile string `koanf:"identity_file" path:"true"`
 	Password     string `koanf:"password"      secret:"true"`
 }
 
@@ -38,6 +41,16 @@ func write(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// load reads a file that holds a probe.
+func load(path string, environ []string, dst *probe) error {
+	l := &loader{file: path}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return l.read(data, environ, reflect.ValueOf(dst).Elem())
 }
 
 func TestLoad(t *testing.T) {
@@ -72,20 +85,30 @@ func TestLoadRefusesAndSaysWhere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		text, env, why string
 	}{
-		"unknown key":            {"[remote]\nworkspce='x'", "", "unknown key remote.workspce (known here: nodes, sessions"},
-		"unknown table":          {"[remotes]\n", "", "unknown key remotes"},
-		"unknown key in a list":  {"[[remote.nodes]]\nnam='x'", "", "unknown key remote.nodes[0].nam"},
-		"key in another case":    {"[remote]\nWorkspace='x'", "", "unknown key remote.Workspace"},
-		"wrong type":             {"[remote]\nsessions='five'", "", "sessions"},
-		"bad duration":           {"[remote]\ntimeout='soon'", "", "timeout"},
-		"broken TOML":            {"[remote\n", "", "config.toml"},
-		"unknown variable":       {"", "CAPONIER_REMOTE_WORKSPCE=x", "CAPONIER_REMOTE_WORKSPCE"},
-		"variable for a list":    {"", "CAPONIER_REMOTE_NODES=x", "set it in the file"},
-		"variable of wrong type": {"", "CAPONIER_ACCEPT_RISKS=perhaps", "want true or false"},
-		"reference elsewhere":    {"[remote]\nworkspace='${HOME}'", "", "remote.workspace: ${…} is only for secrets"},
-		"unset reference":        {"[remote]\ntoken='${NOT_SET_AT_ALL}'", "", "remote.token: environment variable NOT_SET_AT_ALL is not set"},
-		"reference in a value":   {"[remote]\ntoken='x${HOME}'", "", "must be the whole value"},
-		"missing file":           {"[remote]\ntoken='${file:nope}'", "", "remote.token: open"},
+		"unknown key": {"[remote]\nworkspce='x'", "",
+			"config.toml:2: unknown key remote.workspce (known here: nodes, sessions"},
+		"unknown table": {"\n[remotes]\n", "", "config.toml:2: unknown key remotes"},
+		"unknown key in a list": {"[[remote.nodes]]\nname='a'\n[[remote.nodes]]\nnam='x'", "",
+			"config.toml:4: unknown key remote.nodes[1].nam"},
+		"key in another case": {"[remote]\nWorkspace='x'", "", "unknown key remote.Workspace"},
+		"wrong type": {"[remote]\nsessions='five'", "",
+			`config.toml:2: remote.sessions: want an integer, got "five"`},
+		"text for a list": {"[remote]\nnodes='x'", "", `remote.nodes: want a list, got "x"`},
+		"bad duration":    {"[remote]\ntimeout='soon'", "", "remote.timeout: want a duration"},
+		"number for a duration": {"[remote]\ntimeout=60", "",
+			`config.toml:2: remote.timeout: 60 has no unit: write "60s"`},
+		"variable without a unit": {"", "CAPONIER_REMOTE_TIMEOUT=60", `write "60s"`},
+		"broken TOML":             {"a=1\n[remote\n", "", "config.toml:2:8: toml: "},
+		"unknown variable":        {"", "CAPONIER_REMOTE_WORKSPCE=x", "CAPONIER_REMOTE_WORKSPCE"},
+		"variable for a list":     {"", "CAPONIER_REMOTE_NODES=x", "set it in the file"},
+		"variable of wrong type":  {"", "CAPONIER_ACCEPT_RISKS=perhaps", "want true or false"},
+		"reference elsewhere": {"[remote]\nworkspace='${HOME}'", "",
+			"config.toml:2: remote.workspace: ${…} is only for secrets"},
+		"unset reference": {"[remote]\ntoken='${NOT_SET_AT_ALL}'", "",
+			"remote.token: environment variable NOT_SET_AT_ALL is not set"},
+		"reference in a value": {"[remote]\ntoken='x${HOME}'", "", "must be the whole value"},
+		"missing file":         {"[remote]\ntoken='${file:nope}'", "", "remote.token: "},
+		"secret in a folder":   {"[remote]\ntoken='${file:/}'", "", "is not a regular file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var env []string
@@ -98,11 +121,45 @@ func TestLoadRefusesAndSaysWhere(t *testing.T) {
 			}
 		})
 	}
-	p := write(t, "")
-	if err := os.Chmod(p, 0o666); err != nil {
+}
+
+func TestFilesThatOthersCouldChangeAreRefused(t *testing.T) {
+	open := write(t, "")
+	fifo := filepath.Join(t.TempDir(), "config.toml")
+	if err := errors.Join(os.Chmod(open, 0o666), syscall.Mkfifo(fifo, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if err := load(p, nil, &probe{}); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
-		t.Errorf("a file that others can write: %v", err)
+	for path, why := range map[string]string{open: "chmod go-w", fifo: "a FIFO"} {
+		if _, err := Load(path, nil); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%v, want %q", err, why)
+		}
+	}
+}
+
+func TestTablesAreValidatedAndTheirLineIsNamed(t *testing.T) {
+	for text, why := range map[string]string{
+		"\n[blob]\nmax_bytes = -5":                 "config.toml:2: blob: ",
+		"[front]\nmetrics = '0.0.0.0:1'":           "config.toml:2: front.metrics: ",
+		"[identity]\n\nhttp = 'x'":                 "config.toml:3: identity.http: ",
+		"[tools]\nenable = []":                     "config.toml:2: tools.enable: ",
+		"[approval]\nwait = '45s'\nexpires = '1d'": "config.toml:3: approval.expires: want a duration",
+		"[identity]\nstdio = 'x'":                  "config.toml:2: key identity.stdio was removed: [cli]",
+		"[front]\nmax_calls = 5":                   "key front.max_calls was removed: it is always 64",
+		"[[remote.nodes]]\nname = 'a b'":           "config.toml:2: remote.nodes[0].name: ",
+	} {
+		if _, err := Load(write(t, text), nil); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: %v, want %q", text, err, why)
+		}
+	}
+}
+
+func TestLinesOfKeys(t *testing.T) {
+	lines := linesOf([]byte("a = 1\n[t.u]\n# c\nb = 2\n\"q\\u0041\" = 1\n[[l]]\nx = 1\n[[l]]\n" +
+		"x = 2\n[l.sub]\ny = { z = 1 }\n[[l.m]]\nw = 1"))
+	for key, want := range map[string]int{"a": 1, "t.u": 2, "t.u.b": 4, "l[0].x": 7, "l[1].x": 9,
+		"l[1].sub.y": 11, "l[1].m[0].w": 13, "none": 0} {
+		if got := lines[key]; got != want {
+			t.Errorf("%s: line %d, want %d", key, got, want)
+		}
 	}
 }

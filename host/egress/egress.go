@@ -51,18 +51,18 @@ type Keeper interface {
 type Options struct {
 	// of a request that names none: name look-up, connection, body and all redirects, 30s
 	Timeout    time.Duration `koanf:"timeout"`
-	MaxTimeout time.Duration `koanf:"max_timeout"` // of one that does, 2m
+	MaxTimeout time.Duration `koanf:"-"` // of one that does, 2m
 	// bytes of a response body after decompression, 10 MiB
 	MaxBody int64 `koanf:"max_body"`
 	// bytes of response bodies at once, over all calls, 100 MiB
-	Memory  int64 `koanf:"memory"`
+	Memory  int64 `koanf:"-"`
 	PerHost int64 `koanf:"per_host"` // requests to one host in 60 s, 60
 	// requests of one principal in 60 s, 300
 	PerPrincipal int64 `koanf:"per_principal"`
 	// of one principal, in millionths of a dollar; 0 sends nothing that costs
 	USDMicrosPerDay int64 `koanf:"usd_micros_per_day"`
 	// PEM certificates to trust beside the system's
-	CAFile      string       `koanf:"ca_file"`
+	CAFile      string       `koanf:"ca_file" path:"true"`
 	Credentials []Credential `koanf:"credentials"`
 	Prices      []Price      `koanf:"prices"`
 

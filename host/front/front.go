@@ -58,29 +58,29 @@ type Identity interface {
 type Options struct {
 	MaxChars int `koanf:"max_chars"` // characters of text in a result: 25,000
 	// bytes of a plugin's output that is read at all: 8 MiB
-	MaxOutput int `koanf:"max_output"`
+	MaxOutput int `koanf:"-"`
 	// bytes of an HTTP body or a line on stdin: 4 MiB
-	MaxBody int64 `koanf:"max_body"`
+	MaxBody int64 `koanf:"-"`
 	// sessions of older protocol versions at a time: 100; one principal may have half of them
-	MaxSessions int `koanf:"max_sessions"`
+	MaxSessions int `koanf:"-"`
 	// HTTP connections at a time: 500; for one more, the oldest of a client that is not known is
 	// closed, or else the one idle for longest; half may be open streams, a quarter of one
 	// principal
-	MaxConns int `koanf:"max_conns"`
+	MaxConns int `koanf:"-"`
 	// calls at a time: 64; one principal may have half of them
-	MaxCalls    int           `koanf:"max_calls"`
+	MaxCalls    int           `koanf:"-"`
 	SessionIdle time.Duration `koanf:"session_idle"` // without a request a session ends: 1h
 	// between signs of progress while a call runs: 5s
-	KeepAlive time.Duration `koanf:"keep_alive"`
+	KeepAlive time.Duration `koanf:"-"`
 	// for running calls to end when the host stops: 10s, the most
-	StopTimeout time.Duration `koanf:"stop_timeout"`
+	StopTimeout time.Duration `koanf:"-"`
 	// Host headers accepted besides loopback: name or name:port
 	Hosts []string `koanf:"hosts"`
 	// Origin headers accepted besides our own: scheme://name[:port]
 	Origins []string `koanf:"origins"`
 	// PEM files; needed, or BehindProxy, to serve more than loopback
-	TLSCert     string `koanf:"tls_cert"`
-	TLSKey      string `koanf:"tls_key"`
+	TLSCert     string `koanf:"tls_cert" path:"true"`
+	TLSKey      string `koanf:"tls_key" path:"true"`
 	BehindProxy bool   `koanf:"behind_proxy"` // a proxy on the way here does TLS
 	// loopback host:port that serves /metrics, /health and /ready without a token; empty for none
 	Metrics string `koanf:"metrics"`

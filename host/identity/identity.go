@@ -30,7 +30,7 @@ type Options struct {
 	Principals []Principal `koanf:"principals"`
 	// the principal of HTTP callers without a token; loopback only, and not beside Tokens or OIDC
 	HTTP   string `koanf:"http"`
-	Tokens string `koanf:"tokens"` // file of bearer tokens, mode 0600; "" for none
+	Tokens string `koanf:"tokens" path:"true"` // file of bearer tokens, mode 0600; "" for none
 	// an OpenID provider whose access tokens are accepted; may stand beside Tokens
 	OIDC OIDC `koanf:"oidc"`
 

@@ -29,8 +29,8 @@ const (
 
 // Options says where the lock and the modules are.
 type Options struct {
-	Lock string `koanf:"lock"` // file, plugins.lock
-	Dir  string `koanf:"dir"`  // holds the .wasm files, build/plugins
+	Lock string `koanf:"lock" path:"true"` // file, plugins.lock
+	Dir  string `koanf:"dir" path:"true"`  // holds the .wasm files, build/plugins
 }
 
 // Validate fills in defaults.

@@ -20,6 +20,15 @@ type Selection struct {
 	Exclude  []string `koanf:"-"` // tools and toolsets that are left out in any case
 }
 
+// Validate refuses a list that enables nothing: it could be taken for no limit.
+func (s Selection) Validate() error {
+	if s.Enable != nil && len(s.Enable) == 0 {
+		return errors.New("tools.enable: is empty; name what to offer, or delete the line for all " +
+			"that the lock has")
+	}
+	return nil
+}
+
 // Withheld gives for each tool, resource and prompt why it is not offered, or "" when it is. A name
 // that the lock does not know is an error, and so is a selection that leaves nothing.
 func (s Selection) Withheld(l *Lock) (func(*gate.Tool) string, error) {
@@ -65,14 +74,7 @@ func (s Selection) Withheld(l *Lock) (func(*gate.Tool) string, error) {
 			)
 		}
 	}
-	if s.Enable != nil && len(s.Enable) == 0 {
-		errs = append(
-			errs,
-			errors.New(
-				"[tools] enable: is empty; name what to offer, or leave it out for all that the lock has",
-			),
-		)
-	}
+	errs = append(errs, s.Validate())
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}

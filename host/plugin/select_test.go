@@ -44,7 +44,7 @@ func TestSelectionOnlyNarrows(t *testing.T) {
 		"an unknown name to disable":                 {Selection{Disable: []string{""}}, nil, `[tools] disable: there is no ""`},
 		"a name with two meanings enables neither":   {Selection{Enable: []string{"web"}}, nil, `"web" is a toolset and a tool of the toolset odd`},
 		"a name with two meanings disables both":     {Selection{Disable: []string{"web"}}, []string{"jq_query", "list_guests", "stop_guest"}, ""},
-		"an empty table does not mean everything":    {Selection{Enable: []string{}}, nil, "[tools] enable: is empty"},
+		"an empty table does not mean everything":    {Selection{Enable: []string{}}, nil, "tools.enable: is empty"},
 		"nothing left is an error":                   {Selection{Enable: []string{"jq"}, Toolsets: []string{"guests"}}, nil, "nothing is left to offer"},
 	} {
 		t.Run(claim, func(t *testing.T) {

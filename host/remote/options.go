@@ -17,36 +17,36 @@ import (
 // them in.
 type Options struct {
 	// directory of local files; each principal has a folder in it
-	Workspace string        `koanf:"workspace"`
+	Workspace string        `koanf:"workspace" path:"true"`
 	Nodes     []NodeOptions `koanf:"nodes"` // the inventory
 	// files in OpenSSH's format, read again at each dial; for hosts without host_key
-	KnownHosts []string `koanf:"known_hosts"`
+	KnownHosts []string `koanf:"known_hosts" path:"true"`
 
 	// at once on one connection, 5, of which one principal leaves two (of all connections to a
 	// node) to the others; sshd refuses more under load long before its MaxSessions
 	MaxSessions int `koanf:"max_sessions"`
-	MaxConns    int `koanf:"max_conns"` // to one node, 2
+	MaxConns    int `koanf:"-"` // to one node, 2
 	// TCP, banner, key exchange and authentication of all hops together, 10s
-	DialTimeout time.Duration `koanf:"dial_timeout"`
+	DialTimeout time.Duration `koanf:"-"`
 	// to open a channel or have a request answered, 15s
-	StepTimeout  time.Duration `koanf:"step_timeout"`
-	StallTimeout time.Duration `koanf:"stall_timeout"` // of a transfer that moves nothing, 30s
+	StepTimeout  time.Duration `koanf:"-"`
+	StallTimeout time.Duration `koanf:"-"` // of a transfer that moves nothing, 30s
 	// between probes, 15s; after three intervals without an answer the peer is dead
-	KeepAlive time.Duration `koanf:"keep_alive"`
-	IdleClose time.Duration `koanf:"idle_close"` // of a connection that nobody uses, 10m
+	KeepAlive time.Duration `koanf:"-"`
+	IdleClose time.Duration `koanf:"-"` // of a connection that nobody uses, 10m
 	// of any operation that nothing limits more, 5m
 	ExecTimeout time.Duration `koanf:"exec_timeout"`
-	Warm        bool          `koanf:"warm"` // connect to every node at the start
+	Warm        bool          `koanf:"-"` // connect to every node at the start
 
 	// bytes of stdout, and of stderr, 1 MiB; at most 16 MiB
-	MaxOutput int64 `koanf:"max_output"`
+	MaxOutput int64 `koanf:"-"`
 	MaxFile   int64 `koanf:"max_file"` // bytes of a transferred file, 10 MiB
 	// uploads up to this size are read back and compared, 16 MiB; every upload has its size checked
-	VerifyBytes int64 `koanf:"verify_bytes"`
+	VerifyBytes int64 `koanf:"-"`
 	// where staging directories are made on a node, /tmp
 	StageRoot string `koanf:"stage_root"`
 	// how long a green ssh_exec may answer its own repeat, 0 for never; at most 5s
-	Memo time.Duration `koanf:"memo"`
+	Memo time.Duration `koanf:"-"`
 
 	Now   func() time.Time `koanf:"-"` // nil for time.Now
 	Reads []string         `koanf:"-"` // commands that Ask may run; see there
@@ -76,10 +76,10 @@ type Login struct {
 	User string `koanf:"user"`
 	// pin, SHA256:… as ssh-keygen -l prints it; without it known_hosts decides
 	HostKey         string `koanf:"host_key"`
-	IdentityFile    string `koanf:"identity_file"`    // private key, readable by its owner only
-	PassphraseFile  string `koanf:"passphrase_file"`  // of the private key
-	CertificateFile string `koanf:"certificate_file"` // OpenSSH certificate of the private key
-	PasswordFile    string `koanf:"password_file"`    // readable by its owner only
+	IdentityFile    string `koanf:"identity_file" path:"true"`    // private key, readable by its owner only
+	PassphraseFile  string `koanf:"passphrase_file" path:"true"`  // of the private key
+	CertificateFile string `koanf:"certificate_file" path:"true"` // OpenSSH certificate of the private key
+	PasswordFile    string `koanf:"password_file" path:"true"`    // readable by its owner only
 	// keys of the agent at SSH_AUTH_SOCK; the agent is never forwarded
 	Agent bool `koanf:"agent"`
 }

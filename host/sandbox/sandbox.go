@@ -28,18 +28,18 @@ type Options struct {
 	// bytes of memory of one guest, rounded down to 64 KiB; 64 MiB
 	MemoryMax int64 `koanf:"memory_max"`
 	// compiled plugins, as native code: must belong to this user alone; empty keeps none
-	CacheDir string `koanf:"cache_dir"`
+	CacheDir string `koanf:"cache_dir" path:"true"`
 	// guests kept ready for each plugin; 2, negative for none
-	Warm int `koanf:"warm"`
+	Warm int `koanf:"-"`
 	// calls that run at once, of one plugin half as many, of one principal half of either; others
 	// wait; 32
-	MaxInstances int           `koanf:"max_instances"`
-	MaxOutput    int           `koanf:"max_output"`    // bytes that a guest may give; 16 MiB
-	StartTimeout time.Duration `koanf:"start_timeout"` // for a plugin's own initialisation; 5s
+	MaxInstances int           `koanf:"-"`
+	MaxOutput    int           `koanf:"-"` // bytes that a guest may give; 16 MiB
+	StartTimeout time.Duration `koanf:"-"` // for a plugin's own initialisation; 5s
 	// broken calls in a row that take a plugin out of service; 10, negative for never
-	BreakAfter int `koanf:"break_after"`
+	BreakAfter int `koanf:"-"`
 	// how long it stays out before one call may try again; 30s
-	BreakFor time.Duration `koanf:"break_for"`
+	BreakFor time.Duration `koanf:"-"`
 	Log      *slog.Logger  `koanf:"-"` // nil for none
 }
 

@@ -35,7 +35,7 @@ var _ gate.Lowerer = Lowerer{}
 type Lowerer struct {
 	// Shells are the names, without a folder, of programs that run the text after -c. Nil means
 	// [DefaultShells].
-	Shells []string `koanf:"shells"`
+	Shells []string
 }
 
 // DefaultShells returns the names of the POSIX shells that a node or a container may have.

@@ -22,9 +22,9 @@ import (
 // Options of a store.
 type Options struct {
 	// shared by all processes that share their limits, default state; made with mode 0700
-	Dir  string           `koanf:"dir"`
-	Busy time.Duration    `koanf:"busy"` // how long to wait for another process's write, default 5s
-	Now  func() time.Time `koanf:"-"`    // nil for time.Now
+	Dir  string           `koanf:"dir" path:"true"`
+	Busy time.Duration    `koanf:"-"` // how long to wait for another process's write, default 5s
+	Now  func() time.Time `koanf:"-"` // nil for time.Now
 }
 
 // Validate fills in defaults.

@@ -67,7 +67,7 @@ func (g *global) load() (*config.Config, error) {
 	}
 	cfg, err := config.Load(file, os.Environ())
 	if err == nil {
-		scrubLog(os.Stderr, config.Secrets(cfg))
+		scrubLog(os.Stderr, cfg.Secrets)
 		cfg.ReadOnly = cfg.ReadOnly || g.readOnly
 		cfg.Tools.Toolsets, cfg.Tools.Tools, cfg.Tools.Exclude = g.toolsets, g.tools, g.exclude
 	}

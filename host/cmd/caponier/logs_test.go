@@ -27,7 +27,7 @@ func TestSecretsCannotBeLogged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secrets := config.Secrets(c)
+	secrets := c.Secrets
 	if len(secrets) != 2 {
 		t.Fatalf("found %q", secrets)
 	}
