@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caponier-mcp/caponier/plugins/internal/pve"
 	"github.com/caponier-mcp/caponier/plugins/internal/pvetest"
 	"github.com/caponier-mcp/caponier/sdk"
 )
@@ -214,7 +215,7 @@ func TestTemperature(t *testing.T) {
 }
 
 func TestTasksAndBackups(t *testing.T) {
-	tasks := `[{"upid":"U1","node":"pve1","type":"vzstart","id":"103","user":"root@pam","starttime":10,"endtime":"11","status":"CT is locked (backup)"},{"upid":"U3","node":"pve2","type":"vzdump","id":"","user":"root@pam","starttime":"30"},{"upid":"U2","node":"pve1","type":"vzstop","id":"101","user":"root@pam","starttime":20,"endtime":21,"status":"OK","saved":"1"},{"upid":"U0","starttime":5,"endtime":6,"status":"WARNINGS: 1"}]`
+	tasks := `[{"upid":"U1","node":"pve1","type":"vzstart","id":"103","user":"root@pam","starttime":10,"endtime":"11","status":"CT is locked (backup)"},{"upid":"U3","node":"pve2","type":"vzdump","id":"","user":"root@pam","starttime":"30"},{"upid":"U2","node":"pve1","type":"vzstop","id":"101","user":"root@pam","starttime":20,"endtime":21,"status":"OK","saved":"1"},{"upid":"U0","node":"pve1","type":"vzdump","starttime":5,"endtime":6,"status":"WARNINGS: 1"}]`
 	n := pvetest.New(
 		t,
 		script{
@@ -334,5 +335,28 @@ func TestCommandTextGoesToTheHostAsItIs(t *testing.T) {
 	if text != "df -h | grep 'a b'" || m["exit_code"] != 1.0 || m["success"] != false ||
 		out.Text != "a\n[stderr]\nb\n[exit code 1]" {
 		t.Errorf("%q, %v, %q", text, m, out.Text)
+	}
+}
+
+// Whatever a node answers that is not a status is an error, never a healthy cluster.
+func TestABrokenClusterStatusIsNoHealth(t *testing.T) {
+	one := pve.Int(1)
+	node := statusRow{Type: "node", Name: "pve1", Online: &one}
+	for name, rows := range map[string][]statusRow{
+		"nothing":                       nil,
+		"a cluster alone":               {{Type: "cluster", Name: "c", Quorate: &one}},
+		"a cluster without its quorum":  {{Type: "cluster", Name: "c"}, node},
+		"two clusters":                  {{Type: "cluster", Name: "c", Quorate: &one}, {Type: "cluster", Name: "d", Quorate: &one}, node},
+		"a node that is neither on":     {{Type: "node", Name: "pve1"}},
+		"a node twice":                  {node, node},
+		"a node with a name that lies":  {{Type: "node", Name: "x;id", Online: &one}},
+		"rows of another type entirely": {{Type: "qemu", Name: "x"}},
+	} {
+		if out, err := members("pve1", rows); err == nil || out.Quorate {
+			t.Errorf("%s: %+v, %v", name, out, err)
+		}
+	}
+	if out, err := members("pve1", []statusRow{node}); err != nil || !out.Quorate {
+		t.Errorf("a single node: %+v, %v", out, err)
 	}
 }

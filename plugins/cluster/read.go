@@ -35,26 +35,58 @@ type member struct {
 	Local  bool   `json:"local,omitempty" doc:"The node that was asked"`
 }
 
-func clusterStatus(c *sdk.Call, in allIn) (clusterOut, error) {
-	n := pve.On(c, "")
-	var rows []struct {
-		Type, Name, IP         string
-		Quorate, Online, Local pve.Int
+// statusRow is a row of /cluster/status: the cluster, or a node.
+type statusRow struct {
+	Type, Name             string `need:"true"`
+	IP                     string
+	Quorate, Online, Local *pve.Int
+}
+
+// members reads the rows. A node that is in no cluster prints no row for one, and needs no quorum;
+// it prints a row for itself. Without that row, or without the quorum of a cluster, the answer says
+// nothing, which must not be reported as health.
+func members(asked string, rows []statusRow) (clusterOut, error) {
+	broken := func(why string) (clusterOut, error) {
+		return clusterOut{}, &sdk.Error{Code: "bad_answer",
+			Message:    "asking " + asked + " for /cluster/status: " + why,
+			Suggestion: "Do not take the cluster for healthy. Tell your user, who can run pvecm status."}
 	}
-	if err := n.JSON(&rows, "get", "/cluster/status"); err != nil {
-		return clusterOut{}, err
-	}
-	// A node that is in no cluster has no row for one, and needs no quorum.
-	out := clusterOut{Quorate: true, Nodes: []member{}}
-	table := [][]string{{"NODE", "ONLINE", "ADDRESS"}}
+	yes := func(i *pve.Int) bool { return i != nil && *i != 0 }
+	out := clusterOut{Quorate: false, Nodes: []member{}}
+	clusters := 0
 	for _, r := range rows {
 		switch r.Type {
 		case "cluster":
-			out.Name, out.Quorate = r.Name, r.Quorate != 0
+			if clusters++; r.Quorate == nil || clusters > 1 {
+				return broken("it does not say whether the cluster has quorum")
+			}
+			out.Name, out.Quorate = r.Name, yes(r.Quorate)
 		case "node":
-			out.Nodes = append(out.Nodes, member{r.Name, r.Online != 0, r.IP, r.Local != 0})
+			if r.Online == nil || !pve.ValidNode(r.Name) || slices.ContainsFunc(out.Nodes,
+				func(m member) bool { return m.Name == r.Name }) {
+				return broken(fmt.Sprintf("the row of node %q is incomplete or stands twice", r.Name))
+			}
+			out.Nodes = append(out.Nodes, member{r.Name, yes(r.Online), r.IP, yes(r.Local)})
 		}
 	}
+	if len(out.Nodes) == 0 {
+		return broken("it lists no node")
+	}
+	out.Quorate = out.Quorate || clusters == 0
+	return out, nil
+}
+
+func clusterStatus(c *sdk.Call, in allIn) (clusterOut, error) {
+	n := pve.On(c, "")
+	var rows []statusRow
+	if err := n.JSON(&rows, "get", "/cluster/status"); err != nil {
+		return clusterOut{}, err
+	}
+	out, err := members(n.Name, rows)
+	if err != nil {
+		return clusterOut{}, err
+	}
+	table := [][]string{{"NODE", "ONLINE", "ADDRESS"}}
 	slices.SortFunc(out.Nodes, func(a, b member) int { return strings.Compare(a.Name, b.Name) })
 	for _, m := range out.Nodes {
 		table = append(
@@ -101,14 +133,15 @@ func (u rawUsage) usage() usage { return usage{int64(u.Total), int64(u.Used), in
 func nodeStatus(c *sdk.Call, in nodeIn) (nodeOut, error) {
 	n := pve.On(c, in.Node)
 	var raw struct {
-		Uptime       pve.Int
-		CPU          pve.Float
-		LoadAvg      []json.RawMessage
-		Memory, Swap rawUsage
-		RootFS       rawUsage
-		PVEVersion   string
-		KVersion     string
-		CPUInfo      struct {
+		Uptime     pve.Int   `need:"true"`
+		CPU        pve.Float `need:"true"`
+		LoadAvg    []json.RawMessage
+		Memory     rawUsage `need:"true"`
+		Swap       rawUsage
+		RootFS     rawUsage
+		PVEVersion string
+		KVersion   string
+		CPUInfo    struct {
 			CPUs  pve.Int
 			Model string
 		}
@@ -227,8 +260,9 @@ func resources(c *sdk.Call, in resourcesIn) (resourcesOut, error) {
 	}
 	var all []struct {
 		pve.Guest
-		ID, Storage, PluginType, Content string
-		Shared                           pve.Int
+		ID                           string `need:"true"`
+		Storage, PluginType, Content string
+		Shared                       pve.Int
 	}
 	if err := pve.On(c, "").JSON(&all, words...); err != nil {
 		return resourcesOut{}, err
@@ -402,8 +436,10 @@ func recentTasks(c *sdk.Call, in tasksIn) (tasksOut, error) {
 		}
 	}
 	var all []struct {
-		UPID, Node, Type, ID, User, Status string
-		StartTime, EndTime                 pve.Int
+		UPID, Node, Type string  `need:"true"`
+		StartTime        pve.Int `need:"true"`
+		ID, User, Status string
+		EndTime          pve.Int
 	}
 	if err := n.JSON(&all, words...); err != nil {
 		return tasksOut{}, err
@@ -481,8 +517,9 @@ func backups(c *sdk.Call, in backupsIn) (backupsOut, error) {
 		words = append(words, "--vmid", pve.ID(in.VMID))
 	}
 	var all []struct {
-		VolID, SubType, Format, Notes string
-		VMID, Size, CTime, Protected  pve.Int
+		VolID                        string `need:"true"`
+		SubType, Format, Notes       string
+		VMID, Size, CTime, Protected pve.Int
 	}
 	if err := n.JSON(&all, words...); err != nil {
 		return backupsOut{}, err

@@ -16,7 +16,8 @@ type Found struct {
 
 // Current is what a guest is doing right now.
 type Current struct {
-	Status string `json:"status"`
+	VMID   Int    `json:"vmid"`
+	Status string `json:"status" need:"true"`
 	// of virtual machines: paused, suspended … while Status is running
 	QMPStatus string `json:"qmpstatus"`
 	Name      string `json:"name"`
@@ -126,6 +127,10 @@ func (f Found) Get(into any, rest string, options ...string) error {
 func (f Found) Current() (Current, error) {
 	var cur Current
 	err := f.Get(&cur, "/status/current")
+	if err == nil && cur.VMID != 0 && cur.VMID != f.VMID {
+		err = contradiction(fmt.Sprintf("asking for guest %d", f.VMID),
+			fmt.Errorf("it is about guest %d", cur.VMID))
+	}
 	return cur, err
 }
 

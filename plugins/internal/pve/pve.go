@@ -3,7 +3,6 @@
 package pve
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -103,25 +102,24 @@ func (n Node) JSON(into any, words ...string) error {
 			Suggestion: "Ask for less: one node, or one guest.",
 		}
 	}
-	if err := json.Unmarshal(r.Stdout, into); err != nil {
-		return &sdk.Error{
-			Code: "failed",
-			Message: fmt.Sprintf(
-				"%s: the answer is not what pvesh of PVE 9 prints: %v",
-				doing,
-				err,
-			),
-			Suggestion: "Check the version with pveversion on the node.",
-		}
+	if err := decode(r.Stdout, into); err != nil {
+		return contradiction(doing, err)
 	}
 	return nil
+}
+
+// contradiction is the error of an answer that no working node gives.
+func contradiction(doing string, err error) error {
+	return &sdk.Error{Code: "bad_answer",
+		Message:    fmt.Sprintf("%s: the answer is not what pvesh of PVE 9 prints: %v", doing, err),
+		Suggestion: "Do not rely on this node. Tell your user, who can run the same pvesh on it."}
 }
 
 // Guest is a row of /cluster/resources. Its figures are about ten seconds old; a guest without
 // figures has the status unknown.
 type Guest struct {
 	VMID     Int    `json:"vmid"`
-	Type     string `json:"type"` // lxc or qemu
+	Type     string `json:"type"   need:"true"` // lxc or qemu
 	Node     string `json:"node"`
 	Name     string `json:"name"`
 	Status   string `json:"status"`
@@ -144,6 +142,9 @@ func (n Node) Guests() ([]Guest, error) {
 	var all []Guest
 	if err := n.JSON(&all, "get", "/cluster/resources", "--type", "vm"); err != nil {
 		return nil, err
+	}
+	if err := checkGuests(all); err != nil {
+		return nil, contradiction("asking "+n.Name+" for its guests", err)
 	}
 	return sortGuests(all), nil
 }

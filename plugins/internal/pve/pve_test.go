@@ -140,19 +140,20 @@ func TestMessagesSayWhatMatters(t *testing.T) {
 	}
 }
 
-func TestNumbersComeAsTheyLike(t *testing.T) {
+func TestNumbersAreReadInEveryFormOfProxmoxAndNeverRounded(t *testing.T) {
 	var v struct {
 		A, B, C, D, E Int
 		F, G, H       Float
 	}
-	if err := json.Unmarshal([]byte(`{"A":512,"B":"2048","C":null,"D":true,"E":1.9,"F":"0.05","G":2,"H":""}`), &v); err != nil {
+	if err := json.Unmarshal([]byte(`{"A":512,"B":"2048","C":null,"D":true,"E":2.0,"F":"0.05","G":2,"H":""}`), &v); err != nil {
 		t.Fatal(err)
 	}
-	if v.A != 512 || v.B != 2048 || v.C != 0 || v.D != 1 || v.E != 1 || v.F != 0.05 || v.G != 2 ||
+	if v.A != 512 || v.B != 2048 || v.C != 0 || v.D != 1 || v.E != 2 || v.F != 0.05 || v.G != 2 ||
 		v.H != 0 {
 		t.Errorf("%+v", v)
 	}
-	for _, bad := range []string{`{"A":"x"}`, `{"F":[1]}`, `{"A":{}}`} {
+	for _, bad := range []string{`{"A":"x"}`, `{"F":[1]}`, `{"A":{}}`, `{"A":101.7}`,
+		`{"A":1e308}`, `{"A":18446744073709551717}`, `{"F":"inf"}`, `{"F":"NaN"}`} {
 		if err := json.Unmarshal([]byte(bad), &v); err == nil {
 			t.Errorf("%s was taken", bad)
 		}

@@ -51,8 +51,8 @@ type StorageRow struct {
 }
 
 type nodeRow struct {
-	Node   string `json:"node"`
-	Status string `json:"status"`
+	Node   string `json:"node"   need:"true"`
+	Status string `json:"status" need:"true"`
 	CPU    Float  `json:"cpu"`
 	MaxCPU Float  `json:"maxcpu"`
 	Mem    Int    `json:"mem"`
@@ -61,8 +61,8 @@ type nodeRow struct {
 }
 
 type storageRow struct {
-	Storage string `json:"storage"`
-	Node    string `json:"node"`
+	Storage string `json:"storage" need:"true"`
+	Node    string `json:"node"    need:"true"`
 	Type    string `json:"plugintype"`
 	Content string `json:"content"`
 	Status  string `json:"status"`
@@ -170,9 +170,7 @@ func NodesText(rows []NodeRow) string {
 			[]string{
 				r.Node,
 				r.Status,
-				fmt.Sprintf("%.0f%% of %.0f", 100*r.CPU, r.CPUs),
-				Size(r.Mem) + " of " + Size(r.MaxMem),
-				Ago(r.Uptime),
+				share(r.CPU, r.CPUs), sizes(r.Mem, r.MaxMem), since(r.Uptime, r.MaxMem),
 			},
 		)
 	}
@@ -193,8 +191,7 @@ func GuestsText(rows []GuestRow) string {
 				r.Type,
 				status,
 				r.Node,
-				fmt.Sprintf("%.0f%% of %.0f", 100*r.CPU, r.CPUs),
-				Size(r.Mem) + " of " + Size(r.MaxMem),
+				share(r.CPU, r.CPUs), sizes(r.Mem, r.MaxMem),
 				r.Lock,
 				r.Name,
 			},
@@ -213,12 +210,34 @@ func StoragesText(rows []StorageRow) string {
 				r.Node,
 				r.Type,
 				r.Status,
-				Size(r.Used) + " of " + Size(r.Total),
+				sizes(r.Used, r.Total),
 				r.Content,
 			},
 		)
 	}
 	return t.String()
+}
+
+// share, sizes and since are "-" where Proxmox gives no figures, as for a node that is offline.
+func share(cpu, cpus float64) string {
+	if cpus == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f%% of %.0f", 100*cpu, cpus)
+}
+
+func sizes(used, total int64) string {
+	if total == 0 {
+		return "-"
+	}
+	return Size(used) + " of " + Size(total)
+}
+
+func since(uptime, known int64) string {
+	if known == 0 {
+		return "-"
+	}
+	return Ago(uptime)
 }
 
 type table [][]string

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,12 +23,17 @@ func (f *Float) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// UnmarshalJSON refuses a fraction, and an integer that a double cannot hold: a VMID of 101.7 must
+// not become 101.
 func (i *Int) UnmarshalJSON(b []byte) error {
 	if whole, err := strconv.ParseInt(strings.Trim(string(b), `"`), 10, 64); err == nil {
 		*i = Int(whole)
 		return nil
 	}
 	v, err := number(b)
+	if err == nil && (v != math.Trunc(v) || math.Abs(v) > 1<<53) {
+		return fmt.Errorf("%s is not an integer", b)
+	}
 	*i = Int(v)
 	return err
 }
@@ -40,7 +46,7 @@ func number(b []byte) (float64, error) {
 		return 1, nil
 	default:
 		v, err := strconv.ParseFloat(s, 64)
-		if err != nil {
+		if err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
 			return 0, fmt.Errorf("%s is not a number", b)
 		}
 		return v, nil
@@ -57,15 +63,24 @@ func sortGuests(all []Guest) []Guest {
 	return all
 }
 
-// KeyValues reads lines of "key: value", as pct config and pct status print them. A description is
+// KeyValues reads lines of "key: value", as pct config and pct status print them. A key that stands
+// twice with different values is missing, since neither can be trusted. A description is
 // percent-encoded there.
 func KeyValues(text string) map[string]string {
-	m := map[string]string{}
+	m, conflicts := map[string]string{}, map[string]bool{}
 	for line := range strings.Lines(text) {
-		if k, v, ok := strings.Cut(strings.TrimRight(line, "\n"), ": "); ok &&
-			!strings.HasPrefix(k, "#") {
-			m[k] = strings.TrimSpace(v)
+		k, v, ok := strings.Cut(strings.TrimRight(line, "\n"), ": ")
+		if !ok || strings.HasPrefix(k, "#") {
+			continue
 		}
+		v = strings.TrimSpace(v)
+		if old, twice := m[k]; twice && old != v {
+			conflicts[k] = true
+		}
+		m[k] = v
+	}
+	for k := range conflicts {
+		delete(m, k)
 	}
 	return m
 }
