@@ -25,6 +25,7 @@ var rooms = map[string][]string{
 	"host/fair":           {},
 	"host/plaintext":      {},
 	"host/trusted":        {},
+	"host/freeze":         {"host/gate"},
 	"host/shell":          {"host/gate"},
 	"host/policy":         {"host/gate", "host/policy/plan", "host/shell", "policies"},
 	"host/policy/plan":    {},

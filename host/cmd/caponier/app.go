@@ -13,6 +13,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/fair"
+	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
@@ -110,7 +111,7 @@ func (h *host) open(ctx context.Context, w want) (err error) {
 		HiddenReason: h.withheld,
 		Throttle:     &fair.Refusals{},
 		Lowerer:      shell.Lowerer{},
-		Mode:         func() gate.Mode { return gate.Mode{ReadOnly: cfg.ReadOnly} },
+		Mode:         h.mode,
 	}
 	if w == wantNodes {
 		if err := h.openState(ctx, &o); err != nil {
@@ -136,6 +137,11 @@ func (h *host) open(ctx context.Context, w want) (err error) {
 	return nil
 }
 
+// mode is the state of the host that policy sees at each decision.
+func (h *host) mode() gate.Mode {
+	return gate.Mode{ReadOnly: h.cfg.ReadOnly, Freezes: freeze.In(h.cfg.Store.Dir).Mode()}
+}
+
 // openState opens what writes and connects: journal, store, nodes, sandbox.
 func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 	if h.journal, err = audit.Open(h.cfg.Audit); err != nil {
@@ -153,7 +159,7 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 		return err
 	}
 	h.closers = append(h.closers, h.asks.Close)
-	o.Confirmer, o.Frozen = h.asks, freezes{h.cfg.Store.Dir}.frozen
+	o.Confirmer, o.Frozen = h.asks, frozen(freeze.In(h.cfg.Store.Dir))
 	if h.remote, err = remote.New(h.cfg.Remote); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/doctor"
+	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/plugin"
@@ -342,7 +343,7 @@ func (x *examination) state() {
 	default:
 		x.found("journal", doctor.OK, "", "%d chains hold", len(report.Files))
 	}
-	frozen, err := freezes{c.Store.Dir}.list()
+	frozen, err := freeze.In(c.Store.Dir).All()
 	switch {
 	case err != nil:
 		x.found(
@@ -356,7 +357,7 @@ func (x *examination) state() {
 		x.found(
 			"freeze",
 			doctor.Warn,
-			"caponier freeze --list; caponier thaw",
+			"caponier freeze list; caponier thaw",
 			"%s is frozen by %q since %s: such calls are refused",
 			frozen[0],
 			frozen[0].By,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
@@ -31,11 +32,7 @@ func (h *host) health() front.Health {
 	for _, n := range h.remote.Pool() {
 		out.Nodes = append(out.Nodes, front.NodeHealth{Name: n.Name, Connected: n.Connections > 0})
 	}
-	if frozen, err := (freezes{h.cfg.Store.Dir}).list(); err == nil {
-		out.Frozen = len(frozen)
-	} else { // then everything is
-		out.Frozen = 1
-	}
+	out.Frozen = len(freeze.In(h.cfg.Store.Dir).Mode())
 	return out
 }
 
@@ -186,7 +183,7 @@ func (h *host) looks(o gate.Options) error {
 			)
 		}
 	}
-	o.Confirmer, o.Mode = nil, func() gate.Mode { return gate.Mode{ReadOnly: true} }
+	o.Confirmer, o.Mode = nil, func() gate.Mode { m := h.mode(); m.ReadOnly = true; return m }
 	h.lookDoor = gate.New(o)
 	return nil
 }

@@ -1,0 +1,133 @@
+// Package freeze keeps the list of what is frozen, as files that all processes of a host share. It
+// decides nothing: policy does, from the list.
+package freeze
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// Freeze is one entry of the list: what is frozen, who froze it and when.
+type Freeze struct {
+	Kind   string    `json:"scope"` // all | principal | node | tool
+	Name   string    `json:"name,omitempty"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+	Since  time.Time `json:"since"`
+}
+
+// String returns what is frozen, such as node "pve2".
+func (z Freeze) String() string {
+	if z.Kind == "all" {
+		return "everything"
+	}
+	return fmt.Sprintf("%s %q", z.Kind, z.Name)
+}
+
+// List is the list in a state directory. It is safe for concurrent use by many processes.
+type List struct{ dir string }
+
+// In returns the list of the state directory. The directory need not exist.
+func In(state string) List { return List{filepath.Join(state, "frozen")} }
+
+// file returns the path for a freeze. Names are digests, since a principal's id may hold anything.
+func (l List) file(kind, name string) string {
+	if kind == "all" {
+		return filepath.Join(l.dir, "all")
+	}
+	sum := sha256.Sum256([]byte(name))
+	return filepath.Join(l.dir, kind+"-"+hex.EncodeToString(sum[:16]))
+}
+
+// Add puts a freeze into the list, or replaces it. Every decision after Add returns finds it.
+func (l List) Add(z Freeze) error {
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return err
+	}
+	data, err := json.Marshal(z)
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(l.dir), "freeze-*") // 0600, and not in the list yet
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(data)
+	// Another account may serve and must read it; the directory is private.
+	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), l.file(z.Kind, z.Name))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return l.sync()
+}
+
+// Remove takes a freeze off the list. It reports whether there was one.
+func (l List) Remove(kind, name string) (bool, error) {
+	err := os.Remove(l.file(kind, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	return true, l.sync()
+}
+
+func (l List) sync() error {
+	d, err := os.Open(l.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// All returns the freezes in the order of their files. One whose file cannot be read has the kind
+// "?": policy knows no such kind and takes it for a freeze of everything.
+func (l List) All() ([]Freeze, error) {
+	all := []Freeze{}
+	files, err := os.ReadDir(l.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range files {
+		z := Freeze{}
+		data, err := []byte(nil), errors.New("not a file")
+		if e.Type().IsRegular() {
+			data, err = os.ReadFile(filepath.Join(l.dir, e.Name()))
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // thawed meanwhile
+		}
+		if err == nil {
+			err = json.Unmarshal(data, &z)
+		}
+		if err != nil || filepath.Base(l.file(z.Kind, z.Name)) != e.Name() {
+			z = Freeze{Kind: "?", Name: e.Name(), Reason: "its file cannot be read; delete it to thaw"}
+		}
+		all = append(all, z)
+	}
+	return all, nil
+}
+
+// Mode returns the list as policy sees it. A list that cannot be read freezes everything.
+func (l List) Mode() []gate.Freeze {
+	all, err := l.All()
+	if err != nil {
+		return []gate.Freeze{{Kind: "all", Reason: "the list of freezes cannot be read"}}
+	}
+	mode := []gate.Freeze{}
+	for _, z := range all {
+		mode = append(mode, gate.Freeze{Kind: z.Kind, Name: z.Name, Reason: z.Reason})
+	}
+	return mode
+}
