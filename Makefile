@@ -5,7 +5,9 @@ WASM := CGO_ENABLED=0 GOOS=wasip1 GOARCH=wasm $(GO) build -trimpath -buildvcs=fa
 TOOL := $(GO) tool -modfile=test/tools/go.mod
 PLUGINS := $(patsubst plugins/%/main.go,%,$(wildcard plugins/*/main.go))
 GUESTS := $(patsubst test/guests/%/main.go,%,$(wildcard test/guests/*/main.go))
-SDK := $(wildcard sdk/*.go) go.mod
+SDK := $(wildcard sdk/*.go sdk/*/*.go sdk/internal/*/*.go) sdk/go.mod go.mod
+# Every package of both modules: the SDK is one of its own.
+ALL := ./... github.com/caponier-mcp/caponier/sdk/...
 export GOFLAGS := -buildvcs=false
 
 .PHONY: all plugins guests others demo lab test check changes fmt lint policy race bench bench-mcp soak fuzz lock docs conformance dist dist-check packaging clean
@@ -60,7 +62,7 @@ build/pvelab: $(wildcard test/pvelab/*.go test/pvelab/*/*/*.go) go.mod
 	$(GO) build -trimpath -o $@ ./test/pvelab/cmd/pvelab
 
 test: all guests build/pvelab
-	$(GO) test -short ./...
+	$(GO) test -short $(ALL)
 
 # What CI runs, and what to run before every change.
 check: changes fmt lint policy all guests lock-current docs-current race
@@ -77,8 +79,8 @@ fmt:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt'ed: $$out"; exit 1; }
 
 lint:
-	$(GO) vet ./...
-	$(TOOL) staticcheck ./...
+	$(GO) vet $(ALL)
+	$(TOOL) staticcheck $(ALL)
 
 policy:
 	$(TOOL) opa fmt --fail -l policies examples/lab/site
@@ -96,7 +98,7 @@ race: all guests build/pvelab
 .PHONY: tests-of-packages tests-of-the-binary
 tests-of-packages:
 	$(TESTS) -run '$(COMPARING)|AmongHostile' ./host/sandbox # the latter whole, in part under the race detector
-	$(TESTS) -race $$($(GO) list ./... | grep -v -e /host/policy -e /host/sandbox -e '/caponier/test$$')
+	$(TESTS) -race $$($(GO) list $(ALL) | grep -v -e /host/policy -e /host/sandbox -e '/caponier/test$$')
 	$(TESTS) -race -skip '$(COMPARING)' ./host/sandbox
 	$(TESTS) -race -run '$(CHANGING)' ./host/policy
 	GOGC=400 $(TESTS) -skip '$(CHANGING)' ./host/policy/...

@@ -121,7 +121,7 @@ func listPackages(t *testing.T) []pkg {
 		"go",
 		"list",
 		"-json=ImportPath,Dir,Imports,GoFiles,TestGoFiles,IgnoredGoFiles",
-		"./...",
+		"./...", module+"sdk/...",
 	)
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")

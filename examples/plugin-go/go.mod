@@ -3,6 +3,6 @@ module example.com/diskspace
 
 go 1.26.0
 
-require github.com/caponier-mcp/caponier v0.0.0
+require github.com/caponier-mcp/caponier/sdk v0.0.0
 
-replace github.com/caponier-mcp/caponier => ../..
+replace github.com/caponier-mcp/caponier/sdk => ../../sdk

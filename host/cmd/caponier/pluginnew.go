@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const sdkModule = "github.com/caponier-mcp/caponier"
+const sdkModule = "github.com/caponier-mcp/caponier/sdk"
 
 //go:embed templates/plugin
 var skeleton embed.FS
@@ -94,6 +94,9 @@ func goMod(sdk, module string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if _, err := os.Stat(filepath.Join(sdk, "sdk", "go.mod")); err == nil {
+		sdk = filepath.Join(sdk, "sdk") // of a checkout
+	}
 	have, err := os.ReadFile(filepath.Join(sdk, "go.mod"))
 	if err != nil {
 		return "", fmt.Errorf("--sdk: %w", err)
@@ -125,7 +128,7 @@ func checkout() string {
 	if exe, err = filepath.EvalSymlinks(exe); err != nil {
 		return ""
 	}
-	dir := filepath.Dir(filepath.Dir(exe))
+	dir := filepath.Join(filepath.Dir(filepath.Dir(exe)), "sdk")
 	if mod, err := os.ReadFile(filepath.Join(dir, "go.mod")); err != nil || !moduleLine.Match(mod) {
 		return ""
 	}
