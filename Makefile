@@ -14,17 +14,15 @@ export GOFLAGS := -buildvcs=false
 all: build/caponier plugins
 
 build/caponier: $(shell find host policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
-	$(GO) build -trimpath -o $@ ./host/cmd/caponier
+	@echo '  $@'; $(GO) build -trimpath -o $@ ./host/cmd/caponier
 
 plugins: $(PLUGINS:%=build/plugins/%.wasm)
 build/plugins/%.wasm: plugins/%/*.go $(wildcard plugins/internal/*/*.go) $(SDK)
-	@mkdir -p $(@D)
-	$(WASM) -o $@ ./plugins/$*
+	@mkdir -p $(@D); echo '  $@'; $(WASM) -o $@ ./plugins/$*
 
 guests: $(GUESTS:%=build/guests/%.wasm)
 build/guests/%.wasm: test/guests/%/*.go $(SDK)
-	@mkdir -p $(@D)
-	$(WASM) -o $@ ./test/guests/$*
+	@mkdir -p $(@D); echo '  $@'; $(WASM) -o $@ ./test/guests/$*
 
 # The same plugin as test/guests/behave in the other languages: needs clang, lld, Debian's rustc with libstd-rust-dev-wasm32, and npm with its registry once.
 OTHERS := build/guests/behave-c.wasm build/guests/behave-as.wasm build/guests/behave-rust.wasm
@@ -46,7 +44,9 @@ build/guests/behave-as.wasm: test/guests/behave-as/behave.ts sdk/assemblyscript/
 	build/asc/node_modules/.bin/asc $< -O3 --runtime stub --use abort= -o $@
 
 # The main job on a simulated node: a real MCP client, the real binary, SSH and SFTP. See test/demo.
-demo: all guests build/pvelab
+demo:
+	@echo 'make demo: building the host, its plugins and a simulated node (2 to 3 minutes the first time)'
+	@$(MAKE) --no-print-directory all guests build/pvelab
 	@$(GO) run ./test/demo
 
 # A simulated node to play with, in build/lab: its configuration, its site (yours to edit), its journal.
@@ -59,10 +59,18 @@ lab: all build/pvelab
 	echo "pve1 and pve2 are simulated, with guests 101 to 112; \`kill $$pid\` ends them"
 
 build/pvelab: $(wildcard test/pvelab/*.go test/pvelab/*/*/*.go) go.mod
-	$(GO) build -trimpath -o $@ ./test/pvelab/cmd/pvelab
+	@echo '  $@'; $(GO) build -trimpath -o $@ ./test/pvelab/cmd/pvelab
 
-test: all guests build/pvelab
-	$(GO) test -short $(ALL)
+# Everything that needs only Go, git and make. The rest, which needs sshd, sudo, shells, browsers and
+# minutes, is make check.
+QUICK := TestScripts/(happy|refused|arguments)|TestPackages|TestOnlyTheGate|TestForbidden|TestShape
+test:
+	@echo 'make test: building the host and its plugins; on a cold cache this takes 2 to 3 minutes'
+	@$(MAKE) --no-print-directory all guests build/pvelab
+	@echo 'make test: testing the packages'
+	$(GO) test -short $$($(GO) list $(ALL) | grep -v -e '/caponier/test$$' -e /test/bench)
+	@echo 'make test: running the real binary against a simulated node'
+	$(GO) test -short -run '$(QUICK)' ./test
 
 # What CI runs, and what to run before every change.
 check: changes fmt lint policy all guests lock-current docs-current race

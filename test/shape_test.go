@@ -1,0 +1,139 @@
+package test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The bounds that keep the code readable. Lines are those of files that are not tests, at most
+// maxColumns wide. sshtest is a helper of tests.
+const (
+	maxColumns  = 100 // a tab counts as 4
+	maxFile     = 400 // lines
+	maxFunction = 60  // lines of its body, with its braces
+	maxHost     = 22_000
+)
+
+// maxLines bounds packages, each without the packages below it.
+var maxLines = map[string]int{
+	"../host/gate":   1_400,
+	"../host/policy": 550, // the decision path
+}
+
+// sources returns the files that git tracks, or would, with this ending.
+func sources(t *testing.T, pattern ...string) []string {
+	t.Helper()
+	args := append([]string{"ls-files", "--cached", "--others", "--exclude-standard", "--"}, pattern...)
+	cmd := exec.Command("git", args...)
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for f := range strings.FieldsSeq(string(out)) {
+		if _, err := os.Stat(filepath.Join("..", f)); err == nil {
+			files = append(files, filepath.Join("..", f))
+		}
+	}
+	if len(files) == 0 {
+		t.Fatalf("no files match %q", pattern)
+	}
+	return files
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestShapeNoLineIsWiderThan100Columns(t *testing.T) {
+	for _, file := range sources(t, "*.go", "*.rego", "*.md") {
+		if strings.HasSuffix(file, "docs/tools.md") { // generated
+			continue
+		}
+		fence := false
+		for i, line := range strings.Split(read(t, file), "\n") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				fence = !fence
+			}
+			prose := strings.HasSuffix(file, ".md")
+			if prose && (fence || strings.Contains(line, "|")) || strings.Contains(line, "://") {
+				continue
+			}
+			if n := columns(line); n > maxColumns {
+				t.Errorf("%s:%d is %d columns wide", file, i+1, n)
+			}
+		}
+	}
+}
+
+func columns(line string) int {
+	return len([]rune(line)) + 3*strings.Count(line, "\t")
+}
+
+func TestShapeNoFileAndNoFunctionIsTooLong(t *testing.T) {
+	for _, file := range sources(t, "host/*.go", "sdk/*.go", "plugins/*.go") {
+		src := read(t, file)
+		if n := strings.Count(src, "\n"); n > maxFile && !strings.HasSuffix(file, "_test.go") {
+			t.Errorf("%s has %d lines; split it by meaning (%d at most)", file, n, maxFile)
+		}
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		fset := token.NewFileSet()
+		parsed, err := parser.ParseFile(fset, file, src, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Body == nil {
+				continue
+			}
+			n := fset.Position(f.Body.End()).Line - fset.Position(f.Body.Pos()).Line + 1
+			if n > maxFunction {
+				t.Errorf("%s: %s has %d lines (%d at most)", file, f.Name.Name, n, maxFunction)
+			}
+		}
+	}
+}
+
+func TestShapeThePackagesKeepTheirSize(t *testing.T) {
+	total, by := 0, map[string]int{}
+	for _, file := range sources(t, "host/*.go") {
+		if strings.HasSuffix(file, "_test.go") || strings.Contains(file, "/sshtest/") {
+			continue
+		}
+		n := strings.Count(read(t, file), "\n")
+		by[filepath.Dir(file)] += n
+		total += n
+	}
+	for dir, most := range maxLines {
+		if by[dir] == 0 || by[dir] > most {
+			t.Errorf("%s has %d lines, want 1 to %d", dir, by[dir], most)
+		}
+	}
+	if total > maxHost {
+		t.Errorf("host has %d lines, %d at most:\n%s", total, maxHost, sizes(by))
+	}
+}
+
+func sizes(by map[string]int) string {
+	var b strings.Builder
+	for dir, n := range by {
+		fmt.Fprintf(&b, "%6d %s\n", n, strings.TrimPrefix(dir, "../"))
+	}
+	return b.String()
+}
