@@ -235,7 +235,10 @@ func (c *Candidate) samples() (all []gate.Question) {
 	}
 	for _, op := range operations() {
 		for _, phase := range []gate.Phase{gate.PhaseLookup, gate.PhaseEffect} {
-			q := gate.Question{Kind: gate.KindOperation, Op: op, Phase: phase, Cmd: &cmd}
+			q := gate.Question{Kind: gate.KindOperation, Op: op, Phase: phase}
+			if o, _ := abi.Lookup(op.Import()); o.View == abi.ViewCommand {
+				q.Cmd = &cmd
+			}
 			if op.NodeName() != "" {
 				q.Node = &node
 			}

@@ -21,7 +21,7 @@ type Options struct {
 	// Site is the folder with the site's data.yaml and, if it has rules, their Rego and tests.
 	Site string `koanf:"site" path:"true"`
 	// Deadline is how long one decision may take before it is a refusal; 0 is 1s.
-	Deadline time.Duration `koanf:"deadline"`
+	Deadline time.Duration `koanf:"-"`
 	// OnRevision is called with each revision before it decides anything, and with everything that
 	// is needed to decide and explain with it again. When it fails, the revision is not taken. Nil
 	// keeps nothing.
