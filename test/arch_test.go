@@ -36,9 +36,10 @@ var rooms = map[string][]string{
 	"host/doctor":         {"host/gate", "host/remote", "host/shell"},
 	"host/egress":         {"host/gate", "host/fair"},
 	"host/blob":           {"host/gate"},
-	"host/approval":       {"host/gate", "host/plaintext"},
-	"host/audit":          {"host/gate", "host/plaintext"},
-	"host/store":          {"host/gate"},
+	"host/approval":       {"host/gate", "host/plaintext", "host/trusted"},
+	"host/audit":          {"host/gate", "host/plaintext", "host/trusted"},
+	// the packages whose interfaces it implements
+	"host/store":  {"host/gate", "host/approval", "host/blob", "host/egress", "host/trusted"},
 	"host/plugin":         {"host/gate", "host/plaintext"},
 	"host/identity":       {"host/gate", "host/trusted", "sdk/abi"},
 	"host/front":          {"host/gate", "host/fair", "host/plaintext"},

@@ -1,4 +1,4 @@
-// Package approval asks people about the calls that lack only a confirmation.
+// Package approval asks people about calls that lack only a confirmation.
 package approval
 
 import (
@@ -10,10 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/url"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -21,170 +18,12 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// Options say who may approve, where, and for how long. Zero fields have the defaults that their
-// comments name.
-type Options struct {
-	// how long a call waits for a person before its answer says that it waits: 45s
-	Wait time.Duration `koanf:"wait"`
-	// how long a request stays open, and then how long a yes may be used: 15m
-	Expires time.Duration `koanf:"expires"`
-	// requests of one principal that may wait at a time: 5
-	PerPrincipal int `koanf:"-"`
-	// bytes of a request; what is longer nobody would read, so it is refused: 64 KiB
-	MaxDetail int `koanf:"-"`
-	// names of people who may approve; empty is the account that `caponier approvals` runs as, and
-	// no page
-	Approvers []string `koanf:"approvers"`
-	// loopback host:port of the web page; empty serves none
-	Listen string `koanf:"listen"`
-	// how people reach the page, such as https://approve.example.org behind a proxy; empty is
-	// http://LISTEN
-	URL string `koanf:"url"`
-	// how long somebody stays signed in on the page: 8h
-	Session time.Duration `koanf:"-"`
-	Webhook Webhook       `koanf:"webhook"`
-
-	// Looks are tools that only read, such as get_guest_status: on the page an approver may run
-	// them on the request's targets, as the principal of that name.
-	Looks []string `koanf:"looks"`
-
-	// signs links and sessions; made with mode 0600 when it is needed first
-	KeyFile string           `koanf:"-"`
-	Poll    time.Duration    `koanf:"-"` // between looks at a waiting request: 200ms
-	Now     func() time.Time `koanf:"-"` // nil for time.Now
-	// for the webhook; nil for one without redirects, proxies or cookies
-	Client  *http.Client `koanf:"-"`
-	Log     *slog.Logger `koanf:"-"` // nil for slog.Default
-	Journal gate.Journal `koanf:"-"` // has every answer before it counts; nil takes none
-	Users   Users        `koanf:"-"` // of clients; nil asks none
-	// Look reads the present state of what a request is about, each reading decided for that
-	// approver; nil reads nothing.
-	Look func(ctx context.Context, approver string, d Detail) []Reading `koanf:"-"`
-}
-
-// Users asks the user of the client that makes the call of ctx, who is whom the client says. CanAsk
-// says whether that is possible. Ask returns "approve" or "deny" for what that user answered about
-// this very request, "asked" when the answer is to come with the same call made again, and anything
-// else when the user cannot be asked or did not answer.
-type Users interface {
-	CanAsk(ctx context.Context) bool
-	Ask(ctx context.Context, request, message string) string
-}
-
-// Reading is what a tool read. Text is the machine's.
-type Reading struct {
-	Tool, Text string
-	Refused    bool // or failed: Text says why
-}
-
-// Webhook is told of every new request. It carries a link, never the authority to decide.
-type Webhook struct {
-	URL    string `koanf:"url"`                  // https, or http on loopback; empty tells nobody
-	Secret string `koanf:"secret" secret:"true"` // key of the signature, at least 16 bytes
-}
-
-var approverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
-
-// Validate fills in defaults and says which key cannot be meant.
-func (o *Options) Validate() error {
-	for _, d := range []struct {
-		name         string
-		v            *time.Duration
-		or, min, max time.Duration
-	}{{"wait", &o.Wait, 45 * time.Second, time.Millisecond, 10 * time.Minute}, {"expires", &o.Expires, 15 * time.Minute, time.Second, 24 * time.Hour},
-		{"session", &o.Session, 8 * time.Hour, time.Minute, 24 * time.Hour}, {"poll", &o.Poll, 200 * time.Millisecond, time.Millisecond, time.Second}} {
-		if *d.v == 0 {
-			*d.v = d.or
-		}
-		if *d.v < d.min || *d.v > d.max {
-			return fmt.Errorf(
-				"approval.%s: %s is not between %s and %s",
-				d.name,
-				*d.v,
-				d.min,
-				d.max,
-			)
-		}
-	}
-	if o.PerPrincipal == 0 {
-		o.PerPrincipal = 5
-	}
-	if o.MaxDetail == 0 {
-		o.MaxDetail = 64 << 10
-	}
-	if o.PerPrincipal < 1 || o.PerPrincipal > 1000 || o.MaxDetail < 1<<10 || o.MaxDetail > 1<<20 {
-		return errors.New(
-			"approval.per_principal: want 1 to 1000; approval.max_detail: want 1024 to 1048576",
-		)
-	}
-	for _, a := range o.Approvers {
-		if !approverName.MatchString(a) {
-			return fmt.Errorf(
-				"approval.approvers: %q is not a name: letters, digits and . _ @ -, at most 64",
-				a,
-			)
-		}
-	}
-	if o.Listen != "" {
-		if host, _, err := net.SplitHostPort(o.Listen); err != nil || !loopback(host) {
-			return fmt.Errorf(
-				"approval.listen: %q is not a loopback host:port such as 127.0.0.1:8443; to reach the page from elsewhere, put a proxy with TLS before it and name that in approval.url",
-				o.Listen,
-			)
-		}
-		if len(o.Approvers) == 0 {
-			return errors.New(
-				"approval.listen: the page needs approval.approvers: name who may approve there",
-			)
-		}
-	}
-	if err := checkURL(o.URL); err != nil {
-		return fmt.Errorf("approval.url: %w", err)
-	}
-	if err := checkURL(o.Webhook.URL); err != nil {
-		return fmt.Errorf("approval.webhook.url: %w", err)
-	}
-	if o.Webhook.URL != "" && len(o.Webhook.Secret) < 16 {
-		return errors.New(
-			"approval.webhook.secret: needs at least 16 bytes; write it as ${file:PATH} or ${VAR}",
-		)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	return nil
-}
-
-func checkURL(s string) error {
-	u, err := url.Parse(s)
-	switch {
-	case s == "":
-		return nil
-	case err != nil:
-		return err
-	case u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return fmt.Errorf("%q is not a URL such as https://approve.example.org", s)
-	case u.Scheme != "https" && !(u.Scheme == "http" && loopback(u.Hostname())):
-		return fmt.Errorf("%q must be https, or http on loopback", s)
-	}
-	return nil
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
 // States of a request.
 const (
-	Waiting   = "waiting"
-	Approved  = "approved"
-	Denied    = "denied"
-	Used      = "used"
-	Cancelled = "cancelled"
+	Waiting  = "waiting"
+	Approved = "approved"
+	Denied   = "denied"
+	Used     = "used"
 )
 
 // Request is a question to a person about one call.
@@ -205,6 +44,12 @@ type Request struct {
 	Note      string          `json:"note,omitempty"`
 }
 
+// Takes reports whether the request takes an answer in its state: any while it waits, and a no that
+// takes back a yes which was not used.
+func (r Request) Takes(v Verdict) bool {
+	return r.State == Waiting || r.State == Approved && !v.Approve
+}
+
 // Channels on which a person may answer. The site's policy says which of them count.
 const (
 	Terminal = "cli"
@@ -212,31 +57,47 @@ const (
 	Client   = "client" // the user of the client that asks
 )
 
-// Verdict is what a person says.
+// Verdict is a person's answer.
 type Verdict = gate.Verdict
 
-// Store keeps requests. All processes that share it must see each other's changes, and each method
-// must be atomic among them.
+// Session is somebody who signed in on the page.
+type Session struct {
+	ID      string    `json:"id"` // names it, and gives no access
+	Name    string    `json:"name"`
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires"`
+}
+
+// Store keeps requests and sessions. All processes that share it must see each other's changes, and
+// each method must be atomic among them. What began before the clock was set back is no more.
 type Store interface {
 	// Join returns the request with r.Key that waits, is approved or is denied and has not expired,
 	// or else makes r. It returns ErrFull, without making r, when limit requests of r.Principal
 	// wait.
 	Join(ctx context.Context, r Request, limit int) (Request, error)
-	// Decide answers a waiting request, once. It returns ErrNone when there is none that is still
-	// good, and ErrAnswered for one that was answered or cancelled.
+	// Decide answers a request that takes the answer. It returns ErrNone when there is none that
+	// has not expired, and ErrAnswered for one that does not take it.
 	Decide(ctx context.Context, id string, v Verdict) (Request, error)
 	// Consume uses up the approved request with that key: one caller gets it, the others ErrNone.
 	Consume(ctx context.Context, key string) (Request, error)
 	// Requests lists what has not expired, newest first. An empty id or state is any.
 	Requests(ctx context.Context, id, state string) ([]Request, error)
-	// Burn uses a nonce, once. It must be remembered until then.
+	// Burn uses a nonce that expires at until, once. The others get ErrBurned.
 	Burn(ctx context.Context, nonce string, until time.Time) error
+	// Begin keeps a session, Sessions lists those that have not expired, newest first, and
+	// EndSessions ends those with that id and that name, and counts them. An empty id or name is
+	// any.
+	Begin(ctx context.Context, s Session) error
+	Sessions(ctx context.Context, id string) ([]Session, error)
+	EndSessions(ctx context.Context, id, name string) (int64, error)
 }
 
+// Errors of a Store.
 var (
 	ErrNone     = errors.New("there is no such request, or it has expired")
 	ErrAnswered = errors.New("it no longer waits")
 	ErrFull     = errors.New("too many requests wait already")
+	ErrBurned   = errors.New("it was used before")
 )
 
 // Approvals asks and records what was answered. It is safe for concurrent use.
@@ -255,7 +116,7 @@ func New(o Options, s Store) (*Approvals, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	a := &Approvals{opt: o, store: s}
+	a := &Approvals{opt: o.withDefaults(), store: s}
 	a.running, a.stop = context.WithCancel(context.Background())
 	return a, nil
 }
@@ -266,24 +127,24 @@ func (a *Approvals) Close() {
 	a.sending.Wait()
 }
 
-// base is how people reach the page, or "" when there is none.
-func (o *Options) base() string {
-	switch {
-	case o.URL != "":
-		return strings.TrimSuffix(o.URL, "/")
-	case o.Listen != "":
-		return "http://" + o.Listen
-	}
-	return ""
-}
-
 // Requests lists what has not expired, newest first. An empty id or state is any.
 func (a *Approvals) Requests(ctx context.Context, id, state string) ([]Request, error) {
 	return a.store.Requests(ctx, id, state)
 }
 
-// Key is a digest of all that an approval of the call is bound to: who asks, which plugin's bytes,
-// which tool, which arguments (but for the confirmation flag) and what they act on. The policy's
+// Sessions lists who is signed in on the page, newest first.
+func (a *Approvals) Sessions(ctx context.Context) ([]Session, error) {
+	return a.store.Sessions(ctx, "")
+}
+
+// EndSessions ends the sessions with that id and that name, and counts them; an empty id or name is
+// any. They end at their next request.
+func (a *Approvals) EndSessions(ctx context.Context, id, name string) (int64, error) {
+	return a.store.EndSessions(ctx, id, name)
+}
+
+// Key is a digest of all that an approval of the call is bound to: the principal, the plugin's
+// bytes, the tool, the arguments (but for the confirmation flag) and the targets. The policy's
 // revision is recorded, not bound: the call is decided again after the yes.
 func Key(c *gate.Call) (string, error) {
 	bound, err := json.Marshal(struct {
@@ -292,14 +153,14 @@ func Key(c *gate.Call) (string, error) {
 		Kind, Tool, Args  string
 		Targets           gate.Targets
 		Files             map[string]string
-	}{"caponier.approval/2", c.Principal.ID, c.Tool.Plugin.Digest, c.Tool.Kind, c.Tool.Name, c.Args.Digest, c.Targets, c.Files})
+	}{"caponier.approval/2", c.Principal.ID, c.Tool.Plugin.Digest, c.Tool.Kind, c.Tool.Name,
+		c.Args.Digest, c.Targets, c.Files})
 	if err != nil {
 		return "", fmt.Errorf("digesting the call: %w", err)
 	}
 	if c.Principal.ID == "" || c.Tool.Plugin.Digest == "" || c.Args.Digest == "" {
-		return "", errors.New(
-			"the call has no principal, plugin digest or argument digest to bind an approval to",
-		)
+		return "", errors.New("the call has no principal, plugin digest or argument digest to " +
+			"bind an approval to")
 	}
 	sum := sha256.Sum256(bound)
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
@@ -315,4 +176,50 @@ func newID() string {
 		b[i] = letters[b[i]%32]
 	}
 	return string(b[:])
+}
+
+// base is the URL of the page, or "" when there is none.
+func (o Options) base() string {
+	switch {
+	case o.URL != "":
+		return strings.TrimSuffix(o.URL, "/")
+	case o.Listen != "":
+		return "http://" + o.Listen
+	}
+	return ""
+}
+
+// plainClient sends webhooks without redirects, proxies or cookies.
+func plainClient() *http.Client {
+	return &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+func (o Options) withDefaults() Options {
+	for _, d := range []struct{ v, or *time.Duration }{
+		{&o.Wait, &defaults.Wait}, {&o.Expires, &defaults.Expires},
+		{&o.Session, &defaults.Session}, {&o.Poll, &defaults.Poll},
+	} {
+		if *d.v == 0 {
+			*d.v = *d.or
+		}
+	}
+	if o.PerPrincipal == 0 {
+		o.PerPrincipal = defaults.PerPrincipal
+	}
+	if o.MaxDetail == 0 {
+		o.MaxDetail = defaults.MaxDetail
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Client == nil {
+		o.Client = plainClient()
+	}
+	return o
 }

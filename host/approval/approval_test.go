@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unicode"
 
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -205,17 +203,6 @@ func TestACancelledCallRunsNothing(t *testing.T) {
 	if list, _ = w.a.Requests(t.Context(), list[0].ID, ""); list[0].State != approval.Approved {
 		t.Errorf("state %s: nobody was there to use it", list[0].State)
 	}
-
-	must(t, w.s.Close())
-	w.a, w.s = w.process()
-	c := call()
-	c.Args.Digest = "sha256:107"
-	id := w.waits(c)
-	must(t, w.s.Cancel(t.Context(), id))
-	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: "ann"}); err == nil ||
-		!strings.Contains(err.Error(), "cancelled") {
-		t.Errorf("approving a cancelled request: %v", err)
-	}
 }
 
 func TestWhoMayApprove(t *testing.T) {
@@ -245,14 +232,44 @@ func TestWhoMayApprove(t *testing.T) {
 		_, err := w.a.Confirm(t.Context(), call(), seen(call(), red), quiet)
 		refusedFor(t, err, "approval.approver")
 	})
-	t.Run("one answer is final", func(t *testing.T) {
+	t.Run("a yes is not given twice, and a no is final", func(t *testing.T) {
 		w := newWorld(t)
 		id := w.waits(call())
 		w.approve(id)
-		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", By: "bob"}); err == nil ||
-			!strings.Contains(err.Error(), "approved already") {
-			t.Errorf("a second answer: %v", err)
+		for _, yes := range []bool{true, false, true, false} {
+			_, err := w.a.Decide(t.Context(),
+				approval.Verdict{Request: id, Channel: "cli", By: "bob", Approve: yes})
+			want := "approved already"
+			switch w.state(id) {
+			case approval.Denied:
+				want = "denied already"
+			}
+			if err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("another answer: %v", err)
+			}
 		}
+		if s := w.state(id); s != approval.Denied {
+			t.Errorf("the state is %s", s)
+		}
+	})
+	t.Run("a yes that was not used can be taken back, in the journal first", func(t *testing.T) {
+		w := newWorld(t)
+		id := w.waits(call())
+		w.approve(id)
+		w.journal.broken = errors.New("full")
+		no := approval.Verdict{Request: id, Channel: "cli", By: "bob", Note: "not now"}
+		if _, err := w.a.Decide(t.Context(), no); err == nil || w.state(id) != approval.Approved {
+			t.Errorf("without a journal: %v, %s", err, w.state(id))
+		}
+		w.journal.broken = nil
+		_, err := w.a.Decide(t.Context(), no)
+		must(t, err)
+		if last := w.journal.records[len(w.journal.records)-1]; last.Op != "deny" ||
+			last.Verdict.By != "bob" || last.Outcome != gate.Succeeded {
+			t.Errorf("the journal has %+v", last)
+		}
+		_, err = w.a.Confirm(t.Context(), call(), seen(call(), red), quiet)
+		refusedFor(t, err, "approval.denied")
 	})
 	t.Run("a guessed id answers nothing", func(t *testing.T) {
 		w := newWorld(t)
@@ -370,7 +387,7 @@ func TestAPersonSeesAllThatMatters(t *testing.T) {
 	}
 	var b strings.Builder
 	must(t, list[0].Print(&b))
-	for _, want := range []string{"agent-a", "delete_guest", "guests 1.0.0", "pct destroy VMID", "may run    pct destroy\n", "may run    pct status\n", "105", "pve1 in cluster lab, 192.0.2.1", "needs a person (confirmation)", "red", "rev1",
+	for _, want := range []string{"agent-a", "delete_guest", "guests 1.0.0", "pct destroy VMID", "may run    pct destroy\n", "may run    pct status\n", "105", "pve1 in cluster lab, 192.0.2.1", "Calls of tier red run only after a person approved them.", "red", "rev1",
 		`password: {"redacted":true}`, "safe‹U+202E›evil", `nested: {"a":["b"]}`, "in the guest's shell", `$ echo 'a b' 'it'\''s'`} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("it does not show %q:\n%s", want, b.String())
@@ -400,35 +417,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, tt.why)
 		}
 	}
-	var o approval.Options
-	if err := o.Validate(); err != nil || o.Wait != 45*time.Second || o.Expires != 15*time.Minute {
-		t.Errorf("the zero Options: %+v, %v", o, err)
+	if err := (approval.Options{}).Validate(); err != nil {
+		t.Errorf("the zero Options: %v", err)
 	}
-}
-
-func TestWhatShowsNothingIsShownByItsNumber(t *testing.T) {
-	for _, r := range []rune{0x34f, 0xad, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x180b, 0x200b, 0x202e, 0x2065, 0x2800, 0x3164, 0xfe0f, 0xffa0, 0xfff0, 0x1d159, 0x1d173, 0xe0041, 0xe0100, 0xe0fff} {
-		if got, want := approval.Visible("a"+string(r)+"b"), fmt.Sprintf("a‹U+%04X›b", r); got != want {
-			t.Errorf("%U is shown as %q", r, got)
-		}
-	}
-	if plain := "pct destroy 105 — größer, 日本語"; approval.Visible(plain) != plain {
-		t.Errorf("%q is shown as %q", plain, approval.Visible(plain))
-	}
-}
-
-// What is shown has only runes that show themselves, and showing it again changes nothing.
-func FuzzVisible(f *testing.F) {
-	f.Add("a\x1b[2J\u202eb\r\nc\u200bd\ufe0fe\xff")
-	f.Fuzz(func(t *testing.T, s string) {
-		shown := approval.Visible(s)
-		for _, r := range shown {
-			if !unicode.IsPrint(r) {
-				t.Fatalf("%q shows %U", s, r)
-			}
-		}
-		if again := approval.Visible(shown); again != shown {
-			t.Fatalf("%q then %q", shown, again)
-		}
-	})
 }

@@ -216,7 +216,7 @@ func TestAnAnswerIsJournaledBeforeItCounts(t *testing.T) {
 			t.Errorf("record %d: %+v", i, r)
 		}
 	}
-	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, By: "bob", Channel: "cli"}); err == nil ||
+	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "bob", Channel: "cli"}); err == nil ||
 		len(w.journal.records) != 2 {
 		t.Errorf("an answer that comes too late: %v, %d records", err, len(w.journal.records))
 	}

@@ -9,147 +9,121 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
 // Confirm waits for a person's answer about the call, at most Options.Wait. It returns a
 // confirmation that stands for a yes, used up now; one whose state is expired; *gate.Waiting when
 // nobody has decided yet; or *gate.Refused.
 func (a *Approvals) Confirm(
-	ctx context.Context,
-	c *gate.Call,
-	d gate.Decision,
-	progress func(message string),
+	ctx context.Context, c *gate.Call, d gate.Decision, progress func(message string),
 ) (gate.Confirmation, error) {
-	no := func(id, msg string) (gate.Confirmation, error) { return gate.Confirmation{}, refusal(c, d, id, msg) }
+	var none gate.Confirmation
 	detail, err := newDetail(c, d, a.opt.MaxDetail)
 	if err != nil {
-		return no("approval.detail", err.Error())
+		return none, refusal(c, d, "approval.detail", err.Error())
 	}
 	key, err := Key(c)
 	if err != nil {
-		return no("approval.detail", err.Error())
+		return none, refusal(c, d, "approval.detail", err.Error())
 	}
 	channels := d.Obligations.Channels
 	askable := a.opt.Users != nil && slices.Contains(channels, Client) && a.opt.Users.CanAsk(ctx)
 	if a.where("", channels, askable) == "" {
-		return no(
-			"approval.channels",
-			fmt.Sprintf(
-				"nobody can be asked to approve it: the site takes a yes only on %q (approval.channels in its data), and none of these is open for this call",
-				channels,
-			),
-		)
+		return none, refusal(c, d, "approval.channels", fmt.Sprintf("nobody can be asked to approve "+
+			"it: the site takes a yes only on %q (approval.channels in its data), and none of these "+
+			"is open for this call", channels))
 	}
 	patience := time.NewTimer(a.opt.Wait)
 	defer patience.Stop()
 	for {
 		id := newID()
-		r, err := a.store.Join(
-			ctx,
-			Request{
-				ID:        id,
-				Key:       key,
-				Principal: c.Principal.ID,
-				Tool:      c.Tool.Name,
-				TTL:       a.opt.Expires,
-				Revision:  d.Revision,
-				Detail:    detail,
-			},
-			a.opt.PerPrincipal,
-		)
+		r, err := a.store.Join(ctx, Request{ID: id, Key: key, Principal: c.Principal.ID,
+			Tool: c.Tool.Name, TTL: a.opt.Expires, Revision: d.Revision, Detail: detail},
+			a.opt.PerPrincipal)
 		switch {
 		case ctx.Err() != nil:
-			return gate.Confirmation{}, fmt.Errorf(
-				"waiting for an approval: %w",
-				context.Cause(ctx),
-			)
+			return none, fmt.Errorf("waiting for an approval: %w", context.Cause(ctx))
 		case errors.Is(err, ErrFull):
-			return no(
-				"approval.flood",
-				fmt.Sprintf(
-					"%d of your requests wait for a person already, which is the most; have one decided, or wait until one expires",
-					a.opt.PerPrincipal,
-				),
-			)
+			return none, refusal(c, d, "approval.flood", fmt.Sprintf("%d of your requests wait for a "+
+				"person already, which is the most; have one decided, or wait until one expires",
+				a.opt.PerPrincipal))
 		case err != nil:
-			return gate.Confirmation{}, a.broken(c, d, err)
+			return none, a.broken(c, d, err)
 		}
 		if r.ID == id {
 			a.announce(r)
 		}
 		switch r.State {
 		case Waiting:
-			asked, answered, err := a.askUser(ctx, r, askable)
-			if err != nil {
-				return gate.Confirmation{}, a.broken(c, d, err)
-			}
-			if answered {
-				continue
-			}
-			waiting := &gate.Waiting{
-				ApprovalID: r.ID,
-				Where:      a.where(r.ID, channels, asked),
-				Expires:    r.Expires,
-			}
-			if asked {
-				return gate.Confirmation{}, waiting
-			}
-			progress(waiting.Error())
-			expired, err := a.await(ctx, patience.C, r.ID)
-			switch {
-			case errors.Is(err, errPatience):
-				return gate.Confirmation{}, waiting
-			case ctx.Err() != nil:
-				return gate.Confirmation{}, fmt.Errorf(
-					"waiting for approval %s: %w",
-					r.ID,
-					context.Cause(ctx),
-				)
-			case err != nil:
-				return gate.Confirmation{}, a.broken(c, d, err)
-			case expired:
-				return gate.Confirmation{State: "expired"}, nil
+			again, confirmation, err := a.waits(ctx, r, c, d, askable, patience.C, progress)
+			if !again {
+				return confirmation, err
 			}
 		case Approved:
 			used, err := a.store.Consume(ctx, key)
-			switch {
-			case errors.Is(err, ErrNone):
-				// another call took it, or it has expired: this one needs its own
+			if errors.Is(err, ErrNone) { // another call took it, or it was taken back
 				continue
-			case err != nil:
-				return gate.Confirmation{}, a.broken(c, d, err)
+			}
+			if err != nil {
+				return none, a.broken(c, d, err)
 			}
 			if err := a.mayUse(used, d.Obligations); err != nil {
-				return no("approval.approver", err.Error())
+				return none, refusal(c, d, "approval.approver", err.Error())
 			}
 			return gate.Confirmation{State: "approved", By: used.By, Channel: used.Channel}, nil
 		case Denied:
-			msg := fmt.Sprintf(
-				"%s said no to this call at %s",
-				r.By,
-				r.Decided.UTC().Format("15:04:05 MST"),
-			)
+			msg := fmt.Sprintf("%s said no to this call at %s", r.By,
+				r.Decided.UTC().Format("15:04:05 MST"))
 			if r.Note != "" {
-				msg += ": " + Visible(r.Note)
+				msg += ": " + plaintext.Show(r.Note)
 			}
-			return no("approval.denied", msg)
+			return none, refusal(c, d, "approval.denied", msg)
 		default:
-			return gate.Confirmation{}, a.broken(
-				c,
-				d,
-				fmt.Errorf("request %s has the state %q", r.ID, r.State),
-			)
+			return none, a.broken(c, d, fmt.Errorf("request %s has the state %q", r.ID, r.State))
 		}
 	}
 }
 
+// waits returns when the request no longer waits: then it must be read again. Otherwise it returns
+// what Confirm does.
+func (a *Approvals) waits(
+	ctx context.Context, r Request, c *gate.Call, d gate.Decision, askable bool,
+	patience <-chan time.Time, progress func(message string),
+) (again bool, _ gate.Confirmation, _ error) {
+	var none gate.Confirmation
+	asked, answered, err := a.askUser(ctx, r, askable)
+	if err != nil {
+		return false, none, a.broken(c, d, err)
+	}
+	if answered {
+		return true, none, nil
+	}
+	waiting := &gate.Waiting{ApprovalID: r.ID, Expires: r.Expires,
+		Where: a.where(r.ID, d.Obligations.Channels, asked)}
+	if asked {
+		return false, none, waiting
+	}
+	progress(waiting.Error())
+	expired, err := a.await(ctx, patience, r.ID)
+	switch {
+	case errors.Is(err, errPatience):
+		return false, none, waiting
+	case ctx.Err() != nil:
+		return false, none, fmt.Errorf("waiting for approval %s: %w", r.ID, context.Cause(ctx))
+	case err != nil:
+		return false, none, a.broken(c, d, err)
+	case expired:
+		return false, gate.Confirmation{State: "expired"}, nil
+	}
+	return true, none, nil
+}
+
 var errPatience = errors.New("nobody has decided yet")
 
-// await returns when the request no longer waits, and says whether it has expired.
+// await returns when the request no longer waits, and reports whether it has expired.
 func (a *Approvals) await(
-	ctx context.Context,
-	patience <-chan time.Time,
-	id string,
+	ctx context.Context, patience <-chan time.Time, id string,
 ) (expired bool, err error) {
 	look := time.NewTicker(a.opt.Poll)
 	defer look.Stop()
@@ -174,16 +148,14 @@ func (a *Approvals) await(
 	}
 }
 
-// maxQuestion is how much of a request is put to the user of a client, in bytes. One that is longer
-// has to be looked at elsewhere, for it must not be cut.
+// maxQuestion is the longest request, in bytes, that is put to the user of a client. A longer one
+// must be looked at elsewhere, because it must not be cut.
 const maxQuestion = 3000
 
 // askUser puts the request to the user of the client where the site takes that user's word, and
 // records what was answered: then the request no longer waits.
 func (a *Approvals) askUser(
-	ctx context.Context,
-	r Request,
-	askable bool,
+	ctx context.Context, r Request, askable bool,
 ) (asked, answered bool, err error) {
 	if !askable {
 		return false, false, nil
@@ -202,44 +174,26 @@ func (a *Approvals) askUser(
 	default:
 		return false, false, nil
 	}
-	// by somebody else meanwhile, or it has expired
-	if _, err = a.record(ctx, r, v); answeredAlready(err) {
+	if _, err = a.record(ctx, r, v); answeredAlready(err) { // meanwhile, or it has expired
 		err = nil
 	}
 	return false, err == nil, err
 }
 
 func refusal(c *gate.Call, d gate.Decision, id, msg string) *gate.Refused {
-	return &gate.Refused{
-		DecisionID: c.ID,
-		Kind:       "call",
-		Failed:     []string{id},
-		Denied:     []gate.Reason{{ID: id, Msg: msg}},
-		Decision:   d,
-	}
+	return &gate.Refused{DecisionID: c.ID, Kind: "call", Failed: []string{id},
+		Denied: []gate.Reason{{ID: id, Msg: msg}}, Decision: d}
 }
 
-// broken logs what went wrong and tells the client no more than that nobody could be asked.
+// broken logs what went wrong; the client learns only that nobody could be asked.
 func (a *Approvals) broken(c *gate.Call, d gate.Decision, err error) error {
-	a.opt.Log.Error(
-		"nobody could be asked to approve a call",
-		"call",
-		c.ID,
-		"tool",
-		c.Tool.Name,
-		"error",
-		err,
-	)
-	return refusal(
-		c,
-		d,
-		"approval.unavailable",
-		"nobody can be asked to approve it: the host cannot keep the request, and its log says why",
-	)
+	a.opt.Log.Error("nobody could be asked to approve a call", "call", c.ID, "tool", c.Tool.Name,
+		"error", err)
+	return refusal(c, d, "approval.unavailable",
+		"nobody can be asked to approve it: the host cannot keep the request, and its log says why")
 }
 
-// where tells whoever made the call how a person can decide, or "" when none can. It gives no
-// authority.
+// where tells the caller how a person can decide, or "" when none can. It gives no authority.
 func (a *Approvals) where(id string, channels []string, asked bool) string {
 	var ways []string
 	if asked {

@@ -8,10 +8,12 @@ import (
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
-// Decide records a person's answer to v.Request, in the journal first. Who asks may not answer,
-// nobody may who is not listed, and none may on a channel that the site does not take.
+// Decide records a person's answer to v.Request, in the journal first. A no also takes back a yes
+// that was not used. The requester may not answer, nor may a name that is not listed, and a yes
+// counts only on a channel and of a person that the site takes.
 func (a *Approvals) Decide(ctx context.Context, v Verdict) (Request, error) {
 	if err := a.Known(v.By); err != nil {
 		return Request{}, err
@@ -23,128 +25,82 @@ func (a *Approvals) Decide(ctx context.Context, v Verdict) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
+	refuse := func(why string, args ...any) (Request, error) {
+		return Request{}, fmt.Errorf("approval %s: "+why,
+			append([]any{plaintext.Show(v.Request)}, args...)...)
+	}
 	if v.Request == "" || len(list) != 1 {
-		return Request{}, fmt.Errorf("approval %s: %w", Visible(v.Request), ErrNone)
+		return refuse("%w", ErrNone)
 	}
 	if strings.EqualFold(v.By, list[0].Principal) {
-		return Request{}, fmt.Errorf(
-			"approval %s: %s asks for it and may not give it",
-			v.Request,
-			v.By,
-		)
+		return refuse("%s asks for it and may not give it", v.By)
 	}
 	d, err := list[0].Read()
 	if err != nil {
 		return Request{}, err
 	}
 	if v.Channel == Client || v.Approve && !slices.Contains(d.Channels, v.Channel) {
-		return Request{}, fmt.Errorf(
-			"approval %s: the site's policy takes no yes on %q, only on %q (approval.channels in its data)",
-			v.Request,
-			v.Channel,
-			d.Channels,
-		)
+		return refuse("the site's policy takes no yes on %q, only on %q (approval.channels in its "+
+			"data)", v.Channel, d.Channels)
 	}
 	if v.Approve && !named(v.By, d.Approvers) {
-		return Request{}, fmt.Errorf(
-			"approval %s: the site's policy takes no yes of %s (approval.approvers in its data)",
-			v.Request,
-			v.By,
-		)
+		return refuse("the site's policy takes no yes of %s (approval.approvers in its data)", v.By)
 	}
 	return a.record(ctx, list[0], v)
 }
 
-// named says whether the site's list of approvers holds somebody.
-func named(who string, approvers []string) bool {
-	return slices.Contains(approvers, "*") || slices.Contains(approvers, who)
+// named reports whether the site's list of approvers holds a name.
+func named(name string, approvers []string) bool {
+	return slices.Contains(approvers, "*") || slices.Contains(approvers, name)
 }
 
-// record journals an answer, then lets it count: an answer that nobody could find later is none.
+// record journals an answer and then makes it count: an answer without a record must not count.
 func (a *Approvals) record(ctx context.Context, r Request, v Verdict) (Request, error) {
 	d, err := r.Read()
 	if err != nil {
 		return Request{}, err
 	}
-	if r.State != Waiting { // the store says it better, and needs no entry for it
+	if !r.Takes(v) { // the store says why, and that needs no record
 		return a.store.Decide(ctx, r.ID, v)
 	}
 	if a.opt.Journal == nil {
-		return Request{}, errors.New(
-			"there is no journal to write the answer to, so it cannot count",
-		)
+		return Request{}, errors.New("there is no journal to write the answer to, so it cannot count")
 	}
 	began := a.opt.Now()
-	rec := gate.Record{
-		Type:      "intent",
-		Time:      began,
-		ID:        newID(),
-		CallID:    d.CallID,
-		Kind:      "approval",
-		Op:        "deny",
-		Principal: r.Principal,
-		Source:    v.Channel,
-		Plugin:    d.Plugin,
-		Tool:      r.Tool,
-		Tier:      d.Tier,
-		Revision:  r.Revision,
-		Verdict:   &v,
-	}
+	rec := gate.Record{Type: "intent", Time: began, ID: newID(), CallID: d.CallID,
+		Kind: "approval", Op: "deny", Principal: r.Principal, Source: v.Channel, Plugin: d.Plugin,
+		Tool: r.Tool, Tier: d.Tier, Revision: r.Revision, Verdict: &v}
 	if v.Approve {
 		rec.Op = "approve"
 	}
 	if err := a.opt.Journal.Intent(ctx, rec, true); err != nil {
-		return Request{}, fmt.Errorf(
-			"approval %s: the answer cannot be written to the journal, so it does not count: %w",
-			r.ID,
-			err,
-		)
+		return Request{}, fmt.Errorf("approval %s: the answer cannot be written to the journal, so "+
+			"it does not count: %w", r.ID, err)
 	}
 	now, err := a.store.Decide(ctx, r.ID, v)
-	rec.Type, rec.Time, rec.Outcome, rec.DurationUS = "outcome", a.opt.Now(), gate.Succeeded, a.opt.Now().
-		Sub(began).
-		Microseconds()
+	rec.Type, rec.Time, rec.Outcome = "outcome", a.opt.Now(), gate.Succeeded
+	rec.DurationUS = rec.Time.Sub(began).Microseconds()
 	if err != nil {
 		rec.Outcome, rec.Code = gate.Failed, "not_taken"
 	}
-	// the journal takes nothing else before it has this
+	// the journal takes no other record before this one
 	if jerr := a.opt.Journal.Outcome(context.WithoutCancel(ctx), rec); jerr != nil {
-		a.opt.Log.Error(
-			"how an approval was decided cannot be written to the journal",
-			"id",
-			r.ID,
-			"error",
-			jerr,
-		)
+		a.opt.Log.Error("how an approval was decided cannot be written to the journal",
+			"id", r.ID, "error", jerr)
 	}
 	if err != nil {
 		return Request{}, err
 	}
-	a.opt.Log.Info(
-		"approval decided",
-		"id",
-		now.ID,
-		"state",
-		now.State,
-		"by",
-		now.By,
-		"channel",
-		now.Channel,
-		"principal",
-		now.Principal,
-		"tool",
-		now.Tool,
-	)
+	a.opt.Log.Info("approval decided", "id", now.ID, "state", now.State, "by", now.By,
+		"channel", now.Channel, "principal", now.Principal, "tool", now.Tool)
 	return now, nil
 }
 
-func answeredAlready(
-	err error,
-) bool {
+func answeredAlready(err error) bool {
 	return errors.Is(err, ErrNone) || errors.Is(err, ErrAnswered)
 }
 
-// Known says whether somebody may approve at all.
+// Known returns an error if a name may not approve at all.
 func (a *Approvals) Known(name string) error {
 	if !approverName.MatchString(name) {
 		return fmt.Errorf("%q is not a name that can approve", name)
@@ -155,33 +111,27 @@ func (a *Approvals) Known(name string) error {
 	return nil
 }
 
-// Listed says whether the configuration names who may approve. Where it does not, only the account
-// that the command runs as may.
+// Listed reports whether the configuration names who may approve. Otherwise only the account that
+// the command runs as may.
 func (a *Approvals) Listed() bool { return len(a.opt.Approvers) > 0 }
 
-// mayUse holds a yes against the configuration and the policy in force when it is used: whoever
-// lost the right meanwhile has no more say.
+// mayUse holds a yes against the configuration and the policy in force when it is used: the right
+// to give it may be gone by then.
 func (a *Approvals) mayUse(r Request, site gate.Obligations) error {
+	var err error
 	switch {
 	case !slices.Contains(site.Channels, r.Channel):
-		return fmt.Errorf(
-			"the approval of %s does not count: the site's policy takes no yes on %q",
-			r.ID,
-			r.Channel,
-		)
+		err = fmt.Errorf("the site's policy takes no yes on %q", r.Channel)
 	case strings.EqualFold(r.By, r.Principal) || r.By == "":
-		return errors.New("who asks for an approval may not give it")
+		err = errors.New("the requester may not give it")
 	case r.Channel == Client && r.By == "client of "+r.Principal:
-		// no name that somebody could be given looks like this
-		return nil
+		return nil // approverName matches no such name
 	case !named(r.By, site.Approvers):
-		return fmt.Errorf(
-			"the approval of %s does not count: the site's policy takes no yes of %s",
-			r.ID,
-			r.By,
-		)
+		err = fmt.Errorf("the site's policy takes no yes of %s", r.By)
+	default:
+		err = a.Known(r.By)
 	}
-	if err := a.Known(r.By); err != nil {
+	if err != nil {
 		return fmt.Errorf("the approval of %s does not count: %w", r.ID, err)
 	}
 	return nil

@@ -8,12 +8,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
-// Detail is what a person sees of a call before deciding: all of it, for a request that is cut
+// Detail is what a person sees of a call before deciding: all of it, because a request that is cut
 // could hide what matters.
 type Detail struct {
 	CallID    string         `json:"call_id"`
@@ -22,22 +24,20 @@ type Detail struct {
 	Plugin    gate.Plugin    `json:"plugin"`
 	Tool      string         `json:"tool"`
 	Title     string         `json:"title,omitempty"`
-	Runs      string         `json:"runs"` // what the tool's author says that it does
-	// the commands that its operations may run, as they were locked
-	Declared []string   `json:"declared"`
-	Tier     string     `json:"tier"`
-	Hints    gate.Hints `json:"hints"`
+	Runs      string         `json:"runs"`     // what the tool's author says that it does
+	Declared  []string       `json:"declared"` // the commands that its operations may run
+	Tier      string         `json:"tier"`
+	Hints     gate.Hints     `json:"hints"`
 	// canonical; values that the site keeps out of the journal are masked, here and in commands and
 	// targets
-	Args     json.RawMessage `json:"args"`
-	Digest   string          `json:"args_digest"`
-	Targets  gate.Targets    `json:"targets"`
-	Nodes    []Node          `json:"nodes"`
-	Commands []Command       `json:"commands"`
-	Why      []gate.Reason   `json:"why"`
-	Channels []string        `json:"channels"` // on which a yes counts
-	// and whose, for the site: "*" is everybody who may approve at all
-	Approvers []string `json:"approvers"`
+	Args      json.RawMessage `json:"args"`
+	Digest    string          `json:"args_digest"`
+	Targets   gate.Targets    `json:"targets"`
+	Nodes     []Node          `json:"nodes"`
+	Commands  []Command       `json:"commands"`
+	Why       []gate.Reason   `json:"why"`
+	Channels  []string        `json:"channels"`  // on which a yes counts,
+	Approvers []string        `json:"approvers"` // and of whom; "*" is everybody who may approve
 }
 
 // Node is a target node as the inventory has it.
@@ -54,7 +54,7 @@ type Command struct {
 	Parsed   bool     `json:"parsed"`
 	Error    string   `json:"error,omitempty"`
 	Features []string `json:"features,omitempty"`
-	Calls    []string `json:"calls"` // each argv, so that it can be told where a word ends
+	Calls    []string `json:"calls"` // each argv, quoted so that the end of each word shows
 }
 
 // newDetail shows what policy has masked, and nothing of the call itself that could hold a value
@@ -78,37 +78,18 @@ func newDetail(c *gate.Call, d gate.Decision, most int) (json.RawMessage, error)
 		return nil, fmt.Errorf("reading the decision's input: %w", err)
 	}
 	t := c.Tool
-	out := Detail{
-		CallID:    c.ID,
-		Source:    c.Source,
-		Principal: c.Principal,
-		Plugin:    t.Plugin,
-		Tool:      t.Name,
-		Title:     t.Title,
-		Runs:      t.Runs,
-		Declared:  t.Commands,
-		Tier:      d.Tier.String(),
-		Hints:     t.Hints,
-		Args:      d.Shown,
-		Digest:    c.Args.Digest,
-		Targets:   in.Targets,
-		Why:       d.Denied,
-		Channels:  d.Obligations.Channels,
-		Approvers: d.Obligations.Approvers,
-	}
+	out := Detail{CallID: c.ID, Source: c.Source, Principal: c.Principal, Plugin: t.Plugin,
+		Tool: t.Name, Title: t.Title, Runs: t.Runs, Declared: t.Commands, Tier: d.Tier.String(),
+		Hints: t.Hints, Args: d.Shown, Digest: c.Args.Digest, Targets: in.Targets, Why: d.Denied,
+		Channels: d.Obligations.Channels, Approvers: d.Obligations.Approvers}
 	for _, n := range c.Nodes {
 		if slices.Contains(c.Targets.Nodes, n.Name) {
 			out.Nodes = append(out.Nodes, Node{n.Name, n.Cluster, n.Host})
 		}
 	}
 	for _, cmd := range in.Commands {
-		shown := Command{
-			Arg:      cmd.Arg,
-			Guest:    cmd.Guest,
-			Parsed:   cmd.Parsed,
-			Error:    cmd.Error,
-			Features: cmd.Features,
-		}
+		shown := Command{Arg: cmd.Arg, Guest: cmd.Guest, Parsed: cmd.Parsed, Error: cmd.Error,
+			Features: cmd.Features}
 		for _, call := range cmd.Calls {
 			shown.Calls = append(shown.Calls, words(call.Argv))
 		}
@@ -119,11 +100,8 @@ func newDetail(c *gate.Call, d gate.Decision, most int) (json.RawMessage, error)
 		return nil, fmt.Errorf("showing the call: %w", err)
 	}
 	if len(data) > most {
-		return nil, fmt.Errorf(
-			"it is too long for a person to judge: %d bytes, and approval.max_detail is %d",
-			len(data),
-			most,
-		)
+		return nil, fmt.Errorf("it is too long for a person to judge: %d bytes, and the limit is %d",
+			len(data), most)
 	}
 	return data, nil
 }
@@ -136,47 +114,19 @@ func (r Request) Read() (d Detail, err error) {
 	return d, err
 }
 
-type mayRun struct {
-	Text string
-	Any  bool // it is no single command
-}
-
-func (r row) MayRun() (all []mayRun) {
-	for i, text := range gate.DescribeCommands(r.D.Declared) {
-		all = append(all, mayRun{text, r.D.Declared[i] == gate.CallersText})
-	}
-	return all
-}
-
 // words quotes an argv for reading.
 func words(argv []string) string {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("%+,-./:=@_", r)
+	}
 	shown := make([]string, len(argv))
 	for i, w := range argv {
-		if shown[i] = w; w == "" || strings.ContainsFunc(w, func(r rune) bool {
-			return !unicode.IsLetter(r) && !unicode.IsDigit(r) &&
-				!strings.ContainsRune("%+,-./:=@_", r)
-		}) {
+		shown[i] = w
+		if w == "" || strings.ContainsFunc(w, func(r rune) bool { return !plain(r) }) {
 			shown[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 		}
 	}
 	return strings.Join(shown, " ")
-}
-
-// Visible shows every rune that would not show itself, or would change how others show: control
-// characters, direction marks, blanks that are no space.
-func Visible(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) ||
-			unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) ||
-			r == '\u2800' ||
-			r == '\U0001d159' {
-			fmt.Fprintf(&b, "‹U+%04X›", r)
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }
 
 // Target names what the call acts on, for lists.
@@ -193,108 +143,111 @@ type kind struct {
 	Values []string
 }
 
-func (d Detail) targets() (out []kind) {
+func (d Detail) targets() []kind {
 	t := d.Targets
-	for _, k := range []kind{{"guest", t.VMIDs}, {"node", t.Nodes}, {"service", t.Services}, {"host", t.Hosts}, {"path", t.Paths}, {"guest path", t.GuestPaths}, {"local path", t.LocalPaths}} {
-		if len(k.Values) > 0 {
-			out = append(out, k)
+	all := []kind{{"guest", t.VMIDs}, {"node", t.Nodes}, {"service", t.Services},
+		{"host", t.Hosts}, {"path", t.Paths}, {"guest path", t.GuestPaths},
+		{"local path", t.LocalPaths}}
+	return slices.DeleteFunc(all, func(k kind) bool { return len(k.Values) == 0 })
+}
+
+// why says for a person why the call waits. What policy says of a missing confirmation is written
+// for the caller.
+func (d Detail) why() (out []string) {
+	for _, r := range d.Why {
+		if r.ID == "confirmation" {
+			out = append(out, "Calls of tier "+d.Tier+" run only after a person approved them.")
+		} else {
+			out = append(out, r.Msg+" ("+r.ID+")")
 		}
 	}
 	return out
 }
 
+// left is the time until t for a person: "14 min".
+func left(t, now time.Time) string {
+	switch d := t.Sub(now); {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", max(d+time.Second-1, 0)/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	default:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	}
+}
+
 // question puts the whole request to the user of a client, in one text.
 func (r Request) question() (string, error) {
-	d, err := r.Read()
-	if err != nil {
-		return "", err
-	}
-	args, err := d.arguments()
+	d, args, err := r.parts()
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(
-		&b,
-		"Caponier asks you, not the agent: may %s run %s (plugin %s) once",
-		Visible(d.Principal.ID),
-		Visible(d.Tool),
-		Visible(d.Plugin.Name),
-	)
-	if t := d.Target(); t != "" {
-		fmt.Fprintf(&b, " on %s", Visible(t))
+	put := func(format string, a ...string) {
+		shown := make([]any, len(a))
+		for i, s := range a {
+			shown[i] = plaintext.Show(s)
+		}
+		fmt.Fprintf(&b, format, shown...)
 	}
-	fmt.Fprintf(
-		&b,
-		"? Its tier is %s. What it runs: %s\nIt may run: %s\n",
-		d.Tier,
-		Visible(d.Runs),
-		Visible(strings.Join(gate.DescribeCommands(d.Declared), ", ")),
-	)
+	put("Caponier asks you, not the agent: may %s run %s (plugin %s) once", d.Principal.ID, d.Tool,
+		d.Plugin.Name)
+	if t := d.Target(); t != "" {
+		put(" on %s", t)
+	}
+	put("? Its tier is %s. What it runs: %s\nIt may run: %s\n", d.Tier, d.Runs,
+		strings.Join(gate.DescribeCommands(d.Declared), ", "))
 	for _, a := range args {
-		fmt.Fprintf(
-			&b,
-			"The agent's words, never instructions to you: | %s: %s\n",
-			Visible(a.Name),
-			Visible(a.Values[0]),
-		)
+		put("The agent's words, never instructions to you: | %s: %s\n", a.Name, a.Values[0])
 	}
 	for _, c := range d.Commands {
 		for _, call := range c.Calls {
-			fmt.Fprintf(&b, "%s: | $ %s\n", c.place(), Visible(call))
+			put("%s: | $ %s\n", c.place(), call)
 		}
 		if c.Error != "" || !c.Parsed {
-			fmt.Fprintf(
-				&b,
-				"%s: | text that was not taken apart (%s)\n",
-				c.place(),
-				Visible(c.Error),
-			)
+			put("%s: | text that was not taken apart (%s)\n", c.place(), c.Error)
 		}
 	}
-	fmt.Fprintf(&b, "Request %s, until %s.", r.ID, r.Expires.UTC().Format("15:04:05 MST"))
+	put("Request %s, until %s.", r.ID, r.Expires.UTC().Format("15:04:05 MST"))
 	return b.String(), nil
 }
 
-// arguments lists the canonical arguments, sorted by name.
-func (d Detail) arguments() (out []kind, err error) {
+// parts reads the request's detail and its canonical arguments, sorted by name.
+func (r Request) parts() (d Detail, out []kind, err error) {
+	if d, err = r.Read(); err != nil {
+		return d, nil, err
+	}
 	var args map[string]json.RawMessage
 	if err := json.Unmarshal(d.Args, &args); err != nil {
-		return nil, err
+		return d, nil, fmt.Errorf("reading approval %s: %w", r.ID, err)
 	}
 	for _, k := range slices.Sorted(maps.Keys(args)) {
 		out = append(out, kind{k, []string{string(args[k])}})
 	}
-	return out, nil
+	return d, out, nil
 }
 
-// Print shows a request to a person at a terminal. Lines that hold the caller's or the plugin's
-// words begin with a bar.
+// Print shows a request to a person at a terminal. Lines that hold words of the caller or of the
+// plugin begin with a bar.
 func (r Request) Print(w io.Writer) error {
-	d, err := r.Read()
-	if err != nil {
-		return err
-	}
-	args, err := d.arguments()
+	d, args, err := r.parts()
 	if err != nil {
 		return err
 	}
 	var b strings.Builder
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&b, "%-10s %s\n", name, Visible(value))
+			fmt.Fprintf(&b, "%-10s %s\n", name, plaintext.Show(value))
 		}
 	}
-	line("request", r.ID)
 	state := r.State
 	if r.By != "" {
 		state += " by " + r.By + " (" + r.Channel + ")"
 	}
+	line("request", r.ID)
 	line("state", state+", expires "+r.Expires.UTC().Format("2006-01-02 15:04:05 MST"))
-	line(
-		"asks",
-		fmt.Sprintf("%s  (known by %s, over %s)", d.Principal.ID, d.Principal.Auth, d.Source),
-	)
+	line("asks", fmt.Sprintf("%s  (known by %s, over %s)", d.Principal.ID, d.Principal.Auth,
+		d.Source))
 	line("tool", fmt.Sprintf("%s  of plugin %s %s", d.Tool, d.Plugin.Name, d.Plugin.Version))
 	line("does", d.Runs)
 	for _, c := range gate.DescribeCommands(d.Declared) {
@@ -307,22 +260,22 @@ func (r Request) Print(w io.Writer) error {
 	for _, n := range d.Nodes {
 		line("at", fmt.Sprintf("%s in cluster %s, %s", n.Name, n.Cluster, n.Host))
 	}
-	for _, why := range d.Why {
-		line("why asked", why.Msg+" ("+why.ID+")")
+	for _, why := range d.why() {
+		line("why asked", why)
 	}
 	line("note", r.Note)
 	line("yes counts", "on "+strings.Join(d.Channels, ", ")+", in this site's policy")
 	b.WriteString("arguments, in the caller's words:\n")
 	for _, a := range args {
-		fmt.Fprintf(&b, "  | %s: %s\n", Visible(a.Name), Visible(a.Values[0]))
+		fmt.Fprintf(&b, "  | %s: %s\n", plaintext.Show(a.Name), plaintext.Show(a.Values[0]))
 	}
 	for _, c := range d.Commands {
-		fmt.Fprintf(&b, "%s, from argument %s:\n", c.place(), Visible(c.Arg))
+		fmt.Fprintf(&b, "%s, from argument %s:\n", c.place(), plaintext.Show(c.Arg))
 		for _, call := range c.Calls {
-			fmt.Fprintf(&b, "  | $ %s\n", Visible(call))
+			fmt.Fprintf(&b, "  | $ %s\n", plaintext.Show(call))
 		}
 		if c.Error != "" || !c.Parsed {
-			fmt.Fprintf(&b, "  not taken apart: %s\n", Visible(c.Error))
+			fmt.Fprintf(&b, "  not taken apart: %s\n", plaintext.Show(c.Error))
 		}
 	}
 	line("plugin", d.Plugin.Digest)

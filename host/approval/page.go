@@ -12,8 +12,12 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
 //go:embed page.html
@@ -22,11 +26,10 @@ var pageHTML string
 //go:embed page.css
 var pageCSS string
 
-var pages = template.Must(
-	template.New("").
-		Funcs(template.FuncMap{"show": Visible, "lines": visibleLines, "time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }}).
-		Parse(pageHTML),
-)
+var pages = template.Must(template.New("").Funcs(template.FuncMap{
+	"show": plaintext.Show, "lines": showLines,
+	"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
+}).Parse(pageHTML))
 
 const (
 	cookieName = "caponier_approvals"
@@ -48,25 +51,42 @@ type view struct {
 	Looked   bool
 }
 
-// visibleLines is Visible of text that has lines.
-func visibleLines(s string) string {
+// showLines is plaintext.Show of text that has lines.
+func showLines(s string) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	for i, l := range lines {
-		lines[i] = Visible(strings.ReplaceAll(l, "\t", "    "))
+		lines[i] = plaintext.Show(strings.ReplaceAll(l, "\t", "    "))
 	}
 	return strings.Join(lines, "\n")
 }
 
 type row struct {
 	Request
-	D Detail
+	D   Detail
+	Now time.Time
 }
 
 func (r row) Target() string    { return r.D.Target() }
 func (r row) Waits() bool       { return r.State == Waiting }
+func (r row) Unused() bool      { return r.State == Approved }
+func (r row) Why() []string     { return r.D.why() }
+func (r row) Left() string      { return left(r.Expires, r.Now) }
+func (r row) Age() string       { return left(r.Now, r.Created) }
 func (c Command) Where() string { return c.place() }
 
-// Handler serves the page under /approvals. GET changes nothing, so that whoever previews a link
+type mayRun struct {
+	Text string
+	Any  bool // it is no single command
+}
+
+func (r row) MayRun() (all []mayRun) {
+	for i, text := range gate.DescribeCommands(r.D.Declared) {
+		all = append(all, mayRun{text, r.D.Declared[i] == gate.CallersText})
+	}
+	return all
+}
+
+// Handler serves the page under /approvals. GET changes nothing, so that a preview of a link
 // decides nothing.
 func (a *Approvals) Handler() http.Handler {
 	mux := http.NewServeMux()
@@ -85,32 +105,29 @@ func (a *Approvals) Handler() http.Handler {
 	// GET or HEAD.
 	guarded := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set(
-			"Content-Security-Policy",
-			"default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-		)
-		h.Set("X-Frame-Options", "DENY")
-		h.Set("X-Content-Type-Options", "nosniff")
-		// a ticket goes nowhere else; with no-referrer, browsers send our own forms with the Origin
-		// null
-		h.Set("Referrer-Policy", "same-origin")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cache-Control", "no-store")
+		for name, value := range map[string]string{
+			"Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'; " +
+				"base-uri 'none'; frame-ancestors 'none'",
+			"X-Frame-Options":        "DENY",
+			"X-Content-Type-Options": "nosniff",
+			// a ticket goes nowhere else; with no-referrer, browsers send our own forms with the
+			// Origin null
+			"Referrer-Policy":              "same-origin",
+			"Cross-Origin-Opener-Policy":   "same-origin",
+			"Cross-Origin-Resource-Policy": "same-origin",
+			"Cache-Control":                "no-store",
+		} {
+			w.Header().Set(name, value)
+		}
 		if !a.ours(r.Host) {
-			http.Error(
-				w,
-				"this Host is not served; approval.url names the one that is",
-				http.StatusForbidden,
-			)
+			http.Error(w, "this Host is not served; approval.url names the one that is",
+				http.StatusForbidden)
 			return
 		}
-		// Behind a proxy the Host may be the proxy's inner one, so the Origin is held against what
-		// people type.
+		// Behind a proxy the Host may be the proxy's inner one, so the Origin is compared with the
+		// address that people type.
 		if o := r.Header.Get("Origin"); o != "" && r.Method != http.MethodGet &&
-			o != "http://"+r.Host &&
-			o != "https://"+r.Host {
+			o != "http://"+r.Host && o != "https://"+r.Host {
 			http.Error(w, "requests from other sites are not served", http.StatusForbidden)
 			return
 		}
@@ -119,29 +136,30 @@ func (a *Approvals) Handler() http.Handler {
 	})
 }
 
-// ours refuses names that somebody else's DNS may have pointed here.
+// ours reports whether a Host is the configured one or loopback: any other name may be one that
+// somebody else's DNS points here.
 func (a *Approvals) ours(host string) bool {
 	if u, err := url.Parse(a.opt.URL); err == nil && u.Host != "" &&
 		strings.EqualFold(u.Host, host) {
 		return true
 	}
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = host
+	if name, port, err := net.SplitHostPort(host); err == nil {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			return false
+		}
+		return loopback(name)
 	}
-	return loopback(strings.Trim(name, "[]"))
+	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		host = host[1 : len(host)-1]
+	}
+	return loopback(host)
 }
 
 // Serve serves the page until ctx ends.
 func (a *Approvals) Serve(ctx context.Context, l net.Listener) error {
-	s := &http.Server{
-		Handler:           a.Handler(),
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    16 << 10,
-	}
+	s := &http.Server{Handler: a.Handler(), ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 16 << 10}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -163,11 +181,8 @@ func (a *Approvals) render(w http.ResponseWriter, status int, name string, v vie
 	var b bytes.Buffer
 	if err := pages.ExecuteTemplate(&b, name, v); err != nil {
 		a.opt.Log.Error("the approvals page", "template", name, "error", err)
-		http.Error(
-			w,
-			"the page is broken; the host's log says how, and `caponier approvals` still works",
-			http.StatusInternalServerError,
-		)
+		http.Error(w, "the page is broken; the host's log says how, and `caponier approvals` still "+
+			"works", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -176,7 +191,11 @@ func (a *Approvals) render(w http.ResponseWriter, status int, name string, v vie
 }
 
 func (a *Approvals) fail(w http.ResponseWriter, status int, who, msg string) {
-	a.render(w, status, "error", view{Who: who, Title: "Not done", Error: msg})
+	title := "Not done"
+	if status == http.StatusOK {
+		title = "Done"
+	}
+	a.render(w, status, "error", view{Who: who, Title: title, Error: msg})
 }
 
 // loginForm only shows a button: the ticket is used when it is pressed, not when the link is looked
@@ -185,12 +204,8 @@ func (a *Approvals) loginForm(w http.ResponseWriter, r *http.Request) {
 	given := r.URL.Query().Get("ticket")
 	t, err := a.open(linkTicket, given)
 	if err != nil {
-		a.fail(
-			w,
-			http.StatusUnauthorized,
-			"",
-			"This link is not valid, or no longer: it can be used once, within "+linkLife.String()+". Make another: caponier approvals link",
-		)
+		a.fail(w, http.StatusUnauthorized, "", "This link is not valid, or no longer: it can be used "+
+			"once, within "+linkLife.String()+". Make another: caponier approvals link")
 		return
 	}
 	a.render(w, http.StatusOK, "login", view{Title: "Sign in", Ticket: given, Who: t.Name})
@@ -200,81 +215,60 @@ func (a *Approvals) login(w http.ResponseWriter, r *http.Request) {
 	session, until, err := a.signIn(r.Context(), r.PostFormValue("ticket"))
 	if err != nil {
 		a.opt.Log.Warn("signing in to the approvals page", "error", err)
-		a.fail(
-			w,
-			http.StatusUnauthorized,
-			"",
-			"This link is not valid, was used already, or is too old. Make another: caponier approvals link",
-		)
+		a.fail(w, http.StatusUnauthorized, "", "This link is not valid, was used already, or is too "+
+			"old. Make another: caponier approvals link")
 		return
 	}
 	a.setCookie(w, session, until)
 	http.Redirect(w, r, "/approvals", http.StatusSeeOther)
 }
 
-// setCookie: Lax, so that a link in a chat finds whoever follows it signed in. GET changes nothing,
+// setCookie: Lax, so that a person who follows a link in a chat is signed in. GET changes nothing,
 // and every POST has its form's token.
 func (a *Approvals) setCookie(w http.ResponseWriter, session string, until time.Time) {
-	http.SetCookie(
-		w,
-		&http.Cookie{
-			Name:     cookieName,
-			Value:    session,
-			Path:     "/approvals",
-			Expires:  until,
-			HttpOnly: true,
-			SameSite: http.SameSiteLaxMode,
-			Secure:   strings.HasPrefix(a.opt.URL, "https:"),
-		},
-	)
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: session, Path: "/approvals",
+		Expires: until, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Secure: strings.HasPrefix(a.opt.URL, "https:")})
 }
 
-type signed struct{ who, session string }
+type signed struct{ who, id, session string }
 
-// signedIn lets nobody see anything who did not sign in, whether or not what they guess at exists.
-// A POST needs the form's own token too.
+// signedIn shows nothing without a session, not even whether what a URL names exists. A POST needs
+// the form's own token too.
 func (a *Approvals) signedIn(
 	next func(http.ResponseWriter, *http.Request, signed),
 ) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		const link = " An operator makes a link with: caponier approvals link"
 		c, err := r.Cookie(cookieName)
 		if err != nil {
-			a.fail(
-				w,
-				http.StatusUnauthorized,
-				"",
-				"Sign in first. An operator makes a link with: caponier approvals link",
-			)
+			a.fail(w, http.StatusUnauthorized, "", "Sign in first."+link)
 			return
 		}
-		t, err := a.open(sessionTicket, c.Value)
+		t, err := a.session(r.Context(), c.Value)
 		if err != nil {
-			a.fail(
-				w,
-				http.StatusUnauthorized,
-				"",
-				"You are not signed in, or no longer. An operator makes a link with: caponier approvals link",
-			)
+			a.fail(w, http.StatusUnauthorized, "", "You are not signed in, or no longer."+link)
 			return
 		}
 		if r.Method == http.MethodPost {
 			want, err := a.formToken(c.Value, r.URL.Path)
-			if err != nil ||
-				subtle.ConstantTimeCompare([]byte(want), []byte(r.PostFormValue("form"))) != 1 {
-				a.fail(
-					w,
-					http.StatusForbidden,
-					t.Name,
-					"This form was not made for you here. Open the request again.",
-				)
+			given := r.PostFormValue("form")
+			if err != nil || subtle.ConstantTimeCompare([]byte(want), []byte(given)) != 1 {
+				a.fail(w, http.StatusForbidden, t.Name,
+					"This form was not made for you here. Open the request again.")
 				return
 			}
 		}
-		next(w, r, signed{t.Name, c.Value})
+		next(w, r, signed{t.Name, t.Nonce, c.Value})
 	}
 }
 
-func (a *Approvals) logout(w http.ResponseWriter, r *http.Request, _ signed) {
+func (a *Approvals) logout(w http.ResponseWriter, r *http.Request, s signed) {
+	if _, err := a.store.EndSessions(r.Context(), s.id, ""); err != nil {
+		a.opt.Log.Error("the approvals page", "error", err)
+		a.fail(w, http.StatusInternalServerError, s.who, "The session cannot be ended now: try again.")
+		return
+	}
 	a.setCookie(w, "", time.Unix(1, 0))
 	a.fail(w, http.StatusOK, "", "You are signed out.")
 }
@@ -297,14 +291,18 @@ func (a *Approvals) list(w http.ResponseWriter, r *http.Request, s signed) {
 	v := view{Who: s.who, Title: "Approvals", Out: a.out(s), Refresh: true}
 	for _, waiting := range []bool{true, false} {
 		for _, q := range all {
-			if (q.State == Waiting) == waiting {
-				d, err := q.Read()
-				if err != nil {
-					a.opt.Log.Error("the approvals page", "error", err)
-					continue
-				}
-				v.List = append(v.List, row{q, d})
+			if (q.State == Waiting) != waiting {
+				continue
 			}
+			d, err := q.Read()
+			if err != nil {
+				a.opt.Log.Error("the approvals page", "error", err)
+				continue
+			}
+			v.List = append(v.List, row{Request: q, D: d, Now: a.opt.Now()})
+		}
+		if waiting && len(v.List) > 0 {
+			v.Title = fmt.Sprintf("Approvals (%d waiting)", len(v.List))
 		}
 	}
 	a.render(w, http.StatusOK, "list", v)
@@ -312,7 +310,7 @@ func (a *Approvals) list(w http.ResponseWriter, r *http.Request, s signed) {
 
 func (a *Approvals) one(w http.ResponseWriter, r *http.Request, s signed) { a.show(w, r, s, false) }
 
-// look reads how things are, as whoever is signed in: a POST, for it runs something.
+// look reads the present state as the person who is signed in: a POST, because it runs something.
 func (a *Approvals) look(w http.ResponseWriter, r *http.Request, s signed) { a.show(w, r, s, true) }
 
 func (a *Approvals) show(w http.ResponseWriter, r *http.Request, s signed, look bool) {
@@ -321,18 +319,10 @@ func (a *Approvals) show(w http.ResponseWriter, r *http.Request, s signed, look 
 		a.fail(w, http.StatusNotFound, s.who, "There is no such request, or it has expired.")
 		return
 	}
-	q := row{Request: list[0]}
-	v := view{
-		Who:   s.who,
-		Row:   &q,
-		Title: "Approval " + q.ID,
-		Out:   a.out(s),
-		Own:   strings.EqualFold(q.Principal, s.who),
-	}
-	q.D, err = q.Read()
-	if err == nil {
-		v.Args, err = q.D.arguments()
-	}
+	q := row{Request: list[0], Now: a.opt.Now()}
+	v := view{Who: s.who, Row: &q, Title: "Approval " + q.ID, Out: a.out(s),
+		Own: strings.EqualFold(q.Principal, s.who)}
+	q.D, v.Args, err = q.parts()
 	if err == nil {
 		v.Form, err = a.formToken(s.session, "/approvals/"+q.ID)
 	}
@@ -341,16 +331,12 @@ func (a *Approvals) show(w http.ResponseWriter, r *http.Request, s signed, look 
 	}
 	if err != nil {
 		a.opt.Log.Error("the approvals page", "id", q.ID, "error", err)
-		a.fail(
-			w,
-			http.StatusInternalServerError,
-			s.who,
-			"The request cannot be shown, so it must not be approved.",
-		)
+		a.fail(w, http.StatusInternalServerError, s.who,
+			"The request cannot be shown, so it must not be approved.")
 		return
 	}
-	v.Targets, v.Closed = q.D.targets(), !slices.Contains(q.D.Channels, Web) ||
-		!named(s.who, q.D.Approvers)
+	v.Targets = q.D.targets()
+	v.Closed = !slices.Contains(q.D.Channels, Web) || !named(s.who, q.D.Approvers)
 	if look && v.Look != "" {
 		ctx, cancel := context.WithTimeout(r.Context(), lookTime)
 		defer cancel()
@@ -360,12 +346,8 @@ func (a *Approvals) show(w http.ResponseWriter, r *http.Request, s signed, look 
 }
 
 func (a *Approvals) decide(w http.ResponseWriter, r *http.Request, s signed) {
-	verdict := Verdict{
-		Request: r.PathValue("id"),
-		By:      s.who,
-		Channel: Web,
-		Note:    r.PostFormValue("note"),
-	}
+	verdict := Verdict{Request: r.PathValue("id"), By: s.who, Channel: Web,
+		Note: r.PostFormValue("note")}
 	switch r.PostFormValue("verdict") {
 	case "approve":
 		verdict.Approve = true
@@ -375,17 +357,10 @@ func (a *Approvals) decide(w http.ResponseWriter, r *http.Request, s signed) {
 		return
 	}
 	if _, err := a.Decide(r.Context(), verdict); err != nil {
-		a.opt.Log.Warn(
-			"a decision on the approvals page was not taken",
-			"id",
-			r.PathValue("id"),
-			"by",
-			s.who,
-			"error",
-			err,
-		)
-		a.fail(w, http.StatusConflict, s.who, Visible(err.Error()))
+		a.opt.Log.Warn("a decision on the approvals page was not taken", "id", verdict.Request,
+			"by", s.who, "error", err)
+		a.fail(w, http.StatusConflict, s.who, plaintext.Show(err.Error()))
 		return
 	}
-	http.Redirect(w, r, "/approvals/"+url.PathEscape(r.PathValue("id")), http.StatusSeeOther)
+	http.Redirect(w, r, "/approvals/"+url.PathEscape(verdict.Request), http.StatusSeeOther)
 }

@@ -2,6 +2,7 @@ package approval_test
 
 import (
 	"encoding/json"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -132,7 +133,7 @@ func TestAPersonApprovesOnThePage(t *testing.T) {
 			t.Fatalf("the list: %d %s", p.status, p.body)
 		}
 		p := b.send("GET", "/approvals/"+id, nil)
-		for _, see := range []string{"agent-a", "delete_guest", "pct destroy VMID", "<pre>pct destroy\npct status\n</pre>", "105", "192.0.2.1", "needs a person", "An agent wrote them", "sha256:aa", "rev1"} {
+		for _, see := range []string{"agent-a", "delete_guest", "pct destroy VMID", "<pre>pct destroy\npct status\n</pre>", "105", "192.0.2.1", "Calls of tier red run only after", "15 min", "An agent wrote them", "sha256:aa", "rev1"} {
 			if !strings.Contains(p.body, see) {
 				t.Errorf("the page does not show %q", see)
 			}
@@ -146,7 +147,8 @@ func TestAPersonApprovesOnThePage(t *testing.T) {
 			r.Note != "seen" {
 			t.Errorf("%s: %+v", verdict, r)
 		}
-		if p := b.send("GET", "/approvals/"+id, nil); strings.Contains(p.body, `name="verdict"`) {
+		if p := b.send("GET", "/approvals/"+id, nil); strings.Contains(p.body, `value="approve"`) ||
+			want == approval.Denied && strings.Contains(p.body, `name="verdict"`) {
 			t.Error("what was decided can be decided again")
 		}
 	}
@@ -308,18 +310,108 @@ func TestASessionEnds(t *testing.T) {
 			}
 		})
 	}
-	t.Run("by signing out", func(t *testing.T) {
+	t.Run("by signing out, on the server too", func(t *testing.T) {
 		w := newWorld(t)
-		b := w.signedIn("ann")
-		b.send(
-			"POST",
-			"/approvals/logout",
-			url.Values{"form": {formOf(t, b.send("GET", "/approvals", nil).body, "logout")}},
-		)
+		b, other := w.signedIn("ann"), w.signedIn("ann")
+		kept := *b.cookie
+		out := formOf(t, b.send("GET", "/approvals", nil).body, "logout")
+		if p := b.send("POST", "/approvals/logout", url.Values{"form": {out}}); p.status != 200 {
+			t.Errorf("signing out: %d", p.status)
+		}
 		if b.cookie.Value != "" || b.cookie.Expires.After(time.Now()) {
 			t.Errorf("the cookie stays: %v", b.cookie)
 		}
+		b.cookie = &kept
+		if p := b.send("GET", "/approvals", nil); p.status != 401 {
+			t.Errorf("with the cookie from before: %d", p.status)
+		}
+		if p := other.send("GET", "/approvals", nil); p.status != 200 {
+			t.Errorf("another session of the same person: %d", p.status)
+		}
 	})
+	t.Run("by an operator", func(t *testing.T) {
+		w := newWorld(t)
+		ann, bob := w.signedIn("ann"), w.signedIn("bob")
+		list, err := w.a.Sessions(t.Context())
+		must(t, err)
+		if len(list) != 2 || strings.Contains(ann.cookie.Value+bob.cookie.Value, list[0].ID) {
+			t.Errorf("sessions %+v", list)
+		}
+		_, err = w.a.EndSessions(t.Context(), "", "ann")
+		must(t, err)
+		if p := ann.send("GET", "/approvals", nil); p.status != 401 {
+			t.Errorf("the one that was ended: %d", p.status)
+		}
+		if p := bob.send("GET", "/approvals", nil); p.status != 200 {
+			t.Errorf("the other: %d", p.status)
+		}
+	})
+	t.Run("when the clock is set back", func(t *testing.T) {
+		w := newWorld(t)
+		b := w.signedIn("ann")
+		w.ahead.Store(-time.Hour.Milliseconds())
+		if p := b.send("GET", "/approvals", nil); p.status != 401 {
+			t.Errorf("after: %d", p.status)
+		}
+	})
+}
+
+func TestAYesIsTakenBackOnThePage(t *testing.T) {
+	w := newWorld(t)
+	id := w.waits(call())
+	w.approve(id)
+	b := w.signedIn("bob")
+	p := b.send("GET", "/approvals/"+id, nil)
+	if !strings.Contains(p.body, "Take the approval back") || strings.Contains(p.body, "Approve once") {
+		t.Errorf("the page of an approved request: %s", p.body)
+	}
+	b.send("POST", "/approvals/"+id, url.Values{"form": {formOf(t, p.body, id)}, "verdict": {"deny"}})
+	if s := w.state(id); s != approval.Denied {
+		t.Errorf("the request is %s", s)
+	}
+}
+
+// A name that only looks like this machine may be anybody's.
+func TestHostsOfThePage(t *testing.T) {
+	w := newWorld(t, func(o *approval.Options) { o.URL = "https://approve.example.org" })
+	b := w.signedIn("ann")
+	for host, want := range map[string]int{
+		"127.0.0.1": 200, "127.0.0.1:8443": 200, "localhost:1": 200, "[::1]:80": 200, "[::1]": 200,
+		"approve.example.org": 200, "APPROVE.example.org": 200,
+		"127.0.0.1:80.evil.test": 403, "127.0.0.1:": 403, "127.0.0.1:99999": 403,
+		"127.0.0.1.evil.test": 403, "[127.0.0.1]evil.test": 403, "localhost.evil.test:80": 403,
+		"[::1].evil.test": 403, "evil.test": 403, "approve.example.org.evil.test": 403,
+		"approve.example.org:80.evil.test": 403, "": 403, "[": 403, "::1:80": 403,
+		"127.0.0.1@evil.test": 403, "127.0.0.1 evil.test": 403, "localhost:http": 403,
+	} {
+		p := b.send("GET", "/approvals", nil, func(r *http.Request) { r.Host = host })
+		if p.status != want {
+			t.Errorf("Host %q: %d, want %d", host, p.status, want)
+		}
+	}
+}
+
+// What approvers read marks letters that imitate others, wherever they stand.
+func TestLettersThatImitateOthersAreMarked(t *testing.T) {
+	w := newWorld(t)
+	c := call()
+	const cyrillic = "n\u0456ghtly-backup" // the i is Cyrillic
+	c.Args.Value = map[string]any{"name": cyrillic}
+	c.Targets.Services = []string{cyrillic}
+	id := w.waits(c)
+	b := w.signedIn("ann")
+	list, err := w.a.Requests(t.Context(), id, "")
+	must(t, err)
+	var printed strings.Builder
+	must(t, list[0].Print(&printed))
+	for name, text := range map[string]string{"the list": b.send("GET", "/approvals", nil).body,
+		"the page":     b.send("GET", "/approvals/"+id, nil).body,
+		"the terminal": printed.String()} {
+		text = html.UnescapeString(text)
+		if strings.Contains(text, cyrillic) || !strings.Contains(text, "‹U+0456›") {
+			t.Errorf("%s shows it unmarked:\n%s", name, text)
+		}
+	}
 }
 
 func TestWhoAsksDoesNotDecide(t *testing.T) {
@@ -365,7 +457,7 @@ func TestGuessedIDsTellNothing(t *testing.T) {
 }
 
 func TestAToolThatMayRunAnyCommandSaysSoLoudly(t *testing.T) {
-	const loud = "* ANY COMMAND that the text of the call holds and the site allows"
+	loud := gate.DescribeCommands([]string{gate.CallersText})[0]
 	w := newWorld(t)
 	c := call()
 	c.Tool.Commands = []string{"pct status", "*"}

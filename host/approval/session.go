@@ -13,16 +13,18 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/caponier-mcp/caponier/host/trusted"
 )
 
 // linkLife is how long a sign-in link may be used, once.
 const linkLife = 5 * time.Minute
 
-// ticket is what a link or a session says, and a signature proves.
+// ticket is what a link or a session states, and a signature proves.
 type ticket struct {
 	Name    string `json:"n"`
 	Expires int64  `json:"e"` // Unix milliseconds
-	Nonce   string `json:"r"`
+	Nonce   string `json:"r"` // of a session: its id
 }
 
 // Kinds of tickets. The kind is signed too, so that neither passes for the other.
@@ -34,28 +36,27 @@ const (
 
 var errTicket = errors.New("it is not valid, or no longer")
 
-// Link makes a one-time link that signs somebody in on the page. Whoever holds it is that person:
-// show it to the operator alone.
+// Link makes a one-time link that signs name in on the page. The link is the authority of that
+// person: show it to the operator alone.
 func (a *Approvals) Link(name string) (string, time.Time, error) {
 	base := a.opt.base()
 	if base == "" {
-		return "", time.Time{}, errors.New(
-			"there is no page: set listen in [approval], such as 127.0.0.1:8443",
-		)
+		return "", time.Time{}, errors.New("there is no page: set listen in [approval], such as " +
+			"127.0.0.1:8443")
 	}
 	if err := a.signsIn(name); err != nil {
 		return "", time.Time{}, err
 	}
 	until := a.opt.Now().Add(linkLife)
-	t, err := a.seal(linkTicket, name, until)
+	t, err := a.seal(linkTicket, ticket{name, until.UnixMilli(), rand.Text()})
 	if err != nil {
 		return "", time.Time{}, err
 	}
 	return base + "/approvals/login?ticket=" + t, until, nil
 }
 
-// signsIn says whether somebody may use the page: names must be listed, for here no operating
-// system vouches for them.
+// signsIn returns an error if a name may not use the page: names must be listed, because here no
+// operating system vouches for them.
 func (a *Approvals) signsIn(name string) error {
 	if !a.Listed() {
 		return errors.New("approvers in [approval] is empty: name who may approve on the page")
@@ -63,12 +64,12 @@ func (a *Approvals) signsIn(name string) error {
 	return a.Known(name)
 }
 
-func (a *Approvals) seal(kind, name string, until time.Time) (string, error) {
+func (a *Approvals) seal(kind string, t ticket) (string, error) {
 	key, err := a.key()
 	if err != nil {
 		return "", err
 	}
-	payload, err := json.Marshal(ticket{name, until.UnixMilli(), rand.Text()})
+	payload, err := json.Marshal(t)
 	if err != nil {
 		return "", err
 	}
@@ -97,10 +98,9 @@ func (a *Approvals) open(kind, sealed string) (t ticket, err error) {
 	return t, a.signsIn(t.Name)
 }
 
-// signIn uses up a link and makes a session.
+// signIn uses up a link and begins a session.
 func (a *Approvals) signIn(
-	ctx context.Context,
-	link string,
+	ctx context.Context, link string,
 ) (session string, until time.Time, err error) {
 	t, err := a.open(linkTicket, link)
 	if err != nil {
@@ -109,9 +109,27 @@ func (a *Approvals) signIn(
 	if err := a.store.Burn(ctx, "approval-link:"+t.Nonce, time.UnixMilli(t.Expires)); err != nil {
 		return "", until, err
 	}
-	until = a.opt.Now().Add(a.opt.Session)
-	session, err = a.seal(sessionTicket, t.Name, until)
+	now := a.opt.Now()
+	until = now.Add(a.opt.Session)
+	s := Session{ID: newID(), Name: t.Name, Created: now, Expires: until}
+	if err := a.store.Begin(ctx, s); err != nil {
+		return "", until, err
+	}
+	session, err = a.seal(sessionTicket, ticket{s.Name, until.UnixMilli(), s.ID})
 	return session, until, err
+}
+
+// session checks the ticket of a session that has not been ended.
+func (a *Approvals) session(ctx context.Context, sealed string) (ticket, error) {
+	t, err := a.open(sessionTicket, sealed)
+	if err != nil || t.Nonce == "" {
+		return ticket{}, errors.Join(errTicket, err)
+	}
+	list, err := a.store.Sessions(ctx, t.Nonce)
+	if err != nil || len(list) != 1 || list[0].Name != t.Name {
+		return ticket{}, errors.Join(errTicket, err)
+	}
+	return t, nil
 }
 
 // formToken belongs to one session and one form: a page elsewhere cannot know it, and a form for
@@ -128,7 +146,7 @@ func (a *Approvals) key() ([]byte, error) {
 	if file == "" {
 		return nil, errors.New("the page has no key file")
 	}
-	key, err := os.ReadFile(file)
+	key, err := trusted.Read(file, 64)
 	if errors.Is(err, os.ErrNotExist) {
 		key, err = makeKey(file)
 	}
@@ -140,10 +158,8 @@ func (a *Approvals) key() ([]byte, error) {
 		return nil, err
 	}
 	if info.Mode().Perm()&0o077 != 0 || len(key) != 32 || bytes.Count(key, key[:1]) == len(key) {
-		return nil, fmt.Errorf(
-			"%s is not a key that only this user can read: delete it, and a new one is made",
-			file,
-		)
+		return nil, fmt.Errorf("%s is not a key that only this user can read: delete it, and a new "+
+			"one is made", file)
 	}
 	return key, nil
 }

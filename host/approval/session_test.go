@@ -16,7 +16,7 @@ func FuzzTicket(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	sealed, err := a.seal(linkTicket, "ann", time.Now().Add(time.Hour))
+	sealed, err := a.seal(linkTicket, ticket{"ann", (time.Now().Add(time.Hour)).UnixMilli(), "n"})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func FuzzTicket(f *testing.F) {
 			err == nil && got.Name != "ann" {
 			t.Fatalf("%q opens as %+v, %v", given, got, err)
 		}
-		mine, err := a.seal(kind, name, time.Now().Add(time.Minute))
+		mine, err := a.seal(kind, ticket{name, (time.Now().Add(time.Minute)).UnixMilli(), "n"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,9 +12,11 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
-// notice is the body of a webhook. It names no arguments: they are for whoever signs in.
+// notice is the body of a webhook. It names no arguments: they are shown after signing in.
 type notice struct {
 	Event     string    `json:"event"`
 	ID        string    `json:"id"`
@@ -23,7 +25,7 @@ type notice struct {
 	Target    string    `json:"target"`
 	Created   time.Time `json:"created"`
 	Expires   time.Time `json:"expires"`
-	Link      string    `json:"link,omitempty"` // asks whoever follows it to sign in
+	Link      string    `json:"link,omitempty"` // leads to the request, after signing in
 }
 
 // Headers of a webhook. The signature is v1=HEX of HMAC-SHA256 over the timestamp, a dot and the
@@ -33,7 +35,7 @@ const (
 	SignatureHeader = "Caponier-Signature"
 )
 
-// Sign gives the value of SignatureHeader.
+// Sign returns the value of SignatureHeader.
 func Sign(secret, timestamp string, body []byte) string {
 	return "v1=" + hex.EncodeToString(mac([]byte(secret), timestamp, string(body)))
 }
@@ -50,46 +52,26 @@ func mac(key []byte, parts ...string) []byte {
 	return h.Sum(nil)
 }
 
-// announce tells the log, and in the background the webhook, that somebody is asked. When nobody
-// hears of it the request expires, and that is a no.
+// announce tells the log, and in the background the webhook, of a request. A request that is not
+// answered expires, and that is a no.
 func (a *Approvals) announce(r Request) {
-	a.opt.Log.Info(
-		"a call waits for approval",
-		"id",
-		r.ID,
-		"principal",
-		r.Principal,
-		"tool",
-		r.Tool,
-		"expires",
-		r.Expires.UTC(),
-	)
+	a.opt.Log.Info("a call waits for approval", "id", r.ID, "principal", r.Principal,
+		"tool", r.Tool, "expires", r.Expires.UTC())
 	if a.opt.Webhook.URL == "" || a.running.Err() != nil {
 		return
 	}
-	n := notice{
-		Event:     "approval.waiting",
-		ID:        r.ID,
-		Principal: Visible(r.Principal),
-		Tool:      Visible(r.Tool),
-		Created:   r.Created.UTC(),
-		Expires:   r.Expires.UTC(),
-	}
+	n := notice{Event: "approval.waiting", ID: r.ID, Principal: plaintext.Show(r.Principal),
+		Tool: plaintext.Show(r.Tool), Created: r.Created.UTC(), Expires: r.Expires.UTC()}
 	if d, err := r.Read(); err == nil {
-		n.Target = Visible(d.Target())
+		n.Target = plaintext.Show(d.Target())
 	}
 	if base := a.opt.base(); base != "" {
 		n.Link = base + "/approvals/" + r.ID
 	}
 	a.sending.Go(func() {
 		if err := a.send(a.running, n); err != nil {
-			a.opt.Log.Error(
-				"the approval webhook was not delivered; people can still decide",
-				"id",
-				r.ID,
-				"error",
-				err,
-			)
+			a.opt.Log.Error("the approval webhook was not delivered; people can still decide",
+				"id", r.ID, "error", err)
 		}
 	})
 }
@@ -115,12 +97,8 @@ func (a *Approvals) send(ctx context.Context, n notice) error {
 func (a *Approvals) post(ctx context.Context, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(
-		ctx,
-		http.MethodPost,
-		a.opt.Webhook.URL,
-		bytes.NewReader(body),
-	)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.opt.Webhook.URL,
+		bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -128,14 +106,7 @@ func (a *Approvals) post(ctx context.Context, body []byte) error {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set(TimestampHeader, at)
 	req.Header.Set(SignatureHeader, Sign(a.opt.Webhook.Secret, at, body))
-	client := a.opt.Client
-	if client == nil {
-		client = &http.Client{
-			Transport:     &http.Transport{DisableKeepAlives: true},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
-	}
-	res, err := client.Do(req)
+	res, err := a.opt.Client.Do(req)
 	if err != nil {
 		return err
 	}

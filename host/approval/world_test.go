@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -17,52 +16,6 @@ import (
 	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
-
-// requests is what cmd wires: the real store in approval's words.
-type requests struct{ *store.Store }
-
-func asked(a store.Approval, err error) (approval.Request, error) {
-	full, answered := (*store.TooMany)(nil), (*store.Answered)(nil)
-	switch {
-	case errors.Is(err, store.ErrNoApproval):
-		err = approval.ErrNone
-	case errors.As(err, &full):
-		err = approval.ErrFull
-	case errors.As(err, &answered):
-		err = fmt.Errorf("%w: %w", approval.ErrAnswered, err)
-	}
-	return approval.Request(a), err
-}
-
-func (s requests) Join(
-	ctx context.Context,
-	r approval.Request,
-	limit int,
-) (approval.Request, error) {
-	return asked(s.Store.Join(ctx, store.Approval(r), limit))
-}
-
-func (s requests) Decide(
-	ctx context.Context,
-	id string,
-	v approval.Verdict,
-) (approval.Request, error) {
-	return asked(s.Store.Decide(ctx, id, v))
-}
-func (s requests) Consume(ctx context.Context, key string) (approval.Request, error) {
-	return asked(s.Store.Consume(ctx, key))
-}
-
-func (s requests) Requests(
-	ctx context.Context,
-	id, state string,
-) (list []approval.Request, err error) {
-	found, err := s.Store.Approvals(ctx, id, state)
-	for _, a := range found {
-		list = append(list, approval.Request(a))
-	}
-	return list, err
-}
 
 // world is one state directory, with a clock that a test can move.
 type world struct {
@@ -102,7 +55,7 @@ func (w *world) process(change ...func(*approval.Options)) (*approval.Approvals,
 	for _, c := range change {
 		c(&o)
 	}
-	a, err := approval.New(o, requests{s})
+	a, err := approval.New(o, s)
 	must(w.t, err)
 	w.t.Cleanup(func() { a.Close(); s.Close() })
 	return a, s

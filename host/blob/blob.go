@@ -428,3 +428,6 @@ func newID() string {
 func fail(code, format string, args ...any) *gate.OpError {
 	return &gate.OpError{Code: code, Message: fmt.Sprintf(format, args...), Outcome: gate.Failed}
 }
+
+// ErrNone is the error of an Index that has no such blob for that principal.
+var ErrNone = errors.New("there is no such blob, or it has expired")

@@ -8,229 +8,133 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/approval"
 )
 
-// States of an approval. One that is waiting, approved or denied ends when it expires: then it is
-// as if it had never been.
-const (
-	Waiting   = "waiting"
-	Approved  = "approved"
-	Denied    = "denied"
-	Used      = "used"
-	Cancelled = "cancelled"
-)
+const requestColumns = "id, key, principal, tool, state, created, expires, ttl, revision, detail, " +
+	"decided, by, channel, note"
 
-// Approval is a question to a person about one call.
-type Approval struct {
-	ID, Key         string // Key is a digest of all that the approval is bound to
-	Principal, Tool string
-	State           string
-	Created         time.Time
-	Expires         time.Time     // of the question, then of the answer
-	TTL             time.Duration // how long each of them lasts
-	Revision        string        // of the policy that asked for it
-	Detail          json.RawMessage
-	Decided         time.Time // zero while waiting
-	By, Channel     string
-	Note            string
+func scanRequest(from row) (r approval.Request, err error) {
+	var created, expires, ttl, decided int64
+	var detail string
+	err = from.Scan(&r.ID, &r.Key, &r.Principal, &r.Tool, &r.State, &created, &expires, &ttl,
+		&r.Revision, &detail, &decided, &r.By, &r.Channel, &r.Note)
+	if errors.Is(err, sql.ErrNoRows) {
+		return approval.Request{}, approval.ErrNone
+	}
+	r.Created, r.Expires = time.UnixMilli(created), time.UnixMilli(expires)
+	r.TTL, r.Detail = time.Duration(ttl)*time.Millisecond, json.RawMessage(detail)
+	if decided > 0 {
+		r.Decided = time.UnixMilli(decided)
+	}
+	return r, err
 }
 
-// Verdict is what a person says.
-type Verdict = gate.Verdict
-
-// ErrNoApproval says that there is no such approval, or none that is still good.
-var ErrNoApproval = errors.New("there is no such approval, or it has expired")
-
-// ErrOwnApproval says that who asks wanted to answer.
-var ErrOwnApproval = errors.New("who asks for an approval may not give it")
-
-// TooMany says that a principal already has as many questions waiting as it may.
-type TooMany struct {
-	Principal string
-	Limit     int
+// request runs a statement that returns one request, or approval.ErrNone. Its arguments ?1 and ?2
+// are those of live.
+func (s *Store) request(
+	ctx context.Context, tx *sql.Tx, query string, args ...any,
+) (approval.Request, error) {
+	return scanRequest(tx.QueryRowContext(ctx, query, append([]any{s.ms(), s.origin()}, args...)...))
 }
 
-func (e *TooMany) Error() string {
-	return fmt.Sprintf(
-		"%s already has %d requests that wait for a person; have one decided or wait until one expires",
-		e.Principal,
-		e.Limit,
-	)
-}
-
-// Answered says that an approval is no longer waiting.
-type Answered struct{ Approval }
-
-func (e *Answered) Error() string {
-	return fmt.Sprintf("approval %s is %s already (by %s)", e.ID, e.State, e.By)
-}
-
-const approvalColumns = "id, key, principal, tool, state, created, expires, ttl, revision, detail, decided, by, channel, note"
-
-// Join returns the approval with a.Key that is waiting, approved or denied and has not expired, or
-// else makes a as a new one that waits. More than limit waiting ones of a principal are refused
-// with *TooMany.
-func (s *Store) Join(ctx context.Context, a Approval, limit int) (Approval, error) {
-	if a.ID == "" || a.Key == "" || a.Principal == "" || a.TTL < time.Millisecond ||
-		!json.Valid(a.Detail) {
-		return Approval{}, errors.New(
-			"asking for an approval: it needs an id, a key, a principal, a time to live and a detail in JSON",
-		)
+// Join implements approval.Store.
+func (s *Store) Join(
+	ctx context.Context, r approval.Request, limit int,
+) (approval.Request, error) {
+	if r.ID == "" || r.Key == "" || r.Principal == "" || r.TTL < time.Millisecond ||
+		!json.Valid(r.Detail) {
+		return approval.Request{}, errors.New("asking for an approval: it needs an id, a key, a " +
+			"principal, a time to live and a detail in JSON")
 	}
 	err := s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		now := s.ms()
-		if _, err := tx.ExecContext(ctx, "DELETE FROM approvals WHERE expires <= ?", now); err != nil {
-			return err
-		}
-		found, err := scanApproval(
-			tx.QueryRowContext(
-				ctx,
-				"SELECT "+approvalColumns+" FROM approvals WHERE key = ? AND state IN ('waiting', 'approved', 'denied')",
-				a.Key,
-			),
-		)
-		if err == nil {
-			a = found
-			return nil
-		}
-		if !errors.Is(err, ErrNoApproval) {
-			return err
-		}
-		var waiting int
-		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM approvals WHERE principal = ? AND state = 'waiting'", a.Principal).Scan(&waiting); err != nil {
-			return err
-		}
-		if waiting >= limit {
-			return &TooMany{a.Principal, limit}
-		}
-		a, err = scanApproval(
-			tx.QueryRowContext(
-				ctx,
-				"INSERT INTO approvals (id, key, principal, tool, state, created, expires, ttl, revision, detail) VALUES (?, ?, ?, ?, 'waiting', ?, ?, ?, ?, ?) RETURNING "+approvalColumns,
-				a.ID,
-				a.Key,
-				a.Principal,
-				a.Tool,
-				now,
-				now+a.TTL.Milliseconds(),
-				a.TTL.Milliseconds(),
-				a.Revision,
-				string(a.Detail),
-			),
-		)
-		return err
-	})
-	if err != nil {
-		return Approval{}, fmt.Errorf("asking for an approval: %w", err)
-	}
-	return a, nil
-}
-
-// Decide answers a waiting approval, once. A yes can be used for another TTL. The error is
-// ErrNoApproval, ErrOwnApproval or *Answered.
-func (s *Store) Decide(ctx context.Context, id string, v Verdict) (a Approval, err error) {
-	state := Denied
-	if v.Approve {
-		state = Approved
-	}
-	err = s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		now := s.ms()
-		if a, err = scanApproval(tx.QueryRowContext(ctx, "SELECT "+approvalColumns+" FROM approvals WHERE id = ? AND expires > ?", id, now)); err != nil {
-			return err
-		}
-		switch {
-		case a.State != Waiting:
-			return &Answered{a}
-		case v.By == "" || v.By == a.Principal:
-			return ErrOwnApproval
-		}
-		a, err = scanApproval(
-			tx.QueryRowContext(
-				ctx,
-				"UPDATE approvals SET state = ?, expires = ? + ttl, decided = ?, by = ?, channel = ?, note = ? WHERE id = ? AND state = 'waiting' RETURNING "+approvalColumns,
-				state,
-				now,
-				now,
-				v.By,
-				v.Channel,
-				v.Note,
-				id,
-			),
-		)
-		return err
-	})
-	if err != nil {
-		return Approval{}, fmt.Errorf("deciding approval %s: %w", id, err)
-	}
-	return a, nil
-}
-
-// Consume uses up the approved approval with that key. Only one caller gets it, whatever their
-// number; the others get ErrNoApproval.
-func (s *Store) Consume(ctx context.Context, key string) (a Approval, err error) {
-	err = s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		a, err = scanApproval(
-			tx.QueryRowContext(
-				ctx,
-				"UPDATE approvals SET state = 'used' WHERE key = ? AND state = 'approved' AND expires > ? RETURNING "+approvalColumns,
-				key,
-				s.ms(),
-			),
-		)
-		return err
-	})
-	if err != nil {
-		return Approval{}, fmt.Errorf("using an approval: %w", err)
-	}
-	return a, nil
-}
-
-// Cancel ends a waiting approval without an answer.
-func (s *Store) Cancel(ctx context.Context, id string) error {
-	err := s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		err := one(
-			tx.ExecContext(
-				ctx,
-				"UPDATE approvals SET state = 'cancelled' WHERE id = ? AND state = 'waiting' AND expires > ?",
-				id,
-				s.ms(),
-			),
-		)
-		if errors.Is(err, errNone) {
-			err = ErrNoApproval
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("cancelling approval %s: %w", id, err)
-	}
-	return nil
-}
-
-// Approvals lists what has not expired, newest first, at most 1000. An empty state is any, an empty
-// id is all.
-func (s *Store) Approvals(ctx context.Context, id, state string) (list []Approval, err error) {
-	err = s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		rows, err := tx.QueryContext(
-			ctx,
-			"SELECT "+approvalColumns+" FROM approvals WHERE expires > ?1 AND (?2 = '' OR id = ?2) AND (?3 = '' OR state = ?3) ORDER BY created DESC, id LIMIT 1000",
-			s.ms(),
-			id,
-			state,
-		)
+		_, err := tx.ExecContext(ctx, "DELETE FROM approvals WHERE NOT ("+live+")",
+			s.ms(), s.origin())
 		if err != nil {
 			return err
 		}
-		defer rows.Close()
-		for rows.Next() {
-			a, err := scanApproval(rows)
-			if err != nil {
-				return err
-			}
-			list = append(list, a)
+		found, err := s.request(ctx, tx, "SELECT "+requestColumns+" FROM approvals WHERE "+live+
+			" AND key = ?3 AND state IN ('waiting', 'approved', 'denied')", r.Key)
+		if err == nil {
+			r = found
+			return nil
 		}
-		return rows.Err()
+		if !errors.Is(err, approval.ErrNone) {
+			return err
+		}
+		var waiting int
+		err = tx.QueryRowContext(ctx, "SELECT count(*) FROM approvals WHERE principal = ? AND "+
+			"state = 'waiting'", r.Principal).Scan(&waiting)
+		if err != nil {
+			return err
+		}
+		if waiting >= limit {
+			return fmt.Errorf("%w: %s has %d", approval.ErrFull, r.Principal, waiting)
+		}
+		r, err = s.request(ctx, tx, "INSERT INTO approvals (id, key, principal, tool, state, "+
+			"created, expires, ttl, revision, detail, origin) VALUES "+
+			"(?3, ?4, ?5, ?6, 'waiting', ?1, ?1 + ?7, ?7, ?8, ?9, ?2) RETURNING "+requestColumns,
+			r.ID, r.Key, r.Principal, r.Tool, r.TTL.Milliseconds(), r.Revision, string(r.Detail))
+		return err
+	})
+	if err != nil {
+		return approval.Request{}, fmt.Errorf("asking for an approval: %w", err)
+	}
+	return r, nil
+}
+
+// Decide implements approval.Store.
+func (s *Store) Decide(
+	ctx context.Context, id string, v approval.Verdict,
+) (r approval.Request, err error) {
+	state := approval.Denied
+	if v.Approve {
+		state = approval.Approved
+	}
+	err = s.tx(ctx, s.sure, func(tx *sql.Tx) error {
+		r, err = s.request(ctx, tx, "SELECT "+requestColumns+" FROM approvals WHERE "+live+
+			" AND id = ?3", id)
+		switch {
+		case err != nil:
+			return err
+		case v.By == "" || v.By == r.Principal:
+			return errors.New("the requester may not give it")
+		case !r.Takes(v):
+			return fmt.Errorf("%w: it is %s already (by %s)", approval.ErrAnswered, r.State, r.By)
+		}
+		r, err = s.request(ctx, tx, "UPDATE approvals SET state = ?4, expires = ?1 + ttl, "+
+			"decided = ?1, origin = ?2, by = ?5, channel = ?6, note = ?7 WHERE id = ?3 RETURNING "+
+			requestColumns, id, state, v.By, v.Channel, v.Note)
+		return err
+	})
+	if err != nil {
+		return approval.Request{}, fmt.Errorf("deciding approval %s: %w", id, err)
+	}
+	return r, nil
+}
+
+// Consume implements approval.Store.
+func (s *Store) Consume(ctx context.Context, key string) (r approval.Request, err error) {
+	err = s.tx(ctx, s.sure, func(tx *sql.Tx) error {
+		r, err = s.request(ctx, tx, "UPDATE approvals SET state = 'used' WHERE "+live+
+			" AND key = ?3 AND state = 'approved' RETURNING "+requestColumns, key)
+		return err
+	})
+	if err != nil {
+		return approval.Request{}, fmt.Errorf("using an approval: %w", err)
+	}
+	return r, nil
+}
+
+// Requests implements approval.Store. It returns at most 1000.
+func (s *Store) Requests(
+	ctx context.Context, id, state string,
+) (list []approval.Request, err error) {
+	err = s.tx(ctx, s.sure, func(tx *sql.Tx) error {
+		list, err = all(ctx, tx, scanRequest, "SELECT "+requestColumns+" FROM approvals WHERE "+
+			live+" AND (?3 = '' OR id = ?3) AND (?4 = '' OR state = ?4) "+
+			"ORDER BY created DESC, id LIMIT 1000", s.ms(), s.origin(), id, state)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing approvals: %w", err)
@@ -238,39 +142,77 @@ func (s *Store) Approvals(ctx context.Context, id, state string) (list []Approva
 	return list, nil
 }
 
-func scanApproval(row interface{ Scan(...any) error }) (a Approval, err error) {
-	var created, expires, ttl, decided int64
-	var detail string
-	err = row.Scan(
-		&a.ID,
-		&a.Key,
-		&a.Principal,
-		&a.Tool,
-		&a.State,
-		&created,
-		&expires,
-		&ttl,
-		&a.Revision,
-		&detail,
-		&decided,
-		&a.By,
-		&a.Channel,
-		&a.Note,
-	)
-	if errors.Is(err, sql.ErrNoRows) {
-		return Approval{}, ErrNoApproval
+// Burn implements approval.Store. A nonce is kept for 30 days after it expired, so that a clock
+// that is set back does not make it good again.
+func (s *Store) Burn(ctx context.Context, nonce string, until time.Time) error {
+	err := s.tx(ctx, s.sure, func(tx *sql.Tx) error {
+		old := s.opt.Now().AddDate(0, 0, -30).UnixMilli()
+		if _, err := tx.ExecContext(ctx, "DELETE FROM burned WHERE expires <= ?", old); err != nil {
+			return err
+		}
+		err := one(tx.ExecContext(ctx, "INSERT INTO burned (nonce, expires) VALUES (?, ?) "+
+			"ON CONFLICT DO NOTHING", nonce, until.UnixMilli()))
+		if errors.Is(err, errNone) {
+			return approval.ErrBurned
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("using a nonce: %w", err)
 	}
-	a.Created, a.Expires, a.TTL, a.Detail = time.UnixMilli(
-		created,
-	), time.UnixMilli(
-		expires,
-	), time.Duration(
-		ttl,
-	)*time.Millisecond, json.RawMessage(
-		detail,
-	)
-	if decided > 0 {
-		a.Decided = time.UnixMilli(decided)
+	return nil
+}
+
+// Begin implements approval.Store.
+func (s *Store) Begin(ctx context.Context, session approval.Session) error {
+	ttl := session.Expires.Sub(s.opt.Now()).Milliseconds()
+	err := s.tx(ctx, s.sure, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "DELETE FROM sessions WHERE NOT ("+live+")",
+			s.ms(), s.origin())
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "INSERT INTO sessions (id, name, expires, ttl, origin) "+
+			"VALUES (?, ?, ?, ?, ?)", session.ID, session.Name, session.Expires.UnixMilli(), ttl,
+			s.origin())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("beginning a session: %w", err)
 	}
-	return a, err
+	return nil
+}
+
+// Sessions implements approval.Store.
+func (s *Store) Sessions(ctx context.Context, id string) (list []approval.Session, err error) {
+	err = s.tx(ctx, s.quick, func(tx *sql.Tx) error {
+		list, err = all(ctx, tx, func(r row) (v approval.Session, err error) {
+			var expires, ttl int64
+			err = r.Scan(&v.ID, &v.Name, &expires, &ttl)
+			v.Created, v.Expires = time.UnixMilli(expires-ttl), time.UnixMilli(expires)
+			return v, err
+		}, "SELECT id, name, expires, ttl FROM sessions WHERE "+live+
+			" AND (?3 = '' OR id = ?3) ORDER BY expires DESC, id", s.ms(), s.origin(), id)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing sessions: %w", err)
+	}
+	return list, nil
+}
+
+// EndSessions implements approval.Store.
+func (s *Store) EndSessions(ctx context.Context, id, name string) (n int64, err error) {
+	err = s.tx(ctx, s.sure, func(tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, "DELETE FROM sessions WHERE (?1 = '' OR id = ?1) AND "+
+			"(?2 = '' OR name = ?2)", id, name)
+		if err == nil {
+			n, err = res.RowsAffected()
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("ending sessions: %w", err)
+	}
+	return n, nil
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// OverBudget says that a reservation does not fit into what is left of a day's budget. Nothing was
-// reserved.
+// OverBudget is the error of a reservation that does not fit into what is left of a day's budget.
+// Nothing was reserved.
 type OverBudget struct {
 	Principal           string
 	Asked, Spent, Limit int64     // micro-dollars; Spent includes what others have reserved
@@ -17,25 +17,18 @@ type OverBudget struct {
 }
 
 func (e *OverBudget) Error() string {
-	return fmt.Sprintf(
-		"%d micro-dollars for %s would go over the day's limit of %d, of which %d are spent or reserved; the next day begins at %s",
-		e.Asked,
-		e.Principal,
-		e.Limit,
-		e.Spent,
-		e.Free.Format(time.RFC3339),
-	)
+	return fmt.Sprintf("%d micro-dollars for %s would go over the day's limit of %d, of which %d "+
+		"are spent or reserved; the next day begins at %s", e.Asked, e.Principal, e.Limit, e.Spent,
+		e.Free.Format(time.RFC3339))
 }
 
 const maxMicros = 1 << 50
 
 // Reserve takes micro-dollars out of the principal's budget of the (UTC) day before they are spent,
-// or returns *OverBudget. settle must be called once with what was really spent, which may be more;
-// a reservation that is never settled stays spent.
+// or returns *OverBudget. The caller calls settle once with what was really spent, which may be
+// more; a reservation that is never settled stays spent.
 func (s *Store) Reserve(
-	ctx context.Context,
-	principal string,
-	micros, limit int64,
+	ctx context.Context, principal string, micros, limit int64,
 ) (settle func(ctx context.Context, spent int64) error, err error) {
 	if micros < 0 || micros > maxMicros {
 		return nil, fmt.Errorf("reserving %d micro-dollars: want 0 to %d", micros, int64(maxMicros))
@@ -43,25 +36,20 @@ func (s *Store) Reserve(
 	var id int64
 	err = s.tx(ctx, s.sure, func(tx *sql.Tx) error {
 		now := s.opt.Now().UTC()
-		if _, err := tx.ExecContext(ctx, "DELETE FROM costs WHERE day < ?", now.AddDate(0, 0, -31).Format(time.DateOnly)); err != nil {
+		today, old := now.Format(time.DateOnly), now.AddDate(0, 0, -31).Format(time.DateOnly)
+		if _, err := tx.ExecContext(ctx, "DELETE FROM costs WHERE day < ?", old); err != nil {
 			return err
 		}
-		already, err := spent(ctx, tx, principal, now.Format(time.DateOnly))
-		if err != nil {
+		var spent int64
+		if err := tx.QueryRowContext(ctx, spentToday, principal, today).Scan(&spent); err != nil {
 			return err
 		}
-		if micros > limit-already {
-			return &OverBudget{
-				principal,
-				micros,
-				already,
-				limit,
-				now.Truncate(24*time.Hour).AddDate(0, 0, 1),
-			}
+		if micros > limit-spent {
+			return &OverBudget{principal, micros, spent, limit,
+				now.Truncate(24*time.Hour).AddDate(0, 0, 1)}
 		}
-		return tx.QueryRowContext(ctx, "INSERT INTO costs (principal, day, micros) VALUES (?, ?, ?) RETURNING id",
-			principal, now.Format(time.DateOnly), micros).
-			Scan(&id)
+		return tx.QueryRowContext(ctx, "INSERT INTO costs (principal, day, micros) "+
+			"VALUES (?, ?, ?) RETURNING id", principal, today, micros).Scan(&id)
 	})
 	if over := (*OverBudget)(nil); errors.As(err, &over) {
 		return nil, over
@@ -77,14 +65,8 @@ func (s *Store) settle(ctx context.Context, id, spent int64) error {
 		return fmt.Errorf("settling %d micro-dollars: want 0 to %d", spent, int64(maxMicros))
 	}
 	err := s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		return one(
-			tx.ExecContext(
-				ctx,
-				"UPDATE costs SET micros = ?, settled = 1 WHERE id = ? AND settled = 0",
-				spent,
-				id,
-			),
-		)
+		return one(tx.ExecContext(ctx, "UPDATE costs SET micros = ?, settled = 1 WHERE id = ? AND "+
+			"settled = 0", spent, id))
 	})
 	if err != nil {
 		return fmt.Errorf("settling a reservation: %w", err)
@@ -94,23 +76,4 @@ func (s *Store) settle(ctx context.Context, id, spent int64) error {
 
 const spentToday = "SELECT coalesce(sum(micros), 0) FROM costs WHERE principal = ? AND day = ?"
 
-func spent(ctx context.Context, tx *sql.Tx, principal, day string) (micros int64, err error) {
-	err = tx.QueryRowContext(ctx, spentToday, principal, day).Scan(&micros)
-	return micros, err
-}
-
 func (s *Store) day() string { return s.opt.Now().UTC().Format(time.DateOnly) }
-
-var errNone = errors.New("there is nothing of that kind, or it was done already")
-
-// one turns a change of anything but one row into an error.
-func one(res sql.Result, err error) error {
-	if err != nil {
-		return err
-	}
-	n, err := res.RowsAffected()
-	if err == nil && n != 1 {
-		err = errNone
-	}
-	return err
-}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/egress"
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
@@ -17,15 +18,6 @@ const (
 	window  = 60 // seconds
 	maxKeys = 64
 )
-
-var _ gate.Ledger = (*Store)(nil)
-
-// Rate is how often something happened in the last 60 seconds, this time included, and the rest of
-// the second before them. A limit of Count-1 has room again at Free.
-type Rate struct {
-	Count int64
-	Free  time.Time
-}
 
 // Take counts a call in, for its principal, its tool and each of its targets, and returns the
 // counts of the last 60 seconds including it: TargetCalls60s is that of its most called target.
@@ -41,20 +33,18 @@ func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), er
 	}
 	var counts gate.Counts
 	rates, giveBack, err := s.count(ctx, keys, func(tx *sql.Tx) error {
-		return tx.StmtContext(ctx, s.spent).
-			QueryRowContext(ctx, c.Principal.ID, s.day()).
+		return tx.StmtContext(ctx, s.spent).QueryRowContext(ctx, c.Principal.ID, s.day()).
 			Scan(&counts.USDMicrosToday)
 	})
 	if err != nil {
 		return gate.Counts{}, nil, fmt.Errorf("counting a call: %w", err)
 	}
 	now := s.opt.Now()
-	wait := func(r Rate) int64 { return int64(max(r.Free.Sub(now), 0)+time.Second-1) / int64(time.Second) }
-	counts.Calls60s, counts.CallsRetryS, counts.ToolCalls60s, counts.ToolRetryS = rates[0].Count, wait(
-		rates[0],
-	), rates[1].Count, wait(
-		rates[1],
-	)
+	wait := func(r egress.Rate) int64 {
+		return int64(max(r.Free.Sub(now), 0)+time.Second-1) / int64(time.Second)
+	}
+	counts.Calls60s, counts.CallsRetryS = rates[0].Count, wait(rates[0])
+	counts.ToolCalls60s, counts.ToolRetryS = rates[1].Count, wait(rates[1])
 	for _, r := range rates[2:] {
 		if r.Count > counts.TargetCalls60s {
 			counts.TargetCalls60s, counts.TargetRetryS = r.Count, wait(r)
@@ -65,26 +55,18 @@ func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), er
 	return counts, giveBack, nil
 }
 
-// Count counts one more of each key, all or none, and returns their rates in the same order.
-// giveBack undoes it; when it cannot, the keys stay counted.
-func (s *Store) Count(
-	ctx context.Context,
-	keys ...string,
-) (rates []Rate, giveBack func(), err error) {
+// Count implements egress.Ledger: it counts one more of each key, all or none. When giveBack
+// cannot undo that, the keys stay counted.
+func (s *Store) Count(ctx context.Context, keys ...string) ([]egress.Rate, func(), error) {
 	return s.count(ctx, keys, func(*sql.Tx) error { return nil })
 }
 
 func (s *Store) count(
-	ctx context.Context,
-	keys []string,
-	also func(*sql.Tx) error,
-) ([]Rate, func(), error) {
+	ctx context.Context, keys []string, also func(*sql.Tx) error,
+) ([]egress.Rate, func(), error) {
 	if len(keys) > maxKeys {
-		return nil, nil, fmt.Errorf(
-			"%d things to count at once, over the limit of %d",
-			len(keys),
-			maxKeys,
-		)
+		return nil, nil, fmt.Errorf("%d things to count at once, over the limit of %d",
+			len(keys), maxKeys)
 	}
 	if len(keys) == 0 {
 		return nil, func() {}, nil
@@ -98,17 +80,18 @@ func (s *Store) count(
 	for _, key := range keys {
 		taken, asked = append(taken, key, now), append(asked, key)
 	}
-	rates := make([]Rate, len(keys))
+	rates := make([]egress.Rate, len(keys))
 	err = s.tx(ctx, s.quick, func(tx *sql.Tx) error {
-		if s.forgot.Swap(now) != now { // what is too old does not count in any case
-			if _, err := tx.StmtContext(ctx, s.forget).ExecContext(ctx, now-window); err != nil {
+		if s.forgot.Swap(now) != now { // too old, or counted before the clock was set back
+			_, err := tx.StmtContext(ctx, s.forget).ExecContext(ctx, now-window, now+1)
+			if err != nil {
 				return err
 			}
 		}
 		if _, err := tx.StmtContext(ctx, take).ExecContext(ctx, taken...); err != nil {
 			return err
 		}
-		rows, err := tx.StmtContext(ctx, rate).QueryContext(ctx, append(asked, now-window)...)
+		rows, err := tx.StmtContext(ctx, rate).QueryContext(ctx, append(asked, now-window, now+1)...)
 		if err != nil {
 			return err
 		}
@@ -121,14 +104,14 @@ func (s *Store) count(
 			}
 			for i := range keys {
 				if keys[i] == key {
-					rates[i] = Rate{n, time.Unix(oldest+window+1, 0)}
+					rates[i] = egress.Rate{Count: n, Free: time.Unix(oldest+window+1, 0)}
 				}
 			}
 		}
 		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(rates, func(r Rate) bool { return r.Count < 1 }) {
+		if slices.ContainsFunc(rates, func(r egress.Rate) bool { return r.Count < 1 }) {
 			return errors.New("what was counted just now is not there")
 		}
 		return also(tx)
@@ -139,17 +122,21 @@ func (s *Store) count(
 	return rates, sync.OnceFunc(func() { s.giveBack(keys, now) }), nil
 }
 
-// counting are the statements that count n keys and read their rates: one of each, whatever n is.
+// counting returns the statements that count n keys and read their rates: one of each for every n.
 func (s *Store) counting(ctx context.Context, n int) (take, rate *sql.Stmt, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if have, known := s.counts[n]; known {
 		return have[0], have[1], nil
 	}
-	if take, err = s.quick.PrepareContext(ctx, "INSERT INTO rates (key, second, n) VALUES "+strings.Repeat("(?, ?, 1), ", n-1)+"(?, ?, 1) ON CONFLICT DO UPDATE SET n = n + 1"); err != nil {
+	take, err = s.quick.PrepareContext(ctx, "INSERT INTO rates (key, second, n) VALUES "+
+		strings.Repeat("(?, ?, 1), ", n-1)+"(?, ?, 1) ON CONFLICT DO UPDATE SET n = n + 1")
+	if err != nil {
 		return nil, nil, err
 	}
-	if rate, err = s.quick.PrepareContext(ctx, "SELECT key, sum(n), min(second) FROM rates WHERE key IN ("+strings.Repeat("?, ", n-1)+"?) AND second >= ? AND n > 0 GROUP BY key"); err != nil {
+	rate, err = s.quick.PrepareContext(ctx, "SELECT key, sum(n), min(second) FROM rates WHERE "+
+		"key IN ("+strings.Repeat("?, ", n-1)+"?) AND second BETWEEN ? AND ? AND n > 0 GROUP BY key")
+	if err != nil {
 		return nil, nil, errors.Join(err, take.Close())
 	}
 	s.counts[n] = [2]*sql.Stmt{take, rate}
@@ -159,7 +146,7 @@ func (s *Store) counting(ctx context.Context, n int) (take, rate *sql.Stmt, err 
 func (s *Store) giveBack(keys []string, second int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.opt.Busy)
 	defer cancel()
-	// that it fails leaves the call counted, which is the safe side
+	// if it fails, the call stays counted, which is the safe side
 	_ = s.tx(ctx, s.quick, func(tx *sql.Tx) error {
 		for _, key := range keys {
 			if _, err := tx.StmtContext(ctx, s.untake).ExecContext(ctx, key, second); err != nil {

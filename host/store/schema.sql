@@ -21,7 +21,7 @@ CREATE TABLE approvals (
   key       TEXT    NOT NULL, -- digest of what the approval is bound to
   principal TEXT    NOT NULL, -- who asks
   tool      TEXT    NOT NULL,
-  state     TEXT    NOT NULL CHECK (state IN ('waiting', 'approved', 'denied', 'used', 'cancelled')),
+  state     TEXT    NOT NULL, -- waiting, approved, denied or used
   created   INTEGER NOT NULL,
   expires   INTEGER NOT NULL,
   ttl       INTEGER NOT NULL,
@@ -30,7 +30,8 @@ CREATE TABLE approvals (
   decided   INTEGER NOT NULL DEFAULT 0,
   by        TEXT    NOT NULL DEFAULT '',
   channel   TEXT    NOT NULL DEFAULT '',
-  note      TEXT    NOT NULL DEFAULT ''
+  note      TEXT    NOT NULL DEFAULT '',
+  origin    INTEGER NOT NULL DEFAULT 0 -- when the machine started, by the clock of then
 ) STRICT;
 CREATE UNIQUE INDEX approvals_one ON approvals (key) WHERE state IN ('waiting', 'approved', 'denied');
 CREATE INDEX approvals_expires ON approvals (expires);
@@ -46,13 +47,6 @@ CREATE TABLE blobs (
   expires   INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX blobs_owner ON blobs (principal);
-
-CREATE TABLE tokens ( -- last use of each access token, by its id
-  id     TEXT    PRIMARY KEY,
-  source TEXT    NOT NULL,
-  uses   INTEGER NOT NULL,
-  last   INTEGER NOT NULL
-) STRICT;
 
 CREATE TABLE burned ( -- nonces that were used
   nonce   TEXT    PRIMARY KEY,

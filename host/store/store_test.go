@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
@@ -67,10 +68,10 @@ func TestProcessesShareOneStore(t *testing.T) {
 	}
 	dir := t.TempDir()
 	s := open(t, Options{Dir: dir})
-	if _, err := s.Join(bg, Approval{ID: "1", Key: "k", Principal: "agent", TTL: time.Hour, Detail: json.RawMessage("{}")}, 9); err != nil {
+	if _, err := s.Join(bg, approval.Request{ID: "1", Key: "k", Principal: "agent", TTL: time.Hour, Detail: json.RawMessage("{}")}, 9); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Decide(bg, "1", Verdict{Approve: true, By: "ops"}); err != nil {
+	if _, err := s.Decide(bg, "1", approval.Verdict{Approve: true, By: "ops"}); err != nil {
 		t.Fatal(err)
 	}
 	total := sum(16, func(int) (r raced) {
@@ -168,7 +169,7 @@ func TestAGoneStoreRefuses(t *testing.T) {
 			_, err2 := s.Reserve(bg, "x", 1, 9)
 			_, err3 := s.Join(
 				bg,
-				Approval{
+				approval.Request{
 					ID:        "1",
 					Key:       "k",
 					Principal: "x",
@@ -177,7 +178,7 @@ func TestAGoneStoreRefuses(t *testing.T) {
 				},
 				9,
 			)
-			_, err4 := s.Decide(bg, "1", Verdict{Approve: true, By: "ops"})
+			_, err4 := s.Decide(bg, "1", approval.Verdict{Approve: true, By: "ops"})
 			_, err5 := s.Consume(bg, "k")
 			_, err6 := s.Usage(bg)
 			for _, err := range []error{err, err2, err3, err4, err5, s.Burn(bg, "n", time.Now().Add(time.Minute)), err6} {
@@ -206,6 +207,20 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
+	shared, loose := filepath.Join(dir, "shared"), filepath.Join(dir, "loose")
+	linked, pipe := filepath.Join(dir, "linked"), filepath.Join(dir, "pipe")
+	for _, d := range []string{loose, linked, pipe} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Mkdir(shared, 0o700), os.Chmod(shared, 0o777),
+		os.WriteFile(filepath.Join(loose, "store.db"), nil, 0o600),
+		os.Chmod(filepath.Join(loose, "store.db"), 0o666),
+		os.Symlink(filepath.Join(loose, "store.db"), filepath.Join(linked, "store.db")),
+		syscall.Mkfifo(filepath.Join(pipe, "store.db"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	if err := errors.Join(os.Mkdir(garbage, 0o700), os.WriteFile(filepath.Join(garbage, "store.db"), []byte(strings.Repeat("garbage ", 999)), 0o600), os.WriteFile(file, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -213,10 +228,14 @@ func TestOpenRefuses(t *testing.T) {
 		o   Options
 		why string
 	}{
-		"a file that is no database": {Options{Dir: garbage}, "not a database"},
-		"a newer schema":             {Options{Dir: newer}, "schema version 99"},
-		"a file for a directory":     {Options{Dir: file}, "not a directory"},
-		"a negative wait":            {Options{Dir: dir, Busy: -1}, "store.busy"},
+		"a file that is no database":           {Options{Dir: garbage}, "not a database"},
+		"a newer schema":                       {Options{Dir: newer}, "schema version 99"},
+		"a file for a directory":               {Options{Dir: file}, "not a directory"},
+		"a directory that others may write to": {Options{Dir: shared}, "can be written by other users"},
+		"a database that others may write to":  {Options{Dir: loose}, "can be written by other users"},
+		"a database that is a link out":        {Options{Dir: linked}, "can be written by other users"},
+		"a database that is a FIFO":            {Options{Dir: pipe}, "is not a regular file"},
+		"a negative wait":                      {Options{Dir: dir, Busy: -1}, "store.busy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Open(c.o); err == nil || !strings.Contains(err.Error(), c.why) {

@@ -20,64 +20,16 @@ import (
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/spf13/cobra"
 )
-
-// requests makes the store's approvals the approval package's requests.
-type requests struct{ *store.Store }
-
-var _ approval.Store = requests{}
-
-// asked turns the store's errors into those that approval knows.
-func asked(a store.Approval, err error) (approval.Request, error) {
-	full, answered := (*store.TooMany)(nil), (*store.Answered)(nil)
-	switch {
-	case errors.Is(err, store.ErrNoApproval):
-		err = approval.ErrNone
-	case errors.As(err, &full):
-		err = approval.ErrFull
-	case errors.As(err, &answered):
-		err = fmt.Errorf("%w: %w", approval.ErrAnswered, err)
-	}
-	return approval.Request(a), err
-}
-
-func (s requests) Join(
-	ctx context.Context,
-	r approval.Request,
-	limit int,
-) (approval.Request, error) {
-	return asked(s.Store.Join(ctx, store.Approval(r), limit))
-}
-
-func (s requests) Decide(
-	ctx context.Context,
-	id string,
-	v approval.Verdict,
-) (approval.Request, error) {
-	return asked(s.Store.Decide(ctx, id, v))
-}
-func (s requests) Consume(ctx context.Context, key string) (approval.Request, error) {
-	return asked(s.Store.Consume(ctx, key))
-}
-
-func (s requests) Requests(
-	ctx context.Context,
-	id, state string,
-) (list []approval.Request, err error) {
-	found, err := s.Store.Approvals(ctx, id, state)
-	for _, a := range found {
-		list = append(list, approval.Request(a))
-	}
-	return list, err
-}
 
 func asks(c *config.Config, s *store.Store, j gate.Journal) (*approval.Approvals, error) {
 	o := c.Approval
 	o.Journal, o.Users = j, front.Asker{}
 	o.KeyFile = filepath.Join(c.Store.Dir, "approval.key")
-	return approval.New(o, requests{s})
+	return approval.New(o, s)
 }
 
 // serveApprovals serves the page in the background when the configuration says where.
@@ -237,8 +189,8 @@ func approvalsCommand(g *global) *cobra.Command {
 					"%s by %s: %s of %s, %s %s\n",
 					r.State,
 					r.By,
-					approval.Visible(r.Tool),
-					approval.Visible(r.Principal),
+					plaintext.Show(r.Tool),
+					plaintext.Show(r.Principal),
 					until,
 					r.Expires.UTC().Format("15:04:05 MST"),
 				)
@@ -288,7 +240,8 @@ func approvalsCommand(g *global) *cobra.Command {
 			}),
 		},
 		decide("approve ID", "Let this one call happen, once", true),
-		decide("deny ID", "Refuse this call", false),
+		decide("deny ID", "Refuse this call, or take back an approval that was not used", false),
+		sessionsCommand(g, at),
 		&cobra.Command{
 			Use:   "watch",
 			Short: "Show requests as they come and as they are decided, until interrupted",
@@ -373,10 +326,10 @@ func cells(r approval.Request) []string {
 	}
 	return []string{
 		r.ID,
-		approval.Visible(state),
-		approval.Visible(r.Principal),
-		approval.Visible(r.Tool),
-		approval.Visible(target),
+		plaintext.Show(state),
+		plaintext.Show(r.Principal),
+		plaintext.Show(r.Tool),
+		plaintext.Show(target),
 		r.Expires.UTC().Format("15:04:05 MST"),
 	}
 }
@@ -429,4 +382,55 @@ func watch(
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
+}
+
+// sessionsCommand shows and ends the sessions of the approval page.
+func sessionsCommand(
+	g *global,
+	at func(func(*cobra.Command, *desk, []string) error) func(*cobra.Command, []string) error,
+) *cobra.Command {
+	cmd := &cobra.Command{Use: "sessions", Short: "List and end the sessions of the approval page"}
+	cmd.AddCommand(&cobra.Command{
+		Use: "list", Short: "List who is signed in", Args: cobra.NoArgs,
+		RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
+			list, err := d.Sessions(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if g.json {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(append([]approval.Session{}, list...))
+			}
+			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(t, "ID\tNAME\tSINCE\tUNTIL")
+			for _, s := range list {
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.ID, s.Name,
+					s.Created.UTC().Format(time.DateTime), s.Expires.UTC().Format(time.DateTime))
+			}
+			return t.Flush()
+		}),
+	})
+	var name string
+	var all bool
+	end := &cobra.Command{
+		Use: "end [ID]", Short: "End a session, those of --name, or --all", Args: cobra.MaximumNArgs(1),
+		RunE: at(func(cmd *cobra.Command, d *desk, args []string) error {
+			id := strings.Join(args, "")
+			if id == "" && name == "" && !all {
+				return errors.New("name the session's ID, --name NAME or --all")
+			}
+			n, err := d.EndSessions(cmd.Context(), id, name)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%d sessions ended\n", n)
+			if n == 0 && !all {
+				return errors.New("there is no such session; `caponier approvals sessions list` shows them")
+			}
+			return nil
+		}),
+	}
+	end.Flags().StringVar(&name, "name", "", "the sessions of this `NAME`")
+	end.Flags().BoolVar(&all, "all", false, "every session")
+	cmd.AddCommand(end)
+	return cmd
 }

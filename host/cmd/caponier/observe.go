@@ -47,7 +47,7 @@ func (h *host) ready(ctx context.Context) error {
 	if err := h.journal.Ready(); err != nil {
 		return &front.NotReady{Part: "journal", Err: err}
 	}
-	if _, err := h.store.Usage(ctx); err != nil {
+	if err := h.store.Ready(ctx); err != nil {
 		return &front.NotReady{Part: "store", Err: err}
 	}
 	return nil

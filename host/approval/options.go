@@ -1,0 +1,152 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// Options say who may approve, where, and for how long. The zero value asks people with `caponier
+// approvals` alone.
+type Options struct {
+	// how long a call waits for a person before its answer says that it waits: 45s
+	Wait time.Duration `koanf:"wait"`
+	// how long a request stays open, and then how long a yes may be used: 15m
+	Expires time.Duration `koanf:"expires"`
+	// requests of one principal that may wait at a time: 5
+	PerPrincipal int `koanf:"-"`
+	// bytes of a request, 64 KiB; a longer one would not be read, so it is refused
+	MaxDetail int `koanf:"-"`
+	// the names that may approve; none is the account that runs `caponier approvals`, and no page
+	Approvers []string `koanf:"approvers"`
+	// loopback host:port of the web page; empty serves none
+	Listen string `koanf:"listen"`
+	// the URL at which people reach the page, such as https://approve.example.org behind a proxy;
+	// empty is http://LISTEN
+	URL string `koanf:"url"`
+	// how long a session of the page lasts: 8h
+	Session time.Duration `koanf:"-"`
+	Webhook Webhook       `koanf:"webhook"`
+
+	// Looks are tools that only read, such as get_guest_status: on the page an approver may run
+	// them on the request's targets, as the principal of that name.
+	Looks []string `koanf:"looks"`
+
+	// KeyFile signs links and sessions. It is made with mode 0600 when it is needed first.
+	KeyFile string           `koanf:"-"`
+	Poll    time.Duration    `koanf:"-"` // between looks at a waiting request: 200ms
+	Now     func() time.Time `koanf:"-"` // nil for time.Now
+	// for the webhook; nil for one without redirects, proxies or cookies
+	Client  *http.Client `koanf:"-"`
+	Log     *slog.Logger `koanf:"-"` // nil for slog.Default
+	Journal gate.Journal `koanf:"-"` // has every answer before it counts; nil takes none
+	Users   Users        `koanf:"-"` // of clients; nil asks none
+	// Look reads the present state of what a request is about, each reading decided for that
+	// approver; nil reads nothing.
+	Look func(ctx context.Context, approver string, d Detail) []Reading `koanf:"-"`
+}
+
+var defaults = Options{Wait: 45 * time.Second, Expires: 15 * time.Minute, Session: 8 * time.Hour,
+	Poll: 200 * time.Millisecond, PerPrincipal: 5, MaxDetail: 64 << 10}
+
+// Users asks the user of the client that makes the call of ctx; the client alone vouches for that
+// user. CanAsk reports whether that is possible. Ask returns "approve" or "deny" for what the user
+// answered about this very request, "asked" when the answer is to come with the same call made
+// again, and anything else when the user cannot be asked or did not answer.
+type Users interface {
+	CanAsk(ctx context.Context) bool
+	Ask(ctx context.Context, request, message string) string
+}
+
+// Reading is what a tool read. A machine wrote Text.
+type Reading struct {
+	Tool, Text string
+	Refused    bool // or failed: Text says why
+}
+
+// Webhook is told of every new request. It carries a link, never the authority to decide.
+type Webhook struct {
+	URL    string `koanf:"url"`                  // https, or http on loopback; empty tells nobody
+	Secret string `koanf:"secret" secret:"true"` // key of the signature, at least 16 bytes
+}
+
+var approverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
+
+// Validate returns an error that names the key that is wrong.
+func (o Options) Validate() error {
+	for _, d := range []struct {
+		name        string
+		v, min, max time.Duration
+	}{
+		{"wait", o.Wait, time.Millisecond, 10 * time.Minute},
+		{"expires", o.Expires, time.Second, 24 * time.Hour},
+		{"session", o.Session, time.Minute, 24 * time.Hour},
+		{"poll", o.Poll, time.Millisecond, time.Second},
+	} {
+		if d.v != 0 && (d.v < d.min || d.v > d.max) {
+			return fmt.Errorf("approval.%s: %s is not between %s and %s", d.name, d.v, d.min, d.max)
+		}
+	}
+	if o.PerPrincipal < 0 || o.PerPrincipal > 1000 {
+		return errors.New("approval.per_principal: want 1 to 1000")
+	}
+	if o.MaxDetail != 0 && (o.MaxDetail < 1<<10 || o.MaxDetail > 1<<20) {
+		return errors.New("approval.max_detail: want 1024 to 1048576")
+	}
+	for _, a := range o.Approvers {
+		if !approverName.MatchString(a) {
+			return fmt.Errorf("approval.approvers: %q is not a name: letters, digits and . _ @ -, "+
+				"at most 64", a)
+		}
+	}
+	if o.Listen != "" {
+		if host, _, err := net.SplitHostPort(o.Listen); err != nil || !loopback(host) {
+			return fmt.Errorf("approval.listen: %q is not a loopback host:port such as "+
+				"127.0.0.1:8443; to reach the page from elsewhere, put a proxy with TLS before it "+
+				"and name that in approval.url", o.Listen)
+		}
+		if len(o.Approvers) == 0 {
+			return errors.New("approval.listen: the page needs approval.approvers: name who may " +
+				"approve there")
+		}
+	}
+	if err := checkURL(o.URL); err != nil {
+		return fmt.Errorf("approval.url: %w", err)
+	}
+	if err := checkURL(o.Webhook.URL); err != nil {
+		return fmt.Errorf("approval.webhook.url: %w", err)
+	}
+	if o.Webhook.URL != "" && len(o.Webhook.Secret) < 16 {
+		return errors.New("approval.webhook.secret: needs at least 16 bytes; write it as " +
+			"${file:PATH} or ${VAR}")
+	}
+	return nil
+}
+
+func checkURL(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case s == "":
+		return nil
+	case err != nil:
+		return err
+	case u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("%q is not a URL such as https://approve.example.org", s)
+	case u.Scheme != "https" && !(u.Scheme == "http" && loopback(u.Hostname())):
+		return fmt.Errorf("%q must be https, or http on loopback", s)
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,126 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// PutStage records, before this process makes it, a directory or partial file that the process
+// removes when its call ends. Node "" is this machine. The record is on the disk when PutStage
+// returns.
+func (s *Store) PutStage(ctx context.Context, at gate.StageDir) error {
+	process, err := s.alive()
+	if err == nil {
+		err = s.tx(ctx, s.sure, func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO stages (node, path, process) VALUES "+
+				"(?1, ?2, ?3) ON CONFLICT DO UPDATE SET process = ?3", at.Node, at.Dir, process)
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("recording the stage %s on %s: %w", at.Dir, at.Node, err)
+	}
+	return nil
+}
+
+// RemoveStage forgets a stage that was removed.
+func (s *Store) RemoveStage(ctx context.Context, at gate.StageDir) error {
+	err := s.tx(ctx, s.quick, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "DELETE FROM stages WHERE node = ? AND path = ?",
+			at.Node, at.Dir)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("forgetting the stage %s on %s: %w", at.Dir, at.Node, err)
+	}
+	return nil
+}
+
+// DeadStages lists the stages of processes that have ended.
+func (s *Store) DeadStages(ctx context.Context) (dead []gate.StageDir, err error) {
+	type stage struct {
+		gate.StageDir
+		process string
+	}
+	var found []stage
+	err = s.tx(ctx, s.quick, func(tx *sql.Tx) error {
+		found, err = all(ctx, tx, func(r row) (v stage, err error) {
+			err = r.Scan(&v.Node, &v.Dir, &v.process)
+			return v, err
+		}, "SELECT node, path, process FROM stages ORDER BY node, path")
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing stages of processes that have ended: %w", err)
+	}
+	ended := map[string]bool{}
+	for _, f := range found {
+		if _, known := ended[f.process]; !known {
+			if ended[f.process], err = s.ended(f.process); err != nil {
+				return nil, fmt.Errorf("listing stages of processes that have ended: %w", err)
+			}
+		}
+		if ended[f.process] {
+			dead = append(dead, f.StageDir)
+		}
+	}
+	return dead, nil
+}
+
+// alive returns the name of this process. The first time, it makes and locks the file of that name.
+func (s *Store) alive() (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lock != nil {
+		return s.process, nil
+	}
+	name := fmt.Sprintf("process-%d-%s.lock", os.Getpid(), strings.ToLower(rand.Text()[:8]))
+	f, err := os.OpenFile(filepath.Join(s.opt.Dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()), f.Close())
+	}
+	s.process, s.lock = name, f
+	return name, nil
+}
+
+// ended reports whether the process of that name has ended, and removes its file if so.
+func (s *Store) ended(process string) (bool, error) {
+	if process != filepath.Base(process) {
+		return true, nil
+	}
+	s.mu.Lock()
+	own := s.lock != nil && process == s.process
+	s.mu.Unlock()
+	if own {
+		return false, nil
+	}
+	path := filepath.Join(s.opt.Dir, process)
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, os.Remove(path)
+}
