@@ -4,13 +4,13 @@ GO ?= go
 WASM := CGO_ENABLED=0 GOOS=wasip1 GOARCH=wasm $(GO) build -trimpath -buildvcs=false -ldflags="-s -w" -buildmode=c-shared
 TOOL := $(GO) tool -modfile=test/tools/go.mod
 PLUGINS := $(patsubst plugins/%/main.go,%,$(wildcard plugins/*/main.go))
-GUESTS := $(patsubst test/guests/%/main.go,%,$(wildcard test/guests/*/main.go))
+MODULES := $(patsubst test/modules/%/main.go,%,$(wildcard test/modules/*/main.go))
 SDK := $(wildcard sdk/*.go sdk/*/*.go sdk/internal/*/*.go) sdk/go.mod go.mod
 # Every package of both modules: the SDK is one of its own.
 ALL := ./... github.com/caponier-mcp/caponier/sdk/...
 export GOFLAGS := -buildvcs=false
 
-.PHONY: all plugins guests others demo lab test check changes fmt lint policy race bench bench-mcp soak chaos nightly fuzz lock docs conformance dist dist-check packaging clean
+.PHONY: all plugins modules others demo lab test check changes fmt lint policy race bench bench-mcp soak fuzz lock docs conformance dist dist-check packaging clean
 all: build/caponier plugins
 
 build/caponier: $(shell find host policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
@@ -20,18 +20,18 @@ plugins: $(PLUGINS:%=build/plugins/%.wasm)
 build/plugins/%.wasm: plugins/%/*.go $(wildcard plugins/internal/*/*.go) $(SDK)
 	@mkdir -p $(@D); echo '  $@'; $(WASM) -o $@ ./plugins/$*
 
-guests: $(GUESTS:%=build/guests/%.wasm)
-build/guests/%.wasm: test/guests/%/*.go $(SDK)
-	@mkdir -p $(@D); echo '  $@'; $(WASM) -o $@ ./test/guests/$*
+modules: $(MODULES:%=build/modules/%.wasm)
+build/modules/%.wasm: test/modules/%/*.go $(SDK)
+	@mkdir -p $(@D); echo '  $@'; $(WASM) -o $@ ./test/modules/$*
 
-# The same plugin as test/guests/behave in the other languages: needs clang, lld, Debian's rustc with libstd-rust-dev-wasm32, and npm with its registry once.
-OTHERS := build/guests/behave-c.wasm build/guests/behave-as.wasm build/guests/behave-rust.wasm
+# The same plugin as test/modules/behave in the other languages: needs clang, lld, Debian's rustc with libstd-rust-dev-wasm32, and npm with its registry once.
+OTHERS := build/modules/behave-c.wasm build/modules/behave-as.wasm build/modules/behave-rust.wasm
 RUSTC ?= /usr/bin/rustc
 others: $(OTHERS)
-build/guests/behave-c.wasm: test/guests/behave-c/behave.c sdk/c/caponier.h
+build/modules/behave-c.wasm: test/modules/behave-c/behave.c sdk/c/caponier.h
 	@mkdir -p $(@D)
 	clang --target=wasm32 -O2 -nostdlib -ffreestanding -mbulk-memory -Wall -Wextra -Wno-parentheses -Werror -Wl,--no-entry -Wl,--strip-all -I sdk/c -o $@ $<
-build/guests/behave-rust.wasm: test/guests/behave-rust/behave.rs
+build/modules/behave-rust.wasm: test/modules/behave-rust/behave.rs
 	@mkdir -p $(@D)
 	$(RUSTC) --edition 2021 --target wasm32-unknown-unknown -O -D warnings -C panic=abort -C strip=symbols -C linker=wasm-ld -C linker-flavor=wasm-ld --crate-type cdylib -o $@ $<
 build/asc/node_modules: sdk/assemblyscript/package-lock.json
@@ -39,14 +39,14 @@ build/asc/node_modules: sdk/assemblyscript/package-lock.json
 	cp sdk/assemblyscript/package*.json build/asc
 	npm ci --prefix build/asc --ignore-scripts --no-audit --no-fund
 	@touch $@
-build/guests/behave-as.wasm: test/guests/behave-as/behave.ts sdk/assemblyscript/caponier.ts | build/asc/node_modules
+build/modules/behave-as.wasm: test/modules/behave-as/behave.ts sdk/assemblyscript/caponier.ts | build/asc/node_modules
 	@mkdir -p $(@D)
 	build/asc/node_modules/.bin/asc $< -O3 --runtime stub --use abort= -o $@
 
 # The main job on a simulated node: a real MCP client, the real binary, SSH and SFTP. See test/demo.
 demo:
 	@echo 'make demo: building the host, its plugins and a simulated node (2 to 3 minutes the first time)'
-	@$(MAKE) --no-print-directory all guests build/pvelab
+	@$(MAKE) --no-print-directory all modules build/pvelab
 	@$(GO) run ./test/demo
 
 # A simulated node to play with, in build/lab: its configuration, its site (yours to edit), its journal.
@@ -66,14 +66,14 @@ build/pvelab: $(wildcard test/pvelab/*.go test/pvelab/*/*/*.go) go.mod
 QUICK := TestScripts/(happy|refused|arguments)|TestPackages|TestOnlyTheGate|TestForbidden|TestShape
 test:
 	@echo 'make test: building the host and its plugins; on a cold cache this takes 2 to 3 minutes'
-	@$(MAKE) --no-print-directory all guests build/pvelab
+	@$(MAKE) --no-print-directory all modules build/pvelab
 	@echo 'make test: testing the packages'
 	$(GO) test -short $$($(GO) list $(ALL) | grep -v -e '/caponier/test$$' -e /test/bench)
 	@echo 'make test: running the real binary against a simulated node'
 	$(GO) test -short -run '$(QUICK)' ./test
 
 # What CI runs, and what to run before every change.
-check: changes fmt lint policy all guests lock-current docs-current race
+check: changes fmt lint policy all modules lock-current docs-current race
 
 # What users see does not change without a line in CHANGELOG.md: everything since the branch left BASE is looked at, committed or not.
 BASE ?= origin/main
@@ -101,7 +101,7 @@ policy:
 CHANGING := Swap|Watch|Reload|Concurrent
 COMPARING := TheSpecification|SayTheSameRewritten|Describe|FourLanguages
 TESTS = MAKEFLAGS= MFLAGS= $(GO) test -short -timeout 30m $(ANEW)
-race: all guests build/pvelab
+race: all modules build/pvelab
 	@$(MAKE) --no-print-directory -j2 tests-of-packages tests-of-the-binary
 .PHONY: tests-of-packages tests-of-the-binary
 tests-of-packages:
@@ -124,12 +124,12 @@ docs: build/caponier plugins
 docs-current: build/caponier plugins
 	@build/caponier --config config.toml tools --markdown | diff -u docs/tools.md - || { echo "docs/tools.md is not current: make docs"; exit 1; }
 
-bench: all guests
+bench: all modules
 	$(GO) test -run '^$$' -bench . -benchmem ./test/bench ./host/policy/... ./host/sandbox ./host/remote
 
 # tools/call over every transport with 1, 16 and 100 sessions, and what starting and idling cost, beside a bare server of the same SDK. With GOGC=N in
 # the environment the host runs with that.
-bench-mcp: all guests
+bench-mcp: all modules
 	$(GO) test -run '^$$' -bench MCP -benchtime 2s ./test/bench
 	$(GO) test -run '^$$' -bench Idle -benchtime 5x ./test/bench
 
@@ -137,18 +137,10 @@ bench-mcp: all guests
 conformance: all
 	sh test/conformance/conformance.sh
 
-# What takes minutes: random cuts of the SSH path (nothing written twice, nothing lost in silence), guests that are called 10,000 times.
+# What takes minutes: random cuts of the SSH path (nothing written twice, nothing lost in silence), instances that are called 10,000 times.
 soak:
 	$(GO) test -run "Survive|AmongHostile" -timeout 60m ./host/sandbox
 	CAPONIER_SOAK=10000 $(GO) test -run 'UnderRandomCuts|UnderCuts' -timeout 60m -v ./host/remote ./test
-
-# Random faults against writing clients: kills, hang-ups, cuts, failing syncs, removed journals.
-chaos:
-	CAPONIER_CHAOS=$${CHAOS:-3000} $(GO) test -run TestChaos -timeout 180m -count=1 -v ./test
-
-# What takes hours: CI runs short forms of all of it.
-nightly: soak chaos
-	$(MAKE) fuzz FUZZTIME=10m
 
 fuzz:
 	@for t in $$(grep -rl --include='*_test.go' 'func Fuzz' host sdk plugins test | xargs -n1 dirname | sort -u); do \

@@ -28,7 +28,7 @@ var bin, plugins, guests string
 func TestMain(m *testing.M) {
 	root, err := filepath.Abs("..")
 	if err == nil {
-		cmd := exec.Command("make", "-s", "all", "guests", "build/pvelab")
+		cmd := exec.Command("make", "-s", "all", "modules", "build/pvelab")
 		cmd.Dir, cmd.Stdout, cmd.Stderr = root, os.Stderr, os.Stderr
 		err = cmd.Run()
 	}
@@ -44,14 +44,14 @@ func TestMain(m *testing.M) {
 		"build/plugins",
 	), filepath.Join(
 		root,
-		"build/guests",
+		"build/modules",
 	)
 	os.Exit(m.Run())
 }
 
 // TestScripts runs testdata/*.txtar against the real binary. Commands besides testscript's own:
 //
-//	lab [MODULE…]         starts a simulated cluster and writes config.toml for it; plugins beside containers, and guests from test/guests, are
+//	lab [MODULE…]         starts a simulated cluster and writes config.toml for it; plugins beside containers, and modules of test/modules, are
 //	                      locked too, the guests' tools yellow;
 //	                      full=VMID:DIR:BYTES leaves that much room in a container's directory
 //	configure OLD NEW     replaces text (a regular expression) in config.toml; fails when nothing matches

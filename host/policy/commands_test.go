@@ -1,6 +1,7 @@
-package policy_test
+package policy
 
 import (
+	"context"
 	"os"
 	"slices"
 	"strings"
@@ -54,8 +55,17 @@ func lines(t *testing.T, file string) (out []string) {
 	return out
 }
 
+func decide(t testing.TB, e *Engine, q gate.Question) gate.Decision {
+	t.Helper()
+	d, err := e.Decide(context.Background(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 func TestOrdinaryCommandsPassInTheirTier(t *testing.T) {
-	e := site(t, lab)
+	e := site(t, "../../examples/lab/site")
 	all := lines(t, "testdata/ordinary.txt")
 	if len(all) < 80 {
 		t.Fatalf("only %d ordinary commands", len(all))
@@ -79,7 +89,7 @@ func TestOrdinaryCommandsPassInTheirTier(t *testing.T) {
 }
 
 func TestHostileCommandsAreRefusedForTheirReason(t *testing.T) {
-	e := site(t, lab)
+	e := site(t, "../../examples/lab/site")
 	all := lines(t, "testdata/hostile.txt")
 	if len(all) < 150 {
 		t.Fatalf("only %d hostile commands", len(all))

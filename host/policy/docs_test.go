@@ -1,4 +1,4 @@
-package policy_test
+package policy
 
 import (
 	"bufio"
@@ -11,10 +11,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/host/policy"
-	"github.com/caponier-mcp/caponier/host/policy/load"
-	"github.com/caponier-mcp/caponier/host/policy/replay"
-	"go.yaml.in/yaml/v3"
+	"gopkg.in/yaml.v3"
 )
 
 // An example of docs/policy.md.
@@ -55,9 +52,9 @@ func examples(t *testing.T) (all []example) {
 }
 
 func TestEveryExampleOfTheDocsHolds(t *testing.T) {
-	lab := lab
+	lab := "../../examples/lab/site"
 	var dir string
-	var e *load.Site
+	var e *Engine
 	fresh := func() { dir, e = copySite(t), nil }
 	last := ""
 	for _, x := range examples(t) {
@@ -65,7 +62,7 @@ func TestEveryExampleOfTheDocsHolds(t *testing.T) {
 		switch kind {
 		case "json":
 			want := strings.Fields(rest)
-			d, err := replay.Eval(context.Background(), lab, []byte(x.text))
+			d, err := Eval(context.Background(), lab, []byte(x.text))
 			if err != nil || d.Allow != (want[1] == "allowed") || d.Tier.String() != want[2] {
 				t.Errorf("docs/policy.md:%d: %+v %v", x.line, d.Denied, err)
 			}
@@ -128,7 +125,7 @@ func overlay(t *testing.T, file, text string) {
 
 // expect decides "call TOOL VMID: …" or "command TEXT: …" and holds the answer to allowed TIER,
 // waits, or refused CHECK.
-func expect(t *testing.T, e *load.Site, x example) {
+func expect(t *testing.T, e *Engine, x example) {
 	t.Helper()
 	i := strings.LastIndex(x.text, ": ")
 	what, want := x.text[:i], strings.Fields(x.text[i+2:])
@@ -172,28 +169,30 @@ func console(t *testing.T, at int, words []string) {
 		t.Fatalf("docs/policy.md:%d: %v is no command of caponier policy", at, words)
 	}
 	arg := filepath.Join("../..", words[4])
-	e := site(t, lab)
+	e := site(t, "../../examples/lab/site")
 	rec := recordOf(t, e, "D", deniedQuestions(t)["protected"])
 	var err error
 	switch words[3] {
 	case "check":
-		_, err = load.Check(context.Background(), arg, load.Inventory{})
+		_, err = Check(context.Background(), arg)
 	case "test":
-		var r load.TestReport
+		var r TestReport
 		if r, err = measured(arg); r.Failed > 0 {
 			t.Errorf("docs/policy.md:%d: %d tests fail", at, r.Failed)
 		}
+	case "bench":
+		_, err = Bench(context.Background(), arg, 5)
 	case "eval":
 		q := statusCall()
-		_, err = replay.Eval(
+		_, err = Eval(
 			context.Background(),
 			filepath.Join("../..", words[6]),
-			policy.JSON(policy.InputOf(&q, nil)),
+			inputJSON(document(&q)),
 		)
 	case "replay":
-		_, err = replay.Replay(context.Background(), slices.Values([]gate.Record{rec}), arg)
+		_, err = Replay(context.Background(), slices.Values([]gate.Record{rec}), arg)
 	case "explain":
-		_, err = replay.Explain(context.Background(), rec, bundleOf(t, lab))
+		_, err = Explain(context.Background(), rec, e.current.Load().bundle)
 	default:
 		t.Errorf("docs/policy.md:%d: there is no caponier policy %s", at, words[3])
 	}

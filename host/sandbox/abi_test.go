@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -34,7 +35,7 @@ var dataImports, noteImports = []string{
 // the ABI, and nothing else can be linked.
 func TestTheABIIsDataNotesAndOperations(t *testing.T) {
 	all := hostFuncs()
-	if got, want := slices.Sorted(maps.Keys(all)), []string{tickModule, abiModule, wasiModule}; !slices.Equal(
+	if got, want := slices.Sorted(maps.Keys(all)), []string{meter.TickModule, abiModule, wasiModule}; !slices.Equal(
 		got,
 		slices.Sorted(slices.Values(want)),
 	) {
@@ -308,7 +309,7 @@ func TestPointersAndLengths(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Options{})
 			a := h.call(
-				h.add(guest{memory: []byte{1, 1, 1, 1}, imports: imports, call: c.call}.bytes()),
+				h.add(module{memory: []byte{1, 1, 1, 1}, imports: imports, call: c.call}.bytes()),
 				object{},
 			)
 			want(t, a, "")
@@ -347,9 +348,9 @@ func TestGuestsReachNoFileOrSocket(t *testing.T) {
 		}
 	}
 	h := newHost(t, Options{})
-	tool := h.add(guest{imports: []imported{output}, call: ok()}.bytes())
+	tool := h.add(module{imports: []imported{output}, call: ok()}.bytes())
 	want(t, h.call(tool, object{}), "")
-	in, err := h.box.plugin(tool.Plugin.Digest).tmpl.instantiate(t.Context())
+	in, err := h.plugin(tool).tmpl.instantiate(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

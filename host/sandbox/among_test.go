@@ -13,27 +13,28 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 )
 
 // hostiles are the ways in which a guest tries to take more than its share, by how their calls end.
 var hostiles = map[string]struct {
 	ends  string
-	guest func() guest
+	build func() module
 }{
-	"trap": {"plugin_trap", func() guest { return guest{call: op(0x00)} }},
-	"loop": {"budget", func() guest { return guest{call: spinCall} }},
+	"trap": {"plugin_trap", func() module { return module{call: op(0x00)} }},
+	"loop": {"budget", func() module { return module{call: spinCall} }},
 	"chain": {
 		"budget",
-		func() guest { return guest{more: exponential(3), call: op(callf(3), c32(0))} },
+		func() module { return module{more: exponential(3), call: op(callf(3), c32(0))} },
 	},
 	"filling":  {"budget", spinners["filling"]},
 	"sleeping": {"budget", sleeper},
 	"recursion": {
 		"plugin_trap",
-		func() guest { return guest{more: [][]byte{body(callf(3))}, call: op(callf(3), c32(0))} },
+		func() module { return module{more: [][]byte{body(callf(3))}, call: op(callf(3), c32(0))} },
 	},
 	// grows page by page, touches each, and traps at the end
-	"memory": {"plugin_memory", func() guest {
+	"memory": {"plugin_memory", func() module {
 		grow := op(
 			0x03,
 			0x40,
@@ -61,21 +62,23 @@ var hostiles = map[string]struct {
 			0x0b,
 			0x00,
 		)
-		return guest{memory: []byte{1, 0, 1}, call: grow}
+		return module{memory: []byte{1, 0, 1}, call: grow}
 	}},
 	"table": {
 		"plugin_trap",
-		func() guest { return guest{table: op(1, 0x70, 0, u32(nil, maxTable)), call: op(c32(7), 0x11, 0, 0)} },
+		func() module {
+			return module{table: op(1, 0x70, 0, u32(nil, meter.MaxTable)), call: op(c32(7), 0x11, 0, 0)}
+		},
 	},
-	"data": {"plugin_trap", func() guest { // a thousand segments of the whole first page
+	"data": {"plugin_trap", func() module { // a thousand segments of the whole first page
 		data := u32(nil, 1000)
 		for range 1000 {
 			data = append(data, dataAt(0, strings.Repeat("x", 4096))[1:]...)
 		}
-		return guest{data: data, call: op(0x00)}
+		return module{data: data, call: op(0x00)}
 	}},
-	"log": {"plugin_trap", func() guest {
-		return guest{
+	"log": {"plugin_trap", func() module {
+		return module{
 			imports: []imported{{module: abiModule, name: "log"}},
 			globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
 			call: op(
@@ -102,8 +105,8 @@ var hostiles = map[string]struct {
 			),
 		}
 	}},
-	"result": {"plugin_protocol", func() guest { // writes 1 GiB of output, whatever it is told
-		return guest{imports: []imported{output}, globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
+	"result": {"plugin_protocol", func() module { // writes 1 GiB of output, whatever it is told
+		return module{imports: []imported{output}, globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
 			call: op(
 				0x03,
 				0x40,
@@ -187,7 +190,7 @@ func among(
 			for k := bads.Add(1); k <= int64(n); k = bads.Add(1) {
 				name := names[int(k)%len(names)]
 				// with a breaker most are not even run
-				if a := h.call(bad[name], object{}); h.box.BreakAfter < 0 {
+				if a := h.call(bad[name], object{}); h.box.o.BreakAfter < 0 {
 					want(t, a, hostiles[name].ends)
 				}
 			}
@@ -200,16 +203,16 @@ func among(
 
 func hostileHost(t testing.TB, breakAfter int) (*host, *gate.Tool, map[string]*gate.Tool) {
 	h := newHost(t, Options{BreakAfter: breakAfter, CacheDir: compileCache})
-	good, bad := h.add(goGuest(t, "echo")), map[string]*gate.Tool{}
+	good, bad := h.add(goModule(t, "echo")), map[string]*gate.Tool{}
 	for name, g := range hostiles {
-		bad[name] = h.add(g.guest().bytes())
+		bad[name] = h.add(g.build().bytes())
 		if hostiles[name].ends == "budget" {
 			bad[name].Budget = 20 * time.Millisecond
 		}
 	}
 	for _, p := range h.box.plugins {
-		if <-p.ready; p.err != nil {
-			t.Fatal(p.err)
+		if _, err := p.await(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return h, good, bad

@@ -30,9 +30,9 @@ func cpuTime() time.Duration {
 // BenchmarkInstance makes a guest from the template, puts nothing in it and throws it away.
 func BenchmarkInstance(b *testing.B) {
 	h := newHost(b, Options{Warm: -1})
-	tool := h.add(goGuest(b, "echo"))
+	tool := h.add(goModule(b, "echo"))
 	want(b, h.call(tool, object{}), "")
-	t := h.box.plugin(tool.Plugin.Digest).tmpl
+	t := h.plugin(tool).tmpl
 	defer cpu(b)()
 	for b.Loop() {
 		in, err := t.instantiate(context.Background())
@@ -54,7 +54,7 @@ func BenchmarkCall(b *testing.B) {
 		for name, warm := range map[string]int{"cold": -1, "warm": 4} {
 			b.Run(fmt.Sprintf("fresh/%s/%dKiB", name, n>>10), func(b *testing.B) {
 				h := newHost(b, Options{Warm: warm})
-				tool := h.add(goGuest(b, "echo"))
+				tool := h.add(goModule(b, "echo"))
 				want(b, h.call(tool, object{}), "")
 				defer cpu(b)()
 				for b.Loop() {
@@ -72,7 +72,7 @@ func BenchmarkCall(b *testing.B) {
 			return r
 		}} {
 			b.Run(fmt.Sprintf("reused/%s/%dKiB", name, n>>10), func(b *testing.B) {
-				call := reused(b, goGuest(b, "echo"), m, name == "closeOnContext")
+				call := reused(b, goModule(b, "echo"), m, name == "closeOnContext")
 				input := []byte(
 					fmt.Sprintf(
 						`{"abi":1,"kind":"tool","name":"echo","args":{"text":%q},"call":{"id":"x"},"nodes":[]}`,
@@ -104,8 +104,8 @@ func reused(
 	if err := register(ctx, rt, hostFuncs()); err != nil {
 		b.Fatal(err)
 	}
-	env := environment{newTurns(), time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20))}
-	ctx = context.WithValue(ctx, callKey{}, &call{env: &env})
+	env := environment{newCPUScheduler(), time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20))}
+	ctx = context.WithValue(ctx, callKey{}, &call{door: noDoor{}, env: &env})
 	var mod api.Module
 	if rewrite == nil {
 		var err error
@@ -121,7 +121,7 @@ func reused(
 		if err != nil {
 			b.Fatal(err)
 		}
-		t, _, err := newTemplate(ctx, rt, compiled, m, &env, 64<<20)
+		t, _, err := newTemplate(ctx, rt, &source{m, compiled}, &env, 64<<20, 0)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func reused(
 	}
 	f := mod.ExportedFunction("caponier_v1_call")
 	return func(input []byte) {
-		c := &call{env: &env, input: input, max: 1 << 24}
+		c := &call{door: noDoor{}, env: &env, input: input, max: 1 << 24}
 		var stack [1]uint64
 		if err := f.CallWithStack(context.WithValue(ctx, callKey{}, c), stack[:]); err != nil ||
 			stack[0] != 0 ||
@@ -150,7 +150,7 @@ func BenchmarkOperation(b *testing.B) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprintf("%dKiB", n>>10), func(b *testing.B) {
 			h := newHost(b, Options{})
-			tool := h.add(goGuest(b, "echo"))
+			tool := h.add(goModule(b, "echo"))
 			tool.Budget = time.Hour
 			want(b, h.call(tool, object{}), "")
 			text := strings.Repeat("x", n)

@@ -17,7 +17,7 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-func TestCacheDirMustBeThisUsersAlone(t *testing.T) {
+func TestCacheDirMustBelongToThisUserAlone(t *testing.T) {
 	dir := t.TempDir()
 	open, link, file := filepath.Join(
 		dir,
@@ -65,9 +65,9 @@ func kept(t *testing.T, dir string) (files []string) {
 	return files
 }
 
-func TestDamagedCacheIsMadeAnew(t *testing.T) {
+func TestADamagedCacheFileIsCompiledAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
-	table := guest{
+	table := module{
 		imports:  []imported{output},
 		table:    []byte{1, 0x70, 0, 1},
 		elements: []byte{1, 0, 0x41, 0, 0x0b, 1, 4},
@@ -78,9 +78,9 @@ func TestDamagedCacheIsMadeAnew(t *testing.T) {
 		var log strings.Builder
 		h := newHost(
 			t,
-			Options{CacheDir: dir, Warm: -1, Log: slog.New(slog.NewTextHandler(&log, nil))},
+			Options{CacheDir: dir, Warm: -1, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))},
 		)
-		want(t, h.call(h.add(guest{imports: []imported{output}, call: ok()}.bytes()), object{}), "")
+		want(t, h.call(h.add(module{imports: []imported{output}, call: ok()}.bytes()), object{}), "")
 		want(t, h.call(h.add(table.bytes()), object{}), "")
 		if err := h.box.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -125,9 +125,9 @@ func TestDamagedCacheIsMadeAnew(t *testing.T) {
 	}
 }
 
-func TestACacheOfAnotherVersionOrThatCannotBeReadIsMadeAnew(t *testing.T) {
+func TestACacheFileOfAnotherVersionIsCompiledAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
-	wasm := guest{imports: []imported{output}, call: ok()}.bytes()
+	wasm := module{imports: []imported{output}, call: ok()}.bytes()
 	use := func() {
 		h := newHost(t, Options{CacheDir: dir})
 		want(t, h.call(h.add(wasm), object{}), "")
@@ -156,7 +156,7 @@ func TestACacheOfAnotherVersionOrThatCannotBeReadIsMadeAnew(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyUsedForLongIsSweptAway(t *testing.T) {
+func TestOldCacheFilesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	old, left := filepath.Join(dir, "old"), filepath.Join(dir, "work-1")
 	long := time.Now().Add(-cacheKept - time.Hour)
@@ -174,26 +174,26 @@ func TestWhatNobodyUsedForLongIsSweptAway(t *testing.T) {
 	}
 }
 
-// TestWhatACallWaitsForIsMadeReadyFirst: a plugin that was added last, behind some that take long,
+// TestPluginsThatCallsWaitForAreFirst: a plugin that was added last, behind some that take long,
 // is ready before them.
-func TestWhatACallWaitsForIsMadeReadyFirst(t *testing.T) {
+func TestPluginsThatCallsWaitForAreFirst(t *testing.T) {
 	h := newHost(t, Options{})
-	slow := guest{
+	slow := module{
 		more: [][]byte{body(op(repeat([]byte{0x02, 0x40}, 2500), repeat([]byte{0x0b}, 2500)))},
 	}
 	var others []*plugin
 	for k := range 8 {
 		slow.call = c32(int64(k))
-		others = append(others, h.box.plugin(h.add(slow.bytes()).Plugin.Digest))
+		others = append(others, h.plugin(h.add(slow.bytes())))
 	}
-	want(t, h.call(h.add(guest{imports: []imported{output}, call: ok()}.bytes()), object{}), "")
+	want(t, h.call(h.add(module{imports: []imported{output}, call: ok()}.bytes()), object{}), "")
 	ready := 0
 	for _, p := range others {
-		select {
-		case <-p.ready:
+		p.mu.Lock()
+		if p.state() == nil {
 			ready++
-		default:
 		}
+		p.mu.Unlock()
 	}
 	if ready > 3 {
 		t.Errorf(
@@ -204,23 +204,8 @@ func TestWhatACallWaitsForIsMadeReadyFirst(t *testing.T) {
 	}
 }
 
-func TestCompiledModulesForgetTheirBodies(t *testing.T) {
-	h := newHost(t, Options{})
-	_, rewritten, err := load(guest{imports: []imported{output}, call: ok()}.bytes(), nil, 64<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	compiled, err := h.box.rt.CompileModule(t.Context(), rewritten)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !forget(compiled) {
-		t.Error("wazero keeps the bodies of functions elsewhere now: see forget")
-	}
-}
-
 func TestOptionsThatCannotBeUsed(t *testing.T) {
-	for says, o := range map[string]Options{"memory_max": {MemoryMax: 100}, "memory_max: 8": {MemoryMax: 8 << 30}, "must not be negative": {MaxInstances: -1}, "warm": {Warm: 5000}} {
+	for says, o := range map[string]Options{"memory_max": {MemoryMax: 100}, "memory_max: 8": {MemoryMax: 8 << 30}, "max_instances": {MaxInstances: -1}, "must not be negative": {MaxOutput: -1}, "warm": {Warm: 5000}} {
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: got %v", o, err)
 		}
@@ -230,12 +215,12 @@ func TestOptionsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestNoPlaceInPreparingStaysFree: when two places become free at once, both who wait get one,
+// TestNoPreparationSlotStaysFree: when two places become free at once, both who wait get one,
 // whoever looks first.
-func TestNoPlaceInPreparingStaysFree(t *testing.T) {
+func TestNoPreparationSlotStaysFree(t *testing.T) {
 	for range 20 {
 		s := &Sandbox{plugins: map[string]*plugin{}, preparing: maxPreparing}
-		s.turn = sync.NewCond(&s.mu)
+		s.changed = sync.NewCond(&s.mu)
 		s.plugins["small"], s.plugins["large"] = &plugin{s: s, size: 1}, &plugin{s: s, size: 2}
 		var entered sync.WaitGroup
 		for _, name := range []string{"large", "small"} {
@@ -244,12 +229,12 @@ func TestNoPlaceInPreparingStaysFree(t *testing.T) {
 			soon(
 				t,
 				name+" is in the line",
-				func() bool { s.mu.Lock(); defer s.mu.Unlock(); return p.inLine },
+				func() bool { s.mu.Lock(); defer s.mu.Unlock(); return p.queued },
 			)
 		}
 		s.mu.Lock()
 		s.preparing = 0
-		s.turn.Broadcast()
+		s.changed.Broadcast()
 		s.mu.Unlock()
 		soon(
 			t,
@@ -262,7 +247,7 @@ func TestNoPlaceInPreparingStaysFree(t *testing.T) {
 
 // BenchmarkStart is a sandbox from nothing to the first answer of a Go plugin.
 func BenchmarkStart(b *testing.B) {
-	wasm := goGuest(b, "echo")
+	wasm := goModule(b, "echo")
 	for name, dir := range map[string]string{"cold": "", "cached": filepath.Join(b.TempDir(), "cache")} {
 		b.Run(name, func(b *testing.B) {
 			start := func() {
@@ -305,8 +290,8 @@ func BenchmarkReady(b *testing.B) {
 			}
 		}
 		for _, p := range s.plugins {
-			if <-p.ready; p.err != nil {
-				b.Fatal(p.err)
+			if _, err := p.await(context.Background()); err != nil {
+				b.Fatal(err)
 			}
 		}
 	}

@@ -11,18 +11,18 @@ import (
 	"reflect"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 	"unsafe"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/tetratelabs/wazero/api"
 )
 
 const (
-	maxNote     = 4 << 10 // bytes of a log line or a progress note, and of what is kept of stderr
-	maxNotes    = 1000    // of each in a call
+	maxNote     = 4 << 10  // bytes of a log line or a progress note
+	maxStderr   = 16 << 10 // bytes that are kept of what an instance writes to stdout and stderr
+	maxNotes    = 1000     // of each in a call
 	maxResponse = 16 << 20
 )
 
@@ -36,13 +36,47 @@ const (
 	statusPending // ask only
 )
 
-// -1: the guest named memory that it does not have, or more than may be written
+// outOfRange is -1: the module named memory that it does not have, or more than may be written.
 const outOfRange = ^uint32(0)
 
-// call is the state of one run of a guest: it lives in the context, never in the module.
+// Codes of a *gate.PluginError.
+const (
+	codeTrap        = "plugin_trap"
+	codeExit        = "plugin_exit"
+	codeMemory      = "plugin_memory"
+	codeProtocol    = "plugin_protocol"
+	codeUnavailable = "plugin_unavailable"
+)
+
+func broken(code, format string, a ...any) error {
+	return &gate.PluginError{Code: code, Message: fmt.Sprintf(format, a...)}
+}
+
+// door is what a running module can reach of the host: a *gate.Running while a call runs, and
+// noDoor otherwise.
+type door interface {
+	Operate(context.Context, abi.Op) (gate.Result, error)
+	Log(level int, message string)
+	Progress(done, total float64, message string)
+}
+
+// noDoor is the door of a module that starts or is described. It holds nothing, and so can reach
+// neither a node nor a client.
+type noDoor struct{}
+
+func (noDoor) Operate(_ context.Context, op abi.Op) (gate.Result, error) {
+	return gate.Result{}, &gate.Refused{Kind: "operation", Op: op.Import(),
+		Failed: []string{"call.none"}, Denied: []gate.Reason{{ID: "call.none",
+			Msg: "there are no operations while a plugin starts or is described"}}}
+}
+func (noDoor) Log(int, string)                   {}
+func (noDoor) Progress(float64, float64, string) {}
+
+// call is the state of one run of an instance. It lives in the context, never in the module.
 type call struct {
-	// nil while a module is initialised or described: there are no operations then
-	running *gate.Running
+	door    door
+	of      *gate.Call // nil while a plugin starts or is described
+	log     *moduleLog // nil for none
 	env     *environment
 	input   []byte
 	inputAt int
@@ -53,20 +87,22 @@ type call struct {
 	respAt  int
 	notes   gate.Notes
 	ticks   int64
-	host    int // units of work that the host has done for the guest and not yet counted as ticks
-	pace    pace
-	stack   *[]byte // wazero's, of this call; nil when it is not where it should be
+	host    int   // units of work done by the host for the module, not yet counted as ticks
+	limit   int64 // units of a start, with 1 ns of sleep as a unit; 0 for none
+	slept   int64
+	turn    cpuTurn
+	stack   *[]byte // wazero's, of this call; nil when it could not be found
 	stderr  []byte
 	killed  error   // why the host stopped it
 	exit    *uint32 // what it exited with
 }
 
-// environment is time and randomness as the guest sees them.
+// environment is time and randomness as modules see them.
 type environment struct {
-	turns  *turns
-	now    func() time.Time
-	sleep  func(context.Context, time.Duration)
-	random io.Reader
+	scheduler *cpuScheduler
+	now       func() time.Time
+	sleep     func(context.Context, time.Duration)
+	random    io.Reader
 }
 
 type callKey struct{}
@@ -77,37 +113,49 @@ var (
 	errOver   = errors.New("too much output")
 )
 
-// check ends the guest when its time is up. The clock is asked, not only the context: its timer
-// needs a free processor, which spinning guests may not leave.
+// check ends the instance when its time is up. The clock is asked, not only the context: its timer
+// needs a free processor, which spinning instances may not leave.
 func (c *call) check(ctx context.Context) {
 	if due, ok := ctx.Deadline(); ok && !time.Now().Before(due) {
 		<-ctx.Done() // due now: the cause is set when this returns
 	}
 	if ctx.Err() != nil {
-		c.killed = context.Cause(ctx)
-		panic(errKilled)
+		c.kill(context.Cause(ctx))
+	}
+	if c.limit > 0 && c.spent() > c.limit {
+		c.kill(fmt.Errorf("it computed or slept for more than %s", time.Duration(c.limit)))
 	}
 }
 
-// maxStack bytes may the calls of a guest take on wazero's stack: some ten thousand calls deep. Its
-// own limit is 50 MB, and since it grows by copying, the host's heap would have 160 MiB of it for
-// each call that recurses without end. It is looked at at each tick, between which it cannot grow
-// by more than some MiB.
+// spent is the work of a start, in units of about a nanosecond. It is counted and not timed: how
+// busy the machine is must not decide whether a plugin can start.
+func (c *call) spent() int64 { return c.ticks*meter.Quantum + c.slept }
+
+func (c *call) kill(why error) {
+	c.killed = why
+	panic(errKilled)
+}
+
+// maxStack bounds the bytes that the calls of an instance take on wazero's stack, which is enough
+// for some ten thousand calls deep. wazero's own limit is 50 MB, and since its stack grows by
+// copying, each call that recurses without end would take 160 MiB of the host's heap. The stack is
+// looked at at each tick, between which it cannot grow by more than some MiB.
 const maxStack = 4 << 20
 
 var errStack = errors.New("stack overflow")
 
-// stackOf finds the stack of a function that is called. There is no call for it, so it looks for
-// the field, and gives nil when there is none.
+// stackOf finds the stack of an exported function. wazero has no API for it, so this looks for the
+// private field, and returns nil when there is none: then wazero's own limit is what holds.
 func stackOf(f api.Function) *[]byte {
-	if engine := reflect.ValueOf(f); engine.Kind() == reflect.Pointer &&
-		engine.Elem().Kind() == reflect.Struct {
-		if field := engine.Elem().FieldByName("stack"); field.IsValid() &&
-			field.Type() == reflect.TypeFor[[]byte]() {
-			return (*[]byte)(unsafe.Pointer(field.UnsafeAddr()))
-		}
+	engine := reflect.ValueOf(f)
+	if engine.Kind() != reflect.Pointer || engine.Elem().Kind() != reflect.Struct {
+		return nil
 	}
-	return nil
+	field := engine.Elem().FieldByName("stack")
+	if !field.IsValid() || field.Type() != reflect.TypeFor[[]byte]() {
+		return nil
+	}
+	return (*[]byte)(unsafe.Pointer(field.UnsafeAddr()))
 }
 
 // tick counts a quantum that is spent, and lets others compute.
@@ -116,76 +164,62 @@ func (c *call) tick(ctx context.Context) {
 		panic(errStack)
 	}
 	c.ticks++
-	c.pace.pass(ctx)
+	c.turn.yield(ctx)
 }
 
-// charge counts what the host does for a guest with so many bytes, copying, cleaning and parsing,
-// as work of the guest.
+// charge counts bytes that the host copies, cleans or parses for the module as work of the module.
 func (c *call) charge(bytes int) { c.host += bytes }
 
-// settle makes ticks of the host's work, and lets others compute: the few bytes of a tick can be
-// long work, as when they are not what they should be.
+// settle makes ticks of the host's work, and lets others compute: even the few bytes of a tick can
+// be long work, as when they are not what they should be.
 func (c *call) settle(ctx context.Context) {
-	for ; c.host >= quantum; c.host -= quantum {
+	for ; c.host >= meter.Quantum; c.host -= meter.Quantum {
 		c.tick(ctx)
 	}
-	c.pace.pass(ctx)
+	c.turn.yield(ctx)
 }
 
-// meanwhile does what may wait for something, as a node or a client, and lets other guests compute.
+// meanwhile does what may wait, for a node or a client, and lets other instances compute.
 func (c *call) meanwhile(ctx context.Context, do func()) {
-	had := c.pace.leave()
+	had := c.turn.end()
 	do()
 	if had {
-		c.pace.enter(ctx)
+		c.turn.begin(ctx)
 	}
 }
 
-// run calls an exported function and says why it did not return.
+// run calls an exported function and reports why it did not return.
 func (c *call) run(ctx context.Context, in *instance, f api.Function) (code uint32, err error) {
 	ctx = context.WithValue(ctx, callKey{}, c)
 	c.stack = stackOf(f)
 	var stack [1]uint64
-	c.pace.turns = c.env.turns
-	c.pace.enter(ctx)
+	c.turn.scheduler = c.env.scheduler
+	c.turn.begin(ctx)
 	err = f.CallWithStack(ctx, stack[:])
-	c.pace.leave()
-	c.notes.CPUTicks = (c.ticks+1)*quantum - int64(int32(in.ticks.Get()))
+	c.turn.end()
+	c.notes.CPUTicks = (c.ticks+1)*meter.Quantum - int64(int32(in.ticks.Get()))
 	switch {
 	case c.killed != nil:
 		return 0, c.killed
 	case c.over:
-		return 0, &gate.PluginError{
-			Code: "plugin_protocol",
-			Message: fmt.Sprintf(
-				"the plugin gave more than %d bytes of output (sandbox.max_output)",
-				c.max,
-			),
-		}
+		return 0, broken(codeProtocol, "the plugin wrote more than %d bytes of output", c.max)
 	case c.exit != nil:
-		return 0, &gate.PluginError{
-			Code:    "plugin_exit",
-			Message: fmt.Sprintf("the plugin exited with code %d%s", *c.exit, c.firstLine()),
-		}
+		return 0, broken(codeExit, "the plugin exited with code %d%s", *c.exit, c.firstLine())
+	case err != nil && in.memory.quota.refused:
+		return 0, broken(codeMemory, "the running calls of this principal have all the memory that "+
+			"they may have together, %d MiB: call again when fewer run", 4*in.memory.max>>20)
 	case err != nil && (in.memory.refused || bytes.Contains(c.stderr, []byte("out of memory"))):
-		return 0, &gate.PluginError{
-			Code: "plugin_memory",
-			Message: fmt.Sprintf(
-				"the plugin ran out of its %d MiB of memory (sandbox.memory_max)",
-				in.memory.max>>20,
-			),
-		}
+		return 0, broken(codeMemory, "the plugin ran out of its %d MiB of memory "+
+			"(sandbox.memory_max)", in.memory.max>>20)
 	case err != nil:
 		reason, _, _ := strings.Cut(err.Error(), "\n")
-		return 0, &gate.PluginError{
-			Code:    "plugin_trap",
-			Message: clean(reason, 200) + c.firstLine(),
-		}
+		return 0, broken(codeTrap, "%s%s", clean(reason, 200), c.firstLine())
 	}
 	return uint32(stack[0]), nil
 }
 
-// firstLine is the little of the guest's stderr that a client gets to see; the log has more.
+// firstLine returns the little of stderr that a client may see, with a colon before it. The host's
+// log has the rest.
 func (c *call) firstLine() string {
 	line, _, _ := bytes.Cut(bytes.TrimSpace(c.stderr), []byte("\n"))
 	if len(line) == 0 {
@@ -194,62 +228,21 @@ func (c *call) firstLine() string {
 	return ": " + clean(string(line), 200)
 }
 
-// clean shortens text and replaces what could move a terminal's cursor.
-func clean(s string, max int) string {
-	out := make([]byte, 0, min(len(s), max)+len("…"))
-	for _, r := range s {
-		before := len(out)
-		switch {
-		case r >= ' ' && r <= '~':
-			out = append(out, byte(r))
-		case r == utf8.RuneError:
-			out = append(out, '?')
-		case !unicode.IsPrint(r):
-			out = append(out, ' ')
-		default:
-			out = utf8.AppendRune(out, r)
-		}
-		if len(out) > max {
-			return string(append(out[:before], "…"...))
-		}
-	}
-	return string(out)
-}
-
-// operate takes a request through the door and leaves the response for the guest to read.
+// operate takes a request through the door and leaves the response for the module to read.
 func (c *call) operate(ctx context.Context, name string, request []byte, ok bool) uint32 {
-	if !ok {
-		return c.respond(
-			statusBadRequest,
-			abi.RequestError{Message: "the request is not in the memory of the plugin"},
-		)
-	}
-	if len(request) > abi.MaxRequest {
-		return c.respond(
-			statusBadRequest,
-			abi.RequestError{
-				Message: fmt.Sprintf("the request has more than %d bytes", abi.MaxRequest),
-			},
-		)
+	switch {
+	case !ok:
+		return c.fail(&abi.RequestError{Message: "the request is not in the memory of the plugin"})
+	case len(request) > abi.MaxRequest:
+		return c.fail(&abi.RequestError{
+			Message: fmt.Sprintf("the request has more than %d bytes", abi.MaxRequest)})
 	}
 	op, err := abi.ParseOp(name, request)
 	if err != nil {
 		return c.fail(err)
 	}
-	if c.running == nil {
-		return c.respond(
-			statusRefused,
-			gate.Refused{Kind: "operation", Op: name, Failed: []string{"call.none"},
-				Denied: []gate.Reason{
-					{
-						ID:  "call.none",
-						Msg: "there are no operations while a plugin starts or is described",
-					},
-				}},
-		)
-	}
 	var res gate.Result
-	c.meanwhile(ctx, func() { res, err = c.running.Operate(ctx, op) })
+	c.meanwhile(ctx, func() { res, err = c.door.Operate(ctx, op) })
 	if err != nil {
 		return c.fail(err)
 	}
@@ -259,7 +252,7 @@ func (c *call) operate(ctx context.Context, name string, request []byte, ok bool
 	return c.respond(statusOK, res.Value)
 }
 
-// fail gives the status of an error.
+// fail responds with an error, and returns its status.
 func (c *call) fail(err error) uint32 {
 	var refused *gate.Refused
 	var bad *abi.RequestError
@@ -281,22 +274,22 @@ func (c *call) fail(err error) uint32 {
 }
 
 func (c *call) respond(status uint32, v any) uint32 {
-	c.resp, c.respAt = nil, 0
 	b, err := json.Marshal(v)
-	if err == nil && len(b) > maxResponse {
-		err = fmt.Errorf("it has %d bytes, and at most %d may be read", len(b), maxResponse)
+	// when there is no response, the operation was done: the module must not take it for undone
+	switch {
+	case err != nil:
+		status, b = statusUnknown, []byte(`{"code":"bad_response","message":`+
+			`"the operation was done, but its response is not JSON"}`)
+	case len(b) > maxResponse:
+		status, b = statusUnknown, fmt.Appendf(nil, `{"code":"bad_response","message":"the operation`+
+			` was done, but its response has %d bytes, and at most %d can be read"}`, len(b), maxResponse)
 	}
-	if err != nil { // what was done is done, and the guest must not take it for undone
-		status, b = statusUnknown, []byte(
-			`{"code":"bad_response","message":"the operation was done, but its response cannot be given"}`,
-		)
-	}
-	c.resp = b
+	c.resp, c.respAt = b, 0
 	return status
 }
 
-// note reads one log line or progress note and counts it. What is over the number, or not in
-// memory, is not even read.
+// note reads one log line or progress note and counts it. Notes over maxNotes, or not in memory,
+// are not read.
 func (c *call) note(n *int, read func() ([]byte, bool)) (text []byte, ok bool) {
 	if *n < maxNotes {
 		text, ok = read()
@@ -306,19 +299,21 @@ func (c *call) note(n *int, read func() ([]byte, bool)) (text []byte, ok bool) {
 		return nil, false
 	}
 	*n++
-	return text, c.running != nil
+	return text, true
 }
 
-func (c *call) log(ctx context.Context, level int32, read func() ([]byte, bool)) {
-	if line, ok := c.note(&c.notes.Logs, read); ok {
-		c.charge(4 * len(line)) // to clean it
-		c.meanwhile(ctx, func() {
-			c.running.Log(
-				int(min(max(level, int32(slog.LevelDebug)), int32(slog.LevelError))),
-				clean(string(line), maxNote),
-			)
-		})
+func (c *call) writeLog(ctx context.Context, level int32, read func() ([]byte, bool)) {
+	line, ok := c.note(&c.notes.Logs, read)
+	if !ok {
+		return
 	}
+	c.charge(4 * len(line)) // to clean it
+	level = min(max(level, int32(slog.LevelDebug)), int32(slog.LevelError))
+	text := clean(string(line), maxNote)
+	c.meanwhile(ctx, func() {
+		c.log.write(slog.Level(level), "plugin log", c.of, text)
+		c.door.Log(int(level), text)
+	})
 }
 
 func (c *call) progress(ctx context.Context, read func() ([]byte, bool)) {
@@ -332,6 +327,6 @@ func (c *call) progress(ctx context.Context, read func() ([]byte, bool)) {
 		return note, ok && len(note) <= maxNote && abi.DecodeInto(note, maxNote, &p) == nil
 	})
 	if ok {
-		c.meanwhile(ctx, func() { c.running.Progress(p.Done, p.Total, clean(p.Message, 500)) })
+		c.meanwhile(ctx, func() { c.door.Progress(p.Done, p.Total, clean(p.Message, 500)) })
 	}
 }

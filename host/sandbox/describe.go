@@ -16,40 +16,37 @@ const (
 	describeTimeout = 10 * time.Second
 )
 
-// Describe asks a module what it offers, and lists the operations that it imports. It is asked
-// twice, from its initialisation on, with every operation refused, a clock that stands still and
-// differently seeded randomness: what differs then is refused, since a description must be a fact
-// about the bytes.
+// Describe asks a module what it offers, and lists the operations that it imports. The module runs
+// behind [noDoor]: no operation can reach anything. It is asked twice, from its initialisation on,
+// with a clock that stands still and differently seeded randomness; a difference is refused, since a
+// description must be a fact about the bytes.
 func Describe(ctx context.Context, wasm []byte) (describe []byte, imports []string, err error) {
 	s, err := New(ctx, Options{Warm: -1})
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close(ctx)) }()
-	m, rewritten, err := load(wasm, abi.Operations(), s.MemoryMax)
+	m, rewritten, err := load(wasm, abi.Operations(), s.o.MemoryMax)
 	if err != nil {
 		return nil, nil, err
 	}
-	// the caller's ctx bounds this: how long it takes is the machine's business
-	compiled, err := s.compile(ctx, rewritten)
+	// the caller's ctx bounds this: how long it takes depends on the machine
+	compiled, err := s.compile(ctx, rewritten, func() {})
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(
-		ctx,
-		describeTimeout,
-		fmt.Errorf("describing took longer than %s", describeTimeout),
-	)
+	ctx, cancel := context.WithTimeoutCause(ctx, describeTimeout,
+		fmt.Errorf("describing took longer than %s", describeTimeout))
 	defer cancel()
 	for seed := range byte(2) {
 		now := time.Unix(1_700_000_000, 0)
 		env := environment{
-			turns:  s.env.turns,
-			now:    func() time.Time { return now },
-			sleep:  func(_ context.Context, d time.Duration) { now = now.Add(d) },
-			random: rand.NewChaCha8([32]byte{seed}),
+			scheduler: s.env.scheduler,
+			now:       func() time.Time { return now },
+			sleep:     func(_ context.Context, d time.Duration) { now = now.Add(d) },
+			random:    rand.NewChaCha8([32]byte{seed}),
 		}
-		t, stderr, err := newTemplate(ctx, s.rt, compiled, m, &env, uint64(s.MemoryMax))
+		t, stderr, err := newTemplate(ctx, s.rt, &source{m, compiled}, &env, s.o.MemoryMax, 0)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w%s", err, (&call{stderr: stderr}).firstLine())
 		}
@@ -63,7 +60,7 @@ func Describe(ctx context.Context, wasm []byte) (describe []byte, imports []stri
 		}
 		describe = out
 	}
-	return describe, m.operations(), nil
+	return describe, operations(m), nil
 }
 
 func (t *template) describe(ctx context.Context, env *environment) ([]byte, error) {
@@ -72,7 +69,7 @@ func (t *template) describe(ctx context.Context, env *environment) ([]byte, erro
 		return nil, err
 	}
 	defer in.close()
-	c := &call{env: env, max: maxDescribe}
+	c := &call{door: noDoor{}, env: env, max: maxDescribe}
 	code, err := c.run(ctx, in, in.mod.ExportedFunction("caponier_v1_describe"))
 	if err == nil && code != 0 {
 		err = fmt.Errorf("caponier_v1_describe returned %d%s", int32(code), c.firstLine())

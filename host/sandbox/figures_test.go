@@ -37,8 +37,8 @@ func inTurn(n int, ways ...func()) []float64 {
 }
 
 // echoing reads its input and gives it back: nothing but the ABI.
-func echoing() guest {
-	return guest{
+func echoing() module {
+	return module{
 		memory: []byte{1, 0, 16},
 		imports: []imported{
 			output,
@@ -50,8 +50,8 @@ func echoing() guest {
 }
 
 // importing calls an import 100,000 times.
-func importing() guest {
-	return guest{
+func importing() module {
+	return module{
 		imports: []imported{output, {module: abiModule, name: "input_len"}},
 		globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
 		call: op(
@@ -137,7 +137,7 @@ func BenchmarkFigures(b *testing.B) {
 	)
 	// says only that it is to be rewritten: see reused
 	rewritten := func([]byte) []byte { return nil }
-	echo := goGuest(b, "echo")
+	echo := goModule(b, "echo")
 	b.Run("abi-echo", func(b *testing.B) {
 		h := newHost(b, Options{})
 		m := inTurn(
@@ -174,7 +174,7 @@ func BenchmarkFigures(b *testing.B) {
 		h := newHost(b, Options{Warm: -1})
 		tool := h.add(echo)
 		want(b, h.call(tool, object{}), "")
-		t := h.box.plugin(tool.Plugin.Digest).tmpl
+		t := h.plugin(tool).tmpl
 		ctx, rt, compiled := unmetered(b, echo)
 		m := inTurn(100, func() {
 			mod, err := rt.InstantiateModule(
@@ -218,7 +218,7 @@ func BenchmarkFigures(b *testing.B) {
 		h := newHost(b, Options{})
 		tool := h.add(spinners["loop"]().bytes())
 		tool.Budget = time.Second
-		<-h.box.plugin(tool.Plugin.Digest).ready
+		h.ready(tool)
 		idle := inTurn(20, runtime.GC)
 		var wg sync.WaitGroup
 		for range runtime.GOMAXPROCS(0) {
@@ -269,8 +269,8 @@ func report(b *testing.B, base float64, name string, pairs ...any) {
 
 // unmetered is wazero with our imports and nothing else.
 func unmetered(b *testing.B, wasm []byte) (context.Context, wazero.Runtime, wazero.CompiledModule) {
-	env := environment{newTurns(), time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20))}
-	ctx := context.WithValue(context.Background(), callKey{}, &call{env: &env})
+	env := environment{newCPUScheduler(), time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20))}
+	ctx := context.WithValue(context.Background(), callKey{}, &call{door: noDoor{}, env: &env})
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCoreFeatures(features))
 	b.Cleanup(func() { rt.Close(ctx) })
 	if err := register(ctx, rt, hostFuncs()); err != nil {

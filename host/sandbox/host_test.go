@@ -1,12 +1,14 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"sync"
@@ -18,16 +20,16 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// goGuest is a plugin of test/guests, built unless make has built it since it changed.
-func goGuest(t testing.TB, name string) []byte {
+// goModule is a plugin of test/modules, built unless make has built it since it changed.
+func goModule(t testing.TB, name string) []byte {
 	t.Helper()
-	once, _ := guests.LoadOrStore(name, sync.OnceValues(func() ([]byte, error) {
-		cmd := exec.Command("make", "-s", "build/guests/"+name+".wasm")
+	once, _ := built_.LoadOrStore(name, sync.OnceValues(func() ([]byte, error) {
+		cmd := exec.Command("make", "-s", "build/modules/"+name+".wasm")
 		cmd.Dir = "../.."
 		if text, err := cmd.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("building the guest %s: %w\n%s", name, err, text)
 		}
-		return os.ReadFile("../../build/guests/" + name + ".wasm")
+		return os.ReadFile("../../build/modules/" + name + ".wasm")
 	}))
 	wasm, err := once.(func() ([]byte, error))()
 	if err != nil {
@@ -36,7 +38,7 @@ func goGuest(t testing.TB, name string) []byte {
 	return wasm
 }
 
-var guests sync.Map // by name
+var built_ sync.Map // by name
 
 // compileCache is where guests of megabytes are kept as native code, from one run to the next:
 // compiling one takes seconds, and ten times as long under the race detector, and only tests of
@@ -59,6 +61,7 @@ type host struct {
 
 func newHost(t testing.TB, o Options) *host {
 	t.Helper()
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	box, err := New(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -239,4 +242,15 @@ func ended(a gate.Answer) string {
 		return fmt.Sprintf("%T", a.Err)
 	}
 	return ""
+}
+
+// plugin returns the plugin of a tool.
+func (h *host) plugin(tool *gate.Tool) *plugin { return h.box.plugins[tool.Plugin.Digest] }
+
+// ready waits until the plugin of a tool is ready.
+func (h *host) ready(tool *gate.Tool) {
+	h.t.Helper()
+	if err := h.box.Ready(context.Background(), tool); err != nil {
+		h.t.Fatal(err)
+	}
 }

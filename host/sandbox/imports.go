@@ -3,9 +3,10 @@ package sandbox
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"slices"
+	"strings"
 
+	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -14,97 +15,73 @@ import (
 // abiModule is the module name of the imports of ABI version 1.
 const abiModule = "caponier_v1"
 
-// arguments of a host function. Their upper halves are undefined for an i32, so that all reading
-// goes through i32.
+// arguments of a host function. The upper half of an i32 is undefined, so each is read with i32.
 type arguments []uint64
 
 func (a arguments) i32(i int) uint32 { return uint32(a[i]) }
 
-// hostFunc is an import. What it returns is ignored when the import has no result.
+// hostFunc is an import. The result of do is ignored when the import has none.
 type hostFunc struct {
 	params, results string // value types, one byte each
 	do              func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32
 }
 
+// Value types of imports.
 const (
-	noArgs, i, ii, iii, iiii, iiiii = "", "\x7f", "\x7f\x7f", "\x7f\x7f\x7f", "\x7f\x7f\x7f\x7f", "\x7f\x7f\x7f\x7f\x7f"
-	long                            = "\x7e"
+	noArgs, i, ii, iii = "", "\x7f", "\x7f\x7f", "\x7f\x7f\x7f"
+	iiii, iiiii        = "\x7f\x7f\x7f\x7f", "\x7f\x7f\x7f\x7f\x7f"
+	long               = "\x7e"
 )
 
-// hostFuncs are all the imports that exist, by module and name: what is not here cannot be linked.
+// hostFuncs returns all the imports that exist, by module and name. Others cannot be linked.
 func hostFuncs() map[string]map[string]hostFunc {
 	v1 := map[string]hostFunc{
-		"input_len": {
-			noArgs,
-			i,
-			func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 { return uint32(len(c.input)) },
-		},
-		"resp_len": {
-			noArgs,
-			i,
-			func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 { return uint32(len(c.resp)) },
-		},
-		"input_read": {ii, i, func(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
-			return c.give(mem, a, c.input, &c.inputAt)
+		"input_len": {noArgs, i, func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 {
+			return uint32(len(c.input))
 		}},
-		"resp_read": {ii, i, func(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
-			return c.give(mem, a, c.resp, &c.respAt)
+		"resp_len": {noArgs, i, func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 {
+			return uint32(len(c.resp))
+		}},
+		"input_read": {ii, i, func(_ context.Context, c *call, m api.Memory, a arguments) uint32 {
+			return c.give(m, a, c.input, &c.inputAt)
+		}},
+		"resp_read": {ii, i, func(_ context.Context, c *call, m api.Memory, a arguments) uint32 {
+			return c.give(m, a, c.resp, &c.respAt)
 		}},
 		"output_write": {ii, i, outputWrite},
-		"log": {
-			iii,
-			noArgs,
-			func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
-				c.log(
-					ctx,
-					int32(a.i32(0)),
-					func() ([]byte, bool) { return c.take(mem, a.i32(1), min(a.i32(2), maxNote)) },
-				)
-				return 0
-			},
-		},
-		"progress": {
-			ii,
-			noArgs,
-			func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
-				c.progress(
-					ctx,
-					func() ([]byte, bool) { return c.take(mem, a.i32(0), min(a.i32(1), maxNote+1)) },
-				)
-				return 0
-			},
-		},
+		"log": {iii, noArgs, func(ctx context.Context, c *call, m api.Memory, a arguments) uint32 {
+			c.writeLog(ctx, int32(a.i32(0)), func() ([]byte, bool) {
+				return c.take(m, a.i32(1), min(a.i32(2), maxNote))
+			})
+			return 0
+		}},
+		"progress": {ii, noArgs, func(ctx context.Context, c *call, m api.Memory, a arguments) uint32 {
+			c.progress(ctx, func() ([]byte, bool) {
+				return c.take(m, a.i32(0), min(a.i32(1), maxNote+1))
+			})
+			return 0
+		}},
 	}
 	for _, name := range abi.Operations() {
-		v1[name] = hostFunc{
-			ii,
-			i,
-			func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
-				request, ok := c.take(mem, a.i32(0), min(a.i32(1), abi.MaxRequest+1))
-				return c.operate(ctx, name, request, ok)
-			},
-		}
+		v1[name] = hostFunc{ii, i, func(ctx context.Context, c *call, m api.Memory, a arguments) uint32 {
+			request, ok := c.take(m, a.i32(0), min(a.i32(1), abi.MaxRequest+1))
+			return c.operate(ctx, name, request, ok)
+		}}
+	}
+	tick := func(ctx context.Context, c *call, _ api.Memory, _ arguments) uint32 {
+		c.tick(ctx)
+		return meter.Quantum
 	}
 	return map[string]map[string]hostFunc{
-		abiModule:  v1,
-		wasiModule: wasiFuncs(),
-		tickModule: {
-			tickName: {
-				noArgs,
-				i,
-				func(ctx context.Context, c *call, _ api.Memory, _ arguments) uint32 { c.tick(ctx); return quantum },
-			},
-		},
+		abiModule:        v1,
+		wasiModule:       wasiFuncs(),
+		meter.TickModule: {meter.TickName: {noArgs, i, tick}},
 	}
 }
 
-// register makes the host modules of a runtime. Every import ends a guest whose time is up, before
-// and after its work.
-func register(
-	ctx context.Context,
-	rt wazero.Runtime,
-	modules map[string]map[string]hostFunc,
-) error {
+// register makes the host modules of a runtime. Every import ends an instance whose time is up,
+// before and after its work.
+func register(ctx context.Context, rt wazero.Runtime, modules map[string]map[string]hostFunc) error {
 	for module, funcs := range modules {
 		b := rt.NewHostModuleBuilder(module)
 		for name, f := range funcs {
@@ -129,16 +106,16 @@ func register(
 	return nil
 }
 
-// take copies a range of the guest's memory, once: what is decided is what is executed, whatever
-// the guest does to its memory meanwhile.
+// take copies a range of the module's memory, once: what is decided is what is executed, whatever
+// the module does to its memory meanwhile.
 func (c *call) take(mem api.Memory, ptr, n uint32) ([]byte, bool) {
 	view, ok := mem.Read(ptr, n)
 	c.charge(len(view))
 	return bytes.Clone(view), ok
 }
 
-// give copies what is left of data into the range that the guest named, and returns how many bytes
-// that were.
+// give copies the rest of data into the range that the module named, and returns the number of
+// bytes.
 func (c *call) give(mem api.Memory, a arguments, data []byte, at *int) uint32 {
 	view, ok := mem.Read(a.i32(0), a.i32(1))
 	if !ok {
@@ -164,8 +141,8 @@ func outputWrite(_ context.Context, c *call, mem api.Memory, a arguments) uint32
 	return 0
 }
 
-// pieces are bytes that come one after the other. They grow without copies: many MiB at once, and
-// all the garbage of that, would be a stall for others.
+// pieces collects bytes without copying what is there already: growing a slice of many MiB, and
+// collecting the garbage of that, would stall others.
 type pieces struct {
 	all [][]byte
 	n   int // bytes
@@ -183,11 +160,12 @@ func (p *pieces) add(b []byte) {
 		}
 		room := p.all[last][len(p.all[last]):cap(p.all[last])]
 		n := copy(room, b)
-		p.all[last], b = p.all[last][:len(p.all[last])+n], b[n:]
+		p.all[last] = p.all[last][:len(p.all[last])+n]
+		b = b[n:]
 	}
 }
 
-// bytes are all of them. They must not be added to any more.
+// bytes returns all of them. Nothing may be added afterwards.
 func (p *pieces) bytes() []byte {
 	if len(p.all) == 1 {
 		return p.all[0]
@@ -195,41 +173,10 @@ func (p *pieces) bytes() []byte {
 	return bytes.Join(p.all, nil)
 }
 
-// checkImports refuses a module that imports what does not exist, or an operation that is not among
-// the granted ones.
-func (m *module) checkImports(granted func(operation string) bool) error {
-	known := hostFuncs()
-	delete(known, tickModule)
-	for _, i := range m.imports {
-		f, ok := known[i.module][i.name]
-		switch {
-		case !ok:
-			return fmt.Errorf("import %s.%s does not exist here", i.module, i.name)
-		case m.types[i.typ] != signature{f.params, f.results}:
-			return fmt.Errorf("import %s.%s has the wrong type", i.module, i.name)
-		case m.operation(i) && !granted(i.name):
-			return fmt.Errorf(
-				"import %s.%s is an operation that plugins.lock does not list for this plugin",
-				i.module,
-				i.name,
-			)
-		}
-	}
-	return nil
-}
+var oneLine = strings.NewReplacer("\n", " ", "\t", " ")
 
-func (*module) operation(i imported) bool {
-	return i.module == abiModule && slices.Contains(abi.Operations(), i.name)
-}
-
-// operations lists the operations that a module imports: all that it can ever ask for.
-func (m *module) operations() []string {
-	names := []string{}
-	for _, i := range m.imports {
-		if m.operation(i) {
-			names = append(names, i.name)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
+// clean makes text of a module harmless to show, in one line of at most max bytes and a "…".
+func clean(s string, max int) string {
+	s = s[:min(len(s), 8*max)] // cleaning takes time
+	return plaintext.Short(oneLine.Replace(plaintext.Clean(s)), max)
 }

@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 )
 
-func TestGoGuestSurvivesTenThousandCallsOf64KiB(t *testing.T) {
+func TestGoModuleSurvivesTenThousandCallsOf64KiB(t *testing.T) {
 	h := newHost(t, Options{CacheDir: compileCache})
-	tool := h.add(goGuest(t, "echo"))
+	tool := h.add(goModule(t, "echo"))
 	args := json.RawMessage(`{"text":"` + strings.Repeat("x", 64<<10) + `"}`)
 	n := 10_000
 	if testing.Short() {
@@ -31,7 +32,7 @@ func TestGoGuestSurvivesTenThousandCallsOf64KiB(t *testing.T) {
 
 func TestOneCallSurvivesTenThousandOperationsOf64KiB(t *testing.T) {
 	h := newHost(t, Options{CacheDir: compileCache})
-	tool := h.add(goGuest(t, "echo"))
+	tool := h.add(goModule(t, "echo"))
 	tool.Budget = 5 * time.Minute
 	n := 10_000
 	if testing.Short() {
@@ -46,7 +47,7 @@ func TestOneCallSurvivesTenThousandOperationsOf64KiB(t *testing.T) {
 
 // hoarder looks for a secret in memory at 4096, in a global and behind a grown memory, plants it
 // everywhere, and says what it found.
-func hoarder() guest {
+func hoarder() module {
 	const at = 4096
 	// memory | global | pages beyond the first
 	look := op(c32(at), 0x28, 2, 0, 0x23, 0, 0x72, 0x3f, 0, c32(1), 0x6b, 0x72)
@@ -66,7 +67,7 @@ func hoarder() guest {
 		0x0b,
 	)
 	data := append(append([]byte{2}, dataAt(8, okJSON)[1:]...), dataAt(64, `{"found":true}`)[1:]...)
-	return guest{
+	return module{
 		imports: []imported{output},
 		globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
 		data:    data,
@@ -90,7 +91,7 @@ func TestNothingOfACallIsThereInTheNext(t *testing.T) {
 	}
 	h := newHost(t, Options{})
 	trace := h.add(
-		guest{
+		module{
 			imports: []imported{output},
 			data:    dataAt(0, "{}"),
 			call:    op(c32(0), c32(65536), callf(0), 0x1a, c32(0)),
@@ -190,7 +191,7 @@ func TestAGuestThatIsUsedAgainIsAsGoodAsNew(t *testing.T) {
 		plant = op(plant, c32(page*4096+100), c32(7), 0x36, 2, 0)
 	}
 	// it traps on what it finds
-	g := guest{
+	g := module{
 		memory:  []byte{1, 1, 4, 8},
 		imports: []imported{output},
 		globals: globals,
@@ -199,7 +200,7 @@ func TestAGuestThatIsUsedAgainIsAsGoodAsNew(t *testing.T) {
 	h := newHost(t, Options{Warm: 1})
 	tool := h.add(g.bytes())
 	want(t, h.call(tool, object{}), "")
-	p := h.box.plugin(tool.Plugin.Digest)
+	p := h.plugin(tool)
 	first := waiting(p)
 	for range 50 {
 		want(t, h.call(tool, object{}), "")
@@ -224,7 +225,7 @@ func TestARefusedGrowthIsForgotten(t *testing.T) {
 	imports := []imported{output, {module: abiModule, name: "input_len"}}
 	h := newHost(t, Options{Warm: 1, BreakAfter: -1})
 	tool := h.add(
-		guest{
+		module{
 			memory:  []byte{1, 0, 1},
 			imports: imports,
 			call: op(
@@ -248,13 +249,13 @@ func TestARefusedGrowthIsForgotten(t *testing.T) {
 		soon(
 			t,
 			"a guest waits",
-			func() bool { return len(h.box.plugin(tool.Plugin.Digest).warm) == 1 },
+			func() bool { return len(h.plugin(tool).warm) == 1 },
 		)
 		want(t, h.call(tool, object{}), "plugin_trap")
 		soon(
 			t,
 			"a guest waits",
-			func() bool { return len(h.box.plugin(tool.Plugin.Digest).warm) == 1 },
+			func() bool { return len(h.plugin(tool).warm) == 1 },
 		)
 	}
 }
@@ -268,7 +269,7 @@ func TestTheLargestMemoryIsThrownAwayToo(t *testing.T) {
 	// it traps unless it starts without memory, and then grows to all there is
 	h := newHost(t, Options{MemoryMax: maxMemory, Warm: 1})
 	tool := h.add(
-		guest{memory: []byte{1, 0, 0}, imports: []imported{output}, data: []byte{0}, call: op(
+		module{memory: []byte{1, 0, 0}, imports: []imported{output}, data: []byte{0}, call: op(
 			c32(1),
 			0x40,
 			0,
@@ -282,7 +283,7 @@ func TestTheLargestMemoryIsThrownAwayToo(t *testing.T) {
 			2,
 			0,
 			c32(
-				maxMemory/pageSize-1,
+				maxMemory/meter.PageSize-1,
 			),
 			0x40,
 			0,
@@ -304,7 +305,7 @@ func TestTheLargestMemoryIsThrownAwayToo(t *testing.T) {
 		soon(
 			t,
 			"a guest waits",
-			func() bool { return len(h.box.plugin(tool.Plugin.Digest).warm) == 1 },
+			func() bool { return len(h.plugin(tool).warm) == 1 },
 		)
 	}
 }
@@ -318,11 +319,11 @@ func waiting(p *plugin) *instance {
 
 func TestNoSecretOfAGoGuestWaitsForTheNextCall(t *testing.T) {
 	h := newHost(t, Options{Warm: 1, CacheDir: compileCache})
-	tool := h.add(goGuest(t, "echo"))
+	tool := h.add(goModule(t, "echo"))
 	secret := "TOP-SECRET-7f3a"
 	for range 20 {
 		want(t, h.call(tool, object{"text": secret}), "")
-		in := waiting(h.box.plugin(tool.Plugin.Digest))
+		in := waiting(h.plugin(tool))
 		mem, _ := in.mod.Memory().Read(0, in.mod.Memory().Size())
 		if bytes.Contains(mem, []byte(secret)) {
 			t.Fatal("the argument of one call is in the memory that the next begins with")
@@ -333,7 +334,7 @@ func TestNoSecretOfAGoGuestWaitsForTheNextCall(t *testing.T) {
 func TestInitialisationIsDoneOnceAndKept(t *testing.T) {
 	// _initialize adds 1 to a global and writes its value to memory; the call answers by whether
 	// both are 1.
-	g := guest{
+	g := module{
 		imports: []imported{output},
 		globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
 		init:    op(0x23, 0, c32(1), 0x6a, 0x24, 0, c32(512), 0x23, 0, 0x36, 2, 0),
@@ -364,7 +365,7 @@ func TestInitialisationIsDoneOnceAndKept(t *testing.T) {
 
 // asker calls one operation with a fixed request and gives its status as a digit and then the
 // response.
-func asker(name, request string) guest {
+func asker(name, request string) module {
 	imports := []imported{
 		output,
 		{module: abiModule, name: name},
@@ -417,7 +418,7 @@ func asker(name, request string) guest {
 		0x1a,
 		c32(0),
 	)
-	return guest{imports: imports, call: call, data: dataAt(64, request)}
+	return module{imports: imports, call: call, data: dataAt(64, request)}
 }
 
 var requests = map[string]string{
@@ -461,15 +462,15 @@ func TestStatusesOfOperations(t *testing.T) {
 func TestPointerAbuse(t *testing.T) {
 	ugly := []int64{0, 8, 65535, 65536, -1, -2, 1 << 30, -(1 << 31)}
 	h := newHost(t, Options{})
-	for module, funcs := range hostFuncs() {
-		if module == tickModule {
+	for modName, funcs := range hostFuncs() {
+		if modName == meter.TickModule {
 			continue
 		}
 		for name, f := range funcs {
 			if name == "proc_exit" {
 				continue
 			}
-			t.Run(module+"."+name, func(t *testing.T) {
+			t.Run(modName+"."+name, func(t *testing.T) {
 				var calls []byte
 				for _, a := range ugly {
 					for _, b := range ugly {
@@ -491,8 +492,8 @@ func TestPointerAbuse(t *testing.T) {
 				empty := op(c32(0), c32(0x7d7b), 0x3b, 1, 0, c32(0), c32(2), callf(0), 0x1a, c32(0))
 				a := h.call(
 					h.add(
-						guest{
-							imports: []imported{output, {module: module, name: name}},
+						module{
+							imports: []imported{output, {modName, name}},
 							call:    op(calls, empty),
 						}.bytes(),
 					),
@@ -515,7 +516,7 @@ func TestTheWaitForASlotEndsWithTheCall(t *testing.T) {
 	tool := h.add(asker("ssh_exec", requests["ssh_exec"]).bytes())
 	done := make(chan gate.Answer)
 	go func() { done <- h.call(tool, object{}) }()
-	for len(h.box.slots) == 0 {
+	for used, _ := h.box.slots.Held(); used == 0; used, _ = h.box.slots.Held() {
 		time.Sleep(time.Millisecond)
 	}
 	quick := *tool
@@ -530,12 +531,12 @@ func TestOnePluginLeavesRoomForTheOthers(t *testing.T) {
 	release := make(chan struct{})
 	h.execute = func(gate.Question) (gate.Result, error) { <-release; return gate.Result{}, nil }
 	hanging := h.add(asker("stage", requests["stage"]).bytes())
-	good := h.add(guest{imports: []imported{output}, call: ok()}.bytes())
+	good := h.add(module{imports: []imported{output}, call: ok()}.bytes())
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() { want(t, h.callAs(fmt.Sprint(i), hanging), "") })
 	}
-	for len(h.box.slots) < 2 {
+	for used, _ := h.box.slots.Held(); used < 2; used, _ = h.box.slots.Held() {
 		time.Sleep(time.Millisecond)
 	}
 	for range 10 {
@@ -560,7 +561,7 @@ func TestOnePrincipalLeavesRoomForTheOthers(t *testing.T) {
 	for _, name := range []string{"stage", "ssh_exec", "ask"} {
 		hanging = append(hanging, h.add(asker(name, requests[name]).bytes()))
 	}
-	good := h.add(guest{imports: []imported{output}, call: ok()}.bytes())
+	good := h.add(module{imports: []imported{output}, call: ok()}.bytes())
 	var wg sync.WaitGroup
 	flood := func(tool *gate.Tool, guests int64) {
 		for range 16 {
@@ -590,9 +591,9 @@ func TestOnePrincipalLeavesRoomForTheOthers(t *testing.T) {
 	want(t, <-done, "")
 	want(t, <-done, "")
 	wg.Wait()
-	h.box.work.Wait() // guests are given back after the answer
-	if left := len(h.box.halves.by); left != 0 {
-		t.Errorf("the counts of %d principals are kept after their last call", left)
+	h.box.work.Wait() // instances are given back after the answer
+	if used, waiting := h.box.slots.Held(); used != 0 || waiting != 0 {
+		t.Errorf("%d slots are taken and %d calls wait after the last call", used, waiting)
 	}
 }
 
@@ -636,28 +637,9 @@ func TestPluginGetsTheRenderingOfParsedTextForGuests(t *testing.T) {
 	}
 }
 
-func TestBreakerTakesABrokenPluginOut(t *testing.T) {
-	h := newHost(t, Options{BreakAfter: 3})
-	tool := h.add(guest{call: op(0x00)}.bytes())
-	for range 3 {
-		want(t, h.call(tool, object{}), "plugin_trap")
-	}
-	a := h.call(tool, object{})
-	want(t, a, "plugin_unavailable")
-	if !strings.Contains(a.Err.Error(), "3 times in a row") {
-		t.Errorf("the breaker says %q", a.Err)
-	}
-	p := h.box.plugin(tool.Plugin.Digest)
-	p.mu.Lock()
-	p.until = time.Now() // as if half a minute had gone by
-	p.mu.Unlock()
-	want(t, h.call(tool, object{}), "plugin_trap") // one may try
-	want(t, h.call(tool, object{}), "plugin_unavailable")
-}
-
 func TestRunAfterCloseIsRefused(t *testing.T) {
 	h := newHost(t, Options{})
-	tool := h.add(guest{imports: []imported{output}, call: ok()}.bytes())
+	tool := h.add(module{imports: []imported{output}, call: ok()}.bytes())
 	want(t, h.call(tool, object{}), "")
 	if err := h.box.Close(context.Background()); err != nil {
 		t.Fatal(err)

@@ -22,17 +22,13 @@ type image struct {
 	bytes []byte // the same, to read from
 }
 
-// seal makes sure that from here on nobody can change what every call starts from. EBUSY says that
-// the kernel itself holds a page for a moment, as when it moves or scans memory (mm/memfd.c,
+// seal makes sure that from here on nothing can change what every call starts from. EBUSY means
+// that the kernel itself holds a page for a moment, as when it moves or scans memory (mm/memfd.c,
 // memfd_wait_for_pins), and passes.
 func seal(fd int) (err error) {
+	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
 	for tries := range 20 {
-		_, err = unix.FcntlInt(
-			uintptr(fd),
-			unix.F_ADD_SEALS,
-			unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL,
-		)
-		if err != unix.EBUSY {
+		if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != unix.EBUSY {
 			return err
 		}
 		time.Sleep(time.Duration(tries) * 5 * time.Millisecond)
@@ -42,7 +38,7 @@ func seal(fd int) (err error) {
 
 // newImage makes an image of the bytes, which may be shorter than size.
 func newImage(data []byte, size uint64) (*image, error) {
-	fd, err := unix.MemfdCreate("caponier-guest", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := unix.MemfdCreate("caponier-instance", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("making a memory image: %w", err)
 	}
@@ -84,8 +80,9 @@ type memory struct {
 	used    uint64
 	base    unsafe.Pointer
 	refused bool // a growth was
+	quota   quota
 
-	// pages that restore copies; with entries, room that one call leaves for the next
+	// pages that restore copies; with entries, a buffer that one call leaves for the next
 	own     []uint32
 	entries []byte
 }
@@ -99,7 +96,7 @@ func (m *memory) Allocate(_, max uint64) experimental.LinearMemory {
 // Reallocate never moves the memory. nil is a refused growth; at the first call it makes wazero
 // panic, which instantiation turns into an error.
 func (m *memory) Reallocate(size uint64) []byte {
-	if size > m.max || m.base == nil && !m.reserve() {
+	if size > m.max || !m.quota.grow(size-m.used) || m.base == nil && !m.reserve() {
 		m.refused = true
 		return nil
 	}
@@ -111,14 +108,8 @@ func (m *memory) reserve() bool {
 	if m.max == 0 {
 		return false
 	}
-	base, err := unix.MmapPtr(
-		-1,
-		0,
-		nil,
-		uintptr(m.max),
-		unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE,
-	)
+	base, err := unix.MmapPtr(-1, 0, nil, uintptr(m.max), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return false
 	}
@@ -128,10 +119,10 @@ func (m *memory) reserve() bool {
 	return m.base != nil
 }
 
-// restore brings back what the image covers. Pages that were written are copied anew from the
-// image, which costs a tenth of what mapping it anew does, with its zapping, flushing and faulting
-// in again; that is done when the kernel does not tell which pages those are, and when they are so
-// many that a guest that waits should not keep them.
+// restore brings back what the image covers. Pages that were written to are copied from the image,
+// which costs a tenth of mapping it anew, with its zapping, flushing and faulting in again. It is
+// mapped anew when the kernel does not tell which pages those are, and when they are so many that
+// an instance that waits should not keep them.
 func (m *memory) restore() bool {
 	f := pagemap()
 	if f == nil || m.image.size > m.max || !m.written(f) {
@@ -145,27 +136,26 @@ func (m *memory) restore() bool {
 	return true
 }
 
-// maxOwn is how many pages a guest that waits may keep: 1 MiB of 4 KiB each.
+// maxOwn is how many pages an instance that waits may keep: 1 MiB of 4 KiB each.
 const maxOwn = 256
 
 // written lists the pages of the image's range that are this instance's own and no longer the
 // image's: all that were written to since it was mapped, and what the kernel moves just now, which
-// may be. It reports false when they are too many, or cannot be told.
+// may be. It reports false when they are too many, or the kernel does not tell.
 func (m *memory) written(f *os.File) bool {
 	// Linux, Documentation/admin-guide/mm/pagemap.rst
 	const present, swapped, file = 1 << 63, 1 << 62, 1 << 61
 	size := uint64(os.Getpagesize())
 	if m.entries == nil {
-		// whole pages of WebAssembly, which are whole pages here
-		m.entries = make([]byte, 8*(m.image.size/size))
+		m.entries = make([]byte, 8*(m.image.size/size)) // pages of WebAssembly are whole pages here
 	}
 	if _, err := f.ReadAt(m.entries, int64(8*(uint64(uintptr(m.base))/size))); err != nil {
 		return false
 	}
 	m.own = m.own[:0]
 	for k := 0; k < len(m.entries); k += 8 {
-		if entry := binary.NativeEndian.Uint64(m.entries[k:]); entry&swapped != 0 ||
-			entry&present != 0 && entry&file == 0 {
+		entry := binary.NativeEndian.Uint64(m.entries[k:])
+		if entry&swapped != 0 || entry&present != 0 && entry&file == 0 {
 			if m.own = append(m.own, uint32(k/8)); len(m.own) > maxOwn {
 				return false
 			}
@@ -174,8 +164,8 @@ func (m *memory) written(f *os.File) bool {
 	return true
 }
 
-// pagemap tells of each page of this process whether it is a file's; nil where it cannot be had, or
-// says something else than it should. Unlike most of /proc it needs no right for one's own process.
+// pagemap reports of each page of this process whether it is a file's; nil where it is missing, or
+// does not answer as expected. Unlike most of /proc it needs no right for one's own process.
 var pagemap = sync.OnceValue(func() *os.File {
 	f, err := os.Open("/proc/self/pagemap")
 	if err != nil {
@@ -189,7 +179,7 @@ var pagemap = sync.OnceValue(func() *os.File {
 })
 
 // tells tries it out: of three pages, the first written to and the second only read, the first
-// alone must be said to be written.
+// alone must be reported as written.
 func tells(f *os.File) bool {
 	size := os.Getpagesize()
 	i, err := newImage([]byte("image"), uint64(3*size))
@@ -214,32 +204,25 @@ func (m *memory) remap() bool {
 	if n == 0 {
 		return true
 	}
-	_, err := unix.MmapPtr(
-		m.image.fd,
-		0,
-		m.base,
-		uintptr(n),
-		unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE,
-	)
+	_, err := unix.MmapPtr(m.image.fd, 0, m.base, uintptr(n), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE)
 	return err == nil
 }
 
 // Free gives the memory back. Nothing may hold a view of it. It is done in pieces: one call for all
-// that a bomb has touched would take the processor, and the lock on the address space, from
-// everybody else for milliseconds.
+// that a bomb has touched would take the processor, and the lock on the address space, from the
+// others for milliseconds.
 func (m *memory) Free() {
-	if m.base != nil {
-		for at := uint64(0); at < m.used; at += freeStep {
-			_ = unix.Madvise(
-				unsafe.Slice((*byte)(unsafe.Add(m.base, at)), min(freeStep, m.used-at)),
-				unix.MADV_DONTNEED,
-			)
-			runtime.Gosched()
-		}
-		unix.MunmapPtr(m.base, uintptr(m.max))
-		m.base = nil
+	if m.base == nil {
+		return
 	}
+	for at := uint64(0); at < m.used; at += freeStep {
+		_ = unix.Madvise(unsafe.Slice((*byte)(unsafe.Add(m.base, at)), min(freeStep, m.used-at)),
+			unix.MADV_DONTNEED)
+		runtime.Gosched()
+	}
+	unix.MunmapPtr(m.base, uintptr(m.max))
+	m.base = nil
 }
 
 // confine bounds what this process may map beyond what it has mapped already, from now on and for
@@ -253,7 +236,9 @@ func confine(bytes uint64) error {
 	if _, err := fmt.Sscan(string(text), &pages); err != nil {
 		return fmt.Errorf("/proc/self/statm: %w", err)
 	}
-	for what, n := range map[int]uint64{unix.RLIMIT_AS: pages*uint64(os.Getpagesize()) + bytes, unix.RLIMIT_CORE: 0} {
+	limits := map[int]uint64{unix.RLIMIT_CORE: 0,
+		unix.RLIMIT_AS: pages*uint64(os.Getpagesize()) + bytes}
+	for what, n := range limits {
 		if err := unix.Setrlimit(what, &unix.Rlimit{Cur: n, Max: n}); err != nil {
 			return err
 		}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 )
 
 // TestMemoryIsTheImageAgain, whatever was written where and read in between, by copying and by
@@ -68,7 +70,7 @@ func TestMemoryIsTheImageAgain(t *testing.T) {
 
 // TestNoMappingOfAnImageIsShared: Linux 5.10 refuses those, and with them every plugin.
 func TestNoMappingOfAnImageIsShared(t *testing.T) {
-	i, err := newImage([]byte("image"), pageSize)
+	i, err := newImage([]byte("image"), meter.PageSize)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +81,7 @@ func TestNoMappingOfAnImageIsShared(t *testing.T) {
 	}
 	found := 0
 	for line := range strings.Lines(string(maps)) {
-		if strings.Contains(line, "memfd:caponier-guest") {
+		if strings.Contains(line, "memfd:caponier-instance") {
 			if found++; strings.Fields(line)[1][3] != 'p' {
 				t.Error("a mapping is shared: ", line)
 			}
@@ -99,14 +101,14 @@ func TestNoPrincipalSeesWhichPagesAnotherWroteTo(t *testing.T) {
 	}
 	h := newHost(t, Options{Warm: 1})
 	tool := h.add(
-		guest{
+		module{
 			memory:  []byte{1, 1, 4, 4},
 			imports: []imported{output},
 			call:    op(writes, ok()),
 		}.bytes(),
 	)
-	p := h.box.plugin(tool.Plugin.Digest)
-	<-p.ready
+	p := h.plugin(tool)
+	h.ready(tool)
 	for _, c := range []struct {
 		before, now string
 		kept        bool

@@ -18,8 +18,10 @@ func (*image) Close() error { return nil }
 type memory struct {
 	image   *image
 	max     uint64
+	used    uint64
 	bytes   []byte
 	refused bool // a growth was
+	quota   quota
 }
 
 // Allocate implements experimental.MemoryAllocator for the one memory of one instance.
@@ -30,7 +32,7 @@ func (m *memory) Allocate(_, max uint64) experimental.LinearMemory {
 
 // Reallocate returns nil for a refused growth.
 func (m *memory) Reallocate(size uint64) []byte {
-	if size > m.max {
+	if size > m.max || !m.quota.grow(size-m.used) {
 		m.refused = true
 		return nil
 	}
@@ -41,6 +43,7 @@ func (m *memory) Reallocate(size uint64) []byte {
 	if size > uint64(len(m.bytes)) {
 		m.bytes = append(m.bytes, make([]byte, size-uint64(len(m.bytes)))...)
 	}
+	m.used = size
 	return m.bytes[:size]
 }
 

@@ -4,92 +4,143 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"sync"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 	"github.com/tetratelabs/wazero"
 )
 
-// plugin is a module in service: its template, guests that are ready, and how it fared.
+// plugin is a module in service: its template, the instances that are ready, and how it fared.
 type plugin struct {
 	gate.Plugin
-	s     *Sandbox
-	size  int           // bytes of the module
-	ready chan struct{} // closed when template or err is set
-	tmpl  *template
-	err   error
-	warm  chan *instance
-	// one for each call that has a guest, or waits for one with nothing before it but other plugins
-	share  chan struct{}
-	halves *halves // of share, by principal
+	s       *Sandbox
+	size    int // bytes of the module
+	log     *moduleLog
+	warm    chan *instance
+	share   *fair.Shares // one slot for each call that has an instance, or waits for one of all
+	breaker breaker
+	filling sync.Mutex // held by the one that makes instances ahead
 
-	wanted, inLine bool // a call waits for it; it waits to be made ready: guarded by s.mu
+	wanted, queued bool // a call waits for it; it waits to be prepared: guarded by s.mu
 
-	filling sync.Mutex // held by the one who makes guests ahead
-	mu      sync.Mutex // guards the following
-	broken  int        // calls in a row
-	until   time.Time  // out of service
+	mu    sync.Mutex    // guards the following
+	tried chan struct{} // closed when the attempt to prepare or start it has ended
+	tmpl  *template     // nil until a start succeeded
+	err   error         // of the last attempt
+	// what a failed start is tried again with; nil when that is no use, or not needed
+	source *source
+	fails  int
+	again  time.Time // no earlier
 }
 
-// await waits until the plugin is ready, and puts it before those that nobody waits for.
-func (p *plugin) await(ctx context.Context) error {
+// source is an admitted and compiled module.
+type source struct {
+	module   *meter.Module
+	compiled wazero.CompiledModule
+}
+
+// maxRetryAfter bounds the back-off of a start that fails again and again.
+const maxRetryAfter = time.Minute
+
+// await waits until the plugin is ready and returns its template, or reports why it is not. It
+// begins another start when one failed and its back-off is over.
+func (p *plugin) await(ctx context.Context) (*template, error) {
+	p.mu.Lock()
+	if p.tmpl == nil && p.source != nil && p.ended() && !time.Now().Before(p.again) {
+		src := p.source
+		p.tried = make(chan struct{})
+		p.s.work.Go(func() { p.tryStart(src) }) // the caller holds s.work
+	}
+	tried := p.tried
+	p.mu.Unlock()
 	select {
-	case <-p.ready:
-		return nil
+	case <-tried:
 	default:
+		p.s.mu.Lock()
+		p.wanted = true
+		p.s.changed.Broadcast()
+		p.s.mu.Unlock()
+		select {
+		case <-tried:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
-	p.s.mu.Lock()
-	p.wanted = true
-	p.s.turn.Broadcast()
-	p.s.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tmpl, p.state()
+}
+
+// ended reports whether no attempt is under way. It is called with mu held.
+func (p *plugin) ended() bool {
 	select {
-	case <-p.ready:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	case <-p.tried:
+		return true
+	default:
+		return false
 	}
 }
 
-// maxPreparing plugins are made ready at once, of which one is compiled, by all processors.
+// state returns nil for ready, ErrPreparing, or why calls fail. It is called with mu held.
+func (p *plugin) state() error {
+	switch {
+	case p.tmpl != nil:
+		return nil
+	case !p.ended():
+		return ErrPreparing
+	}
+	again := ""
+	if p.source != nil {
+		again = fmt.Sprintf("; failed starts: %d; a call after %s tries again",
+			p.fails, max(time.Until(p.again), 0).Round(time.Second))
+	}
+	return broken(codeUnavailable, "plugin %s cannot be used: %s%s",
+		p.Name, clean(p.err.Error(), 300), again)
+}
+
+// maxPreparing plugins are prepared at once, of which one is compiled, by all processors.
 const maxPreparing = 2
 
-// enter waits for the plugin's turn to be made ready.
+// enter waits for the plugin's turn to be prepared.
 func (p *plugin) enter() {
 	s := p.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for p.inLine = true; s.preparing >= maxPreparing || s.before(p); {
-		s.turn.Wait()
+	for p.queued = true; s.preparing >= maxPreparing || s.before(p); {
+		s.changed.Wait()
 	}
-	p.inLine = false
+	p.queued = false
 	s.preparing++
-	s.turn.Broadcast() // the next may have a place too, and found only this one before it
+	s.changed.Broadcast() // the next may have a place too, and found only this one before it
 }
 
-// leave lets the next in. Compiling takes some hundred MiB, which would stay for minutes: the last
-// one gives them back.
+// leave lets the next one in. Compiling takes some hundred MiB, which would stay for minutes: the
+// last one returns them to the system.
 func (p *plugin) leave() {
 	s := p.s
 	s.mu.Lock()
 	s.preparing--
 	last := s.preparing == 0
 	for _, other := range s.plugins {
-		last = last && !other.inLine
+		last = last && !other.queued
 	}
-	s.turn.Broadcast()
+	s.changed.Broadcast()
 	s.mu.Unlock()
 	if last {
 		debug.FreeOSMemory()
 	}
 }
 
-// before reports whether another plugin in the line comes before this one: those that a call waits
-// for, and then the larger, so that all are ready soonest.
+// before reports whether another plugin in the queue comes before this one: those that a call waits
+// for come first, and then the larger ones, so that all are ready soonest.
 func (s *Sandbox) before(p *plugin) bool {
 	for _, other := range s.plugins {
-		if other.inLine &&
+		if other.queued &&
 			(other.wanted && !p.wanted || other.wanted == p.wanted && other.size > p.size) {
 			return true
 		}
@@ -97,75 +148,112 @@ func (s *Sandbox) before(p *plugin) bool {
 	return false
 }
 
-// prepare checks, rewrites, compiles and initialises the module, and then lets calls in.
+// prepare admits, rewrites, compiles and starts the module, and then lets calls in. A module that
+// cannot be compiled is not tried again: the same bytes would fail in the same way.
 func (p *plugin) prepare(wasm []byte, imports []string) {
 	p.enter()
 	defer p.leave()
-	defer close(p.ready)
-	began := time.Now()
-	if p.err = p.s.ctx.Err(); p.err != nil {
+	began, cold := time.Now(), false
+	src, err := p.compile(wasm, imports, func() {
+		cold = true
+		p.log.log.Info("compiling the plugin", "bytes", p.size)
+	})
+	if err != nil {
+		p.settle(nil, err)
 		return
 	}
-	m, rewritten, err := load(wasm, imports, p.s.MemoryMax)
-	var compiled wazero.CompiledModule
-	if err == nil {
-		compiled, err = p.s.compile(p.s.ctx, rewritten)
-	}
-	if err == nil {
-		ctx, cancel := context.WithTimeoutCause(
-			p.s.ctx,
-			p.s.StartTimeout,
-			fmt.Errorf("it took longer than %s (sandbox.start_timeout)", p.s.StartTimeout),
-		)
-		defer cancel()
-		var stderr []byte
-		if p.tmpl, stderr, err = newTemplate(ctx, p.s.rt, compiled, m, &p.s.env, uint64(p.s.MemoryMax)); len(
-			stderr,
-		) > 0 {
-			p.s.Log.Warn("plugin start", "plugin", p.Name, "stderr", string(stderr))
+	p.mu.Lock()
+	p.source = src
+	p.mu.Unlock()
+	if p.tryStart(src) == nil {
+		level := slog.LevelDebug
+		if cold { // as its compilation was announced
+			level = slog.LevelInfo
 		}
+		p.log.log.Log(p.s.ctx, level, "the plugin is ready",
+			"after", time.Since(began).Round(time.Millisecond))
 	}
-	if p.err = err; err != nil {
-		p.s.Log.Error("plugin cannot be used", "plugin", p.Name, "error", err)
-		return
-	}
-	p.s.Log.Debug("plugin is ready", "plugin", p.Name, "after", time.Since(began))
-	p.refill()
 }
 
-// take gives a principal's call a fresh guest, one that is ready if there is any.
+func (p *plugin) compile(wasm []byte, imports []string, announce func()) (*source, error) {
+	if err := p.s.ctx.Err(); err != nil {
+		return nil, err
+	}
+	m, rewritten, err := load(wasm, imports, p.s.o.MemoryMax)
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := p.s.compile(p.s.ctx, rewritten, announce)
+	return &source{m, compiled}, err
+}
+
+// tryStart runs the module's own initialisation and settles the attempt.
+func (p *plugin) tryStart(src *source) error {
+	limit := p.s.o.StartTimeout
+	tmpl, stderr, err := newTemplate(p.s.ctx, p.s.rt, src, &p.s.env, p.s.o.MemoryMax, limit)
+	if len(stderr) > 0 {
+		p.log.write(slog.LevelWarn, "output of the plugin's start", nil, cleanLines(stderr))
+	}
+	if p.settle(tmpl, err); err == nil {
+		p.refill(tmpl)
+	}
+	return err
+}
+
+// settle ends an attempt.
+func (p *plugin) settle(tmpl *template, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.tmpl, p.err = tmpl, err; err == nil {
+		p.source, p.fails = nil, 0
+	} else if p.s.ctx.Err() == nil {
+		attrs := []any{"error", err}
+		if p.source != nil {
+			p.fails++
+			wait := min(p.s.o.RetryAfter<<min(p.fails-1, 10), max(maxRetryAfter, p.s.o.RetryAfter))
+			p.again = time.Now().Add(wait)
+			attrs = append(attrs, "failed_starts", p.fails, "retry_after", wait)
+		}
+		p.log.log.Error("the plugin cannot be used", attrs...)
+	}
+	close(p.tried)
+}
+
+// take returns a fresh instance for a principal's call, one that is ready if there is any.
 func (p *plugin) take(ctx context.Context, principal string) (*instance, error) {
-	if err := p.await(ctx); err != nil {
+	tmpl, err := p.await(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if p.err != nil {
-		return nil, &gate.PluginError{
-			Code:    "plugin_unavailable",
-			Message: fmt.Sprintf("plugin %s cannot be used: %s", p.Name, clean(p.err.Error(), 300)),
-		}
+	if left, n := p.breaker.admit(principal); n > 0 {
+		return nil, broken(codeUnavailable, "the last %d calls of this principal broke plugin %s, "+
+			"which is out of service for it for another %s", n, p.Name, left.Round(time.Second))
 	}
-	if err := p.admit(); err != nil {
-		return nil, err
-	}
+	var in *instance
 	select {
-	case in := <-p.warm:
-		if in.hand(principal) {
-			return in, nil
+	case in = <-p.warm:
+		if !in.hand(principal) {
+			in.close()
+			in = nil
 		}
-		in.close()
 	default:
 	}
-	in, err := p.tmpl.instantiate(p.s.ctx)
-	if err != nil {
-		return nil, &gate.PluginError{Code: "plugin_unavailable", Message: clean(err.Error(), 300)}
+	if in == nil {
+		if in, err = tmpl.instantiate(p.s.ctx); err != nil {
+			return nil, broken(codeUnavailable, "%s", clean(err.Error(), 300))
+		}
+		in.of = principal
 	}
-	in.of = principal
+	in.memory.quota = quota{shares: p.s.memory, principal: principal}
 	return in, nil
 }
 
-// giveBack makes a guest whose call ended well as good as new, and keeps it if there is room. Every
-// other guest is thrown away, and replaced.
+// giveBack restores an instance whose call ended well, and keeps it if there is room. Every other
+// instance is thrown away, and replaced.
 func (p *plugin) giveBack(in *instance, well bool) {
+	used := in.memory.quota
+	defer used.release()
+	in.memory.quota = quota{}
 	if well && len(p.warm) < cap(p.warm) && p.s.ctx.Err() == nil && in.reset(p.tmpl) {
 		select {
 		case p.warm <- in:
@@ -174,19 +262,19 @@ func (p *plugin) giveBack(in *instance, well bool) {
 		}
 	}
 	in.close()
-	p.refill()
+	p.refill(p.tmpl)
 }
 
-// refill makes guests until enough are ready.
-func (p *plugin) refill() {
+// refill makes instances until enough are ready.
+func (p *plugin) refill(tmpl *template) {
 	if !p.filling.TryLock() {
 		return
 	}
 	defer p.filling.Unlock()
 	for len(p.warm) < cap(p.warm) && p.s.ctx.Err() == nil {
-		in, err := p.tmpl.instantiate(p.s.ctx)
+		in, err := tmpl.instantiate(p.s.ctx)
 		if err != nil {
-			p.s.Log.Error("making a guest ahead", "plugin", p.Name, "error", err)
+			p.log.log.Error("making an instance ahead of a call", "error", err)
 			return
 		}
 		select {
@@ -197,54 +285,23 @@ func (p *plugin) refill() {
 	}
 }
 
-// admit refuses a plugin that broke too often, until its time out is over; then one call may try.
-func (p *plugin) admit() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	left := time.Until(p.until)
-	if p.s.BreakAfter < 0 || p.broken < p.s.BreakAfter || left <= 0 {
-		if p.broken >= p.s.BreakAfter {
-			p.until = time.Now().Add(p.s.BreakFor) // for the others, while one tries
-		}
-		return nil
+// record counts and logs how a call ended.
+func (p *plugin) record(c *call, err error) {
+	if p.breaker.record(c.of.Principal.ID, err) {
+		p.log.log.Error("the plugin is out of service for a principal", "principal",
+			c.of.Principal.ID, "broken_calls", p.breaker.after, "for", p.breaker.pause)
 	}
-	return &gate.PluginError{Code: "plugin_unavailable",
-		Message: fmt.Sprintf(
-			"plugin %s broke %d times in a row and is out of service for another %s",
-			p.Name,
-			p.broken,
-			left.Round(time.Second),
-		)}
-}
-
-// record counts calls that broke. One that was stopped for its time, or cancelled, says nothing of
-// the plugin's health either way.
-func (p *plugin) record(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch broke := (*gate.PluginError)(nil); {
-	case err == nil:
-		p.broken = 0
-		return
-	case !errors.As(err, &broke):
-		return
+	text, broke := cleanLines(c.stderr), (*gate.PluginError)(nil)
+	switch {
+	case errors.As(err, &broke):
+		p.log.write(slog.LevelError, "the plugin broke", c.of, text, "error", broke)
+	case len(text) > 0:
+		p.log.write(slog.LevelInfo, "output of the plugin", c.of, text)
 	}
-	if p.broken++; p.broken == p.s.BreakAfter {
-		p.s.Log.Error(
-			"plugin is out of service",
-			"plugin",
-			p.Name,
-			"broken",
-			p.broken,
-			"for",
-			p.s.BreakFor,
-		)
-	}
-	p.until = time.Now().Add(p.s.BreakFor)
 }
 
 func (p *plugin) close() {
-	<-p.ready
+	<-p.tried
 	for {
 		select {
 		case in := <-p.warm:

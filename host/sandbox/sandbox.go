@@ -1,5 +1,5 @@
-// Package sandbox runs plugins: WebAssembly guests that start every call from the same bytes, are
-// stopped in time and reach the host only through the gate.
+// Package sandbox runs plugins: WebAssembly modules in instances that start every call from the
+// same bytes, are stopped in time and reach the host only through the gate.
 package sandbox
 
 import (
@@ -12,138 +12,118 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// Options of a Sandbox. Zero fields mean the defaults that are named.
+// Options of a Sandbox. A zero field means its default.
 type Options struct {
-	// bytes of memory of one guest, rounded down to 64 KiB; 64 MiB
+	// Bytes of memory of one instance, rounded down to 64 KiB; 64 MiB. The instances of one
+	// principal together may grow by four times as much.
 	MemoryMax int64 `koanf:"memory_max"`
-	// compiled plugins, as native code: must belong to this user alone; empty keeps none
+	// Directory of compiled plugins, which is native code: it must belong to this user alone.
+	// Empty keeps none.
 	CacheDir string `koanf:"cache_dir" path:"true"`
-	// guests kept ready for each plugin; 2, negative for none
+	// Instances kept ready for each plugin; 2, negative for none.
 	Warm int `koanf:"-"`
-	// calls that run at once, of one plugin half as many, of one principal half of either; others
-	// wait; 32
-	MaxInstances int           `koanf:"-"`
-	MaxOutput    int           `koanf:"-"` // bytes that a guest may give; 16 MiB
-	StartTimeout time.Duration `koanf:"-"` // for a plugin's own initialisation; 5s
-	// broken calls in a row that take a plugin out of service; 10, negative for never
-	BreakAfter int `koanf:"-"`
-	// how long it stays out before one call may try again; 30s
-	BreakFor time.Duration `koanf:"-"`
-	Log      *slog.Logger  `koanf:"-"` // nil for none
+	// Calls that run at once, and half as many of one plugin. A principal may have half of either.
+	// Others wait. 32
+	MaxInstances int `koanf:"-"`
+
+	MaxOutput    int           `koanf:"-"` // bytes of output of a call; 16 MiB
+	StartTimeout time.Duration `koanf:"-"` // that a plugin's own start may compute or sleep; 5s
+	RetryAfter   time.Duration `koanf:"-"` // to the next try of a failed start, then doubled; 1s
+	BreakAfter   int           `koanf:"-"` // broken calls in a row; see breaker. 10
+	BreakFor     time.Duration `koanf:"-"` // 30s
+	Log          *slog.Logger  `koanf:"-"` // slog.Default()
 }
 
-const (
-	maxMemory = 4<<30 - pageSize // one page more, and wazero would give its size as 0
-	// percent of growth between two collections while a module is compiled, which makes some
-	// hundred MiB of garbage
-	compileGC = 50
-)
+const maxMemory = 4<<30 - meter.PageSize // one page more, and wazero would give its size as 0
 
-// Validate says which option cannot be used.
+// Validate reports the first option that cannot be used.
 func (o Options) Validate() error {
 	switch {
-	case o.MemoryMax != 0 && (o.MemoryMax < pageSize || o.MemoryMax > maxMemory):
-		return fmt.Errorf(
-			"sandbox.memory_max: %d bytes; give 65536 to %d",
-			o.MemoryMax,
-			int64(maxMemory),
-		)
-	case o.MaxInstances < 0, o.MaxOutput < 0, o.StartTimeout < 0, o.BreakFor < 0:
-		return errors.New(
-			"sandbox: max_instances, max_output, start_timeout and break_for must not be negative",
-		)
+	case o.MemoryMax != 0 && (o.MemoryMax < meter.PageSize || o.MemoryMax > maxMemory):
+		return fmt.Errorf("sandbox.memory_max: %d bytes; set it to 65536 to %d",
+			o.MemoryMax, int64(maxMemory))
+	case o.MaxInstances < 0, o.MaxInstances > 10_000:
+		return fmt.Errorf("sandbox.max_instances: %d; set it to 1 to 10000", o.MaxInstances)
 	case o.Warm > 1000:
-		return fmt.Errorf("sandbox.warm: %d guests for each plugin; give at most 1000", o.Warm)
+		return fmt.Errorf("sandbox.warm: %d instances for each plugin; set it to at most 1000", o.Warm)
+	case o.MaxOutput < 0, o.StartTimeout < 0, o.RetryAfter < 0, o.BreakFor < 0:
+		return errors.New("sandbox: sizes and durations must not be negative")
 	}
 	return nil
 }
 
 func (o Options) withDefaults() Options {
-	o.MemoryMax = cmp.Or(o.MemoryMax, 64<<20) / pageSize * pageSize
-	o.Warm, o.MaxInstances, o.MaxOutput = cmp.Or(
-		o.Warm,
-		2,
-	), cmp.Or(
-		o.MaxInstances,
-		32,
-	), cmp.Or(
-		o.MaxOutput,
-		16<<20,
-	)
-	o.StartTimeout, o.BreakAfter, o.BreakFor = cmp.Or(
-		o.StartTimeout,
-		5*time.Second,
-	), cmp.Or(
-		o.BreakAfter,
-		10,
-	), cmp.Or(
-		o.BreakFor,
-		30*time.Second,
-	)
-	o.Warm, o.Log = max(o.Warm, 0), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.MemoryMax = cmp.Or(o.MemoryMax, 64<<20) / meter.PageSize * meter.PageSize
+	o.Warm = max(cmp.Or(o.Warm, 2), 0)
+	o.MaxInstances = cmp.Or(o.MaxInstances, 32)
+	o.MaxOutput = cmp.Or(o.MaxOutput, 16<<20)
+	o.StartTimeout = cmp.Or(o.StartTimeout, 5*time.Second)
+	o.RetryAfter = cmp.Or(o.RetryAfter, time.Second)
+	o.BreakAfter = cmp.Or(o.BreakAfter, 10)
+	o.BreakFor = cmp.Or(o.BreakFor, 30*time.Second)
+	o.Log = cmp.Or(o.Log, slog.Default())
 	return o
 }
 
 // Sandbox runs the plugins that were added to it. It is safe for concurrent use.
 type Sandbox struct {
-	Options
+	o      Options
 	rt     wazero.Runtime
 	cache  *cache // nil without CacheDir
 	env    environment
-	slots  chan struct{} // one for each call that runs
-	halves *halves       // of slots, by principal
+	slots  *fair.Shares // one for each call that runs
+	memory *fair.Shares // pages by which instances have grown
 	work   sync.WaitGroup
 	// ends with Close: the only use of a stored context is to stop what Add began
 	ctx  context.Context
 	stop context.CancelFunc
 
-	cold sync.Mutex // held by the one that compiles
+	compiling sync.Mutex // held by the one that compiles
 
-	mu        sync.Mutex // guards the following, and wanted and inLine of each plugin
+	mu        sync.Mutex // guards the following, and wanted and queued of each plugin
 	closed    bool
 	plugins   map[string]*plugin // by digest
 	preparing int                // how many plugins
-	turn      *sync.Cond         // on mu: preparing or what is wanted has changed
+	changed   *sync.Cond         // on mu: preparing or what is wanted has changed
 }
 
 var _ gate.Runner = (*Sandbox)(nil)
 
-// features of the modules that are run; the parser refuses the rest by name before wazero sees it.
-const features = api.CoreFeaturesV1 | api.CoreFeatureSignExtensionOps | api.CoreFeatureNonTrappingFloatToIntConversion | api.CoreFeatureBulkMemoryOperations
+// features of the modules that are run. meter refuses the rest by name before wazero sees it.
+const features = api.CoreFeaturesV1 | api.CoreFeatureSignExtensionOps |
+	api.CoreFeatureNonTrappingFloatToIntConversion | api.CoreFeatureBulkMemoryOperations
 
-// New makes a sandbox without plugins.
+// New returns a sandbox without plugins.
 func New(ctx context.Context, o Options) (*Sandbox, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	o = o.withDefaults()
+	pages := int(o.MemoryMax / meter.PageSize)
 	s := &Sandbox{
-		Options: o.withDefaults(),
+		o:       o,
 		plugins: map[string]*plugin{},
-		env:     environment{newTurns(), time.Now, sleep, rand.Reader},
+		env:     environment{newCPUScheduler(), time.Now, sleep, rand.Reader},
+		slots:   fair.New(o.MaxInstances, fair.Half(o.MaxInstances)),
+		memory:  fair.New(o.MaxInstances*pages, 4*pages),
 	}
-	s.slots, s.halves, s.turn = make(
-		chan struct{},
-		s.MaxInstances,
-	), newHalves(
-		s.MaxInstances,
-	), sync.NewCond(
-		&s.mu,
-	)
+	s.changed = sync.NewCond(&s.mu)
 	config := wazero.NewRuntimeConfig().WithCoreFeatures(features).WithDebugInfoEnabled(false)
-	if s.CacheDir != "" {
+	if o.CacheDir != "" {
 		var err error
-		if s.cache, err = openCache(s.CacheDir, s.Log); err != nil {
+		if s.cache, err = openCache(o.CacheDir, o.Log); err != nil {
 			return nil, err
 		}
 		config = config.WithCompilationCache(s.cache.CompilationCache)
@@ -151,10 +131,7 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 	s.rt = wazero.NewRuntimeWithConfig(ctx, config)
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := register(ctx, s.rt, hostFuncs()); err != nil {
-		return nil, errors.Join(
-			fmt.Errorf("registering the imports of plugins: %w", err),
-			s.Close(ctx),
-		)
+		return nil, errors.Join(fmt.Errorf("registering the imports of plugins: %w", err), s.Close(ctx))
 	}
 	return s, nil
 }
@@ -181,109 +158,127 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	return err
 }
 
-// Add checks a module and makes it ready, in the background; calls wait for that, and say what was
-// wrong. imports are the operations that plugins.lock grants it. The module's digest must be the
-// plugin's.
+var errClosed = errors.New("the sandbox is closed")
+
+// Add admits a module and prepares it in the background; calls wait for that, and report what was
+// wrong. imports are the operations that plugins.lock grants. The module's digest must be p's.
 func (s *Sandbox) Add(p gate.Plugin, wasm []byte, imports []string) error {
 	sum := sha256.Sum256(wasm)
 	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != p.Digest {
-		return fmt.Errorf(
-			"plugin %s: the module is %s, and plugins.lock says %s",
-			p.Name,
-			digest,
-			p.Digest,
-		)
+		return fmt.Errorf("plugin %s: the module is %s, and plugins.lock says %s",
+			p.Name, digest, p.Digest)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
-		return errors.New("the sandbox is closed")
+		return errClosed
 	case s.plugins[p.Digest] != nil:
 		return nil
 	}
-	share := half(s.MaxInstances)
+	share := fair.Half(s.o.MaxInstances)
 	pl := &plugin{
-		Plugin: p,
-		s:      s,
-		size:   len(wasm),
-		ready:  make(chan struct{}),
-		warm:   make(chan *instance, s.Warm),
-		share:  make(chan struct{}, share),
-		halves: newHalves(share),
+		Plugin:  p,
+		s:       s,
+		size:    len(wasm),
+		log:     &moduleLog{log: s.o.Log.With("plugin", p.Name), now: time.Now},
+		tried:   make(chan struct{}),
+		warm:    make(chan *instance, s.o.Warm),
+		share:   fair.New(share, fair.Half(share)),
+		breaker: breaker{after: s.o.BreakAfter, pause: s.o.BreakFor},
 	}
 	s.plugins[p.Digest] = pl
 	s.work.Go(func() { pl.prepare(wasm, imports) })
 	return nil
 }
 
-func (s *Sandbox) plugin(digest string) *plugin {
+// enter returns the plugin of a tool, and has Close wait until s.work.Done is called.
+func (s *Sandbox) enter(t *gate.Tool) (*plugin, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil
-	}
-	return s.plugins[digest]
-}
-
-// enter is plugin for a call, which Close then waits for until work.Done.
-func (s *Sandbox) enter(digest string) *plugin {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || s.plugins[digest] == nil {
-		return nil
+	p := s.plugins[t.Plugin.Digest]
+	if s.closed || p == nil {
+		return nil, broken(codeUnavailable, "plugin %s is not loaded", t.Plugin.Name)
 	}
 	s.work.Add(1)
-	return s.plugins[digest]
+	return p, nil
 }
 
-// check parses a module and holds its imports against the granted operations.
-func check(wasm []byte, imports []string) (*module, error) {
-	granted := map[string]bool{}
-	for _, i := range imports {
-		granted[i] = true
-	}
-	m, err := parse(wasm)
+// Ready waits until the plugin of a tool is compiled and started. A start that has failed is tried
+// again when its back-off is over. The error is a *gate.PluginError or the cause of ctx.
+func (s *Sandbox) Ready(ctx context.Context, t *gate.Tool) error {
+	p, err := s.enter(t)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return m, m.checkImports(func(operation string) bool { return granted[operation] })
+	defer s.work.Done()
+	_, err = p.await(ctx)
+	return err
 }
 
-// load takes a module through everything that stands before the compiler.
-func load(wasm []byte, imports []string, memoryMax int64) (*module, []byte, error) {
-	m, err := check(wasm, imports)
-	if err != nil {
-		return nil, nil, err
+// Warm waits until every plugin is compiled, kept in the cache and started, or cannot be. It
+// returns what went wrong, joined.
+func (s *Sandbox) Warm(ctx context.Context) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return errClosed
 	}
-	rewritten, err := m.rewrite(uint32(memoryMax / pageSize))
-	return m, rewritten, err
-}
-
-// compile compiles a rewritten module, or finds it in the cache.
-func (s *Sandbox) compile(
-	ctx context.Context,
-	rewritten []byte,
-) (compiled wazero.CompiledModule, err error) {
-	f := func() (wazero.CompiledModule, error) {
-		compiled, err := s.rt.CompileModule(experimental.WithCompilationWorkers(ctx, 2), rewritten)
-		if err == nil {
-			forget(compiled)
+	s.work.Add(1)
+	s.mu.Unlock()
+	defer s.work.Done()
+	var errs []error
+	for _, p := range s.all() {
+		if _, err := p.await(ctx); err != nil {
+			errs = append(errs, err)
 		}
-		return compiled, err
+	}
+	return errors.Join(errs...)
+}
+
+// ErrPreparing is the state of a plugin that is being compiled or started.
+var ErrPreparing = errors.New("the plugin is being compiled or started")
+
+// Readiness returns the state of each plugin by name: nil for ready, [ErrPreparing], or why its
+// calls fail. It does not wait, and does not try a failed start again.
+func (s *Sandbox) Readiness() map[string]error {
+	states := map[string]error{}
+	for _, p := range s.all() {
+		states[p.Name] = p.state()
+	}
+	return states
+}
+
+func (s *Sandbox) all() (plugins []*plugin) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.plugins {
+		plugins = append(plugins, p)
+	}
+	return plugins
+}
+
+// compile compiles a rewritten module, or finds it in the cache. announce is called before a
+// compilation, which takes up to some seconds.
+func (s *Sandbox) compile(
+	ctx context.Context, rewritten []byte, announce func(),
+) (wazero.CompiledModule, error) {
+	f := func() (wazero.CompiledModule, error) {
+		return s.rt.CompileModule(experimental.WithCompilationWorkers(ctx, 2), rewritten)
 	}
 	key := ""
 	if s.cache != nil {
 		sum := sha256.Sum256(rewritten)
 		key = hex.EncodeToString(sum[:])
-		if compiled := s.cache.warm(key, f); compiled != nil {
+		if compiled := s.cache.load(key, f); compiled != nil {
 			return compiled, nil
 		}
 	}
-	s.cold.Lock()
-	defer s.cold.Unlock()
-	defer debug.SetGCPercent(debug.SetGCPercent(compileGC))
-	if compiled, err = f(); err != nil {
+	s.compiling.Lock()
+	defer s.compiling.Unlock()
+	announce()
+	compiled, err := f()
+	if err != nil {
 		return nil, fmt.Errorf("compiling the module: %w", err)
 	}
 	if s.cache != nil {
@@ -292,80 +287,43 @@ func (s *Sandbox) compile(
 	return compiled, nil
 }
 
-// Ready waits until the plugin of a tool is compiled and initialised, or cannot be.
-func (s *Sandbox) Ready(ctx context.Context, t *gate.Tool) error {
-	p := s.plugin(t.Plugin.Digest)
-	if p == nil {
-		return &gate.PluginError{
-			Code:    "plugin_unavailable",
-			Message: fmt.Sprintf("plugin %s is not loaded", t.Plugin.Name),
-		}
-	}
-	return p.await(ctx)
-}
-
-// Run runs the plugin of an allowed call in a fresh guest. The error is a *gate.PluginError, the
+// Run runs the plugin of an allowed call in a fresh instance. The error is a *gate.PluginError, the
 // cause of ctx when that ended the call (a *gate.BudgetError when its time was up), or the host's
 // own.
 func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
-	tool := r.Call.Tool
-	p := s.enter(tool.Plugin.Digest)
-	if p == nil {
-		return gate.Output{}, &gate.PluginError{
-			Code:    "plugin_unavailable",
-			Message: fmt.Sprintf("plugin %s is not loaded", tool.Plugin.Name),
-		}
+	p, err := s.enter(r.Call.Tool)
+	if err != nil {
+		return gate.Output{}, err
 	}
 	defer s.work.Done()
 	input, err := callInput(ctx, r)
 	if err != nil {
-		return gate.Output{}, fmt.Errorf("input of %s: %w", tool.Name, err)
+		return gate.Output{}, fmt.Errorf("input of %s: %w", r.Call.Tool.Name, err)
 	}
-	leave, err := s.queue(ctx, p, r.Call.Principal.ID)
+	principal := r.Call.Principal.ID
+	leave, err := s.queue(ctx, p, principal)
 	if err != nil {
 		return gate.Output{}, err
 	}
-	in, err := p.take(ctx, r.Call.Principal.ID)
+	in, err := p.take(ctx, principal)
 	if err != nil {
 		leave()
 		return gate.Output{}, err
 	}
 	well := false
-	// giving back what a guest touched may take milliseconds, which are not the caller's; the slot
+	// restoring what the call wrote to may take milliseconds, which are not the caller's; the slot
 	// is taken until it is done
 	defer func() {
 		s.work.Go(func() { p.giveBack(in, well); leave() })
 	}()
-	c := &call{running: r, env: &s.env, input: input, max: s.MaxOutput}
+	c := &call{door: r, of: r.Call, log: p.log, env: &s.env, input: input, max: s.o.MaxOutput}
 	code, err := c.run(ctx, in, in.mod.ExportedFunction("caponier_v1_call"))
 	output := c.output.bytes()
 	if err == nil && (code > 2 || !json.Valid(output)) {
-		err = &gate.PluginError{
-			Code: "plugin_protocol",
-			Message: fmt.Sprintf(
-				"the plugin returned %d with %d bytes that should be JSON%s",
-				int32(code),
-				len(output),
-				c.firstLine(),
-			),
-		}
+		err = broken(codeProtocol, "the plugin returned %d with %d bytes that should be JSON%s",
+			int32(code), len(output), c.firstLine())
 	}
-	p.record(err)
-	if len(c.stderr) > 0 || err != nil {
-		s.Log.Warn(
-			"plugin",
-			"plugin",
-			tool.Plugin.Name,
-			"tool",
-			tool.Name,
-			"call",
-			r.Call.ID,
-			"stderr",
-			string(c.stderr),
-			"error",
-			err,
-		)
-	}
+	p.record(c, err)
 	if err != nil {
 		return gate.Output{Notes: c.notes}, err
 	}
@@ -373,7 +331,21 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 	return gate.Output{Code: int(code), JSON: output, Notes: c.notes}, nil
 }
 
-// callInput is what the guest reads. The arguments are the decided ones, byte for byte.
+// queue waits until the call may have an instance: first for one of its plugin's slots, then for
+// one of all. A plugin has half of all slots, so that one whose calls hang leaves room for others; a
+// principal may have half of a plugin's, and half of all.
+func (s *Sandbox) queue(ctx context.Context, p *plugin, principal string) (leave func(), err error) {
+	if err := p.share.Acquire(ctx, principal); err != nil {
+		return nil, err
+	}
+	if err := s.slots.Acquire(ctx, principal); err != nil {
+		p.share.Release(principal)
+		return nil, err
+	}
+	return func() { s.slots.Release(principal); p.share.Release(principal) }, nil
+}
+
+// callInput returns what the module reads. The arguments are the decided ones, byte for byte.
 func callInput(ctx context.Context, r *gate.Running) ([]byte, error) {
 	c := r.Call
 	in := abi.Input{ABI: 1, Kind: cmp.Or(c.Tool.Kind, "tool"), Name: c.Tool.Name, Args: c.Args.JSON,

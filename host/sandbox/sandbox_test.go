@@ -8,9 +8,9 @@ import (
 
 type object = map[string]any
 
-func TestGoGuest(t *testing.T) {
+func TestGoModule(t *testing.T) {
 	h := newHost(t, Options{CacheDir: compileCache})
-	tool := h.add(goGuest(t, "echo"))
+	tool := h.add(goModule(t, "echo"))
 	a := h.call(tool, object{"text": "héllo", "times": 3})
 	want(t, a, "")
 	if !strings.Contains(string(a.Output.JSON), `"structured":{"text":"HÉLLO","times":3}`) ||
@@ -23,7 +23,7 @@ func TestGoGuest(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	d, imports, err := Describe(context.Background(), goGuest(t, "echo"))
+	d, imports, err := Describe(context.Background(), goModule(t, "echo"))
 	if err != nil {
 		t.Fatal(err)
 	}

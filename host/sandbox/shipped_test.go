@@ -46,7 +46,7 @@ type said func(function string, input []byte) string
 func still() *environment {
 	now := time.Unix(1_700_000_000, 0)
 	return &environment{
-		newTurns(),
+		newCPUScheduler(),
 		func() time.Time { now = now.Add(time.Microsecond); return now },
 		func(_ context.Context, d time.Duration) { now = now.Add(d) },
 		rand.NewChaCha8([32]byte{}),
@@ -55,7 +55,7 @@ func still() *environment {
 
 func say(ctx context.Context, mod api.Module, env *environment) said {
 	return func(function string, input []byte) string {
-		c := &call{env: env, input: input, max: 1 << 24}
+		c := &call{door: noDoor{}, env: env, input: input, max: 1 << 24}
 		var stack [1]uint64
 		err := mod.ExportedFunction(function).
 			CallWithStack(context.WithValue(ctx, callKey{}, c), stack[:])
@@ -85,7 +85,7 @@ func TestPluginsSayTheSameRewritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := still()
 			raw, err := rt.InstantiateWithConfig(
-				context.WithValue(ctx, callKey{}, &call{env: env}),
+				context.WithValue(ctx, callKey{}, &call{door: noDoor{}, env: env}),
 				wasm,
 				wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"),
 			)
@@ -103,7 +103,7 @@ func TestPluginsSayTheSameRewritten(t *testing.T) {
 				t.Fatal(err)
 			}
 			env = still()
-			tmpl, _, err := newTemplate(ctx, rt, compiled, m, env, 64<<20)
+			tmpl, _, err := newTemplate(ctx, rt, &source{m, compiled}, env, 64<<20, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 )
@@ -80,11 +81,11 @@ type specRun struct {
 
 func newSpecRun(t *testing.T) *specRun {
 	r := &specRun{
-		env:      environment{newTurns(), time.Now, sleep, nil},
+		env:      environment{newCPUScheduler(), time.Now, sleep, nil},
 		refused:  map[string]int{},
 		asserted: map[string]int{},
 	}
-	r.ctx = context.WithValue(t.Context(), callKey{}, &call{env: &r.env})
+	r.ctx = context.WithValue(t.Context(), callKey{}, &call{door: noDoor{}, env: &r.env})
 	printing := map[string]hostFunc{}
 	for name, params := range map[string]string{"print": noArgs, "print_i32": i, "print_i64": long, "print_f32": "\x7d", "print_f64": "\x7c", "print_i32_f32": "\x7f\x7d", "print_f64_f64": "\x7c\x7c"} {
 		printing[name] = hostFunc{
@@ -99,7 +100,7 @@ func newSpecRun(t *testing.T) *specRun {
 			wazero.NewRuntimeConfig().WithCoreFeatures(features),
 		)
 		t.Cleanup(func() { (*rt).Close(context.Background()) })
-		if err := register(r.ctx, *rt, map[string]map[string]hostFunc{"spectest": printing, tickModule: hostFuncs()[tickModule]}); err != nil {
+		if err := register(r.ctx, *rt, map[string]map[string]hostFunc{"spectest": printing, meter.TickModule: hostFuncs()[meter.TickModule]}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -108,11 +109,11 @@ func newSpecRun(t *testing.T) *specRun {
 
 // ours takes a module the way a plugin goes, but for what makes it a plugin.
 func (r *specRun) ours(wasm []byte) (mod api.Module, gate bool, err error) {
-	m, err := read(wasm)
+	m, err := meter.Parse(wasm)
 	if err != nil {
 		return nil, true, err
 	}
-	rewritten, err := m.rewrite(maxMemory / pageSize)
+	rewritten, err := m.Rewrite()
 	if err != nil {
 		return nil, true, err
 	}
@@ -120,7 +121,7 @@ func (r *specRun) ours(wasm []byte) (mod api.Module, gate bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	t, _, err := newTemplate(r.ctx, r.rt, compiled, m, &r.env, maxMemory)
+	t, _, err := newTemplate(r.ctx, r.rt, &source{m, compiled}, &r.env, maxMemory, 0)
 	if err != nil {
 		return nil, false, err
 	}
@@ -329,7 +330,7 @@ func (r *specRun) run(t *testing.T, commands []specCommand) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m, err := read(wasm); err == nil && !m.hasMem &&
+			if m, err := meter.Parse(wasm); err == nil && !m.HasMemory() &&
 				strings.HasPrefix(c.Text, "unknown memory") {
 				// a plugin without a memory is refused; here it gets one, so that the numeric tests
 				// can run

@@ -18,7 +18,7 @@ import (
 
 // chase follows pointers through 32 MiB: every load misses the caches, which is the slowest that an
 // instruction can be.
-func chase() guest {
+func chase() module {
 	const size = 32 << 20
 	// a[i] = (i*stride) mod size, in steps of 4 KiB and a bit
 	fill := op(
@@ -62,19 +62,19 @@ func chase() guest {
 		0x0b,
 		0x00,
 	)
-	return guest{
+	return module{
 		memory: op(1, 1, u32(nil, size>>16), u32(nil, size>>16)),
 		more:   [][]byte{append(append([]byte{1, 1, typeI32}, append(fill, walk...)...), 0x0b)},
 		call:   op(callf(3), c32(0)),
 	}
 }
 
-var spinners = map[string]func() guest{
-	"loop":         func() guest { return guest{call: spinCall} },
-	"chain":        func() guest { return guest{more: exponential(3), call: op(callf(3), c32(0))} },
+var spinners = map[string]func() module{
+	"loop":         func() module { return module{call: spinCall} },
+	"chain":        func() module { return module{more: exponential(3), call: op(callf(3), c32(0))} },
 	"cache misses": chase,
-	"filling": func() guest {
-		return guest{
+	"filling": func() module {
+		return module{
 			memory: []byte{1, 1, 0x80, 8, 0x80, 8},
 			call:   op(0x03, 0x40, c32(0), c32(1), c32(1<<26), 0xfc, 11, 0, 0x0c, 0, 0x0b, 0x00),
 		}
@@ -99,7 +99,8 @@ func kills(t testing.TB) map[string]func() time.Duration {
 	h := newHost(t, Options{BreakAfter: -1})
 	for name, g := range spinners {
 		tool, budget := h.add(g().bytes()), 20*time.Millisecond
-		if <-h.box.plugin(tool.Plugin.Digest).ready; name == "cache misses" {
+		h.ready(tool)
+		if name == "cache misses" {
 			budget = 200 * time.Millisecond // it has to fill its memory first
 		}
 		all[name] = past(budget, func(ctx context.Context) error {
@@ -107,17 +108,17 @@ func kills(t testing.TB) map[string]func() time.Duration {
 			return err
 		})
 	}
-	for name, g := range map[string]guest{"in _initialize": {init: forever[:len(forever)-1]}, "in its start function": {start: true, more: [][]byte{body(forever)}}, "in describe": {describe: spinCall}} {
+	for name, g := range map[string]module{"in _initialize": {init: forever[:len(forever)-1]}, "in its start function": {start: true, more: [][]byte{body(forever)}}, "in describe": {describe: spinCall}} {
 		m, rewritten, err := load(g.bytes(), nil, 64<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
-		compiled, err := h.box.compile(context.Background(), rewritten)
+		compiled, err := h.box.compile(context.Background(), rewritten, func() {})
 		if err != nil {
 			t.Fatal(err)
 		}
 		all[name] = past(20*time.Millisecond, func(ctx context.Context) error {
-			tmpl, _, err := newTemplate(ctx, h.box.rt, compiled, m, &h.box.env, 64<<20)
+			tmpl, _, err := newTemplate(ctx, h.box.rt, &source{m, compiled}, &h.box.env, 64<<20, 0)
 			if err == nil {
 				defer tmpl.image.Close()
 				_, err = tmpl.describe(ctx, &h.box.env)
@@ -166,7 +167,7 @@ func TestSpinningGuestsDoNotStallTheHost(t *testing.T) {
 			h := newHost(t, Options{})
 			tool := h.add(g().bytes())
 			tool.Budget = 700 * time.Millisecond
-			<-h.box.plugin(tool.Plugin.Digest).ready
+			h.ready(tool)
 			var wg sync.WaitGroup
 			for range runtime.GOMAXPROCS(0) {
 				wg.Go(func() { want(t, h.call(tool, object{}), "budget") })
@@ -230,7 +231,7 @@ func TestMemoryBombsCostWhatTheyAreAllowed(t *testing.T) {
 		0x0b,
 		0x0b,
 	)
-	g := guest{
+	g := module{
 		memory:  []byte{1, 0, 1},
 		imports: []imported{{module: abiModule, name: "stage"}},
 		data:    dataAt(8, `{"node":"pve1"}`),
@@ -238,7 +239,7 @@ func TestMemoryBombsCostWhatTheyAreAllowed(t *testing.T) {
 	}
 	h := newHost(t, Options{MemoryMax: 64 << 20})
 	tool := h.add(g.bytes())
-	<-h.box.plugin(tool.Plugin.Digest).ready
+	h.ready(tool)
 	debug.FreeOSMemory()
 	before, during := resident(t), 0
 	h.execute = func(gate.Question) (gate.Result, error) { during = resident(t); return gate.Result{}, nil }
@@ -263,8 +264,8 @@ func TestMemoryBombsCostWhatTheyAreAllowed(t *testing.T) {
 
 func TestRecursionBombsCostABoundedStack(t *testing.T) {
 	h := newHost(t, Options{})
-	tool := h.add(guest{more: [][]byte{body(callf(3))}, call: op(callf(3), c32(0))}.bytes())
-	<-h.box.plugin(tool.Plugin.Digest).ready
+	tool := h.add(module{more: [][]byte{body(callf(3))}, call: op(callf(3), c32(0))}.bytes())
+	h.ready(tool)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range 10 {

@@ -9,17 +9,12 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// wasiModule is what toolchains expect of an operating system. There is none here: time, randomness
-// and somewhere to complain to, no files, no sockets, no environment.
+// wasiModule is what toolchains expect of an operating system. Here that is time, randomness and an
+// output for errors: no files, no sockets, no environment.
 const wasiModule = "wasi_snapshot_preview1"
 
 // Error numbers of WASI.
-const (
-	errnoBadf  uint32 = 8
-	errnoFault uint32 = 21
-	errnoInval uint32 = 28
-	errnoNosys uint32 = 52
-)
+const errnoBadf, errnoFault, errnoInval, errnoNosys uint32 = 8, 21, 28, 52
 
 const (
 	maxIovecs = 1024
@@ -38,26 +33,25 @@ func wasiFuncs() map[string]hostFunc {
 		"poll_oneoff":       {iiii, i, pollOneoff},
 		"random_get":        {ii, i, randomGet},
 		"sched_yield":       answer(noArgs, 0),
-		"proc_exit": {
-			i,
-			noArgs,
-			func(_ context.Context, c *call, _ api.Memory, a arguments) uint32 {
-				code := a.i32(0)
-				c.exit = &code
-				panic(errExited)
-			},
-		},
+		"proc_exit":         {i, noArgs, procExit},
 	}
 	for name, params := range map[string]string{ // there is no such file
-		"fd_advise": i + long + long + i, "fd_allocate": i + long + long, "fd_close": i, "fd_datasync": i, "fd_fdstat_get": ii, "fd_fdstat_set_flags": ii,
-		"fd_filestat_get": ii, "fd_filestat_set_size": i + long, "fd_filestat_set_times": i + long + long + i, "fd_pread": iii + long + i, "fd_prestat_dir_name": iii,
-		"fd_prestat_get": ii, "fd_pwrite": iii + long + i, "fd_read": iiii, "fd_readdir": iii + long + i, "fd_renumber": ii, "fd_seek": i + long + ii, "fd_sync": i, "fd_tell": ii,
+		"fd_advise": i + long + long + i, "fd_allocate": i + long + long, "fd_close": i,
+		"fd_datasync": i, "fd_fdstat_get": ii, "fd_fdstat_set_flags": ii,
+		"fd_filestat_get": ii, "fd_filestat_set_size": i + long,
+		"fd_filestat_set_times": i + long + long + i, "fd_pread": iii + long + i,
+		"fd_prestat_dir_name": iii, "fd_prestat_get": ii, "fd_pwrite": iii + long + i,
+		"fd_read": iiii, "fd_readdir": iii + long + i, "fd_renumber": ii,
+		"fd_seek": i + long + ii, "fd_sync": i, "fd_tell": ii,
 	} {
 		funcs[name] = answer(params, errnoBadf)
 	}
 	for name, params := range map[string]string{ // there is no file system
-		"path_create_directory": iii, "path_filestat_get": iiiii, "path_filestat_set_times": iiii + long + long + i, "path_link": iiiii + ii, "path_open": iiiii + long + long + ii,
-		"path_readlink": iiiii + i, "path_remove_directory": iii, "path_rename": iiiii + i, "path_symlink": iiiii, "path_unlink_file": iii,
+		"path_create_directory": iii, "path_filestat_get": iiiii,
+		"path_filestat_set_times": iiii + long + long + i, "path_link": iiiii + ii,
+		"path_open": iiiii + long + long + ii, "path_readlink": iiiii + i,
+		"path_remove_directory": iii, "path_rename": iiiii + i, "path_symlink": iiiii,
+		"path_unlink_file": iii,
 	} {
 		funcs[name] = answer(params, errnoNosys)
 	}
@@ -65,14 +59,17 @@ func wasiFuncs() map[string]hostFunc {
 }
 
 func answer(params string, errno uint32) hostFunc {
-	return hostFunc{
-		params,
-		i,
-		func(context.Context, *call, api.Memory, arguments) uint32 { return errno },
-	}
+	do := func(context.Context, *call, api.Memory, arguments) uint32 { return errno }
+	return hostFunc{params, i, do}
 }
 
-// noStrings says that there are no arguments and no environment.
+func procExit(_ context.Context, c *call, _ api.Memory, a arguments) uint32 {
+	code := a.i32(0)
+	c.exit = &code
+	panic(errExited)
+}
+
+// noStrings answers that there are no arguments and no environment.
 func noStrings(_ context.Context, _ *call, mem api.Memory, a arguments) uint32 {
 	if !mem.WriteUint32Le(a.i32(0), 0) || !mem.WriteUint32Le(a.i32(1), 0) {
 		return errnoFault
@@ -98,7 +95,7 @@ func putTime(mem api.Memory, clock, ptr uint32, v uint64) uint32 {
 	return 0
 }
 
-// fdWrite keeps the first of what the guest says on stdout and stderr.
+// fdWrite keeps the beginning of what the module writes to stdout and stderr.
 func fdWrite(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
 	fd, iovs, n := a.i32(0), a.i32(1), a.i32(2)
 	switch {
@@ -114,7 +111,7 @@ func fdWrite(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
 		size := binary.LittleEndian.Uint32(table[4:])
 		text, ok = mem.Read(binary.LittleEndian.Uint32(table), size)
 		total += uint64(size)
-		c.stderr = append(c.stderr, text[:min(len(text), maxNote-len(c.stderr))]...)
+		c.stderr = append(c.stderr, text[:min(len(text), maxStderr-len(c.stderr))]...)
 	}
 	if !ok || total > 1<<31 || !mem.WriteUint32Le(a.i32(3), uint32(total)) {
 		return errnoFault
@@ -137,8 +134,7 @@ func randomGet(ctx context.Context, c *call, mem api.Memory, a arguments) uint32
 	return 0
 }
 
-// pollOneoff waits for clocks. A file that is waited for is ready at once, with the error that
-// there is no such file.
+// pollOneoff waits for clocks. A file is ready at once, with the error that there is no such file.
 func pollOneoff(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
 	n := a.i32(2)
 	if n == 0 || n > maxPolls {
@@ -163,6 +159,10 @@ func pollOneoff(ctx context.Context, c *call, mem api.Memory, a arguments) uint3
 		wait = min(wait, waits[k])
 	}
 	if wait > 0 {
+		if c.limit > 0 { // a start: it is stopped soon after
+			wait = min(wait, max(time.Duration(c.limit-c.spent()), 0)+1)
+			c.slept += int64(wait)
+		}
 		c.meanwhile(ctx, func() { c.env.sleep(ctx, wait) })
 		c.check(ctx)
 	}

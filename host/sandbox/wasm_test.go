@@ -1,14 +1,29 @@
 package sandbox
 
 import (
+	"encoding/binary"
 	"slices"
+
+	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 )
 
-// guest is a module written by hand, for what no compiler would make. Functions are call, describe,
+const typeI32, typeI64, typeF32, typeF64 = meter.I32, meter.I64, meter.F32, meter.F64
+
+type (
+	imported  struct{ module, name string }
+	signature struct{ params, results string }
+	export    struct {
+		name  string
+		kind  byte
+		index uint32
+	}
+)
+
+// module is written by hand, for what no compiler would make. Functions are call, describe,
 // init and then more; their types are those that the ABI asks for, and of more () -> (). The
 // imports come first, so that more[k] has index len(imports)+3+k.
-type guest struct {
-	imports              []imported // typ is ignored
+type module struct {
+	imports              []imported
 	types                []signature
 	memory               []byte // of the section, default one memory of 1 to 16 pages
 	table                []byte
@@ -57,7 +72,7 @@ var output = imported{module: abiModule, name: "output_write"}
 
 func body(code []byte) []byte { return append(append([]byte{0}, code...), 0x0b) }
 
-func (g guest) bytes() []byte {
+func (g module) bytes() []byte {
 	types := []signature{{"", i}, {"", ""}}
 	known := hostFuncs()
 	imports := vec(nil, len(g.imports))
@@ -123,4 +138,25 @@ func (g guest) bytes() []byte {
 	}
 	out = section(out, 10, codes)
 	return append(section(out, 11, g.data), g.custom...)
+}
+
+func vec(out []byte, n int) []byte { return u32(out, uint32(n)) }
+
+func u32(out []byte, v uint32) []byte { return binary.AppendUvarint(out, uint64(v)) }
+
+// i32const appends i32.const v and one more opcode.
+func i32const(out []byte, v int64, then byte) []byte {
+	out = append(out, 0x41)
+	for {
+		b := byte(v & 0x7f)
+		v >>= 7
+		if v == 0 && b&0x40 == 0 || v == -1 && b&0x40 != 0 {
+			return append(out, b, then)
+		}
+		out = append(out, b|0x80)
+	}
+}
+
+func section(out []byte, id byte, body []byte) []byte {
+	return append(vec(append(out, id), len(body)), body...)
 }

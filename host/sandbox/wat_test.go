@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestHandWrittenHostileGuests: each text of test/guests/hostile says in its first line how a call
+// TestHandWrittenHostileGuests: each text of test/modules/hostile says in its first line how a call
 // of it ends, and what the error says. A good guest answers beside each, and none of them did
 // anything to a node.
 func TestHandWrittenHostileGuests(t *testing.T) {
@@ -19,12 +19,12 @@ func TestHandWrittenHostileGuests(t *testing.T) {
 		}
 		t.Skip("wat2wasm, of Debian's wabt, is not here")
 	}
-	texts, err := filepath.Glob("../../test/guests/hostile/*.wat")
+	texts, err := filepath.Glob("../../test/modules/hostile/*.wat")
 	if err != nil || len(texts) < 29 {
 		t.Fatalf("%d texts: %v", len(texts), err)
 	}
 	h := newHost(t, Options{StartTimeout: 2 * time.Second})
-	good := h.add(guest{imports: []imported{output}, call: ok()}.bytes())
+	good := h.add(module{imports: []imported{output}, call: ok()}.bytes())
 	want(t, h.call(good, object{}), "")
 	for _, path := range texts {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".wat"), func(t *testing.T) {

@@ -29,7 +29,7 @@ func startSite(b *testing.B) place {
 	dir := b.TempDir()
 	plugins := filepath.Join(dir, "plugins")
 	check(b, os.MkdirAll(plugins, 0o755))
-	wasm, err := os.ReadFile(filepath.Join(root, "build/guests/bench.wasm"))
+	wasm, err := os.ReadFile(filepath.Join(root, "build/modules/bench.wasm"))
 	check(b, err)
 	check(b, os.WriteFile(filepath.Join(plugins, "bench.wasm"), wasm, 0o644))
 	check(

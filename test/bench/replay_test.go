@@ -12,8 +12,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/gate"
-	policy "github.com/caponier-mcp/caponier/host/policy/load"
-	"github.com/caponier-mcp/caponier/host/policy/replay"
+	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/shell"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
@@ -62,7 +61,7 @@ func BenchmarkReplay(b *testing.B) {
 		)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
-		var diff replay.Diff
+		var diff policy.Diff
 		if err != nil || json.Unmarshal(out, &diff) != nil || diff.Same != n {
 			b.Fatalf("%v: %.500s", err, out)
 		}

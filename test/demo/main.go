@@ -138,7 +138,7 @@ func run(ctx context.Context) (err error) {
 // would.
 func (d *demo) prepare(ctx context.Context) error {
 	plugins := filepath.Join(d.dir, "plugins")
-	for from, to := range map[string]string{"build/plugins/containers.wasm": "containers.wasm", "build/guests/rogue.wasm": "rogue.wasm"} {
+	for from, to := range map[string]string{"build/plugins/containers.wasm": "containers.wasm", "build/modules/rogue.wasm": "rogue.wasm"} {
 		data, err := os.ReadFile(from)
 		if err != nil {
 			return fmt.Errorf("%w: run `make demo`, which builds it", err)

@@ -96,7 +96,7 @@ func pluginDescribe() *cobra.Command {
 	return &cobra.Command{
 		Use: "describe", Short: "The process in which a module is asked what it offers", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failed(sandbox.ServeApart(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()))
+			return failed(sandbox.ServeDescribe(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()))
 		},
 	}
 }
@@ -113,7 +113,7 @@ func describe(ctx context.Context, file string) (plugin.Entry, error) {
 	if err != nil {
 		return plugin.Entry{}, err
 	}
-	text, imports, err := sandbox.DescribeApart(ctx, []string{self, "plugin", "describe"}, wasm)
+	text, imports, err := sandbox.DescribeInSubprocess(ctx, []string{self, "plugin", "describe"}, wasm)
 	if err != nil {
 		return plugin.Entry{}, fmt.Errorf("%s: %w", file, err)
 	}

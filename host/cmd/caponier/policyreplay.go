@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,11 +10,12 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/host/policy/replay"
+	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/spf13/cobra"
 )
 
@@ -35,7 +37,7 @@ func policyExplain(g *global) *cobra.Command {
 				if err != nil {
 					return failed(err)
 				}
-				x, err := replay.Explain(cmd.Context(), *e.Record, bundle)
+				x, err := policy.Explain(cmd.Context(), *e.Record, bundle)
 				if err != nil {
 					return failed(err)
 				}
@@ -58,7 +60,7 @@ func policyExplain(g *global) *cobra.Command {
 	}
 }
 
-func printExplanation(w io.Writer, r gate.Record, x replay.Explanation) {
+func printExplanation(w io.Writer, r gate.Record, x policy.Explanation) {
 	word := map[bool]string{true: "allowed", false: "refused"}[x.Allowed]
 	fmt.Fprintf(
 		w,
@@ -107,7 +109,7 @@ func policyReplay(g *global) *cobra.Command {
 			}
 			var unreadable error
 			began := time.Now()
-			diff, err := replay.Replay(cmd.Context(), recordsOf(dir, since, &unreadable), args[0])
+			diff, err := policy.Replay(cmd.Context(), recordsOf(dir, since, &unreadable), args[0])
 			if err := errors.Join(err, unreadable); err != nil {
 				return failed(err)
 			}
@@ -148,14 +150,14 @@ func recordsOf(dir string, since time.Duration, problem *error) iter.Seq[gate.Re
 	}
 }
 
-func printDiff(w io.Writer, d replay.Diff, took time.Duration) {
+func printDiff(w io.Writer, d policy.Diff, took time.Duration) {
 	for _, part := range []struct {
 		what    string
-		changes []replay.Change
+		changes []policy.Change
 	}{{"NEWLY ALLOWED", d.NewlyAllowed}, {"newly refused", d.NewlyRefused}, {"refused for other reasons", d.OtherReasons}} {
 		slices.SortFunc(
 			part.changes,
-			func(a, b replay.Change) int { return strings.Compare(a.DecisionID, b.DecisionID) },
+			func(a, b policy.Change) int { return strings.Compare(a.DecisionID, b.DecisionID) },
 		)
 		for _, c := range part.changes {
 			fmt.Fprintf(
@@ -198,4 +200,34 @@ func spaced(op string) string {
 		return ""
 	}
 	return " " + op
+}
+
+func policyBench(g *global) *cobra.Command {
+	var n int
+	cmd := onSite(
+		g,
+		"bench",
+		"Time decisions with the site's policies, beside an empty rule",
+		func(ctx context.Context, dir string) ([]policy.Timing, error) {
+			return policy.Bench(ctx, dir, n)
+		},
+		func(w io.Writer, all []policy.Timing) error {
+			t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+			fmt.Fprintln(t, "decision\tp50\tp99\tallocations\tbytes\t")
+			for _, x := range all {
+				fmt.Fprintf(
+					t,
+					"%s\t%s\t%s\t%d\t%d\t\n",
+					x.Name,
+					x.P50.Round(time.Microsecond),
+					x.P99.Round(time.Microsecond),
+					x.Allocs,
+					x.Bytes,
+				)
+			}
+			return t.Flush()
+		},
+	)
+	cmd.Flags().IntVarP(&n, "rounds", "n", 2000, "how many decisions of each kind")
+	return cmd
 }

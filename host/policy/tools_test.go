@@ -1,0 +1,407 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// recordOf is the journal's record of a question, as the gate would write it.
+func recordOf(t testing.TB, e *Engine, id string, q gate.Question) gate.Record {
+	d := decide(t, e, q)
+	rec := gate.Record{
+		Type:      "intent",
+		ID:        id,
+		Kind:      "call",
+		Principal: q.Call.Principal.ID,
+		Tool:      q.Call.Tool.Name,
+		Tier:      d.Tier.String(),
+		Failed:    d.Failed,
+		Denied:    d.Denied,
+		Revision:  d.Revision,
+		Input:     d.Input,
+		Masked:    d.Masked,
+	}
+	if !d.Allow {
+		rec.Type = "refused"
+	}
+	if q.Kind == gate.KindOperation {
+		rec.Kind, rec.Op = "operation", q.Op.Import()
+	}
+	return rec
+}
+
+func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
+	var bundle []byte
+	e, err := New(
+		context.Background(),
+		Options{
+			Site:       "../../examples/lab/site",
+			Deadline:   5 * time.Second,
+			OnRevision: func(_ string, b []byte) error { bundle = b; return nil },
+		},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := Explain(
+		context.Background(),
+		recordOf(t, e, "D1", deniedQuestions(t)["rate"]),
+		bundle,
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !x.Same || x.Allowed || len(x.Checks) != 1 {
+		t.Fatalf("%+v", x)
+	}
+	c := x.Checks[0]
+	if c.ID != "rate" || !strings.Contains(c.Says, "Too many calls") ||
+		!strings.Contains(c.Remedy, "limits/calls_per_minute") ||
+		len(c.Stuck) == 0 ||
+		!strings.Contains(c.Stuck[0], "core/check/rate.rego:") ||
+		fmt.Sprint(c.Data["limits/calls_per_minute"]) != "120" {
+		t.Errorf("%+v", c)
+	}
+	for name, data := range map[string]string{
+		"protected": "protected/vmids/103 map[reason:management VM of the lab]", "tool": "tiers/tool:new_tool <nil>", "black": "tiers/tool:reboot_node black",
+	} {
+		x, err := Explain(
+			context.Background(),
+			recordOf(t, e, name, deniedQuestions(t)[name]),
+			bundle,
+		)
+		if err != nil || len(x.Checks) != 1 {
+			t.Fatalf("%s: %+v %v", name, x, err)
+		}
+		path, want, _ := strings.Cut(data, " ")
+		if got, there := x.Checks[0].Data[path]; !there || fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, want %s", name, x.Checks[0].Data, data)
+		}
+	}
+	for name, place := range map[string]string{
+		"declared": "core/check/declared.rego", "bound": "core/check/bound.rego", "op guest": "core/check/command.rego", "path": "core/check/path.rego",
+	} {
+		x, err := Explain(
+			context.Background(),
+			recordOf(t, e, name, deniedQuestions(t)[name]),
+			bundle,
+		)
+		if err != nil || len(x.Checks) == 0 || len(x.Checks[0].Stuck) == 0 ||
+			!strings.HasPrefix(x.Checks[0].Stuck[0], place) {
+			t.Errorf("%s: %+v %v", name, x.Checks, err)
+		}
+		for _, c := range x.Checks {
+			for _, stuck := range c.Stuck {
+				if strings.Contains(stuck, ": not command.measured") {
+					t.Errorf("%s: %s holds", name, stuck)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"protected", "bound", "op guest", "file real"} {
+		q := deniedQuestions(t)[name]
+		x, err := Explain(context.Background(), recordOf(t, e, name, q), bundle)
+		if err != nil || !x.Same || len(x.Checks) == 0 {
+			t.Errorf("%s: %+v %v", name, x, err)
+		}
+		for _, c := range x.Checks {
+			if c.Remedy == "" || c.Says == "" {
+				t.Errorf("%s: %s has no text or remedy", name, c.ID)
+			}
+		}
+	}
+	rec := recordOf(t, e, "D2", statusCall())
+	rec.Revision = strings.Repeat("0", 64)
+	if _, err := Explain(context.Background(), rec, bundle); err == nil ||
+		!strings.Contains(err.Error(), "the kept policy is revision") {
+		t.Errorf("another revision: %v", err)
+	}
+	if _, err := Explain(context.Background(), gate.Record{ID: "D3", Failed: []string{"journal.unavailable"}}, bundle); err == nil ||
+		!strings.Contains(err.Error(), "was not made by policy") {
+		t.Errorf("a decision of the host: %v", err)
+	}
+	if _, err := Explain(context.Background(), rec, []byte("{")); err == nil {
+		t.Error("a broken bundle was taken")
+	}
+}
+
+func TestReplayFindsWhatACandidateChanges(t *testing.T) {
+	e := site(t, "../../examples/lab/site")
+	denied := deniedQuestions(t)
+	ok := statusCall()
+	records := []gate.Record{
+		recordOf(t, e, "A", ok),
+		recordOf(t, e, "B", denied["protected"]),
+		recordOf(t, e, "C", denied["op command"]),
+		{
+			Type:     "outcome",
+			ID:       "A",
+			Revision: "x",
+		},
+		{Type: "refused", ID: "H", Failed: []string{"ledger.unavailable"}},
+	}
+	masked := ok
+	masked.Call = callOf("proxmox_container_status", []string{"vmids"}, "ssh_exec")
+	masked.Call.Args.Scalars = map[string]any{"password": "x"}
+	records = append(records, recordOf(t, e, "M", masked))
+	same, err := Replay(context.Background(), slices.Values(records), "../../examples/lab/site")
+	if err != nil || same.Decided != 3 || same.Same != 3 || same.Skipped != 2 ||
+		len(same.NewlyAllowed)+len(same.NewlyRefused)+len(same.OtherReasons) != 0 {
+		t.Fatalf("%+v %v", same, err)
+	}
+	older := records[0]
+	older.Input = bytes.Replace(older.Input, []byte(`,"omitted":[]`), nil, 1)
+	forged := recordOf(
+		t,
+		e,
+		"F",
+		func() gate.Question { q, _ := sshCall("echo '[redacted]'"); return q }(),
+	)
+	if d, err := Replay(context.Background(), slices.Values([]gate.Record{older, forged}), "../../examples/lab/site"); err != nil ||
+		d.Older != 1 ||
+		d.Decided != 1 ||
+		d.Skipped != 0 ||
+		d.Same != 1 {
+		t.Errorf("a record of another form, and one that only looks masked: %+v %v", d, err)
+	}
+	dir := copySite(t)
+	edit(
+		t,
+		dir,
+		"data.yaml",
+		`    "103": {reason: management VM of the lab}`,
+		`    "101": {reason: now this one}`,
+	)
+	diff, err := Replay(context.Background(), slices.Values(records), dir)
+	if err != nil || len(diff.NewlyAllowed) != 1 || diff.NewlyAllowed[0].DecisionID != "B" ||
+		len(diff.NewlyRefused) != 1 ||
+		diff.NewlyRefused[0].DecisionID != "A" ||
+		!slices.Equal(diff.NewlyRefused[0].After, []string{"protected"}) ||
+		diff.NewlyRefused[0].On != "101, pve1" ||
+		diff.Same != 1 {
+		t.Errorf("%+v %v", diff, err)
+	}
+	if _, err := Replay(context.Background(), slices.Values(records), t.TempDir()); err == nil {
+		t.Error("an empty folder was taken for a policy")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Replay(ctx, slices.Values(records), dir); err == nil {
+		t.Error("a cancelled replay says nothing")
+	}
+}
+
+// measured is what Test says of a folder: it takes seconds, and two tests ask for the same one.
+func measured(dir string) (TestReport, error) {
+	once, _ := reports.LoadOrStore(
+		dir,
+		sync.OnceValues(func() (TestReport, error) { return Test(context.Background(), dir) }),
+	)
+	return once.(func() (TestReport, error))()
+}
+
+var reports sync.Map // by folder
+
+func TestTestMeasuresTheCore(t *testing.T) {
+	rep, err := measured("../../policies/examples/team")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range rep.Tests {
+		if !x.Passed {
+			t.Errorf("%s (%s): %s", x.Name, x.Where, x.Output)
+		}
+	}
+	if rep.Failed != 0 || len(rep.Tests) < 200 || rep.CoreCoverage < 95 || rep.SiteCoverage < 90 {
+		t.Errorf(
+			"%d tests, %d failed, core %.1f %%, site %.1f %%, not covered: %v",
+			len(rep.Tests),
+			rep.Failed,
+			rep.CoreCoverage,
+			rep.SiteCoverage,
+			rep.CoreNotCovered,
+		)
+	}
+	t.Logf(
+		"%d tests, core %.1f %%, site %.1f %%, %v",
+		len(rep.Tests),
+		rep.CoreCoverage,
+		rep.SiteCoverage,
+		rep.NotCovered,
+	)
+}
+
+func TestEvalAnswersAHypotheticalQuestion(t *testing.T) {
+	q := statusCall()
+	in := string(inputJSON(document(&q)))
+	d, err := Eval(context.Background(), "../../examples/lab/site", []byte(in))
+	if err != nil || !d.Allow || d.Tier != gate.Green {
+		t.Fatalf("%+v %v", d, err)
+	}
+	for name, x := range map[string][2]string{
+		"a missing field":  {`"source":"stdio",`, ``},
+		"an unknown field": {`"source":"stdio"`, `"source":"stdio","sauce":1`},
+		"another type":     {`"vmids":["101"]`, `"vmids":"101"`},
+		"null for a list":  {`"commands":[]`, `"commands":null`},
+		"another case":     {`"source"`, `"Source"`},
+		"another schema":   {`caponier.call/1`, `caponier.call/9`},
+		"a fraction":       {`"calls_60s":1`, `"calls_60s":1.5`},
+		"a list as scalar": {`"scalars":{"vmid":101}`, `"scalars":{"vmid":[101]}`},
+	} {
+		text := strings.Replace(in, x[0], x[1], 1)
+		if text == in {
+			t.Errorf("%s: nothing was changed", name)
+		}
+		if d, err := Eval(context.Background(), "../../examples/lab/site", []byte(text)); err == nil {
+			t.Errorf("%s was taken: %+v", name, d.Allow)
+		}
+	}
+}
+
+func TestBenchMeasuresAllowedDecisions(t *testing.T) {
+	all, err := Bench(context.Background(), "../../examples/lab/site", 20)
+	if err != nil || len(all) != 4 {
+		t.Fatalf("%+v %v", all, err)
+	}
+	for _, x := range all {
+		if x.P50 <= 0 || x.P99 < x.P50 || x.Allocs == 0 || !x.Allowed && x.Name != "http_request" {
+			t.Errorf("%+v", x)
+		}
+	}
+	if _, err := Bench(context.Background(), "../../examples/lab/site", 0); err == nil {
+		t.Error("no rounds were measured")
+	}
+}
+
+// TestDecisionsAllocateNoMoreThanRecorded is the speed gate that a busy machine does not disturb:
+// 1.1 times the recorded allocations and bytes.
+func TestDecisionsAllocateNoMoreThanRecorded(t *testing.T) {
+	alone(t)
+	recorded := map[string][2]uint64{}
+	if err := json.Unmarshal([]byte(strings.Join(lines(t, "testdata/allocations.json"), "")), &recorded); err != nil {
+		t.Fatal(err)
+	}
+	all, err := Bench(context.Background(), "../../examples/lab/site", 300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][2]uint64{}
+	for _, x := range all {
+		got[x.Name] = [2]uint64{x.Allocs, x.Bytes}
+	}
+	if *update {
+		text, _ := json.MarshalIndent(got, "", "  ")
+		write(t, "testdata", "allocations.json", string(text)+"\n")
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		if got[name][0] > recorded[name][0]*11/10 || got[name][1] > recorded[name][1]*11/10 {
+			t.Errorf(
+				"%s: %d allocations of %d bytes, recorded are %v: make it cheaper, or record it with -update and say why",
+				name,
+				got[name][0],
+				got[name][1],
+				recorded[name],
+			)
+		}
+	}
+	t.Logf("%+v", all)
+}
+
+func BenchmarkReplay(b *testing.B) {
+	alone(b)
+	e := site(b, "../../examples/lab/site")
+	_, op := sshCall("uptime; df -h")
+	op.Call.Decided = gate.Decision{Allow: true, Tier: gate.Yellow}
+	records := []gate.Record{
+		recordOf(b, e, "A", statusCall()),
+		recordOf(b, e, "B", deniedQuestions(b)["protected"]),
+		recordOf(b, e, "C", deniedQuestions(b)["op tier"]),
+		recordOf(b, e, "D", op),
+	}
+	const n = 2000
+	for b.Loop() {
+		d, err := Replay(context.Background(), func(yield func(gate.Record) bool) {
+			for i := range n {
+				if !yield(records[i%len(records)]) {
+					return
+				}
+			}
+		}, "../../examples/lab/site")
+		if err != nil || d.Same != n {
+			b.Fatalf("%+v %v", d, err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*n), "µs/decision")
+}
+
+func TestEntriesAreCoresAndTheSites(t *testing.T) {
+	alone(t)
+	dir := copySite(t)
+	edit(
+		t,
+		dir,
+		"data.yaml",
+		"binaries: {}",
+		"binaries: {mytool: {show: {group: read, tier: green, operands: [], options: {}}, '': {group: read, tier: green, operands: [], options: {}}}}",
+	)
+	got, err := site(t, dir).Entries(context.Background())
+	for _, want := range []string{"pct start", "cat", "ip -br addr", "pvesh get /nodes/{node}/lxc/{vmid}/config", "mytool", "mytool show"} {
+		if err != nil || !slices.Contains(got, want) {
+			t.Errorf("%s is not among %q, %v", want, got, err)
+		}
+	}
+	for _, no := range []string{"pvesh", "pvesh get", "pct", "*", ""} {
+		if slices.Contains(got, no) {
+			t.Errorf("%q is no command", no)
+		}
+	}
+	if _, err := new(Engine).Entries(context.Background()); err == nil {
+		t.Error("no policy has entries")
+	}
+}
+
+func TestNodesThatNobodyHasAreWarnedOf(t *testing.T) {
+	alone(t)
+	e := site(t, "../../examples/lab/site")
+	if w := e.Warnings([]string{"pve1", "pve2"}); len(w) != 0 {
+		t.Errorf("the lab: %v", w)
+	}
+	dir := copySite(t)
+	edit(
+		t,
+		dir,
+		"data.yaml",
+		"services: []",
+		"services: [{service: nginx, nodes: [pve-1, '*'], reason: kept}]",
+	)
+	edit(
+		t,
+		dir,
+		"data.yaml",
+		"protected:\n  nodes: {}",
+		"protected:\n  nodes: {PVE1: {reason: misspelt}}",
+	)
+	e = site(t, dir)
+	if w := strings.Join(e.Warnings([]string{"pve1", "pve2"}), "\n"); !strings.Contains(
+		w,
+		`protected/nodes: no node is called "PVE1"`,
+	) ||
+		!strings.Contains(w, `protected/services/nginx: no node is called "pve-1"`) ||
+		strings.Count(w, "\n") != 1 {
+		t.Errorf("%s", w)
+	}
+	if w := new(Engine).Warnings(nil); w != nil {
+		t.Errorf("no policy: %v", w)
+	}
+}
