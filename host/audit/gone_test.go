@@ -41,7 +41,7 @@ func (h *hostile) Take(context.Context, *gate.Call) (gate.Counts, func(), error)
 func (h *hostile) Script(string) gate.Command { return gate.Command{} }
 func (h *hostile) Argv([]string) gate.Command { return gate.Command{} }
 
-func (h *hostile) Ready(context.Context, *gate.Tool) error { return nil }
+func (h *hostile) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
 
 func (h *hostile) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
 	h.effect(func(rec *gate.Record) bool { return rec.Kind == "call" && rec.CallID == r.Call.ID })

@@ -287,7 +287,7 @@ func (l leaky) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gat
 	return gate.Result{Value: l.canary, Bytes: 11, SHA256: "00"}, nil
 }
 func (leaky) End(context.Context, *gate.Call)         {}
-func (leaky) Ready(context.Context, *gate.Tool) error { return nil }
+func (leaky) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
 
 func TestTree(t *testing.T) {
 	j := open(t, Options{})

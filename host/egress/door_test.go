@@ -118,7 +118,7 @@ func (w *world) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
 }
 func (w *world) Script(string) gate.Command              { return gate.Command{} }
 func (w *world) Argv([]string) gate.Command              { return gate.Command{} }
-func (w *world) Ready(context.Context, *gate.Tool) error { return nil }
+func (w *world) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
 
 func (w *world) Count(
 	_ context.Context,
@@ -157,7 +157,7 @@ func (w *world) Keep(
 
 type run func(context.Context, *gate.Running)
 
-func (f run) Ready(context.Context, *gate.Tool) error { return nil }
+func (f run) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
 func (f run) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
 	f(ctx, r)
 	return gate.Output{JSON: json.RawMessage(`{}`)}, nil

@@ -52,7 +52,7 @@ func (p parts) Confirm(
 }
 func (p parts) Script(string) gate.Command              { return gate.Command{} }
 func (p parts) Argv([]string) gate.Command              { return gate.Command{} }
-func (p parts) Ready(context.Context, *gate.Tool) error { return nil }
+func (p parts) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
 func (p parts) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
 	// what came of it is counted, and not this test's business
 	_, _ = r.Operate(

@@ -66,12 +66,7 @@ func (d *Door) call(ctx context.Context, req Request) Answer {
 	if !errors.As(a.Err, &refused) || !refused.NeedsApproval || d.o.Confirmer == nil {
 		return a
 	}
-	tell := func(message string) {
-		if req.Progress != nil {
-			req.Progress(0, 0, message)
-		}
-	}
-	if c.Confirmation, err = d.o.Confirmer.Confirm(ctx, c, refused.Decision, tell); err == nil {
+	if c.Confirmation, err = d.o.Confirmer.Confirm(ctx, c, refused.Decision, r.tell); err == nil {
 		d.passCall(ctx, r, &a)
 		return a
 	}
@@ -116,7 +111,7 @@ func (d *Door) throttled(ctx context.Context, req Request) (a Answer, full bool)
 func (d *Door) passCall(ctx context.Context, r *Running, a *Answer) {
 	run := func(ctx context.Context, _ Question, dec Decision) (Output, Record, error) {
 		r.Call.Decided, a.Tier, a.Outcome = dec, dec.Tier, Unknown
-		if err := d.o.Runner.Ready(ctx, r.Call.Tool); err != nil {
+		if err := d.o.Runner.Ready(ctx, r.Call.Tool, r.tell); err != nil {
 			a.Outcome = Failed
 			return Output{}, Record{Outcome: Failed, Code: codeOf(err)}, err
 		}

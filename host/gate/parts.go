@@ -51,9 +51,9 @@ type (
 	}
 
 	// Runner runs the plugin of an allowed call. Ready waits until that is possible, before the
-	// call's budget begins. The errors of Run are *BudgetError and *PluginError.
+	// call's budget begins, and tells the client what it waits for. The errors of Run are *BudgetError and *PluginError.
 	Runner interface {
-		Ready(ctx context.Context, t *Tool) error
+		Ready(ctx context.Context, t *Tool, tell func(message string)) error
 		Run(ctx context.Context, r *Running) (Output, error)
 	}
 

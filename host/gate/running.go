@@ -146,6 +146,8 @@ func (r *Running) Progress(done, total float64, message string) {
 	}
 }
 
+func (r *Running) tell(message string) { r.Progress(0, 0, message) }
+
 // may counts an operation. The answer to an ask arrives in a new instance, which repeats what ran
 // before: so no effect may come before an ask, and only further asks may come after it.
 func (r *Running) may(op abi.Op) error {

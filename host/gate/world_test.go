@@ -67,7 +67,7 @@ func (w *world) Take(context.Context, *Call) (Counts, func(), error) {
 	w.taken++
 	return Counts{Calls60s: int64(w.taken)}, func() { w.taken-- }, nil
 }
-func (w *world) Ready(context.Context, *Tool) error { return nil }
+func (w *world) Ready(context.Context, *Tool, func(string)) error { return nil }
 func (w *world) Run(ctx context.Context, r *Running) (Output, error) {
 	w.add("run")
 	if w.guest == nil {

@@ -211,7 +211,7 @@ func hostileHost(t testing.TB, breakAfter int) (*host, *gate.Tool, map[string]*g
 		}
 	}
 	for _, p := range h.box.plugins {
-		if _, err := p.await(t.Context()); err != nil {
+		if _, err := p.await(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -290,7 +290,7 @@ func BenchmarkReady(b *testing.B) {
 			}
 		}
 		for _, p := range s.plugins {
-			if _, err := p.await(context.Background()); err != nil {
+			if _, err := p.await(context.Background(), nil); err != nil {
 				b.Fatal(err)
 			}
 		}

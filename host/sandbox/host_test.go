@@ -250,7 +250,7 @@ func (h *host) plugin(tool *gate.Tool) *plugin { return h.box.plugins[tool.Plugi
 // ready waits until the plugin of a tool is ready.
 func (h *host) ready(tool *gate.Tool) {
 	h.t.Helper()
-	if err := h.box.Ready(context.Background(), tool); err != nil {
+	if err := h.box.Ready(context.Background(), tool, nil); err != nil {
 		h.t.Fatal(err)
 	}
 }

@@ -48,8 +48,8 @@ type source struct {
 const maxRetryAfter = time.Minute
 
 // await waits until the plugin is ready and returns its template, or reports why it is not. It
-// begins another start when one failed and its back-off is over.
-func (p *plugin) await(ctx context.Context) (*template, error) {
+// begins another start when one failed and its back-off is over. tell may be nil.
+func (p *plugin) await(ctx context.Context, tell func(message string)) (*template, error) {
 	p.mu.Lock()
 	if p.tmpl == nil && p.source != nil && p.ended() && !time.Now().Before(p.again) {
 		src := p.source
@@ -65,6 +65,9 @@ func (p *plugin) await(ctx context.Context) (*template, error) {
 		p.wanted = true
 		p.s.changed.Broadcast()
 		p.s.mu.Unlock()
+		if tell != nil {
+			tell(fmt.Sprintf("Compiling and starting plugin %s: once, and it can take a minute", p.Name))
+		}
 		select {
 		case <-tried:
 		case <-ctx.Done():
@@ -221,7 +224,7 @@ func (p *plugin) settle(tmpl *template, err error) {
 
 // take returns a fresh instance for a principal's call, one that is ready if there is any.
 func (p *plugin) take(ctx context.Context, principal string) (*instance, error) {
-	tmpl, err := p.await(ctx)
+	tmpl, err := p.await(ctx, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -205,14 +205,15 @@ func (s *Sandbox) enter(t *gate.Tool) (*plugin, error) {
 }
 
 // Ready waits until the plugin of a tool is compiled and started. A start that has failed is tried
-// again when its back-off is over. The error is a *gate.PluginError or the cause of ctx.
-func (s *Sandbox) Ready(ctx context.Context, t *gate.Tool) error {
+// again when its back-off is over. tell is told when there is something to wait for. The error is a
+// *gate.PluginError or the cause of ctx.
+func (s *Sandbox) Ready(ctx context.Context, t *gate.Tool, tell func(message string)) error {
 	p, err := s.enter(t)
 	if err != nil {
 		return err
 	}
 	defer s.work.Done()
-	_, err = p.await(ctx)
+	_, err = p.await(ctx, tell)
 	return err
 }
 
@@ -229,7 +230,7 @@ func (s *Sandbox) Warm(ctx context.Context) error {
 	defer s.work.Done()
 	var errs []error
 	for _, p := range s.all() {
-		if _, err := p.await(ctx); err != nil {
+		if _, err := p.await(ctx, nil); err != nil {
 			errs = append(errs, err)
 		}
 	}

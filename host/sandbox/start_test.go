@@ -117,3 +117,17 @@ func TestWarmWaitsForEveryPlugin(t *testing.T) {
 		t.Error("a closed sandbox became warm")
 	}
 }
+
+// TestACallIsToldThatItsPluginIsBeingCompiled: as progress, before the call's budget begins.
+func TestACallIsToldThatItsPluginIsBeingCompiled(t *testing.T) {
+	h := newHost(t, Options{})
+	tool := h.add(module{imports: []imported{output}, call: ok(), more: [][]byte{bombBody()}}.bytes())
+	tool.Budget = 5 * time.Second
+	var told []string
+	a := h.door.Call(t.Context(), gate.Request{Source: "test", Tool: tool, Arguments: []byte("{}"),
+		Progress: func(_, _ float64, message string) { told = append(told, message) }})
+	want(t, a, "")
+	if len(told) != 1 || !strings.Contains(told[0], "Compiling and starting plugin test") {
+		t.Errorf("the call was told %q", told)
+	}
+}

@@ -46,6 +46,7 @@ type host struct {
 	asks     *approval.Approvals
 	store    *store.Store
 	meter    *front.Meter
+	sandbox  *sandbox.Sandbox
 	only     []string // tools whose plugins are loaded; none means all
 	// withheld says why a tool is not offered, "" for one that is: a plugin of which nothing is
 	// offered is not loaded either
@@ -169,6 +170,7 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 	if err != nil {
 		return err
 	}
+	h.sandbox = box
 	h.closers = append(h.closers, func() { _ = box.Close(context.WithoutCancel(ctx)) })
 	for _, e := range h.lock.Plugins() {
 		if !slices.ContainsFunc(h.tools, func(t *gate.Tool) bool {
@@ -206,11 +208,11 @@ type runner struct {
 	broken map[string]error
 }
 
-func (r runner) Ready(ctx context.Context, t *gate.Tool) error {
+func (r runner) Ready(ctx context.Context, t *gate.Tool, tell func(string)) error {
 	if err := r.broken[t.Plugin.Name]; err != nil {
 		return &gate.PluginError{Code: "plugin_unavailable", Message: err.Error()}
 	}
-	return r.Sandbox.Ready(ctx, t)
+	return r.Sandbox.Ready(ctx, t, tell)
 }
 
 // nothing stands in the door of a command that only asks what would be visible; whatever is tried
@@ -224,7 +226,7 @@ func (nothing) Outcome(context.Context, gate.Record) error      { return errNoth
 func (nothing) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
 	return gate.Counts{}, func() {}, errNothing
 }
-func (nothing) Ready(context.Context, *gate.Tool) error { return errNothing }
+func (nothing) Ready(context.Context, *gate.Tool, func(string)) error { return errNothing }
 func (nothing) Run(context.Context, *gate.Running) (gate.Output, error) {
 	return gate.Output{}, errNothing
 }

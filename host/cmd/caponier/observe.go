@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/remote"
+	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/store"
 )
 
@@ -50,7 +52,19 @@ func (h *host) ready(ctx context.Context) error {
 	if err := h.store.Ready(ctx); err != nil {
 		return &front.NotReady{Part: "store", Err: err}
 	}
+	for name, err := range h.plugins() {
+		if err != nil && !errors.Is(err, sandbox.ErrPreparing) {
+			return &front.NotReady{Part: "plugin " + name, Err: err}
+		}
+	}
 	return nil
+}
+
+// plugins returns why each plugin cannot be called: nil for one that can.
+func (h *host) plugins() map[string]error {
+	states := h.sandbox.Readiness()
+	maps.Copy(states, h.broken)
+	return states
 }
 
 // gauges are read when somebody looks. What cannot be read is left out, and the absence is what an
@@ -128,6 +142,12 @@ func (h *host) gauges() {
 		"",
 		func(emit func(float64, string)) { emit(float64(h.health().Frozen), "") },
 	)
+	h.meter.Gauge("caponier_plugin_ready", "1 for a plugin that can be called.", "plugin",
+		func(emit func(float64, string)) {
+			for name, err := range h.plugins() {
+				emit(map[bool]float64{true: 1}[err == nil], name)
+			}
+		})
 	h.meter.Gauge(
 		"caponier_policy_revision",
 		"1 for the revision in force.",
