@@ -10,7 +10,7 @@ SDK := $(wildcard sdk/*.go sdk/*/*.go sdk/internal/*/*.go) sdk/go.mod go.mod
 ALL := ./... github.com/caponier-mcp/caponier/sdk/...
 export GOFLAGS := -buildvcs=false
 
-.PHONY: all plugins modules others demo lab test check changes fmt lint policy race bench bench-mcp soak fuzz lock docs conformance dist dist-check packaging clean
+.PHONY: all plugins modules others demo lab test check changes fmt lint policy race bench bench-mcp soak chaos nightly fuzz lock docs conformance dist dist-check packaging clean
 all: build/caponier plugins
 
 build/caponier: $(shell find host policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
@@ -141,6 +141,14 @@ conformance: all
 soak:
 	$(GO) test -run "Survive|AmongHostile" -timeout 60m ./host/sandbox
 	CAPONIER_SOAK=10000 $(GO) test -run 'UnderRandomCuts|UnderCuts' -timeout 60m -v ./host/remote ./test
+
+# Random faults against writing clients: kills, hang-ups, cuts, failing syncs, removed journals.
+chaos:
+	CAPONIER_CHAOS=$${CHAOS:-3000} $(GO) test -run TestChaos -timeout 180m -count=1 -v ./test
+
+# What takes hours: CI runs short forms of all of it.
+nightly: soak chaos
+	$(MAKE) fuzz FUZZTIME=10m
 
 fuzz:
 	@for t in $$(grep -rl --include='*_test.go' 'func Fuzz' host sdk plugins test | xargs -n1 dirname | sort -u); do \

@@ -27,8 +27,9 @@ var rooms = map[string][]string{
 	"host/trusted":        {},
 	"host/freeze":         {"host/gate"},
 	"host/shell":          {"host/gate"},
-	"host/policy":         {"host/gate", "host/policy/plan", "host/shell", "policies"},
-	"host/policy/plan":    {},
+	"host/policy":         {"host/gate", "host/shell", "host/policy/load", "sdk/abi"},
+	"host/policy/load":    {"host/gate", "host/policy", "host/shell", "host/trusted", "policies", "sdk/abi"},
+	"host/policy/replay":  {"host/gate", "host/policy", "host/policy/load"},
 	"host/sandbox":        {"host/gate", "host/fair", "host/plaintext", "host/sandbox/meter", "host/trusted", "sdk/abi"},
 	"host/sandbox/meter":  {},
 	"host/remote":         {"host/gate", "host/shell", "host/fair", "host/plaintext"},
@@ -46,7 +47,7 @@ var rooms = map[string][]string{
 	"host/config": {
 		"host/trusted",
 		"host/gate",
-		"host/policy",
+		"host/policy/load",
 		"host/sandbox",
 		"host/remote",
 		"host/egress",
@@ -81,7 +82,7 @@ var rooms = map[string][]string{
 // owners says which packages may import a third-party module. Everything under test/ may use what
 // it needs.
 var owners = map[string][]string{
-	"github.com/open-policy-agent/opa": {"host/policy", "host/policy/plan"},
+	"github.com/open-policy-agent/opa": {"host/policy", "host/policy/load", "host/policy/replay"},
 	"github.com/tetratelabs/wazero":    {"host/sandbox"},
 	"github.com/modelcontextprotocol":  {"host/front", "host/identity"},
 	"golang.org/x/crypto/ssh":          {"host/remote", "host/remote/sshtest", "host/doctor"},
@@ -103,10 +104,9 @@ var owners = map[string][]string{
 	},
 	"github.com/itchyny/gojq":             {"plugins/internal/jq"},
 	"code.dny.dev/ssrf":                   {"host/egress"},
-	"gopkg.in/yaml.v3":                    {"host/policy"},
-	"go.yaml.in/yaml":                     {"host/policy"},
+	"go.yaml.in/yaml":                     {"host/policy/load"},
 	"github.com/prometheus/client_golang": {"host/front"},
-	"github.com/fsnotify/fsnotify":        {"host/policy"},
+	"github.com/fsnotify/fsnotify":        {"host/policy/load"},
 	"go.uber.org/goleak":                  {},
 	"github.com/rogpeppe/go-internal":     {},
 	"golang.org/x/crypto":                 {"host/remote", "host/remote/sshtest"},

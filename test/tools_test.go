@@ -12,7 +12,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
-	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -93,7 +93,7 @@ func TestEveryToolIsWhatAgentsAndSitesNeed(t *testing.T) {
 	must(t, err)
 	site, err := os.ReadFile("../policies/site/data.yaml")
 	must(t, err)
-	engine, err := policy.New(t.Context(), policy.Options{Site: "../policies/site"})
+	engine, err := load.New(t.Context(), load.Options{Site: "../policies/site"})
 	must(t, err)
 	entries, err := engine.Entries(t.Context())
 	must(t, err)

@@ -23,7 +23,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/plugin"
-	"github.com/caponier-mcp/caponier/host/policy"
+	policy "github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/store"

@@ -1,7 +1,6 @@
-package policy
+package policy_test
 
 import (
-	"context"
 	"os"
 	"slices"
 	"strings"
@@ -55,17 +54,8 @@ func lines(t *testing.T, file string) (out []string) {
 	return out
 }
 
-func decide(t testing.TB, e *Engine, q gate.Question) gate.Decision {
-	t.Helper()
-	d, err := e.Decide(context.Background(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
 func TestOrdinaryCommandsPassInTheirTier(t *testing.T) {
-	e := site(t, "../../examples/lab/site")
+	e := site(t, lab)
 	all := lines(t, "testdata/ordinary.txt")
 	if len(all) < 80 {
 		t.Fatalf("only %d ordinary commands", len(all))
@@ -89,7 +79,7 @@ func TestOrdinaryCommandsPassInTheirTier(t *testing.T) {
 }
 
 func TestHostileCommandsAreRefusedForTheirReason(t *testing.T) {
-	e := site(t, "../../examples/lab/site")
+	e := site(t, lab)
 	all := lines(t, "testdata/hostile.txt")
 	if len(all) < 150 {
 		t.Fatalf("only %d hostile commands", len(all))

@@ -1,4 +1,4 @@
-package policy
+package policy_test
 
 import (
 	"bufio"
@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
-	"gopkg.in/yaml.v3"
+	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/policy/replay"
+	"go.yaml.in/yaml/v3"
 )
 
 // An example of docs/policy.md.
@@ -52,9 +55,9 @@ func examples(t *testing.T) (all []example) {
 }
 
 func TestEveryExampleOfTheDocsHolds(t *testing.T) {
-	lab := "../../examples/lab/site"
+	lab := lab
 	var dir string
-	var e *Engine
+	var e *load.Site
 	fresh := func() { dir, e = copySite(t), nil }
 	last := ""
 	for _, x := range examples(t) {
@@ -62,7 +65,7 @@ func TestEveryExampleOfTheDocsHolds(t *testing.T) {
 		switch kind {
 		case "json":
 			want := strings.Fields(rest)
-			d, err := Eval(context.Background(), lab, []byte(x.text))
+			d, err := replay.Eval(context.Background(), lab, []byte(x.text))
 			if err != nil || d.Allow != (want[1] == "allowed") || d.Tier.String() != want[2] {
 				t.Errorf("docs/policy.md:%d: %+v %v", x.line, d.Denied, err)
 			}
@@ -125,7 +128,7 @@ func overlay(t *testing.T, file, text string) {
 
 // expect decides "call TOOL VMID: …" or "command TEXT: …" and holds the answer to allowed TIER,
 // waits, or refused CHECK.
-func expect(t *testing.T, e *Engine, x example) {
+func expect(t *testing.T, e *load.Site, x example) {
 	t.Helper()
 	i := strings.LastIndex(x.text, ": ")
 	what, want := x.text[:i], strings.Fields(x.text[i+2:])
@@ -169,30 +172,28 @@ func console(t *testing.T, at int, words []string) {
 		t.Fatalf("docs/policy.md:%d: %v is no command of caponier policy", at, words)
 	}
 	arg := filepath.Join("../..", words[4])
-	e := site(t, "../../examples/lab/site")
+	e := site(t, lab)
 	rec := recordOf(t, e, "D", deniedQuestions(t)["protected"])
 	var err error
 	switch words[3] {
 	case "check":
-		_, err = Check(context.Background(), arg)
+		_, err = load.Check(context.Background(), arg, load.Inventory{})
 	case "test":
-		var r TestReport
+		var r load.TestReport
 		if r, err = measured(arg); r.Failed > 0 {
 			t.Errorf("docs/policy.md:%d: %d tests fail", at, r.Failed)
 		}
-	case "bench":
-		_, err = Bench(context.Background(), arg, 5)
 	case "eval":
 		q := statusCall()
-		_, err = Eval(
+		_, err = replay.Eval(
 			context.Background(),
 			filepath.Join("../..", words[6]),
-			inputJSON(document(&q)),
+			policy.JSON(policy.InputOf(&q, nil)),
 		)
 	case "replay":
-		_, err = Replay(context.Background(), slices.Values([]gate.Record{rec}), arg)
+		_, err = replay.Replay(context.Background(), slices.Values([]gate.Record{rec}), arg)
 	case "explain":
-		_, err = Explain(context.Background(), rec, e.current.Load().bundle)
+		_, err = replay.Explain(context.Background(), rec, bundleOf(t, lab))
 	default:
 		t.Errorf("docs/policy.md:%d: there is no caponier policy %s", at, words[3])
 	}

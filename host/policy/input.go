@@ -13,24 +13,30 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// The input documents, field by field as Rego sees them; docs/policy.md explains each. Nil pointers
-// become null, nil slices [].
+// The input documents, field by field as Rego sees them; docs/policy.md explains each. A nil pointer
+// becomes null, a nil slice [].
 type (
 	head struct {
-		Schema    string         `json:"schema"`
-		ID        string         `json:"id"`
-		Kind      string         `json:"kind"` // tool | resource | prompt
-		Time      clock          `json:"time"`
-		Source    string         `json:"source"`
-		Principal gate.Principal `json:"principal"`
-		Plugin    gate.Plugin    `json:"plugin"`
-		Tool      tool           `json:"tool"`
-		Mode      gate.Mode      `json:"mode"`
+		Schema    string      `json:"schema"`
+		ID        string      `json:"id"`
+		Kind      string      `json:"kind"` // tool | resource | prompt
+		Time      clock       `json:"time"`
+		Source    string      `json:"source"`
+		Principal principal   `json:"principal"`
+		Plugin    gate.Plugin `json:"plugin"`
+		Tool      tool        `json:"tool"`
+		Mode      gate.Mode   `json:"mode"`
 	}
 	clock struct {
 		UnixMS  int64 `json:"unix_ms"`
 		HourUTC int   `json:"hour_utc"`
 		Weekday int   `json:"weekday"` // 0 is Sunday
+	}
+	principal struct {
+		ID              string   `json:"id"`
+		Auth            string   `json:"auth"`
+		Roles           []string `json:"roles"` // that site and credential give together
+		CredentialRoles []string `json:"credential_roles"`
 	}
 	tool struct {
 		Name        string     `json:"name"`
@@ -43,8 +49,7 @@ type (
 		Digest  string         `json:"digest"`
 		Bytes   int            `json:"bytes"`
 		Scalars map[string]any `json:"scalars"`
-		// names of arguments that are no scalars, or longer than 256 bytes
-		Omitted []string `json:"omitted"`
+		Omitted []string       `json:"omitted"` // no scalars, or longer than 256 bytes
 	}
 	visibleInput struct {
 		head
@@ -98,28 +103,12 @@ type (
 		Addrs   []gate.Addr `json:"addrs"`
 	}
 	command struct {
-		Form     string        `json:"form"`
-		Arg      string        `json:"arg"`
-		Guest    bool          `json:"guest"`
-		Text     string        `json:"text"`
-		Rendered string        `json:"rendered"` // what is sent when parsed; "" in an operation
-		Parsed   bool          `json:"parsed"`
-		Error    string        `json:"error"`
-		Features []string      `json:"features"`
-		Calls    []gate.Simple `json:"calls"`
-		Nested   []nested      `json:"nested"`
-		Stdin    stdin         `json:"stdin"`
-	}
-	nested struct {
-		Depth    int           `json:"depth"`
-		Position []int         `json:"position"`
-		Parsed   bool          `json:"parsed"`
-		Error    string        `json:"error"`
-		Features []string      `json:"features"`
-		Calls    []gate.Simple `json:"calls"`
+		gate.Command
+		Rendered string `json:"rendered"` // what is sent when parsed; "" in an operation
+		Stdin    stdin  `json:"stdin"`
 	}
 	stdin struct {
-		Bytes  int64  `json:"bytes"`
+		Bytes  int64  `json:"bytes"` // -1 when it cannot be decoded
 		SHA256 string `json:"sha256"`
 	}
 	file struct {
@@ -137,20 +126,19 @@ type (
 		CurrentMod *int64  `json:"current_mode"` // permission bits of what is there
 	}
 	request struct {
-		Method string `json:"method"`
-		Scheme string `json:"scheme"`
-		Host   string `json:"host"`
-		Port   int    `json:"port"`
-		Path   string `json:"path"`
-		Query  string `json:"query"` // as it is sent, without "?"
-		// their names in lower case, sorted, each once
-		Headers    []string    `json:"headers"`
-		Addrs      []gate.Addr `json:"addrs"              policy:"nullable"` // null in the lookup phase
-		Hop        int         `json:"hop"`
-		BodyBytes  int         `json:"body_bytes"`
-		BodySHA256 string      `json:"body_sha256"` // of no bytes too
-		Credential string      `json:"credential"`
-		Reserve    int64       `json:"reserve_usd_micros"`
+		Method     string       `json:"method"`
+		Scheme     string       `json:"scheme"`
+		Host       string       `json:"host"`
+		Port       int          `json:"port"`
+		Path       string       `json:"path"`
+		Query      string       `json:"query"`   // as it is sent, without "?"
+		Headers    []string     `json:"headers"` // names in lower case, sorted, each once
+		Addrs      *[]gate.Addr `json:"addrs"`   // null in the lookup phase
+		Hop        int          `json:"hop"`
+		BodyBytes  int          `json:"body_bytes"`
+		BodySHA256 string       `json:"body_sha256"` // of an empty body too
+		Credential string       `json:"credential"`
+		Reserve    int64        `json:"reserve_usd_micros"`
 	}
 	blob struct {
 		Action string `json:"action"` // write | read | get: a copy in the workspace
@@ -173,53 +161,33 @@ const (
 	visibleSchema   = "caponier.visible/1"
 )
 
-// document makes the input of a question: *callInput, *operationInput or *visibleInput.
-func document(q *gate.Question) any {
-	c := q.Call
-	t := q.Time.UTC()
+// document returns the input of a question: *callInput, *operationInput or *visibleInput.
+func document(q *gate.Question, roles []string) any {
+	c, t := q.Call, q.Time.UTC()
 	h := head{
-		ID:        q.ID,
-		Kind:      c.Tool.Kind,
+		ID: q.ID, Kind: c.Tool.Kind, Source: c.Source, Plugin: c.Tool.Plugin, Mode: q.Mode,
 		Time:      clock{t.UnixMilli(), t.Hour(), int(t.Weekday())},
-		Source:    c.Source,
-		Principal: c.Principal,
-		Plugin:    c.Tool.Plugin,
-		Tool: tool{
-			c.Tool.Name,
-			c.Tool.Imports,
-			c.Tool.Commands,
-			c.Tool.TargetKinds,
-			c.Tool.Hints,
-		},
-		Mode: q.Mode,
+		Principal: principal{c.Principal.ID, c.Principal.Auth, roles, c.Principal.Roles},
+		Tool:      tool{c.Tool.Name, c.Tool.Imports, c.Tool.Commands, c.Tool.TargetKinds, c.Tool.Hints},
 	}
+	a := args{c.Args.Digest, len(c.Args.JSON), c.Args.Scalars, c.Args.Omitted}
 	switch q.Kind {
 	case gate.KindCall:
 		h.Schema = callSchema
-		return &callInput{
-			head:         h,
-			Args:         argsOf(c),
-			Targets:      c.Targets,
-			Nodes:        nodesOf(c),
-			Commands:     commandsOf(c.Commands),
-			Confirmation: c.Confirmation,
-			Facts:        q.Facts.Counts,
-		}
+		return &callInput{h, a, c.Targets, nodesOf(c), commandsOf(c.Commands), c.Confirmation,
+			q.Facts.Counts}
 	case gate.KindOperation:
 		h.Schema = operationSchema
-		return operation(q, h)
+		in := &operationInput{head: h, Args: a, Phase: q.Phase.String(), Nodes: nodesOf(c)}
+		in.Parent = parent{c.ID, c.Tool.Name, c.Decided.Tier.String(), c.Targets, c.Clusters,
+			commandsOf(c.Commands), c.Stages, c.Confirmation, c.Decided.Revision}
+		if q.Op != nil {
+			in.operation(q)
+		}
+		return in
 	}
 	h.Schema = visibleSchema
 	return &visibleInput{h, c.Targets}
-}
-
-func argsOf(c *gate.Call) args {
-	return args{
-		c.Args.Digest,
-		len(c.Args.JSON),
-		c.Args.Scalars,
-		append([]string{}, c.Args.Omitted...),
-	}
 }
 
 func nodesOf(c *gate.Call) (nodes []nodeFacts) {
@@ -229,8 +197,8 @@ func nodesOf(c *gate.Call) (nodes []nodeFacts) {
 	return nodes
 }
 
-// inventoryForm gives the host of a node the form that protected entries have, so that none is
-// missed for how it is written.
+// inventoryForm gives the host of a node the form that protected entries have, so that an entry
+// matches however the host is written.
 func inventoryForm(host string) string {
 	return hostForm(strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), ".")))
 }
@@ -245,64 +213,20 @@ func hostForm(host string) string {
 
 func commandsOf(cmds []gate.Command) (out []command) {
 	for _, c := range cmds {
-		cmd := commandOf(c)
-		cmd.Rendered = c.Rendered
-		out = append(out, cmd)
+		out = append(out, command{Command: c, Rendered: c.Rendered})
 	}
 	return out
 }
 
-func commandOf(c gate.Command) command {
-	out := command{
-		Form:     c.Form,
-		Arg:      c.Arg,
-		Guest:    c.Guest,
-		Text:     c.Text,
-		Parsed:   c.Parsed,
-		Error:    c.Error,
-		Features: c.Features,
-		Calls:    c.Calls,
-	}
-	for _, n := range c.Nested {
-		out.Nested = append(
-			out.Nested,
-			nested{n.Depth, n.Position, n.Parsed, n.Error, n.Features, n.Calls},
-		)
-	}
-	return out
-}
-
-// operation leaves every part null that the operation does not have; one that is not known has
-// none, which policy refuses.
-func operation(q *gate.Question, h head) *operationInput {
-	c := q.Call
-	in := &operationInput{
-		head:  h,
-		Args:  argsOf(c),
-		Phase: q.Phase.String(),
-		Nodes: nodesOf(c),
-		Parent: parent{c.ID, c.Tool.Name, c.Decided.Tier.String(), c.Targets, c.Clusters,
-			commandsOf(c.Commands), c.Stages, c.Confirmation, c.Decided.Revision},
-	}
-	if q.Op == nil {
-		return in
-	}
+// operation fills in what the operation is. Every part that the operation does not have stays null;
+// an operation that is not known here has no part, which policy refuses.
+func (in *operationInput) operation(q *gate.Question) {
 	in.Op = q.Op.Import()
 	if n := q.Node; n != nil {
-		in.Target = &target{
-			Node:    n.Name,
-			Cluster: n.Cluster,
-			Host:    inventoryForm(n.Host),
-			Port:    n.Port,
-			User:    n.User,
-		}
-		if in.HTTP == nil {
-			in.Target.Addrs = q.Facts.Addrs
-		}
+		in.Target = &target{n.Name, n.Cluster, inventoryForm(n.Host), n.Port, n.User, q.Facts.Addrs}
 	}
 	if q.Cmd != nil {
-		cmd := commandOf(*q.Cmd)
-		in.Command = &cmd
+		in.Command = &command{Command: *q.Cmd}
 	}
 	switch op := q.Op.(type) {
 	case abi.SSHExec:
@@ -313,34 +237,12 @@ func operation(q *gate.Question, h head) *operationInput {
 		if in.Command != nil {
 			in.Command.Text = op.Script
 		}
-	case abi.Stage:
-		in.File = &file{Action: "stage"}
-	case abi.SFTPStat:
-		in.File = fileOf(q, file{Action: "stat", Path: op.Path}, moves(0))
-	case abi.SFTPList:
-		in.File = fileOf(q, file{Action: "list", Path: op.Path}, moves(0))
-	case abi.SFTPRead:
-		in.File = fileOf(q, file{Action: "read", Path: op.Path}, func(f *gate.FileFacts) int64 { return readable(f.Bytes, op.MaxBytes) })
-	case abi.SFTPWrite:
-		data, err := op.Bytes()
-		size, sum := int64(len(data)), digest(data)
-		if err != nil {
-			size = -1 // which policy refuses
-		}
-		in.File = fileOf(q, file{Action: "write", Path: op.Path, Mode: op.Mode, Overwrite: op.Overwrite, SHA256: &sum}, moves(size))
-	case abi.SFTPGet:
-		in.File = fileOf(q, file{Action: "get", Path: op.Path, Local: &op.Local, Overwrite: op.Overwrite}, func(f *gate.FileFacts) int64 { return f.Bytes })
-	case abi.SFTPPut:
-		in.File = fileOf(q, file{Action: "put", Path: op.Path, Local: &op.Local, Mode: op.Mode, Overwrite: op.Overwrite}, func(f *gate.FileFacts) int64 { return f.LocalBytes })
-	case abi.SFTPRemove:
-		in.File = fileOf(q, file{Action: "remove", Path: op.Path}, moves(0))
 	case abi.HTTPRequest:
 		in.HTTP = requestOf(q, op)
 	case abi.BlobWrite:
-		data, err := op.Bytes()
-		in.Blob = &blob{Action: "write", Name: op.Name, MIME: op.MIME, Bytes: int64(len(data)), TTLS: op.TTLS}
-		if err != nil {
-			in.Blob = nil
+		if data, err := op.Bytes(); err == nil {
+			in.Blob = &blob{Action: "write", Name: op.Name, MIME: op.MIME, Bytes: int64(len(data)),
+				TTLS: op.TTLS}
 		}
 	case abi.BlobRead:
 		in.Blob = &blob{Action: "read", Name: op.Blob, Bytes: op.MaxBytes, Local: op.Local}
@@ -350,8 +252,9 @@ func operation(q *gate.Question, h head) *operationInput {
 	case abi.Ask:
 		fields, _ := op.Schema["properties"].(map[string]any)
 		in.Ask = &ask{op.Key, len(op.Message), len(fields)}
+	default:
+		in.File = fileOf(q)
 	}
-	return in
 }
 
 func stdinOf(op abi.SSHExec) stdin {
@@ -365,10 +268,49 @@ func stdinOf(op abi.SSHExec) stdin {
 	return stdin{int64(len(data)), digest(data)}
 }
 
-func moves(n int64) func(*gate.FileFacts) int64 { return func(*gate.FileFacts) int64 { return n } }
+// fileOf returns what an operation does with a file, or nil if it does nothing with one.
+func fileOf(q *gate.Question) *file {
+	var f file
+	moved := func(*gate.FileFacts) int64 { return 0 }
+	switch op := q.Op.(type) {
+	case abi.Stage:
+		return &file{Action: "stage"}
+	case abi.SFTPStat:
+		f = file{Action: "stat", Path: op.Path}
+	case abi.SFTPList:
+		f = file{Action: "list", Path: op.Path}
+	case abi.SFTPRemove:
+		f = file{Action: "remove", Path: op.Path}
+	case abi.SFTPRead:
+		f = file{Action: "read", Path: op.Path}
+		moved = func(f *gate.FileFacts) int64 { return readable(f.Bytes, op.MaxBytes) }
+	case abi.SFTPWrite:
+		data, err := op.Bytes()
+		size, sum := int64(len(data)), digest(data)
+		if err != nil {
+			size = -1 // which policy refuses
+		}
+		f = file{Action: "write", Path: op.Path, Mode: op.Mode, Overwrite: op.Overwrite, SHA256: &sum}
+		moved = func(*gate.FileFacts) int64 { return size }
+	case abi.SFTPGet:
+		f = file{Action: "get", Path: op.Path, Local: &op.Local, Overwrite: op.Overwrite}
+		moved = func(f *gate.FileFacts) int64 { return f.Bytes }
+	case abi.SFTPPut:
+		f = file{Action: "put", Path: op.Path, Local: &op.Local, Mode: op.Mode, Overwrite: op.Overwrite}
+		moved = func(f *gate.FileFacts) int64 { return f.LocalBytes }
+	default:
+		return nil
+	}
+	if facts := q.Facts.File; facts != nil && q.Phase == gate.PhaseEffect {
+		n, mode := moved(facts), int64(facts.Mode)
+		f.RealPath, f.Type, f.Exists = &facts.RealPath, &facts.Type, &facts.Exists
+		f.Bytes, f.CurrentMod = &n, &mode
+	}
+	return &f
+}
 
-// readable is how much of a file a read moves. Pseudo files say that they are empty, so the asked
-// limit counts too.
+// readable returns how many bytes a read moves. Pseudo files say that they are empty, so the limit
+// that was asked for counts too.
 func readable(size, limit int64) int64 {
 	if limit > 0 && (size == 0 || limit < size) {
 		return limit
@@ -376,16 +318,8 @@ func readable(size, limit int64) int64 {
 	return size
 }
 
-func fileOf(q *gate.Question, f file, bytes func(*gate.FileFacts) int64) *file {
-	if facts := q.Facts.File; facts != nil && q.Phase == gate.PhaseEffect {
-		n, mode := bytes(facts), int64(facts.Mode)
-		f.RealPath, f.Type, f.Exists, f.Bytes, f.CurrentMod = &facts.RealPath, &facts.Type, &facts.Exists, &n, &mode
-	}
-	return &f
-}
-
-// requestOf is nil for a URL that has no one meaning, which policy refuses as it refuses an
-// operation without a part.
+// requestOf returns nil for a URL that is malformed or ambiguous. Policy refuses an operation
+// without its part.
 func requestOf(q *gate.Question, op abi.HTTPRequest) *request {
 	u, err := url.Parse(op.URL)
 	body, errBody := op.Bytes()
@@ -398,27 +332,16 @@ func requestOf(q *gate.Question, op abi.HTTPRequest) *request {
 			return nil
 		}
 	}
-	r := &request{
-		Method:     op.Method,
-		Scheme:     u.Scheme,
-		Host:       hostForm(u.Hostname()),
-		Port:       port,
-		Path:       u.EscapedPath(),
-		Query:      u.RawQuery,
-		Headers:    []string{},
-		Hop:        op.Hop,
-		BodyBytes:  len(body),
-		BodySHA256: digest(body),
-		Credential: op.Credential,
-		Reserve:    op.ReserveUSDMicros,
-	}
+	r := &request{Method: op.Method, Scheme: u.Scheme, Host: hostForm(u.Hostname()), Port: port,
+		Path: u.EscapedPath(), Query: u.RawQuery, Hop: op.Hop, BodyBytes: len(body),
+		BodySHA256: digest(body), Credential: op.Credential, Reserve: op.ReserveUSDMicros}
 	for _, h := range op.Headers {
 		r.Headers = append(r.Headers, strings.ToLower(h[0]))
 	}
 	slices.Sort(r.Headers)
 	r.Headers = slices.Compact(r.Headers)
 	if q.Phase == gate.PhaseEffect {
-		r.Addrs = append([]gate.Addr{}, q.Facts.Addrs...)
+		r.Addrs = &q.Facts.Addrs
 	}
 	return r
 }

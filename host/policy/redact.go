@@ -1,31 +1,32 @@
 package policy
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// masked stands in the journal and in messages for a word that holds a redacted value.
+// masked replaces, in the journal and in messages, a word that holds a redacted value.
 const masked = "[redacted]"
 
-// minSecret is the shortest value that is looked for elsewhere: shorter ones are in every other
-// word.
+// minSecret is the length of the shortest value that is looked for outside its own argument, in
+// bytes. Shorter values stand in words by accident.
 const minSecret = 4
 
-// mask hides the values of the arguments that the site redacts: those themselves, and every word of
-// the question that holds one.
+// mask hides the values of the arguments that the site redacts: the values themselves, and every
+// word of the question that holds one.
 type mask struct {
-	args    []string // names
-	secrets []string // values, the longest first
+	args    []string // names of redacted arguments
+	secrets []string // their values, the longest first
 }
 
 func newMask(c *gate.Call, args []string) mask {
@@ -44,7 +45,7 @@ func newMask(c *gate.Call, args []string) mask {
 		for _, n := range cmd.Nested {
 			calls = append(calls, n.Calls...)
 		}
-		for _, call := range calls { // what the text was lowered to is without its quotes
+		for _, call := range calls { // the words without their quotes
 			for _, w := range call.Argv {
 				m.add(w)
 			}
@@ -60,7 +61,50 @@ func newMask(c *gate.Call, args []string) mask {
 	return m
 }
 
-// hidden is text in which no word holds the secret.
+// named reports whether the site redacts arguments of this name.
+func (m mask) named(name string) bool {
+	return slices.ContainsFunc(m.args, func(arg string) bool { return strings.EqualFold(arg, name) })
+}
+
+// collect adds the values below a redacted name, at any depth.
+func (m *mask) collect(v any, redacted bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			m.collect(x, redacted || m.named(k))
+		}
+	case []any:
+		for _, x := range v {
+			m.collect(x, redacted)
+		}
+	case string, int64, json.Number:
+		if redacted {
+			m.add(fmt.Sprint(v))
+		}
+	}
+}
+
+// add adds a value and, because a shell splits text, each of its words without quotes.
+func (m *mask) add(text string) {
+	words := strings.FieldsFunc(text, func(r rune) bool {
+		return unicode.IsSpace(r) || strings.ContainsRune(`'"\`, r)
+	})
+	for _, t := range append(words, text) {
+		if len(t) >= minSecret {
+			m.secrets = append(m.secrets, t)
+		}
+	}
+}
+
+// text masks every word that holds a secret.
+func (m mask) text(s string) string {
+	for _, secret := range m.secrets {
+		s = hidden(s, secret)
+	}
+	return s
+}
+
+// hidden masks every word of text that holds the secret.
 func hidden(text, secret string) string {
 	const between = " \t\n\r\""
 	var out strings.Builder
@@ -79,46 +123,15 @@ func hidden(text, secret string) string {
 	}
 }
 
-// collect takes the values below a redacted name, at any depth.
-func (m *mask) collect(v any, redacted bool) {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, x := range v {
-			m.collect(x, redacted || m.named(k))
-		}
-	case []any:
-		for _, x := range v {
-			m.collect(x, redacted)
-		}
-	case string, int64, json.Number:
-		if redacted {
-			m.add(fmt.Sprint(v))
-		}
-	}
-}
+// notShown matches the characters that reasons.rego and complaint.rego replace in messages.
+var notShown = regexp.MustCompile(`[^ -~]`)
 
-// add takes a value whole and, because a shell takes it apart, each of its words without quotes.
-func (m *mask) add(text string) {
-	words := strings.FieldsFunc(
-		text,
-		func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`'"\`, r) },
-	)
-	for _, t := range append(words, text) {
-		if len(t) >= minSecret {
-			m.secrets = append(m.secrets, t)
-		}
-	}
-}
-
-// said is a message without redacted values. Details of messages are cut and their odd characters
-// replaced, so the beginning of a value counts too.
+// said masks a message. The detail in parentheses is cut and its odd characters are replaced, so
+// the beginning of a value is masked there too.
 func (m mask) said(msg string) string {
-	for _, s := range m.secrets {
-		msg = hidden(msg, s)
-	}
-	text, detail, _ := strings.Cut(msg, " (")
+	text, detail, _ := strings.Cut(m.text(msg), " (")
 	if detail == "" {
-		return msg
+		return m.text(msg)
 	}
 	for _, s := range m.secrets {
 		quoted := fmt.Sprintf("%q", notShown.ReplaceAllString(s, "?"))
@@ -133,50 +146,7 @@ func (m mask) said(msg string) string {
 	return text + " (" + detail
 }
 
-// notShown are the characters that messages replace, in reasons.rego and complaint.rego.
-var notShown = regexp.MustCompile(`[^ -~]`)
-
-// journaled is the input for the journal, and whether anything in it was masked. What was made from
-// a redacted value is masked with it: a digest gives a short one away to whoever tries all there
-// are.
-func (m mask) journaled(in any) (doc json.RawMessage, something bool) {
-	switch in := in.(type) {
-	case *callInput:
-		c := *in
-		c.Args, c.Commands = m.arguments(c.Args), m.commands(c.Commands)
-		doc = inputJSON(&c)
-	case *operationInput:
-		c := *in
-		c.Args, c.Parent.Commands, c.HTTP = m.arguments(c.Args), m.commands(c.Parent.Commands), m.request(c.HTTP)
-		if c.Command != nil && len(m.secrets) > 0 && c.Command.Stdin.Bytes > 0 {
-			cmd := *c.Command
-			cmd.Stdin.SHA256, c.Command = masked, &cmd
-		}
-		doc = inputJSON(&c)
-	default:
-		return inputJSON(in), false
-	}
-	something = !bytes.Equal(doc, inputJSON(in))
-	if len(m.secrets) == 0 {
-		return doc, something
-	}
-	without, err := m.document(doc)
-	if err != nil {
-		// it was encoded just now; Decide answers a panic with a refusal
-		panic(fmt.Sprintf("policy: masking the journal's input: %v", err))
-	}
-	return without, true
-}
-
-// named says whether a site redacts what has this name.
-func (m mask) named(name string) bool {
-	return slices.ContainsFunc(
-		m.args,
-		func(arg string) bool { return strings.EqualFold(arg, name) },
-	)
-}
-
-// shown are all arguments of a call without the values that are redacted, at any depth.
+// shown returns the arguments of a call without redacted values, at any depth.
 func (m mask) shown(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -193,117 +163,148 @@ func (m mask) shown(v any) any {
 			out[i] = m.shown(x)
 		}
 		return out
-	}
-	return m.hide(v, true)
-}
-
-func (m mask) arguments(a args) args {
-	scalars := map[string]any{}
-	for k, v := range a.Scalars {
-		if scalars[k] = v; m.named(k) {
-			scalars[k] = nil // encoded as {"redacted":true}
-		}
-	}
-	a.Scalars = scalars
-	if len(m.secrets) > 0 || slices.ContainsFunc(slices.Collect(maps.Keys(scalars)), m.named) ||
-		slices.ContainsFunc(a.Omitted, m.named) {
-		a.Digest = masked
-	}
-	return a
-}
-
-// request hides a query that has a redacted name in it, because where its values end is for the
-// server to say, and the digest of a body that may hold a redacted value.
-func (m mask) request(r *request) *request {
-	if r == nil {
-		return nil
-	}
-	hidden := *r
-	if slices.ContainsFunc(
-		strings.FieldsFunc(r.Query, func(c rune) bool { return c == '&' || c == '=' || c == ';' }),
-		func(word string) bool {
-			name, err := url.QueryUnescape(word)
-			return err != nil ||
-				slices.ContainsFunc(
-					strings.FieldsFunc(
-						name,
-						func(c rune) bool { return strings.ContainsRune("[].:", c) },
-					),
-					m.named,
-				)
-		},
-	) {
-		hidden.Query = masked
-	}
-	if len(m.secrets) > 0 && r.BodyBytes > 0 {
-		hidden.BodySHA256 = masked
-	}
-	return &hidden
-}
-
-func (m mask) commands(cmds []command) []command {
-	cmds = slices.Clone(cmds)
-	for i, c := range cmds {
-		if m.named(c.Arg) {
-			cmds[i] = command{
-				Form:     c.Form,
-				Arg:      c.Arg,
-				Guest:    c.Guest,
-				Parsed:   c.Parsed,
-				Error:    "redacted",
-				Features: c.Features,
-			}
-		}
-	}
-	return cmds
-}
-
-// fromCaller are the members of an input that hold what a caller or a plugin wrote; the others name
-// things of the host.
-var fromCaller = []string{
-	"commands",
-	"command",
-	"targets",
-	"file",
-	"http",
-	"blob",
-	"ask",
-	"scalars",
-	"stages",
-}
-
-// document masks words in the parts of an input that a caller or a plugin can write to.
-func (m mask) document(doc json.RawMessage) (json.RawMessage, error) {
-	d := json.NewDecoder(bytes.NewReader(doc))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	err := e.Encode(m.hide(v, false))
-	return bytes.TrimSpace(out.Bytes()), err
-}
-
-func (m mask) hide(v any, from bool) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, x := range v {
-			v[k] = m.hide(x, from || slices.Contains(fromCaller, k))
-		}
-	case []any:
-		for i, x := range v {
-			v[i] = m.hide(x, from)
-		}
 	case string:
-		if from {
-			for _, s := range m.secrets {
-				v = hidden(v, s)
-			}
-		}
-		return v
+		return m.text(v)
 	}
 	return v
+}
+
+// journaled returns the input for the journal, and whether anything in it is masked. What is made
+// from a redacted value is masked with it: a digest reveals a short value to a reader who tries all
+// of them.
+func (m mask) journaled(in any, decided ast.Value) (json.RawMessage, bool) {
+	some := len(m.secrets) > 0
+	switch c := in.(type) {
+	case *callInput:
+		masked := *c
+		m.arguments(&masked.Args, &some)
+		m.commands(&masked.Commands, &some)
+		in = masked
+	case *operationInput:
+		masked := *c
+		m.arguments(&masked.Args, &some)
+		m.commands(&masked.Parent.Commands, &some)
+		m.request(&masked.HTTP, &some)
+		m.stdin(&masked.Command)
+		in = masked
+	default:
+		some = false
+	}
+	if !some {
+		return appendJSON(nil, decided, nil), false
+	}
+	return appendJSON(nil, term(reflect.ValueOf(in)).Value, m.text), true
+}
+
+func (m mask) arguments(a *args, some *bool) {
+	scalars := maps.Clone(a.Scalars)
+	hides := len(m.secrets) > 0 || slices.ContainsFunc(a.Omitted, m.named)
+	for k := range scalars {
+		if m.named(k) {
+			scalars[k], hides = map[string]bool{"redacted": true}, true
+		}
+	}
+	if hides {
+		a.Scalars, a.Digest, *some = scalars, masked, true
+	}
+}
+
+func (m mask) commands(cmds *[]command, some *bool) {
+	*cmds = slices.Clone(*cmds)
+	for i, c := range *cmds {
+		if m.named(c.Arg) {
+			(*cmds)[i] = command{Command: gate.Command{Form: c.Form, Arg: c.Arg, Guest: c.Guest,
+				Lowered: gate.Lowered{Parsed: c.Parsed, Error: "redacted", Features: c.Features}}}
+			*some = true
+		}
+	}
+}
+
+func (m mask) stdin(c **command) {
+	if *c != nil && len(m.secrets) > 0 && (*c).Stdin.Bytes > 0 {
+		hidden := **c
+		hidden.Stdin.SHA256 = masked
+		*c = &hidden
+	}
+}
+
+// request hides a query that holds a redacted name, because where a value ends is for the server to
+// say, and the digest of a body that may hold a redacted value.
+func (m mask) request(r **request, some *bool) {
+	if *r == nil {
+		return
+	}
+	secret := func(word string) bool {
+		name, err := url.QueryUnescape(word)
+		return err != nil || slices.ContainsFunc(splitAny(name, "[].:"), m.named)
+	}
+	hidden := **r
+	if slices.ContainsFunc(splitAny(hidden.Query, "&=;"), secret) {
+		hidden.Query, *some = masked, true
+	}
+	if len(m.secrets) > 0 && hidden.BodyBytes > 0 {
+		hidden.BodySHA256 = masked
+	}
+	*r = &hidden
+}
+
+func splitAny(s, separators string) []string {
+	return strings.FieldsFunc(s, func(c rune) bool { return strings.ContainsRune(separators, c) })
+}
+
+// fromCaller are the members of an input whose text a caller or a plugin wrote; the others name
+// things of the host.
+var fromCaller = map[string]bool{"commands": true, "command": true, "targets": true, "file": true,
+	"http": true, "blob": true, "ask": true, "scalars": true, "stages": true}
+
+// appendJSON appends the JSON of v, with sorted keys. Text below a member of fromCaller goes
+// through hide, unless that is nil.
+func appendJSON(b []byte, v ast.Value, hide func(string) string) []byte {
+	return appendValue(b, v, hide, false)
+}
+
+func appendValue(b []byte, v ast.Value, hide func(string) string, from bool) []byte {
+	switch v := v.(type) {
+	case ast.String:
+		s := string(v)
+		if from && hide != nil {
+			s = hide(s)
+		}
+		return appendString(b, s)
+	case *ast.Array:
+		b = append(b, '[')
+		for i := range v.Len() {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendValue(b, v.Elem(i).Value, hide, from)
+		}
+		return append(b, ']')
+	case ast.Object:
+		b = append(b, '{')
+		v.Foreach(func(k, x *ast.Term) {
+			if b[len(b)-1] != '{' {
+				b = append(b, ',')
+			}
+			b = append(appendString(b, textOf(k)), ':')
+			b = appendValue(b, x.Value, hide, from || fromCaller[textOf(k)])
+		})
+		return append(b, '}')
+	}
+	return append(b, v.String()...) // null, true, false and numbers
+}
+
+// appendString quotes as encoding/json does, but leaves <, > and & alone where nothing else needs
+// escaping.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] >= 0x7f || s[i] == '"' || s[i] == '\\' {
+			quoted, err := json.Marshal(s)
+			if err != nil {
+				panic("policy: quoting a string: " + err.Error()) // json.Marshal takes every string
+			}
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
 }

@@ -1,4 +1,4 @@
-package policy
+package policy_test
 
 import (
 	"bytes"
@@ -8,35 +8,32 @@ import (
 	"os"
 	"reflect"
 	"testing"
+
+	"github.com/caponier-mcp/caponier/host/policy"
 )
 
 var update = flag.Bool("update", false, "write golden files")
 
-// TestSchemaOfInputIsTheCode keeps policies/schemas/input.schema, which checks every rule, equal to
+// TestSchemaOfInputIsTheCode keeps policies/schemas/input.schema, which types every rule, equal to
 // what the host sends.
 func TestSchemaOfInputIsTheCode(t *testing.T) {
 	props, required := map[string]any{}, []string{}
-	for _, in := range []reflect.Type{reflect.TypeFor[callInput](), reflect.TypeFor[operationInput](), reflect.TypeFor[visibleInput]()} {
+	inputs := policy.Inputs()
+	for _, in := range inputs {
 		maps.Copy(props, schemaOf(in).(map[string]any)["properties"].(map[string]any))
 	}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[visibleInput]()) {
+	for _, f := range reflect.VisibleFields(inputs[2]) {
 		if !f.Anonymous {
 			required = append(required, f.Tag.Get("json"))
 		}
 	}
-	want, err := json.MarshalIndent(
-		map[string]any{
-			"$schema":              "http://json-schema.org/draft-07/schema#",
-			"type":                 "object",
-			"additionalProperties": false,
-			"title":                "Input of a policy question",
-			"description":          "All three kinds in one; docs/policy.md says which fields each has. Written by go test ./host/policy -run Schema -update.",
-			"properties":           props,
-			"required":             required,
-		},
-		"",
-		"  ",
-	)
+	want, err := json.MarshalIndent(map[string]any{
+		"$schema": "http://json-schema.org/draft-07/schema#",
+		"title":   "Input of a policy question",
+		"description": "All three kinds in one; docs/policy.md says which fields each has. Written by " +
+			"go test ./host/policy -run Schema -update.",
+		"type": "object", "additionalProperties": false, "properties": props, "required": required,
+	}, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,10 +48,7 @@ func TestSchemaOfInputIsTheCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(bytes.TrimSpace(got), want) {
-		t.Errorf(
-			"%s is not what the host sends: run go test ./host/policy -run Schema -update",
-			golden,
-		)
+		t.Errorf("%s is not what the host sends: run go test ./host/policy -run Schema -update", golden)
 	}
 }
 
@@ -75,22 +69,13 @@ func schemaOf(t reflect.Type) any {
 	}
 	props, required := map[string]any{}, []string{}
 	for _, f := range reflect.VisibleFields(t) {
-		if f.Anonymous {
+		name := f.Tag.Get("json")
+		if f.Anonymous || name == "-" {
 			continue
 		}
-		name := f.Tag.Get("json")
 		props[name] = schemaOf(f.Type)
-		if f.Tag.Get("policy") == "nullable" {
-			props[name] = map[string]any{
-				"anyOf": []any{props[name], map[string]any{"type": "null"}},
-			}
-		}
 		required = append(required, name)
 	}
-	return map[string]any{
-		"type":                 "object",
-		"properties":           props,
-		"required":             required,
-		"additionalProperties": false,
-	}
+	return map[string]any{"type": "object", "properties": props, "required": required,
+		"additionalProperties": false}
 }

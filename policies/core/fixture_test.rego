@@ -54,7 +54,7 @@ all_commands := array.concat(["mytool show", "mytool purge", "talk"], [id | some
 
 head := {
 	"id": "q1", "kind": "tool", "time": {"unix_ms": 1, "hour_utc": 10, "weekday": 5}, "source": "http",
-	"principal": {"id": "ann", "roles": [], "auth": "token"},
+	"principal": {"id": "ann", "roles": ["operator"], "credential_roles": [], "auth": "token"},
 	"plugin": {"name": "p", "version": "1.0.0", "digest": "sha256:00"},
 	"tool": {
 		"name": "stop", "imports": ["ssh_exec"], "commands": all_commands, "target_kinds": ["vmids"],

@@ -21,13 +21,13 @@ held contains name if {
 held contains name if {
 	input.principal.auth == "oidc"
 	not data.site.principals[input.principal.id]
-	some name in input.principal.roles
+	some name in input.principal.credential_roles
 	name in data.site.claimable_roles
 }
 
-unnarrowed(_) if input.principal.roles == []
+unnarrowed(_) if input.principal.credential_roles == []
 
-unnarrowed(name) if name in input.principal.roles
+unnarrowed(name) if name in input.principal.credential_roles
 
 # The filters follow one another, so that no two roles can be combined into a right that neither has.
 granting contains name if {

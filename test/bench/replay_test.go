@@ -12,7 +12,8 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/host/policy"
+	policy "github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/policy/replay"
 	"github.com/caponier-mcp/caponier/host/shell"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
@@ -61,7 +62,7 @@ func BenchmarkReplay(b *testing.B) {
 		)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
-		var diff policy.Diff
+		var diff replay.Diff
 		if err != nil || json.Unmarshal(out, &diff) != nil || diff.Same != n {
 			b.Fatalf("%v: %.500s", err, out)
 		}

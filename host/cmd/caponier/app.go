@@ -18,7 +18,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/plugin"
-	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/shell"
@@ -38,7 +38,7 @@ type host struct {
 	cfg      *config.Config
 	lock     *plugin.Lock
 	tools    []*gate.Tool
-	engine   *policy.Engine
+	engine   *load.Site
 	journal  *audit.Journal
 	remote   *remote.Remote
 	door     *gate.Door
@@ -122,7 +122,8 @@ func (h *host) open(ctx context.Context, w want) (err error) {
 	} else {
 		o.Journal, o.Ledger, o.Runner = nothing{}, nothing{}, nothing{}
 	}
-	if h.engine, err = policy.New(ctx, cfg.Policy); err != nil {
+	cfg.Policy.Inventory = load.Inventory{Tools: h.tools, Nodes: inventoryNames(cfg)}
+	if h.engine, err = load.New(ctx, cfg.Policy); err != nil {
 		return err
 	}
 	o.Decider = h.engine

@@ -24,7 +24,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/plugin"
-	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -170,7 +170,7 @@ func (x *examination) policy(ctx context.Context) {
 	const review = "   # then review the difference like code"
 	lock, err := plugin.Load(x.cfg.Plugin.Lock)
 	usable := x.try("lock", err, relock(x.cfg.Plugin)+review, "%s", x.cfg.Plugin.Lock)
-	engine, h := (*policy.Engine)(nil), (*host)(nil)
+	engine, h := (*load.Site)(nil), (*host)(nil)
 	offers := usable
 	if usable {
 		_, err := x.cfg.Tools.Withheld(lock)
@@ -188,13 +188,13 @@ func (x *examination) policy(ctx context.Context) {
 			engine = h.engine
 		}
 	} else {
-		engine, err = policy.New(ctx, x.cfg.Policy)
+		engine, err = load.New(ctx, x.cfg.Policy)
 	}
 	if err != nil {
 		x.found("policy", doctor.Fail, "caponier policy check "+x.cfg.Policy.Site, "%v", err)
 	} else {
 		x.found("policy", doctor.OK, "", "%s, revision %s", x.cfg.Policy.Site, engine.Revision())
-		for _, w := range engine.Warnings(inventoryNames(x.cfg)) {
+		for _, w := range engine.Warnings() {
 			x.found("names", doctor.Warn, "cluster_nodes: [NAME]   # in "+filepath.Join(x.cfg.Policy.Site, "data.yaml")+", or mend the name", "%s", w)
 		}
 	}
@@ -272,7 +272,7 @@ func (x *examination) policy(ctx context.Context) {
 
 // declared finds commands that tools declare and no grammar describes: they can never run, whatever
 // they were meant to be.
-func (x *examination) declared(ctx context.Context, lock *plugin.Lock, engine *policy.Engine) {
+func (x *examination) declared(ctx context.Context, lock *plugin.Lock, engine *load.Site) {
 	if engine == nil {
 		return
 	}

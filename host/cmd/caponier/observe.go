@@ -70,7 +70,7 @@ func (h *host) plugins() map[string]error {
 // gauges are read when somebody looks. What cannot be read is left out, and the absence is what an
 // alert is for. warn says in the log what the policy says of nodes that are not there.
 func (h *host) warn() {
-	for _, w := range h.engine.Warnings(inventoryNames(h.cfg)) {
+	for _, w := range h.engine.Warnings() {
 		slog.Warn("the policy names what is not there", "policy", w)
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 
-	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/policy/replay"
 	"github.com/spf13/cobra"
 )
 
@@ -19,7 +21,6 @@ func policyCommand(g *global) *cobra.Command {
 		policyEval(g),
 		policyExplain(g),
 		policyReplay(g),
-		policyBench(g),
 	)
 	return cmd
 }
@@ -70,8 +71,13 @@ func policyCheck(g *global) *cobra.Command {
 		g,
 		"check",
 		"Load the site's policies as serve would: compile, lint, schemas, tests",
-		policy.Check,
-		func(w io.Writer, r policy.Report) error {
+		func(ctx context.Context, dir string) (load.Report, error) {
+			return load.Check(ctx, dir, g.inventory())
+		},
+		func(w io.Writer, r load.Report) error {
+			for _, warning := range r.Warnings {
+				fmt.Fprintln(w, "warning:", warning)
+			}
 			_, err := fmt.Fprintf(
 				w,
 				"fit to decide, as revision %s: %d rules of the site, %d tests of them passed\n",
@@ -84,13 +90,27 @@ func policyCheck(g *global) *cobra.Command {
 	)
 }
 
+// inventory returns what the configuration knows of tools and nodes, or nothing where there is no
+// configuration: a site's folder can be checked without one.
+func (g *global) inventory() (inv load.Inventory) {
+	c, err := g.load()
+	if err != nil {
+		return inv
+	}
+	inv.Nodes = inventoryNames(c)
+	if lock, err := plugin.Load(c.Plugin.Lock); err == nil {
+		inv.Tools = lock.Tools()
+	}
+	return inv
+}
+
 func policyTest(g *global) *cobra.Command {
 	return onSite(
 		g,
 		"test",
 		"Run the tests of core and site, with coverage (exit 1 when one fails)",
-		policy.Test,
-		func(w io.Writer, r policy.TestReport) error {
+		load.Test,
+		func(w io.Writer, r load.TestReport) error {
 			for _, t := range r.Tests {
 				if !t.Passed {
 					fmt.Fprintf(w, "FAIL  %s  %s\n%s", t.Name, t.Where, t.Output)
@@ -137,7 +157,7 @@ func policyEval(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d, err := policy.Eval(cmd.Context(), dir, data)
+			d, err := replay.Eval(cmd.Context(), dir, data)
 			if err != nil {
 				return failed(err)
 			}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,12 +9,11 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/policy/replay"
 	"github.com/spf13/cobra"
 )
 
@@ -37,7 +35,7 @@ func policyExplain(g *global) *cobra.Command {
 				if err != nil {
 					return failed(err)
 				}
-				x, err := policy.Explain(cmd.Context(), *e.Record, bundle)
+				x, err := replay.Explain(cmd.Context(), *e.Record, bundle)
 				if err != nil {
 					return failed(err)
 				}
@@ -60,7 +58,7 @@ func policyExplain(g *global) *cobra.Command {
 	}
 }
 
-func printExplanation(w io.Writer, r gate.Record, x policy.Explanation) {
+func printExplanation(w io.Writer, r gate.Record, x replay.Explanation) {
 	word := map[bool]string{true: "allowed", false: "refused"}[x.Allowed]
 	fmt.Fprintf(
 		w,
@@ -109,7 +107,7 @@ func policyReplay(g *global) *cobra.Command {
 			}
 			var unreadable error
 			began := time.Now()
-			diff, err := policy.Replay(cmd.Context(), recordsOf(dir, since, &unreadable), args[0])
+			diff, err := replay.Replay(cmd.Context(), recordsOf(dir, since, &unreadable), args[0])
 			if err := errors.Join(err, unreadable); err != nil {
 				return failed(err)
 			}
@@ -150,14 +148,14 @@ func recordsOf(dir string, since time.Duration, problem *error) iter.Seq[gate.Re
 	}
 }
 
-func printDiff(w io.Writer, d policy.Diff, took time.Duration) {
+func printDiff(w io.Writer, d replay.Diff, took time.Duration) {
 	for _, part := range []struct {
 		what    string
-		changes []policy.Change
+		changes []replay.Change
 	}{{"NEWLY ALLOWED", d.NewlyAllowed}, {"newly refused", d.NewlyRefused}, {"refused for other reasons", d.OtherReasons}} {
 		slices.SortFunc(
 			part.changes,
-			func(a, b policy.Change) int { return strings.Compare(a.DecisionID, b.DecisionID) },
+			func(a, b replay.Change) int { return strings.Compare(a.DecisionID, b.DecisionID) },
 		)
 		for _, c := range part.changes {
 			fmt.Fprintf(
@@ -200,34 +198,4 @@ func spaced(op string) string {
 		return ""
 	}
 	return " " + op
-}
-
-func policyBench(g *global) *cobra.Command {
-	var n int
-	cmd := onSite(
-		g,
-		"bench",
-		"Time decisions with the site's policies, beside an empty rule",
-		func(ctx context.Context, dir string) ([]policy.Timing, error) {
-			return policy.Bench(ctx, dir, n)
-		},
-		func(w io.Writer, all []policy.Timing) error {
-			t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-			fmt.Fprintln(t, "decision\tp50\tp99\tallocations\tbytes\t")
-			for _, x := range all {
-				fmt.Fprintf(
-					t,
-					"%s\t%s\t%s\t%d\t%d\t\n",
-					x.Name,
-					x.P50.Round(time.Microsecond),
-					x.P99.Round(time.Microsecond),
-					x.Allocs,
-					x.Bytes,
-				)
-			}
-			return t.Flush()
-		},
-	)
-	cmd.Flags().IntVarP(&n, "rounds", "n", 2000, "how many decisions of each kind")
-	return cmd
 }

@@ -43,7 +43,7 @@ test_bytes_that_were_not_decided_are_refused if {
 }
 
 test_role_must_be_granted_the_command if {
-	reader := {"principal": {"id": "two", "roles": ["reader"]}, "tool": {"name": "look"}, "parent": {"tool": "look"}}
+	reader := {"principal": {"id": "two", "credential_roles": ["reader"]}, "tool": {"name": "look"}, "parent": {"tool": "look"}}
 	f.operated(object.union(reader, f.run(["uptime"]))).allow
 	d := f.operated(object.union(reader, f.run(["tail", "/var/log/syslog"])))
 	f.failed(d) == {"command"}
@@ -51,7 +51,7 @@ test_role_must_be_granted_the_command if {
 }
 
 test_one_entry_can_be_granted_alone if {
-	change := object.union(f.tool("look"), {"principal": {"id": "two", "roles": ["reader"]}, "parent": {"tier": "yellow"}})
+	change := object.union(f.tool("look"), {"principal": {"id": "two", "credential_roles": ["reader"]}, "parent": {"tier": "yellow"}})
 	site := {"roles": {"reader": {"commands": ["tail"]}}}
 	f.operated_in(object.union(change, f.run(["tail", "/var/log/syslog"])), site).allow
 	"command" in f.failed(f.operated_in(object.union(change, f.run(["cat", "/var/log/syslog"])), site))

@@ -21,7 +21,7 @@ test_tool_outside_the_role_is_not_shown if f.failed(f.seen({"principal": {"id": 
 
 # Without a role for the tool, nothing is said about commands, nodes and tiers that only a role could grant.
 test_who_is_not_granted_the_tool_is_told_that_alone if {
-	two := {"principal": {"id": "two", "roles": ["reader"]}, "tool": {"name": "run"}, "parent": {"tool": "run"}}
+	two := {"principal": {"id": "two", "credential_roles": ["reader"]}, "tool": {"name": "run"}, "parent": {"tool": "run"}}
 	f.failed(f.decided(object.union(two, {"commands": [f.cmd([["pvesh", "get", "/nodes/pve2/status"]])]}))) == {"grant"}
 	f.failed(f.operated(object.union(two, f.run(["pvesh", "get", "/nodes/pve2/status"])))) == {"grant"}
 	f.failed(f.decided(object.union(two, {"commands": [f.cmd([["rm", "x"]])]}))) == {"grant", "command"}

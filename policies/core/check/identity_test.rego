@@ -9,20 +9,20 @@ test_known_principal_passes if f.decided({}).allow
 test_another_way_of_proving_it_is_refused if "identity" in f.failed(f.decided({"principal": {"auth": "oidc"}}))
 
 test_claimed_role_of_an_unlisted_person_counts_where_the_site_says_so if {
-	f.decided({"principal": {"id": "oidc:bob", "auth": "oidc", "roles": ["reader"]}, "tool": {"name": "look"}}).allow
+	f.decided({"principal": {"id": "oidc:bob", "auth": "oidc", "credential_roles": ["reader"]}, "tool": {"name": "look"}}).allow
 }
 
 test_claimed_role_that_the_site_does_not_list_is_nothing if {
-	"identity" in f.failed(f.decided({"principal": {"id": "oidc:bob", "auth": "oidc", "roles": ["operator"]}}))
+	"identity" in f.failed(f.decided({"principal": {"id": "oidc:bob", "auth": "oidc", "credential_roles": ["operator"]}}))
 }
 
 test_claims_do_not_add_to_a_listed_principal if {
-	"identity" in f.failed(f.decided({"principal": {"id": "ann", "auth": "oidc", "roles": ["reader"]}}))
+	"identity" in f.failed(f.decided({"principal": {"id": "ann", "auth": "oidc", "credential_roles": ["reader"]}}))
 }
 
 test_token_can_narrow_but_not_widen if {
-	"identity" in f.failed(f.decided({"principal": {"roles": ["reader"]}}))
-	f.decided({"principal": {"roles": ["operator"]}}).allow
+	"identity" in f.failed(f.decided({"principal": {"credential_roles": ["reader"]}}))
+	f.decided({"principal": {"credential_roles": ["operator"]}}).allow
 }
 
-test_claim_by_token_is_nothing if "identity" in f.failed(f.decided({"principal": {"id": "bob", "auth": "token", "roles": ["reader"]}}))
+test_claim_by_token_is_nothing if "identity" in f.failed(f.decided({"principal": {"id": "bob", "auth": "token", "credential_roles": ["reader"]}}))

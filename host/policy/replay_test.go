@@ -1,11 +1,9 @@
-package policy
+package policy_test
 
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,10 +11,13 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/policy/replay"
 )
 
 // recordOf is the journal's record of a question, as the gate would write it.
-func recordOf(t testing.TB, e *Engine, id string, q gate.Question) gate.Record {
+func recordOf(t testing.TB, e *load.Site, id string, q gate.Question) gate.Record {
 	d := decide(t, e, q)
 	rec := gate.Record{
 		Type:      "intent",
@@ -42,18 +43,15 @@ func recordOf(t testing.TB, e *Engine, id string, q gate.Question) gate.Record {
 
 func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 	var bundle []byte
-	e, err := New(
-		context.Background(),
-		Options{
-			Site:       "../../examples/lab/site",
-			Deadline:   5 * time.Second,
-			OnRevision: func(_ string, b []byte) error { bundle = b; return nil },
-		},
-	)
+	e, err := load.New(context.Background(), load.Options{
+		Site:       lab,
+		Deadline:   5 * time.Second,
+		OnRevision: func(_ string, b []byte) error { bundle = b; return nil },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := Explain(
+	x, err := replay.Explain(
 		context.Background(),
 		recordOf(t, e, "D1", deniedQuestions(t)["rate"]),
 		bundle,
@@ -75,7 +73,7 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 	for name, data := range map[string]string{
 		"protected": "protected/vmids/103 map[reason:management VM of the lab]", "tool": "tiers/tool:new_tool <nil>", "black": "tiers/tool:reboot_node black",
 	} {
-		x, err := Explain(
+		x, err := replay.Explain(
 			context.Background(),
 			recordOf(t, e, name, deniedQuestions(t)[name]),
 			bundle,
@@ -91,7 +89,7 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 	for name, place := range map[string]string{
 		"declared": "core/check/declared.rego", "bound": "core/check/bound.rego", "op guest": "core/check/command.rego", "path": "core/check/path.rego",
 	} {
-		x, err := Explain(
+		x, err := replay.Explain(
 			context.Background(),
 			recordOf(t, e, name, deniedQuestions(t)[name]),
 			bundle,
@@ -110,7 +108,7 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 	}
 	for _, name := range []string{"protected", "bound", "op guest", "file real"} {
 		q := deniedQuestions(t)[name]
-		x, err := Explain(context.Background(), recordOf(t, e, name, q), bundle)
+		x, err := replay.Explain(context.Background(), recordOf(t, e, name, q), bundle)
 		if err != nil || !x.Same || len(x.Checks) == 0 {
 			t.Errorf("%s: %+v %v", name, x, err)
 		}
@@ -122,21 +120,21 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 	}
 	rec := recordOf(t, e, "D2", statusCall())
 	rec.Revision = strings.Repeat("0", 64)
-	if _, err := Explain(context.Background(), rec, bundle); err == nil ||
+	if _, err := replay.Explain(context.Background(), rec, bundle); err == nil ||
 		!strings.Contains(err.Error(), "the kept policy is revision") {
 		t.Errorf("another revision: %v", err)
 	}
-	if _, err := Explain(context.Background(), gate.Record{ID: "D3", Failed: []string{"journal.unavailable"}}, bundle); err == nil ||
+	if _, err := replay.Explain(context.Background(), gate.Record{ID: "D3", Failed: []string{"journal.unavailable"}}, bundle); err == nil ||
 		!strings.Contains(err.Error(), "was not made by policy") {
 		t.Errorf("a decision of the host: %v", err)
 	}
-	if _, err := Explain(context.Background(), rec, []byte("{")); err == nil {
+	if _, err := replay.Explain(context.Background(), rec, []byte("{")); err == nil {
 		t.Error("a broken bundle was taken")
 	}
 }
 
 func TestReplayFindsWhatACandidateChanges(t *testing.T) {
-	e := site(t, "../../examples/lab/site")
+	e := site(t, lab)
 	denied := deniedQuestions(t)
 	ok := statusCall()
 	records := []gate.Record{
@@ -154,7 +152,7 @@ func TestReplayFindsWhatACandidateChanges(t *testing.T) {
 	masked.Call = callOf("proxmox_container_status", []string{"vmids"}, "ssh_exec")
 	masked.Call.Args.Scalars = map[string]any{"password": "x"}
 	records = append(records, recordOf(t, e, "M", masked))
-	same, err := Replay(context.Background(), slices.Values(records), "../../examples/lab/site")
+	same, err := replay.Replay(context.Background(), slices.Values(records), lab)
 	if err != nil || same.Decided != 3 || same.Same != 3 || same.Skipped != 2 ||
 		len(same.NewlyAllowed)+len(same.NewlyRefused)+len(same.OtherReasons) != 0 {
 		t.Fatalf("%+v %v", same, err)
@@ -167,7 +165,7 @@ func TestReplayFindsWhatACandidateChanges(t *testing.T) {
 		"F",
 		func() gate.Question { q, _ := sshCall("echo '[redacted]'"); return q }(),
 	)
-	if d, err := Replay(context.Background(), slices.Values([]gate.Record{older, forged}), "../../examples/lab/site"); err != nil ||
+	if d, err := replay.Replay(context.Background(), slices.Values([]gate.Record{older, forged}), lab); err != nil ||
 		d.Older != 1 ||
 		d.Decided != 1 ||
 		d.Skipped != 0 ||
@@ -182,7 +180,7 @@ func TestReplayFindsWhatACandidateChanges(t *testing.T) {
 		`    "103": {reason: management VM of the lab}`,
 		`    "101": {reason: now this one}`,
 	)
-	diff, err := Replay(context.Background(), slices.Values(records), dir)
+	diff, err := replay.Replay(context.Background(), slices.Values(records), dir)
 	if err != nil || len(diff.NewlyAllowed) != 1 || diff.NewlyAllowed[0].DecisionID != "B" ||
 		len(diff.NewlyRefused) != 1 ||
 		diff.NewlyRefused[0].DecisionID != "A" ||
@@ -191,23 +189,23 @@ func TestReplayFindsWhatACandidateChanges(t *testing.T) {
 		diff.Same != 1 {
 		t.Errorf("%+v %v", diff, err)
 	}
-	if _, err := Replay(context.Background(), slices.Values(records), t.TempDir()); err == nil {
+	if _, err := replay.Replay(context.Background(), slices.Values(records), t.TempDir()); err == nil {
 		t.Error("an empty folder was taken for a policy")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Replay(ctx, slices.Values(records), dir); err == nil {
+	if _, err := replay.Replay(ctx, slices.Values(records), dir); err == nil {
 		t.Error("a cancelled replay says nothing")
 	}
 }
 
 // measured is what Test says of a folder: it takes seconds, and two tests ask for the same one.
-func measured(dir string) (TestReport, error) {
+func measured(dir string) (load.TestReport, error) {
 	once, _ := reports.LoadOrStore(
 		dir,
-		sync.OnceValues(func() (TestReport, error) { return Test(context.Background(), dir) }),
+		sync.OnceValues(func() (load.TestReport, error) { return load.Test(context.Background(), dir) }),
 	)
-	return once.(func() (TestReport, error))()
+	return once.(func() (load.TestReport, error))()
 }
 
 var reports sync.Map // by folder
@@ -243,8 +241,8 @@ func TestTestMeasuresTheCore(t *testing.T) {
 
 func TestEvalAnswersAHypotheticalQuestion(t *testing.T) {
 	q := statusCall()
-	in := string(inputJSON(document(&q)))
-	d, err := Eval(context.Background(), "../../examples/lab/site", []byte(in))
+	in := string(policy.JSON(policy.InputOf(&q, nil)))
+	d, err := replay.Eval(context.Background(), lab, []byte(in))
 	if err != nil || !d.Allow || d.Tier != gate.Green {
 		t.Fatalf("%+v %v", d, err)
 	}
@@ -262,65 +260,14 @@ func TestEvalAnswersAHypotheticalQuestion(t *testing.T) {
 		if text == in {
 			t.Errorf("%s: nothing was changed", name)
 		}
-		if d, err := Eval(context.Background(), "../../examples/lab/site", []byte(text)); err == nil {
+		if d, err := replay.Eval(context.Background(), lab, []byte(text)); err == nil {
 			t.Errorf("%s was taken: %+v", name, d.Allow)
 		}
 	}
 }
 
-func TestBenchMeasuresAllowedDecisions(t *testing.T) {
-	all, err := Bench(context.Background(), "../../examples/lab/site", 20)
-	if err != nil || len(all) != 4 {
-		t.Fatalf("%+v %v", all, err)
-	}
-	for _, x := range all {
-		if x.P50 <= 0 || x.P99 < x.P50 || x.Allocs == 0 || !x.Allowed && x.Name != "http_request" {
-			t.Errorf("%+v", x)
-		}
-	}
-	if _, err := Bench(context.Background(), "../../examples/lab/site", 0); err == nil {
-		t.Error("no rounds were measured")
-	}
-}
-
-// TestDecisionsAllocateNoMoreThanRecorded is the speed gate that a busy machine does not disturb:
-// 1.1 times the recorded allocations and bytes.
-func TestDecisionsAllocateNoMoreThanRecorded(t *testing.T) {
-	alone(t)
-	recorded := map[string][2]uint64{}
-	if err := json.Unmarshal([]byte(strings.Join(lines(t, "testdata/allocations.json"), "")), &recorded); err != nil {
-		t.Fatal(err)
-	}
-	all, err := Bench(context.Background(), "../../examples/lab/site", 300)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string][2]uint64{}
-	for _, x := range all {
-		got[x.Name] = [2]uint64{x.Allocs, x.Bytes}
-	}
-	if *update {
-		text, _ := json.MarshalIndent(got, "", "  ")
-		write(t, "testdata", "allocations.json", string(text)+"\n")
-		return
-	}
-	for _, name := range slices.Sorted(maps.Keys(got)) {
-		if got[name][0] > recorded[name][0]*11/10 || got[name][1] > recorded[name][1]*11/10 {
-			t.Errorf(
-				"%s: %d allocations of %d bytes, recorded are %v: make it cheaper, or record it with -update and say why",
-				name,
-				got[name][0],
-				got[name][1],
-				recorded[name],
-			)
-		}
-	}
-	t.Logf("%+v", all)
-}
-
 func BenchmarkReplay(b *testing.B) {
-	alone(b)
-	e := site(b, "../../examples/lab/site")
+	e := site(b, lab)
 	_, op := sshCall("uptime; df -h")
 	op.Call.Decided = gate.Decision{Allow: true, Tier: gate.Yellow}
 	records := []gate.Record{
@@ -331,13 +278,13 @@ func BenchmarkReplay(b *testing.B) {
 	}
 	const n = 2000
 	for b.Loop() {
-		d, err := Replay(context.Background(), func(yield func(gate.Record) bool) {
+		d, err := replay.Replay(context.Background(), func(yield func(gate.Record) bool) {
 			for i := range n {
 				if !yield(records[i%len(records)]) {
 					return
 				}
 			}
-		}, "../../examples/lab/site")
+		}, lab)
 		if err != nil || d.Same != n {
 			b.Fatalf("%+v %v", d, err)
 		}
@@ -346,7 +293,6 @@ func BenchmarkReplay(b *testing.B) {
 }
 
 func TestEntriesAreCoresAndTheSites(t *testing.T) {
-	alone(t)
 	dir := copySite(t)
 	edit(
 		t,
@@ -366,42 +312,7 @@ func TestEntriesAreCoresAndTheSites(t *testing.T) {
 			t.Errorf("%q is no command", no)
 		}
 	}
-	if _, err := new(Engine).Entries(context.Background()); err == nil {
+	if _, err := new(load.Site).Entries(context.Background()); err == nil {
 		t.Error("no policy has entries")
-	}
-}
-
-func TestNodesThatNobodyHasAreWarnedOf(t *testing.T) {
-	alone(t)
-	e := site(t, "../../examples/lab/site")
-	if w := e.Warnings([]string{"pve1", "pve2"}); len(w) != 0 {
-		t.Errorf("the lab: %v", w)
-	}
-	dir := copySite(t)
-	edit(
-		t,
-		dir,
-		"data.yaml",
-		"services: []",
-		"services: [{service: nginx, nodes: [pve-1, '*'], reason: kept}]",
-	)
-	edit(
-		t,
-		dir,
-		"data.yaml",
-		"protected:\n  nodes: {}",
-		"protected:\n  nodes: {PVE1: {reason: misspelt}}",
-	)
-	e = site(t, dir)
-	if w := strings.Join(e.Warnings([]string{"pve1", "pve2"}), "\n"); !strings.Contains(
-		w,
-		`protected/nodes: no node is called "PVE1"`,
-	) ||
-		!strings.Contains(w, `protected/services/nginx: no node is called "pve-1"`) ||
-		strings.Count(w, "\n") != 1 {
-		t.Errorf("%s", w)
-	}
-	if w := new(Engine).Warnings(nil); w != nil {
-		t.Errorf("no policy: %v", w)
 	}
 }

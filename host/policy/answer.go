@@ -1,0 +1,63 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+const decisionSchema = "caponier.decision/1"
+
+// answer is the decision document.
+type answer struct {
+	Schema      string        `json:"schema"`
+	Allow       bool          `json:"allow"`
+	Tier        string        `json:"tier"`
+	Failed      []string      `json:"failed"`
+	Deny        []gate.Reason `json:"deny"`
+	Confirm     bool          `json:"confirm"`
+	Obligations struct {
+		TimeoutMS int64    `json:"timeout_ms"`
+		MaxBytes  int64    `json:"max_bytes"`
+		Redact    []string `json:"redact"` // load reads it from the data
+		Log       string   `json:"log"`
+		Channels  []string `json:"channels"`
+		Approvers []string `json:"approvers"`
+	} `json:"obligations"`
+}
+
+// decision reads a decision document. A member that is missing, unknown or of another type is an
+// error, as is a decision that contradicts itself.
+func decision(v ast.Value) (gate.Decision, error) {
+	var a answer
+	if err := read("decision", v, reflect.ValueOf(&a).Elem()); err != nil {
+		return gate.Decision{}, err
+	}
+	tier, o := gate.ParseTier(a.Tier), a.Obligations
+	timeout := time.Duration(o.TimeoutMS) * time.Millisecond
+	var err error
+	switch {
+	case a.Schema != decisionSchema:
+		err = fmt.Errorf("schema %q is not %s", a.Schema, decisionSchema)
+	case tier == gate.NoTier:
+		err = fmt.Errorf("%q is not a tier", a.Tier)
+	case a.Allow && (tier == gate.Black || len(a.Failed)+len(a.Deny) > 0 || a.Confirm):
+		err = errors.New("it allows and refuses at once")
+	case !a.Allow && len(a.Failed) == 0:
+		err = errors.New("it refuses and names no check")
+	case timeout < 0 || timeout.Milliseconds() != o.TimeoutMS || o.MaxBytes < 0:
+		err = errors.New("an obligation is negative or too large")
+	}
+	if err != nil {
+		return gate.Decision{}, err
+	}
+	return gate.Decision{
+		Allow: a.Allow, Tier: tier, Failed: a.Failed, Denied: a.Deny, NeedsApproval: a.Confirm,
+		Obligations: gate.Obligations{Timeout: timeout, MaxBytes: o.MaxBytes, Log: o.Log,
+			Channels: o.Channels, Approvers: o.Approvers},
+	}, nil
+}

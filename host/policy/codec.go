@@ -1,0 +1,182 @@
+package policy
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// A member is a field of a struct with the key that Rego knows it by.
+type member struct {
+	index []int
+	key   *ast.Term
+	name  string
+}
+
+var members sync.Map // []member, by the type of the struct
+
+func membersOf(t reflect.Type) []member {
+	if known, ok := members.Load(t); ok {
+		return known.([]member)
+	}
+	var all []member
+	for _, f := range reflect.VisibleFields(t) {
+		if name := f.Tag.Get("json"); !f.Anonymous && name != "" && name != "-" {
+			all = append(all, member{f.Index, ast.InternedTerm(name), name})
+		}
+	}
+	members.Store(t, all)
+	return all
+}
+
+// term returns the Rego value of a Go value. A nil slice is [], a nil pointer is null. It panics on
+// a type that no input has.
+func term(v reflect.Value) *ast.Term {
+	switch v.Kind() {
+	case reflect.String:
+		return ast.InternedTerm(v.String())
+	case reflect.Bool:
+		return ast.InternedTerm(v.Bool())
+	case reflect.Int, reflect.Int64:
+		return ast.InternedTerm(int(v.Int()))
+	case reflect.Pointer:
+		if v.IsNil() {
+			return ast.InternedNullTerm
+		}
+		return term(v.Elem())
+	case reflect.Interface:
+		return term(v.Elem())
+	case reflect.Slice:
+		terms := make([]*ast.Term, v.Len())
+		for i := range terms {
+			terms[i] = term(v.Index(i))
+		}
+		return ast.ArrayTerm(terms...)
+	case reflect.Map:
+		pairs := make([][2]*ast.Term, 0, v.Len())
+		for it := v.MapRange(); it.Next(); {
+			pairs = append(pairs, [2]*ast.Term{ast.InternedTerm(it.Key().String()), term(it.Value())})
+		}
+		return ast.ObjectTerm(pairs...)
+	case reflect.Struct:
+		fields := membersOf(v.Type())
+		pairs := make([][2]*ast.Term, len(fields))
+		for i, f := range fields {
+			pairs[i] = [2]*ast.Term{f.key, term(v.FieldByIndex(f.index))}
+		}
+		return ast.ObjectTerm(pairs...)
+	}
+	panic("policy: no Rego value for a " + v.Kind().String())
+}
+
+// read fills a Go value from a Rego value, exactly: a member that is missing or unknown, and a value
+// of another type, is an error that names its place.
+func read(at string, v ast.Value, into reflect.Value) error {
+	ok := false
+	switch into.Kind() {
+	case reflect.String:
+		var s ast.String
+		s, ok = v.(ast.String)
+		into.SetString(string(s))
+	case reflect.Bool:
+		var b ast.Boolean
+		b, ok = v.(ast.Boolean)
+		into.SetBool(bool(b))
+	case reflect.Int, reflect.Int64:
+		var n int64
+		if number, isNumber := v.(ast.Number); isNumber {
+			n, ok = number.Int64()
+		}
+		into.SetInt(n)
+	case reflect.Pointer:
+		if _, null := v.(ast.Null); null {
+			return nil
+		}
+		into.Set(reflect.New(into.Type().Elem()))
+		return read(at, v, into.Elem())
+	case reflect.Slice:
+		if list, isList := v.(*ast.Array); isList {
+			into.Set(reflect.MakeSlice(into.Type(), list.Len(), list.Len()))
+			for i := range list.Len() {
+				if err := read(fmt.Sprintf("%s[%d]", at, i), list.Elem(i).Value, into.Index(i)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	case reflect.Map:
+		return readScalars(at, v, into)
+	case reflect.Struct:
+		if doc, isObject := v.(ast.Object); isObject {
+			return readStruct(at, doc, into)
+		}
+	}
+	if !ok {
+		return fmt.Errorf("%s is %v, want %s", at, v, into.Kind())
+	}
+	return nil
+}
+
+func readStruct(at string, doc ast.Object, into reflect.Value) error {
+	fields := membersOf(into.Type())
+	for _, f := range fields {
+		t := doc.Get(f.key)
+		if t == nil {
+			return fmt.Errorf("%s.%s is missing", at, f.name)
+		}
+		if err := read(at+"."+f.name, t.Value, into.FieldByIndex(f.index)); err != nil {
+			return err
+		}
+	}
+	if doc.Len() == len(fields) {
+		return nil
+	}
+	return doc.Iter(func(k, _ *ast.Term) error {
+		if !slices.ContainsFunc(fields, func(f member) bool { return f.key.Equal(k) }) {
+			return fmt.Errorf("%s has no member %v", at, k)
+		}
+		return nil
+	})
+}
+
+// readScalars reads a map whose values are text, true, false or whole numbers, or the mark of a
+// redacted value.
+func readScalars(at string, v ast.Value, into reflect.Value) error {
+	doc, ok := v.(ast.Object)
+	if !ok {
+		return fmt.Errorf("%s is %v, want an object", at, v)
+	}
+	scalars := map[string]any{}
+	into.Set(reflect.ValueOf(scalars))
+	return doc.Iter(func(k, x *ast.Term) error {
+		switch x := x.Value.(type) {
+		case ast.String:
+			scalars[textOf(k)] = string(x)
+			return nil
+		case ast.Boolean:
+			scalars[textOf(k)] = bool(x)
+			return nil
+		case ast.Number:
+			if n, whole := x.Int64(); whole {
+				scalars[textOf(k)] = n
+				return nil
+			}
+		case ast.Object:
+			if x.Compare(redactedMark) == 0 {
+				scalars[textOf(k)] = map[string]bool{"redacted": true}
+				return nil
+			}
+		}
+		return fmt.Errorf("%s.%s is neither text, true, false nor a whole number", at, textOf(k))
+	})
+}
+
+func textOf(t *ast.Term) string {
+	s, _ := t.Value.(ast.String)
+	return string(s)
+}
+
+var redactedMark = ast.NewObject(ast.Item(ast.StringTerm("redacted"), ast.BooleanTerm(true)))

@@ -1,0 +1,260 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/storage"
+	"github.com/open-policy-agent/opa/v1/storage/inmem"
+	"go.yaml.in/yaml/v3"
+)
+
+// Inventory is what the names in a policy are held against. Names of a nil list are not checked.
+// It takes no part in decisions.
+type Inventory struct {
+	Tools []*gate.Tool // of the lock
+	Nodes []string     // of the configuration
+}
+
+// Candidate is one policy that is fit to decide. It does not change.
+type Candidate struct {
+	Rules    *policy.Rules
+	Bundle   []byte         // what [FromBundle] makes the same candidate of
+	Data     map[string]any // data.site and the command grammar
+	Warnings []string       // mistakes that leave the policy fit to decide, each with its place
+
+	modules, tests map[string]*ast.Module
+	caps           *ast.Capabilities
+	schemas        *ast.SchemaSet
+	data           map[string]any
+	places         map[string]*yaml.Node // the site's data with line numbers
+	inventory      Inventory
+	compiler       *ast.Compiler
+}
+
+// FromFolder builds the policy of a site's folder. Its error lists what must change, with file and
+// line.
+func FromFolder(ctx context.Context, dir string, inv Inventory) (*Candidate, error) {
+	all, err := siteFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	c, err := build(ctx, all, inv)
+	if err != nil {
+		return nil, fmt.Errorf("policy of %s: %w", dir, err)
+	}
+	return c, nil
+}
+
+// FromBundle builds a policy that was kept. It was checked when it came into force, so that neither
+// its tests nor an inventory are held against it again.
+func FromBundle(ctx context.Context, bundle []byte) (*Candidate, error) {
+	all, err := unpack(bundle)
+	if err != nil {
+		return nil, err
+	}
+	c, err := parse(all, Inventory{})
+	if err != nil {
+		return nil, err
+	}
+	if c.compiler, err = c.compile(ctx, nil); err != nil {
+		return nil, err
+	}
+	return c, c.finish(ctx)
+}
+
+// build makes a candidate or says what is wrong with the files.
+func build(ctx context.Context, all files, inv Inventory) (*Candidate, error) {
+	c, err := parse(all, inv)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(c.lint(), c.lintTests()); err != nil {
+		return nil, err
+	}
+	if c.compiler, err = c.compile(ctx, nil); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(c.checkData(ctx), c.lintCompiled()); err != nil {
+		return nil, err
+	}
+	if err := c.finish(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.smoke(ctx); err != nil {
+		return nil, err
+	}
+	return c, c.testSite(ctx)
+}
+
+// finish derives the tables that depend on data alone and makes the rules.
+func (c *Candidate) finish(ctx context.Context) error {
+	derived, err := c.ask(ctx, "data.caponier.core.derived", nil)
+	if err != nil {
+		return fmt.Errorf("deriving tables from the data: %w", err)
+	}
+	data := maps.Clone(c.data)
+	if derived != nil {
+		data["derived"] = derived
+	}
+	var redact []string
+	for _, name := range list(c.data, "site", "redact") {
+		redact = append(redact, fmt.Sprint(name))
+	}
+	sum := sha256.Sum256(c.Bundle)
+	c.Data = data
+	c.Rules, err = policy.Compile(ctx, policy.Source{Revision: hex.EncodeToString(sum[:]),
+		Compiler: c.compiler, Store: storeOf(data), Redact: redact})
+	return err
+}
+
+func storeOf(data map[string]any) storage.Store {
+	return inmem.NewFromObjectWithOpts(data, inmem.OptRoundTripOnWrite(false),
+		inmem.OptReturnASTValuesOnRead(true))
+}
+
+// ask returns the value of a query without an input, nil where it is undefined. More data can be
+// laid beside the site's.
+func (c *Candidate) ask(ctx context.Context, query string, more map[string]any) (any, error) {
+	data := maps.Clone(c.data)
+	maps.Copy(data, more)
+	rs, err := rego.New(rego.Query(query), rego.Compiler(c.compiler), rego.Store(storeOf(data)),
+		rego.StrictBuiltinErrors(true)).Eval(ctx)
+	if err != nil || len(rs) == 0 {
+		return nil, err
+	}
+	return rs[0].Expressions[0].Value, nil
+}
+
+func parse(all files, inv Inventory) (c *Candidate, err error) {
+	c = &Candidate{modules: map[string]*ast.Module{}, tests: map[string]*ast.Module{},
+		data: map[string]any{}, places: map[string]*yaml.Node{}, schemas: ast.NewSchemaSet(),
+		inventory: inv}
+	if c.Bundle, err = pack(all); err != nil {
+		return nil, err
+	}
+	c.caps, err = ast.LoadCapabilitiesJSON(bytes.NewReader(all["capabilities.json"]))
+	if err != nil {
+		return nil, fmt.Errorf("capabilities.json: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		switch data := all[name]; {
+		case path.Ext(name) == ".rego":
+			err = c.parseRego(name, data)
+		case path.Ext(name) == ".schema":
+			err = c.parseSchema(strings.TrimSuffix(path.Base(name), ".schema"), data)
+		case name != "capabilities.json":
+			err = c.parseData(name, data)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if c.data["site"] == nil {
+		return nil, errNoData
+	}
+	return c, nil
+}
+
+func (c *Candidate) parseSchema(name string, data []byte) error {
+	var schema any
+	if err := json.Unmarshal(data, &schema); err != nil {
+		return fmt.Errorf("schemas/%s: %w", name, err)
+	}
+	c.schemas.Put(ast.MustParseRef("schema."+name), schema)
+	if name == "input" { // also for modules without an annotation
+		c.schemas.Put(ast.SchemaRootRef, schema)
+	}
+	return nil
+}
+
+// parseRego refuses a module outside its owner's packages.
+func (c *Candidate) parseRego(name string, data []byte) error {
+	m, err := ast.ParseModuleWithOpts(name, string(data),
+		ast.ParserOptions{ProcessAnnotation: true, Capabilities: c.caps, RegoVersion: ast.RegoV1})
+	if err != nil {
+		return err
+	}
+	if m == nil {
+		return fmt.Errorf("%s: is empty", name)
+	}
+	owner, _, _ := strings.Cut(name, "/")
+	if pkg := m.Package.Path.String(); !strings.HasPrefix(pkg+".", "data.caponier."+owner+".") {
+		return fmt.Errorf("%s: package %s does not belong in %s: its packages begin with caponier.%s.",
+			m.Package.Location, strings.TrimPrefix(pkg, "data."), owner, owner)
+	}
+	if strings.HasSuffix(name, "_test.rego") {
+		c.tests[name] = m
+	} else {
+		c.modules[name] = m
+	}
+	return nil
+}
+
+// compile compiles all modules, with tests if they are given.
+func (c *Candidate) compile(ctx context.Context, tests map[string]*ast.Module) (*ast.Compiler, error) {
+	store := storeOf(c.data)
+	txn, err := store.NewTransaction(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Abort(ctx, txn)
+	compiler := c.newCompiler().WithPathConflictsCheck(storage.NonEmpty(ctx, store, txn))
+	if compiler.Compile(c.copies(tests)); compiler.Failed() {
+		return nil, compiler.Errors
+	}
+	return compiler, nil
+}
+
+// copies returns all modules for a compiler, which changes what it compiles.
+func (c *Candidate) copies(tests map[string]*ast.Module) map[string]*ast.Module {
+	all := map[string]*ast.Module{}
+	for name, m := range c.modules {
+		all[name] = m.Copy()
+	}
+	for name, m := range tests {
+		all[name] = m.Copy()
+	}
+	return all
+}
+
+func (c *Candidate) newCompiler() *ast.Compiler {
+	return ast.NewCompiler().WithStrict(true).WithCapabilities(c.caps).WithSchemas(c.schemas).
+		WithUseTypeCheckAnnotations(true).SetErrorLimit(20)
+}
+
+// owned reports whether a file is the site's.
+func owned(name string) bool { return strings.HasPrefix(name, "site/") }
+
+// at returns what stands below a path of keys, nil where nothing does.
+func at(data map[string]any, keys ...string) any {
+	var v any = data
+	for _, k := range keys {
+		m, _ := v.(map[string]any)
+		v = m[k]
+	}
+	return v
+}
+
+func list(data map[string]any, keys ...string) []any {
+	l, _ := at(data, keys...).([]any)
+	return l
+}
+
+func keys(data map[string]any, path ...string) []string {
+	m, _ := at(data, path...).(map[string]any)
+	return slices.Sorted(maps.Keys(m))
+}

@@ -1,0 +1,253 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+)
+
+// checkData holds the site's data against its schema, then against core/lint.rego, and collects
+// warnings.
+func (c *Candidate) checkData(ctx context.Context) error {
+	schema := c.schemas.Get(ast.MustParseRef("schema.site"))
+	rs, err := rego.New(rego.Query("json.match_schema(data.site, input)[1]"),
+		rego.Store(storeOf(c.data)), rego.Input(schema), rego.StrictBuiltinErrors(true)).Eval(ctx)
+	if err != nil || len(rs) != 1 {
+		return fmt.Errorf("holding the site's data against its schema: %d answers, %w", len(rs), err)
+	}
+	var wrong []error
+	found, _ := rs[0].Expressions[0].Value.([]any)
+	for _, w := range found {
+		m, _ := w.(map[string]any)
+		at, desc := fmt.Sprint(m["field"]), fmt.Sprint(m["desc"])
+		if name, unknown := strings.CutPrefix(desc, "Additional property "); unknown {
+			name = strings.TrimSuffix(name, " is not allowed")
+			at += "." + name
+			desc = fmt.Sprintf("there is no key %q here", name)
+		}
+		wrong = append(wrong, c.mistake(at, desc))
+	}
+	if len(wrong) > 0 {
+		return errors.Join(wrong...)
+	}
+	problems, err := c.texts(ctx, "data.caponier.core.lint.problems", nil)
+	if err != nil {
+		return err
+	}
+	for _, p := range problems {
+		at, what, _ := strings.Cut(p, ": ")
+		wrong = append(wrong, c.mistake(at, what))
+	}
+	warnings, err := c.texts(ctx, "data.caponier.core.lint.warnings", c.inventory.data())
+	for _, w := range warnings {
+		at, what, _ := strings.Cut(w, ": ")
+		c.Warnings = append(c.Warnings, c.mistake(at, what).Error())
+	}
+	return errors.Join(append(wrong, err)...)
+}
+
+// texts returns the members of a set of texts.
+func (c *Candidate) texts(ctx context.Context, query string, more map[string]any) ([]string, error) {
+	v, err := c.ask(ctx, query, more)
+	if err != nil {
+		return nil, fmt.Errorf("looking for mistakes in the site's data: %w", err)
+	}
+	set, _ := v.([]any)
+	var texts []string
+	for _, x := range set {
+		texts = append(texts, fmt.Sprint(x))
+	}
+	return texts, nil
+}
+
+// data is what core/lint.rego sees of an inventory: data.inventory.tools holds KIND:NAME.
+func (i Inventory) data() map[string]any {
+	known := map[string]any{}
+	if i.Tools != nil {
+		var tools []any
+		for _, t := range i.Tools {
+			tools = append(tools, t.Kind+":"+t.Name)
+		}
+		known["tools"] = tools
+	}
+	if i.Nodes != nil {
+		var nodes []any
+		for _, n := range i.Nodes {
+			nodes = append(nodes, n)
+		}
+		known["nodes"] = nodes
+	}
+	return map[string]any{"inventory": known}
+}
+
+// mistake names the place of a mistake in the site's data, and what was meant, if a name there is
+// nearly one that exists.
+func (c *Candidate) mistake(at, what string) error {
+	if quoted := quotedName.FindStringSubmatch(what); quoted != nil {
+		what += c.meant(quoted[1], c.names())
+	}
+	return fmt.Errorf("%s: %s", c.place(at), what)
+}
+
+var quotedName = regexp.MustCompile(`^.*\b(?:is no|no) [^"]*"([^"]+)"`)
+
+// names are all names that a site's data can mean.
+func (c *Candidate) names() (names []string) {
+	for _, t := range c.inventory.Tools {
+		names = append(names, t.Name, t.Kind+":"+t.Name)
+	}
+	names = slices.Concat(names, c.inventory.Nodes, keys(c.data, "site", "roles"))
+	var walk func(any)
+	walk = func(v any) {
+		m, _ := v.(map[string]any)
+		props, _ := m["properties"].(map[string]any)
+		for k := range props {
+			names = append(names, k)
+		}
+		for _, x := range m {
+			walk(x)
+		}
+	}
+	walk(c.schemas.Get(ast.MustParseRef("schema.site")))
+	return names
+}
+
+// meant suggests the known name that is nearest to one that is not known, or nothing.
+func (c *Candidate) meant(name string, known []string) string {
+	best, limit := "", max(1, min(3, len(name)/3))
+	for _, k := range slices.Sorted(slices.Values(known)) {
+		if d := distance(name, k); k != name && d <= limit {
+			best, limit = k, d-1
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", best)
+}
+
+// distance is how many letters must be added, removed or replaced, or neighbours swapped.
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = d
+		}
+	}
+	return rows[len(a)][len(b)]
+}
+
+// smoke decides one question of every kind, and one call of each tool, with exactly the rules that
+// will decide. Whether the answer is yes or no does not matter here: an error would refuse every
+// later question of its kind.
+func (c *Candidate) smoke(ctx context.Context) error {
+	var wrong []error
+	seen := map[string]bool{}
+	for _, q := range c.samples() {
+		if _, err := c.Rules.Decide(ctx, q); err != nil && !seen[err.Error()] {
+			seen[err.Error()] = true
+			what := map[gate.Kind]string{gate.KindCall: "a call of", gate.KindVisible: "the visibility of"}[q.Kind]
+			if q.Op != nil {
+				what = "the operation " + q.Op.Import() + " of"
+			}
+			wrong = append(wrong, fmt.Errorf("no decision on %s %s: %w", what, q.Call.Tool.Name, err))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// operations are one of each kind, with contents.
+func operations() []abi.Op {
+	on := abi.OnNode{Node: "node"}
+	data := abi.Data{Text: "text"}
+	return []abi.Op{
+		abi.SSHExec{OnNode: on, Argv: []string{"uptime"}, Stdin: "text"},
+		abi.SSHScript{OnNode: on, Script: "uptime"}, abi.Stage{OnNode: on},
+		abi.SFTPStat{OnNode: on, Path: "/var/log/x"}, abi.SFTPList{OnNode: on, Path: "/var/log"},
+		abi.SFTPRead{OnNode: on, Path: "/var/log/x", MaxBytes: 1},
+		abi.SFTPWrite{OnNode: on, Path: "/var/log/x", Data: data},
+		abi.SFTPGet{OnNode: on, Path: "/var/log/x", Local: "x"},
+		abi.SFTPPut{OnNode: on, Path: "/var/log/x", Local: "x"},
+		abi.SFTPRemove{OnNode: on, Path: "/var/log/x"},
+		abi.HTTPRequest{Method: "POST", URL: "https://host.example/path?a=b", Data: data,
+			Headers: [][2]string{{"accept", "*/*"}}},
+		abi.BlobWrite{Name: "name", MIME: "text/plain", Data: data}, abi.BlobRead{Blob: "name"},
+		abi.Ask{Key: "key", Message: "text"},
+	}
+}
+
+// samples are questions of every kind, as the first principal of the site asks them.
+func (c *Candidate) samples() (all []gate.Question) {
+	node := gate.Node{Name: "node", Cluster: "node", Host: "192.0.2.1", Port: 22, User: "root"}
+	cmd := gate.Command{Form: "argv", Lowered: gate.Lowered{Parsed: true,
+		Calls: []gate.Simple{{Argv: []string{"uptime"}, Static: true}}}}
+	call := gate.Call{ID: "smoke", Source: "cli", Clusters: []string{node.Cluster},
+		Nodes:        []gate.Node{node},
+		Args:         gate.Args{JSON: []byte("{}"), Digest: "sha256:", Scalars: map[string]any{"vmid": int64(999)}},
+		Confirmation: gate.Confirmation{State: "none"}, Commands: []gate.Command{cmd},
+		Targets: gate.Targets{Nodes: []string{node.Name}, VMIDs: []string{"999"},
+			Services: []string{"nginx.service"}, Hosts: []string{"host.example"},
+			Paths: []string{"/var/log/x"}, GuestPaths: []string{"/root/x"}, LocalPaths: []string{"x"}},
+		Decided: gate.Decision{Allow: true, Tier: gate.Red},
+		Stages:  []gate.StageDir{{Node: node.Name, Dir: "/run/caponier/x"}}}
+	call.Principal.Auth = "config"
+	for _, id := range keys(c.data, "site", "principals") {
+		call.Principal.ID = id
+		break
+	}
+	tools := c.inventory.Tools
+	if len(tools) == 0 {
+		tools = []*gate.Tool{{Kind: "tool", Name: "list_nodes", Commands: []string{"uptime"},
+			Imports: abi.Operations(), TargetKinds: []string{"nodes"}}}
+	}
+	ask := func(q gate.Question, t *gate.Tool) {
+		one := call
+		one.Tool, q.Call, q.ID, q.Time = t, &one, "smoke", time.Unix(1_700_000_000, 0)
+		all = append(all, q)
+	}
+	for _, t := range tools {
+		ask(gate.Question{Kind: gate.KindCall, Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1}}}, t)
+		ask(gate.Question{Kind: gate.KindVisible}, t)
+	}
+	for _, op := range operations() {
+		for _, phase := range []gate.Phase{gate.PhaseLookup, gate.PhaseEffect} {
+			q := gate.Question{Kind: gate.KindOperation, Op: op, Phase: phase}
+			if o, _ := abi.Lookup(op.Import()); o.View == abi.ViewCommand {
+				q.Cmd = &cmd
+			}
+			if op.NodeName() != "" {
+				q.Node = &node
+			}
+			if phase == gate.PhaseEffect {
+				q.Facts.File = &gate.FileFacts{RealPath: "/var/log/x", Exists: true, Type: "file"}
+				q.Facts.Addrs = []gate.Addr{{IP: "192.0.2.7", Class: "global"}}
+			}
+			ask(q, tools[0])
+		}
+	}
+	return all
+}

@@ -1,0 +1,244 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/topdown"
+)
+
+// Explanation is a recorded decision, made again with the policy that made it.
+type Explanation struct {
+	DecisionID string        `json:"decision_id"`
+	Revision   string        `json:"revision"`
+	Allowed    bool          `json:"allowed"`
+	Tier       string        `json:"tier"`
+	Failed     []string      `json:"failed"`
+	Denied     []gate.Reason `json:"deny"`
+	// whether deciding again gave the same; it may not where the journal holds redacted values
+	Same   bool          `json:"same"`
+	Checks []FailedCheck `json:"checks"`
+}
+
+// FailedCheck is one check that did not hold.
+type FailedCheck struct {
+	ID     string         `json:"id"`
+	Says   string         `json:"says"`
+	Remedy string         `json:"remedy"` // what would satisfy it
+	Stuck  []string       `json:"stuck"`  // file:line: the expressions that were not true
+	Data   map[string]any `json:"data"`   // what the site's data says where those expressions look
+}
+
+// Explain decides the recorded question again and looks at each check that did not hold. The bundle
+// is what load.Options.OnRevision was given for the record's revision. Explain needs neither the
+// running host nor its present policy.
+func Explain(ctx context.Context, record gate.Record, bundle []byte) (Explanation, error) {
+	x := Explanation{DecisionID: record.ID, Revision: record.Revision, Checks: []FailedCheck{}}
+	if len(record.Input) == 0 || record.Revision == "" {
+		return x, fmt.Errorf("decision %s was not made by policy: %v", record.ID, record.Failed)
+	}
+	c, err := load.FromBundle(ctx, bundle)
+	if err != nil {
+		return x, fmt.Errorf("building policy revision %s again: %w", record.Revision, err)
+	}
+	if c.Rules.Revision != record.Revision {
+		return x, fmt.Errorf("the kept policy is revision %s, the record says %s", c.Rules.Revision,
+			record.Revision)
+	}
+	input, err := ast.ValueFromReader(bytes.NewReader(record.Input))
+	if err != nil {
+		return x, fmt.Errorf("input of decision %s: %w", record.ID, err)
+	}
+	a, err := c.Rules.Answer(ctx, input)
+	if err != nil {
+		return x, fmt.Errorf("deciding %s again: %w", record.ID, err)
+	}
+	x.Allowed, x.Tier, x.Failed, x.Denied = a.Allow, a.Tier.String(), a.Failed, a.Denied
+	x.Same = a.Allow == (record.Type != "refused") && slices.Equal(a.Failed, record.Failed)
+	t := tracer{c, input, policy.Entry(input)}
+	for _, id := range a.Failed {
+		f := FailedCheck{ID: id, Stuck: []string{}, Data: map[string]any{}}
+		for _, d := range a.Denied {
+			if d.ID == id {
+				f.Says = d.Msg
+			}
+		}
+		if f.Remedy, err = t.remedy(ctx, id); err != nil {
+			return x, err
+		}
+		if err := t.trace(ctx, &f); err != nil {
+			return x, err
+		}
+		x.Checks = append(x.Checks, f)
+	}
+	return x, nil
+}
+
+// A tracer asks the checks of one question one by one.
+type tracer struct {
+	*load.Candidate
+	input ast.Value
+	entry string
+}
+
+func (t *tracer) eval(ctx context.Context, query string, more ...func(*rego.Rego)) (rego.ResultSet, error) {
+	return rego.New(append(more, rego.Query(query), rego.Compiler(t.Rules.Compiler),
+		rego.Store(t.Rules.Store), rego.ParsedInput(t.input), rego.StrictBuiltinErrors(true))...).Eval(ctx)
+}
+
+func (t *tracer) remedy(ctx context.Context, id string) (string, error) {
+	rs, err := t.eval(ctx, "data.caponier.core.reasons.remedies["+ast.String(id).String()+"]")
+	if err != nil || len(rs) == 0 {
+		return "", err
+	}
+	s, _ := rs[0].Expressions[0].Value.(string)
+	return s, nil
+}
+
+// maxStuck is how many places of one check are told.
+const maxStuck = 12
+
+// trace asks the check alone and collects where it got stuck.
+func (t *tracer) trace(ctx context.Context, f *FailedCheck) error {
+	pkg := "data.caponier.core.check." + f.ID
+	own := map[string]bool{"core/check/" + f.ID + ".rego": true, "core/" + f.ID + ".rego": true}
+	if f.ID == "site" {
+		pkg = "data.caponier.site." + t.entry
+	}
+	for _, rule := range []string{"ok", t.entry + "_ok", t.entry + "_granted", t.entry + "_known", "deny"} {
+		buf := topdown.NewBufferTracer()
+		if _, err := t.eval(ctx, pkg+"."+rule, rego.QueryTracer(buf)); topdown.IsError(err) {
+			f.Stuck = append(f.Stuck, err.Error())
+			continue
+		} else if err != nil {
+			return fmt.Errorf("tracing %s: %w", pkg, err)
+		}
+		if f.ID == "site" {
+			t.refusing(*buf, f)
+		} else {
+			t.stuck(*buf, own, f)
+		}
+	}
+	// The check's own expressions say most.
+	slices.SortStableFunc(f.Stuck, func(a, b string) int {
+		mine := func(stuck string) int {
+			if file, _, _ := strings.Cut(stuck, ":"); own[file] {
+				return 0
+			}
+			return 1
+		}
+		return mine(a) - mine(b)
+	})
+	f.Stuck = f.Stuck[:min(len(f.Stuck), maxStuck)]
+	return nil
+}
+
+// refusing collects the site's rules that held, each of which refuses.
+func (t *tracer) refusing(trace topdown.BufferTracer, f *FailedCheck) {
+	for _, ev := range trace {
+		rule, ok := ev.Node.(*ast.Rule)
+		if !ok || ev.Op != topdown.ExitOp || rule.Head.Name != "deny" && textual(rule) != "deny" {
+			continue
+		}
+		line, _, _ := strings.Cut(string(rule.Location.Text), "\n")
+		place := fmt.Sprintf("%s:%d: %s", rule.Location.File, rule.Location.Row, line)
+		if !slices.Contains(f.Stuck, place) {
+			f.Stuck = append(f.Stuck, place)
+		}
+	}
+}
+
+func textual(rule *ast.Rule) string { return rule.Head.Ref()[0].Value.String() }
+
+// stuck collects the expressions that were not true, and what they look up in the site's data.
+func (t *tracer) stuck(trace topdown.BufferTracer, own map[string]bool, f *FailedCheck) {
+	not := negations{within: map[uint64]bool{}, last: map[uint64]bool{}}
+	asked := map[string][]ast.Ref{} // by place: the compiler makes steps of one expression
+	for _, ev := range trace {
+		expr, isExpr := ev.Node.(*ast.Expr)
+		if not.see(ev) && ev.Op == topdown.FailOp || !isExpr || expr.Location == nil ||
+			ev.Location == nil || !strings.HasPrefix(ev.Location.File, "core/") {
+			continue
+		}
+		place := fmt.Sprintf("%s:%d", ev.Location.File, ev.Location.Row)
+		text := string(ev.Location.Text)
+		switch ev.Op {
+		case topdown.EvalOp:
+			refs := siteRefs(ev)
+			asked[place] = append(asked[place], refs...)
+			// What a check finds by name can be just what it holds against the question, such as the
+			// entry that protects a guest.
+			if own[ev.Location.File] && strings.Contains(text, "[") {
+				t.look(refs, false, f.Data)
+			}
+		case topdown.FailOp:
+			t.look(asked[place], true, f.Data)
+			if stuck := place + ": " + text; !slices.Contains(f.Stuck, stuck) {
+				f.Stuck = append(f.Stuck, stuck)
+			}
+		}
+	}
+}
+
+// negations knows which queries of a trace are below a "not", where failing is what was hoped for.
+type negations struct{ within, last map[uint64]bool }
+
+func (n negations) see(ev *topdown.Event) (below bool) {
+	if ev.Op == topdown.EnterOp || ev.Op == topdown.EvalOp {
+		if _, known := n.within[ev.QueryID]; !known {
+			n.within[ev.QueryID] = n.within[ev.ParentID] || n.last[ev.ParentID]
+		}
+	}
+	if expr, ok := ev.Node.(*ast.Expr); ok && ev.Op == topdown.EvalOp {
+		n.last[ev.QueryID] = expr.Negated
+	}
+	return n.within[ev.QueryID]
+}
+
+var rootSite = ast.MustParseRef("data.site")
+
+// siteRefs returns the references into the site's data in an expression, with the values that
+// variables had.
+func siteRefs(ev *topdown.Event) (refs []ast.Ref) {
+	ast.WalkRefs(ev.Node, func(ref ast.Ref) bool {
+		if !ref.HasPrefix(rootSite) || len(ref) == len(rootSite) {
+			return false
+		}
+		ref = ref.Copy()
+		for _, t := range ref[1:] {
+			if v := ev.Locals.Get(t.Value); v != nil {
+				t.Value = v
+			}
+		}
+		if ref.IsGround() {
+			refs = append(refs, ref)
+		}
+		return false
+	})
+	return refs
+}
+
+// look notes what the site's data holds where references point, and that it holds nothing there if
+// this is where the check failed.
+func (t *tracer) look(refs []ast.Ref, missing bool, into map[string]any) {
+	for _, ref := range refs {
+		var at any = t.Data
+		var path []string
+		for _, x := range ref[1:] {
+			key, _ := x.Value.(ast.String)
+			m, _ := at.(map[string]any)
+			at, path = m[string(key)], append(path, string(key))
+		}
+		if at != nil || missing {
+			into[strings.Join(path[1:], "/")] = at
+		}
+	}
+}

@@ -1,0 +1,187 @@
+// Package replay decides recorded and hypothetical questions: with another policy, or again to say
+// why. It is not part of a decision.
+package replay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/policy/load"
+)
+
+// Eval decides an input document that somebody wrote, as docs/policy.md describes it, with every
+// member. The effective roles are those of the policy, whatever the document says.
+func Eval(ctx context.Context, dir string, input []byte) (gate.Decision, error) {
+	doc, err := policy.Parse(input)
+	if err != nil {
+		return gate.Decision{}, err
+	}
+	c, err := load.FromFolder(ctx, dir, load.Inventory{})
+	if err != nil {
+		return gate.Decision{}, err
+	}
+	v, err := c.Rules.Input(ctx, doc)
+	if err != nil {
+		return gate.Decision{}, err
+	}
+	d, err := c.Rules.Answer(ctx, v)
+	d.Input = policy.JSON(v)
+	return d, err
+}
+
+// Diff is what a candidate policy would have decided otherwise.
+type Diff struct {
+	Candidate string `json:"candidate"` // its revision
+	Decided   int    `json:"decided"`   // records that were decided again
+	// refused by the host before policy was asked, or with redacted values
+	Skipped int `json:"skipped"`
+	// in another form than today's input, so that today's rules cannot be held against them
+	Older        int      `json:"older"`
+	Same         int      `json:"same"`
+	NewlyAllowed []Change `json:"newly_allowed"`
+	NewlyRefused []Change `json:"newly_refused"`
+	OtherReasons []Change `json:"other_reasons"` // refused by both, for different checks
+}
+
+// Change is one decision that the candidate would make otherwise.
+type Change struct {
+	DecisionID string   `json:"decision_id"`
+	CallID     string   `json:"call_id"`
+	Kind       string   `json:"kind"`
+	Op         string   `json:"op,omitempty"`
+	Principal  string   `json:"principal"`
+	Tool       string   `json:"tool"`
+	On         string   `json:"on,omitempty"` // guests, nodes, paths, hosts, or the command
+	Before     []string `json:"before"`       // checks that did not hold, none when it was allowed
+	After      []string `json:"after"`
+}
+
+// Replay decides every recorded question again with the policy of a folder. It uses all processors
+// and holds only the differences in memory.
+func Replay(ctx context.Context, records iter.Seq[gate.Record], dir string) (Diff, error) {
+	c, err := load.FromFolder(ctx, dir, load.Inventory{})
+	if err != nil {
+		return Diff{}, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	d := Diff{Candidate: c.Rules.Revision, NewlyAllowed: []Change{}, NewlyRefused: []Change{},
+		OtherReasons: []Change{}}
+	work := make(chan gate.Record, 64)
+	var mu sync.Mutex // guards d
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for rec := range work {
+				a, err := again(ctx, c.Rules, rec)
+				mu.Lock()
+				if errors.Is(err, policy.ErrForm) {
+					d.Older++
+				} else {
+					d.add(rec, a)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for rec := range records {
+		switch {
+		case rec.Type == "outcome" || rec.Kind == "approval":
+		case !replayable(rec):
+			mu.Lock()
+			d.Skipped++
+			mu.Unlock()
+		default:
+			select {
+			case work <- rec:
+			case <-ctx.Done():
+			}
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	close(work)
+	wg.Wait()
+	for _, l := range [][]Change{d.NewlyAllowed, d.NewlyRefused, d.OtherReasons} {
+		slices.SortFunc(l, func(a, b Change) int { return strings.Compare(a.DecisionID, b.DecisionID) })
+	}
+	return d, context.Cause(ctx)
+}
+
+// again decides a record. An error of the policy is a refusal, as it would be in the host.
+func again(ctx context.Context, r *policy.Rules, rec gate.Record) (d gate.Decision, err error) {
+	doc, err := policy.Parse(rec.Input)
+	if err != nil {
+		return d, err
+	}
+	v, err := r.Input(ctx, doc)
+	if err == nil {
+		d, err = r.Answer(ctx, v)
+	}
+	if err != nil {
+		d = gate.Decision{Failed: []string{"policy.error"},
+			Denied: []gate.Reason{{ID: "policy.error", Msg: err.Error()}}}
+	}
+	return d, nil
+}
+
+// replayable reports whether policy decided the record and the journal holds all that it was
+// decided on.
+func replayable(rec gate.Record) bool {
+	return rec.Revision != "" && len(rec.Input) > 0 && !rec.Masked &&
+		// a caller cannot write this unquoted
+		!bytes.Contains(rec.Input, []byte(`{"redacted":true}`)) &&
+		!slices.ContainsFunc(rec.Failed, func(id string) bool { return strings.Contains(id, ".") })
+}
+
+func (d *Diff) add(rec gate.Record, a gate.Decision) {
+	before := rec.Type != "refused"
+	c := Change{rec.ID, rec.CallID, rec.Kind, rec.Op, rec.Principal, rec.Tool, on(rec.Input),
+		rec.Failed, a.Failed}
+	d.Decided++
+	switch {
+	case a.Allow == before && (before || sameSet(a.Failed, rec.Failed)):
+		d.Same++
+	case a.Allow && !before:
+		d.NewlyAllowed = append(d.NewlyAllowed, c)
+	case before:
+		d.NewlyRefused = append(d.NewlyRefused, c)
+	default:
+		d.OtherReasons = append(d.OtherReasons, c)
+	}
+}
+
+func sameSet(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// on returns in a few words what a recorded question was about.
+func on(input json.RawMessage) string {
+	var q struct {
+		Targets gate.Targets
+		Target  struct{ Node string }
+		Command struct{ Calls []struct{ Argv []string } }
+		File    struct{ Path string }
+		HTTP    struct{ Host string }
+	}
+	if err := json.Unmarshal(input, &q); err != nil {
+		return ""
+	}
+	t := q.Targets
+	words := slices.Concat(t.VMIDs, t.Nodes, t.Services, t.Hosts, t.Paths,
+		[]string{q.Target.Node, q.File.Path, q.HTTP.Host})
+	for _, c := range q.Command.Calls {
+		words = append(words, strings.Join(c.Argv, " "))
+	}
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), ", ")
+}

@@ -1,0 +1,338 @@
+package test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	_ "modernc.org/sqlite"
+)
+
+// writers are clients that write at the same time: the first half over stdio, each with a host
+// process of its own, the others over HTTP to one host.
+const writers = 8
+
+// chaos is a lab whose parts fail while clients write.
+type chaos struct {
+	*site
+	proxy *sshtest.Proxy
+	port  int // of the HTTP host
+
+	mu    sync.Mutex
+	procs []*os.Process // hosts that run
+	acked map[string]bool
+	tried map[string]bool
+	count map[string]int // faults, by name
+}
+
+// TestChaosLosesNothingAndDoesNothingTwice runs writing clients while hosts are killed, hung up and
+// terminated, the network is cut, the store is locked, fdatasync fails, and journal files are
+// removed and filled up. Afterwards the node holds every acknowledged write once, no write twice,
+// and none without an intent. CAPONIER_CHAOS is how many faults to inject, 60 without it; make
+// chaos injects 3,000.
+func TestChaosLosesNothingAndDoesNothingTwice(t *testing.T) {
+	if testing.Short() && os.Getenv("CI") == "" {
+		t.Skip("it takes a minute: run without -short")
+	}
+	faults := 60
+	if v := os.Getenv("CAPONIER_CHAOS"); v != "" {
+		n, err := strconv.Atoi(v)
+		must(t, err)
+		faults = n
+		t.Setenv("CAPONIER_CHAOS", "") // restores it afterwards
+		os.Unsetenv("CAPONIER_CHAOS")  // the host refuses variables that name no key
+	}
+	c := newChaos(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var clients sync.WaitGroup
+	clients.Go(func() { c.keepHTTP(ctx, t) })
+	clients.Go(func() { c.approve(ctx, t) })
+	for w := range writers {
+		clients.Go(func() { c.write(ctx, t, w) })
+	}
+	clients.Go(func() { c.lifecycle(ctx, t) })
+	time.Sleep(3 * time.Second)
+	for range faults {
+		c.fault(t)
+		time.Sleep(time.Duration(100+rand.IntN(500)) * time.Millisecond)
+	}
+	time.Sleep(2 * time.Second)
+	stop()
+	clients.Wait()
+	c.examine(t)
+}
+
+func newChaos(t *testing.T) *chaos {
+	t.Helper()
+	s := newSite(t)
+	c := &chaos{site: s, acked: map[string]bool{}, tried: map[string]bool{}, count: map[string]int{}}
+	c.proxy = sshtest.NewProxy(t, s.lab.Addr)
+	_, port := sshtest.HostPort(c.proxy.Addr)
+	s.replace(t, s.config, `port = \d+`, "port = "+strconv.Itoa(port))
+	data := filepath.Join(s.dir, "site/data.yaml")
+	s.replace(t, data, `calls_per_minute: \d+`, "calls_per_minute: 1000000")
+	s.append(t, "\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n"+
+		"[approval]\nwait = \"2s\"\napprovers = [\"ann\"]\n")
+	_, c.port = sshtest.HostPort(freeAddress(t))
+	return c
+}
+
+// keepHTTP starts the HTTP host again whenever it ends, as a service manager does.
+func (c *chaos) keepHTTP(ctx context.Context, t *testing.T) {
+	for ctx.Err() == nil {
+		cmd := c.command("serve", "--http", fmt.Sprintf("127.0.0.1:%d", c.port))
+		if err := cmd.Start(); err != nil {
+			t.Error(err)
+			return
+		}
+		c.adopt(cmd.Process)
+		done := make(chan struct{})
+		go func() { cmd.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			cmd.Process.Signal(syscall.SIGTERM)
+			<-done
+		}
+		c.disown(cmd.Process)
+	}
+}
+
+func (c *chaos) adopt(p *os.Process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.procs = append(c.procs, p)
+}
+
+func (c *chaos) disown(p *os.Process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.procs = slices.DeleteFunc(c.procs, func(o *os.Process) bool { return o == p })
+}
+
+// connect starts a client, and for one over stdio its host. The fourth host over stdio runs under
+// strace, which makes every twentieth fdatasync fail.
+func (c *chaos) connect(ctx context.Context, w int) (*mcp.ClientSession, func(), error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "writer", Version: "1"}, nil)
+	if w >= writers/2 {
+		session, err := client.Connect(ctx, &mcp.StreamableClientTransport{MaxRetries: -1,
+			Endpoint: fmt.Sprintf("http://127.0.0.1:%d/mcp", c.port), HTTPClient: &http.Client{}}, nil)
+		return session, func() {}, err
+	}
+	cmd := c.command("serve")
+	if strace, err := exec.LookPath("strace"); err == nil && w == writers/2-1 {
+		cmd.Args = append([]string{strace, "-f", "-qq", "-o", "/dev/null",
+			"-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=20+20"}, cmd.Args...)
+		cmd.Path = strace
+	}
+	session, err := client.Connect(ctx, &mcp.CommandTransport{Command: cmd}, nil)
+	if cmd.Process == nil {
+		return session, func() {}, err
+	}
+	c.adopt(cmd.Process)
+	return session, func() { c.disown(cmd.Process) }, err
+}
+
+// write calls until ctx ends, each call with a mark of its own, and connects again after a failure.
+func (c *chaos) write(ctx context.Context, t *testing.T, w int) {
+	for n := 0; ctx.Err() == nil; {
+		session, gone, err := c.connect(ctx, w)
+		for err == nil && ctx.Err() == nil {
+			mark := fmt.Sprintf("mark-%d%06d-end", w, n)
+			n++
+			c.mu.Lock()
+			c.tried[mark] = true
+			c.mu.Unlock()
+			each, cancel := context.WithTimeout(ctx, 30*time.Second)
+			var res *mcp.CallToolResult
+			res, err = session.CallTool(each, &mcp.CallToolParams{
+				Name: "proxmox_container_exec_command", Arguments: map[string]any{"vmid": 101,
+					"command": fmt.Sprintf("echo %s >> /tmp/marks", mark)}})
+			cancel()
+			if err == nil && res.IsError {
+				t.Logf("writer %d: %s", w, res.Content[0].(*mcp.TextContent).Text)
+			}
+			if err == nil && !res.IsError {
+				c.mu.Lock()
+				c.acked[mark] = true
+				c.mu.Unlock()
+			}
+		}
+		if session != nil {
+			session.Close()
+		}
+		gone()
+		if err != nil {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
+
+// lifecycle stops and starts a guest that needs an approval, by separate commands.
+func (c *chaos) lifecycle(ctx context.Context, t *testing.T) {
+	for n := 0; ctx.Err() == nil; n++ {
+		tool := []string{"proxmox_stop_container", "proxmox_start_container"}[n%2]
+		cmd := c.command("call", tool, `{"vmid":102}`)
+		_ = cmd.Run() // waiting, done, already, or unknown; the journal says which
+	}
+}
+
+// approve approves every request that waits.
+func (c *chaos) approve(ctx context.Context, t *testing.T) {
+	id := regexp.MustCompile(`"id": ?"([A-Z0-9]+)"`)
+	for ctx.Err() == nil {
+		out, _ := c.command("approvals", "list", "--json", "--as", "ann").Output()
+		for _, m := range id.FindAllSubmatch(out, -1) {
+			_ = c.command("approvals", "approve", string(m[1]), "--as", "ann").Run()
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// fault injects one fault at random.
+func (c *chaos) fault(t *testing.T) {
+	kinds := map[string]func(*testing.T){
+		"kill -9":         func(*testing.T) { c.signal(syscall.SIGKILL) },
+		"SIGTERM":         func(*testing.T) { c.signal(syscall.SIGTERM) },
+		"SIGHUP":          func(*testing.T) { c.signal(syscall.SIGHUP) },
+		"network cut":     func(*testing.T) { c.proxy.Reset() },
+		"store locked":    c.lockStore,
+		"journal removed": c.removeJournal,
+		"stopped":         c.pause,
+	}
+	names := make([]string, 0, len(kinds))
+	for name := range kinds {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	name := names[rand.IntN(len(names))]
+	if rand.IntN(2) == 0 { // half of the faults are the hardest
+		name = "kill -9"
+	}
+	c.count[name]++
+	kinds[name](t)
+}
+
+func (c *chaos) signal(s syscall.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.procs) > 0 {
+		c.procs[rand.IntN(len(c.procs))].Signal(s)
+	}
+}
+
+// pause stops a host for a moment, as a suspended machine does.
+func (c *chaos) pause(*testing.T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.procs) == 0 {
+		return
+	}
+	p := c.procs[rand.IntN(len(c.procs))]
+	p.Signal(syscall.SIGSTOP)
+	time.AfterFunc(300*time.Millisecond, func() { p.Signal(syscall.SIGCONT) })
+}
+
+// lockStore holds the write lock of the store for a moment.
+func (c *chaos) lockStore(t *testing.T) {
+	files, _ := filepath.Glob(filepath.Join(c.dir, "lab/*/*.db"))
+	more, _ := filepath.Glob(filepath.Join(c.dir, "lab/*.db"))
+	for _, f := range append(files, more...) {
+		db, err := sql.Open("sqlite", "file:"+f+"?mode=rw")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if _, err := db.Exec("BEGIN IMMEDIATE"); err == nil {
+			time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond)
+		}
+		db.Close()
+	}
+}
+
+// removeJournal moves a journal file away from under its host. The records are kept beside it,
+// because this test reads them at the end.
+func (c *chaos) removeJournal(t *testing.T) {
+	files, _ := filepath.Glob(filepath.Join(c.dir, "lab/journal/*.jsonl"))
+	if len(files) == 0 {
+		return
+	}
+	f := files[rand.IntN(len(files))]
+	must(t, os.MkdirAll(filepath.Join(c.dir, "removed"), 0o700))
+	_ = os.Rename(f, filepath.Join(c.dir, "removed", filepath.Base(f)))
+}
+
+// examine compares what clients were told, what the node did and what the journal holds.
+func (c *chaos) examine(t *testing.T) {
+	time.Sleep(time.Second) // a cut command may still write
+	marks, err := c.lab.GuestFile(101, "/tmp/marks")
+	must(t, err)
+	did := map[string]int{}
+	mark := regexp.MustCompile(`mark-\d+-end`)
+	for _, m := range mark.FindAllString(string(marks), -1) {
+		did[m]++
+	}
+	intents := map[string]int{}
+	files, _ := filepath.Glob(filepath.Join(c.dir, "lab/journal/*.jsonl"))
+	removed, _ := filepath.Glob(filepath.Join(c.dir, "removed/*.jsonl"))
+	for _, f := range append(files, removed...) {
+		data, err := os.ReadFile(f)
+		must(t, err)
+		for line := range strings.Lines(string(data)) {
+			if strings.Contains(line, `"type":"intent"`) && strings.Contains(line, `"op":"ssh_exec"`) {
+				if m := mark.FindString(line); m != "" {
+					intents[m]++
+				}
+			}
+		}
+	}
+	for m, n := range did {
+		if n > 1 {
+			t.Errorf("%s was written %d times", m, n)
+		}
+		if intents[m] == 0 {
+			t.Errorf("%s was written without an intent in the journal", m)
+		}
+	}
+	for m := range c.acked {
+		if did[m] == 0 {
+			t.Errorf("%s was acknowledged and is not there", m)
+		}
+	}
+	t.Logf("faults: %v; %d writes tried, %d acknowledged, %d done, %d intents", c.count,
+		len(c.tried), len(c.acked), len(did), len(intents))
+	if len(c.acked) < 20 || len(c.acked) == len(c.tried) {
+		t.Error("the faults proved nothing")
+	}
+	c.last(t)
+}
+
+// last checks that a host still works, that it removes what killed hosts left, and that the journal
+// verifies but for the files that were removed.
+func (c *chaos) last(t *testing.T) {
+	out, err := c.command("call", "proxmox_container_exec_command",
+		`{"vmid":101,"command":"echo fine"}`).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "fine") {
+		t.Errorf("a call afterwards: %v\n%s", err, out)
+	}
+	out, err = c.command("audit", "verify").CombinedOutput()
+	if err != nil && c.count["journal removed"] == 0 {
+		t.Errorf("audit verify: %v\n%s", err, out)
+	}
+}
