@@ -10,9 +10,8 @@ import (
 
 // linesOf returns the lines of the keys and tables of a TOML document by their paths, such as
 // remote.nodes[0].host. It leaves out what is inside inline tables.
-// The second map has the tables alone.
-func linesOf(data []byte) (lines map[string]int, tables map[string]bool) {
-	lines, tables = map[string]int{}, map[string]bool{}
+func linesOf(data []byte) map[string]int {
+	lines := map[string]int{}
 	elements := map[string]int{} // of arrays of tables, so far
 	var p unstable.Parser
 	p.Reset(data)
@@ -38,17 +37,17 @@ func linesOf(data []byte) (lines map[string]int, tables map[string]bool) {
 		switch e.Kind {
 		case unstable.Table:
 			table = path("", parts)
-			lines[table], tables[table] = line, true
+			lines[table] = line
 		case unstable.ArrayTable:
 			list := strings.TrimPrefix(path("", parts[:last])+"."+parts[last], ".")
 			elements[list]++
 			table = fmt.Sprintf("%s[%d]", list, elements[list]-1)
-			lines[table], tables[table] = line, true
+			lines[table] = line
 		case unstable.KeyValue:
 			lines[path(table, parts)] = line
 		}
 	}
-	return lines, tables
+	return lines
 }
 
 // lineAt returns the line in which key, a slice of data, begins. It is 0 for a key with escapes, which

@@ -229,7 +229,7 @@ func TestCheckFinds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if f := finding(t, doctorFor(t, optionsFor(t, s)).Check(ctx, "n1"), "pvesh"); f.Level != Fail ||
-			!strings.Contains(f.Note, "the time for it was over") {
+			!strings.Contains(f.Note, "timed out") {
 			t.Errorf("%+v", f)
 		}
 	})

@@ -371,10 +371,12 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	o := good()
-	if err := o.Validate(); err != nil || o.MaxSessions != 5 || o.Nodes[0].Port != 22 ||
-		o.Nodes[0].Cluster != "pve1" ||
-		!o.Nodes[0].Default {
-		t.Fatalf("%+v, %v", o, err)
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if d := o.withDefaults(); d.MaxSessions != 5 || d.Nodes[0].Port != 22 ||
+		d.Nodes[0].Cluster != "pve1" || !d.Nodes[0].Default || o.Nodes[0].Port != 0 {
+		t.Fatalf("%+v from %+v", d, o)
 	}
 	for name, c := range map[string]struct {
 		change func(*Options)
@@ -395,7 +397,6 @@ func TestOptions(t *testing.T) {
 			o.Nodes = append(o.Nodes, n)
 		}, "default = true"},
 		"four jump hosts":           {func(o *Options) { o.Nodes[0].Jump = make([]JumpOptions, 4) }, "at most 3"},
-		"a memo older than 5s":      {func(o *Options) { o.Memo = 6 * time.Second }, "remote.memo"},
 		"output above the hard cap": {func(o *Options) { o.MaxOutput = 17 << 20 }, "remote.max_output"},
 		"one session only":          {func(o *Options) { o.MaxSessions = 1 }, "remote.max_sessions"},
 		"a negative time":           {func(o *Options) { o.StepTimeout = -1 }, "remote.step_timeout"},

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -23,24 +24,13 @@ const (
 	// leftover is how long output may pause after the command has ended. A process that it left
 	// behind can hold the output open for ever.
 	leftover = 2 * time.Second
+
+	stillRunning = "the session was closed, and the command may still be running there: look " +
+		"before you repeat it"
 )
 
-// ExecResult is the response of ssh_exec and ssh_script. Output that is not UTF-8 is in the b64
-// fields instead.
-type ExecResult struct {
-	Exit      int    `json:"exit"` // 128 and the signal's number when a signal ended it
-	Signal    string `json:"signal,omitempty"`
-	Stdout    string `json:"stdout"`
-	StdoutB64 string `json:"stdout_b64,omitempty"`
-	Stderr    string `json:"stderr"`
-	StderrB64 string `json:"stderr_b64,omitempty"`
-	// there was more output than max_bytes, or a leftover process still held it open
-	Truncated bool   `json:"truncated"`
-	Rendered  string `json:"rendered,omitempty"` // ssh_script: what was sent
-}
-
 type command struct {
-	who   string // the principal whose turn it takes
+	who   string // the principal whose share it takes
 	text  string
 	stdin []byte
 	max   int64 // bytes of stdout, and of stderr
@@ -54,11 +44,11 @@ type ended struct {
 	truncated      bool
 }
 
-// pledge settles who came first: the worker that is about to send a request that may write, or the
-// caller that gives up. Exactly one of them wins.
+// pledge settles which came first: the worker that is about to send a request that may write, or
+// the caller that gives up. Exactly one of them wins.
 type pledge struct {
-	state atomic.Int32
-	once  atomic.Bool // what led to the request cannot be repeated either
+	state atomic.Int32 // 0, 1 sent, 2 given up
+	once  atomic.Bool  // what led to the request cannot be repeated either
 }
 
 // send reports whether the request may be sent.
@@ -67,162 +57,131 @@ func (p *pledge) send() bool { return p.state.CompareAndSwap(0, 1) }
 // giveUp reports whether nothing was sent, nor ever will be.
 func (p *pledge) giveUp() bool { return p.state.CompareAndSwap(0, 2) }
 
+// untouched reports whether the work can begin again.
+func (p *pledge) untouched() bool { return p.state.Load() == 0 && !p.once.Load() }
+
 // exec runs a command. It returns at once when ctx ends; the worker then closes the session without
 // reading on.
 func (n *node) exec(ctx context.Context, cmd command) (ended, error) {
 	if len(cmd.text) > maxCommand {
-		return ended{}, failed(
-			"too_large",
-			"the command is %d bytes long, a node takes %d; write it to a staged file and run that",
-			len(cmd.text),
-			maxCommand,
-		)
+		return ended{}, failed("too_large", "the command is %d bytes long, a node takes %d; "+
+			"write it to a staged file and run that", len(cmd.text), maxCommand)
 	}
-	type report struct {
-		ended
-		err error
-	}
-	p, done := &pledge{}, make(chan report, 1)
+	p, done := &pledge{}, make(chan result[ended], 1)
 	n.r.wg.Go(func() {
-		n.run(ctx, cmd, p, func(e ended, err error) { done <- report{e, err} })
+		n.run(ctx, cmd, p, func(e ended, err error) { done <- result[ended]{e, err} })
 	})
-	select {
-	case r := <-done:
-		return r.ended, r.err
-	case <-ctx.Done():
-	}
-	code, why := stopped(ctx)
-	if p.giveUp() {
-		return ended{}, failed(code, "the command was not sent to %s: %s", n.opts.Name, why)
-	}
-	select { // it may have ended at the same moment
-	case r := <-done:
-		return r.ended, r.err
-	default:
-		return ended{}, unknown(
-			code,
-			"%s, and the session on %s was closed; the command may still be running there: look before you repeat it",
-			why,
-			n.opts.Name,
-		)
-	}
+	return await(ctx, p, done, "running a command on "+n.opts.Name, "it was not sent", stillRunning)
 }
 
 // run does the work of exec and calls report once, before it cleans up.
 func (n *node) run(ctx context.Context, cmd command, p *pledge, report func(ended, error)) {
-	c, ch, exits, err := n.session(ctx, cmd.who, true)
+	c, ch, exits, err := n.session(ctx, cmd.who, needs{shell: true, utf8: !ascii(cmd.text)})
 	if err != nil {
 		report(ended{}, err)
 		return
 	}
 	defer n.release(c, cmd.who)
 	defer c.shut(ch, exits)
-	e, err := c.start(ctx, ch, exits, cmd, p)
+	e, err := guarded(func() (ended, error) { return c.start(ctx, ch, exits, cmd, p) })
+	if errors.Is(err, errPanic) {
+		err = unknown("internal", "running a command on %s: %v; %s", n.opts.Name, err, lookFirst)
+	}
 	report(e, err)
 }
 
 // start sends the command, unless its caller has given up, and waits for its end.
 func (c *conn) start(
-	ctx context.Context,
-	ch ssh.Channel,
-	exits <-chan exit,
-	cmd command,
-	p *pledge,
+	ctx context.Context, ch ssh.Channel, exits <-chan exit, cmd command, p *pledge,
 ) (ended, error) {
 	n := c.n
 	if !p.send() {
 		return ended{}, failed("cancelled", "the command was not sent to %s", n.opts.Name)
 	}
 	stop := c.watch("starting a command")
+	// A request for the programs' locale (RFC 4254, section 6.4). It needs no answer: whether the
+	// node took it is seen by needs.utf8.
+	ch.SendRequest("env", false, ssh.Marshal(struct{ Name, Value string }{"LC_ALL", "C.UTF-8"}))
 	started, err := ch.SendRequest("exec", true, ssh.Marshal(struct{ Command string }{cmd.text}))
 	stop()
 	if err != nil {
-		return ended{}, unknown(
-			"lost",
-			"the connection to %s was lost while the command was sent (%v); it may have run: look before you repeat it",
-			n.opts.Name,
-			c.why(err),
-		)
+		return ended{}, unknown("lost", "the connection to %s was lost while the command was "+
+			"sent (%v); it may have run: look before you repeat it", n.opts.Name, c.why(err))
 	}
 	if !started {
-		return ended{}, failed(
-			"permission",
-			"%s does not let %s run commands (a forced command or an SFTP-only account?)",
-			n.opts.Name,
-			n.opts.User,
-		)
+		return ended{}, failed("permission", "%s does not let %s run commands (an SFTP-only "+
+			"account?)", n.opts.Name, n.opts.User)
 	}
 	return c.collect(ctx, ch, exits, cmd)
 }
 
-// collect gives the command its input and reads what it says until it has ended.
-func (c *conn) collect(
-	ctx context.Context,
-	ch ssh.Channel,
-	exits <-chan exit,
-	cmd command,
-) (e ended, err error) {
-	var seen atomic.Int64 // bytes read, of both streams
-	out, errs := &capped{max: cmd.max, seen: &seen}, &capped{max: cmd.max, seen: &seen}
-	eof, reading := make(chan struct{}, 2), 2
-	c.n.r.wg.Go(func() { out.fill(ch); eof <- struct{}{} })
-	c.n.r.wg.Go(func() { errs.fill(ch.Stderr()); eof <- struct{}{} })
-	if len(cmd.stdin) > 0 {
-		c.n.r.wg.Go(func() {
-			ch.Write(cmd.stdin) // a command need not read it all
-			ch.CloseWrite()
-		})
-	} else {
+// reading is the output of a command that is running.
+type reading struct {
+	seen      atomic.Int64 // bytes, of both streams
+	out, errs capped
+	eof       chan struct{} // one value at the end of each stream
+	streams   int           // that have not ended
+}
+
+// begin gives the command its input and starts to read its output.
+func (c *conn) begin(ch ssh.Channel, cmd command) *reading {
+	r := &reading{eof: make(chan struct{}, 2), streams: 2}
+	r.out, r.errs = capped{max: cmd.max, seen: &r.seen}, capped{max: cmd.max, seen: &r.seen}
+	c.n.r.wg.Go(func() { r.out.fill(ch); r.eof <- struct{}{} })
+	c.n.r.wg.Go(func() { r.errs.fill(ch.Stderr()); r.eof <- struct{}{} })
+	if len(cmd.stdin) == 0 {
 		stop := c.watch("starting a command")
 		ch.CloseWrite()
 		stop()
+		return r
 	}
+	c.n.r.wg.Go(func() {
+		ch.Write(cmd.stdin) // a command need not read it all
+		ch.CloseWrite()
+	})
+	return r
+}
+
+// collect reads what a command says until it has ended.
+func (c *conn) collect(
+	ctx context.Context, ch ssh.Channel, exits <-chan exit, cmd command,
+) (e ended, err error) {
+	r := c.begin(ch, cmd)
 	flood := time.NewTicker(leftover)
 	defer flood.Stop()
 	exited, atEOF, last := false, false, int64(0)
 	for !exited || !atEOF {
 		select {
 		case x, open := <-exits:
-			switch {
-			case open && !exited:
-				exited, e.exit, e.signal, last = true, x.status, x.signal, seen.Load()
+			if open && !exited {
+				exited, e.exit, e.signal, last = true, x.status, x.signal, r.seen.Load()
 				flood.Reset(leftover)
-			case !open:
-				for ; reading > 0; reading-- {
-					<-eof
-				}
-				if !exited {
-					return ended{}, unknown(
-						"lost",
-						"%s ended the session without telling how the command ended (%v); it may have run: look before you repeat it",
-						c.n.opts.Name,
-						c.why(errClosed),
-					)
-				}
-				atEOF = true
 			}
-		case <-eof:
-			reading--
-			atEOF = reading == 0
+			if open {
+				break
+			}
+			for ; r.streams > 0; r.streams-- {
+				<-r.eof
+			}
+			if atEOF = true; !exited {
+				return ended{}, unknown("lost", "%s ended the session without an exit status "+
+					"(%v); the command may have run: look before you repeat it", c.n.opts.Name,
+					c.why(errClosed))
+			}
+		case <-r.eof:
+			r.streams--
+			atEOF = r.streams == 0
 		case <-ctx.Done():
 			c.interrupt(ch)
 			code, why := stopped(ctx)
-			return ended{}, unknown(
-				code,
-				"%s, and the session on %s was closed; the command may still be running there: look before you repeat it",
-				why,
-				c.n.opts.Name,
-			)
+			return ended{}, unknown(code, "running a command on %s: %s; %s", c.n.opts.Name, why,
+				stillRunning)
 		case <-flood.C:
-			now := seen.Load()
+			now := r.seen.Load()
 			if now > 2*cmd.max+maxDiscard {
 				c.interrupt(ch)
-				return ended{}, unknown(
-					"too_large",
-					"the command put out more than %d bytes and was stopped listening to; it may still be running on %s",
-					now,
-					c.n.opts.Name,
-				)
+				return ended{}, unknown("too_large", "the command on %s printed more than %d "+
+					"bytes; %s", c.n.opts.Name, now, stillRunning)
 			}
 			if exited && now == last {
 				e.truncated, atEOF = true, true
@@ -230,8 +189,8 @@ func (c *conn) collect(
 			last = now
 		}
 	}
-	e.stdout, e.stderr = out.take(), errs.take()
-	e.truncated = e.truncated || out.over.Load() || errs.over.Load()
+	e.stdout, e.stderr = r.out.take(), r.errs.take()
+	e.truncated = e.truncated || r.out.over.Load() || r.errs.over.Load()
 	return e, nil
 }
 
@@ -245,7 +204,7 @@ func (c *conn) interrupt(ch ssh.Channel) {
 	ch.Close()
 }
 
-// exit is how the node says that a command ended.
+// exit is how a command ended, as the node reports it (RFC 4254, section 6.10).
 type exit struct {
 	status int
 	signal string
@@ -272,23 +231,8 @@ func exitOf(req *ssh.Request) (e exit, is bool) {
 // errClosed stands for the cause when only the channel was closed.
 var errClosed = errors.New("the session was closed")
 
-var signals = map[string]int{
-	"HUP":  1,
-	"INT":  2,
-	"QUIT": 3,
-	"ILL":  4,
-	"TRAP": 5,
-	"ABRT": 6,
-	"BUS":  7,
-	"FPE":  8,
-	"KILL": 9,
-	"USR1": 10,
-	"SEGV": 11,
-	"USR2": 12,
-	"PIPE": 13,
-	"ALRM": 14,
-	"TERM": 15,
-}
+var signals = map[string]int{"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "BUS": 7,
+	"FPE": 8, "KILL": 9, "USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15}
 
 // chunks are buffers to read into: a command that says little should not cost two large ones.
 var chunks = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
@@ -333,13 +277,14 @@ func (b *capped) take() []byte {
 }
 
 func (e ended) result(rendered string) gate.Result {
-	v := ExecResult{Exit: e.exit, Signal: e.signal, Truncated: e.truncated, Rendered: rendered}
+	v := abi.ExecResponse{Exit: e.exit, Signal: e.signal, Truncated: e.truncated,
+		Rendered: rendered}
 	v.Stdout, v.StdoutB64 = textOr64(e.stdout, e.truncated)
 	v.Stderr, v.StderrB64 = textOr64(e.stderr, e.truncated)
 	return gate.Result{Value: v, Bytes: int64(len(e.stdout) + len(e.stderr)), Exit: &v.Exit}
 }
 
-// textOr64 gives bytes as text, or as base64 when they are not UTF-8. A cut in the middle of a
+// textOr64 returns bytes as text, or as base64 when they are not UTF-8. A cut in the middle of a
 // character does not make text binary.
 func textOr64(b []byte, cut bool) (text, b64 string) {
 	if cut {

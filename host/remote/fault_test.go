@@ -69,7 +69,7 @@ func TestExecFaults(t *testing.T) {
 		{"an unanswered exec request that ran is unknown, and runs once", sshtest.Faults{RunSilent: true, HoldOutput: true}, true, "lost", gate.Unknown, "look before you repeat", 1, 0},
 		{"a connection dropped at the exec request is unknown", sshtest.Faults{DropBeforeRun: true}, true, "lost", gate.Unknown, "look before you repeat", 0, 0},
 		{"a connection dropped after the command is unknown, and runs once", sshtest.Faults{DropAfterRun: true}, true, "lost", gate.Unknown, "look before you repeat", 1, 0},
-		{"a session without an exit status is unknown", sshtest.Faults{NoExit: true}, true, "lost", gate.Unknown, "without telling how", 1, 0},
+		{"a session without an exit status is unknown", sshtest.Faults{NoExit: true}, true, "lost", gate.Unknown, "without an exit status", 1, 0},
 		{"a peer that answers no keepalive is dead", sshtest.Faults{SilentGlobal: true, HoldOutput: true, NoExit: true}, true, "lost", gate.Unknown, "no sign of life", 1, 5 * time.Second},
 		{"a host key exchange dropped at once is a lost connection", sshtest.Faults{DisconnectAfter: time.Nanosecond}, false, "connection", gate.Failed, "", 0, 0},
 	} {

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -12,7 +11,7 @@ import (
 	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
 )
 
-// hostKeys decides whether a host is who it should be. A pin wins over known_hosts; unknown and
+// hostKeys decides whether a host is the one that it should be. A pin wins over known_hosts; unknown and
 // changed keys are refused, always.
 type hostKeys struct {
 	pin   string
@@ -65,32 +64,23 @@ func (r *Remote) newHostKeys(l Login) (*hostKeys, error) {
 	h := &hostKeys{files: files}
 	var err error
 	if h.db, err = knownhosts.NewDB(h.files...); err != nil {
-		return nil, failed(
-			"host_key",
-			"reading known_hosts: %v; correct the file or remote.known_hosts",
-			err,
-		)
+		return nil, failed("host_key", "reading known_hosts: %v; correct the file or "+
+			"remote.known_hosts", err)
 	}
 	return h, nil
+}
+
+// modern are the algorithms that may prove a host, best first.
+var modern = []string{
+	ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01,
+	ssh.CertAlgoECDSA521v01, ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
+	ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
+	ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
 }
 
 // algorithms are those that the host may use to prove itself: of the keys that are known, or all
 // modern ones, so that an unknown key can be shown.
 func (h *hostKeys) algorithms(addr string) []string {
-	modern := []string{
-		ssh.CertAlgoED25519v01,
-		ssh.CertAlgoECDSA256v01,
-		ssh.CertAlgoECDSA384v01,
-		ssh.CertAlgoECDSA521v01,
-		ssh.CertAlgoRSASHA512v01,
-		ssh.CertAlgoRSASHA256v01,
-		ssh.KeyAlgoED25519,
-		ssh.KeyAlgoECDSA256,
-		ssh.KeyAlgoECDSA384,
-		ssh.KeyAlgoECDSA521,
-		ssh.KeyAlgoRSASHA512,
-		ssh.KeyAlgoRSASHA256,
-	}
 	if h.db == nil {
 		return kinds[h.kind]
 	}
@@ -113,23 +103,18 @@ func (h *hostKeys) algorithms(addr string) []string {
 
 // check is an ssh.HostKeyCallback.
 func (h *hostKeys) check(addr string, remote net.Addr, key ssh.PublicKey) error {
-	seen := fmt.Sprintf(
-		"%s key %s",
-		strings.TrimSuffix(key.Type(), "-cert-v01@openssh.com"),
-		ssh.FingerprintSHA256(plainKey(key)),
-	)
+	bad := func(format string, args ...any) error { return failed("host_key", format, args...) }
+	files := strings.Join(h.files, ", ")
+	seen := strings.TrimSuffix(key.Type(), "-cert-v01@openssh.com") + " key " +
+		ssh.FingerprintSHA256(plainKey(key))
 	if h.db == nil {
-		if got := ssh.FingerprintSHA256(key); got != h.pin {
-			return failed(
-				"host_key",
-				"%s answered with %s, but host_key pins %s. Either the pin is of another key of this host or someone stands between: read the fingerprint on the host's own console "+
-					"(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub) and correct host_key only if it is the same",
-				addr,
-				seen,
-				h.pin,
-			)
+		if ssh.FingerprintSHA256(key) == h.pin {
+			return nil
 		}
-		return nil
+		return bad("%s answered with %s, but host_key pins %s. Either the pin is of another key of "+
+			"this host, or another machine answers in its place: read the fingerprint on the "+
+			"host's own console (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub) and correct "+
+			"host_key only if it is the same", addr, seen, h.pin)
 	}
 	err := h.db.HostKeyCallback()(addr, remote, key)
 	var revoked *xknownhosts.RevokedError
@@ -137,34 +122,19 @@ func (h *hostKeys) check(addr string, remote net.Addr, key ssh.PublicKey) error 
 	case err == nil:
 		return nil
 	case errors.As(err, &revoked):
-		return failed(
-			"host_key",
-			"%s answered with %s, which is @revoked at %s:%d: do not use this host until its keys are replaced",
-			addr,
-			seen,
-			revoked.Revoked.Filename,
-			revoked.Revoked.Line,
-		)
+		return bad("%s answered with %s, which is @revoked at %s:%d: do not use this host until "+
+			"its keys are replaced", addr, seen, revoked.Revoked.Filename, revoked.Revoked.Line)
 	case knownhosts.IsHostKeyChanged(err):
-		return failed(
-			"host_key",
-			"the host key of %s has CHANGED: it answered with %s, known_hosts (%s) has another. Someone may stand between. Compare the fingerprint on the host's own console, "+
-				"and only if it is the same replace the line: ssh-keygen -R '%s' -f FILE",
-			addr,
-			seen,
-			strings.Join(h.files, ", "),
-			knownhosts.Normalize(addr),
-		)
+		return bad("the host key of %s has CHANGED: it answered with %s, known_hosts (%s) has "+
+			"another. Another machine may answer in its place. Compare the fingerprint on the "+
+			"host's own console, and only if it is the same replace the line: "+
+			"ssh-keygen -R '%s' -f FILE", addr, seen, files, knownhosts.Normalize(addr))
 	case knownhosts.IsHostUnknown(err):
-		return failed(
-			"host_key",
-			"%s is not in known_hosts (%s). It answered with %s: compare that on the host's own console, then set host_key to the fingerprint, or see `caponier hosts scan`",
-			addr,
-			strings.Join(h.files, ", "),
-			seen,
-		)
+		return bad("%s is not in known_hosts (%s). It answered with %s: compare that on the host's "+
+			"own console, then set host_key to the fingerprint, or see `caponier hosts scan`",
+			addr, files, seen)
 	}
-	return failed("host_key", "%s answered with %s: %v", addr, seen, err)
+	return bad("%s answered with %s: %v", addr, seen, err)
 }
 
 // plainKey is what a person can compare: of a certificate, the key that it certifies.

@@ -92,18 +92,14 @@ func (r *Remote) Lacks(ctx context.Context, name string, extensions ...string) (
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	lacks := new([]string) // abandoned work may still write to it
-	err = n.with(ctx, "opening", "/", func(_ context.Context, f *files, _ *pledge) error {
-		for _, x := range extensions {
-			if _, has := f.HasExtension(x); !has {
-				*lacks = append(*lacks, x)
+	return with(ctx, n, "opening", "/",
+		func(_ context.Context, f *files, _ *pledge) (lacks []string, err error) {
+			for _, x := range extensions {
+				if _, has := f.HasExtension(x); !has {
+					lacks = append(lacks, x)
+				}
 			}
-		}
-		_, err := f.Lstat("/")
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return *lacks, nil
+			_, err = f.lstat("/")
+			return lacks, err
+		})
 }

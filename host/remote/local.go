@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -17,12 +16,10 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-const partialPrefix = ".caponier-partial-" // of what is being written, on both sides
-
 var plainFolder = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$`)
 
-// folder is the name of a principal's folder. Names that are no plain file name, or look like the
-// digests that stand for those, become digests.
+// folder is the name of a principal's folder. A principal whose name is not a plain file name, or
+// looks like a digest, gets a digest of it.
 func folder(principal string) string {
 	if plainFolder.MatchString(principal) && !strings.HasPrefix(principal, "sha256-") {
 		return principal
@@ -40,42 +37,30 @@ func (r *Remote) local(principal string) (*os.Root, error) {
 	}
 	defer top.Close()
 	name := folder(principal)
+	bad := func(what string, err error) error {
+		return failed("permission", "%s the folder of %s in remote.workspace: %v", what, principal,
+			err)
+	}
 	if err := top.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, failed(
-			"permission",
-			"making the folder of %s in remote.workspace: %v",
-			principal,
-			err,
-		)
+		return nil, bad("making", err)
 	}
 	if info, err := top.Lstat(name); err != nil || !info.IsDir() {
 		return nil, failed("permission", "%s in remote.workspace is not a folder", name)
 	}
 	root, err := top.OpenRoot(name)
 	if err != nil {
-		return nil, failed(
-			"permission",
-			"opening the folder of %s in remote.workspace: %v",
-			principal,
-			err,
-		)
+		return nil, bad("opening", err)
 	}
 	return root, nil
 }
 
 // cleanLocal accepts a relative path in its one form.
 func cleanLocal(name string) error {
+	odd := func(c rune) bool { return c < ' ' || c == 0x7F || c == '\\' }
 	if name == "." || !filepath.IsLocal(name) || path.Clean(name) != name ||
-		strings.ContainsFunc(
-			name,
-			func(c rune) bool { return c < ' ' || c == 0x7F || c == '\\' },
-		) ||
-		strings.Contains("/"+name, "/"+partialPrefix) {
-		return failed(
-			"not_a_path",
-			"local path %q must be relative to your workspace, without . or .., doubled slashes or control characters",
-			name,
-		)
+		strings.ContainsFunc(name, odd) || strings.Contains("/"+name, "/"+partialPrefix) {
+		return failed("not_a_path", "local path %q must be relative to your workspace, without "+
+			". or .., doubled slashes or control characters", name)
 	}
 	return nil
 }
@@ -105,7 +90,7 @@ func source(root *os.Root, name string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// vacant says whether a download may be put at name.
+// vacant returns nil if a download may be put at name.
 func vacant(root *os.Root, name string, overwrite bool) error {
 	if err := cleanLocal(name); err != nil {
 		return err
@@ -117,87 +102,88 @@ func vacant(root *os.Root, name string, overwrite bool) error {
 	case err != nil:
 		return fileError("writing local file", name, err)
 	case !info.Mode().IsRegular():
-		return failed("not_a_file", "local %q is there already and is not a regular file", name)
+		return failed("not_a_file", "local %q exists and is not a regular file", name)
 	case !overwrite:
-		return failed("exists", "local %q is there already; set overwrite to replace it", name)
+		return failed("exists", "local %q exists; set overwrite to replace it", name)
 	}
 	return nil
 }
 
-// receive lets fill write a new file, and gives it its name only when fill succeeded and all of it
-// is on the disk. commit is asked last.
-func receive(
-	root *os.Root,
-	name string,
-	overwrite bool,
-	commit func() error,
-	fill func(io.Writer) (int64, error),
-) error {
-	if err := vacant(root, name, overwrite); err != nil {
+// saving is a new file of the workspace. commit is called last, before the file gets its name.
+type saving struct {
+	root         *os.Root
+	folder, name string // folder of the principal, and the path in it
+	overwrite    bool
+	commit       func() error
+}
+
+// receive calls fill to write a new file, which gets its name only when fill succeeded and all of
+// it is on the disk. fill returns the number of bytes.
+func (r *Remote) receive(s saving, fill func(io.Writer) (int64, error)) error {
+	if err := vacant(s.root, s.name, s.overwrite); err != nil {
 		return err
 	}
-	dir := path.Dir(name)
-	if err := root.MkdirAll(dir, 0o700); err != nil {
+	dir := path.Dir(s.name)
+	if err := s.root.MkdirAll(dir, 0o700); err != nil {
 		return fileError("making local folder", dir, err)
 	}
-	partial := path.Join(dir, partialPrefix+rand.Text())
-	f, err := root.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fileError("writing local file", name, err)
+	partial := path.Join(dir, partialPrefix+r.unique())
+	if err := r.own("", path.Join(s.folder, partial)); err != nil {
+		return err
 	}
-	defer root.Remove(partial)
+	wrong := func(err error) error { return fileError("writing local file", s.name, err) }
+	f, err := s.root.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		r.disown("", path.Join(s.folder, partial))
+		return wrong(err)
+	}
+	defer func() {
+		if err := s.root.Remove(partial); err == nil || errors.Is(err, fs.ErrNotExist) {
+			r.disown("", path.Join(s.folder, partial))
+		}
+	}()
 	defer f.Close()
 	size, err := fill(f)
 	if err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {
-		return fileError("writing local file", name, err)
+		return wrong(err)
 	}
 	if info, err := f.Stat(); err != nil || info.Size() != size {
-		return failed(
-			"disk_full",
-			"writing local file %q: %d bytes came, but the disk has not kept them all (%v)",
-			name,
-			size,
-			err,
-		)
+		return failed("disk_full", "writing local file %q: %d bytes came, but the disk has not "+
+			"kept them all (%v)", s.name, size, err)
 	}
 	if err := f.Close(); err != nil {
-		return fileError("writing local file", name, err)
+		return wrong(err)
 	}
-	if err := commit(); err != nil {
+	if err := s.commit(); err != nil {
 		return err
 	}
-	if overwrite {
-		err = root.Rename(partial, name)
-	} else {
-		err = root.Link(partial, name) // unlike a rename, it never replaces
+	if s.overwrite {
+		return wrong(s.root.Rename(partial, s.name))
 	}
-	return fileError("writing local file", name, err)
+	return wrong(s.root.Link(partial, s.name)) // unlike a rename, it never replaces
 }
 
-// Save makes a new file in the folder of a principal, and replaces none.
+// Save makes a new file in the folder of a principal, and replaces none. The error is a
+// *gate.OpError.
 func (r *Remote) Save(principal, name string, data io.Reader) error {
 	root, err := r.local(principal)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	return receive(
-		root,
-		name,
-		false,
-		func() error { return nil },
-		func(w io.Writer) (int64, error) { return io.Copy(w, data) },
-	)
+	s := saving{root: root, folder: folder(principal), name: name,
+		commit: func() error { return nil }}
+	return r.receive(s, func(w io.Writer) (int64, error) { return io.Copy(w, data) })
 }
 
-// noFile is the digest of a local file that is not there, or cannot be uploaded.
+// noFile is the digest of a local file that does not exist or cannot be uploaded.
 const noFile = "none"
 
-// Digests tells what an upload of these local files would send now: sha256:HEX, or "none". A call
-// is approved for these bytes.
+// Digests returns what an upload of these local files would send now, as sha256:HEX or "none". A
+// call is approved for these bytes.
 func (r *Remote) Digests(p gate.Principal, names []string) (map[string]string, error) {
 	root, err := r.local(p.ID)
 	if err != nil {

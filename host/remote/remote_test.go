@@ -96,13 +96,13 @@ func do(ctx context.Context, r *Remote, op abi.Op, d gate.Decision) (gate.Result
 	return r.Execute(ctx, q, d)
 }
 
-func execute(ctx context.Context, r *Remote, argv ...string) (ExecResult, error) {
+func execute(ctx context.Context, r *Remote, argv ...string) (abi.ExecResponse, error) {
 	res, err := do(ctx, r, abi.SSHExec{OnNode: on("n1"), Argv: argv}, yellow)
-	v, _ := res.Value.(ExecResult)
+	v, _ := res.Value.(abi.ExecResponse)
 	return v, err
 }
 
-func mustExec(t testing.TB, r *Remote, argv ...string) ExecResult {
+func mustExec(t testing.TB, r *Remote, argv ...string) abi.ExecResponse {
 	t.Helper()
 	v, err := execute(t.Context(), r, argv...)
 	if err != nil {
@@ -149,19 +149,19 @@ func TestExecResult(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		op   abi.SSHExec
-		want ExecResult
+		want abi.ExecResponse
 	}{
-		{"words arrive as they are", abi.SSHExec{Argv: []string{"/usr/bin/printf", "%s|", "a b", `c'd"e`, "$HOME", "*", ""}}, ExecResult{Stdout: `a b|c'd"e|$HOME|*||`}},
-		{"stdout and stderr are apart", abi.SSHExec{Argv: []string{"sh", "-c", "echo out; echo err >&2"}}, ExecResult{Stdout: "out\n", Stderr: "err\n"}},
-		{"an exit code is a result, not an error", abi.SSHExec{Argv: []string{"sh", "-c", "exit 7"}}, ExecResult{Exit: 7}},
-		{"stdin arrives and ends", abi.SSHExec{Argv: []string{"cat"}, Stdin: "hello"}, ExecResult{Stdout: "hello"}},
-		{"binary stdin arrives", abi.SSHExec{Argv: []string{"od", "-An", "-tx1"}, StdinB64: "AP8K"}, ExecResult{Stdout: " 00 ff 0a\n"}},
-		{"stdin that is not given is empty", abi.SSHExec{Argv: []string{"cat"}}, ExecResult{}},
-		{"stdin that is not read is no error", abi.SSHExec{Argv: []string{"true"}, Stdin: strings.Repeat("x", 1<<20)}, ExecResult{}},
-		{"output that is not UTF-8 is base64", abi.SSHExec{Argv: []string{"/usr/bin/printf", `\377\n`}}, ExecResult{StdoutB64: "/wo="}},
-		{"output is cut at max_bytes", abi.SSHExec{Argv: []string{"/usr/bin/printf", "abcdef"}, MaxBytes: 3}, ExecResult{Stdout: "abc", Truncated: true}},
-		{"output of exactly max_bytes is whole", abi.SSHExec{Argv: []string{"/usr/bin/printf", "abc"}, MaxBytes: 3}, ExecResult{Stdout: "abc"}},
-		{"a character is not cut in the middle", abi.SSHExec{Argv: []string{"/usr/bin/printf", "aé€"}, MaxBytes: 5}, ExecResult{Stdout: "aé", Truncated: true}},
+		{"words arrive as they are", abi.SSHExec{Argv: []string{"/usr/bin/printf", "%s|", "a b", `c'd"e`, "$HOME", "*", ""}}, abi.ExecResponse{Stdout: `a b|c'd"e|$HOME|*||`}},
+		{"stdout and stderr are apart", abi.SSHExec{Argv: []string{"sh", "-c", "echo out; echo err >&2"}}, abi.ExecResponse{Stdout: "out\n", Stderr: "err\n"}},
+		{"an exit code is a result, not an error", abi.SSHExec{Argv: []string{"sh", "-c", "exit 7"}}, abi.ExecResponse{Exit: 7}},
+		{"stdin arrives and ends", abi.SSHExec{Argv: []string{"cat"}, Stdin: "hello"}, abi.ExecResponse{Stdout: "hello"}},
+		{"binary stdin arrives", abi.SSHExec{Argv: []string{"od", "-An", "-tx1"}, StdinB64: "AP8K"}, abi.ExecResponse{Stdout: " 00 ff 0a\n"}},
+		{"stdin that is not given is empty", abi.SSHExec{Argv: []string{"cat"}}, abi.ExecResponse{}},
+		{"stdin that is not read is no error", abi.SSHExec{Argv: []string{"true"}, Stdin: strings.Repeat("x", 1<<20)}, abi.ExecResponse{}},
+		{"output that is not UTF-8 is base64", abi.SSHExec{Argv: []string{"/usr/bin/printf", `\377\n`}}, abi.ExecResponse{StdoutB64: "/wo="}},
+		{"output is cut at max_bytes", abi.SSHExec{Argv: []string{"/usr/bin/printf", "abcdef"}, MaxBytes: 3}, abi.ExecResponse{Stdout: "abc", Truncated: true}},
+		{"output of exactly max_bytes is whole", abi.SSHExec{Argv: []string{"/usr/bin/printf", "abc"}, MaxBytes: 3}, abi.ExecResponse{Stdout: "abc"}},
+		{"a character is not cut in the middle", abi.SSHExec{Argv: []string{"/usr/bin/printf", "aé€"}, MaxBytes: 5}, abi.ExecResponse{Stdout: "aé", Truncated: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.op.OnNode = on("n1")
@@ -169,7 +169,7 @@ func TestExecResult(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := res.Value.(ExecResult); got != c.want {
+			if got := res.Value.(abi.ExecResponse); got != c.want {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}
 			if *res.Exit != c.want.Exit {
@@ -191,7 +191,7 @@ func TestScriptSendsOnlyItsRendering(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := res.Value.(ExecResult)
+	v := res.Value.(abi.ExecResponse)
 	if strings.TrimSpace(v.Stdout) != "2" || v.Rendered == "" || strings.Contains(v.Rendered, "#") {
 		t.Errorf("got %+v", v)
 	}
@@ -217,7 +217,7 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := res.Value.(WriteResult); v.Bytes != 5 || v.SHA256 != digest([]byte("hello")) ||
+	if v := res.Value.(abi.WriteResponse); v.Bytes != 5 || v.SHA256 != digest([]byte("hello")) ||
 		res.SHA256 != v.SHA256 {
 		t.Errorf("write: %+v", v)
 	}
@@ -233,17 +233,17 @@ func TestFiles(t *testing.T) {
 		t.Errorf("overwriting changed the mode to %v", info.Mode())
 	}
 	if res, err = do(abi.SFTPRead{OnNode: on("n1"), Path: file}); err != nil ||
-		res.Value.(ReadResult) != (ReadResult{Text: "other", Bytes: 5, EOF: true}) {
+		res.Value.(abi.ReadResponse) != (abi.ReadResponse{Data: abi.Data{Text: "other"}, Bytes: 5, EOF: true}) {
 		t.Errorf("read: %+v, %v", res.Value, err)
 	}
 	if res, err = do(abi.SFTPRead{OnNode: on("n1"), Path: file, MaxBytes: 2}); err != nil ||
-		res.Value.(ReadResult) != (ReadResult{Text: "ot", Bytes: 2}) {
+		res.Value.(abi.ReadResponse) != (abi.ReadResponse{Data: abi.Data{Text: "ot"}, Bytes: 2}) {
 		t.Errorf("read of 2 bytes: %+v, %v", res.Value, err)
 	}
 	if res, err = do(abi.SFTPStat{OnNode: on("n1"), Path: file}); err != nil ||
-		res.Value.(FileInfo).Size != 5 ||
-		res.Value.(FileInfo).Mode != "0640" ||
-		res.Value.(FileInfo).RealPath != file {
+		res.Value.(abi.FileInfo).Size != 5 ||
+		res.Value.(abi.FileInfo).Mode != 0o640 ||
+		res.Value.(abi.FileInfo).RealPath != file {
 		t.Errorf("stat: %+v, %v", res.Value, err)
 	}
 
@@ -288,14 +288,14 @@ func TestFiles(t *testing.T) {
 	if res, err = do(abi.SFTPList{OnNode: on("n1"), Path: dir}); err != nil {
 		t.Fatal(err)
 	}
-	if l := res.Value.(ListResult); len(l.Entries) != 2 || l.Entries[0].Name != "file" ||
+	if l := res.Value.(abi.ListResponse); len(l.Entries) != 2 || l.Entries[0].Name != "file" ||
 		l.Entries[1].Name != "up" ||
 		l.Truncated {
 		t.Errorf("list: %+v (a partial file may have been left)", l)
 	}
 	if res, err = do(abi.SFTPList{OnNode: on("n1"), Path: dir, Limit: 1}); err != nil ||
-		len(res.Value.(ListResult).Entries) != 1 ||
-		!res.Value.(ListResult).Truncated {
+		len(res.Value.(abi.ListResponse).Entries) != 1 ||
+		!res.Value.(abi.ListResponse).Truncated {
 		t.Errorf("list of one: %+v, %v", res.Value, err)
 	}
 	if _, err = do(abi.SFTPRemove{OnNode: on("n1"), Path: file}); err != nil {
@@ -316,7 +316,7 @@ func TestStageIsPrivateAndGoesWithItsCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := res.Value.(StageResult).Dir
+	dir := res.Value.(abi.StageResponse).Dir
 	if res.Stage == nil || res.Stage.Dir != dir || res.Stage.Node != "n1" {
 		t.Errorf("stage of the call: %+v", res.Stage)
 	}

@@ -274,8 +274,8 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 				abi.SFTPRead{OnNode: on("n1"), Path: "/proc/version"},
 				green,
 			)
-			if err != nil || res.Value.(ReadResult).Text != string(want) ||
-				!res.Value.(ReadResult).EOF {
+			if err != nil || res.Value.(abi.ReadResponse).Text != string(want) ||
+				!res.Value.(abi.ReadResponse).EOF {
 				t.Errorf("%+v, %v", res.Value, err)
 			}
 			if _, err := do(t.Context(), r, abi.SFTPGet{OnNode: on("n1"), Path: "/proc/version", Local: "version"}, green); err != nil {
@@ -302,7 +302,7 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			var names []string
-			for _, e := range res.Value.(ListResult).Entries {
+			for _, e := range res.Value.(abi.ListResponse).Entries {
 				names = append(names, e.Name+e.NameB64)
 			}
 			if got := fmt.Sprintf("%q", names); got != fmt.Sprintf(
@@ -313,7 +313,7 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 			}
 			for _, n := range []string{"a\nb", "\x1b[31mred", "-rf", "it's \"q\""} {
 				if res, err := do(t.Context(), r, abi.SFTPRead{OnNode: on("n1"), Path: odd + "/" + n}, green); err != nil ||
-					res.Value.(ReadResult).Text != n {
+					res.Value.(abi.ReadResponse).Text != n {
 					t.Errorf("%q: %+v, %v", n, res.Value, err)
 				}
 			}
@@ -355,10 +355,10 @@ func TestAnSFTPServerThatMisbehaves(t *testing.T) {
 		{"text at the start", sshtest.Script{sshtest.Init: func(uint32, []byte) []byte { return []byte("Welcome to the machine!\n") }}, abi.SFTPStat{Path: "/f"}, "connection"},
 		{"silence at a path", sshtest.Script{sshtest.RealPath: silence}, abi.SFTPStat{Path: "/f"}, "lost"},
 		{"a path that is none", sshtest.Script{sshtest.RealPath: func(id uint32, _ []byte) []byte { return sshtest.Names(id, "../x") }}, abi.SFTPStat{Path: "/f"}, "not_a_path"},
-		{"no path at all", sshtest.Script{sshtest.RealPath: func(id uint32, _ []byte) []byte { return sshtest.Names(id) }}, abi.SFTPStat{Path: "/f"}, "failed"},
-		{"an answer to a question that was not asked", good(sshtest.Script{sshtest.Lstat: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id+77, 1, 0o100644) }}), abi.SFTPStat{Path: "/f"}, "lost"},
-		{"a packet longer than allowed", good(sshtest.Script{sshtest.Lstat: func(uint32, []byte) []byte { return []byte{0xff, 0xff, 0xff, 0xff, 105} }}), abi.SFTPStat{Path: "/f"}, "lost"},
-		{"an empty packet", good(sshtest.Script{sshtest.Lstat: func(uint32, []byte) []byte { return []byte{0, 0, 0, 0} }}), abi.SFTPStat{Path: "/f"}, "lost"},
+		{"no path at all", sshtest.Script{sshtest.RealPath: func(id uint32, _ []byte) []byte { return sshtest.Names(id) }}, abi.SFTPStat{Path: "/f"}, "protocol"},
+		{"an answer to a question that was not asked", good(sshtest.Script{sshtest.Lstat: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id+77, 1, 0o100644) }}), abi.SFTPStat{Path: "/f"}, "protocol"},
+		{"a packet longer than allowed", good(sshtest.Script{sshtest.Lstat: func(uint32, []byte) []byte { return []byte{0xff, 0xff, 0xff, 0xff, 105} }}), abi.SFTPStat{Path: "/f"}, "protocol"},
+		{"an empty packet", good(sshtest.Script{sshtest.Lstat: func(uint32, []byte) []byte { return []byte{0, 0, 0, 0} }}), abi.SFTPStat{Path: "/f"}, "protocol"},
 		{"no type in the attributes", good(sshtest.Script{sshtest.Lstat: attrs(0)}), abi.SFTPRead{Path: "/f"}, "not_a_file"},
 		{"links without end", good(sshtest.Script{sshtest.Lstat: attrs(0o120777), 19: func(id uint32, _ []byte) []byte { return sshtest.Names(id, "/f") }}), abi.SFTPStat{Path: "/f"}, "not_a_path"},
 		{"a file without end", good(sshtest.Script{sshtest.Read: endless}), abi.SFTPGet{Path: "/f", Local: "f"}, "too_large"},
@@ -444,7 +444,7 @@ func TestADirectoryWithoutEndIsCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := res.Value.(ListResult); len(l.Entries) != 50 || !l.Truncated {
+	if l := res.Value.(abi.ListResponse); len(l.Entries) != 50 || !l.Truncated {
 		t.Errorf("%d entries, truncated %v", len(l.Entries), l.Truncated)
 	}
 	if grew := peak(); grew > 32<<20 {

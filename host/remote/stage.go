@@ -1,50 +1,55 @@
 package remote
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
 	"regexp"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 const (
-	stageMarker = ".caponier-stage"
-	stageAge    = time.Hour // a directory of another process is left alone for this long
+	stagePrefix   = "caponier-"
+	partialPrefix = ".caponier-partial-" // of what is being written, on nodes and in the workspace
 )
 
-var stageName = regexp.MustCompile(`^caponier-[0-9a-f]{32}$`)
+// ours is the name of everything temporary: host, process and a random part, see unique.
+var ours = regexp.MustCompile(`^(caponier-|\.caponier-partial-)([0-9a-f]{8})([0-9a-f]{8})[0-9a-f]{16}$`)
 
-// StageResult is the response of stage.
-type StageResult struct {
-	Dir string `json:"dir"`
+func randomHex(bytes int) string {
+	b := make([]byte, bytes)
+	rand.Read(b)
+	return hex.EncodeToString(b)
 }
 
-// private makes a directory that only the login user can enter. Whoever opened it before its mode
-// was set still cannot look a name up in it.
-func (f *files) private(dir string) (string, error) {
+// unique is the end of a temporary name: 8 digits for the host, 8 for this process, 16 random ones.
+func (r *Remote) unique() string { return r.opts.HostID + r.process + randomHex(8) }
+
+// private makes a directory that only the login user can enter. It is recorded before it is there.
+// A process that opened it before its mode was set still cannot find a name in it.
+func (f *files) private(dir string) error {
+	n := f.c.n
+	if err := n.r.own(n.opts.Name, dir); err != nil {
+		return err
+	}
 	if err := f.Mkdir(dir); err != nil {
 		if lostConnection(err) { // it may be there all the same
 			f.discard(dir)
-			return "", err
+			return err
 		}
-		if info, serr := f.Lstat(path.Dir(dir)); serr != nil || kind(info) != "dir" {
-			return "", fs.ErrNotExist
+		n.r.disown(n.opts.Name, dir)
+		if info, serr := f.lstat(path.Dir(dir)); serr != nil || kind(info) != "dir" {
+			return fs.ErrNotExist
 		}
-		return "", f.full(path.Dir(dir), 0, err)
+		return f.full(path.Dir(dir), 0, err)
 	}
-	made, err := f.Lstat(dir)
+	made, err := f.lstat(dir)
 	if err == nil {
 		// the group of new files stays as the parent has it
 		err = f.Chmod(dir, 0o700|made.Mode()&fs.ModeSetgid)
@@ -58,9 +63,8 @@ func (f *files) private(dir string) (string, error) {
 	}
 	if err != nil {
 		f.discard(dir)
-		return "", err
 	}
-	return dir, nil
+	return err
 }
 
 // discard removes directories of ours. What a lost connection keeps from being removed is
@@ -70,114 +74,25 @@ func (f *files) discard(dirs ...string) {
 	defer f.active.Add(-1)
 	n := f.c.n
 	for _, dir := range dirs {
-		// of its own: a call that has ended still cleans up
+		// its own context: a call that has ended still cleans up
 		ctx, cancel := context.WithTimeout(n.r.ctx, n.r.opts.StallTimeout)
-		err := f.clear(ctx, dir)
+		_, err := guarded(func() (any, error) { return nil, f.clear(ctx, dir, 0) })
 		cancel()
-		if lostConnection(err) {
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			n.r.disown(n.opts.Name, dir)
+		} else if lostConnection(err) {
 			n.mu.Lock()
 			if len(n.left) < 256 {
 				n.left = append(n.left, dir)
 			}
 			n.mu.Unlock()
-		} else if err == nil || errors.Is(err, fs.ErrNotExist) {
-			n.r.disown(n, dir)
 		}
 	}
 }
 
-// stage makes a staging directory. Its marker says who made it, for whoever finds it after a crash.
-func (n *node) stage(ctx context.Context) (string, error) {
-	dir := new(string) // of its own: what was given up may still write to it
-	root := n.r.opts.StageRoot
-	err := n.with(ctx, "staging below", root, func(ctx context.Context, f *files, p *pledge) error {
-		real, info, err := f.resolve(root)
-		if err != nil {
-			return err
-		}
-		if info == nil || kind(info) != "dir" {
-			return failed(
-				"not_found",
-				"remote.stage_root %q is not a directory on %s",
-				root,
-				n.opts.Name,
-			)
-		}
-		var id [16]byte
-		rand.Read(id[:])
-		made := path.Join(real, "caponier-"+hex.EncodeToString(id[:]))
-		n.r.own(n, made)
-		if !p.send() {
-			n.r.disown(n, made)
-			return ctx.Err()
-		}
-		if _, err := f.private(made); err != nil {
-			if !lostConnection(err) {
-				n.r.disown(n, made)
-			}
-			return err
-		}
-		if err := cmp.Or(f.mark(made), ctx.Err()); err != nil { // nobody waits for it any more
-			f.discard(made)
-			return err
-		}
-		if n.firstSweep() {
-			n.r.wg.Go(func() { n.sweep(f, real, made) })
-		}
-		*dir = made
-		return nil
-	})
-	if err != nil {
-		return "", err
-	}
-	return *dir, nil
-}
-
-func (f *files) mark(dir string) error {
-	m, err := f.OpenFile(path.Join(dir, stageMarker), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
-	if err != nil {
-		return err
-	}
-	host, _ := os.Hostname()
-	_, err = fmt.Fprintf(m, "caponier stage\n%s\n%d\n", host, os.Getpid())
-	if cerr := m.Close(); err == nil {
-		err = cerr
-	}
-	return err
-}
-
-// abandoned reads a marker and says whether its process is surely gone. A process on another
-// machine is, after stageAge, which no call outlives.
-func (f *files) abandoned(dir string) bool {
-	info, err := f.Lstat(path.Join(dir, stageMarker))
-	if err != nil || kind(info) != "file" {
-		return false
-	}
-	m, err := f.OpenFile(path.Join(dir, stageMarker), os.O_RDONLY)
-	if err != nil {
-		return false
-	}
-	defer m.Close()
-	text, err := io.ReadAll(io.LimitReader(m, 1024))
-	line := strings.Split(string(text), "\n")
-	if err != nil || len(line) != 4 || line[0] != "caponier stage" {
-		return false
-	}
-	pid, err := strconv.Atoi(line[2])
-	if host, _ := os.Hostname(); err == nil && line[1] == host {
-		_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
-		return err != nil || pid == os.Getpid()
-	}
-	return err == nil
-}
-
-// clear removes a directory of ours with the files in it; deeper ones were not made by us through
-// SFTP, but a command may have.
-func (f *files) clear(ctx context.Context, dir string) error {
-	return f.clearTo(ctx, dir, 0)
-}
-
-func (f *files) clearTo(ctx context.Context, dir string, depth int) error {
+// clear removes a directory of ours with the files in it. We make none deeper than that; a command
+// may have.
+func (f *files) clear(ctx context.Context, dir string, depth int) error {
 	if depth > 8 {
 		return failed("too_large", "%q is nested too deeply to be removed", dir)
 	}
@@ -191,7 +106,7 @@ func (f *files) clearTo(ctx context.Context, dir string, depth int) error {
 	for _, i := range infos {
 		name := path.Join(dir, i.Name())
 		if kind(i) == "dir" {
-			err = f.clearTo(ctx, name, depth+1)
+			err = f.clear(ctx, name, depth+1)
 		} else {
 			err = f.Client.Remove(name) // a link is removed, not followed
 		}
@@ -202,81 +117,144 @@ func (f *files) clearTo(ctx context.Context, dir string, depth int) error {
 	return f.RemoveDirectory(dir)
 }
 
-func (n *node) firstSweep() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	first := !n.swept
-	n.swept = true
-	return first
-}
-
-// sweep removes what processes that died left behind: directories with our name, our marker and our
-// user, older than stageAge by the node's own clock.
-func (n *node) sweep(f *files, root, fresh string) {
-	f.begin()
-	defer f.active.Add(-1)
-	ours, err := f.Lstat(fresh)
-	if err != nil {
-		return
-	}
-	list, err := f.list(n.r.ctx, root, 10_000)
-	if err != nil {
-		return
-	}
-	for _, e := range list.Entries {
-		dir := path.Join(root, e.Name)
-		if !stageName.MatchString(e.Name) || e.Type != "dir" || n.r.owns(n, dir) ||
-			ours.ModTime().Unix()-e.MTime < int64(stageAge/time.Second) {
-			continue
-		}
-		if info, err := f.Lstat(dir); err == nil && kind(info) == "dir" &&
-			owner(info) == owner(ours) &&
-			info.Mode().Perm() == 0o700 &&
-			f.abandoned(dir) {
-			f.clear(n.r.ctx, dir)
-		}
-	}
-}
-
-// unstage removes a staging directory of a call that has ended.
-func (n *node) unstage(ctx context.Context, dir string) error {
-	if !n.r.owns(n, dir) {
-		return failed("permission", "%q was not made here", dir)
-	}
-	return n.with(
-		ctx,
-		"removing staging directory",
-		dir,
-		func(_ context.Context, f *files, p *pledge) error {
+// stage makes a staging directory.
+func (j *job) stage(ctx context.Context) (gate.Result, error) {
+	n, root := j.n, j.r.opts.StageRoot
+	return with(ctx, n, "staging below", root,
+		func(ctx context.Context, f *files, p *pledge) (gate.Result, error) {
+			real, info, err := f.resolve(root)
+			if err != nil {
+				return gate.Result{}, err
+			}
+			if info == nil || kind(info) != "dir" {
+				return gate.Result{}, failed("not_found",
+					"remote.stage_root %q is not a directory on %s", root, n.opts.Name)
+			}
 			if !p.send() {
-				return context.Canceled
+				return gate.Result{}, ctx.Err()
+			}
+			dir := path.Join(real, stagePrefix+j.r.unique())
+			if err := f.private(dir); err != nil {
+				return gate.Result{}, err
+			}
+			if err := ctx.Err(); err != nil { // the caller has gone
+				f.discard(dir)
+				return gate.Result{}, err
+			}
+			return gate.Result{Value: abi.StageResponse{Dir: dir},
+				Stage: &gate.StageDir{Node: n.opts.Name, Dir: dir}}, nil
+		})
+}
+
+// End removes the staging directories of a call. What cannot be removed now stays recorded.
+func (r *Remote) End(ctx context.Context, c *gate.Call) {
+	for _, s := range c.Stages {
+		if r.owns(s.Node, s.Dir) {
+			ctx, cancel := context.WithTimeout(ctx, r.opts.StepTimeout)
+			r.discard(ctx, s.Node, s.Dir)
+			cancel()
+		}
+	}
+}
+
+func (r *Remote) discard(ctx context.Context, node, dir string) error {
+	n, done, err := r.inspect(node)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = with(ctx, n, "removing", dir,
+		func(_ context.Context, f *files, p *pledge) (any, error) {
+			if !p.send() {
+				return nil, context.Canceled
 			}
 			f.discard(dir)
-			return nil
-		},
-	)
+			return nil, nil
+		})
+	return err
 }
 
-type owned struct{ node, dir string }
+// Clean removes what a process that died left behind: a directory on a node, or, where node is "",
+// a file of the workspace, as that process passed it to [Options].Made. It refuses names that this
+// package does not make and what this process uses. It returns nil when nothing is left; then
+// [Options].Removed was called.
+func (r *Remote) Clean(ctx context.Context, node, name string) error {
+	m := ours.FindStringSubmatch(path.Base(name))
+	switch {
+	case m == nil || path.Clean(name) != name || path.IsAbs(name) != (node != ""):
+		return failed("bad_input", "%q is not the name of a temporary file", name)
+	case m[2] != r.opts.HostID:
+		return failed("bad_input", "%q was made by another host", name)
+	case m[3] == r.process:
+		return failed("bad_input", "%q is in use", name)
+	}
+	if node == "" {
+		top, err := os.OpenRoot(r.opts.Workspace)
+		if err != nil {
+			return fileError("opening", "remote.workspace", err)
+		}
+		defer top.Close()
+		if err := top.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fileError("removing local file", name, err)
+		}
+		r.disown("", name)
+		return nil
+	}
+	n, done, err := r.inspect(node)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = with(ctx, n, "removing", name,
+		func(ctx context.Context, f *files, p *pledge) (any, error) {
+			real, info, err := f.look(name, false)
+			switch {
+			case err == nil && !real.Exists, errors.Is(err, fs.ErrNotExist):
+				r.disown(node, name)
+				return nil, nil
+			case err != nil:
+				return nil, err
+			case real.RealPath != name || kind(info) != "dir":
+				return nil, failed("changed", "%q is not the directory that was made", name)
+			case !p.send():
+				return nil, ctx.Err()
+			}
+			if err = f.clear(ctx, name, 0); err == nil || errors.Is(err, fs.ErrNotExist) {
+				r.disown(node, name)
+				return nil, nil
+			}
+			return nil, err
+		})
+	return err
+}
 
-func (r *Remote) own(n *node, dir string) {
+type owned struct{ node, name string }
+
+// own records something temporary before it is made.
+func (r *Remote) own(node, name string) error {
+	if r.opts.Made != nil {
+		if err := r.opts.Made(node, name); err != nil {
+			return failed("internal", "recording %q, which has to be removed again: %v; "+
+				"nothing was done", name, err)
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stages[owned{n.opts.Name, dir}] = true
+	r.temporary[owned{node, name}] = true
+	return nil
 }
 
-func (r *Remote) disown(n *node, dir string) {
+func (r *Remote) disown(node, name string) {
+	r.mu.Lock()
+	delete(r.temporary, owned{node, name})
+	r.mu.Unlock()
+	if r.opts.Removed != nil {
+		r.opts.Removed(node, name)
+	}
+}
+
+func (r *Remote) owns(node, name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.stages, owned{n.opts.Name, dir})
-}
-
-func (r *Remote) owns(n *node, dir string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.stages[owned{n.opts.Name, dir}]
-}
-
-func stageOf(node, dir string) gate.Result {
-	return gate.Result{Value: StageResult{Dir: dir}, Stage: &gate.StageDir{Node: node, Dir: dir}}
+	return r.temporary[owned{node, name}]
 }

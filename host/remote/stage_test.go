@@ -2,11 +2,13 @@ package remote
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,83 +17,146 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-func TestLeftoversOfDeadProcessesAreRemoved(t *testing.T) {
-	root := t.TempDir()
-	host, _ := os.Hostname()
-	dead := exec.Command("true")
-	if err := dead.Run(); err != nil {
+// ledger records what a Remote makes and removes, as a store does.
+type ledger struct {
+	sync.Mutex
+	left map[owned]bool
+}
+
+func (l *ledger) options(o *Options) {
+	l.left = map[owned]bool{}
+	o.HostID = "0123abcd"
+	o.Made = func(node, name string) error {
+		l.Lock()
+		defer l.Unlock()
+		l.left[owned{node, name}] = true
+		return nil
+	}
+	o.Removed = func(node, name string) {
+		l.Lock()
+		defer l.Unlock()
+		delete(l.left, owned{node, name})
+	}
+}
+
+func (l *ledger) names() (all []owned) {
+	l.Lock()
+	defer l.Unlock()
+	return slices.Collect(maps.Keys(l.left))
+}
+
+func TestWhatADeadProcessLeftIsRemovedByTheNextOne(t *testing.T) {
+	root, place := t.TempDir(), t.TempDir()
+	var book ledger
+	s := sshtest.New(t, sshtest.Options{})
+	var o Options
+	first := newRemote(t, s, func(opts *Options) {
+		book.options(opts)
+		opts.StageRoot = root
+		o = *opts
+	})
+	res, err := do(t.Context(), first, abi.Stage{OnNode: on("n1")}, yellow)
+	if err != nil {
 		t.Fatal(err)
 	}
-	gone, alive := dead.Process.Pid, os.Getppid()
-	marker := func(host string, pid int) string { return fmt.Sprintf("caponier stage\n%s\n%d\n", host, pid) }
-	hex := func(c string) string { return "caponier-" + strings.Repeat(c, 32) }
-	for _, c := range []struct {
-		name, marker string
-		age          time.Duration
-		mode         os.FileMode
-		stays        bool
-	}{
-		{hex("0"), marker(host, gone), 2 * time.Hour, 0o700, false},
-		{hex("1"), marker("elsewhere", 1), 2 * time.Hour, 0o700, false},
-		{hex("2"), marker(host, gone), time.Minute, 0o700, true}, // too young
-		{hex("3"), marker(host, alive), 2 * time.Hour, 0o700, true},
-		{hex("4"), "", 2 * time.Hour, 0o700, true}, // not ours
-		{hex("5"), "something else\n" + host + "\n1\n", 2 * time.Hour, 0o700, true},
-		// others could have put something there
-		{hex("6"), marker(host, gone), 2 * time.Hour, 0o755, true},
-		{"caponier-backup", marker(host, gone), 2 * time.Hour, 0o700, true},
-		{hex("G"), marker(host, gone), 2 * time.Hour, 0o700, true},
-	} {
-		d := filepath.Join(root, c.name)
-		write(t, d+"/sub/file", []byte("x"))
-		if c.marker != "" {
-			write(t, d+"/"+stageMarker, []byte(c.marker))
+	write(t, res.Stage.Dir+"/sub/file", []byte("x"))
+	hex := func(c string) string { return strings.Repeat(c, 16) }
+	partial := func(c string) string { return partialPrefix + "0123abcd" + "00000000" + hex(c) }
+	os.Mkdir(filepath.Join(place, partial("1")), 0o700) // of an upload
+	write(t, filepath.Join(place, partial("1"), "data"), []byte("half"))
+	local := filepath.Join("agent-a", partial("2")) // of a download
+	write(t, filepath.Join(o.Workspace, local), []byte("half"))
+	o.Made("n1", filepath.Join(place, partial("1")))
+	o.Made("", local)
+	first.Close() // as a process that is killed: nothing is removed
+	if n := len(book.names()); n != 3 {
+		t.Fatalf("recorded: %v", book.names())
+	}
+
+	second, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	for _, left := range book.names() {
+		if err := second.Clean(t.Context(), left.node, left.name); err != nil {
+			t.Errorf("%v: %v", left, err)
 		}
-		os.Chmod(d, c.mode)
-		then := time.Now().Add(-c.age)
-		if err := os.Chtimes(d, then, then); err != nil {
-			t.Fatal(err)
+	}
+	if left := book.names(); len(left) != 0 {
+		t.Errorf("still recorded: %v", left)
+	}
+	for _, dir := range []string{root, place, filepath.Join(o.Workspace, "agent-a")} {
+		if left, _ := os.ReadDir(dir); len(left) != 0 {
+			t.Errorf("left in %s: %v", dir, left)
 		}
+	}
+	if err := second.Clean(t.Context(), "n1", res.Stage.Dir); err != nil {
+		t.Errorf("what is gone already: %v", err)
+	}
+
+	mine, err := do(t.Context(), second, abi.Stage{OnNode: on("n1")}, yellow)
+	if err != nil {
+		t.Fatal(err)
 	}
 	victim := t.TempDir()
-	write(t, victim+"/"+stageMarker, []byte(marker(host, gone)))
-	os.Symlink(victim, filepath.Join(root, hex("7")))
-	s := sshtest.New(t, sshtest.Options{})
-	r := newRemote(t, s, func(o *Options) { o.StageRoot = root })
-	if _, err := do(t.Context(), r, abi.Stage{OnNode: on("n1")}, yellow); err != nil {
-		t.Fatal(err)
-	}
-	left := func() string {
-		var names []string
-		all, _ := os.ReadDir(root)
-		for _, e := range all {
-			if !r.owns(r.nodes["n1"], filepath.Join(root, e.Name())) {
-				names = append(names, e.Name())
+	write(t, victim+"/f", []byte("precious"))
+	linked := filepath.Join(root, "caponier-0123abcd00000000"+hex("3"))
+	os.Symlink(victim, linked)
+	plain := filepath.Join(root, "caponier-0123abcd00000000"+hex("4"))
+	write(t, plain, []byte("a file"))
+	for name, c := range map[string]struct{ node, path, code string }{
+		"the stage of a running call":   {"n1", mine.Stage.Dir, "bad_input"},
+		"another host's":                {"n1", root + "/caponier-ffffffff00000000" + hex("1"), "bad_input"},
+		"a name that is not ours":       {"n1", root + "/caponier-backup", "bad_input"},
+		"a name with more behind it":    {"n1", linked + "/..", "bad_input"},
+		"a link":                        {"n1", linked, "changed"},
+		"a file":                        {"n1", plain, "changed"},
+		"a path beside the workspace":   {"", "../" + partial("5"), "not_a_path"},
+		"an absolute path here":         {"", "/" + partial("5"), "bad_input"},
+		"a relative path on a node":     {"n1", partial("5"), "bad_input"},
+		"a node that nobody configured": {"n9", linked, "not_found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := second.Clean(t.Context(), c.node, c.path)
+			if c.code == "not_a_path" {
+				if err == nil || !strings.Contains(err.Error(), "escapes") {
+					t.Errorf("%v", err)
+				}
+				return
 			}
-		}
-		return strings.Join(names, " ")
+			refused(t, err, c.code, gate.Failed)
+		})
 	}
-	want := strings.Join(
-		[]string{
-			hex("2"),
-			hex("3"),
-			hex("4"),
-			hex("5"),
-			hex("6"),
-			hex("7"),
-			hex("G"),
-			"caponier-backup",
-		},
-		" ",
-	)
-	for end := time.Now().Add(5 * time.Second); left() != want && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if got := left(); got != want {
-		t.Errorf("left\n%s\nwant\n%s", got, want)
-	}
-	if _, err := os.Stat(victim + "/" + stageMarker); err != nil {
+	if _, err := os.Stat(victim + "/f"); err != nil {
 		t.Errorf("a link was followed: %v", err)
+	}
+	second.End(t.Context(), &gate.Call{Stages: []gate.StageDir{*mine.Stage}})
+	if left := book.names(); len(left) != 0 {
+		t.Errorf("recorded after the end of the call: %v", left)
+	}
+}
+
+func TestNothingIsMadeThatCannotBeRecorded(t *testing.T) {
+	root := t.TempDir()
+	s := sshtest.New(t, sshtest.Options{})
+	r := newRemote(t, s, func(o *Options) {
+		o.StageRoot = root
+		o.Made = func(string, string) error { return errors.New("the store is away") }
+	})
+	write(t, root+"/f", []byte("x"))
+	for name, op := range map[string]abi.Op{
+		"a stage":    abi.Stage{OnNode: on("n1")},
+		"an upload":  abi.SFTPWrite{OnNode: on("n1"), Path: root + "/new", Data: abi.Data{Text: "x"}},
+		"a download": abi.SFTPGet{OnNode: on("n1"), Path: root + "/f", Local: "f"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := do(t.Context(), r, op, yellow)
+			refused(t, err, "internal", gate.Failed, "the store is away", "nothing was done")
+		})
+	}
+	if left, _ := os.ReadDir(root); len(left) != 1 {
+		t.Errorf("made: %v", left)
 	}
 }
 

@@ -33,7 +33,7 @@ func TestADiskThatIsFull(t *testing.T) {
 				abi.SFTPPut{OnNode: on("n1"), Path: d + "/f", Local: "up", Overwrite: true},
 				yellow,
 			)
-			refused(t, err, "disk_full", gate.Failed, "bytes left")
+			refused(t, err, "disk_full", gate.Failed, "no space is left")
 			if old, _ := os.ReadFile(d + "/f"); string(old) != "old" {
 				t.Errorf("the file now holds %d bytes", len(old))
 			}

@@ -28,7 +28,7 @@ func toolsCommand(g *global) *cobra.Command {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), h.lock.Checksum())
 				return err
 			}
-			principal, err := h.cfg.Caller()
+			principal, err := h.cliPrincipal()
 			if err != nil {
 				return err
 			}
@@ -65,7 +65,7 @@ func toolsCommand(g *global) *cobra.Command {
 						t.Plugin.Name,
 						tier.String(),
 						h.door.Visible(cmd.Context(), principal, "cli", t, gate.Targets{}),
-						h.hidden(t),
+						h.withheld(t),
 						t.Title,
 						t.Description,
 						t.Runs,

@@ -1,0 +1,41 @@
+package remote
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// notPermitted is the code of what a node's own guard refused: nothing ran.
+const notPermitted = "not_permitted_on_node"
+
+// guardOf returns which guard of the node refused a command, and the remedy, or "" if none did.
+// Guards answer with these exit codes, one line on stderr and nothing on stdout. A command that
+// runs can imitate that, which costs nobody but itself its result.
+func guardOf(e ended) string {
+	said := bytes.TrimSpace(e.stderr)
+	if len(e.stdout) > 0 || bytes.Count(said, []byte("\n")) > 0 {
+		return ""
+	}
+	has := func(words string) bool { return bytes.Contains(said, []byte(words)) }
+	starts := func(words string) bool { return bytes.HasPrefix(said, []byte(words)) }
+	switch {
+	case e.exit == 126 && starts("caponier-gate: "):
+		return "caponier-gate, the forced command of this key, does not list it. If it should " +
+			"run, an administrator of the node uncomments or adds its line in " +
+			"/usr/local/sbin/caponier-gate there"
+	case (e.exit == 126 || e.exit == 127) && has("/caponier-gate: ") &&
+		(has("No such file") || has("not found") || has("ermission denied")):
+		return fmt.Sprintf("authorized_keys names caponier-gate as the forced command, and the "+
+			"node cannot run it (%q). Install it there as /usr/local/sbin/caponier-gate, owned by "+
+			"root, mode 0755 (docs/first-node.md)", clip(said))
+	case e.exit == 1 && (starts("sudo: a password is required") ||
+		starts("sudo: a terminal is required") ||
+		starts("Sorry, user ") && has("is not allowed to execute")):
+		return fmt.Sprintf("sudo does not let the login user run it without a password (%q). If "+
+			"it should run, an administrator of the node adds it to /etc/sudoers.d/caponier there",
+			clip(said))
+	}
+	return ""
+}
+
+func clip(b []byte) []byte { return b[:min(len(b), 120)] }

@@ -1,0 +1,202 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/pkg/sftp"
+)
+
+// cleanRemote accepts a path in its one form: absolute, without . or .., without doubled or
+// trailing slashes.
+func cleanRemote(p string) (string, error) {
+	switch {
+	case !path.IsAbs(p) || path.Clean(p) != p || strings.HasPrefix(p, "//"):
+		return "", failed("not_a_path",
+			"%q must be an absolute path without . or .. or doubled slashes", p)
+	case strings.ContainsRune(p, 0) || len(p) > 4096 || strings.Count(p, "/") > 128:
+		return "", failed("not_a_path",
+			"path has a NUL, more than 4096 bytes or more than 128 parts")
+	}
+	return p, nil
+}
+
+// resolve returns the real path of p, with every symbolic link replaced. info is nil when the path
+// does not exist but its parent does. Some servers leave links in the answer to REALPATH
+// (draft-ietf-secsh-filexfer-02, section 6.11, does not forbid it), so each part is examined, all
+// of them in parallel, which costs one round trip.
+func (f *files) resolve(p string) (real string, info fs.FileInfo, err error) {
+	for range 16 {
+		if p, err = f.RealPath(p); err != nil {
+			return "", nil, err
+		}
+		if p, err = cleanRemote(p); err != nil {
+			return "", nil, err
+		}
+		link, info, err := f.firstLink(p)
+		if err != nil || link == "" {
+			return p, info, err
+		}
+		target, err := f.ReadLink(link)
+		if err != nil {
+			return "", nil, err
+		}
+		if !path.IsAbs(target) {
+			target = path.Join(path.Dir(link), target)
+		}
+		p = path.Join(target, strings.TrimPrefix(p, link))
+	}
+	return "", nil, failed("not_a_path", "%q has too many symbolic links", p)
+}
+
+// firstLink returns the first part of a path that is a symbolic link, or "" and what the path is.
+func (f *files) firstLink(p string) (link string, info fs.FileInfo, err error) {
+	var parts []string
+	for i := 1; i < len(p); i++ {
+		if p[i] == '/' {
+			parts = append(parts, p[:i])
+		}
+	}
+	parts = append(parts, p)
+	found := make([]result[fs.FileInfo], len(parts))
+	var all sync.WaitGroup
+	for i, part := range parts {
+		all.Go(func() {
+			found[i].v, found[i].err = guarded(func() (fs.FileInfo, error) { return f.lstat(part) })
+		})
+	}
+	all.Wait()
+	for i, part := range parts {
+		switch err := found[i].err; {
+		case i == len(parts)-1 && errors.Is(err, fs.ErrNotExist):
+			return "", nil, nil
+		case err != nil:
+			return "", nil, err
+		case kind(found[i].v) == "symlink":
+			return part, nil, nil
+		}
+	}
+	return "", found[len(found)-1].v, nil
+}
+
+// lstat never returns neither a description nor an error.
+func (f *files) lstat(p string) (fs.FileInfo, error) {
+	info, err := f.Lstat(p)
+	if err == nil && info == nil {
+		err = broke("no attributes and no error")
+	}
+	return info, err
+}
+
+// look finds the facts of a path. A path that is to be removed keeps its last part: the link itself
+// is removed, not what it points to.
+func (f *files) look(p string, follow bool) (gate.FileFacts, fs.FileInfo, error) {
+	if _, err := cleanRemote(p); err != nil {
+		return gate.FileFacts{}, nil, err
+	}
+	var real string
+	var info fs.FileInfo
+	var err error
+	if follow {
+		real, info, err = f.resolve(p)
+	} else if real, _, err = f.resolve(path.Dir(p)); err == nil {
+		real = path.Join(real, path.Base(p))
+		if info, err = f.lstat(real); errors.Is(err, fs.ErrNotExist) {
+			info, err = nil, nil
+		}
+	}
+	if err != nil || info == nil {
+		return gate.FileFacts{RealPath: real}, nil, err
+	}
+	return gate.FileFacts{RealPath: real, Exists: true, Type: kind(info),
+		Bytes: max(info.Size(), 0), Mode: uint32(info.Mode().Perm())}, info, nil
+}
+
+// again finds the facts once more, and returns an error when they are not those that were decided
+// on. Sizes may differ: logs grow.
+func (f *files) again(
+	p string, follow bool, decided gate.FileFacts,
+) (gate.FileFacts, fs.FileInfo, error) {
+	now, info, err := f.look(p, follow)
+	if err != nil {
+		return now, nil, err
+	}
+	if now.RealPath != decided.RealPath || now.Exists != decided.Exists ||
+		now.Type != decided.Type {
+		return now, nil, failed("changed",
+			"%q was %s when it was decided and is %s now; nothing was done",
+			p, describe(decided), describe(now))
+	}
+	return now, info, nil
+}
+
+func describe(f gate.FileFacts) string {
+	if !f.Exists {
+		return fmt.Sprintf("%q, which does not exist,", f.RealPath)
+	}
+	return fmt.Sprintf("%s %q", f.Type, f.RealPath)
+}
+
+// kinds of files by the type bits of their mode, as policies name them.
+var fileKinds = map[uint32]string{0o100000: "file", 0o040000: "dir", 0o120000: "symlink",
+	0o010000: "fifo", 0o140000: "socket", 0o060000: "device", 0o020000: "device"}
+
+// kind is the type of a file. A file whose server does not say what it is, or says what no file can
+// be, is "other".
+func kind(info fs.FileInfo) string {
+	s, is := info.Sys().(*sftp.FileStat)
+	if !is {
+		return "other"
+	}
+	return cmp.Or(fileKinds[s.Mode&0o170000], "other")
+}
+
+func owner(i fs.FileInfo) [2]uint32 {
+	if s, is := i.Sys().(*sftp.FileStat); is {
+		return [2]uint32{s.UID, s.GID}
+	}
+	return [2]uint32{}
+}
+
+func fileInfo(i fs.FileInfo) abi.FileInfo {
+	v := abi.FileInfo{Type: kind(i), Size: max(i.Size(), 0),
+		Mode: abi.Mode(i.Mode().Perm()), MTime: i.ModTime().Unix()}
+	if v.Name = i.Name(); !utf8.ValidString(v.Name) {
+		v.Name, v.NameB64 = "", base64.StdEncoding.EncodeToString([]byte(v.Name))
+	}
+	return v
+}
+
+// entries reads at most limit entries of a directory, sorted by name, and reports whether there are
+// more. The library reads a directory to its end; one without end is cut off by its bytes.
+func (f *files) entries(ctx context.Context, dir string, limit int) ([]fs.FileInfo, bool, error) {
+	f.listMu.Lock()
+	defer f.listMu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var cut atomic.Bool
+	// a name of 255 bytes comes twice, with its attributes
+	f.wire.listing.Store(&listing{left: 256<<10 + int64(limit)*768, cut: func() {
+		cut.Store(true)
+		cancel()
+	}})
+	defer f.wire.listing.Store(nil)
+	infos, err := f.ReadDirContext(ctx, dir)
+	if err != nil && !cut.Load() {
+		return nil, false, err
+	}
+	slices.SortFunc(infos, func(a, b fs.FileInfo) int { return cmp.Compare(a.Name(), b.Name()) })
+	return infos[:min(limit, len(infos))], cut.Load() || len(infos) > limit, nil
+}
