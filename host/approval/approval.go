@@ -191,10 +191,8 @@ func (o Options) base() string {
 
 // plainClient sends webhooks without redirects, proxies or cookies.
 func plainClient() *http.Client {
-	return &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 func (o Options) withDefaults() Options {

@@ -53,9 +53,7 @@ func TestAYesIsUsedOnceByTheSameCallAlone(t *testing.T) {
 			w.approve(w.waits(call()))
 			again := call()
 			again.ID, again.Source, again.Args.Value = "call2", "stdio", map[string]any{
-				"guest_id":  int64(105),
-				"confirmed": true,
-			}
+				"guest_id": int64(105), "confirmed": true}
 			d := red
 			d.Revision = "rev2"
 			if got, err := w.a.Confirm(t.Context(), again, seen(again, d), quiet); err != nil ||
@@ -75,12 +73,8 @@ func TestSixteenCallsInTwoProcessesGetOneYes(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 16 {
 			all.Go(func() {
-				got, err := []*approval.Approvals{w.a, second}[i%2].Confirm(
-					t.Context(),
-					call(),
-					seen(call(), red),
-					quiet,
-				)
+				got, err := []*approval.Approvals{w.a, second}[i%2].Confirm(t.Context(), call(),
+					seen(call(), red), quiet)
 				if w := (*gate.Waiting)(nil); errors.As(err, &w) {
 					waiting.Add(1)
 				} else if err == nil && got.State == "approved" {
@@ -92,11 +86,8 @@ func TestSixteenCallsInTwoProcessesGetOneYes(t *testing.T) {
 		}
 		all.Wait()
 		if yes.Load() != 1 || waiting.Load() != 15 {
-			t.Fatalf(
-				"%d calls were confirmed and %d wait; want 1 and 15",
-				yes.Load(),
-				waiting.Load(),
-			)
+			t.Fatalf("%d calls were confirmed and %d wait; want 1 and 15", yes.Load(),
+				waiting.Load())
 		}
 	}
 }
@@ -154,12 +145,8 @@ func TestACallWakesSoonAfterAnotherProcessDecides(t *testing.T) {
 				if err == nil {
 					_, err = other.Decide(
 						t.Context(),
-						approval.Verdict{
-							Request: list[0].ID,
-							Channel: "cli",
-							Approve: true,
-							By:      "bob",
-						},
+						approval.Verdict{Request: list[0].ID, Channel: "cli", Approve: true,
+							By: "bob"},
 					)
 				}
 				if err != nil {
@@ -288,17 +275,13 @@ func TestWhoMayApprove(t *testing.T) {
 func TestANoIsToldWithItsReasonAndStays(t *testing.T) {
 	w := newWorld(t)
 	id := w.waits(call())
-	_, err := w.a.Decide(
-		t.Context(),
-		approval.Verdict{Request: id, Channel: "cli", By: "bob", Note: "not \x1b[31mtoday"},
-	)
+	_, err := w.a.Decide(t.Context(),
+		approval.Verdict{Request: id, Channel: "cli", By: "bob", Note: "not \x1b[31mtoday"})
 	must(t, err)
 	for range 2 {
 		_, err = w.a.Confirm(t.Context(), call(), seen(call(), red), quiet)
-		if msg := refusedFor(t, err, "approval.denied").Error(); !strings.Contains(
-			msg,
-			"bob said no",
-		) ||
+		if msg := refusedFor(t, err, "approval.denied").Error(); !strings.Contains(msg,
+			"bob said no") ||
 			!strings.Contains(msg, "not ‹U+001B›[31mtoday") {
 			t.Errorf("it says %q", msg)
 		}
@@ -349,19 +332,14 @@ func TestWhatCannotBeAskedIsRefused(t *testing.T) {
 func TestAPersonSeesAllThatMatters(t *testing.T) {
 	w := newWorld(t)
 	c := call()
-	c.Args.Value = map[string]any{
-		"guest_id": int64(105),
-		"why":      "safe\u202eevil",
-		"nested":   map[string]any{"a": []any{"b"}},
-	}
+	c.Args.Value = map[string]any{"guest_id": int64(105), "why": "safe\u202eevil",
+		"nested": map[string]any{"a": []any{"b"}}}
 	c.Commands = []gate.Command{
 		{
 			Arg:   "command",
 			Guest: true,
-			Lowered: gate.Lowered{
-				Parsed: true,
-				Calls:  []gate.Simple{{Argv: []string{"echo", "a b", "it's"}}},
-			},
+			Lowered: gate.Lowered{Parsed: true,
+				Calls: []gate.Simple{{Argv: []string{"echo", "a b", "it's"}}}},
 		},
 	}
 	d := seen(c, red) // what policy shows; the call itself holds more
@@ -373,10 +351,8 @@ func TestAPersonSeesAllThatMatters(t *testing.T) {
 		c.Commands,
 		gate.Command{
 			Arg: "other",
-			Lowered: gate.Lowered{
-				Parsed: true,
-				Calls:  []gate.Simple{{Argv: []string{"login", "-p", "hunter2"}}},
-			},
+			Lowered: gate.Lowered{Parsed: true,
+				Calls: []gate.Simple{{Argv: []string{"login", "-p", "hunter2"}}}},
 		},
 	)
 	_, err := w.a.Confirm(t.Context(), c, seen(c, d), quiet)
@@ -411,8 +387,7 @@ func TestOptions(t *testing.T) {
 		"an approver that is no name":   {approval.Options{Approvers: []string{"ann smith"}}, "approval.approvers"},
 		"waiting for ever":              {approval.Options{Wait: time.Hour}, "approval.wait"},
 		"a yes for ever":                {approval.Options{Expires: 48 * time.Hour}, "approval.expires"},
-		"no bound on a flood":           {approval.Options{PerPrincipal: -1}, "approval.per_principal"},
-	} {
+		"no bound on a flood":           {approval.Options{PerPrincipal: -1}, "approval.per_principal"}} {
 		if err := tt.o.Validate(); err == nil || !strings.Contains(err.Error(), tt.why) {
 			t.Errorf("%s: %v, want %s", name, err, tt.why)
 		}

@@ -111,12 +111,10 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 		u        *user
 		channels []string
 		change   func(*approval.Options)
-	}{
-		"only a client that cannot ask":       {&user{}, []string{approval.Client}, nil},
+	}{"only a client that cannot ask": {&user{}, []string{approval.Client}, nil},
 		"only a page that is not there":       {&user{can: true}, []string{approval.Web}, func(o *approval.Options) { o.Listen = "" }},
 		"no channel at all":                   {&user{can: true}, nil, nil},
-		"a channel that this host never knew": {&user{can: true}, []string{"post"}, nil},
-	} {
+		"a channel that this host never knew": {&user{can: true}, []string{"post"}, nil}} {
 		t.Run(name+" is a refusal, and nobody is bothered", func(t *testing.T) {
 			if tt.change == nil {
 				tt.change = func(*approval.Options) {}
@@ -153,10 +151,8 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 			!strings.Contains(err.Error(), "takes no yes of ann") {
 			t.Errorf("ann, who is not named: %v", err)
 		}
-		_, err = w.a.Decide(
-			t.Context(),
-			approval.Verdict{Request: id, Approve: true, By: "bob", Channel: approval.Terminal},
-		)
+		_, err = w.a.Decide(t.Context(),
+			approval.Verdict{Request: id, Approve: true, By: "bob", Channel: approval.Terminal})
 		must(t, err)
 		d.Obligations.Approvers = []string{"ann"} // by now
 		_, err = w.a.Confirm(t.Context(), call(), d, quiet)
@@ -194,13 +190,8 @@ func TestAnAnswerIsJournaledBeforeItCounts(t *testing.T) {
 		t.Fatalf("without a journal: %v, %s", err, w.state(id))
 	}
 	w.journal.broken, w.journal.records = nil, nil
-	said := approval.Verdict{
-		Request: id,
-		Approve: true,
-		By:      "ann",
-		Channel: "cli",
-		Note:    "ticket 4711",
-	}
+	said := approval.Verdict{Request: id, Approve: true, By: "ann", Channel: "cli",
+		Note: "ticket 4711"}
 	_, err := w.a.Decide(t.Context(), said)
 	must(t, err)
 	if len(w.journal.records) != 2 {
@@ -274,8 +265,7 @@ func TestAnApproverLooksOnPurpose(t *testing.T) {
 		t.Errorf("%d, looked %q:\n%s", p.status, looked, p.body)
 	}
 	w.a, w.s = w.process(
-		func(o *approval.Options) { o.Approvers = []string{"AGENT-A"}; o.Looks = []string{"x"}; o.Look = nil },
-	)
+		func(o *approval.Options) { o.Approvers = []string{"AGENT-A"}; o.Looks = []string{"x"}; o.Look = nil })
 	if b := w.signedIn("AGENT-A"); strings.Contains(
 		b.send("GET", "/approvals/"+id, nil).body,
 		"/look",
@@ -308,12 +298,8 @@ func TestThePageSaysWhenItsYesDoesNotCount(t *testing.T) {
 func TestAWaitingCallIsToldThatItWaits(t *testing.T) {
 	w := newWorld(t, func(o *approval.Options) { o.Wait = time.Millisecond })
 	var said []string
-	_, err := w.a.Confirm(
-		t.Context(),
-		call(),
-		seen(call(), red),
-		func(m string) { said = append(said, m) },
-	)
+	_, err := w.a.Confirm(t.Context(), call(), seen(call(), red),
+		func(m string) { said = append(said, m) })
 	if err == nil || len(said) != 1 ||
 		!strings.Contains(said[0], "waiting for a person to approve") ||
 		!strings.Contains(said[0], "/approvals/") {

@@ -28,8 +28,7 @@ var pageCSS string
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"show": plaintext.Show, "lines": showLines,
-	"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
-}).Parse(pageHTML))
+	"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }}).Parse(pageHTML))
 
 const (
 	cookieName = "caponier_approvals"

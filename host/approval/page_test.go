@@ -63,10 +63,8 @@ func (b *browser) send(method, path string, form url.Values, change ...func(*htt
 			b.t.Errorf("%s %s: %s is %q, want %q", method, path, name, res.Header.Get(name), want)
 		}
 	}
-	if csp := res.Header.Get("Content-Security-Policy"); !strings.HasPrefix(
-		csp,
-		"default-src 'none'",
-	) ||
+	if csp := res.Header.Get("Content-Security-Policy"); !strings.HasPrefix(csp,
+		"default-src 'none'") ||
 		strings.Contains(csp, "script") ||
 		strings.Contains(csp, "unsafe") {
 		b.t.Errorf("%s %s: the policy %q", method, path, csp)
@@ -243,11 +241,8 @@ func TestALinkSignsInOnce(t *testing.T) {
 	w := newWorld(t)
 	other, _ := w.process()
 	try := func(a *approval.Approvals, ticket string) int {
-		return (&browser{t: t, h: a.Handler()}).send(
-			"POST",
-			"/approvals/login",
-			url.Values{"ticket": {ticket}},
-		).status
+		return (&browser{t: t, h: a.Handler()}).send("POST", "/approvals/login",
+			url.Values{"ticket": {ticket}}).status
 	}
 	fresh := func() string {
 		link, _, err := w.a.Link("ann")
@@ -273,11 +268,8 @@ func TestALinkSignsInOnce(t *testing.T) {
 	if s := try(w.a, w.signedIn("ann").cookie.Value); s != 401 {
 		t.Errorf("a session as a link: %d", s)
 	}
-	b := &browser{
-		t:      t,
-		h:      w.a.Handler(),
-		cookie: &http.Cookie{Name: "caponier_approvals", Value: good},
-	}
+	b := &browser{t: t, h: w.a.Handler(),
+		cookie: &http.Cookie{Name: "caponier_approvals", Value: good}}
 	if p := b.send("GET", "/approvals", nil); p.status != 401 {
 		t.Errorf("a link as a session: %d", p.status)
 	}
@@ -436,15 +428,8 @@ func TestGuessedIDsTellNothing(t *testing.T) {
 	w := newWorld(t)
 	id := w.waits(call())
 	nobody := &browser{t: t, h: w.a.Handler()}
-	real, guess := nobody.send(
-		"GET",
-		"/approvals/"+id,
-		nil,
-	), nobody.send(
-		"GET",
-		"/approvals/aaaaaaaaaaaaaaaa",
-		nil,
-	)
+	real, guess := nobody.send("GET", "/approvals/"+id, nil), nobody.send("GET",
+		"/approvals/aaaaaaaaaaaaaaaa", nil)
 	if real.status != 401 || real.status != guess.status || real.body != guess.body {
 		t.Errorf("a request that exists: %d, one that does not: %d", real.status, guess.status)
 	}
@@ -485,17 +470,14 @@ func TestMarkupInWhatAnAgentSendsStaysText(t *testing.T) {
 	hostile := `</pre></div><form method=post action=/approvals/x><button name=verdict value=approve>OK</button></form><script>alert(1)</script><img src=x onerror=alert(1)>{{.Form}}` + "\u202e\x00"
 	c.Args.Value = map[string]any{"x": hostile, hostile: "y"}
 	c.Principal.ID, c.Tool.Runs, c.Tool.Commands, c.Targets.Services = "<b>agent", hostile, []string{
-		hostile,
-	}, []string{
+		hostile}, []string{
 		hostile,
 	}
 	c.Commands = []gate.Command{
 		{
 			Arg: "x",
-			Lowered: gate.Lowered{
-				Parsed: true,
-				Calls:  []gate.Simple{{Argv: []string{"echo", hostile}}},
-			},
+			Lowered: gate.Lowered{Parsed: true,
+				Calls: []gate.Simple{{Argv: []string{"echo", hostile}}}},
 		},
 	}
 	d := red
@@ -568,8 +550,7 @@ func TestTheWebhookCarriesALinkAndNoAuthority(t *testing.T) {
 func TestADeadWebhookIsNoYes(t *testing.T) {
 	redirected := atomic.Bool{}
 	elsewhere := httptest.NewServer(
-		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected.Store(true) }),
-	)
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected.Store(true) }))
 	defer elsewhere.Close()
 	hook := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
 	defer hook.Close()
@@ -582,11 +563,7 @@ func TestADeadWebhookIsNoYes(t *testing.T) {
 	w.a.Close()
 	if took := time.Since(began); took > 2*time.Second || redirected.Load() ||
 		w.state(id) != approval.Waiting {
-		t.Errorf(
-			"Close took %s, redirect followed %v, the request is %s",
-			took,
-			redirected.Load(),
-			w.state(id),
-		)
+		t.Errorf("Close took %s, redirect followed %v, the request is %s", took, redirected.Load(),
+			w.state(id))
 	}
 }

@@ -10,9 +10,7 @@ import (
 // all.
 func FuzzTicket(f *testing.F) {
 	a, err := New(
-		Options{Approvers: []string{"ann", "bob"}, KeyFile: filepath.Join(f.TempDir(), "key")},
-		nil,
-	)
+		Options{Approvers: []string{"ann", "bob"}, KeyFile: filepath.Join(f.TempDir(), "key")}, nil)
 	if err != nil {
 		f.Fatal(err)
 	}

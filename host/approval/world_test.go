@@ -42,16 +42,10 @@ func (w *world) process(change ...func(*approval.Options)) (*approval.Approvals,
 	w.t.Helper()
 	s, err := store.Open(store.Options{Dir: w.dir, Now: w.now})
 	must(w.t, err)
-	o := approval.Options{
-		Wait:      20 * time.Millisecond,
-		Poll:      5 * time.Millisecond,
-		Approvers: []string{"ann", "bob", "Agent-A"},
-		Listen:    "127.0.0.1:8443",
-		KeyFile:   filepath.Join(w.dir, "approval.key"),
-		Journal:   &w.journal,
-		Now:       w.now,
-		Log:       slog.New(slog.DiscardHandler),
-	}
+	o := approval.Options{Wait: 20 * time.Millisecond, Poll: 5 * time.Millisecond,
+		Approvers: []string{"ann", "bob", "Agent-A"}, Listen: "127.0.0.1:8443",
+		KeyFile: filepath.Join(w.dir, "approval.key"), Journal: &w.journal, Now: w.now,
+		Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&o)
 	}
@@ -74,18 +68,11 @@ func call() *gate.Call {
 		ID:        "call1",
 		Source:    "http",
 		Principal: gate.Principal{ID: "agent-a", Auth: "token"},
-		Tool: &gate.Tool{
-			Kind:     "tool",
-			Name:     "delete_guest",
-			Runs:     "pct destroy VMID",
+		Tool: &gate.Tool{Kind: "tool", Name: "delete_guest", Runs: "pct destroy VMID",
 			Commands: []string{"pct destroy", "pct status"},
-			Plugin:   gate.Plugin{Name: "guests", Version: "1.0.0", Digest: "sha256:aa"},
-		},
-		Args: gate.Args{Value: map[string]any{"guest_id": int64(105)}, Digest: "sha256:105"},
-		Targets: gate.Targets{
-			Nodes: []string{"pve1"},
-			VMIDs: []string{"105"},
-		},
+			Plugin:   gate.Plugin{Name: "guests", Version: "1.0.0", Digest: "sha256:aa"}},
+		Args:         gate.Args{Value: map[string]any{"guest_id": int64(105)}, Digest: "sha256:105"},
+		Targets:      gate.Targets{Nodes: []string{"pve1"}, VMIDs: []string{"105"}},
 		Nodes:        []gate.Node{{Name: "pve1", Cluster: "lab", Host: "192.0.2.1"}},
 		Confirmation: gate.Confirmation{State: "none"},
 	}
@@ -97,10 +84,8 @@ var red = gate.Decision{
 	Failed:        []string{"confirmation"},
 	Denied:        []gate.Reason{{ID: "confirmation", Msg: "needs a person"}},
 	Revision:      "rev1",
-	Obligations: gate.Obligations{
-		Channels:  []string{approval.Terminal, approval.Web},
-		Approvers: []string{"*"},
-	},
+	Obligations: gate.Obligations{Channels: []string{approval.Terminal, approval.Web},
+		Approvers: []string{"*"}},
 }
 
 // seen adds what policy shows of a call.
@@ -155,10 +140,8 @@ func (w *world) waits(c *gate.Call) string {
 
 func (w *world) approve(id string) {
 	w.t.Helper()
-	_, err := w.a.Decide(
-		w.t.Context(),
-		approval.Verdict{Request: id, Approve: true, By: "ann", Channel: "cli"},
-	)
+	_, err := w.a.Decide(w.t.Context(),
+		approval.Verdict{Request: id, Approve: true, By: "ann", Channel: "cli"})
 	must(w.t, err)
 }
 

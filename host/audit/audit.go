@@ -3,41 +3,32 @@
 package audit
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/trusted"
 )
 
 // Options of a journal.
 type Options struct {
-	// of all processes, default state/journal; made with mode 0700
+	// Dir is shared by all processes, which begin files of their own; it is made with mode 0700.
 	Dir string `koanf:"dir" path:"true"`
-	// a chain goes on in a new file after that many bytes, default 64 MiB
+	// MaxFileBytes is the size at which a chain goes on in a new file, 0 for 64 MiB.
 	MaxFileBytes int64            `koanf:"-"`
 	Now          func() time.Time `koanf:"-"` // nil for time.Now
 }
 
-// Validate fills in defaults.
-func (o *Options) Validate() error {
-	if o.Dir == "" {
-		o.Dir = filepath.Join("state", "journal")
-	}
-	if o.MaxFileBytes == 0 {
-		o.MaxFileBytes = 64 << 20
-	}
-	if o.MaxFileBytes < 4096 {
-		return fmt.Errorf("audit.max_file_bytes is %d, want at least 4096", o.MaxFileBytes)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
+// Validate returns an error that names the key that is wrong.
+func (o Options) Validate() error {
+	if o.MaxFileBytes != 0 && o.MaxFileBytes < 4096 {
+		return fmt.Errorf("audit.max_file_bytes: %d is under 4096", o.MaxFileBytes)
 	}
 	return nil
 }
@@ -62,65 +53,17 @@ type Journal struct {
 
 var _ gate.Journal = (*Journal)(nil)
 
-// file is the part of *os.File that a journal uses.
-type file interface {
-	WriteAt(p []byte, off int64) (int, error)
-	Truncate(size int64) error
-	Stat() (os.FileInfo, error)
-	Sync() error
-	Close() error
-}
-
-// segment is one file of the chain.
-type segment struct {
-	f          file
-	id         os.FileInfo // identifies the file that was created
-	path, name string
-	size       int64          // bytes of whole entries
-	torn       bool           // there may be bytes after them
-	written    int64          // entries before this seq are in the file
-	synced     int64          // and those before this one are on the disk
-	failed     error          // why the file was given up
-	busy       sync.WaitGroup // syncs that run without mu
-}
-
-// inPlace returns an error unless the file still has its name and exactly the bytes that were
-// written to it. Entries of a file that was deleted, moved, replaced or cut are not in the journal.
-func (s *segment) inPlace() error {
-	info, err := os.Lstat(s.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("the journal file %s was deleted or moved while in use", s.name)
-	case err != nil:
-		return fmt.Errorf("the journal file %s cannot be examined: %w", s.name, err)
-	case !os.SameFile(info, s.id):
-		return fmt.Errorf("the journal file %s was replaced while in use", s.name)
-	case info.Size() < s.size:
-		return fmt.Errorf("the journal file %s was cut from %d to %d bytes while in use",
-			s.name, s.size, info.Size())
-	case info.Size() > s.size && !s.torn:
-		return fmt.Errorf("another process appended %d bytes to the journal file %s",
-			info.Size()-s.size, s.name)
-	}
-	return nil
-}
-
-// trim removes what a failed write left after the last whole entry.
-func (s *segment) trim() error {
-	if !s.torn {
-		return nil
-	}
-	if err := s.f.Truncate(s.size); err != nil {
-		return fmt.Errorf("removing a half-written entry from %s: %w", s.name, err)
-	}
-	s.torn = false
-	return nil
-}
-
 // Open begins a chain for this process. The directory must not be writable for other accounts.
 func Open(o Options) (*Journal, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
+	}
+	if o.Dir == "" {
+		o.Dir = filepath.Join("state", "journal")
+	}
+	o.MaxFileBytes = cmp.Or(o.MaxFileBytes, 64<<20)
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("opening the journal: %w", err)
@@ -136,20 +79,6 @@ func (j *Journal) start() error {
 		return fmt.Errorf("opening the journal in %s: %w", j.opt.Dir, err)
 	}
 	return j.flush()
-}
-
-// checkDir returns an error if other accounts may write to the directory. It is called for every
-// new file, because the directory may have been replaced.
-func checkDir(dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return fmt.Errorf("the journal directory: %w", err)
-	}
-	if info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("others may write to %s (mode %04o); chmod 700 it, or set "+
-			"[audit] dir to a directory of its own", dir, info.Mode().Perm())
-	}
-	return nil
 }
 
 // Intent writes a record. When it returns nil, the record is in the journal's file under the
@@ -308,8 +237,8 @@ func (j *Journal) ready() error {
 	if j.seg != nil && j.seg.size < j.opt.MaxFileBytes {
 		return nil
 	}
-	if err := checkDir(j.opt.Dir); err != nil {
-		return err
+	if err := trusted.Dir(j.opt.Dir); err != nil { // it may have been replaced
+		return fmt.Errorf("the journal directory: %w", err)
 	}
 	if j.next == "" {
 		j.next = j.newName()
@@ -413,17 +342,3 @@ func (j *Journal) Close() error {
 }
 
 func (j *Journal) now() time.Time { return j.opt.Now().UTC() }
-
-const nameTime = "20060102T150405.000000"
-
-// newName makes names that sort in the order of the chain, also when the clock is set back.
-func (j *Journal) newName() string {
-	now := j.now().Truncate(time.Microsecond)
-	if !now.After(j.began) {
-		now = j.began.Add(time.Microsecond)
-	}
-	j.began = now
-	var b [4]byte
-	rand.Read(b[:])
-	return fmt.Sprintf("%s-%d-%x.jsonl", now.Format(nameTime), os.Getpid(), b)
-}

@@ -176,10 +176,8 @@ func TestVerifyFinds(t *testing.T) {
 			j.Close()
 			path := filepath.Join(j.opt.Dir, all(t, j.opt.Dir)[0].File)
 			// a later run, which sees this one
-			open(
-				t,
-				Options{Dir: j.opt.Dir, Now: func() time.Time { return time.Now().Add(time.Hour) }},
-			).Close()
+			open(t,
+				Options{Dir: j.opt.Dir, Now: func() time.Time { return time.Now().Add(time.Hour) }}).Close()
 			before, _ := os.ReadFile(path)
 			after := c.edit(string(before))
 			if err := os.WriteFile(path, []byte(after), 0o600); err != nil {
@@ -230,10 +228,8 @@ func TestVerifyFindsWholeFiles(t *testing.T) {
 			now := time.Now()
 			j := open(
 				t,
-				Options{
-					MaxFileBytes: 4096,
-					Now:          func() time.Time { now = now.Add(time.Millisecond); return now },
-				},
+				Options{MaxFileBytes: 4096,
+					Now: func() time.Time { now = now.Add(time.Millisecond); return now }},
 			)
 			if err := j.KeepPolicy("r1", []byte("tar")); err != nil {
 				t.Fatal(err)
@@ -247,10 +243,8 @@ func TestVerifyFindsWholeFiles(t *testing.T) {
 				}
 			}
 			j.Close()
-			open(
-				t,
-				Options{Dir: j.opt.Dir, Now: func() time.Time { return now.Add(time.Hour) }},
-			).Close()
+			open(t,
+				Options{Dir: j.opt.Dir, Now: func() time.Time { return now.Add(time.Hour) }}).Close()
 			names, _ := files(j.opt.Dir)
 			if err := c.do(j.opt.Dir+"/", names); err != nil {
 				t.Fatal(err)
@@ -258,13 +252,8 @@ func TestVerifyFindsWholeFiles(t *testing.T) {
 			r := verify(t, j.opt.Dir)
 			if c.problem == "" != r.OK() || !strings.Contains(fmt.Sprint(r.Problems), c.problem) ||
 				!strings.Contains(fmt.Sprint(r.Warnings), c.warnings) {
-				t.Errorf(
-					"problems %v, warnings %v, want %q %q",
-					r.Problems,
-					r.Warnings,
-					c.problem,
-					c.warnings,
-				)
+				t.Errorf("problems %v, warnings %v, want %q %q", r.Problems, r.Warnings, c.problem,
+					c.warnings)
 			}
 		})
 	}
@@ -280,13 +269,11 @@ func TestOpenRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		o   Options
 		why string
-	}{
-		"a file for a directory":                {Options{Dir: file}, "not a directory"},
-		"a directory that others may write to":  {Options{Dir: shared}, "chmod 700"},
+	}{"a file for a directory": {Options{Dir: file}, "not a directory"},
+		"a directory that others may write to":  {Options{Dir: shared}, "can be written by other users"},
 		"a directory that cannot be made":       {Options{Dir: "/proc/x/journal"}, "opening the journal"},
 		"a directory that cannot be written to": {Options{Dir: "/proc/self"}, "opening the journal in /proc/self"},
-		"a size without room for an entry":      {Options{Dir: dir, MaxFileBytes: 10}, "max_file_bytes is 10"},
-	} {
+		"a size without room for an entry":      {Options{Dir: dir, MaxFileBytes: 10}, "max_file_bytes: 10"}} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Open(c.o); err == nil || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("got %v, want %q", err, c.why)

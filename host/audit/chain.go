@@ -98,11 +98,8 @@ func encode(e Entry) (line []byte, hash string, err error) {
 	}
 	body := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	if len(body)+tailSize > maxLine {
-		return nil, "", fmt.Errorf(
-			"a journal entry of %d bytes is over the limit of %d",
-			len(body),
-			maxLine,
-		)
+		return nil, "", fmt.Errorf("a journal entry of %d bytes is over the limit of %d", len(body),
+			maxLine)
 	}
 	sum := sha256.Sum256(body)
 	hash = hex.EncodeToString(sum[:])

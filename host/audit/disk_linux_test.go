@@ -14,16 +14,14 @@ import (
 func TestRealFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Log(
-			"not root, so no file system of its own; TestFullDiskRefusesAndRecovers has the same with an injected fault",
-		)
+			"not root, so no file system of its own; TestFullDiskRefusesAndRecovers has the same with an injected fault")
 		return
 	}
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=0700"); err != nil {
 		t.Logf(
 			"no tmpfs here (%v); TestFullDiskRefusesAndRecovers has the same with an injected fault",
-			err,
-		)
+			err)
 		return
 	}
 	defer syscall.Unmount(dir, 0)

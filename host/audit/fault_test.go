@@ -83,11 +83,9 @@ func TestFullDiskRefusesAndRecovers(t *testing.T) {
 	for name, c := range map[string]struct {
 		part     int
 		truncate error
-	}{
-		"nothing was written":                         {0, nil},
+	}{"nothing was written": {0, nil},
 		"half an entry was written":                   {100, nil},
-		"half an entry was written and stays a while": {100, errors.New("stuck")},
-	} {
+		"half an entry was written and stays a while": {100, errors.New("stuck")}} {
 		t.Run(name, func(t *testing.T) {
 			j, f := openFaulty(t, Options{})
 			if err := j.Intent(bg, rec("a", "intent"), true); err != nil {
@@ -223,12 +221,8 @@ func TestAPowerCutLosesNoDurableIntent(t *testing.T) {
 	for range 20 {
 		var disk []*volatile
 		j := open(t, Options{MaxFileBytes: 4096})
-		real, first := j.create, &volatile{
-			file:   j.seg.f,
-			path:   filepath.Join(j.opt.Dir, j.seg.name),
-			size:   j.seg.size,
-			synced: j.seg.size,
-		}
+		real, first := j.create, &volatile{file: j.seg.f,
+			path: filepath.Join(j.opt.Dir, j.seg.name), size: j.seg.size, synced: j.seg.size}
 		j.seg.f, disk = first, append(disk, first)
 		j.create = func(path string) (file, error) {
 			f, err := real(path)

@@ -124,8 +124,7 @@ var damages = map[string]struct {
 }{
 	"the file is deleted": {
 		do:    func(t *testing.T, _, path string) func() { must(t, os.Remove(path)); return nil },
-		found: "but that is missing: the journal file .* was deleted or moved while in use",
-	},
+		found: "but that is missing: the journal file .* was deleted or moved while in use"},
 	"the file is moved away": {
 		do: func(t *testing.T, dir, path string) func() {
 			must(t, os.Rename(path, filepath.Join(filepath.Dir(dir), "moved")))
@@ -162,8 +161,7 @@ var damages = map[string]struct {
 	},
 	"the file is copied and emptied": {
 		do:    func(t *testing.T, _, path string) func() { must(t, os.Truncate(path, 0)); return nil },
-		found: "was cut from [0-9]+ to 0 bytes while in use",
-	},
+		found: "was cut from [0-9]+ to 0 bytes while in use"},
 	"the file is cut": {
 		do: func(t *testing.T, _, path string) func() {
 			info, err := os.Stat(path)
@@ -193,8 +191,7 @@ var damages = map[string]struct {
 	},
 	"the directory is deleted": {
 		do:      func(t *testing.T, dir, _ string) func() { must(t, os.RemoveAll(dir)); return nil },
-		refused: true,
-	},
+		refused: true},
 	"the directory is replaced": {
 		do: func(t *testing.T, dir, _ string) func() {
 			must(t, os.Rename(dir, dir+".old"))

@@ -128,12 +128,8 @@ func TestTornEndIsNoTampering(t *testing.T) {
 			t.Errorf("cut at byte %d: problems %v, warnings %v", cut, r.Problems, r.Warnings)
 		}
 		if whole := strings.Count(string(data[:cut]), "\n"); len(all(t, j.opt.Dir)) != whole {
-			t.Errorf(
-				"cut at byte %d: read %d of %d whole entries",
-				cut,
-				len(all(t, j.opt.Dir)),
-				whole,
-			)
+			t.Errorf("cut at byte %d: read %d of %d whole entries", cut, len(all(t, j.opt.Dir)),
+				whole)
 		}
 	}
 }

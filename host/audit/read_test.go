@@ -33,10 +33,8 @@ func TestRecordsMergesProcessesByTime(t *testing.T) {
 	begin := func(second int) *Journal {
 		return open(
 			t,
-			Options{
-				Dir: dir,
-				Now: func() time.Time { return start.Add(time.Duration(second) * time.Second) },
-			},
+			Options{Dir: dir,
+				Now: func() time.Time { return start.Add(time.Duration(second) * time.Second) }},
 		)
 	}
 	a, b, c := begin(0), begin(3), begin(100)
@@ -85,10 +83,8 @@ func TestRecordsReportsABadFileAndGoesOn(t *testing.T) {
 	for i := range 2 {
 		j := open(
 			t,
-			Options{
-				Dir: dir,
-				Now: func() time.Time { return time.Now().Add(time.Duration(i) * time.Hour) },
-			},
+			Options{Dir: dir,
+				Now: func() time.Time { return time.Now().Add(time.Duration(i) * time.Hour) }},
 		)
 		r := rec(fmt.Sprint(i), "intent")
 		r.Time = j.now()
@@ -199,10 +195,8 @@ func TestARecordHoldsNoOutput(t *testing.T) {
 	door := gate.New(gate.Options{
 		Throttle: &fair.Refusals{},
 		Decider:  allow{}, Journal: j, Ledger: allow{}, Lowerer: allow{}, Runner: leaky{canary}, Mode: func() gate.Mode { return gate.Mode{} },
-		Executors: map[string]gate.Executor{
-			"sftp_read":  leaky{canary},
-			"sftp_write": leaky{canary},
-		},
+		Executors: map[string]gate.Executor{"sftp_read": leaky{canary},
+			"sftp_write": leaky{canary}},
 		Nodes: []gate.Node{{Name: "pve1", Default: true}},
 	})
 	tool := &gate.Tool{
@@ -263,21 +257,12 @@ type leaky struct{ canary string }
 
 func (l leaky) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
 	r.Operate(ctx, abi.SFTPRead{OnNode: abi.OnNode{Node: "pve1"}, Path: "/x"})
-	r.Operate(
-		ctx,
-		abi.SFTPWrite{
-			OnNode: abi.OnNode{Node: "pve1"},
-			Path:   "/x",
-			Data:   abi.Data{Text: l.canary},
-		},
-	)
+	r.Operate(ctx,
+		abi.SFTPWrite{OnNode: abi.OnNode{Node: "pve1"}, Path: "/x", Data: abi.Data{Text: l.canary}})
 	return gate.Output{JSON: json.RawMessage(`{"content":"` + l.canary + `"}`)}, nil
 }
 
-func (l leaky) Lookup(
-	context.Context,
-	gate.Question,
-) (gate.Facts, error) {
+func (l leaky) Lookup(context.Context, gate.Question) (gate.Facts, error) {
 	return gate.Facts{}, nil
 }
 func (l leaky) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gate.Result, error) {
@@ -319,14 +304,8 @@ func TestTree(t *testing.T) {
 		},
 	)
 	write(
-		gate.Record{
-			Type:   "intent",
-			Kind:   "call",
-			ID:     "9",
-			CallID: "c2",
-			Tier:   "green",
-			Source: "http",
-		},
+		gate.Record{Type: "intent", Kind: "call", ID: "9", CallID: "c2", Tier: "green",
+			Source: "http"},
 	)
 	write(
 		gate.Record{
@@ -343,15 +322,8 @@ func TestTree(t *testing.T) {
 		},
 	)
 	write(
-		gate.Record{
-			Type:       "outcome",
-			Kind:       "operation",
-			ID:         "2",
-			Outcome:    gate.Succeeded,
-			Exit:       &exit,
-			Bytes:      7,
-			DurationUS: 1500,
-		},
+		gate.Record{Type: "outcome", Kind: "operation", ID: "2", Outcome: gate.Succeeded,
+			Exit: &exit, Bytes: 7, DurationUS: 1500},
 	)
 	write(
 		gate.Record{
@@ -369,24 +341,13 @@ func TestTree(t *testing.T) {
 		},
 	)
 	write(
-		gate.Record{
-			Type:       "outcome",
-			Kind:       "call",
-			ID:         "1",
-			Outcome:    gate.Succeeded,
-			Refused:    1,
-			DurationUS: 12_345_678,
-		},
+		gate.Record{Type: "outcome", Kind: "call", ID: "1", Outcome: gate.Succeeded, Refused: 1,
+			DurationUS: 12_345_678},
 	)
 	write(
-		gate.Record{
-			Type:   "refused",
-			Kind:   "call",
-			ID:     "5",
-			CallID: "c3",
+		gate.Record{Type: "refused", Kind: "call", ID: "5", CallID: "c3",
 			Failed: []string{"protected"},
-			Denied: []gate.Reason{{ID: "protected", Msg: "103 is protected:\nbackup"}},
-		},
+			Denied: []gate.Reason{{ID: "protected", Msg: "103 is protected:\nbackup"}}},
 	)
 	j.Close()
 	var b strings.Builder
@@ -394,7 +355,7 @@ func TestTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `2026-11-21 14:00:00.000  agent-a  exec  yellow  via stdio  call c1
-│    nodes pve1 · vmids 101 · $ echo \x1b[2J
+│    nodes pve1 · vmids 101 · $ echo ‹U+001B›[2J
 ├─ ssh_exec  on pve1  yellow: $ pct exec 101 -- sh -c 'echo it'\''s'
 │    ✓ succeeded  exit 0  7 bytes  1.5ms
 ├─ sftp_read (looking)  on pve1: read /etc/shadow
@@ -404,7 +365,7 @@ func TestTree(t *testing.T) {
 
 2026-11-21 14:00:00.000  agent-a  exec  call c3
 └─ ✗ REFUSED  checks that did not hold: protected
-       protected: 103 is protected:\nbackup
+       protected: 103 is protected:‹U+000A›backup
 
 2026-11-21 14:00:00.000  agent-a  exec  green  via http  call c2
 └─ ? no outcome: it still runs, or its process ended before it could say
@@ -431,15 +392,9 @@ func FuzzEntry(f *testing.F) {
 		for _, s := range []*string{&kind, &principal, &op, &tool} {
 			*s = strings.ToValidUTF8(*s, "?") // else encoding/json replaces what is not
 		}
-		r := gate.Record{
-			Type:      kind,
-			Principal: principal,
-			Input:     json.RawMessage(input),
-			Op:        op,
-			Tool:      tool,
-			Time:      time.UnixMilli(seq % 1e12),
-			Denied:    []gate.Reason{{ID: op, Msg: tool}},
-		}
+		r := gate.Record{Type: kind, Principal: principal, Input: json.RawMessage(input), Op: op,
+			Tool: tool, Time: time.UnixMilli(seq % 1e12),
+			Denied: []gate.Reason{{ID: op, Msg: tool}}}
 		line, hash, err := encode(Entry{Seq: seq, Prev: kind, Record: &r})
 		if err != nil {
 			t.Fatal(err)
@@ -503,11 +458,9 @@ func FuzzTree(f *testing.F) {
 			Code:      msg,
 			SHA256:    who,
 			Outcome:   gate.Outcome(msg),
-			Failed: []string{
-				msg,
-			},
-			Denied: []gate.Reason{{ID: who, Msg: msg}},
-			Input:  json.RawMessage(input),
+			Failed:    []string{msg},
+			Denied:    []gate.Reason{{ID: who, Msg: msg}},
+			Input:     json.RawMessage(input),
 		}
 		end := r
 		end.Type = "outcome"
@@ -544,8 +497,7 @@ func TestTreeTellsTheStoryOfAnApproval(t *testing.T) {
 		{Type: "intent", Kind: "approval", ID: "5", CallID: "c4", Op: "approve"},
 	} {
 		r.Time, r.Principal, r.Tool = at.Add(
-			time.Duration(i)*time.Second,
-		), "agent-a", "delete_guest"
+			time.Duration(i)*time.Second), "agent-a", "delete_guest"
 		write := j.Outcome
 		if r.Type != "outcome" {
 			write = func(ctx context.Context, r gate.Record) error { return j.Intent(ctx, r, false) }
@@ -570,8 +522,8 @@ func TestTreeTellsTheStoryOfAnApproval(t *testing.T) {
 │    vmids 105 · approved by ann
 └─ ✓ succeeded  0s
 
-2026-11-21 14:00:06.000  bob  denies delete_guest of agent-a  via cli  request x\x1b  call c3
-│    note: not\ntoday
+2026-11-21 14:00:06.000  bob  denies delete_guest of agent-a  via cli  request x‹U+001B›  call c3
+│    note: not‹U+000A›today
 └─ ! the answer was not taken: it came too late, or cannot be kept
 
 2026-11-21 14:00:07.000  ?  denies delete_guest of agent-a  call c4

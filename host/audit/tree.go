@@ -7,58 +7,54 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
 // Tree prints the journal for people: each call once it has ended, with its operations and how each
-// ended, refused ones with the checks that did not hold. Calls without an outcome come when records
-// end. Times are in UTC.
+// ended, refused ones with the checks that did not hold. Calls without an outcome follow when
+// records end. Times are in UTC. It stops at the first error.
 func Tree(w io.Writer, records iter.Seq2[Entry, error]) error {
 	calls, answers := map[string]*callTree{}, map[string]gate.Record{}
 	for e, err := range records {
 		if err != nil {
 			return err
 		}
-		r := e.Record
-		if r == nil {
-			continue
-		}
-		if r.Kind == "approval" {
+		text := ""
+		switch r := e.Record; {
+		case r == nil:
+		case r.Kind == "approval":
 			if answers[r.ID] = *r; r.Type != "intent" {
+				text = answer(*r)
 				delete(answers, r.ID)
-				if err := printAnswer(w, *r); err != nil {
-					return err
-				}
 			}
-			continue
-		}
-		c := calls[r.CallID]
-		if c == nil {
-			c = &callTree{outcomes: map[string]gate.Record{}}
-			calls[r.CallID] = c
-		}
-		if c.add(*r) {
-			delete(calls, r.CallID)
-			if err := c.print(w); err != nil {
-				return err
+		default:
+			c := calls[r.CallID]
+			if c == nil {
+				c = &callTree{outcomes: map[string]gate.Record{}}
+				calls[r.CallID] = c
+			}
+			if c.add(*r) {
+				text = c.String()
+				delete(calls, r.CallID)
 			}
 		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(answers)) {
-		if err := printAnswer(w, answers[id]); err != nil {
+		if _, err := io.WriteString(w, text); err != nil {
 			return err
 		}
+	}
+	var b strings.Builder
+	for _, id := range slices.Sorted(maps.Keys(answers)) {
+		b.WriteString(answer(answers[id]))
 	}
 	for _, id := range slices.Sorted(maps.Keys(calls)) { // ids sort by time
-		if err := calls[id].print(w); err != nil {
-			return err
-		}
+		b.WriteString(calls[id].String())
 	}
-	return nil
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // callTree is what is known of one call.
@@ -81,28 +77,21 @@ func (c *callTree) add(r gate.Record) bool {
 	return r.Kind == "call" && r.Type != "intent"
 }
 
-func (c *callTree) print(w io.Writer) error {
+const stamp = "2006-01-02 15:04:05.000"
+
+func (c *callTree) String() string {
 	var b strings.Builder
 	call := c.call
 	if call == nil { // its intent is in a file that is gone, or it is still to come
 		call = &gate.Record{Tool: "?"}
 		if len(c.ops) > 0 {
 			op := c.ops[0]
-			call = &gate.Record{
-				Time:      op.Time,
-				CallID:    op.CallID,
-				Principal: op.Principal,
-				Tool:      op.Tool,
-			}
+			call = &gate.Record{Time: op.Time, CallID: op.CallID, Principal: op.Principal,
+				Tool: op.Tool}
 		}
 	}
-	fmt.Fprintf(
-		&b,
-		"%s  %s  %s",
-		call.Time.UTC().Format("2006-01-02 15:04:05.000"),
-		clean(call.Principal),
-		clean(call.Tool),
-	)
+	fmt.Fprintf(&b, "%s  %s  %s", call.Time.UTC().Format(stamp), clean(call.Principal),
+		clean(call.Tool))
 	word(&b, "", call.Tier)
 	word(&b, "via ", call.Source)
 	word(&b, "call ", call.CallID)
@@ -122,49 +111,38 @@ func (c *callTree) print(w io.Writer) error {
 		c.end(&b, "\n│    ", op)
 	}
 	c.end(&b, "\n└─ ", *call)
-	b.WriteString("\n\n")
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String() + "\n\n"
 }
 
-// printAnswer tells what a person said about a call that waited.
-func printAnswer(w io.Writer, r gate.Record) error {
+// answer tells what a person said about a call that waited.
+func answer(r gate.Record) string {
 	v := gate.Verdict{By: "?"}
 	if r.Verdict != nil {
 		v = *r.Verdict
 	}
-	said := map[bool]string{true: "approves", false: "denies"}[v.Approve]
+	said, lasts := "denies", "until it expires"
+	if v.Approve {
+		said, lasts = "approves", "once"
+	}
 	var b strings.Builder
-	fmt.Fprintf(
-		&b,
-		"%s  %s  %s %s of %s",
-		r.Time.UTC().Format("2006-01-02 15:04:05.000"),
-		clean(v.By),
-		said,
-		clean(r.Tool),
-		clean(r.Principal),
-	)
+	fmt.Fprintf(&b, "%s  %s  %s %s of %s", r.Time.UTC().Format(stamp), clean(v.By), said,
+		clean(r.Tool), clean(r.Principal))
 	word(&b, "via ", v.Channel)
 	word(&b, "request ", v.Request)
 	word(&b, "call ", r.CallID)
 	if v.Note != "" {
 		b.WriteString("\n│    note: " + clean(v.Note))
 	}
+	b.WriteString("\n└─ ")
 	switch {
 	case r.Type == "intent":
-		b.WriteString(
-			"\n└─ ? no outcome: its process ended before it could say whether the answer counts",
-		)
+		b.WriteString("? no outcome: its process ended before it could say whether the answer counts")
 	case r.Outcome != gate.Succeeded:
-		b.WriteString("\n└─ ! the answer was not taken: it came too late, or cannot be kept")
+		b.WriteString("! the answer was not taken: it came too late, or cannot be kept")
 	default:
-		b.WriteString(
-			"\n└─ ✓ the answer counts, " + map[bool]string{true: "once", false: "until it expires"}[v.Approve],
-		)
+		b.WriteString("✓ the answer counts, " + lasts)
 	}
-	b.WriteString("\n\n")
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String() + "\n\n"
 }
 
 // end tells how a call or an operation ended.
@@ -174,28 +152,17 @@ func (c *callTree) end(b *strings.Builder, indent string, r gate.Record) {
 		return
 	}
 	if r.Type == "refused" {
-		fmt.Fprintf(
-			b,
-			"%s✗ REFUSED  checks that did not hold: %s",
-			indent,
-			clean(strings.Join(r.Failed, ", ")),
-		)
+		fmt.Fprintf(b, "%s✗ REFUSED  checks that did not hold: %s", indent,
+			clean(strings.Join(r.Failed, ", ")))
 		for _, d := range r.Denied {
-			fmt.Fprintf(
-				b,
-				"%s    %s: %s",
-				strings.ReplaceAll(indent, "└─", "  "),
-				clean(d.ID),
-				clean(d.Msg),
-			)
+			fmt.Fprintf(b, "%s    %s: %s", strings.ReplaceAll(indent, "└─", "  "), clean(d.ID),
+				clean(d.Msg))
 		}
 		return
 	}
 	o, ended := c.outcomes[r.ID]
 	if !ended {
-		b.WriteString(
-			indent + "? no outcome: it still runs, or its process ended before it could say",
-		)
+		b.WriteString(indent + "? no outcome: it still runs, or its process ended before it could say")
 		return
 	}
 	mark := "✓"
@@ -263,7 +230,8 @@ func summary(input json.RawMessage) string {
 		return ""
 	}
 	var parts []string
-	for _, kind := range []string{"nodes", "vmids", "services", "hosts", "paths", "guest_paths", "local_paths"} {
+	for _, kind := range []string{"nodes", "vmids", "services", "hosts", "paths", "guest_paths",
+		"local_paths"} {
 		if list := in.Targets[kind]; len(list) > 0 {
 			parts = append(parts, kind+" "+strings.Join(list, " "))
 		}
@@ -285,14 +253,13 @@ func summary(input json.RawMessage) string {
 	if in.HTTP != nil {
 		parts = append(parts, in.HTTP.Method+" "+in.HTTP.Host+in.HTTP.Path)
 	}
-	if in.Confirmation.State == "approved" && in.Command == nil && in.File == nil &&
-		in.HTTP == nil {
+	if in.Confirmation.State == "approved" && in.Command == nil && in.File == nil && in.HTTP == nil {
 		parts = append(parts, "approved by "+in.Confirmation.By)
 	}
 	return clean(strings.Join(parts, " · "))
 }
 
-// words shows argv so that it can be told where each word ends. It is for reading, not for a shell.
+// words quotes argv so that the end of each word shows. It is for reading, not for a shell.
 func words(argv []string) string {
 	shown := make([]string, len(argv))
 	for i, w := range argv {
@@ -304,19 +271,4 @@ func words(argv []string) string {
 }
 
 // clean makes text from anywhere harmless for a terminal, and short.
-func clean(s string) string {
-	const limit = 400
-	cut := ""
-	if len(s) > limit {
-		s, cut = strings.ToValidUTF8(s[:limit], ""), "…"
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if strconv.IsPrint(r) {
-			b.WriteRune(r)
-			continue
-		}
-		b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-	}
-	return b.String() + cut
-}
+func clean(s string) string { return plaintext.Show(plaintext.Short(s, 400)) }

@@ -72,8 +72,7 @@ func (o *Options) Validate() error {
 	}
 	if o.MaxBytes < 0 || o.PerPrincipal < 0 || o.TTL < time.Second || o.MaxTTL < o.TTL {
 		return errors.New(
-			"blob: max_bytes and per_principal must not be negative, ttl at least 1s and max_ttl at least ttl",
-		)
+			"blob: max_bytes and per_principal must not be negative, ttl at least 1s and max_ttl at least ttl")
 	}
 	return nil
 }
@@ -110,12 +109,8 @@ func New(o Options) (*Blobs, error) {
 		return nil, fmt.Errorf("making blob.dir: %w", err)
 	}
 	if info, err := os.Stat(o.Dir); err != nil || info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf(
-			"blob.dir %s must be its user's alone: chmod 0700 %s (%v)",
-			o.Dir,
-			o.Dir,
-			err,
-		)
+		return nil, fmt.Errorf("blob.dir %s must be its user's alone: chmod 0700 %s (%v)", o.Dir,
+			o.Dir, err)
 	}
 	root, err := os.OpenRoot(o.Dir)
 	if err != nil {
@@ -151,55 +146,36 @@ func (b *Blobs) Close() error {
 
 // Keep sets data aside for a principal for ttl, 0 for the default, and returns its id and URI.
 func (b *Blobs) Keep(
-	ctx context.Context,
-	principal, name, media string,
-	data []byte,
-	ttl time.Duration,
+	ctx context.Context, principal, name, media string, data []byte, ttl time.Duration,
 ) (id, uri string, err error) {
 	e, err := b.keep(ctx, principal, name, media, data, ttl)
 	return e.ID, scheme + e.ID, err
 }
 
 func (b *Blobs) keep(
-	ctx context.Context,
-	principal, name, media string,
-	data []byte,
-	ttl time.Duration,
+	ctx context.Context, principal, name, media string, data []byte, ttl time.Duration,
 ) (Entry, error) {
 	kind, _, err := mime.ParseMediaType(media)
 	switch ttl = cmp.Or(ttl, b.opts.TTL); {
 	case principal == "":
 		return Entry{}, fail("bad_request", "a blob needs an owner")
 	case name == "" || utf8.RuneCountInString(name) > 128 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == '/' || r == '\\' }):
-		return Entry{}, fail(
-			"bad_request",
-			"name: want 1 to 128 characters that show, without slashes",
-		)
+		return Entry{}, fail("bad_request",
+			"name: want 1 to 128 characters that show, without slashes")
 	case err != nil || len(media) > 128 || !strings.Contains(kind, "/"):
 		return Entry{}, fail("bad_request", "mime: want a media type such as text/plain")
 	case ttl < time.Second || ttl > b.opts.MaxTTL:
 		return Entry{}, fail("bad_request", "ttl_s: want 1 to %d", int(b.opts.MaxTTL.Seconds()))
 	case int64(len(data)) > b.opts.MaxBytes:
-		return Entry{}, fail(
-			"too_large",
-			"%d bytes are more than the %d of one blob (blob.max_bytes)",
-			len(data),
-			b.opts.MaxBytes,
-		)
+		return Entry{}, fail("too_large",
+			"%d bytes are more than the %d of one blob (blob.max_bytes)", len(data),
+			b.opts.MaxBytes)
 	}
 	b.expire(ctx)
 	now := b.opts.Now()
 	sum := sha256.Sum256(data)
-	e := Entry{
-		ID:        newID(),
-		Principal: principal,
-		Name:      name,
-		MIME:      media,
-		Bytes:     int64(len(data)),
-		SHA256:    hex.EncodeToString(sum[:]),
-		Created:   now,
-		Expires:   now.Add(ttl),
-	}
+	e := Entry{ID: newID(), Principal: principal, Name: name, MIME: media, Bytes: int64(len(data)),
+		SHA256: hex.EncodeToString(sum[:]), Created: now, Expires: now.Add(ttl)}
 	if err := b.write(e.ID, data); err != nil {
 		return Entry{}, fail("failed", "keeping a blob: %v", err)
 	}
@@ -267,9 +243,7 @@ type chunk struct {
 
 // Execute writes or reads a blob of the caller. The error is a *gate.OpError.
 func (b *Blobs) Execute(
-	ctx context.Context,
-	q gate.Question,
-	d gate.Decision,
+	ctx context.Context, q gate.Question, d gate.Decision,
 ) (gate.Result, error) {
 	if !d.Allow {
 		return gate.Result{}, fail("refused", "%s was not allowed", q.Op.Import())
@@ -299,16 +273,12 @@ func (b *Blobs) Execute(
 
 // open finds a blob. Another principal's, an expired one and none are the same to the caller.
 func (b *Blobs) open(
-	ctx context.Context,
-	principal string,
-	op abi.BlobRead,
+	ctx context.Context, principal string, op abi.BlobRead,
 ) (Entry, *os.File, error) {
 	id := strings.TrimPrefix(op.Blob, scheme)
 	if !idForm.MatchString(id) || op.Offset < 0 || op.MaxBytes < 0 {
-		return Entry{}, nil, fail(
-			"bad_request",
-			"want the id of a blob, and offset and max_bytes that are not negative",
-		)
+		return Entry{}, nil, fail("bad_request",
+			"want the id of a blob, and offset and max_bytes that are not negative")
 	}
 	e, err := b.opts.Index.Blob(ctx, principal, id)
 	if err != nil || e.ID != id || e.Principal != principal {
@@ -333,10 +303,8 @@ type copied struct {
 // is gone.
 func (b *Blobs) copy(ctx context.Context, principal string, op abi.BlobRead) (copied, error) {
 	if b.opts.Save == nil || op.Offset != 0 || op.MaxBytes != 0 {
-		return copied{}, fail(
-			"bad_request",
-			"a blob is copied to the workspace as a whole, without offset and max_bytes, on a host that has one",
-		)
+		return copied{}, fail("bad_request",
+			"a blob is copied to the workspace as a whole, without offset and max_bytes, on a host that has one")
 	}
 	e, f, err := b.open(ctx, principal, op)
 	if err != nil {
@@ -367,19 +335,14 @@ func (w *whole) Read(p []byte) (int, error) {
 }
 
 func (e Entry) damaged() error {
-	return fail(
-		"failed",
+	return fail("failed",
 		"blob %s is not what was kept: its file in blob.dir was cut short or changed; make it again",
-		e.ID,
-	)
+		e.ID)
 }
 
 // read gives what is there from an offset on.
 func (b *Blobs) read(
-	ctx context.Context,
-	principal string,
-	op abi.BlobRead,
-	most int64,
+	ctx context.Context, principal string, op abi.BlobRead, most int64,
 ) (chunk, error) {
 	e, f, err := b.open(ctx, principal, op)
 	if err != nil {

@@ -79,11 +79,9 @@ func lab(t *testing.T, o Options) (*Blobs, *index) {
 }
 
 func do(b *Blobs, who string, op abi.Op) (gate.Result, error) {
-	return b.Execute(
-		context.Background(),
+	return b.Execute(context.Background(),
 		gate.Question{Call: &gate.Call{Principal: gate.Principal{ID: who}}, Op: op},
-		gate.Decision{Allow: true},
-	)
+		gate.Decision{Allow: true})
 }
 
 func wants(t *testing.T, err error, code, words string) {
@@ -112,11 +110,8 @@ func files(t *testing.T, b *Blobs) (all []fs.FileInfo) {
 
 func TestABlobIsItsOwnersAlone(t *testing.T) {
 	b, x := lab(t, Options{})
-	res, err := do(
-		b,
-		"alice",
-		abi.BlobWrite{Name: "a.txt", MIME: "text/plain", Data: abi.Data{Text: "hello"}, TTLS: 60},
-	)
+	res, err := do(b, "alice",
+		abi.BlobWrite{Name: "a.txt", MIME: "text/plain", Data: abi.Data{Text: "hello"}, TTLS: 60})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,24 +156,15 @@ func TestABlobIsItsOwnersAlone(t *testing.T) {
 func TestABlobIsReadInPieces(t *testing.T) {
 	b, _ := lab(t, Options{})
 	body := strings.Repeat("0123456789", 250_000) + "\x00\xff"
-	id, uri, err := b.Keep(
-		context.Background(),
-		"alice",
-		"response",
-		"application/octet-stream",
-		[]byte(body),
-		0,
-	)
+	id, uri, err := b.Keep(context.Background(), "alice", "response", "application/octet-stream",
+		[]byte(body), 0)
 	if err != nil || uri != "blob://"+id {
 		t.Fatal(err)
 	}
 	got, reads := "", 0
 	for {
-		res, err := do(
-			b,
-			"alice",
-			abi.BlobRead{Blob: id, Offset: int64(len(got)), MaxBytes: 1 << 30},
-		)
+		res, err := do(b, "alice",
+			abi.BlobRead{Blob: id, Offset: int64(len(got)), MaxBytes: 1 << 30})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,11 +292,8 @@ func TestManyAtOnce(t *testing.T) {
 				res, err := do(
 					b,
 					who,
-					abi.BlobWrite{
-						Name: "n",
-						MIME: "text/plain",
-						Data: abi.Data{Text: fmt.Sprint(i, j)},
-					},
+					abi.BlobWrite{Name: "n", MIME: "text/plain",
+						Data: abi.Data{Text: fmt.Sprint(i, j)}},
 				)
 				if err != nil {
 					t.Error(err)

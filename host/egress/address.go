@@ -22,18 +22,9 @@ var classes = []struct {
 }{
 	{
 		"metadata",
-		prefixes(
-			"169.254.169.254/32",
-			"169.254.170.2/32",
-			"169.254.170.23/32",
-			"169.254.0.23/32",
-			"100.100.100.200/32",
-			"168.63.129.16/32",
-			"192.0.0.192/32",
-			"fd00:ec2::/32",
-			"fd20:ce::254/128",
-			"fe80::a9fe:a9fe/128",
-		),
+		prefixes("169.254.169.254/32", "169.254.170.2/32", "169.254.170.23/32", "169.254.0.23/32",
+			"100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::/32",
+			"fd20:ce::254/128", "fe80::a9fe:a9fe/128"),
 	},
 	{"unspecified", prefixes("0.0.0.0/8", "::/128")},
 	{"loopback", prefixes("127.0.0.0/8", "::1/128")},
@@ -87,13 +78,8 @@ func (e *Egress) resolve(ctx context.Context, host string) ([]gate.Addr, error) 
 		}
 	}
 	if len(addrs) == 0 || len(addrs) > maxAddrs {
-		return nil, fail(
-			"dns",
-			"the name %s has %d addresses, want 1 to %d",
-			host,
-			len(addrs),
-			maxAddrs,
-		)
+		return nil, fail("dns", "the name %s has %d addresses, want 1 to %d", host, len(addrs),
+			maxAddrs)
 	}
 	return addrs, nil
 }

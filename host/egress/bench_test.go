@@ -15,25 +15,19 @@ import (
 func BenchmarkRequest(b *testing.B) {
 	s := httptest.NewServer(
 		http.HandlerFunc(
-			func(rw http.ResponseWriter, r *http.Request) { io.WriteString(rw, "hello") },
-		),
+			func(rw http.ResponseWriter, r *http.Request) { io.WriteString(rw, "hello") }),
 	)
 	defer s.Close()
 	b.Run("egress", func(b *testing.B) {
 		e, err := New(
-			Options{
-				Ledger:       &world{counts: map[string]int64{}},
-				PerHost:      1 << 40,
-				PerPrincipal: 1 << 40,
-			},
+			Options{Ledger: &world{counts: map[string]int64{}}, PerHost: 1 << 40,
+				PerPrincipal: 1 << 40},
 		)
 		if err != nil {
 			b.Fatal(err)
 		}
-		q := gate.Question{
-			Call: &gate.Call{Tool: &gate.Tool{Name: "curl"}},
-			Op:   abi.HTTPRequest{Method: "GET", URL: s.URL + "/"},
-		}
+		q := gate.Question{Call: &gate.Call{Tool: &gate.Tool{Name: "curl"}},
+			Op: abi.HTTPRequest{Method: "GET", URL: s.URL + "/"}}
 		for b.Loop() {
 			f, err := e.Lookup(context.Background(), q)
 			if err != nil {

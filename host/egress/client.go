@@ -11,15 +11,8 @@ import (
 )
 
 // nobody are the classes of addresses that no configuration can mean.
-var nobody = []string{
-	"metadata",
-	"linklocal",
-	"multicast",
-	"broadcast",
-	"unspecified",
-	"reserved",
-	"nat64",
-}
+var nobody = []string{"metadata", "linklocal", "multicast", "broadcast", "unspecified", "reserved",
+	"nat64"}
 
 // Client is for requests of the host itself, to an address that its operator wrote down, such as an
 // identity provider. It verifies certificates, follows no redirects, uses no proxy, keeps no
@@ -36,18 +29,11 @@ func (e *Egress) Client() *http.Client {
 			return nil
 		},
 	}
-	t := &http.Transport{
-		DialContext:            d.DialContext,
-		MaxResponseHeaderBytes: maxHead,
-		ForceAttemptHTTP2:      true,
-		IdleConnTimeout:        e.opts.Timeout,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: e.roots},
-	}
-	return &http.Client{
-		Transport:     bounded{t, e.opts.MaxBody},
-		Timeout:       e.opts.Timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	t := &http.Transport{DialContext: d.DialContext, MaxResponseHeaderBytes: maxHead,
+		ForceAttemptHTTP2: true, IdleConnTimeout: e.opts.Timeout,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: e.roots}}
+	return &http.Client{Transport: bounded{t, e.opts.MaxBody}, Timeout: e.opts.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // bounded ends bodies with an error when they are longer than max.

@@ -51,10 +51,8 @@ func (p *Price) cost(in, out int64) int64 {
 // price is what a request may cost at most: a token is at least one byte, and the answer is as long
 // as the request allows. It is nil at an origin without prices.
 func (e *Egress) price(t target, method string, body []byte) (p *Price, micros int64, err error) {
-	metered := slices.ContainsFunc(
-		e.opts.Prices,
-		func(p Price) bool { return p.origin == t.origin() },
-	)
+	metered := slices.ContainsFunc(e.opts.Prices,
+		func(p Price) bool { return p.origin == t.origin() })
 	if !metered || safe(method) {
 		return nil, 0, nil
 	}
@@ -62,25 +60,16 @@ func (e *Egress) price(t target, method string, body []byte) (p *Price, micros i
 	v, err := abi.Decode(body, len(body))
 	m, ok := v.(map[string]any)
 	if err != nil || !ok {
-		return nil, 0, fail(
-			"cost",
+		return nil, 0, fail("cost",
 			"%s is metered (egress.prices): the body must be one JSON object without repeated keys",
-			t.origin(),
-		)
+			t.origin())
 	}
 	model, _ := m["model"].(string)
-	i := slices.IndexFunc(
-		e.opts.Prices,
-		func(p Price) bool { return p.origin == t.origin() && p.Model == model },
-	)
+	i := slices.IndexFunc(e.opts.Prices,
+		func(p Price) bool { return p.origin == t.origin() && p.Model == model })
 	if i < 0 {
-		return nil, 0, fail(
-			"model",
-			"the model %.64q is not among those of %s (egress.prices): %s",
-			model,
-			t.origin(),
-			strings.Join(e.models(t.origin()), ", "),
-		)
+		return nil, 0, fail("model", "the model %.64q is not among those of %s (egress.prices): %s",
+			model, t.origin(), strings.Join(e.models(t.origin()), ", "))
 	}
 	out, given := int64(0), 0
 	for _, key := range []string{"max_tokens", "max_completion_tokens", "max_output_tokens"} {
@@ -95,12 +84,9 @@ func (e *Egress) price(t target, method string, body []byte) (p *Price, micros i
 		}
 	}
 	if stream, _ := m["stream"].(bool); stream || given == 0 || out < 1 || out > maxTokens {
-		return nil, 0, fail(
-			"cost",
+		return nil, 0, fail("cost",
 			"%s is metered (egress.prices): give max_tokens, 1 to %d, and do not stream",
-			t.origin(),
-			maxTokens,
-		)
+			t.origin(), maxTokens)
 	}
 	p = &e.opts.Prices[i]
 	return p, p.cost(int64(len(body)), out*answers), nil
@@ -117,19 +103,15 @@ func (e *Egress) models(origin string) (names []string) {
 
 // reserve takes the money before anything is sent. settle is never nil.
 func (e *Egress) reserve(
-	ctx context.Context,
-	principal string,
-	micros int64,
+	ctx context.Context, principal string, micros int64,
 ) (settle func(spent int64), err error) {
 	if micros == 0 {
 		return func(int64) {}, nil
 	}
 	if e.opts.Ledger == nil || e.opts.USDMicrosPerDay == 0 {
-		return nil, fail(
-			"cost",
+		return nil, fail("cost",
 			"%d micro-dollars would have to be reserved and there is no budget (egress.usd_micros_per_day)",
-			micros,
-		)
+			micros)
 	}
 	put, err := e.opts.Ledger.Reserve(ctx, principal, micros, e.opts.USDMicrosPerDay)
 	if err != nil {

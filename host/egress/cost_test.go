@@ -73,17 +73,11 @@ func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			mu.Lock()
 			w.reserved, w.settled, w.noMoney, status, answer, reached = nil, nil, tt.noMoney, max(
-				tt.status,
-				200,
-			), tt.answer, 0
+				tt.status, 200), tt.answer, 0
 			mu.Unlock()
 			w.counts = map[string]int64{}
-			op := abi.HTTPRequest{
-				Method:           "POST",
-				URL:              origin + "/v1",
-				Data:             abi.Data{Text: tt.body},
-				ReserveUSDMicros: tt.reserve,
-			}
+			op := abi.HTTPRequest{Method: "POST", URL: origin + "/v1",
+				Data: abi.Data{Text: tt.body}, ReserveUSDMicros: tt.reserve}
 			if tt.url != "" {
 				op.URL = tt.url + "/"
 			}
@@ -105,13 +99,8 @@ func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 				t.Error(err)
 			}
 			if fmt.Sprint(w.reserved) != tt.reserved || fmt.Sprint(w.settled) != tt.settled {
-				t.Errorf(
-					"reserved %v and settled %v, want %s and %s",
-					w.reserved,
-					w.settled,
-					tt.reserved,
-					tt.settled,
-				)
+				t.Errorf("reserved %v and settled %v, want %s and %s", w.reserved, w.settled,
+					tt.reserved, tt.settled)
 			}
 		})
 	}
@@ -124,8 +113,7 @@ func TestAServerThatIsNotReachedCostsNothing(t *testing.T) {
 	w := lab(t, Options{USDMicrosPerDay: 1_000_000})
 	w.names["a.example"], w.listed = []string{"127.0.0.1"}, []string{"a.example"}
 	_, err := w.ask(
-		abi.HTTPRequest{Method: "POST", URL: "http://a.example:1/", ReserveUSDMicros: 50},
-	)
+		abi.HTTPRequest{Method: "POST", URL: "http://a.example:1/", ReserveUSDMicros: 50})
 	failedWith(t, err, "connection", "", gate.Failed)
 	if fmt.Sprint(w.reserved, w.settled) != "[50] [0]" {
 		t.Errorf("reserved %v and settled %v", w.reserved, w.settled)

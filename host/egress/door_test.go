@@ -51,14 +51,9 @@ type world struct {
 }
 
 func lab(t *testing.T, o Options) *world {
-	w := &world{
-		t:       t,
-		opts:    o,
-		names:   map[string][]string{},
-		classes: []string{"global", "loopback"},
-		counts:  map[string]int64{},
-		kept:    map[string]string{},
-	}
+	w := &world{t: t, opts: o, names: map[string][]string{},
+		classes: []string{"global", "loopback"}, counts: map[string]int64{},
+		kept: map[string]string{}}
 	w.opts.Ledger, w.opts.Keeper = w, w
 	w.opts.Resolve = func(_ context.Context, host string) (ips []netip.Addr, err error) {
 		w.lookups = append(w.lookups, host)
@@ -121,8 +116,7 @@ func (w *world) Argv([]string) gate.Command              { return gate.Command{}
 func (w *world) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
 
 func (w *world) Count(
-	_ context.Context,
-	keys ...string,
+	_ context.Context, keys ...string,
 ) (counts []Rate, giveBack func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,9 +128,7 @@ func (w *world) Count(
 }
 
 func (w *world) Reserve(
-	_ context.Context,
-	who string,
-	micros, limit int64,
+	_ context.Context, who string, micros, limit int64,
 ) (func(context.Context, int64) error, error) {
 	if w.noMoney || micros > limit {
 		return nil, errors.New("over the day's limit")
@@ -146,10 +138,7 @@ func (w *world) Reserve(
 }
 
 func (w *world) Keep(
-	_ context.Context,
-	who, name, mime string,
-	data []byte,
-	_ time.Duration,
+	_ context.Context, who, name, mime string, data []byte, _ time.Duration,
 ) (string, string, error) {
 	w.kept[who+" "+mime] = string(data)
 	return "b1", "blob://b1", nil
@@ -169,14 +158,9 @@ func (w *world) ask(op abi.HTTPRequest) (v Response, err error) {
 	if op.Method == "" {
 		op.Method = "GET"
 	}
-	tool := &gate.Tool{
-		Kind:     "tool",
-		Name:     "curl",
-		Imports:  []string{"http_request"},
-		Budget:   time.Minute,
-		Validate: func(map[string]any) error { return nil },
-		Derive:   func(map[string]any) (gate.Targets, []gate.CommandText, error) { return gate.Targets{}, nil, nil },
-	}
+	tool := &gate.Tool{Kind: "tool", Name: "curl", Imports: []string{"http_request"},
+		Budget: time.Minute, Validate: func(map[string]any) error { return nil },
+		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) { return gate.Targets{}, nil, nil }}
 	d := gate.New(
 		gate.Options{
 			Throttle:  &fair.Refusals{},
@@ -194,10 +178,8 @@ func (w *world) ask(op abi.HTTPRequest) (v Response, err error) {
 			}),
 		},
 	)
-	a := d.Call(
-		context.Background(),
-		gate.Request{Source: "cli", Principal: gate.Principal{ID: "p"}, Tool: tool},
-	)
+	a := d.Call(context.Background(),
+		gate.Request{Source: "cli", Principal: gate.Principal{ID: "p"}, Tool: tool})
 	if a.Err != nil {
 		w.t.Fatal(a.Err)
 	}

@@ -29,21 +29,14 @@ type Rate struct {
 // rates; Reserve is contracted by host/store.
 type Ledger interface {
 	Count(ctx context.Context, keys ...string) (counts []Rate, giveBack func(), err error)
-	Reserve(
-		ctx context.Context,
-		principal string,
-		micros, limit int64,
-	) (settle func(ctx context.Context, spent int64) error, err error)
+	Reserve(ctx context.Context, principal string,
+		micros, limit int64) (settle func(ctx context.Context, spent int64) error, err error)
 }
 
 // Keeper keeps a body for a principal and returns the id of the blob.
 type Keeper interface {
-	Keep(
-		ctx context.Context,
-		principal, name, mime string,
-		data []byte,
-		ttl time.Duration,
-	) (id, uri string, err error)
+	Keep(ctx context.Context, principal, name, mime string, data []byte,
+		ttl time.Duration) (id, uri string, err error)
 }
 
 // Options is the table [egress]. Which hosts may be reached is the site's policy, not
@@ -75,16 +68,8 @@ type Options struct {
 
 // Validate fills in the defaults and says everything that is wrong.
 func (o *Options) Validate() error {
-	o.Timeout, o.MaxBody, o.Memory = cmp.Or(
-		o.Timeout,
-		30*time.Second,
-	), cmp.Or(
-		o.MaxBody,
-		10<<20,
-	), cmp.Or(
-		o.Memory,
-		100<<20,
-	)
+	o.Timeout, o.MaxBody, o.Memory = cmp.Or(o.Timeout, 30*time.Second), cmp.Or(o.MaxBody,
+		10<<20), cmp.Or(o.Memory, 100<<20)
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, max(o.Timeout, 2*time.Minute))
 	o.PerHost, o.PerPrincipal = cmp.Or(o.PerHost, 60), cmp.Or(o.PerPrincipal, 300)
 	if o.Resolve == nil {
@@ -99,8 +84,7 @@ func (o *Options) Validate() error {
 		errs = append(
 			errs,
 			errors.New(
-				"timeout must not be more than max_timeout, and it, per_host, per_principal and usd_micros_per_day must not be negative, max_body at most 64 MiB, and memory at least max_body",
-			),
+				"timeout must not be more than max_timeout, and it, per_host, per_principal and usd_micros_per_day must not be negative, max_body at most 64 MiB, and memory at least max_body"),
 		)
 	}
 	names := map[string]bool{}
@@ -180,19 +164,15 @@ func (e *Egress) Lookup(ctx context.Context, q gate.Question) (gate.Facts, error
 // followed is the result's Next. The error is a *gate.OpError; its outcome is Unknown when a
 // request that may have had an effect was sent and no answer came.
 func (e *Egress) Execute(
-	ctx context.Context,
-	q gate.Question,
-	d gate.Decision,
+	ctx context.Context, q gate.Question, d gate.Decision,
 ) (gate.Result, error) {
 	op, ok := q.Op.(abi.HTTPRequest)
 	if !ok || !d.Allow {
 		return gate.Result{}, fail("refused", "%s was not allowed", q.Op.Import())
 	}
 	if len(q.Facts.Addrs) == 0 {
-		return gate.Result{}, fail(
-			"changed",
-			"the host of the request was not looked up before it was decided",
-		)
+		return gate.Result{}, fail("changed",
+			"the host of the request was not looked up before it was decided")
 	}
 	tool := q.Call.Tool.Name
 	t, h, body, c, err := e.check(op, tool)
@@ -253,12 +233,9 @@ func (e *Egress) hold(n int64) (release func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if n > e.opts.Memory-e.held {
-		return nil, fail(
-			"busy",
-			"other requests hold %d of the %d bytes that responses may use; try again",
-			e.held,
-			e.opts.Memory,
-		)
+		return nil, fail("busy",
+			"other requests hold %d of the %d bytes that responses may use; try again", e.held,
+			e.opts.Memory)
 	}
 	e.held += n
 	return func() {
@@ -269,24 +246,17 @@ func (e *Egress) hold(n int64) (release func(), err error) {
 }
 
 func (e *Egress) count(ctx context.Context, principal, host string) error {
-	rates, giveBack, err := e.opts.Ledger.Count(
-		ctx,
-		fmt.Sprintf("http host %q", host),
-		fmt.Sprintf("http principal %q", principal),
-	)
+	rates, giveBack, err := e.opts.Ledger.Count(ctx, fmt.Sprintf("http host %q", host),
+		fmt.Sprintf("http principal %q", principal))
 	if err != nil || len(rates) != 2 {
 		return fail("rate", "the count of requests cannot be kept: %v", err)
 	}
 	for i, limit := range []int64{e.opts.PerHost, e.opts.PerPrincipal} {
 		if rates[i].Count > limit {
 			giveBack()
-			return fail(
-				"rate",
-				"%s: more than %d requests in 60 seconds; come back at %s",
-				[]string{"to " + host, "by " + principal}[i],
-				limit,
-				rates[i].Free.UTC().Format("15:04:05 MST"),
-			)
+			return fail("rate", "%s: more than %d requests in 60 seconds; come back at %s",
+				[]string{"to " + host, "by " + principal}[i], limit,
+				rates[i].Free.UTC().Format("15:04:05 MST"))
 		}
 	}
 	return nil

@@ -37,12 +37,8 @@ func TestARequestIsSentAsItWasDecided(t *testing.T) {
 		io.WriteString(rw, "hello\x00")
 	})
 	v, err := w.ask(
-		abi.HTTPRequest{
-			Method:  "POST",
-			URL:     a + "/p%2Fq?x=1&x=2",
-			Headers: [][2]string{{"x-mine", "v"}},
-			Data:    abi.Data{Text: "body"},
-		},
+		abi.HTTPRequest{Method: "POST", URL: a + "/p%2Fq?x=1&x=2",
+			Headers: [][2]string{{"x-mine", "v"}}, Data: abi.Data{Text: "body"}},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -52,14 +48,8 @@ func TestARequestIsSentAsItWasDecided(t *testing.T) {
 		got.Header.Get("X-Mine") != "v" ||
 		string(body) != "body" ||
 		got.Header.Get("User-Agent") != "caponier" {
-		t.Errorf(
-			"the server got %v %q %q %v %q",
-			got.Method,
-			got.RequestURI,
-			got.Host,
-			got.Header,
-			body,
-		)
+		t.Errorf("the server got %v %q %q %v %q", got.Method, got.RequestURI, got.Host, got.Header,
+			body)
 	}
 	if v.Status != 201 || v.Text != "" || v.B64 != "aGVsbG8A" || v.Bytes != 6 ||
 		fmt.Sprint(v.Hops) != "[]" ||
@@ -71,9 +61,7 @@ func TestARequestIsSentAsItWasDecided(t *testing.T) {
 		len(w.lookups) != 1 {
 		t.Errorf(
 			"journaled %+v after look-ups %v, want the call, the lookup and the effect of one look-up",
-			w.intents,
-			w.lookups,
-		)
+			w.intents, w.lookups)
 	}
 }
 
@@ -101,10 +89,8 @@ func TestRedirectsAreDecidedAgain(t *testing.T) {
 	var reached atomic.Int64
 	secret := w.serve("secret.example", func(http.ResponseWriter, *http.Request) { reached.Add(1) })
 	w.listed = w.listed[:0]
-	end := w.serve(
-		"end.example",
-		func(rw http.ResponseWriter, r *http.Request) { fmt.Fprintf(rw, "%s %v", r.Method, r.Header) },
-	)
+	end := w.serve("end.example",
+		func(rw http.ResponseWriter, r *http.Request) { fmt.Fprintf(rw, "%s %v", r.Method, r.Header) })
 	to := ""
 	a := w.serve("a.example", func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/again" {
@@ -117,11 +103,8 @@ func TestRedirectsAreDecidedAgain(t *testing.T) {
 	ask := func(location string, hops int) (Response, error) {
 		to = location
 		return w.ask(
-			abi.HTTPRequest{
-				URL:     a + "/",
-				MaxHops: hops,
-				Headers: [][2]string{{"X-Api-Key", "k"}, {"Accept", "text/x"}},
-			},
+			abi.HTTPRequest{URL: a + "/", MaxHops: hops,
+				Headers: [][2]string{{"X-Api-Key", "k"}, {"Accept", "text/x"}}},
 		)
 	}
 	_, err := ask(secret+"/", 3)
@@ -131,12 +114,8 @@ func TestRedirectsAreDecidedAgain(t *testing.T) {
 			t.Errorf("the redirect to %s was followed", spelling)
 		}
 	}
-	w.names["rebound.example"], w.listed = []string{
-		"169.254.169.254",
-	}, append(
-		w.listed,
-		"rebound.example",
-	)
+	w.names["rebound.example"], w.listed = []string{"169.254.169.254"}, append(w.listed,
+		"rebound.example")
 	_, err = ask("http://rebound.example/", 3)
 	refusedFor(t, err, "class metadata", "effect")
 	if reached.Load() != 0 {
@@ -152,11 +131,8 @@ func TestRedirectsAreDecidedAgain(t *testing.T) {
 		t.Errorf("across origins the server got %q, %v; want Accept without X-Api-Key", v.Text, err)
 	}
 	if v, err = ask(end+"/", 0); err != nil || v.Status != 302 {
-		t.Errorf(
-			"a redirect that nobody asked to follow gave %+v, %v; want it as the answer",
-			v,
-			err,
-		)
+		t.Errorf("a redirect that nobody asked to follow gave %+v, %v; want it as the answer", v,
+			err)
 	}
 	if v, err = ask("/", 3); err != nil || v.Status != 302 || len(v.Hops) != 3 {
 		t.Errorf("a loop ended with %+v, %v; want the last redirect after 3", v, err)
@@ -169,9 +145,7 @@ func TestTheTimeIsForAllRedirectsTogether(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		http.Redirect(rw, r, "/", http.StatusFound)
 	})
-	_, err := w.ask(
-		abi.HTTPRequest{URL: a + "/", MaxHops: 4, Common: abi.Common{TimeoutMS: 1000}},
-	)
+	_, err := w.ask(abi.HTTPRequest{URL: a + "/", MaxHops: 4, Common: abi.Common{TimeoutMS: 1000}})
 	failedWith(t, err, "timeout", "was over", gate.Failed)
 }
 
@@ -201,14 +175,9 @@ func TestWhatARedirectBecomes(t *testing.T) {
 		"a control character":                        {"GET", 302, "https://a.example/\r\nX: y", "", "not a URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			op := abi.HTTPRequest{
-				Method:     tt.method,
-				URL:        from.String(),
-				Data:       abi.Data{Text: "b"},
-				Headers:    [][2]string{{"Content-Type", "t"}, {"X", "1"}},
-				Credential: "c",
-				MaxHops:    1,
-			}
+			op := abi.HTTPRequest{Method: tt.method, URL: from.String(), Data: abi.Data{Text: "b"},
+				Headers: [][2]string{{"Content-Type", "t"}, {"X", "1"}}, Credential: "c",
+				MaxHops: 1}
 			n, yes, err := next(op, from, tt.status, tt.location)
 			if tt.err != "" {
 				failedWith(t, err, "bad_redirect", tt.err, gate.Failed)
@@ -216,14 +185,8 @@ func TestWhatARedirectBecomes(t *testing.T) {
 			}
 			got := ""
 			if yes {
-				got = fmt.Sprintf(
-					"%s %s %s %v %s",
-					n.Method,
-					n.URL,
-					n.Text,
-					n.Headers,
-					n.Credential,
-				)
+				got = fmt.Sprintf("%s %s %s %v %s", n.Method, n.URL, n.Text, n.Headers,
+					n.Credential)
 			}
 			if err != nil || got != tt.want || yes && (n.Hop != 1 || len(n.Hops) != 1) {
 				t.Errorf("got %q, %v; want %q", got, err, tt.want)
@@ -246,12 +209,8 @@ func TestRebinding(t *testing.T) {
 	}
 	if _, err := w.ask(abi.HTTPRequest{URL: a + "/"}); err != nil || reached.Load() != 1 ||
 		len(w.lookups) != 1 {
-		t.Errorf(
-			"error %v, %d requests after look-ups %v; want one after one",
-			err,
-			reached.Load(),
-			w.lookups,
-		)
+		t.Errorf("error %v, %d requests after look-ups %v; want one after one", err, reached.Load(),
+			w.lookups)
 	}
 	_, err := w.ask(abi.HTTPRequest{URL: a + "/"})
 	refusedFor(t, err, "class metadata", "effect")
@@ -261,20 +220,15 @@ func TestRebinding(t *testing.T) {
 	for why, addrs := range map[string][]gate.Addr{"another class": {{IP: "127.0.0.1", Class: "global"}}, "no facts": nil} {
 		_, err := w.e.Execute(
 			context.Background(),
-			gate.Question{
-				Call:  &gate.Call{Tool: &gate.Tool{Name: "curl"}},
+			gate.Question{Call: &gate.Call{Tool: &gate.Tool{Name: "curl"}},
 				Op:    abi.HTTPRequest{Method: "GET", URL: tg.String()},
-				Facts: gate.Facts{Addrs: addrs},
-			},
+				Facts: gate.Facts{Addrs: addrs}},
 			gate.Decision{Allow: true},
 		)
 		if err == nil || !strings.Contains(err.Error(), "decided") || reached.Load() != 1 {
 			t.Errorf(
 				"%s: error %v after %d requests, want one about what was decided, and no new request",
-				why,
-				err,
-				reached.Load(),
-			)
+				why, err, reached.Load())
 		}
 	}
 	if err := decided([]gate.Addr{{IP: "127.0.0.1", Class: "loopback"}}, "tcp4", "127.0.0.1:81", 80); err == nil {
@@ -391,8 +345,7 @@ func TestNobodyListens(t *testing.T) {
 func TestCertificatesAreVerified(t *testing.T) {
 	s := httptest.NewUnstartedServer(
 		http.HandlerFunc(
-			func(rw http.ResponseWriter, r *http.Request) { io.WriteString(rw, "ok") },
-		),
+			func(rw http.ResponseWriter, r *http.Request) { io.WriteString(rw, "ok") }),
 	)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
@@ -412,8 +365,7 @@ func TestCertificatesAreVerified(t *testing.T) {
 	_, err = w.ask(abi.HTTPRequest{URL: w.named("other.test", s) + "/"})
 	failedWith(t, err, "connection", "not other.test", gate.Failed)
 	old := httptest.NewUnstartedServer(
-		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
-	)
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
 	old.Config.ErrorLog = s.Config.ErrorLog
 	old.StartTLS()
@@ -461,8 +413,7 @@ func TestWhatIsInlineAndWhatIsSaved(t *testing.T) {
 	}{
 		"inline": {inline: true}, "saved": {op: abi.HTTPRequest{Save: true}}, "saved when over max_bytes": {op: abi.HTTPRequest{Save: true, MaxBytes: 6}},
 		"inline when not over max_bytes": {op: abi.HTTPRequest{Save: true, MaxBytes: 7}, inline: true}, "over max_bytes": {op: abi.HTTPRequest{MaxBytes: 6}, code: "too_large"},
-		"over what policy obliges to": {op: abi.HTTPRequest{Save: true}, max: 6, code: "too_large"},
-	} {
+		"over what policy obliges to": {op: abi.HTTPRequest{Save: true}, max: 6, code: "too_large"}} {
 		t.Run(name, func(t *testing.T) {
 			w.ob, w.kept, tt.op.URL = gate.Obligations{MaxBytes: tt.max}, map[string]string{}, a+"/"
 			v, err := w.ask(tt.op)
@@ -503,12 +454,8 @@ func TestGzipIsRead(t *testing.T) {
 }
 
 func TestOptionsThatAreWrongSayWhich(t *testing.T) {
-	good := Credential{
-		Name:    "c",
-		Origins: []string{"https://a.example"},
-		Tools:   []string{"t"},
-		Secret:  "12345678",
-	}
+	good := Credential{Name: "c", Origins: []string{"https://a.example"}, Tools: []string{"t"},
+		Secret: "12345678"}
 	with := func(f func(*Credential)) Options {
 		c := good
 		f(&c)

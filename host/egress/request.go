@@ -20,14 +20,8 @@ const (
 )
 
 // methods are those that a site can list. GET and HEAD are green, so they must stay what they say.
-var methods = []string{
-	http.MethodGet,
-	http.MethodHead,
-	http.MethodPost,
-	http.MethodPut,
-	http.MethodPatch,
-	http.MethodDelete,
-}
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
+	http.MethodPatch, http.MethodDelete}
 
 var (
 	// Many servers read any other sign in a header's name as a dash: X_HTTP_Method_Override would
@@ -83,9 +77,7 @@ func parseURL(s string) (t target, err error) {
 	if len(s) > maxURL ||
 		strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' }) {
 		return t, fmt.Errorf(
-			"a URL is at most %d characters of ASCII without spaces or backslashes",
-			maxURL,
-		)
+			"a URL is at most %d characters of ASCII without spaces or backslashes", maxURL)
 	}
 	u, err := url.Parse(s)
 	if err != nil || !strings.HasPrefix(s, "http://") && !strings.HasPrefix(s, "https://") {
@@ -109,8 +101,7 @@ func parseURL(s string) (t target, err error) {
 	}
 	if len(t.host) > 253 || !hostForm.MatchString(t.host) {
 		return t, fmt.Errorf(
-			"a host is a lower-case ASCII name (xn-- for others) without a final dot, or an IP address in its shortest form",
-		)
+			"a host is a lower-case ASCII name (xn-- for others) without a final dot, or an IP address in its shortest form")
 	}
 	return t, nil
 }
@@ -118,8 +109,7 @@ func parseURL(s string) (t target, err error) {
 // check reads a request as it will be sent, without the credential. The error is a *gate.OpError,
 // or one about the body.
 func (e *Egress) check(
-	op abi.HTTPRequest,
-	tool string,
+	op abi.HTTPRequest, tool string,
 ) (t target, h http.Header, body []byte, c *Credential, err error) {
 	bad := func(format string, args ...any) (target, http.Header, []byte, *Credential, error) {
 		return target{}, nil, nil, nil, fail("bad_request", format, args...)
@@ -147,10 +137,7 @@ func (e *Egress) check(
 			!slices.Contains(c.origins, t.origin()) {
 			return bad(
 				"credential: there is none named %q for the tool %s at %s (egress.credentials)",
-				op.Credential,
-				tool,
-				t.origin(),
-			)
+				op.Credential, tool, t.origin())
 		}
 		if _, given := h[c.Header]; given {
 			return bad("headers: %s is the credential's", c.Header)
@@ -173,8 +160,7 @@ func headers(list [][2]string) (http.Header, error) {
 		if !headerForm.MatchString(name) {
 			return nil, fmt.Errorf(
 				"%.64q is no header name here: want letters, digits and dashes, which all servers read alike",
-				kv[0],
-			)
+				kv[0])
 		}
 		if slices.Contains(forbidden, name) || strings.HasPrefix(name, "Proxy-") {
 			return nil, fmt.Errorf("%s is set by the host alone", name)
@@ -184,10 +170,8 @@ func headers(list [][2]string) (http.Header, error) {
 				value,
 				func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f },
 			) {
-			return nil, fmt.Errorf(
-				"the value of %s has control characters, or spaces around it",
-				name,
-			)
+			return nil, fmt.Errorf("the value of %s has control characters, or spaces around it",
+				name)
 		}
 		if _, twice := h[name]; twice {
 			return nil, fmt.Errorf("%s is there twice", name)
@@ -202,10 +186,7 @@ func safe(method string) bool { return method == http.MethodGet || method == htt
 // next is the operation that a redirect leads to, or false when the answer is the redirect itself:
 // nobody asked to follow it, or it would carry a body to another origin.
 func next(
-	op abi.HTTPRequest,
-	from target,
-	status int,
-	location string,
+	op abi.HTTPRequest, from target, status int, location string,
 ) (abi.HTTPRequest, bool, error) {
 	if !slices.Contains([]int{301, 302, 303, 307, 308}, status) || location == "" ||
 		op.Hop >= op.MaxHops {
@@ -213,40 +194,28 @@ func next(
 	}
 	to, err := from.Parse(location)
 	if err != nil || len(location) > maxURL {
-		return op, false, fail(
-			"bad_redirect",
-			"%s answered %d with a location that is not a URL",
-			from.origin(),
-			status,
-		)
+		return op, false, fail("bad_redirect", "%s answered %d with a location that is not a URL",
+			from.origin(), status)
 	}
 	to.Fragment, to.RawFragment, to.Host = "", "", strings.ToLower(to.Host)
 	t, err := parseURL(to.String())
 	if err != nil {
-		return op, false, fail(
-			"bad_redirect",
-			"%s answered %d with a location that cannot be followed: %v",
-			from.origin(),
-			status,
-			err,
-		)
+		return op, false, fail("bad_redirect",
+			"%s answered %d with a location that cannot be followed: %v", from.origin(), status,
+			err)
 	}
 	if !safe(op.Method) && (status == 303 || op.Method == http.MethodPost && status < 303) {
 		op.Method, op.Data = http.MethodGet, abi.Data{}
-		op.Headers = slices.DeleteFunc(
-			slices.Clone(op.Headers),
-			func(kv [2]string) bool { return strings.HasPrefix(http.CanonicalHeaderKey(kv[0]), "Content-") },
-		)
+		op.Headers = slices.DeleteFunc(slices.Clone(op.Headers),
+			func(kv [2]string) bool { return strings.HasPrefix(http.CanonicalHeaderKey(kv[0]), "Content-") })
 	}
 	if t.origin() != from.origin() {
 		if !safe(op.Method) {
 			return op, false, nil
 		}
 		op.Credential = ""
-		op.Headers = slices.DeleteFunc(
-			slices.Clone(op.Headers),
-			func(kv [2]string) bool { return !slices.Contains(harmless, http.CanonicalHeaderKey(kv[0])) },
-		)
+		op.Headers = slices.DeleteFunc(slices.Clone(op.Headers),
+			func(kv [2]string) bool { return !slices.Contains(harmless, http.CanonicalHeaderKey(kv[0])) })
 	}
 	op.Hops = append(slices.Clone(op.Hops), abi.Hop{Status: status, URL: op.URL})
 	op.URL, op.Hop = to.String(), op.Hop+1

@@ -16,15 +16,8 @@ import (
 
 // never are the classes that policy refuses whatever the site lists
 // (policies/core/check/egress.rego).
-var never = map[string]bool{
-	"linklocal":   true,
-	"metadata":    true,
-	"multicast":   true,
-	"broadcast":   true,
-	"unspecified": true,
-	"reserved":    true,
-	"nat64":       true,
-}
+var never = map[string]bool{"linklocal": true, "metadata": true, "multicast": true,
+	"broadcast": true, "unspecified": true, "reserved": true, "nat64": true}
 
 func TestClasses(t *testing.T) {
 	for class, addrs := range map[string]string{
@@ -73,15 +66,11 @@ func TestMetadataInAllSpellings(t *testing.T) {
 }
 
 func TestNamesOfManyAddressesShowAllOfThem(t *testing.T) {
-	ips := []netip.Addr{
-		netip.MustParseAddr("1.1.1.1"),
-		netip.MustParseAddr("::ffff:1.1.1.1"),
-		netip.MustParseAddr("10.0.0.1"),
-	}
+	ips := []netip.Addr{netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("::ffff:1.1.1.1"),
+		netip.MustParseAddr("10.0.0.1")}
 	e := &Egress{
 		opts: Options{
-			Resolve: func(context.Context, string) ([]netip.Addr, error) { return ips, nil },
-		},
+			Resolve: func(context.Context, string) ([]netip.Addr, error) { return ips, nil }},
 	}
 	addrs, err := e.resolve(context.Background(), "a.example")
 	if err != nil || len(addrs) != 2 || addrs[1] != (gate.Addr{IP: "10.0.0.1", Class: "private"}) {
@@ -102,12 +91,8 @@ func TestRequestsWithTwoMeaningsAreRefused(t *testing.T) {
 		Options{
 			Ledger: &world{},
 			Credentials: []Credential{
-				{
-					Name:    "c",
-					Origins: []string{"https://a.example"},
-					Tools:   []string{"curl"},
-					Secret:  "12345678",
-				},
+				{Name: "c", Origins: []string{"https://a.example"}, Tools: []string{"curl"},
+					Secret: "12345678"},
 			},
 		},
 	)
@@ -198,15 +183,8 @@ func FuzzParseURL(f *testing.F) {
 		}
 		again, err := parseURL(tg.origin() + tg.RequestURI())
 		if err != nil || again.origin() != tg.origin() || again.RequestURI() != tg.RequestURI() {
-			t.Fatalf(
-				"%q goes to %s%s, and read again to %s%s, %v",
-				s,
-				tg.origin(),
-				tg.RequestURI(),
-				again.origin(),
-				again.RequestURI(),
-				err,
-			)
+			t.Fatalf("%q goes to %s%s, and read again to %s%s, %v", s, tg.origin(), tg.RequestURI(),
+				again.origin(), again.RequestURI(), err)
 		}
 		if ip := net.ParseIP(tg.host); (ip != nil) != func() bool { _, err := netip.ParseAddr(tg.host); return err == nil }() {
 			t.Fatalf("%q: two readers differ about whether %q is an address", s, tg.host)
@@ -230,8 +208,7 @@ func FuzzHeaders(f *testing.F) {
 			t.Fatalf("%q: %q became %q, %v", name, value, b.String(), err)
 		}
 		if n, v, _ := strings.Cut(strings.TrimSuffix(b.String(), "\r\n"), ": "); n != http.CanonicalHeaderKey(
-			name,
-		) ||
+			name) ||
 			v != value {
 			t.Fatalf("%q: %q became %q", name, value, b.String())
 		}

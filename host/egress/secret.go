@@ -37,16 +37,12 @@ func (c *Credential) validate() error {
 	case c.Name == "":
 		return errors.New("name is missing")
 	case len(c.Origins) == 0 || len(c.Tools) == 0:
-		return fmt.Errorf(
-			"%s: origins and tools must say where and for which tools it may be used",
-			c.Name,
-		)
+		return fmt.Errorf("%s: origins and tools must say where and for which tools it may be used",
+			c.Name)
 	case len(c.Secret) < minSecret || strings.ContainsFunc(c.Secret, func(r rune) bool { return r < ' ' || r >= 0x7f }):
 		return fmt.Errorf(
 			"%s: secret must be at least %d characters of ASCII on one line; write ${VAR} or ${file:PATH}",
-			c.Name,
-			minSecret,
-		)
+			c.Name, minSecret)
 	}
 	if c.Header == "" {
 		c.Header = "Authorization"

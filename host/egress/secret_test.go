@@ -29,14 +29,8 @@ func TestCredentials(t *testing.T) {
 			http.Redirect(rw, r, "/", http.StatusTemporaryRedirect)
 		default:
 			rw.Header().Set("X-Echo", secret)
-			fmt.Fprintf(
-				rw,
-				"%s|%s|%q|%s",
-				secret,
-				url.QueryEscape(secret),
-				secret,
-				base64.StdEncoding.EncodeToString([]byte(secret)),
-			)
+			fmt.Fprintf(rw, "%s|%s|%q|%s", secret, url.QueryEscape(secret), secret,
+				base64.StdEncoding.EncodeToString([]byte(secret)))
 		}
 	})
 	other = w.serve("b.example", func(rw http.ResponseWriter, r *http.Request) {
@@ -44,14 +38,8 @@ func TestCredentials(t *testing.T) {
 		io.WriteString(rw, r.URL.RawQuery)
 	})
 	w.opts.Credentials = []Credential{
-		{
-			Name:    "ci",
-			Origins: []string{origin},
-			Tools:   []string{"curl"},
-			Header:  "x-key",
-			Prefix:  "Key ",
-			Secret:  secret,
-		},
+		{Name: "ci", Origins: []string{origin}, Tools: []string{"curl"}, Header: "x-key",
+			Prefix: "Key ", Secret: secret},
 	}
 	var err error
 	if w.e, err = New(w.opts); err != nil {
@@ -69,12 +57,8 @@ func TestCredentials(t *testing.T) {
 	if v, err = w.ask(abi.HTTPRequest{URL: origin + "/away", Credential: "ci", MaxHops: 1}); err != nil ||
 		otherGot.Get("X-Key") != "" ||
 		strings.Contains(v.Text, "s3cr3t") {
-		t.Errorf(
-			"across origins the other server got %v and the query %s, %v",
-			otherGot,
-			v.Text,
-			err,
-		)
+		t.Errorf("across origins the other server got %v and the query %s, %v", otherGot, v.Text,
+			err)
 	}
 	if v, err = w.ask(abi.HTTPRequest{URL: origin + "/"}); err != nil || v.Status != 401 {
 		t.Errorf("without its name: status %d, %v; want 401", v.Status, err)
@@ -90,12 +74,8 @@ func FuzzScrub(f *testing.F) {
 	f.Add("12345678", "x12345678y")
 	f.Add("aaaaaaaaa", "aaaaaaaaaaaaaaaaaaaa")
 	f.Fuzz(func(t *testing.T, secret, text string) {
-		c := Credential{
-			Name:    "c",
-			Origins: []string{"https://a.example"},
-			Tools:   []string{"t"},
-			Secret:  secret,
-		}
+		c := Credential{Name: "c", Origins: []string{"https://a.example"}, Tools: []string{"t"},
+			Secret: secret}
 		if c.validate() != nil || strings.Contains("[redacted]", secret) {
 			return
 		}

@@ -64,9 +64,7 @@ type Response struct {
 
 // send makes one request on a connection of its own. sent says that the server may have read it.
 func (e *Egress) send(
-	ctx context.Context,
-	r request,
-	limit int64,
+	ctx context.Context, r request, limit int64,
 ) (a answer, sent bool, err error) {
 	var wrote atomic.Bool
 	d := net.Dialer{
@@ -78,20 +76,14 @@ func (e *Egress) send(
 	}
 	tr := &http.Transport{
 		Proxy: nil, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHead,
-		TLSClientConfig: &tls.Config{
-			MinVersion: tls.VersionTLS12,
-			RootCAs:    e.roots,
-			ServerName: r.host,
-		},
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: e.roots,
+			ServerName: r.host},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var errs []error
 			for _, a := range r.addrs {
 				each, cancel := context.WithTimeout(ctx, e.opts.Timeout/time.Duration(len(r.addrs)))
-				conn, err := d.DialContext(
-					each,
-					"tcp",
-					net.JoinHostPort(a.IP, strconv.Itoa(r.port)),
-				)
+				conn, err := d.DialContext(each, "tcp",
+					net.JoinHostPort(a.IP, strconv.Itoa(r.port)))
 				cancel()
 				if err == nil {
 					return conn, nil
@@ -102,13 +94,10 @@ func (e *Egress) send(
 		},
 	}
 	defer tr.CloseIdleConnections()
-	ctx = httptrace.WithClientTrace(
-		ctx,
-		&httptrace.ClientTrace{WroteHeaderField: func(string, []string) { wrote.Store(true) }},
-	)
+	ctx = httptrace.WithClientTrace(ctx,
+		&httptrace.ClientTrace{WroteHeaderField: func(string, []string) { wrote.Store(true) }})
 	req := (&http.Request{Method: r.method, URL: r.URL, Host: r.URL.Host, Header: r.header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(
-		ctx,
-	)
+		ctx)
 	if len(r.body) > 0 {
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(r.body)), int64(len(r.body))
 	}
@@ -128,12 +117,9 @@ func (e *Egress) send(
 	if err != nil {
 		return a, true, e.unread(ctx, r, resp.StatusCode, err)
 	}
-	a = answer{
-		status:   resp.StatusCode,
+	a = answer{status: resp.StatusCode,
 		location: string(e.scrub([]byte(resp.Header.Get("Location")))),
-		mime:     mediaType(resp.Header.Get("Content-Type")),
-		body:     e.scrub(body),
-	}
+		mime:     mediaType(resp.Header.Get("Content-Type")), body: e.scrub(body)}
 	for name, values := range resp.Header {
 		if name == "Content-Encoding" || name == "Content-Length" { // of the body as it travelled
 			continue
@@ -141,10 +127,8 @@ func (e *Egress) send(
 		for _, v := range values {
 			a.header = append(
 				a.header,
-				[2]string{
-					string(e.scrub([]byte(name))),
-					string(e.scrub([]byte(strings.ToValidUTF8(v, "\uFFFD")))),
-				},
+				[2]string{string(e.scrub([]byte(name))),
+					string(e.scrub([]byte(strings.ToValidUTF8(v, "\uFFFD"))))},
 			)
 		}
 	}
@@ -203,14 +187,8 @@ func (e *Egress) unread(ctx context.Context, r request, status int, err error) e
 	case ctx.Err() != nil:
 		code, why = "timeout", "did not end in time"
 	}
-	return fail(
-		code,
-		"%s %s was answered with status %d, but the body %s",
-		r.method,
-		r.origin(),
-		status,
-		why,
-	)
+	return fail(code, "%s %s was answered with status %d, but the body %s", r.method, r.origin(),
+		status, why)
 }
 
 // said is an error as the guest may see it: it can hold what the server sent.
@@ -230,10 +208,7 @@ func mediaType(s string) string {
 // result gives the body to the guest, or keeps it: always when it is to be saved without a limit
 // for what may be inline, else when it is over that.
 func (e *Egress) result(
-	ctx context.Context,
-	q gate.Question,
-	op abi.HTTPRequest,
-	a answer,
+	ctx context.Context, q gate.Question, op abi.HTTPRequest, a answer,
 ) (gate.Result, error) {
 	v := Response{Status: a.status, Headers: a.header, Bytes: int64(len(a.body)), Hops: op.Hops}
 	if v.Hops == nil {
@@ -245,22 +220,12 @@ func (e *Egress) result(
 		if e.opts.Keeper == nil {
 			return gate.Result{}, fail("blob", "this host keeps no blobs")
 		}
-		id, _, err := e.opts.Keeper.Keep(
-			context.WithoutCancel(ctx),
-			q.Call.Principal.ID,
-			"response",
-			a.mime,
-			a.body,
-			0,
-		)
+		id, _, err := e.opts.Keeper.Keep(context.WithoutCancel(ctx), q.Call.Principal.ID,
+			"response", a.mime, a.body, 0)
 		if err != nil {
-			return gate.Result{}, fail(
-				"blob",
-				"%s was answered with status %d, but the body was not kept: %v",
-				op.Method,
-				a.status,
-				err,
-			)
+			return gate.Result{}, fail("blob",
+				"%s was answered with status %d, but the body was not kept: %v", op.Method,
+				a.status, err)
 		}
 		v.Blob = id
 	} else if utf8.Valid(a.body) && bytes.IndexByte(a.body, 0) < 0 {

@@ -304,13 +304,11 @@ func (v *Verifier) Metadata() (paths []string, h http.Handler) {
 	if v.oidc == nil {
 		return nil, nil
 	}
-	body, err := json.Marshal(map[string]any{
-		"resource":                 v.oidc.resource(),
+	body, err := json.Marshal(map[string]any{"resource": v.oidc.resource(),
 		"authorization_servers":    []string{v.oidc.Issuer},
 		"bearer_methods_supported": []string{"header"},
 		"scopes_supported":         append([]string{}, v.oidc.Scopes...),
-		"resource_name":            "Caponier",
-	})
+		"resource_name":            "Caponier"})
 	if err != nil { // it is made of strings
 		panic(err)
 	}

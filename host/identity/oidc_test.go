@@ -54,13 +54,11 @@ func newIDP(t *testing.T) *idp {
 		var body any
 		switch r.URL.Path {
 		case "/.well-known/openid-configuration":
-			body = map[string]any{
-				"issuer":                                p.URL,
+			body = map[string]any{"issuer": p.URL,
 				"jwks_uri":                              p.URL + "/keys",
 				"authorization_endpoint":                p.URL + "/a",
 				"token_endpoint":                        p.URL + "/t",
-				"id_token_signing_alg_values_supported": []string{"ES256", "HS256", "none"},
-			}
+				"id_token_signing_alg_values_supported": []string{"ES256", "HS256", "none"}}
 		case "/keys":
 			p.fetched.Add(1)
 			raw, err := key.PublicKey.Bytes()
@@ -86,15 +84,9 @@ func newIDP(t *testing.T) *idp {
 func (p *idp) token(t *testing.T, header, claims map[string]any) string {
 	t.Helper()
 	h := map[string]any{"alg": "ES256", "kid": "k1", "typ": "at+jwt"}
-	c := map[string]any{
-		"iss":   p.URL,
-		"aud":   "https://ops.example/mcp",
-		"sub":   "carla",
-		"exp":   time.Now().Add(time.Hour).Unix(),
-		"iat":   time.Now().Unix(),
-		"roles": []string{"reader"},
-		"scope": "caponier:read other",
-	}
+	c := map[string]any{"iss": p.URL, "aud": "https://ops.example/mcp", "sub": "carla",
+		"exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
+		"roles": []string{"reader"}, "scope": "caponier:read other"}
 	maps.Copy(h, header)
 	maps.Copy(c, claims)
 	head, err := json.Marshal(h)
@@ -156,12 +148,8 @@ func fixed(der []byte) []byte {
 func TestTokensOfAProvider(t *testing.T) {
 	p := newIDP(t)
 	o := Options{
-		OIDC: OIDC{
-			Issuer:     p.URL,
-			Audience:   "https://ops.example/mcp",
-			RolesClaim: "roles",
-			Scopes:     []string{"caponier:read"},
-		},
+		OIDC: OIDC{Issuer: p.URL, Audience: "https://ops.example/mcp", RolesClaim: "roles",
+			Scopes: []string{"caponier:read"}},
 		Log: quiet,
 	}
 	v, err := New(o)
@@ -202,11 +190,8 @@ func TestTokensOfAProvider(t *testing.T) {
 		{"scopes as a list", nil, m{"scope": nil, "scp": []string{"caponier:read"}}, 200},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, who, h := ask(
-				v,
-				fmt.Sprintf("203.0.113.%d:1", i+1),
-				"Bearer "+p.token(t, c.header, c.claims),
-			)
+			code, who, h := ask(v, fmt.Sprintf("203.0.113.%d:1", i+1),
+				"Bearer "+p.token(t, c.header, c.claims))
 			if code != c.code ||
 				code == 200 &&
 					(who.ID != "carla" || who.Auth != "oidc" || !reflect.DeepEqual(who.Roles, []string{"reader"})) {
@@ -228,11 +213,8 @@ func TestTokensOfAProvider(t *testing.T) {
 		}
 	}
 	for i := range 50 {
-		ask(
-			v,
-			fmt.Sprintf("198.51.100.%d:1", i),
-			"Bearer "+p.token(t, m{"kid": fmt.Sprint("made-up", i)}, nil),
-		)
+		ask(v, fmt.Sprintf("198.51.100.%d:1", i),
+			"Bearer "+p.token(t, m{"kid": fmt.Sprint("made-up", i)}, nil))
 	}
 	if n := p.fetched.Load(); n > 5 {
 		t.Errorf("50 made-up keys had the provider asked %d times", n)
@@ -246,8 +228,7 @@ func TestAProviderThatIsDownIsSaidAndForgiven(t *testing.T) {
 	p := newIDP(t)
 	p.down.Store(true)
 	v, err := New(
-		Options{OIDC: OIDC{Issuer: p.URL, Audience: "https://ops.example/mcp"}, Log: quiet},
-	)
+		Options{OIDC: OIDC{Issuer: p.URL, Audience: "https://ops.example/mcp"}, Log: quiet})
 	if err != nil {
 		t.Fatalf("the host must start without it: %v", err)
 	}
@@ -265,11 +246,8 @@ func TestAProviderThatIsDownIsSaidAndForgiven(t *testing.T) {
 func TestMetadataTellsWhereToGo(t *testing.T) {
 	v, err := New(
 		Options{
-			OIDC: OIDC{
-				Issuer:   "https://id.example",
-				Audience: "https://ops.example/mcp",
-				Scopes:   []string{"caponier:read"},
-			},
+			OIDC: OIDC{Issuer: "https://id.example", Audience: "https://ops.example/mcp",
+				Scopes: []string{"caponier:read"}},
 			Log: quiet,
 		},
 	)

@@ -39,9 +39,7 @@ func (s *Store) request(
 }
 
 // Join implements approval.Store.
-func (s *Store) Join(
-	ctx context.Context, r approval.Request, limit int,
-) (approval.Request, error) {
+func (s *Store) Join(ctx context.Context, r approval.Request, limit int) (approval.Request, error) {
 	if r.ID == "" || r.Key == "" || r.Principal == "" || r.TTL < time.Millisecond ||
 		!json.Valid(r.Detail) {
 		return approval.Request{}, errors.New("asking for an approval: it needs an id, a key, a " +

@@ -56,11 +56,8 @@ var bg = context.Background()
 var aTool = &gate.Tool{Kind: "tool", Name: "stop"}
 
 func call(principal string, vmids ...string) *gate.Call {
-	return &gate.Call{
-		Tool:      aTool,
-		Principal: gate.Principal{ID: principal},
-		Targets:   gate.Targets{VMIDs: vmids, Nodes: []string{"pve1"}},
-	}
+	return &gate.Call{Tool: aTool, Principal: gate.Principal{ID: principal},
+		Targets: gate.Targets{VMIDs: vmids, Nodes: []string{"pve1"}}}
 }
 
 // conformance is the suite. newStore returns the opener of a store that is empty.
@@ -514,9 +511,7 @@ func sum(n int, taker func(i int) raced) (total raced) {
 			mu.Lock()
 			defer mu.Unlock()
 			total.Reserved, total.Consumed, total.Burned, total.Highest = total.Reserved+r.Reserved, total.Consumed+r.Consumed, total.Burned+r.Burned, max(
-				total.Highest,
-				r.Highest,
-			)
+				total.Highest, r.Highest)
 		})
 	}
 	wg.Wait()

@@ -23,10 +23,8 @@ const (
 // counts of the last 60 seconds including it: TargetCalls60s is that of its most called target.
 // giveBack undoes it.
 func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), error) {
-	keys := []string{
-		fmt.Sprintf("calls %q", c.Principal.ID),
-		fmt.Sprintf("tool %q %q", c.Principal.ID, c.Tool.Kind+":"+c.Tool.Name),
-	}
+	keys := []string{fmt.Sprintf("calls %q", c.Principal.ID),
+		fmt.Sprintf("tool %q %q", c.Principal.ID, c.Tool.Kind+":"+c.Tool.Name)}
 	for _, t := range targetKeys(c.Targets) {
 		// quoted, so that no name can pass for two
 		keys = append(keys, fmt.Sprintf("calls %q %q", c.Principal.ID, t))

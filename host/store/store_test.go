@@ -169,13 +169,8 @@ func TestAGoneStoreRefuses(t *testing.T) {
 			_, err2 := s.Reserve(bg, "x", 1, 9)
 			_, err3 := s.Join(
 				bg,
-				approval.Request{
-					ID:        "1",
-					Key:       "k",
-					Principal: "x",
-					TTL:       time.Minute,
-					Detail:    json.RawMessage("{}"),
-				},
+				approval.Request{ID: "1", Key: "k", Principal: "x", TTL: time.Minute,
+					Detail: json.RawMessage("{}")},
 				9,
 			)
 			_, err4 := s.Decide(bg, "1", approval.Verdict{Approve: true, By: "ops"})
@@ -192,16 +187,8 @@ func TestAGoneStoreRefuses(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
-	garbage, newer, file := filepath.Join(
-		dir,
-		"garbage",
-	), filepath.Join(
-		dir,
-		"newer",
-	), filepath.Join(
-		dir,
-		"file",
-	)
+	garbage, newer, file := filepath.Join(dir, "garbage"), filepath.Join(dir,
+		"newer"), filepath.Join(dir, "file")
 	s := open(t, Options{Dir: newer})
 	if _, err := s.sure.Exec("PRAGMA user_version = 99"); err != nil {
 		t.Fatal(err)
@@ -227,16 +214,14 @@ func TestOpenRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		o   Options
 		why string
-	}{
-		"a file that is no database":           {Options{Dir: garbage}, "not a database"},
+	}{"a file that is no database": {Options{Dir: garbage}, "not a database"},
 		"a newer schema":                       {Options{Dir: newer}, "schema version 99"},
 		"a file for a directory":               {Options{Dir: file}, "not a directory"},
 		"a directory that others may write to": {Options{Dir: shared}, "can be written by other users"},
 		"a database that others may write to":  {Options{Dir: loose}, "can be written by other users"},
 		"a database that is a link out":        {Options{Dir: linked}, "can be written by other users"},
 		"a database that is a FIFO":            {Options{Dir: pipe}, "is not a regular file"},
-		"a negative wait":                      {Options{Dir: dir, Busy: -1}, "store.busy"},
-	} {
+		"a negative wait":                      {Options{Dir: dir, Busy: -1}, "store.busy"}} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Open(c.o); err == nil || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("got %v, want %q", err, c.why)
@@ -321,11 +306,8 @@ func TestFilesAreOnlyForTheirOwner(t *testing.T) {
 
 func BenchmarkTake(b *testing.B) {
 	s := open(b, Options{Dir: b.TempDir()})
-	c := &gate.Call{
-		Tool:      aTool,
-		Principal: gate.Principal{ID: "a"},
-		Targets:   gate.Targets{VMIDs: []string{"105"}, Nodes: []string{"pve1"}},
-	}
+	c := &gate.Call{Tool: aTool, Principal: gate.Principal{ID: "a"},
+		Targets: gate.Targets{VMIDs: []string{"105"}, Nodes: []string{"pve1"}}}
 	for b.Loop() {
 		_, back, err := s.Take(bg, c)
 		if err != nil {
