@@ -36,7 +36,7 @@ var rooms = map[string][]string{
 	"host/remote/sshtest": {"host/gate"},
 	"host/doctor":         {"host/gate", "host/remote", "host/shell"},
 	"host/egress":         {"host/gate", "host/fair"},
-	"host/blob":           {"host/gate"},
+	"host/blob":           {"host/gate", "host/trusted"},
 	"host/approval":       {"host/gate", "host/plaintext", "host/trusted"},
 	"host/audit":          {"host/gate", "host/plaintext", "host/trusted"},
 	// the packages whose interfaces it implements

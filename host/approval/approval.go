@@ -192,7 +192,10 @@ func (o Options) base() string {
 // plainClient sends webhooks without redirects, proxies or cookies.
 func plainClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		CheckRedirect: func(*http.Request,
+			[]*http.Request) error {
+			return http.ErrUseLastResponse
+		}}
 }
 
 func (o Options) withDefaults() Options {

@@ -25,7 +25,10 @@ func TestAYesIsUsedOnceByTheSameCallAlone(t *testing.T) {
 		"another plugin build": func(c *gate.Call) { c.Tool.Plugin.Digest = "sha256:bb" },
 		"another guest":        func(c *gate.Call) { c.Targets.VMIDs = []string{"106"} },
 		"another node":         func(c *gate.Call) { c.Targets.Nodes = []string{"pve2"} },
-		"a moved target":       func(c *gate.Call) { c.Targets.VMIDs, c.Targets.Services = nil, []string{"105"} },
+		"a moved target": func(c *gate.Call) {
+			c.Targets.VMIDs, c.Targets.Services = nil,
+				[]string{"105"}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -116,7 +119,8 @@ func TestExpiryIsExactToTheMillisecond(t *testing.T) {
 		w := newWorld(t)
 		id := w.waits(call())
 		w.ahead.Store(ttl)
-		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: "ann"}); !errors.Is(
+		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli",
+			Approve: true, By: "ann"}); !errors.Is(
 			err,
 			approval.ErrNone,
 		) {
@@ -203,7 +207,9 @@ func TestWhoMayApprove(t *testing.T) {
 		t.Run(name+" may not", func(t *testing.T) {
 			w := newWorld(t)
 			id := w.waits(call())
-			if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: tt.by}); err == nil ||
+			if _, err := w.a.Decide(t.Context(),
+				approval.Verdict{Request: id, Channel: "cli", Approve: true,
+					By: tt.by}); err == nil ||
 				!strings.Contains(err.Error(), tt.why) {
 				t.Errorf("Decide: %v, want %q", err, tt.why)
 			}
@@ -262,7 +268,9 @@ func TestWhoMayApprove(t *testing.T) {
 		w := newWorld(t)
 		w.waits(call())
 		for _, id := range []string{"", "%", "*", "' OR 1=1 --", "aaaaaaaaaaaaaaaa"} {
-			if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "cli", Approve: true, By: "ann"}); !errors.Is(
+			if _, err := w.a.Decide(t.Context(),
+				approval.Verdict{Request: id, Channel: "cli", Approve: true,
+					By: "ann"}); !errors.Is(
 				err,
 				approval.ErrNone,
 			) {
@@ -363,7 +371,9 @@ func TestAPersonSeesAllThatMatters(t *testing.T) {
 	}
 	var b strings.Builder
 	must(t, list[0].Print(&b))
-	for _, want := range []string{"agent-a", "delete_guest", "guests 1.0.0", "pct destroy VMID", "may run    pct destroy\n", "may run    pct status\n", "105", "pve1 in cluster lab, 192.0.2.1", "Calls of tier red run only after a person approved them.", "red", "rev1",
+	for _, want := range []string{"agent-a", "delete_guest", "guests 1.0.0", "pct destroy VMID",
+		"may run    pct destroy\n", "may run    pct status\n", "105", "pve1 in cluster lab, " +
+			"192.0.2.1", "Calls of tier red run only after a person approved them.", "red", "rev1",
 		`password: {"redacted":true}`, "safe‹U+202E›evil", `nested: {"a":["b"]}`, "in the guest's shell", `$ echo 'a b' 'it'\''s'`} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("it does not show %q:\n%s", want, b.String())
@@ -379,15 +389,21 @@ func TestOptions(t *testing.T) {
 		o   approval.Options
 		why string
 	}{
-		"a page for the whole network":  {approval.Options{Listen: "0.0.0.0:80", Approvers: []string{"ann"}}, "approval.listen"},
-		"a page for nobody":             {approval.Options{Listen: "127.0.0.1:1"}, "approval.approvers"},
-		"a page over plain HTTP":        {approval.Options{URL: "http://approve.example.org"}, "approval.url"},
+		"a page for the whole network": {approval.Options{Listen: "0.0.0.0:80",
+			Approvers: []string{"ann"}}, "approval.listen"},
+		"a page for nobody": {approval.Options{Listen: "127.0.0.1:1"},
+			"approval.approvers"},
+		"a page over plain HTTP": {approval.Options{URL: "http://approve.example.org"},
+			"approval.url"},
 		"a webhook over plain HTTP":     {approval.Options{Webhook: approval.Webhook{URL: "http://hook.example.org", Secret: strings.Repeat("x", 32)}}, "approval.webhook.url"},
 		"a webhook that proves nothing": {approval.Options{Webhook: approval.Webhook{URL: "https://hook.example.org", Secret: "short"}}, "approval.webhook.secret"},
-		"an approver that is no name":   {approval.Options{Approvers: []string{"ann smith"}}, "approval.approvers"},
-		"waiting for ever":              {approval.Options{Wait: time.Hour}, "approval.wait"},
-		"a yes for ever":                {approval.Options{Expires: 48 * time.Hour}, "approval.expires"},
-		"no bound on a flood":           {approval.Options{PerPrincipal: -1}, "approval.per_principal"}} {
+		"an approver that is no name": {approval.Options{Approvers: []string{"ann smith"}},
+			"approval.approvers"},
+		"waiting for ever": {approval.Options{Wait: time.Hour}, "approval.wait"},
+		"a yes for ever": {approval.Options{Expires: 48 * time.Hour},
+			"approval.expires"},
+		"no bound on a flood": {approval.Options{PerPrincipal: -1},
+			"approval.per_principal"}} {
 		if err := tt.o.Validate(); err == nil || !strings.Contains(err.Error(), tt.why) {
 			t.Errorf("%s: %v, want %s", name, err, tt.why)
 		}

@@ -75,7 +75,8 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 		}
 		got, err := confirm(w, approval.Client)
 		if err != nil ||
-			got != (gate.Confirmation{State: "approved", By: "client of agent-a", Channel: "client"}) {
+			got != (gate.Confirmation{State: "approved", By: "client of agent-a",
+				Channel: "client"}) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		if _, err = confirm(w, approval.Client); waiting(t, err).ApprovalID == id {
@@ -112,7 +113,8 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 		channels []string
 		change   func(*approval.Options)
 	}{"only a client that cannot ask": {&user{}, []string{approval.Client}, nil},
-		"only a page that is not there":       {&user{can: true}, []string{approval.Web}, func(o *approval.Options) { o.Listen = "" }},
+		"only a page that is not there": {&user{can: true}, []string{approval.Web},
+			func(o *approval.Options) { o.Listen = "" }},
 		"no channel at all":                   {&user{can: true}, nil, nil},
 		"a channel that this host never knew": {&user{can: true}, []string{"post"}, nil}} {
 		t.Run(name+" is a refusal, and nobody is bothered", func(t *testing.T) {
@@ -132,12 +134,15 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 		_, err := confirm(w, approval.Web)
 		id := waiting(t, err).ApprovalID
 		for _, channel := range []string{approval.Terminal, approval.Client, "", "post"} {
-			if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "ann", Channel: channel}); err == nil ||
+			if _, err := w.a.Decide(t.Context(),
+				approval.Verdict{Request: id, Approve: true, By: "ann",
+					Channel: channel}); err == nil ||
 				!strings.Contains(err.Error(), "approval.channels") {
 				t.Errorf("on %q: %v", channel, err)
 			}
 		}
-		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, By: "ann", Channel: approval.Terminal}); err != nil {
+		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, By: "ann",
+			Channel: approval.Terminal}); err != nil {
 			t.Errorf("a no counts everywhere: %v", err)
 		}
 	})
@@ -147,7 +152,8 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 		d.Obligations.Approvers = []string{"bob"}
 		_, err := w.a.Confirm(t.Context(), call(), d, quiet)
 		id := waiting(t, err).ApprovalID
-		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "ann", Channel: approval.Terminal}); err == nil ||
+		if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "ann",
+			Channel: approval.Terminal}); err == nil ||
 			!strings.Contains(err.Error(), "takes no yes of ann") {
 			t.Errorf("ann, who is not named: %v", err)
 		}
@@ -184,7 +190,8 @@ func TestAnAnswerIsJournaledBeforeItCounts(t *testing.T) {
 	w := newWorld(t)
 	id := w.waits(call())
 	w.journal.broken = errors.New("disk full")
-	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "ann", Channel: "cli"}); err == nil ||
+	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "ann",
+		Channel: "cli"}); err == nil ||
 		!strings.Contains(err.Error(), "does not count: disk full") ||
 		w.state(id) != approval.Waiting {
 		t.Fatalf("without a journal: %v, %s", err, w.state(id))
@@ -198,7 +205,9 @@ func TestAnAnswerIsJournaledBeforeItCounts(t *testing.T) {
 		t.Fatalf("%d records", len(w.journal.records))
 	}
 	for i, r := range w.journal.records {
-		if r.Type != []string{"intent", "outcome"}[i] || r.Kind != "approval" || r.Op != "approve" || r.ID == "" || r.CallID != "call1" || r.Principal != "agent-a" || r.Tool != "delete_guest" ||
+		if r.Type != []string{"intent", "outcome"}[i] || r.Kind != "approval" ||
+			r.Op != "approve" || r.ID == "" || r.CallID != "call1" || r.Principal != "agent-a" ||
+			r.Tool != "delete_guest" ||
 			r.Plugin.Digest != "sha256:aa" ||
 			r.Revision != "rev1" ||
 			*r.Verdict != said ||
@@ -207,12 +216,14 @@ func TestAnAnswerIsJournaledBeforeItCounts(t *testing.T) {
 			t.Errorf("record %d: %+v", i, r)
 		}
 	}
-	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "bob", Channel: "cli"}); err == nil ||
+	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Approve: true, By: "bob",
+		Channel: "cli"}); err == nil ||
 		len(w.journal.records) != 2 {
 		t.Errorf("an answer that comes too late: %v, %d records", err, len(w.journal.records))
 	}
 	a, _ := w.process(func(o *approval.Options) { o.Journal = nil })
-	if _, err := a.Decide(t.Context(), approval.Verdict{Request: w.waits(call106()), Approve: true, By: "ann", Channel: "cli"}); err == nil ||
+	if _, err := a.Decide(t.Context(), approval.Verdict{Request: w.waits(call106()), Approve: true,
+		By: "ann", Channel: "cli"}); err == nil ||
 		!strings.Contains(err.Error(), "no journal") {
 		t.Errorf("a host without a journal: %v", err)
 	}
@@ -245,12 +256,16 @@ func TestAnApproverLooksOnPurpose(t *testing.T) {
 	p := b.send("GET", "/approvals/"+id, nil)
 	form := formOf(t, p.body, id+"/look")
 	b.send("GET", "/approvals/"+id+"/look", nil)
-	for name, f := range map[string]string{"no form": "", "the form of the decision": formOf(t, p.body, id), "another request's": strings.Repeat("A", 43)} {
-		if got := b.send("POST", "/approvals/"+id+"/look", url.Values{"form": {f}}); got.status != http.StatusForbidden {
+	for name, f := range map[string]string{"no form": "",
+		"the form of the decision": formOf(t, p.body, id), "another request's": strings.Repeat("A",
+			43)} {
+		if got := b.send("POST", "/approvals/"+id+"/look",
+			url.Values{"form": {f}}); got.status != http.StatusForbidden {
 			t.Errorf("%s: %d", name, got.status)
 		}
 	}
-	if b.send("POST", "/approvals/"+id, url.Values{"form": {form}, "verdict": {"approve"}}); w.state(
+	if b.send("POST", "/approvals/"+id, url.Values{"form": {form},
+		"verdict": {"approve"}}); w.state(
 		id,
 	) != approval.Waiting {
 		t.Error("the form that looks decides")
@@ -289,7 +304,8 @@ func TestThePageSaysWhenItsYesDoesNotCount(t *testing.T) {
 		t.Error("the page offers what does not count")
 	}
 	form := url.Values{"form": {formOf(t, p.body, waiting.ApprovalID)}, "verdict": {"approve"}}
-	if p := b.send("POST", "/approvals/"+waiting.ApprovalID, form); p.status != http.StatusConflict ||
+	if p := b.send("POST", "/approvals/"+waiting.ApprovalID,
+		form); p.status != http.StatusConflict ||
 		w.state(waiting.ApprovalID) != approval.Waiting {
 		t.Errorf("%d, %s", p.status, w.state(waiting.ApprovalID))
 	}

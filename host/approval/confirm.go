@@ -30,9 +30,11 @@ func (a *Approvals) Confirm(
 	channels := d.Obligations.Channels
 	askable := a.opt.Users != nil && slices.Contains(channels, Client) && a.opt.Users.CanAsk(ctx)
 	if a.where("", channels, askable) == "" {
-		return none, refusal(c, d, "approval.channels", fmt.Sprintf("nobody can be asked to approve "+
-			"it: the site takes a yes only on %q (approval.channels in its data), and none of these "+
-			"is open for this call", channels))
+		return none, refusal(c, d, "approval.channels",
+			fmt.Sprintf("nobody can be asked to approve "+
+				"it: the site takes a yes only on %q (approval.channels in its data), and none of "+
+				"these "+
+				"is open for this call", channels))
 	}
 	patience := time.NewTimer(a.opt.Wait)
 	defer patience.Stop()
@@ -45,9 +47,10 @@ func (a *Approvals) Confirm(
 		case ctx.Err() != nil:
 			return none, fmt.Errorf("waiting for an approval: %w", context.Cause(ctx))
 		case errors.Is(err, ErrFull):
-			return none, refusal(c, d, "approval.flood", fmt.Sprintf("%d of your requests wait for a "+
-				"person already, which is the most; have one decided, or wait until one expires",
-				a.opt.PerPrincipal))
+			return none, refusal(c, d, "approval.flood",
+				fmt.Sprintf("%d of your requests wait for a "+
+					"person already, which is the most; have one decided, or wait until one expires",
+					a.opt.PerPrincipal))
 		case err != nil:
 			return none, a.broken(c, d, err)
 		}

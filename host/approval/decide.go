@@ -64,7 +64,8 @@ func (a *Approvals) record(ctx context.Context, r Request, v Verdict) (Request, 
 		return a.store.Decide(ctx, r.ID, v)
 	}
 	if a.opt.Journal == nil {
-		return Request{}, errors.New("there is no journal to write the answer to, so it cannot count")
+		return Request{}, errors.New("there is no journal to write the answer to, so it cannot " +
+			"count")
 	}
 	began := a.opt.Now()
 	rec := gate.Record{Type: "intent", Time: began, ID: newID(), CallID: d.CallID,

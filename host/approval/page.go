@@ -180,8 +180,9 @@ func (a *Approvals) render(w http.ResponseWriter, status int, name string, v vie
 	var b bytes.Buffer
 	if err := pages.ExecuteTemplate(&b, name, v); err != nil {
 		a.opt.Log.Error("the approvals page", "template", name, "error", err)
-		http.Error(w, "the page is broken; the host's log says how, and `caponier approvals` still "+
-			"works", http.StatusInternalServerError)
+		http.Error(w,
+			"the page is broken; the host's log says how, and `caponier approvals` still "+
+				"works", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -203,8 +204,9 @@ func (a *Approvals) loginForm(w http.ResponseWriter, r *http.Request) {
 	given := r.URL.Query().Get("ticket")
 	t, err := a.open(linkTicket, given)
 	if err != nil {
-		a.fail(w, http.StatusUnauthorized, "", "This link is not valid, or no longer: it can be used "+
-			"once, within "+linkLife.String()+". Make another: caponier approvals link")
+		a.fail(w, http.StatusUnauthorized, "",
+			"This link is not valid, or no longer: it can be used "+
+				"once, within "+linkLife.String()+". Make another: caponier approvals link")
 		return
 	}
 	a.render(w, http.StatusOK, "login", view{Title: "Sign in", Ticket: given, Who: t.Name})
@@ -214,8 +216,9 @@ func (a *Approvals) login(w http.ResponseWriter, r *http.Request) {
 	session, until, err := a.signIn(r.Context(), r.PostFormValue("ticket"))
 	if err != nil {
 		a.opt.Log.Warn("signing in to the approvals page", "error", err)
-		a.fail(w, http.StatusUnauthorized, "", "This link is not valid, was used already, or is too "+
-			"old. Make another: caponier approvals link")
+		a.fail(w, http.StatusUnauthorized, "",
+			"This link is not valid, was used already, or is too "+
+				"old. Make another: caponier approvals link")
 		return
 	}
 	a.setCookie(w, session, until)
@@ -265,7 +268,8 @@ func (a *Approvals) signedIn(
 func (a *Approvals) logout(w http.ResponseWriter, r *http.Request, s signed) {
 	if _, err := a.store.EndSessions(r.Context(), s.id, ""); err != nil {
 		a.opt.Log.Error("the approvals page", "error", err)
-		a.fail(w, http.StatusInternalServerError, s.who, "The session cannot be ended now: try again.")
+		a.fail(w, http.StatusInternalServerError, s.who,
+			"The session cannot be ended now: try again.")
 		return
 	}
 	a.setCookie(w, "", time.Unix(1, 0))

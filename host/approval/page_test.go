@@ -58,7 +58,8 @@ func (b *browser) send(method, path string, form url.Values, change ...func(*htt
 		}
 		b.cookie = c
 	}
-	for name, want := range map[string]string{"Content-Security-Policy": "frame-ancestors 'none'", "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"} {
+	for name, want := range map[string]string{"Content-Security-Policy": "frame-ancestors 'none'",
+		"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"} {
 		if !strings.Contains(res.Header.Get(name), want) {
 			b.t.Errorf("%s %s: %s is %q, want %q", method, path, name, res.Header.Get(name), want)
 		}
@@ -81,7 +82,8 @@ func (w *world) signedIn(name string) *browser {
 	b := &browser{t: w.t, h: w.a.Handler()}
 	link, _, err := w.a.Link(name)
 	must(w.t, err)
-	if p := b.send("POST", "/approvals/login", url.Values{"ticket": {ticketOf(w.t, link)}}); p.status != http.StatusSeeOther ||
+	if p := b.send("POST", "/approvals/login",
+		url.Values{"ticket": {ticketOf(w.t, link)}}); p.status != http.StatusSeeOther ||
 		b.cookie == nil {
 		w.t.Fatalf("signing in: %d %s", p.status, p.body)
 	}
@@ -121,7 +123,8 @@ func (w *world) state(id string) string {
 }
 
 func TestAPersonApprovesOnThePage(t *testing.T) {
-	for verdict, want := range map[string]string{"approve": approval.Approved, "deny": approval.Denied} {
+	for verdict, want := range map[string]string{"approve": approval.Approved,
+		"deny": approval.Denied} {
 		w := newWorld(t)
 		id := w.waits(call())
 		b := w.signedIn("ann")
@@ -131,12 +134,16 @@ func TestAPersonApprovesOnThePage(t *testing.T) {
 			t.Fatalf("the list: %d %s", p.status, p.body)
 		}
 		p := b.send("GET", "/approvals/"+id, nil)
-		for _, see := range []string{"agent-a", "delete_guest", "pct destroy VMID", "<pre>pct destroy\npct status\n</pre>", "105", "192.0.2.1", "Calls of tier red run only after", "15 min", "An agent wrote them", "sha256:aa", "rev1"} {
+		for _, see := range []string{"agent-a", "delete_guest", "pct destroy VMID",
+			"<pre>pct destroy\npct status\n</pre>", "105", "192.0.2.1", "Calls of tier red run " +
+				"only after", "15 min", "An agent wrote them", "sha256:aa", "rev1"} {
 			if !strings.Contains(p.body, see) {
 				t.Errorf("the page does not show %q", see)
 			}
 		}
-		if p := b.send("POST", "/approvals/"+id, url.Values{"form": {formOf(t, p.body, id)}, "verdict": {verdict}, "note": {"seen"}}); p.status != http.StatusSeeOther {
+		if p := b.send("POST", "/approvals/"+id,
+			url.Values{"form": {formOf(t, p.body, id)}, "verdict": {verdict},
+				"note": {"seen"}}); p.status != http.StatusSeeOther {
 			t.Fatalf("%s: %d %s", verdict, p.status, p.body)
 		}
 		list, err := w.a.Requests(t.Context(), id, "")
@@ -162,7 +169,9 @@ func TestLookingChangesNothing(t *testing.T) {
 	u, err := url.Parse(link)
 	must(t, err)
 	for _, method := range []string{"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"} {
-		for _, path := range []string{u.RequestURI(), "/approvals", "/approvals/" + id, "/approvals/" + id + "?verdict=approve&form=" + form, "/approvals/" + id + "/approve", "/approvals/logout"} {
+		for _, path := range []string{u.RequestURI(), "/approvals", "/approvals/" + id,
+			"/approvals/" + id + "?verdict=approve&form=" + form, "/approvals/" + id +
+				"/approve", "/approvals/logout"} {
 			b.send(method, path, url.Values{"verdict": {"approve"}, "form": {form}})
 			(&browser{t: t, h: b.h}).send(method, path, nil) // whoever previews the link
 		}
@@ -170,11 +179,13 @@ func TestLookingChangesNothing(t *testing.T) {
 	if s := w.state(id); s != approval.Waiting {
 		t.Errorf("the request is %s", s)
 	}
-	if p := (&browser{t: t, h: b.h}).send("POST", "/approvals/login", url.Values{"ticket": {u.Query().Get("ticket")}}); p.status != http.StatusSeeOther {
+	if p := (&browser{t: t, h: b.h}).send("POST", "/approvals/login",
+		url.Values{"ticket": {u.Query().Get("ticket")}}); p.status != http.StatusSeeOther {
 		t.Errorf("a previewed link no longer signs in: %d", p.status)
 	}
 	// A token in the address is no token in the form.
-	if p := b.send("POST", "/approvals/"+id+"?verdict=approve&form="+url.QueryEscape(form), nil); p.status != http.StatusForbidden ||
+	if p := b.send("POST", "/approvals/"+id+"?verdict=approve&form="+url.QueryEscape(form),
+		nil); p.status != http.StatusForbidden ||
 		w.state(id) != approval.Waiting {
 		t.Errorf("a POST without a body: %d, %s", p.status, w.state(id))
 	}
@@ -197,28 +208,40 @@ func TestNobodyElseCanPostTheForm(t *testing.T) {
 		out[k] = []string{v}
 		return out
 	}
-	header := func(k, v string) func(*http.Request) { return func(r *http.Request) { r.Header.Set(k, v) } }
+	header := func(k, v string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.Header.Set(k,
+				v)
+		}
+	}
 	for name, tt := range map[string]struct {
 		b      *browser
 		form   url.Values
 		change func(*http.Request)
 		status int
 	}{
-		"without the form's token":         {b, with("form", ""), nil, 403},
-		"with a guessed token":             {b, with("form", strings.Repeat("A", 43)), nil, 403},
-		"with the token of another form":   {b, with("form", formOf(t, b.send("GET", "/approvals/"+other, nil).body, other)), nil, 403},
-		"with another session's token":     {bob, good, nil, 403},
-		"without a session":                {&browser{t: t, h: b.h}, good, nil, 401},
-		"with a session of its own making": {&browser{t: t, h: b.h, cookie: &http.Cookie{Name: b.cookie.Name, Value: "eyJuIjoiYW5uIiwiZSI6OTk5OTk5OTk5OTk5OX0.AAAA"}}, good, nil, 401},
-		"from another site":                {b, good, header("Origin", "https://evil.example"), 403},
-		"from an opaque origin":            {b, good, header("Origin", "null"), 403},
-		"from another port":                {b, good, header("Origin", "http://127.0.0.1:9999"), 403},
-		"as the browser says, cross-site":  {b, good, header("Sec-Fetch-Site", "cross-site"), 403},
-		"as the browser says, same-site":   {b, good, header("Sec-Fetch-Site", "same-site"), 403},
-		"by a rebound name":                {b, good, func(r *http.Request) { r.Host = "evil.example:8443" }, 403},
-		"with a body without end":          {b, with("note", strings.Repeat("x", 1<<20)), nil, 403},
-		"with a verdict that is none":      {b, with("verdict", "maybe"), nil, 400},
-		"as JSON":                          {b, good, header("Content-Type", "application/json"), 403},
+		"without the form's token": {b, with("form", ""), nil, 403},
+		"with a guessed token":     {b, with("form", strings.Repeat("A", 43)), nil, 403},
+		"with the token of another form": {b,
+			with("form", formOf(t, b.send("GET", "/approvals/"+other, nil).body, other)), nil, 403},
+		"with another session's token": {bob, good, nil, 403},
+		"without a session":            {&browser{t: t, h: b.h}, good, nil, 401},
+		"with a session of its own making": {&browser{t: t, h: b.h,
+			cookie: &http.Cookie{Name: b.cookie.Name,
+				Value: "eyJuIjoiYW5uIiwiZSI6OTk5OTk5OTk5OTk5OX0.AAAA"}}, good, nil, 401},
+		"from another site": {b, good, header("Origin", "https://evil.example"),
+			403},
+		"from an opaque origin": {b, good, header("Origin", "null"), 403},
+		"from another port": {b, good, header("Origin", "http://127.0.0.1:9999"),
+			403},
+		"as the browser says, cross-site": {b, good, header("Sec-Fetch-Site", "cross-site"), 403},
+		"as the browser says, same-site":  {b, good, header("Sec-Fetch-Site", "same-site"), 403},
+		"by a rebound name": {b, good,
+			func(r *http.Request) { r.Host = "evil.example:8443" }, 403},
+		"with a body without end":     {b, with("note", strings.Repeat("x", 1<<20)), nil, 403},
+		"with a verdict that is none": {b, with("verdict", "maybe"), nil, 400},
+		"as JSON": {b, good, header("Content-Type", "application/json"),
+			403},
 	} {
 		t.Run(name, func(t *testing.T) {
 			change := func(*http.Request) {}
@@ -284,10 +307,19 @@ func TestALinkSignsInOnce(t *testing.T) {
 
 func TestASessionEnds(t *testing.T) {
 	for name, end := range map[string]func(w *world){
-		"with its time":                     func(w *world) { w.ahead.Store((8 * time.Hour).Milliseconds()) },
-		"when its name is no longer listed": func(w *world) { w.a, w.s = w.process(func(o *approval.Options) { o.Approvers = []string{"bob"} }) },
-		"when the key is deleted":           func(w *world) { must(w.t, os.Remove(filepath.Join(w.dir, "approval.key"))) },
-		"when others can read the key":      func(w *world) { must(w.t, os.Chmod(filepath.Join(w.dir, "approval.key"), 0o644)) },
+		"with its time": func(w *world) { w.ahead.Store((8 * time.Hour).Milliseconds()) },
+		"when its name is no longer listed": func(w *world) {
+			w.a,
+				w.s = w.process(func(o *approval.Options) { o.Approvers = []string{"bob"} })
+		},
+		"when the key is deleted": func(w *world) {
+			must(w.t,
+				os.Remove(filepath.Join(w.dir, "approval.key")))
+		},
+		"when others can read the key": func(w *world) {
+			must(w.t,
+				os.Chmod(filepath.Join(w.dir, "approval.key"), 0o644))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -354,10 +386,12 @@ func TestAYesIsTakenBackOnThePage(t *testing.T) {
 	w.approve(id)
 	b := w.signedIn("bob")
 	p := b.send("GET", "/approvals/"+id, nil)
-	if !strings.Contains(p.body, "Take the approval back") || strings.Contains(p.body, "Approve once") {
+	if !strings.Contains(p.body, "Take the approval back") ||
+		strings.Contains(p.body, "Approve once") {
 		t.Errorf("the page of an approved request: %s", p.body)
 	}
-	b.send("POST", "/approvals/"+id, url.Values{"form": {formOf(t, p.body, id)}, "verdict": {"deny"}})
+	b.send("POST", "/approvals/"+id, url.Values{"form": {formOf(t, p.body, id)},
+		"verdict": {"deny"}})
 	if s := w.state(id); s != approval.Denied {
 		t.Errorf("the request is %s", s)
 	}
@@ -418,7 +452,8 @@ func TestWhoAsksDoesNotDecide(t *testing.T) {
 		t.Error("the page offers it")
 	}
 	// Even with a form made for another person's eyes: the check is not in the page.
-	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "web", Approve: true, By: "Agent-A"}); err == nil ||
+	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, Channel: "web",
+		Approve: true, By: "Agent-A"}); err == nil ||
 		w.state(id) != approval.Waiting {
 		t.Errorf("Decide: %v, %s", err, w.state(id))
 	}
@@ -434,7 +469,8 @@ func TestGuessedIDsTellNothing(t *testing.T) {
 		t.Errorf("a request that exists: %d, one that does not: %d", real.status, guess.status)
 	}
 	b := w.signedIn("ann")
-	for _, path := range []string{"/approvals/aaaaaaaaaaaaaaaa", "/approvals/%27%20OR%201=1", "/approvals/..%2f..%2fetc%2fpasswd", "/approvals/%00"} {
+	for _, path := range []string{"/approvals/aaaaaaaaaaaaaaaa", "/approvals/%27%20OR%201=1",
+		"/approvals/..%2f..%2fetc%2fpasswd", "/approvals/%00"} {
 		if p := b.send("GET", path, nil); p.status != 404 {
 			t.Errorf("%s: %d", path, p.status)
 		}
@@ -491,7 +527,8 @@ func TestMarkupInWhatAnAgentSendsStaysText(t *testing.T) {
 	b := w.signedIn("ann")
 	for _, path := range []string{"/approvals", "/approvals/" + list[0].ID} {
 		p := b.send("GET", path, nil)
-		for _, tag := range []string{"<script", "<img", "<b>agent", "<form method=post", "\u202e", "\x00"} {
+		for _, tag := range []string{"<script", "<img", "<b>agent", "<form method=post", "\u202e",
+			"\x00"} {
 			if p.status != 200 || strings.Contains(p.body, tag) {
 				t.Errorf("%s: %d, has %q", path, p.status, tag)
 			}
@@ -537,7 +574,8 @@ func TestTheWebhookCarriesALinkAndNoAuthority(t *testing.T) {
 		t.Errorf("it says %s", body)
 	}
 	b := &browser{t: t, h: w.a.Handler()}
-	if p := b.send("GET", "/approvals/"+id, nil, func(r *http.Request) { r.Host = "approve.example.org" }); p.status != 401 ||
+	if p := b.send("GET", "/approvals/"+id, nil,
+		func(r *http.Request) { r.Host = "approve.example.org" }); p.status != 401 ||
 		strings.Contains(p.body, "105") {
 		t.Errorf("following the link without signing in: %d", p.status)
 	}

@@ -152,19 +152,52 @@ func TestVerifyFinds(t *testing.T) {
 		edit func(string) string
 		why  string
 	}{
-		"a changed word":            {func(s string) string { return strings.Replace(s, "agent-a", "agent-b", 1) }, "line 2: its hash does not fit"},
-		"a changed hash":            {lines(func(l []string) []string { l[0] = l[0][:len(l[0])-7] + "0000\"}\n"; return l }), "line 1: its hash does not fit"},
-		"a deleted line":            {lines(func(l []string) []string { return append(l[:2], l[3:]...) }), "line 3: entries 2 to 2 are missing"},
-		"a deleted first line":      {lines(func(l []string) []string { return l[1:] }), "line 1: does not begin a file"},
-		"swapped lines":             {lines(func(l []string) []string { l[2], l[3] = l[3], l[2]; return l }), "line 3: entries 2 to 2 are missing"},
-		"a repeated line":           {lines(func(l []string) []string { return append(l[:3], l[2:]...) }), "line 4: entry 2 comes after entry 2"},
-		"a line after the end":      {lines(func(l []string) []string { return append(l, l[1]) }), "comes after the end"},
-		"a line of another chain":   {lines(func(l []string) []string { l[2] = forge(t, 2, "x"); return l }), "line 3: does not continue the line before it"},
-		"an empty line":             {lines(func(l []string) []string { return append(l[:2], append([]string{"\n"}, l[2:]...)...) }), "line 3: is not a journal entry"},
-		"a line without end":        {func(s string) string { return s + strings.Repeat("x", maxLine+2) + "\n" }, "over the limit"},
-		"a change of spaces":        {func(s string) string { return strings.Replace(s, `"seq":1,`, `"seq": 1,`, 1) }, "line 2: its hash does not fit"},
-		"nothing, when left as is":  {func(s string) string { return s }, ""},
-		"a cut, seen by later runs": {lines(func(l []string) []string { return l[:4] }), "was cut or replaced"},
+		"a changed word": {func(s string) string {
+			return strings.Replace(s, "agent-a",
+				"agent-b", 1)
+		}, "line 2: its hash does not fit"},
+		"a changed hash": {lines(func(l []string) []string {
+			l[0] = l[0][:len(l[0])-7] +
+				"0000\"}\n"
+			return l
+		}), "line 1: its hash does not fit"},
+		"a deleted line": {lines(func(l []string) []string {
+			return append(l[:2],
+				l[3:]...)
+		}), "line 3: entries 2 to 2 are missing"},
+		"a deleted first line": {lines(func(l []string) []string { return l[1:] }),
+			"line 1: does not begin a file"},
+		"swapped lines": {lines(func(l []string) []string {
+			l[2], l[3] = l[3],
+				l[2]
+			return l
+		}), "line 3: entries 2 to 2 are missing"},
+		"a repeated line": {lines(func(l []string) []string {
+			return append(l[:3],
+				l[2:]...)
+		}), "line 4: entry 2 comes after entry 2"},
+		"a line after the end": {lines(func(l []string) []string { return append(l, l[1]) }),
+			"comes after the end"},
+		"a line of another chain": {lines(func(l []string) []string {
+			l[2] = forge(t, 2,
+				"x")
+			return l
+		}), "line 3: does not continue the line before it"},
+		"an empty line": {lines(func(l []string) []string {
+			return append(l[:2],
+				append([]string{"\n"}, l[2:]...)...)
+		}), "line 3: is not a journal entry"},
+		"a line without end": {func(s string) string {
+			return s +
+				strings.Repeat("x", maxLine+2) + "\n"
+		}, "over the limit"},
+		"a change of spaces": {func(s string) string {
+			return strings.Replace(s, `"seq":1,`,
+				`"seq": 1,`, 1)
+		}, "line 2: its hash does not fit"},
+		"nothing, when left as is": {func(s string) string { return s }, ""},
+		"a cut, seen by later runs": {lines(func(l []string) []string { return l[:4] }),
+			"was cut or replaced"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := open(t, Options{})
@@ -177,7 +210,8 @@ func TestVerifyFinds(t *testing.T) {
 			path := filepath.Join(j.opt.Dir, all(t, j.opt.Dir)[0].File)
 			// a later run, which sees this one
 			open(t,
-				Options{Dir: j.opt.Dir, Now: func() time.Time { return time.Now().Add(time.Hour) }}).Close()
+				Options{Dir: j.opt.Dir,
+					Now: func() time.Time { return time.Now().Add(time.Hour) }}).Close()
 			before, _ := os.ReadFile(path)
 			after := c.edit(string(before))
 			if err := os.WriteFile(path, []byte(after), 0o600); err != nil {
@@ -210,19 +244,50 @@ func TestVerifyFindsWholeFiles(t *testing.T) {
 		do                func(dir string, files []string) error
 		problem, warnings string
 	}{
-		"nothing":                   {func(string, []string) error { return nil }, "", ""},
-		"a deleted middle file":     {func(d string, f []string) error { return os.Remove(d + f[1]) }, "which is missing", ""},
-		"a deleted last file":       {func(d string, f []string) error { return os.Remove(d + f[len(f)-2]) }, "goes on in", ""},
-		"a deleted earlier process": {func(d string, f []string) error { return os.Remove(d + f[0]) }, "continues", ""},
+		"nothing": {func(string, []string) error { return nil }, "", ""},
+		"a deleted middle file": {func(d string,
+			f []string) error {
+			return os.Remove(d + f[1])
+		}, "which is missing", ""},
+		"a deleted last file": {func(d string,
+			f []string) error {
+			return os.Remove(d + f[len(f)-2])
+		}, "goes on in", ""},
+		"a deleted earlier process": {func(d string,
+			f []string) error {
+			return os.Remove(d + f[0])
+		}, "continues", ""},
 		"a file under another name": {func(d string, f []string) error {
 			return os.Rename(d+f[1], d+"20200101T000000.000000-1-00000000.jsonl")
 		}, "belongs to the file", ""},
-		"a file with a strange name": {func(d string, f []string) error { return os.WriteFile(d+"x.jsonl", nil, 0o600) }, "is not a file that a journal makes", ""},
-		"a mode for all":             {func(d string, f []string) error { return os.Chmod(d+f[0], 0o644) }, "", "has the mode 0644, want 0600"},
-		"a directory for all":        {func(d string, f []string) error { return os.Chmod(d, 0o755) }, "", "has the mode 0755, want 0700"},
-		"a changed policy bundle":    {func(d string, f []string) error { return os.WriteFile(d+"policies/r1.tar", []byte("x"), 0o600) }, "policy revision r1 was changed", ""},
-		"a deleted policy bundle":    {func(d string, f []string) error { return os.Remove(d + "policies/r1.tar") }, "policy revision r1 is gone", ""},
-		"an emptied file":            {func(d string, f []string) error { return os.Truncate(d+f[1], 0) }, "was cut or replaced", ""},
+		"a file with a strange name": {func(d string,
+			f []string) error {
+			return os.WriteFile(d+"x.jsonl", nil,
+				0o600)
+		}, "is not a file that a journal makes", ""},
+		"a mode for all": {func(d string,
+			f []string) error {
+			return os.Chmod(d+f[0],
+				0o644)
+		}, "", "has the mode 0644, want 0600"},
+		"a directory for all": {func(d string,
+			f []string) error {
+			return os.Chmod(d, 0o755)
+		}, "", "has the mode 0755, want 0700"},
+		"a changed policy bundle": {func(d string,
+			f []string) error {
+			return os.WriteFile(d+"policies/r1.tar", []byte("x"),
+				0o600)
+		}, "policy revision r1 was changed", ""},
+		"a deleted policy bundle": {func(d string,
+			f []string) error {
+			return os.Remove(d +
+				"policies/r1.tar")
+		}, "policy revision r1 is gone", ""},
+		"an emptied file": {func(d string,
+			f []string) error {
+			return os.Truncate(d+f[1], 0)
+		}, "was cut or replaced", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Now()
@@ -244,7 +309,8 @@ func TestVerifyFindsWholeFiles(t *testing.T) {
 			}
 			j.Close()
 			open(t,
-				Options{Dir: j.opt.Dir, Now: func() time.Time { return now.Add(time.Hour) }}).Close()
+				Options{Dir: j.opt.Dir,
+					Now: func() time.Time { return now.Add(time.Hour) }}).Close()
 			names, _ := files(j.opt.Dir)
 			if err := c.do(j.opt.Dir+"/", names); err != nil {
 				t.Fatal(err)
@@ -263,17 +329,22 @@ func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	shared := filepath.Join(dir, "shared")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Mkdir(shared, 0o700), os.Chmod(shared, 0o777)); err != nil {
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Mkdir(shared, 0o700),
+		os.Chmod(shared, 0o777)); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
 		o   Options
 		why string
 	}{"a file for a directory": {Options{Dir: file}, "not a directory"},
-		"a directory that others may write to":  {Options{Dir: shared}, "can be written by other users"},
-		"a directory that cannot be made":       {Options{Dir: "/proc/x/journal"}, "opening the journal"},
-		"a directory that cannot be written to": {Options{Dir: "/proc/self"}, "opening the journal in /proc/self"},
-		"a size without room for an entry":      {Options{Dir: dir, MaxFileBytes: 10}, "max_file_bytes: 10"}} {
+		"a directory that others may write to": {Options{Dir: shared},
+			"can be written by other users"},
+		"a directory that cannot be made": {Options{Dir: "/proc/x/journal"},
+			"opening the journal"},
+		"a directory that cannot be written to": {Options{Dir: "/proc/self"},
+			"opening the journal in /proc/self"},
+		"a size without room for an entry": {Options{Dir: dir, MaxFileBytes: 10},
+			"max_file_bytes: 10"}} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Open(c.o); err == nil || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("got %v, want %q", err, c.why)
@@ -289,7 +360,8 @@ func TestManyWriters(t *testing.T) {
 		wg.Go(func() {
 			for i := range 50 {
 				id := fmt.Sprintf("%d-%d", w, i)
-				if err := errors.Join(j.Intent(bg, rec(id, "intent"), i%3 > 0), j.Outcome(bg, rec(id, "outcome"))); err != nil {
+				if err := errors.Join(j.Intent(bg, rec(id, "intent"), i%3 > 0),
+					j.Outcome(bg, rec(id, "outcome"))); err != nil {
 					t.Error(err)
 				}
 			}
@@ -322,7 +394,8 @@ func TestKeepPolicy(t *testing.T) {
 	j := open(t, Options{})
 	for _, bundle := range []string{"tar", `{"a":1}`} {
 		rev := "sha256:" + fmt.Sprint(len(bundle))
-		if err := errors.Join(j.KeepPolicy(rev, []byte(bundle)), j.KeepPolicy(rev, []byte(bundle))); err != nil {
+		if err := errors.Join(j.KeepPolicy(rev, []byte(bundle)),
+			j.KeepPolicy(rev, []byte(bundle))); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := Policy(j.opt.Dir, rev); err != nil || string(got) != bundle {

@@ -14,7 +14,8 @@ import (
 func TestRealFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Log(
-			"not root, so no file system of its own; TestFullDiskRefusesAndRecovers has the same with an injected fault")
+			"not root, so no file system of its own; TestFullDiskRefusesAndRecovers has the same " +
+				"with an injected fault")
 		return
 	}
 	dir := t.TempDir()

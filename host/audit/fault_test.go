@@ -175,7 +175,11 @@ func TestRotationOnAFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, fault := range []func(){func() { f.create = syscall.ENOSPC }, func() { f.create, f.write = nil, syscall.ENOSPC }, func() { f.write, f.sync = nil, syscall.EIO }} {
+	for _, fault := range []func(){func() { f.create = syscall.ENOSPC },
+		func() { f.create, f.write = nil, syscall.ENOSPC }, func() {
+			f.write, f.sync = nil,
+				syscall.EIO
+		}} {
 		f.set(fault)
 		if err := j.Intent(bg, rec("y", "intent"), true); err == nil {
 			t.Error("an intent without a file to write it to")

@@ -104,7 +104,8 @@ func (h *hostile) call() gate.Answer {
 	if !h.inCall {
 		h.strike()
 	}
-	return door.Call(bg, gate.Request{Source: "cli", Tool: tool, Principal: gate.Principal{ID: "a"}})
+	return door.Call(bg, gate.Request{Source: "cli", Tool: tool,
+		Principal: gate.Principal{ID: "a"}})
 }
 
 func must(t *testing.T, err error) {
@@ -160,7 +161,11 @@ var damages = map[string]struct {
 		found: "is not a file that a journal makes",
 	},
 	"the file is copied and emptied": {
-		do:    func(t *testing.T, _, path string) func() { must(t, os.Truncate(path, 0)); return nil },
+		do: func(t *testing.T, _, path string) func() {
+			must(t,
+				os.Truncate(path, 0))
+			return nil
+		},
 		found: "was cut from [0-9]+ to 0 bytes while in use"},
 	"the file is cut": {
 		do: func(t *testing.T, _, path string) func() {
@@ -190,7 +195,11 @@ var damages = map[string]struct {
 		warned:  "which is whole now: .* was deleted or moved while in use",
 	},
 	"the directory is deleted": {
-		do:      func(t *testing.T, dir, _ string) func() { must(t, os.RemoveAll(dir)); return nil },
+		do: func(t *testing.T, dir, _ string) func() {
+			must(t,
+				os.RemoveAll(dir))
+			return nil
+		},
 		refused: true},
 	"the directory is replaced": {
 		do: func(t *testing.T, dir, _ string) func() {
@@ -243,7 +252,8 @@ func TestNothingRunsUnrecordedWhateverHappensToTheFile(t *testing.T) {
 						t.Errorf("the call failed: %v", a.Err)
 					}
 					if h.effects != want || h.unrecorded != 0 {
-						t.Errorf("%d effects, want %d; %d unrecorded", h.effects, want, h.unrecorded)
+						t.Errorf("%d effects, want %d; %d unrecorded", h.effects, want,
+							h.unrecorded)
 					}
 					if undo != nil {
 						undo()
@@ -348,7 +358,8 @@ func TestATrialThatStaysIsNotTampering(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Chmod(dir, 0o700))
 	must(t, os.WriteFile(filepath.Join(dir, j.seg.name), data, 0o600))
-	if r := verify(t, dir); !r.OK() || !strings.Contains(fmt.Sprint(r.Warnings), "within an entry") {
+	if r := verify(t, dir); !r.OK() || !strings.Contains(fmt.Sprint(r.Warnings),
+		"within an entry") {
 		t.Errorf("%+v", r)
 	}
 	f.set(func() { f.truncate = nil })

@@ -271,7 +271,7 @@ func (l leaky) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gat
 	}
 	return gate.Result{Value: l.canary, Bytes: 11, SHA256: "00"}, nil
 }
-func (leaky) End(context.Context, *gate.Call)         {}
+func (leaky) End(context.Context, *gate.Call)                       {}
 func (leaky) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
 
 func TestTree(t *testing.T) {
@@ -487,20 +487,31 @@ func TestTreeTellsTheStoryOfAnApproval(t *testing.T) {
 	red := `{"targets":{"vmids":["105"]},"confirmation":{"state":"%s","by":"%s"}}`
 	yes := &gate.Verdict{Request: "s20f", Approve: true, By: "ann", Channel: "web"}
 	for i, r := range []gate.Record{
-		{Type: "refused", Kind: "call", ID: "1", CallID: "c1", Outcome: gate.Waits, Failed: []string{"confirmation"}, Denied: []gate.Reason{{ID: "confirmation", Msg: "needs a person"}}, Input: json.RawMessage(fmt.Sprintf(red, "none", ""))},
+		{Type: "refused", Kind: "call", ID: "1", CallID: "c1", Outcome: gate.Waits,
+			Failed: []string{"confirmation"}, Denied: []gate.Reason{{ID: "confirmation",
+				Msg: "needs a person"}}, Input: json.RawMessage(fmt.Sprintf(red, "none", ""))},
 		{Type: "intent", Kind: "approval", ID: "2", CallID: "c1", Op: "approve", Verdict: yes},
-		{Type: "outcome", Kind: "approval", ID: "2", CallID: "c1", Op: "approve", Verdict: yes, Outcome: gate.Succeeded},
-		{Type: "intent", Kind: "call", ID: "3", CallID: "c2", Input: json.RawMessage(fmt.Sprintf(red, "approved", "ann"))},
+		{Type: "outcome", Kind: "approval", ID: "2", CallID: "c1", Op: "approve", Verdict: yes,
+			Outcome: gate.Succeeded},
+		{Type: "intent", Kind: "call", ID: "3", CallID: "c2",
+			Input: json.RawMessage(fmt.Sprintf(red, "approved", "ann"))},
 		{Type: "outcome", Kind: "call", ID: "3", CallID: "c2", Outcome: gate.Succeeded},
-		{Type: "intent", Kind: "approval", ID: "4", CallID: "c3", Op: "deny", Verdict: &gate.Verdict{Request: "x\x1b", By: "bob", Channel: "cli", Note: "not\ntoday"}},
-		{Type: "outcome", Kind: "approval", ID: "4", CallID: "c3", Op: "deny", Verdict: &gate.Verdict{Request: "x\x1b", By: "bob", Channel: "cli", Note: "not\ntoday"}, Outcome: gate.Failed},
+		{Type: "intent", Kind: "approval", ID: "4", CallID: "c3", Op: "deny",
+			Verdict: &gate.Verdict{Request: "x\x1b", By: "bob", Channel: "cli",
+				Note: "not\ntoday"}},
+		{Type: "outcome", Kind: "approval", ID: "4", CallID: "c3", Op: "deny",
+			Verdict: &gate.Verdict{Request: "x\x1b", By: "bob", Channel: "cli",
+				Note: "not\ntoday"}, Outcome: gate.Failed},
 		{Type: "intent", Kind: "approval", ID: "5", CallID: "c4", Op: "approve"},
 	} {
 		r.Time, r.Principal, r.Tool = at.Add(
 			time.Duration(i)*time.Second), "agent-a", "delete_guest"
 		write := j.Outcome
 		if r.Type != "outcome" {
-			write = func(ctx context.Context, r gate.Record) error { return j.Intent(ctx, r, false) }
+			write = func(ctx context.Context, r gate.Record) error {
+				return j.Intent(ctx, r,
+					false)
+			}
 		}
 		if err := write(bg, r); err != nil {
 			t.Fatal(err)

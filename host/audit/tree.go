@@ -136,7 +136,8 @@ func answer(r gate.Record) string {
 	b.WriteString("\n└─ ")
 	switch {
 	case r.Type == "intent":
-		b.WriteString("? no outcome: its process ended before it could say whether the answer counts")
+		b.WriteString("? no outcome: its process ended before it could say whether the answer " +
+			"counts")
 	case r.Outcome != gate.Succeeded:
 		b.WriteString("! the answer was not taken: it came too late, or cannot be kept")
 	default:
@@ -162,7 +163,8 @@ func (c *callTree) end(b *strings.Builder, indent string, r gate.Record) {
 	}
 	o, ended := c.outcomes[r.ID]
 	if !ended {
-		b.WriteString(indent + "? no outcome: it still runs, or its process ended before it could say")
+		b.WriteString(indent +
+			"? no outcome: it still runs, or its process ended before it could say")
 		return
 	}
 	mark := "✓"
@@ -253,7 +255,8 @@ func summary(input json.RawMessage) string {
 	if in.HTTP != nil {
 		parts = append(parts, in.HTTP.Method+" "+in.HTTP.Host+in.HTTP.Path)
 	}
-	if in.Confirmation.State == "approved" && in.Command == nil && in.File == nil && in.HTTP == nil {
+	if in.Confirmation.State == "approved" && in.Command == nil && in.File == nil &&
+		in.HTTP == nil {
 		parts = append(parts, "approved by "+in.Confirmation.By)
 	}
 	return clean(strings.Join(parts, " · "))

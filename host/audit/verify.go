@@ -142,7 +142,8 @@ func (v *verifier) unseen() {
 	for _, name := range slices.Sorted(maps.Keys(v.wanted)) {
 		for hash, by := range v.wanted[name] {
 			if c := v.chains[name]; c == nil {
-				v.problem(name, 0, "is missing, but %s saw it: it was deleted, or moved to an archive",
+				v.problem(name, 0,
+					"is missing, but %s saw it: it was deleted, or moved to an archive",
 					by)
 			} else if !c.bad {
 				v.problem(name, 0, "was cut or replaced: %s saw the entry %s… in it, which is gone",
@@ -286,7 +287,8 @@ func (v *verifier) lines(c *chain, r *FileReport, lines *bufio.Reader) error {
 		c.last = Entry{Seq: e.Seq, Hash: e.Hash, Close: e.Close}
 		delete(v.wanted[r.Name], e.Hash)
 		if p := e.Policy; p != nil {
-			v.revs[p.Revision], v.kept[p.Revision] = Problem{File: r.Name, Line: r.Entries}, p.SHA256
+			v.revs[p.Revision], v.kept[p.Revision] = Problem{File: r.Name,
+				Line: r.Entries}, p.SHA256
 		}
 		if e.Record != nil {
 			v.note(r.Name, r.Entries, c.root, e.Record)
@@ -386,8 +388,9 @@ func (v *verifier) continues(name string, e *Entry, from *chain) {
 			head.From, e.Seq-1, from.last.Seq, head.Error)
 	case joined, from.bad:
 	case head.Error != "":
-		v.warn(name, 1, "continues %s at entry %d, but that ends with entry %d: lost when its disk "+
-			"failed (%s)", head.From, e.Seq, from.last.Seq, head.Error)
+		v.warn(name, 1,
+			"continues %s at entry %d, but that ends with entry %d: lost when its disk "+
+				"failed (%s)", head.From, e.Seq, from.last.Seq, head.Error)
 	default:
 		v.problem(name, 1, "continues %s after entry %d, but that ends with entry %d: it was cut "+
 			"or replaced", head.From, e.Seq-1, from.last.Seq)

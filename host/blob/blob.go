@@ -23,6 +23,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/trusted"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -46,6 +47,9 @@ type Index interface {
 	ExpireBlobs(ctx context.Context) (ids []string, err error)
 }
 
+// ErrNone is the error of an Index that has no such blob for that principal.
+var ErrNone = errors.New("there is no such blob, or it has expired")
+
 // Options is the table [blob].
 type Options struct {
 	Dir      string `koanf:"dir" path:"true"` // of the bytes; created as 0700
@@ -63,16 +67,25 @@ type Options struct {
 	Now  func() time.Time                                    `koanf:"-"` // nil for time.Now
 }
 
-// Validate fills in the defaults and says what is wrong.
-func (o *Options) Validate() error {
+func (o Options) withDefaults() Options {
 	o.MaxBytes, o.PerPrincipal = cmp.Or(o.MaxBytes, 10<<20), cmp.Or(o.PerPrincipal, 100<<20)
 	o.TTL, o.MaxTTL = cmp.Or(o.TTL, time.Hour), cmp.Or(o.MaxTTL, 24*time.Hour)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.MaxBytes < 0 || o.PerPrincipal < 0 || o.TTL < time.Second || o.MaxTTL < o.TTL {
-		return errors.New(
-			"blob: max_bytes and per_principal must not be negative, ttl at least 1s and max_ttl at least ttl")
+	return o
+}
+
+// Validate returns an error that names the key that is wrong.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	switch {
+	case o.MaxBytes < 0:
+		return errors.New("blob.max_bytes: must not be negative")
+	case o.PerPrincipal < 0:
+		return errors.New("blob.per_principal: must not be negative")
+	case o.TTL < time.Second || o.TTL > o.MaxTTL:
+		return fmt.Errorf("blob.ttl: %s is not between 1s and %s", o.TTL, o.MaxTTL)
 	}
 	return nil
 }
@@ -82,10 +95,7 @@ const (
 	scheme  = "blob://"
 )
 
-var (
-	idForm = regexp.MustCompile(`^[a-z2-7]{26}$`)
-	idText = "abcdefghijklmnopqrstuvwxyz234567"
-)
+var idForm = regexp.MustCompile(`^[a-z2-7]{26}$`)
 
 // Blobs does blob_write and blob_read. It is safe for concurrent use, also with other processes
 // that share directory and index.
@@ -102,14 +112,14 @@ func New(o Options) (*Blobs, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Index == nil || o.Dir == "" {
+	if o = o.withDefaults(); o.Index == nil || o.Dir == "" {
 		return nil, errors.New("blob: New needs an Index and blob.dir")
 	}
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making blob.dir: %w", err)
+	if err := cmp.Or(os.MkdirAll(o.Dir, 0o700), trusted.Dir(o.Dir)); err != nil {
+		return nil, fmt.Errorf("blob.dir: %w", err)
 	}
 	if info, err := os.Stat(o.Dir); err != nil || info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("blob.dir %s must be its user's alone: chmod 0700 %s (%v)", o.Dir,
+		return nil, fmt.Errorf("blob.dir: %s can be read by others: chmod 0700 %s (%v)", o.Dir,
 			o.Dir, err)
 	}
 	root, err := os.OpenRoot(o.Dir)
@@ -159,7 +169,7 @@ func (b *Blobs) keep(
 	switch ttl = cmp.Or(ttl, b.opts.TTL); {
 	case principal == "":
 		return Entry{}, fail("bad_request", "a blob needs an owner")
-	case name == "" || utf8.RuneCountInString(name) > 128 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == '/' || r == '\\' }):
+	case name == "" || utf8.RuneCountInString(name) > 128 || strings.ContainsFunc(name, unfit):
 		return Entry{}, fail("bad_request",
 			"name: want 1 to 128 characters that show, without slashes")
 	case err != nil || len(media) > 128 || !strings.Contains(kind, "/"):
@@ -185,6 +195,9 @@ func (b *Blobs) keep(
 	}
 	return e, nil
 }
+
+// unfit reports whether a character may not be in the name of a blob.
+func unfit(r rune) bool { return !unicode.IsPrint(r) || r == '/' || r == '\\' }
 
 func (b *Blobs) write(id string, data []byte) error {
 	b.mu.Lock()
@@ -253,13 +266,15 @@ func (b *Blobs) Execute(
 	case abi.BlobWrite:
 		data, err := op.Bytes()
 		if err != nil || len(data) > maxData || op.TTLS < 0 || op.TTLS > 1<<31 {
-			return gate.Result{}, fail("bad_request", "want at most %d bytes as text or base64, and a ttl_s that is not negative", maxData)
+			return gate.Result{}, fail("bad_request",
+				"want at most %d bytes as text or base64, and a ttl_s that is not negative", maxData)
 		}
 		e, err := b.keep(ctx, who, op.Name, op.MIME, data, time.Duration(op.TTLS)*time.Second)
 		if err != nil {
 			return gate.Result{}, err
 		}
-		return gate.Result{Value: written{e.ID, scheme + e.ID, e.Bytes, e.SHA256}, Bytes: e.Bytes, SHA256: e.SHA256}, nil
+		return gate.Result{Value: written{e.ID, scheme + e.ID, e.Bytes, e.SHA256}, Bytes: e.Bytes,
+			SHA256: e.SHA256}, nil
 	case abi.BlobRead:
 		if op.Local != "" {
 			v, err := b.copy(ctx, who, op)
@@ -281,14 +296,12 @@ func (b *Blobs) open(
 			"want the id of a blob, and offset and max_bytes that are not negative")
 	}
 	e, err := b.opts.Index.Blob(ctx, principal, id)
-	if err != nil || e.ID != id || e.Principal != principal {
-		return Entry{}, nil, fail("not_found", "there is no such blob, or it has expired")
+	if err == nil && e.ID == id && e.Principal == principal {
+		if f, err := b.root.Open(id); err == nil {
+			return e, f, nil
+		}
 	}
-	f, err := b.root.Open(id)
-	if err != nil {
-		return Entry{}, nil, fail("not_found", "there is no such blob, or it has expired")
-	}
-	return e, f, nil
+	return Entry{}, nil, fail("not_found", "%v", ErrNone)
 }
 
 // copied is the answer to a read into the workspace.
@@ -304,14 +317,16 @@ type copied struct {
 func (b *Blobs) copy(ctx context.Context, principal string, op abi.BlobRead) (copied, error) {
 	if b.opts.Save == nil || op.Offset != 0 || op.MaxBytes != 0 {
 		return copied{}, fail("bad_request",
-			"a blob is copied to the workspace as a whole, without offset and max_bytes, on a host that has one")
+			"a blob is copied to the workspace as a whole, without offset and max_bytes, on a "+
+				"host that has one")
 	}
 	e, f, err := b.open(ctx, principal, op)
 	if err != nil {
 		return copied{}, err
 	}
 	defer f.Close()
-	if err := b.opts.Save(principal, op.Local, &whole{r: io.LimitReader(f, e.Bytes), sum: sha256.New(), e: e}); err != nil {
+	if err := b.opts.Save(principal, op.Local,
+		&whole{r: io.LimitReader(f, e.Bytes), sum: sha256.New(), e: e}); err != nil {
 		return copied{}, err
 	}
 	return copied{e.Bytes, true, e.SHA256, op.Local}, nil
@@ -336,7 +351,7 @@ func (w *whole) Read(p []byte) (int, error) {
 
 func (e Entry) damaged() error {
 	return fail("failed",
-		"blob %s is not what was kept: its file in blob.dir was cut short or changed; make it again",
+		"blob %s is not what was kept: its file in blob.dir was cut or changed; make it again",
 		e.ID)
 }
 
@@ -377,20 +392,9 @@ func (b *Blobs) read(
 // End has nothing to free: a blob outlives its call.
 func (b *Blobs) End(context.Context, *gate.Call) {}
 
-// newID is 26 random characters, about 130 bits: nobody guesses it, and the owner is checked all
-// the same.
-func newID() string {
-	var r [26]byte
-	rand.Read(r[:])
-	for i := range r {
-		r[i] = idText[r[i]&31]
-	}
-	return string(r[:])
-}
+// newID is 26 random characters, about 130 bits, which nobody guesses. The owner is checked too.
+func newID() string { return strings.ToLower(rand.Text()) }
 
 func fail(code, format string, args ...any) *gate.OpError {
 	return &gate.OpError{Code: code, Message: fmt.Sprintf(format, args...), Outcome: gate.Failed}
 }
-
-// ErrNone is the error of an Index that has no such blob for that principal.
-var ErrNone = errors.New("there is no such blob, or it has expired")

@@ -133,7 +133,8 @@ func TestABlobIsItsOwnersAlone(t *testing.T) {
 	}
 	_, err = do(b, "mallory", abi.BlobRead{Blob: w.Blob})
 	wants(t, err, "not_found", "no such blob")
-	for _, id := range []string{"", "../store.db", "/etc/passwd", strings.Repeat("a", 25), strings.Repeat("A", 26), w.Blob + "/x"} {
+	for _, id := range []string{"", "../store.db", "/etc/passwd", strings.Repeat("a", 25),
+		strings.Repeat("A", 26), w.Blob + "/x"} {
 		_, err = do(b, "alice", abi.BlobRead{Blob: id})
 		wants(t, err, "bad_request", "id of a blob")
 	}
@@ -148,7 +149,9 @@ func TestABlobIsItsOwnersAlone(t *testing.T) {
 	if f := files(t, b); len(f) != 1 || f[0].Name() == w.Blob {
 		t.Errorf("on disk after the first one expired: %v", f)
 	}
-	if _, err := b.Execute(context.Background(), gate.Question{Call: &gate.Call{}, Op: abi.BlobRead{Blob: w.Blob}}, gate.Decision{}); err == nil {
+	if _, err := b.Execute(context.Background(),
+		gate.Question{Call: &gate.Call{},
+			Op: abi.BlobRead{Blob: w.Blob}}, gate.Decision{}); err == nil {
 		t.Error("what was not allowed was done")
 	}
 }
@@ -195,17 +198,28 @@ func TestWritesThatAreRefusedLeaveNothing(t *testing.T) {
 		op          abi.BlobWrite
 		code, words string
 	}{
-		"no name":                {with(func(o *abi.BlobWrite) { o.Name = "" }), "bad_request", "name"},
-		"a path for a name":      {with(func(o *abi.BlobWrite) { o.Name = "../x" }), "bad_request", "name"},
-		"a name that hides":      {with(func(o *abi.BlobWrite) { o.Name = "x\x1b[2J" }), "bad_request", "name"},
-		"no type":                {with(func(o *abi.BlobWrite) { o.MIME = "" }), "bad_request", "mime"},
-		"a type with a line end": {with(func(o *abi.BlobWrite) { o.MIME = "text/plain\r\nX: y" }), "bad_request", "mime"},
-		"too long a life":        {with(func(o *abi.BlobWrite) { o.TTLS = 86401 }), "bad_request", "ttl_s"},
-		"a life that would wrap": {with(func(o *abi.BlobWrite) { o.TTLS = 1 << 60 }), "bad_request", "ttl_s"},
-		"a life below zero":      {with(func(o *abi.BlobWrite) { o.TTLS = -1 }), "bad_request", "ttl_s"},
-		"text and base64":        {with(func(o *abi.BlobWrite) { o.B64 = "eA==" }), "bad_request", "base64"},
-		"base64 that is none":    {with(func(o *abi.BlobWrite) { o.Text, o.B64 = "", "*" }), "bad_request", "base64"},
-		"more than one may have": {with(func(o *abi.BlobWrite) { o.Text += "x" }), "too_large", "11 bytes"},
+		"no name": {with(func(o *abi.BlobWrite) { o.Name = "" }), "bad_request",
+			"name"},
+		"a path for a name": {with(func(o *abi.BlobWrite) { o.Name = "../x" }), "bad_request",
+			"name"},
+		"a name that hides": {with(func(o *abi.BlobWrite) { o.Name = "x\x1b[2J" }),
+			"bad_request", "name"},
+		"no type": {with(func(o *abi.BlobWrite) { o.MIME = "" }), "bad_request",
+			"mime"},
+		"a type with a line end": {with(func(o *abi.BlobWrite) { o.MIME = "text/plain\r\nX: y" }),
+			"bad_request", "mime"},
+		"too long a life": {with(func(o *abi.BlobWrite) { o.TTLS = 86401 }), "bad_request",
+			"ttl_s"},
+		"a life that would wrap": {with(func(o *abi.BlobWrite) { o.TTLS = 1 << 60 }), "bad_request",
+			"ttl_s"},
+		"a life below zero": {with(func(o *abi.BlobWrite) { o.TTLS = -1 }), "bad_request",
+			"ttl_s"},
+		"text and base64": {with(func(o *abi.BlobWrite) { o.B64 = "eA==" }), "bad_request",
+			"base64"},
+		"base64 that is none": {with(func(o *abi.BlobWrite) { o.Text, o.B64 = "", "*" }),
+			"bad_request", "base64"},
+		"more than one may have": {with(func(o *abi.BlobWrite) { o.Text += "x" }), "too_large",
+			"11 bytes"},
 		"more than a request may": {with(func(o *abi.BlobWrite) {
 			o.Text, o.B64 = "", base64.StdEncoding.EncodeToString(make([]byte, maxData+1))
 		}), "bad_request", "1048576"},
@@ -235,7 +249,8 @@ func TestBlobsAreGoneAtTheEnd(t *testing.T) {
 	b, _ := lab(t, Options{Dir: dir})
 	other, _ := lab(t, Options{Dir: dir})
 	for _, each := range []*Blobs{b, other} {
-		if _, _, err := each.Keep(context.Background(), "alice", "n", "text/plain", []byte("x"), 0); err != nil {
+		if _, _, err := each.Keep(context.Background(), "alice", "n", "text/plain", []byte("x"),
+			0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -275,7 +290,8 @@ func TestADirectoryOfOthersIsRefused(t *testing.T) {
 		!strings.Contains(err.Error(), "chmod 0700") {
 		t.Errorf("error %v, want one that says chmod 0700", err)
 	}
-	for _, o := range []Options{{}, {Dir: dir}, {Dir: dir, Index: &index{}, TTL: -1}, {Dir: dir, Index: &index{}, TTL: 2 * time.Hour, MaxTTL: time.Hour}} {
+	for _, o := range []Options{{}, {Dir: dir}, {Dir: dir, Index: &index{}, TTL: -1},
+		{Dir: dir, Index: &index{}, TTL: 2 * time.Hour, MaxTTL: time.Hour}} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%+v was accepted", o)
 		}
@@ -361,7 +377,8 @@ func TestABlobWhoseFileIsNotWhatWasKeptIsNeitherCopiedNorPadded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, now := range map[string]string{"cut short": "01234", "empty": "", "changed": "012345678x"} {
+	for name, now := range map[string]string{"cut short": "01234", "empty": "",
+		"changed": "012345678x"} {
 		t.Run(name, func(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, id), []byte(now), 0o600); err != nil {
 				t.Fatal(err)

@@ -138,7 +138,7 @@ func TestFilesThatOthersCouldChangeAreRefused(t *testing.T) {
 
 func TestTablesAreValidatedAndTheirLineIsNamed(t *testing.T) {
 	for text, why := range map[string]string{
-		"\n[blob]\nmax_bytes = -5":                 "config.toml:2: blob: ",
+		"\n[blob]\nmax_bytes = -5":                 "config.toml:3: blob.max_bytes: ",
 		"[front]\nmetrics = '0.0.0.0:1'":           "config.toml:2: front.metrics: ",
 		"[identity]\n\nhttp = 'x'":                 "config.toml:3: identity.http: ",
 		"[tools]\nenable = []":                     "config.toml:2: tools.enable: ",

@@ -34,7 +34,8 @@ func BenchmarkRequest(b *testing.B) {
 				b.Fatal(err)
 			}
 			q.Facts = f
-			if _, err := e.Execute(context.Background(), q, gate.Decision{Allow: true, Tier: gate.Green}); err != nil {
+			if _, err := e.Execute(context.Background(), q,
+				gate.Decision{Allow: true, Tier: gate.Green}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -33,7 +33,10 @@ func (e *Egress) Client() *http.Client {
 		ForceAttemptHTTP2: true, IdleConnTimeout: e.opts.Timeout,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: e.roots}}
 	return &http.Client{Transport: bounded{t, e.opts.MaxBody}, Timeout: e.opts.Timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		CheckRedirect: func(*http.Request,
+			[]*http.Request) error {
+			return http.ErrUseLastResponse
+		}}
 }
 
 // bounded ends bodies with an error when they are longer than max.

@@ -26,7 +26,8 @@ func TestTheHostsOwnRequests(t *testing.T) {
 	}))
 	defer s.Close()
 	c := w.e.Client()
-	for path, want := range map[string]string{"/": "200 ok", "/away": "302 ", "/long": "too large"} {
+	for path, want := range map[string]string{"/": "200 ok", "/away": "302 ",
+		"/long": "too large"} {
 		for range 2 {
 			resp, err := c.Get(s.URL + path)
 			if err != nil {
@@ -43,7 +44,8 @@ func TestTheHostsOwnRequests(t *testing.T) {
 			}
 		}
 	}
-	for _, url := range []string{"http://169.254.169.254/", "http://[fd00:ec2::254]/", "http://[::ffff:169.254.169.254]/", "http://2852039166/", "http://0.0.0.0/", "http://[64:ff9b::a9fe:a9fe]/"} {
+	for _, url := range []string{"http://169.254.169.254/", "http://[fd00:ec2::254]/",
+		"http://[::ffff:169.254.169.254]/", "http://2852039166/", "http://0.0.0.0/", "http://[64:ff9b::a9fe:a9fe]/"} {
 		if _, err := c.Get(url); err == nil ||
 			!strings.Contains(err.Error(), "may be there") &&
 				!strings.Contains(err.Error(), "no such host") {

@@ -31,15 +31,16 @@ const (
 	million   = 1_000_000
 )
 
-func (p *Price) validate() (err error) {
+// ready returns p with its origin in the form that is compared.
+func (p Price) ready() (_ Price, err error) {
 	switch {
 	case p.Model == "":
-		return fmt.Errorf("%s: model is missing", p.Origin)
+		return p, fmt.Errorf("%s: model is missing", p.Origin)
 	case min(p.Input, p.Output, p.Minimum) < 0 || max(p.Input, p.Output, p.Minimum) > maxPrice:
-		return fmt.Errorf("%s %s: prices are 0 to %d", p.Origin, p.Model, int64(maxPrice))
+		return p, fmt.Errorf("%s %s: prices are 0 to %d", p.Origin, p.Model, int64(maxPrice))
 	}
 	p.origin, err = origin(p.Origin)
-	return err
+	return p, err
 }
 
 // cost rounds up.
@@ -110,7 +111,8 @@ func (e *Egress) reserve(
 	}
 	if e.opts.Ledger == nil || e.opts.USDMicrosPerDay == 0 {
 		return nil, fail("cost",
-			"%d micro-dollars would have to be reserved and there is no budget (egress.usd_micros_per_day)",
+			"%d micro-dollars would have to be reserved and there is no budget "+
+				"(egress.usd_micros_per_day)",
 			micros)
 	}
 	put, err := e.opts.Ledger.Reserve(ctx, principal, micros, e.opts.USDMicrosPerDay)

@@ -86,7 +86,10 @@ func (w *world) named(name string, s *httptest.Server) string {
 }
 
 func (w *world) Decide(_ context.Context, q gate.Question) (gate.Decision, error) {
-	no := func(why string) (gate.Decision, error) { return gate.Decision{Failed: []string{why}}, nil }
+	no := func(why string) (gate.Decision, error) {
+		return gate.Decision{Failed: []string{why}},
+			nil
+	}
 	d := gate.Decision{Allow: true, Tier: gate.Yellow, Obligations: w.ob}
 	if q.Kind == gate.KindCall {
 		return d, nil
@@ -111,8 +114,8 @@ func (w *world) Outcome(context.Context, gate.Record) error { return nil }
 func (w *world) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
 	return gate.Counts{}, func() {}, nil
 }
-func (w *world) Script(string) gate.Command              { return gate.Command{} }
-func (w *world) Argv([]string) gate.Command              { return gate.Command{} }
+func (w *world) Script(string) gate.Command                            { return gate.Command{} }
+func (w *world) Argv([]string) gate.Command                            { return gate.Command{} }
 func (w *world) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
 
 func (w *world) Count(
@@ -134,7 +137,11 @@ func (w *world) Reserve(
 		return nil, errors.New("over the day's limit")
 	}
 	w.reserved = append(w.reserved, micros)
-	return func(_ context.Context, spent int64) error { w.settled = append(w.settled, spent); return nil }, nil
+	return func(_ context.Context, spent int64) error {
+		w.settled = append(w.settled,
+			spent)
+		return nil
+	}, nil
 }
 
 func (w *world) Keep(
@@ -160,7 +167,10 @@ func (w *world) ask(op abi.HTTPRequest) (v Response, err error) {
 	}
 	tool := &gate.Tool{Kind: "tool", Name: "curl", Imports: []string{"http_request"},
 		Budget: time.Minute, Validate: func(map[string]any) error { return nil },
-		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) { return gate.Targets{}, nil, nil }}
+		Derive: func(map[string]any) (gate.Targets, []gate.CommandText,
+			error) {
+			return gate.Targets{}, nil, nil
+		}}
 	d := gate.New(
 		gate.Options{
 			Throttle:  &fair.Refusals{},

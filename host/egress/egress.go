@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,47 +67,57 @@ type Options struct {
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error) `koanf:"-"`
 }
 
-// Validate fills in the defaults and says everything that is wrong.
-func (o *Options) Validate() error {
-	o.Timeout, o.MaxBody, o.Memory = cmp.Or(o.Timeout, 30*time.Second), cmp.Or(o.MaxBody,
-		10<<20), cmp.Or(o.Memory, 100<<20)
+func (o Options) withDefaults() Options {
+	o.Timeout, o.MaxBody = cmp.Or(o.Timeout, 30*time.Second), cmp.Or(o.MaxBody, 10<<20)
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, max(o.Timeout, 2*time.Minute))
+	o.Memory = cmp.Or(o.Memory, max(o.MaxBody, 100<<20))
 	o.PerHost, o.PerPrincipal = cmp.Or(o.PerHost, 60), cmp.Or(o.PerPrincipal, 300)
 	if o.Resolve == nil {
 		o.Resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		}
 	}
-	var errs []error
-	if o.Timeout < 0 || o.MaxTimeout < o.Timeout || o.MaxBody < 0 || o.MaxBody > 64<<20 ||
-		o.Memory < o.MaxBody ||
-		min(o.PerHost, o.PerPrincipal, o.USDMicrosPerDay) < 0 {
-		errs = append(
-			errs,
-			errors.New(
-				"timeout must not be more than max_timeout, and it, per_host, per_principal and usd_micros_per_day must not be negative, max_body at most 64 MiB, and memory at least max_body"),
-		)
+	return o
+}
+
+// Validate returns an error that names the key that is wrong.
+func (o Options) Validate() error {
+	_, err := o.ready()
+	return err
+}
+
+// ready returns o with its defaults, credentials and prices as they are used.
+func (o Options) ready() (_ Options, err error) {
+	o = o.withDefaults()
+	switch {
+	case o.Timeout < 0 || o.MaxTimeout < o.Timeout:
+		return o, fmt.Errorf("egress.timeout: want more than 0 and at most %s", o.MaxTimeout)
+	case o.MaxBody < 0 || o.MaxBody > 64<<20 || o.Memory < o.MaxBody:
+		return o, errors.New("egress.max_body: want 1 byte to 64 MiB")
+	case o.PerHost < 0:
+		return o, errors.New("egress.per_host: must not be negative")
+	case o.PerPrincipal < 0:
+		return o, errors.New("egress.per_principal: must not be negative")
+	case o.USDMicrosPerDay < 0:
+		return o, errors.New("egress.usd_micros_per_day: must not be negative")
 	}
 	names := map[string]bool{}
-	for i := range o.Credentials {
-		c := &o.Credentials[i]
-		if err := c.validate(); err != nil {
-			errs = append(errs, fmt.Errorf("credentials: %w", err))
+	o.Credentials, o.Prices = slices.Clone(o.Credentials), slices.Clone(o.Prices)
+	for i, c := range o.Credentials {
+		if o.Credentials[i], err = c.ready(); err != nil {
+			return o, fmt.Errorf("egress.credentials: %w", err)
 		}
 		if names[c.Name] {
-			errs = append(errs, fmt.Errorf("credentials: %s is there twice", c.Name))
+			return o, fmt.Errorf("egress.credentials: %s is there twice", c.Name)
 		}
 		names[c.Name] = true
 	}
-	for i := range o.Prices {
-		if err := o.Prices[i].validate(); err != nil {
-			errs = append(errs, fmt.Errorf("prices: %w", err))
+	for i, p := range o.Prices {
+		if o.Prices[i], err = p.ready(); err != nil {
+			return o, fmt.Errorf("egress.prices: %w", err)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("egress: %w", err)
-	}
-	return nil
+	return o, nil
 }
 
 // Egress does http_request. It is safe for concurrent use, and keeps nothing between two requests:
@@ -120,9 +131,10 @@ type Egress struct {
 	held int64      // bytes of bodies that may be in memory
 }
 
-// New checks the options.
+// New returns an Egress. It reads CAFile.
 func New(o Options) (*Egress, error) {
-	if err := o.Validate(); err != nil {
+	o, err := o.ready()
+	if err != nil {
 		return nil, err
 	}
 	if o.Ledger == nil {

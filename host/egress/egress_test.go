@@ -60,7 +60,8 @@ func TestARequestIsSentAsItWasDecided(t *testing.T) {
 	if len(w.intents) != 3 || w.intents[1].Phase != "lookup" || w.intents[2].Phase != "effect" ||
 		len(w.lookups) != 1 {
 		t.Errorf(
-			"journaled %+v after look-ups %v, want the call, the lookup and the effect of one look-up",
+			"journaled %+v after look-ups %v, want the call, the lookup and the effect of one "+
+				"look-up",
 			w.intents, w.lookups)
 	}
 }
@@ -90,7 +91,10 @@ func TestRedirectsAreDecidedAgain(t *testing.T) {
 	secret := w.serve("secret.example", func(http.ResponseWriter, *http.Request) { reached.Add(1) })
 	w.listed = w.listed[:0]
 	end := w.serve("end.example",
-		func(rw http.ResponseWriter, r *http.Request) { fmt.Fprintf(rw, "%s %v", r.Method, r.Header) })
+		func(rw http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(rw, "%s %v", r.Method,
+				r.Header)
+		})
 	to := ""
 	a := w.serve("a.example", func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/again" {
@@ -109,7 +113,8 @@ func TestRedirectsAreDecidedAgain(t *testing.T) {
 	}
 	_, err := ask(secret+"/", 3)
 	refusedFor(t, err, "egress", "lookup")
-	for _, spelling := range []string{"http://169.254.169.254/", "http://[::ffff:169.254.169.254]/latest", "http://2852039166/", "http://0xa9fea9fe/", "http://127.1:1/", "http://LOCALHOST/"} {
+	for _, spelling := range []string{"http://169.254.169.254/",
+		"http://[::ffff:169.254.169.254]/latest", "http://2852039166/", "http://0xa9fea9fe/", "http://127.1:1/", "http://LOCALHOST/"} {
 		if _, err := ask(spelling, 3); err == nil {
 			t.Errorf("the redirect to %s was followed", spelling)
 		}
@@ -158,21 +163,33 @@ func TestWhatARedirectBecomes(t *testing.T) {
 		want     string // METHOD URL body headers credential, "" when it is not followed
 		err      string
 	}{
-		"303 after POST becomes GET":                 {"POST", 303, "y", "GET https://a.example/dir/y  [[X 1]] c", ""},
-		"302 after POST becomes GET":                 {"POST", 302, "/y", "GET https://a.example/y  [[X 1]] c", ""},
-		"302 after DELETE stays":                     {"DELETE", 302, "/y", "DELETE https://a.example/y b [[Content-Type t] [X 1]] c", ""},
-		"307 after POST stays":                       {"POST", 307, "/y", "POST https://a.example/y b [[Content-Type t] [X 1]] c", ""},
-		"307 after POST to another origin is not":    {"POST", 307, "https://b.example/", "", ""},
-		"307 to another port is another origin":      {"POST", 307, "https://a.example:8443/", "", ""},
-		"303 to another origin drops the credential": {"POST", 303, "https://b.example/", "GET https://b.example/  [] ", ""},
-		"another scheme is another origin":           {"GET", 301, "http://a.example/", "GET http://a.example/ b [] ", ""},
-		"the same origin with its port":              {"POST", 308, "https://A.example:443/#f", "POST https://a.example:443/ b [[Content-Type t] [X 1]] c", ""},
-		"304 is no redirect":                         {"GET", 304, "/y", "", ""},
-		"no location":                                {"GET", 302, "", "", ""},
-		"a user name":                                {"GET", 302, "https://u:p@a.example/", "", "user name"},
-		"another protocol":                           {"GET", 302, "file:///etc/passwd", "", "http://"},
-		"an address in octal":                        {"GET", 302, "http://0177.0.0.1/", "", "a host is"},
-		"a control character":                        {"GET", 302, "https://a.example/\r\nX: y", "", "not a URL"},
+		"303 after POST becomes GET": {"POST", 303, "y",
+			"GET https://a.example/dir/y  [[X 1]] c", ""},
+		"302 after POST becomes GET": {"POST", 302, "/y",
+			"GET https://a.example/y  [[X 1]] c", ""},
+		"302 after DELETE stays": {"DELETE", 302, "/y",
+			"DELETE https://a.example/y b [[Content-Type t] [X 1]] c", ""},
+		"307 after POST stays": {"POST", 307, "/y",
+			"POST https://a.example/y b [[Content-Type t] [X 1]] c", ""},
+		"307 after POST to another origin is not": {"POST", 307, "https://b.example/", "", ""},
+		"307 to another port is another origin": {"POST", 307, "https://a.example:8443/", "",
+			""},
+		"303 to another origin drops the credential": {"POST", 303, "https://b.example/",
+			"GET https://b.example/  [] ", ""},
+		"another scheme is another origin": {"GET", 301, "http://a.example/",
+			"GET http://a.example/ b [] ", ""},
+		"the same origin with its port": {"POST", 308, "https://A.example:443/#f",
+			"POST https://a.example:443/ b [[Content-Type t] [X 1]] c", ""},
+		"304 is no redirect": {"GET", 304, "/y", "", ""},
+		"no location":        {"GET", 302, "", "", ""},
+		"a user name": {"GET", 302, "https://u:p@a.example/", "",
+			"user name"},
+		"another protocol": {"GET", 302, "file:///etc/passwd", "",
+			"http://"},
+		"an address in octal": {"GET", 302, "http://0177.0.0.1/", "",
+			"a host is"},
+		"a control character": {"GET", 302, "https://a.example/\r\nX: y", "",
+			"not a URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			op := abi.HTTPRequest{Method: tt.method, URL: from.String(), Data: abi.Data{Text: "b"},
@@ -217,7 +234,8 @@ func TestRebinding(t *testing.T) {
 
 	// Whoever hands Execute facts that were not decided for this address gets no connection.
 	tg, _ := parseURL(a + "/")
-	for why, addrs := range map[string][]gate.Addr{"another class": {{IP: "127.0.0.1", Class: "global"}}, "no facts": nil} {
+	for why, addrs := range map[string][]gate.Addr{"another class": {{IP: "127.0.0.1",
+		Class: "global"}}, "no facts": nil} {
 		_, err := w.e.Execute(
 			context.Background(),
 			gate.Question{Call: &gate.Call{Tool: &gate.Tool{Name: "curl"}},
@@ -227,14 +245,17 @@ func TestRebinding(t *testing.T) {
 		)
 		if err == nil || !strings.Contains(err.Error(), "decided") || reached.Load() != 1 {
 			t.Errorf(
-				"%s: error %v after %d requests, want one about what was decided, and no new request",
+				"%s: error %v after %d requests, want one about what was decided, and no new "+
+					"request",
 				why, err, reached.Load())
 		}
 	}
-	if err := decided([]gate.Addr{{IP: "127.0.0.1", Class: "loopback"}}, "tcp4", "127.0.0.1:81", 80); err == nil {
+	if err := decided([]gate.Addr{{IP: "127.0.0.1", Class: "loopback"}}, "tcp4", "127.0.0.1:81",
+		80); err == nil {
 		t.Error("another port was dialled")
 	}
-	if err := decided([]gate.Addr{{IP: "127.0.0.1", Class: "loopback"}}, "tcp4", "127.0.0.2:80", 80); err == nil {
+	if err := decided([]gate.Addr{{IP: "127.0.0.1", Class: "loopback"}}, "tcp4", "127.0.0.2:80",
+		80); err == nil {
 		t.Error("another address was dialled")
 	}
 }
@@ -257,8 +278,10 @@ func TestHostileServers(t *testing.T) {
 		words   string
 		outcome gate.Outcome
 	}{
-		"a gzip bomb":                     {serve: bomb, code: "too_large", words: "longer than allowed", outcome: gate.Failed},
-		"a gzip bomb that is to be saved": {serve: bomb, op: abi.HTTPRequest{Save: true}, code: "too_large", words: "longer than allowed", outcome: gate.Failed},
+		"a gzip bomb": {serve: bomb, code: "too_large",
+			words: "longer than allowed", outcome: gate.Failed},
+		"a gzip bomb that is to be saved": {serve: bomb, op: abi.HTTPRequest{Save: true},
+			code: "too_large", words: "longer than allowed", outcome: gate.Failed},
 		"a body without end": {serve: func(rw http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := rw.Write(make([]byte, 64<<10)); err != nil {
@@ -273,17 +296,30 @@ func TestHostileServers(t *testing.T) {
 				time.Sleep(5 * time.Millisecond)
 			}
 		}, op: abi.HTTPRequest{Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "did not end in time", outcome: gate.Failed},
-		"no answer to a GET": {serve: func(rw http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, op: abi.HTTPRequest{Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "was over", outcome: gate.Failed},
-		"no answer to a POST": {serve: func(rw http.ResponseWriter, r *http.Request) { io.ReadAll(r.Body); <-r.Context().Done() },
-			op: abi.HTTPRequest{Method: "POST", Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "was over", outcome: gate.Unknown},
-		"a connection that breaks after a POST": {serve: func(rw http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) },
-			op: abi.HTTPRequest{Method: "POST", Data: abi.Data{Text: "x"}}, code: "connection", words: "POST", outcome: gate.Unknown},
+		"no answer to a GET": {serve: func(rw http.ResponseWriter,
+			r *http.Request) {
+			<-r.Context().Done()
+		}, op: abi.HTTPRequest{Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "was over", outcome: gate.Failed},
+		"no answer to a POST": {serve: func(rw http.ResponseWriter,
+			r *http.Request) {
+			io.ReadAll(r.Body)
+			<-r.Context().Done()
+		},
+			op: abi.HTTPRequest{Method: "POST",
+				Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "was over", outcome: gate.Unknown},
+		"a connection that breaks after a POST": {serve: func(rw http.ResponseWriter,
+			r *http.Request) {
+			panic(http.ErrAbortHandler)
+		},
+			op: abi.HTTPRequest{Method: "POST",
+				Data: abi.Data{Text: "x"}}, code: "connection", words: "POST", outcome: gate.Unknown},
 		"headers without end": {serve: func(rw http.ResponseWriter, r *http.Request) {
 			for i := range 2000 {
 				rw.Header().Set(fmt.Sprint("X-", i), strings.Repeat("y", 100))
 			}
 		}, code: "connection", words: "header", outcome: gate.Failed},
-		"an encoding that was not asked for": {serve: func(rw http.ResponseWriter, r *http.Request) {
+		"an encoding that was not asked for": {serve: func(rw http.ResponseWriter,
+			r *http.Request) {
 			rw.Header().Set("Content-Encoding", "br")
 			rw.Write([]byte("x"))
 		}, code: "body", words: "not asked for", outcome: gate.Failed},
@@ -351,7 +387,8 @@ func TestCertificatesAreVerified(t *testing.T) {
 	s.StartTLS()
 	defer s.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: s.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w := lab(t, Options{})
@@ -378,7 +415,9 @@ func TestRatesAndRoom(t *testing.T) {
 	w := lab(t, Options{PerHost: 2, PerPrincipal: 3, MaxBody: 1 << 20, Memory: 1 << 20})
 	ok := func(rw http.ResponseWriter, r *http.Request) {}
 	a, b := w.serve("a.example", ok), w.serve("b.example", ok)
-	for i, tt := range []struct{ url, words string }{{a, ""}, {a, ""}, {a, "to a.example: more than 2 requests in 60 seconds; come back at 14:01:01 UTC"}, {b, "by p: more than 3"}} {
+	for i, tt := range []struct{ url, words string }{{a, ""}, {a, ""},
+		{a, "to a.example: more than 2 requests in 60 seconds; come back at 14:01:01 UTC"}, {b,
+			"by p: more than 3"}} {
 		_, err := w.ask(abi.HTTPRequest{URL: tt.url + "/"})
 		if tt.words != "" {
 			failedWith(t, err, "rate", tt.words, gate.Failed)
@@ -412,8 +451,10 @@ func TestWhatIsInlineAndWhatIsSaved(t *testing.T) {
 		code   string
 	}{
 		"inline": {inline: true}, "saved": {op: abi.HTTPRequest{Save: true}}, "saved when over max_bytes": {op: abi.HTTPRequest{Save: true, MaxBytes: 6}},
-		"inline when not over max_bytes": {op: abi.HTTPRequest{Save: true, MaxBytes: 7}, inline: true}, "over max_bytes": {op: abi.HTTPRequest{MaxBytes: 6}, code: "too_large"},
-		"over what policy obliges to": {op: abi.HTTPRequest{Save: true}, max: 6, code: "too_large"}} {
+		"inline when not over max_bytes": {op: abi.HTTPRequest{Save: true, MaxBytes: 7},
+			inline: true}, "over max_bytes": {op: abi.HTTPRequest{MaxBytes: 6}, code: "too_large"},
+		"over what policy obliges to": {op: abi.HTTPRequest{Save: true}, max: 6,
+			code: "too_large"}} {
 		t.Run(name, func(t *testing.T) {
 			w.ob, w.kept, tt.op.URL = gate.Obligations{MaxBytes: tt.max}, map[string]string{}, a+"/"
 			v, err := w.ask(tt.op)
@@ -462,27 +503,44 @@ func TestOptionsThatAreWrongSayWhich(t *testing.T) {
 		return Options{Credentials: []Credential{c}}
 	}
 	for words, o := range map[string]Options{
-		"must not be negative": {Timeout: -1}, "memory at least": {Memory: 1}, "name is missing": with(func(c *Credential) { c.Name = "" }), "origins and tools": with(func(c *Credential) { c.Tools = nil }),
-		"at least 8 characters": with(func(c *Credential) { c.Secret = "short" }), "on one line": with(func(c *Credential) { c.Secret = "12345678\r\nX: y" }), "set by the host": with(func(c *Credential) { c.Header = "host" }),
-		"an origin ends": with(func(c *Credential) { c.Origins = []string{"https://a.example/v1"} }), "begins with http": with(func(c *Credential) { c.Origins = []string{"a.example"} }),
-		"twice": {Credentials: []Credential{good, good}}, "model is missing": {Prices: []Price{{Origin: "https://a.example"}}}, "prices are 0": {Prices: []Price{{Origin: "https://a.example", Model: "m", Input: -1}}},
+		"egress.timeout:":            {Timeout: -1},
+		"egress.max_body:":           {Memory: 1},
+		"egress.per_host:":           {PerHost: -1},
+		"egress.per_principal:":      {PerPrincipal: -1},
+		"egress.usd_micros_per_day:": {USDMicrosPerDay: -1},
+		"name is missing":            with(func(c *Credential) { c.Name = "" }),
+		"origins and tools":          with(func(c *Credential) { c.Tools = nil }),
+		"at least 8 characters":      with(func(c *Credential) { c.Secret = "short" }),
+		"on one line":                with(func(c *Credential) { c.Secret = "12345678\r\nX: y" }),
+		"set by the host":            with(func(c *Credential) { c.Header = "host" }),
+		"an origin ends": with(func(c *Credential) {
+			c.Origins = []string{"https://a.example/v1"}
+		}),
+		"begins with http": with(func(c *Credential) { c.Origins = []string{"a.example"} }),
+		"twice":            {Credentials: []Credential{good, good}},
+		"model is missing": {Prices: []Price{{Origin: "https://a.example"}}},
+		"prices are 0":     {Prices: []Price{{Origin: "https://a.example", Model: "m", Input: -1}}},
 	} {
-		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("error %v, want one with %q", err, words)
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), words) ||
+			!strings.HasPrefix(err.Error(), "egress.") {
+			t.Errorf("error %v, want one with %q that begins with its key", err, words)
 		}
 	}
-	o := Options{Credentials: []Credential{good}}
-	if err := o.Validate(); err != nil || o.Credentials[0].Header != "Authorization" ||
-		o.Credentials[0].Prefix != "Bearer " ||
-		o.Timeout != 30*time.Second ||
+	given := Options{Credentials: []Credential{good}}
+	o, err := given.ready()
+	if err != nil || o.Credentials[0].Header != "Authorization" ||
+		o.Credentials[0].Prefix != "Bearer " || o.Timeout != 30*time.Second ||
 		!reflect.DeepEqual(o.Credentials[0].origins, []string{"https://a.example:443"}) {
 		t.Errorf("defaults: %+v, %v", o, err)
+	}
+	if !reflect.DeepEqual(given, Options{Credentials: []Credential{good}}) {
+		t.Errorf("the options that were given changed: %+v", given)
 	}
 }
 
 func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
-	var o Options
-	if err := o.Validate(); err != nil {
+	o, err := Options{}.ready()
+	if err != nil {
 		t.Fatal(err)
 	}
 	if o.Timeout != 30*time.Second || o.MaxBody != 10<<20 || o.Memory != 100<<20 ||

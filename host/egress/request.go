@@ -101,7 +101,8 @@ func parseURL(s string) (t target, err error) {
 	}
 	if len(t.host) > 253 || !hostForm.MatchString(t.host) {
 		return t, fmt.Errorf(
-			"a host is a lower-case ASCII name (xn-- for others) without a final dot, or an IP address in its shortest form")
+			"a host is a lower-case ASCII name (xn-- for others) without a final dot, or an IP " +
+				"address in its shortest form")
 	}
 	return t, nil
 }
@@ -159,7 +160,8 @@ func headers(list [][2]string) (http.Header, error) {
 		}
 		if !headerForm.MatchString(name) {
 			return nil, fmt.Errorf(
-				"%.64q is no header name here: want letters, digits and dashes, which all servers read alike",
+				"%.64q is no header name here: want letters, digits and dashes, which all "+
+					"servers read alike",
 				kv[0])
 		}
 		if slices.Contains(forbidden, name) || strings.HasPrefix(name, "Proxy-") {
@@ -207,7 +209,10 @@ func next(
 	if !safe(op.Method) && (status == 303 || op.Method == http.MethodPost && status < 303) {
 		op.Method, op.Data = http.MethodGet, abi.Data{}
 		op.Headers = slices.DeleteFunc(slices.Clone(op.Headers),
-			func(kv [2]string) bool { return strings.HasPrefix(http.CanonicalHeaderKey(kv[0]), "Content-") })
+			func(kv [2]string) bool {
+				return strings.HasPrefix(http.CanonicalHeaderKey(kv[0]),
+					"Content-")
+			})
 	}
 	if t.origin() != from.origin() {
 		if !safe(op.Method) {
@@ -215,7 +220,10 @@ func next(
 		}
 		op.Credential = ""
 		op.Headers = slices.DeleteFunc(slices.Clone(op.Headers),
-			func(kv [2]string) bool { return !slices.Contains(harmless, http.CanonicalHeaderKey(kv[0])) })
+			func(kv [2]string) bool {
+				return !slices.Contains(harmless,
+					http.CanonicalHeaderKey(kv[0]))
+			})
 	}
 	op.Hops = append(slices.Clone(op.Hops), abi.Hop{Status: status, URL: op.URL})
 	op.URL, op.Hop = to.String(), op.Hop+1

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -32,36 +33,36 @@ type Credential struct {
 // ordinary text.
 const minSecret = 8
 
-func (c *Credential) validate() error {
+// ready returns c with its defaults.
+func (c Credential) ready() (Credential, error) {
+	shows := func(r rune) bool { return r >= ' ' && r < 0x7f }
 	switch {
 	case c.Name == "":
-		return errors.New("name is missing")
+		return c, errors.New("name is missing")
 	case len(c.Origins) == 0 || len(c.Tools) == 0:
-		return fmt.Errorf("%s: origins and tools must say where and for which tools it may be used",
-			c.Name)
-	case len(c.Secret) < minSecret || strings.ContainsFunc(c.Secret, func(r rune) bool { return r < ' ' || r >= 0x7f }):
-		return fmt.Errorf(
-			"%s: secret must be at least %d characters of ASCII on one line; write ${VAR} or ${file:PATH}",
-			c.Name, minSecret)
+		return c, fmt.Errorf("%s: origins and tools must say where and for which tools it may be "+
+			"used", c.Name)
+	case len(c.Secret) < minSecret ||
+		strings.ContainsFunc(c.Secret, func(r rune) bool { return !shows(r) }):
+		return c, fmt.Errorf("%s: secret must be at least %d characters of ASCII on one line; write "+
+			"${VAR} or ${file:PATH}", c.Name, minSecret)
 	}
-	if c.Header == "" {
-		c.Header = "Authorization"
-	}
-	if c.Header = http.CanonicalHeaderKey(c.Header); c.Header == "Authorization" && c.Prefix == "" {
-		c.Prefix = "Bearer "
+	c.Header = http.CanonicalHeaderKey(cmp.Or(c.Header, "Authorization"))
+	if c.Header == "Authorization" {
+		c.Prefix = cmp.Or(c.Prefix, "Bearer ")
 	}
 	if _, err := headers([][2]string{{c.Header, c.Prefix + c.Secret}}); err != nil {
-		return fmt.Errorf("%s: header: %w", c.Name, err)
+		return c, fmt.Errorf("%s: header: %w", c.Name, err)
 	}
 	c.origins = nil
 	for _, o := range c.Origins {
 		t, err := origin(o)
 		if err != nil {
-			return fmt.Errorf("%s: origins: %w", c.Name, err)
+			return c, fmt.Errorf("%s: origins: %w", c.Name, err)
 		}
 		c.origins = append(c.origins, t)
 	}
-	return nil
+	return c, nil
 }
 
 func origin(s string) (string, error) {
@@ -76,7 +77,8 @@ func origin(s string) (string, error) {
 }
 
 func (e *Egress) credential(name string) *Credential {
-	if i := slices.IndexFunc(e.opts.Credentials, func(c Credential) bool { return c.Name == name }); i >= 0 {
+	if i := slices.IndexFunc(e.opts.Credentials,
+		func(c Credential) bool { return c.Name == name }); i >= 0 {
 		return &e.opts.Credentials[i]
 	}
 	return nil
@@ -86,7 +88,8 @@ func (e *Egress) credential(name string) *Credential {
 func forms(credentials []Credential) (all [][]byte) {
 	for _, c := range credentials {
 		quoted, _ := json.Marshal(c.Secret) // text always encodes
-		for _, s := range []string{c.Secret, url.QueryEscape(c.Secret), url.PathEscape(c.Secret), string(quoted[1 : len(quoted)-1]), base64.StdEncoding.EncodeToString([]byte(c.Secret)),
+		for _, s := range []string{c.Secret, url.QueryEscape(c.Secret), url.PathEscape(c.Secret),
+			string(quoted[1 : len(quoted)-1]), base64.StdEncoding.EncodeToString([]byte(c.Secret)),
 			base64.RawURLEncoding.EncodeToString([]byte(c.Secret))} {
 			if !slices.ContainsFunc(all, func(b []byte) bool { return string(b) == s }) {
 				all = append(all, []byte(s))

@@ -50,11 +50,13 @@ func TestCredentials(t *testing.T) {
 		strings.Contains(fmt.Sprint(v.Headers), "s3cr3t") {
 		t.Errorf("an echo gave %+v, %v", v, err)
 	}
-	if v, err = w.ask(abi.HTTPRequest{URL: origin + "/home", Credential: "ci", MaxHops: 1}); err != nil ||
+	if v, err = w.ask(abi.HTTPRequest{URL: origin + "/home", Credential: "ci",
+		MaxHops: 1}); err != nil ||
 		v.Status != 200 {
 		t.Errorf("within the origin: status %d, %v; want the credential to stay", v.Status, err)
 	}
-	if v, err = w.ask(abi.HTTPRequest{URL: origin + "/away", Credential: "ci", MaxHops: 1}); err != nil ||
+	if v, err = w.ask(abi.HTTPRequest{URL: origin + "/away", Credential: "ci",
+		MaxHops: 1}); err != nil ||
 		otherGot.Get("X-Key") != "" ||
 		strings.Contains(v.Text, "s3cr3t") {
 		t.Errorf("across origins the other server got %v and the query %s, %v", otherGot, v.Text,
@@ -76,11 +78,12 @@ func FuzzScrub(f *testing.F) {
 	f.Fuzz(func(t *testing.T, secret, text string) {
 		c := Credential{Name: "c", Origins: []string{"https://a.example"}, Tools: []string{"t"},
 			Secret: secret}
-		if c.validate() != nil || strings.Contains("[redacted]", secret) {
+		if _, err := c.ready(); err != nil || strings.Contains("[redacted]", secret) {
 			return
 		}
 		e := &Egress{secrets: forms([]Credential{c})}
-		if got := string(e.scrub([]byte(text + secret + text + url.QueryEscape(secret)))); strings.Contains(
+		if got := string(e.scrub([]byte(text + secret + text +
+			url.QueryEscape(secret)))); strings.Contains(
 			strings.ReplaceAll(got, "[redacted]", "\x00"),
 			secret,
 		) {

@@ -96,7 +96,8 @@ func (e *Egress) send(
 	defer tr.CloseIdleConnections()
 	ctx = httptrace.WithClientTrace(ctx,
 		&httptrace.ClientTrace{WroteHeaderField: func(string, []string) { wrote.Store(true) }})
-	req := (&http.Request{Method: r.method, URL: r.URL, Host: r.URL.Host, Header: r.header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(
+	req := (&http.Request{Method: r.method, URL: r.URL, Host: r.URL.Host, Header: r.header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(
 		ctx)
 	if len(r.body) > 0 {
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(r.body)), int64(len(r.body))

@@ -35,7 +35,8 @@ func TestOptionsAreRefusedWithTheirKey(t *testing.T) {
 		{"id twice", "twice", Options{Principals: []Principal{{ID: "a"}, {ID: "a"}}}},
 		{"odd role", "role", Options{Principals: []Principal{{ID: "a", Roles: []string{"a b"}}}}},
 		{"http for an unknown principal", "identity.http", Options{HTTP: "x"}},
-		{"open door beside tokens", "would be let in", Options{Principals: people(), HTTP: "anna", Tokens: "t"}},
+		{"open door beside tokens", "would be let in",
+			Options{Principals: people(), HTTP: "anna", Tokens: "t"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := New(c.o); err == nil || !strings.Contains(err.Error(), c.says) {
@@ -54,7 +55,10 @@ func ask(v *Verifier, from string, auth ...string) (int, gate.Principal, http.He
 	}
 	var who gate.Principal
 	w := httptest.NewRecorder()
-	v.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { who, _ = v.Principal(r.Context()) })).
+	v.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		who,
+			_ = v.Principal(r.Context())
+	})).
 		ServeHTTP(w, r)
 	return w.Code, who, w.Header()
 }
@@ -166,7 +170,8 @@ func TestCurrent(t *testing.T) {
 	}{
 		"nothing changes": {func(Token) error { return nil }, ""},
 		"it expires":      {func(Token) error { now.t = now.t.Add(2 * time.Hour); return nil }, ""},
-		"it is revoked":   {func(tok Token) error { return tokens.Revoke(tok.Prefix) }, "was revoked"},
+		"it is revoked": {func(tok Token) error { return tokens.Revoke(tok.Prefix) },
+			"was revoked"},
 		"it is taken out": {func(Token) error {
 			return tokens.change(func([]Token) ([]Token, error) { return nil, nil })
 		}, "unknown token"},
@@ -195,7 +200,8 @@ func TestCurrent(t *testing.T) {
 					t.Fatal(err)
 				}
 				err := v.Current(ctx)
-				if (err == nil) != (c.why == "") || err != nil && !strings.Contains(err.Error(), c.why) {
+				if (err == nil) != (c.why == "") || err != nil &&
+					!strings.Contains(err.Error(), c.why) {
 					t.Errorf("got %v, want %q", err, c.why)
 				}
 			})
@@ -249,12 +255,18 @@ func TestATokenIsGoodForWhatItSaysAndNoMore(t *testing.T) {
 		code       int
 		roles      []string
 	}{
-		{"the whole token", "198.51.100.1:5", []string{"Bearer " + full}, 200, []string{"operator", "reader"}},
-		{"scheme in lower case", "198.51.100.1:5", []string{"bearer " + full}, 200, []string{"operator", "reader"}},
-		{"roles only of the principal's", "192.0.2.9:5", []string{"Bearer " + narrow}, 200, []string{"reader"}},
-		{"its network, in IPv6's clothes", "[::ffff:192.0.2.9]:5", []string{"Bearer " + narrow}, 200, []string{"reader"}},
-		{"roles of which none is the principal's", "198.51.100.1:5", []string{"Bearer " + alien}, 401, nil},
-		{"roles of a principal whose roles only policy knows", "198.51.100.1:5", []string{"Bearer " + open}, 200, []string{"reader"}},
+		{"the whole token", "198.51.100.1:5", []string{"Bearer " + full}, 200,
+			[]string{"operator", "reader"}},
+		{"scheme in lower case", "198.51.100.1:5", []string{"bearer " + full}, 200,
+			[]string{"operator", "reader"}},
+		{"roles only of the principal's", "192.0.2.9:5", []string{"Bearer " + narrow}, 200,
+			[]string{"reader"}},
+		{"its network, in IPv6's clothes", "[::ffff:192.0.2.9]:5", []string{"Bearer " + narrow},
+			200, []string{"reader"}},
+		{"roles of which none is the principal's", "198.51.100.1:5", []string{"Bearer " + alien},
+			401, nil},
+		{"roles of a principal whose roles only policy knows", "198.51.100.1:5",
+			[]string{"Bearer " + open}, 200, []string{"reader"}},
 		{"another network", "198.51.100.1:5", []string{"Bearer " + narrow}, 401, nil},
 		{"no address", "@", []string{"Bearer " + narrow}, 401, nil},
 		{"a principal that is gone", "203.0.113.1:5", []string{"Bearer " + ghost}, 401, nil},
@@ -262,7 +274,8 @@ func TestATokenIsGoodForWhatItSaysAndNoMore(t *testing.T) {
 		{"two headers", "203.0.113.3:5", []string{"Bearer " + full, "Bearer " + full}, 401, nil},
 		{"its prefix", "203.0.113.4:5", []string{"Bearer " + full[:prefixLength]}, 401, nil},
 		{"its digest", "203.0.113.5:5", []string{"Bearer " + digest(full)}, 401, nil},
-		{"another secret with its prefix", "203.0.113.6:5", []string{"Bearer " + full[:len(full)-1] + "x"}, 401, nil},
+		{"another secret with its prefix", "203.0.113.6:5",
+			[]string{"Bearer " + full[:len(full)-1] + "x"}, 401, nil},
 		{"spaces around", "203.0.113.7:5", []string{"Bearer  " + full}, 401, nil},
 		{"Basic", "203.0.113.8:5", []string{"Basic " + full}, 401, nil},
 		{"empty", "203.0.113.9:5", []string{"Bearer "}, 401, nil},
@@ -274,7 +287,8 @@ func TestATokenIsGoodForWhatItSaysAndNoMore(t *testing.T) {
 				t.Errorf("got %d, %+v", code, who)
 			}
 			if got := h.Get("WWW-Authenticate"); code == 401 &&
-				(!strings.HasPrefix(got, "Bearer realm=") || strings.Contains(got, "invalid_token") != (len(c.auth) > 0)) {
+				(!strings.HasPrefix(got, "Bearer realm=") ||
+					strings.Contains(got, "invalid_token") != (len(c.auth) > 0)) {
 				t.Errorf("challenge %q", got)
 			}
 		})
@@ -358,7 +372,8 @@ func TestATokenFileThatCannotBeTrustedLetsNobodyIn(t *testing.T) {
 			if code, _, _ := ask(v, "192.0.2.1:1", "Bearer "+secret); code != 503 {
 				t.Errorf("afterwards: %d", code)
 			}
-			if _, err := New(Options{Principals: people(), Tokens: tokens.Path, Log: quiet}); err == nil ||
+			if _, err := New(Options{Principals: people(), Tokens: tokens.Path,
+				Log: quiet}); err == nil ||
 				!strings.Contains(err.Error(), filepath.Dir(tokens.Path)) {
 				t.Errorf("a new host starts with it: %v", err)
 			}
@@ -443,10 +458,22 @@ func TestTokensOfManyProcessesAreAllKept(t *testing.T) {
 func TestTokensThatCannotBeMade(t *testing.T) {
 	_, tokens, _ := withTokens(t)
 	for name, try := range map[string]func() error{
-		"for ever":      func() error { _, _, err := tokens.New("anna", nil, "", 2*MaxLifetime); return err },
-		"for no time":   func() error { _, _, err := tokens.New("anna", nil, "", 0); return err },
-		"odd network":   func() error { _, _, err := tokens.New("anna", nil, "192.0.2.0", time.Hour); return err },
-		"odd principal": func() error { _, _, err := tokens.New("An na", nil, "", time.Hour); return err },
+		"for ever": func() error {
+			_, _, err := tokens.New("anna", nil, "",
+				2*MaxLifetime)
+			return err
+		},
+		"for no time": func() error { _, _, err := tokens.New("anna", nil, "", 0); return err },
+		"odd network": func() error {
+			_, _, err := tokens.New("anna", nil, "192.0.2.0",
+				time.Hour)
+			return err
+		},
+		"odd principal": func() error {
+			_, _, err := tokens.New("An na", nil, "",
+				time.Hour)
+			return err
+		},
 	} {
 		if try() == nil {
 			t.Errorf("%s: made", name)

@@ -194,20 +194,27 @@ func TestTokensOfAProvider(t *testing.T) {
 				"Bearer "+p.token(t, c.header, c.claims))
 			if code != c.code ||
 				code == 200 &&
-					(who.ID != "carla" || who.Auth != "oidc" || !reflect.DeepEqual(who.Roles, []string{"reader"})) {
+					(who.ID != "carla" || who.Auth != "oidc" ||
+						!reflect.DeepEqual(who.Roles, []string{"reader"})) {
 				t.Errorf("got %d %+v, want %d", code, who, c.code)
 			}
 			if got := h.Get("WWW-Authenticate"); code != 200 &&
-				(!strings.Contains(got, `resource_metadata="https://ops.example/.well-known/oauth-protected-resource/mcp"`) ||
-					!strings.Contains(got, `scope="caponier:read"`) || strings.Contains(got, "insufficient_scope") != (code == 403)) {
+				(!strings.Contains(got,
+					`resource_metadata="https://ops.example/.well-known/oauth-protected-resource/mcp"`) ||
+					!strings.Contains(got, `scope="caponier:read"`) ||
+					strings.Contains(got, "insufficient_scope") != (code == 403)) {
 				t.Errorf("challenge %s", got)
 			}
 		})
 	}
 	good := p.token(t, nil, nil)
 	parts := strings.Split(good, ".")
-	for name, raw := range map[string]string{"two parts": parts[0] + "." + parts[1], "another body": parts[0] + "." + strings.Split(p.token(t, nil, m{"sub": "root"}), ".")[1] + "." + parts[2],
-		"17 KiB": "a." + strings.Repeat("b", 17<<10) + ".c", "nothing": "..", "a token of ours where there are none": tokenMark + strings.Repeat("a", 43)} {
+	for name, raw := range map[string]string{"two parts": parts[0] + "." + parts[1],
+		"another body": parts[0] + "." + strings.Split(p.token(t, nil, m{"sub": "root"}), ".")[1] +
+			"." + parts[2],
+		"17 KiB": "a." + strings.Repeat("b", 17<<10) +
+			".c", "nothing": "..", "a token of ours where there are none": tokenMark +
+			strings.Repeat("a", 43)} {
 		if code, _, _ := ask(v, "192.0.2."+fmt.Sprint(len(name))+":1", "Bearer "+raw); code != 401 {
 			t.Errorf("%s: %d", name, code)
 		}
@@ -267,15 +274,18 @@ func TestMetadataTellsWhereToGo(t *testing.T) {
 
 func TestProvidersThatCannotBeMeant(t *testing.T) {
 	for name, o := range map[string]OIDC{
-		"plain http":          {Issuer: "http://id.example", Audience: "https://a/mcp"},
-		"audience is no URL":  {Issuer: "https://id.example", Audience: "api://x"},
-		"spaces in audience":  {Issuer: "https://id.example", Audience: "a b", Resource: "https://a/mcp"},
-		"resource is no URL":  {Issuer: "https://id.example", Audience: "x", Resource: "x"},
-		"no audience":         {Issuer: "https://id.example"},
-		"audience alone":      {Audience: "https://a/mcp"},
-		"query":               {Issuer: "https://id.example/?x=1", Audience: "https://a/mcp"},
-		"symmetric signature": {Issuer: "https://id.example", Audience: "https://a/mcp", Algorithms: []string{"HS256"}},
-		"none":                {Issuer: "https://id.example", Audience: "https://a/mcp", Algorithms: []string{"none"}},
+		"plain http":         {Issuer: "http://id.example", Audience: "https://a/mcp"},
+		"audience is no URL": {Issuer: "https://id.example", Audience: "api://x"},
+		"spaces in audience": {Issuer: "https://id.example", Audience: "a b",
+			Resource: "https://a/mcp"},
+		"resource is no URL": {Issuer: "https://id.example", Audience: "x", Resource: "x"},
+		"no audience":        {Issuer: "https://id.example"},
+		"audience alone":     {Audience: "https://a/mcp"},
+		"query":              {Issuer: "https://id.example/?x=1", Audience: "https://a/mcp"},
+		"symmetric signature": {Issuer: "https://id.example", Audience: "https://a/mcp",
+			Algorithms: []string{"HS256"}},
+		"none": {Issuer: "https://id.example", Audience: "https://a/mcp",
+			Algorithms: []string{"none"}},
 	} {
 		if _, err := New(Options{OIDC: o, Log: quiet}); err == nil ||
 			!strings.Contains(err.Error(), "identity.oidc.") {
@@ -349,7 +359,8 @@ func TestRolesInNestedClaims(t *testing.T) {
 		claims m
 		roles  []string
 	}{
-		{"realm_access.roles", m{"realm_access": m{"roles": []string{"viewer"}}}, []string{"viewer"}},
+		{"realm_access.roles", m{"realm_access": m{"roles": []string{"viewer"}}},
+			[]string{"viewer"}},
 		{"a.b", m{"a.b": "operator", "a": m{"b": "viewer"}}, []string{"operator"}},
 		{"https://x.example/roles", m{"https://x.example/roles": "viewer"}, []string{"viewer"}},
 		{"realm_access.roles", m{"realm_access": "roles"}, nil},

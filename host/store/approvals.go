@@ -35,7 +35,8 @@ func scanRequest(from row) (r approval.Request, err error) {
 func (s *Store) request(
 	ctx context.Context, tx *sql.Tx, query string, args ...any,
 ) (approval.Request, error) {
-	return scanRequest(tx.QueryRowContext(ctx, query, append([]any{s.ms(), s.origin()}, args...)...))
+	return scanRequest(tx.QueryRowContext(ctx, query,
+		append([]any{s.ms(), s.origin()}, args...)...))
 }
 
 // Join implements approval.Store.

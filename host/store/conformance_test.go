@@ -75,8 +75,10 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				}
 				return back
 			}
-			one := &gate.Call{Tool: aTool, Principal: gate.Principal{ID: "x"}, Targets: gate.Targets{VMIDs: []string{"105"}}}
-			two := &gate.Call{Tool: aTool, Principal: gate.Principal{ID: "x"}, Targets: gate.Targets{VMIDs: []string{"105", "106"}}}
+			one := &gate.Call{Tool: aTool, Principal: gate.Principal{ID: "x"},
+				Targets: gate.Targets{VMIDs: []string{"105"}}}
+			two := &gate.Call{Tool: aTool, Principal: gate.Principal{ID: "x"},
+				Targets: gate.Targets{VMIDs: []string{"105", "106"}}}
 			take(a, one, 1, 1)
 			c.add(30 * time.Second)
 			take(b, two, 2, 2)
@@ -95,7 +97,8 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			c.add(-time.Hour) // what was counted after now does not count
 			take(a, two, 1, 1)
 		},
-		"a tool has a rate of its own, and a call says when to come back": func(t *testing.T, a, b engine, c *clock) {
+		"a tool has a rate of its own, and a call says when to come back": func(t *testing.T, a,
+			b engine, c *clock) {
 			other := call("x", "106")
 			other.Tool = &gate.Tool{Kind: "tool", Name: "start"}
 			for i, step := range []struct {
@@ -103,21 +106,32 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				call  *gate.Call
 				want  gate.Counts
 			}{
-				{0, call("x", "105"), gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1, CallsRetryS: 61, ToolRetryS: 61, TargetRetryS: 61}},
-				{10 * time.Second, other, gate.Counts{Calls60s: 2, ToolCalls60s: 1, TargetCalls60s: 2, CallsRetryS: 51, ToolRetryS: 61, TargetRetryS: 51}},
-				{20 * time.Second, call("x", "105"), gate.Counts{Calls60s: 3, ToolCalls60s: 2, TargetCalls60s: 3, CallsRetryS: 31, ToolRetryS: 31, TargetRetryS: 31}},
-				{500 * time.Millisecond, call("y", "105"), gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1, CallsRetryS: 61, ToolRetryS: 61, TargetRetryS: 61}},
-				{30500 * time.Millisecond, other, gate.Counts{Calls60s: 3, ToolCalls60s: 2, TargetCalls60s: 3, CallsRetryS: 10, ToolRetryS: 10, TargetRetryS: 10}},
+				{0, call("x", "105"), gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1,
+					CallsRetryS: 61, ToolRetryS: 61, TargetRetryS: 61}},
+				{10 * time.Second, other, gate.Counts{Calls60s: 2, ToolCalls60s: 1,
+					TargetCalls60s: 2, CallsRetryS: 51, ToolRetryS: 61, TargetRetryS: 51}},
+				{20 * time.Second, call("x", "105"),
+					gate.Counts{Calls60s: 3, ToolCalls60s: 2, TargetCalls60s: 3, CallsRetryS: 31,
+						ToolRetryS: 31, TargetRetryS: 31}},
+				{500 * time.Millisecond, call("y", "105"),
+					gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1, CallsRetryS: 61,
+						ToolRetryS: 61, TargetRetryS: 61}},
+				{30500 * time.Millisecond, other,
+					gate.Counts{Calls60s: 3, ToolCalls60s: 2, TargetCalls60s: 3, CallsRetryS: 10,
+						ToolRetryS: 10, TargetRetryS: 10}},
 			} {
 				c.add(step.after)
-				if got, _, err := []engine{a, b}[i%2].Take(bg, step.call); err != nil || got != step.want {
+				if got, _, err := []engine{a, b}[i%2].Take(bg, step.call); err != nil ||
+					got != step.want {
 					t.Errorf("step %d: %+v, %v, want %+v", i, got, err, step.want)
 				}
 			}
 		},
 		"a name cannot pass for another": func(t *testing.T, a, b engine, c *clock) {
-			for _, call := range []*gate.Call{{Tool: aTool, Principal: gate.Principal{ID: "x"}, Targets: gate.Targets{Hosts: []string{"105 y"}}}, {Tool: aTool, Principal: gate.Principal{ID: "y x"}, Targets: gate.Targets{Hosts: []string{"105"}}}, call("x", "105")} {
-				if got, _, err := a.Take(bg, call); err != nil || got.Calls60s > 2 || got.TargetCalls60s != 1 {
+			for _, call := range []*gate.Call{{Tool: aTool, Principal: gate.Principal{ID: "x"},
+				Targets: gate.Targets{Hosts: []string{"105 y"}}}, {Tool: aTool, Principal: gate.Principal{ID: "y x"}, Targets: gate.Targets{Hosts: []string{"105"}}}, call("x", "105")} {
+				if got, _, err := a.Take(bg, call); err != nil || got.Calls60s > 2 ||
+					got.TargetCalls60s != 1 {
 					t.Errorf("%v: %+v, %v", call.Principal, got, err)
 				}
 			}
@@ -127,7 +141,8 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			for i := range maxKeys {
 				many.Targets.VMIDs = append(many.Targets.VMIDs, fmt.Sprint(100+i))
 			}
-			if _, _, err := a.Take(bg, many); err == nil || !strings.Contains(err.Error(), "over the limit of 64") {
+			if _, _, err := a.Take(bg, many); err == nil ||
+				!strings.Contains(err.Error(), "over the limit of 64") {
 				t.Errorf("got %v", err)
 			}
 		},
@@ -140,7 +155,8 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				c.add(10 * time.Second)
 			}
 			rates, _, err := b.Count(bg, "host g", "host h")
-			if err != nil || rates[0].Count != 1 || rates[1].Count != 4 || !rates[1].Free.Equal(start.Add(61*time.Second)) {
+			if err != nil || rates[0].Count != 1 || rates[1].Count != 4 ||
+				!rates[1].Free.Equal(start.Add(61*time.Second)) {
 				t.Errorf("got %v, %v", rates, err)
 			}
 		},
@@ -150,7 +166,8 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				t.Fatal(err)
 			}
 			_, err = b.Reserve(bg, "x", 31, 100)
-			if over := (*OverBudget)(nil); !errors.As(err, &over) || over.Spent != 70 || !over.Free.After(c.now()) {
+			if over := (*OverBudget)(nil); !errors.As(err, &over) || over.Spent != 70 ||
+				!over.Free.After(c.now()) {
 				t.Errorf("31 of the last 30: %v", err)
 			}
 			if _, err := b.Reserve(bg, "y", 100, 100); err != nil {
@@ -184,21 +201,24 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 					t.Errorf("%d reserved on top of 500 of 100", micros)
 				}
 			}
-			if _, err := a.Reserve(bg, "x", -1, 100); err == nil || !strings.Contains(err.Error(), "want 0 to") {
+			if _, err := a.Reserve(bg, "x", -1, 100); err == nil ||
+				!strings.Contains(err.Error(), "want 0 to") {
 				t.Errorf("a negative amount: %v", err)
 			}
 		},
 		"an approval goes from question to one use": func(t *testing.T, a, b engine, c *clock) {
 			ask := func(e engine, id, key string) approval.Request {
 				t.Helper()
-				got, err := e.Join(bg, approval.Request{ID: id, Key: key, Principal: "agent", Tool: "stop", TTL: time.Minute, Revision: "r1", Detail: json.RawMessage(`{"vmid":105}`)}, 3)
+				got, err := e.Join(bg, approval.Request{ID: id, Key: key, Principal: "agent",
+					Tool: "stop", TTL: time.Minute, Revision: "r1", Detail: json.RawMessage(`{"vmid":105}`)}, 3)
 				if err != nil {
 					t.Fatal(err)
 				}
 				return got
 			}
 			first := ask(a, "1", "k")
-			if first.State != approval.Waiting || !first.Expires.Equal(c.now().Add(time.Minute)) || string(first.Detail) != `{"vmid":105}` || first.Revision != "r1" {
+			if first.State != approval.Waiting || !first.Expires.Equal(c.now().Add(time.Minute)) ||
+				string(first.Detail) != `{"vmid":105}` || first.Revision != "r1" {
 				t.Errorf("asked: %+v", first)
 			}
 			if again := ask(b, "2", "k"); again.ID != "1" {
@@ -207,18 +227,24 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			if _, err := a.Consume(bg, "k"); !errors.Is(err, approval.ErrNone) {
 				t.Errorf("used before the answer: %v", err)
 			}
-			if _, err := b.Decide(bg, "1", approval.Verdict{Approve: true, By: "agent"}); err == nil || !strings.Contains(err.Error(), "may not give it") {
+			if _, err := b.Decide(bg, "1", approval.Verdict{Approve: true,
+				By: "agent"}); err == nil || !strings.Contains(err.Error(), "may not give it") {
 				t.Errorf("answered by who asked: %v", err)
 			}
-			if _, err := b.Decide(bg, "1", approval.Verdict{Approve: true}); err == nil || !strings.Contains(err.Error(), "may not give it") {
+			if _, err := b.Decide(bg, "1", approval.Verdict{Approve: true}); err == nil ||
+				!strings.Contains(err.Error(), "may not give it") {
 				t.Errorf("answered by nobody: %v", err)
 			}
-			if _, err := b.Decide(bg, "9", approval.Verdict{Approve: true, By: "ops"}); !errors.Is(err, approval.ErrNone) {
+			if _, err := b.Decide(bg, "9", approval.Verdict{Approve: true,
+				By: "ops"}); !errors.Is(err, approval.ErrNone) {
 				t.Errorf("an id that does not exist: %v", err)
 			}
 			c.add(59 * time.Second)
-			yes, err := b.Decide(bg, "1", approval.Verdict{Approve: true, By: "ops", Channel: "web", Note: "fine"})
-			if err != nil || yes.State != approval.Approved || yes.By != "ops" || yes.Channel != "web" || yes.Note != "fine" || !yes.Expires.Equal(c.now().Add(time.Minute)) {
+			yes, err := b.Decide(bg, "1", approval.Verdict{Approve: true, By: "ops", Channel: "web",
+				Note: "fine"})
+			if err != nil || yes.State != approval.Approved || yes.By != "ops" ||
+				yes.Channel != "web" || yes.Note != "fine" ||
+				!yes.Expires.Equal(c.now().Add(time.Minute)) {
 				t.Errorf("approved: %+v, %v", yes, err)
 			}
 			_, err = a.Decide(bg, "1", approval.Verdict{Approve: true, By: "boss"})
@@ -231,7 +257,8 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			if _, err := a.Consume(bg, "other"); !errors.Is(err, approval.ErrNone) {
 				t.Errorf("another key: %v", err)
 			}
-			if used, err := a.Consume(bg, "k"); err != nil || used.State != approval.Used || used.By != "ops" {
+			if used, err := a.Consume(bg, "k"); err != nil || used.State != approval.Used ||
+				used.By != "ops" {
 				t.Errorf("used: %+v, %v", used, err)
 			}
 			if _, err := b.Consume(bg, "k"); !errors.Is(err, approval.ErrNone) {
@@ -244,13 +271,15 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 		"an approval ends to the millisecond": func(t *testing.T, a, b engine, c *clock) {
 			ask := func(id string) {
 				t.Helper()
-				if _, err := a.Join(bg, approval.Request{ID: id, Key: "k" + id, Principal: "agent", TTL: time.Second, Detail: json.RawMessage("{}")}, 9); err != nil {
+				if _, err := a.Join(bg, approval.Request{ID: id, Key: "k" + id, Principal: "agent",
+					TTL: time.Second, Detail: json.RawMessage("{}")}, 9); err != nil {
 					t.Fatal(err)
 				}
 			}
 			ask("1")
 			c.add(time.Second)
-			if _, err := b.Decide(bg, "1", approval.Verdict{Approve: true, By: "ops"}); !errors.Is(err, approval.ErrNone) {
+			if _, err := b.Decide(bg, "1", approval.Verdict{Approve: true,
+				By: "ops"}); !errors.Is(err, approval.ErrNone) {
 				t.Errorf("answered when it had expired: %v", err)
 			}
 			ask("2")
@@ -264,18 +293,22 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			}
 		},
 		"a yes that was not used can be taken back": func(t *testing.T, a, b engine, c *clock) {
-			r := approval.Request{ID: "1", Key: "k", Principal: "agent", TTL: time.Minute, Detail: json.RawMessage("{}")}
+			r := approval.Request{ID: "1", Key: "k", Principal: "agent", TTL: time.Minute,
+				Detail: json.RawMessage("{}")}
 			_, err := a.Join(bg, r, 9)
 			_, err2 := a.Decide(bg, "1", approval.Verdict{Approve: true, By: "ops"})
 			no, err3 := b.Decide(bg, "1", approval.Verdict{By: "boss"})
-			if errors.Join(err, err2, err3) != nil || no.State != approval.Denied || no.By != "boss" {
+			if errors.Join(err, err2, err3) != nil || no.State != approval.Denied ||
+				no.By != "boss" {
 				t.Errorf("taken back: %+v, %v %v %v", no, err, err2, err3)
 			}
 			if _, err := a.Consume(bg, "k"); !errors.Is(err, approval.ErrNone) {
 				t.Errorf("used after that: %v", err)
 			}
 			for _, yes := range []bool{true, false} {
-				if _, err := a.Decide(bg, "1", approval.Verdict{Approve: yes, By: "ops"}); !errors.Is(err, approval.ErrAnswered) {
+				if _, err := a.Decide(bg, "1",
+					approval.Verdict{Approve: yes,
+						By: "ops"}); !errors.Is(err, approval.ErrAnswered) {
 					t.Errorf("a no was answered again (%v): %v", yes, err)
 				}
 			}
@@ -286,13 +319,15 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			if errors.Join(err, err2, err3) != nil {
 				t.Fatal(err, err2, err3)
 			}
-			if _, err := b.Decide(bg, "2", approval.Verdict{By: "boss"}); !errors.Is(err, approval.ErrAnswered) {
+			if _, err := b.Decide(bg, "2", approval.Verdict{By: "boss"}); !errors.Is(err,
+				approval.ErrAnswered) {
 				t.Errorf("a yes that was used was taken back: %v", err)
 			}
 		},
 		"a session lasts until it expires or is ended": func(t *testing.T, a, b engine, c *clock) {
 			for i, name := range []string{"ann", "ann", "bob", "bob"} {
-				s := approval.Session{ID: fmt.Sprint(i), Name: name, Expires: c.now().Add(time.Hour - time.Duration(i)*time.Second)}
+				s := approval.Session{ID: fmt.Sprint(i), Name: name,
+					Expires: c.now().Add(time.Hour - time.Duration(i)*time.Second)}
 				if err := a.Begin(bg, s); err != nil {
 					t.Fatal(err)
 				}
@@ -325,7 +360,8 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 		},
 		"stages belong to their process while it lives": func(t *testing.T, a, b engine, c *clock) {
 			one, two := gate.StageDir{Node: "pve1", Dir: "/tmp/1"}, gate.StageDir{Dir: "part"}
-			if err := errors.Join(a.PutStage(bg, one), a.PutStage(bg, two), a.PutStage(bg, two)); err != nil {
+			if err := errors.Join(a.PutStage(bg, one), a.PutStage(bg, two),
+				a.PutStage(bg, two)); err != nil {
 				t.Fatal(err)
 			}
 			for _, e := range []engine{a, b} {
@@ -333,11 +369,13 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 					t.Errorf("their process lives: %v, %v", dead, err)
 				}
 			}
-			if err := errors.Join(b.PutStage(bg, gate.StageDir{Node: "pve2", Dir: "/tmp/3"}), a.RemoveStage(bg, two), a.RemoveStage(bg, two), a.Close()); err != nil {
+			if err := errors.Join(b.PutStage(bg, gate.StageDir{Node: "pve2", Dir: "/tmp/3"}),
+				a.RemoveStage(bg, two), a.RemoveStage(bg, two), a.Close()); err != nil {
 				t.Fatal(err)
 			}
 			for range 2 { // as long as it is not removed
-				if dead, err := b.DeadStages(bg); err != nil || !reflect.DeepEqual(dead, []gate.StageDir{one}) {
+				if dead, err := b.DeadStages(bg); err != nil ||
+					!reflect.DeepEqual(dead, []gate.StageDir{one}) {
 					t.Errorf("dead: %v, %v", dead, err)
 				}
 			}
@@ -350,7 +388,8 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 		},
 		"a no lasts, and floods are bounded": func(t *testing.T, a, b engine, c *clock) {
 			ask := func(id, principal string) (approval.Request, error) {
-				return a.Join(bg, approval.Request{ID: id, Key: "k" + id, Principal: principal, TTL: time.Minute, Detail: json.RawMessage("{}")}, 2)
+				return a.Join(bg, approval.Request{ID: id, Key: "k" + id, Principal: principal,
+					TTL: time.Minute, Detail: json.RawMessage("{}")}, 2)
 			}
 			for _, id := range []string{"1", "2"} {
 				if _, err := ask(id, "agent"); err != nil {
@@ -366,20 +405,23 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			if _, err := b.Decide(bg, "1", approval.Verdict{By: "ops", Note: "no"}); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := ask("1", "agent"); err != nil || got.State != approval.Denied || got.Note != "no" {
+			if got, err := ask("1", "agent"); err != nil || got.State != approval.Denied ||
+				got.Note != "no" {
 				t.Errorf("asking again after a no: %+v, %v", got, err)
 			}
 			if list, err := b.Requests(bg, "", approval.Waiting); err != nil || len(list) != 2 {
 				t.Errorf("waiting: %v, %v", list, err)
 			}
-			if list, err := b.Requests(bg, "1", ""); err != nil || len(list) != 1 || list[0].By != "ops" || list[0].Decided.IsZero() {
+			if list, err := b.Requests(bg, "1", ""); err != nil || len(list) != 1 ||
+				list[0].By != "ops" || list[0].Decided.IsZero() {
 				t.Errorf("one: %v, %v", list, err)
 			}
 			c.add(time.Minute)
 			if got, err := ask("5", "agent"); err != nil || got.State != approval.Waiting {
 				t.Errorf("after all has expired: %+v, %v", got, err)
 			}
-			if _, err := a.Join(bg, approval.Request{ID: "6", Key: "k", Principal: "agent", TTL: time.Minute, Detail: json.RawMessage("{")}, 9); err == nil {
+			if _, err := a.Join(bg, approval.Request{ID: "6", Key: "k", Principal: "agent",
+				TTL: time.Minute, Detail: json.RawMessage("{")}, 9); err == nil {
 				t.Error("a detail that is not JSON was kept")
 			}
 		},
@@ -392,7 +434,8 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			if _, err := a.Reserve(bg, "x", 70, 100); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := a.Join(bg, approval.Request{ID: "1", Key: "k", Principal: "x", TTL: time.Minute, Detail: json.RawMessage("{}")}, 9); err != nil {
+			if _, err := a.Join(bg, approval.Request{ID: "1", Key: "k", Principal: "x",
+				TTL: time.Minute, Detail: json.RawMessage("{}")}, 9); err != nil {
 				t.Fatal(err)
 			}
 			want := Usage{3, 1, map[string]int64{"x": 70}}
@@ -400,23 +443,27 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				t.Errorf("%+v, %v, want %+v", got, err, want)
 			}
 			c.add(24 * time.Hour)
-			if got, err := b.Usage(bg); err != nil || !reflect.DeepEqual(got, Usage{USDMicros: map[string]int64{}}) {
+			if got, err := b.Usage(bg); err != nil ||
+				!reflect.DeepEqual(got, Usage{USDMicros: map[string]int64{}}) {
 				t.Errorf("a day later: %+v, %v", got, err)
 			}
 		},
 		"a blob is its owner's until it expires": func(t *testing.T, a, b engine, c *clock) {
-			entry := blob.Entry{ID: "1", Principal: "x", Name: "n", MIME: "text/plain", Bytes: 60, SHA256: "00", Expires: c.now().Add(time.Minute)}
+			entry := blob.Entry{ID: "1", Principal: "x", Name: "n", MIME: "text/plain", Bytes: 60,
+				SHA256: "00", Expires: c.now().Add(time.Minute)}
 			if err := a.AddBlob(bg, entry, 100); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := b.Blob(bg, "x", "1"); err != nil || got.Bytes != 60 || got.Name != "n" || !got.Expires.Equal(entry.Expires) {
+			if got, err := b.Blob(bg, "x", "1"); err != nil || got.Bytes != 60 || got.Name != "n" ||
+				!got.Expires.Equal(entry.Expires) {
 				t.Errorf("got %+v, %v", got, err)
 			}
 			if _, err := b.Blob(bg, "y", "1"); !errors.Is(err, blob.ErrNone) {
 				t.Errorf("another's blob: %v", err)
 			}
 			entry.ID, entry.Bytes = "2", 41
-			if err := b.AddBlob(bg, entry, 100); err == nil || !strings.Contains(err.Error(), "limit of 100, of which 60") {
+			if err := b.AddBlob(bg, entry, 100); err == nil ||
+				!strings.Contains(err.Error(), "limit of 100, of which 60") {
 				t.Errorf("more than the limit: %v", err)
 			}
 			c.add(time.Minute)
@@ -424,7 +471,8 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				t.Errorf("an expired blob: %v", err)
 			}
 			ids, err := a.ExpireBlobs(bg)
-			if more, err2 := b.ExpireBlobs(bg); fmt.Sprint(ids, more) != "[1] []" || errors.Join(err, err2) != nil {
+			if more, err2 := b.ExpireBlobs(bg); fmt.Sprint(ids, more) != "[1] []" ||
+				errors.Join(err, err2) != nil {
 				t.Errorf("expired %v and %v, %v %v", ids, more, err, err2)
 			}
 		},
@@ -444,15 +492,18 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				t.Errorf("burned twice: %v", err)
 			}
 		},
-		"16 takers over two handles take exactly what there is": func(t *testing.T, a, b engine, c *clock) {
-			if _, err := a.Join(bg, approval.Request{ID: "1", Key: "k", Principal: "agent", TTL: time.Minute, Detail: json.RawMessage("{}")}, 9); err != nil {
+		"16 takers over two handles take exactly what there is": func(t *testing.T, a, b engine,
+			c *clock) {
+			if _, err := a.Join(bg, approval.Request{ID: "1", Key: "k", Principal: "agent",
+				TTL: time.Minute, Detail: json.RawMessage("{}")}, 9); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := b.Decide(bg, "1", approval.Verdict{Approve: true, By: "ops"}); err != nil {
 				t.Fatal(err)
 			}
 			total := sum(16, func(i int) (r raced) { return race([]engine{a, b}[i%2]) })
-			if want := (raced{Reserved: 60, Consumed: 1, Burned: 1, Highest: 16 * raceCalls}); total != want {
+			if want := (raced{Reserved: 60, Consumed: 1, Burned: 1,
+				Highest: 16 * raceCalls}); total != want {
 				t.Errorf("took %+v, want %+v", total, want)
 			}
 		},

@@ -89,7 +89,8 @@ func (s *Store) count(
 		if _, err := tx.StmtContext(ctx, take).ExecContext(ctx, taken...); err != nil {
 			return err
 		}
-		rows, err := tx.StmtContext(ctx, rate).QueryContext(ctx, append(asked, now-window, now+1)...)
+		rows, err := tx.StmtContext(ctx, rate).QueryContext(ctx,
+			append(asked, now-window, now+1)...)
 		if err != nil {
 			return err
 		}
@@ -133,7 +134,8 @@ func (s *Store) counting(ctx context.Context, n int) (take, rate *sql.Stmt, err 
 		return nil, nil, err
 	}
 	rate, err = s.quick.PrepareContext(ctx, "SELECT key, sum(n), min(second) FROM rates WHERE "+
-		"key IN ("+strings.Repeat("?, ", n-1)+"?) AND second BETWEEN ? AND ? AND n > 0 GROUP BY key")
+		"key IN ("+strings.Repeat("?, ",
+		n-1)+"?) AND second BETWEEN ? AND ? AND n > 0 GROUP BY key")
 	if err != nil {
 		return nil, nil, errors.Join(err, take.Close())
 	}

@@ -57,7 +57,10 @@ func open(t testing.TB, o Options) *Store {
 func TestSQLite(t *testing.T) {
 	conformance(t, func(t testing.TB) opener {
 		dir := filepath.Join(t.TempDir(), "state")
-		return func(t testing.TB, now func() time.Time) engine { return open(t, Options{Dir: dir, Now: now}) }
+		return func(t testing.TB, now func() time.Time) engine {
+			return open(t,
+				Options{Dir: dir, Now: now})
+		}
 	})
 }
 
@@ -68,7 +71,8 @@ func TestProcessesShareOneStore(t *testing.T) {
 	}
 	dir := t.TempDir()
 	s := open(t, Options{Dir: dir})
-	if _, err := s.Join(bg, approval.Request{ID: "1", Key: "k", Principal: "agent", TTL: time.Hour, Detail: json.RawMessage("{}")}, 9); err != nil {
+	if _, err := s.Join(bg, approval.Request{ID: "1", Key: "k", Principal: "agent", TTL: time.Hour,
+		Detail: json.RawMessage("{}")}, 9); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Decide(bg, "1", approval.Verdict{Approve: true, By: "ops"}); err != nil {
@@ -84,7 +88,8 @@ func TestProcessesShareOneStore(t *testing.T) {
 		}
 		return r
 	})
-	if want := (raced{Reserved: 60, Consumed: 1, Burned: 1, Highest: 16 * raceCalls}); total != want {
+	if want := (raced{Reserved: 60, Consumed: 1, Burned: 1,
+		Highest: 16 * raceCalls}); total != want {
 		t.Errorf("took %+v, want %+v", total, want)
 	}
 }
@@ -151,10 +156,12 @@ func TestAGoneStoreRefuses(t *testing.T) {
 		do  func(dir string) error
 		why string
 	}{
-		"deleted": {func(d string) error { return os.Remove(filepath.Join(d, "store.db")) }, "the store is gone"},
-		"moved":   {func(d string) error { return os.Rename(d, d+"2") }, "the store is gone"},
+		"deleted": {func(d string) error { return os.Remove(filepath.Join(d, "store.db")) },
+			"the store is gone"},
+		"moved": {func(d string) error { return os.Rename(d, d+"2") }, "the store is gone"},
 		"replaced": {func(d string) error {
-			return errors.Join(os.Rename(filepath.Join(d, "store.db"), filepath.Join(d, "old")), os.WriteFile(filepath.Join(d, "store.db"), nil, 0o600))
+			return errors.Join(os.Rename(filepath.Join(d, "store.db"), filepath.Join(d, "old")),
+				os.WriteFile(filepath.Join(d, "store.db"), nil, 0o600))
 		}, "was replaced"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +183,8 @@ func TestAGoneStoreRefuses(t *testing.T) {
 			_, err4 := s.Decide(bg, "1", approval.Verdict{Approve: true, By: "ops"})
 			_, err5 := s.Consume(bg, "k")
 			_, err6 := s.Usage(bg)
-			for _, err := range []error{err, err2, err3, err4, err5, s.Burn(bg, "n", time.Now().Add(time.Minute)), err6} {
+			for _, err := range []error{err, err2, err3, err4, err5,
+				s.Burn(bg, "n", time.Now().Add(time.Minute)), err6} {
 				if err == nil || !strings.Contains(err.Error(), c.why) {
 					t.Errorf("got %v, want %q", err, c.why)
 				}
@@ -208,20 +216,25 @@ func TestOpenRefuses(t *testing.T) {
 		syscall.Mkfifo(filepath.Join(pipe, "store.db"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Mkdir(garbage, 0o700), os.WriteFile(filepath.Join(garbage, "store.db"), []byte(strings.Repeat("garbage ", 999)), 0o600), os.WriteFile(file, nil, 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(garbage, 0o700),
+		os.WriteFile(filepath.Join(garbage, "store.db"), []byte(strings.Repeat("garbage ", 999)),
+			0o600), os.WriteFile(file, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
 		o   Options
 		why string
 	}{"a file that is no database": {Options{Dir: garbage}, "not a database"},
-		"a newer schema":                       {Options{Dir: newer}, "schema version 99"},
-		"a file for a directory":               {Options{Dir: file}, "not a directory"},
-		"a directory that others may write to": {Options{Dir: shared}, "can be written by other users"},
-		"a database that others may write to":  {Options{Dir: loose}, "can be written by other users"},
-		"a database that is a link out":        {Options{Dir: linked}, "can be written by other users"},
-		"a database that is a FIFO":            {Options{Dir: pipe}, "is not a regular file"},
-		"a negative wait":                      {Options{Dir: dir, Busy: -1}, "store.busy"}} {
+		"a newer schema":         {Options{Dir: newer}, "schema version 99"},
+		"a file for a directory": {Options{Dir: file}, "not a directory"},
+		"a directory that others may write to": {Options{Dir: shared},
+			"can be written by other users"},
+		"a database that others may write to": {Options{Dir: loose},
+			"can be written by other users"},
+		"a database that is a link out": {Options{Dir: linked},
+			"can be written by other users"},
+		"a database that is a FIFO": {Options{Dir: pipe}, "is not a regular file"},
+		"a negative wait":           {Options{Dir: dir, Busy: -1}, "store.busy"}} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Open(c.o); err == nil || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("got %v, want %q", err, c.why)
