@@ -15,8 +15,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/rego"
 )
 
-// checkData holds the site's data against its schema, then against core/lint.rego, and collects
-// warnings.
+// checkData holds the site's data against its schema and core/lint.rego, and collects
+// the warnings of core/names.rego.
 func (c *Candidate) checkData(ctx context.Context) error {
 	schema := c.schemas.Get(ast.MustParseRef("schema.site"))
 	rs, err := rego.New(rego.Query("json.match_schema(data.site, input)[1]"),
@@ -47,7 +47,7 @@ func (c *Candidate) checkData(ctx context.Context) error {
 		at, what, _ := strings.Cut(p, ": ")
 		wrong = append(wrong, c.mistake(at, what))
 	}
-	warnings, err := c.texts(ctx, "data.caponier.core.lint.warnings", c.inventory.data())
+	warnings, err := c.texts(ctx, "data.caponier.core.names.warnings", c.inventory.data())
 	for _, w := range warnings {
 		at, what, _ := strings.Cut(w, ": ")
 		c.Warnings = append(c.Warnings, c.mistake(at, what).Error())
@@ -69,7 +69,7 @@ func (c *Candidate) texts(ctx context.Context, query string, more map[string]any
 	return texts, nil
 }
 
-// data is what core/lint.rego sees of an inventory: data.inventory.tools holds KIND:NAME.
+// data is what core/names.rego sees of an inventory: data.inventory.tools holds KIND:NAME.
 func (i Inventory) data() map[string]any {
 	known := map[string]any{}
 	if i.Tools != nil {
