@@ -21,6 +21,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/blob"
 	"github.com/caponier-mcp/caponier/host/egress"
 	"github.com/caponier-mcp/caponier/host/front"
+	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	policy "github.com/caponier-mcp/caponier/host/policy/load"
@@ -50,7 +51,58 @@ type Config struct {
 
 	File    string   `koanf:"-"` // where it was read from, absolute
 	Secrets []string `koanf:"-"` // values that must not be shown
+	loader  *loader
 }
+
+// Where returns where the value of a key is from: the file with the line of the key, or of its table,
+// or the name of a variable of the environment.
+func (c *Config) Where(key string) string {
+	if name := c.loader.variables[key]; name != "" {
+		return name
+	}
+	if _, line := c.loader.place(key); line > 0 {
+		return fmt.Sprintf("%s:%d", c.File, line)
+	}
+	return c.File
+}
+
+// Line returns the line of a key or a table in the file, or 0 if the file does not have it.
+func (c *Config) Line(key string) int { return c.loader.lines[key] }
+
+// Caller returns the principal on stdio and in a terminal.
+func (c *Config) Caller() (gate.Principal, error) {
+	if c.CLI.Principal == "" {
+		return gate.Principal{}, fmt.Errorf("%s: [cli] principal is not set: name the caller on stdio "+
+			"and in this terminal", c.File)
+	}
+	return c.Identity.Configured(c.CLI.Principal), nil
+}
+
+// NodeNames returns the names of the inventory.
+func (c *Config) NodeNames() (names []string) {
+	for _, n := range c.Remote.Nodes {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+// Error is an error in the configuration. It is about a line of the file when Line is not 0, and then
+// Own reports whether that line is the key's own, not that of the table around it.
+type Error struct {
+	File string
+	Line int
+	Own  bool
+	Err  error
+}
+
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("configuration %s: %v", e.File, e.Err)
+	}
+	return fmt.Sprintf("configuration %s:%d: %v", e.File, e.Line, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
 
 // CLI is the table [cli].
 type CLI struct {
@@ -125,10 +177,10 @@ func Find(name, profile string) (string, error) {
 func Load(file string, environ []string) (*Config, error) {
 	data, err := trusted.Read(file, maxFile)
 	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
+		return nil, &Error{File: file, Err: err}
 	}
 	l := &loader{file: file}
-	c := &Config{File: file}
+	c := &Config{File: file, loader: l}
 	if err := l.read(data, environ, reflect.ValueOf(c).Elem()); err != nil {
 		return nil, err
 	}
@@ -146,12 +198,18 @@ func Load(file string, environ []string) (*Config, error) {
 			*d.value = filepath.Join(filepath.Dir(file), filepath.FromSlash(d.name))
 		}
 	}
-	return c, l.validate(reflect.ValueOf(c).Elem())
+	if err := l.validate(reflect.ValueOf(c).Elem()); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // validate calls Validate of every table that has it.
 func (l *loader) validate(c reflect.Value) error {
 	for i := range c.NumField() {
+		if keyOf(c.Type().Field(i)) == "" {
+			continue
+		}
 		o, ok := c.Field(i).Addr().Interface().(interface{ Validate() error })
 		if !ok {
 			continue

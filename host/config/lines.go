@@ -10,8 +10,9 @@ import (
 
 // linesOf returns the lines of the keys and tables of a TOML document by their paths, such as
 // remote.nodes[0].host. It leaves out what is inside inline tables.
-func linesOf(data []byte) map[string]int {
-	lines := map[string]int{}
+// The second map has the tables alone.
+func linesOf(data []byte) (lines map[string]int, tables map[string]bool) {
+	lines, tables = map[string]int{}, map[string]bool{}
 	elements := map[string]int{} // of arrays of tables, so far
 	var p unstable.Parser
 	p.Reset(data)
@@ -37,17 +38,17 @@ func linesOf(data []byte) map[string]int {
 		switch e.Kind {
 		case unstable.Table:
 			table = path("", parts)
-			lines[table] = line
+			lines[table], tables[table] = line, true
 		case unstable.ArrayTable:
 			list := strings.TrimPrefix(path("", parts[:last])+"."+parts[last], ".")
 			elements[list]++
 			table = fmt.Sprintf("%s[%d]", list, elements[list]-1)
-			lines[table] = line
+			lines[table], tables[table] = line, true
 		case unstable.KeyValue:
 			lines[path(table, parts)] = line
 		}
 	}
-	return lines
+	return lines, tables
 }
 
 // lineAt returns the line in which key, a slice of data, begins. It is 0 for a key with escapes, which

@@ -22,7 +22,10 @@ import (
 type loader struct {
 	file    string
 	lines   map[string]int // of keys, by their path: remote.nodes[0].host
+	tables  map[string]bool
 	secrets []string
+	// variables are the names of those that the values of keys are from
+	variables map[string]string
 }
 
 // read decodes the TOML in data, with the CAPONIER_ variables of environ over it, into dst, which is
@@ -32,27 +35,32 @@ func (l *loader) read(data []byte, environ []string, dst reflect.Value) error {
 	if err := toml.Unmarshal(data, &raw); err != nil {
 		if at := (*toml.DecodeError)(nil); errors.As(err, &at) {
 			row, column := at.Position()
-			return fmt.Errorf("configuration %s:%d:%d: %w", l.file, row, column, err)
+			return &Error{l.file, row, true, fmt.Errorf("column %d: %w", column, err)}
 		}
-		return fmt.Errorf("configuration %s: %w", l.file, err)
+		return &Error{File: l.file, Err: err}
 	}
-	l.lines = linesOf(data)
-	if err := environment(environ, dst.Type(), raw); err != nil {
+	l.lines, l.tables = linesOf(data)
+	l.variables = map[string]string{}
+	if err := l.environment(environ, dst.Type(), raw); err != nil {
 		return err
 	}
 	return l.decode(dst, raw, "", "")
 }
 
-// errorf is an error about a key: of its own line, or of the line of the table that it is in.
-func (l *loader) errorf(key, format string, args ...any) error {
-	at := l.file
-	for k := key; k != ""; k = k[:max(strings.LastIndexAny(k, ".["), 0)] {
-		if line := l.lines[k]; line > 0 {
-			at = fmt.Sprintf("%s:%d", l.file, line)
-			break
+// place returns the line of a key, or of the table that it is in, and the key of that line.
+func (l *loader) place(key string) (of string, line int) {
+	for of = key; of != ""; of = of[:max(strings.LastIndexAny(of, ".["), 0)] {
+		if line := l.lines[of]; line > 0 {
+			return of, line
 		}
 	}
-	return fmt.Errorf("configuration %s: "+format, append([]any{at}, args...)...)
+	return "", 0
+}
+
+// errorf is an error about a key.
+func (l *loader) errorf(key, format string, args ...any) error {
+	of, line := l.place(key)
+	return &Error{l.file, line, of == key && !l.tables[of], fmt.Errorf(format, args...)}
 }
 
 // decode sets dst to the value v of the key at. The tag is that of dst's field.
@@ -185,7 +193,7 @@ func absolute(dir, p string) string {
 
 // environment sets the keys that CAPONIER_ variables name: CAPONIER_REMOTE_WORKSPACE is
 // remote.workspace. Lists and tables cannot be set this way.
-func environment(environ []string, t reflect.Type, raw map[string]any) error {
+func (l *loader) environment(environ []string, t reflect.Type, raw map[string]any) error {
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
 		rest, ok := strings.CutPrefix(name, "CAPONIER_")
@@ -219,6 +227,7 @@ func environment(environ []string, t reflect.Type, raw map[string]any) error {
 			return fmt.Errorf("environment variable %s: %w", name, err)
 		}
 		into[path[len(path)-1]] = v
+		l.variables[strings.Join(path, ".")] = name
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func TestLoadRefusesAndSaysWhere(t *testing.T) {
 		"number for a duration": {"[remote]\ntimeout=60", "",
 			`config.toml:2: remote.timeout: 60 has no unit: write "60s"`},
 		"variable without a unit": {"", "CAPONIER_REMOTE_TIMEOUT=60", `write "60s"`},
-		"broken TOML":             {"a=1\n[remote\n", "", "config.toml:2:8: toml: "},
+		"broken TOML":             {"a=1\n[remote\n", "", "config.toml:2: column 8: toml: "},
 		"unknown variable":        {"", "CAPONIER_REMOTE_WORKSPCE=x", "CAPONIER_REMOTE_WORKSPCE"},
 		"variable for a list":     {"", "CAPONIER_REMOTE_NODES=x", "set it in the file"},
 		"variable of wrong type":  {"", "CAPONIER_ACCEPT_RISKS=perhaps", "want true or false"},
@@ -154,7 +154,7 @@ func TestTablesAreValidatedAndTheirLineIsNamed(t *testing.T) {
 }
 
 func TestLinesOfKeys(t *testing.T) {
-	lines := linesOf([]byte("a = 1\n[t.u]\n# c\nb = 2\n\"q\\u0041\" = 1\n[[l]]\nx = 1\n[[l]]\n" +
+	lines, _ := linesOf([]byte("a = 1\n[t.u]\n# c\nb = 2\n\"q\\u0041\" = 1\n[[l]]\nx = 1\n[[l]]\n" +
 		"x = 2\n[l.sub]\ny = { z = 1 }\n[[l.m]]\nw = 1"))
 	for key, want := range map[string]int{"a": 1, "t.u": 2, "t.u.b": 4, "l[0].x": 7, "l[1].x": 9,
 		"l[1].sub.y": 11, "l[1].m[0].w": 13, "none": 0} {

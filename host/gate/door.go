@@ -72,7 +72,9 @@ func pass[T any](ctx context.Context, d *Door, q Question,
 	if dec.NeedsApproval && d.o.Confirmer != nil { // refused for now
 		rec.Outcome = Waits
 	}
-	durable := dec.Allow && (q.Kind == KindCall || dec.Tier != Green)
+	// One sync covers every intent before it, the call's included. So only what can have an effect
+	// waits for the disk.
+	durable := dec.Allow && q.Kind == KindOperation && dec.Tier != Green
 	if err := d.o.Journal.Intent(ctx, rec, durable); err != nil && dec.Allow {
 		dec = deny("journal.unavailable",
 			"the journal cannot be written, so nothing may be done: "+err.Error())

@@ -29,9 +29,10 @@ func (s Selection) Validate() error {
 	return nil
 }
 
-// Withheld gives for each tool, resource and prompt why it is not offered, or "" when it is. A name
-// that the lock does not know is an error, and so is a selection that leaves nothing.
-func (s Selection) Withheld(l *Lock) (func(*gate.Tool) string, error) {
+// HiddenReason returns a function that returns why a tool, resource or prompt is not offered, or ""
+// when it is. A name that the lock does not have is an error, and so is a selection that leaves
+// nothing.
+func (s Selection) HiddenReason(l *Lock) (func(*gate.Tool) string, error) {
 	var toolsets, tools []string
 	owner := map[string]string{}
 	for _, e := range l.entries {

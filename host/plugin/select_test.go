@@ -52,7 +52,7 @@ func TestSelectionOnlyNarrows(t *testing.T) {
 				l.entries,
 				func(a, b Entry) int { return strings.Compare(a.Name, b.Name) },
 			)
-			why, err := c.s.Withheld(l)
+			why, err := c.s.HiddenReason(l)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("error %v, want %q", err, c.err)

@@ -48,11 +48,11 @@ type host struct {
 	meter    *front.Meter
 	sandbox  *sandbox.Sandbox
 	only     []string // tools whose plugins are loaded; none means all
-	// withheld says why a tool is not offered, "" for one that is: a plugin of which nothing is
+	// hidden returns why a tool is not offered, "" for one that is: a plugin of which nothing is
 	// offered is not loaded either
-	withheld func(*gate.Tool) string
-	broken   map[string]error // plugins that cannot run, and why
-	closers  []func()
+	hidden  func(*gate.Tool) string
+	broken  map[string]error // plugins that cannot run, and why
+	closers []func()
 }
 
 func (h *host) Close() {
@@ -104,12 +104,12 @@ func (h *host) open(ctx context.Context, w want) (err error) {
 		return err
 	}
 	h.tools = h.lock.Tools()
-	if h.withheld, err = cfg.Tools.Withheld(h.lock); err != nil {
+	if h.hidden, err = cfg.Tools.HiddenReason(h.lock); err != nil {
 		return fmt.Errorf("choosing what to offer (%s): %w", cfg.File, err)
 	}
 
 	o := gate.Options{
-		HiddenReason: h.withheld,
+		HiddenReason: h.hidden,
 		Throttle:     &fair.Refusals{},
 		Lowerer:      shell.Lowerer{},
 		Mode:         h.mode,
@@ -122,7 +122,7 @@ func (h *host) open(ctx context.Context, w want) (err error) {
 	} else {
 		o.Journal, o.Ledger, o.Runner = nothing{}, nothing{}, nothing{}
 	}
-	cfg.Policy.Inventory = load.Inventory{Tools: h.tools, Nodes: inventoryNames(cfg)}
+	cfg.Policy.Inventory = load.Inventory{Tools: h.tools, Nodes: cfg.NodeNames()}
 	if h.engine, err = load.New(ctx, cfg.Policy); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 	h.closers = append(h.closers, func() { _ = box.Close(context.WithoutCancel(ctx)) })
 	for _, e := range h.lock.Plugins() {
 		if !slices.ContainsFunc(h.tools, func(t *gate.Tool) bool {
-			return t.Plugin.Name == e.Name && h.withheld(t) == "" &&
+			return t.Plugin.Name == e.Name && h.hidden(t) == "" &&
 				(len(h.only) == 0 || slices.Contains(h.only, t.Name))
 		}) {
 			continue
@@ -239,17 +239,6 @@ func (h *host) tool(name string) *gate.Tool {
 		}
 	}
 	return nil
-}
-
-// cliPrincipal is who acts on stdio and in a terminal.
-func (h *host) cliPrincipal() (gate.Principal, error) {
-	if h.cfg.CLI.Principal == "" {
-		return gate.Principal{}, fmt.Errorf(
-			"%s: [cli] principal is not set: name who acts on stdio and in this terminal",
-			h.cfg.File,
-		)
-	}
-	return h.cfg.Identity.Configured(h.cfg.CLI.Principal), nil
 }
 
 // identity says who calls over HTTP.

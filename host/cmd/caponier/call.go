@@ -64,7 +64,7 @@ func callCommand(g *global) *cobra.Command {
 			if tool == nil {
 				return &exit{exitUsage, h.noTool(args[0])}
 			}
-			principal, err := h.cliPrincipal()
+			principal, err := h.cfg.Caller()
 			if err != nil {
 				return err
 			}

@@ -42,7 +42,7 @@ func (s scope) of(ctx context.Context, g *global) (l freeze.List, z freeze.Freez
 		known := func(n remote.NodeOptions) bool { return n.Name == s.node }
 		if !slices.ContainsFunc(c.Remote.Nodes, known) {
 			return l, z, fmt.Errorf("%s: no node %q in [[remote.nodes]]: there are %s", c.File, s.node,
-				strings.Join(inventoryNames(c), ", "))
+				strings.Join(c.NodeNames(), ", "))
 		}
 		return l, freeze.Freeze{Kind: "node", Name: s.node}, nil
 	case s.tool != "":

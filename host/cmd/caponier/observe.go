@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/approval"
-	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -73,13 +72,6 @@ func (h *host) warn() {
 	for _, w := range h.engine.Warnings() {
 		slog.Warn("the policy names what is not there", "policy", w)
 	}
-}
-
-func inventoryNames(c *config.Config) (names []string) {
-	for _, n := range c.Remote.Nodes {
-		names = append(names, n.Name)
-	}
-	return names
 }
 
 func (h *host) gauges() {

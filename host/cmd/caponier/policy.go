@@ -97,7 +97,7 @@ func (g *global) inventory() (inv load.Inventory) {
 	if err != nil {
 		return inv
 	}
-	inv.Nodes = inventoryNames(c)
+	inv.Nodes = c.NodeNames()
 	if lock, err := plugin.Load(c.Plugin.Lock); err == nil {
 		inv.Tools = lock.Tools()
 	}

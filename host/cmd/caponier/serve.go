@@ -91,7 +91,7 @@ func (h *host) front(ctx context.Context, http bool) (*front.Server, error) {
 	if http {
 		o.Identity, err = h.identity()
 	} else {
-		o.Principal, err = h.cliPrincipal()
+		o.Principal, err = h.cfg.Caller()
 	}
 	if err != nil {
 		return nil, err

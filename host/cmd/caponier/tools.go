@@ -28,7 +28,7 @@ func toolsCommand(g *global) *cobra.Command {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), h.lock.Checksum())
 				return err
 			}
-			principal, err := h.cliPrincipal()
+			principal, err := h.cfg.Caller()
 			if err != nil {
 				return err
 			}
@@ -65,7 +65,7 @@ func toolsCommand(g *global) *cobra.Command {
 						t.Plugin.Name,
 						tier.String(),
 						h.door.Visible(cmd.Context(), principal, "cli", t, gate.Targets{}),
-						h.withheld(t),
+						h.hidden(t),
 						t.Title,
 						t.Description,
 						t.Runs,

@@ -376,9 +376,12 @@ func (v *values) ref(at *ast.Location, ref ast.Ref) {
 	if entry := v.entry(); entry != "" && ref.HasPrefix(rootInput) && len(ref) > 1 {
 		field := textOf(ref[1])
 		if !slices.Contains(policy.Members(entry), field) && v.typed(field) {
-			v.say(at, "input.%s is not part of a %s, so that this never holds: rules about it belong in "+
-				"package caponier.site.%s", field, entry,
-				map[string]string{"call": "operation", "operation": "call"}[entry])
+			this, other := "a call", "operation"
+			if entry == "operation" {
+				this, other = "an operation", "call"
+			}
+			v.say(at, "input.%s is not part of %s, so that this never holds: rules about it belong in "+
+				"package caponier.site.%s", field, this, other)
 		}
 	}
 	if !ref.HasPrefix(rootSite) {
@@ -390,7 +393,7 @@ func (v *values) ref(at *ast.Location, ref ast.Ref) {
 			kind = "a number"
 		} else if name, ok := strings.CutPrefix(path, "args.scalars."); ok {
 			if kinds, known := v.argument(name); !known || slices.Contains(kinds, "integer") {
-				kind = "or can be a number"
+				kind = "perhaps a number"
 			}
 		} else if _, b := t.Value.(ast.Boolean); b || v.typeOf(path) == "boolean" {
 			kind = "true or false"

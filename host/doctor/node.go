@@ -1,4 +1,3 @@
-// Package doctor examines nodes and the ways to them.
 package doctor
 
 import (
@@ -8,43 +7,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/shell"
 )
 
-// Level says what a finding means. Whatever is neither OK nor Warn is a failure, the zero value
-// too.
-type Level string
-
-const (
-	OK   Level = "ok"
-	Warn Level = "warn" // works, and could be better
-	Fail Level = "fail" // some tool will not work, or nothing does
-)
-
-// Finding is one thing that was looked at. Fix is the line that mends it.
-type Finding struct {
-	// what was looked at: one of a fixed set of words (docs/first-node.md)
-	Check string `json:"check"`
-	Node  string `json:"node,omitempty"`
-	Level Level  `json:"level"`
-	Note  string `json:"note"`
-	Fix   string `json:"fix,omitempty"`
-}
-
-// Report is what the doctor finds out about one node.
+// Report is the result of the examination of one node.
 type Report struct {
-	Node string
-	Exec time.Duration // the quickest of three `true`
-	// what the node calls its cluster; empty when it is in none, or could not be asked
-	Cluster  string
-	Findings []Finding
+	Findings
+	Node    string
+	Exec    time.Duration // the quickest of three `true`
+	Cluster string        // as the node calls it; "" for none, or if it could not be asked
 }
 
 // reads is everything that Check runs on a node, besides the probe of the login shell: fixed words
@@ -109,10 +90,49 @@ type visit struct {
 }
 
 func (d *visit) found(check string, level Level, fix, format string, args ...any) {
-	d.rep.Findings = append(
-		d.rep.Findings,
-		Finding{check, d.rep.Node, level, fmt.Sprintf(format, args...), fix},
-	)
+	d.rep.found(check, level, fix, format, args...)
+	d.rep.Findings[len(d.rep.Findings)-1].Node = d.rep.Node
+}
+
+// Nodes examines all nodes of the configuration at once. The findings are in its order.
+func Nodes(ctx context.Context, c *config.Config) Findings {
+	var all Findings
+	o := c.Remote
+	o.Workspace = os.TempDir() // it exists: nothing is created
+	d, err := New(o)
+	if d != nil {
+		defer d.Close()
+	}
+	if err == nil && len(o.Nodes) == 0 {
+		err = errors.New("there are no nodes")
+	}
+	if !all.try("inventory", err, "caponier hosts import --add   # from ~/.ssh/config; or write "+
+		"[[remote.nodes]] as config.toml of the repository shows", "%d nodes", len(o.Nodes)) {
+		return all
+	}
+	reports := make([]Report, len(o.Nodes))
+	var wait sync.WaitGroup
+	for i, n := range o.Nodes {
+		wait.Go(func() { reports[i] = d.Check(ctx, n.Name) })
+	}
+	wait.Wait()
+	firsts := map[string]int{} // the first node of each cluster
+	for i, rep := range reports {
+		all = append(all, rep.Findings...)
+		first, seen := firsts[rep.Cluster]
+		if rep.Cluster == "" || !seen {
+			firsts[rep.Cluster] = i
+			continue
+		}
+		a, b := o.Nodes[first], o.Nodes[i]
+		if cmp.Or(a.Cluster, a.Name) != cmp.Or(b.Cluster, b.Name) {
+			fix := fmt.Sprintf("%s   # cluster = %q for %s and for %s", edit(c.File,
+				c.Line(fmt.Sprintf("remote.nodes[%d]", i))), rep.Cluster, a.Name, b.Name)
+			all.found("inventory", Fail, fix, "%s and %s are in one cluster, %q, but not in the "+
+				"inventory: one guest could be taken for two", a.Name, b.Name, rep.Cluster)
+		}
+	}
+	return all
 }
 
 // Check logs in to a node, runs the fixed commands there and opens SFTP. It goes as far as it can:
