@@ -19,7 +19,8 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// What is no operation: data of the call itself, and notes, which the call's own decision grants.
+// The imports that are no operations: data of the call itself, and notes, which the decision of the
+// call grants.
 var dataImports, noteImports = []string{
 	"input_len",
 	"input_read",
@@ -31,8 +32,8 @@ var dataImports, noteImports = []string{
 	"progress",
 }
 
-// TestTheABIIsDataNotesAndOperations: there is no import of another kind, each is on the page of
-// the ABI, and nothing else can be linked.
+// TestTheABIIsDataNotesAndOperations checks that there are no imports of another kind, that each is
+// documented in docs/abi.md, and that nothing else can be linked.
 func TestTheABIIsDataNotesAndOperations(t *testing.T) {
 	all := hostFuncs()
 	if got, want := slices.Sorted(maps.Keys(all)), []string{meter.TickModule, abiModule, wasiModule}; !slices.Equal(
@@ -64,8 +65,8 @@ func TestTheABIIsDataNotesAndOperations(t *testing.T) {
 	}
 }
 
-// TestEveryOperationGoesThroughTheDoor: each operation of the ABI is journaled before it is done,
-// and neither done after a decision that refuses it, nor when its intent cannot be written.
+// TestEveryOperationGoesThroughTheDoor checks that each operation of the ABI is journaled before it
+// is executed, and is not executed when it is refused or when its intent cannot be written.
 func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 	if missing := slices.DeleteFunc(abi.Operations(), func(n string) bool { return requests[n] != "" }); len(
 		missing,
@@ -133,7 +134,7 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 	}
 }
 
-// keeper keeps what a call runs with, for longer than it may be used.
+// keeper keeps the *gate.Running of a call beyond the end of the call.
 type keeper struct {
 	*Sandbox
 	kept *gate.Running
@@ -159,8 +160,8 @@ func TestAnEndedCallIsAnsweredWithAStatus(t *testing.T) {
 	}
 }
 
-// TestReEntry: while a guest waits for an operation, the same plugin is called again, many deep:
-// each call has a guest of its own.
+// TestReEntry calls the same plugin again, many deep, while an instance waits for an operation: each
+// call has an instance of its own.
 func TestReEntry(t *testing.T) {
 	h := newHost(t, Options{MaxInstances: 64}) // one principal has a quarter of them
 	tool := h.add(asker("stage", requests["stage"]).bytes())
@@ -178,9 +179,9 @@ func TestReEntry(t *testing.T) {
 	}
 }
 
-// TestARequestIsTakenOnce: what is decided is what is executed, though the guest names the
-// request's own bytes for the response, and writes over them.
-func TestARequestIsTakenOnce(t *testing.T) {
+// TestARequestIsReadOnce checks that the decided request is executed, although the module has the
+// response written over the bytes of the request.
+func TestARequestIsReadOnce(t *testing.T) {
 	g := asker("stage", requests["stage"])
 	// the response over the request
 	g.call = op(
@@ -244,8 +245,8 @@ func TestARequestIsTakenOnce(t *testing.T) {
 	}
 }
 
-// TestPointersAndLengths: ranges that are out of memory, that wrap, that overlap, and numbers with
-// dirty upper halves, by what they are answered.
+// TestPointersAndLengths checks the answers to ranges that lie outside memory, wrap or overlap, and
+// to numbers with dirty upper halves.
 func TestPointersAndLengths(t *testing.T) {
 	const n = int64(len(okJSON))
 	status := func(call ...any) []byte {
@@ -329,10 +330,10 @@ func TestPointersAndLengths(t *testing.T) {
 	}
 }
 
-// TestGuestsReachNoFileOrSocket: of wazero's packages that give guests files and sockets none is in
-// the binary. Its core brings code for files of its own, which only a configuration that is never
-// made here would give to a guest: an instance has nothing open and nothing to open it with.
-func TestGuestsReachNoFileOrSocket(t *testing.T) {
+// TestInstancesReachNoFileOrSocket checks that no package of wazero that gives modules files or
+// sockets is in the binary. wazero's core has code for files, which needs a configuration that is
+// never made here: an instance has no open file and no way to open one.
+func TestInstancesReachNoFileOrSocket(t *testing.T) {
 	out, err := exec.Command("go", "tool", "nm", "../../build/caponier").Output()
 	if err != nil {
 		t.Fatalf("reading the symbols of build/caponier (make all): %v", err)

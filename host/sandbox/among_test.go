@@ -16,7 +16,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 )
 
-// hostiles are the ways in which a guest tries to take more than its share, by how their calls end.
+// hostiles are modules that try to take more than their share, and how their calls end.
 var hostiles = map[string]struct {
 	ends  string
 	build func() module
@@ -132,7 +132,7 @@ var hostiles = map[string]struct {
 	}},
 }
 
-// untold ends a test on a system without /proc. CI has it.
+// untold skips a test on a system without /proc, and fails it in CI.
 func untold(t testing.TB) {
 	if os.Getenv("CI") == "true" {
 		t.Fatal("no /proc here")
@@ -148,8 +148,8 @@ func descriptors(t testing.TB) int {
 	return len(entries)
 }
 
-// among runs n good calls, by some callers at a time, among as many hostile ones, n times spread
-// evenly over their kinds, and returns how long each good one took.
+// among runs n good calls from four callers beside n hostile ones, spread evenly over their kinds,
+// and returns the sorted durations of the good ones.
 func among(
 	t testing.TB,
 	h *host,
@@ -218,23 +218,23 @@ func hostileHost(t testing.TB, breakAfter int) (*host, *gate.Tool, map[string]*g
 	return h, good, bad
 }
 
-// TestGoodCallsAmongHostileOnes: the good ones all succeed, the hostile ones end as they should,
-// and what they took is given back.
+// TestGoodCallsAmongHostileOnes checks that all good calls succeed, that the hostile ones end as
+// expected, and that everything they took is given back.
 func TestGoodCallsAmongHostileOnes(t *testing.T) {
 	h, good, bad := hostileHost(t, -1)
 	n := 1000
 	switch {
 	case slack > 0:
-		n = 100 // the race detector makes guests' memory the host's
+		n = 100 // the race detector makes instances' memory the host's
 	case testing.Short():
 		n = 300
 	}
-	among(t, h, good, bad, 50) // what is made once
+	among(t, h, good, bad, 50) // makes what is made once
 	settle := func() (goroutines, open, mib int) {
 		h.mu.Lock()
 		h.records, h.executed = nil, nil
 		h.mu.Unlock()
-		for range 50 { // what is thrown away is replaced in the background
+		for range 50 { // instances are replaced in the background
 			goroutines, open = runtime.NumGoroutine(), descriptors(t)
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -275,8 +275,8 @@ func at(sorted []time.Duration, percent int) time.Duration {
 	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
 }
 
-// BenchmarkAmong is how much longer good calls take among hostile ones of each kind, and of all
-// kinds, than alone.
+// BenchmarkAmong reports how much longer good calls take beside hostile ones of each kind, and of
+// all kinds, than alone.
 func BenchmarkAmong(b *testing.B) {
 	for _, breaker := range []int{-1, 0} {
 		h, good, bad := hostileHost(b, breaker)

@@ -14,7 +14,7 @@ import (
 )
 
 // cpu reports the processor time of the whole process for each iteration, garbage collection and
-// refilling included: unlike the elapsed time it does not depend on who else uses the machine.
+// refilling included. Unlike elapsed time it does not depend on the load of the machine.
 func cpu(b *testing.B) func() {
 	b.ResetTimer()
 	began := cpuTime()
@@ -27,7 +27,7 @@ func cpuTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkInstance makes a guest from the template, puts nothing in it and throws it away.
+// BenchmarkInstance makes an instance from the template, puts nothing in it and throws it away.
 func BenchmarkInstance(b *testing.B) {
 	h := newHost(b, Options{Warm: -1})
 	tool := h.add(goModule(b, "echo"))
@@ -45,9 +45,9 @@ func BenchmarkInstance(b *testing.B) {
 
 var sizes = []int{1 << 10, 64 << 10}
 
-// BenchmarkCall is a whole call of the echo plugin, decoding, decision, fresh guest and all, beside
-// the same call of one reused instance in plain wazero: as it is, and with wazero's own way of
-// stopping guests.
+// BenchmarkCall is a whole call of the echo plugin, with decoding, decision and a fresh instance,
+// beside the same call of one reused instance in plain wazero: as it is, and with wazero's own way
+// of stopping instances.
 func BenchmarkCall(b *testing.B) {
 	for _, n := range sizes {
 		text := strings.Repeat("x", n)

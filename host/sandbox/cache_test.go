@@ -147,7 +147,7 @@ func TestACacheFileOfAnotherVersionIsCompiledAgain(t *testing.T) {
 			if err := errors.Join(os.Remove(whole), os.WriteFile(strings.Join(append(parts[:len(parts)-1], hex.EncodeToString(sum[:])), "-"), b, 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			use() // makes it anew
+			use() // compiles it again
 			use()
 			if files := kept(t, dir); len(files) != 1 || files[0] != whole {
 				t.Errorf("the cache holds %v, want %s", files, whole)
@@ -174,8 +174,8 @@ func TestOldCacheFilesAreRemoved(t *testing.T) {
 	}
 }
 
-// TestPluginsThatCallsWaitForAreFirst: a plugin that was added last, behind some that take long,
-// is ready before them.
+// TestPluginsThatCallsWaitForAreFirst adds a plugin behind some that take long to compile: it is
+// ready before them.
 func TestPluginsThatCallsWaitForAreFirst(t *testing.T) {
 	h := newHost(t, Options{})
 	slow := module{
@@ -215,8 +215,8 @@ func TestOptionsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestNoPreparationSlotStaysFree: when two places become free at once, both who wait get one,
-// whoever looks first.
+// TestNoPreparationSlotStaysFree frees two slots at once: both waiting plugins get one, whichever
+// looks first.
 func TestNoPreparationSlotStaysFree(t *testing.T) {
 	for range 20 {
 		s := &Sandbox{plugins: map[string]*plugin{}, preparing: maxPreparing}
@@ -245,7 +245,7 @@ func TestNoPreparationSlotStaysFree(t *testing.T) {
 	}
 }
 
-// BenchmarkStart is a sandbox from nothing to the first answer of a Go plugin.
+// BenchmarkStart measures a new sandbox up to the first answer of a Go plugin.
 func BenchmarkStart(b *testing.B) {
 	wasm := goModule(b, "echo")
 	for name, dir := range map[string]string{"cold": "", "cached": filepath.Join(b.TempDir(), "cache")} {
@@ -275,7 +275,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkReady is a sandbox from nothing to all shipped plugins ready, out of the cache.
+// BenchmarkReady measures a new sandbox until all shipped plugins are ready, from the cache.
 func BenchmarkReady(b *testing.B) {
 	all, dir := built(b, "plugins/*.wasm", 7), filepath.Join(b.TempDir(), "cache")
 	start := func() {

@@ -17,8 +17,8 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// inTurn runs some ways of doing the same n times in turn, and returns the median time of each:
-// whoever else uses the machine slows them all.
+// inTurn runs some ways of doing the same n times in turn, and returns the median time of each.
+// Other load on the machine slows them all.
 func inTurn(n int, ways ...func()) []float64 {
 	took := make([][]time.Duration, len(ways))
 	for range n {
@@ -80,7 +80,7 @@ func importing() module {
 	}
 }
 
-// run returns a function that calls a plugin in a fresh guest, without the door.
+// run returns a function that calls a plugin in a fresh instance, without the door.
 func run(b *testing.B, h *host, wasm, input []byte) func() {
 	tool := h.add(wasm)
 	c := &gate.Call{ID: "x", Tool: tool}
@@ -125,7 +125,7 @@ func native(b *testing.B, input []byte) func() {
 	}
 }
 
-// BenchmarkFigures are those of docs/benchmarks.md: each a ratio of two things that were done in
+// BenchmarkFigures reports the figures of docs/benchmarks.md: ratios of two things that are done in
 // turn, most to plain wazero with one instance and nothing around it.
 func BenchmarkFigures(b *testing.B) {
 	text := strings.Repeat("x", 1024)

@@ -20,14 +20,14 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// goModule is a plugin of test/modules, built unless make has built it since it changed.
+// goModule returns a plugin of test/modules. It runs make, which builds it when it has changed.
 func goModule(t testing.TB, name string) []byte {
 	t.Helper()
-	once, _ := built_.LoadOrStore(name, sync.OnceValues(func() ([]byte, error) {
+	once, _ := builds.LoadOrStore(name, sync.OnceValues(func() ([]byte, error) {
 		cmd := exec.Command("make", "-s", "build/modules/"+name+".wasm")
 		cmd.Dir = "../.."
 		if text, err := cmd.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("building the guest %s: %w\n%s", name, err, text)
+			return nil, fmt.Errorf("building the module %s: %w\n%s", name, err, text)
 		}
 		return os.ReadFile("../../build/modules/" + name + ".wasm")
 	}))
@@ -38,14 +38,13 @@ func goModule(t testing.TB, name string) []byte {
 	return wasm
 }
 
-var built_ sync.Map // by name
+var builds sync.Map // by name
 
-// compileCache is where guests of megabytes are kept as native code, from one run to the next:
-// compiling one takes seconds, and ten times as long under the race detector, and only tests of
-// compiling need it.
+// compileCache keeps compiled modules from one test run to the next. Compiling one of megabytes takes
+// seconds, ten times as long under the race detector, and only tests of compiling need it.
 const compileCache = "../../build/cache"
 
-// host is a door with a sandbox behind it and everything else played.
+// host is a door with a real sandbox; everything else is faked.
 type host struct {
 	t       testing.TB
 	box     *Sandbox

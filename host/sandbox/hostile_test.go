@@ -16,7 +16,7 @@ var (
 	spinCall = op(forever)
 )
 
-// exponential returns 40 functions that each call the next twice: 2^40 calls without any loop.
+// exponential returns 40 functions that each call the next twice: 2^40 calls without a loop.
 func exponential(base int) [][]byte {
 	var fs [][]byte
 	for k := range 39 {
@@ -71,7 +71,7 @@ func TestHostileModulesEndOnlyTheirCall(t *testing.T) {
 			}
 			if c.code == "budget" {
 				t.Logf("stopped %s after its deadline", took-tool.Budget)
-				// how soon it is stopped on a machine that others use: TestGuestsAreStoppedInTime
+				// TestInstancesAreStoppedInTime checks how soon; this machine may be busy
 				if over := took - tool.Budget; over > 10*time.Second {
 					t.Errorf("it was stopped %s after its deadline", over)
 				}
@@ -92,7 +92,7 @@ func sleeper() module {
 	}
 }
 
-func TestCancelledCallStopsItsGuest(t *testing.T) {
+func TestCancelledCallsStopTheirInstance(t *testing.T) {
 	h := newHost(t, Options{})
 	tool := h.add(module{call: spinCall}.bytes())
 	want(t, h.callTimed(tool, 50*time.Millisecond), "cancelled")

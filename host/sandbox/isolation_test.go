@@ -15,7 +15,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 )
 
-func TestGoModuleSurvivesTenThousandCallsOf64KiB(t *testing.T) {
+func TestAGoModuleSurvivesTenThousandCallsOf64KiB(t *testing.T) {
 	h := newHost(t, Options{CacheDir: compileCache})
 	tool := h.add(goModule(t, "echo"))
 	args := json.RawMessage(`{"text":"` + strings.Repeat("x", 64<<10) + `"}`)
@@ -45,8 +45,8 @@ func TestOneCallSurvivesTenThousandOperationsOf64KiB(t *testing.T) {
 	}
 }
 
-// hoarder looks for a secret in memory at 4096, in a global and behind a grown memory, plants it
-// everywhere, and says what it found.
+// hoarder looks for a secret in memory at 4096, in a global and behind a grown memory, plants it in
+// all three, and answers what it found.
 func hoarder() module {
 	const at = 4096
 	// memory | global | pages beyond the first
@@ -75,7 +75,7 @@ func hoarder() module {
 	}
 }
 
-func TestNothingOfACallIsThereInTheNext(t *testing.T) {
+func TestNothingOfACallIsLeftForTheNext(t *testing.T) {
 	for _, warm := range []int{-1, 3} {
 		t.Run(fmt.Sprint("warm ", warm), func(t *testing.T) {
 			h := newHost(t, Options{Warm: warm})
@@ -98,7 +98,7 @@ func TestNothingOfACallIsThereInTheNext(t *testing.T) {
 		}.bytes(),
 	)
 	secret := "TOP-SECRET-7f3a"
-	for range 20 { // the same module gets a secret as an argument, and gives away all of its memory
+	for range 20 { // the module gets a secret as an argument, and answers with all of its memory
 		if a := h.call(trace, object{"password": secret}); bytes.Contains(
 			a.Output.JSON,
 			[]byte(secret),
@@ -108,11 +108,10 @@ func TestNothingOfACallIsThereInTheNext(t *testing.T) {
 	}
 }
 
-// TestAGuestThatIsUsedAgainIsAsGoodAsNew: a guest that does not grow its memory is not thrown away
-// but reset. It plants secrets on every page of its memory and in globals of every type; what a
-// call finds, and what the host sees in the guest that waits for the next, must be as in the
-// beginning.
-func TestAGuestThatIsUsedAgainIsAsGoodAsNew(t *testing.T) {
+// TestAReusedInstanceIsAsGoodAsNew checks the reset of an instance whose memory did not grow. The
+// module plants secrets on every page of its memory and in globals of every type; the next call and
+// the host must find everything as it was in the beginning.
+func TestAReusedInstanceIsAsGoodAsNew(t *testing.T) {
 	globals := op(
 		4,
 		typeI32,
@@ -206,22 +205,22 @@ func TestAGuestThatIsUsedAgainIsAsGoodAsNew(t *testing.T) {
 		want(t, h.call(tool, object{}), "")
 		in := waiting(p)
 		if in != first {
-			t.Fatal("the guest was not used again, so that this test shows nothing")
+			t.Fatal("the instance was not used again, so that this test shows nothing")
 		}
 		mem, _ := in.mod.Memory().Read(0, in.mod.Memory().Size())
 		if fresh, err := p.tmpl.instantiate(t.Context()); err != nil {
 			t.Fatal(err)
 		} else if was, _ := fresh.mod.Memory().Read(0, fresh.mod.Memory().Size()); !bytes.Equal(mem, was) {
-			t.Fatal("the memory is not as in a new guest")
+			t.Fatal("the memory is not as in a new instance")
 		} else {
 			fresh.close()
 		}
 	}
 }
 
-// TestARefusedGrowthIsForgotten: how a call ends must not say what the one before it did.
+// TestARefusedGrowthIsForgotten checks that the error of a call does not depend on the call before.
 func TestARefusedGrowthIsForgotten(t *testing.T) {
-	// of short input it traps; of long it asks for too much memory, and is content
+	// traps for short input; for long input it asks for too much memory, and answers
 	imports := []imported{output, {module: abiModule, name: "input_len"}}
 	h := newHost(t, Options{Warm: 1, BreakAfter: -1})
 	tool := h.add(
@@ -248,20 +247,20 @@ func TestARefusedGrowthIsForgotten(t *testing.T) {
 		want(t, h.call(tool, object{"long": strings.Repeat("x", 1000)}), "")
 		soon(
 			t,
-			"a guest waits",
+			"an instance waits",
 			func() bool { return len(h.plugin(tool).warm) == 1 },
 		)
 		want(t, h.call(tool, object{}), "plugin_trap")
 		soon(
 			t,
-			"a guest waits",
+			"an instance waits",
 			func() bool { return len(h.plugin(tool).warm) == 1 },
 		)
 	}
 }
 
-// TestTheLargestMemoryIsThrownAwayToo: 4 GiB, of which wazero gives the size as 0, looked like a
-// memory that had not grown.
+// TestTheLargestMemoryIsThrownAwayToo is about 4 GiB, whose size wazero returns as 0: it looked like
+// a memory that had not grown.
 func TestTheLargestMemoryIsThrownAwayToo(t *testing.T) {
 	if err := (Options{MemoryMax: 4 << 30}).Validate(); err == nil {
 		t.Error("memory of 4 GiB may be configured")
@@ -304,20 +303,20 @@ func TestTheLargestMemoryIsThrownAwayToo(t *testing.T) {
 		want(t, h.call(tool, object{}), "")
 		soon(
 			t,
-			"a guest waits",
+			"an instance waits",
 			func() bool { return len(h.plugin(tool).warm) == 1 },
 		)
 	}
 }
 
-// waiting looks at the guest that waits for the next call.
+// waiting returns the instance that is ready for the next call.
 func waiting(p *plugin) *instance {
 	in := <-p.warm
 	p.warm <- in
 	return in
 }
 
-func TestNoSecretOfAGoGuestWaitsForTheNextCall(t *testing.T) {
+func TestNoSecretOfAGoModuleIsLeftForTheNextCall(t *testing.T) {
 	h := newHost(t, Options{Warm: 1, CacheDir: compileCache})
 	tool := h.add(goModule(t, "echo"))
 	secret := "TOP-SECRET-7f3a"
@@ -363,7 +362,7 @@ func TestInitialisationIsDoneOnceAndKept(t *testing.T) {
 	}
 }
 
-// asker calls one operation with a fixed request and gives its status as a digit and then the
+// asker calls one operation with a fixed request and answers with its status as a digit and the
 // response.
 func asker(name, request string) module {
 	imports := []imported{
@@ -457,8 +456,8 @@ func TestStatusesOfOperations(t *testing.T) {
 	}
 }
 
-// TestPointerAbuse calls every import with every ugly pair of values in every position; the guest
-// must get a status and the host must live.
+// TestPointerAbuse calls every import with every bad pair of values in every position: the module
+// must get a status, and the host must go on.
 func TestPointerAbuse(t *testing.T) {
 	ugly := []int64{0, 8, 65535, 65536, -1, -2, 1 << 30, -(1 << 31)}
 	h := newHost(t, Options{})
@@ -499,7 +498,7 @@ func TestPointerAbuse(t *testing.T) {
 					),
 					object{},
 				)
-				if name == "output_write" { // whose ugly output is no JSON
+				if name == "output_write" { // whose output is not JSON then
 					want(t, a, "plugin_protocol")
 				} else {
 					want(t, a, "")
@@ -526,7 +525,7 @@ func TestTheWaitForASlotEndsWithTheCall(t *testing.T) {
 	want(t, <-done, "")
 }
 
-func TestOnePluginLeavesRoomForTheOthers(t *testing.T) {
+func TestOnePluginLeavesSlotsForOthers(t *testing.T) {
 	h := newHost(t, Options{MaxInstances: 4})
 	release := make(chan struct{})
 	h.execute = func(gate.Question) (gate.Result, error) { <-release; return gate.Result{}, nil }
@@ -546,12 +545,12 @@ func TestOnePluginLeavesRoomForTheOthers(t *testing.T) {
 	wg.Wait()
 }
 
-// TestOnePrincipalLeavesRoomForTheOthers: of a plugin's half, and of all guests however many
-// plugins it calls.
-func TestOnePrincipalLeavesRoomForTheOthers(t *testing.T) {
+// TestOnePrincipalLeavesSlotsForOthers checks a principal's share of one plugin's slots, and of all
+// slots when it calls many plugins.
+func TestOnePrincipalLeavesSlotsForOthers(t *testing.T) {
 	h := newHost(t, Options{MaxInstances: 8})
 	release := make(chan struct{})
-	var greedy, modest atomic.Int64 // guests that hang
+	var greedy, modest atomic.Int64 // instances that hang
 	h.execute = func(q gate.Question) (gate.Result, error) {
 		map[string]*atomic.Int64{"greedy": &greedy, "modest": &modest}[q.Call.Principal.ID].Add(1)
 		<-release
@@ -563,17 +562,17 @@ func TestOnePrincipalLeavesRoomForTheOthers(t *testing.T) {
 	}
 	good := h.add(module{imports: []imported{output}, call: ok()}.bytes())
 	var wg sync.WaitGroup
-	flood := func(tool *gate.Tool, guests int64) {
+	flood := func(tool *gate.Tool, instances int64) {
 		for range 16 {
 			wg.Go(func() { want(t, h.callAs("greedy", tool), "") })
 		}
-		for greedy.Load() < guests {
+		for greedy.Load() < instances {
 			time.Sleep(time.Millisecond)
 		}
 	}
 	flood(hanging[0], 2) // half of the plugin's four
 	done := make(chan gate.Answer)
-	for range 2 { // the other half is there for somebody else, at once
+	for range 2 { // another principal gets the other half at once
 		go func() { done <- h.callAs("modest", hanging[0]) }()
 	}
 	for modest.Load() < 2 {
@@ -585,7 +584,7 @@ func TestOnePrincipalLeavesRoomForTheOthers(t *testing.T) {
 		want(t, h.callAs("modest", good), "")
 	}
 	if n := greedy.Load(); n > 4 {
-		t.Errorf("the greedy one has %d guests, want at most 4 of the 8", n)
+		t.Errorf("the greedy one has %d instances, want at most 4 of the 8", n)
 	}
 	close(release)
 	want(t, <-done, "")
@@ -597,7 +596,7 @@ func TestOnePrincipalLeavesRoomForTheOthers(t *testing.T) {
 	}
 }
 
-func TestAQuestionThatWaitsIsStatus5WithNoResponse(t *testing.T) {
+func TestAWaitingQuestionIsStatus5WithoutAResponse(t *testing.T) {
 	c := &call{resp: []byte("old")}
 	if got := c.fail(gate.ErrPending); got != statusPending || len(c.resp) != 0 {
 		t.Errorf("status %d with response %s", got, c.resp)
@@ -607,7 +606,7 @@ func TestAQuestionThatWaitsIsStatus5WithNoResponse(t *testing.T) {
 	}
 }
 
-func TestTheGuestReadsWhichRoundItIs(t *testing.T) {
+func TestTheInputHoldsTheRound(t *testing.T) {
 	for _, round := range []int{1, 3} {
 		input, err := callInput(
 			t.Context(),

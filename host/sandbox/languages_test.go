@@ -16,7 +16,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// behaving are the guests that must all behave the same, by language.
+// behaving returns the modules that must behave the same, by language.
 func behaving(t *testing.T) map[string][]byte {
 	all := map[string][]byte{"go": goModule(t, "behave")}
 	for _, language := range []string{"c", "as", "rust"} {
@@ -27,15 +27,15 @@ func behaving(t *testing.T) map[string][]byte {
 		case os.Getenv("CI") != "" || !errors.Is(err, os.ErrNotExist):
 			t.Fatal(err)
 		default:
-			t.Logf("the guest in %s is not built (make others)", language)
+			t.Logf("the module in %s is not built (make others)", language)
 		}
 	}
 	return all
 }
 
-// TestGuestsOfFourLanguagesBehaveTheSame is the one table of behaviour that every toolchain's
-// guests are held to.
-func TestGuestsOfFourLanguagesBehaveTheSame(t *testing.T) {
+// TestModulesOfFourLanguagesBehaveTheSame holds the modules of every toolchain to one table of
+// behaviour.
+func TestModulesOfFourLanguagesBehaveTheSame(t *testing.T) {
 	const odd = "quotes \" \\ / \n\t\r\b\f\x01\x1f <&> ünïcödé 日本 🙂 \u2028 end"
 	answer := func(v map[string]any, err error) func(gate.Question) (gate.Result, error) {
 		return func(gate.Question) (gate.Result, error) { return gate.Result{Value: v}, err }
@@ -55,7 +55,7 @@ func TestGuestsOfFourLanguagesBehaveTheSame(t *testing.T) {
 		decide   func(gate.Question) gate.Decision
 		execute  func(gate.Question) (gate.Result, error)
 		executed []string // operations
-		broken   string   // codes of how the call may break
+		broken   string   // codes with which the call may break
 		code     int
 		gives    object // the structured output
 		fails    [2]string
@@ -87,7 +87,7 @@ func TestGuestsOfFourLanguagesBehaveTheSame(t *testing.T) {
 				h.decide, h.execute = c.decide, c.execute
 				tool := h.add(wasm)
 				tool.Name = "behave"
-				for range 2 { // the second meets nothing of the first
+				for range 2 { // the second finds nothing of the first
 					if tool.Budget = 20 * time.Second; strings.HasSuffix(c.broken, "budget") {
 						tool.Budget = 500 * time.Millisecond
 					}
@@ -148,7 +148,7 @@ func TestGuestsOfFourLanguagesBehaveTheSame(t *testing.T) {
 	}
 }
 
-func TestGuestsOfFourLanguagesDescribeThemselves(t *testing.T) {
+func TestModulesOfFourLanguagesDescribeThemselves(t *testing.T) {
 	for language, wasm := range behaving(t) {
 		d, imports, err := Describe(t.Context(), wasm)
 		if err != nil || !slices.Equal(imports, []string{"ask", "ssh_exec"}) ||
@@ -158,8 +158,7 @@ func TestGuestsOfFourLanguagesDescribeThemselves(t *testing.T) {
 	}
 }
 
-// example cuts the code block of a language out of docs/abi.md, and the command that the page says
-// it is built with.
+// example returns the code block of a language in docs/abi.md, and the command that builds it there.
 func example(t *testing.T, language, command string) (code, build string) {
 	page, err := os.ReadFile("../../docs/abi.md")
 	if err != nil {
@@ -175,8 +174,9 @@ func example(t *testing.T, language, command string) (code, build string) {
 	return code, command + build
 }
 
-// TestExamplesOfTheABIPageWork builds what docs/abi.md shows as it says, and calls it.
-func TestExamplesOfTheABIPageWork(t *testing.T) {
+// TestTheExamplesOfTheABIPageWork builds the examples of docs/abi.md as the page says, and calls
+// them.
+func TestTheExamplesOfTheABIPageWork(t *testing.T) {
 	behaving(t) // says what is missing
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -243,9 +243,8 @@ func TestExamplesOfTheABIPageWork(t *testing.T) {
 	}
 }
 
-// TestTheHeaderOfCReadsWhatIsNotStrictJSON: what a node prints is parsed with it too, and may be
-// cut short or made to mislead.
-func TestTheHeaderOfCReadsWhatIsNotStrictJSON(t *testing.T) {
+// TestTheCHeaderReadsLenientJSON parses output of nodes, which may be cut short or made to mislead.
+func TestTheCHeaderReadsLenientJSON(t *testing.T) {
 	if _, err := exec.LookPath("clang"); err != nil && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 )
 
-// TestMemoryIsTheImageAgain, whatever was written where and read in between, by copying and by
+// TestMemoryIsTheImageAgain writes and reads anywhere in between, and restores by copying and by
 // mapping anew.
 func TestMemoryIsTheImageAgain(t *testing.T) {
 	random := rand.New(rand.NewChaCha8([32]byte{}))
@@ -68,7 +68,8 @@ func TestMemoryIsTheImageAgain(t *testing.T) {
 	}
 }
 
-// TestNoMappingOfAnImageIsShared: Linux 5.10 refuses those, and with them every plugin.
+// TestNoMappingOfAnImageIsShared is for Linux 5.10, which refuses shared ones, so that no plugin
+// would run.
 func TestNoMappingOfAnImageIsShared(t *testing.T) {
 	i, err := newImage([]byte("image"), meter.PageSize)
 	if err != nil {
@@ -92,8 +93,8 @@ func TestNoMappingOfAnImageIsShared(t *testing.T) {
 	}
 }
 
-// TestNoPrincipalSeesWhichPagesAnotherWroteTo: a guest could tell by the time that its own writes
-// take.
+// TestNoPrincipalSeesWhichPagesAnotherWroteTo closes a side channel: an instance can time its own
+// writes.
 func TestNoPrincipalSeesWhichPagesAnotherWroteTo(t *testing.T) {
 	var writes []byte
 	for page := int64(1); page < 64; page++ {
@@ -114,10 +115,10 @@ func TestNoPrincipalSeesWhichPagesAnotherWroteTo(t *testing.T) {
 		kept        bool
 	}{{"a", "a", true}, {"a", "b", false}, {"b", "b", true}, {"b", "a", false}} {
 		want(t, h.callAs(c.before, tool), "")
-		soon(t, "a guest waits", func() bool { return len(p.warm) == 1 })
+		soon(t, "an instance waits", func() bool { return len(p.warm) == 1 })
 		in, err := p.take(t.Context(), c.now)
 		if err != nil || !in.memory.written(pagemap()) {
-			t.Fatal("the pages of a guest cannot be told: ", err)
+			t.Fatal("the pages of an instance cannot be told: ", err)
 		}
 		if kept := len(in.memory.own) > 10; kept != c.kept || !c.kept && len(in.memory.own) > 0 {
 			t.Errorf(
@@ -131,8 +132,8 @@ func TestNoPrincipalSeesWhichPagesAnotherWroteTo(t *testing.T) {
 	}
 }
 
-// TestAPagemapThatDoesNotTellIsNotUsed: a file of zeros, as an emulated /proc may have, would say
-// that nothing was ever written.
+// TestAPagemapThatDoesNotTellIsNotUsed uses a file of zeros, as an emulated /proc may have: it would
+// say that nothing was ever written.
 func TestAPagemapThatDoesNotTellIsNotUsed(t *testing.T) {
 	for name, path := range map[string]string{"zeros": "/dev/zero", "nothing": "/dev/null", "something else": "/proc/self/exe"} {
 		f, err := os.Open(path)

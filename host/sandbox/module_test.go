@@ -124,8 +124,8 @@ func tables(n, targets int) []byte {
 	)
 }
 
-// TestAdmittedModulesCompileInBoundedTime: modules just inside the limits, each of which the
-// compiler needs more than linear time for.
+// TestAdmittedModulesCompileInBoundedTime compiles modules just inside the limits, for each of which
+// the compiler needs more than linear time.
 func TestAdmittedModulesCompileInBoundedTime(t *testing.T) {
 	n := 1
 	if slack > 0 {
@@ -198,7 +198,7 @@ func TestAddRefusesAnotherDigest(t *testing.T) {
 	want(t, h.call(tool, object{}), "plugin_unavailable")
 }
 
-func TestWhatOnlyRewritingFindsMakesThePluginUnavailable(t *testing.T) {
+func TestAModuleThatRewritingRefusesIsUnavailable(t *testing.T) {
 	h := newHost(t, Options{})
 	a := h.call(h.add(module{call: op(0xfd, 12)}.bytes()), object{})
 	want(t, a, "plugin_unavailable")

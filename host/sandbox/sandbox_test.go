@@ -18,7 +18,7 @@ func TestGoModule(t *testing.T) {
 		t.Errorf("output %s after %v", a.Output.JSON, h.executed)
 	}
 	if a.Output.Notes.CPUTicks < 10_000 {
-		t.Errorf("%d ticks were counted, which is too few for a Go guest", a.Output.Notes.CPUTicks)
+		t.Errorf("%d ticks were counted, which is too few for a Go module", a.Output.Notes.CPUTicks)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// soon waits until something is so.
+// soon waits until is returns true, for at most 10 s.
 func soon(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for until := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
@@ -27,9 +27,10 @@ func (s *cpuScheduler) state() (computing, waiting int) {
 	return s.computing, len(s.queue)
 }
 
-// TestCallsThatComputedLeastAreFirst, but nobody is behind those who come much later.
+// TestCallsThatComputedLeastAreFirst checks the order of the queue: no call is behind one that
+// arrived much later.
 func TestCallsThatComputedLeastAreFirst(t *testing.T) {
-	now := time.Unix(0, 0) // a clock that stands still but for what is said below
+	now := time.Unix(0, 0) // moved below only
 	scheduler := &cpuScheduler{processors: 1, now: func() time.Time { return now }}
 	first := &cpuTurn{scheduler: scheduler}
 	first.begin(t.Context())
@@ -57,7 +58,7 @@ func TestCallsThatComputedLeastAreFirst(t *testing.T) {
 	arrive("none", 0)
 	now = now.Add(1)
 	arrive("none, later", 0)
-	now = now.Add(delayFactor*maxDelayed + 1) // even the longest is before those who come now
+	now = now.Add(delayFactor*maxDelayed + 1) // even the longest is before later ones
 	arrive("none, much later", 0)
 	first.end()
 	wg.Wait()
@@ -72,8 +73,8 @@ func TestCallsThatComputedLeastAreFirst(t *testing.T) {
 	}
 }
 
-// TestAPauseKeepsThePlaceInTheQueue: who waits for a node, or writes a line, comes back to where it was
-// until its slice is over.
+// TestAPauseKeepsThePlaceInTheQueue checks that a call that waits for a node, or writes a line,
+// comes back to its place until its slice is over.
 func TestAPauseKeepsThePlaceInTheQueue(t *testing.T) {
 	now := time.Unix(0, 0)
 	scheduler := &cpuScheduler{processors: 1, now: func() time.Time { return now }}
@@ -108,8 +109,8 @@ func TestAPauseKeepsThePlaceInTheQueue(t *testing.T) {
 	}
 }
 
-// TestAnInstanceYieldsAfterAnImportWhenItsSliceIsOver, however few bytes it was for: notes that are no JSON
-// cost the host 0.2 ms for each 4 KiB.
+// TestAnInstanceYieldsAfterAnImportWhenItsSliceIsOver, however few bytes the import was for: notes
+// that are not JSON cost the host 0.2 ms for each 4 KiB.
 func TestAnInstanceYieldsAfterAnImportWhenItsSliceIsOver(t *testing.T) {
 	now := time.Unix(0, 0)
 	c := &call{turn: cpuTurn{scheduler: &cpuScheduler{processors: 1, now: func() time.Time { return now }}}}
@@ -139,7 +140,7 @@ func TestAnInstanceYieldsAfterAnImportWhenItsSliceIsOver(t *testing.T) {
 	}
 }
 
-// TestAtMostAsManyComputeAsThereAreProcessors, and each who gives way comes to its end.
+// TestAtMostAsManyComputeAsThereAreProcessors, and each one that yields comes to its end.
 func TestAtMostAsManyComputeAsThereAreProcessors(t *testing.T) {
 	scheduler := &cpuScheduler{processors: 3, now: time.Now}
 	var now, most atomic.Int64
@@ -168,7 +169,7 @@ func TestAtMostAsManyComputeAsThereAreProcessors(t *testing.T) {
 	}
 }
 
-// TestTheWaitForATurnEndsWithTheCall, and who was stopped there leaves nothing behind.
+// TestTheWaitForATurnEndsWithTheCall, and nothing is left of a call that was stopped there.
 func TestTheWaitForATurnEndsWithTheCall(t *testing.T) {
 	scheduler := &cpuScheduler{processors: 1, now: time.Now}
 	first := &cpuTurn{scheduler: scheduler}
@@ -185,8 +186,8 @@ func TestTheWaitForATurnEndsWithTheCall(t *testing.T) {
 	}
 }
 
-// TestWaitingForANodeTakesNoTurn: calls that hang in operations, and those that sleep, leave all
-// processors to others.
+// TestWaitingForANodeTakesNoTurn checks that calls that hang in operations, and those that sleep,
+// leave all processors to others.
 func TestWaitingForANodeTakesNoTurn(t *testing.T) {
 	h := newHost(t, Options{})
 	release := make(chan struct{})

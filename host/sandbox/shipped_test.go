@@ -16,13 +16,13 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// built reads the modules that `make plugins guests` has built.
+// built reads the modules that `make plugins modules` has built.
 func built(t testing.TB, pattern string, least int) map[string][]byte {
 	t.Helper()
 	files, err := filepath.Glob("../../build/" + pattern)
 	if err != nil || len(files) < least {
 		t.Fatalf(
-			"%d modules are in build/%s, at least %d should be: run `make plugins guests`",
+			"%d modules are in build/%s, at least %d should be: run `make plugins modules`",
 			len(files),
 			pattern,
 			least,
@@ -39,7 +39,7 @@ func built(t testing.TB, pattern string, least int) map[string][]byte {
 	return all
 }
 
-// said is what a module does with one input: its status, output and complaints.
+// said is what a module does with one input: its status, output and stderr.
 type said func(function string, input []byte) string
 
 // still is an environment in which nothing differs from one run to the next.
@@ -68,9 +68,9 @@ func firstLine(s string) string {
 	return line
 }
 
-// TestPluginsSayTheSameRewritten: each shipped plugin describes itself and answers a call of each
-// of its tools the same in plain wazero and rewritten, started from the template. Operations are
-// refused, time and randomness the same.
+// TestPluginsSayTheSameRewritten compares each shipped plugin in plain wazero with its rewritten form
+// that starts from the template: its description, and a call of each tool. Operations are refused;
+// time and randomness are the same.
 func TestPluginsSayTheSameRewritten(t *testing.T) {
 	ctx := t.Context()
 	rt := wazero.NewRuntimeWithConfig(
@@ -135,7 +135,7 @@ func TestPluginsSayTheSameRewritten(t *testing.T) {
 						args,
 					)
 					want, got := before("caponier_v1_call", input), after("caponier_v1_call", input)
-					// arguments that the schema refuses; what the instance does then is nobody's
+					// arguments that the schema refuses; what the module does then is not
 					if strings.Contains(want, "wasm error") {
 						if a, b := firstLine(want), firstLine(got); a != b {
 							t.Errorf(

@@ -19,8 +19,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// specDirs are the WebAssembly specification's core tests, as wabt's wast2json made them of the
-// specification's texts, in the module of wazero.
+// specDirs returns the folders of the WebAssembly specification's core tests in the module of
+// wazero, as wabt's wast2json made them.
 func specDirs(t *testing.T) []string {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tetratelabs/wazero").
 		Output()
@@ -63,7 +63,7 @@ type specCommand struct {
 	Expected []specValue
 }
 
-// twin is one module twice: as it is in plain wazero, and gated, rewritten and started from its
+// twin is one module twice: as it is in plain wazero, and admitted, rewritten and started from its
 // template.
 type twin struct{ raw, ours api.Module }
 
@@ -72,10 +72,10 @@ type specRun struct {
 	raw, rt wazero.Runtime
 	dir     string
 	env     environment
-	// a module was refused, or lacks another that it imports from: what the specification expects
-	// does not hold
+	// a module was refused, or lacks one that it imports from: the specification's expectations do
+	// not hold
 	alone    bool
-	refused  map[string]int // why the gate did not take a valid module, by its words
+	refused  map[string]int // why a valid module was not admitted, by the words of the error
 	asserted map[string]int // by kind of command
 }
 
@@ -107,7 +107,7 @@ func newSpecRun(t *testing.T) *specRun {
 	return r
 }
 
-// ours takes a module the way a plugin goes, but for what makes it a plugin.
+// ours takes a module the way of a plugin, without the checks of a plugin's imports and exports.
 func (r *specRun) ours(wasm []byte) (mod api.Module, gate bool, err error) {
 	m, err := meter.Parse(wasm)
 	if err != nil {
@@ -133,8 +133,8 @@ func (r *specRun) ours(wasm []byte) (mod api.Module, gate bool, err error) {
 	return in.mod, false, nil
 }
 
-// module makes a twin, or nil when the gate refuses what wazero takes. What wazero refuses, we must
-// refuse too.
+// module makes a twin. It returns nil for a module that is not admitted; one that wazero refuses must
+// be refused.
 func (r *specRun) module(t *testing.T, c specCommand) *twin {
 	wasm, err := os.ReadFile(filepath.Join(r.dir, c.Filename))
 	if err != nil {
@@ -196,7 +196,7 @@ func invoke(ctx context.Context, m api.Module, c specCommand) ([]uint64, string)
 	return slices.Clone(res), ""
 }
 
-// act runs an action on both and compares what it gives, and what is then in memory.
+// act runs an action on both, and compares the results and the memory.
 func (r *specRun) act(t *testing.T, on *twin, c specCommand) {
 	if c.Action.Type == "get" {
 		if a, b := on.raw.ExportedGlobal(c.Action.Field).Get(), on.ours.ExportedGlobal(c.Action.Field).Get(); a != b {
@@ -254,9 +254,9 @@ func (r *specRun) act(t *testing.T, on *twin, c specCommand) {
 	}
 }
 
-// TestTheSpecificationsTestsRunTheSameRewritten: every module that the gate takes gives the same
-// results, traps and memory before and after, which are those that the specification asks for; and
-// whatever is not valid, or cannot be instantiated, is refused.
+// TestTheSpecificationsTestsRunTheSameRewritten checks that every admitted module has the same
+// results, traps and memory as it is and rewritten, that these are the specification's, and that
+// what is not valid or cannot be instantiated is refused.
 func TestTheSpecificationsTestsRunTheSameRewritten(t *testing.T) {
 	total, refused := map[string]int{}, map[string]int{}
 	for _, dir := range specDirs(t) {
@@ -319,7 +319,7 @@ func (r *specRun) run(t *testing.T, commands []specCommand) {
 			}
 		case "assert_return", "action", "assert_trap", "assert_exhaustion":
 			if on == nil {
-				continue // of a module that the gate refused
+				continue // of a module that was refused
 			}
 			r.act(t, on, c)
 		case "assert_invalid", "assert_malformed", "assert_unlinkable", "assert_uninstantiable":

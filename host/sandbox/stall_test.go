@@ -16,8 +16,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// chase follows pointers through 32 MiB: every load misses the caches, which is the slowest that an
-// instruction can be.
+// chase follows pointers through 32 MiB: every load misses the caches, which makes the slowest
+// instruction.
 func chase() module {
 	const size = 32 << 20
 	// a[i] = (i*stride) mod size, in steps of 4 KiB and a bit
@@ -81,8 +81,8 @@ var spinners = map[string]func() module{
 	},
 }
 
-// kills are functions that run a guest until it is stopped, and return how long after its deadline
-// that was: in a call, by what it does there, and in _initialize and describe.
+// kills returns functions that run an instance until it is stopped, and return how long after its
+// deadline that was: in a call, by what it does there, and in _initialize and describe.
 func kills(t testing.TB) map[string]func() time.Duration {
 	all := map[string]func() time.Duration{}
 	past := func(budget time.Duration, run func(context.Context) error) func() time.Duration {
@@ -129,9 +129,9 @@ func kills(t testing.TB) map[string]func() time.Duration {
 	return all
 }
 
-// TestGuestsAreStoppedInTime: the best of some kills, since others use this machine, is within 5 ms
-// of the deadline.
-func TestGuestsAreStoppedInTime(t *testing.T) {
+// TestInstancesAreStoppedInTime checks that the best of some kills, since the machine may be busy, is
+// within 5 ms of the deadline.
+func TestInstancesAreStoppedInTime(t *testing.T) {
 	for name, kill := range kills(t) {
 		best := time.Hour
 		for n := 0; n < 20 && best > 5*time.Millisecond; n++ {
@@ -143,7 +143,7 @@ func TestGuestsAreStoppedInTime(t *testing.T) {
 	}
 }
 
-// BenchmarkKill reports how long after its deadline a guest is stopped.
+// BenchmarkKill reports how long after its deadline an instance is stopped.
 func BenchmarkKill(b *testing.B) {
 	for name, kill := range kills(b) {
 		b.Run(name, func(b *testing.B) {
@@ -159,9 +159,9 @@ func BenchmarkKill(b *testing.B) {
 	}
 }
 
-// TestSpinningGuestsDoNotStallTheHost: a collection of the host's garbage must wait for every
-// goroutine to stop, and so for each guest to look up.
-func TestSpinningGuestsDoNotStallTheHost(t *testing.T) {
+// TestSpinningInstancesDoNotStallTheHost measures a garbage collection of the host, which waits until
+// every goroutine stops, and so for a tick of each instance.
+func TestSpinningInstancesDoNotStallTheHost(t *testing.T) {
 	for name, g := range spinners {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Options{})
@@ -174,7 +174,7 @@ func TestSpinningGuestsDoNotStallTheHost(t *testing.T) {
 			}
 			time.Sleep(300 * time.Millisecond)
 			best := time.Hour
-			for range 5 { // the best of some, since others use this machine
+			for range 5 { // the best of some, since the machine may be busy
 				began := time.Now()
 				runtime.GC()
 				best = min(best, time.Since(began))
@@ -182,13 +182,13 @@ func TestSpinningGuestsDoNotStallTheHost(t *testing.T) {
 			wg.Wait()
 			t.Logf("a collection took %s", best)
 			if best > 300*time.Millisecond {
-				t.Errorf("a collection took %s while guests were spinning", best)
+				t.Errorf("a collection took %s while instances were spinning", best)
 			}
 		})
 	}
 }
 
-// resident is the process's memory in MiB.
+// resident returns the resident memory of the process in MiB.
 func resident(t *testing.T) int {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -202,7 +202,7 @@ func resident(t *testing.T) int {
 	return kb >> 10
 }
 
-func TestMemoryBombsCostWhatTheyAreAllowed(t *testing.T) {
+func TestMemoryBombsCostAtMostTheirLimit(t *testing.T) {
 	// Grows page by page and writes to every one until it is refused; then asks for an operation,
 	// during which the host is measured, and traps.
 	grow := op(

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain is also the child of DescribeInSubprocess, and of the ways in which one can go wrong.
+// TestMain is also the child of DescribeInSubprocess, and of the ways in which a child can fail.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 3 || os.Args[1] != "apart" {
 		goleak.VerifyTestMain(m)
@@ -83,7 +83,7 @@ func TestACompileBombIsKilledAtItsDeadline(t *testing.T) {
 	}
 }
 
-func TestAChildThatGoesWrongIsAnError(t *testing.T) {
+func TestAFailingChildIsAnError(t *testing.T) {
 	plain := module{}.bytes()
 	for mode, says := range map[string]string{"greedy": noMemory, "endless": "over 4194304 bytes", "silent": "no answer", "environment": "0 variables", "lying": "imports"} {
 		t.Run(mode, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestAChildThatGoesWrongIsAnError(t *testing.T) {
 	}
 }
 
-// TestAChildEndsWithItsParent: the pipe is closed under a child that compiles for seconds.
+// TestAChildEndsWithItsParent closes the pipe of a child that compiles for seconds.
 func TestAChildEndsWithItsParent(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "apart", "well")
 	in, err := cmd.StdinPipe()

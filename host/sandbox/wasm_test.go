@@ -19,9 +19,9 @@ type (
 	}
 )
 
-// module is written by hand, for what no compiler would make. Functions are call, describe,
-// init and then more; their types are those that the ABI asks for, and of more () -> (). The
-// imports come first, so that more[k] has index len(imports)+3+k.
+// module builds modules that no compiler would make. Its functions are call, describe, init and then
+// more, with the types of the ABI and, for more, () -> (). Imports come first, so that more[k] has
+// the index len(imports)+3+k.
 type module struct {
 	imports              []imported
 	types                []signature
@@ -65,7 +65,7 @@ func op(parts ...any) []byte {
 
 func callf(i int) []byte { return u32([]byte{0x10}, uint32(i)) }
 
-// ok is a whole call that gives okJSON by import 0, which must be output_write, and returns 0.
+// ok is a whole call that writes okJSON by import 0, which must be output_write, and returns 0.
 func ok() []byte { return op(c32(8), c32(int64(len(okJSON))), callf(0), 0x1a, c32(0)) }
 
 var output = imported{module: abiModule, name: "output_write"}

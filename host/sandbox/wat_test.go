@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// TestHandWrittenHostileGuests: each text of test/modules/hostile says in its first line how a call
-// of it ends, and what the error says. A good guest answers beside each, and none of them did
+// TestHandWrittenHostileModules runs test/modules/hostile. The first line of each text says how a
+// call ends, and what the error says. A good module answers beside each, and none of them has done
 // anything to a node.
-func TestHandWrittenHostileGuests(t *testing.T) {
+func TestHandWrittenHostileModules(t *testing.T) {
 	if _, err := exec.LookPath("wat2wasm"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("wat2wasm is not here: apt-get install wabt")
@@ -32,7 +32,7 @@ func TestHandWrittenHostileGuests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wasm := filepath.Join(t.TempDir(), "guest.wasm")
+			wasm := filepath.Join(t.TempDir(), "module.wasm")
 			if said, err := exec.Command("wat2wasm", "--enable-all", "-o", wasm, path).CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, said)
 			}
