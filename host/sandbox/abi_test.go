@@ -22,31 +22,21 @@ import (
 // The imports that are no operations: data of the call itself, and notes, which the decision of the
 // call grants.
 var dataImports, noteImports = []string{
-	"input_len",
-	"input_read",
-	"output_write",
-	"resp_len",
-	"resp_read",
-}, []string{
-	"log",
-	"progress",
-}
+	"input_len", "input_read", "output_write", "resp_len", "resp_read",
+}, []string{"log", "progress"}
 
 // TestTheABIIsDataNotesAndOperations checks that there are no imports of another kind, that each is
 // documented in docs/abi.md, and that nothing else can be linked.
 func TestTheABIIsDataNotesAndOperations(t *testing.T) {
 	all := hostFuncs()
-	if got, want := slices.Sorted(maps.Keys(all)), []string{meter.TickModule, abiModule, wasiModule}; !slices.Equal(
-		got,
-		slices.Sorted(slices.Values(want)),
-	) {
+	if got, want := slices.Sorted(
+		maps.Keys(all)), []string{meter.TickModule, abiModule, wasiModule}; !slices.Equal(got,
+		slices.Sorted(slices.Values(want))) {
 		t.Fatalf("modules that can be imported: %v, want %v", got, want)
 	}
 	known := slices.Concat(dataImports, noteImports, abi.Operations())
-	if got := slices.Sorted(maps.Keys(all[abiModule])); !slices.Equal(
-		got,
-		slices.Sorted(slices.Values(known)),
-	) {
+	if got := slices.Sorted(maps.Keys(all[abiModule])); !slices.Equal(got,
+		slices.Sorted(slices.Values(known))) {
 		t.Errorf("imports %v, want %v", got, known)
 	}
 	page, err := os.ReadFile("../../docs/abi.md")
@@ -69,8 +59,7 @@ func TestTheABIIsDataNotesAndOperations(t *testing.T) {
 // is executed, and is not executed when it is refused or when its intent cannot be written.
 func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 	if missing := slices.DeleteFunc(abi.Operations(), func(n string) bool { return requests[n] != "" }); len(
-		missing,
-	) > 0 {
+		missing) > 0 {
 		t.Fatalf("operations without a request here: %v", missing)
 	}
 	for _, name := range abi.Operations() {
@@ -80,12 +69,8 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 			h.execute = func(q gate.Question) (gate.Result, error) {
 				if r := h.records[len(h.records)-1]; r.Type != "intent" || r.Op != name ||
 					q.Op.Import() != name {
-					t.Errorf(
-						"%s is done when the last record is %s of %q",
-						q.Op.Import(),
-						r.Type,
-						r.Op,
-					)
+					t.Errorf("%s is done when the last record is %s of %q", q.Op.Import(), r.Type,
+						r.Op)
 				}
 				return gate.Result{}, nil
 			}
@@ -101,12 +86,17 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 						if q.Kind == gate.KindCall {
 							return gate.Decision{Allow: true, Tier: gate.Green, Revision: "test"}
 						}
-						return gate.Decision{Tier: gate.Green, Failed: []string{"test.no"}, Revision: "test"}
+						return gate.Decision{
+							Tier: gate.Green, Failed: []string{"test.no"}, Revision: "test",
+						}
 					}
 				},
 				`"failed":[`: func() {
 					h.decide = func(q gate.Question) gate.Decision {
-						return gate.Decision{Allow: q.Kind == gate.KindCall, Tier: gate.Green, Revision: map[bool]string{true: "test"}[q.Kind == gate.KindCall]}
+						return gate.Decision{
+							Allow: q.Kind == gate.KindCall, Tier: gate.Green,
+							Revision: map[bool]string{true: "test"}[q.Kind == gate.KindCall],
+						}
 					}
 				}, // the zero decision
 				`journal`: func() {
@@ -204,32 +194,9 @@ func TestARequestIsReadOnce(t *testing.T) {
 		0,
 	)
 	// 32 stays on the stack
-	g.call = op(
-		c32(32),
-		c32(64),
-		c32(int64(len(requests["stage"]))),
-		callf(1),
-		0x1a,
-		c32(64),
-		c32(8),
-		callf(3),
-		0x1a,
-		c32(
-			64,
-		),
-		c32(int64(len(requests["stage"]))),
-		callf(1),
-		c32('0'),
-		0x6a,
-		0x3a,
-		0,
-		0,
-		c32(32),
-		c32(1),
-		callf(0),
-		0x1a,
-		c32(0),
-	)
+	g.call = op(c32(32), c32(64), c32(int64(len(requests["stage"]))), callf(1), 0x1a, c32(64),
+		c32(8), callf(3), 0x1a, c32(64), c32(int64(len(requests["stage"]))), callf(1), c32('0'),
+		0x6a, 0x3a, 0, 0, c32(32), c32(1), callf(0), 0x1a, c32(0))
 	h := newHost(t, Options{})
 	h.execute = func(q gate.Question) (gate.Result, error) {
 		return gate.Result{Value: object{"dir": "/tmp/x"}}, nil
@@ -237,11 +204,8 @@ func TestARequestIsReadOnce(t *testing.T) {
 	a := h.call(h.add(g.bytes()), object{})
 	want(t, a, "")
 	if string(a.Output.JSON) != "4" || len(h.executed) != 1 {
-		t.Errorf(
-			"the second request had status %s after %v, want 4: its bytes were the response's",
-			a.Output.JSON,
-			h.executed,
-		)
+		t.Errorf("the second request had status %s after %v, want 4: its bytes were the response's",
+			a.Output.JSON, h.executed)
 	}
 }
 
@@ -250,43 +214,16 @@ func TestARequestIsReadOnce(t *testing.T) {
 func TestPointersAndLengths(t *testing.T) {
 	const n = int64(len(okJSON))
 	status := func(call ...any) []byte {
-		return op(
-			c32(32),
-			op(call...),
-			c32(5),
-			0x6a,
-			c32('0'),
-			0x6a,
-			0x3a,
-			0,
-			0,
-			c32(32),
-			c32(1),
-			callf(0),
-			0x1a,
-			c32(0),
-		)
+		return op(c32(32), op(call...), c32(5), 0x6a, c32('0'), 0x6a, 0x3a, 0, 0, c32(32), c32(1),
+			callf(0), 0x1a, c32(0))
 	} // -1 is '4', 0 is '5', 4 is '9'
 	imports := []imported{
-		output,
-		{module: abiModule, name: "input_read"},
-		{module: abiModule, name: "ssh_exec"},
+		output, {module: abiModule, name: "input_read"}, {module: abiModule, name: "ssh_exec"},
 		{module: abiModule, name: "resp_read"},
 	}
 	extend := func(v int64) []byte {
-		return op(
-			0x42,
-			i32const(nil, v, 0x01)[1:],
-			0x42,
-			0x80,
-			0x80,
-			0x80,
-			0x80,
-			0xf0,
-			0x7f,
-			0x84,
-			0xa7,
-		)
+		return op(0x42, i32const(nil, v, 0x01)[1:], 0x42, 0x80, 0x80, 0x80, 0x80, 0xf0, 0x7f, 0x84,
+			0xa7)
 	} // i32.wrap of v with ones above
 	for name, c := range map[string]struct {
 		call []byte

@@ -35,39 +35,16 @@ var hostiles = map[string]struct {
 	},
 	// grows page by page, touches each, and traps at the end
 	"memory": {"plugin_memory", func() module {
-		grow := op(
-			0x03,
-			0x40,
-			c32(1),
-			0x40,
-			0,
-			c32(0),
-			0x4a,
-			0x04,
-			0x40,
-			0x3f,
-			0,
-			c32(1),
-			0x6b,
-			c32(16),
-			0x74,
-			c32(1),
-			c32(65536),
-			0xfc,
-			11,
-			0,
-			0x0c,
-			1,
-			0x0b,
-			0x0b,
-			0x00,
-		)
+		grow := op(0x03, 0x40, c32(1), 0x40, 0, c32(0), 0x4a, 0x04, 0x40, 0x3f, 0, c32(1), 0x6b,
+			c32(16), 0x74, c32(1), c32(65536), 0xfc, 11, 0, 0x0c, 1, 0x0b, 0x0b, 0x00)
 		return module{memory: []byte{1, 0, 1}, call: grow}
 	}},
 	"table": {
 		"plugin_trap",
 		func() module {
-			return module{table: op(1, 0x70, 0, u32(nil, meter.MaxTable)), call: op(c32(7), 0x11, 0, 0)}
+			return module{
+				table: op(1, 0x70, 0, u32(nil, meter.MaxTable)), call: op(c32(7), 0x11, 0, 0),
+			}
 		},
 	},
 	"data": {"plugin_trap", func() module { // a thousand segments of the whole first page
@@ -81,54 +58,14 @@ var hostiles = map[string]struct {
 		return module{
 			imports: []imported{{module: abiModule, name: "log"}},
 			globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
-			call: op(
-				0x03,
-				0x40,
-				c32(0),
-				c32(8),
-				c32(4096),
-				callf(0),
-				0x23,
-				0,
-				c32(1),
-				0x6a,
-				0x24,
-				0,
-				0x23,
-				0,
-				c32(10_000),
-				0x48,
-				0x0d,
-				0,
-				0x0b,
-				0x00,
-			),
+			call: op(0x03, 0x40, c32(0), c32(8), c32(4096), callf(0), 0x23, 0, c32(1), 0x6a, 0x24,
+				0, 0x23, 0, c32(10_000), 0x48, 0x0d, 0, 0x0b, 0x00),
 		}
 	}},
 	"result": {"plugin_protocol", func() module { // writes 1 GiB of output, whatever it is told
 		return module{imports: []imported{output}, globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
-			call: op(
-				0x03,
-				0x40,
-				c32(0),
-				c32(65536),
-				callf(0),
-				0x1a,
-				0x23,
-				0,
-				c32(1),
-				0x6a,
-				0x24,
-				0,
-				0x23,
-				0,
-				c32(16384),
-				0x48,
-				0x0d,
-				0,
-				0x0b,
-				0x00,
-			)}
+			call: op(0x03, 0x40, c32(0), c32(65536), callf(0), 0x1a, 0x23, 0, c32(1), 0x6a, 0x24, 0,
+				0x23, 0, c32(16384), 0x48, 0x0d, 0, 0x0b, 0x00)}
 	}},
 }
 
@@ -245,29 +182,16 @@ func TestGoodCallsAmongHostileOnes(t *testing.T) {
 	alone := among(t, h, good, nil, n)
 	began := time.Now()
 	took := among(t, h, good, bad, n)
-	t.Logf(
-		"%d good calls among as many hostile ones in %s: p50 %s, p99 %s; alone %s and %s",
-		len(took),
-		time.Since(began).Round(time.Millisecond),
-		at(took, 50),
-		at(took, 99),
-		at(alone, 50),
-		at(alone, 99),
-	)
+	t.Logf("%d good calls among as many hostile ones in %s: p50 %s, p99 %s; alone %s and %s",
+		len(took), time.Since(began).Round(time.Millisecond), at(took, 50), at(took, 99),
+		at(alone, 50), at(alone, 99))
 	if len(took) != n {
 		t.Errorf("%d of %d good calls succeeded", len(took), n)
 	}
 	goroutines2, open2, mib2 := settle()
 	if goroutines2 > goroutines || open2 > open || mib2 > mib+16+slack {
-		t.Errorf(
-			"%d goroutines, %d descriptors and %d MiB; %d, %d and %d before",
-			goroutines2,
-			open2,
-			mib2,
-			goroutines,
-			open,
-			mib,
-		)
+		t.Errorf("%d goroutines, %d descriptors and %d MiB; %d, %d and %d before", goroutines2,
+			open2, mib2, goroutines, open, mib)
 	}
 }
 
@@ -285,13 +209,8 @@ func BenchmarkAmong(b *testing.B) {
 			kinds[name] = map[string]*gate.Tool{name: tool}
 		}
 		for name, tools := range kinds {
-			benchmarkAmong(
-				b,
-				map[int]string{-1: "each runs/", 0: "breaker/"}[breaker]+name,
-				h,
-				good,
-				tools,
-			)
+			benchmarkAmong(b, map[int]string{-1: "each runs/", 0: "breaker/"}[breaker]+name, h,
+				good, tools)
 		}
 	}
 }
@@ -306,10 +225,7 @@ func benchmarkAmong(
 	b.Run(name, func(b *testing.B) {
 		var alone, took []time.Duration
 		for b.Loop() {
-			alone, took = append(
-				alone,
-				among(b, h, good, nil, 250)...), append(
-				took,
+			alone, took = append(alone, among(b, h, good, nil, 250)...), append(took,
 				among(b, h, good, tools, 250)...)
 		}
 		slices.SortFunc(alone, cmp.Compare)

@@ -76,8 +76,7 @@ func BenchmarkCall(b *testing.B) {
 				input := []byte(
 					fmt.Sprintf(
 						`{"abi":1,"kind":"tool","name":"echo","args":{"text":%q},"call":{"id":"x"},"nodes":[]}`,
-						text,
-					),
+						text),
 				)
 				defer cpu(b)()
 				for b.Loop() {
@@ -96,20 +95,21 @@ func reused(
 	closeOnContext bool,
 ) func([]byte) {
 	ctx := context.Background()
-	rt := wazero.NewRuntimeWithConfig(
-		ctx,
-		wazero.NewRuntimeConfig().WithCoreFeatures(features).WithCloseOnContextDone(closeOnContext),
-	)
+	rt := wazero.NewRuntimeWithConfig(ctx,
+		wazero.NewRuntimeConfig().WithCoreFeatures(features).WithCloseOnContextDone(closeOnContext))
 	b.Cleanup(func() { rt.Close(ctx) })
 	if err := register(ctx, rt, hostFuncs()); err != nil {
 		b.Fatal(err)
 	}
-	env := environment{newCPUScheduler(), time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20))}
+	env := environment{
+		newCPUScheduler(), time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20)),
+	}
 	ctx = context.WithValue(ctx, callKey{}, &call{door: noDoor{}, env: &env})
 	var mod api.Module
 	if rewrite == nil {
 		var err error
-		if mod, err = rt.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig().WithStartFunctions("_initialize")); err != nil {
+		if mod, err = rt.InstantiateWithConfig(ctx, wasm,
+			wazero.NewModuleConfig().WithStartFunctions("_initialize")); err != nil {
 			b.Fatal(err)
 		}
 	} else {

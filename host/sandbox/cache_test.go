@@ -19,22 +19,19 @@ import (
 
 func TestCacheDirMustBelongToThisUserAlone(t *testing.T) {
 	dir := t.TempDir()
-	open, link, file := filepath.Join(
-		dir,
-		"open",
-	), filepath.Join(
-		dir,
-		"link",
-	), filepath.Join(
-		dir,
-		"file",
-	)
-	for _, err := range []error{os.Mkdir(open, 0o755), os.Chmod(open, 0o755), os.Symlink(open, link), os.WriteFile(file, nil, 0o600)} {
+	open, link, file := filepath.Join(dir, "open"), filepath.Join(dir, "link"), filepath.Join(dir,
+		"file")
+	for _, err := range []error{
+		os.Mkdir(open, 0o755), os.Chmod(open, 0o755), os.Symlink(open, link),
+		os.WriteFile(file, nil, 0o600),
+	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	for path, says := range map[string]string{open: "chmod 700", link: "not a directory itself", file: "sandbox.cache_dir"} {
+	for path, says := range map[string]string{
+		open: "chmod 700", link: "not a directory itself", file: "sandbox.cache_dir",
+	} {
 		if _, err := New(context.Background(), Options{CacheDir: path}); err == nil ||
 			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v, want an error that says %q", path, err, says)
@@ -76,11 +73,14 @@ func TestADamagedCacheFileIsCompiledAgain(t *testing.T) {
 	}
 	use := func() (said string) {
 		var log strings.Builder
-		h := newHost(
-			t,
-			Options{CacheDir: dir, Warm: -1, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))},
-		)
-		want(t, h.call(h.add(module{imports: []imported{output}, call: ok()}.bytes()), object{}), "")
+		h := newHost(t,
+			Options{
+				CacheDir: dir, Warm: -1,
+				Log: slog.New(
+					slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			})
+		want(t, h.call(h.add(module{imports: []imported{output}, call: ok()}.bytes()), object{}),
+			"")
 		want(t, h.call(h.add(table.bytes()), object{}), "")
 		if err := h.box.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -93,8 +93,14 @@ func TestADamagedCacheFileIsCompiledAgain(t *testing.T) {
 	for name, spoil := range map[string]func([]byte) []byte{
 		"a flipped bit of the code": func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
 		// which wazero's checksum leaves out
-		"a flipped bit of where a function begins":   func(b []byte) []byte { b[6+1+int(b[6])+4] ^= 0x10; return b },
-		"a flipped bit of how many functions it has": func(b []byte) []byte { b[6+1+int(b[6])+3] ^= 0x40; return b },
+		"a flipped bit of where a function begins": func(b []byte) []byte {
+			b[6+1+int(b[6])+4] ^= 0x10
+			return b
+		},
+		"a flipped bit of how many functions it has": func(b []byte) []byte {
+			b[6+1+int(b[6])+3] ^= 0x40
+			return b
+		},
 		"a cut file":    func(b []byte) []byte { return b[:len(b)/2] },
 		"an empty file": func([]byte) []byte { return nil },
 		"a longer file": func(b []byte) []byte { return append(b, 0) },
@@ -144,7 +150,10 @@ func TestACacheFileOfAnotherVersionIsCompiledAgain(t *testing.T) {
 			b[at] ^= 1
 			sum := sha256.Sum256(b)
 			parts := strings.Split(whole, "-")
-			if err := errors.Join(os.Remove(whole), os.WriteFile(strings.Join(append(parts[:len(parts)-1], hex.EncodeToString(sum[:])), "-"), b, 0o600)); err != nil {
+			if err := errors.Join(os.Remove(whole),
+				os.WriteFile(
+					strings.Join(append(parts[:len(parts)-1], hex.EncodeToString(sum[:])), "-"), b,
+					0o600)); err != nil {
 				t.Fatal(err)
 			}
 			use() // compiles it again
@@ -160,7 +169,9 @@ func TestOldCacheFilesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	old, left := filepath.Join(dir, "old"), filepath.Join(dir, "work-1")
 	long := time.Now().Add(-cacheKept - time.Hour)
-	if err := errors.Join(os.Chmod(dir, 0o700), os.WriteFile(old, nil, 0o600), os.Mkdir(left, 0o700), os.Chtimes(old, long, long), os.Chtimes(left, long, long), os.WriteFile(filepath.Join(dir, "new"), nil, 0o600)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o700), os.WriteFile(old, nil, 0o600),
+		os.Mkdir(left, 0o700), os.Chtimes(old, long, long), os.Chtimes(left, long, long),
+		os.WriteFile(filepath.Join(dir, "new"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := New(t.Context(), Options{CacheDir: dir})
@@ -196,16 +207,17 @@ func TestPluginsThatCallsWaitForAreFirst(t *testing.T) {
 		p.mu.Unlock()
 	}
 	if ready > 3 {
-		t.Errorf(
-			"%d of %d plugins that nobody waited for were made ready before it",
-			ready,
-			len(others),
-		)
+		t.Errorf("%d of %d plugins that nobody waited for were made ready before it", ready,
+			len(others))
 	}
 }
 
 func TestOptionsThatCannotBeUsed(t *testing.T) {
-	for says, o := range map[string]Options{"memory_max": {MemoryMax: 100}, "memory_max: 8": {MemoryMax: 8 << 30}, "max_instances": {MaxInstances: -1}, "must not be negative": {MaxOutput: -1}, "warm": {Warm: 5000}} {
+	for says, o := range map[string]Options{
+		"memory_max": {MemoryMax: 100}, "memory_max: 8": {MemoryMax: 8 << 30},
+		"max_instances": {MaxInstances: -1}, "must not be negative": {MaxOutput: -1},
+		"warm": {Warm: 5000},
+	} {
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: got %v", o, err)
 		}
@@ -248,7 +260,9 @@ func TestNoPreparationSlotStaysFree(t *testing.T) {
 // BenchmarkStart measures a new sandbox up to the first answer of a Go plugin.
 func BenchmarkStart(b *testing.B) {
 	wasm := goModule(b, "echo")
-	for name, dir := range map[string]string{"cold": "", "cached": filepath.Join(b.TempDir(), "cache")} {
+	for name, dir := range map[string]string{
+		"cold": "", "cached": filepath.Join(b.TempDir(), "cache"),
+	} {
 		b.Run(name, func(b *testing.B) {
 			start := func() {
 				s, err := New(context.Background(), Options{CacheDir: dir})

@@ -41,9 +41,7 @@ func echoing() module {
 	return module{
 		memory: []byte{1, 0, 16},
 		imports: []imported{
-			output,
-			{module: abiModule, name: "input_len"},
-			{module: abiModule, name: "input_read"},
+			output, {module: abiModule, name: "input_len"}, {module: abiModule, name: "input_read"},
 		},
 		call: op(c32(1024), c32(1024), callf(1), callf(2), callf(0)),
 	}
@@ -54,29 +52,8 @@ func importing() module {
 	return module{
 		imports: []imported{output, {module: abiModule, name: "input_len"}},
 		globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
-		call: op(
-			c32(0),
-			0x24,
-			0,
-			0x03,
-			0x40,
-			callf(1),
-			0x1a,
-			0x23,
-			0,
-			c32(1),
-			0x6a,
-			0x24,
-			0,
-			0x23,
-			0,
-			c32(100_000),
-			0x48,
-			0x0d,
-			0,
-			0x0b,
-			ok(),
-		),
+		call: op(c32(0), 0x24, 0, 0x03, 0x40, callf(1), 0x1a, 0x23, 0, c32(1), 0x6a, 0x24, 0, 0x23,
+			0, c32(100_000), 0x48, 0x0d, 0, 0x0b, ok()),
 	}
 }
 
@@ -130,11 +107,8 @@ func native(b *testing.B, input []byte) func() {
 func BenchmarkFigures(b *testing.B) {
 	text := strings.Repeat("x", 1024)
 	args := fmt.Appendf(nil, `{"text":%q}`, text)
-	input := fmt.Appendf(
-		nil,
-		`{"abi":1,"kind":"tool","name":"echo","args":%s,"call":{"id":"x"},"nodes":[]}`,
-		args,
-	)
+	input := fmt.Appendf(nil,
+		`{"abi":1,"kind":"tool","name":"echo","args":%s,"call":{"id":"x"},"nodes":[]}`, args)
 	// says only that it is to be rewritten: see reused
 	rewritten := func([]byte) []byte { return nil }
 	echo := goModule(b, "echo")
@@ -151,22 +125,14 @@ func BenchmarkFigures(b *testing.B) {
 	})
 	b.Run("json", func(b *testing.B) {
 		h := newHost(b, Options{Warm: 4})
-		m := inTurn(
-			1000,
-			native(b, input),
-			reusedAs(b, echo, nil, input),
-			reusedAs(b, echo, rewritten, input),
-			run(b, h, echo, args),
-		)
+		m := inTurn(1000, native(b, input), reusedAs(b, echo, nil, input),
+			reusedAs(b, echo, rewritten, input), run(b, h, echo, args))
 		report(b, m[1], "raw", "native", m[0], "metered", m[2], "whole", m[3])
 		b.ReportMetric((m[3]-m[2])/1e6, "fresh-over-reused-ms")
 	})
 	b.Run("import", func(b *testing.B) {
-		m := inTurn(
-			50,
-			reusedAs(b, importing().bytes(), nil, input),
-			reusedAs(b, importing().bytes(), rewritten, input),
-		)
+		m := inTurn(50, reusedAs(b, importing().bytes(), nil, input),
+			reusedAs(b, importing().bytes(), rewritten, input))
 		report(b, m[0], "raw", "metered", m[1])
 		b.ReportMetric(m[1]/100_000, "ns-an-import")
 	})
@@ -177,11 +143,8 @@ func BenchmarkFigures(b *testing.B) {
 		t := h.plugin(tool).tmpl
 		ctx, rt, compiled := unmetered(b, echo)
 		m := inTurn(100, func() {
-			mod, err := rt.InstantiateModule(
-				ctx,
-				compiled,
-				wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"),
-			)
+			mod, err := rt.InstantiateModule(ctx, compiled,
+				wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -245,10 +208,8 @@ func BenchmarkFigures(b *testing.B) {
 		}
 		wg.Wait()
 		b.ReportMetric(n/time.Since(began).Seconds(), "calls/s")
-		b.ReportMetric(
-			float64(runtime.GOMAXPROCS(0))*n/(cpuTime()-spent).Seconds(),
-			"calls/s-of-unshared-processors",
-		)
+		b.ReportMetric(float64(runtime.GOMAXPROCS(0))*n/(cpuTime()-spent).Seconds(),
+			"calls/s-of-unshared-processors")
 		b.ReportMetric(0, "ns/op")
 	})
 }
@@ -269,7 +230,9 @@ func report(b *testing.B, base float64, name string, pairs ...any) {
 
 // unmetered is wazero with our imports and nothing else.
 func unmetered(b *testing.B, wasm []byte) (context.Context, wazero.Runtime, wazero.CompiledModule) {
-	env := environment{newCPUScheduler(), time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20))}
+	env := environment{
+		newCPUScheduler(), time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20)),
+	}
 	ctx := context.WithValue(context.Background(), callKey{}, &call{door: noDoor{}, env: &env})
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCoreFeatures(features))
 	b.Cleanup(func() { rt.Close(ctx) })

@@ -171,9 +171,7 @@ func toolOf(wasm []byte) *gate.Tool {
 		Kind: "tool",
 		Name: "echo",
 		Plugin: gate.Plugin{
-			Name:    "test",
-			Version: "1",
-			Digest:  "sha256:" + hex.EncodeToString(sum[:]),
+			Name: "test", Version: "1", Digest: "sha256:" + hex.EncodeToString(sum[:]),
 		},
 		Imports:  abi.Operations(),
 		Budget:   10 * time.Second,
@@ -205,24 +203,16 @@ func (h *host) callWith(ctx context.Context, tool *gate.Tool, args any) gate.Ans
 
 // callAs calls a tool without arguments as another principal.
 func (h *host) callAs(principal string, tool *gate.Tool) gate.Answer {
-	return h.door.Call(
-		context.Background(),
-		gate.Request{Source: "test", Principal: gate.Principal{ID: principal}, Tool: tool},
-	)
+	return h.door.Call(context.Background(),
+		gate.Request{Source: "test", Principal: gate.Principal{ID: principal}, Tool: tool})
 }
 
 // want checks how a call ended.
 func want(t testing.TB, a gate.Answer, code string) {
 	t.Helper()
 	if got := ended(a); got != code {
-		t.Errorf(
-			"the call ended with %q (%v), want %q; output %d %.200s",
-			got,
-			a.Err,
-			code,
-			a.Output.Code,
-			a.Output.JSON,
-		)
+		t.Errorf("the call ended with %q (%v), want %q; output %d %.200s", got, a.Err, code,
+			a.Output.Code, a.Output.JSON)
 	}
 }
 

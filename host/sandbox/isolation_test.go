@@ -52,20 +52,8 @@ func hoarder() module {
 	// memory | global | pages beyond the first
 	look := op(c32(at), 0x28, 2, 0, 0x23, 0, 0x72, 0x3f, 0, c32(1), 0x6b, 0x72)
 	plant := op(c32(at), c32(7), 0x36, 2, 0, c32(7), 0x24, 0, c32(1), 0x40, 0, 0x1a)
-	say := op(
-		0x04,
-		0x40,
-		c32(64),
-		c32(14),
-		callf(0),
-		0x1a,
-		0x05,
-		c32(8),
-		c32(14),
-		callf(0),
-		0x1a,
-		0x0b,
-	)
+	say := op(0x04, 0x40, c32(64), c32(14), callf(0), 0x1a, 0x05, c32(8), c32(14), callf(0), 0x1a,
+		0x0b)
 	data := append(append([]byte{2}, dataAt(8, okJSON)[1:]...), dataAt(64, `{"found":true}`)[1:]...)
 	return module{
 		imports: []imported{output},
@@ -99,10 +87,8 @@ func TestNothingOfACallIsLeftForTheNext(t *testing.T) {
 	)
 	secret := "TOP-SECRET-7f3a"
 	for range 20 { // the module gets a secret as an argument, and answers with all of its memory
-		if a := h.call(trace, object{"password": secret}); bytes.Contains(
-			a.Output.JSON,
-			[]byte(secret),
-		) {
+		if a := h.call(trace, object{"password": secret}); bytes.Contains(a.Output.JSON,
+			[]byte(secret)) {
 			t.Fatal("an argument was found in memory that had not read it")
 		}
 	}
@@ -112,79 +98,13 @@ func TestNothingOfACallIsLeftForTheNext(t *testing.T) {
 // module plants secrets on every page of its memory and in globals of every type; the next call and
 // the host must find everything as it was in the beginning.
 func TestAReusedInstanceIsAsGoodAsNew(t *testing.T) {
-	globals := op(
-		4,
-		typeI32,
-		1,
-		c32(1)[:2],
-		0x0b,
-		typeI64,
-		1,
-		0x42,
-		2,
-		0x0b,
-		typeF32,
-		1,
-		0x43,
-		0,
-		0,
-		0,
-		0,
-		0x0b,
-		typeF64,
-		1,
-		0x44,
-		make([]byte, 8),
-		0x0b,
-	)
+	globals := op(4, typeI32, 1, c32(1)[:2], 0x0b, typeI64, 1, 0x42, 2, 0x0b, typeF32, 1, 0x43, 0,
+		0, 0, 0, 0x0b, typeF64, 1, 0x44, make([]byte, 8), 0x0b)
 	var look, plant []byte
-	look = op(
-		0x23,
-		0,
-		c32(1),
-		0x47,
-		0x23,
-		1,
-		0x42,
-		2,
-		0x52,
-		0x72,
-		0x23,
-		2,
-		0x43,
-		0,
-		0,
-		0,
-		0,
-		0x5c,
-		0x72,
-		0x23,
-		3,
-		0x44,
-		make([]byte, 8),
-		0x62,
-		0x72,
-	)
-	plant = op(
-		c32(7),
-		0x24,
-		0,
-		0x42,
-		7,
-		0x24,
-		1,
-		0x43,
-		7,
-		7,
-		7,
-		7,
-		0x24,
-		2,
-		0x44,
-		repeat([]byte{7}, 8),
-		0x24,
-		3,
-	)
+	look = op(0x23, 0, c32(1), 0x47, 0x23, 1, 0x42, 2, 0x52, 0x72, 0x23, 2, 0x43, 0, 0, 0, 0, 0x5c,
+		0x72, 0x23, 3, 0x44, make([]byte, 8), 0x62, 0x72)
+	plant = op(c32(7), 0x24, 0, 0x42, 7, 0x24, 1, 0x43, 7, 7, 7, 7, 0x24, 2, 0x44,
+		repeat([]byte{7}, 8), 0x24, 3)
 	for page := int64(1); page < 64; page++ { // of 4 KiB
 		look = op(look, c32(page*4096+100), 0x28, 2, 0, 0x72)
 		plant = op(plant, c32(page*4096+100), c32(7), 0x36, 2, 0)
@@ -210,7 +130,8 @@ func TestAReusedInstanceIsAsGoodAsNew(t *testing.T) {
 		mem, _ := in.mod.Memory().Read(0, in.mod.Memory().Size())
 		if fresh, err := p.tmpl.instantiate(t.Context()); err != nil {
 			t.Fatal(err)
-		} else if was, _ := fresh.mod.Memory().Read(0, fresh.mod.Memory().Size()); !bytes.Equal(mem, was) {
+		} else if was, _ := fresh.mod.Memory().Read(0,
+			fresh.mod.Memory().Size()); !bytes.Equal(mem, was) {
 			t.Fatal("the memory is not as in a new instance")
 		} else {
 			fresh.close()
@@ -227,20 +148,8 @@ func TestARefusedGrowthIsForgotten(t *testing.T) {
 		module{
 			memory:  []byte{1, 0, 1},
 			imports: imports,
-			call: op(
-				callf(1),
-				c32(1000),
-				0x49,
-				0x04,
-				0x40,
-				0x00,
-				0x0b,
-				c32(60_000),
-				0x40,
-				0,
-				0x1a,
-				ok(),
-			),
+			call: op(callf(1), c32(1000), 0x49, 0x04, 0x40, 0x00, 0x0b, c32(60_000), 0x40, 0, 0x1a,
+				ok()),
 		}.bytes(),
 	)
 	for range 3 {
@@ -269,35 +178,9 @@ func TestTheLargestMemoryIsThrownAwayToo(t *testing.T) {
 	h := newHost(t, Options{MemoryMax: maxMemory, Warm: 1})
 	tool := h.add(
 		module{memory: []byte{1, 0, 0}, imports: []imported{output}, data: []byte{0}, call: op(
-			c32(1),
-			0x40,
-			0,
-			0x04,
-			0x40,
-			0x00,
-			0x0b,
-			c32(0),
-			c32('7'),
-			0x36,
-			2,
-			0,
-			c32(
-				maxMemory/meter.PageSize-1,
-			),
-			0x40,
-			0,
-			c32(1),
-			0x47,
-			0x04,
-			0x40,
-			0x00,
-			0x0b,
-			c32(0),
-			c32(1),
-			callf(0),
-			0x1a,
-			c32(0),
-		)}.bytes(),
+			c32(1), 0x40, 0, 0x04, 0x40, 0x00, 0x0b, c32(0), c32('7'), 0x36, 2, 0,
+			c32(maxMemory/meter.PageSize-1), 0x40, 0, c32(1), 0x47, 0x04, 0x40, 0x00, 0x0b, c32(0),
+			c32(1), callf(0), 0x1a, c32(0))}.bytes(),
 	)
 	for range 3 {
 		want(t, h.call(tool, object{}), "")
@@ -337,22 +220,8 @@ func TestInitialisationIsDoneOnceAndKept(t *testing.T) {
 		imports: []imported{output},
 		globals: []byte{1, typeI32, 1, 0x41, 0, 0x0b},
 		init:    op(0x23, 0, c32(1), 0x6a, 0x24, 0, c32(512), 0x23, 0, 0x36, 2, 0),
-		call: op(
-			c32(512),
-			0x28,
-			2,
-			0,
-			0x23,
-			0,
-			0x6a,
-			c32(2),
-			0x47,
-			0x04,
-			0x40,
-			0x00,
-			0x0b,
-			ok(),
-		),
+		call: op(c32(512), 0x28, 2, 0, 0x23, 0, 0x6a, c32(2), 0x47, 0x04, 0x40, 0x00, 0x0b,
+			ok()),
 	}
 	g.start, g.more = true, [][]byte{body(op(c32(516), c32(9), 0x36, 2, 0))}
 	h := newHost(t, Options{})

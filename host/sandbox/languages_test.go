@@ -61,8 +61,12 @@ func TestModulesOfFourLanguagesBehaveTheSame(t *testing.T) {
 		fails    [2]string
 		notes    gate.Notes
 	}{
-		"text comes back as it went in":        {args: object{"do": "echo", "text": odd}, gives: object{"text": odd}},
-		"no text is no text":                   {args: object{"do": "echo", "text": ""}, gives: object{"text": ""}},
+		"text comes back as it went in": {
+			args: object{"do": "echo", "text": odd}, gives: object{"text": odd},
+		},
+		"no text is no text": {
+			args: object{"do": "echo", "text": ""}, gives: object{"text": ""},
+		},
 		"64 KiB come back":                     {args: object{"do": "echo", "text": strings.Repeat("0123456789abcdeß", 4096)}, gives: object{"text": strings.Repeat("0123456789abcdeß", 4096)}},
 		"a mebibyte is given":                  {args: object{"do": "big", "n": 1 << 20}, gives: object{"text": strings.Repeat("x", 1<<20)}},
 		"an operation is done":                 {args: object{"do": "exec", "text": odd}, execute: answer(object{"exit": -3, "stdout": odd, "stderr": "", "truncated": false}, nil), executed: []string{"ssh_exec"}, gives: object{"exit": -3.0, "stdout": odd}},

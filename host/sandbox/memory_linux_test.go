@@ -58,10 +58,10 @@ func TestMemoryIsTheImageAgain(t *testing.T) {
 	}
 	if pagemap() == nil {
 		t.Log(
-			"this kernel does not tell which pages were written to: the memory was mapped anew each time",
-		)
+			"this kernel does not tell which pages were written to: the memory was mapped anew each time")
 	} else if copied < 100 || mapped < 40 {
-		t.Errorf("it was copied %d times and mapped anew %d times, so that this shows little", copied, mapped)
+		t.Errorf("it was copied %d times and mapped anew %d times, so that this shows little",
+			copied, mapped)
 	}
 	if !bytes.Equal(i.bytes, data) {
 		t.Error("the image has changed")
@@ -103,9 +103,7 @@ func TestNoPrincipalSeesWhichPagesAnotherWroteTo(t *testing.T) {
 	h := newHost(t, Options{Warm: 1})
 	tool := h.add(
 		module{
-			memory:  []byte{1, 1, 4, 4},
-			imports: []imported{output},
-			call:    op(writes, ok()),
+			memory: []byte{1, 1, 4, 4}, imports: []imported{output}, call: op(writes, ok()),
 		}.bytes(),
 	)
 	p := h.plugin(tool)
@@ -121,12 +119,8 @@ func TestNoPrincipalSeesWhichPagesAnotherWroteTo(t *testing.T) {
 			t.Fatal("the pages of an instance cannot be told: ", err)
 		}
 		if kept := len(in.memory.own) > 10; kept != c.kept || !c.kept && len(in.memory.own) > 0 {
-			t.Errorf(
-				"%d pages of a call of %s are there in one of %s",
-				len(in.memory.own),
-				c.before,
-				c.now,
-			)
+			t.Errorf("%d pages of a call of %s are there in one of %s", len(in.memory.own),
+				c.before, c.now)
 		}
 		p.giveBack(in, true)
 	}
@@ -135,7 +129,9 @@ func TestNoPrincipalSeesWhichPagesAnotherWroteTo(t *testing.T) {
 // TestAPagemapThatDoesNotTellIsNotUsed uses a file of zeros, as an emulated /proc may have: it would
 // say that nothing was ever written.
 func TestAPagemapThatDoesNotTellIsNotUsed(t *testing.T) {
-	for name, path := range map[string]string{"zeros": "/dev/zero", "nothing": "/dev/null", "something else": "/proc/self/exe"} {
+	for name, path := range map[string]string{
+		"zeros": "/dev/zero", "nothing": "/dev/null", "something else": "/proc/self/exe",
+	} {
 		f, err := os.Open(path)
 		if err != nil {
 			untold(t)

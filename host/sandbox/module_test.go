@@ -14,17 +14,23 @@ import (
 func repeat(b []byte, n int) []byte { return bytes.Repeat(b, n) }
 
 func TestModulesAreRefusedByName(t *testing.T) {
-	nested := func(n int) []byte { return op(repeat([]byte{0x02, 0x40}, n), repeat([]byte{0x0b}, n), c32(0)) }
+	nested := func(n int) []byte {
+		return op(repeat([]byte{0x02, 0x40}, n), repeat([]byte{0x0b}, n), c32(0))
+	}
 	for name, c := range map[string]struct {
 		wasm []byte
 		says string
 	}{
-		"something else":                 {[]byte("#!/bin/sh\n"), "not a WebAssembly"},
-		"nothing":                        {nil, "not a WebAssembly"},
-		"a component":                    {[]byte("\x00asm\x0d\x00\x01\x00"), "component"},
-		"more than 16 MiB":               {append(module{}.bytes(), make([]byte, meter.MaxModule)...), "at most 16777216"},
-		"a cut module":                   {module{}.bytes()[:60], "too early"},
-		"a module without memory":        {module{memory: []byte{0}, data: []byte{0}}.bytes(), "no memory of its own"},
+		"something else": {[]byte("#!/bin/sh\n"), "not a WebAssembly"},
+		"nothing":        {nil, "not a WebAssembly"},
+		"a component":    {[]byte("\x00asm\x0d\x00\x01\x00"), "component"},
+		"more than 16 MiB": {
+			append(module{}.bytes(), make([]byte, meter.MaxModule)...), "at most 16777216",
+		},
+		"a cut module": {module{}.bytes()[:60], "too early"},
+		"a module without memory": {
+			module{memory: []byte{0}, data: []byte{0}}.bytes(), "no memory of its own",
+		},
 		"two memories":                   {module{memory: []byte{2, 0, 1, 0, 1}}.bytes(), "2 memories"},
 		"shared memory":                  {module{memory: []byte{1, 3, 1, 1}}.bytes(), "shared"},
 		"memory over the limit":          {module{memory: []byte{1, 0, 0x81, 8}}.bytes(), "sandbox.memory_max"},

@@ -62,10 +62,9 @@ func TestCallsThatComputedLeastAreFirst(t *testing.T) {
 	arrive("none, much later", 0)
 	first.end()
 	wg.Wait()
-	if want := []string{"none", "none, later", "some", "an hour", "none, much later"}; !slices.Equal(
-		order,
-		want,
-	) {
+	if want := []string{
+		"none", "none, later", "some", "an hour", "none, much later",
+	}; !slices.Equal(order, want) {
 		t.Errorf("they computed in the order %q, want %q", order, want)
 	}
 	if computing, waiting := scheduler.state(); computing != 0 || waiting != 0 {
@@ -149,7 +148,8 @@ func TestAtMostAsManyComputeAsThereAreProcessors(t *testing.T) {
 		wg.Go(func() {
 			p := &cpuTurn{scheduler: scheduler}
 			p.begin(t.Context())
-			for until := time.Now().Add(20 * time.Millisecond); time.Now().Before(until); p.yield(t.Context()) {
+			for until := time.Now().Add(
+				20 * time.Millisecond); time.Now().Before(until); p.yield(t.Context()) {
 				n := now.Add(1)
 				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 				}

@@ -21,12 +21,8 @@ func built(t testing.TB, pattern string, least int) map[string][]byte {
 	t.Helper()
 	files, err := filepath.Glob("../../build/" + pattern)
 	if err != nil || len(files) < least {
-		t.Fatalf(
-			"%d modules are in build/%s, at least %d should be: run `make plugins modules`",
-			len(files),
-			pattern,
-			least,
-		)
+		t.Fatalf("%d modules are in build/%s, at least %d should be: run `make plugins modules`",
+			len(files), pattern, least)
 	}
 	all := map[string][]byte{}
 	for _, f := range files {
@@ -73,10 +69,8 @@ func firstLine(s string) string {
 // time and randomness are the same.
 func TestPluginsSayTheSameRewritten(t *testing.T) {
 	ctx := t.Context()
-	rt := wazero.NewRuntimeWithConfig(
-		ctx,
-		wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(features),
-	)
+	rt := wazero.NewRuntimeWithConfig(ctx,
+		wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(features))
 	defer rt.Close(context.Background())
 	if err := register(ctx, rt, hostFuncs()); err != nil {
 		t.Fatal(err)
@@ -85,10 +79,8 @@ func TestPluginsSayTheSameRewritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := still()
 			raw, err := rt.InstantiateWithConfig(
-				context.WithValue(ctx, callKey{}, &call{door: noDoor{}, env: env}),
-				wasm,
-				wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"),
-			)
+				context.WithValue(ctx, callKey{}, &call{door: noDoor{}, env: env}), wasm,
+				wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,35 +119,25 @@ func TestPluginsSayTheSameRewritten(t *testing.T) {
 			}
 			answered := 0
 			for _, tool := range offers.Tools {
-				for _, args := range []string{`{"vmid":105,"node":"pve1","container_id":"105","command":"uptime","query":".a","input":"{\"a\":[1,2]}","data":{"a":1},"prompt":"hi","provider":"openai","model":"m"}`, `{}`} {
-					input := fmt.Appendf(
-						nil,
+				for _, args := range []string{
+					`{"vmid":105,"node":"pve1","container_id":"105","command":"uptime","query":".a","input":"{\"a\":[1,2]}","data":{"a":1},"prompt":"hi","provider":"openai","model":"m"}`,
+					`{}`,
+				} {
+					input := fmt.Appendf(nil,
 						`{"abi":1,"kind":"tool","name":%q,"args":%s,"call":{"id":"x","deadline_ms":1700000010000,"round":1},"nodes":[{"name":"pve1","cluster":"lab","default":true}]}`,
-						tool.Name,
-						args,
-					)
+						tool.Name, args)
 					want, got := before("caponier_v1_call", input), after("caponier_v1_call", input)
 					// arguments that the schema refuses; what the module does then is not
 					if strings.Contains(want, "wasm error") {
 						if a, b := firstLine(want), firstLine(got); a != b {
-							t.Errorf(
-								"%s with %s ends with %q, rewritten with %q",
-								tool.Name,
-								args,
-								a,
-								b,
-							)
+							t.Errorf("%s with %s ends with %q, rewritten with %q", tool.Name, args,
+								a, b)
 						}
 						return
 					}
 					if answered++; got != want {
-						t.Errorf(
-							"%s with %s gives\n%s\nand rewritten\n%s",
-							tool.Name,
-							args,
-							want,
-							got,
-						)
+						t.Errorf("%s with %s gives\n%s\nand rewritten\n%s", tool.Name, args, want,
+							got)
 					}
 				}
 			}

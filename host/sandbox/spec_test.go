@@ -87,7 +87,10 @@ func newSpecRun(t *testing.T) *specRun {
 	}
 	r.ctx = context.WithValue(t.Context(), callKey{}, &call{door: noDoor{}, env: &r.env})
 	printing := map[string]hostFunc{}
-	for name, params := range map[string]string{"print": noArgs, "print_i32": i, "print_i64": long, "print_f32": "\x7d", "print_f64": "\x7c", "print_i32_f32": "\x7f\x7d", "print_f64_f64": "\x7c\x7c"} {
+	for name, params := range map[string]string{
+		"print": noArgs, "print_i32": i, "print_i64": long, "print_f32": "\x7d",
+		"print_f64": "\x7c", "print_i32_f32": "\x7f\x7d", "print_f64_f64": "\x7c\x7c",
+	} {
 		printing[name] = hostFunc{
 			params,
 			noArgs,
@@ -95,12 +98,13 @@ func newSpecRun(t *testing.T) *specRun {
 		}
 	}
 	for _, rt := range []*wazero.Runtime{&r.raw, &r.rt} {
-		*rt = wazero.NewRuntimeWithConfig(
-			r.ctx,
-			wazero.NewRuntimeConfig().WithCoreFeatures(features),
-		)
+		*rt = wazero.NewRuntimeWithConfig(r.ctx,
+			wazero.NewRuntimeConfig().WithCoreFeatures(features))
 		t.Cleanup(func() { (*rt).Close(context.Background()) })
-		if err := register(r.ctx, *rt, map[string]map[string]hostFunc{"spectest": printing, meter.TickModule: hostFuncs()[meter.TickModule]}); err != nil {
+		if err := register(r.ctx, *rt,
+			map[string]map[string]hostFunc{
+				"spectest": printing, meter.TickModule: hostFuncs()[meter.TickModule],
+			}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -147,12 +151,8 @@ func (r *specRun) module(t *testing.T, c specCommand) *twin {
 	case rawErr == nil && err == nil:
 		return &twin{raw, ours}
 	case rawErr != nil && err == nil:
-		t.Errorf(
-			"line %d: %s is refused by wazero (%v) and taken by us",
-			c.Line,
-			c.Filename,
-			rawErr,
-		)
+		t.Errorf("line %d: %s is refused by wazero (%v) and taken by us", c.Line, c.Filename,
+			rawErr)
 	case rawErr == nil && !gate:
 		t.Errorf("line %d: %s runs as it is, and rewritten: %v", c.Line, c.Filename, err)
 	case rawErr == nil:
@@ -170,11 +170,8 @@ func (r *specRun) plain(wasm []byte) (mod api.Module, err error) {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	return r.raw.InstantiateWithConfig(
-		r.ctx,
-		wasm,
-		wazero.NewModuleConfig().WithName("").WithStartFunctions(),
-	)
+	return r.raw.InstantiateWithConfig(r.ctx, wasm,
+		wazero.NewModuleConfig().WithName("").WithStartFunctions())
 }
 
 func invoke(ctx context.Context, m api.Module, c specCommand) ([]uint64, string) {
@@ -199,29 +196,18 @@ func invoke(ctx context.Context, m api.Module, c specCommand) ([]uint64, string)
 // act runs an action on both, and compares the results and the memory.
 func (r *specRun) act(t *testing.T, on *twin, c specCommand) {
 	if c.Action.Type == "get" {
-		if a, b := on.raw.ExportedGlobal(c.Action.Field).Get(), on.ours.ExportedGlobal(c.Action.Field).Get(); a != b {
-			t.Errorf(
-				"line %d: global %s is %x as it is, %x rewritten",
-				c.Line,
-				c.Action.Field,
-				a,
-				b,
-			)
+		if a, b := on.raw.ExportedGlobal(
+			c.Action.Field).Get(), on.ours.ExportedGlobal(c.Action.Field).Get(); a != b {
+			t.Errorf("line %d: global %s is %x as it is, %x rewritten", c.Line, c.Action.Field, a,
+				b)
 		}
 		return
 	}
 	a, trapA := invoke(r.ctx, on.raw, c)
 	b, trapB := invoke(r.ctx, on.ours, c)
 	if trapA != trapB || len(a) != len(b) {
-		t.Errorf(
-			"line %d: %s gives %x %q as it is, %x %q rewritten",
-			c.Line,
-			c.Action.Field,
-			a,
-			trapA,
-			b,
-			trapB,
-		)
+		t.Errorf("line %d: %s gives %x %q as it is, %x %q rewritten", c.Line, c.Action.Field, a,
+			trapA, b, trapB)
 		return
 	}
 	for k := range a {
@@ -229,14 +215,8 @@ func (r *specRun) act(t *testing.T, on *twin, c specCommand) {
 		nan := strings.HasPrefix(want, "nan")
 		if a[k] != b[k] ||
 			!nan && c.Type == "assert_return" && !r.alone && b[k] != c.Expected[k].bits() {
-			t.Errorf(
-				"line %d: %s gives %x as it is, %x rewritten, and should give %s",
-				c.Line,
-				c.Action.Field,
-				a[k],
-				b[k],
-				want,
-			)
+			t.Errorf("line %d: %s gives %x as it is, %x rewritten, and should give %s", c.Line,
+				c.Action.Field, a[k], b[k], want)
 		}
 	}
 	if failed := trapB != ""; !r.alone &&
@@ -245,10 +225,8 @@ func (r *specRun) act(t *testing.T, on *twin, c specCommand) {
 	}
 	if m := on.ours.Memory(); m.Size() > 0 && m.Size() <= 1<<20 {
 		after, _ := m.Read(0, m.Size())
-		if before, _ := on.raw.Memory().Read(0, on.raw.Memory().Size()); !bytes.Equal(
-			before,
-			after,
-		) {
+		if before, _ := on.raw.Memory().Read(0, on.raw.Memory().Size()); !bytes.Equal(before,
+			after) {
 			t.Errorf("line %d: %s leaves another memory when rewritten", c.Line, c.Action.Field)
 		}
 	}
@@ -291,14 +269,13 @@ func TestTheSpecificationsTestsRunTheSameRewritten(t *testing.T) {
 		}
 	}
 	t.Logf("checked %v; valid modules that the gate refuses: %v", total, refused)
-	for kind, least := range map[string]int{"module": 500, "assert_return": 15_000, "assert_trap": 400, "assert_exhaustion": 10, "assert_invalid": 900, "assert_malformed": 100} {
+	for kind, least := range map[string]int{
+		"module": 500, "assert_return": 15_000, "assert_trap": 400, "assert_exhaustion": 10,
+		"assert_invalid": 900, "assert_malformed": 100,
+	} {
 		if total[kind] < least {
-			t.Errorf(
-				"%d commands of kind %s were checked, at least %d should be",
-				total[kind],
-				kind,
-				least,
-			)
+			t.Errorf("%d commands of kind %s were checked, at least %d should be", total[kind],
+				kind, least)
 		}
 	}
 }

@@ -21,47 +21,10 @@ import (
 func chase() module {
 	const size = 32 << 20
 	// a[i] = (i*stride) mod size, in steps of 4 KiB and a bit
-	fill := op(
-		c32(0),
-		0x21,
-		0,
-		0x03,
-		0x40,
-		0x20,
-		0,
-		0x20,
-		0,
-		c32(4099*4),
-		0x6a,
-		c32(size-4),
-		0x71,
-		0x36,
-		2,
-		0,
-		0x20,
-		0,
-		c32(4),
-		0x6a,
-		0x22,
-		0,
-		c32(size-4),
-		0x49,
-		0x0d,
-		0,
-		0x0b,
-	)
-	walk := op(
-		c32(0),
-		0x21,
-		0,
-		0x03,
-		0x40,
-		repeat(op(0x20, 0, 0x28, 2, 0, 0x21, 0), 200),
-		0x0c,
-		0,
-		0x0b,
-		0x00,
-	)
+	fill := op(c32(0), 0x21, 0, 0x03, 0x40, 0x20, 0, 0x20, 0, c32(4099*4), 0x6a, c32(size-4), 0x71,
+		0x36, 2, 0, 0x20, 0, c32(4), 0x6a, 0x22, 0, c32(size-4), 0x49, 0x0d, 0, 0x0b)
+	walk := op(c32(0), 0x21, 0, 0x03, 0x40, repeat(op(0x20, 0, 0x28, 2, 0, 0x21, 0), 200), 0x0c, 0,
+		0x0b, 0x00)
 	return module{
 		memory: op(1, 1, u32(nil, size>>16), u32(nil, size>>16)),
 		more:   [][]byte{append(append([]byte{1, 1, typeI32}, append(fill, walk...)...), 0x0b)},
@@ -70,8 +33,10 @@ func chase() module {
 }
 
 var spinners = map[string]func() module{
-	"loop":         func() module { return module{call: spinCall} },
-	"chain":        func() module { return module{more: exponential(3), call: op(callf(3), c32(0))} },
+	"loop": func() module { return module{call: spinCall} },
+	"chain": func() module {
+		return module{more: exponential(3), call: op(callf(3), c32(0))}
+	},
 	"cache misses": chase,
 	"filling": func() module {
 		return module{
@@ -108,7 +73,11 @@ func kills(t testing.TB) map[string]func() time.Duration {
 			return err
 		})
 	}
-	for name, g := range map[string]module{"in _initialize": {init: forever[:len(forever)-1]}, "in its start function": {start: true, more: [][]byte{body(forever)}}, "in describe": {describe: spinCall}} {
+	for name, g := range map[string]module{
+		"in _initialize":        {init: forever[:len(forever)-1]},
+		"in its start function": {start: true, more: [][]byte{body(forever)}},
+		"in describe":           {describe: spinCall},
+	} {
 		m, rewritten, err := load(g.bytes(), nil, 64<<20)
 		if err != nil {
 			t.Fatal(err)
@@ -205,32 +174,8 @@ func resident(t *testing.T) int {
 func TestMemoryBombsCostAtMostTheirLimit(t *testing.T) {
 	// Grows page by page and writes to every one until it is refused; then asks for an operation,
 	// during which the host is measured, and traps.
-	grow := op(
-		0x03,
-		0x40,
-		c32(1),
-		0x40,
-		0,
-		c32(0),
-		0x4a,
-		0x04,
-		0x40,
-		0x3f,
-		0,
-		c32(1),
-		0x6b,
-		c32(16),
-		0x74,
-		c32(1),
-		c32(65536),
-		0xfc,
-		11,
-		0,
-		0x0c,
-		1,
-		0x0b,
-		0x0b,
-	)
+	grow := op(0x03, 0x40, c32(1), 0x40, 0, c32(0), 0x4a, 0x04, 0x40, 0x3f, 0, c32(1), 0x6b,
+		c32(16), 0x74, c32(1), c32(65536), 0xfc, 11, 0, 0x0c, 1, 0x0b, 0x0b)
 	g := module{
 		memory:  []byte{1, 0, 1},
 		imports: []imported{{module: abiModule, name: "stage"}},
@@ -242,20 +187,23 @@ func TestMemoryBombsCostAtMostTheirLimit(t *testing.T) {
 	h.ready(tool)
 	debug.FreeOSMemory()
 	before, during := resident(t), 0
-	h.execute = func(gate.Question) (gate.Result, error) { during = resident(t); return gate.Result{}, nil }
+	h.execute = func(gate.Question) (gate.Result, error) {
+		during = resident(t)
+		return gate.Result{}, nil
+	}
 	want(t, h.call(tool, object{}), "plugin_memory")
 	debug.FreeOSMemory()
 	after := resident(t)
 	// it is given back in the background
-	for until := time.Now().Add(5 * time.Second); after > before+8+slack && time.Now().Before(until); after = resident(t) {
+	for until := time.Now().Add(
+		5 * time.Second); after > before+8+slack && time.Now().Before(until); after = resident(t) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Logf("MiB resident: %d before, %d during, %d after", before, during, after)
 	if grown := during - before; grown < 50 || grown > 71+slack {
 		t.Errorf(
 			"a bomb under a limit of 64 MiB made the process grow by %d MiB; 64 and a tenth are allowed",
-			grown,
-		)
+			grown)
 	}
 	if after > before+8+slack {
 		t.Errorf("%d MiB stayed", after-before)

@@ -74,7 +74,9 @@ func TestAModuleThatCannotBeCompiledIsNotTriedAgain(t *testing.T) {
 // TestAStartIsMeasuredByItsWork: the wall clock does not count, however long the module waits for a
 // processor; sleeping does.
 func TestAStartIsMeasuredByItsWork(t *testing.T) {
-	slow := module{imports: []imported{output, {module: wasiModule, name: "clock_time_get"}}, call: ok(),
+	slow := module{imports: []imported{
+		output, {module: wasiModule, name: "clock_time_get"},
+	}, call: ok(),
 		init: op(c32(0), 0x42, 0, c32(256), callf(1), 0x1a)}
 	h := newHost(t, Options{StartTimeout: 10 * time.Millisecond})
 	h.box.env.now = func() time.Time { time.Sleep(100 * time.Millisecond); return time.Now() }
@@ -121,7 +123,8 @@ func TestWarmWaitsForEveryPlugin(t *testing.T) {
 // TestACallIsToldThatItsPluginIsBeingCompiled: as progress, before the call's budget begins.
 func TestACallIsToldThatItsPluginIsBeingCompiled(t *testing.T) {
 	h := newHost(t, Options{})
-	tool := h.add(module{imports: []imported{output}, call: ok(), more: [][]byte{bombBody()}}.bytes())
+	tool := h.add(
+		module{imports: []imported{output}, call: ok(), more: [][]byte{bombBody()}}.bytes())
 	tool.Budget = 5 * time.Second
 	var told []string
 	a := h.door.Call(t.Context(), gate.Request{Source: "test", Tool: tool, Arguments: []byte("{}"),

@@ -85,7 +85,10 @@ func TestACompileBombIsKilledAtItsDeadline(t *testing.T) {
 
 func TestAFailingChildIsAnError(t *testing.T) {
 	plain := module{}.bytes()
-	for mode, says := range map[string]string{"greedy": noMemory, "endless": "over 4194304 bytes", "silent": "no answer", "environment": "0 variables", "lying": "imports"} {
+	for mode, says := range map[string]string{
+		"greedy": noMemory, "endless": "over 4194304 bytes", "silent": "no answer",
+		"environment": "0 variables", "lying": "imports",
+	} {
 		t.Run(mode, func(t *testing.T) {
 			if _, _, err := DescribeInSubprocess(t.Context(), childAs(mode), plain); err == nil ||
 				!strings.Contains(err.Error(), says) {
@@ -93,11 +96,13 @@ func TestAFailingChildIsAnError(t *testing.T) {
 			}
 		})
 	}
-	if _, _, err := DescribeInSubprocess(t.Context(), childAs("well"), module{call: op(0xfd, 12)}.bytes()); err == nil ||
+	if _, _, err := DescribeInSubprocess(t.Context(), childAs("well"),
+		module{call: op(0xfd, 12)}.bytes()); err == nil ||
 		!strings.Contains(err.Error(), "SIMD") {
 		t.Errorf("the child's reason did not arrive: %v", err)
 	}
-	if _, _, err := DescribeInSubprocess(t.Context(), []string{"/nonexistent"}, []byte("no module")); err == nil ||
+	if _, _, err := DescribeInSubprocess(t.Context(), []string{"/nonexistent"},
+		[]byte("no module")); err == nil ||
 		!strings.Contains(err.Error(), "not a WebAssembly") {
 		t.Errorf("what the gate refuses needs no process: %v", err)
 	}
@@ -114,7 +119,10 @@ func TestAChildEndsWithItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	wasm := bomb()
-	if _, err := io.Copy(in, bytes.NewReader(append(binary.LittleEndian.AppendUint32(nil, uint32(len(wasm))), wasm...))); err != nil {
+	if _, err := io.Copy(in,
+		bytes.NewReader(
+			append(binary.LittleEndian.AppendUint32(nil, uint32(len(wasm))),
+				wasm...))); err != nil {
 		t.Fatal(err)
 	}
 	in.Close()

@@ -32,13 +32,17 @@ var evil = map[string]struct {
 	code []byte
 	ends string
 }{
-	"traps":              {op(0x00), codeTrap},
-	"eats all memory":    {op(growAndTouch, 0x00), codeMemory},
-	"computes for ever":  {op(0x03, 0x40, 0x0c, 0, 0x0b), "budget"},
-	"answers with dirt":  {op(c32(9), c32(5), callf(0), 0x1a, c32(0), 0x0f), codeProtocol},
-	"recurses for ever":  {nil, codeTrap},
-	"writes for ever":    {op(0x03, 0x40, c32(0), c32(65536), callf(0), 0x1a, 0x0c, 0, 0x0b), codeProtocol},
-	"fills what it has":  {op(0x03, 0x40, c32(0), c32(1), c32(1<<16), 0xfc, 11, 0, 0x0c, 0, 0x0b), "budget"},
+	"traps":             {op(0x00), codeTrap},
+	"eats all memory":   {op(growAndTouch, 0x00), codeMemory},
+	"computes for ever": {op(0x03, 0x40, 0x0c, 0, 0x0b), "budget"},
+	"answers with dirt": {op(c32(9), c32(5), callf(0), 0x1a, c32(0), 0x0f), codeProtocol},
+	"recurses for ever": {nil, codeTrap},
+	"writes for ever": {
+		op(0x03, 0x40, c32(0), c32(65536), callf(0), 0x1a, 0x0c, 0, 0x0b), codeProtocol,
+	},
+	"fills what it has": {
+		op(0x03, 0x40, c32(0), c32(1), c32(1<<16), 0xfc, 11, 0, 0x0c, 0, 0x0b), "budget",
+	},
 	"exits by proc_exit": {nil, codeExit},
 }
 
@@ -68,8 +72,10 @@ func hostileViewer(t *testing.T, h *host, name string, callers int) (tool *gate.
 		wg.Go(func() {
 			for !over.Load() {
 				a := h.callOf("viewer", &long, object{"long": strings.Repeat("x", 1000)})
-				if got := ended(a); got != evil[name].ends && got != codeUnavailable && got != codeMemory {
-					t.Errorf("a hostile call ended with %q (%v), want %q", got, a.Err, evil[name].ends)
+				if got := ended(
+					a); got != evil[name].ends && got != codeUnavailable && got != codeMemory {
+					t.Errorf("a hostile call ended with %q (%v), want %q", got, a.Err,
+						evil[name].ends)
 				}
 				ran.Add(1)
 			}
@@ -185,7 +191,8 @@ func TestMemoryIsBoundedForEachPrincipal(t *testing.T) {
 				a := h.callOf(principal, tool, object{})
 				if a.Err == nil {
 					ends[principal][0].Add(1)
-				} else if want(t, a, codeMemory); strings.Contains(a.Err.Error(), "together, 4 MiB") {
+				} else if want(t, a,
+					codeMemory); strings.Contains(a.Err.Error(), "together, 4 MiB") {
 					ends[principal][1].Add(1)
 				}
 			})
@@ -207,7 +214,8 @@ func TestMemoryIsBoundedForEachPrincipal(t *testing.T) {
 		t.Errorf("%d of 4 calls of the operator had their memory", n)
 	}
 	if n := ends["viewer"][1].Load(); n == 0 {
-		t.Error("no call of the viewer was told that they have all the memory they may have together")
+		t.Error(
+			"no call of the viewer was told that they have all the memory they may have together")
 	}
 	h.box.work.Wait()
 	if used, _ := h.box.memory.Held(); used != 0 {
@@ -265,7 +273,10 @@ func TestTheHostsLogHasWhatPluginsSay(t *testing.T) {
 	}{
 		{"plugin log", "WARN", first.CallID, []string{"careful"}},
 		{"the plugin broke", "ERROR", first.CallID,
-			[]string{"panic: my panic 42", "\n    main.go:20 +0x1\n", strings.Repeat("more frames\n", 400)}},
+			[]string{
+				"panic: my panic 42", "\n    main.go:20 +0x1\n",
+				strings.Repeat("more frames\n", 400),
+			}},
 		{"the plugin is out of service for a principal", "ERROR", "", nil},
 		{"output of the plugin", "INFO", second.CallID, []string{"hello"}},
 		{"the plugin cannot be used", "ERROR", "", nil},
@@ -296,7 +307,8 @@ func TestTheHostsLogHasWhatPluginsSay(t *testing.T) {
 func TestAPluginCannotDrownTheLog(t *testing.T) {
 	var log bytes.Buffer
 	now := time.Unix(0, 0)
-	l := &moduleLog{log: slog.New(slog.NewJSONHandler(&log, nil)), now: func() time.Time { return now }}
+	l := &moduleLog{log: slog.New(
+		slog.NewJSONHandler(&log, nil)), now: func() time.Time { return now }}
 	as := func(principal string) *gate.Call {
 		return &gate.Call{ID: "c", Tool: &gate.Tool{}, Principal: gate.Principal{ID: principal}}
 	}

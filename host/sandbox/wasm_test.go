@@ -104,11 +104,15 @@ func (g module) bytes() []byte {
 		return b
 	}
 	codes := vec(nil, 3+len(g.more))
-	for _, b := range append([][]byte{body(def(g.call)), body(def(g.describe)), body(g.init)}, g.more...) {
+	for _, b := range append([][]byte{body(def(g.call)), body(def(g.describe)), body(g.init)},
+		g.more...) {
 		codes = append(vec(codes, len(b)), b...)
 	}
 	exports := vec(nil, 4+g.nExports)
-	for _, e := range []export{{"memory", 2, 0}, {"caponier_v1_call", 0, uint32(n)}, {"caponier_v1_describe", 0, uint32(n + 1)}, {"_initialize", 0, uint32(n + 2)}} {
+	for _, e := range []export{
+		{"memory", 2, 0}, {"caponier_v1_call", 0, uint32(n)},
+		{"caponier_v1_describe", 0, uint32(n + 1)}, {"_initialize", 0, uint32(n + 2)},
+	} {
 		exports = u32(append(append(vec(exports, len(e.name)), e.name...), e.kind), e.index)
 	}
 	if g.memory == nil {

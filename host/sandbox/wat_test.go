@@ -33,7 +33,8 @@ func TestHandWrittenHostileModules(t *testing.T) {
 				t.Fatal(err)
 			}
 			wasm := filepath.Join(t.TempDir(), "module.wasm")
-			if said, err := exec.Command("wat2wasm", "--enable-all", "-o", wasm, path).CombinedOutput(); err != nil {
+			if said, err := exec.Command("wat2wasm", "--enable-all", "-o", wasm,
+				path).CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, said)
 			}
 			b, err := os.ReadFile(wasm)
@@ -52,7 +53,9 @@ func TestHandWrittenHostileModules(t *testing.T) {
 			} else if want(t, a, ends); a.Err != nil && !strings.Contains(a.Err.Error(), says) {
 				t.Errorf("the error is %q, which does not say %q", a.Err, says)
 			}
-			if done := strings.Join(h.executed, " "); done != map[bool]string{true: "stage"}[strings.Contains(string(text), `"stage"`)] {
+			if done := strings.Join(h.executed, " "); done != map[bool]string{
+				true: "stage",
+			}[strings.Contains(string(text), `"stage"`)] {
 				t.Errorf("it did %q", done)
 			}
 			want(t, h.call(good, object{}), "")

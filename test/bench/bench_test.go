@@ -32,24 +32,19 @@ func startSite(b *testing.B) place {
 	wasm, err := os.ReadFile(filepath.Join(root, "build/modules/bench.wasm"))
 	check(b, err)
 	check(b, os.WriteFile(filepath.Join(plugins, "bench.wasm"), wasm, 0o644))
-	check(
-		b,
-		os.CopyFS(filepath.Join(dir, "site"), os.DirFS(filepath.Join(root, "examples/lab/site"))),
-	)
+	check(b,
+		os.CopyFS(filepath.Join(dir, "site"), os.DirFS(filepath.Join(root, "examples/lab/site"))))
 	site := filepath.Join(dir, "site", "data.yaml")
 	data, err := os.ReadFile(site)
 	check(b, err)
-	data = bytes.Replace(
-		data,
-		[]byte("\ntiers:\n"),
-		[]byte("\ntiers:\n  \"tool:bench_true\": green\n  \"tool:bench_nothing\": green\n"),
-		1,
-	)
+	data = bytes.Replace(data, []byte("\ntiers:\n"),
+		[]byte("\ntiers:\n  \"tool:bench_true\": green\n  \"tool:bench_nothing\": green\n"), 1)
 	data = regexp.MustCompile(`calls_per_minute: \d+`).
 		ReplaceAll(data, []byte("calls_per_minute: 100000000"))
 	check(b, os.WriteFile(site, data, 0o644))
 	bin := filepath.Join(root, "build/caponier")
-	out, err := exec.Command(bin, "plugin", "lock", "--lock", filepath.Join(dir, "plugins.lock"), "--dir", plugins).
+	out, err := exec.Command(bin, "plugin", "lock", "--lock", filepath.Join(dir, "plugins.lock"),
+		"--dir", plugins).
 		CombinedOutput()
 	if err != nil {
 		b.Fatalf("plugin lock: %v\n%s", err, out)
@@ -73,10 +68,8 @@ func startSite(b *testing.B) place {
 // serve is the real binary with that configuration.
 func (s place) serve(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.bin, append([]string{"--config", s.config, "serve"}, args...)...)
-	cmd.Env = append(
-		os.Environ(),
-		"CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(s.root, "build/cache"),
-	)
+	cmd.Env = append(os.Environ(),
+		"CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(s.root, "build/cache"))
 	return cmd
 }
 
@@ -135,10 +128,8 @@ func (s *system) rawTrue(b *testing.B) {
 }
 
 func (s *system) call(b *testing.B, tool string) {
-	res, err := s.session.CallTool(
-		context.Background(),
-		&mcp.CallToolParams{Name: tool, Arguments: map[string]any{}},
-	)
+	res, err := s.session.CallTool(context.Background(),
+		&mcp.CallToolParams{Name: tool, Arguments: map[string]any{}})
 	check(b, err)
 	if res.IsError {
 		b.Fatalf("%s: %v", tool, res.StructuredContent)

@@ -67,8 +67,7 @@ func servers(b *testing.B) []server {
 		b,
 		os.WriteFile(
 			s.config,
-			append(
-				config,
+			append(config,
 				"\n[front]\nmax_calls = 256\nmax_sessions = 200\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n"...),
 			0o600,
 		),
@@ -112,17 +111,23 @@ func open(b *testing.B, s server, way string, sessions int, streams bool) *load 
 		check(b, cmd.Start())
 		b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 		for lines := bufio.NewScanner(stderr); url == "" && lines.Scan(); {
-			if m := regexp.MustCompile(`url=(http://\S+)`).FindStringSubmatch(lines.Text()); m != nil {
+			if m := regexp.MustCompile(
+				`url=(http://\S+)`).FindStringSubmatch(lines.Text()); m != nil {
 				url = m[1]
 			}
 		}
 		go func() { _, _ = io.Copy(io.Discard, stderr) }()
 		l.pids, l.started = append(l.pids, cmd.Process.Pid), time.Since(began)
 	}
-	version := map[string]string{"stdio": "2025-11-25", "http 2025": "2025-11-25", "http 2026": "2026-07-28"}[way]
+	version := map[string]string{
+		"stdio": "2025-11-25", "http 2025": "2025-11-25", "http 2026": "2026-07-28",
+	}[way]
 	for i := range sessions {
 		began := time.Now()
-		var t mcp.Transport = &mcp.StreamableClientTransport{Endpoint: url, DisableStandaloneSSE: !streams, HTTPClient: &http.Client{Transport: &http.Transport{}}}
+		var t mcp.Transport = &mcp.StreamableClientTransport{
+			Endpoint: url, DisableStandaloneSSE: !streams,
+			HTTPClient: &http.Client{Transport: &http.Transport{}},
+		}
 		var cmd *exec.Cmd
 		if way == "stdio" {
 			cmd = s.cmd(way)
@@ -184,16 +189,15 @@ func BenchmarkMCP(b *testing.B) {
 		for _, sessions := range []int{1, 16, 100} {
 			for _, s := range all {
 				b.Run(
-					fmt.Sprintf(
-						"%s/%d/%s",
-						strings.ReplaceAll(way, " ", "_"),
-						sessions,
-						strings.ReplaceAll(s.name, " ", "_"),
-					),
+					fmt.Sprintf("%s/%d/%s", strings.ReplaceAll(way, " ", "_"), sessions,
+						strings.ReplaceAll(s.name, " ", "_")),
 					func(b *testing.B) {
 						l := open(b, s, way, sessions, false)
 						one := func(cs *mcp.ClientSession) {
-							if r, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "bench_nothing", Arguments: map[string]any{}}); err != nil ||
+							if r, err := cs.CallTool(context.Background(),
+								&mcp.CallToolParams{
+									Name: "bench_nothing", Arguments: map[string]any{},
+								}); err != nil ||
 								r.IsError {
 								b.Errorf("%v %+v", err, r)
 							}
@@ -208,7 +212,8 @@ func BenchmarkMCP(b *testing.B) {
 						began, used := time.Now(), l.cpu(b)
 						for _, cs := range l.sessions {
 							wg.Go(func() {
-								for i := next.Add(1) - 1; i < int64(b.N) && !b.Failed(); i = next.Add(1) - 1 {
+								for i := next.Add(
+									1) - 1; i < int64(b.N) && !b.Failed(); i = next.Add(1) - 1 {
 									took[i] = timed(func() { one(cs) })
 								}
 							})
@@ -219,14 +224,10 @@ func BenchmarkMCP(b *testing.B) {
 						b.ReportMetric(at(took, 50), "p50-µs")
 						b.ReportMetric(at(took, 99), "p99-µs")
 						b.ReportMetric(float64(b.N)/all.Seconds(), "calls/s")
-						b.ReportMetric(
-							float64((l.cpu(b)-used).Microseconds())/float64(b.N),
-							"cpu-µs/call",
-						)
-						b.ReportMetric(
-							float64(l.resident(b))/1024/float64(len(l.pids)),
-							"MiB/process",
-						)
+						b.ReportMetric(float64((l.cpu(b)-used).Microseconds())/float64(b.N),
+							"cpu-µs/call")
+						b.ReportMetric(float64(l.resident(b))/1024/float64(len(l.pids)),
+							"MiB/process")
 						b.ReportMetric(0, "ns/op")
 					},
 				)

@@ -51,25 +51,16 @@ func BenchmarkReplay(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		cmd := exec.Command(
-			binary,
-			"--json",
-			"policy",
-			"replay",
-			site,
-			"--journal",
-			filepath.Join(dir, "journal"),
-		)
+		cmd := exec.Command(binary, "--json", "policy", "replay", site, "--journal",
+			filepath.Join(dir, "journal"))
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
 		var diff replay.Diff
 		if err != nil || json.Unmarshal(out, &diff) != nil || diff.Same != n {
 			b.Fatalf("%v: %.500s", err, out)
 		}
-		b.ReportMetric(
-			(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(),
-			"CPU-s",
-		)
+		b.ReportMetric((cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(),
+			"CPU-s")
 	}
 }
 
@@ -93,10 +84,7 @@ func question(i int) gate.Question {
 			Digest:  "sha256:11",
 			Scalars: map[string]any{"vmid": int64(200 + i%500)},
 		},
-		Targets: gate.Targets{
-			Nodes: []string{"pve1"},
-			VMIDs: []string{vmid},
-		},
+		Targets:  gate.Targets{Nodes: []string{"pve1"}, VMIDs: []string{vmid}},
 		Clusters: []string{"lab"},
 		Nodes: []gate.Node{
 			{

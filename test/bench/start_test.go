@@ -21,10 +21,8 @@ func BenchmarkStart(b *testing.B) {
 	root, err := filepath.Abs("../..")
 	check(b, err)
 	dir := b.TempDir()
-	check(
-		b,
-		os.CopyFS(filepath.Join(dir, "site"), os.DirFS(filepath.Join(root, "examples/lab/site"))),
-	)
+	check(b,
+		os.CopyFS(filepath.Join(dir, "site"), os.DirFS(filepath.Join(root, "examples/lab/site"))))
 	lab, err := pvelab.Start(
 		b.Context(),
 		pvelab.Options{
@@ -46,16 +44,13 @@ func BenchmarkStart(b *testing.B) {
 					cache = b.TempDir()
 					check(b, os.Chmod(cache, 0o700))
 				}
-				serve := exec.Command(
-					filepath.Join(root, "build/caponier"),
-					"--config",
-					filepath.Join(dir, "config.toml"),
-					"serve",
-				)
+				serve := exec.Command(filepath.Join(root, "build/caponier"), "--config",
+					filepath.Join(dir, "config.toml"), "serve")
 				serve.Env = append(os.Environ(), "CAPONIER_SANDBOX_CACHE_DIR="+cache)
 				var session *mcp.ClientSession
 				up = append(up, timed(func() {
-					session, err = mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).
+					session, err = mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"},
+						nil).
 						Connect(context.Background(), &mcp.CommandTransport{Command: serve}, nil)
 					check(b, err)
 				}))

@@ -92,10 +92,10 @@ func (p *program) expr(depth int) { // pushes an i32
 	default:
 		p.expr(depth - 1)
 		p.expr(depth - 1)
-		p.out = append(
-			p.out,
-			[]byte{0x6a, 0x6b, 0x6c, 0x71, 0x72, 0x73, 0x74, 0x76, 0x46, 0x48, 0x6e, 0x70, 0x78}[p.IntN(13)],
-		)
+		p.out = append(p.out,
+			[]byte{
+				0x6a, 0x6b, 0x6c, 0x71, 0x72, 0x73, 0x74, 0x76, 0x46, 0x48, 0x6e, 0x70, 0x78,
+			}[p.IntN(13)])
 	}
 }
 
@@ -140,8 +140,7 @@ func (p *program) statement(depth, labels int) {
 			p.statement(0, labels)
 		}
 		labels = inner
-		p.out = append(
-			p.out,
+		p.out = append(p.out,
 			ops(0x20, counter, c32(1), 0x6b, 0x22, counter, c32(0), 0x4a, 0x0d, 0, 0x0b, 0x0b)...)
 	case k == 11: // a dispatch as Go's compiler makes it
 		n := 2 + p.IntN(4)
@@ -322,7 +321,8 @@ func FuzzRewrite(f *testing.F) {
 		f.Add(randomModule(seed))
 	}
 	ctx := context.Background()
-	compiler := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCoreFeatures(features))
+	compiler := wazero.NewRuntimeWithConfig(ctx,
+		wazero.NewRuntimeConfig().WithCoreFeatures(features))
 	f.Cleanup(func() { compiler.Close(ctx) })
 	r := newRunner(f)
 	f.Fuzz(func(t *testing.T, wasm []byte) {

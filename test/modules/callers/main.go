@@ -39,10 +39,8 @@ type search struct {
 func memory(masked []int) (n int) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	all := unsafe.Slice(
-		(*byte)(unsafe.Add(unsafe.Pointer(nil), 1024)),
-		int(uintptr(unsafe.Pointer(&last)))+int(m.Sys)-1024,
-	)
+	all := unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(nil), 1024)),
+		int(uintptr(unsafe.Pointer(&last)))+int(m.Sys)-1024)
 	for i := range len(all) - len(masked) {
 		j := 0
 		for j < len(masked) && int(all[i+j]^90) == masked[j] {
@@ -126,12 +124,8 @@ func init() {
 			"Lists the containers of a node as the node does.",
 			reads("pct list"),
 			func(c *sdk.Call, in found) (string, error) {
-				r, err := sdk.SSHExec(
-					c,
-					c.Node(in.Node),
-					[]string{"pct", "list"},
-					sdk.ExecOptions{},
-				)
+				r, err := sdk.SSHExec(c, c.Node(in.Node), []string{"pct", "list"},
+					sdk.ExecOptions{})
 				return string(r.Stdout), err
 			},
 		),
@@ -155,12 +149,8 @@ func init() {
 			"text/plain",
 			reads("pct status"),
 			func(c *sdk.Call, in guest) ([]sdk.ResourceContent, error) {
-				r, err := sdk.SSHExec(
-					c,
-					in.Node,
-					[]string{"pct", "status", fmt.Sprint(in.VMID)},
-					sdk.ExecOptions{},
-				)
+				r, err := sdk.SSHExec(c, in.Node, []string{"pct", "status", fmt.Sprint(in.VMID)},
+					sdk.ExecOptions{})
 				return []sdk.ResourceContent{{URI: c.URI, Text: string(r.Stdout)}}, err
 			},
 		),

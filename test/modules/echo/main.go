@@ -37,19 +37,14 @@ func init() {
 
 func echo(c *sdk.Call, in echoIn) (echoOut, error) {
 	for range in.Times {
-		r, err := sdk.SSHExec(
-			c,
-			c.Node(""),
-			[]string{"cat"},
-			sdk.ExecOptions{Stdin: []byte(in.Text)},
-		)
+		r, err := sdk.SSHExec(c, c.Node(""), []string{"cat"},
+			sdk.ExecOptions{Stdin: []byte(in.Text)})
 		if err != nil {
 			return echoOut{}, err
 		}
 		if string(r.Stdout) != in.Text {
 			return echoOut{}, &sdk.Error{
-				Code:    "changed",
-				Message: "the host gave back something else",
+				Code: "changed", Message: "the host gave back something else",
 			}
 		}
 	}

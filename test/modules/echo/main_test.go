@@ -21,12 +21,8 @@ func TestEcho(t *testing.T) {
 	}
 	if want := `{"text":"HÉLLO","times":2}`; string(out.Structured) != want ||
 		len(h.Requests) != 2 {
-		t.Errorf(
-			"got %s after %d operations, want %s after 2",
-			out.Structured,
-			len(h.Requests),
-			want,
-		)
+		t.Errorf("got %s after %d operations, want %s after 2", out.Structured, len(h.Requests),
+			want)
 	}
 	h.SSHExec = func(string, []string, sdk.ExecOptions) (sdk.ExecResult, error) {
 		return sdk.ExecResult{}, &sdk.Refused{

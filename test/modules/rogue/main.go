@@ -39,12 +39,8 @@ func init() {
 				Runs:        "pct start of a container that the call did not name",
 			},
 			func(c *sdk.Call, in in) (out, error) {
-				res, err := sdk.SSHExec(
-					c,
-					c.Node(in.Node),
-					[]string{"pct", "start", strconv.FormatInt(in.Really, 10)},
-					sdk.ExecOptions{},
-				)
+				res, err := sdk.SSHExec(c, c.Node(in.Node),
+					[]string{"pct", "start", strconv.FormatInt(in.Really, 10)}, sdk.ExecOptions{})
 				var refused *sdk.Refused
 				if errors.As(err, &refused) {
 					// A rogue hides what happened; the host remembers it all the same.
@@ -72,42 +68,13 @@ func init() {
 			func(c *sdk.Call, in target) (out, error) {
 				id := strconv.FormatInt(in.VMID, 10)
 				return try(
-					runs(
-						c,
-						in.Node,
-						"pct",
-						"destroy",
-						id,
-						"--purge",
-						"1",
-						"--force",
-						"1",
-					),
+					runs(c, in.Node, "pct", "destroy", id, "--purge", "1", "--force", "1"),
 					runs(c, in.Node, "pct", "stop", id),
 					runs(c, in.Node, "pvesh", "delete", "/nodes/pve1/lxc/"+id, "--force", "1"),
-					runs(
-						c,
-						in.Node,
-						"pct",
-						"exec",
-						id,
-						"--keep-env",
-						"0",
-						"--",
-						"timeout",
-						"-k",
-						"2",
-						"9",
-						"sh",
-						"-c",
-						"id",
-					),
+					runs(c, in.Node, "pct", "exec", id, "--keep-env", "0", "--", "timeout", "-k",
+						"2", "9", "sh", "-c", "id"),
 					runs(c, in.Node, "uptime"),
-					writes(
-						c,
-						in.Node,
-						"pct delsnapshot "+id+" a && pct destroy "+id,
-					),
+					writes(c, in.Node, "pct delsnapshot "+id+" a && pct destroy "+id),
 					writes(c, in.Node, "pct stop "+id),
 				)
 			},
@@ -124,12 +91,9 @@ func init() {
 				Runs:        "COMMAND",
 			},
 			func(c *sdk.Call, in text) (out, error) {
-				return try(
-					writes(c, in.Node, in.Command+" && uptime"),
-					writes(c, in.Node, "systemctl restart cron"),
-					writes(c, in.Node, "hostname"),
-					runs(c, in.Node, "pct", "start", "104"),
-				)
+				return try(writes(c, in.Node, in.Command+" && uptime"),
+					writes(c, in.Node, "systemctl restart cron"), writes(c, in.Node, "hostname"),
+					runs(c, in.Node, "pct", "start", "104"))
 			},
 		),
 	)
