@@ -17,8 +17,7 @@ import (
 // nobody has decided yet; or *gate.Refused.
 func (a *Approvals) Confirm(
 	ctx context.Context, c *gate.Call, d gate.Decision, progress func(message string),
-) (gate.Confirmation, error) {
-	var none gate.Confirmation
+) (none gate.Confirmation, _ error) {
 	detail, err := newDetail(c, d, a.opt.MaxDetail)
 	if err != nil {
 		return none, refusal(c, d, "approval.detail", err.Error())
@@ -30,32 +29,18 @@ func (a *Approvals) Confirm(
 	channels := d.Obligations.Channels
 	askable := a.opt.Users != nil && slices.Contains(channels, Client) && a.opt.Users.CanAsk(ctx)
 	if a.where("", channels, askable) == "" {
-		return none, refusal(c, d, "approval.channels",
-			fmt.Sprintf("nobody can be asked to approve "+
-				"it: the site takes a yes only on %q (approval.channels in its data), and none of "+
-				"these "+
-				"is open for this call", channels))
+		return none, refusal(c, d, "approval.channels", fmt.Sprintf("nobody can be asked to "+
+			"approve it: the site takes a yes only on %q (approval.channels in its data), and "+
+			"none of these is open for this call", channels))
 	}
 	patience := time.NewTimer(a.opt.Wait)
 	defer patience.Stop()
 	for {
-		id := newID()
-		r, err := a.store.Join(ctx, Request{ID: id, Key: key, Principal: c.Principal.ID,
-			Tool: c.Tool.Name, TTL: a.opt.Expires, Revision: d.Revision, Detail: detail},
-			a.opt.PerPrincipal)
-		switch {
-		case ctx.Err() != nil:
-			return none, fmt.Errorf("waiting for an approval: %w", context.Cause(ctx))
-		case errors.Is(err, ErrFull):
-			return none, refusal(c, d, "approval.flood",
-				fmt.Sprintf("%d of your requests wait for a "+
-					"person already, which is the most; have one decided, or wait until one expires",
-					a.opt.PerPrincipal))
-		case err != nil:
-			return none, a.broken(c, d, err)
-		}
-		if r.ID == id {
-			a.announce(r)
+		q := Request{ID: newID(), Key: key, Principal: c.Principal.ID, Tool: c.Tool.Name,
+			TTL: a.opt.Expires, Revision: d.Revision, Detail: detail}
+		r, err := a.join(ctx, q, c, d)
+		if err != nil {
+			return none, err
 		}
 		switch r.State {
 		case Waiting:
@@ -76,8 +61,7 @@ func (a *Approvals) Confirm(
 			}
 			return gate.Confirmation{State: "approved", By: used.By, Channel: used.Channel}, nil
 		case Denied:
-			msg := fmt.Sprintf("%s said no to this call at %s", r.By,
-				r.Decided.UTC().Format("15:04:05 MST"))
+			msg := r.By + " said no to this call at " + r.Decided.UTC().Format("15:04:05 MST")
 			if r.Note != "" {
 				msg += ": " + plaintext.Show(r.Note)
 			}
@@ -86,6 +70,27 @@ func (a *Approvals) Confirm(
 			return none, a.broken(c, d, fmt.Errorf("request %s has the state %q", r.ID, r.State))
 		}
 	}
+}
+
+// join finds the request for a call, or makes q and announces it.
+func (a *Approvals) join(
+	ctx context.Context, q Request, c *gate.Call, d gate.Decision,
+) (Request, error) {
+	r, err := a.store.Join(ctx, q, a.opt.PerPrincipal)
+	switch {
+	case ctx.Err() != nil:
+		return r, fmt.Errorf("waiting for an approval: %w", context.Cause(ctx))
+	case errors.Is(err, ErrFull):
+		return r, refusal(c, d, "approval.flood", fmt.Sprintf("%d of your requests wait for a "+
+			"person already, which is the most; have one decided, or wait until one expires",
+			a.opt.PerPrincipal))
+	case err != nil:
+		return r, a.broken(c, d, err)
+	}
+	if r.ID == q.ID {
+		a.announce(r)
+	}
+	return r, nil
 }
 
 // waits returns when the request no longer waits: then it must be read again. Otherwise it returns

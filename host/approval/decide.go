@@ -75,8 +75,8 @@ func (a *Approvals) record(ctx context.Context, r Request, v Verdict) (Request, 
 		rec.Op = "approve"
 	}
 	if err := a.opt.Journal.Intent(ctx, rec, true); err != nil {
-		return Request{}, fmt.Errorf("approval %s: the answer cannot be written to the journal, so "+
-			"it does not count: %w", r.ID, err)
+		return Request{}, fmt.Errorf("approval %s: the answer cannot be written to the journal, "+
+			"so it does not count: %w", r.ID, err)
 	}
 	now, err := a.store.Decide(ctx, r.ID, v)
 	rec.Type, rec.Time, rec.Outcome = "outcome", a.opt.Now(), gate.Succeeded

@@ -100,7 +100,7 @@ func newDetail(c *gate.Call, d gate.Decision, most int) (json.RawMessage, error)
 		return nil, fmt.Errorf("showing the call: %w", err)
 	}
 	if len(data) > most {
-		return nil, fmt.Errorf("it is too long for a person to judge: %d bytes, and the limit is %d",
+		return nil, fmt.Errorf("it is too long for a person to judge: %d bytes, the limit is %d",
 			len(data), most)
 	}
 	return data, nil

@@ -28,7 +28,8 @@ var pageCSS string
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"show": plaintext.Show, "lines": showLines,
-	"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }}).Parse(pageHTML))
+	"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
+}).Parse(pageHTML))
 
 const (
 	cookieName = "caponier_approvals"
@@ -105,8 +106,8 @@ func (a *Approvals) Handler() http.Handler {
 	guarded := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
-			"Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'; " +
-				"base-uri 'none'; frame-ancestors 'none'",
+			"Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'" +
+				"; base-uri 'none'; frame-ancestors 'none'",
 			"X-Frame-Options":        "DENY",
 			"X-Content-Type-Options": "nosniff",
 			// a ticket goes nowhere else; with no-referrer, browsers send our own forms with the

@@ -605,3 +605,62 @@ func TestADeadWebhookIsNoYes(t *testing.T) {
 			w.state(id))
 	}
 }
+
+// Whatever is posted to the page, only the form that was made for this session and this request
+// decides, and only with one of the two verdicts.
+func FuzzForms(f *testing.F) {
+	f.Add("POST", "", "verdict=approve&form=FORM", "application/x-www-form-urlencoded")
+	f.Add("POST", "", "verdict=deny&form=FORM&verdict=approve", "application/x-www-form-urlencoded")
+	f.Add("POST", "?verdict=approve&form=FORM", "", "application/x-www-form-urlencoded")
+	f.Add("POST", "/look", "verdict=approve&form=FORM", "text/plain")
+	f.Add("GET", "?form=FORM&verdict=approve", "", "")
+	f.Add("POST", "", "verdict=Approve&form=FORM;", "multipart/form-data; boundary=x")
+	f.Fuzz(func(t *testing.T, method, path, body, kind string) {
+		if !regexp.MustCompile(`^[A-Z]{1,8}$`).MatchString(method) || len(path)+len(body) > 4096 {
+			return
+		}
+		w := newWorld(t)
+		id := w.waits(call())
+		b := w.signedIn("ann")
+		form := formOf(t, b.send("GET", "/approvals/"+id, nil).body, id)
+		u, err := url.Parse("/approvals/" + id + strings.ReplaceAll(path, "FORM", form))
+		if err != nil || u.Host != "" {
+			return
+		}
+		body = strings.ReplaceAll(body, "FORM", form)
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+		r.Method, r.URL, r.Host = method, u, "127.0.0.1:8443"
+		r.Header.Set("Content-Type", kind)
+		r.AddCookie(b.cookie)
+		b.h.ServeHTTP(httptest.NewRecorder(), r)
+		state := w.state(id)
+		if state == approval.Waiting {
+			return
+		}
+		read := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+		read.Header.Set("Content-Type", kind)
+		read.ParseMultipartForm(1 << 20)
+		want := map[string]string{"approve": approval.Approved, "deny": approval.Denied}
+		if method != http.MethodPost || u.EscapedPath() != "/approvals/"+id ||
+			read.PostFormValue("form") != form || want[read.PostFormValue("verdict")] != state {
+			t.Fatalf("%s %s with %q (%s) made it %s", method, u, body, kind, state)
+		}
+	})
+}
+
+// A signature is good for its own timestamp and body alone.
+func FuzzWebhookSignature(f *testing.F) {
+	f.Add("secret-of-16-bytes", "1700000000", []byte(`{"id":"a"}`), "1700000001", []byte("{}"))
+	f.Add("k", "1", []byte("2.3"), "1.2", []byte("3"))
+	f.Fuzz(func(t *testing.T, secret, at string, body []byte, at2 string, body2 []byte) {
+		digits := regexp.MustCompile(`^[0-9]{1,19}$`)
+		if !digits.MatchString(at) || !digits.MatchString(at2) {
+			return
+		}
+		same := at == at2 && string(body) == string(body2)
+		one, two := approval.Sign(secret, at, body), approval.Sign(secret, at2, body2)
+		if (one == two) != same || one == approval.Sign(secret+"x", at, body) {
+			t.Fatalf("%s %q and %s %q have the signatures %s and %s", at, body, at2, body2, one, two)
+		}
+	})
+}

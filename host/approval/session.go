@@ -158,8 +158,8 @@ func (a *Approvals) key() ([]byte, error) {
 		return nil, err
 	}
 	if info.Mode().Perm()&0o077 != 0 || len(key) != 32 || bytes.Count(key, key[:1]) == len(key) {
-		return nil, fmt.Errorf("%s is not a key that only this user can read: delete it, and a new "+
-			"one is made", file)
+		return nil, fmt.Errorf("%s is not a key that only this user can read: delete it, and a "+
+			"new one is made", file)
 	}
 	return key, nil
 }

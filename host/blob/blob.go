@@ -267,7 +267,7 @@ func (b *Blobs) Execute(
 		data, err := op.Bytes()
 		if err != nil || len(data) > maxData || op.TTLS < 0 || op.TTLS > 1<<31 {
 			return gate.Result{}, fail("bad_request",
-				"want at most %d bytes as text or base64, and a ttl_s that is not negative", maxData)
+				"want at most %d bytes as text or base64, and ttl_s not negative", maxData)
 		}
 		e, err := b.keep(ctx, who, op.Name, op.MIME, data, time.Duration(op.TTLS)*time.Second)
 		if err != nil {

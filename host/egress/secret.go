@@ -44,8 +44,8 @@ func (c Credential) ready() (Credential, error) {
 			"used", c.Name)
 	case len(c.Secret) < minSecret ||
 		strings.ContainsFunc(c.Secret, func(r rune) bool { return !shows(r) }):
-		return c, fmt.Errorf("%s: secret must be at least %d characters of ASCII on one line; write "+
-			"${VAR} or ${file:PATH}", c.Name, minSecret)
+		return c, fmt.Errorf("%s: secret must be at least %d characters of ASCII on one line; "+
+			"write ${VAR} or ${file:PATH}", c.Name, minSecret)
 	}
 	c.Header = http.CanonicalHeaderKey(cmp.Or(c.Header, "Authorization"))
 	if c.Header == "Authorization" {

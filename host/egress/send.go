@@ -62,43 +62,17 @@ type Response struct {
 	Hops    []abi.Hop   `json:"hops"`
 }
 
-// send makes one request on a connection of its own. sent says that the server may have read it.
+// send makes one request on a connection of its own. sent reports that the server may have read it.
 func (e *Egress) send(
 	ctx context.Context, r request, limit int64,
 ) (a answer, sent bool, err error) {
-	var wrote atomic.Bool
-	d := net.Dialer{
-		FallbackDelay: -1,
-		KeepAlive:     -1,
-		Control: func(network, address string, _ syscall.RawConn) error {
-			return decided(r.addrs, network, address, r.port)
-		},
-	}
-	tr := &http.Transport{
-		Proxy: nil, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHead,
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: e.roots,
-			ServerName: r.host},
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var errs []error
-			for _, a := range r.addrs {
-				each, cancel := context.WithTimeout(ctx, e.opts.Timeout/time.Duration(len(r.addrs)))
-				conn, err := d.DialContext(each, "tcp",
-					net.JoinHostPort(a.IP, strconv.Itoa(r.port)))
-				cancel()
-				if err == nil {
-					return conn, nil
-				}
-				errs = append(errs, err)
-			}
-			return nil, errors.Join(errs...)
-		},
-	}
+	tr := e.transport(r)
 	defer tr.CloseIdleConnections()
+	var wrote atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx,
 		&httptrace.ClientTrace{WroteHeaderField: func(string, []string) { wrote.Store(true) }})
 	req := (&http.Request{Method: r.method, URL: r.URL, Host: r.URL.Host, Header: r.header,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(
-		ctx)
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
 	if len(r.body) > 0 {
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(r.body)), int64(len(r.body))
 	}
@@ -118,23 +92,46 @@ func (e *Egress) send(
 	if err != nil {
 		return a, true, e.unread(ctx, r, resp.StatusCode, err)
 	}
-	a = answer{status: resp.StatusCode,
-		location: string(e.scrub([]byte(resp.Header.Get("Location")))),
-		mime:     mediaType(resp.Header.Get("Content-Type")), body: e.scrub(body)}
+	a = answer{status: resp.StatusCode, mime: mediaType(resp.Header.Get("Content-Type")),
+		location: e.text(resp.Header.Get("Location")), body: e.scrub(body)}
 	for name, values := range resp.Header {
 		if name == "Content-Encoding" || name == "Content-Length" { // of the body as it travelled
 			continue
 		}
 		for _, v := range values {
-			a.header = append(
-				a.header,
-				[2]string{string(e.scrub([]byte(name))),
-					string(e.scrub([]byte(strings.ToValidUTF8(v, "\uFFFD"))))},
-			)
+			a.header = append(a.header,
+				[2]string{e.text(name), e.text(strings.ToValidUTF8(v, "\uFFFD"))})
 		}
 	}
 	slices.SortStableFunc(a.header, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
 	return a, true, nil
+}
+
+// text is scrub of a string.
+func (e *Egress) text(s string) string { return string(e.scrub([]byte(s))) }
+
+// transport dials only addresses that were decided, one after the other.
+func (e *Egress) transport(r request) *http.Transport {
+	d := net.Dialer{FallbackDelay: -1, KeepAlive: -1,
+		Control: func(network, address string, _ syscall.RawConn) error {
+			return decided(r.addrs, network, address, r.port)
+		}}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var errs []error
+		for _, a := range r.addrs {
+			each, cancel := context.WithTimeout(ctx, e.opts.Timeout/time.Duration(len(r.addrs)))
+			conn, err := d.DialContext(each, "tcp", net.JoinHostPort(a.IP, strconv.Itoa(r.port)))
+			cancel()
+			if err == nil {
+				return conn, nil
+			}
+			errs = append(errs, err)
+		}
+		return nil, errors.Join(errs...)
+	}
+	return &http.Transport{DialContext: dial, DisableKeepAlives: true, DisableCompression: true,
+		MaxResponseHeaderBytes: maxHead, TLSClientConfig: &tls.Config{
+			MinVersion: tls.VersionTLS12, RootCAs: e.roots, ServerName: r.host}}
 }
 
 var errTooLong = errors.New("too long")

@@ -64,8 +64,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("identity.http: %q is not in identity.principals", o.HTTP)
 	}
 	if o.HTTP != "" && (o.Tokens != "" || o.OIDC.Issuer != "") {
-		return errors.New("identity.http beside identity.tokens or identity.oidc: callers without " +
-			"a token would be let in; remove one of them")
+		return errors.New("identity.http beside identity.tokens or identity.oidc: callers " +
+			"without a token would be let in; remove one of them")
 	}
 	return o.OIDC.validate()
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/approval"
 )
 
-const requestColumns = "id, key, principal, tool, state, created, expires, ttl, revision, detail, " +
-	"decided, by, channel, note"
+const requestColumns = "id, key, principal, tool, state, created, expires, ttl, revision, " +
+	"detail, decided, by, channel, note"
 
 func scanRequest(from row) (r approval.Request, err error) {
 	var created, expires, ttl, decided int64

@@ -23,10 +23,9 @@ func (s *Store) AddBlob(ctx context.Context, b blob.Entry, limit int64) error {
 			return fmt.Errorf("%d bytes more would go over the limit of %d, of which %d are in "+
 				"use; wait until one expires", b.Bytes, limit, held)
 		}
-		_, err = tx.ExecContext(ctx,
-			"INSERT INTO blobs (id, principal, name, mime, bytes, sha256, "+
-				"created, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", b.ID, b.Principal, b.Name, b.MIME,
-			b.Bytes, b.SHA256, s.ms(), b.Expires.UnixMilli())
+		_, err = tx.ExecContext(ctx, "INSERT INTO blobs (id, principal, name, mime, bytes, "+
+			"sha256, created, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", b.ID, b.Principal, b.Name,
+			b.MIME, b.Bytes, b.SHA256, s.ms(), b.Expires.UnixMilli())
 		return err
 	})
 	if err != nil {
