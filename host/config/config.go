@@ -20,9 +20,11 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/blob"
 	"github.com/caponier-mcp/caponier/host/egress"
-	"github.com/caponier-mcp/caponier/host/front"
+	fronthttp "github.com/caponier-mcp/caponier/host/front/http"
+	"github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
+	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	policy "github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/remote"
@@ -36,7 +38,7 @@ type Config struct {
 	AcceptRisks bool             `koanf:"accept_risks"`
 	ReadOnly    bool             `koanf:"read_only"`
 	CLI         CLI              `koanf:"cli"`
-	Front       front.Options    `koanf:"front"`
+	Front       Front            `koanf:"front"`
 	Identity    identity.Options `koanf:"identity"`
 	Policy      policy.Options   `koanf:"policy"`
 	Plugin      plugin.Options   `koanf:"plugin"`
@@ -103,6 +105,25 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// The packages that share the table [front]; names of embedded fields must differ.
+type (
+	MCPOptions     = mcp.Options
+	HTTPOptions    = fronthttp.Options
+	ObserveOptions = observe.Options
+)
+
+// Front is the table [front].
+type Front struct {
+	MCPOptions
+	HTTPOptions
+	ObserveOptions
+}
+
+// Validate reports a field that cannot be used.
+func (f Front) Validate() error {
+	return errors.Join(f.MCPOptions.Validate(), f.HTTPOptions.Validate(), f.ObserveOptions.Validate())
+}
 
 // CLI is the table [cli].
 type CLI struct {

@@ -128,6 +128,9 @@ func (s *Shares) grant(p *share, n int) {
 }
 
 func (s *Shares) release(principal string, n int) {
+	if n == 0 {
+		return
+	}
 	p := s.of[principal]
 	if p == nil || n < 0 || n > p.held {
 		panic("fair: released more slots than the principal holds")

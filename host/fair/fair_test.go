@@ -139,6 +139,7 @@ func TestAWaiterThatGivesUpHoldsNothing(t *testing.T) {
 
 func TestReleaseOfWhatIsNotHeldPanics(t *testing.T) {
 	s := New(2, 2)
+	s.ReleaseN("a", 0)
 	s.TryAcquire("a")
 	for _, n := range []int{2, -1} {
 		func() {

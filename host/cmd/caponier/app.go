@@ -14,9 +14,10 @@ import (
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/freeze"
-	"github.com/caponier-mcp/caponier/host/front"
+	"github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
+	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/remote"
@@ -45,7 +46,7 @@ type host struct {
 	lookDoor *gate.Door // for approvers: green reads
 	asks     *approval.Approvals
 	store    *store.Store
-	meter    *front.Meter
+	meter    *observe.Meter
 	sandbox  *sandbox.Sandbox
 	only     []string // tools whose plugins are loaded; none means all
 	// hidden returns why a tool is not offered, "" for one that is: a plugin of which nothing is
@@ -155,7 +156,7 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 		return err
 	}
 	h.closers = append(h.closers, func() { _ = ledger.Close() })
-	h.store, h.meter = ledger, front.NewMeter()
+	h.store, h.meter = ledger, observe.NewMeter(version)
 	h.cfg.Approval.Look = h.look
 	if h.asks, err = asks(h.cfg, ledger, h.meter.Journal(h.journal)); err != nil {
 		return err
@@ -199,7 +200,7 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 	for _, name := range []string{"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove"} {
 		o.Executors[name] = h.remote
 	}
-	o.Executors["ask"] = front.Asker{}
+	o.Executors["ask"] = mcp.Asker{}
 	return h.openOutside(o, ledger)
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
-	"github.com/caponier-mcp/caponier/host/front"
+	"github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/store"
@@ -27,7 +27,7 @@ import (
 
 func asks(c *config.Config, s *store.Store, j gate.Journal) (*approval.Approvals, error) {
 	o := c.Approval
-	o.Journal, o.Users = j, front.Asker{}
+	o.Journal, o.Users = j, mcp.Asker{}
 	o.KeyFile = filepath.Join(c.Store.Dir, "approval.key")
 	return approval.New(o, s)
 }

@@ -15,48 +15,49 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/freeze"
-	"github.com/caponier-mcp/caponier/host/front"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/store"
 )
 
-func (h *host) health() front.Health {
-	out := front.Health{
+func (h *host) health() observe.Health {
+	out := observe.Health{
 		SSHConnected:   h.remote.Connected(),
 		PolicyRevision: h.engine.Revision(),
 		LockChecksum:   h.lock.Checksum(),
 		ReadOnly:       h.cfg.ReadOnly,
 	}
 	for _, n := range h.remote.Pool() {
-		out.Nodes = append(out.Nodes, front.NodeHealth{Name: n.Name, Connected: n.Connections > 0})
+		out.Nodes = append(out.Nodes, observe.NodeHealth{Name: n.Name, Connected: n.Connections > 0})
 	}
 	out.Frozen = len(freeze.In(h.cfg.Store.Dir).Mode())
 	return out
 }
 
-// ready asks every part without which each call is refused. Nodes are no such part: some may answer
-// when others do not.
-func (h *host) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	if h.engine.Revision() == "" {
-		return &front.NotReady{Part: "policy", Err: errors.New("no revision is loaded")}
+// parts are those without which calls fail. Nodes are none: some may answer when others do not.
+func (h *host) parts() []observe.Part {
+	return []observe.Part{
+		{Name: "policy", Ready: func(context.Context) error {
+			if h.engine.Revision() == "" {
+				return errors.New("no revision is loaded")
+			}
+			return nil
+		}},
+		{Name: "journal", Ready: func(context.Context) error { return h.journal.Ready() }},
+		{Name: "store", Ready: h.store.Ready},
+		{Name: "plugins", Ready: func(context.Context) error {
+			var all []error
+			for name, err := range h.plugins() {
+				if err != nil && !errors.Is(err, sandbox.ErrPreparing) {
+					all = append(all, fmt.Errorf("plugin %s: %w", name, err))
+				}
+			}
+			return errors.Join(all...)
+		}},
 	}
-	if err := h.journal.Ready(); err != nil {
-		return &front.NotReady{Part: "journal", Err: err}
-	}
-	if err := h.store.Ready(ctx); err != nil {
-		return &front.NotReady{Part: "store", Err: err}
-	}
-	for name, err := range h.plugins() {
-		if err != nil && !errors.Is(err, sandbox.ErrPreparing) {
-			return &front.NotReady{Part: "plugin " + name, Err: err}
-		}
-	}
-	return nil
 }
 
 // plugins returns why each plugin cannot be called: nil for one that can.
@@ -107,24 +108,18 @@ func (h *host) gauges() {
 		})
 	}
 	usage(
-		"caponier_calls_60s",
-		"Calls in the last 60 seconds, of all processes that share the store.",
-		"",
-		func(u store.Usage, emit func(float64, string)) { emit(float64(u.Calls60s), "") },
-	)
-	usage(
 		"caponier_approvals_waiting",
 		"Requests that wait for a person.",
 		"",
 		func(u store.Usage, emit func(float64, string)) { emit(float64(u.Waiting), "") },
 	)
 	usage(
-		"caponier_usd_micros_today",
-		"Millionths of a US dollar spent or reserved since midnight UTC, for the 100 principals that spent most.",
+		"caponier_spent_today_usd",
+		"US dollars spent or reserved since midnight UTC, for the 100 principals that spent most.",
 		"principal",
 		func(u store.Usage, emit func(float64, string)) {
 			for who, n := range u.USDMicros {
-				emit(float64(n), strings.ToValidUTF8(who, "?"))
+				emit(float64(n)/1e6, strings.ToValidUTF8(who, "?"))
 			}
 		},
 	)
@@ -140,18 +135,14 @@ func (h *host) gauges() {
 				emit(map[bool]float64{true: 1}[err == nil], name)
 			}
 		})
-	h.meter.Gauge(
-		"caponier_policy_revision",
-		"1 for the revision in force.",
-		"revision",
-		func(emit func(float64, string)) { emit(1, h.engine.Revision()) },
-	)
+	h.meter.Gauge("caponier_policy_info", "1, with the revision in force.", "revision",
+		func(emit func(float64, string)) { emit(1, h.engine.Revision()) })
 }
 
 // serveMetrics serves /metrics, /health and /ready in the background when [front] metrics says
 // where. A port that cannot be opened is an error when must is set. Otherwise it is a warning: MCP
 // clients on one machine start one process each from one configuration.
-func (h *host) serveMetrics(ctx context.Context, s *front.Server, must bool) error {
+func (h *host) serveMetrics(ctx context.Context, s *observe.Server, must bool) error {
 	if h.cfg.Front.Metrics == "" {
 		return nil
 	}
@@ -163,7 +154,7 @@ func (h *host) serveMetrics(ctx context.Context, s *front.Server, must bool) err
 		return nil
 	}
 	h.background(ctx, func(ctx context.Context) {
-		if err := s.ServeMetrics(ctx, l); err != nil {
+		if err := s.Serve(ctx, l); err != nil {
 			slog.Error("metrics are no longer served", "error", err)
 		}
 	})

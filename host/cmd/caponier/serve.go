@@ -11,8 +11,9 @@ import (
 	"sync"
 
 	"github.com/caponier-mcp/caponier/host/cmd/caponier/hangup"
-	"github.com/caponier-mcp/caponier/host/front"
-	"github.com/caponier-mcp/caponier/host/gate"
+	fronthttp "github.com/caponier-mcp/caponier/host/front/http"
+	"github.com/caponier-mcp/caponier/host/front/mcp"
+	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/spf13/cobra"
 )
 
@@ -41,19 +42,23 @@ func serve(ctx context.Context, g *global, addr string) error {
 		return err
 	}
 	defer h.Close()
-	server, err := h.front(ctx, addr != "")
+	server, told, err := h.front(addr != "")
 	if err != nil {
 		return err
 	}
 	defer notify("STOPPING=1")
 	go h.reload(ctx, server.Changed)
-	if err := h.serveMetrics(ctx, server, addr != ""); err != nil {
+	if err := h.serveMetrics(ctx, told, addr != ""); err != nil {
 		return failed(err)
 	}
 	h.background(ctx, func(ctx context.Context) { watchdog(ctx, func() { h.health() }) })
 	if addr == "" {
 		notify("READY=1")
 		return failed(server.Stdio(ctx))
+	}
+	web, err := h.overHTTP(server, told)
+	if err != nil {
+		return err
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -65,7 +70,7 @@ func serve(ctx context.Context, g *global, addr string) error {
 	slog.Info("serving MCP", "url", fmt.Sprintf("http://%s/mcp", l.Addr()), "tools", len(h.tools),
 		"policy", h.engine.Revision())
 	notify("READY=1")
-	return failed(server.Serve(ctx, l))
+	return failed(web.Serve(ctx, l))
 }
 
 // tuneGC spends a little memory on fewer collections, unless the operator decided otherwise. More
@@ -80,30 +85,43 @@ func tuneGC() {
 	}
 }
 
-func (h *host) front(ctx context.Context, http bool) (*front.Server, error) {
-	o := h.cfg.Front
-	o.Version, o.Tier, o.Log = version, h.tier, slog.Default()
-	o.Health, o.Ready, o.Meter = h.health, h.ready, h.meter
+// extend adds to the MCP server in builds for the conformance suite; nil in every other.
+var extend mcp.Extension
+
+// front returns the MCP server with its tools, and the server of health and metrics.
+func (h *host) front(http bool) (server *mcp.Server, told *observe.Server, err error) {
+	table := h.cfg.Front
+	o, ob := table.MCPOptions, table.ObserveOptions
+	o.Version, o.Tier, o.Meter, o.Extend = version, h.tier, h.meter, extend
 	for _, n := range h.remote.Nodes() {
 		o.Nodes = append(o.Nodes, n.Name)
 	}
-	var err error
-	if http {
-		o.Identity, err = h.identity()
-	} else {
-		o.Principal, err = h.cfg.Caller()
+	if !http {
+		if o.Principal, err = h.cfg.Caller(); err != nil {
+			return nil, nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
+	ob.Meter, ob.Health, ob.Parts = h.meter, h.health, h.parts()
+	ob.Guard = fronthttp.Guard(table.HTTPOptions)
+	if told, err = observe.New(ob); err != nil {
+		return nil, nil, err
 	}
-	server, err := front.New(o, h.door)
-	if err != nil {
-		return nil, err
+	if server, err = mcp.New(o, h.door); err != nil {
+		return nil, nil, err
 	}
-	return server, server.SetTools(h.tools)
+	return server, told, server.SetTools(h.tools)
 }
 
-var _ front.Door = (*gate.Door)(nil)
+// overHTTP serves the MCP server on the listener.
+func (h *host) overHTTP(server *mcp.Server, told *observe.Server) (*fronthttp.Server, error) {
+	o := h.cfg.Front.HTTPOptions
+	verifier, err := h.identity()
+	if err != nil {
+		return nil, err
+	}
+	o.Identity = verifier
+	return fronthttp.New(o, server, told)
+}
 
 // reload loads the policies again when a file of the site changes and at SIGHUP, until ctx ends.
 // A candidate that does not pass leaves the running revision in force.
@@ -112,6 +130,7 @@ func (h *host) reload(ctx context.Context, changed func()) {
 	told := h.engine.Revision()
 	report := func(err error) {
 		revision := h.engine.Revision()
+		h.meter.Reloaded(err)
 		if err != nil {
 			slog.Error("policy not reloaded, the running one stays", "error", err,
 				"revision", revision)

@@ -1,0 +1,167 @@
+// Package fronttest has a door and tools for the tests of the front.
+package fronttest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// Door answers calls by the functions of Calls; a tool without one is invisible.
+type Door struct {
+	Calls map[string]func(context.Context, gate.Request) gate.Answer
+
+	mu     sync.Mutex // guards the following
+	asked  []gate.Request
+	frozen []string // tools, principals and nodes whose results cannot be read
+}
+
+func (d *Door) Call(ctx context.Context, r gate.Request) gate.Answer {
+	d.mu.Lock()
+	d.asked = append(d.asked, r)
+	f := d.Calls[r.Tool.Name]
+	d.mu.Unlock()
+	if f == nil {
+		return gate.Answer{CallID: "C1", Outcome: gate.Refusal, Err: &gate.Refused{Kind: "call",
+			Failed: []string{"grant"}, DecisionID: "D1"}}
+	}
+	return f(ctx, r)
+}
+
+// Visible hides guest 103, the node hidden, and tools without a function or of another principal.
+func (d *Door) Visible(_ context.Context, p gate.Principal, _ string, t *gate.Tool,
+	on gate.Targets) bool {
+	if slices.Contains(on.VMIDs, "103") || slices.Contains(on.Nodes, "hidden") {
+		return false
+	}
+	return d.Calls[t.Name] != nil && !strings.HasPrefix(t.Name, "secret_"+p.ID) &&
+		p.ID != "nothing"
+}
+
+func (d *Door) Readable(ctx context.Context, p gate.Principal, source string, t *gate.Tool,
+	nodes []string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !slices.ContainsFunc(append([]string{t.Name, p.ID}, nodes...),
+		func(what string) bool { return slices.Contains(d.frozen, what) }) &&
+		d.Visible(ctx, p, source, t, gate.Targets{})
+}
+
+// Freeze sets what is frozen.
+func (d *Door) Freeze(what ...string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.frozen = what
+}
+
+// Asked returns the requests so far.
+func (d *Door) Asked() []gate.Request {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.asked)
+}
+
+// Says answers with an output.
+func Says(out string) func(context.Context, gate.Request) gate.Answer {
+	return func(context.Context, gate.Request) gate.Answer {
+		return gate.Answer{CallID: "C1", Outcome: gate.Succeeded, Tier: gate.Green,
+			Output: gate.Output{JSON: json.RawMessage(out)}}
+	}
+}
+
+// Fails answers with an error.
+func Fails(err error, o gate.Outcome) func(context.Context, gate.Request) gate.Answer {
+	return func(context.Context, gate.Request) gate.Answer {
+		return gate.Answer{CallID: "C1", Outcome: o, Err: err}
+	}
+}
+
+// Blocks waits for its context and reports on cancelled that it has ended.
+func Blocks(started, cancelled chan<- error) func(context.Context, gate.Request) gate.Answer {
+	return func(ctx context.Context, _ gate.Request) gate.Answer {
+		started <- nil
+		<-ctx.Done()
+		cancelled <- context.Cause(ctx)
+		return gate.Answer{CallID: "C1", Outcome: gate.Unknown, Err: ctx.Err()}
+	}
+}
+
+// Hello is a door with the tool hello.
+func Hello() *Door {
+	return &Door{Calls: map[string]func(context.Context, gate.Request) gate.Answer{
+		"hello": Says(`{"content":[{"type":"text","text":"hi"}]}`)}}
+}
+
+// Tool returns a tool of the plugin fixture.
+func Tool(name string, h gate.Hints) *gate.Tool {
+	return &gate.Tool{Kind: "tool", Name: name, Hints: h,
+		Plugin: gate.Plugin{Name: "fixture", Version: "1", Digest: "sha256:00"},
+		InputSchema: json.RawMessage(`{"type":"object","properties":{"vmid":{"type":"integer"}},` +
+			`"additionalProperties":false}`)}
+}
+
+// Tools returns a tool for each function of the door, and one that is hidden. A name that begins
+// with red_ is destructive; one that ends with _typed has an output schema.
+func (d *Door) Tools() []*gate.Tool {
+	tools := []*gate.Tool{Tool("hidden", gate.Hints{})}
+	for name := range d.Calls {
+		h := gate.Hints{ReadOnly: true}
+		if strings.HasPrefix(name, "red_") {
+			h = gate.Hints{Destructive: true}
+		}
+		t := Tool(name, h)
+		if strings.HasSuffix(name, "_typed") {
+			t.OutputSchema = json.RawMessage(
+				`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
+			t.ValidateOutput = func(v any) error {
+				if m, ok := v.(map[string]any); !ok || m["n"] == nil {
+					return errors.New("n is missing")
+				}
+				return nil
+			}
+		}
+		tools = append(tools, t)
+	}
+	return tools
+}
+
+// Writer logs to a test while it runs; a call that outlives its test on purpose has no log.
+type Writer struct {
+	t *testing.T
+
+	mu   sync.Mutex // guards over
+	over bool
+}
+
+// NewWriter returns a Writer that ends with the test.
+func NewWriter(t *testing.T) *Writer {
+	w := &Writer{t: t}
+	t.Cleanup(func() { w.mu.Lock(); defer w.mu.Unlock(); w.over = true })
+	return w
+}
+
+func (w *Writer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over {
+		w.t.Logf("%s", p)
+	}
+	return len(p), nil
+}
+
+// Eventually waits for something that happens soon.
+func Eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package http
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/caponier-mcp/caponier/host/front/mcp"
+)
+
+// smallBody is the size in bytes up to which a body may have any method. Only tools/call may be
+// larger.
+const smallBody = 64 << 10
+
+// refusedBody is why a body was not read.
+type refusedBody struct {
+	reason string
+	status int
+	msg    string
+}
+
+func (e *refusedBody) Error() string { return e.msg }
+
+// budget is the share of Options.MaxBodies that one request holds.
+type budget struct {
+	s    *Server
+	who  string
+	held int
+}
+
+func (b *budget) take(n int64) error {
+	if n > 1<<30 || !b.s.bodies.TryAcquireN(b.who, int(n)) {
+		return &refusedBody{"memory", http.StatusServiceUnavailable,
+			"the bodies of your requests, or of all, take as much memory as they may; try again " +
+				"when one is answered"}
+	}
+	b.held += int(n)
+	return nil
+}
+
+func (b *budget) release() { b.s.bodies.ReleaseN(b.who, b.held) }
+
+// body reads the whole body of a request, within its size and the caller's budget. It reads more
+// than smallBody only of a tool call.
+func (s *Server) body(r *http.Request, b *budget) ([]byte, error) {
+	most, length := s.mcp.Options().MaxBody, r.ContentLength
+	tooLarge := &refusedBody{"size", http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is "+
+		"over the limit of %d bytes; move large data with the upload and download tools", most)}
+	if length > most {
+		return nil, tooLarge
+	}
+	first := min(most, smallBody)
+	if length >= 0 {
+		first = min(first, length)
+	}
+	if err := b.take(first); err != nil {
+		return nil, err
+	}
+	data := make([]byte, first)
+	n, err := io.ReadFull(r.Body, data)
+	whole := length == first ||
+		length < 0 && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))
+	switch {
+	case whole && (err == nil || length < 0):
+		return data[:n], nil
+	case err != nil:
+		return nil, incomplete
+	case first == most: // and the length is not known
+		if n, _ := r.Body.Read(make([]byte, 1)); n == 0 {
+			return data, nil
+		}
+		return nil, tooLarge
+	}
+	if method := mcp.MethodOf(data); method != "tools/call" {
+		return nil, &refusedBody{"size", http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is "+
+			"over the limit of %d bytes for anything but tools/call; a larger call must have its "+
+			"method before its params", smallBody)}
+	}
+	if length < 0 {
+		length = most
+		defer func() { r.ContentLength = -1 }()
+	}
+	if err := b.take(length - first); err != nil {
+		return nil, err
+	}
+	all := make([]byte, length)
+	n, err = io.ReadFull(r.Body, all[copy(all, data):])
+	switch {
+	case err == nil && r.ContentLength < 0:
+		if more, _ := r.Body.Read(make([]byte, 1)); more > 0 {
+			return nil, tooLarge
+		}
+	case err != nil && (r.ContentLength >= 0 ||
+		!errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF)):
+		return nil, incomplete
+	}
+	return all[:int(first)+n], nil
+}
+
+var incomplete = &refusedBody{"body", http.StatusBadRequest, "the body did not arrive whole"}
+
+// message reads the body of a request and its envelope, or answers with why not.
+func (s *Server) message(w http.ResponseWriter, r *http.Request, who string, b *budget) (
+	data []byte, env mcp.Envelope, ok bool) {
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Now().Add(s.ioTimeout)); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
+		refuse(w, "body", http.StatusInternalServerError, "the connection cannot be given a deadline")
+		return nil, env, false
+	}
+	data, err := s.body(r, b)
+	if no := (*refusedBody)(nil); errors.As(err, &no) {
+		if no.status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", "1")
+		}
+		refuse(w, no.reason, no.status, no.msg)
+		return nil, env, false
+	}
+	_ = control.SetReadDeadline(time.Time{}) // it worked before
+	// Decoding costs CPU before the caller's share of calls counts.
+	if err := s.decoding.Acquire(r.Context(), who); err != nil {
+		return nil, env, false // the client has gone
+	}
+	defer s.decoding.Release(who)
+	env, err = mcp.ReadEnvelope(data)
+	if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) {
+		setReason(w, "message")
+		reply(w, http.StatusBadRequest, env.ID, wire)
+		return nil, env, false
+	}
+	return data, env, true
+}

@@ -1,0 +1,386 @@
+// Package http serves MCP over streamable HTTP: listener, identity of callers, protocol versions,
+// limits of connections and bodies.
+package http
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+
+	"github.com/caponier-mcp/caponier/host/fair"
+	"github.com/caponier-mcp/caponier/host/front/mcp"
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/observe"
+)
+
+// Identity finds the principal of an HTTP request. Middleware answers unknown callers itself and
+// passes the others on with a context for Principal and Current; it must not trust anything that an
+// earlier handler or the client put there. Current returns an error once the caller would not be
+// admitted any more.
+type Identity interface {
+	Middleware(http.Handler) http.Handler
+	Principal(context.Context) (gate.Principal, bool)
+	Current(context.Context) error
+	Authenticates() bool // callers prove who they are, so that more than loopback may be served
+}
+
+// Options of a Server. Zero means the default that the comment names.
+type Options struct {
+	// a session of an older protocol version ends after this time without a request: 1h
+	SessionIdle time.Duration `koanf:"session_idle"`
+	// Host headers accepted besides loopback: name or name:port
+	Hosts []string `koanf:"hosts"`
+	// Origin headers accepted besides our own: scheme://name[:port]
+	Origins []string `koanf:"origins"`
+	// PEM files; these or BehindProxy are needed to serve more than loopback
+	TLSCert     string `koanf:"tls_cert" path:"true"`
+	TLSKey      string `koanf:"tls_key" path:"true"`
+	BehindProxy bool   `koanf:"behind_proxy"` // a proxy before the host does TLS
+
+	// sessions of older protocol versions at a time, of which one principal may have half: 100
+	MaxSessions int `koanf:"-"`
+	// connections at a time: 500. For one more, the oldest without a known caller is closed, or
+	// else the one idle for longest. Half may be open streams, and a quarter those of one principal.
+	MaxConns int `koanf:"-"`
+	// bytes of bodies of requests that are not answered, of which one principal may have a quarter:
+	// 64 MiB
+	MaxBodies int `koanf:"-"`
+
+	Identity Identity     `koanf:"-"`
+	Log      *slog.Logger `koanf:"-"` // nil for slog.Default
+}
+
+// Validate reports a field that cannot be used, and what to write instead.
+func (o Options) Validate() error {
+	if o.SessionIdle < 0 || o.MaxSessions < 0 || o.MaxConns < 0 || o.MaxBodies < 0 {
+		return errors.New("front.session_idle: must not be negative; omit it for the default")
+	}
+	if (o.TLSCert == "") != (o.TLSKey == "") {
+		return errors.New("front.tls_cert and front.tls_key: set both or neither")
+	}
+	for _, h := range o.Hosts {
+		if h == "" || strings.ContainsAny(h, "/*@ ") || h != strings.ToLower(h) {
+			return fmt.Errorf("front.hosts: %q is not a lower-case host name, with a port or without",
+				h)
+		}
+	}
+	for _, origin := range o.Origins {
+		if err := checkOrigin(origin); err != nil {
+			return fmt.Errorf("front.origins: %q: %w; write it as https://name or https://name:port",
+				origin, err)
+		}
+	}
+	return nil
+}
+
+func checkOrigin(origin string) error {
+	u, err := url.Parse(origin)
+	if err != nil {
+		return err
+	}
+	if origin != u.Scheme+"://"+u.Host || u.Host == "" || strings.Contains(u.Host, "*") ||
+		u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("is not an origin")
+	}
+	return http.NewCrossOriginProtection().AddTrustedOrigin(origin)
+}
+
+// Server serves an mcp.Server over HTTP. It is safe for concurrent use.
+type Server struct {
+	opts  Options
+	mcp   *mcp.Server
+	told  *observe.Server
+	meter *observe.Meter
+
+	ioTimeout     time.Duration // for a body to arrive, and for a piece of an answer to be taken
+	unauthTimeout time.Duration // for a connection without a known caller
+	recheck       time.Duration // between two checks of the caller of an open stream
+
+	sessions *fair.Shares
+	streams  *fair.Shares // each holds a connection
+	bodies   *fair.Shares // in bytes
+	decoding *fair.Shares
+	ending   sync.WaitGroup // sessions that are counted
+	running  atomic.Int64   // tool calls that are not answered
+}
+
+// New returns a Server for m, whose health and metrics it tells to o.
+func New(o Options, m *mcp.Server, told *observe.Server) (*Server, error) {
+	if o.Identity == nil {
+		return nil, errors.New("serving HTTP: no identity is configured: set [identity] tokens, " +
+			"[identity.oidc] or identity.http")
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	for _, d := range []struct {
+		n     *int
+		value int
+	}{{&o.MaxSessions, 100}, {&o.MaxConns, 500}, {&o.MaxBodies, 64 << 20}} {
+		if *d.n == 0 {
+			*d.n = d.value
+		}
+	}
+	if o.SessionIdle == 0 {
+		o.SessionIdle = time.Hour
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	streams := max(o.MaxConns/2, 1)
+	s := &Server{opts: o, mcp: m, told: told, meter: told.Meter(),
+		ioTimeout: 30 * time.Second, unauthTimeout: 10 * time.Second, recheck: 10 * time.Second,
+		sessions: fair.New(o.MaxSessions, fair.Half(o.MaxSessions)),
+		streams:  fair.New(streams, fair.Half(streams)),
+		bodies:   fair.New(o.MaxBodies, max(o.MaxBodies/4, 1)),
+		decoding: fair.New(runtime.GOMAXPROCS(0), fair.Half(runtime.GOMAXPROCS(0))),
+	}
+	s.meter.Gauge("caponier_sessions", "Open HTTP sessions of older protocol versions.", "",
+		func(emit func(float64, string)) {
+			used, _ := s.sessions.Held()
+			emit(float64(used), "")
+		})
+	return s, nil
+}
+
+// Handler serves /mcp, /health and /ready, and what Options.Identity publishes about itself. Every
+// route checks Host and Origin; /mcp requires a known caller.
+func (s *Server) Handler() http.Handler {
+	routes := map[string]http.Handler{
+		"/mcp":    s.private(s.versions()),
+		"/health": s.noted("method", s.told.ServeHealth),
+		"/ready":  s.noted("method", s.told.ServeReady),
+	}
+	if public, has := s.opts.Identity.(interface {
+		Metadata() (paths []string, h http.Handler)
+	}); has {
+		paths, h := public.Metadata()
+		for _, path := range paths {
+			routes[path] = h
+		}
+	}
+	return s.countRefusals(Guard(s.opts)(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			for _, name := range []string{"Authorization", "Content-Type", versionHeader,
+				sessionHeader, "Mcp-Method", "Mcp-Name", "Last-Event-Id"} {
+				if len(r.Header[name]) > 1 {
+					refuse(w, "header", http.StatusBadRequest, name+" is there twice")
+					return
+				}
+			}
+			// A compressed body would be another message to a reader that does not decompress it.
+			if e := r.Header["Content-Encoding"]; len(e) > 1 ||
+				len(e) == 1 && !strings.EqualFold(e[0], "identity") {
+				refuse(w, "header", http.StatusUnsupportedMediaType,
+					"send bodies as they are, without a Content-Encoding")
+				return
+			}
+			if h := routes[r.URL.EscapedPath()]; h != nil {
+				h.ServeHTTP(w, r)
+				return
+			}
+			refuse(w, "path", http.StatusNotFound, "this server has /mcp, /health and /ready")
+		})))
+}
+
+func (s *Server) noted(reason string, h http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		setReason(w, reason)
+		h(w, r)
+	})
+}
+
+// Guard refuses requests with a Host that the server is not known by (a rebound name), and those
+// that a web page of another site sent.
+func Guard(o Options) func(http.Handler) http.Handler {
+	cross := http.NewCrossOriginProtection()
+	for _, origin := range o.Origins {
+		if err := cross.AddTrustedOrigin(origin); err != nil { // Validate has tried it
+			panic(err)
+		}
+	}
+	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, "origin", http.StatusForbidden, "requests from other sites are not served")
+	}))
+	return func(next http.Handler) http.Handler {
+		next = cross.Handler(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+			if reason, msg := o.foreign(r); reason != "" {
+				refuse(w, reason, http.StatusForbidden, msg)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// foreign returns why a request is refused for its Host or Origin, or "".
+func (o Options) foreign(r *http.Request) (reason, msg string) {
+	host := strings.ToLower(r.Host)
+	u, err := url.Parse("http://" + host) // which checks the port
+	name := ""
+	if err == nil && u.Host == host {
+		name = u.Hostname()
+	}
+	ip := net.ParseIP(name)
+	if name != "localhost" && (ip == nil || !ip.IsLoopback()) && (name == "" ||
+		!slices.Contains(o.Hosts, host) && !slices.Contains(o.Hosts, name)) {
+		return "host", "this Host is not served; front.hosts lists those that are"
+	}
+	origins := r.Header["Origin"]
+	trusted := len(origins) == 1 && (slices.Contains(o.Origins, origins[0]) ||
+		origins[0] == "http://"+host || origins[0] == "https://"+host)
+	if len(origins) > 0 && !trusted {
+		return "origin", "this Origin is not served; front.origins lists those that are"
+	}
+	for _, site := range r.Header["Sec-Fetch-Site"] {
+		if site != "same-origin" && site != "none" && !trusted {
+			return "origin", "requests from other sites are not served"
+		}
+	}
+	return "", ""
+}
+
+// private lets only known callers through, and hands them to the SDK. The SDK takes callers only
+// from a bearer token, so that it gets one that says nothing; the client's own goes no further.
+func (s *Server) private(next http.Handler) http.Handler {
+	verify := func(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo, error) {
+		who, ok := s.caller(ctx)
+		if !ok {
+			return nil, auth.ErrInvalidToken
+		}
+		return who.TokenInfo(), nil
+	}
+	bound := auth.RequireBearerToken(verify,
+		&auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
+	known := s.opts.Identity.Middleware(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			setReason(w, "protocol")
+			if c := connOf(r.Context()); c != nil {
+				c.setKnown(true)
+			}
+			r = r.Clone(r.Context())
+			r.Header.Set("Authorization", "Bearer -")
+			r.Header.Del("Cookie")
+			bound.ServeHTTP(w, r)
+		}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		setReason(w, "identity")
+		known.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), originalKey{}, r)))
+	})
+}
+
+// originalKey finds the request as it came, whose caller can be identified again.
+type originalKey struct{}
+
+// caller returns the caller of the request of ctx.
+func (s *Server) caller(ctx context.Context) (mcp.Caller, bool) {
+	p, ok := s.opts.Identity.Principal(ctx)
+	return mcp.Caller{Principal: p, Source: "http", Gone: ctx,
+		Current: func(context.Context) error { return s.opts.Identity.Current(ctx) },
+	}, ok && p.ID != ""
+}
+
+// admitted reports whether the caller of a request would still be let in.
+func (s *Server) admitted(r *http.Request) (known bool) {
+	original, ok := r.Context().Value(originalKey{}).(*http.Request)
+	if !ok {
+		return true
+	}
+	s.opts.Identity.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, known = s.caller(r.Context())
+	})).ServeHTTP(discardWriter{}, original)
+	return known
+}
+
+type discardWriter struct{}
+
+func (discardWriter) Header() http.Header         { return http.Header{} }
+func (discardWriter) WriteHeader(int)             {}
+func (discardWriter) Write(b []byte) (int, error) { return len(b), nil }
+
+// whileAdmitted ends a stream, on which nothing may come for hours, when its caller would not be let
+// in any more: its token expired or was revoked.
+func (s *Server) whileAdmitted(r *http.Request) (*http.Request, func()) {
+	ctx, cancel := context.WithCancel(r.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(s.recheck)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if !s.admitted(r) {
+					cancel()
+					return
+				}
+			}
+		}
+	}()
+	return r.WithContext(ctx), func() { cancel(); <-ended }
+}
+
+// statusRecorder is one answer, to be counted once by why it is a refusal.
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+	reason string
+}
+
+func (v *statusRecorder) WriteHeader(status int) {
+	if v.status == 0 && status >= 200 {
+		v.status = status
+	}
+	v.ResponseWriter.WriteHeader(status)
+}
+
+func (v *statusRecorder) Unwrap() http.ResponseWriter { return v.ResponseWriter }
+
+// setReason sets why the request that w answers is refused, if it is.
+func setReason(w http.ResponseWriter, reason string) {
+	for w != nil {
+		if v, is := w.(*statusRecorder); is {
+			v.reason = reason
+			return
+		}
+		inner, wraps := w.(interface{ Unwrap() http.ResponseWriter })
+		if !wraps {
+			return
+		}
+		w = inner.Unwrap()
+	}
+}
+
+func refuse(w http.ResponseWriter, reason string, status int, msg string) {
+	setReason(w, reason)
+	http.Error(w, msg, status)
+}
+
+// countRefusals counts refused requests. The reason protocol means that the SDK refused it.
+func (s *Server) countRefusals(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := &statusRecorder{ResponseWriter: w, reason: "protocol"}
+		defer func() {
+			if v.status >= 400 {
+				s.meter.Refused(v.reason)
+			}
+		}()
+		next.ServeHTTP(v, r)
+	})
+}

@@ -1,0 +1,234 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
+)
+
+// Error codes of the host lie between -32000 and -32019, since MCP reserves those below, and avoid
+// -32002 to -32005, which SDKs use themselves.
+const (
+	codeBudget    = -32001
+	codeStopping  = -32010
+	codeCancelled = -32012
+	codeNobody    = -32013
+	codeRefused   = -32014 // of resources and prompts, as is the next; a tool's result says so
+	codeFailed    = -32015
+	codeBusy      = -32016
+)
+
+var errBusy = &jsonrpc.Error{Code: codeBusy, Message: "the host is busy with as many requests as " +
+	"it accepts at a time; nothing was done, try again in a moment"}
+
+// request is what a call of any kind brings: a tool's, a resource's, a prompt's.
+type request struct {
+	who    Caller
+	tool   *gate.Tool
+	args   []byte
+	asking *asking
+	show   *progress
+}
+
+// missing returns the error for a thing that does not exist. A thing that the caller may not see
+// gets the same one.
+func missing(kind, key string) error {
+	if kind == "resource" {
+		return mcp.ResourceNotFoundError(key)
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+		Message: fmt.Sprintf("unknown %s %q", kind, key)}
+}
+
+// call is the handler of every tool.
+func (s *Server) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	tool := s.find("tool", req.Params.Name)
+	if tool == nil { // removed since the SDK looked
+		return nil, missing("tool", req.Params.Name)
+	}
+	r, err := s.request(req, tool, req.Params.Name, req.Params.Arguments, rounds{
+		req.Params.RequestState, req.Params.InputResponses, req.ClientCapabilities(),
+		req.ProtocolVersion()})
+	if err != nil {
+		return nil, err
+	}
+	r.show = s.showProgress(ctx, req)
+	a, err := s.run(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	res := s.result(r, a)
+	if asks, state, err := s.questions(r.asking, a, res.out != nil); err != nil || asks != nil {
+		return &mcp.CallToolResult{InputRequests: asks, RequestState: state,
+			Meta: mcp.Meta{metaCall: res.sum}}, err
+	}
+	if res.hidden {
+		return nil, missing("tool", req.Params.Name)
+	}
+	return &res.CallToolResult, nil
+}
+
+// request opens a call for the caller that the transport set.
+func (s *Server) request(req mcp.Request, tool *gate.Tool, key string, args []byte, r rounds,
+) (*request, error) {
+	who, err := callerOf(req)
+	if err != nil {
+		return nil, err
+	}
+	asking, err := s.asking(who, tool, args, r)
+	return &request{who: who, tool: tool, args: args, asking: asking}, err
+}
+
+// answer is how a call ended. Stopped is why its context ended before the call did.
+type answer struct {
+	gate.Answer
+	stopped error
+}
+
+// run takes a request through the door, in a context that ends with the client, the host or the
+// request. The error is for the client: the host is stopping or busy, or the call exceeded its
+// budget, which is a protocol error of its own.
+func (s *Server) run(ctx context.Context, r *request) (a answer, err error) {
+	if s.Stopped() {
+		r.show.end()
+		return a, &jsonrpc.Error{Code: codeStopping,
+			Message: "the host is stopping; nothing was done"}
+	}
+	if !s.calls.TryAcquire(r.who.ID) {
+		r.show.end()
+		s.opts.Meter.Refused("busy")
+		return a, errBusy
+	}
+	defer s.calls.Release(r.who.ID)
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, askingKey{}, r.asking))
+	defer cancel(nil)
+	defer context.AfterFunc(s.root, func() { cancel(context.Cause(s.root)) })()
+	defer context.AfterFunc(r.who.Gone, func() { cancel(context.Cause(r.who.Gone)) })()
+
+	began := time.Now()
+	func() {
+		defer r.show.end() // also when the door panics
+		a.Answer = s.door.Call(ctx, gate.Request{Source: r.who.Source, Principal: r.who.Principal,
+			Tool: r.tool, Arguments: r.args, Round: r.asking.sealed.Round,
+			Current: s.current(r), Progress: r.show.report, Log: s.pluginLog(ctx, r.tool)})
+	}()
+	a.stopped = context.Cause(ctx)
+	s.opts.Meter.Called(r.tool.Name, a.Outcome, time.Since(began))
+	if over := (*gate.BudgetError)(nil); errors.As(a.Err, &over) {
+		return a, overBudget(a, over)
+	}
+	return a, nil
+}
+
+// current returns the check that the gate makes before each operation of a running call: its caller
+// would still be admitted, and its tool is still offered.
+func (s *Server) current(r *request) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if s.offered()[keyOf(r.tool)].Tool == nil {
+			return fmt.Errorf("%s %s is not offered any more", r.tool.Kind, r.tool.Name)
+		}
+		if r.who.Current == nil {
+			return nil
+		}
+		return r.who.Current(ctx)
+	}
+}
+
+func (s *Server) pluginLog(ctx context.Context, t *gate.Tool) func(int, string) {
+	return func(level int, message string) {
+		s.log.Log(ctx, slog.Level(level), "plugin: "+cut(message, 2000), t.Kind, t.Name,
+			"plugin", t.Plugin.Name)
+	}
+}
+
+func overBudget(a answer, over *gate.BudgetError) error {
+	data, err := json.Marshal(map[string]any{"kind": "budget", "tool": over.Tool,
+		"limit_ms": over.Limit.Milliseconds(), "may_have_executed": over.MayHaveExecuted,
+		"call_id": a.CallID, "outcome": a.Outcome, "refused": summaries(a.Refused),
+		"journal_failed": a.JournalFailed})
+	if err != nil {
+		return err
+	}
+	return &jsonrpc.Error{Code: codeBudget, Message: plaintext.Clean(over.Error()), Data: data}
+}
+
+// progress sends what a plugin reports to the client, and a sign of life while it reports nothing.
+// Reports go through a queue and are dropped when it is full, so that a client that does not read
+// cannot stop the plugin.
+type progress struct {
+	queue chan mcp.ProgressNotificationParams
+	ended chan struct{}
+}
+
+// showProgress returns nil, which shows nothing, for a client that did not ask for progress.
+func (s *Server) showProgress(ctx context.Context, req *mcp.CallToolRequest) *progress {
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return nil
+	}
+	p := &progress{make(chan mcp.ProgressNotificationParams, 64), make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		tick := time.NewTicker(s.opts.KeepAlive)
+		defer tick.Stop()
+		last := mcp.ProgressNotificationParams{Progress: -1}
+		send := func(n mcp.ProgressNotificationParams) {
+			if n.Progress <= last.Progress { // MCP: each must be larger than the one before
+				return
+			}
+			last, n.ProgressToken = n, token
+			if err := req.Session.NotifyProgress(ctx, &n); err != nil {
+				s.log.Debug("progress did not reach the client", "error", err)
+			}
+			tick.Reset(s.opts.KeepAlive)
+		}
+		for {
+			select {
+			case n, more := <-p.queue:
+				if !more {
+					return
+				}
+				send(n)
+			case <-tick.C: // a step so small that the plugin's own next one is larger
+				send(mcp.ProgressNotificationParams{Progress: max(last.Progress, 0) + 0.001,
+					Total: last.Total, Message: "still running"})
+			}
+		}
+	}()
+	return p
+}
+
+func (p *progress) report(done, total float64, message string) {
+	if p == nil {
+		return
+	}
+	n := mcp.ProgressNotificationParams{Progress: done, Total: total, Message: cut(message, 500)}
+	select {
+	case p.queue <- n:
+	default:
+	}
+}
+
+// end returns when everything that was reported has been sent: nothing may follow the answer. The
+// gate reports nothing after its Call has returned.
+func (p *progress) end() {
+	if p != nil {
+		close(p.queue)
+		<-p.ended
+	}
+}
+
+// cut returns at most most characters of cleaned text.
+func cut(s string, most int) string {
+	s = plaintext.Clean(s)
+	return s[:len(s)-len(skip(s, most))]
+}

@@ -1,0 +1,248 @@
+package mcp
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
+)
+
+// offers are the tools, resources and prompts of the server, by kind and by what clients call them.
+type offers map[offerKey]offered
+
+type offerKey struct{ kind, key string }
+
+// offered is one of them with its description for clients. Wire is that as JSON, which tells
+// whether a new one differs.
+type offered struct {
+	*gate.Tool
+	face   any // *mcp.Tool, *mcp.Resource, *mcp.ResourceTemplate or *mcp.Prompt
+	wire   []byte
+	params map[string]param
+}
+
+// param is what prompts and completions need of a property of an input schema.
+type param struct {
+	Title       string   `json:"title"`
+	Description string   `json:"description"`
+	Target      string   `json:"x-caponier-target"`
+	Enum        []string `json:"-"`
+	required    bool
+}
+
+// paramsOf reads a schema that the lock has checked already.
+func paramsOf(schema json.RawMessage) (map[string]param, error) {
+	var s struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+		Required   []string                   `json:"required"`
+	}
+	if len(schema) == 0 {
+		return nil, nil
+	}
+	if err := json.Unmarshal(schema, &s); err != nil {
+		return nil, fmt.Errorf("input schema: %w", err)
+	}
+	all := map[string]param{}
+	for name, raw := range s.Properties {
+		p := param{required: slices.Contains(s.Required, name)}
+		if err := json.Unmarshal(raw, &p); err != nil {
+			continue // nothing of it can be shown or completed
+		}
+		var choice struct {
+			Enum []string `json:"enum"`
+		}
+		if json.Unmarshal(raw, &choice) == nil { // else its values are no strings
+			p.Enum = choice.Enum
+		}
+		all[name] = p
+	}
+	return all, nil
+}
+
+func keyOf(t *gate.Tool) offerKey {
+	if t.Kind == "resource" {
+		return offerKey{t.Kind, t.URI}
+	}
+	return offerKey{t.Kind, t.Name}
+}
+
+func (s *Server) offered() offers {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.offer
+}
+
+// find returns the tool, resource or prompt as it is now, or nil.
+func (s *Server) find(kind, key string) *gate.Tool { return s.offered()[offerKey{kind, key}].Tool }
+
+// resource returns the resource that a URI names. A URI that matches several templates names none.
+func (s *Server) resource(uri string) (t *gate.Tool, args map[string]any) {
+	if t = s.find("resource", uri); t != nil && t.Match == nil {
+		return t, nil
+	}
+	t = nil
+	for k, o := range s.offered() {
+		if k.kind != "resource" || o.Match == nil {
+			continue
+		}
+		texts, matches := o.Match(uri)
+		if !matches {
+			continue
+		}
+		if t != nil {
+			s.log.Error("a URI matches more than one resource, so that none is served", "uri",
+				plaintext.Clean(uri), "plugin", t.Plugin.Name, "other", o.Plugin.Name)
+			return nil, nil
+		}
+		t, args = o.Tool, o.Texts(texts)
+	}
+	return t, args
+}
+
+// SetTools offers these tools, resources and prompts and no others. Clients are notified only of
+// changes that they can see. On an error nothing has changed.
+func (s *Server) SetTools(tools []*gate.Tool) error {
+	next := offers{}
+	scratch := mcp.NewServer(&mcp.Implementation{Name: "scratch"},
+		&mcp.ServerOptions{Logger: slog.New(slog.DiscardHandler)})
+	for _, t := range tools {
+		o, err := s.describe(t, scratch)
+		if err != nil {
+			return fmt.Errorf("%s %s of plugin %s: %w", t.Kind, t.Name, t.Plugin.Name, err)
+		}
+		k := keyOf(t)
+		if first := next[k].Tool; first != nil {
+			return fmt.Errorf("%s %s of plugin %s: plugin %s has it too; remove one of them from "+
+				"plugins.lock", t.Kind, t.Name, t.Plugin.Name, first.Plugin.Name)
+		}
+		next[k] = o
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k := range s.offer {
+		if next[k].Tool == nil {
+			switch k.kind {
+			case "tool":
+				s.sdk.RemoveTools(k.key)
+			case "resource":
+				s.sdk.RemoveResources(k.key)
+				s.sdk.RemoveResourceTemplates(k.key)
+			case "prompt":
+				s.sdk.RemovePrompts(k.key)
+			}
+		}
+	}
+	for k, o := range next {
+		if !bytes.Equal(s.offer[k].wire, o.wire) {
+			s.add(s.sdk, o.face)
+		}
+	}
+	s.offer = next
+	return nil
+}
+
+// Changed notifies clients that their lists may differ although the offers are the same, as after a
+// change of policy.
+func (s *Server) Changed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	told := map[string]bool{}
+	for k, o := range s.offer {
+		if !told[k.kind] { // adding one again as it is makes the SDK notify
+			s.add(s.sdk, o.face)
+			told[k.kind] = true
+		}
+	}
+}
+
+func (s *Server) add(to *mcp.Server, face any) {
+	switch f := face.(type) {
+	case *mcp.Tool:
+		to.AddTool(f, s.call)
+	case *mcp.Resource:
+		to.AddResource(f, s.read)
+	case *mcp.ResourceTemplate:
+		to.AddResourceTemplate(f, s.read)
+	case *mcp.Prompt:
+		to.AddPrompt(f, s.prompt)
+	}
+}
+
+// describe returns a tool with its description, which it adds to scratch first: the SDK panics on
+// what it does not accept.
+func (s *Server) describe(t *gate.Tool, scratch *mcp.Server) (o offered, err error) {
+	o.Tool = t
+	if o.params, err = paramsOf(t.InputSchema); err == nil {
+		o.face, err = face(t, o.params)
+	}
+	if err != nil {
+		return o, err
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	s.add(scratch, o.face)
+	o.wire, err = json.Marshal(o.face)
+	return o, err
+}
+
+// face returns a description without annotations, which depend on the caller.
+func face(t *gate.Tool, params map[string]param) (any, error) {
+	const chars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
+	if n := len(t.Name); n == 0 || n > 128 || strings.Trim(t.Name, chars) != "" {
+		return nil, errors.New("the name must be 1 to 128 of A-Z a-z 0-9 . _ -")
+	}
+	title, text := plaintext.Clean(t.Title), plaintext.Clean(t.Description)
+	switch t.Kind {
+	case "tool":
+		d := &mcp.Tool{Name: t.Name, Title: title, Description: text}
+		if len(t.InputSchema) > 0 {
+			d.InputSchema = public(t.InputSchema)
+		}
+		if len(t.OutputSchema) > 0 {
+			d.OutputSchema = public(t.OutputSchema)
+		}
+		return d, nil
+	case "resource":
+		if strings.HasPrefix(t.URI, "caponier:") {
+			return nil, fmt.Errorf("uri %q: this scheme is the host's own", t.URI)
+		}
+		if t.Match != nil {
+			return &mcp.ResourceTemplate{URITemplate: t.URI, Name: t.Name, Title: title,
+				Description: text, MIMEType: t.MIME}, nil
+		}
+		return &mcp.Resource{URI: t.URI, Name: t.Name, Title: title, Description: text,
+			MIMEType: t.MIME}, errors.Join(checkURI(t.URI), checkMIME(t.MIME, ""))
+	case "prompt":
+		return &mcp.Prompt{Name: t.Name, Title: title, Description: text,
+			Arguments: promptArguments(params)}, nil
+	}
+	return nil, fmt.Errorf("kind %q is none of tool, resource, prompt", t.Kind)
+}
+
+// promptArguments lists what a prompt takes, the required ones first: MCP gives prompts no schema.
+func promptArguments(params map[string]param) []*mcp.PromptArgument {
+	var args []*mcp.PromptArgument
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		p := params[name]
+		args = append(args, &mcp.PromptArgument{Name: name, Title: plaintext.Clean(p.Title),
+			Description: plaintext.Clean(p.Description), Required: p.required})
+	}
+	rank := map[bool]int{true: 0, false: 1}
+	slices.SortStableFunc(args, func(a, b *mcp.PromptArgument) int {
+		return cmp.Compare(rank[a.Required], rank[b.Required])
+	})
+	return args
+}

@@ -1,0 +1,279 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+func decoded(t *testing.T, tl *gate.Tool, code int, out string) *mcp.CallToolResult {
+	t.Helper()
+	s := newServer(t, helloDoor(), func(o *Options) { o.MaxChars = 20; o.MaxOutput = 100_000 })
+	o := gate.Succeeded
+	if code != 0 {
+		o = gate.Failed
+	}
+	r := ended(s, tl, gate.Answer{CallID: "C1", Outcome: o,
+		Output: gate.Output{Code: code, JSON: json.RawMessage(out)}})
+	return &r.CallToolResult
+}
+
+func TestEveryKindOfContentArrives(t *testing.T) {
+	r := decoded(
+		t,
+		tool("x", gate.Hints{}),
+		0,
+		`{"content":[{"type":"text","text":"a\u001b[31mb","annotations":{"audience":["user"],"priority":1}},{"type":"image","data":"aGk=","mimeType":"image/png"},
+		{"type":"audio","data":"aGk=","mimeType":"audio/wav"},{"type":"resource","resource":{"uri":"test://r","mimeType":"text/plain","text":"inner"}},
+		{"type":"resource","resource":{"uri":"test://b","blob":"aGk="}},{"type":"resource_link","uri":"caponier://blob/1","name":"full","size":3}],"structured":{"k\u001b[1m":"v\u202e","big":12345678901234567890}}`,
+	)
+	if r.IsError || len(r.Content) != 7 {
+		t.Fatalf("%s", text(r))
+	}
+	got := string(must(json.Marshal(r)))
+	for _, part := range []string{`"text":"ab"`, `"audience":["user"]`, `"type":"image","mimeType":"image/png","data":"aGk="`, `"type":"audio"`, `"text":"inner"`, `"blob":"aGk="`, `"uri":"caponier://blob/1"`, `\"k\":\"v\"`, `\"big\":12345678901234567890`} {
+		if !strings.Contains(got, part) {
+			t.Errorf("lacks %s: %s", part, got)
+		}
+	}
+}
+
+func TestOutputAgainstTheContractIsThePluginsFault(t *testing.T) {
+	typed := tool("x_typed", gate.Hints{})
+	typed.OutputSchema = json.RawMessage(`{"type":"object"}`)
+	typed.ValidateOutput = func(v any) error {
+		if _, ok := v.(map[string]any)["n"].(float64); !ok {
+			return errors.New("n is not a number")
+		}
+		return nil
+	}
+	for _, c := range []struct {
+		name, out, says string
+		code            int
+		tool            *gate.Tool
+	}{
+		{"nothing", ``, "is empty", 0, nil},
+		{"not JSON", `hello`, "invalid character", 0, nil},
+		{"two values", `{}{}`, "more after", 0, nil},
+		{"a list", `[]`, "cannot unmarshal array", 0, nil},
+		{"unknown field", `{"contens":[]}`, `unknown field "contens"`, 0, nil},
+		{"_meta of its own", `{"content":[{"type":"text","text":"a","_meta":{"io.caponier/call":{}}}]}`, "unknown field", 0, nil},
+		{"not UTF-8", "{\"content\":[{\"type\":\"text\",\"text\":\"\xff\"}]}", "UTF-8", 0, nil},
+		{"too large", `{"structured":"` + strings.Repeat("x", 100_000) + `"}`, "over the limit of 100000", 0, nil},
+		{"too deep", `{"structured":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`, "nested deeper", 0, nil},
+		{"unknown kind", `{"content":[{"type":"video"}]}`, `content[0]: type "video"`, 0, nil},
+		{"what a resource answers", `{"contents":[{"uri":"a:b","text":"x"}]}`, "not the output of a tool", 0, nil},
+		{"text with data", `{"content":[{"type":"text","text":"a","data":"aGk="}]}`, "text has no data", 0, nil},
+		{"image that is no image", `{"content":[{"type":"image","data":"aGk=","mimeType":"text/html"}]}`, "media type image/", 0, nil},
+		{"bad base64", `{"content":[{"type":"image","data":"a","mimeType":"image/png"}]}`, "base64", 0, nil},
+		{"relative link", `{"content":[{"type":"resource_link","uri":"x","name":"n"}]}`, "absolute URI", 0, nil},
+		{"script link", `{"content":[{"type":"resource_link","uri":"JavaScript:alert(1)","name":"n"}]}`, "not allowed", 0, nil},
+		{"text and blob", `{"content":[{"type":"resource","resource":{"uri":"a:b","text":"","blob":""}}]}`, "not both", 0, nil},
+		{"made-up audience", `{"content":[{"type":"text","text":"a","annotations":{"audience":["root"]}}]}`, "audience", 0, nil},
+		{"error in a success", `{"error":{"code":"a","message":"b"}}`, "said that it succeeded", 0, nil},
+		{"failure without error", `{"content":[]}`, "without an error", 1, nil},
+		{"error without a message", `{"error":{"code":"a","message":""}}`, "must not be empty", 1, nil},
+		{"promised structure missing", `{"content":[]}`, "structured is missing", 0, typed},
+		{"promised structure broken", `{"structured":{"n":"1"}}`, "n is not a number", 0, typed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.tool == nil {
+				c.tool = tool("x", gate.Hints{})
+			}
+			s := newServer(t, helloDoor(), func(o *Options) { o.MaxOutput = 100_000 })
+			r := ended(s, c.tool, gate.Answer{CallID: "C1", Outcome: gate.Succeeded,
+				Output: gate.Output{Code: c.code, JSON: json.RawMessage(c.out)}})
+			if m := r.sum; !r.IsError || m.Error == nil || m.Error.Code != "plugin_protocol" ||
+				!strings.Contains(m.Error.message, c.says) ||
+				m.Outcome != gate.Failed {
+				t.Errorf("%+v %+v", m, m.Error)
+			}
+		})
+	}
+}
+
+func TestTheRestOfAResultIsReadOnlyWhileItMightBeAskedFor(t *testing.T) {
+	long := says(
+		string(
+			must(
+				json.Marshal(
+					map[string]any{
+						"content": []any{
+							map[string]any{"type": "text", "text": strings.Repeat("x", 99)},
+						},
+					},
+				),
+			),
+		),
+	)
+	for name, change := range map[string]func(*Server, *fakeDoor){
+		"nothing changes":         func(*Server, *fakeDoor) {},
+		"the tool is frozen":      func(_ *Server, d *fakeDoor) { d.Freeze("long") },
+		"the caller is frozen":    func(_ *Server, d *fakeDoor) { d.Freeze("local") },
+		"its node is frozen":      func(_ *Server, d *fakeDoor) { d.Freeze("pve2") },
+		"another node is frozen":  func(_ *Server, d *fakeDoor) { d.Freeze("pve3", "other", "bert") },
+		"the role is taken away":  func(_ *Server, d *fakeDoor) { delete(d.Calls, "long") },
+		"the tool is taken away":  func(s *Server, _ *fakeDoor) { _ = s.SetTools(nil) },
+		"nothing is offered anew": func(s *Server, _ *fakeDoor) { s.Changed() },
+	} {
+		door := &fakeDoor{}
+		door.Calls = map[string]func(context.Context, gate.Request) gate.Answer{
+			"long": func(ctx context.Context, r gate.Request) gate.Answer {
+				a := long(ctx, r)
+				a.Nodes = []string{"pve1", "pve2"}
+				return a
+			},
+		}
+		s := newServer(t, door, func(o *Options) { o.MaxChars = 30 })
+		cs := overStdio(t, s, nil)
+		r, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "long"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(s, door)
+		got, err := cs.ReadResource(
+			t.Context(),
+			&mcp.ReadResourceParams{URI: linkOf(t, r)},
+		)
+		if may := strings.HasPrefix(name, "nothing") || strings.HasPrefix(name, "another"); may != (err == nil) ||
+			!may && !strings.Contains(strings.ToLower(err.Error()), "not found") {
+			t.Errorf("%s: %v %v", name, got, err)
+		}
+	}
+}
+
+func TestWhatIsKeptIsBounded(t *testing.T) {
+	k := kept{most: 100}
+	now := time.Now()
+	if uri := k.keep(keptText{owner: "a", text: strings.Repeat("x", 26)}, now); uri != "" {
+		t.Error("one text may take more than a quarter")
+	}
+	var ids []string
+	for i := range 6 {
+		uri := k.keep(keptText{owner: string(rune('a' + i)), text: strings.Repeat("x", 25)}, now)
+		ids = append(ids, strings.TrimSuffix(strings.TrimPrefix(uri, keptPrefix), "/0"))
+	}
+	for i, id := range ids {
+		if _, found := k.get(string(rune('a'+i)), id, now); found != (i >= 2) {
+			t.Errorf("text %d: found %v", i, found)
+		}
+		if _, found := k.get("z", id, now); found {
+			t.Errorf("text %d: another caller finds it", i)
+		}
+	}
+	if k.keep(keptText{owner: "f", text: "y"}, now); k.bytes != 76 {
+		t.Errorf("a caller's second text does not replace its first: %d bytes", k.bytes)
+	}
+	for i := range 4 { // c, d and e keep theirs
+		if _, found := k.get(string(rune('b'+i)), ids[i+1], now); found != (i > 0) {
+			t.Errorf("one caller's texts push out those of another: %d, found %v", i, found)
+		}
+	}
+	ids[5] = ids[4]
+	if _, found := k.get("e", ids[5], now.Add(keptTime)); found {
+		t.Error("an old text is found")
+	}
+	k.keep(keptText{owner: "a", text: "y"}, now.Add(2*keptTime))
+	if k.bytes != 1 || len(k.byID) != 1 || len(k.order) != 1 {
+		t.Errorf("old texts stay: %d bytes, %d", k.bytes, len(k.byID))
+	}
+}
+
+func FuzzOutput(f *testing.F) {
+	for _, s := range []string{`{"content":[{"type":"text","text":"a"}]}`, `{"structured":{"a":[1,2.5,null,true,"x\u001b["]}}`, `{"error":{"code":"a","message":"b"}}`, `{"content":[{"type":"resource","resource":{"uri":"a:b","blob":"aGk="}}]}`} {
+		f.Add(s, 0)
+		f.Add(s, 1)
+	}
+	s, err := New(Options{}, helloDoor())
+	if err != nil {
+		f.Fatal(err)
+	}
+	tl := tool("x", gate.Hints{})
+	f.Fuzz(func(t *testing.T, out string, code int) {
+		r := ended(s, tl, gate.Answer{CallID: "C1", Outcome: gate.Succeeded,
+			Output: gate.Output{Code: code, JSON: json.RawMessage(out)}})
+		wire, err := json.Marshal(&r.CallToolResult)
+		if err != nil {
+			t.Fatalf("a result that cannot be sent: %v", err)
+		}
+		var back mcp.CallToolResult
+		if err := json.Unmarshal(wire, &back); err != nil {
+			t.Fatalf("a result that cannot be read: %v\n%s", err, wire)
+		}
+		if got := text(&back); plaintext.Clean(got) != got {
+			t.Fatalf("%q leaves %q", out, got)
+		}
+	})
+}
+
+func TestARefusalSaysWhatHelps(t *testing.T) {
+	for ids, want := range map[string]string{
+		"freeze": "Ask the operator to thaw", "freeze rate": "Ask the operator to thaw",
+		"readonly": "only reads for now", "journal.unavailable": "Tell the operator",
+		"rate": "make the same call again", "protected": "no approval changes that",
+		"budget": "next day", "approval.denied": "do not make it again", "grant": "No role",
+		"args": "change what the rules name",
+	} {
+		if got := whatNow(&gate.Refused{Failed: strings.Fields(ids)}); !strings.Contains(
+			got,
+			want,
+		) {
+			t.Errorf("%s: %q, want %q", ids, got, want)
+		}
+	}
+}
+
+func FuzzEnvelope(f *testing.F) {
+	for _, s := range []string{initialize, `{"method":"tools/call","params":{"arguments":{"vmid":103.0,"vmid":2}}}`, `{"a":1,"A":2}`, `[]`, `{"id":null}`, "{\"\xff\":1}", `{"id":9007199254740993}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		env, err := ReadEnvelope(data)
+		if err != nil {
+			return
+		}
+		// Whatever passes must mean the same to a reader that keeps the first of equal keys,
+		// ignores case or keeps the last: encoding/json does the last two, and a map tells the
+		// exact keys.
+		var loose struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		}
+		var exact map[string]json.RawMessage
+		if err := json.Unmarshal(data, &exact); err != nil {
+			t.Fatalf("accepted what is not JSON: %v", err)
+		}
+		if err := json.Unmarshal(data, &loose); err != nil {
+			t.Fatalf("accepted what does not decode: %v", err)
+		}
+		var method string
+		if raw := exact["method"]; raw != nil {
+			if err := json.Unmarshal(raw, &method); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if method != loose.Method || method != env.Method ||
+			!bytes.Equal(bytes.TrimSpace(exact["id"]), bytes.TrimSpace(loose.ID)) {
+			t.Errorf("readers differ: %q %q %q", method, loose.Method, env.Method)
+		}
+	})
+}
+
+func linkOf(t *testing.T, r *mcp.CallToolResult) string {
+	t.Helper()
+	for _, c := range r.Content {
+		if link, is := c.(*mcp.ResourceLink); is {
+			return link.URI
+		}
+	}
+	t.Fatalf("no link to the whole text: %s", text(r))
+	return ""
+}

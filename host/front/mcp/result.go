@@ -1,0 +1,282 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
+)
+
+// summary is how a call ended, for programs: the _meta of its result under io.caponier/call. It
+// has codes and ids; the sentences stand once, in the text.
+type summary struct {
+	Outcome       gate.Outcome `json:"outcome"`
+	CallID        string       `json:"call_id"`
+	Tier          string       `json:"tier,omitempty"`
+	Refused       []refusal    `json:"refused"`
+	ApprovalID    string       `json:"approval_id,omitempty"`
+	Error         *toolError   `json:"error,omitempty"`
+	JournalFailed bool         `json:"journal_failed,omitempty"`
+	Untrusted     bool         `json:"untrusted,omitempty"` // the content is a plugin's
+	Truncated     bool         `json:"truncated,omitempty"`
+}
+
+type refusal struct {
+	Kind       string   `json:"kind"`
+	Op         string   `json:"op,omitempty"`
+	Failed     []string `json:"failed"` // checks
+	Deny       []string `json:"deny"`   // ids of reasons
+	DecisionID string   `json:"decision_id"`
+}
+
+// toolError is why a call failed. Only its code is sent as data.
+type toolError struct {
+	Code       string `json:"code"`
+	message    string
+	suggestion string
+}
+
+func (e *toolError) text() string {
+	msg := strings.TrimSuffix(strings.TrimSpace(e.message), ".")
+	return strings.TrimSpace(fmt.Sprintf("%s (%s). %s", msg, e.Code, e.suggestion))
+}
+
+const metaCall = "io.caponier/call"
+
+func summaries(refused []*gate.Refused) []refusal {
+	list := []refusal{}
+	for _, r := range refused {
+		deny := []string{}
+		for _, d := range r.Denied {
+			deny = append(deny, plaintext.Clean(d.ID))
+		}
+		list = append(list, refusal{r.Kind, r.Op, append([]string{}, r.Failed...), deny,
+			r.DecisionID})
+	}
+	return list
+}
+
+// failure is the protocol error of a resource or prompt.
+func failure(sum summary) error {
+	code := int64(codeFailed)
+	switch sum.Error.Code {
+	case "refused", "waiting":
+		code = codeRefused
+	case "invalid_arguments":
+		code = jsonrpc.CodeInvalidParams
+	}
+	data, err := json.Marshal(sum)
+	if err != nil { // it is made of strings
+		panic(err)
+	}
+	return &jsonrpc.Error{Code: code, Message: sum.Error.text(), Data: data}
+}
+
+// result is what a client gets. Out is nil of a call that gave no output.
+type result struct {
+	mcp.CallToolResult
+	out    *output
+	sum    summary
+	hidden bool // refused, and not to be told from what does not exist
+}
+
+// result converts how a call ended into what the client gets. IsError is set if the call was
+// refused or waits, if its arguments are invalid, if the plugin or the host failed, and if the tool
+// says that it failed. It is not set for a command that ran and ended with another exit code than
+// 0, unless the tool calls that a failure: the exit code is a result. An error has its sentences in
+// the text and no structuredContent, which clients would hold against the output schema.
+func (s *Server) result(r *request, a answer) *result {
+	sum := summary{Outcome: a.Outcome, CallID: a.CallID, Tier: a.Tier.String(),
+		Refused: summaries(a.Refused), JournalFailed: a.JournalFailed}
+	res := &result{}
+	err := a.Err
+	if err == nil {
+		res.out, err = s.decode(r.tool, a.Output)
+	}
+	if err == nil {
+		sum.Untrusted, sum.Error = true, res.out.failed
+		err = res.out.render(s.opts.MaxChars, &res.CallToolResult)
+	}
+	if err != nil {
+		res.out, res.CallToolResult = nil, mcp.CallToolResult{}
+		s.explain(r.tool, err, a.stopped, &sum)
+		no, bad := (*gate.Refused)(nil), (*gate.InvalidArguments)(nil)
+		res.hidden = (errors.As(err, &no) || errors.As(err, &bad)) &&
+			!s.sees(context.WithoutCancel(r.who.Gone), r.who, r.tool)
+	}
+	said := map[string]bool{} // by decision
+	if e := sum.Error; e != nil {
+		for _, no := range a.Refused {
+			e.message = strings.ReplaceAll(e.message, plaintext.Clean(no.Error()), refusalText(no))
+			said[no.DecisionID] = strings.Contains(e.message, no.DecisionID)
+		}
+		res.IsError, res.StructuredContent = true, nil
+		res.say(e.text())
+	}
+	if res.out != nil && res.out.cut {
+		sum.Truncated = true
+		s.offerWhole(r, a, res)
+	}
+	for i, no := range a.Refused {
+		if i == maxRefusals {
+			res.say(fmt.Sprintf("%d more parts of this call were refused.", len(a.Refused)-i))
+			break
+		}
+		if !said[no.DecisionID] {
+			res.say("A part of this call was refused. " + refusalText(no))
+		}
+	}
+	if a.Outcome == gate.Unknown {
+		res.say("The outcome is unknown: it may have happened, or may still be happening. Check " +
+			"the state before you repeat it.")
+	}
+	if a.JournalFailed {
+		res.say("journal_failed: this call could not be recorded, and everything else is refused " +
+			"until the journal can be written. Tell the operator.")
+	}
+	if res.IsError {
+		res.say("Call " + a.CallID + ", outcome " + string(sum.Outcome) + ".")
+	}
+	res.Meta, res.sum = mcp.Meta{metaCall: sum}, sum
+	return res
+}
+
+func (r *result) say(text string) {
+	r.Content = append(r.Content, &mcp.TextContent{Text: text})
+}
+
+const (
+	maxRefusal  = 600 // bytes of the text of one
+	maxRefusals = 3   // of one call that are explained
+)
+
+// refusalText says what was refused, which checks and reasons did it, and what would work.
+func refusalText(r *gate.Refused) string {
+	what := "Refused by policy"
+	if r.Op != "" {
+		what = "Operation " + r.Op + " refused by policy"
+	}
+	told := map[string]bool{}
+	var why []string
+	for _, d := range r.Denied {
+		told[d.ID] = true
+		why = append(why, strings.TrimSuffix(plaintext.Clean(d.Msg), ".")+" ("+d.ID+")")
+	}
+	if others := slices.DeleteFunc(slices.Clone(r.Failed),
+		func(id string) bool { return told[id] }); len(others) > 0 {
+		why = append(why, "checks: "+strings.Join(others, ", "))
+	}
+	tail := ". " + whatNow(r) + " Decision " + r.DecisionID + "."
+	head := plaintext.Clean(what + ": " + strings.Join(why, "; "))
+	return plaintext.Short(head, max(maxRefusal-len(tail)-len("…"), 0)) + tail
+}
+
+// whatNow says what can be done about a refusal. It does not suggest other arguments, a retry or
+// an approval where these cannot help.
+func whatNow(r *gate.Refused) string {
+	has := func(ids ...string) bool {
+		return slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(r.Failed, id) })
+	}
+	switch {
+	case has("approval.denied"):
+		return "A person said no to this call: do not make it again, and tell your user."
+	case has("freeze"):
+		return "An operator has frozen this: no other arguments help. Ask the operator to thaw it."
+	case has("readonly"):
+		return "The host only reads for now: no other arguments help. Tell your user."
+	case has("journal.unavailable", "ledger.unavailable", "approval.unavailable", "policy.error",
+		"policy.panic"):
+		return "The host cannot decide for now: no other arguments help. Tell the operator."
+	case r.Decision.Tier == gate.Black:
+		return "Tier black never runs, and no approval changes that. Tell your user."
+	case has("protected"):
+		return "What it touches is protected, and no approval changes that. Tell your user."
+	case has("grant", "identity", "ceiling"):
+		return "No role of this principal allows it. Tell your user."
+	case len(r.Failed) == 1 && has("rate", "refusals", "approval.flood"):
+		return "Wait as long as it says, then make the same call again."
+	case len(r.Failed) == 1 && has("budget"):
+		return "Wait for the next day, or tell your user."
+	case r.NeedsApproval:
+		return "Only a person's confirmation is missing: tell your user."
+	}
+	return "Do not repeat it unchanged: change what the rules name, or tell your user."
+}
+
+// explain turns why there is no output into words and a code. Errors that are not meant for the
+// client go to the log.
+func (s *Server) explain(tool *gate.Tool, err, stopped error, sum *summary) {
+	var refused *gate.Refused
+	var invalid *gate.InvalidArguments
+	var waiting *gate.Waiting
+	var broken *gate.PluginError
+	e := &toolError{}
+	switch {
+	case errors.As(err, &refused):
+		sum.Refused = append(summaries([]*gate.Refused{refused}), sum.Refused...)
+		e.Code, e.message = "refused", refusalText(refused)
+		e.suggestion = "Nothing was executed."
+	case errors.As(err, &invalid):
+		e.Code, e.message = "invalid_arguments", invalid.Error()
+		e.suggestion = "Nothing was executed. Correct the arguments to fit the tool's input schema " +
+			"and call it again."
+	case errors.As(err, &waiting):
+		sum.ApprovalID = waiting.ApprovalID
+		e.Code, e.message = "waiting", waiting.Error()
+		e.suggestion = "Nothing was executed yet. Tell your user; then make the same call again."
+		if !waiting.Expires.IsZero() {
+			e.suggestion += " The request expires at " +
+				waiting.Expires.UTC().Format("15:04:05 MST") + "."
+		}
+	case errors.As(err, &broken):
+		s.log.Error("a plugin failed", "plugin", tool.Plugin.Name, "digest", tool.Plugin.Digest,
+			"tool", tool.Name, "call", sum.CallID, "error", err)
+		fault := "a fault of plugin " + tool.Plugin.Name
+		e.Code, e.message, e.suggestion = broken.Code, broken.Message,
+			"This is "+fault+": tell your user."
+		if broken.Code == "plugin_memory" { // most often it was asked for too much
+			e.suggestion = "Ask for less at a time. If that does not help, tell your user: it is " +
+				fault + ", or sandbox.memory_max is too small for it."
+		}
+	case stopped != nil:
+		e.Code, e.message = "cancelled", "the call was cancelled"
+		if errors.Is(stopped, errStopping) {
+			e.message += " because the host is stopping"
+		}
+	default:
+		s.log.Error("a call failed inside the host", "tool", tool.Name, "call", sum.CallID,
+			"error", err)
+		e.Code, e.message = "internal", "the host could not do this"
+		e.suggestion = "Its log has the cause, under this call's id."
+	}
+	if sum.Outcome == gate.Succeeded { // the gate could not know
+		sum.Outcome = gate.Failed
+	}
+	e.message = cut(e.message, s.opts.MaxChars)
+	e.suggestion = plaintext.Clean(e.suggestion)
+	sum.Error = e
+}
+
+// offerWhole says what was left out, and where the whole text can be read.
+func (s *Server) offerWhole(r *request, a answer, res *result) {
+	note := fmt.Sprintf("[Truncated: about %d of %d characters shown, the middle of the longest text "+
+		"is left out. To get less at a time, ask for less: a smaller range or limit, a filter, or "+
+		"on a command line head, tail or grep.]", res.out.shown, res.out.total)
+	whole := keptText{owner: r.who.owner(), text: res.out.whole, tool: r.tool.Name, nodes: a.Nodes}
+	if uri := s.kept.keep(whole, time.Now()); r.tool.Kind == "tool" && uri != "" {
+		note += fmt.Sprintf(" The whole text can be read for 10 minutes, %d characters at a time, "+
+			"as resource %s.", s.opts.MaxChars, uri)
+		res.Content = append(res.Content, &mcp.ResourceLink{URI: uri, Name: "whole-result",
+			Title: "The whole text", MIMEType: "text/plain"})
+	}
+	res.say(note)
+}

@@ -1,0 +1,103 @@
+package mcp
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"go.uber.org/goleak"
+)
+
+// TestMain fails when a goroutine outlives the tests: who starts one waits for it.
+func TestMain(m *testing.M) {
+	if ended := os.Getenv("FRONT_TEST_STDIO"); ended != "" {
+		os.Exit(serveStdio(ended))
+	}
+	// the client's
+	goleak.VerifyTestMain(
+		m,
+		goleak.IgnoreAnyFunction(
+			"github.com/modelcontextprotocol/go-sdk/mcp.callSubscriptionsListen.func1",
+		),
+		goleak.Cleanup(func(code int) {
+			http.DefaultClient.CloseIdleConnections()
+			os.Exit(code)
+		}),
+	)
+}
+
+// serveStdio is a host in a process of its own whose only call ends when it is cancelled, and then
+// leaves a file.
+func serveStdio(ended string) int {
+	o := Options{
+		Principal: gate.Principal{ID: "p", Auth: "config"},
+		KeepAlive: 20 * time.Millisecond,
+	}
+	s, err := New(
+		o,
+		&fakeDoor{
+			Calls: map[string]func(context.Context, gate.Request) gate.Answer{
+				"wait": func(ctx context.Context, _ gate.Request) gate.Answer {
+					<-ctx.Done()
+					time.Sleep(100 * time.Millisecond) // cleaning up on the node
+					if err := os.WriteFile(ended, nil, 0o600); err != nil {
+						panic(err)
+					}
+					return gate.Answer{CallID: "C1", Outcome: gate.Unknown, Err: ctx.Err()}
+				},
+			},
+		},
+	)
+	if err == nil {
+		err = s.SetTools([]*gate.Tool{tool("wait", gate.Hints{})})
+	}
+	if err == nil {
+		err = s.Stdio(context.Background())
+	}
+	if err != nil {
+		return 1
+	}
+	return 0
+}
+
+// A client that dies takes the other end of stdout and stderr with it. The calls must still end in
+// order, and be journaled.
+func TestABrokenPipeDoesNotKillTheHost(t *testing.T) {
+	ended := filepath.Join(t.TempDir(), "ended")
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "FRONT_TEST_STDIO="+ended)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = outW, outW
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	outW.Close()
+	fmt.Fprintln(in, initialize)
+	fmt.Fprintln(
+		in,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","_meta":{"progressToken":"p"}}}`,
+	)
+	for lines := bufio.NewScanner(outR); lines.Scan() && !strings.Contains(lines.Text(), "still running"); {
+	}
+	outR.Close() // and stdin stays open: only writing tells the host
+	err = cmd.Wait()
+	if _, missing := os.Stat(ended); missing != nil {
+		t.Errorf("the call did not end in order: %v; the host: %v", missing, err)
+	}
+	in.Close()
+}

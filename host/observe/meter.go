@@ -1,0 +1,223 @@
+// Package observe tells operators how the host does: metrics, health and readiness.
+package observe
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// reasons are the values of the label reason of caponier_refused_requests_total.
+var reasons = []string{"host", "origin", "header", "path", "method", "body", "size", "memory",
+	"message", "version", "session", "sessions", "identity", "grant", "busy", "request", "protocol"}
+
+// Meter counts what passes the gate and the front. Its labels are closed sets, and the names of
+// locked tools: nothing that a caller chooses. It is safe for concurrent use.
+type Meter struct {
+	registry   *prometheus.Registry
+	decisions  *prometheus.CounterVec
+	refusals   *prometheus.CounterVec
+	deciding   *prometheus.HistogramVec
+	journaling prometheus.Histogram
+	unwritten  prometheus.Counter
+	operations *prometheus.HistogramVec
+	undecided  prometheus.Counter
+	calls      *prometheus.CounterVec
+	calling    *prometheus.HistogramVec
+	refused    *prometheus.CounterVec
+	panics     prometheus.Counter
+	reloads    *prometheus.CounterVec
+
+	mu      sync.Mutex // guards allowed
+	allowed map[string]bool
+}
+
+// NewMeter returns a meter with a registry of its own. The version is that of the host.
+func NewMeter(version string) *Meter {
+	quick := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1}
+	slow := []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300}
+	m := &Meter{registry: prometheus.NewRegistry(), allowed: map[string]bool{}}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		m.registry.MustRegister(v)
+		return v
+	}
+	timer := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		v := prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+		m.registry.MustRegister(v)
+		return v
+	}
+	m.decisions = counter("caponier_decisions_total",
+		"Decisions of calls and operations. The result waiting is a call that a person must confirm.",
+		"kind", "tier", "result")
+	m.refusals = counter("caponier_refusals_total",
+		"Checks that did not hold, in decisions that were refused.", "kind", "rule")
+	m.deciding = timer("caponier_decision_duration_seconds",
+		"Time that policy takes to decide.", quick, "kind")
+	m.journaling = timer("caponier_journal_write_duration_seconds",
+		"Time until an intent is in the journal, synced where it must be.", quick).
+		WithLabelValues().(prometheus.Histogram)
+	m.unwritten = counter("caponier_journal_errors_total",
+		"Records that could not be written.").WithLabelValues()
+	m.operations = timer("caponier_operation_duration_seconds",
+		"Time of operations, nodes included.", slow, "op", "outcome")
+	m.undecided = counter("caponier_fail_open_total",
+		"Outcomes without an allowed decision in the journal. Anything but 0 is a bug of the host.").WithLabelValues()
+	m.calls = counter("caponier_calls_total", "Calls by tool and outcome.", "tool", "outcome")
+	m.calling = timer("caponier_call_duration_seconds",
+		"Time of calls, waiting and nodes included.", slow, "tool")
+	m.refused = counter("caponier_refused_requests_total",
+		"Requests refused before they reached the gate, by reason.", "reason")
+	m.panics = counter("caponier_panics_total",
+		"Requests whose handler panicked.").WithLabelValues()
+	m.reloads = counter("caponier_policy_reloads_total",
+		"Attempts to load the policy again. A failed one leaves the running policy in force.", "result")
+	for _, reason := range reasons {
+		m.refused.WithLabelValues(reason)
+	}
+	for _, result := range []string{"loaded", "failed"} {
+		m.reloads.WithLabelValues(result)
+	}
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "caponier_build_info",
+		Help: "1, with the versions of the host and of Go."}, []string{"version", "goversion"})
+	build.WithLabelValues(version, runtime.Version()).Set(1)
+	m.registry.MustRegister(build, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Handler serves the metrics.
+func (m *Meter) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// Gather returns the present metrics.
+func (m *Meter) Gather() prometheus.Gatherer { return m.registry }
+
+// Called counts a call that ended.
+func (m *Meter) Called(tool string, how gate.Outcome, took time.Duration) {
+	m.calls.WithLabelValues(tool, string(how)).Inc()
+	m.calling.WithLabelValues(tool).Observe(took.Seconds())
+}
+
+// Refused counts a request that was refused before it reached the gate.
+func (m *Meter) Refused(reason string) { m.refused.WithLabelValues(reason).Inc() }
+
+// Panicked counts a request whose handler panicked.
+func (m *Meter) Panicked() { m.panics.Inc() }
+
+// Reloaded counts an attempt to load the policy again.
+func (m *Meter) Reloaded(err error) {
+	result := "loaded"
+	if err != nil {
+		result = "failed"
+	}
+	m.reloads.WithLabelValues(result).Inc()
+}
+
+// Gauge adds a number, or several that differ in one label. Each scrape calls read.
+func (m *Meter) Gauge(name, help, label string, read func(emit func(value float64, label string))) {
+	var labels []string
+	if label != "" {
+		labels = []string{label}
+	}
+	m.registry.MustRegister(gauge{prometheus.NewDesc(name, help, labels, nil), labels, read})
+}
+
+type gauge struct {
+	desc   *prometheus.Desc
+	labels []string
+	read   func(emit func(float64, string))
+}
+
+func (g gauge) Describe(to chan<- *prometheus.Desc) { to <- g.desc }
+
+func (g gauge) Collect(to chan<- prometheus.Metric) {
+	g.read(func(v float64, label string) {
+		values := []string{label}[:len(g.labels)]
+		to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, v, values...)
+	})
+}
+
+// Watch counts what passes the parts of a gate that is to be made.
+func (m *Meter) Watch(o *gate.Options) {
+	o.Decider, o.Journal = meteredDecider{o.Decider, m}, m.Journal(o.Journal)
+}
+
+type meteredDecider struct {
+	gate.Decider
+	m *Meter
+}
+
+func (d meteredDecider) Decide(ctx context.Context, q gate.Question) (gate.Decision, error) {
+	kind := "visible"
+	switch q.Kind {
+	case gate.KindCall:
+		kind = "call"
+	case gate.KindOperation:
+		kind = "operation"
+	}
+	began := time.Now()
+	defer func() { d.m.deciding.WithLabelValues(kind).Observe(time.Since(began).Seconds()) }()
+	return d.Decider.Decide(ctx, q)
+}
+
+// Journal counts what is written to a journal.
+func (m *Meter) Journal(j gate.Journal) gate.Journal { return meteredJournal{j, m} }
+
+type meteredJournal struct {
+	gate.Journal
+	m *Meter
+}
+
+func (j meteredJournal) Intent(ctx context.Context, r gate.Record, durable bool) error {
+	began := time.Now()
+	err := j.Journal.Intent(ctx, r, durable)
+	j.m.journaling.Observe(time.Since(began).Seconds())
+	result := "refused"
+	switch {
+	case err != nil:
+		j.m.unwritten.Inc()
+		result = "unwritten"
+	case r.Type == "intent":
+		result = "allowed"
+		j.m.mu.Lock()
+		j.m.allowed[r.ID] = true
+		j.m.mu.Unlock()
+	case r.Outcome == gate.Waits:
+		result = "waiting"
+	}
+	j.m.decisions.WithLabelValues(r.Kind, r.Tier, result).Inc()
+	if result == "refused" {
+		for _, rule := range r.Failed {
+			j.m.refusals.WithLabelValues(r.Kind, rule).Inc()
+		}
+	}
+	return err
+}
+
+func (j meteredJournal) Outcome(ctx context.Context, r gate.Record) error {
+	j.m.mu.Lock()
+	if !j.m.allowed[r.ID] {
+		j.m.undecided.Inc()
+	}
+	delete(j.m.allowed, r.ID)
+	j.m.mu.Unlock()
+	if r.Kind == "operation" {
+		j.m.operations.WithLabelValues(r.Op, string(r.Outcome)).Observe(float64(r.DurationUS) / 1e6)
+	}
+	err := j.Journal.Outcome(ctx, r)
+	if err != nil {
+		j.m.unwritten.Inc()
+	}
+	return err
+}
