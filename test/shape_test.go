@@ -137,3 +137,19 @@ func sizes(by map[string]int) string {
 	}
 	return b.String()
 }
+
+// Each direct dependency has a line in the rationale that says what it is for.
+func TestShapeEveryDependencyHasItsReason(t *testing.T) {
+	page := read(t, "../docs/rationale.md")
+	for line := range strings.Lines(read(t, "../go.mod")) {
+		f := strings.Fields(line)
+		if len(f) < 2 || !strings.HasPrefix(f[1], "v") || strings.Contains(line, "// indirect") ||
+			strings.HasPrefix(f[0], strings.TrimSuffix(module, "/")) {
+			continue
+		}
+		name := strings.TrimPrefix(f[0], "github.com/")
+		if !strings.Contains(page, "`"+name) && !strings.Contains(page, "`"+name+"/") {
+			t.Errorf("docs/rationale.md does not say why %s", f[0])
+		}
+	}
+}
