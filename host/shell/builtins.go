@@ -32,6 +32,8 @@ func evaluates(argv []string) string {
 		return ""
 	}
 	switch name := argv[0]; {
+	case strings.HasPrefix(name, "%"): // quoted too, bash and zsh take it for the number of a job
+		return "the job " + name + ", which the shell itself would continue,"
 	case evaluating[name]:
 		return "the shell's own " + name + ", which reads or changes code in the shell,"
 	case numeric[name]:

@@ -49,36 +49,63 @@ func FuzzScript(f *testing.F) {
 		f.Add(text)
 	}
 	b := newBench(f)
-	f.Fuzz(func(t *testing.T, text string) {
-		got := Lowerer{}.Script(text)
-		if !got.Parsed {
-			if got.Error == "" || got.Rendered != "" || len(got.Calls)+len(got.Nested) > 0 ||
-				got.Features == nil || got.Calls == nil || got.Nested == nil {
-				t.Fatalf("a refusal that is half a command: %+v", got)
-			}
-			return
+	f.Fuzz(b.script)
+}
+
+// tokens are what FuzzTokens makes texts of: what shells read in more than one way.
+var tokens = []string{
+	"a", "b", "cd", " ", " ", " ", "\t", "\n", "'", "'", `"`, `"`, `\`, "\\\n", "#", " #", "|", " | ",
+	"||", " && ", ";", "; ", "&", ">", "<", ">/dev/null", "2>/dev/null", "2>&1", ">&2", "</dev/null",
+	"$", "$'", `$"`, "$(", "${", "`", ")", "(", "}", "{", "=", "x=", "~", ":", "%", "^", "!", "[", "]",
+	"*", "?", "-", "+", "@", ",", "1", "2", "é", `\'`, `\"`, `\$`, `\#`, `\ `, "''", `""`, "if", "then",
+	"fi", "do", "done", "time", "case", "esac", "in", "for", "while", "until", "function", "select",
+	"[[", "]]", "!", "coproc", "repeat", "end", "test", "exec",
+}
+
+// FuzzTokens is FuzzScript on texts that are made of tokens: each byte of the seed is one of them.
+func FuzzTokens(f *testing.F) {
+	for _, s := range []string{"\x00\x03\x01", "\x00\x03\x08\x01\x08", "\x00\x03\x0a\x1e\x0d\x01\x0a"} {
+		f.Add([]byte(s))
+	}
+	b := newBench(f)
+	f.Fuzz(func(t *testing.T, seed []byte) {
+		var text strings.Builder
+		for _, c := range seed[:min(len(seed), 40)] {
+			text.WriteString(tokens[int(c)%len(tokens)])
 		}
-		var calls [][]string
-		for _, c := range got.Calls {
-			if len(c.Argv) == 0 || c.Argv[0] == "" || !c.Static {
-				t.Fatalf("call %q", c.Argv)
-			}
-			calls = append(calls, c.Argv)
-		}
-		if len(got.Rendered) <= MaxScript {
-			again := Lowerer{}.Script(got.Rendered)
-			if again.Rendered != got.Rendered || len(again.Nested) != len(got.Nested) ||
-				!slices.EqualFunc(again.Calls, got.Calls, sameCall) ||
-				!slices.Equal(again.Features, got.Features) {
-				t.Fatalf("%q lowers to %q, and that to %q: %s",
-					text, got.Rendered, again.Rendered, again.Error)
-			}
-		}
-		// A text that is read in another way than expected must not reach a program by its path.
-		if strings.Contains(strings.ReplaceAll(text, "/dev/null", ""), "/") || !b.agrees(t, text) {
-			check(t, calls)
-		}
+		b.script(t, text.String())
 	})
+}
+
+func (b *bench) script(t *testing.T, text string) {
+	got := Lowerer{}.Script(text)
+	if !got.Parsed {
+		if got.Error == "" || got.Rendered != "" || len(got.Calls)+len(got.Nested) > 0 ||
+			got.Features == nil || got.Calls == nil || got.Nested == nil {
+			t.Fatalf("a refusal that is half a command: %+v", got)
+		}
+		return
+	}
+	var calls [][]string
+	for _, c := range got.Calls {
+		if len(c.Argv) == 0 || c.Argv[0] == "" || !c.Static {
+			t.Fatalf("call %q", c.Argv)
+		}
+		calls = append(calls, c.Argv)
+	}
+	if len(got.Rendered) <= MaxScript {
+		again := Lowerer{}.Script(got.Rendered)
+		if again.Rendered != got.Rendered || len(again.Nested) != len(got.Nested) ||
+			!slices.EqualFunc(again.Calls, got.Calls, sameCall) ||
+			!slices.Equal(again.Features, got.Features) {
+			t.Fatalf("%q lowers to %q, and that to %q: %s",
+				text, got.Rendered, again.Rendered, again.Error)
+		}
+	}
+	// A text that is read in another way than expected must not reach a program by its path.
+	if strings.Contains(strings.ReplaceAll(text, "/dev/null", ""), "/") || !b.agrees(t, text) {
+		check(t, calls)
+	}
 }
 
 // FuzzArgv checks that words without NUL arrive as they are.

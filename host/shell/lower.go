@@ -266,6 +266,10 @@ func (s *scan) statement(st *syntax.Stmt) {
 		if why := evaluates(argv); why != "" {
 			s.refuse("builtin", why, c.Pos())
 		}
+		// ksh takes é=x for an assignment
+		if lit, is := c.Args[0].Parts[0].(*syntax.Lit); is && strings.Contains(lit.Value, "=") {
+			s.refuse("assignment", "an assignment", c.Pos())
+		}
 		s.calls = append(s.calls, gate.Simple{Argv: argv, Static: true})
 		tail := ""
 		for _, r := range st.Redirs {
@@ -286,6 +290,7 @@ func (s *scan) word(w *syntax.Word, look bool) string {
 		switch p := p.(type) {
 		case *syntax.Lit:
 			b.WriteString(unescape(p.Value, ""))
+			s.dollar(p)
 			// "[" alone is the name of a program
 			if look && !(len(w.Parts) == 1 && p.Value == "[") {
 				s.unquoted(p, p == w.Parts[0])
@@ -295,12 +300,25 @@ func (s *scan) word(w *syntax.Word, look bool) string {
 		case *syntax.DblQuoted:
 			for _, in := range p.Parts {
 				if lit, is := in.(*syntax.Lit); is {
+					s.dollar(lit)
 					b.WriteString(unescape(lit.Value, "$`\"\\"))
 				}
 			}
 		}
 	}
 	return b.String()
+}
+
+// dollar refuses a $ that the parser takes as it is and some shell may not, as ksh does $é.
+func (s *scan) dollar(p *syntax.Lit) {
+	escaped := false
+	for i := int(p.Pos().Offset()); i < int(p.End().Offset()); i++ {
+		if s.text[i] == '$' && !escaped && i+1 < len(s.text) &&
+			!strings.ContainsRune(" \t\n|&;<>)/\"", rune(s.text[i+1])) {
+			s.refuse("expansion", "an expansion", p.Pos())
+		}
+		escaped = !escaped && s.text[i] == '\\'
+	}
 }
 
 // unquoted refuses what the parser calls literal and a shell would expand.

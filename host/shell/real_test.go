@@ -88,6 +88,9 @@ func (b *bench) run(t testing.TB, sh []string, text string, n int) (started []st
 	if err != nil {
 		t.Fatal(err)
 	}
+	if strings.HasPrefix(text, "-") || strings.HasPrefix(text, "+") {
+		text = " " + text // it is no option of the shell
+	}
 	os.Remove(b.log)
 	ctx, done := context.WithTimeout(t.Context(), 10*time.Second)
 	defer done()
