@@ -8,7 +8,7 @@ import "strings"
 // reserved words of zsh that bash's grammar takes for the name of a program.
 var evaluating = words(`- . alias autoload bg bind break builtin caller chdir command compgen complete
 	compopt continue coproc declare dirs disown echotc echoti emulate enable end eval exec exit export
-	fc fg float foreach function functions getln getopts hash hist history integer jobs let limit local
+	fc fg float foreach function functions getln getopts hash hist history in integer jobs let limit local
 	log logout mapfile nameref noglob nocorrect popd print private pushd pushln r read readarray
 	readonly rehash repeat return sched select set setopt shift shopt source suspend times trap ttyctl
 	typeset ulimit umask unalias unfunction unhash unlimit unset unsetopt vared wait whence zcompile

@@ -86,6 +86,7 @@ func TestHostileTextIsRefusedByName(t *testing.T) {
 		{"é= x", "assignment", "an assignment"},
 		{"'%1' x", "builtin", "the job %1"},
 		{"repeat 3 ls", "builtin", "the shell's own repeat"},
+		{"in", "builtin", "the shell's own in"},
 		{"foreach x", "builtin", "the shell's own foreach"},
 		{"ls 2>&-", "redirection", "a redirection"},
 		{"ls <&0", "redirection", "a redirection"},
