@@ -302,7 +302,7 @@ func TestEntriesAreCoresAndTheSites(t *testing.T) {
 		"binaries: {mytool: {show: {group: read, tier: green, operands: [], options: {}}, '': {group: read, tier: green, operands: [], options: {}}}}",
 	)
 	got, err := site(t, dir).Entries(context.Background())
-	for _, want := range []string{"pct start", "cat", "ip -br addr", "pvesh get /nodes/{node}/lxc/{vmid}/config", "mytool", "mytool show"} {
+	for _, want := range []string{"pct start", "cat", "ip addr show", "pvesh get /nodes/{node}/lxc/{vmid}/config", "mytool", "mytool show"} {
 		if err != nil || !slices.Contains(got, want) {
 			t.Errorf("%s is not among %q, %v", want, got, err)
 		}

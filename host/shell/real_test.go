@@ -156,7 +156,12 @@ func (b *bench) agrees(t testing.TB, text string) bool {
 			if sh[0] == "busybox" && slices.ContainsFunc(got.Calls, isApplet) {
 				continue
 			}
-			if started, out := b.run(t, sh, sent, len(want)); !slices.Equal(started, want) {
+			started, out := b.run(t, sh, sent, len(want))
+			undecided := func(s string) bool { return s != "" && !slices.Contains(want, s) }
+			if sh[0] == "ksh" && sent == text && !slices.ContainsFunc(started, undecided) {
+				continue // it takes words such as case: and é: for its own, and starts less
+			}
+			if !slices.Equal(started, want) {
 				t.Errorf("%s -c %q\nstarted %q\ndecided %q\nwrote %q", sh, sent, started, want, out)
 			}
 		}

@@ -26,9 +26,10 @@ by_table(_) if data.site.guest_commands == "table"
 # more. Guests that the site relaxes are spared what it adds.
 measured(argv) := object.union(d, {"rank": max({base(d)} | raised(d))}) if {
 	d := grammar.describe(argv)
-	not data.site.binaries[argv[0]]
-} else := object.union(d, {"rank": max({base(d)} | raised(d)), "words": array.concat(d.words, [["own", w] | some w in argv])}) if {
+	d.own == false
+} else := object.union(d, {"rank": max({base(d)} | raised(d)), "words": words}) if {
 	d := grammar.describe(argv)
+	words := array.concat(d.words, [["own", w] | some w in argv])
 }
 
 base(d) := tier.ranks[d.tier] if {
@@ -100,13 +101,16 @@ suffixed(s) := s if {
 # or a path, and both in any word of a program that only the site describes.
 mentioned_vmids(words) := vmids(words) | {v |
 	some [kind, w] in words
-	kind in {"upid", "unit", "service", "volid", "dataset", "readpath", "device", "link", "own"}
+	kind in {
+		"upid", "unit", "service", "volid", "dataset", "readpath", "device", "link", "own", "place",
+		"blockdev", "zname", "lvmname", "unitglob", "ident", "process",
+	}
 	some v in numbers(w)
 }
 
 mentioned_nodes(words) := (nodes(words) | {n |
 	some [kind, w] in words
-	kind in {"upid", "readpath"}
+	kind in {"upid", "readpath", "place"}
 	some n in regex.split("[:/]", w)
 }) | {n |
 	some ["own", w] in words

@@ -1,44 +1,56 @@
 # METADATA
 # scope: package
-# description: Reads argv by the command grammar. What the grammar does not describe in every word has no description.
+# description: >-
+#   Reads argv by the command grammar. A command that the grammar does not describe in every word has
+#   no description.
 # schemas:
 #   - data.site: schema.site
 package caponier.core.grammar
 
 tables := data.core.grammar
 
-# describe gives id, group, tier and the words by kind: [[kind, word], …], and what runs inside a guest. Most commands need only the first
-# two forms, without and with options; the third also knows dividers, guests, required options and operands that may be missing.
-describe(argv) := {
-	"id": found.id, "group": found.entry.group, "tier": found.entry.tier, "inside": false, "guest": [],
-	"words": array.concat(found.words, plain),
-} if {
-	found := lookup(argv)
-	words := array.slice(argv, found.skip, count(argv))
-	not strings.any_prefix_match(words, "-")
+# describe returns id, group, tier, the words by kind as pairs [kind, word], the words that run
+# inside a guest, and whether the site described the command itself ("own").
+describe(argv) := read(lookup(argv))
+
+# read returns the description of an entry that lookup found. Most commands of tools need only the
+# first two forms. The third also knows dividers, guests, required options and operands that may be
+# missing; the last is how GNU programs read their words.
+read(found) := described(found, array.concat(found.words, plain), []) if {
+	not found.entry.gnu
+	not strings.any_prefix_match(found.rest, "-")
 	not found.entry.required
-	plain := exact(found.entry.operands, words)
-} else := {
-	"id": found.id, "group": found.entry.group, "tier": found.entry.tier, "inside": false, "guest": [],
-	"words": array.concat(found.words, array.concat(plain, parsed.values)),
-} if {
-	found := lookup(argv)
+	plain := exact(found.entry.operands, found.rest)
+} else := described(found, array.concat(found.words, array.concat(plain, parsed.values)), []) if {
+	not found.entry.gnu
 	not found.entry.required
 	not found.entry.divider
-	parsed := options_of(array.slice(argv, found.skip, count(argv)), found.entry.options)
+	parsed := options_of(found.rest, found.entry.options)
 	plain := exact(found.entry.operands, parsed.rest)
-} else := {
-	"id": found.id, "group": found.entry.group, "tier": found.entry.tier, "inside": object.get(found.entry, "guest", false), "guest": guest,
-	"words": array.concat(found.words, array.concat(arguments, parsed.values)),
-} if {
-	found := lookup(argv)
-	words := array.slice(argv, found.skip, count(argv))
-	end := divider(words, found.entry)
-	parsed := options_of(array.slice(words, 0, end), found.entry.options)
-	guest := guest_words(words, end, found.entry)
-	arguments := typed(found.entry.operands, array.concat(parsed.rest, after(words, end, found.entry)))
-	every needed in object.get(found.entry, "required", []) { needed in array.slice(words, 0, end + 1) }
+} else := described(found, words, guest) if {
+	not found.entry.gnu
+	end := divider(found.rest, found.entry)
+	parsed := options_of(array.slice(found.rest, 0, end), found.entry.options)
+	guest := guest_words(found.rest, end, found.entry)
+	given := array.concat(parsed.rest, after(found.rest, end, found.entry))
+	arguments := typed(found.entry.operands, given)
+	words := array.concat(found.words, array.concat(arguments, parsed.values))
+	before := array.slice(found.rest, 0, end + 1)
+	every needed in object.get(found.entry, "required", []) { needed in before }
+} else := described(found, words, []) if {
+	found.entry.gnu == true
+	words := gnu_words(found.rest, found.entry)
 }
+
+described(found, words, guest) := {
+	"id": found.id, "group": group(found.entry, words), "tier": found.entry.tier,
+	"inside": object.get(found.entry, "guest", false), "guest": guest, "words": words, "own": found.own,
+}
+
+# A program that reads files when it is given paths, and else its input, has a group for the latter.
+group(entry, words) := entry.bare if {
+	count([kind | some [kind, _] in words; kind in {"readpath", "stagepath"}]) == 0
+} else := entry.group
 
 # exact pairs operands with kinds where there is one word of its pattern for each kind.
 exact(kinds, words) := pairs if {
@@ -47,47 +59,108 @@ exact(kinds, words) := pairs if {
 	count(pairs) == count(words)
 }
 
-# options_of takes the options and their values out. Every word that begins with a hyphen is an option, exactly, and once. A value does
-# not begin with one, so what a word is depends only on the word before it.
-options_of(words, options) := {"values": values, "rest": [w | some i, w in words; not startswith(w, "-"); not i in taken]} if {
+# options_of takes the options and their values out. Every word that begins with a hyphen is an
+# option, exactly, and once. A value does not begin with one, so what a word is depends only on the
+# word before it. The value of a "switch" may be missing; it is 0 or 1.
+options_of(words, options) := {"values": values, "rest": rest} if {
 	at := [i | some i, w in words; startswith(w, "-")]
 	every i in at { options[words[i]] }
 	count(at) == count({words[i] | some i in at})
-	taken := {j | some i in at; options[words[i]] != "flag"; j := i + 1}
-	values := [[kind, words[i]] | some i in taken; not startswith(words[i], "-"); kind := options[words[i - 1]]; is(kind, words[i])]
+	taken := {j | some i in at; j := i + 1; takes(options[words[i]], nth(words, j))}
+	values := [[kind, words[i]] |
+		some i in taken
+		not startswith(words[i], "-")
+		kind := options[words[i - 1]]
+		is(kind, words[i])
+	]
 	count(values) == count(taken)
+	rest := [w | some i, w in words; not startswith(w, "-"); not i in taken]
 }
 
-# lookup finds the entry: of a program by its first word and as many of the next ones as name a sub-command, the longest first, of an API call
-# by the shape of its path. Few programs have sub-commands of more than one word; core/grammar/base.yaml says which.
-lookup(argv) := {"id": concat(" ", [argv[0], argv[1]]), "entry": entry, "skip": 2, "words": []} if {
-	entry := tables.commands[argv[0]][argv[1]]
-	entry.tier
+nth(list, i) := list[i] if {
+	i < count(list)
+} else := ""
+
+takes(kind, _) if not kind in {"flag", "switch"}
+
+takes("switch", next) if next in {"0", "1"}
+
+# lookup returns the entry of a command, the words that it leaves to be read, and those of an API
+# path. A program in "front" takes options before its sub-command and has other words for some
+# sub-commands.
+lookup(argv) := object.union(found, {"rest": array.slice(argv, found.skip, count(argv))}) if {
+	not tables.front[argv[0]]
+	found := entry_of(argv)
+} else := object.union(found, {"rest": rest}) if {
+	front := tables.front[argv[0]]
+	at := min({i | some i, w in argv; i > 0; not startswith(w, "-")} | {count(argv)})
+	before := array.slice(argv, 1, at)
+	tail := array.slice(argv, at, count(argv))
+	every w in [w | some w in before; at < count(argv)] { w in front.flags }
+	given := array.concat([argv[0]], [front_word(front, i, w) | some i, w in tail])
+	found := entry_of(given)
+	moved := [w | some w in before; front_stays(front, at, argv)]
+	rest := array.concat(array.slice(tail, found.skip - 1, count(tail)), moved)
+}
+
+front_word(front, i, w) := object.get(front.words[i], w, w) if {
+	front.words[i]
+} else := w
+
+# Options before the sub-command are read with the others where the program does so, and where there
+# is no sub-command.
+front_stays(front, _, _) if front.permutes == true
+
+front_stays(_, at, argv) if at == count(argv)
+
+# entry_of finds the entry of a program by its first word and as many of the next ones as name a
+# sub-command, the longest first, and the entry of an API call by the shape of its path. Few programs
+# have sub-commands of more than one word; "depth" in core/grammar/base.yaml says which. A site may add
+# programs, and sub-commands to programs of the grammar, but replaces none.
+entry_of(argv) := entry(concat(" ", [argv[0], argv[1]]), found, 2) if {
+	found := tables.commands[argv[0]][argv[1]]
+	found.tier
 	argv[1] != ""
 	not tables.depth[argv[0]]
-} else := {"id": concat(" ", [argv[0], argv[1], shape]), "entry": entry, "skip": 3, "words": segments} if {
-	method := commands(argv[0])[argv[1]]
+} else := object.union(entry(concat(" ", [argv[0], argv[1], shape]), found, 3), {"words": words}) if {
+	method := tables.commands[argv[0]][argv[1]]
 	method.api == true
 	shape := api_shape(argv[2])
-	entry := method.paths[shape]
-	segments := api_words(argv[2])
-	every pair in segments { is(pair[0], pair[1]) }
-} else := {"id": concat(" ", array.slice(argv, 0, n)), "entry": entry, "skip": n, "words": []} if {
-	n := max([m | some m in object.get(tables.depth, argv[0], [1, 2]); commands(argv[0])[sub(argv, m)].tier])
-	entry := commands(argv[0])[sub(argv, n)]
+	found := method.paths[shape]
+	words := api_words(argv[2])
+	every pair in words { is(pair[0], pair[1]) }
+} else := entry(concat(" ", array.slice(argv, 0, n)), found, n) if {
+	some_depth := object.get(tables.depth, argv[0], [2])
+	n := max([m | some m in some_depth; m > 1; tables.commands[argv[0]][sub(argv, m)].tier])
+	found := tables.commands[argv[0]][sub(argv, n)]
+} else := object.union(entry(concat(" ", array.slice(argv, 0, 2)), found, 2), {"own": true}) if {
+	found := data.site.binaries[argv[0]][sub(argv, 2)]
+	argv[1] != ""
+} else := entry(argv[0], found, 1) if {
+	found := tables.commands[argv[0]][""]
+	regex.match(`^[^ ]+$`, argv[0])
+} else := object.union(entry(argv[0], found, 1), {"own": true}) if {
+	not tables.commands[argv[0]]
+	found := data.site.binaries[argv[0]][""]
+	regex.match(`^[^ ]+$`, argv[0])
 }
 
-# A word with a space in it could look like two words of a key, and an empty one like none, so these are never part of one.
+entry(id, found, skip) := {"id": id, "entry": found, "skip": skip, "words": [], "own": false}
+
+# A word with a space in it could look like two words of a key, and an empty one like none, so these
+# are never part of a key.
 sub(argv, n) := concat(" ", array.slice(argv, 1, n)) if {
 	count(argv) >= n
 	every w in array.slice(argv, 0, n) { regex.match(`^[^ ]+$`, w) }
 }
 
-commands(binary) := tables.commands[binary]
+# commands returns the sub-commands of a program, of the grammar and of the site.
+commands(binary) := object.union(object.get(data.site.binaries, binary, {}), tables.commands[binary])
 
 commands(binary) := data.site.binaries[binary] if not tables.commands[binary]
 
-# divider is where "--" stands, or the end. An entry that does not take it has it refused as an option that it does not know.
+# divider returns where "--" stands, or the end. An entry that does not take it refuses it as an
+# option that it does not know.
 divider(words, entry) := min([i | some i, w in words; w == "--"]) if {
 	entry.divider == true
 	"--" in words
@@ -104,10 +177,19 @@ guest_words(words, end, entry) := array.slice(words, end + 1, count(words)) if {
 	not entry.guest
 }
 
-# typed pairs operands with kinds. The last kind may end in "?" (it may be missing) or "*" (any number, at least none).
-typed(kinds, given) := [[k, w] | some i, w in given; k := kind_at(kinds, i)] if {
+# typed pairs operands with kinds. The last kind may end in "?" (it may be missing) or "*" (any
+# number, at least none). A kind may be two, joined by "|": the first that fits is the word's.
+typed(kinds, given) := pairs if {
 	count(given) >= count([k | some k in kinds; not optional(k)])
-	every i, w in given { is(kind_at(kinds, i), w) }
+	pairs := [[first_of(kind_at(kinds, i), w), w] | some i, w in given]
+	count(pairs) == count(given)
+}
+
+first_of(kind, w) := kind if {
+	is(kind, w)
+} else := fits[0] if {
+	is_string(kind)
+	fits := [k | some k in split(kind, "|"); is(k, w)]
 }
 
 kind_at(kinds, i) := kinds[i] if {
@@ -126,7 +208,7 @@ optional(kind) if {
 	regex.match(`^.*[?*]$`, kind)
 }
 
-# is says whether a word is of a kind: a list of words, or the name of a pattern in the grammar.
+# is reports whether a word is of a kind: a list of words, or the name of a pattern in the grammar.
 is(kind, w) if {
 	is_array(kind)
 	w in kind
@@ -137,7 +219,9 @@ is(kind, w) if {
 	regex.match(tables.kinds[kind], w)
 }
 
-# An API path is known by its shape, in which the segment after a word such as nodes is a placeholder.
+is("switch", w) if w in {"0", "1"}
+
+# api_shape returns an API path with a placeholder for the segment after a word such as nodes.
 api_shape(path) := concat("/", [shown |
 	all := split(path, "/")
 	some i, _ in all

@@ -12,7 +12,7 @@ test_entry_of_two_words if described(["pct", "status", "101"]).id == "pct status
 test_entry_of_one_word if described(["uptime"]).id == "uptime"
 
 test_longest_sub_command_wins if {
-	described(["ip", "addr", "show", "dev", "vmbr0"]).id == "ip addr show dev"
+	described(["ip", "addr", "show", "dev", "vmbr0"]).id == "ip addr show"
 	described(["ip", "addr"]).id == "ip addr"
 	described(["pvenode", "task", "list"]).id == "pvenode task list"
 	described(["pvenode", "wakeonlan", "pve2"]).id == "pvenode wakeonlan"
@@ -54,7 +54,7 @@ test_value_of_an_option_is_never_an_option if {
 
 test_option_at_the_end_without_its_value_is_refused if not described(["pct", "shutdown", "101", "--timeout"])
 
-test_option_given_twice_is_refused if not described(["journalctl", "-u", "a", "-u", "b"])
+test_option_given_twice_is_refused if not described(["journalctl", "-n", "5", "-n", "6"])
 
 test_divider_only_where_the_entry_takes_it if {
 	not described(["pct", "status", "--", "101"])
@@ -70,9 +70,8 @@ test_required_options if {
 test_optional_and_repeated_operands if {
 	described(["zpool", "list"])
 	described(["zpool", "list", "rpool"])
-	not described(["zpool", "list", "rpool", "tank"])
+	not described(["zpool", "list", "rpool", "1tank"])
 	described(["cat", "/a", "/b", "/c"])
-	not described(["cat"])
 	described(["ps", "aux"])
 	not described(["ps", "auxe"])
 }
@@ -80,7 +79,7 @@ test_optional_and_repeated_operands if {
 # What the shortcuts of lookup rely on: only the programs under depth have sub-commands of more than one word.
 test_sub_commands_of_several_words_are_under_depth if {
 	every binary, subs in data.core.grammar.commands {
-		every sub, _ in subs { count(split(sub, " ")) + 1 <= max(object.get(data.core.grammar.depth, binary, [1, 2])) }
+		every sub, _ in subs { count(split(sub, " ")) + 1 <= max(object.get(data.core.grammar.depth, binary, [2])) }
 	}
 }
 
@@ -90,7 +89,7 @@ test_every_entry_is_whole if {
 		is_string(entry.group)
 		is_array(entry.operands)
 		is_object(entry.options)
-		every kind in entry.options { known(kind) }
+		every kind in entry.options { known(option_kind(kind)) }
 		every kind in entry.operands { known(plain(kind)) }
 	}
 	count(entries) > 60
@@ -110,16 +109,25 @@ entries contains e if {
 
 plain(kind) := trim_right(kind, "?*") if is_string(kind)
 
+option_kind(kind) := trim_right(kind, "?*") if is_string(kind)
+
+option_kind(kind) := kind if is_array(kind)
+
 plain(kind) := kind if is_array(kind)
 
 known("flag")
 
+known("switch")
+
 known(kind) if is_array(kind)
 
-known(kind) if data.core.grammar.kinds[kind]
+known(kind) if {
+	every k in split(kind, "|") { data.core.grammar.kinds[k] }
+}
 
 test_every_pattern_is_anchored if {
 	every name, p in data.core.grammar.kinds {
+		regex.is_valid(p)
 		startswith(p, "^")
 		endswith(p, "$")
 		not ends_in_newline(name, p)

@@ -92,10 +92,25 @@ problems contains sprintf("binaries/%s: %q is the name of a group, so a role tha
 	id in groups
 }
 
-problems contains sprintf("binaries/%s: is described by the core grammar and cannot be described again", [binary]) if {
-	some binary, _ in data.site.binaries
-	grammar.commands[binary]
+problems contains sprintf("binaries/%s/%s: is described by the core grammar and cannot be described again", [binary, sub]) if {
+	some binary, subs in data.site.binaries
+	some sub, _ in subs
+	redescribed(binary, sub)
 }
+
+# A site may add sub-commands to a program of the grammar, but none that the program could take for one
+# of the grammar: pct and ip complete abbreviations, and options and operands are not sub-commands.
+redescribed(binary, sub) if {
+	some known, _ in grammar.commands[binary]
+	startswith(known, sub)
+}
+
+redescribed(binary, sub) if {
+	grammar.commands[binary]
+	not regex.match(`^[A-Za-z]`, sub)
+}
+
+redescribed(binary, _) if count(grammar.commands[binary][""].operands) > 0
 
 problems contains sprintf("binaries/%s: runs other programs or text, which policy could not see", [binary]) if {
 	some binary, _ in data.site.binaries

@@ -29,7 +29,13 @@ test_each_mistake_is_named if {
 	every name in ["docker", "podman", "kubectl", "ncat", "setpriv", "pkexec", "machinectl", "systemd-nspawn", "lxc-start", "python3.13", "lua5.4"] {
 		said({"binaries": {name: {}}}, sprintf("binaries/%s: runs other programs", [name]))
 	}
-	said({"binaries": {"pct": {}}}, "binaries/pct: is described by the core grammar")
+	every binary, sub in {
+		"pct": "exec", "qm": "sto", "zpool": "list", "systemctl": "rest", "df": "x", "cat": "x", "ip": "-b",
+		"pvesh": "", "journalctl": "-f",
+	} {
+		text := sprintf("binaries/%s/%s: is described by the core grammar", [binary, sub])
+		said({"binaries": {binary: {sub: {"group": "own", "tier": "red", "operands": [], "options": {}}}}}, text)
+	}
 	said({"binaries": {"env": {}}}, "binaries/env: runs other programs")
 	said({"binaries": {"/opt/x": {}}}, "by one word without a folder")
 	said({"binaries": {"x": {"": {"group": "read", "tier": "green", "operands": ["thing"], "options": {}}}}}, "there is no kind of word \"thing\"")
