@@ -119,10 +119,10 @@ lock: plugins build/caponier
 lock-current: plugins
 	@for m in build/plugins/*.wasm; do grep -q "sha256:$$(sha256sum < $$m | cut -d ' ' -f 1)" plugins.lock || { echo "plugins.lock is not of $$m: make lock, and review the difference"; exit 1; }; done
 
-docs: build/caponier plugins
-	build/caponier --config config.toml tools --markdown > docs/tools.md
-docs-current: build/caponier plugins
-	@build/caponier --config config.toml tools --markdown | diff -u docs/tools.md - || { echo "docs/tools.md is not current: make docs"; exit 1; }
+docs:
+	$(GO) run ./test/toolsdoc > docs/tools.md
+docs-current:
+	@$(GO) run ./test/toolsdoc | diff -u docs/tools.md - || { echo "docs/tools.md is not current: make docs"; exit 1; }
 
 bench: all modules
 	$(GO) test -run '^$$' -bench . -benchmem ./test/bench ./host/policy/... ./host/sandbox ./host/remote

@@ -40,9 +40,9 @@ var rooms = map[string][]string{
 	"host/approval":       {"host/gate", "host/plaintext", "host/trusted"},
 	"host/audit":          {"host/gate", "host/plaintext", "host/trusted"},
 	// the packages whose interfaces it implements
-	"host/store":  {"host/gate", "host/approval", "host/blob", "host/egress", "host/trusted"},
-	"host/plugin":         {"host/gate", "host/plaintext"},
-	"host/identity":       {"host/gate", "host/trusted", "sdk/abi"},
+	"host/store":    {"host/gate", "host/approval", "host/blob", "host/egress", "host/trusted"},
+	"host/plugin":   {"host/gate", "host/plaintext"},
+	"host/identity": {"host/gate", "host/trusted", "sdk/abi"},
 	"host/config": {
 		"host/trusted",
 		"host/gate",
@@ -62,10 +62,10 @@ var rooms = map[string][]string{
 	},
 	"host/cmd/caponier":        {"host/", "policies"},
 	"host/cmd/caponier/hangup": {},
-	"host/front/fronttest": {"host/gate"},
-	"host/front/http":      {"host/gate", "host/fair", "host/front/mcp", "host/observe"},
-	"host/front/mcp":       {"host/gate", "host/fair", "host/observe", "host/plaintext", "sdk/abi"},
-	"host/observe":         {"host/gate"},
+	"host/front/fronttest":     {"host/gate"},
+	"host/front/http":          {"host/gate", "host/fair", "host/front/mcp", "host/observe"},
+	"host/front/mcp":           {"host/gate", "host/fair", "host/observe", "host/plaintext", "sdk/abi"},
+	"host/observe":             {"host/gate"},
 
 	"policies":                 {},
 	"sdk":                      {"sdk/abi", "sdk/internal/imports"},
@@ -81,6 +81,7 @@ var rooms = map[string][]string{
 	"test/bench":               {"host/", "policies", "test/"},
 	"test/conformance":         {"sdk", "host/"},
 	"test/conformance/":        {"sdk"},
+	"test/toolsdoc":            {"host/"},
 	"test/demo":                {"test/pvelab"},
 	"test":                     {},
 }

@@ -50,16 +50,19 @@ type Tool struct {
 	ValidateOutput func(structured any) error
 }
 
-// Param is one argument of a tool, read once from its input schema.
+// Param is one argument of a tool, read once from its input schema. Fields that the schema does not
+// have are zero.
 type Param struct {
-	Name, Description string
-	Type              string // boolean integer number string array object
-	Target            string // x-caponier-target, or ""
-	Confirm, Required bool
-	Enum              []string
-	Default           any
-	Min, Max          *float64
-	MaxLength         int // of a string; 0 for none
+	Name, Title, Description string
+	Type                     string // boolean integer number string array object; "" for several
+	Items                    string // type of the items of an array
+	Target                   string // x-caponier-target, of the argument or of its items
+	Confirm, Required        bool
+	Enum                     []string
+	Pattern                  string
+	Default                  any
+	Min, Max                 *float64
+	MaxLength                int // of a string, in characters; 0 for none
 }
 
 // CommandText is an argument that holds command text.

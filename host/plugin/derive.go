@@ -17,55 +17,46 @@ import (
 
 const maxPath = 4096
 
-// derive finds what a call acts on. A value that could be written in another way is refused, not
-// repaired: policy compares these texts.
-func derive(marks []target, args map[string]any) (gate.Targets, []gate.CommandText, error) {
+// derive returns what a call acts on. A value that could be written in another way is an error and is
+// not repaired: policy compares these texts.
+func derive(params []gate.Param, args map[string]any) (t gate.Targets,
+	commands []gate.CommandText, err error) {
 	found := map[string][]string{}
-	var commands []gate.CommandText
-	for _, m := range marks {
-		v, given := args[m.arg]
-		if !given {
+	for _, p := range params {
+		v, given := args[p.Name]
+		if p.Target == "" || !given {
 			continue
 		}
-		values := []any{v}
-		if m.list {
+		values, list := []any{v}, p.Type == "array"
+		if list {
 			values, _ = v.([]any)
 		}
 		for i, v := range values {
-			arg := m.arg
-			if m.list {
-				arg = fmt.Sprintf("%s[%d]", m.arg, i)
+			arg := p.Name
+			if list {
+				arg = fmt.Sprintf("%s[%d]", p.Name, i)
 			}
-			if targetKinds[m.kind] == "commands" {
+			kind := targetKinds[p.Target]
+			if kind == "commands" {
 				text, ok := v.(string)
 				if !ok {
-					return gate.Targets{}, nil, fmt.Errorf("%s: must be a string", arg)
+					return t, nil, fmt.Errorf("%s: must be a string", arg)
 				}
-				commands = append(
-					commands,
-					gate.CommandText{Arg: arg, Text: text, Guest: m.kind == "guest_command"},
-				)
+				commands = append(commands,
+					gate.CommandText{Arg: arg, Text: text, Guest: p.Target == "guest_command"})
 				continue
 			}
-			form, err := canonical(m.kind, v)
+			form, err := canonical(p.Target, v)
 			if err != nil {
-				return gate.Targets{}, nil, fmt.Errorf("%s: %w", arg, err)
+				return t, nil, fmt.Errorf("%s: %w", arg, err)
 			}
-			found[targetKinds[m.kind]] = append(found[targetKinds[m.kind]], form)
+			found[kind] = append(found[kind], form)
 		}
 	}
 	set := func(kind string) []string { return sorted(found[kind]) }
-	return gate.Targets{
-		Nodes:    set("nodes"),
-		VMIDs:    set("vmids"),
-		Services: set("services"),
-		Hosts:    set("hosts"),
-		Paths: set(
-			"paths",
-		),
-		GuestPaths: set("guest_paths"),
-		LocalPaths: set("local_paths"),
-	}, commands, nil
+	return gate.Targets{Nodes: set("nodes"), VMIDs: set("vmids"), Services: set("services"),
+		Hosts: set("hosts"), Paths: set("paths"), GuestPaths: set("guest_paths"),
+		LocalPaths: set("local_paths")}, commands, nil
 }
 
 // canonical returns the one form of a target, or says why the value is not in it.
@@ -106,19 +97,8 @@ var (
 	hostForm = regexp.MustCompile(
 		`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`,
 	)
-	unitEnds = []string{
-		".service",
-		".socket",
-		".target",
-		".timer",
-		".mount",
-		".automount",
-		".device",
-		".swap",
-		".path",
-		".slice",
-		".scope",
-	}
+	unitEnds = strings.Fields(`.service .socket .target .timer .mount .automount .device .swap .path
+		.slice .scope`)
 )
 
 func nodeName(s string) error {

@@ -91,13 +91,10 @@ func TestCanonical(t *testing.T) {
 }
 
 func TestDerive(t *testing.T) {
-	marks := []target{
-		{"ids", "vmid", true},
-		{"node", "node", false},
-		{"cmd", "command", false},
-		{"steps", "guest_command", true},
-		{"url", "url", false},
-		{"host", "host", false},
+	marks := []gate.Param{
+		{Name: "ids", Target: "vmid", Type: "array"}, {Name: "node", Target: "node"},
+		{Name: "cmd", Target: "command"}, {Name: "steps", Target: "guest_command", Type: "array"},
+		{Name: "url", Target: "url"}, {Name: "host", Target: "host"}, {Name: "other"},
 	}
 	targets, texts, err := derive(marks, map[string]any{
 		"ids": []any{

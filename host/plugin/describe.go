@@ -198,11 +198,10 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 			`{"additionalProperties":false,"properties":{},"type":"object"}`,
 		)
 	}
-	marks, err := compileSchemas(t)
-	if err != nil {
+	if err := compileSchemas(t); err != nil {
 		return t, err
 	}
-	return t, declared(t, marks)
+	return t, declared(t)
 }
 
 const exampleCommands = `commands: name each entry of the command grammar that it runs, such as "pct start" or "pvesh get /nodes/{node}/status"`
@@ -214,8 +213,9 @@ func runsCommands(t *gate.Tool) bool {
 // declared checks what the tool says that it runs on nodes. Policy holds its operations to it; a
 // lock from before there were declarations is taken, so that it can be compared with a new one, and
 // what says nothing in it runs nothing.
-func declared(t *gate.Tool, marks []target) error {
-	text := slices.ContainsFunc(marks, func(m target) bool { return m.kind == "command" })
+func declared(t *gate.Tool) error {
+	isText := func(p gate.Param) bool { return p.Target == "command" }
+	text := slices.ContainsFunc(t.Params, isText)
 	switch any := slices.Contains(t.Commands, gate.CallersText); {
 	case len(t.Commands) == 0:
 		return nil

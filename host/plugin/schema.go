@@ -41,51 +41,44 @@ var targetKinds = map[string]string{
 	"remote_path": "paths", "guest_path": "guest_paths", "local_path": "local_paths",
 }
 
-// target is an argument that says what a call acts on.
-type target struct {
-	arg, kind string
-	list      bool
-}
-
 type linter struct {
 	root    map[string]any
 	closed  bool // objects must be; an output may have free keys
-	targets []target
+	marked  bool // something has an x-caponier mark
 	confirm string
 	costs   map[string]int // of $defs; 0 while being computed, which is how a cycle shows
 }
 
-// lintSchema checks a schema. It returns what the marks in it say.
-func lintSchema(raw json.RawMessage, input bool) (linter, error) {
-	l := linter{closed: input, costs: map[string]int{}}
+// lintSchema checks a schema against the rules for plugins.
+func lintSchema(raw json.RawMessage, input bool) error {
 	v, err := abi.Decode(raw, maxSchema)
 	if err != nil {
-		return l, err
+		return err
 	}
-	var ok bool
-	if l.root, ok = v.(map[string]any); !ok || l.root["type"] != "object" {
-		return l, errors.New(`the top must have "type":"object"`)
+	root, ok := v.(map[string]any)
+	l := linter{root: root, closed: input, costs: map[string]int{}}
+	if !ok || l.root["type"] != "object" {
+		return errors.New(`the top must have "type":"object"`)
 	}
 	for _, k := range slices.Sorted(maps.Keys(l.root)) {
 		if !slices.Contains(topKeywords, k) {
-			return l, fmt.Errorf("%s is not allowed at the top", k)
+			return fmt.Errorf("%s is not allowed at the top", k)
 		}
 	}
 	if s, ok := l.root["$schema"]; ok && s != "https://json-schema.org/draft/2020-12/schema" {
-		return l, fmt.Errorf("$schema is %v, this host reads draft 2020-12", s)
+		return fmt.Errorf("$schema is %v, this host reads draft 2020-12", s)
 	}
 	cost, err := l.schema("", l.root, 0)
-	if err == nil && cost > maxSchemaCost {
-		err = fmt.Errorf(
-			"has %d subschemas with every $ref written out, over the limit of %d",
-			cost,
-			maxSchemaCost,
-		)
+	switch {
+	case err != nil:
+		return err
+	case cost > maxSchemaCost:
+		return fmt.Errorf("has %d subschemas with every $ref written out, over the limit of %d", cost,
+			maxSchemaCost)
+	case !input && l.marked:
+		return errors.New("x-caponier marks are for input schemas")
 	}
-	if err == nil && !input && (len(l.targets) > 0 || l.confirm != "") {
-		err = errors.New("x-caponier marks are for input schemas")
-	}
-	return l, err
+	return nil
 }
 
 // schema walks one schema and returns its cost.
@@ -259,7 +252,7 @@ func (l *linter) marks(at string, s map[string]any) error {
 		case s["type"] != want:
 			return fmt.Errorf("%s: a target of kind %v must have the type %s", show(at), kind, want)
 		}
-		l.targets = append(l.targets, target{arg: parts[2], kind: name, list: item})
+		l.marked = true
 	}
 	if on, marked := s[confirmKey]; marked {
 		switch {
@@ -268,18 +261,15 @@ func (l *linter) marks(at string, s map[string]any) error {
 		case l.confirm != "":
 			return fmt.Errorf("%s: %s is already on %s", show(at), confirmKey, l.confirm)
 		}
-		l.confirm = parts[2]
+		l.confirm, l.marked = parts[2], true
 	}
 	return nil
 }
 
-func (l *linter) properties() map[string]any {
-	all, _ := l.root["properties"].(map[string]any)
-	return all
-}
-
+// property returns a property of the top.
 func (l *linter) property(name string) map[string]any {
-	p, _ := l.properties()[name].(map[string]any)
+	all, _ := l.root["properties"].(map[string]any)
+	p, _ := all[name].(map[string]any)
 	return p
 }
 

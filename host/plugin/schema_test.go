@@ -3,11 +3,13 @@ package plugin
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 func TestNewEntryRefuses(t *testing.T) {
@@ -123,7 +125,7 @@ func TestSchemaBombsAreRefused(t *testing.T) {
 		"a cycle of three":    {`{"type":"object","additionalProperties":false,"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/c"},"c":{"$ref":"#/$defs/a"}}}`, "refers to itself"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := lintSchema(json.RawMessage(c.schema), true); err == nil ||
+			if err := lintSchema(json.RawMessage(c.schema), true); err == nil ||
 				!strings.Contains(err.Error(), c.why) {
 				t.Errorf("got %v, want %q", err, c.why)
 			}
@@ -197,24 +199,48 @@ func TestValidateNamesTheArgument(t *testing.T) {
 	}
 }
 
+func TestParamsSayWhatTheSchemaSays(t *testing.T) {
+	var s jsonschema.Schema
+	if err := json.Unmarshal([]byte(`{"type":"object","required":["a"],"$defs":{"d":{"type":"integer",
+		"minimum":1,"title":"D"}},"properties":{
+		"a":{"type":"string","title":"T","description":"text","maxLength":9,"pattern":"^a$","enum":["x","y"],
+			"default":"x","x-caponier-target":"node"},
+		"b":{"type":"array","items":{"type":"integer","x-caponier-target":"vmid"}},
+		"c":{"type":"boolean","x-caponier-confirm":true},"d":{"$ref":"#/$defs/d","description":"own"},
+		"e":{"type":"number","maximum":2.5}}}`), &s); err != nil {
+		t.Fatal(err)
+	}
+	one, most := 1.0, 2.5
+	want := []gate.Param{
+		{Name: "a", Title: "T", Description: "text", Type: "string", MaxLength: 9, Pattern: "^a$",
+			Enum: []string{"x", "y"}, Default: "x", Target: "node", Required: true},
+		{Name: "b", Type: "array", Items: "integer", Target: "vmid"},
+		{Name: "c", Type: "boolean", Confirm: true},
+		{Name: "d", Title: "D", Description: "own", Type: "integer", Min: &one},
+		{Name: "e", Type: "number", Max: &most},
+	}
+	if got := params(&s); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
 // What explain finds wrong must be wrong for the validator, else its words would be lies; the
 // reverse may fall back to the rule's name.
 func FuzzValidate(f *testing.F) {
 	f.Add(`{"vmid":103,"paths":["/a",7],"limits":{"n":3},"ratio":1}`)
 	f.Add(`{"vmid":"103","command":"x","format":"yaml","mode":"1"}`)
 	tool := tool(f)
-	v, err := abi.Decode(tool.InputSchema, maxSchema)
+	schema, _, err := compile(tool.InputSchema)
 	if err != nil {
 		f.Fatal(err)
 	}
-	schema := v.(map[string]any)
 	f.Fuzz(func(t *testing.T, data string) {
 		v, err := abi.Decode([]byte(data), 1<<16)
 		args, ok := v.(map[string]any)
 		if err != nil || !ok {
 			return
 		}
-		why := explainer{schema}.explain(schema, args, "")
+		why := explain(schema, schema, args, "")
 		if err := tool.Validate(args); err == nil && why != "" {
 			t.Errorf("%s is valid, but explained as %q", data, why)
 		}

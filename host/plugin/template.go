@@ -87,27 +87,22 @@ func (t template) expand(args map[string]any) string {
 	return b.String()
 }
 
-// fillTexts is for prompts and resources, whose arguments come as texts: they may be texts and
-// whole numbers.
-func fillTexts(t *gate.Tool, marks linter) error {
+// fillTexts is for prompts and resources, whose arguments come as text: they can be strings and
+// integers.
+func fillTexts(t *gate.Tool) error {
 	numbers := map[string]bool{}
-	for name := range marks.properties() {
-		kind := marks.property(name)["type"]
-		if kind != "string" && kind != "integer" {
-			return fmt.Errorf(
-				"argument %s of a %s must have the type string or integer",
-				name,
-				t.Kind,
-			)
+	for _, p := range t.Params {
+		if p.Type != "string" && p.Type != "integer" {
+			return fmt.Errorf("argument %s of a %s must have the type string or integer", p.Name, t.Kind)
 		}
-		numbers[name] = kind == "integer"
+		numbers[p.Name] = p.Type == "integer"
 	}
 	t.Texts = func(given map[string]string) map[string]any {
 		args := make(map[string]any, len(given))
 		for k, v := range given {
 			args[k] = v
-			if n, err := strconv.ParseInt(v, 10, 64); numbers[k] && err == nil &&
-				strconv.FormatInt(n, 10) == v {
+			n, err := strconv.ParseInt(v, 10, 64)
+			if numbers[k] && err == nil && strconv.FormatInt(n, 10) == v {
 				args[k] = n
 			}
 		}
@@ -117,23 +112,20 @@ func fillTexts(t *gate.Tool, marks linter) error {
 }
 
 // fillTemplate is for resources: the arguments in their URI are those of their schema, all of them,
-// and each is needed.
-func fillTemplate(t *gate.Tool, marks linter) error {
+// and each is required.
+func fillTemplate(t *gate.Tool) error {
 	form, err := parseTemplate(t.URI)
 	if err != nil {
 		return err
 	}
-	required, _ := marks.root["required"].([]any)
 	for _, name := range form.names {
-		if marks.property(name) == nil || !slices.Contains(required, any(name)) {
-			return fmt.Errorf(
-				"uri %q: {%s} is not among the required properties of input_schema",
-				t.URI,
-				name,
-			)
+		required := func(p gate.Param) bool { return p.Name == name && p.Required }
+		if !slices.ContainsFunc(t.Params, required) {
+			return fmt.Errorf("uri %q: {%s} is not among the required properties of input_schema", t.URI,
+				name)
 		}
 	}
-	if len(marks.properties()) != len(form.names) {
+	if len(t.Params) != len(form.names) {
 		return errors.New("input_schema: a resource has the arguments of its uri and no others")
 	}
 	if len(form.names) > 0 {

@@ -217,53 +217,40 @@ func (h *host) look(
 	return readings
 }
 
-// lookArgs are the arguments with which a tool reads about targets: for each guest, or else for
-// each node, and nothing for a tool that takes neither.
+// lookArgs returns the arguments with which a tool reads about targets: one set for each guest, or
+// else for each node. It returns none for a tool that takes neither, or that requires more.
 func lookArgs(tool *gate.Tool, t gate.Targets) (all [][]byte) {
-	var schema struct {
-		Properties map[string]struct {
-			Type   string `json:"type"`
-			Target string `json:"x-caponier-target"`
-		} `json:"properties"`
-		Required []string `json:"required"`
-	}
-	if json.Unmarshal(tool.InputSchema, &schema) != nil {
-		return nil
-	}
-	guest, node := "", ""
-	for name, p := range schema.Properties {
-		switch p.Target {
-		case "vmid":
-			guest = name
-		case "node":
-			node = name
+	var guest, node gate.Param
+	for _, p := range tool.Params {
+		switch {
+		case p.Type == "array":
+		case p.Target == "vmid":
+			guest = p
+		case p.Target == "node":
+			node = p
 		}
 	}
 	var sets []map[string]any
 	switch {
-	case guest != "":
+	case guest.Name != "":
 		for _, id := range t.VMIDs {
-			set := map[string]any{guest: id}
-			if n, err := strconv.ParseInt(id, 10, 64); err == nil &&
-				schema.Properties[guest].Type == "integer" {
-				set[guest] = n
+			set := map[string]any{guest.Name: id}
+			if n, err := strconv.ParseInt(id, 10, 64); err == nil && guest.Type == "integer" {
+				set[guest.Name] = n
 			}
-			if node != "" && len(t.Nodes) == 1 {
-				set[node] = t.Nodes[0]
+			if node.Name != "" && len(t.Nodes) == 1 {
+				set[node.Name] = t.Nodes[0]
 			}
 			sets = append(sets, set)
 		}
-	case node != "":
+	case node.Name != "":
 		for _, n := range t.Nodes {
-			sets = append(sets, map[string]any{node: n})
+			sets = append(sets, map[string]any{node.Name: n})
 		}
 	}
 	for _, set := range sets {
-		missing := slices.ContainsFunc(
-			schema.Required,
-			func(name string) bool { _, has := set[name]; return !has },
-		)
-		if data, err := json.Marshal(set); err == nil && !missing {
+		lacks := func(p gate.Param) bool { return p.Required && set[p.Name] == nil }
+		if data, err := json.Marshal(set); err == nil && !slices.ContainsFunc(tool.Params, lacks) {
 			all = append(all, data)
 		}
 	}

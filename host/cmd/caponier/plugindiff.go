@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -15,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// change is one difference between two versions of a plugin. Wider says that more is possible than
-// before, that policy sees less, or that a client would ask its user less often: somebody must want
+// change is one difference between two versions of a plugin. Wider means that more is possible than
+// before, that policy sees less, or that a client would ask its user less often: a reviewer must want
 // that.
 type change struct {
 	Plugin string `json:"plugin"`
@@ -29,9 +30,12 @@ type change struct {
 
 func pluginDiff(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "diff OLD NEW", Short: "Say what an upgrade newly imports, acts on, accepts or claims; exit 3 when it widens", Args: cobra.ExactArgs(2),
-		Long: "OLD and NEW are locks or modules (*.wasm). When NEW is a module, only the plugin of its name is compared. A line marked ! widens: more is possible " +
-			"than before, policy sees less, or a client would ask its user less often.",
+		Use:   "diff OLD NEW",
+		Short: "Show what an upgrade newly imports, acts on, accepts or claims; exit 3 when it widens",
+		Args:  cobra.ExactArgs(2),
+		Long: "OLD and NEW are locks or modules (*.wasm). When NEW is a module, only the plugin of its\n" +
+			"name is compared. A line marked ! widens: more is possible than before, policy sees\n" +
+			"less, or a client would ask its user less often.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			old, err := entries(cmd.Context(), args[0])
 			if err != nil {
@@ -42,10 +46,8 @@ func pluginDiff(g *global) *cobra.Command {
 				return failed(err)
 			}
 			if strings.HasSuffix(args[1], ".wasm") {
-				maps.DeleteFunc(
-					old,
-					func(name string, _ plugin.Entry) bool { _, has := now[name]; return !has },
-				)
+				gone := func(name string, _ plugin.Entry) bool { _, has := now[name]; return !has }
+				maps.DeleteFunc(old, gone)
 			}
 			changes, err := compare(old, now)
 			if err != nil {
@@ -85,41 +87,30 @@ func showChanges(w io.Writer, changes []change, wider, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(map[string]any{"changes": changes, "wider": wider})
 	}
-	if len(changes) == 0 {
-		_, err := fmt.Fprintln(w, "nothing changes")
-		return err
-	}
 	for _, c := range changes {
-		mark := " "
-		if c.Wider {
-			mark = "!"
-		}
-		at := c.Plugin
-		if c.Item != "" {
-			at += " " + c.Item
-		}
+		mark := map[bool]string{true: "!", false: " "}[c.Wider]
+		at := strings.TrimSpace(c.Plugin + " " + c.Item)
 		fmt.Fprintf(w, "%s %s: %s: %s → %s\n", mark, at, c.What, shown(c.Old), shown(c.New))
 	}
 	verdict := "nothing widens"
-	if wider {
-		verdict = "the lines marked ! widen what is possible, or hide something from policy or from the user"
+	if len(changes) == 0 {
+		verdict = "nothing changes"
+	} else if wider {
+		verdict = "the lines marked ! widen what is possible, or hide something from policy or the user"
 	}
 	_, err := fmt.Fprintln(w, verdict)
 	return err
 }
 
 func shown(v any) string {
-	if v == nil {
+	text, err := json.Marshal(v)
+	if err != nil || string(text) == "null" {
 		return "(none)"
-	}
-	text, err := abi.Encode(v)
-	if err != nil {
-		return fmt.Sprint(v)
 	}
 	return string(text)
 }
 
-// compare lists what is different, plugin by plugin and tool by tool.
+// compare lists the differences, plugin by plugin and tool by tool.
 func compare(old, now map[string]plugin.Entry) ([]change, error) {
 	all := []change{}
 	for _, name := range union(old, now) {
@@ -134,13 +125,11 @@ func compare(old, now map[string]plugin.Entry) ([]change, error) {
 			continue
 		case !had:
 			say("", "is new", nil, b.Version, true)
-		case a.Digest == b.Digest:
-			// what the locks say of it may differ all the same, and that is what is served
-		case a.Version == b.Version:
+		case a.Digest != b.Digest && a.Version == b.Version:
 			say("", "other code under the same version", a.Digest, b.Digest, false)
-		default:
+		case a.Version != b.Version:
 			say("", "version", a.Version, b.Version, false)
-		}
+		} // locks can differ in what they say of the same module, and that is what is served
 		sets(a.Imports, b.Imports, func(x, y any) { say("", "module imports", x, y, y != nil) })
 		before, err := items(a, had)
 		if err != nil {
@@ -156,23 +145,10 @@ func compare(old, now map[string]plugin.Entry) ([]change, error) {
 			case y == nil:
 				say(id, "is gone", x.Title, nil, false)
 			case x == nil:
-				say(
-					id,
-					"is new",
-					nil,
-					map[string]any{
-						"title":    y.Title,
-						"imports":  list(y.Imports),
-						"commands": list(y.Commands),
-						"targets":  list(y.TargetKinds),
-						"runs":     y.Runs,
-					},
-					true,
-				)
+				say(id, "is new", nil, map[string]any{"title": y.Title, "imports": y.Imports,
+					"commands": y.Commands, "targets": y.TargetKinds, "runs": y.Runs}, true)
 			default:
-				if err := tools(x, y, func(what string, x, y any, wider bool) { say(id, what, x, y, wider) }); err != nil {
-					return nil, fmt.Errorf("plugin %s, %s: %w", name, id, err)
-				}
+				compareTools(x, y, func(what string, x, y any, wider bool) { say(id, what, x, y, wider) })
 			}
 		}
 	}
@@ -193,146 +169,103 @@ func items(e plugin.Entry, there bool) (map[string]*gate.Tool, error) {
 
 type notice func(what string, old, now any, wider bool)
 
-func tools(a, b *gate.Tool, say notice) error {
+func compareTools(a, b *gate.Tool, say notice) {
 	sets(a.Imports, b.Imports, func(x, y any) { say("imports", x, y, y != nil) })
 	sets(a.Commands, b.Commands, func(x, y any) { say("commands", x, y, y != nil) })
-	for _, h := range []struct {
-		what     string
-		old, now bool
-		// when it changes: what it may do grows, or what it admits shrinks; a client asks its user
-		// by these
-		wider bool
-	}{
-		{"hint read_only", a.Hints.ReadOnly, b.Hints.ReadOnly, true},
-		{"hint destructive", a.Hints.Destructive, b.Hints.Destructive, true},
-		{"hint open_world", a.Hints.OpenWorld, b.Hints.OpenWorld, true},
-		{"hint idempotent", a.Hints.Idempotent, b.Hints.Idempotent, b.Hints.Idempotent},
-	} {
-		if h.old != h.now {
-			say(h.what, h.old, h.now, h.wider)
+	differ := func(what string, x, y any, wider bool) {
+		if !reflect.DeepEqual(x, y) {
+			say(what, x, y, wider)
 		}
 	}
-	if a.Budget != b.Budget {
-		say("budget", a.Budget.String(), b.Budget.String(), b.Budget > a.Budget)
-	}
-	for _, text := range [][3]string{{"uri", a.URI, b.URI}, {"title", a.Title, b.Title}, {"description", a.Description, b.Description}, {"runs", a.Runs, b.Runs}} {
-		if text[1] != text[2] {
-			say(text[0], text[1], text[2], text[0] == "uri")
+	// A client asks its user by the hints: a change means that the tool does more or admits less.
+	differ("hint read_only", a.Hints.ReadOnly, b.Hints.ReadOnly, true)
+	differ("hint destructive", a.Hints.Destructive, b.Hints.Destructive, true)
+	differ("hint open_world", a.Hints.OpenWorld, b.Hints.OpenWorld, true)
+	differ("hint idempotent", a.Hints.Idempotent, b.Hints.Idempotent, b.Hints.Idempotent)
+	differ("budget", a.Budget.String(), b.Budget.String(), b.Budget > a.Budget)
+	differ("uri", a.URI, b.URI, true)
+	differ("title", a.Title, b.Title, false)
+	differ("description", a.Description, b.Description, false)
+	differ("runs", a.Runs, b.Runs, false)
+	compareParams(a, b, say, differ)
+	differ("output_schema", tree(a.OutputSchema), tree(b.OutputSchema), false) // it grants nothing
+}
+
+// compareParams compares arguments. A difference that is not known to narrow counts as wider, above
+// all a changed target.
+func compareParams(a, b *gate.Tool, say, differ notice) {
+	old, now := byName(a.Params), byName(b.Params)
+	oldRest, nowRest := tree(a.InputSchema), tree(b.InputSchema)
+	for _, name := range union(old, now) {
+		x, had := old[name]
+		y, has := now[name]
+		at, before, after := "argument "+name, property(oldRest, name), property(nowRest, name)
+		if !had || !has {
+			say(at, before, after, has || x.Target != "" || x.Confirm)
+			continue
 		}
+		differ(at+": type", x.Type, y.Type, true)
+		differ(at+": x-caponier-target", or(x.Target), or(y.Target), true)
+		differ(at+": x-caponier-confirm", x.Confirm, y.Confirm, true)
+		differ(at+": required", x.Required, y.Required, !y.Required)
+		more := func(e string) bool { return !slices.Contains(x.Enum, e) }
+		differ(at+": enum", list(x.Enum), list(y.Enum),
+			x.Enum != nil && (y.Enum == nil || slices.ContainsFunc(y.Enum, more)))
+		differ(at+": pattern", or(x.Pattern), or(y.Pattern), x.Pattern != "")
+		differ(at+": default", x.Default, y.Default, true)
+		differ(at+": minimum", or(x.Min), or(y.Min), x.Min != nil && (y.Min == nil || *y.Min < *x.Min))
+		differ(at+": maximum", or(x.Max), or(y.Max), x.Max != nil && (y.Max == nil || *y.Max > *x.Max))
+		differ(at+": maxLength", or(x.MaxLength), or(y.MaxLength),
+			x.MaxLength > 0 && (y.MaxLength == 0 || y.MaxLength > x.MaxLength))
+		differ(at+": title", x.Title, y.Title, false)
+		differ(at+": description", x.Description, y.Description, false)
+		for _, k := range strings.Fields("type x-caponier-target x-caponier-confirm enum pattern " +
+			"default minimum maximum maxLength title description") {
+			delete(before, k)
+			delete(after, k)
+		}
+		differ(at+": other rules", before, after, true)
 	}
-	in, err := trees(a.InputSchema, b.InputSchema)
-	if err != nil {
-		return fmt.Errorf("input_schema: %w", err)
+	differ("$defs", oldRest["$defs"], nowRest["$defs"], true)
+}
+
+func byName(params []gate.Param) map[string]gate.Param {
+	all := map[string]gate.Param{}
+	for _, p := range params {
+		all[p.Name] = p
 	}
-	schemas("argument", in[0], in[1], say)
-	if a.OutputSchema == nil && b.OutputSchema == nil {
+	return all
+}
+
+// tree decodes a schema of a checked lock; nil is an empty one.
+func tree(raw json.RawMessage) map[string]any {
+	v, _ := abi.Decode(raw, 1<<20)
+	t, _ := v.(map[string]any)
+	return t
+}
+
+func property(schema map[string]any, name string) map[string]any {
+	all, _ := schema["properties"].(map[string]any)
+	p, _ := all[name].(map[string]any)
+	return p
+}
+
+// or returns nil for a zero value, and otherwise what a pointer points to.
+func or[T comparable](v T) any {
+	var zero T
+	if p := reflect.ValueOf(v); v == zero {
+		return nil
+	} else if p.Kind() == reflect.Pointer {
+		return p.Elem().Interface()
+	}
+	return v
+}
+
+func list(words []string) any {
+	if words == nil {
 		return nil
 	}
-	out, err := trees(a.OutputSchema, b.OutputSchema)
-	if err != nil {
-		return fmt.Errorf("output_schema: %w", err)
-	}
-	// what comes back grants nothing
-	schemas(
-		"result",
-		out[0],
-		out[1],
-		func(what string, x, y any, _ bool) { say(what, x, y, false) },
-	)
-	return nil
-}
-
-func trees(raws ...json.RawMessage) (all []map[string]any, err error) {
-	for _, raw := range raws {
-		tree := map[string]any{}
-		if raw != nil {
-			v, err := abi.Decode(raw, 1<<20)
-			if err != nil {
-				return nil, err
-			}
-			tree, _ = v.(map[string]any)
-		}
-		all = append(all, tree)
-	}
-	return all, nil
-}
-
-// schemas compares two schemas keyword by keyword. Whatever is not known to narrow counts as wider,
-// above all a changed target mark.
-func schemas(at string, a, b map[string]any, say notice) {
-	for _, k := range union(a, b) {
-		x, y := a[k], b[k]
-		old, wasMap := x.(map[string]any)
-		now, isMap := y.(map[string]any)
-		switch {
-		case shown(x) == shown(y):
-		case (k == "properties" || k == "$defs") && (wasMap || x == nil) && (isMap || y == nil):
-			for _, name := range union(old, now) {
-				o, had := old[name].(map[string]any)
-				n, has := now[name].(map[string]any)
-				switch {
-				case !had:
-					say(at+" "+name, nil, n, true)
-				case !has:
-					say(
-						at+" "+name,
-						o,
-						nil,
-						o["x-caponier-target"] != nil || o["x-caponier-confirm"] != nil,
-					)
-				default:
-					schemas(at+" "+name, o, n, say)
-				}
-			}
-		case k == "items" && wasMap && isMap:
-			schemas(at+" items", old, now, say)
-		case k == "required" || k == "enum":
-			words := func(v any) (texts []string) {
-				values, _ := v.([]any)
-				for _, e := range values {
-					texts = append(texts, shown(e))
-				}
-				return texts
-			}
-			wider := x != nil && y == nil
-			sets(words(x), words(y), func(gone, added any) {
-				wider = wider ||
-					x != nil && (k == "enum" && added != nil || k == "required" && gone != nil)
-			})
-			say(at+": "+k, x, y, wider)
-		default:
-			say(at+": "+k, x, y, loosens(k, x, y))
-		}
-	}
-}
-
-// loosens says whether a changed keyword accepts more than before, or may.
-func loosens(keyword string, old, now any) bool {
-	up := 1.0
-	switch keyword {
-	case "title", "description", "examples", "deprecated":
-		return false
-	case "minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties":
-		up = -1
-		fallthrough
-	case "maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties":
-		x, had := num(old)
-		y, has := num(now)
-		return had && (!has || y*up > x*up)
-	case "pattern", "const", "format", "multipleOf", "uniqueItems":
-		return old != nil // a new one narrows; two different ones are beyond comparing
-	}
-	return true
-}
-
-func num(v any) (float64, bool) {
-	switch n := v.(type) {
-	case int64:
-		return float64(n), true
-	case float64:
-		return n, true
-	}
-	return 0, false
+	return words
 }
 
 // sets reports each word of one list alone: as old when it is gone, as new when it was added.
@@ -347,14 +280,6 @@ func sets(old, now []string, say func(gone, added any)) {
 			say(nil, w)
 		}
 	}
-}
-
-func list(words []string) []any {
-	values := []any{}
-	for _, w := range words {
-		values = append(values, w)
-	}
-	return values
 }
 
 func union[V any](a, b map[string]V) []string {

@@ -11,7 +11,7 @@ import (
 )
 
 func toolsCommand(g *global) *cobra.Command {
-	var checksum, markdown bool
+	var checksum bool
 	cmd := &cobra.Command{
 		Use: "tools", Short: "List the tools of the lock as this principal may see them", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -31,15 +31,6 @@ func toolsCommand(g *global) *cobra.Command {
 			principal, err := h.cfg.Caller()
 			if err != nil {
 				return err
-			}
-			if markdown {
-				return failed(
-					writeToolsDoc(
-						cmd.OutOrStdout(),
-						h.tools,
-						func(t *gate.Tool) gate.Tier { return h.tier(cmd.Context(), principal, t) },
-					),
-				)
 			}
 			type row struct {
 				Name        string          `json:"name"`
@@ -112,13 +103,10 @@ func toolsCommand(g *global) *cobra.Command {
 		},
 	}
 	g.narrowing(cmd)
-	cmd.Flags().BoolVar(&markdown, "markdown", false, "print docs/tools.md")
 	cmd.Flags().
 		BoolVar(&checksum, "checksum", false, "print a checksum of the whole lock, to pin it elsewhere")
-	for _, whole := range []string{"markdown", "checksum"} {
-		for _, part := range []string{"toolsets", "tools", "exclude-tools", "read-only"} {
-			cmd.MarkFlagsMutuallyExclusive(whole, part) // a part of the list has neither
-		}
+	for _, part := range []string{"toolsets", "tools", "exclude-tools", "read-only"} {
+		cmd.MarkFlagsMutuallyExclusive("checksum", part) // it is of the whole lock
 	}
 	return cmd
 }

@@ -1,7 +1,6 @@
 package load
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -295,21 +294,13 @@ func domainOf(path string) domain {
 // argument returns the scalar types that the tools of the lock declare for an argument.
 func (v *values) argument(name string) (kinds []string, known bool) {
 	for _, t := range v.inventory.Tools {
-		var schema struct {
-			Properties map[string]struct {
-				Type any `json:"type"`
-			} `json:"properties"`
-		}
-		if json.Unmarshal(t.InputSchema, &schema) != nil {
-			return nil, false
-		}
-		p, has := schema.Properties[name]
-		kind, single := p.Type.(string)
-		if has && !single {
-			return nil, false
-		}
-		if has {
-			kinds = append(kinds, kind)
+		for _, p := range t.Params {
+			if p.Name == name && p.Type == "" { // of several types
+				return nil, false
+			}
+			if p.Name == name {
+				kinds = append(kinds, p.Type)
+			}
 		}
 	}
 	slices.Sort(kinds)
