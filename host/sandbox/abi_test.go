@@ -58,8 +58,8 @@ func TestTheABIIsDataNotesAndOperations(t *testing.T) {
 // TestEveryOperationGoesThroughTheDoor checks that each operation of the ABI is journaled before it
 // is executed, and is not executed when it is refused or when its intent cannot be written.
 func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
-	if missing := slices.DeleteFunc(abi.Operations(), func(n string) bool { return requests[n] != "" }); len(
-		missing) > 0 {
+	known := func(name string) bool { return requests[name] != "" }
+	if missing := slices.DeleteFunc(abi.Operations(), known); len(missing) > 0 {
 		t.Fatalf("operations without a request here: %v", missing)
 	}
 	for _, name := range abi.Operations() {
@@ -150,8 +150,8 @@ func TestAnEndedCallIsAnsweredWithAStatus(t *testing.T) {
 	}
 }
 
-// TestReEntry calls the same plugin again, many deep, while an instance waits for an operation: each
-// call has an instance of its own.
+// TestReEntry calls the same plugin again, many deep, while an instance waits for an operation:
+// each call has an instance of its own.
 func TestReEntry(t *testing.T) {
 	h := newHost(t, Options{MaxInstances: 64}) // one principal has a quarter of them
 	tool := h.add(asker("stage", requests["stage"]).bytes())
@@ -229,27 +229,30 @@ func TestPointersAndLengths(t *testing.T) {
 		call []byte
 		want string
 	}{
-		"output from memory":                           {op(c32(8), c32(n), callf(0), 0x1a, c32(0)), okJSON},
+		"output from memory": {
+			op(c32(8), c32(n), callf(0), 0x1a, c32(0)), okJSON,
+		},
 		"output from beyond memory":                    {status(c32(65536), c32(1), callf(0)), "4"},
 		"output of no bytes at the end of memory":      {status(c32(65536), c32(0), callf(0)), "5"},
 		"output that begins in and ends out of memory": {status(c32(65535), c32(2), callf(0)), "4"},
 		"output of 0xffffffff bytes":                   {status(c32(8), c32(-1), callf(0)), "4"},
 		"output at 0xffffffff":                         {status(c32(-1), c32(1), callf(0)), "4"},
 		"output that wraps around to 0":                {status(c32(-8), c32(16), callf(0)), "4"},
-		"input to beyond memory":                       {status(c32(65530), c32(100), callf(1)), "4"},
-		"input of 0xffffffff bytes":                    {status(c32(0), c32(-1), callf(1)), "4"},
-		"a request from beyond memory":                 {status(c32(65536), c32(9), callf(2)), "9"},
-		"a request that wraps around":                  {status(c32(-1), c32(-1), callf(2)), "9"},
-		"a request of no bytes":                        {status(c32(0), c32(0), callf(2)), "9"},
-		"a response to beyond memory":                  {status(c32(65535), c32(2), callf(3)), "4"},
-		"dirty upper halves":                           {op(extend(8), extend(n), callf(0), 0x1a, c32(0)), okJSON},
+		"input to beyond memory": {
+			status(c32(65530), c32(100), callf(1)), "4",
+		},
+		"input of 0xffffffff bytes":    {status(c32(0), c32(-1), callf(1)), "4"},
+		"a request from beyond memory": {status(c32(65536), c32(9), callf(2)), "9"},
+		"a request that wraps around":  {status(c32(-1), c32(-1), callf(2)), "9"},
+		"a request of no bytes":        {status(c32(0), c32(0), callf(2)), "9"},
+		"a response to beyond memory":  {status(c32(65535), c32(2), callf(3)), "4"},
+		"dirty upper halves":           {op(extend(8), extend(n), callf(0), 0x1a, c32(0)), okJSON},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Options{})
 			a := h.call(
 				h.add(module{memory: []byte{1, 1, 1, 1}, imports: imports, call: c.call}.bytes()),
-				object{},
-			)
+				object{})
 			want(t, a, "")
 			if string(a.Output.JSON) != c.want {
 				t.Errorf("gave %s, want %s", a.Output.JSON, c.want)
@@ -278,7 +281,10 @@ func TestInstancesReachNoFileOrSocket(t *testing.T) {
 	if !bytes.Contains(out, []byte("github.com/tetratelabs/wazero.NewRuntimeWithConfig")) {
 		t.Fatal("the symbols do not even name wazero")
 	}
-	for _, bad := range []string{"wazero/imports/", "wazero/experimental/sock.", "wazero/experimental/sysfs.", "wazero.NewFSConfig", "sysfs.DirFS", "sysfs.NewTCPListenerFile"} {
+	for _, bad := range []string{
+		"wazero/imports/", "wazero/experimental/sock.", "wazero/experimental/sysfs.",
+		"wazero.NewFSConfig", "sysfs.DirFS", "sysfs.NewTCPListenerFile",
+	} {
 		for line := range bytes.Lines(out) {
 			if bytes.Contains(line, []byte(bad)) {
 				t.Errorf("%s is linked: %s", bad, line)

@@ -32,8 +32,8 @@ func load(wasm []byte, granted []string, memoryMax int64) (*meter.Module, []byte
 		return nil, nil, err
 	}
 	if needs := int64(m.Pages()) * meter.PageSize; needs > memoryMax {
-		return nil, nil, fmt.Errorf("the module needs %d KiB of memory at once; its limit is %d KiB "+
-			"(sandbox.memory_max)", needs>>10, memoryMax>>10)
+		return nil, nil, fmt.Errorf("the module needs %d KiB of memory at once; its limit is %d "+
+			"KiB (sandbox.memory_max)", needs>>10, memoryMax>>10)
 	}
 	rewritten, err := m.Rewrite()
 	return m, rewritten, err

@@ -64,20 +64,21 @@ func BenchmarkCall(b *testing.B) {
 				}
 			})
 		}
-		for name, m := range map[string]func([]byte) []byte{"raw": nil, "closeOnContext": nil, "rewritten": func(w []byte) []byte {
+		rewrite := func(w []byte) []byte {
 			_, r, err := load(w, abi.Operations(), 64<<20)
 			if err != nil {
 				b.Fatal(err)
 			}
 			return r
-		}} {
+		}
+		ways := map[string]func([]byte) []byte{
+			"raw": nil, "closeOnContext": nil, "rewritten": rewrite,
+		}
+		for name, m := range ways {
 			b.Run(fmt.Sprintf("reused/%s/%dKiB", name, n>>10), func(b *testing.B) {
 				call := reused(b, goModule(b, "echo"), m, name == "closeOnContext")
-				input := []byte(
-					fmt.Sprintf(
-						`{"abi":1,"kind":"tool","name":"echo","args":{"text":%q},"call":{"id":"x"},"nodes":[]}`,
-						text),
-				)
+				input := fmt.Appendf(nil, `{"abi":1,"kind":"tool","name":"echo",`+
+					`"args":{"text":%q},"call":{"id":"x"},"nodes":[]}`, text)
 				defer cpu(b)()
 				for b.Loop() {
 					call(input)

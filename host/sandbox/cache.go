@@ -27,8 +27,8 @@ const (
 // out where functions begin: a flipped bit there would be jumped to. A file is kept under a name
 // that holds the digest of the rewritten module (and so of the module and of the rewriter) and a
 // checksum of the file; a file that does not match its name is deleted. wazero reads and writes in
-// a directory of this process's own, into which only checked files are linked. A checksum is enough,
-// since it is for accidents: an account that can forge a file could forge its digest too.
+// a directory of this process's own, into which only checked files are linked. A checksum is
+// enough, since it is for accidents: an account that can forge a file could forge its digest too.
 type cache struct {
 	wazero.CompilationCache
 	dir, work string // the second is where wazero reads and writes

@@ -206,8 +206,8 @@ func (c *call) run(ctx context.Context, in *instance, f api.Function) (code uint
 	case c.exit != nil:
 		return 0, broken(codeExit, "the plugin exited with code %d%s", *c.exit, c.firstLine())
 	case err != nil && in.memory.quota.refused:
-		return 0, broken(codeMemory, "the running calls of this principal have all the memory that "+
-			"they may have together, %d MiB: call again when fewer run", 4*in.memory.max>>20)
+		return 0, broken(codeMemory, "the running calls of this principal have all the memory "+
+			"that they may have together, %d MiB: call again when fewer run", 4*in.memory.max>>20)
 	case err != nil && (in.memory.refused || bytes.Contains(c.stderr, []byte("out of memory"))):
 		return 0, broken(codeMemory, "the plugin ran out of its %d MiB of memory "+
 			"(sandbox.memory_max)", in.memory.max>>20)
@@ -281,8 +281,9 @@ func (c *call) respond(status uint32, v any) uint32 {
 		status, b = statusUnknown, []byte(`{"code":"bad_response","message":`+
 			`"the operation was done, but its response is not JSON"}`)
 	case len(b) > maxResponse:
-		status, b = statusUnknown, fmt.Appendf(nil, `{"code":"bad_response","message":"the operation`+
-			` was done, but its response has %d bytes, and at most %d can be read"}`, len(b), maxResponse)
+		status, b = statusUnknown, fmt.Appendf(nil, `{"code":"bad_response","message":"the `+
+			`operation was done, but its response has %d bytes, and at most %d can be read"}`,
+			len(b), maxResponse)
 	}
 	c.resp, c.respAt = b, 0
 	return status
@@ -302,31 +303,35 @@ func (c *call) note(n *int, read func() ([]byte, bool)) (text []byte, ok bool) {
 	return text, true
 }
 
-func (c *call) writeLog(ctx context.Context, level int32, read func() ([]byte, bool)) {
-	line, ok := c.note(&c.notes.Logs, read)
+func (c *call) writeLog(ctx context.Context, mem api.Memory, a arguments) uint32 {
+	line, ok := c.note(&c.notes.Logs, func() ([]byte, bool) {
+		return c.take(mem, a.i32(1), min(a.i32(2), maxNote))
+	})
 	if !ok {
-		return
+		return 0
 	}
 	c.charge(4 * len(line)) // to clean it
-	level = min(max(level, int32(slog.LevelDebug)), int32(slog.LevelError))
+	level := min(max(int32(a.i32(0)), int32(slog.LevelDebug)), int32(slog.LevelError))
 	text := clean(string(line), maxNote)
 	c.meanwhile(ctx, func() {
 		c.log.write(slog.Level(level), "plugin log", c.of, text)
 		c.door.Log(int(level), text)
 	})
+	return 0
 }
 
-func (c *call) progress(ctx context.Context, read func() ([]byte, bool)) {
+func (c *call) progress(ctx context.Context, mem api.Memory, a arguments) uint32 {
 	var p struct {
 		Done    float64 `json:"done"`
 		Total   float64 `json:"total"`
 		Message string  `json:"message"`
 	}
 	_, ok := c.note(&c.notes.Progress, func() ([]byte, bool) {
-		note, ok := read()
+		note, ok := c.take(mem, a.i32(0), min(a.i32(1), maxNote+1))
 		return note, ok && len(note) <= maxNote && abi.DecodeInto(note, maxNote, &p) == nil
 	})
 	if ok {
 		c.meanwhile(ctx, func() { c.door.Progress(p.Done, p.Total, clean(p.Message, 500)) })
 	}
+	return 0
 }

@@ -40,8 +40,8 @@ func goModule(t testing.TB, name string) []byte {
 
 var builds sync.Map // by name
 
-// compileCache keeps compiled modules from one test run to the next. Compiling one of megabytes takes
-// seconds, ten times as long under the race detector, and only tests of compiling need it.
+// compileCache keeps compiled modules from one test run to the next. Compiling one of megabytes
+// takes seconds, ten times as long under the race detector, and only tests of compiling need it.
 const compileCache = "../../build/cache"
 
 // host is a door with a real sandbox; everything else is faked.
@@ -176,7 +176,7 @@ func toolOf(wasm []byte) *gate.Tool {
 		Imports:  abi.Operations(),
 		Budget:   10 * time.Second,
 		Validate: func(map[string]any) error { return nil },
-		Derive:   func(map[string]any) (gate.Targets, []gate.CommandText, error) { return gate.Targets{}, nil, nil },
+		Derive:   func(map[string]any) (t gate.Targets, c []gate.CommandText, err error) { return },
 	}
 }
 

@@ -33,26 +33,91 @@ func TestHostileModulesEndOnlyTheirCall(t *testing.T) {
 		code  string
 		says  string // in the error
 	}{
-		"unreachable is a trap":                             {module{call: op(0x00)}, "plugin_trap", "unreachable"},
-		"division by zero is a trap":                        {module{call: op(c32(1), c32(0), 0x6d)}, "plugin_trap", "divide by zero"},
-		"a load outside memory is a trap":                   {module{call: op(c32(-4), 0x28, 2, 0)}, "plugin_trap", "out of bounds"},
-		"an indirect call outside the table is a trap":      {module{table: []byte{1, 0x70, 0, 1}, call: op(c32(7), 0x11, 0, 0)}, "plugin_trap", "table"},
-		"recursion without end is a trap":                   {module{more: [][]byte{body(callf(3))}, call: op(callf(3), c32(0))}, "plugin_trap", "stack overflow"},
-		"proc_exit is an exit":                              {module{imports: []imported{{module: wasiModule, name: "proc_exit"}}, call: op(c32(3), callf(0), c32(0))}, "plugin_exit", "code 3"},
-		"memory that cannot grow, then a trap":              {module{memory: []byte{1, 0, 1}, call: op(c32(2000), 0x40, 0, 0x1a, 0x00)}, "plugin_memory", "memory_max"},
-		"a loop without end is stopped":                     {module{call: spinCall}, "budget", "budget"},
-		"a loop that calls nothing but grows is stopped":    {module{call: op(0x03, 0x40, c32(0), 0x40, 0, 0x1a, 0x0c, 0, 0x0b, 0x00)}, "budget", "budget"},
-		"exponential calls without a loop are stopped":      {module{more: exponential(3), call: op(callf(3), c32(0))}, "budget", "budget"},
-		"a loop of a very long straight body is stopped":    {module{call: op(0x03, 0x40, longBody, 0x0c, 0, 0x0b, 0x00)}, "budget", "budget"},
-		"filling memory again and again is stopped":         {module{memory: []byte{1, 1, 0x80, 8, 0x80, 8}, call: op(0x03, 0x40, c32(0), c32(1), c32(1<<26), 0xfc, 11, 0, 0x0c, 0, 0x0b, 0x00)}, "budget", "budget"},
-		"copying memory again and again is stopped":         {module{memory: []byte{1, 1, 0x80, 8, 0x80, 8}, call: op(0x03, 0x40, c32(0), c32(1), c32(1<<26-1), 0xfc, 10, 0, 0, 0x0c, 0, 0x0b, 0x00)}, "budget", "budget"},
-		"sleeping past the budget is stopped":               {sleeper(), "budget", "budget"},
-		"reading input in a loop is stopped":                {module{imports: []imported{{module: abiModule, name: "input_read"}}, call: op(0x03, 0x40, c32(0), c32(65536), callf(0), 0x1a, 0x0c, 0, 0x0b, 0x00)}, "budget", "budget"},
-		"random bytes in a loop are stopped":                {module{memory: []byte{1, 1, 0x80, 8, 0x80, 8}, imports: []imported{{module: wasiModule, name: "random_get"}}, call: op(0x03, 0x40, c32(0), c32(1<<26), callf(0), 0x1a, 0x0c, 0, 0x0b, 0x00)}, "budget", "budget"},
-		"a code that the ABI does not know is a broken ABI": {module{imports: []imported{output}, call: op(ok(), 0x1a, c32(7))}, "plugin_protocol", "returned 7"},
-		"no output is a broken ABI":                         {module{call: c32(0)}, "plugin_protocol", "0 bytes"},
-		"output that is not JSON is a broken ABI":           {module{imports: []imported{output}, call: op(c32(9), c32(5), callf(0), 0x1a, c32(0))}, "plugin_protocol", "JSON"},
-		"too much output is a broken ABI":                   {module{imports: []imported{output}, call: op(0x03, 0x40, c32(0), c32(65536), callf(0), 0x45, 0x0d, 0, 0x0b, c32(0))}, "plugin_protocol", "more than 16777216 bytes"},
+		"unreachable is a trap": {module{call: op(0x00)}, "plugin_trap", "unreachable"},
+		"division by zero is a trap": {
+			module{call: op(c32(1), c32(0), 0x6d)}, "plugin_trap", "divide by zero",
+		},
+		"a load outside memory is a trap": {
+			module{call: op(c32(-4), 0x28, 2, 0)}, "plugin_trap", "out of bounds",
+		},
+		"an indirect call outside the table is a trap": {
+			module{table: []byte{1, 0x70, 0, 1}, call: op(c32(7), 0x11, 0, 0)}, "plugin_trap",
+			"table",
+		},
+		"recursion without end is a trap": {
+			module{more: [][]byte{body(callf(3))}, call: op(callf(3), c32(0))}, "plugin_trap",
+			"stack overflow",
+		},
+		"proc_exit is an exit": {
+			module{
+				imports: []imported{{module: wasiModule, name: "proc_exit"}},
+				call:    op(c32(3), callf(0), c32(0)),
+			},
+			"plugin_exit", "code 3",
+		},
+		"memory that cannot grow, then a trap": {
+			module{memory: []byte{1, 0, 1}, call: op(c32(2000), 0x40, 0, 0x1a, 0x00)},
+			"plugin_memory", "memory_max",
+		},
+		"a loop without end is stopped": {module{call: spinCall}, "budget", "budget"},
+		"a loop that calls nothing but grows is stopped": {
+			module{call: op(0x03, 0x40, c32(0), 0x40, 0, 0x1a, 0x0c, 0, 0x0b, 0x00)}, "budget",
+			"budget",
+		},
+		"exponential calls without a loop are stopped": {
+			module{more: exponential(3), call: op(callf(3), c32(0))}, "budget", "budget",
+		},
+		"a loop of a very long straight body is stopped": {
+			module{call: op(0x03, 0x40, longBody, 0x0c, 0, 0x0b, 0x00)}, "budget", "budget",
+		},
+		"filling memory again and again is stopped": {
+			module{
+				memory: []byte{1, 1, 0x80, 8, 0x80, 8},
+				call: op(0x03, 0x40, c32(0), c32(1), c32(1<<26), 0xfc, 11, 0, 0x0c, 0, 0x0b,
+					0x00),
+			},
+			"budget", "budget",
+		},
+		"copying memory again and again is stopped": {
+			module{
+				memory: []byte{1, 1, 0x80, 8, 0x80, 8},
+				call: op(0x03, 0x40, c32(0), c32(1), c32(1<<26-1), 0xfc, 10, 0, 0, 0x0c, 0, 0x0b,
+					0x00),
+			},
+			"budget", "budget",
+		},
+		"sleeping past the budget is stopped": {sleeper(), "budget", "budget"},
+		"reading input in a loop is stopped": {
+			module{
+				imports: []imported{{module: abiModule, name: "input_read"}},
+				call:    op(0x03, 0x40, c32(0), c32(65536), callf(0), 0x1a, 0x0c, 0, 0x0b, 0x00),
+			},
+			"budget", "budget",
+		},
+		"random bytes in a loop are stopped": {
+			module{
+				memory:  []byte{1, 1, 0x80, 8, 0x80, 8},
+				imports: []imported{{module: wasiModule, name: "random_get"}},
+				call:    op(0x03, 0x40, c32(0), c32(1<<26), callf(0), 0x1a, 0x0c, 0, 0x0b, 0x00),
+			},
+			"budget", "budget",
+		},
+		"a code that the ABI does not know is a broken ABI": {
+			module{imports: []imported{output}, call: op(ok(), 0x1a, c32(7))}, "plugin_protocol",
+			"returned 7",
+		},
+		"no output is a broken ABI": {module{call: c32(0)}, "plugin_protocol", "0 bytes"},
+		"output that is not JSON is a broken ABI": {
+			module{imports: []imported{output}, call: op(c32(9), c32(5), callf(0), 0x1a, c32(0))},
+			"plugin_protocol", "JSON",
+		},
+		"too much output is a broken ABI": {
+			module{
+				imports: []imported{output},
+				call:    op(0x03, 0x40, c32(0), c32(65536), callf(0), 0x45, 0x0d, 0, 0x0b, c32(0)),
+			},
+			"plugin_protocol", "more than 16777216 bytes",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Options{CacheDir: compileCache}) // one has a very long body

@@ -23,7 +23,7 @@ func (a arguments) i32(i int) uint32 { return uint32(a[i]) }
 // hostFunc is an import. The result of do is ignored when the import has none.
 type hostFunc struct {
 	params, results string // value types, one byte each
-	do              func(ctx context.Context, c *call, mem api.Memory, a arguments) uint32
+	do              func(c *call, ctx context.Context, mem api.Memory, a arguments) uint32
 }
 
 // Value types of imports.
@@ -36,39 +36,22 @@ const (
 // hostFuncs returns all the imports that exist, by module and name. Others cannot be linked.
 func hostFuncs() map[string]map[string]hostFunc {
 	v1 := map[string]hostFunc{
-		"input_len": {noArgs, i, func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 {
-			return uint32(len(c.input))
-		}},
-		"resp_len": {noArgs, i, func(_ context.Context, c *call, _ api.Memory, _ arguments) uint32 {
-			return uint32(len(c.resp))
-		}},
-		"input_read": {ii, i, func(_ context.Context, c *call, m api.Memory, a arguments) uint32 {
-			return c.give(m, a, c.input, &c.inputAt)
-		}},
-		"resp_read": {ii, i, func(_ context.Context, c *call, m api.Memory, a arguments) uint32 {
-			return c.give(m, a, c.resp, &c.respAt)
-		}},
-		"output_write": {ii, i, outputWrite},
-		"log": {iii, noArgs, func(ctx context.Context, c *call, m api.Memory, a arguments) uint32 {
-			c.writeLog(ctx, int32(a.i32(0)), func() ([]byte, bool) {
-				return c.take(m, a.i32(1), min(a.i32(2), maxNote))
-			})
-			return 0
-		}},
-		"progress": {ii, noArgs, func(ctx context.Context, c *call, m api.Memory, a arguments) uint32 {
-			c.progress(ctx, func() ([]byte, bool) {
-				return c.take(m, a.i32(0), min(a.i32(1), maxNote+1))
-			})
-			return 0
-		}},
+		"input_len":    {noArgs, i, (*call).inputLen},
+		"resp_len":     {noArgs, i, (*call).respLen},
+		"input_read":   {ii, i, (*call).inputRead},
+		"resp_read":    {ii, i, (*call).respRead},
+		"output_write": {ii, i, (*call).outputWrite},
+		"log":          {iii, noArgs, (*call).writeLog},
+		"progress":     {ii, noArgs, (*call).progress},
 	}
 	for _, name := range abi.Operations() {
-		v1[name] = hostFunc{ii, i, func(ctx context.Context, c *call, m api.Memory, a arguments) uint32 {
-			request, ok := c.take(m, a.i32(0), min(a.i32(1), abi.MaxRequest+1))
-			return c.operate(ctx, name, request, ok)
-		}}
+		v1[name] = hostFunc{ii, i,
+			func(c *call, ctx context.Context, mem api.Memory, a arguments) uint32 {
+				request, ok := c.take(mem, a.i32(0), min(a.i32(1), abi.MaxRequest+1))
+				return c.operate(ctx, name, request, ok)
+			}}
 	}
-	tick := func(ctx context.Context, c *call, _ api.Memory, _ arguments) uint32 {
+	tick := func(c *call, ctx context.Context, _ api.Memory, _ arguments) uint32 {
 		c.tick(ctx)
 		return meter.Quantum
 	}
@@ -81,14 +64,14 @@ func hostFuncs() map[string]map[string]hostFunc {
 
 // register makes the host modules of a runtime. Every import ends an instance whose time is up,
 // before and after its work.
-func register(ctx context.Context, rt wazero.Runtime, modules map[string]map[string]hostFunc) error {
-	for module, funcs := range modules {
+func register(ctx context.Context, rt wazero.Runtime, all map[string]map[string]hostFunc) error {
+	for module, funcs := range all {
 		b := rt.NewHostModuleBuilder(module)
 		for name, f := range funcs {
 			fn := func(ctx context.Context, mod api.Module, stack []uint64) {
 				c := ctx.Value(callKey{}).(*call)
 				c.check(ctx)
-				r := f.do(ctx, c, mod.Memory(), stack)
+				r := f.do(c, ctx, mod.Memory(), stack)
 				c.settle(ctx)
 				if f.results != "" {
 					stack[0] = uint64(r)
@@ -127,7 +110,23 @@ func (c *call) give(mem api.Memory, a arguments, data []byte, at *int) uint32 {
 	return uint32(n)
 }
 
-func outputWrite(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
+func (c *call) inputLen(context.Context, api.Memory, arguments) uint32 {
+	return uint32(len(c.input))
+}
+
+func (c *call) respLen(context.Context, api.Memory, arguments) uint32 {
+	return uint32(len(c.resp))
+}
+
+func (c *call) inputRead(_ context.Context, mem api.Memory, a arguments) uint32 {
+	return c.give(mem, a, c.input, &c.inputAt)
+}
+
+func (c *call) respRead(_ context.Context, mem api.Memory, a arguments) uint32 {
+	return c.give(mem, a, c.resp, &c.respAt)
+}
+
+func (c *call) outputWrite(_ context.Context, mem api.Memory, a arguments) uint32 {
 	view, ok := mem.Read(a.i32(0), a.i32(1))
 	switch {
 	case !ok:

@@ -41,9 +41,9 @@ func dirty(args []uint64, params string) (out []uint64) {
 }
 
 // FuzzImports calls each import with any memory and any arguments. It must not panic, except to end
-// the instance. What reaches the door is exactly what stood in the memory before the call; the upper
-// halves of arguments do not matter; a status is one that docs/abi.md has; text is harmless; and
-// only named ranges of memory are written to.
+// the instance. What reaches the door is exactly what stood in the memory before the call; the
+// upper halves of arguments do not matter; a status is one that docs/abi.md has; text is harmless;
+// and only named ranges of memory are written to.
 func FuzzImports(f *testing.F) {
 	all := map[string]hostFunc{}
 	for modName, funcs := range hostFuncs() {
@@ -92,7 +92,7 @@ func FuzzImports(f *testing.F) {
 			c.turn.scheduler = c.env.scheduler
 			defer func() { memory = slices.Clone(view) }()
 			defer func() { ended = recover() }()
-			return fn.do(t.Context(), c, in.mod.Memory(), args), nil, r, nil
+			return fn.do(c, t.Context(), in.mod.Memory(), args), nil, r, nil
 		}
 		result, ended, door, memory := once(args)
 		if ended != nil && ended != errExited && ended != errOver {

@@ -168,8 +168,8 @@ func TestARefusedGrowthIsForgotten(t *testing.T) {
 	}
 }
 
-// TestTheLargestMemoryIsThrownAwayToo is about 4 GiB, whose size wazero returns as 0: it looked like
-// a memory that had not grown.
+// TestTheLargestMemoryIsThrownAwayToo is about 4 GiB, whose size wazero returns as 0: it looked
+// like a memory that had not grown.
 func TestTheLargestMemoryIsThrownAwayToo(t *testing.T) {
 	if err := (Options{MemoryMax: 4 << 30}).Validate(); err == nil {
 		t.Error("memory of 4 GiB may be configured")
@@ -235,9 +235,7 @@ func TestInitialisationIsDoneOnceAndKept(t *testing.T) {
 // response.
 func asker(name, request string) module {
 	imports := []imported{
-		output,
-		{module: abiModule, name: name},
-		{module: abiModule, name: "resp_len"},
+		output, {module: abiModule, name: name}, {module: abiModule, name: "resp_len"},
 		{module: abiModule, name: "resp_read"},
 	}
 	// the status as a digit at 2048
@@ -251,9 +249,7 @@ func asker(name, request string) module {
 		0x3a,
 		0,
 		0,
-		c32(
-			2047,
-		),
+		c32(2047),
 		c32('['),
 		0x3a,
 		0,
@@ -290,11 +286,20 @@ func asker(name, request string) module {
 }
 
 var requests = map[string]string{
-	"ssh_exec": `{"node":"pve1","argv":["true"]}`, "ssh_script": `{"node":"pve1","script":"true"}`, "stage": `{"node":"pve1"}`,
-	"sftp_stat": `{"node":"pve1","path":"/x"}`, "sftp_list": `{"node":"pve1","path":"/x"}`, "sftp_read": `{"node":"pve1","path":"/x"}`,
-	"sftp_write": `{"node":"pve1","path":"/x","text":"a"}`, "sftp_get": `{"node":"pve1","path":"/x","local":"y"}`, "sftp_put": `{"node":"pve1","path":"/x","local":"y"}`,
-	"sftp_remove": `{"node":"pve1","path":"/x"}`, "http_request": `{"method":"GET","url":"https://example.com"}`, "blob_write": `{"name":"n","mime":"text/plain","text":"a"}`,
-	"blob_read": `{"blob":"b"}`, "ask": `{"key":"k","message":"m","schema":{}}`,
+	"ssh_exec":     `{"node":"pve1","argv":["true"]}`,
+	"ssh_script":   `{"node":"pve1","script":"true"}`,
+	"stage":        `{"node":"pve1"}`,
+	"sftp_stat":    `{"node":"pve1","path":"/x"}`,
+	"sftp_list":    `{"node":"pve1","path":"/x"}`,
+	"sftp_read":    `{"node":"pve1","path":"/x"}`,
+	"sftp_write":   `{"node":"pve1","path":"/x","text":"a"}`,
+	"sftp_get":     `{"node":"pve1","path":"/x","local":"y"}`,
+	"sftp_put":     `{"node":"pve1","path":"/x","local":"y"}`,
+	"sftp_remove":  `{"node":"pve1","path":"/x"}`,
+	"http_request": `{"method":"GET","url":"https://example.com"}`,
+	"blob_write":   `{"name":"n","mime":"text/plain","text":"a"}`,
+	"blob_read":    `{"blob":"b"}`,
+	"ask":          `{"key":"k","message":"m","schema":{}}`,
 }
 
 func TestStatusesOfOperations(t *testing.T) {
@@ -303,12 +308,20 @@ func TestStatusesOfOperations(t *testing.T) {
 		err     error
 		want    string
 	}{
-		"a failure is 1":                {requests["ssh_exec"], &gate.OpError{Code: "denied", Message: "m", Outcome: gate.Failed}, `[1,{"code":"denied","message":"m"}]`},
-		"an unknown outcome is 3":       {requests["ssh_exec"], &gate.OpError{Code: "lost", Message: "m", Outcome: gate.Unknown}, `[3,{"code":"lost","message":"m"}]`},
-		"an unknown field is 4":         {`{"node":"pve1","argv":["true"],"host":"10.0.0.1"}`, nil, `[4,`},
-		"a node that is not known is 4": {`{"node":"elsewhere","argv":["true"]}`, nil, `[4,{"field":"node"`},
-		"no JSON is 4":                  {`}`, nil, `[4,`},
-		"an empty request is 4":         {``, nil, `[4,`},
+		"a failure is 1": {
+			requests["ssh_exec"], &gate.OpError{Code: "denied", Message: "m", Outcome: gate.Failed},
+			`[1,{"code":"denied","message":"m"}]`,
+		},
+		"an unknown outcome is 3": {
+			requests["ssh_exec"], &gate.OpError{Code: "lost", Message: "m", Outcome: gate.Unknown},
+			`[3,{"code":"lost","message":"m"}]`,
+		},
+		"an unknown field is 4": {`{"node":"pve1","argv":["true"],"host":"10.0.0.1"}`, nil, `[4,`},
+		"a node that is not known is 4": {
+			`{"node":"elsewhere","argv":["true"]}`, nil, `[4,{"field":"node"`,
+		},
+		"no JSON is 4":          {`}`, nil, `[4,`},
+		"an empty request is 4": {``, nil, `[4,`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Options{})
@@ -361,8 +374,7 @@ func TestPointerAbuse(t *testing.T) {
 				a := h.call(
 					h.add(
 						module{
-							imports: []imported{output, {modName, name}},
-							call:    op(calls, empty),
+							imports: []imported{output, {modName, name}}, call: op(calls, empty),
 						}.bytes(),
 					),
 					object{},
@@ -496,8 +508,7 @@ func TestPluginGetsTheRenderingOfParsedTextForGuests(t *testing.T) {
 		Tool: &gate.Tool{}, Args: gate.Args{JSON: []byte("{}")},
 		Commands: []gate.Command{
 			{Arg: "command", Guest: true, Lowered: parsed, Rendered: "'ls' 'x'"},
-			{Arg: "raw", Guest: true},
-			{Arg: "node", Lowered: parsed, Rendered: "'df'"},
+			{Arg: "raw", Guest: true}, {Arg: "node", Lowered: parsed, Rendered: "'df'"},
 		},
 	}})
 	if err != nil || !strings.Contains(string(input), `"rendered":{"command":"'ls' 'x'"}`) {
@@ -521,7 +532,11 @@ func TestRunAfterCloseIsRefused(t *testing.T) {
 func TestCloseWaitsForTheCallThatRuns(t *testing.T) {
 	h := newHost(t, Options{})
 	release, asked := make(chan struct{}), make(chan struct{})
-	h.execute = func(gate.Question) (gate.Result, error) { close(asked); <-release; return gate.Result{}, nil }
+	h.execute = func(gate.Question) (gate.Result, error) {
+		close(asked)
+		<-release
+		return gate.Result{}, nil
+	}
 	tool := h.add(asker("stage", requests["stage"]).bytes())
 	done, closed := make(chan gate.Answer, 1), make(chan error, 1)
 	go func() { done <- h.call(tool, object{}) }()

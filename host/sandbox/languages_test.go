@@ -64,26 +64,67 @@ func TestModulesOfFourLanguagesBehaveTheSame(t *testing.T) {
 		"text comes back as it went in": {
 			args: object{"do": "echo", "text": odd}, gives: object{"text": odd},
 		},
-		"no text is no text": {
-			args: object{"do": "echo", "text": ""}, gives: object{"text": ""},
+		"no text is no text": {args: object{"do": "echo", "text": ""}, gives: object{"text": ""}},
+		"64 KiB come back": {
+			args:  object{"do": "echo", "text": strings.Repeat("0123456789abcdeß", 4096)},
+			gives: object{"text": strings.Repeat("0123456789abcdeß", 4096)},
 		},
-		"64 KiB come back":                     {args: object{"do": "echo", "text": strings.Repeat("0123456789abcdeß", 4096)}, gives: object{"text": strings.Repeat("0123456789abcdeß", 4096)}},
-		"a mebibyte is given":                  {args: object{"do": "big", "n": 1 << 20}, gives: object{"text": strings.Repeat("x", 1<<20)}},
-		"an operation is done":                 {args: object{"do": "exec", "text": odd}, execute: answer(object{"exit": -3, "stdout": odd, "stderr": "", "truncated": false}, nil), executed: []string{"ssh_exec"}, gives: object{"exit": -3.0, "stdout": odd}},
-		"an operation is refused":              {args: object{"do": "exec"}, decide: deny, code: 1, fails: [2]string{"refused", "not that: " + odd}},
-		"an operation fails":                   {args: object{"do": "exec"}, execute: answer(nil, &gate.OpError{Code: "unreachable", Message: odd, Outcome: gate.Failed}), executed: []string{"ssh_exec"}, code: 1, fails: [2]string{"unreachable", odd}},
-		"an operation's outcome is unknown":    {args: object{"do": "exec"}, execute: answer(nil, &gate.OpError{Code: "lost", Message: "gone", Outcome: gate.Unknown}), executed: []string{"ssh_exec"}, code: 1, fails: [2]string{"lost", "gone"}},
-		"a node that is not there":             {args: object{"do": "elsewhere"}, code: 1, fails: [2]string{"bad_request", "inventory"}},
-		"a question waits":                     {args: object{"do": "ask"}, execute: answer(nil, gate.ErrPending), executed: []string{"ask"}, code: 1, fails: [2]string{"pending", "waiting"}},
-		"a question is answered":               {args: object{"do": "ask"}, execute: answer(object{"action": "accept", "content": object{}}, nil), executed: []string{"ask"}, gives: object{"action": "accept"}},
-		"a tool fails in its own words":        {args: object{"do": "fail", "text": odd}, code: 1, fails: [2]string{"teapot", odd}},
-		"arguments that make no sense":         {args: object{"do": 5}, code: 2, fails: [2]string{"bad_input", ""}},
-		"notes are counted":                    {args: object{"do": "notes"}, gives: object{}, notes: gate.Notes{Logs: 1, Progress: 1}},
-		"nothing is left from the call before": {args: object{"do": "count"}, gives: object{"n": 42.0}},
-		"a trap breaks the call":               {args: object{"do": "trap"}, broken: "plugin_trap"},
-		"a loop without end is stopped":        {args: object{"do": "spin"}, broken: "budget"},
-		"memory has an end":                    {args: object{"do": "grow"}, broken: "plugin_memory"},
-		"recursion has an end":                 {args: object{"do": "deep"}, broken: "plugin_trap plugin_memory budget"},
+		"a mebibyte is given": {
+			args:  object{"do": "big", "n": 1 << 20},
+			gives: object{"text": strings.Repeat("x", 1<<20)},
+		},
+		"an operation is done": {
+			args: object{"do": "exec", "text": odd},
+			execute: answer(object{"exit": -3, "stdout": odd, "stderr": "", "truncated": false},
+				nil),
+			executed: []string{"ssh_exec"}, gives: object{"exit": -3.0, "stdout": odd},
+		},
+		"an operation is refused": {
+			args: object{"do": "exec"}, decide: deny, code: 1,
+			fails: [2]string{"refused", "not that: " + odd},
+		},
+		"an operation fails": {
+			args: object{"do": "exec"},
+			execute: answer(nil,
+				&gate.OpError{Code: "unreachable", Message: odd, Outcome: gate.Failed}),
+			executed: []string{"ssh_exec"}, code: 1, fails: [2]string{"unreachable", odd},
+		},
+		"an operation's outcome is unknown": {
+			args: object{"do": "exec"},
+			execute: answer(nil,
+				&gate.OpError{Code: "lost", Message: "gone", Outcome: gate.Unknown}),
+			executed: []string{"ssh_exec"}, code: 1, fails: [2]string{"lost", "gone"},
+		},
+		"a node that is not there": {
+			args: object{"do": "elsewhere"}, code: 1, fails: [2]string{"bad_request", "inventory"},
+		},
+		"a question waits": {
+			args: object{"do": "ask"}, execute: answer(nil, gate.ErrPending),
+			executed: []string{"ask"}, code: 1, fails: [2]string{"pending", "waiting"},
+		},
+		"a question is answered": {
+			args:     object{"do": "ask"},
+			execute:  answer(object{"action": "accept", "content": object{}}, nil),
+			executed: []string{"ask"}, gives: object{"action": "accept"},
+		},
+		"a tool fails in its own words": {
+			args: object{"do": "fail", "text": odd}, code: 1, fails: [2]string{"teapot", odd},
+		},
+		"arguments that make no sense": {
+			args: object{"do": 5}, code: 2, fails: [2]string{"bad_input", ""},
+		},
+		"notes are counted": {
+			args: object{"do": "notes"}, gives: object{}, notes: gate.Notes{Logs: 1, Progress: 1},
+		},
+		"nothing is left from the call before": {
+			args: object{"do": "count"}, gives: object{"n": 42.0},
+		},
+		"a trap breaks the call":        {args: object{"do": "trap"}, broken: "plugin_trap"},
+		"a loop without end is stopped": {args: object{"do": "spin"}, broken: "budget"},
+		"memory has an end":             {args: object{"do": "grow"}, broken: "plugin_memory"},
+		"recursion has an end": {
+			args: object{"do": "deep"}, broken: "plugin_trap plugin_memory budget",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for language, wasm := range behaving(t) {
@@ -99,13 +140,8 @@ func TestModulesOfFourLanguagesBehaveTheSame(t *testing.T) {
 					a := h.call(tool, c.args)
 					if broken := ended(a); broken != "" || c.broken != "" {
 						if !slices.Contains(strings.Fields(c.broken), broken) {
-							t.Errorf(
-								"%s: the call ended with %q (%v), want %q",
-								language,
-								broken,
-								a.Err,
-								c.broken,
-							)
+							t.Errorf("%s: the call ended with %q (%v), want %q", language, broken,
+								a.Err, c.broken)
 						}
 						continue
 					}
@@ -119,26 +155,14 @@ func TestModulesOfFourLanguagesBehaveTheSame(t *testing.T) {
 					if a.Output.Code != c.code || !slices.Equal(h.executed, c.executed) ||
 						got.Error.Code != c.fails[0] ||
 						!strings.Contains(got.Error.Message, c.fails[1]) {
-						t.Errorf(
-							"%s: code %d after %v with error %q, want %d after %v with %q",
-							language,
-							a.Output.Code,
-							h.executed,
-							got.Error,
-							c.code,
-							c.executed,
-							c.fails,
-						)
+						t.Errorf("%s: code %d after %v with error %q, want %d after %v with %q",
+							language, a.Output.Code, h.executed, got.Error, c.code, c.executed,
+							c.fails)
 					}
 					for key := range maps.Keys(c.gives) {
 						if !reflect.DeepEqual(got.Structured[key], c.gives[key]) {
-							t.Errorf(
-								"%s: %s is %.200q, want %.200q",
-								language,
-								key,
-								got.Structured[key],
-								c.gives[key],
-							)
+							t.Errorf("%s: %s is %.200q, want %.200q", language, key,
+								got.Structured[key], c.gives[key])
 						}
 					}
 					if n := a.Output.Notes; n.Logs != c.notes.Logs ||
@@ -162,7 +186,8 @@ func TestModulesOfFourLanguagesDescribeThemselves(t *testing.T) {
 	}
 }
 
-// example returns the code block of a language in docs/abi.md, and the command that builds it there.
+// example returns the code block of a language in docs/abi.md, and the command that builds it
+// there.
 func example(t *testing.T, language, command string) (code, build string) {
 	page, err := os.ReadFile("../../docs/abi.md")
 	if err != nil {
@@ -188,7 +213,9 @@ func TestTheExamplesOfTheABIPageWork(t *testing.T) {
 	}
 	for language, command := range map[string]string{"ts": "npx asc", "c": "clang"} {
 		t.Run(language, func(t *testing.T) {
-			tool := map[string]string{"ts": filepath.Join(root, "build/asc/node_modules/.bin/asc"), "c": "clang"}[language]
+			tool := map[string]string{
+				"ts": filepath.Join(root, "build/asc/node_modules/.bin/asc"), "c": "clang",
+			}[language]
 			if _, err := exec.LookPath(tool); err != nil && os.Getenv("CI") == "" {
 				t.Skipf("%v: make others", err)
 			}
@@ -196,20 +223,15 @@ func TestTheExamplesOfTheABIPageWork(t *testing.T) {
 			dir := t.TempDir()
 			sdk, err := os.ReadFile(filepath.Join(root, "sdk/assemblyscript/caponier.ts"))
 			if err == nil {
-				err = errors.Join(
-					os.WriteFile(filepath.Join(dir, "caponier.ts"), sdk, 0o600),
-					os.WriteFile(filepath.Join(dir, "uptime."+language), []byte(code), 0o600),
-				)
+				err = errors.Join(os.WriteFile(filepath.Join(dir, "caponier.ts"), sdk, 0o600),
+					os.WriteFile(filepath.Join(dir, "uptime."+language), []byte(code), 0o600))
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			args := strings.Fields(
-				strings.ReplaceAll(
-					strings.TrimPrefix(build, command),
-					"sdk/c",
-					filepath.Join(root, "sdk/c"),
-				),
+				strings.ReplaceAll(strings.TrimPrefix(build, command), "sdk/c",
+					filepath.Join(root, "sdk/c")),
 			)
 			cmd := exec.Command(tool, args...)
 			cmd.Dir = dir
@@ -224,10 +246,7 @@ func TestTheExamplesOfTheABIPageWork(t *testing.T) {
 			h.execute = func(gate.Question) (gate.Result, error) {
 				return gate.Result{
 					Value: object{
-						"exit":      0,
-						"stdout":    "up 3 \"weeks\"\n",
-						"stderr":    "",
-						"truncated": false,
+						"exit": 0, "stdout": "up 3 \"weeks\"\n", "stderr": "", "truncated": false,
 					},
 				}, nil
 			}
@@ -264,28 +283,21 @@ func TestTheCHeaderReadsLenientJSON(t *testing.T) {
 	if err := os.WriteFile(source, []byte(`#include "caponier.h"
 CAPONIER_DESCRIBE { return 0; }
 CAPONIER_CALL {
-  cap_str args = cap_get(cap_input(), "args"), json = cap_text(cap_get(args, "json")), got = cap_get(json, "a");
+  cap_str args = cap_get(cap_input(), "args"), json = cap_text(cap_get(args, "json"));
+  cap_str got = cap_get(json, "a");
   cap_buf b = {0};
-  cap_put(&b, "{\"inside\":"), cap_put(&b, !got.p || got.p >= json.p && got.n <= json.n && got.p + got.n <= json.p + json.n ? "true" : "false");
-  cap_put(&b, ",\"a\":"), cap_quote(&b, got.n <= json.n ? got : (cap_str){0, 0}), cap_put(&b, ",\"text\":"), cap_quote(&b, cap_text(json)), cap_put(&b, "}");
+  cap_put(&b, "{\"inside\":");
+  cap_put(&b, !got.p || got.p >= json.p && got.n <= json.n && got.p + got.n <= json.p + json.n
+    ? "true" : "false");
+  cap_put(&b, ",\"a\":"), cap_quote(&b, got.n <= json.n ? got : (cap_str){0, 0});
+  cap_put(&b, ",\"text\":"), cap_quote(&b, cap_text(json)), cap_put(&b, "}");
   cap_output(b);
   return 0;
 }`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command(
-		"clang",
-		"--target=wasm32",
-		"-O2",
-		"-nostdlib",
-		"-ffreestanding",
-		"-mbulk-memory",
-		"-Wl,--no-entry",
-		"-Wl,--strip-all",
-		"-o",
-		out,
-		source,
-	)
+	build := exec.Command("clang", "--target=wasm32", "-O2", "-nostdlib", "-ffreestanding",
+		"-mbulk-memory", "-Wl,--no-entry", "-Wl,--strip-all", "-o", out, source)
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -296,19 +308,23 @@ CAPONIER_CALL {
 	h := newHost(t, Options{})
 	tool := h.add(wasm)
 	for name, c := range map[string]struct{ json, a, text string }{
-		"the value of a key":                        {json: `{"b":{"a":1},"a":[2,"}"]}`, a: `[2,"}"]`},
-		"a key that is cut short has no value":      {json: `{"ab`},
-		"nor has one without its colon":             {json: `{"a"`},
-		"nor one that ends there":                   {json: `{"a":`},
-		"nor one that is followed by another":       {json: `{"a","b":1}`},
-		"nor what comes after a broken escape":      {json: `{"b\`},
-		"a value that is cut short ends there":      {json: `{"a":[1,"x`, a: `[1,"x`},
-		"a pair of surrogates is one character":     {json: `"\ud83d\ude42!"`, text: "🙂!"},
-		"half a pair is U+FFFD":                     {json: `"\ud83d"`, text: "\uFFFD"},
-		"the second half alone too":                 {json: `"x\ude42y"`, text: "x\uFFFDy"},
-		"no half takes a letter with it":            {json: `"\ud83d\u0041"`, text: "\uFFFDA"},
-		"nor plain text":                            {json: `"\ud83d123456"`, text: "\uFFFD123456"},
-		"nor another first half, which finds its":   {json: `"\ud83d\ud83d\ude42"`, text: "\uFFFD🙂"},
+		"the value of a key": {
+			json: `{"b":{"a":1},"a":[2,"}"]}`, a: `[2,"}"]`,
+		},
+		"a key that is cut short has no value":  {json: `{"ab`},
+		"nor has one without its colon":         {json: `{"a"`},
+		"nor one that ends there":               {json: `{"a":`},
+		"nor one that is followed by another":   {json: `{"a","b":1}`},
+		"nor what comes after a broken escape":  {json: `{"b\`},
+		"a value that is cut short ends there":  {json: `{"a":[1,"x`, a: `[1,"x`},
+		"a pair of surrogates is one character": {json: `"\ud83d\ude42!"`, text: "🙂!"},
+		"half a pair is U+FFFD":                 {json: `"\ud83d"`, text: "\uFFFD"},
+		"the second half alone too":             {json: `"x\ude42y"`, text: "x\uFFFDy"},
+		"no half takes a letter with it":        {json: `"\ud83d\u0041"`, text: "\uFFFDA"},
+		"nor plain text":                        {json: `"\ud83d123456"`, text: "\uFFFD123456"},
+		"nor another first half, which finds its": {
+			json: `"\ud83d\ud83d\ude42"`, text: "\uFFFD🙂",
+		},
 		"an escape that is cut short is U+FFFD too": {json: `"x\u00"`, text: "x\uFFFD"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,9 @@ type moduleLog struct {
 const maxRecords = 300
 
 // write writes one record. text is what the module said.
-func (l *moduleLog) write(level slog.Level, message string, c *gate.Call, text string, attrs ...any) {
+func (l *moduleLog) write(
+	level slog.Level, message string, c *gate.Call, text string, attrs ...any,
+) {
 	ctx := context.Background()
 	if l == nil || !l.log.Enabled(ctx, level) {
 		return

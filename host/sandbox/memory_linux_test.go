@@ -58,7 +58,7 @@ func TestMemoryIsTheImageAgain(t *testing.T) {
 	}
 	if pagemap() == nil {
 		t.Log(
-			"this kernel does not tell which pages were written to: the memory was mapped anew each time")
+			"the kernel does not tell which pages were written to: memory was mapped each time")
 	} else if copied < 100 || mapped < 40 {
 		t.Errorf("it was copied %d times and mapped anew %d times, so that this shows little",
 			copied, mapped)
@@ -126,8 +126,8 @@ func TestNoPrincipalSeesWhichPagesAnotherWroteTo(t *testing.T) {
 	}
 }
 
-// TestAPagemapThatDoesNotTellIsNotUsed uses a file of zeros, as an emulated /proc may have: it would
-// say that nothing was ever written.
+// TestAPagemapThatDoesNotTellIsNotUsed uses a file of zeros, as an emulated /proc may have: it
+// would say that nothing was ever written.
 func TestAPagemapThatDoesNotTellIsNotUsed(t *testing.T) {
 	for name, path := range map[string]string{
 		"zeros": "/dev/zero", "nothing": "/dev/null", "something else": "/proc/self/exe",

@@ -57,7 +57,7 @@ func (o Options) Validate() error {
 	case o.MaxInstances < 0, o.MaxInstances > 10_000:
 		return fmt.Errorf("sandbox.max_instances: %d; set it to 1 to 10000", o.MaxInstances)
 	case o.Warm > 1000:
-		return fmt.Errorf("sandbox.warm: %d instances for each plugin; set it to at most 1000", o.Warm)
+		return fmt.Errorf("sandbox.warm: %d instances of a plugin; set it to at most 1000", o.Warm)
 	case o.MaxOutput < 0, o.StartTimeout < 0, o.RetryAfter < 0, o.BreakFor < 0:
 		return errors.New("sandbox: sizes and durations must not be negative")
 	}
@@ -131,7 +131,8 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 	s.rt = wazero.NewRuntimeWithConfig(ctx, config)
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := register(ctx, s.rt, hostFuncs()); err != nil {
-		return nil, errors.Join(fmt.Errorf("registering the imports of plugins: %w", err), s.Close(ctx))
+		err = fmt.Errorf("registering the imports of plugins: %w", err)
+		return nil, errors.Join(err, s.Close(ctx))
 	}
 	return s, nil
 }
@@ -333,9 +334,9 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 }
 
 // queue waits until the call may have an instance: first for one of its plugin's slots, then for
-// one of all. A plugin has half of all slots, so that one whose calls hang leaves room for others; a
-// principal may have half of a plugin's, and half of all.
-func (s *Sandbox) queue(ctx context.Context, p *plugin, principal string) (leave func(), err error) {
+// one of all. A plugin has half of all slots, so that one whose calls hang leaves room for others;
+// a principal may have half of a plugin's, and half of all.
+func (s *Sandbox) queue(ctx context.Context, p *plugin, principal string) (func(), error) {
 	if err := p.share.Acquire(ctx, principal); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,11 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
+func (s *cpuScheduler) idle() bool {
+	computing, waiting := s.state()
+	return computing == 0 && waiting == 0
+}
+
 // soon waits until is returns true, for at most 10 s.
 func soon(t *testing.T, what string, is func() bool) {
 	t.Helper()
@@ -94,7 +99,7 @@ func TestAPauseKeepsThePlaceInTheQueue(t *testing.T) {
 				order <- []string{"newcomer", "often"}[k]
 				p.end()
 			})
-			soon(t, "it waits", func() bool { _, waiting := scheduler.state(); return waiting == k+1 })
+			soon(t, "it waits", func() bool { _, n := scheduler.state(); return n == k+1 })
 		}
 		other.end()
 		wg.Wait()
@@ -112,7 +117,8 @@ func TestAPauseKeepsThePlaceInTheQueue(t *testing.T) {
 // that are not JSON cost the host 0.2 ms for each 4 KiB.
 func TestAnInstanceYieldsAfterAnImportWhenItsSliceIsOver(t *testing.T) {
 	now := time.Unix(0, 0)
-	c := &call{turn: cpuTurn{scheduler: &cpuScheduler{processors: 1, now: func() time.Time { return now }}}}
+	scheduler := &cpuScheduler{processors: 1, now: func() time.Time { return now }}
+	c := &call{turn: cpuTurn{scheduler: scheduler}}
 	c.turn.begin(t.Context())
 	now = now.Add(slice)
 	passed := false
@@ -211,6 +217,6 @@ func TestWaitingForANodeTakesNoTurn(t *testing.T) {
 	soon(
 		t,
 		"all turns are over",
-		func() bool { computing, waiting := h.box.env.scheduler.state(); return computing == 0 && waiting == 0 },
+		func() bool { return h.box.env.scheduler.idle() },
 	)
 }

@@ -64,9 +64,9 @@ func firstLine(s string) string {
 	return line
 }
 
-// TestPluginsSayTheSameRewritten compares each shipped plugin in plain wazero with its rewritten form
-// that starts from the template: its description, and a call of each tool. Operations are refused;
-// time and randomness are the same.
+// TestPluginsSayTheSameRewritten compares each shipped plugin in plain wazero with its rewritten
+// form that starts from the template: its description, and a call of each tool. Operations are
+// refused; time and randomness are the same.
 func TestPluginsSayTheSameRewritten(t *testing.T) {
 	ctx := t.Context()
 	rt := wazero.NewRuntimeWithConfig(ctx,
@@ -120,11 +120,15 @@ func TestPluginsSayTheSameRewritten(t *testing.T) {
 			answered := 0
 			for _, tool := range offers.Tools {
 				for _, args := range []string{
-					`{"vmid":105,"node":"pve1","container_id":"105","command":"uptime","query":".a","input":"{\"a\":[1,2]}","data":{"a":1},"prompt":"hi","provider":"openai","model":"m"}`,
+					`{"vmid":105,"node":"pve1","container_id":"105","command":"uptime","query":".a",` +
+						`"input":"{\"a\":[1,2]}","data":{"a":1},"prompt":"hi","provider":"openai",` +
+						`"model":"m"}`,
 					`{}`,
 				} {
 					input := fmt.Appendf(nil,
-						`{"abi":1,"kind":"tool","name":%q,"args":%s,"call":{"id":"x","deadline_ms":1700000010000,"round":1},"nodes":[{"name":"pve1","cluster":"lab","default":true}]}`,
+						`{"abi":1,"kind":"tool","name":%q,"args":%s,"call":{"id":"x",`+
+							`"deadline_ms":1700000010000,"round":1},`+
+							`"nodes":[{"name":"pve1","cluster":"lab","default":true}]}`,
 						tool.Name, args)
 					want, got := before("caponier_v1_call", input), after("caponier_v1_call", input)
 					// arguments that the schema refuses; what the module does then is not

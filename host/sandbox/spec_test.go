@@ -94,7 +94,7 @@ func newSpecRun(t *testing.T) *specRun {
 		printing[name] = hostFunc{
 			params,
 			noArgs,
-			func(context.Context, *call, api.Memory, arguments) uint32 { return 0 },
+			func(*call, context.Context, api.Memory, arguments) uint32 { return 0 },
 		}
 	}
 	for _, rt := range []*wazero.Runtime{&r.raw, &r.rt} {
@@ -137,8 +137,8 @@ func (r *specRun) ours(wasm []byte) (mod api.Module, gate bool, err error) {
 	return in.mod, false, nil
 }
 
-// module makes a twin. It returns nil for a module that is not admitted; one that wazero refuses must
-// be refused.
+// module makes a twin. It returns nil for a module that is not admitted; one that wazero refuses
+// must be refused.
 func (r *specRun) module(t *testing.T, c specCommand) *twin {
 	wasm, err := os.ReadFile(filepath.Join(r.dir, c.Filename))
 	if err != nil {

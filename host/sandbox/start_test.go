@@ -130,7 +130,7 @@ func TestACallIsToldThatItsPluginIsBeingCompiled(t *testing.T) {
 	a := h.door.Call(t.Context(), gate.Request{Source: "test", Tool: tool, Arguments: []byte("{}"),
 		Progress: func(_, _ float64, message string) { told = append(told, message) }})
 	want(t, a, "")
-	if len(told) != 1 || !strings.Contains(told[0], "Compiling and starting plugin test") {
+	if len(told) != 1 || !strings.Contains(told[0], "Compiling plugin test") {
 		t.Errorf("the call was told %q", told)
 	}
 }

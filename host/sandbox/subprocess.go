@@ -63,8 +63,8 @@ func DescribeInSubprocess(
 		return nil, nil, fmt.Errorf("the module was not compiled and described in time, and its "+
 			"process was killed: %w", context.Cause(ctx))
 	case err != nil:
-		return nil, nil, fmt.Errorf("the process that compiled the module ended (it may have %d MiB)"+
-			": %w: %s", subprocessMemory>>20, err,
+		return nil, nil, fmt.Errorf("the process that compiled the module ended (it may have %d "+
+			"MiB): %w: %s", subprocessMemory>>20, err,
 			clean(cmp.Or(complaints.firstLine(), "it wrote nothing"), 200))
 	}
 	var answer described

@@ -90,8 +90,8 @@ func (h *host) callOf(principal string, tool *gate.Tool, args any) gate.Answer {
 	if err != nil {
 		h.t.Error(err)
 	}
-	return h.door.Call(context.Background(), gate.Request{Source: "test", Tool: tool, Arguments: raw,
-		Principal: gate.Principal{ID: principal}})
+	return h.door.Call(context.Background(), gate.Request{Source: "test", Tool: tool,
+		Arguments: raw, Principal: gate.Principal{ID: principal}})
 }
 
 // TestAHostileViewerTakesNoPluginFromAnOperator: whatever a viewer's input does to a plugin, every
@@ -111,8 +111,8 @@ func TestAHostileViewerTakesNoPluginFromAnOperator(t *testing.T) {
 	}
 }
 
-// TestTheBreakerCountsByPrincipal: a plugin is out of service for the principal whose calls broke it
-// in a row, and only for that one; then one call may try.
+// TestTheBreakerCountsByPrincipal: a plugin is out of service for the principal whose calls broke
+// it in a row, and only for that one; then one call may try.
 func TestTheBreakerCountsByPrincipal(t *testing.T) {
 	h := newHost(t, Options{BreakAfter: 3})
 	tool := h.add(moody(op(0x00)).bytes())

@@ -24,16 +24,16 @@ const (
 func wasiFuncs() map[string]hostFunc {
 	funcs := map[string]hostFunc{
 		"args_get":          answer(ii, 0),
-		"args_sizes_get":    {ii, i, noStrings},
+		"args_sizes_get":    {ii, i, (*call).noStrings},
 		"environ_get":       answer(ii, 0),
-		"environ_sizes_get": {ii, i, noStrings},
-		"clock_res_get":     {ii, i, clockRes},
-		"clock_time_get":    {i + long + i, i, clockTime},
-		"fd_write":          {iiii, i, fdWrite},
-		"poll_oneoff":       {iiii, i, pollOneoff},
-		"random_get":        {ii, i, randomGet},
+		"environ_sizes_get": {ii, i, (*call).noStrings},
+		"clock_res_get":     {ii, i, (*call).clockRes},
+		"clock_time_get":    {i + long + i, i, (*call).clockTime},
+		"fd_write":          {iiii, i, (*call).fdWrite},
+		"poll_oneoff":       {iiii, i, (*call).pollOneoff},
+		"random_get":        {ii, i, (*call).randomGet},
 		"sched_yield":       answer(noArgs, 0),
-		"proc_exit":         {i, noArgs, procExit},
+		"proc_exit":         {i, noArgs, (*call).procExit},
 	}
 	for name, params := range map[string]string{ // there is no such file
 		"fd_advise": i + long + long + i, "fd_allocate": i + long + long, "fd_close": i,
@@ -59,29 +59,29 @@ func wasiFuncs() map[string]hostFunc {
 }
 
 func answer(params string, errno uint32) hostFunc {
-	do := func(context.Context, *call, api.Memory, arguments) uint32 { return errno }
+	do := func(*call, context.Context, api.Memory, arguments) uint32 { return errno }
 	return hostFunc{params, i, do}
 }
 
-func procExit(_ context.Context, c *call, _ api.Memory, a arguments) uint32 {
+func (c *call) procExit(_ context.Context, _ api.Memory, a arguments) uint32 {
 	code := a.i32(0)
 	c.exit = &code
 	panic(errExited)
 }
 
 // noStrings answers that there are no arguments and no environment.
-func noStrings(_ context.Context, _ *call, mem api.Memory, a arguments) uint32 {
+func (c *call) noStrings(_ context.Context, mem api.Memory, a arguments) uint32 {
 	if !mem.WriteUint32Le(a.i32(0), 0) || !mem.WriteUint32Le(a.i32(1), 0) {
 		return errnoFault
 	}
 	return 0
 }
 
-func clockRes(_ context.Context, _ *call, mem api.Memory, a arguments) uint32 {
+func (c *call) clockRes(_ context.Context, mem api.Memory, a arguments) uint32 {
 	return putTime(mem, a.i32(0), a.i32(1), 1)
 }
 
-func clockTime(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
+func (c *call) clockTime(_ context.Context, mem api.Memory, a arguments) uint32 {
 	return putTime(mem, a.i32(0), a.i32(2), uint64(c.env.now().UnixNano()))
 }
 
@@ -96,7 +96,7 @@ func putTime(mem api.Memory, clock, ptr uint32, v uint64) uint32 {
 }
 
 // fdWrite keeps the beginning of what the module writes to stdout and stderr.
-func fdWrite(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
+func (c *call) fdWrite(_ context.Context, mem api.Memory, a arguments) uint32 {
 	fd, iovs, n := a.i32(0), a.i32(1), a.i32(2)
 	switch {
 	case fd != 1 && fd != 2:
@@ -119,7 +119,7 @@ func fdWrite(_ context.Context, c *call, mem api.Memory, a arguments) uint32 {
 	return 0
 }
 
-func randomGet(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
+func (c *call) randomGet(ctx context.Context, mem api.Memory, a arguments) uint32 {
 	view, ok := mem.Read(a.i32(0), a.i32(1))
 	for ; ok && len(view) > 0; c.check(ctx) {
 		piece := view[:min(len(view), 1<<16)]
@@ -135,7 +135,7 @@ func randomGet(ctx context.Context, c *call, mem api.Memory, a arguments) uint32
 }
 
 // pollOneoff waits for clocks. A file is ready at once, with the error that there is no such file.
-func pollOneoff(ctx context.Context, c *call, mem api.Memory, a arguments) uint32 {
+func (c *call) pollOneoff(ctx context.Context, mem api.Memory, a arguments) uint32 {
 	n := a.i32(2)
 	if n == 0 || n > maxPolls {
 		return errnoInval

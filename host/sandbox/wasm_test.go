@@ -19,9 +19,9 @@ type (
 	}
 )
 
-// module builds modules that no compiler would make. Its functions are call, describe, init and then
-// more, with the types of the ABI and, for more, () -> (). Imports come first, so that more[k] has
-// the index len(imports)+3+k.
+// module builds modules that no compiler would make. Its functions are call, describe, init and
+// then more, with the types of the ABI and, for more, () -> (). Imports come first, so that more[k]
+// has the index len(imports)+3+k.
 type module struct {
 	imports              []imported
 	types                []signature

@@ -44,7 +44,9 @@ func TestMain(m *testing.M) {
 		var l net.Listener
 		if l, err = net.Listen("tcp", "127.0.0.1:0"); err == nil {
 			fmt.Fprintf(os.Stderr, "url=http://%s/mcp\n", l.Addr())
-			err = http.Serve(l, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: way == "http 2026"}))
+			server := func(*http.Request) *mcp.Server { return s }
+			o := &mcp.StreamableHTTPOptions{Stateless: way == "http 2026"}
+			err = http.Serve(l, mcp.NewStreamableHTTPHandler(server, o))
 		}
 	}
 	fmt.Fprintln(os.Stderr, err)
@@ -63,15 +65,9 @@ func servers(b *testing.B) []server {
 	s := startSite(b)
 	config, err := os.ReadFile(s.config)
 	check(b, err)
-	check(
-		b,
-		os.WriteFile(
-			s.config,
-			append(config,
-				"\n[front]\nmax_calls = 256\nmax_sessions = 200\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n"...),
-			0o600,
-		),
-	)
+	config = append(config, "\n[front]\nmax_calls = 256\nmax_sessions = 200\n[identity]\n"+
+		"http = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n"...)
+	check(b, os.WriteFile(s.config, config, 0o600))
 	self, err := os.Executable()
 	check(b, err)
 	return []server{

@@ -42,8 +42,11 @@ func BenchmarkReplay(b *testing.B) {
 		if err != nil || !d.Allow {
 			b.Fatalf("%+v %v", d, err)
 		}
-		if err := journal.Intent(context.Background(), gate.Record{Type: "intent", Time: time.Now(), ID: q.ID, CallID: q.Call.ID, Kind: map[bool]string{true: "call", false: "operation"}[q.Op == nil], Op: opOf(q), Principal: "demo", Tool: q.Call.Tool.Name,
-			Tier: d.Tier.String(), Revision: d.Revision, Input: d.Input}, false); err != nil {
+		kind := map[bool]string{true: "call", false: "operation"}[q.Op == nil]
+		r := gate.Record{Type: "intent", Time: time.Now(), ID: q.ID, CallID: q.Call.ID, Kind: kind,
+			Op: opOf(q), Principal: "demo", Tool: q.Call.Tool.Name, Tier: d.Tier.String(),
+			Revision: d.Revision, Input: d.Input}
+		if err := journal.Intent(context.Background(), r, false); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -214,9 +214,9 @@ func newRunner(t testing.TB) *runner {
 }
 
 // observe runs the start function and then every exported function without parameters, and returns
-// all that can be seen of that: results, traps, globals and memory. memory, if not nil, is laid into
-// the instance first, and an exported start function is called. stopped reports that it ran out of
-// ticks.
+// all that can be seen of that: results, traps, globals and memory. memory, if not nil, is laid
+// into the instance first, and an exported start function is called. stopped reports that it ran
+// out of ticks.
 func (r *runner) observe(wasm []byte, m *Module, memory []byte) (seen string, stopped bool) {
 	ctx := context.Background()
 	compiled, err := r.rt.CompileModule(ctx, wasm)
@@ -313,9 +313,9 @@ func TestRewritingChangesNothingButTime(t *testing.T) {
 	t.Logf("%d of %d programs trapped", trapped, n)
 }
 
-// FuzzRewrite: a module that Parse and Rewrite accept is compiled or refused in bounded time. If the
-// rewritten module is valid, so is the original; the two run the same, or the rewritten one runs out
-// of ticks; and a rewritten module is not accepted as an original.
+// FuzzRewrite: a module that Parse and Rewrite accept is compiled or refused in bounded time. If
+// the rewritten module is valid, so is the original; the two run the same, or the rewritten one
+// runs out of ticks; and a rewritten module is not accepted as an original.
 func FuzzRewrite(f *testing.F) {
 	for seed := range uint64(5) {
 		f.Add(randomModule(seed))

@@ -135,7 +135,7 @@ var ErrNoMemory = errors.New("the module has no memory of its own")
 func Parse(wasm []byte) (*Module, error) {
 	switch {
 	case len(wasm) > MaxModule:
-		return nil, fmt.Errorf("the module has %d bytes; at most %d are allowed", len(wasm), MaxModule)
+		return nil, fmt.Errorf("the module has %d bytes, more than %d", len(wasm), MaxModule)
 	case bytes.HasPrefix(wasm, []byte("\x00asm\x0d\x00\x01\x00")):
 		return nil, errors.New("this is a WebAssembly component; only core modules can be run: " +
 			"build with GOOS=wasip1 or target wasm32-wasip1")
@@ -192,7 +192,7 @@ func (m *Module) readImports(r *reader) {
 	for range r.count("imports", maxImports) {
 		i := Import{Module: r.name(), Name: r.name()}
 		if kind := r.byte(); kind != 0 {
-			r.fail("import %s.%s is not a function; a module brings its own memory, tables and globals",
+			r.fail("import %s.%s is not a function; a module has its own memory, table and globals",
 				i.Module, i.Name)
 		}
 		i.typ = r.u32()
@@ -288,7 +288,7 @@ func (m *Module) readData(r *reader) {
 // check holds the module against the rules that span sections, and resolves types.
 func (m *Module) check() error {
 	if len(m.funcs) != len(m.codes) {
-		return fmt.Errorf("%d functions are declared and %d have bodies", len(m.funcs), len(m.codes))
+		return fmt.Errorf("%d functions are declared, %d have bodies", len(m.funcs), len(m.codes))
 	}
 	for k, i := range m.imports {
 		if int(i.typ) >= len(m.types) {
@@ -340,7 +340,7 @@ func (m *Module) checkSegments() error {
 		}
 	}
 	if m.dataCount != nil && int(*m.dataCount) != len(m.data) {
-		return fmt.Errorf("%d data segments are announced, and there are %d", *m.dataCount, len(m.data))
+		return fmt.Errorf("%d data segments are announced, not %d", *m.dataCount, len(m.data))
 	}
 	for _, s := range m.data {
 		if uint64(s.offset)+uint64(len(s.data)) > uint64(m.memMin)*PageSize {

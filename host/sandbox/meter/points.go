@@ -223,8 +223,8 @@ func (p *placer) begin(op byte) {
 		p.here().check = true
 	}
 	if p.nestWork += len(p.open); len(p.open) > maxNesting || p.nestWork > maxNestWork {
-		p.r.fail("blocks are nested %d deep, %d in all: too much for the compiler (at most %d and %d)",
-			len(p.open), p.nestWork, maxNesting, maxNestWork)
+		p.r.fail("blocks are nested %d deep, %d in all: too much for the compiler "+
+			"(at most %d and %d)", len(p.open), p.nestWork, maxNesting, maxNestWork)
 	}
 }
 

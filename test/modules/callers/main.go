@@ -30,8 +30,9 @@ type found struct {
 }
 
 type search struct {
-	Masked []int  `json:"masked"          doc:"the bytes of the text, each xor 90" maxitems:"200"`
-	Plain  string `json:"plain,omitempty" doc:"anything, to be in memory"                         maxlen:"200"`
+	Masked []int `json:"masked" doc:"the bytes of the text, each xor 90" maxitems:"200"`
+
+	Plain string `json:"plain,omitempty" doc:"anything, to be in memory" maxlen:"200"`
 }
 
 // memory counts a text in linear memory: from its beginning over what the linker laid out, last
@@ -113,7 +114,8 @@ func init() {
 		),
 		sdk.NewTool(
 			"callers_search",
-			"Looks for a text in all memory of this plugin. The text is masked, so as not to be found because it was asked for.",
+			"Looks for a text in all memory of this plugin. The text is masked, so as not to be "+
+				"found because it was asked for.",
 			hints(),
 			func(c *sdk.Call, in search) (string, error) {
 				return fmt.Sprintf("found %d times", memory(in.Masked)), nil

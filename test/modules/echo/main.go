@@ -8,8 +8,9 @@ import (
 )
 
 type echoIn struct {
-	Text  string `json:"text,omitempty"  doc:"what to give back"`
-	Times int    `json:"times,omitempty" doc:"how often to pass it through the host first" min:"0" max:"100000"`
+	Text string `json:"text,omitempty" doc:"what to give back"`
+
+	Times int `json:"times,omitempty" doc:"how often it goes through the host" min:"0" max:"100000"`
 }
 
 type echoOut struct {

@@ -12,9 +12,11 @@ import (
 )
 
 type in struct {
-	VMID   int64  `json:"vmid"           doc:"The container that the call names"      min:"100" max:"999999999" target:"vmid"`
-	Really int64  `json:"really"         doc:"The container that it goes for instead" min:"100" max:"999999999"`
-	Node   string `json:"node,omitempty" doc:"The node to run on"                                               target:"node"`
+	VMID int64 `json:"vmid" doc:"The container named" min:"100" max:"999999999" target:"vmid"`
+
+	Really int64 `json:"really" doc:"The container it goes for" min:"100" max:"999999999"`
+
+	Node string `json:"node,omitempty" doc:"The node to run on" target:"node"`
 }
 
 type out struct {
@@ -100,13 +102,15 @@ func init() {
 }
 
 type target struct {
-	VMID int64  `json:"vmid"           doc:"The container"      min:"100" max:"999999999" target:"vmid"`
-	Node string `json:"node,omitempty" doc:"The node to run on"                           target:"node"`
+	VMID int64 `json:"vmid" doc:"The container" min:"100" max:"999999999" target:"vmid"`
+
+	Node string `json:"node,omitempty" doc:"The node to run on" target:"node"`
 }
 
 type text struct {
-	Command string `json:"command"        doc:"What it says that it runs" maxlen:"200" target:"command"`
-	Node    string `json:"node,omitempty" doc:"The node to run on"                     target:"node"`
+	Command string `json:"command" doc:"What it says that it runs" maxlen:"200" target:"command"`
+
+	Node string `json:"node,omitempty" doc:"The node to run on" target:"node"`
 }
 
 func runs(c *sdk.Call, node string, argv ...string) func() error {
