@@ -245,7 +245,7 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	)
 	s.journaled(
 		t,
-		`"type":"intent".*"kind":"call".*"principal":"agent-a".*"tool":"delete_guest".*"confirmation":{"state":"approved","by":"ann","channel":"web"}`,
+		`"type":"intent".*"kind":"call".*"principal":"agent-a".*"tool":"delete_guest".*"confirmation":{"by":"ann","channel":"web","state":"approved"}`,
 	)
 	s.journaled(
 		t,
@@ -362,7 +362,7 @@ func TestTheClientsOwnUserApprovesWhereTheSiteSaysSo(t *testing.T) {
 	s.journaled(t, `"kind":"approval","op":"deny".*"by":"client of demo","channel":"client"`)
 	s.journaled(
 		t,
-		`"kind":"call".*"tool":"delete_guest".*"confirmation":{"state":"approved","by":"client of demo","channel":"client"}`,
+		`"kind":"call".*"tool":"delete_guest".*"confirmation":{"by":"client of demo","channel":"client","state":"approved"}`,
 	)
 }
 
