@@ -126,7 +126,7 @@ func TestAFormIsTheWholeCommand(t *testing.T) {
 	for name, text := range map[string]string{"sudo": `shift 2; exec "$@"`, "logger": ":"} {
 		must(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755))
 	}
-	for _, name := range strings.Fields("pct qm pvesh date sha256sum uptime hostname id bash echo") {
+	for _, name := range strings.Fields("pct qm pvesh date locale systemctl sha256sum uptime hostname id bash echo") {
 		must(
 			t,
 			os.WriteFile(
@@ -243,7 +243,7 @@ func TestSudoersListsWhatTheGateLists(t *testing.T) {
 	for _, f := range all {
 		program, rest, _ := strings.Cut(strings.ReplaceAll(f.with(kinds), "'", ""), " ")
 		for _, p := range strings.Split(strings.Trim(program, "()"), "|") {
-			if dir := map[string]string{"pct": "/usr/sbin/", "qm": "/usr/sbin/", "pvesh": "/usr/bin/"}[p]; dir != "" &&
+			if dir := map[string]string{"pct": "/usr/sbin/", "qm": "/usr/sbin/", "pvesh": "/usr/bin/", "locale": "/usr/bin/"}[p]; dir != "" &&
 				!strings.HasPrefix(f.group, "files") {
 				want[f.group] = append(want[f.group], dir+p+" ^"+rest+"$")
 			}

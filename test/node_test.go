@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/test/pvelab"
 )
 
 // groups says what a tool needs on a node, from what the lock says of it: the programs in its runs
@@ -167,8 +168,8 @@ func (s *site) holds(t *testing.T, effects string) {
 		{"a list is read", "proxmox_list_containers", `{}`, "web01", 0},
 		{"a status is read", "proxmox_container_status", `{"vmid":101}`, "running", 0},
 		{"a guest is stopped", "proxmox_stop_container", `{"vmid":101}`, "", 0},
-		{"a shell in a container is not listed", "proxmox_container_exec_command", `{"vmid":101,"command":"id"}`, "caponier-gate: this key may not run that on this node (/usr/local/sbin/caponier-gate)\n[exit code 126]", 0},
-		{"files are not listed", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/hostname","local_path":"h"}`, "", 1},
+		{"a shell in a container is not listed", "proxmox_container_exec_command", `{"vmid":101,"command":"id"}`, "not_permitted_on_node", 1},
+		{"files are not listed", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/hostname","local_path":"h"}`, "sftp=yes", 1},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
 			cmd := s.command("call", c.tool, c.args)
@@ -327,6 +328,71 @@ func TestSudoHoldsOnTheNode(t *testing.T) {
 		t.Errorf("behind the gate, id answers %q", got)
 	}
 	s.holds(t, effects)
+}
+
+// TestTextBeyondASCIIArrives sends it in every kind of operand that a tool has, straight to a root
+// shell and through the gate. TestSudoHoldsOnTheNode has the third way in.
+func TestTextBeyondASCIIArrives(t *testing.T) {
+	t.Parallel()
+	t.Run("root's key", func(t *testing.T) {
+		s := newSite(t, filepath.Join(plugins, "guests.wasm"))
+		s.arrives(t, func() string { return effectsOf(t, s.lab.Effects()) })
+	})
+	t.Run("the gate", func(t *testing.T) {
+		s := newSite(t, filepath.Join(plugins, "guests.wasm"))
+		_, effects, gate, _ := nodeScripts(t, s)
+		must(t, exec.Command("sed", "-i", `s/^# "/  "/; s/^sftp=no/sftp=yes/`, gate).Run())
+		s.move(t, sshtest.StartOpenSSH(t, "ForceCommand "+gate))
+		s.arrives(t, func() string {
+			reached, err := os.ReadFile(effects)
+			must(t, err)
+			return string(reached)
+		})
+	})
+	t.Run("a node that would change it", func(t *testing.T) {
+		s := newSite(t, filepath.Join(plugins, "guests.wasm"))
+		s.move(t, sshtest.StartOpenSSH(t, "SetEnv LC_ALL=C"))
+		out, err := s.command("call", "create_snapshot", `{"guest_id":104,"name":"a","description":"é"}`).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "AcceptEnv LANG LC_*") {
+			t.Errorf("%v %s", err, out)
+		}
+	})
+}
+
+func effectsOf(t *testing.T, all []pvelab.Effect) string {
+	t.Helper()
+	text, err := json.Marshal(all)
+	must(t, err)
+	return string(text)
+}
+
+// arrives makes calls with text beyond ASCII and looks for it on the node.
+func (s *site) arrives(t *testing.T, reached func() string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Join(s.dir, "lab/workspace/demo"), 0o700))
+	s.write(t, "lab/workspace/demo/hinauf ✓", "é\n")
+	for _, c := range [][3]string{
+		{"proxmox_container_exec_command", `{"vmid":101,"command":"printf '%s' 'ünï ✓'"}`, "ünï ✓"},
+		{"proxmox_upload_file_to_container", `{"vmid":101,"local_path":"hinauf ✓","container_path":"/root/ünï ✓ 1.txt"}`, ""},
+		{"proxmox_upload_file_to_container", `{"vmid":101,"local_path":"hinauf ✓","container_path":"/root/ünì ✓ 1.txt"}`, ""},
+		{"proxmox_download_file_from_container", `{"vmid":101,"container_path":"/root/ünï ✓ 1.txt","local_path":"hinunter ✓"}`, ""},
+		{"create_snapshot", `{"guest_id":104,"name":"before","description":"café ✓"}`, ""},
+	} {
+		out, err := s.command("call", c[0], c[1]).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), c[2]) {
+			t.Errorf("%s %s: %v %s", c[0], c[1], err, out)
+		}
+	}
+	if s.read(t, "lab/workspace/demo/hinunter ✓") != "é\n" {
+		t.Error("the file that came down is not the one that went up")
+	}
+	if all := reached(); !strings.Contains(all, "/root/ünï ✓ 1.txt") || strings.Contains(all, `\ufffd`) || strings.Contains(all, "\uFFFD") {
+		t.Errorf("the node saw\n%s", all)
+	}
+	out, err := s.command("call", "proxmox_container_exec_command", `{"vmid":101,"command":"ls /root"}`).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "ünï ✓ 1.txt") || !strings.Contains(string(out), "ünì ✓ 1.txt") {
+		t.Errorf("in the container: %v %s", err, out)
+	}
 }
 
 // What looks like an allowed command and is more than that.

@@ -3,10 +3,15 @@ package remote
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 )
 
 // notPermitted is the code of what a node's own guard refused: nothing ran.
 const notPermitted = "not_permitted_on_node"
+
+// noGate is what a login shell says when the forced command cannot be run.
+var noGate = regexp.MustCompile(`/caponier-gate: (No such file or directory|not found|` +
+	`[Pp]ermission denied)$`)
 
 // guardOf returns which guard of the node refused a command, and the remedy, or "" if none did.
 // Guards answer with these exit codes, one line on stderr and nothing on stdout. A command that
@@ -23,8 +28,7 @@ func guardOf(e ended) string {
 		return "caponier-gate, the forced command of this key, does not list it. If it should " +
 			"run, an administrator of the node uncomments or adds its line in " +
 			"/usr/local/sbin/caponier-gate there"
-	case (e.exit == 126 || e.exit == 127) && has("/caponier-gate: ") &&
-		(has("No such file") || has("not found") || has("ermission denied")):
+	case (e.exit == 126 || e.exit == 127) && noGate.Match(said):
 		return fmt.Sprintf("authorized_keys names caponier-gate as the forced command, and the "+
 			"node cannot run it (%q). Install it there as /usr/local/sbin/caponier-gate, owned by "+
 			"root, mode 0755 (docs/first-node.md)", clip(said))

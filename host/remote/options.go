@@ -154,11 +154,11 @@ func (o Options) Validate() error {
 	between("max_output", o.MaxOutput, 1, maxOutput)
 	between("max_file", o.MaxFile, 1, 1<<50)
 	between("verify_bytes", o.VerifyBytes, 0, 1<<50)
-	for key, d := range map[string]time.Duration{"dial_timeout": o.DialTimeout,
-		"step_timeout": o.StepTimeout, "stall_timeout": o.StallTimeout, "keep_alive": o.KeepAlive,
-		"idle_close": o.IdleClose, "exec_timeout": o.ExecTimeout} {
+	for i, d := range []time.Duration{o.DialTimeout, o.StepTimeout, o.StallTimeout, o.KeepAlive,
+		o.IdleClose, o.ExecTimeout} {
 		if d < time.Millisecond || d > 24*time.Hour {
-			bad(key, "must be 1ms to 24h, is %s", d)
+			bad([]string{"dial_timeout", "step_timeout", "stall_timeout", "keep_alive",
+				"idle_close", "exec_timeout"}[i], "must be 1ms to 24h, is %s", d)
 		}
 	}
 	if _, err := cleanRemote(o.StageRoot); err != nil {
@@ -169,9 +169,9 @@ func (o Options) Validate() error {
 	}
 	seen, defaults := map[string]bool{}, 0
 	for i, n := range o.Nodes {
-		key := fmt.Sprintf("remote.nodes[%d] (%s)", i, n.Name)
+		key := fmt.Sprintf("remote.nodes[%d]", i)
 		if seen[n.Name] {
-			errs = append(errs, fmt.Errorf("%s.name: is used twice", key))
+			errs = append(errs, fmt.Errorf("%s.name: %q is used twice", key, n.Name))
 		}
 		seen[n.Name] = true
 		if n.Default {
@@ -187,11 +187,12 @@ func (o Options) Validate() error {
 
 func (n NodeOptions) validate(key string, knownHosts bool) error {
 	var errs []error
-	for sub, name := range map[string]string{"name": n.Name, "cluster": n.Cluster} {
-		if !ValidName(name) {
-			errs = append(errs, fmt.Errorf("%s.%s: %q must be letters, digits, dots and dashes",
-				key, sub, name))
-		}
+	if !ValidName(n.Name) {
+		errs = append(errs, fmt.Errorf("%s.name: %q must be letters, digits, dots and dashes", key,
+			n.Name))
+	} else if !ValidName(n.Cluster) {
+		errs = append(errs, fmt.Errorf("%s.cluster: %q must be letters, digits, dots and dashes",
+			key, n.Cluster))
 	}
 	if len(n.Jump) > MaxJumps {
 		errs = append(errs, fmt.Errorf("%s.jump: has %d hosts, at most %d are allowed", key,

@@ -36,7 +36,7 @@ func (r *Remote) Unit(ctx context.Context, node, name string) ([]string, error) 
 	n.unitMu.Lock()
 	known := n.units[name]
 	n.unitMu.Unlock()
-	if now := r.opts.Now(); now.Before(known.until) && now.Add(unitTime).After(known.until) {
+	if now := r.opts.Now(); now.Before(known.until) && !now.Add(unitTime).Before(known.until) {
 		return slices.Clone(known.names), nil
 	}
 	asked := r.opts.Now()

@@ -1,6 +1,7 @@
 package pvelab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,36 @@ func (l *Lab) pve(ctx context.Context, p *proc, run func(context.Context, *proc)
 		fmt.Fprintln(p.err, "Unable to load access control list: Unknown error -1")
 		return 255
 	}
+	if !p.utf8() { // PVE::JSONSchema reads arguments with decode('locale', …)
+		p.args = slices.Clone(p.args)
+		for i, arg := range p.args {
+			var read strings.Builder
+			for _, c := range []byte(arg) {
+				if c < 0x80 {
+					read.WriteByte(c)
+				} else {
+					read.WriteRune('\uFFFD')
+				}
+			}
+			p.args[i] = read.String()
+		}
+	}
 	return run(ctx, p)
+}
+
+// utf8 reports whether the locale of a program has the character set UTF-8.
+func (p *proc) utf8() bool {
+	name := cmp.Or(p.getenv("LC_ALL"), p.getenv("LC_CTYPE"), p.getenv("LANG"))
+	name = strings.ToLower(name)
+	return strings.HasSuffix(name, ".utf-8") || strings.HasSuffix(name, ".utf8")
+}
+
+func cmdLocale(_ context.Context, p *proc) int {
+	if len(p.args) != 2 || p.args[1] != "charmap" {
+		return p.complain(1, "only charmap is known here")
+	}
+	fmt.Fprintln(p.out, map[bool]string{true: "UTF-8", false: "ANSI_X3.4-1968"}[p.utf8()])
+	return 0
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -87,7 +117,7 @@ func smallPrograms() (everywhere, onNode map[string]builtin) {
 		}
 	}
 	onNode = map[string]builtin{
-		"systemctl": cmdSystemctl, "journalctl": cmdJournal, "flock": cmdFlock, "sensors": cmdSensors, "lsblk": cmdLsblk, "ip": cmdIP,
+		"systemctl": cmdSystemctl, "journalctl": cmdJournal, "flock": cmdFlock, "sensors": cmdSensors, "locale": cmdLocale, "lsblk": cmdLsblk, "ip": cmdIP,
 		"top": cmdUptime, "reboot": cmdPower, "poweroff": cmdPower, "halt": cmdPower, "shutdown": cmdPower,
 		"pveversion": says("pve-manager/9.2.11/14a22df35955d97d (running kernel: " + kernel + ")"),
 		"pveperf": says(

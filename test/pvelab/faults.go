@@ -18,6 +18,7 @@ var faults = map[string]func(*State){
 	"no-pvesh":      onNodes(func(n *Node) { n.Without = append(n.Without, "pvesh") }),
 	"clock":         onNodes(func(n *Node) { n.Skew = 3600 }),
 	"no-sftp":       onNodes(func(n *Node) { n.NoSFTP = true }),
+	"no-locale":     onNodes(func(n *Node) { n.NoEnv = true }),
 	"no-quorum":     func(s *State) { s.NoQuorum = true },
 	"node-down":     func(s *State) { down(s, len(s.Nodes)-1) },
 }

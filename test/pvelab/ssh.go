@@ -196,7 +196,7 @@ func (l *Lab) session(ch ssh.Channel, reqs <-chan *ssh.Request, node string) {
 		switch r.Type {
 		case "env":
 			var kv struct{ Name, Value string }
-			if ssh.Unmarshal(r.Payload, &kv) == nil && len(env) < 100 {
+			if ssh.Unmarshal(r.Payload, &kv) == nil && len(env) < 100 && !l.nodeNow(node).NoEnv {
 				env, ok = append(env, kv.Name+"="+kv.Value), true
 			}
 		case "pty-req", "window-change":

@@ -61,6 +61,7 @@ type Node struct {
 	Skew    int64    // fault: seconds that its clock is ahead
 	Without []string // fault: programs that are not installed
 	NoSFTP  bool     // fault: sshd has no such subsystem
+	NoEnv   bool     // fault: sshd takes no variable of a client, and there is no locale
 }
 
 // Guest is a container or a virtual machine. Config holds the keys of its configuration file,
