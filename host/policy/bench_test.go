@@ -118,7 +118,8 @@ func TestDecisionsAllocateNoMoreThanRecorded(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		if got[name][0] > recorded[name][0]*11/10 || got[name][1] > recorded[name][1]*11/10 {
-			t.Errorf("%s: %d allocations of %d bytes, recorded are %v: make it cheaper, or record it with "+
+			t.Errorf("%s: %d allocations of %d bytes, recorded are %v: make it cheaper, or "+
+				"record it with "+
 				"-update and say why", name, got[name][0], got[name][1], recorded[name])
 		}
 	}

@@ -100,7 +100,10 @@ func TestHostileCommandsAreRefusedForTheirReason(t *testing.T) {
 			if d.Allow || !slices.Contains(d.Failed, check) ||
 				!slices.ContainsFunc(
 					d.Denied,
-					func(r gate.Reason) bool { return r.ID == check && strings.Contains(r.Msg, reason) },
+					func(r gate.Reason) bool {
+						return r.ID == check && strings.Contains(r.Msg,
+							reason)
+					},
 				) {
 				t.Errorf(
 					"%s: %s allowed %v, failed %v, want %s because %q\n%v",

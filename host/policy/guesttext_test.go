@@ -31,9 +31,11 @@ func TestGuestsRunWhatWasDecided(t *testing.T) {
 				t.Fatalf("%q is its own rendering and tests nothing", text)
 			}
 			c := callOf("proxmox_container_exec_command", []string{"vmids", "commands"}, "ssh_exec")
-			c.Commands, c.Decided = []gate.Command{cmd}, gate.Decision{Allow: true, Tier: gate.Yellow}
+			c.Commands, c.Decided = []gate.Command{cmd}, gate.Decision{Allow: true,
+				Tier: gate.Yellow}
 			runs := func(text string) gate.Decision {
-				argv := []string{"pct", "exec", "101", "--keep-env", "0", "--", "timeout", "-k", "2", "30",
+				argv := []string{"pct", "exec", "101", "--keep-env", "0", "--", "timeout", "-k",
+					"2", "30",
 					"sh", "-c", text}
 				sent := shell.Lowerer{}.Argv(argv)
 				return decide(t, e, gate.Question{ID: "q", Kind: gate.KindOperation, Call: c,

@@ -57,7 +57,10 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		"protected": call(func(q *gate.Question) { q.Call.Targets.VMIDs = []string{"103"} }),
 		"black":     call(func(q *gate.Question) { q.Call.Tool.Name = "reboot_node" }),
 		"confirmation": call(
-			func(q *gate.Question) { q.Call.Tool.Name, q.Call.Targets.VMIDs = "delete_guest", []string{"102"} },
+			func(q *gate.Question) {
+				q.Call.Tool.Name, q.Call.Targets.VMIDs = "delete_guest",
+					[]string{"102"}
+			},
 		),
 		"frozen": call(func(q *gate.Question) { q.Mode.Frozen = true }),
 		"read-only": call(
@@ -138,7 +141,10 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		"op cluster": op(
 			[]string{"vmids"},
 			exec("pct", "stop", "101"),
-			func(q *gate.Question) { q.Node = &gate.Node{Name: "far", Cluster: "other", Host: "10.0.0.9"} },
+			func(q *gate.Question) {
+				q.Node = &gate.Node{Name: "far", Cluster: "other",
+					Host: "10.0.0.9"}
+			},
 		),
 		"file place": op(
 			[]string{"vmids"},
@@ -188,7 +194,10 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		"egress": op(
 			[]string{"hosts"},
 			abi.HTTPRequest{Method: "GET", URL: "https://api.example.com/"},
-			func(q *gate.Question) { q.Facts.Addrs = []gate.Addr{{IP: "1.2.3.4", Class: "global"}} },
+			func(q *gate.Question) {
+				q.Facts.Addrs = []gate.Addr{{IP: "1.2.3.4",
+					Class: "global"}}
+			},
 		),
 		"blob": op(
 			nil,
@@ -323,14 +332,16 @@ const stride = 37
 
 func TestNonCanonicalTargetsAreRefused(t *testing.T) {
 	e := site(t, lab)
-	for _, x := range []string{"0101", " 101", "101 ", "101\n", "1.01e2", "101.0", "+101", "1_01", "１０１", "0x65", "", "1", "99", "1000000000", "101,102", "*"} {
+	for _, x := range []string{"0101", " 101", "101 ", "101\n", "1.01e2", "101.0", "+101", "1_01",
+		"１０１", "0x65", "", "1", "99", "1000000000", "101,102", "*"} {
 		q := statusCall()
 		q.Call.Targets.VMIDs = []string{x}
 		if d := decide(t, e, q); d.Allow || !slices.Contains(d.Failed, "target") {
 			t.Errorf("vmid %q: %v", x, d.Failed)
 		}
 	}
-	for _, x := range []string{"-pve1", "pve1.", "pve_1", "pve1 ", "", "pve1.lab", "pve1/..", "pvé"} {
+	for _, x := range []string{"-pve1", "pve1.", "pve_1", "pve1 ", "", "pve1.lab", "pve1/..",
+		"pvé"} {
 		q := statusCall()
 		q.Call.Targets.Nodes = []string{x}
 		if d := decide(t, e, q); d.Allow || !slices.Contains(d.Failed, "target") {

@@ -41,7 +41,8 @@ func TestRedactedValuesAreMaskedEverywhere(t *testing.T) {
 				if err != nil || d.Allow || len(d.Denied) == 0 || !json.Valid(d.Input) {
 					t.Fatalf("%v: allowed %v, %s", err, d.Allow, d.Input)
 				}
-				for _, part := range []string{x.secret, strings.ReplaceAll(x.secret, "é", "?"), x.secret[:7]} {
+				for _, part := range []string{x.secret, strings.ReplaceAll(x.secret, "é", "?"),
+					x.secret[:7]} {
 					if strings.Contains(string(d.Input), part) ||
 						strings.Contains(string(said), part) {
 						t.Errorf("%s stands in\n%s\n%s", part, d.Input, said)
@@ -160,7 +161,8 @@ func TestApproversSeeNoRedactedValue(t *testing.T) {
 				},
 			)
 		}
-		want := `{"list":[{"as":"[redacted]","token":{"redacted":true}}],"note":"it is [redacted]","password":{"redacted":true},"vmid":102,"yes":true}`
+		want := `{"list":[{"as":"[redacted]","token":{"redacted":true}}],"note":"it is ` +
+			`[redacted]","password":{"redacted":true},"vmid":102,"yes":true}`
 		if !d.NeedsApproval || string(d.Shown) != want ||
 			strings.Join(d.Obligations.Channels, " ") != "cli web" {
 			t.Errorf(

@@ -30,7 +30,8 @@ func TestSchemaOfInputIsTheCode(t *testing.T) {
 	want, err := json.MarshalIndent(map[string]any{
 		"$schema": "http://json-schema.org/draft-07/schema#",
 		"title":   "Input of a policy question",
-		"description": "All three kinds in one; docs/policy.md says which fields each has. Written by " +
+		"description": "All three kinds in one; docs/policy.md says which fields each has. " +
+			"Written by " +
 			"go test ./host/policy -run Schema -update.",
 		"type": "object", "additionalProperties": false, "properties": props, "required": required,
 	}, "", "  ")
@@ -48,7 +49,8 @@ func TestSchemaOfInputIsTheCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(bytes.TrimSpace(got), want) {
-		t.Errorf("%s is not what the host sends: run go test ./host/policy -run Schema -update", golden)
+		t.Errorf("%s is not what the host sends: run go test ./host/policy -run Schema -update",
+			golden)
 	}
 }
 

@@ -77,7 +77,8 @@ func callOf(tool string, kinds []string, imports ...string) *gate.Call {
 			Scalars: map[string]any{"vmid": int64(101)}},
 		Targets: gate.Targets{Nodes: []string{"pve1"}, VMIDs: []string{"101"}},
 		Nodes: []gate.Node{
-			{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22, User: "root", Default: true},
+			{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22, User: "root",
+				Default: true},
 			{Name: "pve2", Cluster: "lab", Host: "127.0.0.2", Port: 22, User: "root"},
 		},
 		Confirmation: gate.Confirmation{State: "none"},

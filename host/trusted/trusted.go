@@ -106,7 +106,8 @@ func read(path string, limit int64, stat func() (fs.FileInfo, error),
 func mine(path string, info fs.FileInfo) error {
 	owner, group, known := owners(info)
 	if known && owner != os.Getuid() && owner != 0 {
-		return untrusted{fmt.Sprintf("%s belongs to user %d, who can change it: chown it to the user "+
+		return untrusted{fmt.Sprintf("%s belongs to user %d, who can change it: chown it to the "+
+			"user "+
 			"that runs caponier, or to root", path, owner)}
 	}
 	mode := info.Mode().Perm()

@@ -39,9 +39,10 @@ func TestOnlyFilesOfThisUserOrRootAreTrusted(t *testing.T) {
 		"link to a private file":    {made(os.Symlink(private, at("good")), "good"), ""},
 		"link to an untrusted file": {made(os.Symlink(open, at("bad")), "bad"), "can be written"},
 		"FIFO":                      {made(syscall.Mkfifo(at("fifo"), 0o600), "fifo"), "a FIFO"},
-		"link to a device":          {made(os.Symlink("/dev/zero", at("zero")), "zero"), "a device"},
-		"directory":                 {dir, "a directory"},
-		"missing file":              {at("none"), "no such file"},
+		"link to a device": {made(os.Symlink("/dev/zero", at("zero")), "zero"),
+			"a device"},
+		"directory":    {dir, "a directory"},
+		"missing file": {at("none"), "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			done := within(func() error { _, err := Read(c.path, 1<<20); return err })
@@ -115,10 +116,12 @@ func TestReadInStaysBelowItsRoot(t *testing.T) {
 	if data, err := ReadIn(inside, "b", 4); err != nil || string(data) != "text" {
 		t.Errorf("a link inside: %q, %v", data, err)
 	}
-	if _, err := ReadIn(inside, "a", 3); err == nil || !strings.Contains(err.Error(), "more than 3") {
+	if _, err := ReadIn(inside, "a", 3); err == nil || !strings.Contains(err.Error(),
+		"more than 3") {
 		t.Errorf("a file above the limit: %v", err)
 	}
-	if _, err := ReadIn(inside, "out", 1<<20); err == nil || !strings.Contains(err.Error(), "escapes") {
+	if _, err := ReadIn(inside, "out", 1<<20); err == nil || !strings.Contains(err.Error(),
+		"escapes") {
 		t.Errorf("a link out of the folder: %v", err)
 	}
 	done := within(func() error { _, err := ReadIn(inside, "fifo", 1); return err })

@@ -193,7 +193,8 @@ func (c *Candidate) parseRego(name string, data []byte) error {
 	}
 	owner, _, _ := strings.Cut(name, "/")
 	if pkg := m.Package.Path.String(); !strings.HasPrefix(pkg+".", "data.caponier."+owner+".") {
-		return fmt.Errorf("%s: package %s does not belong in %s: its packages begin with caponier.%s.",
+		return fmt.Errorf("%s: package %s does not belong in %s: its packages begin with "+
+			"caponier.%s.",
 			m.Package.Location, strings.TrimPrefix(pkg, "data."), owner, owner)
 	}
 	if strings.HasSuffix(name, "_test.rego") {
@@ -205,7 +206,8 @@ func (c *Candidate) parseRego(name string, data []byte) error {
 }
 
 // compile compiles all modules, with tests if they are given.
-func (c *Candidate) compile(ctx context.Context, tests map[string]*ast.Module) (*ast.Compiler, error) {
+func (c *Candidate) compile(ctx context.Context, tests map[string]*ast.Module) (*ast.Compiler,
+	error) {
 	store := storeOf(c.data)
 	txn, err := store.NewTransaction(ctx)
 	if err != nil {

@@ -22,7 +22,8 @@ func (c *Candidate) checkData(ctx context.Context) error {
 	rs, err := rego.New(rego.Query("json.match_schema(data.site, input)[1]"),
 		rego.Store(storeOf(c.data)), rego.Input(schema), rego.StrictBuiltinErrors(true)).Eval(ctx)
 	if err != nil || len(rs) != 1 {
-		return fmt.Errorf("holding the site's data against its schema: %d answers, %w", len(rs), err)
+		return fmt.Errorf("holding the site's data against its schema: %d answers, %w", len(rs),
+			err)
 	}
 	var wrong []error
 	found, _ := rs[0].Expressions[0].Value.([]any)
@@ -56,7 +57,8 @@ func (c *Candidate) checkData(ctx context.Context) error {
 }
 
 // texts returns the members of a set of texts.
-func (c *Candidate) texts(ctx context.Context, query string, more map[string]any) ([]string, error) {
+func (c *Candidate) texts(ctx context.Context, query string, more map[string]any) ([]string,
+	error) {
 	v, err := c.ask(ctx, query, more)
 	if err != nil {
 		return nil, fmt.Errorf("looking for mistakes in the site's data: %w", err)
@@ -170,11 +172,13 @@ func (c *Candidate) smoke(ctx context.Context) error {
 	for _, q := range c.samples() {
 		if _, err := c.Rules.Decide(ctx, q); err != nil && !seen[err.Error()] {
 			seen[err.Error()] = true
-			what := map[gate.Kind]string{gate.KindCall: "a call of", gate.KindVisible: "the visibility of"}[q.Kind]
+			what := map[gate.Kind]string{gate.KindCall: "a call of",
+				gate.KindVisible: "the visibility of"}[q.Kind]
 			if q.Op != nil {
 				what = "the operation " + q.Op.Import() + " of"
 			}
-			wrong = append(wrong, fmt.Errorf("no decision on %s %s: %w", what, q.Call.Tool.Name, err))
+			wrong = append(wrong, fmt.Errorf("no decision on %s %s: %w", what, q.Call.Tool.Name,
+				err))
 		}
 	}
 	return errors.Join(wrong...)
@@ -206,12 +210,14 @@ func (c *Candidate) samples() (all []gate.Question) {
 	cmd := gate.Command{Form: "argv", Lowered: gate.Lowered{Parsed: true,
 		Calls: []gate.Simple{{Argv: []string{"uptime"}, Static: true}}}}
 	call := gate.Call{ID: "smoke", Source: "cli", Clusters: []string{node.Cluster},
-		Nodes:        []gate.Node{node},
-		Args:         gate.Args{JSON: []byte("{}"), Digest: "sha256:", Scalars: map[string]any{"vmid": int64(999)}},
+		Nodes: []gate.Node{node},
+		Args: gate.Args{JSON: []byte("{}"), Digest: "sha256:",
+			Scalars: map[string]any{"vmid": int64(999)}},
 		Confirmation: gate.Confirmation{State: "none"}, Commands: []gate.Command{cmd},
 		Targets: gate.Targets{Nodes: []string{node.Name}, VMIDs: []string{"999"},
 			Services: []string{"nginx.service"}, Hosts: []string{"host.example"},
-			Paths: []string{"/var/log/x"}, GuestPaths: []string{"/root/x"}, LocalPaths: []string{"x"}},
+			Paths: []string{"/var/log/x"}, GuestPaths: []string{"/root/x"},
+			LocalPaths: []string{"x"}},
 		Decided: gate.Decision{Allow: true, Tier: gate.Red},
 		Stages:  []gate.StageDir{{Node: node.Name, Dir: "/run/caponier/x"}}}
 	call.Principal.Auth = "config"
@@ -230,7 +236,8 @@ func (c *Candidate) samples() (all []gate.Question) {
 		all = append(all, q)
 	}
 	for _, t := range tools {
-		ask(gate.Question{Kind: gate.KindCall, Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1}}}, t)
+		ask(gate.Question{Kind: gate.KindCall,
+			Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1}}}, t)
 		ask(gate.Question{Kind: gate.KindVisible}, t)
 	}
 	for _, op := range operations() {

@@ -51,7 +51,8 @@ func (c *Candidate) parseData(name string, data []byte) error {
 
 // tabs explains YAML's message about a tab, which does not say that it is one.
 func tabs(data []byte, err error) string {
-	if strings.Contains(err.Error(), "cannot start any token") && bytes.Contains(data, []byte("\t")) {
+	if strings.Contains(err.Error(), "cannot start any token") && bytes.Contains(data,
+		[]byte("\t")) {
 		return " (a tab? YAML is indented by spaces)"
 	}
 	return ""
@@ -102,23 +103,7 @@ func plain(name string, n *yaml.Node) (any, error) {
 		}
 		return list, nil
 	case yaml.MappingNode:
-		m, lines := map[string]any{}, map[string]int{}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			k := n.Content[i]
-			v, err := plain(name, n.Content[i+1])
-			switch tag := k.ShortTag(); {
-			case err != nil:
-				return nil, err
-			case k.Kind != yaml.ScalarNode || k.Anchor != "" || k.Style&yaml.TaggedStyle != 0,
-				tag != "!!str" && (tag != "!!int" || !decimal.MatchString(k.Value)):
-				return nil, wrong(k, "the key %s is neither text nor a plain decimal number: write it in "+
-					"quotes", k.Value)
-			case lines[k.Value] != 0:
-				return nil, wrong(k, "the key %q is already defined in line %d", k.Value, lines[k.Value])
-			}
-			m[k.Value], lines[k.Value] = v, k.Line
-		}
-		return m, nil
+		return mapping(name, n)
 	}
 	switch tag := n.ShortTag(); {
 	case tag == "!!str":
@@ -130,11 +115,34 @@ func plain(name string, n *yaml.Node) (any, error) {
 	case tag == "!!int" && decimal.MatchString(n.Value):
 		return json.Number(n.Value), nil
 	case tag == "!!int":
-		return nil, wrong(n, "%s is not a plain decimal number: write it in decimal, or in quotes if it "+
+		return nil, wrong(n, "%s is not a plain decimal number: write it in decimal, or in "+
+			"quotes if it "+
 			"is text", n.Value)
 	}
-	return nil, wrong(n, "%s is neither text, a whole number, true, false, a list nor a map: write text "+
+	return nil, wrong(n, "%s is neither text, a whole number, true, false, a list nor a map: "+
+		"write text "+
 		"in quotes", n.Value)
+}
+
+func mapping(name string, n *yaml.Node) (any, error) {
+	m, lines := map[string]any{}, map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k := n.Content[i]
+		v, err := plain(name, n.Content[i+1])
+		switch tag := k.ShortTag(); {
+		case err != nil:
+			return nil, err
+		case k.Kind != yaml.ScalarNode || k.Anchor != "" || k.Style&yaml.TaggedStyle != 0,
+			tag != "!!str" && (tag != "!!int" || !decimal.MatchString(k.Value)):
+			return nil, fmt.Errorf("%s:%d: the key %s is neither text nor a plain decimal number: "+
+				"write it in quotes", name, k.Line, k.Value)
+		case lines[k.Value] != 0:
+			return nil, fmt.Errorf("%s:%d: the key %q is already defined in line %d", name, k.Line,
+				k.Value, lines[k.Value])
+		}
+		m[k.Value], lines[k.Value] = v, k.Line
+	}
+	return m, nil
 }
 
 // place returns file and line of a key of the site's data, as far down as it can be found.

@@ -65,7 +65,8 @@ func siteFiles(dir string) (files, error) {
 		case hidden || ext == ".md":
 			return nil
 		case ext != ".rego" && ext != ".yaml" && ext != ".json":
-			return fmt.Errorf("%s: only .rego, .yaml, .json and .md files belong in a site's policy "+
+			return fmt.Errorf("%s: only .rego, .yaml, .json and .md files belong in a site's "+
+				"policy "+
 				"folder", full)
 		case len(all) > maxFiles:
 			return fmt.Errorf("%s: has more than %d files", dir, maxFiles)

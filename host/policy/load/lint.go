@@ -1,7 +1,6 @@
 package load
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -104,9 +103,11 @@ func (l *linter) rules() {
 		switch deny := name == "deny"; {
 		case deny && l.entry() == "":
 			l.say(rule.Location, "deny in %s is never asked: use package caponier.site.call or "+
-				"caponier.site.operation", strings.TrimPrefix(l.module.Package.Path.String(), "data."))
+				"caponier.site.operation", strings.TrimPrefix(l.module.Package.Path.String(),
+				"data."))
 		case deny && rule.Head.RuleKind() != ast.MultiValue:
-			l.say(rule.Location, `deny must be written "deny contains {"id": …, "msg": …} if …": in any `+
+			l.say(rule.Location, `deny must be written "deny contains {"id": …, "msg": …} if `+
+				`…": in any `+
 				"other form it refuses nothing")
 		case deny:
 			l.reason(rule)
@@ -121,7 +122,8 @@ func (l *linter) rules() {
 	for _, imp := range l.module.Imports {
 		ref, ok := imp.Path.Value.(ast.Ref)
 		if ok && (ref.HasPrefix(rootInput) || ref.HasPrefix(rootSite)) {
-			l.say(imp.Location, "write %s out where it is used: what an import hides is not checked", ref)
+			l.say(imp.Location, "write %s out where it is used: what an import hides is not "+
+				"checked", ref)
 		}
 	}
 	l.values()
@@ -174,7 +176,8 @@ func (l *linter) refs() {
 			typed = true // once is enough
 		}
 		for _, inv := range inventories {
-			if ref.HasPrefix(inv) && !ref.IsGround() && slices.ContainsFunc(ref[len(inv):], wildcard) {
+			if ref.HasPrefix(inv) && !ref.IsGround() && slices.ContainsFunc(ref[len(inv):],
+				wildcard) {
 				l.say(t.Location, "%s is searched through: look it up by key", inv)
 			}
 		}
@@ -224,7 +227,8 @@ func (l *linter) negated(e *ast.Expr) {
 		}
 		ast.WalkRefs(t, func(ref ast.Ref) bool {
 			if ref.HasPrefix(rootInput) || ref.HasPrefix(ast.Ref{ast.DefaultRootDocument}) {
-				l.say(e.Location, "if %s is undefined this does not hold, and the rule is silently off: name "+
+				l.say(e.Location, "if %s is undefined this does not hold, and the rule is "+
+					"silently off: name "+
 					"it without not in a rule of its own, and negate that rule", ref)
 			}
 			return false
@@ -247,26 +251,30 @@ func (l *linter) some(decl *ast.SomeDecl) {
 	}
 }
 
-func (l *linter) call(at *ast.Location, name string, operands []*ast.Term, numbers map[string]bool) {
+func (l *linter) call(at *ast.Location, name string, operands []*ast.Term,
+	numbers map[string]bool) {
 	switch name {
 	case "lt", "lte", "gt", "gte":
 		for _, t := range operands {
 			ref, ok := t.Value.(ast.Ref)
 			if ok && ref.HasPrefix(rootInput) && !numbers[t.String()] {
-				l.say(at, "%s is compared without is_number(%s) in the same body: null is less than every "+
+				l.say(at, "%s is compared without is_number(%s) in the same body: null is less "+
+					"than every "+
 					"number", t, t)
 			}
 		}
 	case "object.get":
 		if ref, ok := operands[0].Value.(ast.Ref); ok && ref.HasPrefix(rootInput) {
-			l.say(at, "object.get on %s hides misspelt fields: every field of the input is always there", ref)
+			l.say(at, "object.get on %s hides misspelt fields: every field of the input is "+
+				"always there", ref)
 		}
 	case "regex.match":
 		p, ok := operands[0].Value.(ast.String)
 		if !ok {
 			l.say(at, "the pattern must be a literal, so that it can be checked")
 		} else if !anchored(string(p)) {
-			l.say(at, "the pattern %q is not anchored: write ^…$, or it matches inside longer text", string(p))
+			l.say(at, "the pattern %q is not anchored: write ^…$, or it matches inside longer "+
+				"text", string(p))
 		}
 	case "net.cidr_contains":
 		s, ok := operands[0].Value.(ast.String)
@@ -278,7 +286,8 @@ func (l *linter) call(at *ast.Location, name string, operands []*ast.Term, numbe
 		case err != nil:
 			l.say(at, "%q is not a CIDR range", string(s))
 		case p.Addr().Is4In6():
-			l.say(at, "%q is IPv4 written as IPv6, which is taken for every IPv4 address", string(s))
+			l.say(at, "%q is IPv4 written as IPv6, which is taken for every IPv4 address",
+				string(s))
 		case p.Masked().String() != string(s):
 			l.say(at, "write the range %q as %s", string(s), p.Masked())
 		}
@@ -305,99 +314,4 @@ func edge(re *syntax.Regexp, is syntax.Op, outer func([]*syntax.Regexp) *syntax.
 			func(sub *syntax.Regexp) bool { return !edge(sub, is, outer) })
 	}
 	return false
-}
-
-// lintTests finds refusals in files of tests, which nothing asks.
-func (c *Candidate) lintTests() error {
-	var found []error
-	for _, m := range c.owned(c.tests) {
-		for _, rule := range m.Rules {
-			if rule.Head.Ref()[0].Value.String() == "deny" {
-				found = append(found, fmt.Errorf("%s:%d: deny in a file of tests is never asked: move it to "+
-					"a file whose name does not end in _test.rego", rule.Location.File, rule.Location.Row))
-			}
-		}
-	}
-	return errors.Join(found...)
-}
-
-// lintCompiled finds what only the compiler knows, which has resolved imports and variables:
-// references to rules and numbers that are not there, and entries of deny of another type.
-func (c *Candidate) lintCompiled() error {
-	var found []error
-	for _, m := range c.owned(c.compiler.Modules) {
-		seen := map[string]bool{}
-		file := m.Package.Location.File
-		ast.WalkRefs(m, func(ref ast.Ref) bool {
-			wrong := c.dangling(ref)
-			if loc := ref[0].Location; wrong != "" && !seen[wrong] {
-				seen[wrong] = true
-				if loc == nil {
-					loc = m.Package.Location
-				}
-				found = append(found, fmt.Errorf("%s:%d: %s", cmp.Or(loc.File, file), loc.Row, wrong))
-			}
-			return false
-		})
-		for _, rule := range m.Rules {
-			if err := c.denyType(rule); err != nil {
-				found = append(found, err)
-			}
-		}
-	}
-	return errors.Join(found...)
-}
-
-// denyType reports entries of deny that are not {"id": text, "msg": text}.
-func (c *Candidate) denyType(rule *ast.Rule) error {
-	if rule.Head.Ref()[0].Value.String() != "deny" || rule.Head.Key == nil {
-		return nil
-	}
-	got := c.compiler.TypeEnv.GetByRef(rule.Ref().GroundPrefix())
-	if got == nil || got.String() == "set[object<id: string, msg: string>]" {
-		return nil
-	}
-	return fmt.Errorf(`%s: the entries of deny are %s, want objects <id: string, msg: string>: make other `+
-		`values text with sprintf`, rule.Location, strings.TrimPrefix(got.String(), "set"))
-}
-
-var (
-	rootOurs   = ast.MustParseRef("data.caponier")
-	rootCustom = ast.MustParseRef("data.site.custom")
-)
-
-func (c *Candidate) dangling(ref ast.Ref) string {
-	ground := ref.GroundPrefix()
-	switch {
-	case ref.HasPrefix(rootOurs) && len(c.compiler.GetRules(ground)) == 0 && !c.isPackage(ground):
-		return fmt.Sprintf("there is no rule %s", ground)
-	case ground.HasPrefix(rootCustom) && !c.holds(ground):
-		return fmt.Sprintf("data.yaml has no %s, so whatever asks for it is undefined",
-			strings.TrimPrefix(ground.String(), "data.site."))
-	}
-	return ""
-}
-
-// isPackage reports whether a reference is a package, or above one.
-func (c *Candidate) isPackage(ref ast.Ref) bool {
-	for _, m := range c.modules {
-		if m.Package.Path.HasPrefix(ref) {
-			return true
-		}
-	}
-	return false
-}
-
-// holds reports whether the data has something where a reference points.
-func (c *Candidate) holds(ref ast.Ref) bool {
-	var v any = c.data
-	for _, t := range ref[1:] {
-		m, isMap := v.(map[string]any)
-		key, isText := t.Value.(ast.String)
-		if !isText || !isMap { // an element of a list, or a key that is not text
-			return v != nil
-		}
-		v = m[string(key)]
-	}
-	return v != nil
 }

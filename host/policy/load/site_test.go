@@ -43,11 +43,13 @@ func status() gate.Question {
 		Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, TargetCalls60s: 1}},
 		Call: &gate.Call{ID: "C1", Source: "stdio", Clusters: []string{"lab"},
 			Principal: gate.Principal{ID: "demo", Auth: "config"},
-			Tool: &gate.Tool{Kind: "tool", Name: "proxmox_container_status", TargetKinds: []string{"vmids"},
-				Imports: []string{"ssh_exec"}, Commands: []string{"pct status"}},
+			Tool: &gate.Tool{Kind: "tool", Name: "proxmox_container_status",
+				TargetKinds: []string{"vmids"},
+				Imports:     []string{"ssh_exec"}, Commands: []string{"pct status"}},
 			Args:    gate.Args{JSON: []byte(`{}`), Digest: "sha256:", Scalars: map[string]any{}},
 			Targets: gate.Targets{Nodes: []string{"pve1"}, VMIDs: []string{"101"}},
-			Nodes:   []gate.Node{{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22, User: "root"}},
+			Nodes: []gate.Node{{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22,
+				User: "root"}},
 
 			Confirmation: gate.Confirmation{State: "none"}}}
 }
@@ -124,20 +126,30 @@ func TestReloadRefusesWhatOthersCanChangeAndWhatBlocks(t *testing.T) {
 		change func() error
 		want   string
 	}{
-		"FIFO":              {func() error { return syscall.Mkfifo(data, 0o600) }, "a FIFO"},
-		"link to a device":  {func() error { return os.Symlink("/dev/zero", data) }, "escapes"},
-		"link out":          {func() error { return os.Symlink("/etc/passwd", data) }, "escapes"},
-		"folder":            {func() error { return os.Mkdir(data, 0o755) }, "nothing is granted"},
-		"file of all":       {func() error { return errors.Join(os.WriteFile(data, text, 0o644), os.Chmod(data, 0o666)) }, "written by other users"},
-		"folder of all":     {func() error { return errors.Join(os.WriteFile(data, text, 0o644), os.Chmod(dir, 0o777)) }, "written by other users"},
-		"file that is huge": {func() error { return os.WriteFile(data, make([]byte, maxFile+1), 0o644) }, "more than"},
-		"no file":           {func() error { return nil }, "nothing is granted"},
+		"FIFO":             {func() error { return syscall.Mkfifo(data, 0o600) }, "a FIFO"},
+		"link to a device": {func() error { return os.Symlink("/dev/zero", data) }, "escapes"},
+		"link out":         {func() error { return os.Symlink("/etc/passwd", data) }, "escapes"},
+		"folder":           {func() error { return os.Mkdir(data, 0o755) }, "nothing is granted"},
+		"file of all": {func() error {
+			return errors.Join(os.WriteFile(data, text, 0o644),
+				os.Chmod(data, 0o666))
+		}, "written by other users"},
+		"folder of all": {func() error {
+			return errors.Join(os.WriteFile(data, text, 0o644),
+				os.Chmod(dir, 0o777))
+		}, "written by other users"},
+		"file that is huge": {func() error {
+			return os.WriteFile(data, make([]byte, maxFile+1),
+				0o644)
+		}, "more than"},
+		"no file": {func() error { return nil }, "nothing is granted"},
 	} {
 		if err := errors.Join(os.RemoveAll(data), os.Chmod(dir, 0o755), x.change()); err != nil {
 			t.Fatal(err)
 		}
 		began, first := time.Now(), s.Revision()
-		if err := s.Reload(context.Background()); err == nil || !strings.Contains(err.Error(), x.want) {
+		if err := s.Reload(context.Background()); err == nil || !strings.Contains(err.Error(),
+			x.want) {
 			t.Errorf("%s: %v, want %q", name, err, x.want)
 		}
 		if took := time.Since(began); took > 30*time.Second || s.Revision() != first {
@@ -232,7 +244,8 @@ func TestSmokeAsksEveryOperation(t *testing.T) {
 func TestRuleThatErrorsRefusesTheCandidate(t *testing.T) {
 	dir := copySite(t)
 	s := open(t, dir)
-	write(t, dir, "x.rego", rule("level == 3\n\nlevel := 1 if input.kind\n\nlevel := 2 if input.source"))
+	write(t, dir, "x.rego", rule("level == 3\n\nlevel := 1 if input.kind\n\nlevel := 2 if "+
+		"input.source"))
 	write(t, dir, "x_test.rego", "package caponier.site.x_test\n\ntest_nothing if true\n")
 	err := s.Reload(context.Background())
 	if err == nil || !strings.Contains(err.Error(), "site/x.rego:") ||
@@ -259,7 +272,8 @@ test_closed if count(data.caponier.site.call.deny) == 1 with input as {"time": {
 	if err != nil || d.Allow || !slices.Contains(d.Failed, "site") {
 		t.Errorf("%+v %v", d, err)
 	}
-	write(t, dir, "x.rego", rule(strings.Replace(body, `sprintf("%v", [input.time.weekday])`, "input.time.weekday", 1)))
+	write(t, dir, "x.rego", rule(strings.Replace(body, `sprintf("%v", [input.time.weekday])`,
+		"input.time.weekday", 1)))
 	if _, err := Check(context.Background(), dir, Inventory{}); err == nil ||
 		!strings.Contains(err.Error(), "site/x.rego:8: the key input.time.weekday is a number") {
 		t.Errorf("error %v", err)
@@ -276,14 +290,16 @@ func TestRolesInTheInputAreEffective(t *testing.T) {
 	if err != nil || d.Allow || !slices.Contains(d.Failed, "site") {
 		t.Errorf("%+v %v", d, err)
 	}
-	if !strings.Contains(string(d.Input), `"credential_roles":[],"id":"demo","roles":["operator"]`) {
+	if !strings.Contains(string(d.Input),
+		`"credential_roles":[],"id":"demo","roles":["operator"]`) {
 		t.Errorf("input %s", d.Input)
 	}
 }
 
 func TestEntriesAreThoseOfCoreAndSite(t *testing.T) {
 	dir := copySite(t)
-	edit(t, dir, "data.yaml", "binaries: {}", "binaries: {mytool: {show: {group: read, tier: green, "+
+	edit(t, dir, "data.yaml", "binaries: {}", "binaries: {mytool: {show: {group: read, tier: "+
+		"green, "+
 		"operands: [], options: {}}, '': {group: read, tier: green, operands: [], options: {}}}}")
 	got, err := open(t, dir).Entries(context.Background())
 	for _, want := range []string{"pct start", "cat", "pvesh get /nodes/{node}/lxc/{vmid}/config",
@@ -304,8 +320,10 @@ func TestEntriesAreThoseOfCoreAndSite(t *testing.T) {
 
 func TestNamesInDataThatNothingHasAreWarnedOf(t *testing.T) {
 	dir := copySite(t)
-	edit(t, dir, "data.yaml", "services: []", "services: [{service: nginx, nodes: [pve11, '*'], reason: kept}]")
-	edit(t, dir, "data.yaml", "protected:\n  nodes: {}", "protected:\n  nodes: {pve3: {reason: misspelt}}")
+	edit(t, dir, "data.yaml", "services: []", "services: [{service: nginx, nodes: [pve11, '*'], "+
+		"reason: kept}]")
+	edit(t, dir, "data.yaml", "protected:\n  nodes: {}",
+		"protected:\n  nodes: {pve3: {reason: misspelt}}")
 	edit(t, dir, "data.yaml", `"tool:list_nodes": green`, `"tool:jq_qurey": green`)
 	rep, err := Check(context.Background(), dir, inventory())
 	if err != nil {
@@ -318,7 +336,8 @@ func TestNamesInDataThatNothingHasAreWarnedOf(t *testing.T) {
 			t.Errorf("%s is not warned of in\n%s", want, all)
 		}
 	}
-	if rep, err := Check(context.Background(), dir, Inventory{}); err != nil || len(rep.Warnings) != 0 {
+	if rep, err := Check(context.Background(), dir, Inventory{}); err != nil ||
+		len(rep.Warnings) != 0 {
 		t.Errorf("without an inventory: %v %v", rep.Warnings, err)
 	}
 }

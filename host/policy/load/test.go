@@ -21,8 +21,8 @@ type Report struct {
 	Warnings []string `json:"warnings"`
 }
 
-// Check builds the policy of a folder as the host would. Its error lists what must change, with file
-// and line.
+// Check builds the policy of a folder as the host would. Its error lists what must change, with
+// file and line.
 func Check(ctx context.Context, dir string, inv Inventory) (Report, error) {
 	c, err := FromFolder(ctx, dir, inv)
 	if err != nil {
@@ -50,7 +50,7 @@ type TestReport struct {
 	Failed         int          `json:"failed"`
 	CoreCoverage   float64      `json:"core_coverage"`
 	SiteCoverage   float64      `json:"site_coverage"` // 100 when the site has no rules
-	NotCovered     []string     `json:"not_covered"`   // lines of the site: file:line, file:line-line
+	NotCovered     []string     `json:"not_covered"`   // of the site: file:line, file:line-line
 	CoreNotCovered []string     `json:"core_not_covered"`
 }
 
@@ -63,8 +63,8 @@ type TestResult struct {
 	Took   time.Duration `json:"took_ns"`
 }
 
-// Test runs every test of the core and of the folder's site, and measures what they covered. A test
-// that fails is in the report, not an error.
+// Test runs every test of the core and of the folder's site, and measures what they covered. A
+// test that fails is in the report, not an error.
 func Test(ctx context.Context, dir string) (TestReport, error) {
 	c, err := FromFolder(ctx, dir, Inventory{})
 	if err != nil {
@@ -148,13 +148,17 @@ func (c *Candidate) testSite(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case rules > 0 && len(results) == 0:
-		return errors.New("the site has rules but no tests: write test_… rules beside them in files " +
+		return errors.New("the site has rules but no tests: write test_… rules beside them in " +
+			"files " +
 			"that end in _test.rego")
 	}
 	return errors.Join(wrong...)
 }
 
-func nameOf(t *tester.Result) string { return strings.TrimPrefix(t.Package, "data.") + "." + t.Name }
+func nameOf(t *tester.Result) string {
+	return strings.TrimPrefix(t.Package, "data.") + "." +
+		t.Name
+}
 
 // runTests compiles everything with the given tests and runs them, with the evaluator that decides
 // and on the site's data. Tables are derived anew in each test, since tests replace the data. The
@@ -172,7 +176,8 @@ func (c *Candidate) runTests(ctx context.Context, tests map[string]*ast.Module,
 	defer store.Abort(ctx, txn)
 	// All tests are compiled: those of the core bring the fixtures.
 	runner := tester.NewRunner().SetCompiler(c.newCompiler().WithRewriteTestRules(true)).
-		SetStore(store).SetModules(c.copies(c.tests)).RaiseBuiltinErrors(true).SetTimeout(time.Minute)
+		SetStore(store).SetModules(c.copies(c.tests)).RaiseBuiltinErrors(true).
+		SetTimeout(time.Minute)
 	if covered != nil {
 		runner = runner.SetCoverageQueryTracer(covered)
 	}
@@ -188,6 +193,9 @@ func (c *Candidate) runTests(ctx context.Context, tests map[string]*ast.Module,
 	for t := range ch {
 		results = append(results, t)
 	}
-	slices.SortFunc(results, func(a, b *tester.Result) int { return strings.Compare(nameOf(a), nameOf(b)) })
+	slices.SortFunc(results, func(a, b *tester.Result) int {
+		return strings.Compare(nameOf(a),
+			nameOf(b))
+	})
 	return results, nil
 }

@@ -1,123 +1,12 @@
 package load
 
 import (
-	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/policy"
-	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
-
-// A domain says which literals a field of the input can equal; nil says that any can.
-type domain func(c *Candidate, literal *ast.Term) (why string)
-
-// domains are those of the input's fields, "[]" standing for any element of a list. Paths below
-// input.parent and elements that stand in several places are looked up by their end.
-var domains = map[string]domain{
-	"schema":             words("caponier.call/1", "caponier.operation/1", "caponier.visible/1"),
-	"kind":               words("tool", "resource", "prompt"),
-	"freezes[].kind":     words("all", "principal", "tool", "node"),
-	"source":             words("stdio", "http", "cli"),
-	"time.hour_utc":      between(0, 23, "hours"),
-	"time.weekday":       between(0, 6, "weekdays, where 0 is Sunday"),
-	"principal.auth":     words("config", "token", "oidc"),
-	"tool.imports[]":     words(abi.Operations()...),
-	"op":                 words(abi.Operations()...),
-	"phase":              words("effect", "lookup"),
-	"parent.tier":        words("green", "yellow", "red", "black"),
-	"form":               words("argv", "script"),
-	"state":              words("none", "argument", "approved", "expired", "mismatch"),
-	"channel":            words("", "cli", "web", "client"),
-	"file.action":        words("stage", "stat", "list", "read", "write", "get", "put", "remove"),
-	"file.type":          words("", "file", "dir", "symlink", "fifo", "socket", "device", "other"),
-	"blob.action":        words("read", "write", "get"),
-	"http.scheme":        words("http", "https"),
-	"http.method":        matches(`^[A-Z]+$`, "a method in upper case"),
-	"http.headers[]":     matches(`^[^A-Z]+$`, "a header in lower case"),
-	"port":               between(1, 65535, "ports"),
-	"vmids[]":            matches(`^[1-9][0-9]{2,8}$`, "a guest's number as text, 100 or above"),
-	"services[]":         matches(unitName, "a unit with its suffix, such as nginx.service"),
-	"targets.hosts[]":    matches(`^[^A-Z/]*[^A-Z/.]$`, "a host in lower case without a final dot"),
-	"targets.paths[]":    matches(`^/([^/].*)?$`, "an absolute path"),
-	"guest_paths[]":      matches(`^/([^/].*)?$`, "an absolute path"),
-	"local_paths[]":      matches(`^[^/]`, "a path relative to the workspace"),
-	"target_kinds[]":     words("nodes", "vmids", "services", "hosts", "paths", "guest_paths", "local_paths", "commands"),
-	"targets.nodes[]":    nodeName,
-	"target.node":        nodeName,
-	"nodes[].name":       nodeName,
-	"stages[].node":      nodeName,
-	"roles[]":            roleName,
-	"credential_roles[]": roleName,
-	"tool.name":          toolName,
-	"parent.tool":        toolName,
-}
-
-const unitName = `^[^A-Z]+\.(service|socket|target|timer|mount|automount|device|swap|path|slice|scope)$`
-
-func words(all ...string) domain {
-	return func(_ *Candidate, t *ast.Term) string {
-		if s, ok := t.Value.(ast.String); ok && slices.Contains(all, string(s)) {
-			return ""
-		}
-		return "it is one of " + strings.Join(all, ", ")
-	}
-}
-
-func matches(pattern, what string) domain {
-	re := regexp.MustCompile(pattern)
-	return func(_ *Candidate, t *ast.Term) string {
-		if s, ok := t.Value.(ast.String); ok && re.MatchString(string(s)) {
-			return ""
-		}
-		return "it is " + what
-	}
-}
-
-func between(low, high int, what string) domain {
-	return func(_ *Candidate, t *ast.Term) string {
-		if n, ok := t.Value.(ast.Number); ok {
-			if i, ok := n.Int(); ok && i >= low && i <= high {
-				return ""
-			}
-		}
-		return fmt.Sprintf("it is a number from %d to %d (%s)", low, high, what)
-	}
-}
-
-func toolName(c *Candidate, t *ast.Term) string {
-	var names []string
-	for _, tool := range c.inventory.Tools {
-		names = append(names, tool.Name)
-	}
-	return c.oneOf(t, names, "no plugin in the lock has a tool of this name")
-}
-
-func nodeName(c *Candidate, t *ast.Term) string {
-	names := c.inventory.Nodes
-	for _, n := range list(c.data, "site", "cluster_nodes") {
-		names = append(slices.Clone(names), fmt.Sprint(n))
-	}
-	if c.inventory.Nodes == nil {
-		names = nil
-	}
-	return c.oneOf(t, names, "neither the inventory nor cluster_nodes has a node of this name")
-}
-
-func roleName(c *Candidate, t *ast.Term) string {
-	return c.oneOf(t, keys(c.data, "site", "roles"), "data.yaml has no role of this name")
-}
-
-// oneOf holds a literal against names, unless these are not known.
-func (c *Candidate) oneOf(t *ast.Term, names []string, why string) string {
-	s, ok := t.Value.(ast.String)
-	if names == nil || ok && slices.Contains(names, string(s)) {
-		return ""
-	}
-	return why + c.meant(string(s), names)
-}
 
 // values finds what rules compare with the fields of the input that the fields can never be.
 func (l *linter) values() {
@@ -220,8 +109,10 @@ func (v *values) compare(at *ast.Location, op string, operands []*ast.Term, nega
 		if p := v.path(operands[1]); p != "" {
 			v.literal(at, p+"[]", operands[0])
 		}
-	case "contains", "startswith", "endswith", "regex.match", "glob.match", "indexof", "lower", "upper",
-		"split", "substring", "replace", "trim", "trim_space", "trim_prefix", "trim_suffix", "sprintf",
+	case "contains", "startswith", "endswith", "regex.match", "glob.match", "indexof", "lower",
+		"upper",
+		"split", "substring", "replace", "trim", "trim_space", "trim_prefix", "trim_suffix",
+		"sprintf",
 		"strings.any_prefix_match", "strings.any_suffix_match", "regex.find_n", "regex.split":
 		for _, t := range operands {
 			v.omitted(at, v.path(t), op != "sprintf")
@@ -350,7 +241,8 @@ func (v *values) omitted(at *ast.Location, path string, test bool) {
 		return asked
 	})
 	if !asked {
-		v.say(at, "text of more than 256 bytes is not in input.%s, and this rule is off then: add a rule "+
+		v.say(at, "text of more than 256 bytes is not in input.%s, and this rule is off then: "+
+			"add a rule "+
 			"that also refuses if %q in input.args.omitted", path, name)
 	}
 }
@@ -371,7 +263,8 @@ func (v *values) ref(at *ast.Location, ref ast.Ref) {
 			if entry == "operation" {
 				this, other = "an operation", "call"
 			}
-			v.say(at, "input.%s is not part of %s, so that this never holds: rules about it belong in "+
+			v.say(at, "input.%s is not part of %s, so that this never holds: rules about it "+
+				"belong in "+
 				"package caponier.site.%s", field, this, other)
 		}
 	}
@@ -390,7 +283,8 @@ func (v *values) ref(at *ast.Location, ref ast.Ref) {
 			kind = "true or false"
 		}
 		if above := v.value(ref[:i+1]); kind != "" && !isList(above) {
-			v.say(at, `the key %s is %s, and keys of data.yaml are text: look up sprintf("%%v", [%s])`, t,
+			v.say(at, `the key %s is %s, and keys of data.yaml are text: look up sprintf("%%v", `+
+				`[%s])`, t,
 				kind, t)
 		}
 	}

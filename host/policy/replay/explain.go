@@ -89,9 +89,11 @@ type tracer struct {
 	entry string
 }
 
-func (t *tracer) eval(ctx context.Context, query string, more ...func(*rego.Rego)) (rego.ResultSet, error) {
+func (t *tracer) eval(ctx context.Context, query string, more ...func(*rego.Rego)) (rego.ResultSet,
+	error) {
 	return rego.New(append(more, rego.Query(query), rego.Compiler(t.Rules.Compiler),
-		rego.Store(t.Rules.Store), rego.ParsedInput(t.input), rego.StrictBuiltinErrors(true))...).Eval(ctx)
+		rego.Store(t.Rules.Store), rego.ParsedInput(t.input),
+		rego.StrictBuiltinErrors(true))...).Eval(ctx)
 }
 
 func (t *tracer) remedy(ctx context.Context, id string) (string, error) {
@@ -113,7 +115,8 @@ func (t *tracer) trace(ctx context.Context, f *FailedCheck) error {
 	if f.ID == "site" {
 		pkg = "data.caponier.site." + t.entry
 	}
-	for _, rule := range []string{"ok", t.entry + "_ok", t.entry + "_granted", t.entry + "_known", "deny"} {
+	for _, rule := range []string{"ok", t.entry + "_ok", t.entry + "_granted", t.entry + "_known",
+		"deny"} {
 		buf := topdown.NewBufferTracer()
 		if _, err := t.eval(ctx, pkg+"."+rule, rego.QueryTracer(buf)); topdown.IsError(err) {
 			f.Stuck = append(f.Stuck, err.Error())
@@ -174,8 +177,8 @@ func (t *tracer) stuck(trace topdown.BufferTracer, own map[string]bool, f *Faile
 		case topdown.EvalOp:
 			refs := siteRefs(ev)
 			asked[place] = append(asked[place], refs...)
-			// What a check finds by name can be just what it holds against the question, such as the
-			// entry that protects a guest.
+			// What a check finds by name can be just what it holds against the question, such as
+			// the entry that protects a guest.
 			if own[ev.Location.File] && strings.Contains(text, "[") {
 				t.look(refs, false, f.Data)
 			}

@@ -113,7 +113,10 @@ func Replay(ctx context.Context, records iter.Seq[gate.Record], dir string) (Dif
 	close(work)
 	wg.Wait()
 	for _, l := range [][]Change{d.NewlyAllowed, d.NewlyRefused, d.OtherReasons} {
-		slices.SortFunc(l, func(a, b Change) int { return strings.Compare(a.DecisionID, b.DecisionID) })
+		slices.SortFunc(l, func(a, b Change) int {
+			return strings.Compare(a.DecisionID,
+				b.DecisionID)
+		})
 	}
 	return d, context.Cause(ctx)
 }
