@@ -169,7 +169,8 @@ func refusalText(r *gate.Refused) string {
 	var why []string
 	for _, d := range r.Denied {
 		told[d.ID] = true
-		why = append(why, strings.TrimSuffix(plaintext.Clean(d.Msg), ".")+" ("+d.ID+")")
+		msg := strings.TrimSuffix(plaintext.Clean(d.Msg), ".")
+		why = append(why, plaintext.Short(msg, 300/len(r.Denied))+" ("+d.ID+")")
 	}
 	if others := slices.DeleteFunc(slices.Clone(r.Failed),
 		func(id string) bool { return told[id] }); len(others) > 0 {
