@@ -21,6 +21,7 @@ func policyCommand(g *global) *cobra.Command {
 		policyEval(g),
 		policyExplain(g),
 		policyReplay(g),
+		policyGrammar(g),
 	)
 	return cmd
 }

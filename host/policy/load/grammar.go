@@ -1,0 +1,46 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Command is an entry of the command grammar, of the core or of the site.
+type Command struct {
+	Name     string            `json:"name"` // program and sub-command
+	Group    string            `json:"group"`
+	Tier     string            `json:"tier"` // with what the site adds
+	Operands []string          `json:"operands"`
+	Options  map[string]string `json:"options"` // by name; the value is "" for a flag
+	Required []string          `json:"required"`
+	Source   string            `json:"source,omitempty"` // manual page
+	Site     bool              `json:"site"`             // described by the site
+}
+
+// Grammar returns the commands that the core and the site in dir describe, sorted by name: all, or
+// those whose name is word or begins with word and a space.
+func Grammar(ctx context.Context, dir, word string) ([]Command, error) {
+	c, err := FromFolder(ctx, dir, Inventory{})
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.ask(ctx, "data.caponier.core.listing.commands", nil)
+	if err != nil {
+		return nil, fmt.Errorf("listing the command grammar: %w", err)
+	}
+	doc, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("listing the command grammar: %w", err)
+	}
+	var all []Command
+	if err := json.Unmarshal(doc, &all); err != nil {
+		return nil, fmt.Errorf("listing the command grammar: %w", err)
+	}
+	slices.SortFunc(all, func(a, b Command) int { return strings.Compare(a.Name, b.Name) })
+	return slices.DeleteFunc(all, func(c Command) bool {
+		return word != "" && c.Name != word && !strings.HasPrefix(c.Name, word+" ")
+	}), nil
+}
