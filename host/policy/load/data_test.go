@@ -21,8 +21,7 @@ func TestMistakesInDataAreRefusedWithTheirLine(t *testing.T) {
 		"tier that is lowered": {"lifecycle: {tier: red}", "lifecycle: {tier: green}",
 			"green is lower than anything in this group"},
 		"core entry again": {"binaries: {}", `binaries: {pct: {"": {group: read, tier: ` +
-			`green, operands: [], options: {}}}}`, "binaries/pct: is described by the core " +
-			"grammar"},
+			`green, operands: [], options: {}}}}`, "is described by the core grammar"},
 		"wrapper as a program": {"binaries: {}", `binaries: {sudo: {"": {group: read, tier: ` +
 			`green, operands: [], options: {}}}}`, "runs other programs"},
 		"number for a VMID list":   {`["101", "104", "105"]`, `[101]`, "relaxed.vmids"},

@@ -46,11 +46,10 @@ const reloadDeadline = 2 * time.Minute
 
 // Site decides with the newest good policy of a folder. Its methods may be called concurrently.
 type Site struct {
-	options  Options
-	engine   policy.Engine
-	current  atomic.Pointer[Candidate]
-	failures atomic.Int64
-	reload   sync.Mutex // one reload at a time
+	options Options
+	engine  policy.Engine
+	current atomic.Pointer[Candidate]
+	reload  sync.Mutex // one reload at a time
 }
 
 var _ gate.Decider = (*Site)(nil)
@@ -72,14 +71,9 @@ func (s *Site) Decide(ctx context.Context, q gate.Question) (gate.Decision, erro
 // Reload reads the site again: build, check, test, then change over at once. When anything is wrong
 // the error says what, and the policy in force stays. A reload that takes longer than two minutes
 // fails.
-func (s *Site) Reload(ctx context.Context) (err error) {
+func (s *Site) Reload(ctx context.Context) error {
 	s.reload.Lock()
 	defer s.reload.Unlock()
-	defer func() {
-		if err != nil {
-			s.failures.Add(1)
-		}
-	}()
 	ctx, cancel := context.WithTimeoutCause(ctx, reloadDeadline, fmt.Errorf(
 		"loading the policy of %s took longer than %s", s.options.Site, reloadDeadline))
 	defer cancel()
@@ -128,9 +122,6 @@ func (s *Site) Revision() string {
 	}
 	return ""
 }
-
-// Failures returns how many reloads have failed.
-func (s *Site) Failures() int64 { return s.failures.Load() }
 
 // Warnings returns the mistakes in the policy in force that leave it fit to decide, such as the
 // name of a node that is not in the inventory.

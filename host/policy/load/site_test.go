@@ -98,9 +98,6 @@ func TestReloadTakesGoodPoliciesAndKeepsTheLastGoodOne(t *testing.T) {
 	if err := s.Reload(context.Background()); err == nil || s.Revision() != first {
 		t.Fatalf("a revision that was not kept was taken: %v", err)
 	}
-	if s.Failures() != 2 {
-		t.Errorf("%d failed reloads are counted, want 2", s.Failures())
-	}
 	failing = false
 	if err := s.Reload(context.Background()); err != nil {
 		t.Fatal(err)
@@ -113,7 +110,8 @@ func TestReloadTakesGoodPoliciesAndKeepsTheLastGoodOne(t *testing.T) {
 	}
 }
 
-// TestReloadOfAFIFOEndsAtOnce puts a FIFO, which nobody writes to, in place of data.yaml.
+// TestReloadRefusesWhatOthersCanChangeAndWhatBlocks puts other things in place of data.yaml, such as
+// a FIFO that has no writer.
 func TestReloadRefusesWhatOthersCanChangeAndWhatBlocks(t *testing.T) {
 	dir := copySite(t)
 	s := open(t, dir)

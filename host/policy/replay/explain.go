@@ -66,11 +66,7 @@ func Explain(ctx context.Context, record gate.Record, bundle []byte) (Explanatio
 	t := tracer{c, input, policy.Entry(input)}
 	for _, id := range a.Failed {
 		f := FailedCheck{ID: id, Stuck: []string{}, Data: map[string]any{}}
-		for _, d := range a.Denied {
-			if d.ID == id {
-				f.Says = d.Msg
-			}
-		}
+		f.Says = says(id, a)
 		if f.Remedy, err = t.remedy(ctx, id); err != nil {
 			return x, err
 		}
@@ -80,6 +76,20 @@ func Explain(ctx context.Context, record gate.Record, bundle []byte) (Explanatio
 		x.Checks = append(x.Checks, f)
 	}
 	return x, nil
+}
+
+// says returns what a decision says about a check. What the site's own rules say has their ids.
+func says(id string, d gate.Decision) string {
+	var all []string
+	for _, r := range d.Denied {
+		switch {
+		case r.ID == id:
+			return r.Msg
+		case id == "site" && !slices.Contains(d.Failed, r.ID):
+			all = append(all, r.ID+": "+r.Msg)
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 // A tracer asks the checks of one question one by one.

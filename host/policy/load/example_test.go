@@ -1,0 +1,32 @@
+package load_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/policy/load"
+)
+
+// A site is loaded from its folder, with everything that is checked before it decides. The answer to
+// a question says which checks did not hold.
+func Example() {
+	ctx := context.Background()
+	site, err := load.New(ctx, load.Options{Site: "../../../policies/examples/team"})
+	if err != nil {
+		log.Fatal(err) // names the file and the line to change
+	}
+	decision, err := site.Decide(ctx, gate.Question{
+		Kind: gate.KindCall,
+		Call: &gate.Call{
+			Principal: gate.Principal{ID: "stranger", Auth: "token"},
+			Tool:      &gate.Tool{Kind: "tool", Name: "list_nodes"},
+		},
+	})
+	if err != nil {
+		log.Fatal(err) // and the gate refuses
+	}
+	fmt.Println(decision.Allow, decision.Failed[0])
+	// Output: false identity
+}
