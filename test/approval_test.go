@@ -168,7 +168,7 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 
 	// The person sees what would run, on a phone too.
 	web.open(request, "Approve once: delete_guest, guest 105, node pve1")
-	for _, want := range []string{"agent-a", "105", "pve1", "destroy VMID", "guest_id: 105", "red · destructive", "needs a confirmation", "An agent wrote them"} {
+	for _, want := range []string{"agent-a", "105", "pve1", "destroy VMID", "guest_id: 105", "red · destructive", "only after a person approved", "An agent wrote them"} {
 		web.until("document.body.innerText", want)
 	}
 	// our style sheet passes our policy

@@ -84,6 +84,8 @@ type Principal struct {
 	ID    string   `json:"id"`
 	Roles []string `json:"roles"`
 	Auth  string   `json:"auth"` // config | token | oidc
+	// Narrowed says that the roles are all that may hold, even when there are none.
+	Narrowed bool `json:"narrowed,omitempty"`
 }
 
 // Node is an entry of the inventory.

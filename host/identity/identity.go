@@ -76,7 +76,7 @@ func (o Options) Configured(id string) gate.Principal {
 	p := gate.Principal{ID: id, Roles: []string{}, Auth: "config"}
 	for _, listed := range o.Principals {
 		if listed.ID == id {
-			p.Roles = append(p.Roles, listed.Roles...)
+			p.Roles, p.Narrowed = append(p.Roles, listed.Roles...), len(listed.Roles) > 0
 		}
 	}
 	return p
@@ -101,7 +101,7 @@ func (o Options) narrowed(id, auth string, claimed []string) (gate.Principal, er
 		return gate.Principal{}, fmt.Errorf("the credential of %s names no role that it has in "+
 			"identity.principals", id)
 	}
-	p.Roles = claimed
+	p.Roles, p.Narrowed = claimed, true
 	return p, nil
 }
 

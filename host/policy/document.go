@@ -55,7 +55,8 @@ func Parse(data []byte) (*Document, error) {
 // revision, whatever the document says.
 func (r *Rules) Input(ctx context.Context, d *Document) (ast.Value, error) {
 	who := &d.in.(interface{ base() *head }).base().Principal
-	roles, err := r.Roles(ctx, gate.Principal{ID: who.ID, Auth: who.Auth, Roles: who.CredentialRoles})
+	roles, err := r.Roles(ctx, gate.Principal{ID: who.ID, Auth: who.Auth, Roles: who.CredentialRoles,
+		Narrowed: who.Narrowed})
 	if err != nil {
 		return nil, err
 	}

@@ -37,6 +37,7 @@ type (
 		Auth            string   `json:"auth"`
 		Roles           []string `json:"roles"` // that site and credential give together
 		CredentialRoles []string `json:"credential_roles"`
+		Narrowed        bool     `json:"narrowed"` // the credential leaves only these
 	}
 	tool struct {
 		Name        string     `json:"name"`
@@ -82,6 +83,8 @@ type (
 		Name    string `json:"name"`
 		Cluster string `json:"cluster"`
 		Host    string `json:"host"`
+		// other names in the inventory of the same machine
+		Aliases []string `json:"aliases"`
 	}
 	parent struct {
 		ID           string            `json:"id"`
@@ -101,6 +104,8 @@ type (
 		Port    int         `json:"port"`
 		User    string      `json:"user"`
 		Addrs   []gate.Addr `json:"addrs"`
+		// the ids of the command's units, as the node says
+		Services []string `json:"services"`
 	}
 	command struct {
 		gate.Command
@@ -166,9 +171,10 @@ func document(q *gate.Question, roles []string) any {
 	c, t := q.Call, q.Time.UTC()
 	h := head{
 		ID: q.ID, Kind: c.Tool.Kind, Source: c.Source, Plugin: c.Tool.Plugin, Mode: q.Mode,
-		Time:      clock{t.UnixMilli(), t.Hour(), int(t.Weekday())},
-		Principal: principal{c.Principal.ID, c.Principal.Auth, roles, c.Principal.Roles},
-		Tool:      tool{c.Tool.Name, c.Tool.Imports, c.Tool.Commands, c.Tool.TargetKinds, c.Tool.Hints},
+		Time: clock{t.UnixMilli(), t.Hour(), int(t.Weekday())},
+		Principal: principal{c.Principal.ID, c.Principal.Auth, roles, c.Principal.Roles,
+			c.Principal.Narrowed},
+		Tool: tool{c.Tool.Name, c.Tool.Imports, c.Tool.Commands, c.Tool.TargetKinds, c.Tool.Hints},
 	}
 	a := args{c.Args.Digest, len(c.Args.JSON), c.Args.Scalars, c.Args.Omitted}
 	switch q.Kind {
@@ -192,7 +198,7 @@ func document(q *gate.Question, roles []string) any {
 
 func nodesOf(c *gate.Call) (nodes []nodeFacts) {
 	for _, n := range c.Nodes {
-		nodes = append(nodes, nodeFacts{n.Name, n.Cluster, inventoryForm(n.Host)})
+		nodes = append(nodes, nodeFacts{n.Name, n.Cluster, inventoryForm(n.Host), n.Aliases})
 	}
 	return nodes
 }
@@ -223,7 +229,8 @@ func commandsOf(cmds []gate.Command) (out []command) {
 func (in *operationInput) operation(q *gate.Question) {
 	in.Op = q.Op.Import()
 	if n := q.Node; n != nil {
-		in.Target = &target{n.Name, n.Cluster, inventoryForm(n.Host), n.Port, n.User, q.Facts.Addrs}
+		in.Target = &target{n.Name, n.Cluster, inventoryForm(n.Host), n.Port, n.User, q.Facts.Addrs,
+			nil}
 	}
 	if q.Cmd != nil {
 		in.Command = &command{Command: *q.Cmd}

@@ -155,14 +155,14 @@ const maxKnown = 1024
 // Roles returns, sorted, the roles that the site and the credential give a principal together. Rego
 // says which; it says the same as long as the revision holds, so the answer is remembered.
 func (r *Rules) Roles(ctx context.Context, p gate.Principal) (roles []string, err error) {
-	key := strings.Join(append([]string{p.ID, p.Auth}, p.Roles...), "\x00")
+	key := strings.Join(append([]string{p.ID, p.Auth, fmt.Sprint(p.Narrowed)}, p.Roles...), "\x00")
 	if known, ok := r.roles.Load(key); ok {
 		return known.([]string), nil
 	}
 	var in struct {
 		Principal principal `json:"principal"`
 	}
-	in.Principal = principal{p.ID, p.Auth, nil, p.Roles}
+	in.Principal = principal{p.ID, p.Auth, nil, p.Roles, p.Narrowed}
 	v, err := r.eval(ctx, "roles", term(reflect.ValueOf(in)).Value)
 	if err == nil {
 		err = read("roles", v, reflect.ValueOf(&roles).Elem())

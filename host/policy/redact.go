@@ -123,27 +123,24 @@ func hidden(text, secret string) string {
 	}
 }
 
-// notShown matches the characters that reasons.rego and complaint.rego replace in messages.
+// notShown matches the characters that say.rego replaces in messages.
 var notShown = regexp.MustCompile(`[^ -~]`)
 
-// said masks a message. The detail in parentheses is cut and its odd characters are replaced, so
-// the beginning of a value is masked there too.
+// said masks a message. Policy replaces odd characters in it, and marks with "…" where it cut text,
+// so the beginning of a value is masked there too.
 func (m mask) said(msg string) string {
-	text, detail, _ := strings.Cut(m.text(msg), " (")
-	if detail == "" {
-		return m.text(msg)
-	}
+	const cut = "…"
+	msg = m.text(msg)
 	for _, s := range m.secrets {
 		quoted := fmt.Sprintf("%q", notShown.ReplaceAllString(s, "?"))
 		shown := quoted[1 : len(quoted)-1]
-		for n := min(len(shown), len(detail)); n >= minSecret; n-- {
-			if strings.Contains(detail, shown[:n]) {
-				detail = hidden(detail, shown[:n])
-				break
+		for n := len(shown); n >= minSecret; n-- {
+			if n == len(shown) || strings.Contains(msg, shown[:n]+cut) {
+				msg = hidden(msg, shown[:n])
 			}
 		}
 	}
-	return text + " (" + detail
+	return msg
 }
 
 // shown returns the arguments of a call without redacted values, at any depth.

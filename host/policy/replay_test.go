@@ -63,7 +63,7 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 		t.Fatalf("%+v", x)
 	}
 	c := x.Checks[0]
-	if c.ID != "rate" || !strings.Contains(c.Says, "Too many calls") ||
+	if c.ID != "rate" || !strings.Contains(c.Says, "too many calls") ||
 		!strings.Contains(c.Remedy, "limits/calls_per_minute") ||
 		len(c.Stuck) == 0 ||
 		!strings.Contains(c.Stuck[0], "core/check/rate.rego:") ||

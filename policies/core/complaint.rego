@@ -1,23 +1,30 @@
 # METADATA
 # scope: package
-# description: Says which word of a refused command is in the way. It is asked only about commands that were refused.
+# description: Says which word of a refused command is in the way. Only refused commands are asked about.
 # schemas:
 #   - data.site: schema.site
 package caponier.core.complaint
 
 import data.caponier.core.grammar
+import data.caponier.core.say
 
-about(call) := sprintf("%s has a word that a shell would expand", [quoted(call.argv[0])]) if {
+about(call) := sprintf("%s has a word that a shell would expand", [say.quoted(call.argv[0])]) if {
 	call.static != true
-} else := sprintf("%s is not a command that policy knows", [quoted(call.argv[0])]) if {
+} else := sprintf("%s is not a command that policy knows", [say.quoted(call.argv[0])]) if {
 	not grammar.commands(call.argv[0])
-} else := sprintf("after %s, %s is not a sub-command or path that policy knows in full", [quoted(call.argv[0]), next(call.argv)]) if {
+} else := sprintf("after %s, %s is not a sub-command or path that policy knows in full", [
+	say.quoted(call.argv[0]), next(call.argv),
+]) if {
 	not has_entry(call.argv)
-} else := sprintf("%s does not take %s; it takes %s", [quoted(found.id), concat(", ", bad), form(found.entry)]) if {
+} else := sprintf("%s does not take %s; it takes %s", [
+	say.quoted(found.id), concat(", ", bad), form(found.entry),
+]) if {
 	found := grammar.lookup(call.argv)
 	bad := wrong(found)
 	count(bad) > 0
-} else := sprintf("%s has a word too few, too many or in the wrong place; it takes %s", [quoted(found.id), form(found.entry)]) if {
+} else := sprintf("%s has a word too few, too many or in the wrong place; it takes %s", [
+	say.quoted(found.id), form(found.entry),
+]) if {
 	not grammar.describe(call.argv)
 	found := grammar.lookup(call.argv)
 }
@@ -51,18 +58,18 @@ shown(o, k) := sprintf("%s %s", [o, kind(k)]) if {
 } else := o
 
 short(text) := text if {
-	count(text) <= 300
-} else := sprintf("%s … (caponier policy grammar shows all)", [substring(text, 0, 300)])
+	count(text) <= 200
+} else := sprintf("%s … (caponier policy grammar shows all)", [substring(text, 0, 200)])
 
 kind(k) := concat("|", k) if {
 	is_array(k)
 } else := upper(k)
 
-next(argv) := concat(" ", [quoted(w) | some w in array.slice(argv, 1, 3)]) if {
+next(argv) := concat(" ", [say.quoted(w) | some w in array.slice(argv, 1, 3)]) if {
 	count(argv) > 1
 } else := "the end"
 
-wrong(found) := {quoted(w) |
+wrong(found) := {say.quoted(w) |
 	some w in found.rest
 	not fits(w, found.entry)
 }
@@ -110,6 +117,3 @@ fits(_, entry) if entry.guest
 plain(kind) := trim_right(kind, "?*") if {
 	is_string(kind)
 } else := kind
-
-# quoted shows a word so that it cannot pose as something else: printable ASCII, at most 60 characters.
-quoted(w) := sprintf("%q", [substring(regex.replace(w, `[^ -~]`, "?"), 0, 60)])

@@ -6,7 +6,8 @@
 #   - data.site: schema.site
 package caponier.core.files
 
-# Reading is green, what stays in the call's own stage is yellow, every other write is red. A download writes to the workspace: yellow.
+# Reading is green, what stays in the call's own stage is yellow, every other write is red. A
+# download writes to the workspace: yellow.
 rank := 1 if {
 	input.file.action in {"stat", "list", "read"}
 } else := 2 if {
@@ -27,9 +28,10 @@ staged(path) if {
 	startswith(path, concat("", [stage.dir, "/"]))
 }
 
-# clean says that a path is absolute and in its one shortest form.
+# clean says that a path is absolute, in its one shortest form, and no longer than Linux takes.
 clean(path) if {
 	is_string(path)
+	count(path) <= 4096
 	regex.match(`^(/[^/\x00-\x1F\x7F]+)+$`, path)
 	every s in split(path, "/") { not s in {".", ".."} }
 }
@@ -47,8 +49,9 @@ readable(path) if {
 	not secret(path)
 }
 
-# commanded says that a command may name a path. The node follows links in it, and nobody looks where they lead: so it is a listed path or lies
-# directly in a listed folder, which is to be one that only root writes to. Deeper folders may be anybody's. In /sys all links are the kernel's.
+# commanded says that a command may name a path. The node follows links in it unseen, so it is a
+# listed path, or lies directly in a listed folder, which should be one that only root writes to.
+# Deeper folders may be anybody's. In /sys all links are the kernel's.
 commanded(path) if {
 	readable(path)
 	some listed in data.site.files.read
@@ -73,7 +76,7 @@ writable(path) if {
 	every s in split(path, "/") { not startswith(s, ".") }
 }
 
-# Where keys, passwords and live kernel or process state lie: never, whatever the site lists.
+# Where keys, passwords and live kernel or process state are: never, whatever the site lists.
 secret(path) if {
 	some hidden in unreadable
 	under(path, hidden)
@@ -81,7 +84,7 @@ secret(path) if {
 
 secret(path) if {
 	some s in split(path, "/")
-	s in {".ssh", ".gnupg", ".aws", ".kube", ".docker", "authkey", "authkey.key", "priv", "private", "wireguard", "secrets"}
+	s in secret_names
 }
 
 secret(path) if {
@@ -89,13 +92,32 @@ secret(path) if {
 	regex.match(`^\.?(g?shadow|opasswd|master\.passwd).*$`, s)
 }
 
-secret(path) if regex.match(`(\.key|\.keyring|\.pem|\.p12|\.pfx|/id_[a-z0-9]+|/ssh_host_[a-z0-9_]+_key|/\.env|/\.netrc|/\.pgpass|_history)$`, path)
+secret(path) if regex.match(`\.(key|keyring|pem|p12|pfx)$`, path)
 
-unreadable := ["/root/.ssh", "/etc/pve/priv", "/proc", "/dev", "/var/lib/pve-cluster", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/run/credentials"]
+secret(path) if regex.match(`/(id_[a-z0-9]+|ssh_host_[a-z0-9_]+_key|\.env|\.netrc|\.pgpass)$`, path)
 
+secret(path) if endswith(path, "_history")
+
+secret_names := {
+	".ssh", ".gnupg", ".aws", ".kube", ".docker", "authkey", "authkey.key", "priv", "private",
+	"wireguard", "secrets",
+}
+
+unreadable := [
+	"/root/.ssh", "/etc/pve/priv", "/proc", "/dev", "/var/lib/pve-cluster", "/etc/sudoers",
+	"/etc/sudoers.d", "/etc/ssl/private", "/run/credentials",
+]
+
+# What runs as root on the node, or says what does.
 unwritable := [
-	"/bin", "/boot", "/dev", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr/bin", "/usr/sbin", "/usr/lib", "/etc/pve",
-	"/etc/ssh", "/etc/sudoers", "/etc/sudoers.d", "/etc/pam.d", "/etc/security", "/etc/passwd", "/etc/group", "/etc/crontab", "/etc/cron.d",
-	"/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/systemd", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld.so.preload",
-	"/etc/profile", "/etc/profile.d", "/etc/environment", "/etc/apt", "/var/lib/dpkg", "/var/lib/lxc", "/var/spool/cron", "/var/lib/systemd",
+	"/bin", "/boot", "/dev", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr/bin",
+	"/usr/sbin", "/usr/lib", "/usr/local/bin", "/usr/local/sbin", "/usr/local/lib",
+	"/usr/share/perl5", "/etc/pve", "/etc/ssh", "/etc/sudoers", "/etc/sudoers.d", "/etc/pam.d",
+	"/etc/security", "/etc/passwd", "/etc/group", "/etc/crontab", "/etc/cron.d",
+	"/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly", "/etc/systemd",
+	"/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld.so.preload", "/etc/profile",
+	"/etc/profile.d", "/etc/environment", "/etc/apt", "/etc/network", "/etc/udev", "/etc/lxc",
+	"/etc/default", "/etc/init.d", "/etc/rc.local", "/etc/modprobe.d", "/etc/modules-load.d",
+	"/etc/sysctl.d", "/etc/tmpfiles.d", "/etc/logrotate.d", "/etc/nsswitch.conf", "/var/lib/dpkg",
+	"/var/lib/lxc", "/var/lib/vz/snippets", "/var/spool/cron", "/var/lib/systemd",
 ]

@@ -37,10 +37,10 @@ site := {
 	"files": {"read": ["/var/log", "/etc/hosts"], "write": ["/srv/in"], "max_bytes": 1000},
 	"egress": {"api.example.com": {"schemes": ["https"], "ports": [443], "methods": ["GET", "POST"], "classes": ["global"], "max_hops": 2, "max_body_bytes": 100}},
 	"limits": {
-		"argument_bytes": 1000, "calls_per_minute": 10, "target_calls_per_minute": 5, "usd_micros_per_day": 100,
+		"argument_bytes": 1000, "calls_per_minute": 10, "tool_calls_per_minute": 10, "target_calls_per_minute": 5, "usd_micros_per_day": 100,
 		"blob_bytes": 1000, "ask_bytes": 100, "timeout_ms": 0, "output_bytes": 0,
 	},
-	"approval": {"argument": false},
+	"approval": {"argument": false, "channels": ["cli", "web"], "approvers": ["*"]},
 	"redact": ["password"],
 }
 
@@ -54,21 +54,21 @@ all_commands := array.concat(["mytool show", "mytool purge", "talk"], [id | some
 
 head := {
 	"id": "q1", "kind": "tool", "time": {"unix_ms": 1, "hour_utc": 10, "weekday": 5}, "source": "http",
-	"principal": {"id": "ann", "roles": ["operator"], "credential_roles": [], "auth": "token"},
+	"principal": {"id": "ann", "auth": "token", "roles": [], "credential_roles": [], "narrowed": false},
 	"plugin": {"name": "p", "version": "1.0.0", "digest": "sha256:00"},
 	"tool": {
 		"name": "stop", "imports": ["ssh_exec"], "commands": all_commands, "target_kinds": ["vmids"],
 		"hints": {"read_only": false, "destructive": true, "idempotent": false, "open_world": false},
 	},
-	"mode": {"read_only": false, "frozen": false, "reason": ""},
+	"mode": {"read_only": false, "frozen": false, "reason": "", "freezes": []},
 }
 
 targets := {"nodes": ["pve1"], "vmids": ["105"], "services": [], "hosts": [], "paths": [], "guest_paths": [], "local_paths": []}
 
 inventory := [
-	{"name": "pve1", "cluster": "lab", "host": "192.168.1.74"}, {"name": "pve2", "cluster": "lab", "host": "192.168.1.75"},
-	{"name": "agent1", "cluster": "lab", "host": "192.168.1.61"}, {"name": "far", "cluster": "other", "host": "10.9.9.9"},
-	{"name": "alone", "cluster": "", "host": "10.9.9.1"}, {"name": "alone2", "cluster": "", "host": "10.9.9.2"},
+	{"name": "pve1", "cluster": "lab", "host": "192.168.1.74", "aliases": []}, {"name": "pve2", "cluster": "lab", "host": "192.168.1.75", "aliases": []},
+	{"name": "agent1", "cluster": "lab", "host": "192.168.1.61", "aliases": []}, {"name": "far", "cluster": "other", "host": "10.9.9.9", "aliases": []},
+	{"name": "alone", "cluster": "", "host": "10.9.9.1", "aliases": []}, {"name": "alone2", "cluster": "", "host": "10.9.9.2", "aliases": []},
 ]
 
 a_call := object.union(head, {
@@ -91,7 +91,7 @@ an_operation := object.union(head, {
 		"id": "c1", "tool": "stop", "tier": "yellow", "targets": targets, "clusters": ["lab"], "commands": [],
 		"stages": [{"node": "pve1", "dir": "/run/caponier/s1"}], "confirmation": {"state": "none", "by": "", "channel": ""}, "revision": "r1",
 	},
-	"target": {"node": "pve1", "cluster": "lab", "host": "192.168.1.74", "port": 22, "user": "root", "addrs": []}, "nodes": inventory,
+	"target": {"node": "pve1", "cluster": "lab", "host": "192.168.1.74", "port": 22, "user": "root", "addrs": [], "services": []}, "nodes": inventory,
 	"command": null, "file": null, "http": null, "blob": null, "ask": null,
 })
 
@@ -142,6 +142,7 @@ decided_in(change, sites) := d if {
 	d := call.decision with input as object.union(a_call, change)
 		with data.site as object.union(site, sites)
 		with data.caponier.site as no_rules
+		with data.caponier.core.tables.programs as {"operator": {"cat", "pct"}}
 }
 
 operated(change) := operated_in(change, {})
@@ -150,11 +151,15 @@ operated_in(change, sites) := d if {
 	d := operation.decision with input as object.union(an_operation, change)
 		with data.site as object.union(site, sites)
 		with data.caponier.site as no_rules
+		with data.caponier.core.tables.programs as {"operator": {"cat", "pct"}}
 }
 
+a_visible := object.union(head, {
+	"schema": "caponier.visible/1", "targets": object.union(targets, {"nodes": [], "vmids": []}),
+})
+
 seen(change) := d if {
-	d := visible.decision with input as object.union(object.union(head, {"schema": "caponier.visible/1", "targets": object.union(targets, {"nodes": [], "vmids": []})}), change)
-		with data.site as site
+	d := visible.decision with input as object.union(a_visible, change) with data.site as site
 }
 
 failed(decision) := {id | some id in decision.failed}

@@ -5,6 +5,7 @@
 #   - data.site: schema.site
 package caponier.core.lint
 
+import data.caponier.core.command
 import data.caponier.core.files
 import data.caponier.core.tier
 
@@ -25,12 +26,51 @@ entries[id] := entry if {
 	id := concat(" ", [binary, sub, path])
 }
 
-own contains trim_space(concat(" ", [binary, sub])) if {
+# owned are the entries of the programs that the site describes.
+owned[id] := entry if {
 	some binary, subs in data.site.binaries
-	some sub, _ in subs
+	some sub, entry in subs
+	id := trim_space(concat(" ", [binary, sub]))
 }
 
-groups := {e.group | some e in entries} | {e.group | some subs in data.site.binaries; some e in subs}
+own := {id | some id, _ in owned}
+
+groups := {e.group | some e in entries} | {e.group | some e in owned}
+
+# commands are the groups of all entries, by program.
+commands[binary][id] := entry.group if {
+	some id, entry in object.union(entries, owned)
+	binary := split(id, " ")[0]
+}
+
+# needed are the keys whose absence would widen what is allowed, each with the line to add.
+needed := {
+	"protected/nodes": "nodes: {}", "protected/vmids": "vmids: {}", "protected/hosts": "hosts: {}",
+	"protected/services": "services: []", "commands": "commands: {}",
+	"approval/argument": "argument: false", "approval/channels": "channels: [cli, web]",
+	"approval/approvers": "approvers: [\"*\"]",
+	"limits/argument_bytes": "argument_bytes: 1048576",
+	"limits/calls_per_minute": "calls_per_minute: 120",
+	"limits/tool_calls_per_minute": "tool_calls_per_minute: 120",
+	"limits/target_calls_per_minute": "target_calls_per_minute: 60",
+	"limits/usd_micros_per_day": "usd_micros_per_day: 0",
+	"limits/blob_bytes": "blob_bytes: 10485760", "limits/ask_bytes": "ask_bytes: 8192",
+	"limits/timeout_ms": "timeout_ms: 0", "limits/output_bytes": "output_bytes: 0",
+	"redact": "redact: [password, token, secret, api_key]",
+}
+
+missing contains key if {
+	some key, _ in needed
+	not there(key)
+}
+
+there(key) if object.get(data.site, split(key, "/"), null) != null
+
+problems contains sprintf("%s: is missing, and no key is taken for granted; add %q, or what the site wants", [
+	key, needed[key],
+]) if {
+	some key in missing
+}
 
 problems contains sprintf("principals/%s/roles: there is no role %q", [id, name]) if {
 	some id, p in data.site.principals
@@ -43,7 +83,29 @@ problems contains sprintf("claimable_roles: there is no role %q", [name]) if {
 	not data.site.roles[name]
 }
 
-problems contains sprintf("roles/%s/commands: %q is neither a group nor an entry of the command grammar", [name, c]) if {
+# Roles name tools by kind. A name without one is a tool, so it must not be that of something else.
+problems contains sprintf("roles/%s/tools: %q is no tool; write %q", [name, bare, key]) if {
+	some name, role in data.site.roles
+	some bare in role.tools
+	not data.site.tiers[concat("", ["tool:", bare])]
+	some kind in ["resource", "prompt"]
+	key := concat(":", [kind, bare])
+	data.site.tiers[key]
+}
+
+problems contains sprintf("roles/%s/tools: %q names no kind; write tool:%s, resource:%s or prompt:%s", [
+	name, key, base, base, base,
+]) if {
+	some name, role in data.site.roles
+	some key in role.tools
+	contains(key, ":")
+	not regex.match(`^(tool|resource|prompt):.*$`, key)
+	base := split(key, ":")[1]
+}
+
+problems contains sprintf("roles/%s/commands: %q is neither a group nor an entry of the command grammar", [
+	name, c,
+]) if {
 	some name, role in data.site.roles
 	some c in role.commands
 	not c in (({"*"} | groups) | own)
@@ -56,50 +118,72 @@ problems contains sprintf("roles/%s/imports: there is no operation %q", [name, i
 	not i in operations
 }
 
-problems contains sprintf("commands/%s: is neither a group nor an entry of the command grammar or of binaries", [id]) if {
+problems contains sprintf("commands/%s: is neither a group nor an entry of the grammar or of binaries", [
+	id,
+]) if {
 	some id, _ in data.site.commands
 	not entries[id]
 	not id in (own | groups)
 }
 
-problems contains sprintf("commands/%s/tier: %s is lower than %s, which the grammar gives it; a site can only raise it", [id, c.tier, entries[id].tier]) if {
+problems contains sprintf("commands/%s/tier: %s is lower than %s, which the grammar gives it; %s", [
+	id, c.tier, entries[id].tier, "a site can only raise it",
+]) if {
 	some id, c in data.site.commands
 	tier.ranks[c.tier] < tier.ranks[entries[id].tier]
 }
 
-problems contains sprintf("commands/%s/tier: %s is lower than anything in this group; a site can only raise it", [group, c.tier]) if {
+problems contains sprintf("commands/%s/tier: %s is lower than anything in this group; %s", [
+	group, c.tier, "a site can only raise it",
+]) if {
 	some group, c in data.site.commands
 	group in groups
-	tier.ranks[c.tier] < min({tier.ranks[e.tier] | some e in entries; e.group == group} | {tier.ranks[e.tier] | some subs in data.site.binaries; some e in subs; e.group == group})
+	tier.ranks[c.tier] < min(ranks_in(group))
 }
 
-# The same effect is reached by several entries, "pct start" and "pvesh create …/status/start": one raised alone is a door beside an open one.
-problems contains sprintf("commands/%s: raises one of several ways to the same effect; raise group %s, and single entries above it where they should be higher", [id, entries[id].group]) if {
+ranks_in(group) := {tier.ranks[e.tier] | some e in entries; e.group == group} | {r |
+	some e in owned
+	e.group == group
+	r := tier.ranks[e.tier]
+}
+
+# The same effect is reached by several entries, "pct start" and "pvesh create …/status/start": one
+# raised alone is a door beside an open one.
+problems contains sprintf("commands/%s: raises one of several ways to the same effect; raise group %s, %s", [
+	id, entries[id].group, "and single entries above it where they should be higher",
+]) if {
 	some id, c in data.site.commands
 	count({other | some other, e in entries; e.group == entries[id].group}) > 1
 	not data.site.commands[entries[id].group]
 	tier.ranks[c.tier] > tier.ranks[entries[id].tier]
 }
 
-problems contains sprintf("commands/%s/tier: %s is not above %s, which its whole group %s has", [id, c.tier, whole.tier, entries[id].group]) if {
+problems contains sprintf("commands/%s/tier: %s is not above %s, which its whole group %s has", [
+	id, c.tier, whole.tier, entries[id].group,
+]) if {
 	some id, c in data.site.commands
 	whole := data.site.commands[entries[id].group]
 	tier.ranks[c.tier] <= tier.ranks[whole.tier]
 }
 
-problems contains sprintf("binaries/%s: %q is the name of a group, so a role that is granted the group could run it", [split(id, " ")[0], id]) if {
+problems contains sprintf("binaries/%s: %q is the name of a group, so a role that is granted the group could run it", [
+	split(id, " ")[0], id,
+]) if {
 	some id in own
 	id in groups
 }
 
-problems contains sprintf("binaries/%s/%s: is described by the core grammar and cannot be described again", [binary, sub]) if {
+problems contains sprintf("binaries/%s/%s: is described by the core grammar and cannot be described again", [
+	binary, sub,
+]) if {
 	some binary, subs in data.site.binaries
 	some sub, _ in subs
 	redescribed(binary, sub)
 }
 
-# A site may add sub-commands to a program of the grammar, but none that the program could take for one
-# of the grammar: pct and ip complete abbreviations, and options and operands are not sub-commands.
+# A site may add sub-commands to a program of the grammar, but none that the program could take for
+# one of the grammar: pct and ip complete abbreviations, and options and operands are no
+# sub-commands.
 redescribed(binary, sub) if {
 	some known, _ in grammar.commands[binary]
 	startswith(known, sub)
@@ -112,7 +196,9 @@ redescribed(binary, sub) if {
 
 redescribed(binary, _) if count(grammar.commands[binary][""].operands) > 0
 
-problems contains sprintf("binaries/%s: runs other programs or text, which policy could not see", [binary]) if {
+problems contains sprintf("binaries/%s: runs other programs or text, which policy could not see", [
+	binary,
+]) if {
 	some binary, _ in data.site.binaries
 	some name in {binary, regex.replace(binary, `[0-9.]+$`, "")} # python3.13 is python
 	name in grammar.wrappers
@@ -123,7 +209,9 @@ problems contains sprintf("binaries/%s: name the program by one word without a f
 	not regex.match(`^[A-Za-z0-9][A-Za-z0-9_.+-]*$`, binary)
 }
 
-problems contains sprintf("binaries/%s/%q: a sub-command is one word, or empty for none", [binary, sub]) if {
+problems contains sprintf("binaries/%s/%q: a sub-command is one word, or empty for none", [
+	binary, sub,
+]) if {
 	some binary, subs in data.site.binaries
 	some sub, _ in subs
 	not regex.match(`^([A-Za-z0-9-][A-Za-z0-9_.:-]*)?$`, sub)
@@ -132,22 +220,34 @@ problems contains sprintf("binaries/%s/%q: a sub-command is one word, or empty f
 problems contains sprintf("binaries/%s/%s: there is no kind of word %q", [binary, sub, kind]) if {
 	some binary, subs in data.site.binaries
 	some sub, entry in subs
-	some kind in array.concat([trim_right(k, "?*") | some k in entry.operands; is_string(k)], [k | some k in entry.options; is_string(k); k != "flag"])
+	some kind in kinds_of(entry)
 	not grammar.kinds[kind]
 }
 
-problems contains sprintf("shell_features: %q cannot be granted, only pipe, and, or, sequence, discard, merge", [f]) if {
-	some f in data.site.shell_features
-	not f in {"pipe", "and", "or", "sequence", "discard", "merge"}
+kinds_of(entry) := {trim_right(k, "?*") | some k in entry.operands; is_string(k)} | {k |
+	some k in entry.options
+	is_string(k)
+	k != "flag"
 }
 
-problems contains sprintf("files/%s: %q is not an absolute path in its shortest form", [direction, p]) if {
+features := ["pipe", "and", "or", "sequence", "discard", "merge"]
+
+problems contains sprintf("shell_features: %q cannot be granted, only %s", [f, concat(", ", features)]) if {
+	some f in data.site.shell_features
+	not f in features
+}
+
+problems contains sprintf("files/%s: %q is not an absolute path in its shortest form", [
+	direction, p,
+]) if {
 	some direction in {"read", "write"}
 	some p in data.site.files[direction]
 	not files.clean(p)
 }
 
-problems contains sprintf("files/%s: %q can never be reached: keys, passwords and kernel state stay closed", [direction, p]) if {
+problems contains sprintf("files/%s: %q can never be reached: keys, passwords and kernel state stay closed", [
+	direction, p,
+]) if {
 	some direction in {"read", "write"}
 	some p in data.site.files[direction]
 	files.secret(p)
@@ -159,11 +259,17 @@ problems contains sprintf("files/write: %q can never be written", [p]) if {
 	files.under(p, fixed)
 }
 
-# A folder above what stays closed is a promise that cannot be kept: new secrets appear in it that no list knows.
-problems contains sprintf("files/%s: %q holds %s, which stays closed: list the folders below it that are needed", [direction, p, min(closed)]) if {
+# A folder above what stays closed cannot be listed: new secrets appear in it that no list knows.
+problems contains sprintf("files/%s: %q holds %s, which stays closed: list the folders below it that are needed", [
+	direction, p, min(closed),
+]) if {
 	some direction in {"read", "write"}
 	some p in data.site.files[direction]
-	closed := {c | some c in array.concat(files.unreadable, files.unwritable); c != p; files.under(c, p)}
+	closed := {c |
+		some c in array.concat(files.unreadable, files.unwritable)
+		c != p
+		files.under(c, p)
+	}
 	count(closed) > 0
 }
 
@@ -172,17 +278,21 @@ problems contains sprintf("protected/nodes/%s: is not the name of a node", [n]) 
 	not regex.match(grammar.kinds.node, n)
 }
 
-problems contains sprintf("%s/%s: is not a host name or address in its one form: lower case, no final dot, addresses as short as they can be", [part, h]) if {
+problems contains sprintf("%s/%s: is not a host name or address in its one form: %s", [
+	part, h, "lower case, no final dot, addresses as short as they can be",
+]) if {
 	some part, hosts in {"egress": data.site.egress, "protected/hosts": data.site.protected.hosts}
 	some h, _ in hosts
 	not regex.match(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`, h)
 	not address(h)
 }
 
-problems contains sprintf("protected/services: %q ends like a unit of a kind that systemd does not know; a service's name may end in .service", [entry.service]) if {
+problems contains sprintf("protected/services: %q ends in no kind of unit that systemd knows; write %s", [
+	entry.service, "the name alone, or with .service",
+]) if {
 	some entry in data.site.protected.services
 	regex.match(`^.*\.[a-z]+$`, entry.service)
-	not regex.match(`^.*\.(service|socket|target|timer|mount|automount|device|swap|path|slice|scope)$`, entry.service)
+	not command.suffixed(entry.service) == entry.service
 }
 
 problems contains sprintf("relaxed/tools: %q has no red tier, so there is nothing to relax", [name]) if {
@@ -202,6 +312,6 @@ address(h) if {
 }
 
 operations := {
-	"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove",
-	"http_request", "blob_write", "blob_read", "ask",
+	"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write",
+	"sftp_get", "sftp_put", "sftp_remove", "http_request", "blob_write", "blob_read", "ask",
 }

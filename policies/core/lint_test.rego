@@ -51,7 +51,7 @@ test_each_mistake_is_named if {
 	said({"egress": {"Example.com": f.site.egress["api.example.com"]}}, "egress/Example.com")
 	said({"protected": {"hosts": {"192.168.001.61": {"reason": "xxx"}}}}, "192.168.001.61")
 	said({"relaxed": {"tools": ["stop"]}}, "no red tier")
-	said({"protected": {"services": [{"service": "nginx.servce", "nodes": ["*"], "reason": "xxx"}]}}, "\"nginx.servce\" ends like a unit of a kind")
+	said({"protected": {"services": [{"service": "nginx.servce", "nodes": ["*"], "reason": "xxx"}]}}, "\"nginx.servce\" ends in no kind of unit")
 }
 
 # Whoever protects a guest in a hurry need not look through the rest of the file first.

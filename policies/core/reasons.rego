@@ -1,72 +1,66 @@
 # METADATA
 # scope: package
-# description: What each check that did not hold says, and what would satisfy it. Details are shown as data, never as text of the caller.
+# description: What a refusal says - what was refused, which rule and entry, what would work. Words of the caller are shown as data, never as text.
 # schemas:
 #   - input: schema.input
+#   - data.site: schema.site
 package caponier.core.reasons
 
 import data.caponier.core.check
+import data.caponier.core.say
 
-of(failed) := [{"id": id, "msg": concat("", [texts[id], detail(id)])} | some id in failed; texts[id]]
+# told leaves out the failed checks of which another one that failed is the cause, and names the
+# part of a role that is missing.
+told(failed) := causes if {
+	named := {id | some f in failed; some id in blamed(f)}
+	causes := {id | some id in named; count(after(id) & named) == 0}
+	count(causes) > 0
+} else := failed
 
-detail(id) := sprintf(" (%s)", [substring(regex.replace(check[id].why, `[^ -~]`, "?"), 0, 300)]) if {
-	is_string(check[id].why)
-	check[id].why != ""
-} else := ""
+blamed(id) := check[id].blames if {
+	count(check[id].blames) > 0
+} else := {id}
 
-texts := {
-	"schema": "The question is not of a form that this policy knows; host and policy do not fit together.",
-	"freeze": "The host is frozen: nothing runs until an operator thaws it. Ask the operator.",
-	"identity": "This principal is not known here or holds no role; it needs an entry under principals in the site's data.",
-	"grant": "No role of this principal grants this tool with all its imports.",
-	"known": "This tool has no tier in the site's data, so it is off.",
-	"target": "A target that the tool declares is missing, or is not in its canonical form.",
-	"protected": "This is protected by the site and stays refused, whatever is confirmed. Choose another target.",
-	"role": "No single role of this principal grants tool, node, tier and command together.",
-	"node": "No role that grants this tool reaches this node, or the name is of no node that is known here.",
-	"tier": "The risk tier is too high: black never runs, and no operation may be above its call.",
-	"ceiling": "No role that grants this tool goes as high as this tier.",
-	"readonly": "The host is in read-only mode: only green reads are allowed.",
-	"command": "The command is refused. Use exact words from the command grammar, one simple command, no abbreviations.",
-	"path": "A path is outside what the call and the site allow.",
-	"file": "The file operation is refused.",
-	"egress": "The site does not list this host, port, method or address for outgoing requests.",
-	"arguments": "The arguments are too large.",
-	"rate": "Too many calls in the last minute; wait, then make the same call again.",
-	"budget": "The budget of the day is spent.",
-	"confirmation": "A red call needs a confirmation by a person; ask for approval, then make the same call again.",
-	"imports": "The tool does not declare this operation, or it was not asked for as its call allows.",
-	"declared": "The tool does not declare this command, so nobody agreed that it runs it. Its author declares it in the tool's description; then lock the plugin again and review that.",
-	"bound": "The operation reaches beyond what its call named. Make another call that names this target.",
-	"limits": "The blob or question is larger than the site allows.",
-	"site": "The site's own rules refuse it.",
+after(id) := check[id].after - {id} if {
+	check[id].after
+} else := set()
+
+# of gives the reasons, the most telling first, as many as fit into a refusal that is read.
+of(failed) := [r |
+	all := [{"id": id, "msg": message(id)} | some [_, id] in ranked(failed)]
+	some i, r in all
+	fits(all, i)
+]
+
+fits(_, 0)
+
+fits(all, i) if {
+	i > 0
+	sum([count(r.msg) | some j, r in all; j <= i]) <= 520
 }
 
-# What would satisfy each check, for whoever explains a decision: the change, and where it belongs.
-remedies := {
-	"schema": "Use a host and a policy of the same version.",
-	"freeze": "caponier thaw, by an operator.",
-	"identity": "In the site's data: principals/ID with the way it authenticates under auth and at least one role that exists.",
-	"grant": "In the site's data: a role of this principal whose tools and imports hold all that the tool declares.",
-	"known": "In the site's data: tiers/KIND:NAME.",
-	"target": "Name each target that the tool declares, in its canonical form.",
-	"protected": "Nothing in the call. The site may take the entry out of protected, or let reads pass with reads: allow.",
-	"role": "In the site's data: one role with the tool, the node, the ceiling and the command's group or entry.",
-	"node": "In the site's data: roles/NAME/nodes; for a node outside the inventory, cluster_nodes.",
-	"tier": "For an operation: a higher tier for its tool, in the site's data. Black has no remedy.",
-	"ceiling": "In the site's data: roles/NAME/ceiling.",
-	"readonly": "Switch read-only mode off.",
-	"command": "Exact words of the grammar, and in the site's data roles/NAME/commands with the entry or its group; a new program under binaries.",
-	"path": "In the site's data: files/read or files/write; for staged and guest paths, a call that names them.",
-	"file": "In the site's data: files; in the call, the path and overwrite.",
-	"egress": "In the site's data: egress/HOST with this scheme, port, method and address class.",
-	"arguments": "Smaller arguments, or limits/argument_bytes.",
-	"rate": "Wait, or limits/calls_per_minute, limits/tool_calls_per_minute and limits/target_calls_per_minute.",
-	"budget": "Wait for tomorrow, or limits/usd_micros_per_day.",
-	"confirmation": "A person's approval of exactly this call, on one of approval/channels; approval/argument decides whether the tool's own argument is enough.",
-	"imports": "The tool must declare the operation, which is a new lock entry to review.",
-	"declared": "The tool's description must declare the command under commands (Hints.Commands), which is a new lock entry to review; a text of the caller's is run as it was decided, whole.",
-	"bound": "A call that names this guest, node or service.",
-	"limits": "limits/blob_bytes or limits/ask_bytes.",
-	"site": "The site's own rules: the deny entries name them.",
-}
+# The site's own rules say themselves why they refuse.
+ranked(failed) := sort([[order(id), id] | some id in failed; id != "site"])
+
+order(id) := check[id].order if {
+	is_number(check[id].order)
+} else := 99
+
+message(id) := concat(" · ", [
+	say.cut(what(id), 330), say.cut(rule(id), 80), say.cut(works(id), 160),
+])
+
+what(id) := check[id].what if {
+	is_string(check[id].what)
+} else := sprintf("check %s did not hold", [id])
+
+rule(id) := check[id].rule if {
+	is_string(check[id].rule)
+} else := sprintf("check %s", [id])
+
+works(id) := check[id].works if {
+	is_string(check[id].works)
+} else := "ask the operator"
+
+# What in the site's data or the host would satisfy a check, for policy explain.
+remedies[id] := check[id].remedy

@@ -1,18 +1,19 @@
 package caponier.core.reasons_test
 
+import data.caponier.core.check
+import data.caponier.core.derived
 import data.caponier.core.fixture as f
-
 import data.caponier.core.reasons
 
-test_every_check_has_a_text_and_a_remedy if {
-	every id in ids { reasons.texts[id] != "" }
-	every id in ids { reasons.remedies[id] != "" }
-	count(ids) == count(reasons.texts)
-}
+ids := {id | some set_of in derived.required; some id in set_of} | {"ceiling"}
 
-ids := {
-	"schema", "freeze", "identity", "grant", "known", "target", "protected", "node", "tier", "readonly", "command", "path", "file", "egress",
-	"arguments", "rate", "budget", "confirmation", "imports", "declared", "bound", "limits", "site", "role", "ceiling",
+test_every_check_has_its_place_its_words_and_a_remedy if {
+	every id in ids { reasons.remedies[id] != "" }
+	every id in ids - {"site"} {
+		is_number(check[id].order)
+		some part in ["rule", "works"]
+		check[id][part] with input as f.a_call with data.site as f.site
+	}
 }
 
 test_every_failure_has_a_reason if {

@@ -1,23 +1,26 @@
 # METADATA
 # scope: package
-# description: Which roles the principal holds, and which of them could grant this tool. A question must be granted by one role alone.
+# description: Which roles the principal holds, and which of them grant the question. One role alone must grant all of it.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
 package caponier.core.roles
 
 import data.caponier.core.command
+import data.caponier.core.inventory
+import data.caponier.core.tables
 import data.caponier.core.tier
 
-# A listed principal has the roles of the site's data; a credential that names roles narrows them.
+# A listed principal has the roles of the site's data. A credential that names roles narrows them.
 held contains name if {
 	entry := data.site.principals[input.principal.id]
 	input.principal.auth in entry.auth
 	some name in entry.roles
-	unnarrowed(name)
+	kept(name)
 }
 
-# An unlisted one that an identity provider vouches for has those of its claimed roles that the site accepts from claims.
+# One that is not listed, and that an identity provider vouches for, has those of its claimed roles
+# that the site accepts from claims.
 held contains name if {
 	input.principal.auth == "oidc"
 	not data.site.principals[input.principal.id]
@@ -25,60 +28,55 @@ held contains name if {
 	name in data.site.claimable_roles
 }
 
-unnarrowed(_) if input.principal.credential_roles == []
+# A credential that could name roles and names none leaves none.
+kept(_) if {
+	input.principal.narrowed == false
+	input.principal.credential_roles == []
+}
 
-unnarrowed(name) if name in input.principal.credential_roles
+kept(name) if name in input.principal.credential_roles
 
-# The filters follow one another, so that no two roles can be combined into a right that neither has.
+# granting are the roles that grant the tool. The filters follow one another, so that no two roles
+# can be combined into a right that neither has.
 granting contains name if {
 	some name in held
-	role := data.site.roles[name]
-	covers(role.tools, input.tool.name)
-	every needed in input.tool.imports { needed in role.imports }
+	name in tables.of.granting[tier.key]
+	imports := data.site.roles[name].imports
+	every needed in input.tool.imports { needed in imports }
 }
 
-# Clear roles grant the whole question.
-call_clear contains name if {
+# clear are the roles that grant the whole question.
+clear contains name if {
 	some name in granting
 	role := data.site.roles[name]
-	call_reaches(role)
-	tier.call <= tier.ranks[role.ceiling]
-	call_runs(role.commands)
+	tier.rank <= tier.ranks[role.ceiling]
+	reaches(role)
+	may_run_all(role.commands)
 }
 
-operation_clear contains name if {
-	some name in granting
-	role := data.site.roles[name]
-	operation_reaches(role)
-	tier.operation <= tier.ranks[role.ceiling]
-	operation_runs(role.commands)
+reaches(role) if "*" in role.nodes
+
+reaches(role) if {
+	every n in inventory.named { n in role.nodes }
 }
 
-call_reaches(role) if "*" in role.nodes
-
-call_reaches(role) if reaches(role, {n | some n in input.targets.nodes} | command.call_nodes)
-
-operation_reaches(role) if "*" in role.nodes
-
-operation_reaches(role) if reaches(role, {input.target.node | input.target != null} | command.operation_nodes)
-
-reaches(role, _) if "*" in role.nodes
-
-reaches(role, names) if {
-	every n in names { n in role.nodes }
+described := [] if {
+	input.schema == "caponier.call/1"
+	input.commands == []
 }
 
-call_runs(granted) if "*" in granted
+described := command.call_described if {
+	input.schema == "caponier.call/1"
+	input.commands != []
+}
 
-call_runs(granted) if may_run_all(granted, command.call_described)
+described := command.operation_described if input.schema == "caponier.operation/1"
 
-operation_runs(granted) if "*" in granted
+described := [] if input.schema == "caponier.visible/1"
 
-operation_runs(granted) if may_run_all(granted, command.operation_described)
+may_run_all(granted) if "*" in granted
 
-may_run_all(granted, _) if "*" in granted
-
-may_run_all(granted, described) if {
+may_run_all(granted) if {
 	every d in described { may_run(granted, d) }
 }
 
@@ -87,7 +85,3 @@ may_run(granted, _) if "*" in granted
 may_run(granted, d) if d.group in granted
 
 may_run(granted, d) if d.id in granted
-
-covers(list, _) if "*" in list
-
-covers(list, x) if x in list

@@ -1,6 +1,6 @@
 # METADATA
 # scope: package
-# description: The risk class of a tool, a call and an operation, as ranks. What is not known is black.
+# description: The risk class of a question, as a rank. What is not known is black.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -13,7 +13,21 @@ ranks := {"green": 1, "yellow": 2, "red": 3, "black": 4}
 
 names := {1: "green", 2: "yellow", 3: "red", 4: "black"}
 
-name(rank) := names[rank]
+# The rank of the question, and its name.
+default rank := 4
+
+rank := max({base} | command.call_ranks) if {
+	input.schema == "caponier.call/1"
+	input.commands != []
+} else := base if {
+	input.schema == "caponier.call/1"
+}
+
+rank := operation if input.schema == "caponier.operation/1"
+
+rank := tool if input.schema == "caponier.visible/1"
+
+name := ["", "green", "yellow", "red", "black"][rank]
 
 default tool := 4
 
@@ -21,17 +35,14 @@ tool := ranks[data.site.tiers[key]]
 
 key := concat(":", [input.kind, input.tool.name])
 
-# A call is as high as its tool and its commands; a tool that the site relaxes for some guests is yellow for exactly those.
-call := max({base} | command.call_ranks) if {
-	base := relaxed
-} else := max({tool} | command.call_ranks)
-
-relaxed := 2 if {
+# A red tool that the site relaxes for some guests is yellow for exactly these.
+base := 2 if {
 	tool == 3
+	input.kind == "tool"
 	input.tool.name in data.site.relaxed.tools
 	count(input.targets.vmids) > 0
 	every id in input.targets.vmids { id in data.site.relaxed.vmids }
-}
+} else := tool
 
 default operation := 4
 

@@ -125,8 +125,7 @@ func (t *tracer) trace(ctx context.Context, f *FailedCheck) error {
 	if f.ID == "site" {
 		pkg = "data.caponier.site." + t.entry
 	}
-	for _, rule := range []string{"ok", t.entry + "_ok", t.entry + "_granted", t.entry + "_known",
-		"deny"} {
+	for _, rule := range []string{"ok", "reached", "granted", "deny"} {
 		buf := topdown.NewBufferTracer()
 		if _, err := t.eval(ctx, pkg+"."+rule, rego.QueryTracer(buf)); topdown.IsError(err) {
 			f.Stuck = append(f.Stuck, err.Error())

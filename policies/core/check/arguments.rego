@@ -6,6 +6,10 @@
 #   - data.site: schema.site
 package caponier.core.check.arguments
 
+asked := {"call"}
+
+order := 22
+
 ok if {
 	is_number(input.args.bytes)
 	is_number(data.site.limits.argument_bytes)
@@ -13,4 +17,12 @@ ok if {
 	input.args.bytes <= data.site.limits.argument_bytes
 }
 
-why := sprintf("%v bytes, limit %v", [input.args.bytes, data.site.limits.argument_bytes])
+what := sprintf("the arguments have %v bytes, over the limit of %v", [
+	input.args.bytes, data.site.limits.argument_bytes,
+])
+
+rule := "limits/argument_bytes"
+
+works := "smaller arguments; large data as a file"
+
+remedy := "Smaller arguments, or limits/argument_bytes."

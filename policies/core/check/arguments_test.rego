@@ -10,4 +10,4 @@ test_size_of_another_type_is_refused if {
 	every v in [null, "9", false, [], -1] { f.failed(f.decided({"args": {"bytes": v}})) == {"arguments"} }
 }
 
-test_no_limit_is_no_permission if f.failed(f.decided_in({}, {"limits": {"argument_bytes": null}})) == {"arguments"}
+test_no_limit_is_no_permission if f.failed(f.decided_in({}, {"limits": {"argument_bytes": null}})) == {"schema", "arguments"}

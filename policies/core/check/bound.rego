@@ -8,10 +8,15 @@ package caponier.core.check.bound
 
 import data.caponier.core.command
 import data.caponier.core.files
+import data.caponier.core.say
 import data.caponier.core.tier
 
+asked := {"operation"}
+
+order := 8
+
 # Green reads may look wider within what the principal may see.
-ok if tier.operation == 1
+ok if tier.rank == 1
 
 ok if input.target == null
 
@@ -19,7 +24,7 @@ ok if {
 	input.command != null
 	every id in vmids { id in call_vmids }
 	every n in command.operation_nodes { bound_node(n) }
-	every s in command.services(command.operation_words) { s in call_services }
+	every s in services { s in call_services }
 	runs_where_it_may
 }
 
@@ -80,7 +85,11 @@ located(d) if {
 	kind in {"vmid", "node"}
 }
 
-why := concat(", ", (((vmids - call_vmids) | unbound) | strayed))
+what := sprintf("%s is not what this call named", [say.some_of(outside, 3)])
+
+outside := ((vmids - call_vmids) | unbound) | ((services - call_services) | strayed)
+
+services := command.services(command.operation_words)
 
 unbound contains n if {
 	some n in command.operation_nodes
@@ -88,3 +97,9 @@ unbound contains n if {
 }
 
 strayed contains input.target.node if not runs_where_it_may
+
+rule := "the call's targets"
+
+works := "another call that names it"
+
+remedy := "A call that names this guest, node or service."

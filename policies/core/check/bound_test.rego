@@ -4,7 +4,7 @@ import data.caponier.core.fixture as f
 
 test_another_guest_is_refused if f.failed(f.operated(f.run(["pct", "stop", "106"]))) == {"bound"}
 
-test_the_reason_names_the_guest if contains(f.operated(f.run(["pct", "stop", "106"])).deny[0].msg, "(106)")
+test_the_reason_names_the_guest if contains(f.operated(f.run(["pct", "stop", "106"])).deny[0].msg, "106 is not what this call named")
 
 test_guest_of_the_call_passes if f.operated(f.run(["pct", "stop", "105"])).allow
 

@@ -1,6 +1,6 @@
 # METADATA
 # scope: package
-# description: One role that grants the tool goes as high as the question's tier.
+# description: A part of check role - one role that grants the tool goes as high as the tier.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -9,20 +9,23 @@ package caponier.core.check.ceiling
 import data.caponier.core.roles
 import data.caponier.core.tier
 
-call_ok if reached(tier.call)
+asked := set()
 
-operation_ok if reached(tier.operation)
+order := 12
 
-visible_ok if reached(tier.tool)
+after := {"identity", "grant", "known", "tier"}
 
-reached(rank) if {
+reached if {
 	some name in roles.granting
-	rank <= tier.ranks[data.site.roles[name].ceiling]
+	tier.rank <= tier.ranks[data.site.roles[name].ceiling]
 }
 
-# Black is the tier check's to refuse.
-reached(4)
+what := sprintf("this is %s, and your roles go up to %s", [tier.name, tier.names[highest]])
 
-why := tier.name(tier.call) if input.schema == "caponier.call/1"
+highest := max({tier.ranks[data.site.roles[name].ceiling] | some name in roles.granting})
 
-why := tier.name(tier.operation) if input.schema == "caponier.operation/1"
+rule := concat(", ", [sprintf("roles/%s/ceiling", [name]) | some name in roles.granting])
+
+works := "a tool or command of a lower tier"
+
+remedy := "In the site's data: roles/NAME/ceiling."

@@ -5,7 +5,7 @@ import data.caponier.core.fixture as f
 test_call_above_the_ceiling_is_refused if {
 	d := f.decided({"principal": {"id": "two"}, "tool": {"name": "stop"}})
 	f.failed(d) == {"ceiling"}
-	contains(d.deny[0].msg, "(yellow)")
+	contains(d.deny[0].msg, "this is yellow, and your roles go up to green")
 }
 
 test_operation_above_the_ceiling_is_refused if {

@@ -1,6 +1,6 @@
 # METADATA
 # scope: package
-# description: Every command is described by the grammar in every word, granted to the role, and what it runs inside a guest was decided with the call.
+# description: Every command is described by the grammar in every word. What runs inside a guest was decided with the call.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -10,17 +10,35 @@ import data.caponier.core.check.guest
 import data.caponier.core.command
 import data.caponier.core.complaint
 import data.caponier.core.roles
+import data.caponier.core.say
+import data.caponier.core.tables
 
-call_ok if input.commands == []
+asked := {"call", "operation"}
 
-call_ok if {
+order := 14
+
+ok if input.commands == []
+
+ok if {
+	is_array(input.commands)
 	every cmd in input.commands { text_ok(cmd) }
 }
 
-# What a role must be granted is role's to demand; here it only says why.
-call_granted if input.commands == []
+ok if {
+	input.schema == "caponier.operation/1"
+	input.command == null
+}
 
-call_granted if granted_all(command.call_described)
+ok if {
+	understood(input.command)
+	input.command.stdin.bytes == 0
+	count(command.operation_described) == count(input.command.calls)
+	every d in command.operation_described { inside_ok(d) }
+}
+
+inside_ok(d) if d.inside == false
+
+inside_ok(d) if guest.ok(d)
 
 # In mode any a guest's text is not held against anything. Rules of the site may ask what it runs,
 # so its calls are either those of the rendering that is sent, or there are none.
@@ -59,7 +77,10 @@ known(cmd) if {
 understood(cmd) if {
 	cmd.parsed == true
 	count(cmd.calls) > 0
-	{c.static | some c in cmd.calls} == {true}
+	every c in cmd.calls {
+		c.static == true
+		count(c.argv) <= 512
+	}
 	joined(cmd.features)
 }
 
@@ -69,71 +90,103 @@ joined(features) if {
 	every f in features { f in data.site.shell_features }
 }
 
-operation_ok if input.command == null
-
-operation_ok if {
-	understood(input.command)
-	input.command.stdin.bytes == 0
-	count(command.operation_described) == count(input.command.calls)
-	insides_ok
-}
-
-operation_granted if input.command == null
-
-operation_granted if granted_all(command.operation_described)
-
-insides_ok if not true in {d.inside | some d in command.operation_described}
-
-insides_ok if {
-	every d in command.operation_described { guest.ok(d) }
-}
-
-# One role that grants the tool grants all commands; roles.call_clear and operation_clear demand that it is one with the node and the tier.
-granted_all(described) if {
+# One role that grants the tool grants all commands.
+granted if {
 	some name in roles.granting
-	roles.may_run_all(data.site.roles[name].commands, described)
+	roles.may_run_all(data.site.roles[name].commands)
 }
 
-why := concat("; ", {c | some cmd in asked; some c in complaints(cmd)})
+what := concat("; ", complaints)
 
-asked contains cmd if some cmd in input.commands
+complaints contains m if {
+	some cmd in asked_for
+	cmd.parsed != true
+	m := sprintf("it was not understood: %s", [cmd.error])
+}
 
-asked contains input.command if input.command != null
-
-complaints(cmd) := {sprintf("it was not understood: %s", [cmd.error])} if {
-	cmd.parsed == false
-} else := ((((({m |
+complaints contains m if {
+	some cmd in asked_for
+	cmd.parsed == true
+	described(cmd)
 	some c in cmd.calls
 	m := complaint.about(c)
-} | {sprintf("the shell feature %s is not granted", [f]) |
-	some f in cmd.features
-	not f in data.site.shell_features
-}) | {m |
-	count(cmd.calls) == 0
-	m := "it holds no command"
-}) | {m |
-	cmd.stdin.bytes != 0
-	m := "no command takes bytes that were not decided"
-}) | {m |
-	input.schema == "caponier.operation/1"
-	some c in cmd.calls
-	d := command.measured(c.argv)
-	not guest.ok(d)
-	m := "what it runs inside the guest is neither the call's own text nor a helper on the call's paths"
-}) | {m |
-	some c in cmd.calls
-	d := command.measured(c.argv)
-	count(roles.granting) > 0
-	not granted(d)
-	m := sprintf("no role that could run the call is granted %q or its group %q", [d.id, d.group])
-}) | {m |
-	input.schema == "caponier.call/1"
-	some c in cmd.calls
-	command.measured(c.argv).inside
-	m := "pct exec is for tools that name the text they run in a guest"
 }
 
-granted(d) if {
+complaints contains sprintf("the shell feature %s is not granted here", [f]) if {
+	some cmd in asked_for
+	cmd.parsed == true
+	described(cmd)
+	some f in cmd.features
+	not granted_feature(f)
+}
+
+complaints contains "it holds no command" if {
+	some cmd in asked_for
+	cmd.parsed == true
+	count(cmd.calls) == 0
+}
+
+complaints contains "a command has more than 512 words" if {
+	some cmd in asked_for
+	some c in cmd.calls
+	count(c.argv) > 512
+}
+
+complaints contains "no command takes bytes that were not decided" if {
+	input.command.stdin.bytes != 0
+}
+
+complaints contains m if {
+	input.schema == "caponier.operation/1"
+	some d in command.operation_described
+	not inside_ok(d)
+	m := "what it runs inside the guest is neither the call's own text nor a helper on its paths"
+}
+
+complaints contains "pct exec is for tools that name the text they run in a guest" if {
+	some cmd in input.commands
+	cmd.guest == false
+	some c in cmd.calls
+	command.measured(c.argv).inside
+}
+
+complaints contains sprintf("none of your roles may run %q (group %s)", [d.id, d.group]) if {
+	count(roles.granting) > 0
+	some d in roles.described
+	not runnable(d)
+}
+
+granted_feature(f) if f in data.site.shell_features
+
+runnable(d) if {
 	some name in roles.granting
 	roles.may_run(data.site.roles[name].commands, d)
 }
+
+# Text for a guest is held against the grammar in mode table alone.
+described(cmd) if cmd.guest == false
+
+described(_) if data.site.guest_commands != "any"
+
+asked_for contains cmd if some cmd in input.commands
+
+asked_for contains input.command if input.command != null
+
+rule := "the command grammar, roles/NAME/commands"
+
+# Which programs there are, if one is not known; what a known one takes, the complaint says.
+works := sprintf("programs that you may run: %s", [say.some_of(programs, 20)]) if {
+	some cmd in asked_for
+	some c in cmd.calls
+	not c.argv[0] in programs
+} else := "write the commands in full; pipes, && and || are fine where the site grants them"
+
+programs := {p |
+	some name in roles.granting
+	some p in tables.programs[name]
+}
+
+remedy := concat("", [
+	"Exact words of the grammar, and in the site's data roles/NAME/commands with the entry or its ",
+	"group; a new program under binaries.",
+])

@@ -47,7 +47,7 @@ test_role_must_be_granted_the_command if {
 	f.operated(object.union(reader, f.run(["uptime"]))).allow
 	d := f.operated(object.union(reader, f.run(["tail", "/var/log/syslog"])))
 	f.failed(d) == {"command"}
-	contains(d.deny[0].msg, "no role that could run the call is granted \"tail\" or its group \"files\"")
+	contains(d.deny[0].msg, "none of your roles may run \"tail\" (group files)")
 }
 
 test_one_entry_can_be_granted_alone if {

@@ -1,45 +1,57 @@
 # METADATA
 # scope: package
-# description: A red call has a confirmation that the site accepts. It belongs to the call, bound to its arguments by the host.
+# description: A red call has an approval that the site accepts. It belongs to the call, bound to its arguments by the host.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
 package caponier.core.check.confirmation
 
+import data.caponier.core.approval
+import data.caponier.core.tables
 import data.caponier.core.tier
 
-ok if tier.call < 3
+asked := {"call"}
+
+order := 50
+
+# Nobody is asked to approve what is refused all the same.
+after := {id | some id in tables.of.required.call} | {"ceiling"}
+
+ok if tier.rank < 3
 
 ok if {
-	tier.call == 3
+	tier.rank == 3
 	input.confirmation.state == "approved"
 	input.confirmation.by != ""
-	input.confirmation.channel in channels
-	may_confirm
+	input.confirmation.channel in approval.channels
+	may_approve
 }
 
 ok if {
-	tier.call == 3
+	tier.rank == 3
 	input.confirmation.state == "argument"
 	data.site.approval.argument == true
 }
 
-# Where a person may say yes: in a terminal, on the host's own page, in the caller's client. The last is the caller's own word, so a site has to ask for it.
-default channels := ["cli", "web"]
+may_approve if "*" in approval.approvers
 
-channels := data.site.approval.channels
+may_approve if input.confirmation.by in approval.approvers
 
-# Whose yes counts on the first two. Who may sign in there at all is for the host's configuration.
-default approvers := ["*"]
+may_approve if input.confirmation.channel == "client"
 
-approvers := data.site.approval.approvers
+what := sprintf("%s is red, and its approval (%v by %v on %v) is not one that the site accepts", [
+	input.tool.name, input.confirmation.state, input.confirmation.by, input.confirmation.channel,
+]) if {
+	not input.confirmation.channel in {"", null}
+} else := sprintf("%s is red here and needs a person's approval", [input.tool.name])
 
-may_confirm if "*" in approvers
+rule := sprintf("tiers/%s, approval/channels, approval/approvers", [tier.key])
 
-may_confirm if input.confirmation.by in approvers
+works := "ask for approval, then make the same call again" if count(approval.channels) > 0
 
-may_confirm if input.confirmation.channel == "client"
+works := "nothing: the site has no way to approve" if count(approval.channels) == 0
 
-why := sprintf("%v by %v on %v", [input.confirmation.state, input.confirmation.by, input.confirmation.channel]) if {
-	input.confirmation.channel != ""
-} else := input.confirmation.state
+remedy := concat("", [
+	"A person's approval of exactly this call, on one of approval/channels; approval/argument ",
+	"decides whether the tool's own argument is enough.",
+])

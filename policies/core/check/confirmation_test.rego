@@ -22,7 +22,7 @@ test_approval_on_another_channel_is_none if {
 	every channel in ["client", "mail", "", null] {
 		f.failed(f.decided({"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob", "channel": channel}})) == {"confirmation"}
 	}
-	every channels in [["cli"], [], null, "web"] {
+	every channels in [["cli"], [], "web"] {
 		f.failed(f.decided_in(
 			{"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob", "channel": "web"}},
 			{"approval": {"channels": channels}},
@@ -37,7 +37,7 @@ test_approval_by_nobody_is_none if {
 test_approval_counts_by_whom_the_site_names if {
 	red := {"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob", "channel": "web"}}
 	every approvers in [["bob"], ["ann", "bob"], ["*"]] { f.decided_in(red, {"approval": {"approvers": approvers}}).allow }
-	every approvers in [["ann"], [], ["b"], null] {
+	every approvers in [["ann"], [], ["b"]] {
 		f.failed(f.decided_in(red, {"approval": {"approvers": approvers}})) == {"confirmation"}
 	}
 	f.decided_in(
@@ -66,4 +66,14 @@ test_confirmation_is_not_asked_for_what_is_refused_anyway if {
 	d := f.decided({"tool": {"name": "kill"}, "targets": {"vmids": ["103"]}})
 	f.failed(d) == {"protected"}
 	d.confirm == false
+}
+
+test_no_channels_and_no_approvers_approve_nothing if {
+	red := {"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob", "channel": "web"}}
+	every key in ["channels", "approvers"] {
+		d := f.decided_in(red, {"approval": {key: null}})
+		d.allow == false
+		d.failed == ["schema"]
+		contains(d.deny[0].msg, sprintf("the site's data lacks approval/%s", [key]))
+	}
 }

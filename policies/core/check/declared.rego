@@ -3,15 +3,22 @@
 # description: An operation runs only commands that its tool declares, as they were reviewed and locked, or the very text that its call was decided with.
 # schemas:
 #   - input: schema.input
+#   - data.site: schema.site
 package caponier.core.check.declared
 
 import data.caponier.core.command
+import data.caponier.core.say
+
+asked := {"operation"}
+
+order := 7
 
 ok if {
 	every d in command.operation_described { d.id in input.tool.commands }
 }
 
-# A caller's own text was decided with the call, whatever is in it. What is run is that very text: all of it, and joined as it was.
+# A caller's own text was decided with the call, whatever is in it. What is run is that very text:
+# all of it, and joined as it was.
 ok if {
 	"*" in input.tool.commands
 	some cmd in input.parent.commands
@@ -25,4 +32,16 @@ undeclared contains d.id if {
 	not d.id in input.tool.commands
 }
 
-why := sprintf("%s; %s declares %s", [concat(", ", undeclared), input.tool.name, concat(", ", [c | some c in input.tool.commands; is_string(c)])])
+what := sprintf("%s runs %s, and declares %s", [
+	input.tool.name, say.some_of(undeclared, 3),
+	say.some_of([c | some c in input.tool.commands; is_string(c)], 5),
+])
+
+rule := "plugins.lock: commands of the tool"
+
+works := "another tool; only the plugin's author can declare the command, for a review"
+
+remedy := concat("", [
+	"The tool's description must declare the command under commands (Hints.Commands), which is a ",
+	"new lock entry to review; a text of the caller's is run as it was decided, whole.",
+])

@@ -15,8 +15,8 @@ test_declared_command_passes if f.operated(object.union(declares(["pct start", "
 test_command_that_is_not_declared_is_refused_and_named if {
 	d := f.operated(object.union(declares(["pct start"]), f.run(["pct", "stop", "105"])))
 	f.failed(d) == {"declared"}
-	contains(d.deny[0].msg, "Its author declares it in the tool's description; then lock the plugin again")
-	contains(d.deny[0].msg, "(pct stop; stop declares pct start)")
+	contains(d.deny[0].msg, "only the plugin's author can declare the command")
+	contains(d.deny[0].msg, "stop runs pct stop, and declares pct start")
 }
 
 test_green_read_is_held_to_it_too if f.failed(f.operated(object.union(declares(["pct start"]), f.run(["pct", "status", "105"])))) == {"declared"}
@@ -32,7 +32,7 @@ test_declaration_of_another_type_is_none if {
 test_one_of_two_is_not_enough if {
 	d := f.operated(object.union(declares(["pct status"]), both))
 	f.failed(d) == {"declared"}
-	contains(d.deny[0].msg, "(pct stop; ")
+	contains(d.deny[0].msg, "runs pct stop, and ")
 	f.operated(object.union(declares(["pct status", "pct stop"]), both)).allow
 }
 
@@ -59,7 +59,7 @@ test_text_of_the_call_is_run_as_it_was_decided if f.operated(object.union(text, 
 test_any_is_the_text_of_the_call_and_no_other_command if {
 	d := f.operated(object.union(text, f.run(["pct", "reboot", "105"])))
 	f.failed(d) == {"declared"}
-	contains(d.deny[0].msg, "(pct reboot; run declares *)")
+	contains(d.deny[0].msg, "run runs pct reboot, and declares *")
 }
 
 test_part_of_the_text_is_another_text if {

@@ -6,17 +6,29 @@
 #   - data.site: schema.site
 package caponier.core.check.egress
 
-call_ok if {
+import data.caponier.core.say
+
+asked := {"call", "operation"}
+
+order := 16
+
+ok if input.targets.hosts == []
+
+ok if {
+	is_array(input.targets.hosts)
 	every h in input.targets.hosts { reachable(h) }
 }
 
 # Hosts matter to a call only when its tool can reach out by HTTP.
 reachable(h) if data.site.egress[h]
 
-operation_ok if input.http == null
+ok if {
+	input.schema == "caponier.operation/1"
+	input.http == null
+}
 
-operation_ok if {
-	entry := data.site.egress[input.http.host]
+ok if {
+	entry
 	input.http.scheme in entry.schemes
 	input.http.port in entry.ports
 	input.http.method in entry.methods
@@ -25,8 +37,10 @@ operation_ok if {
 	input.http.hop <= entry.max_hops
 	is_number(input.http.body_bytes)
 	input.http.body_bytes <= entry.max_body_bytes
-	addresses_ok(entry)
+	addresses_ok
 }
+
+entry := data.site.egress[input.http.host]
 
 named if input.http.hop > 0
 
@@ -34,26 +48,83 @@ named if not "hosts" in input.tool.target_kinds
 
 named if input.http.host in input.parent.targets.hosts
 
-addresses_ok(_) if {
+addresses_ok if {
 	input.phase == "lookup"
 	input.http.addrs == null
 }
 
-addresses_ok(entry) if {
+addresses_ok if {
 	input.phase == "effect"
 	is_array(input.http.addrs)
 	count(input.http.addrs) > 0
-	every a in input.http.addrs {
-		a.class in entry.classes
-		not a.class in never
-	}
+	every a in input.http.addrs { address_ok(a) }
+}
+
+address_ok(a) if {
+	a.class in entry.classes
+	not a.class in never
 }
 
 # Whatever the site lists: no cloud metadata, no neighbour of the wire, no broadcast.
-never := {"linklocal", "metadata", "multicast", "broadcast", "unspecified", "reserved", "nat64", "other", ""}
-
-why := concat(", ", {h | some h in input.targets.hosts; not reachable(h)}) if input.schema == "caponier.call/1"
-
-why := sprintf("%s %s://%s:%v", [input.http.method, input.http.scheme, input.http.host, input.http.port]) if {
-	input.schema == "caponier.operation/1"
+never := {
+	"linklocal", "metadata", "multicast", "broadcast", "unspecified", "reserved", "nat64", "other",
+	"",
 }
+
+what := concat("; ", faults)
+
+faults contains sprintf("host %s is not listed", [h]) if {
+	some h in input.targets.hosts
+	not reachable(h)
+}
+
+faults contains sprintf("host %s is not listed", [input.http.host]) if {
+	input.http != null
+	not entry
+}
+
+faults contains sprintf("%s %s://%s:%v is not among %s", [
+	input.http.method, input.http.scheme, input.http.host, input.http.port, form,
+]) if {
+	form := concat(" ", [
+		concat(",", entry.methods), concat(",", entry.schemes),
+		concat(",", [sprintf("%v", [p]) | some p in entry.ports]),
+	])
+	not form_ok
+}
+
+form_ok if {
+	input.http.scheme in entry.schemes
+	input.http.port in entry.ports
+	input.http.method in entry.methods
+}
+
+faults contains sprintf("host %s is not the call's", [input.http.host]) if {
+	input.http != null
+	not named
+}
+
+faults contains sprintf("redirect %v is over the limit of %v", [input.http.hop, entry.max_hops]) if {
+	input.http.hop > entry.max_hops
+}
+
+faults contains sprintf("a body of %v bytes is over the limit of %v", [sent, entry.max_body_bytes]) if {
+	sent := input.http.body_bytes
+	sent > entry.max_body_bytes
+}
+
+faults contains sprintf("address %s is %s, and listed are %s", [a.ip, a.class, listed]) if {
+	some a in input.http.addrs
+	not address_ok(a)
+	listed := concat(", ", [k | some k in entry.classes; not k in never])
+}
+
+rule := sprintf("egress/%s", [input.http.host]) if {
+	input.http != null
+} else := "egress"
+
+works := sprintf("hosts that the site lists: %s", [say.some_of(hosts, 5)])
+
+hosts := {h | some h, _ in data.site.egress}
+
+remedy := "In the site's data: egress/HOST with this scheme, port, method and address class."

@@ -43,5 +43,5 @@ test_host_of_a_call_must_be_listed if {
 	f.decided({"targets": {"hosts": ["api.example.com"]}}).allow
 	d := f.decided({"targets": {"hosts": ["evil.com"]}})
 	f.failed(d) == {"egress"}
-	contains(d.deny[0].msg, "(evil.com)")
+	contains(d.deny[0].msg, "host evil.com is not listed")
 }

@@ -8,6 +8,10 @@ package caponier.core.check.file
 
 import data.caponier.core.files
 
+asked := {"operation"}
+
+order := 9
+
 ok if {
 	input.file == null
 	copy_ok
@@ -128,9 +132,11 @@ size_ok if {
 	input.file.bytes <= data.site.files.max_bytes
 }
 
-why := concat(", ", faults)
+what := concat("; ", faults)
 
-faults contains sprintf("%s is not in the call's stage or in a folder that the site lists for this", [input.file.path]) if not place_ok(input.file.path)
+faults contains sprintf("%s is in no folder that the site lists for this", [input.file.path]) if {
+	not place_ok(input.file.path)
+}
 
 faults contains sprintf("local path %s is not one of the call's", [input.file.local]) if not local_ok
 
@@ -141,13 +147,36 @@ faults contains sprintf("it really is %s, which is elsewhere", [input.file.real_
 	not place_really_ok
 }
 
-faults contains sprintf("it is %v bytes, limit %v", [input.file.bytes, data.site.files.max_bytes]) if {
+faults contains sprintf("it is %v bytes, over the limit of %v", [n, data.site.files.max_bytes]) if {
+	n := input.file.bytes
 	input.phase == "effect"
 	not size_ok
 }
 
-faults contains "it exists and overwriting was not asked for, or it is not a plain file" if {
+faults contains "it is there already, and overwriting was not asked for" if {
+	exists_plain
+	input.file.overwrite == false
+	not kind_ok
+}
+
+faults contains "it is not a plain file, or for a list not a folder" if {
 	input.file != null
 	input.phase == "effect"
 	not kind_ok
+	not exists_plain
 }
+
+exists_plain if {
+	input.file.action in {"write", "put"}
+	input.file.exists == true
+	input.file.type == "file"
+}
+
+rule := "files/read, files/write and files/max_bytes, and the call's paths"
+
+works := "the same call with overwrite, or another name" if {
+	exists_plain
+	not kind_ok
+} else := "a path that the call names, in a folder that the site lists"
+
+remedy := "In the site's data: files; in the call, the path and overwrite."

@@ -98,7 +98,7 @@ test_size_is_limited_both_ways if {
 	up("sftp_put", {"action": "put", "local": "in/x", "bytes": 1000}).allow
 	d := up("sftp_put", {"action": "put", "local": "in/x", "bytes": 1001})
 	f.failed(d) == {"file"}
-	contains(d.deny[0].msg, "it is 1001 bytes, limit 1000")
+	contains(d.deny[0].msg, "it is 1001 bytes, over the limit of 1000")
 	f.failed(up("sftp_get", {"action": "get", "local": "in/x", "exists": true, "type": "file", "bytes": 1001})) == {"file"}
 	f.failed(up("sftp_write", {"action": "write", "bytes": -1})) == {"file"}
 }

@@ -1,11 +1,67 @@
 # METADATA
 # scope: package
-# description: Nothing is allowed while the host is frozen.
+# description: Nothing that the question concerns is frozen.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
 package caponier.core.check.freeze
 
-ok if input.mode.frozen == false
+import data.caponier.core.command
+import data.caponier.core.inventory
 
-why := input.mode.reason
+asked := {"call", "operation"}
+
+order := 1
+
+ok if {
+	input.mode.frozen == false
+	input.mode.freezes == []
+}
+
+ok if {
+	input.mode.frozen == false
+	is_array(input.mode.freezes)
+	is_set(machines)
+	count(freezes) == 0
+}
+
+freezes contains f if {
+	some f in input.mode.freezes
+	concerns(f.kind, f.name)
+}
+
+concerns("all", _)
+
+concerns("principal", name) if name == input.principal.id
+
+concerns("tool", name) if name == input.tool.name
+
+concerns("node", name) if name in machines
+
+# A freeze of a kind that is not known freezes everything.
+concerns(kind, _) if not kind in {"all", "principal", "tool", "node"}
+
+# pvesh on one node acts on another that its path names.
+machines := inventory.also(names | command.mentioned_nodes(words))
+
+names := inventory.named | {n | some n in input.parent.targets.nodes}
+
+words := command.call_words if input.schema == "caponier.call/1"
+
+words := command.operation_words if input.schema == "caponier.operation/1"
+
+what := sprintf("%s: %s", [concat(", ", {frozen(f) | some f in freezes}), concat("; ", reasons)]) if {
+	count(freezes) > 0
+} else := concat("", ["everything is frozen: ", input.mode.reason])
+
+frozen(f) := "everything is frozen" if {
+	f.kind == "all"
+} else := sprintf("%s %s is frozen", [f.kind, f.name])
+
+reasons := {f.reason | some f in freezes}
+
+rule := "freeze"
+
+works := "nothing until an operator ends the freeze; do not repeat the call"
+
+remedy := "caponier thaw, by an operator."

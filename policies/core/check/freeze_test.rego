@@ -8,7 +8,7 @@ test_frozen_operation_is_refused if f.failed(f.operated(object.union({"mode": {"
 
 test_refusal_says_why_it_is_frozen if {
 	d := f.decided({"mode": {"frozen": true, "reason": "looking into agent-a"}})
-	endswith(d.deny[0].msg, "Ask the operator. (looking into agent-a)")
+	startswith(d.deny[0].msg, "everything is frozen: looking into agent-a")
 }
 
 test_missing_state_is_refused if f.failed(f.decided({"mode": {"frozen": null}})) == {"freeze"}

@@ -7,21 +7,41 @@
 package caponier.core.check.grant
 
 import data.caponier.core.roles
+import data.caponier.core.tables
+import data.caponier.core.tier
 
-ok if count(roles.granting) > 0
+asked := {"call", "operation", "visible"}
 
-# Each role of the principal, and what it lacks.
-why := concat("; ", lacks) if count(roles.held) > 0
+order := 4
 
-lacks contains sprintf("role %s does not list %s under tools", [name, input.tool.name]) if {
+# To a principal without roles, and of a tool that is off, only that is told.
+after := {"identity", "known"}
+
+ok if roles.granting != set()
+
+what := concat("; ", lacks)
+
+lacks contains sprintf("role %s does not list %s under tools", [name, tier.key]) if {
 	some name in roles.held
-	not roles.covers(data.site.roles[name].tools, input.tool.name)
+	not name in lists
 }
 
 lacks contains sprintf("role %s lacks the import %s", [name, needed]) if {
 	some name in roles.held
-	role := data.site.roles[name]
-	roles.covers(role.tools, input.tool.name)
+	name in lists
 	some needed in input.tool.imports
-	not needed in role.imports
+	not needed in data.site.roles[name].imports
 }
+
+lists := tables.of.granting[tier.key] if {
+	tables.of.granting[tier.key]
+} else := set()
+
+rule := concat(", ", [sprintf("roles/%s", [name]) | some name in roles.held])
+
+works := "another tool; only the operator can grant this one"
+
+remedy := concat("", [
+	"In the site's data: a role of this principal whose tools and imports hold all that the tool ",
+	"declares. Tools are named as tool:NAME, resource:NAME or prompt:NAME.",
+])

@@ -12,7 +12,7 @@ test_each_role_is_told_with_what_it_lacks if {
 	d := f.decided({"principal": {"id": "two"}, "tool": {"name": "look", "imports": ["ssh_exec", "sftp_put"]}})
 	contains(d.deny[0].msg, "role reader lacks the import sftp_put; role wide lacks the import sftp_put")
 	e := f.decided({"principal": {"id": "two"}, "tool": {"name": "kill"}})
-	contains(e.deny[0].msg, "role reader does not list kill under tools; role wide does not list kill under tools")
+	contains(e.deny[0].msg, "role reader does not list tool:kill under tools; role wide does not list tool:kill under tools")
 }
 
 test_granted_tool_passes if f.decided({"principal": {"id": "two"}, "tool": {"name": "look"}}).allow

@@ -8,6 +8,19 @@ package caponier.core.check.identity
 
 import data.caponier.core.roles
 
-ok if count(roles.held) > 0
+asked := {"call", "operation", "visible"}
 
-why := input.principal.id
+order := 2
+
+ok if roles.held != set()
+
+what := sprintf("%s (by %s) holds no role here", [input.principal.id, input.principal.auth])
+
+rule := sprintf("principals/%s in the site's data", [input.principal.id])
+
+works := "nothing that you can do; the operator gives roles"
+
+remedy := concat("", [
+	"In the site's data: principals/ID with the way it authenticates under auth and at least one ",
+	"role that exists. A credential that names roles, or should and does not, leaves only these.",
+])

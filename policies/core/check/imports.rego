@@ -6,67 +6,35 @@
 #   - data.site: schema.site
 package caponier.core.check.imports
 
+asked := {"operation"}
+
+order := 6
+
 ok if {
 	input.op in input.tool.imports
 	input.parent.tool == input.tool.name
 	is_string(input.parent.id)
-	alone(parts[input.op])
-	named
+	part := parts[input.op]
+	present == {part} | on_node[part]
+	action
 }
 
-# alone says that the operation has this part and no other, and names a node exactly if it runs on one.
-alone("command") if {
-	input.command != null
-	input.target != null
-	input.file == null
-	input.http == null
-	input.blob == null
-	input.ask == null
+# The operation has this part and no other, and names a node exactly if it runs on one.
+present := {p |
+	some p in ["command", "file", "http", "blob", "ask", "target"]
+	not input[p] == null
 }
 
-alone("file") if {
-	input.file != null
-	input.target != null
-	input.command == null
-	input.http == null
-	input.blob == null
-	input.ask == null
-}
+on_node := {"command": {"target"}, "file": {"target"}, "http": set(), "blob": set(), "ask": set()}
 
-alone("http") if {
-	input.http != null
-	input.target == null
-	input.command == null
-	input.file == null
-	input.blob == null
-	input.ask == null
-}
+action if not actions[input.op]
 
-alone("blob") if {
-	input.blob != null
-	input.target == null
-	input.command == null
-	input.file == null
-	input.http == null
-	input.ask == null
-}
-
-alone("ask") if {
-	input.ask != null
-	input.target == null
-	input.command == null
-	input.file == null
-	input.http == null
-	input.blob == null
-}
-
-named if not actions[input.op]
-
-named if input.file.action == actions[input.op]
+action if input.file.action == actions[input.op]
 
 parts := {
-	"ssh_exec": "command", "ssh_script": "command", "stage": "file", "sftp_stat": "file", "sftp_list": "file", "sftp_read": "file",
-	"sftp_write": "file", "sftp_get": "file", "sftp_put": "file", "sftp_remove": "file", "http_request": "http", "blob_write": "blob",
+	"ssh_exec": "command", "ssh_script": "command", "stage": "file", "sftp_stat": "file",
+	"sftp_list": "file", "sftp_read": "file", "sftp_write": "file", "sftp_get": "file",
+	"sftp_put": "file", "sftp_remove": "file", "http_request": "http", "blob_write": "blob",
 	"blob_read": "blob", "ask": "ask",
 }
 
@@ -75,4 +43,12 @@ actions := {
 	"sftp_write": "write", "sftp_get": "get", "sftp_put": "put", "sftp_remove": "remove",
 }
 
-why := input.op
+what := sprintf("%s is not an operation that %s declares, or not asked for as its call allows", [
+	input.op, input.tool.name,
+])
+
+rule := "plugins.lock: imports of the tool"
+
+works := "another tool; only the plugin's author can change this one"
+
+remedy := "The tool must declare the operation, which is a new lock entry to review."

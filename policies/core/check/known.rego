@@ -8,6 +8,16 @@ package caponier.core.check.known
 
 import data.caponier.core.tier
 
+asked := {"call", "operation", "visible"}
+
+order := 3
+
 ok if data.site.tiers[tier.key]
 
-why := input.tool.name
+what := sprintf("%s has no tier, so it is switched off", [tier.key])
+
+rule := "tiers in the site's data"
+
+works := "another tool; only the operator can switch this one on"
+
+remedy := "In the site's data: tiers/KIND:NAME."

@@ -1,52 +1,77 @@
 # METADATA
 # scope: package
-# description: Every node that is named is known here, and one role that grants the tool reaches it. Proxmox itself would look an unknown name up in DNS and go there.
+# description: Every node that is named is known here. Proxmox itself would look an unknown name up in DNS and go there.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
 package caponier.core.check.node
 
 import data.caponier.core.command
+import data.caponier.core.inventory
 import data.caponier.core.roles
+import data.caponier.core.say
 
-call_known if count(call_strangers) == 0
+asked := {"call", "operation"}
 
-operation_known if count(operation_strangers) == 0
+order := 11
 
-call_strangers contains n if {
+after := {"identity", "grant", "known"}
+
+ok if input.commands == []
+
+ok if strangers == set()
+
+strangers contains n if {
 	some n in command.call_nodes
 	not n in {x.name | some x in input.nodes}
 	not listed(n)
 }
 
-# In a rule of its own: "not n in data.site.cluster_nodes" would not hold where the site has no such list, and let every name pass.
-listed(n) if n in data.site.cluster_nodes
-
 # A node is known to the node that the command runs on: it is that one, or of its cluster.
-operation_strangers contains n if {
+strangers contains n if {
 	some n in command.operation_nodes
 	n != input.target.node
 	not n in {x.name | some x in input.nodes; x.cluster == input.target.cluster; x.cluster != ""}
 	not listed(n)
 }
 
-why := concat(", ", call_strangers) if input.schema == "caponier.call/1"
+# In a rule of its own: "not n in data.site.cluster_nodes" would not hold where the site has no such
+# list, and let every name pass.
+listed(n) if n in data.site.cluster_nodes
 
-why := concat(", ", operation_strangers) if input.schema == "caponier.operation/1"
-
-call_ok if {
-	call_known
+# One role that grants the tool reaches all nodes.
+reached if {
 	some name in roles.granting
-	roles.call_reaches(data.site.roles[name])
+	roles.reaches(data.site.roles[name])
 }
 
-visible_ok if {
-	some name in roles.granting
-	roles.reaches(data.site.roles[name], {n | some n in input.targets.nodes})
+what := sprintf("node %s is not known here", [say.some_of(strangers, 3)]) if {
+	count(strangers) > 0
+} else := sprintf("node %s is out of reach of your roles", [say.some_of(far, 3)])
+
+far := {n |
+	some n in inventory.named
+	not n in usable
 }
 
-operation_ok if {
-	operation_known
-	some name in roles.granting
-	roles.operation_reaches(data.site.roles[name])
+usable contains n.name if {
+	some n in input.nodes
+	within_reach(n.name)
+	not data.site.protected.nodes[n.name]
 }
+
+within_reach(n) if {
+	some name in roles.granting
+	some reached in data.site.roles[name].nodes
+	reached in {"*", n}
+}
+
+rule := "cluster_nodes in the site's data, and the inventory" if count(strangers) > 0
+
+rule := concat(", ", [sprintf("roles/%s/nodes", [r]) | some r in roles.granting]) if {
+	count(strangers) == 0
+}
+
+works := sprintf("nodes that you may use: %s", [say.some_of(usable, 8)])
+
+remedy := "In the site's data: roles/NAME/nodes; for a node outside the inventory, cluster_nodes."

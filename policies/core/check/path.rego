@@ -8,63 +8,66 @@ package caponier.core.check.path
 
 import data.caponier.core.command
 import data.caponier.core.files
+import data.caponier.core.say
 
-call_ok if {
+asked := {"call", "operation"}
+
+order := 15
+
+ok if {
 	input.targets.paths == []
 	input.commands == []
 }
 
-call_ok if {
-	every p in input.targets.paths { listed(p) }
-	every p in command.paths(command.call_words, "readpath") { files.commanded(p) }
-	count(command.paths(command.call_words, "stagepath")) == 0
-	count(command.paths(command.call_words, "guestpath")) == 0
+ok if {
+	input.schema == "caponier.call/1"
+	is_array(input.targets.paths)
+	count(faults) == 0
+}
+
+ok if {
+	input.schema == "caponier.operation/1"
+	count(faults) == 0
+}
+
+faults contains p if {
+	some p in input.targets.paths
+	not listed(p)
 }
 
 listed(p) if files.readable(p)
 
 listed(p) if files.writable(p)
 
-operation_ok if count({k | some [k, _] in command.operation_words} & kinds) == 0
-
-kinds := {"readpath", "stagepath", "guestpath"}
-
-operation_ok if {
-	every p in command.paths(command.operation_words, "readpath") { files.commanded(p) }
-	every p in command.paths(command.operation_words, "stagepath") { files.staged(p) }
-	every p in command.paths(command.operation_words, "guestpath") { p in input.parent.targets.guest_paths }
+# A call names its own paths for a guest and has no stage yet.
+faults contains p if {
+	some [kind, p] in command.call_words
+	kind in {"readpath", "stagepath", "guestpath"}
+	not commanded(kind, p)
 }
 
-why := concat(", ", call_faults) if input.schema == "caponier.call/1"
-
-why := concat(", ", operation_faults) if input.schema == "caponier.operation/1"
-
-call_faults contains p if {
-	some p in input.targets.paths
-	not listed(p)
+faults contains p if {
+	some [kind, p] in command.operation_words
+	kind in {"readpath", "stagepath", "guestpath"}
+	not commanded(kind, p)
+	not of_call(kind, p)
 }
 
-call_faults contains p if {
-	some p in command.paths(command.call_words, "readpath")
-	not files.commanded(p)
-}
+commanded("readpath", p) if files.commanded(p)
 
-call_faults contains p if {
-	some kind in {"stagepath", "guestpath"}
-	some p in command.paths(command.call_words, kind)
-}
+of_call("stagepath", p) if files.staged(p)
 
-operation_faults contains p if {
-	some p in command.paths(command.operation_words, "readpath")
-	not files.commanded(p)
-}
+of_call("guestpath", p) if p in input.parent.targets.guest_paths
 
-operation_faults contains p if {
-	some p in command.paths(command.operation_words, "stagepath")
-	not files.staged(p)
-}
+what := sprintf("path %s is outside what the call and the site allow", [say.some_of(faults, 3)])
 
-operation_faults contains p if {
-	some p in command.paths(command.operation_words, "guestpath")
-	not p in input.parent.targets.guest_paths
-}
+rule := "files/read, files/write"
+
+works := sprintf("in commands, these and what lies directly in them: %s", [say.some_of(read, 6)])
+
+read := {p | some p in data.site.files.read}
+
+remedy := concat("", [
+	"In the site's data: files/read or files/write; for staged and guest paths, a call that names ",
+	"them.",
+])

@@ -8,219 +8,149 @@ package caponier.core.check.protected
 
 import data.caponier.core.command
 import data.caponier.core.files
+import data.caponier.core.inventory
+import data.caponier.core.tables
 import data.caponier.core.tier
 
-call_ok if count(call_hits) == 0
+asked := {"call", "operation", "visible"}
 
-operation_ok if count(operation_hits) == 0
+order := 0
 
-visible_ok if {
-	every n in input.targets.nodes { shown(n, data.site.protected.nodes) }
-	every id in input.targets.vmids { shown(id, data.site.protected.vmids) }
+ok if {
+	is_object(data.site.protected.nodes)
+	is_object(data.site.protected.vmids)
+	is_object(data.site.protected.hosts)
+	is_array(data.site.protected.services)
+	hits == set()
 }
 
-shown(name, entries) if not entries[name]
-
-shown(name, entries) if readable(entries[name], tier.tool)
-
-call_hits contains hit("guest", id, entry.reason) if {
-	some id in input.targets.vmids
-	entry := data.site.protected.vmids[id]
-	not readable(entry, tier.call)
+hits contains [kind, name, entry.reason] if {
+	some [kind, name] in touched
+	entry := data.site.protected[kind][name]
+	not readable(entry)
 }
 
-call_hits contains hit("guest", id, entry.reason) if {
-	input.commands != []
-	some id in command.mentioned_vmids(command.call_words)
-	entry := data.site.protected.vmids[id]
-	not readable(entry, tier.call)
+hits contains ["services", unit, entry.reason] if {
+	data.site.protected.services != []
+	some unit in units
+	some entry in tables.of.services[unit]
+	somewhere(entry.nodes)
+	not readable(entry)
 }
 
-call_hits contains hit("guest", id, entry.reason) if {
-	some p in input.targets.paths
-	some id in command.numbers(p)
-	entry := data.site.protected.vmids[id]
-	not readable(entry, tier.call)
+readable(entry) if {
+	entry.reads == "allow"
+	tier.rank == 1
 }
 
-# The unit of a guest, such as pve-container@103, is that guest.
-call_hits contains hit("guest", id, entry.reason) if {
-	some s in input.targets.services
-	some id in command.numbers(s)
-	entry := data.site.protected.vmids[id]
-	not readable(entry, tier.call)
+somewhere(nodes) if "*" in nodes
+
+somewhere(nodes) if {
+	some n in nodes
+	n in machines
 }
 
-call_hits contains hit("node", n, entry.reason) if {
-	some n in input.targets.nodes
-	entry := data.site.protected.nodes[n]
-	not readable(entry, tier.call)
+# Everything that the question names, as [kind, name], however it names it. What a site does not
+# protect at all need not be found.
+touched contains ["vmids", id] if some id in input.targets.vmids
+
+touched contains ["vmids", id] if {
+	words != set()
+	some id in command.mentioned_vmids(words)
 }
 
-call_hits contains hit("node", n, entry.reason) if {
-	input.commands != []
-	some n in command.mentioned_nodes(command.call_words)
-	entry := data.site.protected.nodes[n]
-	not readable(entry, tier.call)
+# A guest's number in a path, or in a unit such as pve-container@103, is that guest.
+touched contains ["vmids", id] if {
+	some text in texts
+	some id in command.numbers(text)
 }
 
-call_hits contains hit("node", n, entry.reason) if {
-	some p in input.targets.paths
-	some n in split(p, "/")
-	entry := data.site.protected.nodes[n]
-	not readable(entry, tier.call)
+touched contains ["nodes", n] if {
+	data.site.protected.nodes != {}
+	some n in machines
 }
 
-call_hits contains hit("host", h, entry.reason) if {
-	some h in input.targets.hosts
-	entry := data.site.protected.hosts[h]
-	not readable(entry, tier.call)
+touched contains ["hosts", h] if {
+	data.site.protected.hosts != {}
+	some h in hosts
 }
 
-call_hits contains hit("host", h, entry.reason) if {
-	count(data.site.protected.hosts) > 0
-	some h in command.own_names(command.call_words)
-	entry := data.site.protected.hosts[h]
-	not readable(entry, tier.call)
+units contains command.unit(s) if some s in input.targets.services
+
+# As the node itself calls the unit.
+units contains command.unit(s) if some s in input.target.services
+
+units contains unit if {
+	words != set()
+	some unit in command.mentioned_services(words)
 }
 
-call_hits contains hit("node", n.name, entry.reason) if {
-	input.commands != []
-	count(data.site.protected.nodes) > 0
-	some n in input.nodes
-	entry := data.site.protected.nodes[n.name]
-	n.host in command.own_names(command.call_words)
-	not readable(entry, tier.call)
-}
+# The words of commands by kind. A call's text for the inside of a guest is not among them.
+words := command.operation_words if {
+	input.schema == "caponier.operation/1"
+} else := set() if {
+	input.commands == []
+} else := command.call_words if {
+	input.schema == "caponier.call/1"
+} else := set()
 
-# A node is known by its address too.
-call_hits contains hit("host", n.host, entry.reason) if {
-	count(data.site.protected.hosts) > 0
-	some n in input.nodes
-	entry := data.site.protected.hosts[n.host]
-	n.name in ({t | some t in input.targets.nodes} | command.call_nodes)
-	not readable(entry, tier.call)
-}
+texts contains p if some p in input.targets.paths
 
-call_hits contains hit("service", s, entry.reason) if {
-	count(data.site.protected.services) > 0
-	some s in ({command.unit(v) | some v in input.targets.services} | command.mentioned_services(command.call_words))
-	some entry in service_entries(s)
-	on_nodes(entry, {n | some n in input.targets.nodes} | command.call_nodes)
-	not readable(entry, tier.call)
-}
+texts contains s if some s in input.targets.services
 
-operation_hits contains hit("guest", id, entry.reason) if {
-	input.command != null
-	some id in command.mentioned_vmids(command.operation_words)
-	entry := data.site.protected.vmids[id]
-	not readable(entry, tier.operation)
-}
-
-operation_hits contains hit("guest", id, entry.reason) if {
-	input.file != null
-	some id in file_numbers
-	entry := data.site.protected.vmids[id]
-	not readable(entry, tier.operation)
-}
-
-operation_hits contains hit("node", n, entry.reason) if {
-	n := input.target.node
-	entry := data.site.protected.nodes[n]
-	not readable(entry, tier.operation)
-}
-
-operation_hits contains hit("node", n, entry.reason) if {
-	count(data.site.protected.nodes) > 0
-	some n in (command.mentioned_nodes(command.operation_words) | file_segments)
-	entry := data.site.protected.nodes[n]
-	not readable(entry, tier.operation)
-}
-
-operation_hits contains hit("host", h, entry.reason) if {
-	some h in named_hosts
-	entry := data.site.protected.hosts[h]
-	not readable(entry, tier.operation)
-}
-
-operation_hits contains hit("host", n.host, entry.reason) if {
-	count(data.site.protected.hosts) > 0
-	some n in input.nodes
-	entry := data.site.protected.hosts[n.host]
-	n.name in command.operation_nodes
-	not readable(entry, tier.operation)
-}
-
-operation_hits contains hit("host", h, entry.reason) if {
-	count(data.site.protected.hosts) > 0
-	some h in command.own_names(command.operation_words)
-	entry := data.site.protected.hosts[h]
-	not readable(entry, tier.operation)
-}
-
-operation_hits contains hit("node", n.name, entry.reason) if {
-	input.command != null
-	count(data.site.protected.nodes) > 0
-	some n in input.nodes
-	entry := data.site.protected.nodes[n.name]
-	n.host in command.own_names(command.operation_words)
-	not readable(entry, tier.operation)
-}
-
-operation_hits contains hit("host", h, entry.reason) if {
-	some h in addresses
-	entry := data.site.protected.hosts[h]
-	not readable(entry, tier.operation)
-}
-
-operation_hits contains hit("service", s, entry.reason) if {
-	count(data.site.protected.services) > 0
-	some s in command.mentioned_services(command.operation_words)
-	some entry in service_entries(s)
-	on_nodes(entry, {input.target.node} | command.operation_nodes)
-	not readable(entry, tier.operation)
-}
-
-named_hosts contains input.target.host if input.target != null
-
-named_hosts contains input.http.host if input.http != null
-
-addresses contains a.ip if some a in input.target.addrs
-
-addresses contains a.ip if some a in input.http.addrs
-
-file_paths contains p if {
+texts contains p if {
 	some p in [input.file.path, input.file.real_path]
 	is_string(p)
 	not files.staged(p)
 }
 
-file_numbers contains id if {
-	some p in file_paths
-	some id in command.numbers(p)
+# Every name of every machine: by node, in words and paths, and by address in words of programs that
+# only the site describes.
+machines := inventory.also(inventory.named | mentioned)
+
+mentioned contains n if some n in command.mentioned_nodes(words)
+
+mentioned contains n if {
+	some text in texts
+	some n in split(text, "/")
 }
 
-file_segments contains s if {
-	some p in file_paths
-	some s in split(p, "/")
+mentioned contains n.name if {
+	own := command.own_names(words)
+	count(own) > 0
+	some n in input.nodes
+	n.host in own
 }
 
-service_entries(s) := [e | some e in data.site.protected.services; command.unit(e.service) == s]
+# A machine is known by its address too.
+hosts contains h if some h in input.targets.hosts
 
-on_nodes(entry, _) if "*" in entry.nodes
-
-on_nodes(entry, names) if {
-	some n in entry.nodes
-	n in names
+hosts contains n.host if {
+	some n in input.nodes
+	n.name in machines
 }
 
-readable(entry, rank) if {
-	entry.reads == "allow"
-	rank == 1
-}
+hosts contains h if some h in command.own_names(words)
 
-hit(kind, name, reason) := sprintf("%s %s: %s", [kind, name, reason])
+hosts contains input.target.host if input.target != null
 
-why := concat("; ", call_hits) if input.schema == "caponier.call/1"
+hosts contains input.http.host if input.http != null
 
-why := concat("; ", operation_hits) if input.schema == "caponier.operation/1"
+hosts contains a.ip if some a in input.target.addrs
+
+hosts contains a.ip if some a in input.http.addrs
+
+what := concat("; ", [sprintf("%s %s is protected: %s", [kinds[kind], name, reason]) |
+	some [kind, name, reason] in hits
+])
+
+kinds := {"vmids": "guest", "nodes": "node", "hosts": "host", "services": "service"}
+
+rule := concat(", ", {sprintf("protected/%s/%s", [kind, name]) | some [kind, name, _] in hits})
+
+works := "it stays refused, whatever is confirmed; choose another target"
+
+remedy := concat("", [
+	"Nothing in the call. The site may take the entry out of protected, or let reads pass with ",
+	"reads: allow.",
+])

@@ -5,7 +5,7 @@ import data.caponier.core.fixture as f
 test_protected_guest_is_refused_whatever_is_confirmed if {
 	d := f.decided({"targets": {"vmids": ["103"]}, "confirmation": {"state": "approved", "by": "bob", "channel": "cli"}})
 	f.failed(d) == {"protected"}
-	contains(d.deny[0].msg, "guest 103: management VM")
+	contains(d.deny[0].msg, "guest 103 is protected: management VM")
 }
 
 test_another_guest_passes if f.decided({}).allow

@@ -1,6 +1,6 @@
 # METADATA
 # scope: package
-# description: In read-only mode nothing above green is allowed.
+# description: In read-only mode nothing above green is allowed, or shown.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -8,24 +8,21 @@ package caponier.core.check.readonly
 
 import data.caponier.core.tier
 
-call_ok if input.mode.read_only == false
+asked := {"call", "operation", "visible"}
 
-call_ok if {
+order := 13
+
+ok if input.mode.read_only == false
+
+ok if {
 	input.mode.read_only == true
-	tier.call == 1
+	tier.rank == 1
 }
 
-# What read-only mode would refuse is not shown either.
-visible_ok if input.mode.read_only == false
+what := sprintf("the host is read-only, and this is %s", [tier.name])
 
-visible_ok if {
-	input.mode.read_only == true
-	tier.tool == 1
-}
+rule := "read-only mode"
 
-operation_ok if input.mode.read_only == false
+works := "green tools and commands"
 
-operation_ok if {
-	input.mode.read_only == true
-	tier.operation == 1
-}
+remedy := "Switch read-only mode off."

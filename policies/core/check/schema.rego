@@ -1,12 +1,21 @@
 # METADATA
 # scope: package
-# description: The question is of a version that this policy was written for, and its head is whole.
+# description: The question is of a form that this policy knows, its head is whole, and so is the site's data.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
 package caponier.core.check.schema
 
+import data.caponier.core.lint
+import data.caponier.core.say
+import data.caponier.core.tables
+
+asked := {"call", "operation", "visible"}
+
+order := 5
+
 ok if {
+	tables.of.whole
 	is_string(input.id)
 	input.kind in {"tool", "resource", "prompt"}
 	input.source in {"stdio", "http", "cli"}
@@ -16,3 +25,15 @@ ok if {
 	is_array(input.tool.commands)
 	is_array(input.tool.target_kinds)
 }
+
+what := sprintf("the site's data lacks %s", [say.some_of(lint.missing, 5)]) if {
+	not tables.of.whole
+} else := "the question is not of a form that this policy knows"
+
+rule := "host and policy are of different versions" if tables.of.whole
+
+rule := "data.yaml" if not tables.of.whole
+
+works := "only the operator can mend this"
+
+remedy := "Use a host and a policy of the same version, and add what data.yaml lacks."

@@ -7,15 +7,14 @@
 package caponier.core.check.target
 
 import data.caponier.core.files
+import data.caponier.core.say
 
-ok if {
-	whole
-	count(missing) == 0
-	count(malformed) == 0
-}
+asked := {"call"}
+
+order := 20
 
 # Lists, all of them: in anything else, "for every target" would hold for none.
-whole if {
+ok if {
 	is_array(input.targets.nodes)
 	is_array(input.targets.vmids)
 	is_array(input.targets.services)
@@ -25,6 +24,8 @@ whole if {
 	is_array(input.targets.local_paths)
 	is_array(input.nodes)
 	is_array(input.commands)
+	missing == set()
+	malformed == set()
 }
 
 missing contains kind if {
@@ -32,37 +33,46 @@ missing contains kind if {
 	not present(kind)
 }
 
-present("commands") if filled(input.commands)
+present(kind) if {
+	is_array(input.targets[kind])
+	input.targets[kind] != []
+}
 
-present(kind) if filled(input.targets[kind])
+present("commands") if {
+	is_array(input.commands)
+	input.commands != []
+}
 
-filled(list) if {
-	is_array(list)
-	count(list) > 0
+malformed contains v if {
+	some kind, form in {
+		"vmids": `^[1-9][0-9]{2,8}$`, "nodes": `^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`,
+		"services": `^[a-z0-9][a-z0-9:_.@-]{0,199}$`, "hosts": `^[a-z0-9:][a-z0-9:.-]{0,252}$`,
+	}
+	some v in input.targets[kind]
+	is_string(v)
+	not regex.match(form, v)
 }
 
 malformed contains sprintf("%v", [v]) if {
-	some kind, form in forms
-	some v in input.targets[kind]
-	not formed(form, v)
+	some list in input.targets
+	some v in list
+	not is_string(v)
 }
 
-malformed contains sprintf("%v", [p]) if {
-	some kind in {"paths", "guest_paths"}
+malformed contains p if {
+	some kind in ["paths", "guest_paths"]
 	some p in input.targets[kind]
 	not files.clean(p)
 }
 
-formed(form, v) if {
-	is_string(v)
-	regex.match(form, v)
-}
+what := sprintf("targets are missing: %s", [say.some_of(missing, 5)]) if {
+	count(missing) > 0
+} else := sprintf("targets are not in their canonical form: %s", [say.some_of(quoted, 3)])
 
-forms := {
-	"vmids": `^[1-9][0-9]{2,8}$`,
-	"nodes": `^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`,
-	"services": `^[a-z0-9][a-z0-9:_.@-]{0,199}$`,
-	"hosts": `^[a-z0-9:][a-z0-9:.-]{0,252}$`,
-}
+quoted := {say.quoted(v) | some v in malformed}
 
-why := concat(", ", missing | malformed)
+rule := "the tool's declared targets"
+
+works := "name each target that the tool's schema asks for, in full"
+
+remedy := "Name each target that the tool declares, in its canonical form."

@@ -26,7 +26,7 @@ test_malformed_targets_are_refused if {
 
 test_well_formed_targets_pass if f.decided({"targets": {"vmids": ["105", "999999999"], "guest_paths": ["/root/a b"]}}).allow
 
-test_the_reason_names_the_kind if contains(f.decided({"targets": {"vmids": []}}).deny[0].msg, "(vmids)")
+test_the_reason_names_the_kind if contains(f.decided({"targets": {"vmids": []}}).deny[0].msg, "targets are missing: vmids")
 
 test_targets_must_be_lists if {
 	every kind in ["nodes", "vmids", "services", "hosts", "paths", "guest_paths", "local_paths"] {

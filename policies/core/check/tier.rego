@@ -1,24 +1,87 @@
 # METADATA
 # scope: package
-# description: Nothing is black, and no operation is above its call.
+# description: Nothing is black, no operation is above its call, and a tool that turned black stops its running calls.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
 package caponier.core.check.tier
 
+import data.caponier.core.command
 import data.caponier.core.tier
 
-call_ok if tier.call < 4
+asked := {"call", "operation", "visible"}
 
-operation_ok if {
-	tier.operation < 4
-	tier.operation <= tier.ranks[input.parent.tier]
+order := 10
+
+# A tool without a tier counts as black, and so does a command that is not known: these say better
+# what is wrong.
+after := {"known", "command", "imports"}
+
+ok if {
+	input.schema == "caponier.call/1"
+	tier.rank < 4
 }
 
-visible_ok if tier.tool < 4
+ok if {
+	input.schema == "caponier.operation/1"
+	tier.tool < 4
+	tier.rank < 4
+	tier.rank <= tier.ranks[input.parent.tier]
+}
 
-why := tier.name(tier.call) if input.schema == "caponier.call/1"
+ok if {
+	input.schema == "caponier.visible/1"
+	tier.tool < 4
+}
 
-why := sprintf("%s in a %s call", [tier.name(tier.operation), input.parent.tier]) if input.schema == "caponier.operation/1"
+what := sprintf("%s is black", [tier.key]) if {
+	tier.tool == 4
+} else := sprintf("%s is black", [concat(", ", heavy)]) if {
+	tier.rank == 4
+} else := sprintf("%s is %s and %s is %s", [
+	concat(", ", heavy), tier.name, input.tool.name, input.parent.tier,
+])
 
-why := tier.name(tier.tool) if input.schema == "caponier.visible/1"
+# What makes the question as high as it is: the services if there are any, else the commands.
+heavy := services if {
+	count(services) > 0
+} else := {d.id | some d in heaviest} if {
+	count(heaviest) > 0
+} else := {input.op}
+
+heaviest := [d | some d in described; d.rank == tier.rank]
+
+services := {command.unit(s) |
+	some d in heaviest
+	d.group == "service"
+	some [kind, s] in d.words
+	kind in {"service", "pveservice"}
+	weighty(command.unit(s))
+}
+
+weighty(unit) if {
+	some name in data.core.grammar.services[tier.name]
+	command.unit(name) == unit
+}
+
+weighty(unit) if {
+	tier.rank == 3
+	startswith(unit, "systemd-")
+}
+
+described := command.operation_described if input.schema == "caponier.operation/1"
+
+described := command.call_described if input.schema == "caponier.call/1"
+
+rule := sprintf("tiers/%s", [tier.key])
+
+works := "nothing: what is black never runs" if tier.rank == 4
+
+works := "nothing: what is black never runs" if tier.tool == 4
+
+works := "a command of a lower tier; only the operator can raise the tool's tier" if {
+	tier.rank < 4
+	tier.tool < 4
+}
+
+remedy := "For an operation: a higher tier for its tool, in the site's data. Black has no remedy."

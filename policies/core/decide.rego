@@ -1,0 +1,41 @@
+# METADATA
+# scope: package
+# description: Answers a question. It is allowed when every check that is required for its kind holds.
+# schemas:
+#   - input: schema.input
+#   - data.site: schema.site
+package caponier.core.decide
+
+import data.caponier.core.check
+import data.caponier.core.reasons
+import data.caponier.core.tables
+import data.caponier.core.tier
+
+# answer gives the decision about the input as a question of this kind.
+answer(kind) := {
+	"schema": "caponier.decision/1", "allow": true, "tier": tier.name, "failed": [], "deny": [],
+	"confirm": false, "obligations": obligations,
+} if {
+	failed(kind) == set()
+} else := {
+	"schema": "caponier.decision/1", "allow": false, "tier": tier.name,
+	"failed": [id | some id in told],
+	"deny": array.concat(reasons.of(told), [d | some d in check.site.denials]),
+	"confirm": unmet == {"confirmation"}, "obligations": obligations,
+} if {
+	unmet := failed(kind)
+	told := reasons.told(unmet)
+}
+
+# failed gives the required checks that do not hold. A check that is undefined does not hold. An
+# input that is no question of this kind, and a list of checks that is not whole, fail "schema".
+failed(kind) := {id | some id in required; not check[id].ok} if {
+	input.schema == sprintf("caponier.%s/1", [kind])
+	required := tables.of.required[kind]
+	"schema" in required
+} else := {"schema"}
+
+# What binds the host when it executes. Zero is no tighter than the host's own limits.
+obligations := object.union(tables.of.obligations, {"log": "info"}) if {
+	tier.rank == 1
+} else := object.union(tables.of.obligations, {"log": "warn"})

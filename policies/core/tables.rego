@@ -1,0 +1,20 @@
+# METADATA
+# scope: package
+# description: The tables of package derived. The host keeps them under data.derived; tests have them made each time.
+# schemas:
+#   - input: schema.input
+#   - data.site: schema.site
+package caponier.core.tables
+
+import data.caponier.core.derived
+
+of := data.derived if {
+	data.derived.required
+} else := {
+	"required": derived.required, "granting": derived.granting, "services": derived.services,
+	"obligations": derived.obligations, "whole": derived.whole,
+}
+
+programs := data.derived.programs if {
+	data.derived.programs
+} else := derived.programs
