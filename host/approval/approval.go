@@ -60,7 +60,7 @@ const (
 // Verdict is a person's answer.
 type Verdict = gate.Verdict
 
-// Session is somebody who signed in on the page.
+// Session is one sign-in on the page.
 type Session struct {
 	ID      string    `json:"id"` // names it, and gives no access
 	Name    string    `json:"name"`

@@ -192,17 +192,17 @@ func TestACancelledCallRunsNothing(t *testing.T) {
 	}
 	w.approve(list[0].ID) // too late for that call; the same call made again may use it
 	if list, _ = w.a.Requests(t.Context(), list[0].ID, ""); list[0].State != approval.Approved {
-		t.Errorf("state %s: nobody was there to use it", list[0].State)
+		t.Errorf("state %s: no call was there to use it", list[0].State)
 	}
 }
 
 func TestWhoMayApprove(t *testing.T) {
 	for name, tt := range map[string]struct{ by, why string }{
-		"who asks":                     {"agent-a", "may not approve"},
-		"who asks, spelled otherwise":  {"Agent-A", "asks for it and may not give it"},
-		"somebody who is not listed":   {"mallory", "add the name to approvers"},
-		"nobody":                       {"", "not a name"},
-		"a name made to look like two": {"ann\nbob", "not a name"},
+		"the requester":                      {"agent-a", "may not approve"},
+		"the requester in other letter case": {"Agent-A", "asks for it and may not give it"},
+		"a name that is not listed":          {"mallory", "add the name to approvers"},
+		"no name":                            {"", "not a name"},
+		"a name made to look like two":       {"ann\nbob", "not a name"},
 	} {
 		t.Run(name+" may not", func(t *testing.T) {
 			w := newWorld(t)
@@ -391,7 +391,7 @@ func TestOptions(t *testing.T) {
 	}{
 		"a page for the whole network": {approval.Options{Listen: "0.0.0.0:80",
 			Approvers: []string{"ann"}}, "approval.listen"},
-		"a page for nobody": {approval.Options{Listen: "127.0.0.1:1"},
+		"a page without approvers": {approval.Options{Listen: "127.0.0.1:1"},
 			"approval.approvers"},
 		"a page over plain HTTP": {approval.Options{URL: "http://approve.example.org"},
 			"approval.url"},

@@ -98,7 +98,7 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 			t.Errorf("where: %s", where)
 		}
 	})
-	t.Run("nobody asks the client where the site does not say so", func(t *testing.T) {
+	t.Run("the client is not asked unless the site says so", func(t *testing.T) {
 		w := begin(t, &user{can: true, says: "approve"})
 		for range 2 {
 			_, err := confirm(w, approval.Terminal, approval.Web)
@@ -117,7 +117,7 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 			func(o *approval.Options) { o.Listen = "" }},
 		"no channel at all":                   {&user{can: true}, nil, nil},
 		"a channel that this host never knew": {&user{can: true}, []string{"post"}, nil}} {
-		t.Run(name+" is a refusal, and nobody is bothered", func(t *testing.T) {
+		t.Run(name+" is a refusal, and no person is asked", func(t *testing.T) {
 			if tt.change == nil {
 				tt.change = func(*approval.Options) {}
 			}
@@ -235,7 +235,7 @@ func call106() *gate.Call {
 	return c
 }
 
-// The page looks only when somebody asks it to, as that person, with a form made for that.
+// The page looks only when asked, as the person who asks, with a form made for that.
 func TestAnApproverLooksOnPurpose(t *testing.T) {
 	var looked []string
 	w := newWorld(t, func(o *approval.Options) {

@@ -14,7 +14,7 @@ import (
 
 // Confirm waits for a person's answer about the call, at most Options.Wait. It returns a
 // confirmation that stands for a yes, used up now; one whose state is expired; *gate.Waiting when
-// nobody has decided yet; or *gate.Refused.
+// there is no answer yet; or *gate.Refused.
 func (a *Approvals) Confirm(
 	ctx context.Context, c *gate.Call, d gate.Decision, progress func(message string),
 ) (none gate.Confirmation, _ error) {
@@ -29,7 +29,7 @@ func (a *Approvals) Confirm(
 	channels := d.Obligations.Channels
 	askable := a.opt.Users != nil && slices.Contains(channels, Client) && a.opt.Users.CanAsk(ctx)
 	if a.where("", channels, askable) == "" {
-		return none, refusal(c, d, "approval.channels", fmt.Sprintf("nobody can be asked to "+
+		return none, refusal(c, d, "approval.channels", fmt.Sprintf("no person can be asked to "+
 			"approve it: the site takes a yes only on %q (approval.channels in its data), and "+
 			"none of these is open for this call", channels))
 	}
@@ -127,7 +127,7 @@ func (a *Approvals) waits(
 	return true, none, nil
 }
 
-var errPatience = errors.New("nobody has decided yet")
+var errPatience = errors.New("there is no answer yet")
 
 // await returns when the request no longer waits, and reports whether it has expired.
 func (a *Approvals) await(
@@ -193,12 +193,12 @@ func refusal(c *gate.Call, d gate.Decision, id, msg string) *gate.Refused {
 		Denied: []gate.Reason{{ID: id, Msg: msg}}, Decision: d}
 }
 
-// broken logs what went wrong; the client learns only that nobody could be asked.
+// broken logs what went wrong; the client learns only that no person could be asked.
 func (a *Approvals) broken(c *gate.Call, d gate.Decision, err error) error {
-	a.opt.Log.Error("nobody could be asked to approve a call", "call", c.ID, "tool", c.Tool.Name,
+	a.opt.Log.Error("no person could be asked to approve a call", "call", c.ID, "tool", c.Tool.Name,
 		"error", err)
 	return refusal(c, d, "approval.unavailable",
-		"nobody can be asked to approve it: the host cannot keep the request, and its log says why")
+		"no person can be asked to approve it: the host cannot keep the request, and its log says why")
 }
 
 // where tells the caller how a person can decide, or "" when none can. It gives no authority.

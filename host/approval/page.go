@@ -137,7 +137,7 @@ func (a *Approvals) Handler() http.Handler {
 }
 
 // ours reports whether a Host is the configured one or loopback: any other name may be one that
-// somebody else's DNS points here.
+// a stranger's DNS points here.
 func (a *Approvals) ours(host string) bool {
 	if u, err := url.Parse(a.opt.URL); err == nil && u.Host != "" &&
 		strings.EqualFold(u.Host, host) {

@@ -173,7 +173,7 @@ func TestLookingChangesNothing(t *testing.T) {
 			"/approvals/" + id + "?verdict=approve&form=" + form, "/approvals/" + id +
 				"/approve", "/approvals/logout"} {
 			b.send(method, path, url.Values{"verdict": {"approve"}, "form": {form}})
-			(&browser{t: t, h: b.h}).send(method, path, nil) // whoever previews the link
+			(&browser{t: t, h: b.h}).send(method, path, nil) // a preview of the link
 		}
 	}
 	if s := w.state(id); s != approval.Waiting {
@@ -191,7 +191,7 @@ func TestLookingChangesNothing(t *testing.T) {
 	}
 }
 
-func TestNobodyElseCanPostTheForm(t *testing.T) {
+func TestOnlyTheSessionsOwnFormDecides(t *testing.T) {
 	w := newWorld(t)
 	id, other := w.waits(call()), ""
 	c := call()
@@ -301,7 +301,7 @@ func TestALinkSignsInOnce(t *testing.T) {
 		t.Errorf("after five minutes: %d", s)
 	}
 	if _, _, err := w.a.Link("mallory"); err == nil || !strings.Contains(err.Error(), "approvers") {
-		t.Errorf("a link for somebody who is not listed: %v", err)
+		t.Errorf("a link for a name that is not listed: %v", err)
 	}
 }
 
@@ -397,7 +397,7 @@ func TestAYesIsTakenBackOnThePage(t *testing.T) {
 	}
 }
 
-// A name that only looks like this machine may be anybody's.
+// A name that only looks like this machine may be a stranger's.
 func TestHostsOfThePage(t *testing.T) {
 	w := newWorld(t, func(o *approval.Options) { o.URL = "https://approve.example.org" })
 	b := w.signedIn("ann")
@@ -440,7 +440,7 @@ func TestLettersThatImitateOthersAreMarked(t *testing.T) {
 	}
 }
 
-func TestWhoAsksDoesNotDecide(t *testing.T) {
+func TestTheRequesterDoesNotDecide(t *testing.T) {
 	w := newWorld(t)
 	c := call()
 	c.Principal.ID = "agent-a" // as Agent-A, who may approve
@@ -462,8 +462,8 @@ func TestWhoAsksDoesNotDecide(t *testing.T) {
 func TestGuessedIDsTellNothing(t *testing.T) {
 	w := newWorld(t)
 	id := w.waits(call())
-	nobody := &browser{t: t, h: w.a.Handler()}
-	real, guess := nobody.send("GET", "/approvals/"+id, nil), nobody.send("GET",
+	stranger := &browser{t: t, h: w.a.Handler()}
+	real, guess := stranger.send("GET", "/approvals/"+id, nil), stranger.send("GET",
 		"/approvals/aaaaaaaaaaaaaaaa", nil)
 	if real.status != 401 || real.status != guess.status || real.body != guess.body {
 		t.Errorf("a request that exists: %d, one that does not: %d", real.status, guess.status)
@@ -559,7 +559,7 @@ func TestTheWebhookCarriesALinkAndNoAuthority(t *testing.T) {
 		o.URL = "https://approve.example.org"
 	})
 	id := w.waits(call())
-	w.waits(call()) // joins: nobody is told twice
+	w.waits(call()) // joins: the webhook is not called twice
 	r, body := <-got, <-bodies
 	at := r.Header.Get(approval.TimestampHeader)
 	if r.Header.Get(approval.SignatureHeader) != approval.Sign(secret, at, []byte(body)) ||

@@ -380,7 +380,7 @@ func TestManyWriters(t *testing.T) {
 
 func TestAnImpatientCallerDoesNotWaitForTheDisk(t *testing.T) {
 	j := open(t, Options{})
-	j.turn <- struct{}{} // somebody's sync hangs
+	j.turn <- struct{}{} // a sync that hangs
 	ctx, cancel := context.WithTimeoutCause(bg, time.Millisecond, errors.New("budget spent"))
 	defer cancel()
 	if err := j.Intent(ctx, rec("a", "intent"), true); err == nil ||

@@ -270,8 +270,7 @@ func TestAPowerCutLosesNoDurableIntent(t *testing.T) {
 	}
 }
 
-// Whoever asks whether the journal works makes it try, so that it does not stay broken for want of
-// calls.
+// Asking whether the journal works makes it try, so that it recovers without calls.
 func TestReadyTriesToWrite(t *testing.T) {
 	j, f := openFaulty(t, Options{})
 	if err := j.Ready(); err != nil {

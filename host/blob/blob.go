@@ -392,7 +392,7 @@ func (b *Blobs) read(
 // End has nothing to free: a blob outlives its call.
 func (b *Blobs) End(context.Context, *gate.Call) {}
 
-// newID is 26 random characters, about 130 bits, which nobody guesses. The owner is checked too.
+// newID is 26 random characters, about 130 bits, and cannot be guessed. The owner is checked too.
 func newID() string { return strings.ToLower(rand.Text()) }
 
 func fail(code, format string, args ...any) *gate.OpError {

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// nobody are the classes of addresses that no configuration can mean.
-var nobody = []string{"metadata", "linklocal", "multicast", "broadcast", "unspecified", "reserved",
+// unusable are the classes of addresses that no configuration can mean.
+var unusable = []string{"metadata", "linklocal", "multicast", "broadcast", "unspecified", "reserved",
 	"nat64"}
 
 // Client is for requests of the host itself, to an address that its operator wrote down, such as an
@@ -23,7 +23,7 @@ func (e *Egress) Client() *http.Client {
 		Timeout: e.opts.Timeout,
 		Control: func(_, address string, _ syscall.RawConn) error {
 			ap, err := netip.ParseAddrPort(address)
-			if err != nil || slices.Contains(nobody, classify(ap.Addr())) {
+			if err != nil || slices.Contains(unusable, classify(ap.Addr())) {
 				return errors.New("dialling " + address + ": no host of this network may be there")
 			}
 			return nil

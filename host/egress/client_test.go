@@ -57,6 +57,6 @@ func TestTheHostsOwnRequests(t *testing.T) {
 	tls.StartTLS()
 	defer tls.Close()
 	if _, err := c.Get(tls.URL); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("a certificate that nobody signed gave %v", err)
+		t.Errorf("a certificate that no authority signed gave %v", err)
 	}
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// TestMain sets a proxy for all tests, since net/http reads it once: whoever asked it would reach
-// nobody.
+// TestMain sets a proxy for all tests, since net/http reads it once: a request through it reaches
+// nothing.
 func TestMain(m *testing.M) {
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
 		os.Setenv(name, "http://127.0.0.1:1")

@@ -136,7 +136,7 @@ func TestRedirectsAreDecidedAgain(t *testing.T) {
 		t.Errorf("across origins the server got %q, %v; want Accept without X-Api-Key", v.Text, err)
 	}
 	if v, err = ask(end+"/", 0); err != nil || v.Status != 302 {
-		t.Errorf("a redirect that nobody asked to follow gave %+v, %v; want it as the answer", v,
+		t.Errorf("a redirect that was not to be followed gave %+v, %v; want it as the answer", v,
 			err)
 	}
 	if v, err = ask("/", 3); err != nil || v.Status != 302 || len(v.Hops) != 3 {
@@ -232,7 +232,7 @@ func TestRebinding(t *testing.T) {
 	_, err := w.ask(abi.HTTPRequest{URL: a + "/"})
 	refusedFor(t, err, "class metadata", "effect")
 
-	// Whoever hands Execute facts that were not decided for this address gets no connection.
+	// Facts that were not decided for this address give no connection.
 	tg, _ := parseURL(a + "/")
 	for why, addrs := range map[string][]gate.Addr{"another class": {{IP: "127.0.0.1",
 		Class: "global"}}, "no facts": nil} {
@@ -363,7 +363,7 @@ func TestHostileServers(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestAPortThatIsClosed(t *testing.T) {
 	w := lab(t, Options{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -186,7 +186,7 @@ func headers(list [][2]string) (http.Header, error) {
 func safe(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
 // next is the operation that a redirect leads to, or false when the answer is the redirect itself:
-// nobody asked to follow it, or it would carry a body to another origin.
+// it was not asked to be followed, or it would carry a body to another origin.
 func next(
 	op abi.HTTPRequest, from target, status int, location string,
 ) (abi.HTTPRequest, bool, error) {

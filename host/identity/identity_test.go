@@ -80,8 +80,8 @@ func TestAConfiguredPrincipalCalls(t *testing.T) {
 	}
 }
 
-// The roles of [[identity.principals]] narrow every way in: nobody has more roles over one of them
-// than over another. Policy takes no roles for "not narrowed", so a credential that is left without
+// The roles of [[identity.principals]] narrow every way in: no way gives more roles than
+// another. Policy takes no roles for "not narrowed", so a credential that is left without
 // any is refused.
 func TestRolesNarrowEveryWayIn(t *testing.T) {
 	p := newIDP(t)
@@ -329,7 +329,7 @@ func TestTheSecretIsNowhereAtRest(t *testing.T) {
 	}
 }
 
-func TestATokenFileThatCannotBeTrustedLetsNobodyIn(t *testing.T) {
+func TestATokenFileOfOthersLetsNoCallerIn(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
 		"writable by others": func(p string) error { return os.Chmod(p, 0o622) },
 		"in a directory that others may write to": func(p string) error {
@@ -391,7 +391,7 @@ func appendTo(path, s string) error {
 	return err
 }
 
-func TestGuessersAreSlowedAndLockNobodyElseOut(t *testing.T) {
+func TestGuessersAreSlowedAndLockNoOtherCallerOut(t *testing.T) {
 	v, tokens, now := withTokens(t)
 	secret, _, err := tokens.New("anna", nil, "", 10*time.Hour)
 	if err != nil {

@@ -229,11 +229,11 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			}
 			if _, err := b.Decide(bg, "1", approval.Verdict{Approve: true,
 				By: "agent"}); err == nil || !strings.Contains(err.Error(), "may not give it") {
-				t.Errorf("answered by who asked: %v", err)
+				t.Errorf("answered by the requester: %v", err)
 			}
 			if _, err := b.Decide(bg, "1", approval.Verdict{Approve: true}); err == nil ||
 				!strings.Contains(err.Error(), "may not give it") {
-				t.Errorf("answered by nobody: %v", err)
+				t.Errorf("answered without a name: %v", err)
 			}
 			if _, err := b.Decide(bg, "9", approval.Verdict{Approve: true,
 				By: "ops"}); !errors.Is(err, approval.ErrNone) {
