@@ -254,7 +254,9 @@ func (r *runner) observe(wasm []byte, m *Module, memory []byte) (seen string, st
 		return true
 	}
 	if memory != nil {
-		mod.Memory().Write(0, memory)
+		if m.HasMemory() {
+			mod.Memory().Write(0, memory)
+		}
 		if mod.ExportedFunction(ExportStart) != nil && !run(ExportStart) {
 			return "start: " + strings.TrimSuffix(out[len(ExportStart)+2:], "; "), stopped
 		}
@@ -268,8 +270,8 @@ func (r *runner) observe(wasm []byte, m *Module, memory []byte) (seen string, st
 			out += fmt.Sprint(mod.ExportedGlobal(e.Name).Get(), "; ")
 		}
 	}
-	if mem := mod.Memory(); mem != nil {
-		all, _ := mem.Read(0, mem.Size())
+	if m.HasMemory() {
+		all, _ := mod.Memory().Read(0, mod.Memory().Size())
 		sum := fnv.New64a()
 		sum.Write(all)
 		out += fmt.Sprintf("%d %x", len(all), sum.Sum64())
