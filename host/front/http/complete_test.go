@@ -23,6 +23,8 @@ func aboutGuests(kind, name, uri string) *gate.Tool {
 		Name:        name,
 		URI:         uri,
 		InputSchema: json.RawMessage(guestSchema),
+		Params: []gate.Param{{Name: "how", Enum: []string{"soft", "hard"}},
+			{Name: "node", Target: "node"}, {Name: "vmid", Target: "vmid"}, {Name: "why"}},
 		Texts: func(given map[string]string) map[string]any {
 			args := map[string]any{}
 			for k, v := range given {

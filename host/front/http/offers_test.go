@@ -72,9 +72,8 @@ func TestResourcesAndPromptsGoThroughTheDoor(t *testing.T) {
 					&gate.Tool{
 						Kind: "prompt",
 						Name: n,
-						InputSchema: json.RawMessage(
-							`{"type":"object","properties":{"aside":{"type":"string"},"url":{"type":"string","description":"where"}},"required":["url"]}`,
-						),
+						Params: []gate.Param{{Name: "aside"},
+							{Name: "url", Description: "where", Required: true}},
 					},
 				)
 			}

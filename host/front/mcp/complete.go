@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -42,11 +43,12 @@ func (s *Server) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.C
 	case o.Tool == nil || !s.sees(ctx, who, o.Tool):
 		return nil, missing(k.kind, k.key)
 	}
-	p, has := o.params[name]
-	if !has {
+	at := slices.IndexFunc(o.Params, func(p gate.Param) bool { return p.Name == name })
+	if at < 0 {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(
 			"%s %q has no argument %q", k.kind, k.key, plaintext.Clean(name))}
 	}
+	p := o.Params[at]
 	values := p.Enum
 	if len(values) == 0 && p.Target == "node" {
 		values = s.opts.Nodes

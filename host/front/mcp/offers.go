@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 
@@ -26,47 +25,8 @@ type offerKey struct{ kind, key string }
 // whether a new one differs.
 type offered struct {
 	*gate.Tool
-	face   any // *mcp.Tool, *mcp.Resource, *mcp.ResourceTemplate or *mcp.Prompt
-	wire   []byte
-	params map[string]param
-}
-
-// param is what prompts and completions need of a property of an input schema.
-type param struct {
-	Title       string   `json:"title"`
-	Description string   `json:"description"`
-	Target      string   `json:"x-caponier-target"`
-	Enum        []string `json:"-"`
-	required    bool
-}
-
-// paramsOf reads a schema that the lock has checked already.
-func paramsOf(schema json.RawMessage) (map[string]param, error) {
-	var s struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-		Required   []string                   `json:"required"`
-	}
-	if len(schema) == 0 {
-		return nil, nil
-	}
-	if err := json.Unmarshal(schema, &s); err != nil {
-		return nil, fmt.Errorf("input schema: %w", err)
-	}
-	all := map[string]param{}
-	for name, raw := range s.Properties {
-		p := param{required: slices.Contains(s.Required, name)}
-		if err := json.Unmarshal(raw, &p); err != nil {
-			continue // nothing of it can be shown or completed
-		}
-		var choice struct {
-			Enum []string `json:"enum"`
-		}
-		if json.Unmarshal(raw, &choice) == nil { // else its values are no strings
-			p.Enum = choice.Enum
-		}
-		all[name] = p
-	}
-	return all, nil
+	face any // *mcp.Tool, *mcp.Resource, *mcp.ResourceTemplate or *mcp.Prompt
+	wire []byte
 }
 
 func keyOf(t *gate.Tool) offerKey {
@@ -182,10 +142,7 @@ func (s *Server) add(to *mcp.Server, face any) {
 // what it does not accept.
 func (s *Server) describe(t *gate.Tool, scratch *mcp.Server) (o offered, err error) {
 	o.Tool = t
-	if o.params, err = paramsOf(t.InputSchema); err == nil {
-		o.face, err = face(t, o.params)
-	}
-	if err != nil {
+	if o.face, err = face(t); err != nil {
 		return o, err
 	}
 	defer func() {
@@ -199,7 +156,7 @@ func (s *Server) describe(t *gate.Tool, scratch *mcp.Server) (o offered, err err
 }
 
 // face returns a description without annotations, which depend on the caller.
-func face(t *gate.Tool, params map[string]param) (any, error) {
+func face(t *gate.Tool) (any, error) {
 	const chars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 	if n := len(t.Name); n == 0 || n > 128 || strings.Trim(t.Name, chars) != "" {
 		return nil, errors.New("the name must be 1 to 128 of A-Z a-z 0-9 . _ -")
@@ -227,18 +184,17 @@ func face(t *gate.Tool, params map[string]param) (any, error) {
 			MIMEType: t.MIME}, errors.Join(checkURI(t.URI), checkMIME(t.MIME, ""))
 	case "prompt":
 		return &mcp.Prompt{Name: t.Name, Title: title, Description: text,
-			Arguments: promptArguments(params)}, nil
+			Arguments: promptArguments(t.Params)}, nil
 	}
 	return nil, fmt.Errorf("kind %q is none of tool, resource, prompt", t.Kind)
 }
 
 // promptArguments lists what a prompt takes, the required ones first: MCP gives prompts no schema.
-func promptArguments(params map[string]param) []*mcp.PromptArgument {
+func promptArguments(params []gate.Param) []*mcp.PromptArgument {
 	var args []*mcp.PromptArgument
-	for _, name := range slices.Sorted(maps.Keys(params)) {
-		p := params[name]
-		args = append(args, &mcp.PromptArgument{Name: name, Title: plaintext.Clean(p.Title),
-			Description: plaintext.Clean(p.Description), Required: p.required})
+	for _, p := range params {
+		args = append(args, &mcp.PromptArgument{Name: p.Name, Title: plaintext.Clean(p.Title),
+			Description: plaintext.Clean(p.Description), Required: p.Required})
 	}
 	rank := map[bool]int{true: 0, false: 1}
 	slices.SortStableFunc(args, func(a, b *mcp.PromptArgument) int {
