@@ -58,7 +58,8 @@ func (l *local) directory(d directory) (ok bool) {
 	case err != nil:
 		found(Fail, create, "%s: %v", at, err)
 	case free < 0:
-		found(Fail, l.move(d.key), "%s cannot hold files: its file system has no room at all", d.dir)
+		found(Fail, l.move(d.key), "%s cannot hold files: its file system has no room at all",
+			d.dir)
 	case denied != nil:
 		found(Fail, create, "%s cannot write to %s: %v", me, at, denied)
 	case free < failRoom:
@@ -70,11 +71,14 @@ func (l *local) directory(d directory) (ok bool) {
 	case missing:
 		found(OK, "", "%s will be created in %s", d.dir, at)
 	case !mine:
-		found(Warn, "sudo -u "+account(owner)+" caponier check   # run the doctor as the user who serves",
-			"%s belongs to %s, and this is %s: a server of the other account could not use what this "+
+		found(Warn, "sudo -u "+account(owner)+" caponier check   # run the doctor as the user "+
+			"who serves",
+			"%s belongs to %s, and this is %s: a server of the other account could not use what "+
+				"this "+
 				"one writes", d.dir, account(owner), me)
 	case mode&0o022 != 0 || d.private && mode&0o077 != 0:
-		found(Fail, "chmod 0700 "+quoted, "others can use %s (mode %04o), which is refused", d.dir, mode)
+		found(Fail, "chmod 0700 "+quoted, "others can use %s (mode %04o), which is refused", d.dir,
+			mode)
 	case mode&0o077 != 0:
 		found(Warn, "chmod 0700 "+quoted, "others can look into %s (mode %04o)", d.dir, mode)
 	default:

@@ -26,8 +26,7 @@ func programs(t *testing.T, change map[string]string) (dir string) {
 	t.Helper()
 	all := map[string]string{
 		"pvesh": `[ "$*" = "get /cluster/status --output-format json" ] && echo '[{"type":"cluster","name":"c","quorate":1},{"type":"node","name":"n1","local":1,"online":1},{"type":"node","name":"n2","online":1}]'`,
-		"pct":   `[ "$*" = list ]`, "qm": `[ "$*" = list ]`, "date": `exec /bin/date "$@"`,
-	}
+		"pct":   `[ "$*" = list ]`, "qm": `[ "$*" = list ]`, "date": `exec /bin/date "$@"`}
 	dir = t.TempDir()
 	for name, text := range all {
 		if other, has := change[name]; has {
@@ -48,8 +47,7 @@ func finding(t *testing.T, rep Report, check string) (f Finding) {
 	t.Helper()
 	for _, g := range rep.Findings {
 		if g.Level == OK && g.Fix != "" || g.Level != OK && g.Fix == "" || g.Node != rep.Node ||
-			g.Check == "" ||
-			strings.ContainsFunc(g.Note+g.Fix, unicode.IsControl) {
+			g.Check == "" || strings.ContainsFunc(g.Note+g.Fix, unicode.IsControl) {
 			t.Errorf("no finding that can be relied on: %+v", g)
 		}
 		if g.Check == check {
@@ -62,20 +60,8 @@ func finding(t *testing.T, rep Report, check string) (f Finding) {
 	return f
 }
 
-var nodeChecks = []string{
-	"connection",
-	"host-key",
-	"login",
-	"login-shell",
-	"start-up",
-	"clock",
-	"pvesh",
-	"name",
-	"quorum",
-	"pct",
-	"qm",
-	"sftp",
-}
+var nodeChecks = []string{"connection", "host-key", "login", "login-shell", "start-up", "clock",
+	"pvesh", "name", "quorum", "pct", "qm", "sftp"}
 
 func TestCheckFindsNothingOnAGoodNodeBehindOpenSSH(t *testing.T) {
 	_, o := openSSH(t, "SetEnv SHLVL=3 PATH="+programs(t, nil)+":/usr/bin:/bin")
@@ -139,28 +125,16 @@ func TestCheckFinds(t *testing.T) {
 		{claim: "nobody there", options: func(o *remote.Options) { o.Nodes[0].Port, o.DialTimeout = 1, 300*time.Millisecond }, check: "connection", level: Fail, note: []string{"is the host up"}, fix: "ssh -v -p 1", last: true},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
-			path := programs(
-				t,
-				c.programs,
-			) + ":" + onlyPrograms(
-				t,
-				"sh",
-				"cat",
-				"sleep",
-				"sed",
-				"printf",
-				"echo",
-			)
+			path := programs(t, c.programs) + ":" + onlyPrograms(t, "sh", "cat", "sleep", "sed",
+				"printf", "echo")
 			shell := c.shell
 			if shell == "" {
 				shell = `eval "$1"`
 			}
 			s := sshtest.New(
 				t,
-				sshtest.Options{
-					Faults: c.faults,
-					Shell:  []string{"/bin/sh", "-c", "PATH=" + path + "; " + shell, "sh"},
-				},
+				sshtest.Options{Faults: c.faults,
+					Shell: []string{"/bin/sh", "-c", "PATH=" + path + "; " + shell, "sh"}},
 			)
 			o := optionsFor(t, s)
 			if c.options != nil {
@@ -172,14 +146,8 @@ func TestCheckFinds(t *testing.T) {
 			for _, n := range c.note {
 				if f.Level != c.level || !strings.Contains(f.Note, n) ||
 					!strings.Contains(f.Fix, c.fix) {
-					t.Errorf(
-						"%+v, want %s with %q and %q in\n%+v",
-						f,
-						c.level,
-						n,
-						c.fix,
-						rep.Findings,
-					)
+					t.Errorf("%+v, want %s with %q and %q in\n%+v", f, c.level, n, c.fix,
+						rep.Findings)
 				}
 			}
 			if last := rep.Findings[len(rep.Findings)-1]; c.last != (last.Check == c.check) &&
@@ -189,12 +157,9 @@ func TestCheckFinds(t *testing.T) {
 			for _, ran := range s.Commands() {
 				if ran != "true" && !strings.HasPrefix(ran, "printf '<%s>'") &&
 					!slices.Contains(
-						[]string{
-							`'date' '+%s'`,
+						[]string{`'date' '+%s'`,
 							`'pvesh' 'get' '/cluster/status' '--output-format' 'json'`,
-							`'pct' 'list'`,
-							`'qm' 'list'`,
-						},
+							`'pct' 'list'`, `'qm' 'list'`},
 						ran,
 					) {
 					t.Errorf("the doctor ran %s", ran)
@@ -206,26 +171,20 @@ func TestCheckFinds(t *testing.T) {
 		s := sshtest.New(t, sshtest.Options{})
 		f := finding(t, doctorFor(t, optionsFor(t, s)).Check(t.Context(), "n2"), "connection")
 		if f.Level != Fail || !strings.Contains(f.Note, "inventory") ||
-			!strings.Contains(f.Fix, "[[remote.nodes]]") ||
-			s.Conns.Load() != 0 {
+			!strings.Contains(f.Fix, "[[remote.nodes]]") || s.Conns.Load() != 0 {
 			t.Errorf("%+v", f)
 		}
 	})
 	t.Run("a command that hangs, in time", func(t *testing.T) {
-		s := sshtest.New(
-			t,
-			sshtest.Options{
-				Shell: []string{
-					"/bin/sh",
-					"-c",
-					"PATH=" + programs(
-						t,
-						map[string]string{"pvesh": "exec sleep 60"},
-					) + `:$PATH; eval "$1"`,
-					"sh",
-				},
+		s := sshtest.New(t, sshtest.Options{
+			Shell: []string{
+				"/bin/sh",
+				"-c",
+				"PATH=" + programs(t,
+					map[string]string{"pvesh": "exec sleep 60"}) + `:$PATH; eval "$1"`,
+				"sh",
 			},
-		)
+		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if f := finding(t, doctorFor(t, optionsFor(t, s)).Check(ctx, "n1"), "pvesh"); f.Level != Fail ||
@@ -292,11 +251,8 @@ func FuzzClusterStatus(f *testing.F) {
 			d, level := &visit{rep: &Report{Node: "n1"}}, map[string]Level{}
 			d.status(out, "n1")
 			for _, g := range d.rep.Findings {
-				if level[g.Check] = g.Level; strings.ContainsFunc(
-					g.Note+g.Fix,
-					unicode.IsControl,
-				) ||
-					(g.Level == OK) != (g.Fix == "") {
+				if level[g.Check] = g.Level; strings.ContainsFunc(g.Note+g.Fix,
+					unicode.IsControl) || (g.Level == OK) != (g.Fix == "") {
 					t.Fatalf("%q: %+v", out, g)
 				}
 			}
@@ -305,13 +261,11 @@ func FuzzClusterStatus(f *testing.F) {
 		if level := look(raw); level["pvesh"] == OK && !json.Valid(raw) {
 			t.Fatalf("%q: %v", raw, level)
 		}
-		out, err := json.Marshal(
-			[]map[string]any{
-				{"type": "cluster", "name": cluster, "quorate": quorate},
-				{"type": "node", "name": node, "local": 1, "online": 1},
-				{"type": "node", "name": "n2", "online": online},
-			},
-		)
+		out, err := json.Marshal([]map[string]any{
+			{"type": "cluster", "name": cluster, "quorate": quorate},
+			{"type": "node", "name": node, "local": 1, "online": 1},
+			{"type": "node", "name": "n2", "online": online},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

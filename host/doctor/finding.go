@@ -33,7 +33,8 @@ type Finding struct {
 type Findings []Finding
 
 func (f *Findings) found(check string, level Level, fix, format string, args ...any) {
-	*f = append(*f, Finding{Check: check, Level: level, Note: fmt.Sprintf(format, args...), Fix: fix})
+	*f = append(*f, Finding{Check: check, Level: level, Note: fmt.Sprintf(format, args...),
+		Fix: fix})
 }
 
 // try reports whether err is nil. It adds a finding in both cases.
@@ -60,7 +61,8 @@ func (f Findings) Count() (failed, warned int) {
 	return failed, warned
 }
 
-// Print writes the findings, one a line with its fix below, and their number. The text is safe for a
+// Print writes the findings, one a line with its fix below, and their number. The text is safe for
+// a
 // terminal: nodes have a say in some of it.
 func (f Findings) Print(w io.Writer) error {
 	line := func(s string) string { return strings.ReplaceAll(plaintext.Clean(s), "\n", " ") }

@@ -41,14 +41,8 @@ func Scan(ctx context.Context, host string, port int) ([]ScannedKey, error) {
 			errs = errors.Join(errs, err)
 			continue
 		}
-		keys = append(
-			keys,
-			ScannedKey{
-				Type:        key.Type(),
-				Fingerprint: ssh.FingerprintSHA256(key),
-				Line:        knownhosts.Line([]string{addr}, key),
-			},
-		)
+		keys = append(keys, ScannedKey{Type: key.Type(), Fingerprint: ssh.FingerprintSHA256(key),
+			Line: knownhosts.Line([]string{addr}, key)})
 	}
 	if len(keys) > 0 {
 		return keys, nil
@@ -66,18 +60,14 @@ func scan(ctx context.Context, addr string, algorithms []string) (key ssh.Public
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	defer conn.Close()
 	seen := errors.New("seen")
-	c, _, _, err := ssh.NewClientConn(
-		conn,
-		addr,
-		&ssh.ClientConfig{
-			User:              "nobody",
-			HostKeyAlgorithms: algorithms,
-			HostKeyCallback: func(_ string, _ net.Addr, k ssh.PublicKey) error {
-				key = k
-				return seen // the key is proven before this is called; there is no reason to go on
-			},
+	c, _, _, err := ssh.NewClientConn(conn, addr, &ssh.ClientConfig{
+		User:              "nobody",
+		HostKeyAlgorithms: algorithms,
+		HostKeyCallback: func(_ string, _ net.Addr, k ssh.PublicKey) error {
+			key = k
+			return seen // the key is proven before this is called; there is no reason to go on
 		},
-	)
+	})
 	if err == nil {
 		c.Close()
 	}
@@ -109,29 +99,19 @@ func Import(r io.Reader) (nodes []remote.NodeOptions, notes []string, err error)
 		case key == "":
 		case key == "match":
 			skipping = true
-			notes = append(
-				notes,
-				fmt.Sprintf(
-					"line %d: Match and what follows it is left out; write those hosts by hand",
-					n,
-				),
-			)
+			notes = append(notes, fmt.Sprintf(
+				"line %d: Match and what follows it is left out; write those hosts by hand", n))
 		case key == "host":
 			skipping = false
-			blocks = append(
-				blocks,
-				sshBlock{patterns: strings.Fields(strings.ReplaceAll(value, `"`, ""))},
-			)
+			blocks = append(blocks,
+				sshBlock{patterns: strings.Fields(strings.ReplaceAll(value, `"`, ""))})
 		case skipping:
-		case slices.Contains([]string{"proxycommand", "localcommand", "include", "remotecommand", "permitlocalcommand", "forwardagent", "knownhostscommand"}, key):
-			notes = append(
-				notes,
-				fmt.Sprintf(
-					"line %d: %s is left out: the host runs no local commands, includes no files and forwards no agent",
-					n,
-					key,
-				),
-			)
+		case slices.Contains([]string{"proxycommand", "localcommand", "include", "remotecommand",
+			"permitlocalcommand", "forwardagent", "knownhostscommand"}, key):
+			notes = append(notes, fmt.Sprintf(
+				"line %d: %s is left out: the host runs no local commands, includes no files and "+
+					"forwards no agent",
+				n, key))
 		default:
 			b := &blocks[len(blocks)-1]
 			b.settings = append(b.settings, [2]string{key, value})
@@ -154,17 +134,12 @@ func Import(r io.Reader) (nodes []remote.NodeOptions, notes []string, err error)
 				}
 			}
 			if !remote.ValidName(name) || len(n.Jump) > remote.MaxJumps ||
-				!remote.ValidHost(n.Host) ||
-				n.Port < 1 ||
-				n.Port > 65535 ||
-				strings.ContainsAny(n.IdentityFile+n.CertificateFile, "%\n") {
-				notes = append(
-					notes,
-					fmt.Sprintf(
-						"%q is left out: its name, host, port, files or jump hosts cannot be written as a node",
-						name,
-					),
-				)
+				!remote.ValidHost(n.Host) || n.Port < 1 ||
+				n.Port > 65535 || strings.ContainsAny(n.IdentityFile+n.CertificateFile, "%\n") {
+				notes = append(notes, fmt.Sprintf(
+					"%q is left out: its name, host, port, files or jump hosts cannot be written "+
+						"as a node",
+					name))
 				continue
 			}
 			if n.User == "" {
@@ -188,12 +163,8 @@ func sshSetting(line string) (key, value string, ok bool) {
 	}
 	value = strings.TrimLeft(line[i:], " \t")
 	value = strings.TrimSpace(strings.TrimPrefix(value, "="))
-	if unquoted := strings.TrimSuffix(strings.TrimPrefix(value, `"`), `"`); len(
-		unquoted,
-	) == len(
-		value,
-	)-2 &&
-		!strings.Contains(unquoted, `"`) {
+	if unquoted := strings.TrimSuffix(strings.TrimPrefix(value, `"`), `"`); len(unquoted) == len(
+		value)-2 && !strings.Contains(unquoted, `"`) {
 		value = unquoted
 	}
 	return strings.ToLower(
@@ -240,15 +211,9 @@ func globbed(pattern, name string) bool {
 func sshLogin(blocks []sshBlock, name string) remote.Login {
 	l := remote.Login{
 		Host: strings.ReplaceAll(cmp.Or(sshValue(blocks, name, "hostname"), name), "%h", name),
-		User: sshValue(blocks, name, "user"),
-		Port: 22,
-		IdentityFile: sshValue(
-			blocks,
-			name,
-			"identityfile",
-		),
-		CertificateFile: sshValue(blocks, name, "certificatefile"),
-	}
+		User: sshValue(blocks, name, "user"), Port: 22,
+		IdentityFile:    sshValue(blocks, name, "identityfile"),
+		CertificateFile: sshValue(blocks, name, "certificatefile")}
 	if p := sshValue(blocks, name, "port"); p != "" {
 		l.Port, _ = strconv.Atoi(p)
 	}

@@ -55,16 +55,13 @@ func TestImport(t *testing.T) {
 		"pve2":          {Host: "pve2.example.com", Port: 22, User: "admin", Agent: true},
 		"good.internal": {Host: "good.internal", Port: 2022, User: "admin", Agent: true},
 		"bad.internal":  {Host: "bad.internal", Port: 22, User: "admin", Agent: true},
-		"pve3":          {Host: "pve3", Port: 22, User: "admin", Agent: true},
-	} {
+		"pve3":          {Host: "pve3", Port: 22, User: "admin", Agent: true}} {
 		if got[name].Login != want {
 			t.Errorf("%s: got %+v, want %+v", name, got[name].Login, want)
 		}
 	}
 	if j := got["pve2"].Jump; len(j) != 2 || j[0].Host != "198.51.100.1" || j[0].User != "admin" ||
-		j[1].Host != "192.0.2.9" ||
-		j[1].User != "ops" ||
-		j[1].Port != 2200 {
+		j[1].Host != "192.0.2.9" || j[1].User != "ops" || j[1].Port != 2200 {
 		t.Errorf("jump hosts of pve2: %+v", j)
 	}
 	if _, is := got["bad;name"]; is {
@@ -82,11 +79,8 @@ func TestImport(t *testing.T) {
 		sshtest.Missing(t, "openssh-client")
 	}
 	file := filepath.Join(t.TempDir(), "config")
-	plain := strings.ReplaceAll(
-		exampleSSHConfig,
-		`Match host pve9 exec "rm -rf /"`,
-		"Match host pve9",
-	)
+	plain := strings.ReplaceAll(exampleSSHConfig, `Match host pve9 exec "rm -rf /"`,
+		"Match host pve9")
 	os.WriteFile(file, []byte(strings.ReplaceAll(plain, "Include other", "")), 0o600)
 	for name, n := range got {
 		out, err := exec.Command(client, "-G", "-F", file, name).CombinedOutput()
@@ -130,10 +124,8 @@ func FuzzImport(f *testing.F) {
 		}
 		for _, n := range nodes {
 			if !remote.ValidName(n.Name) || !remote.ValidHost(n.Host) ||
-				strings.ContainsAny(
-					n.Host+n.User+n.IdentityFile+n.CertificateFile,
-					"\x00\r\n\x1b",
-				) {
+				strings.ContainsAny(n.Host+n.User+n.IdentityFile+n.CertificateFile,
+					"\x00\r\n\x1b") {
 				t.Errorf("%+v", n)
 			}
 		}

@@ -51,7 +51,8 @@ func Local(ctx context.Context, c *config.Config) Findings {
 	if !c.AcceptRisks {
 		risks = fmt.Errorf("accept_risks is not true in %s", c.File)
 	}
-	l.try("risks", risks, l.set("", "accept_risks", "true")+"   # when you have read docs/threats.md",
+	l.try("risks", risks, l.set("", "accept_risks",
+		"true")+"   # when you have read docs/threats.md",
 		"accept_risks = true")
 	l.policy(ctx)
 	l.state()
@@ -121,7 +122,8 @@ func (l *local) policy(ctx context.Context) {
 	} else {
 		l.found("policy", OK, "", "%s, revision %s", o.Site, site.Revision())
 		for _, w := range site.Warnings() {
-			l.found("names", Warn, edit(l.data(), 1)+"   # correct the name, or add it to cluster_nodes",
+			l.found("names", Warn, edit(l.data(), 1)+"   # correct the name, or add it to "+
+				"cluster_nodes",
 				"%s", w)
 		}
 	}
@@ -150,7 +152,8 @@ func (l *local) mendSite(err error) string {
 	}
 	file, line := l.data(), 1
 	if m := place.FindStringSubmatch(err.Error()); m != nil {
-		if found, globErr := filepath.Glob(filepath.Join(site, filepath.Base(m[1]))); globErr == nil &&
+		if found, globErr := filepath.Glob(filepath.Join(site,
+			filepath.Base(m[1]))); globErr == nil &&
 			len(found) > 0 {
 			file = found[0]
 		}
@@ -192,13 +195,16 @@ func (l *local) commands(ctx context.Context, lock *plugin.Lock, site *load.Site
 	for _, t := range lock.Tools() {
 		runs := slices.Contains(t.Imports, "ssh_exec") || slices.Contains(t.Imports, "ssh_script")
 		if runs && len(t.Commands) == 0 {
-			l.found("commands", Warn, l.relock(), "%s %s of plugin %s declares no command and can run "+
+			l.found("commands", Warn, l.relock(), "%s %s of plugin %s declares no command and "+
+				"can run "+
 				"none: its author has to declare them", t.Kind, t.Name, t.Plugin.Name)
 		}
 		for _, cmd := range t.Commands {
 			if cmd != gate.CallersText && !slices.Contains(known, cmd) {
-				l.found("commands", Warn, edit(l.data(), 1)+"   # describe it under binaries, if it is a "+
-					"program of this site", "%s %s of plugin %s declares %q, which no command grammar "+
+				l.found("commands", Warn, edit(l.data(), 1)+"   # describe it under binaries, if "+
+					"it is a "+
+					"program of this site", "%s %s of plugin %s declares %q, which no command "+
+					"grammar "+
 					"describes: it cannot run that", t.Kind, t.Name, t.Plugin.Name, cmd)
 			}
 		}
@@ -215,7 +221,8 @@ func (l *local) caller(ctx context.Context, lock *plugin.Lock, site *load.Site,
 	}
 	visible := 0
 	for _, t := range lock.Tools() {
-		d, err := site.Decide(ctx, gate.Question{ID: "list", Kind: gate.KindVisible, Time: time.Now(),
+		d, err := site.Decide(ctx, gate.Question{ID: "list", Kind: gate.KindVisible,
+			Time: time.Now(),
 			Call: &gate.Call{Source: "cli", Principal: p, Tool: t},
 			Mode: gate.Mode{ReadOnly: l.c.ReadOnly, Freezes: []gate.Freeze{}}})
 		if err == nil && d.Allow && hidden(t) == "" {
@@ -223,11 +230,13 @@ func (l *local) caller(ctx context.Context, lock *plugin.Lock, site *load.Site,
 		}
 	}
 	if visible > 0 {
-		l.found("principal", OK, "", "%s (%s), the caller on stdio and in this terminal, may see %d of "+
+		l.found("principal", OK, "", "%s (%s), the caller on stdio and in this terminal, may see "+
+			"%d of "+
 			"%d tools", p.ID, l.c.Where("cli.principal"), visible, len(lock.Tools()))
 		return
 	}
-	l.found("principal", Fail, l.grant(p), "%s (%s), the caller on stdio and in this terminal, may use "+
+	l.found("principal", Fail, l.grant(p), "%s (%s), the caller on stdio and in this terminal, "+
+		"may use "+
 		"none of %d tools", p.ID, l.c.Where("cli.principal"), len(lock.Tools()))
 }
 
@@ -248,7 +257,8 @@ func (l *local) grant(p gate.Principal) string {
 		regexp.MustCompile(`(?m)^  "?`+regexp.QuoteMeta(p.ID)+`"?:`).Match(data) {
 		return edit(l.data(), 1) + "   # a role for " + p.ID + " under principals"
 	}
-	return fmt.Sprintf(`sed -i 's/^principals:.*/&\n  "%s": {auth: [config], roles: [%s]}/' %s`, p.ID,
+	return fmt.Sprintf(`sed -i 's/^principals:.*/&\n  "%s": {auth: [config], roles: [%s]}/' %s`,
+		p.ID,
 		least[1], quote(l.data()))
 }
 
@@ -274,7 +284,8 @@ func (l *local) state() {
 		default:
 			fix += " --" + z.Kind + " " + quote(z.Name)
 		}
-		l.found("freeze", Warn, fix, "%s is frozen by %q since %s (%q): such calls are refused", z, z.By,
+		l.found("freeze", Warn, fix, "%s is frozen by %q since %s (%q): such calls are refused", z,
+			z.By,
 			z.Since.Format("2006-01-02 15:04"), z.Reason)
 	}
 }

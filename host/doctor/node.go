@@ -206,7 +206,8 @@ func (d *visit) commands(ctx context.Context, trip time.Duration) bool {
 		if err != nil {
 			fix := fmt.Sprintf("chsh -s /bin/bash %s   # on %s", o.User, o.Name)
 			if op := (*gate.OpError)(nil); errors.As(err, &op) && op.Code == "shell_output" {
-				fix = quietLine + "   # the first line of ~/.bashrc (zsh: ~/.zshenv) of " + o.User + " on " + o.Name
+				fix = quietLine + "   # the first line of ~/.bashrc (zsh: ~/.zshenv) of " + o.User +
+					" on " + o.Name
 			}
 			d.found("login-shell", Fail, fix, "%s", words(err))
 			return false
@@ -223,14 +224,11 @@ func (d *visit) commands(ctx context.Context, trip time.Duration) bool {
 	}
 	d.found("login-shell", OK, "", "reads quoted words as a POSIX shell does")
 	if d.rep.Exec > slowExec+4*trip {
-		d.found(
-			"start-up",
-			Warn,
+		d.found("start-up", Warn,
 			quietLine+"   # the first line of ~/.bashrc (zsh: ~/.zshenv) of "+o.User+" on "+o.Name,
-			"every command takes %s although the network needs %s: a start-up file of the login shell does work (bash reads ~/.bashrc for SSH commands, zsh ~/.zshenv)",
-			d.rep.Exec.Round(time.Millisecond),
-			trip.Round(100*time.Microsecond),
-		)
+			"every command takes %s although the network needs %s: a start-up file of the login "+
+				"shell does work (bash reads ~/.bashrc for SSH commands, zsh ~/.zshenv)",
+			d.rep.Exec.Round(time.Millisecond), trip.Round(100*time.Microsecond))
 	} else {
 		d.found("start-up", OK, "", "`true` takes %s", d.rep.Exec.Round(10*time.Microsecond))
 	}
@@ -244,11 +242,8 @@ func (d *visit) read(ctx context.Context, check string, argv []string) ([]byte, 
 		d.found(
 			check,
 			Fail,
-			fmt.Sprintf(
-				"%s   # on %s: what hangs there, hangs for Caponier",
-				strings.Join(argv, " "),
-				d.opts.Name,
-			),
+			fmt.Sprintf("%s   # on %s: what hangs there, hangs for Caponier",
+				strings.Join(argv, " "), d.opts.Name),
 			"`%s`: %s",
 			strings.Join(argv, " "),
 			words(err),
@@ -272,10 +267,9 @@ func (d *visit) explain(check string, argv []string, e remote.Output) {
 			check,
 			Warn,
 			fmt.Sprintf(
-				"\"%s\"   # one more line of form=( … ) in /usr/local/sbin/caponier-gate on %s, if your tools need it",
-				strings.ReplaceAll(shell.Quote(argv), "+", "[+]"),
-				o.Name,
-			),
+				"\"%s\"   # one more line of form=( … ) in /usr/local/sbin/caponier-gate on %s, "+
+					"if your tools need it",
+				strings.ReplaceAll(shell.Quote(argv), "+", "[+]"), o.Name),
 			"the key's forced command does not let it run `%s`, nor then any tool",
 			line,
 		)
@@ -284,9 +278,10 @@ func (d *visit) explain(check string, argv []string, e remote.Output) {
 			check,
 			Fail,
 			fmt.Sprintf(
-				"SetEnv PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin   # in /etc/ssh/sshd_config of %s, then systemctl reload ssh; if it is a Proxmox node at all",
-				o.Name,
-			),
+				"SetEnv PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin   # in "+
+					"/etc/ssh/sshd_config of %s, then systemctl reload ssh; if it is a Proxmox "+
+					"node at all",
+				o.Name),
 			"%s is not found by %s on %s (%q)",
 			argv[0],
 			o.User,
@@ -298,10 +293,9 @@ func (d *visit) explain(check string, argv []string, e remote.Output) {
 			check,
 			Fail,
 			fmt.Sprintf(
-				"visudo -cf /etc/sudoers.d/caponier && sudo -l -U %s   # on %s; docs/first-node.md has the file",
-				o.User,
-				o.Name,
-			),
+				"visudo -cf /etc/sudoers.d/caponier && sudo -l -U %s   # on %s; "+
+					"docs/first-node.md has the file",
+				o.User, o.Name),
 			"`%s`: sudo does not let %s run it without a password (%q)",
 			line,
 			o.User,
@@ -312,12 +306,9 @@ func (d *visit) explain(check string, argv []string, e remote.Output) {
 			check,
 			Fail,
 			fmt.Sprintf(
-				"ssh -p %d %s@%s %s   # it must work by hand; pct, qm and pvesh want root, or sudo as docs/first-node.md has it",
-				o.Port,
-				o.User,
-				o.Host,
-				line,
-			),
+				"ssh -p %d %s@%s %s   # it must work by hand; pct, qm and pvesh want root, or "+
+					"sudo as docs/first-node.md has it",
+				o.Port, o.User, o.Host, line),
 			"`%s` ends with exit code %d: %q",
 			line,
 			e.Exit,
@@ -335,34 +326,22 @@ func (d *visit) clock(ctx context.Context) {
 	took := time.Since(began)
 	seconds, err := strconv.ParseInt(string(bytes.TrimSpace(out)), 10, 64)
 	if err != nil {
-		d.found(
-			"clock",
-			Fail,
-			"date +%s   # on "+d.opts.Name,
-			"`date +%%s` answers %q",
-			clip(out),
-		)
+		d.found("clock", Fail, "date +%s   # on "+d.opts.Name, "`date +%%s` answers %q", clip(out))
 		return
 	}
 	// The node read its clock at some moment of the call, and cut off what is less than a second:
 	// only what is beyond both is skew.
 	early, late := began.Sub(time.Unix(seconds+1, 0)), time.Unix(seconds, 0).Sub(began.Add(took))
 	skew := max(early, late, 0)
-	note := fmt.Sprintf(
-		"the node's clock is %s %s",
-		skew.Round(time.Second),
-		map[bool]string{true: "behind this machine's", false: "ahead of this machine's"}[early > late],
-	)
-	fix := "timedatectl set-ntp true   # on the machine whose clock is wrong: " + d.opts.Name + " or this one"
+	note := fmt.Sprintf("the node's clock is %s %s", skew.Round(time.Second),
+		map[bool]string{true: "behind this machine's",
+			false: "ahead of this machine's"}[early > late])
+	fix := "timedatectl set-ntp true   # on the machine whose clock is wrong: " + d.opts.Name +
+		" or this one"
 	switch {
 	case skew > skewFail:
-		d.found(
-			"clock",
-			Fail,
-			fix,
-			"%s: the journal and the node's own logs cannot be laid side by side",
-			note,
-		)
+		d.found("clock", Fail, fix,
+			"%s: the journal and the node's own logs cannot be laid side by side", note)
 	case skew > skewWarn:
 		d.found("clock", Warn, fix, "%s", note)
 	default:
@@ -386,14 +365,8 @@ func (d *visit) status(out []byte, name string) {
 		Local, Online, Quorate int
 	}
 	if err := json.Unmarshal(out, &rows); err != nil {
-		d.found(
-			"pvesh",
-			Fail,
-			strings.Join(reads[2], " ")+"   # on "+name,
-			"`%s` answers no JSON: %q",
-			strings.Join(reads[2], " "),
-			clip(out),
-		)
+		d.found("pvesh", Fail, strings.Join(reads[2], " ")+"   # on "+name,
+			"`%s` answers no JSON: %q", strings.Join(reads[2], " "), clip(out))
 		return
 	}
 	d.found("pvesh", OK, "", "runs")
@@ -412,14 +385,10 @@ func (d *visit) status(out []byte, name string) {
 		}
 	}
 	if own != name {
-		d.found(
-			"name",
-			Fail,
+		d.found("name", Fail,
 			fmt.Sprintf("name = %q   # instead of %q in [[remote.nodes]]", own, name),
 			"the node calls itself %q: tools and guests name it so, and %q would be another node",
-			own,
-			name,
-		)
+			own, name)
 	} else {
 		d.found("name", OK, "", "the node calls itself %s", own)
 	}
@@ -428,24 +397,12 @@ func (d *visit) status(out []byte, name string) {
 	case d.rep.Cluster == "" && quorate == 1:
 		d.found("quorum", OK, "", "stands alone")
 	case quorate != 1:
-		d.found(
-			"quorum",
-			Fail,
-			fix,
+		d.found("quorum", Fail, fix,
 			"cluster %q has no quorum (%d of %d nodes online): reading works, every change fails",
-			d.rep.Cluster,
-			online,
-			online+len(offline),
-		)
+			d.rep.Cluster, online, online+len(offline))
 	case len(offline) > 0:
-		d.found(
-			"quorum",
-			Warn,
-			fix,
-			"cluster %q has quorum, but does not hear %s",
-			d.rep.Cluster,
-			strings.Join(offline, ", "),
-		)
+		d.found("quorum", Warn, fix, "cluster %q has quorum, but does not hear %s", d.rep.Cluster,
+			strings.Join(offline, ", "))
 	default:
 		d.found("quorum", OK, "", "cluster %q, %d nodes online", d.rep.Cluster, online)
 	}

@@ -17,7 +17,8 @@ import (
 
 const maxPath = 4096
 
-// derive returns what a call acts on. A value that could be written in another way is an error and is
+// derive returns what a call acts on. A value that could be written in another way is an error and
+// is
 // not repaired: policy compares these texts.
 func derive(params []gate.Param, args map[string]any) (t gate.Targets,
 	commands []gate.CommandText, err error) {
@@ -95,8 +96,7 @@ var (
 	// The last label begins with a letter: 127.1, 0x7f000001 and 2130706433 are addresses to many
 	// resolvers.
 	hostForm = regexp.MustCompile(
-		`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`,
-	)
+		`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	unitEnds = strings.Fields(`.service .socket .target .timer .mount .automount .device .swap .path
 		.slice .scope`)
 )
@@ -112,8 +112,7 @@ func nodeName(s string) error {
 func unit(s string) (string, error) {
 	if len(s) > 200 || !unitForm.MatchString(s) {
 		return "", errors.New(
-			"a service is a systemd unit name in lower case, such as nginx or nginx.service",
-		)
+			"a service is a systemd unit name in lower case, such as nginx or nginx.service")
 	}
 	if !slices.ContainsFunc(unitEnds, func(end string) bool { return strings.HasSuffix(s, end) }) {
 		s += ".service"
@@ -130,8 +129,8 @@ func host(s string) error {
 	}
 	if len(s) > 253 || !hostForm.MatchString(s) {
 		return errors.New(
-			"a host is a lower-case ASCII name (xn-- for others) without a final dot, or an IP address in its shortest form",
-		)
+			"a host is a lower-case ASCII name (xn-- for others) without a final dot, or an IP " +
+				"address in its shortest form")
 	}
 	return nil
 }
@@ -140,8 +139,7 @@ func urlHost(s string) (string, error) {
 	if len(s) > 8192 ||
 		strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' }) {
 		return "", errors.New(
-			"a URL is at most 8192 characters of ASCII without spaces or backslashes",
-		)
+			"a URL is at most 8192 characters of ASCII without spaces or backslashes")
 	}
 	u, err := url.Parse(s)
 	if err != nil {
@@ -149,8 +147,7 @@ func urlHost(s string) (string, error) {
 	}
 	if !strings.HasPrefix(s, "http://") && !strings.HasPrefix(s, "https://") || u.User != nil {
 		return "", errors.New(
-			"a URL begins with http:// or https:// and holds no user name or password",
-		)
+			"a URL begins with http:// or https:// and holds no user name or password")
 	}
 	return u.Hostname(), host(u.Hostname())
 }
@@ -161,8 +158,7 @@ func absolute(s string) error {
 	}
 	if !path.IsAbs(s) || path.Clean(s) != s {
 		return errors.New(
-			"a path is absolute and in its shortest form: no .., no // and no / at its end",
-		)
+			"a path is absolute and in its shortest form: no .., no // and no / at its end")
 	}
 	return nil
 }
@@ -173,8 +169,8 @@ func local(s string) error {
 	}
 	if s == "." || !filepath.IsLocal(s) || path.Clean(s) != s {
 		return errors.New(
-			"a local path is relative to your workspace and in its shortest form: no .., no // and no / at its end",
-		)
+			"a local path is relative to your workspace and in its shortest form: no .., no // " +
+				"and no / at its end")
 	}
 	return nil
 }

@@ -97,18 +97,14 @@ func TestDerive(t *testing.T) {
 		{Name: "url", Target: "url"}, {Name: "host", Target: "host"}, {Name: "other"},
 	}
 	targets, texts, err := derive(marks, map[string]any{
-		"ids": []any{
-			int64(300),
-			int64(105),
-			int64(300),
-		}, "cmd": "uptime", "steps": []any{"a", "b"}, "url": "https://b.org/", "host": "a.org", "other": "x"})
+		"ids": []any{int64(300), int64(105),
+			int64(300)}, "cmd": "uptime", "steps": []any{"a", "b"}, "url": "https://b.org/", "host": "a.org", "other": "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, _ := abi.Encode(targets)
 	if want := `{"nodes":[],"vmids":["105","300"],"services":[],"hosts":["a.org","b.org"],"paths":[],"guest_paths":[],"local_paths":[]}`; string(
-		got,
-	) != want {
+		got) != want {
 		t.Errorf("targets %s, want %s", got, want)
 	}
 	if len(texts) != 3 || texts[0] != (gate.CommandText{Arg: "cmd", Text: "uptime"}) ||
@@ -159,9 +155,7 @@ func FuzzCanonical(f *testing.F) {
 func BenchmarkArguments(b *testing.B) {
 	tool := tool(b)
 	v, err := abi.Decode(
-		[]byte(`{"vmid":103,"command":"id","format":"text","mode":"0644","paths":["/a"]}`),
-		1<<20,
-	)
+		[]byte(`{"vmid":103,"command":"id","format":"text","mode":"0644","paths":["/a"]}`), 1<<20)
 	if err != nil {
 		b.Fatal(err)
 	}

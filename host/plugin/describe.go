@@ -75,13 +75,8 @@ func (e Entry) compile() ([]*gate.Tool, error) {
 	known := abi.Operations()
 	for _, i := range e.Imports {
 		if !slices.Contains(known, i) {
-			return fail(
-				fmt.Errorf(
-					"imports %q, which is not an operation of this host (%s)",
-					i,
-					strings.Join(known, " "),
-				),
-			)
+			return fail(fmt.Errorf("imports %q, which is not an operation of this host (%s)", i,
+				strings.Join(known, " ")))
 		}
 	}
 	switch {
@@ -89,22 +84,15 @@ func (e Entry) compile() ([]*gate.Tool, error) {
 		return fail(fmt.Errorf("abi is %d, this host speaks 1", d.ABI))
 	case !fileName.MatchString(d.Name):
 		return fail(
-			fmt.Errorf(
-				"name %q: want 1 to 64 of A-Z a-z 0-9 _ . - and first a letter or digit",
-				d.Name,
-			),
+			fmt.Errorf("name %q: want 1 to 64 of A-Z a-z 0-9 _ . - and first a letter or digit",
+				d.Name),
 		)
 	case !version.MatchString(d.Version):
 		return fail(fmt.Errorf("version %q: want 1 to 64 of A-Z a-z 0-9 . + -", d.Version))
 	case e.Name != d.Name || e.Version != d.Version:
 		return fail(
-			fmt.Errorf(
-				"name and version are %s %s, but describe says %s %s",
-				e.Name,
-				e.Version,
-				d.Name,
-				d.Version,
-			),
+			fmt.Errorf("name and version are %s %s, but describe says %s %s", e.Name, e.Version,
+				d.Name, d.Version),
 		)
 	case !fileName.MatchString(e.File) || !strings.HasSuffix(e.File, ".wasm"):
 		return fail(fmt.Errorf("file %q: want a plain file name that ends in .wasm", e.File))
@@ -141,7 +129,8 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 	if err := abi.DecodeInto(raw, maxDescribe, &it); err != nil {
 		return t, err
 	}
-	t.Name, t.Title, t.Description, t.URI, t.MIME, t.Runs = it.Name, it.Title, it.Description, it.URI, it.MIME, it.Runs
+	t.Name, t.Title, t.Description, t.URI, t.MIME, t.Runs = it.Name, it.Title, it.Description,
+		it.URI, it.MIME, it.Runs
 	t.InputSchema, t.OutputSchema, t.Commands = it.InputSchema, it.OutputSchema, it.Commands
 	t.Budget = time.Duration(it.BudgetMS) * time.Millisecond
 	if !itemName.MatchString(it.Name) {
@@ -157,12 +146,8 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 		}
 	}
 	if it.BudgetMS < minBudget.Milliseconds() || it.BudgetMS > maxBudget.Milliseconds() {
-		return t, fmt.Errorf(
-			"budget_ms %d: want %d to %d",
-			it.BudgetMS,
-			minBudget.Milliseconds(),
-			maxBudget.Milliseconds(),
-		)
+		return t, fmt.Errorf("budget_ms %d: want %d to %d", it.BudgetMS, minBudget.Milliseconds(),
+			maxBudget.Milliseconds())
 	}
 	err := errors.Join(
 		readable("description", it.Description, 20, 4096, "\n"),
@@ -177,9 +162,7 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 	if (kind == "resource") != (it.URI != "") ||
 		kind == "resource" && !uriForm.MatchString(it.URI) {
 		return t, fmt.Errorf(
-			"uri %q: a resource needs one such as docs://page, and nothing else has one",
-			it.URI,
-		)
+			"uri %q: a resource needs one such as docs://page, and nothing else has one", it.URI)
 	}
 	if strings.HasPrefix(it.URI, "caponier:") {
 		return t, fmt.Errorf("uri %q: this scheme is the host's own", it.URI)
@@ -187,16 +170,14 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 	if it.MIME != "" && (kind != "resource" || !mimeForm.MatchString(it.MIME)) {
 		return t, fmt.Errorf(
 			"mime_type %q: a resource may have one such as text/markdown, and nothing else has one",
-			it.MIME,
-		)
+			it.MIME)
 	}
 	switch {
 	case t.InputSchema == nil && kind == "tool":
 		return t, errors.New("input_schema: missing")
 	case t.InputSchema == nil:
 		t.InputSchema = json.RawMessage(
-			`{"additionalProperties":false,"properties":{},"type":"object"}`,
-		)
+			`{"additionalProperties":false,"properties":{},"type":"object"}`)
 	}
 	if err := compileSchemas(t); err != nil {
 		return t, err
@@ -220,31 +201,23 @@ func declared(t *gate.Tool) error {
 	case len(t.Commands) == 0:
 		return nil
 	case len(t.Commands) > maxRuns:
-		return fmt.Errorf(
-			"commands: %d are more than the %d that a person is asked to read",
-			len(t.Commands),
-			maxRuns,
-		)
+		return fmt.Errorf("commands: %d are more than the %d that a person is asked to read",
+			len(t.Commands), maxRuns)
 	case len(sorted(t.Commands)) != len(t.Commands):
 		return errors.New("commands repeat")
 	case !runsCommands(t):
 		return errors.New("declares commands, and imports neither ssh_exec nor ssh_script")
 	case text && !any:
 		return errors.New(
-			`has an argument that is command text for a node, so its commands must hold "*", which stands for that text`,
-		)
+			`has an argument that is command text for a node, so its commands must hold "*", which stands for that text`)
 	case any && !text:
 		return errors.New(
-			`commands: "*" stands for the caller's own text, and no argument is marked as a command for a node; ` + exampleCommands,
-		)
+			`commands: "*" stands for the caller's own text, and no argument is marked as a command for a node; ` + exampleCommands)
 	}
 	for _, c := range t.Commands {
 		if !runsForm.MatchString(c) {
-			return fmt.Errorf(
-				"command %q: want words of ASCII, one space between them; %s",
-				c,
-				exampleCommands,
-			)
+			return fmt.Errorf("command %q: want words of ASCII, one space between them; %s", c,
+				exampleCommands)
 		}
 	}
 	return nil
@@ -265,18 +238,13 @@ func parseHints(raw json.RawMessage) (gate.Hints, error) {
 	}
 	if h.ReadOnly == nil || h.Destructive == nil || h.Idempotent == nil || h.OpenWorld == nil {
 		return gate.Hints{}, errors.New(
-			"hints: read_only, destructive, idempotent and open_world must all be there",
-		)
+			"hints: read_only, destructive, idempotent and open_world must all be there")
 	}
 	if *h.ReadOnly && *h.Destructive {
 		return gate.Hints{}, errors.New("hints: read_only and destructive contradict each other")
 	}
-	return gate.Hints{
-		ReadOnly:    *h.ReadOnly,
-		Destructive: *h.Destructive,
-		Idempotent:  *h.Idempotent,
-		OpenWorld:   *h.OpenWorld,
-	}, nil
+	return gate.Hints{ReadOnly: *h.ReadOnly, Destructive: *h.Destructive, Idempotent: *h.Idempotent,
+		OpenWorld: *h.OpenWorld}, nil
 }
 
 // readable checks text that people and models will see: within its length in characters, and
@@ -287,12 +255,8 @@ func readable(what, s string, min, max int, allow string) error {
 	}
 	for i, r := range s {
 		if hidden(r) && !strings.ContainsRune(allow, r) {
-			return fmt.Errorf(
-				"%s: has the character %U at byte %d, which does not show",
-				what,
-				r,
-				i,
-			)
+			return fmt.Errorf("%s: has the character %U at byte %d, which does not show", what, r,
+				i)
 		}
 	}
 	return nil

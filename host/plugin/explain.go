@@ -55,8 +55,9 @@ func explain(root, s *jsonschema.Schema, v any, at string) string {
 	}
 	same := func(e any) bool { return equal(e, v) }
 	if s.Enum != nil && !slices.ContainsFunc(s.Enum, same) {
-		return say("must be one of %s", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(s.Enum)),
-			", "), "[]"))
+		return say("must be one of %s",
+			strings.Trim(strings.Join(strings.Fields(fmt.Sprint(s.Enum)),
+				", "), "[]"))
 	}
 	switch v := v.(type) {
 	case map[string]any:
@@ -74,7 +75,8 @@ func explain(root, s *jsonschema.Schema, v any, at string) string {
 			}
 		}
 	case string:
-		if why := count(utf8.RuneCountInString(v), s.MinLength, s.MaxLength, "characters"); why != "" {
+		if why := count(utf8.RuneCountInString(v), s.MinLength, s.MaxLength,
+			"characters"); why != "" {
 			return why
 		}
 		if re, err := regexp.Compile(s.Pattern); err == nil && !re.MatchString(v) {
@@ -112,7 +114,8 @@ func explainObject(root, s *jsonschema.Schema, v map[string]any, at string,
 	}
 	for _, k := range names {
 		if e, ok := v[k]; ok {
-			if why := explain(root, s.Properties[k], e, strings.TrimPrefix(at+"."+k, ".")); why != "" {
+			if why := explain(root, s.Properties[k], e, strings.TrimPrefix(at+"."+k,
+				".")); why != "" {
 				return why
 			}
 		}

@@ -62,7 +62,8 @@ func compileSchemas(t *gate.Tool) error {
 	return nil
 }
 
-// compile returns a schema and a validator of decoded values. The validator fills in no defaults: what
+// compile returns a schema and a validator of decoded values. The validator fills in no defaults:
+// what
 // is decided is what was sent.
 func compile(raw json.RawMessage) (*jsonschema.Schema, func(any) error, error) {
 	var s jsonschema.Schema

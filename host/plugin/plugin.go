@@ -70,12 +70,8 @@ func NewEntry(file string, wasm []byte, imports []string, describe []byte) (Entr
 	e := Entry{File: filepath.Base(file), Imports: sorted(imports)}
 	e.Digest = digest(wasm)
 	if len(wasm) > MaxModule {
-		return Entry{}, fmt.Errorf(
-			"plugin %s: module of %d bytes is over the limit of %d",
-			e.File,
-			len(wasm),
-			MaxModule,
-		)
+		return Entry{}, fmt.Errorf("plugin %s: module of %d bytes is over the limit of %d", e.File,
+			len(wasm), MaxModule)
 	}
 	v, err := abi.Decode(describe, maxDescribe)
 	if err != nil {
@@ -93,12 +89,9 @@ func NewEntry(file string, wasm []byte, imports []string, describe []byte) (Entr
 	for _, t := range tools {
 		if runsCommands(t) && len(t.Commands) == 0 {
 			return Entry{}, fmt.Errorf(
-				"plugin %s: %s %s: imports ssh_exec or ssh_script and declares no command, so it could run none; %s",
-				e.Name,
-				t.Kind,
-				t.Name,
-				exampleCommands,
-			)
+				"plugin %s: %s %s: imports ssh_exec or ssh_script and declares no command, so it "+
+					"could run none; %s",
+				e.Name, t.Kind, t.Name, exampleCommands)
 		}
 	}
 	return e, err
@@ -162,8 +155,8 @@ func parse(data []byte) (*Lock, error) {
 	}
 	if !bytes.Equal(compact(data), compact(written)) {
 		return nil, errors.New(
-			"is not in the form that `caponier plugin lock` writes (order, repeated or oddly written keys); run it again and review the difference",
-		)
+			"is not in the form that `caponier plugin lock` writes (order, repeated or oddly " +
+				"written keys); run it again and review the difference")
 	}
 	return l, nil
 }
@@ -271,12 +264,8 @@ func (l *Lock) Open(dir, name string) ([]byte, error) {
 	defer root.Close()
 	f, err := root.Open(e.File)
 	if err != nil {
-		return nil, fmt.Errorf(
-			"opening plugin %s in %s: %w; `caponier plugin build` makes it",
-			name,
-			dir,
-			err,
-		)
+		return nil, fmt.Errorf("opening plugin %s in %s: %w; `caponier plugin build` makes it",
+			name, dir, err)
 	}
 	defer f.Close()
 	wasm, err := io.ReadAll(io.LimitReader(f, MaxModule+1))
@@ -284,22 +273,14 @@ func (l *Lock) Open(dir, name string) ([]byte, error) {
 		return nil, fmt.Errorf("reading plugin %s: %w", name, err)
 	}
 	if len(wasm) > MaxModule {
-		return nil, fmt.Errorf(
-			"plugin %s: %s is over the limit of %d bytes",
-			name,
-			e.File,
-			MaxModule,
-		)
+		return nil, fmt.Errorf("plugin %s: %s is over the limit of %d bytes", name, e.File,
+			MaxModule)
 	}
 	if got := digest(wasm); got != e.Digest {
 		return nil, fmt.Errorf(
-			"plugin %s: %s has the digest %s, but the lock says %s; if the change is meant, run `caponier plugin lock %s` and review the difference",
-			name,
-			filepath.Join(dir, e.File),
-			got,
-			e.Digest,
-			strings.TrimSuffix(e.File, ".wasm"),
-		)
+			"plugin %s: %s has the digest %s, but the lock says %s; if the change is meant, run "+
+				"`caponier plugin lock %s` and review the difference",
+			name, filepath.Join(dir, e.File), got, e.Digest, strings.TrimSuffix(e.File, ".wasm"))
 	}
 	return wasm, nil
 }

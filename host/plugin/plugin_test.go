@@ -42,12 +42,8 @@ func describing(replace ...string) string {
 
 func entry(t testing.TB, replace ...string) Entry {
 	t.Helper()
-	e, err := NewEntry(
-		"build/plugins/containers.wasm",
-		[]byte("\x00asm"),
-		[]string{"ssh_exec", "sftp_get"},
-		[]byte(describing(replace...)),
-	)
+	e, err := NewEntry("build/plugins/containers.wasm", []byte("\x00asm"),
+		[]string{"ssh_exec", "sftp_get"}, []byte(describing(replace...)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +77,7 @@ func TestLockRoundTrip(t *testing.T) {
 	tool := l.Tools()[1]
 	if tool.Kind != "tool" || tool.Confirm != "confirmed" ||
 		strings.Join(tool.TargetKinds, " ") != "commands guest_paths vmids" ||
-		tool.Budget.Seconds() != 30 ||
-		!tool.Hints.Destructive {
+		tool.Budget.Seconds() != 30 || !tool.Hints.Destructive {
 		t.Errorf("tool is %+v", tool)
 	}
 	if l.Checksum() != digest(first) {
@@ -161,12 +156,8 @@ func TestCommandsAreDeclaredByWhatCanRunThem(t *testing.T) {
 		"an argument, the text and another":  {append(of("pct exec", "*"), text...), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := NewEntry(
-				"containers.wasm",
-				[]byte("\x00asm"),
-				[]string{"sftp_get", "ssh_exec"},
-				[]byte(describing(c.change...)),
-			)
+			_, err := NewEntry("containers.wasm", []byte("\x00asm"),
+				[]string{"sftp_get", "ssh_exec"}, []byte(describing(c.change...)))
 			if c.why == "" && err != nil ||
 				c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)) {
 				t.Errorf("got %v, want %q", err, c.why)
@@ -231,8 +222,7 @@ func TestOpenChecksTheDigest(t *testing.T) {
 		"no file":             {"containers", "", "plugin build"},
 		"other bytes":         {"containers", "\x00asm!", "but the lock says sha256:"},
 		"a module over limit": {"containers", strings.Repeat("x", MaxModule+1), "over the limit"},
-		"the locked bytes":    {"containers", "\x00asm", ""},
-	} {
+		"the locked bytes":    {"containers", "\x00asm", ""}} {
 		t.Run(name, func(t *testing.T) {
 			os.Remove(wasm)
 			if c.bytes != "" {
@@ -258,13 +248,10 @@ func TestOpenChecksTheDigest(t *testing.T) {
 }
 
 func TestOtherKinds(t *testing.T) {
-	e := entry(
-		t,
-		`"resources":[]`,
+	e := entry(t, `"resources":[]`,
 		`"resources":[{"name":"api","uri":"curl://docs/api","description":"How the API is to be used.","imports":[],"budget_ms":1000,"runs":"nothing on any node"}]`,
 		`"prompts":[]`,
-		`"prompts":[{"name":"api-test","description":"Tests an API step by step.","budget_ms":1000,"runs":"nothing on any node","input_schema":{"type":"object","additionalProperties":false,"properties":{"url":{"type":"string"}}}}]`,
-	)
+		`"prompts":[{"name":"api-test","description":"Tests an API step by step.","budget_ms":1000,"runs":"nothing on any node","input_schema":{"type":"object","additionalProperties":false,"properties":{"url":{"type":"string"}}}}]`)
 	l, err := newLock([]Entry{e})
 	if err != nil {
 		t.Fatal(err)
@@ -327,8 +314,7 @@ func FuzzDescribe(f *testing.F) {
 		}
 		var got, want any
 		if json.Unmarshal(l.entries[0].Describe, &got) != nil ||
-			json.Unmarshal(data, &want) != nil ||
-			!equal(got, want) {
+			json.Unmarshal(data, &want) != nil || !equal(got, want) {
 			t.Errorf("described\n%s\nlocked\n%s", data, l.entries[0].Describe)
 		}
 	})

@@ -32,14 +32,13 @@ var keywords = strings.Fields(
 var types = strings.Fields("object array string integer number boolean null")
 
 var topKeywords = strings.Fields(
-	"$schema $defs title description type properties required additionalProperties",
-)
+	"$schema $defs title description type properties required additionalProperties")
 
 // targetKinds maps an x-caponier-target to the JSON name of its field in gate.Targets.
 var targetKinds = map[string]string{
-	"node": "nodes", "vmid": "vmids", "service": "services", "host": "hosts", "url": "hosts", "command": "commands", "guest_command": "commands",
-	"remote_path": "paths", "guest_path": "guest_paths", "local_path": "local_paths",
-}
+	"node": "nodes", "vmid": "vmids", "service": "services", "host": "hosts", "url": "hosts",
+	"command": "commands", "guest_command": "commands",
+	"remote_path": "paths", "guest_path": "guest_paths", "local_path": "local_paths"}
 
 type linter struct {
 	root    map[string]any
@@ -73,7 +72,8 @@ func lintSchema(raw json.RawMessage, input bool) error {
 	case err != nil:
 		return err
 	case cost > maxSchemaCost:
-		return fmt.Errorf("has %d subschemas with every $ref written out, over the limit of %d", cost,
+		return fmt.Errorf("has %d subschemas with every $ref written out, over the limit of %d",
+			cost,
 			maxSchemaCost)
 	case !input && l.marked:
 		return errors.New("x-caponier marks are for input schemas")
@@ -101,9 +101,7 @@ func (l *linter) schema(at string, v any, depth int) (cost int, err error) {
 		}
 	}
 	if s["type"] == nil && s["$ref"] == nil && s["enum"] == nil && s["const"] == nil &&
-		s["anyOf"] == nil &&
-		s["oneOf"] == nil &&
-		s["allOf"] == nil {
+		s["anyOf"] == nil && s["oneOf"] == nil && s["allOf"] == nil {
 		return 0, fmt.Errorf("%s: has no type, so anything would do", show(at))
 	}
 	if p, isText := s["pattern"].(string); isText {
@@ -128,19 +126,13 @@ func (l *linter) schema(at string, v any, depth int) (cost int, err error) {
 	for _, k := range []string{"properties", "$defs"} {
 		sub, isMap := s[k].(map[string]any)
 		if s[k] != nil && (!isMap || k == "$defs" && at != "") {
-			return 0, fmt.Errorf(
-				"%s: %s is not an object of schemas, or not at the top",
-				show(at),
-				k,
-			)
+			return 0, fmt.Errorf("%s: %s is not an object of schemas, or not at the top", show(at),
+				k)
 		}
 		for _, name := range slices.Sorted(maps.Keys(sub)) {
 			if l.closed && !itemName.MatchString(name) {
-				return 0, fmt.Errorf(
-					"%s: name %q: want 1 to 64 of A-Z a-z 0-9 _ . -",
-					show(at),
-					name,
-				)
+				return 0, fmt.Errorf("%s: name %q: want 1 to 64 of A-Z a-z 0-9 _ . -", show(at),
+					name)
 			}
 			add(at+"/"+k+"/"+name, sub[name])
 		}
@@ -236,19 +228,11 @@ func (l *linter) marks(at string, s map[string]any) error {
 		name, _ := kind.(string)
 		switch {
 		case targetKinds[name] == "":
-			return fmt.Errorf(
-				"%s: %s %v is not known; want one of %s",
-				show(at),
-				targetKey,
-				kind,
-				strings.Join(slices.Sorted(maps.Keys(targetKinds)), " "),
-			)
+			return fmt.Errorf("%s: %s %v is not known; want one of %s", show(at), targetKey, kind,
+				strings.Join(slices.Sorted(maps.Keys(targetKinds)), " "))
 		case !top && !item:
-			return fmt.Errorf(
-				"%s: %s may only mark a top-level argument or the items of one",
-				show(at),
-				targetKey,
-			)
+			return fmt.Errorf("%s: %s may only mark a top-level argument or the items of one",
+				show(at), targetKey)
 		case s["type"] != want:
 			return fmt.Errorf("%s: a target of kind %v must have the type %s", show(at), kind, want)
 		}
@@ -282,8 +266,7 @@ func anchored(pattern string) error {
 	if re.Op != syntax.OpConcat || re.Sub[0].Op != syntax.OpBeginText ||
 		re.Sub[len(re.Sub)-1].Op != syntax.OpEndText {
 		return errors.New(
-			"must begin with ^ and end with $, with any alternatives in brackets between them",
-		)
+			"must begin with ^ and end with $, with any alternatives in brackets between them")
 	}
 	return nil
 }
@@ -302,7 +285,8 @@ func noHidden(at string, v any) error {
 		}
 	case map[string]any:
 		for k, e := range v {
-			if err := errors.Join(readable(show(at), k, 0, 128, ""), noHidden(at+"/"+k, e)); err != nil {
+			if err := errors.Join(readable(show(at), k, 0, 128, ""), noHidden(at+"/"+k,
+				e)); err != nil {
 				return err
 			}
 		}

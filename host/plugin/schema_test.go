@@ -78,12 +78,8 @@ func TestNewEntryRefuses(t *testing.T) {
 		"an unknown type":                      {`"ratio":{"type":"number"}`, `"ratio":{"type":"float"}`, "float"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := NewEntry(
-				"containers.wasm",
-				nil,
-				[]string{"ssh_exec"},
-				[]byte(describing(c.from, c.to)),
-			)
+			_, err := NewEntry("containers.wasm", nil, []string{"ssh_exec"},
+				[]byte(describing(c.from, c.to)))
 			if err == nil || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("got %v, want %q", err, c.why)
 			}
@@ -102,28 +98,17 @@ func TestNewEntryRefuses(t *testing.T) {
 func TestSchemaBombsAreRefused(t *testing.T) {
 	var doubling strings.Builder
 	for i := range 40 {
-		fmt.Fprintf(
-			&doubling,
-			`"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`,
-			i,
-			i+1,
-			i+1,
-		)
+		fmt.Fprintf(&doubling, `"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`,
+			i, i+1, i+1)
 	}
-	deep := strings.Repeat(
-		`{"type":"array","items":`,
-		20,
-	) + `{"type":"string"}` + strings.Repeat(
-		"}",
-		20,
-	)
+	deep := strings.Repeat(`{"type":"array","items":`, 20) + `{"type":"string"}` + strings.Repeat(
+		"}", 20)
 	for name, c := range map[string]struct{ schema, why string }{
 		"doubling references": {`{"type":"object","additionalProperties":false,"properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{` + doubling.String() + `"d40":{"type":"string"}}}`, "nested deeper"},
 		"wide doubling":       {wide(), "subschemas"},
 		"depth":               {`{"type":"object","additionalProperties":false,"properties":{"a":` + deep + `}}`, "nested deeper"},
 		"size":                {`{"type":"object","description":"` + strings.Repeat("x", maxSchema) + `"}`, "over the limit"},
-		"a cycle of three":    {`{"type":"object","additionalProperties":false,"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/c"},"c":{"$ref":"#/$defs/a"}}}`, "refers to itself"},
-	} {
+		"a cycle of three":    {`{"type":"object","additionalProperties":false,"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/c"},"c":{"$ref":"#/$defs/a"}}}`, "refers to itself"}} {
 		t.Run(name, func(t *testing.T) {
 			if err := lintSchema(json.RawMessage(c.schema), true); err == nil ||
 				!strings.Contains(err.Error(), c.why) {
@@ -183,9 +168,8 @@ func TestValidateNamesTheArgument(t *testing.T) {
 			args := v.(map[string]any)
 			before, _ := abi.Encode(args)
 			err = tool(t).Validate(args)
-			if c.why == "" && err != nil ||
-				c.why != "" &&
-					(err == nil || !strings.Contains(err.Error(), c.why) || strings.Contains(err.Error(), "secret")) {
+			if c.why == "" && err != nil || c.why != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.why) || strings.Contains(err.Error(), "secret")) {
 				t.Errorf("got %v, want %q", err, c.why)
 			}
 			if after, _ := abi.Encode(args); string(after) != string(before) {

@@ -23,7 +23,8 @@ type Selection struct {
 // Validate refuses a list that enables nothing: it could be taken for no limit.
 func (s Selection) Validate() error {
 	if s.Enable != nil && len(s.Enable) == 0 {
-		return errors.New("tools.enable: is empty; name what to offer, or delete the line for all " +
+		return errors.New("tools.enable: is empty; name what to offer, or delete the line for " +
+			"all " +
 			"that the lock has")
 	}
 	return nil
@@ -46,15 +47,8 @@ func (s Selection) HiddenReason(l *Lock) (func(*gate.Tool) string, error) {
 	check := func(where string, names, known []string) {
 		for _, n := range names {
 			if !slices.Contains(known, n) {
-				errs = append(
-					errs,
-					fmt.Errorf(
-						"%s: there is no %q; what there is: %s",
-						where,
-						n,
-						strings.Join(known, ", "),
-					),
-				)
+				errs = append(errs, fmt.Errorf("%s: there is no %q; what there is: %s", where, n,
+					strings.Join(known, ", ")))
 			}
 		}
 	}
@@ -65,14 +59,10 @@ func (s Selection) HiddenReason(l *Lock) (func(*gate.Tool) string, error) {
 	check("--exclude-tools", s.Exclude, all)
 	for _, n := range s.Enable {
 		if of := owner[n]; of != "" && of != n && slices.Contains(toolsets, n) {
-			errs = append(
-				errs,
-				fmt.Errorf(
-					"[tools] enable: %q is a toolset and a tool of the toolset %s: name the tools one by one",
-					n,
-					of,
-				),
-			)
+			errs = append(errs, fmt.Errorf(
+				"[tools] enable: %q is a toolset and a tool of the toolset %s: name the tools "+
+					"one by one",
+				n, of))
 		}
 	}
 	errs = append(errs, s.Validate())
@@ -88,7 +78,8 @@ func (s Selection) HiddenReason(l *Lock) (func(*gate.Tool) string, error) {
 			return "is not among those that [tools] enable offers"
 		case in(s.Disable):
 			return "is among those that [tools] disable takes away"
-		case len(s.Toolsets)+len(s.Tools) > 0 && !slices.Contains(s.Toolsets, t.Plugin.Name) && !slices.Contains(s.Tools, t.Name):
+		case len(s.Toolsets)+len(s.Tools) > 0 && !slices.Contains(s.Toolsets, t.Plugin.Name) &&
+			!slices.Contains(s.Tools, t.Name):
 			return "is not among those that --toolsets and --tools select"
 		case in(s.Exclude):
 			return "is among those that --exclude-tools leaves out"
@@ -98,8 +89,8 @@ func (s Selection) HiddenReason(l *Lock) (func(*gate.Tool) string, error) {
 	if len(l.tools) > 0 &&
 		!slices.ContainsFunc(l.tools, func(t *gate.Tool) bool { return why(t) == "" }) {
 		return nil, errors.New(
-			"nothing is left to offer: [tools], --toolsets, --tools and --exclude-tools together withhold everything that the lock has",
-		)
+			"nothing is left to offer: [tools], --toolsets, --tools and --exclude-tools together " +
+				"withhold everything that the lock has")
 	}
 	return why, nil
 }

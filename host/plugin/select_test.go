@@ -48,10 +48,8 @@ func TestSelectionOnlyNarrows(t *testing.T) {
 		"nothing left is an error":                   {Selection{Enable: []string{"jq"}, Toolsets: []string{"guests"}}, nil, "nothing is left to offer"},
 	} {
 		t.Run(claim, func(t *testing.T) {
-			slices.SortFunc(
-				l.entries,
-				func(a, b Entry) int { return strings.Compare(a.Name, b.Name) },
-			)
+			slices.SortFunc(l.entries,
+				func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 			why, err := c.s.HiddenReason(l)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {

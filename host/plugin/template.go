@@ -37,17 +37,14 @@ func parseTemplate(uri string) (t template, err error) {
 		switch {
 		case strings.ContainsAny(text, "{}%"):
 			return t, fmt.Errorf(
-				"uri %q: an argument is written {name}, of a-z 0-9 _, and nothing is escaped",
-				uri,
-			)
+				"uri %q: an argument is written {name}, of a-z 0-9 _, and nothing is escaped", uri)
 		case i == 0 && !strings.Contains(text, "://"):
 			return t, fmt.Errorf("uri %q: its scheme can be no argument", uri)
-		case i > 0 && (i < len(t.names) || text != "") && (text == "" || valueForm.MatchString(text[:1])):
+		case i > 0 && (i < len(t.names) || text != "") && (text == "" ||
+			valueForm.MatchString(text[:1])):
 			return t, fmt.Errorf(
-				"uri %q: what follows {%s} must begin with a character such as / or a colon",
-				uri,
-				t.names[i-1],
-			)
+				"uri %q: what follows {%s} must begin with a character such as / or a colon", uri,
+				t.names[i-1])
 		}
 	}
 	if len(sorted(t.names)) != len(t.names) {
@@ -93,7 +90,8 @@ func fillTexts(t *gate.Tool) error {
 	numbers := map[string]bool{}
 	for _, p := range t.Params {
 		if p.Type != "string" && p.Type != "integer" {
-			return fmt.Errorf("argument %s of a %s must have the type string or integer", p.Name, t.Kind)
+			return fmt.Errorf("argument %s of a %s must have the type string or integer", p.Name,
+				t.Kind)
 		}
 		numbers[p.Name] = p.Type == "integer"
 	}
@@ -121,7 +119,8 @@ func fillTemplate(t *gate.Tool) error {
 	for _, name := range form.names {
 		required := func(p gate.Param) bool { return p.Name == name && p.Required }
 		if !slices.ContainsFunc(t.Params, required) {
-			return fmt.Errorf("uri %q: {%s} is not among the required properties of input_schema", t.URI,
+			return fmt.Errorf("uri %q: {%s} is not among the required properties of input_schema",
+				t.URI,
 				name)
 		}
 	}

@@ -17,8 +17,7 @@ func resource(t *testing.T, uri, schema, more string) (*gate.Tool, error) {
 	}
 	e := Entry{Plugin: gate.Plugin{Name: "p", Version: "1", Digest: digest(nil)}, File: "p.wasm",
 		Describe: json.RawMessage(
-			`{"abi":1,"name":"p","version":"1","tools":[],"prompts":[],"resources":[{"name":"r","uri":"` + uri + `","description":"A resource with arguments in its URI.","imports":[],"budget_ms":1000,"runs":"nothing"` + more + schema + `}]}`,
-		)}
+			`{"abi":1,"name":"p","version":"1","tools":[],"prompts":[],"resources":[{"name":"r","uri":"` + uri + `","description":"A resource with arguments in its URI.","imports":[],"budget_ms":1000,"runs":"nothing"` + more + schema + `}]}`)}
 	tools, err := e.Tools()
 	if err != nil {
 		return nil, err
@@ -42,12 +41,8 @@ func closed(required bool, props string) string {
 const guestArgs = `"node":{"type":"string","x-caponier-target":"node"},` + "\n" + `"vmid":{"type":"integer","x-caponier-target":"vmid"}`
 
 func TestResourcesWithArgumentsAreReadInOneWay(t *testing.T) {
-	r, err := resource(
-		t,
-		"pve://{node}/guests/{vmid}",
-		closed(true, guestArgs),
-		`,"mime_type":"application/json"`,
-	)
+	r, err := resource(t, "pve://{node}/guests/{vmid}", closed(true, guestArgs),
+		`,"mime_type":"application/json"`)
 	if err != nil {
 		t.Fatal(err)
 	}

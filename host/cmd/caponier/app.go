@@ -96,8 +96,10 @@ func (h *host) open(ctx context.Context, w want) (err error) {
 	cfg := h.cfg
 	if w == wantNodes && !cfg.AcceptRisks {
 		return fmt.Errorf(
-			"%s: accept_risks is not true: Caponier lets an agent act as root on the nodes named there, within what policy allows; "+
-				"set accept_risks = true (or I_ACCEPT_RISKS=true) when you have read docs/threats.md",
+			"%s: accept_risks is not true: Caponier lets an agent act as root on the nodes named "+
+				"there, within what policy allows; "+
+				"set accept_risks = true (or I_ACCEPT_RISKS=true) when you have read "+
+				"docs/threats.md",
 			cfg.File,
 		)
 	}
@@ -109,12 +111,8 @@ func (h *host) open(ctx context.Context, w want) (err error) {
 		return fmt.Errorf("choosing what to offer (%s): %w", cfg.File, err)
 	}
 
-	o := gate.Options{
-		HiddenReason: h.hidden,
-		Throttle:     &fair.Refusals{},
-		Lowerer:      shell.Lowerer{},
-		Mode:         h.mode,
-	}
+	o := gate.Options{HiddenReason: h.hidden, Throttle: &fair.Refusals{}, Lowerer: shell.Lowerer{},
+		Mode: h.mode}
 	if w == wantNodes {
 		if err := h.openState(ctx, &o); err != nil {
 			return err
@@ -192,12 +190,11 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 			h.broken[e.Name] = err
 		}
 	}
-	o.Journal, o.Ledger, o.Runner, o.Nodes = h.journal, ledger, runner{
-		box,
-		h.broken,
-	}, h.remote.Nodes()
+	o.Journal, o.Ledger, o.Runner, o.Nodes = h.journal, ledger, runner{box,
+		h.broken}, h.remote.Nodes()
 	o.Executors = map[string]gate.Executor{}
-	for _, name := range []string{"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove"} {
+	for _, name := range []string{"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list",
+		"sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove"} {
 		o.Executors[name] = h.remote
 	}
 	o.Executors["ask"] = mcp.Asker{}
@@ -247,9 +244,10 @@ func (h *host) identity() (*identity.Verifier, error) {
 	o := h.cfg.Identity
 	if o.HTTP == "" && o.Tokens == "" && o.OIDC.Issuer == "" {
 		return nil, fmt.Errorf(
-			"%s: nobody may call over HTTP: set [identity] tokens = FILE (caponier token new), [identity.oidc], or [identity] http = the id of one of [[identity.principals]] to let every local caller be that one",
-			h.cfg.File,
-		)
+			"%s: nobody may call over HTTP: set [identity] tokens = FILE (caponier token new), "+
+				"[identity.oidc], or [identity] http = the id of one of [[identity.principals]] "+
+				"to let every local caller be that one",
+			h.cfg.File)
 	}
 	return identity.New(o)
 }
@@ -257,15 +255,8 @@ func (h *host) identity() (*identity.Verifier, error) {
 // tier is what policy calls the tool before it knows any arguments: for lists and annotations,
 // never for a decision.
 func (h *host) tier(ctx context.Context, p gate.Principal, t *gate.Tool) gate.Tier {
-	d, err := h.engine.Decide(
-		ctx,
-		gate.Question{
-			ID:   "list",
-			Kind: gate.KindVisible,
-			Call: &gate.Call{Source: "cli", Principal: p, Tool: t},
-			Time: time.Now(),
-		},
-	)
+	d, err := h.engine.Decide(ctx, gate.Question{ID: "list", Kind: gate.KindVisible,
+		Call: &gate.Call{Source: "cli", Principal: p, Tool: t}, Time: time.Now()})
 	if err != nil {
 		return gate.NoTier
 	}

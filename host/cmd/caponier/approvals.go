@@ -46,36 +46,31 @@ func (h *host) serveApprovals(ctx context.Context) error {
 			slog.Error("the approvals page ended; `caponier approvals` still works", "error", err)
 		}
 	})
-	slog.Info(
-		"serving the approvals page",
-		"address",
-		l.Addr().String(),
-		"sign in with",
-		"caponier approvals link",
-	)
+	slog.Info("serving the approvals page", "address", l.Addr().String(), "sign in with",
+		"caponier approvals link")
 	return nil
 }
 
-// desk is what a person at a terminal needs to decide: no nodes, and a journal only when there is
+// approver is what a person at a terminal needs to decide: no nodes, and a journal only when there is
 // something to write.
-type desk struct {
+type approver struct {
 	*approval.Approvals
 	who     string
 	store   *store.Store
-	journal *lateJournal
+	journal *lazyJournal
 	cfg     *config.Config
 }
 
-func (d *desk) Close() { d.Approvals.Close(); _ = errors.Join(d.store.Close(), d.journal.Close()) }
+func (d *approver) Close() { d.Approvals.Close(); _ = errors.Join(d.store.Close(), d.journal.Close()) }
 
-// lateJournal begins its file at the first record: looking leaves none.
-type lateJournal struct {
+// lazyJournal begins its file at the first record: looking leaves none.
+type lazyJournal struct {
 	opt audit.Options
 	mu  sync.Mutex // guards j
 	j   *audit.Journal
 }
 
-func (l *lateJournal) open() (j *audit.Journal, err error) {
+func (l *lazyJournal) open() (j *audit.Journal, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.j == nil {
@@ -84,7 +79,7 @@ func (l *lateJournal) open() (j *audit.Journal, err error) {
 	return l.j, err
 }
 
-func (l *lateJournal) Intent(ctx context.Context, r gate.Record, durable bool) error {
+func (l *lazyJournal) Intent(ctx context.Context, r gate.Record, durable bool) error {
 	j, err := l.open()
 	if err != nil {
 		return err
@@ -92,7 +87,7 @@ func (l *lateJournal) Intent(ctx context.Context, r gate.Record, durable bool) e
 	return j.Intent(ctx, r, durable)
 }
 
-func (l *lateJournal) Outcome(ctx context.Context, r gate.Record) error {
+func (l *lazyJournal) Outcome(ctx context.Context, r gate.Record) error {
 	j, err := l.open()
 	if err != nil {
 		return err
@@ -100,7 +95,7 @@ func (l *lateJournal) Outcome(ctx context.Context, r gate.Record) error {
 	return j.Outcome(ctx, r)
 }
 
-func (l *lateJournal) Close() error {
+func (l *lazyJournal) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.j == nil {
@@ -109,8 +104,8 @@ func (l *lateJournal) Close() error {
 	return l.j.Close()
 }
 
-// desk opens the approvals for the named approver, or for the account that runs this.
-func (g *global) desk(as string, log *slog.Logger) (*desk, error) {
+// approver opens the approvals for the named approver, or for the account that runs this.
+func (g *global) approver(as string, log *slog.Logger) (*approver, error) {
 	c, err := g.load()
 	if err != nil {
 		return nil, err
@@ -122,37 +117,41 @@ func (g *global) desk(as string, log *slog.Logger) (*desk, error) {
 		}
 		as = u.Username
 	} else if len(c.Approval.Approvers) == 0 {
-		return nil, fmt.Errorf("%s: --as %s: approvers in [approval] is empty, so only the account that runs this may approve; list the names there", c.File, as)
+		return nil, fmt.Errorf("%s: --as %s: approvers in [approval] is empty, so only the "+
+			"account that runs this may approve; list the names there", c.File, as)
 	}
 	s, err := store.Open(c.Store)
 	if err != nil {
 		return nil, failed(err)
 	}
 	c.Approval.Log = log
-	j := &lateJournal{opt: c.Audit}
+	j := &lazyJournal{opt: c.Audit}
 	a, err := asks(c, s, j)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	return &desk{a, as, s, j, c}, nil
+	return &approver{a, as, s, j, c}, nil
 }
 
 func approvalsCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approvals",
 		Short: "See and decide the calls that wait for a person",
-		Long: "See and decide the calls that wait for a person. Who decides is the account that runs this, or --as one of [approval] approvers.\n" +
+		Long: "See and decide the calls that wait for a person. Who decides is the account that " +
+			"runs this, or --as one of [approval] approvers.\n" +
 			"Whoever can run this as that account can approve: do not give an agent a shell there.",
 	}
 	as := cmd.PersistentFlags().
-		String("as", "", "decide as `NAME`, one of [approval] approvers (default: the account that runs this)")
-	at := func(do func(*cobra.Command, *desk, []string) error) func(*cobra.Command, []string) error {
+		String("as", "", "decide as `NAME`, one of [approval] approvers (default: the account "+
+			"that runs this)")
+	at := func(do func(*cobra.Command, *approver, []string) error) func(*cobra.Command,
+		[]string) error {
 		return func(cmd *cobra.Command, args []string) error {
 			log := slog.New(slog.DiscardHandler) // what happens is printed
 			if cmd.Name() == "serve" {
 				log = slog.Default()
 			}
-			d, err := g.desk(*as, log)
+			d, err := g.approver(*as, log)
 			if err != nil {
 				return err
 			}
@@ -166,16 +165,11 @@ func approvalsCommand(g *global) *cobra.Command {
 			Use:   use,
 			Short: short,
 			Args:  cobra.ExactArgs(1),
-			RunE: at(func(cmd *cobra.Command, d *desk, args []string) error {
+			RunE: at(func(cmd *cobra.Command, d *approver, args []string) error {
 				r, err := d.Decide(
 					cmd.Context(),
-					approval.Verdict{
-						Request: args[0],
-						Approve: yes,
-						By:      d.who,
-						Channel: approval.Terminal,
-						Note:    note,
-					},
+					approval.Verdict{Request: args[0], Approve: yes, By: d.who,
+						Channel: approval.Terminal, Note: note},
 				)
 				if err != nil {
 					return err
@@ -183,17 +177,11 @@ func approvalsCommand(g *global) *cobra.Command {
 				if g.json {
 					return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
 				}
-				until := map[bool]string{true: "usable once until", false: "stays refused until"}[yes]
-				fmt.Fprintf(
-					cmd.OutOrStdout(),
-					"%s by %s: %s of %s, %s %s\n",
-					r.State,
-					r.By,
-					plaintext.Show(r.Tool),
-					plaintext.Show(r.Principal),
-					until,
-					r.Expires.UTC().Format("15:04:05 MST"),
-				)
+				until := map[bool]string{true: "usable once until",
+					false: "stays refused until"}[yes]
+				fmt.Fprintf(cmd.OutOrStdout(), "%s by %s: %s of %s, %s %s\n", r.State, r.By,
+					plaintext.Show(r.Tool), plaintext.Show(r.Principal), until,
+					r.Expires.UTC().Format("15:04:05 MST"))
 				return nil
 			}),
 		}
@@ -206,7 +194,7 @@ func approvalsCommand(g *global) *cobra.Command {
 		Use:   "list",
 		Short: "List what waits",
 		Args:  cobra.NoArgs,
-		RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
+		RunE: at(func(cmd *cobra.Command, d *approver, _ []string) error {
 			state := approval.Waiting
 			if all {
 				state = ""
@@ -222,10 +210,11 @@ func approvalsCommand(g *global) *cobra.Command {
 	cmd.AddCommand(
 		list,
 		&cobra.Command{
-			Use:   "show ID",
-			Short: "Show all of one request: who asks, the arguments, what would run, and why it waits",
-			Args:  cobra.ExactArgs(1),
-			RunE: at(func(cmd *cobra.Command, d *desk, args []string) error {
+			Use: "show ID",
+			Short: "Show all of one request: who asks, the arguments, what would run, and why it " +
+				"waits",
+			Args: cobra.ExactArgs(1),
+			RunE: at(func(cmd *cobra.Command, d *approver, args []string) error {
 				rs, err := d.Requests(cmd.Context(), args[0], "")
 				if err != nil {
 					return err
@@ -246,7 +235,7 @@ func approvalsCommand(g *global) *cobra.Command {
 			Use:   "watch",
 			Short: "Show requests as they come and as they are decided, until interrupted",
 			Args:  cobra.NoArgs,
-			RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
+			RunE: at(func(cmd *cobra.Command, d *approver, _ []string) error {
 				return watch(cmd.Context(), cmd.OutOrStdout(), d.Requests, g.json)
 			}),
 		},
@@ -254,18 +243,14 @@ func approvalsCommand(g *global) *cobra.Command {
 			Use:   "link",
 			Short: "Make a one-time link that signs in on the web page; whoever has it can approve",
 			Args:  cobra.NoArgs,
-			RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
+			RunE: at(func(cmd *cobra.Command, d *approver, _ []string) error {
 				link, until, err := d.Link(d.who)
 				if err != nil {
 					return err
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), link)
-				fmt.Fprintf(
-					cmd.ErrOrStderr(),
-					"signs in %s, once, until %s\n",
-					d.who,
-					until.UTC().Format("15:04:05 MST"),
-				)
+				fmt.Fprintf(cmd.ErrOrStderr(), "signs in %s, once, until %s\n", d.who,
+					until.UTC().Format("15:04:05 MST"))
 				return nil
 			}),
 		},
@@ -273,24 +258,24 @@ func approvalsCommand(g *global) *cobra.Command {
 			Use:   "serve",
 			Short: "Serve the web page alone ([approval] listen), without MCP",
 			Args:  cobra.NoArgs,
-			RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
+			RunE: at(func(cmd *cobra.Command, d *approver, _ []string) error {
 				if d.cfg.Approval.Listen == "" || !d.Listed() {
 					return fmt.Errorf(
-						"%s: set listen and approvers in [approval]: where the page is, and who may sign in",
-						d.cfg.File,
-					)
+						"%s: set listen and approvers in [approval]: where the page is, and who "+
+							"may sign in",
+						d.cfg.File)
 				}
 				l, err := net.Listen("tcp", d.cfg.Approval.Listen)
 				if err != nil {
 					return err
 				}
-				// A service manager keeps what is printed here, so no link is: whoever reads it could
+				// A service manager keeps what is printed here, so no link is: whoever reads it
+				// could
 				// approve.
-				fmt.Fprintf(
-					cmd.ErrOrStderr(),
-					"approvals are at http://%s/approvals; sign in with: caponier approvals link --as NAME\n",
-					l.Addr(),
-				)
+				fmt.Fprintf(cmd.ErrOrStderr(),
+					"approvals are at http://%s/approvals; sign in with: caponier approvals link "+
+						"--as NAME\n",
+					l.Addr())
 				notify("READY=1")
 				defer notify("STOPPING=1")
 				return d.Serve(cmd.Context(), l)
@@ -324,24 +309,15 @@ func cells(r approval.Request) []string {
 	if d, err := r.Read(); err == nil {
 		target = d.Target()
 	}
-	return []string{
-		r.ID,
-		plaintext.Show(state),
-		plaintext.Show(r.Principal),
-		plaintext.Show(r.Tool),
-		plaintext.Show(target),
-		r.Expires.UTC().Format("15:04:05 MST"),
-	}
+	return []string{r.ID, plaintext.Show(state), plaintext.Show(r.Principal),
+		plaintext.Show(r.Tool), plaintext.Show(target), r.Expires.UTC().Format("15:04:05 MST")}
 }
 
 // watch prints each request when it comes and whenever it changes. It ends with ctx, without an
 // error.
-func watch(
-	ctx context.Context,
-	w io.Writer,
+func watch(ctx context.Context, w io.Writer,
 	list func(ctx context.Context, id, state string) ([]approval.Request, error),
-	asJSON bool,
-) error {
+	asJSON bool) error {
 	seen := map[string]string{}
 	for {
 		rs, err := list(ctx, "", "")
@@ -362,17 +338,14 @@ func watch(
 					return err
 				}
 			} else {
-				fmt.Fprintf(w, "%s  %s\n", time.Now().UTC().Format("15:04:05"), strings.Join(cells(r), "  "))
+				fmt.Fprintf(w, "%s  %s\n", time.Now().UTC().Format("15:04:05"),
+					strings.Join(cells(r), "  "))
 			}
 		}
 		for id, state := range seen {
 			if _, still := now[id]; !still && !asJSON && state == approval.Waiting {
-				fmt.Fprintf(
-					w,
-					"%s  %s  expired unanswered\n",
-					time.Now().UTC().Format("15:04:05"),
-					id,
-				)
+				fmt.Fprintf(w, "%s  %s  expired unanswered\n", time.Now().UTC().Format("15:04:05"),
+					id)
 			}
 		}
 		seen = now
@@ -385,20 +358,20 @@ func watch(
 }
 
 // sessionsCommand shows and ends the sessions of the approval page.
-func sessionsCommand(
-	g *global,
-	at func(func(*cobra.Command, *desk, []string) error) func(*cobra.Command, []string) error,
-) *cobra.Command {
+func sessionsCommand(g *global,
+	at func(func(*cobra.Command, *approver, []string) error) func(*cobra.Command,
+		[]string) error) *cobra.Command {
 	cmd := &cobra.Command{Use: "sessions", Short: "List and end the sessions of the approval page"}
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List who is signed in", Args: cobra.NoArgs,
-		RunE: at(func(cmd *cobra.Command, d *desk, _ []string) error {
+		RunE: at(func(cmd *cobra.Command, d *approver, _ []string) error {
 			list, err := d.Sessions(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if g.json {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(append([]approval.Session{}, list...))
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(append([]approval.Session{},
+					list...))
 			}
 			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(t, "ID\tNAME\tSINCE\tUNTIL")
@@ -412,8 +385,10 @@ func sessionsCommand(
 	var name string
 	var all bool
 	end := &cobra.Command{
-		Use: "end [ID]", Short: "End a session, those of --name, or --all", Args: cobra.MaximumNArgs(1),
-		RunE: at(func(cmd *cobra.Command, d *desk, args []string) error {
+		Use:   "end [ID]",
+		Short: "End a session, those of --name, or --all",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: at(func(cmd *cobra.Command, d *approver, args []string) error {
 			id := strings.Join(args, "")
 			if id == "" && name == "" && !all {
 				return errors.New("name the session's ID, --name NAME or --all")
@@ -424,7 +399,8 @@ func sessionsCommand(
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%d sessions ended\n", n)
 			if n == 0 && !all {
-				return errors.New("there is no such session; `caponier approvals sessions list` shows them")
+				return errors.New("there is no such session; `caponier approvals sessions list` " +
+					"shows them")
 			}
 			return nil
 		}),

@@ -22,7 +22,10 @@ func auditTail(g *global) *cobra.Command {
 	var follow bool
 	var last int
 	cmd := &cobra.Command{
-		Use: "tail", Short: "Show the last calls: who asked, what was decided, which operations ran, how it ended", Args: cobra.NoArgs,
+		Use: "tail",
+		Short: "Show the last calls: who asked, what was decided, which operations ran, how it " +
+			"ended",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := g.load()
 			if err != nil {
@@ -40,7 +43,9 @@ func auditTail(g *global) *cobra.Command {
 
 func auditVerify(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "verify", Short: "Check every hash chain of the journal (exit 1 if one was changed)", Args: cobra.NoArgs,
+		Use:   "verify",
+		Short: "Check every hash chain of the journal (exit 1 if one was changed)",
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := g.load()
 			if err != nil {
@@ -75,13 +80,10 @@ func printReport(w io.Writer, r audit.Report, took time.Duration) {
 		fmt.Fprintln(w, "warning:", p)
 	}
 	for _, u := range r.Unfinished {
-		fmt.Fprintf(
-			w,
-			"warning: call %s: %s %s was allowed and begun, and its outcome was never written: look at the node\n",
-			u.CallID,
-			u.Tool,
-			u.Op,
-		)
+		fmt.Fprintf(w,
+			"warning: call %s: %s %s was allowed and begun, and its outcome was never written: "+
+				"look at the node\n",
+			u.CallID, u.Tool, u.Op)
 	}
 	for _, p := range r.Problems {
 		fmt.Fprintln(w, "CHANGED:", p)
@@ -90,14 +92,8 @@ func printReport(w io.Writer, r audit.Report, took time.Duration) {
 	if !r.OK() {
 		verdict = "the journal is NOT what was written"
 	}
-	fmt.Fprintf(
-		w,
-		"%s: %d records in %d files, checked in %s\n",
-		verdict,
-		records,
-		len(r.Files),
-		took.Round(time.Millisecond),
-	)
+	fmt.Fprintf(w, "%s: %d records in %d files, checked in %s\n", verdict, records, len(r.Files),
+		took.Round(time.Millisecond))
 }
 
 // badLines warns of journal lines that cannot be read, and counts them.
@@ -121,7 +117,8 @@ func (b *badLines) skip(records iter.Seq2[audit.Entry, error]) iter.Seq2[audit.E
 			case b.n <= most:
 				fmt.Fprintln(b.w, "warning:", err)
 			case b.n == most+1:
-				fmt.Fprintln(b.w, "warning: more lines are bad; `caponier audit verify` names the first of each file")
+				fmt.Fprintln(b.w, "warning: more lines are bad; `caponier audit verify` names "+
+					"the first of each file")
 			}
 		}
 	}
@@ -132,15 +129,15 @@ func (b *badLines) err() error {
 	if b.n == 0 {
 		return nil
 	}
-	return &exit{exitFailed, fmt.Errorf("%d lines of the journal cannot be read; what is shown may "+
+	return &exit{exitFailed, fmt.Errorf("%d lines of the journal cannot be read; what is shown "+
+		"may "+
 		"be incomplete; run `caponier audit verify`", b.n)}
 }
 
 // tail prints the last calls, oldest first, and with follow goes on until ctx ends. Bad lines of
 // the journal are warned of on warnings, and make it fail at the end.
 func tail(
-	ctx context.Context, w, warnings io.Writer, dir string, last int, follow, asJSON bool,
-) error {
+	ctx context.Context, w, warnings io.Writer, dir string, last int, follow, asJSON bool) error {
 	var order []string // of calls, as they begin
 	seen := map[string]bool{}
 	quiet := badLines{w: io.Discard}

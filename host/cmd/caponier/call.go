@@ -40,7 +40,9 @@ type guestOutput struct {
 
 func callCommand(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "call TOOL [JSON]", Short: "Call a tool from the terminal, through the same door ([cli] principal)", Args: cobra.RangeArgs(1, 2),
+		Use:   "call TOOL [JSON]",
+		Short: "Call a tool from the terminal, through the same door ([cli] principal)",
+		Args:  cobra.RangeArgs(1, 2),
 		Example: `  caponier call proxmox_container_exec_command '{"vmid":101,"command":"uname -a"}'
   caponier call --json proxmox_list_containers`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,13 +72,8 @@ func callCommand(g *global) *cobra.Command {
 			}
 			a := h.door.Call(
 				cmd.Context(),
-				gate.Request{
-					Source:    "cli",
-					Principal: principal,
-					Tool:      tool,
-					Arguments: []byte(raw),
-					Progress:  progressTo(os.Stderr),
-				},
+				gate.Request{Source: "cli", Principal: principal, Tool: tool,
+					Arguments: []byte(raw), Progress: progressTo(os.Stderr)},
 			)
 			// whatever else is said of the call, this is why it cannot succeed
 			if err := h.broken[tool.Plugin.Name]; err != nil &&
@@ -90,13 +87,8 @@ func callCommand(g *global) *cobra.Command {
 
 // report prints an answer and gives its exit code.
 func report(stdout, stderr io.Writer, a gate.Answer, asJSON bool) error {
-	r := callResult{
-		Outcome:       a.Outcome,
-		Result:        a.Output.JSON,
-		Refused:       a.Refused,
-		CallID:        a.CallID,
-		JournalFailed: a.JournalFailed,
-	}
+	r := callResult{Outcome: a.Outcome, Result: a.Output.JSON, Refused: a.Refused, CallID: a.CallID,
+		JournalFailed: a.JournalFailed}
 	if r.Refused == nil {
 		r.Refused = []*gate.Refused{}
 	}
@@ -130,7 +122,8 @@ func report(stdout, stderr io.Writer, a gate.Answer, asJSON bool) error {
 			}
 		}
 		if out.Error != nil {
-			fmt.Fprintf(stderr, "caponier: %s: %s\n", plaintext.Clean(out.Error.Code), plaintext.Clean(out.Error.Message))
+			fmt.Fprintf(stderr, "caponier: %s: %s\n", plaintext.Clean(out.Error.Code),
+				plaintext.Clean(out.Error.Message))
 			if out.Error.Suggestion != "" {
 				fmt.Fprintf(stderr, "  try: %s\n", plaintext.Clean(out.Error.Suggestion))
 			}
@@ -142,7 +135,8 @@ func report(stdout, stderr io.Writer, a gate.Answer, asJSON bool) error {
 			fmt.Fprintln(stderr, "caponier:", r)
 		}
 		if a.JournalFailed {
-			fmt.Fprintln(stderr, "caponier: the outcome could not be journaled; every further call is refused until the journal can be written")
+			fmt.Fprintln(stderr, "caponier: the outcome could not be journaled; every further "+
+				"call is refused until the journal can be written")
 		}
 	}
 	return codeFor(a)

@@ -11,10 +11,12 @@ import (
 func checkCommand(g *global) *cobra.Command {
 	var offline bool
 	cmd := &cobra.Command{
-		Use:   "check",
-		Short: "Examine configuration, policies, lock, state and nodes, and say how to fix what is wrong",
-		Args:  cobra.NoArgs,
-		Long: "Examines everything that a call needs. It changes nothing: it creates no directory,\n" +
+		Use: "check",
+		Short: "Examine configuration, policies, lock, state and nodes, and say how to fix what " +
+			"is wrong",
+		Args: cobra.NoArgs,
+		Long: "Examines everything that a call needs. It changes nothing: it creates no " +
+			"directory,\n" +
 			"decides and journals nothing, and runs only fixed commands that read on the nodes\n" +
 			"(docs/first-node.md lists them). Exits with 0 when nothing fails (warnings do not\n" +
 			"count), 1 when something does, 2 when the configuration cannot be used at all.",

@@ -41,7 +41,8 @@ func (s scope) of(ctx context.Context, g *global) (l freeze.List, z freeze.Freez
 	case s.node != "":
 		known := func(n remote.NodeOptions) bool { return n.Name == s.node }
 		if !slices.ContainsFunc(c.Remote.Nodes, known) {
-			return l, z, fmt.Errorf("%s: no node %q in [[remote.nodes]]: there are %s", c.File, s.node,
+			return l, z, fmt.Errorf("%s: no node %q in [[remote.nodes]]: there are %s", c.File,
+				s.node,
 				strings.Join(c.NodeNames(), ", "))
 		}
 		return l, freeze.Freeze{Kind: "node", Name: s.node}, nil
@@ -66,9 +67,12 @@ func freezeCommand(g *global) *cobra.Command {
 		Use:   "freeze",
 		Short: "Refuse every call and operation: of everything, or of one principal, node or tool",
 		Args:  cobra.NoArgs,
-		Long: "Refuse every call and every further operation, in all processes that share the state\n" +
-			"directory, from their next decision on. A command that already runs on a node is not\n" +
-			"stopped; the next operation of the same call is refused. `caponier thaw` ends a freeze.",
+		Long: "Refuse every call and every further operation, in all processes that share the " +
+			"state\n" +
+			"directory, from their next decision on. A command that already runs on a node is " +
+			"not\n" +
+			"stopped; the next operation of the same call is refused. `caponier thaw` ends a " +
+			"freeze.",
 		Example: "  caponier freeze --reason 'looking into what agent-a did'\n" +
 			"  caponier freeze --node pve2\n  caponier freeze list",
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -17,7 +17,10 @@ import (
 
 func healthCommand(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "health ADDR", Short: "Ask a server of this configuration whether it is healthy: for supervisors in images that have no other program", Args: cobra.ExactArgs(1),
+		Use: "health ADDR",
+		Short: "Ask a server of this configuration whether it is healthy: for supervisors in " +
+			"images that have no other program",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := g.load()
 			if err != nil {
@@ -67,8 +70,8 @@ func pinned(file string) (*tls.Config, error) {
 		VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
 			if len(raw) == 0 || !bytes.Equal(raw[0], block.Bytes) {
 				return errors.New(
-					"the server shows another certificate than " + file + "; restart it if that is newer",
-				)
+					"the server shows another certificate than " + file +
+						"; restart it if that is newer")
 			}
 			return nil
 		},

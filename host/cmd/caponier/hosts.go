@@ -16,10 +16,8 @@ import (
 )
 
 func hostsCommand(g *global) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "hosts",
-		Short: "Find out host keys, take nodes over from an OpenSSH configuration",
-	}
+	cmd := &cobra.Command{Use: "hosts",
+		Short: "Find out host keys, take nodes over from an OpenSSH configuration"}
 	cmd.AddCommand(hostsScan(g), hostsImport(g))
 	return cmd
 }
@@ -27,8 +25,11 @@ func hostsCommand(g *global) *cobra.Command {
 func hostsScan(g *global) *cobra.Command {
 	var add string
 	cmd := &cobra.Command{
-		Use: "scan HOST[:PORT]", Short: "Show the keys that a host proves; nobody has checked yet whose they are", Args: cobra.ExactArgs(1),
-		Example: "  caponier hosts scan pve1.example\n  caponier hosts scan pve1.example --add ~/.ssh/known_hosts   # after comparing the fingerprints",
+		Use:   "scan HOST[:PORT]",
+		Short: "Show the keys that a host proves; nobody has checked yet whose they are",
+		Args:  cobra.ExactArgs(1),
+		Example: "  caponier hosts scan pve1.example\n  caponier hosts scan pve1.example --add " +
+			"~/.ssh/known_hosts   # after comparing the fingerprints",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			host, port := args[0], 22
 			if h, p, err := net.SplitHostPort(args[0]); err == nil {
@@ -53,17 +54,14 @@ func hostsScan(g *global) *cobra.Command {
 				for _, k := range keys {
 					fmt.Fprintf(cmd.OutOrStdout(), "%-20s host_key = %q\n", k.Type, k.Fingerprint)
 				}
-				fmt.Fprintf(
-					cmd.OutOrStdout(),
-					"\nCompare one with what the console of %s itself says:\n  ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub\nThen put it as host_key into [[remote.nodes]]",
-					host,
-				)
+				fmt.Fprintf(cmd.OutOrStdout(),
+					"\nCompare one with what the console of %s itself says:\n  ssh-keygen -lf "+
+						"/etc/ssh/ssh_host_ed25519_key.pub\nThen put it as host_key into "+
+						"[[remote.nodes]]",
+					host)
 				if add == "" {
-					fmt.Fprintf(
-						cmd.OutOrStdout(),
-						", or add these lines to a known_hosts file (--add FILE):\n%s",
-						lines,
-					)
+					fmt.Fprintf(cmd.OutOrStdout(),
+						", or add these lines to a known_hosts file (--add FILE):\n%s", lines)
 				} else {
 					fmt.Fprintln(cmd.OutOrStdout(), ".")
 				}
@@ -81,7 +79,10 @@ func hostsScan(g *global) *cobra.Command {
 func hostsImport(g *global) *cobra.Command {
 	var add bool
 	cmd := &cobra.Command{
-		Use: "import [FILE]", Short: "Show the nodes of an OpenSSH client configuration (default ~/.ssh/config) as [[remote.nodes]]", Args: cobra.MaximumNArgs(1),
+		Use: "import [FILE]",
+		Short: "Show the nodes of an OpenSSH client configuration (default ~/.ssh/config) as " +
+			"[[remote.nodes]]",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file := ""
 			if len(args) == 1 {
@@ -135,7 +136,8 @@ func writeNode(b *strings.Builder, n remote.NodeOptions) {
 }
 
 func writeLogin(b *strings.Builder, l remote.Login) {
-	for _, kv := range [][2]string{{"host", l.Host}, {"user", l.User}, {"identity_file", l.IdentityFile}, {"certificate_file", l.CertificateFile}, {"host_key", l.HostKey}} {
+	for _, kv := range [][2]string{{"host", l.Host}, {"user", l.User}, {"identity_file",
+		l.IdentityFile}, {"certificate_file", l.CertificateFile}, {"host_key", l.HostKey}} {
 		if kv[1] != "" {
 			fmt.Fprintf(b, "%s = %q\n", kv[0], kv[1])
 		}
@@ -147,11 +149,8 @@ func writeLogin(b *strings.Builder, l remote.Login) {
 		fmt.Fprintln(b, "agent = true")
 	}
 	if l.HostKey == "" {
-		fmt.Fprintf(
-			b,
-			"# host_key = …   caponier hosts scan %s\n",
-			net.JoinHostPort(l.Host, strconv.Itoa(max(l.Port, 22))),
-		)
+		fmt.Fprintf(b, "# host_key = …   caponier hosts scan %s\n",
+			net.JoinHostPort(l.Host, strconv.Itoa(max(l.Port, 22))))
 	}
 }
 

@@ -33,19 +33,11 @@ func TestSecretsCannotBeLogged(t *testing.T) {
 	}
 	var out bytes.Buffer
 	scrubLog(&out, secrets)
-	slog.Error(
-		"it went wrong",
-		"webhook",
-		c.Approval.Webhook,
-		"all",
-		fmt.Sprintf("%+v", c.Egress),
-		"error",
-		errors.New("401 for sk-1234567890"),
-	)
+	slog.Error("it went wrong", "webhook", c.Approval.Webhook, "all", fmt.Sprintf("%+v", c.Egress),
+		"error", errors.New("401 for sk-1234567890"))
 	slog.With("secret", c.Approval.Webhook.Secret).Info(c.Approval.Webhook.Secret)
 	if got := out.String(); strings.Contains(got, "horse") || strings.Contains(got, "1234567890") ||
-		strings.Count(got, "[redacted]") < 5 ||
-		strings.Count(got, "\n") != 2 {
+		strings.Count(got, "[redacted]") < 5 || strings.Count(got, "\n") != 2 {
 		t.Errorf("the log says %s", got)
 	}
 }

@@ -57,11 +57,14 @@ type global struct {
 // narrowing adds the flags that narrow what is offered.
 func (g *global) narrowing(cmd *cobra.Command) {
 	cmd.Flags().
-		BoolVar(&g.readOnly, "read-only", false, "only what policy calls green, whatever else is asked for or approved")
+		BoolVar(&g.readOnly, "read-only", false, "only what policy calls green, whatever else is "+
+			"asked for or approved")
 	cmd.Flags().
-		StringSliceVar(&g.toolsets, "toolsets", nil, "offer only the tools of these `PLUGINS`, separated by commas")
+		StringSliceVar(&g.toolsets, "toolsets", nil, "offer only the tools of these `PLUGINS`, "+
+			"separated by commas")
 	cmd.Flags().
-		StringSliceVar(&g.tools, "tools", nil, "offer only these `TOOLS`, beside those of --toolsets")
+		StringSliceVar(&g.tools, "tools", nil, "offer only these `TOOLS`, beside those of "+
+			"--toolsets")
 	cmd.Flags().
 		StringSliceVar(&g.exclude, "exclude-tools", nil, "leave these `TOOLS` or plugins out")
 	// --toolsets "$NOTHING" must not mean everything
@@ -103,32 +106,20 @@ func run(ctx context.Context, args []string) int {
 
 func command() *cobra.Command {
 	g := &global{}
-	root := &cobra.Command{
-		Use:           "caponier",
-		Short:         "The host that lets an LLM agent operate Proxmox nodes, each step decided by Rego and journaled",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
+	root := &cobra.Command{Use: "caponier",
+		Short: "The host that lets an LLM agent operate Proxmox nodes, each step decided " +
+			"by Rego and journaled",
+		SilenceUsage: true, SilenceErrors: true}
 	root.PersistentFlags().
-		StringVar(&g.config, "config", os.Getenv("CAPONIER_CONFIG"), "configuration `FILE` (default $CAPONIER_CONFIG, config.toml, then the user's configuration directory)")
+		StringVar(&g.config, "config", os.Getenv("CAPONIER_CONFIG"),
+			"configuration `FILE` (default $CAPONIER_CONFIG, config.toml, then the user's "+
+				"configuration directory)")
 	root.PersistentFlags().
-		StringVar(&g.profile, "profile", os.Getenv("CAPONIER_PROFILE"), "`NAME` of another configuration beside it: config.NAME.toml")
+		StringVar(&g.profile, "profile", os.Getenv("CAPONIER_PROFILE"),
+			"`NAME` of another configuration beside it: config.NAME.toml")
 	root.PersistentFlags().BoolVar(&g.json, "json", false, "machine-readable output")
-	root.AddCommand(
-		serveCommand(g),
-		callCommand(g),
-		toolsCommand(g),
-		checkCommand(g),
-		approvalsCommand(g),
-		freezeCommand(g),
-		thawCommand(g),
-		auditCommand(g),
-		pluginCommand(g),
-		policyCommand(g),
-		tokenCommand(g),
-		hostsCommand(g),
-		healthCommand(g),
-		versionCommand(g),
-	)
+	root.AddCommand(serveCommand(g), callCommand(g), toolsCommand(g), checkCommand(g),
+		approvalsCommand(g), freezeCommand(g), thawCommand(g), auditCommand(g), pluginCommand(g),
+		policyCommand(g), tokenCommand(g), hostsCommand(g), healthCommand(g), versionCommand(g))
 	return root
 }

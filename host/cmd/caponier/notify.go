@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notify tells the service manager the state of this process, as sd_notify(3) describes it: READY=1,
+// notify tells the service manager the state of this process, as sd_notify(3) describes it:
+// READY=1,
 // RELOADING=1, STOPPING=1 or WATCHDOG=1. Without NOTIFY_SOCKET it does nothing. An error is logged
 // and otherwise ignored.
 func notify(state string) {
@@ -34,7 +35,8 @@ func notify(state string) {
 	}
 }
 
-// reloading returns the state that announces a reload, with the monotonic clock as Type=notify-reload
+// reloading returns the state that announces a reload, with the monotonic clock as
+// Type=notify-reload
 // wants it.
 func reloading() string {
 	var now unix.Timespec

@@ -24,14 +24,11 @@ import (
 )
 
 func (h *host) health() observe.Health {
-	out := observe.Health{
-		SSHConnected:   h.remote.Connected(),
-		PolicyRevision: h.engine.Revision(),
-		LockChecksum:   h.lock.Checksum(),
-		ReadOnly:       h.cfg.ReadOnly,
-	}
+	out := observe.Health{SSHConnected: h.remote.Connected(), PolicyRevision: h.engine.Revision(),
+		LockChecksum: h.lock.Checksum(), ReadOnly: h.cfg.ReadOnly}
 	for _, n := range h.remote.Pool() {
-		out.Nodes = append(out.Nodes, observe.NodeHealth{Name: n.Name, Connected: n.Connections > 0})
+		out.Nodes = append(out.Nodes, observe.NodeHealth{Name: n.Name,
+			Connected: n.Connections > 0})
 	}
 	out.Frozen = len(freeze.In(h.cfg.Store.Dir).Mode())
 	return out
@@ -83,21 +80,12 @@ func (h *host) gauges() {
 			}
 		})
 	}
-	pool(
-		"caponier_pool_connections",
-		"SSH connections that are open.",
-		func(n remote.NodeState) int { return n.Connections },
-	)
-	pool(
-		"caponier_pool_sessions",
-		"SSH sessions in use.",
-		func(n remote.NodeState) int { return n.Sessions },
-	)
-	pool(
-		"caponier_pool_waiting",
-		"Operations that wait for a session.",
-		func(n remote.NodeState) int { return n.Waiting },
-	)
+	pool("caponier_pool_connections", "SSH connections that are open.",
+		func(n remote.NodeState) int { return n.Connections })
+	pool("caponier_pool_sessions", "SSH sessions in use.",
+		func(n remote.NodeState) int { return n.Sessions })
+	pool("caponier_pool_waiting", "Operations that wait for a session.",
+		func(n remote.NodeState) int { return n.Waiting })
 	usage := func(name, help, label string, read func(u store.Usage, emit func(float64, string))) {
 		h.meter.Gauge(name, help, label, func(emit func(float64, string)) {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -107,12 +95,8 @@ func (h *host) gauges() {
 			}
 		})
 	}
-	usage(
-		"caponier_approvals_waiting",
-		"Requests that wait for a person.",
-		"",
-		func(u store.Usage, emit func(float64, string)) { emit(float64(u.Waiting), "") },
-	)
+	usage("caponier_approvals_waiting", "Requests that wait for a person.", "",
+		func(u store.Usage, emit func(float64, string)) { emit(float64(u.Waiting), "") })
 	usage(
 		"caponier_spent_today_usd",
 		"US dollars spent or reserved since midnight UTC, for the 100 principals that spent most.",
@@ -123,12 +107,8 @@ func (h *host) gauges() {
 			}
 		},
 	)
-	h.meter.Gauge(
-		"caponier_freezes",
-		"Freezes in force.",
-		"",
-		func(emit func(float64, string)) { emit(float64(h.health().Frozen), "") },
-	)
+	h.meter.Gauge("caponier_freezes", "Freezes in force.", "",
+		func(emit func(float64, string)) { emit(float64(h.health().Frozen), "") })
 	h.meter.Gauge("caponier_plugin_ready", "1 for a plugin that can be called.", "plugin",
 		func(emit func(float64, string)) {
 			for name, err := range h.plugins() {
@@ -178,12 +158,8 @@ func (h *host) background(ctx context.Context, do func(context.Context)) {
 func (h *host) looks(o gate.Options) error {
 	for _, name := range h.cfg.Approval.Looks {
 		if t := h.tool(name); t == nil || t.Kind != "tool" || !t.Hints.ReadOnly {
-			return fmt.Errorf(
-				"%s: [approval] looks: %s is not a tool of %s that only reads",
-				h.cfg.File,
-				name,
-				h.cfg.Plugin.Lock,
-			)
+			return fmt.Errorf("%s: [approval] looks: %s is not a tool of %s that only reads",
+				h.cfg.File, name, h.cfg.Plugin.Lock)
 		}
 	}
 	o.Confirmer, o.Mode = nil, func() gate.Mode { m := h.mode(); m.ReadOnly = true; return m }
@@ -195,11 +171,8 @@ const maxReadings = 6
 
 // look reads what a request is about, as the approver: that principal needs an entry in the site's
 // data, as every other.
-func (h *host) look(
-	ctx context.Context,
-	approver string,
-	d approval.Detail,
-) (readings []approval.Reading) {
+func (h *host) look(ctx context.Context, approver string,
+	d approval.Detail) (readings []approval.Reading) {
 	p := h.cfg.Identity.Configured(approver)
 	for _, name := range h.cfg.Approval.Looks {
 		tool := h.tool(name)
@@ -207,10 +180,8 @@ func (h *host) look(
 			if len(readings) == maxReadings {
 				return readings
 			}
-			a := h.lookDoor.Call(
-				ctx,
-				gate.Request{Source: "http", Principal: p, Tool: tool, Arguments: args},
-			)
+			a := h.lookDoor.Call(ctx,
+				gate.Request{Source: "http", Principal: p, Tool: tool, Arguments: args})
 			readings = append(readings, reading(name, a))
 		}
 	}

@@ -25,26 +25,19 @@ import (
 const describeTime = 3 * time.Minute
 
 func pluginCommand(g *global) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "plugin",
-		Short: "Write, test, build, lock, inspect and compare plugins",
-	}
-	cmd.AddCommand(
-		pluginNew(),
-		pluginTest(g),
-		pluginBuild(),
-		pluginLock(g),
-		pluginInspect(g),
-		pluginDiff(g),
-		pluginDescribe(),
-	)
+	cmd := &cobra.Command{Use: "plugin",
+		Short: "Write, test, build, lock, inspect and compare plugins"}
+	cmd.AddCommand(pluginNew(), pluginTest(g), pluginBuild(), pluginLock(g), pluginInspect(g),
+		pluginDiff(g), pluginDescribe())
 	return cmd
 }
 
 func pluginBuild() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
-		Use: "build DIR", Short: "Compile the Go plugin in DIR to NAME.wasm", Args: cobra.ExactArgs(1),
+		Use:   "build DIR",
+		Short: "Compile the Go plugin in DIR to NAME.wasm",
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := filepath.Abs(args[0])
 			if err != nil {
@@ -70,18 +63,8 @@ func pluginBuild() *cobra.Command {
 
 // compile builds the Go plugin in dir to the file out; the compiler speaks to say.
 func compile(ctx context.Context, dir, out string, say io.Writer) error {
-	build := exec.CommandContext(
-		ctx,
-		"go",
-		"build",
-		"-trimpath",
-		"-buildvcs=false",
-		"-ldflags=-s -w",
-		"-buildmode=c-shared",
-		"-o",
-		out,
-		".",
-	)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
+		"-ldflags=-s -w", "-buildmode=c-shared", "-o", out, ".")
 	build.Dir, build.Stdout, build.Stderr = dir, say, say
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	if err := build.Run(); err != nil {
@@ -94,7 +77,10 @@ func compile(ctx context.Context, dir, out string, say io.Writer) error {
 // killed when it takes too long.
 func pluginDescribe() *cobra.Command {
 	return &cobra.Command{
-		Use: "describe", Short: "The process in which a module is asked what it offers", Hidden: true, Args: cobra.NoArgs,
+		Use:    "describe",
+		Short:  "The process in which a module is asked what it offers",
+		Hidden: true,
+		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return failed(sandbox.ServeDescribe(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()))
 		},
@@ -113,7 +99,8 @@ func describe(ctx context.Context, file string) (plugin.Entry, error) {
 	if err != nil {
 		return plugin.Entry{}, err
 	}
-	text, imports, err := sandbox.DescribeInSubprocess(ctx, []string{self, "plugin", "describe"}, wasm)
+	text, imports, err := sandbox.DescribeInSubprocess(ctx, []string{self, "plugin", "describe"},
+		wasm)
 	if err != nil {
 		return plugin.Entry{}, fmt.Errorf("%s: %w", file, err)
 	}
@@ -128,8 +115,12 @@ func pluginLock(g *global) *cobra.Command {
 	var lockFile, dir string
 	var check bool
 	cmd := &cobra.Command{
-		Use: "lock [NAME…]", Short: "Write what the modules are and ask for into the lock, to be reviewed like code", Args: cobra.ArbitraryArgs,
-		Long: "Describes every NAME.wasm in --dir (or only the named ones, keeping the other entries) and writes --lock. --check writes nothing and exits 3 when the lock would change.",
+		Use:   "lock [NAME…]",
+		Short: "Write what the modules are and ask for into the lock, to be reviewed like code",
+		Args:  cobra.ArbitraryArgs,
+		Long: "Describes every NAME.wasm in --dir (or only the named ones, keeping the other " +
+			"entries) and writes --lock. --check writes nothing and exits 3 when the lock would " +
+			"change.",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if lockFile == "" || dir == "" {
 				c, err := g.load()
@@ -148,10 +139,11 @@ func pluginLock(g *global) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				entries = slices.DeleteFunc(
-					old.Plugins(),
-					func(e plugin.Entry) bool { return slices.Contains(names, strings.TrimSuffix(e.File, ".wasm")) },
-				)
+				entries = slices.DeleteFunc(old.Plugins(),
+					func(e plugin.Entry) bool {
+						return slices.Contains(names,
+							strings.TrimSuffix(e.File, ".wasm"))
+					})
 			}
 			if len(names) == 0 {
 				files, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
@@ -159,9 +151,9 @@ func pluginLock(g *global) *cobra.Command {
 					return &exit{
 						exitUsage,
 						fmt.Errorf(
-							"no *.wasm in %s: build the plugins first (make plugins, or caponier plugin build)",
-							dir,
-						),
+							"no *.wasm in %s: build the plugins first (make plugins, or caponier "+
+								"plugin build)",
+							dir),
 					}
 				}
 				for _, f := range files {
@@ -194,30 +186,20 @@ func pluginLock(g *global) *cobra.Command {
 			}
 			switch {
 			case bytes.Equal(before, after):
-				fmt.Fprintf(
-					cmd.OutOrStdout(),
-					"%s is current (%d plugins)\n",
-					lockFile,
-					len(entries),
-				)
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is current (%d plugins)\n", lockFile,
+					len(entries))
 			case check:
 				return &exit{
 					exitRefused,
 					fmt.Errorf(
-						"%s is not what the modules in %s are: run `caponier plugin lock --lock %s --dir %s` and review the difference",
-						lockFile,
-						dir,
-						lockFile,
-						dir,
-					),
+						"%s is not what the modules in %s are: run `caponier plugin lock --lock "+
+							"%s --dir %s` and review the difference",
+						lockFile, dir, lockFile, dir),
 				}
 			default:
-				fmt.Fprintf(
-					cmd.OutOrStdout(),
+				fmt.Fprintf(cmd.OutOrStdout(),
 					"%s written (%d plugins): review the difference before you commit it\n",
-					lockFile,
-					len(entries),
-				)
+					lockFile, len(entries))
 			}
 			return nil
 		},
@@ -239,7 +221,9 @@ func cmpOr(a, b string) string {
 
 func pluginInspect(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect FILE.wasm", Short: "Show what a module is, imports and offers, without running a tool", Args: cobra.ExactArgs(1),
+		Use:   "inspect FILE.wasm",
+		Short: "Show what a module is, imports and offers, without running a tool",
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, err := describe(cmd.Context(), args[0])
 			if err != nil {
@@ -254,27 +238,13 @@ func inspect(w io.Writer, e plugin.Entry, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(e)
 	}
-	fmt.Fprintf(
-		w,
-		"%s %s\n  digest   %s\n  imports  %s\n",
-		e.Name,
-		e.Version,
-		e.Digest,
-		strings.Join(e.Imports, " "),
-	)
+	fmt.Fprintf(w, "%s %s\n  digest   %s\n  imports  %s\n", e.Name, e.Version, e.Digest,
+		strings.Join(e.Imports, " "))
 	tools, err := e.Tools()
 	for _, t := range tools {
-		fmt.Fprintf(
-			w,
-			"  %s %s: %s\n    imports %s; targets %s; budget %s\n    runs %s\n",
-			t.Kind,
-			t.Name,
-			t.Title,
-			strings.Join(t.Imports, " "),
-			strings.Join(t.TargetKinds, " "),
-			t.Budget,
-			t.Runs,
-		)
+		fmt.Fprintf(w, "  %s %s: %s\n    imports %s; targets %s; budget %s\n    runs %s\n", t.Kind,
+			t.Name, t.Title, strings.Join(t.Imports, " "), strings.Join(t.TargetKinds, " "),
+			t.Budget, t.Runs)
 		if may := gate.DescribeCommands(t.Commands); len(may) > 0 {
 			fmt.Fprintf(w, "    may run %s\n", strings.Join(may, ", "))
 		}
@@ -311,13 +281,10 @@ func (h *host) noTool(name string) error {
 	err := fmt.Errorf("no tool %q; `caponier tools` lists them", name)
 	if len(stale) > 0 {
 		err = fmt.Errorf(
-			"%w. %s does not match what is in %s (%s): if that should offer it, run `%s` and review the difference",
-			err,
-			h.cfg.Plugin.Lock,
-			h.cfg.Plugin.Dir,
-			strings.Join(stale, ", "),
-			relock(h.cfg.Plugin, stale...),
-		)
+			"%w. %s does not match what is in %s (%s): if that should offer it, run `%s` and "+
+				"review the difference",
+			err, h.cfg.Plugin.Lock, h.cfg.Plugin.Dir, strings.Join(stale, ", "),
+			relock(h.cfg.Plugin, stale...))
 	}
 	return err
 }
@@ -325,11 +292,7 @@ func (h *host) noTool(name string) error {
 // relock is the command that writes what the modules are into the lock.
 func relock(o plugin.Options, names ...string) string {
 	return strings.TrimSpace(
-		fmt.Sprintf(
-			"caponier plugin lock --lock %s --dir %s %s",
-			o.Lock,
-			o.Dir,
-			strings.Join(names, " "),
-		),
+		fmt.Sprintf("caponier plugin lock --lock %s --dir %s %s", o.Lock, o.Dir,
+			strings.Join(names, " ")),
 	)
 }

@@ -17,7 +17,8 @@ import (
 )
 
 // change is one difference between two versions of a plugin. Wider means that more is possible than
-// before, that policy sees less, or that a client would ask its user less often: a reviewer must want
+// before, that policy sees less, or that a client would ask its user less often: a reviewer must
+// want
 // that.
 type change struct {
 	Plugin string `json:"plugin"`
@@ -30,11 +31,14 @@ type change struct {
 
 func pluginDiff(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use:   "diff OLD NEW",
-		Short: "Show what an upgrade newly imports, acts on, accepts or claims; exit 3 when it widens",
-		Args:  cobra.ExactArgs(2),
-		Long: "OLD and NEW are locks or modules (*.wasm). When NEW is a module, only the plugin of its\n" +
-			"name is compared. A line marked ! widens: more is possible than before, policy sees\n" +
+		Use: "diff OLD NEW",
+		Short: "Show what an upgrade newly imports, acts on, accepts or claims; exit 3 when it " +
+			"widens",
+		Args: cobra.ExactArgs(2),
+		Long: "OLD and NEW are locks or modules (*.wasm). When NEW is a module, only the plugin " +
+			"of its\n" +
+			"name is compared. A line marked ! widens: more is possible than before, policy " +
+			"sees\n" +
 			"less, or a client would ask its user less often.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			old, err := entries(cmd.Context(), args[0])
@@ -96,7 +100,8 @@ func showChanges(w io.Writer, changes []change, wider, asJSON bool) error {
 	if len(changes) == 0 {
 		verdict = "nothing changes"
 	} else if wider {
-		verdict = "the lines marked ! widen what is possible, or hide something from policy or the user"
+		verdict = "the lines marked ! widen what is possible, or hide something from policy or " +
+			"the user"
 	}
 	_, err := fmt.Fprintln(w, verdict)
 	return err
@@ -148,7 +153,10 @@ func compare(old, now map[string]plugin.Entry) ([]change, error) {
 				say(id, "is new", nil, map[string]any{"title": y.Title, "imports": y.Imports,
 					"commands": y.Commands, "targets": y.TargetKinds, "runs": y.Runs}, true)
 			default:
-				compareTools(x, y, func(what string, x, y any, wider bool) { say(id, what, x, y, wider) })
+				compareTools(x, y, func(what string, x, y any, wider bool) {
+					say(id, what, x, y,
+						wider)
+				})
 			}
 		}
 	}
@@ -213,8 +221,10 @@ func compareParams(a, b *gate.Tool, say, differ notice) {
 			x.Enum != nil && (y.Enum == nil || slices.ContainsFunc(y.Enum, more)))
 		differ(at+": pattern", or(x.Pattern), or(y.Pattern), x.Pattern != "")
 		differ(at+": default", x.Default, y.Default, true)
-		differ(at+": minimum", or(x.Min), or(y.Min), x.Min != nil && (y.Min == nil || *y.Min < *x.Min))
-		differ(at+": maximum", or(x.Max), or(y.Max), x.Max != nil && (y.Max == nil || *y.Max > *x.Max))
+		differ(at+": minimum", or(x.Min), or(y.Min), x.Min != nil && (y.Min == nil ||
+			*y.Min < *x.Min))
+		differ(at+": maximum", or(x.Max), or(y.Max), x.Max != nil && (y.Max == nil ||
+			*y.Max > *x.Max))
 		differ(at+": maxLength", or(x.MaxLength), or(y.MaxLength),
 			x.MaxLength > 0 && (y.MaxLength == 0 || y.MaxLength > x.MaxLength))
 		differ(at+": title", x.Title, y.Title, false)

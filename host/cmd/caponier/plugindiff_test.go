@@ -25,12 +25,8 @@ func locked(t *testing.T, imports string, edits ...string) map[string]plugin.Ent
 		}
 		text = strings.Replace(text, old, now, 1)
 	}
-	e, err := plugin.NewEntry(
-		"p.wasm",
-		[]byte(strings.Join(edits, ",")+imports),
-		strings.Fields(imports),
-		[]byte(text),
-	)
+	e, err := plugin.NewEntry("p.wasm", []byte(strings.Join(edits, ",")+imports),
+		strings.Fields(imports), []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,10 +74,8 @@ func TestDiffKnowsWhatWidens(t *testing.T) {
 		{"a version is said", "ssh_exec", `1.0.0→1.1.0`, `  version: "1.0.0" → "1.1.0"`},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
-			changes, err := compare(
-				locked(t, "ssh_exec"),
-				locked(t, c.imports, strings.Split(c.edit, "; ")...),
-			)
+			changes, err := compare(locked(t, "ssh_exec"),
+				locked(t, c.imports, strings.Split(c.edit, "; ")...))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -32,17 +32,20 @@ var (
 func pluginNew() *cobra.Command {
 	var sdk, module string
 	cmd := &cobra.Command{
-		Use: "new NAME", Short: "Write a folder with a plugin that works, to be changed", Args: cobra.ExactArgs(1),
-		Long: "Writes the folder NAME: a Go module with one tool, its tests and a README. --sdk names a checkout of Caponier to take the SDK from; " +
+		Use:   "new NAME",
+		Short: "Write a folder with a plugin that works, to be changed",
+		Args:  cobra.ExactArgs(1),
+		Long: "Writes the folder NAME: a Go module with one tool, its tests and a README. --sdk " +
+			"names a checkout of Caponier to take the SDK from; " +
 			"without it, the checkout that this program was built in, else its released version.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := args[0]
 			name := filepath.Base(dir)
 			if !pluginName.MatchString(name) {
 				return fmt.Errorf(
-					"%q is no name for a plugin: a small letter, then at most 31 small letters, digits and hyphens",
-					name,
-				)
+					"%q is no name for a plugin: a small letter, then at most 31 small letters, "+
+						"digits and hyphens",
+					name)
 			}
 			mod, err := goMod(sdk, cmpOr(module, "example.com/"+name))
 			if err != nil {
@@ -53,15 +56,12 @@ func pluginNew() *cobra.Command {
 			}
 			if err := scaffold(dir, name, mod); err != nil {
 				return failed(
-					fmt.Errorf("writing %s: %w", dir, errors.Join(err, os.RemoveAll(dir))),
-				)
+					fmt.Errorf("writing %s: %w", dir, errors.Join(err, os.RemoveAll(dir))))
 			}
-			_, err = fmt.Fprintf(
-				cmd.OutOrStdout(),
-				"%s is written. Next:\n  cd %s\n  caponier plugin test .\n  caponier plugin lock --lock plugins.lock --dir build\n",
-				dir,
-				dir,
-			)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(),
+				"%s is written. Next:\n  cd %s\n  caponier plugin test .\n  caponier plugin lock "+
+					"--lock plugins.lock --dir build\n",
+				dir, dir)
 			return err
 		},
 	}
@@ -78,17 +78,12 @@ func goMod(sdk, module string) (string, error) {
 	if sdk == "" {
 		if !release.MatchString(version) {
 			return "", fmt.Errorf(
-				"this is version %s, whose SDK is nowhere published: name a checkout of Caponier with --sdk DIR",
-				version,
-			)
+				"this is version %s, whose SDK is nowhere published: name a checkout of Caponier "+
+					"with --sdk DIR",
+				version)
 		}
-		return fmt.Sprintf(
-			"module %s\n\ngo %s\n\nrequire %s %s\n",
-			module,
-			strings.TrimPrefix(runtime.Version(), "go"),
-			sdkModule,
-			version,
-		), nil
+		return fmt.Sprintf("module %s\n\ngo %s\n\nrequire %s %s\n", module,
+			strings.TrimPrefix(runtime.Version(), "go"), sdkModule, version), nil
 	}
 	sdk, err := filepath.Abs(sdk)
 	if err != nil {
@@ -103,20 +98,11 @@ func goMod(sdk, module string) (string, error) {
 	}
 	line := goLine.FindSubmatch(have)
 	if !moduleLine.Match(have) || line == nil {
-		return "", fmt.Errorf(
-			"--sdk: %s is not the module %s",
-			filepath.Join(sdk, "go.mod"),
-			sdkModule,
-		)
+		return "", fmt.Errorf("--sdk: %s is not the module %s", filepath.Join(sdk, "go.mod"),
+			sdkModule)
 	}
-	return fmt.Sprintf(
-		"module %s\n\ngo %s\n\nrequire %s v0.0.0\n\nreplace %s => %q\n",
-		module,
-		line[1],
-		sdkModule,
-		sdkModule,
-		sdk,
-	), nil
+	return fmt.Sprintf("module %s\n\ngo %s\n\nrequire %s v0.0.0\n\nreplace %s => %q\n", module,
+		line[1], sdkModule, sdkModule, sdk), nil
 }
 
 // checkout finds the checkout whose build folder holds this program, if any.
@@ -161,8 +147,11 @@ func scaffold(dir, name, mod string) error {
 func pluginTest(g *global) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
-		Use: "test DIR", Short: "Vet, test and compile the Go plugin in DIR, and hold it to the rules of the lock", Args: cobra.ExactArgs(1),
-		Long: "Runs go vet and go test in DIR, compiles it to DIR/build/NAME.wasm, then loads the module as a host would and shows what the lock will say of it.",
+		Use:   "test DIR",
+		Short: "Vet, test and compile the Go plugin in DIR, and hold it to the rules of the lock",
+		Args:  cobra.ExactArgs(1),
+		Long: "Runs go vet and go test in DIR, compiles it to DIR/build/NAME.wasm, then loads " +
+			"the module as a host would and shows what the lock will say of it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := filepath.Abs(args[0])
 			if err != nil {
@@ -207,13 +196,12 @@ func pluginTest(g *global) *cobra.Command {
 				return false
 			})
 			if len(unused) > 0 {
-				return failed(
-					fmt.Errorf(
-						"the module imports %s, which none of its tools declares: every such operation would be refused; "+
-							"name it in the Hints of the tool that uses it",
-						strings.Join(unused, " "),
-					),
-				)
+				return failed(fmt.Errorf(
+					"the module imports %s, which none of its tools declares: every such "+
+						"operation would be refused; "+
+						"name it in the Hints of the tool that uses it",
+					strings.Join(unused, " "),
+				))
 			}
 			return nil
 		},

@@ -15,14 +15,8 @@ import (
 
 func policyCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Check, test and try the policies"}
-	cmd.AddCommand(
-		policyCheck(g),
-		policyTest(g),
-		policyEval(g),
-		policyExplain(g),
-		policyReplay(g),
-		policyGrammar(g),
-	)
+	cmd.AddCommand(policyCheck(g), policyTest(g), policyEval(g), policyExplain(g), policyReplay(g),
+		policyGrammar(g))
 	return cmd
 }
 
@@ -39,12 +33,8 @@ func siteArg(g *global, args []string) (string, error) {
 }
 
 // onSite is a subcommand that works on a site's folder and prints a report.
-func onSite[T any](
-	g *global,
-	use, short string,
-	do func(context.Context, string) (T, error),
-	print func(io.Writer, T) error,
-) *cobra.Command {
+func onSite[T any](g *global, use, short string, do func(context.Context, string) (T, error),
+	print func(io.Writer, T) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " [DIR]", Short: short, Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,13 +69,9 @@ func policyCheck(g *global) *cobra.Command {
 			for _, warning := range r.Warnings {
 				fmt.Fprintln(w, "warning:", warning)
 			}
-			_, err := fmt.Fprintf(
-				w,
+			_, err := fmt.Fprintf(w,
 				"fit to decide, as revision %s: %d rules of the site, %d tests of them passed\n",
-				r.Revision,
-				r.Rules,
-				r.Tests,
-			)
+				r.Revision, r.Rules, r.Tests)
 			return err
 		},
 	)
@@ -120,14 +106,8 @@ func policyTest(g *global) *cobra.Command {
 			for _, place := range r.NotCovered {
 				fmt.Fprintln(w, "not covered:", place)
 			}
-			fmt.Fprintf(
-				w,
-				"%d tests, %d failed; coverage of core %.1f %%, of site %.1f %%\n",
-				len(r.Tests),
-				r.Failed,
-				r.CoreCoverage,
-				r.SiteCoverage,
-			)
+			fmt.Fprintf(w, "%d tests, %d failed; coverage of core %.1f %%, of site %.1f %%\n",
+				len(r.Tests), r.Failed, r.CoreCoverage, r.SiteCoverage)
 			if r.Failed > 0 {
 				return &exit{code: exitFailed}
 			}
@@ -139,7 +119,10 @@ func policyTest(g *global) *cobra.Command {
 func policyEval(g *global) *cobra.Command {
 	var site string
 	cmd := &cobra.Command{
-		Use: "eval FILE", Short: "Decide a hypothetical call or operation: an input document as the journal holds them (- for standard input; exit 3 when refused)", Args: cobra.ExactArgs(1),
+		Use: "eval FILE",
+		Short: "Decide a hypothetical call or operation: an input document as the journal holds " +
+			"them (- for standard input; exit 3 when refused)",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := siteArg(g, nonEmpty(site))
 			if err != nil {
@@ -164,10 +147,13 @@ func policyEval(g *global) *cobra.Command {
 			}
 			if g.json {
 				err = json.NewEncoder(cmd.OutOrStdout()).
-					Encode(map[string]any{"allow": d.Allow, "tier": d.Tier.String(), "failed": d.Failed, "deny": d.Denied, "needs_approval": d.NeedsApproval, "revision": d.Revision})
+					Encode(map[string]any{"allow": d.Allow, "tier": d.Tier.String(),
+						"failed": d.Failed, "deny": d.Denied, "needs_approval": d.NeedsApproval,
+						"revision": d.Revision})
 			} else {
 				word := map[bool]string{true: "allowed", false: "refused"}[d.Allow]
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s at tier %s by revision %s\n", word, d.Tier, d.Revision)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s at tier %s by revision %s\n", word,
+					d.Tier, d.Revision)
 				for _, r := range d.Denied {
 					fmt.Fprintf(cmd.OutOrStdout(), "  %s: %s\n", r.ID, r.Msg)
 				}

@@ -19,7 +19,10 @@ import (
 
 func policyExplain(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "explain DECISION", Short: "Say why a journaled decision was made: which checks did not hold, on which data, what would satisfy them", Args: cobra.ExactArgs(1),
+		Use: "explain DECISION",
+		Short: "Say why a journaled decision was made: which checks did not hold, on which data, " +
+			"what would satisfy them",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := g.load()
 			if err != nil {
@@ -49,10 +52,9 @@ func policyExplain(g *global) *cobra.Command {
 			return &exit{
 				exitUsage,
 				fmt.Errorf(
-					"the journal in %s has no decision %s; `caponier audit tail --json` shows their ids",
-					c.Audit.Dir,
-					args[0],
-				),
+					"the journal in %s has no decision %s; `caponier audit tail --json` shows "+
+						"their ids",
+					c.Audit.Dir, args[0]),
 			}
 		},
 	}
@@ -60,22 +62,12 @@ func policyExplain(g *global) *cobra.Command {
 
 func printExplanation(w io.Writer, r gate.Record, x replay.Explanation) {
 	word := map[bool]string{true: "allowed", false: "refused"}[x.Allowed]
-	fmt.Fprintf(
-		w,
-		"%s %s of %s for %s: %s at tier %s by revision %s\n",
-		r.Kind,
-		strings.TrimSpace(r.Op+" "+r.Phase),
-		r.Tool,
-		r.Principal,
-		word,
-		x.Tier,
-		x.Revision,
-	)
+	fmt.Fprintf(w, "%s %s of %s for %s: %s at tier %s by revision %s\n", r.Kind,
+		strings.TrimSpace(r.Op+" "+r.Phase), r.Tool, r.Principal, word, x.Tier, x.Revision)
 	if !x.Same {
-		fmt.Fprintln(
-			w,
-			"decided again it comes out otherwise than in the journal: values that were redacted there are missing",
-		)
+		fmt.Fprintln(w,
+			"decided again it comes out otherwise than in the journal: values that were redacted "+
+				"there are missing")
 	}
 	for _, c := range x.Checks {
 		fmt.Fprintf(w, "\n%s did not hold: %s\n  remedy: %s\n", c.ID, c.Says, c.Remedy)
@@ -95,7 +87,10 @@ func policyReplay(g *global) *cobra.Command {
 	var dir string
 	var since time.Duration
 	cmd := &cobra.Command{
-		Use: "replay SITE", Short: "Decide the journal again with another site's policies: what would be newly refused, or newly allowed (exit 3)", Args: cobra.ExactArgs(1),
+		Use: "replay SITE",
+		Short: "Decide the journal again with another site's policies: what would be newly " +
+			"refused, or newly allowed (exit 3)",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			tuneGC() // deciding makes much garbage and keeps none of it
 			if dir == "" {
@@ -152,45 +147,26 @@ func printDiff(w io.Writer, d replay.Diff, took time.Duration) {
 	for _, part := range []struct {
 		what    string
 		changes []replay.Change
-	}{{"NEWLY ALLOWED", d.NewlyAllowed}, {"newly refused", d.NewlyRefused}, {"refused for other reasons", d.OtherReasons}} {
-		slices.SortFunc(
-			part.changes,
-			func(a, b replay.Change) int { return strings.Compare(a.DecisionID, b.DecisionID) },
-		)
+	}{{"NEWLY ALLOWED", d.NewlyAllowed}, {"newly refused", d.NewlyRefused},
+		{"refused for other reasons", d.OtherReasons}} {
+		slices.SortFunc(part.changes,
+			func(a, b replay.Change) int { return strings.Compare(a.DecisionID, b.DecisionID) })
 		for _, c := range part.changes {
-			fmt.Fprintf(
-				w,
-				"%s: %s %s%s for %s on %s: was [%s], would be [%s] (%s)\n",
-				part.what,
-				c.Kind,
-				c.Tool,
-				spaced(c.Op),
-				c.Principal,
-				cmp.Or(c.On, "nothing"),
-				strings.Join(c.Before, " "),
-				strings.Join(c.After, " "),
-				c.DecisionID,
-			)
+			fmt.Fprintf(w, "%s: %s %s%s for %s on %s: was [%s], would be [%s] (%s)\n", part.what,
+				c.Kind, c.Tool, spaced(c.Op), c.Principal, cmp.Or(c.On, "nothing"),
+				strings.Join(c.Before, " "), strings.Join(c.After, " "), c.DecisionID)
 		}
 	}
 	if d.Decided == 0 {
-		fmt.Fprintln(
-			w,
-			"NOTHING WAS DECIDED AGAIN: the journal holds no decision of a policy within this time, so this says nothing about the candidate",
-		)
+		fmt.Fprintln(w,
+			"NOTHING WAS DECIDED AGAIN: the journal holds no decision of a policy within this "+
+				"time, so this says nothing about the candidate")
 	}
-	fmt.Fprintf(
-		w,
-		"%d decisions, %d the same, %d newly allowed, %d newly refused, %d skipped, %d in an older form, in %s; candidate %s\n",
-		d.Decided,
-		d.Same,
-		len(d.NewlyAllowed),
-		len(d.NewlyRefused),
-		d.Skipped,
-		d.Older,
-		took.Round(time.Millisecond),
-		d.Candidate,
-	)
+	fmt.Fprintf(w,
+		"%d decisions, %d the same, %d newly allowed, %d newly refused, %d skipped, %d in an "+
+			"older form, in %s; candidate %s\n",
+		d.Decided, d.Same, len(d.NewlyAllowed), len(d.NewlyRefused), d.Skipped, d.Older,
+		took.Round(time.Millisecond), d.Candidate)
 }
 
 func spaced(op string) string {

@@ -21,7 +21,9 @@ func serveCommand(g *global) *cobra.Command {
 	var addr string
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Serve MCP on stdio, or on HTTP", Args: cobra.NoArgs,
-		Example: "  caponier --config config.toml serve\n  caponier --config config.toml serve --http 127.0.0.1:8000\n  caponier --config config.toml serve --read-only --toolsets containers,guests",
+		Example: "  caponier --config config.toml serve\n  caponier --config config.toml serve " +
+			"--http 127.0.0.1:8000\n  caponier --config config.toml serve --read-only --toolsets " +
+			"containers,guests",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return serve(cmd.Context(), g, addr)
 		},

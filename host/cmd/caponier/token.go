@@ -11,10 +11,8 @@ import (
 )
 
 func tokenCommand(g *global) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "token",
-		Short: "Make, list and revoke bearer tokens of HTTP callers ([identity] tokens)",
-	}
+	cmd := &cobra.Command{Use: "token",
+		Short: "Make, list and revoke bearer tokens of HTTP callers ([identity] tokens)"}
 	cmd.AddCommand(tokenNew(g), tokenList(g), tokenRevoke(g))
 	return cmd
 }
@@ -42,10 +40,9 @@ func (g *global) listed(id string) error {
 		}
 	}
 	return fmt.Errorf(
-		"%s: %q is not in [[identity.principals]]: add it there, and say in policies/site/data.yaml what it may do",
-		c.File,
-		id,
-	)
+		"%s: %q is not in [[identity.principals]]: add it there, and say in "+
+			"policies/site/data.yaml what it may do",
+		c.File, id)
 }
 
 func tokenNew(g *global) *cobra.Command {
@@ -53,7 +50,9 @@ func tokenNew(g *global) *cobra.Command {
 	var cidr string
 	var lifetime time.Duration
 	cmd := &cobra.Command{
-		Use: "new PRINCIPAL", Short: "Make a token and show it, this once", Args: cobra.ExactArgs(1),
+		Use:   "new PRINCIPAL",
+		Short: "Make a token and show it, this once",
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := g.tokens()
 			if err != nil {
@@ -68,21 +67,20 @@ func tokenNew(g *global) *cobra.Command {
 			}
 			if g.json {
 				return json.NewEncoder(cmd.OutOrStdout()).
-					Encode(map[string]any{"token": secret, "prefix": kept.Prefix, "principal": kept.Principal, "expires": kept.Expires})
+					Encode(map[string]any{"token": secret, "prefix": kept.Prefix,
+						"principal": kept.Principal, "expires": kept.Expires})
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), secret)
-			fmt.Fprintf(
-				cmd.ErrOrStderr(),
-				"for %s until %s; it is not kept and cannot be shown again. Revoke it with: caponier token revoke %s\n",
-				kept.Principal,
-				kept.Expires.Format(time.RFC3339),
-				kept.Prefix,
-			)
+			fmt.Fprintf(cmd.ErrOrStderr(),
+				"for %s until %s; it is not kept and cannot be shown again. Revoke it with: "+
+					"caponier token revoke %s\n",
+				kept.Principal, kept.Expires.Format(time.RFC3339), kept.Prefix)
 			return nil
 		},
 	}
 	cmd.Flags().
-		StringSliceVar(&roles, "roles", nil, "only these of the principal's `ROLES`, with commas between")
+		StringSliceVar(&roles, "roles", nil, "only these of the principal's `ROLES`, with commas "+
+			"between")
 	cmd.Flags().StringVar(&cidr, "cidr", "", "only from this `NETWORK`, such as 192.0.2.0/24")
 	cmd.Flags().DurationVar(&lifetime, "lifetime", 90*24*time.Hour, "how long it is valid")
 	return cmd
@@ -117,16 +115,8 @@ func tokenList(g *global) *cobra.Command {
 				if !k.LastUsed.IsZero() {
 					used = k.LastUsed.Format(time.RFC3339)
 				}
-				fmt.Fprintf(
-					w,
-					"%s\t%s\t%s\t%s\t%s\t%s\n",
-					k.Prefix,
-					k.Principal,
-					state,
-					k.Expires.Format(time.RFC3339),
-					used,
-					k.CIDR,
-				)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", k.Prefix, k.Principal, state,
+					k.Expires.Format(time.RFC3339), used, k.CIDR)
 			}
 			return w.Flush()
 		},
@@ -135,7 +125,9 @@ func tokenList(g *global) *cobra.Command {
 
 func tokenRevoke(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke PREFIX", Short: "Make a token worthless, from the next request on", Args: cobra.ExactArgs(1),
+		Use:   "revoke PREFIX",
+		Short: "Make a token worthless, from the next request on",
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := g.tokens()
 			if err != nil {

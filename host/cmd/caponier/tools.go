@@ -13,7 +13,9 @@ import (
 func toolsCommand(g *global) *cobra.Command {
 	var checksum bool
 	cmd := &cobra.Command{
-		Use: "tools", Short: "List the tools of the lock as this principal may see them", Args: cobra.NoArgs,
+		Use:   "tools",
+		Short: "List the tools of the lock as this principal may see them",
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, err := open(cmd.Context(), g, wantTools)
 			if err != nil {
@@ -49,23 +51,10 @@ func toolsCommand(g *global) *cobra.Command {
 			rows := []row{}
 			for _, t := range h.tools {
 				tier := h.tier(cmd.Context(), principal, t)
-				rows = append(
-					rows,
-					row{
-						t.Name,
-						t.Plugin.Name,
-						tier.String(),
-						h.door.Visible(cmd.Context(), principal, "cli", t, gate.Targets{}),
-						h.hidden(t),
-						t.Title,
-						t.Description,
-						t.Runs,
-						t.Imports,
-						t.Commands,
-						t.Budget.Milliseconds(),
-						t.InputSchema,
-					},
-				)
+				rows = append(rows, row{t.Name, t.Plugin.Name, tier.String(),
+					h.door.Visible(cmd.Context(), principal, "cli", t, gate.Targets{}),
+					h.hidden(t), t.Title, t.Description, t.Runs, t.Imports, t.Commands,
+					t.Budget.Milliseconds(), t.InputSchema})
 			}
 			if g.json {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(rows)
@@ -82,29 +71,21 @@ func toolsCommand(g *global) *cobra.Command {
 				if !r.Visible {
 					tier = "(not for " + principal.ID + ")"
 				}
-				fmt.Fprintf(
-					w,
-					"%s\t%s\t%s\t%s\n",
-					r.Name,
-					tier,
-					r.Plugin,
-					strings.ReplaceAll(r.Runs, "\n", " "),
-				)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Name, tier, r.Plugin,
+					strings.ReplaceAll(r.Runs, "\n", " "))
 			}
 			if err := w.Flush(); err != nil || withheld == 0 {
 				return err
 			}
-			_, err = fmt.Fprintf(
-				cmd.OutOrStdout(),
-				"%d more are not offered; --json says why.\n",
-				withheld,
-			)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d more are not offered; --json says why.\n",
+				withheld)
 			return err
 		},
 	}
 	g.narrowing(cmd)
 	cmd.Flags().
-		BoolVar(&checksum, "checksum", false, "print a checksum of the whole lock, to pin it elsewhere")
+		BoolVar(&checksum, "checksum", false, "print a checksum of the whole lock, to pin it "+
+			"elsewhere")
 	for _, part := range []string{"toolsets", "tools", "exclude-tools", "read-only"} {
 		cmd.MarkFlagsMutuallyExclusive("checksum", part) // it is of the whole lock
 	}

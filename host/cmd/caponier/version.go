@@ -14,13 +14,12 @@ var version = "dev"
 
 func versionCommand(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the versions of the program and of what it is built from", Args: cobra.NoArgs,
+		Use:   "version",
+		Short: "Print the versions of the program and of what it is built from",
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := map[string]string{
-				"caponier": version,
-				"go":       runtime.Version(),
-				"abi":      "caponier_v1",
-			}
+			v := map[string]string{"caponier": version, "go": runtime.Version(),
+				"abi": "caponier_v1"}
 			if info, ok := debug.ReadBuildInfo(); ok {
 				for _, m := range info.Deps {
 					switch m.Path {
@@ -34,15 +33,10 @@ func versionCommand(g *global) *cobra.Command {
 			if g.json {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
 			}
-			_, err := fmt.Fprintf(
-				cmd.OutOrStdout(),
-				"caponier %s (plugin ABI 1, %s, opa %s, wazero %s, go-sdk %s)\n",
-				v["caponier"],
-				v["go"],
-				v["github.com/open-policy-agent/opa"],
-				v["github.com/tetratelabs/wazero"],
-				v["github.com/modelcontextprotocol/go-sdk"],
-			)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(),
+				"caponier %s (plugin ABI 1, %s, opa %s, wazero %s, go-sdk %s)\n", v["caponier"],
+				v["go"], v["github.com/open-policy-agent/opa"], v["github.com/tetratelabs/wazero"],
+				v["github.com/modelcontextprotocol/go-sdk"])
 			return err
 		},
 	}

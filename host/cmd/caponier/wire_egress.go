@@ -21,6 +21,7 @@ func (h *host) openOutside(o *gate.Options, s *store.Store) error {
 		return err
 	}
 	h.cfg.Identity.Client = out.Client()
-	o.Executors["blob_write"], o.Executors["blob_read"], o.Executors["http_request"] = blobs, blobs, out
+	o.Executors["blob_write"], o.Executors["blob_read"], o.Executors["http_request"] = blobs, blobs,
+		out
 	return nil
 }
