@@ -114,7 +114,7 @@ var sections = map[byte]struct {
 }{
 	1:  {1, (*Module).readTypes},
 	2:  {2, (*Module).readImports},
-	3:  {3, (*Module).readFuncs},
+	3:  {3, func(m *Module, r *reader) { m.funcs = r.indices("functions", maxFuncs) }},
 	4:  {4, (*Module).readTable},
 	5:  {5, (*Module).readMemory},
 	6:  {6, (*Module).readGlobals},
@@ -122,7 +122,11 @@ var sections = map[byte]struct {
 	8:  {8, func(m *Module, r *reader) { f := r.u32(); m.start = &f }},
 	9:  {9, (*Module).readElements},
 	12: {10, func(m *Module, r *reader) { n := r.u32(); m.dataCount = &n }},
-	10: {11, (*Module).readCodes},
+	10: {11, func(m *Module, r *reader) {
+		for range r.count("function bodies", maxFuncs) {
+			m.codes = append(m.codes, r.code())
+		}
+	}},
 	11: {12, (*Module).readData},
 }
 
@@ -200,12 +204,6 @@ func (m *Module) readImports(r *reader) {
 	}
 }
 
-func (m *Module) readFuncs(r *reader) {
-	for range r.count("functions", maxFuncs) {
-		m.funcs = append(m.funcs, r.u32())
-	}
-}
-
 func (m *Module) readTable(r *reader) {
 	for range r.count("tables", 1) {
 		if t := r.byte(); t != 0x70 {
@@ -259,16 +257,8 @@ func (m *Module) readElements(r *reader) {
 		}
 		var s segment
 		_, s.offset = r.constant(I32)
-		for range r.count("elements", MaxTable) {
-			s.funcs = append(s.funcs, r.u32())
-		}
+		s.funcs = r.indices("elements", MaxTable)
 		m.elements = append(m.elements, s)
-	}
-}
-
-func (m *Module) readCodes(r *reader) {
-	for range r.count("function bodies", maxFuncs) {
-		m.codes = append(m.codes, r.code())
 	}
 }
 

@@ -85,6 +85,13 @@ func (r *reader) count(what string, max uint32) uint32 {
 	return n
 }
 
+func (r *reader) indices(what string, max uint32) (all []uint32) {
+	for range r.count(what, max) {
+		all = append(all, r.u32())
+	}
+	return all
+}
+
 func (r *reader) name() string {
 	b := r.take(r.count("bytes in a name", maxName))
 	if !utf8.Valid(b) {

@@ -68,19 +68,38 @@ func (m *Module) Rewrite() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	n := uint32(len(m.types)) // the added types follow
+	added := []Func{{Results: "\x7f"}, {}, {Params: "\x7f\x7f\x7f"}}
+	types := append(slices.Clone(m.types), added...)
+	imports := append(slices.Clone(m.imports), Import{Module: TickModule, Name: TickName, typ: n})
+	ticks := global{I32, 1, i32const(nil, Quantum, opEnd)}
 	out := append(make([]byte, 0, len(codes)+1<<16), "\x00asm\x01\x00\x00\x00"...)
-	out = section(out, 1, w.typeSection())
-	out = section(out, 2, w.importSection())
-	out = section(out, 3, w.functionSection())
+	out = section(out, 1, list(types, func(out []byte, t Func) []byte {
+		return name(name(append(out, 0x60), t.Params), t.Results)
+	}))
+	out = section(out, 2, list(imports, func(out []byte, i Import) []byte {
+		return u32(append(name(name(out, i.Module), i.Name), 0), i.typ)
+	}))
+	out = section(out, 3, list(append(slices.Clone(m.funcs), n+1, n+2, n+2), u32))
 	if m.table != nil {
 		out = section(out, 4, u32(u32([]byte{1, 0x70, 1}, *m.table), *m.table))
 	}
 	// the host's allocator refuses what is over its limit, and knows then that it refused
 	out = section(out, 5, u32(u32([]byte{1, 1}, m.memMin), m.memMax))
-	out = section(out, 6, w.globalSection())
-	out = section(out, 7, w.exportSection())
+	globals := append(slices.Clone(m.globals), ticks)
+	out = section(out, 6, list(globals, func(out []byte, g global) []byte {
+		return append(append(out, g.typ, g.mutable), g.init...)
+	}))
+	out = section(out, 7, list(w.allExports(), func(out []byte, e Export) []byte {
+		return u32(append(name(out, e.Name), byte(e.Kind)), e.index)
+	}))
 	if len(m.elements) > 0 {
-		out = section(out, 9, w.elementSection())
+		out = section(out, 9, list(m.elements, func(out []byte, s segment) []byte {
+			out = i32const(append(out, 0), int64(int32(s.offset)), opEnd)
+			return append(out, list(s.funcs, func(out []byte, f uint32) []byte {
+				return u32(out, w.shift(f))
+			})...)
+		}))
 	}
 	return section(out, 10, codes), nil
 }
@@ -100,49 +119,8 @@ func (w *rewriter) codeSection() ([]byte, error) {
 	return out, nil
 }
 
-// The types of what is added, after the module's own.
-var added = []Func{{Results: "\x7f"}, {}, {Params: "\x7f\x7f\x7f"}}
-
-func (w *rewriter) typeSection() []byte {
-	out := vec(nil, len(w.types)+len(added))
-	for _, t := range append(slices.Clone(w.types), added...) {
-		out = append(out, 0x60)
-		out = append(vec(out, len(t.Params)), t.Params...)
-		out = append(vec(out, len(t.Results)), t.Results...)
-	}
-	return out
-}
-
-func (w *rewriter) importSection() []byte {
-	tick := Import{Module: TickModule, Name: TickName, typ: uint32(len(w.types))}
-	out := vec(nil, len(w.imports)+1)
-	for _, i := range append(slices.Clone(w.imports), tick) {
-		out = append(vec(out, len(i.Module)), i.Module...)
-		out = append(vec(out, len(i.Name)), i.Name...)
-		out = u32(append(out, 0), i.typ)
-	}
-	return out
-}
-
-func (w *rewriter) functionSection() []byte {
-	n := uint32(len(w.types))
-	out := vec(nil, len(w.funcs)+3)
-	for _, t := range append(slices.Clone(w.funcs), n+1, n+2, n+2) {
-		out = u32(out, t)
-	}
-	return out
-}
-
-func (w *rewriter) globalSection() []byte {
-	out := vec(nil, len(w.globals)+1)
-	ticks := global{I32, 1, i32const(nil, Quantum, opEnd)}
-	for _, g := range append(slices.Clone(w.globals), ticks) {
-		out = append(append(out, g.typ, g.mutable), g.init...)
-	}
-	return out
-}
-
-func (w *rewriter) exportSection() []byte {
+// allExports returns the module's own exports, shifted, and those that rewriting adds.
+func (w *rewriter) allExports() []Export {
 	all := []Export{{Name: ExportTicks, Kind: Global, index: w.ticks}}
 	for _, e := range w.exports {
 		if e.Kind == Function {
@@ -158,24 +136,7 @@ func (w *rewriter) exportSection() []byte {
 			all = append(all, Export{Name: exportGlobal(i), Kind: Global, index: uint32(i)})
 		}
 	}
-	out := vec(nil, len(all))
-	for _, e := range all {
-		out = append(vec(out, len(e.Name)), e.Name...)
-		out = u32(append(out, byte(e.Kind)), e.index)
-	}
-	return out
-}
-
-func (w *rewriter) elementSection() []byte {
-	out := vec(nil, len(w.elements))
-	for _, s := range w.elements {
-		out = i32const(append(out, 0), int64(int32(s.offset)), opEnd)
-		out = vec(out, len(s.funcs))
-		for _, f := range s.funcs {
-			out = u32(out, w.shift(f))
-		}
-	}
-	return out
+	return all
 }
 
 // shift makes room for tick, the last of the imports.
@@ -323,6 +284,17 @@ func trapOutside(out []byte, ptr byte, whole []byte) []byte {
 	out = append(out, opMemorySize, 0, opI64OfI32, opI64Const, pageSizeBits, opI64Shl, opI64GtU)
 	return append(append(append(out, opIf, noResult), whole...), opEnd)
 }
+
+// list encodes a vector.
+func list[T any](items []T, encode func([]byte, T) []byte) []byte {
+	out := vec(nil, len(items))
+	for _, i := range items {
+		out = encode(out, i)
+	}
+	return out
+}
+
+func name(out []byte, s string) []byte { return append(vec(out, len(s)), s...) }
 
 func vec(out []byte, n int) []byte { return u32(out, uint32(n)) }
 
