@@ -137,7 +137,7 @@ func TestExpiryIsExactToTheMillisecond(t *testing.T) {
 	})
 }
 
-func TestACallWakesSoonAfterAnotherProcessDecides(t *testing.T) {
+func TestACallGoesOnSoonAfterAnotherProcessDecides(t *testing.T) {
 	// the default poll
 	w := newWorld(t, func(o *approval.Options) { o.Wait, o.Poll = 20*time.Second, 0 })
 	other, _ := w.process()
@@ -280,7 +280,7 @@ func TestWhoMayApprove(t *testing.T) {
 	})
 }
 
-func TestANoIsToldWithItsReasonAndStays(t *testing.T) {
+func TestADenialIsReportedWithItsNoteAndStays(t *testing.T) {
 	w := newWorld(t)
 	id := w.waits(call())
 	_, err := w.a.Decide(t.Context(),

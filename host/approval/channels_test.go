@@ -289,7 +289,7 @@ func TestAnApproverLooksOnPurpose(t *testing.T) {
 	}
 }
 
-func TestThePageSaysWhenItsYesDoesNotCount(t *testing.T) {
+func TestThePageShowsWhenItsApprovalDoesNotCount(t *testing.T) {
 	w := newWorld(t)
 	_, err := w.a.Confirm(t.Context(), call(), on(call(), approval.Terminal), quiet)
 	waiting := (*gate.Waiting)(nil)
@@ -311,7 +311,7 @@ func TestThePageSaysWhenItsYesDoesNotCount(t *testing.T) {
 	}
 }
 
-func TestAWaitingCallIsToldThatItWaits(t *testing.T) {
+func TestAWaitingCallReportsThatItWaits(t *testing.T) {
 	w := newWorld(t, func(o *approval.Options) { o.Wait = time.Millisecond })
 	var said []string
 	_, err := w.a.Confirm(t.Context(), call(), seen(call(), red),

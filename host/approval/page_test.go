@@ -477,7 +477,7 @@ func TestGuessedIDsTellNothing(t *testing.T) {
 	}
 }
 
-func TestAToolThatMayRunAnyCommandSaysSoLoudly(t *testing.T) {
+func TestAToolThatMayRunAnyCommandIsMarked(t *testing.T) {
 	loud := gate.DescribeCommands([]string{gate.CallersText})[0]
 	w := newWorld(t)
 	c := call()
@@ -585,7 +585,7 @@ func TestTheWebhookCarriesALinkAndNoAuthority(t *testing.T) {
 	}
 }
 
-func TestADeadWebhookIsNoYes(t *testing.T) {
+func TestADeadWebhookApprovesNothing(t *testing.T) {
 	redirected := atomic.Bool{}
 	elsewhere := httptest.NewServer(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected.Store(true) }))

@@ -107,7 +107,7 @@ func TestKilledProcessesLoseNoIntent(t *testing.T) {
 	t.Logf("%d effects, %d files, %d unfinished", len(effects), len(r.Files), len(r.Unfinished))
 }
 
-func TestTornEndIsNoTampering(t *testing.T) {
+func TestATornEndIsNotTampering(t *testing.T) {
 	j := open(t, Options{})
 	for i := range 3 {
 		if err := j.Intent(bg, rec(fmt.Sprint(i), "intent"), false); err != nil {

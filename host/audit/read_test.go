@@ -189,7 +189,7 @@ func TestFollow(t *testing.T) {
 }
 
 // What a journal says of a call is what its policy input says, and never what went through it.
-func TestARecordHoldsNoOutput(t *testing.T) {
+func TestRecordsHoldNoOutput(t *testing.T) {
 	const canary = "CANARY-8f3a"
 	j := open(t, Options{})
 	door := gate.New(gate.Options{
@@ -481,7 +481,7 @@ func FuzzTree(f *testing.F) {
 	})
 }
 
-func TestTreeTellsTheStoryOfAnApproval(t *testing.T) {
+func TestTreeShowsApprovals(t *testing.T) {
 	j := open(t, Options{})
 	at := time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
 	red := `{"targets":{"vmids":["105"]},"confirmation":{"state":"%s","by":"%s"}}`

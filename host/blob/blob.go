@@ -1,4 +1,4 @@
-// Package blob keeps what plugins set aside for their callers for a while.
+// Package blob keeps data that plugins set aside for their callers for a limited time.
 package blob
 
 import (
@@ -38,9 +38,9 @@ type Entry struct {
 	Created, Expires time.Time
 }
 
-// Index says which blobs there are and whose they are. AddBlob must refuse what takes a principal
-// over limit bytes; Blob must find a blob only for its owner and before it expires; ExpireBlobs
-// must give each expired id to one caller.
+// Index lists blobs with their owners. AddBlob must refuse a blob that takes its principal over limit
+// bytes; Blob must return a blob only to its owner and before it expires; ExpireBlobs must return
+// each expired id to one caller only.
 type Index interface {
 	AddBlob(ctx context.Context, e Entry, limit int64) error
 	Blob(ctx context.Context, principal, id string) (Entry, error)
@@ -355,7 +355,7 @@ func (e Entry) damaged() error {
 		e.ID)
 }
 
-// read gives what is there from an offset on.
+// read returns a part of a blob from an offset on.
 func (b *Blobs) read(
 	ctx context.Context, principal string, op abi.BlobRead, most int64,
 ) (chunk, error) {

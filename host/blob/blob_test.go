@@ -364,7 +364,7 @@ func TestACopyInTheWorkspaceIsWholeAndItsOwners(t *testing.T) {
 	}
 }
 
-func TestABlobWhoseFileIsNotWhatWasKeptIsNeitherCopiedNorPadded(t *testing.T) {
+func TestADamagedBlobIsRefused(t *testing.T) {
 	workspace := t.TempDir()
 	r, err := remote.New(remote.Options{Workspace: workspace})
 	if err != nil {

@@ -45,8 +45,8 @@ func prefixes(texts ...string) (all []netip.Prefix) {
 	return all
 }
 
-// classify gives an address its class. An IPv4 address in IPv6 clothes has the class of the IPv4
-// address.
+// classify returns the class of an address. An IPv4 address that is mapped into IPv6 has the class
+// of the IPv4 address.
 func classify(ip netip.Addr) string {
 	ip = ip.WithZone("").Unmap()
 	for _, c := range classes {
@@ -84,8 +84,8 @@ func (e *Egress) resolve(ctx context.Context, host string) ([]gate.Addr, error) 
 	return addrs, nil
 }
 
-// decided says that an address about to be dialled is one of those that were decided, in the class
-// in which it was. network and address are those of net.Dialer.Control: what the kernel is about to
+// decided returns an error unless an address about to be dialled is one of those that were
+// decided, in the same class. network and address are those of net.Dialer.Control: what the kernel is about to
 // be given.
 func decided(addrs []gate.Addr, network, address string, port int) error {
 	ap, err := netip.ParseAddrPort(address)

@@ -128,7 +128,7 @@ func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 	failedWith(t, err, "cost", "no budget", gate.Failed)
 }
 
-func TestAServerThatIsNotReachedCostsNothing(t *testing.T) {
+func TestAnUnreachableServerCostsNothing(t *testing.T) {
 	w := lab(t, Options{USDMicrosPerDay: 1_000_000})
 	w.names["a.example"], w.listed = []string{"127.0.0.1"}, []string{"a.example"}
 	_, err := w.ask(

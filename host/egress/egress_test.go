@@ -151,10 +151,10 @@ func TestTheTimeIsForAllRedirectsTogether(t *testing.T) {
 		http.Redirect(rw, r, "/", http.StatusFound)
 	})
 	_, err := w.ask(abi.HTTPRequest{URL: a + "/", MaxHops: 4, Common: abi.Common{TimeoutMS: 1000}})
-	failedWith(t, err, "timeout", "was over", gate.Failed)
+	failedWith(t, err, "timeout", "timed out", gate.Failed)
 }
 
-func TestWhatARedirectBecomes(t *testing.T) {
+func TestRedirects(t *testing.T) {
 	from, _ := parseURL("https://a.example/dir/x")
 	for name, tt := range map[string]struct {
 		method   string
@@ -299,14 +299,14 @@ func TestHostileServers(t *testing.T) {
 		"no answer to a GET": {serve: func(rw http.ResponseWriter,
 			r *http.Request) {
 			<-r.Context().Done()
-		}, op: abi.HTTPRequest{Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "was over", outcome: gate.Failed},
+		}, op: abi.HTTPRequest{Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "timed out", outcome: gate.Failed},
 		"no answer to a POST": {serve: func(rw http.ResponseWriter,
 			r *http.Request) {
 			io.ReadAll(r.Body)
 			<-r.Context().Done()
 		},
 			op: abi.HTTPRequest{Method: "POST",
-				Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "was over", outcome: gate.Unknown},
+				Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "timed out", outcome: gate.Unknown},
 		"a connection that breaks after a POST": {serve: func(rw http.ResponseWriter,
 			r *http.Request) {
 			panic(http.ErrAbortHandler)
@@ -411,7 +411,7 @@ func TestCertificatesAreVerified(t *testing.T) {
 	failedWith(t, err, "connection", "protocol version", gate.Failed)
 }
 
-func TestRatesAndRoom(t *testing.T) {
+func TestRatesAndMemoryAreLimited(t *testing.T) {
 	w := lab(t, Options{PerHost: 2, PerPrincipal: 3, MaxBody: 1 << 20, Memory: 1 << 20})
 	ok := func(rw http.ResponseWriter, r *http.Request) {}
 	a, b := w.serve("a.example", ok), w.serve("b.example", ok)
@@ -438,7 +438,7 @@ func TestRatesAndRoom(t *testing.T) {
 	}
 }
 
-func TestWhatIsInlineAndWhatIsSaved(t *testing.T) {
+func TestBodiesAreInlineOrSaved(t *testing.T) {
 	w := lab(t, Options{})
 	a := w.serve("a.example", func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Content-Type", "application/json; charset=utf-8")

@@ -160,7 +160,7 @@ func headers(list [][2]string) (http.Header, error) {
 		}
 		if !headerForm.MatchString(name) {
 			return nil, fmt.Errorf(
-				"%.64q is no header name here: want letters, digits and dashes, which all "+
+				"%.64q is not a header name: want letters, digits and dashes, which all "+
 					"servers read alike",
 				kv[0])
 		}

@@ -51,7 +51,7 @@ func TestClasses(t *testing.T) {
 
 // However the address of the metadata service is written, it is refused as it stands or has a class
 // that is never let pass.
-func TestMetadataInAllSpellings(t *testing.T) {
+func TestMetadataAddressesInAllSpellings(t *testing.T) {
 	for _, host := range strings.Fields("169.254.169.254 169.254.169.254. 2852039166 0xa9fea9fe " +
 		"0xA9.0xFE.0xA9.0xFE 0251.0376.0251.0376 025177524776 169.254.43518 169.16689662 " +
 		"[::ffff:169.254.169.254] [::ffff:a9fe:a9fe] [0:0:0:0:0:ffff:a9fe:a9fe] [::a9fe:a9fe] " +
@@ -128,13 +128,13 @@ func TestRequestsWithTwoMeaningsAreRefused(t *testing.T) {
 		"a NUL": {abi.HTTPRequest{Method: "GET", URL: u,
 			Headers: h("X", "a\x00")}, "control characters"},
 		"a line end in a name": {abi.HTTPRequest{Method: "GET", URL: u,
-			Headers: h("X\r\nHost", "b")}, "no header name"},
+			Headers: h("X\r\nHost", "b")}, "not a header name"},
 		"a colon in a name": {abi.HTTPRequest{Method: "GET", URL: u,
-			Headers: h("X:", "b")}, "no header name"},
+			Headers: h("X:", "b")}, "not a header name"},
 		"a space after a name": {abi.HTTPRequest{Method: "GET", URL: u,
-			Headers: h("Host ", "b")}, "no header name"},
+			Headers: h("Host ", "b")}, "not a header name"},
 		"no name": {abi.HTTPRequest{Method: "GET", URL: u,
-			Headers: h("", "b")}, "no header name"},
+			Headers: h("", "b")}, "not a header name"},
 		"the host": {abi.HTTPRequest{Method: "GET", URL: u,
 			Headers: h("hOsT", "b")}, "Host is set by the host alone"},
 		"a length": {abi.HTTPRequest{Method: "POST", URL: u,
@@ -152,11 +152,11 @@ func TestRequestsWithTwoMeaningsAreRefused(t *testing.T) {
 			Headers: h("X-Original-Method",
 				"DELETE")}, "X-Original-Method is set by the host alone"},
 		"a method behind underscores": {abi.HTTPRequest{Method: "GET", URL: u,
-			Headers: h("X_HTTP_Method_Override", "DELETE")}, "no header name here"},
+			Headers: h("X_HTTP_Method_Override", "DELETE")}, "not a header name"},
 		"a method behind dots": {abi.HTTPRequest{Method: "GET", URL: u,
-			Headers: h("X.HTTP.Method.Override", "DELETE")}, "no header name here"},
+			Headers: h("X.HTTP.Method.Override", "DELETE")}, "not a header name"},
 		"a length behind an underscore": {abi.HTTPRequest{Method: "POST", URL: u,
-			Headers: h("Content_Length", "1")}, "no header name here"},
+			Headers: h("Content_Length", "1")}, "not a header name"},
 		"a header that is there twice": {abi.HTTPRequest{Method: "GET", URL: u,
 			Headers: h("x-a", "1", "X-A", "2")}, "there twice"},
 		"too many headers": {abi.HTTPRequest{Method: "GET", URL: u,

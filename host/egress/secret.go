@@ -100,7 +100,7 @@ func forms(credentials []Credential) (all [][]byte) {
 	return all
 }
 
-// scrub takes every secret of this host out of what a server said.
+// scrub replaces every secret of this host in what a server sent.
 func (e *Egress) scrub(b []byte) []byte {
 	for _, f := range e.secrets {
 		if bytes.Contains(b, f) {

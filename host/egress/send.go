@@ -160,11 +160,11 @@ func read(resp *http.Response, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// lost is a request without an answer.
+// lost is the error for a request without an answer.
 func (e *Egress) lost(ctx context.Context, r request, sent bool, err error) error {
 	code, why := "connection", e.said(err)
 	if ctx.Err() != nil {
-		code, why = "timeout", "the time for it was over"
+		code, why = "timeout", "it timed out"
 		if errors.Is(ctx.Err(), context.Canceled) {
 			code, why = "cancelled", "the call was cancelled"
 		}
@@ -176,7 +176,7 @@ func (e *Egress) lost(ctx context.Context, r request, sent bool, err error) erro
 	return op
 }
 
-// unread is an answer whose body was not read; what it says of the request itself is known.
+// unread is the error for an answer whose body was not read; the fate of the request is known.
 func (e *Egress) unread(ctx context.Context, r request, status int, err error) error {
 	code, why := "body", e.said(err)
 	switch {
@@ -189,7 +189,7 @@ func (e *Egress) unread(ctx context.Context, r request, status int, err error) e
 		status, why)
 }
 
-// said is an error as the guest may see it: it can hold what the server sent.
+// said returns an error's text as the plugin may see it: the text can hold what the server sent.
 func (e *Egress) said(err error) string {
 	b := e.scrub([]byte(err.Error()))
 	return strings.ToValidUTF8(string(b[:min(len(b), maxSaid)]), "\uFFFD")
@@ -203,8 +203,8 @@ func mediaType(s string) string {
 	return t
 }
 
-// result gives the body to the guest, or keeps it: always when it is to be saved without a limit
-// for what may be inline, else when it is over that.
+// result returns the body to the plugin, or keeps it as a blob: always when it is to be saved
+// without a limit for what may be inline, else when it is over that limit.
 func (e *Egress) result(
 	ctx context.Context, q gate.Question, op abi.HTTPRequest, a answer,
 ) (gate.Result, error) {

@@ -224,7 +224,7 @@ func withTokens(t *testing.T) (*Verifier, *Tokens, *clock) {
 	return v, &Tokens{Path: path, Now: c.now}, c
 }
 
-func TestATokenIsGoodForWhatItSaysAndNoMore(t *testing.T) {
+func TestATokenGivesItsRightsAndNoMore(t *testing.T) {
 	v, tokens, now := withTokens(t)
 	if !v.Authenticates() {
 		t.Error("tokens prove who is calling")
@@ -313,7 +313,7 @@ func TestATokenIsGoodForWhatItSaysAndNoMore(t *testing.T) {
 	}
 }
 
-func TestTheSecretIsNowhereAtRest(t *testing.T) {
+func TestTheSecretIsNotStored(t *testing.T) {
 	_, tokens, _ := withTokens(t)
 	secret, _, err := tokens.New("anna", nil, "", time.Hour)
 	if err != nil {
@@ -455,7 +455,7 @@ func TestTokensOfManyProcessesAreAllKept(t *testing.T) {
 	}
 }
 
-func TestTokensThatCannotBeMade(t *testing.T) {
+func TestTokensWithWrongOptionsAreNotMade(t *testing.T) {
 	_, tokens, _ := withTokens(t)
 	for name, try := range map[string]func() error{
 		"for ever": func() error {

@@ -231,7 +231,7 @@ func TestTokensOfAProvider(t *testing.T) {
 	}
 }
 
-func TestAProviderThatIsDownIsSaidAndForgiven(t *testing.T) {
+func TestAProviderThatIsDownIsReportedAndTriedAgain(t *testing.T) {
 	p := newIDP(t)
 	p.down.Store(true)
 	v, err := New(
@@ -250,7 +250,7 @@ func TestAProviderThatIsDownIsSaidAndForgiven(t *testing.T) {
 	}
 }
 
-func TestMetadataTellsWhereToGo(t *testing.T) {
+func TestMetadataNamesTheProvider(t *testing.T) {
 	v, err := New(
 		Options{
 			OIDC: OIDC{Issuer: "https://id.example", Audience: "https://ops.example/mcp",
@@ -272,7 +272,7 @@ func TestMetadataTellsWhereToGo(t *testing.T) {
 	}
 }
 
-func TestProvidersThatCannotBeMeant(t *testing.T) {
+func TestOIDCOptionsAreChecked(t *testing.T) {
 	for name, o := range map[string]OIDC{
 		"plain http":         {Issuer: "http://id.example", Audience: "https://a/mcp"},
 		"audience is no URL": {Issuer: "https://id.example", Audience: "api://x"},
@@ -379,7 +379,7 @@ func TestRolesInNestedClaims(t *testing.T) {
 	}
 }
 
-func TestAProviderThatHangsIsSaidInTime(t *testing.T) {
+func TestAProviderThatHangsIsReportedInTime(t *testing.T) {
 	p := newIDP(t)
 	p.slow.Store(int64(time.Minute))
 	v, err := New(Options{OIDC: OIDC{Issuer: p.URL, Audience: "https://ops.example/mcp"},
