@@ -100,9 +100,6 @@ func (m *Meter) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// Gather returns the present metrics.
-func (m *Meter) Gather() prometheus.Gatherer { return m.registry }
-
 // Called counts a call that ended.
 func (m *Meter) Called(tool string, how gate.Outcome, took time.Duration) {
 	m.calls.WithLabelValues(tool, string(how)).Inc()
