@@ -89,3 +89,11 @@ test_text_for_a_guest_is_refused_where_the_site_says_nothing if {
 test_program_of_the_site_passes if f.operated(f.run(["mytool", "show", "105", "--deep"])).allow
 
 test_program_of_the_site_is_held_to_its_words if "command" in f.failed(f.operated(f.run(["mytool", "show", "105", "--wide"])))
+
+test_command_has_at_most_512_words if {
+	argv := array.concat(["echo"], [w | some n in numbers.range(1, 512); w := "x"])
+	d := f.operated(f.run(argv))
+	"command" in f.failed(d)
+	some r in d.deny
+	contains(r.msg, "a command has more than 512 words")
+}

@@ -110,7 +110,10 @@ test_removal_is_of_one_plain_file_in_the_stage if {
 }
 
 test_paths_that_run_the_machine_cannot_be_written if {
-	every p in ["/etc/cron.d/a", "/usr/bin/a", "/etc/pve/lxc/1.conf", "/srv/.profile", "/etc/ssh/sshd_config"] {
+	every p in [
+		"/usr/local/bin/a", "/usr/local/sbin/a", "/usr/share/perl5/PVE/a", "/var/lib/vz/snippets/a", "/etc/network/if-up.d/a", "/etc/udev/rules.d/a", "/etc/lxc/a", "/etc/default/a",
+		"/etc/cron.d/a", "/usr/bin/a", "/etc/pve/lxc/1.conf", "/srv/.profile", "/etc/ssh/sshd_config",
+	] {
 		d := f.operated_in(
 			object.union(
 				f.with_file("sftp_put", "host", "red", {"action": "put", "local": "in/x", "path": p, "real_path": p}),

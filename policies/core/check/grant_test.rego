@@ -31,3 +31,26 @@ test_tool_without_a_tier_is_not_said_to_be_too_high if {
 	f.failed(f.decided({"tool": {"name": "other"}})) == {"known"}
 	f.failed(f.decided({"tool": {"name": "never"}})) == {"tier"}
 }
+
+kinds := {"tiers": {"resource:look": "green", "prompt:look": "green"}}
+
+named(tools) := object.union(kinds, {"roles": {"wide": {"tools": tools}, "reader": {"tools": []}}})
+
+# A name without a kind is a tool, and each kind is a right of its own.
+test_roles_name_tools_with_their_kind if {
+	every kind in ["tool", "resource", "prompt"] {
+		two := {"kind": kind, "principal": {"id": "two"}, "tool": {"name": "look"}}
+		every name in [sprintf("%s:look", [kind]), "*"] { f.decided_in(two, named([name])).allow }
+		every other in {"tool:look", "resource:look", "prompt:look"} - {sprintf("%s:look", [kind])} {
+			f.failed(f.decided_in(two, named([other]))) == {"grant"}
+		}
+	}
+}
+
+test_bare_name_is_a_tool_alone if {
+	two := {"principal": {"id": "two"}, "tool": {"name": "look"}}
+	f.decided_in(two, named(["look"])).allow
+	every kind in ["resource", "prompt"] {
+		f.failed(f.decided_in(object.union(two, {"kind": kind}), named(["look"]))) == {"grant"}
+	}
+}

@@ -26,3 +26,11 @@ test_token_can_narrow_but_not_widen if {
 }
 
 test_claim_by_token_is_nothing if "identity" in f.failed(f.decided({"principal": {"id": "bob", "auth": "token", "credential_roles": ["reader"]}}))
+
+# An identity provider that drops the claim does not widen.
+test_credential_that_should_name_roles_and_names_none_leaves_none if {
+	f.failed(f.decided({"principal": {"narrowed": true}})) == {"identity"}
+	f.decided({"principal": {"narrowed": true, "credential_roles": ["operator"]}}).allow
+	every odd in [null, "", 0] { f.failed(f.decided({"principal": {"narrowed": odd}})) == {"identity"} }
+	every odd in [null, "", {}] { f.failed(f.decided({"principal": {"credential_roles": odd}})) == {"identity"} }
+}

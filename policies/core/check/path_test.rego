@@ -103,3 +103,11 @@ test_guest_path_that_the_call_does_not_name_is_refused if {
 	f.failed(d) == {"path"}
 	contains(d.deny[0].msg, "path /etc/shadow is outside")
 }
+
+test_path_is_no_longer_than_linux_takes if {
+	part := concat("", ["/var/log", sprintf("/%0250d", [1])])
+	long := concat("", array.concat(["/var/log"], [sprintf("/%0250d", [n]) | some n in numbers.range(1, 17)]))
+	f.decided({"targets": {"paths": [part]}}).allow
+	"path" in f.failed(f.decided({"targets": {"paths": [long]}}))
+	"target" in f.failed(f.decided({"targets": {"paths": [long]}}))
+}

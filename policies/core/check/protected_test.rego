@@ -181,3 +181,36 @@ test_any_part_of_a_word_of_a_program_of_the_site_may_name_what_is_protected if {
 	}
 	own("hello").allow
 }
+
+# Two entries of the inventory for one machine.
+test_node_is_protected_by_each_of_its_names if {
+	twins := {"nodes": [
+		{"name": "agent1", "cluster": "lab", "host": "a.lab", "aliases": ["pve1"]},
+		{"name": "pve1", "cluster": "lab", "host": "a.lab", "aliases": ["agent1"]},
+	]}
+	"protected" in f.failed(f.decided(twins))
+	"protected" in f.failed(f.operated(object.union(twins, f.run(["uptime"]))))
+}
+
+test_unit_is_protected_by_what_the_node_calls_it if {
+	site := {"protected": {"services": [{"service": "shop", "nodes": ["*"], "reason": "the shop"}]}}
+	op := object.union(f.run(["systemctl", "restart", "web"]), {"target": {"services": ["shop.service"]}})
+	"protected" in f.failed(f.operated_in(op, site))
+}
+
+test_site_without_one_of_its_lists_refuses_everything if {
+	every key in ["nodes", "vmids", "hosts", "services"] {
+		every value in [null, "", 0, false] {
+			d := f.decided_in({}, {"protected": {key: value}})
+			"protected" in f.failed(d)
+		}
+	}
+}
+
+# Alias= in the units of Debian's and Proxmox's packages.
+test_service_is_protected_under_the_aliases_of_its_package if {
+	every pair in [["ntpsec", "ntp"], ["ntpsec", "ntpd"], ["open-vm-tools", "vmtoolsd"], ["pve-guests", "pve-manager"]] {
+		site := {"protected": {"services": [{"service": pair[0], "nodes": ["*"], "reason": "kept"}]}}
+		"protected" in f.failed(f.operated_in(f.run(["systemctl", "status", pair[1]]), site))
+	}
+}

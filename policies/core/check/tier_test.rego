@@ -112,3 +112,18 @@ test_a_copy_in_the_workspace_is_above_a_green_call if {
 }
 
 test_an_action_on_blobs_that_is_not_known_is_black if f.operated(blob("move")).tier == "black"
+
+test_tool_that_turned_black_stops_its_running_calls if {
+	d := f.operated_in(f.run(["pct", "status", "105"]), {"tiers": {"tool:stop": "black"}})
+	f.failed(d) == {"tier"}
+	startswith(d.deny[0].msg, "tool:stop is black · tiers/tool:stop · nothing")
+}
+
+test_service_that_is_too_high_is_named if {
+	d := f.operated(object.union(
+		{"tool": {"name": "host"}, "parent": {"tool": "host", "tier": "yellow", "targets": {"services": ["ssh.service"]}}},
+		f.run(["systemctl", "restart", "--", "ssh.service"]),
+	))
+	f.failed(d) == {"tier"}
+	startswith(d.deny[0].msg, "ssh.service is red and host is yellow · ")
+}
