@@ -1,6 +1,7 @@
 # METADATA
 # scope: package
-# description: Says which word of a refused command is in the way. Only refused commands are asked about.
+# description: >-
+#   Says which word of a refused command is in the way. Only refused commands are asked about.
 # schemas:
 #   - data.site: schema.site
 package caponier.core.complaint

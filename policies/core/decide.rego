@@ -1,6 +1,7 @@
 # METADATA
 # scope: package
-# description: Answers a question. It is allowed when every check that is required for its kind holds.
+# description: >-
+#   Answers a question. It is allowed when every check that is required for its kind holds.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: Tables that depend on the site and the command grammar alone. The host evaluates this package once when it loads a site, and decides with the values.
+# description: >-
+#   Tables that depend on the site and the command grammar alone. The host evaluates this package
+#   once when it loads a site, and decides with the values.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: Paths on a node - whether they lie in the call's stage, in the site's folders, or where nobody may go - and the tier of a file operation.
+# description: >-
+#   Paths on a node - whether they lie in the call's stage, in the site's folders, or where nobody
+#   may go - and the tier of a file operation.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

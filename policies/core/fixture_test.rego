@@ -1,6 +1,7 @@
 # METADATA
 # scope: package
-# description: A small site, a call and operations that pass, for the tests to change one thing at a time.
+# description: >-
+#   A small site, a call and operations that pass, for the tests to change one thing at a time.
 package caponier.core.fixture
 
 import data.caponier.core.call
@@ -15,27 +16,57 @@ site := {
 	},
 	"claimable_roles": ["reader"],
 	"roles": {
-		"operator": {"tools": ["*"], "imports": all_imports, "ceiling": "red", "nodes": ["*"], "commands": ["*"]},
-		"reader": {"tools": ["stop", "look"], "imports": ["ssh_exec"], "ceiling": "green", "nodes": ["pve1"], "commands": ["read"]},
-		"wide": {"tools": ["look"], "imports": ["ssh_exec"], "ceiling": "red", "nodes": ["*"], "commands": ["*"]},
+		"operator": {
+			"tools": ["*"], "imports": all_imports, "ceiling": "red", "nodes": ["*"],
+			"commands": ["*"],
+		},
+		"reader": {
+			"tools": ["stop", "look"], "imports": ["ssh_exec"], "ceiling": "green",
+			"nodes": ["pve1"], "commands": ["read"],
+		},
+		"wide": {
+			"tools": ["look"], "imports": ["ssh_exec"], "ceiling": "red", "nodes": ["*"],
+			"commands": ["*"],
+		},
 	},
 	"tiers": {
 		"tool:stop": "yellow", "tool:look": "green", "tool:kill": "red", "tool:never": "black", "tool:run": "yellow",
 		"tool:upload": "yellow", "tool:fetch": "yellow", "tool:host": "red", "tool:wake": "yellow",
 	},
 	"protected": {
-		"nodes": {"agent1": {"reason": "runs this host"}, "quiet": {"reason": "looked at only", "reads": "allow"}},
-		"vmids": {"103": {"reason": "management VM"}, "107": {"reason": "looked at only", "reads": "allow"}},
+		"nodes": {
+			"agent1": {"reason": "runs this host"},
+			"quiet": {"reason": "looked at only", "reads": "allow"},
+		},
+		"vmids": {
+			"103": {"reason": "management VM"},
+			"107": {"reason": "looked at only", "reads": "allow"},
+		},
 		"hosts": {"192.168.1.61": {"reason": "agent1 by its address"}},
-		"services": [{"service": "docker", "nodes": ["pve1"], "reason": "container runtime"}, {"service": "corosync.service", "nodes": ["*"], "reason": "the cluster"}],
+		"services": [
+			{"service": "docker", "nodes": ["pve1"], "reason": "container runtime"},
+			{"service": "corosync.service", "nodes": ["*"], "reason": "the cluster"},
+		],
 	},
 	"commands": {"lifecycle": {"tier": "yellow"}, "qm stop": {"tier": "red"}},
 	"relaxed": {"vmids": ["104"], "tools": ["kill"]},
-	"binaries": {"mytool": {"show": {"group": "read", "tier": "green", "operands": ["vmid"], "options": {"--deep": "flag"}}}},
+	"binaries": {
+		"mytool": {
+			"show": {
+				"group": "read", "tier": "green", "operands": ["vmid"],
+				"options": {"--deep": "flag"},
+			},
+		},
+	},
 	"shell_features": ["pipe", "and"],
 	"guest_commands": "any",
 	"files": {"read": ["/var/log", "/etc/hosts"], "write": ["/srv/in"], "max_bytes": 1000},
-	"egress": {"api.example.com": {"schemes": ["https"], "ports": [443], "methods": ["GET", "POST"], "classes": ["global"], "max_hops": 2, "max_body_bytes": 100}},
+	"egress": {
+		"api.example.com": {
+			"schemes": ["https"], "ports": [443], "methods": ["GET", "POST"], "classes": ["global"],
+			"max_hops": 2, "max_body_bytes": 100,
+		},
+	},
 	"limits": {
 		"argument_bytes": 1000, "calls_per_minute": 10, "tool_calls_per_minute": 10, "target_calls_per_minute": 5, "usd_micros_per_day": 100,
 		"blob_bytes": 1000, "ask_bytes": 100, "timeout_ms": 0, "output_bytes": 0,
@@ -53,22 +84,40 @@ all_imports := [
 all_commands := array.concat(["mytool show", "mytool purge", "talk"], [id | some id, _ in lint.entries])
 
 head := {
-	"id": "q1", "kind": "tool", "time": {"unix_ms": 1, "hour_utc": 10, "weekday": 5}, "source": "http",
-	"principal": {"id": "ann", "auth": "token", "roles": [], "credential_roles": [], "narrowed": false},
+	"id": "q1", "kind": "tool", "time": {
+		"unix_ms": 1, "hour_utc": 10, "weekday": 5,
+	},
+	"source": "http",
+	"principal": {
+		"id": "ann", "auth": "token", "roles": [], "credential_roles": [], "narrowed": false,
+	},
 	"plugin": {"name": "p", "version": "1.0.0", "digest": "sha256:00"},
 	"tool": {
 		"name": "stop", "imports": ["ssh_exec"], "commands": all_commands, "target_kinds": ["vmids"],
-		"hints": {"read_only": false, "destructive": true, "idempotent": false, "open_world": false},
+		"hints": {
+			"read_only": false, "destructive": true, "idempotent": false, "open_world": false,
+		},
 	},
 	"mode": {"read_only": false, "frozen": false, "reason": "", "freezes": []},
 }
 
-targets := {"nodes": ["pve1"], "vmids": ["105"], "services": [], "hosts": [], "paths": [], "guest_paths": [], "local_paths": []}
+targets := {
+	"nodes": ["pve1"], "vmids": ["105"], "services": [], "hosts": [], "paths": [],
+	"guest_paths": [], "local_paths": [],
+}
 
 inventory := [
-	{"name": "pve1", "cluster": "lab", "host": "192.168.1.74", "aliases": []}, {"name": "pve2", "cluster": "lab", "host": "192.168.1.75", "aliases": []},
-	{"name": "agent1", "cluster": "lab", "host": "192.168.1.61", "aliases": []}, {"name": "far", "cluster": "other", "host": "10.9.9.9", "aliases": []},
-	{"name": "alone", "cluster": "", "host": "10.9.9.1", "aliases": []}, {"name": "alone2", "cluster": "", "host": "10.9.9.2", "aliases": []},
+	{
+		"name": "pve1", "cluster": "lab", "host": "192.168.1.74", "aliases": [],
+	},
+	{"name": "pve2", "cluster": "lab", "host": "192.168.1.75", "aliases": []},
+	{
+		"name": "agent1", "cluster": "lab", "host": "192.168.1.61", "aliases": [],
+	},
+	{"name": "far", "cluster": "other", "host": "10.9.9.9", "aliases": []},
+	{"name": "alone", "cluster": "", "host": "10.9.9.1", "aliases": []}, {
+		"name": "alone2", "cluster": "", "host": "10.9.9.2", "aliases": [],
+	},
 ]
 
 a_call := object.union(head, {
@@ -89,9 +138,16 @@ an_operation := object.union(head, {
 	"op": "ssh_exec", "phase": "effect",
 	"parent": {
 		"id": "c1", "tool": "stop", "tier": "yellow", "targets": targets, "clusters": ["lab"], "commands": [],
-		"stages": [{"node": "pve1", "dir": "/run/caponier/s1"}], "confirmation": {"state": "none", "by": "", "channel": ""}, "revision": "r1",
+		"stages": [
+			{"node": "pve1", "dir": "/run/caponier/s1"},
+		],
+		"confirmation": {"state": "none", "by": "", "channel": ""}, "revision": "r1",
 	},
-	"target": {"node": "pve1", "cluster": "lab", "host": "192.168.1.74", "port": 22, "user": "root", "addrs": [], "services": []}, "nodes": inventory,
+	"target": {
+		"node": "pve1", "cluster": "lab", "host": "192.168.1.74", "port": 22, "user": "root",
+		"addrs": [], "services": [],
+	},
+	"nodes": inventory,
 	"command": null, "file": null, "http": null, "blob": null, "ask": null,
 })
 
@@ -111,8 +167,14 @@ raw_cmd(text) := object.union(guest_cmd(text, "", []), {"parsed": false, "error"
 
 # A file operation of a tool that may do them all.
 with_file(op, tool, tier, f) := {
-	"op": op, "tool": {"name": tool, "imports": all_imports, "target_kinds": ["vmids", "guest_paths", "local_paths"]},
-	"parent": {"tool": tool, "tier": tier, "targets": {"guest_paths": ["/root/x"], "local_paths": ["in/x"]}},
+	"op": op, "tool": {
+		"name": tool, "imports": all_imports,
+		"target_kinds": ["vmids", "guest_paths", "local_paths"],
+	},
+	"parent": {
+		"tool": tool, "tier": tier,
+		"targets": {"guest_paths": ["/root/x"], "local_paths": ["in/x"]},
+	},
 	"file": object.union(
 		{
 			"path": "/run/caponier/s1/file", "real_path": "/run/caponier/s1/file", "local": null, "bytes": 10, "sha256": null,
@@ -123,7 +185,9 @@ with_file(op, tool, tier, f) := {
 }
 
 with_http(f) := {
-	"op": "http_request", "target": null, "tool": {"name": "fetch", "imports": ["http_request"], "target_kinds": ["hosts"]},
+	"op": "http_request", "target": null, "tool": {
+		"name": "fetch", "imports": ["http_request"], "target_kinds": ["hosts"],
+	},
 	"parent": {"tool": "fetch", "targets": {"hosts": ["api.example.com"]}},
 	"http": object.union(
 		{

@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: What is wrong with a site's data beyond its schema. The host refuses to load data with problems; plain opa can list them too.
+# description: >-
+#   What is wrong with a site's data beyond its schema. The host refuses to load data with
+#   problems; plain opa can list them too.
 # schemas:
 #   - data.site: schema.site
 package caponier.core.lint
@@ -66,10 +68,15 @@ missing contains key if {
 
 there(key) if object.get(data.site, split(key, "/"), null) != null
 
-problems contains sprintf("%s: is missing, and no key is taken for granted; add %q, or what the site wants", [
-	key, needed[key],
-]) if {
+problems contains problem if {
 	some key in missing
+	problem := sprintf(
+		concat("", [
+			"%s: is missing, and no key is taken for granted; add %q, or what the site ",
+			"wants",
+		]),
+		[key, needed[key]],
+	)
 }
 
 problems contains sprintf("principals/%s/roles: there is no role %q", [id, name]) if {
@@ -93,23 +100,24 @@ problems contains sprintf("roles/%s/tools: %q is no tool; write %q", [name, bare
 	data.site.tiers[key]
 }
 
-problems contains sprintf("roles/%s/tools: %q names no kind; write tool:%s, resource:%s or prompt:%s", [
-	name, key, base, base, base,
-]) if {
+problems contains problem if {
 	some name, role in data.site.roles
 	some key in role.tools
 	contains(key, ":")
 	not regex.match(`^(tool|resource|prompt):.*$`, key)
 	base := split(key, ":")[1]
+	problem := sprintf(
+		"roles/%s/tools: %q names no kind; write tool:%s, resource:%s or prompt:%s",
+		[name, key, base, base, base],
+	)
 }
 
-problems contains sprintf("roles/%s/commands: %q is neither a group nor an entry of the command grammar", [
-	name, c,
-]) if {
+problems contains problem if {
 	some name, role in data.site.roles
 	some c in role.commands
 	not c in (({"*"} | groups) | own)
 	not entries[c]
+	problem := sprintf("roles/%s/commands: %q is neither a group nor an entry of the command grammar", [name, c])
 }
 
 problems contains sprintf("roles/%s/imports: there is no operation %q", [name, i]) if {
@@ -118,27 +126,30 @@ problems contains sprintf("roles/%s/imports: there is no operation %q", [name, i
 	not i in operations
 }
 
-problems contains sprintf("commands/%s: is neither a group nor an entry of the grammar or of binaries", [
-	id,
-]) if {
+problems contains problem if {
 	some id, _ in data.site.commands
 	not entries[id]
 	not id in (own | groups)
+	problem := sprintf("commands/%s: is neither a group nor an entry of the grammar or of binaries", [id])
 }
 
-problems contains sprintf("commands/%s/tier: %s is lower than %s, which the grammar gives it; %s", [
-	id, c.tier, entries[id].tier, "a site can only raise it",
-]) if {
+problems contains problem if {
 	some id, c in data.site.commands
 	tier.ranks[c.tier] < tier.ranks[entries[id].tier]
+	problem := sprintf(
+		"commands/%s/tier: %s is lower than %s, which the grammar gives it; %s",
+		[id, c.tier, entries[id].tier, "a site can only raise it"],
+	)
 }
 
-problems contains sprintf("commands/%s/tier: %s is lower than anything in this group; %s", [
-	group, c.tier, "a site can only raise it",
-]) if {
+problems contains problem if {
 	some group, c in data.site.commands
 	group in groups
 	tier.ranks[c.tier] < min(ranks_in(group))
+	problem := sprintf(
+		"commands/%s/tier: %s is lower than anything in this group; %s",
+		[group, c.tier, "a site can only raise it"],
+	)
 }
 
 ranks_in(group) := {tier.ranks[e.tier] | some e in entries; e.group == group} | {r |
@@ -149,36 +160,47 @@ ranks_in(group) := {tier.ranks[e.tier] | some e in entries; e.group == group} | 
 
 # The same effect is reached by several entries, "pct start" and "pvesh create …/status/start": one
 # raised alone is a door beside an open one.
-problems contains sprintf("commands/%s: raises one of several ways to the same effect; raise group %s, %s", [
-	id, entries[id].group, "and single entries above it where they should be higher",
-]) if {
+problems contains problem if {
 	some id, c in data.site.commands
 	count({other | some other, e in entries; e.group == entries[id].group}) > 1
 	not data.site.commands[entries[id].group]
 	tier.ranks[c.tier] > tier.ranks[entries[id].tier]
+	problem := sprintf(
+		"commands/%s: raises one of several ways to the same effect; raise group %s, %s",
+		[id, entries[id].group, "and single entries above it where they should be higher"],
+	)
 }
 
-problems contains sprintf("commands/%s/tier: %s is not above %s, which its whole group %s has", [
-	id, c.tier, whole.tier, entries[id].group,
-]) if {
+problems contains problem if {
 	some id, c in data.site.commands
 	whole := data.site.commands[entries[id].group]
 	tier.ranks[c.tier] <= tier.ranks[whole.tier]
+	problem := sprintf(
+		"commands/%s/tier: %s is not above %s, which its whole group %s has",
+		[id, c.tier, whole.tier, entries[id].group],
+	)
 }
 
-problems contains sprintf("binaries/%s: %q is the name of a group, so a role that is granted the group could run it", [
-	split(id, " ")[0], id,
-]) if {
+problems contains problem if {
 	some id in own
 	id in groups
+	problem := sprintf(
+		concat("", [
+			"binaries/%s: %q is the name of a group, so a role that is granted the group ",
+			"could run it",
+		]),
+		[split(id, " ")[0], id],
+	)
 }
 
-problems contains sprintf("binaries/%s/%s: is described by the core grammar and cannot be described again", [
-	binary, sub,
-]) if {
+problems contains problem if {
 	some binary, subs in data.site.binaries
 	some sub, _ in subs
 	redescribed(binary, sub)
+	problem := sprintf(
+		"binaries/%s/%s: is described by the core grammar and cannot be described again",
+		[binary, sub],
+	)
 }
 
 # A site may add sub-commands to a program of the grammar, but none that the program could take for
@@ -196,25 +218,24 @@ redescribed(binary, sub) if {
 
 redescribed(binary, _) if count(grammar.commands[binary][""].operands) > 0
 
-problems contains sprintf("binaries/%s: runs other programs or text, which policy could not see", [
-	binary,
-]) if {
+problems contains problem if {
 	some binary, _ in data.site.binaries
 	some name in {binary, regex.replace(binary, `[0-9.]+$`, "")} # python3.13 is python
 	name in grammar.wrappers
+	problem := sprintf("binaries/%s: runs other programs or text, which policy could not see", [binary])
 }
 
-problems contains sprintf("binaries/%s: name the program by one word without a folder", [binary]) if {
+problems contains problem if {
 	some binary, _ in data.site.binaries
 	not regex.match(`^[A-Za-z0-9][A-Za-z0-9_.+-]*$`, binary)
+	problem := sprintf("binaries/%s: name the program by one word without a folder", [binary])
 }
 
-problems contains sprintf("binaries/%s/%q: a sub-command is one word, or empty for none", [
-	binary, sub,
-]) if {
+problems contains problem if {
 	some binary, subs in data.site.binaries
 	some sub, _ in subs
 	not regex.match(`^([A-Za-z0-9-][A-Za-z0-9_.:-]*)?$`, sub)
+	problem := sprintf("binaries/%s/%q: a sub-command is one word, or empty for none", [binary, sub])
 }
 
 problems contains sprintf("binaries/%s/%s: there is no kind of word %q", [binary, sub, kind]) if {
@@ -232,25 +253,30 @@ kinds_of(entry) := {trim_right(k, "?*") | some k in entry.operands; is_string(k)
 
 features := ["pipe", "and", "or", "sequence", "discard", "merge"]
 
-problems contains sprintf("shell_features: %q cannot be granted, only %s", [f, concat(", ", features)]) if {
+problems contains problem if {
 	some f in data.site.shell_features
 	not f in features
+	problem := sprintf("shell_features: %q cannot be granted, only %s", [f, concat(", ", features)])
 }
 
-problems contains sprintf("files/%s: %q is not an absolute path in its shortest form", [
-	direction, p,
-]) if {
+problems contains problem if {
 	some direction in {"read", "write"}
 	some p in data.site.files[direction]
 	not files.clean(p)
+	problem := sprintf("files/%s: %q is not an absolute path in its shortest form", [direction, p])
 }
 
-problems contains sprintf("files/%s: %q can never be reached: keys, passwords and kernel state stay closed", [
-	direction, p,
-]) if {
+problems contains problem if {
 	some direction in {"read", "write"}
 	some p in data.site.files[direction]
 	files.secret(p)
+	problem := sprintf(
+		concat("", [
+			"files/%s: %q can never be reached: keys, passwords and kernel state stay ",
+			"closed",
+		]),
+		[direction, p],
+	)
 }
 
 problems contains sprintf("files/write: %q can never be written", [p]) if {
@@ -260,9 +286,7 @@ problems contains sprintf("files/write: %q can never be written", [p]) if {
 }
 
 # A folder above what stays closed cannot be listed: new secrets appear in it that no list knows.
-problems contains sprintf("files/%s: %q holds %s, which stays closed: list the folders below it that are needed", [
-	direction, p, min(closed),
-]) if {
+problems contains problem if {
 	some direction in {"read", "write"}
 	some p in data.site.files[direction]
 	closed := {c |
@@ -271,6 +295,13 @@ problems contains sprintf("files/%s: %q holds %s, which stays closed: list the f
 		files.under(c, p)
 	}
 	count(closed) > 0
+	problem := sprintf(
+		concat("", [
+			"files/%s: %q holds %s, which stays closed: list the folders below it that are ",
+			"needed",
+		]),
+		[direction, p, min(closed)],
+	)
 }
 
 problems contains sprintf("protected/nodes/%s: is not the name of a node", [n]) if {
@@ -278,26 +309,31 @@ problems contains sprintf("protected/nodes/%s: is not the name of a node", [n]) 
 	not regex.match(grammar.kinds.node, n)
 }
 
-problems contains sprintf("%s/%s: is not a host name or address in its one form: %s", [
-	part, h, "lower case, no final dot, addresses as short as they can be",
-]) if {
+problems contains problem if {
 	some part, hosts in {"egress": data.site.egress, "protected/hosts": data.site.protected.hosts}
 	some h, _ in hosts
 	not regex.match(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`, h)
 	not address(h)
+	problem := sprintf(
+		"%s/%s: is not a host name or address in its one form: %s",
+		[part, h, "lower case, no final dot, addresses as short as they can be"],
+	)
 }
 
-problems contains sprintf("protected/services: %q ends in no kind of unit that systemd knows; write %s", [
-	entry.service, "the name alone, or with .service",
-]) if {
+problems contains problem if {
 	some entry in data.site.protected.services
 	regex.match(`^.*\.[a-z]+$`, entry.service)
 	not command.suffixed(entry.service) == entry.service
+	problem := sprintf(
+		"protected/services: %q ends in no kind of unit that systemd knows; write %s",
+		[entry.service, "the name alone, or with .service"],
+	)
 }
 
-problems contains sprintf("relaxed/tools: %q has no red tier, so there is nothing to relax", [name]) if {
+problems contains problem if {
 	some name in data.site.relaxed.tools
 	not data.site.tiers[concat(":", ["tool", name])] == "red"
+	problem := sprintf("relaxed/tools: %q has no red tier, so there is nothing to relax", [name])
 }
 
 address(h) if {

@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: What a refusal says - what was refused, which rule and entry, what would work. Words of the caller are shown as data, never as text.
+# description: >-
+#   What a refusal says - what was refused, which rule and entry, what would work. Words of the
+#   caller are shown as data, never as text.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

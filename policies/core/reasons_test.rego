@@ -17,7 +17,9 @@ test_every_check_has_its_place_its_words_and_a_remedy if {
 }
 
 test_every_failure_has_a_reason if {
-	d := f.decided({"mode": {"frozen": true}, "targets": {"vmids": ["103"]}, "args": {"bytes": 5000}})
+	d := f.decided({
+		"mode": {"frozen": true}, "targets": {"vmids": ["103"]}, "args": {"bytes": 5000},
+	})
 	{r.id | some r in d.deny} == f.failed(d)
 	count(f.failed(d)) == 3
 }
@@ -30,6 +32,14 @@ test_words_of_the_caller_cannot_pose_as_text if {
 }
 
 test_long_words_are_cut if {
-	d := f.operated(f.run([concat("", [sprintf("%d", [i]) | some i in [1000000000, 1000000000, 1000000000, 1000000000, 1000000000, 1000000000, 1000000000, 1000000000, 1000000000]])]))
+	d := f.operated(f.run([
+		concat(
+			"",
+			[sprintf("%d", [i]) | some i in [
+				1000000000, 1000000000, 1000000000, 1000000000, 1000000000, 1000000000,
+				1000000000, 1000000000, 1000000000,
+			]],
+		),
+	]))
 	every r in d.deny { count(r.msg) < 500 }
 }

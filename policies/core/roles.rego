@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: Which roles the principal holds, and which of them grant the question. One role alone must grant all of it.
+# description: >-
+#   Which roles the principal holds, and which of them grant the question. One role alone must
+#   grant all of it.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,6 +1,7 @@
 # METADATA
 # scope: package
-# description: Words for refusals - lists that are short, and text that cannot pose as something else.
+# description: >-
+#   Words for refusals - lists that are short, and text that cannot pose as something else.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: The tables of package derived. The host keeps them under data.derived; tests have them made each time.
+# description: >-
+#   The tables of package derived. The host keeps them under data.derived; tests have them made
+#   each time.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

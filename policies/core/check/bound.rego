@@ -30,7 +30,8 @@ ok if {
 
 bound_node(n) if n in call_nodes
 
-# In /nodes/NODE/lxc/VMID the guest is what is acted on; its node, which check node knows, says where it is.
+# In /nodes/NODE/lxc/VMID the guest is what is acted on; its node, which check node knows, says
+# where it is.
 bound_node(n) if {
 	every d in command.operation_described { locates(n, d) }
 }
@@ -69,9 +70,12 @@ call_vmids := {v | some v in input.parent.targets.vmids} | command.vmids(command
 
 call_nodes := {n | some n in input.parent.targets.nodes} | command.nodes(command.parent_words)
 
-call_services := {command.unit(s) | some s in input.parent.targets.services} | command.services(command.parent_words)
+call_services := command.services(command.parent_words) | {command.unit(s) |
+	some s in input.parent.targets.services
+}
 
-# Guests and nodes are named within a cluster, so such a command may run on any node of it; all others act on the node itself.
+# Guests and nodes are named within a cluster, so such a command may run on any node of it; all
+# others act on the node itself.
 runs_where_it_may if input.target.node in input.parent.targets.nodes
 
 runs_where_it_may if {

@@ -12,6 +12,10 @@ test_operation_above_the_ceiling_is_refused if {
 	f.failed(f.operated(object.union({"principal": {"id": "two"}}, f.run(["pct", "stop", "105"])))) == {"ceiling", "command"}
 }
 
-test_tool_above_the_ceiling_is_not_shown if f.failed(f.seen({"principal": {"id": "two"}, "tool": {"name": "stop"}})) == {"ceiling"}
+test_tool_above_the_ceiling_is_not_shown if {
+	f.failed(f.seen({"principal": {"id": "two"}, "tool": {"name": "stop"}})) == {"ceiling"}
+}
 
-test_call_at_the_ceiling_passes if f.decided({"principal": {"id": "two"}, "tool": {"name": "look"}}).allow
+test_call_at_the_ceiling_passes if {
+	f.decided({"principal": {"id": "two"}, "tool": {"name": "look"}}).allow
+}

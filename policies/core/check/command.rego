@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: Every command is described by the grammar in every word. What runs inside a guest was decided with the call.
+# description: >-
+#   Every command is described by the grammar in every word. What runs inside a guest was decided
+#   with the call.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -20,7 +20,9 @@ test_no_command_is_no_command if {
 	contains(d.deny[0].msg, "it holds no command")
 }
 
-test_one_unknown_of_two_is_refused if "command" in f.failed(f.operated({"command": f.cmd([["uptime"], ["rm", "-rf", "/"]])}))
+test_one_unknown_of_two_is_refused if {
+	"command" in f.failed(f.operated({"command": f.cmd([["uptime"], ["rm", "-rf", "/"]])}))
+}
 
 test_word_that_a_shell_would_expand_is_refused if {
 	d := f.operated({"command": object.union(f.cmd([]), {"calls": [{"argv": ["uptime"], "static": false}]})})
@@ -43,7 +45,10 @@ test_bytes_that_were_not_decided_are_refused if {
 }
 
 test_role_must_be_granted_the_command if {
-	reader := {"principal": {"id": "two", "credential_roles": ["reader"]}, "tool": {"name": "look"}, "parent": {"tool": "look"}}
+	reader := {
+		"principal": {"id": "two", "credential_roles": ["reader"]}, "tool": {"name": "look"},
+		"parent": {"tool": "look"},
+	}
 	f.operated(object.union(reader, f.run(["uptime"]))).allow
 	d := f.operated(object.union(reader, f.run(["tail", "/var/log/syslog"])))
 	f.failed(d) == {"command"}
@@ -51,7 +56,10 @@ test_role_must_be_granted_the_command if {
 }
 
 test_one_entry_can_be_granted_alone if {
-	change := object.union(f.tool("look"), {"principal": {"id": "two", "credential_roles": ["reader"]}, "parent": {"tier": "yellow"}})
+	change := object.union(
+		f.tool("look"),
+		{"principal": {"id": "two", "credential_roles": ["reader"]}, "parent": {"tier": "yellow"}},
+	)
 	site := {"roles": {"reader": {"commands": ["tail"]}}}
 	f.operated_in(object.union(change, f.run(["tail", "/var/log/syslog"])), site).allow
 	"command" in f.failed(f.operated_in(object.union(change, f.run(["cat", "/var/log/syslog"])), site))
@@ -65,13 +73,18 @@ test_command_of_a_call_is_held_to_the_same if {
 }
 
 test_guest_is_not_entered_by_a_node_command if {
-	d := f.decided({"tool": {"name": "run"}, "commands": [f.cmd([["pct", "exec", "105", "--keep-env", "0", "--", "ls"]])]})
+	d := f.decided({
+		"tool": {"name": "run"},
+		"commands": [f.cmd([["pct", "exec", "105", "--keep-env", "0", "--", "ls"]])],
+	})
 	f.failed(d) == {"command"}
 	contains(d.deny[0].msg, "pct exec is for tools that name the text they run in a guest")
 }
 
 test_text_for_a_guest_passes_unparsed_where_the_site_says_any if {
-	f.decided({"tool": {"name": "run"}, "commands": [f.raw_cmd("for i in *; do echo $i; done")]}).allow
+	f.decided({
+		"tool": {"name": "run"}, "commands": [f.raw_cmd("for i in *; do echo $i; done")],
+	}).allow
 }
 
 test_text_for_a_guest_is_held_against_the_table_where_the_site_says_table if {
@@ -79,7 +92,13 @@ test_text_for_a_guest_is_held_against_the_table_where_the_site_says_table if {
 	text := object.union(f.cmd([["uptime"]]), {"guest": true, "text": "uptime", "rendered": "'uptime'"})
 	f.decided_in({"tool": {"name": "run"}, "commands": [text]}, table).allow
 	"command" in f.failed(f.decided_in({"tool": {"name": "run"}, "commands": [object.union(text, {"parsed": false})]}, table))
-	"command" in f.failed(f.decided_in({"tool": {"name": "run"}, "commands": [object.union(f.cmd([["rm", "x"]]), {"guest": true, "text": "rm x"})]}, table))
+	"command" in f.failed(f.decided_in(
+		{
+			"tool": {"name": "run"},
+			"commands": [object.union(f.cmd([["rm", "x"]]), {"guest": true, "text": "rm x"})],
+		},
+		table,
+	))
 }
 
 test_text_for_a_guest_is_refused_where_the_site_says_nothing if {
@@ -88,10 +107,12 @@ test_text_for_a_guest_is_refused_where_the_site_says_nothing if {
 
 test_program_of_the_site_passes if f.operated(f.run(["mytool", "show", "105", "--deep"])).allow
 
-test_program_of_the_site_is_held_to_its_words if "command" in f.failed(f.operated(f.run(["mytool", "show", "105", "--wide"])))
+test_program_of_the_site_is_held_to_its_words if {
+	"command" in f.failed(f.operated(f.run(["mytool", "show", "105", "--wide"])))
+}
 
 test_command_has_at_most_512_words if {
-	argv := array.concat(["echo"], [w | some n in numbers.range(1, 512); w := "x"])
+	argv := array.concat(["echo"], split(sprintf("%0512d", [0]), ""))
 	d := f.operated(f.run(argv))
 	"command" in f.failed(d)
 	some r in d.deny

@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: A red call has an approval that the site accepts. It belongs to the call, bound to its arguments by the host.
+# description: >-
+#   A red call has an approval that the site accepts. It belongs to the call, bound to its
+#   arguments by the host.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

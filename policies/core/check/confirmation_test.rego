@@ -10,55 +10,89 @@ test_red_call_waits if {
 
 test_approved_call_passes_on_a_channel_of_the_site if {
 	every channel in ["cli", "web"] {
-		f.decided({"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob", "channel": channel}}).allow
+		f.decided({
+			"tool": {"name": "kill"},
+			"confirmation": {"state": "approved", "by": "bob", "channel": channel},
+		}).allow
 	}
 	f.decided_in(
-		{"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob", "channel": "client"}},
+		{
+			"tool": {"name": "kill"},
+			"confirmation": {"state": "approved", "by": "bob", "channel": "client"},
+		},
 		{"approval": {"channels": ["client"]}},
 	).allow
 }
 
 test_approval_on_another_channel_is_none if {
 	every channel in ["client", "mail", "", null] {
-		f.failed(f.decided({"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob", "channel": channel}})) == {"confirmation"}
+		f.failed(f.decided({
+			"tool": {"name": "kill"},
+			"confirmation": {"state": "approved", "by": "bob", "channel": channel},
+		})) == {"confirmation"}
 	}
 	every channels in [["cli"], [], "web"] {
 		f.failed(f.decided_in(
-			{"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob", "channel": "web"}},
+			{
+				"tool": {"name": "kill"},
+				"confirmation": {"state": "approved", "by": "bob", "channel": "web"},
+			},
 			{"approval": {"channels": channels}},
 		)) == {"confirmation"}
 	}
 }
 
 test_approval_by_nobody_is_none if {
-	f.failed(f.decided({"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "", "channel": "cli"}})) == {"confirmation"}
+	f.failed(f.decided({
+		"tool": {"name": "kill"},
+		"confirmation": {"state": "approved", "by": "", "channel": "cli"},
+	})) == {"confirmation"}
 }
 
 test_approval_counts_by_whom_the_site_names if {
-	red := {"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob", "channel": "web"}}
-	every approvers in [["bob"], ["ann", "bob"], ["*"]] { f.decided_in(red, {"approval": {"approvers": approvers}}).allow }
+	red := {
+		"tool": {"name": "kill"},
+		"confirmation": {"state": "approved", "by": "bob", "channel": "web"},
+	}
+	every approvers in [["bob"], ["ann", "bob"], ["*"]] {
+		f.decided_in(red, {"approval": {"approvers": approvers}}).allow
+	}
 	every approvers in [["ann"], [], ["b"]] {
 		f.failed(f.decided_in(red, {"approval": {"approvers": approvers}})) == {"confirmation"}
 	}
 	f.decided_in(
-		{"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "client of ann", "channel": "client"}},
+		{
+			"tool": {"name": "kill"},
+			"confirmation": {"state": "approved", "by": "client of ann", "channel": "client"},
+		},
 		{"approval": {"channels": ["client"], "approvers": ["ann"]}},
 	).allow
 }
 
 test_stale_confirmations_are_none if {
 	every state in ["expired", "mismatch", "none", "", null] {
-		f.failed(f.decided({"tool": {"name": "kill"}, "confirmation": {"state": state, "by": "bob", "channel": "cli"}})) == {"confirmation"}
+		f.failed(f.decided({
+			"tool": {"name": "kill"},
+			"confirmation": {"state": state, "by": "bob", "channel": "cli"},
+		})) == {"confirmation"}
 	}
 }
 
 test_argument_counts_only_where_the_site_says_so if {
-	f.failed(f.decided({"tool": {"name": "kill"}, "confirmation": {"state": "argument"}})) == {"confirmation"}
-	f.decided_in({"tool": {"name": "kill"}, "confirmation": {"state": "argument"}}, {"approval": {"argument": true}}).allow
+	f.failed(f.decided({
+		"tool": {"name": "kill"}, "confirmation": {"state": "argument"},
+	})) == {"confirmation"}
+	f.decided_in(
+		{"tool": {"name": "kill"}, "confirmation": {"state": "argument"}},
+		{"approval": {"argument": true}},
+	).allow
 }
 
 test_protected_guest_stays_refused_where_it_is_relaxed_too if {
-	d := f.decided_in({"tool": {"name": "kill"}, "targets": {"vmids": ["103"]}}, {"relaxed": {"vmids": ["103"], "tools": ["kill"]}})
+	d := f.decided_in(
+		{"tool": {"name": "kill"}, "targets": {"vmids": ["103"]}},
+		{"relaxed": {"vmids": ["103"], "tools": ["kill"]}},
+	)
 	f.failed(d) == {"protected"}
 }
 
@@ -69,7 +103,10 @@ test_confirmation_is_not_asked_for_what_is_refused_anyway if {
 }
 
 test_no_channels_and_no_approvers_approve_nothing if {
-	red := {"tool": {"name": "kill"}, "confirmation": {"state": "approved", "by": "bob", "channel": "web"}}
+	red := {
+		"tool": {"name": "kill"},
+		"confirmation": {"state": "approved", "by": "bob", "channel": "web"},
+	}
 	every key in ["channels", "approvers"] {
 		d := f.decided_in(red, {"approval": {key: null}})
 		d.allow == false

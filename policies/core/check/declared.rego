@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: An operation runs only commands that its tool declares, as they were reviewed and locked, or the very text that its call was decided with.
+# description: >-
+#   An operation runs only commands that its tool declares, as they were reviewed and locked, or
+#   the very text that its call was decided with.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

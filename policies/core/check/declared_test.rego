@@ -8,9 +8,14 @@ both := script("pct status 105; pct stop 105", [["pct", "status", "105"], ["pct"
 
 script(text, calls) := {"command": object.union(f.cmd(calls), {"form": "script", "text": text})}
 
-text := {"tool": {"name": "run", "commands": ["*"]}, "parent": {"tool": "run", "commands": [both.command]}}
+text := {
+	"tool": {"name": "run", "commands": ["*"]},
+	"parent": {"tool": "run", "commands": [both.command]},
+}
 
-test_declared_command_passes if f.operated(object.union(declares(["pct start", "pct stop"]), f.run(["pct", "stop", "105"]))).allow
+test_declared_command_passes if {
+	f.operated(object.union(declares(["pct start", "pct stop"]), f.run(["pct", "stop", "105"]))).allow
+}
 
 test_command_that_is_not_declared_is_refused_and_named if {
 	d := f.operated(object.union(declares(["pct start"]), f.run(["pct", "stop", "105"])))
@@ -19,9 +24,13 @@ test_command_that_is_not_declared_is_refused_and_named if {
 	contains(d.deny[0].msg, "stop runs pct stop, and declares pct start")
 }
 
-test_green_read_is_held_to_it_too if f.failed(f.operated(object.union(declares(["pct start"]), f.run(["pct", "status", "105"])))) == {"declared"}
+test_green_read_is_held_to_it_too if {
+	f.failed(f.operated(object.union(declares(["pct start"]), f.run(["pct", "status", "105"])))) == {"declared"}
+}
 
-test_no_declaration_is_no_command if f.failed(f.operated(object.union(declares([]), f.run(["pct", "stop", "105"])))) == {"declared"}
+test_no_declaration_is_no_command if {
+	f.failed(f.operated(object.union(declares([]), f.run(["pct", "stop", "105"])))) == {"declared"}
+}
 
 test_declaration_of_another_type_is_none if {
 	every odd in [null, "pct stop", {"pct stop": true}] {
@@ -37,7 +46,10 @@ test_one_of_two_is_not_enough if {
 }
 
 test_group_or_prefix_declares_nothing if {
-	every c in ["lifecycle", "pct", "pct sto", "pct stop ", "pct  stop", "PCT STOP", "pct stop 105", "pct *"] {
+	every c in [
+		"lifecycle", "pct", "pct sto", "pct stop ", "pct  stop", "PCT STOP", "pct stop 105",
+		"pct *",
+	] {
 		f.failed(f.operated(object.union(declares([c]), f.run(["pct", "stop", "105"])))) == {"declared"}
 	}
 }
@@ -68,7 +80,13 @@ test_part_of_the_text_is_another_text if {
 }
 
 test_text_joined_in_another_way_is_another_text if {
-	f.failed(f.operated(object.union(text, script("pct status 105 || pct stop 105", [["pct", "status", "105"], ["pct", "stop", "105"]])))) == {"declared"}
+	f.failed(f.operated(object.union(
+		text,
+		script(
+			"pct status 105 || pct stop 105",
+			[["pct", "status", "105"], ["pct", "stop", "105"]],
+		),
+	))) == {"declared"}
 }
 
 test_no_text_is_no_text if {
@@ -91,5 +109,14 @@ test_tool_may_declare_commands_beside_the_text if {
 }
 
 test_file_is_no_command if {
-	f.operated(object.union(f.with_file("sftp_read", "stop", "yellow", {"action": "read", "path": "/var/log/x", "real_path": "/var/log/x", "exists": true, "type": "file"}), declares([]))).allow
+	f.operated(object.union(
+		f.with_file(
+			"sftp_read", "stop", "yellow",
+			{
+				"action": "read", "path": "/var/log/x", "real_path": "/var/log/x",
+				"exists": true, "type": "file",
+			},
+		),
+		declares([]),
+	)).allow
 }

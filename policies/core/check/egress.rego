@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: Nothing goes out to a host, port, method or address class that the site does not list, and never to metadata or link-local addresses.
+# description: >-
+#   Nothing goes out to a host, port, method or address class that the site does not list, and
+#   never to metadata or link-local addresses.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -104,11 +106,11 @@ faults contains sprintf("host %s is not the call's", [input.http.host]) if {
 	not named
 }
 
-faults contains sprintf("redirect %v is over the limit of %v", [input.http.hop, entry.max_hops]) if {
+faults contains sprintf("redirect %v is one too many", [input.http.hop]) if {
 	input.http.hop > entry.max_hops
 }
 
-faults contains sprintf("a body of %v bytes is over the limit of %v", [sent, entry.max_body_bytes]) if {
+faults contains sprintf("a body of %v bytes is over %v", [sent, entry.max_body_bytes]) if {
 	sent := input.http.body_bytes
 	sent > entry.max_body_bytes
 }

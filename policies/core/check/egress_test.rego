@@ -9,7 +9,10 @@ test_listed_request_passes if {
 
 test_what_is_not_listed_is_refused if {
 	every x in [
-		{"host": "evil.com"}, {"host": "evilapi.example.com"}, {"scheme": "http"}, {"port": 8443}, {"method": "DELETE"}, {"method": "get"},
+		{"host": "evil.com"}, {
+			"host": "evilapi.example.com",
+		},
+		{"scheme": "http"}, {"port": 8443}, {"method": "DELETE"}, {"method": "get"},
 		{"hop": 3}, {"hop": null}, {"body_bytes": 101}, {"body_bytes": null},
 	] {
 		"egress" in f.failed(f.operated(f.with_http(x)))
@@ -18,14 +21,18 @@ test_what_is_not_listed_is_refused if {
 
 test_every_address_must_be_of_a_listed_class if {
 	every addrs in [
-		[], null, [{"ip": "10.0.0.1", "class": "private"}], [{"ip": "93.184.216.34", "class": "global"}, {"ip": "127.0.0.1", "class": "loopback"}],
+		[], null, [{"ip": "10.0.0.1", "class": "private"}], [
+			{"ip": "93.184.216.34", "class": "global"}, {"ip": "127.0.0.1", "class": "loopback"},
+		],
 		[{"ip": "169.254.169.254", "class": "linklocal"}], [{"ip": "x", "class": ""}],
 	] {
 		f.failed(f.operated(f.with_http({"addrs": addrs}))) == {"egress"}
 	}
 }
 
-test_addresses_before_they_were_asked_for_are_refused if f.failed(f.operated(object.union(f.with_http({}), {"phase": "lookup"}))) == {"egress"}
+test_addresses_before_they_were_asked_for_are_refused if {
+	f.failed(f.operated(object.union(f.with_http({}), {"phase": "lookup"}))) == {"egress"}
+}
 
 test_metadata_is_never_reached_whatever_is_listed if {
 	site := {"egress": {"api.example.com": {"classes": ["global", "metadata", "linklocal"]}}}

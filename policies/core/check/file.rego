@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: A file operation names paths of its call or its stage, in the site's folders, of a size that the site allows - first by name, then by what is really there.
+# description: >-
+#   A file operation names paths of its call or its stage, in the site's folders, of a size that
+#   the site allows - first by name, then by what is really there.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -138,9 +140,13 @@ faults contains sprintf("%s is in no folder that the site lists for this", [inpu
 	not place_ok(input.file.path)
 }
 
-faults contains sprintf("local path %s is not one of the call's", [input.file.local]) if not local_ok
+faults contains sprintf("local path %s is not one of the call's", [input.file.local]) if {
+	not local_ok
+}
 
-faults contains sprintf("local path %s is not in one of the call's", [input.blob.local]) if not copy_ok
+faults contains sprintf("local path %s is not in one of the call's", [input.blob.local]) if {
+	not copy_ok
+}
 
 faults contains sprintf("it really is %s, which is elsewhere", [input.file.real_path]) if {
 	input.phase == "effect"

@@ -10,15 +10,27 @@ host(op, x, paths) := f.operated(object.union(
 	{"tool": {"target_kinds": ["paths", "local_paths"]}, "parent": {"targets": {"paths": paths}}},
 ))
 
-test_stage_passes if up("stage", {"action": "stage", "path": "", "real_path": null}).tier == "yellow"
+test_stage_passes if {
+	up("stage", {"action": "stage", "path": "", "real_path": null}).tier == "yellow"
+}
 
-test_put_into_the_stage_is_yellow if up("sftp_put", {"action": "put", "local": "in/x"}).tier == "yellow"
+test_put_into_the_stage_is_yellow if {
+	up("sftp_put", {"action": "put", "local": "in/x"}).tier == "yellow"
+}
 
-test_get_from_the_stage_passes if up("sftp_get", {"action": "get", "local": "in/x", "exists": true, "type": "file"}).allow
+test_get_from_the_stage_passes if {
+	up("sftp_get", {"action": "get", "local": "in/x", "exists": true, "type": "file"}).allow
+}
 
 test_lookup_needs_no_facts if {
 	d := f.operated(object.union(
-		f.with_file("sftp_put", "upload", "yellow", {"action": "put", "local": "in/x", "real_path": null, "type": null, "exists": null, "bytes": null}),
+		f.with_file(
+			"sftp_put", "upload", "yellow",
+			{
+				"action": "put", "local": "in/x", "real_path": null, "type": null, "exists": null,
+				"bytes": null,
+			},
+		),
 		{"phase": "lookup"},
 	))
 	d.allow
@@ -36,10 +48,18 @@ test_local_path_must_be_the_calls if {
 	contains(d.deny[0].msg, "local path in/other is not one of the call's")
 }
 
-test_write_outside_the_stage_is_red if up("sftp_put", {"action": "put", "local": "in/x", "path": "/srv/in/a", "real_path": "/srv/in/a"}).tier == "red"
+test_write_outside_the_stage_is_red if {
+	up(
+		"sftp_put",
+		{"action": "put", "local": "in/x", "path": "/srv/in/a", "real_path": "/srv/in/a"},
+	).tier == "red"
+}
 
 test_tool_that_declares_no_paths_writes_only_into_its_stage if {
-	f.failed(f.operated(f.with_file("sftp_put", "host", "red", {"action": "put", "local": "in/x", "path": "/srv/in/a", "real_path": "/srv/in/a"}))) == {"file"}
+	f.failed(f.operated(f.with_file(
+		"sftp_put", "host", "red",
+		{"action": "put", "local": "in/x", "path": "/srv/in/a", "real_path": "/srv/in/a"},
+	))) == {"file"}
 }
 
 test_tool_that_declares_paths_writes_to_those_of_its_call if {
@@ -50,19 +70,35 @@ test_tool_that_declares_paths_writes_to_those_of_its_call if {
 }
 
 test_real_path_may_not_lie_elsewhere if {
-	d := host("sftp_put", {"action": "put", "local": "in/x", "path": "/srv/in/a", "real_path": "/etc/cron.d/a"}, ["/srv/in/a"])
+	d := host(
+		"sftp_put",
+		{"action": "put", "local": "in/x", "path": "/srv/in/a", "real_path": "/etc/cron.d/a"},
+		["/srv/in/a"],
+	)
 	f.failed(d) == {"file"}
 	contains(d.deny[0].msg, "it really is /etc/cron.d/a, which is elsewhere")
 	f.failed(up("sftp_put", {"action": "put", "local": "in/x", "real_path": "/etc/x"})) == {"file"}
-	f.failed(up("sftp_read", {"action": "read", "path": "/var/log/x", "real_path": "/root/x", "type": "file"})) == {"file"}
+	f.failed(up(
+		"sftp_read",
+		{"action": "read", "path": "/var/log/x", "real_path": "/root/x", "type": "file"},
+	)) == {"file"}
 }
 
 test_link_into_the_stage_is_elsewhere_too if {
-	f.failed(up("sftp_read", {"action": "read", "path": "/var/log/x", "real_path": "/run/caponier/s1/f", "type": "file"})) == {"file"}
+	f.failed(up(
+		"sftp_read",
+		{
+			"action": "read", "path": "/var/log/x", "real_path": "/run/caponier/s1/f",
+			"type": "file",
+		},
+	)) == {"file"}
 }
 
 test_reading_is_green_and_may_look_wider if {
-	up("sftp_read", {"action": "read", "path": "/var/log/x", "real_path": "/var/log/x", "type": "file"}).tier == "green"
+	up(
+		"sftp_read",
+		{"action": "read", "path": "/var/log/x", "real_path": "/var/log/x", "type": "file"},
+	).tier == "green"
 	up("sftp_stat", {"action": "stat", "path": "/var/log/x", "real_path": "/var/log/x"}).allow
 	up("sftp_list", {"action": "list", "path": "/var/log", "real_path": "/var/log", "type": "dir"}).allow
 }
@@ -74,15 +110,28 @@ test_tool_that_declares_paths_reads_those_of_its_call if {
 }
 
 test_folder_of_a_path_of_the_call_may_be_listed if {
-	host("sftp_list", {"action": "list", "path": "/var/log", "real_path": "/var/log", "type": "dir"}, ["/var/log/x"]).allow
-	f.failed(host("sftp_list", {"action": "list", "path": "/var/log", "real_path": "/var/log", "type": "dir"}, ["/etc/hosts"])) == {"file"}
+	host(
+		"sftp_list", {"action": "list", "path": "/var/log", "real_path": "/var/log", "type": "dir"},
+		["/var/log/x"],
+	).allow
+	f.failed(host(
+		"sftp_list",
+		{"action": "list", "path": "/var/log", "real_path": "/var/log", "type": "dir"},
+		["/etc/hosts"],
+	)) == {"file"}
 }
 
 test_only_plain_files_are_read if {
 	every type in ["dir", "fifo", "device", "socket", "symlink", ""] {
-		f.failed(up("sftp_read", {"action": "read", "path": "/var/log/x", "real_path": "/var/log/x", "type": type})) == {"file"}
+		f.failed(up(
+			"sftp_read",
+			{"action": "read", "path": "/var/log/x", "real_path": "/var/log/x", "type": type},
+		)) == {"file"}
 	}
-	f.failed(up("sftp_list", {"action": "list", "path": "/var/log", "real_path": "/var/log", "type": "file"})) == {"file"}
+	f.failed(up(
+		"sftp_list",
+		{"action": "list", "path": "/var/log", "real_path": "/var/log", "type": "file"},
+	)) == {"file"}
 }
 
 test_overwriting_must_be_asked_for if {
@@ -99,14 +148,23 @@ test_size_is_limited_both_ways if {
 	d := up("sftp_put", {"action": "put", "local": "in/x", "bytes": 1001})
 	f.failed(d) == {"file"}
 	contains(d.deny[0].msg, "it is 1001 bytes, over the limit of 1000")
-	f.failed(up("sftp_get", {"action": "get", "local": "in/x", "exists": true, "type": "file", "bytes": 1001})) == {"file"}
+	f.failed(up(
+		"sftp_get",
+		{"action": "get", "local": "in/x", "exists": true, "type": "file", "bytes": 1001},
+	)) == {"file"}
 	f.failed(up("sftp_write", {"action": "write", "bytes": -1})) == {"file"}
 }
 
 test_removal_is_of_one_plain_file_in_the_stage if {
 	up("sftp_remove", {"action": "remove", "exists": true, "type": "file"}).allow
 	f.failed(up("sftp_remove", {"action": "remove", "exists": true, "type": "dir"})) == {"file"}
-	"file" in f.failed(up("sftp_remove", {"action": "remove", "path": "/etc/hosts", "real_path": "/etc/hosts", "exists": true, "type": "file"}))
+	"file" in f.failed(up(
+		"sftp_remove",
+		{
+			"action": "remove", "path": "/etc/hosts", "real_path": "/etc/hosts", "exists": true,
+			"type": "file",
+		},
+	))
 }
 
 test_paths_that_run_the_machine_cannot_be_written if {
@@ -116,8 +174,14 @@ test_paths_that_run_the_machine_cannot_be_written if {
 	] {
 		d := f.operated_in(
 			object.union(
-				f.with_file("sftp_put", "host", "red", {"action": "put", "local": "in/x", "path": p, "real_path": p}),
-				{"tool": {"target_kinds": ["paths", "local_paths"]}, "parent": {"targets": {"paths": [p]}}},
+				f.with_file(
+					"sftp_put", "host", "red",
+					{"action": "put", "local": "in/x", "path": p, "real_path": p},
+				),
+				{
+					"tool": {"target_kinds": ["paths", "local_paths"]},
+					"parent": {"targets": {"paths": [p]}},
+				},
 			),
 			{"files": {"write": ["/"]}},
 		)
@@ -126,7 +190,9 @@ test_paths_that_run_the_machine_cannot_be_written if {
 }
 
 copy(local, paths) := f.operated({
-	"op": "blob_read", "target": null, "tool": {"imports": ["blob_read"]}, "parent": {"targets": {"local_paths": paths}},
+	"op": "blob_read", "target": null, "tool": {"imports": ["blob_read"]}, "parent": {
+		"targets": {"local_paths": paths},
+	},
 	"blob": {"action": "get", "name": "x", "mime": "", "bytes": 0, "ttl_s": 0, "local": local},
 })
 

@@ -50,13 +50,15 @@ words := command.call_words if input.schema == "caponier.call/1"
 
 words := command.operation_words if input.schema == "caponier.operation/1"
 
-what := sprintf("%s: %s", [concat(", ", {frozen(f) | some f in freezes}), concat("; ", reasons)]) if {
+what := sprintf("%s: %s", [concat(", ", subjects), concat("; ", reasons)]) if {
 	count(freezes) > 0
 } else := concat("", ["everything is frozen: ", input.mode.reason])
 
 frozen(f) := "everything is frozen" if {
 	f.kind == "all"
 } else := sprintf("%s %s is frozen", [f.kind, f.name])
+
+subjects := {frozen(f) | some f in freezes}
 
 reasons := {f.reason | some f in freezes}
 

@@ -1,6 +1,7 @@
 # METADATA
 # scope: package
-# description: One role of the principal grants the tool with all the imports that the tool declares.
+# description: >-
+#   One role of the principal grants the tool with all the imports that the tool declares.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: What runs inside a guest is text that was decided with the call, or one of a few fixed helpers on the paths of the call.
+# description: >-
+#   What runs inside a guest is text that was decided with the call, or one of a few fixed helpers
+#   on the paths of the call.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

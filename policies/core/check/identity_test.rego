@@ -6,18 +6,27 @@ test_unknown_principal_is_refused if "identity" in f.failed(f.decided({"principa
 
 test_known_principal_passes if f.decided({}).allow
 
-test_another_way_of_proving_it_is_refused if "identity" in f.failed(f.decided({"principal": {"auth": "oidc"}}))
+test_another_way_of_proving_it_is_refused if {
+	"identity" in f.failed(f.decided({"principal": {"auth": "oidc"}}))
+}
 
 test_claimed_role_of_an_unlisted_person_counts_where_the_site_says_so if {
-	f.decided({"principal": {"id": "oidc:bob", "auth": "oidc", "credential_roles": ["reader"]}, "tool": {"name": "look"}}).allow
+	f.decided({
+		"principal": {"id": "oidc:bob", "auth": "oidc", "credential_roles": ["reader"]},
+		"tool": {"name": "look"},
+	}).allow
 }
 
 test_claimed_role_that_the_site_does_not_list_is_nothing if {
-	"identity" in f.failed(f.decided({"principal": {"id": "oidc:bob", "auth": "oidc", "credential_roles": ["operator"]}}))
+	"identity" in f.failed(f.decided({"principal": {
+		"id": "oidc:bob", "auth": "oidc", "credential_roles": ["operator"],
+	}}))
 }
 
 test_claims_do_not_add_to_a_listed_principal if {
-	"identity" in f.failed(f.decided({"principal": {"id": "ann", "auth": "oidc", "credential_roles": ["reader"]}}))
+	"identity" in f.failed(f.decided({"principal": {
+		"id": "ann", "auth": "oidc", "credential_roles": ["reader"],
+	}}))
 }
 
 test_token_can_narrow_but_not_widen if {
@@ -25,12 +34,20 @@ test_token_can_narrow_but_not_widen if {
 	f.decided({"principal": {"credential_roles": ["operator"]}}).allow
 }
 
-test_claim_by_token_is_nothing if "identity" in f.failed(f.decided({"principal": {"id": "bob", "auth": "token", "credential_roles": ["reader"]}}))
+test_claim_by_token_is_nothing if {
+	"identity" in f.failed(f.decided({"principal": {
+		"id": "bob", "auth": "token", "credential_roles": ["reader"],
+	}}))
+}
 
 # An identity provider that drops the claim does not widen.
 test_credential_that_should_name_roles_and_names_none_leaves_none if {
 	f.failed(f.decided({"principal": {"narrowed": true}})) == {"identity"}
 	f.decided({"principal": {"narrowed": true, "credential_roles": ["operator"]}}).allow
-	every odd in [null, "", 0] { f.failed(f.decided({"principal": {"narrowed": odd}})) == {"identity"} }
-	every odd in [null, "", {}] { f.failed(f.decided({"principal": {"credential_roles": odd}})) == {"identity"} }
+	every odd in [null, "", 0] {
+		f.failed(f.decided({"principal": {"narrowed": odd}})) == {"identity"}
+	}
+	every odd in [null, "", {}] {
+		f.failed(f.decided({"principal": {"credential_roles": odd}})) == {"identity"}
+	}
 }

@@ -1,6 +1,7 @@
 # METADATA
 # scope: package
-# description: The operation is one that the tool declares, asked for by the running call of that very tool.
+# description: >-
+#   The operation is one that the tool declares, asked for by the running call of that very tool.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -17,16 +17,26 @@ test_operation_with_two_parts_is_refused if {
 }
 
 test_part_must_be_that_of_the_operation if {
-	d := f.operated(object.union(f.with_file("sftp_read", "upload", "yellow", {"action": "stat", "path": "/var/log/x"}), {}))
+	d := f.operated(object.union(
+		f.with_file("sftp_read", "upload", "yellow", {"action": "stat", "path": "/var/log/x"}),
+		{},
+	))
 	"imports" in f.failed(d)
 }
 
-test_http_on_a_node_is_refused if "imports" in f.failed(f.operated(object.union(f.with_http({}), {"target": {"node": "pve1"}})))
+test_http_on_a_node_is_refused if {
+	"imports" in f.failed(f.operated(object.union(f.with_http({}), {"target": {"node": "pve1"}})))
+}
 
 test_each_kind_passes if {
 	f.operated(f.run(["pct", "list"])).allow
 	f.operated(f.with_http({})).allow
 	blob := {"action": "write", "name": "x", "mime": "text/plain", "bytes": 10, "ttl_s": 60}
-	f.operated({"op": "blob_write", "target": null, "blob": blob, "tool": {"imports": ["blob_write"]}}).allow
-	f.operated({"op": "ask", "target": null, "ask": {"key": "k", "bytes": 10, "fields": 1}, "tool": {"imports": ["ask"]}}).allow
+	f.operated({
+		"op": "blob_write", "target": null, "blob": blob, "tool": {"imports": ["blob_write"]},
+	}).allow
+	f.operated({
+		"op": "ask", "target": null, "ask": {"key": "k", "bytes": 10, "fields": 1},
+		"tool": {"imports": ["ask"]},
+	}).allow
 }

@@ -2,9 +2,15 @@ package caponier.core.check.limits_test
 
 import data.caponier.core.fixture as f
 
-blob(n) := {"op": "blob_write", "target": null, "tool": {"imports": ["blob_write"]}, "blob": {"action": "write", "name": "x", "mime": "a/b", "bytes": n, "ttl_s": 1}}
+blob(n) := {
+	"op": "blob_write", "target": null, "tool": {"imports": ["blob_write"]},
+	"blob": {"action": "write", "name": "x", "mime": "a/b", "bytes": n, "ttl_s": 1},
+}
 
-ask(n) := {"op": "ask", "target": null, "tool": {"imports": ["ask"]}, "ask": {"key": "k", "bytes": n, "fields": 1}}
+ask(n) := {
+	"op": "ask", "target": null, "tool": {"imports": ["ask"]},
+	"ask": {"key": "k", "bytes": n, "fields": 1},
+}
 
 test_blob_is_limited if {
 	f.operated(blob(1000)).allow

@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: Every node that is named is known here. Proxmox itself would look an unknown name up in DNS and go there.
+# description: >-
+#   Every node that is named is known here. Proxmox itself would look an unknown name up in DNS and
+#   go there.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: Nothing that the site protects is touched, by whatever name it is reached. An entry may still allow reading.
+# description: >-
+#   Nothing that the site protects is touched, by whatever name it is reached. An entry may still
+#   allow reading.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: The principal, the tool and the target are called no more often than the site allows. The counts include this call.
+# description: >-
+#   The principal, the tool and the target are called no more often than the site allows. The
+#   counts include this call.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: One role alone grants the tool, the nodes, the tier and the commands. Two roles are never added together.
+# description: >-
+#   One role alone grants the tool, the nodes, the tier and the commands. Two roles are never added
+#   together.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -39,4 +41,4 @@ rule := concat(", ", [sprintf("roles/%s", [name]) | some name in roles.granting]
 
 works := "a call that one of these roles covers alone"
 
-remedy := "In the site's data: one role with the tool, the node, the ceiling and the command's group."
+remedy := "In the site's data: one role with the tool, the node, the ceiling and the command."

@@ -1,6 +1,7 @@
 # METADATA
 # scope: package
-# description: The question is of a form that this policy knows, its head is whole, and so is the site's data.
+# description: >-
+#   The question is of a form that this policy knows, its head is whole, and so is the site's data.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

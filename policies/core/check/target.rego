@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: Every kind of target that the tool declares is there, and every target is in its one canonical form.
+# description: >-
+#   Every kind of target that the tool declares is there, and every target is in its one canonical
+#   form.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: Nothing is black, no operation is above its call, and a tool that turned black stops its running calls.
+# description: >-
+#   Nothing is black, no operation is above its call, and a tool that turned black stops its
+#   running calls.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -6,7 +6,10 @@
 #   - data.site: schema.site
 package caponier.site.call
 
-deny contains {"id": "team.hours", "msg": sprintf("%s runs on weekdays from %d to %d UTC only.", [input.tool.name, hours.from, hours.to])} if {
+deny contains {
+	"id": "team.hours",
+	"msg": sprintf("%s runs on weekdays from %d to %d UTC only.", [input.tool.name, hours.from, hours.to]),
+} if {
 	input.tool.name in {"delete_guest", "delete_snapshot"}
 	not working
 }

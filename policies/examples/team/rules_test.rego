@@ -3,7 +3,9 @@ package caponier.site.call_test
 import data.caponier.site.call
 
 at(tool, weekday, hour) := d if {
-	d := call.deny with input as {"tool": {"name": tool}, "time": {"weekday": weekday, "hour_utc": hour}}
+	d := call.deny with input as {
+		"tool": {"name": tool}, "time": {"weekday": weekday, "hour_utc": hour},
+	}
 		with data.site.custom as {"working_hours": {"from": 7, "to": 16}}
 }
 
