@@ -26,7 +26,8 @@ func programs(t *testing.T, change map[string]string) (dir string) {
 	t.Helper()
 	all := map[string]string{
 		"pvesh": `[ "$*" = "get /cluster/status --output-format json" ] && echo '[{"type":"cluster","name":"c","quorate":1},{"type":"node","name":"n1","local":1,"online":1},{"type":"node","name":"n2","online":1}]'`,
-		"pct":   `[ "$*" = list ]`, "qm": `[ "$*" = list ]`, "date": `exec /bin/date "$@"`}
+		"pct":   `[ "$*" = list ]`, "qm": `[ "$*" = list ]`, "date": `exec /bin/date "$@"`, "locale": "echo UTF-8",
+	}
 	dir = t.TempDir()
 	for name, text := range all {
 		if other, has := change[name]; has {
@@ -60,8 +61,21 @@ func finding(t *testing.T, rep Report, check string) (f Finding) {
 	return f
 }
 
-var nodeChecks = []string{"connection", "host-key", "login", "login-shell", "start-up", "clock",
-	"pvesh", "name", "quorum", "pct", "qm", "sftp"}
+var nodeChecks = []string{
+	"connection",
+	"host-key",
+	"login",
+	"login-shell",
+	"start-up",
+	"clock",
+	"pvesh",
+	"name",
+	"quorum",
+	"pct",
+	"qm",
+	"locale",
+	"sftp",
+}
 
 func TestCheckFindsNothingOnAGoodNodeBehindOpenSSH(t *testing.T) {
 	_, o := openSSH(t, "SetEnv SHLVL=3 PATH="+programs(t, nil)+":/usr/bin:/bin")
@@ -115,6 +129,9 @@ func TestCheckFinds(t *testing.T) {
 			check: "name", level: Fail, note: []string{`\x1b`}, fix: `\x1b`},
 		{claim: "an error that writes to the terminal", programs: map[string]string{"pct": `printf '\033[2J\r' >&2; exit 3`}, check: "pct", level: Fail, note: []string{`\x1b`}, fix: "by hand"},
 		{claim: "pvesh that prints no JSON", programs: map[string]string{"pvesh": "echo perl: warning"}, check: "pvesh", level: Fail, note: []string{"no JSON"}, fix: "pvesh get /cluster/status"},
+		{claim: "a node that cannot run the gate", shell: `/nowhere/caponier-gate`, check: "gate", level: Fail, note: []string{"Install it"}, fix: "install -o root", last: true},
+		{claim: "a node without a locale", programs: map[string]string{"locale": "echo ANSI_X3.4-1968"}, check: "locale", level: Warn, note: []string{"ANSI_X3", "refused"}, fix: "AcceptEnv"},
+		{claim: "an older gate", programs: map[string]string{"locale": "echo 'caponier-gate: this key may not run that' >&2; exit 126"}, check: "locale", level: Warn, note: []string{"older"}, fix: "install -o root"},
 		{claim: "no SFTP", faults: sshtest.Faults{NoSFTP: true}, check: "sftp", level: Warn, note: []string{"Subsystem sftp"}, fix: "Subsystem sftp"},
 		{claim: "a key that is not pinned", options: func(o *remote.Options) { o.Nodes[0].HostKey = "SHA256:" + strings.Repeat("A", 43) }, check: "host-key", level: Fail, note: []string{"pins SHA256:AAA"}, fix: "caponier hosts scan 127.0.0.1:", last: true},
 		{claim: "a key that is not known", options: func(o *remote.Options) {
@@ -159,7 +176,10 @@ func TestCheckFinds(t *testing.T) {
 					!slices.Contains(
 						[]string{`'date' '+%s'`,
 							`'pvesh' 'get' '/cluster/status' '--output-format' 'json'`,
-							`'pct' 'list'`, `'qm' 'list'`},
+							`'pct' 'list'`,
+							`'qm' 'list'`,
+							`'locale' 'charmap'`,
+						},
 						ran,
 					) {
 					t.Errorf("the doctor ran %s", ran)

@@ -36,6 +36,7 @@ var reads = [][]string{
 	{"pvesh", "get", "/cluster/status", "--output-format", "json"},
 	{"pct", "list"},
 	{"qm", "list"},
+	{"locale", "charmap"},
 }
 
 // textOf is the command that is sent for one of reads. The first is not quoted, as a person would
@@ -147,11 +148,12 @@ func (d *Doctor) Check(ctx context.Context, name string) Report {
 	if trip, ok := v.login(ctx); ok && v.commands(ctx, trip) {
 		v.clock(ctx)
 		v.cluster(ctx)
-		for _, argv := range reads[3:] {
+		for _, argv := range reads[3:5] {
 			if _, ok := v.read(ctx, argv[0], argv); ok {
 				v.found(argv[0], OK, "", "runs")
 			}
 		}
+		v.locale(ctx)
 		v.files(ctx)
 	}
 	return *v.rep
@@ -204,12 +206,18 @@ func (d *visit) commands(ctx context.Context, trip time.Duration) bool {
 		began := time.Now()
 		e, err := d.r.Ask(ctx, o.Name, textOf(reads[0]))
 		if err != nil {
-			fix := fmt.Sprintf("chsh -s /bin/bash %s   # on %s", o.User, o.Name)
-			if op := (*gate.OpError)(nil); errors.As(err, &op) && op.Code == "shell_output" {
+			check, fix := "login-shell", fmt.Sprintf("chsh -s /bin/bash %s   # on %s", o.User, o.Name)
+			switch op := (*gate.OpError)(nil); {
+			case !errors.As(err, &op):
+			case op.Code == "shell_output":
 				fix = quietLine + "   # the first line of ~/.bashrc (zsh: ~/.zshenv) of " + o.User +
 					" on " + o.Name
+			case op.Code == "not_permitted_on_node":
+				check = "gate"
+				fix = "install -o root -g root -m 0755 caponier-gate /usr/local/sbin/   # on " +
+					o.Name + "; the file is packaging/node/caponier-gate of this version"
 			}
-			d.found("login-shell", Fail, fix, "%s", words(err))
+			d.found(check, Fail, fix, "%s", words(err))
 			return false
 		}
 		if e.Exit != 0 {
@@ -405,6 +413,28 @@ func (d *visit) status(out []byte, name string) {
 			strings.Join(offline, ", "))
 	default:
 		d.found("quorum", OK, "", "cluster %q, %d nodes online", d.rep.Cluster, online)
+	}
+}
+
+// locale looks at the character set in which programs read their arguments. In another than UTF-8
+// the host sends no command that holds text beyond ASCII.
+func (d *visit) locale(ctx context.Context) {
+	e, err := d.r.Ask(ctx, d.opts.Name, textOf(reads[5]))
+	charmap := strings.TrimSpace(string(clip(e.Stdout)))
+	fix := "AcceptEnv LANG LC_*   # in /etc/ssh/sshd_config of " + d.opts.Name +
+		", then systemctl reload ssh; or LANG=C.UTF-8 in /etc/default/locale there"
+	switch {
+	case err != nil:
+		d.found("locale", Warn, "locale charmap   # on "+d.opts.Name, "%s", words(err))
+	case e.Exit == 0 && charmap == "UTF-8":
+		d.found("locale", OK, "", "UTF-8")
+	case bytes.Contains(e.Stderr, []byte("caponier-gate")):
+		d.found("locale", Warn, "install -o root -g root -m 0755 caponier-gate /usr/local/sbin/   "+
+			"# on "+d.opts.Name+"; the file is packaging/node/caponier-gate of this version",
+			"the caponier-gate there is an older one: commands with text beyond ASCII are refused")
+	default:
+		d.found("locale", Warn, fix, "programs read their arguments as %q (exit code %d), not "+
+			"UTF-8: commands with text beyond ASCII are refused", charmap, e.Exit)
 	}
 }
 

@@ -140,6 +140,8 @@ func (r *Remote) receive(s saving, fill func(io.Writer) (int64, error)) error {
 	defer func() {
 		if err := s.root.Remove(partial); err == nil || errors.Is(err, fs.ErrNotExist) {
 			r.disown("", path.Join(s.folder, partial))
+		} else {
+			r.abandon("", path.Join(s.folder, partial))
 		}
 	}()
 	defer f.Close()

@@ -80,13 +80,14 @@ func (f *files) discard(dirs ...string) {
 		cancel()
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			n.r.disown(n.opts.Name, dir)
-		} else if lostConnection(err) {
-			n.mu.Lock()
-			if len(n.left) < 256 {
-				n.left = append(n.left, dir)
-			}
-			n.mu.Unlock()
+			continue
 		}
+		n.r.abandon(n.opts.Name, dir)
+		n.mu.Lock()
+		if lostConnection(err) && len(n.left) < 256 {
+			n.left = append(n.left, dir)
+		}
+		n.mu.Unlock()
 	}
 }
 
@@ -146,12 +147,15 @@ func (j *job) stage(ctx context.Context) (gate.Result, error) {
 		})
 }
 
-// End removes the staging directories of a call. What cannot be removed now stays recorded.
+// End removes the staging directories of a call. What cannot be removed now stays recorded, for
+// [Remote.Clean].
 func (r *Remote) End(ctx context.Context, c *gate.Call) {
 	for _, s := range c.Stages {
-		if r.owns(s.Node, s.Dir) {
+		if r.InUse(s.Node, s.Dir) {
 			ctx, cancel := context.WithTimeout(ctx, r.opts.StepTimeout)
-			r.discard(ctx, s.Node, s.Dir)
+			if r.discard(ctx, s.Node, s.Dir) != nil {
+				r.abandon(s.Node, s.Dir)
+			}
 			cancel()
 		}
 	}
@@ -185,7 +189,7 @@ func (r *Remote) Clean(ctx context.Context, node, name string) error {
 		return failed("bad_input", "%q is not the name of a temporary file", name)
 	case m[2] != r.opts.HostID:
 		return failed("bad_input", "%q was made by another host", name)
-	case m[3] == r.process:
+	case m[3] == r.process && r.InUse(node, name):
 		return failed("bad_input", "%q is in use", name)
 	}
 	if node == "" {
@@ -232,28 +236,37 @@ type owned struct{ node, name string }
 
 // own records something temporary before it is made.
 func (r *Remote) own(node, name string) error {
-	if r.opts.Made != nil {
-		if err := r.opts.Made(node, name); err != nil {
-			return failed("internal", "recording %q, which has to be removed again: %v; "+
-				"nothing was done", name, err)
-		}
+	r.mu.Lock()
+	r.temporary[owned{node, name}] = true
+	r.mu.Unlock()
+	if r.opts.Made == nil {
+		return nil
 	}
+	err := r.opts.Made(node, name)
+	if err == nil {
+		return nil
+	}
+	r.abandon(node, name)
+	return failed("internal", "recording %q, which has to be removed again: %v; nothing was done",
+		name, err)
+}
+
+// abandon ends the use of something temporary that could not be removed.
+func (r *Remote) abandon(node, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.temporary[owned{node, name}] = true
-	return nil
+	delete(r.temporary, owned{node, name})
 }
 
 func (r *Remote) disown(node, name string) {
-	r.mu.Lock()
-	delete(r.temporary, owned{node, name})
-	r.mu.Unlock()
+	r.abandon(node, name)
 	if r.opts.Removed != nil {
 		r.opts.Removed(node, name)
 	}
 }
 
-func (r *Remote) owns(node, name string) bool {
+// InUse reports whether this process uses something temporary that it recorded.
+func (r *Remote) InUse(node, name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.temporary[owned{node, name}]

@@ -161,10 +161,9 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 	}
 	h.closers = append(h.closers, h.asks.Close)
 	o.Confirmer, o.Frozen = h.asks, frozen(freeze.In(h.cfg.Store.Dir))
-	if h.remote, err = remote.New(h.cfg.Remote); err != nil {
+	if err := h.openRemote(ctx); err != nil {
 		return err
 	}
-	h.closers = append(h.closers, func() { _ = h.remote.Close() })
 	o.Files = h.remote.Digests
 	box, err := sandbox.New(ctx, h.cfg.Sandbox)
 	if err != nil {
