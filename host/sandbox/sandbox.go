@@ -44,6 +44,10 @@ type Options struct {
 	BreakAfter   int           `koanf:"-"` // broken calls in a row; see breaker. 10
 	BreakFor     time.Duration `koanf:"-"` // 30s
 	Log          *slog.Logger  `koanf:"-"` // slog.Default()
+
+	// Called before each compilation; the function that it returns is called after it. Compilations
+	// do not overlap. Nil for none.
+	Compiling func() (done func()) `koanf:"-"`
 }
 
 const maxMemory = 4<<30 - meter.PageSize // one page more, and wazero would give its size as 0
@@ -279,6 +283,9 @@ func (s *Sandbox) compile(
 	s.compiling.Lock()
 	defer s.compiling.Unlock()
 	announce()
+	if s.o.Compiling != nil {
+		defer s.o.Compiling()()
+	}
 	compiled, err := f()
 	if err != nil {
 		return nil, fmt.Errorf("compiling the module: %w", err)

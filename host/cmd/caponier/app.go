@@ -165,6 +165,7 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 		return err
 	}
 	o.Files = h.remote.Digests
+	h.cfg.Sandbox.Compiling = collectMore
 	box, err := sandbox.New(ctx, h.cfg.Sandbox)
 	if err != nil {
 		return err

