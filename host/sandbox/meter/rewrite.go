@@ -56,7 +56,7 @@ type rewriter struct {
 //     into the memory and calls start once. Mutable globals are exported under reserved names.
 //     Memory and globals are then the whole state of a module: a table cannot change, since the
 //     instructions that would change it are refused.
-//   - Names and other custom sections are dropped.
+//   - Names and other custom sections are dropped. A module without a memory gets one of no pages.
 //
 // The added code leaves the stack as it was, and each index that the original uses is checked to be
 // one of its own: so the compiler's validation of the result is a validation of the original.
