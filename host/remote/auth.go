@@ -82,6 +82,8 @@ func agentKeys(ctx context.Context) (keys []ssh.Signer, done func(), err error) 
 	return keys, done, nil
 }
 
+var errAsksMore = errors.New("the host asks for more than one hidden password")
+
 // passwords answers a request for a password, once, and one hidden question (RFC 4256) for it. A
 // host that asks for more, or shows what is typed, gets nothing.
 func passwords(password string) []ssh.AuthMethod {
@@ -92,7 +94,7 @@ func passwords(password string) []ssh.AuthMethod {
 				return nil, nil
 			}
 			if len(questions) != 1 || echo[0] || asked {
-				return nil, errors.New("the host asks for more than a password")
+				return nil, errAsksMore
 			}
 			asked = true
 			return []string{password}, nil

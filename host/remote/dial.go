@@ -176,6 +176,9 @@ func (r *Remote) handshake(
 		return nil, "", keyErr
 	case err == nil:
 		return ssh.NewClient(c, chans, reqs), fingerprint, nil
+	case errors.Is(err, errAsksMore):
+		return nil, "", failed("auth", "logging in to %s as %s: %v; it got no other answer",
+			l.Addr(), l.User, errAsksMore)
 	case ctx.Err() == nil && strings.Contains(err.Error(), "unable to authenticate"):
 		return nil, "", failed("auth", "logging in to %s as %s: the host accepts none of the "+
 			"configured keys or passwords (%s); is the public key in its authorized_keys?",

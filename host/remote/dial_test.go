@@ -6,9 +6,11 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/pem"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -231,6 +233,62 @@ func TestLogin(t *testing.T) {
 				refused(t, err, "auth", gate.Failed, c.words...)
 			} else if err != nil {
 				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// A host that asks for more than one hidden password gets nothing, and none asks for ever.
+func TestPromptsGetThePasswordOnceAndNothingElse(t *testing.T) {
+	var answered []string
+	ask := func(echo bool, questions ...string) func(ssh.KeyboardInteractiveChallenge) error {
+		return func(challenge ssh.KeyboardInteractiveChallenge) error {
+			echos := make([]bool, len(questions))
+			for i := range echos {
+				echos[i] = echo
+			}
+			answers, err := challenge("\x1b[2J", "Welcome\r\n", questions, echos)
+			if answered = append(answered, answers...); err == nil && !slices.Equal(answers, []string{"hunter2"}) {
+				err = errors.New("another answer")
+			}
+			return err
+		}
+	}
+	for name, c := range map[string]struct {
+		ask      func(ssh.KeyboardInteractiveChallenge) error
+		accepted bool
+		answers  int // at most
+	}{
+		"one hidden question":     {ask(false, "Password: "), true, 1},
+		"an answer that is shown": {ask(true, "Password: "), false, 0},
+		"two questions":           {ask(false, "Password: ", "Old password: "), false, 0},
+		"the same question again": {func(c ssh.KeyboardInteractiveChallenge) error {
+			ask(false, "Password: ")(c)
+			return ask(false, "New password: ")(c)
+		}, false, 1},
+		"rounds without questions, for ever": {func(c ssh.KeyboardInteractiveChallenge) error {
+			for {
+				if _, err := c("", "", nil, nil); err != nil {
+					return err
+				}
+			}
+		}, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answered = nil
+			s := sshtest.New(t, sshtest.Options{Interactive: c.ask})
+			file := filepath.Join(t.TempDir(), "secret")
+			if err := os.WriteFile(file, []byte("hunter2\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := newRemote(t, s, func(o *Options) {
+				o.Nodes[0].IdentityFile, o.Nodes[0].PasswordFile = "", file
+				o.DialTimeout = 2 * time.Second
+			})
+			_, err := execute(t.Context(), r, "true")
+			s.Close()
+			if (err == nil) != c.accepted || len(answered) > c.answers {
+				t.Errorf("%v, after the answers %q", err, answered)
 			}
 		})
 	}

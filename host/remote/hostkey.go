@@ -11,8 +11,8 @@ import (
 	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
 )
 
-// hostKeys decides whether a host is the one that it should be. A pin wins over known_hosts; unknown and
-// changed keys are refused, always.
+// hostKeys decides whether a host is the one that it should be. A pin wins over known_hosts; unknown
+// and changed keys are always refused.
 type hostKeys struct {
 	pin   string
 	kind  int // of key that the pin may be of, an index of kinds
@@ -111,8 +111,8 @@ func (h *hostKeys) check(addr string, remote net.Addr, key ssh.PublicKey) error 
 		if ssh.FingerprintSHA256(key) == h.pin {
 			return nil
 		}
-		return bad("%s answered with %s, but host_key pins %s. Either the pin is of another key of "+
-			"this host, or another machine answers in its place: read the fingerprint on the "+
+		return bad("%s answered with %s, but host_key pins %s. Either the pin is of another key "+
+			"of this host, or another machine answers in its place: read the fingerprint on the "+
 			"host's own console (ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub) and correct "+
 			"host_key only if it is the same", addr, seen, h.pin)
 	}
@@ -130,8 +130,8 @@ func (h *hostKeys) check(addr string, remote net.Addr, key ssh.PublicKey) error 
 			"host's own console, and only if it is the same replace the line: "+
 			"ssh-keygen -R '%s' -f FILE", addr, seen, files, knownhosts.Normalize(addr))
 	case knownhosts.IsHostUnknown(err):
-		return bad("%s is not in known_hosts (%s). It answered with %s: compare that on the host's "+
-			"own console, then set host_key to the fingerprint, or see `caponier hosts scan`",
+		return bad("%s is not in known_hosts (%s). It answered with %s: compare that on the "+
+			"host's own console, then set host_key to the fingerprint, or see `caponier hosts scan`",
 			addr, files, seen)
 	}
 	return bad("%s answered with %s: %v", addr, seen, err)

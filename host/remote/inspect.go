@@ -65,7 +65,7 @@ func (r *Remote) Link(ctx context.Context, name string) (l Link, err error) {
 // that a Remote without Reads runs nothing that was not decided. The error is a *gate.OpError.
 func (r *Remote) Ask(ctx context.Context, name, command string) (Output, error) {
 	if !slices.Contains(r.opts.Reads, command) {
-		return Output{}, failed("refused", "%q is not one of the commands that may be asked", command)
+		return Output{}, failed("refused", "%q may not be asked: it is not in Reads", command)
 	}
 	n, done, err := r.inspect(name)
 	if err != nil {

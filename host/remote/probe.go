@@ -25,7 +25,8 @@ type probed struct {
 
 // probeWords are words that shells which are not POSIX read differently inside single quotes: fish
 // takes \\ and \' as escapes, csh expands ! and ends a word at a newline.
-var probeWords = []string{`a\\b\'`, "c!d!!", "e\nf", `"$HOME"`, "`g`", "*", "~", "", "-n", "%s", "é"}
+var probeWords = []string{`a\\b\'`, "c!d!!", "e\nf", `"$HOME"`, "`g`", "*", "~", "", "-n", "%s",
+	"é"}
 
 const (
 	probeCommand = `printf '<%s>' 'a\\b\'\''' 'c!d!!' 'e` + "\n" + `f' '"$HOME"' '` + "`g`" +

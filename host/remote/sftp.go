@@ -191,7 +191,8 @@ var errPanic = errors.New("internal error")
 func guarded[T any](do func() (T, error)) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			slog.Error("panic in an operation on a node", "panic", p, "stack", string(debug.Stack()))
+			slog.Error("panic in an operation on a node", "panic", p,
+				"stack", string(debug.Stack()))
 			err = fmt.Errorf("%w: %v; the log has the details", errPanic, p)
 		}
 	}()

@@ -20,7 +20,8 @@ const (
 )
 
 // ours is the name of everything temporary: host, process and a random part, see unique.
-var ours = regexp.MustCompile(`^(caponier-|\.caponier-partial-)([0-9a-f]{8})([0-9a-f]{8})[0-9a-f]{16}$`)
+var ours = regexp.MustCompile(
+	`^(caponier-|\.caponier-partial-)([0-9a-f]{8})([0-9a-f]{8})[0-9a-f]{16}$`)
 
 func randomHex(bytes int) string {
 	b := make([]byte, bytes)

@@ -79,6 +79,6 @@ func unitNames(out string) ([]string, bool) {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	return append([]string{id}, slices.DeleteFunc(names, func(n string) bool { return n == id })...),
-		true
+	others := slices.DeleteFunc(names, func(n string) bool { return n == id })
+	return append([]string{id}, others...), true
 }

@@ -220,7 +220,8 @@ func (b *Book) Sweep(ctx context.Context, clean func(context.Context, Record) er
 		switch {
 		case err == nil:
 			os.Remove(r.file)
-			slog.Info("removed what a process that ended left behind", "node", r.Node, "name", r.Name)
+			slog.Info("removed what a process that ended left behind", "node", r.Node,
+				"name", r.Name)
 		case errors.Is(err, ErrInUse):
 		default:
 			failed++
