@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 )
@@ -27,8 +28,6 @@ type Options struct {
 	Throttle  Throttle
 	Executors map[string]Executor // by import; an import without one is refused
 	Mode      func() Mode         // read at each decision
-	// Frozen reports whether something that the question names is frozen. Nil: nothing is.
-	Frozen func(Question) (reason string, frozen bool)
 	// Files returns the SHA-256 of the local files that exist, so that an approval binds their
 	// bytes. Nil: none.
 	Files func(Principal, []string) (map[string]string, error)
@@ -66,7 +65,7 @@ func New(o Options) *Door {
 func pass[T any](ctx context.Context, d *Door, q Question,
 	act func(context.Context, Question, Decision) (T, Record, error),
 ) (result T, journalFailed bool, err error) {
-	q.ID, q.Time, q.Mode = newID(d.o.Now()), d.o.Now(), d.mode(q)
+	q.ID, q.Time, q.Mode = newID(d.o.Now()), d.o.Now(), d.o.Mode()
 	dec, giveBack := d.decide(ctx, q)
 	rec := record(q, dec)
 	if dec.NeedsApproval && d.o.Confirmer != nil { // refused for now
@@ -156,14 +155,6 @@ func (d *Door) hidden(t *Tool) string {
 	return d.o.HiddenReason(t)
 }
 
-func (d *Door) mode(q Question) Mode {
-	m := d.o.Mode()
-	if d.o.Frozen != nil && !m.Frozen {
-		m.Reason, m.Frozen = d.o.Frozen(q)
-	}
-	return m
-}
-
 func record(q Question, dec Decision) Record {
 	c := q.Call
 	r := Record{Type: "intent", Time: q.Time, ID: q.ID, CallID: c.ID, Kind: "call",
@@ -202,8 +193,18 @@ func (d *Door) Visible(ctx context.Context, p Principal, source string, t *Tool,
 // Readable reports whether the principal may still read what a call of the tool returned: it may
 // see the tool, and neither it, the tool nor one of the call's nodes is frozen.
 func (d *Door) Readable(ctx context.Context, p Principal, source string, t *Tool, nodes []string) bool {
-	c := &Call{Source: source, Principal: p, Tool: t, Targets: Targets{Nodes: nodes}}
-	frozen := d.mode(Question{ID: "read", Kind: KindVisible, Call: c}).Frozen
+	m := d.o.Mode()
+	frozen := m.Frozen || slices.ContainsFunc(m.Freezes, func(f Freeze) bool {
+		switch f.Kind {
+		case "principal":
+			return f.Name == p.ID
+		case "tool":
+			return f.Name == t.Name
+		case "node":
+			return slices.Contains(nodes, f.Name)
+		}
+		return true // everything, or what this version does not know
+	})
 	return !frozen && d.Visible(ctx, p, source, t, Targets{})
 }
 

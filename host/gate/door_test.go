@@ -407,7 +407,7 @@ func TestConfirmation(t *testing.T) {
 func TestAFreezeBitesAtTheNextDecision(t *testing.T) {
 	frozen := false
 	decide := func(q Question) (Decision, error) {
-		if q.Mode.Frozen {
+		if len(q.Mode.Freezes) > 0 {
 			return Decision{Failed: []string{"freeze"}}, nil
 		}
 		return Decision{Allow: true, Tier: Green}, nil
@@ -423,8 +423,11 @@ func TestAFreezeBitesAtTheNextDecision(t *testing.T) {
 		return Output{}, nil
 	}}
 	d := w.door()
-	d.o.Frozen = func(q Question) (string, bool) {
-		return "", frozen && q.Kind == KindOperation && q.Op.NodeName() == "pve1"
+	d.o.Mode = func() (m Mode) {
+		if frozen {
+			m.Freezes = []Freeze{{Kind: "node", Name: "pve1"}}
+		}
+		return m
 	}
 	if a := d.Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool()}); len(
 		a.Refused,
@@ -450,26 +453,26 @@ func TestWhatACallGaveIsReadableOnlyWhileNothingOfItIsFrozen(t *testing.T) {
 		t.Errorf("the call was about %q: %+v", a.Nodes, a)
 	}
 	for name, tt := range map[string]struct {
-		mode   Mode
-		frozen string
+		frozen Freeze
 		tool   *Tool
 		want   bool
 	}{
-		"nothing":          {want: true},
-		"everything":       {mode: Mode{Frozen: true}},
-		"the tool":         {frozen: "t"},
-		"the caller":       {frozen: "p"},
-		"a node of it":     {frozen: "pve2"},
-		"another node":     {frozen: "pve3", want: true},
-		"a tool not shown": {tool: &Tool{Name: "withheld"}},
+		"nothing":            {want: true},
+		"everything":         {frozen: Freeze{Kind: "all"}},
+		"the tool":           {frozen: Freeze{Kind: "tool", Name: "t"}},
+		"the caller":         {frozen: Freeze{Kind: "principal", Name: "p"}},
+		"a node of it":       {frozen: Freeze{Kind: "node", Name: "pve2"}},
+		"what is not known":  {frozen: Freeze{Kind: "?", Name: "x"}},
+		"another node":       {frozen: Freeze{Kind: "node", Name: "pve3"}, want: true},
+		"another tool":       {frozen: Freeze{Kind: "tool", Name: "p"}, want: true},
+		"another caller":     {frozen: Freeze{Kind: "principal", Name: "t"}, want: true},
+		"a tool not offered": {tool: &Tool{Name: "withheld"}},
 	} {
-		w.mode = tt.mode
+		if w.mode = (Mode{}); tt.frozen.Kind != "" {
+			w.mode.Freezes = []Freeze{tt.frozen}
+		}
 		d := w.door()
 		d.o.HiddenReason = func(t *Tool) string { return strings.TrimPrefix(t.Name, "t") }
-		d.o.Frozen = func(q Question) (string, bool) {
-			return "", tt.frozen != "" &&
-				(q.Call.Tool.Name == tt.frozen || q.Call.Principal.ID == tt.frozen || slices.Contains(q.Call.Targets.Nodes, tt.frozen))
-		}
 		if got := d.Readable(context.Background(), Principal{ID: "p"}, "http", cmp.Or(tt.tool, tool()), []string{"pve1", "pve2"}); got != tt.want {
 			t.Errorf("%s is frozen: readable is %v", name, got)
 		}

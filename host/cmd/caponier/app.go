@@ -160,7 +160,7 @@ func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
 		return err
 	}
 	h.closers = append(h.closers, h.asks.Close)
-	o.Confirmer, o.Frozen = h.asks, frozen(freeze.In(h.cfg.Store.Dir))
+	o.Confirmer = h.asks
 	if err := h.openRemote(ctx); err != nil {
 		return err
 	}
