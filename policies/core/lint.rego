@@ -332,8 +332,9 @@ problems contains problem if {
 
 problems contains problem if {
 	some name in data.site.relaxed.tools
-	not data.site.tiers[concat(":", ["tool", name])] == "red"
-	problem := sprintf("relaxed/tools: %q has no red tier, so there is nothing to relax", [name])
+	key := concat(":", ["tool", name])
+	not data.site.tiers[key] == "red"
+	problem := sprintf("relaxed/tools: %q has no red tier (tiers/%s): nothing to relax", [name, key])
 }
 
 address(h) if {

@@ -1,0 +1,199 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+)
+
+// TestLeavingSomethingOutNeverWidens takes out, nulls and empties each key of each shipped site.
+// Either the site is refused, with the key's name, or no question is refused less than before.
+func TestLeavingSomethingOutNeverWidens(t *testing.T) {
+	for _, dir := range []string{lab, "../../../policies/examples/team",
+		"../../../policies/examples/homelab", "../../../policies/site"} {
+		if testing.Short() && dir != lab {
+			continue
+		}
+		t.Run(path.Base(path.Dir(dir))+"/"+path.Base(dir), func(t *testing.T) {
+			c, err := FromFolder(t.Context(), dir, Inventory{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			site := c.data["site"].(map[string]any)
+			questions := questionsOf(site)
+			before := ask(t, c, questions)
+			loaded, refused := 0, 0
+			each(nil, site, func(at []string, how string, without map[string]any) {
+				x := *c
+				x.data = maps.Clone(c.data)
+				x.data["site"] = without
+				err := errors.Join(x.checkData(t.Context()), x.lintCompiled())
+				if err != nil {
+					// An error can also be about what needs the key: a list's name stands for its entries.
+					if refused++; !strings.Contains(err.Error(), at[len(at)-1]) &&
+						!strings.Contains(err.Error(), at[0]) {
+						t.Errorf("%s %s: the error does not name it: %v", at, how, err)
+					}
+					return
+				}
+				if err := x.finish(t.Context()); err != nil {
+					t.Errorf("%s %s: %v", at, how, err)
+				}
+				loaded++
+				for i, after := range ask(t, &x, questions) {
+					if after < before[i] {
+						t.Errorf("%s %s: less refused: %s", at, how, questions[i].ID)
+					}
+				}
+			})
+			t.Logf("%d questions; %d mutilated sites refused, %d loaded", len(questions), refused,
+				loaded)
+			if refused < 20 || loaded < 20 || slices.Max(before) == slices.Min(before) {
+				t.Error("the test asks too little")
+			}
+		})
+	}
+}
+
+// each visits every key of a site's data, taken out, null and empty. An entry of a list that only
+// refuses, such as a protected guest, may go: that is what a site says, as {} and [] are.
+func each(at []string, v any, visit func([]string, string, map[string]any)) {
+	var walk func(at []string, v any, put func(any, bool) map[string]any)
+	walk = func(at []string, v any, put func(value any, keep bool) map[string]any) {
+		if len(at) > 0 && !says(at) {
+			visit(at, "taken out", put(nil, false))
+			visit(at, "null", put(nil, true))
+		}
+		var empty any
+		switch m := v.(type) {
+		case map[string]any:
+			empty = map[string]any{}
+			for _, k := range slices.Sorted(maps.Keys(m)) {
+				walk(append(slices.Clone(at), k), m[k], func(value any, keep bool) map[string]any {
+					c := maps.Clone(m)
+					if c[k] = value; !keep {
+						delete(c, k)
+					}
+					if len(at) == 0 {
+						return c
+					}
+					return put(c, true)
+				})
+			}
+		case []any:
+			empty = []any{}
+		case string:
+			empty = ""
+		default:
+			return
+		}
+		if len(at) > 0 && !says(at) && !says(append(slices.Clone(at), "x")) {
+			visit(at, "empty", put(empty, true))
+		}
+	}
+	walk(at, v, nil)
+}
+
+// says reports whether a key is an entry that only refuses.
+func says(at []string) bool {
+	return at[0] == "protected" && len(at) == 3 || at[0] == "commands" && len(at) == 2
+}
+
+// ask returns for each question how much it is refused: not, until approved, or altogether; and its
+// tier.
+func ask(t *testing.T, c *Candidate, questions []gate.Question) (refused []int) {
+	for _, q := range questions {
+		d, err := c.Rules.Decide(context.Background(), q)
+		n := int(d.Tier)
+		switch {
+		case err != nil:
+			n = 300
+		case d.NeedsApproval:
+			n += 100
+		case !d.Allow:
+			n = 200
+		}
+		refused = append(refused, n)
+	}
+	return refused
+}
+
+// questionsOf are calls and operations of every principal on guests, nodes, services, paths and
+// hosts that sites protect, raise and relax, and on others.
+func questionsOf(site map[string]any) (all []gate.Question) {
+	for _, id := range slices.Sorted(maps.Keys(site["principals"].(map[string]any))) {
+		entry := site["principals"].(map[string]any)[id].(map[string]any)
+		auth := fmt.Sprint(entry["auth"].([]any)[0])
+		add := func(name string, change func(*gate.Question)) {
+			q := status()
+			q.Call.Principal = gate.Principal{ID: id, Auth: auth}
+			q.Call.Tool.Commands = []string{gate.CallersText, "pct stop", "pct start"}
+			q.Call.Nodes = append(q.Call.Nodes, gate.Node{Name: "pve2", Cluster: "lab", Host: "10.20.0.5"},
+				gate.Node{Name: "prod-db", Cluster: "lab", Host: "10.20.0.6"})
+			change(&q)
+			q.ID = id + " " + name
+			all = append(all, q)
+		}
+		for _, vmid := range []string{"100", "101", "103", "9001"} {
+			for _, tool := range []string{"get_guest_status", "start_guest", "delete_guest"} {
+				add(tool+" "+vmid, func(q *gate.Question) {
+					q.Call.Tool.Name, q.Call.Targets.VMIDs = tool, []string{vmid}
+				})
+			}
+		}
+		for _, line := range []string{"uptime", "pct start 106", "pct stop 103", "df -h | cat",
+			"systemctl restart docker", "cat /var/log/syslog", "cat /root/x",
+			"backup-report show 101 --json"} {
+			add("execute_ssh "+line, func(q *gate.Question) {
+				q.Call.Tool.Name, q.Call.Tool.Imports = "execute_ssh", []string{"ssh_script"}
+				q.Call.Tool.TargetKinds, q.Call.Targets.VMIDs = []string{"commands"}, nil
+				cmd := shell.Lowerer{}.Script(line)
+				cmd.Arg, cmd.Text = "command", line
+				q.Call.Commands = []gate.Command{cmd}
+			})
+		}
+		add("too often", func(q *gate.Question) { q.Facts.Counts.ToolCalls60s = 100_000 })
+		add("too large", func(q *gate.Question) { q.Call.Args.JSON = make([]byte, 4<<20) })
+		add("spent", func(q *gate.Question) { q.Facts.Counts.USDMicrosToday = 1_000_000 })
+		add("at night", func(q *gate.Question) {
+			q.Call.Tool.Name, q.Time = "delete_guest", time.Unix(3*3600, 0)
+		})
+		for _, by := range []string{"", "ann"} {
+			for _, channel := range []string{"cli", "client"} {
+				add("approved by "+by+" on "+channel, func(q *gate.Question) {
+					q.Call.Tool.Name = "delete_guest"
+					q.Call.Confirmation = gate.Confirmation{State: "approved", By: by, Channel: channel}
+				})
+			}
+		}
+		add("confirmed by its argument", func(q *gate.Question) {
+			q.Call.Tool.Name, q.Call.Confirmation.State = "delete_guest", "argument"
+		})
+		for _, node := range []string{"pve1", "pve2", "prod-db"} {
+			add("on "+node, func(q *gate.Question) { q.Call.Targets.Nodes = []string{node} })
+		}
+		for _, argv := range [][]string{{"pct", "status", "103"}, {"pct", "start", "101"},
+			{"pct", "stop", "9001"}, {"pvesh", "get", "/nodes/pve9/status"}} {
+			add(strings.Join(argv, " "), func(q *gate.Question) {
+				cmd := shell.Lowerer{}.Argv(argv)
+				q.Kind, q.Op = gate.KindOperation, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: argv}
+				q.Cmd, q.Node, q.Call.Decided = &cmd, &q.Call.Nodes[0], gate.Decision{Allow: true,
+					Tier: gate.Yellow}
+				q.Call.Tool.Name, q.Call.Targets.VMIDs = "start_guest", []string{"101", "9001"}
+				q.Call.Tool.Commands = append(q.Call.Tool.Commands, "pct status",
+					"pvesh get /nodes/{node}/status")
+			})
+		}
+	}
+	return all
+}
