@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -44,7 +45,7 @@ type Part struct {
 	Ready func(context.Context) error
 }
 
-// Health is what /health reports. A Problem makes it answer 503.
+// Health is what /health reports.
 type Health struct {
 	SSHConnected   bool
 	Nodes          []NodeHealth
@@ -52,7 +53,6 @@ type Health struct {
 	LockChecksum   string
 	ReadOnly       bool
 	Frozen         int // number of freezes in force
-	Problem        string
 }
 
 // NodeHealth reports whether there is a connection to a node now. An idle node has none.
@@ -150,7 +150,8 @@ func (s *Server) ServeReady(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"ready": true})
 }
 
-// ServeHealth answers for people and monitors, without the names of nodes: it needs no token.
+// ServeHealth answers for people and monitors: 503 while the host stops, and otherwise 200, also
+// while parts are not ready. It needs no token, and so has no names of nodes.
 func (s *Server) ServeHealth(w http.ResponseWriter, r *http.Request) { s.health(w, r, false) }
 
 func (s *Server) health(w http.ResponseWriter, r *http.Request, names bool) {
@@ -169,12 +170,11 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request, names bool) {
 		LockChecksum   string       `json:"lock_checksum"`
 		ReadOnly       bool         `json:"read_only"`
 		Frozen         int          `json:"frozen"`
-		Problem        string       `json:"problem,omitempty"`
 		NotReady       []string     `json:"not_ready,omitempty"`
 	}{
 		Status: "healthy", Service: "caponier", SSHConnected: h.SSHConnected,
 		NodesTotal: len(h.Nodes), PolicyRevision: h.PolicyRevision, LockChecksum: h.LockChecksum,
-		ReadOnly: h.ReadOnly, Frozen: h.Frozen, Problem: h.Problem,
+		ReadOnly: h.ReadOnly, Frozen: h.Frozen,
 		NotReady: s.notReady(r.Context()),
 	}
 	for _, n := range h.Nodes {
@@ -186,8 +186,11 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request, names bool) {
 		out.Nodes = h.Nodes
 	}
 	status := http.StatusOK
-	if h.Problem != "" || len(out.NotReady) > 0 {
+	switch {
+	case slices.Contains(out.NotReady, "server"):
 		status, out.Status = http.StatusServiceUnavailable, "unhealthy"
+	case len(out.NotReady) > 0: // restarting the process would not help
+		out.Status = "degraded"
 	}
 	answer(w, status, out)
 }

@@ -259,11 +259,14 @@ func TestReadyNamesEveryPartThatCannotWork(t *testing.T) {
 		}
 		o.Meter = NewMeter("")
 		get := scrape(t, o)
-		status, body := get("GET", "/ready")
-		if strings.TrimSpace(body) != c.want || (status == 200) != (c.failing == nil) {
-			t.Errorf("%v: %d %s", c.failing, status, body)
+		code, body := get("GET", "/ready")
+		if strings.TrimSpace(body) != c.want || (code == 200) != (c.failing == nil) {
+			t.Errorf("%v: %d %s", c.failing, code, body)
 		}
-		_, health := get("GET", "/health")
+		status, health := get("GET", "/health")
+		if status != 200 || strings.Contains(health, `"degraded"`) != (c.failing != nil) {
+			t.Errorf("%v: /health answers %d %s", c.failing, status, health)
+		}
 		_, metrics := get("GET", "/metrics")
 		for _, p := range o.Parts {
 			fails := why[p.Name] != nil
