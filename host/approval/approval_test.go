@@ -374,7 +374,8 @@ func TestAPersonSeesAllThatMatters(t *testing.T) {
 	for _, want := range []string{"agent-a", "delete_guest", "guests 1.0.0", "pct destroy VMID",
 		"may run    pct destroy\n", "may run    pct status\n", "105", "pve1 in cluster lab, " +
 			"192.0.2.1", "Calls of tier red run only after a person approved them.", "red", "rev1",
-		`password: {"redacted":true}`, "safe‹U+202E›evil", `nested: {"a":["b"]}`, "in the guest's shell", `$ echo 'a b' 'it'\''s'`} {
+		`password: {"redacted":true}`, "safe‹U+202E›evil", `nested: {"a":["b"]}`,
+		"in the guest's shell", `$ echo 'a b' 'it'\''s'`} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("it does not show %q:\n%s", want, b.String())
 		}

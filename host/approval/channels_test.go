@@ -280,7 +280,9 @@ func TestAnApproverLooksOnPurpose(t *testing.T) {
 		t.Errorf("%d, looked %q:\n%s", p.status, looked, p.body)
 	}
 	w.a, w.s = w.process(
-		func(o *approval.Options) { o.Approvers = []string{"AGENT-A"}; o.Looks = []string{"x"}; o.Look = nil })
+		func(o *approval.Options) {
+			o.Approvers, o.Looks, o.Look = []string{"AGENT-A"}, []string{"x"}, nil
+		})
 	if b := w.signedIn("AGENT-A"); strings.Contains(
 		b.send("GET", "/approvals/"+id, nil).body,
 		"/look",

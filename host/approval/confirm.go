@@ -198,7 +198,8 @@ func (a *Approvals) broken(c *gate.Call, d gate.Decision, err error) error {
 	a.opt.Log.Error("no person could be asked to approve a call", "call", c.ID, "tool", c.Tool.Name,
 		"error", err)
 	return refusal(c, d, "approval.unavailable",
-		"no person can be asked to approve it: the host cannot keep the request, and its log says why")
+		"no person can be asked to approve it: the host cannot keep the request, and its log "+
+			"says why")
 }
 
 // where tells the caller how a person can decide, or "" when none can. It gives no authority.

@@ -59,7 +59,8 @@ func (b *browser) send(method, path string, form url.Values, change ...func(*htt
 		b.cookie = c
 	}
 	for name, want := range map[string]string{"Content-Security-Policy": "frame-ancestors 'none'",
-		"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"} {
+		"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff",
+		"Referrer-Policy": "same-origin", "Cache-Control": "no-store"} {
 		if !strings.Contains(res.Header.Get(name), want) {
 			b.t.Errorf("%s %s: %s is %q, want %q", method, path, name, res.Header.Get(name), want)
 		}
@@ -98,7 +99,8 @@ func ticketOf(t *testing.T, link string) string {
 }
 
 var formField = regexp.MustCompile(
-	`<form method="post" action="/approvals/([^"]+)"><input type="hidden" name="form" value="([^"]+)">`,
+	`<form method="post" action="/approvals/([^"]+)"><input type="hidden" name="form" ` +
+		`value="([^"]+)">`,
 )
 
 func formOf(t *testing.T, body, action string) string {
@@ -503,12 +505,15 @@ func TestAToolThatMayRunAnyCommandIsMarked(t *testing.T) {
 func TestMarkupInWhatAnAgentSendsStaysText(t *testing.T) {
 	w := newWorld(t)
 	c := call()
-	hostile := `</pre></div><form method=post action=/approvals/x><button name=verdict value=approve>OK</button></form><script>alert(1)</script><img src=x onerror=alert(1)>{{.Form}}` + "\u202e\x00"
+	hostile := `</pre></div><form method=post action=/approvals/x><button name=verdict ` +
+		`value=approve>OK</button></form><script>alert(1)</script><img src=x ` +
+		`onerror=alert(1)>{{.Form}}` + "\u202e\x00"
 	c.Args.Value = map[string]any{"x": hostile, hostile: "y"}
-	c.Principal.ID, c.Tool.Runs, c.Tool.Commands, c.Targets.Services = "<b>agent", hostile, []string{
-		hostile}, []string{
-		hostile,
-	}
+	c.Principal.ID, c.Tool.Runs, c.Tool.Commands, c.Targets.Services = "<b>agent", hostile,
+		[]string{
+			hostile}, []string{
+			hostile,
+		}
 	c.Commands = []gate.Command{
 		{
 			Arg: "x",
@@ -660,7 +665,8 @@ func FuzzWebhookSignature(f *testing.F) {
 		same := at == at2 && string(body) == string(body2)
 		one, two := approval.Sign(secret, at, body), approval.Sign(secret, at2, body2)
 		if (one == two) != same || one == approval.Sign(secret+"x", at, body) {
-			t.Fatalf("%s %q and %s %q have the signatures %s and %s", at, body, at2, body2, one, two)
+			t.Fatalf("%s %q and %s %q have the signatures %s and %s", at, body, at2, body2, one,
+				two)
 		}
 	})
 }

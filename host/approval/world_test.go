@@ -35,7 +35,9 @@ func newWorld(t *testing.T, change ...func(*approval.Options)) *world {
 	return w
 }
 
-func (w *world) now() time.Time { return w.base.Add(time.Duration(w.ahead.Load()) * time.Millisecond) }
+func (w *world) now() time.Time {
+	return w.base.Add(time.Duration(w.ahead.Load()) * time.Millisecond)
+}
 
 // process is another process on the same directory.
 func (w *world) process(change ...func(*approval.Options)) (*approval.Approvals, *store.Store) {

@@ -47,8 +47,11 @@ type Journal struct {
 	seq     int64      // of the next entry
 	prev    string     // hash of the last entry
 	pending []gate.Record
-	failed  error // the last failure since the last sync that succeeded
-	closed  bool
+	// the policy that decides now, as it was kept
+	revision string
+	bundle   []byte
+	failed   error // the last failure since the last sync that succeeded
+	closed   bool
 }
 
 var _ gate.Journal = (*Journal)(nil)
@@ -272,7 +275,9 @@ func (j *Journal) ready() error {
 		j.seg = nil
 		return discard(err)
 	}
-	j.head, j.next = Head{From: seg.name}, ""
+	if j.head, j.next = (Head{From: seg.name}), ""; head.Changed {
+		j.keepAgain()
+	}
 	return nil
 }
 

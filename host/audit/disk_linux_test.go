@@ -21,7 +21,8 @@ func TestRealFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=0700"); err != nil {
 		t.Logf(
-			"no tmpfs here (%v); TestFullDiskRefusesAndRecovers has the same with an injected fault",
+			"no tmpfs here (%v); TestFullDiskRefusesAndRecovers has the same with an injected "+
+				"fault",
 			err)
 		return
 	}

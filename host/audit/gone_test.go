@@ -227,6 +227,7 @@ func TestNothingRunsUnrecordedWhateverHappensToTheFile(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, %s, in call %v", name, tier, inCall), func(t *testing.T) {
 					dir := filepath.Join(t.TempDir(), "journal")
 					h := &hostile{t: t, j: open(t, Options{Dir: dir}), tier: tier, inCall: inCall}
+					must(t, h.j.KeepPolicy("r1", []byte("bundle")))
 					if a := h.call(); a.Err != nil || h.effects != 3 {
 						t.Fatalf("before: %v, %d effects", a.Err, h.effects)
 					}
@@ -262,6 +263,9 @@ func TestNothingRunsUnrecordedWhateverHappensToTheFile(t *testing.T) {
 						}
 					}
 					h.j.Close()
+					if _, err := Policy(dir, "r1"); err != nil && (!c.refused || undo != nil) {
+						t.Errorf("the policy that decided is not in the directory: %v", err)
+					}
 					if c.found+c.warned == "" {
 						return
 					}

@@ -34,11 +34,7 @@ func (j *Journal) keepPolicy(rev string, bundle []byte) error {
 	kept, err := Policy(j.opt.Dir, rev)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		end := ".tar"
-		if json.Valid(bundle) {
-			end = ".json"
-		}
-		err = keep(base+end, bundle)
+		err = keep(base+ending(bundle), bundle)
 	case err == nil && !bytes.Equal(kept, bundle):
 		err = fmt.Errorf("another bundle with that revision is already in %s", filepath.Dir(base))
 	}
@@ -46,7 +42,34 @@ func (j *Journal) keepPolicy(rev string, bundle []byte) error {
 		return err
 	}
 	_, _, err = j.add(Entry{Policy: &Kept{Time: j.now(), Revision: rev, SHA256: digest(bundle)}})
+	if err == nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.revision, j.bundle = rev, bundle
+	}
 	return err
+}
+
+// keepAgain keeps the policy that decides now in a directory that replaced the journal's. If that
+// fails, its decisions cannot be explained later, and Verify warns of it. It needs mu.
+func (j *Journal) keepAgain() {
+	_, err := Policy(j.opt.Dir, j.revision)
+	if j.revision == "" || !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	base, err := policyBase(j.opt.Dir, j.revision)
+	if err == nil && keep(base+ending(j.bundle), j.bundle) == nil {
+		_ = j.write(Entry{Policy: &Kept{Time: j.now(), Revision: j.revision,
+			SHA256: digest(j.bundle)}})
+	}
+}
+
+// ending is the ending of the name of a bundle's file.
+func ending(bundle []byte) string {
+	if json.Valid(bundle) {
+		return ".json"
+	}
+	return ".tar"
 }
 
 func digest(data []byte) string {

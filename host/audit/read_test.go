@@ -194,7 +194,8 @@ func TestRecordsHoldNoOutput(t *testing.T) {
 	j := open(t, Options{})
 	door := gate.New(gate.Options{
 		Throttle: &fair.Refusals{},
-		Decider:  allow{}, Journal: j, Ledger: allow{}, Lowerer: allow{}, Runner: leaky{canary}, Mode: func() gate.Mode { return gate.Mode{} },
+		Decider:  allow{}, Journal: j, Ledger: allow{}, Lowerer: allow{}, Runner: leaky{canary},
+		Mode: func() gate.Mode { return gate.Mode{} },
 		Executors: map[string]gate.Executor{"sftp_read": leaky{canary},
 			"sftp_write": leaky{canary}},
 		Nodes: []gate.Node{{Name: "pve1", Default: true}},
@@ -299,7 +300,8 @@ func TestTree(t *testing.T) {
 			Tier:   "yellow",
 			Source: "stdio",
 			Input: json.RawMessage(
-				`{"targets":{"nodes":["pve1"],"vmids":["101"]},"commands":[{"calls":[{"argv":["echo","\u001b[2J"]}]}]}`,
+				`{"targets":{"nodes":["pve1"],"vmids":["101"]},` +
+					`"commands":[{"calls":[{"argv":["echo","\u001b[2J"]}]}]}`,
 			),
 		},
 	)

@@ -38,9 +38,9 @@ type Entry struct {
 	Created, Expires time.Time
 }
 
-// Index lists blobs with their owners. AddBlob must refuse a blob that takes its principal over limit
-// bytes; Blob must return a blob only to its owner and before it expires; ExpireBlobs must return
-// each expired id to one caller only.
+// Index lists blobs with their owners. AddBlob must refuse a blob that takes its principal over
+// limit bytes; Blob must return a blob only to its owner and before it expires; ExpireBlobs must
+// return each expired id to one caller only.
 type Index interface {
 	AddBlob(ctx context.Context, e Entry, limit int64) error
 	Blob(ctx context.Context, principal, id string) (Entry, error)

@@ -85,8 +85,8 @@ func (e *Egress) resolve(ctx context.Context, host string) ([]gate.Addr, error) 
 }
 
 // decided returns an error unless an address about to be dialled is one of those that were
-// decided, in the same class. network and address are those of net.Dialer.Control: what the kernel is about to
-// be given.
+// decided, in the same class. network and address are those of net.Dialer.Control: what the kernel
+// is about to be given.
 func decided(addrs []gate.Addr, network, address string, port int) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp4" && network != "tcp6" {

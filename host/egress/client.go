@@ -11,7 +11,8 @@ import (
 )
 
 // unusable are the classes of addresses that no configuration can mean.
-var unusable = []string{"metadata", "linklocal", "multicast", "broadcast", "unspecified", "reserved",
+var unusable = []string{"metadata", "linklocal", "multicast", "broadcast", "unspecified",
+	"reserved",
 	"nat64"}
 
 // Client is for requests of the host itself, to an address that its operator wrote down, such as an

@@ -295,24 +295,28 @@ func TestHostileServers(t *testing.T) {
 				rw.(http.Flusher).Flush()
 				time.Sleep(5 * time.Millisecond)
 			}
-		}, op: abi.HTTPRequest{Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "did not end in time", outcome: gate.Failed},
+		}, op: abi.HTTPRequest{Common: abi.Common{TimeoutMS: 200}}, code: "timeout",
+			words: "did not end in time", outcome: gate.Failed},
 		"no answer to a GET": {serve: func(rw http.ResponseWriter,
 			r *http.Request) {
 			<-r.Context().Done()
-		}, op: abi.HTTPRequest{Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "timed out", outcome: gate.Failed},
+		}, op: abi.HTTPRequest{Common: abi.Common{TimeoutMS: 200}}, code: "timeout",
+			words: "timed out", outcome: gate.Failed},
 		"no answer to a POST": {serve: func(rw http.ResponseWriter,
 			r *http.Request) {
 			io.ReadAll(r.Body)
 			<-r.Context().Done()
 		},
 			op: abi.HTTPRequest{Method: "POST",
-				Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "timed out", outcome: gate.Unknown},
+				Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "timed out",
+			outcome: gate.Unknown},
 		"a connection that breaks after a POST": {serve: func(rw http.ResponseWriter,
 			r *http.Request) {
 			panic(http.ErrAbortHandler)
 		},
 			op: abi.HTTPRequest{Method: "POST",
-				Data: abi.Data{Text: "x"}}, code: "connection", words: "POST", outcome: gate.Unknown},
+				Data: abi.Data{Text: "x"}}, code: "connection", words: "POST",
+			outcome: gate.Unknown},
 		"headers without end": {serve: func(rw http.ResponseWriter, r *http.Request) {
 			for i := range 2000 {
 				rw.Header().Set(fmt.Sprint("X-", i), strings.Repeat("y", 100))
@@ -450,7 +454,8 @@ func TestBodiesAreInlineOrSaved(t *testing.T) {
 		inline bool
 		code   string
 	}{
-		"inline": {inline: true}, "saved": {op: abi.HTTPRequest{Save: true}}, "saved when over max_bytes": {op: abi.HTTPRequest{Save: true, MaxBytes: 6}},
+		"inline": {inline: true}, "saved": {op: abi.HTTPRequest{Save: true}},
+		"saved when over max_bytes": {op: abi.HTTPRequest{Save: true, MaxBytes: 6}},
 		"inline when not over max_bytes": {op: abi.HTTPRequest{Save: true, MaxBytes: 7},
 			inline: true}, "over max_bytes": {op: abi.HTTPRequest{MaxBytes: 6}, code: "too_large"},
 		"over what policy obliges to": {op: abi.HTTPRequest{Save: true}, max: 6,

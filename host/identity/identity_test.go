@@ -487,7 +487,9 @@ func FuzzTokenFile(f *testing.F) {
 			`{"prefix":"cap_abcdefgh","sha256":"` + strings.Repeat(
 				"0",
 				64,
-			) + `","principal":"a","created":"2026-01-02T03:04:05Z","expires":"2026-01-02T03:04:05Z"}` + "\n",
+			) +
+				`","principal":"a","created":"2026-01-02T03:04:05Z",` +
+				`"expires":"2026-01-02T03:04:05Z"}` + "\n",
 		),
 	)
 	f.Add([]byte("\n"))

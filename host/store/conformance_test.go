@@ -129,7 +129,9 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 		},
 		"a name cannot pass for another": func(t *testing.T, a, b engine, c *clock) {
 			for _, call := range []*gate.Call{{Tool: aTool, Principal: gate.Principal{ID: "x"},
-				Targets: gate.Targets{Hosts: []string{"105 y"}}}, {Tool: aTool, Principal: gate.Principal{ID: "y x"}, Targets: gate.Targets{Hosts: []string{"105"}}}, call("x", "105")} {
+				Targets: gate.Targets{Hosts: []string{"105 y"}}}, {Tool: aTool,
+				Principal: gate.Principal{ID: "y x"},
+				Targets:   gate.Targets{Hosts: []string{"105"}}}, call("x", "105")} {
 				if got, _, err := a.Take(bg, call); err != nil || got.Calls60s > 2 ||
 					got.TargetCalls60s != 1 {
 					t.Errorf("%v: %+v, %v", call.Principal, got, err)
@@ -210,7 +212,8 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			ask := func(e engine, id, key string) approval.Request {
 				t.Helper()
 				got, err := e.Join(bg, approval.Request{ID: id, Key: key, Principal: "agent",
-					Tool: "stop", TTL: time.Minute, Revision: "r1", Detail: json.RawMessage(`{"vmid":105}`)}, 3)
+					Tool: "stop", TTL: time.Minute, Revision: "r1",
+					Detail: json.RawMessage(`{"vmid":105}`)}, 3)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -561,8 +564,10 @@ func sum(n int, taker func(i int) raced) (total raced) {
 			r := taker(i)
 			mu.Lock()
 			defer mu.Unlock()
-			total.Reserved, total.Consumed, total.Burned, total.Highest = total.Reserved+r.Reserved, total.Consumed+r.Consumed, total.Burned+r.Burned, max(
-				total.Highest, r.Highest)
+			total.Reserved, total.Consumed, total.Burned,
+				total.Highest = total.Reserved+r.Reserved, total.Consumed+r.Consumed,
+				total.Burned+r.Burned, max(
+					total.Highest, r.Highest)
 		})
 	}
 	wg.Wait()
