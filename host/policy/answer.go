@@ -3,10 +3,10 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
@@ -34,7 +34,7 @@ type answer struct {
 // error, as is a decision that contradicts itself.
 func decision(v ast.Value) (gate.Decision, error) {
 	var a answer
-	if err := read("decision", v, reflect.ValueOf(&a).Elem()); err != nil {
+	if err := value.Read("decision", v, &a); err != nil {
 		return gate.Decision{}, err
 	}
 	tier, o := gate.ParseTier(a.Tier), a.Obligations

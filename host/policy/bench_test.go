@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/policy/input"
+	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/caponier-mcp/caponier/host/shell"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -60,14 +61,14 @@ func BenchmarkDecide(b *testing.B) {
 	b.Run("input", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			policy.InputOf(&q, nil)
+			value.Of(input.Of(&q, nil))
 		}
 	})
-	v := policy.InputOf(&q, nil)
+	v := value.Of(input.Of(&q, nil))
 	b.Run("json", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			policy.JSON(v)
+			value.JSON(v, nil, nil)
 		}
 	})
 	pq, err := rego.New(rego.Query("data.empty.allow"),

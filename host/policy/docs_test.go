@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
 	"go.yaml.in/yaml/v3"
@@ -188,7 +187,7 @@ func console(t *testing.T, at int, words []string) {
 		_, err = replay.Eval(
 			context.Background(),
 			filepath.Join("../..", words[6]),
-			policy.JSON(policy.InputOf(&q, nil)),
+			jsonOf(&q),
 		)
 	case "replay":
 		_, err = replay.Replay(context.Background(), slices.Values([]gate.Record{rec}), arg)

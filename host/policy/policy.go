@@ -9,13 +9,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/policy/input"
+	"github.com/caponier-mcp/caponier/host/policy/redact"
+	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/storage"
@@ -65,7 +66,7 @@ var entries = map[gate.Kind]string{
 	gate.KindCall: "call", gate.KindOperation: "operation", gate.KindVisible: "visible",
 }
 
-// Source is what [Compile] makes rules of. Compiler has compiled every module; Store holds the data
+// Source is what [Compile] makes rules of. Compiler has compiled every module. Store holds the data
 // and must not be written afterwards.
 type Source struct {
 	Revision string // digest of everything that the decisions depend on
@@ -126,27 +127,52 @@ func (r *Rules) Decide(ctx context.Context, q gate.Question) (d gate.Decision, e
 		return d, errors.New("the question has no kind, call or tool")
 	}
 	roles, rolesErr := r.Roles(ctx, q.Call.Principal)
-	in := document(&q, roles)
-	input, hide := term(reflect.ValueOf(in)).Value, newMask(q.Call, r.Redact)
+	in := input.Of(&q, roles)
+	decided, hide := value.Of(in), redact.New(q.Call, r.Redact)
 	d.Revision = r.Revision
-	d.Input, d.Masked = hide.journaled(in, input)
+	d.Input, d.Masked = hide.Journaled(in, decided)
 	if rolesErr != nil {
 		return d, rolesErr
 	}
-	a, err := r.answer(ctx, entry, input)
+	a, err := r.answer(ctx, entry, decided)
 	if err != nil {
 		return d, err
 	}
 	a.Revision, a.Input, a.Masked = d.Revision, d.Input, d.Masked
 	if a.NeedsApproval {
-		if a.Shown, err = abi.Encode(hide.shown(q.Call.Args.Value)); err != nil {
+		if a.Shown, err = abi.Encode(hide.Shown(q.Call.Args.Value)); err != nil {
 			return d, fmt.Errorf("showing the arguments: %w", err)
 		}
 	}
 	for i := range a.Denied {
-		a.Denied[i].Msg = hide.said(a.Denied[i].Msg)
+		a.Denied[i].Msg = hide.Said(a.Denied[i].Msg)
 	}
 	return a, nil
+}
+
+// Input returns the value that is decided for a document of package input. Its effective roles are
+// set to those of this revision, whatever the document says.
+func (r *Rules) Input(ctx context.Context, doc any) (ast.Value, error) {
+	who := input.Who(doc)
+	roles, err := r.Roles(ctx, gate.Principal{ID: who.ID, Auth: who.Auth,
+		Roles: who.CredentialRoles, Narrowed: who.Narrowed})
+	if err != nil {
+		return nil, err
+	}
+	who.Roles = roles
+	return value.Of(doc), nil
+}
+
+// Answer decides a value that [Rules.Input] returned, or one that was decided with this revision
+// before. The decision holds no input.
+func (r *Rules) Answer(ctx context.Context, in ast.Value) (gate.Decision, error) {
+	entry := input.Entry(in)
+	if entry == "" {
+		return gate.Decision{}, errors.New("the input names no schema that this version knows")
+	}
+	d, err := r.answer(ctx, entry, in)
+	d.Revision = r.Revision
+	return d, err
 }
 
 // maxKnown bounds the credentials whose roles are remembered.
@@ -155,17 +181,18 @@ const maxKnown = 1024
 // Roles returns, sorted, the roles that the site and the credential give a principal together. Rego
 // says which; it says the same as long as the revision holds, so the answer is remembered.
 func (r *Rules) Roles(ctx context.Context, p gate.Principal) (roles []string, err error) {
-	key := strings.Join(append([]string{p.ID, p.Auth, fmt.Sprint(p.Narrowed)}, p.Roles...), "\x00")
+	key := fmt.Sprintf("%q %q %t %q", p.ID, p.Auth, p.Narrowed, p.Roles)
 	if known, ok := r.roles.Load(key); ok {
 		return known.([]string), nil
 	}
 	var in struct {
-		Principal principal `json:"principal"`
+		Principal input.Principal `json:"principal"`
 	}
-	in.Principal = principal{p.ID, p.Auth, nil, p.Roles, p.Narrowed}
-	v, err := r.eval(ctx, "roles", term(reflect.ValueOf(in)).Value)
+	in.Principal = input.Principal{ID: p.ID, Auth: p.Auth, CredentialRoles: p.Roles,
+		Narrowed: p.Narrowed}
+	v, err := r.eval(ctx, "roles", value.Of(in))
 	if err == nil {
-		err = read("roles", v, reflect.ValueOf(&roles).Elem())
+		err = value.Read("roles", v, &roles)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("finding the roles of %s: %w", p.ID, err)
@@ -179,8 +206,8 @@ func (r *Rules) Roles(ctx context.Context, p gate.Principal) (roles []string, er
 }
 
 // answer evaluates one entry. Anything but one whole, consistent decision is an error.
-func (r *Rules) answer(ctx context.Context, entry string, input ast.Value) (gate.Decision, error) {
-	v, err := r.eval(ctx, entry, input)
+func (r *Rules) answer(ctx context.Context, entry string, in ast.Value) (gate.Decision, error) {
+	v, err := r.eval(ctx, entry, in)
 	if err != nil {
 		return gate.Decision{}, err
 	}
@@ -193,14 +220,14 @@ func (r *Rules) answer(ctx context.Context, entry string, input ast.Value) (gate
 
 // eval returns the value of the rule of an entry. An undefined rule is an error, as is a built-in
 // function that fails.
-func (r *Rules) eval(ctx context.Context, entry string, input ast.Value) (v ast.Value, err error) {
+func (r *Rules) eval(ctx context.Context, entry string, in ast.Value) (v ast.Value, err error) {
 	cancel := topdown.NewCancel()
 	defer context.AfterFunc(ctx, cancel.Cancel)()
 	err = topdown.NewQuery(r.queries[entry]).
 		WithCompiler(r.Compiler).
 		WithStore(r.Store).
 		WithTransaction(r.txn).
-		WithInput(ast.NewTerm(input)).
+		WithInput(ast.NewTerm(in)).
 		WithCancel(cancel).
 		WithStrictBuiltinErrors(true).
 		WithInterQueryBuiltinValueCache(r.values).

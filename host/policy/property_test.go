@@ -12,7 +12,8 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/policy/input"
+	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/caponier-mcp/caponier/host/shell"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -292,8 +293,8 @@ func TestNoMutilatedInputIsAllowed(t *testing.T) {
 		if err != nil || d.Allow {
 			t.Fatalf("%s is not refused: %+v %v", name, d, err)
 		}
-		in := policy.JSON(policy.InputOf(&q, nil))
-		doc, err := abi.Decode(in, policy.MaxDocument)
+		in := jsonOf(&q)
+		doc, err := abi.Decode(in, input.Max)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,7 +310,7 @@ func TestNoMutilatedInputIsAllowed(t *testing.T) {
 				t.Errorf("%s: %s is allowed by the rules", name, where)
 			}
 			text, _ := json.Marshal(doc)
-			if d, err := policy.Parse(text); err == nil {
+			if d, err := input.Parse(text); err == nil {
 				decoded++
 				v, err := r.Input(context.Background(), d)
 				if err != nil {
@@ -433,12 +434,12 @@ func TestMoreIsNeverMoreAllowed(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	r := rulesOf(f, lab)
 	for _, q := range deniedQuestions(f) {
-		if in := policy.JSON(policy.InputOf(&q, nil)); len(in) < 10_000 {
+		if in := jsonOf(&q); len(in) < 10_000 {
 			f.Add([]byte(in))
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, err := policy.Parse(data)
+		d, err := input.Parse(data)
 		if err != nil {
 			return
 		}
@@ -446,11 +447,11 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		given, err := abi.Decode(data, policy.MaxDocument)
+		given, err := abi.Decode(data, input.Max)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := abi.Decode(policy.JSON(v), policy.MaxDocument)
+		again, err := abi.Decode(value.JSON(v, nil, nil), input.Max)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
 )
@@ -241,7 +240,7 @@ func TestTestMeasuresTheCore(t *testing.T) {
 
 func TestEvalAnswersAHypotheticalQuestion(t *testing.T) {
 	q := statusCall()
-	in := string(policy.JSON(policy.InputOf(&q, nil)))
+	in := string(jsonOf(&q))
 	d, err := replay.Eval(context.Background(), lab, []byte(in))
 	if err != nil || !d.Allow || d.Tier != gate.Green {
 		t.Fatalf("%+v %v", d, err)

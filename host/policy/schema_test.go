@@ -9,7 +9,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/policy/input"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -18,11 +18,10 @@ var update = flag.Bool("update", false, "write golden files")
 // what the host sends.
 func TestSchemaOfInputIsTheCode(t *testing.T) {
 	props, required := map[string]any{}, []string{}
-	inputs := policy.Inputs()
-	for _, in := range inputs {
+	for _, in := range input.Types {
 		maps.Copy(props, schemaOf(in).(map[string]any)["properties"].(map[string]any))
 	}
-	for _, f := range reflect.VisibleFields(inputs[2]) {
+	for _, f := range reflect.VisibleFields(input.Types["visible"]) {
 		if !f.Anonymous {
 			required = append(required, f.Tag.Get("json"))
 		}

@@ -12,7 +12,9 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/policy/value"
 )
 
 const lab = "../../examples/lab/site"
@@ -119,3 +121,6 @@ func bundleOf(t testing.TB, dir string) []byte {
 	}
 	return c.Bundle
 }
+
+// jsonOf returns the input of a question as a person would write it.
+func jsonOf(q *gate.Question) []byte { return value.JSON(value.Of(input.Of(q, nil)), nil, nil) }

@@ -4,7 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/policy/input"
+	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
@@ -258,7 +259,7 @@ func asksOmitted(op string, operands []*ast.Term, name string) bool {
 func (v *values) ref(at *ast.Location, ref ast.Ref) {
 	if entry := v.entry(); entry != "" && ref.HasPrefix(rootInput) && len(ref) > 1 {
 		field := textOf(ref[1])
-		if !slices.Contains(policy.Members(entry), field) && v.typed(field) {
+		if !slices.Contains(value.Fields(input.Types[entry]), field) && v.typed(field) {
 			this, other := "a call", "operation"
 			if entry == "operation" {
 				this, other = "an operation", "call"

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -53,17 +53,17 @@ func Explain(ctx context.Context, record gate.Record, bundle []byte) (Explanatio
 		return x, fmt.Errorf("the kept policy is revision %s, the record says %s", c.Rules.Revision,
 			record.Revision)
 	}
-	input, err := ast.ValueFromReader(bytes.NewReader(record.Input))
+	decided, err := ast.ValueFromReader(bytes.NewReader(record.Input))
 	if err != nil {
 		return x, fmt.Errorf("input of decision %s: %w", record.ID, err)
 	}
-	a, err := c.Rules.Answer(ctx, input)
+	a, err := c.Rules.Answer(ctx, decided)
 	if err != nil {
 		return x, fmt.Errorf("deciding %s again: %w", record.ID, err)
 	}
 	x.Allowed, x.Tier, x.Failed, x.Denied = a.Allow, a.Tier.String(), a.Failed, a.Denied
 	x.Same = a.Allow == (record.Type != "refused") && slices.Equal(a.Failed, record.Failed)
-	t := tracer{c, input, policy.Entry(input)}
+	t := tracer{c, decided, input.Entry(decided)}
 	for _, id := range a.Failed {
 		f := FailedCheck{ID: id, Stuck: []string{}, Data: map[string]any{}}
 		f.Says = says(id, a)

@@ -15,13 +15,15 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/policy/value"
 )
 
 // Eval decides an input document that somebody wrote, as docs/policy.md describes it, with every
 // member. The effective roles are those of the policy, whatever the document says.
-func Eval(ctx context.Context, dir string, input []byte) (gate.Decision, error) {
-	doc, err := policy.Parse(input)
+func Eval(ctx context.Context, dir string, text []byte) (gate.Decision, error) {
+	doc, err := input.Parse(text)
 	if err != nil {
 		return gate.Decision{}, err
 	}
@@ -34,7 +36,7 @@ func Eval(ctx context.Context, dir string, input []byte) (gate.Decision, error) 
 		return gate.Decision{}, err
 	}
 	d, err := c.Rules.Answer(ctx, v)
-	d.Input = policy.JSON(v)
+	d.Input = value.JSON(v, nil, nil)
 	return d, err
 }
 
@@ -84,7 +86,7 @@ func Replay(ctx context.Context, records iter.Seq[gate.Record], dir string) (Dif
 			for rec := range work {
 				a, err := again(ctx, c.Rules, rec)
 				mu.Lock()
-				if errors.Is(err, policy.ErrForm) {
+				if errors.Is(err, input.ErrForm) {
 					d.Older++
 				} else {
 					d.add(rec, a)
@@ -123,7 +125,7 @@ func Replay(ctx context.Context, records iter.Seq[gate.Record], dir string) (Dif
 
 // again decides a record. An error of the policy is a refusal, as it would be in the host.
 func again(ctx context.Context, r *policy.Rules, rec gate.Record) (d gate.Decision, err error) {
-	doc, err := policy.Parse(rec.Input)
+	doc, err := input.Parse(rec.Input)
 	if err != nil {
 		return d, err
 	}

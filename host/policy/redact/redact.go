@@ -1,17 +1,20 @@
-package policy
+// Package redact keeps the values of the arguments that a site redacts out of the journal, of
+// messages and of what approvers see.
+package redact
 
 import (
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/policy/input"
+	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
@@ -22,15 +25,16 @@ const masked = "[redacted]"
 // bytes. Shorter values stand in words by accident.
 const minSecret = 4
 
-// mask hides the values of the arguments that the site redacts: the values themselves, and every
+// A Mask hides the values of the arguments that the site redacts: the values themselves, and every
 // word of the question that holds one.
-type mask struct {
+type Mask struct {
 	args    []string // names of redacted arguments
 	secrets []string // their values, the longest first
 }
 
-func newMask(c *gate.Call, args []string) mask {
-	m := mask{args: args}
+// New returns the mask of a call at a site that redacts arguments of these names.
+func New(c *gate.Call, args []string) Mask {
+	m := Mask{args: args}
 	m.collect(c.Args.Value, false)
 	for k, v := range c.Args.Scalars {
 		m.collect(v, m.named(k))
@@ -62,12 +66,12 @@ func newMask(c *gate.Call, args []string) mask {
 }
 
 // named reports whether the site redacts arguments of this name.
-func (m mask) named(name string) bool {
+func (m Mask) named(name string) bool {
 	return slices.ContainsFunc(m.args, func(arg string) bool { return strings.EqualFold(arg, name) })
 }
 
 // collect adds the values below a redacted name, at any depth.
-func (m *mask) collect(v any, redacted bool) {
+func (m *Mask) collect(v any, redacted bool) {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, x := range v {
@@ -85,7 +89,7 @@ func (m *mask) collect(v any, redacted bool) {
 }
 
 // add adds a value and, because a shell splits text, each of its words without quotes.
-func (m *mask) add(text string) {
+func (m *Mask) add(text string) {
 	words := strings.FieldsFunc(text, func(r rune) bool {
 		return unicode.IsSpace(r) || strings.ContainsRune(`'"\`, r)
 	})
@@ -97,7 +101,7 @@ func (m *mask) add(text string) {
 }
 
 // text masks every word that holds a secret.
-func (m mask) text(s string) string {
+func (m Mask) text(s string) string {
 	for _, secret := range m.secrets {
 		s = hidden(s, secret)
 	}
@@ -126,9 +130,9 @@ func hidden(text, secret string) string {
 // notShown matches the characters that say.rego replaces in messages.
 var notShown = regexp.MustCompile(`[^ -~]`)
 
-// said masks a message. Policy replaces odd characters in it, and marks with "…" where it cut text,
+// Said masks a message. Policy replaces odd characters in it, and marks with "…" where it cut text,
 // so the beginning of a value is masked there too.
-func (m mask) said(msg string) string {
+func (m Mask) Said(msg string) string {
 	const cut = "…"
 	msg = m.text(msg)
 	for _, s := range m.secrets {
@@ -143,21 +147,21 @@ func (m mask) said(msg string) string {
 	return msg
 }
 
-// shown returns the arguments of a call without redacted values, at any depth.
-func (m mask) shown(v any) any {
+// Shown returns the arguments of a call without redacted values, at any depth.
+func (m Mask) Shown(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for k, x := range v {
-			if out[k] = m.shown(x); m.named(k) {
-				out[k] = map[string]any{"redacted": true}
+			if out[k] = m.Shown(x); m.named(k) {
+				out[k] = value.Redacted
 			}
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, x := range v {
-			out[i] = m.shown(x)
+			out[i] = m.Shown(x)
 		}
 		return out
 	case string:
@@ -166,18 +170,18 @@ func (m mask) shown(v any) any {
 	return v
 }
 
-// journaled returns the input for the journal, and whether anything in it is masked. What is made
+// Journaled returns the input for the journal, and whether anything in it is masked. What is made
 // from a redacted value is masked with it: a digest reveals a short value to a reader who tries all
 // of them.
-func (m mask) journaled(in any, decided ast.Value) (json.RawMessage, bool) {
+func (m Mask) Journaled(in any, decided ast.Value) (json.RawMessage, bool) {
 	some := len(m.secrets) > 0
 	switch c := in.(type) {
-	case *callInput:
+	case *input.Call:
 		masked := *c
 		m.arguments(&masked.Args, &some)
 		m.commands(&masked.Commands, &some)
 		in = masked
-	case *operationInput:
+	case *input.Operation:
 		masked := *c
 		m.arguments(&masked.Args, &some)
 		m.commands(&masked.Parent.Commands, &some)
@@ -188,17 +192,17 @@ func (m mask) journaled(in any, decided ast.Value) (json.RawMessage, bool) {
 		some = false
 	}
 	if !some {
-		return appendJSON(nil, decided, nil), false
+		return value.JSON(decided, nil, nil), false
 	}
-	return appendJSON(nil, term(reflect.ValueOf(in)).Value, m.text), true
+	return value.JSON(value.Of(in), fromCaller, m.text), true
 }
 
-func (m mask) arguments(a *args, some *bool) {
+func (m Mask) arguments(a *input.Args, some *bool) {
 	scalars := maps.Clone(a.Scalars)
 	hides := len(m.secrets) > 0 || slices.ContainsFunc(a.Omitted, m.named)
 	for k := range scalars {
 		if m.named(k) {
-			scalars[k], hides = map[string]bool{"redacted": true}, true
+			scalars[k], hides = value.Redacted, true
 		}
 	}
 	if hides {
@@ -206,18 +210,18 @@ func (m mask) arguments(a *args, some *bool) {
 	}
 }
 
-func (m mask) commands(cmds *[]command, some *bool) {
+func (m Mask) commands(cmds *[]input.Command, some *bool) {
 	*cmds = slices.Clone(*cmds)
 	for i, c := range *cmds {
 		if m.named(c.Arg) {
-			(*cmds)[i] = command{Command: gate.Command{Form: c.Form, Arg: c.Arg, Guest: c.Guest,
+			(*cmds)[i] = input.Command{Command: gate.Command{Form: c.Form, Arg: c.Arg, Guest: c.Guest,
 				Lowered: gate.Lowered{Parsed: c.Parsed, Error: "redacted", Features: c.Features}}}
 			*some = true
 		}
 	}
 }
 
-func (m mask) stdin(c **command) {
+func (m Mask) stdin(c **input.Command) {
 	if *c != nil && len(m.secrets) > 0 && (*c).Stdin.Bytes > 0 {
 		hidden := **c
 		hidden.Stdin.SHA256 = masked
@@ -227,7 +231,7 @@ func (m mask) stdin(c **command) {
 
 // request hides a query that holds a redacted name, because where a value ends is for the server to
 // say, and the digest of a body that may hold a redacted value.
-func (m mask) request(r **request, some *bool) {
+func (m Mask) request(r **input.Request, some *bool) {
 	if *r == nil {
 		return
 	}
@@ -253,55 +257,3 @@ func splitAny(s, separators string) []string {
 // things of the host.
 var fromCaller = map[string]bool{"commands": true, "command": true, "targets": true, "file": true,
 	"http": true, "blob": true, "ask": true, "scalars": true, "stages": true}
-
-// appendJSON appends the JSON of v, with sorted keys. Text below a member of fromCaller goes
-// through hide, unless that is nil.
-func appendJSON(b []byte, v ast.Value, hide func(string) string) []byte {
-	return appendValue(b, v, hide, false)
-}
-
-func appendValue(b []byte, v ast.Value, hide func(string) string, from bool) []byte {
-	switch v := v.(type) {
-	case ast.String:
-		s := string(v)
-		if from && hide != nil {
-			s = hide(s)
-		}
-		return appendString(b, s)
-	case *ast.Array:
-		b = append(b, '[')
-		for i := range v.Len() {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendValue(b, v.Elem(i).Value, hide, from)
-		}
-		return append(b, ']')
-	case ast.Object:
-		b = append(b, '{')
-		v.Foreach(func(k, x *ast.Term) {
-			if b[len(b)-1] != '{' {
-				b = append(b, ',')
-			}
-			b = append(appendString(b, textOf(k)), ':')
-			b = appendValue(b, x.Value, hide, from || fromCaller[textOf(k)])
-		})
-		return append(b, '}')
-	}
-	return append(b, v.String()...) // null, true, false and numbers
-}
-
-// appendString quotes as encoding/json does, but leaves <, > and & alone where nothing else needs
-// escaping.
-func appendString(b []byte, s string) []byte {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] >= 0x7f || s[i] == '"' || s[i] == '\\' {
-			quoted, err := json.Marshal(s)
-			if err != nil {
-				panic("policy: quoting a string: " + err.Error()) // json.Marshal takes every string
-			}
-			return append(b, quoted...)
-		}
-	}
-	return append(append(append(b, '"'), s...), '"')
-}

@@ -1,4 +1,6 @@
-package policy
+// Package value converts between Go values and Rego's, and writes Rego values as JSON. Each direction
+// is exact: what has another type or other members is an error, never a guess.
+package value
 
 import (
 	"fmt"
@@ -32,8 +34,10 @@ func membersOf(t reflect.Type) []member {
 	return all
 }
 
-// term returns the Rego value of a Go value. A nil slice is [], a nil pointer is null. It panics on
-// a type that no input has.
+// Of returns the Rego value of a Go value. A nil slice is [], a nil pointer is null. Of panics on a
+// type that no input has.
+func Of(v any) ast.Value { return term(reflect.ValueOf(v)).Value }
+
 func term(v reflect.Value) *ast.Term {
 	switch v.Kind() {
 	case reflect.String:
@@ -72,8 +76,12 @@ func term(v reflect.Value) *ast.Term {
 	panic("policy: no Rego value for a " + v.Kind().String())
 }
 
-// read fills a Go value from a Rego value, exactly: a member that is missing or unknown, and a value
-// of another type, is an error that names its place.
+// Read fills the Go value that into points to from a Rego value, exactly: a member that is missing or
+// unknown, and a value of another type, is an error that names its place, which begins with at.
+func Read(at string, v ast.Value, into any) error {
+	return read(at, v, reflect.ValueOf(into).Elem())
+}
+
 func read(at string, v ast.Value, into reflect.Value) error {
 	ok := false
 	switch into.Kind() {
@@ -154,29 +162,41 @@ func readScalars(at string, v ast.Value, into reflect.Value) error {
 	return doc.Iter(func(k, x *ast.Term) error {
 		switch x := x.Value.(type) {
 		case ast.String:
-			scalars[textOf(k)] = string(x)
+			scalars[Text(k)] = string(x)
 			return nil
 		case ast.Boolean:
-			scalars[textOf(k)] = bool(x)
+			scalars[Text(k)] = bool(x)
 			return nil
 		case ast.Number:
 			if n, whole := x.Int64(); whole {
-				scalars[textOf(k)] = n
+				scalars[Text(k)] = n
 				return nil
 			}
 		case ast.Object:
 			if x.Compare(redactedMark) == 0 {
-				scalars[textOf(k)] = map[string]bool{"redacted": true}
+				scalars[Text(k)] = Redacted
 				return nil
 			}
 		}
-		return fmt.Errorf("%s.%s is neither text, true, false nor a whole number", at, textOf(k))
+		return fmt.Errorf("%s.%s is neither text, true, false nor a whole number", at, Text(k))
 	})
 }
 
-func textOf(t *ast.Term) string {
+// Text returns the text of a term, "" if it is no text.
+func Text(t *ast.Term) string {
 	s, _ := t.Value.(ast.String)
 	return string(s)
 }
 
-var redactedMark = ast.NewObject(ast.Item(ast.StringTerm("redacted"), ast.BooleanTerm(true)))
+// Redacted stands in a document for a value that is not kept.
+var Redacted = map[string]bool{"redacted": true}
+
+var redactedMark = Of(Redacted)
+
+// Fields returns the names of the members of a type's Rego value.
+func Fields(t reflect.Type) (names []string) {
+	for _, m := range membersOf(t) {
+		names = append(names, m.name)
+	}
+	return names
+}

@@ -1,4 +1,6 @@
-package policy
+// Package input holds the documents that policy decides on: their form, how a question becomes one,
+// and how one that was kept is read again.
+package input
 
 import (
 	"crypto/sha256"
@@ -16,88 +18,88 @@ import (
 // The input documents, field by field as Rego sees them; docs/policy.md explains each. A nil pointer
 // becomes null, a nil slice [].
 type (
-	head struct {
+	Head struct {
 		Schema    string      `json:"schema"`
 		ID        string      `json:"id"`
 		Kind      string      `json:"kind"` // tool | resource | prompt
-		Time      clock       `json:"time"`
+		Time      Clock       `json:"time"`
 		Source    string      `json:"source"`
-		Principal principal   `json:"principal"`
+		Principal Principal   `json:"principal"`
 		Plugin    gate.Plugin `json:"plugin"`
-		Tool      tool        `json:"tool"`
+		Tool      Tool        `json:"tool"`
 		Mode      gate.Mode   `json:"mode"`
 	}
-	clock struct {
+	Clock struct {
 		UnixMS  int64 `json:"unix_ms"`
 		HourUTC int   `json:"hour_utc"`
 		Weekday int   `json:"weekday"` // 0 is Sunday
 	}
-	principal struct {
+	Principal struct {
 		ID              string   `json:"id"`
 		Auth            string   `json:"auth"`
 		Roles           []string `json:"roles"` // that site and credential give together
 		CredentialRoles []string `json:"credential_roles"`
 		Narrowed        bool     `json:"narrowed"` // the credential leaves only these
 	}
-	tool struct {
+	Tool struct {
 		Name        string     `json:"name"`
 		Imports     []string   `json:"imports"`
 		Commands    []string   `json:"commands"` // that it declares
 		TargetKinds []string   `json:"target_kinds"`
 		Hints       gate.Hints `json:"hints"`
 	}
-	args struct {
+	Args struct {
 		Digest  string         `json:"digest"`
 		Bytes   int            `json:"bytes"`
 		Scalars map[string]any `json:"scalars"`
 		Omitted []string       `json:"omitted"` // no scalars, or longer than 256 bytes
 	}
-	visibleInput struct {
-		head
+	Visible struct {
+		Head
 		Targets gate.Targets `json:"targets"` // may it be seen to act on these?
 	}
-	callInput struct {
-		head
-		Args         args              `json:"args"`
+	Call struct {
+		Head
+		Args         Args              `json:"args"`
 		Targets      gate.Targets      `json:"targets"`
-		Nodes        []nodeFacts       `json:"nodes"` // the inventory
-		Commands     []command         `json:"commands"`
+		Nodes        []Node            `json:"nodes"` // the inventory
+		Commands     []Command         `json:"commands"`
 		Confirmation gate.Confirmation `json:"confirmation"`
 		Facts        gate.Counts       `json:"facts"`
 	}
-	operationInput struct {
-		head
-		Args    args        `json:"args"`
-		Op      string      `json:"op"`
-		Phase   string      `json:"phase"`
-		Parent  parent      `json:"parent"`
-		Target  *target     `json:"target"`
-		Nodes   []nodeFacts `json:"nodes"` // the inventory
-		Command *command    `json:"command"`
-		File    *file       `json:"file"`
-		HTTP    *request    `json:"http"`
-		Blob    *blob       `json:"blob"`
-		Ask     *ask        `json:"ask"`
+	Operation struct {
+		Head
+		Args    Args     `json:"args"`
+		Op      string   `json:"op"`
+		Phase   string   `json:"phase"`
+		Parent  Parent   `json:"parent"`
+		Target  *Target  `json:"target"`
+		Nodes   []Node   `json:"nodes"` // the inventory
+		Command *Command `json:"command"`
+		File    *File    `json:"file"`
+		HTTP    *Request `json:"http"`
+		Blob    *Blob    `json:"blob"`
+		Ask     *Ask     `json:"ask"`
 	}
-	nodeFacts struct {
+	Node struct {
 		Name    string `json:"name"`
 		Cluster string `json:"cluster"`
 		Host    string `json:"host"`
 		// other names in the inventory of the same machine
 		Aliases []string `json:"aliases"`
 	}
-	parent struct {
+	Parent struct {
 		ID           string            `json:"id"`
 		Tool         string            `json:"tool"`
 		Tier         string            `json:"tier"`
 		Targets      gate.Targets      `json:"targets"`
 		Clusters     []string          `json:"clusters"`
-		Commands     []command         `json:"commands"`
+		Commands     []Command         `json:"commands"`
 		Stages       []gate.StageDir   `json:"stages"`
 		Confirmation gate.Confirmation `json:"confirmation"`
 		Revision     string            `json:"revision"`
 	}
-	target struct {
+	Target struct {
 		Node    string      `json:"node"`
 		Cluster string      `json:"cluster"`
 		Host    string      `json:"host"`
@@ -107,16 +109,16 @@ type (
 		// the ids of the command's units, as the node says
 		Services []string `json:"services"`
 	}
-	command struct {
+	Command struct {
 		gate.Command
 		Rendered string `json:"rendered"` // what is sent when parsed; "" in an operation
-		Stdin    stdin  `json:"stdin"`
+		Stdin    Stdin  `json:"stdin"`
 	}
-	stdin struct {
+	Stdin struct {
 		Bytes  int64  `json:"bytes"` // -1 when it cannot be decoded
 		SHA256 string `json:"sha256"`
 	}
-	file struct {
+	File struct {
 		Action string `json:"action"` // stage stat list read write get put remove
 		Path   string `json:"path"`
 		// null in the lookup phase, as are type, exists, bytes
@@ -130,7 +132,7 @@ type (
 		Overwrite  bool    `json:"overwrite"`
 		CurrentMod *int64  `json:"current_mode"` // permission bits of what is there
 	}
-	request struct {
+	Request struct {
 		Method     string       `json:"method"`
 		Scheme     string       `json:"scheme"`
 		Host       string       `json:"host"`
@@ -145,7 +147,7 @@ type (
 		Credential string       `json:"credential"`
 		Reserve    int64        `json:"reserve_usd_micros"`
 	}
-	blob struct {
+	Blob struct {
 		Action string `json:"action"` // write | read | get: a copy in the workspace
 		Name   string `json:"name"`
 		MIME   string `json:"mime"`
@@ -153,7 +155,7 @@ type (
 		TTLS   int64  `json:"ttl_s"`
 		Local  string `json:"local"` // of get
 	}
-	ask struct {
+	Ask struct {
 		Key    string `json:"key"`
 		Bytes  int    `json:"bytes"` // of the message
 		Fields int    `json:"fields"`
@@ -166,26 +168,26 @@ const (
 	visibleSchema   = "caponier.visible/1"
 )
 
-// document returns the input of a question: *callInput, *operationInput or *visibleInput.
-func document(q *gate.Question, roles []string) any {
+// Of returns the input of a question: *Call, *Operation or *Visible. Roles are the effective ones.
+func Of(q *gate.Question, roles []string) any {
 	c, t := q.Call, q.Time.UTC()
-	h := head{
+	h := Head{
 		ID: q.ID, Kind: c.Tool.Kind, Source: c.Source, Plugin: c.Tool.Plugin, Mode: q.Mode,
-		Time: clock{t.UnixMilli(), t.Hour(), int(t.Weekday())},
-		Principal: principal{c.Principal.ID, c.Principal.Auth, roles, c.Principal.Roles,
+		Time: Clock{t.UnixMilli(), t.Hour(), int(t.Weekday())},
+		Principal: Principal{c.Principal.ID, c.Principal.Auth, roles, c.Principal.Roles,
 			c.Principal.Narrowed},
-		Tool: tool{c.Tool.Name, c.Tool.Imports, c.Tool.Commands, c.Tool.TargetKinds, c.Tool.Hints},
+		Tool: Tool{c.Tool.Name, c.Tool.Imports, c.Tool.Commands, c.Tool.TargetKinds, c.Tool.Hints},
 	}
-	a := args{c.Args.Digest, len(c.Args.JSON), c.Args.Scalars, c.Args.Omitted}
+	a := Args{c.Args.Digest, len(c.Args.JSON), c.Args.Scalars, c.Args.Omitted}
 	switch q.Kind {
 	case gate.KindCall:
 		h.Schema = callSchema
-		return &callInput{h, a, c.Targets, nodesOf(c), commandsOf(c.Commands), c.Confirmation,
+		return &Call{h, a, c.Targets, nodesOf(c), commandsOf(c.Commands), c.Confirmation,
 			q.Facts.Counts}
 	case gate.KindOperation:
 		h.Schema = operationSchema
-		in := &operationInput{head: h, Args: a, Phase: q.Phase.String(), Nodes: nodesOf(c)}
-		in.Parent = parent{c.ID, c.Tool.Name, c.Decided.Tier.String(), c.Targets, c.Clusters,
+		in := &Operation{Head: h, Args: a, Phase: q.Phase.String(), Nodes: nodesOf(c)}
+		in.Parent = Parent{c.ID, c.Tool.Name, c.Decided.Tier.String(), c.Targets, c.Clusters,
 			commandsOf(c.Commands), c.Stages, c.Confirmation, c.Decided.Revision}
 		if q.Op != nil {
 			in.operation(q)
@@ -193,12 +195,12 @@ func document(q *gate.Question, roles []string) any {
 		return in
 	}
 	h.Schema = visibleSchema
-	return &visibleInput{h, c.Targets}
+	return &Visible{h, c.Targets}
 }
 
-func nodesOf(c *gate.Call) (nodes []nodeFacts) {
+func nodesOf(c *gate.Call) (nodes []Node) {
 	for _, n := range c.Nodes {
-		nodes = append(nodes, nodeFacts{n.Name, n.Cluster, inventoryForm(n.Host), n.Aliases})
+		nodes = append(nodes, Node{n.Name, n.Cluster, inventoryForm(n.Host), n.Aliases})
 	}
 	return nodes
 }
@@ -217,23 +219,23 @@ func hostForm(host string) string {
 	return host
 }
 
-func commandsOf(cmds []gate.Command) (out []command) {
+func commandsOf(cmds []gate.Command) (out []Command) {
 	for _, c := range cmds {
-		out = append(out, command{Command: c, Rendered: c.Rendered})
+		out = append(out, Command{Command: c, Rendered: c.Rendered})
 	}
 	return out
 }
 
 // operation fills in what the operation is. Every part that the operation does not have stays null;
 // an operation that is not known here has no part, which policy refuses.
-func (in *operationInput) operation(q *gate.Question) {
+func (in *Operation) operation(q *gate.Question) {
 	in.Op = q.Op.Import()
 	if n := q.Node; n != nil {
-		in.Target = &target{n.Name, n.Cluster, inventoryForm(n.Host), n.Port, n.User, q.Facts.Addrs,
+		in.Target = &Target{n.Name, n.Cluster, inventoryForm(n.Host), n.Port, n.User, q.Facts.Addrs,
 			nil}
 	}
 	if q.Cmd != nil {
-		in.Command = &command{Command: *q.Cmd}
+		in.Command = &Command{Command: *q.Cmd}
 	}
 	switch op := q.Op.(type) {
 	case abi.SSHExec:
@@ -248,48 +250,48 @@ func (in *operationInput) operation(q *gate.Question) {
 		in.HTTP = requestOf(q, op)
 	case abi.BlobWrite:
 		if data, err := op.Bytes(); err == nil {
-			in.Blob = &blob{Action: "write", Name: op.Name, MIME: op.MIME, Bytes: int64(len(data)),
+			in.Blob = &Blob{Action: "write", Name: op.Name, MIME: op.MIME, Bytes: int64(len(data)),
 				TTLS: op.TTLS}
 		}
 	case abi.BlobRead:
-		in.Blob = &blob{Action: "read", Name: op.Blob, Bytes: op.MaxBytes, Local: op.Local}
+		in.Blob = &Blob{Action: "read", Name: op.Blob, Bytes: op.MaxBytes, Local: op.Local}
 		if op.Local != "" {
 			in.Blob.Action = "get"
 		}
 	case abi.Ask:
 		fields, _ := op.Schema["properties"].(map[string]any)
-		in.Ask = &ask{op.Key, len(op.Message), len(fields)}
+		in.Ask = &Ask{op.Key, len(op.Message), len(fields)}
 	default:
 		in.File = fileOf(q)
 	}
 }
 
-func stdinOf(op abi.SSHExec) stdin {
+func stdinOf(op abi.SSHExec) Stdin {
 	if op.Stdin == "" && op.StdinB64 == "" {
-		return stdin{}
+		return Stdin{}
 	}
 	data, err := (abi.Data{Text: op.Stdin, B64: op.StdinB64}).Bytes()
 	if err != nil {
-		return stdin{Bytes: -1}
+		return Stdin{Bytes: -1}
 	}
-	return stdin{int64(len(data)), digest(data)}
+	return Stdin{int64(len(data)), digest(data)}
 }
 
 // fileOf returns what an operation does with a file, or nil if it does nothing with one.
-func fileOf(q *gate.Question) *file {
-	var f file
+func fileOf(q *gate.Question) *File {
+	var f File
 	moved := func(*gate.FileFacts) int64 { return 0 }
 	switch op := q.Op.(type) {
 	case abi.Stage:
-		return &file{Action: "stage"}
+		return &File{Action: "stage"}
 	case abi.SFTPStat:
-		f = file{Action: "stat", Path: op.Path}
+		f = File{Action: "stat", Path: op.Path}
 	case abi.SFTPList:
-		f = file{Action: "list", Path: op.Path}
+		f = File{Action: "list", Path: op.Path}
 	case abi.SFTPRemove:
-		f = file{Action: "remove", Path: op.Path}
+		f = File{Action: "remove", Path: op.Path}
 	case abi.SFTPRead:
-		f = file{Action: "read", Path: op.Path}
+		f = File{Action: "read", Path: op.Path}
 		moved = func(f *gate.FileFacts) int64 { return readable(f.Bytes, op.MaxBytes) }
 	case abi.SFTPWrite:
 		data, err := op.Bytes()
@@ -297,13 +299,13 @@ func fileOf(q *gate.Question) *file {
 		if err != nil {
 			size = -1 // which policy refuses
 		}
-		f = file{Action: "write", Path: op.Path, Mode: op.Mode, Overwrite: op.Overwrite, SHA256: &sum}
+		f = File{Action: "write", Path: op.Path, Mode: op.Mode, Overwrite: op.Overwrite, SHA256: &sum}
 		moved = func(*gate.FileFacts) int64 { return size }
 	case abi.SFTPGet:
-		f = file{Action: "get", Path: op.Path, Local: &op.Local, Overwrite: op.Overwrite}
+		f = File{Action: "get", Path: op.Path, Local: &op.Local, Overwrite: op.Overwrite}
 		moved = func(f *gate.FileFacts) int64 { return f.Bytes }
 	case abi.SFTPPut:
-		f = file{Action: "put", Path: op.Path, Local: &op.Local, Mode: op.Mode, Overwrite: op.Overwrite}
+		f = File{Action: "put", Path: op.Path, Local: &op.Local, Mode: op.Mode, Overwrite: op.Overwrite}
 		moved = func(f *gate.FileFacts) int64 { return f.LocalBytes }
 	default:
 		return nil
@@ -327,7 +329,7 @@ func readable(size, limit int64) int64 {
 
 // requestOf returns nil for a URL that is malformed or ambiguous. Policy refuses an operation
 // without its part.
-func requestOf(q *gate.Question, op abi.HTTPRequest) *request {
+func requestOf(q *gate.Question, op abi.HTTPRequest) *Request {
 	u, err := url.Parse(op.URL)
 	body, errBody := op.Bytes()
 	if err != nil || errBody != nil || u.Opaque != "" || u.User != nil || u.Hostname() == "" {
@@ -339,7 +341,7 @@ func requestOf(q *gate.Question, op abi.HTTPRequest) *request {
 			return nil
 		}
 	}
-	r := &request{Method: op.Method, Scheme: u.Scheme, Host: hostForm(u.Hostname()), Port: port,
+	r := &Request{Method: op.Method, Scheme: u.Scheme, Host: hostForm(u.Hostname()), Port: port,
 		Path: u.EscapedPath(), Query: u.RawQuery, Hop: op.Hop, BodyBytes: len(body),
 		BodySHA256: digest(body), Credential: op.Credential, Reserve: op.ReserveUSDMicros}
 	for _, h := range op.Headers {

@@ -1,0 +1,75 @@
+package input
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/caponier-mcp/caponier/host/policy/value"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// Max is the size of the largest document that is read, in bytes.
+const Max = 4 << 20
+
+// ErrForm is matched by errors that say that a document is not in the form of this version's input,
+// so that today's rules cannot be held against it.
+var ErrForm = errors.New("not an input of this version")
+
+// Parse reads a document that somebody wrote, or that the journal holds: it returns a *Call, an
+// *Operation or a *Visible. Duplicate, missing and unknown members, and values of another type, are
+// errors that match [ErrForm].
+func Parse(data []byte) (any, error) {
+	if _, err := abi.Decode(data, Max); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrForm, err)
+	}
+	v, err := ast.ValueFromReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrForm, err)
+	}
+	var doc any
+	switch schema := schemaOf(v); schema {
+	case callSchema:
+		doc = &Call{}
+	case operationSchema:
+		doc = &Operation{}
+	case visibleSchema:
+		doc = &Visible{}
+	default:
+		return nil, fmt.Errorf("%w: schema %q is none of %s, %s, %s", ErrForm, schema, callSchema,
+			operationSchema, visibleSchema)
+	}
+	if err := value.Read("input", v, doc); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrForm, err)
+	}
+	return doc, nil
+}
+
+// Who returns the principal of a document, to be changed.
+func Who(doc any) *Principal {
+	return &doc.(interface{ head() *Head }).head().Principal
+}
+
+func (h *Head) head() *Head { return h }
+
+// Entry returns the package below caponier.core that decides an input, or "".
+func Entry(input ast.Value) string {
+	return map[string]string{
+		callSchema: "call", operationSchema: "operation", visibleSchema: "visible",
+	}[schemaOf(input)]
+}
+
+func schemaOf(input ast.Value) string {
+	if doc, ok := input.(ast.Object); ok {
+		if t := doc.Get(ast.InternedTerm("schema")); t != nil {
+			return value.Text(t)
+		}
+	}
+	return ""
+}
+
+// Types are those of the documents, by the package that decides them.
+var Types = map[string]reflect.Type{"call": reflect.TypeFor[Call](),
+	"operation": reflect.TypeFor[Operation](), "visible": reflect.TypeFor[Visible]()}
