@@ -47,7 +47,7 @@ var rooms = map[string][]string{
 	"host/audit":          {"host/gate", "host/plaintext", "host/trusted"},
 	// the packages whose interfaces it implements
 	"host/store":    {"host/gate", "host/approval", "host/blob", "host/egress", "host/trusted"},
-	"host/plugin":   {"host/gate", "host/plaintext"},
+	"host/plugin":   {"host/gate", "host/plaintext", "host/trusted"},
 	"host/identity": {"host/gate", "host/trusted", "sdk/abi"},
 	"host/config": {
 		"host/trusted",

@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/trusted"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -100,14 +101,11 @@ func NewEntry(file string, wasm []byte, imports []string, describe []byte) (Entr
 // Load reads and checks a lock file. Rules that [NewEntry] enforces hold for a hand-edited lock
 // too.
 func Load(path string) (*Lock, error) {
-	f, err := os.Open(path)
-	if err != nil {
+	data, err := trusted.Read(path, maxLock)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the plugin lock: %w; `caponier plugin lock` writes it", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxLock+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading the plugin lock %s: %w", path, err)
+	} else if err != nil {
+		return nil, fmt.Errorf("reading the plugin lock: %w", err)
 	}
 	l, err := parse(data)
 	if err != nil {
@@ -262,19 +260,12 @@ func (l *Lock) Open(dir, name string) ([]byte, error) {
 		return nil, fmt.Errorf("opening plugin %s: %w", name, err)
 	}
 	defer root.Close()
-	f, err := root.Open(e.File)
-	if err != nil {
-		return nil, fmt.Errorf("opening plugin %s in %s: %w; `caponier plugin build` makes it",
-			name, dir, err)
-	}
-	defer f.Close()
-	wasm, err := io.ReadAll(io.LimitReader(f, MaxModule+1))
-	if err != nil {
+	wasm, err := trusted.ReadIn(root, e.File, MaxModule)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("opening plugin %s in %s: %w; `caponier plugin build` makes it", name, dir,
+			err)
+	} else if err != nil {
 		return nil, fmt.Errorf("reading plugin %s: %w", name, err)
-	}
-	if len(wasm) > MaxModule {
-		return nil, fmt.Errorf("plugin %s: %s is over the limit of %d bytes", name, e.File,
-			MaxModule)
 	}
 	if got := digest(wasm); got != e.Digest {
 		return nil, fmt.Errorf(

@@ -3,13 +3,16 @@ package plugin
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/caponier-mcp/caponier/host/trusted"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -221,7 +224,7 @@ func TestOpenChecksTheDigest(t *testing.T) {
 		"an unknown plugin":   {"guests", "\x00asm", "is not in the lock"},
 		"no file":             {"containers", "", "plugin build"},
 		"other bytes":         {"containers", "\x00asm!", "but the lock says sha256:"},
-		"a module over limit": {"containers", strings.Repeat("x", MaxModule+1), "over the limit"},
+		"a module over limit": {"containers", strings.Repeat("x", MaxModule+1), "has more than"},
 		"the locked bytes":    {"containers", "\x00asm", ""}} {
 		t.Run(name, func(t *testing.T) {
 			os.Remove(wasm)
@@ -236,6 +239,22 @@ func TestOpenChecksTheDigest(t *testing.T) {
 				t.Errorf("got %q, %v, want %q", got, err, c.why)
 			}
 		})
+	}
+	if err := errors.Join(os.WriteFile(wasm, []byte("\x00asm"), 0o600), os.Chmod(wasm, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Open(dir, "containers"); !errors.Is(err, trusted.ErrUntrusted) {
+		t.Errorf("a module that others can write: %v", err)
+	}
+	os.Remove(wasm)
+	if err := syscall.Mkfifo(wasm, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Open(dir, "containers"); !errors.Is(err, trusted.ErrUntrusted) {
+		t.Errorf("a FIFO as module: %v", err)
+	}
+	if _, err := Load(wasm); !errors.Is(err, trusted.ErrUntrusted) {
+		t.Errorf("a FIFO as lock: %v", err)
 	}
 	os.Remove(wasm)
 	if err := os.Symlink("/etc/passwd", wasm); err != nil {

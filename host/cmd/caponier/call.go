@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
@@ -110,9 +113,7 @@ func report(stdout, stderr io.Writer, a gate.Answer, asJSON bool) error {
 	// checked by whoever shows it; here only texts are picked
 	_ = json.Unmarshal(a.Output.JSON, &out)
 	if asJSON {
-		enc := json.NewEncoder(stdout)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(r); err != nil {
+		if err := writeJSON(stdout, r); err != nil {
 			return failed(err)
 		}
 	} else {
@@ -140,6 +141,31 @@ func report(stdout, stderr io.Writer, a gate.Answer, asJSON bool) error {
 		}
 	}
 	return codeFor(a)
+}
+
+// writeJSON writes v as one line of JSON that is safe for a terminal: characters that do not show are
+// escaped, which JSON allows in strings and which is the only place for them.
+func writeJSON(w io.Writer, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	var out strings.Builder
+	for _, r := range strings.TrimSuffix(b.String(), "\n") {
+		if !plaintext.Hidden(r) {
+			out.WriteRune(r)
+			continue
+		}
+		if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		} else {
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	_, err := io.WriteString(w, out.String()+"\n")
+	return err
 }
 
 func codeFor(a gate.Answer) error {
