@@ -260,7 +260,8 @@ func (p *placer) brTable() {
 
 func (p *placer) callIndirect() {
 	p.cost(costSlow)
-	t, begin := p.r.u32(), p.r.pos
+	t := p.r.u32()
+	begin := p.r.pos
 	if table := p.r.u32(); int(t) >= len(p.types) || table != 0 {
 		p.r.fail("indirect call of type %d in table %d, which the module does not have", t, table)
 	} else if p.r.pos-begin > 1 { // today's toolchains leave room for a larger number
