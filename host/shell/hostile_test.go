@@ -84,6 +84,7 @@ func TestHostileTextIsRefusedByName(t *testing.T) {
 		{"a $é", "expansion", "an expansion"},
 		{"a \"$^x\"", "expansion", "an expansion"},
 		{"é= x", "assignment", "an assignment"},
+		{"if: x= a", "assignment", "an assignment"},
 		{"'%1' x", "builtin", "the job %1"},
 		{"repeat 3 ls", "builtin", "the shell's own repeat"},
 		{"in", "builtin", "the shell's own in"},

@@ -266,8 +266,8 @@ func (s *scan) statement(st *syntax.Stmt) {
 		if why := evaluates(argv); why != "" {
 			s.refuse("builtin", why, c.Pos())
 		}
-		// ksh takes é=x for an assignment
-		if lit, is := c.Args[0].Parts[0].(*syntax.Lit); is && strings.Contains(lit.Value, "=") {
+		// ksh takes é=x for an assignment, and if: for a reserved word
+		if lit, is := c.Args[0].Parts[0].(*syntax.Lit); is && strings.ContainsAny(lit.Value, "=:") {
 			s.refuse("assignment", "an assignment", c.Pos())
 		}
 		s.calls = append(s.calls, gate.Simple{Argv: argv, Static: true})

@@ -23,10 +23,11 @@ const (
 	// Linux allows at most 128 KiB for one argument.
 	MaxRendered = 120_000
 
-	maxDepth   = 3  // levels of command text inside command text
-	maxOptions = 32 // options of a shell before its command text
-	maxNested  = 64 // command texts in one command
-	maxCalls   = 64 // simple commands in one text; policy decides on each
+	maxDepth   = 3   // levels of command text inside command text
+	maxOptions = 32  // options of a shell before its command text
+	maxNested  = 64  // command texts in one command
+	maxCalls   = 64  // simple commands in one text; policy decides on each
+	maxWords   = 512 // words in one command or text
 )
 
 var _ gate.Lowerer = Lowerer{}
@@ -92,6 +93,9 @@ func (l Lowerer) command(form string, lowered gate.Lowered, around glue) gate.Co
 	case len(rendered) > MaxRendered:
 		err = fmt.Errorf("the command is %d bytes when quoted, over the limit of %d: "+
 			"send long data as a file or as stdin", len(rendered), MaxRendered)
+	case wordsOf(c.Calls) > maxWords:
+		err = fmt.Errorf("there are %d words in the command, over the limit of %d: "+
+			"make several calls, or send a file", wordsOf(c.Calls), maxWords)
 	case len(c.Calls) > maxCalls:
 		err = fmt.Errorf("there are %d commands in the text, over the limit of %d: "+
 			"make several calls", len(c.Calls), maxCalls)
@@ -109,6 +113,13 @@ func (l Lowerer) command(form string, lowered gate.Lowered, around glue) gate.Co
 	c.Rendered = rendered
 	c.Nested = append(c.Nested, nested...)
 	return c
+}
+
+func wordsOf(calls []gate.Simple) (n int) {
+	for _, c := range calls {
+		n += len(c.Argv)
+	}
+	return n
 }
 
 // refuse is the only way to make a Lowered that is not parsed. It has no calls: half of a command

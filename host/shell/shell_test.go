@@ -208,6 +208,7 @@ func TestArgv(t *testing.T) {
 		{"eval reads code", []string{"eval", "id"}, "", "the shell's own eval"},
 		{"printf -v reads code", []string{"printf", "-v", "a[$(id)]"}, "", "printf with the word -v"},
 		{"too long for one argument", []string{"echo", strings.Repeat("x", MaxRendered)}, "", "over the limit of 120000"},
+		{"too many words", slices.Repeat([]string{"x"}, maxWords+1), "", "513 words in the command"},
 		{"quotes count when they are rendered", []string{"echo", strings.Repeat("'", MaxRendered/3)}, "", "over the limit of 120000"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -55,7 +55,11 @@ group(entry, words) := entry.bare if {
 # exact pairs operands with kinds where there is one word of its pattern for each kind.
 exact(kinds, words) := pairs if {
 	count(words) == count(kinds)
-	pairs := [[kinds[i], w] | some i, w in words; regex.match(tables.kinds[kinds[i]], w)]
+	pairs := [[kinds[i], w] |
+		some i, w in words
+		count(w) <= longest
+		regex.match(tables.kinds[kinds[i]], w)
+	]
 	count(pairs) == count(words)
 }
 
@@ -216,8 +220,12 @@ is(kind, w) if {
 
 is(kind, w) if {
 	is_string(kind)
+	count(w) <= longest
 	regex.match(tables.kinds[kind], w)
 }
+
+# No path is longer on Linux, in bytes with the final NUL; what is longer costs more than it says.
+longest := 4095
 
 is("switch", w) if w in {"0", "1"}
 

@@ -67,6 +67,13 @@ test_required_options if {
 	described(["pct", "exec", "101", "--keep-env", "0", "--", "ls", "-la"]).guest == ["ls", "-la"]
 }
 
+test_long_words_are_refused if {
+	long := concat("", ["/", concat("", [x | some _ in numbers.range(1, 4095); x := "a"])])
+	not described(["cat", long])
+	not described(["pct", "push", "101", long, "/x"])
+	described(["cat", substring(long, 0, 4095)])
+}
+
 test_optional_and_repeated_operands if {
 	described(["zpool", "list"])
 	described(["zpool", "list", "rpool"])
