@@ -94,11 +94,13 @@ const answerVar = ast.Var("answer")
 func Compile(ctx context.Context, s Source) (*Rules, error) {
 	r := &Rules{Source: s, queries: map[string]ast.Body{}}
 	for entry, rule := range map[string]string{
-		"call": "data.caponier.core.call.decision", "visible": "data.caponier.core.visible.decision",
+		"call":      "data.caponier.core.call.decision",
+		"visible":   "data.caponier.core.visible.decision",
 		"operation": "data.caponier.core.operation.decision",
 		"roles":     "[name | some name in data.caponier.core.roles.held]",
 	} {
-		q, err := s.Compiler.QueryCompiler().Compile(ast.MustParseBody(string(answerVar) + " = " + rule))
+		body := ast.MustParseBody(string(answerVar) + " = " + rule)
+		q, err := s.Compiler.QueryCompiler().Compile(body)
 		if err != nil {
 			return nil, fmt.Errorf("compiling the query for %s: %w", rule, err)
 		}

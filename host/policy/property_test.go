@@ -53,7 +53,9 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 	}
 	on := abi.OnNode{Node: "pve1"}
 	exec := func(argv ...string) abi.Op { return abi.SSHExec{OnNode: on, Argv: argv} }
-	file := func(f gate.FileFacts) func(*gate.Question) { return func(q *gate.Question) { q.Facts.File = &f } }
+	file := func(f gate.FileFacts) func(*gate.Question) {
+		return func(q *gate.Question) { q.Facts.File = &f }
+	}
 	return map[string]gate.Question{
 		"protected": call(func(q *gate.Question) { q.Call.Targets.VMIDs = []string{"103"} }),
 		"black":     call(func(q *gate.Question) { q.Call.Tool.Name = "reboot_node" }),
@@ -362,8 +364,12 @@ func TestNonCanonicalTargetsAreRefused(t *testing.T) {
 func TestMoreIsNeverMoreAllowed(t *testing.T) {
 	e := site(t, lab)
 	more := map[string]func(*gate.Question){
-		"vmid": func(q *gate.Question) { q.Call.Targets.VMIDs = append(slices.Clone(q.Call.Targets.VMIDs), "105") },
-		"node": func(q *gate.Question) { q.Call.Targets.Nodes = append(slices.Clone(q.Call.Targets.Nodes), "pve2") },
+		"vmid": func(q *gate.Question) {
+			q.Call.Targets.VMIDs = append(slices.Clone(q.Call.Targets.VMIDs), "105")
+		},
+		"node": func(q *gate.Question) {
+			q.Call.Targets.Nodes = append(slices.Clone(q.Call.Targets.Nodes), "pve2")
+		},
 		"service": func(q *gate.Question) {
 			q.Call.Targets.Services = append(slices.Clone(q.Call.Targets.Services), "nginx.service")
 		},
@@ -429,8 +435,8 @@ func TestMoreIsNeverMoreAllowed(t *testing.T) {
 	}
 }
 
-// FuzzParse holds the reader of documents to a round trip: what it takes it gives back, in canonical
-// form.
+// FuzzParse holds the reader of documents to a round trip: what it takes it gives back, in
+// canonical form.
 func FuzzParse(f *testing.F) {
 	r := rulesOf(f, lab)
 	for _, q := range deniedQuestions(f) {

@@ -70,7 +70,8 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	for name, data := range map[string]string{
-		"protected": "protected/vmids/103 map[reason:management VM of the lab]", "tool": "tiers/tool:new_tool <nil>", "black": "tiers/tool:reboot_node black",
+		"protected": "protected/vmids/103 map[reason:management VM of the lab]",
+		"tool":      "tiers/tool:new_tool <nil>", "black": "tiers/tool:reboot_node black",
 	} {
 		x, err := replay.Explain(
 			context.Background(),
@@ -86,7 +87,8 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 		}
 	}
 	for name, place := range map[string]string{
-		"declared": "core/check/declared.rego", "bound": "core/check/bound.rego", "op guest": "core/check/command.rego", "path": "core/check/path.rego",
+		"declared": "core/check/declared.rego", "bound": "core/check/bound.rego",
+		"op guest": "core/check/command.rego", "path": "core/check/path.rego",
 	} {
 		x, err := replay.Explain(
 			context.Background(),
@@ -123,7 +125,8 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 		!strings.Contains(err.Error(), "the kept policy is revision") {
 		t.Errorf("another revision: %v", err)
 	}
-	if _, err := replay.Explain(context.Background(), gate.Record{ID: "D3", Failed: []string{"journal.unavailable"}}, bundle); err == nil ||
+	ofHost := gate.Record{ID: "D3", Failed: []string{"journal.unavailable"}}
+	if _, err := replay.Explain(context.Background(), ofHost, bundle); err == nil ||
 		!strings.Contains(err.Error(), "was not made by policy") {
 		t.Errorf("a decision of the host: %v", err)
 	}
@@ -164,7 +167,8 @@ func TestReplayFindsWhatACandidateChanges(t *testing.T) {
 		"F",
 		func() gate.Question { q, _ := sshCall("echo '[redacted]'"); return q }(),
 	)
-	if d, err := replay.Replay(context.Background(), slices.Values([]gate.Record{older, forged}), lab); err != nil ||
+	two := slices.Values([]gate.Record{older, forged})
+	if d, err := replay.Replay(context.Background(), two, lab); err != nil ||
 		d.Older != 1 ||
 		d.Decided != 1 ||
 		d.Skipped != 0 ||
@@ -188,7 +192,8 @@ func TestReplayFindsWhatACandidateChanges(t *testing.T) {
 		diff.Same != 1 {
 		t.Errorf("%+v %v", diff, err)
 	}
-	if _, err := replay.Replay(context.Background(), slices.Values(records), t.TempDir()); err == nil {
+	_, err = replay.Replay(context.Background(), slices.Values(records), t.TempDir())
+	if err == nil {
 		t.Error("an empty folder was taken for a policy")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -202,7 +207,9 @@ func TestReplayFindsWhatACandidateChanges(t *testing.T) {
 func measured(dir string) (load.TestReport, error) {
 	once, _ := reports.LoadOrStore(
 		dir,
-		sync.OnceValues(func() (load.TestReport, error) { return load.Test(context.Background(), dir) }),
+		sync.OnceValues(func() (load.TestReport, error) {
+			return load.Test(context.Background(), dir)
+		}),
 	)
 	return once.(func() (load.TestReport, error))()
 }
@@ -298,10 +305,12 @@ func TestEntriesAreCoresAndTheSites(t *testing.T) {
 		dir,
 		"data.yaml",
 		"binaries: {}",
-		"binaries: {mytool: {show: {group: read, tier: green, operands: [], options: {}}, '': {group: read, tier: green, operands: [], options: {}}}}",
+		"binaries: {mytool: {show: {group: read, tier: green, operands: [], options: {}}, "+
+			"'': {group: read, tier: green, operands: [], options: {}}}}",
 	)
 	got, err := site(t, dir).Entries(context.Background())
-	for _, want := range []string{"pct start", "cat", "ip addr show", "pvesh get /nodes/{node}/lxc/{vmid}/config", "mytool", "mytool show"} {
+	for _, want := range []string{"pct start", "cat", "ip addr show",
+		"pvesh get /nodes/{node}/lxc/{vmid}/config", "mytool", "mytool show"} {
 		if err != nil || !slices.Contains(got, want) {
 			t.Errorf("%s is not among %q, %v", want, got, err)
 		}

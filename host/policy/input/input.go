@@ -15,8 +15,8 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// The input documents, field by field as Rego sees them; docs/policy.md explains each. A nil pointer
-// becomes null, a nil slice [].
+// The input documents, field by field as Rego sees them; docs/policy.md explains each. A nil
+// pointer becomes null, a nil slice [].
 type (
 	Head struct {
 		Schema    string      `json:"schema"`
@@ -299,13 +299,15 @@ func fileOf(q *gate.Question) *File {
 		if err != nil {
 			size = -1 // which policy refuses
 		}
-		f = File{Action: "write", Path: op.Path, Mode: op.Mode, Overwrite: op.Overwrite, SHA256: &sum}
+		f = File{Action: "write", Path: op.Path, Mode: op.Mode, Overwrite: op.Overwrite,
+			SHA256: &sum}
 		moved = func(*gate.FileFacts) int64 { return size }
 	case abi.SFTPGet:
 		f = File{Action: "get", Path: op.Path, Local: &op.Local, Overwrite: op.Overwrite}
 		moved = func(f *gate.FileFacts) int64 { return f.Bytes }
 	case abi.SFTPPut:
-		f = File{Action: "put", Path: op.Path, Local: &op.Local, Mode: op.Mode, Overwrite: op.Overwrite}
+		f = File{Action: "put", Path: op.Path, Local: &op.Local, Mode: op.Mode,
+			Overwrite: op.Overwrite}
 		moved = func(f *gate.FileFacts) int64 { return f.LocalBytes }
 	default:
 		return nil

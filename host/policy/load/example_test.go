@@ -9,8 +9,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/policy/load"
 )
 
-// A site is loaded from its folder, with everything that is checked before it decides. The answer to
-// a question says which checks did not hold.
+// A site is loaded from its folder, with everything that is checked before it decides. The answer
+// to a question says which checks did not hold.
 func Example() {
 	ctx := context.Background()
 	site, err := load.New(ctx, load.Options{Site: "../../../policies/examples/team"})

@@ -110,8 +110,8 @@ func TestReloadTakesGoodPoliciesAndKeepsTheLastGoodOne(t *testing.T) {
 	}
 }
 
-// TestReloadRefusesWhatOthersCanChangeAndWhatBlocks puts other things in place of data.yaml, such as
-// a FIFO that has no writer.
+// TestReloadRefusesWhatOthersCanChangeAndWhatBlocks puts other things in place of data.yaml, such
+// as a FIFO that has no writer.
 func TestReloadRefusesWhatOthersCanChangeAndWhatBlocks(t *testing.T) {
 	dir := copySite(t)
 	s := open(t, dir)

@@ -67,7 +67,8 @@ func New(c *gate.Call, args []string) Mask {
 
 // named reports whether the site redacts arguments of this name.
 func (m Mask) named(name string) bool {
-	return slices.ContainsFunc(m.args, func(arg string) bool { return strings.EqualFold(arg, name) })
+	same := func(arg string) bool { return strings.EqualFold(arg, name) }
+	return slices.ContainsFunc(m.args, same)
 }
 
 // collect adds the values below a redacted name, at any depth.
@@ -214,8 +215,8 @@ func (m Mask) commands(cmds *[]input.Command, some *bool) {
 	*cmds = slices.Clone(*cmds)
 	for i, c := range *cmds {
 		if m.named(c.Arg) {
-			(*cmds)[i] = input.Command{Command: gate.Command{Form: c.Form, Arg: c.Arg, Guest: c.Guest,
-				Lowered: gate.Lowered{Parsed: c.Parsed, Error: "redacted", Features: c.Features}}}
+			(*cmds)[i] = input.Command{Command: gate.Command{Form: c.Form, Arg: c.Arg,
+				Guest: c.Guest, Lowered: gate.Lowered{Parsed: c.Parsed, Error: "redacted", Features: c.Features}}}
 			*some = true
 		}
 	}

@@ -1,5 +1,5 @@
-// Package value converts between Go values and Rego's, and writes Rego values as JSON. Each direction
-// is exact: what has another type or other members is an error, never a guess.
+// Package value converts between Go values and Rego's, and writes Rego values as JSON. Each
+// direction is exact: what has another type or other members is an error, never a guess.
 package value
 
 import (
@@ -62,7 +62,8 @@ func term(v reflect.Value) *ast.Term {
 	case reflect.Map:
 		pairs := make([][2]*ast.Term, 0, v.Len())
 		for it := v.MapRange(); it.Next(); {
-			pairs = append(pairs, [2]*ast.Term{ast.InternedTerm(it.Key().String()), term(it.Value())})
+			key := ast.InternedTerm(it.Key().String())
+			pairs = append(pairs, [2]*ast.Term{key, term(it.Value())})
 		}
 		return ast.ObjectTerm(pairs...)
 	case reflect.Struct:
@@ -76,8 +77,8 @@ func term(v reflect.Value) *ast.Term {
 	panic("policy: no Rego value for a " + v.Kind().String())
 }
 
-// Read fills the Go value that into points to from a Rego value, exactly: a member that is missing or
-// unknown, and a value of another type, is an error that names its place, which begins with at.
+// Read fills the Go value that into points to from a Rego value, exactly: a member that is missing
+// or unknown, and a value of another type, is an error that names its place, which begins with at.
 func Read(at string, v ast.Value, into any) error {
 	return read(at, v, reflect.ValueOf(into).Elem())
 }
@@ -109,7 +110,8 @@ func read(at string, v ast.Value, into reflect.Value) error {
 		if list, isList := v.(*ast.Array); isList {
 			into.Set(reflect.MakeSlice(into.Type(), list.Len(), list.Len()))
 			for i := range list.Len() {
-				if err := read(fmt.Sprintf("%s[%d]", at, i), list.Elem(i).Value, into.Index(i)); err != nil {
+				err := read(fmt.Sprintf("%s[%d]", at, i), list.Elem(i).Value, into.Index(i))
+				if err != nil {
 					return err
 				}
 			}
