@@ -57,7 +57,7 @@ func NewMeter(version string) *Meter {
 		return v
 	}
 	m.decisions = counter("caponier_decisions_total",
-		"Decisions of calls and operations. The result waiting is a call that a person must confirm.",
+		"Decisions of calls and operations. The result waiting is for a person to confirm.",
 		"kind", "tier", "result")
 	m.refusals = counter("caponier_refusals_total",
 		"Checks that did not hold, in decisions that were refused.", "kind", "rule")
@@ -71,7 +71,8 @@ func NewMeter(version string) *Meter {
 	m.operations = timer("caponier_operation_duration_seconds",
 		"Time of operations, nodes included.", slow, "op", "outcome")
 	m.undecided = counter("caponier_fail_open_total",
-		"Outcomes without an allowed decision in the journal. Anything but 0 is a bug of the host.").WithLabelValues()
+		"Outcomes without an allowed decision in the journal. Anything but 0 is a bug.").
+		WithLabelValues()
 	m.calls = counter("caponier_calls_total", "Calls by tool and outcome.", "tool", "outcome")
 	m.calling = timer("caponier_call_duration_seconds",
 		"Time of calls, waiting and nodes included.", slow, "tool")
@@ -80,7 +81,7 @@ func NewMeter(version string) *Meter {
 	m.panics = counter("caponier_panics_total",
 		"Requests whose handler panicked.").WithLabelValues()
 	m.reloads = counter("caponier_policy_reloads_total",
-		"Attempts to load the policy again. A failed one leaves the running policy in force.", "result")
+		"Attempts to load the policy again. A failed one leaves the running policy.", "result")
 	for _, reason := range reasons {
 		m.refused.WithLabelValues(reason)
 	}

@@ -76,9 +76,10 @@ func (s *Server) body(r *http.Request, b *budget) ([]byte, error) {
 		return nil, tooLarge
 	}
 	if method := mcp.MethodOf(data); method != "tools/call" {
-		return nil, &refusedBody{"size", http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is "+
-			"over the limit of %d bytes for anything but tools/call; a larger call must have its "+
-			"method before its params", smallBody)}
+		return nil, &refusedBody{"size", http.StatusRequestEntityTooLarge, fmt.Sprintf(
+			"the body is over the limit of %d bytes for anything but tools/call; a larger "+
+				"call must have its "+
+				"method before its params", smallBody)}
 	}
 	if length < 0 {
 		length = most
@@ -109,7 +110,8 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request, who string, b *
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Now().Add(s.ioTimeout)); err != nil &&
 		!errors.Is(err, http.ErrNotSupported) {
-		refuse(w, "body", http.StatusInternalServerError, "the connection cannot be given a deadline")
+		refuse(w, "body", http.StatusInternalServerError,
+			"the connection cannot be given a deadline")
 		return nil, env, false
 	}
 	data, err := s.body(r, b)

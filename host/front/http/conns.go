@@ -11,8 +11,8 @@ import (
 )
 
 // limitListener keeps at most a number of connections. For a new one it closes the oldest of those
-// without a known caller, or else the one that was idle for longest. While all of them work, the new
-// one waits, and further ones wait in the kernel's queue.
+// without a known caller, or else the one that was idle for longest. While all of them work, the
+// new one waits, and further ones wait in the kernel's queue.
 type limitListener struct {
 	net.Listener
 	most          int
@@ -102,9 +102,9 @@ func (c *limitConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// setKnown notes whether the caller of the request is known. While it is not, the request has little
-// time: unauthTimeout to be identified, and as long again to take the answer. An identity provider
-// that does not answer ends in the middle of that, with an answer.
+// setKnown notes whether the caller of the request is known. While it is not, the request has
+// little time: unauthTimeout to be identified, and as long again to take the answer. An identity
+// provider that does not answer ends in the middle of that, with an answer.
 func (c *limitConn) setKnown(known bool) {
 	c.of.mu.Lock()
 	c.known, c.idle = known, false
@@ -138,8 +138,8 @@ func limited(c net.Conn) *limitConn {
 	return l
 }
 
-// watchConns notes the state of connections, and calls refused for each request that net/http turned
-// away itself or that never arrived whole: it asks no handler about these.
+// watchConns notes the state of connections, and calls refused for each request that net/http
+// turned away itself or that never arrived whole: it asks no handler about these.
 func watchConns(web *http.Server, refused func()) {
 	var mu sync.Mutex
 	arriving := map[net.Conn]bool{} // by open connection: a request is arriving

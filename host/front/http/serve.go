@@ -15,8 +15,8 @@ import (
 )
 
 // Serve serves HTTP on the listener until ctx ends. Then it cancels running calls, waits for their
-// answers and closes every stream, all within the StopTimeout of the mcp.Server. It refuses to serve
-// more than loopback without authentication and TLS.
+// answers and closes every stream, all within the StopTimeout of the mcp.Server. It refuses to
+// serve more than loopback without authentication and TLS.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if addr, isTCP := l.Addr().(*net.TCPAddr); !isTCP || !addr.IP.IsLoopback() {
 		switch {
@@ -24,8 +24,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			return fmt.Errorf("serving HTTP on %s: more than loopback needs callers who prove who "+
 				"they are: configure tokens or OIDC in [identity]", l.Addr())
 		case s.opts.TLSCert == "" && !s.opts.BehindProxy:
-			return fmt.Errorf("serving HTTP on %s: more than loopback needs TLS: set front.tls_cert "+
-				"and front.tls_key, or front.behind_proxy if a proxy does it", l.Addr())
+			return fmt.Errorf("serving HTTP on %s: more than loopback needs TLS: set "+
+				"front.tls_cert and front.tls_key, or front.behind_proxy if a proxy does it",
+				l.Addr())
 		}
 	}
 	l = newLimitListener(l, s.opts.MaxConns, s.unauthTimeout)

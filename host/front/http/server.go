@@ -52,7 +52,8 @@ type Options struct {
 	// sessions of older protocol versions at a time, of which one principal may have half: 100
 	MaxSessions int `koanf:"-"`
 	// connections at a time: 500. For one more, the oldest without a known caller is closed, or
-	// else the one idle for longest. Half may be open streams, and a quarter those of one principal.
+	// else the one idle for longest. Half may be open streams, and a quarter those of one
+	// principal.
 	MaxConns int `koanf:"-"`
 	// bytes of bodies of requests that are not answered, of which one principal may have a quarter:
 	// 64 MiB
@@ -72,13 +73,13 @@ func (o Options) Validate() error {
 	}
 	for _, h := range o.Hosts {
 		if h == "" || strings.ContainsAny(h, "/*@ ") || h != strings.ToLower(h) {
-			return fmt.Errorf("front.hosts: %q is not a lower-case host name, with a port or without",
+			return fmt.Errorf("front.hosts: %q is not a lower-case host name, with or without port",
 				h)
 		}
 	}
 	for _, origin := range o.Origins {
 		if err := checkOrigin(origin); err != nil {
-			return fmt.Errorf("front.origins: %q: %w; write it as https://name or https://name:port",
+			return fmt.Errorf("front.origins: %q: %w; write https://name or https://name:port",
 				origin, err)
 		}
 	}
@@ -312,8 +313,8 @@ func (discardWriter) Header() http.Header         { return http.Header{} }
 func (discardWriter) WriteHeader(int)             {}
 func (discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 
-// whileAdmitted ends a stream, on which nothing may come for hours, when its caller would not be let
-// in any more: its token expired or was revoked.
+// whileAdmitted ends a stream, on which nothing may come for hours, when its caller would not be
+// let in any more: its token expired or was revoked.
 func (s *Server) whileAdmitted(r *http.Request) (*http.Request, func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	ended := make(chan struct{})

@@ -81,7 +81,8 @@ func (v *versionRouter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !v.streams.TryAcquire(who.ID) {
 			w.Header().Set("Retry-After", "30")
 			refuse(w, "sessions", http.StatusServiceUnavailable, fmt.Sprintf("half of the %d "+
-				"connections are open streams, or you have half of these; close one", v.opts.MaxConns))
+				"connections are open streams, or you have half of these; close one",
+				v.opts.MaxConns))
 			return
 		}
 		defer v.streams.Release(who.ID)
@@ -122,7 +123,8 @@ func unsupported(w http.ResponseWriter, env mcp.Envelope, version string) {
 		panic(err)
 	}
 	reply(w, http.StatusBadRequest, env.ID, &jsonrpc.Error{
-		Code: sdk.CodeUnsupportedProtocolVersion, Message: "unsupported protocol version", Data: data})
+		Code: sdk.CodeUnsupportedProtocolVersion, Data: data,
+		Message: "unsupported protocol version"})
 }
 
 func reply(w http.ResponseWriter, status int, id json.RawMessage, e *jsonrpc.Error) {

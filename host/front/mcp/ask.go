@@ -33,9 +33,9 @@ var statelessVersions = []string{"2026-07-28"}
 // StatelessVersions returns the protocol versions without sessions.
 func StatelessVersions() []string { return slices.Clone(statelessVersions) }
 
-// Asker is the gate's executor of ask, and puts approvals to the user of a call's client. A question
-// that is not answered yet is gate.ErrPending: the instance returns, the client is asked, and the
-// same call comes again with the answers, is decided again and runs in a new instance.
+// Asker is the gate's executor of ask, and puts approvals to the user of a call's client. A
+// question that is not answered yet is gate.ErrPending: the instance returns, the client is asked,
+// and the same call comes again with the answers, is decided again and runs in a new instance.
 type Asker struct{}
 
 var _ gate.Executor = Asker{}

@@ -106,7 +106,8 @@ func (w *walker) value(at string, depth int) error {
 		return clash("the message has more than %d values", maxValues)
 	}
 	if depth > maxDepth {
-		if err := w.report(at, clash("the message is nested deeper than %d", maxDepth)); err != nil {
+		deep := clash("the message is nested deeper than %d", maxDepth)
+		if err := w.report(at, deep); err != nil {
 			return err
 		}
 		return w.Decode(new(json.RawMessage)) // the gate will refuse them
@@ -184,8 +185,8 @@ func (w *walker) note(at string, tok json.Token) error {
 		case json.Number:
 			n, err := strconv.ParseInt(string(id), 10, 64)
 			if err != nil || n >= 1<<53 || n <= -1<<53 || strconv.FormatInt(n, 10) != string(id) {
-				return clash("id is a number that not every reader reads the same: use a string or " +
-					"an integer within ±9007199254740991")
+				return clash("id is a number that not every reader reads the same: use a string " +
+					"or an integer within ±9007199254740991")
 			}
 			w.e.ID = json.RawMessage(id)
 			return nil
@@ -225,8 +226,8 @@ func MethodOf(begin []byte) (method string) {
 	return ""
 }
 
-// ErrorReply is the JSON-RPC answer to a message that was refused. The id is null if the message did
-// not get as far as telling it.
+// ErrorReply is the JSON-RPC answer to a message that was refused. The id is null if the message
+// did not get as far as telling it.
 func ErrorReply(id json.RawMessage, e *jsonrpc.Error) []byte {
 	if len(id) == 0 {
 		id = json.RawMessage("null")

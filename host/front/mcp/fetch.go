@@ -119,7 +119,8 @@ func (s *Server) fetch(ctx context.Context, req mcp.Request, tool *gate.Tool, ke
 	}
 	res := s.result(r, a)
 	f.out, f.sum = res.out, res.sum
-	if f.asks, f.state, err = s.questions(r.asking, a, res.out != nil); err != nil || f.asks != nil {
+	f.asks, f.state, err = s.questions(r.asking, a, res.out != nil)
+	if err != nil || f.asks != nil {
 		return f, err
 	}
 	if res.hidden {

@@ -94,8 +94,8 @@ func (k *kept) get(owner, id string, now time.Time) (keptText, bool) {
 func (s *Server) offerKept() {
 	s.sdk.AddResourceTemplate(&mcp.ResourceTemplate{Name: "results",
 		Title: "The whole of a long result", URITemplate: keptTemplate, MIMEType: "text/plain",
-		Description: "The whole text of a truncated result, from a character on. The result names " +
-			"the URI, which is valid for 10 minutes and for the caller alone."}, s.readKept)
+		Description: "The whole text of a truncated result, from a character on. The result " +
+			"names the URI, which is valid for 10 minutes and for the caller alone."}, s.readKept)
 }
 
 func (s *Server) readKept(ctx context.Context, req *mcp.ReadResourceRequest,
@@ -123,7 +123,8 @@ func (s *Server) readKept(ctx context.Context, req *mcp.ReadResourceRequest,
 	if rest != "" {
 		next := fmt.Sprintf("%s%s/%d", keptPrefix, id, from+most)
 		res.Contents = append(res.Contents, &mcp.ResourceContents{URI: next, MIMEType: "text/plain",
-			Text: fmt.Sprintf("[Characters %d to %d of %d. Read on: %s]", from, from+most, total, next)})
+			Text: fmt.Sprintf("[Characters %d to %d of %d. Read on: %s]", from, from+most,
+				total, next)})
 	}
 	return res, nil
 }

@@ -55,7 +55,8 @@ func (out *output) is(kind string) error {
 }
 
 func badOutput(err error) error {
-	return &gate.PluginError{Code: "plugin_protocol", Message: "the plugin's output: " + err.Error()}
+	return &gate.PluginError{Code: "plugin_protocol",
+		Message: "the plugin's output: " + err.Error()}
 }
 
 // decode reads an instance's output strictly: anything outside the contract makes the whole output
@@ -193,7 +194,8 @@ func (out *output) place(v any, res *mcp.CallToolResult) error {
 				Text: "The whole output is in structuredContent."})
 		}
 	default:
-		res.Content = slices.Insert(res.Content, 0, mcp.Content(&mcp.TextContent{Text: string(text)}))
+		first := &mcp.TextContent{Text: string(text)}
+		res.Content = slices.Insert(res.Content, 0, mcp.Content(first))
 	}
 	return nil
 }
@@ -280,7 +282,9 @@ func (t *truncation) dropRepeated(text string) {
 	looked := 0
 	t.slots = slices.DeleteFunc(t.slots, func(sl slot) bool {
 		// A few are enough, and looking for thousands would take long.
-		if looked++; looked > 8 || sl.runes <= keptWhole || !strings.Contains(text, strings.TrimRight(sl.text, "\n")) {
+		looked++
+		if looked > 8 || sl.runes <= keptWhole ||
+			!strings.Contains(text, strings.TrimRight(sl.text, "\n")) {
 			return false
 		}
 		sl.set(fmt.Sprintf("[%d characters, in the text that follows]", sl.runes))

@@ -185,7 +185,8 @@ func refusalText(r *gate.Refused) string {
 // an approval where these cannot help.
 func whatNow(r *gate.Refused) string {
 	has := func(ids ...string) bool {
-		return slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(r.Failed, id) })
+		return slices.ContainsFunc(ids,
+			func(id string) bool { return slices.Contains(r.Failed, id) })
 	}
 	switch {
 	case has("approval.denied"):
@@ -228,8 +229,8 @@ func (s *Server) explain(tool *gate.Tool, err, stopped error, sum *summary) {
 		e.suggestion = "Nothing was executed."
 	case errors.As(err, &invalid):
 		e.Code, e.message = "invalid_arguments", invalid.Error()
-		e.suggestion = "Nothing was executed. Correct the arguments to fit the tool's input schema " +
-			"and call it again."
+		e.suggestion = "Nothing was executed. Correct the arguments to fit the tool's input " +
+			"schema and call it again."
 	case errors.As(err, &waiting):
 		sum.ApprovalID = waiting.ApprovalID
 		e.Code, e.message = "waiting", waiting.Error()
@@ -269,9 +270,9 @@ func (s *Server) explain(tool *gate.Tool, err, stopped error, sum *summary) {
 
 // offerWhole says what was left out, and where the whole text can be read.
 func (s *Server) offerWhole(r *request, a answer, res *result) {
-	note := fmt.Sprintf("[Truncated: about %d of %d characters shown, the middle of the longest text "+
-		"is left out. To get less at a time, ask for less: a smaller range or limit, a filter, or "+
-		"on a command line head, tail or grep.]", res.out.shown, res.out.total)
+	note := fmt.Sprintf("[Truncated: about %d of %d characters shown, the middle of the longest "+
+		"text is left out. To get less at a time, ask for less: a smaller range or limit, a filter, "+
+		"or on a command line head, tail or grep.]", res.out.shown, res.out.total)
 	whole := keptText{owner: r.who.owner(), text: res.out.whole, tool: r.tool.Name, nodes: a.Nodes}
 	if uri := s.kept.keep(whole, time.Now()); r.tool.Kind == "tool" && uri != "" {
 		note += fmt.Sprintf(" The whole text can be read for 10 minutes, %d characters at a time, "+

@@ -37,7 +37,8 @@ func strip(v any, schema bool) {
 			case schema && (k == "default" || k == "const" || k == "enum" || k == "examples"):
 				// values
 			default:
-				strip(inner, !schema || k != "properties" && k != "patternProperties" && k != "$defs")
+				names := k == "properties" || k == "patternProperties" || k == "$defs"
+				strip(inner, !schema || !names)
 			}
 		}
 	case []any:

@@ -28,8 +28,10 @@ import (
 // Door is what the server needs of the gate. Its methods must be safe for concurrent use.
 type Door interface {
 	Call(context.Context, gate.Request) gate.Answer
-	Visible(ctx context.Context, p gate.Principal, source string, t *gate.Tool, on gate.Targets) bool
-	Readable(ctx context.Context, p gate.Principal, source string, t *gate.Tool, nodes []string) bool
+	Visible(ctx context.Context, p gate.Principal, source string, t *gate.Tool,
+		on gate.Targets) bool
+	Readable(ctx context.Context, p gate.Principal, source string, t *gate.Tool,
+		nodes []string) bool
 }
 
 var _ Door = (*gate.Door)(nil)
@@ -54,11 +56,12 @@ type Options struct {
 	Version   string         `koanf:"-"` // of the host: dev
 	Principal gate.Principal `koanf:"-"` // the caller over stdio
 	// the tier of a tool for annotations; nil judges by the tool's own hints
-	Tier   func(context.Context, gate.Principal, *gate.Tool) gate.Tier `koanf:"-"`
-	Meter  *observe.Meter                                              `koanf:"-"` // nil for one of its own
-	Log    *slog.Logger                                                `koanf:"-"` // nil for slog.Default
-	Stdin  io.Reader                                                   `koanf:"-"` // nil for os.Stdin
-	Stdout io.Writer                                                   `koanf:"-"` // nil for os.Stdout
+	Tier func(context.Context, gate.Principal, *gate.Tool) gate.Tier `koanf:"-"`
+
+	Meter  *observe.Meter `koanf:"-"` // nil for one of its own
+	Log    *slog.Logger   `koanf:"-"` // nil for slog.Default
+	Stdin  io.Reader      `koanf:"-"` // nil for os.Stdin
+	Stdout io.Writer      `koanf:"-"` // nil for os.Stdout
 	// changes the SDK's options and server, for the conformance suite; nil in the product
 	Extend Extension `koanf:"-"`
 }
@@ -230,9 +233,9 @@ func (s *Server) guard(next mcp.MethodHandler) mcp.MethodHandler {
 				s.log.Error("the handler of a request panicked", "method", method, "panic", p,
 					"stack", string(debug.Stack()))
 				s.opts.Meter.Panicked()
-				res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the host " +
-					"failed while it handled this request; its outcome is unknown: check the state " +
-					"before you repeat it"}
+				res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the " +
+					"host failed while it handled this request; its outcome is unknown: check " +
+					"the state before you repeat it"}
 			}
 		}()
 		res, err = next(ctx, method, req)

@@ -108,8 +108,8 @@ type line struct {
 
 func (t *lines) SessionID() string { return "" }
 
-// Connect starts the reader. While it waits for stdin it cannot be stopped: it ends with the process
-// or with stdin.
+// Connect starts the reader. While it waits for stdin it cannot be stopped: it ends with the
+// process or with stdin.
 func (t *lines) Connect(context.Context) (mcp.Connection, error) {
 	go func() {
 		for {
