@@ -66,7 +66,7 @@ func lower(text string) (gate.Lowered, glue) {
 // continuations refuses a backslash before a line break outside single quotes. The parser and real
 // shells differ on what is joined: a shell reads "$\⏎(id)" as a substitution and the parser as
 // plain text, and the parser goes on with the command after #…\⏎ where a shell starts another.
-// Both read the text in the same way up to the first line continuation, so that its quotes are known.
+// Both read the text in the same way up to the first continuation, so that its quotes are known.
 func (s *scan) continuations(file *syntax.File) {
 	var quoted [][2]int
 	syntax.Walk(file, func(n syntax.Node) bool {
@@ -84,8 +84,8 @@ func (s *scan) continuations(file *syntax.File) {
 		if !slices.ContainsFunc(quoted, func(q [2]int) bool { return q[0] < at && at < q[1]-1 }) {
 			s.feature("continuation")
 			line := 1 + strings.Count(s.text[:at], "\n")
-			s.problem = fmt.Sprintf("a backslash before a line break, at the end of line %d, cannot "+
-				"be sent: shells do not agree on what it joins; write the command in one line", line)
+			s.problem = fmt.Sprintf("a backslash before a line break, at the end of line %d, "+
+				"cannot be sent: shells do not agree on what it joins; write one line", line)
 			return
 		}
 		from = at + 2

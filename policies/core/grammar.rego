@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   Reads argv by the command grammar. A command that the grammar does not describe in every word has
-#   no description.
+#   Reads argv by the command grammar. A command that the grammar does not describe in every word
+#   has no description.
 # schemas:
 #   - data.site: schema.site
 package caponier.core.grammar
@@ -44,7 +44,8 @@ read(found) := described(found, array.concat(found.words, plain), []) if {
 
 described(found, words, guest) := {
 	"id": found.id, "group": group(found.entry, words), "tier": found.entry.tier,
-	"inside": object.get(found.entry, "guest", false), "guest": guest, "words": words, "own": found.own,
+	"inside": object.get(found.entry, "guest", false), "guest": guest, "words": words,
+	"own": found.own,
 }
 
 # A program that reads files when it is given paths, and else its input, has a group for the latter.
@@ -118,9 +119,9 @@ front_stays(front, _, _) if front.permutes == true
 front_stays(_, at, argv) if at == count(argv)
 
 # entry_of finds the entry of a program by its first word and as many of the next ones as name a
-# sub-command, the longest first, and the entry of an API call by the shape of its path. Few programs
-# have sub-commands of more than one word; "depth" in core/grammar/base.yaml says which. A site may add
-# programs, and sub-commands to programs of the grammar, but replaces none.
+# sub-command, the longest first, and the entry of an API call by the shape of its path. Few
+# programs have sub-commands of more than one word; "depth" in core/grammar/base.yaml says which. A
+# site may add programs, and sub-commands to programs of the grammar, but replaces none.
 entry_of(argv) := entry(concat(" ", [argv[0], argv[1]]), found, 2) if {
 	found := tables.commands[argv[0]][argv[1]]
 	found.tier

@@ -13,7 +13,10 @@ gnu_words(words, entry) := array.concat(typed(entry.operands, operands), values)
 	taken := {i | some i, w in before; i > 0; value_of(before[i - 1], w, entry.options)}
 	count([i | some i in taken; (i - 1) in taken]) == 0
 	at := [i | some i, w in before; not i in taken; optionlike(w, entry.options)]
-	parts := [p | some i in at; p := option(before[i], value_at(before, taken, i + 1), entry.options)]
+	parts := [p |
+		some i in at
+		p := option(before[i], value_at(before, taken, i + 1), entry.options)
+	]
 	count(parts) == count(at)
 	pieces := [piece | some part in parts; some piece in part]
 	once := [key | some [key, kind, _] in pieces; not repeats(kind)]
@@ -99,7 +102,7 @@ bare_kind(kind) := trim_right(kind, "?*") if {
 	is_string(kind)
 } else := kind
 
-# option returns what one word says, as [option, kind, value]: more than one for joined short options.
+# option returns what one word says, as [option, kind, value]; joined short options say several.
 option(w, value, options) := [[w, kind, null]] if {
 	kind := options[w]
 	kind in {"flag", "flag*"}
