@@ -38,7 +38,7 @@ var rooms = map[string][]string{
 	"host/sandbox":        {"host/gate", "host/fair", "host/plaintext", "host/sandbox/meter", "host/trusted", "sdk/abi"},
 	"host/sandbox/meter":  {},
 	"host/remote":         {"host/gate", "host/shell", "host/fair", "host/plaintext"},
-	"host/sweep":          {"host/trusted"},
+	"host/sweep":          {"host/gate"},
 	"host/remote/sshtest": {"host/gate"},
 	"host/doctor":         {"host/", "policies"},
 	"host/egress":         {"host/gate", "host/fair"},

@@ -28,7 +28,7 @@ type Remote struct {
 
 	mu        sync.Mutex // guards the following
 	closed    bool
-	temporary map[owned]bool // directories and files in use, to be removed
+	temporary map[owned]bool // what is to be removed, and whether it is in use
 	pinKinds  map[string]int // by pin, its kind; see kinds
 }
 

@@ -247,7 +247,7 @@ func (r *Remote) own(node, name string) error {
 	if err == nil {
 		return nil
 	}
-	r.abandon(node, name)
+	r.forget(node, name)
 	return failed("internal", "recording %q, which has to be removed again: %v; nothing was done",
 		name, err)
 }
@@ -256,11 +256,29 @@ func (r *Remote) own(node, name string) error {
 func (r *Remote) abandon(node, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.temporary[owned{node, name}] = false
+}
+
+func (r *Remote) forget(node, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	delete(r.temporary, owned{node, name})
 }
 
+// Abandoned lists what this process made and could not remove.
+func (r *Remote) Abandoned() (all []gate.StageDir) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for at, used := range r.temporary {
+		if !used {
+			all = append(all, gate.StageDir{Node: at.node, Dir: at.name})
+		}
+	}
+	return all
+}
+
 func (r *Remote) disown(node, name string) {
-	r.abandon(node, name)
+	r.forget(node, name)
 	if r.opts.Removed != nil {
 		r.opts.Removed(node, name)
 	}

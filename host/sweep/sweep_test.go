@@ -3,139 +3,50 @@ package sweep
 import (
 	"context"
 	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
+
+	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-func name(digit string) string { return "/tmp/caponier-" + strings.Repeat(digit, 32) }
-
-func open(t *testing.T, dir string) *Book {
-	t.Helper()
-	b, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
+func TestANodeThatIsAwayIsAskedOnceAndSweptWhenItIsBack(t *testing.T) {
+	left := []gate.StageDir{{Node: "away", Dir: "/a"}, {Node: "away", Dir: "/b"},
+		{Node: "here", Dir: "/c"}, {Node: "", Dir: "agent/1"}, {Node: "", Dir: "agent/2"}}
+	var asked []string
+	away, broken := true, errors.New("no answer")
+	s := Sweeper{
+		Left: func(context.Context) ([]gate.StageDir, error) { return slices.Clone(left), nil },
+		Clean: func(_ context.Context, at gate.StageDir) error {
+			asked = append(asked, at.Dir)
+			if away && at.Node == "away" || at.Dir == "agent/1" {
+				return broken
+			}
+			left = slices.DeleteFunc(left, func(l gate.StageDir) bool { return l == at })
+			return nil
+		},
 	}
-	return b
-}
-
-// TestMain lets the test binary be a process that records something and is killed.
-func TestMain(m *testing.M) {
-	if dir := os.Getenv("SWEEP_DIR"); dir != "" {
-		b, err := Open(dir)
-		if err == nil {
-			err = errors.Join(b.Made("n1", name("a")), b.Made("", "agent/.caponier-partial-"+strings.Repeat("b", 32)))
-		}
-		if err != nil {
-			panic(err)
-		}
-		os.Stdout.WriteString("made\n")
-		select {}
+	if n := s.Sweep(t.Context()); n != 3 || !slices.Equal(asked, []string{"/a", "/c", "agent/1", "agent/2"}) {
+		t.Errorf("%d failed, asked for %v", n, asked)
 	}
-	os.Exit(m.Run())
-}
-
-func swept(b *Book, clean func(Record) error) (names []string, failed int) {
-	failed = b.Sweep(context.Background(), func(_ context.Context, r Record) error {
-		names = append(names, r.Node+":"+r.Name)
-		return clean(r)
-	})
-	slices.Sort(names)
-	return names, failed
-}
-
-func TestWhatAKilledProcessRecordedIsSweptAtOnce(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "book")
-	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), "SWEEP_DIR="+dir)
-	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	away = false
+	if n := s.Sweep(t.Context()); n != 1 || len(left) != 1 {
+		t.Errorf("when it is back: %d failed, left %v", n, left)
 	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 5)); err != nil {
-		t.Fatal(err)
-	}
-	b := open(t, dir)
-	defer b.Close()
-	good := func(Record) error { return nil }
-	if names, _ := swept(b, good); len(names) != 0 {
-		t.Errorf("of a process that lives: %v", names)
-	}
-	child.Process.Kill()
-	child.Wait()
-	names, failed := swept(b, good)
-	if want := []string{":agent/.caponier-partial-" + strings.Repeat("b", 32), "n1:" + name("a")}; !slices.Equal(names, want) || failed != 0 {
-		t.Errorf("swept %v (%d failed), want %v", names, failed, want)
-	}
-	if names, _ := swept(b, good); len(names) != 0 {
-		t.Errorf("swept again: %v", names)
-	}
-	if left, _ := filepath.Glob(dir + "/*"); len(left) != 2 { // host, and this process's lock
-		t.Errorf("left: %v", left)
+	s.Left = func(context.Context) ([]gate.StageDir, error) { return nil, broken }
+	if n := s.Sweep(t.Context()); n == 0 {
+		t.Error("a store that is away counts as swept")
 	}
 }
 
-func TestWhatCannotBeRemovedStaysRecorded(t *testing.T) {
-	dir := t.TempDir()
-	old := open(t, dir)
-	for i, n := range []string{"away", "away", "here"} {
-		if err := old.Made(n, name(string(rune('1'+i)))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := old.Close(); err != nil {
-		t.Fatal(err)
-	}
-	b := open(t, dir)
-	defer b.Close()
-	if old.HostID() != b.HostID() || len(b.HostID()) != 8 {
-		t.Errorf("hosts %q and %q", old.HostID(), b.HostID())
-	}
-	names, failed := swept(b, func(r Record) error {
-		if r.Node == "away" {
-			return errors.New("no answer")
-		}
-		return nil
-	})
-	if len(names) != 2 || failed != 2 {
-		t.Errorf("asked for %v, %d failed: a node that is away is asked once", names, failed)
-	}
-	if names, failed := swept(b, func(Record) error { return nil }); len(names) != 2 || failed != 0 {
-		t.Errorf("when it is back: %v, %d", names, failed)
-	}
-}
-
-func TestWhatIsInUseStays(t *testing.T) {
-	b := open(t, t.TempDir())
-	defer b.Close()
-	if err := b.Made("n1", name("1")); err != nil {
-		t.Fatal(err)
-	}
-	if names, failed := swept(b, func(Record) error { return ErrInUse }); len(names) != 1 || failed != 0 {
-		t.Errorf("%v, %d", names, failed)
-	}
-	b.Removed("n1", name("1"))
-	if left, err := b.Left(); len(left) != 0 || err != nil {
-		t.Errorf("%v, %v", left, err)
-	}
-	if err := b.Made("n1", "/tmp/x"); err == nil {
-		t.Error("a name without its random part was recorded")
-	}
-}
-
-func TestABookThatOthersCouldWriteIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if b, err := Open(dir); err == nil {
-		b.Close()
-		t.Error("it was opened")
+func TestRunSweepsAtOnceAndEndsWithItsContext(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	swept := 0
+	Sweeper{Left: func(context.Context) ([]gate.StageDir, error) {
+		swept++
+		stop()
+		return nil, nil
+	}}.Run(ctx)
+	if swept != 1 {
+		t.Errorf("swept %d times", swept)
 	}
 }
