@@ -1,11 +1,12 @@
-// Package config reads config.toml: one table for each package, decoded into that package's Options.
+// Package config reads config.toml: one table for each package, decoded into that package's
+// Options.
 //
 // Each Options has a key for each field with a koanf tag. A tag secret:"true" lets the value be a
 // reference, ${VAR} or ${file:PATH}, and keeps it out of logs; path:"true" makes a relative path
 // relative to the configuration file. The zero value of a field means its default. Each Options has
-// a method Validate() error, with a value receiver, that changes nothing and accepts the zero value;
-// its errors begin with the key. Load calls all of them, so that `check` and `serve` agree, and the
-// New of each package calls its own again.
+// a method Validate() error, with a value receiver, that changes nothing and accepts the zero
+// value; its errors begin with the key. Load calls all of them, so that `check` and `serve` agree,
+// and the New of each package calls its own again.
 package config
 
 import (
@@ -56,8 +57,8 @@ type Config struct {
 	loader  *loader
 }
 
-// Where returns where the value of a key is from: the file with the line of the key, or of its table,
-// or the name of a variable of the environment.
+// Where returns where the value of a key is from: the file with the line of the key, or of its
+// table, or the name of a variable of the environment.
 func (c *Config) Where(key string) string {
 	if name := c.loader.variables[key]; name != "" {
 		return name
@@ -74,8 +75,8 @@ func (c *Config) Line(key string) int { return c.loader.lines[key] }
 // Caller returns the principal on stdio and in a terminal.
 func (c *Config) Caller() (gate.Principal, error) {
 	if c.CLI.Principal == "" {
-		return gate.Principal{}, fmt.Errorf("%s: [cli] principal is not set: name the caller on stdio "+
-			"and in this terminal", c.File)
+		return gate.Principal{}, fmt.Errorf("%s: [cli] principal is not set: name the caller on "+
+			"stdio and in this terminal", c.File)
 	}
 	return c.Identity.Configured(c.CLI.Principal), nil
 }
@@ -88,8 +89,8 @@ func (c *Config) NodeNames() (names []string) {
 	return names
 }
 
-// Error is an error in the configuration. It is about a line of the file when Line is not 0, and then
-// Own reports whether that line is the key's own, not that of the table around it.
+// Error is an error in the configuration. It is about a line of the file when Line is not 0, and
+// then Own reports whether that line is the key's own, not that of the table around it.
 type Error struct {
 	File string
 	Line int
@@ -122,7 +123,8 @@ type Front struct {
 
 // Validate reports a field that cannot be used.
 func (f Front) Validate() error {
-	return errors.Join(f.MCPOptions.Validate(), f.HTTPOptions.Validate(), f.ObserveOptions.Validate())
+	return errors.Join(f.MCPOptions.Validate(), f.HTTPOptions.Validate(),
+		f.ObserveOptions.Validate())
 }
 
 // CLI is the table [cli].
@@ -167,8 +169,8 @@ func instead(key string) string {
 // maxFile bounds a configuration file, and a file that a secret is read from, in bytes.
 const maxFile = 1 << 20
 
-// Find returns the configuration file that --config and --profile mean: the file name, ./config.toml
-// or caponier/config.toml in the user's configuration directory. With a profile it is
+// Find returns the configuration file that --config and --profile mean: the file name,
+// ./config.toml or caponier/config.toml in the user's configuration directory. With a profile it is
 // config.PROFILE.toml in the same directory.
 func Find(name, profile string) (string, error) {
 	candidates := []string{name}
@@ -210,7 +212,8 @@ func Load(file string, environ []string) (*Config, error) {
 		value *string
 		name  string
 	}{
-		{&c.Audit.Dir, "state/journal"}, {&c.Store.Dir, "state/store"}, {&c.Blob.Dir, "state/blobs"},
+		{&c.Audit.Dir, "state/journal"}, {&c.Store.Dir, "state/store"},
+		{&c.Blob.Dir, "state/blobs"},
 		{&c.Remote.Workspace, "state/workspace"}, {&c.Sandbox.CacheDir, "state/cache"},
 		{&c.Plugin.Lock, "plugins.lock"}, {&c.Plugin.Dir, "build/plugins"},
 		{&c.Policy.Site, "policies/site"},

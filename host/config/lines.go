@@ -9,8 +9,8 @@ import (
 )
 
 // linesOf returns the lines of the keys and tables of a TOML document by their paths, such as
-// remote.nodes[0].host. It leaves out what is inside inline tables.
-// The second map has the tables alone.
+// remote.nodes[0].host. It leaves out what is inside inline tables. The second map has the tables
+// alone.
 func linesOf(data []byte) (lines map[string]int, tables map[string]bool) {
 	lines, tables = map[string]int{}, map[string]bool{}
 	elements := map[string]int{} // of arrays of tables, so far
@@ -51,8 +51,8 @@ func linesOf(data []byte) (lines map[string]int, tables map[string]bool) {
 	return lines, tables
 }
 
-// lineAt returns the line in which key, a slice of data, begins. It is 0 for a key with escapes, which
-// the parser has copied.
+// lineAt returns the line in which key, a slice of data, begins. It is 0 for a key with escapes,
+// which the parser has copied.
 func lineAt(data, key []byte) int {
 	at := cap(data) - cap(key) // slices of one array end together
 	if at < 0 || at+len(key) > len(data) || !bytes.Equal(data[at:at+len(key)], key) {

@@ -28,8 +28,8 @@ type loader struct {
 	variables map[string]string
 }
 
-// read decodes the TOML in data, with the CAPONIER_ variables of environ over it, into dst, which is
-// a struct of koanf tags. Errors name the file, the line and the key, or the variable.
+// read decodes the TOML in data, with the CAPONIER_ variables of environ over it, into dst, which
+// is a struct of koanf tags. Errors name the file, the line and the key, or the variable.
 func (l *loader) read(data []byte, environ []string, dst reflect.Value) error {
 	raw := map[string]any{}
 	if err := toml.Unmarshal(data, &raw); err != nil {
@@ -150,8 +150,8 @@ func (l *loader) duration(dst reflect.Value, v any, at string) error {
 
 var reference = regexp.MustCompile(`^\$\{(?:file:([^}]+)|([A-Za-z_][A-Za-z0-9_]*))\}$`)
 
-// text sets a string. It replaces ${VAR} and ${file:PATH} in a field that is tagged secret:"true" and
-// refuses them elsewhere, and makes the value of one that is tagged path:"true" absolute.
+// text sets a string. It replaces ${VAR} and ${file:PATH} in a field that is tagged secret:"true"
+// and refuses them elsewhere, and makes the value of one that is tagged path:"true" absolute.
 func (l *loader) text(dst reflect.Value, s, at string, tag reflect.StructTag) error {
 	secret, dir := tag.Get("secret") == "true", filepath.Dir(l.file)
 	m := reference.FindStringSubmatch(s)
@@ -251,8 +251,8 @@ func scalar(t reflect.Type, value string) (any, error) {
 	return nil, errors.New("it is a list or a table; set it in the file")
 }
 
-// field returns the field of the struct t with this key. The keys of an embedded struct stand in the
-// table of the struct around it.
+// field returns the field of the struct t with this key. The keys of an embedded struct stand in
+// the table of the struct around it.
 func field(t reflect.Type, key string) (reflect.StructField, bool) {
 	if t.Kind() != reflect.Struct {
 		return reflect.StructField{}, false

@@ -206,7 +206,8 @@ func (d *visit) commands(ctx context.Context, trip time.Duration) bool {
 		began := time.Now()
 		e, err := d.r.Ask(ctx, o.Name, textOf(reads[0]))
 		if err != nil {
-			check, fix := "login-shell", fmt.Sprintf("chsh -s /bin/bash %s   # on %s", o.User, o.Name)
+			check, fix := "login-shell", fmt.Sprintf("chsh -s /bin/bash %s   # on %s", o.User,
+				o.Name)
 			switch op := (*gate.OpError)(nil); {
 			case !errors.As(err, &op):
 			case op.Code == "shell_output":

@@ -112,7 +112,8 @@ func (l List) All() ([]Freeze, error) {
 			err = json.Unmarshal(data, &z)
 		}
 		if err != nil || filepath.Base(l.file(z.Kind, z.Name)) != e.Name() {
-			z = Freeze{Kind: "?", Name: e.Name(), Reason: "its file cannot be read; delete it to thaw"}
+			z = Freeze{Kind: "?", Name: e.Name(), Reason: "its file cannot be read; delete it to " +
+				"thaw"}
 		}
 		all = append(all, z)
 	}

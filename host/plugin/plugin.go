@@ -262,7 +262,8 @@ func (l *Lock) Open(dir, name string) ([]byte, error) {
 	defer root.Close()
 	wasm, err := trusted.ReadIn(root, e.File, MaxModule)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("opening plugin %s in %s: %w; `caponier plugin build` makes it", name, dir,
+		return nil, fmt.Errorf("opening plugin %s in %s: %w; `caponier plugin build` makes it",
+			name, dir,
 			err)
 	} else if err != nil {
 		return nil, fmt.Errorf("reading plugin %s: %w", name, err)

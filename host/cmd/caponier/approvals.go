@@ -51,8 +51,8 @@ func (h *host) serveApprovals(ctx context.Context) error {
 	return nil
 }
 
-// approver is what a person at a terminal needs to decide: no nodes, and a journal only when there is
-// something to write.
+// approver is what a person at a terminal needs to decide: no nodes, and a journal only when there
+// is something to write.
 type approver struct {
 	*approval.Approvals
 	who     string
@@ -61,7 +61,11 @@ type approver struct {
 	cfg     *config.Config
 }
 
-func (d *approver) Close() { d.Approvals.Close(); _ = errors.Join(d.store.Close(), d.journal.Close()) }
+func (d *approver) Close() {
+	d.Approvals.Close()
+	_ = errors.Join(d.store.Close(),
+		d.journal.Close())
+}
 
 // lazyJournal begins its file at the first record: looking leaves none.
 type lazyJournal struct {
@@ -270,8 +274,7 @@ func approvalsCommand(g *global) *cobra.Command {
 					return err
 				}
 				// A service manager keeps what is printed here, so no link is: whoever reads it
-				// could
-				// approve.
+				// could approve.
 				fmt.Fprintf(cmd.ErrOrStderr(),
 					"approvals are at http://%s/approvals; sign in with: caponier approvals link "+
 						"--as NAME\n",

@@ -143,8 +143,8 @@ func report(stdout, stderr io.Writer, a gate.Answer, asJSON bool) error {
 	return codeFor(a)
 }
 
-// writeJSON writes v as one line of JSON that is safe for a terminal: characters that do not show are
-// escaped, which JSON allows in strings and which is the only place for them.
+// writeJSON writes v as one line of JSON that is safe for a terminal: characters that do not show
+// are escaped, which JSON allows in strings and which is the only place for them.
 func writeJSON(w io.Writer, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -15,9 +15,11 @@ import (
 func policyGrammar(g *global) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use:   "grammar [WORD...]",
-		Short: "List the commands that policy knows: programs, sub-commands, options, operands, tier",
-		Long: "List the commands that policy knows, or with WORD, such as zpool or \"pct status\", what " +
+		Use: "grammar [WORD...]",
+		Short: "List the commands that policy knows: programs, sub-commands, options, operands, " +
+			"tier",
+		Long: "List the commands that policy knows, or with WORD, such as zpool or \"pct " +
+			"status\", what " +
 			"they take. A role still has to grant them, by name or by group.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			site := dir
@@ -33,7 +35,8 @@ func policyGrammar(g *global) *cobra.Command {
 				return failed(err)
 			}
 			if len(list) == 0 {
-				return failed(fmt.Errorf("policy knows no command %q: caponier policy grammar lists all; "+
+				return failed(fmt.Errorf("policy knows no command %q: caponier policy grammar "+
+					"lists all; "+
 					"a site adds programs under binaries in data.yaml", word))
 			}
 			if g.json {
@@ -43,7 +46,8 @@ func policyGrammar(g *global) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&dir, "site", "", "folder of the site's policies (default: the configured one)")
+	cmd.Flags().StringVar(&dir, "site", "", "folder of the site's policies (default: the "+
+		"configured one)")
 	return cmd
 }
 

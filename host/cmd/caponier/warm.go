@@ -22,7 +22,8 @@ func warmCommand(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use:   "warm",
 		Short: "Compile every plugin of the lock into the cache, so that no call waits for it",
-		Long: "Compiles every plugin of the lock into [sandbox] cache_dir and starts it once. Run it " +
+		Long: "Compiles every plugin of the lock into [sandbox] cache_dir and starts it once. " +
+			"Run it " +
 			"after an update, as the user of the server. It connects to no node.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
