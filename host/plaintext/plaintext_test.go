@@ -67,11 +67,11 @@ func FuzzClean(f *testing.F) {
 
 func TestCleaningHostileTextIsLinear(t *testing.T) {
 	for name, unit := range map[string]string{"C1 OSC": "\u009d", "OSC": "\x1b]", "CSI": "\x1b[", "C1 CSI": "\u009b", "C1 OSC x": "\u009dx", "DCS 1": "\x1bP1"} {
-		s := strings.Repeat(unit, 8<<20/len(unit))
+		s := strings.Repeat(unit, 1<<20/len(unit))
 		began := time.Now()
 		Clean(s)
 		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("%s: 8 MiB took %s", name, took)
+			t.Errorf("%s: 1 MiB took %s", name, took)
 		}
 	}
 }

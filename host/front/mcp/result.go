@@ -271,8 +271,8 @@ func (s *Server) explain(tool *gate.Tool, err, stopped error, sum *summary) {
 // offerWhole says what was left out, and where the whole text can be read.
 func (s *Server) offerWhole(r *request, a answer, res *result) {
 	note := fmt.Sprintf("[Truncated: about %d of %d characters shown, the middle of the longest "+
-		"text is left out. To get less at a time, ask for less: a smaller range or limit, a filter, "+
-		"or on a command line head, tail or grep.]", res.out.shown, res.out.total)
+		"text is left out. To get less at a time, ask for less: a smaller range or limit, a "+
+		"filter, or on a command line head, tail or grep.]", res.out.shown, res.out.total)
 	whole := keptText{owner: r.who.owner(), text: res.out.whole, tool: r.tool.Name, nodes: a.Nodes}
 	if uri := s.kept.keep(whole, time.Now()); r.tool.Kind == "tool" && uri != "" {
 		note += fmt.Sprintf(" The whole text can be read for 10 minutes, %d characters at a time, "+
