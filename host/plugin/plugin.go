@@ -34,17 +34,6 @@ type Options struct {
 	Dir  string `koanf:"dir" path:"true"`  // holds the .wasm files, build/plugins
 }
 
-// Validate fills in defaults.
-func (o *Options) Validate() error {
-	if o.Lock == "" {
-		o.Lock = "plugins.lock"
-	}
-	if o.Dir == "" {
-		o.Dir = filepath.Join("build", "plugins")
-	}
-	return nil
-}
-
 // Entry is one locked plugin. Its name and version repeat those of Describe.
 type Entry struct {
 	gate.Plugin
