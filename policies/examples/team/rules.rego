@@ -6,9 +6,10 @@
 #   - data.site: schema.site
 package caponier.site.call
 
+# The message needs nothing that data.yaml may lack: an undefined value would switch the rule off.
 deny contains {
 	"id": "team.hours",
-	"msg": sprintf("%s runs on weekdays from %d to %d UTC only.", [input.tool.name, hours.from, hours.to]),
+	"msg": sprintf("%s runs in working hours only (custom/working_hours).", [input.tool.name]),
 } if {
 	input.tool.name in {"delete_guest", "delete_snapshot"}
 	not working
