@@ -17,11 +17,8 @@ type Message struct {
 }
 
 // NewResource makes a resource of a function.
-func NewResource(
-	uri, name, doc, mime string,
-	h Hints,
-	fn func(*Call) ([]ResourceContent, error),
-) Tool {
+func NewResource(uri, name, doc, mime string, h Hints,
+	fn func(*Call) ([]ResourceContent, error)) Tool {
 	d := newDescription(name, doc, h)
 	d.URI, d.MIME = uri, mime
 	return Tool{
@@ -38,11 +35,8 @@ func NewResource(
 // NewResourceTemplate makes a resource whose URI has arguments, such as docs://{section}/{page}. In
 // is a struct with a field for each of them, text or whole numbers, with the tags of [NewTool];
 // none is optional. What a client may write for one is letters, digits and . _ ~ - alone.
-func NewResourceTemplate[In any](
-	uri, name, doc, mime string,
-	h Hints,
-	fn func(*Call, In) ([]ResourceContent, error),
-) Tool {
+func NewResourceTemplate[In any](uri, name, doc, mime string, h Hints,
+	fn func(*Call, In) ([]ResourceContent, error)) Tool {
 	t := NewTool(name, doc, h, func(*Call, In) (Result, error) { return Result{}, nil })
 	t.kind, t.desc.URI, t.desc.MIME = "resource", uri, mime
 	t.run = func(c *Call, args json.RawMessage) (output, error) {
@@ -57,11 +51,8 @@ func NewResourceTemplate[In any](
 }
 
 // NewPrompt makes a prompt of a function; the fields of In must be text or whole numbers.
-func NewPrompt[In any](
-	name, doc string,
-	h Hints,
-	fn func(*Call, In) (string, []Message, error),
-) Tool {
+func NewPrompt[In any](name, doc string, h Hints,
+	fn func(*Call, In) (string, []Message, error)) Tool {
 	t := NewTool(name, doc, h, func(c *Call, in In) (Result, error) { return Result{}, nil })
 	t.kind = "prompt"
 	t.run = func(c *Call, args json.RawMessage) (output, error) {

@@ -39,10 +39,8 @@ func SSHExec(c *Call, node string, argv []string, o ExecOptions) (ExecResult, er
 
 // SSHScript runs command text, as far as policy can read it: simple commands joined by | && || ;.
 func SSHScript(c *Call, node, script string, o ExecOptions) (ExecResult, error) {
-	return exec(
-		imports.SSHScript,
-		abi.SSHScript{OnNode: onNode(node, o.Timeout), Script: script, MaxBytes: o.MaxBytes},
-	)
+	return exec(imports.SSHScript,
+		abi.SSHScript{OnNode: onNode(node, o.Timeout), Script: script, MaxBytes: o.MaxBytes})
 }
 
 func exec(imported func([]byte) (abi.Status, []byte), req any) (ExecResult, error) {
@@ -134,10 +132,8 @@ type ReadResult struct {
 
 // SFTPRead reads a file from its beginning; maxBytes 0 leaves it to the host, at most 1 MiB.
 func SFTPRead(c *Call, node, path string, maxBytes int64) (ReadResult, error) {
-	return read(
-		imports.SFTPRead,
-		abi.SFTPRead{OnNode: onNode(node, 0), Path: path, MaxBytes: maxBytes},
-	)
+	return read(imports.SFTPRead,
+		abi.SFTPRead{OnNode: onNode(node, 0), Path: path, MaxBytes: maxBytes})
 }
 
 func read(imported func([]byte) (abi.Status, []byte), req any) (ReadResult, error) {
@@ -174,45 +170,36 @@ type Written struct {
 
 // SFTPWrite writes data, at most 1 MiB, to a file on a node.
 func SFTPWrite(c *Call, node, path string, data []byte, o FileOptions) (Written, error) {
-	return write(
-		imports.SFTPWrite,
-		abi.SFTPWrite{
-			OnNode:    onNode(node, o.Timeout),
-			Data:      abi.NewData(data),
-			Path:      path,
-			Mode:      o.Mode,
-			Overwrite: o.Overwrite,
-		},
-	)
+	return write(imports.SFTPWrite, abi.SFTPWrite{
+		OnNode:    onNode(node, o.Timeout),
+		Data:      abi.NewData(data),
+		Path:      path,
+		Mode:      o.Mode,
+		Overwrite: o.Overwrite,
+	})
 }
 
 // SFTPGet copies a file from a node to the caller's workspace. The plugin never sees its bytes.
 func SFTPGet(c *Call, node, path, local string, o FileOptions) (Written, error) {
-	return write(
-		imports.SFTPGet,
-		abi.SFTPGet{
-			OnNode:    onNode(node, o.Timeout),
-			Path:      path,
-			Local:     local,
-			Overwrite: o.Overwrite,
-			MaxBytes:  o.MaxBytes,
-			SHA256:    o.SHA256,
-		},
-	)
+	return write(imports.SFTPGet, abi.SFTPGet{
+		OnNode:    onNode(node, o.Timeout),
+		Path:      path,
+		Local:     local,
+		Overwrite: o.Overwrite,
+		MaxBytes:  o.MaxBytes,
+		SHA256:    o.SHA256,
+	})
 }
 
 // SFTPPut copies a file of the caller's workspace to a node.
 func SFTPPut(c *Call, node, local, path string, o FileOptions) (Written, error) {
-	return write(
-		imports.SFTPPut,
-		abi.SFTPPut{
-			OnNode:    onNode(node, o.Timeout),
-			Path:      path,
-			Local:     local,
-			Mode:      o.Mode,
-			Overwrite: o.Overwrite,
-		},
-	)
+	return write(imports.SFTPPut, abi.SFTPPut{
+		OnNode:    onNode(node, o.Timeout),
+		Path:      path,
+		Local:     local,
+		Mode:      o.Mode,
+		Overwrite: o.Overwrite,
+	})
 }
 
 func write(imported func([]byte) (abi.Status, []byte), req any) (Written, error) {
@@ -352,7 +339,8 @@ func Log(c *Call, level int, message string) { imports.Log(int32(level), []byte(
 
 // Progress tells the client how far the call is; total 0 is unknown.
 func Progress(c *Call, done, total float64, message string) {
-	if b, err := json.Marshal(abi.Progress{Done: done, Total: total, Message: message}); err == nil {
+	if b, err := json.Marshal(abi.Progress{Done: done, Total: total,
+		Message: message}); err == nil {
 		imports.Note(b)
 	}
 }

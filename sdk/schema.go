@@ -79,6 +79,9 @@ func schema(t reflect.Type, result bool, depth int) (object, error) {
 			}
 			return nil
 		})
+		if err == nil {
+			err = addDocs(t, props)
+		}
 		s := object{"type": "object", "properties": props, "additionalProperties": false}
 		if len(required) > 0 {
 			s["required"] = required
@@ -89,10 +92,8 @@ func schema(t reflect.Type, result bool, depth int) (object, error) {
 }
 
 // fields visits the fields that encoding/json would, those of embedded structs in their place.
-func fields(
-	t reflect.Type,
-	visit func(f reflect.StructField, name string, optional bool) error,
-) error {
+func fields(t reflect.Type,
+	visit func(f reflect.StructField, name string, optional bool) error) error {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -109,9 +110,41 @@ func fields(
 			return fmt.Errorf("%s.%s: give it a json name", t, f.Name)
 		}
 		_, hasDefault := f.Tag.Lookup("default")
-		if err := visit(f, name, strings.Contains(opts, "omit") || f.Type.Kind() == reflect.Pointer || hasDefault); err != nil {
+		if err := visit(f, name, strings.Contains(opts, "omit") ||
+			f.Type.Kind() == reflect.Pointer || hasDefault); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// Documented is an In or an Out that describes fields by their JSON name, where a doc tag would
+// make the line too long. [NewTool] panics for a name that no field has, and for a field that has a
+// doc tag too. The method is called on the zero value.
+type Documented interface{ Docs() map[string]string }
+
+// addDocs adds what the type, and the structs that it embeds, say in Docs.
+func addDocs(t reflect.Type, props object) error {
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Anonymous && f.Type.Kind() == reflect.Struct {
+			if err := addDocs(f.Type, props); err != nil {
+				return err
+			}
+		}
+	}
+	d, ok := reflect.Zero(t).Interface().(Documented)
+	if !ok {
+		return nil
+	}
+	for name, text := range d.Docs() {
+		field, ok := props[name].(object)
+		if !ok {
+			return fmt.Errorf("%s: Docs names %q, which no field has", t, name)
+		}
+		if has, ok := field["description"]; ok && has != text {
+			return fmt.Errorf("%s: %q has a doc tag and a text in Docs", t, name)
+		}
+		field["description"] = text
 	}
 	return nil
 }
@@ -125,9 +158,12 @@ func constrain(s object, f reflect.StructField) error {
 	for _, tag := range []struct {
 		name, key string
 		on        string // types that it fits
-	}{{"doc", "description", ""}, {"target", "x-caponier-target", ""}, {"pattern", "pattern", "string"}, {"min", "minimum", "integer number"}, {"max", "maximum", "integer number"},
-		{"minlen", "minLength", "string"}, {"maxlen", "maxLength", "string"}, {"minitems", "minItems", "array"}, {"maxitems", "maxItems", "array"},
-		{"enum", "enum", "string integer"}, {"default", "default", "string integer number boolean"}, {"confirm", "x-caponier-confirm", "boolean"}} {
+	}{{"doc", "description", ""}, {"target", "x-caponier-target", ""}, {"pattern", "pattern",
+		"string"}, {"min", "minimum", "integer number"}, {"max", "maximum", "integer number"},
+		{"minlen", "minLength", "string"}, {"maxlen", "maxLength", "string"}, {"minitems",
+			"minItems", "array"}, {"maxitems", "maxItems", "array"},
+		{"enum", "enum", "string integer"}, {"default", "default", "string integer number " +
+			"boolean"}, {"confirm", "x-caponier-confirm", "boolean"}} {
 		text, ok := f.Tag.Lookup(tag.name)
 		if !ok {
 			continue

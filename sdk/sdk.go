@@ -2,7 +2,8 @@
 //
 // A plugin is a main package that calls [Serve] in an init function and is built with
 //
-//	GOOS=wasip1 GOARCH=wasm go build -trimpath -buildvcs=false -ldflags="-s -w" -buildmode=c-shared -o NAME.wasm ./NAME
+// GOOS=wasip1 GOARCH=wasm go build -trimpath -buildvcs=false -ldflags="-s -w" -buildmode=c-shared
+// -o NAME.wasm ./NAME
 //
 // It has no files, no network and no environment: it can only ask the host for operations, and each
 // one is decided by policy.
@@ -89,8 +90,12 @@ func newDescription(name, doc string, h Hints) description {
 //
 //	json:"vmid"          the name; omitempty, omitzero, a pointer or a default make it optional
 //	doc:"…"              its description
-//	min:"1" max:"9"      of numbers; minlen, maxlen and pattern of text; maxitems of lists; enum:"a,b"; default:"a"
-//	target:"vmid"        what it acts on, for policy: vmid node service host url command guest_command remote_path guest_path local_path
+//
+// min:"1" max:"9"      of numbers; minlen, maxlen and pattern of text; maxitems of lists;
+// enum:"a,b"; default:"a"
+// target:"vmid"        what it acts on, for policy: vmid node service host url command
+// guest_command remote_path guest_path local_path
+//
 //	confirm:"true"       it is the confirmation flag of a dangerous tool
 //
 // Out is a struct or map, which becomes the structured result and the output schema; its method
@@ -206,7 +211,8 @@ func render(v any) (output, error) {
 		if v.Content == nil {
 			v.Content = []Content{}
 		}
-		return output{Content: v.Content, Structured: v.Structured, SpentUSDMicros: v.SpentUSDMicros}, nil
+		return output{Content: v.Content, Structured: v.Structured,
+			SpentUSDMicros: v.SpentUSDMicros}, nil
 	case string:
 		return output{Content: []Content{Text(v)}}, nil
 	}
@@ -249,7 +255,8 @@ func prime() {
 	var in abi.Input
 	json.Unmarshal(
 		[]byte(
-			`{"abi":1,"kind":"","name":"","args":{},"call":{"id":"","deadline_ms":1,"round":1},"nodes":[{"name":"","cluster":"","default":true}],"rendered":{"":""}}`,
+			`{"abi":1,"kind":"","name":"","args":{},"call":{"id":"","deadline_ms":1,"round":1},`+
+				`"nodes":[{"name":"","cluster":"","default":true}],"rendered":{"":""}}`,
 		),
 		&in,
 	)
@@ -333,11 +340,13 @@ func failure(err error) (int32, []byte) {
 	case errors.Is(err, ErrPending):
 		e.Code = "pending"
 	case errors.As(err, &refused):
-		e.Code, e.Suggestion = "refused", "this was refused by policy; another way to the same end will be refused too"
+		e.Code, e.Suggestion = "refused", "this was refused by policy; another way to the same "+
+			"end will be refused too"
 	case errors.As(err, &op):
 		e.Code = op.Code
 		if op.Unknown {
-			e.Suggestion = "it may have been done, or may still be running: look before you repeat it"
+			e.Suggestion = "it may have been done, or may still be running: look before you " +
+				"repeat it"
 		}
 	case errors.As(err, &bad):
 		e.Code = "bad_request"

@@ -21,13 +21,13 @@ type base struct {
 
 type in struct {
 	base
-	VMID    int      `json:"vmid"            doc:"which" min:"100" max:"999999999" target:"vmid"`
-	Name    string   `json:"name,omitzero"                                                              minlen:"1" maxlen:"8" pattern:"^[a-z]+$"`
-	Format  string   `json:"format"                                                                                                              enum:"json,text" default:"text"`
-	Ratio   *float64 `json:"ratio"                                 max:"0.5"`
-	Paths   []string `json:"paths,omitempty"                                       target:"remote_path"            maxlen:"5"                                                     maxitems:"2"`
-	Sure    bool     `json:"sure"                                                                                                                                 default:"false"              confirm:"true"`
-	Wait    uint     `json:"wait"                                                                                                                                 default:"30"`
+	VMID    int      `json:"vmid" doc:"which" min:"100" max:"999999999" target:"vmid"`
+	Name    string   `json:"name,omitzero" minlen:"1" maxlen:"8" pattern:"^[a-z]+$"`
+	Format  string   `json:"format" enum:"json,text" default:"text"`
+	Ratio   *float64 `json:"ratio" max:"0.5"`
+	Paths   []string `json:"paths,omitempty" target:"remote_path" maxlen:"5" maxitems:"2"`
+	Sure    bool     `json:"sure" default:"false" confirm:"true"`
+	Wait    uint     `json:"wait" default:"30"`
 	private int      //lint:ignore U1000 a field that no schema shows
 }
 
@@ -66,12 +66,8 @@ func serve() {
 				return out{Args: a, Lines: nil}, nil
 			},
 		),
-		sdk.NewTool(
-			"op",
-			"Doc.",
-			sdk.Hints{Imports: all, Commands: []string{"a"}},
-			func(c *sdk.Call, _ struct{}) (string, error) { return "done", do(c) },
-		),
+		sdk.NewTool("op", "Doc.", sdk.Hints{Imports: all, Commands: []string{"a"}},
+			func(c *sdk.Call, _ struct{}) (string, error) { return "done", do(c) }),
 		sdk.NewTool("full", "Doc.", sdk.Hints{}, func(c *sdk.Call, _ struct{}) (sdk.Result, error) {
 			return sdk.Result{
 				Content:        []sdk.Content{sdk.Text("a"), sdk.Text("b")},
@@ -116,10 +112,12 @@ func TestSchemaSaysWhatTheTagsSay(t *testing.T) {
 		`"format":{"default":"text","enum":["json","text"],"type":"string"},` +
 		`"name":{"maxLength":8,"minLength":1,"pattern":"^[a-z]+$","type":"string"},` +
 		`"node":{"description":"where","type":"string","x-caponier-target":"node"},` +
-		`"paths":{"items":{"maxLength":5,"type":"string"},"maxItems":2,"type":"array","x-caponier-target":"remote_path"},` +
+		`"paths":{"items":{"maxLength":5,"type":"string"},"maxItems":2,"type":"array",` +
+		`"x-caponier-target":"remote_path"},` +
 		`"ratio":{"maximum":0.5,"type":"number"},` +
 		`"sure":{"default":false,"type":"boolean","x-caponier-confirm":true},` +
-		`"vmid":{"description":"which","maximum":999999999,"minimum":100,"type":"integer","x-caponier-target":"vmid"},` +
+		`"vmid":{"description":"which","maximum":999999999,"minimum":100,"type":"integer",` +
+		`"x-caponier-target":"vmid"},` +
 		`"wait":{"default":30,"minimum":0,"type":"integer"}},"required":["vmid"],"type":"object"}`
 	if got := string(d.Tools[0].InputSchema); got != want {
 		t.Errorf("input schema\n%s\nwant\n%s", got, want)
@@ -138,7 +136,8 @@ func TestArgumentsAndResults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"lines":[],"by":{},"args":{"node":"pve2","vmid":101,"format":"text","ratio":null,"sure":false,"wait":30},"raw":""}`
+	want := `{"lines":[],"by":{},"args":{"node":"pve2","vmid":101,"format":"text","ratio":null,` +
+		`"sure":false,"wait":30},"raw":""}`
 	if string(o.Structured) != want || o.Text != "" {
 		t.Errorf("got %s %q, want %s", o.Structured, o.Text, want)
 	}
@@ -147,8 +146,12 @@ func TestArgumentsAndResults(t *testing.T) {
 		o.Text != "there is none" {
 		t.Errorf("the tool's own error became %+v", o)
 	}
-	for name, args := range map[string]string{"a missing one": `{}`, "one below its minimum": `{"vmid":99}`, "one that is unknown": `{"vmid":101,"x":1}`, "text for a number": `{"vmid":"101"}`, "a fraction": `{"vmid":101.5}`,
-		"text that does not match": `{"vmid":101,"name":"A"}`, "one outside its list": `{"vmid":101,"format":"xml"}`, "too many": `{"vmid":101,"paths":["a","b","c"]}`, "too long a part": `{"vmid":101,"paths":["123456"]}`, "no JSON": `{`} {
+	for name, args := range map[string]string{"a missing one": `{}`, "one below its " +
+		"minimum": `{"vmid":99}`, "one that is unknown": `{"vmid":101,"x":1}`, "text for a " +
+		"number": `{"vmid":"101"}`, "a fraction": `{"vmid":101.5}`,
+		"text that does not match": `{"vmid":101,"name":"A"}`, "one outside " +
+			"its list": `{"vmid":101,"format":"xml"}`, "too many": `{"vmid":101,"paths":["a","b",` +
+			`"c"]}`, "too long a part": `{"vmid":101,"paths":["123456"]}`, "no JSON": `{`} {
 		if _, err := h.Call("echo", args); err == nil {
 			t.Errorf("%s was taken: %s", name, args)
 		}
@@ -162,22 +165,31 @@ func TestArgumentsAndResults(t *testing.T) {
 		t.Errorf("the resource gave %s %v", o.JSON, err)
 	}
 	if o, err := h.Call("ask", `{"about":"you"}`); err != nil ||
-		!strings.Contains(
-			string(o.JSON),
-			`"messages":[{"role":"user","content":{"type":"text","text":"you"}}]`,
-		) {
+		!strings.Contains(string(o.JSON),
+			`"messages":[{"role":"user","content":{"type":"text","text":"you"}}]`) {
 		t.Errorf("the prompt gave %s %v", o.JSON, err)
 	}
 }
 
 func TestTypesThatCannotBeDescribedPanic(t *testing.T) {
 	for name, make := range map[string]func(){
-		"no struct": func() { sdk.NewTool("t", "", sdk.Hints{}, func(*sdk.Call, int) (string, error) { return "", nil }) },
+		"no struct": func() {
+			sdk.NewTool("t", "", sdk.Hints{}, func(*sdk.Call, int) (string,
+				error) {
+				return "", nil
+			})
+		},
 		"a list as result": func() {
-			sdk.NewTool("t", "", sdk.Hints{}, func(*sdk.Call, struct{}) ([]int, error) { return nil, nil })
+			sdk.NewTool("t", "", sdk.Hints{}, func(*sdk.Call, struct{}) ([]int, error) {
+				return nil,
+					nil
+			})
 		},
 		"a field without name": func() {
-			sdk.NewTool("t", "", sdk.Hints{}, func(*sdk.Call, struct{ X int }) (string, error) { return "", nil })
+			sdk.NewTool("t", "", sdk.Hints{}, func(*sdk.Call, struct{ X int }) (string,
+				error) {
+				return "", nil
+			})
 		},
 		"a tag that fits not": func() {
 			sdk.NewTool("t", "", sdk.Hints{}, func(*sdk.Call, struct {
@@ -215,50 +227,50 @@ func TestTypesThatCannotBeDescribedPanic(t *testing.T) {
 // operations calls every operation once. All answers are what the hooks below give.
 var operations = map[string]func(c *sdk.Call) (any, error){
 	"ssh_exec": func(c *sdk.Call) (any, error) {
-		return sdk.SSHExec(
-			c,
-			"pve1",
-			[]string{"a", "b c"},
-			sdk.ExecOptions{Stdin: []byte{0xff}, MaxBytes: 9, Timeout: time.Microsecond},
-		)
+		return sdk.SSHExec(c, "pve1", []string{"a", "b c"},
+			sdk.ExecOptions{Stdin: []byte{0xff}, MaxBytes: 9, Timeout: time.Microsecond})
 	},
-	"ssh_script": func(c *sdk.Call) (any, error) { return sdk.SSHScript(c, "pve1", "a | b", sdk.ExecOptions{}) },
-	"stage":      func(c *sdk.Call) (any, error) { return sdk.Stage(c, "pve1") },
-	"sftp_stat":  func(c *sdk.Call) (any, error) { return sdk.SFTPStat(c, "pve1", "/a") },
-	"sftp_list":  func(c *sdk.Call) (any, error) { return sdk.SFTPList(c, "pve1", "/a", 3) },
-	"sftp_read":  func(c *sdk.Call) (any, error) { return sdk.SFTPRead(c, "pve1", "/a", 4) },
+	"ssh_script": func(c *sdk.Call) (any, error) {
+		return sdk.SSHScript(c, "pve1", "a | b",
+			sdk.ExecOptions{})
+	},
+	"stage":     func(c *sdk.Call) (any, error) { return sdk.Stage(c, "pve1") },
+	"sftp_stat": func(c *sdk.Call) (any, error) { return sdk.SFTPStat(c, "pve1", "/a") },
+	"sftp_list": func(c *sdk.Call) (any, error) { return sdk.SFTPList(c, "pve1", "/a", 3) },
+	"sftp_read": func(c *sdk.Call) (any, error) { return sdk.SFTPRead(c, "pve1", "/a", 4) },
 	"sftp_write": func(c *sdk.Call) (any, error) {
-		return sdk.SFTPWrite(
-			c,
-			"pve1",
-			"/a",
-			[]byte("x\x00"),
-			sdk.FileOptions{Mode: "0600", Overwrite: true},
-		)
+		return sdk.SFTPWrite(c, "pve1", "/a", []byte("x\x00"),
+			sdk.FileOptions{Mode: "0600", Overwrite: true})
 	},
-	"sftp_get": func(c *sdk.Call) (any, error) { return sdk.SFTPGet(c, "pve1", "/a", "b", sdk.FileOptions{MaxBytes: 5}) },
+	"sftp_get": func(c *sdk.Call) (any, error) {
+		return sdk.SFTPGet(c, "pve1", "/a", "b",
+			sdk.FileOptions{MaxBytes: 5})
+	},
 	"sftp_put": func(c *sdk.Call) (any, error) {
 		return sdk.SFTPPut(c, "pve1", "b", "/a", sdk.FileOptions{Mode: "0644"})
 	},
 	"sftp_remove": func(c *sdk.Call) (any, error) { return nil, sdk.SFTPRemove(c, "pve1", "/a") },
 	"http_request": func(c *sdk.Call) (any, error) {
-		return sdk.HTTPRequest(
-			c,
-			sdk.Request{
-				Method:           "POST",
-				URL:              "https://x",
-				Headers:          [][2]string{{"a", "b"}},
-				Body:             []byte("q"),
-				Credential:       "k",
-				MaxHops:          1,
-				Save:             true,
-				ReserveUSDMicros: 3,
-			},
-		)
+		return sdk.HTTPRequest(c, sdk.Request{
+			Method:           "POST",
+			URL:              "https://x",
+			Headers:          [][2]string{{"a", "b"}},
+			Body:             []byte("q"),
+			Credential:       "k",
+			MaxHops:          1,
+			Save:             true,
+			ReserveUSDMicros: 3,
+		})
 	},
-	"blob_write": func(c *sdk.Call) (any, error) { return sdk.BlobWrite(c, "n", "text/plain", []byte("d"), time.Minute) },
-	"blob_read":  func(c *sdk.Call) (any, error) { return sdk.BlobRead(c, "b", 1, 2) },
-	"ask":        func(c *sdk.Call) (any, error) { return sdk.Ask(c, "k", "m", json.RawMessage(`{"type":"object"}`)) },
+	"blob_write": func(c *sdk.Call) (any, error) {
+		return sdk.BlobWrite(c, "n", "text/plain",
+			[]byte("d"), time.Minute)
+	},
+	"blob_read": func(c *sdk.Call) (any, error) { return sdk.BlobRead(c, "b", 1, 2) },
+	"ask": func(c *sdk.Call) (any, error) {
+		return sdk.Ask(c, "k", "m",
+			json.RawMessage(`{"type":"object"}`))
+	},
 }
 
 // script gives h an answer, or err, for each operation, and returns the answers.
@@ -280,10 +292,7 @@ func script(h *sdktest.Host, err error) map[string]any {
 	}
 	entry := sdk.FileInfo{Name: "\xff", Type: "dir", ModTime: time.Unix(6, 0).UTC()}
 	list := sdk.List{Entries: []sdk.FileInfo{entry}, Truncated: true}
-	read, written := sdk.ReadResult{
-		Data: []byte{1, 0xff},
-		EOF:  true,
-	}, sdk.Written{
+	read, written := sdk.ReadResult{Data: []byte{1, 0xff}, EOF: true}, sdk.Written{
 		Bytes:  2,
 		SHA256: "ab",
 		Local:  "b",
@@ -301,19 +310,25 @@ func script(h *sdktest.Host, err error) map[string]any {
 		URI:    "blob://b1",
 		Bytes:  1,
 		SHA256: "cd",
-	}, sdk.Answer{
-		Action:  "accept",
-		Content: json.RawMessage(`{"a":1}`),
-	}
+	}, sdk.Answer{Action: "accept", Content: json.RawMessage(`{"a":1}`)}
 	h.SSHExec = func(string, []string, sdk.ExecOptions) (sdk.ExecResult, error) { return run, err }
 	h.SSHScript = func(string, string, sdk.ExecOptions) (sdk.ExecResult, error) { return run, err }
 	h.Stage = func(string) (string, error) { return "/tmp/s", err }
 	h.SFTPStat = func(string, string) (sdk.FileInfo, error) { return file, err }
 	h.SFTPList = func(string, string, int) (sdk.List, error) { return list, err }
 	h.SFTPRead = func(string, string, int64) (sdk.ReadResult, error) { return read, err }
-	h.SFTPWrite = func(string, string, []byte, sdk.FileOptions) (sdk.Written, error) { return written, err }
-	h.SFTPGet = func(string, string, string, sdk.FileOptions) (sdk.Written, error) { return written, err }
-	h.SFTPPut = func(string, string, string, sdk.FileOptions) (sdk.Written, error) { return written, err }
+	h.SFTPWrite = func(string, string, []byte, sdk.FileOptions) (sdk.Written,
+		error) {
+		return written, err
+	}
+	h.SFTPGet = func(string, string, string, sdk.FileOptions) (sdk.Written, error) {
+		return written,
+			err
+	}
+	h.SFTPPut = func(string, string, string, sdk.FileOptions) (sdk.Written, error) {
+		return written,
+			err
+	}
 	h.SFTPRemove = func(string, string) error { return err }
 	h.HTTPRequest = func(sdk.Request) (sdk.Response, error) { return resp, err }
 	h.BlobWrite = func(string, string, []byte, time.Duration) (sdk.Blob, error) { return blob, err }
@@ -361,10 +376,8 @@ func TestEveryOperationOfTheHostHasItsFunction(t *testing.T) {
 				t.Fatalf("the host does not take %s: %v", h.Requests[0].JSON, err)
 			}
 			if name == "ssh_exec" && op.Timeout() != time.Millisecond {
-				t.Errorf(
-					"a timeout of a microsecond became %s: it must not become none",
-					op.Timeout(),
-				)
+				t.Errorf("a timeout of a microsecond became %s: it must not become none",
+					op.Timeout())
 			}
 		})
 	}
@@ -377,7 +390,8 @@ func TestErrorsOfOperations(t *testing.T) {
 		err  error
 		code string
 	}{
-		"refused":     {&sdk.Refused{DecisionID: "D", Failed: []string{"a"}, Deny: []sdk.Reason{{ID: "r", Msg: "m"}}}, "refused"},
+		"refused": {&sdk.Refused{DecisionID: "D", Failed: []string{"a"},
+			Deny: []sdk.Reason{{ID: "r", Msg: "m"}}}, "refused"},
 		"failed":      {&sdk.OpError{Code: "timeout", Message: "m"}, "timeout"},
 		"unknown":     {&sdk.OpError{Code: "lost", Message: "m", Unknown: true}, "lost"},
 		"bad request": {&sdk.BadRequest{Field: "f", Message: "m"}, "bad_request"},
@@ -469,7 +483,10 @@ func TestCommandThatIsNotDeclaredFailsTheTest(t *testing.T) {
 		)
 		to := &told{TB: t}
 		h := sdktest.New(to)
-		h.SSHExec = func(string, []string, sdk.ExecOptions) (sdk.ExecResult, error) { return sdk.ExecResult{}, nil }
+		h.SSHExec = func(string, []string, sdk.ExecOptions) (sdk.ExecResult,
+			error) {
+			return sdk.ExecResult{}, nil
+		}
 		if _, err := h.Call("t", `{}`); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,8 @@ func init() {
 	sdk.Serve("diskspace", "1.0.0",
 		sdk.NewTool(
 			"disk_space",
-			"List the file systems of a node that are at least min_percent full. Example: {\"min_percent\":80}",
+			"List the file systems of a node that are at least min_percent full. Example: "+
+				"{\"min_percent\":80}",
 			sdk.Hints{
 				Title:      "Full file systems",
 				ReadOnly:   true,
@@ -31,15 +32,15 @@ func init() {
 }
 
 type in struct {
-	Min  int    `json:"min_percent"    doc:"Leave out what is less full" min:"0" max:"100" default:"0"`
-	Node string `json:"node,omitempty" doc:"Node, if not the default"                                  target:"node"`
+	Min  int    `json:"min_percent" doc:"Leave out what is less full" min:"0" max:"100" default:"0"`
+	Node string `json:"node,omitempty" doc:"Node, if not the default" target:"node"`
 }
 
 type fileSystem struct {
 	Mount   string `json:"mount"`
-	KiB     int64  `json:"kib"      doc:"Size"`
+	KiB     int64  `json:"kib" doc:"Size"`
 	FreeKiB int64  `json:"free_kib"`
-	Percent int    `json:"percent"  doc:"In use"`
+	Percent int    `json:"percent" doc:"In use"`
 }
 
 type out struct {

@@ -20,17 +20,24 @@ func TestDiskSpace(t *testing.T) {
 		err         error
 		text, code  string
 	}{
-		{"all are listed", `{}`, sdk.ExecResult{Stdout: []byte(df)}, nil, " 10%  /  (82470 MiB free)\n 95%  /mnt/my backups  (48 MiB free)", ""},
-		{"the full ones alone", `{"min_percent":90}`, sdk.ExecResult{Stdout: []byte(df)}, nil, " 95%  /mnt/my backups  (48 MiB free)", ""},
-		{"none is that full", `{"min_percent":99,"node":"pve2"}`, sdk.ExecResult{Stdout: []byte(df)}, nil, "No file system of pve2 is that full.", ""},
-		{"what df would not print is a failure", `{}`, sdk.ExecResult{Stdout: []byte("a\nb c\n")}, nil, "", "bad_output"},
+		{"all are listed", `{}`, sdk.ExecResult{Stdout: []byte(df)}, nil, " 10%  /  (82470 MiB " +
+			"free)\n 95%  /mnt/my backups  (48 MiB free)", ""},
+		{"the full ones alone", `{"min_percent":90}`, sdk.ExecResult{Stdout: []byte(df)}, nil,
+			" 95%  /mnt/my backups  (48 MiB free)", ""},
+		{"none is that full", `{"min_percent":99,"node":"pve2"}`,
+			sdk.ExecResult{Stdout: []byte(df)}, nil, "No file system of pve2 is that full.", ""},
+		{"what df would not print is a failure", `{}`, sdk.ExecResult{Stdout: []byte("a\nb c\n")},
+			nil, "", "bad_output"},
 		{"an exit code is a failure", `{}`, sdk.ExecResult{Exit: 1}, nil, "", "failed"},
-		{"a refusal is told", `{}`, sdk.ExecResult{}, &sdk.Refused{DecisionID: "D1", Failed: []string{"commands"}}, "", "refused"},
-		{"a lost connection is told", `{}`, sdk.ExecResult{}, &sdk.OpError{Code: "connection", Message: "gone", Unknown: true}, "", "connection"},
+		{"a refusal is told", `{}`, sdk.ExecResult{}, &sdk.Refused{DecisionID: "D1",
+			Failed: []string{"commands"}}, "", "refused"},
+		{"a lost connection is told", `{}`, sdk.ExecResult{}, &sdk.OpError{Code: "connection",
+			Message: "gone", Unknown: true}, "", "connection"},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
 			h := sdktest.New(t)
-			h.SSHExec = func(node string, argv []string, o sdk.ExecOptions) (sdk.ExecResult, error) {
+			h.SSHExec = func(node string, argv []string, o sdk.ExecOptions) (sdk.ExecResult,
+				error) {
 				if !slices.Equal(argv, []string{"df", "-P", "-k", "-l"}) {
 					t.Errorf("ran %q", argv)
 				}

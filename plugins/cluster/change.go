@@ -10,18 +10,14 @@ import (
 )
 
 type actIn struct {
-	Node      string `json:"node"                doc:"Node that the guest is on" target:"node"`
-	VMID      int    `json:"vmid"                doc:"Guest"                     target:"vmid" min:"100" max:"999999999"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed"                                                   confirm:"true"`
+	Node      string `json:"node" doc:"Node that the guest is on" target:"node"`
+	VMID      int    `json:"vmid" doc:"Guest" target:"vmid" min:"100" max:"999999999"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
 }
 
 // act makes the tool of one lifecycle command, for guests of one type.
-func act(
-	kind, want string,
-	again bool,
-	verb string,
-	options ...string,
-) func(*sdk.Call, actIn) (pve.Changed, error) {
+func act(kind, want string, again bool, verb string,
+	options ...string) func(*sdk.Call, actIn) (pve.Changed, error) {
 	return func(c *sdk.Call, in actIn) (pve.Changed, error) {
 		f, err := pve.Find(c, in.Node, in.VMID)
 		if err != nil {
@@ -39,7 +35,7 @@ func act(
 }
 
 type sshIn struct {
-	Node    string `json:"node"    doc:"Node to run on"  target:"node"`
+	Node    string `json:"node" doc:"Node to run on" target:"node"`
 	Command string `json:"command" doc:"Simple commands" target:"command" minlen:"1" maxlen:"10000"`
 }
 
@@ -48,16 +44,23 @@ func executeSSH(c *sdk.Call, in sshIn) (pve.Ran, error) {
 }
 
 type serviceIn struct {
-	Node      string `json:"node"                doc:"Node that the service runs on" target:"node"`
-	Service   string `json:"service"             doc:"systemd unit"                  target:"service" minlen:"1" maxlen:"200" pattern:"^[a-z0-9][a-z0-9:_.@-]*$"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed"                                                                                           confirm:"true"`
+	Node      string `json:"node" doc:"Node that the service runs on" target:"node"`
+	Service   string `json:"service" target:"service" pattern:"^[a-z0-9][a-z0-9:_.@-]{0,199}$"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+}
+
+// Docs describes what does not fit into a tag.
+func (serviceIn) Docs() map[string]string {
+	return map[string]string{
+		"service": "systemd unit",
+	}
 }
 
 type serviceOut struct {
 	pve.Reply
 	Node    string `json:"node"`
 	Service string `json:"service"`
-	State   string `json:"state"   doc:"active, as systemctl is-active says"`
+	State   string `json:"state" doc:"active, as systemctl is-active says"`
 }
 
 func restartService(c *sdk.Call, in serviceIn) (serviceOut, error) {
@@ -67,13 +70,8 @@ func restartService(c *sdk.Call, in serviceIn) (serviceOut, error) {
 		unit += ".service"
 	}
 	doing := fmt.Sprintf("restarting %s on %s", unit, n.Name)
-	r, err := n.Run(
-		sdk.ExecOptions{Timeout: 30 * time.Second, MaxBytes: 64 << 10},
-		"systemctl",
-		"restart",
-		"--",
-		unit,
-	)
+	r, err := n.Run(sdk.ExecOptions{Timeout: 30 * time.Second, MaxBytes: 64 << 10}, "systemctl",
+		"restart", "--", unit)
 	if err != nil {
 		return serviceOut{}, err
 	}
@@ -82,18 +80,15 @@ func restartService(c *sdk.Call, in serviceIn) (serviceOut, error) {
 		e.Suggestion = "Look at it with execute_ssh: systemctl status " + unit + " --no-pager."
 		if text := string(r.Stderr); strings.Contains(text, "not found") ||
 			strings.Contains(text, "not loaded") {
-			e.Code, e.Suggestion = "not_found", "List the units with execute_ssh: systemctl list-units --no-pager --type service."
+			e.Code, e.Suggestion = "not_found", "List the units with execute_ssh: systemctl "+
+				"list-units --no-pager --type service."
 		}
 		return serviceOut{}, e
 	}
 	out := serviceOut{Node: n.Name, Service: unit}
 	for i := 0; i < 10; i++ { // "activating" passes
-		r, err := n.Run(
-			sdk.ExecOptions{Timeout: pve.Fast, MaxBytes: 4 << 10},
-			"systemctl",
-			"is-active",
-			unit,
-		)
+		r, err := n.Run(sdk.ExecOptions{Timeout: pve.Fast, MaxBytes: 4 << 10}, "systemctl",
+			"is-active", unit)
 		if err != nil {
 			return serviceOut{}, pve.After(err, doing)
 		}
@@ -116,7 +111,7 @@ func restartService(c *sdk.Call, in serviceIn) (serviceOut, error) {
 type wakeOut struct {
 	pve.Reply
 	Node string `json:"node"`
-	By   string `json:"by"   doc:"The node that sent the packet"`
+	By   string `json:"by" doc:"The node that sent the packet"`
 	MAC  string `json:"mac"`
 }
 
@@ -148,7 +143,8 @@ func wakeNode(c *sdk.Call, in nodeIn) (wakeOut, error) {
 	out := wakeOut{Node: in.Node, By: by, MAC: mac}
 	out.Reply = pve.Human(
 		fmt.Sprintf(
-			"%s sent a Wake-on-LAN packet for %s (%s). Look with get_cluster_status in a few minutes.",
+			"%s sent a Wake-on-LAN packet for %s (%s). Look with get_cluster_status in a few "+
+				"minutes.",
 			by,
 			in.Node,
 			mac,
@@ -158,8 +154,15 @@ func wakeNode(c *sdk.Call, in nodeIn) (wakeOut, error) {
 }
 
 type rebootIn struct {
-	Node      string `json:"node"                doc:"Node name"                                    target:"node"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"Changes nothing: no confirmation allows this"               confirm:"true"`
+	Node      string `json:"node" doc:"Node name" target:"node"`
+	Confirmed bool   `json:"confirmed,omitempty" confirm:"true"`
+}
+
+// Docs describes what does not fit into a tag.
+func (rebootIn) Docs() map[string]string {
+	return map[string]string{
+		"confirmed": "Changes nothing: no confirmation allows this",
+	}
 }
 
 type rebootOut struct {
@@ -171,14 +174,8 @@ type rebootOut struct {
 // rebootNode says what it would do; policy has the tool and the command in its black tier.
 func rebootNode(c *sdk.Call, in rebootIn) (rebootOut, error) {
 	n := pve.On(c, in.Node)
-	r, err := n.Run(
-		sdk.ExecOptions{Timeout: pve.Fast},
-		"pvesh",
-		"create",
-		"/nodes/"+n.Name+"/status",
-		"--command",
-		"reboot",
-	)
+	r, err := n.Run(sdk.ExecOptions{Timeout: pve.Fast}, "pvesh", "create",
+		"/nodes/"+n.Name+"/status", "--command", "reboot")
 	if err != nil {
 		return rebootOut{}, err
 	}

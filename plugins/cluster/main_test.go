@@ -14,7 +14,9 @@ type script = map[string][]sdk.ExecResult
 
 const (
 	vm       = "pve1 pvesh get /cluster/resources --type vm"
-	guestsOf = `[{"id":"qemu/200","type":"qemu","vmid":200,"node":"pve1","name":"vm-app","status":"stopped"},{"id":"lxc/101","type":"lxc","vmid":"101","node":"pve1","name":"web01","status":"running","maxmem":"1024"}]`
+	guestsOf = `[{"id":"qemu/200","type":"qemu","vmid":200,"node":"pve1","name":"vm-app",` +
+		`"status":"stopped"},{"id":"lxc/101","type":"lxc","vmid":"101","node":"pve1",` +
+		`"name":"web01","status":"running","maxmem":"1024"}]`
 	current1 = "pve1 pvesh get /nodes/pve1/lxc/101/status/current"
 	current2 = "pve1 pvesh get /nodes/pve1/qemu/200/status/current"
 	running  = `{"status":"running","ha":{"managed":0}}`
@@ -33,19 +35,32 @@ func TestLifecycleIsForOneTypeOfGuest(t *testing.T) {
 		ran, code  string
 		changed    bool
 	}{
-		{"start_vm", `{"node":"pve1","vmid":200}`, script{current2: says(stopped, running), "pve1 qm start 200": says("")}, "pve1 qm start 200", "", true},
+		{"start_vm", `{"node":"pve1","vmid":200}`, script{current2: says(stopped, running),
+			"pve1 qm start 200": says("")}, "pve1 qm start 200", "", true},
 		{"start_vm", `{"node":"pve1","vmid":101}`, nil, "", "not_found", false},
 		{"start_vm", `{"node":"pve2","vmid":200}`, nil, "", "on_other_node", false},
 		{"stop_vm", `{"node":"pve1","vmid":200}`, script{current2: says(stopped)}, "", "", false},
-		{"stop_vm", `{"node":"pve1","vmid":200}`, script{current2: says(running, stopped), "pve1 qm stop 200": says("")}, "pve1 qm stop 200", "", true},
-		{"restart_vm", `{"node":"pve1","vmid":200}`, script{current2: says(running), "pve1 qm reboot 200 --timeout 30": says("")}, "pve1 qm reboot 200 --timeout 30", "", true},
-		{"start_container", `{"node":"pve1","vmid":101}`, script{current1: says(stopped, running), "pve1 pct start 101": says("")}, "pve1 pct start 101", "", true},
-		{"restart_vm", `{"node":"pve1","vmid":200}`, script{current2: says(stopped)}, "", "not_running", false},
-		{"start_container", `{"node":"pve1","vmid":101}`, script{current1: says(running)}, "", "", false},
+		{"stop_vm", `{"node":"pve1","vmid":200}`, script{current2: says(running, stopped),
+			"pve1 qm stop 200": says("")}, "pve1 qm stop 200", "", true},
+		{"restart_vm", `{"node":"pve1","vmid":200}`, script{current2: says(running),
+			"pve1 qm reboot 200 --timeout 30": says("")}, "pve1 qm reboot 200 --timeout 30", "",
+			true},
+		{"start_container", `{"node":"pve1","vmid":101}`, script{current1: says(stopped, running),
+			"pve1 pct start 101": says("")}, "pve1 pct start 101", "", true},
+		{"restart_vm", `{"node":"pve1","vmid":200}`, script{current2: says(stopped)}, "",
+			"not_running", false},
+		{"start_container", `{"node":"pve1","vmid":101}`, script{current1: says(running)}, "", "",
+			false},
 		{"start_container", `{"node":"pve1","vmid":200}`, nil, "", "not_found", false},
-		{"stop_container", `{"node":"pve1","vmid":101,"confirmed":true}`, script{current1: says(running, stopped), "pve1 pct stop 101": says("")}, "pve1 pct stop 101", "", true},
-		{"restart_container", `{"node":"pve1","vmid":101}`, script{current1: says(running), "pve1 pct reboot 101 --timeout 30": says("")}, "pve1 pct reboot 101 --timeout 30", "", true},
-		{"restart_container", `{"node":"pve1","vmid":101}`, script{current1: says(running), "pve1 pct reboot 101 --timeout 30": pvetest.Fails(255, "VM 101 not running\n")}, "pve1 pct reboot 101 --timeout 30", "not_running", false},
+		{"stop_container", `{"node":"pve1","vmid":101,"confirmed":true}`,
+			script{current1: says(running, stopped), "pve1 pct stop 101": says("")}, "pve1 pct " +
+				"stop 101", "", true},
+		{"restart_container", `{"node":"pve1","vmid":101}`, script{current1: says(running),
+			"pve1 pct reboot 101 --timeout 30": says("")}, "pve1 pct reboot 101 --timeout 30", "",
+			true},
+		{"restart_container", `{"node":"pve1","vmid":101}`, script{current1: says(running),
+			"pve1 pct reboot 101 --timeout 30": pvetest.Fails(255, "VM 101 not running\n")},
+			"pve1 pct reboot 101 --timeout 30", "not_running", false},
 	} {
 		t.Run(c.tool+" "+c.args, func(t *testing.T) {
 			if c.script == nil {
@@ -71,9 +86,14 @@ func TestClusterStatus(t *testing.T) {
 		name, answer, text string
 		quorate            bool
 	}{
-		{"quorum", `[{"type":"cluster","name":"lab","quorate":1},{"type":"node","name":"pve2","online":0,"ip":"10.0.0.2"},{"type":"node","name":"pve1","online":"1","local":1}]`, "Cluster lab has quorum.", true},
-		{"no quorum", `[{"type":"cluster","name":"lab","quorate":0},{"type":"node","name":"pve1","online":1}]`, "NO quorum", false},
-		{"a node alone has no row for a cluster", `[{"type":"node","name":"pve1","online":1}]`, "pve1 is in no cluster.", true},
+		{"quorum", `[{"type":"cluster","name":"lab","quorate":1},{"type":"node","name":"pve2",` +
+			`"online":0,"ip":"10.0.0.2"},{"type":"node","name":"pve1","online":"1","local":1}]`,
+			"Cluster lab has quorum.", true},
+		{"no quorum",
+			`[{"type":"cluster","name":"lab","quorate":0},{"type":"node","name":"pve1",` +
+				`"online":1}]`, "NO quorum", false},
+		{"a node alone has no row for a cluster", `[{"type":"node","name":"pve1","online":1}]`,
+			"pve1 is in no cluster.", true},
 	} {
 		n := pvetest.New(t, script{"pve1 pvesh get /cluster/status": pvetest.Says(c.answer)})
 		out, m := n.Do("get_cluster_status", `{}`)
@@ -90,7 +110,9 @@ func TestResources(t *testing.T) {
 		script{
 			vm: pvetest.Says(guestsOf),
 			"pve1 pvesh get /cluster/resources": pvetest.Says(
-				`[{"id":"storage/pve1/local","type":"storage","storage":"local","plugintype":"dir","shared":1,"node":"pve1"},{"id":"sdn/x","type":"sdn","sdn":"x"}]`,
+				`[{"id":"storage/pve1/local","type":"storage","storage":"local",` +
+					`"plugintype":"dir","shared":1,"node":"pve1"},{"id":"sdn/x","type":"sdn",` +
+					`"sdn":"x"}]`,
 			),
 		},
 	)
@@ -131,7 +153,10 @@ func TestNodeStatus(t *testing.T) {
 		t,
 		script{
 			"pve1 pvesh get /nodes/pve1/status": pvetest.Says(
-				`{"uptime":"3700","cpu":0.5,"cpuinfo":{"cpus":4,"model":"X","mhz":"2000"},"loadavg":["0.10","0.20",0.3],"memory":{"total":"4096","used":1024,"free":3072},"swap":{},"rootfs":{"total":10,"used":1,"free":9,"avail":9},"pveversion":"pve-manager/9.2.11","kversion":"Linux 6"}`,
+				`{"uptime":"3700","cpu":0.5,"cpuinfo":{"cpus":4,"model":"X","mhz":"2000"},` +
+					`"loadavg":["0.10","0.20",0.3],"memory":{"total":"4096","used":1024,` +
+					`"free":3072},"swap":{},"rootfs":{"total":10,"used":1,"free":9,"avail":9},` +
+					`"pveversion":"pve-manager/9.2.11","kversion":"Linux 6"}`,
 			),
 		},
 	)
@@ -157,14 +182,10 @@ func TestTemperature(t *testing.T) {
 	n := pvetest.New(t, script{
 		base + "2/temp /sys/class/thermal/thermal_zone10/temp": pvetest.Says(
 			"41500\n-5000\n",
-		), base + "2/type /sys/class/thermal/thermal_zone10/type": pvetest.Says("acpitz\nx86_pkg_temp\n")})
-	n.SFTPList = zones(
-		"cooling_device0",
-		"thermal_zone10",
-		"thermal_zone2",
-		"thermal_zone1;id",
-		"thermal_zone",
-	)
+		), base + "2/type /sys/class/thermal/thermal_zone10/type": pvetest.Says(
+			"acpitz\nx86_pkg_temp\n")})
+	n.SFTPList = zones("cooling_device0", "thermal_zone10", "thermal_zone2", "thermal_zone1;id",
+		"thermal_zone")
 	out, m := n.Do("get_node_temperature", `{"node":"pve1"}`)
 	first := m["zones"].([]any)[0].(map[string]any)
 	if len(m["zones"].([]any)) != 2 || first["celsius"] != 41.5 || first["type"] != "acpitz" ||
@@ -175,25 +196,21 @@ func TestTemperature(t *testing.T) {
 		base + "0/temp /sys/class/thermal/thermal_zone1/temp": {
 			{Exit: 1, Stdout: []byte("30000\n"), Stderr: []byte("cat: …: No data available\n")},
 		},
-		base + "0/temp": pvetest.Fails(
-			1,
-			"No data available",
-		), base + "1/temp": pvetest.Says("30000\n"), base + "0/type /sys/class/thermal/thermal_zone1/type": pvetest.Says("a\nb\n")})
+		base + "0/temp": pvetest.Fails(1,
+			"No data available"), base + "1/temp": pvetest.Says("30000\n"), base +
+			"0/type /sys/class/thermal/thermal_zone1/type": pvetest.Says("a\nb\n")})
 	n.SFTPList = zones("thermal_zone0", "thermal_zone1")
 	if _, m = n.Do("get_node_temperature", `{"node":"pve1"}`); len(m["zones"].([]any)) != 1 ||
 		m["zones"].([]any)[0].(map[string]any)["zone"] != "thermal_zone1" ||
 		m["zones"].([]any)[0].(map[string]any)["type"] != "b" {
 		t.Errorf("a sensor that is off gives its value to another: %v", m)
 	}
-	n = pvetest.New(
-		t,
-		script{
-			base + "0/temp /sys/class/thermal/thermal_zone1/temp": pvetest.Says("30000\n"),
-			base + "0/temp": pvetest.Says(""),
-			base + "1/temp": pvetest.Says("30000\n"),
-			base + "0/type /sys/class/thermal/thermal_zone1/type": pvetest.Says("a\nb\n"),
-		},
-	)
+	n = pvetest.New(t, script{
+		base + "0/temp /sys/class/thermal/thermal_zone1/temp": pvetest.Says("30000\n"),
+		base + "0/temp": pvetest.Says(""),
+		base + "1/temp": pvetest.Says("30000\n"),
+		base + "0/type /sys/class/thermal/thermal_zone1/type": pvetest.Says("a\nb\n"),
+	})
 	n.SFTPList = zones("thermal_zone0", "thermal_zone1")
 	if _, m = n.Do("get_node_temperature", `{"node":"pve1"}`); len(m["zones"].([]any)) != 1 ||
 		m["zones"].([]any)[0].(map[string]any)["type"] != "b" {
@@ -215,14 +232,22 @@ func TestTemperature(t *testing.T) {
 }
 
 func TestTasksAndBackups(t *testing.T) {
-	tasks := `[{"upid":"U1","node":"pve1","type":"vzstart","id":"103","user":"root@pam","starttime":10,"endtime":"11","status":"CT is locked (backup)"},{"upid":"U3","node":"pve2","type":"vzdump","id":"","user":"root@pam","starttime":"30"},{"upid":"U2","node":"pve1","type":"vzstop","id":"101","user":"root@pam","starttime":20,"endtime":21,"status":"OK","saved":"1"},{"upid":"U0","node":"pve1","type":"vzdump","starttime":5,"endtime":6,"status":"WARNINGS: 1"}]`
+	tasks := `[{"upid":"U1","node":"pve1","type":"vzstart","id":"103","user":"root@pam",` +
+		`"starttime":10,"endtime":"11","status":"CT is locked (backup)"},{"upid":"U3",` +
+		`"node":"pve2","type":"vzdump","id":"","user":"root@pam","starttime":"30"},{"upid":"U2",` +
+		`"node":"pve1","type":"vzstop","id":"101","user":"root@pam","starttime":20,"endtime":21,` +
+		`"status":"OK","saved":"1"},{"upid":"U0","node":"pve1","type":"vzdump","starttime":5,` +
+		`"endtime":6,"status":"WARNINGS: 1"}]`
 	n := pvetest.New(
 		t,
 		script{
 			"pve1 pvesh get /cluster/tasks":                         pvetest.Says(tasks),
 			"pve2 pvesh get /nodes/pve2/tasks --limit 3 --errors 1": pvetest.Says(tasks),
-			"pve1 pvesh get /nodes/pve1/storage/local/content --content backup --vmid 103": pvetest.Says(
-				`[{"volid":"local:backup/a","vmid":"103","size":900,"ctime":1767323045,"format":"tar.zst","subtype":"lxc","protected":1},{"volid":"local:backup/b","vmid":103,"size":2048,"ctime":1767323046,"format":"tar.zst"}]`,
+			"pve1 pvesh get /nodes/pve1/storage/local/content --content backup " +
+				"--vmid 103": pvetest.Says(
+				`[{"volid":"local:backup/a","vmid":"103","size":900,"ctime":1767323045,` +
+					`"format":"tar.zst","subtype":"lxc","protected":1},{"volid":"local:backup/b",` +
+					`"vmid":103,"size":2048,"ctime":1767323046,"format":"tar.zst"}]`,
 			),
 		},
 	)
@@ -236,7 +261,8 @@ func TestTasksAndBackups(t *testing.T) {
 	if _, m = n.Do("get_recent_tasks", `{"errors":true}`); m["count"] != 1.0 {
 		t.Errorf("errors: %v", m)
 	}
-	if _, m = n.Do("get_recent_tasks", `{"node":"pve2","limit":3,"errors":true}`); m["count"] != 1.0 {
+	if _, m = n.Do("get_recent_tasks",
+		`{"node":"pve2","limit":3,"errors":true}`); m["count"] != 1.0 {
 		t.Errorf("of a node: %v", m)
 	}
 	out, m := n.Do("get_backups", `{"node":"pve1","vmid":103}`)
@@ -244,7 +270,8 @@ func TestTasksAndBackups(t *testing.T) {
 		!strings.Contains(out.Text, "103   2026-01-02 03:04:06  2.0 KiB  local:backup/b") {
 		t.Errorf("%v\n%s", m, out.Text)
 	}
-	for _, bad := range []string{`{"node":"pve1","storage":"x;id"}`, `{"node":"pve1","storage":"../x"}`, `{"node":"pve1","storage":"a"}`} {
+	for _, bad := range []string{`{"node":"pve1","storage":"x;id"}`,
+		`{"node":"pve1","storage":"../x"}`, `{"node":"pve1","storage":"a"}`} {
 		if _, err := n.Call("get_backups", bad); err == nil {
 			t.Errorf("%s was taken", bad)
 		}
@@ -252,24 +279,32 @@ func TestTasksAndBackups(t *testing.T) {
 }
 
 func TestServiceIsActiveAfterwardsOrSaysSo(t *testing.T) {
-	restart, active := "pve1 systemctl restart -- nginx.service", "pve1 systemctl is-active nginx.service"
+	restart, active := "pve1 systemctl restart -- nginx.service", "pve1 systemctl is-active "+
+		"nginx.service"
 	for _, c := range []struct {
 		name    string
 		script  script
 		code    string
 		message string
 	}{
-		{"active at once", script{restart: pvetest.Says(""), active: pvetest.Says("active\n")}, "", ""},
-		{"active after a while", script{restart: pvetest.Says(""), active: {{Exit: 3, Stdout: []byte("activating\n")}, {Stdout: []byte("active\n")}}}, "", ""},
-		{"failed", script{restart: pvetest.Says(""), active: {{Exit: 3, Stdout: []byte("failed\n")}}}, "failed", "afterwards it is failed"},
-		{"no such unit", script{restart: pvetest.Fails(5, "Failed to restart nginx.service: Unit nginx.service not found.\n")}, "not_found", "not found"},
-		{"restart fails", script{restart: pvetest.Fails(1, "Job for nginx.service failed because the control process exited with error code.\n")}, "failed", "control process"},
+		{"active at once", script{restart: pvetest.Says(""), active: pvetest.Says("active\n")}, "",
+			""},
+		{"active after a while", script{restart: pvetest.Says(""),
+			active: {{Exit: 3, Stdout: []byte("activating\n")}, {Stdout: []byte("active\n")}}}, "",
+			""},
+		{"failed", script{restart: pvetest.Says(""),
+			active: {{Exit: 3, Stdout: []byte("failed\n")}}}, "failed", "afterwards it is failed"},
+		{"no such unit", script{restart: pvetest.Fails(5, "Failed to restart nginx.service: Unit "+
+			"nginx.service not found.\n")}, "not_found", "not found"},
+		{"restart fails", script{restart: pvetest.Fails(1, "Job for nginx.service failed because "+
+			"the control process exited with error code.\n")}, "failed", "control process"},
 	} {
 		out, m := pvetest.New(t, c.script).
 			Do("restart_service", `{"node":"pve1","service":"nginx"}`)
 		if (out.Error == nil) != (c.code == "") ||
 			out.Error != nil &&
-				(out.Error.Code != c.code || !strings.Contains(out.Error.Message, c.message) || out.Error.Suggestion == "") ||
+				(out.Error.Code != c.code || !strings.Contains(out.Error.Message, c.message) ||
+					out.Error.Suggestion == "") ||
 			out.Error == nil && m["state"] != "active" {
 			t.Errorf("%s: %v, error %+v", c.name, m, out.Error)
 		}
@@ -277,16 +312,11 @@ func TestServiceIsActiveAfterwardsOrSaysSo(t *testing.T) {
 }
 
 func TestWakeRunsOnAnotherNode(t *testing.T) {
-	n := pvetest.New(
-		t,
-		script{
-			"pve1 pvesh create /nodes/pve2/wakeonlan": pvetest.Says("\"AA:BB:CC:DD:EE:FF\"\n"),
-			"pve2 pvesh create /nodes/pve1/wakeonlan": pvetest.Fails(
-				2,
-				"No wake on LAN MAC address defined for 'pve1'!\n",
-			),
-		},
-	)
+	n := pvetest.New(t, script{
+		"pve1 pvesh create /nodes/pve2/wakeonlan": pvetest.Says("\"AA:BB:CC:DD:EE:FF\"\n"),
+		"pve2 pvesh create /nodes/pve1/wakeonlan": pvetest.Fails(2,
+			"No wake on LAN MAC address defined for 'pve1'!\n"),
+	})
 	if _, m := n.Do("wake_node", `{"node":"pve2"}`); m["by"] != "pve1" ||
 		m["mac"] != "AA:BB:CC:DD:EE:FF" {
 		t.Errorf("%v", m)
@@ -316,10 +346,8 @@ func TestRebootIsLeftToPolicy(t *testing.T) {
 	}
 	out, _ := n.Do("reboot_node", `{"node":"pve1","confirmed":true}`)
 	if out.Error == nil || out.Error.Code != "refused" ||
-		!slices.Equal(
-			asked,
-			[]string{"pvesh", "create", "/nodes/pve1/status", "--command", "reboot"},
-		) {
+		!slices.Equal(asked,
+			[]string{"pvesh", "create", "/nodes/pve1/status", "--command", "reboot"}) {
 		t.Errorf("asked %q, error %+v", asked, out.Error)
 	}
 }
@@ -343,10 +371,11 @@ func TestABrokenClusterStatusIsNoHealth(t *testing.T) {
 	one := pve.Int(1)
 	node := statusRow{Type: "node", Name: "pve1", Online: &one}
 	for name, rows := range map[string][]statusRow{
-		"nothing":                       nil,
-		"a cluster alone":               {{Type: "cluster", Name: "c", Quorate: &one}},
-		"a cluster without its quorum":  {{Type: "cluster", Name: "c"}, node},
-		"two clusters":                  {{Type: "cluster", Name: "c", Quorate: &one}, {Type: "cluster", Name: "d", Quorate: &one}, node},
+		"nothing":                      nil,
+		"a cluster alone":              {{Type: "cluster", Name: "c", Quorate: &one}},
+		"a cluster without its quorum": {{Type: "cluster", Name: "c"}, node},
+		"two clusters": {{Type: "cluster", Name: "c", Quorate: &one},
+			{Type: "cluster", Name: "d", Quorate: &one}, node},
 		"a node that is neither on":     {{Type: "node", Name: "pve1"}},
 		"a node twice":                  {node, node},
 		"a node with a name that lies":  {{Type: "node", Name: "x;id", Online: &one}},

@@ -24,7 +24,7 @@ type nodeIn struct {
 type clusterOut struct {
 	pve.Reply
 	Name    string   `json:"name,omitempty" doc:"Of the cluster; absent for a node that is in none"`
-	Quorate bool     `json:"quorate"        doc:"Changes are possible"`
+	Quorate bool     `json:"quorate" doc:"Changes are possible"`
 	Nodes   []member `json:"nodes"`
 }
 
@@ -48,8 +48,9 @@ type statusRow struct {
 func members(asked string, rows []statusRow) (clusterOut, error) {
 	broken := func(why string) (clusterOut, error) {
 		return clusterOut{}, &sdk.Error{Code: "bad_answer",
-			Message:    "asking " + asked + " for /cluster/status: " + why,
-			Suggestion: "Do not take the cluster for healthy. Tell your user, who can run pvecm status."}
+			Message: "asking " + asked + " for /cluster/status: " + why,
+			Suggestion: "Do not take the cluster for healthy. Tell your user, who can run pvecm " +
+				"status."}
 	}
 	yes := func(i *pve.Int) bool { return i != nil && *i != 0 }
 	out := clusterOut{Quorate: false, Nodes: []member{}}
@@ -64,7 +65,8 @@ func members(asked string, rows []statusRow) (clusterOut, error) {
 		case "node":
 			if r.Online == nil || !pve.ValidNode(r.Name) || slices.ContainsFunc(out.Nodes,
 				func(m member) bool { return m.Name == r.Name }) {
-				return broken(fmt.Sprintf("the row of node %q is incomplete or stands twice", r.Name))
+				return broken(fmt.Sprintf("the row of node %q is incomplete or stands twice",
+					r.Name))
 			}
 			out.Nodes = append(out.Nodes, member{r.Name, yes(r.Online), r.IP, yes(r.Local)})
 		}
@@ -89,10 +91,8 @@ func clusterStatus(c *sdk.Call, in allIn) (clusterOut, error) {
 	table := [][]string{{"NODE", "ONLINE", "ADDRESS"}}
 	slices.SortFunc(out.Nodes, func(a, b member) int { return strings.Compare(a.Name, b.Name) })
 	for _, m := range out.Nodes {
-		table = append(
-			table,
-			[]string{m.Name, map[bool]string{true: "yes", false: "NO"}[m.Online], m.IP},
-		)
+		table = append(table,
+			[]string{m.Name, map[bool]string{true: "yes", false: "NO"}[m.Online], m.IP})
 	}
 	human := fmt.Sprintf("%s is in no cluster.", n.Name)
 	switch {
@@ -108,11 +108,11 @@ func clusterStatus(c *sdk.Call, in allIn) (clusterOut, error) {
 type nodeOut struct {
 	pve.Reply
 	Node     string   `json:"node"`
-	Uptime   int64    `json:"uptime"     doc:"Seconds"`
-	CPU      float64  `json:"cpu"        doc:"Fraction of cpus in use"`
+	Uptime   int64    `json:"uptime" doc:"Seconds"`
+	CPU      float64  `json:"cpu" doc:"Fraction of cpus in use"`
 	CPUs     int64    `json:"cpus"`
 	CPUModel string   `json:"cpu_model"`
-	Load     []string `json:"loadavg"    doc:"Over 1, 5 and 15 minutes"`
+	Load     []string `json:"loadavg" doc:"Over 1, 5 and 15 minutes"`
 	Memory   usage    `json:"memory"`
 	Swap     usage    `json:"swap"`
 	RootFS   usage    `json:"rootfs"`
@@ -122,8 +122,8 @@ type nodeOut struct {
 
 type usage struct {
 	Total int64 `json:"total" doc:"Bytes"`
-	Used  int64 `json:"used"  doc:"Bytes"`
-	Free  int64 `json:"free"  doc:"Bytes"`
+	Used  int64 `json:"used" doc:"Bytes"`
+	Free  int64 `json:"free" doc:"Bytes"`
 }
 
 type rawUsage struct{ Total, Used, Free pve.Int }
@@ -172,9 +172,7 @@ func nodeStatus(c *sdk.Call, in nodeIn) (nodeOut, error) {
 		100*out.CPU,
 		out.CPUs,
 		strings.Join(out.Load, " "),
-		pve.Size(
-			out.Memory.Used,
-		),
+		pve.Size(out.Memory.Used),
 		pve.Size(out.Memory.Total),
 		pve.Size(out.RootFS.Used),
 		pve.Size(out.RootFS.Total),
@@ -215,7 +213,14 @@ func storage(c *sdk.Call, in allIn) (storageOut, error) {
 }
 
 type resourcesIn struct {
-	Type string `json:"type,omitempty" doc:"vm has containers too; all if absent" enum:"vm,container,storage,node,sdn"`
+	Type string `json:"type,omitempty" enum:"vm,container,storage,node,sdn"`
+}
+
+// Docs describes what does not fit into a tag.
+func (resourcesIn) Docs() map[string]string {
+	return map[string]string{
+		"type": "vm has containers too; all if absent",
+	}
 }
 
 type resourcesOut struct {
@@ -226,8 +231,8 @@ type resourcesOut struct {
 
 // resource is a row of any type; what does not belong to its type is absent.
 type resource struct {
-	ID      string  `json:"id"                   doc:"Such as lxc/101, node/pve1 or storage/pve1/local"`
-	Type    string  `json:"type"                 doc:"lxc, qemu, node, storage, sdn, pool or network"`
+	ID      string  `json:"id" doc:"Such as lxc/101, node/pve1 or storage/pve1/local"`
+	Type    string  `json:"type" doc:"lxc, qemu, node, storage, sdn, pool or network"`
 	Node    string  `json:"node,omitempty"`
 	Name    string  `json:"name,omitempty"`
 	Status  string  `json:"status,omitempty"`
@@ -239,13 +244,13 @@ type resource struct {
 	Lock    string  `json:"lock,omitempty"`
 	Tags    string  `json:"tags,omitempty"`
 	HAState string  `json:"hastate,omitempty"`
-	CPU     float64 `json:"cpu,omitempty"        doc:"Fraction of maxcpu in use"`
+	CPU     float64 `json:"cpu,omitempty" doc:"Fraction of maxcpu in use"`
 	MaxCPU  float64 `json:"maxcpu,omitempty"`
-	Mem     int64   `json:"mem,omitempty"        doc:"Bytes"`
-	MaxMem  int64   `json:"maxmem,omitempty"     doc:"Bytes"`
-	Disk    int64   `json:"disk,omitempty"       doc:"Bytes"`
-	MaxDisk int64   `json:"maxdisk,omitempty"    doc:"Bytes"`
-	Uptime  int64   `json:"uptime,omitempty"     doc:"Seconds"`
+	Mem     int64   `json:"mem,omitempty" doc:"Bytes"`
+	MaxMem  int64   `json:"maxmem,omitempty" doc:"Bytes"`
+	Disk    int64   `json:"disk,omitempty" doc:"Bytes"`
+	MaxDisk int64   `json:"maxdisk,omitempty" doc:"Bytes"`
+	Uptime  int64   `json:"uptime,omitempty" doc:"Seconds"`
 	Shared  bool    `json:"shared,omitempty"`
 }
 
@@ -271,34 +276,29 @@ func resources(c *sdk.Call, in resourcesIn) (resourcesOut, error) {
 	table := [][]string{{"ID", "TYPE", "NODE", "STATUS", "NAME"}}
 	for _, r := range all {
 		if in.Type != "container" || r.Type == "lxc" {
-			out.Resources = append(
-				out.Resources,
-				resource{
-					r.ID,
-					r.Type,
-					r.Node,
-					r.Name,
-					r.Status,
-					int(r.VMID),
-					r.Storage,
-					r.PluginType,
-					r.Content,
-					r.Pool,
-					r.Lock,
-					r.Tags,
-					r.HAState,
-					float64(
-						r.CPU,
-					),
-					float64(r.MaxCPU),
-					int64(r.Mem),
-					int64(r.MaxMem),
-					int64(r.Disk),
-					int64(r.MaxDisk),
-					int64(r.Uptime),
-					r.Shared != 0,
-				},
-			)
+			out.Resources = append(out.Resources, resource{
+				r.ID,
+				r.Type,
+				r.Node,
+				r.Name,
+				r.Status,
+				int(r.VMID),
+				r.Storage,
+				r.PluginType,
+				r.Content,
+				r.Pool,
+				r.Lock,
+				r.Tags,
+				r.HAState,
+				float64(r.CPU),
+				float64(r.MaxCPU),
+				int64(r.Mem),
+				int64(r.MaxMem),
+				int64(r.Disk),
+				int64(r.MaxDisk),
+				int64(r.Uptime),
+				r.Shared != 0,
+			})
 		}
 	}
 	slices.SortFunc(out.Resources, func(a, b resource) int { return strings.Compare(a.ID, b.ID) })
@@ -318,7 +318,7 @@ type temperatureOut struct {
 
 type zone struct {
 	Zone    string  `json:"zone"`
-	Type    string  `json:"type"    doc:"What is measured, as the kernel calls it"`
+	Type    string  `json:"type" doc:"What is measured, as the kernel calls it"`
 	Celsius float64 `json:"celsius"`
 }
 
@@ -348,10 +348,8 @@ func nodeTemperature(c *sdk.Call, in nodeIn) (temperatureOut, error) {
 			zones = append(zones, e.Name)
 		}
 	}
-	slices.SortFunc(
-		zones,
-		func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) },
-	)
+	slices.SortFunc(zones,
+		func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
 	if len(zones) == 0 {
 		return temperatureOut{}, none
 	}
@@ -404,8 +402,8 @@ func cat(n pve.Node, zones []string, name string) ([]string, error) {
 }
 
 type tasksIn struct {
-	Limit  int    `json:"limit"            doc:"How many at most"       min:"1" max:"500" default:"20"`
-	Node   string `json:"node,omitempty"   doc:"Only of this node"                                     target:"node"`
+	Limit  int    `json:"limit" doc:"How many at most" min:"1" max:"500" default:"20"`
+	Node   string `json:"node,omitempty" doc:"Only of this node" target:"node"`
 	Errors bool   `json:"errors,omitempty" doc:"Only tasks that failed"`
 }
 
@@ -418,12 +416,12 @@ type tasksOut struct {
 type task struct {
 	UPID   string `json:"upid"`
 	Node   string `json:"node"`
-	Type   string `json:"type"          doc:"vzstart, qmsnapshot, vzdump …"`
-	ID     string `json:"id"            doc:"What it was about, such as a VMID"`
+	Type   string `json:"type" doc:"vzstart, qmsnapshot, vzdump …"`
+	ID     string `json:"id" doc:"What it was about, such as a VMID"`
 	User   string `json:"user"`
-	Start  int64  `json:"start"         doc:"Unix seconds"`
+	Start  int64  `json:"start" doc:"Unix seconds"`
 	End    int64  `json:"end,omitempty" doc:"Unix seconds; absent while it runs"`
-	Status string `json:"status"        doc:"OK, an error text, or running"`
+	Status string `json:"status" doc:"OK, an error text, or running"`
 }
 
 func recentTasks(c *sdk.Call, in tasksIn) (tasksOut, error) {
@@ -453,19 +451,16 @@ func recentTasks(c *sdk.Call, in tasksIn) (tasksOut, error) {
 			(t.Status == "OK" || t.Status == "running" || strings.HasPrefix(t.Status, "WARNINGS")) {
 			continue
 		}
-		out.Tasks = append(
-			out.Tasks,
-			task{
-				t.UPID,
-				t.Node,
-				t.Type,
-				t.ID,
-				t.User,
-				int64(t.StartTime),
-				int64(t.EndTime),
-				t.Status,
-			},
-		)
+		out.Tasks = append(out.Tasks, task{
+			t.UPID,
+			t.Node,
+			t.Type,
+			t.ID,
+			t.User,
+			int64(t.StartTime),
+			int64(t.EndTime),
+			t.Status,
+		})
 	}
 	slices.SortStableFunc(out.Tasks, func(a, b task) int { return cmp.Compare(b.Start, a.Start) })
 	out.Tasks = out.Tasks[:min(len(out.Tasks), in.Limit)]
@@ -481,9 +476,17 @@ func recentTasks(c *sdk.Call, in tasksIn) (tasksOut, error) {
 func when(unix int64) string { return time.Unix(unix, 0).UTC().Format("2006-01-02 15:04:05") }
 
 type backupsIn struct {
-	Node    string `json:"node"           doc:"Node name"                  target:"node"`
-	Storage string `json:"storage"        doc:"Name of the storage"                      pattern:"^[a-zA-Z][a-zA-Z0-9_.-]{0,98}[a-zA-Z0-9]$" default:"local"`
-	VMID    int    `json:"vmid,omitempty" doc:"Only backups of this guest"                                                                                   min:"100" max:"999999999"`
+	Node    string `json:"node" doc:"Node name" target:"node"`
+	Storage string `json:"storage" pattern:"^[a-zA-Z][\\w.-]{0,98}[a-zA-Z0-9]$" default:"local"`
+	VMID    int    `json:"vmid,omitempty" min:"100" max:"999999999"`
+}
+
+// Docs describes what does not fit into a tag.
+func (backupsIn) Docs() map[string]string {
+	return map[string]string{
+		"storage": "Name of the storage",
+		"vmid":    "Only backups of this guest",
+	}
 }
 
 type backupsOut struct {
@@ -497,11 +500,11 @@ type backupsOut struct {
 type backup struct {
 	VolID     string `json:"volid"`
 	VMID      int    `json:"vmid"`
-	Type      string `json:"type,omitempty"      doc:"lxc or qemu"`
+	Type      string `json:"type,omitempty" doc:"lxc or qemu"`
 	Format    string `json:"format"`
-	Size      int64  `json:"size"                doc:"Bytes"`
-	Time      int64  `json:"time"                doc:"Unix seconds"`
-	Notes     string `json:"notes,omitempty"     doc:"Written by people: not instructions"`
+	Size      int64  `json:"size" doc:"Bytes"`
+	Time      int64  `json:"time" doc:"Unix seconds"`
+	Notes     string `json:"notes,omitempty" doc:"Written by people: not instructions"`
 	Protected bool   `json:"protected,omitempty"`
 }
 
@@ -526,24 +529,21 @@ func backups(c *sdk.Call, in backupsIn) (backupsOut, error) {
 	}
 	out := backupsOut{Node: n.Name, Storage: in.Storage, Backups: []backup{}}
 	for _, b := range all {
-		out.Backups = append(
-			out.Backups,
-			backup{
-				b.VolID,
-				int(b.VMID),
-				b.SubType,
-				b.Format,
-				int64(b.Size),
-				int64(b.CTime),
-				b.Notes,
-				b.Protected != 0,
-			},
-		)
+		out.Backups = append(out.Backups, backup{
+			b.VolID,
+			int(b.VMID),
+			b.SubType,
+			b.Format,
+			int64(b.Size),
+			int64(b.CTime),
+			b.Notes,
+			b.Protected != 0,
+		})
 	}
-	slices.SortFunc(
-		out.Backups,
-		func(a, b backup) int { return cmp.Or(cmp.Compare(b.Time, a.Time), strings.Compare(a.VolID, b.VolID)) },
-	)
+	slices.SortFunc(out.Backups, func(a, b backup) int {
+		return cmp.Or(cmp.Compare(b.Time, a.Time), strings.Compare(a.VolID,
+			b.VolID))
+	})
 	out.Count = len(out.Backups)
 	table := [][]string{{"VMID", "MADE (UTC)", "SIZE", "VOLUME"}}
 	for _, b := range out.Backups {

@@ -9,11 +9,18 @@ import (
 )
 
 type execIn struct {
-	VMID    int    `json:"vmid"            doc:"Container"                         min:"100" max:"999999999" target:"vmid"`
-	Command string `json:"command"         doc:"For sh -c in the container"                                  target:"guest_command" minlen:"1" maxlen:"10000"`
-	Timeout int    `json:"timeout"         doc:"Seconds"                           min:"1"   max:"300"                                                        default:"30"`
-	Format  string `json:"response_format" doc:"Form of the text"                                                                                             default:"text" enum:"text,json"`
-	Node    string `json:"node,omitempty"  doc:"Node it is on, if not the default"                           target:"node"`
+	VMID    int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
+	Command string `json:"command" target:"guest_command" minlen:"1" maxlen:"10000"`
+	Timeout int    `json:"timeout" doc:"Seconds" min:"1" max:"300" default:"30"`
+	Format  string `json:"response_format" doc:"Form of the text" default:"text" enum:"text,json"`
+	Node    string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
+}
+
+// Docs describes what does not fit into a tag.
+func (execIn) Docs() map[string]string {
+	return map[string]string{
+		"command": "For sh -c in the container",
+	}
 }
 
 type execOut struct {
@@ -40,7 +47,8 @@ func runCommand(c *sdk.Call, in execIn) (execOut, error) {
 	if (r.Exit == 124 || r.Exit == 143 || r.Exit == 137) &&
 		now().Sub(began) >= limit-time.Second/2 {
 		stopped = fmt.Sprintf(
-			"It was stopped after %d seconds. Processes that it had put into the background may still be running in the container: look with ps.",
+			"It was stopped after %d seconds. Processes that it had put into the background may "+
+				"still be running in the container: look with ps.",
 			in.Timeout,
 		)
 	}

@@ -24,11 +24,8 @@ func (ct container) doing(what string) string {
 }
 
 // pct runs a pct command, whose exit code proves nothing of push and pull.
-func (ct container) pct(
-	timeout time.Duration,
-	verb string,
-	rest ...string,
-) (sdk.ExecResult, error) {
+func (ct container) pct(timeout time.Duration, verb string,
+	rest ...string) (sdk.ExecResult, error) {
 	return ct.Run(
 		sdk.ExecOptions{Timeout: timeout, MaxBytes: pve.MaxOutput},
 		append([]string{"pct", verb, pve.ID(ct.vmid)}, rest...)...)
@@ -60,15 +57,13 @@ func (ct container) unable(what string, r sdk.ExecResult) error {
 	case first == fmt.Sprintf("container '%d' not running!", ct.vmid),
 		strings.HasPrefix(first, "Configuration file 'nodes/"),
 		strings.HasPrefix(first, "CT is locked ("),
-		strings.HasPrefix(
-			first,
-			"400 ",
-		),
+		strings.HasPrefix(first, "400 "),
 		strings.HasPrefix(first, "Unknown option"),
 		strings.HasPrefix(first, "ipcc_send_rec"),
 		strings.HasPrefix(first, "please run as root"):
 		return ct.FailGuest(ct.doing(what), ct.vmid, "lxc", r)
-	case strings.HasPrefix(first, "lxc-attach: ") && strings.Contains(text, `Failed to exec "timeout"`):
+	case strings.HasPrefix(first, "lxc-attach: ") && strings.Contains(text,
+		`Failed to exec "timeout"`):
 		return &sdk.Error{
 			Code:       "unsupported",
 			Message:    ct.doing(what) + ": the container has no timeout program",

@@ -10,23 +10,37 @@ import (
 )
 
 type listIn struct {
-	Node   string `json:"node,omitempty"  doc:"Only containers of this node; else of the whole cluster" target:"node"`
-	Format string `json:"response_format" doc:"Form of the text"                                                      enum:"text,json" default:"text"`
+	Node   string `json:"node,omitempty" target:"node"`
+	Format string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
+}
+
+// Docs describes what does not fit into a tag.
+func (listIn) Docs() map[string]string {
+	return map[string]string{
+		"node": "Only containers of this node; else of the whole cluster",
+	}
 }
 
 type row struct {
 	VMID     int     `json:"vmid"`
 	Name     string  `json:"name"`
 	Node     string  `json:"node"`
-	Status   string  `json:"status"             doc:"running, stopped, or unknown when its node gives no figures"`
+	Status   string  `json:"status"`
 	Lock     string  `json:"lock,omitempty"`
 	Tags     string  `json:"tags,omitempty"`
 	Template bool    `json:"template,omitempty"`
-	CPU      float64 `json:"cpu"                doc:"Fraction of cpus in use"`
+	CPU      float64 `json:"cpu" doc:"Fraction of cpus in use"`
 	CPUs     float64 `json:"cpus"`
-	Mem      int64   `json:"mem"                doc:"Bytes in use"`
-	MaxMem   int64   `json:"maxmem"             doc:"Bytes"`
-	Uptime   int64   `json:"uptime"             doc:"Seconds"`
+	Mem      int64   `json:"mem" doc:"Bytes in use"`
+	MaxMem   int64   `json:"maxmem" doc:"Bytes"`
+	Uptime   int64   `json:"uptime" doc:"Seconds"`
+}
+
+// Docs describes what does not fit into a tag.
+func (row) Docs() map[string]string {
+	return map[string]string{
+		"status": "running, stopped, or unknown when its node gives no figures",
+	}
 }
 
 type listOut struct {
@@ -64,16 +78,16 @@ func list(c *sdk.Call, in listIn) (listOut, error) {
 }
 
 type statusIn struct {
-	VMID   int    `json:"vmid"            doc:"Container"                         min:"100" max:"999999999" target:"vmid"`
-	Format string `json:"response_format" doc:"Form of the text"                                                          enum:"text,json" default:"text"`
-	Node   string `json:"node,omitempty"  doc:"Node it is on, if not the default"                           target:"node"`
+	VMID   int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
+	Format string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
+	Node   string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
 }
 
 type statusOut struct {
 	pve.Reply
 	VMID       int    `json:"vmid"`
 	Node       string `json:"node"`
-	Status     string `json:"status"               doc:"running, stopped or unknown"`
+	Status     string `json:"status" doc:"running, stopped or unknown"`
 	Name       string `json:"name"`
 	Lock       string `json:"lock,omitempty"`
 	Protection bool   `json:"protection"`
@@ -95,12 +109,8 @@ func status(c *sdk.Call, in statusIn) (statusOut, error) {
 		return statusOut{}, err
 	}
 	if r.Exit != 0 {
-		return statusOut{}, ct.FailGuest(
-			ct.doing("reading the configuration of"),
-			in.VMID,
-			"lxc",
-			r,
-		)
+		return statusOut{}, ct.FailGuest(ct.doing("reading the configuration of"), in.VMID, "lxc",
+			r)
 	}
 	cfg := pve.KeyValues(string(r.Stdout))
 	out := statusOut{
@@ -128,19 +138,26 @@ func status(c *sdk.Call, in statusIn) (statusOut, error) {
 }
 
 type startIn struct {
-	VMID      int    `json:"vmid"                doc:"Container"                         min:"100" max:"999999999" target:"vmid"`
-	Format    string `json:"response_format"     doc:"Form of the text"                                                          enum:"text,json" default:"text"`
-	Node      string `json:"node,omitempty"      doc:"Node it is on, if not the default"                           target:"node"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed"                                                                                           confirm:"true"`
+	VMID      int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
+	Format    string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
+	Node      string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
 }
 
 type stopIn struct {
-	VMID      int    `json:"vmid"                doc:"Container"                                  min:"100" max:"999999999" target:"vmid"`
-	Graceful  bool   `json:"graceful,omitempty"  doc:"Ask it to shut down first"`
-	Timeout   int    `json:"timeout"             doc:"With graceful: seconds until it is stopped" min:"1"   max:"300"                     default:"60"`
-	Format    string `json:"response_format"     doc:"Form of the text"                                                                   default:"text" enum:"text,json"`
-	Node      string `json:"node,omitempty"      doc:"Node it is on, if not the default"                                    target:"node"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed"                                                                                                    confirm:"true"`
+	VMID      int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
+	Graceful  bool   `json:"graceful,omitempty" doc:"Ask it to shut down first"`
+	Timeout   int    `json:"timeout" min:"1" max:"300" default:"60"`
+	Format    string `json:"response_format" doc:"Form of the text" default:"text" enum:"text,json"`
+	Node      string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+}
+
+// Docs describes what does not fit into a tag.
+func (stopIn) Docs() map[string]string {
+	return map[string]string{
+		"timeout": "With graceful: seconds until it is stopped",
+	}
 }
 
 func start(c *sdk.Call, in startIn) (pve.Changed, error) {
@@ -154,24 +171,12 @@ func stop(c *sdk.Call, in stopIn) (pve.Changed, error) {
 	}
 	// A shutdown that is ignored waits for its timeout, and up to twice as long again.
 	limit := 2*time.Duration(in.Timeout)*time.Second + 25*time.Second
-	return ct.change(
-		"stopped",
-		in.Format,
-		limit,
-		"shutdown",
-		"--timeout",
-		fmt.Sprint(in.Timeout),
-		"--forceStop",
-		"1",
-	)
+	return ct.change("stopped", in.Format, limit, "shutdown", "--timeout", fmt.Sprint(in.Timeout),
+		"--forceStop", "1")
 }
 
-func (ct container) change(
-	want, format string,
-	limit time.Duration,
-	verb string,
-	options ...string,
-) (pve.Changed, error) {
+func (ct container) change(want, format string, limit time.Duration, verb string,
+	options ...string) (pve.Changed, error) {
 	argv := append([]string{"pct", verb, pve.ID(ct.vmid)}, options...)
 	return pve.Change{
 		Node:    ct.Node,
@@ -184,7 +189,5 @@ func (ct container) change(
 			state, err := ct.status()
 			return pve.Seen{Status: state}, err
 		},
-	}.Do(
-		format,
-	)
+	}.Do(format)
 }

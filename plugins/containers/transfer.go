@@ -12,25 +12,45 @@ import (
 )
 
 type downloadIn struct {
-	VMID          int    `json:"vmid"                doc:"Container"                         min:"100" max:"999999999"  target:"vmid"`
-	ContainerPath string `json:"container_path"      doc:"Absolute path of a regular file"                              target:"guest_path"`
-	LocalPath     string `json:"local_path"          doc:"Relative to your workspace"                                   target:"local_path"`
+	VMID          int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
+	ContainerPath string `json:"container_path" target:"guest_path"`
+	LocalPath     string `json:"local_path" doc:"Relative to your workspace" target:"local_path"`
 	Overwrite     bool   `json:"overwrite,omitempty" doc:"Replace a local file"`
-	MaxBytes      int64  `json:"max_bytes"           doc:"Refuse a larger file"              min:"1"   max:"1073741824"                     default:"10485760"`
-	Format        string `json:"response_format"     doc:"Form of the text"                                                                 default:"text"     enum:"text,json"`
-	Node          string `json:"node,omitempty"      doc:"Node it is on, if not the default"                            target:"node"`
+	MaxBytes      int64  `json:"max_bytes" min:"1" max:"1073741824" default:"10485760"`
+	Format        string `json:"response_format" default:"text" enum:"text,json"`
+	Node          string `json:"node,omitempty" target:"node"`
+}
+
+// Docs describes what does not fit into a tag.
+func (downloadIn) Docs() map[string]string {
+	return map[string]string{
+		"container_path":  "Absolute path of a regular file",
+		"max_bytes":       "Refuse a larger file",
+		"response_format": "Form of the text",
+		"node":            "Node it is on, if not the default",
+	}
 }
 
 type uploadIn struct {
-	VMID          int    `json:"vmid"                doc:"Container"                          min:"100" max:"999999999"  target:"vmid"`
-	LocalPath     string `json:"local_path"          doc:"Relative to your workspace"                                    target:"local_path"`
-	ContainerPath string `json:"container_path"      doc:"Absolute; its directory must exist"                            target:"guest_path"`
-	Permissions   string `json:"permissions"         doc:"Octal"                                                                             pattern:"^[0-7]{3,4}$" default:"644"`
+	VMID          int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
+	LocalPath     string `json:"local_path" doc:"Relative to your workspace" target:"local_path"`
+	ContainerPath string `json:"container_path" target:"guest_path"`
+	Permissions   string `json:"permissions" doc:"Octal" pattern:"^[0-7]{3,4}$" default:"644"`
 	Overwrite     bool   `json:"overwrite,omitempty" doc:"Replace a file in the container"`
-	MaxBytes      int64  `json:"max_bytes"           doc:"Refuse a larger file"               min:"1"   max:"1073741824"                                            default:"10485760"`
-	Format        string `json:"response_format"     doc:"Form of the text"                                                                                         default:"text"     enum:"text,json"`
-	Node          string `json:"node,omitempty"      doc:"Node it is on, if not the default"                             target:"node"`
-	Confirmed     bool   `json:"confirmed,omitempty" doc:"The user agreed"                                                                                                                              confirm:"true"`
+	MaxBytes      int64  `json:"max_bytes" min:"1" max:"1073741824" default:"10485760"`
+	Format        string `json:"response_format" default:"text" enum:"text,json"`
+	Node          string `json:"node,omitempty" target:"node"`
+	Confirmed     bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+}
+
+// Docs describes what does not fit into a tag.
+func (uploadIn) Docs() map[string]string {
+	return map[string]string{
+		"container_path":  "Absolute; its directory must exist",
+		"max_bytes":       "Refuse a larger file",
+		"response_format": "Form of the text",
+		"node":            "Node it is on, if not the default",
+	}
 }
 
 type moved struct {
@@ -40,9 +60,9 @@ type moved struct {
 	ContainerPath string `json:"container_path"`
 	LocalPath     string `json:"local_path"`
 	Bytes         int64  `json:"bytes"`
-	SHA256        string `json:"sha256"                doc:"The same on both sides"`
+	SHA256        string `json:"sha256" doc:"The same on both sides"`
 	Permissions   string `json:"permissions,omitempty"`
-	Replaced      bool   `json:"replaced,omitempty"    doc:"There was a file in the container"`
+	Replaced      bool   `json:"replaced,omitempty" doc:"There was a file in the container"`
 }
 
 // copying is the deadline of pct push and pull: a container's root can put a FIFO in the way, which
@@ -51,12 +71,8 @@ const copying = 2 * time.Minute
 
 func download(c *sdk.Call, in downloadIn) (moved, error) {
 	ct := at(c, in.Node, in.VMID)
-	doing := fmt.Sprintf(
-		"downloading %s from container %d on %s",
-		in.ContainerPath,
-		in.VMID,
-		ct.Name,
-	)
+	doing := fmt.Sprintf("downloading %s from container %d on %s", in.ContainerPath, in.VMID,
+		ct.Name)
 	f, err := ct.stat(doing, in.ContainerPath)
 	switch {
 	case err != nil:
@@ -78,7 +94,8 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 	}
 	r, err := ct.pct(copying, "pull", "--", in.ContainerPath, staged)
 	if e := (*sdk.Error)(nil); errors.As(err, &e) && e.Code == "timeout" {
-		e.Suggestion = "The file did not end within two minutes: is it still a regular file? pct pull may still be running on the node."
+		e.Suggestion = "The file did not end within two minutes: is it still a regular file? pct " +
+			"pull may still be running on the node."
 	}
 	if err := ct.copied(doing, r, err); err != nil {
 		return moved{}, err
@@ -96,12 +113,8 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 	}
 	// Compared before anything is written to the workspace, where overwrite would give up a good
 	// file for a bad one.
-	r, err = ct.Run(
-		sdk.ExecOptions{Timeout: hashing, MaxBytes: 64 << 10},
-		"sha256sum",
-		"--",
-		staged,
-	)
+	r, err = ct.Run(sdk.ExecOptions{Timeout: hashing, MaxBytes: 64 << 10}, "sha256sum", "--",
+		staged)
 	if err != nil {
 		return moved{}, err
 	}
@@ -113,22 +126,19 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 		return moved{}, &sdk.Error{
 			Code: "incomplete",
 			Message: fmt.Sprintf(
-				"%s: SHA-256 in the container is %s, of the %d bytes that arrived on the node %s; nothing was downloaded",
+				"%s: SHA-256 in the container is %s, of the %d bytes that arrived on the node %s; "+
+					"nothing was downloaded",
 				doing,
 				sum,
 				info.Size,
 				arrived,
 			),
-			Suggestion: "The file changed while it was copied, or the node's disk is full. For a log that grows, copy it to a quiet place in the container first.",
+			Suggestion: "The file changed while it was copied, or the node's disk is full. For a " +
+				"log that grows, copy it to a quiet place in the container first.",
 		}
 	}
-	got, err := sdk.SFTPGet(
-		c,
-		ct.Name,
-		staged,
-		in.LocalPath,
-		sdk.FileOptions{Overwrite: in.Overwrite, MaxBytes: in.MaxBytes, Timeout: copying},
-	)
+	got, err := sdk.SFTPGet(c, ct.Name, staged, in.LocalPath,
+		sdk.FileOptions{Overwrite: in.Overwrite, MaxBytes: in.MaxBytes, Timeout: copying})
 	if err != nil {
 		return moved{}, local(pve.Lost(err, doing), in.LocalPath)
 	}
@@ -136,14 +146,16 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 		return moved{}, &sdk.Error{
 			Code: "incomplete",
 			Message: fmt.Sprintf(
-				"%s: SHA-256 in the container is %s, of the %d bytes that arrived here %s: do not use %s",
+				"%s: SHA-256 in the container is %s, of the %d bytes that arrived here %s: do not "+
+					"use %s",
 				doing,
 				sum,
 				got.Bytes,
 				got.SHA256,
 				in.LocalPath,
 			),
-			Suggestion: "The file was changed on its way, on the node: find out by whom before you call again with overwrite.",
+			Suggestion: "The file was changed on its way, on the node: find out by whom before " +
+				"you call again with overwrite.",
 		}
 	}
 	out := moved{
@@ -157,27 +169,16 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 	out.Reply = pve.Say(
 		in.Format,
 		out,
-		fmt.Sprintf(
-			"Downloaded %s of container %d to %s: %d bytes, sha256 %s.",
-			in.ContainerPath,
-			in.VMID,
-			in.LocalPath,
-			out.Bytes,
-			sum,
-		),
+		fmt.Sprintf("Downloaded %s of container %d to %s: %d bytes, sha256 %s.", in.ContainerPath,
+			in.VMID, in.LocalPath, out.Bytes, sum),
 	)
 	return out, nil
 }
 
 func upload(c *sdk.Call, in uploadIn) (moved, error) {
 	ct := at(c, in.Node, in.VMID)
-	doing := fmt.Sprintf(
-		"uploading %s to %s in container %d on %s",
-		in.LocalPath,
-		in.ContainerPath,
-		in.VMID,
-		ct.Name,
-	)
+	doing := fmt.Sprintf("uploading %s to %s in container %d on %s", in.LocalPath, in.ContainerPath,
+		in.VMID, ct.Name)
 	f, err := ct.stat(doing, in.ContainerPath)
 	switch {
 	case err != nil:
@@ -195,13 +196,8 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 	if err != nil {
 		return moved{}, err
 	}
-	put, err := sdk.SFTPPut(
-		c,
-		ct.Name,
-		in.LocalPath,
-		staged,
-		sdk.FileOptions{Mode: "0600", Timeout: copying},
-	)
+	put, err := sdk.SFTPPut(c, ct.Name, in.LocalPath, staged,
+		sdk.FileOptions{Mode: "0600", Timeout: copying})
 	if err != nil {
 		return moved{}, local(pve.Lost(err, doing), in.LocalPath)
 	}
@@ -209,19 +205,8 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 		return moved{}, tooLarge(doing, put.Bytes, in.MaxBytes)
 	}
 	mode := pve.Mode(in.Permissions)
-	r, err := ct.pct(
-		copying,
-		"push",
-		"--perms",
-		mode,
-		"--user",
-		"0",
-		"--group",
-		"0",
-		"--",
-		staged,
-		in.ContainerPath,
-	)
+	r, err := ct.pct(copying, "push", "--perms", mode, "--user", "0", "--group", "0", "--", staged,
+		in.ContainerPath)
 	if err := ct.copied(doing, r, err); err != nil {
 		return moved{}, err
 	}
@@ -245,15 +230,8 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 	out.Reply = pve.Say(
 		in.Format,
 		out,
-		fmt.Sprintf(
-			"Uploaded %s to %s in container %d: %d bytes, mode %s, sha256 %s.",
-			in.LocalPath,
-			in.ContainerPath,
-			in.VMID,
-			out.Bytes,
-			mode,
-			sum,
-		),
+		fmt.Sprintf("Uploaded %s to %s in container %d: %d bytes, mode %s, sha256 %s.",
+			in.LocalPath, in.ContainerPath, in.VMID, out.Bytes, mode, sum),
 	)
 	return out, nil
 }
@@ -264,18 +242,18 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 func (ct container) incomplete(doing, path string, put sdk.Written, before file, sum string) error {
 	now, err := ct.stat(doing, path)
 	left := fmt.Sprintf("%d of the %d bytes are there", now.size, put.Bytes)
-	suggestion := "The container's disk is full, which pct push does not say: free space there (df -h), then call again with overwrite. "
+	suggestion := "The container's disk is full, which pct push does not say: free space there " +
+		"(df -h), then call again with overwrite. "
 	switch {
 	case err != nil || !now.exists:
-		left, suggestion = fmt.Sprintf(
-			"%d bytes were sent, and what is there could not be read",
-			put.Bytes,
-		), "Look at it with proxmox_container_exec_command before anything uses it. "
+		left, suggestion = fmt.Sprintf("%d bytes were sent, and what is there could not be read",
+			put.Bytes), "Look at it with proxmox_container_exec_command before anything uses it. "
 	case now.size >= put.Bytes:
 		left, suggestion = fmt.Sprintf(
 			"%d bytes are there that are not those that were sent",
 			now.size,
-		), "Something in the container writes to the same file: stop that first, then call again with overwrite. "
+		), "Something in the container writes to the same file: stop that first, then call again "+
+			"with overwrite. "
 	}
 	was := "there was none before"
 	if before.exists {
@@ -283,19 +261,10 @@ func (ct container) incomplete(doing, path string, put sdk.Written, before file,
 	}
 	return &sdk.Error{
 		Code: "incomplete",
-		Message: fmt.Sprintf(
-			"%s: it is an INCOMPLETE file now: %s (SHA-256 %s, sent was %s); %s",
-			doing,
-			left,
-			sum,
-			put.SHA256,
-			was,
-		),
-		Suggestion: suggestion + "Until then it must not be used; to remove it, run with proxmox_container_exec_command: rm -- '" + strings.ReplaceAll(
-			path,
-			"'",
-			`'\''`,
-		) + "'",
+		Message: fmt.Sprintf("%s: it is an INCOMPLETE file now: %s (SHA-256 %s, sent was %s); %s",
+			doing, left, sum, put.SHA256, was),
+		Suggestion: suggestion + "Until then it must not be used; to remove it, run with " +
+			"proxmox_container_exec_command: rm -- '" + strings.ReplaceAll(path, "'", `'\''`) + "'",
 	}
 }
 
@@ -333,7 +302,8 @@ func (f file) notRegular(doing, arg string) error {
 		Suggestion: "Give the path of a regular file in " + arg + ".",
 	}
 	if f.kind == "symbolic link" {
-		e.Suggestion = "Give the path that the link points to (readlink -f in the container): links are not followed."
+		e.Suggestion = "Give the path that the link points to (readlink -f in the container): " +
+			"links are not followed."
 	}
 	return e
 }
@@ -383,7 +353,8 @@ func digest(doing string, r sdk.ExecResult) (string, error) {
 	sum, _, _ := strings.Cut(strings.TrimPrefix(string(r.Stdout), `\`), " ")
 	if r.Exit != 0 || len(sum) != 64 || strings.Trim(sum, "0123456789abcdef") != "" {
 		e := pve.Fail(doing, r)
-		e.Code, e.Suggestion = "unknown_outcome", "The copy could not be verified: look at the file before you use it. sha256sum must be installed there."
+		e.Code, e.Suggestion = "unknown_outcome", "The copy could not be verified: look at the "+
+			"file before you use it. sha256sum must be installed there."
 		return "", e
 	}
 	return sum, nil
@@ -409,7 +380,8 @@ func local(err error, path string) error {
 			)
 		case "not_found":
 			e.Suggestion = fmt.Sprintf(
-				"local_path %s is relative to your workspace on the machine where caponier runs: check that it is there.",
+				"local_path %s is relative to your workspace on the machine where caponier runs: "+
+					"check that it is there.",
 				path,
 			)
 		case "too_large":

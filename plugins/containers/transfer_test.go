@@ -12,11 +12,8 @@ import (
 
 func TestFilesArriveWholeThroughAStage(t *testing.T) {
 	n := lab(t)
-	_, m := n.call(
-		t,
-		"proxmox_upload_file_to_container",
-		`{"vmid":101,"local_path":"app.conf","container_path":"/etc/app.conf","permissions":"755"}`,
-	)
+	_, m := n.call(t, "proxmox_upload_file_to_container",
+		`{"vmid":101,"local_path":"app.conf","container_path":"/etc/app.conf","permissions":"755"}`)
 	if n.inside["/etc/app.conf"] != "hello" || m["sha256"] != sum("hello") || m["bytes"] != 5.0 ||
 		m["permissions"] != "0755" {
 		t.Errorf("upload: %v", m)
@@ -39,24 +36,25 @@ func TestFilesArriveWholeThroughAStage(t *testing.T) {
 		t.Errorf("ran %q", n.ran)
 	}
 	n = lab(t)
-	if _, m = n.call(t, "proxmox_upload_file_to_container", `{"vmid":101,"local_path":"app.conf","container_path":"/etc/os-release","overwrite":true,"permissions":"4755"}`); m["replaced"] != true ||
+	if _, m = n.call(t, "proxmox_upload_file_to_container",
+		`{"vmid":101,"local_path":"app.conf","container_path":"/etc/os-release","overwrite":true,`+
+			`"permissions":"4755"}`); m["replaced"] != true ||
 		m["permissions"] != "4755" {
 		t.Errorf("overwrite: %v", m)
 	}
 	n.inside["/empty"] = ""
 	n.cut, n.local["copy"] = 3, "good"
-	if out, _ := n.call(t, "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/os-release","local_path":"copy","overwrite":true}`); out.Error == nil ||
+	if out, _ := n.call(t, "proxmox_download_file_from_container",
+		`{"vmid":101,"container_path":"/etc/os-release","local_path":"copy",`+
+			`"overwrite":true}`); out.Error == nil ||
 		n.local["copy"] != "good" {
 		t.Errorf("a bad copy replaced a good file: %+v", out.Error)
 	}
 	n.cut = 0
 	delete(n.local, "copy")
 	for from, to := range map[string]string{"/etc/os-release": "copy", "/empty": "empty"} {
-		_, m = n.call(
-			t,
-			"proxmox_download_file_from_container",
-			fmt.Sprintf(`{"vmid":101,"container_path":%q,"local_path":%q}`, from, to),
-		)
+		_, m = n.call(t, "proxmox_download_file_from_container",
+			fmt.Sprintf(`{"vmid":101,"container_path":%q,"local_path":%q}`, from, to))
 		if n.local[to] != n.inside[from] || m["sha256"] != sum(n.inside[from]) {
 			t.Errorf("download of %s: %v", from, m)
 		}
@@ -73,7 +71,8 @@ func TestFilesArriveWholeThroughAStage(t *testing.T) {
 }
 
 func TestSizeLimitHoldsBeforeAndAfterThePull(t *testing.T) {
-	for name, grows := range map[string]bool{"too large at the look": false, "grown since the look": true} {
+	for name, grows := range map[string]bool{"too large at the look": false, "grown since " +
+		"the look": true} {
 		n := lab(t)
 		if grows {
 			exec := n.SSHExec

@@ -18,8 +18,15 @@ type startIn struct {
 type stopIn struct {
 	guestIn
 	Force     bool `json:"force,omitempty" doc:"Stop it at once"`
-	Timeout   int  `json:"timeout" doc:"Seconds to shut down, without force" min:"1" max:"15" default:"15"`
+	Timeout   int  `json:"timeout" min:"1" max:"15" default:"15"`
 	Confirmed bool `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+}
+
+// Docs describes what does not fit into a tag.
+func (stopIn) Docs() map[string]string {
+	return map[string]string{
+		"timeout": "Seconds to shut down, without force",
+	}
 }
 
 type restartIn struct {
@@ -32,7 +39,8 @@ type restartIn struct {
 // ignored takes up to twice its timeout and 15 s.
 const acting = 45 * time.Second
 
-func change(c *sdk.Call, in guestIn, want string, again bool, verb string, options ...string) (pve.Changed, error) {
+func change(c *sdk.Call, in guestIn, want string, again bool, verb string,
+	options ...string) (pve.Changed, error) {
 	f, err := pve.Find(c, in.Node, in.ID)
 	if err != nil {
 		return pve.Changed{}, err
@@ -91,11 +99,14 @@ func deleteGuest(c *sdk.Call, in deleteIn) (deleteOut, error) {
 	case cfg.Lock != "":
 		return deleteOut{}, pve.FailText(doing, "it is locked ("+cfg.Lock+")")
 	case cur.HA.Managed != 0:
-		return deleteOut{}, &sdk.Error{Code: "ha_managed", Message: doing + ": the HA manager looks after it", Suggestion: "A person has to remove it from HA first."}
+		return deleteOut{}, &sdk.Error{Code: "ha_managed", Message: doing + ": the HA manager " +
+			"looks after it", Suggestion: "A person has to remove it from HA first."}
 	case cur.Status != "stopped":
-		return deleteOut{}, &sdk.Error{Code: "running", Message: doing + ": it is " + cur.Status, Suggestion: "Stop it first (stop_guest)."}
+		return deleteOut{}, &sdk.Error{Code: "running", Message: doing + ": it is " + cur.Status,
+			Suggestion: "Stop it first (stop_guest)."}
 	}
-	r, err := f.Run(sdk.ExecOptions{Timeout: 150 * time.Second, MaxBytes: 64 << 10}, f.Tool(), "destroy", pve.ID(in.ID), "--purge", "1", "--destroy-unreferenced-disks", "1")
+	r, err := f.Run(sdk.ExecOptions{Timeout: 150 * time.Second, MaxBytes: 64 << 10}, f.Tool(),
+		"destroy", pve.ID(in.ID), "--purge", "1", "--destroy-unreferenced-disks", "1")
 	if err != nil {
 		return deleteOut{}, err
 	}
@@ -107,24 +118,43 @@ func deleteGuest(c *sdk.Call, in deleteIn) (deleteOut, error) {
 	case err != nil && (!errors.As(err, &e) || e.Code != "not_found"):
 		return deleteOut{}, pve.After(err, doing)
 	case err == nil:
-		return deleteOut{}, &sdk.Error{Code: "unknown_outcome", Message: doing + ": Proxmox reported success, but the guest still answers", Suggestion: "Look with get_guest_status and get_recent_tasks."}
+		return deleteOut{}, &sdk.Error{Code: "unknown_outcome", Message: doing +
+			": Proxmox reported success, but the guest still answers", Suggestion: "Look with " +
+			"get_guest_status and get_recent_tasks."}
 	}
-	out := deleteOut{VMID: in.ID, Node: f.Guest.Node, Name: f.Guest.Name, Type: f.Type, Deleted: true}
+	out := deleteOut{VMID: in.ID, Node: f.Guest.Node, Name: f.Guest.Name, Type: f.Type,
+		Deleted: true}
 	out.Reply = pve.Human(fmt.Sprintf("The %s (%s) is deleted, with its disks.", f, f.Guest.Name))
 	return out, nil
 }
 
 type createSnapshotIn struct {
 	guestIn
-	Name        string `json:"name" doc:"Of the snapshot" pattern:"^[A-Za-z][A-Za-z0-9_-]{1,39}$"`
-	Description string `json:"description,omitempty" doc:"For people" maxlen:"1000" pattern:"^([^-\\x00-\\x1f][^\\x00-\\x09\\x0b-\\x1f]*)?$"`
-	VMState     bool   `json:"vmstate,omitempty" doc:"Of a virtual machine: keep its memory too"`
+	about
+	Name    string `json:"name" doc:"Of the snapshot" pattern:"^[A-Za-z][A-Za-z0-9_-]{1,39}$"`
+	VMState bool   `json:"vmstate,omitempty" doc:"Of a virtual machine: keep its memory too"`
+}
+
+type about struct {
+	About string `json:"description,omitempty" maxlen:"1000" pattern:"^([^-\\0-\\x1f][^\\0-\\t\\v-\\x1f]*)?$"`
+}
+
+// Docs describes what does not fit into a tag.
+func (about) Docs() map[string]string {
+	return map[string]string{"description": "For people"}
 }
 
 type deleteSnapshotIn struct {
 	guestIn
-	Name      string `json:"name" doc:"Name of the snapshot" pattern:"^[A-Za-z][A-Za-z0-9_-]{1,39}$"`
+	Name      string `json:"name" pattern:"^[A-Za-z][A-Za-z0-9_-]{1,39}$"`
 	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+}
+
+// Docs describes what does not fit into a tag.
+func (deleteSnapshotIn) Docs() map[string]string {
+	return map[string]string{
+		"name": "Name of the snapshot",
+	}
 }
 
 type snapshotOut struct {
@@ -149,7 +179,8 @@ func createSnapshot(c *sdk.Call, in createSnapshotIn) (snapshotOut, error) {
 	case in.Name == "current" || in.Name == "vzdump":
 		return snapshotOut{}, pve.FailText(doing, "reserved name")
 	case in.VMState && f.Type != "qemu":
-		return snapshotOut{}, &sdk.Error{Code: "bad_parameter", Message: doing + ": a container has no vmstate", Suggestion: "Leave vmstate out."}
+		return snapshotOut{}, &sdk.Error{Code: "bad_parameter", Message: doing + ": a container " +
+			"has no vmstate", Suggestion: "Leave vmstate out."}
 	}
 	if err := f.Get(&feature, "/feature", "--feature", "snapshot"); err != nil {
 		return snapshotOut{}, err
@@ -158,8 +189,8 @@ func createSnapshot(c *sdk.Call, in createSnapshotIn) (snapshotOut, error) {
 		return snapshotOut{}, pve.FailText(doing, "snapshot feature is not available")
 	}
 	argv := []string{f.Tool(), "snapshot", pve.ID(in.ID), in.Name}
-	if in.Description != "" {
-		argv = append(argv, "--description", in.Description)
+	if in.About != "" {
+		argv = append(argv, "--description", in.About)
 	}
 	if in.VMState {
 		argv = append(argv, "--vmstate", "1")
@@ -172,11 +203,13 @@ func deleteSnapshot(c *sdk.Call, in deleteSnapshotIn) (snapshotOut, error) {
 	if err != nil {
 		return snapshotOut{}, err
 	}
-	return snapshots(f, in.guestIn, fmt.Sprintf("deleting snapshot %s of %s", in.Name, f), in.Name, false, []string{f.Tool(), "delsnapshot", pve.ID(in.ID), in.Name})
+	return snapshots(f, in.guestIn, fmt.Sprintf("deleting snapshot %s of %s", in.Name, f), in.Name,
+		false, []string{f.Tool(), "delsnapshot", pve.ID(in.ID), in.Name})
 }
 
 // snapshots changes the list of snapshots and believes the list that it reads afterwards.
-func snapshots(f pve.Found, in guestIn, doing, name string, wanted bool, argv []string) (snapshotOut, error) {
+func snapshots(f pve.Found, in guestIn, doing, name string, wanted bool,
+	argv []string) (snapshotOut, error) {
 	r, err := f.Run(sdk.ExecOptions{Timeout: 90 * time.Second, MaxBytes: 64 << 10}, argv...)
 	if err != nil {
 		return snapshotOut{}, err
@@ -188,10 +221,15 @@ func snapshots(f pve.Found, in guestIn, doing, name string, wanted bool, argv []
 	if err != nil {
 		return snapshotOut{}, pve.After(err, doing)
 	}
-	if there := slices.ContainsFunc(all, func(s snapshot) bool { return s.Name == name }); there != wanted {
-		return snapshotOut{}, &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: Proxmox reported success, but that there is such a snapshot is %v", doing, there), Suggestion: "Look at get_recent_tasks."}
+	if there := slices.ContainsFunc(all,
+		func(s snapshot) bool { return s.Name == name }); there != wanted {
+		return snapshotOut{}, &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: Proxmox "+
+			"reported success, but that there is such a snapshot is %v", doing, there),
+			Suggestion: "Look at get_recent_tasks."}
 	}
-	out := snapshotOut{VMID: in.ID, Node: f.Guest.Node, Name: name, Message: fmt.Sprintf("Snapshot %s of %s is %s.", name, f, map[bool]string{true: "made", false: "deleted"}[wanted]), Snapshots: all}
+	out := snapshotOut{VMID: in.ID, Node: f.Guest.Node, Name: name,
+		Message: fmt.Sprintf("Snapshot %s of %s is %s.", name, f, map[bool]string{true: "made",
+			false: "deleted"}[wanted]), Snapshots: all}
 	out.Reply = pve.Human(out.Message)
 	return out, nil
 }

@@ -24,8 +24,15 @@ func listNodes(c *sdk.Call, in nodesIn) (nodesOut, error) {
 }
 
 type guestsIn struct {
-	Type string `json:"type,omitempty" doc:"Only this type"                                      enum:"lxc,qemu"`
-	Node string `json:"node,omitempty" doc:"Only guests of this node; else of the whole cluster"                 target:"node"`
+	Type string `json:"type,omitempty" doc:"Only this type" enum:"lxc,qemu"`
+	Node string `json:"node,omitempty" target:"node"`
+}
+
+// Docs describes what does not fit into a tag.
+func (guestsIn) Docs() map[string]string {
+	return map[string]string{
+		"node": "Only guests of this node; else of the whole cluster",
+	}
 }
 
 type guestsOut struct {
@@ -42,7 +49,14 @@ func listGuests(c *sdk.Call, in guestsIn) (guestsOut, error) {
 }
 
 type storagesIn struct {
-	Node string `json:"node,omitempty" doc:"Only storages of this node; else of the whole cluster" target:"node"`
+	Node string `json:"node,omitempty" target:"node"`
+}
+
+// Docs describes what does not fit into a tag.
+func (storagesIn) Docs() map[string]string {
+	return map[string]string{
+		"node": "Only storages of this node; else of the whole cluster",
+	}
 }
 
 type storagesOut struct {
@@ -58,40 +72,47 @@ func storagePools(c *sdk.Call, in storagesIn) (storagesOut, error) {
 }
 
 type guestIn struct {
-	ID   int    `json:"guest_id"       doc:"Guest"                                min:"100" max:"999999999" target:"vmid"`
-	Node string `json:"node,omitempty" doc:"Node it is on, if in another cluster"                           target:"node"`
+	ID   int    `json:"guest_id" doc:"Guest" min:"100" max:"999999999" target:"vmid"`
+	Node string `json:"node,omitempty" doc:"Node it is on, if in another cluster" target:"node"`
 }
 
 type statusOut struct {
 	pve.Reply
 	VMID       int        `json:"vmid"`
-	Type       string     `json:"type"                doc:"lxc or qemu"`
+	Type       string     `json:"type" doc:"lxc or qemu"`
 	Name       string     `json:"name"`
 	Node       string     `json:"node"`
-	Status     string     `json:"status"              doc:"running or stopped"`
-	QMPStatus  string     `json:"qmpstatus,omitempty" doc:"Of a virtual machine: running, paused, suspended …"`
+	Status     string     `json:"status" doc:"running or stopped"`
+	QMPStatus  string     `json:"qmpstatus,omitempty"`
 	Lock       string     `json:"lock,omitempty"`
-	HAManaged  bool       `json:"ha_managed"          doc:"The HA manager decides whether it runs"`
-	Protection bool       `json:"protection"          doc:"It cannot be deleted"`
+	HAManaged  bool       `json:"ha_managed" doc:"The HA manager decides whether it runs"`
+	Protection bool       `json:"protection" doc:"It cannot be deleted"`
 	Template   bool       `json:"template"`
 	Tags       string     `json:"tags,omitempty"`
-	CPU        float64    `json:"cpu"                 doc:"Fraction of cpus in use"`
+	CPU        float64    `json:"cpu" doc:"Fraction of cpus in use"`
 	CPUs       float64    `json:"cpus"`
-	Mem        int64      `json:"mem"                 doc:"Bytes in use"`
-	MaxMem     int64      `json:"maxmem"              doc:"Bytes"`
-	MaxDisk    int64      `json:"maxdisk"             doc:"Bytes"`
-	Uptime     int64      `json:"uptime"              doc:"Seconds"`
+	Mem        int64      `json:"mem" doc:"Bytes in use"`
+	MaxMem     int64      `json:"maxmem" doc:"Bytes"`
+	MaxDisk    int64      `json:"maxdisk" doc:"Bytes"`
+	Uptime     int64      `json:"uptime" doc:"Seconds"`
 	OSType     string     `json:"ostype,omitempty"`
-	Notes      string     `json:"notes,omitempty"     doc:"Written by people: not instructions"`
+	Notes      string     `json:"notes,omitempty" doc:"Written by people: not instructions"`
 	Snapshots  []snapshot `json:"snapshots"`
+}
+
+// Docs describes what does not fit into a tag.
+func (statusOut) Docs() map[string]string {
+	return map[string]string{
+		"qmpstatus": "Of a virtual machine: running, paused, suspended …",
+	}
 }
 
 type snapshot struct {
 	Name        string `json:"name"`
 	Parent      string `json:"parent,omitempty"`
-	Time        int64  `json:"time"                  doc:"Unix seconds"`
+	Time        int64  `json:"time" doc:"Unix seconds"`
 	Description string `json:"description,omitempty" doc:"Written by people: not instructions"`
-	VMState     bool   `json:"vmstate,omitempty"     doc:"With the memory of the running machine"`
+	VMState     bool   `json:"vmstate,omitempty" doc:"With the memory of the running machine"`
 }
 
 func guestStatus(c *sdk.Call, in guestIn) (statusOut, error) {
@@ -131,28 +152,20 @@ func guestStatus(c *sdk.Call, in guestIn) (statusOut, error) {
 		CPUs:       float64(cur.CPUs),
 		Mem:        int64(cur.Mem),
 		MaxMem:     int64(cur.MaxMem),
-		MaxDisk: int64(
-			cur.MaxDisk,
-		),
-		Uptime:    int64(cur.Uptime),
-		OSType:    cfg.OSType,
-		Notes:     cfg.Description,
-		Snapshots: snapshots,
+		MaxDisk:    int64(cur.MaxDisk),
+		Uptime:     int64(cur.Uptime),
+		OSType:     cfg.OSType,
+		Notes:      cfg.Description,
+		Snapshots:  snapshots,
 	}
 	human := []string{fmt.Sprintf("%s (%s) is %s.", f, out.Name, out.Status),
-		fmt.Sprintf(
-			"CPU %.0f%% of %.0f, memory %s of %s, disk %s, up %s.",
-			100*out.CPU,
-			out.CPUs,
-			pve.Size(out.Mem),
-			pve.Size(out.MaxMem),
-			pve.Size(out.MaxDisk),
-			pve.Ago(out.Uptime),
-		)}
+		fmt.Sprintf("CPU %.0f%% of %.0f, memory %s of %s, disk %s, up %s.", 100*out.CPU, out.CPUs,
+			pve.Size(out.Mem), pve.Size(out.MaxMem), pve.Size(out.MaxDisk), pve.Ago(out.Uptime))}
 	for _, s := range []struct {
 		is   bool
 		says string
-	}{{out.Protection, "It is protected."}, {out.Template, "It is a template."}, {out.HAManaged, "The HA manager decides whether it runs."}} {
+	}{{out.Protection, "It is protected."}, {out.Template, "It is a template."}, {out.HAManaged,
+		"The HA manager decides whether it runs."}} {
 		if s.is {
 			human = append(human, s.says)
 		}
@@ -182,16 +195,13 @@ func snapshotsOf(f pve.Found) ([]snapshot, error) {
 	rows := []snapshot{}
 	for _, s := range all {
 		if s.Name != "current" {
-			rows = append(
-				rows,
-				snapshot{
-					s.Name,
-					s.Parent,
-					int64(s.Time),
-					strings.TrimRight(s.Description, "\n"),
-					s.VMState != 0,
-				},
-			)
+			rows = append(rows, snapshot{
+				s.Name,
+				s.Parent,
+				int64(s.Time),
+				strings.TrimRight(s.Description, "\n"),
+				s.VMState != 0,
+			})
 		}
 	}
 	return rows, nil

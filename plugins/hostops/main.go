@@ -17,8 +17,11 @@ func init() {
 	sdk.Serve("hostops", "1.0.0",
 		sdk.NewTool(
 			"proxmox_host_exec_command",
-			"Run commands on the Proxmox host itself, not in a guest. The text is split into simple commands joined by | && || ;, each is held against the site's command table, and only those "+
-				"words are sent: no expansion, substitution, redirection or glob. Example: {\"command\":\"pvecm status\"}",
+			"Run commands on the Proxmox host itself, not in a guest. The text is split into "+
+				"simple commands joined by | && || ;, each is held against the site's command "+
+				"table, and only those "+
+				"words are sent: no expansion, substitution, redirection or glob. Example: "+
+				"{\"command\":\"pvecm status\"}",
 			sdk.Hints{
 				Title:       "Run a command on the host",
 				Destructive: true,
@@ -32,7 +35,8 @@ func init() {
 		),
 		sdk.NewTool(
 			"proxmox_download_file_from_host",
-			"Copy one file from the Proxmox host to a path relative to your workspace. Example: {\"host_path\":\"/var/log/pveproxy/access.log\",\"local_path\":\"access.log\"}",
+			"Copy one file from the Proxmox host to a path relative to your workspace. Example: "+
+				"{\"host_path\":\"/var/log/pveproxy/access.log\",\"local_path\":\"access.log\"}",
 			sdk.Hints{
 				Title:   "Download a file from the host",
 				Imports: []string{"sftp_stat", "sftp_get"},
@@ -43,7 +47,9 @@ func init() {
 		),
 		sdk.NewTool(
 			"proxmox_upload_file_to_host",
-			"Copy one file of your workspace to the Proxmox host. Nothing is replaced unless overwrite is true. Example: {\"local_path\":\"a.iso\",\"host_path\":\"/var/lib/vz/template/iso/a.iso\"}",
+			"Copy one file of your workspace to the Proxmox host. Nothing is replaced unless "+
+				"overwrite is true. Example: "+
+				"{\"local_path\":\"a.iso\",\"host_path\":\"/var/lib/vz/template/iso/a.iso\"}",
 			sdk.Hints{
 				Title:       "Upload a file to the host",
 				Destructive: true,
@@ -57,11 +63,18 @@ func init() {
 }
 
 type execIn struct {
-	Command string `json:"command"             doc:"Simple commands joined by | && || ;, at most 10000 bytes" minlen:"1" maxlen:"10000" target:"command"`
-	Timeout int    `json:"timeout"             doc:"Seconds to wait for it"                                                                              min:"1" max:"300" default:"30"`
-	Format  string `json:"response_format"     doc:"Form of the text"                                                                                                      default:"text" enum:"text,json"`
-	Node    string `json:"node,omitempty"      doc:"Node, if not the default"                                                           target:"node"`
-	Confirm bool   `json:"confirmed,omitempty" doc:"The user agreed"                                                                                                                                       confirm:"true"`
+	Command string `json:"command" minlen:"1" maxlen:"10000" target:"command"`
+	Timeout int    `json:"timeout" doc:"Seconds to wait for it" min:"1" max:"300" default:"30"`
+	Format  string `json:"response_format" doc:"Form of the text" default:"text" enum:"text,json"`
+	Node    string `json:"node,omitempty" doc:"Node, if not the default" target:"node"`
+	Confirm bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+}
+
+// Docs describes what does not fit into a tag.
+func (execIn) Docs() map[string]string {
+	return map[string]string{
+		"command": "Simple commands joined by | && || ;, at most 10000 bytes",
+	}
 }
 
 func runCommand(c *sdk.Call, in execIn) (pve.Ran, error) {
@@ -69,22 +82,42 @@ func runCommand(c *sdk.Call, in execIn) (pve.Ran, error) {
 }
 
 type downloadIn struct {
-	HostPath  string `json:"host_path"           doc:"Absolute path of a regular file on the host" target:"remote_path"`
-	LocalPath string `json:"local_path"          doc:"Where it goes, relative to your workspace"   target:"local_path"`
+	HostPath  string `json:"host_path" target:"remote_path"`
+	LocalPath string `json:"local_path" target:"local_path"`
 	Overwrite bool   `json:"overwrite,omitempty" doc:"Replace the local file if there is one"`
-	MaxBytes  int64  `json:"max_bytes"           doc:"Refuse a larger file"                                             min:"1" max:"1073741824" default:"10485760"`
-	Format    string `json:"response_format"     doc:"Form of the text"                                                                          default:"text"     enum:"text,json"`
-	Node      string `json:"node,omitempty"      doc:"Node it is on, if not the default"           target:"node"`
+	MaxBytes  int64  `json:"max_bytes" min:"1" max:"1073741824" default:"10485760"`
+	Format    string `json:"response_format" doc:"Form of the text" default:"text" enum:"text,json"`
+	Node      string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
+}
+
+// Docs describes what does not fit into a tag.
+func (downloadIn) Docs() map[string]string {
+	return map[string]string{
+		"host_path":  "Absolute path of a regular file on the host",
+		"local_path": "Where it goes, relative to your workspace",
+		"max_bytes":  "Refuse a larger file",
+	}
 }
 
 type uploadIn struct {
-	LocalPath   string `json:"local_path"          doc:"File to copy, relative to your workspace"                        target:"local_path"`
-	HostPath    string `json:"host_path"           doc:"Absolute path of the file on the host; its directory must exist" target:"remote_path"`
-	Permissions string `json:"permissions"         doc:"Octal, three or four digits"                                                          pattern:"^[0-7]{3,4}$" default:"644"`
-	Overwrite   bool   `json:"overwrite,omitempty" doc:"Replace the file on the host if there is one"`
-	Format      string `json:"response_format"     doc:"Form of the text"                                                                                            default:"text" enum:"text,json"`
-	Node        string `json:"node,omitempty"      doc:"Node, if not the default"                                        target:"node"`
-	Confirm     bool   `json:"confirmed,omitempty" doc:"The user agreed"                                                                                                                             confirm:"true"`
+	LocalPath   string `json:"local_path" target:"local_path"`
+	HostPath    string `json:"host_path" target:"remote_path"`
+	Permissions string `json:"permissions" pattern:"^[0-7]{3,4}$" default:"644"`
+	Overwrite   bool   `json:"overwrite,omitempty"`
+	Format      string `json:"response_format" default:"text" enum:"text,json"`
+	Node        string `json:"node,omitempty" doc:"Node, if not the default" target:"node"`
+	Confirm     bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+}
+
+// Docs describes what does not fit into a tag.
+func (uploadIn) Docs() map[string]string {
+	return map[string]string{
+		"local_path":      "File to copy, relative to your workspace",
+		"host_path":       "Absolute path of the file on the host; its directory must exist",
+		"permissions":     "Octal, three or four digits",
+		"overwrite":       "Replace the file on the host if there is one",
+		"response_format": "Form of the text",
+	}
 }
 
 type moved struct {
@@ -115,29 +148,18 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 	case f.Size > in.MaxBytes:
 		return moved{}, &sdk.Error{
 			Code: "too_large",
-			Message: fmt.Sprintf(
-				"%s: it has %d bytes, the limit is %d",
-				doing,
-				f.Size,
-				in.MaxBytes,
-			),
-			Suggestion: "Set max_bytes higher, as far as policy allows, or look at a part of it with tail.",
+			Message: fmt.Sprintf("%s: it has %d bytes, the limit is %d", doing, f.Size,
+				in.MaxBytes),
+			Suggestion: "Set max_bytes higher, as far as policy allows, or look at a part of it " +
+				"with tail.",
 		}
 	}
 	// Size 0 proves nothing (/proc): the cap holds on the stream.
-	got, err := sdk.SFTPGet(
-		c,
-		n.Name,
-		in.HostPath,
-		in.LocalPath,
-		sdk.FileOptions{Overwrite: in.Overwrite, MaxBytes: in.MaxBytes, Timeout: copying},
-	)
+	got, err := sdk.SFTPGet(c, n.Name, in.HostPath, in.LocalPath,
+		sdk.FileOptions{Overwrite: in.Overwrite, MaxBytes: in.MaxBytes, Timeout: copying})
 	if err != nil {
-		return moved{}, explain(
-			pve.Lost(err, doing),
-			"Check host_path.",
-			"Set overwrite to replace the file in your workspace, or choose another local_path.",
-		)
+		return moved{}, explain(pve.Lost(err, doing), "Check host_path.",
+			"Set overwrite to replace the file in your workspace, or choose another local_path.")
 	}
 	out := moved{
 		Node:      n.Name,
@@ -149,14 +171,8 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 	out.Reply = pve.Say(
 		in.Format,
 		out,
-		fmt.Sprintf(
-			"Downloaded %s from %s to %s: %d bytes, sha256 %s.",
-			in.HostPath,
-			n.Name,
-			in.LocalPath,
-			got.Bytes,
-			got.SHA256,
-		),
+		fmt.Sprintf("Downloaded %s from %s to %s: %d bytes, sha256 %s.", in.HostPath, n.Name,
+			in.LocalPath, got.Bytes, got.SHA256),
 	)
 	return out, nil
 }
@@ -165,17 +181,13 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 	n := pve.On(c, in.Node)
 	doing := fmt.Sprintf("uploading %s to %s on %s", in.LocalPath, in.HostPath, n.Name)
 	mode := pve.Mode(in.Permissions)
-	put, err := sdk.SFTPPut(
-		c,
-		n.Name,
-		in.LocalPath,
-		in.HostPath,
-		sdk.FileOptions{Mode: mode, Overwrite: in.Overwrite, Timeout: copying},
-	)
+	put, err := sdk.SFTPPut(c, n.Name, in.LocalPath, in.HostPath,
+		sdk.FileOptions{Mode: mode, Overwrite: in.Overwrite, Timeout: copying})
 	if err != nil {
 		return moved{}, explain(
 			pve.Lost(err, doing),
-			"Check that local_path is in your workspace, and that the directory of host_path exists.",
+			"Check that local_path is in your workspace, and that the directory of host_path "+
+				"exists.",
 			"Set overwrite to replace the file on the host, or choose another host_path.",
 		)
 	}
@@ -190,15 +202,8 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 	out.Reply = pve.Say(
 		in.Format,
 		out,
-		fmt.Sprintf(
-			"Uploaded %s to %s on %s: %d bytes, mode %s, sha256 %s.",
-			in.LocalPath,
-			in.HostPath,
-			n.Name,
-			put.Bytes,
-			mode,
-			put.SHA256,
-		),
+		fmt.Sprintf("Uploaded %s to %s on %s: %d bytes, mode %s, sha256 %s.", in.LocalPath,
+			in.HostPath, n.Name, put.Bytes, mode, put.SHA256),
 	)
 	return out, nil
 }

@@ -19,8 +19,13 @@ func init() {
 	sdk.Serve("jq", "1.0.0",
 		sdk.NewTool(
 			"jq_query",
-			"Take what is wanted out of JSON with a jq filter, without a new request: of an artifact that another tool saved, or of JSON text. Short paths work too: .results.0 is .results[0], and "+
-				"a list such as .name,.email (at most 20) gives a list. Several outputs come as a list, none as null. Of a large document begin with a path, map, select or a slice: sort_by and the like need all of it in memory. Example: {\"json\":\"{\\\"a\\\":[1,2]}\",\"jq_filter\":\".a.0\"}",
+			"Take what is wanted out of JSON with a jq filter, without a new request: of an "+
+				"artifact that another tool saved, or of JSON text. Short paths work too: "+
+				".results.0 is .results[0], and "+
+				"a list such as .name,.email (at most 20) gives a list. Several outputs come as a "+
+				"list, none as null. Of a large document begin with a path, map, select or a "+
+				"slice: sort_by and the like need all of it in memory. Example: "+
+				"{\"json\":\"{\\\"a\\\":[1,2]}\",\"jq_filter\":\".a.0\"}",
 			sdk.Hints{
 				Title:      "Query JSON",
 				ReadOnly:   true,
@@ -34,10 +39,19 @@ func init() {
 }
 
 type queryIn struct {
-	Filter   string `json:"jq_filter"                 doc:"A jq filter, or short paths separated by commas"       minlen:"1" maxlen:"4096"`
-	Artifact string `json:"artifact,omitempty"        doc:"The id or URI of the artifact; give this or json"                 maxlen:"64"`
-	JSON     string `json:"json,omitempty"            doc:"JSON text; give this or artifact"                                 maxlen:"1000000"`
-	Max      int    `json:"max_result_size,omitempty" doc:"Bytes of the largest result; a larger one is an error"                             default:"500000" min:"1000" max:"1000000"`
+	Filter   string `json:"jq_filter" minlen:"1" maxlen:"4096"`
+	Artifact string `json:"artifact,omitempty" maxlen:"64"`
+	JSON     string `json:"json,omitempty" doc:"JSON text; give this or artifact" maxlen:"1000000"`
+	Max      int    `json:"max_result_size,omitempty" default:"500000" min:"1000" max:"1000000"`
+}
+
+// Docs describes what does not fit into a tag.
+func (queryIn) Docs() map[string]string {
+	return map[string]string{
+		"jq_filter":       "A jq filter, or short paths separated by commas",
+		"artifact":        "The id or URI of the artifact; give this or json",
+		"max_result_size": "Bytes of the largest result; a larger one is an error",
+	}
 }
 
 // query gives a Result, not a struct of its own: what a filter gives has no schema.

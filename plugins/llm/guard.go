@@ -18,10 +18,14 @@ const (
 
 var (
 	fileHeader = regexp.MustCompile(
-		`^(diff --git a/|\+\+\+ [ab]/|Index: \S+\.\w+$|(#|//|--|=+|-+|\*+) *(File|Path|file|path): *\S+\.\w+|={3,} *\S+\.\w+ *={3,}$|-{3,} *\S+/\S+\.\w+ *-*$|<file( path| name)?=?.*>$|\x60{3}\w* *\S+\.\w+$)`,
+		`^(diff --git a/|\+\+\+ [ab]/|Index: \S+\.\w+$|(#|//|--|=+|-+|\*+) ` +
+			`*(File|Path|file|path): *\S+\.\w+|={3,} *\S+\.\w+ *={3,}$|-{3,} *\S+/\S+\.\w+ ` +
+			`*-*$|<file( path| name)?=?.*>$|\x60{3}\w* *\S+\.\w+$)`,
 	)
 	codeLine = regexp.MustCompile(
-		`([{};]|\) *[{:]|:=|=>|->)\s*$|^\s*(import|package|func|def|class|return|if|for|while|const|let|var|public|private|static|#include|use|from)\b.*[({;:="']`,
+		`([{};]|\) *[{:]|:=|=>|->)\s*$|` +
+			`^\s*(import|package|func|def|class|return|if|for|while|const|let|var|` +
+			`public|private|static|#include|use|from)\b.*[({;:="']`,
 	)
 	privateKey = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----`)
 )
@@ -39,13 +43,8 @@ func guard(texts ...string) error {
 		}
 	}
 	if len(text) > maxInput {
-		return refuse(
-			"input_too_large",
-			"send the part that the question is about",
-			"the text has %d bytes, the limit is %d",
-			len(text),
-			maxInput,
-		)
+		return refuse("input_too_large", "send the part that the question is about",
+			"the text has %d bytes, the limit is %d", len(text), maxInput)
 	}
 	if privateKey.MatchString(text) {
 		return refuse("input_secret", "take the key out", "the text holds a private key")
@@ -58,13 +57,8 @@ func guard(texts ...string) error {
 		}
 		lines++
 		if len(line) > maxLine && !strings.ContainsAny(line, " \t") {
-			return refuse(
-				"input_paste",
-				"describe the file, or send the part that matters",
-				"line %d has %d bytes without a space, as an encoded file has",
-				lines,
-				len(line),
-			)
+			return refuse("input_paste", "describe the file, or send the part that matters",
+				"line %d has %d bytes without a space, as an encoded file has", lines, len(line))
 		}
 		if fileHeader.MatchString(line) {
 			files++
@@ -74,23 +68,14 @@ func guard(texts ...string) error {
 		}
 	}
 	if files > maxFiles {
-		return refuse(
-			"input_paste",
-			"send the part that the question is about",
-			"it looks like a pasted repository: %d headers of files, at most %d pass",
-			files,
-			maxFiles,
-		)
+		return refuse("input_paste", "send the part that the question is about",
+			"it looks like a pasted repository: %d headers of files, at most %d pass", files,
+			maxFiles)
 	}
 	if code > maxCode && float64(code) > codeShare*float64(lines) {
-		return refuse(
-			"input_paste",
-			"send the part that the question is about",
-			"it looks like a pasted code base: %d of %d lines are code, at most %d pass",
-			code,
-			lines,
-			maxCode,
-		)
+		return refuse("input_paste", "send the part that the question is about",
+			"it looks like a pasted code base: %d of %d lines are code, at most %d pass", code,
+			lines, maxCode)
 	}
 	return nil
 }

@@ -17,25 +17,53 @@ import (
 )
 
 type curlIn struct {
-	URL        string   `json:"url"                        doc:"http:// or https://, without user name or fragment"                                                          target:"url"        maxlen:"8192"`
-	Method     string   `json:"method,omitempty"           doc:"What to do there"                                                                                                                                 enum:"GET,HEAD,POST,PUT,PATCH,DELETE" default:"GET"`
-	Headers    []string `json:"headers,omitempty"          doc:"Headers to send, each as Name: value"                                                                                            maxlen:"8192"                                                           maxitems:"64"`
-	Query      []string `json:"query,omitempty"            doc:"Parameters to add to the URL, each as name=value, not encoded"                                                                   maxlen:"4096"                                                           maxitems:"64"`
-	Data       string   `json:"data,omitempty"             doc:"The body, as it is; give this or form"                                                                                           maxlen:"1000000"`
-	Form       []string `json:"form,omitempty"             doc:"The body as application/x-www-form-urlencoded, each field as name=value, not encoded"                                            maxlen:"65536"                                                          maxitems:"256"`
-	Username   string   `json:"username,omitempty"         doc:"For HTTP Basic authentication, with password"                                                                                    maxlen:"256"`
-	Password   string   `json:"password,omitempty"         doc:"For HTTP Basic authentication"                                                                                                   maxlen:"256"`
-	Token      string   `json:"token,omitempty"            doc:"A bearer token"                                                                                                                  maxlen:"4096"`
-	Credential string   `json:"credential,omitempty"       doc:"The name of a credential that the host keeps and adds: nobody else sees it"                                                      maxlen:"64"`
-	UserAgent  string   `json:"user_agent,omitempty"       doc:"The User-Agent header"                                                                                                           maxlen:"256"`
-	Follow     bool     `json:"follow_redirects,omitempty" doc:"Follow redirects, each decided like a request of its own"                                                                                                                               default:"false"`
-	MaxHops    int      `json:"max_redirects,omitempty"    doc:"Redirects to follow at most"                                                                                                                                                            default:"5"                     min:"1"    max:"10"`
-	Timeout    int      `json:"timeout,omitempty"          doc:"Seconds for all of it"                                                                                                                                                                  default:"30"                    min:"1"    max:"50"`
-	ShowHead   bool     `json:"include_headers,omitempty"  doc:"Give the headers of the answer too"                                                                                                                                                     default:"false"`
-	Filter     string   `json:"jq_filter,omitempty"        doc:"What to take out of a JSON answer: a jq filter, or short paths such as .items.0.name,.total"                                     maxlen:"4096"`
-	Max        int      `json:"max_result_size,omitempty"  doc:"Bytes of a result to give directly; a longer one is saved as an artifact"                                                                                                               default:"500000"                min:"1000" max:"1000000"`
-	Save       bool     `json:"save_to_file,omitempty"     doc:"Save the answer as an artifact in any case"                                                                                                                                             default:"false"`
-	Dir        string   `json:"output_dir,omitempty"       doc:"A folder of your workspace, relative to it: the answer is saved in any case, and as a new file in there too" target:"local_path" maxlen:"200"                                                                                                    pattern:"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"`
+	URL        string   `json:"url" target:"url" maxlen:"8192"`
+	Method     string   `json:"method" enum:"GET,HEAD,POST,PUT,PATCH,DELETE" default:"GET"`
+	Headers    []string `json:"headers,omitempty" maxlen:"8192" maxitems:"64"`
+	Query      []string `json:"query,omitempty" maxlen:"4096" maxitems:"64"`
+	Data       string   `json:"data,omitempty" maxlen:"1000000"`
+	Form       []string `json:"form,omitempty" maxlen:"65536" maxitems:"256"`
+	Username   string   `json:"username,omitempty" maxlen:"256"`
+	Password   string   `json:"password,omitempty" doc:"For HTTP Basic authentication" maxlen:"256"`
+	Token      string   `json:"token,omitempty" doc:"A bearer token" maxlen:"4096"`
+	Credential string   `json:"credential,omitempty" maxlen:"64"`
+	UserAgent  string   `json:"user_agent,omitempty" doc:"The User-Agent header" maxlen:"256"`
+	Follow     bool     `json:"follow_redirects,omitempty" default:"false"`
+	MaxHops    int      `json:"max_redirects,omitempty" default:"5" min:"1" max:"10"`
+	Timeout    int      `json:"timeout,omitempty" default:"30" min:"1" max:"50"`
+	ShowHead   bool     `json:"include_headers,omitempty" default:"false"`
+	Filter     string   `json:"jq_filter,omitempty" maxlen:"4096"`
+	Max        int      `json:"max_result_size,omitempty" default:"500000" min:"1000" max:"1000000"`
+	Save       bool     `json:"save_to_file,omitempty" default:"false"`
+
+	Dir string `json:"output_dir,omitempty" target:"local_path" maxlen:"200" pattern:"^\\w([\\w.-]|/\\w)*$"`
+}
+
+// Docs describes what does not fit into a tag.
+func (curlIn) Docs() map[string]string {
+	return map[string]string{
+		"url":     "http:// or https://, without user name or fragment",
+		"method":  "What to do there",
+		"headers": "Headers to send, each as Name: value",
+		"query":   "Parameters to add to the URL, each as name=value, not encoded",
+		"data":    "The body, as it is; give this or form",
+		"form": "The body as application/x-www-form-urlencoded, each field as name=value, not " +
+			"encoded",
+		"username": "For HTTP Basic authentication, with password",
+		"credential": "The name of a credential that the host keeps and adds: nobody else " +
+			"sees it",
+		"follow_redirects": "Follow redirects, each decided like a request of its own",
+		"max_redirects":    "Redirects to follow at most",
+		"timeout":          "Seconds for all of it",
+		"include_headers":  "Give the headers of the answer too",
+		"jq_filter": "What to take out of a JSON answer: a jq filter, or short paths such as " +
+			".items.0.name,.total",
+		"max_result_size": "Bytes of a result to give directly; a longer one is saved as an " +
+			"artifact",
+		"save_to_file": "Save the answer as an artifact in any case",
+		"output_dir": "A folder of your workspace, relative to it: the answer is saved in any " +
+			"case, and as a new file in there too",
+	}
 }
 
 type hop struct {
@@ -49,14 +77,21 @@ type header struct {
 }
 
 type curlOut struct {
-	Status   int      `json:"status"             doc:"HTTP status of the last answer"`
-	Type     string   `json:"content_type"       doc:"Media type of the answer"`
-	Bytes    int64    `json:"bytes"              doc:"Length of the answer's body"`
-	Headers  []header `json:"headers,omitempty"  doc:"Headers of the answer"`
-	Hops     []hop    `json:"redirects"          doc:"Redirects that were followed"`
-	Body     string   `json:"body,omitempty"     doc:"The body, or what the filter took out of it"`
-	Artifact string   `json:"artifact,omitempty" doc:"Where the result was saved; jq_query reads it"`
-	File     string   `json:"file,omitempty"     doc:"Where it was saved in your workspace"`
+	Status   int      `json:"status" doc:"HTTP status of the last answer"`
+	Type     string   `json:"content_type" doc:"Media type of the answer"`
+	Bytes    int64    `json:"bytes" doc:"Length of the answer's body"`
+	Headers  []header `json:"headers,omitempty" doc:"Headers of the answer"`
+	Hops     []hop    `json:"redirects" doc:"Redirects that were followed"`
+	Body     string   `json:"body,omitempty" doc:"The body, or what the filter took out of it"`
+	Artifact string   `json:"artifact,omitempty"`
+	File     string   `json:"file,omitempty" doc:"Where it was saved in your workspace"`
+}
+
+// Docs describes what does not fit into a tag.
+func (curlOut) Docs() map[string]string {
+	return map[string]string{
+		"artifact": "Where the result was saved; jq_query reads it",
+	}
 }
 
 func (o curlOut) Text() string {
@@ -149,10 +184,8 @@ func build(in curlIn) (q sdk.Request, err error) {
 		if in.Username == "" || strings.Contains(in.Username, ":") {
 			return q, bad("username is missing, or has a colon")
 		}
-		set(
-			"Authorization",
-			"Basic "+base64.StdEncoding.EncodeToString([]byte(in.Username+":"+in.Password)),
-		)
+		set("Authorization",
+			"Basic "+base64.StdEncoding.EncodeToString([]byte(in.Username+":"+in.Password)))
 	}
 	if in.Token != "" {
 		ways++
@@ -227,12 +260,8 @@ func execute(c *sdk.Call, in curlIn) (curlOut, error) {
 		filtered, err := jq.Run(in.Filter, body, 1<<20)
 		if err != nil {
 			if e, ok := err.(*sdk.Error); ok && e.Code == "not_json" {
-				e.Message = fmt.Sprintf(
-					"the answer with status %d is %s: %s",
-					r.Status,
-					out.Type,
-					e.Message,
-				)
+				e.Message = fmt.Sprintf("the answer with status %d is %s: %s", r.Status, out.Type,
+					e.Message)
 			}
 			return curlOut{}, err
 		}
@@ -263,19 +292,24 @@ func (o *curlOut) copy(c *sdk.Call, dir string) error {
 	if dir == "" {
 		return nil
 	}
-	end := map[string]string{"application/json": ".json", "text/html": ".html", "text/plain": ".txt", "text/csv": ".csv", "application/xml": ".xml", "text/xml": ".xml"}[o.Type]
+	end := map[string]string{"application/json": ".json", "text/html": ".html",
+		"text/plain": ".txt", "text/csv": ".csv", "application/xml": ".xml",
+		"text/xml": ".xml"}[o.Type]
 	name := dir + "/response-" + strings.ToLower(c.ID) + cmp.Or(end, ".bin")
 	if _, err := sdk.BlobCopy(c, o.Artifact, name); err != nil {
 		return &sdk.Error{
 			Code: "not_saved",
 			Message: fmt.Sprintf(
-				"the request was answered with status %d, and the answer saved as artifact %s, but not as %s in the workspace: %v",
+				"the request was answered with status %d, and the answer saved as artifact %s, "+
+					"but not as %s in the workspace: %v",
 				o.Status,
 				o.Artifact,
 				name,
 				err,
 			),
-			Suggestion: "Do not send the request again for this: read the artifact with jq_query, or tell your user.",
+			Suggestion: "Do not send the request again for this: read the artifact with " +
+				"jq_query, " +
+				"or tell your user.",
 		}
 	}
 	o.File = name

@@ -29,7 +29,10 @@ const (
 func Decode(data []byte, max int) (any, error) { return decode(data, max, math.MaxInt) }
 
 // DecodeLimited is [Decode] with a limit on the elements of all lists together.
-func DecodeLimited(data []byte, max, elements int) (any, error) { return decode(data, max, elements) }
+func DecodeLimited(data []byte, max, elements int) (any, error) {
+	return decode(data, max,
+		elements)
+}
 
 func decode(data []byte, max, elements int) (any, error) {
 	if len(data) > max {
@@ -184,7 +187,8 @@ func Encode(v any) (json.RawMessage, error) {
 }
 
 // DecodeInto reads a JSON object strictly into the struct that dst points to. The object's own keys
-// must be known, and consist of a-z, 0-9 and _, so that encoding/json cannot match one to a tag that
+// must be known, and consist of a-z, 0-9 and _, so that encoding/json cannot match one to a tag
+// that
 // differs in case.
 func DecodeInto(data []byte, max int, dst any) error {
 	return decodeInto(data, max, math.MaxInt, dst)

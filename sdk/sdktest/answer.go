@@ -18,7 +18,8 @@ func (h *Host) answer(name string, request []byte) (any, error) {
 	}
 	if !h.hooked(op) {
 		h.t.Errorf("the tool asked for %s, for which the test has no hook: %s", name, request)
-		return nil, &sdk.BadRequest{Field: "import", Message: name + " is not available on this host"}
+		return nil, &sdk.BadRequest{Field: "import", Message: name + " is not available on " +
+			"this host"}
 	}
 	data, err := dataOf(op)
 	if err != nil {
@@ -122,7 +123,8 @@ func dataOf(op abi.Op) ([]byte, error) {
 }
 
 func (h *Host) http(q abi.HTTPRequest, body []byte) (any, error) {
-	r, err := h.HTTPRequest(sdk.Request{Method: q.Method, URL: q.URL, Headers: q.Headers, Body: body,
+	r, err := h.HTTPRequest(sdk.Request{Method: q.Method, URL: q.URL, Headers: q.Headers,
+		Body:       body,
 		Credential: q.Credential, MaxHops: q.MaxHops, MaxBytes: q.MaxBytes, Save: q.Save,
 		ReserveUSDMicros: q.ReserveUSDMicros, Timeout: q.Timeout()})
 	out := abi.HTTPResponse{Data: abi.NewData(r.Body), Status: r.Status, Headers: r.Headers,
@@ -135,7 +137,8 @@ func (h *Host) http(q abi.HTTPRequest, body []byte) (any, error) {
 
 func info(f sdk.FileInfo) abi.FileInfo {
 	name, b64 := abi.Split([]byte(f.Name))
-	return abi.FileInfo{Name: name, NameB64: b64, Type: f.Type, Size: f.Size, Mode: abi.Mode(f.Mode),
+	return abi.FileInfo{Name: name, NameB64: b64, Type: f.Type, Size: f.Size,
+		Mode:  abi.Mode(f.Mode),
 		MTime: f.ModTime.Unix(), RealPath: f.RealPath}
 }
 

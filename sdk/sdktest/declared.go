@@ -21,11 +21,8 @@ func (h *Host) runs(name string, request []byte) string {
 		}
 	}
 	if best == "" {
-		h.t.Errorf(
-			"%s runs %q, which is not among its Commands: the host would refuse it",
-			h.tool.Name,
-			r.Argv,
-		)
+		h.t.Errorf("%s runs %q, which is not among its Commands: the host would refuse it",
+			h.tool.Name, r.Argv)
 	}
 	return best
 }
@@ -39,11 +36,8 @@ func names(entry string, argv []string) bool {
 	}
 	for i, w := range words {
 		want, got := strings.Split(w, "/"), strings.Split(argv[i], "/")
-		if !slices.EqualFunc(
-			want,
-			got,
-			func(x, y string) bool { return x == y || strings.HasPrefix(x, "{") && y != "" },
-		) {
+		if !slices.EqualFunc(want, got,
+			func(x, y string) bool { return x == y || strings.HasPrefix(x, "{") && y != "" }) {
 			return false
 		}
 	}

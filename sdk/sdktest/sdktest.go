@@ -90,7 +90,8 @@ func New(t testing.TB) *Host {
 	if err := json.Unmarshal(h.Describe(), &d); err != nil {
 		t.Fatalf("the plugin's description: %v", err)
 	}
-	for kind, list := range map[string][]describedTool{"tool": d.Tools, "resource": d.Resources, "prompt": d.Prompts} {
+	for kind, list := range map[string][]describedTool{"tool": d.Tools, "resource": d.Resources,
+		"prompt": d.Prompts} {
 		for _, tool := range list {
 			tool.Kind = kind
 			h.tools[tool.Name] = tool
@@ -169,16 +170,11 @@ func (h *Host) note(name string, level int32, note []byte) {
 
 // operation answers one request over the same JSON that crosses into a sandbox.
 func (h *Host) operation(name string, request []byte) (abi.Status, []byte) {
-	h.Requests = append(
-		h.Requests,
-		Request{name, slices.Clone(request), h.tool.Name, h.runs(name, request)},
-	)
+	h.Requests = append(h.Requests,
+		Request{name, slices.Clone(request), h.tool.Name, h.runs(name, request)})
 	if !slices.Contains(h.tool.Imports, name) {
-		h.t.Errorf(
-			"%s uses %s, which is not among its Imports: the host would refuse it",
-			h.tool.Name,
-			name,
-		)
+		h.t.Errorf("%s uses %s, which is not among its Imports: the host would refuse it",
+			h.tool.Name, name)
 	}
 	resp, err := h.answer(name, request)
 	var refused *sdk.Refused

@@ -62,7 +62,8 @@ func (s schema) check(at string, v any) error {
 				if string(s.AdditionalProperties) == "false" {
 					return bad("%s is not an argument", name)
 				}
-				if err := json.Unmarshal(s.AdditionalProperties, &p); len(s.AdditionalProperties) > 0 && err != nil {
+				if err := json.Unmarshal(s.AdditionalProperties,
+					&p); len(s.AdditionalProperties) > 0 && err != nil {
 					return bad("schema: %w", err)
 				}
 			}

@@ -26,7 +26,8 @@ const (
 )
 
 func fail(code, format string, args ...any) error {
-	hint := map[string]string{"too_large": "narrow the filter, or allow a larger result", "not_json": "only JSON can be filtered"}[code]
+	hint := map[string]string{"too_large": "narrow the filter, or allow a larger result",
+		"not_json": "only JSON can be filtered"}[code]
 	return &sdk.Error{Code: code, Message: fmt.Sprintf(format, args...), Suggestion: hint}
 }
 
@@ -120,12 +121,8 @@ func (o *outputs) tidy(b []byte) error {
 
 func (o *outputs) add(b []byte) error {
 	if o.size += len(b) + 1; o.size > o.max || len(o.all) == maxOutputs {
-		return fail(
-			"too_large",
-			"the filter gives more than %d bytes or %d outputs",
-			o.max,
-			maxOutputs,
-		)
+		return fail("too_large", "the filter gives more than %d bytes or %d outputs", o.max,
+			maxOutputs)
 	}
 	o.all = append(o.all, b)
 	return nil

@@ -14,14 +14,20 @@ import (
 	"github.com/itchyny/gojq"
 )
 
-const doc = `{"name":"n","email":"e","results":[{"id":1,"a.b":2},{"id":2}],"0":"zero","big":12345678901234567890,"x y":{"\"":7},"a":{"b":{"c":[10,[20,30]]}}}`
+const doc = `{"name":"n","email":"e","results":[{"id":1,"a.b":2},{"id":2}],"0":"zero",` +
+	`"big":12345678901234567890,"x y":{"\"":7},"a":{"b":{"c":[10,[20,30]]}}}`
 
 func TestFiltersThatAreAccepted(t *testing.T) {
 	for filter, want := range map[string]string{
-		".": doc, " .name ": `"n"`, ".results.0": `{"a.b":2,"id":1}`, ".results[0].id": `1`, ".results.1.id": `2`, `.results[0]["a.b"]`: `2`, `.["name"]`: `"n"`,
-		`."x y"."\""`: `7`, ".name,.email": `["n","e"]`, ".name , .results.0.id": `["n",1]`, ".a.b.c.1.0": `20`, ".big": `12345678901234567890`, ".missing": `null`,
-		".missing.deeper.0": `null`, ".results | length": `2`, ".results[].id": `[1,2]`, "[.results[].id] | add": `3`, ".results[-1].id": `2`, "empty": `null`, "2 * .5": `1`,
-		"env": `{}`, ".,.name": `[` + doc + `,"n"]`, ".results | map(select(.id > 1))": `[{"id":2}]`, "halt": `null`,
+		".": doc, " .name ": `"n"`, ".results.0": `{"a.b":2,"id":1}`, ".results[0].id": `1`,
+		".results.1.id": `2`, `.results[0]["a.b"]`: `2`, `.["name"]`: `"n"`,
+		`."x y"."\""`: `7`, ".name,.email": `["n","e"]`, ".name , .results.0.id": `["n",1]`,
+		".a.b.c.1.0": `20`, ".big": `12345678901234567890`, ".missing": `null`,
+		".missing.deeper.0": `null`, ".results | " +
+			"length": `2`, ".results[].id": `[1,2]`, "[.results[].id] | add": `3`,
+		".results[-1].id": `2`, "empty": `null`, "2 * .5": `1`,
+		"env": `{}`, ".,.name": `[` + doc + `,"n"]`, ".results | " +
+			"map(select(.id > 1))": `[{"id":2}]`, "halt": `null`,
 	} {
 		got, err := Run(filter, []byte(doc), 1<<20)
 		if err != nil || !same(got, want) {
@@ -38,9 +44,15 @@ func same(got json.RawMessage, want string) bool {
 
 func TestFiltersThatAreRefusedSayWhy(t *testing.T) {
 	for filter, code := range map[string]string{
-		"": "bad_filter", "   ": "bad_filter", ".results.01": "bad_filter", ".[007]": "bad_filter", ".results.99999999999999999999": "bad_filter", `.["a`: "bad_filter", ".results[": "bad_filter",
-		strings.Repeat(".a,", 20) + ".b": "bad_filter", strings.Repeat("x", MaxFilter+1): "bad_filter", "input": "bad_filter", `import "x" as x; .`: "bad_filter", "$ENV.PATH | error": "filter_failed",
-		".name.x": "filter_failed", "range(100000)": "too_large", `"x" * 2000000`: "too_large", `error("no")`: "filter_failed", `"secret" | halt_error`: "filter_failed",
+		"": "bad_filter", "   ": "bad_filter", ".results.01": "bad_filter", ".[007]": "bad_filter",
+		".results.99999999999999999999": "bad_filter", `.["a`: "bad_filter",
+		".results[":                      "bad_filter",
+		strings.Repeat(".a,", 20) + ".b": "bad_filter", strings.Repeat("x",
+			MaxFilter+1): "bad_filter", "input": "bad_filter", `import "x" as x; .`: "bad_filter",
+		"$ENV.PATH | error": "filter_failed",
+		".name.x":           "filter_failed", "range(100000)": "too_large",
+		`"x" * 2000000`: "too_large", `error("no")`: "filter_failed",
+		`"secret" | halt_error`: "filter_failed",
 	} {
 		_, err := Run(filter, []byte(doc), 1<<20)
 		if e := (*sdk.Error)(nil); !errors.As(err, &e) || e.Code != code {
@@ -57,7 +69,8 @@ func TestFiltersThatAreRefusedSayWhy(t *testing.T) {
 
 // A short path gives what jq gives for it, whatever the document.
 func FuzzShortPaths(f *testing.F) {
-	for _, s := range []string{".results.0", ".name,.email", `."x y"."\""`, ".a.b.c[1].0", ".", ".,.", `.["\u0061"]`, ".0", ".[0].1", ".results.1.id,.big,.none.x"} {
+	for _, s := range []string{".results.0", ".name,.email", `."x y"."\""`, ".a.b.c[1].0", ".",
+		".,.", `.["\u0061"]`, ".0", ".[0].1", ".results.1.id,.big,.none.x"} {
 		f.Add(s, doc)
 	}
 	f.Add(".a", `[{"a":1}]`)
@@ -215,7 +228,9 @@ func TestStreamingIsWhatTheInterpreterDoes(t *testing.T) {
 			t.Errorf("%s: %v", filter, err)
 			continue
 		}
-		for _, document := range []string{doc, `[]`, ` [ 1 , {"a":[ ] } ,"\u00e9é" ]`, `{"results":{"b":2,"a":1,"b":3},"a":[[1],[2,[3]]]}`, `null`, `"text"`, `12.50`, `{"results":[]}`} {
+		for _, document := range []string{doc, `[]`, ` [ 1 , {"a":[ ] } ,"\u00e9é" ]`,
+			`{"results":{"b":2,"a":1,"b":3},"a":[[1],[2,[3]]]}`, `null`, `"text"`, `12.50`,
+			`{"results":[]}`} {
 			checkStream(t, filter, document)
 		}
 	}
@@ -229,15 +244,8 @@ func checkStream(t *testing.T, filter, document string) {
 	}
 	want, wantErr := whole(t, filter, document)
 	if (err == nil) != (wantErr == nil) {
-		t.Fatalf(
-			"%q of %q gives %s, %v; the interpreter alone gives %s, %v",
-			filter,
-			document,
-			got,
-			err,
-			want,
-			wantErr,
-		)
+		t.Fatalf("%q of %q gives %s, %v; the interpreter alone gives %s, %v", filter, document, got,
+			err, want, wantErr)
 	}
 	if err == nil && !equal(t, got, want) {
 		t.Fatalf("%q of %q gives %s, the interpreter alone gives %s", filter, document, got, want)
@@ -251,7 +259,8 @@ func FuzzStreaming(f *testing.F) {
 	f.Add(".[]", `{"a":1,"\u0061":2," ":[1,{"]":"}"}]}`)
 	f.Fuzz(func(t *testing.T, filter, document string) {
 		unsteady := regexp.MustCompile(
-			`now|env|ENV|random|input|debug|stderr|range|repeat|recurse|\.\.|until|while|limit|\*|tojson|@|ltrimstr|implode|infinite|nan`,
+			`now|env|ENV|random|input|debug|stderr|range|repeat|recurse|` +
+				`\.\.|until|while|limit|\*|tojson|@|ltrimstr|implode|infinite|nan`,
 		)
 		if len(filter) > 200 || len(document) > 500 || !utf8.ValidString(document) ||
 			!utf8.ValidString(filter) ||

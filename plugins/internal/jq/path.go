@@ -12,7 +12,8 @@ import (
 const MaxPaths = 20
 
 var segment = regexp.MustCompile(
-	`^(?:\.([A-Za-z_][A-Za-z0-9_]*)|\.([0-9]+)|\.?\[([0-9]+)\]|\.?\[("(?:[^"\\]|\\.)*")\]|\.("(?:[^"\\]|\\.)*"))`,
+	`^(?:\.([A-Za-z_][A-Za-z0-9_]*)|\.([0-9]+)|\.?\[([0-9]+)\]|` +
+		`\.?\[("(?:[^"\\]|\\.)*")\]|\.("(?:[^"\\]|\\.)*"))`,
 )
 
 // step goes into an object by key, or into a list by index.
@@ -55,14 +56,12 @@ func short(s string) (path []step, rest string, err error) {
 		if index := m[2] + m[3]; index != "" {
 			n, err := strconv.Atoi(index)
 			if err != nil || n > 1<<31-1 || strconv.Itoa(n) != index {
-				return nil, "", bad(
-					"the index %.32s: write it without leading zeros, at most %d",
-					index,
-					1<<31-1,
-				)
+				return nil, "", bad("the index %.32s: write it without leading zeros, at most %d",
+					index, 1<<31-1)
 			}
 			one = step{index: n, list: true}
-		} else if quoted := m[4] + m[5]; quoted != "" && json.Unmarshal([]byte(quoted), &one.key) != nil {
+		} else if quoted := m[4] + m[5]; quoted != "" &&
+			json.Unmarshal([]byte(quoted), &one.key) != nil {
 			return nil, s, nil // an escape that jq may know
 		}
 		path, rest = append(path, one), rest[len(m[0]):]

@@ -148,15 +148,9 @@ func base(t *gojq.Term) ([]op, error) {
 		return []op{{kind: collect, inner: append([]op{*each}, inner...)}}, err
 	case t.Type == gojq.TermTypeFunc && t.Func.Name == "select" && len(t.Func.Args) == 1:
 		// what is chosen goes on as it stands
-		o, err := program(
-			choose,
-			&gojq.Query{
-				Term: &gojq.Term{
-					Type:  gojq.TermTypeArray,
-					Array: &gojq.Array{Query: t.Func.Args[0]},
-				},
-			},
-		)
+		o, err := program(choose, &gojq.Query{
+			Term: &gojq.Term{Type: gojq.TermTypeArray, Array: &gojq.Array{Query: t.Func.Args[0]}},
+		})
 		return []op{o}, err
 	case t.Type == gojq.TermTypeFunc && t.Func.Name == "length" && len(t.Func.Args) == 0:
 		code, err := gojq.Compile(&gojq.Query{Term: t})
@@ -226,15 +220,12 @@ func run(ops []op, value []byte, emit func([]byte) error) error {
 	case o.kind == slice && list:
 		return next(cut(value, o.from, o.to))
 	case (o.kind == index || o.kind == slice) && (list || value[0] == '{'): // not worth a tree
-		return fail(
-			"filter_failed",
-			"the filter wants a list where there is an object, or an object where there is a list",
-		)
-	case o.kind == iterate && (list || value[0] == '{') && len(rest) == 1 && rest[0].kind == interpret:
-		return batches(
-			value,
-			func(some []byte) error { return interpreted(rest[0].each, some, emit) },
-		)
+		return fail("filter_failed",
+			"the filter wants a list where there is an object, or an object where there is a list")
+	case o.kind == iterate && (list || value[0] == '{') && len(rest) == 1 &&
+		rest[0].kind == interpret:
+		return batches(value,
+			func(some []byte) error { return interpreted(rest[0].each, some, emit) })
 	case o.kind == iterate && (list || value[0] == '{') && len(rest) > 0 && rest[0].kind == choose:
 		return batches(value, func(some []byte) error {
 			return rest[0].choose(some, func(v []byte) error { return run(rest[1:], v, emit) })

@@ -32,7 +32,7 @@ type Changed struct {
 	Reply
 	VMID    int    `json:"vmid"`
 	Node    string `json:"node"`
-	Status  string `json:"status"  doc:"As it is now: running or stopped"`
+	Status  string `json:"status" doc:"As it is now: running or stopped"`
 	Changed bool   `json:"changed" doc:"False when nothing had to be done"`
 	Message string `json:"message"`
 }
@@ -59,10 +59,8 @@ func (ch Change) Do(format string) (Changed, error) {
 			Suggestion: "Start it instead.",
 		}
 	case !ch.Again && state == ch.Want:
-		return out.said(
-			format,
-			fmt.Sprintf("The %s is %s already; nothing was done.", name, ch.Want),
-		), nil
+		return out.said(format,
+			fmt.Sprintf("The %s is %s already; nothing was done.", name, ch.Want)), nil
 	}
 	r, err := ch.Node.Run(sdk.ExecOptions{Timeout: ch.Timeout, MaxBytes: 64 << 10}, ch.Argv...)
 	if err != nil {
@@ -70,23 +68,18 @@ func (ch Change) Do(format string) (Changed, error) {
 	}
 	if r.Exit != 0 {
 		if code := Code(string(r.Stderr)); !ch.Again &&
-			(code == "already_running" && ch.Want == "running" || code == "not_running" && ch.Want == "stopped") {
-			return out.said(
-				format,
-				fmt.Sprintf("The %s is %s already; somebody else was faster.", name, ch.Want),
-			), nil
+			(code == "already_running" && ch.Want == "running" || code == "not_running" &&
+				ch.Want == "stopped") {
+			return out.said(format,
+				fmt.Sprintf("The %s is %s already; somebody else was faster.", name, ch.Want)), nil
 		}
 		// An exit code proves nothing: what is so now counts.
 		if seen, err := ch.Status(); !ch.Again && err == nil && seen.Status == ch.Want {
 			out.Changed = true
 			return out.said(
 				format,
-				fmt.Sprintf(
-					"The %s is now %s. Proxmox complained all the same: %s",
-					name,
-					ch.Want,
-					say(Complaint(r)),
-				),
+				fmt.Sprintf("The %s is now %s. Proxmox complained all the same: %s", name, ch.Want,
+					say(Complaint(r))),
 			), nil
 		}
 		return out, ch.Node.FailGuest(doing, ch.VMID, ch.Kind, r)
@@ -119,11 +112,8 @@ func (ch Change) Do(format string) (Changed, error) {
 	if ha {
 		return out, &sdk.Error{
 			Code: "unknown_outcome",
-			Message: fmt.Sprintf(
-				"%s: the HA manager was asked, and it is still %s",
-				doing,
-				state,
-			),
+			Message: fmt.Sprintf("%s: the HA manager was asked, and it is still %s", doing,
+				state),
 			Suggestion: "Look at the status again in a minute.",
 		}
 	}

@@ -17,8 +17,6 @@ func OfGuests(verbs []string, reads ...string) (commands []string) {
 }
 
 // Reads is how Found.Get reads a part of a guest of this type, such as status/current.
-func Reads(
-	kind, part string,
-) string {
+func Reads(kind, part string) string {
 	return "pvesh get /nodes/{node}/" + kind + "/{vmid}/" + part
 }

@@ -46,7 +46,8 @@ func TestAnswersThatNoWorkingNodeGivesAreErrors(t *testing.T) {
 
 // What decode accepts it reads exactly as encoding/json does.
 func FuzzDecode(f *testing.F) {
-	for _, s := range []string{`[]`, `[` + guest + `]`, `[{"type":"lxc","a":{"b":[1]}}]`, `[null]`} {
+	for _, s := range []string{`[]`, `[` + guest + `]`, `[{"type":"lxc","a":{"b":[1]}}]`,
+		`[null]`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, answer string) {
@@ -54,7 +55,8 @@ func FuzzDecode(f *testing.F) {
 		if decode([]byte(answer), &ours) != nil {
 			return
 		}
-		if err := json.Unmarshal([]byte(answer), &theirs); err != nil || !reflect.DeepEqual(ours, theirs) {
+		if err := json.Unmarshal([]byte(answer), &theirs); err != nil || !reflect.DeepEqual(ours,
+			theirs) {
 			t.Errorf("%q: %v, encoding/json reads %v, %v", answer, ours, theirs, err)
 		}
 	})

@@ -12,12 +12,15 @@ var texts = []struct{ code, text, suggestion string }{
 	{
 		"no_quorum",
 		"no quorum",
-		"The cluster has no quorum: reads work, changes do not, until more nodes are up. See get_cluster_status.",
+		"The cluster has no quorum: reads work, changes do not, until more nodes are up. See " +
+			"get_cluster_status.",
 	},
 	{
 		"no_quorum",
 		".conf.tmp.",
-		"The cluster's configuration cannot be written; most often the cluster has no quorum. See get_cluster_status.",
+		"The cluster's configuration cannot be written; most often the cluster has no " +
+			"quorum. See " +
+			"get_cluster_status.",
 	},
 	{
 		"not_found",
@@ -39,12 +42,14 @@ var texts = []struct{ code, text, suggestion string }{
 	{
 		"locked",
 		"can't lock file",
-		"Another task holds the guest's lock file: wait until it ends (get_recent_tasks), then try again.",
+		"Another task holds the guest's lock file: wait until it ends (get_recent_tasks), then " +
+			"try again.",
 	},
 	{
 		"locked",
 		" is locked (",
-		"A task such as a backup holds the guest: wait until it ends (get_recent_tasks). Locks are not overridden here.",
+		"A task such as a backup holds the guest: wait until it ends (get_recent_tasks). Locks " +
+			"are not overridden here.",
 	},
 	{
 		"protected",
@@ -80,7 +85,8 @@ var texts = []struct{ code, text, suggestion string }{
 	{
 		"no_mac",
 		"no wake on lan mac address",
-		"Set it first, on a node that is up: pvenode config set --wakeonlan mac=… for the sleeping node.",
+		"Set it first, on a node that is up: pvenode config set --wakeonlan mac=… for the " +
+			"sleeping node.",
 	},
 	{"bad_parameter", "cannot wake my self", "Wake a node from another one."},
 	{"bad_parameter", "400 ", "Check the arguments against the tool's description."},

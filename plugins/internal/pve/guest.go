@@ -141,13 +141,8 @@ func (f Found) Status() (Seen, error) {
 }
 
 // Change brings the guest to a status with one lifecycle command.
-func (f Found) Change(
-	want string,
-	again bool,
-	limit time.Duration,
-	verb string,
-	options ...string,
-) (Changed, error) {
+func (f Found) Change(want string, again bool, limit time.Duration, verb string,
+	options ...string) (Changed, error) {
 	argv := append([]string{f.Tool(), verb, ID(int(f.VMID))}, options...)
 	return Change{
 		Node:    f.Node,
@@ -158,9 +153,7 @@ func (f Found) Change(
 		Argv:    argv,
 		Timeout: limit,
 		Status:  f.Status,
-	}.Do(
-		"",
-	)
+	}.Do("")
 }
 
 // String names the guest for people.

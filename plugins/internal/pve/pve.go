@@ -29,10 +29,8 @@ func On(c *sdk.Call, name string) Node { return Node{c, c.Node(name)} }
 // the code timeout or unknown_outcome.
 func (n Node) Run(o sdk.ExecOptions, argv ...string) (sdk.ExecResult, error) {
 	r, err := sdk.SSHExec(n.Call, n.Name, argv, o)
-	return r, Lost(
-		err,
-		fmt.Sprintf("%s on %s", strings.Join(argv[:min(3, len(argv))], " "), n.Name),
-	)
+	return r, Lost(err,
+		fmt.Sprintf("%s on %s", strings.Join(argv[:min(3, len(argv))], " "), n.Name))
 }
 
 // Lost turns an operation that did not end as it should into an error that says what to do;
@@ -43,18 +41,21 @@ func Lost(err error, doing string) error {
 		return err
 	}
 	e := &sdk.Error{
-		Code:       op.Code,
-		Message:    doing + ": " + op.Message,
-		Suggestion: "See the message. If it is not about the arguments, tell your user: caponier check looks at the nodes.",
+		Code:    op.Code,
+		Message: doing + ": " + op.Message,
+		Suggestion: "See the message. If it is not about the arguments, tell your user: caponier " +
+			"check looks at the nodes.",
 	}
 	if s, known := remedies[op.Code]; known {
 		e.Suggestion = s
 	}
 	switch {
 	case op.Code == "timeout":
-		e.Suggestion = "It may still be running on the node, or in the guest: look at its status before you try again."
+		e.Suggestion = "It may still be running on the node, or in the guest: look at its status " +
+			"before you try again."
 	case op.Unknown:
-		e.Code, e.Suggestion = "unknown_outcome", "The connection was lost after the command was sent: look at the status of what it acts on before you try again."
+		e.Code, e.Suggestion = "unknown_outcome", "The connection was lost after the command was "+
+			"sent: look at the status of what it acts on before you try again."
 	}
 	return e
 }
@@ -64,12 +65,16 @@ func Lost(err error, doing string) error {
 var remedies = map[string]string{
 	"connection": "Check that the node is up and reachable (caponier check), then try again.",
 	"lost":       "Check that the node is up and reachable (caponier check), then try again.",
-	"host_key":   "Do not try again, and do not look for a way around: whoever answers may not be the node. Tell your user, who has to compare the key on the node's own console.",
-	"auth":       "Trying again does not help. Tell your user: the node does not accept the login that the configuration names (caponier check).",
-	"shell":      "Trying again does not help. Tell your user: the login shell on the node has to be mended (caponier check).",
-	"permission": "Trying again does not help: the account that caponier logs in with may not do this.",
-	"changed":    "It was changed meanwhile: look at it, then call again.",
-	"cancelled":  "Nothing was sent: call again.",
+	"host_key": "Do not try again, and do not look for a way around: whoever answers may not be " +
+		"the node. Tell your user, who has to compare the key on the node's own console.",
+	"auth": "Trying again does not help. Tell your user: the node does not accept the login " +
+		"that the configuration names (caponier check).",
+	"shell": "Trying again does not help. Tell your user: the login shell on the node has to " +
+		"be mended (caponier check).",
+	"permission": "Trying again does not help: the account that caponier logs in with may not " +
+		"do this.",
+	"changed":   "It was changed meanwhile: look at it, then call again.",
+	"cancelled": "Nothing was sent: call again.",
 }
 
 // After is the error of a look that failed after the change before it had succeeded.
@@ -78,8 +83,9 @@ func After(err error, doing string) error {
 		return nil
 	}
 	return &sdk.Error{
-		Code:       "unknown_outcome",
-		Message:    doing + ": the command succeeded, but looking at what it did did not: " + err.Error(),
+		Code: "unknown_outcome",
+		Message: doing + ": the command succeeded, but looking at what it did did not: " +
+			err.Error(),
 		Suggestion: "Look at the status before you try again: most likely it is done.",
 	}
 }
@@ -119,7 +125,7 @@ func contradiction(doing string, err error) error {
 // figures has the status unknown.
 type Guest struct {
 	VMID     Int    `json:"vmid"`
-	Type     string `json:"type"   need:"true"` // lxc or qemu
+	Type     string `json:"type" need:"true"` // lxc or qemu
 	Node     string `json:"node"`
 	Name     string `json:"name"`
 	Status   string `json:"status"`
@@ -166,13 +172,8 @@ func (n Node) FailGuest(doing string, vmid int, kind string, r sdk.ExecResult) e
 		case g.Type != kind:
 			return &sdk.Error{
 				Code: "not_found",
-				Message: fmt.Sprintf(
-					"%s: %d is a %s, not a %s",
-					doing,
-					vmid,
-					TypeName(g.Type),
-					TypeName(kind),
-				),
+				Message: fmt.Sprintf("%s: %d is a %s, not a %s", doing, vmid, TypeName(g.Type),
+					TypeName(kind)),
 				Suggestion: "Use a tool for that type of guest.",
 			}
 		case g.Node != n.Name:

@@ -96,10 +96,8 @@ func TestRecordedErrorsHaveTheirCodes(t *testing.T) {
 			t.Errorf("%s is not among the recorded runs", id)
 			continue
 		}
-		e := Fail(
-			"trying",
-			sdk.ExecResult{Exit: r.Exit, Stdout: []byte(r.Stdout), Stderr: []byte(r.Stderr)},
-		)
+		e := Fail("trying",
+			sdk.ExecResult{Exit: r.Exit, Stdout: []byte(r.Stdout), Stderr: []byte(r.Stderr)})
 		if e.Code != code || e.Suggestion == "" || !strings.HasPrefix(e.Message, "trying: ") ||
 			strings.Contains(e.Message, "\n") ||
 			strings.Contains(e.Message, "OPTIONS") {
@@ -110,15 +108,22 @@ func TestRecordedErrorsHaveTheirCodes(t *testing.T) {
 
 func TestTextsOfTheSourcesHaveTheirCodes(t *testing.T) {
 	for text, code := range map[string]string{
-		"VM is locked (backup)":                                                             "locked",
-		"No wake on LAN MAC address defined for 'pve2'!":                                    "no_mac",
-		"unable to open file '/etc/pve/nodes/pve1/lxc/101.conf.tmp.77' - Permission denied": "no_quorum",
-		"unable to use snapshot name 'current' (reserved name)":                             "bad_parameter",
-		"ssh: connect to host 10.0.0.2 port 22: No route to host":                           "unreachable",
-		"please run as root":                                                                "permission",
-		"storage 'nope' does not exist":                                                     "not_found",
-		"":                                                                                  "failed",
-		"something else":                                                                    "failed",
+		"VM is locked " +
+			"(backup)": "locked",
+		"No wake on LAN MAC address defined for " +
+			"'pve2'!": "no_mac",
+		"unable to open file '/etc/pve/nodes/pve1/lxc/101.conf.tmp.77' - Permission " +
+			"denied": "no_quorum",
+		"unable to use snapshot name 'current' " +
+			"(reserved name)": "bad_parameter",
+		"ssh: connect to host 10.0.0.2 port 22: No route " +
+			"to host": "unreachable",
+		"please run " +
+			"as root": "permission",
+		"storage 'nope' does " +
+			"not exist": "not_found",
+		"":               "failed",
+		"something else": "failed",
 	} {
 		if got := Code(text); got != code {
 			t.Errorf("%q: %s, want %s", text, got, code)
@@ -128,9 +133,12 @@ func TestTextsOfTheSourcesHaveTheirCodes(t *testing.T) {
 
 func TestMessagesSayWhatMatters(t *testing.T) {
 	for text, want := range map[string]string{
-		"proxy handler failed: CT 103 not running\n":                                               "CT 103 not running",
-		"VM 200 not running\n\nVM 200 not running\n":                                               "VM 200 not running",
-		"400 Parameter verification failed.\nstorage: No such storage.\npvesm status  [OPTIONS]\n": "400 Parameter verification failed.; storage: No such storage.",
+		"proxy handler failed: CT 103 not " +
+			"running\n": "CT 103 not running",
+		"VM 200 not running\n\nVM 200 not " +
+			"running\n": "VM 200 not running",
+		"400 Parameter verification failed.\nstorage: No such storage.\npvesm status  " +
+			"[OPTIONS]\n": "400 Parameter verification failed.; storage: No such storage.",
 		"":                        "it failed without saying why",
 		strings.Repeat("é", 1000): strings.Repeat("é", 250) + " …",
 	} {
@@ -145,7 +153,9 @@ func TestNumbersAreReadInEveryFormOfProxmoxAndNeverRounded(t *testing.T) {
 		A, B, C, D, E Int
 		F, G, H       Float
 	}
-	if err := json.Unmarshal([]byte(`{"A":512,"B":"2048","C":null,"D":true,"E":2.0,"F":"0.05","G":2,"H":""}`), &v); err != nil {
+	if err := json.Unmarshal(
+		[]byte(`{"A":512,"B":"2048","C":null,"D":true,"E":2.0,"F":"0.05","G":2,"H":""}`),
+		&v); err != nil {
 		t.Fatal(err)
 	}
 	if v.A != 512 || v.B != 2048 || v.C != 0 || v.D != 1 || v.E != 2 || v.F != 0.05 || v.G != 2 ||
@@ -162,7 +172,8 @@ func TestNumbersAreReadInEveryFormOfProxmoxAndNeverRounded(t *testing.T) {
 
 func TestKeyValuesKeepTheirColons(t *testing.T) {
 	m := KeyValues(
-		"hostname: web01\ndescription: a%3A b\nnet0: name=eth0,hwaddr=AA:BB\n#comment: x\nnothing\nrootfs: local:101/x,size=4G\n",
+		"hostname: web01\ndescription: a%3A b\nnet0: name=eth0,hwaddr=AA:BB\n#comment: " +
+			"x\nnothing\nrootfs: local:101/x,size=4G\n",
 	)
 	if m["net0"] != "name=eth0,hwaddr=AA:BB" || m["rootfs"] != "local:101/x,size=4G" ||
 		m["hostname"] != "web01" ||
@@ -171,18 +182,25 @@ func TestKeyValuesKeepTheirColons(t *testing.T) {
 	}
 }
 
-const noLocale = "perl: warning: Setting locale failed.\nperl: warning: Please check that your locale settings:\n\tLANGUAGE = (unset),\n\tLC_ALL = (unset),\n\tLANG = \"de_DE.UTF-8\"\n    are supported and installed on your system.\nperl: warning: Falling back to the standard locale (\"C\").\n"
+const noLocale = "perl: warning: Setting locale failed.\nperl: warning: Please check that your " +
+	"locale settings:\n\tLANGUAGE = (unset),\n\tLC_ALL = (unset),\n\tLANG = \"de_DE.UTF-8\"\n    " +
+	"are supported and installed on your system.\nperl: warning: Falling back to the standard " +
+	"locale (\"C\").\n"
 
 func TestWarningsOfPerlAreNoComplaint(t *testing.T) {
 	for stderr, want := range map[string]string{
-		noLocale: "", noLocale + "failed to open /x\n": "failed to open /x\n", "CT is locked (backup)\n" + noLocale: "CT is locked (backup)\n",
-		"Use of uninitialized value in x\nreal reason\n": "real reason\n", "\n \n": "", "\tindented reason\n": "\tindented reason\n", "": "",
+		noLocale: "", noLocale + "failed to open /x\n": "failed to open /x\n", "CT is locked " +
+			"(backup)\n" + noLocale: "CT is locked (backup)\n",
+		"Use of uninitialized value in x\nreal " +
+			"reason\n": "real reason\n", "\n \n": "", "\tindented reason\n": "\tindented " +
+			"reason\n", "": "",
 	} {
 		if got := Complaint(sdk.ExecResult{Stderr: []byte(stderr)}); got != want {
 			t.Errorf("%q: %q, want %q", stderr, got, want)
 		}
 	}
-	if e := Fail("trying", sdk.ExecResult{Exit: 255, Stderr: []byte(noLocale + "CT 101 not running\n")}); e.Message != "trying: CT 101 not running" ||
+	if e := Fail("trying", sdk.ExecResult{Exit: 255, Stderr: []byte(noLocale +
+		"CT 101 not running\n")}); e.Message != "trying: CT 101 not running" ||
 		e.Code != "not_running" {
 		t.Errorf("%+v", e)
 	}

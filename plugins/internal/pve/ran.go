@@ -15,13 +15,20 @@ const MaxOutput = 256 << 10
 type Ran struct {
 	Reply
 	Node      string `json:"node"`
-	Success   bool   `json:"success"          doc:"The exit code is 0 and it was not stopped"`
+	Success   bool   `json:"success" doc:"The exit code is 0 and it was not stopped"`
 	ExitCode  int    `json:"exit_code"`
 	Stdout    string `json:"stdout"`
 	Stderr    string `json:"stderr"`
 	TimedOut  bool   `json:"timed_out"`
-	Truncated bool   `json:"truncated"        doc:"There was more output, or a process that was left behind holds it open"`
+	Truncated bool   `json:"truncated"`
 	Notice    string `json:"notice,omitempty"`
+}
+
+// Docs describes what does not fit into a tag.
+func (Ran) Docs() map[string]string {
+	return map[string]string{
+		"truncated": "There was more output, or a process that was left behind holds it open",
+	}
 }
 
 // NewRan reads how a command ended. Stopped is empty, or why it was stopped.
@@ -41,12 +48,12 @@ func NewRan(node string, r sdk.ExecResult, stopped string) Ran {
 	case r.Signal != "":
 		out.Notice = "It was ended by the signal " + r.Signal + "."
 	case r.Truncated && len(r.Stdout) < MaxOutput && len(r.Stderr) < MaxOutput:
-		out.Notice = "The command ended, but a process that it left behind still holds its output open, so the rest was not waited for."
+		out.Notice = "The command ended, but a process that it left behind still holds its " +
+			"output " +
+			"open, so the rest was not waited for."
 	case r.Truncated:
-		out.Notice = fmt.Sprintf(
-			"The output is cut at %d KiB: narrow it with head, tail or grep.",
-			MaxOutput>>10,
-		)
+		out.Notice = fmt.Sprintf("The output is cut at %d KiB: narrow it with head, tail or grep.",
+			MaxOutput>>10)
 	}
 	return out
 }

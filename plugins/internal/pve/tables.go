@@ -12,46 +12,53 @@ import (
 type NodeRow struct {
 	Node   string  `json:"node"`
 	Status string  `json:"status" doc:"online, offline or unknown"`
-	CPU    float64 `json:"cpu"    doc:"Fraction of cpus in use"`
+	CPU    float64 `json:"cpu" doc:"Fraction of cpus in use"`
 	CPUs   float64 `json:"cpus"`
-	Mem    int64   `json:"mem"    doc:"Bytes in use"`
+	Mem    int64   `json:"mem" doc:"Bytes in use"`
 	MaxMem int64   `json:"maxmem" doc:"Bytes"`
 	Uptime int64   `json:"uptime" doc:"Seconds"`
 }
 
 type GuestRow struct {
 	VMID     int     `json:"vmid"`
-	Type     string  `json:"type"               doc:"lxc or qemu"`
+	Type     string  `json:"type" doc:"lxc or qemu"`
 	Name     string  `json:"name"`
 	Node     string  `json:"node"`
-	Status   string  `json:"status"             doc:"running, stopped, or unknown when its node gives no figures"`
+	Status   string  `json:"status"`
 	Lock     string  `json:"lock,omitempty"`
 	Tags     string  `json:"tags,omitempty"`
 	Pool     string  `json:"pool,omitempty"`
 	HAState  string  `json:"hastate,omitempty"`
 	Template bool    `json:"template,omitempty"`
-	CPU      float64 `json:"cpu"                doc:"Fraction of cpus in use"`
+	CPU      float64 `json:"cpu" doc:"Fraction of cpus in use"`
 	CPUs     float64 `json:"cpus"`
-	Mem      int64   `json:"mem"                doc:"Bytes in use"`
-	MaxMem   int64   `json:"maxmem"             doc:"Bytes"`
-	Disk     int64   `json:"disk"               doc:"Bytes in use, 0 where it is not known"`
-	MaxDisk  int64   `json:"maxdisk"            doc:"Bytes"`
-	Uptime   int64   `json:"uptime"             doc:"Seconds"`
+	Mem      int64   `json:"mem" doc:"Bytes in use"`
+	MaxMem   int64   `json:"maxmem" doc:"Bytes"`
+	Disk     int64   `json:"disk" doc:"Bytes in use, 0 where it is not known"`
+	MaxDisk  int64   `json:"maxdisk" doc:"Bytes"`
+	Uptime   int64   `json:"uptime" doc:"Seconds"`
+}
+
+// Docs describes what does not fit into a tag.
+func (GuestRow) Docs() map[string]string {
+	return map[string]string{
+		"status": "running, stopped, or unknown when its node gives no figures",
+	}
 }
 
 type StorageRow struct {
 	Storage string `json:"storage"`
 	Node    string `json:"node"`
-	Type    string `json:"type"    doc:"dir, zfspool, nfs …"`
+	Type    string `json:"type" doc:"dir, zfspool, nfs …"`
 	Content string `json:"content" doc:"What it may hold"`
-	Status  string `json:"status"  doc:"available or unknown"`
+	Status  string `json:"status" doc:"available or unknown"`
 	Shared  bool   `json:"shared"`
-	Used    int64  `json:"used"    doc:"Bytes"`
-	Total   int64  `json:"total"   doc:"Bytes"`
+	Used    int64  `json:"used" doc:"Bytes"`
+	Total   int64  `json:"total" doc:"Bytes"`
 }
 
 type nodeRow struct {
-	Node   string `json:"node"   need:"true"`
+	Node   string `json:"node" need:"true"`
 	Status string `json:"status" need:"true"`
 	CPU    Float  `json:"cpu"`
 	MaxCPU Float  `json:"maxcpu"`
@@ -62,7 +69,7 @@ type nodeRow struct {
 
 type storageRow struct {
 	Storage string `json:"storage" need:"true"`
-	Node    string `json:"node"    need:"true"`
+	Node    string `json:"node" need:"true"`
 	Type    string `json:"plugintype"`
 	Content string `json:"content"`
 	Status  string `json:"status"`
@@ -79,18 +86,15 @@ func (n Node) Nodes() ([]NodeRow, error) {
 	}
 	rows := []NodeRow{}
 	for _, r := range all {
-		rows = append(
-			rows,
-			NodeRow{
-				r.Node,
-				r.Status,
-				float64(r.CPU),
-				float64(r.MaxCPU),
-				int64(r.Mem),
-				int64(r.MaxMem),
-				int64(r.Uptime),
-			},
-		)
+		rows = append(rows, NodeRow{
+			r.Node,
+			r.Status,
+			float64(r.CPU),
+			float64(r.MaxCPU),
+			int64(r.Mem),
+			int64(r.MaxMem),
+			int64(r.Uptime),
+		})
 	}
 	slices.SortFunc(rows, func(a, b NodeRow) int { return strings.Compare(a.Node, b.Node) })
 	return rows, nil
@@ -102,30 +106,25 @@ func (n Node) Rows(kind, node string) ([]GuestRow, error) {
 	rows := []GuestRow{}
 	for _, g := range all {
 		if (kind == "" || g.Type == kind) && (node == "" || g.Node == node) {
-			rows = append(
-				rows,
-				GuestRow{
-					int(g.VMID),
-					g.Type,
-					g.Name,
-					g.Node,
-					g.Status,
-					g.Lock,
-					g.Tags,
-					g.Pool,
-					g.HAState,
-					g.Template != 0,
-					float64(
-						g.CPU,
-					),
-					float64(g.MaxCPU),
-					int64(g.Mem),
-					int64(g.MaxMem),
-					int64(g.Disk),
-					int64(g.MaxDisk),
-					int64(g.Uptime),
-				},
-			)
+			rows = append(rows, GuestRow{
+				int(g.VMID),
+				g.Type,
+				g.Name,
+				g.Node,
+				g.Status,
+				g.Lock,
+				g.Tags,
+				g.Pool,
+				g.HAState,
+				g.Template != 0,
+				float64(g.CPU),
+				float64(g.MaxCPU),
+				int64(g.Mem),
+				int64(g.MaxMem),
+				int64(g.Disk),
+				int64(g.MaxDisk),
+				int64(g.Uptime),
+			})
 		}
 	}
 	return rows, err
@@ -140,19 +139,16 @@ func (n Node) Storages(node string) ([]StorageRow, error) {
 	rows := []StorageRow{}
 	for _, r := range all {
 		if node == "" || r.Node == node {
-			rows = append(
-				rows,
-				StorageRow{
-					r.Storage,
-					r.Node,
-					r.Type,
-					r.Content,
-					r.Status,
-					r.Shared != 0,
-					int64(r.Disk),
-					int64(r.MaxDisk),
-				},
-			)
+			rows = append(rows, StorageRow{
+				r.Storage,
+				r.Node,
+				r.Type,
+				r.Content,
+				r.Status,
+				r.Shared != 0,
+				int64(r.Disk),
+				int64(r.MaxDisk),
+			})
 		}
 	}
 	slices.SortFunc(rows, func(a, b StorageRow) int {
@@ -165,14 +161,11 @@ func (n Node) Storages(node string) ([]StorageRow, error) {
 func NodesText(rows []NodeRow) string {
 	t := table{{"NODE", "STATUS", "CPU", "MEMORY", "UPTIME"}}
 	for _, r := range rows {
-		t = append(
-			t,
-			[]string{
-				r.Node,
-				r.Status,
-				share(r.CPU, r.CPUs), sizes(r.Mem, r.MaxMem), since(r.Uptime, r.MaxMem),
-			},
-		)
+		t = append(t, []string{
+			r.Node,
+			r.Status,
+			share(r.CPU, r.CPUs), sizes(r.Mem, r.MaxMem), since(r.Uptime, r.MaxMem),
+		})
 	}
 	return t.String()
 }
@@ -184,18 +177,15 @@ func GuestsText(rows []GuestRow) string {
 		if r.Template {
 			status = "template"
 		}
-		t = append(
-			t,
-			[]string{
-				ID(r.VMID),
-				r.Type,
-				status,
-				r.Node,
-				share(r.CPU, r.CPUs), sizes(r.Mem, r.MaxMem),
-				r.Lock,
-				r.Name,
-			},
-		)
+		t = append(t, []string{
+			ID(r.VMID),
+			r.Type,
+			status,
+			r.Node,
+			share(r.CPU, r.CPUs), sizes(r.Mem, r.MaxMem),
+			r.Lock,
+			r.Name,
+		})
 	}
 	return t.String()
 }
@@ -203,17 +193,8 @@ func GuestsText(rows []GuestRow) string {
 func StoragesText(rows []StorageRow) string {
 	t := table{{"STORAGE", "NODE", "TYPE", "STATUS", "USED", "CONTENT"}}
 	for _, r := range rows {
-		t = append(
-			t,
-			[]string{
-				r.Storage,
-				r.Node,
-				r.Type,
-				r.Status,
-				sizes(r.Used, r.Total),
-				r.Content,
-			},
-		)
+		t = append(t,
+			[]string{r.Storage, r.Node, r.Type, r.Status, sizes(r.Used, r.Total), r.Content})
 	}
 	return t.String()
 }

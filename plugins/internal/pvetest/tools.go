@@ -17,11 +17,20 @@ var example = regexp.MustCompile(`Example: (\{.*\})$`)
 func CheckExamples(t *testing.T) {
 	h := sdktest.New(t)
 	down := &sdk.OpError{Code: "connection", Message: "down"}
-	h.SSHExec = func(string, []string, sdk.ExecOptions) (sdk.ExecResult, error) { return sdk.ExecResult{}, down }
-	h.SSHScript = func(string, string, sdk.ExecOptions) (sdk.ExecResult, error) { return sdk.ExecResult{}, down }
+	h.SSHExec = func(string, []string, sdk.ExecOptions) (sdk.ExecResult,
+		error) {
+		return sdk.ExecResult{}, down
+	}
+	h.SSHScript = func(string, string, sdk.ExecOptions) (sdk.ExecResult,
+		error) {
+		return sdk.ExecResult{}, down
+	}
 	h.SFTPStat = func(string, string) (sdk.FileInfo, error) { return sdk.FileInfo{}, down }
 	h.SFTPList = func(string, string, int) (sdk.List, error) { return sdk.List{}, down }
-	h.SFTPPut = func(string, string, string, sdk.FileOptions) (sdk.Written, error) { return sdk.Written{}, down }
+	h.SFTPPut = func(string, string, string, sdk.FileOptions) (sdk.Written,
+		error) {
+		return sdk.Written{}, down
+	}
 	var d struct {
 		Tools []struct {
 			Name, Description string
@@ -50,18 +59,14 @@ func CheckExamples(t *testing.T) {
 			if err := json.Unmarshal(q.JSON, &r); err != nil ||
 				q.Import == "ssh_exec" && tool.Hints.ReadOnly && r.Timeout != 15_000 ||
 				strings.HasPrefix(q.Import, "ssh_") && (r.Timeout <= 0 || r.Timeout > tool.Budget) {
-				t.Errorf(
-					"%s: %s may take %d ms of the tool's %d",
-					tool.Name,
-					q.JSON,
-					r.Timeout,
-					tool.Budget,
-				)
+				t.Errorf("%s: %s may take %d ms of the tool's %d", tool.Name, q.JSON, r.Timeout,
+					tool.Budget)
 			}
 		}
 		if err != nil {
 			t.Errorf("%s: its example does not fit its own schema: %v", tool.Name, err)
-		} else if out.Error == nil || out.Error.Code != "connection" || !strings.Contains(out.Error.Suggestion, "reachable") {
+		} else if out.Error == nil || out.Error.Code != "connection" ||
+			!strings.Contains(out.Error.Suggestion, "reachable") {
 			t.Errorf("%s: of a node that is down it says %+v", tool.Name, out.Error)
 		}
 	}
