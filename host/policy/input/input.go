@@ -1,5 +1,5 @@
-// Package input holds the documents that policy decides on: their form, how a question becomes one,
-// and how one that was kept is read again.
+// Package input turns questions into the documents that policy decides on. It also reads such
+// documents again from the journal.
 package input
 
 import (

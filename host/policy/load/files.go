@@ -1,5 +1,5 @@
-// Package load makes rules of a site's folder: it reads, parses, checks, compiles and tests the
-// policy, and takes a change only when all of that went well.
+// Package load makes rules of a site's folder. It reads, parses, checks, compiles and tests the
+// policy, and accepts a change only if all of that succeeds.
 package load
 
 import (

@@ -1,4 +1,4 @@
-// Package value converts between Go values and Rego's, and writes Rego values as JSON. Each
+// Package value converts between Go values and Rego's. It also writes Rego values as JSON. Each
 // direction is exact: what has another type or other members is an error, never a guess.
 package value
 

@@ -1,5 +1,6 @@
-// Package meter rewrites WebAssembly modules so that a host can stop them, count what they
-// compute, and start them from any state. It turns bytes into bytes: it compiles and runs nothing.
+// Package meter rewrites WebAssembly modules so that a host can stop them. A rewritten module also
+// counts what it computes and can start from any state. The package turns bytes into bytes: it
+// compiles and runs nothing.
 //
 //	m, err := meter.Parse(wasm)    // refuses by name what is not allowed
 //	rewritten, err := m.Rewrite()  // what to compile in place of wasm
