@@ -61,32 +61,7 @@ func schema(t reflect.Type, result bool, depth int) (object, error) {
 		values, err := schema(t.Elem(), result, depth+1)
 		return object{"type": "object", "additionalProperties": values}, err
 	case reflect.Struct:
-		props, required := object{}, []string{}
-		err := fields(t, func(f reflect.StructField, name string, optional bool) error {
-			s, err := schema(f.Type, result, depth+1)
-			if err == nil {
-				err = constrain(s, f)
-			}
-			if err != nil {
-				return fmt.Errorf("%s.%s: %w", t, f.Name, err)
-			}
-			if result && f.Type.Kind() == reflect.Pointer &&
-				!strings.Contains(f.Tag.Get("json"), ",omit") {
-				s["type"] = []any{s["type"], "null"}
-			}
-			if props[name] = s; !optional {
-				required = append(required, name)
-			}
-			return nil
-		})
-		if err == nil {
-			err = addDocs(t, props)
-		}
-		s := object{"type": "object", "properties": props, "additionalProperties": false}
-		if len(required) > 0 {
-			s["required"] = required
-		}
-		return s, err
+		return structSchema(t, result, depth)
 	}
 	return nil, fmt.Errorf("%s has no JSON form", t)
 }
@@ -116,6 +91,36 @@ func fields(t reflect.Type,
 		}
 	}
 	return nil
+}
+
+// structSchema describes a struct as a closed object.
+func structSchema(t reflect.Type, result bool, depth int) (object, error) {
+	props, required := object{}, []string{}
+	err := fields(t, func(f reflect.StructField, name string, optional bool) error {
+		s, err := schema(f.Type, result, depth+1)
+		if err == nil {
+			err = constrain(s, f)
+		}
+		if err != nil {
+			return fmt.Errorf("%s.%s: %w", t, f.Name, err)
+		}
+		if result && f.Type.Kind() == reflect.Pointer &&
+			!strings.Contains(f.Tag.Get("json"), ",omit") {
+			s["type"] = []any{s["type"], "null"}
+		}
+		if props[name] = s; !optional {
+			required = append(required, name)
+		}
+		return nil
+	})
+	if err == nil {
+		err = addDocs(t, props)
+	}
+	s := object{"type": "object", "properties": props, "additionalProperties": false}
+	if len(required) > 0 {
+		s["required"] = required
+	}
+	return s, err
 }
 
 // Documented is an In or an Out that describes fields by their JSON name, where a doc tag would
@@ -149,21 +154,24 @@ func addDocs(t reflect.Type, props object) error {
 	return nil
 }
 
+// tags are the tags of a field, the keyword that each becomes, and the types that it fits.
+var tags = []struct{ name, key, on string }{
+	{"doc", "description", ""}, {"target", "x-caponier-target", ""},
+	{"pattern", "pattern", "string"}, {"enum", "enum", "string integer"},
+	{"min", "minimum", "integer number"}, {"max", "maximum", "integer number"},
+	{"minlen", "minLength", "string"}, {"maxlen", "maxLength", "string"},
+	{"minitems", "minItems", "array"}, {"maxitems", "maxItems", "array"},
+	{"default", "default", "string integer number boolean"},
+	{"confirm", "x-caponier-confirm", "boolean"},
+}
+
 // constrain adds what the tags of a field say.
 func constrain(s object, f reflect.StructField) error {
 	limits := s // where the limits of single values go
 	if s["type"] == "array" {
 		limits = s["items"].(object)
 	}
-	for _, tag := range []struct {
-		name, key string
-		on        string // types that it fits
-	}{{"doc", "description", ""}, {"target", "x-caponier-target", ""}, {"pattern", "pattern",
-		"string"}, {"min", "minimum", "integer number"}, {"max", "maximum", "integer number"},
-		{"minlen", "minLength", "string"}, {"maxlen", "maxLength", "string"}, {"minitems",
-			"minItems", "array"}, {"maxitems", "maxItems", "array"},
-		{"enum", "enum", "string integer"}, {"default", "default", "string integer number " +
-			"boolean"}, {"confirm", "x-caponier-confirm", "boolean"}} {
+	for _, tag := range tags {
 		text, ok := f.Tag.Lookup(tag.name)
 		if !ok {
 			continue

@@ -38,153 +38,179 @@ func lifecycle(title, command, operands string, destructive, idempotent bool) sd
 	}
 }
 
-func init() {
-	temperature := read("Temperatures of a node",
+func temperature() sdk.Hints {
+	h := read("Temperatures of a node",
 		"cat -- /sys/class/thermal/thermal_zone*/temp, the zones as SFTP lists them", "cat")
-	temperature.Imports = []string{"ssh_exec", "sftp_list"}
-	sdk.Serve(
-		"cluster",
-		"1.0.0",
-		sdk.NewTool("get_cluster_status",
-			"Say whether the cluster is healthy: quorum, and which nodes are online. Example: {}",
-			read("Health of the cluster", "pvesh get /cluster/status", "pvesh get /cluster/status"),
-			pve.Tool(clusterStatus)),
-		sdk.NewTool(
-			"get_node_status",
-			"Show CPU, memory, load, disk, uptime and versions of one node. Example: "+
-				"{\"node\":\"pve1\"}",
-			read("Status of a node", "pvesh get /nodes/NODE/status",
-				"pvesh get /nodes/{node}/status"),
-			pve.Tool(nodeStatus),
-		),
-		sdk.NewTool("get_vms", "List the virtual machines of the cluster. Example: {}",
-			read("List virtual machines", "pvesh get /cluster/resources --type vm", pve.Resources),
-			pve.Tool(vms)),
-		sdk.NewTool("get_containers", "List the LXC containers of the cluster. Example: {}",
-			read("List containers", "pvesh get /cluster/resources --type vm", pve.Resources),
-			pve.Tool(containers)),
-		sdk.NewTool("get_storage", "List all storages of the cluster with usage. Example: {}",
-			read("List storages", "pvesh get /cluster/resources --type storage", pve.Resources),
-			pve.Tool(storage)),
-		sdk.NewTool(
-			"get_cluster_resources",
-			"List all resources of the cluster, or those of one type, as Proxmox gives them. "+
-				"Example: {\"type\":\"node\"}",
-			read("List resources", "pvesh get /cluster/resources [--type TYPE]", pve.Resources),
-			pve.Tool(resources),
-		),
-		sdk.NewTool("get_node_temperature",
-			"Read the thermal zones of one node, in degrees Celsius. Example: {\"node\":\"pve1\"}",
-			temperature, pve.Tool(nodeTemperature)),
-		sdk.NewTool(
-			"get_recent_tasks",
-			"List the last tasks of the cluster or of one node, newest first: who started them, "+
-				"how they ended. Example: {\"limit\":10,\"errors\":true}",
-			read("Recent tasks", "pvesh get /cluster/tasks, or /nodes/NODE/tasks --limit LIMIT",
-				"pvesh get /cluster/tasks", "pvesh get /nodes/{node}/tasks"),
-			pve.Tool(recentTasks),
-		),
-		sdk.NewTool(
-			"get_backups",
-			"List the backups on one storage of one node. Example: "+
-				"{\"node\":\"pve1\",\"storage\":\"local\"}",
-			read("List backups", "pvesh get /nodes/NODE/storage/STORAGE/content --content backup",
-				"pvesh get /nodes/{node}/storage/{storage}/content"),
-			pve.Tool(backups),
-		),
-		sdk.NewTool(
-			"start_vm",
-			"Start a virtual machine. Nothing is done if it is running. Example: "+
-				"{\"node\":\"pve1\",\"vmid\":200}",
-			lifecycle("Start a virtual machine", "qm start", "VMID", false, true),
-			pve.Tool(act("qemu", "running", false, "start")),
-		),
-		sdk.NewTool(
-			"stop_vm",
-			"Stop a virtual machine at once, like pulling its plug. Nothing is done if it is "+
-				"stopped. Example: {\"node\":\"pve1\",\"vmid\":200}",
-			lifecycle("Stop a virtual machine", "qm stop", "VMID", true, true),
-			pve.Tool(act("qemu", "stopped", false, "stop")),
-		),
-		sdk.NewTool("restart_vm",
-			"Restart a running virtual machine cleanly. Example: {\"node\":\"pve1\",\"vmid\":200}",
-			lifecycle("Restart a virtual machine", "qm reboot", "VMID --timeout 30", true, false),
-			pve.Tool(act("qemu", "running", true, "reboot", "--timeout", "30"))),
-		sdk.NewTool(
-			"start_container",
-			"Start an LXC container. Nothing is done if it is running. Example: "+
-				"{\"node\":\"pve1\",\"vmid\":102}",
-			lifecycle("Start a container", "pct start", "VMID", false, true),
-			pve.Tool(act("lxc", "running", false, "start")),
-		),
-		sdk.NewTool(
-			"stop_container",
-			"Stop an LXC container at once, like pulling its plug. Nothing is done if it is "+
-				"stopped. Example: {\"node\":\"pve1\",\"vmid\":101}",
-			lifecycle("Stop a container", "pct stop", "VMID", true, true),
-			pve.Tool(act("lxc", "stopped", false, "stop")),
-		),
-		sdk.NewTool("restart_container",
-			"Restart a running LXC container cleanly. Example: {\"node\":\"pve1\",\"vmid\":101}",
-			lifecycle("Restart a container", "pct reboot", "VMID --timeout 30", true, false),
-			pve.Tool(act("lxc", "running", true, "reboot", "--timeout", "30"))),
-		sdk.NewTool(
-			"execute_ssh",
-			"Run simple commands, joined by | && || ;, on a node. Each must be in the site's "+
-				"command table; no expansion, substitution, redirection or glob. "+
-				"Example: {\"node\":\"pve1\",\"command\":\"df -h && free -m\"}",
-			sdk.Hints{
-				Title:       "Run a command on a node",
-				Destructive: true,
-				OpenWorld:   true,
-				Imports:     []string{"ssh_script"},
-				Commands:    []string{"*"},
-				Budget:      40 * time.Second,
-				Runs:        "COMMAND, every word quoted",
-			},
-			pve.Tool(executeSSH),
-		),
-		sdk.NewTool(
-			"restart_service",
-			"Restart a systemd service of a node and say whether it is active afterwards. "+
-				"Example: {\"node\":\"pve1\",\"service\":\"pveproxy\"}",
-			sdk.Hints{
-				Title:       "Restart a service",
-				Destructive: true,
-				Imports:     []string{"ssh_exec"},
-				Commands:    []string{"systemctl restart", "systemctl is-active"},
-				Budget:      60 * time.Second,
-				Runs:        "systemctl restart -- UNIT; systemctl is-active UNIT",
-			},
-			pve.Tool(restartService),
-		),
-		sdk.NewTool(
-			"wake_node",
-			"Wake a node that is off by Wake-on-LAN, sent by another node of its cluster. "+
-				"Example: {\"node\":\"pve2\"}",
-			sdk.Hints{
-				Title:      "Wake a node",
-				Idempotent: true,
-				Imports:    []string{"ssh_exec"},
-				Commands:   []string{"pvesh create /nodes/{node}/wakeonlan"},
-				Budget:     30 * time.Second,
-				Runs:       "pvesh create /nodes/NODE/wakeonlan, on another node",
-			},
-			pve.Tool(wakeNode),
-		),
-		sdk.NewTool(
-			"reboot_node",
-			"Reboot a node with everything on it. Policy never allows this. Example: "+
-				"{\"node\":\"pve1\"}",
-			sdk.Hints{
-				Title:       "Reboot a node",
-				Destructive: true,
-				Imports:     []string{"ssh_exec"},
-				Commands:    []string{"pvesh create /nodes/{node}/status"},
-				Budget:      30 * time.Second,
-				Runs:        "pvesh create /nodes/NODE/status --command reboot",
-			},
-			pve.Tool(rebootNode),
-		),
-	)
+	h.Imports = []string{"ssh_exec", "sftp_list"}
+	return h
 }
+
+func init() {
+	sdk.Serve("cluster", "1.0.0",
+		getClusterStatusTool, getNodeStatusTool, getVmsTool, getContainersTool, getStorageTool,
+		getClusterResourcesTool, getNodeTemperatureTool, getRecentTasksTool, getBackupsTool,
+		startVmTool, stopVmTool, restartVmTool, startContainerTool, stopContainerTool,
+		restartContainerTool, executeSshTool, restartServiceTool, wakeNodeTool, rebootNodeTool)
+}
+
+var getClusterStatusTool = sdk.NewTool("get_cluster_status",
+	"Say whether the cluster is healthy: quorum, and which nodes are online. Example: {}",
+	read("Health of the cluster", "pvesh get /cluster/status", "pvesh get /cluster/status"),
+	pve.Tool(clusterStatus))
+
+var getNodeStatusTool = sdk.NewTool(
+	"get_node_status",
+	"Show CPU, memory, load, disk, uptime and versions of one node. Example: "+
+		"{\"node\":\"pve1\"}",
+	read("Status of a node", "pvesh get /nodes/NODE/status",
+		"pvesh get /nodes/{node}/status"),
+	pve.Tool(nodeStatus),
+)
+
+var getVmsTool = sdk.NewTool("get_vms", "List the virtual machines of the cluster. Example: {}",
+	read("List virtual machines", "pvesh get /cluster/resources --type vm", pve.Resources),
+	pve.Tool(vms))
+
+var getContainersTool = sdk.NewTool("get_containers", "List the LXC containers of the cluster. "+
+	"Example: {}",
+	read("List containers", "pvesh get /cluster/resources --type vm", pve.Resources),
+	pve.Tool(containers))
+
+var getStorageTool = sdk.NewTool("get_storage", "List all storages of the cluster with usage. "+
+	"Example: {}",
+	read("List storages", "pvesh get /cluster/resources --type storage", pve.Resources),
+	pve.Tool(storage))
+
+var getClusterResourcesTool = sdk.NewTool(
+	"get_cluster_resources",
+	"List all resources of the cluster, or those of one type, as Proxmox gives them. "+
+		"Example: {\"type\":\"node\"}",
+	read("List resources", "pvesh get /cluster/resources [--type TYPE]", pve.Resources),
+	pve.Tool(resources),
+)
+
+var getNodeTemperatureTool = sdk.NewTool("get_node_temperature",
+	"Read the thermal zones of one node, in degrees Celsius. Example: {\"node\":\"pve1\"}",
+	temperature(), pve.Tool(nodeTemperature))
+
+var getRecentTasksTool = sdk.NewTool(
+	"get_recent_tasks",
+	"List the last tasks of the cluster or of one node, newest first: who started them, "+
+		"how they ended. Example: {\"limit\":10,\"errors\":true}",
+	read("Recent tasks", "pvesh get /cluster/tasks, or /nodes/NODE/tasks --limit LIMIT",
+		"pvesh get /cluster/tasks", "pvesh get /nodes/{node}/tasks"),
+	pve.Tool(recentTasks),
+)
+
+var getBackupsTool = sdk.NewTool(
+	"get_backups",
+	"List the backups on one storage of one node. Example: "+
+		"{\"node\":\"pve1\",\"storage\":\"local\"}",
+	read("List backups", "pvesh get /nodes/NODE/storage/STORAGE/content --content backup",
+		"pvesh get /nodes/{node}/storage/{storage}/content"),
+	pve.Tool(backups),
+)
+
+var startVmTool = sdk.NewTool(
+	"start_vm",
+	"Start a virtual machine. Nothing is done if it is running. Example: "+
+		"{\"node\":\"pve1\",\"vmid\":200}",
+	lifecycle("Start a virtual machine", "qm start", "VMID", false, true),
+	pve.Tool(act("qemu", "running", false, "start")),
+)
+
+var stopVmTool = sdk.NewTool(
+	"stop_vm",
+	"Stop a virtual machine at once, like pulling its plug. Nothing is done if it is "+
+		"stopped. Example: {\"node\":\"pve1\",\"vmid\":200}",
+	lifecycle("Stop a virtual machine", "qm stop", "VMID", true, true),
+	pve.Tool(act("qemu", "stopped", false, "stop")),
+)
+
+var restartVmTool = sdk.NewTool("restart_vm",
+	"Restart a running virtual machine cleanly. Example: {\"node\":\"pve1\",\"vmid\":200}",
+	lifecycle("Restart a virtual machine", "qm reboot", "VMID --timeout 30", true, false),
+	pve.Tool(act("qemu", "running", true, "reboot", "--timeout", "30")))
+
+var startContainerTool = sdk.NewTool(
+	"start_container",
+	"Start an LXC container. Nothing is done if it is running. Example: "+
+		"{\"node\":\"pve1\",\"vmid\":102}",
+	lifecycle("Start a container", "pct start", "VMID", false, true),
+	pve.Tool(act("lxc", "running", false, "start")),
+)
+
+var stopContainerTool = sdk.NewTool(
+	"stop_container",
+	"Stop an LXC container at once, like pulling its plug. Nothing is done if it is "+
+		"stopped. Example: {\"node\":\"pve1\",\"vmid\":101}",
+	lifecycle("Stop a container", "pct stop", "VMID", true, true),
+	pve.Tool(act("lxc", "stopped", false, "stop")),
+)
+
+var restartContainerTool = sdk.NewTool("restart_container",
+	"Restart a running LXC container cleanly. Example: {\"node\":\"pve1\",\"vmid\":101}",
+	lifecycle("Restart a container", "pct reboot", "VMID --timeout 30", true, false),
+	pve.Tool(act("lxc", "running", true, "reboot", "--timeout", "30")))
+
+var executeSshTool = sdk.NewTool(
+	"execute_ssh",
+	"Run simple commands, joined by | && || ;, on a node. Each must be in the site's "+
+		"command table; no expansion, substitution, redirection or glob. "+
+		"Example: {\"node\":\"pve1\",\"command\":\"df -h && free -m\"}",
+	sdk.Hints{
+		Title:       "Run a command on a node",
+		Destructive: true,
+		OpenWorld:   true,
+		Imports:     []string{"ssh_script"},
+		Commands:    []string{"*"},
+		Budget:      40 * time.Second,
+		Runs:        "COMMAND, every word quoted",
+	},
+	pve.Tool(executeSSH),
+)
+
+var restartServiceTool = sdk.NewTool(
+	"restart_service",
+	"Restart a systemd service of a node and say whether it is active afterwards. "+
+		"Example: {\"node\":\"pve1\",\"service\":\"pveproxy\"}",
+	sdk.Hints{
+		Title:       "Restart a service",
+		Destructive: true,
+		Imports:     []string{"ssh_exec"},
+		Commands:    []string{"systemctl restart", "systemctl is-active"},
+		Budget:      60 * time.Second,
+		Runs:        "systemctl restart -- UNIT; systemctl is-active UNIT",
+	},
+	pve.Tool(restartService),
+)
+
+var wakeNodeTool = sdk.NewTool(
+	"wake_node",
+	"Wake a node that is off by Wake-on-LAN, sent by another node of its cluster. "+
+		"Example: {\"node\":\"pve2\"}",
+	sdk.Hints{
+		Title:      "Wake a node",
+		Idempotent: true,
+		Imports:    []string{"ssh_exec"},
+		Commands:   []string{"pvesh create /nodes/{node}/wakeonlan"},
+		Budget:     30 * time.Second,
+		Runs:       "pvesh create /nodes/NODE/wakeonlan, on another node",
+	},
+	pve.Tool(wakeNode),
+)
+
+var rebootNodeTool = sdk.NewTool(
+	"reboot_node",
+	"Reboot a node with everything on it. Policy never allows this. Example: "+
+		"{\"node\":\"pve1\"}",
+	sdk.Hints{
+		Title:       "Reboot a node",
+		Destructive: true,
+		Imports:     []string{"ssh_exec"},
+		Commands:    []string{"pvesh create /nodes/{node}/status"},
+		Budget:      30 * time.Second,
+		Runs:        "pvesh create /nodes/NODE/status --command reboot",
+	},
+	pve.Tool(rebootNode),
+)

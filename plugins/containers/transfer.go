@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -73,69 +72,16 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 	ct := at(c, in.Node, in.VMID)
 	doing := fmt.Sprintf("downloading %s from container %d on %s", in.ContainerPath, in.VMID,
 		ct.Name)
-	f, err := ct.stat(doing, in.ContainerPath)
-	switch {
-	case err != nil:
+	if err := ct.readable(doing, in); err != nil {
 		return moved{}, err
-	case !f.exists:
-		return moved{}, &sdk.Error{
-			Code:       "not_found",
-			Message:    doing + ": there is no such file",
-			Suggestion: "Look with proxmox_container_exec_command: ls -la on its directory.",
-		}
-	case !f.regular():
-		return moved{}, f.notRegular(doing, "container_path")
-	case f.size > in.MaxBytes:
-		return moved{}, tooLarge(doing, f.size, in.MaxBytes)
 	}
-	staged, err := stage(ct)
+	staged, size, err := ct.pull(doing, in)
 	if err != nil {
 		return moved{}, err
 	}
-	r, err := ct.pct(copying, "pull", "--", in.ContainerPath, staged)
-	if e := (*sdk.Error)(nil); errors.As(err, &e) && e.Code == "timeout" {
-		e.Suggestion = "The file did not end within two minutes: is it still a regular file? pct " +
-			"pull may still be running on the node."
-	}
-	if err := ct.copied(doing, r, err); err != nil {
-		return moved{}, err
-	}
-	info, err := sdk.SFTPStat(c, ct.Name, staged)
-	if err != nil {
-		return moved{}, pve.Lost(err, doing)
-	}
-	if info.Size > in.MaxBytes {
-		return moved{}, tooLarge(doing, info.Size, in.MaxBytes)
-	}
-	sum, err := ct.sha256(doing, in.ContainerPath)
+	sum, err := ct.arrived(doing, in, staged, size)
 	if err != nil {
 		return moved{}, err
-	}
-	// Compared before anything is written to the workspace, where overwrite would give up a good
-	// file for a bad one.
-	r, err = ct.Run(sdk.ExecOptions{Timeout: hashing, MaxBytes: 64 << 10}, "sha256sum", "--",
-		staged)
-	if err != nil {
-		return moved{}, err
-	}
-	arrived, err := digest(doing+": sha256sum on the node", r)
-	if err != nil {
-		return moved{}, err
-	}
-	if arrived != sum {
-		return moved{}, &sdk.Error{
-			Code: "incomplete",
-			Message: fmt.Sprintf(
-				"%s: SHA-256 in the container is %s, of the %d bytes that arrived on the node %s; "+
-					"nothing was downloaded",
-				doing,
-				sum,
-				info.Size,
-				arrived,
-			),
-			Suggestion: "The file changed while it was copied, or the node's disk is full. For a " +
-				"log that grows, copy it to a quiet place in the container first.",
-		}
 	}
 	got, err := sdk.SFTPGet(c, ct.Name, staged, in.LocalPath,
 		sdk.FileOptions{Overwrite: in.Overwrite, MaxBytes: in.MaxBytes, Timeout: copying})
@@ -145,69 +91,104 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 	if got.SHA256 != sum {
 		return moved{}, &sdk.Error{
 			Code: "incomplete",
-			Message: fmt.Sprintf(
-				"%s: SHA-256 in the container is %s, of the %d bytes that arrived here %s: do not "+
-					"use %s",
-				doing,
-				sum,
-				got.Bytes,
-				got.SHA256,
-				in.LocalPath,
-			),
-			Suggestion: "The file was changed on its way, on the node: find out by whom before " +
-				"you call again with overwrite.",
+			Message: fmt.Sprintf("%s: SHA-256 in the container is %s, of the %d bytes that "+
+				"arrived here %s: do not use %s", doing, sum, got.Bytes, got.SHA256, in.LocalPath),
+			Suggestion: "The file was changed on the node during the transfer: find out by whom " +
+				"before you call again with overwrite.",
 		}
 	}
-	out := moved{
-		VMID:          in.VMID,
-		Node:          ct.Name,
-		ContainerPath: in.ContainerPath,
-		LocalPath:     in.LocalPath,
-		Bytes:         got.Bytes,
-		SHA256:        sum,
-	}
-	out.Reply = pve.Say(
-		in.Format,
-		out,
-		fmt.Sprintf("Downloaded %s of container %d to %s: %d bytes, sha256 %s.", in.ContainerPath,
-			in.VMID, in.LocalPath, out.Bytes, sum),
-	)
+	out := moved{VMID: in.VMID, Node: ct.Name, ContainerPath: in.ContainerPath,
+		LocalPath: in.LocalPath, Bytes: got.Bytes, SHA256: sum}
+	out.Reply = pve.Say(in.Format, out,
+		fmt.Sprintf("Downloaded %s of container %d to %s: %d bytes, sha256 %s.",
+			in.ContainerPath, in.VMID, in.LocalPath, out.Bytes, sum))
 	return out, nil
+}
+
+// readable returns an error unless the path names a regular file within the limit.
+func (ct container) readable(doing string, in downloadIn) error {
+	f, err := ct.stat(doing, in.ContainerPath)
+	switch {
+	case err != nil:
+		return err
+	case !f.exists:
+		return &sdk.Error{
+			Code:       "not_found",
+			Message:    doing + ": there is no such file",
+			Suggestion: "Look with proxmox_container_exec_command: ls -la on its directory.",
+		}
+	case !f.regular():
+		return f.notRegular(doing, "container_path")
+	case f.size > in.MaxBytes:
+		return tooLarge(doing, f.size, in.MaxBytes)
+	}
+	return nil
+}
+
+// pull copies the file to a staged path on the node. It returns that path and the size in bytes.
+func (ct container) pull(doing string, in downloadIn) (string, int64, error) {
+	staged, err := stage(ct)
+	if err != nil {
+		return "", 0, err
+	}
+	r, err := ct.pct(copying, "pull", "--", in.ContainerPath, staged)
+	if e := (*sdk.Error)(nil); errors.As(err, &e) && e.Code == "timeout" {
+		e.Suggestion = "The file did not end within two minutes: is it still a regular file? pct " +
+			"pull may still be running on the node."
+	}
+	if err := ct.copied(doing, r, err); err != nil {
+		return "", 0, err
+	}
+	info, err := sdk.SFTPStat(ct.Call, ct.Name, staged)
+	if err != nil {
+		return "", 0, pve.Lost(err, doing)
+	}
+	if info.Size > in.MaxBytes {
+		return "", 0, tooLarge(doing, info.Size, in.MaxBytes)
+	}
+	return staged, info.Size, nil
+}
+
+// arrived compares the staged copy with the file in the container and returns their SHA-256. It
+// must succeed before the workspace is written, since overwrite would lose a good file.
+func (ct container) arrived(doing string, in downloadIn, staged string,
+	size int64) (string, error) {
+	sum, err := ct.sha256(doing, in.ContainerPath)
+	if err != nil {
+		return "", err
+	}
+	r, err := ct.Run(sdk.ExecOptions{Timeout: hashing, MaxBytes: 64 << 10}, "sha256sum", "--",
+		staged)
+	if err != nil {
+		return "", err
+	}
+	arrived, err := digest(doing+": sha256sum on the node", r)
+	if err != nil {
+		return "", err
+	}
+	if arrived != sum {
+		return "", &sdk.Error{
+			Code: "incomplete",
+			Message: fmt.Sprintf("%s: SHA-256 in the container is %s, of the %d bytes that "+
+				"arrived on the node %s; nothing was downloaded", doing, sum, size, arrived),
+			Suggestion: "The file changed during the copy, or the node's disk is full. If it is " +
+				"a log that grows, copy it within the container first and download the copy.",
+		}
+	}
+	return sum, nil
 }
 
 func upload(c *sdk.Call, in uploadIn) (moved, error) {
 	ct := at(c, in.Node, in.VMID)
 	doing := fmt.Sprintf("uploading %s to %s in container %d on %s", in.LocalPath, in.ContainerPath,
 		in.VMID, ct.Name)
-	f, err := ct.stat(doing, in.ContainerPath)
-	switch {
-	case err != nil:
-		return moved{}, err
-	case f.exists && !f.regular():
-		return moved{}, f.notRegular(doing, "container_path")
-	case f.exists && !in.Overwrite:
-		return moved{}, &sdk.Error{
-			Code:       "exists",
-			Message:    fmt.Sprintf("%s: there is a file of %d bytes already", doing, f.size),
-			Suggestion: "Set overwrite to replace it, or choose another container_path.",
-		}
-	}
-	staged, err := stage(ct)
+	before, err := ct.writable(doing, in)
 	if err != nil {
 		return moved{}, err
-	}
-	put, err := sdk.SFTPPut(c, ct.Name, in.LocalPath, staged,
-		sdk.FileOptions{Mode: "0600", Timeout: copying})
-	if err != nil {
-		return moved{}, local(pve.Lost(err, doing), in.LocalPath)
-	}
-	if put.Bytes > in.MaxBytes {
-		return moved{}, tooLarge(doing, put.Bytes, in.MaxBytes)
 	}
 	mode := pve.Mode(in.Permissions)
-	r, err := ct.pct(copying, "push", "--perms", mode, "--user", "0", "--group", "0", "--", staged,
-		in.ContainerPath)
-	if err := ct.copied(doing, r, err); err != nil {
+	put, err := ct.push(doing, mode, in)
+	if err != nil {
 		return moved{}, err
 	}
 	sum, err := ct.sha256(doing, in.ContainerPath)
@@ -215,30 +196,57 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 		return moved{}, err
 	}
 	if sum != put.SHA256 {
-		return moved{}, ct.incomplete(doing, in.ContainerPath, put, f, sum)
+		return moved{}, ct.incomplete(doing, in.ContainerPath, put, before, sum)
 	}
-	out := moved{
-		VMID:          in.VMID,
-		Node:          ct.Name,
-		ContainerPath: in.ContainerPath,
-		LocalPath:     in.LocalPath,
-		Bytes:         put.Bytes,
-		SHA256:        sum,
-		Permissions:   mode,
-		Replaced:      f.exists,
-	}
-	out.Reply = pve.Say(
-		in.Format,
-		out,
+	out := moved{VMID: in.VMID, Node: ct.Name, ContainerPath: in.ContainerPath,
+		LocalPath: in.LocalPath, Bytes: put.Bytes, SHA256: sum, Permissions: mode,
+		Replaced: before.exists}
+	out.Reply = pve.Say(in.Format, out,
 		fmt.Sprintf("Uploaded %s to %s in container %d: %d bytes, mode %s, sha256 %s.",
-			in.LocalPath, in.ContainerPath, in.VMID, out.Bytes, mode, sum),
-	)
+			in.LocalPath, in.ContainerPath, in.VMID, out.Bytes, mode, sum))
 	return out, nil
 }
 
-// incomplete says what a push has left behind that wrote something else than it was given, as it
-// does without a word when the container's disk is full. Nothing can put back what was there, so it
-// says exactly what is there now and how to get rid of it.
+// writable returns what is at the path, or an error unless the upload may write there.
+func (ct container) writable(doing string, in uploadIn) (file, error) {
+	f, err := ct.stat(doing, in.ContainerPath)
+	switch {
+	case err != nil:
+		return f, err
+	case f.exists && !f.regular():
+		return f, f.notRegular(doing, "container_path")
+	case f.exists && !in.Overwrite:
+		return f, &sdk.Error{
+			Code:       "exists",
+			Message:    fmt.Sprintf("%s: there is a file of %d bytes already", doing, f.size),
+			Suggestion: "Set overwrite to replace it, or choose another container_path.",
+		}
+	}
+	return f, nil
+}
+
+// push stages the file on the node, copies it into the container and returns what was sent.
+func (ct container) push(doing, mode string, in uploadIn) (sdk.Written, error) {
+	staged, err := stage(ct)
+	if err != nil {
+		return sdk.Written{}, err
+	}
+	put, err := sdk.SFTPPut(ct.Call, ct.Name, in.LocalPath, staged,
+		sdk.FileOptions{Mode: "0600", Timeout: copying})
+	if err != nil {
+		return put, local(pve.Lost(err, doing), in.LocalPath)
+	}
+	if put.Bytes > in.MaxBytes {
+		return put, tooLarge(doing, put.Bytes, in.MaxBytes)
+	}
+	r, err := ct.pct(copying, "push", "--perms", mode, "--user", "0", "--group", "0", "--", staged,
+		in.ContainerPath)
+	return put, ct.copied(doing, r, err)
+}
+
+// incomplete returns the error of a push that wrote other bytes than were sent. pct push reports
+// nothing when the container's disk is full. The file that was there before is lost, so the error
+// says what is there now and how to remove it.
 func (ct container) incomplete(doing, path string, put sdk.Written, before file, sum string) error {
 	now, err := ct.stat(doing, path)
 	left := fmt.Sprintf("%d of the %d bytes are there", now.size, put.Bytes)
@@ -266,127 +274,4 @@ func (ct container) incomplete(doing, path string, put sdk.Written, before file,
 		Suggestion: suggestion + "Until then it must not be used; to remove it, run with " +
 			"proxmox_container_exec_command: rm -- '" + strings.ReplaceAll(path, "'", `'\''`) + "'",
 	}
-}
-
-// stage gives the path of a file that does not exist yet, in a directory that nobody else can
-// reach: pct pull would empty a file that is there, and follow a link.
-func stage(ct container) (string, error) {
-	dir, err := sdk.Stage(ct.Call, ct.Name)
-	return dir + "/file", pve.Lost(err, "making a directory for the transfer on "+ct.Name)
-}
-
-// copied judges pct push and pull, which exit 0 when they fail: whatever they print to stderr is an
-// error. Silence is no success either; the digest decides.
-func (ct container) copied(doing string, r sdk.ExecResult, err error) error {
-	switch {
-	case err != nil:
-		return err
-	case r.Exit != 0 || pve.Complaint(r) != "":
-		return ct.FailGuest(doing, ct.vmid, "lxc", r)
-	}
-	return nil
-}
-
-type file struct {
-	exists bool
-	kind   string
-	size   int64
-}
-
-func (f file) regular() bool { return strings.HasPrefix(f.kind, "regular ") }
-
-func (f file) notRegular(doing, arg string) error {
-	e := &sdk.Error{
-		Code:       "bad_parameter",
-		Message:    fmt.Sprintf("%s: it is a %s, not a regular file", doing, f.kind),
-		Suggestion: "Give the path of a regular file in " + arg + ".",
-	}
-	if f.kind == "symbolic link" {
-		e.Suggestion = "Give the path that the link points to (readlink -f in the container): " +
-			"links are not followed."
-	}
-	return e
-}
-
-// stat describes a path in the container without following a link.
-func (ct container) stat(doing, path string) (file, error) {
-	r, err := ct.exec(helper, "stat", "-c", "%F %s", "--", path)
-	if err != nil {
-		return file{}, err
-	}
-	if err := ct.unable("looking into", r); err != nil {
-		return file{}, err
-	}
-	f, ok := parseStat(string(r.Stdout))
-	switch {
-	case r.Exit == 0 && ok:
-		return f, nil
-	case r.Exit == 1 && strings.Contains(string(r.Stderr), "No such file or directory"):
-		return file{}, nil
-	}
-	return file{}, pve.Fail(doing+": stat in the container", r)
-}
-
-// parseStat reads what stat prints for %F %s, where the type may be of several words.
-func parseStat(text string) (file, bool) {
-	text = strings.TrimSuffix(text, "\n")
-	i := strings.LastIndexByte(text, ' ')
-	size, err := strconv.ParseInt(text[i+1:], 10, 64)
-	return file{true, text[:max(i, 0)], size}, i > 0 && err == nil && size >= 0
-}
-
-// sha256 hashes a file in the container.
-func (ct container) sha256(doing, path string) (string, error) {
-	r, err := ct.exec(hashing, "sha256sum", "--", path)
-	if err != nil {
-		return "", err
-	}
-	if err := ct.unable("looking into", r); err != nil {
-		return "", err
-	}
-	return digest(doing+": sha256sum in the container", r)
-}
-
-// digest reads what sha256sum printed. A backslash before the hash says that the name which follows
-// is escaped.
-func digest(doing string, r sdk.ExecResult) (string, error) {
-	sum, _, _ := strings.Cut(strings.TrimPrefix(string(r.Stdout), `\`), " ")
-	if r.Exit != 0 || len(sum) != 64 || strings.Trim(sum, "0123456789abcdef") != "" {
-		e := pve.Fail(doing, r)
-		e.Code, e.Suggestion = "unknown_outcome", "The copy could not be verified: look at the "+
-			"file before you use it. sha256sum must be installed there."
-		return "", e
-	}
-	return sum, nil
-}
-
-func tooLarge(doing string, size, limit int64) error {
-	return &sdk.Error{
-		Code:       "too_large",
-		Message:    fmt.Sprintf("%s: it has %d bytes, the limit is %d", doing, size, limit),
-		Suggestion: "Set max_bytes higher, as far as policy allows, or take a part of the file.",
-	}
-}
-
-// local explains errors that are about the file in the workspace.
-func local(err error, path string) error {
-	e := (*sdk.Error)(nil)
-	if errors.As(err, &e) {
-		switch e.Code {
-		case "exists":
-			e.Suggestion = fmt.Sprintf(
-				"Set overwrite to replace %s in your workspace, or choose another local_path.",
-				path,
-			)
-		case "not_found":
-			e.Suggestion = fmt.Sprintf(
-				"local_path %s is relative to your workspace on the machine where caponier runs: "+
-					"check that it is there.",
-				path,
-			)
-		case "too_large":
-			e.Suggestion = "The site's policy or max_bytes limits the size."
-		}
-	}
-	return err
 }

@@ -136,7 +136,7 @@ type createSnapshotIn struct {
 }
 
 type about struct {
-	About string `json:"description,omitempty" maxlen:"1000" pattern:"^([^-\\0-\\x1f][^\\0-\\t\\v-\\x1f]*)?$"`
+	Text string `json:"description,omitzero" pattern:"^([^-\\0-\\x1f][^\\0-\\t\\v-\\x1f]{0,999})?$"`
 }
 
 // Docs describes what does not fit into a tag.
@@ -189,8 +189,8 @@ func createSnapshot(c *sdk.Call, in createSnapshotIn) (snapshotOut, error) {
 		return snapshotOut{}, pve.FailText(doing, "snapshot feature is not available")
 	}
 	argv := []string{f.Tool(), "snapshot", pve.ID(in.ID), in.Name}
-	if in.About != "" {
-		argv = append(argv, "--description", in.About)
+	if in.Text != "" {
+		argv = append(argv, "--description", in.Text)
 	}
 	if in.VMState {
 		argv = append(argv, "--vmstate", "1")

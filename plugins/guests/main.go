@@ -11,109 +11,119 @@ import (
 
 func main() {}
 
-func init() {
-	tool := func(title string, budget int, runs string, commands []string) sdk.Hints {
-		return sdk.Hints{
-			Title:    title,
-			Imports:  []string{"ssh_exec"},
-			Commands: commands,
-			Budget:   time.Duration(budget) * time.Second,
-			Runs:     runs,
-		}
-	}
-	read := func(title, runs string, commands ...string) sdk.Hints {
-		h := tool(title, 30, runs, commands)
-		h.ReadOnly, h.Idempotent = true, true
-		return h
-	}
-	change := func(title string, budget int, destructive, idempotent bool, runs string,
-		commands []string) sdk.Hints {
-		h := tool(title, budget, runs, commands)
-		h.Destructive, h.Idempotent = destructive, idempotent
-		return h
-	}
-	const now = "status/current"
-	verbs := func(v ...string) []string { return v }
-	sdk.Serve(
-		"guests",
-		"1.0.0",
-		sdk.NewTool("list_nodes",
-			"List the nodes of the cluster with status, CPU, memory and uptime. Example: {}",
-			read("List nodes", "pvesh get /nodes", "pvesh get /nodes"), pve.Tool(listNodes)),
-		sdk.NewTool(
-			"list_guests",
-			"List the virtual machines and containers of the cluster with status, lock, tags and "+
-				"resources, about ten seconds old. Example: {\"type\":\"lxc\"}",
-			read("List guests", "pvesh get /cluster/resources --type vm", pve.Resources),
-			pve.Tool(listGuests),
-		),
-		sdk.NewTool(
-			"get_guest_status",
-			"Show a virtual machine or container as it is right now: status, lock, protection, "+
-				"HA, resources, snapshots. Example: {\"guest_id\":101}",
-			read(
-				"Status of a guest",
-				"pvesh get /nodes/NODE/TYPE/VMID/status/current, …/config, …/snapshot",
-				pve.OfGuests(nil, now, "config", "snapshot")...),
-			pve.Tool(guestStatus),
-		),
-		sdk.NewTool(
-			"start_guest",
-			"Start a virtual machine or container; nothing is done if it is running. Example: "+
-				"{\"guest_id\":102}",
-			change("Start a guest", 60, false, true, "pct|qm start VMID",
-				pve.OfGuests(verbs("start"), now)),
-			pve.Tool(startGuest),
-		),
-		sdk.NewTool(
-			"stop_guest",
-			"Shut a virtual machine or container down cleanly, or stop it at once with force "+
-				"(data may be lost); nothing is done if it is stopped. "+
-				"Example: {\"guest_id\":102}",
-			change("Stop a guest", 60, true, true,
-				"pct|qm shutdown VMID --timeout SECONDS, or stop VMID",
-				pve.OfGuests(verbs("shutdown", "stop"), now)),
-			pve.Tool(stopGuest),
-		),
-		sdk.NewTool(
-			"restart_guest",
-			"Restart a running virtual machine or container cleanly. Example: {\"guest_id\":101}",
-			change("Restart a guest", 60, true, false, "pct|qm reboot VMID --timeout SECONDS",
-				pve.OfGuests(verbs("reboot"), now)),
-			pve.Tool(restartGuest),
-		),
-		sdk.NewTool(
-			"delete_guest",
-			"Delete a stopped virtual machine or container with its disks, for ever. A running or "+
-				"protected one is not deleted. Example: {\"guest_id\":104}",
-			change("Delete a guest", 180, true, false,
-				"pct|qm destroy VMID --purge 1 --destroy-unreferenced-disks 1",
-				pve.OfGuests(verbs("destroy"), now, "config")),
-			pve.Tool(deleteGuest),
-		),
-		sdk.NewTool(
-			"create_snapshot",
-			"Make a snapshot of a virtual machine or container. Example: "+
-				"{\"guest_id\":104,\"name\":\"before-upgrade\",\"description\":\"by apt\"}",
-			change("Create a snapshot", 120, false, false,
-				"pct|qm snapshot VMID NAME --description TEXT",
-				pve.OfGuests(verbs("snapshot"), "snapshot", "feature")),
-			pve.Tool(createSnapshot),
-		),
-		sdk.NewTool(
-			"delete_snapshot",
-			"Delete a snapshot of a virtual machine or container; the guest stays as it is. "+
-				"Example: {\"guest_id\":104,\"name\":\"before-upgrade\"}",
-			change("Delete a snapshot", 120, true, false, "pct|qm delsnapshot VMID NAME",
-				pve.OfGuests(verbs("delsnapshot"), "snapshot")),
-			pve.Tool(deleteSnapshot),
-		),
-		sdk.NewTool(
-			"get_storage_pools",
-			"List the storages of every node with type, status and usage. Example: "+
-				"{\"node\":\"pve1\"}",
-			read("List storages", "pvesh get /cluster/resources --type storage", pve.Resources),
-			pve.Tool(storagePools),
-		),
-	)
+func tool(title string, budget int, runs string, commands []string) sdk.Hints {
+	return sdk.Hints{Title: title, Imports: []string{"ssh_exec"}, Commands: commands,
+		Budget: time.Duration(budget) * time.Second, Runs: runs}
 }
+
+func read(title, runs string, commands ...string) sdk.Hints {
+	h := tool(title, 30, runs, commands)
+	h.ReadOnly, h.Idempotent = true, true
+	return h
+}
+
+func operate(title string, budget int, destructive, idempotent bool, runs string,
+	commands []string) sdk.Hints {
+	h := tool(title, budget, runs, commands)
+	h.Destructive, h.Idempotent = destructive, idempotent
+	return h
+}
+
+func verbs(v ...string) []string { return v }
+
+const now = "status/current"
+
+func init() {
+	sdk.Serve("guests", "1.0.0",
+		listNodesTool, listGuestsTool, getGuestStatusTool, startGuestTool, stopGuestTool,
+		restartGuestTool, deleteGuestTool, createSnapshotTool, deleteSnapshotTool,
+		getStoragePoolsTool)
+}
+
+var listNodesTool = sdk.NewTool("list_nodes",
+	"List the nodes of the cluster with status, CPU, memory and uptime. Example: {}",
+	read("List nodes", "pvesh get /nodes", "pvesh get /nodes"), pve.Tool(listNodes))
+
+var listGuestsTool = sdk.NewTool(
+	"list_guests",
+	"List the virtual machines and containers of the cluster with status, lock, tags and "+
+		"resources, about ten seconds old. Example: {\"type\":\"lxc\"}",
+	read("List guests", "pvesh get /cluster/resources --type vm", pve.Resources),
+	pve.Tool(listGuests),
+)
+
+var getGuestStatusTool = sdk.NewTool(
+	"get_guest_status",
+	"Show a virtual machine or container as it is right now: status, lock, protection, "+
+		"HA, resources, snapshots. Example: {\"guest_id\":101}",
+	read(
+		"Status of a guest",
+		"pvesh get /nodes/NODE/TYPE/VMID/status/current, …/config, …/snapshot",
+		pve.OfGuests(nil, now, "config", "snapshot")...),
+	pve.Tool(guestStatus),
+)
+
+var startGuestTool = sdk.NewTool(
+	"start_guest",
+	"Start a virtual machine or container; nothing is done if it is running. Example: "+
+		"{\"guest_id\":102}",
+	operate("Start a guest", 60, false, true, "pct|qm start VMID",
+		pve.OfGuests(verbs("start"), now)),
+	pve.Tool(startGuest),
+)
+
+var stopGuestTool = sdk.NewTool(
+	"stop_guest",
+	"Shut a virtual machine or container down cleanly, or stop it at once with force "+
+		"(data may be lost); nothing is done if it is stopped. "+
+		"Example: {\"guest_id\":102}",
+	operate("Stop a guest", 60, true, true,
+		"pct|qm shutdown VMID --timeout SECONDS, or stop VMID",
+		pve.OfGuests(verbs("shutdown", "stop"), now)),
+	pve.Tool(stopGuest),
+)
+
+var restartGuestTool = sdk.NewTool(
+	"restart_guest",
+	"Restart a running virtual machine or container cleanly. Example: {\"guest_id\":101}",
+	operate("Restart a guest", 60, true, false, "pct|qm reboot VMID --timeout SECONDS",
+		pve.OfGuests(verbs("reboot"), now)),
+	pve.Tool(restartGuest),
+)
+
+var deleteGuestTool = sdk.NewTool(
+	"delete_guest",
+	"Delete a stopped virtual machine or container with its disks, for ever. A running or "+
+		"protected one is not deleted. Example: {\"guest_id\":104}",
+	operate("Delete a guest", 180, true, false,
+		"pct|qm destroy VMID --purge 1 --destroy-unreferenced-disks 1",
+		pve.OfGuests(verbs("destroy"), now, "config")),
+	pve.Tool(deleteGuest),
+)
+
+var createSnapshotTool = sdk.NewTool(
+	"create_snapshot",
+	"Make a snapshot of a virtual machine or container. Example: "+
+		"{\"guest_id\":104,\"name\":\"before-upgrade\",\"description\":\"by apt\"}",
+	operate("Create a snapshot", 120, false, false,
+		"pct|qm snapshot VMID NAME --description TEXT",
+		pve.OfGuests(verbs("snapshot"), "snapshot", "feature")),
+	pve.Tool(createSnapshot),
+)
+
+var deleteSnapshotTool = sdk.NewTool(
+	"delete_snapshot",
+	"Delete a snapshot of a virtual machine or container; the guest stays as it is. "+
+		"Example: {\"guest_id\":104,\"name\":\"before-upgrade\"}",
+	operate("Delete a snapshot", 120, true, false, "pct|qm delsnapshot VMID NAME",
+		pve.OfGuests(verbs("delsnapshot"), "snapshot")),
+	pve.Tool(deleteSnapshot),
+)
+
+var getStoragePoolsTool = sdk.NewTool(
+	"get_storage_pools",
+	"List the storages of every node with type, status and usage. Example: "+
+		"{\"node\":\"pve1\"}",
+	read("List storages", "pvesh get /cluster/resources --type storage", pve.Resources),
+	pve.Tool(storagePools),
+)

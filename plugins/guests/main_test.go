@@ -94,7 +94,8 @@ func TestLifecycle(t *testing.T) {
 			script{current1: says(`{"status":"running","uptime":100}`,
 				`{"status":"running","uptime":"131"}`), "pve1 pct reboot 101 " +
 				"--timeout 15": says("")},
-			"pve1 pct reboot 101 --timeout 15", false, "failed", "runs since before, for 2m 11s"},
+			"pve1 pct reboot 101 --timeout 15", false, "failed", "was not restarted: it has been " +
+				"running for 2m 11s"},
 		{"a restart of one that had just begun", "restart_guest", `{"guest_id":101}`,
 			script{current1: says(`{"status":"running","uptime":3}`,
 				`{"status":"running","uptime":4}`), "pve1 pct reboot 101 --timeout 15": says("")},

@@ -158,26 +158,30 @@ func guestStatus(c *sdk.Call, in guestIn) (statusOut, error) {
 		Notes:      cfg.Description,
 		Snapshots:  snapshots,
 	}
-	human := []string{fmt.Sprintf("%s (%s) is %s.", f, out.Name, out.Status),
-		fmt.Sprintf("CPU %.0f%% of %.0f, memory %s of %s, disk %s, up %s.", 100*out.CPU, out.CPUs,
-			pve.Size(out.Mem), pve.Size(out.MaxMem), pve.Size(out.MaxDisk), pve.Ago(out.Uptime))}
-	for _, s := range []struct {
-		is   bool
-		says string
-	}{{out.Protection, "It is protected."}, {out.Template, "It is a template."}, {out.HAManaged,
-		"The HA manager decides whether it runs."}} {
-		if s.is {
-			human = append(human, s.says)
-		}
-	}
-	if out.Lock != "" {
-		human = append(human, "It is locked: "+out.Lock+".")
-	}
-	for _, s := range snapshots {
-		human = append(human, "Snapshot "+s.Name+".")
-	}
-	out.Reply = pve.Human(strings.Join(human, "\n"))
+	out.Reply = pve.Human(out.human(f))
 	return out, nil
+}
+
+func (o statusOut) human(f pve.Found) string {
+	lines := []string{fmt.Sprintf("%s (%s) is %s.", f, o.Name, o.Status),
+		fmt.Sprintf("CPU %.0f%% of %.0f, memory %s of %s, disk %s, up %s.", 100*o.CPU, o.CPUs,
+			pve.Size(o.Mem), pve.Size(o.MaxMem), pve.Size(o.MaxDisk), pve.Ago(o.Uptime))}
+	if o.Protection {
+		lines = append(lines, "It is protected.")
+	}
+	if o.Template {
+		lines = append(lines, "It is a template.")
+	}
+	if o.HAManaged {
+		lines = append(lines, "The HA manager decides whether it runs.")
+	}
+	if o.Lock != "" {
+		lines = append(lines, "It is locked: "+o.Lock+".")
+	}
+	for _, s := range o.Snapshots {
+		lines = append(lines, "Snapshot "+s.Name+".")
+	}
+	return strings.Join(lines, "\n")
 }
 
 // snapshotsOf lists the snapshots without the pseudo entry "current".

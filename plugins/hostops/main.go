@@ -161,19 +161,11 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 		return moved{}, explain(pve.Lost(err, doing), "Check host_path.",
 			"Set overwrite to replace the file in your workspace, or choose another local_path.")
 	}
-	out := moved{
-		Node:      n.Name,
-		HostPath:  in.HostPath,
-		LocalPath: in.LocalPath,
-		Bytes:     got.Bytes,
-		SHA256:    got.SHA256,
-	}
-	out.Reply = pve.Say(
-		in.Format,
-		out,
+	out := moved{Node: n.Name, HostPath: in.HostPath, LocalPath: in.LocalPath, Bytes: got.Bytes,
+		SHA256: got.SHA256}
+	out.Reply = pve.Say(in.Format, out,
 		fmt.Sprintf("Downloaded %s from %s to %s: %d bytes, sha256 %s.", in.HostPath, n.Name,
-			in.LocalPath, got.Bytes, got.SHA256),
-	)
+			in.LocalPath, got.Bytes, got.SHA256))
 	return out, nil
 }
 
@@ -191,20 +183,11 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 			"Set overwrite to replace the file on the host, or choose another host_path.",
 		)
 	}
-	out := moved{
-		Node:        n.Name,
-		HostPath:    in.HostPath,
-		LocalPath:   in.LocalPath,
-		Bytes:       put.Bytes,
-		SHA256:      put.SHA256,
-		Permissions: mode,
-	}
-	out.Reply = pve.Say(
-		in.Format,
-		out,
+	out := moved{Node: n.Name, HostPath: in.HostPath, LocalPath: in.LocalPath, Bytes: put.Bytes,
+		SHA256: put.SHA256, Permissions: mode}
+	out.Reply = pve.Say(in.Format, out,
 		fmt.Sprintf("Uploaded %s to %s on %s: %d bytes, mode %s, sha256 %s.", in.LocalPath,
-			in.HostPath, n.Name, put.Bytes, mode, put.SHA256),
-	)
+			in.HostPath, n.Name, put.Bytes, mode, put.SHA256))
 	return out, nil
 }
 

@@ -30,18 +30,11 @@ var (
 	privateKey = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----`)
 )
 
-// guard keeps in what should not leave by way of a prompt: too much of it, whole repositories,
-// keys. It is a heuristic against accidents and bulk, not a wall: what may be reached at all is the
+// guard returns an error for text that should not leave in a prompt: too much of it, whole
+// repositories, keys. It is a heuristic against accidents. What a call may reach is decided by the
 // site's policy.
 func guard(texts ...string) error {
 	text := strings.Join(texts, "\n")
-	refuse := func(code, suggestion, format string, args ...any) error {
-		return &sdk.Error{
-			Code:       code,
-			Message:    "nothing was sent: " + fmt.Sprintf(format, args...),
-			Suggestion: suggestion,
-		}
-	}
 	if len(text) > maxInput {
 		return refuse("input_too_large", "send the part that the question is about",
 			"the text has %d bytes, the limit is %d", len(text), maxInput)
@@ -49,6 +42,16 @@ func guard(texts ...string) error {
 	if privateKey.MatchString(text) {
 		return refuse("input_secret", "take the key out", "the text holds a private key")
 	}
+	return pasted(text)
+}
+
+func refuse(code, suggestion, format string, args ...any) error {
+	return &sdk.Error{Code: code, Message: "nothing was sent: " + fmt.Sprintf(format, args...),
+		Suggestion: suggestion}
+}
+
+// pasted returns an error for text that looks like an encoded file, a repository or a code base.
+func pasted(text string) error {
 	files, code, lines := 0, 0, 0
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
@@ -67,13 +70,14 @@ func guard(texts ...string) error {
 			code++
 		}
 	}
+	part := "send the part that the question is about"
 	if files > maxFiles {
-		return refuse("input_paste", "send the part that the question is about",
+		return refuse("input_paste", part,
 			"it looks like a pasted repository: %d headers of files, at most %d pass", files,
 			maxFiles)
 	}
 	if code > maxCode && float64(code) > codeShare*float64(lines) {
-		return refuse("input_paste", "send the part that the question is about",
+		return refuse("input_paste", part,
 			"it looks like a pasted code base: %d of %d lines are code, at most %d pass", code,
 			lines, maxCode)
 	}

@@ -3,8 +3,8 @@ package main
 import (
 	"cmp"
 	"encoding/base64"
+	"errors"
 	"fmt"
-	"maps"
 	"mime"
 	"net/url"
 	"slices"
@@ -36,7 +36,7 @@ type curlIn struct {
 	Max        int      `json:"max_result_size,omitempty" default:"500000" min:"1000" max:"1000000"`
 	Save       bool     `json:"save_to_file,omitempty" default:"false"`
 
-	Dir string `json:"output_dir,omitempty" target:"local_path" maxlen:"200" pattern:"^\\w([\\w.-]|/\\w)*$"`
+	Dir string `json:"output_dir,omitempty" target:"local_path" pattern:"^\\w(/?\\w|[.-]){0,199}$"`
 }
 
 // Docs describes what does not fit into a tag.
@@ -119,10 +119,9 @@ func bad(format string, args ...any) error {
 	return &sdk.Error{Code: "bad_input", Message: fmt.Sprintf(format, args...)}
 }
 
-// build makes the request of the arguments. What a header may hold is for the host to say, which
-// sends it.
-func build(in curlIn) (q sdk.Request, err error) {
-	q = sdk.Request{
+// build returns the request for the arguments. The host checks the headers when it sends them.
+func build(in curlIn) (sdk.Request, error) {
+	q := sdk.Request{
 		Method:     in.Method,
 		URL:        in.URL,
 		Credential: in.Credential,
@@ -148,25 +147,6 @@ func build(in curlIn) (q sdk.Request, err error) {
 		}
 		q.URL += sep + params
 	}
-	headers := map[string]string{}
-	set := func(name, value string) {
-		for have := range headers {
-			if strings.EqualFold(have, name) {
-				err = bad("the header %s is given twice", name)
-			}
-		}
-		headers[name] = value
-	}
-	for _, h := range in.Headers {
-		name, value, ok := strings.Cut(h, ":")
-		if !ok {
-			return q, bad("headers: %.40q is not Name: value", h)
-		}
-		set(name, strings.Trim(value, " "))
-	}
-	if in.UserAgent != "" {
-		set("User-Agent", in.UserAgent)
-	}
 	if len(in.Form) > 0 {
 		if in.Data != "" {
 			return q, bad("give either data or form")
@@ -176,34 +156,71 @@ func build(in curlIn) (q sdk.Request, err error) {
 			return q, err
 		}
 		q.Body = []byte(body)
-		set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	ways := 0
-	if in.Username != "" || in.Password != "" {
-		ways++
-		if in.Username == "" || strings.Contains(in.Username, ":") {
-			return q, bad("username is missing, or has a colon")
-		}
-		set("Authorization",
-			"Basic "+base64.StdEncoding.EncodeToString([]byte(in.Username+":"+in.Password)))
+	if len(q.Body) > 0 && (in.Method == "GET" || in.Method == "HEAD") {
+		return q, bad("a %s request has no body: say method POST, PUT or PATCH", in.Method)
 	}
-	if in.Token != "" {
-		ways++
-		set("Authorization", "Bearer "+in.Token)
-	}
-	if in.Credential != "" {
-		ways++
-	}
-	if ways > 1 {
-		return q, bad("give one of username and password, token, credential")
-	}
-	if err == nil && len(q.Body) > 0 && (in.Method == "GET" || in.Method == "HEAD") {
-		err = bad("a %s request has no body: say method POST, PUT or PATCH", in.Method)
-	}
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		q.Headers = append(q.Headers, [2]string{name, headers[name]})
-	}
+	var err error
+	q.Headers, err = headersOf(in)
 	return q, err
+}
+
+// headersOf returns the headers sorted by name. A header that is given twice is an error.
+func headersOf(in curlIn) ([][2]string, error) {
+	var headers [][2]string
+	for _, h := range in.Headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok {
+			return nil, bad("headers: %.40q is not Name: value", h)
+		}
+		headers = append(headers, [2]string{name, strings.Trim(value, " ")})
+	}
+	if in.UserAgent != "" {
+		headers = append(headers, [2]string{"User-Agent", in.UserAgent})
+	}
+	if len(in.Form) > 0 {
+		headers = append(headers, [2]string{"Content-Type", "application/x-www-form-urlencoded"})
+	}
+	auth, err := authorization(in)
+	if err != nil {
+		return nil, err
+	}
+	if auth != "" {
+		headers = append(headers, [2]string{"Authorization", auth})
+	}
+	seen := map[string]bool{}
+	for _, h := range headers {
+		key := strings.ToLower(h[0])
+		if seen[key] {
+			return nil, bad("the header %s is given twice", h[0])
+		}
+		seen[key] = true
+	}
+	slices.SortFunc(headers, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
+	return headers, nil
+}
+
+// authorization returns the Authorization header, or "" without user name, password and token. At
+// most one way to authenticate may be given.
+func authorization(in curlIn) (string, error) {
+	basic, ways := in.Username != "" || in.Password != "", 0
+	for _, given := range []bool{basic, in.Token != "", in.Credential != ""} {
+		if given {
+			ways++
+		}
+	}
+	switch {
+	case basic && (in.Username == "" || strings.Contains(in.Username, ":")):
+		return "", bad("username is missing, or has a colon")
+	case ways > 1:
+		return "", bad("give one of username and password, token, credential")
+	case basic:
+		pair := in.Username + ":" + in.Password
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte(pair)), nil
+	case in.Token != "":
+		return "Bearer " + in.Token, nil
+	}
+	return "", nil
 }
 
 // encoded keeps the order, and what is there twice.
@@ -229,13 +246,36 @@ func execute(c *sdk.Call, in curlIn) (curlOut, error) {
 	if err != nil {
 		return curlOut{}, err
 	}
-	out := curlOut{
-		Status:   r.Status,
-		Type:     "application/octet-stream",
-		Bytes:    r.Bytes,
-		Hops:     []hop{},
-		Artifact: r.Blob,
+	out, body := describe(in, r), r.Body
+	if in.Filter != "" {
+		if body, err = filter(c, in.Filter, r, out); err != nil {
+			return curlOut{}, err
+		}
+		out.Artifact, out.Type = "", "application/json"
 	}
+	if out.Artifact != "" {
+		return out, out.copy(c, in.Dir)
+	}
+	if len(body) == 0 {
+		return out, nil
+	}
+	if in.Save && in.Filter != "" || len(body) > in.Max || !utf8.Valid(body) ||
+		slices.Contains(body, 0) {
+		b, err := sdk.BlobWrite(c, "response", out.Type, body, 0)
+		if err != nil {
+			return curlOut{}, err
+		}
+		out.Artifact = b.Blob
+		return out, out.copy(c, in.Dir)
+	}
+	out.Body = string(body)
+	return out, nil
+}
+
+// describe returns the result without the body.
+func describe(in curlIn, r sdk.Response) curlOut {
+	out := curlOut{Status: r.Status, Type: "application/octet-stream", Bytes: r.Bytes,
+		Hops: []hop{}, Artifact: r.Blob}
 	for _, h := range r.Hops {
 		out.Hops = append(out.Hops, hop(h))
 	}
@@ -249,41 +289,24 @@ func execute(c *sdk.Call, in curlIn) (curlOut, error) {
 			out.Headers = append(out.Headers, header{h[0], h[1]})
 		}
 	}
+	return out
+}
+
+// filter runs the jq filter over the body, which is in the artifact if there is one.
+func filter(c *sdk.Call, text string, r sdk.Response, out curlOut) ([]byte, error) {
 	body := r.Body
-	if in.Filter != "" {
-		out.Artifact = ""
-		if r.Blob != "" {
-			if body, err = jq.Artifact(c, r.Blob); err != nil {
-				return curlOut{}, err
-			}
+	if r.Blob != "" {
+		var err error
+		if body, err = jq.Artifact(c, r.Blob); err != nil {
+			return nil, err
 		}
-		filtered, err := jq.Run(in.Filter, body, 1<<20)
-		if err != nil {
-			if e, ok := err.(*sdk.Error); ok && e.Code == "not_json" {
-				e.Message = fmt.Sprintf("the answer with status %d is %s: %s", r.Status, out.Type,
-					e.Message)
-			}
-			return curlOut{}, err
-		}
-		body, out.Type = filtered, "application/json"
 	}
-	if out.Artifact != "" {
-		return out, out.copy(c, in.Dir)
+	filtered, err := jq.Run(text, body, 1<<20)
+	if e := (*sdk.Error)(nil); errors.As(err, &e) && e.Code == "not_json" {
+		e.Message = fmt.Sprintf("the answer with status %d is %s: %s", r.Status, out.Type,
+			e.Message)
 	}
-	if len(body) == 0 {
-		return out, nil
-	}
-	if (in.Save && in.Filter != "") || len(body) > in.Max || !utf8.Valid(body) ||
-		strings.ContainsRune(string(body), 0) {
-		b, err := sdk.BlobWrite(c, "response", out.Type, body, 0)
-		if err != nil {
-			return curlOut{}, err
-		}
-		out.Artifact = b.Blob
-		return out, out.copy(c, in.Dir)
-	}
-	out.Body = string(body)
-	return out, nil
+	return filtered, err
 }
 
 // copy puts what was saved into a folder of the workspace as well, when one was asked for, under a

@@ -3,6 +3,7 @@ package sdktest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/caponier-mcp/caponier/sdk"
@@ -35,6 +36,27 @@ func (h *Host) answer(name string, request []byte) (any, error) {
 	case abi.Stage:
 		dir, err := h.Stage(q.Node)
 		return abi.StageResponse{Dir: dir}, err
+	case abi.HTTPRequest:
+		return h.http(q, data)
+	case abi.BlobWrite:
+		b, err := h.BlobWrite(q.Name, q.MIME, data, time.Duration(q.TTLS)*time.Second)
+		return abi.BlobWriteResponse(b), err
+	case abi.BlobRead:
+		if q.Local != "" {
+			return written(h.BlobCopy(q.Blob, q.Local))
+		}
+		return readBack(h.BlobRead(q.Blob, q.Offset, q.MaxBytes))
+	case abi.Ask:
+		schema, _ := json.Marshal(q.Schema)
+		a, err := h.Ask(q.Key, q.Message, schema)
+		return abi.AskResponse{Action: a.Action, Content: a.Content}, err
+	}
+	return h.file(op, data)
+}
+
+// file answers the operations on files of a node.
+func (h *Host) file(op abi.Op, data []byte) (any, error) {
+	switch q := op.(type) {
 	case abi.SFTPStat:
 		f, err := h.SFTPStat(q.Node, q.Path)
 		return info(f), err
@@ -58,22 +80,8 @@ func (h *Host) answer(name string, request []byte) (any, error) {
 			sdk.FileOptions{Mode: q.Mode, Overwrite: q.Overwrite, Timeout: q.Timeout()}))
 	case abi.SFTPRemove:
 		return struct{}{}, h.SFTPRemove(q.Node, q.Path)
-	case abi.HTTPRequest:
-		return h.http(q, data)
-	case abi.BlobWrite:
-		b, err := h.BlobWrite(q.Name, q.MIME, data, time.Duration(q.TTLS)*time.Second)
-		return abi.BlobWriteResponse(b), err
-	case abi.BlobRead:
-		if q.Local != "" {
-			return written(h.BlobCopy(q.Blob, q.Local))
-		}
-		return readBack(h.BlobRead(q.Blob, q.Offset, q.MaxBytes))
-	case abi.Ask:
-		schema, _ := json.Marshal(q.Schema)
-		a, err := h.Ask(q.Key, q.Message, schema)
-		return abi.AskResponse{Action: a.Action, Content: a.Content}, err
 	}
-	return nil, &sdk.BadRequest{Field: "import", Message: name + " is not an operation"}
+	return nil, &sdk.BadRequest{Field: "import", Message: fmt.Sprintf("%T is not an operation", op)}
 }
 
 // hooked reports whether the test answers the operation.

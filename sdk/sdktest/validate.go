@@ -43,80 +43,100 @@ func validate(schemaJSON json.RawMessage, args []byte) error {
 	return s.check("", v)
 }
 
+// check returns an error unless the value, decoded with UseNumber, fits the schema.
 func (s schema) check(at string, v any) error {
-	bad := func(format string, a ...any) error {
-		return fmt.Errorf("%s: "+format, append([]any{"/" + at}, a...)...)
-	}
-	kind := ""
+	kind, err := "", error(nil)
 	switch v := v.(type) {
 	case map[string]any:
-		kind = "object"
-		for _, name := range s.Required {
-			if _, ok := v[name]; !ok {
-				return bad("%s is missing", name)
-			}
-		}
-		for name, value := range v {
-			p, known := s.Properties[name]
-			if !known {
-				if string(s.AdditionalProperties) == "false" {
-					return bad("%s is not an argument", name)
-				}
-				if err := json.Unmarshal(s.AdditionalProperties,
-					&p); len(s.AdditionalProperties) > 0 && err != nil {
-					return bad("schema: %w", err)
-				}
-			}
-			if err := p.check(at+name+"/", value); err != nil {
-				return err
-			}
-		}
+		kind, err = "object", s.checkObject(at, v)
 	case []any:
-		kind = "array"
-		if s.MinItems != nil && len(v) < *s.MinItems || s.MaxItems != nil && len(v) > *s.MaxItems {
-			return bad("%d items", len(v))
-		}
-		for i, item := range v {
-			if s.Items != nil {
-				if err := s.Items.check(fmt.Sprintf("%s%d/", at, i), item); err != nil {
-					return err
-				}
-			}
-		}
+		kind, err = "array", s.checkList(at, v)
 	case string:
-		kind = "string"
-		n := utf8.RuneCountInString(v)
-		if s.MinLength != nil && n < *s.MinLength || s.MaxLength != nil && n > *s.MaxLength {
-			return bad("%d characters", n)
-		}
-		if s.Pattern != "" {
-			re, err := regexp.Compile(s.Pattern)
-			if err != nil || !re.MatchString(v) {
-				return bad("%q does not match %s", v, s.Pattern)
-			}
-		}
-		if s.Enum != nil && !slices.Contains(s.Enum, any(v)) {
-			return bad("%q is not one of %v", v, s.Enum)
-		}
+		kind, err = "string", s.checkText(at, v)
 	case json.Number:
-		kind = "number"
-		f, err := v.Float64()
-		if _, notInt := v.Int64(); notInt == nil && s.Type == "integer" {
-			kind = "integer"
-		}
-		if err != nil || s.Minimum != nil && f < *s.Minimum || s.Maximum != nil && f > *s.Maximum {
-			return bad("%s is out of range", v)
-		}
-		if s.Enum != nil && !slices.Contains(s.Enum, any(f)) {
-			return bad("%s is not one of %v", v, s.Enum)
-		}
+		kind, err = s.checkNumber(at, v)
 	case bool:
 		kind = "boolean"
 	case nil:
 		kind = "null"
 	}
-	if s.Type != "" && s.Type != kind {
-		return bad("is %s, not %s", kind, s.Type)
+	if err == nil && s.Type != "" && s.Type != kind {
+		return wrong(at, "is %s, not %s", kind, s.Type)
+	}
+	return err
+}
+
+func wrong(at, format string, a ...any) error {
+	return fmt.Errorf("%s: "+format, append([]any{"/" + at}, a...)...)
+}
+
+func (s schema) checkObject(at string, v map[string]any) error {
+	for _, name := range s.Required {
+		if _, ok := v[name]; !ok {
+			return wrong(at, "%s is missing", name)
+		}
+	}
+	for name, value := range v {
+		p, known := s.Properties[name]
+		if !known && string(s.AdditionalProperties) == "false" {
+			return wrong(at, "%s is not an argument", name)
+		}
+		if !known && len(s.AdditionalProperties) > 0 {
+			if err := json.Unmarshal(s.AdditionalProperties, &p); err != nil {
+				return wrong(at, "schema: %w", err)
+			}
+		}
+		if err := p.check(at+name+"/", value); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+func (s schema) checkList(at string, v []any) error {
+	if s.MinItems != nil && len(v) < *s.MinItems || s.MaxItems != nil && len(v) > *s.MaxItems {
+		return wrong(at, "%d items", len(v))
+	}
+	if s.Items == nil {
+		return nil
+	}
+	for i, item := range v {
+		if err := s.Items.check(fmt.Sprintf("%s%d/", at, i), item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s schema) checkText(at, v string) error {
+	n := utf8.RuneCountInString(v)
+	if s.MinLength != nil && n < *s.MinLength || s.MaxLength != nil && n > *s.MaxLength {
+		return wrong(at, "%d characters", n)
+	}
+	if s.Pattern != "" {
+		re, err := regexp.Compile(s.Pattern)
+		if err != nil || !re.MatchString(v) {
+			return wrong(at, "%q does not match %s", v, s.Pattern)
+		}
+	}
+	if s.Enum != nil && !slices.Contains(s.Enum, any(v)) {
+		return wrong(at, "%q is not one of %v", v, s.Enum)
+	}
+	return nil
+}
+
+// checkNumber also returns the kind: integer only where the schema wants one and it is one.
+func (s schema) checkNumber(at string, v json.Number) (string, error) {
+	kind := "number"
+	f, err := v.Float64()
+	if _, notInt := v.Int64(); notInt == nil && s.Type == "integer" {
+		kind = "integer"
+	}
+	if err != nil || s.Minimum != nil && f < *s.Minimum || s.Maximum != nil && f > *s.Maximum {
+		return kind, wrong(at, "%s is out of range", v)
+	}
+	if s.Enum != nil && !slices.Contains(s.Enum, any(f)) {
+		return kind, wrong(at, "%s is not one of %v", v, s.Enum)
+	}
+	return kind, nil
 }

@@ -41,87 +41,97 @@ type Changed struct {
 // was asked.
 const polls = 20
 
-// Do makes the change. Format is that of the text of the answer.
+// Do makes the change and returns the status that a look afterwards found. Format is "json", or
+// anything else for the text of the answer. The error is an *sdk.Error.
 func (ch Change) Do(format string) (Changed, error) {
-	name := fmt.Sprintf("%s %d on %s", TypeName(ch.Kind), ch.VMID, ch.Node.Name)
-	doing := strings.Join(ch.Argv[:min(2, len(ch.Argv))], " ") + " of " + name
 	out := Changed{VMID: ch.VMID, Node: ch.Node.Name, Status: ch.Want}
-	seen, err := ch.Status()
+	before, err := ch.Status()
 	if err != nil {
 		return out, err
 	}
-	before, state := seen, seen.Status
 	switch {
-	case ch.Again && state != ch.Want:
-		return out, &sdk.Error{
-			Code:       "not_running",
-			Message:    fmt.Sprintf("%s: it is %s", doing, state),
-			Suggestion: "Start it instead.",
-		}
-	case !ch.Again && state == ch.Want:
+	case ch.Again && before.Status != ch.Want:
+		return out, &sdk.Error{Code: "not_running",
+			Message:    fmt.Sprintf("%s: it is %s", ch.doing(), before.Status),
+			Suggestion: "Start it instead."}
+	case !ch.Again && before.Status == ch.Want:
 		return out.said(format,
-			fmt.Sprintf("The %s is %s already; nothing was done.", name, ch.Want)), nil
+			fmt.Sprintf("The %s is %s already; nothing was done.", ch.name(), ch.Want)), nil
 	}
 	r, err := ch.Node.Run(sdk.ExecOptions{Timeout: ch.Timeout, MaxBytes: 64 << 10}, ch.Argv...)
 	if err != nil {
 		return out, err
 	}
 	if r.Exit != 0 {
-		if code := Code(string(r.Stderr)); !ch.Again &&
-			(code == "already_running" && ch.Want == "running" || code == "not_running" &&
-				ch.Want == "stopped") {
-			return out.said(format,
-				fmt.Sprintf("The %s is %s already; somebody else was faster.", name, ch.Want)), nil
-		}
-		// An exit code proves nothing: what is so now counts.
-		if seen, err := ch.Status(); !ch.Again && err == nil && seen.Status == ch.Want {
-			out.Changed = true
-			return out.said(
-				format,
-				fmt.Sprintf("The %s is now %s. Proxmox complained all the same: %s", name, ch.Want,
-					say(Complaint(r))),
-			), nil
-		}
-		return out, ch.Node.FailGuest(doing, ch.VMID, ch.Kind, r)
+		return ch.failed(out, format, r)
 	}
 	ha := strings.Contains(string(r.Stdout)+string(r.Stderr), "Requesting HA ")
-	for i := 0; ; i++ {
-		if seen, err = ch.Status(); err != nil {
-			return out, After(err, doing)
-		}
-		if state = seen.Status; state == ch.Want || !ha || i == polls {
-			break
-		}
+	now, err := ch.wait(ha)
+	if err != nil {
+		return out, After(err, ch.doing())
 	}
-	if ch.Again && state == ch.Want && before.Uptime > 60 && seen.Uptime >= before.Uptime {
-		return out, &sdk.Error{
-			Code: "failed",
-			Message: fmt.Sprintf(
-				"%s: Proxmox reported success, but it runs since before, for %s now",
-				doing,
-				Ago(seen.Uptime),
-			),
-			Suggestion: "Look at its console or log, and at get_recent_tasks.",
-		}
+	if err := ch.check(before, now, ha); err != nil {
+		return out, err
 	}
-	if state == ch.Want {
+	out.Changed = true
+	again := map[bool]string{true: "running again", false: "now " + ch.Want}[ch.Again]
+	return out.said(format, fmt.Sprintf("The %s is %s.", ch.name(), again)), nil
+}
+
+func (ch Change) name() string {
+	return fmt.Sprintf("%s %d on %s", TypeName(ch.Kind), ch.VMID, ch.Node.Name)
+}
+
+func (ch Change) doing() string {
+	return strings.Join(ch.Argv[:min(2, len(ch.Argv))], " ") + " of " + ch.name()
+}
+
+// failed judges a command that exited with an error. An exit code alone proves nothing: the change
+// succeeded if the guest has the wanted status.
+func (ch Change) failed(out Changed, format string, r sdk.ExecResult) (Changed, error) {
+	code := Code(string(r.Stderr))
+	if !ch.Again && (code == "already_running" && ch.Want == "running" ||
+		code == "not_running" && ch.Want == "stopped") {
+		return out.said(format, fmt.Sprintf("The %s is %s already; somebody else was faster.",
+			ch.name(), ch.Want)), nil
+	}
+	if seen, err := ch.Status(); !ch.Again && err == nil && seen.Status == ch.Want {
 		out.Changed = true
-		again := map[bool]string{true: "running again", false: "now " + ch.Want}[ch.Again]
-		return out.said(format, fmt.Sprintf("The %s is %s.", name, again)), nil
+		return out.said(format, fmt.Sprintf("The %s is now %s. Proxmox complained all the same: %s",
+			ch.name(), ch.Want, say(Complaint(r)))), nil
 	}
-	if ha {
-		return out, &sdk.Error{
-			Code: "unknown_outcome",
-			Message: fmt.Sprintf("%s: the HA manager was asked, and it is still %s", doing,
-				state),
-			Suggestion: "Look at the status again in a minute.",
+	return out, ch.Node.FailGuest(ch.doing(), ch.VMID, ch.Kind, r)
+}
+
+// wait reads the status after the command: once, or until it is the wanted one if the HA manager
+// was asked.
+func (ch Change) wait(ha bool) (Seen, error) {
+	for i := 0; ; i++ {
+		seen, err := ch.Status()
+		if err != nil || seen.Status == ch.Want || !ha || i == polls {
+			return seen, err
 		}
 	}
-	return out, &sdk.Error{
-		Code:       "failed",
-		Message:    fmt.Sprintf("%s: Proxmox reported success, but it is %s", doing, state),
-		Suggestion: "Look at its console or log, and at get_recent_tasks.",
+}
+
+// check returns an error unless the guest has the wanted status and, after a restart, a new uptime.
+func (ch Change) check(before, now Seen, ha bool) error {
+	look := "Look at its console or log, and at get_recent_tasks."
+	switch {
+	case ch.Again && now.Status == ch.Want && before.Uptime > 60 && now.Uptime >= before.Uptime:
+		return &sdk.Error{Code: "failed", Suggestion: look,
+			Message: fmt.Sprintf("%s: Proxmox reported success, but it was not restarted: it has "+
+				"been running for %s", ch.doing(), Ago(now.Uptime))}
+	case now.Status == ch.Want:
+		return nil
+	case ha:
+		return &sdk.Error{Code: "unknown_outcome",
+			Message: fmt.Sprintf("%s: the HA manager was asked, and it is still %s", ch.doing(),
+				now.Status),
+			Suggestion: "Look at the status again in a minute."}
 	}
+	return &sdk.Error{Code: "failed", Suggestion: look,
+		Message: fmt.Sprintf("%s: Proxmox reported success, but it is %s", ch.doing(), now.Status)}
 }
 
 func (c Changed) said(format, human string) Changed {
