@@ -2,11 +2,11 @@
 //
 // A plugin is a main package that calls [Serve] in an init function and is built with
 //
-// GOOS=wasip1 GOARCH=wasm go build -trimpath -buildvcs=false -ldflags="-s -w" -buildmode=c-shared
-// -o NAME.wasm ./NAME
+//	GOOS=wasip1 GOARCH=wasm go build -trimpath -buildvcs=false -ldflags="-s -w" \
+//		-buildmode=c-shared -o NAME.wasm ./NAME
 //
-// It has no files, no network and no environment: it can only ask the host for operations, and each
-// one is decided by policy.
+// A plugin has no files, no network and no environment. It asks the host for operations, and policy
+// decides each one.
 package sdk
 
 import (
@@ -23,17 +23,17 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/internal/imports"
 )
 
-// Hints say what a tool is and what it needs. Policy decides what it may do.
+// Hints describe a tool and what it needs. Policy decides what it may do.
 type Hints struct {
 	Title       string
 	ReadOnly    bool // changes nothing
 	Destructive bool // may destroy what is there
 	Idempotent  bool // twice is the same as once
 	OpenWorld   bool // reaches beyond the nodes
-	// operations that this tool may use, such as "ssh_exec"; everything else is refused
+	// Imports are the operations that the tool may use, such as "ssh_exec"; others are refused.
 	Imports []string
-	// commands that it may run on a node, by their names in the command grammar, such as "pct
-	// start"; "*": its caller's own text
+	// Commands are the commands that it may run on a node, by their names in the command grammar,
+	// such as "pct start". "*" means the caller's own text.
 	Commands []string
 	Budget   time.Duration // for the tool and its operations together; 0 leaves it to the host
 	Runs     string        // one line for people: what it does on the node
@@ -85,22 +85,23 @@ func newDescription(name, doc string, h Hints) description {
 	}
 }
 
-// NewTool makes a tool of a function. In is a struct whose tags make the input schema; it is
+// NewTool returns a tool that calls fn. In is a struct; its tags make the input schema, which is
 // closed: unknown arguments are refused.
 //
-//	json:"vmid"          the name; omitempty, omitzero, a pointer or a default make it optional
-//	doc:"…"              its description
+//	json:"vmid"       the name; omitempty, omitzero, a pointer or a default make it optional
+//	doc:"…"           its description; see [Documented] for long ones
+//	min:"1" max:"9"   limits of numbers
+//	minlen, maxlen    limits of text, in characters; pattern:"…" is a regular expression
+//	maxitems:"9"      limit of lists; minitems too
+//	enum:"a,b"        the values that are allowed
+//	default:"a"       the value of an absent argument
+//	target:"vmid"     what it acts on, for policy: vmid node service host url command
+//	                  guest_command remote_path guest_path local_path
+//	confirm:"true"    it is the confirmation flag of a dangerous tool
 //
-// min:"1" max:"9"      of numbers; minlen, maxlen and pattern of text; maxitems of lists;
-// enum:"a,b"; default:"a"
-// target:"vmid"        what it acts on, for policy: vmid node service host url command
-// guest_command remote_path guest_path local_path
-//
-//	confirm:"true"       it is the confirmation flag of a dangerous tool
-//
-// Out is a struct or map, which becomes the structured result and the output schema; its method
-// Text() string, if any, gives the text for people. Out may also be string, or [Result] for full
-// control. NewTool panics when In or Out cannot be described.
+// Out is a struct or a map, which becomes the structured result and the output schema. If it has a
+// method Text() string, that returns the text for people; otherwise the text is the JSON. Out may
+// also be string, or [Result] for full control. NewTool panics when In or Out has no JSON Schema.
 func NewTool[In, Out any](name, doc string, h Hints, fn func(*Call, In) (Out, error)) Tool {
 	d := newDescription(name, doc, h)
 	d.InputSchema = mustSchema(name, reflect.TypeFor[In](), false)
@@ -189,10 +190,9 @@ type output struct {
 	Messages    []Message         `json:"messages,omitempty"`
 }
 
-type encoded []byte // valid JSON, of our own making
+type encoded []byte // valid JSON that this package wrote
 
-// encode puts structured content that is JSON already into its place as it is: encoding/json would
-// read all of it again.
+// encode inserts structured content that is already JSON without encoding it again.
 func (o output) encode() ([]byte, error) {
 	structured, done := o.Structured.(encoded)
 	if done {
@@ -227,25 +227,32 @@ func render(v any) (output, error) {
 	return output{Content: []Content{Text(text)}, Structured: encoded(b)}, nil
 }
 
-// plugin is what this module serves. A guest runs one call at a time in one module, so a global is
-// its natural place.
+// plugin is what this module serves. An instance runs one call at a time.
 var plugin struct {
+	served        bool
 	name, version string
 	tools         []Tool
 }
 
-func init() { imports.Describe, imports.Call = describe, call }
+func init() {
+	imports.Describe, imports.Call = describe, call
+	imports.Reset = func() { plugin.served = false }
+}
 
-// Serve says what the plugin offers. Call it once, in an init function: main never runs in a
-// plugin.
+// Serve registers the plugin's tools, resources and prompts. Call it in an init function, because
+// main never runs in a plugin. It can be called at most once: a second call panics.
 func Serve(name, version string, tools ...Tool) {
+	if plugin.served {
+		panic("sdk: Serve can be called at most once; the plugin " + plugin.name +
+			" is already served")
+	}
+	plugin.served = true
 	plugin.name, plugin.version, plugin.tools = name, version, tools
 	prime()
 }
 
-// prime does once what every call would do again, since every call starts from the state that
-// initialisation leaves: it fills the caches of encoding/json, and collects the garbage of the
-// beginning.
+// prime fills the caches of encoding/json and collects the garbage of initialisation. Every call
+// starts from the state after it, so no call has to do this work again.
 func prime() {
 	for _, t := range plugin.tools {
 		if t.prime != nil {
@@ -353,7 +360,7 @@ func failure(err error) (int32, []byte) {
 	case errors.As(err, &input):
 		code, e.Code = abi.CallInput, "bad_input"
 	}
-	// text and a struct of texts always encode
+	// strings always encode
 	b, _ := json.Marshal(output{Content: []Content{Text(e.Message)}, Error: &e})
 	return code, b
 }

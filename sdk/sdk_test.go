@@ -12,6 +12,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/sdk"
 	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/caponier-mcp/caponier/sdk/internal/imports"
 	"github.com/caponier-mcp/caponier/sdk/sdktest"
 )
 
@@ -47,6 +48,7 @@ func (o out) Text() string { return strings.Join(o.Lines, ",") }
 var do func(c *sdk.Call) error // what the tool "op" does
 
 func serve() {
+	imports.Reset()
 	all := abi.Operations()
 	sdk.Serve(
 		"test",
@@ -465,6 +467,7 @@ func TestCommandThatIsNotDeclaredFailsTheTest(t *testing.T) {
 		{"pvesh get /nodes/pve1/lxc/101/config/x", read, ""},
 		{"true", "", ""},
 	} {
+		imports.Reset()
 		sdk.Serve(
 			"test",
 			"1",
@@ -496,5 +499,52 @@ func TestCommandThatIsNotDeclaredFailsTheTest(t *testing.T) {
 				!strings.Contains(said, "not among its Commands: the host would refuse it") {
 			t.Errorf("%s, declared %q: it is %q; %s", c.runs, c.declares, h.Requests[0].Runs, said)
 		}
+	}
+}
+
+func TestServePanicsOnASecondCall(t *testing.T) {
+	serve()
+	defer func() {
+		if said := fmt.Sprint(recover()); !strings.Contains(said, "can be called at most once") {
+			t.Errorf("the second call of Serve: %s, want a panic", said)
+		}
+	}()
+	sdk.Serve("again", "1")
+}
+
+type documented struct {
+	Tagged string `json:"tagged" doc:"by its tag"`
+	Plain  string `json:"plain"`
+}
+
+func (documented) Docs() map[string]string { return docs }
+
+var docs map[string]string
+
+func TestDocsDescribesTheFieldsOfATool(t *testing.T) {
+	tool := func() sdk.Tool {
+		return sdk.NewTool("d", "Doc.", sdk.Hints{},
+			func(*sdk.Call, documented) (string, error) { return "", nil })
+	}
+	for want, d := range map[string]map[string]string{
+		"": {"plain": "by Docs"}, "no field has": {"absent": "x"},
+		"a doc tag and a text in Docs": {"tagged": "x"}} {
+		docs = d
+		func() {
+			defer func() {
+				said := recover()
+				if want == "" && said != nil || !strings.Contains(fmt.Sprint(said), want) {
+					t.Errorf("Docs %v: %v, want %q", d, said, want)
+				}
+			}()
+			tool()
+		}()
+	}
+	docs = map[string]string{"plain": "by Docs"}
+	imports.Reset()
+	sdk.Serve("test", "1", tool())
+	described, err := imports.Describe()
+	if err != nil || !strings.Contains(string(described), `"description":"by Docs"`) {
+		t.Errorf("described: %s, %v", described, err)
 	}
 }

@@ -60,7 +60,8 @@ var texts = []struct{ code, text, suggestion string }{
 	{"running", "container is running", "Stop it first."},
 	{"running", " is running - destroy failed", "Stop it first."},
 	{"exists", "' already used", "Choose another snapshot name, or delete the old snapshot first."},
-	{"not_found", "snapshot '", "List the snapshots of the guest to see their names."},
+	{"not_found", "snapshot '", "Check the name. To list the snapshots of the " +
+		"guest, run pct listsnapshot VMID or qm listsnapshot VMID with execute_ssh."},
 	{
 		"unsupported",
 		"snapshot feature is not available",

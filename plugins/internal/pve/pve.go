@@ -33,18 +33,17 @@ func (n Node) Run(o sdk.ExecOptions, argv ...string) (sdk.ExecResult, error) {
 		fmt.Sprintf("%s on %s", strings.Join(argv[:min(3, len(argv))], " "), n.Name))
 }
 
-// Lost turns an operation that did not end as it should into an error that says what to do;
-// refusals stay as they are.
+// Lost turns an operation that failed into an error with a suggestion. A refusal by policy, and any
+// other error, is returned as it is.
 func Lost(err error, doing string) error {
 	op := (*sdk.OpError)(nil)
 	if !errors.As(err, &op) {
 		return err
 	}
 	e := &sdk.Error{
-		Code:    op.Code,
-		Message: doing + ": " + op.Message,
-		Suggestion: "See the message. If it is not about the arguments, tell your user: caponier " +
-			"check looks at the nodes.",
+		Code:       op.Code,
+		Message:    doing + ": " + op.Message,
+		Suggestion: "The message says what is wrong. If the arguments are right, tell your user.",
 	}
 	if s, known := remedies[op.Code]; known {
 		e.Suggestion = s
@@ -54,23 +53,40 @@ func Lost(err error, doing string) error {
 		e.Suggestion = "It may still be running on the node, or in the guest: look at its status " +
 			"before you try again."
 	case op.Unknown:
-		e.Code, e.Suggestion = "unknown_outcome", "The connection was lost after the command was "+
-			"sent: look at the status of what it acts on before you try again."
+		e.Code = "unknown_outcome"
+		e.Suggestion = "The connection was lost after the command was sent: look at the status " +
+			"of what it acts on before you try again."
 	}
 	return e
 }
 
-// remedies are what helps against an operation that failed before a command could say why, by the
-// host's codes.
+const (
+	unreachable = "Check that the node is up and reachable (caponier check), then try again."
+	nodeFault   = "Trying again does not help. Tell your user: caponier check looks at the nodes."
+	pathFault   = "Give the path of a regular file: directories, links and devices are not copied."
+)
+
+// remedies are the suggestions for the codes of the host. Only errors of a node name caponier
+// check: it does not look at arguments or at files of the workspace.
 var remedies = map[string]string{
-	"connection": "Check that the node is up and reachable (caponier check), then try again.",
-	"lost":       "Check that the node is up and reachable (caponier check), then try again.",
-	"host_key": "Do not try again, and do not look for a way around: whoever answers may not be " +
-		"the node. Tell your user, who has to compare the key on the node's own console.",
+	"connection":   unreachable,
+	"lost":         unreachable,
+	"protocol":     nodeFault,
+	"shell_output": nodeFault,
+	"locale":       nodeFault,
+	"not_a_file":   pathFault,
+	"not_a_path":   "Correct the path: the message says what is wrong with it.",
+	"bad_input":    "Correct the arguments: the message says what is wrong with them.",
+	"not_found":    "Check the name or the path: the message says what does not exist.",
+	"exists":       "Set overwrite to replace it, or choose another path.",
+	"disk_full":    "Free space where the file should go, then try again.",
+	"too_large":    "The site's policy or max_bytes limits the size.",
+	"host_key": "Do not try again, and do not look for a way around: the machine that answers " +
+		"may not be the node. Tell your user, who has to compare the key on the node's console.",
 	"auth": "Trying again does not help. Tell your user: the node does not accept the login " +
 		"that the configuration names (caponier check).",
 	"shell": "Trying again does not help. Tell your user: the login shell on the node has to " +
-		"be mended (caponier check).",
+		"be repaired (caponier check).",
 	"permission": "Trying again does not help: the account that caponier logs in with may not " +
 		"do this.",
 	"changed":   "It was changed meanwhile: look at it, then call again.",

@@ -3,6 +3,7 @@ package pve
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -245,7 +246,7 @@ func TestSuggestionsFitWhatWentWrong(t *testing.T) {
 		"shell":      {false, "login shell"},
 		"timeout":    {false, "may still be running"},
 		"lost":       {true, "after the command was sent"},
-		"something":  {false, "See the message"},
+		"something":  {false, "The message says"},
 	} {
 		err := Lost(&sdk.OpError{Code: code, Message: "why", Unknown: c.unknown}, "doing")
 		e, ok := err.(*sdk.Error)
@@ -259,5 +260,28 @@ func TestSuggestionsFitWhatWentWrong(t *testing.T) {
 	refused := &sdk.Refused{DecisionID: "D"}
 	if err := Lost(refused, "doing"); err != refused {
 		t.Errorf("a refusal became %v", err)
+	}
+}
+
+func TestOnlyAnErrorOfTheNodeSuggestsCaponierCheck(t *testing.T) {
+	for code, node := range map[string]bool{"connection": true, "lost": true, "auth": true,
+		"shell": true, "protocol": true, "shell_output": true, "locale": true, "not_a_file": false,
+		"not_a_path": false, "bad_input": false, "not_found": false, "exists": false,
+		"too_large": false, "disk_full": false, "internal": false, "permission": false} {
+		e := (*sdk.Error)(nil)
+		err := Lost(&sdk.OpError{Code: code, Message: "why"}, "doing")
+		if !errors.As(err, &e) || e.Suggestion == "" ||
+			strings.Contains(e.Suggestion, "caponier check") != node {
+			t.Errorf("%s: %q; names caponier check: want %v", code, e.Suggestion, node)
+		}
+	}
+}
+
+func TestTheSuggestionForASnapshotNamesCommands(t *testing.T) {
+	e := FailText("x", "snapshot 'a' does not exist")
+	for _, command := range []string{"pct listsnapshot", "qm listsnapshot", "execute_ssh"} {
+		if e.Code != "not_found" || !strings.Contains(e.Suggestion, command) {
+			t.Errorf("%s: %q does not name %s", e.Code, e.Suggestion, command)
+		}
 	}
 }

@@ -7,3 +7,6 @@ var (
 	Describe func() ([]byte, error)
 	Call     func(input []byte) (code int32, output []byte)
 )
+
+// Reset makes the next sdk.Serve the first one, for tests of package sdk. Package sdk sets it.
+var Reset func()
