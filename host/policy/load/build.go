@@ -193,8 +193,8 @@ func (c *Candidate) parseRego(name string, data []byte) error {
 	}
 	owner, _, _ := strings.Cut(name, "/")
 	if pkg := m.Package.Path.String(); !strings.HasPrefix(pkg+".", "data.caponier."+owner+".") {
-		return fmt.Errorf("%s: package %s does not belong in %s: its packages begin with "+
-			"caponier.%s.",
+		return fmt.Errorf("%s: package %s does not belong in %s: its packages are caponier.%s "+
+			"and those below it",
 			m.Package.Location, strings.TrimPrefix(pkg, "data."), owner, owner)
 	}
 	if strings.HasSuffix(name, "_test.rego") {
