@@ -49,8 +49,8 @@ func (c *Call) Node(name string) string {
 	return name
 }
 
-// Error is how a tool fails on purpose: Code is one word for programs, Suggestion says what would
-// help.
+// Error is an error that a tool returns on purpose. Code is one word for programs; Suggestion says
+// what would help.
 type Error struct {
 	Code       string
 	Message    string
@@ -59,15 +59,15 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Refused is an operation that policy did not allow; nothing happened. The host remembers it,
-// whatever the tool makes of it.
+// Refused is the error of an operation that policy did not allow. Nothing happened. The host
+// records the refusal even if the tool ignores it.
 type Refused struct {
 	DecisionID string
 	Failed     []string // ids of the checks that did not hold
 	Deny       []Reason
 }
 
-// Reason is one thing that policy said against an operation.
+// Reason is one objection of policy to an operation.
 type Reason struct{ ID, Msg string }
 
 func (e *Refused) Error() string {
@@ -81,8 +81,8 @@ func (e *Refused) Error() string {
 	return s + " (decision " + e.DecisionID + ")"
 }
 
-// OpError is an operation that failed. Unknown means that it may have been done, or may still be
-// going on: do not repeat it blindly.
+// OpError is the error of an operation that failed. Unknown means that it may have been done, or
+// may still be running: do not repeat it without looking.
 type OpError struct {
 	Code, Message string
 	Unknown       bool
@@ -90,14 +90,13 @@ type OpError struct {
 
 func (e *OpError) Error() string { return e.Code + ": " + e.Message }
 
-// BadRequest is an operation that the plugin asked for wrongly. Field is empty when no single field
-// is wrong.
+// BadRequest is the error of a malformed request. Field is empty when no single field is wrong.
 type BadRequest struct{ Field, Message string }
 
 func (e *BadRequest) Error() string { return strings.TrimPrefix(e.Field+": "+e.Message, ": ") }
 
-// ErrPending is returned by [Ask] while nobody has answered: return it from the tool, which the
-// host then starts again.
+// ErrPending is returned by [Ask] until the user has answered. Return it from the tool; the host
+// then starts the tool again.
 var ErrPending = errors.New("waiting for the user's answer")
 
 // do encodes a request, asks, and decodes the response into resp, which may be nil.

@@ -30,14 +30,16 @@ type ExecResult struct {
 	Rendered  string // of SSHScript: the text that was run
 }
 
-// SSHExec runs one program on a node. No shell looks at its words.
+// SSHExec runs one program on a node. No shell reads its words. Any exit code is a result; the
+// error is a *Refused, *OpError or *BadRequest.
 func SSHExec(c *Call, node string, argv []string, o ExecOptions) (ExecResult, error) {
 	req := abi.SSHExec{OnNode: onNode(node, o.Timeout), Argv: argv, MaxBytes: o.MaxBytes}
 	req.Stdin, req.StdinB64 = abi.Split(o.Stdin)
 	return exec(imports.SSHExec, req)
 }
 
-// SSHScript runs command text, as far as policy can read it: simple commands joined by | && || ;.
+// SSHScript runs command text: simple commands joined by | && || ;. Policy refuses text that it
+// cannot parse.
 func SSHScript(c *Call, node, script string, o ExecOptions) (ExecResult, error) {
 	return exec(imports.SSHScript,
 		abi.SSHScript{OnNode: onNode(node, o.Timeout), Script: script, MaxBytes: o.MaxBytes})
@@ -123,8 +125,8 @@ func SFTPList(c *Call, node, path string, limit int) (List, error) {
 	return l, err
 }
 
-// ReadResult is the beginning of a file, or of a blob from an offset. EOF says that there is no
-// more.
+// ReadResult is the beginning of a file, or of a blob from an offset. EOF reports that nothing
+// follows.
 type ReadResult struct {
 	Data []byte
 	EOF  bool
@@ -151,8 +153,8 @@ func read(imported func([]byte) (abi.Status, []byte), req any) (ReadResult, erro
 	return ReadResult{b, r.EOF}, nil
 }
 
-// FileOptions are for what writes a file. Mode is octal such as "0644", or empty for the host's
-// default.
+// FileOptions are the options of operations that write a file. Mode is octal such as "0644", or
+// empty for the host's default.
 type FileOptions struct {
 	Mode      string
 	Overwrite bool
@@ -213,8 +215,8 @@ func SFTPRemove(c *Call, node, path string) error {
 	return do(imports.SFTPRemove, abi.SFTPRemove{OnNode: onNode(node, 0), Path: path}, nil)
 }
 
-// Request is an HTTP request. Credential names one that the host adds after the decision; the
-// plugin never sees it.
+// Request is an HTTP request. Credential names a credential that the host adds after the decision;
+// the plugin never sees it.
 type Request struct {
 	Method, URL      string
 	Headers          [][2]string
@@ -243,7 +245,7 @@ type Hop struct {
 	URL    string
 }
 
-// HTTPRequest asks a server that the site lists.
+// HTTPRequest sends a request to a server that the site lists.
 func HTTPRequest(c *Call, q Request) (Response, error) {
 	var r abi.HTTPResponse
 	req := abi.HTTPRequest{
@@ -275,14 +277,14 @@ func HTTPRequest(c *Call, q Request) (Response, error) {
 	return out, nil
 }
 
-// Blob is something that the host keeps for the caller for a while.
+// Blob is data that the host keeps for the caller for a limited time.
 type Blob struct {
 	Blob, URI string
 	Bytes     int64
 	SHA256    string
 }
 
-// BlobWrite keeps data for ttl; 0 leaves it to the host.
+// BlobWrite stores data for ttl; 0 means the host's default.
 func BlobWrite(c *Call, name, mime string, data []byte, ttl time.Duration) (Blob, error) {
 	var r abi.BlobWriteResponse
 	err := do(
@@ -298,7 +300,7 @@ func BlobWrite(c *Call, name, mime string, data []byte, ttl time.Duration) (Blob
 	return Blob(r), err
 }
 
-// BlobRead reads what the caller owns.
+// BlobRead reads a blob that the caller owns.
 func BlobRead(c *Call, blob string, offset, maxBytes int64) (ReadResult, error) {
 	return read(imports.BlobRead, abi.BlobRead{Blob: blob, Offset: offset, MaxBytes: maxBytes})
 }
@@ -308,14 +310,14 @@ func BlobCopy(c *Call, blob, local string) (Written, error) {
 	return write(imports.BlobRead, abi.BlobRead{Blob: blob, Local: local})
 }
 
-// Answer is what the user said. Action is accept, decline or cancel.
+// Answer is the user's answer. Action is accept, decline or cancel.
 type Answer struct {
 	Action  string
 	Content json.RawMessage // an object that fits the schema, when accepted
 }
 
-// Ask puts a question to the client's user. Key names the question within the call. Until it is
-// answered the error is [ErrPending].
+// Ask asks the client's user a question. Key names the question within the call. The error is
+// [ErrPending] until the user has answered.
 func Ask(c *Call, key, message string, schema json.RawMessage) (Answer, error) {
 	var r abi.AskResponse
 	var fields map[string]any

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// mustSchema describes a type as a JSON Schema. It panics: a type that cannot be described is a
-// mistake that the first run shows.
+// mustSchema returns the JSON Schema of a type. It panics if the type has none, so that the first
+// run of the plugin shows the mistake.
 func mustSchema(tool string, t reflect.Type, result bool) json.RawMessage {
 	s, err := schema(t, result, 0)
 	if err == nil && s["type"] != "object" {
@@ -66,7 +66,8 @@ func schema(t reflect.Type, result bool, depth int) (object, error) {
 	return nil, fmt.Errorf("%s has no JSON form", t)
 }
 
-// fields visits the fields that encoding/json would, those of embedded structs in their place.
+// fields visits the fields that encoding/json would encode, with those of embedded structs in their
+// place.
 func fields(t reflect.Type,
 	visit func(f reflect.StructField, name string, optional bool) error) error {
 	for i := range t.NumField() {
@@ -165,7 +166,7 @@ var tags = []struct{ name, key, on string }{
 	{"confirm", "x-caponier-confirm", "boolean"},
 }
 
-// constrain adds what the tags of a field say.
+// constrain adds the keywords for the tags of a field.
 func constrain(s object, f reflect.StructField) error {
 	limits := s // where the limits of single values go
 	if s["type"] == "array" {
@@ -227,7 +228,7 @@ func scalar(text, kind string) (any, error) {
 	return text, nil
 }
 
-// setDefaults puts the default tags into a new In.
+// setDefaults sets the fields of a new In to the values of their default tags.
 func setDefaults(v reflect.Value) error {
 	if v.Kind() != reflect.Struct {
 		return nil
@@ -257,7 +258,7 @@ func setDefaults(v reflect.Value) error {
 	return nil
 }
 
-// noNil returns a copy in which lists and maps that are nil are empty, as the output schema says.
+// noNil returns a copy in which nil lists and maps are empty, as the output schema requires.
 func noNil(v reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.Slice:

@@ -1,4 +1,4 @@
-// Command diskspace is a plugin that says which file systems of a node are getting full.
+// Command diskspace is a plugin that lists the full file systems of a node.
 package main
 
 import (
@@ -80,7 +80,7 @@ func diskSpace(c *sdk.Call, in in) (out, error) {
 	return o, err
 }
 
-// parse reads the output of df -P, whose last column alone may contain spaces.
+// parse reads the output of df -P. Only its last column may contain spaces.
 func parse(text string) (all []fileSystem, err error) {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for _, line := range lines[1:] {

@@ -171,7 +171,8 @@ type rebootOut struct {
 	Message string `json:"message"`
 }
 
-// rebootNode says what it would do; policy has the tool and the command in its black tier.
+// rebootNode names the command in its description; policy has the tool and the command in tier
+// black.
 func rebootNode(c *sdk.Call, in rebootIn) (rebootOut, error) {
 	n := pve.On(c, in.Node)
 	r, err := n.Run(sdk.ExecOptions{Timeout: pve.Fast}, "pvesh", "create",

@@ -38,9 +38,9 @@ type statusRow struct {
 	Quorate, Online, Local *pve.Int
 }
 
-// members reads the rows. A node that is in no cluster prints no row for one, and needs no quorum;
-// it prints a row for itself. Without that row, or without the quorum of a cluster, the answer says
-// nothing, which must not be reported as health.
+// members reads the rows. A node without a cluster prints a row for itself, and none for a cluster;
+// it needs no quorum. An answer without that row, or without the quorum of a cluster, is an error:
+// it must not be reported as healthy.
 func members(asked string, rows []statusRow) (clusterOut, error) {
 	broken := func(why string) (clusterOut, error) {
 		return clusterOut{}, &sdk.Error{Code: "bad_answer",

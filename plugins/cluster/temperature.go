@@ -28,7 +28,7 @@ const thermal = "/sys/class/thermal"
 
 var zoneName = regexp.MustCompile(`^thermal_zone([0-9]{1,3})$`)
 
-// nodeTemperature lists the zones first: no shell expands a * here.
+// nodeTemperature lists the zones first, because no shell expands a * here.
 func nodeTemperature(c *sdk.Call, in nodeIn) (temperatureOut, error) {
 	n := pve.On(c, in.Node)
 	doing := "reading the temperatures of " + n.Name
@@ -77,8 +77,8 @@ func nodeTemperature(c *sdk.Call, in nodeIn) (temperatureOut, error) {
 	return out, nil
 }
 
-// cat reads one short file of each zone. When one of them cannot be read it reads them one by one,
-// and that one is empty.
+// cat reads one short file of each zone. If the command fails it reads the files one by one, and
+// the result of one that cannot be read is empty.
 func cat(n pve.Node, zones []string, name string) ([]string, error) {
 	argv := []string{"cat", "--"}
 	for _, z := range zones {

@@ -41,8 +41,8 @@ func runCommand(c *sdk.Call, in execIn) (execOut, error) {
 	if err := ct.unable("running a command in", r); err != nil {
 		return execOut{}, err
 	}
-	// 124 is what timeout of coreutils says, 143 that of busybox, 137 both after the kill; a
-	// program may exit with any of them by itself.
+	// timeout of coreutils exits with 124, that of busybox with 143, and both with 137 after the
+	// kill. A program may exit with any of these by itself, so the time decides.
 	stopped := ""
 	if (r.Exit == 124 || r.Exit == 143 || r.Exit == 137) &&
 		now().Sub(began) >= limit-time.Second/2 {

@@ -23,7 +23,7 @@ func (ct container) doing(what string) string {
 	return fmt.Sprintf("%s container %d on %s", what, ct.vmid, ct.Name)
 }
 
-// pct runs a pct command, whose exit code proves nothing of push and pull.
+// pct runs a pct command. The exit code of pct push and pull proves nothing.
 func (ct container) pct(timeout time.Duration, verb string,
 	rest ...string) (sdk.ExecResult, error) {
 	return ct.Run(
@@ -31,9 +31,8 @@ func (ct container) pct(timeout time.Duration, verb string,
 		append([]string{"pct", verb, pve.ID(ct.vmid)}, rest...)...)
 }
 
-// exec runs argv in the container, where it is stopped after limit: what is started there outlives
-// the connection. No environment of the node goes along, and what follows -- is never an option of
-// pct.
+// exec runs argv in the container and stops it there after limit, because it outlives the
+// connection. It gets no environment of the node, and pct reads no option after --.
 func (ct container) exec(limit time.Duration, argv ...string) (sdk.ExecResult, error) {
 	seconds := fmt.Sprint(int(limit / time.Second))
 	return ct.pct(
@@ -48,7 +47,7 @@ const (
 	hashing = 60 * time.Second // for sha256sum in a container
 )
 
-// unable says why pct exec did not get as far as the program, or nil when the program ran.
+// unable returns the reason why pct exec did not start the program, or nil when the program ran.
 func (ct container) unable(what string, r sdk.ExecResult) error {
 	text := pve.Complaint(r)
 	switch first, _, _ := strings.Cut(text, "\n"); {

@@ -10,15 +10,15 @@ import (
 	"github.com/caponier-mcp/caponier/sdk"
 )
 
-// stage gives the path of a file that does not exist yet, in a directory that nobody else can
-// reach: pct pull would empty a file that is there, and follow a link.
+// stage returns the path of a new file in a directory that only the login user can read. pct pull
+// would truncate an existing file and follow a link.
 func stage(ct container) (string, error) {
 	dir, err := sdk.Stage(ct.Call, ct.Name)
 	return dir + "/file", pve.Lost(err, "making a directory for the transfer on "+ct.Name)
 }
 
-// copied judges pct push and pull, which exit 0 when they fail: whatever they print to stderr is an
-// error. Silence is no success either; the digest decides.
+// copied returns the error of pct push or pull. They exit with 0 when they fail, so any text on
+// stderr is an error. No text is no success: the digest decides.
 func (ct container) copied(doing string, r sdk.ExecResult, err error) error {
 	switch {
 	case err != nil:
@@ -69,7 +69,7 @@ func (ct container) stat(doing, path string) (file, error) {
 	return file{}, pve.Fail(doing+": stat in the container", r)
 }
 
-// parseStat reads what stat prints for %F %s, where the type may be of several words.
+// parseStat reads the output of stat for %F %s. The type may have several words.
 func parseStat(text string) (file, bool) {
 	text = strings.TrimSuffix(text, "\n")
 	i := strings.LastIndexByte(text, ' ')
@@ -89,8 +89,8 @@ func (ct container) sha256(doing, path string) (string, error) {
 	return digest(doing+": sha256sum in the container", r)
 }
 
-// digest reads what sha256sum printed. A backslash before the hash says that the name which follows
-// is escaped.
+// digest reads the output of sha256sum. A backslash before the hash means that the file name after
+// it is escaped.
 func digest(doing string, r sdk.ExecResult) (string, error) {
 	sum, _, _ := strings.Cut(strings.TrimPrefix(string(r.Stdout), `\`), " ")
 	if r.Exit != 0 || len(sum) != 64 || strings.Trim(sum, "0123456789abcdef") != "" {
@@ -110,7 +110,7 @@ func tooLarge(doing string, size, limit int64) error {
 	}
 }
 
-// local explains errors that are about the file in the workspace.
+// local adds a suggestion to an error about the file in the workspace.
 func local(err error, path string) error {
 	e := (*sdk.Error)(nil)
 	if errors.As(err, &e) {

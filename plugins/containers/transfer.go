@@ -64,8 +64,8 @@ type moved struct {
 	Replaced      bool   `json:"replaced,omitempty" doc:"There was a file in the container"`
 }
 
-// copying is the deadline of pct push and pull: a container's root can put a FIFO in the way, which
-// never ends.
+// copying is the limit of pct push and pull. Root in the container can replace the file with a
+// FIFO, which never ends.
 const copying = 2 * time.Minute
 
 func download(c *sdk.Call, in downloadIn) (moved, error) {

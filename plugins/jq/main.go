@@ -1,5 +1,5 @@
-// Command jq is the plugin that takes what is wanted out of JSON, in the sandbox: a filter that
-// does not end, or fills the memory, dies there.
+// Command jq is the plugin that filters JSON. It runs in the sandbox, so a filter that does not
+// end, or that fills the memory, fails alone.
 package main
 
 import (
@@ -54,7 +54,7 @@ func (queryIn) Docs() map[string]string {
 	}
 }
 
-// query gives a Result, not a struct of its own: what a filter gives has no schema.
+// query returns a Result because the output of a filter has no schema.
 func query(c *sdk.Call, in queryIn) (sdk.Result, error) {
 	if (in.Artifact == "") == (in.JSON == "") {
 		return sdk.Result{}, &sdk.Error{Code: "bad_input", Message: "give either artifact or json"}

@@ -94,7 +94,7 @@ func query(c *sdk.Call, in queryIn) (queryOut, error) {
 	out, err := p.ask(c, in, "max_tokens")
 	if e, ok := err.(*sdk.Error); ok && in.Provider == "openai" && e.Code == "rejected" &&
 		strings.Contains(e.Message, "max_completion_tokens") {
-		// newer models know the limit by this name alone; what was rejected was not answered
+		// Newer models accept the limit only under this name. A rejected request was not answered.
 		return p.ask(c, in, "max_completion_tokens")
 	}
 	return out, err
@@ -263,7 +263,7 @@ func parseAnthropic(body []byte) (queryOut, error) {
 	return out, nil
 }
 
-// rejected makes an error of a status, with what the provider says of it.
+// rejected returns the error of a status, with the provider's text.
 func rejected(r sdk.Response) error {
 	var e struct {
 		Error struct {

@@ -223,7 +223,7 @@ func authorization(in curlIn) (string, error) {
 	return "", nil
 }
 
-// encoded keeps the order, and what is there twice.
+// encoded returns the fields in their order, percent-encoded; names may repeat.
 func encoded(what string, fields []string) (string, error) {
 	var out []string
 	for _, f := range fields {
@@ -309,8 +309,8 @@ func filter(c *sdk.Call, text string, r sdk.Response, out curlOut) ([]byte, erro
 	return filtered, err
 }
 
-// copy puts what was saved into a folder of the workspace as well, when one was asked for, under a
-// name that no other call gives.
+// copy copies the artifact to a new file in the folder of the workspace, if the caller named one.
+// The name contains the id of the call, so it is unique.
 func (o *curlOut) copy(c *sdk.Call, dir string) error {
 	if dir == "" {
 		return nil

@@ -188,8 +188,7 @@ func Encode(v any) (json.RawMessage, error) {
 
 // DecodeInto reads a JSON object strictly into the struct that dst points to. The object's own keys
 // must be known, and consist of a-z, 0-9 and _, so that encoding/json cannot match one to a tag
-// that
-// differs in case.
+// that differs in case.
 func DecodeInto(data []byte, max int, dst any) error {
 	return decodeInto(data, max, math.MaxInt, dst)
 }

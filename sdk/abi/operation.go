@@ -190,8 +190,8 @@ type (
 		Mode      string `json:"mode,omitempty"` // octal
 		Overwrite bool   `json:"overwrite,omitempty"`
 	}
-	// SFTPGet copies a file to Local, a path relative to the principal's workspace. SHA256, if
-	// set, is the digest that the bytes must have: otherwise nothing replaces the local file.
+	// SFTPGet copies a file to Local, a path relative to the principal's workspace. SHA256, if set,
+	// is the digest that the bytes must have: otherwise nothing replaces the local file.
 	SFTPGet struct {
 		OnNode
 		Path      string `json:"path"`

@@ -4,8 +4,8 @@ import "encoding/json"
 
 // Responses of operations with status OK, one type for each kind.
 type (
-	// ExecResponse is the result of a command. Stdout and Stderr are text; bytes that are not
-	// UTF-8 stand in the base64 fields instead.
+	// ExecResponse is the result of a command. Stdout and Stderr are text; bytes that are not UTF-8
+	// stand in the base64 fields instead.
 	ExecResponse struct {
 		Exit      int    `json:"exit"`
 		Signal    string `json:"signal,omitempty"` // without SIG; "" if the command exited

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// runs gives the declared command that a request runs; one that the tool does not declare fails the
-// test, since the host would refuse it. What command text holds only the host takes apart.
+// runs returns the declared command that a request runs. A command that the tool does not declare
+// fails the test, because the host would refuse it. Only the host parses command text.
 func (h *Host) runs(name string, request []byte) string {
 	var r struct{ Argv []string }
 	if name != "ssh_exec" || json.Unmarshal(request, &r) != nil ||
@@ -27,8 +27,8 @@ func (h *Host) runs(name string, request []byte) string {
 	return best
 }
 
-// names says whether argv is of this entry of the command grammar: it begins with its words, with
-// any segment for a placeholder in a path.
+// names reports whether argv matches this entry of the command grammar: it begins with the words of
+// the entry, with any segment for a placeholder in a path.
 func names(entry string, argv []string) bool {
 	words := strings.Split(entry, " ")
 	if len(argv) < len(words) {

@@ -66,7 +66,7 @@ type describedTool struct {
 	Commands    []string        `json:"commands"`
 }
 
-// Output is what a tool gave. Text is all its text content, Error is nil when it succeeded.
+// Output is the result of a tool. Text is all its text content; Error is nil when it succeeded.
 type Output struct {
 	Text       string
 	Structured json.RawMessage
@@ -75,8 +75,8 @@ type Output struct {
 	JSON       json.RawMessage // the whole of it
 }
 
-// New makes the host of one test; tests that use it must not run in parallel, since a plugin serves
-// one host at a time.
+// New returns the host of one test. Tests that use it must not run in parallel, because a plugin
+// serves one host at a time.
 func New(t testing.TB) *Host {
 	h := &Host{
 		t: t,
@@ -111,9 +111,9 @@ func (h *Host) Describe() []byte {
 	return b
 }
 
-// Call calls a tool, resource or prompt by its name, the way the sandbox does. Arguments are held
-// to the tool's schema first, as the host holds them. The error is about the call itself: an
-// unknown tool, arguments that do not fit. How the tool failed is in Output.Error.
+// Call calls a tool, resource or prompt by its name, as the sandbox does. It checks the arguments
+// against the tool's schema first, as the host does. The error is about the call itself: an unknown
+// tool, or arguments that do not fit. A failure of the tool is in Output.Error.
 func (h *Host) Call(tool, argsJSON string) (Output, error) {
 	t, ok := h.tools[tool]
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// schema is what package sdk writes, no more.
+// schema has the keywords that package sdk writes.
 type schema struct {
 	Type                 string            `json:"type"`
 	Properties           map[string]schema `json:"properties"`

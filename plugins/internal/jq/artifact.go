@@ -11,7 +11,7 @@ const (
 	piece       = 512 << 10
 )
 
-// Artifact reads a whole blob of the caller.
+// Artifact returns a whole blob of the caller.
 func Artifact(c *sdk.Call, blob string) ([]byte, error) {
 	var all []byte
 	for {

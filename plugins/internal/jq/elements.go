@@ -9,8 +9,8 @@ import (
 	"github.com/caponier-mcp/caponier/sdk"
 )
 
-// elements gives the values of a list, or those of an object in the order of its keys, the last of
-// those that repeat.
+// elements calls each with the values of a list, or with those of an object in the order of its
+// keys. Of equal keys the last counts.
 func elements(b []byte, each func([]byte) error) error {
 	if b[0] == '[' {
 		n := 0
@@ -47,7 +47,7 @@ func elements(b []byte, each func([]byte) error) error {
 	return nil
 }
 
-// batches gives the elements in lists of some.
+// batches calls do with lists of elements, each of about batchBytes.
 func batches(b []byte, do func([]byte) error) error {
 	some := []byte{'['}
 	flush := func() error {
@@ -70,7 +70,7 @@ func batches(b []byte, do func([]byte) error) error {
 	return err
 }
 
-// after gives where the next element begins, or the bracket that ends the list.
+// after returns where the next element begins, or the bracket that ends the list.
 func after(b []byte, end int) int {
 	if end = space(b, end); b[end] == ',' {
 		end = space(b, end+1)
@@ -85,7 +85,7 @@ func count(b []byte) (n int) {
 	return n
 }
 
-// cut is a part of a list, as [from:to] means it.
+// cut returns the part [from:to] of a list, with the meaning of jq.
 func cut(b []byte, from, to *int) []byte {
 	n := count(b)
 	at := func(i *int, absent int) int {
@@ -112,7 +112,7 @@ func cut(b []byte, from, to *int) []byte {
 	return append(out, ']')
 }
 
-// tidy makes an output of a piece of the document.
+// tidy returns a piece of the document as an output.
 func tidy(b []byte) ([]byte, error) {
 	var out bytes.Buffer
 	err := json.Compact(&out, b)

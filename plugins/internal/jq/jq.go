@@ -96,7 +96,8 @@ func pickAll(list [][]step, document []byte, max int) (json.RawMessage, error) {
 	return outs.json(), nil
 }
 
-// valid demands one JSON value, so that whoever walks through it need not look where it ends.
+// valid returns an error unless the text is one JSON value. Code that walks through a valid text
+// needs no checks of bounds.
 func valid(document []byte) error {
 	if json.Valid(document) {
 		return nil

@@ -118,7 +118,7 @@ func space(b []byte, i int) int {
 	return i
 }
 
-// skip gives the end of the value that begins at i.
+// skip returns the end of the value that begins at i.
 func skip(b []byte, i int) int {
 	for depth := 0; i < len(b); {
 		switch b[i] {

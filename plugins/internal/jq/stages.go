@@ -8,10 +8,8 @@ import (
 
 // A document as a tree takes several times its own size; a plugin has no memory for that with ten
 // megabytes. So the first stages of a filter read the text itself, as far as they only walk:
-// .rows[]
-// .rows[], map(f), [.rows[] | f], .rows[2:5], length. The rest runs in the interpreter, on one
-// element at a
-// time.
+// .rows[], map(f), [.rows[] | f], .rows[2:5], length. The rest runs in the interpreter, on
+// one element at a time.
 
 // op is one stage of a filter. It emits zero or more values for each input value. code does the
 // same in the interpreter, for values of a type that the stage cannot walk.
@@ -40,7 +38,7 @@ const (
 	choose
 )
 
-// plan takes a filter apart into stages.
+// plan divides a filter into stages.
 func plan(q *gojq.Query) ([]op, error) {
 	var ops []op
 	nodes := pipeline(q)
@@ -62,7 +60,7 @@ func plan(q *gojq.Query) ([]op, error) {
 	return ops, nil
 }
 
-// program is a stage in the interpreter alone.
+// program returns a stage that runs in the interpreter.
 func program(k kind, q *gojq.Query) (op, error) {
 	code, err := gojq.Compile(q)
 	if err != nil {
@@ -75,7 +73,7 @@ func program(k kind, q *gojq.Query) (op, error) {
 	return op{kind: k, code: code, each: each}, err
 }
 
-// pipeline lists what stands between the pipes of a filter that defines and binds nothing.
+// pipeline returns the parts between the pipes of a filter without definitions and bindings.
 func pipeline(q *gojq.Query) []*gojq.Query {
 	if q.Op == gojq.OpPipe && plain(q) {
 		return append(pipeline(q.Left), pipeline(q.Right)...)
@@ -87,7 +85,7 @@ func plain(q *gojq.Query) bool {
 	return q.Meta == nil && len(q.Imports)+len(q.FuncDefs)+len(q.Patterns) == 0
 }
 
-// walk gives the stages of what only walks, or nil.
+// walk returns the stages of a filter that only walks, or nil for any other.
 func walk(q *gojq.Query) ([]op, error) {
 	switch {
 	case !plain(q):
@@ -117,7 +115,7 @@ func walk(q *gojq.Query) ([]op, error) {
 	return ops, nil
 }
 
-// base gives the stages of a term without its suffixes: not nil when it walks.
+// base returns the stages of a term without its suffixes, or nil if it does not walk.
 func base(t *gojq.Term) ([]op, error) {
 	switch {
 	case t.Type == gojq.TermTypeIdentity:
@@ -141,7 +139,7 @@ func base(t *gojq.Term) ([]op, error) {
 		inner, err := plan(t.Func.Args[0])
 		return []op{{kind: collect, inner: append([]op{*each}, inner...)}}, err
 	case t.Type == gojq.TermTypeFunc && t.Func.Name == "select" && len(t.Func.Args) == 1:
-		// what is chosen goes on as it stands
+		// The chosen element itself goes on.
 		o, err := program(choose, &gojq.Query{
 			Term: &gojq.Term{Type: gojq.TermTypeArray, Array: &gojq.Array{Query: t.Func.Args[0]}},
 		})
@@ -153,7 +151,8 @@ func base(t *gojq.Term) ([]op, error) {
 	return nil, nil
 }
 
-// suffix is the stage of .name, [0], [2:5] or []; nil for one that has to be computed, or may fail.
+// suffix returns the stage of .name, [0], [2:5] or [], or nil for a suffix that must be computed or
+// may fail.
 func suffix(s *gojq.Suffix) (*op, error) {
 	code, err := gojq.Compile(
 		&gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeIdentity, SuffixList: []*gojq.Suffix{s}}},
@@ -186,7 +185,7 @@ func suffix(s *gojq.Suffix) (*op, error) {
 	return o, nil
 }
 
-// constant reads a whole number; an absent one is nil.
+// constant returns a whole number, or nil if q is absent.
 func constant(q *gojq.Query) (*int, bool) {
 	if q == nil {
 		return nil, true

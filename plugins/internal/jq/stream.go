@@ -90,7 +90,8 @@ func collected(inner []op, value []byte, next func([]byte) error) error {
 	return next(append(all, ']'))
 }
 
-// choose gives those of the elements, once for each truth that the condition has for it.
+// choose emits the elements of the list for which the condition holds, once for each true output of
+// the condition.
 func (o op) choose(list []byte, next func([]byte) error) error {
 	i := space(list, 1)
 	return evaluate(o.each, list, func(v any) error {
@@ -120,7 +121,7 @@ func interpreted(code *gojq.Code, value []byte, next func([]byte) error) error {
 	})
 }
 
-// evaluate runs a program on a value and gives its outputs to do.
+// evaluate runs a program on a value and calls do with each output.
 func evaluate(code *gojq.Code, value []byte, do func(any) error) error {
 	v, err := tree(value)
 	if err != nil {

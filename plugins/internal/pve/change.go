@@ -8,8 +8,8 @@ import (
 	"github.com/caponier-mcp/caponier/sdk"
 )
 
-// Change brings a guest to a status: it looks first, acts, and believes only what it sees
-// afterwards.
+// Change brings a guest to a status. It reads the status, runs the command and reads the status
+// again.
 type Change struct {
 	Node    Node
 	VMID    int
@@ -21,13 +21,13 @@ type Change struct {
 	Status  func() (Seen, error) // reads it
 }
 
-// Seen is a guest as a look at it found it.
+// Seen is the status of a guest at one look.
 type Seen struct {
 	Status string
 	Uptime int64 // seconds, 0 where it is not known
 }
 
-// Changed is how it ended.
+// Changed is the result of a change.
 type Changed struct {
 	Reply
 	VMID    int    `json:"vmid"`
@@ -37,12 +37,13 @@ type Changed struct {
 	Message string `json:"message"`
 }
 
-// polls is how often the status is read again when the HA manager, which answers before it acts,
-// was asked.
+// polls is how often the status is read again after the HA manager was asked, which answers before
+// it acts.
 const polls = 20
 
 // Do makes the change and returns the status that a look afterwards found. Format is "json", or
-// anything else for the text of the answer. The error is an *sdk.Error.
+// anything else for the text of the answer. The error is an *sdk.Error, or a refusal as the host
+// returned it.
 func (ch Change) Do(format string) (Changed, error) {
 	out := Changed{VMID: ch.VMID, Node: ch.Node.Name, Status: ch.Want}
 	before, err := ch.Status()

@@ -6,8 +6,8 @@ import (
 	"github.com/caponier-mcp/caponier/sdk"
 )
 
-// texts are what Proxmox prints, all in lower case, and what it means. Exit codes above 0 mean
-// nothing: the same error came as 2, 11, 25 and 255. The first that matches wins.
+// texts lists what Proxmox prints, in lower case, with its code and suggestion. Exit codes above 0
+// mean nothing: the same error came with 2, 11, 25 and 255. The first text that matches wins.
 var texts = []struct{ code, text, suggestion string }{
 	{
 		"no_quorum",
@@ -133,7 +133,7 @@ func classify(stderr string) (code, suggestion string) {
 	return "failed", ""
 }
 
-// Fail is the error of a command that failed, by the text that it printed. Doing says what was
+// Fail returns the error of a command that failed, classified by its output. Doing says what was
 // tried, with the guest and the node.
 func Fail(doing string, r sdk.ExecResult) *sdk.Error {
 	text := Complaint(r)
@@ -143,14 +143,14 @@ func Fail(doing string, r sdk.ExecResult) *sdk.Error {
 	return FailText(doing, text)
 }
 
-// FailText is Fail for a text from elsewhere, such as the status of a task.
+// FailText is Fail for a text that is not the output of a command, such as the status of a task.
 func FailText(doing, text string) *sdk.Error {
 	code, suggestion := classify(text)
 	return &sdk.Error{Code: code, Message: doing + ": " + say(text), Suggestion: suggestion}
 }
 
-// Complaint is what a command printed to stderr, without the warnings that Perl prints on many
-// nodes whatever the command does: that a locale is not installed, and values that are not there.
+// Complaint returns the stderr of a command without the warnings of Perl, which many nodes print
+// for every command: that a locale is not installed, and uninitialized values.
 func Complaint(r sdk.ExecResult) string {
 	var kept strings.Builder
 	locale := false
@@ -168,8 +168,8 @@ func Complaint(r sdk.ExecResult) string {
 	return kept.String()
 }
 
-// say picks the lines of an error that say something, at most 500 bytes: no usage, no prefix of the
-// proxy, nothing twice.
+// say returns the informative lines of an error, at most 500 bytes, without usage texts, prefixes
+// of the proxy and repetitions.
 func say(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {

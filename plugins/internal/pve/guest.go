@@ -38,9 +38,10 @@ type Current struct {
 	Uptime  Int   `json:"uptime"`
 }
 
-// Find asks the cluster which node a guest is on. Node is the one that the caller named, or empty
-// for the default one; a guest elsewhere is only found when the inventory says that both nodes are
-// of one cluster, since policy allows a call no others.
+// Find asks the cluster which node a guest is on. Node is the name that the caller gave, or empty
+// for the default node. Find returns a guest of another node only if node is empty and the
+// inventory has both nodes in one cluster, because policy allows no other call. Otherwise
+// the error is an *sdk.Error with the code not_found or on_other_node.
 func Find(c *sdk.Call, node string, vmid int) (Found, error) {
 	from := On(c, node)
 	doing := fmt.Sprintf("finding guest %d from %s", vmid, from.Name)

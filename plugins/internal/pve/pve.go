@@ -25,8 +25,9 @@ type Node struct {
 // On picks the named node, or the default one when name is empty.
 func On(c *sdk.Call, name string) Node { return Node{c, c.Node(name)} }
 
-// Run runs argv and returns however it exited. The error is *sdk.Error when nobody saw it end, with
-// the code timeout or unknown_outcome.
+// Run runs argv and returns its exit code; any exit code is a result. The error is an
+// *sdk.Error, or a refusal as the host returned it. The code is timeout or unknown_outcome when the
+// end of the command was not seen.
 func (n Node) Run(o sdk.ExecOptions, argv ...string) (sdk.ExecResult, error) {
 	r, err := sdk.SSHExec(n.Call, n.Name, argv, o)
 	return r, Lost(err,
@@ -93,7 +94,7 @@ var remedies = map[string]string{
 	"cancelled": "Nothing was sent: call again.",
 }
 
-// After is the error of a look that failed after the change before it had succeeded.
+// After returns the error of a look that failed after the change itself had succeeded.
 func After(err error, doing string) error {
 	if err == nil {
 		return nil
@@ -130,7 +131,7 @@ func (n Node) JSON(into any, words ...string) error {
 	return nil
 }
 
-// contradiction is the error of an answer that no working node gives.
+// contradiction is the error of an answer that a working node does not print.
 func contradiction(doing string, err error) error {
 	return &sdk.Error{Code: "bad_answer",
 		Message:    fmt.Sprintf("%s: the answer is not what pvesh of PVE 9 prints: %v", doing, err),

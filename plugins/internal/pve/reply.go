@@ -6,17 +6,17 @@ import (
 	"github.com/caponier-mcp/caponier/sdk"
 )
 
-// Reply is embedded in a tool's result: its text for people, or the same JSON as the structured
-// result when the caller asked for that.
+// Reply is embedded in a tool's result. It holds the text for people, or the structured result as
+// JSON if the caller asked for that.
 type Reply struct{ text string }
 
-// Text is what becomes the text content.
+// Text returns the text content.
 func (r Reply) Text() string { return r.text }
 
-// Human makes the Reply of a tool that has no response_format.
+// Human returns the Reply of a tool that has no response_format.
 func Human(text string) Reply { return Reply{text} }
 
-// Say makes the Reply of result: human, or the result as JSON when format is json.
+// Say returns the Reply of result: human, or the result as JSON if format is json.
 func Say(format string, result any, human string) Reply {
 	if format == "json" {
 		if b, err := json.Marshal(result); err == nil {
@@ -26,8 +26,8 @@ func Say(format string, result any, human string) Reply {
 	return Reply{human}
 }
 
-// Tool gives a tool's result as text and as structure, without an output schema: those of all tools
-// together would be most of what a client has to read before it can ask for anything.
+// Tool returns the result of fn as text and as structure, without an output schema. The output
+// schemas of all tools together would be most of what a client has to read at its start.
 func Tool[In any, Out interface{ Text() string }](
 	fn func(*sdk.Call, In) (Out, error),
 ) func(*sdk.Call, In) (sdk.Result, error) {

@@ -199,7 +199,8 @@ func StoragesText(rows []StorageRow) string {
 	return t.String()
 }
 
-// share, sizes and since are "-" where Proxmox gives no figures, as for a node that is offline.
+// share, sizes and since return "-" for figures that Proxmox does not have, such as those of a node
+// that is offline.
 func share(cpu, cpus float64) string {
 	if cpus == 0 {
 		return "-"
@@ -223,7 +224,7 @@ func since(uptime, known int64) string {
 
 type table [][]string
 
-// String aligns the columns. A table with no rows but its head says so.
+// String returns the table with aligned columns, or a note that it has no rows.
 func (t table) String() string {
 	if len(t) < 2 {
 		return "There are none."

@@ -63,9 +63,9 @@ func sortGuests(all []Guest) []Guest {
 	return all
 }
 
-// KeyValues reads lines of "key: value", as pct config and pct status print them. A key that stands
-// twice with different values is missing, since neither can be trusted. A description is
-// percent-encoded there.
+// KeyValues reads lines of "key: value", as pct config and pct status print them. A key with two
+// different values is left out, since neither can be trusted. Proxmox percent-encodes a description
+// there.
 func KeyValues(text string) map[string]string {
 	m, conflicts := map[string]string{}, map[string]bool{}
 	for line := range strings.Lines(text) {
@@ -85,8 +85,9 @@ func KeyValues(text string) map[string]string {
 	return m
 }
 
-// ValidNode says whether a name can be a node's: letters, digits and inner hyphens. Anything else
-// must not stand in an API path, which a proxied pvesh hands to a second shell without quotes.
+// ValidNode reports whether a name can be a node's: letters, digits and inner hyphens. Any other
+// name must not be part of an API path, because a proxied pvesh passes it unquoted to a second
+// shell.
 func ValidNode(name string) bool {
 	return name != "" && len(name) <= 63 && name[0] != '-' && name[len(name)-1] != '-' &&
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") == ""

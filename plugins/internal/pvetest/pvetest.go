@@ -44,7 +44,7 @@ func New(t testing.TB, script map[string][]sdk.ExecResult) *Node {
 	return n
 }
 
-// Says is a command that succeeds and prints; Fails is one that fails.
+// Says is a command that succeeds with this output; Fails is one that fails.
 func Says(stdout ...string) (all []sdk.ExecResult) {
 	for _, s := range stdout {
 		all = append(all, sdk.ExecResult{Stdout: []byte(s)})
