@@ -58,11 +58,8 @@ func main() {
 		b := bundle(all, *version)
 		files[name+".mcpb"] = b
 		server := fill(read("packaging/server.json"), *version)
-		files["server.json"] = bytes.ReplaceAll(
-			server,
-			[]byte("{{sha256}}"),
-			fmt.Appendf(nil, "%x", sha256.Sum256(b)),
-		)
+		files["server.json"] = bytes.ReplaceAll(server, []byte("{{sha256}}"),
+			fmt.Appendf(nil, "%x", sha256.Sum256(b)))
 		order = append(order, name+".mcpb", "server.json")
 	}
 	sums := ""
@@ -77,32 +74,19 @@ func main() {
 // build compiles everything and lists what belongs into the archives.
 func build(stage, version, goarch string) (all []entry) {
 	program := filepath.Join(stage, "caponier")
-	goBuild(
-		program,
-		"./host/cmd/caponier",
-		"-s -w -X main.version="+version,
-		"GOOS=linux",
-		"GOARCH="+goarch,
-	)
+	goBuild(program, "./host/cmd/caponier", "-s -w -X main.version="+version, "GOOS=linux",
+		"GOARCH="+goarch)
 	mains, err := filepath.Glob("plugins/*/main.go")
 	check(err)
 	for _, m := range mains {
 		p := path.Base(path.Dir(m))
-		goBuild(
-			filepath.Join(stage, "plugins", p+".wasm"),
-			"./plugins/"+p,
-			"-s -w",
-			"GOOS=wasip1",
-			"GOARCH=wasm",
-		)
-		all = append(
-			all,
-			entry{
-				"build/plugins/" + p + ".wasm",
-				read(filepath.Join(stage, "plugins", p+".wasm")),
-				false,
-			},
-		)
+		goBuild(filepath.Join(stage, "plugins", p+".wasm"), "./plugins/"+p, "-s -w", "GOOS=wasip1",
+			"GOARCH=wasm")
+		all = append(all, entry{
+			"build/plugins/" + p + ".wasm",
+			read(filepath.Join(stage, "plugins", p+".wasm")),
+			false,
+		})
 	}
 	checker := program
 	if goarch != runtime.GOARCH {
@@ -110,28 +94,20 @@ func build(stage, version, goarch string) (all []entry) {
 		goBuild(checker, "./host/cmd/caponier", "-s -w")
 	}
 	run(
-		exec.Command(
-			checker,
-			"plugin",
-			"lock",
-			"--check",
-			"--lock",
-			"plugins.lock",
-			"--dir",
-			filepath.Join(stage, "plugins"),
-		),
+		exec.Command(checker, "plugin", "lock", "--check", "--lock", "plugins.lock", "--dir",
+			filepath.Join(stage, "plugins")),
 	)
 
 	all = append(all, entry{"caponier", read(program), true})
-	for _, f := range []string{"plugins.lock", "config.toml", "README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md", "packaging/caponier.service", "packaging/README.md"} {
+	for _, f := range []string{"plugins.lock", "config.toml", "README.md", "CHANGELOG.md",
+		"LICENSE", "SECURITY.md", "packaging/caponier.service", "packaging/README.md"} {
 		all = append(all, entry{f, read(f), false})
 	}
-	all = append(
-		all,
+	all = append(all,
 		entry{"packaging/node/caponier-gate", read("packaging/node/caponier-gate"), true},
-		entry{"packaging/node/caponier.sudoers", read("packaging/node/caponier.sudoers"), false},
-	)
-	for _, dir := range []string{"docs", "examples/clients", "policies/examples", "policies/site", "policies/schemas"} {
+		entry{"packaging/node/caponier.sudoers", read("packaging/node/caponier.sudoers"), false})
+	for _, dir := range []string{"docs", "examples/clients", "policies/examples", "policies/site",
+		"policies/schemas"} {
 		check(fs.WalkDir(os.DirFS("."), dir, func(name string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {
 				all = append(all, entry{name, read(name), false})

@@ -70,20 +70,14 @@ func run(ctx context.Context) (err error) {
 		"An MCP client (the official Go SDK) starts `caponier serve` on stdio and lists the tools",
 	)
 	client := mcp.NewClient(&mcp.Implementation{Name: "demo", Version: "1"}, nil)
-	serve := exec.CommandContext(
-		ctx,
-		d.bin,
-		"--config",
-		filepath.Join(d.dir, "config.toml"),
-		"serve",
-	)
+	serve := exec.CommandContext(ctx, d.bin, "--config", filepath.Join(d.dir, "config.toml"),
+		"serve")
 	// the second demo compiles nothing
-	serve.Env = append(
-		os.Environ(),
-		"CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(filepath.Dir(d.bin), "cache"),
-	)
+	serve.Env = append(os.Environ(),
+		"CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(filepath.Dir(d.bin), "cache"))
 	serve.Stderr = prefixed("   caponier | ")
-	if d.session, err = client.Connect(ctx, &mcp.CommandTransport{Command: serve}, nil); err != nil {
+	if d.session, err = client.Connect(ctx, &mcp.CommandTransport{Command: serve},
+		nil); err != nil {
 		return fmt.Errorf("connecting to caponier serve: %w", err)
 	}
 	defer d.session.Close()
@@ -96,7 +90,8 @@ func run(ctx context.Context) (err error) {
 	}
 
 	d.say("It runs a command in container 101")
-	if _, err := d.call(ctx, "proxmox_container_exec_command", map[string]any{"vmid": 101, "command": "hostname; cat /etc/os-release | head -n 2"}, false); err != nil {
+	if _, err := d.call(ctx, "proxmox_container_exec_command", map[string]any{"vmid": 101,
+		"command": "hostname; cat /etc/os-release | head -n 2"}, false); err != nil {
 		return err
 	}
 
@@ -106,14 +101,17 @@ func run(ctx context.Context) (err error) {
 	}
 
 	d.say("Container 103 is protected by policies/site: refused, although the command is harmless")
-	if _, err := d.call(ctx, "proxmox_container_exec_command", map[string]any{"vmid": 103, "command": "true"}, true); err != nil {
+	if _, err := d.call(ctx, "proxmox_container_exec_command", map[string]any{"vmid": 103,
+		"command": "true"}, true); err != nil {
 		return err
 	}
 
 	d.say(
-		"A malicious plugin is called for 101 and tries to act on 105: the operation is refused, whatever the plugin does",
+		"A malicious plugin is called for 101 and tries to act on 105: the operation is refused, " +
+			"whatever the plugin does",
 	)
-	if _, err := d.call(ctx, "rogue_exec", map[string]any{"vmid": 101, "really": 105}, true); err != nil {
+	if _, err := d.call(ctx, "rogue_exec", map[string]any{"vmid": 101, "really": 105},
+		true); err != nil {
 		return err
 	}
 	d.session.Close()
@@ -138,7 +136,8 @@ func run(ctx context.Context) (err error) {
 // would.
 func (d *demo) prepare(ctx context.Context) error {
 	plugins := filepath.Join(d.dir, "plugins")
-	for from, to := range map[string]string{"build/plugins/containers.wasm": "containers.wasm", "build/modules/rogue.wasm": "rogue.wasm"} {
+	for from, to := range map[string]string{"build/plugins/containers.wasm": "containers.wasm",
+		"build/modules/rogue.wasm": "rogue.wasm"} {
 		data, err := os.ReadFile(from)
 		if err != nil {
 			return fmt.Errorf("%w: run `make demo`, which builds it", err)
@@ -158,25 +157,13 @@ func (d *demo) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text = bytes.Replace(
-		text,
-		[]byte("\ntiers:\n"),
-		[]byte("\ntiers:\n  \"tool:rogue_exec\": yellow\n"),
-		1,
-	)
+	text = bytes.Replace(text, []byte("\ntiers:\n"),
+		[]byte("\ntiers:\n  \"tool:rogue_exec\": yellow\n"), 1)
 	if err := os.WriteFile(data, text, 0o644); err != nil {
 		return err
 	}
-	lock := exec.CommandContext(
-		ctx,
-		d.bin,
-		"plugin",
-		"lock",
-		"--lock",
-		filepath.Join(d.dir, "plugins.lock"),
-		"--dir",
-		plugins,
-	)
+	lock := exec.CommandContext(ctx, d.bin, "plugin", "lock", "--lock",
+		filepath.Join(d.dir, "plugins.lock"), "--dir", plugins)
 	if out, err := lock.CombinedOutput(); err != nil {
 		return fmt.Errorf("caponier plugin lock: %w\n%s", err, out)
 	}
@@ -185,24 +172,10 @@ func (d *demo) prepare(ctx context.Context) error {
 
 func (d *demo) startLab(ctx context.Context) (addr string, stop func(), err error) {
 	state := filepath.Join(d.dir, "lab")
-	lab := exec.CommandContext(
-		ctx,
-		"build/pvelab",
-		"--listen",
-		"127.0.0.1:0",
-		"--state",
-		state,
-		"--effects",
-		d.effectsFile(),
-		"--write-config",
-		filepath.Join(d.dir, "config.toml"),
-		"--plugins",
-		filepath.Join(d.dir, "plugins"),
-		"--lock",
-		filepath.Join(d.dir, "plugins.lock"),
-		"--site",
-		filepath.Join(d.dir, "site"),
-	)
+	lab := exec.CommandContext(ctx, "build/pvelab", "--listen", "127.0.0.1:0", "--state", state,
+		"--effects", d.effectsFile(), "--write-config", filepath.Join(d.dir, "config.toml"),
+		"--plugins", filepath.Join(d.dir, "plugins"), "--lock",
+		filepath.Join(d.dir, "plugins.lock"), "--site", filepath.Join(d.dir, "site"))
 	lab.Stderr = prefixed("   pvelab | ")
 	out, err := lab.StdoutPipe()
 	if err != nil {
@@ -226,12 +199,8 @@ func (d *demo) startLab(ctx context.Context) (addr string, stop func(), err erro
 func (d *demo) effectsFile() string { return filepath.Join(d.dir, "effects.jsonl") }
 
 // call calls a tool, prints what came back, and checks whether that is a refusal as expected.
-func (d *demo) call(
-	ctx context.Context,
-	tool string,
-	args map[string]any,
-	wantRefused bool,
-) (*mcp.CallToolResult, error) {
+func (d *demo) call(ctx context.Context, tool string, args map[string]any,
+	wantRefused bool) (*mcp.CallToolResult, error) {
 	shown, err := json.Marshal(args)
 	if err != nil {
 		return nil, err
@@ -273,10 +242,12 @@ func (d *demo) roundTrip(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(workspace, "notes.bin"), body, 0o600); err != nil {
 		return err
 	}
-	if _, err := d.call(ctx, "proxmox_upload_file_to_container", map[string]any{"vmid": 101, "local_path": "notes.bin", "container_path": "/root/notes.bin"}, false); err != nil {
+	if _, err := d.call(ctx, "proxmox_upload_file_to_container", map[string]any{"vmid": 101,
+		"local_path": "notes.bin", "container_path": "/root/notes.bin"}, false); err != nil {
 		return err
 	}
-	if _, err := d.call(ctx, "proxmox_download_file_from_container", map[string]any{"vmid": 101, "container_path": "/root/notes.bin", "local_path": "back.bin"}, false); err != nil {
+	if _, err := d.call(ctx, "proxmox_download_file_from_container", map[string]any{"vmid": 101,
+		"container_path": "/root/notes.bin", "local_path": "back.bin"}, false); err != nil {
 		return err
 	}
 	back, err := os.ReadFile(filepath.Join(workspace, "back.bin"))
@@ -337,10 +308,8 @@ func (d *demo) effects() error {
 			}
 		}
 	}
-	fmt.Printf(
-		"   and %d SFTP requests in the call's own staging directories, which are gone\n",
-		moved,
-	)
+	fmt.Printf("   and %d SFTP requests in the call's own staging directories, which are gone\n",
+		moved)
 	return nil
 }
 

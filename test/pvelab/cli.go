@@ -38,7 +38,10 @@ type call struct {
 	more []string // what stands after the command's own arguments
 }
 
-func (c *call) vmid() int        { n, _ := strconv.Atoi(strings.TrimSuffix(c.vals["vmid"], "\n")); return n }
+func (c *call) vmid() int {
+	n, _ := strconv.Atoi(strings.TrimSuffix(c.vals["vmid"], "\n"))
+	return n
+}
 func (c *call) on(k string) bool { return c.vals[k] == "1" }
 func (c *call) num(k string, def int) int {
 	if n, err := strconv.Atoi(strings.TrimSpace(c.vals[k])); err == nil {
@@ -196,11 +199,8 @@ func (pr *program) run(ctx context.Context, p *proc) int {
 }
 
 // parse binds and checks the words of one command without running it.
-func (pr *program) parse(
-	c *command,
-	rest []string,
-	fixed map[string]string,
-) (map[string]string, []string, error) {
+func (pr *program) parse(c *command, rest []string,
+	fixed map[string]string) (map[string]string, []string, error) {
 	use := map[string]string{}
 	// only what the method has, so that "node" is no option where there is none
 	for _, q := range c.M.Params {
@@ -218,13 +218,8 @@ func (pr *program) parse(
 	return vals, extra, nil
 }
 
-func (pr *program) invoke(
-	ctx context.Context,
-	c *command,
-	cl *call,
-	rest []string,
-	fixed map[string]string,
-) (any, error) {
+func (pr *program) invoke(ctx context.Context, c *command, cl *call, rest []string,
+	fixed map[string]string) (any, error) {
 	vals, extra, err := pr.parse(c, rest, fixed)
 	if err != nil {
 		return nil, err
@@ -232,13 +227,8 @@ func (pr *program) invoke(
 	cl.vals, cl.more = vals, extra
 	if typ := map[string]string{"pct": "lxc", "qm": "qemu"}[pr.Name]; typ != "" &&
 		strings.HasSuffix(vals["vmid"], "\n") {
-		return nil, die(
-			255,
-			"unknown file type 'nodes/%s/%s/%s.conf'",
-			cl.node,
-			confDir(typ),
-			vals["vmid"],
-		)
+		return nil, die(255, "unknown file type 'nodes/%s/%s/%s.conf'", cl.node, confDir(typ),
+			vals["vmid"])
 	}
 	if c.M.Run == nil {
 		return nil, die(255, "pvelab does not simulate '%s %s'", pr.Name, c.Verb)

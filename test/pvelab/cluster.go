@@ -36,7 +36,8 @@ func (c *call) clustered() error {
 	if name == "" {
 		return die(
 			2,
-			"Error: Corosync config '/etc/pve/corosync.conf' does not exist - is this node part of a cluster?",
+			"Error: Corosync config '/etc/pve/corosync.conf' does not exist - is this node part "+
+				"of a cluster?",
 		)
 	}
 	return nil
@@ -47,10 +48,8 @@ func cmNodes(_ context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	return nil, c.lab.db.view(func(s *State) {
-		fmt.Fprint(
-			c.p.out,
-			"\nMembership information\n----------------------\n    Nodeid      Votes Name\n",
-		)
+		fmt.Fprint(c.p.out,
+			"\nMembership information\n----------------------\n    Nodeid      Votes Name\n")
 		for _, n := range s.Nodes {
 			if n.Offline {
 				continue
@@ -89,13 +88,16 @@ func cmStatus(_ context.Context, c *call) (any, error) {
 		}
 		fmt.Fprintf(
 			c.p.out,
-			"Cluster information\n-------------------\nName:             %s\nConfig Version:   %d\nTransport:        knet\nSecure auth:      on\n\n",
+			"Cluster information\n-------------------\nName:             %s\nConfig Version:   "+
+				"%d\nTransport:        knet\nSecure auth:      on\n\n",
 			s.Cluster,
 			s.ClusterVersion,
 		)
 		fmt.Fprintf(
 			c.p.out,
-			"Quorum information\n------------------\nDate:             %s\nQuorum provider:  corosync_votequorum\nNodes:            %d\nNode ID:          0x%08x\nRing ID:          1.9\nQuorate:          %s\n\n",
+			"Quorum information\n------------------\nDate:             %s\nQuorum provider:  "+
+				"corosync_votequorum\nNodes:            %d\nNode ID:          0x%08x\nRing ID:   "+
+				"       1.9\nQuorate:          %s\n\n",
 			time.Now().UTC().Format("Mon Jan _2 15:04:05 2006"),
 			online,
 			s.node(c.p.node).ID,
@@ -103,7 +105,9 @@ func cmStatus(_ context.Context, c *call) (any, error) {
 		)
 		fmt.Fprintf(
 			c.p.out,
-			"Votequorum information\n----------------------\nExpected votes:   %d\nHighest expected: %d\nTotal votes:      %d\nQuorum:           %d%s\nFlags:            %s\n\n",
+			"Votequorum information\n----------------------\nExpected votes:   %d\nHighest "+
+				"expected: %d\nTotal votes:      %d\nQuorum:           %d%s\nFlags:            "+
+				"%s\n\n",
 			len(s.Nodes),
 			len(s.Nodes),
 			online,
@@ -111,10 +115,8 @@ func cmStatus(_ context.Context, c *call) (any, error) {
 			blocked,
 			flags,
 		)
-		fmt.Fprint(
-			c.p.out,
-			"Membership information\n----------------------\n    Nodeid      Votes Name\n",
-		)
+		fmt.Fprint(c.p.out,
+			"Membership information\n----------------------\n    Nodeid      Votes Name\n")
 		for _, n := range s.Nodes {
 			if n.Offline || (s.NoQuorum && n.Name != c.p.node) {
 				continue

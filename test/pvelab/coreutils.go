@@ -33,10 +33,8 @@ func (p *proc) options(spec string, long map[string]string) (map[byte]string, []
 			rest = append(rest, a)
 			continue
 		}
-		if name, val, has := strings.Cut(strings.TrimPrefix(a, "--"), "="); strings.HasPrefix(
-			a,
-			"--",
-		) {
+		if name, val, has := strings.Cut(strings.TrimPrefix(a, "--"), "="); strings.HasPrefix(a,
+			"--") {
 			short := long[name]
 			if short == "" {
 				return nil, nil, fmt.Errorf("unrecognized option '%s'", a)
@@ -115,10 +113,8 @@ func cmdCat(_ context.Context, p *proc) int {
 	if err != nil {
 		return p.complain(1, "%v", err)
 	}
-	return p.each(
-		names,
-		func(_ string, r io.Reader) error { _, err := io.Copy(p.out, r); return err },
-	)
+	return p.each(names,
+		func(_ string, r io.Reader) error { _, err := io.Copy(p.out, r); return err })
 }
 
 func cmdHead(_ context.Context, p *proc) int {
@@ -137,7 +133,10 @@ func cmdHead(_ context.Context, p *proc) int {
 		}
 		return p.each(
 			names,
-			func(_ string, r io.Reader) error { _, err := io.Copy(p.out, io.LimitReader(r, n)); return err },
+			func(_ string, r io.Reader) error {
+				_, err := io.Copy(p.out, io.LimitReader(r, n))
+				return err
+			},
 		)
 	}
 	n, err := strconv.Atoi(def(o, 'n', "10"))
@@ -197,10 +196,8 @@ func cmdTail(ctx context.Context, p *proc) int {
 		p.args[1][1] <= '9' {
 		p.args = append([]string{p.args[0], "-n", p.args[1][1:]}, p.args[2:]...)
 	}
-	o, names, err := p.options(
-		"c:n:qfF",
-		map[string]string{"bytes": "c", "lines": "n", "follow": "f"},
-	)
+	o, names, err := p.options("c:n:qfF",
+		map[string]string{"bytes": "c", "lines": "n", "follow": "f"})
 	if err != nil {
 		return p.complain(1, "%v", err)
 	}
@@ -314,13 +311,8 @@ func cmdMktemp(_ context.Context, p *proc) int {
 		if has(o, "d") {
 			kind = "directory"
 		}
-		return p.complain(
-			1,
-			"failed to create %s via template '%s': %s",
-			kind,
-			pattern,
-			errText(err),
-		)
+		return p.complain(1, "failed to create %s via template '%s': %s", kind, pattern,
+			errText(err))
 	}
 	fmt.Fprintln(p.out, name)
 	return 0

@@ -132,10 +132,8 @@ func cmdReadlink(_ context.Context, p *proc) int {
 }
 
 func cmdStat(_ context.Context, p *proc) int {
-	o, names, err := p.options(
-		"c:Lt",
-		map[string]string{"format": "c", "printf": "c", "dereference": "L"},
-	)
+	o, names, err := p.options("c:Lt",
+		map[string]string{"format": "c", "printf": "c", "dereference": "L"})
 	if err != nil || len(names) == 0 {
 		return p.complain(1, "missing operand")
 	}
@@ -150,11 +148,8 @@ func cmdStat(_ context.Context, p *proc) int {
 			code = p.complain(1, "%s", msg)
 			continue
 		}
-		format := def(
-			o,
-			'c',
-			"  File: %n\n  Size: %s\t%F\nAccess: (%04a)  Uid: (%u)   Gid: (%g)\nModify: %y",
-		)
+		format := def(o, 'c',
+			"  File: %n\n  Size: %s\t%F\nAccess: (%04a)  Uid: (%u)   Gid: (%g)\nModify: %y")
 		fmt.Fprintln(p.out, statFormat(format, n, fi))
 	}
 	return code
@@ -177,40 +172,13 @@ func fileKind(m fs.FileMode, size int64) string {
 }
 
 func statFormat(format, name string, fi info) string {
-	return strings.NewReplacer(
-		"%n",
-		name,
-		"%s",
-		strconv.FormatInt(fi.Size(), 10),
-		"%F",
-		fileKind(fi.mode, fi.Size()),
-		"%a",
-		strconv.FormatUint(uint64(modeNumber(fi.mode)), 8),
-		"%04a",
-		fmt.Sprintf("%04o", modeNumber(fi.mode)),
-		"%A",
-		modeString(fi.mode),
-		"%u",
-		strconv.Itoa(fi.uid),
-		"%g",
-		strconv.Itoa(fi.gid),
-		"%U",
-		userName(fi.uid),
-		"%G",
-		userName(fi.gid),
-		"%Y",
-		strconv.FormatInt(fi.ModTime().Unix(), 10),
-		"%y",
-		fi.ModTime().UTC().Format("2006-01-02 15:04:05.000000000 -0700"),
-		"%h",
-		"1",
-		"%%",
-		"%",
-		`\n`,
-		"\n",
-		`\t`,
-		"\t",
-	).Replace(format)
+	return strings.NewReplacer("%n", name, "%s", strconv.FormatInt(fi.Size(), 10), "%F",
+		fileKind(fi.mode, fi.Size()), "%a", strconv.FormatUint(uint64(modeNumber(fi.mode)), 8),
+		"%04a", fmt.Sprintf("%04o", modeNumber(fi.mode)), "%A", modeString(fi.mode), "%u",
+		strconv.Itoa(fi.uid), "%g", strconv.Itoa(fi.gid), "%U", userName(fi.uid), "%G",
+		userName(fi.gid), "%Y", strconv.FormatInt(fi.ModTime().Unix(), 10), "%y",
+		fi.ModTime().UTC().Format("2006-01-02 15:04:05.000000000 -0700"), "%h", "1", "%%", "%",
+		`\n`, "\n", `\t`, "\t").Replace(format)
 }
 
 func userName(id int) string {
@@ -365,19 +333,11 @@ func (p *proc) list(rows []row, long bool) {
 			name += " -> " + r.link
 		}
 		if p.inCT() {
-			fmt.Fprintf(
-				p.out,
-				"%s %4d %-8d %-8d %9d %s %s\n",
-				modeString(r.fi.mode),
-				links,
-				r.fi.uid,
-				r.fi.gid,
-				size64(r.fi),
-				at,
-				name,
-			)
+			fmt.Fprintf(p.out, "%s %4d %-8d %-8d %9d %s %s\n", modeString(r.fi.mode), links,
+				r.fi.uid, r.fi.gid, size64(r.fi), at, name)
 		} else {
-			fmt.Fprintf(p.out, "%s %d %*d %*d %*d %s %s\n", modeString(r.fi.mode), links, uid, r.fi.uid, gid, r.fi.gid, size, size64(r.fi), at, name)
+			fmt.Fprintf(p.out, "%s %d %*d %*d %*d %s %s\n", modeString(r.fi.mode), links, uid,
+				r.fi.uid, gid, r.fi.gid, size, size64(r.fi), at, name)
 		}
 	}
 }

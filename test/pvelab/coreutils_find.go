@@ -86,7 +86,10 @@ func cmdDu(_ context.Context, p *proc) int {
 		err := p.tree.walk(
 			p.abs(n),
 			0,
-			func(_ string, _ int, fi info) error { sum += max(4096, (fi.Size()+4095)/4096*4096); return nil },
+			func(_ string, _ int, fi info) error {
+				sum += max(4096, (fi.Size()+4095)/4096*4096)
+				return nil
+			},
 		)
 		switch {
 		case err != nil:
@@ -126,13 +129,15 @@ func cmdXargs(ctx context.Context, p *proc) int {
 		args = []string{"echo"}
 	}
 	var text strings.Builder
-	if err := lines(p.read(), func(l []byte) bool { text.Write(l); return text.Len() < 1<<20 }); err != nil {
+	err := lines(p.read(), func(l []byte) bool {
+		text.Write(l)
+		return text.Len() < 1<<20
+	})
+	if err != nil {
 		return 1
 	}
-	words := strings.FieldsFunc(
-		text.String(),
-		func(r rune) bool { return strings.ContainsRune(" \t\n\x00", r) },
-	)
+	words := strings.FieldsFunc(text.String(),
+		func(r rune) bool { return strings.ContainsRune(" \t\n\x00", r) })
 	q := p.child(append(args[:len(args):len(args)], words...))
 	q.in = nil
 	code, err := q.exec(ctx)

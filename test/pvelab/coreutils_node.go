@@ -11,7 +11,9 @@ import (
 
 // services are what pvesh knows; systemctl knows a few more.
 var pveServices = strings.Fields(
-	"chrony corosync cron ksmtuned lxcfs postfix proxmox-firewall pve-cluster pve-firewall pve-ha-crm pve-ha-lrm pve-lxc-syscalld pvedaemon pvefw-logger pveproxy pvescheduler pvestatd qmeventd spiceproxy sshd syslog systemd-journald systemd-timesyncd",
+	"chrony corosync cron ksmtuned lxcfs postfix proxmox-firewall pve-cluster pve-firewall " +
+		"pve-ha-crm pve-ha-lrm pve-lxc-syscalld pvedaemon pvefw-logger pveproxy pvescheduler " +
+		"pvestatd qmeventd spiceproxy sshd syslog systemd-journald systemd-timesyncd",
 )
 
 // service answers a unit's state; ok is false for a unit that does not exist.
@@ -35,17 +37,14 @@ func (l *Lab) setService(node, unit, state string) {
 }
 
 func cmdSystemctl(_ context.Context, p *proc) int {
-	_, rest, err := p.options(
-		"qln:at:",
-		map[string]string{
-			"quiet":    "q",
-			"no-pager": "l",
-			"full":     "l",
-			"lines":    "n",
-			"type":     "t",
-			"all":      "a",
-		},
-	)
+	_, rest, err := p.options("qln:at:", map[string]string{
+		"quiet":    "q",
+		"no-pager": "l",
+		"full":     "l",
+		"lines":    "n",
+		"type":     "t",
+		"all":      "a",
+	})
 	if err != nil {
 		return p.complain(1, "%v", err)
 	}
@@ -83,7 +82,8 @@ func cmdSystemctl(_ context.Context, p *proc) int {
 			}
 			fmt.Fprintf(
 				p.out,
-				"● %s.service - %s\n     Loaded: loaded (/lib/systemd/system/%s.service; enabled)\n     Active: %s\n",
+				"● %s.service - %s\n     Loaded: loaded (/lib/systemd/system/%s.service; "+
+					"enabled)\n     Active: %s\n",
 				name,
 				name,
 				name,
@@ -94,21 +94,13 @@ func cmdSystemctl(_ context.Context, p *proc) int {
 			}
 		case "restart", "start", "reload", "stop", "try-restart":
 			if !ok {
-				fmt.Fprintf(
-					p.err,
-					"Failed to %s %s.service: Unit %s.service not found.\n",
-					verb,
-					name,
-					name,
-				)
+				fmt.Fprintf(p.err, "Failed to %s %s.service: Unit %s.service not found.\n", verb,
+					name, name)
 				code = 5
 				continue
 			}
-			p.lab.setService(
-				p.node,
-				unit,
-				map[bool]string{true: "stopped", false: "running"}[verb == "stop"],
-			)
+			p.lab.setService(p.node, unit,
+				map[bool]string{true: "stopped", false: "running"}[verb == "stop"])
 		default:
 			fmt.Fprintf(p.err, "Unknown command verb '%s'.\n", verb)
 			return 1
@@ -140,14 +132,8 @@ func cmdJournal(_ context.Context, p *proc) int {
 		return p.complain(1, "%v", err)
 	}
 	unit := def(o, 'u', "systemd")
-	fmt.Fprintf(
-		p.out,
-		"%s %s %s[1]: Started %s.\n",
-		time.Now().UTC().Format("Jan 02 15:04:05"),
-		p.node,
-		unit,
-		unit,
-	)
+	fmt.Fprintf(p.out, "%s %s %s[1]: Started %s.\n", time.Now().UTC().Format("Jan 02 15:04:05"),
+		p.node, unit, unit)
 	return 0
 }
 
@@ -172,7 +158,8 @@ func cmdFlock(_ context.Context, p *proc) int {
 func cmdSensors(_ context.Context, p *proc) int {
 	fmt.Fprint(
 		p.out,
-		"coretemp-isa-0000\nAdapter: ISA adapter\nPackage id 0:  +47.0°C  (high = +80.0°C, crit = +100.0°C)\nCore 0:        +45.0°C  (high = +80.0°C, crit = +100.0°C)\n",
+		"coretemp-isa-0000\nAdapter: ISA adapter\nPackage id 0:  +47.0°C  (high = +80.0°C, crit "+
+			"= +100.0°C)\nCore 0:        +45.0°C  (high = +80.0°C, crit = +100.0°C)\n",
 	)
 	return 0
 }
@@ -180,7 +167,8 @@ func cmdSensors(_ context.Context, p *proc) int {
 func cmdLsblk(_ context.Context, p *proc) int {
 	fmt.Fprintf(
 		p.out,
-		"NAME         MAJ:MIN RM  SIZE RO TYPE MOUNTPOINTS\nsda            8:0    0  %s  0 disk \n└─pve-root   252:1    0  %s  0 lvm  /\n",
+		"NAME         MAJ:MIN RM  SIZE RO TYPE MOUNTPOINTS\nsda            8:0    0  %s  0 disk "+
+			"\n└─pve-root   252:1    0  %s  0 lvm  /\n",
 		human(p.nodeState().RootTotal),
 		human(p.nodeState().RootTotal),
 	)
@@ -190,7 +178,8 @@ func cmdLsblk(_ context.Context, p *proc) int {
 func cmdIP(_ context.Context, p *proc) int {
 	fmt.Fprintf(
 		p.out,
-		"1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536\n    inet 127.0.0.1/8 scope host lo\n2: vmbr0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500\n    inet %s/24 scope global vmbr0\n",
+		"1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536\n    inet 127.0.0.1/8 scope host lo\n2: vmbr0: "+
+			"<BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500\n    inet %s/24 scope global vmbr0\n",
 		p.nodeState().IP,
 	)
 	return 0

@@ -99,16 +99,27 @@ func sleep(ctx context.Context, d time.Duration) error {
 // builtins are here because a program can also be started without a shell.
 func smallPrograms() (everywhere, onNode map[string]builtin) {
 	everywhere = map[string]builtin{
-		"cat": cmdCat, "head": cmdHead, "tail": cmdTail, "wc": cmdWc, "sha256sum": cmdSHA256, "sha1sum": cmdSHA1, "md5sum": cmdMD5,
-		"mktemp": cmdMktemp, "rm": cmdRm, "mkdir": cmdMkdir, "rmdir": cmdRmdir, "chmod": cmdChmod, "chown": cmdChown,
-		"touch": cmdTouch, "mkfifo": cmdMkfifo, "mv": cmdMv, "cp": cmdCp, "ln": cmdLn, "readlink": cmdReadlink,
-		"realpath": cmdReadlink, "stat": cmdStat, "ls": cmdLs, "tee": cmdTee, "grep": cmdGrep, "sed": cmdSed, "sort": cmdSort,
+		"cat": cmdCat, "head": cmdHead, "tail": cmdTail, "wc": cmdWc, "sha256sum": cmdSHA256,
+		"sha1sum": cmdSHA1, "md5sum": cmdMD5,
+		"mktemp": cmdMktemp, "rm": cmdRm, "mkdir": cmdMkdir, "rmdir": cmdRmdir, "chmod": cmdChmod,
+		"chown": cmdChown,
+		"touch": cmdTouch, "mkfifo": cmdMkfifo, "mv": cmdMv, "cp": cmdCp, "ln": cmdLn,
+		"readlink": cmdReadlink,
+		"realpath": cmdReadlink, "stat": cmdStat, "ls": cmdLs, "tee": cmdTee, "grep": cmdGrep,
+		"sed": cmdSed, "sort": cmdSort,
 		"cut": cmdCut, "tr": cmdTr, "uniq": cmdUniq, "seq": cmdSeq, "yes": cmdYes, "dd": cmdDd,
-		"hostname": cmdHostname, "uname": cmdUname, "uptime": cmdUptime, "df": cmdDf, "free": cmdFree, "id": cmdID,
-		"whoami": func(_ context.Context, p *proc) int { fmt.Fprintln(p.out, userName(p.uid)); return 0 },
-		"ps":     cmdPs, "sleep": cmdSleep, "env": cmdEnv, "printenv": cmdEnv, "date": cmdDate, "timeout": cmdTimeout,
-		"sh": cmdShell, "bash": cmdShell, "ash": cmdShell, "kill": cmdKill, "which": cmdWhich, "sync": succeed,
-		"find": cmdFind, "du": cmdDu, "basename": cmdBasename, "dirname": cmdBasename, "xargs": cmdXargs,
+		"hostname": cmdHostname, "uname": cmdUname, "uptime": cmdUptime, "df": cmdDf,
+		"free": cmdFree, "id": cmdID,
+		"whoami": func(_ context.Context, p *proc) int {
+			fmt.Fprintln(p.out, userName(p.uid))
+			return 0
+		},
+		"ps": cmdPs, "sleep": cmdSleep, "env": cmdEnv, "printenv": cmdEnv, "date": cmdDate,
+		"timeout": cmdTimeout,
+		"sh":      cmdShell, "bash": cmdShell, "ash": cmdShell, "kill": cmdKill, "which": cmdWhich,
+		"sync": succeed,
+		"find": cmdFind, "du": cmdDu, "basename": cmdBasename, "dirname": cmdBasename,
+		"xargs": cmdXargs,
 		"nproc": func(_ context.Context, p *proc) int { fmt.Fprintln(p.out, 2); return 0 },
 	}
 	for _, name := range []string{"echo", "printf", "test", "[", "true", "false", "pwd"} {
@@ -117,25 +128,32 @@ func smallPrograms() (everywhere, onNode map[string]builtin) {
 		}
 	}
 	onNode = map[string]builtin{
-		"systemctl": cmdSystemctl, "journalctl": cmdJournal, "flock": cmdFlock, "sensors": cmdSensors, "locale": cmdLocale, "lsblk": cmdLsblk, "ip": cmdIP,
-		"top": cmdUptime, "reboot": cmdPower, "poweroff": cmdPower, "halt": cmdPower, "shutdown": cmdPower,
+		"systemctl": cmdSystemctl, "journalctl": cmdJournal, "flock": cmdFlock,
+		"sensors": cmdSensors, "locale": cmdLocale, "lsblk": cmdLsblk, "ip": cmdIP,
+		"top": cmdUptime, "reboot": cmdPower, "poweroff": cmdPower, "halt": cmdPower,
+		"shutdown":   cmdPower,
 		"pveversion": says("pve-manager/9.2.11/14a22df35955d97d (running kernel: " + kernel + ")"),
 		"pveperf": says(
 			"CPU BOGOMIPS:      10384.61\nREGEX/SECOND:      4210518\nFSYNCS/SECOND:     1893.12",
 		),
 		"ha-manager": says("quorum OK"),
 		"lscpu": says(
-			"Architecture:             x86_64\nCPU(s):                   2\nModel name:               AMD EPYC",
+			"Architecture:             x86_64\nCPU(s):                   2\nModel name:          " +
+				"     AMD EPYC",
 		),
 		"lspci": says(
-			"00:00.0 Host bridge: Intel Corporation 440FX\n00:03.0 Ethernet controller: Red Hat, Inc. Virtio network device",
+			"00:00.0 Host bridge: Intel Corporation 440FX\n00:03.0 Ethernet controller: Red Hat, " +
+				"Inc. Virtio network device",
 		),
 		"lsusb": says("Bus 001 Device 001: ID 1d6b:0002 Linux Foundation 2.0 root hub"),
 		"ss": says(
-			"State  Recv-Q Send-Q Local Address:Port Peer Address:Port\nLISTEN 0      128          0.0.0.0:22        0.0.0.0:*\nLISTEN 0      4096               *:8006            *:*",
+			"State  Recv-Q Send-Q Local Address:Port Peer Address:Port\nLISTEN 0      128        " +
+				"  0.0.0.0:22        0.0.0.0:*\nLISTEN 0      4096               *:8006          " +
+				"  *:*",
 		),
 		"findmnt": says(
-			"TARGET SOURCE               FSTYPE OPTIONS\n/      /dev/mapper/pve-root ext4   rw,relatime",
+			"TARGET SOURCE               FSTYPE OPTIONS\n/      /dev/mapper/pve-root ext4   " +
+				"rw,relatime",
 		),
 		"pvs": says(
 			"  PV         VG  Fmt  Attr PSize   PFree\n  /dev/sda3  pve lvm2 a--  251.97g 16.00g",
@@ -190,7 +208,8 @@ func cmdUname(_ context.Context, p *proc) int {
 		return p.complain(1, "%v", err)
 	}
 	var out []string
-	for _, f := range []struct{ k, v string }{{"s", "Linux"}, {"n", p.host()}, {"r", kernel}, {"v", "#1 SMP PREEMPT_DYNAMIC PMX"}, {"m", "x86_64"}, {"o", "GNU/Linux"}} {
+	for _, f := range []struct{ k, v string }{{"s", "Linux"}, {"n", p.host()}, {"r", kernel},
+		{"v", "#1 SMP PREEMPT_DYNAMIC PMX"}, {"m", "x86_64"}, {"o", "GNU/Linux"}} {
 		if has(o, f.k+"a") || (len(o) == 0 && f.k == "s") {
 			out = append(out, f.v)
 		}
@@ -231,25 +250,10 @@ func cmdDf(_ context.Context, p *proc) int {
 	if strings.Contains(strings.Join(p.args[1:], " "), "h") {
 		show, head = human, "Size"
 	}
-	fmt.Fprintf(
-		p.out,
-		"%-20s %10s %10s %10s %4s %s\n",
-		"Filesystem",
-		head,
-		"Used",
-		"Avail",
-		"Use%",
-		"Mounted on",
-	)
-	fmt.Fprintf(
-		p.out,
-		"%-20s %10s %10s %10s %3d%% /\n",
-		"/dev/mapper/pve-root",
-		show(n.RootTotal),
-		show(n.RootUsed),
-		show(n.RootTotal-n.RootUsed),
-		n.RootUsed*100/max(n.RootTotal, 1),
-	)
+	fmt.Fprintf(p.out, "%-20s %10s %10s %10s %4s %s\n", "Filesystem", head, "Used", "Avail", "Use%",
+		"Mounted on")
+	fmt.Fprintf(p.out, "%-20s %10s %10s %10s %3d%% /\n", "/dev/mapper/pve-root", show(n.RootTotal),
+		show(n.RootUsed), show(n.RootTotal-n.RootUsed), n.RootUsed*100/max(n.RootTotal, 1))
 	return 0
 }
 
@@ -263,50 +267,23 @@ func cmdFree(_ context.Context, p *proc) int {
 	} else if len(p.args) > 1 && p.args[1] == "-b" {
 		show = func(b int64) string { return strconv.FormatInt(b, 10) }
 	}
-	fmt.Fprintf(
-		p.out,
-		"%7s %11s %11s %11s %11s %11s %11s\n",
-		"",
-		"total",
-		"used",
-		"free",
-		"shared",
-		"buff/cache",
-		"available",
-	)
-	fmt.Fprintf(
-		p.out,
-		"%-7s %11s %11s %11s %11s %11s %11s\n",
-		"Mem:",
-		show(n.MemTotal),
-		show(n.MemUsed),
-		show(n.MemTotal-n.MemUsed),
-		show(0),
-		show(0),
-		show(n.MemTotal-n.MemUsed),
-	)
+	fmt.Fprintf(p.out, "%7s %11s %11s %11s %11s %11s %11s\n", "", "total", "used", "free", "shared",
+		"buff/cache", "available")
+	fmt.Fprintf(p.out, "%-7s %11s %11s %11s %11s %11s %11s\n", "Mem:", show(n.MemTotal),
+		show(n.MemUsed), show(n.MemTotal-n.MemUsed), show(0), show(0), show(n.MemTotal-n.MemUsed))
 	fmt.Fprintf(p.out, "%-7s %11s %11s %11s\n", "Swap:", show(0), show(0), show(0))
 	return 0
 }
 
 func cmdID(_ context.Context, p *proc) int {
 	if len(p.args) > 1 {
-		fmt.Fprintln(
-			p.out,
-			map[string]string{"-un": "root", "-gn": "root"}[p.args[1]]+map[bool]string{true: strconv.Itoa(p.uid)}[p.args[1] == "-u" || p.args[1] == "-g"],
-		)
+		name := map[string]string{"-un": "root", "-gn": "root"}[p.args[1]]
+		number := map[bool]string{true: strconv.Itoa(p.uid)}
+		fmt.Fprintln(p.out, name+number[p.args[1] == "-u" || p.args[1] == "-g"])
 		return 0
 	}
-	fmt.Fprintf(
-		p.out,
-		"uid=%d(%s) gid=%d(%s) groups=%d(%s)\n",
-		p.uid,
-		userName(p.uid),
-		p.uid,
-		userName(p.uid),
-		p.uid,
-		userName(p.uid),
-	)
+	fmt.Fprintf(p.out, "uid=%d(%s) gid=%d(%s) groups=%d(%s)\n", p.uid, userName(p.uid), p.uid,
+		userName(p.uid), p.uid, userName(p.uid))
 	return 0
 }
 
@@ -315,15 +292,8 @@ func cmdPs(_ context.Context, p *proc) int {
 	fmt.Fprintf(p.out, "%5d %-8s %5s %s\n", 1, "root", "0:00", "/sbin/init")
 	for _, s := range p.lab.processes(p.tree.key) {
 		age := now() - s.started
-		fmt.Fprintf(
-			p.out,
-			"%5d %-8s %2d:%02d %s\n",
-			s.pid,
-			"root",
-			age/60,
-			age%60,
-			strings.Join(s.argv, " "),
-		)
+		fmt.Fprintf(p.out, "%5d %-8s %2d:%02d %s\n", s.pid, "root", age/60, age%60,
+			strings.Join(s.argv, " "))
 	}
 	return 0
 }
@@ -335,7 +305,8 @@ func cmdSleep(ctx context.Context, p *proc) int {
 	}
 	for _, a := range p.args[1:] {
 		unit := time.Second
-		if u, ok := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}[a[len(a)-1]]; ok &&
+		if u, ok := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour,
+			'd': 24 * time.Hour}[a[len(a)-1]]; ok &&
 			a != "" {
 			a, unit = a[:len(a)-1], u
 		}
@@ -420,7 +391,8 @@ func cmdTimeout(ctx context.Context, p *proc) int {
 	}
 	dur := func(s string) (time.Duration, bool) {
 		f, err := strconv.ParseFloat(strings.TrimRight(s, "smhd"), 64)
-		unit := map[string]time.Duration{"m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}[strings.TrimLeft(s, "0123456789.")]
+		unit := map[string]time.Duration{"m": time.Minute, "h": time.Hour,
+			"d": 24 * time.Hour}[strings.TrimLeft(s, "0123456789.")]
 		return time.Duration(f * float64(max(unit, time.Second))), err == nil
 	}
 	limit, ok := dur(rest[0])
@@ -484,7 +456,8 @@ func signalNumber(s string) int {
 	if n, err := strconv.Atoi(s); err == nil {
 		return n
 	}
-	return map[string]int{"HUP": sigHUP, "INT": sigINT, "KILL": sigKILL, "TERM": sigTERM}[strings.TrimPrefix(strings.ToUpper(s), "SIG")]
+	return map[string]int{"HUP": sigHUP, "INT": sigINT, "KILL": sigKILL,
+		"TERM": sigTERM}[strings.TrimPrefix(strings.ToUpper(s), "SIG")]
 }
 
 // cmdShell is sh, bash and ash. The interpreter shows the lab's real process id as $$, which kill
@@ -517,7 +490,11 @@ func cmdShell(ctx context.Context, p *proc) int {
 		return p.child(p.args).shell(ctx, kind, string(b), args)
 	}
 	var b strings.Builder
-	if err := lines(p.read(), func(l []byte) bool { b.Write(l); return b.Len() < 1<<20 }); err != nil {
+	err := lines(p.read(), func(l []byte) bool {
+		b.Write(l)
+		return b.Len() < 1<<20
+	})
+	if err != nil {
 		return 1
 	}
 	q := p.child(p.args)

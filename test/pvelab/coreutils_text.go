@@ -12,10 +12,8 @@ import (
 )
 
 func cmdGrep(_ context.Context, p *proc) int {
-	o, rest, err := p.options(
-		"ivcqnoEFe:lshH",
-		map[string]string{"ignore-case": "i", "invert-match": "v", "count": "c", "quiet": "q"},
-	)
+	o, rest, err := p.options("ivcqnoEFe:lshH",
+		map[string]string{"ignore-case": "i", "invert-match": "v", "count": "c", "quiet": "q"})
 	if err != nil {
 		return p.complain(2, "%v", err)
 	}
@@ -109,10 +107,8 @@ var (
 
 // sedScript compiles the four forms that the lab knows: s#a#b#[g], 1iTEXT, /re/d or Nd, /re/p or
 // N[,M]p.
-func sedScript(
-	s string,
-	ext bool,
-) (func(n int, line string) (out []string, printed []string), error) {
+func sedScript(s string,
+	ext bool) (func(n int, line string) (out []string, printed []string), error) {
 	comp := func(re string) (*regexp.Regexp, error) {
 		if !ext {
 			re = basicRE(re)
@@ -247,7 +243,10 @@ func cmdSort(_ context.Context, p *proc) int {
 	code := p.each(rest, func(_ string, r io.Reader) error {
 		return lines(
 			r,
-			func(l []byte) bool { all = append(all, strings.TrimSuffix(string(l), "\n")); return true },
+			func(l []byte) bool {
+				all = append(all, strings.TrimSuffix(string(l), "\n"))
+				return true
+			},
 		)
 	})
 	num := func(s string) float64 {
@@ -323,7 +322,8 @@ func cmdTr(_ context.Context, p *proc) int {
 		return p.complain(1, "missing operand")
 	}
 	set := func(s string) []rune {
-		s = strings.NewReplacer(`\n`, "\n", `\t`, "\t", "[:upper:]", "A-Z", "[:lower:]", "a-z", "[:digit:]", "0-9").
+		s = strings.NewReplacer(`\n`, "\n", `\t`, "\t", "[:upper:]", "A-Z",
+			"[:lower:]", "a-z", "[:digit:]", "0-9").
 			Replace(s)
 		in, out := []rune(s), []rune{}
 		for i := 0; i < len(in); i++ {
@@ -462,13 +462,8 @@ func cmdDd(_ context.Context, p *proc) int {
 	if err != nil {
 		return p.complain(1, "error writing '%s': %s", opt["of"], errText(err))
 	}
-	fmt.Fprintf(
-		p.err,
-		"%d+0 records in\n%d+0 records out\n%d bytes copied\n",
-		n/max(bs, 1),
-		n/max(bs, 1),
-		n,
-	)
+	fmt.Fprintf(p.err, "%d+0 records in\n%d+0 records out\n%d bytes copied\n", n/max(bs, 1),
+		n/max(bs, 1), n)
 	return 0
 }
 
@@ -476,7 +471,8 @@ func cmdDd(_ context.Context, p *proc) int {
 func size(s string) int64 {
 	mul := int64(1)
 	if s != "" {
-		if m, ok := map[byte]int64{'k': 1 << 10, 'K': 1 << 10, 'M': 1 << 20, 'G': 1 << 30}[s[len(s)-1]]; ok {
+		units := map[byte]int64{'k': 1 << 10, 'K': 1 << 10, 'M': 1 << 20, 'G': 1 << 30}
+		if m, ok := units[s[len(s)-1]]; ok {
 			mul, s = m, s[:len(s)-1]
 		}
 	}

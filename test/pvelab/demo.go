@@ -85,7 +85,8 @@ func DemoInventory(at time.Time) *State {
 			Type: "qemu",
 			Node: node,
 			Config: map[string]string{"name": name, "memory": "2048", "cores": "2", "ostype": "l26",
-				"boot": "order=scsi0", "scsihw": "virtio-scsi-single", "scsi0": "local:" + (&Guest{VMID: id}).id() + "/vm-disk-0.qcow2,size=4G"},
+				"boot": "order=scsi0", "scsihw": "virtio-scsi-single", "scsi0": "local:" +
+					(&Guest{VMID: id}).id() + "/vm-disk-0.qcow2,size=4G"},
 		}
 		for i := 0; i+1 < len(cfg); i += 2 {
 			g.Config[cfg[i]] = cfg[i+1]
@@ -94,29 +95,15 @@ func DemoInventory(at time.Time) *State {
 	}
 	s.Guests = []*Guest{
 		on(
-			lxc(
-				101,
-				"web01",
-				"pve1",
-				"local",
-				"cores",
-				"2",
-				"swap",
-				"512",
-				"tags",
-				"prod;web",
-				"description",
-				"web frontend\nsecond line\n",
-			),
+			lxc(101, "web01", "pve1", "local", "cores", "2", "swap", "512", "tags", "prod;web",
+				"description", "web frontend\nsecond line\n"),
 			t-400,
 		),
 		lxc(102, "db01", "pve1", "local", "memory", "1024", "protection", "1", "unprivileged", "1"),
 		lxc(103, "jarvis", "pve1", "local", "memory", "256", "lock", "backup"),
 		lxc(104, "snapct", "pve1", "btr", "memory", "256", "cores", "1"),
-		on(
-			lxc(105, "scratch", "pve1", "btr", "memory", "256", "cores", "1", "tags", "scratch"),
-			t-200,
-		),
+		on(lxc(105, "scratch", "pve1", "btr", "memory", "256", "cores", "1", "tags", "scratch"),
+			t-200),
 		on(lxc(110, "mail01", "pve2", "local", "memory", "512", "cores", "1"), t-300),
 		vm(200, "vm-app", "pve1"),
 		{
@@ -163,18 +150,15 @@ func DemoInventory(at time.Time) *State {
 				local.Volumes = append(local.Volumes, subvol("local", g.VMID, t-3600))
 			case g.Config["scsi0"] != "":
 				id, _, _ := strings.Cut(g.Config["scsi0"], ",")
-				local.Volumes = append(
-					local.Volumes,
-					&Volume{
-						VolID:   id,
-						Content: "images",
-						Format:  "qcow2",
-						CTime:   t - 3600,
-						Size:    4 * gibi,
-						Used:    200704,
-						VMID:    g.VMID,
-					},
-				)
+				local.Volumes = append(local.Volumes, &Volume{
+					VolID:   id,
+					Content: "images",
+					Format:  "qcow2",
+					CTime:   t - 3600,
+					Size:    4 * gibi,
+					Used:    200704,
+					VMID:    g.VMID,
+				})
 			}
 		}
 		s.Storages = append(s.Storages, btr, local)
@@ -216,18 +200,15 @@ func DemoInventory(at time.Time) *State {
 			CTime:   t - 3600,
 		},
 	)
-	s.Storages[3].Volumes = append(
-		s.Storages[3].Volumes,
-		&Volume{
-			VolID:   "local:backup/vzdump-lxc-110-2026_01_02-03_04_05.tar.zst",
-			Content: "backup",
-			Format:  "tar.zst",
-			Size:    900,
-			CTime:   1767323045,
-			VMID:    110,
-			Subtype: "lxc",
-		},
-	)
+	s.Storages[3].Volumes = append(s.Storages[3].Volumes, &Volume{
+		VolID:   "local:backup/vzdump-lxc-110-2026_01_02-03_04_05.tar.zst",
+		Content: "backup",
+		Format:  "tar.zst",
+		Size:    900,
+		CTime:   1767323045,
+		VMID:    110,
+		Subtype: "lxc",
+	})
 	for i, typ := range []string{"vzstart", "vzstart", "vzsnapshot"} {
 		at := t - 400 + int64(i)*10
 		task := newTask(s, "pve1", typ, []string{"101", "103", "104"}[i], at)
@@ -242,28 +223,41 @@ func DemoInventory(at time.Time) *State {
 	return s
 }
 
-const passwd = "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\nwww:x:33:33:www:/var/www:/sbin/nologin\nwww-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n"
+const passwd = "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n" +
+	"www:x:33:33:www:/var/www:/sbin/nologin\n" +
+	"www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\n" +
+	"nobody:x:65534:65534:nobody:/:/sbin/nologin\n"
 
 const group = "root:x:0:\nwww:x:33:\nwww-data:x:33:\nnogroup:x:65534:\n"
 
 func nodeFiles(n *Node) map[string]string {
 	return map[string]string{
 		"/etc/hostname": n.Name + "\n", "/etc/passwd": passwd, "/etc/group": group, "/etc/pve/": "",
-		"/etc/os-release": "PRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\nNAME=\"Debian GNU/Linux\"\nID=debian\nVERSION_ID=\"13\"\n",
-		"/etc/hosts":      "127.0.0.1 localhost\n" + n.IP + " " + n.Name + ".lab.test " + n.Name + "\n",
-		"/root/":          "", "/tmp/": "", "/var/tmp/": "", "/var/lib/vz/dump/": "", "/run/lock/": "", "/home/": "", "/opt/": "",
-		"/sys/class/thermal/thermal_zone0/temp": "47000\n", "/sys/class/thermal/thermal_zone0/type": "x86_pkg_temp\n",
-		"/sys/class/thermal/thermal_zone1/temp": "41500\n", "/sys/class/thermal/thermal_zone1/type": "acpitz\n",
-		"/proc/loadavg": "0.08 0.11 0.09 1/200 4000\n", "/proc/version": "Linux version " + kernel + "\n",
+		"/etc/os-release": "PRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\nNAME=\"Debian " +
+			"GNU/Linux\"\nID=debian\nVERSION_ID=\"13\"\n",
+		"/etc/hosts": "127.0.0.1 localhost\n" + n.IP + " " + n.Name + ".lab.test " + n.Name +
+			"\n",
+		"/root/": "", "/tmp/": "", "/var/tmp/": "", "/var/lib/vz/dump/": "",
+		"/run/lock/": "", "/home/": "", "/opt/": "",
+		"/sys/class/thermal/thermal_zone0/temp": "47000\n",
+		"/sys/class/thermal/thermal_zone0/type": "x86_pkg_temp\n",
+		"/sys/class/thermal/thermal_zone1/temp": "41500\n",
+		"/sys/class/thermal/thermal_zone1/type": "acpitz\n",
+		"/proc/loadavg":                         "0.08 0.11 0.09 1/200 4000\n",
+		"/proc/version": "Linux version " +
+			kernel + "\n",
 		"/var/log/syslog": "systemd[1]: Started pveproxy.\n",
 	}
 }
 
 func ctFiles(g *Guest) map[string]string {
 	return map[string]string{
-		"/etc/hostname": g.name() + "\n", "/etc/passwd": passwd, "/etc/group": group, "/etc/alpine-release": "3.20.3\n",
-		"/etc/os-release": "NAME=\"Alpine Linux\"\nID=alpine\nVERSION_ID=3.20.3\nPRETTY_NAME=\"Alpine Linux v3.20\"\n",
+		"/etc/hostname": g.name() + "\n", "/etc/passwd": passwd, "/etc/group": group,
+		"/etc/alpine-release": "3.20.3\n",
+		"/etc/os-release": "NAME=\"Alpine Linux\"\nID=alpine\nVERSION_ID=3.20.3\n" +
+			"PRETTY_NAME=\"Alpine Linux v3.20\"\n",
 		"/proc/1/environ": "container=lxc\x00TERM=linux\x00", "/proc/uptime": "400.00 800.00\n",
-		"/bin/": "", "/dev/": "", "/home/": "", "/mnt/": "", "/root/": "", "/run/": "", "/sbin/": "", "/sys/": "", "/tmp/": "", "/usr/bin/": "", "/var/log/": "",
+		"/bin/": "", "/dev/": "", "/home/": "", "/mnt/": "", "/root/": "", "/run/": "",
+		"/sbin/": "", "/sys/": "", "/tmp/": "", "/usr/bin/": "", "/var/log/": "",
 	}
 }

@@ -115,12 +115,8 @@ func matchOption(name string, ps []param) (p param, why string) {
 // bind gives the words of a command line to the parameters: options by name, then the rest to
 // argNames in order. Parameters in fixed are no options. "extra-args" as the last name takes all
 // that is left.
-func bind(
-	args []string,
-	ps []param,
-	argNames []string,
-	fixed map[string]string,
-) (vals map[string]string, extra []string, err error) {
+func bind(args []string, ps []param, argNames []string,
+	fixed map[string]string) (vals map[string]string, extra []string, err error) {
 	var open []param
 	byName := map[string]param{}
 	for _, p := range ps {
@@ -188,7 +184,8 @@ var (
 		`^[a-fA-F0-9][02468aceACE][:](?:[a-fA-F0-9]{2}:){4}[a-fA-F0-9]{2}\n?$`,
 	)
 	upidRE = regexp.MustCompile(
-		`^UPID:([a-zA-Z0-9-]+):([0-9A-Fa-f]{8}):([0-9A-Fa-f]{8,9}):([0-9A-Fa-f]{8}):([^:\s]+):([^:\s]*):([^:\s]+):\n?$`,
+		`^UPID:([a-zA-Z0-9-]+):([0-9A-Fa-f]{8}):([0-9A-Fa-f]{8,9}):([0-9A-Fa-f]{8}):` +
+			`([^:\s]+):([^:\s]*):([^:\s]+):\n?$`,
 	)
 )
 
@@ -232,7 +229,8 @@ var formats = map[string]func(string) string{
 	"pve-node-wakeonlan": func(v string) string {
 		mac := strings.TrimPrefix(v, "mac=")
 		if !macRE.MatchString(mac) {
-			return "format error\nwakeonlan.mac: invalid format - value does not look like a valid unicast MAC address\n\n"
+			return "format error\nwakeonlan.mac: invalid format - value does not look like a " +
+				"valid unicast MAC address\n\n"
 		}
 		return ""
 	},
@@ -267,11 +265,8 @@ func (p param) check(v string) string {
 		return fmt.Sprintf("type check ('%s') failed - got '%s'", p.Type, v)
 	case p.Enum != nil:
 		if !slices.Contains(p.Enum, v) {
-			return fmt.Sprintf(
-				"value '%s' does not have a value in the enumeration '%s'",
-				v,
-				strings.Join(p.Enum, ", "),
-			)
+			return fmt.Sprintf("value '%s' does not have a value in the enumeration '%s'", v,
+				strings.Join(p.Enum, ", "))
 		}
 	case p.MaxLen > 0 && len(v) > p.MaxLen:
 		return fmt.Sprintf("value may only be %d characters long", p.MaxLen)

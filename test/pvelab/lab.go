@@ -132,7 +132,8 @@ func open(ctx context.Context, o Options) (*Lab, error) {
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.everywhere, l.onNode = smallPrograms()
 	l.programs, l.routes = map[string]*program{}, routes()
-	for _, p := range []*program{pctProgram(), qmProgram(), pvesmProgram(), pvecmProgram(), pvenodeProgram()} {
+	for _, p := range []*program{pctProgram(), qmProgram(), pvesmProgram(), pvecmProgram(),
+		pvenodeProgram()} {
 		l.programs[p.Name] = p
 	}
 	if l.effects, err = openEffects(o.Effects); err != nil {
@@ -292,24 +293,13 @@ func (l *Lab) Close() error {
 
 // Run runs one program on a node as root would without a shell, and answers its exit code. What it
 // started inside a container may go on after it, without its output.
-func (l *Lab) Run(
-	ctx context.Context,
-	node string,
-	argv, env []string,
-	stdin io.Reader,
-	stdout, stderr io.Writer,
-) int {
+func (l *Lab) Run(ctx context.Context, node string, argv, env []string, stdin io.Reader,
+	stdout, stderr io.Writer) int {
 	return l.run(ctx, node, argv, env, 0, stdin, stdout, stderr)
 }
 
-func (l *Lab) run(
-	ctx context.Context,
-	node string,
-	argv, env []string,
-	uid int,
-	in io.Reader,
-	stdout, stderr io.Writer,
-) int {
+func (l *Lab) run(ctx context.Context, node string, argv, env []string, uid int, in io.Reader,
+	stdout, stderr io.Writer) int {
 	t := l.nodeTree(node)
 	if t == nil || len(argv) == 0 {
 		fmt.Fprintf(stderr, "pvelab: no such node '%s', or nothing to run\n", node)

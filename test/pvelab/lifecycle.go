@@ -53,11 +53,8 @@ func missingVolume(s *State, g *Guest) string {
 
 // requestHA answers for a guest that the HA manager looks after: the command returns at once and
 // the change comes later (facts 6, from the source). ok is false for every other guest.
-func (c *call) requestHA(
-	ctx context.Context,
-	typ, verb string,
-	do func() error,
-) (v any, err error, ok bool) {
+func (c *call) requestHA(ctx context.Context, typ, verb string,
+	do func() error) (v any, err error, ok bool) {
 	g, err := c.guest(typ, 255)
 	if err != nil || !g.HA {
 		return nil, nil, false
@@ -96,12 +93,8 @@ func ctStart(ctx context.Context, c *call) (any, error) {
 	if v, err, ok := c.requestHA(ctx, "lxc", "start", func() error { return c.run("lxc") }); ok {
 		return v, err
 	}
-	return c.worker(
-		ctx,
-		"vzstart",
-		strconv.Itoa(c.vmid()),
-		func(out io.Writer) error { return c.startCT(ctx, out) },
-	)
+	return c.worker(ctx, "vzstart", strconv.Itoa(c.vmid()),
+		func(out io.Writer) error { return c.startCT(ctx, out) })
 }
 
 func (c *call) startCT(ctx context.Context, out io.Writer) error {
@@ -144,11 +137,8 @@ func (c *call) run(typ string) error {
 }
 
 func (c *call) halt(typ string) error {
-	err := c.change(
-		typ,
-		false,
-		func(_ *State, g *Guest) { g.Running, g.PID, g.Started = false, 0, 0 },
-	)
+	err := c.change(typ, false,
+		func(_ *State, g *Guest) { g.Running, g.PID, g.Started = false, 0, 0 })
 	for _, s := range c.lab.processes(fmt.Sprintf("ct/%d", c.vmid())) {
 		s.signal(sigKILL)
 	}
@@ -193,12 +183,8 @@ func ctShutdown(ctx context.Context, c *call) (any, error) {
 	if v, err, ok := c.requestHA(ctx, "lxc", "stop", func() error { return c.halt("lxc") }); ok {
 		return v, err
 	}
-	return c.worker(
-		ctx,
-		"vzshutdown",
-		strconv.Itoa(c.vmid()),
-		func(out io.Writer) error { return c.shutdownCT(ctx, out) },
-	)
+	return c.worker(ctx, "vzshutdown", strconv.Itoa(c.vmid()),
+		func(out io.Writer) error { return c.shutdownCT(ctx, out) })
 }
 
 // shutdownCT asks first. A guest that ignores the request costs the timeout, and then a second wait
@@ -220,12 +206,8 @@ func (c *call) shutdownCT(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		if !c.on("forceStop") {
-			fmt.Fprintf(
-				out,
-				"command 'lxc-stop -n %d --nokill --timeout %d' failed: exit code 1\n",
-				g.VMID,
-				timeout,
-			)
+			fmt.Fprintf(out, "command 'lxc-stop -n %d --nokill --timeout %d' failed: exit code 1\n",
+				g.VMID, timeout)
 			if err := c.lab.wait(ctx, 9*time.Second); err != nil {
 				return err
 			}
@@ -255,20 +237,19 @@ func ctSuspend(ctx context.Context, c *call) (any, error) {
 		id := c.vmid()
 		fmt.Fprintf(
 			out,
-			"lxc-checkpoint: %d: ../src/lxc/criu.c: criu_version_ok: 767 No such file or directory - execing criu failed, is it installed?\n",
+			"lxc-checkpoint: %d: ../src/lxc/criu.c: criu_version_ok: 767 No such file or "+
+				"directory - execing criu failed, is it installed?\n",
 			id,
 		)
 		fmt.Fprintf(
 			out,
-			"lxc-checkpoint: %d: ../src/lxc/tools/lxc_checkpoint.c: checkpoint: 182 Checkpointing %d failed\n",
+			"lxc-checkpoint: %d: ../src/lxc/tools/lxc_checkpoint.c: checkpoint: 182 "+
+				"Checkpointing %d failed\n",
 			id,
 			id,
 		)
-		return die(
-			255,
-			"command 'lxc-checkpoint -n %d -s -D /var/lib/vz/dump' failed: exit code 1",
-			id,
-		)
+		return die(255, "command 'lxc-checkpoint -n %d -s -D /var/lib/vz/dump' failed: exit code 1",
+			id)
 	})
 }
 
@@ -282,7 +263,8 @@ func ctResume(ctx context.Context, c *call) (any, error) {
 		}
 		return die(
 			255,
-			"command 'lxc-checkpoint -r -n %d --foreground -D /var/lib/vz/dump' failed: exit code 1",
+			"command 'lxc-checkpoint -r -n %d --foreground -D /var/lib/vz/dump' failed: exit "+
+				"code 1",
 			c.vmid(),
 		)
 	})
@@ -312,11 +294,8 @@ func ctDestroy(ctx context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	if g.HA && !c.on("purge") {
-		return nil, die(
-			255,
-			"unable to remove CT %d - used in HA resources and purge parameter not set.",
-			g.VMID,
-		)
+		return nil, die(255,
+			"unable to remove CT %d - used in HA resources and purge parameter not set.", g.VMID)
 	}
 	if g.Running && !c.on("force") {
 		return nil, die(255, "unable to destroy CT %d - container is running", g.VMID)
@@ -346,10 +325,8 @@ func ctDestroy(ctx context.Context, c *call) (any, error) {
 func (s *State) forget(g *Guest) {
 	s.Guests = slices.DeleteFunc(s.Guests, func(x *Guest) bool { return x == g })
 	for _, st := range s.Storages {
-		st.Volumes = slices.DeleteFunc(
-			st.Volumes,
-			func(v *Volume) bool { return v.VMID == g.VMID && v.Content != "backup" },
-		)
+		st.Volumes = slices.DeleteFunc(st.Volumes,
+			func(v *Volume) bool { return v.VMID == g.VMID && v.Content != "backup" })
 	}
 	for _, p := range s.Pools {
 		p.Guests = slices.DeleteFunc(p.Guests, func(id int) bool { return id == g.VMID })

@@ -13,9 +13,12 @@ import (
 
 const usageText = `usage: pvelab --state DIR [--listen ADDR] [--effects FILE] [--write-config FILE]
               [--latency D] [--plugins DIR] [--lock FILE] [--site DIR]
-              [--fault NAME,…]                                                      serve until SIGTERM
-       pvelab install --state DIR [--node N] [--effects FILE] [--root /] BINDIR    write pct, qm, pvesh … wrappers
-       pvelab run --state DIR --node N [--effects FILE] [--root DIR] -- ARGV…      run one command
+              [--fault NAME,…]
+           serve until SIGTERM
+       pvelab install --state DIR [--node N] [--effects FILE] [--root /] BINDIR
+           write pct, qm, pvesh … wrappers
+       pvelab run --state DIR --node N [--effects FILE] [--root DIR] -- ARGV…
+           run one command
 `
 
 // Main is the program pvelab: it serves a lab until SIGTERM or SIGINT, installs wrappers or runs

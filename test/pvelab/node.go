@@ -22,19 +22,16 @@ func clusterStatus(_ context.Context, c *call) (any, error) {
 	out := []any{}
 	err := c.lab.db.view(func(s *State) {
 		for _, n := range s.Nodes {
-			out = append(
-				out,
-				map[string]any{
-					"id":     "node/" + n.Name,
-					"ip":     n.IP,
-					"level":  "",
-					"local":  bit(n.Name == c.node),
-					"name":   n.Name,
-					"nodeid": n.ID,
-					"online": bit(!n.Offline),
-					"type":   "node",
-				},
-			)
+			out = append(out, map[string]any{
+				"id":     "node/" + n.Name,
+				"ip":     n.IP,
+				"level":  "",
+				"local":  bit(n.Name == c.node),
+				"name":   n.Name,
+				"nodeid": n.ID,
+				"online": bit(!n.Offline),
+				"type":   "node",
+			})
 		}
 		c.lab.shuffle(out)
 		if s.Cluster != "" {
@@ -101,7 +98,8 @@ func (c *call) thisNode() (n Node) {
 	return n
 }
 
-const cpuFlags = "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat pse36 clflush mmx fxsr sse sse2 ht syscall nx lm hypervisor avx2"
+const cpuFlags = "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat pse36 " +
+	"clflush mmx fxsr sse sse2 ht syscall nx lm hypervisor avx2"
 
 func nodeStatus(_ context.Context, c *call) (any, error) {
 	n := c.thisNode()
@@ -128,7 +126,8 @@ func nodeStatus(_ context.Context, c *call) (any, error) {
 			"sysname": "Linux",
 			"version": build,
 		},
-		"kversion": "Linux " + release + " " + build, "loadavg": []any{"0.08", "0.11", "0.09"}, "pveversion": "pve-manager/9.2.11/14a22df35955d97d",
+		"kversion": "Linux " + release + " " + build, "loadavg": []any{"0.08", "0.11", "0.09"},
+		"pveversion": "pve-manager/9.2.11/14a22df35955d97d",
 		"memory": map[string]any{
 			"available": n.MemTotal - n.MemUsed,
 			"free":      n.MemTotal - n.MemUsed,
@@ -186,12 +185,8 @@ func serviceCommand(verb, state string) func(context.Context, *call) (any, error
 	return func(ctx context.Context, c *call) (any, error) {
 		return c.worker(ctx, "srv"+verb, c.vals["service"], func(io.Writer) error {
 			if _, ok := c.lab.service(c.node, c.vals["service"]); !ok {
-				return die(
-					255,
-					"command 'systemctl %s %s' failed: exit code 5",
-					verb,
-					c.vals["service"],
-				)
+				return die(255, "command 'systemctl %s %s' failed: exit code 5", verb,
+					c.vals["service"])
 			}
 			c.lab.setService(c.node, c.vals["service"], state)
 			return nil
@@ -224,11 +219,8 @@ func nodeConfigSet(_ context.Context, c *call) (any, error) {
 	return nil, c.lab.db.update(func(s *State) error {
 		n := s.node(c.node)
 		if n == nil || !s.quorate() {
-			return die(
-				255,
-				"unable to open file '/etc/pve/nodes/%s/config.tmp' - Permission denied",
-				c.node,
-			)
+			return die(255,
+				"unable to open file '/etc/pve/nodes/%s/config.tmp' - Permission denied", c.node)
 		}
 		if v, ok := c.vals["wakeonlan"]; ok {
 			n.WakeMAC = strings.TrimPrefix(v, "mac=")
@@ -311,8 +303,9 @@ func haStatus(_ context.Context, c *call) (any, error) {
 			"id":      "quorum",
 			"node":    c.node,
 			"quorate": bit(ok),
-			"status":  map[bool]string{true: "OK", false: "No quorum on node '" + c.node + "'!"}[ok],
-			"type":    "quorum",
+			"status": map[bool]string{true: "OK", false: "No quorum on node '" + c.node +
+				"'!"}[ok],
+			"type": "quorum",
 		},
 	}, err
 }

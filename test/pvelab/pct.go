@@ -129,10 +129,8 @@ func byVMID(list []any) (rows []map[string]any) {
 	for _, r := range list {
 		rows = append(rows, r.(map[string]any))
 	}
-	slices.SortFunc(
-		rows,
-		func(a, b map[string]any) int { return a["vmid"].(int) - b["vmid"].(int) },
-	)
+	slices.SortFunc(rows,
+		func(a, b map[string]any) int { return a["vmid"].(int) - b["vmid"].(int) })
 	return rows
 }
 
@@ -162,7 +160,10 @@ func guestStatus(typ string) func(context.Context, *call) (any, error) {
 
 func ctCPUSets(_ context.Context, c *call) (any, error) {
 	return nil, c.lab.db.view(func(s *State) {
-		for _, g := range s.sortedGuests(func(g *Guest) bool { return g.Type == "lxc" && g.Node == c.node && g.Running }) {
+		for _, g := range s.sortedGuests(func(g *Guest) bool {
+			return g.Type == "lxc" &&
+				g.Node == c.node && g.Running
+		}) {
 			fmt.Fprintf(c.p.out, "%d: 0 1\n", g.VMID)
 		}
 	})
@@ -174,11 +175,8 @@ func ctDF(_ context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	vol, _, _ := strings.Cut(g.Config["rootfs"], ",")
-	fmt.Fprintf(
-		c.p.out,
-		"MP     Volume %s Size Used Avail Use%% Path\n",
-		strings.Repeat(" ", max(0, len(vol)-6)),
-	)
+	fmt.Fprintf(c.p.out, "MP     Volume %s Size Used Avail Use%% Path\n",
+		strings.Repeat(" ", max(0, len(vol)-6)))
 	fmt.Fprintf(c.p.out, "rootfs %s 4.0G 0.1G  3.9G  2.5 /\n", vol)
 	return nil, nil
 }

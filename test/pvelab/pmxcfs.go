@@ -73,7 +73,10 @@ func (v pveNode) entry() (dir []string, text string, isDir bool, err error) {
 		case n != nil && (part[2] == "lxc" || part[2] == "qemu-server"):
 			typ := confType(part[2])
 			if len(part) == 3 {
-				for _, g := range s.sortedGuests(func(g *Guest) bool { return g.Node == n.Name && g.Type == typ }) {
+				for _, g := range s.sortedGuests(func(g *Guest) bool {
+					return g.Node == n.Name &&
+						g.Type == typ
+				}) {
 					dir = append(dir, g.id()+".conf")
 				}
 				isDir, err = true, nil
@@ -311,29 +314,17 @@ func members(s *State, self string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "{\n\"nodename\": %q,\n\"version\": 7,\n", self)
 	if s.Cluster != "" {
-		fmt.Fprintf(
-			&b,
+		fmt.Fprintf(&b,
 			"\"cluster\": { \"name\": %q, \"version\": %d, \"nodes\": %d, \"quorate\": %d },\n",
-			s.Cluster,
-			s.ClusterVersion,
-			len(s.Nodes),
-			bit(s.quorate()),
-		)
+			s.Cluster, s.ClusterVersion, len(s.Nodes), bit(s.quorate()))
 		b.WriteString("\"nodelist\": {\n")
 		for i, n := range s.Nodes {
 			sep := ","
 			if i == len(s.Nodes)-1 {
 				sep = ""
 			}
-			fmt.Fprintf(
-				&b,
-				"  %q: { \"id\": %d, \"online\": %d, \"ip\": %q}%s\n",
-				n.Name,
-				n.ID,
-				bit(!n.Offline),
-				n.IP,
-				sep,
-			)
+			fmt.Fprintf(&b, "  %q: { \"id\": %d, \"online\": %d, \"ip\": %q}%s\n", n.Name, n.ID,
+				bit(!n.Offline), n.IP, sep)
 		}
 		b.WriteString("  }\n")
 	}
@@ -347,21 +338,13 @@ func vmlist(s *State) string {
 	for _, g := range s.Guests {
 		rows = append(
 			rows,
-			fmt.Sprintf(
-				"\"%d\": { \"node\": %q, \"type\": %q, \"version\": %d }",
-				g.VMID,
-				g.Node,
-				g.Type,
-				max(1, g.Version),
-			),
+			fmt.Sprintf("\"%d\": { \"node\": %q, \"type\": %q, \"version\": %d }", g.VMID, g.Node,
+				g.Type, max(1, g.Version)),
 		)
 		newest = max(newest, g.Version)
 	}
-	return fmt.Sprintf(
-		"{\n\"version\": %d,\n\"ids\": {\n%s}\n\n}\n",
-		newest,
-		strings.Join(rows, ",\n"),
-	)
+	return fmt.Sprintf("{\n\"version\": %d,\n\"ids\": {\n%s}\n\n}\n", newest,
+		strings.Join(rows, ",\n"))
 }
 
 func bit(b bool) int {

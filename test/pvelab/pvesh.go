@@ -16,10 +16,8 @@ var pveshVerbs = []string{"create", "delete", "get", "help", "ls", "set", "usage
 // formatParams are the options that pvesh itself takes, wherever they stand.
 var formatParams = []param{
 	opt("output-format", "string").enum("text json json-pretty yaml"),
-	opt(
-		"human-readable",
-		"boolean",
-	), opt("noborder", "boolean"), opt("noheader", "boolean"), opt("quiet", "boolean"),
+	opt("human-readable",
+		"boolean"), opt("noborder", "boolean"), opt("noheader", "boolean"), opt("quiet", "boolean"),
 }
 
 // pveshCall is one parsed command line of pvesh.
@@ -207,14 +205,16 @@ func (x *pveshCall) proxy(ctx context.Context, p *proc, node string) (any, error
 		if !nodeRE.MatchString(strings.ReplaceAll(node, "_", "")) {
 			return nil, die(
 				255,
-				"hostname lookup '%s' failed - failed to get address info for: %s: Name or service not known",
+				"hostname lookup '%s' failed - failed to get address info for: %s: Name or "+
+					"service not known",
 				node,
 				node,
 			)
 		}
 		return nil, die(
 			11,
-			"hostname lookup '%s' failed - failed to get address info for: %s: Temporary failure in name resolution",
+			"hostname lookup '%s' failed - failed to get address info for: %s: Temporary failure "+
+				"in name resolution",
 			node,
 			node,
 		)
@@ -292,7 +292,8 @@ func (e *proxyErrors) Write(b []byte) (int, error) {
 // shellQuote is String::ShellQuote: bare where that is safe.
 func shellQuote(s string) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("!%+,-./:@^_=", r))
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("!%+,-./:@^_=", r))
 	}) < 0 {
 		return s
 	}
@@ -432,10 +433,8 @@ func (x *pveshCall) ls(p *proc, parts []string) error {
 }
 
 func (x *pveshCall) explain(p *proc, parts []string) error {
-	opts, _, err := getopt(
-		x.args,
-		[]param{opt("verbose", "boolean"), opt("returns", "boolean"), opt("command", "string")},
-	)
+	opts, _, err := getopt(x.args,
+		[]param{opt("verbose", "boolean"), opt("returns", "boolean"), opt("command", "string")})
 	if err != nil {
 		return err
 	}

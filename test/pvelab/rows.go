@@ -90,10 +90,8 @@ func statusRow(s *State, g *Guest) map[string]any {
 	}
 	zero := any(0)
 	if g.Type == "lxc" {
-		m["type"], m["swap"], m["maxswap"], m["diskread"], m["diskwrite"] = "lxc", 0, g.int(
-			"swap",
-			512,
-		)<<20, 0, 0
+		m["type"], m["swap"], m["maxswap"], m["diskread"], m["diskwrite"] = "lxc", 0, g.int("swap",
+			512)<<20, 0, 0
 		zero = "0.00" // a string for containers, a number for VMs
 	} else {
 		m["memhost"] = 0
@@ -104,7 +102,8 @@ func statusRow(s *State, g *Guest) map[string]any {
 		} else {
 			m["diskread"] = g.DiskRead
 		}
-		for _, k := range []string{"cpufull", "cpusome", "iofull", "iosome", "memoryfull", "memorysome"} {
+		for _, k := range []string{"cpufull", "cpusome", "iofull", "iosome", "memoryfull",
+			"memorysome"} {
 			m["pressure"+k] = zero
 		}
 	}
@@ -199,7 +198,8 @@ func nodeResource(n *Node) map[string]any {
 		m["status"] = "offline"
 	} else if !n.NoStats {
 		m["status"], m["level"], m["cpu"], m["maxcpu"] = "online", "", 0, 2
-		m["mem"], m["maxmem"], m["disk"], m["maxdisk"], m["uptime"] = n.MemUsed, n.MemTotal, n.RootUsed, n.RootTotal, now()-n.Booted
+		m["mem"], m["maxmem"], m["disk"], m["maxdisk"], m["uptime"] = n.MemUsed, n.MemTotal,
+			n.RootUsed, n.RootTotal, now()-n.Booted
 	}
 	return m
 }
@@ -210,10 +210,8 @@ func resources(_ context.Context, c *call) (any, error) {
 	err := c.lab.db.view(func(s *State) {
 		if typ == "" {
 			for _, p := range s.Pools {
-				out = append(
-					out,
-					map[string]any{"id": "/pool/" + p.ID, "pool": p.ID, "type": "pool"},
-				)
+				out = append(out,
+					map[string]any{"id": "/pool/" + p.ID, "pool": p.ID, "type": "pool"})
 			}
 		}
 		if typ == "" || typ == "vm" {
@@ -237,17 +235,14 @@ func resources(_ context.Context, c *call) (any, error) {
 		}
 		if typ == "" || typ == "sdn" {
 			for _, n := range s.Nodes {
-				out = append(
-					out,
-					map[string]any{
-						"id":           "network/" + n.Name + "/zone/localnetwork",
-						"network":      "localnetwork",
-						"network-type": "zone",
-						"node":         n.Name,
-						"status":       "ok",
-						"type":         "network",
-					},
-				)
+				out = append(out, map[string]any{
+					"id":           "network/" + n.Name + "/zone/localnetwork",
+					"network":      "localnetwork",
+					"network-type": "zone",
+					"node":         n.Name,
+					"status":       "ok",
+					"type":         "network",
+				})
 			}
 		}
 	})

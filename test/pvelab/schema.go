@@ -42,10 +42,7 @@ func (p param) enum(words string) param     { p.Enum = strings.Fields(words); re
 func (p param) text(def, desc string) param { p.Default, p.Desc = def, desc; return p }
 func (p param) optional() param             { p.Optional = true; return p }
 
-func with(
-	base []param,
-	more ...param,
-) []param {
+func with(base []param, more ...param) []param {
 	return append(append([]param(nil), base...), more...)
 }
 
@@ -75,36 +72,33 @@ func apiMethods() map[string]*method {
 	guest := []param{pNode, pVMID}
 	snap := with(guest, pSnap)
 	snapNew := with(snap, opt("description", "string"))
-	skip := opt(
-		"skiplock",
-		"boolean",
-	).text("", "Ignore locks - only root is allowed to use this option.")
-	remote := join(
-		strs("storage target-bridge target-storage"),
-		bools("delete online"),
-		ints("bwlimit"),
-	)
+	skip := opt("skiplock",
+		"boolean").text("", "Ignore locks - only root is allowed to use this option.")
+	remote := join(strs("storage target-bridge target-storage"), bools("delete online"),
+		ints("bwlimit"))
 	ctConfig := join(
 		strs(
-			"arch cmode description dev0 features hookscript hostname lock mp0 nameserver net0 ostype rootfs searchdomain startup timezone delete digest revert",
+			"arch cmode description dev0 features hookscript hostname lock mp0 nameserver net0 "+
+				"ostype rootfs searchdomain startup timezone delete digest revert",
 		),
-		bools(
-			"console debug onboot protection template unprivileged",
-		),
+		bools("console debug onboot protection template unprivileged"),
 		ints("cores cpuunits memory swap tty"),
 		[]param{opt("cpulimit", "number"), opt("tags", "string").format("pve-tag-list")},
 	)
 	vmConfig := join(
 		strs(
-			"affinity agent args audio0 bios boot cdrom cicustom cipassword ciuser cpu description efidisk0 hookscript hotplug ide0 ide2 ipconfig0 keyboard lock machine name nameserver net0 net1 ostype rng0 sata0 scsi0 scsi1 scsihw searchdomain serial0 smbios1 sshkeys startdate startup tpmstate0 usb0 vga virtio0 virtio1 vmgenid vmstatestorage delete digest revert",
+			"affinity agent args audio0 bios boot cdrom cicustom cipassword ciuser cpu "+
+				"description efidisk0 hookscript hotplug ide0 ide2 ipconfig0 keyboard lock "+
+				"machine name nameserver net0 net1 ostype rng0 sata0 scsi0 scsi1 scsihw "+
+				"searchdomain serial0 smbios1 sshkeys startdate startup tpmstate0 usb0 vga "+
+				"virtio0 virtio1 vmgenid vmstatestorage delete digest revert",
 		),
 		bools(
-			"acpi autostart ciupgrade freeze kvm localtime numa onboot protection reboot tablet tdf template skiplock force",
+			"acpi autostart ciupgrade freeze kvm localtime numa onboot protection reboot tablet "+
+				"tdf template skiplock force",
 		),
 		ints("balloon cores cpuunits migrate_speed shares smp sockets vcpus"),
-		strs(
-			"memory",
-		),
+		strs("memory"),
 		[]param{
 			opt("cpulimit", "number"),
 			opt("migrate_downtime", "number"),
@@ -123,13 +117,10 @@ func apiMethods() map[string]*method {
 		{
 			Class: "PVE::API2::LXC",
 			Name:  "create_vm",
-			Params: join(
-				[]param{pNode, pVMID, {Name: "ostemplate", Type: "string"}},
-				ctConfig,
+			Params: join([]param{pNode, pVMID, {Name: "ostemplate", Type: "string"}}, ctConfig,
 				strs("password storage pool ssh-public-keys"),
 				bools("force ignore-unpack-errors restore start unique ha-managed"),
-				[]param{opt("bwlimit", "number")},
-			),
+				[]param{opt("bwlimit", "number")}),
 			Proxy: true,
 		},
 		{
@@ -142,26 +133,17 @@ func apiMethods() map[string]*method {
 		{
 			Class: "PVE::API2::LXC",
 			Name:  "clone_vm",
-			Params: join(
-				guest,
-				[]param{{Name: "newid", Type: "integer", Format: "pve-vmid"}},
-				strs("description hostname pool snapname storage target"),
-				bools("full"),
-				[]param{opt("bwlimit", "number")},
-			),
+			Params: join(guest, []param{{Name: "newid", Type: "integer", Format: "pve-vmid"}},
+				strs("description hostname pool snapname storage target"), bools("full"),
+				[]param{opt("bwlimit", "number")}),
 			Proxy: true,
 		},
 		{
 			Class: "PVE::API2::LXC",
 			Name:  "migrate_vm",
-			Params: join(
-				guest,
-				[]param{{Name: "target", Type: "string", Format: "pve-node"}},
-				strs("target-storage"),
-				bools("online restart"),
-				ints("timeout"),
-				[]param{opt("bwlimit", "number")},
-			),
+			Params: join(guest, []param{{Name: "target", Type: "string", Format: "pve-node"}},
+				strs("target-storage"), bools("online restart"), ints("timeout"),
+				[]param{opt("bwlimit", "number")}),
 			Proxy: true,
 		},
 		{
@@ -207,11 +189,9 @@ func apiMethods() map[string]*method {
 		{
 			Class: "PVE::API2::LXC",
 			Name:  "resize_vm",
-			Params: join(
-				guest,
+			Params: join(guest,
 				[]param{{Name: "disk", Type: "string"}, {Name: "size", Type: "string"}},
-				strs("digest"),
-			),
+				strs("digest")),
 			Proxy: true,
 		},
 		{Class: "PVE::API2::LXC", Name: "template", Params: guest, Proxy: true},
@@ -239,11 +219,8 @@ func apiMethods() map[string]*method {
 		{
 			Class: "PVE::API2::LXC::Config",
 			Name:  "vm_config",
-			Params: with(
-				guest,
-				opt("current", "boolean"),
-				opt("snapshot", "string").format("pve-configid"),
-			),
+			Params: with(guest, opt("current", "boolean"),
+				opt("snapshot", "string").format("pve-configid")),
 			Proxy: true,
 			Run:   guestConfig("lxc"),
 		},
@@ -267,19 +244,18 @@ func apiMethods() map[string]*method {
 			Desc:  "Start the container.",
 			Params: with(
 				guest,
-				opt(
-					"debug",
-					"boolean",
-				).text("0", "If set, enables very verbose debug log-level on start."),
+				opt("debug",
+					"boolean").text("0", "If set, enables very verbose debug log-level on start."),
 				skip,
 			),
 			Proxy: true,
 			Run:   ctStart,
 		},
 		{
-			Class:  "PVE::API2::LXC::Status",
-			Name:   "vm_stop",
-			Desc:   "Stop the container. This will abruptly stop all processes running in the container.",
+			Class: "PVE::API2::LXC::Status",
+			Name:  "vm_stop",
+			Desc: "Stop the container. This will abruptly stop all processes running in the " +
+				"container.",
 			Params: with(guest, skip, opt("overrule-shutdown", "boolean")),
 			Proxy:  true,
 			Run:    ctStop,
@@ -366,21 +342,17 @@ func apiMethods() map[string]*method {
 		{
 			Class: "PVE::CLI::pct",
 			Name:  "push",
-			Params: join(
-				guest,
+			Params: join(guest,
 				[]param{{Name: "file", Type: "string"}, {Name: "destination", Type: "string"}},
-				strs("perms user group"),
-			),
+				strs("perms user group")),
 			Run: ctPush,
 		},
 		{
 			Class: "PVE::CLI::pct",
 			Name:  "pull",
-			Params: join(
-				guest,
+			Params: join(guest,
 				[]param{{Name: "path", Type: "string"}, {Name: "destination", Type: "string"}},
-				strs("perms user group"),
-			),
+				strs("perms user group")),
 			Run: ctPull,
 		},
 		{Class: "PVE::CLI::pct", Name: "unlock", Params: guest, Run: ctUnlock},
@@ -409,12 +381,8 @@ func apiMethods() map[string]*method {
 		{
 			Class: "PVE::API2::Qemu",
 			Name:  "create_vm",
-			Params: join(
-				guest,
-				vmConfig,
-				strs("archive storage pool"),
-				bools("live-restore start unique"),
-			),
+			Params: join(guest, vmConfig, strs("archive storage pool"),
+				bools("live-restore start unique")),
 			Proxy: true,
 			Run:   vmCreate,
 		},
@@ -428,23 +396,16 @@ func apiMethods() map[string]*method {
 		{
 			Class: "PVE::API2::Qemu",
 			Name:  "clone_vm",
-			Params: join(
-				guest,
-				[]param{{Name: "newid", Type: "integer", Format: "pve-vmid"}},
-				strs("description name format pool snapname storage target"),
-				bools("full"),
-			),
+			Params: join(guest, []param{{Name: "newid", Type: "integer", Format: "pve-vmid"}},
+				strs("description name format pool snapname storage target"), bools("full")),
 			Proxy: true,
 		},
 		{
 			Class: "PVE::API2::Qemu",
 			Name:  "migrate_vm",
-			Params: join(
-				guest,
-				[]param{{Name: "target", Type: "string", Format: "pve-node"}},
+			Params: join(guest, []param{{Name: "target", Type: "string", Format: "pve-node"}},
 				strs("targetstorage migration_network migration_type"),
-				bools("force online with-local-disks"),
-			),
+				bools("force online with-local-disks")),
 			Proxy: true,
 		},
 		{
@@ -456,12 +417,9 @@ func apiMethods() map[string]*method {
 		{
 			Class: "PVE::API2::Qemu",
 			Name:  "resize_vm",
-			Params: join(
-				guest,
+			Params: join(guest,
 				[]param{{Name: "disk", Type: "string"}, {Name: "size", Type: "string"}},
-				strs("digest"),
-				[]param{skip},
-			),
+				strs("digest"), []param{skip}),
 			Proxy: true,
 		},
 		{
@@ -480,11 +438,8 @@ func apiMethods() map[string]*method {
 		{
 			Class: "PVE::API2::Qemu",
 			Name:  "vm_config",
-			Params: with(
-				guest,
-				opt("current", "boolean"),
-				opt("snapshot", "string").format("pve-configid"),
-			),
+			Params: with(guest, opt("current", "boolean"),
+				opt("snapshot", "string").format("pve-configid")),
 			Proxy: true,
 			Run:   guestConfig("qemu"),
 		},
@@ -529,7 +484,8 @@ func apiMethods() map[string]*method {
 				guest,
 				[]param{skip, pTimeout},
 				strs(
-					"force-cpu machine migratedfrom migration_network migration_type stateuri targetstorage",
+					"force-cpu machine migratedfrom migration_network migration_type stateuri "+
+						"targetstorage",
 				),
 			),
 			Proxy: true,
@@ -538,12 +494,8 @@ func apiMethods() map[string]*method {
 		{
 			Class: "PVE::API2::Qemu",
 			Name:  "vm_stop",
-			Params: join(
-				guest,
-				[]param{skip, pTimeout},
-				bools("keepActive overrule-shutdown"),
-				strs("migratedfrom"),
-			),
+			Params: join(guest, []param{skip, pTimeout}, bools("keepActive overrule-shutdown"),
+				strs("migratedfrom")),
 			Proxy: true,
 			Run:   vmStop,
 		},

@@ -14,10 +14,8 @@ func nodeMethods() []*method {
 		ints("startall-onboot-delay"),
 		[]param{
 			opt("wakeonlan", "string").format("pve-node-wakeonlan"),
-			opt(
-				"property",
-				"string",
-			).enum("acme acmedomain0 description startall-onboot-delay wakeonlan"),
+			opt("property",
+				"string").enum("acme acmedomain0 description startall-onboot-delay wakeonlan"),
 		},
 	)
 	taskFilter := join(
@@ -30,7 +28,8 @@ func nodeMethods() []*method {
 			opt("vmid", "integer").format("pve-vmid"),
 		},
 	)
-	const nodes, tasks, services, stores = "PVE::API2::Nodes::Nodeinfo", "PVE::API2::Tasks", "PVE::API2::Services", "PVE::API2::Storage"
+	const nodes, tasks, services, stores = "PVE::API2::Nodes::Nodeinfo", "PVE::API2::Tasks",
+		"PVE::API2::Services", "PVE::API2::Storage"
 	return []*method{
 		{Class: "PVE::API2", Name: "version", Run: version},
 		{Class: "PVE::API2", Name: "index", Run: emptyList},
@@ -53,10 +52,8 @@ func nodeMethods() []*method {
 		{
 			Class: "PVE::API2::Pool",
 			Name:  "index",
-			Params: join(
-				[]param{opt("poolid", "string")},
-				[]param{opt("type", "string").enum("qemu lxc storage")},
-			),
+			Params: join([]param{opt("poolid", "string")},
+				[]param{opt("type", "string").enum("qemu lxc storage")}),
 			Run: pools,
 		},
 		{
@@ -83,10 +80,8 @@ func nodeMethods() []*method {
 		{
 			Class: nodes,
 			Name:  "node_cmd",
-			Params: with(
-				node,
-				param{Name: "command", Type: "string", Enum: []string{"reboot", "shutdown"}},
-			),
+			Params: with(node,
+				param{Name: "command", Type: "string", Enum: []string{"reboot", "shutdown"}}),
 			Proxy: true,
 			Run:   nodeCommand,
 		},
@@ -120,13 +115,8 @@ func nodeMethods() []*method {
 		{
 			Class: nodes,
 			Name:  "migrateall",
-			Params: join(
-				node,
-				[]param{{Name: "target", Type: "string", Format: "pve-node"}},
-				strs("vms"),
-				ints("maxworkers"),
-				bools("with-local-disks"),
-			),
+			Params: join(node, []param{{Name: "target", Type: "string", Format: "pve-node"}},
+				strs("vms"), ints("maxworkers"), bools("with-local-disks")),
 			Proxy: true,
 		},
 		{
@@ -183,11 +173,8 @@ func nodeMethods() []*method {
 		{
 			Class: tasks,
 			Name:  "read_task_log",
-			Params: join(
-				task,
-				bools("download"),
-				[]param{opt("limit", "integer").min("0"), opt("start", "integer").min("0")},
-			),
+			Params: join(task, bools("download"),
+				[]param{opt("limit", "integer").min("0"), opt("start", "integer").min("0")}),
 			Proxy: true,
 			Run:   taskLog,
 		},
@@ -225,12 +212,8 @@ func nodeMethods() []*method {
 		{
 			Class: stores + "::Status",
 			Name:  "index",
-			Params: join(
-				node,
-				[]param{pStorage.optional()},
-				strs("content target"),
-				bools("enabled format"),
-			),
+			Params: join(node, []param{pStorage.optional()}, strs("content target"),
+				bools("enabled format")),
 			Proxy: true,
 			Run:   storageList,
 		},
@@ -245,11 +228,8 @@ func nodeMethods() []*method {
 		{
 			Class: stores + "::Content",
 			Name:  "index",
-			Params: join(
-				storage,
-				strs("content"),
-				[]param{opt("vmid", "integer").format("pve-vmid")},
-			),
+			Params: join(storage, strs("content"),
+				[]param{opt("vmid", "integer").format("pve-vmid")}),
 			Proxy: true,
 			Run:   storageContent,
 		},
@@ -275,7 +255,9 @@ func nodeMethods() []*method {
 				bools("all protected quiet remove stdexcludes stop"),
 				ints("bwlimit ionice lockwait maxfiles pigz stopwait zstd"),
 				strs(
-					"compress dumpdir exclude exclude-path fleecing mailto mailnotification mode notes-template notification-mode performance pool prune-backups script storage tmpdir vmid",
+					"compress dumpdir exclude exclude-path fleecing mailto mailnotification mode "+
+						"notes-template notification-mode performance pool prune-backups script "+
+						"storage tmpdir vmid",
 				),
 			),
 			Proxy: true,
@@ -347,7 +329,8 @@ func routes() []route {
 	for _, name := range strings.Fields("version syslog rrddata dns time") {
 		add(n+"/"+name, "get="+info+name)
 	}
-	for _, name := range strings.Fields("wakeonlan startall stopall suspendall migrateall execute termproxy vncshell spiceshell") {
+	for _, name := range strings.Fields("wakeonlan startall stopall suspendall migrateall " +
+		"execute termproxy vncshell spiceshell") {
 		add(n+"/"+name, "create="+info+name)
 	}
 	add(n+"/config", "get=::NodeConfig::get_config", "set=::NodeConfig::set_options")
@@ -367,11 +350,8 @@ func routes() []route {
 	add(n+"/storage/{storage}", "get=::Storage::Status::diridx")
 	add(n+"/storage/{storage}/status", "get=::Storage::Status::read_status")
 	add(n+"/storage/{storage}/content", "get=::Storage::Content::index")
-	add(
-		n+"/storage/{storage}/content/{volume}",
-		"get=::Storage::Content::info",
-		"delete=::Storage::Content::delete",
-	)
+	add(n+"/storage/{storage}/content/{volume}", "get=::Storage::Content::info",
+		"delete=::Storage::Content::delete")
 	add(n+"/vzdump", "create=::VZDump::vzdump")
 	for _, k := range []struct{ dir, top, status, snap, list, config string }{
 		{"/lxc", "::LXC::", "::LXC::Status::", "::LXC::Snapshot::", "list", "::LXC::Config::"},
@@ -393,11 +373,8 @@ func routes() []route {
 			add(g+"/status/"+verb, "create="+k.status+"vm_"+verb)
 		}
 		add(g+"/snapshot", "get="+k.snap+k.list, "create="+k.snap+"snapshot")
-		add(
-			g+"/snapshot/{snapname}",
-			"get="+k.snap+"snapshot_cmd_idx",
-			"delete="+k.snap+"delsnapshot",
-		)
+		add(g+"/snapshot/{snapname}", "get="+k.snap+"snapshot_cmd_idx",
+			"delete="+k.snap+"delsnapshot")
 		add(g+"/snapshot/{snapname}/config", "get="+k.snap+"get_snapshot_config")
 		add(g+"/snapshot/{snapname}/rollback", "create="+k.snap+"rollback")
 	}

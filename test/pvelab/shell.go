@@ -40,18 +40,12 @@ func (p *proc) shell(ctx context.Context, kind, text string, params []string) in
 		return 2
 	}
 	sh := &shell{proc: p, kind: kind}
-	r, err := interp.New(
-		interp.Env(expand.ListEnviron(p.env...)),
-		interp.Dir("/"),
+	r, err := interp.New(interp.Env(expand.ListEnviron(p.env...)), interp.Dir("/"),
 		interp.Params(append([]string{"--"}, params...)...),
-		interp.StdIO(stdin(p.in), p.out, p.err),
-		interp.CallHandler(sh.call),
+		interp.StdIO(stdin(p.in), p.out, p.err), interp.CallHandler(sh.call),
 		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return sh.exec }),
-		interp.OpenHandler(sh.open),
-		interp.ReadDirHandler2(sh.readDir),
-		interp.StatHandler(sh.stat),
-		interp.AccessHandler(sh.access),
-	)
+		interp.OpenHandler(sh.open), interp.ReadDirHandler2(sh.readDir),
+		interp.StatHandler(sh.stat), interp.AccessHandler(sh.access))
 	if err != nil {
 		fmt.Fprintf(p.err, "%s: %v\n", p.at(kind), err)
 		return 2
@@ -136,20 +130,17 @@ func highFDs(st *syntax.Stmt) {
 	var add []*syntax.Stmt
 	for _, rd := range st.Redirs {
 		if rd.N == nil || len(rd.N.Value) != 1 || rd.N.Value < "3" || rd.Word == nil ||
-			!slices.Contains(
-				[]syntax.RedirOperator{syntax.RdrOut, syntax.AppOut, syntax.RdrIn},
-				rd.Op,
-			) {
+			!slices.Contains([]syntax.RedirOperator{syntax.RdrOut, syntax.AppOut, syntax.RdrIn},
+				rd.Op) {
 			keep = append(keep, rd)
 			continue
 		}
-		lit := func(s string) *syntax.Word { return &syntax.Word{Parts: []syntax.WordPart{&syntax.Lit{Value: s}}} }
-		add = append(
-			add,
-			&syntax.Stmt{
-				Cmd: &syntax.CallExpr{Args: []*syntax.Word{lit(openFD), lit(rd.N.Value), rd.Word}},
-			},
-		)
+		lit := func(s string) *syntax.Word {
+			return &syntax.Word{Parts: []syntax.WordPart{&syntax.Lit{Value: s}}}
+		}
+		add = append(add, &syntax.Stmt{
+			Cmd: &syntax.CallExpr{Args: []*syntax.Word{lit(openFD), lit(rd.N.Value), rd.Word}},
+		})
 	}
 	switch c := st.Cmd.(type) {
 	case *syntax.Subshell:
@@ -200,15 +191,13 @@ func (s *shell) at(ctx context.Context) *proc {
 // programs.
 func (s *shell) call(ctx context.Context, args []string) ([]string, error) {
 	if s.proc.top && args[0] != openFD {
-		s.proc.lab.effects.add(
-			Effect{
-				Node: s.proc.node,
-				Kind: "exec",
-				Via:  s.proc.sess.via,
-				Text: s.proc.sess.text,
-				Argv: args,
-			},
-		)
+		s.proc.lab.effects.add(Effect{
+			Node: s.proc.node,
+			Kind: "exec",
+			Via:  s.proc.sess.via,
+			Text: s.proc.sess.text,
+			Argv: args,
+		})
 	}
 	s.proc.sess.mark(true, false)
 	switch args[0] {
@@ -288,12 +277,8 @@ func (p *proc) openfd() error {
 	return f.Close()
 }
 
-func (s *shell) open(
-	ctx context.Context,
-	name string,
-	flag int,
-	perm fs.FileMode,
-) (io.ReadWriteCloser, error) {
+func (s *shell) open(ctx context.Context, name string, flag int,
+	perm fs.FileMode) (io.ReadWriteCloser, error) {
 	q := s.at(ctx)
 	if name == "/dev/stdout" || name == "/dev/stderr" {
 		return std{map[string]io.Writer{"/dev/stdout": q.out, "/dev/stderr": q.err}[name]}, nil

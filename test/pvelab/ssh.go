@@ -255,13 +255,8 @@ func loginEnv(sent []string) []string {
 }
 
 // request runs an exec request's text in the node's login shell.
-func (l *Lab) request(
-	ctx context.Context,
-	ch ssh.Channel,
-	node, text string,
-	env []string,
-	self *process,
-) {
+func (l *Lab) request(ctx context.Context, ch ssh.Channel, node, text string, env []string,
+	self *process) {
 	defer ch.Close()
 	gone := func() { self.signal(sigPIPE) }
 	out, errw := &syncWriter{w: ch, broken: gone}, &syncWriter{w: ch.Stderr(), broken: gone}
@@ -310,14 +305,16 @@ func (l *Lab) request(
 	sess.mu.Unlock()
 	var s signalled
 	if errors.As(context.Cause(ctx), &s) && s.num != sigPIPE {
-		name := map[int]string{sigHUP: "HUP", sigINT: "INT", sigKILL: "KILL", sigTERM: "TERM"}[s.num]
+		name := map[int]string{sigHUP: "HUP", sigINT: "INT", sigKILL: "KILL",
+			sigTERM: "TERM"}[s.num]
 		_, _ = ch.SendRequest("exit-signal", false, ssh.Marshal(struct {
 			Signal     string
 			Core       bool
 			Text, Lang string
 		}{Signal: name}))
 	} else {
-		_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{uint32(code & 0xff)}))
+		_, _ = ch.SendRequest("exit-status", false,
+			ssh.Marshal(struct{ Code uint32 }{uint32(code & 0xff)}))
 	}
 	l.finish(sess)
 	// a leftover holds the channel open, and hangs a client that waits for its end (facts 1.10)

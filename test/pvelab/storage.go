@@ -59,17 +59,14 @@ func storageConfig(_ context.Context, c *call) (any, error) {
 		for _, st := range s.Storages {
 			if !seen[st.ID] && (c.vals["type"] == "" || c.vals["type"] == st.Type) {
 				seen[st.ID] = true
-				out = append(
-					out,
-					map[string]any{
-						"storage": st.ID,
-						"type":    st.Type,
-						"content": strings.Join(st.Content, ","),
-						"path":    "/var/lib/vz",
-						"digest":  digest(st.ID),
-						"shared":  bit(st.Shared),
-					},
-				)
+				out = append(out, map[string]any{
+					"storage": st.ID,
+					"type":    st.Type,
+					"content": strings.Join(st.Content, ","),
+					"path":    "/var/lib/vz",
+					"digest":  digest(st.ID),
+					"shared":  bit(st.Shared),
+				})
 			}
 		}
 	})
@@ -306,36 +303,19 @@ func printStorages(c *call, v any) {
 	}
 	slices.SortFunc(
 		rows,
-		func(a, b map[string]any) int { return strings.Compare(a["storage"].(string), b["storage"].(string)) },
+		func(a, b map[string]any) int {
+			return strings.Compare(a["storage"].(string),
+				b["storage"].(string))
+		},
 	)
 	wide++
-	fmt.Fprintf(
-		c.p.out,
-		"%-*s %10s %10s %15s %15s %15s %8s\n",
-		wide,
-		"Name",
-		"Type",
-		"Status",
-		"Total (KiB)",
-		"Used (KiB)",
-		"Available (KiB)",
-		"%",
-	)
+	fmt.Fprintf(c.p.out, "%-*s %10s %10s %15s %15s %15s %8s\n", wide, "Name", "Type", "Status",
+		"Total (KiB)", "Used (KiB)", "Available (KiB)", "%")
 	for _, m := range rows {
 		total, used := m["total"].(int64), m["used"].(int64)
 		pct := strconv.FormatFloat(100*float64(used)/float64(max(total, 1)), 'f', 2, 64) + "%"
-		fmt.Fprintf(
-			c.p.out,
-			"%-*s %10s %10s %15d %15d %15d %8s\n",
-			wide,
-			m["storage"],
-			m["type"],
-			"active",
-			total/1024,
-			used/1024,
-			m["avail"].(int64)/1024,
-			pct,
-		)
+		fmt.Fprintf(c.p.out, "%-*s %10s %10s %15d %15d %15d %8s\n", wide, m["storage"], m["type"],
+			"active", total/1024, used/1024, m["avail"].(int64)/1024, pct)
 	}
 }
 
@@ -344,31 +324,15 @@ func printVolumes(c *call, v any) {
 	for _, r := range v.([]any) {
 		wide = max(wide, len(r.(map[string]any)["volid"].(string)))
 	}
-	fmt.Fprintf(
-		c.p.out,
-		"%-*s %-7s %-9s %11s %s\n",
-		wide,
-		"Volid",
-		"Format",
-		"Type",
-		"Size",
-		"VMID",
-	)
+	fmt.Fprintf(c.p.out, "%-*s %-7s %-9s %11s %s\n", wide, "Volid", "Format", "Type", "Size",
+		"VMID")
 	for _, r := range v.([]any) {
 		m := r.(map[string]any)
 		id := ""
 		if m["vmid"] != nil {
 			id = fmt.Sprint(m["vmid"])
 		}
-		fmt.Fprintf(
-			c.p.out,
-			"%-*s %-7s %-9s %11d %s\n",
-			wide,
-			m["volid"],
-			m["format"],
-			m["content"],
-			m["size"],
-			id,
-		)
+		fmt.Fprintf(c.p.out, "%-*s %-7s %-9s %11d %s\n", wide, m["volid"], m["format"],
+			m["content"], m["size"], id)
 	}
 }

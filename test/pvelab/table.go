@@ -87,7 +87,10 @@ func showPlain(v any) string {
 }
 
 var ctColumns = func() (cols []column) {
-	for _, f := range strings.Fields("status: vmid:n cpu:n cpus:n disk:b diskread:b diskwrite:b lock: maxdisk:b maxmem:b maxswap:b mem:b name: netin:b netout:b pressurecpusome:n pressureiofull:n pressureiosome:n pressurememoryfull:n pressurememorysome:n tags: template:n uptime:d") {
+	for _, f := range strings.Fields("status: vmid:n cpu:n cpus:n disk:b diskread:b diskwrite:b " +
+		"lock: maxdisk:b maxmem:b maxswap:b mem:b name: netin:b netout:b pressurecpusome:n " +
+		"pressureiofull:n pressureiosome:n pressurememoryfull:n pressurememorysome:n tags: " +
+		"template:n uptime:d") {
 		key, kind, _ := strings.Cut(f, ":")
 		c := column{key: key, title: key, right: kind != "", show: showPlain}
 		switch kind {
@@ -196,10 +199,8 @@ func keyTable(m map[string]any) string {
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		rows = append(rows, map[string]any{"key": k, "value": m[k]})
 	}
-	return tableOf(
-		[]column{{"key", "key", false, showPlain}, {"value", "value", false, showPlain}},
-		rows,
-	)
+	return tableOf([]column{{"key", "key", false, showPlain}, {"value", "value", false, showPlain}},
+		rows)
 }
 
 func printTaskStatus(c *call, v any) { fmt.Fprint(c.p.out, keyTable(v.(map[string]any))) }
@@ -223,12 +224,7 @@ func printTasks(c *call, v any) {
 				{"upid", "UPID", false, showPlain},
 				{"type", "Type", false, showPlain},
 				{"id", "ID", false, showPlain},
-				{
-					"user",
-					"User",
-					false,
-					showPlain,
-				},
+				{"user", "User", false, showPlain},
 				{"starttime", "Starttime", true, showTime},
 				{"endtime", "Endtime", true, showTime},
 				{"status", "Status", false, showPlain},
@@ -243,31 +239,15 @@ func printVMList(c *call, v any) {
 	if len(rows) == 0 {
 		return
 	}
-	fmt.Fprintf(
-		c.p.out,
-		"%10s %-20s %-10s %-10s %12s %-10s\n",
-		"VMID",
-		"NAME",
-		"STATUS",
-		"MEM(MB)",
-		"BOOTDISK(GB)",
-		"PID",
-	)
+	fmt.Fprintf(c.p.out, "%10s %-20s %-10s %-10s %12s %-10s\n", "VMID", "NAME", "STATUS", "MEM(MB)",
+		"BOOTDISK(GB)", "PID")
 	for _, m := range rows {
 		pid := m["pid"]
 		if pid == nil {
 			pid = 0
 		}
-		fmt.Fprintf(
-			c.p.out,
-			"%10d %-20s %-10s %-10d %12.2f %-10v\n",
-			m["vmid"],
-			m["name"],
-			m["status"],
-			m["maxmem"].(int64)>>20,
-			float64(m["maxdisk"].(int64))/(1<<30),
-			pid,
-		)
+		fmt.Fprintf(c.p.out, "%10d %-20s %-10s %-10d %12.2f %-10v\n", m["vmid"], m["name"],
+			m["status"], m["maxmem"].(int64)>>20, float64(m["maxdisk"].(int64))/(1<<30), pid)
 	}
 }
 

@@ -15,11 +15,8 @@ import (
 // worker runs fn as a task, as fork_worker does on the command line: it waits for the end, and what
 // fn prints goes to the caller's output and into the log. The result is the UPID, also beside a
 // *taskFailed.
-func (c *call) worker(
-	ctx context.Context,
-	typ, id string,
-	fn func(out io.Writer) error,
-) (any, error) {
+func (c *call) worker(ctx context.Context, typ, id string,
+	fn func(out io.Writer) error) (any, error) {
 	var upid string
 	err := c.lab.db.update(func(s *State) error {
 		t := newTask(s, c.node, typ, id, now())
@@ -74,16 +71,8 @@ func newTask(s *State, node, typ, id string, at int64) *Task {
 		PStart: start,
 		Start:  at,
 	}
-	t.UPID = fmt.Sprintf(
-		"UPID:%s:%08X:%08X:%08X:%s:%s:%s:",
-		node,
-		t.PID,
-		t.PStart,
-		t.Start,
-		typ,
-		id,
-		t.User,
-	)
+	t.UPID = fmt.Sprintf("UPID:%s:%08X:%08X:%08X:%s:%s:%s:", node, t.PID, t.PStart, t.Start, typ,
+		id, t.User)
 	s.Tasks = append(s.Tasks, t)
 	return t
 }
@@ -163,7 +152,8 @@ func nodeTasks(_ context.Context, c *call) (any, error) {
 				c.vals["vmid"] != "" && t.ID != strconv.Itoa(c.vmid()),
 				c.vals["typefilter"] != "" && t.Type != c.vals["typefilter"],
 				c.vals["userfilter"] != "" && !strings.Contains(t.User, c.vals["userfilter"]),
-				t.Start < int64(c.num("since", 0)), c.vals["until"] != "" && t.Start > int64(c.num("until", 0)):
+				t.Start < int64(c.num("since", 0)), c.vals["until"] != "" &&
+					t.Start > int64(c.num("until", 0)):
 				continue
 			}
 			if f := splitList(c.vals["statusfilter"]); len(f) > 0 &&
@@ -212,13 +202,8 @@ func (c *call) guest(typ string, code int) (*Guest, error) {
 		return nil, err
 	}
 	if g == nil {
-		return nil, die(
-			code,
-			"Configuration file 'nodes/%s/%s/%d.conf' does not exist",
-			c.node,
-			confDir(typ),
-			c.vmid(),
-		)
+		return nil, die(code, "Configuration file 'nodes/%s/%s/%d.conf' does not exist", c.node,
+			confDir(typ), c.vmid())
 	}
 	return g, nil
 }
@@ -231,14 +216,9 @@ func (c *call) change(typ string, config bool, fn func(*State, *Guest)) error {
 			return die(255, "Configuration file of %d does not exist", c.vmid())
 		}
 		if config && !s.quorate() {
-			return die(
-				255,
+			return die(255,
 				"unable to open file '/etc/pve/nodes/%s/%s/%d.conf.tmp.%d' - Permission denied",
-				c.node,
-				confDir(typ),
-				g.VMID,
-				s.NextPID,
-			)
+				c.node, confDir(typ), g.VMID, s.NextPID)
 		}
 		fn(s, g)
 		return nil

@@ -84,7 +84,8 @@ func (l *Lab) inside(ctx context.Context, p *proc, g *Guest, argv, env []string)
 			}
 			fmt.Fprintf(
 				q.err,
-				"lxc-attach: %d: ../src/lxc/attach.c: lxc_attach_run_command: 1841 %s - Failed to exec \"%s\"\n",
+				"lxc-attach: %d: ../src/lxc/attach.c: lxc_attach_run_command: 1841 %s - Failed "+
+					"to exec \"%s\"\n",
 				g.VMID,
 				why,
 				argv[0],
@@ -185,15 +186,8 @@ func ctPush(ctx context.Context, c *call) (any, error) {
 		if err != nil {
 			return err
 		}
-		return transfer(
-			ctx,
-			in,
-			isFIFO(c.p.tree, src),
-			ct,
-			path.Join("/", c.vals["destination"]),
-			c.vals["destination"],
-			a,
-		)
+		return transfer(ctx, in, isFIFO(c.p.tree, src), ct, path.Join("/", c.vals["destination"]),
+			c.vals["destination"], a)
 	})
 	return nil, forgive(c, err)
 }
@@ -201,10 +195,8 @@ func ctPush(ctx context.Context, c *call) (any, error) {
 func ctPull(ctx context.Context, c *call) (any, error) {
 	g, err := c.guest("lxc", 255)
 	if err != nil || !g.Running {
-		return nil, die(
-			255,
-			"can only pull files from a running VM at /usr/share/perl5/PVE/CLI/pct.pm line 664.",
-		)
+		return nil, die(255,
+			"can only pull files from a running VM at /usr/share/perl5/PVE/CLI/pct.pm line 664.")
 	}
 	ct := c.lab.ctTree(g.VMID, g.Node)
 	_, err = c.worker(ctx, "pull_file", g.id(), func(io.Writer) error {
@@ -237,14 +229,8 @@ func isFIFO(t *tree, name string) bool {
 
 // transfer copies until the first error, which it keeps to itself: a full disk and a directory as
 // source are silent.
-func transfer(
-	ctx context.Context,
-	in io.Reader,
-	fifo bool,
-	to *tree,
-	name, shown string,
-	a attrs,
-) error {
+func transfer(ctx context.Context, in io.Reader, fifo bool, to *tree, name, shown string,
+	a attrs) error {
 	_, err := to.stat(name, true)
 	fresh := errors.Is(err, fs.ErrNotExist)
 	out, err := to.open(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, a.mode)

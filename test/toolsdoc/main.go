@@ -31,9 +31,14 @@ func main() {
 		log.Fatal(err)
 	}
 	write(os.Stdout, lock.Tools(), func(t *gate.Tool) gate.Tier {
-		d, err := site.Decide(context.Background(), gate.Question{ID: "list", Kind: gate.KindVisible,
-			Time: time.Now(), Mode: gate.Mode{Freezes: []gate.Freeze{}}, Call: &gate.Call{Source: "cli",
-				Tool: t, Principal: gate.Principal{ID: "local", Roles: []string{}, Auth: "config"}}})
+		d, err := site.Decide(
+			context.Background(),
+			gate.Question{ID: "list", Kind: gate.KindVisible,
+				Time: time.Now(), Mode: gate.Mode{Freezes: []gate.Freeze{}},
+				Call: &gate.Call{Source: "cli",
+					Tool: t, Principal: gate.Principal{ID: "local", Roles: []string{},
+						Auth: "config"}}},
+		)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -70,8 +75,12 @@ func limits(p gate.Param) string {
 
 // write writes what the lock has of each tool, and the tier that the site gives it.
 func write(w io.Writer, tools []*gate.Tool, tier func(*gate.Tool) gate.Tier) {
-	fmt.Fprintf(w, "# Tools\n\nGenerated from `plugins.lock` and `policies/site` by `make docs`. A tool "+
-		"without a tier is off until the\nsite names one.\n\n%s\n", strings.TrimRight(differences, "\n"))
+	fmt.Fprintf(
+		w,
+		"# Tools\n\nGenerated from `plugins.lock` and `policies/site` by `make docs`. A tool "+
+			"without a tier is off until the\nsite names one.\n\n%s\n",
+		strings.TrimRight(differences, "\n"),
+	)
 	last := ""
 	for _, t := range tools {
 		if t.Plugin.Name != last {
@@ -86,7 +95,8 @@ func write(w io.Writer, tools []*gate.Tool, tier func(*gate.Tool) gate.Tier) {
 			t.Budget, t.Description)
 		fmt.Fprintf(w, "- runs: %s\n- operations: %s\n", t.Runs, strings.Join(t.Imports, ", "))
 		if len(t.Commands) > 0 {
-			fmt.Fprintf(w, "- may run: `%s`\n", strings.Join(gate.DescribeCommands(t.Commands), "`, `"))
+			fmt.Fprintf(w, "- may run: `%s`\n",
+				strings.Join(gate.DescribeCommands(t.Commands), "`, `"))
 		}
 		if len(t.TargetKinds) > 0 {
 			fmt.Fprintf(w, "- targets: %s\n", strings.Join(t.TargetKinds, ", "))

@@ -13,11 +13,10 @@ import (
 
 // png is one red pixel, wav no sound at all.
 var png, wav = decode(
-	"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==",
+	"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ" +
+		"AAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==",
 ),
-	decode(
-		"UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=",
-	)
+	decode("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=")
 
 func decode(s string) []byte {
 	b, err := base64.StdEncoding.DecodeString(s)
@@ -45,12 +44,8 @@ func hints(imports ...string) sdk.Hints {
 
 // shows is a tool that always answers the same.
 func shows(name, doc string, content ...sdk.Content) sdk.Tool {
-	return sdk.NewTool(
-		name,
-		doc,
-		hints(),
-		func(*sdk.Call, none) (sdk.Result, error) { return sdk.Result{Content: content}, nil },
-	)
+	return sdk.NewTool(name, doc, hints(),
+		func(*sdk.Call, none) (sdk.Result, error) { return sdk.Result{Content: content}, nil })
 }
 
 func resource(uri, text string) sdk.Content {
@@ -99,29 +94,16 @@ const name = `"name":{"type":"string"}`
 
 func init() {
 	tools := []sdk.Tool{
-		shows(
-			"test_simple_text",
-			"Answers with one piece of text.",
-			sdk.Text("This is a simple text response for testing."),
-		),
+		shows("test_simple_text", "Answers with one piece of text.",
+			sdk.Text("This is a simple text response for testing.")),
 		shows("test_image_content", "Answers with one image of one pixel.", image),
-		shows(
-			"test_audio_content",
-			"Answers with audio that holds no sound.",
-			sdk.Content{Type: "audio", Data: wav, MIMEType: "audio/wav"},
-		),
-		shows(
-			"test_embedded_resource",
-			"Answers with an embedded text resource.",
-			resource("test://embedded-resource", "This is an embedded resource content."),
-		),
-		shows(
-			"test_multiple_content_types",
-			"Answers with text, an image and a resource.",
-			sdk.Text("Multiple content types test:"),
-			image,
-			resource("test://mixed-content-resource", `{"test":"data","value":123}`),
-		),
+		shows("test_audio_content", "Answers with audio that holds no sound.",
+			sdk.Content{Type: "audio", Data: wav, MIMEType: "audio/wav"}),
+		shows("test_embedded_resource", "Answers with an embedded text resource.",
+			resource("test://embedded-resource", "This is an embedded resource content.")),
+		shows("test_multiple_content_types", "Answers with text, an image and a resource.",
+			sdk.Text("Multiple content types test:"), image,
+			resource("test://mixed-content-resource", `{"test":"data","value":123}`)),
 		sdk.NewTool(
 			"test_error_handling",
 			"Always fails, with a message.",
@@ -144,22 +126,17 @@ func init() {
 				return "done", nil
 			},
 		),
-		shows(
-			"test_streaming_elicitation",
-			"Answers without asking anybody anything.",
-			sdk.Text("only a result"),
-		),
-		shows(
-			"test_refused",
-			"Has no tier, so nobody may see or call it.",
-			sdk.Text("policy let this through"),
-		),
+		shows("test_streaming_elicitation", "Answers without asking anybody anything.",
+			sdk.Text("only a result")),
+		shows("test_refused", "Has no tier, so nobody may see or call it.",
+			sdk.Text("policy let this through")),
 		asks(
 			"test_elicitation",
 			"Asks the user for a name and says the answer.",
 			"username",
 			form(
-				`"username":{"type":"string","description":"User's response"},"email":{"type":"string","description":"User's email address"}`,
+				`"username":{"type":"string","description":"User's response"},
+					"email":{"type":"string","description":"User's email address"}`,
 				`"username","email"`,
 			),
 			said,
@@ -169,8 +146,10 @@ func init() {
 			"Asks with a default for every kind of field.",
 			"defaults",
 			form(
-				`"name":{"type":"string","default":"John Doe"},"age":{"type":"integer","default":30},
-			"score":{"type":"number","default":95.5},"status":{"type":"string","enum":["active","inactive","pending"],"default":"active"},"verified":{"type":"boolean","default":true}`,
+				`"name":{"type":"string","default":"John Doe"},
+			"age":{"type":"integer","default":30},"score":{"type":"number","default":95.5},
+			"status":{"type":"string","enum":["active","inactive","pending"],"default":"active"},
+			"verified":{"type":"boolean","default":true}`,
 				``,
 			),
 			said,
@@ -180,53 +159,40 @@ func init() {
 			"Asks with every way of giving a choice.",
 			"enums",
 			form(`"untitledSingle":{"type":"string","enum":["option1","option2","option3"]},
-			"titledSingle":{"type":"string","oneOf":[{"const":"value1","title":"First Option"},{"const":"value2","title":"Second Option"},{"const":"value3","title":"Third Option"}]},
-			"legacyEnum":{"type":"string","enum":["opt1","opt2","opt3"],"enumNames":["Option One","Option Two","Option Three"]},
-			"untitledMulti":{"type":"array","items":{"type":"string","enum":["option1","option2","option3"]}},
-			"titledMulti":{"type":"array","items":{"anyOf":[{"const":"value1","title":"First Choice"},{"const":"value2","title":"Second Choice"},{"const":"value3","title":"Third Choice"}]}}`, ``),
+			"titledSingle":{"type":"string","oneOf":[{"const":"value1","title":"First Option"},
+				{"const":"value2","title":"Second Option"},
+				{"const":"value3","title":"Third Option"}]},
+			"legacyEnum":{"type":"string","enum":["opt1","opt2","opt3"],
+				"enumNames":["Option One","Option Two","Option Three"]},
+			"untitledMulti":{"type":"array",
+				"items":{"type":"string","enum":["option1","option2","option3"]}},
+			"titledMulti":{"type":"array","items":{"anyOf":[
+				{"const":"value1","title":"First Choice"},
+				{"const":"value2","title":"Second Choice"},
+				{"const":"value3","title":"Third Choice"}]}}`, ``),
 			said,
 		),
-		asks(
-			"test_input_required_result_elicitation",
-			"Asks for a name and greets.",
-			"user_name",
+		asks("test_input_required_result_elicitation", "Asks for a name and greets.", "user_name",
 			form(name, `"name"`),
-			func(a sdk.Answer) string { return "Hello, " + field(a, "name") + "!" },
-		),
-		asks(
-			"test_input_required_result_request_state",
-			"Asks for a confirmation that carries state.",
-			"confirm",
-			form(`"ok":{"type":"boolean"}`, `"ok"`),
-			func(sdk.Answer) string { return "state-ok" },
-		),
-		asks(
-			"test_input_required_result_tampered_state",
-			"Asks for a confirmation whose state must be whole.",
-			"confirm",
-			form(`"ok":{"type":"boolean"}`, `"ok"`),
-			func(sdk.Answer) string { return "state-ok" },
-		),
+			func(a sdk.Answer) string { return "Hello, " + field(a, "name") + "!" }),
+		asks("test_input_required_result_request_state",
+			"Asks for a confirmation that carries state.", "confirm",
+			form(`"ok":{"type":"boolean"}`, `"ok"`), func(sdk.Answer) string { return "state-ok" }),
+		asks("test_input_required_result_tampered_state",
+			"Asks for a confirmation whose state must be whole.", "confirm",
+			form(`"ok":{"type":"boolean"}`, `"ok"`), func(sdk.Answer) string { return "state-ok" }),
 		sdk.NewTool(
 			"test_input_required_result_multi_round",
 			"Asks twice, one question after the other.",
 			hints("ask"),
 			func(c *sdk.Call, _ none) (string, error) {
-				who, err := sdk.Ask(
-					c,
-					"step1",
-					"Step 1: What is your name?",
-					json.RawMessage(form(name, `"name"`)),
-				)
+				who, err := sdk.Ask(c, "step1", "Step 1: What is your name?",
+					json.RawMessage(form(name, `"name"`)))
 				if err != nil {
 					return "", err
 				}
-				colour, err := sdk.Ask(
-					c,
-					"step2",
-					"Step 2: What is your favorite color?",
-					json.RawMessage(form(`"color":{"type":"string"}`, `"color"`)),
-				)
+				colour, err := sdk.Ask(c, "step2", "Step 2: What is your favorite color?",
+					json.RawMessage(form(`"color":{"type":"string"}`, `"color"`)))
 				if err != nil {
 					return "", err
 				}
@@ -280,29 +246,20 @@ func init() {
 			func(c *sdk.Call, in struct {
 				ID string `json:"id" doc:"Which one"`
 			}) ([]sdk.ResourceContent, error) {
-				b, err := json.Marshal(
-					map[string]any{
-						"id":           in.ID,
-						"templateTest": true,
-						"data":         "Data for ID: " + in.ID,
-					},
-				)
+				b, err := json.Marshal(map[string]any{
+					"id":           in.ID,
+					"templateTest": true,
+					"data":         "Data for ID: " + in.ID,
+				})
 				return []sdk.ResourceContent{
 					{URI: c.URI, MIMEType: "application/json", Text: string(b)},
 				}, err
 			},
 		),
-		says(
-			"test_simple_prompt",
-			"A simple prompt without arguments.",
-			sdk.Text("This is a simple prompt for testing."),
-		),
-		says(
-			"test_prompt_with_image",
-			"A prompt that shows an image.",
-			image,
-			sdk.Text("Please analyze the image above."),
-		),
+		says("test_simple_prompt", "A simple prompt without arguments.",
+			sdk.Text("This is a simple prompt for testing.")),
+		says("test_prompt_with_image", "A prompt that shows an image.", image,
+			sdk.Text("Please analyze the image above.")),
 		sdk.NewPrompt(
 			"test_prompt_with_arguments",
 			"A prompt with two required arguments.",
@@ -313,11 +270,8 @@ func init() {
 			}) (string, []sdk.Message, error) {
 				return "", user(
 					sdk.Text(
-						fmt.Sprintf(
-							"Prompt with arguments: arg1='%s', arg2='%s'",
-							in.Arg1,
-							in.Arg2,
-						),
+						fmt.Sprintf("Prompt with arguments: arg1='%s', arg2='%s'", in.Arg1,
+							in.Arg2),
 					),
 				), nil
 			},
@@ -340,10 +294,8 @@ func init() {
 			func(_ *sdk.Call, in struct {
 				ResourceURI string `json:"resourceUri" doc:"URI of the resource to embed"`
 			}) (string, []sdk.Message, error) {
-				return "", user(
-					resource(in.ResourceURI, "Embedded resource content for testing."),
-					sdk.Text("Please process the embedded resource above."),
-				), nil
+				return "", user(resource(in.ResourceURI, "Embedded resource content for testing."),
+					sdk.Text("Please process the embedded resource above.")), nil
 			},
 		),
 		sdk.NewPrompt(
@@ -351,12 +303,8 @@ func init() {
 			"A prompt that asks for its context first.",
 			hints("ask"),
 			func(c *sdk.Call, _ none) (string, []sdk.Message, error) {
-				a, err := sdk.Ask(
-					c,
-					"user_context",
-					"What context should the prompt use?",
-					json.RawMessage(form(`"context":{"type":"string"}`, `"context"`)),
-				)
+				a, err := sdk.Ask(c, "user_context", "What context should the prompt use?",
+					json.RawMessage(form(`"context":{"type":"string"}`, `"context"`)))
 				if err != nil {
 					return "", nil, err
 				}
@@ -368,12 +316,8 @@ func init() {
 }
 
 func says(name, doc string, content ...sdk.Content) sdk.Tool {
-	return sdk.NewPrompt(
-		name,
-		doc,
-		hints(),
-		func(*sdk.Call, none) (string, []sdk.Message, error) { return "", user(content...), nil },
-	)
+	return sdk.NewPrompt(name, doc, hints(),
+		func(*sdk.Call, none) (string, []sdk.Message, error) { return "", user(content...), nil })
 }
 
 func user(content ...sdk.Content) (list []sdk.Message) {
