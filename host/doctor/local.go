@@ -33,7 +33,8 @@ func Configuration(file string, err error) Finding {
 	case errors.As(err, &bad) && bad.Line > 0:
 		fix = edit(file, bad.Line)
 	case file == "":
-		fix = `printf 'accept_risks = false\n[cli]\nprincipal = "local"\n' > config.toml   # then edit it`
+		fix = `printf 'accept_risks = false\n[cli]\nprincipal = "local"\n' > config.toml` +
+			"   # then edit it"
 	case errors.Is(err, fs.ErrNotExist):
 		fix = "cp config.toml " + at + "   # that of the repository; then edit it"
 	default: // a variable of the environment: its name is the first CAPONIER_ word
@@ -241,7 +242,8 @@ func (l *local) caller(ctx context.Context, lock *plugin.Lock, site *load.Site,
 }
 
 var (
-	role       = regexp.MustCompile(`(?m)^  ([a-z0-9][a-z0-9._@-]*):\n(?:    .*\n)*?    ceiling: green$`)
+	role = regexp.MustCompile(`(?m)^  ([a-z0-9][a-z0-9._@-]*):\n` +
+		`(?:    .*\n)*?    ceiling: green$`)
 	principals = regexp.MustCompile(`(?m)^principals:[ \t]*(#.*)?$`)
 )
 

@@ -80,8 +80,9 @@ func pass[T any](ctx context.Context, d *Door, q Question,
 	}
 	if !dec.Allow {
 		giveBack()
-		return result, false, &Refused{DecisionID: q.ID, Kind: rec.Kind, Op: rec.Op, Phase: rec.Phase,
-			Failed: dec.Failed, Denied: dec.Denied, NeedsApproval: dec.NeedsApproval, Decision: dec}
+		return result, false, &Refused{DecisionID: q.ID, Kind: rec.Kind, Op: rec.Op,
+			Phase: rec.Phase, Failed: dec.Failed, Denied: dec.Denied,
+			NeedsApproval: dec.NeedsApproval, Decision: dec}
 	}
 	began := d.o.Now()
 	result, done, err := guarded(ctx, q, dec, act)
@@ -135,7 +136,8 @@ func (d *Door) decide(ctx context.Context, q Question) (dec Decision, giveBack f
 		failed := deny("policy.error", "the policy engine did not answer: "+err.Error())
 		failed.Input, failed.Masked = dec.Input, dec.Masked
 		return failed, func() {} // a question that breaks the engine counts
-	case dec.Allow && (dec.Tier < Green || dec.Tier >= Black || len(dec.Failed)+len(dec.Denied) > 0):
+	case dec.Allow && (dec.Tier < Green || dec.Tier >= Black ||
+		len(dec.Failed)+len(dec.Denied) > 0):
 		dec.Allow = false
 		dec.Failed = append(dec.Failed, "policy.contradiction")
 	case !dec.Allow && len(dec.Failed) == 0:
@@ -192,7 +194,8 @@ func (d *Door) Visible(ctx context.Context, p Principal, source string, t *Tool,
 
 // Readable reports whether the principal may still read what a call of the tool returned: it may
 // see the tool, and neither it, the tool nor one of the call's nodes is frozen.
-func (d *Door) Readable(ctx context.Context, p Principal, source string, t *Tool, nodes []string) bool {
+func (d *Door) Readable(ctx context.Context, p Principal, source string, t *Tool,
+	nodes []string) bool {
 	m := d.o.Mode()
 	frozen := m.Frozen || slices.ContainsFunc(m.Freezes, func(f Freeze) bool {
 		switch f.Kind {

@@ -56,7 +56,9 @@ type InvalidArguments struct {
 
 func (e *InvalidArguments) Is(target error) bool { return target == ErrArguments }
 func (e *InvalidArguments) Unwrap() error        { return e.Err }
-func (e *InvalidArguments) Error() string        { return fmt.Sprintf("arguments of %s: %v", e.Tool, e.Err) }
+func (e *InvalidArguments) Error() string {
+	return fmt.Sprintf("arguments of %s: %v", e.Tool, e.Err)
+}
 
 // Waiting is a call that a person must approve. The same call made again joins the request.
 type Waiting struct {
@@ -68,8 +70,8 @@ type Waiting struct {
 func (e *Waiting) Is(target error) bool { return target == ErrWaiting }
 
 func (e *Waiting) Error() string {
-	return fmt.Sprintf("waiting for a person to approve %s; %s; to continue, make the same call again",
-		e.ApprovalID, e.Where)
+	return fmt.Sprintf("waiting for a person to approve %s; %s; to continue, make the same "+
+		"call again", e.ApprovalID, e.Where)
 }
 
 // OpError is an operation that did not succeed. Code is one word for programs. The plugin may see
@@ -95,7 +97,8 @@ func (e *BudgetError) Is(target error) bool { return target == ErrBudget }
 func (e *BudgetError) Error() string {
 	s := fmt.Sprintf("tool %q exceeded its budget of %s and was stopped", e.Tool, e.Limit)
 	if e.MayHaveExecuted {
-		s += "; operations that it started may be done, or may still run: check before you repeat it"
+		s += "; operations that it started may be done, or may still run: " +
+			"check before you repeat it"
 	}
 	return s
 }

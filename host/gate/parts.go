@@ -50,8 +50,8 @@ type (
 		Wait(principal string, now time.Time) (wait time.Duration, unrecorded int)
 	}
 
-	// Runner runs the plugin of an allowed call. Ready waits until that is possible, before the
-	// call's budget begins, and tells the client what it waits for. The errors of Run are *BudgetError and *PluginError.
+	// Runner runs the plugin of an allowed call. Before the call's budget begins, Ready waits until
+	// that is possible and tells why. The errors of Run are *BudgetError and *PluginError.
 	Runner interface {
 		Ready(ctx context.Context, t *Tool, tell func(message string)) error
 		Run(ctx context.Context, r *Running) (Output, error)
@@ -112,7 +112,7 @@ type Record struct {
 	Revision   string          `json:"revision,omitempty"`
 	CallRev    string          `json:"call_revision,omitempty"` // that decided an operation's call
 	Input      json.RawMessage `json:"input,omitempty"`
-	Masked     bool            `json:"masked,omitempty"` // Input lacks something that was decided on
+	Masked     bool            `json:"masked,omitempty"` // Input lacks part of what was decided
 	Outcome    Outcome         `json:"outcome,omitempty"`
 	Code       string          `json:"code,omitempty"` // why it failed, one word
 	Exit       *int            `json:"exit,omitempty"`

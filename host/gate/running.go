@@ -58,8 +58,9 @@ func (r *Running) Operate(ctx context.Context, op abi.Op) (Result, error) {
 			return res, err
 		}
 		if n == maxNext || res.Next.Import() != op.Import() {
-			return Result{}, r.note(&OpError{Code: "too_many", Outcome: Failed, Message: fmt.Sprintf(
-				"%s led to %d more operations, or to one of another kind", op.Import(), n+1)}, false, false)
+			return Result{}, r.note(&OpError{Code: "too_many", Outcome: Failed,
+				Message: fmt.Sprintf("%s led to %d more operations, or to one of another kind",
+					op.Import(), n+1)}, false, false)
 		}
 		op = res.Next
 	}

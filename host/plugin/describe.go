@@ -185,7 +185,8 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 	return t, declared(t)
 }
 
-const exampleCommands = `commands: name each entry of the command grammar that it runs, such as "pct start" or "pvesh get /nodes/{node}/status"`
+const exampleCommands = `commands: name each entry of the command grammar that it runs, ` +
+	`such as "pct start" or "pvesh get /nodes/{node}/status"`
 
 func runsCommands(t *gate.Tool) bool {
 	return slices.Contains(t.Imports, "ssh_exec") || slices.Contains(t.Imports, "ssh_script")
@@ -209,10 +210,12 @@ func declared(t *gate.Tool) error {
 		return errors.New("declares commands, and imports neither ssh_exec nor ssh_script")
 	case text && !any:
 		return errors.New(
-			`has an argument that is command text for a node, so its commands must hold "*", which stands for that text`)
+			`has an argument that is command text for a node, so its commands must hold "*", ` +
+				`which stands for that text`)
 	case any && !text:
 		return errors.New(
-			`commands: "*" stands for the caller's own text, and no argument is marked as a command for a node; ` + exampleCommands)
+			`commands: "*" stands for the caller's own text, and no argument is marked as a ` +
+				`command for a node; ` + exampleCommands)
 	}
 	for _, c := range t.Commands {
 		if !runsForm.MatchString(c) {

@@ -25,8 +25,9 @@ const (
 // that nobody checks.
 var keywords = strings.Fields(
 	`$schema $defs $ref title description default examples deprecated type enum const
-	properties required additionalProperties minProperties maxProperties items minItems maxItems uniqueItems
-	minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf allOf anyOf oneOf ` + targetKey + " " + confirmKey,
+	properties required additionalProperties minProperties maxProperties items minItems maxItems
+	uniqueItems minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum
+	multipleOf allOf anyOf oneOf ` + targetKey + " " + confirmKey,
 )
 
 var types = strings.Fields("object array string integer number boolean null")

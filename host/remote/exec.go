@@ -232,7 +232,8 @@ func exitOf(req *ssh.Request) (e exit, is bool) {
 var errClosed = errors.New("the session was closed")
 
 var signals = map[string]int{"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6,
-	"BUS": 7, "FPE": 8, "KILL": 9, "USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15}
+	"BUS": 7, "FPE": 8, "KILL": 9, "USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14,
+	"TERM": 15}
 
 // chunks are buffers to read into: a command that says little should not cost two large ones.
 var chunks = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}

@@ -11,8 +11,8 @@ import (
 	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
 )
 
-// hostKeys decides whether a host is the one that it should be. A pin wins over known_hosts; unknown
-// and changed keys are always refused.
+// hostKeys decides whether a host is the one that it should be. A pin wins over known_hosts;
+// unknown and changed keys are always refused.
 type hostKeys struct {
 	pin   string
 	kind  int // of key that the pin may be of, an index of kinds
@@ -131,8 +131,8 @@ func (h *hostKeys) check(addr string, remote net.Addr, key ssh.PublicKey) error 
 			"ssh-keygen -R '%s' -f FILE", addr, seen, files, knownhosts.Normalize(addr))
 	case knownhosts.IsHostUnknown(err):
 		return bad("%s is not in known_hosts (%s). It answered with %s: compare that on the "+
-			"host's own console, then set host_key to the fingerprint, or see `caponier hosts scan`",
-			addr, files, seen)
+			"host's own console, then set host_key to the fingerprint, or see "+
+			"`caponier hosts scan`", addr, files, seen)
 	}
 	return bad("%s answered with %s: %v", addr, seen, err)
 }

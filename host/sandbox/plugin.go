@@ -66,7 +66,8 @@ func (p *plugin) await(ctx context.Context, tell func(message string)) (*templat
 		p.s.changed.Broadcast()
 		p.s.mu.Unlock()
 		if tell != nil {
-			tell(fmt.Sprintf("Compiling plugin %s, which happens once and can take a minute", p.Name))
+			tell(fmt.Sprintf("Compiling plugin %s, which happens once and can take a minute",
+				p.Name))
 		}
 		select {
 		case <-tried:

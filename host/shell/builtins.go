@@ -6,14 +6,14 @@ import "strings"
 // reads their words once more, as code (eval, trap, printf -v 'a[$(id)]'), or they change what a
 // later word means (set, alias). The list is the union of dash, bash, ksh, zsh and busybox, with
 // the reserved words of zsh that bash's grammar takes for the name of a program.
-var evaluating = words(`- . alias autoload bg bind break builtin caller chdir command compgen complete compopt
-	continue coproc declare dirs disown echotc echoti emulate enable end eval exec exit export
-	fc fg float foreach function functions getln getopts hash hist history in integer jobs let
-	limit local log logout mapfile nameref noglob nocorrect popd print private pushd pushln r
-	read readarray readonly rehash repeat return sched select set setopt shift shopt source
-	suspend times trap ttyctl typeset ulimit umask unalias unfunction unhash unlimit unset
-	unsetopt vared wait whence zcompile zformat zle zmodload zparseopts zprof zpty zregexparse
-	zsocket zstyle ztcp`)
+var evaluating = words(`- . alias autoload bg bind break builtin caller chdir command compgen
+	complete compopt continue coproc declare dirs disown echotc echoti emulate enable end eval
+	exec exit export fc fg float foreach function functions getln getopts hash hist history in
+	integer jobs let limit local log logout mapfile nameref noglob nocorrect popd print
+	private pushd pushln r read readarray readonly rehash repeat return sched select set
+	setopt shift shopt source suspend times trap ttyctl typeset ulimit umask unalias
+	unfunction unhash unlimit unset unsetopt vared wait whence zcompile zformat zle zmodload
+	zparseopts zprof zpty zregexparse zsocket zstyle ztcp`)
 
 // numeric are builtins that are harmless unless an operand is an expression: ksh and zsh evaluate
 // the operands of -eq and %d, bash those of -v.

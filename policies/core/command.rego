@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: What the commands of a call and of an operation are, and which guests, nodes, services and paths their words name.
+# description: >-
+#   What the commands of a call and of an operation are, and which guests, nodes, services and paths
+#   their words name.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -11,19 +13,33 @@ import data.caponier.core.tier
 
 operation_described := [measured(c.argv) | some c in input.command.calls]
 
-# Node commands of a call. Text for the inside of a guest is described only where the site decides it by the table.
-call_described := [measured(c.argv) | some cmd in input.commands; by_table(cmd); some c in cmd.calls]
+# Node commands of a call. Text for the inside of a guest is described only where the site decides
+# it by the table.
+call_described := [measured(c.argv) |
+	some cmd in input.commands
+	by_table(cmd)
+	some c in cmd.calls
+]
 
-parent_described := [measured(c.argv) | some cmd in input.parent.commands; not cmd.guest; some c in cmd.calls]
+parent_described := [measured(c.argv) |
+	some cmd in input.parent.commands
+	not cmd.guest
+	some c in cmd.calls
+]
 
-node_described := [measured(c.argv) | some cmd in input.commands; not cmd.guest; some c in cmd.calls]
+node_described := [measured(c.argv) |
+	some cmd in input.commands
+	not cmd.guest
+	some c in cmd.calls
+]
 
 by_table(cmd) if not cmd.guest
 
 by_table(_) if data.site.guest_commands == "table"
 
-# measured adds the tier: the grammar's for the entry and for the services that it names, and what the site makes of it, which can only be
-# more. Guests that the site relaxes are spared what it adds.
+# measured adds the tier: the grammar's for the entry and for the services that it names, and what
+# the site makes of it, which can only be more. Guests that the site relaxes are spared what it
+# adds.
 measured(argv) := object.union(d, {"rank": max({base(d)} | raised(d))}) if {
 	d := grammar.describe(argv)
 	d.own == false
@@ -97,8 +113,9 @@ suffixed(s) := s if {
 	regex.match(`\.(service|socket|target|timer|mount|automount|device|swap|path|slice|scope)$`, s)
 } else := concat("", [s, ".service"])
 
-# Mentions are wider than operands: a guest's number in a task id, a unit, a volume, a path or the name of a device, a node's name in a task id
-# or a path, and both in any word of a program that only the site describes.
+# Mentions are wider than operands: a guest's number in a task id, a unit, a volume, a path or the
+# name of a device, a node's name in a task id or a path, and both in any word of a program that
+# only the site describes.
 mentioned_vmids(words) := vmids(words) | {v |
 	some [kind, w] in words
 	kind in {
@@ -117,7 +134,8 @@ mentioned_nodes(words) := (nodes(words) | {n |
 	some n in regex.split("[^0-9A-Za-z-]", w)
 }
 
-# What a word of a program that only the site describes may name besides: hosts, addresses and services, whole or after a "@" or "=".
+# What a word of a program that only the site describes may name besides: hosts, addresses and
+# services, whole or after a "@" or "=".
 own_names(words) := {n |
 	some ["own", w] in words
 	some n in regex.split("[^0-9A-Za-z_.:-]", lower(w))
@@ -125,8 +143,10 @@ own_names(words) := {n |
 
 mentioned_services(words) := services(words) | {unit(n) | some n in own_names(words)}
 
-# numbers gives every run of digits in a word that could be a guest's number, also with letters about it, as in vm102 and veth102i0.
+# numbers gives every run of digits in a word that could be a guest's number, also with letters
+# about it, as in vm102 and veth102i0.
 numbers(w) := {v |
 	some piece in regex.split("[^0-9A-Za-z]", w)
-	some [_, v, _] in regex.find_all_string_submatch_n("^[A-Za-z]*([1-9][0-9]{2,8})([ip][0-9]{1,3})?$", piece, 1)
+	form := "^[A-Za-z]*([1-9][0-9]{2,8})([ip][0-9]{1,3})?$"
+	some [_, v, _] in regex.find_all_string_submatch_n(form, piece, 1)
 }

@@ -127,7 +127,10 @@ entry_of(argv) := entry(concat(" ", [argv[0], argv[1]]), found, 2) if {
 	found.tier
 	argv[1] != ""
 	not tables.depth[argv[0]]
-} else := object.union(entry(concat(" ", [argv[0], argv[1], shape]), found, 3), {"words": words}) if {
+} else := object.union(
+	entry(concat(" ", [argv[0], argv[1], shape]), found, 3),
+	{"words": words},
+) if {
 	method := tables.commands[argv[0]][argv[1]]
 	method.api == true
 	shape := api_shape(argv[2])
@@ -160,7 +163,10 @@ sub(argv, n) := concat(" ", array.slice(argv, 1, n)) if {
 }
 
 # commands returns the sub-commands of a program, of the grammar and of the site.
-commands(binary) := object.union(object.get(data.site.binaries, binary, {}), tables.commands[binary])
+commands(binary) := object.union(
+	object.get(data.site.binaries, binary, {}),
+	tables.commands[binary],
+)
 
 commands(binary) := data.site.binaries[binary] if not tables.commands[binary]
 

@@ -117,7 +117,10 @@ problems contains problem if {
 	some c in role.commands
 	not c in (({"*"} | groups) | own)
 	not entries[c]
-	problem := sprintf("roles/%s/commands: %q is neither a group nor an entry of the command grammar", [name, c])
+	problem := sprintf(
+		"roles/%s/commands: %q is neither a group nor an entry of the command grammar",
+		[name, c],
+	)
 }
 
 problems contains sprintf("roles/%s/imports: there is no operation %q", [name, i]) if {
@@ -130,7 +133,10 @@ problems contains problem if {
 	some id, _ in data.site.commands
 	not entries[id]
 	not id in (own | groups)
-	problem := sprintf("commands/%s: is neither a group nor an entry of the grammar or of binaries", [id])
+	problem := sprintf(
+		"commands/%s: is neither a group nor an entry of the grammar or of binaries",
+		[id],
+	)
 }
 
 problems contains problem if {
@@ -222,7 +228,10 @@ problems contains problem if {
 	some binary, _ in data.site.binaries
 	some name in {binary, regex.replace(binary, `[0-9.]+$`, "")} # python3.13 is python
 	name in grammar.wrappers
-	problem := sprintf("binaries/%s: runs other programs or text, which policy could not see", [binary])
+	problem := sprintf(
+		"binaries/%s: runs other programs or text, which policy could not see",
+		[binary],
+	)
 }
 
 problems contains problem if {
@@ -235,7 +244,10 @@ problems contains problem if {
 	some binary, subs in data.site.binaries
 	some sub, _ in subs
 	not regex.match(`^([A-Za-z0-9-][A-Za-z0-9_.:-]*)?$`, sub)
-	problem := sprintf("binaries/%s/%q: a sub-command is one word, or empty for none", [binary, sub])
+	problem := sprintf(
+		"binaries/%s/%q: a sub-command is one word, or empty for none",
+		[binary, sub],
+	)
 }
 
 problems contains sprintf("binaries/%s/%s: there is no kind of word %q", [binary, sub, kind]) if {
@@ -334,7 +346,10 @@ problems contains problem if {
 	some name in data.site.relaxed.tools
 	key := concat(":", ["tool", name])
 	not data.site.tiers[key] == "red"
-	problem := sprintf("relaxed/tools: %q has no red tier (tiers/%s): nothing to relax", [name, key])
+	problem := sprintf(
+		"relaxed/tools: %q has no red tier (tiers/%s): nothing to relax",
+		[name, key],
+	)
 }
 
 address(h) if {

@@ -1,7 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   The command grammar as people read it: every entry with what it takes and the tier that it has here.
+#   The command grammar as people read it: every entry with what it takes and the tier that it has
+#   here.
 # schemas:
 #   - data.site: schema.site
 package caponier.core.listing

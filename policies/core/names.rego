@@ -48,7 +48,10 @@ warnings contains sprintf("protected/nodes/%s: there is no node %q", [name, name
 	not node_known(name)
 }
 
-warnings contains sprintf("protected/services/%d/nodes/%s: there is no node %q", [i, name, name]) if {
+warnings contains sprintf(
+	"protected/services/%d/nodes/%s: there is no node %q",
+	[i, name, name],
+) if {
 	data.inventory.nodes
 	some i, entry in data.site.protected.services
 	some name in entry.nodes

@@ -78,14 +78,18 @@ func qmProgram() *program {
 		"wait":   join([]param{pVMID}, ints("timeout")),
 		"unlink": join([]param{pVMID}, strs("idlist"), bools("force")),
 	}
-	for verb, words := range map[string]string{"cloudinit": "type", "import": "source storage", "move": "disk storage", "exec-status": "pid", "passwd": "username",
-		"import-vm": "source", "importovf": "manifest storage", "sendkey": "key"} {
+	for verb, words := range map[string]string{
+		"cloudinit": "type", "import": "source storage", "move": "disk storage",
+		"exec-status": "pid", "passwd": "username", "import-vm": "source",
+		"importovf": "manifest storage", "sendkey": "key"} {
 		needs[verb] = []param{pVMID}
 		for _, w := range strings.Fields(words) {
 			needs[verb] = append(needs[verb], param{Name: w, Type: "string"})
 		}
 	}
-	other := func(verb string) *method { return &method{Class: "PVE::CLI::qm", Name: verb, Params: needs[verb]} }
+	other := func(verb string) *method {
+		return &method{Class: "PVE::CLI::qm", Name: verb, Params: needs[verb]}
+	}
 	return &program{Name: "qm", Commands: []command{
 		{"clone", 0, args("newid"), api("clone_vm"), nil},
 		{"create", 0, id, api("create_vm"), nil},

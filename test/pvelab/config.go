@@ -58,7 +58,8 @@ func (l *Lab) writeConfig(name string) error {
 			return fmt.Errorf("pvelab: address of %s: %w", node, err)
 		}
 		put(
-			"\n[[remote.nodes]]\nname = %q\ncluster = %q\nhost = %q\nport = %s\nuser = \"root\"\nidentity_file = %q\nhost_key = %q",
+			"\n[[remote.nodes]]\nname = %q\ncluster = %q\nhost = %q\nport = %s\nuser = \"root\"\n"+
+				"identity_file = %q\nhost_key = %q",
 			node,
 			cluster,
 			host,

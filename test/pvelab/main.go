@@ -46,7 +46,8 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 		fs.StringVar(&o.Faults, "fault", "", "what is wrong with the cluster: "+faultNames())
 	} else {
 		fs.StringVar(&node, "node", node, "node that the command runs on")
-		fs.StringVar(&o.NodeRoot, "root", map[string]string{"install": "/"}[verb], "directory that pct sees as the node's /")
+		fs.StringVar(&o.NodeRoot, "root", map[string]string{"install": "/"}[verb],
+			"directory that pct sees as the node's /")
 	}
 	if err := fs.Parse(args); err != nil {
 		return 2

@@ -157,10 +157,14 @@ func (t *tree) wrap(rel string, fi fs.FileInfo) info {
 	return i
 }
 
+// special are the bits above the permissions.
+var special = map[uint32]fs.FileMode{
+	0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky}
+
 // unixMode turns the twelve permission bits of a mode number into Go's form.
 func unixMode(n uint32) fs.FileMode {
 	m := fs.FileMode(n & 0o777)
-	for bit, f := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+	for bit, f := range special {
 		if n&bit != 0 {
 			m |= f
 		}
@@ -171,7 +175,7 @@ func unixMode(n uint32) fs.FileMode {
 // modeNumber is the reverse of unixMode.
 func modeNumber(m fs.FileMode) uint32 {
 	n := uint32(m.Perm())
-	for bit, f := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+	for bit, f := range special {
 		if m&f != 0 {
 			n |= bit
 		}

@@ -216,7 +216,8 @@ func (m Mask) commands(cmds *[]input.Command, some *bool) {
 	for i, c := range *cmds {
 		if m.named(c.Arg) {
 			(*cmds)[i] = input.Command{Command: gate.Command{Form: c.Form, Arg: c.Arg,
-				Guest: c.Guest, Lowered: gate.Lowered{Parsed: c.Parsed, Error: "redacted", Features: c.Features}}}
+				Guest: c.Guest, Lowered: gate.Lowered{Parsed: c.Parsed, Error: "redacted",
+					Features: c.Features}}}
 			*some = true
 		}
 	}

@@ -1,5 +1,5 @@
-// Package hangup catches SIGHUP before main begins: a process that SIGHUP reaches while its packages
-// are initialised would end.
+// Package hangup catches SIGHUP before main begins: a process that SIGHUP reaches while its
+// packages are initialised would end.
 package hangup
 
 import (
