@@ -185,9 +185,8 @@ func (r *Record) finish(done Record, now, began time.Time) {
 // Visible reports whether the principal may see the tool in a list, and among its targets the node
 // or guest that on names. It is decided but not journaled, since a list has no effect.
 func (d *Door) Visible(ctx context.Context, p Principal, source string, t *Tool, on Targets) bool {
-	q := Question{ID: "list", Kind: KindVisible, Time: d.o.Now(),
+	q := Question{ID: "list", Kind: KindVisible, Time: d.o.Now(), Mode: d.o.Mode(),
 		Call: &Call{Source: source, Principal: p, Tool: t, Targets: on, Nodes: d.o.Nodes}}
-	q.Mode = d.o.Mode()
 	dec, _ := d.decide(ctx, q)
 	return dec.Allow
 }

@@ -56,9 +56,8 @@ type InvalidArguments struct {
 
 func (e *InvalidArguments) Is(target error) bool { return target == ErrArguments }
 func (e *InvalidArguments) Unwrap() error        { return e.Err }
-func (e *InvalidArguments) Error() string {
-	return fmt.Sprintf("arguments of %s: %v", e.Tool, e.Err)
-}
+
+func (e *InvalidArguments) Error() string { return fmt.Sprint("arguments of "+e.Tool+": ", e.Err) }
 
 // Waiting is a call that a person must approve. The same call made again joins the request.
 type Waiting struct {

@@ -1,5 +1,5 @@
-// Package shell lowers command text to argument lists. It renders these as text in which every POSIX
-// shell reads exactly the same words.
+// Package shell lowers command text to argument lists. It renders these as text in which every
+// POSIX shell reads exactly the same words.
 //
 // It has no state and does no I/O. Text that it cannot lower it refuses by name. The caller decides
 // on the argument lists and sends the rendering, to nodes and to guests: no text is checked in one
