@@ -171,8 +171,8 @@ type rebootOut struct {
 	Message string `json:"message"`
 }
 
-// rebootNode names the command in its description; policy has the tool and the command in tier
-// black.
+// rebootNode asks a node to reboot. Policy has the tool and the command in tier black, so both are
+// always refused.
 func rebootNode(c *sdk.Call, in rebootIn) (rebootOut, error) {
 	n := pve.On(c, in.Node)
 	r, err := n.Run(sdk.ExecOptions{Timeout: pve.Fast}, "pvesh", "create",

@@ -99,8 +99,9 @@ func deleteGuest(c *sdk.Call, in deleteIn) (deleteOut, error) {
 	case cfg.Lock != "":
 		return deleteOut{}, pve.FailText(doing, "it is locked ("+cfg.Lock+")")
 	case cur.HA.Managed != 0:
-		return deleteOut{}, &sdk.Error{Code: "ha_managed", Message: doing + ": the HA manager " +
-			"looks after it", Suggestion: "A person has to remove it from HA first."}
+		return deleteOut{}, &sdk.Error{Code: "ha_managed",
+			Message:    doing + ": the HA manager controls it",
+			Suggestion: "A person has to remove it from HA first."}
 	case cur.Status != "stopped":
 		return deleteOut{}, &sdk.Error{Code: "running", Message: doing + ": it is " + cur.Status,
 			Suggestion: "Stop it first (stop_guest)."}
@@ -118,9 +119,9 @@ func deleteGuest(c *sdk.Call, in deleteIn) (deleteOut, error) {
 	case err != nil && (!errors.As(err, &e) || e.Code != "not_found"):
 		return deleteOut{}, pve.After(err, doing)
 	case err == nil:
-		return deleteOut{}, &sdk.Error{Code: "unknown_outcome", Message: doing +
-			": Proxmox reported success, but the guest still answers", Suggestion: "Look with " +
-			"get_guest_status and get_recent_tasks."}
+		return deleteOut{}, &sdk.Error{Code: "unknown_outcome",
+			Message:    doing + ": Proxmox reported success, but the guest still exists",
+			Suggestion: "Look with get_guest_status and get_recent_tasks."}
 	}
 	out := deleteOut{VMID: in.ID, Node: f.Guest.Node, Name: f.Guest.Name, Type: f.Type,
 		Deleted: true}
@@ -179,8 +180,9 @@ func createSnapshot(c *sdk.Call, in createSnapshotIn) (snapshotOut, error) {
 	case in.Name == "current" || in.Name == "vzdump":
 		return snapshotOut{}, pve.FailText(doing, "reserved name")
 	case in.VMState && f.Type != "qemu":
-		return snapshotOut{}, &sdk.Error{Code: "bad_parameter", Message: doing + ": a container " +
-			"has no vmstate", Suggestion: "Leave vmstate out."}
+		return snapshotOut{}, &sdk.Error{Code: "bad_parameter",
+			Message:    doing + ": a container has no vmstate",
+			Suggestion: "Leave vmstate out."}
 	}
 	if err := f.Get(&feature, "/feature", "--feature", "snapshot"); err != nil {
 		return snapshotOut{}, err
@@ -223,8 +225,10 @@ func snapshots(f pve.Found, in guestIn, doing, name string, wanted bool,
 	}
 	if there := slices.ContainsFunc(all,
 		func(s snapshot) bool { return s.Name == name }); there != wanted {
-		return snapshotOut{}, &sdk.Error{Code: "failed", Message: fmt.Sprintf("%s: Proxmox "+
-			"reported success, but that there is such a snapshot is %v", doing, there),
+		is := map[bool]string{true: "there is still", false: "there is no"}[there]
+		return snapshotOut{}, &sdk.Error{Code: "failed",
+			Message: fmt.Sprintf("%s: Proxmox reported success, but %s such snapshot", doing,
+				is),
 			Suggestion: "Look at get_recent_tasks."}
 	}
 	out := snapshotOut{VMID: in.ID, Node: f.Guest.Node, Name: name,

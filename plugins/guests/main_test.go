@@ -201,7 +201,7 @@ func TestDelete(t *testing.T) {
 			destroy: fails(255, "can't remove CT 101 - protection mode enabled\n")}, "protected",
 			"can't remove CT 101", true},
 		{"one that is still there", script{config1: says(`{}`), current1: says(stopped),
-			destroy: says("")}, "unknown_outcome", "still answers", true},
+			destroy: says("")}, "unknown_outcome", "the guest still exists", true},
 		{"one that cannot be looked at afterwards", script{config1: says(`{}`),
 			current1: append(says(stopped), fails(255, "x")...), destroy: says("")},
 			"unknown_outcome", "the command succeeded, but", true},
@@ -270,7 +270,7 @@ func TestSnapshots(t *testing.T) {
 			script{}, "bad_parameter", "reserved", ""},
 		{"create that says 0 and makes none", "create_snapshot", `{"guest_id":101,"name":"s1"}`,
 			script{feature1: has, snaps1: says(noSnaps), "pve1 pct snapshot " +
-				"101 s1": says("")}, "failed", "there is such a snapshot is false",
+				"101 s1": says("")}, "failed", "there is no such snapshot",
 			"pve1 pct snapshot 101 s1"},
 		{"delete", "delete_snapshot", `{"guest_id":101,"name":"s1"}`, script{snaps1: says(noSnaps),
 			"pve1 pct delsnapshot 101 s1": says("")}, "", "", "pve1 pct delsnapshot 101 s1"},

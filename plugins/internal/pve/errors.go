@@ -181,7 +181,7 @@ func say(text string) string {
 		lines = append(lines, line)
 	}
 	if len(lines) == 0 {
-		return "it failed without saying why"
+		return "it failed without a message"
 	}
 	s := strings.Join(lines, "; ")
 	if len(s) > 500 {

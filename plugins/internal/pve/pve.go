@@ -101,9 +101,9 @@ func After(err error, doing string) error {
 	}
 	return &sdk.Error{
 		Code: "unknown_outcome",
-		Message: doing + ": the command succeeded, but looking at what it did did not: " +
+		Message: doing + ": the command succeeded, but reading the status afterwards failed: " +
 			err.Error(),
-		Suggestion: "Look at the status before you try again: most likely it is done.",
+		Suggestion: "Look at the status before you try again: it is most likely done.",
 	}
 }
 

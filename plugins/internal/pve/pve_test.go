@@ -140,7 +140,7 @@ func TestMessagesSayWhatMatters(t *testing.T) {
 			"running\n": "VM 200 not running",
 		"400 Parameter verification failed.\nstorage: No such storage.\npvesm status  " +
 			"[OPTIONS]\n": "400 Parameter verification failed.; storage: No such storage.",
-		"":                        "it failed without saying why",
+		"":                        "it failed without a message",
 		strings.Repeat("é", 1000): strings.Repeat("é", 250) + " …",
 	} {
 		if got := say(text); got != want {
