@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -109,107 +107,6 @@ func describe(ctx context.Context, file string) (plugin.Entry, error) {
 		return plugin.Entry{}, fmt.Errorf("%s: %w", file, err)
 	}
 	return e, nil
-}
-
-func pluginLock(g *global) *cobra.Command {
-	var lockFile, dir string
-	var check bool
-	cmd := &cobra.Command{
-		Use:   "lock [NAME…]",
-		Short: "Write what the modules are and ask for into the lock, to be reviewed like code",
-		Args:  cobra.ArbitraryArgs,
-		Long: "Describes every NAME.wasm in --dir (or only the named ones, keeping the other " +
-			"entries) and writes --lock. --check writes nothing and exits 3 when the lock would " +
-			"change.",
-		RunE: func(cmd *cobra.Command, names []string) error {
-			if lockFile == "" || dir == "" {
-				c, err := g.load()
-				if err != nil {
-					return fmt.Errorf("name --lock and --dir, or a configuration: %w", err)
-				}
-				lockFile, dir = cmpOr(lockFile, c.Plugin.Lock), cmpOr(dir, c.Plugin.Dir)
-			}
-			var entries []plugin.Entry
-			before, err := os.ReadFile(lockFile)
-			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				return failed(err)
-			}
-			if len(names) > 0 && err == nil {
-				old, err := plugin.Load(lockFile)
-				if err != nil {
-					return err
-				}
-				entries = slices.DeleteFunc(old.Plugins(),
-					func(e plugin.Entry) bool {
-						return slices.Contains(names,
-							strings.TrimSuffix(e.File, ".wasm"))
-					})
-			}
-			if len(names) == 0 {
-				files, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
-				if err != nil || len(files) == 0 {
-					return &exit{
-						exitUsage,
-						fmt.Errorf(
-							"no *.wasm in %s: build the plugins first (make plugins, or caponier "+
-								"plugin build)",
-							dir),
-					}
-				}
-				for _, f := range files {
-					names = append(names, strings.TrimSuffix(filepath.Base(f), ".wasm"))
-				}
-			}
-			for _, n := range names {
-				e, err := describe(cmd.Context(), filepath.Join(dir, n+".wasm"))
-				if err != nil {
-					return failed(err)
-				}
-				entries = append(entries, e)
-			}
-			target := lockFile
-			if check {
-				tmp, err := os.CreateTemp("", "caponier-lock-*")
-				if err != nil {
-					return failed(err)
-				}
-				tmp.Close()
-				defer os.Remove(tmp.Name())
-				target = tmp.Name()
-			}
-			if err := plugin.Write(target, entries); err != nil {
-				return failed(err)
-			}
-			after, err := os.ReadFile(target)
-			if err != nil {
-				return failed(err)
-			}
-			switch {
-			case bytes.Equal(before, after):
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is current (%d plugins)\n", lockFile,
-					len(entries))
-			case check:
-				return &exit{
-					exitRefused,
-					fmt.Errorf(
-						"%s is not what the modules in %s are: run `caponier plugin lock --lock "+
-							"%s --dir %s` and review the difference",
-						lockFile, dir, lockFile, dir),
-				}
-			default:
-				fmt.Fprintf(cmd.OutOrStdout(),
-					"%s written (%d plugins): review the difference before you commit it\n",
-					lockFile, len(entries))
-			}
-			return nil
-		},
-	}
-	cmd.Flags().StringVar(&lockFile, "lock", "", "the lock `FILE` (default from the configuration)")
-	cmd.Flags().
-		StringVar(&dir, "dir", "", "the `DIR` of built modules (default from the configuration)")
-	cmd.Flags().
-		BoolVar(&check, "check", false, "write nothing; exit 3 when the lock is not current")
-	return cmd
 }
 
 func cmpOr(a, b string) string {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +16,8 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/spf13/cobra"
 )
 
@@ -163,17 +167,7 @@ func pluginTest(g *global) *cobra.Command {
 			if out, err = filepath.Abs(out); err != nil {
 				return err
 			}
-			for _, step := range [][]string{{"vet", "./..."}, {"test", "./..."}} {
-				run := exec.CommandContext(cmd.Context(), "go", step...)
-				run.Dir, run.Stdout, run.Stderr = dir, cmd.ErrOrStderr(), cmd.ErrOrStderr()
-				if err := run.Run(); err != nil {
-					return failed(fmt.Errorf("go %s in %s: %w", strings.Join(step, " "), dir, err))
-				}
-			}
-			if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
-				return failed(err)
-			}
-			if err := compile(cmd.Context(), dir, out, cmd.ErrOrStderr()); err != nil {
+			if err := vetted(cmd.Context(), dir, out, cmd.ErrOrStderr()); err != nil {
 				return failed(err)
 			}
 			e, err := describe(cmd.Context(), out)
@@ -183,29 +177,43 @@ func pluginTest(g *global) *cobra.Command {
 			if err := inspect(cmd.OutOrStdout(), e, g.json); err != nil {
 				return failed(err)
 			}
-			tools, err := e.Tools()
-			if err != nil {
-				return failed(err)
-			}
-			unused := slices.DeleteFunc(slices.Clone(e.Imports), func(i string) bool {
-				for _, t := range tools {
-					if slices.Contains(t.Imports, i) {
-						return true
-					}
-				}
-				return false
-			})
-			if len(unused) > 0 {
-				return failed(fmt.Errorf(
-					"the module imports %s, which none of its tools declares: every such "+
-						"operation would be refused; "+
-						"name it in the Hints of the tool that uses it",
-					strings.Join(unused, " "),
-				))
-			}
-			return nil
+			return failed(undeclared(e))
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` to write (default DIR/build/NAME.wasm)")
 	return cmd
+}
+
+// vetted runs go vet and go test in dir and compiles it to out; the go tool speaks to say.
+func vetted(ctx context.Context, dir, out string, say io.Writer) error {
+	for _, step := range [][]string{{"vet", "./..."}, {"test", "./..."}} {
+		run := exec.CommandContext(ctx, "go", step...)
+		run.Dir, run.Stdout, run.Stderr = dir, say, say
+		if err := run.Run(); err != nil {
+			return fmt.Errorf("go %s in %s: %w", strings.Join(step, " "), dir, err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return err
+	}
+	return compile(ctx, dir, out, say)
+}
+
+// undeclared reports imports of the module that none of its tools declares.
+func undeclared(e plugin.Entry) error {
+	tools, err := e.Tools()
+	if err != nil {
+		return err
+	}
+	unused := slices.DeleteFunc(slices.Clone(e.Imports), func(i string) bool {
+		return slices.ContainsFunc(tools, func(t *gate.Tool) bool {
+			return slices.Contains(t.Imports, i)
+		})
+	})
+	if len(unused) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the module imports %s, which none of its tools declares: every such "+
+		"operation would be refused; name it in the Hints of the tool that uses it",
+		strings.Join(unused, " "))
 }

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/spf13/cobra"
+)
+
+// lockJob is one run of `caponier plugin lock`.
+type lockJob struct {
+	file, dir string // the lock and the folder of built modules
+	check     bool   // write nothing
+}
+
+func pluginLock(g *global) *cobra.Command {
+	var job lockJob
+	cmd := &cobra.Command{
+		Use:   "lock [NAME…]",
+		Short: "Write what the modules are and ask for into the lock, to be reviewed like code",
+		Args:  cobra.ArbitraryArgs,
+		Long: "Describes every NAME.wasm in --dir (or only the named ones, keeping the other " +
+			"entries) and writes --lock. --check writes nothing and exits 3 when the lock would " +
+			"change.",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if job.file == "" || job.dir == "" {
+				c, err := g.load()
+				if err != nil {
+					return fmt.Errorf("name --lock and --dir, or a configuration: %w", err)
+				}
+				job.file, job.dir = cmpOr(job.file, c.Plugin.Lock), cmpOr(job.dir, c.Plugin.Dir)
+			}
+			return job.run(cmd.Context(), cmd.OutOrStdout(), names)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&job.file, "lock", "", "the lock `FILE` (default from the configuration)")
+	f.StringVar(&job.dir, "dir", "", "the `DIR` of built modules (default from the configuration)")
+	f.BoolVar(&job.check, "check", false, "write nothing; exit 3 when the lock is not current")
+	return cmd
+}
+
+func (l lockJob) run(ctx context.Context, out io.Writer, names []string) error {
+	before, err := os.ReadFile(l.file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return failed(err)
+	}
+	entries, err := l.entries(ctx, names, err == nil)
+	if err != nil {
+		return err
+	}
+	after, err := l.write(entries)
+	if err != nil {
+		return failed(err)
+	}
+	switch {
+	case bytes.Equal(before, after):
+		fmt.Fprintf(out, "%s is current (%d plugins)\n", l.file, len(entries))
+	case l.check:
+		return &exit{exitRefused, fmt.Errorf("%s is not what the modules in %s are: run "+
+			"`caponier plugin lock --lock %s --dir %s` and review the difference",
+			l.file, l.dir, l.file, l.dir)}
+	default:
+		fmt.Fprintf(out, "%s written (%d plugins): review the difference before you commit it\n",
+			l.file, len(entries))
+	}
+	return nil
+}
+
+// entries describes the named modules and keeps what the lock says of the others. Without names it
+// describes every module of the folder.
+func (l lockJob) entries(ctx context.Context, names []string,
+	exists bool) (entries []plugin.Entry, err error) {
+	if len(names) > 0 && exists {
+		old, err := plugin.Load(l.file)
+		if err != nil {
+			return nil, err
+		}
+		entries = slices.DeleteFunc(old.Plugins(), func(e plugin.Entry) bool {
+			return slices.Contains(names, strings.TrimSuffix(e.File, ".wasm"))
+		})
+	}
+	if len(names) == 0 {
+		files, err := filepath.Glob(filepath.Join(l.dir, "*.wasm"))
+		if err != nil || len(files) == 0 {
+			return nil, &exit{exitUsage, fmt.Errorf("no *.wasm in %s: build the plugins first "+
+				"(make plugins, or caponier plugin build)", l.dir)}
+		}
+		for _, f := range files {
+			names = append(names, strings.TrimSuffix(filepath.Base(f), ".wasm"))
+		}
+	}
+	for _, n := range names {
+		e, err := describe(ctx, filepath.Join(l.dir, n+".wasm"))
+		if err != nil {
+			return nil, failed(err)
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// write writes the lock, or with check a temporary file, and returns what it holds then.
+func (l lockJob) write(entries []plugin.Entry) ([]byte, error) {
+	target := l.file
+	if l.check {
+		tmp, err := os.CreateTemp("", "caponier-lock-*")
+		if err != nil {
+			return nil, err
+		}
+		tmp.Close()
+		defer os.Remove(tmp.Name())
+		target = tmp.Name()
+	}
+	if err := plugin.Write(target, entries); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(target)
+}
