@@ -88,7 +88,49 @@ type sshBlock struct {
 // Nothing is executed or included: what has no place in an inventory, such as ProxyCommand, Match
 // and Include, is named in notes. Host keys are not in such a file; see [Scan].
 func Import(r io.Reader) (nodes []remote.NodeOptions, notes []string, err error) {
-	blocks := []sshBlock{{patterns: []string{"*"}}}
+	blocks, notes, err := sshBlocks(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	seen := map[string]bool{}
+	for _, b := range blocks {
+		for _, name := range b.patterns {
+			if strings.ContainsAny(name, "*?!") || seen[name] {
+				continue
+			}
+			seen[name] = true
+			n, ok := sshNode(blocks, name)
+			if !ok {
+				notes = append(notes, fmt.Sprintf("%q is left out: its name, host, port, files "+
+					"or jump hosts cannot be written as a node", name))
+				continue
+			}
+			if n.User == "" {
+				notes = append(notes, fmt.Sprintf("%s has no User: set user", name))
+			}
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes, notes, nil
+}
+
+// sshNode returns the node that a name of the configuration stands for, and whether an inventory
+// can hold it.
+func sshNode(blocks []sshBlock, name string) (n remote.NodeOptions, ok bool) {
+	n = remote.NodeOptions{Name: name, Login: sshLogin(blocks, name)}
+	if jump := sshValue(blocks, name, "proxyjump"); jump != "" && jump != "none" {
+		for _, hop := range strings.Split(jump, ",") {
+			n.Jump = append(n.Jump, remote.JumpOptions{Login: sshHop(blocks, hop)})
+		}
+	}
+	return n, remote.ValidName(name) && len(n.Jump) <= remote.MaxJumps &&
+		remote.ValidHost(n.Host) && n.Port >= 1 && n.Port <= 65535 &&
+		!strings.ContainsAny(n.IdentityFile+n.CertificateFile, "%\n")
+}
+
+// sshBlocks reads the Host blocks; notes name what it leaves out.
+func sshBlocks(r io.Reader) (blocks []sshBlock, notes []string, err error) {
+	blocks = []sshBlock{{patterns: []string{"*"}}}
 	lines := bufio.NewScanner(io.LimitReader(r, 1<<20))
 	skipping := false
 	for n := 1; lines.Scan(); n++ {
@@ -117,38 +159,7 @@ func Import(r io.Reader) (nodes []remote.NodeOptions, notes []string, err error)
 			b.settings = append(b.settings, [2]string{key, value})
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return nil, nil, err
-	}
-	seen := map[string]bool{}
-	for _, b := range blocks {
-		for _, name := range b.patterns {
-			if strings.ContainsAny(name, "*?!") || seen[name] {
-				continue
-			}
-			seen[name] = true
-			n := remote.NodeOptions{Name: name, Login: sshLogin(blocks, name)}
-			if jump := sshValue(blocks, name, "proxyjump"); jump != "" && jump != "none" {
-				for _, hop := range strings.Split(jump, ",") {
-					n.Jump = append(n.Jump, remote.JumpOptions{Login: sshHop(blocks, hop)})
-				}
-			}
-			if !remote.ValidName(name) || len(n.Jump) > remote.MaxJumps ||
-				!remote.ValidHost(n.Host) || n.Port < 1 ||
-				n.Port > 65535 || strings.ContainsAny(n.IdentityFile+n.CertificateFile, "%\n") {
-				notes = append(notes, fmt.Sprintf(
-					"%q is left out: its name, host, port, files or jump hosts cannot be written "+
-						"as a node",
-					name))
-				continue
-			}
-			if n.User == "" {
-				notes = append(notes, fmt.Sprintf("%s has no User: set user", name))
-			}
-			nodes = append(nodes, n)
-		}
-	}
-	return nodes, notes, nil
+	return blocks, notes, lines.Err()
 }
 
 // sshSetting splits a line. An empty key is a blank or a comment.

@@ -159,18 +159,8 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 	if t.Hints, err = parseHints(it.Hints); err != nil && (kind == "tool" || it.Hints != nil) {
 		return t, err
 	}
-	if (kind == "resource") != (it.URI != "") ||
-		kind == "resource" && !uriForm.MatchString(it.URI) {
-		return t, fmt.Errorf(
-			"uri %q: a resource needs one such as docs://page, and nothing else has one", it.URI)
-	}
-	if strings.HasPrefix(it.URI, "caponier:") {
-		return t, fmt.Errorf("uri %q: this scheme is the host's own", it.URI)
-	}
-	if it.MIME != "" && (kind != "resource" || !mimeForm.MatchString(it.MIME)) {
-		return t, fmt.Errorf(
-			"mime_type %q: a resource may have one such as text/markdown, and nothing else has one",
-			it.MIME)
+	if err := it.address(kind); err != nil {
+		return t, err
 	}
 	switch {
 	case t.InputSchema == nil && kind == "tool":
@@ -183,6 +173,22 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 		return t, err
 	}
 	return t, declared(t)
+}
+
+// address checks the URI and the MIME type, which only a resource has.
+func (it item) address(kind string) error {
+	resource := kind == "resource"
+	switch {
+	case resource != (it.URI != "") || resource && !uriForm.MatchString(it.URI):
+		return fmt.Errorf("uri %q: a resource needs one such as docs://page, and nothing else "+
+			"has one", it.URI)
+	case strings.HasPrefix(it.URI, "caponier:"):
+		return fmt.Errorf("uri %q: this scheme is the host's own", it.URI)
+	case it.MIME != "" && (!resource || !mimeForm.MatchString(it.MIME)):
+		return fmt.Errorf("mime_type %q: a resource may have one such as text/markdown, and "+
+			"nothing else has one", it.MIME)
+	}
+	return nil
 }
 
 const exampleCommands = `commands: name each entry of the command grammar that it runs, ` +

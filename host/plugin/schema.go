@@ -91,29 +91,7 @@ func (l *linter) schema(at string, v any, depth int) (cost int, err error) {
 	if depth > maxSchemaDepth {
 		return 0, fmt.Errorf("%s: nested deeper than %d", show(at), maxSchemaDepth)
 	}
-	for _, k := range slices.Sorted(maps.Keys(s)) {
-		if !slices.Contains(keywords, k) {
-			return 0, fmt.Errorf("%s: keyword %q is not allowed", show(at), k)
-		}
-	}
-	if at == "" {
-		if err := noHidden("", s); err != nil {
-			return 0, err
-		}
-	}
-	if s["type"] == nil && s["$ref"] == nil && s["enum"] == nil && s["const"] == nil &&
-		s["anyOf"] == nil && s["oneOf"] == nil && s["allOf"] == nil {
-		return 0, fmt.Errorf("%s: has no type, so anything would do", show(at))
-	}
-	if p, isText := s["pattern"].(string); isText {
-		if err := anchored(p); err != nil {
-			return 0, fmt.Errorf("%s: pattern %q: %w", show(at), p, err)
-		}
-	}
-	if err := l.object(at, s); err != nil {
-		return 0, err
-	}
-	if err := l.marks(at, s); err != nil {
+	if err := l.own(at, s); err != nil {
 		return 0, err
 	}
 	cost = 1
@@ -159,6 +137,33 @@ func (l *linter) schema(at string, v any, depth int) (cost int, err error) {
 		cost += c
 	}
 	return cost, err
+}
+
+// own checks what a schema says itself, without its subschemas.
+func (l *linter) own(at string, s map[string]any) error {
+	for _, k := range slices.Sorted(maps.Keys(s)) {
+		if !slices.Contains(keywords, k) {
+			return fmt.Errorf("%s: keyword %q is not allowed", show(at), k)
+		}
+	}
+	if at == "" {
+		if err := noHidden("", s); err != nil {
+			return err
+		}
+	}
+	if s["type"] == nil && s["$ref"] == nil && s["enum"] == nil && s["const"] == nil &&
+		s["anyOf"] == nil && s["oneOf"] == nil && s["allOf"] == nil {
+		return fmt.Errorf("%s: has no type, so anything would do", show(at))
+	}
+	if p, isText := s["pattern"].(string); isText {
+		if err := anchored(p); err != nil {
+			return fmt.Errorf("%s: pattern %q: %w", show(at), p, err)
+		}
+	}
+	if err := l.object(at, s); err != nil {
+		return err
+	}
+	return l.marks(at, s)
 }
 
 // object checks the types, and that no object takes keys that its schema does not name.

@@ -69,28 +69,30 @@ func (s Selection) HiddenReason(l *Lock) (func(*gate.Tool) string, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	why := func(t *gate.Tool) string {
-		in := func(names []string) bool {
-			return slices.Contains(names, t.Name) || slices.Contains(names, t.Plugin.Name)
-		}
-		switch {
-		case len(s.Enable) > 0 && !in(s.Enable):
-			return "is not among those that [tools] enable offers"
-		case in(s.Disable):
-			return "is among those that [tools] disable takes away"
-		case len(s.Toolsets)+len(s.Tools) > 0 && !slices.Contains(s.Toolsets, t.Plugin.Name) &&
-			!slices.Contains(s.Tools, t.Name):
-			return "is not among those that --toolsets and --tools select"
-		case in(s.Exclude):
-			return "is among those that --exclude-tools leaves out"
-		}
-		return ""
-	}
 	if len(l.tools) > 0 &&
-		!slices.ContainsFunc(l.tools, func(t *gate.Tool) bool { return why(t) == "" }) {
+		!slices.ContainsFunc(l.tools, func(t *gate.Tool) bool { return s.why(t) == "" }) {
 		return nil, errors.New(
 			"nothing is left to offer: [tools], --toolsets, --tools and --exclude-tools together " +
 				"withhold everything that the lock has")
 	}
-	return why, nil
+	return s.why, nil
+}
+
+// why returns why a tool is not offered, or "" when it is.
+func (s Selection) why(t *gate.Tool) string {
+	in := func(names []string) bool {
+		return slices.Contains(names, t.Name) || slices.Contains(names, t.Plugin.Name)
+	}
+	switch {
+	case len(s.Enable) > 0 && !in(s.Enable):
+		return "is not among those that [tools] enable offers"
+	case in(s.Disable):
+		return "is among those that [tools] disable takes away"
+	case len(s.Toolsets)+len(s.Tools) > 0 && !slices.Contains(s.Toolsets, t.Plugin.Name) &&
+		!slices.Contains(s.Tools, t.Name):
+		return "is not among those that --toolsets and --tools select"
+	case in(s.Exclude):
+		return "is among those that --exclude-tools leaves out"
+	}
+	return ""
 }

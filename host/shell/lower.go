@@ -159,17 +159,7 @@ func (s *scan) node(n syntax.Node) bool {
 			s.refuse("redirection", "a pipe of stderr", n.OpPos)
 		}
 	case *syntax.Redirect:
-		next := s.text[min(int(n.End().Offset()), len(s.text)):]
-		if _, features := harmless(n); features != nil && !strings.HasPrefix(next, ">") &&
-			!strings.HasPrefix(next, "<") { // dash does not read 2>&1>x
-			for _, f := range features {
-				s.feature(f)
-			}
-		} else if n.Op == syntax.Hdoc || n.Op == syntax.DashHdoc || n.Op == syntax.WordHdoc {
-			s.refuse("heredoc", "a here-document", n.OpPos)
-		} else {
-			s.refuse("redirection", "a redirection", n.OpPos)
-		}
+		s.redirection(n)
 	case *syntax.Word:
 		s.word(n, true)
 	case *syntax.SglQuoted:
@@ -212,6 +202,20 @@ func (s *scan) node(n syntax.Node) bool {
 		s.refuse("syntax", fmt.Sprintf("a construct of the kind %T", n), n.Pos())
 	}
 	return true
+}
+
+func (s *scan) redirection(n *syntax.Redirect) {
+	next := s.text[min(int(n.End().Offset()), len(s.text)):]
+	if _, features := harmless(n); features != nil && !strings.HasPrefix(next, ">") &&
+		!strings.HasPrefix(next, "<") { // dash does not read 2>&1>x
+		for _, f := range features {
+			s.feature(f)
+		}
+	} else if n.Op == syntax.Hdoc || n.Op == syntax.DashHdoc || n.Op == syntax.WordHdoc {
+		s.refuse("heredoc", "a here-document", n.OpPos)
+	} else {
+		s.refuse("redirection", "a redirection", n.OpPos)
+	}
 }
 
 // harmless renders a redirection that touches no file: to or from /dev/null ("discard"), or of one

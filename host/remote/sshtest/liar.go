@@ -58,31 +58,46 @@ func (l Liar) Serve(rw io.ReadWriteCloser) {
 		defer close(answered)
 		defer rw.Close()
 		defer toClient.Close()
-		open := map[uint32]Packet{}
-		for {
-			frame, p, err := readPacket(toClient)
-			if err != nil {
-				return
-			}
-			if p.Kind != Version {
-				for _, known := open[p.ID]; !known; _, known = open[p.ID] {
-					q := <-requests
-					open[q.ID] = q
-				}
-				if q := open[p.ID]; l.Lie != nil {
-					frame = l.Lie(q, frame)
-				}
-				delete(open, p.ID)
-			}
-			if _, err := rw.Write(frame); err != nil {
-				return
-			}
-		}
+		l.answers(rw, toClient, requests)
 	}()
+	l.requests(rw, fromClient, requests)
+	fromClient.Close()
+	toClient.Close()
+	<-served
+	close(requests)
+	<-answered
+}
+
+// answers passes on what the server answers, or the lie about it.
+func (l Liar) answers(client io.Writer, server io.Reader, requests <-chan Packet) {
+	open := map[uint32]Packet{}
 	for {
-		frame, p, err := readPacket(rw)
+		frame, p, err := readPacket(server)
 		if err != nil {
-			break
+			return
+		}
+		if p.Kind != Version {
+			for _, known := open[p.ID]; !known; _, known = open[p.ID] {
+				q := <-requests
+				open[q.ID] = q
+			}
+			if q := open[p.ID]; l.Lie != nil {
+				frame = l.Lie(q, frame)
+			}
+			delete(open, p.ID)
+		}
+		if _, err := client.Write(frame); err != nil {
+			return
+		}
+	}
+}
+
+// requests passes on what the client asks, except what is hidden from the server.
+func (l Liar) requests(client io.ReadWriter, server io.Writer, requests chan<- Packet) {
+	for {
+		frame, p, err := readPacket(client)
+		if err != nil {
+			return
 		}
 		if p.Kind != Init {
 			if l.Seen != nil {
@@ -90,23 +105,18 @@ func (l Liar) Serve(rw io.ReadWriteCloser) {
 			}
 			if l.Hide != nil {
 				if answer := l.Hide(p); answer != nil {
-					if _, err := rw.Write(answer); err != nil {
-						break
+					if _, err := client.Write(answer); err != nil {
+						return
 					}
 					continue
 				}
 			}
 			requests <- p
 		}
-		if _, err := fromClient.Write(frame); err != nil {
-			break
+		if _, err := server.Write(frame); err != nil {
+			return
 		}
 	}
-	fromClient.Close()
-	toClient.Close()
-	<-served
-	close(requests)
-	<-answered
 }
 
 func readPacket(r io.Reader) (frame []byte, p Packet, err error) {

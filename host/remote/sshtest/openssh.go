@@ -73,29 +73,11 @@ func StartOpenSSHFor(t testing.TB, login string, wrap []string, lines ...string)
 		t.Fatal(err)
 	}
 	o.ClientFile, o.client = NewKeyFile(t)
-	if err := os.WriteFile(o.file("authorized_keys"), ssh.MarshalAuthorizedKey(o.client), 0o644); err != nil {
+	keys := ssh.MarshalAuthorizedKey(o.client)
+	if err := os.WriteFile(o.file("authorized_keys"), keys, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Addr = l.Addr().String()
-	l.Close()
-	_, port := HostPort(o.Addr)
-	o.NewHostKey()
-	// SHLVL keeps bash from reading the user's own ~/.bashrc, which would be measured too.
-	config := fmt.Sprintf(
-		"ListenAddress 127.0.0.1\nPort %d\nHostKey %s\nPidFile none\nAuthorizedKeysFile %s\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\n"+
-			"UseDNS no\nPrintMotd no\nAllowTcpForwarding yes\nSubsystem sftp internal-sftp\nSetEnv SHLVL=3\nMaxStartups 100\nLogLevel VERBOSE\n",
-		port,
-		o.file("host"),
-		o.file("authorized_keys"),
-	)
-	// sshd takes the first value of a keyword, so what the test asks for goes first.
-	if err := os.WriteFile(o.file("config"), []byte(strings.Join(lines, "\n")+"\n"+config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	o.configure(lines)
 	if o.log, err = os.Create(o.file("log")); err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +91,30 @@ func StartOpenSSHFor(t testing.TB, login string, wrap []string, lines ...string)
 		}
 	})
 	return o
+}
+
+// configure picks a free port and writes the host key and the configuration.
+func (o *OpenSSH) configure(lines []string) {
+	o.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.Addr = l.Addr().String()
+	l.Close()
+	_, port := HostPort(o.Addr)
+	o.NewHostKey()
+	// SHLVL keeps bash from reading the user's own ~/.bashrc, which would be measured too.
+	config := fmt.Sprintf("ListenAddress 127.0.0.1\nPort %d\nHostKey %s\nPidFile none\n"+
+		"AuthorizedKeysFile %s\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\n"+
+		"PasswordAuthentication no\nUseDNS no\nPrintMotd no\nAllowTcpForwarding yes\n"+
+		"Subsystem sftp internal-sftp\nSetEnv SHLVL=3\nMaxStartups 100\nLogLevel VERBOSE\n",
+		port, o.file("host"), o.file("authorized_keys"))
+	// sshd takes the first value of a keyword, so what the test asks for goes first.
+	config = strings.Join(lines, "\n") + "\n" + config
+	if err := os.WriteFile(o.file("config"), []byte(config), 0o600); err != nil {
+		o.t.Fatal(err)
+	}
 }
 
 // Missing skips a test for want of a program, or fails it where CI=true: there every program is

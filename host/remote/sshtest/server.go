@@ -3,23 +3,15 @@ package sshtest
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/binary"
-	"encoding/pem"
 	"errors"
 	"io"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -67,7 +59,7 @@ type Faults struct {
 type Options struct {
 	Shell    []string // argv before the command; nil is /bin/sh -c
 	Env      []string // of commands
-	Exec     func(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) int
+	Exec     func(ctx context.Context, command string, in io.Reader, out, err io.Writer) int
 	Password string // accepted when not empty
 	// asks questions (RFC 4256, section 3) and decides; nil asks none
 	Interactive func(ssh.KeyboardInteractiveChallenge) error
@@ -113,13 +105,16 @@ func New(t testing.TB, o Options) *Server {
 	var client ssh.PublicKey
 	s.ClientFile, client = NewKeyFile(t)
 	s.config = &ssh.ServerConfig{
-		PublicKeyCallback: func(meta ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+		PublicKeyCallback: func(meta ssh.ConnMetadata,
+			key ssh.PublicKey) (*ssh.Permissions, error) {
 			if s.Faults().SilentAuth {
 				<-s.ctx.Done()
 			}
 			if cert, isCert := key.(*ssh.Certificate); isCert && o.CA != nil {
 				checker := ssh.CertChecker{
-					IsUserAuthority: func(k ssh.PublicKey) bool { return string(k.Marshal()) == string(o.CA.Marshal()) },
+					IsUserAuthority: func(k ssh.PublicKey) bool {
+						return string(k.Marshal()) == string(o.CA.Marshal())
+					},
 				}
 				return checker.Authenticate(meta, cert)
 			}
@@ -277,7 +272,8 @@ func (s *Server) serve(c net.Conn) {
 	if s.Faults().GlobalFlood {
 		s.wg.Go(func() {
 			for {
-				if _, _, err := conn.SendRequest("hostkeys-00@openssh.com", false, make([]byte, 1024)); err != nil {
+				_, _, err := conn.SendRequest("hostkeys-00@openssh.com", false, make([]byte, 1024))
+				if err != nil {
 					return
 				}
 			}
@@ -287,219 +283,4 @@ func (s *Server) serve(c net.Conn) {
 	for nc := range chans {
 		s.wg.Go(func() { s.channel(c, nc, &here) })
 	}
-}
-
-func (s *Server) channel(c net.Conn, nc ssh.NewChannel, here *atomic.Int64) {
-	f := s.Faults()
-	if f.SilentOpen {
-		return
-	}
-	if nc.ChannelType() == "direct-tcpip" && s.o.Forward {
-		s.forward(nc)
-		return
-	}
-	s.mu.Lock()
-	refuse := s.faults.RefuseOpens > 0
-	if refuse {
-		s.faults.RefuseOpens--
-	}
-	s.mu.Unlock()
-	if refuse || nc.ChannelType() != "session" ||
-		f.MaxSessions > 0 && here.Load() >= int64(f.MaxSessions) {
-		nc.Reject(ssh.ConnectionFailed, "open failed")
-		return
-	}
-	defer here.Add(-1)
-	here.Add(1)
-	defer s.Sessions.Add(-1)
-	if now := s.Sessions.Add(1); now > s.Peak.Load() {
-		s.Peak.Store(now)
-	}
-	ch, reqs, err := nc.Accept()
-	if err != nil {
-		return
-	}
-	defer ch.Close()
-	ctx, cancel := context.WithCancel(s.ctx)
-	defer cancel()
-	for r := range reqs {
-		switch f := s.Faults(); {
-		case r.Type == "exec" && f.DropBeforeRun:
-			c.Close()
-			return
-		case r.Type == "exec" && f.FloodRequests:
-			for range 1000 {
-				if _, err := ch.SendRequest("x@example", false, nil); err != nil {
-					return
-				}
-			}
-		case r.Type == "exec" && f.SilentExec:
-			continue
-		case r.Type == "exec":
-			if !f.RunSilent {
-				r.Reply(true, nil)
-			}
-			var p struct{ Command string }
-			ssh.Unmarshal(r.Payload, &p)
-			s.wg.Go(func() { // the client's end of the channel, and its signals
-				for r := range reqs {
-					if r.Type == "signal" {
-						cancel()
-					}
-				}
-				cancel()
-			})
-			s.run(ctx, c, ch, p.Command)
-			return
-		case r.Type == "subsystem" && !f.NoSFTP:
-			r.Reply(true, nil)
-			s.wg.Go(func() {
-				for range reqs {
-				}
-				cancel()
-			})
-			s.sftp(ch, f)
-			return
-		default:
-			r.Reply(false, nil)
-		}
-	}
-}
-
-func (s *Server) run(ctx context.Context, c net.Conn, ch ssh.Channel, command string) {
-	s.mu.Lock()
-	s.commands = append(s.commands, command)
-	s.mu.Unlock()
-	var status int
-	if s.o.Exec != nil {
-		status = s.o.Exec(ctx, command, ch, ch, ch.Stderr())
-	} else {
-		status = s.shell(ctx, ch, command)
-	}
-	f := s.Faults()
-	if f.DropAfterRun {
-		c.Close()
-		return
-	}
-	if !f.NoExit {
-		ch.SendRequest("exit-status", false, binary.BigEndian.AppendUint32(nil, uint32(status)))
-	}
-	if f.HoldOutput {
-		<-ctx.Done()
-	}
-}
-
-func (s *Server) shell(ctx context.Context, ch ssh.Channel, command string) int {
-	argv := append(append([]string(nil), s.o.Shell...), command)
-	if len(s.o.Shell) == 0 {
-		argv = []string{"/bin/sh", "-c", command}
-	}
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = append(
-		os.Environ(),
-		s.o.Env...), ch, ch.Stderr(), 2*time.Second
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return 255
-	}
-	if err := cmd.Start(); err != nil {
-		io.WriteString(ch.Stderr(), err.Error())
-		return 255
-	}
-	s.wg.Go(func() {
-		io.Copy(in, ch)
-		in.Close()
-	})
-	err = cmd.Wait()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) &&
-		!errors.Is(err, exec.ErrWaitDelay) {
-		return 255
-	}
-	return cmd.ProcessState.ExitCode()
-}
-
-func (s *Server) sftp(ch ssh.Channel, f Faults) {
-	var rw io.ReadWriteCloser = ch
-	if f.WrapSFTP != nil {
-		rw = f.WrapSFTP(ch)
-	}
-	if f.SFTP != nil {
-		f.SFTP(rw)
-		return
-	}
-	srv, err := sftp.NewServer(rw)
-	if err != nil {
-		return
-	}
-	srv.Serve()
-	srv.Close()
-	ch.SendRequest("exit-status", false, make([]byte, 4))
-}
-
-func (s *Server) forward(nc ssh.NewChannel) {
-	var to struct {
-		Host     string
-		Port     uint32
-		From     string
-		FromPort uint32
-	}
-	if ssh.Unmarshal(nc.ExtraData(), &to) != nil {
-		nc.Reject(ssh.ConnectionFailed, "bad address")
-		return
-	}
-	out, err := net.Dial("tcp", net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))))
-	if err != nil {
-		nc.Reject(ssh.ConnectionFailed, err.Error())
-		return
-	}
-	ch, reqs, err := nc.Accept()
-	if err != nil {
-		out.Close()
-		return
-	}
-	s.wg.Go(func() { ssh.DiscardRequests(reqs) })
-	s.wg.Go(func() {
-		io.Copy(ch, out)
-		ch.Close()
-	})
-	io.Copy(out, ch)
-	out.Close()
-}
-
-// NewSigner makes an ed25519 key.
-func NewSigner(t testing.TB) ssh.Signer {
-	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := ssh.NewSignerFromKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signer
-}
-
-// NewKeyFile writes a private key, and its public key beside it.
-func NewKeyFile(t testing.TB) (file string, public ssh.PublicKey) {
-	t.Helper()
-	pub, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file = filepath.Join(t.TempDir(), "id")
-	if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if public, err = ssh.NewPublicKey(pub); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file+".pub", ssh.MarshalAuthorizedKey(public), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return file, public
 }
