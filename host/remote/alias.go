@@ -7,11 +7,11 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Aliases returns, by name, which other entries of the inventory are the same machine: those with
+// aliasesOf returns, by name, which other entries of the inventory are the same machine: those with
 // the same address and way there, and those whose pinned or known host keys have one in common.
 // Machines that were cloned with their host keys count as one, since nothing tells them apart.
 // Files that cannot be read are left out. The names are sorted.
-func Aliases(o Options) map[string][]string {
+func aliasesOf(o Options) map[string][]string {
 	o = o.withDefaults()
 	signs := make([]map[string]bool, len(o.Nodes))
 	db, _ := knownhosts.NewDB(o.KnownHosts...)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
@@ -227,7 +226,7 @@ func TestEntriesOfOneMachineAreAliases(t *testing.T) {
 		}
 		return n
 	}
-	got := Aliases(Options{KnownHosts: []string{known}, Nodes: []NodeOptions{
+	got := aliasesOf(Options{KnownHosts: []string{known}, Nodes: []NodeOptions{
 		entry("a", "10.0.0.1", ""), entry("a-by-name", "pve1.example.com", ""),
 		entry("b", "10.0.0.2", ""), entry("c", "10.0.0.3", ""),
 		entry("a-again", "10.0.0.1", pinA), entry("pinned", "10.9.9.9", pinA),
@@ -247,56 +246,5 @@ func TestEntriesOfOneMachineAreAliases(t *testing.T) {
 		{Name: "y", Login: Login{Host: "h", User: "caponier", Agent: true}}}})
 	if n := r.Nodes(); !slices.Equal(n[0].Aliases, []string{"y"}) || !slices.Equal(n[1].Aliases, []string{"x"}) {
 		t.Errorf("%+v", n)
-	}
-}
-
-func TestTheNamesOfAUnit(t *testing.T) {
-	answer, exit := "", 0
-	asked := 0
-	now := time.Unix(1000, 0)
-	s := sshtest.New(t, sshtest.Options{Exec: func(
-		ctx context.Context, command string, _ io.Reader, out, _ io.Writer,
-	) int {
-		if !strings.HasPrefix(command, "'systemctl' 'show' '--property=Id,Names' '--' '") {
-			return local(ctx, command, out)
-		}
-		asked++
-		fmt.Fprint(out, answer)
-		return exit
-	}})
-	r := newRemote(t, s, func(o *Options) { o.Now = func() time.Time { return now } })
-	answer = "Id=ssh.service\nNames=sshd.service ssh.service\n"
-	want := []string{"ssh.service", "sshd.service"}
-	for range 3 {
-		if got, err := r.Unit(t.Context(), "n1", "sshd"); err != nil || !slices.Equal(got, want) {
-			t.Fatalf("%v, %v", got, err)
-		}
-	}
-	if asked != 1 {
-		t.Errorf("asked %d times", asked)
-	}
-	now = now.Add(5 * time.Minute)
-	if _, err := r.Unit(t.Context(), "n1", "sshd"); err != nil || asked != 2 {
-		t.Errorf("%v after %d questions: the answer was kept for too long", err, asked)
-	}
-	now = now.Add(-time.Hour) // a clock that was set back does not make it last
-	if _, err := r.Unit(t.Context(), "n1", "sshd"); err != nil || asked != 3 {
-		t.Errorf("%v after %d questions", err, asked)
-	}
-	for _, bad := range []string{"", "Id=\nNames=\n", "Id=a.service\n", "Id=a.service\nNames=b.service\n",
-		"Id=a.service\nId=b.service\nNames=a.service b.service\n", "Id=a.service\nNames=a.service b;c\n",
-		"Id=a.service\nNames=a.service\nx\n", "Id=a.service\nNames=a.service\nFoo=1\n"} {
-		answer = bad
-		if got, err := r.Unit(t.Context(), "n1", fmt.Sprintf("u%d", len(bad))); err == nil {
-			t.Errorf("%q was believed: %v", bad, got)
-		}
-	}
-	before := asked
-	for _, name := range []string{"", "-x", "*", "a b", "a'b", "a\nb", "a;b", strings.Repeat("a", 300)} {
-		_, err := r.Unit(t.Context(), "n1", name)
-		refused(t, err, "bad_input", gate.Failed)
-	}
-	if asked != before {
-		t.Error("a name that is none was asked for")
 	}
 }

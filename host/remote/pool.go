@@ -37,8 +37,6 @@ type node struct {
 	openErr error
 	left    []string // directories of ours that a lost connection kept us from removing
 
-	unitMu sync.Mutex
-	units  map[string]unit // see Unit
 }
 
 // conn is one authenticated connection.

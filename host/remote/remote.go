@@ -63,7 +63,7 @@ func New(o Options) (*Remote, error) {
 // Nodes returns the inventory, in the order of the configuration.
 func (r *Remote) Nodes() []gate.Node {
 	var all []gate.Node
-	aliases := Aliases(r.opts)
+	aliases := aliasesOf(r.opts)
 	for _, n := range r.opts.Nodes {
 		all = append(all, gate.Node{Name: n.Name, Cluster: n.Cluster, Host: n.Host, User: n.User,
 			Port: n.Port, Default: n.Default, Aliases: aliases[n.Name]})

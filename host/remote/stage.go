@@ -152,7 +152,7 @@ func (j *job) stage(ctx context.Context) (gate.Result, error) {
 // [Remote.Clean].
 func (r *Remote) End(ctx context.Context, c *gate.Call) {
 	for _, s := range c.Stages {
-		if r.InUse(s.Node, s.Dir) {
+		if r.inUse(s.Node, s.Dir) {
 			ctx, cancel := context.WithTimeout(ctx, r.opts.StepTimeout)
 			if r.discard(ctx, s.Node, s.Dir) != nil {
 				r.abandon(s.Node, s.Dir)
@@ -190,7 +190,7 @@ func (r *Remote) Clean(ctx context.Context, node, name string) error {
 		return failed("bad_input", "%q is not the name of a temporary file", name)
 	case m[2] != r.opts.HostID:
 		return failed("bad_input", "%q was made by another host", name)
-	case m[3] == r.process && r.InUse(node, name):
+	case m[3] == r.process && r.inUse(node, name):
 		return failed("bad_input", "%q is in use", name)
 	}
 	if node == "" {
@@ -284,8 +284,8 @@ func (r *Remote) disown(node, name string) {
 	}
 }
 
-// InUse reports whether this process uses something temporary that it recorded.
-func (r *Remote) InUse(node, name string) bool {
+// inUse reports whether this process uses something temporary that it recorded.
+func (r *Remote) inUse(node, name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.temporary[owned{node, name}]
