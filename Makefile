@@ -89,6 +89,8 @@ fmt:
 lint:
 	$(GO) vet $(ALL)
 	$(TOOL) staticcheck $(ALL)
+	@dead=$$($(TOOL) deadcode -filter '^github.com/caponier-mcp/caponier/host(/|$$)' ./host/cmd/caponier) || exit 1; \
+	if test -n "$$dead"; then echo "$$dead"; echo 'lint: the program never reaches these functions: delete them'; exit 1; fi
 
 policy:
 	$(TOOL) opa fmt --fail -l policies examples/lab/site

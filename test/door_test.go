@@ -38,16 +38,23 @@ func sideDoor(r *remote.Remote, q gate.Question) {
 
 func loadHost(t *testing.T, overlay map[string][]byte) []*packages.Package {
 	t.Helper()
+	return loadPackages(t, false, overlay, "./host/...")
+}
+
+// loadPackages returns the packages with their types, and with tests each package's tests as well.
+func loadPackages(t *testing.T, tests bool, overlay map[string][]byte,
+	patterns ...string) []*packages.Package {
+	t.Helper()
 	mode := packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles |
 		packages.NeedImports | packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax |
 		packages.NeedTypesInfo | packages.NeedModule | packages.NeedExportFile
 	pkgs, err := packages.Load(&packages.Config{Mode: mode, Dir: "..", Overlay: overlay,
-		BuildFlags: []string{"-buildvcs=false"}}, "./host/...")
+		Tests: tests, BuildFlags: []string{"-buildvcs=false", "-tags=conformance"}}, patterns...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if packages.PrintErrors(pkgs) > 0 {
-		t.Fatal("host does not compile")
+		t.Fatal("the packages do not compile")
 	}
 	return pkgs
 }

@@ -143,10 +143,10 @@ func (a *Approvals) EndSessions(ctx context.Context, id, name string) (int64, er
 	return a.store.EndSessions(ctx, id, name)
 }
 
-// Key is a digest of all that an approval of the call is bound to: the principal, the plugin's
-// bytes, the tool, the arguments (but for the confirmation flag) and the targets. The policy's
-// revision is recorded, not bound: the call is decided again after the yes.
-func Key(c *gate.Call) (string, error) {
+// bindingKey is a digest of all that an approval of the call is bound to: the principal, the
+// plugin's bytes, the tool, the arguments (but for the confirmation flag) and the targets. The
+// policy's revision is recorded, not bound: the call is decided again after the yes.
+func bindingKey(c *gate.Call) (string, error) {
 	bound, err := json.Marshal(struct {
 		Schema            string
 		Principal, Plugin string

@@ -22,7 +22,7 @@ func (a *Approvals) Confirm(
 	if err != nil {
 		return none, refusal(c, d, "approval.detail", err.Error())
 	}
-	key, err := Key(c)
+	key, err := bindingKey(c)
 	if err != nil {
 		return none, refusal(c, d, "approval.detail", err.Error())
 	}

@@ -15,7 +15,7 @@ import (
 // that was not used. The requester may not answer, nor may a name that is not listed, and a yes
 // counts only on a channel and of a person that the site takes.
 func (a *Approvals) Decide(ctx context.Context, v Verdict) (Request, error) {
-	if err := a.Known(v.By); err != nil {
+	if err := a.known(v.By); err != nil {
 		return Request{}, err
 	}
 	if len(v.Note) > 1000 {
@@ -101,8 +101,8 @@ func answeredAlready(err error) bool {
 	return errors.Is(err, ErrNone) || errors.Is(err, ErrAnswered)
 }
 
-// Known returns an error if a name may not approve at all.
-func (a *Approvals) Known(name string) error {
+// known returns an error if a name may not approve at all.
+func (a *Approvals) known(name string) error {
 	if !approverName.MatchString(name) {
 		return fmt.Errorf("%q is not a name that can approve", name)
 	}
@@ -130,7 +130,7 @@ func (a *Approvals) mayUse(r Request, site gate.Obligations) error {
 	case !named(r.By, site.Approvers):
 		err = fmt.Errorf("the site's policy takes no yes of %s", r.By)
 	default:
-		err = a.Known(r.By)
+		err = a.known(r.By)
 	}
 	if err != nil {
 		return fmt.Errorf("the approval of %s does not count: %w", r.ID, err)

@@ -61,7 +61,7 @@ func (a *Approvals) signsIn(name string) error {
 	if !a.Listed() {
 		return errors.New("approvers in [approval] is empty: name who may approve on the page")
 	}
-	return a.Known(name)
+	return a.known(name)
 }
 
 func (a *Approvals) seal(kind string, t ticket) (string, error) {

@@ -39,8 +39,8 @@ type Entry struct {
 	Record *gate.Record `json:"record,omitempty"`
 }
 
-// Time is when the entry was made.
-func (e Entry) Time() time.Time {
+// when is when the entry was made.
+func (e Entry) when() time.Time {
 	switch {
 	case e.Head != nil:
 		return e.Head.Time

@@ -152,7 +152,7 @@ func (r *reader) next(s *source) bool {
 	if s.entry.Head != nil {
 		s.from = s.entry.Head.From
 	}
-	if t := s.entry.Time(); t.After(s.key) {
+	if t := s.entry.when(); t.After(s.key) {
 		s.key = t
 	}
 	return true

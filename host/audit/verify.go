@@ -278,12 +278,12 @@ func (v *verifier) lines(c *chain, r *FileReport, lines *bufio.Reader) error {
 			return nil
 		}
 		if r.Entries++; r.Entries == 1 {
-			c.head, r.First = &e, e.Time()
+			c.head, r.First = &e, e.when()
 			if from := v.chains[e.Head.From]; from != nil {
 				c.root = from.root
 			}
 		}
-		r.Last = e.Time()
+		r.Last = e.when()
 		c.last = Entry{Seq: e.Seq, Hash: e.Hash, Close: e.Close}
 		delete(v.wanted[r.Name], e.Hash)
 		if p := e.Policy; p != nil {

@@ -44,7 +44,7 @@ func programs(t *testing.T, change map[string]string) (dir string) {
 }
 
 // finding picks the one finding of a check, and holds all of them to what a person can rely on.
-func finding(t *testing.T, rep Report, check string) (f Finding) {
+func finding(t *testing.T, rep nodeReport, check string) (f Finding) {
 	t.Helper()
 	for _, g := range rep.Findings {
 		if g.Level == OK && g.Fix != "" || g.Level != OK && g.Fix == "" || g.Node != rep.Node ||
@@ -79,7 +79,7 @@ var nodeChecks = []string{
 
 func TestCheckFindsNothingOnAGoodNodeBehindOpenSSH(t *testing.T) {
 	_, o := openSSH(t, "SetEnv SHLVL=3 PATH="+programs(t, nil)+":/usr/bin:/bin")
-	rep := doctorFor(t, o).Check(t.Context(), "n1")
+	rep := doctorFor(t, o).check(t.Context(), "n1")
 	for _, check := range nodeChecks {
 		if f := finding(t, rep, check); f.Level != OK {
 			t.Errorf("%s: %+v", check, f)
@@ -158,7 +158,7 @@ func TestCheckFinds(t *testing.T) {
 				c.options(&o)
 			}
 			r := doctorFor(t, o)
-			rep := r.Check(t.Context(), "n1")
+			rep := r.check(t.Context(), "n1")
 			f := finding(t, rep, c.check)
 			for _, n := range c.note {
 				if f.Level != c.level || !strings.Contains(f.Note, n) ||
@@ -189,7 +189,7 @@ func TestCheckFinds(t *testing.T) {
 	}
 	t.Run("a node that is not in the inventory", func(t *testing.T) {
 		s := sshtest.New(t, sshtest.Options{})
-		f := finding(t, doctorFor(t, optionsFor(t, s)).Check(t.Context(), "n2"), "connection")
+		f := finding(t, doctorFor(t, optionsFor(t, s)).check(t.Context(), "n2"), "connection")
 		if f.Level != Fail || !strings.Contains(f.Note, "inventory") ||
 			!strings.Contains(f.Fix, "[[remote.nodes]]") || s.Conns.Load() != 0 {
 			t.Errorf("%+v", f)
@@ -207,7 +207,7 @@ func TestCheckFinds(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if f := finding(t, doctorFor(t, optionsFor(t, s)).Check(ctx, "n1"), "pvesh"); f.Level != Fail ||
+		if f := finding(t, doctorFor(t, optionsFor(t, s)).check(ctx, "n1"), "pvesh"); f.Level != Fail ||
 			!strings.Contains(f.Note, "timed out") {
 			t.Errorf("%+v", f)
 		}
@@ -250,9 +250,9 @@ func openSSH(t *testing.T, lines ...string) (*sshtest.OpenSSH, remote.Options) {
 			Port: port, User: s.User, IdentityFile: s.ClientFile, HostKey: s.Pin()}}}}
 }
 
-func doctorFor(t *testing.T, o remote.Options) *Doctor {
+func doctorFor(t *testing.T, o remote.Options) *examiner {
 	t.Helper()
-	d, err := New(o)
+	d, err := newExaminer(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func FuzzClusterStatus(f *testing.F) {
 	f.Add([]byte("perl: warning\n[]"), "", "c", 0, 1)
 	f.Fuzz(func(t *testing.T, raw []byte, node, cluster string, quorate, online int) {
 		look := func(out []byte) map[string]Level {
-			d, level := &visit{rep: &Report{Node: "n1"}}, map[string]Level{}
+			d, level := &visit{rep: &nodeReport{Node: "n1"}}, map[string]Level{}
 			d.status(out, "n1")
 			for _, g := range d.rep.Findings {
 				if level[g.Check] = g.Level; strings.ContainsFunc(g.Note+g.Fix,

@@ -17,15 +17,15 @@ import (
 	"github.com/caponier-mcp/caponier/host/shell"
 )
 
-// Report is the result of the examination of one node.
-type Report struct {
+// nodeReport is the result of the examination of one node.
+type nodeReport struct {
 	Findings
 	Node    string
 	Exec    time.Duration // the quickest of three `true`
 	Cluster string        // as the node calls it; "" for none, or if it could not be asked
 }
 
-// reads is everything that Check runs on a node, besides the probe of the login shell: fixed words
+// reads is everything that check runs on a node, besides the probe of the login shell: fixed words
 // that change nothing there.
 var reads = [][]string{
 	{"true"},
@@ -45,14 +45,14 @@ func textOf(argv []string) string {
 	return shell.Quote(argv)
 }
 
-// Doctor examines nodes. It is safe for concurrent use. Close it.
-type Doctor struct {
+// examiner examines nodes. It is safe for concurrent use. Close it.
+type examiner struct {
 	remote *remote.Remote
 	nodes  map[string]remote.NodeOptions
 }
 
-// New returns a Doctor for the nodes of an inventory. It connects to none of them.
-func New(o remote.Options) (*Doctor, error) {
+// newExaminer returns an examiner for the nodes of an inventory. It connects to none of them.
+func newExaminer(o remote.Options) (*examiner, error) {
 	o.Warm, o.Reads = false, nil
 	for _, argv := range reads {
 		o.Reads = append(o.Reads, textOf(argv))
@@ -61,7 +61,7 @@ func New(o remote.Options) (*Doctor, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Doctor{remote: r, nodes: map[string]remote.NodeOptions{}}
+	d := &examiner{remote: r, nodes: map[string]remote.NodeOptions{}}
 	for _, n := range r.Inventory() {
 		d.nodes[n.Name] = n
 	}
@@ -69,7 +69,7 @@ func New(o remote.Options) (*Doctor, error) {
 }
 
 // Close ends all connections.
-func (d *Doctor) Close() error { return d.remote.Close() }
+func (d *examiner) Close() error { return d.remote.Close() }
 
 const (
 	// what `true` may take beyond the network before a start-up file is the likely reason
@@ -84,7 +84,7 @@ const (
 type visit struct {
 	r    *remote.Remote
 	opts remote.NodeOptions
-	rep  *Report
+	rep  *nodeReport
 }
 
 func (d *visit) found(check string, level Level, fix, format string, args ...any) {
@@ -97,7 +97,7 @@ func Nodes(ctx context.Context, c *config.Config) Findings {
 	var all Findings
 	o := c.Remote
 	o.Workspace = os.TempDir() // it exists: nothing is created
-	d, err := New(o)
+	d, err := newExaminer(o)
 	if d != nil {
 		defer d.Close()
 	}
@@ -108,10 +108,10 @@ func Nodes(ctx context.Context, c *config.Config) Findings {
 		"[[remote.nodes]] as config.toml of the repository shows", "%d nodes", len(o.Nodes)) {
 		return all
 	}
-	reports := make([]Report, len(o.Nodes))
+	reports := make([]nodeReport, len(o.Nodes))
 	var wait sync.WaitGroup
 	for i, n := range o.Nodes {
-		wait.Go(func() { reports[i] = d.Check(ctx, n.Name) })
+		wait.Go(func() { reports[i] = d.check(ctx, n.Name) })
 	}
 	wait.Wait()
 	firsts := map[string]int{} // the first node of each cluster
@@ -133,10 +133,10 @@ func Nodes(ctx context.Context, c *config.Config) Findings {
 	return all
 }
 
-// Check logs in to a node, runs the fixed commands there and opens SFTP. It goes as far as it can:
+// check logs in to a node, runs the fixed commands there and opens SFTP. It goes as far as it can:
 // what could not be examined has no finding.
-func (d *Doctor) Check(ctx context.Context, name string) Report {
-	v := &visit{d.remote, d.nodes[name], &Report{Node: name}}
+func (d *examiner) check(ctx context.Context, name string) nodeReport {
+	v := &visit{d.remote, d.nodes[name], &nodeReport{Node: name}}
 	if v.opts.Name == "" {
 		fix := fmt.Sprintf("name = %q   # in [[remote.nodes]] of the configuration", name)
 		v.found("connection", Fail, fix, "node %q is not in the inventory (remote.nodes)", name)

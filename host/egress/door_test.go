@@ -160,7 +160,7 @@ func (f run) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
 }
 
 // ask takes one request through the door.
-func (w *world) ask(op abi.HTTPRequest) (v Response, err error) {
+func (w *world) ask(op abi.HTTPRequest) (v response, err error) {
 	w.t.Helper()
 	if op.Method == "" {
 		op.Method = "GET"
@@ -183,7 +183,7 @@ func (w *world) ask(op abi.HTTPRequest) (v Response, err error) {
 			Runner: run(func(ctx context.Context, r *gate.Running) {
 				var res gate.Result
 				if res, err = r.Operate(ctx, op); err == nil {
-					v = res.Value.(Response)
+					v = res.Value.(response)
 				}
 			}),
 		},

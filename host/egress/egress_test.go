@@ -104,7 +104,7 @@ func TestRedirectsAreDecidedAgain(t *testing.T) {
 		rw.Header().Set("Location", to)
 		rw.WriteHeader(302)
 	})
-	ask := func(location string, hops int) (Response, error) {
+	ask := func(location string, hops int) (response, error) {
 		to = location
 		return w.ask(
 			abi.HTTPRequest{URL: a + "/", MaxHops: hops,

@@ -51,9 +51,9 @@ type answer struct {
 	body     []byte
 }
 
-// Response is the result of http_request, as the guest reads it. The body is Text, B64 when it is
+// response is the result of http_request, as the guest reads it. The body is Text, B64 when it is
 // not UTF-8, or Blob when it was saved.
-type Response struct {
+type response struct {
 	abi.Data
 	Status  int         `json:"status"`
 	Headers [][2]string `json:"headers"`
@@ -208,7 +208,7 @@ func mediaType(s string) string {
 func (e *Egress) result(
 	ctx context.Context, q gate.Question, op abi.HTTPRequest, a answer,
 ) (gate.Result, error) {
-	v := Response{Status: a.status, Headers: a.header, Bytes: int64(len(a.body)), Hops: op.Hops}
+	v := response{Status: a.status, Headers: a.header, Bytes: int64(len(a.body)), Hops: op.Hops}
 	if v.Hops == nil {
 		v.Hops = []abi.Hop{}
 	}

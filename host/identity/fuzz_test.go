@@ -72,7 +72,7 @@ func FuzzJWT(f *testing.F) {
 // No text that is not the token itself is taken for it.
 func FuzzBearer(f *testing.F) {
 	tokens := &Tokens{Path: f.TempDir() + "/tokens"}
-	secret, _, err := tokens.New("anna", nil, "", MaxLifetime)
+	secret, _, err := tokens.New("anna", nil, "", maxLifetime)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -460,7 +460,7 @@ func TestTokensWithWrongOptionsAreNotMade(t *testing.T) {
 	for name, try := range map[string]func() error{
 		"for ever": func() error {
 			_, _, err := tokens.New("anna", nil, "",
-				2*MaxLifetime)
+				2*maxLifetime)
 			return err
 		},
 		"for no time": func() error { _, _, err := tokens.New("anna", nil, "", 0); return err },

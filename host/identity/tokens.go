@@ -49,8 +49,8 @@ const (
 	tokenMark    = "cap_"
 	prefixLength = len(tokenMark) + 8
 	maxTokenFile = 4 << 20
-	// MaxLifetime is the longest that a token may be valid.
-	MaxLifetime = 366 * 24 * time.Hour
+	// maxLifetime is the longest that a token may be valid.
+	maxLifetime = 366 * 24 * time.Hour
 )
 
 var errUnreadable = errors.New("the token file cannot be read")
@@ -67,9 +67,9 @@ func (t *Tokens) now() time.Time {
 func (t *Tokens) New(
 	principal string, roles []string, cidr string, lifetime time.Duration,
 ) (secret string, kept Token, err error) {
-	if lifetime <= 0 || lifetime > MaxLifetime {
+	if lifetime <= 0 || lifetime > maxLifetime {
 		return "", kept, fmt.Errorf("the lifetime of a token must be over 0 and at most %s, not %s",
-			MaxLifetime, lifetime)
+			maxLifetime, lifetime)
 	}
 	if cidr != "" {
 		p, err := netip.ParsePrefix(cidr)

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// MaxModule is the largest module, in bytes.
-	MaxModule   = 16 << 20
+	// maxModule is the largest module, in bytes.
+	maxModule   = 16 << 20
 	maxLock     = 16 << 20
 	maxDescribe = 1 << 20
 	lockSchema  = "caponier.lock/1"
@@ -59,9 +59,9 @@ type Lock struct {
 func NewEntry(file string, wasm []byte, imports []string, describe []byte) (Entry, error) {
 	e := Entry{File: filepath.Base(file), Imports: sorted(imports)}
 	e.Digest = digest(wasm)
-	if len(wasm) > MaxModule {
+	if len(wasm) > maxModule {
 		return Entry{}, fmt.Errorf("plugin %s: module of %d bytes is over the limit of %d", e.File,
-			len(wasm), MaxModule)
+			len(wasm), maxModule)
 	}
 	v, err := abi.Decode(describe, maxDescribe)
 	if err != nil {
@@ -249,7 +249,7 @@ func (l *Lock) Open(dir, name string) ([]byte, error) {
 		return nil, fmt.Errorf("opening plugin %s: %w", name, err)
 	}
 	defer root.Close()
-	wasm, err := trusted.ReadIn(root, e.File, MaxModule)
+	wasm, err := trusted.ReadIn(root, e.File, maxModule)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("opening plugin %s in %s: %w; `caponier plugin build` makes it",
 			name, dir,

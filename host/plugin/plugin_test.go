@@ -224,7 +224,7 @@ func TestOpenChecksTheDigest(t *testing.T) {
 		"an unknown plugin":   {"guests", "\x00asm", "is not in the lock"},
 		"no file":             {"containers", "", "plugin build"},
 		"other bytes":         {"containers", "\x00asm!", "but the lock says sha256:"},
-		"a module over limit": {"containers", strings.Repeat("x", MaxModule+1), "has more than"},
+		"a module over limit": {"containers", strings.Repeat("x", maxModule+1), "has more than"},
 		"the locked bytes":    {"containers", "\x00asm", ""}} {
 		t.Run(name, func(t *testing.T) {
 			os.Remove(wasm)

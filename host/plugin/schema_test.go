@@ -85,7 +85,7 @@ func TestNewEntryRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := NewEntry("c.wasm", make([]byte, MaxModule+1), nil, []byte(describing())); err == nil ||
+	if _, err := NewEntry("c.wasm", make([]byte, maxModule+1), nil, []byte(describing())); err == nil ||
 		!strings.Contains(err.Error(), "over the limit") {
 		t.Errorf("a large module: %v", err)
 	}

@@ -24,14 +24,14 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown/cache"
 )
 
-// DefaultDeadline is how long one decision may take. A decision takes a fraction of a millisecond;
+// defaultDeadline is how long one decision may take. A decision takes a fraction of a millisecond;
 // the deadline bounds a rule that does not end.
-const DefaultDeadline = time.Second
+const defaultDeadline = time.Second
 
 // Engine decides with the rules that it was given last. Its methods may be called concurrently.
 // The zero Engine refuses everything.
 type Engine struct {
-	// Deadline is how long one decision may take; 0 is [DefaultDeadline]. It must not change once
+	// Deadline is how long one decision may take; 0 is 1 second. It must not change once
 	// the engine is in use.
 	Deadline time.Duration
 	current  atomic.Pointer[Rules]
@@ -54,7 +54,7 @@ func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, 
 	}
 	limit := e.Deadline
 	if limit == 0 {
-		limit = DefaultDeadline
+		limit = defaultDeadline
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -82,7 +82,7 @@ type Rules struct {
 	queries map[string]ast.Body // by entry
 	txn     storage.Transaction // reads the store, and is never ended: the store does not change
 	values  cache.InterQueryValueCache
-	roles   sync.Map // effective roles by credential; see Roles
+	roles   sync.Map // effective roles by credential; see effectiveRoles
 	known   atomic.Int32
 }
 
@@ -128,7 +128,7 @@ func (r *Rules) Decide(ctx context.Context, q gate.Question) (d gate.Decision, e
 	if entry == "" || q.Call == nil || q.Call.Tool == nil {
 		return d, errors.New("the question has no kind, call or tool")
 	}
-	roles, rolesErr := r.Roles(ctx, q.Call.Principal)
+	roles, rolesErr := r.effectiveRoles(ctx, q.Call.Principal)
 	in := input.Of(&q, roles)
 	decided, hide := value.Of(in), redact.New(q.Call, r.Redact)
 	d.Revision = r.Revision
@@ -156,7 +156,7 @@ func (r *Rules) Decide(ctx context.Context, q gate.Question) (d gate.Decision, e
 // set to those of this revision, whatever the document says.
 func (r *Rules) Input(ctx context.Context, doc any) (ast.Value, error) {
 	who := input.Who(doc)
-	roles, err := r.Roles(ctx, gate.Principal{ID: who.ID, Auth: who.Auth,
+	roles, err := r.effectiveRoles(ctx, gate.Principal{ID: who.ID, Auth: who.Auth,
 		Roles: who.CredentialRoles, Narrowed: who.Narrowed})
 	if err != nil {
 		return nil, err
@@ -180,9 +180,10 @@ func (r *Rules) Answer(ctx context.Context, in ast.Value) (gate.Decision, error)
 // maxKnown bounds the credentials whose roles are remembered.
 const maxKnown = 1024
 
-// Roles returns, sorted, the roles that the site and the credential give a principal together. Rego
-// says which; it says the same as long as the revision holds, so the answer is remembered.
-func (r *Rules) Roles(ctx context.Context, p gate.Principal) (roles []string, err error) {
+// effectiveRoles returns, sorted, the roles that the site and the credential give a principal
+// together. Rego says which; it says the same as long as the revision holds, so the answer is
+// remembered.
+func (r *Rules) effectiveRoles(ctx context.Context, p gate.Principal) (roles []string, err error) {
 	key := fmt.Sprintf("%q %q %t %q", p.ID, p.Auth, p.Narrowed, p.Roles)
 	if known, ok := r.roles.Load(key); ok {
 		return known.([]string), nil

@@ -16,11 +16,13 @@ const (
 	describeTimeout = 10 * time.Second
 )
 
-// Describe asks a module what it offers, and lists the operations that it imports. The module runs
-// behind [noDoor]: no operation can reach anything. It is asked twice, from its initialisation on,
-// with a clock that stands still and differently seeded randomness; a difference is refused, since
-// a description must be a fact about the bytes.
-func Describe(ctx context.Context, wasm []byte) (describe []byte, imports []string, err error) {
+// describeModule asks a module what it offers, and lists the operations that it imports. The
+// module runs behind [noDoor]: no operation can reach anything. It is asked twice, from its
+// initialisation on, with a clock that stands still and differently seeded randomness; a
+// difference is refused, since a description must be a fact about the bytes.
+func describeModule(ctx context.Context, wasm []byte) (
+	describe []byte, imports []string, err error,
+) {
 	s, err := New(ctx, Options{Warm: -1})
 	if err != nil {
 		return nil, nil, err

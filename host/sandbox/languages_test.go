@@ -178,7 +178,7 @@ func TestModulesOfFourLanguagesBehaveTheSame(t *testing.T) {
 
 func TestModulesOfFourLanguagesDescribeThemselves(t *testing.T) {
 	for language, wasm := range behaving(t) {
-		d, imports, err := Describe(t.Context(), wasm)
+		d, imports, err := describeModule(t.Context(), wasm)
 		if err != nil || !slices.Equal(imports, []string{"ask", "ssh_exec"}) ||
 			!strings.HasPrefix(string(d), `{"abi":1,"name":"behave","version":"1.0.0"`) {
 			t.Errorf("%s: %.200s with %v, %v", language, d, imports, err)
@@ -250,7 +250,7 @@ func TestTheExamplesOfTheABIPageWork(t *testing.T) {
 					},
 				}, nil
 			}
-			if _, imports, err := Describe(t.Context(), wasm); err != nil ||
+			if _, imports, err := describeModule(t.Context(), wasm); err != nil ||
 				!slices.Equal(imports, []string{"ssh_exec"}) {
 				t.Errorf("described with imports %v, %v", imports, err)
 			}

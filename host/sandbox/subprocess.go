@@ -29,10 +29,10 @@ type described struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// DescribeInSubprocess is [Describe] in a process of its own, since neither the compiler's time nor
-// its memory can be bounded from inside: command must end up in [ServeDescribe]. The process has no
-// environment, and is killed when ctx ends. Only the description is the child's word: the imports
-// are read here.
+// DescribeInSubprocess describes a module in a process of its own, since neither the compiler's
+// time nor its memory can be bounded from inside: command must end up in [ServeDescribe]. The
+// process has no environment, and is killed when ctx ends. Only the description is the child's
+// word: the imports are read here.
 func DescribeInSubprocess(
 	ctx context.Context, command []string, wasm []byte,
 ) (describe []byte, imports []string, err error) {
@@ -97,7 +97,7 @@ func ServeDescribe(ctx context.Context, in io.Reader, out io.Writer) error {
 		os.Exit(1)
 	}()
 	var answer described
-	describe, _, err := Describe(ctx, wasm)
+	describe, _, err := describeModule(ctx, wasm)
 	if answer.Describe = describe; err != nil {
 		answer = described{Error: err.Error()}
 	}

@@ -52,7 +52,7 @@ func childAs(mode string) []string { return []string{os.Args[0], "apart", mode} 
 
 func TestDescribeInSubprocessSaysWhatDescribeSays(t *testing.T) {
 	wasm := goModule(t, "echo")
-	want, imports, err := Describe(t.Context(), wasm)
+	want, imports, err := describeModule(t.Context(), wasm)
 	if err != nil {
 		t.Fatal(err)
 	}

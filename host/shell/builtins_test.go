@@ -79,7 +79,7 @@ func TestNamesAreWrittenOnce(t *testing.T) {
 			t.Errorf("%s is in both lists", name)
 		}
 	}
-	if !slices.Contains(DefaultShells(), "sh") {
+	if !slices.Contains(defaultShells(), "sh") {
 		t.Error("sh is no shell")
 	}
 }

@@ -16,7 +16,7 @@ func seen(t *testing.T, sh []string, calls [][]string) []string {
 	}
 	cmd := exec.Command(sh[0], sh[1:]...)
 	cmd.Stdin = strings.NewReader(script.String())
-	if len(script.String()) < MaxRendered {
+	if len(script.String()) < maxRendered {
 		cmd = exec.Command(sh[0], append(slices.Clone(sh[1:]), "-c", script.String())...)
 	}
 	out, err := cmd.Output()
@@ -93,7 +93,7 @@ func (b *bench) script(t *testing.T, text string) {
 		}
 		calls = append(calls, c.Argv)
 	}
-	if len(got.Rendered) <= MaxScript {
+	if len(got.Rendered) <= maxScript {
 		again := Lowerer{}.Script(got.Rendered)
 		if again.Rendered != got.Rendered || len(again.Nested) != len(got.Nested) ||
 			!slices.EqualFunc(again.Calls, got.Calls, sameCall) ||

@@ -16,7 +16,7 @@ func TestHostileTextIsRefusedByName(t *testing.T) {
 		{"ls \x7f", "control", "U+007F"},
 		{"ls \u0085x", "control", "U+0085"},
 		{"ls \xff", "control", "not valid UTF-8"},
-		{strings.Repeat("a", MaxScript+1), "", "10001 bytes, over the limit of 10000"},
+		{strings.Repeat("a", maxScript+1), "", "10001 bytes, over the limit of 10000"},
 		{strings.Repeat("((", 100_000), "", "over the limit of 10000"},
 		{"", "", "there is no command"},
 		{" \n\t\n", "", "there is no command"},

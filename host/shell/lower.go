@@ -23,9 +23,9 @@ type glue struct{ joiners, tails []string }
 
 // lower parses text into calls and what stands around them.
 func lower(text string) (gate.Lowered, glue) {
-	if len(text) > MaxScript {
+	if len(text) > maxScript {
 		return refuse(fmt.Sprintf("the command text is %d bytes, over the limit of %d",
-			len(text), MaxScript)), glue{}
+			len(text), maxScript)), glue{}
 	}
 	if !utf8.ValidString(text) {
 		return refuse("the command text is not valid UTF-8", "control"), glue{}

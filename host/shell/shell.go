@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// MaxScript is the longest command text in bytes. It is checked before parsing: nested text of
+	// maxScript is the longest command text in bytes. It is checked before parsing: nested text of
 	// a few hundred kilobytes overflows the parser's stack, and Go cannot recover from that.
-	MaxScript = 10_000
-	// MaxRendered is the longest rendering in bytes. The login shell gets it as one argument, and
+	maxScript = 10_000
+	// maxRendered is the longest rendering in bytes. The login shell gets it as one argument, and
 	// Linux allows at most 128 KiB for one argument.
-	MaxRendered = 120_000
+	maxRendered = 120_000
 
 	maxDepth   = 3   // levels of command text inside command text
 	maxOptions = 32  // options of a shell before its command text
@@ -35,12 +35,12 @@ var _ gate.Lowerer = Lowerer{}
 // Lowerer implements [gate.Lowerer]. It is safe for concurrent use.
 type Lowerer struct {
 	// Shells are the names, without a folder, of programs that run the text after -c. Nil means
-	// [DefaultShells].
+	// the POSIX shells that a node or a container may have.
 	Shells []string
 }
 
-// DefaultShells returns the names of the POSIX shells that a node or a container may have.
-func DefaultShells() []string {
+// defaultShells returns the names of the POSIX shells that a node or a container may have.
+func defaultShells() []string {
 	return strings.Fields("sh bash dash ash ksh ksh93 mksh oksh rbash static-sh zsh")
 }
 
@@ -90,9 +90,9 @@ func (l Lowerer) command(form string, lowered gate.Lowered, around glue) gate.Co
 	var nested []gate.Nested
 	var err error
 	switch { // the sizes first: looking for nested text takes longer
-	case len(rendered) > MaxRendered:
+	case len(rendered) > maxRendered:
 		err = fmt.Errorf("the command is %d bytes when quoted, over the limit of %d: "+
-			"send long data as a file or as stdin", len(rendered), MaxRendered)
+			"send long data as a file or as stdin", len(rendered), maxRendered)
 	case wordsOf(c.Calls) > maxWords:
 		err = fmt.Errorf("there are %d words in the command, over the limit of %d: "+
 			"make several calls, or send a file", wordsOf(c.Calls), maxWords)
@@ -164,7 +164,7 @@ func (l Lowerer) nested(calls []gate.Simple, depth int) ([]gate.Nested, error) {
 func (l Lowerer) textOf(argv []string, at int) (int, error) {
 	shells := l.Shells
 	if shells == nil {
-		shells = DefaultShells()
+		shells = defaultShells()
 	}
 	if !slices.Contains(shells, path.Base(argv[at])) {
 		return 0, nil

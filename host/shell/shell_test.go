@@ -207,9 +207,9 @@ func TestArgv(t *testing.T) {
 		{"NUL", []string{"ls", "a\x00b"}, "", "NUL"},
 		{"eval reads code", []string{"eval", "id"}, "", "the shell's own eval"},
 		{"printf -v reads code", []string{"printf", "-v", "a[$(id)]"}, "", "printf with the word -v"},
-		{"too long for one argument", []string{"echo", strings.Repeat("x", MaxRendered)}, "", "over the limit of 120000"},
+		{"too long for one argument", []string{"echo", strings.Repeat("x", maxRendered)}, "", "over the limit of 120000"},
 		{"too many words", slices.Repeat([]string{"x"}, maxWords+1), "", "513 words in the command"},
-		{"quotes count when they are rendered", []string{"echo", strings.Repeat("'", MaxRendered/3)}, "", "over the limit of 120000"},
+		{"quotes count when they are rendered", []string{"echo", strings.Repeat("'", maxRendered/3)}, "", "over the limit of 120000"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := Lowerer{}.Argv(c.argv)
@@ -315,7 +315,7 @@ func TestZeroLowererKnowsTheShellsAndValidateRefusesNoNames(t *testing.T) {
 func TestDeepNestingIsRefusedQuickly(t *testing.T) {
 	for _, unit := range []string{"(", "((", "$(", "{ ", "if ", "${a:-", "`", `"$(`, "<(", "$((", "@(", "a&&", "sh -c ", "[[ ", "f()"} {
 		began := time.Now()
-		if got := (Lowerer{}).Script(strings.Repeat(unit, MaxScript/len(unit))); got.Parsed &&
+		if got := (Lowerer{}).Script(strings.Repeat(unit, maxScript/len(unit))); got.Parsed &&
 			unit != "sh -c " {
 			t.Errorf("%q repeated was lowered", unit)
 		}

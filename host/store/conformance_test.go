@@ -168,7 +168,7 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				t.Fatal(err)
 			}
 			_, err = b.Reserve(bg, "x", 31, 100)
-			if over := (*OverBudget)(nil); !errors.As(err, &over) || over.Spent != 70 ||
+			if over := (*overBudget)(nil); !errors.As(err, &over) || over.Spent != 70 ||
 				!over.Free.After(c.now()) {
 				t.Errorf("31 of the last 30: %v", err)
 			}
@@ -539,7 +539,7 @@ func race(e engine) (r raced) {
 		switch _, err := e.Reserve(bg, "agent", 1, 60); {
 		case err == nil:
 			r.Reserved++
-		case !errors.As(err, new(*OverBudget)):
+		case !errors.As(err, new(*overBudget)):
 			panic(err)
 		}
 	}

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// OverBudget is the error of a reservation that does not fit into what is left of a day's budget.
+// overBudget is the error of a reservation that does not fit into what is left of a day's budget.
 // Nothing was reserved.
-type OverBudget struct {
+type overBudget struct {
 	Principal           string
 	Asked, Spent, Limit int64     // micro-dollars; Spent includes what others have reserved
 	Free                time.Time // when the next day begins
 }
 
-func (e *OverBudget) Error() string {
+func (e *overBudget) Error() string {
 	return fmt.Sprintf("%d micro-dollars for %s would go over the day's limit of %d, of which %d "+
 		"are spent or reserved; the next day begins at %s", e.Asked, e.Principal, e.Limit, e.Spent,
 		e.Free.Format(time.RFC3339))
@@ -25,7 +25,7 @@ func (e *OverBudget) Error() string {
 const maxMicros = 1 << 50
 
 // Reserve takes micro-dollars out of the principal's budget of the (UTC) day before they are spent,
-// or returns *OverBudget. The caller calls settle once with what was really spent, which may be
+// or returns *overBudget. The caller calls settle once with what was really spent, which may be
 // more; a reservation that is never settled stays spent.
 func (s *Store) Reserve(
 	ctx context.Context, principal string, micros, limit int64,
@@ -45,13 +45,13 @@ func (s *Store) Reserve(
 			return err
 		}
 		if micros > limit-spent {
-			return &OverBudget{principal, micros, spent, limit,
+			return &overBudget{principal, micros, spent, limit,
 				now.Truncate(24*time.Hour).AddDate(0, 0, 1)}
 		}
 		return tx.QueryRowContext(ctx, "INSERT INTO costs (principal, day, micros) "+
 			"VALUES (?, ?, ?) RETURNING id", principal, today, micros).Scan(&id)
 	})
-	if over := (*OverBudget)(nil); errors.As(err, &over) {
+	if over := (*overBudget)(nil); errors.As(err, &over) {
 		return nil, over
 	}
 	if err != nil {

@@ -23,7 +23,7 @@ type Sweeper struct {
 func (s Sweeper) Run(ctx context.Context) {
 	for {
 		wait := time.Hour
-		if s.Sweep(ctx) > 0 {
+		if s.sweep(ctx) > 0 {
 			wait = 5 * time.Minute
 		}
 		select {
@@ -34,9 +34,9 @@ func (s Sweeper) Run(ctx context.Context) {
 	}
 }
 
-// Sweep cleans everything in Left and returns how much of it could not be removed. A node that
+// sweep cleans everything in Left and returns how much of it could not be removed. A node that
 // fails once is not asked again.
-func (s Sweeper) Sweep(ctx context.Context) (failed int) {
+func (s Sweeper) sweep(ctx context.Context) (failed int) {
 	left, err := s.Left(ctx)
 	if err != nil {
 		if ctx.Err() == nil {

@@ -25,15 +25,15 @@ func TestANodeThatIsAwayIsAskedOnceAndSweptWhenItIsBack(t *testing.T) {
 			return nil
 		},
 	}
-	if n := s.Sweep(t.Context()); n != 3 || !slices.Equal(asked, []string{"/a", "/c", "agent/1", "agent/2"}) {
+	if n := s.sweep(t.Context()); n != 3 || !slices.Equal(asked, []string{"/a", "/c", "agent/1", "agent/2"}) {
 		t.Errorf("%d failed, asked for %v", n, asked)
 	}
 	away = false
-	if n := s.Sweep(t.Context()); n != 1 || len(left) != 1 {
+	if n := s.sweep(t.Context()); n != 1 || len(left) != 1 {
 		t.Errorf("when it is back: %d failed, left %v", n, left)
 	}
 	s.Left = func(context.Context) ([]gate.StageDir, error) { return nil, broken }
-	if n := s.Sweep(t.Context()); n == 0 {
+	if n := s.sweep(t.Context()); n == 0 {
 		t.Error("a store that is away counts as swept")
 	}
 }

@@ -47,7 +47,7 @@ func benchCall(b *testing.B, way string, clients int, bare bool) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "hi"}}}, nil
 		},
 	)
-	version, h := "2025-11-25", s.web.Handler()
+	version, h := "2025-11-25", s.web.handler()
 	if way == "http 2026" {
 		version = ""
 	}

@@ -39,7 +39,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
 	}
 	mcp.IgnoreBrokenPipe()
-	web := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 5 * time.Second,
+	web := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug)}
 	watchConns(web, func() { s.meter.Refused("request") })

@@ -156,9 +156,9 @@ func New(o Options, m *mcp.Server, told *observe.Server) (*Server, error) {
 	return s, nil
 }
 
-// Handler serves /mcp, /health and /ready, and what Options.Identity publishes about itself. Every
+// handler serves /mcp, /health and /ready, and what Options.Identity publishes about itself. Every
 // route checks Host and Origin; /mcp requires a known caller.
-func (s *Server) Handler() http.Handler {
+func (s *Server) handler() http.Handler {
 	routes := map[string]http.Handler{
 		"/mcp":    s.private(s.versions()),
 		"/health": s.noted("method", s.told.ServeHealth),

@@ -19,7 +19,7 @@ const Max = 4 << 20
 var ErrForm = errors.New("not an input of this version")
 
 // Parse reads a document that somebody wrote, or that the journal holds: it returns a *Call, an
-// *Operation or a *Visible. Duplicate, missing and unknown members, and values of another type, are
+// *Operation or a *visible. Duplicate, missing and unknown members, and values of another type, are
 // errors that match [ErrForm].
 func Parse(data []byte) (any, error) {
 	if _, err := abi.Decode(data, Max); err != nil {
@@ -36,7 +36,7 @@ func Parse(data []byte) (any, error) {
 	case operationSchema:
 		doc = &Operation{}
 	case visibleSchema:
-		doc = &Visible{}
+		doc = &visible{}
 	default:
 		return nil, fmt.Errorf("%w: schema %q is none of %s, %s, %s", ErrForm, schema, callSchema,
 			operationSchema, visibleSchema)
@@ -72,4 +72,4 @@ func schemaOf(input ast.Value) string {
 
 // Types are those of the documents, by the package that decides them.
 var Types = map[string]reflect.Type{"call": reflect.TypeFor[Call](),
-	"operation": reflect.TypeFor[Operation](), "visible": reflect.TypeFor[Visible]()}
+	"operation": reflect.TypeFor[Operation](), "visible": reflect.TypeFor[visible]()}

@@ -54,7 +54,7 @@ type (
 		Scalars map[string]any `json:"scalars"`
 		Omitted []string       `json:"omitted"` // no scalars, or longer than 256 bytes
 	}
-	Visible struct {
+	visible struct {
 		Head
 		Targets gate.Targets `json:"targets"` // may it be seen to act on these?
 	}
@@ -168,7 +168,7 @@ const (
 	visibleSchema   = "caponier.visible/1"
 )
 
-// Of returns the input of a question: *Call, *Operation or *Visible. Roles are the effective ones.
+// Of returns the input of a question: *Call, *Operation or *visible. Roles are the effective ones.
 func Of(q *gate.Question, roles []string) any {
 	c, t := q.Call, q.Time.UTC()
 	h := Head{
@@ -195,7 +195,7 @@ func Of(q *gate.Question, roles []string) any {
 		return in
 	}
 	h.Schema = visibleSchema
-	return &Visible{h, c.Targets}
+	return &visible{h, c.Targets}
 }
 
 func nodesOf(c *gate.Call) (nodes []Node) {
