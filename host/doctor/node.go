@@ -269,56 +269,25 @@ func (d *visit) explain(check string, argv []string, e remote.Output) {
 	said, _, _ := bytes.Cut(bytes.TrimSpace(e.Stderr), []byte("\n"))
 	switch {
 	case e.Exit == 126 && bytes.Contains(e.Stderr, []byte("caponier-gate")):
-		d.found(
-			check,
-			Warn,
-			fmt.Sprintf(
-				"\"%s\"   # one more line of form=( … ) in /usr/local/sbin/caponier-gate on %s, "+
-					"if your tools need it",
-				strings.ReplaceAll(shell.Quote(argv), "+", "[+]"), o.Name),
-			"the key's forced command does not let it run `%s`, nor then any tool",
-			line,
-		)
+		fix := fmt.Sprintf("\"%s\"   # one more line of form=( … ) in "+
+			"/usr/local/sbin/caponier-gate on %s, if your tools need it",
+			strings.ReplaceAll(shell.Quote(argv), "+", "[+]"), o.Name)
+		d.found(check, Warn, fix,
+			"the key's forced command does not let it run `%s`, nor then any tool", line)
 	case e.Exit == 127:
-		d.found(
-			check,
-			Fail,
-			fmt.Sprintf(
-				"SetEnv PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin   # in "+
-					"/etc/ssh/sshd_config of %s, then systemctl reload ssh; if it is a Proxmox "+
-					"node at all",
-				o.Name),
-			"%s is not found by %s on %s (%q)",
-			argv[0],
-			o.User,
-			o.Name,
-			clip(said),
-		)
+		fix := fmt.Sprintf("SetEnv PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:"+
+			"/sbin:/bin   # in /etc/ssh/sshd_config of %s, then systemctl reload ssh; if it is a "+
+			"Proxmox node at all", o.Name)
+		d.found(check, Fail, fix, "%s is not found by %s on %s (%q)", argv[0], o.User, o.Name,
+			clip(said))
 	case bytes.HasPrefix(said, []byte("sudo:")):
-		d.found(
-			check,
-			Fail,
-			fmt.Sprintf(
-				"visudo -cf /etc/sudoers.d/caponier && sudo -l -U %s   # on %s; "+
-					"docs/first-node.md has the file",
-				o.User, o.Name),
-			"`%s`: sudo does not let %s run it without a password (%q)",
-			line,
-			o.User,
-			clip(said),
-		)
+		fix := fmt.Sprintf("visudo -cf /etc/sudoers.d/caponier && sudo -l -U %s   # on %s; "+
+			"docs/first-node.md has the file", o.User, o.Name)
+		d.found(check, Fail, fix, "`%s`: sudo does not let %s run it without a password (%q)",
+			line, o.User, clip(said))
 	default:
-		d.found(
-			check,
-			Fail,
-			fmt.Sprintf(
-				"ssh -p %d %s@%s %s   # it must work by hand; pct, qm and pvesh want root, or "+
-					"sudo as docs/first-node.md has it",
-				o.Port, o.User, o.Host, line),
-			"`%s` ends with exit code %d: %q",
-			line,
-			e.Exit,
-			clip(said),
-		)
+		fix := fmt.Sprintf("ssh -p %d %s@%s %s   # it must work by hand; pct, qm and pvesh want "+
+			"root, or sudo as docs/first-node.md has it", o.Port, o.User, o.Host, line)
+		d.found(check, Fail, fix, "`%s` ends with exit code %d: %q", line, e.Exit, clip(said))
 	}
 }
