@@ -78,6 +78,7 @@ type verifier struct {
 	revs    map[string]Problem           // policy revision → where it is named
 	kept    map[string]string            // policy revision → digest of its bundle
 	endless map[string]bool              // files without a close record
+	begun   map[string]bool              // files that hold nothing yet
 }
 
 // Verify checks every file in dir: each line's hash, the order of the lines, how files continue
@@ -86,7 +87,8 @@ type verifier struct {
 func Verify(dir string) (Report, error) {
 	v := verifier{dir: dir, chains: map[string]*chain{}, wanted: map[string]map[string]string{},
 		open: map[string]intent{}, alive: map[string]bool{}, revs: map[string]Problem{},
-		kept: map[string]string{}, endless: map[string]bool{}}
+		kept: map[string]string{}, endless: map[string]bool{},
+		begun: map[string]bool{}}
 	names, err := v.list()
 	if err != nil {
 		return Report{}, fmt.Errorf("reading the journal: %w", err)
@@ -153,16 +155,24 @@ func (v *verifier) unseen() {
 	}
 }
 
-// ends warns of files without a close record, in one line when there are many.
+// ends warns of files without a close record, and of files that were begun and hold nothing. Many of
+// a kind become one line.
 func (v *verifier) ends() {
-	names := slices.Sorted(maps.Keys(v.endless))
+	v.group(v.endless, "has no end: its process was killed, or it was cut",
+		"have no end: their processes were killed, or the files were cut; --json shows each of "+
+			"them as killed")
+	v.group(v.begun, "is empty: its process was killed as it began the file, or it was emptied",
+		"are empty: their processes were killed as they began the files, or they were emptied")
+}
+
+func (v *verifier) group(files map[string]bool, one, many string) {
+	names := slices.Sorted(maps.Keys(files))
 	if n := len(names); n > 3 {
-		v.warn(names[0], 0, "and %d more files up to %s have no end: their processes were killed, "+
-			"or the files were cut; --json shows each of them as killed", n-1, names[n-1])
+		v.warn(names[0], 0, "and %d more files up to %s %s", n-1, names[n-1], many)
 		return
 	}
 	for _, name := range names {
-		v.warn(name, 0, "has no end: its process was killed, or it was cut")
+		v.warn(name, 0, "%s", one)
 	}
 }
 
@@ -357,8 +367,7 @@ func (v *verifier) links(name string) {
 		case next == nil:
 			v.problem(name, 0, "goes on in %s, which is missing", c.last.Close.Next)
 		case next.empty && !next.bad:
-			v.warn(c.last.Close.Next, 0,
-				"is empty: its process was killed as it began the file, or it was emptied")
+			v.begun[c.last.Close.Next] = true
 		}
 	}
 	if c.head != nil && c.head.Head.From != "" {
