@@ -125,13 +125,21 @@ func (n *node) newFiles(ctx context.Context) (*files, error) {
 		sftp.UseConcurrentWrites(true), sftp.UseFstat(true),
 		sftp.MaxConcurrentRequestsPerFile(parallel))
 	if err != nil {
-		ch.Close()
+		code, wait := -1, time.After(2*time.Second) // for a node that keeps its channel open
 		select {
-		case <-said:
-		case <-time.After(100 * time.Millisecond): // a node that keeps its channel open
+		case x, ended := <-exits:
+			if ended {
+				code = x.status
+			}
+		case <-wait:
 		}
+		select {
+		case <-said: // all that the node says
+		case <-wait:
+		}
+		ch.Close()
 		close(over)
-		return nil, n.noSFTP(words.take(), f.why(err))
+		return nil, n.noSFTP(code, words.take(), f.why(err))
 	}
 	// OpenSSH, which takes 255 KiB at once: fewer packets, the same bytes under way
 	if _, has := f.HasExtension("limits@openssh.com"); has {
@@ -142,9 +150,18 @@ func (n *node) newFiles(ctx context.Context) (*files, error) {
 	return f, nil
 }
 
-// noSFTP explains why a session that a node opened does not speak SFTP.
-func (n *node) noSFTP(stderr []byte, err error) error {
-	if guard := guardOf(ended{exit: 126, stderr: stderr}); guard != "" {
+// noSFTP explains why a session that a node opened does not speak SFTP. OpenSSH drops what a forced
+// command writes to stderr in place of a subsystem, so that the exit code has to do: 126 and 127 are
+// the codes of the gate and of a shell that cannot run it, and of no SFTP server.
+func (n *node) noSFTP(code int, stderr []byte, err error) error {
+	guard := guardOf(ended{exit: code, stderr: stderr})
+	if guard == "" && len(stderr) == 0 && code == 126 {
+		guard = "the forced command of this key refuses it"
+	} else if guard == "" && len(stderr) == 0 && code == 127 {
+		guard = "the node cannot run the forced command of this key. Install it there as " +
+			"/usr/local/sbin/caponier-gate, owned by root, mode 0755 (docs/first-node.md)"
+	}
+	if guard != "" {
 		return failed(notPermitted, "%s does not let %s use SFTP: %s. %s", n.opts.Name,
 			n.opts.User, guard, "A tool that moves files needs sftp=yes in "+
 				"/usr/local/sbin/caponier-gate on the node")

@@ -1,4 +1,4 @@
-;; plugin_protocol: sandbox.max_output
+;; plugin_protocol: more than 16777216 bytes of output
 ;; 1 GiB of output.
 (module
   (import "caponier_v1" "output_write" (func $output_write (param i32 i32) (result i32)))

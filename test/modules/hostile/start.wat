@@ -1,4 +1,4 @@
-;; plugin_unavailable: sandbox.start_timeout
+;; plugin_unavailable: computed or slept for more than
 ;; Never gets as far as a call.
 (module
   (memory (export "memory") 1)
