@@ -151,8 +151,8 @@ func (n *node) newFiles(ctx context.Context) (*files, error) {
 }
 
 // noSFTP explains why a session that a node opened does not speak SFTP. OpenSSH drops what a forced
-// command writes to stderr in place of a subsystem, so that the exit code has to do: 126 and 127 are
-// the codes of the gate and of a shell that cannot run it, and of no SFTP server.
+// command writes to stderr in place of a subsystem, so that the exit code must do: 126 and 127 are
+// those of the gate and of a shell that cannot run it, and of no SFTP server.
 func (n *node) noSFTP(code int, stderr []byte, err error) error {
 	guard := guardOf(ended{exit: code, stderr: stderr})
 	if guard == "" && len(stderr) == 0 && code == 126 {
