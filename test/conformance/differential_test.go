@@ -67,9 +67,9 @@ func TestEveryClientSeesTheSame(t *testing.T) {
 				if wantSeen == "" {
 					wantSeen, wantJournal = seen, journaled
 					t.Logf("%s\n%s", seen, journaled)
-					if !strings.Contains(seen, `"refused":{"code":"refused"`) ||
+					if !strings.Contains(seen, `"refused":{"protocol":-32602}`) ||
 						!strings.Contains(seen, "anna@example.org") ||
-						!strings.Contains(seen, `"completed":[["calm","curious"],[],-32602,[]]`) ||
+						!strings.Contains(seen, `"completed":[["calm","curious"],[],[],[]]`) ||
 						strings.Count(journaled, "\n") < 15 {
 						t.Errorf(
 							"the scenario does not show what it is for:\n%s\n%s",
