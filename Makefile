@@ -63,7 +63,7 @@ build/pvelab: $(wildcard test/pvelab/*.go test/pvelab/*/*/*.go) go.mod
 
 # Everything that needs only Go, git and make. The rest, which needs sshd, sudo, shells, browsers and
 # minutes, is make check.
-QUICK := TestScripts/(happy|refused|arguments)|TestPackages|TestOnlyTheGate|TestForbidden|TestShape
+QUICK := TestScripts/(happy|refused|arguments)
 test:
 	@echo 'make test: building the host and its plugins; on a cold cache this takes 2 to 3 minutes'
 	@$(MAKE) --no-print-directory all modules build/pvelab

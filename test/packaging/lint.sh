@@ -36,7 +36,7 @@ if [ "$(id -u)" = 0 ]; then
 	sed -n 's/^ *\(CAPONIER_[A-Z_]*_DIR\|CAPONIER_REMOTE_WORKSPACE\): */\1=/p' "$root/packaging/compose.yaml" >"$work/env"
 	# shellcheck disable=SC2046 # one word for each line
 	env -i I_ACCEPT_RISKS=true $(cat "$work/env") /usr/sbin/chroot --userspec=65532:65532 "$work/image" /caponier --config /etc/caponier/config.toml check --offline >"$work/check" || { cat "$work/check"; exit 1; }
-	grep -q '^ok .*will be made in /var/lib/caponier' "$work/check"
+	grep -q '^ok .*will be created in /var/lib/caponier' "$work/check"
 else
 	echo "not started: only root can make it its file system"
 fi

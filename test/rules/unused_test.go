@@ -1,4 +1,4 @@
-package test
+package rules
 
 import (
 	"go/types"

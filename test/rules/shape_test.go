@@ -1,4 +1,4 @@
-package test
+package rules
 
 import (
 	"fmt"
@@ -25,9 +25,9 @@ const (
 // maxLines bounds sets of packages, each without the packages below it. The decision path is what
 // runs between a question and its decision.
 var maxLines = map[string]int{
-	"../host/gate":   1_400,
-	"../host/policy": 550,
-	"../host/policy ../host/policy/input ../host/policy/value ../host/policy/redact": 1_300,
+	"../../host/gate":   1_400,
+	"../../host/policy": 550,
+	"../../host/policy ../host/policy/input ../host/policy/value ../host/policy/redact": 1_300,
 }
 
 // sources returns the files that git tracks, or would, with this ending.
@@ -35,15 +35,15 @@ func sources(t *testing.T, pattern ...string) []string {
 	t.Helper()
 	args := append([]string{"ls-files", "--cached", "--others", "--exclude-standard", "--"}, pattern...)
 	cmd := exec.Command("git", args...)
-	cmd.Dir = ".."
+	cmd.Dir = "../.."
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var files []string
 	for f := range strings.FieldsSeq(string(out)) {
-		if _, err := os.Stat(filepath.Join("..", f)); err == nil {
-			files = append(files, filepath.Join("..", f))
+		if _, err := os.Stat(filepath.Join("../..", f)); err == nil {
+			files = append(files, filepath.Join("../..", f))
 		}
 	}
 	if len(files) == 0 {
@@ -141,15 +141,15 @@ func TestShapeThePackagesKeepTheirSize(t *testing.T) {
 func sizes(by map[string]int) string {
 	var b strings.Builder
 	for dir, n := range by {
-		fmt.Fprintf(&b, "%6d %s\n", n, strings.TrimPrefix(dir, "../"))
+		fmt.Fprintf(&b, "%6d %s\n", n, strings.TrimPrefix(dir, "../../"))
 	}
 	return b.String()
 }
 
 // Each direct dependency has a line in the rationale that says what it is for.
 func TestShapeEveryDependencyHasItsReason(t *testing.T) {
-	page := read(t, "../docs/rationale.md")
-	for line := range strings.Lines(read(t, "../go.mod")) {
+	page := read(t, "../../docs/rationale.md")
+	for line := range strings.Lines(read(t, "../../go.mod")) {
 		f := strings.Fields(line)
 		if len(f) < 2 || !strings.HasPrefix(f[1], "v") || strings.Contains(line, "// indirect") ||
 			strings.HasPrefix(f[0], strings.TrimSuffix(module, "/")) {

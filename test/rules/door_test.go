@@ -1,4 +1,4 @@
-package test
+package rules
 
 import (
 	"fmt"
@@ -48,7 +48,7 @@ func loadPackages(t *testing.T, tests bool, overlay map[string][]byte,
 	mode := packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles |
 		packages.NeedImports | packages.NeedDeps | packages.NeedTypes | packages.NeedSyntax |
 		packages.NeedTypesInfo | packages.NeedModule | packages.NeedExportFile
-	pkgs, err := packages.Load(&packages.Config{Mode: mode, Dir: "..", Overlay: overlay,
+	pkgs, err := packages.Load(&packages.Config{Mode: mode, Dir: "../..", Overlay: overlay,
 		Tests: tests, BuildFlags: []string{"-buildvcs=false", "-tags=conformance"}}, patterns...)
 	if err != nil {
 		t.Fatal(err)

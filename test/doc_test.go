@@ -1,0 +1,2 @@
+// Package test drives the real binary.
+package test
