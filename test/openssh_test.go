@@ -57,11 +57,9 @@ default = true
 	session := s.stdio(t)
 	call := func(tool string, args map[string]any, want string) {
 		t.Helper()
-		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
-		must(t, err)
-		if text := res.Content[0].(*mcp.TextContent).Text; res.IsError ||
-			!strings.Contains(text, want) {
-			t.Fatalf("%s: %s; want %q", tool, text, want)
+		how, _, text := outcome(t, session, tool, args)
+		if how != "succeeded" || !strings.Contains(text, want) {
+			t.Fatalf("%s: %s %s; want %q", tool, how, text, want)
 		}
 	}
 	call("proxmox_list_containers", map[string]any{}, "web01")
