@@ -342,7 +342,7 @@ func TestItListensBeyondLoopbackOnlyWithProofAndTLS(t *testing.T) {
 		"tokens without TLS":                     {"[identity]\ntokens = \"tokens.json\"\n[[identity.principals]]\nid = \"demo\"\n", "more than loopback needs TLS"},
 		"no identity at all":                     {"", "nobody may call over HTTP"},
 		"a caller without a token beside tokens": {"[identity]\nhttp = \"demo\"\ntokens = \"tokens.json\"\n[[identity.principals]]\nid = \"demo\"\n", "would be let in"},
-		"half a certificate":                     {"[front]\ntls_cert = \"x.pem\"\n[identity]\ntokens = \"tokens.json\"\n", "give both or neither"},
+		"half a certificate":                     {"[front]\ntls_cert = \"x.pem\"\n[identity]\ntokens = \"tokens.json\"\n", "set both or neither"},
 	} {
 		must(t, os.WriteFile(s.config, append(bytes.Clone(whole), "\n"+c.config...), 0o600))
 		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
