@@ -64,14 +64,21 @@ func (h *host) plugins() map[string]error {
 	return states
 }
 
-// gauges are read when somebody looks. What cannot be read is left out, and the absence is what an
-// alert is for. warn says in the log what the policy says of nodes that are not there.
+// warn logs the names in the policy that are not there: each node, because a misspelt node protects
+// nothing, and one line for all tools. `caponier policy check` lists all of them.
 func (h *host) warn() {
-	for _, w := range h.engine.Warnings() {
-		slog.Warn("the policy names what is not there", "policy", w)
+	nodes, tools := h.engine.Absent()
+	for _, w := range nodes {
+		slog.Warn("the policy names a node that is not there", "policy", w)
+	}
+	if len(tools) > 0 {
+		slog.Warn("the policy names tools that are not in the lock", "count", len(tools),
+			"first", tools[0], "all", "caponier policy check")
 	}
 }
 
+// gauges registers what is read when /metrics is asked. A value that cannot be read is left out:
+// alerts can watch for its absence.
 func (h *host) gauges() {
 	pool := func(name, help string, of func(remote.NodeState) int) {
 		h.meter.Gauge(name, help, "node", func(emit func(float64, string)) {

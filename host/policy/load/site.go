@@ -123,13 +123,22 @@ func (s *Site) Revision() string {
 	return ""
 }
 
-// Warnings returns the mistakes in the policy in force that leave it fit to decide, such as the
-// name of a node that is not in the inventory.
-func (s *Site) Warnings() []string {
-	if c := s.current.Load(); c != nil {
-		return c.Warnings
+// Absent returns the warnings of the policy in force about names that are not there: of nodes, and
+// of tools, resources and prompts. A site may name tools of plugins that are not in this lock, and
+// such a name allows nothing. A misspelt node protects nothing.
+func (s *Site) Absent() (nodes, tools []string) {
+	c := s.current.Load()
+	if c == nil {
+		return nil, nil
 	}
-	return nil
+	for _, w := range c.Warnings {
+		if strings.Contains(w, `: there is no node "`) {
+			nodes = append(nodes, w)
+		} else {
+			tools = append(tools, w)
+		}
+	}
+	return nodes, tools
 }
 
 // Entries returns the commands that the policy in force describes, by the names under which tools

@@ -339,4 +339,14 @@ func TestNamesInDataThatNothingHasAreWarnedOf(t *testing.T) {
 		len(rep.Warnings) != 0 {
 		t.Errorf("without an inventory: %v %v", rep.Warnings, err)
 	}
+	site, err := New(context.Background(), Options{Site: dir, Inventory: inventory()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, tools := site.Absent()
+	if got := strings.Join(nodes, "\n"); len(nodes)+len(tools) != len(rep.Warnings) ||
+		!strings.Contains(got, `"pve3"`) || !strings.Contains(got, `"pve11"`) ||
+		strings.Contains(got, "no tool") || strings.Contains(strings.Join(tools, "\n"), "no node") {
+		t.Errorf("nodes %q, tools %q of %q", nodes, tools, rep.Warnings)
+	}
 }
