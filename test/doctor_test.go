@@ -108,7 +108,7 @@ func TestDoctorFindsWhatIsWrongHere(t *testing.T) {
 			want:  [][4]string{{"configuration", "fail", "config.toml:", "s/^/# /' "}}},
 		{claim: "a value out of range", code: 2,
 			spoil: func(t *testing.T, s *site) { s.swap(t, "config.toml", "", "\n[blob]\nttl = \"1ms\"\n") },
-			want:  [][4]string{{"configuration", "fail", "blob.ttl: ", "${EDITOR:-vi} +"}}},
+			want:  [][4]string{{"configuration", "fail", "blob.ttl: ", "s/^/# /' "}}},
 		{claim: "what only warns", spoil: func(t *testing.T, s *site) {
 			s.write(t, "plugins/extra.wasm", "x")
 			s.swap(t, "plugins.lock", `"pct start"`, `"pct strat"`)

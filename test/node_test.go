@@ -352,7 +352,7 @@ func TestTextBeyondASCIIArrives(t *testing.T) {
 	t.Run("a node that would change it", func(t *testing.T) {
 		s := newSite(t, filepath.Join(plugins, "guests.wasm"))
 		s.move(t, sshtest.StartOpenSSH(t, "SetEnv LC_ALL=C"))
-		out, err := s.command("call", "create_snapshot", `{"guest_id":104,"name":"before","description":"é"}`).CombinedOutput()
+		out, err := s.command("call", "proxmox_container_exec_command", `{"vmid":101,"command":"echo é"}`).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "AcceptEnv LANG LC_*") {
 			t.Errorf("%v %s", err, out)
 		}
