@@ -169,7 +169,7 @@ func (s *site) holds(t *testing.T, effects string) {
 		{"a status is read", "proxmox_container_status", `{"vmid":101}`, "running", 0},
 		{"a guest is stopped", "proxmox_stop_container", `{"vmid":101}`, "", 0},
 		{"a shell in a container is not listed", "proxmox_container_exec_command", `{"vmid":101,"command":"id"}`, "not_permitted_on_node", 1},
-		{"files are not listed", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/hostname","local_path":"h"}`, "sftp=yes", 1},
+		{"files are not listed", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/hostname","local_path":"h"}`, "not_permitted_on_node", 1},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
 			cmd := s.command("call", c.tool, c.args)
