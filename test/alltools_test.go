@@ -95,7 +95,6 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 		{"restart_service", args{"node": "pve1", "service": "nosuch"}, "!not_found"},
 		{"wake_node", args{"node": "pve2"}, "AA:BB:CC:DD:EE:FF"},
 		{"wake_node", args{"node": "pve1"}, "!no_mac"},
-		{"reboot_node", args{"node": "pve1"}, "!tier"},
 		{"proxmox_host_exec_command", args{"command": "pvecm status"}, "Quorate"},
 		{"proxmox_upload_file_to_host", args{"local_path": "app.conf", "host_path": "/opt/app.conf"}, "9 bytes"},
 		{"proxmox_download_file_from_host", args{"host_path": "/etc/hostname", "local_path": "hostname"}, "Downloaded /etc/hostname"},
@@ -111,6 +110,9 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 			t.Errorf("%s %v: %s %.600s\nwant %s", c.tool, c.args, how, text, c.want)
 		}
 	}
+	called["reboot_node"] = true // black, which no call may do and no list shows
+	s.isMissing(t, session, "reboot_node", args{"node": "pve1", "confirmed": true},
+		refusal{"tier", "black"})
 	for key, want := range promised {
 		// those are in TestOutside
 		if name, _ := strings.CutPrefix(key, "tool:"); want.plugin != "web" &&

@@ -33,6 +33,13 @@ func (s *site) rewrite(t *testing.T, pairs ...string) {
 	must(t, os.WriteFile(file, []byte(text), 0o644))
 }
 
+// restOfLine returns what follows mark on its line of text, and whether mark is there.
+func restOfLine(text, mark string) (string, bool) {
+	_, rest, found := strings.Cut(text, mark)
+	line, _, _ := strings.Cut(rest, "\n")
+	return line, found
+}
+
 // A site that switches web, jq and llm on: real plugins in the real binary, against servers on this
 // machine.
 func TestOutside(t *testing.T) {
@@ -118,7 +125,7 @@ output_usd_micros = 10000000
 	session := s.stdio(t)
 
 	how, _, text := outcome(t, session, "curl_execute", map[string]any{"url": srv.URL + "/rows"})
-	_, id, saved := strings.Cut(text, "saved as artifact ")
+	id, saved := restOfLine(text, "saved as artifact ")
 	if how != "succeeded" || !saved {
 		t.Fatalf("a long answer: %s %s", how, text)
 	}
@@ -140,7 +147,6 @@ output_usd_micros = 10000000
 			t.Errorf("%s shows the key: %s", tool, text)
 		}
 	}
-	id = strings.TrimSpace(id)
 	ask(
 		"jq_query",
 		map[string]any{"artifact": id, "jq_filter": ".rows.180000.name"},
@@ -160,8 +166,7 @@ output_usd_micros = 10000000
 		"plugin_memory",
 	)
 	_, _, text = outcome(t, session, "curl_execute", map[string]any{"url": srv.URL + "/ten"})
-	_, ten, _ := strings.Cut(text, "saved as artifact ")
-	ten = strings.TrimSpace(ten)
+	ten, _ := restOfLine(text, "saved as artifact ")
 	for filter, want := range map[string]string{"map(select(.vmid == 102)) | length": "51", ".[] | select(.id == \"qemu/41999\") | .mem": "41999", "[.[40000:].[0:2][].mem] | add": "80001", "length": "45440"} {
 		ask("jq_query", map[string]any{"artifact": ten, "jq_filter": filter}, "succeeded", want)
 	}
@@ -211,8 +216,8 @@ output_usd_micros = 10000000
 		"curl_execute",
 		map[string]any{"url": srv.URL + "/small", "output_dir": "api/today"},
 	)
-	_, file, saved := strings.Cut(text, "saved in your workspace as ")
-	file = filepath.Join(s.dir, "lab/workspace/demo", strings.TrimSpace(file))
+	file, saved := restOfLine(text, "saved in your workspace as ")
+	file = filepath.Join(s.dir, "lab/workspace/demo", file)
 	if info, err := os.Stat(file); how != "succeeded" || !saved || err != nil ||
 		info.Mode().Perm() != 0o600 ||
 		!strings.HasPrefix(filepath.Base(file), "response-") ||
