@@ -108,9 +108,10 @@ race: all modules build/pvelab
 .PHONY: tests-of-packages tests-of-the-binary
 tests-of-packages:
 	$(TESTS) -run '$(COMPARING)|AmongHostile' ./host/sandbox # the latter whole, in part under the race detector
-	$(TESTS) -race $$($(GO) list $(ALL) | grep -v -e /host/policy -e /host/sandbox -e '/caponier/test$$')
+	$(TESTS) ./test/rules # reads the whole program: ten times the memory under the race detector
+	$(TESTS) -race $$($(GO) list $(ALL) | grep -v -e /host/policy -e /host/sandbox -e /test/rules -e '/caponier/test$$')
 	$(TESTS) -race -skip '$(COMPARING)' ./host/sandbox
-	$(TESTS) -race -run '$(CHANGING)' ./host/policy
+	$(TESTS) -race -run '$(CHANGING)' ./host/policy/...
 	GOGC=400 $(TESTS) -skip '$(CHANGING)' ./host/policy/...
 tests-of-the-binary: # many short processes, in which collecting garbage is a quarter of the work
 	GOGC=400 $(TESTS) ./test
