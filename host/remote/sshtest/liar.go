@@ -3,6 +3,7 @@ package sshtest
 import (
 	"encoding/binary"
 	"io"
+	"sync"
 
 	"github.com/pkg/sftp"
 )
@@ -37,6 +38,7 @@ type ends struct {
 
 // Serve speaks until the client ends.
 func (l Liar) Serve(rw io.ReadWriteCloser) {
+	rw = &oneWriter{ReadWriteCloser: rw}
 	toServer, fromClient := io.Pipe()
 	toClient, fromServer := io.Pipe()
 	server, err := sftp.NewServer(ends{toServer, fromServer})
@@ -66,6 +68,18 @@ func (l Liar) Serve(rw io.ReadWriteCloser) {
 	<-served
 	close(requests)
 	<-answered
+}
+
+// oneWriter lets one goroutine write at a time.
+type oneWriter struct {
+	io.ReadWriteCloser
+	mu sync.Mutex
+}
+
+func (w *oneWriter) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ReadWriteCloser.Write(b)
 }
 
 // answers passes on what the server answers, or the lie about it.
