@@ -69,6 +69,7 @@ func TestChaosLosesNothingAndDoesNothingTwice(t *testing.T) {
 	clients.Go(func() { c.lifecycle(ctx, t) })
 	time.Sleep(3 * time.Second)
 	for range faults {
+		c.progress(2 * time.Second)
 		c.fault(t)
 		time.Sleep(time.Duration(100+rand.IntN(500)) * time.Millisecond)
 	}
@@ -91,6 +92,20 @@ func newChaos(t *testing.T) *chaos {
 		"[approval]\nwait = \"2s\"\napprovers = [\"ann\"]\n")
 	_, c.port = sshtest.HostPort(freeAddress(t))
 	return c
+}
+
+// progress waits until another write is acknowledged, so that faults on a slow machine do not prevent
+// every call, or until the time is over.
+func (c *chaos) progress(most time.Duration) {
+	acked := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.acked)
+	}
+	before := acked()
+	for end := time.Now().Add(most); acked() == before && time.Now().Before(end); {
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // keepHTTP starts the HTTP host again whenever it ends, as a service manager does.
