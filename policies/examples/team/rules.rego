@@ -20,6 +20,8 @@ hours := data.site.custom.working_hours
 working if {
 	input.time.weekday in {1, 2, 3, 4, 5}
 	is_number(input.time.hour_utc)
+	is_number(hours.from) # null is below every number
+	is_number(hours.to)
 	input.time.hour_utc >= hours.from
 	input.time.hour_utc < hours.to
 }
