@@ -150,3 +150,32 @@ func TestASideDoorIsFound(t *testing.T) {
 		}
 	}
 }
+
+// beside are the methods of remote.Remote that reach a node without a decision, each with the only
+// package that may use it: docs/threats.md says why.
+var beside = map[string]string{
+	"Ask": "host/doctor", "Link": "host/doctor", "Lacks": "host/doctor", "Clean": "host/cmd/caponier",
+}
+
+func TestOnlyTheDoctorAndTheSweeperReachNodesBesideTheGate(t *testing.T) {
+	found := 0
+	for _, p := range loadHost(t, nil) {
+		pkg := strings.TrimPrefix(p.PkgPath, module)
+		for sel, s := range p.TypesInfo.Selections {
+			f, isFunc := s.Obj().(*types.Func)
+			if !isFunc || f.Pkg() == nil || f.Pkg().Path() != module+"host/remote" {
+				continue
+			}
+			only, isBeside := beside[f.Name()]
+			if !isBeside || pkg == "host/remote" {
+				continue
+			}
+			if found++; pkg != only {
+				t.Errorf("%s uses remote's %s; only %s may", pkg, sel.Sel.Name, only)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no use is found, so that this test proves nothing")
+	}
+}
