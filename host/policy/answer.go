@@ -20,6 +20,8 @@ type answer struct {
 	Failed      []string      `json:"failed"`
 	Deny        []gate.Reason `json:"deny"`
 	Confirm     bool          `json:"confirm"`
+	Units       []string      `json:"units"`
+	Lacks       []string      `json:"lacks"`
 	Obligations struct {
 		TimeoutMS int64    `json:"timeout_ms"`
 		MaxBytes  int64    `json:"max_bytes"`
@@ -27,6 +29,12 @@ type answer struct {
 		Log       string   `json:"log"`
 		Channels  []string `json:"channels"`
 		Approvers []string `json:"approvers"`
+		Snapshot  struct {
+			VMIDs    []string `json:"vmids"`
+			Optional bool     `json:"optional"`
+			Keep     int      `json:"keep"`
+			Days     int      `json:"days"`
+		} `json:"snapshot"`
 	} `json:"obligations"`
 }
 
@@ -45,19 +53,28 @@ func decision(v ast.Value) (gate.Decision, error) {
 		err = fmt.Errorf("schema %q is not %s", a.Schema, decisionSchema)
 	case tier == gate.NoTier:
 		err = fmt.Errorf("%q is not a tier", a.Tier)
-	case a.Allow && (tier == gate.Black || len(a.Failed)+len(a.Deny) > 0 || a.Confirm):
+	case a.Allow && (tier == gate.Black || a.Confirm ||
+		len(a.Failed)+len(a.Deny)+len(a.Units)+len(a.Lacks) > 0):
 		err = errors.New("it allows and refuses at once")
 	case !a.Allow && len(a.Failed) == 0:
 		err = errors.New("it refuses and names no check")
-	case timeout < 0 || timeout.Milliseconds() != o.TimeoutMS || o.MaxBytes < 0:
+	case timeout < 0 || timeout.Milliseconds() != o.TimeoutMS || o.MaxBytes < 0 ||
+		o.Snapshot.Keep < 0 || o.Snapshot.Days < 0:
 		err = errors.New("an obligation is negative or too large")
 	}
 	if err != nil {
 		return gate.Decision{}, err
 	}
+	if len(a.Units) == 0 {
+		a.Units = nil
+	}
+	if len(a.Lacks) == 0 {
+		a.Lacks = nil
+	}
 	return gate.Decision{
 		Allow: a.Allow, Tier: tier, Failed: a.Failed, Denied: a.Deny, NeedsApproval: a.Confirm,
+		Units: a.Units, Lacks: a.Lacks,
 		Obligations: gate.Obligations{Timeout: timeout, MaxBytes: o.MaxBytes, Log: o.Log,
-			Channels: o.Channels, Approvers: o.Approvers},
+			Channels: o.Channels, Approvers: o.Approvers, Snapshot: gate.Snapshot(o.Snapshot)},
 	}, nil
 }

@@ -72,6 +72,10 @@ func TestOrdinaryCommandsPassInTheirTier(t *testing.T) {
 		call.Call.Confirmation = gate.Confirmation{State: "approved", By: "bob", Channel: "cli"}
 		d = decide(t, e, call)
 		op.Call.Decided = d
+		op.Facts.Plan = &gate.PlanFacts{Next: true, Left: true}
+		if o := decide(t, e, op); len(o.Units) > 0 { // the node calls them what the text does
+			op.Facts.Units = o.Units
+		}
 		if o := decide(t, e, op); !d.Allow || !o.Allow || o.Tier != want {
 			t.Errorf("%s: operation is %s, allowed %v: %v", text, o.Tier, o.Allow, o.Denied)
 		}

@@ -64,6 +64,7 @@ func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, 
 // entries are the packages that decide, by the kind of question.
 var entries = map[gate.Kind]string{
 	gate.KindCall: "call", gate.KindOperation: "operation", gate.KindVisible: "visible",
+	gate.KindPlan: "plan",
 }
 
 // Source is what [Compile] makes rules of. Compiler has compiled every module. Store holds the data
@@ -82,21 +83,22 @@ type Rules struct {
 	queries map[string]ast.Body // by entry
 	txn     storage.Transaction // reads the store, and is never ended: the store does not change
 	values  cache.InterQueryValueCache
-	roles   sync.Map // effective roles by credential; see effectiveRoles
-	known   atomic.Int32
+	roles   memo[[]string]      // by credential; see effectiveRoles
+	visible memo[gate.Decision] // by all that a decision on a list depends on
 }
 
 // answerVar is bound to the value of a rule by its query.
 const answerVar = ast.Var("answer")
 
-// Compile makes rules. The compiler must hold the packages caponier.core.call, .operation, .visible
-// and .roles.
+// Compile makes rules. The compiler must hold the packages caponier.core.call, .operation, .plan,
+// .visible and .roles.
 func Compile(ctx context.Context, s Source) (*Rules, error) {
 	r := &Rules{Source: s, queries: map[string]ast.Body{}}
 	for entry, rule := range map[string]string{
 		"call":      "data.caponier.core.call.decision",
 		"visible":   "data.caponier.core.visible.decision",
 		"operation": "data.caponier.core.operation.decision",
+		"plan":      "data.caponier.core.plan.decision",
 		"roles":     "[name | some name in data.caponier.core.roles.held]",
 	} {
 		body := ast.MustParseBody(string(answerVar) + " = " + rule)
@@ -128,6 +130,32 @@ func (r *Rules) Decide(ctx context.Context, q gate.Question) (d gate.Decision, e
 	if entry == "" || q.Call == nil || q.Call.Tool == nil {
 		return d, errors.New("the question has no kind, call or tool")
 	}
+	if q.Kind == gate.KindVisible {
+		return r.decideVisible(ctx, q)
+	}
+	return r.decide(ctx, entry, q)
+}
+
+// decideVisible remembers its answers: lists ask the same for each tool and node again and again.
+// A rule about time would not be seen here, and core has none for lists.
+func (r *Rules) decideVisible(ctx context.Context, q gate.Question) (gate.Decision, error) {
+	c := q.Call
+	// in Go syntax, in which no two values are alike
+	key := fmt.Sprintf("%#v %#v %q %q %q %#v %#v %#v", c.Principal, c.Source, c.Tool.Kind,
+		c.Tool.Name, c.Tool.Plugin.Digest, c.Nodes, c.Targets, q.Mode)
+	if d, known := r.visible.get(key); known {
+		return d, nil
+	}
+	d, err := r.decide(ctx, "visible", q)
+	if err == nil {
+		d.Input = nil // which is not journaled, and has the time
+		r.visible.put(key, d)
+	}
+	return d, err
+}
+
+func (r *Rules) decide(ctx context.Context, entry string, q gate.Question) (
+	d gate.Decision, err error) {
 	roles, rolesErr := r.effectiveRoles(ctx, q.Call.Principal)
 	in := input.Of(&q, roles)
 	decided, hide := value.Of(in), redact.New(q.Call, r.Redact)
@@ -177,16 +205,37 @@ func (r *Rules) Answer(ctx context.Context, in ast.Value) (gate.Decision, error)
 	return d, err
 }
 
-// maxKnown bounds the credentials whose roles are remembered.
-const maxKnown = 1024
+// memo remembers answers that hold as long as the revision does. The zero value is empty.
+type memo[V any] struct {
+	all   sync.Map
+	count atomic.Int32
+}
+
+// maxKnown bounds the answers that a memo has.
+const maxKnown = 4096
+
+func (m *memo[V]) get(key string) (v V, known bool) {
+	if found, ok := m.all.Load(key); ok {
+		return found.(V), true
+	}
+	return v, false
+}
+
+func (m *memo[V]) put(key string, v V) {
+	if m.count.Add(1) > maxKnown {
+		m.all.Clear()
+		m.count.Store(1)
+	}
+	m.all.Store(key, v)
+}
 
 // effectiveRoles returns, sorted, the roles that the site and the credential give a principal
 // together. Rego says which; it says the same as long as the revision holds, so the answer is
 // remembered.
 func (r *Rules) effectiveRoles(ctx context.Context, p gate.Principal) (roles []string, err error) {
 	key := fmt.Sprintf("%q %q %t %q", p.ID, p.Auth, p.Narrowed, p.Roles)
-	if known, ok := r.roles.Load(key); ok {
-		return known.([]string), nil
+	if roles, known := r.roles.get(key); known {
+		return roles, nil
 	}
 	var in struct {
 		Principal input.Principal `json:"principal"`
@@ -200,11 +249,7 @@ func (r *Rules) effectiveRoles(ctx context.Context, p gate.Principal) (roles []s
 	if err != nil {
 		return nil, fmt.Errorf("finding the roles of %s: %w", p.ID, err)
 	}
-	if r.known.Add(1) > maxKnown {
-		r.roles.Clear()
-		r.known.Store(1)
-	}
-	r.roles.Store(key, roles)
+	r.roles.put(key, roles)
 	return roles, nil
 }
 

@@ -65,7 +65,7 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 					[]string{"102"}
 			},
 		),
-		"frozen": call(func(q *gate.Question) { q.Mode.Frozen = true }),
+		"frozen": call(func(q *gate.Question) { q.Mode.Freezes = []gate.Freeze{{Kind: "all"}} }),
 		"read-only": call(
 			func(q *gate.Question) { q.Mode.ReadOnly, q.Call.Tool.Name = true, "create_snapshot" },
 		),

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/test/needs"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -165,15 +166,8 @@ func does(t *testing.T, argv []string) (found []string) {
 // TestEveryOptionOnlyReads runs each option of each installed program of the grammar under strace. It
 // logs the programs that are not installed.
 func TestEveryOptionOnlyReads(t *testing.T) {
-	if _, err := exec.LookPath("strace"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("strace is not installed; .ci/run installs it")
-		}
-		t.Skip("strace is not installed")
-	}
-	if testing.Short() && os.Getenv("CI") != "true" {
-		t.Skip("1,400 programs run under strace")
-	}
+	needs.Program(t, "strace")
+	needs.Minutes(t, "1,400 programs run under strace")
 	var missing []string
 	runs := 0
 	all := entries(t)
@@ -198,9 +192,7 @@ func TestEveryOptionOnlyReads(t *testing.T) {
 
 // TestTracingSeesWhatIsNotReading holds the other test to its word.
 func TestTracingSeesWhatIsNotReading(t *testing.T) {
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("strace is not installed")
-	}
+	needs.Program(t, "strace")
 	for want, argv := range map[string][]string{
 		`"out", O_WRONLY`: {"sort", "-o", "out", "/etc/hostname"},
 		"execve(":         {"sort", "--compress-program=cat", "-S", "1b", "/etc/services"},

@@ -3,64 +3,108 @@ package sweep
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/native"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
+
+// name is that of the tool of the host, in core policy too.
+const name = "remove_leftovers"
+
+// most is how many names one call is decided with.
+const most = 100
+
+// Tool removes what its arguments list: "names" on "node", or in the workspace without a node.
+var Tool = native.Tool{
+	Name: name, Imports: []string{abi.Discard{}.Import()}, Budget: 5 * time.Minute,
+	Runs: "removes directories and files that the host recorded and did not remove",
+	Targets: func(args map[string]any) (on gate.Targets, err error) {
+		if node, _ := args["node"].(string); node != "" {
+			on.Nodes = []string{node}
+		}
+		return on, nil
+	},
+	Do: func(ctx context.Context, r *gate.Running) (any, error) {
+		var errs []error
+		node, _ := r.Call.Args.Value["node"].(string)
+		names, _ := r.Call.Args.Value["names"].([]any)
+		for _, n := range names {
+			path, _ := n.(string)
+			_, err := r.Operate(ctx, abi.Discard{OnNode: abi.OnNode{Node: node}, Path: path})
+			if err != nil {
+				errs = append(errs, err)
+			}
+			if op := (*gate.OpError)(nil); node != "" && errors.As(err, &op) {
+				break // the node is away
+			}
+		}
+		return nil, errors.Join(errs...)
+	},
+}
 
 // Sweeper removes temporary directories of nodes, and temporary files of the workspace, which have
 // Node "". No field may be nil.
 type Sweeper struct {
 	// Left lists what is recorded and not in use.
 	Left func(context.Context) ([]gate.StageDir, error)
-	// Clean removes one of them and its record.
-	Clean func(context.Context, gate.StageDir) error
+	// Call makes a call of a tool as the host.
+	Call func(ctx context.Context, tool string, args any) gate.Answer
+
+	refused bool // the last sweep was
 }
 
-// Run sweeps at once, and then every hour, or after five minutes while something could not be
-// removed, such as what is on a node that is away. It returns when ctx ends.
-func (s Sweeper) Run(ctx context.Context) {
+// Run sweeps at once and then every five minutes. It returns when ctx ends.
+func (s *Sweeper) Run(ctx context.Context) {
 	for {
-		wait := time.Hour
-		if s.sweep(ctx) > 0 {
-			wait = 5 * time.Minute
-		}
+		s.sweep(ctx)
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(wait):
+		case <-time.After(5 * time.Minute):
 		}
 	}
 }
 
-// sweep cleans everything in Left and returns how much of it could not be removed. A node that
-// fails once is not asked again.
-func (s Sweeper) sweep(ctx context.Context) (failed int) {
+// sweep removes everything in Left, with one call for each node.
+func (s *Sweeper) sweep(ctx context.Context) {
 	left, err := s.Left(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			slog.Warn("looking for what dead processes left behind", "error", err)
-		}
-		return 1
+	if err != nil && ctx.Err() == nil {
+		slog.Warn("looking for what dead processes left behind", "error", err)
 	}
-	away := map[string]bool{}
+	var nodes []string
+	names := map[string][]string{}
 	for _, at := range left {
-		if away[at.Node] || ctx.Err() != nil {
-			failed++
-			continue
+		if names[at.Node] == nil {
+			nodes = append(nodes, at.Node)
 		}
-		one, cancel := context.WithTimeout(ctx, time.Minute)
-		err := s.Clean(one, at)
-		cancel()
-		if err == nil {
-			slog.Info("removed what a process left behind", "node", at.Node, "name", at.Dir)
-			continue
+		if len(names[at.Node]) < most { // the others the next time
+			names[at.Node] = append(names[at.Node], at.Dir)
 		}
-		failed++
-		away[at.Node] = at.Node != ""
-		slog.Warn("removing what a process left behind", "node", at.Node, "name", at.Dir,
-			"error", err)
 	}
-	return failed
+	var refusal error
+	for _, node := range nodes {
+		if ctx.Err() != nil {
+			return
+		}
+		a := s.Call(ctx, name, map[string]any{"node": node, "names": names[node]})
+		if a.Err == nil {
+			slog.Info("removed what a process left behind", "node", node, "names", names[node])
+			continue
+		}
+		if errors.Is(a.Err, gate.ErrRefused) {
+			refusal = a.Err
+			continue
+		}
+		slog.Warn("removing what a process left behind", "node", node, "names", names[node],
+			"error", a.Err)
+	}
+	if refusal != nil && !s.refused {
+		slog.Warn("what processes left behind stays, since the host may not remove it",
+			"error", refusal)
+	}
+	s.refused = refusal != nil
 }

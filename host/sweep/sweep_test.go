@@ -1,52 +1,81 @@
 package sweep
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-func TestANodeThatIsAwayIsAskedOnceAndSweptWhenItIsBack(t *testing.T) {
+func TestANodeThatIsAwayIsSweptWhenItIsBack(t *testing.T) {
 	left := []gate.StageDir{{Node: "away", Dir: "/a"}, {Node: "away", Dir: "/b"},
 		{Node: "here", Dir: "/c"}, {Node: "", Dir: "agent/1"}, {Node: "", Dir: "agent/2"}}
 	var asked []string
-	away, broken := true, errors.New("no answer")
+	away := true
 	s := Sweeper{
 		Left: func(context.Context) ([]gate.StageDir, error) { return slices.Clone(left), nil },
-		Clean: func(_ context.Context, at gate.StageDir) error {
-			asked = append(asked, at.Dir)
-			if away && at.Node == "away" || at.Dir == "agent/1" {
-				return broken
+		Call: func(_ context.Context, tool string, args any) gate.Answer {
+			node, names := args.(map[string]any)["node"].(string), args.(map[string]any)["names"].([]string)
+			asked = append(asked, fmt.Sprint(tool, " ", node, names))
+			if away && node == "away" {
+				return gate.Answer{Err: errors.New("no answer")}
 			}
-			left = slices.DeleteFunc(left, func(l gate.StageDir) bool { return l == at })
-			return nil
+			left = slices.DeleteFunc(left, func(l gate.StageDir) bool {
+				return l.Node == node && slices.Contains(names, l.Dir)
+			})
+			return gate.Answer{}
 		},
 	}
-	if n := s.sweep(t.Context()); n != 3 || !slices.Equal(asked, []string{"/a", "/c", "agent/1", "agent/2"}) {
-		t.Errorf("%d failed, asked for %v", n, asked)
+	s.sweep(t.Context())
+	if want := []string{"remove_leftovers away[/a /b]", "remove_leftovers here[/c]",
+		"remove_leftovers [agent/1 agent/2]"}; !slices.Equal(asked, want) {
+		t.Errorf("asked for %q", asked)
 	}
 	away = false
-	if n := s.sweep(t.Context()); n != 1 || len(left) != 1 {
-		t.Errorf("when it is back: %d failed, left %v", n, left)
+	if s.sweep(t.Context()); len(left) != 0 {
+		t.Errorf("when it is back: left %v", left)
 	}
-	s.Left = func(context.Context) ([]gate.StageDir, error) { return nil, broken }
-	if n := s.sweep(t.Context()); n == 0 {
-		t.Error("a store that is away counts as swept")
+}
+
+func TestARefusedSweepIsSaidOnceUntilItIsAllowed(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	var err error = &gate.Refused{Failed: []string{"freeze"}}
+	s := Sweeper{
+		Left: func(context.Context) ([]gate.StageDir, error) { return []gate.StageDir{{Node: "n", Dir: "/a"}}, nil },
+		Call: func(context.Context, string, any) gate.Answer { return gate.Answer{Err: err} },
+	}
+	said := func() int { return strings.Count(log.String(), "freeze") }
+	s.sweep(t.Context())
+	s.sweep(t.Context())
+	if said() != 1 {
+		t.Errorf("said %d times:\n%s", said(), log.String())
+	}
+	err = nil
+	s.sweep(t.Context())
+	err = &gate.Refused{Failed: []string{"freeze"}}
+	if s.sweep(t.Context()); said() != 2 {
+		t.Errorf("said %d times after it was allowed:\n%s", said(), log.String())
 	}
 }
 
 func TestRunSweepsAtOnceAndEndsWithItsContext(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	swept := 0
-	Sweeper{Left: func(context.Context) ([]gate.StageDir, error) {
+	s := Sweeper{Left: func(context.Context) ([]gate.StageDir, error) {
 		swept++
 		stop()
 		return nil, nil
-	}}.Run(ctx)
-	if swept != 1 {
+	}}
+	if s.Run(ctx); swept != 1 {
 		t.Errorf("swept %d times", swept)
 	}
 }

@@ -56,7 +56,7 @@ base(d) := tier.ranks[d.tier] if {
 	spared(d)
 } else := tier.ranks[d.tier]
 
-service_ranks(d) := {tier.ranks[t] |
+service_ranks(d) := ({tier.ranks[t] |
 	some [kind, s] in d.words
 	kind in {"service", "pveservice"}
 	some t, names in weighty
@@ -65,6 +65,16 @@ service_ranks(d) := {tier.ranks[t] |
 	some [kind, s] in d.words
 	kind in {"service", "pveservice"}
 	startswith(unit(s), "systemd-")
+}) | aliased_ranks
+
+# The node's own names for the units of an operation weigh as the words do.
+aliased_ranks := {tier.ranks[t] |
+	some s in input.target.services
+	some t, names in weighty
+	unit(s) in names
+} | {3 |
+	some s in input.target.services
+	startswith(s, "systemd-")
 }
 
 weighty := {t: {unit(n) | some n in names} | some t, names in data.core.grammar.services}

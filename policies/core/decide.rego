@@ -9,20 +9,23 @@ package caponier.core.decide
 
 import data.caponier.core.check
 import data.caponier.core.reasons
+import data.caponier.core.snapshot
 import data.caponier.core.tables
 import data.caponier.core.tier
 
 # answer gives the decision about the input as a question of this kind.
 answer(kind) := {
 	"schema": "caponier.decision/1", "allow": true, "tier": tier.name, "failed": [], "deny": [],
-	"confirm": false, "obligations": obligations,
+	"confirm": false, "units": [], "lacks": [], "obligations": obligations,
 } if {
 	failed(kind) == set()
 } else := {
 	"schema": "caponier.decision/1", "allow": false, "tier": tier.name,
 	"failed": [id | some id in told],
 	"deny": array.concat(reasons.of(told), [d | some d in check.site.denials]),
-	"confirm": unmet == {"confirmation"}, "obligations": obligations,
+	"confirm": unmet == {"confirmation"},
+	"units": [u | some u in lacking(unmet, "unit")],
+	"lacks": [k | some k in lacking(unmet, "touched")], "obligations": obligations,
 } if {
 	unmet := failed(kind)
 	told := reasons.told(unmet)
@@ -36,7 +39,17 @@ failed(kind) := {id | some id in required; not check[id].ok} if {
 	"schema" in required
 } else := {"schema"}
 
+# lacking gives what can be looked up, where such things are all that is missing.
+lacking(unmet, id) := check[id].wanted if {
+	id in unmet
+	unmet - {"unit", "touched"} == set()
+} else := set()
+
 # What binds the host when it executes. Zero is no tighter than the host's own limits.
-obligations := object.union(tables.of.obligations, {"log": "info"}) if {
+obligations := object.union(tables.of.obligations, {"log": log, "snapshot": snapshot.first}) if {
+	data.site.snapshot
+} else := object.union(tables.of.obligations, {"log": log})
+
+log := "info" if {
 	tier.rank == 1
-} else := object.union(tables.of.obligations, {"log": "warn"})
+} else := "warn"

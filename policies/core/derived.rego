@@ -58,4 +58,5 @@ whole if count(lint.missing) == 0
 obligations := {
 	"timeout_ms": data.site.limits.timeout_ms, "max_bytes": data.site.limits.output_bytes,
 	"redact": data.site.redact, "channels": approval.channels, "approvers": approval.approvers,
+	"snapshot": {"vmids": [], "optional": false, "keep": 0, "days": 0},
 }

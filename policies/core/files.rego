@@ -13,7 +13,7 @@ package caponier.core.files
 rank := 1 if {
 	input.file.action in {"stat", "list", "read"}
 } else := 2 if {
-	input.file.action in {"stage", "get"}
+	input.file.action in {"stage", "get", "discard"}
 } else := 2 if {
 	input.file.action in {"write", "put", "remove"}
 	staged(input.file.path)

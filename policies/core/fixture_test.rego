@@ -7,6 +7,7 @@ package caponier.core.fixture
 import data.caponier.core.call
 import data.caponier.core.lint
 import data.caponier.core.operation
+import data.caponier.core.plan
 import data.caponier.core.visible
 
 site := {
@@ -98,7 +99,8 @@ head := {
 			"read_only": false, "destructive": true, "idempotent": false, "open_world": false,
 		},
 	},
-	"mode": {"read_only": false, "frozen": false, "reason": "", "freezes": []},
+	"planning": false,
+	"mode": {"read_only": false, "freezes": []},
 }
 
 targets := {
@@ -148,7 +150,8 @@ an_operation := object.union(head, {
 		"addrs": [], "services": [],
 	},
 	"nodes": inventory,
-	"command": null, "file": null, "http": null, "blob": null, "ask": null,
+	"command": null, "file": null, "http": null, "blob": null, "ask": null, "plan": null,
+	"touches": null,
 })
 
 cmd(calls) := {
@@ -198,7 +201,28 @@ with_http(f) := {
 	),
 }
 
-no_rules := {"call": {"deny": set()}, "operation": {"deny": set()}}
+no_rules := {"call": {"deny": set()}, "operation": {"deny": set()}, "plan": {"deny": set()}}
+
+# A plan of one step.
+a_plan := object.union(head, {
+	"schema": "caponier.plan/1",
+	"args": {"digest": "sha256:11", "bytes": 12, "scalars": {"vmid": 105}, "omitted": []},
+	"targets": targets, "nodes": inventory,
+	"digest": "sha256:aa", "complete": true, "ends": "",
+	"steps": [{
+		"op": "ssh_exec", "tier": "red", "allowed": true, "failed": [],
+		"target": an_operation.target, "command": cmd([["pct", "stop", "105"]]), "file": null,
+		"http": null, "blob": null,
+	}],
+})
+
+planned(change) := planned_with(change, {}, no_rules)
+
+planned_with(change, sites, rules) := d if {
+	d := plan.decision with input as object.union(a_plan, change)
+		with data.site as object.union(site, sites)
+		with data.caponier.site as rules
+}
 
 decided(change) := decided_in(change, {})
 

@@ -25,5 +25,9 @@ named := {input.target.node | input.target != null} | command.operation_nodes if
 
 named := {n | some n in input.targets.nodes} if input.schema == "caponier.visible/1"
 
+named := {n | some n in input.targets.nodes} | {s.target.node | some s in input.steps} if {
+	input.schema == "caponier.plan/1"
+}
+
 # also adds the other entries of the inventory that are the same machines.
 also(names) := names | {a | some n in input.nodes; n.name in names; some a in n.aliases}

@@ -85,6 +85,10 @@ problems contains sprintf("principals/%s/roles: there is no role %q", [id, name]
 	not data.site.roles[name]
 }
 
+problems contains "principals/host: is the host itself, to which core grants what it does" if {
+	data.site.principals.host
+}
+
 problems contains sprintf("claimable_roles: there is no role %q", [name]) if {
 	some name in data.site.claimable_roles
 	not data.site.roles[name]

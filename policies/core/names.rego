@@ -2,65 +2,59 @@
 # scope: package
 # description: >-
 #   Names in a site's data that neither the lock nor the inventory has: misspelt, or of something
-#   that is gone. The data can decide all the same. The host gives data.inventory when a policy is
-#   loaded: tools as KIND:NAME, and nodes. What it does not know it leaves out.
+#   that is gone. The host gives data.inventory when a policy is loaded: tools as KIND:NAME, and
+#   nodes. What it does not know it leaves out.
 # schemas:
 #   - data.site: schema.site
 package caponier.core.names
 
-nodes := {n | some n in data.inventory.nodes} | {n | some n in data.site.cluster_nodes}
+# A node that is misspelt is neither protected nor granted, so the host refuses to load the data.
+problems contains sprintf("%s/%s: there is no node %q", [place, name, name]) if {
+	data.inventory.nodes
+	some [place, name] in nodes
+	not name in known_nodes
+}
 
-tools := {t | some t in data.inventory.tools}
+known_nodes contains "*"
 
-tool_names := {split(t, ":")[1] | some t in tools}
+known_nodes contains name if some name in data.inventory.nodes
 
-node_known("*")
+known_nodes contains name if some name in data.site.cluster_nodes
 
-node_known(name) if name in nodes
+nodes contains ["protected/nodes", name] if some name, _ in data.site.protected.nodes
 
-tool_known("*")
+nodes contains [sprintf("protected/services/%d/nodes", [i]), name] if {
+	some i, entry in data.site.protected.services
+	some name in entry.nodes
+}
 
-tool_known(name) if name in (tools | tool_names)
+nodes contains [sprintf("roles/%s/nodes", [role]), name] if {
+	some role, r in data.site.roles
+	some name in r.nodes
+}
 
+# A tool that is misspelt can never be called. The data can decide all the same: it may name tools
+# of plugins that are not in this lock.
 warnings contains sprintf("tiers/%s: there is no %s %q", [key, kind, name]) if {
 	data.inventory.tools
 	some key, _ in data.site.tiers
 	[kind, name] := split(key, ":")
-	not key in tools
+	not key in data.inventory.tools
 }
 
-warnings contains sprintf("roles/%s/tools/%s: there is no tool %q", [role, name, name]) if {
+warnings contains sprintf("%s/%s: there is no tool %q", [place, name, name]) if {
 	data.inventory.tools
+	some [place, name] in tools
+	not name in known_tools
+}
+
+known_tools := {n | some t in data.inventory.tools; some n in [t, split(t, ":")[1]]} | {"*"}
+
+tools contains ["snapshot/tools", name] if some name in data.site.snapshot.tools
+
+tools contains ["relaxed/tools", name] if some name in data.site.relaxed.tools
+
+tools contains [sprintf("roles/%s/tools", [role]), name] if {
 	some role, r in data.site.roles
 	some name in r.tools
-	not tool_known(name)
-}
-
-warnings contains sprintf("relaxed/tools/%s: there is no tool %q", [name, name]) if {
-	data.inventory.tools
-	some name in data.site.relaxed.tools
-	not tool_known(name)
-}
-
-warnings contains sprintf("protected/nodes/%s: there is no node %q", [name, name]) if {
-	data.inventory.nodes
-	some name, _ in data.site.protected.nodes
-	not node_known(name)
-}
-
-warnings contains sprintf(
-	"protected/services/%d/nodes/%s: there is no node %q",
-	[i, name, name],
-) if {
-	data.inventory.nodes
-	some i, entry in data.site.protected.services
-	some name in entry.nodes
-	not node_known(name)
-}
-
-warnings contains sprintf("roles/%s/nodes/%s: there is no node %q", [role, name, name]) if {
-	data.inventory.nodes
-	some role, r in data.site.roles
-	some name in r.nodes
-	not node_known(name)
 }

@@ -4,8 +4,10 @@ import data.caponier.core.names
 
 inventory := {"tools": ["tool:look", "resource:look", "tool:stop"], "nodes": ["pve1"]}
 
+found := names.problems | names.warnings
+
 said(site, text) if {
-	some w in names.warnings with data.site as site with data.inventory as inventory
+	some w in found with data.site as site with data.inventory as inventory
 	startswith(w, text)
 }
 
@@ -26,10 +28,16 @@ test_known_names_pass if {
 		"relaxed": {"tools": ["stop"]},
 		"protected": {"nodes": {"pve1": {}}, "services": [{"nodes": ["*", "pve2"]}]},
 	}
-	names.warnings == set() with data.site as site with data.inventory as inventory
+	found == set() with data.site as site with data.inventory as inventory
 }
 
 test_nothing_is_said_without_an_inventory if {
 	site := {"tiers": {"tool:lok": "green"}, "protected": {"nodes": {"pve9": {}}}}
-	names.warnings == set() with data.site as site with data.inventory as {}
+	found == set() with data.site as site with data.inventory as {}
+}
+
+test_only_unknown_nodes_are_problems if {
+	site := {"tiers": {"tool:lok": "green"}, "protected": {"nodes": {"pve9": {}}}}
+	names.problems == {"protected/nodes/pve9: there is no node \"pve9\""} with data.site as site
+		with data.inventory as inventory
 }

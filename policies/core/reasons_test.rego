@@ -18,7 +18,7 @@ test_every_check_has_its_place_its_words_and_a_remedy if {
 
 test_every_failure_has_a_reason if {
 	d := f.decided({
-		"mode": {"frozen": true}, "targets": {"vmids": ["103"]}, "args": {"bytes": 5000},
+		"mode": {"freezes": null}, "targets": {"vmids": ["103"]}, "args": {"bytes": 5000},
 	})
 	{r.id | some r in d.deny} == f.failed(d)
 	count(f.failed(d)) == 3

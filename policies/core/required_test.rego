@@ -6,7 +6,7 @@ import data.caponier.core.fixture as f
 
 inputs := {
 	"call": f.a_call, "operation": object.union(f.an_operation, f.run(["pct", "status", "101"])),
-	"visible": f.a_visible,
+	"plan": f.a_plan, "visible": f.a_visible,
 }
 
 required := derived.required
@@ -81,6 +81,7 @@ test_a_question_of_another_kind_refuses if {
 test_no_check_was_lost if {
 	count(required.call) >= 19
 	count(required.operation) >= 19
+	count(required.plan) >= 3
 	count(required.visible) >= 8
 }
 

@@ -9,12 +9,14 @@
 package caponier.core.roles
 
 import data.caponier.core.command
+import data.caponier.core.host
 import data.caponier.core.inventory
 import data.caponier.core.tables
 import data.caponier.core.tier
 
 # A listed principal has the roles of the site's data. A credential that names roles narrows them.
 held contains name if {
+	not host.claimed
 	entry := data.site.principals[input.principal.id]
 	input.principal.auth in entry.auth
 	some name in entry.roles
@@ -24,11 +26,16 @@ held contains name if {
 # One that is not listed, and that an identity provider vouches for, has those of its claimed roles
 # that the site accepts from claims.
 held contains name if {
+	not host.claimed
 	input.principal.auth == "oidc"
 	not data.site.principals[input.principal.id]
 	some name in input.principal.credential_roles
 	name in data.site.claimable_roles
 }
+
+# The host holds one role, which is core's. A role of that name in the site's data is another one,
+# which it does not hold.
+held contains "host" if host.itself
 
 # A credential that could name roles and names none leaves none.
 kept(_) if {
@@ -41,20 +48,26 @@ kept(name) if name in input.principal.credential_roles
 # granting are the roles that grant the tool. The filters follow one another, so that no two roles
 # can be combined into a right that neither has.
 granting contains name if {
+	not host.itself
 	some name in held
 	name in tables.of.granting[tier.key]
 	imports := data.site.roles[name].imports
 	every needed in input.tool.imports { needed in imports }
 }
 
+granting contains "host" if host.granted
+
 # clear are the roles that grant the whole question.
 clear contains name if {
+	not host.itself
 	some name in granting
 	role := data.site.roles[name]
 	tier.rank <= tier.ranks[role.ceiling]
 	reaches(role)
 	may_run_all(role.commands)
 }
+
+clear contains "host" if host.clear
 
 reaches(role) if "*" in role.nodes
 

@@ -8,6 +8,7 @@ package caponier.core.tier
 
 import data.caponier.core.command
 import data.caponier.core.files
+import data.caponier.core.host
 
 ranks := {"green": 1, "yellow": 2, "red": 3, "black": 4}
 
@@ -27,11 +28,18 @@ rank := operation if input.schema == "caponier.operation/1"
 
 rank := tool if input.schema == "caponier.visible/1"
 
+# A plan runs nothing. Its call has the tier that was decided, and its steps have theirs.
+rank := max({1} | {ranks[s.tier] | some s in input.steps; s.allowed}) if {
+	input.schema == "caponier.plan/1"
+}
+
 name := ["", "green", "yellow", "red", "black"][rank]
 
 default tool := 4
 
-tool := ranks[data.site.tiers[key]]
+tool := ranks[data.site.tiers[key]] if input.kind != "host"
+
+tool := ranks[host.tools[input.tool.name].tier] if input.kind == "host"
 
 key := concat(":", [input.kind, input.tool.name])
 

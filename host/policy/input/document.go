@@ -19,8 +19,8 @@ const Max = 4 << 20
 var ErrForm = errors.New("not an input of this version")
 
 // Parse reads a document that somebody wrote, or that the journal holds: it returns a *Call, an
-// *Operation or a *visible. Duplicate, missing and unknown members, and values of another type, are
-// errors that match [ErrForm].
+// *Operation, a *plan or a *visible. Duplicate, missing and unknown members, and values of another
+// type, are errors that match [ErrForm].
 func Parse(data []byte) (any, error) {
 	if _, err := abi.Decode(data, Max); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrForm, err)
@@ -37,9 +37,11 @@ func Parse(data []byte) (any, error) {
 		doc = &Operation{}
 	case visibleSchema:
 		doc = &visible{}
+	case planSchema:
+		doc = &plan{}
 	default:
-		return nil, fmt.Errorf("%w: schema %q is none of %s, %s, %s", ErrForm, schema, callSchema,
-			operationSchema, visibleSchema)
+		return nil, fmt.Errorf("%w: schema %q is none of %s, %s, %s, %s", ErrForm, schema,
+			callSchema, operationSchema, planSchema, visibleSchema)
 	}
 	if err := value.Read("input", v, doc); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrForm, err)
@@ -58,6 +60,7 @@ func (h *Head) head() *Head { return h }
 func Entry(input ast.Value) string {
 	return map[string]string{
 		callSchema: "call", operationSchema: "operation", visibleSchema: "visible",
+		planSchema: "plan",
 	}[schemaOf(input)]
 }
 
@@ -72,4 +75,5 @@ func schemaOf(input ast.Value) string {
 
 // Types are those of the documents, by the package that decides them.
 var Types = map[string]reflect.Type{"call": reflect.TypeFor[Call](),
-	"operation": reflect.TypeFor[Operation](), "visible": reflect.TypeFor[visible]()}
+	"operation": reflect.TypeFor[Operation](), "visible": reflect.TypeFor[visible](),
+	"plan": reflect.TypeFor[plan]()}

@@ -21,13 +21,14 @@ type (
 	Head struct {
 		Schema    string      `json:"schema"`
 		ID        string      `json:"id"`
-		Kind      string      `json:"kind"` // tool | resource | prompt
+		Kind      string      `json:"kind"` // tool | resource | prompt | host
 		Time      Clock       `json:"time"`
 		Source    string      `json:"source"`
 		Principal Principal   `json:"principal"`
 		Plugin    gate.Plugin `json:"plugin"`
 		Tool      Tool        `json:"tool"`
 		Mode      gate.Mode   `json:"mode"`
+		Planning  bool        `json:"planning"` // effects above green are recorded, not done
 	}
 	Clock struct {
 		UnixMS  int64 `json:"unix_ms"`
@@ -80,6 +81,11 @@ type (
 		HTTP    *Request `json:"http"`
 		Blob    *Blob    `json:"blob"`
 		Ask     *Ask     `json:"ask"`
+		// how it compares with the plan that its call is held to; null: it is held to none
+		Plan *gate.PlanFacts `json:"plan"`
+		// the guests, nodes, storages and units that it touches and, when the call is planned, that
+		// it touched before; null: they were not looked up
+		Touches *[]gate.Touched `json:"touches"`
 	}
 	Node struct {
 		Name    string `json:"name"`
@@ -106,8 +112,8 @@ type (
 		Port    int         `json:"port"`
 		User    string      `json:"user"`
 		Addrs   []gate.Addr `json:"addrs"`
-		// the ids of the command's units, as the node says
-		Services []string `json:"services"`
+		// every name of the command's units, as the node says; null: the node was not asked
+		Services *[]string `json:"services"`
 	}
 	Command struct {
 		gate.Command
@@ -119,7 +125,7 @@ type (
 		SHA256 string `json:"sha256"`
 	}
 	File struct {
-		Action string `json:"action"` // stage stat list read write get put remove
+		Action string `json:"action"` // stage stat list read write get put remove discard
 		Path   string `json:"path"`
 		// null in the lookup phase, as are type, exists, bytes
 		RealPath   *string `json:"real_path"`
@@ -168,12 +174,14 @@ const (
 	visibleSchema   = "caponier.visible/1"
 )
 
-// Of returns the input of a question: *Call, *Operation or *visible. Roles are the effective ones.
+// Of returns the input of a question: *Call, *Operation, *plan or *visible.
+// Roles are the effective ones.
 func Of(q *gate.Question, roles []string) any {
 	c, t := q.Call, q.Time.UTC()
 	h := Head{
 		ID: q.ID, Kind: c.Tool.Kind, Source: c.Source, Plugin: c.Tool.Plugin, Mode: q.Mode,
-		Time: Clock{t.UnixMilli(), t.Hour(), int(t.Weekday())},
+		Planning: c.Planning,
+		Time:     Clock{t.UnixMilli(), t.Hour(), int(t.Weekday())},
 		Principal: Principal{c.Principal.ID, c.Principal.Auth, roles, c.Principal.Roles,
 			c.Principal.Narrowed},
 		Tool: Tool{c.Tool.Name, c.Tool.Imports, c.Tool.Commands, c.Tool.TargetKinds, c.Tool.Hints},
@@ -193,6 +201,8 @@ func Of(q *gate.Question, roles []string) any {
 			in.operation(q)
 		}
 		return in
+	case gate.KindPlan:
+		return planOf(h, a, q)
 	}
 	h.Schema = visibleSchema
 	return &visible{h, c.Targets}
@@ -233,6 +243,13 @@ func (in *Operation) operation(q *gate.Question) {
 	if n := q.Node; n != nil {
 		in.Target = &Target{n.Name, n.Cluster, inventoryForm(n.Host), n.Port, n.User, q.Facts.Addrs,
 			nil}
+		if q.Facts.Units != nil {
+			in.Target.Services = &q.Facts.Units
+		}
+	}
+	in.Plan = q.Facts.Plan
+	if q.Facts.Touches != nil {
+		in.Touches = &q.Facts.Touches
 	}
 	if q.Cmd != nil {
 		in.Command = &Command{Command: *q.Cmd}
@@ -284,6 +301,8 @@ func fileOf(q *gate.Question) *File {
 	switch op := q.Op.(type) {
 	case abi.Stage:
 		return &File{Action: "stage"}
+	case abi.Discard:
+		return &File{Action: "discard", Path: op.Path}
 	case abi.SFTPStat:
 		f = File{Action: "stat", Path: op.Path}
 	case abi.SFTPList:

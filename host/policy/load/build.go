@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -19,7 +18,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
-	"go.yaml.in/yaml/v3"
 )
 
 // Inventory is what the names in a policy are held against. Names of a nil list are not checked.
@@ -36,11 +34,13 @@ type Candidate struct {
 	Data     map[string]any // data.site and the command grammar
 	Warnings []string       // mistakes that leave the policy fit to decide, each with its place
 
-	modules, tests map[string]*ast.Module
+	modules, tests map[string]*ast.Module // tests are the site's
+	coreTests      files                  // are parsed when tests run
+	wellTyped      bool                   // all modules are this program's: see compile
 	caps           *ast.Capabilities
 	schemas        *ast.SchemaSet
 	data           map[string]any
-	places         map[string]*yaml.Node // the site's data with line numbers
+	places         map[string]string // file:line by path in the site's data
 	inventory      Inventory
 	compiler       *ast.Compiler
 }
@@ -70,7 +70,7 @@ func FromBundle(ctx context.Context, bundle []byte) (*Candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.compiler, err = c.compile(ctx, nil); err != nil {
+	if err := c.compile(ctx); err != nil {
 		return nil, err
 	}
 	return c, c.finish(ctx)
@@ -82,22 +82,15 @@ func build(ctx context.Context, all files, inv Inventory) (*Candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(c.lint(), c.lintTests()); err != nil {
-		return nil, err
+	c.wellTyped = !slices.ContainsFunc(slices.Collect(maps.Keys(c.modules)), owned)
+	for _, step := range []func(context.Context) error{
+		c.lint, c.compile, c.checkCompiled, c.finish, c.smoke, c.testSite,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
 	}
-	if c.compiler, err = c.compile(ctx, nil); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(c.checkData(ctx), c.lintCompiled()); err != nil {
-		return nil, err
-	}
-	if err := c.finish(ctx); err != nil {
-		return nil, err
-	}
-	if err := c.smoke(ctx); err != nil {
-		return nil, err
-	}
-	return c, c.testSite(ctx)
+	return c, nil
 }
 
 // finish derives the tables that depend on data alone and makes the rules.
@@ -141,7 +134,8 @@ func (c *Candidate) ask(ctx context.Context, query string, more map[string]any) 
 
 func parse(all files, inv Inventory) (c *Candidate, err error) {
 	c = &Candidate{modules: map[string]*ast.Module{}, tests: map[string]*ast.Module{},
-		data: map[string]any{}, places: map[string]*yaml.Node{}, schemas: ast.NewSchemaSet(),
+		coreTests: files{},
+		data:      map[string]any{}, places: map[string]string{}, schemas: ast.NewSchemaSet(),
 		inventory: inv}
 	if c.Bundle, err = pack(all); err != nil {
 		return nil, err
@@ -152,6 +146,8 @@ func parse(all files, inv Inventory) (c *Candidate, err error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		switch data := all[name]; {
+		case strings.HasSuffix(name, testSuffix) && !owned(name):
+			c.coreTests[name] = data
 		case path.Ext(name) == ".rego":
 			err = c.parseRego(name, data)
 		case path.Ext(name) == ".schema":
@@ -181,6 +177,8 @@ func (c *Candidate) parseSchema(name string, data []byte) error {
 	return nil
 }
 
+const testSuffix = "_test.rego"
+
 // parseRego refuses a module outside its owner's packages.
 func (c *Candidate) parseRego(name string, data []byte) error {
 	m, err := ast.ParseModuleWithOpts(name, string(data),
@@ -197,7 +195,7 @@ func (c *Candidate) parseRego(name string, data []byte) error {
 			"and those below it",
 			m.Package.Location, strings.TrimPrefix(pkg, "data."), owner, owner)
 	}
-	if strings.HasSuffix(name, "_test.rego") {
+	if strings.HasSuffix(name, testSuffix) {
 		c.tests[name] = m
 	} else {
 		c.modules[name] = m
@@ -205,30 +203,32 @@ func (c *Candidate) parseRego(name string, data []byte) error {
 	return nil
 }
 
-// compile compiles all modules, with tests if they are given.
-func (c *Candidate) compile(ctx context.Context, tests map[string]*ast.Module) (*ast.Compiler,
-	error) {
+// compile compiles all modules but the tests. Without Rego of a site, it leaves out the check of
+// types: core and schemas are constants of this program, whose types its tests have checked.
+func (c *Candidate) compile(ctx context.Context) error {
 	store := storeOf(c.data)
 	txn, err := store.NewTransaction(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer store.Abort(ctx, txn)
-	compiler := c.newCompiler().WithPathConflictsCheck(storage.NonEmpty(ctx, store, txn))
-	if compiler.Compile(c.copies(tests)); compiler.Failed() {
-		return nil, compiler.Errors
+	c.compiler = c.newCompiler().WithPathConflictsCheck(storage.NonEmpty(ctx, store, txn))
+	if c.wellTyped {
+		c.compiler = c.compiler.WithSkipStages(ast.StageCheckTypes)
 	}
-	return compiler, nil
+	if c.compiler.Compile(c.copies(nil)); c.compiler.Failed() {
+		return c.compiler.Errors
+	}
+	return nil
 }
 
 // copies returns all modules for a compiler, which changes what it compiles.
 func (c *Candidate) copies(tests map[string]*ast.Module) map[string]*ast.Module {
 	all := map[string]*ast.Module{}
-	for name, m := range c.modules {
-		all[name] = m.Copy()
-	}
-	for name, m := range tests {
-		all[name] = m.Copy()
+	for _, modules := range []map[string]*ast.Module{c.modules, tests} {
+		for name, m := range modules {
+			all[name] = m.Copy()
+		}
 	}
 	return all
 }

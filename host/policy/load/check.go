@@ -15,9 +15,35 @@ import (
 	"github.com/open-policy-agent/opa/v1/rego"
 )
 
-// checkData holds the site's data against its schema and core/lint.rego, and collects
-// the warnings of core/names.rego.
+// checkCompiled holds the data and the compiled rules against what they must be.
+func (c *Candidate) checkCompiled(ctx context.Context) error {
+	return errors.Join(c.checkData(ctx), c.lintCompiled())
+}
+
+// checkData holds the site's data against its schema, then against core/lint.rego and
+// core/names.rego.
 func (c *Candidate) checkData(ctx context.Context) error {
+	if err := c.checkSchema(ctx); err != nil {
+		return err
+	}
+	v, err := c.ask(ctx, `{"wrong": data.caponier.core.lint.problems | `+
+		`data.caponier.core.names.problems, "odd": data.caponier.core.names.warnings}`,
+		c.inventory.data())
+	found, ok := v.(map[string]any)
+	if err != nil || !ok {
+		return fmt.Errorf("looking for mistakes in the site's data: found %v, %w", v, err)
+	}
+	var wrong []error
+	for _, w := range list(found, "wrong") {
+		wrong = append(wrong, c.said(w))
+	}
+	for _, w := range list(found, "odd") {
+		c.Warnings = append(c.Warnings, c.said(w).Error())
+	}
+	return errors.Join(wrong...)
+}
+
+func (c *Candidate) checkSchema(ctx context.Context) error {
 	schema := c.schemas.Get(ast.MustParseRef("schema.site"))
 	rs, err := rego.New(rego.Query("json.match_schema(data.site, input)[1]"),
 		rego.Store(storeOf(c.data)), rego.Input(schema), rego.StrictBuiltinErrors(true)).Eval(ctx)
@@ -37,55 +63,29 @@ func (c *Candidate) checkData(ctx context.Context) error {
 		}
 		wrong = append(wrong, c.mistake(at, desc))
 	}
-	if len(wrong) > 0 {
-		return errors.Join(wrong...)
-	}
-	problems, err := c.texts(ctx, "data.caponier.core.lint.problems", nil)
-	if err != nil {
-		return err
-	}
-	for _, p := range problems {
-		at, what, _ := strings.Cut(p, ": ")
-		wrong = append(wrong, c.mistake(at, what))
-	}
-	warnings, err := c.texts(ctx, "data.caponier.core.names.warnings", c.inventory.data())
-	for _, w := range warnings {
-		at, what, _ := strings.Cut(w, ": ")
-		c.Warnings = append(c.Warnings, c.mistake(at, what).Error())
-	}
-	return errors.Join(append(wrong, err)...)
+	return errors.Join(wrong...)
 }
 
-// texts returns the members of a set of texts.
-func (c *Candidate) texts(ctx context.Context, query string, more map[string]any) ([]string,
-	error) {
-	v, err := c.ask(ctx, query, more)
-	if err != nil {
-		return nil, fmt.Errorf("looking for mistakes in the site's data: %w", err)
-	}
-	set, _ := v.([]any)
-	var texts []string
-	for _, x := range set {
-		texts = append(texts, fmt.Sprint(x))
-	}
-	return texts, nil
+// said is a mistake as Rego reports it: "PLACE: WHAT".
+func (c *Candidate) said(text any) error {
+	at, what, _ := strings.Cut(fmt.Sprint(text), ": ")
+	return c.mistake(at, what)
 }
 
 // data is what core/names.rego sees of an inventory: data.inventory.tools holds KIND:NAME.
 func (i Inventory) data() map[string]any {
 	known := map[string]any{}
+	var tools, nodes []any
+	for _, t := range i.Tools {
+		tools = append(tools, t.Kind+":"+t.Name)
+	}
+	for _, n := range i.Nodes {
+		nodes = append(nodes, n)
+	}
 	if i.Tools != nil {
-		var tools []any
-		for _, t := range i.Tools {
-			tools = append(tools, t.Kind+":"+t.Name)
-		}
 		known["tools"] = tools
 	}
 	if i.Nodes != nil {
-		var nodes []any
-		for _, n := range i.Nodes {
-			nodes = append(nodes, n)
-		}
 		known["nodes"] = nodes
 	}
 	return map[string]any{"inventory": known}
@@ -173,7 +173,7 @@ func (c *Candidate) smoke(ctx context.Context) error {
 		if _, err := c.Rules.Decide(ctx, q); err != nil && !seen[err.Error()] {
 			seen[err.Error()] = true
 			what := map[gate.Kind]string{gate.KindCall: "a call of",
-				gate.KindVisible: "the visibility of"}[q.Kind]
+				gate.KindVisible: "the visibility of", gate.KindPlan: "a plan of"}[q.Kind]
 			if q.Op != nil {
 				what = "the operation " + q.Op.Import() + " of"
 			}
@@ -206,6 +206,7 @@ func operations() []abi.Op {
 
 // samples are questions of every kind, as the first principal of the site asks them.
 func (c *Candidate) samples() (all []gate.Question) {
+	var steps []gate.Step
 	node := gate.Node{Name: "node", Cluster: "node", Host: "192.0.2.1", Port: 22, User: "root"}
 	cmd := gate.Command{Form: "argv", Lowered: gate.Lowered{Parsed: true,
 		Calls: []gate.Simple{{Argv: []string{"uptime"}, Static: true}}}}
@@ -252,9 +253,11 @@ func (c *Candidate) samples() (all []gate.Question) {
 			if phase == gate.PhaseEffect {
 				q.Facts.File = &gate.FileFacts{RealPath: "/var/log/x", Exists: true, Type: "file"}
 				q.Facts.Addrs = []gate.Addr{{IP: "192.0.2.7", Class: "global"}}
+				steps = append(steps, gate.Step{Question: q, Decision: call.Decided})
 			}
 			ask(q, tools[0])
 		}
 	}
+	ask(gate.Question{Kind: gate.KindPlan, Steps: steps}, tools[0])
 	return all
 }

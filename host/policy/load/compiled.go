@@ -9,22 +9,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// lintTests finds refusals in files of tests, which nothing asks.
-func (c *Candidate) lintTests() error {
-	var found []error
-	for _, m := range c.owned(c.tests) {
-		for _, rule := range m.Rules {
-			if rule.Head.Ref()[0].Value.String() == "deny" {
-				found = append(found, fmt.Errorf("%s:%d: deny in a file of tests is never "+
-					"asked: move it to "+
-					"a file whose name does not end in _test.rego", rule.Location.File,
-					rule.Location.Row))
-			}
-		}
-	}
-	return errors.Join(found...)
-}
-
 // lintCompiled finds what only the compiler knows, which has resolved imports and variables:
 // references to rules and numbers that are not there, and entries of deny of another type.
 func (c *Candidate) lintCompiled() error {
@@ -55,16 +39,16 @@ func (c *Candidate) lintCompiled() error {
 
 // denyType reports entries of deny that are not {"id": text, "msg": text}.
 func (c *Candidate) denyType(rule *ast.Rule) error {
-	if rule.Head.Ref()[0].Value.String() != "deny" || rule.Head.Key == nil {
+	if nameOf(rule) != "deny" || rule.Head.Key == nil {
 		return nil
 	}
 	got := c.compiler.TypeEnv.GetByRef(rule.Ref().GroundPrefix())
 	if got == nil || got.String() == "set[object<id: string, msg: string>]" {
 		return nil
 	}
-	return fmt.Errorf(`%s: the entries of deny are %s, want objects <id: string, msg: string>: `+
-		`make other `+
-		`values text with sprintf`, rule.Location, strings.TrimPrefix(got.String(), "set"))
+	return fmt.Errorf("%s: the entries of deny are %s, want objects <id: string, msg: string>: "+
+		"make other values text with sprintf", rule.Location,
+		strings.TrimPrefix(got.String(), "set"))
 }
 
 var (
@@ -94,16 +78,12 @@ func (c *Candidate) isPackage(ref ast.Ref) bool {
 	return false
 }
 
-// holds reports whether the data has something where a reference points.
+// holds reports whether the data has something where a reference points, as far as its keys are
+// text.
 func (c *Candidate) holds(ref ast.Ref) bool {
-	var v any = c.data
-	for _, t := range ref[1:] {
-		m, isMap := v.(map[string]any)
-		key, isText := t.Value.(ast.String)
-		if !isText || !isMap { // an element of a list, or a key that is not text
-			return v != nil
-		}
-		v = m[string(key)]
+	n := 1
+	for n < len(ref) && textOf(ref[n]) != "" {
+		n++
 	}
-	return v != nil
+	return c.value(ref[:n]) != nil
 }

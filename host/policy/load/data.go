@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,7 +36,8 @@ func (c *Candidate) parseData(name string, data []byte) error {
 		return fmt.Errorf("%s: is not a map", name)
 	}
 	if owned(name) {
-		c.places[name] = &node
+		c.places[""] = cmp.Or(c.places[""], name+":1")
+		c.note(name, "", node.Content[0])
 	}
 	at := c.data
 	for part := range strings.SplitSeq(path.Dir(name), "/") {
@@ -145,62 +147,46 @@ func mapping(name string, n *yaml.Node) (any, error) {
 	return m, nil
 }
 
+// note keeps the line of each key and element below a path of the site's data.
+func (c *Candidate) note(name, path string, n *yaml.Node) {
+	keep := func(key string, at, below *yaml.Node) {
+		key = path + "/" + slashed.Replace(key)
+		c.places[key] = fmt.Sprintf("%s:%d", name, at.Line)
+		c.note(name, key, below)
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			keep(n.Content[i].Value, n.Content[i], n.Content[i+1])
+		}
+	case yaml.SequenceNode: // an element is known by its number and, if it is text, by that
+		for i, x := range n.Content {
+			keep(fmt.Sprint(i), x, x)
+			if x.Value != "" {
+				keep(x.Value, x, x)
+			}
+		}
+	}
+}
+
+// slashed gives the two ways in which mistakes name a path, a.b and a/b, one form. Keys can hold
+// both characters.
+var slashed = strings.NewReplacer(".", "/")
+
 // place returns file and line of a key of the site's data, as far down as it can be found.
 func (c *Candidate) place(field string) string {
 	field = strings.TrimPrefix(strings.TrimPrefix(field, "(root)"), ".")
-	best, where, depth := field, "site", -1
-	for name, doc := range c.places {
-		if at, line := locate(doc, field, 0, 1); at > depth || at == depth && name < where {
-			depth, where = at, fmt.Sprintf("%s:%d", name, line)
-		}
+	key, where := slashed.Replace("/"+field), c.places[""]
+	for key != "" && c.places[key] == "" {
+		key = key[:strings.LastIndex(key, "/")]
 	}
-	if best == "" {
+	if key != "" {
+		where = c.places[key]
+	}
+	if field == "" {
 		return where
 	}
-	return where + ": " + best
-}
-
-// locate follows a path whose keys can hold its separators, "." and "/". It returns how much of the
-// path it found, and the line.
-func locate(n *yaml.Node, rest string, depth, line int) (int, int) {
-	best, at := depth, line
-	switch n.Kind {
-	case yaml.DocumentNode:
-		return locate(n.Content[0], rest, depth, line)
-	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			tail, ok := below(rest, n.Content[i].Value)
-			if !ok {
-				continue
-			}
-			key := n.Content[i]
-			if d, l := locate(n.Content[i+1], tail, depth+len(key.Value)+1, key.Line); d > best {
-				best, at = d, l
-			}
-		}
-	case yaml.SequenceNode:
-		for i, x := range n.Content {
-			tail, ok := below(rest, fmt.Sprint(i))
-			if !ok {
-				tail, ok = below(rest, x.Value)
-			}
-			if ok && x.Line > 0 {
-				if d, l := locate(x, tail, depth+1, x.Line); d > best {
-					best, at = d, l
-				}
-			}
-		}
-	}
-	return best, at
-}
-
-// below returns what follows key in a path.
-func below(rest, key string) (tail string, ok bool) {
-	tail, ok = strings.CutPrefix(rest, key)
-	if key == "" || !ok || tail == "" {
-		return "", ok && key != ""
-	}
-	return tail[1:], strings.ContainsAny(tail[:1], "./")
+	return where + ": " + field
 }
 
 var errNoData = errors.New("there is no data.yaml in the site's folder, so nothing is granted")

@@ -16,21 +16,23 @@ type domain func(c *Candidate, literal *ast.Term) (why string)
 // domains are those of the input's fields, "[]" standing for any element of a list. Paths below
 // input.parent and elements that stand in several places are looked up by their end.
 var domains = map[string]domain{
-	"schema":          words("caponier.call/1", "caponier.operation/1", "caponier.visible/1"),
-	"kind":            words("tool", "resource", "prompt"),
-	"freezes[].kind":  words("all", "principal", "tool", "node"),
-	"source":          words("stdio", "http", "cli"),
-	"time.hour_utc":   between(0, 23, "hours"),
-	"time.weekday":    between(0, 6, "weekdays, where 0 is Sunday"),
-	"principal.auth":  words("config", "token", "oidc"),
-	"tool.imports[]":  words(abi.Operations()...),
-	"op":              words(abi.Operations()...),
-	"phase":           words("effect", "lookup"),
-	"parent.tier":     words("green", "yellow", "red", "black"),
-	"form":            words("argv", "script"),
-	"state":           words("none", "argument", "approved", "expired", "mismatch"),
-	"channel":         words("", "cli", "web", "client"),
-	"file.action":     words("stage", "stat", "list", "read", "write", "get", "put", "remove"),
+	"schema": words("caponier.call/1", "caponier.operation/1", "caponier.plan/1",
+		"caponier.visible/1"),
+	"kind":           words("tool", "resource", "prompt", "host"),
+	"freezes[].kind": words("all", "principal", "tool", "plugin", "node"),
+	"source":         words("stdio", "http", "cli", "host"),
+	"time.hour_utc":  between(0, 23, "hours"),
+	"time.weekday":   between(0, 6, "weekdays, where 0 is Sunday"),
+	"principal.auth": words("config", "token", "oidc", "host"),
+	"tool.imports[]": words(append(abi.Operations(), "discard")...),
+	"op":             words(append(abi.Operations(), "discard")...),
+	"phase":          words("effect", "lookup"),
+	"parent.tier":    words("green", "yellow", "red", "black"),
+	"form":           words("argv", "script"),
+	"state":          words("none", "argument", "approved", "expired", "mismatch"),
+	"channel":        words("", "cli", "web", "client"),
+	"file.action": words("stage", "stat", "list", "read", "write", "get", "put", "remove",
+		"discard"),
 	"file.type":       words("", "file", "dir", "symlink", "fifo", "socket", "device", "other"),
 	"blob.action":     words("read", "write", "get"),
 	"http.scheme":     words("http", "https"),
@@ -57,6 +59,16 @@ var domains = map[string]domain{
 
 const unitName = `^[^A-Z]+\.` +
 	`(service|socket|target|timer|mount|automount|device|swap|path|slice|scope)$`
+
+// domainOf returns the domain of the longest end of a path that has one.
+func domainOf(path string) domain {
+	for rest, more := path, true; more; _, rest, more = strings.Cut(rest, ".") {
+		if d := domains[rest]; d != nil {
+			return d
+		}
+	}
+	return nil
+}
 
 func words(all ...string) domain {
 	return func(_ *Candidate, t *ast.Term) string {

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,17 +13,31 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// A linter looks through one module of the site for what compiles and yet does not do what its
-// author means. Each finding has file and line.
-type linter struct {
-	*Candidate
-	module *ast.Module
-	used   map[string]bool // names of rules that something refers to
-	found  []error
+// lint finds what compiles in the site's rules and yet does not do what its author means. Each
+// finding has file and line.
+func (c *Candidate) lint(context.Context) error {
+	var found []error
+	used := c.used()
+	for _, m := range c.owned(c.modules) {
+		l := linter{Candidate: c, module: m, used: used, asked: asksOmitted(m)}
+		l.pass()
+		found = append(found, l.found...)
+	}
+	for _, m := range c.owned(c.tests) {
+		l := linter{module: m}
+		for _, rule := range m.Rules {
+			if nameOf(rule) == "deny" {
+				l.say(rule.Location, "deny in a file of tests is never asked: move it to a file "+
+					"whose name does not end in _test.rego")
+			}
+		}
+		found = append(found, l.found...)
+	}
+	return errors.Join(found...)
 }
 
-// lint looks through the site's rules as they are written.
-func (c *Candidate) lint() error {
+// used returns the names of the site's rules that something refers to.
+func (c *Candidate) used() map[string]bool {
 	used := map[string]bool{}
 	note := func(x any) {
 		ast.WalkVars(x, func(v ast.Var) bool {
@@ -46,14 +61,7 @@ func (c *Candidate) lint() error {
 			}
 		}
 	}
-	var found []error
-	for _, m := range c.owned(c.modules) {
-		l := linter{Candidate: c, module: m, used: used}
-		l.rules()
-		l.refs()
-		found = append(found, l.found...)
-	}
-	return errors.Join(found...)
+	return used
 }
 
 // owned returns the site's modules in the order of their files.
@@ -66,13 +74,173 @@ func (c *Candidate) owned(modules map[string]*ast.Module) (all []*ast.Module) {
 	return all
 }
 
+// A linter passes once over each rule of one module.
+type linter struct {
+	*Candidate
+	module *ast.Module
+	used   map[string]bool    // names of rules that something refers to
+	asked  map[string]bool    // arguments that the module knows can be omitted; "*" for all
+	typed  bool               // data.site is, or it was said that it is not
+	bodies []ast.Body         // around the place of the pass
+	paths  map[ast.Var]string // of the fields that the rule's variables stand for
+	found  []error
+}
+
+func (l *linter) say(at *ast.Location, format string, a ...any) {
+	l.found = append(l.found, fmt.Errorf("%s:%d: %s", at.File, at.Row, fmt.Sprintf(format, a...)))
+}
+
+func (l *linter) pass() {
+	for _, a := range l.module.Annotations {
+		for _, s := range a.Schemas {
+			l.typed = l.typed || s.Path.Equal(rootSite)
+		}
+	}
+	for _, imp := range l.module.Imports {
+		ref, ok := imp.Path.Value.(ast.Ref)
+		if ok && (ref.HasPrefix(rootInput) || ref.HasPrefix(rootSite)) {
+			l.say(imp.Location, "write %s out where it is used: what an import hides is not "+
+				"checked", ref)
+		}
+	}
+	leave := func(x any) {
+		if _, ok := x.(ast.Body); ok {
+			l.bodies = l.bodies[:len(l.bodies)-1]
+		}
+	}
+	for _, rule := range l.module.Rules {
+		l.head(rule)
+		l.paths = map[ast.Var]string{}
+		l.bind(rule)
+		ast.NewBeforeAfterVisitor(l.enter, leave).Walk(rule)
+	}
+}
+
+func (l *linter) enter(x any) bool {
+	if c, ok := callOf(x); ok {
+		for _, check := range checks[c.name] {
+			check(l, c)
+		}
+		if c.negated {
+			l.negated(c)
+		}
+	}
+	switch x := x.(type) {
+	case ast.Body:
+		l.bodies = append(l.bodies, x)
+	case *ast.SomeDecl:
+		l.some(x)
+	case *ast.Term:
+		if ref, ok := x.Value.(ast.Ref); ok {
+			l.ref(x.Location, ref)
+		}
+	}
+	return false
+}
+
+// call is a call of a function or an operator, as an expression or within one.
+type call struct {
+	at       *ast.Location
+	name     string
+	operands []*ast.Term
+	negated  bool
+}
+
+func callOf(x any) (c call, ok bool) {
+	switch x := x.(type) {
+	case *ast.Expr:
+		if x.IsCall() {
+			return call{x.Location, x.Operator().String(), x.Operands(), x.Negated}, true
+		}
+	case *ast.Term:
+		if c, ok := x.Value.(ast.Call); ok {
+			return call{x.Location, c[0].String(), c[1:], false}, true
+		}
+	}
+	return c, false
+}
+
+type checkList = []func(*linter, call)
+
+// checks are what each function needs of the terms that it is called with.
+var checks = func() map[string]checkList {
+	all := map[string]checkList{
+		"equal": {(*linter).equality}, "eq": {(*linter).equality}, "neq": {(*linter).equality},
+		"internal.member_2": {(*linter).membership},
+		"object.get":        {(*linter).lookup},
+		"regex.match":       {(*linter).pattern, (*linter).text},
+		"net.cidr_contains": {(*linter).cidr},
+	}
+	for _, name := range []string{"lt", "lte", "gt", "gte"} {
+		all[name] = checkList{(*linter).order}
+	}
+	for _, name := range []string{"contains", "startswith", "endswith", "glob.match", "indexof",
+		"lower", "upper", "split", "substring", "replace", "trim", "trim_space", "trim_prefix",
+		"trim_suffix", "strings.any_prefix_match", "strings.any_suffix_match", "regex.find_n",
+		"regex.split"} {
+		all[name] = checkList{(*linter).text}
+	}
+	return all
+}()
+
+// entry returns call, operation or plan for the packages whose deny is asked, else "".
+func (l *linter) entry() string {
+	name := strings.TrimPrefix(l.module.Package.Path.String(), "data.caponier.site.")
+	if slices.Contains([]string{"call", "operation", "plan"}, name) {
+		return name
+	}
+	return ""
+}
+
+func nameOf(rule *ast.Rule) string { return rule.Head.Ref()[0].Value.String() }
+
 func textOf(t *ast.Term) string {
 	s, _ := t.Value.(ast.String)
 	return string(s)
 }
 
-func (l *linter) say(at *ast.Location, format string, a ...any) {
-	l.found = append(l.found, fmt.Errorf("%s:%d: %s", at.File, at.Row, fmt.Sprintf(format, a...)))
+// head finds rules that nothing asks, and entries of deny that the host cannot read.
+func (l *linter) head(rule *ast.Rule) {
+	switch deny := nameOf(rule) == "deny"; {
+	case deny && l.entry() == "":
+		l.say(rule.Location, "deny in %s is never asked: use package caponier.site.call, "+
+			".operation or .plan",
+			strings.TrimPrefix(l.module.Package.Path.String(), "data."))
+	case deny && rule.Head.RuleKind() != ast.MultiValue:
+		l.say(rule.Location, `deny must be written "deny contains {"id": …, "msg": …} if …": in `+
+			`any other form it refuses nothing`)
+	case deny:
+		l.reason(rule)
+	case !l.used[nameOf(rule)]:
+		l.say(rule.Location, "nothing uses %s: is it a misspelt deny?", nameOf(rule))
+	}
+}
+
+// reason finds entries of deny that the host cannot read, which would refuse every question. The
+// compiler knows the type of a variable; see lintCompiled.
+func (l *linter) reason(rule *ast.Rule) {
+	const want = `an entry of deny is {"id": "site.NAME", "msg": "text"}`
+	doc, ok := rule.Head.Key.Value.(ast.Object)
+	if !ok {
+		if _, isVar := rule.Head.Key.Value.(ast.Var); !isVar {
+			l.say(rule.Location, "%s is no object: %s", rule.Head.Key, want)
+		}
+		return
+	}
+	doc.Foreach(func(k, v *ast.Term) {
+		if name := textOf(k); name != "id" && name != "msg" {
+			l.say(rule.Location, "%s does not belong here: %s", k, want)
+		}
+		switch v.Value.(type) {
+		case ast.Number, ast.Boolean, ast.Null, *ast.Array, ast.Object, ast.Set:
+			l.say(rule.Location, "%s is %s, not text: %s", textOf(k), v, want)
+		}
+	})
+	for _, name := range []string{"id", "msg"} {
+		if doc.Get(ast.StringTerm(name)) == nil {
+			l.say(rule.Location, "%s is missing: %s", name, want)
+		}
+	}
 }
 
 var (
@@ -86,154 +254,30 @@ var (
 	}
 )
 
-// entry returns call or operation for the packages whose deny is asked, else "".
-func (l *linter) entry() string {
-	switch l.module.Package.Path.String() {
-	case "data.caponier.site.call":
-		return "call"
-	case "data.caponier.site.operation":
-		return "operation"
-	}
-	return ""
-}
-
-func (l *linter) rules() {
-	for _, rule := range l.module.Rules {
-		name := rule.Head.Ref()[0].Value.String()
-		switch deny := name == "deny"; {
-		case deny && l.entry() == "":
-			l.say(rule.Location, "deny in %s is never asked: use package caponier.site.call or "+
-				"caponier.site.operation", strings.TrimPrefix(l.module.Package.Path.String(),
-				"data."))
-		case deny && rule.Head.RuleKind() != ast.MultiValue:
-			l.say(rule.Location, `deny must be written "deny contains {"id": …, "msg": …} if `+
-				`…": in any `+
-				"other form it refuses nothing")
-		case deny:
-			l.reason(rule)
-		case !l.used[name]:
-			l.say(rule.Location, "nothing uses %s: is it a misspelt deny?", name)
-		}
-		ast.WalkBodies(rule, func(b ast.Body) bool {
-			l.body(b)
-			return false
-		})
-	}
-	for _, imp := range l.module.Imports {
-		ref, ok := imp.Path.Value.(ast.Ref)
-		if ok && (ref.HasPrefix(rootInput) || ref.HasPrefix(rootSite)) {
-			l.say(imp.Location, "write %s out where it is used: what an import hides is not "+
-				"checked", ref)
-		}
-	}
-	l.values()
-}
-
-// reason finds entries of deny that the host cannot read, which would refuse every question.
-func (l *linter) reason(rule *ast.Rule) {
-	const want = `an entry of deny is {"id": "site.NAME", "msg": "text"}`
-	doc, ok := rule.Head.Key.Value.(ast.Object)
-	if !ok {
-		if _, isVar := rule.Head.Key.Value.(ast.Var); !isVar {
-			l.say(rule.Location, "%s is no object: %s", rule.Head.Key, want)
-		}
-		return // the compiler knows the type of a variable; see lintCompiled
-	}
-	missing := map[string]bool{"id": true, "msg": true}
-	doc.Foreach(func(k, v *ast.Term) {
-		name := textOf(k)
-		if !missing[name] {
-			l.say(rule.Location, "%s does not belong here: %s", k, want)
-		}
-		delete(missing, name)
-		switch v.Value.(type) {
-		case ast.Number, ast.Boolean, ast.Null, *ast.Array, ast.Object, ast.Set:
-			l.say(rule.Location, "%s is %s, not text: %s", name, v, want)
-		}
-	})
-	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		l.say(rule.Location, "%s is missing: %s", name, want)
-	}
-}
-
-func (l *linter) refs() {
-	typed := false
-	for _, a := range l.module.Annotations {
-		for _, s := range a.Schemas {
-			typed = typed || s.Path.Equal(rootSite)
-		}
-	}
-	ast.WalkTerms(l.module, func(t *ast.Term) bool {
-		ref, isRef := t.Value.(ast.Ref)
-		switch {
-		case !isRef:
-			return false
-		case ref.Equal(rootInput):
-			l.say(t.Location, "input as a whole hides misspelt fields: name the field")
-		case ref.HasPrefix(rootSite) && !typed:
-			l.say(t.Location, `data.site is not typed here: put a METADATA block with "schemas: - `+
+func (l *linter) ref(at *ast.Location, ref ast.Ref) {
+	switch {
+	case ref.Equal(rootInput):
+		l.say(at, "input as a whole hides misspelt fields: name the field")
+	case ref.HasPrefix(rootInput):
+		l.field(at, textOf(ref[1]))
+	case ref.HasPrefix(rootSite):
+		if !l.typed {
+			l.say(at, `data.site is not typed here: put a METADATA block with "schemas: - `+
 				`data.site: schema.site" above the package, so that a misspelt key is an error`)
-			typed = true // once is enough
+			l.typed = true // once is enough
 		}
-		for _, inv := range inventories {
-			if ref.HasPrefix(inv) && !ref.IsGround() && slices.ContainsFunc(ref[len(inv):],
-				wildcard) {
-				l.say(t.Location, "%s is searched through: look it up by key", inv)
-			}
+		l.siteKeys(at, ref)
+	}
+	for _, inv := range inventories {
+		if ref.HasPrefix(inv) && !ref.IsGround() && slices.ContainsFunc(ref[len(inv):], wildcard) {
+			l.say(at, "%s is searched through: look it up by key", inv)
 		}
-		return false
-	})
+	}
 }
 
 func wildcard(t *ast.Term) bool {
 	v, isVar := t.Value.(ast.Var)
 	return isVar && v.IsWildcard()
-}
-
-func (l *linter) body(b ast.Body) {
-	numbers := map[string]bool{}
-	for _, e := range b {
-		if e.IsCall() && e.Operator().String() == "is_number" {
-			numbers[e.Operand(0).String()] = true
-		}
-	}
-	for _, e := range b {
-		if decl, ok := e.Terms.(*ast.SomeDecl); ok {
-			l.some(decl)
-			continue
-		}
-		ast.WalkTerms(e, func(t *ast.Term) bool {
-			if c, ok := t.Value.(ast.Call); ok {
-				l.call(t.Location, c[0].String(), c[1:], numbers)
-			}
-			return false
-		})
-		if e.Negated && e.IsCall() {
-			l.negated(e)
-		}
-		if e.IsCall() {
-			l.call(e.Location, e.Operator().String(), e.Operands(), numbers)
-		}
-	}
-}
-
-// negated finds "not f(data.site.x)": where x is missing, OPA takes the whole expression for
-// undefined, not for true. A comparison may name such a value itself, but not within another call.
-func (l *linter) negated(e *ast.Expr) {
-	comparison := e.Operator().String() == "equal"
-	for _, t := range e.Operands() {
-		if _, direct := t.Value.(ast.Ref); direct && comparison {
-			continue
-		}
-		ast.WalkRefs(t, func(ref ast.Ref) bool {
-			if ref.HasPrefix(rootInput) || ref.HasPrefix(ast.Ref{ast.DefaultRootDocument}) {
-				l.say(e.Location, "if %s is undefined this does not hold, and the rule is "+
-					"silently off: name "+
-					"it without not in a rule of its own, and negate that rule", ref)
-			}
-			return false
-		})
-	}
 }
 
 func (l *linter) some(decl *ast.SomeDecl) {
@@ -251,46 +295,69 @@ func (l *linter) some(decl *ast.SomeDecl) {
 	}
 }
 
-func (l *linter) call(at *ast.Location, name string, operands []*ast.Term,
-	numbers map[string]bool) {
-	switch name {
-	case "lt", "lte", "gt", "gte":
-		for _, t := range operands {
-			ref, ok := t.Value.(ast.Ref)
-			if ok && ref.HasPrefix(rootInput) && !numbers[t.String()] {
-				l.say(at, "%s is compared without is_number(%s) in the same body: null is less "+
-					"than every "+
-					"number", t, t)
+// negated finds "not f(data.site.x)": where x is missing, OPA takes the whole expression for
+// undefined, not for true. A comparison may name such a value itself, but not within another call.
+func (l *linter) negated(c call) {
+	for _, t := range c.operands {
+		if _, direct := t.Value.(ast.Ref); direct && c.name == "equal" {
+			continue
+		}
+		ast.WalkRefs(t, func(ref ast.Ref) bool {
+			if ref.HasPrefix(rootInput) || ref.HasPrefix(ast.Ref{ast.DefaultRootDocument}) {
+				l.say(c.at, "if %s is undefined this does not hold, and the rule is silently off: "+
+					"name it without not in a rule of its own, and negate that rule", ref)
 			}
+			return false
+		})
+	}
+}
+
+// order finds comparisons of fields that can be null.
+func (l *linter) order(c call) {
+	number := func(t *ast.Term) bool {
+		return len(l.bodies) > 0 && slices.ContainsFunc(l.bodies[len(l.bodies)-1],
+			func(e *ast.Expr) bool {
+				is, ok := callOf(e)
+				return ok && !is.negated && is.name == "is_number" && is.operands[0].Equal(t)
+			})
+	}
+	for _, t := range c.operands {
+		if ref, ok := t.Value.(ast.Ref); ok && ref.HasPrefix(rootInput) && !number(t) {
+			l.say(c.at, "%s is compared without is_number(%s) in the same body: null is less than "+
+				"every number", t, t)
 		}
-	case "object.get":
-		if ref, ok := operands[0].Value.(ast.Ref); ok && ref.HasPrefix(rootInput) {
-			l.say(at, "object.get on %s hides misspelt fields: every field of the input is "+
-				"always there", ref)
-		}
-	case "regex.match":
-		p, ok := operands[0].Value.(ast.String)
-		if !ok {
-			l.say(at, "the pattern must be a literal, so that it can be checked")
-		} else if !anchored(string(p)) {
-			l.say(at, "the pattern %q is not anchored: write ^…$, or it matches inside longer "+
-				"text", string(p))
-		}
-	case "net.cidr_contains":
-		s, ok := operands[0].Value.(ast.String)
-		if !ok {
-			return
-		}
-		p, err := netip.ParsePrefix(string(s))
-		switch {
-		case err != nil:
-			l.say(at, "%q is not a CIDR range", string(s))
-		case p.Addr().Is4In6():
-			l.say(at, "%q is IPv4 written as IPv6, which is taken for every IPv4 address",
-				string(s))
-		case p.Masked().String() != string(s):
-			l.say(at, "write the range %q as %s", string(s), p.Masked())
-		}
+	}
+}
+
+func (l *linter) lookup(c call) {
+	if ref, ok := c.operands[0].Value.(ast.Ref); ok && ref.HasPrefix(rootInput) {
+		l.say(c.at, "object.get on %s hides misspelt fields: every field of the input is always "+
+			"there", ref)
+	}
+}
+
+func (l *linter) pattern(c call) {
+	if p, ok := c.operands[0].Value.(ast.String); !ok {
+		l.say(c.at, "the pattern must be a literal, so that it can be checked")
+	} else if !anchored(string(p)) {
+		l.say(c.at, "the pattern %q is not anchored: write ^…$, or it matches inside longer text",
+			string(p))
+	}
+}
+
+func (l *linter) cidr(c call) {
+	s, ok := c.operands[0].Value.(ast.String)
+	if !ok {
+		return
+	}
+	p, err := netip.ParsePrefix(string(s))
+	switch {
+	case err != nil:
+		l.say(c.at, "%q is not a CIDR range", string(s))
+	case p.Addr().Is4In6():
+		l.say(c.at, "%q is IPv4 written as IPv6, which is taken for every IPv4 address", string(s))
+	case p.Masked().String() != string(s):
+		l.say(c.at, "write the range %q as %s", string(s), p.Masked())
 	}
 }
 

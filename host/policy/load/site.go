@@ -1,19 +1,20 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy"
-	"github.com/fsnotify/fsnotify"
+	"github.com/caponier-mcp/caponier/host/watch"
 )
 
 // Options say where the site's policy is.
@@ -44,12 +45,18 @@ func (o Options) Validate() error {
 // reloadDeadline is how long reading, checking and testing a site may take.
 const reloadDeadline = 2 * time.Minute
 
+// holdFor is how long a decision waits for a policy that is being loaded.
+const holdFor = 10 * time.Second
+
 // Site decides with the newest good policy of a folder. Its methods may be called concurrently.
 type Site struct {
 	options Options
 	engine  policy.Engine
 	current atomic.Pointer[Candidate]
 	reload  sync.Mutex // one reload at a time
+
+	mu   sync.Mutex    // guards held
+	held chan struct{} // closed when decisions go on; nil when they do
 }
 
 var _ gate.Decider = (*Site)(nil)
@@ -63,26 +70,59 @@ func New(ctx context.Context, o Options) (*Site, error) {
 	return s, s.Reload(ctx)
 }
 
-// Decide answers one question with the policy in force.
+// Decide answers one question with the policy in force. When a change of the site was seen, it
+// waits for up to 10 seconds until the new policy is in force or refused: what the change takes
+// away ends at once, though checking and testing it takes a second or more.
 func (s *Site) Decide(ctx context.Context, q gate.Question) (gate.Decision, error) {
+	s.mu.Lock()
+	held := s.held
+	s.mu.Unlock()
+	if held != nil {
+		late := time.NewTimer(holdFor)
+		defer late.Stop()
+		select {
+		case <-held:
+		case <-late.C:
+		case <-ctx.Done():
+			return gate.Decision{}, context.Cause(ctx)
+		}
+	}
 	return s.engine.Decide(ctx, q)
+}
+
+func (s *Site) hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held == nil {
+		s.held = make(chan struct{})
+	}
+}
+
+func (s *Site) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held != nil {
+		close(s.held)
+		s.held = nil
+	}
 }
 
 // Reload reads the site again: build, check, test, then change over at once. When anything is wrong
 // the error says what, and the policy in force stays. A reload that takes longer than two minutes
-// fails.
+// fails, even if the file system hangs.
 func (s *Site) Reload(ctx context.Context) error {
 	s.reload.Lock()
 	defer s.reload.Unlock()
-	ctx, cancel := context.WithTimeoutCause(ctx, reloadDeadline, fmt.Errorf(
-		"loading the policy of %s took longer than %s", s.options.Site, reloadDeadline))
-	defer cancel()
-	next, err := s.candidate(ctx)
+	defer s.release()
+	inv := s.options.Inventory
+	next, err := watch.Within(ctx, reloadDeadline, "loading the policy of "+s.options.Site,
+		func(ctx context.Context) (*Candidate, error) { return s.candidate(ctx, inv) })
 	if err != nil {
 		return err
 	}
 	revision := next.Rules.Revision
 	if now := s.current.Load(); now != nil && now.Rules.Revision == revision {
+		s.current.Store(next) // its warnings can differ
 		return nil
 	}
 	if s.options.OnRevision != nil {
@@ -95,23 +135,28 @@ func (s *Site) Reload(ctx context.Context) error {
 	return nil
 }
 
-// candidate builds the folder's policy. It returns when ctx ends, even if the file system hangs.
-func (s *Site) candidate(ctx context.Context) (*Candidate, error) {
-	type result struct {
-		c   *Candidate
-		err error
+// Against is Reload with the names of another inventory.
+func (s *Site) Against(ctx context.Context, inv Inventory) error {
+	s.reload.Lock()
+	s.options.Inventory = inv
+	s.reload.Unlock()
+	return s.Reload(ctx)
+}
+
+// candidate builds the folder's policy, unless it is the one in force.
+func (s *Site) candidate(ctx context.Context, inv Inventory) (*Candidate, error) {
+	all, err := siteFiles(s.options.Site)
+	if err != nil {
+		return nil, err
 	}
-	done := make(chan result, 1)
-	go func() {
-		c, err := FromFolder(ctx, s.options.Site, s.options.Inventory)
-		done <- result{c, err}
-	}()
-	select {
-	case r := <-done:
-		return r.c, r.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	bundle, err := pack(all)
+	now := s.current.Load()
+	if err == nil && now != nil && bytes.Equal(bundle, now.Bundle) &&
+		slices.Equal(inv.Tools, now.inventory.Tools) &&
+		slices.Equal(inv.Nodes, now.inventory.Nodes) {
+		return now, nil
 	}
+	return FromFolder(ctx, s.options.Site, inv)
 }
 
 // Revision is the digest of everything that the decisions in force depend on, or "" when there is
@@ -123,22 +168,14 @@ func (s *Site) Revision() string {
 	return ""
 }
 
-// Absent returns the warnings of the policy in force about names that are not there: of nodes, and
-// of tools, resources and prompts. A site may name tools of plugins that are not in this lock, and
-// such a name allows nothing. A misspelt node protects nothing.
-func (s *Site) Absent() (nodes, tools []string) {
-	c := s.current.Load()
-	if c == nil {
-		return nil, nil
+// Absent returns the warnings of the policy in force about tools, resources and prompts that are
+// not there. A site may name those of plugins that are not in this lock. Such a name allows
+// nothing.
+func (s *Site) Absent() []string {
+	if c := s.current.Load(); c != nil {
+		return c.Warnings
 	}
-	for _, w := range c.Warnings {
-		if strings.Contains(w, `: there is no node "`) {
-			nodes = append(nodes, w)
-		} else {
-			tools = append(tools, w)
-		}
-	}
-	return nodes, tools
+	return nil
 }
 
 // Entries returns the commands that the policy in force describes, by the names under which tools
@@ -167,59 +204,17 @@ func (c *Candidate) entries(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// settle is how long a folder must be quiet before it is read, because editors write a file in
-// several steps; restless is when a folder that is never quiet is read all the same.
-const (
-	settle   = 200 * time.Millisecond
-	restless = 5 * time.Second
-)
-
-// Watch reloads when a file of the site changes, until ctx ends. It tells report how each reload
-// went; nil is a good one.
-func (s *Site) Watch(ctx context.Context, report func(error)) error {
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watching %s: %w", s.options.Site, err)
-	}
-	defer w.Close()
-	add := func() error {
-		return filepath.WalkDir(s.options.Site, func(p string, d fs.DirEntry, err error) error {
-			if err != nil || !d.IsDir() {
-				return err
+// Follow calls changed at once, and after each change of a file of the site, until ctx ends. An
+// error says why changes may have been missed. changed must call [Site.Reload], for which decisions
+// wait since the change.
+func (s *Site) Follow(ctx context.Context, changed func(missed error)) {
+	watch.Files{What: "the policy of " + s.options.Site, Dirs: func() (dirs []string, err error) {
+		err = filepath.WalkDir(s.options.Site, func(p string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, p)
 			}
-			return w.Add(p)
+			return err
 		})
-	}
-	if err := add(); err != nil {
-		return fmt.Errorf("watching %s: %w", s.options.Site, err)
-	}
-	var settled <-chan time.Time
-	var first time.Time // of the changes that were not read
-	changed := func() {
-		if settled == nil {
-			first = time.Now()
-		}
-		settled = time.After(max(0, min(settle, time.Until(first.Add(restless)))))
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case ev, ok := <-w.Events:
-			if !ok {
-				return fmt.Errorf("watching %s: the watcher ended", s.options.Site)
-			}
-			// Kubernetes changes a mounted folder by renaming "..data".
-			name := filepath.Base(ev.Name)
-			if !strings.HasPrefix(name, ".") || strings.HasPrefix(name, "..") {
-				changed()
-			}
-		case err := <-w.Errors: // events can be lost, so the folder is read again
-			report(fmt.Errorf("watching %s: %w", s.options.Site, err))
-			changed()
-		case <-settled:
-			settled = nil
-			report(errors.Join(add(), s.Reload(ctx)))
-		}
-	}
+		return dirs, err
+	}, Touched: s.hold}.Follow(ctx, changed)
 }

@@ -197,30 +197,74 @@ func TestSwapUnderLoadNeverGivesAWrongAnswer(t *testing.T) {
 	wg.Wait()
 }
 
-func TestWatchTakesAChange(t *testing.T) {
+func TestFollowTellsOfAChange(t *testing.T) {
 	dir := copySite(t)
 	s := open(t, dir)
 	first := s.Revision()
 	ctx, cancel := context.WithCancel(context.Background())
-	reloaded, done := make(chan error, 8), make(chan error, 1)
-	go func() { done <- s.Watch(ctx, func(err error) { reloaded <- err }) }()
-	deadline := time.After(time.Minute)
-	for n := 0; s.Revision() == first; n++ {
-		write(t, dir, "notes.md", itoa(n)) // until the watcher is up
-		edit(t, dir, "data.yaml", "calls_per_minute: 1", "calls_per_minute: 11")
-		select {
-		case err := <-reloaded:
-			if err != nil {
-				t.Fatal(err)
-			}
-		case <-time.After(time.Second):
-		case <-deadline:
-			t.Fatal("the change was not taken")
-		}
+	told, done := make(chan error, 8), make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Follow(ctx, func(missed error) { told <- errors.Join(missed, s.Reload(ctx)) })
+	}()
+	if err := <-told; err != nil || s.Revision() != first {
+		t.Fatalf("at once: %v, revision %s, want %s", err, s.Revision(), first)
+	}
+	edit(t, dir, "data.yaml", "calls_per_minute: 1", "calls_per_minute: 11")
+	if err := <-told; err != nil || s.Revision() == first {
+		t.Errorf("after a change: %v, revision %s is the old one", err, s.Revision())
 	}
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
+	<-done
+}
+
+// From the moment that a change is seen nothing is decided by the old policy, unless the new one is
+// refused.
+func TestDecisionsWaitForAChangedPolicy(t *testing.T) {
+	dir := copySite(t)
+	s := open(t, dir)
+	decide := func() <-chan gate.Decision {
+		c := make(chan gate.Decision, 1)
+		go func() {
+			d, err := s.Decide(context.Background(), status())
+			if err != nil {
+				t.Error(err)
+			}
+			c <- d
+		}()
+		return c
+	}
+	for _, last := range []bool{true, false} { // refused, then good
+		s.hold()
+		waiting := decide()
+		select {
+		case d := <-waiting:
+			t.Fatalf("decided before the policy was loaded: %+v", d)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if last {
+			write(t, dir, "x.rego", "no Rego")
+		} else {
+			if err := os.Remove(filepath.Join(dir, "x.rego")); err != nil {
+				t.Fatal(err)
+			}
+			edit(t, dir, "data.yaml", "\n  \"tool:proxmox_container_status\": green", "")
+		}
+		if err := s.Reload(context.Background()); (err != nil) != last {
+			t.Error(err)
+		}
+		if d := <-waiting; d.Allow != last {
+			t.Errorf("%+v, want allow %v", d, last)
+		}
+		if d := <-decide(); d.Allow != last {
+			t.Errorf("afterwards: %+v", d)
+		}
+	}
+	s.hold()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if d, err := s.Decide(ctx, status()); err == nil || d.Allow {
+		t.Errorf("a call that ended: %+v %v", d, err)
 	}
 }
 
@@ -317,23 +361,36 @@ func TestEntriesAreThoseOfCoreAndSite(t *testing.T) {
 	}
 }
 
-func TestNamesInDataThatNothingHasAreWarnedOf(t *testing.T) {
+// TestNodesInDataThatAreNotThereAreRefused: a misspelt node protects nothing.
+func TestNodesInDataThatAreNotThereAreRefused(t *testing.T) {
+	for name, x := range map[string]struct{ old, new, want string }{
+		"protected node": {"protected:\n  nodes: {}",
+			"protected:\n  nodes: {pve11: {reason: misspelt}}", "protected/nodes"},
+		"node of a protected service": {"services: []",
+			"services: [{service: nginx, nodes: [pve11, '*'], reason: kept}]", "protected/services"},
+		"node of a role": {`nodes: ["*"]`, `nodes: [pve11]`, "roles/"},
+	} {
+		dir := copySite(t)
+		edit(t, dir, "data.yaml", x.old, x.new)
+		_, err := Check(context.Background(), dir, inventory())
+		if err == nil || !placed.MatchString(err.Error()) ||
+			!strings.Contains(err.Error(), x.want) ||
+			!strings.Contains(err.Error(), `there is no node "pve11"; did you mean "pve1"?`) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := Check(context.Background(), dir, Inventory{}); err != nil {
+			t.Errorf("%s, without an inventory: %v", name, err)
+		}
+	}
+}
+
+func TestToolsInDataThatAreNotThereAreWarnedOf(t *testing.T) {
 	dir := copySite(t)
-	edit(t, dir, "data.yaml", "services: []", "services: [{service: nginx, nodes: [pve11, '*'], "+
-		"reason: kept}]")
-	edit(t, dir, "data.yaml", "protected:\n  nodes: {}",
-		"protected:\n  nodes: {pve3: {reason: misspelt}}")
 	edit(t, dir, "data.yaml", `"tool:list_nodes": green`, `"tool:jq_qurey": green`)
 	rep, err := Check(context.Background(), dir, inventory())
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := strings.Join(rep.Warnings, "\n")
-	for _, want := range []string{`protected/nodes`, `"pve3"`, `"pve11"; did you mean "pve1"?`,
-		`"jq_qurey"; did you mean "jq_query"?`} {
-		if !strings.Contains(all, want) {
-			t.Errorf("%s is not warned of in\n%s", want, all)
-		}
+	if all := strings.Join(rep.Warnings, "\n"); err != nil ||
+		!strings.Contains(all, `"jq_qurey"; did you mean "jq_query"?`) {
+		t.Errorf("%v, warnings %s", err, all)
 	}
 	if rep, err := Check(context.Background(), dir, Inventory{}); err != nil ||
 		len(rep.Warnings) != 0 {
@@ -343,10 +400,7 @@ func TestNamesInDataThatNothingHasAreWarnedOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodes, tools := site.Absent()
-	if got := strings.Join(nodes, "\n"); len(nodes)+len(tools) != len(rep.Warnings) ||
-		!strings.Contains(got, `"pve3"`) || !strings.Contains(got, `"pve11"`) ||
-		strings.Contains(got, "no tool") || strings.Contains(strings.Join(tools, "\n"), "no node") {
-		t.Errorf("nodes %q, tools %q of %q", nodes, tools, rep.Warnings)
+	if tools := site.Absent(); len(tools) == 0 || len(tools) != len(rep.Warnings) {
+		t.Errorf("tools %q of %q", tools, rep.Warnings)
 	}
 }

@@ -70,6 +70,9 @@ func Test(ctx context.Context, dir string) (TestReport, error) {
 	if err != nil {
 		return TestReport{}, err
 	}
+	if err := c.withCoreTests(); err != nil {
+		return TestReport{}, err
+	}
 	covered := cover.New()
 	results, err := c.runTests(ctx, c.tests, covered)
 	if err != nil {
@@ -77,7 +80,7 @@ func Test(ctx context.Context, dir string) (TestReport, error) {
 	}
 	var rep TestReport
 	for _, t := range results {
-		res := TestResult{Name: nameOf(t), Where: t.Location.String(), Passed: t.Pass(),
+		res := TestResult{Name: testName(t), Where: t.Location.String(), Passed: t.Pass(),
 			Output: string(t.Output), Took: t.Duration}
 		if t.Error != nil {
 			res.Output += t.Error.Error()
@@ -135,11 +138,16 @@ func (c *Candidate) testSite(ctx context.Context) error {
 			tests[name] = m
 		}
 	}
+	if len(tests) > 0 { // which may use the fixtures of core's
+		if err := c.withCoreTests(); err != nil {
+			return err
+		}
+	}
 	results, err := c.runTests(ctx, tests, nil)
 	var wrong []error
 	for _, t := range results {
 		if !t.Pass() {
-			wrong = append(wrong, fmt.Errorf("%s: test %s did not pass", t.Location, nameOf(t)))
+			wrong = append(wrong, fmt.Errorf("%s: test %s did not pass", t.Location, testName(t)))
 		}
 	}
 	switch {
@@ -149,15 +157,23 @@ func (c *Candidate) testSite(ctx context.Context) error {
 		return context.Cause(ctx)
 	case rules > 0 && len(results) == 0:
 		return errors.New("the site has rules but no tests: write test_… rules beside them in " +
-			"files " +
-			"that end in _test.rego")
+			"files that end in _test.rego")
 	}
 	return errors.Join(wrong...)
 }
 
-func nameOf(t *tester.Result) string {
-	return strings.TrimPrefix(t.Package, "data.") + "." +
-		t.Name
+// withCoreTests adds core's tests to the site's.
+func (c *Candidate) withCoreTests() error {
+	for name, data := range c.coreTests {
+		if err := c.parseRego(name, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func testName(t *tester.Result) string {
+	return strings.TrimPrefix(t.Package, "data.") + "." + t.Name
 }
 
 // runTests compiles everything with the given tests and runs them, with the evaluator that decides
@@ -194,8 +210,7 @@ func (c *Candidate) runTests(ctx context.Context, tests map[string]*ast.Module,
 		results = append(results, t)
 	}
 	slices.SortFunc(results, func(a, b *tester.Result) int {
-		return strings.Compare(nameOf(a),
-			nameOf(b))
+		return strings.Compare(testName(a), testName(b))
 	})
 	return results, nil
 }

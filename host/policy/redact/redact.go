@@ -131,19 +131,19 @@ func hidden(text, secret string) string {
 // notShown matches the characters that say.rego replaces in messages.
 var notShown = regexp.MustCompile(`[^ -~]`)
 
-// Said masks a message. Policy replaces odd characters in it, and marks with "…" where it cut text,
-// so the beginning of a value is masked there too.
+// cutWord matches what is left of a word where say.rego cut text.
+var cutWord = regexp.MustCompile(`[^ \t\n\r"]*…`)
+
+// Said masks a message. Policy quotes words in it, replaces odd characters, and marks with "…"
+// where it cut text: what is left of a word there may be the beginning of a value.
 func (m Mask) Said(msg string) string {
-	const cut = "…"
-	msg = m.text(msg)
+	if len(m.secrets) == 0 {
+		return msg
+	}
+	msg = m.text(cutWord.ReplaceAllString(msg, masked))
 	for _, s := range m.secrets {
 		quoted := fmt.Sprintf("%q", notShown.ReplaceAllString(s, "?"))
-		shown := quoted[1 : len(quoted)-1]
-		for n := len(shown); n >= minSecret; n-- {
-			if n == len(shown) || strings.Contains(msg, shown[:n]+cut) {
-				msg = hidden(msg, shown[:n])
-			}
-		}
+		msg = hidden(msg, quoted[1:len(quoted)-1])
 	}
 	return msg
 }

@@ -9,6 +9,7 @@
 package caponier.core.check.file
 
 import data.caponier.core.files
+import data.caponier.core.host
 
 asked := {"operation"}
 
@@ -20,6 +21,8 @@ ok if {
 }
 
 ok if input.file.action == "stage"
+
+ok if host.discards
 
 ok if {
 	place_ok(input.file.path)

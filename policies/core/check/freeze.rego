@@ -13,16 +13,18 @@ asked := {"call", "operation"}
 
 order := 1
 
-ok if {
-	input.mode.frozen == false
-	input.mode.freezes == []
-}
+ok if input.mode.freezes == []
 
 ok if {
-	input.mode.frozen == false
 	is_array(input.mode.freezes)
+	every f in input.mode.freezes { readable(f) }
 	is_set(machines)
 	count(freezes) == 0
+}
+
+readable(f) if {
+	is_string(f.kind)
+	is_string(f.name)
 }
 
 freezes contains f if {
@@ -36,10 +38,13 @@ concerns("principal", name) if name == input.principal.id
 
 concerns("tool", name) if name == input.tool.name
 
+# A module is named by its digest: `caponier plugin revoke`.
+concerns("plugin", digest) if digest == input.plugin.digest
+
 concerns("node", name) if name in machines
 
 # A freeze of a kind that is not known freezes everything.
-concerns(kind, _) if not kind in {"all", "principal", "tool", "node"}
+concerns(kind, _) if not kind in {"all", "principal", "tool", "plugin", "node"}
 
 # pvesh on one node acts on another that its path names.
 machines := inventory.also(names | command.mentioned_nodes(words))
@@ -52,10 +57,12 @@ words := command.operation_words if input.schema == "caponier.operation/1"
 
 what := sprintf("%s: %s", [concat(", ", subjects), concat("; ", reasons)]) if {
 	count(freezes) > 0
-} else := concat("", ["everything is frozen: ", input.mode.reason])
+} else := "everything is frozen: the list of freezes cannot be read"
 
 frozen(f) := "everything is frozen" if {
 	f.kind == "all"
+} else := sprintf("the module %s is revoked", [f.name]) if {
+	f.kind == "plugin"
 } else := sprintf("%s %s is frozen", [f.kind, f.name])
 
 subjects := {frozen(f) | some f in freezes}

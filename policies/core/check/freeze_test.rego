@@ -6,6 +6,8 @@ mode(freezes) := {"mode": {"freezes": freezes}}
 
 of(kind, name) := mode([{"kind": kind, "name": name, "reason": "looking into it"}])
 
+digest := f.head.plugin.digest
+
 stopping := f.run(["pct", "stop", "105"])
 
 aliases := {"nodes": [
@@ -13,21 +15,21 @@ aliases := {"nodes": [
 	{"name": "pve1-admin", "cluster": "lab", "host": "192.168.1.74", "aliases": ["pve1"]},
 ]}
 
-test_frozen_call_is_refused if f.failed(f.decided({"mode": {"frozen": true}})) == {"freeze"}
+test_frozen_call_is_refused if f.failed(f.decided(of("all", ""))) == {"freeze"}
 
 test_frozen_operation_is_refused if {
-	f.failed(f.operated(object.union({"mode": {"frozen": true}}, f.run(["pct", "list"])))) == {"freeze"}
+	f.failed(f.operated(object.union(of("all", ""), f.run(["pct", "list"])))) == {"freeze"}
 }
 
 test_what_concerns_the_question_freezes_it if {
-	every z in [["all", ""], ["principal", "ann"], ["tool", "stop"], ["node", "pve1"]] {
+	every z in [["all", ""], ["principal", "ann"], ["tool", "stop"], ["node", "pve1"], ["plugin", digest]] {
 		f.failed(f.decided(of(z[0], z[1]))) == {"freeze"}
 		f.failed(f.operated(object.union(of(z[0], z[1]), stopping))) == {"freeze"}
 	}
 }
 
 test_what_does_not_concern_it_does_not if {
-	every z in [["principal", "two"], ["tool", "kill"], ["node", "pve2"], ["node", "pve"]] {
+	every z in [["principal", "two"], ["tool", "kill"], ["node", "pve2"], ["node", "pve"], ["plugin", "guests"]] {
 		f.decided(of(z[0], z[1])).allow
 		f.operated(object.union(of(z[0], z[1]), stopping)).allow
 	}
@@ -62,10 +64,14 @@ test_list_that_is_none_freezes_everything if {
 test_refusal_says_what_is_frozen_and_why if {
 	d := f.decided(of("node", "pve1"))
 	startswith(d.deny[0].msg, "node pve1 is frozen: looking into it · ")
-	e := f.decided({"mode": {"frozen": true, "reason": "looking into agent-a"}})
-	startswith(e.deny[0].msg, "everything is frozen: looking into agent-a")
+	e := f.decided(of("all", ""))
+	startswith(e.deny[0].msg, "everything is frozen: looking into it")
 }
 
-test_missing_state_is_refused if f.failed(f.decided({"mode": {"frozen": null}})) == {"freeze"}
-
 test_question_without_freezes_passes if f.decided({}).allow
+
+test_freeze_that_cannot_be_read_freezes_everything if {
+	every bad in [[], {}, "all", 1, null, {"kind": "tool"}, {"name": "x"}, {"kind": "tool", "name": 1}] {
+		"freeze" in f.failed(f.decided(mode([bad])))
+	}
+}

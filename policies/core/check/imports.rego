@@ -16,7 +16,7 @@ ok if {
 	input.parent.tool == input.tool.name
 	is_string(input.parent.id)
 	part := parts[input.op]
-	present == {part} | on_node[part]
+	present == {part} | where(part)
 	action
 }
 
@@ -26,6 +26,11 @@ present := {p |
 	not input[p] == null
 }
 
+where(part) := on_node[part] if {
+	input.op != "discard"
+} else := present & {"target"}
+
+# What is discarded is on a node or in the workspace.
 on_node := {"command": {"target"}, "file": {"target"}, "http": set(), "blob": set(), "ask": set()}
 
 action if not actions[input.op]
@@ -36,12 +41,13 @@ parts := {
 	"ssh_exec": "command", "ssh_script": "command", "stage": "file", "sftp_stat": "file",
 	"sftp_list": "file", "sftp_read": "file", "sftp_write": "file", "sftp_get": "file",
 	"sftp_put": "file", "sftp_remove": "file", "http_request": "http", "blob_write": "blob",
-	"blob_read": "blob", "ask": "ask",
+	"blob_read": "blob", "ask": "ask", "discard": "file",
 }
 
 actions := {
 	"stage": "stage", "sftp_stat": "stat", "sftp_list": "list", "sftp_read": "read",
 	"sftp_write": "write", "sftp_get": "get", "sftp_put": "put", "sftp_remove": "remove",
+	"discard": "discard",
 }
 
 what := sprintf("%s is not an operation that %s declares, or not asked for as its call allows", [

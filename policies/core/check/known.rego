@@ -1,18 +1,27 @@
 # METADATA
 # scope: package
-# description: The site gives the tool a tier, and so switches it on.
+# description: The site gives the tool a tier, and so switches it on. Core has the host's own tools.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
 package caponier.core.check.known
 
+import data.caponier.core.host
 import data.caponier.core.tier
 
 asked := {"call", "operation", "visible"}
 
 order := 3
 
-ok if data.site.tiers[tier.key]
+ok if {
+	input.kind != "host"
+	data.site.tiers[tier.key]
+}
+
+ok if {
+	input.kind == "host"
+	host.tools[input.tool.name]
+}
 
 what := sprintf("%s has no tier, so it is switched off", [tier.key])
 

