@@ -9,9 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -60,7 +57,7 @@ const (
 // Verdict is a person's answer.
 type Verdict = gate.Verdict
 
-// Session is one sign-in on the page.
+// Session is one sign-in on the page, or a link that makes one.
 type Session struct {
 	ID      string    `json:"id"` // names it, and gives no access
 	Name    string    `json:"name"`
@@ -82,8 +79,6 @@ type Store interface {
 	Consume(ctx context.Context, key string) (Request, error)
 	// Requests lists what has not expired, newest first. An empty id or state is any.
 	Requests(ctx context.Context, id, state string) ([]Request, error)
-	// Burn uses a nonce that expires at until, once. The others get ErrBurned.
-	Burn(ctx context.Context, nonce string, until time.Time) error
 	// Begin keeps a session, Sessions lists those that have not expired, newest first, and
 	// EndSessions ends those with that id and that name, and counts them. An empty id or name is
 	// any.
@@ -97,7 +92,6 @@ var (
 	ErrNone     = errors.New("there is no such request, or it has expired")
 	ErrAnswered = errors.New("it no longer waits")
 	ErrFull     = errors.New("too many requests wait already")
-	ErrBurned   = errors.New("it was used before")
 )
 
 // Approvals asks and records what was answered. It is safe for concurrent use.
@@ -132,37 +126,42 @@ func (a *Approvals) Requests(ctx context.Context, id, state string) ([]Request, 
 	return a.store.Requests(ctx, id, state)
 }
 
-// Sessions lists who is signed in on the page, newest first.
-func (a *Approvals) Sessions(ctx context.Context) ([]Session, error) {
-	return a.store.Sessions(ctx, "")
+// bindingKeys returns a digest of all that an approval of the call is bound to, and one of all that
+// but the plan. These are the principal, the plugin's bytes, the tool, the arguments (but for the
+// confirmation flag), the targets, and the plan: a second dry run that comes to another plan is
+// another request. The policy's revision is recorded, not bound: the call is decided again after
+// the yes.
+func bindingKeys(c *gate.Call) (key, call string, err error) {
+	plan := ""
+	if c.Plan != nil {
+		if plan = c.Plan.Digest(); plan == "" {
+			return "", "", errors.New("the plan of the call has no digest to bind an approval to")
+		}
+	}
+	if c.Principal.ID == "" || c.Tool.Plugin.Digest == "" || c.Args.Digest == "" {
+		return "", "", errors.New("the call has no principal, plugin digest or argument digest " +
+			"to bind an approval to")
+	}
+	if call, err = bound(c, ""); err == nil {
+		key, err = bound(c, plan)
+	}
+	return key, call, err
 }
 
-// EndSessions ends the sessions with that id and that name, and counts them; an empty id or name is
-// any. They end at their next request.
-func (a *Approvals) EndSessions(ctx context.Context, id, name string) (int64, error) {
-	return a.store.EndSessions(ctx, id, name)
-}
-
-// bindingKey is a digest of all that an approval of the call is bound to: the principal, the
-// plugin's bytes, the tool, the arguments (but for the confirmation flag) and the targets. The
-// policy's revision is recorded, not bound: the call is decided again after the yes.
-func bindingKey(c *gate.Call) (string, error) {
-	bound, err := json.Marshal(struct {
+func bound(c *gate.Call, plan string) (string, error) {
+	b, err := json.Marshal(struct {
 		Schema            string
 		Principal, Plugin string
 		Kind, Tool, Args  string
 		Targets           gate.Targets
 		Files             map[string]string
-	}{"caponier.approval/2", c.Principal.ID, c.Tool.Plugin.Digest, c.Tool.Kind, c.Tool.Name,
-		c.Args.Digest, c.Targets, c.Files})
+		Plan              string
+	}{"caponier.approval/3", c.Principal.ID, c.Tool.Plugin.Digest, c.Tool.Kind, c.Tool.Name,
+		c.Args.Digest, c.Targets, c.Files, plan})
 	if err != nil {
 		return "", fmt.Errorf("digesting the call: %w", err)
 	}
-	if c.Principal.ID == "" || c.Tool.Plugin.Digest == "" || c.Args.Digest == "" {
-		return "", errors.New("the call has no principal, plugin digest or argument digest to " +
-			"bind an approval to")
-	}
-	sum := sha256.Sum256(bound)
+	sum := sha256.Sum256(b)
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
@@ -176,51 +175,4 @@ func newID() string {
 		b[i] = letters[b[i]%32]
 	}
 	return string(b[:])
-}
-
-// base is the URL of the page, or "" when there is none.
-func (o Options) base() string {
-	switch {
-	case o.URL != "":
-		return strings.TrimSuffix(o.URL, "/")
-	case o.Listen != "":
-		return "http://" + o.Listen
-	}
-	return ""
-}
-
-// plainClient sends webhooks without redirects, proxies or cookies.
-func plainClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request,
-			[]*http.Request) error {
-			return http.ErrUseLastResponse
-		}}
-}
-
-func (o Options) withDefaults() Options {
-	for _, d := range []struct{ v, or *time.Duration }{
-		{&o.Wait, &defaults.Wait}, {&o.Expires, &defaults.Expires},
-		{&o.Session, &defaults.Session}, {&o.Poll, &defaults.Poll},
-	} {
-		if *d.v == 0 {
-			*d.v = *d.or
-		}
-	}
-	if o.PerPrincipal == 0 {
-		o.PerPrincipal = defaults.PerPrincipal
-	}
-	if o.MaxDetail == 0 {
-		o.MaxDetail = defaults.MaxDetail
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	if o.Client == nil {
-		o.Client = plainClient()
-	}
-	return o
 }

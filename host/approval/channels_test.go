@@ -12,6 +12,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // user is the user of a client, whose answer to each request is asked for in one round and given in
@@ -24,8 +25,9 @@ type user struct {
 	answer map[string]bool // requests that were put
 }
 
-func (u *user) CanAsk(context.Context) bool { return u.can }
-func (u *user) Ask(_ context.Context, request, message string) string {
+func (u *user) Ask(abi.Ask) (gate.Result, error) { return gate.Result{}, gate.ErrPending }
+func (u *user) CanConfirm() bool                 { return u.can }
+func (u *user) Confirm(request, message string) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.heard == nil {
@@ -51,10 +53,14 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 		u *user
 	}
 	begin := func(t *testing.T, u *user, change ...func(*approval.Options)) world2 {
-		return world2{newWorld(t, append(change, func(o *approval.Options) { o.Users = u })...), u}
+		return world2{newWorld(t, change...), u}
 	}
 	confirm := func(w world2, channels ...string) (gate.Confirmation, error) {
-		return w.a.Confirm(t.Context(), call(), on(call(), channels...), quiet)
+		c := call()
+		if w.u != nil {
+			c.User = w.u
+		}
+		return w.a.Confirm(t.Context(), c, on(c, channels...), quiet)
 	}
 	waiting := func(t *testing.T, err error) *gate.Waiting {
 		t.Helper()
@@ -130,7 +136,7 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 		})
 	}
 	t.Run("a yes on a channel that the site does not take is not taken", func(t *testing.T) {
-		w := begin(t, nil, func(o *approval.Options) { o.Users = nil })
+		w := begin(t, nil)
 		_, err := confirm(w, approval.Web)
 		id := waiting(t, err).ApprovalID
 		for _, channel := range []string{approval.Terminal, approval.Client, "", "post"} {
@@ -147,7 +153,7 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 		}
 	})
 	t.Run("only whom the site names", func(t *testing.T) {
-		w := begin(t, nil, func(o *approval.Options) { o.Users = nil })
+		w := begin(t, nil)
 		d := on(call(), approval.Terminal)
 		d.Obligations.Approvers = []string{"bob"}
 		_, err := w.a.Confirm(t.Context(), call(), d, quiet)
@@ -165,7 +171,7 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 		refusedFor(t, err, "approval.approver")
 	})
 	t.Run("a yes does not count when the site has closed its channel since", func(t *testing.T) {
-		w := begin(t, nil, func(o *approval.Options) { o.Users = nil })
+		w := begin(t, nil)
 		_, err := confirm(w, approval.Terminal, approval.Web)
 		w.approve(waiting(t, err).ApprovalID)
 		_, err = confirm(w, approval.Web)
@@ -174,7 +180,7 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 	t.Run("a request that is longer than a client shows is for the others", func(t *testing.T) {
 		w := begin(t, &user{can: true, says: "approve"})
 		c := call()
-		c.Args.Value["command"] = strings.Repeat("true; ", 600)
+		c.Args.Value["command"], c.User = strings.Repeat("true; ", 600), w.u
 		for range 2 {
 			_, err := w.a.Confirm(t.Context(), c, on(c, approval.Client, approval.Terminal), quiet)
 			waiting(t, err)

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,20 +19,23 @@ import (
 func (a *Approvals) Confirm(
 	ctx context.Context, c *gate.Call, d gate.Decision, progress func(message string),
 ) (none gate.Confirmation, _ error) {
-	detail, err := newDetail(c, d, a.opt.MaxDetail)
-	if err != nil {
-		return none, refusal(c, d, "approval.detail", err.Error())
-	}
-	key, err := bindingKey(c)
-	if err != nil {
+	key, call, err := bindingKeys(c)
+	detail, long := newDetail(c, d, call, a.opt.MaxDetail)
+	if err = cmp.Or(err, long); err != nil {
 		return none, refusal(c, d, "approval.detail", err.Error())
 	}
 	channels := d.Obligations.Channels
-	askable := a.opt.Users != nil && slices.Contains(channels, Client) && a.opt.Users.CanAsk(ctx)
-	if a.where("", channels, askable) == "" {
+	user := c.User // nil when it is not to be asked
+	if !slices.Contains(channels, Client) || user != nil && !user.CanConfirm() {
+		user = nil
+	}
+	if a.where("", channels, user != nil) == "" {
 		return none, refusal(c, d, "approval.channels", fmt.Sprintf("no person can be asked to "+
 			"approve it: the site takes a yes only on %q (approval.channels in its data), and "+
 			"none of these is open for this call", channels))
+	}
+	if err := a.steady(ctx, c, d, key, call); err != nil {
+		return none, err
 	}
 	patience := time.NewTimer(a.opt.Wait)
 	defer patience.Stop()
@@ -44,7 +48,7 @@ func (a *Approvals) Confirm(
 		}
 		switch r.State {
 		case Waiting:
-			again, confirmation, err := a.waits(ctx, r, c, d, askable, patience.C, progress)
+			again, confirmation, err := a.waits(ctx, r, c, d, user, patience.C, progress)
 			if !again {
 				return confirmation, err
 			}
@@ -72,6 +76,41 @@ func (a *Approvals) Confirm(
 	}
 }
 
+// maxPlans is how many plans of one call may be asked about while none of them has been used.
+const maxPlans = 3
+
+// steady refuses a call that came to another plan each time that it was made. No yes could ever fit
+// it, and its requests would keep the principal's other calls from being asked about.
+func (a *Approvals) steady(
+	ctx context.Context, c *gate.Call, d gate.Decision, key, call string,
+) error {
+	all, err := a.store.Requests(ctx, "", "")
+	if err != nil {
+		return a.broken(c, d, err)
+	}
+	others, until := 0, time.Time{}
+	for _, r := range all {
+		detail, err := r.Read()
+		switch {
+		case err != nil || detail.CallKey != call || r.State == Used:
+		case r.Key == key:
+			return nil
+		default:
+			if others++; until.IsZero() || r.Expires.Before(until) {
+				until = r.Expires
+			}
+		}
+	}
+	if others < maxPlans {
+		return nil
+	}
+	return refusal(c, d, "approval.unsteady", fmt.Sprintf("this call came to %d other plans "+
+		"already, and now to another one: what the tool does depends on the time or on chance, or "+
+		"what it reads keeps changing, so that no yes can fit. Nobody is asked about it again "+
+		"before %s; `caponier plan` shows what it would do", others,
+		until.UTC().Format("15:04:05 MST")))
+}
+
 // join finds the request for a call, or makes q and announces it.
 func (a *Approvals) join(
 	ctx context.Context, q Request, c *gate.Call, d gate.Decision,
@@ -96,11 +135,11 @@ func (a *Approvals) join(
 // waits returns when the request no longer waits: then it must be read again. Otherwise it returns
 // what Confirm does.
 func (a *Approvals) waits(
-	ctx context.Context, r Request, c *gate.Call, d gate.Decision, askable bool,
+	ctx context.Context, r Request, c *gate.Call, d gate.Decision, user gate.User,
 	patience <-chan time.Time, progress func(message string),
 ) (again bool, _ gate.Confirmation, _ error) {
 	var none gate.Confirmation
-	asked, answered, err := a.askUser(ctx, r, askable)
+	asked, answered, err := a.askUser(ctx, r, user)
 	if err != nil {
 		return false, none, a.broken(c, d, err)
 	}
@@ -163,9 +202,9 @@ const maxQuestion = 3000
 // askUser puts the request to the user of the client where the site takes that user's word, and
 // records what was answered: then the request no longer waits.
 func (a *Approvals) askUser(
-	ctx context.Context, r Request, askable bool,
+	ctx context.Context, r Request, user gate.User,
 ) (asked, answered bool, err error) {
-	if !askable {
+	if user == nil {
 		return false, false, nil
 	}
 	message, err := r.question()
@@ -173,7 +212,7 @@ func (a *Approvals) askUser(
 		return false, false, err
 	}
 	v := Verdict{Request: r.ID, By: "client of " + r.Principal, Channel: Client}
-	switch a.opt.Users.Ask(ctx, r.ID, message) {
+	switch user.Confirm(r.ID, message) {
 	case "approve":
 		v.Approve = true
 	case "deny":

@@ -70,7 +70,8 @@ func (a *Approvals) record(ctx context.Context, r Request, v Verdict) (Request, 
 	began := a.opt.Now()
 	rec := gate.Record{Type: "intent", Time: began, ID: newID(), CallID: d.CallID,
 		Kind: "approval", Op: "deny", Principal: r.Principal, Source: v.Channel, Plugin: d.Plugin,
-		Tool: r.Tool, Tier: d.Tier, Revision: r.Revision, Verdict: &v}
+		Tool: r.Tool, Tier: d.Tier, Revision: r.Revision, Plan: d.planDigest(),
+		Verdict: &v}
 	if v.Approve {
 		rec.Op = "approve"
 	}

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -40,30 +42,46 @@ type Options struct {
 	// them on the request's targets, as the principal of that name.
 	Looks []string `koanf:"looks"`
 
-	// KeyFile signs links and sessions. It is made with mode 0600 when it is needed first.
-	KeyFile string           `koanf:"-"`
-	Poll    time.Duration    `koanf:"-"` // between looks at a waiting request: 200ms
-	Now     func() time.Time `koanf:"-"` // nil for time.Now
+	Poll time.Duration    `koanf:"-"` // between looks at a waiting request: 200ms
+	Now  func() time.Time `koanf:"-"` // nil for time.Now
 	// for the webhook; nil for one without redirects, proxies or cookies
 	Client  *http.Client `koanf:"-"`
 	Log     *slog.Logger `koanf:"-"` // nil for slog.Default
 	Journal gate.Journal `koanf:"-"` // has every answer before it counts; nil takes none
-	Users   Users        `koanf:"-"` // of clients; nil asks none
 	// Look reads the present state of what a request is about, each reading decided for that
 	// approver; nil reads nothing.
 	Look func(ctx context.Context, approver string, d Detail) []Reading `koanf:"-"`
 }
 
-var defaults = Options{Wait: 45 * time.Second, Expires: 15 * time.Minute, Session: 8 * time.Hour,
-	Poll: 200 * time.Millisecond, PerPrincipal: 5, MaxDetail: 64 << 10}
+func (o Options) withDefaults() Options {
+	o.Wait = cmp.Or(o.Wait, 45*time.Second)
+	o.Expires = cmp.Or(o.Expires, 15*time.Minute)
+	o.Session = cmp.Or(o.Session, 8*time.Hour)
+	o.Poll = cmp.Or(o.Poll, 200*time.Millisecond)
+	o.PerPrincipal = cmp.Or(o.PerPrincipal, 5)
+	o.MaxDetail = cmp.Or(o.MaxDetail, 64<<10)
+	o.Log = cmp.Or(o.Log, slog.Default())
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Client == nil {
+		o.Client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true},
+			CheckRedirect: func(*http.Request, []*http.Request) error {
+				return http.ErrUseLastResponse
+			}}
+	}
+	return o
+}
 
-// Users asks the user of the client that makes the call of ctx; the client alone vouches for that
-// user. CanAsk reports whether that is possible. Ask returns "approve" or "deny" for what the user
-// answered about this very request, "asked" when the answer is to come with the same call made
-// again, and anything else when the user cannot be asked or did not answer.
-type Users interface {
-	CanAsk(ctx context.Context) bool
-	Ask(ctx context.Context, request, message string) string
+// base is the URL of the page, or "" when there is none.
+func (o Options) base() string {
+	switch {
+	case o.URL != "":
+		return strings.TrimSuffix(o.URL, "/")
+	case o.Listen != "":
+		return "http://" + o.Listen
+	}
+	return ""
 }
 
 // Reading is what a tool read. A machine wrote Text.
@@ -88,18 +106,10 @@ func (o Options) Validate() error {
 	}{
 		{"wait", o.Wait, time.Millisecond, 10 * time.Minute},
 		{"expires", o.Expires, time.Second, 24 * time.Hour},
-		{"session", o.Session, time.Minute, 24 * time.Hour},
-		{"poll", o.Poll, time.Millisecond, time.Second},
 	} {
 		if d.v != 0 && (d.v < d.min || d.v > d.max) {
 			return fmt.Errorf("approval.%s: %s is not between %s and %s", d.name, d.v, d.min, d.max)
 		}
-	}
-	if o.PerPrincipal < 0 || o.PerPrincipal > 1000 {
-		return errors.New("approval.per_principal: want 1 to 1000")
-	}
-	if o.MaxDetail != 0 && (o.MaxDetail < 1<<10 || o.MaxDetail > 1<<20) {
-		return errors.New("approval.max_detail: want 1024 to 1048576")
 	}
 	for _, a := range o.Approvers {
 		if !approverName.MatchString(a) {

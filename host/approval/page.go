@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
@@ -26,10 +25,7 @@ var pageHTML string
 //go:embed page.css
 var pageCSS string
 
-var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"show": plaintext.Show, "lines": showLines,
-	"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
-}).Parse(pageHTML))
+var pages = template.Must(template.New("").Funcs(shows).Parse(pageHTML))
 
 const (
 	cookieName = "caponier_approvals"
@@ -40,50 +36,14 @@ const (
 // view is what the templates see.
 type view struct {
 	Who, Form, Out       string // Form and Out are tokens of the decision and of signing out
-	List                 []row
-	Row                  *row
-	Args, Targets        []kind
+	List                 []shown
+	Row                  shown
 	Ticket, Title, Error string
 	Own, Refresh, Closed bool // Closed: the site takes no yes of this person here
 	// token of the form that looks, "" when there is nothing to look with
 	Look     string
 	Readings []Reading
 	Looked   bool
-}
-
-// showLines is plaintext.Show of text that has lines.
-func showLines(s string) string {
-	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
-	for i, l := range lines {
-		lines[i] = plaintext.Show(strings.ReplaceAll(l, "\t", "    "))
-	}
-	return strings.Join(lines, "\n")
-}
-
-type row struct {
-	Request
-	D   Detail
-	Now time.Time
-}
-
-func (r row) Target() string    { return r.D.Target() }
-func (r row) Waits() bool       { return r.State == Waiting }
-func (r row) Unused() bool      { return r.State == Approved }
-func (r row) Why() []string     { return r.D.why() }
-func (r row) Left() string      { return left(r.Expires, r.Now) }
-func (r row) Age() string       { return left(r.Now, r.Created) }
-func (c Command) Where() string { return c.place() }
-
-type mayRun struct {
-	Text string
-	Any  bool // it is no single command
-}
-
-func (r row) MayRun() (all []mayRun) {
-	for i, text := range gate.DescribeCommands(r.D.Declared) {
-		all = append(all, mayRun{text, r.D.Declared[i] == gate.CallersText})
-	}
-	return all
 }
 
 // Handler serves the page under /approvals. GET changes nothing, so that a preview of a link
@@ -203,14 +163,14 @@ func (a *Approvals) fail(w http.ResponseWriter, status int, who, msg string) {
 // at.
 func (a *Approvals) loginForm(w http.ResponseWriter, r *http.Request) {
 	given := r.URL.Query().Get("ticket")
-	t, err := a.open(linkTicket, given)
+	l, err := a.find(r.Context(), linkMark, given)
 	if err != nil {
 		a.fail(w, http.StatusUnauthorized, "",
 			"This link is not valid, or no longer: it can be used "+
 				"once, within "+linkLife.String()+". Make another: caponier approvals link")
 		return
 	}
-	a.render(w, http.StatusOK, "login", view{Title: "Sign in", Ticket: given, Who: t.Name})
+	a.render(w, http.StatusOK, "login", view{Title: "Sign in", Ticket: given, Who: l.Name})
 }
 
 func (a *Approvals) login(w http.ResponseWriter, r *http.Request) {
@@ -234,7 +194,11 @@ func (a *Approvals) setCookie(w http.ResponseWriter, session string, until time.
 		Secure: strings.HasPrefix(a.opt.URL, "https:")})
 }
 
-type signed struct{ who, id, session string }
+// signed is who is signed in, by which session.
+type signed struct{ who, id, secret string }
+
+// out is the token of the form that signs out.
+func (s signed) out() string { return formToken(s.secret, "/approvals/logout") }
 
 // signedIn shows nothing without a session, not even whether what a URL names exists. A POST needs
 // the form's own token too.
@@ -248,21 +212,20 @@ func (a *Approvals) signedIn(
 			a.fail(w, http.StatusUnauthorized, "", "Sign in first."+link)
 			return
 		}
-		t, err := a.session(r.Context(), c.Value)
+		in, err := a.find(r.Context(), "", c.Value)
 		if err != nil {
 			a.fail(w, http.StatusUnauthorized, "", "You are not signed in, or no longer."+link)
 			return
 		}
 		if r.Method == http.MethodPost {
-			want, err := a.formToken(c.Value, r.URL.Path)
-			given := r.PostFormValue("form")
-			if err != nil || subtle.ConstantTimeCompare([]byte(want), []byte(given)) != 1 {
-				a.fail(w, http.StatusForbidden, t.Name,
+			want, given := formToken(c.Value, r.URL.Path), r.PostFormValue("form")
+			if subtle.ConstantTimeCompare([]byte(want), []byte(given)) != 1 {
+				a.fail(w, http.StatusForbidden, in.Name,
 					"This form was not made for you here. Open the request again.")
 				return
 			}
 		}
-		next(w, r, signed{t.Name, t.Nonce, c.Value})
+		next(w, r, signed{in.Name, in.ID, c.Value})
 	}
 }
 
@@ -277,14 +240,6 @@ func (a *Approvals) logout(w http.ResponseWriter, r *http.Request, s signed) {
 	a.fail(w, http.StatusOK, "", "You are signed out.")
 }
 
-func (a *Approvals) out(s signed) string {
-	token, err := a.formToken(s.session, "/approvals/logout")
-	if err != nil {
-		return "" // which no POST accepts
-	}
-	return token
-}
-
 func (a *Approvals) list(w http.ResponseWriter, r *http.Request, s signed) {
 	all, err := a.store.Requests(r.Context(), "", "")
 	if err != nil {
@@ -292,18 +247,18 @@ func (a *Approvals) list(w http.ResponseWriter, r *http.Request, s signed) {
 		a.fail(w, http.StatusInternalServerError, s.who, "The requests cannot be read.")
 		return
 	}
-	v := view{Who: s.who, Title: "Approvals", Out: a.out(s), Refresh: true}
+	v := view{Who: s.who, Title: "Approvals", Out: s.out(), Refresh: true}
 	for _, waiting := range []bool{true, false} {
 		for _, q := range all {
 			if (q.State == Waiting) != waiting {
 				continue
 			}
-			d, err := q.Read()
+			row, err := q.shown(a.opt.Now())
 			if err != nil {
 				a.opt.Log.Error("the approvals page", "error", err)
 				continue
 			}
-			v.List = append(v.List, row{Request: q, D: d, Now: a.opt.Now()})
+			v.List = append(v.List, row)
 		}
 		if waiting && len(v.List) > 0 {
 			v.Title = fmt.Sprintf("Approvals (%d waiting)", len(v.List))
@@ -323,24 +278,19 @@ func (a *Approvals) show(w http.ResponseWriter, r *http.Request, s signed, look 
 		a.fail(w, http.StatusNotFound, s.who, "There is no such request, or it has expired.")
 		return
 	}
-	q := row{Request: list[0], Now: a.opt.Now()}
-	v := view{Who: s.who, Row: &q, Title: "Approval " + q.ID, Out: a.out(s),
-		Own: strings.EqualFold(q.Principal, s.who)}
-	q.D, v.Args, err = q.parts()
-	if err == nil {
-		v.Form, err = a.formToken(s.session, "/approvals/"+q.ID)
-	}
-	if err == nil && a.opt.Look != nil && len(a.opt.Looks) > 0 && !v.Own {
-		v.Look, err = a.formToken(s.session, "/approvals/"+q.ID+"/look")
-	}
+	q, err := list[0].shown(a.opt.Now())
 	if err != nil {
-		a.opt.Log.Error("the approvals page", "id", q.ID, "error", err)
+		a.opt.Log.Error("the approvals page", "id", list[0].ID, "error", err)
 		a.fail(w, http.StatusInternalServerError, s.who,
 			"The request cannot be shown, so it must not be approved.")
 		return
 	}
-	v.Targets = q.D.targets()
-	v.Closed = !slices.Contains(q.D.Channels, Web) || !named(s.who, q.D.Approvers)
+	v := view{Who: s.who, Row: q, Title: "Approval " + q.ID, Out: s.out(),
+		Own: strings.EqualFold(q.Principal, s.who), Form: formToken(s.secret, "/approvals/"+q.ID),
+		Closed: !slices.Contains(q.D.Channels, Web) || !named(s.who, q.D.Approvers)}
+	if a.opt.Look != nil && len(a.opt.Looks) > 0 && !v.Own {
+		v.Look = formToken(s.secret, "/approvals/"+q.ID+"/look")
+	}
 	if look && v.Look != "" {
 		ctx, cancel := context.WithTimeout(r.Context(), lookTime)
 		defer cancel()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,7 +18,7 @@ import (
 
 // world is one state directory, with a clock that a test can move.
 type world struct {
-	t       *testing.T
+	t       testing.TB
 	dir     string
 	ahead   atomic.Int64 // milliseconds
 	base    time.Time
@@ -28,7 +27,7 @@ type world struct {
 	journal memory
 }
 
-func newWorld(t *testing.T, change ...func(*approval.Options)) *world {
+func newWorld(t testing.TB, change ...func(*approval.Options)) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), base: time.UnixMilli(time.Now().UnixMilli())}
 	w.a, w.s = w.process(change...)
@@ -46,7 +45,7 @@ func (w *world) process(change ...func(*approval.Options)) (*approval.Approvals,
 	must(w.t, err)
 	o := approval.Options{Wait: 20 * time.Millisecond, Poll: 5 * time.Millisecond,
 		Approvers: []string{"ann", "bob", "Agent-A"}, Listen: "127.0.0.1:8443",
-		KeyFile: filepath.Join(w.dir, "approval.key"), Journal: &w.journal, Now: w.now,
+		Journal: &w.journal, Now: w.now,
 		Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&o)
@@ -57,7 +56,7 @@ func (w *world) process(change ...func(*approval.Options)) (*approval.Approvals,
 	return a, s
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -346,4 +346,24 @@ func (j *Journal) Close() error {
 	return nil
 }
 
+// Tip is the end of a chain: its last entry on the disk.
+type Tip struct {
+	File string
+	Seq  int64
+	Hash string
+}
+
+// Tip syncs the chain and returns its end, also after Close. An error says that entries may be
+// lost.
+func (j *Journal) Tip(ctx context.Context) (Tip, error) {
+	j.mu.Lock()
+	seg, tip, failed := j.seg, Tip{j.head.From, j.seq - 1, j.prev}, j.failed
+	j.mu.Unlock()
+	if seg == nil {
+		return tip, failed
+	}
+	tip.File = seg.name
+	return tip, j.sync(ctx, seg, tip.Seq)
+}
+
 func (j *Journal) now() time.Time { return j.opt.Now().UTC() }

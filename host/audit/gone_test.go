@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -318,8 +319,9 @@ func TestNothingRunsOnADiskThatTakesNothing(t *testing.T) {
 
 // A directory that takes no new files is noticed when the next file has to begin.
 func TestADirectoryThatTakesNoFiles(t *testing.T) {
-	if os.Getuid() == 0 {
-		t.Skip("root may write everywhere")
+	if os.Getuid() == 0 { // root may write everywhere
+		asNobody(t)
+		return
 	}
 	h := &hostile{t: t, j: open(t, Options{}), tier: gate.Green}
 	path := h.j.seg.path
@@ -332,6 +334,31 @@ func TestADirectoryThatTakesNoFiles(t *testing.T) {
 	if h.effects != 0 || !errors.Is(a.Err, os.ErrPermission) &&
 		!strings.Contains(fmt.Sprint(a.Err), "permission denied") {
 		t.Errorf("%d effects, %v", h.effects, a.Err)
+	}
+}
+
+// asNobody runs the test once more, in a process without root's rights.
+func asNobody(t *testing.T) {
+	t.Helper()
+	const nobody = 65534
+	dir, err := os.MkdirTemp("/tmp", "nobody")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	self, err := os.Executable()
+	must(t, err)
+	program, err := os.ReadFile(self) // which lies where nobody may look
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "test"), program, 0o700))
+	for _, name := range []string{dir, filepath.Join(dir, "test")} {
+		must(t, os.Chown(name, nobody, nobody))
+	}
+	cmd := exec.Command(filepath.Join(dir, "test"), "-test.v", "-test.run", "^"+t.Name()+"$")
+	cmd.Dir, cmd.Env = dir, []string{"TMPDIR=" + dir, "PATH=" + os.Getenv("PATH")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("as nobody: %v\n%s", err, out)
 	}
 }
 

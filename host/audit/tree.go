@@ -14,30 +14,25 @@ import (
 	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
-// Tree prints the journal for people: each call once it has ended, with its operations and how each
+// Tree prints records for people: each call once it has ended, with its operations and how each
 // ended, refused ones with the checks that did not hold. Calls without an outcome follow when
-// records end. Times are in UTC. It stops at the first error.
-func Tree(w io.Writer, records iter.Seq2[Entry, error]) error {
+// records end. Times are in UTC.
+func Tree(w io.Writer, records iter.Seq[gate.Record]) error {
 	calls, answers := map[string]*callTree{}, map[string]gate.Record{}
-	for e, err := range records {
-		if err != nil {
-			return err
-		}
+	for r := range records {
 		text := ""
-		switch r := e.Record; {
-		case r == nil:
-		case r.Kind == "approval":
-			if answers[r.ID] = *r; r.Type != "intent" {
-				text = answer(*r)
+		if r.Kind == "approval" {
+			if answers[r.ID] = r; r.Type != "intent" {
+				text = answer(r)
 				delete(answers, r.ID)
 			}
-		default:
+		} else {
 			c := calls[r.CallID]
 			if c == nil {
 				c = &callTree{outcomes: map[string]gate.Record{}}
 				calls[r.CallID] = c
 			}
-			if c.add(*r) {
+			if c.add(r) {
 				text = c.String()
 				delete(calls, r.CallID)
 			}

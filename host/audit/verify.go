@@ -72,7 +72,7 @@ type verifier struct {
 	dir     string
 	report  Report
 	chains  map[string]*chain
-	wanted  map[string]map[string]string // file → hash → the file that saw it
+	wanted  map[string]map[string]string // file → hash → who saw it
 	open    map[string]intent            // without an outcome, by decision
 	alive   map[string]bool              // first files of running processes
 	revs    map[string]Problem           // policy revision → where it is named
@@ -81,10 +81,17 @@ type verifier struct {
 	begun   map[string]bool              // files that hold nothing yet
 }
 
+// Seen is an end of a chain that somebody saw, such as a published anchor.
+type Seen struct {
+	Tip
+	By string // for people
+}
+
 // Verify checks every file in dir: each line's hash, the order of the lines, how files continue
-// each other, what later files saw of earlier ones, file modes, and that the policy revisions are
-// kept. It may run while processes write. The error says that it could not read the directory.
-func Verify(dir string) (Report, error) {
+// each other, what later files and others saw of earlier ones, file modes, and that the policy
+// revisions are kept. It may run while processes write. The error says that it could not read the
+// directory.
+func Verify(dir string, seen ...Seen) (Report, error) {
 	v := verifier{dir: dir, chains: map[string]*chain{}, wanted: map[string]map[string]string{},
 		open: map[string]intent{}, alive: map[string]bool{}, revs: map[string]Problem{},
 		kept: map[string]string{}, endless: map[string]bool{},
@@ -92,6 +99,9 @@ func Verify(dir string) (Report, error) {
 	names, err := v.list()
 	if err != nil {
 		return Report{}, fmt.Errorf("reading the journal: %w", err)
+	}
+	for _, s := range seen {
+		v.want(s.File, s.Hash, s.By)
 	}
 	for _, name := range names {
 		if err := v.witness(name); err != nil {
@@ -148,9 +158,10 @@ func (v *verifier) unseen() {
 					"is missing, but %s saw it: it was deleted, or moved to an archive",
 					by)
 			} else if !c.bad {
-				v.problem(name, 0, "was cut or replaced: %s saw the entry %s… in it, which is gone",
-					by, hash[:12])
+				v.problem(name, 0,
+					"was cut or replaced: %s saw the entry %.12s… in it, which is gone", by, hash)
 			}
+			break // one is enough
 		}
 	}
 }
@@ -214,13 +225,17 @@ func (v *verifier) witness(name string) error {
 	}
 	if e, err := decode(line); err == nil && e.Head != nil {
 		for file, hash := range e.Head.Seen {
-			if v.wanted[file] == nil {
-				v.wanted[file] = map[string]string{}
-			}
-			v.wanted[file][hash] = name
+			v.want(file, hash, name)
 		}
 	}
 	return nil
+}
+
+func (v *verifier) want(file, hash, by string) {
+	if v.wanted[file] == nil {
+		v.wanted[file] = map[string]string{}
+	}
+	v.wanted[file][hash] = by
 }
 
 func (v *verifier) file(name string) error {

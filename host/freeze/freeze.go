@@ -18,7 +18,7 @@ import (
 
 // Freeze is one entry of the list: what is frozen, who froze it and when.
 type Freeze struct {
-	Kind   string    `json:"scope"` // all | principal | node | tool
+	Kind   string    `json:"scope"` // all | principal | node | tool | plugin, by its digest
 	Name   string    `json:"name,omitempty"`
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/caponier-mcp/caponier/sdk/abi"
@@ -20,9 +21,11 @@ type Request struct {
 	Tool      *Tool
 	Arguments []byte // a JSON object; empty or null for none
 	Round     int    // 1 more each time that the call's questions were answered; 0 is 1
+	Plan      bool   // only plan the call
 	// Current reports why the call may not go on: its credential was revoked, or its tool left the
 	// lock. It is asked before each operation. Nil: nothing can be revoked.
 	Current  func(context.Context) error
+	User     User                                      // nil if the client cannot ask one
 	Progress func(done, total float64, message string) // may be nil
 	Log      func(level int, message string)           // may be nil
 }
@@ -35,7 +38,7 @@ type Answer struct {
 	Output        Output
 	Err           error
 	Refused       []*Refused // operations that were refused, whatever the plugin made of it
-	Nodes         []string   // that the call named, or that its operations ran on
+	Plan          Plan       // of a call that was only planned
 	JournalFailed bool
 }
 
@@ -45,16 +48,22 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 	if a, full := d.throttled(ctx, req); full {
 		return a
 	}
-	a := d.call(ctx, req)
+	c := &Call{ID: newID(d.o.Now()), Source: req.Source, Principal: req.Principal, Tool: req.Tool,
+		Nodes: d.o.Nodes, Confirmation: Confirmation{State: "none"}, User: req.User,
+		Planning: req.Plan, current: req.Current, spent: new(atomic.Int64)}
+	a := d.call(ctx, req, c)
 	if a.Outcome == Refusal || a.Outcome == Waits {
-		d.o.Throttle.Note(req.Principal.ID, d.o.Now())
+		d.o.Throttle.Note(req.Principal.ID, d.o.Now(), time.Duration(c.spent.Load()))
 	}
 	return a
 }
 
-func (d *Door) call(ctx context.Context, req Request) Answer {
-	c, err := d.newCall(req)
+func (d *Door) call(ctx context.Context, req Request, c *Call) Answer {
+	err := d.decode(ctx, req, c)
 	a := Answer{CallID: c.ID, Outcome: Refusal}
+	if req.Plan && d.o.Planner == nil {
+		err = errors.New("this host makes no plans")
+	}
 	if err != nil {
 		a.Err = &InvalidArguments{Tool: req.Tool.Name, Err: err}
 		d.refuse(ctx, c, newID(d.o.Now()), deny("arguments", err.Error()), &a)
@@ -65,6 +74,16 @@ func (d *Door) call(ctx context.Context, req Request) Answer {
 	var refused *Refused
 	if !errors.As(a.Err, &refused) || !refused.NeedsApproval || d.o.Confirmer == nil {
 		return a
+	}
+	if d.o.Planner != nil {
+		dry, p := *c, Answer{Outcome: Refusal}
+		dry.ID, dry.Planning = newID(d.o.Now()), true
+		p.CallID = dry.ID
+		plan := &Running{Call: &dry, Round: r.Round, door: d, progress: r.progress, log: r.log}
+		if d.passCall(ctx, plan, &p); p.Plan == nil || p.Err != nil {
+			return p // refused, waits for an answer, or nothing above green is left to do
+		}
+		c.Plan = p.Plan
 	}
 	if c.Confirmation, err = d.o.Confirmer.Confirm(ctx, c, refused.Decision, r.tell); err == nil {
 		d.passCall(ctx, r, &a)
@@ -80,6 +99,22 @@ func (d *Door) call(ctx context.Context, req Request) Answer {
 			Denied: no.Denied, Revision: refused.Decision.Revision}, &a)
 	}
 	return a
+}
+
+// passPlan decides whether a person may be asked about the plan of a call.
+func (d *Door) passPlan(ctx context.Context, r *Running, a *Answer) {
+	c := *r.Call
+	c.Plan = d.o.Planner.Plan(&c, r.steps, *a)
+	keep := func(context.Context, Question, Decision) (Plan, Record, error) {
+		return c.Plan, Record{Outcome: Planned}, nil
+	}
+	q, failed := Question{Kind: KindPlan, Call: &c, Steps: r.steps}, false
+	a.Plan = c.Plan
+	_, failed, a.Err = pass(ctx, d, q, keep)
+	a.JournalFailed = a.JournalFailed || failed
+	if a.Err != nil {
+		a.Outcome = Refusal
+	}
 }
 
 // refuse journals a refusal that pass did not.
@@ -116,13 +151,23 @@ func (d *Door) passCall(ctx context.Context, r *Running, a *Answer) {
 			return Output{}, Record{Outcome: Failed, Code: codeOf(err)}, err
 		}
 		out, err := d.run(ctx, r, dec)
-		a.Outcome, a.Refused, a.Output, a.Nodes = r.outcome(out, err), r.refused, out, r.about()
+		a.Outcome, a.Refused, a.Output = r.outcome(out, err), r.refused, out
 		notes := out.Notes // a copy, so that the record does not keep the output
 		return out, Record{Outcome: a.Outcome, Code: codeOf(err), Bytes: int64(len(out.JSON)),
 			Refused: r.refusals, Notes: &notes}, err
 	}
 	_, failed, err := pass(ctx, d, Question{Kind: KindCall, Call: r.Call}, run)
 	a.Err, a.JournalFailed = err, failed || r.journalFailed
+	if a.Outcome == Planned {
+		d.passPlan(ctx, r, a)
+	}
+}
+
+func digestOf(p Plan) string {
+	if p == nil {
+		return ""
+	}
+	return p.Digest()
 }
 
 // run runs the plugin within the budget of the call.
@@ -139,39 +184,42 @@ func (d *Door) run(ctx context.Context, r *Running, dec Decision) (Output, error
 	defer r.end(ctx) // also after a panic: the call's stages must not stay
 	out, err := d.o.Runner.Run(ctx, r)
 	if budget := (*BudgetError)(nil); errors.As(err, &budget) {
-		budget.MayHaveExecuted = r.effects
+		budget.MayHaveExecuted = r.effects && !r.Call.Planning
 	}
 	return out, err
 }
 
-// newCall decodes a request into the one value that is decided, journaled and executed.
-func (d *Door) newCall(req Request) (*Call, error) {
-	c := &Call{ID: newID(d.o.Now()), Source: req.Source, Principal: req.Principal, Tool: req.Tool,
-		Nodes: d.o.Nodes, Confirmation: Confirmation{State: "none"}, current: req.Current}
+// decode makes a request the one value that is decided, journaled and executed.
+func (d *Door) decode(ctx context.Context, req Request, c *Call) error {
+	end, err := d.turn(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer end()
 	raw := req.Arguments
 	if len(raw) == 0 || string(raw) == "null" {
 		raw = []byte("{}")
 	}
 	v, err := abi.Decode(raw, d.o.MaxArgs)
 	if err != nil {
-		return c, err
+		return err
 	}
 	args, isObject := v.(map[string]any)
 	if !isObject {
-		return c, errors.New("must be a JSON object")
+		return errors.New("must be a JSON object")
 	}
 	if err := c.Tool.Validate(args); err != nil {
-		return c, err
+		return err
 	}
 	if c.Args, err = newArgs(args, c.Tool.Confirm); err != nil {
-		return c, err
+		return err
 	}
 	if on, _ := args[c.Tool.Confirm].(bool); on {
 		c.Confirmation.State = "argument"
 	}
 	var texts []CommandText
 	if c.Targets, texts, err = c.Tool.Derive(args); err != nil {
-		return c, err
+		return err
 	}
 	for _, t := range texts {
 		cmd := d.o.Lowerer.Script(t.Text)
@@ -180,10 +228,10 @@ func (d *Door) newCall(req Request) (*Call, error) {
 	}
 	if d.o.Files != nil && len(c.Targets.LocalPaths) > 0 {
 		if c.Files, err = d.o.Files(c.Principal, c.Targets.LocalPaths); err != nil {
-			return c, err
+			return err
 		}
 	}
-	return c, c.setNodes()
+	return c.setNodes()
 }
 
 // setNodes adds the default node to a call that names none and needs one, and finds the clusters.

@@ -10,8 +10,6 @@ import (
 	"log/slog"
 	"maps"
 	"runtime/debug"
-	"slices"
-	"sync"
 	"time"
 )
 
@@ -23,9 +21,11 @@ type Options struct {
 	Journal   Journal
 	Ledger    Ledger
 	Confirmer Confirmer // nil: a call that needs a confirmation is refused
+	Planner   Planner   // nil: no call is planned, and approvals bind arguments alone
 	Lowerer   Lowerer
 	Runner    Runner
 	Throttle  Throttle
+	Turns     Turns               // nil: nobody waits for a turn
 	Executors map[string]Executor // by import; an import without one is refused
 	Mode      func() Mode         // read at each decision
 	// Files returns the SHA-256 of the local files that exist, so that an approval binds their
@@ -39,12 +39,7 @@ type Options struct {
 
 // Door decides calls and operations, and is the only way to the parts that act. Its parts cannot be
 // changed. It is safe for concurrent use.
-type Door struct {
-	o Options
-
-	mu    sync.Mutex // guards shown
-	shown map[string][]Node
-}
+type Door struct{ o Options }
 
 // New returns a door with these parts.
 func New(o Options) *Door {
@@ -68,12 +63,12 @@ func pass[T any](ctx context.Context, d *Door, q Question,
 	q.ID, q.Time, q.Mode = newID(d.o.Now()), d.o.Now(), d.o.Mode()
 	dec, giveBack := d.decide(ctx, q)
 	rec := record(q, dec)
-	if dec.NeedsApproval && d.o.Confirmer != nil { // refused for now
+	if dec.NeedsApproval && d.o.Confirmer != nil || dec.waits() { // refused for now
 		rec.Outcome = Waits
 	}
 	// One sync covers every intent before it, the call's included. So only what can have an effect
 	// waits for the disk.
-	durable := dec.Allow && q.Kind == KindOperation && dec.Tier != Green
+	durable := dec.Allow && q.Kind == KindOperation && dec.Tier != Green && !q.Call.Planning
 	if err := d.o.Journal.Intent(ctx, rec, durable); err != nil && dec.Allow {
 		dec = deny("journal.unavailable",
 			"the journal cannot be written, so nothing may be done: "+err.Error())
@@ -130,7 +125,7 @@ func (d *Door) decide(ctx context.Context, q Question) (dec Decision, giveBack f
 		}
 		q.Facts.Counts, giveBack = counts, back
 	}
-	dec, err := d.o.Decider.Decide(ctx, q)
+	dec, err := d.answer(ctx, q)
 	switch {
 	case err != nil:
 		failed := deny("policy.error", "the policy engine did not answer: "+err.Error())
@@ -145,6 +140,38 @@ func (d *Door) decide(ctx context.Context, q Question) (dec Decision, giveBack f
 	}
 	return dec, giveBack
 }
+
+// answer has the question decided in a turn of its principal.
+func (d *Door) answer(ctx context.Context, q Question) (Decision, error) {
+	end, err := d.turn(ctx, q.Call)
+	if err != nil {
+		return Decision{}, err
+	}
+	defer end()
+	return d.o.Decider.Decide(ctx, q)
+}
+
+// turn waits until the host may compute for the call. The call is charged until end is called.
+func (d *Door) turn(ctx context.Context, c *Call) (end func(), err error) {
+	who := c.Principal.ID
+	if d.o.Turns != nil {
+		if err := d.o.Turns.Acquire(ctx, who); err != nil {
+			return nil, err
+		}
+	}
+	began := d.o.Now()
+	return func() {
+		if c.spent != nil {
+			c.spent.Add(int64(d.o.Now().Sub(began)))
+		}
+		if d.o.Turns != nil {
+			d.o.Turns.Release(who)
+		}
+	}, nil
+}
+
+// waits reports that only facts are missing, which can be looked up.
+func (d Decision) waits() bool { return d.Units != nil || d.Lacks != nil }
 
 func deny(id, msg string) Decision {
 	return Decision{Failed: []string{id}, Denied: []Reason{{ID: id, Msg: msg}}}
@@ -162,9 +189,12 @@ func record(q Question, dec Decision) Record {
 	r := Record{Type: "intent", Time: q.Time, ID: q.ID, CallID: c.ID, Kind: "call",
 		Principal: c.Principal.ID, Source: c.Source, Plugin: c.Tool.Plugin, Tool: c.Tool.Name,
 		Tier: dec.Tier.String(), Failed: dec.Failed, Denied: dec.Denied, Revision: dec.Revision,
-		Input: dec.Input, Masked: dec.Masked}
+		Input: dec.Input, Masked: dec.Masked, Plan: digestOf(c.Plan)}
 	if !dec.Allow {
 		r.Type = "refused"
+	}
+	if q.Kind == KindPlan {
+		r.Kind = "plan"
 	}
 	if q.Kind == KindOperation {
 		r.Kind, r.Op, r.Phase = "operation", q.Op.Import(), q.Phase.String()
@@ -191,53 +221,14 @@ func (d *Door) Visible(ctx context.Context, p Principal, source string, t *Tool,
 	return dec.Allow
 }
 
-// Readable reports whether the principal may still read what a call of the tool returned: it may
-// see the tool, and neither it, the tool nor one of the call's nodes is frozen.
-func (d *Door) Readable(ctx context.Context, p Principal, source string, t *Tool,
-	nodes []string) bool {
-	m := d.o.Mode()
-	frozen := m.Frozen || slices.ContainsFunc(m.Freezes, func(f Freeze) bool {
-		switch f.Kind {
-		case "principal":
-			return f.Name == p.ID
-		case "tool":
-			return f.Name == t.Name
-		case "node":
-			return slices.Contains(nodes, f.Name)
-		}
-		return true // everything, or what this version does not know
-	})
-	return !frozen && d.Visible(ctx, p, source, t, Targets{})
-}
-
-const maxShown = 1000 // lists of nodes that are kept
-
-// visibleNodes returns the nodes that the call's plugin is told of. The answer depends on the
-// policy's revision and on who calls what, so that it is kept for each of these.
+// visibleNodes returns the nodes that the call's plugin is told of.
 func (d *Door) visibleNodes(ctx context.Context, c *Call) []Node {
-	key := fmt.Sprintf("%s %q %s", c.Decided.Revision, []any{c.Principal, c.Source, c.Tool.Kind,
-		c.Tool.Name}, c.Tool.Plugin.Digest)
-	d.mu.Lock()
-	known, found := d.shown[key]
-	d.mu.Unlock()
-	if found {
-		return known
-	}
 	nodes := []Node{}
 	for _, n := range d.o.Nodes {
 		if d.Visible(ctx, c.Principal, c.Source, c.Tool, Targets{Nodes: []string{n.Name}}) {
 			nodes = append(nodes, n)
 		}
 	}
-	if ctx.Err() != nil { // then they were not decided
-		return nodes
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.shown == nil || len(d.shown) >= maxShown {
-		d.shown = map[string][]Node{}
-	}
-	d.shown[key] = nodes
 	return nodes
 }
 

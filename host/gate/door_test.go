@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -433,49 +432,6 @@ func TestAFreezeBitesAtTheNextDecision(t *testing.T) {
 		a.Refused,
 	) != 1 {
 		t.Errorf("%+v %v", a, w.events)
-	}
-}
-
-func TestWhatACallGaveIsReadableOnlyWhileNothingOfItIsFrozen(t *testing.T) {
-	w := &world{
-		decide: allow(Green),
-		hidden: "pve9",
-		guest: func(ctx context.Context, r *Running) (Output, error) {
-			for range 2 {
-				if _, err := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve2"}, Argv: []string{"true"}}); err != nil {
-					t.Error(err)
-				}
-			}
-			return Output{JSON: json.RawMessage(`{}`)}, nil
-		},
-	}
-	if a := w.call(`{"node":"pve1"}`); !slices.Equal(a.Nodes, []string{"pve1", "pve2"}) {
-		t.Errorf("the call was about %q: %+v", a.Nodes, a)
-	}
-	for name, tt := range map[string]struct {
-		frozen Freeze
-		tool   *Tool
-		want   bool
-	}{
-		"nothing":            {want: true},
-		"everything":         {frozen: Freeze{Kind: "all"}},
-		"the tool":           {frozen: Freeze{Kind: "tool", Name: "t"}},
-		"the caller":         {frozen: Freeze{Kind: "principal", Name: "p"}},
-		"a node of it":       {frozen: Freeze{Kind: "node", Name: "pve2"}},
-		"what is not known":  {frozen: Freeze{Kind: "?", Name: "x"}},
-		"another node":       {frozen: Freeze{Kind: "node", Name: "pve3"}, want: true},
-		"another tool":       {frozen: Freeze{Kind: "tool", Name: "p"}, want: true},
-		"another caller":     {frozen: Freeze{Kind: "principal", Name: "t"}, want: true},
-		"a tool not offered": {tool: &Tool{Name: "withheld"}},
-	} {
-		if w.mode = (Mode{}); tt.frozen.Kind != "" {
-			w.mode.Freezes = []Freeze{tt.frozen}
-		}
-		d := w.door()
-		d.o.HiddenReason = func(t *Tool) string { return strings.TrimPrefix(t.Name, "t") }
-		if got := d.Readable(context.Background(), Principal{ID: "p"}, "http", cmp.Or(tt.tool, tool()), []string{"pve1", "pve2"}); got != tt.want {
-			t.Errorf("%s is frozen: readable is %v", name, got)
-		}
 	}
 }
 

@@ -9,6 +9,7 @@ package gate
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"time"
 
 	"github.com/caponier-mcp/caponier/sdk/abi"
@@ -21,6 +22,7 @@ const (
 	KindCall      Kind = iota + 1 // may this principal call this tool with these arguments?
 	KindOperation                 // may this call do this operation?
 	KindVisible                   // may this principal see this tool or node in a list?
+	KindPlan                      // may a person be asked about this plan of a call?
 )
 
 // Phase is how much is known when an operation is decided.
@@ -76,14 +78,15 @@ const (
 	Failed    Outcome = "failed"
 	Unknown   Outcome = "unknown" // sent, but no answer: never retried above green
 	Refusal   Outcome = "refused" // of calls: nothing was executed
-	Waits     Outcome = "waiting" // for an approval, or for the answer to an ask
+	Waits     Outcome = "waiting" // for an approval, an answer to an ask, or a fact
+	Planned   Outcome = "planned" // of operations: recorded in a plan, not executed
 )
 
 // Principal is the authenticated caller.
 type Principal struct {
 	ID    string   `json:"id"`
 	Roles []string `json:"roles"`
-	Auth  string   `json:"auth"` // config | token | oidc
+	Auth  string   `json:"auth"` // config | token | oidc; host for the host itself
 	// Narrowed says that the roles are all that may hold, even when there are none.
 	Narrowed bool `json:"narrowed,omitempty"`
 }
@@ -157,9 +160,9 @@ type Confirmation struct {
 }
 
 // Call is one tool call. Its fields do not change after its first decision, except Confirmation,
-// Decided and Stages, which only this package sets.
+// Decided, Stages, Made and Plan, which only this package sets.
 type Call struct {
-	ID, Source   string // stdio | http | cli
+	ID, Source   string // stdio | http | cli | host
 	Principal    Principal
 	Tool         *Tool
 	Args         Args
@@ -171,7 +174,12 @@ type Call struct {
 	Nodes        []Node            // the inventory
 	Decided      Decision          // of the call itself, once it is allowed
 	Stages       []StageDir
+	User         User     // nil if the client cannot ask one
+	Made         []string // names that the host made for this call: of stages, of blobs
+	Planning     bool     // operations above green are recorded, not executed
+	Plan         Plan     // that operations above green are held to; nil: none
 	current      func(context.Context) error
+	spent        *atomic.Int64 // nanoseconds for which the host computed; nil: not counted
 }
 
 // StageDir is a directory on a node that belongs to one call.
@@ -185,6 +193,42 @@ type Facts struct {
 	Counts Counts
 	File   *FileFacts
 	Addrs  []Addr
+	Units  []string   // every name of the command's units, as the node says; nil: not asked
+	Plan   *PlanFacts // nil: the call is held to no plan
+	// Touches are what the operation touches and, of a planned call, what earlier ones on the node
+	// do, as it says; nil: not looked up.
+	Touches []Touched
+}
+
+// Touched is a guest, a node, a storage or a unit that an operation touches.
+type Touched struct {
+	About  string   `json:"about"`  // guest:101, node:pve1, storage:local or unit:nginx
+	Name   string   `json:"name"`   // of a guest, as are kind, node, status and config
+	Kind   string   `json:"kind"`   // lxc | qemu, "" if there is no such guest
+	Node   string   `json:"node"`   // where it is
+	Status string   `json:"status"` // running, stopped …
+	Config string   `json:"config"` // digest of its configuration
+	Also   []string `json:"also"`   // what else an effect on it touches, for people, sorted
+}
+
+// PlanFacts compare an operation with the plan of its call.
+type PlanFacts struct {
+	Digest   string `json:"digest"`   // of the plan
+	Complete bool   `json:"complete"` // the plan names every operation above green
+	Next     bool   `json:"next"`     // the operation is the plan's next step, byte for byte
+	Left     bool   `json:"left"`     // the plan has a next step
+	Want     string `json:"want"`     // the next step, for people
+	// Rests are what has to be looked up again before that step, in the form of Touched.About.
+	Rests []string `json:"rests"`
+	// Changed says what of it is no more as it was when the call was planned; "" for nothing.
+	Changed string `json:"changed"`
+}
+
+// Step is an operation of a planned call that was decided to be above green, or refused. It was not
+// executed.
+type Step struct {
+	Question Question
+	Decision Decision
 }
 
 // Counts of one principal include the question that is being decided. The Retry fields are the
@@ -218,8 +262,6 @@ type Addr struct {
 // Mode is the state of the whole host, read at each decision.
 type Mode struct {
 	ReadOnly bool     `json:"read_only"`
-	Frozen   bool     `json:"frozen"`
-	Reason   string   `json:"reason"`
 	Freezes  []Freeze `json:"freezes"`
 }
 
@@ -239,6 +281,9 @@ type Question struct {
 	Node  *Node    // nil where the operation runs on no node
 	Cmd   *Command // of ssh_exec and ssh_script
 	Phase Phase
+	Steps []Step   // of KindPlan, whose Call.Plan is the plan
+	Units []string // of PhaseLookup: the units whose names are asked for
+	Lacks []string // of PhaseLookup: what is to be looked up, in the form of Touched.About
 	Facts Facts
 	Mode  Mode
 	Time  time.Time
@@ -259,6 +304,14 @@ type Obligations struct {
 	Log       string
 	Channels  []string // on which a person may confirm: cli | web | client
 	Approvers []string // who may on the first two; "*" is every approver that the host knows
+	Snapshot  Snapshot
+}
+
+// Snapshot says of which guests the host takes a snapshot before it executes an operation.
+type Snapshot struct {
+	VMIDs      []string // none: it takes none
+	Optional   bool     // it goes on where it can take none
+	Keep, Days int      // how many of a guest it keeps, for how long
 }
 
 // Decision is the answer to a question. The zero Decision denies.
@@ -267,7 +320,9 @@ type Decision struct {
 	Tier          Tier
 	Failed        []string // ids of the checks that did not hold
 	Denied        []Reason
-	NeedsApproval bool // the confirmation is the only check that did not hold
+	NeedsApproval bool     // the confirmation is the only check that did not hold
+	Units         []string // all that it lacks is what its node calls these units, and Lacks
+	Lacks         []string // all that it lacks is what these are, as its node says, and Units
 	Obligations   Obligations
 	Revision      string          // of the policy
 	Input         json.RawMessage // the policy input as decided, masked, for the journal

@@ -36,17 +36,54 @@ type (
 			Confirmation, error)
 	}
 
+	// User is the user of the client that makes a call. The client alone vouches for it. Answers
+	// come when the client makes the same call again.
+	User interface {
+		// Ask returns the answer to a plugin's question. The error is ErrPending or an *OpError.
+		Ask(q abi.Ask) (Result, error)
+		// CanConfirm reports whether the user can be asked to approve the call, or has been.
+		CanConfirm() bool
+		// Confirm returns "approve" or "deny" for what the user answered about this request,
+		// "asked" while the client is to ask, and "" if no answer can be had.
+		Confirm(request, message string) string
+	}
+
+	// Planner makes a plan of the steps of a call, and of how its dry run ended.
+	Planner interface {
+		Plan(c *Call, steps []Step, a Answer) Plan
+	}
+
+	// Plan is what a call would do, as its dry run showed. Complete reports whether it names all of
+	// that, or else where it ends. Next compares an operation with the first step that is left, and
+	// Take takes that step. A Plan is JSON for programs, and belongs to one call: it is not safe
+	// for concurrent use.
+	Plan interface {
+		Digest() string
+		Text() string // for people, without characters that do not show
+		Complete() (ok bool, ends string)
+		Next(q Question) PlanFacts
+		Take()
+	}
+
 	// Lowerer turns command text into argv lists. It must be pure.
 	Lowerer interface {
 		Script(text string) Command
 		Argv(argv []string) Command
 	}
 
+	// Turns share the processors among principals. A principal waits for its turn before the host
+	// computes for it, and gives it back before the host waits for anything else.
+	Turns interface {
+		Acquire(ctx context.Context, principal string) error
+		Release(principal string)
+	}
+
 	// Throttle bounds the calls of a principal that come to nothing, since each of them is
-	// journaled. Wait returns how long the principal has to wait, 0 for not at all, and how many of
-	// its calls are to be journaled with this one as one record, 0 for no record.
+	// journaled. Note is told how long the host computed for one. Wait returns how long the
+	// principal has to wait, 0 for not at all, and how many of its calls are to be journaled with
+	// this one as one record, 0 for no record.
 	Throttle interface {
-		Note(principal string, now time.Time)
+		Note(principal string, now time.Time, cost time.Duration)
 		Wait(principal string, now time.Time) (wait time.Duration, unrecorded int)
 	}
 
@@ -74,6 +111,7 @@ type Result struct {
 	SHA256 string
 	Exit   *int
 	Stage  *StageDir // a directory that now belongs to the call
+	Plan   bool      // the operation was recorded, and Value is what success would look like
 	Next   abi.Op    // the operation that this one leads to, such as a redirect; decided by itself
 }
 
@@ -98,7 +136,7 @@ type Record struct {
 	Time       time.Time       `json:"time"`
 	ID         string          `json:"decision_id"`
 	CallID     string          `json:"call_id"`
-	Kind       string          `json:"kind"` // call | operation | approval
+	Kind       string          `json:"kind"` // call | operation | plan | approval
 	Op         string          `json:"op,omitempty"`
 	Phase      string          `json:"phase,omitempty"`
 	Principal  string          `json:"principal"`
@@ -122,6 +160,7 @@ type Record struct {
 	Refused    int             `json:"refused,omitempty"` // operations of the call
 	Notes      *Notes          `json:"notes,omitempty"`
 	Verdict    *Verdict        `json:"verdict,omitempty"` // of an approval
+	Plan       string          `json:"plan,omitempty"`    // digest: made by the call, or binding it
 }
 
 // Verdict is what a person says about a call that waits.

@@ -15,6 +15,7 @@ const (
 	endTime     = 10 * time.Second // to free what belongs to a call
 	maxNext     = 10               // operations that one may lead to, one after the other
 	maxOps      = 10_000           // operations of one call
+	maxSteps    = 200              // of a plan: a person has to read them
 	keptRefused = 64               // refusals that an answer lists; all are counted and journaled
 )
 
@@ -28,18 +29,19 @@ type Running struct {
 	progress func(done, total float64, message string)
 	log      func(level int, message string)
 
-	turn sync.Mutex // one operation at a time; locked before mu
+	turn    sync.Mutex           // one operation at a time; locked before mu
+	touched map[string][]Touched // of a planned call, by node; guarded by turn
 
 	mu            sync.Mutex // guards what follows
 	ended         bool
-	effects       bool // an operation above green started
+	effects       bool // an operation above green started, or was planned
 	unknown       bool // and one has an unknown outcome
 	pending       bool // an ask waits for its answer
 	journalFailed bool // an outcome could not be written
 	asked         int
 	refusals      int
 	refused       []*Refused // the first of them
-	nodes         []string   // that operations ran on
+	steps         []Step     // of a planned call
 }
 
 // Operate takes one operation through the door, and then those that it leads to, each decided by
@@ -60,7 +62,7 @@ func (r *Running) Operate(ctx context.Context, op abi.Op) (Result, error) {
 		if n == maxNext || res.Next.Import() != op.Import() {
 			return Result{}, r.note(&OpError{Code: "too_many", Outcome: Failed,
 				Message: fmt.Sprintf("%s led to %d more operations, or to one of another kind",
-					op.Import(), n+1)}, false, false)
+					op.Import(), n+1)})
 		}
 		op = res.Next
 	}
@@ -80,33 +82,77 @@ func (r *Running) operate(ctx context.Context, op abi.Op) (Result, error) {
 			Message: op.Import() + " is not available on this host"}
 	}
 	if entry, _ := abi.Lookup(op.Import()); entry.Lookup {
-		q.Phase = PhaseLookup
-		look := func(ctx context.Context, q Question, _ Decision) (Facts, Record, error) {
-			f, err := exec.Lookup(ctx, q)
-			return f, Record{Outcome: outcomeOf(err), Code: codeOf(err)}, err
-		}
-		facts, failed, err := pass(ctx, r.door, q, look)
-		if err = r.note(err, false, failed); err != nil {
+		if err := r.lookup(ctx, exec, &q); err != nil {
 			return Result{}, err
 		}
-		q.Phase, q.Facts = PhaseEffect, facts
 	}
-	above := false
-	act := func(ctx context.Context, q Question, d Decision) (Result, Record, error) {
-		above = d.Tier != Green
-		r.started(above)
-		res, err := exec.Execute(ctx, q, d)
-		if _, asks := op.(abi.Ask); !asks && errors.Is(err, ErrPending) {
-			err = &OpError{Code: "failed", Message: op.Import() + " cannot wait", Outcome: Failed}
+	res, err := r.effect(ctx, exec, q)
+	refused := (*Refused)(nil)
+	if errors.As(err, &refused) && refused.Decision.waits() {
+		q.Units, q.Lacks = refused.Decision.Units, refused.Decision.Lacks
+		if err := r.lookup(ctx, exec, &q); err != nil {
+			return Result{}, err
 		}
-		if res.Stage != nil {
-			r.Call.Stages = append(r.Call.Stages, *res.Stage)
+		res, err = r.effect(ctx, exec, q)
+	}
+	if r.Call.Planning && errors.As(err, &refused) && refused.Decision.Tier != Green {
+		r.step(q, refused.Decision)
+	}
+	return res, r.note(err)
+}
+
+// lookup decides and finds the facts of a question.
+func (r *Running) lookup(ctx context.Context, exec Executor, q *Question) error {
+	look := func(ctx context.Context, q Question, _ Decision) (Facts, Record, error) {
+		f, err := exec.Lookup(ctx, q)
+		return f, Record{Outcome: outcomeOf(err), Code: codeOf(err)}, err
+	}
+	q.Phase = PhaseLookup
+	facts, failed, err := pass(ctx, r.door, *q, look)
+	if n := q.Op.NodeName(); r.Call.Planning && facts.Touches != nil {
+		facts.Touches = append(slices.Clone(r.touched[n]), facts.Touches...)
+		if r.touched == nil {
+			r.touched = map[string][]Touched{}
+		}
+		r.touched[n] = facts.Touches
+	}
+	q.Phase, q.Facts = PhaseEffect, facts
+	r.lost(failed)
+	return r.note(err)
+}
+
+// effect decides the operation and executes it, unless the call is planned and it is above green.
+func (r *Running) effect(ctx context.Context, exec Executor, q Question) (Result, error) {
+	if r.Call.Planning && q.Facts.Touches == nil {
+		q.Facts.Touches = r.touched[q.Op.NodeName()]
+	}
+	if p := r.Call.Plan; p != nil {
+		facts := p.Next(q)
+		q.Facts.Plan = &facts
+	}
+	act := func(ctx context.Context, q Question, d Decision) (Result, Record, error) {
+		above := d.Tier != Green
+		r.started(above)
+		if above && r.Call.Planning {
+			res, err := r.plan(q, d)
+			return res, Record{Outcome: Planned}, err
+		}
+		res, err := exec.Execute(ctx, q, d)
+		if _, asks := q.Op.(abi.Ask); !asks && errors.Is(err, ErrPending) {
+			err = &OpError{Code: "failed", Message: q.Op.Import() + " cannot wait", Outcome: Failed}
+		}
+		r.made(res)
+		if op := (*OpError)(nil); above && errors.As(err, &op) && op.Outcome == Unknown {
+			r.mu.Lock()
+			r.unknown = true
+			r.mu.Unlock()
 		}
 		return res, Record{Outcome: outcomeOf(err), Code: codeOf(err), Exit: res.Exit,
 			Bytes: res.Bytes, SHA256: res.SHA256}, err
 	}
 	res, failed, err := pass(ctx, r.door, q, act)
-	return res, r.note(err, above, failed)
+	r.lost(failed)
+	return res, err
 }
 
 // question returns the question of an operation, with its node and its lowered command.
@@ -116,11 +162,6 @@ func (r *Running) question(op abi.Op) (Question, error) {
 		if q.Node = r.Call.node(name); q.Node == nil {
 			return q, &abi.RequestError{Field: "node", Message: "is not in the inventory"}
 		}
-		r.mu.Lock()
-		if !slices.Contains(r.nodes, name) {
-			r.nodes = append(r.nodes, name)
-		}
-		r.mu.Unlock()
 	}
 	switch op := op.(type) {
 	case abi.SSHExec:
@@ -178,18 +219,80 @@ func (r *Running) over() bool {
 	return r.ended
 }
 
+// started notes that an operation begins. One above green takes its step of the call's plan.
 func (r *Running) started(above bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.effects = r.effects || above
+	if above && r.Call.Plan != nil {
+		r.Call.Plan.Take()
+	}
 }
 
-// note remembers a refusal and an unknown outcome, so that a plugin cannot hide them, and makes
-// every other error an *OpError.
-func (r *Running) note(err error, above, journalFailed bool) error {
+// made keeps what now belongs to the call.
+func (r *Running) made(res Result) {
+	if res.Stage != nil {
+		r.Call.Stages = append(r.Call.Stages, *res.Stage)
+		r.Call.Made = append(r.Call.Made, res.Stage.Dir)
+	}
+	if v, is := res.Value.(abi.BlobWriteResponse); is {
+		r.Call.Made = append(r.Call.Made, v.Blob)
+	}
+}
+
+var tooManySteps = fmt.Sprintf("a plan has at most %d steps", maxSteps)
+
+// step adds a step to the plan. It reports false for one too many, of which the plan's last step
+// says that it is not the end.
+func (r *Running) step(q Question, d Decision) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.journalFailed = r.journalFailed || journalFailed
+	fits := len(r.steps) < maxSteps
+	if len(r.steps) == maxSteps {
+		d = deny("steps", tooManySteps)
+	}
+	if len(r.steps) <= maxSteps {
+		r.steps = append(r.steps, Step{q, d})
+	}
+	return fits
+}
+
+// plan records an operation instead of executing it. The instance gets what success looks like.
+func (r *Running) plan(q Question, d Decision) (Result, error) {
+	switch {
+	case !r.step(q, d):
+		return Result{}, &OpError{Code: "too_many", Outcome: Failed, Message: tooManySteps}
+	case !r.Call.Tool.Plans:
+		return Result{}, &OpError{Code: "planning", Outcome: Failed, Message: "the call is only " +
+			"planned, and this plugin was built for an ABI that cannot go on from here"}
+	}
+	res := Result{Plan: true}
+	res.Value = abi.Success(q.Op, len(r.Call.Stages)+1)
+	switch v := res.Value.(type) {
+	case abi.StageResponse:
+		res.Stage = &StageDir{Node: q.Op.NodeName(), Dir: v.Dir}
+		r.made(res)
+	case abi.WriteResponse:
+		if put, is := q.Op.(abi.SFTPPut); is && q.Facts.File != nil {
+			v.Bytes, v.SHA256 = q.Facts.File.LocalBytes, r.Call.Files[put.Local]
+			res.Value = v
+		}
+	}
+	return res, nil
+}
+
+// lost notes that an outcome could not be journaled.
+func (r *Running) lost(failed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.journalFailed = r.journalFailed || failed
+}
+
+// note remembers a refusal, so that a plugin cannot hide it, and makes every other error an
+// *OpError.
+func (r *Running) note(err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	refused, op := (*Refused)(nil), (*OpError)(nil)
 	switch {
 	case err == nil:
@@ -205,7 +308,6 @@ func (r *Running) note(err error, above, journalFailed bool) error {
 	case !errors.As(err, &op):
 		op = &OpError{Code: "failed", Message: err.Error(), Outcome: Failed}
 	}
-	r.unknown = r.unknown || above && op.Outcome == Unknown
 	return op
 }
 
@@ -225,15 +327,6 @@ func (r *Running) end(ctx context.Context) {
 	}
 }
 
-// about returns the nodes that the call named or that its operations ran on.
-func (r *Running) about() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	nodes := slices.Concat(r.Call.Targets.Nodes, r.nodes)
-	slices.Sort(nodes)
-	return slices.Compact(nodes)
-}
-
 // outcome trusts what the host saw over what the plugin returned.
 func (r *Running) outcome(out Output, err error) Outcome {
 	r.mu.Lock()
@@ -243,6 +336,8 @@ func (r *Running) outcome(out Output, err error) Outcome {
 		return Unknown
 	case err == nil && out.Code != 0 && r.pending:
 		return Waits
+	case len(r.steps) > 0 && err == nil: // without any, the dry run was all that there is to do
+		return Planned
 	case err != nil || out.Code != 0:
 		return Failed
 	}

@@ -24,7 +24,7 @@ type Hints struct {
 // Tool is one locked tool, resource or prompt of a plugin. Concurrent calls share it; it must not
 // be changed.
 type Tool struct {
-	Kind, Name, Title, Description, URI string // Kind is tool, resource or prompt
+	Kind, Name, Title, Description, URI string // Kind is tool, resource, prompt or host
 	MIME                                string // of a resource; "" if its content names it
 	Plugin                              Plugin
 	Imports                             []string // operations that it may ask for
@@ -36,6 +36,7 @@ type Tool struct {
 	InputSchema, OutputSchema           json.RawMessage
 	Budget                              time.Duration // of instance and operations together
 	Runs                                string        // one line: what it does on the node
+	Plans                               bool          // its plugin knows the status planned
 
 	// Validate checks decoded arguments against the input schema. Derive returns what they act on.
 	// Both are set in a usable tool.

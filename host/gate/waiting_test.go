@@ -56,10 +56,10 @@ func TestWhatActsGetsTheQuestionThatWasDecided(t *testing.T) {
 	}
 	d := k.door()
 	d.o.Executors["ssh_exec"] = k
-	d.o.Mode = func() Mode { return Mode{Reason: "r"} }
+	d.o.Mode = func() Mode { return Mode{ReadOnly: true} }
 	a := d.Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool()})
 	if a.Err != nil || len(k.intents) != 2 || k.executed.ID != k.intents[1].ID ||
-		k.executed.Mode.Reason != "r" ||
+		!k.executed.Mode.ReadOnly ||
 		k.executed.Time.IsZero() {
 		t.Errorf("%v: executed %+v, journaled %v", a.Err, k.executed, k.intents)
 	}

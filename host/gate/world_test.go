@@ -31,6 +31,7 @@ type world struct {
 	asked    Decision
 	mode     Mode
 	hidden   string // node
+	read     func() // while arguments are read
 }
 
 func (w *world) add(f string, args ...any) {
@@ -159,6 +160,18 @@ func tool() *Tool {
 			return Targets{}, nil, nil
 		},
 	}
+}
+
+// tool is a tool whose arguments take w.read to be read.
+func (w *world) tool() *Tool {
+	t := tool()
+	t.Validate = func(map[string]any) error {
+		if w.read != nil {
+			w.read()
+		}
+		return nil
+	}
+	return t
 }
 
 func (w *world) call(args string) Answer {

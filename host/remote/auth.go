@@ -1,11 +1,11 @@
 package remote
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -23,128 +23,73 @@ func offered(l Login) string {
 	if l.Agent {
 		how = append(how, "the agent")
 	}
-	if l.PasswordFile != "" {
-		how = append(how, "password of "+l.PasswordFile)
-	}
 	return strings.Join(how, ", ")
 }
 
-// methods reads the credentials of l. done must be called when the handshake is over.
-func methods(ctx context.Context, l Login) (auth []ssh.AuthMethod, done func(), err error) {
+// keys returns the keys that log in at l, at least one. done must be called when the handshake is
+// over.
+func keys(ctx context.Context, l Login) (all []ssh.Signer, done func(), err error) {
 	done = func() {}
-	var signers []ssh.Signer
 	if l.IdentityFile != "" {
 		s, err := identity(l)
 		if err != nil {
-			return nil, done, err
+			return nil, done, failed("auth", "%v", err)
 		}
-		signers = append(signers, s)
+		all = append(all, s)
 	}
-	if l.Agent {
-		more, close, err := agentKeys(ctx)
-		if err != nil {
-			return nil, done, err
-		}
-		done = close
-		if signers = append(signers, more...); len(signers) == 0 {
-			done()
-			return nil, func() {}, failed("auth", "the agent at SSH_AUTH_SOCK offers no key; "+
-				"ssh-add one")
-		}
+	if !l.Agent {
+		return all, done, nil
 	}
-	if len(signers) > 0 {
-		auth = append(auth, ssh.PublicKeys(signers...))
-	}
-	if l.PasswordFile == "" {
-		return auth, done, nil
-	}
-	p, err := secret(l.PasswordFile)
-	if err != nil {
-		done()
-		return nil, func() {}, failed("auth", "reading password_file: %v", err)
-	}
-	return append(auth, passwords(strings.TrimRight(string(p), "\r\n"))...), done, nil
-}
-
-func agentKeys(ctx context.Context) (keys []ssh.Signer, done func(), err error) {
 	sock := os.Getenv("SSH_AUTH_SOCK")
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", cmp.Or(sock, "/nonexistent"))
 	if err != nil {
-		return nil, nil, failed("auth", "reaching the agent at SSH_AUTH_SOCK=%q: %v; start "+
+		return nil, done, failed("auth", "reaching the agent at SSH_AUTH_SOCK=%q: %v; start "+
 			"ssh-agent and ssh-add the key, or set agent = false", sock, err)
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	done = func() { stop(); conn.Close() }
-	if keys, err = agent.NewClient(conn).Signers(); err != nil {
-		done()
-		return nil, nil, failed("auth", "asking the agent at SSH_AUTH_SOCK for keys: %v", err)
+	more, err := agent.NewClient(conn).Signers()
+	if err != nil {
+		return nil, done, failed("auth", "asking the agent at SSH_AUTH_SOCK for keys: %v", err)
 	}
-	return keys, done, nil
+	if all = append(all, more...); len(all) == 0 {
+		return nil, done, failed("auth", "the agent at SSH_AUTH_SOCK offers no key; ssh-add one")
+	}
+	return all, done, nil
 }
 
-var errAsksMore = errors.New("the host asks for more than one hidden password")
-
-// passwords answers a request for a password, once, and one hidden question (RFC 4256) for it. A
-// host that asks for more, or shows what is typed, gets nothing.
-func passwords(password string) []ssh.AuthMethod {
-	asked := false
-	return []ssh.AuthMethod{ssh.Password(password), ssh.KeyboardInteractive(
-		func(_, _ string, questions []string, echo []bool) ([]string, error) {
-			if len(questions) == 0 {
-				return nil, nil
-			}
-			if len(questions) != 1 || echo[0] || asked {
-				return nil, errAsksMore
-			}
-			asked = true
-			return []string{password}, nil
-		})}
-}
-
+// identity reads the private key of l, and its certificate if there is one.
 func identity(l Login) (ssh.Signer, error) {
-	bad := func(format string, args ...any) (ssh.Signer, error) {
-		return nil, failed("auth", format, args...)
-	}
 	pem, err := secret(l.IdentityFile)
 	if err != nil {
-		return bad("reading identity_file: %v", err)
+		return nil, fmt.Errorf("reading identity_file: %w", err)
 	}
 	signer, err := ssh.ParsePrivateKey(pem)
 	if missing := (*ssh.PassphraseMissingError)(nil); errors.As(err, &missing) {
-		if l.PassphraseFile == "" {
-			return bad("identity_file %s is encrypted; set passphrase_file, or use the agent",
-				l.IdentityFile)
-		}
-		pass, err := secret(l.PassphraseFile)
-		if err != nil {
-			return bad("reading passphrase_file: %v", err)
-		}
-		pass = bytes.TrimRight(pass, "\r\n")
-		if signer, err = ssh.ParsePrivateKeyWithPassphrase(pem, pass); err != nil {
-			return bad("identity_file %s: passphrase_file %s does not open it", l.IdentityFile,
-				l.PassphraseFile)
-		}
+		return nil, fmt.Errorf("identity_file %s is encrypted; ssh-add it and set agent = true, "+
+			"or use a key without a passphrase", l.IdentityFile)
 	} else if err != nil {
-		return bad("identity_file %s: %v; it must be a private key", l.IdentityFile, err)
+		return nil, fmt.Errorf("identity_file %s: %w; it must be a private key", l.IdentityFile,
+			err)
 	}
 	if l.CertificateFile == "" {
 		return signer, nil
 	}
 	line, err := os.ReadFile(l.CertificateFile)
 	if err != nil {
-		return bad("reading certificate_file: %v", err)
+		return nil, fmt.Errorf("reading certificate_file: %w", err)
 	}
 	key, _, _, _, err := ssh.ParseAuthorizedKey(line)
 	cert, isCert := key.(*ssh.Certificate)
 	if err != nil || !isCert {
-		return bad("certificate_file %s is not an OpenSSH certificate", l.CertificateFile)
+		return nil, fmt.Errorf("certificate_file %s is not an OpenSSH certificate",
+			l.CertificateFile)
 	}
-	certSigner, err := ssh.NewCertSigner(cert, signer)
-	if err != nil {
-		return bad("certificate_file %s does not belong to identity_file %s: %v",
+	if signer, err = ssh.NewCertSigner(cert, signer); err != nil {
+		return nil, fmt.Errorf("certificate_file %s does not belong to identity_file %s: %w",
 			l.CertificateFile, l.IdentityFile, err)
 	}
-	return certSigner, nil
+	return signer, nil
 }
 
 // secret reads a file that only its owner may read.
@@ -162,9 +107,7 @@ func secret(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s has mode %#o; others may read it: chmod 600", path, mode)
 	}
 	if info.Size() > 64<<10 {
-		return nil, fmt.Errorf("%s has %d bytes, which is no key or password", path, info.Size())
+		return nil, fmt.Errorf("%s has %d bytes, which is no key", path, info.Size())
 	}
-	var b bytes.Buffer
-	_, err = b.ReadFrom(f)
-	return b.Bytes(), err
+	return io.ReadAll(f)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -23,24 +24,24 @@ type dialed struct {
 	key    string // fingerprint of the host key that was accepted
 }
 
-// dial connects within DialTimeout. A connection that the network refused before authentication is
-// tried again, up to three times: nothing was sent that could have an effect.
-func (r *Remote) dial(ctx context.Context, n NodeOptions) (*dialed, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.opts.DialTimeout)
+// connect dials within DialTimeout. What the network refused before authentication is tried again,
+// up to three times: nothing was sent that could have an effect.
+func (n *node) connect(ctx context.Context) (*dialed, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.r.opts.DialTimeout)
 	defer cancel()
 	var wrong error // the first key that was not the pinned one
 	for attempt := 1; ; attempt++ {
-		d, err := r.dialOnce(ctx, n)
+		d, err := n.connectOnce(ctx)
 		op, other := (*gate.OpError)(nil), (*otherKind)(nil)
 		if errors.As(err, &other) && ctx.Err() == nil {
 			wrong = cmp.Or(wrong, err)
-			if r.nextKind(other.login) {
+			if n.kinds[other.pin]++; n.kinds[other.pin] < len(kinds) {
 				continue
 			}
+			delete(n.kinds, other.pin)
 			return nil, wrong
 		}
-		if err == nil || attempt == 3 || errors.As(err, &op) && op.Code != "connection" ||
-			ctx.Err() != nil {
+		if err == nil || attempt == 3 || errors.As(err, &op) && op.Code != "connection" {
 			return d, err
 		}
 		select {
@@ -56,25 +57,22 @@ func jitter(d time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1)
 }
 
-func (r *Remote) dialOnce(ctx context.Context, n NodeOptions) (d *dialed, err error) {
-	hops := make([]Login, 0, MaxJumps+1)
-	for _, j := range n.Jump {
-		hops = append(hops, j.Login)
-	}
-	hops = append(hops, n.Login)
+func (n *node) connectOnce(ctx context.Context) (d *dialed, err error) {
+	limit := n.r.opts.DialTimeout
+	hops := append(slices.Clone(n.opts.Jump), n.opts.Login)
 	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", hops[0].Addr())
 	if err != nil {
 		return nil, failed("connection",
 			"connecting to %s: %v; is the host up, and is remote.nodes (%s) right?",
-			hops[0].Addr(), reason(ctx, r.opts.DialTimeout, err), n.Name)
+			hops[0].Addr(), reason(ctx, limit, err), n.opts.Name)
 	}
 	// The one watchdog for banner, key exchange and authentication of every hop: closing the first
 	// connection unblocks them all, and tunnelled ones know no deadlines.
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer func() {
 		if !stop() && err == nil {
-			err = failed("connection", "connecting to %s: not done within %s", n.Addr(),
-				r.opts.DialTimeout)
+			err = failed("connection", "connecting to %s: not done within %s", n.opts.Addr(),
+				limit)
 		}
 		if err != nil {
 			raw.Close()
@@ -88,11 +86,11 @@ func (r *Remote) dialOnce(ctx context.Context, n NodeOptions) (d *dialed, err er
 			if conn, err = d.client.DialContext(ctx, "tcp", hop.Addr()); err != nil {
 				return nil, failed("connection", "reaching %s through %s: %v; the jump host must "+
 					"be up and allow TCP forwarding", hop.Addr(), hops[i-1].Addr(),
-					reason(ctx, r.opts.DialTimeout, err))
+					reason(ctx, limit, err))
 			}
 		}
 		d.firm = &firm{Conn: conn}
-		if d.client, d.key, err = r.handshake(ctx, d.firm, hop); err != nil {
+		if d.client, d.key, err = n.handshake(ctx, d.firm, hop); err != nil {
 			return nil, err
 		}
 	}
@@ -145,54 +143,49 @@ var transport = ssh.Config{
 	MACs: []string{ssh.HMACSHA256ETM, ssh.HMACSHA512ETM, ssh.HMACSHA256, ssh.HMACSHA512},
 }
 
-func (r *Remote) handshake(
-	ctx context.Context, conn net.Conn, l Login,
-) (*ssh.Client, string, error) {
-	keys, err := r.newHostKeys(l)
+// handshake logs in at a host that proves its key, whose fingerprint it returns.
+func (n *node) handshake(ctx context.Context, conn net.Conn, l Login) (*ssh.Client, string, error) {
+	known, err := n.hostKeys(l)
 	if err != nil {
 		return nil, "", err
 	}
-	auth, done, err := methods(ctx, l)
-	if err != nil {
-		return nil, "", err
-	}
+	signers, done, err := keys(ctx, l)
 	defer done()
+	if err != nil {
+		return nil, "", err
+	}
 	var keyErr error
 	var fingerprint string
 	c, chans, reqs, err := ssh.NewClientConn(conn, l.Addr(), &ssh.ClientConfig{
-		Config: transport, User: l.User, Auth: auth, ClientVersion: "SSH-2.0-Caponier",
-		HostKeyAlgorithms: keys.algorithms(l.Addr()),
+		Config: transport, User: l.User, Auth: []ssh.AuthMethod{ssh.PublicKeys(signers...)},
+		ClientVersion: "SSH-2.0-Caponier", HostKeyAlgorithms: known.algorithms(l.Addr()),
 		HostKeyCallback: func(addr string, remote net.Addr, key ssh.PublicKey) error {
 			fingerprint = ssh.FingerprintSHA256(plainKey(key))
-			keyErr = keys.check(addr, remote, key)
+			keyErr = known.check(addr, remote, key)
 			return keyErr
 		},
 		BannerCallback: func(string) error { return nil }, // text of a stranger: dropped
 	})
 	switch {
-	case keyErr != nil && l.HostKey != "":
-		return nil, "", &otherKind{l, keyErr}
 	case keyErr != nil:
-		return nil, "", keyErr
+		err = keyErr
 	case err == nil:
 		return ssh.NewClient(c, chans, reqs), fingerprint, nil
-	case errors.Is(err, errAsksMore):
-		return nil, "", failed("auth", "logging in to %s as %s: %v; it got no other answer",
-			l.Addr(), l.User, errAsksMore)
 	case ctx.Err() == nil && strings.Contains(err.Error(), "unable to authenticate"):
 		return nil, "", failed("auth", "logging in to %s as %s: the host accepts none of the "+
-			"configured keys or passwords (%s); is the public key in its authorized_keys?",
-			l.Addr(), l.User, offered(l))
+			"configured keys (%s); is the public key in its authorized_keys?", l.Addr(), l.User,
+			offered(l))
 	case strings.Contains(err.Error(), "no common algorithm"):
 		err = failed("host_key", "connecting to %s: %v; known_hosts may hold a kind of key that "+
 			"the host does not have, or the host offers only outdated algorithms", l.Addr(), err)
-		if l.HostKey != "" {
-			err = &otherKind{l, err}
-		}
-		return nil, "", err
+	default:
+		return nil, "", failed("connection", "connecting to %s: the SSH handshake did not "+
+			"succeed: %v", l.Addr(), reason(ctx, n.r.opts.DialTimeout, err))
 	}
-	return nil, "", failed("connection", "connecting to %s: the SSH handshake did not succeed: %v",
-		l.Addr(), reason(ctx, r.opts.DialTimeout, err))
+	if l.HostKey != "" {
+		err = &otherKind{l.HostKey, err}
+	}
+	return nil, "", err
 }
 
 func reason(ctx context.Context, limit time.Duration, err error) error {

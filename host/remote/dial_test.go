@@ -6,13 +6,10 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/pem"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,17 +140,11 @@ func TestRepairedKnownHostsCountAtOnce(t *testing.T) {
 	s := sshtest.New(t, sshtest.Options{})
 	file := filepath.Join(t.TempDir(), "known_hosts")
 	write(t, file, nil)
-	var later atomic.Int64
-	r := newRemote(t, s, func(o *Options) {
-		o.Nodes[0].HostKey, o.KnownHosts, o.Now = "", []string{
-			file,
-		}, func() time.Time { return time.Unix(1000, later.Load()) }
-	})
+	r := newRemote(t, s, func(o *Options) { o.Nodes[0].HostKey, o.KnownHosts = "", []string{file} })
 	_, err := execute(t.Context(), r, "true")
 	refused(t, err, "host_key", gate.Failed)
 	write(t, file, []byte(knownhosts.Line([]string{s.Addr}, s.HostKey.PublicKey())+"\n"))
-	later.Add(int64(time.Second))
-	mustExec(t, r, "true")
+	healthy(t, r)
 }
 
 func TestLogin(t *testing.T) {
@@ -194,23 +185,11 @@ func TestLogin(t *testing.T) {
 		login func(t *testing.T, l *Login)
 		words []string // of the refusal; nil is accepted
 	}{
-		{"a password file", func(t *testing.T, l *Login) { l.IdentityFile, l.PasswordFile = "", secretFile(t, "hunter2\n", 0o600) }, nil},
-		{"a wrong password", func(t *testing.T, l *Login) { l.IdentityFile, l.PasswordFile = "", secretFile(t, "hunter3\n", 0o600) }, []string{"password of"}},
-		{"a password file that others may read", func(t *testing.T, l *Login) { l.IdentityFile, l.PasswordFile = "", secretFile(t, "hunter2\n", 0o644) }, []string{"0644", "chmod 600"}},
 		{"a key file that others may read", func(t *testing.T, l *Login) { os.Chmod(l.IdentityFile, 0o640) }, []string{"0640", "chmod 600"}},
 		{"a key file that is missing", func(t *testing.T, l *Login) { l.IdentityFile = "/nonexistent/id" }, []string{"/nonexistent/id"}},
 		{"a public key in the place of the private one", func(t *testing.T, l *Login) { l.IdentityFile += ".pub"; os.Chmod(l.IdentityFile, 0o600) }, []string{"private key"}},
 		{"a key that the host does not know", func(t *testing.T, l *Login) { l.IdentityFile, _ = sshtest.NewKeyFile(t) }, []string{"authorized_keys"}},
-		{"an encrypted key without a passphrase", func(t *testing.T, l *Login) { l.IdentityFile = encrypted(t) }, []string{"encrypted", "passphrase_file"}},
-		{"an encrypted key with a wrong passphrase", func(t *testing.T, l *Login) {
-			l.IdentityFile = encrypted(t)
-			l.PassphraseFile = secretFile(t, "open barley", 0o600)
-		}, []string{"does not open"}},
-		// and refused by the host, which does not know it
-		{"an encrypted key with its passphrase is offered", func(t *testing.T, l *Login) {
-			l.IdentityFile = encrypted(t)
-			l.PassphraseFile = secretFile(t, "open sesame\n", 0o600)
-		}, []string{"authorized_keys"}},
+		{"an encrypted key", func(t *testing.T, l *Login) { l.IdentityFile = encrypted(t) }, []string{"encrypted", "ssh-add"}},
 		{"a certificate", func(t *testing.T, l *Login) { l.IdentityFile, l.CertificateFile = certified(t, ca, time.Hour) }, nil},
 		{"a certificate that has expired", func(t *testing.T, l *Login) { l.IdentityFile, l.CertificateFile = certified(t, ca, -time.Hour) }, []string{"accepts none"}},
 		{"a certificate of another authority", func(t *testing.T, l *Login) {
@@ -226,69 +205,13 @@ func TestLogin(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			leakless(t)
-			s := sshtest.New(t, sshtest.Options{Password: "hunter2", CA: ca.PublicKey()})
+			s := sshtest.New(t, sshtest.Options{CA: ca.PublicKey()})
 			r := newRemote(t, s, func(o *Options) { c.login(t, &o.Nodes[0].Login) })
 			_, err := execute(t.Context(), r, "true")
 			if c.words != nil {
 				refused(t, err, "auth", gate.Failed, c.words...)
 			} else if err != nil {
 				t.Fatal(err)
-			}
-		})
-	}
-}
-
-// A host that asks for more than one hidden password gets nothing, and none asks for ever.
-func TestPromptsGetThePasswordOnceAndNothingElse(t *testing.T) {
-	var answered []string
-	ask := func(echo bool, questions ...string) func(ssh.KeyboardInteractiveChallenge) error {
-		return func(challenge ssh.KeyboardInteractiveChallenge) error {
-			echos := make([]bool, len(questions))
-			for i := range echos {
-				echos[i] = echo
-			}
-			answers, err := challenge("\x1b[2J", "Welcome\r\n", questions, echos)
-			if answered = append(answered, answers...); err == nil && !slices.Equal(answers, []string{"hunter2"}) {
-				err = errors.New("another answer")
-			}
-			return err
-		}
-	}
-	for name, c := range map[string]struct {
-		ask      func(ssh.KeyboardInteractiveChallenge) error
-		accepted bool
-		answers  int // at most
-	}{
-		"one hidden question":     {ask(false, "Password: "), true, 1},
-		"an answer that is shown": {ask(true, "Password: "), false, 0},
-		"two questions":           {ask(false, "Password: ", "Old password: "), false, 0},
-		"the same question again": {func(c ssh.KeyboardInteractiveChallenge) error {
-			ask(false, "Password: ")(c)
-			return ask(false, "New password: ")(c)
-		}, false, 1},
-		"rounds without questions, for ever": {func(c ssh.KeyboardInteractiveChallenge) error {
-			for {
-				if _, err := c("", "", nil, nil); err != nil {
-					return err
-				}
-			}
-		}, false, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			answered = nil
-			s := sshtest.New(t, sshtest.Options{Interactive: c.ask})
-			file := filepath.Join(t.TempDir(), "secret")
-			if err := os.WriteFile(file, []byte("hunter2\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			r := newRemote(t, s, func(o *Options) {
-				o.Nodes[0].IdentityFile, o.Nodes[0].PasswordFile = "", file
-				o.DialTimeout = 2 * time.Second
-			})
-			_, err := execute(t.Context(), r, "true")
-			s.Close()
-			if (err == nil) != c.accepted || len(answered) > c.answers {
-				t.Errorf("%v, after the answers %q", err, answered)
 			}
 		})
 	}
@@ -329,17 +252,9 @@ func startAgent(t *testing.T, file string) {
 }
 
 func TestJumpHosts(t *testing.T) {
-	jumpTo := func(s *sshtest.Server) JumpOptions {
+	jumpTo := func(s *sshtest.Server) Login {
 		host, port := s.HostPort()
-		return JumpOptions{
-			Login{
-				Host:         host,
-				Port:         port,
-				User:         "jump",
-				IdentityFile: s.ClientFile,
-				HostKey:      s.Pin(),
-			},
-		}
+		return Login{Host: host, Port: port, User: "jump", IdentityFile: s.ClientFile, HostKey: s.Pin()}
 	}
 	t.Run("three of them lead to the node", func(t *testing.T) {
 		leakless(t)
@@ -359,7 +274,7 @@ func TestJumpHosts(t *testing.T) {
 		r := newRemote(
 			t,
 			s,
-			func(o *Options) { o.Nodes[0].Jump = []JumpOptions{jumpTo(a), jumpTo(b), jumpTo(c)} },
+			func(o *Options) { o.Nodes[0].Jump = []Login{jumpTo(a), jumpTo(b), jumpTo(c)} },
 		)
 		if v := mustExec(t, r, "echo", "far"); v.Stdout != "far\n" {
 			t.Errorf("%+v", v)
@@ -377,7 +292,7 @@ func TestJumpHosts(t *testing.T) {
 		r := newRemote(t, s, func(o *Options) {
 			j := jumpTo(a)
 			j.HostKey = s.Pin()
-			o.Nodes[0].Jump = []JumpOptions{j}
+			o.Nodes[0].Jump = []Login{j}
 		})
 		_, err := execute(t.Context(), r, "true")
 		refused(t, err, "host_key", gate.Failed, a.Addr, a.Pin())
@@ -388,7 +303,7 @@ func TestJumpHosts(t *testing.T) {
 	t.Run("one that forwards nothing is named", func(t *testing.T) {
 		leakless(t)
 		s, a := sshtest.New(t, sshtest.Options{}), sshtest.New(t, sshtest.Options{})
-		r := newRemote(t, s, func(o *Options) { o.Nodes[0].Jump = []JumpOptions{jumpTo(a)} })
+		r := newRemote(t, s, func(o *Options) { o.Nodes[0].Jump = []Login{jumpTo(a)} })
 		_, err := execute(t.Context(), r, "true")
 		refused(t, err, "connection", gate.Failed, a.Addr, "forwarding")
 	})
@@ -401,11 +316,11 @@ func TestJumpHosts(t *testing.T) {
 			t,
 			sshtest.Options{Forward: true},
 		)
-		r := newRemote(t, s, quick, func(o *Options) { o.Nodes[0].Jump = []JumpOptions{jumpTo(a)} })
+		r := newRemote(t, s, quick, func(o *Options) { o.Nodes[0].Jump = []Login{jumpTo(a)} })
 		began := time.Now()
 		_, err := execute(t.Context(), r, "true")
 		refused(t, err, "connection", gate.Failed, "no answer within")
-		if took := time.Since(began); took > 2*time.Second {
+		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("it took %s", took)
 		}
 	})
@@ -454,10 +369,9 @@ func TestOptions(t *testing.T) {
 			n.Name, n.Default, o.Nodes[0].Default = "pve2", true, true
 			o.Nodes = append(o.Nodes, n)
 		}, "default = true"},
-		"four jump hosts":           {func(o *Options) { o.Nodes[0].Jump = make([]JumpOptions, 4) }, "at most 3"},
-		"output above the hard cap": {func(o *Options) { o.MaxOutput = 17 << 20 }, "remote.max_output"},
-		"one session only":          {func(o *Options) { o.MaxSessions = 1 }, "remote.max_sessions"},
-		"a negative time":           {func(o *Options) { o.StepTimeout = -1 }, "remote.step_timeout"},
+		"four jump hosts": {func(o *Options) { o.Nodes[0].Jump = make([]Login, 4) }, "at most 3"},
+		"a negative time": {func(o *Options) { o.ExecTimeout = -1 }, "remote.exec_timeout"},
+		"a negative size": {func(o *Options) { o.MaxFile = -1 }, "remote.max_file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := good()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/pkg/sftp"
-	"golang.org/x/crypto/ssh"
 )
 
 const lookFirst = "it may have been done: look before you repeat it"
@@ -71,13 +70,6 @@ func lostConnection(err error) bool {
 		}
 	}
 	return false
-}
-
-// refusedChannel reports whether the node refused to open one more channel: nothing was sent on it,
-// so that trying again is safe.
-func refusedChannel(err error) bool {
-	e := (*ssh.OpenChannelError)(nil)
-	return errors.As(err, &e)
 }
 
 type result[T any] struct {

@@ -46,10 +46,7 @@ type ended struct {
 
 // pledge settles which came first: the worker that is about to send a request that may write, or
 // the caller that gives up. Exactly one of them wins.
-type pledge struct {
-	state atomic.Int32 // 0, 1 sent, 2 given up
-	once  atomic.Bool  // what led to the request cannot be repeated either
-}
+type pledge struct{ state atomic.Int32 } // 0, 1 sent, 2 given up
 
 // send reports whether the request may be sent.
 func (p *pledge) send() bool { return p.state.CompareAndSwap(0, 1) }
@@ -57,8 +54,8 @@ func (p *pledge) send() bool { return p.state.CompareAndSwap(0, 1) }
 // giveUp reports whether nothing was sent, nor ever will be.
 func (p *pledge) giveUp() bool { return p.state.CompareAndSwap(0, 2) }
 
-// untouched reports whether the work can begin again.
-func (p *pledge) untouched() bool { return p.state.Load() == 0 && !p.once.Load() }
+// sent reports whether the request may have been sent.
+func (p *pledge) sent() bool { return p.state.Load() == 1 }
 
 // exec runs a command. It returns at once when ctx ends; the worker then closes the session without
 // reading on.
@@ -76,14 +73,14 @@ func (n *node) exec(ctx context.Context, cmd command) (ended, error) {
 
 // run does the work of exec and calls report once, before it cleans up.
 func (n *node) run(ctx context.Context, cmd command, p *pledge, report func(ended, error)) {
-	c, ch, exits, err := n.session(ctx, cmd.who, needs{shell: true, utf8: !ascii(cmd.text)})
+	s, err := n.session(ctx, cmd.who, needs{shell: true, utf8: !ascii(cmd.text)})
 	if err != nil {
 		report(ended{}, err)
 		return
 	}
-	defer n.release(c, cmd.who)
-	defer c.shut(ch, exits)
-	e, err := guarded(func() (ended, error) { return c.start(ctx, ch, exits, cmd, p) })
+	defer n.release(s.conn, cmd.who)
+	defer s.close()
+	e, err := guarded(func() (ended, error) { return s.start(ctx, cmd, p) })
 	if errors.Is(err, errPanic) {
 		err = unknown("internal", "running a command on %s: %v; %s", n.opts.Name, err, lookFirst)
 	}
@@ -91,100 +88,94 @@ func (n *node) run(ctx context.Context, cmd command, p *pledge, report func(ende
 }
 
 // start sends the command, unless its caller has given up, and waits for its end.
-func (c *conn) start(
-	ctx context.Context, ch ssh.Channel, exits <-chan exit, cmd command, p *pledge,
-) (ended, error) {
-	n := c.n
+func (s *session) start(ctx context.Context, cmd command, p *pledge) (ended, error) {
+	at := s.n.opts
 	if !p.send() {
-		return ended{}, failed("cancelled", "the command was not sent to %s", n.opts.Name)
+		return ended{}, failed("cancelled", "the command was not sent to %s", at.Name)
 	}
-	stop := c.watch("starting a command")
+	stop := s.watch("starting a command")
 	// A request for the programs' locale (RFC 4254, section 6.4). It needs no answer: whether the
 	// node took it is seen by needs.utf8.
-	ch.SendRequest("env", false, ssh.Marshal(struct{ Name, Value string }{"LC_ALL", "C.UTF-8"}))
-	started, err := ch.SendRequest("exec", true, ssh.Marshal(struct{ Command string }{cmd.text}))
+	s.ch.SendRequest("env", false, ssh.Marshal(struct{ Name, Value string }{"LC_ALL", "C.UTF-8"}))
+	ok, err := s.ch.SendRequest("exec", true, ssh.Marshal(struct{ Command string }{cmd.text}))
 	stop()
 	if err != nil {
 		return ended{}, unknown("lost", "the connection to %s was lost while the command was "+
-			"sent (%v); it may have run: look before you repeat it", n.opts.Name, c.why(err))
+			"sent (%v); it may have run: look before you repeat it", at.Name, s.why(err))
 	}
-	if !started {
+	if !ok {
 		return ended{}, failed("permission", "%s does not let %s run commands (an SFTP-only "+
-			"account?)", n.opts.Name, n.opts.User)
+			"account?)", at.Name, at.User)
 	}
-	return c.collect(ctx, ch, exits, cmd)
+	return s.collect(ctx, cmd)
 }
 
 // reading is the output of a command that is running.
 type reading struct {
 	seen      atomic.Int64 // bytes, of both streams
 	out, errs capped
-	eof       chan struct{} // one value at the end of each stream
-	streams   int           // that have not ended
+	eof       chan struct{} // closed when both streams have ended
 }
 
 // begin gives the command its input and starts to read its output.
-func (c *conn) begin(ch ssh.Channel, cmd command) *reading {
-	r := &reading{eof: make(chan struct{}, 2), streams: 2}
+func (s *session) begin(cmd command) *reading {
+	r := &reading{eof: make(chan struct{})}
 	r.out, r.errs = capped{max: cmd.max, seen: &r.seen}, capped{max: cmd.max, seen: &r.seen}
-	c.n.r.wg.Go(func() { r.out.fill(ch); r.eof <- struct{}{} })
-	c.n.r.wg.Go(func() { r.errs.fill(ch.Stderr()); r.eof <- struct{}{} })
+	stderr := make(chan struct{})
+	s.n.r.wg.Go(func() { r.errs.fill(s.ch.Stderr()); close(stderr) })
+	s.n.r.wg.Go(func() { r.out.fill(s.ch); <-stderr; close(r.eof) })
 	if len(cmd.stdin) == 0 {
-		stop := c.watch("starting a command")
-		ch.CloseWrite()
+		stop := s.watch("starting a command")
+		s.ch.CloseWrite()
 		stop()
 		return r
 	}
-	c.n.r.wg.Go(func() {
-		ch.Write(cmd.stdin) // a command need not read it all
-		ch.CloseWrite()
+	s.n.r.wg.Go(func() {
+		s.ch.Write(cmd.stdin) // a command need not read it all
+		s.ch.CloseWrite()
 	})
 	return r
 }
 
-// collect reads what a command says until it has ended.
-func (c *conn) collect(
-	ctx context.Context, ch ssh.Channel, exits <-chan exit, cmd command,
-) (e ended, err error) {
-	r := c.begin(ch, cmd)
+// collect reads what a command says until it has ended: it has told its exit and both streams have
+// ended, or the channel is closed, or a process that it left behind keeps silent.
+func (s *session) collect(ctx context.Context, cmd command) (e ended, err error) {
+	r := s.begin(cmd)
+	name, exits, eof := s.n.opts.Name, s.exits, r.eof
 	flood := time.NewTicker(leftover)
 	defer flood.Stop()
-	exited, atEOF, last := false, false, int64(0)
-	for !exited || !atEOF {
+	exited, last := false, int64(0)
+	for !exited || eof != nil {
 		select {
 		case x, open := <-exits:
-			if open && !exited {
+			switch {
+			case !open && !exited:
+				return ended{}, unknown("lost", "%s ended the session without an exit status "+
+					"(%v); the command may have run: look before you repeat it", name,
+					s.why(errClosed))
+			case !open:
+				<-r.eof
+				exits, eof = nil, nil
+			case !exited:
 				exited, e.exit, e.signal, last = true, x.status, x.signal, r.seen.Load()
 				flood.Reset(leftover)
 			}
-			if open {
-				break
-			}
-			for ; r.streams > 0; r.streams-- {
-				<-r.eof
-			}
-			if atEOF = true; !exited {
-				return ended{}, unknown("lost", "%s ended the session without an exit status "+
-					"(%v); the command may have run: look before you repeat it", c.n.opts.Name,
-					c.why(errClosed))
-			}
-		case <-r.eof:
-			r.streams--
-			atEOF = r.streams == 0
+		case <-eof:
+			eof = nil
 		case <-ctx.Done():
-			c.interrupt(ch)
+			s.interrupt()
 			code, why := stopped(ctx)
-			return ended{}, unknown(code, "running a command on %s: %s; %s", c.n.opts.Name, why,
+			return ended{}, unknown(code, "running a command on %s: %s; %s", name, why,
 				stillRunning)
 		case <-flood.C:
 			now := r.seen.Load()
 			if now > 2*cmd.max+maxDiscard {
-				c.interrupt(ch)
+				s.interrupt()
 				return ended{}, unknown("too_large", "the command on %s printed more than %d "+
-					"bytes; %s", c.n.opts.Name, now, stillRunning)
+					"bytes; %s", name, now, stillRunning)
 			}
 			if exited && now == last {
-				e.truncated, atEOF = true, true
+				e.truncated, eof = true, nil
 			}
 			last = now
 		}
@@ -197,11 +188,11 @@ func (c *conn) collect(
 // interrupt asks the node to end the command and closes the session, and waits for neither. OpenSSH
 // passes the signal on to the login shell's process group, but not for root; a process that writes
 // ends when its pipe is closed, others may go on.
-func (c *conn) interrupt(ch ssh.Channel) {
-	stop := c.watch("stopping a command")
+func (s *session) interrupt() {
+	stop := s.watch("stopping a command")
 	defer stop()
-	ch.SendRequest("signal", false, ssh.Marshal(struct{ Signal string }{"TERM"}))
-	ch.Close()
+	s.ch.SendRequest("signal", false, ssh.Marshal(struct{ Signal string }{"TERM"}))
+	s.ch.Close()
 }
 
 // exit is how a command ended, as the node reports it (RFC 4254, section 6.10).

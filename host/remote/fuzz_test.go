@@ -3,13 +3,16 @@ package remote
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/binary"
+	"io"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"golang.org/x/crypto/ssh"
 )
 
 func FuzzTextOr64(f *testing.F) {
@@ -53,36 +56,86 @@ func FuzzPaths(f *testing.F) {
 	})
 }
 
-// pipe is a channel of which only reading is used.
-// However a stream of packets is cut into reads, the referee sees the same packets, and lets no
-// byte pass after one that is wrong.
-func FuzzFramer(f *testing.F) {
-	f.Add([]byte{104, 3, 5, 104, 0}, 2)
-	f.Add([]byte{1, 255, 104, 9}, 7)
-	f.Fuzz(func(t *testing.T, plan []byte, chunk int) { // kinds and lengths of packets, in turns
-		var stream []byte
-		var want [][2]int
-		for i := 0; i+1 < len(plan); i += 2 {
-			size := 1 + int(plan[i+1])*3
-			want = append(want, [2]int{int(plan[i]), size})
-			stream = binary.BigEndian.AppendUint32(stream, uint32(size))
-			stream = append(append(stream, plan[i]), make([]byte, size-1)...)
-		}
-		var got [][2]int
-		var fr framer
-		for part := range slices.Chunk(stream, 1+(chunk&0xff)) {
-			if err := fr.feed(part, func(head []byte, size uint32) error {
-				if len(head) != min(int(size), keptHead) {
-					t.Errorf("a head of %d bytes of a packet of %d", len(head), size)
-				}
-				got = append(got, [2]int{int(head[0]), int(size)})
-				return nil
-			}); err != nil {
-				t.Fatal(err)
+// pipe is a channel of which only reading is used, in chunks.
+type pipe struct {
+	ssh.Channel
+	left  []byte
+	chunk int
+}
+
+func (p *pipe) Close() error { return nil }
+
+func (p *pipe) Read(b []byte) (int, error) {
+	if len(p.left) == 0 {
+		return 0, io.EOF
+	}
+	k := copy(b, p.left[:min(p.chunk, len(p.left))])
+	p.left = p.left[k:]
+	return k, nil
+}
+
+// However a stream of packets is cut into reads, the library gets all of it up to the first packet
+// that is wrong, and no byte of that one.
+func FuzzReferee(f *testing.F) {
+	f.Add([]byte{1, 3, 5, 0, 9}, 2)
+	f.Add([]byte{255, 255}, 7)
+	f.Fuzz(func(t *testing.T, lengths []byte, chunk int) { // of answers; 0 is a wrong one
+		r := &referee{requests: map[uint32]request{}}
+		stream := sshtest.Raw(sshtest.Version, []byte{0, 0, 0, 3})
+		good := len(stream)
+		for i, n := range lengths {
+			if n > 0 {
+				r.requests[uint32(i)] = request{kind: fxpRead, answer: fxpData, want: uint32(n)}
+			}
+			stream = append(stream, sshtest.Data(uint32(i), make([]byte, n))...)
+			if len(r.requests) == i+1 {
+				good = len(stream)
 			}
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("saw %v, want %v", got, want)
+		r.Channel = &pipe{left: stream, chunk: 1 + (chunk & 0xff)}
+		got, err := io.ReadAll(r)
+		if !bytes.Equal(got, stream[:good]) || (err == nil) != (good == len(stream)) {
+			t.Errorf("%d bytes of %d passed, want %d: %v", len(got), len(stream), good, err)
+		}
+	})
+}
+
+// What a node says of a unit is read whole or not at all: the names are those of its own line Names,
+// the id is one of them, and what is read comes out again.
+func FuzzUnitNames(f *testing.F) {
+	for _, s := range []string{"Id=nginx.service\nNames=nginx.service\n",
+		"Names=ssh.service sshd.service\nId=ssh.service\n", "Id=b.service\nId=a.service\nNames=a.service\n",
+		"Id=\nNames=\n", "Id=a.service\nNames=b.service a.service c.service\nX=1\n", "Id=a\r\nNames=a\r\n",
+		"Id=a\x00\nNames=a\x00", "Id=é.service\nNames=é.service\n"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, said string) {
+		names := readNames(said)
+		if names == nil {
+			return
+		}
+		if n := strings.Count("\n"+said, "\nId=") + strings.Count("\n"+said, "\nNames="); n != 2 {
+			t.Fatalf("%q was read though it says something twice", said)
+		}
+		id := ""
+		for _, line := range strings.Split(strings.TrimSuffix(said, "\n"), "\n") {
+			switch {
+			case strings.HasPrefix(line, "Id="):
+				id = line[3:]
+			case !strings.HasPrefix(line, "Names="):
+				t.Fatalf("%q was read though it has the line %q", said, line)
+			case strings.Join(strings.Fields(line[6:]), " ") != strings.Join(names, " "):
+				t.Fatalf("%q was read as %q", said, names)
+			}
+		}
+		again := readNames("Id=" + id + "\nNames=" + strings.Join(names, " ") + "\n")
+		if !slices.Contains(names, id) || !slices.Equal(again, names) {
+			t.Fatalf("%q: id %q, names %q, again %q", said, id, names, again)
+		}
+		for _, n := range names {
+			if strings.ContainsAny(n, "=\n\x00 /") || n == "" {
+				t.Fatalf("%q gave the name %q", said, n)
+			}
 		}
 	})
 }

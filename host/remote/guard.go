@@ -9,6 +9,9 @@ import (
 // notPermitted is the code of what a node's own guard refused: nothing ran.
 const notPermitted = "not_permitted_on_node"
 
+const installGate = "Install it there as /usr/local/sbin/caponier-gate, owned by root, mode 0755 " +
+	"(docs/first-node.md)"
+
 // noGate is what a login shell says when the forced command cannot be run.
 var noGate = regexp.MustCompile(`/caponier-gate: (No such file or directory|not found|` +
 	`[Pp]ermission denied)$`)
@@ -30,8 +33,7 @@ func guardOf(e ended) string {
 			"/usr/local/sbin/caponier-gate there"
 	case (e.exit == 126 || e.exit == 127) && noGate.Match(said):
 		return fmt.Sprintf("authorized_keys names caponier-gate as the forced command, and the "+
-			"node cannot run it (%q). Install it there as /usr/local/sbin/caponier-gate, owned by "+
-			"root, mode 0755 (docs/first-node.md)", clip(said))
+			"node cannot run it (%q). %s", clip(said), installGate)
 	case e.exit == 1 && (starts("sudo: a password is required") ||
 		starts("sudo: a terminal is required") ||
 		starts("Sorry, user ") && has("is not allowed to execute")):

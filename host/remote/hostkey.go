@@ -11,17 +11,8 @@ import (
 	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
 )
 
-// hostKeys decides whether a host is the one that it should be. A pin wins over known_hosts;
-// unknown and changed keys are always refused.
-type hostKeys struct {
-	pin   string
-	kind  int // of key that the pin may be of, an index of kinds
-	files []string
-	db    *knownhosts.HostKeyDB
-}
-
-// kinds of host keys, best first. A fingerprint does not say of which kind its key is, and a host
-// that has several shows the one that it is asked for.
+// kinds of host keys, see [KeyKinds]. A fingerprint does not say of which kind its key is, and a
+// host that has several shows the one that it is asked for.
 var kinds = [][]string{
 	{ssh.KeyAlgoED25519},
 	{ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521},
@@ -35,39 +26,33 @@ func KeyKinds() [][]string { return slices.Clone(kinds) }
 // otherKind is a host that has no key of the kind that was asked for, or one that is not pinned:
 // the pin may be of another kind.
 type otherKind struct {
-	login Login
+	pin string
 	error
 }
 
 func (o *otherKind) Unwrap() error { return o.error }
 
-// nextKind notes that the pin of l is of another kind than thought, and reports whether there is
-// one left to ask for.
-func (r *Remote) nextKind(l Login) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.pinKinds[l.HostKey]++; r.pinKinds[l.HostKey] < len(kinds) {
-		return true
-	}
-	delete(r.pinKinds, l.HostKey)
-	return false
+// hostKeys decides whether a host is the one that it should be. A pin wins over known_hosts;
+// unknown and changed keys are always refused.
+type hostKeys struct {
+	pin   string
+	kind  int // of key that the pin may be of, an index of kinds
+	files []string
+	db    *knownhosts.HostKeyDB // nil where there is a pin
 }
 
-// newHostKeys reads the files at each dial, so that what an operator repairs counts at once.
-func (r *Remote) newHostKeys(l Login) (*hostKeys, error) {
+// hostKeys reads the files at each dial, so that what an operator repairs counts at once.
+func (n *node) hostKeys(l Login) (*hostKeys, error) {
 	if l.HostKey != "" {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return &hostKeys{pin: l.HostKey, kind: r.pinKinds[l.HostKey]}, nil
+		return &hostKeys{pin: l.HostKey, kind: n.kinds[l.HostKey]}, nil
 	}
-	files := r.opts.KnownHosts
-	h := &hostKeys{files: files}
-	var err error
-	if h.db, err = knownhosts.NewDB(h.files...); err != nil {
+	files := n.r.opts.KnownHosts
+	db, err := knownhosts.NewDB(files...)
+	if err != nil {
 		return nil, failed("host_key", "reading known_hosts: %v; correct the file or "+
 			"remote.known_hosts", err)
 	}
-	return h, nil
+	return &hostKeys{files: files, db: db}, nil
 }
 
 // modern are the algorithms that may prove a host, best first.

@@ -4,9 +4,6 @@ import (
 	"context"
 	"slices"
 	"time"
-
-	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // Link describes a connection to a node.
@@ -29,14 +26,10 @@ const (
 	askTime = 20 * time.Second // for each Ask and each Lacks
 )
 
-func (r *Remote) inspect(name string) (*node, func(), error) {
-	return r.enter(gate.Question{Op: abi.Stage{OnNode: abi.OnNode{Node: name}}})
-}
-
 // Link connects to a node, unless it is connected already, and measures the connection. The error
 // is a *gate.OpError.
 func (r *Remote) Link(ctx context.Context, name string) (l Link, err error) {
-	n, done, err := r.inspect(name)
+	n, done, err := r.enter(name)
 	if err != nil {
 		return l, err
 	}
@@ -63,19 +56,15 @@ func (r *Remote) Link(ctx context.Context, name string) (l Link, err error) {
 
 // Ask runs one of the commands of [Options].Reads on a node. It refuses every other command, so
 // that a Remote without Reads runs nothing that was not decided. The error is a *gate.OpError.
-func (r *Remote) Ask(ctx context.Context, name, command string) (Output, error) {
-	if !slices.Contains(r.opts.Reads, command) {
-		return Output{}, failed("refused", "%q may not be asked: it is not in Reads", command)
+func (r *Remote) Ask(ctx context.Context, name, text string) (Output, error) {
+	if !slices.Contains(r.opts.Reads, text) {
+		return Output{}, failed("refused", "%q may not be asked: it is not in Reads", text)
 	}
-	n, done, err := r.inspect(name)
+	n, done, err := r.enter(name)
 	if err != nil {
 		return Output{}, err
 	}
 	defer done()
-	return n.ask(ctx, command)
-}
-
-func (n *node) ask(ctx context.Context, text string) (Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	e, err := n.exec(ctx, command{text: text, max: maxAsk})
@@ -85,7 +74,7 @@ func (n *node) ask(ctx context.Context, text string) (Output, error) {
 // Lacks opens SFTP on a node and returns those of the extensions that its server does not offer.
 // The error is a *gate.OpError.
 func (r *Remote) Lacks(ctx context.Context, name string, extensions ...string) ([]string, error) {
-	n, done, err := r.inspect(name)
+	n, done, err := r.enter(name)
 	if err != nil {
 		return nil, err
 	}

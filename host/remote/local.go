@@ -109,17 +109,17 @@ func vacant(root *os.Root, name string, overwrite bool) error {
 	return nil
 }
 
-// saving is a new file of the workspace. commit is called last, before the file gets its name.
+// saving is a new file of the workspace.
 type saving struct {
 	root         *os.Root
 	folder, name string // folder of the principal, and the path in it
 	overwrite    bool
-	commit       func() error
+	fill         func(io.Writer) (bytes int64, err error)
+	commit       func() error // called last, before the file gets its name
 }
 
-// receive calls fill to write a new file, which gets its name only when fill succeeded and all of
-// it is on the disk. fill returns the number of bytes.
-func (r *Remote) receive(s saving, fill func(io.Writer) (int64, error)) error {
+// receive writes a new file, which gets its name only when all of it is on the disk.
+func (r *Remote) receive(s saving) error {
 	if err := vacant(s.root, s.name, s.overwrite); err != nil {
 		return err
 	}
@@ -128,24 +128,21 @@ func (r *Remote) receive(s saving, fill func(io.Writer) (int64, error)) error {
 		return fileError("making local folder", dir, err)
 	}
 	partial := path.Join(dir, partialPrefix+r.unique())
-	if err := r.own("", path.Join(s.folder, partial)); err != nil {
+	mine := owned{"", path.Join(s.folder, partial)}
+	if err := r.own(mine); err != nil {
 		return err
 	}
+	defer func() {
+		err := s.root.Remove(partial)
+		r.disown(mine, err == nil || errors.Is(err, fs.ErrNotExist))
+	}()
 	wrong := func(err error) error { return fileError("writing local file", s.name, err) }
 	f, err := s.root.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		r.disown("", path.Join(s.folder, partial))
 		return wrong(err)
 	}
-	defer func() {
-		if err := s.root.Remove(partial); err == nil || errors.Is(err, fs.ErrNotExist) {
-			r.disown("", path.Join(s.folder, partial))
-		} else {
-			r.abandon("", path.Join(s.folder, partial))
-		}
-	}()
 	defer f.Close()
-	size, err := fill(f)
+	size, err := s.fill(f)
 	if err != nil {
 		return err
 	}
@@ -176,9 +173,9 @@ func (r *Remote) Save(principal, name string, data io.Reader) error {
 		return err
 	}
 	defer root.Close()
-	s := saving{root: root, folder: folder(principal), name: name,
-		commit: func() error { return nil }}
-	return r.receive(s, func(w io.Writer) (int64, error) { return io.Copy(w, data) })
+	return r.receive(saving{root: root, folder: folder(principal), name: name,
+		fill:   func(w io.Writer) (int64, error) { return io.Copy(w, data) },
+		commit: func() error { return nil }})
 }
 
 // noFile is the digest of a local file that does not exist or cannot be uploaded.

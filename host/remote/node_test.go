@@ -222,7 +222,7 @@ func TestEntriesOfOneMachineAreAliases(t *testing.T) {
 	entry := func(name, host, pin string, jump ...string) NodeOptions {
 		n := NodeOptions{Name: name, Login: Login{Host: host, HostKey: pin}}
 		for _, j := range jump {
-			n.Jump = append(n.Jump, JumpOptions{Login{Host: j}})
+			n.Jump = append(n.Jump, Login{Host: j})
 		}
 		return n
 	}
@@ -232,7 +232,7 @@ func TestEntriesOfOneMachineAreAliases(t *testing.T) {
 		entry("a-again", "10.0.0.1", pinA), entry("pinned", "10.9.9.9", pinA),
 		entry("far-1", "192.168.1.1", "", "jump1"), entry("far-2", "192.168.1.1", "", "jump2"),
 		entry("far-1-again", "192.168.1.1", pinB, "jump1"),
-	}})
+	}}.withDefaults())
 	for name, want := range map[string]string{
 		"a": "a-again a-by-name pinned", "a-by-name": "a a-again pinned", "pinned": "a a-again a-by-name",
 		"b": "", "c": "", "far-1": "far-1-again", "far-2": "", "far-1-again": "far-1",

@@ -3,6 +3,7 @@ package remote
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
 )
 
 // Options is the table [remote]. A zero field means the default that its comment names.
@@ -19,41 +22,36 @@ type Options struct {
 	Nodes     []NodeOptions `koanf:"nodes"` // the inventory
 	// files in OpenSSH's format, read again at each dial; for hosts without host_key
 	KnownHosts []string `koanf:"known_hosts" path:"true"`
-
-	// sessions at once on one connection, 5; one principal leaves two (of all connections to a
-	// node) to the others, and sshd refuses more under load long before its MaxSessions
-	MaxSessions int `koanf:"max_sessions"`
-	MaxConns    int `koanf:"-"` // to one node, 2
-	// TCP, banner, key exchange and authentication of all hops together, 10s
-	DialTimeout time.Duration `koanf:"-"`
-	// to open a channel or have a request answered, 15s
-	StepTimeout  time.Duration `koanf:"-"`
-	StallTimeout time.Duration `koanf:"-"` // of a transfer that moves nothing, 30s
-	// between probes, 15s; after three intervals without an answer the peer is dead
-	KeepAlive time.Duration `koanf:"-"`
-	IdleClose time.Duration `koanf:"-"` // of a connection that is not used, 10m
+	MaxFile    int64    `koanf:"max_file"` // bytes of a transferred file, 10 MiB
 	// of an operation without a shorter limit, 5m
 	ExecTimeout time.Duration `koanf:"exec_timeout"`
-	Warm        bool          `koanf:"-"` // connect to every node at the start
 
-	// bytes of stdout, and of stderr, 1 MiB; at most 16 MiB
-	MaxOutput int64 `koanf:"-"`
-	MaxFile   int64 `koanf:"max_file"` // bytes of a transferred file, 10 MiB
-	// uploads up to this size are read back and compared, 16 MiB; every upload has its size checked
-	VerifyBytes int64 `koanf:"-"`
-	// where staging directories are made on a node, /tmp
-	StageRoot string `koanf:"stage_root"`
-
-	Now   func() time.Time `koanf:"-"` // nil for time.Now
-	Reads []string         `koanf:"-"` // commands that Ask may run; see there
+	Reads []string `koanf:"-"` // commands that Ask may run; see there
 	// HostID is 8 hexadecimal digits that stay the same for all processes which share a workspace
 	// and a store; "" for random ones.
 	HostID string `koanf:"-"`
 	// Made records a temporary directory of a node, or with node "" a temporary file of the
 	// workspace, before it is made; an error stops the operation. Removed is called when it is
-	// gone, perhaps more than once. See [Remote.Clean]. Both may be nil.
-	Made    func(node, name string) error `koanf:"-"`
-	Removed func(node, name string)       `koanf:"-"`
+	// gone, perhaps more than once. Dead lists what is recorded by processes that have ended. All
+	// may be nil.
+	Made    func(node, name string) error                      `koanf:"-"`
+	Removed func(node, name string)                            `koanf:"-"`
+	Dead    func(ctx context.Context) ([]gate.StageDir, error) `koanf:"-"`
+
+	// The following are for tests.
+
+	// sessions at once on one connection, 5; one principal leaves two (of all connections to a
+	// node) to the others, and sshd refuses more under load long before its MaxSessions
+	MaxSessions int    `koanf:"-"`
+	MaxConns    int    `koanf:"-"` // to one node, 2
+	StageRoot   string `koanf:"-"` // where staging directories are made on a node, /tmp
+	// TCP, banner, key exchange and authentication of all hops together, 10s
+	DialTimeout  time.Duration `koanf:"-"`
+	StepTimeout  time.Duration `koanf:"-"` // to open a channel or have a request answered, 15s
+	StallTimeout time.Duration `koanf:"-"` // of a transfer that moves nothing, 30s
+	// between probes, 15s; after three intervals without an answer the peer is dead
+	KeepAlive time.Duration `koanf:"-"`
+	IdleClose time.Duration `koanf:"-"` // of a connection that is not used, 10m
 }
 
 // NodeOptions is one entry of [[remote.nodes]]: a name for tools and policies, and the way there.
@@ -62,17 +60,12 @@ type NodeOptions struct {
 	// nodes of one cluster share their guests' numbers; the name when empty
 	Cluster string `koanf:"cluster"`
 	Default bool   `koanf:"default"` // meant by calls that name no node
-	Login   `              koanf:",squash"`
-	Jump    []JumpOptions `koanf:"jump"` // hosts to go through, first hop first, at most 3
+	Login   `       koanf:",squash"`
+	Jump    []Login `koanf:"jump"` // hosts to go through, first hop first, at most maxJumps
 }
 
-// JumpOptions is a host on the way to a node.
-type JumpOptions struct {
-	Login `koanf:",squash"`
-}
-
-// Login is where a host is, who it must prove to be, and as whom to log in. One of IdentityFile,
-// PasswordFile and Agent is needed.
+// Login is where a host is, who it must prove to be, and as whom to log in. IdentityFile or Agent
+// is needed.
 type Login struct {
 	Host string `koanf:"host"`
 	Port int    `koanf:"port"` // 22
@@ -80,20 +73,19 @@ type Login struct {
 	// pin, SHA256:… as ssh-keygen -l prints it; without it known_hosts decides
 	HostKey string `koanf:"host_key"`
 	// private key, readable by its owner only
-	IdentityFile   string `koanf:"identity_file" path:"true"`
-	PassphraseFile string `koanf:"passphrase_file" path:"true"` // of the private key
+	IdentityFile string `koanf:"identity_file" path:"true"`
 	// OpenSSH certificate of the private key
 	CertificateFile string `koanf:"certificate_file" path:"true"`
-	PasswordFile    string `koanf:"password_file" path:"true"` // readable by its owner only
 	// keys of the agent at SSH_AUTH_SOCK; the agent is never forwarded
 	Agent bool `koanf:"agent"`
 }
 
 const (
-	maxOutput = 16 << 20 // hard cap on Options.MaxOutput
-	maxData   = 1 << 20  // bytes of file data in one response
-	// MaxJumps is how many hosts a connection may go through.
-	MaxJumps = 3
+	maxOutput   = 1 << 20  // bytes of a command's stdout, and of its stderr
+	maxData     = 1 << 20  // bytes of file data in one response
+	verifyBytes = 16 << 20 // an upload up to this size is read back and compared
+	// maxJumps is how many hosts a connection may go through.
+	maxJumps = 3
 )
 
 var (
@@ -101,25 +93,20 @@ var (
 	userName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}$`)
 	hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.:-]{0,253}[A-Za-z0-9])?$|^::1$`)
 	pin      = regexp.MustCompile(`^SHA256:[A-Za-z0-9+/]{43}$`)
-	hostID   = regexp.MustCompile(`^[0-9a-f]{8}$`)
 )
 
 // withDefaults returns the options with their defaults.
 func (o Options) withDefaults() Options {
+	o.MaxFile, o.ExecTimeout = cmp.Or(o.MaxFile, 10<<20), cmp.Or(o.ExecTimeout, 5*time.Minute)
 	o.MaxSessions, o.MaxConns = cmp.Or(o.MaxSessions, 5), cmp.Or(o.MaxConns, 2)
+	o.StageRoot = cmp.Or(o.StageRoot, "/tmp")
 	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
 	o.StepTimeout = cmp.Or(o.StepTimeout, 15*time.Second)
 	o.StallTimeout = cmp.Or(o.StallTimeout, 30*time.Second)
 	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
 	o.IdleClose = cmp.Or(o.IdleClose, 10*time.Minute)
-	o.ExecTimeout = cmp.Or(o.ExecTimeout, 5*time.Minute)
-	o.MaxOutput, o.MaxFile = cmp.Or(o.MaxOutput, 1<<20), cmp.Or(o.MaxFile, 10<<20)
-	o.VerifyBytes, o.StageRoot = cmp.Or(o.VerifyBytes, 16<<20), cmp.Or(o.StageRoot, "/tmp")
 	if o.HostID == "" {
 		o.HostID = randomHex(4)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
 	}
 	o.Nodes = slices.Clone(o.Nodes)
 	for i := range o.Nodes {
@@ -137,110 +124,87 @@ func (o Options) withDefaults() Options {
 // Validate returns everything that is wrong, naming keys of the configuration file.
 func (o Options) Validate() error {
 	o = o.withDefaults()
-	var errs []error
-	bad := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("remote."+key+": "+format, args...))
-	}
-	between := func(key string, v, least, most int64) {
-		if v < least || v > most {
-			bad(key, "must be %d to %d, is %d", least, most, v)
-		}
-	}
+	var errs problems
 	if o.Workspace == "" {
-		bad("workspace", "is empty; name the directory that holds uploads and downloads")
+		errs.add("remote.workspace", "is empty; name the directory of uploads and downloads")
 	}
-	between("max_sessions", int64(o.MaxSessions), 2, 10)
-	between("max_conns", int64(o.MaxConns), 1, 10)
-	between("max_output", o.MaxOutput, 1, maxOutput)
-	between("max_file", o.MaxFile, 1, 1<<50)
-	between("verify_bytes", o.VerifyBytes, 0, 1<<50)
-	for i, d := range []time.Duration{o.DialTimeout, o.StepTimeout, o.StallTimeout, o.KeepAlive,
-		o.IdleClose, o.ExecTimeout} {
-		if d < time.Millisecond || d > 24*time.Hour {
-			bad([]string{"dial_timeout", "step_timeout", "stall_timeout", "keep_alive",
-				"idle_close", "exec_timeout"}[i], "must be 1ms to 24h, is %s", d)
-		}
+	if o.MaxFile < 1 {
+		errs.add("remote.max_file", "must be at least 1, is %d", o.MaxFile)
 	}
-	if _, err := cleanRemote(o.StageRoot); err != nil {
-		bad("stage_root", "%v", err)
+	if o.ExecTimeout < time.Millisecond || o.ExecTimeout > 24*time.Hour {
+		errs.add("remote.exec_timeout", "must be 1ms to 24h, is %s", o.ExecTimeout)
 	}
-	if !hostID.MatchString(o.HostID) {
-		errs = append(errs, fmt.Errorf("remote: HostID %q must be 8 hexadecimal digits", o.HostID))
-	}
-	seen, defaults := map[string]bool{}, 0
+	names, defaults := map[string]bool{}, 0
 	for i, n := range o.Nodes {
 		key := fmt.Sprintf("remote.nodes[%d]", i)
-		if seen[n.Name] {
-			errs = append(errs, fmt.Errorf("%s.name: %q is used twice", key, n.Name))
+		if names[n.Name] {
+			errs.add(key+".name", "%q is used twice", n.Name)
 		}
-		seen[n.Name] = true
+		names[n.Name] = true
 		if n.Default {
 			defaults++
 		}
-		errs = append(errs, n.validate(key, len(o.KnownHosts) > 0))
+		errs.node(key, n, len(o.KnownHosts) > 0)
 	}
 	if defaults > 1 {
-		bad("nodes", "%d have default = true, at most one may", defaults)
+		errs.add("remote.nodes", "%d have default = true, at most one may", defaults)
 	}
 	return errors.Join(errs...)
 }
 
-func (n NodeOptions) validate(key string, knownHosts bool) error {
-	var errs []error
-	if !ValidName(n.Name) {
-		errs = append(errs, fmt.Errorf("%s.name: %q must be letters, digits, dots and dashes", key,
-			n.Name))
-	} else if !ValidName(n.Cluster) {
-		errs = append(errs, fmt.Errorf("%s.cluster: %q must be letters, digits, dots and dashes",
-			key, n.Cluster))
-	}
-	if len(n.Jump) > MaxJumps {
-		errs = append(errs, fmt.Errorf("%s.jump: has %d hosts, at most %d are allowed", key,
-			len(n.Jump), MaxJumps))
-	}
-	errs = append(errs, n.Login.validate(key, knownHosts))
-	for i, j := range n.Jump {
-		errs = append(errs, j.Login.validate(fmt.Sprintf("%s.jump[%d]", key, i), knownHosts))
-	}
-	return errors.Join(errs...)
+// problems are errors that name the key of the configuration file that is wrong.
+type problems []error
+
+func (p *problems) add(key, format string, args ...any) {
+	*p = append(*p, fmt.Errorf(key+": "+format, args...))
 }
 
-func (l Login) validate(key string, knownHosts bool) error {
-	var errs []error
-	bad := func(sub, format string, args ...any) {
-		errs = append(errs, fmt.Errorf(key+"."+sub+": "+format, args...))
+func (p *problems) node(key string, n NodeOptions, knownHosts bool) {
+	if !validName(n.Name) {
+		p.add(key+".name", "%q must be letters, digits, dots and dashes", n.Name)
+	} else if !validName(n.Cluster) {
+		p.add(key+".cluster", "%q must be letters, digits, dots and dashes", n.Cluster)
 	}
-	if !ValidHost(l.Host) {
-		bad("host", "%q is not a host name or address", l.Host)
+	if len(n.Jump) > maxJumps {
+		p.add(key+".jump", "has %d hosts, at most %d are allowed", len(n.Jump), maxJumps)
+	}
+	p.login(key, n.Login, knownHosts)
+	for i, l := range n.Jump {
+		p.login(fmt.Sprintf("%s.jump[%d]", key, i), l, knownHosts)
+	}
+}
+
+func (p *problems) login(key string, l Login, knownHosts bool) {
+	if !validHost(l.Host) {
+		p.add(key+".host", "%q is not a host name or address", l.Host)
 	}
 	if l.Port < 1 || l.Port > 65535 {
-		bad("port", "must be 1 to 65535, is %d", l.Port)
+		p.add(key+".port", "must be 1 to 65535, is %d", l.Port)
 	}
 	if !userName.MatchString(l.User) {
-		bad("user", "%q is not a user name", l.User)
+		p.add(key+".user", "%q is not a user name", l.User)
 	}
 	if l.HostKey != "" && !pin.MatchString(l.HostKey) {
-		bad("host_key", "%q is not a fingerprint; write it as `ssh-keygen -lf FILE` prints it: "+
-			"SHA256: and 43 characters", l.HostKey)
+		p.add(key+".host_key", "%q is not a fingerprint; write it as `ssh-keygen -lf FILE` prints "+
+			"it: SHA256: and 43 characters", l.HostKey)
 	}
 	if l.HostKey == "" && !knownHosts {
-		bad("host_key", "is missing, and so is remote.known_hosts: one of them has to tell the "+
-			"host from an impostor")
+		p.add(key+".host_key", "is missing, and so is remote.known_hosts: one of them has to tell "+
+			"the host from an impostor")
 	}
-	if l.IdentityFile == "" && l.PasswordFile == "" && !l.Agent {
-		bad("identity_file", "is missing; set identity_file, password_file or agent")
+	if l.IdentityFile == "" && !l.Agent {
+		p.add(key+".identity_file", "is missing; set identity_file or agent")
 	}
-	if l.IdentityFile == "" && (l.PassphraseFile != "" || l.CertificateFile != "") {
-		bad("identity_file", "is missing; passphrase_file and certificate_file belong to it")
+	if l.IdentityFile == "" && l.CertificateFile != "" {
+		p.add(key+".identity_file", "is missing; certificate_file belongs to it")
 	}
-	return errors.Join(errs...)
 }
 
-// ValidName reports whether a node or a cluster may be called s.
-func ValidName(s string) bool { return nodeName.MatchString(s) }
+// validName reports whether a node or a cluster may be called s.
+func validName(s string) bool { return nodeName.MatchString(s) }
 
-// ValidHost reports whether s may be a host name or an address.
-func ValidHost(s string) bool { return hostName.MatchString(s) }
+// validHost reports whether s may be a host name or an address.
+func validHost(s string) bool { return hostName.MatchString(s) }
 
 // Addr is host:port.
 func (l Login) Addr() string { return net.JoinHostPort(l.Host, strconv.Itoa(l.Port)) }

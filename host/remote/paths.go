@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -124,29 +123,22 @@ func (f *files) look(p string, follow bool) (gate.FileFacts, fs.FileInfo, error)
 		Bytes: max(info.Size(), 0), Mode: uint32(info.Mode().Perm())}, info, nil
 }
 
-// again finds the facts once more, and returns an error when they are not those that were decided
-// on. Sizes may differ: logs grow.
-func (f *files) again(
-	p string, follow bool, decided gate.FileFacts,
-) (gate.FileFacts, fs.FileInfo, error) {
-	now, info, err := f.look(p, follow)
-	if err != nil {
-		return now, nil, err
+// openFile never returns neither a file nor an error.
+func (f *files) openFile(name string, flags int) (*sftp.File, error) {
+	file, err := f.OpenFile(name, flags)
+	if err == nil && file == nil {
+		err = broke("no file and no error")
 	}
-	if now.RealPath != decided.RealPath || now.Exists != decided.Exists ||
-		now.Type != decided.Type {
-		return now, nil, failed("changed",
-			"%q was %s when it was decided and is %s now; nothing was done",
-			p, describe(decided), describe(now))
-	}
-	return now, info, nil
+	return file, err
 }
 
-func describe(f gate.FileFacts) string {
-	if !f.Exists {
-		return fmt.Sprintf("%q, which does not exist,", f.RealPath)
+// fstat never returns neither a description nor an error.
+func fstat(file *sftp.File) (fs.FileInfo, error) {
+	info, err := file.Stat()
+	if err == nil && info == nil {
+		err = broke("no attributes and no error")
 	}
-	return fmt.Sprintf("%s %q", f.Type, f.RealPath)
+	return info, err
 }
 
 // kinds of files by the type bits of their mode, as policies name them.

@@ -21,7 +21,9 @@ const forOthers = 2
 type node struct {
 	r      *Remote
 	opts   NodeOptions
-	shares *fair.Shares // of sessions; its size follows from conns
+	shares *fair.Shares   // of sessions; its size follows from conns
+	kinds  map[string]int // of host keys by pin, an index of kinds; for the one dial at a time
+	units  units
 
 	mu      sync.Mutex // guards the following, and the same-named fields of conns
 	conns   []*conn
@@ -35,8 +37,6 @@ type node struct {
 	files   *files        // the SFTP session, or nil
 	opening chan struct{} // closed when the attempt to open one is over
 	openErr error
-	left    []string // directories of ours that a lost connection kept us from removing
-
 }
 
 // conn is one authenticated connection.
@@ -105,7 +105,7 @@ func (n *node) grow() (context.Context, error) {
 	case n.r.ctx.Err() != nil:
 		return nil, failed("connection", "connecting to %s: %v", n.opts.Name, errShutdown)
 	case n.dialing || len(n.conns) >= n.r.opts.MaxConns:
-	case n.lastErr == nil || !n.r.opts.Now().Before(n.retryAt):
+	case n.lastErr == nil || !time.Now().Before(n.retryAt):
 		n.dialing = true
 		n.r.wg.Go(n.dial)
 	case len(n.conns) == 0:
@@ -130,9 +130,17 @@ func (n *node) changed() {
 func (n *node) release(c *conn, who string) {
 	n.mu.Lock()
 	c.used--
-	c.idleSince = n.r.opts.Now()
+	c.idleSince = time.Now()
 	n.mu.Unlock()
 	n.shares.Release(who)
+}
+
+// shrink notes that the node allows fewer sessions than are in use: a second connection may help.
+func (c *conn) shrink() {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	c.limit = max(1, min(c.limit, c.used-1))
+	c.n.resize()
 }
 
 // resize makes the shares follow the connections. What is left to others counts of those that are
@@ -152,7 +160,7 @@ func (c *conn) alive() bool { return c.cause.Load() == nil && !c.firm.dead.Load(
 // dial adds a connection. After a failure the next attempt waits 250 ms, doubled up to 4 s, with
 // jitter; until then callers get the last error at once.
 func (n *node) dial() {
-	d, err := guarded(func() (*dialed, error) { return n.r.dial(n.r.ctx, n.opts) })
+	d, err := guarded(func() (*dialed, error) { return n.connect(n.r.ctx) })
 	if op := (*gate.OpError)(nil); errors.As(err, &op) {
 		err = failed(op.Code, "node %s: %s", n.opts.Name, op.Message)
 	} else if err != nil {
@@ -163,13 +171,13 @@ func (n *node) dial() {
 	defer n.changed()
 	n.dialing = false
 	if n.lastErr = err; err != nil {
-		n.retryAt = n.r.opts.Now().Add(jitter(250 * time.Millisecond << min(n.fails, 4)))
+		n.retryAt = time.Now().Add(jitter(250 * time.Millisecond << min(n.fails, 4)))
 		n.fails++
 		return
 	}
 	n.fails = 0
 	c := &conn{dialed: d, n: n, done: make(chan struct{}), limit: n.r.opts.MaxSessions,
-		idleSince: n.r.opts.Now()}
+		idleSince: time.Now()}
 	n.conns = append(n.conns, c)
 	n.r.wg.Go(c.wait)
 	n.r.wg.Go(c.keepAlive)
@@ -223,7 +231,7 @@ func (c *conn) keepAlive() {
 			return
 		case <-tick.C:
 		}
-		if c.idle(o.Now().Add(-o.IdleClose)) {
+		if c.idle(time.Now().Add(-o.IdleClose)) {
 			c.fail(fmt.Errorf("closed after %s without use", o.IdleClose))
 			return
 		}

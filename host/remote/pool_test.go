@@ -19,7 +19,7 @@ import (
 
 func TestPool(t *testing.T) {
 	t.Run(
-		"no more than max_sessions on a connection, a second connection only above that",
+		"no more than five sessions on a connection, a second connection only above that",
 		func(t *testing.T) {
 			leakless(t)
 			s := sshtest.New(t, sshtest.Options{})
@@ -99,16 +99,6 @@ func TestPool(t *testing.T) {
 			func(o *Options) { o.KeepAlive, o.IdleClose = 200*time.Millisecond, 50*time.Millisecond },
 		)
 		mustExec(t, r, "sleep", "0.7")
-	})
-	t.Run("warm connects at the start", func(t *testing.T) {
-		leakless(t)
-		s := sshtest.New(t, sshtest.Options{})
-		r := newRemote(t, s, func(o *Options) { o.Warm = true })
-		for end := time.Now().Add(20 * time.Second); !r.Connected(); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("not connected")
-			}
-		}
 	})
 	t.Run("requests of the peer in floods do no harm", func(t *testing.T) {
 		leakless(t)

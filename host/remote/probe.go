@@ -60,15 +60,15 @@ func (c *conn) ready(ctx context.Context, want needs) error {
 	return nil
 }
 
+// probe runs a harmless command, whose failure can be tried again.
 func (c *conn) probe(ctx context.Context, what, text string) (ended, error) {
-	ch, exits, err := c.open()
+	s, err := c.open()
 	if err != nil {
 		return ended{}, err
 	}
-	defer c.shut(ch, exits)
-	e, err := c.start(ctx, ch, exits, command{text: text, max: probeLimit}, &pledge{})
+	defer s.close()
+	e, err := s.start(ctx, command{text: text, max: probeLimit}, &pledge{})
 	if op := (*gate.OpError)(nil); errors.As(err, &op) && op.Code == "lost" {
-		// harmless, so that it may be tried again
 		return e, fmt.Errorf("probing %s: %s", what, op.Message)
 	} else if op != nil {
 		return e, failed(op.Code, "probing %s on %s (the command itself was not sent): %s", what,

@@ -36,7 +36,6 @@ const (
 	fxOK, fxEOF, fxNoConnection, fxConnectionLost = 0, 1, 6, 7
 
 	maxPacket = 256 << 10
-	keptHead  = 300 // bytes of a packet that are examined: the longest handle and what surrounds it
 )
 
 // answers is what a request that succeeds is answered with. A request that is not listed is
@@ -59,10 +58,12 @@ func broke(format string, args ...any) error {
 // last moved and cuts off listings without end. Write is not for concurrent use, nor is Read.
 type referee struct {
 	ssh.Channel
-	moved    atomic.Int64 // when a packet last moved, in Unix nanoseconds
+	moved    atomic.Int64 // when bytes last moved, in Unix nanoseconds
 	cause    atomic.Pointer[error]
 	listing  atomic.Pointer[listing]
-	out, in  framer
+	unsent   int        // bytes that are missing of the packet that is being written
+	buf      []byte     // of the latest packet that was read
+	unread   []byte     // what the library has not got of it
 	greeted  bool       // VERSION came
 	mu       sync.Mutex // guards requests
 	requests map[uint32]request
@@ -82,53 +83,87 @@ type listing struct {
 
 func (r *referee) touch() { r.moved.Store(time.Now().UnixNano()) }
 
+// Write relies on the library to write all of a packet at once, but for the data of a WRITE, which
+// come after the rest of it.
 func (r *referee) Write(p []byte) (int, error) {
-	if err := r.out.feed(p, r.asked); err != nil {
-		return 0, err
+	if r.unsent == 0 && len(p) >= 9 {
+		r.unsent = 4 + int(binary.BigEndian.Uint32(p))
+		r.asked(p[4], binary.BigEndian.Uint32(p[5:]), p[9:])
 	}
 	k, err := r.Channel.Write(p)
+	r.unsent -= k
 	r.touch()
-	return k, err
-}
-
-func (r *referee) Read(p []byte) (int, error) {
-	k, err := r.Channel.Read(p)
-	r.touch()
-	if wrong := r.in.feed(p[:k], r.answered); wrong != nil {
-		r.cause.CompareAndSwap(nil, &wrong)
-		r.Channel.Close()
-		return 0, wrong
-	}
 	return k, err
 }
 
 // asked notes a request of the library.
-func (r *referee) asked(head []byte, _ uint32) error {
-	if len(head) < 5 || head[0] == fxpInit {
-		return nil
+func (r *referee) asked(kind byte, id uint32, body []byte) {
+	if kind == fxpInit {
+		return
 	}
-	q := request{kind: head[0], answer: answers[head[0]]}
-	switch body := head[5:]; q.kind {
-	case fxpRead: // handle, offset, length
-		if _, rest, ok := cutString(body); ok && len(rest) >= 12 {
-			q.want = binary.BigEndian.Uint32(rest[8:])
-		}
-	case fxpExtended:
-		if name, _, _ := cutString(body); name == "statvfs@openssh.com" {
-			q.answer = fxpReply
-		}
+	q := request{kind: kind, answer: answers[kind]}
+	switch name, rest, ok := cutString(body); {
+	case kind == fxpRead && ok && len(rest) >= 12: // handle, offset, length
+		q.want = binary.BigEndian.Uint32(rest[8:])
+	case kind == fxpExtended && name == "statvfs@openssh.com":
+		q.answer = fxpReply
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.requests[binary.BigEndian.Uint32(head[1:])] = q
+	r.requests[id] = q
+}
+
+func (r *referee) Read(p []byte) (int, error) {
+	if len(r.unread) == 0 {
+		err := r.next()
+		if errors.Is(err, errProtocol) {
+			r.cause.CompareAndSwap(nil, &err)
+			r.Channel.Close()
+		}
+		if err != nil {
+			return 0, err
+		}
+		r.unread = r.buf
+	}
+	k := copy(p, r.unread)
+	r.unread = r.unread[k:]
+	return k, nil
+}
+
+// next reads a packet into buf, with its length, and holds it to its request.
+func (r *referee) next() error {
+	r.buf = append(r.buf[:0], 0, 0, 0, 0)
+	if err := r.fill(r.buf); err != nil {
+		return err
+	}
+	size := binary.BigEndian.Uint32(r.buf)
+	if size == 0 || size > maxPacket {
+		return broke("a packet of %d bytes; it starts with %q", size, r.buf)
+	}
+	r.buf = slices.Grow(r.buf, int(size))[:4+size]
+	if err := r.fill(r.buf[4:]); err != nil {
+		return err
+	}
+	return r.answered(r.buf[4:])
+}
+
+// fill reads len(b) bytes, and notes that some moved whenever they did.
+func (r *referee) fill(b []byte) error {
+	for len(b) > 0 {
+		k, err := r.Channel.Read(b)
+		r.touch()
+		if b = b[k:]; err != nil && len(b) > 0 {
+			return err
+		}
+	}
 	return nil
 }
 
-// answered holds an answer of the node to its request. head is the packet without its length, or
-// the start of it; size is how long it is.
-func (r *referee) answered(head []byte, size uint32) error {
+// answered holds an answer of the node to its request. p is the packet without its length.
+func (r *referee) answered(p []byte) error {
+	size := uint32(len(p))
 	if !r.greeted {
-		if r.greeted = size >= 5 && head[0] == fxpVersion; !r.greeted {
+		if r.greeted = size >= 5 && p[0] == fxpVersion; !r.greeted {
 			return broke("it began with a packet of %d bytes instead of its version", size)
 		}
 		return nil
@@ -136,7 +171,7 @@ func (r *referee) answered(head []byte, size uint32) error {
 	if size < 9 {
 		return broke("a packet of %d bytes", size)
 	}
-	kind, id, body := head[0], binary.BigEndian.Uint32(head[1:]), head[5:]
+	kind, id, body := p[0], binary.BigEndian.Uint32(p[1:]), p[5:]
 	r.mu.Lock()
 	q, known := r.requests[id]
 	delete(r.requests, id)
@@ -185,43 +220,4 @@ func cutString(b []byte) (s string, rest []byte, ok bool) {
 	}
 	n := 4 + binary.BigEndian.Uint32(b)
 	return string(b[4:n]), b[n:], true
-}
-
-// framer splits a stream into packets.
-type framer struct {
-	head []byte // length and start of the packet that is arriving
-	left int64  // bytes of it that are not examined
-}
-
-// feed calls packet with the start of each packet as soon as it is there.
-func (f *framer) feed(b []byte, packet func(head []byte, size uint32) error) error {
-	for len(b) > 0 {
-		if f.left > 0 {
-			part := min(f.left, int64(len(b)))
-			f.left, b = f.left-part, b[part:]
-			continue
-		}
-		need := 4
-		if len(f.head) >= 4 {
-			need += int(min(binary.BigEndian.Uint32(f.head), keptHead))
-		}
-		part := min(need-len(f.head), len(b))
-		f.head, b = append(f.head, b[:part]...), b[part:]
-		if len(f.head) < 4 || len(f.head) < need {
-			continue
-		}
-		size := binary.BigEndian.Uint32(f.head)
-		if size == 0 || size > maxPacket {
-			return broke("a packet of %d bytes; it starts with %q", size, f.head)
-		}
-		if need == 4 {
-			continue
-		}
-		head := slices.Clone(f.head[4:])
-		f.head, f.left = f.head[:0], int64(size)-int64(len(head))
-		if err := packet(head, size); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -10,55 +10,55 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// session opens a channel, on a connection that does what is needed. It is tried again, elsewhere
-// if need be, while the node refuses or the connection turns out dead: nothing was asked yet.
-func (n *node) session(
-	ctx context.Context, who string, want needs,
-) (*conn, ssh.Channel, <-chan exit, error) {
+// session is a channel for one command, or for SFTP.
+type session struct {
+	*conn
+	ch    ssh.Channel
+	exits <-chan exit // delivers the exit of a command, and is closed with the channel
+}
+
+// session opens a session, on a connection that does what is needed. It is tried again, elsewhere
+// if need be, while the node refuses or the connection turns out dead: nothing was asked yet. The
+// session must be closed, and its connection released.
+func (n *node) session(ctx context.Context, who string, want needs) (*session, error) {
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		c, err := n.acquire(ctx, who)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, err
 		}
-		var ch ssh.Channel
-		var exits <-chan exit
+		var s *session
 		if err = c.ready(ctx, want); err == nil {
-			ch, exits, err = c.open()
+			s, err = c.open()
 		}
-		if op := (*gate.OpError)(nil); err == nil || errors.As(err, &op) {
-			if err != nil {
-				n.release(c, who)
-			}
-			return c, ch, exits, err
+		if err == nil {
+			return s, nil
 		}
-		refused := refusedChannel(err)
+		op, full := (*gate.OpError)(nil), (*ssh.OpenChannelError)(nil)
+		refused := errors.As(err, &full) // to open one more channel; nothing was sent on it
 		if refused && attempt >= 3 {
-			n.mu.Lock()
-			// the node allows fewer sessions than we thought; a second connection may help
-			c.limit = max(1, min(c.limit, c.used-1))
-			n.resize()
-			n.mu.Unlock()
+			c.shrink()
 		}
 		n.release(c, who)
-		if ctx.Err() != nil || time.Since(began) > n.r.opts.StepTimeout ||
-			!refused && attempt >= 3 {
+		switch {
+		case errors.As(err, &op):
+			return nil, op
+		case ctx.Err() != nil || time.Since(began) > n.r.opts.StepTimeout ||
+			!refused && attempt >= 3:
 			hint := ""
 			if refused {
-				hint = "; MaxSessions in the node's sshd_config may be lower than " +
-					"remote.max_sessions"
+				hint = "; MaxSessions in the node's sshd_config may be too low"
 			}
-			return nil, nil, nil, failed("connection",
-				"opening a session on %s: %v%s; nothing was sent", n.opts.Name, c.why(err), hint)
-		}
-		if !refused {
+			return nil, failed("connection", "opening a session on %s: %v%s; nothing was sent",
+				n.opts.Name, c.why(err), hint)
+		case !refused:
 			c.fail(err)
 			<-c.done // its pool entry is gone before we ask again
-			continue
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(jitter(2 * time.Millisecond << min(attempt, 6))):
+		default:
+			select {
+			case <-ctx.Done():
+			case <-time.After(jitter(2 * time.Millisecond << min(attempt, 6))):
+			}
 		}
 	}
 }
@@ -67,19 +67,13 @@ func (n *node) session(
 // ends; against a peer that ends it by breaking the protocol, firm does not help, and the library's
 // call is left behind.
 //
-// The returned channel delivers the exit of a command, and is closed with the session. Requests of
-// the node are read from the start, whatever else goes on: the library stops reading from a
-// connection, and cannot even be closed, while some of them wait.
-func (c *conn) open() (ssh.Channel, <-chan exit, error) {
-	type opened struct {
-		ch    ssh.Channel
-		exits <-chan exit
-		err   error
-	}
+// Requests of the node are read from the start, whatever else goes on: the library stops reading
+// from a connection, and cannot even be closed, while some of them wait.
+func (c *conn) open() (*session, error) {
 	if !c.firm.open() {
-		return nil, nil, c.why(io.EOF)
+		return nil, c.why(io.EOF)
 	}
-	got := make(chan opened, 1)
+	got := make(chan result[*session], 1)
 	stop := c.watch("opening a session")
 	defer stop()
 	go func() {
@@ -88,18 +82,18 @@ func (c *conn) open() (ssh.Channel, <-chan exit, error) {
 		if err == nil {
 			go listen(reqs, exits)
 		}
-		got <- opened{ch, exits, err}
+		got <- result[*session]{&session{c, ch, exits}, err}
 	}()
 	select {
 	case o := <-got:
-		return o.ch, o.exits, o.err
+		return o.v, o.err
 	case <-c.done:
 	}
 	select {
 	case o := <-got:
-		return o.ch, o.exits, o.err
+		return o.v, o.err
 	case <-time.After(10 * time.Millisecond):
-		return nil, nil, c.why(io.EOF)
+		return nil, c.why(io.EOF)
 	}
 }
 
@@ -120,11 +114,11 @@ func listen(reqs <-chan *ssh.Request, exits chan<- exit) {
 	}
 }
 
-// shut closes a channel, and the connection when the node does not close it too.
-func (c *conn) shut(ch ssh.Channel, exits <-chan exit) {
-	stop := c.watch("closing a session")
+// close closes the channel, and the connection when the node does not close it too.
+func (s *session) close() {
+	stop := s.watch("closing a session")
 	defer stop()
-	ch.Close()
-	for range exits {
+	s.ch.Close()
+	for range s.exits {
 	}
 }

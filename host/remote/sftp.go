@@ -37,6 +37,14 @@ func (f *files) begin() {
 	f.active.Add(1)
 }
 
+func (f *files) end() {
+	n := f.c.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f.active.Add(-1)
+	f.c.idleSince = time.Now()
+}
+
 func (f *files) ended() bool {
 	select {
 	case <-f.over:
@@ -96,50 +104,47 @@ func (n *node) openSFTP() {
 }
 
 func (n *node) newFiles(ctx context.Context) (*files, error) {
-	c, ch, exits, err := n.session(ctx, "", needs{})
+	s, err := n.session(ctx, "", needs{})
 	if err != nil {
 		return nil, err
 	}
 	words := &capped{max: 4096, seen: new(atomic.Int64)} // of a guard, or of a start-up file
 	said := make(chan struct{})
-	n.r.wg.Go(func() { words.fill(ch.Stderr()); close(said) })
+	n.r.wg.Go(func() { words.fill(s.ch.Stderr()); close(said) })
 	over := make(chan struct{})
 	n.r.wg.Go(func() {
-		defer n.release(c, "")
+		defer n.release(s.conn, "")
 		<-over
-		c.shut(ch, exits)
+		s.close()
 	})
-	stop := c.watch("opening SFTP")
+	stop := s.watch("opening SFTP")
 	defer stop()
-	ok, err := ch.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"}))
+	ok, err := s.ch.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"}))
 	if err != nil || !ok {
 		close(over)
 		return nil, failed("connection",
 			"%s offers no SFTP (%v); its sshd_config needs `Subsystem sftp …`",
-			n.opts.Name, c.why(cmp.Or(err, errors.New("refused"))))
+			n.opts.Name, s.why(cmp.Or(err, errors.New("refused"))))
 	}
-	w := &referee{Channel: ch, requests: map[uint32]request{}}
+	w := &referee{Channel: s.ch, requests: map[uint32]request{}}
 	w.touch()
-	f := &files{c: c, wire: w, over: over}
+	f := &files{c: s.conn, wire: w, over: over}
 	f.Client, err = sftp.NewClientPipe(w, w, sftp.UseConcurrentReads(true),
 		sftp.UseConcurrentWrites(true), sftp.UseFstat(true),
 		sftp.MaxConcurrentRequestsPerFile(parallel))
 	if err != nil {
-		code, wait := -1, time.After(2*time.Second) // for a node that keeps its channel open
+		x, wait := exit{status: -1}, time.After(2*time.Second) // a node may keep its channel open
 		select {
-		case x, ended := <-exits:
-			if ended {
-				code = x.status
-			}
+		case x = <-s.exits:
 		case <-wait:
 		}
 		select {
 		case <-said: // all that the node says
 		case <-wait:
 		}
-		ch.Close()
+		s.ch.Close()
 		close(over)
-		return nil, n.noSFTP(code, words.take(), f.why(err))
+		return nil, n.noSFTP(x.status, words.take(), f.why(err))
 	}
 	// OpenSSH, which takes 255 KiB at once: fewer packets, the same bytes under way
 	if _, has := f.HasExtension("limits@openssh.com"); has {
@@ -155,11 +160,11 @@ func (n *node) newFiles(ctx context.Context) (*files, error) {
 // those of the gate and of a shell that cannot run it, and of no SFTP server.
 func (n *node) noSFTP(code int, stderr []byte, err error) error {
 	guard := guardOf(ended{exit: code, stderr: stderr})
-	if guard == "" && len(stderr) == 0 && code == 126 {
+	switch silent := len(stderr) == 0; {
+	case silent && code == 126:
 		guard = "the forced command of this key refuses it"
-	} else if guard == "" && len(stderr) == 0 && code == 127 {
-		guard = "the node cannot run the forced command of this key. Install it there as " +
-			"/usr/local/sbin/caponier-gate, owned by root, mode 0755 (docs/first-node.md)"
+	case silent && code == 127:
+		guard = "the node cannot run the forced command of this key. " + installGate
 	}
 	if guard != "" {
 		return failed(notPermitted, "%s does not let %s use SFTP: %s. %s", n.opts.Name,
@@ -218,107 +223,76 @@ func guarded[T any](do func() (T, error)) (v T, err error) {
 
 // with runs fn against the SFTP session of n. It returns at once when ctx ends; fn ends soon after,
 // since every step of it has a watchdog. An fn that changes a file asks p before the request that
-// shows, and must not send it when p refuses. A lost session is opened again once, unless p says
-// that fn cannot be repeated. after is called when fn has ended for good, which may be later than
-// with returns. The error is a *gate.OpError.
+// shows, and must not send it when p refuses. A session that is lost before that is opened again
+// once, for all of fn. The error is a *gate.OpError.
 func with[T any](
 	ctx context.Context, n *node, what, name string,
-	fn func(ctx context.Context, f *files, p *pledge) (T, error), after ...func() error,
+	fn func(ctx context.Context, f *files, p *pledge) (T, error),
 ) (T, error) {
 	p, done := &pledge{}, make(chan result[T], 1)
 	n.r.wg.Go(func() {
-		for _, a := range after {
-			defer a()
+		for again := true; ; again = false {
+			f, err := n.sftp(ctx)
+			if err != nil {
+				done <- result[T]{err: err}
+				return
+			}
+			v, err := use(ctx, f, func() (T, error) { return fn(ctx, f, p) })
+			if !again || !lostConnection(err) || p.state.Load() != 0 || ctx.Err() != nil {
+				done <- result[T]{v, f.explain(ctx, p, what, name, err)}
+				return
+			}
+			stop := f.c.watch("closing SFTP")
+			<-f.over
+			stop()
 		}
-		v, err := attempt(ctx, n, p, fn, true)
-		done <- result[T]{v, n.fileError(ctx, p, what, name, err)}
 	})
 	at := fmt.Sprintf("%s %q on %s", what, name, n.opts.Name)
 	return await(ctx, p, done, at, "nothing was changed", lookFirst)
 }
 
-// sessionError is an error of an operation with what is known of its session's end.
-type sessionError struct {
-	err, why error
-}
-
-func (e *sessionError) Error() string { return e.err.Error() }
-func (e *sessionError) Unwrap() error { return e.err }
-
-func attempt[T any](
-	ctx context.Context, n *node, p *pledge,
-	fn func(ctx context.Context, f *files, p *pledge) (T, error), again bool,
-) (v T, err error) {
-	f, err := n.sftp(ctx)
-	if err != nil {
-		return v, err
-	}
+// use runs fn, and closes the connection when fn does not end soon after ctx: others may keep the
+// session busy, so that watchStall does not see that this one hangs.
+func use[T any](ctx context.Context, f *files, fn func() (T, error)) (T, error) {
 	f.begin()
+	defer f.end()
 	var ended atomic.Bool
-	// others may keep the session busy, so that watchStall does not see that this one hangs
-	stop := context.AfterFunc(ctx, func() {
-		limit := n.r.opts.StallTimeout
+	defer ended.Store(true)
+	limit := f.c.n.r.opts.StallTimeout
+	defer context.AfterFunc(ctx, func() {
 		time.AfterFunc(limit, func() {
 			if !ended.Load() {
 				f.c.fail(fmt.Errorf("an operation was given up and did not end within %s", limit))
 			}
 		})
-	})
-	v, err = guarded(func() (T, error) { return fn(ctx, f, p) })
-	ended.Store(true)
-	stop()
-	f.active.Add(-1)
-	n.touch(f)
-	if err == nil {
-		return v, nil
-	}
-	why := f.why(err)
-	if again && lostConnection(err) && p.untouched() &&
-		ctx.Err() == nil {
-		stop := f.c.watch("closing SFTP")
-		<-f.over
-		stop()
-		return attempt(ctx, n, p, fn, false)
-	}
-	return v, &sessionError{err, why}
+	})()
+	return guarded(fn)
 }
 
-// fileError is the error of an operation as its caller gets it. An operation that was lost, or that
+// explain is the error of an operation as its caller gets it. An operation that was lost, or that
 // failed in this program, after its request was sent may have been done.
-func (n *node) fileError(ctx context.Context, p *pledge, what, name string, err error) error {
-	s, op := (*sessionError)(nil), (*gate.OpError)(nil)
-	if err == nil || !errors.As(err, &s) {
-		return err
-	}
+func (f *files) explain(ctx context.Context, p *pledge, what, name string, err error) error {
+	op, cause := (*gate.OpError)(nil), f.why(err)
 	code, why := "", ""
-	switch gone := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded); {
+	switch {
+	case err == nil:
+		return nil
 	case errors.As(err, &op):
 		return op
-	case gone && ctx.Err() != nil:
+	case ctx.Err() != nil &&
+		(errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 		code, why = stopped(ctx)
-		return failed(code, "%s %q on %s: %s; nothing was changed", what, name, n.opts.Name, why)
 	case errors.Is(err, errPanic):
 		code, why = "internal", err.Error()
-	case errors.Is(s.why, errProtocol):
-		code, why = "protocol", s.why.Error()
+	case errors.Is(cause, errProtocol):
+		code, why = "protocol", cause.Error()
 	case lostConnection(err):
-		code, why = "lost", fmt.Sprintf("the connection was lost (%v)", s.why)
+		code, why = "lost", fmt.Sprintf("the connection was lost (%v)", cause)
 	default:
-		return fileError(what, name, s.err)
+		return fileError(what, name, err)
 	}
-	if p.state.Load() == 1 {
-		return unknown(code, "%s %q on %s: %s; %s", what, name, n.opts.Name, why, lookFirst)
+	if p.sent() {
+		return unknown(code, "%s %q on %s: %s; %s", what, name, f.c.n.opts.Name, why, lookFirst)
 	}
-	return failed(code, "%s %q on %s: %s; nothing was changed", what, name, n.opts.Name, why)
-}
-
-// touch notes that the session was used, and removes what could not be removed before.
-func (n *node) touch(f *files) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	f.c.idleSince = n.r.opts.Now()
-	if left := n.left; len(left) > 0 && !f.ended() {
-		n.left = nil
-		n.r.wg.Go(func() { f.discard(left...) })
-	}
+	return failed(code, "%s %q on %s: %s; nothing was changed", what, name, f.c.n.opts.Name, why)
 }

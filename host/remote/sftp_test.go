@@ -409,7 +409,7 @@ func TestAnSFTPServerThatMisbehaves(t *testing.T) {
 			began := time.Now()
 			_, err := do(t.Context(), r, onN1(c.op), yellow)
 			refused(t, err, c.code, gate.Failed)
-			if took := time.Since(began); took > 3*time.Second {
+			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("it took %s", took)
 			}
 			if left, _ := os.ReadDir(filepath.Join(r.opts.Workspace, "agent-a")); len(left) != 0 {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"slices"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/sdk/abi"
@@ -32,35 +33,52 @@ func randomHex(bytes int) string {
 // unique is the end of a temporary name: 8 digits for the host, 8 for this process, 16 random ones.
 func (r *Remote) unique() string { return r.opts.HostID + r.process + randomHex(8) }
 
+// stage makes a staging directory.
+func (j *job) stage(ctx context.Context) (gate.Result, error) {
+	r, root := j.n.r, j.n.r.opts.StageRoot
+	return with(ctx, j.n, "staging below", root,
+		func(ctx context.Context, f *files, p *pledge) (gate.Result, error) {
+			real, info, err := f.resolve(root)
+			if err != nil {
+				return gate.Result{}, err
+			}
+			if info == nil || kind(info) != "dir" {
+				return gate.Result{}, failed("not_found", "%q is not a directory on %s", root,
+					j.n.opts.Name)
+			}
+			if !p.send() {
+				return gate.Result{}, ctx.Err()
+			}
+			dir := path.Join(real, stagePrefix+r.unique())
+			if err := f.private(dir); err != nil {
+				return gate.Result{}, err
+			}
+			if err := ctx.Err(); err != nil { // the caller has gone
+				f.discard(dir)
+				return gate.Result{}, err
+			}
+			return gate.Result{Value: abi.StageResponse{Dir: dir},
+				Stage: &gate.StageDir{Node: j.n.opts.Name, Dir: dir}}, nil
+		})
+}
+
 // private makes a directory that only the login user can enter. It is recorded before it is there.
 // A process that opened it before its mode was set still cannot find a name in it.
 func (f *files) private(dir string) error {
-	n := f.c.n
-	if err := n.r.own(n.opts.Name, dir); err != nil {
+	r, at := f.c.n.r, owned{f.c.n.opts.Name, dir}
+	if err := r.own(at); err != nil {
 		return err
 	}
-	if err := f.Mkdir(dir); err != nil {
-		if lostConnection(err) { // it may be there all the same
-			f.discard(dir)
-			return err
-		}
-		n.r.disown(n.opts.Name, dir)
+	err := f.Mkdir(dir)
+	if err != nil && !lostConnection(err) { // it was not made
+		r.disown(at, true)
 		if info, serr := f.lstat(path.Dir(dir)); serr != nil || kind(info) != "dir" {
 			return fs.ErrNotExist
 		}
 		return f.full(path.Dir(dir), 0, err)
 	}
-	made, err := f.lstat(dir)
 	if err == nil {
-		// the group of new files stays as the parent has it
-		err = f.Chmod(dir, 0o700|made.Mode()&fs.ModeSetgid)
-	}
-	if err == nil {
-		var real string
-		if real, made, err = f.resolve(dir); err == nil &&
-			(real != dir || made == nil || kind(made) != "dir" || made.Mode().Perm() != 0o700) {
-			err = failed("changed", "%q was replaced while it was made", dir)
-		}
+		err = f.seal(dir)
 	}
 	if err != nil {
 		f.discard(dir)
@@ -68,28 +86,33 @@ func (f *files) private(dir string) error {
 	return err
 }
 
-// discard removes directories of ours. What a lost connection keeps from being removed is
-// remembered for later, up to 256 of them.
-func (f *files) discard(dirs ...string) {
-	f.begin()
-	defer f.active.Add(-1)
-	n := f.c.n
-	for _, dir := range dirs {
-		// its own context: a call that has ended still cleans up
-		ctx, cancel := context.WithTimeout(n.r.ctx, n.r.opts.StallTimeout)
-		_, err := guarded(func() (any, error) { return nil, f.clear(ctx, dir, 0) })
-		cancel()
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			n.r.disown(n.opts.Name, dir)
-			continue
-		}
-		n.r.abandon(n.opts.Name, dir)
-		n.mu.Lock()
-		if lostConnection(err) && len(n.left) < 256 {
-			n.left = append(n.left, dir)
-		}
-		n.mu.Unlock()
+// seal closes a new directory to everybody but the login user.
+func (f *files) seal(dir string) error {
+	made, err := f.lstat(dir)
+	if err != nil {
+		return err
 	}
+	// the group of new files stays as the parent has it
+	if err := f.Chmod(dir, 0o700|made.Mode()&fs.ModeSetgid); err != nil {
+		return err
+	}
+	real, made, err := f.resolve(dir)
+	if err == nil && (real != dir || made == nil || kind(made) != "dir" ||
+		made.Mode().Perm() != 0o700) {
+		err = failed("changed", "%q was replaced while it was made", dir)
+	}
+	return err
+}
+
+// discard removes a directory of ours, also for a call that has ended.
+func (f *files) discard(dir string) {
+	f.begin()
+	defer f.end()
+	n := f.c.n
+	ctx, cancel := context.WithTimeout(n.r.ctx, n.r.opts.StallTimeout)
+	defer cancel()
+	_, err := guarded(func() (any, error) { return nil, f.clear(ctx, dir, 0) })
+	n.r.disown(owned{n.opts.Name, dir}, err == nil || errors.Is(err, fs.ErrNotExist))
 }
 
 // clear removes a directory of ours with the files in it. We make none deeper than that; a command
@@ -119,154 +142,24 @@ func (f *files) clear(ctx context.Context, dir string, depth int) error {
 	return f.RemoveDirectory(dir)
 }
 
-// stage makes a staging directory.
-func (j *job) stage(ctx context.Context) (gate.Result, error) {
-	n, root := j.n, j.r.opts.StageRoot
-	return with(ctx, n, "staging below", root,
-		func(ctx context.Context, f *files, p *pledge) (gate.Result, error) {
-			real, info, err := f.resolve(root)
-			if err != nil {
-				return gate.Result{}, err
-			}
-			if info == nil || kind(info) != "dir" {
-				return gate.Result{}, failed("not_found",
-					"remote.stage_root %q is not a directory on %s", root, n.opts.Name)
-			}
-			if !p.send() {
-				return gate.Result{}, ctx.Err()
-			}
-			dir := path.Join(real, stagePrefix+j.r.unique())
-			if err := f.private(dir); err != nil {
-				return gate.Result{}, err
-			}
-			if err := ctx.Err(); err != nil { // the caller has gone
-				f.discard(dir)
-				return gate.Result{}, err
-			}
-			return gate.Result{Value: abi.StageResponse{Dir: dir},
-				Stage: &gate.StageDir{Node: n.opts.Name, Dir: dir}}, nil
-		})
-}
-
 // End removes the staging directories of a call. What cannot be removed now stays recorded, for
-// [Remote.Clean].
+// [Remote.Leftovers].
 func (r *Remote) End(ctx context.Context, c *gate.Call) {
 	for _, s := range c.Stages {
-		if r.inUse(s.Node, s.Dir) {
+		if at := (owned{s.Node, s.Dir}); r.inUse(at) {
 			ctx, cancel := context.WithTimeout(ctx, r.opts.StepTimeout)
-			if r.discard(ctx, s.Node, s.Dir) != nil {
-				r.abandon(s.Node, s.Dir)
-			}
+			r.disown(at, r.remove(ctx, at) == nil)
 			cancel()
 		}
 	}
 }
 
-func (r *Remote) discard(ctx context.Context, node, dir string) error {
-	n, done, err := r.inspect(node)
-	if err != nil {
-		return err
+// Leftovers lists what is recorded and not in use: what processes that have ended made, and what
+// this process made and could not remove.
+func (r *Remote) Leftovers(ctx context.Context) (all []gate.StageDir, err error) {
+	if r.opts.Dead != nil {
+		all, err = r.opts.Dead(ctx)
 	}
-	defer done()
-	_, err = with(ctx, n, "removing", dir,
-		func(_ context.Context, f *files, p *pledge) (any, error) {
-			if !p.send() {
-				return nil, context.Canceled
-			}
-			f.discard(dir)
-			return nil, nil
-		})
-	return err
-}
-
-// Clean removes what a process that died left behind: a directory on a node, or, where node is "",
-// a file of the workspace, as that process passed it to [Options].Made. It refuses names that this
-// package does not make and what this process uses. It returns nil when nothing is left; then
-// [Options].Removed was called.
-func (r *Remote) Clean(ctx context.Context, node, name string) error {
-	m := ours.FindStringSubmatch(path.Base(name))
-	switch {
-	case m == nil || path.Clean(name) != name || path.IsAbs(name) != (node != ""):
-		return failed("bad_input", "%q is not the name of a temporary file", name)
-	case m[2] != r.opts.HostID:
-		return failed("bad_input", "%q was made by another host", name)
-	case m[3] == r.process && r.inUse(node, name):
-		return failed("bad_input", "%q is in use", name)
-	}
-	if node == "" {
-		top, err := os.OpenRoot(r.opts.Workspace)
-		if err != nil {
-			return fileError("opening", "remote.workspace", err)
-		}
-		defer top.Close()
-		if err := top.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fileError("removing local file", name, err)
-		}
-		r.disown("", name)
-		return nil
-	}
-	n, done, err := r.inspect(node)
-	if err != nil {
-		return err
-	}
-	defer done()
-	_, err = with(ctx, n, "removing", name,
-		func(ctx context.Context, f *files, p *pledge) (any, error) {
-			real, info, err := f.look(name, false)
-			switch {
-			case err == nil && !real.Exists, errors.Is(err, fs.ErrNotExist):
-				r.disown(node, name)
-				return nil, nil
-			case err != nil:
-				return nil, err
-			case real.RealPath != name || kind(info) != "dir":
-				return nil, failed("changed", "%q is not the directory that was made", name)
-			case !p.send():
-				return nil, ctx.Err()
-			}
-			if err = f.clear(ctx, name, 0); err == nil || errors.Is(err, fs.ErrNotExist) {
-				r.disown(node, name)
-				return nil, nil
-			}
-			return nil, err
-		})
-	return err
-}
-
-type owned struct{ node, name string }
-
-// own records something temporary before it is made.
-func (r *Remote) own(node, name string) error {
-	r.mu.Lock()
-	r.temporary[owned{node, name}] = true
-	r.mu.Unlock()
-	if r.opts.Made == nil {
-		return nil
-	}
-	err := r.opts.Made(node, name)
-	if err == nil {
-		return nil
-	}
-	r.forget(node, name)
-	return failed("internal", "recording %q, which has to be removed again: %v; nothing was done",
-		name, err)
-}
-
-// abandon ends the use of something temporary that could not be removed.
-func (r *Remote) abandon(node, name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.temporary[owned{node, name}] = false
-}
-
-func (r *Remote) forget(node, name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.temporary, owned{node, name})
-}
-
-// Abandoned lists what this process made and could not remove.
-func (r *Remote) Abandoned() (all []gate.StageDir) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for at, used := range r.temporary {
@@ -274,19 +167,117 @@ func (r *Remote) Abandoned() (all []gate.StageDir) {
 			all = append(all, gate.StageDir{Node: at.node, Dir: at.name})
 		}
 	}
-	return all
+	return all, err
 }
 
-func (r *Remote) disown(node, name string) {
-	r.forget(node, name)
-	if r.opts.Removed != nil {
-		r.opts.Removed(node, name)
+// discard removes one of the leftovers: a directory on a node, or, where node is "", a file of the
+// workspace. It refuses names that this package does not make, what is not recorded, and what is in
+// use. It succeeds if nothing is there any more.
+func (r *Remote) discard(ctx context.Context, at owned) (gate.Result, error) {
+	m := ours.FindStringSubmatch(path.Base(at.name))
+	switch {
+	case m == nil || path.Clean(at.name) != at.name || path.IsAbs(at.name) != (at.node != ""):
+		return gate.Result{}, failed("bad_input", "%q is not the name of a temporary file", at.name)
+	case m[2] != r.opts.HostID:
+		return gate.Result{}, failed("bad_input", "%q was made by another host", at.name)
+	case r.inUse(at):
+		return gate.Result{}, failed("bad_input", "%q is in use", at.name)
+	}
+	left, err := r.Leftovers(ctx)
+	if err != nil {
+		return gate.Result{}, failed("internal", "looking up the record of %q: %v", at.name, err)
+	}
+	if !slices.Contains(left, gate.StageDir{Node: at.node, Dir: at.name}) {
+		return gate.Result{}, failed("not_found", "%q is not recorded as left behind", at.name)
+	}
+	remove := r.remove
+	if at.node == "" {
+		remove = r.removeLocal
+	}
+	if err := remove(ctx, at); err != nil {
+		return gate.Result{}, err
+	}
+	r.disown(at, true)
+	return gate.Result{Value: struct{}{}}, nil
+}
+
+func (r *Remote) removeLocal(_ context.Context, at owned) error {
+	top, err := os.OpenRoot(r.opts.Workspace)
+	if err != nil {
+		return fileError("opening", "remote.workspace", err)
+	}
+	defer top.Close()
+	if err := top.Remove(at.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fileError("removing local file", at.name, err)
+	}
+	return nil
+}
+
+// remove removes a directory of ours from a node, and returns nil if it is gone already.
+func (r *Remote) remove(ctx context.Context, at owned) error {
+	n, done, err := r.enter(at.node)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = with(ctx, n, "removing", at.name,
+		func(ctx context.Context, f *files, p *pledge) (any, error) {
+			now, info, err := f.look(at.name, false)
+			switch {
+			case err == nil && !now.Exists:
+				return nil, nil
+			case err == nil && (now.RealPath != at.name || kind(info) != "dir"):
+				return nil, failed("changed", "%q is not the directory that was made", at.name)
+			case err == nil && !p.send():
+				return nil, ctx.Err()
+			case err == nil:
+				err = f.clear(ctx, at.name, 0)
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+			return nil, err
+		})
+	return err
+}
+
+// owned is something temporary: a directory on a node, or where node is "" a file of the workspace.
+type owned struct{ node, name string }
+
+// own records something temporary before it is made.
+func (r *Remote) own(at owned) error {
+	r.mu.Lock()
+	r.temporary[at] = true
+	r.mu.Unlock()
+	if r.opts.Made == nil {
+		return nil
+	}
+	err := r.opts.Made(at.node, at.name)
+	if err == nil {
+		return nil
+	}
+	r.mu.Lock()
+	delete(r.temporary, at)
+	r.mu.Unlock()
+	return failed("internal", "recording %q, which has to be removed again: %v; nothing was done",
+		at.name, err)
+}
+
+// disown ends the use of something temporary, which is gone or else to be cleaned.
+func (r *Remote) disown(at owned, gone bool) {
+	r.mu.Lock()
+	if r.temporary[at] = false; gone {
+		delete(r.temporary, at)
+	}
+	r.mu.Unlock()
+	if gone && r.opts.Removed != nil {
+		r.opts.Removed(at.node, at.name)
 	}
 }
 
 // inUse reports whether this process uses something temporary that it recorded.
-func (r *Remote) inUse(node, name string) bool {
+func (r *Remote) inUse(at owned) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.temporary[owned{node, name}]
+	return r.temporary[at]
 }

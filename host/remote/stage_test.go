@@ -37,6 +37,19 @@ func (l *ledger) options(o *Options) {
 		defer l.Unlock()
 		delete(l.left, owned{node, name})
 	}
+	o.Dead = func(context.Context) (all []gate.StageDir, err error) {
+		for _, at := range l.names() {
+			all = append(all, gate.StageDir{Node: at.node, Dir: at.name})
+		}
+		return all, nil
+	}
+}
+
+// discard removes a leftover as an operation does.
+func discard(t *testing.T, r *Remote, node, name string) error {
+	t.Helper()
+	_, err := do(t.Context(), r, abi.Discard{OnNode: on(node), Path: name}, yellow)
+	return err
 }
 
 func (l *ledger) names() (all []owned) {
@@ -79,7 +92,7 @@ func TestWhatADeadProcessLeftIsRemovedByTheNextOne(t *testing.T) {
 	}
 	defer second.Close()
 	for _, left := range book.names() {
-		if err := second.Clean(t.Context(), left.node, left.name); err != nil {
+		if err := discard(t, second, left.node, left.name); err != nil {
 			t.Errorf("%v: %v", left, err)
 		}
 	}
@@ -91,7 +104,9 @@ func TestWhatADeadProcessLeftIsRemovedByTheNextOne(t *testing.T) {
 			t.Errorf("left in %s: %v", dir, left)
 		}
 	}
-	if err := second.Clean(t.Context(), "n1", res.Stage.Dir); err != nil {
+	refused(t, discard(t, second, "n1", res.Stage.Dir), "not_found", gate.Failed)
+	o.Made("n1", res.Stage.Dir)
+	if err := discard(t, second, "n1", res.Stage.Dir); err != nil {
 		t.Errorf("what is gone already: %v", err)
 	}
 
@@ -105,6 +120,12 @@ func TestWhatADeadProcessLeftIsRemovedByTheNextOne(t *testing.T) {
 	os.Symlink(victim, linked)
 	plain := filepath.Join(root, "caponier-0123abcd00000000"+hex("4"))
 	write(t, plain, []byte("a file"))
+	unrecorded := filepath.Join(root, "caponier-0123abcd00000000"+hex("6"))
+	os.Mkdir(unrecorded, 0o700)
+	for _, at := range []owned{{"n1", linked}, {"n1", plain}, {"", "../" + partial("5")}, {"n9", linked}} {
+		o.Made(at.node, at.name)
+		defer o.Removed(at.node, at.name)
+	}
 	for name, c := range map[string]struct{ node, path, code string }{
 		"the stage of a running call":   {"n1", mine.Stage.Dir, "bad_input"},
 		"another host's":                {"n1", root + "/caponier-ffffffff00000000" + hex("1"), "bad_input"},
@@ -112,13 +133,14 @@ func TestWhatADeadProcessLeftIsRemovedByTheNextOne(t *testing.T) {
 		"a name with more behind it":    {"n1", linked + "/..", "bad_input"},
 		"a link":                        {"n1", linked, "changed"},
 		"a file":                        {"n1", plain, "changed"},
+		"what is not recorded":          {"n1", unrecorded, "not_found"},
 		"a path beside the workspace":   {"", "../" + partial("5"), "not_a_path"},
 		"an absolute path here":         {"", "/" + partial("5"), "bad_input"},
 		"a relative path on a node":     {"n1", partial("5"), "bad_input"},
 		"a node that nobody configured": {"n9", linked, "not_found"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := second.Clean(t.Context(), c.node, c.path)
+			err := discard(t, second, c.node, c.path)
 			if c.code == "not_a_path" {
 				if err == nil || !strings.Contains(err.Error(), "escapes") {
 					t.Errorf("%v", err)
@@ -132,7 +154,7 @@ func TestWhatADeadProcessLeftIsRemovedByTheNextOne(t *testing.T) {
 		t.Errorf("a link was followed: %v", err)
 	}
 	second.End(t.Context(), &gate.Call{Stages: []gate.StageDir{*mine.Stage}})
-	if left := book.names(); len(left) != 0 {
+	if left := book.names(); len(left) != 4 {
 		t.Errorf("recorded after the end of the call: %v", left)
 	}
 }

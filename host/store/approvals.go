@@ -32,11 +32,8 @@ func scanRequest(from row) (r approval.Request, err error) {
 
 // request runs a statement that returns one request, or approval.ErrNone. Its arguments ?1 and ?2
 // are those of live.
-func (s *Store) request(
-	ctx context.Context, tx *sql.Tx, query string, args ...any,
-) (approval.Request, error) {
-	return scanRequest(tx.QueryRowContext(ctx, query,
-		append([]any{s.ms(), s.origin()}, args...)...))
+func (s *Store) request(t tx, query string, args ...any) (approval.Request, error) {
+	return scanRequest(t.row(query, append([]any{s.ms(), s.origin()}, args...)...))
 }
 
 // Join implements approval.Store.
@@ -46,172 +43,110 @@ func (s *Store) Join(ctx context.Context, r approval.Request, limit int) (approv
 		return approval.Request{}, errors.New("asking for an approval: it needs an id, a key, a " +
 			"principal, a time to live and a detail in JSON")
 	}
-	err := s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "DELETE FROM approvals WHERE NOT ("+live+")",
-			s.ms(), s.origin())
+	return get(ctx, s, s.sure, "asking for an approval", func(t tx) (approval.Request, error) {
+		err := t.exec("DELETE FROM approvals WHERE NOT ("+live+")", s.ms(), s.origin())
 		if err != nil {
-			return err
+			return r, err
 		}
-		found, err := s.request(ctx, tx, "SELECT "+requestColumns+" FROM approvals WHERE "+live+
+		found, err := s.request(t, "SELECT "+requestColumns+" FROM approvals WHERE "+live+
 			" AND key = ?3 AND state IN ('waiting', 'approved', 'denied')", r.Key)
-		if err == nil {
-			r = found
-			return nil
-		}
 		if !errors.Is(err, approval.ErrNone) {
-			return err
+			return found, err
 		}
 		var waiting int
-		err = tx.QueryRowContext(ctx, "SELECT count(*) FROM approvals WHERE principal = ? AND "+
-			"state = 'waiting'", r.Principal).Scan(&waiting)
+		err = t.row("SELECT count(*) FROM approvals WHERE principal = ? AND state = 'waiting'",
+			r.Principal).Scan(&waiting)
 		if err != nil {
-			return err
+			return r, err
 		}
 		if waiting >= limit {
-			return fmt.Errorf("%w: %s has %d", approval.ErrFull, r.Principal, waiting)
+			return r, fmt.Errorf("%w: %s has %d", approval.ErrFull, r.Principal, waiting)
 		}
-		r, err = s.request(ctx, tx, "INSERT INTO approvals (id, key, principal, tool, state, "+
+		return s.request(t, "INSERT INTO approvals (id, key, principal, tool, state, "+
 			"created, expires, ttl, revision, detail, origin) VALUES "+
 			"(?3, ?4, ?5, ?6, 'waiting', ?1, ?1 + ?7, ?7, ?8, ?9, ?2) RETURNING "+requestColumns,
 			r.ID, r.Key, r.Principal, r.Tool, r.TTL.Milliseconds(), r.Revision, string(r.Detail))
-		return err
 	})
-	if err != nil {
-		return approval.Request{}, fmt.Errorf("asking for an approval: %w", err)
-	}
-	return r, nil
 }
 
 // Decide implements approval.Store.
 func (s *Store) Decide(
 	ctx context.Context, id string, v approval.Verdict,
-) (r approval.Request, err error) {
+) (approval.Request, error) {
 	state := approval.Denied
 	if v.Approve {
 		state = approval.Approved
 	}
-	err = s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		r, err = s.request(ctx, tx, "SELECT "+requestColumns+" FROM approvals WHERE "+live+
+	return get(ctx, s, s.sure, "deciding approval "+id, func(t tx) (approval.Request, error) {
+		r, err := s.request(t, "SELECT "+requestColumns+" FROM approvals WHERE "+live+
 			" AND id = ?3", id)
 		switch {
 		case err != nil:
-			return err
+			return r, err
 		case v.By == "" || v.By == r.Principal:
-			return errors.New("the requester may not give it")
+			return r, errors.New("the requester may not give it")
 		case !r.Takes(v):
-			return fmt.Errorf("%w: it is %s already (by %s)", approval.ErrAnswered, r.State, r.By)
+			return r, fmt.Errorf("%w: it is %s already (by %s)", approval.ErrAnswered, r.State,
+				r.By)
 		}
-		r, err = s.request(ctx, tx, "UPDATE approvals SET state = ?4, expires = ?1 + ttl, "+
+		return s.request(t, "UPDATE approvals SET state = ?4, expires = ?1 + ttl, "+
 			"decided = ?1, origin = ?2, by = ?5, channel = ?6, note = ?7 WHERE id = ?3 RETURNING "+
 			requestColumns, id, state, v.By, v.Channel, v.Note)
-		return err
 	})
-	if err != nil {
-		return approval.Request{}, fmt.Errorf("deciding approval %s: %w", id, err)
-	}
-	return r, nil
 }
 
 // Consume implements approval.Store.
-func (s *Store) Consume(ctx context.Context, key string) (r approval.Request, err error) {
-	err = s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		r, err = s.request(ctx, tx, "UPDATE approvals SET state = 'used' WHERE "+live+
+func (s *Store) Consume(ctx context.Context, key string) (approval.Request, error) {
+	return get(ctx, s, s.sure, "using an approval", func(t tx) (approval.Request, error) {
+		return s.request(t, "UPDATE approvals SET state = 'used' WHERE "+live+
 			" AND key = ?3 AND state = 'approved' RETURNING "+requestColumns, key)
-		return err
 	})
-	if err != nil {
-		return approval.Request{}, fmt.Errorf("using an approval: %w", err)
-	}
-	return r, nil
 }
 
 // Requests implements approval.Store. It returns at most 1000.
-func (s *Store) Requests(
-	ctx context.Context, id, state string,
-) (list []approval.Request, err error) {
-	err = s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		list, err = all(ctx, tx, scanRequest, "SELECT "+requestColumns+" FROM approvals WHERE "+
-			live+" AND (?3 = '' OR id = ?3) AND (?4 = '' OR state = ?4) "+
+func (s *Store) Requests(ctx context.Context, id, state string) ([]approval.Request, error) {
+	return get(ctx, s, s.sure, "listing approvals", func(t tx) ([]approval.Request, error) {
+		return all(t, scanRequest, "SELECT "+requestColumns+" FROM approvals WHERE "+live+
+			" AND (?3 = '' OR id = ?3) AND (?4 = '' OR state = ?4) "+
 			"ORDER BY created DESC, id LIMIT 1000", s.ms(), s.origin(), id, state)
-		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("listing approvals: %w", err)
-	}
-	return list, nil
-}
-
-// Burn implements approval.Store. A nonce is kept for 30 days after it expired, so that a clock
-// that is set back does not make it good again.
-func (s *Store) Burn(ctx context.Context, nonce string, until time.Time) error {
-	err := s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		old := s.opt.Now().AddDate(0, 0, -30).UnixMilli()
-		if _, err := tx.ExecContext(ctx, "DELETE FROM burned WHERE expires <= ?", old); err != nil {
-			return err
-		}
-		err := one(tx.ExecContext(ctx, "INSERT INTO burned (nonce, expires) VALUES (?, ?) "+
-			"ON CONFLICT DO NOTHING", nonce, until.UnixMilli()))
-		if errors.Is(err, errNone) {
-			return approval.ErrBurned
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("using a nonce: %w", err)
-	}
-	return nil
 }
 
 // Begin implements approval.Store.
 func (s *Store) Begin(ctx context.Context, session approval.Session) error {
 	ttl := session.Expires.Sub(s.opt.Now()).Milliseconds()
-	err := s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "DELETE FROM sessions WHERE NOT ("+live+")",
-			s.ms(), s.origin())
+	return s.do(ctx, s.sure, "beginning a session", func(t tx) error {
+		err := t.exec("DELETE FROM sessions WHERE NOT ("+live+")", s.ms(), s.origin())
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO sessions (id, name, expires, ttl, origin) "+
-			"VALUES (?, ?, ?, ?, ?)", session.ID, session.Name, session.Expires.UnixMilli(), ttl,
+		return t.exec("INSERT INTO sessions (id, name, expires, ttl, origin) VALUES "+
+			"(?, ?, ?, ?, ?)", session.ID, session.Name, session.Expires.UnixMilli(), ttl,
 			s.origin())
-		return err
 	})
-	if err != nil {
-		return fmt.Errorf("beginning a session: %w", err)
-	}
-	return nil
 }
 
 // Sessions implements approval.Store.
-func (s *Store) Sessions(ctx context.Context, id string) (list []approval.Session, err error) {
-	err = s.tx(ctx, s.quick, func(tx *sql.Tx) error {
-		list, err = all(ctx, tx, func(r row) (v approval.Session, err error) {
+func (s *Store) Sessions(ctx context.Context, id string) ([]approval.Session, error) {
+	return get(ctx, s, s.quick, "listing sessions", func(t tx) ([]approval.Session, error) {
+		return all(t, func(r row) (v approval.Session, err error) {
 			var expires, ttl int64
 			err = r.Scan(&v.ID, &v.Name, &expires, &ttl)
 			v.Created, v.Expires = time.UnixMilli(expires-ttl), time.UnixMilli(expires)
 			return v, err
 		}, "SELECT id, name, expires, ttl FROM sessions WHERE "+live+
 			" AND (?3 = '' OR id = ?3) ORDER BY expires DESC, id", s.ms(), s.origin(), id)
-		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("listing sessions: %w", err)
-	}
-	return list, nil
 }
 
 // EndSessions implements approval.Store.
-func (s *Store) EndSessions(ctx context.Context, id, name string) (n int64, err error) {
-	err = s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, "DELETE FROM sessions WHERE (?1 = '' OR id = ?1) AND "+
+func (s *Store) EndSessions(ctx context.Context, id, name string) (int64, error) {
+	return get(ctx, s, s.sure, "ending sessions", func(t tx) (int64, error) {
+		res, err := t.ExecContext(ctx, "DELETE FROM sessions WHERE (?1 = '' OR id = ?1) AND "+
 			"(?2 = '' OR name = ?2)", id, name)
-		if err == nil {
-			n, err = res.RowsAffected()
+		if err != nil {
+			return 0, err
 		}
-		return err
+		return res.RowsAffected()
 	})
-	if err != nil {
-		return 0, fmt.Errorf("ending sessions: %w", err)
-	}
-	return n, nil
 }

@@ -441,7 +441,7 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				TTL: time.Minute, Detail: json.RawMessage("{}")}, 9); err != nil {
 				t.Fatal(err)
 			}
-			want := Usage{3, 1, map[string]int64{"x": 70}}
+			want := Usage{1, map[string]int64{"x": 70}}
 			if got, err := b.Usage(bg); err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("%+v, %v, want %+v", got, err, want)
 			}
@@ -479,22 +479,6 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				t.Errorf("expired %v and %v, %v %v", ids, more, err, err2)
 			}
 		},
-		"a nonce burns once": func(t *testing.T, a, b engine, c *clock) {
-			if err := a.Burn(bg, "n", c.now().Add(time.Minute)); err != nil {
-				t.Fatal(err)
-			}
-			if err := b.Burn(bg, "n", c.now().Add(time.Hour)); !errors.Is(err, approval.ErrBurned) {
-				t.Errorf("burned twice: %v", err)
-			}
-			c.add(29 * 24 * time.Hour) // a clock that jumps does not make it good again
-			if err := b.Burn(bg, "m", c.now().Add(time.Minute)); err != nil {
-				t.Fatal(err)
-			}
-			c.add(-29 * 24 * time.Hour)
-			if err := b.Burn(bg, "n", c.now().Add(time.Hour)); !errors.Is(err, approval.ErrBurned) {
-				t.Errorf("burned twice: %v", err)
-			}
-		},
 		"16 takers over two handles take exactly what there is": func(t *testing.T, a, b engine,
 			c *clock) {
 			if _, err := a.Join(bg, approval.Request{ID: "1", Key: "k", Principal: "agent",
@@ -505,7 +489,7 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				t.Fatal(err)
 			}
 			total := sum(16, func(i int) (r raced) { return race([]engine{a, b}[i%2]) })
-			if want := (raced{Reserved: 60, Consumed: 1, Burned: 1,
+			if want := (raced{Reserved: 60, Consumed: 1,
 				Highest: 16 * raceCalls}); total != want {
 				t.Errorf("took %+v, want %+v", total, want)
 			}
@@ -522,11 +506,11 @@ const raceCalls = 5
 
 // raced is what one taker got.
 type raced struct {
-	Reserved, Consumed, Burned int
-	Highest                    int64 // count that it saw
+	Reserved, Consumed int
+	Highest            int64 // count that it saw
 }
 
-// race takes whatever it can get of a budget of 60, an approval, a nonce and a rate.
+// race takes whatever it can get of a budget of 60, an approval and a rate.
 func race(e engine) (r raced) {
 	for range raceCalls {
 		got, _, err := e.Take(bg, call("agent"))
@@ -548,11 +532,6 @@ func race(e engine) (r raced) {
 	} else if !errors.Is(err, approval.ErrNone) {
 		panic(err)
 	}
-	if err := e.Burn(bg, "n", time.Now().AddDate(1, 0, 0)); err == nil {
-		r.Burned++
-	} else if !errors.Is(err, approval.ErrBurned) {
-		panic(err)
-	}
 	return r
 }
 
@@ -564,10 +543,8 @@ func sum(n int, taker func(i int) raced) (total raced) {
 			r := taker(i)
 			mu.Lock()
 			defer mu.Unlock()
-			total.Reserved, total.Consumed, total.Burned,
-				total.Highest = total.Reserved+r.Reserved, total.Consumed+r.Consumed,
-				total.Burned+r.Burned, max(
-					total.Highest, r.Highest)
+			total.Reserved, total.Consumed = total.Reserved+r.Reserved, total.Consumed+r.Consumed
+			total.Highest = max(total.Highest, r.Highest)
 		})
 	}
 	wg.Wait()

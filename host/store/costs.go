@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -33,29 +32,30 @@ func (s *Store) Reserve(
 	if micros < 0 || micros > maxMicros {
 		return nil, fmt.Errorf("reserving %d micro-dollars: want 0 to %d", micros, int64(maxMicros))
 	}
-	var id int64
-	err = s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		now := s.opt.Now().UTC()
-		today, old := now.Format(time.DateOnly), now.AddDate(0, 0, -31).Format(time.DateOnly)
-		if _, err := tx.ExecContext(ctx, "DELETE FROM costs WHERE day < ?", old); err != nil {
-			return err
-		}
-		var spent int64
-		if err := tx.QueryRowContext(ctx, spentToday, principal, today).Scan(&spent); err != nil {
-			return err
-		}
-		if micros > limit-spent {
-			return &overBudget{principal, micros, spent, limit,
-				now.Truncate(24*time.Hour).AddDate(0, 0, 1)}
-		}
-		return tx.QueryRowContext(ctx, "INSERT INTO costs (principal, day, micros) "+
-			"VALUES (?, ?, ?) RETURNING id", principal, today, micros).Scan(&id)
-	})
+	id, err := get(ctx, s, s.sure, fmt.Sprintf("reserving %d micro-dollars", micros),
+		func(t tx) (id int64, err error) {
+			now := s.opt.Now().UTC()
+			today, old := now.Format(time.DateOnly), now.AddDate(0, 0, -31).Format(time.DateOnly)
+			if err := t.exec("DELETE FROM costs WHERE day < ?", old); err != nil {
+				return 0, err
+			}
+			var spent int64
+			if err := t.row(spentToday, principal, today).Scan(&spent); err != nil {
+				return 0, err
+			}
+			if micros > limit-spent {
+				return 0, &overBudget{principal, micros, spent, limit,
+					now.Truncate(24*time.Hour).AddDate(0, 0, 1)}
+			}
+			err = t.row("INSERT INTO costs (principal, day, micros) VALUES (?, ?, ?) RETURNING id",
+				principal, today, micros).Scan(&id)
+			return id, err
+		})
 	if over := (*overBudget)(nil); errors.As(err, &over) {
 		return nil, over
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reserving %d micro-dollars: %w", micros, err)
+		return nil, err
 	}
 	return func(ctx context.Context, spent int64) error { return s.settle(ctx, id, spent) }, nil
 }
@@ -64,14 +64,10 @@ func (s *Store) settle(ctx context.Context, id, spent int64) error {
 	if spent < 0 || spent > maxMicros {
 		return fmt.Errorf("settling %d micro-dollars: want 0 to %d", spent, int64(maxMicros))
 	}
-	err := s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-		return one(tx.ExecContext(ctx, "UPDATE costs SET micros = ?, settled = 1 WHERE id = ? AND "+
-			"settled = 0", spent, id))
+	return s.do(ctx, s.sure, "settling a reservation", func(t tx) error {
+		return t.one("UPDATE costs SET micros = ?, settled = 1 WHERE id = ? AND settled = 0", spent,
+			id)
 	})
-	if err != nil {
-		return fmt.Errorf("settling a reservation: %w", err)
-	}
-	return nil
 }
 
 const spentToday = "SELECT coalesce(sum(micros), 0) FROM costs WHERE principal = ? AND day = ?"

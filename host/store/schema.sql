@@ -47,8 +47,3 @@ CREATE TABLE blobs (
   expires   INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX blobs_owner ON blobs (principal);
-
-CREATE TABLE burned ( -- nonces that were used
-  nonce   TEXT    PRIMARY KEY,
-  expires INTEGER NOT NULL
-) STRICT;

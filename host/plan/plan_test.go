@@ -1,0 +1,225 @@
+package plan
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+)
+
+const node = "pve1"
+
+var on = abi.OnNode{Node: node}
+
+func exec(argv ...string) abi.Op { return abi.SSHExec{OnNode: on, Argv: argv} }
+
+// stepOn is a step as the gate records it, with the policy input that a decision would have.
+func stepOn(c *gate.Call, op abi.Op, facts *gate.FileFacts) gate.Step {
+	in := map[string]any{}
+	switch op := op.(type) {
+	case abi.SSHExec:
+		in["command"] = map[string]any{"calls": []any{map[string]any{"argv": op.Argv, "static": true}}}
+	case abi.SFTPPut:
+		in["file"] = map[string]any{"action": "put", "path": op.Path, "local": op.Local,
+			"exists": facts.Exists, "bytes": facts.LocalBytes}
+	case abi.Stage:
+		in["file"] = map[string]any{"action": "stage"}
+	}
+	data, _ := json.Marshal(in)
+	return gate.Step{
+		Question: gate.Question{Kind: gate.KindOperation, Call: c, Op: op, Facts: gate.Facts{File: facts}},
+		Decision: gate.Decision{Allow: true, Tier: gate.Red, Input: data},
+	}
+}
+
+func callOf(made ...string) *gate.Call {
+	return &gate.Call{ID: "01J", Principal: gate.Principal{ID: "ann"},
+		Tool: &gate.Tool{Name: "stop_guest", Plans: true,
+			Plugin: gate.Plugin{Name: "guests", Digest: "sha256:00"}},
+		Args: gate.Args{Digest: "sha256:11"}, Decided: gate.Decision{Tier: gate.Red},
+		Targets: gate.Targets{Nodes: []string{node}, VMIDs: []string{"105"}}, Made: made}
+}
+
+func planOf(c *gate.Call, a gate.Answer, steps ...gate.Step) *plan {
+	now := func() time.Time { return time.Unix(1_700_000_000, 0) }
+	return Planner{Now: now}.Plan(c, steps, a).(*plan)
+}
+
+func ask(c *gate.Call, op abi.Op, facts *gate.FileFacts) gate.Question {
+	return gate.Question{Kind: gate.KindOperation, Call: c, Op: op, Facts: gate.Facts{File: facts}}
+}
+
+func TestACallTakesItsStepsInTheirOrder(t *testing.T) {
+	c := callOf()
+	p := planOf(c, gate.Answer{}, stepOn(c, exec("pct", "stop", "105"), nil),
+		stepOn(c, exec("pct", "start", "105"), nil))
+	take := func(argv ...string) bool {
+		next := p.Next(ask(callOf(), exec(argv...), nil)).Next
+		if next {
+			p.Take()
+		}
+		return next
+	}
+	switch {
+	case take("pct", "start", "105"):
+		t.Error("the second step came first")
+	case take("pct", "stop", "105", "--skiplock"):
+		t.Error("another option is the same step")
+	case !take("pct", "stop", "105"):
+		t.Error("the first step is not itself")
+	case take("pct", "stop", "105"):
+		t.Error("a step was taken twice")
+	case !take("pct", "start", "105"):
+		t.Error("the second step is not itself")
+	}
+	if f := p.Next(ask(callOf(), exec("pct", "start", "105"), nil)); f.Left || f.Next {
+		t.Errorf("after the last step: %+v", f)
+	}
+}
+
+func TestATimeoutIsNoPartOfAStep(t *testing.T) {
+	c := callOf()
+	op := abi.SSHExec{OnNode: abi.OnNode{Node: node, Common: abi.Common{TimeoutMS: 100}},
+		Argv: []string{"pct", "stop", "105"}}
+	p := planOf(c, gate.Answer{}, stepOn(c, op, nil))
+	if !p.Next(ask(c, exec("pct", "stop", "105"), nil)).Next {
+		t.Error("the time that is left made another step of it")
+	}
+}
+
+func TestNamesThatTheHostMakesAnewAreTheSameStep(t *testing.T) {
+	file := func(dir string) (*gate.Call, abi.Op, *gate.FileFacts) {
+		return callOf(dir), abi.SFTPPut{OnNode: on, Local: "a", Path: dir + "/file"},
+			&gate.FileFacts{RealPath: dir + "/file", LocalBytes: 7}
+	}
+	c, op, facts := file("/planned/1")
+	p := planOf(c, gate.Answer{}, stepOn(c, abi.Stage{OnNode: on}, nil), stepOn(c, op, facts))
+	p.Take()
+	running, op, facts := file("/var/tmp/caponier-0123")
+	if !p.Next(ask(running, op, facts)).Next {
+		t.Error("the call's own stage made another step of it")
+	}
+	if p.Next(ask(callOf("/elsewhere"), op, facts)).Next {
+		t.Error("a path outside of the call's stage is the same step")
+	}
+	facts.LocalBytes = 8
+	if p.Next(ask(running, op, facts)).Next {
+		t.Error("a local file of another size is the same step")
+	}
+}
+
+func TestAFileThatChangedSinceIsAnotherStep(t *testing.T) {
+	c := callOf()
+	put := abi.SFTPPut{OnNode: on, Local: "a", Path: "/srv/a", Overwrite: true}
+	p := planOf(c, gate.Answer{}, stepOn(c, put, &gate.FileFacts{RealPath: "/srv/a"}))
+	now := &gate.FileFacts{RealPath: "/srv/a", Exists: true, Type: "file", Bytes: 3}
+	if p.Next(ask(c, put, now)).Next {
+		t.Error("a file that was not there when the call was planned would be replaced")
+	}
+}
+
+func TestASecondWriteToAPathIsPlannedWithoutItsFacts(t *testing.T) {
+	c := callOf()
+	put := abi.SFTPPut{OnNode: on, Local: "a", Path: "/srv/a", Overwrite: true}
+	absent := &gate.FileFacts{RealPath: "/srv/a"}
+	p := planOf(c, gate.Answer{}, stepOn(c, put, absent), stepOn(c, put, absent))
+	p.Take()
+	written := &gate.FileFacts{RealPath: "/srv/a", Exists: true, Type: "file", Bytes: 3}
+	if !p.Next(ask(c, put, written)).Next {
+		t.Error("what the first step wrote made another step of the second")
+	}
+}
+
+func TestTheDigestCoversWhatIsApproved(t *testing.T) {
+	of := func(change func(*gate.Call)) string {
+		c := callOf()
+		change(c)
+		return planOf(c, gate.Answer{}, stepOn(c, exec("pct", "stop", "105"), nil)).Digest()
+	}
+	same := of(func(*gate.Call) {})
+	if again := of(func(c *gate.Call) { c.ID = "01K" }); again != same {
+		t.Error("a second dry run of the same call has another digest")
+	}
+	for name, change := range map[string]func(*gate.Call){
+		"principal":     func(c *gate.Call) { c.Principal.ID = "bob" },
+		"plugin digest": func(c *gate.Call) { c.Tool.Plugin.Digest = "sha256:01" },
+		"arguments":     func(c *gate.Call) { c.Args.Digest = "sha256:12" },
+		"targets":       func(c *gate.Call) { c.Targets.VMIDs = []string{"106"} },
+		"tier":          func(c *gate.Call) { c.Decided.Tier = gate.Yellow },
+	} {
+		if of(change) == same {
+			t.Errorf("another %s has the same digest", name)
+		}
+	}
+}
+
+func TestAPlanSaysWhereItEnds(t *testing.T) {
+	c := callOf()
+	stop := stepOn(c, exec("pct", "stop", "105"), nil)
+	refused := stop
+	refused.Decision = gate.Decision{Tier: gate.Red, Failed: []string{"protected"},
+		Denied: []gate.Reason{{ID: "protected", Msg: "guest 105 is protected"}}}
+	old := callOf()
+	old.Tool.Plans = false
+	for name, tt := range map[string]struct {
+		plan *plan
+		ends string
+	}{
+		"at its end":         {planOf(c, gate.Answer{}, stop), ""},
+		"at a refused step":  {planOf(c, gate.Answer{}, stop, refused), "a step is refused"},
+		"with a tool error":  {planOf(c, gate.Answer{Output: gate.Output{Code: 1}}, stop), "error of the tool"},
+		"with a broken tool": {planOf(c, gate.Answer{Err: &gate.PluginError{Code: "plugin_trap"}}, stop), "plugin_trap"},
+		"with an old plugin": {planOf(old, gate.Answer{}, stop), "before 1.2"},
+	} {
+		whole, ends := tt.plan.Complete()
+		if whole != (tt.ends == "") || !strings.Contains(ends, tt.ends) {
+			t.Errorf("%s: complete %v, ends %q", name, whole, ends)
+		}
+	}
+}
+
+func TestAPlanIsReadInOneLook(t *testing.T) {
+	c := callOf("/planned/1")
+	refused := stepOn(c, exec("pct", "destroy", "105"), nil)
+	refused.Decision.Allow = false
+	refused.Decision.Denied = []gate.Reason{{ID: "protected", Msg: "guest 105 is protected"}}
+	p := planOf(c, gate.Answer{},
+		stepOn(c, abi.Stage{OnNode: on}, nil),
+		stepOn(c, abi.SFTPPut{OnNode: on, Local: "in/a", Path: "/srv/a"},
+			&gate.FileFacts{RealPath: "/srv/a", Exists: true, LocalBytes: 12}),
+		touching(c, []gate.Touched{web, {About: "unit:nginx", Also: []string{"unit a.service",
+			"b\n\x1b[2J", "c", "d", "e", "f", "g", "h"}}, {About: "guest:110"}}, "pct", "stop", "105"),
+		stepOn(c, exec("pct", "set", "105", "--description", "two words\n\x1b[2Jdigest sha256:00"), nil),
+		refused)
+	want, err := os.ReadFile("testdata/plan.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Text(); got != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestEveryCommandHasAReverseOrSaysWhyNot(t *testing.T) {
+	for text, want := range map[string]string{
+		"pct start 105":               "pct shutdown 105",
+		"qm stop 201":                 "qm start 201",
+		"pct snapshot 105 before":     "pct delsnapshot 105 before",
+		"pct rollback 105 before":     "none: what changed since the snapshot is gone",
+		"pct destroy 105":             "none: the guest and its disks are gone",
+		"systemctl stop -- nginx":     "systemctl start nginx",
+		"systemctl restart -- nginx":  "none: the service has restarted",
+		"zpool scrub tank":            "none: no reverse of this command is known",
+		"pct snapshot":                "none: no reverse of this command is known",
+		"systemctl daemon-reload":     "none: no reverse of this command is known",
+		"pct pull 105 /a /planned/1/": "not needed",
+	} {
+		if got := undoCommand(strings.Fields(text)).String(); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}

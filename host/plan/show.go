@@ -1,0 +1,214 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/policy/input"
+)
+
+// Shown is a call as the journal has it: what was planned beside what happened.
+type Shown struct {
+	Call      string       `json:"call"`
+	Time      time.Time    `json:"time"` // when it came
+	Principal string       `json:"principal"`
+	Tool      string       `json:"tool"`
+	Outcome   gate.Outcome `json:"outcome"`  // "" while it runs, or when the host was killed
+	Plan      string       `json:"plan"`     // digest, "" for a call without one
+	DryRun    string       `json:"dry_run"`  // the call that made the plan
+	Complete  bool         `json:"complete"` // the plan
+	Ends      string       `json:"ends"`
+	Approval  string       `json:"approval"` // id of the request
+	By        string       `json:"by"`       // who approved it
+	Channel   string       `json:"channel"`
+	Rows      []Row        `json:"rows"`
+}
+
+// Row is a step of the plan, or an operation above green that is none.
+type Row struct {
+	Step     int           `json:"step"` // 0 for what does not stand on the plan
+	Does     string        `json:"does"`
+	Tier     string        `json:"tier"`
+	Planned  string        `json:"planned"`  // allowed | refused | "": it is no step
+	Happened string        `json:"happened"` // not reached | planned | refused | begun | an outcome
+	Code     string        `json:"code,omitempty"`
+	Decision string        `json:"decision,omitempty"` // its id
+	Refused  []gate.Reason `json:"refused,omitempty"`
+}
+
+// What happened, where no outcome says it.
+const (
+	notReached = "not reached"
+	begun      = "begun" // its outcome was never written
+)
+
+// Show finds a call, or the dry run of one, in the journal. It reports false for one that the
+// journal does not have.
+func Show(id string, records iter.Seq[gate.Record]) (s Shown, found bool, err error) {
+	s = Shown{Call: id, Rows: []Row{}}
+	plans := map[string]gate.Record{} // the last one with a digest
+	var approvals, ops []gate.Record
+	var made gate.Record
+	var allowed time.Time // when it was allowed with its plan
+	for r := range records {
+		switch {
+		case r.Kind == "plan" && r.Type != "outcome":
+			plans[r.Plan] = r
+		case r.Kind == "approval" && r.Type == "intent" && r.Op == "approve":
+			approvals = append(approvals, r)
+		}
+		if r.CallID != id || r.Kind == "approval" {
+			continue
+		}
+		found = true
+		if s.Call, s.Principal, s.Tool = id, r.Principal, r.Tool; s.Time.IsZero() {
+			s.Time = r.Time
+		}
+		if r.Plan != "" && s.Plan == "" {
+			s.Plan, made = r.Plan, plans[r.Plan]
+		}
+		switch {
+		case r.Kind == "operation":
+			ops = append(ops, r)
+		case r.Kind != "call":
+		case r.Type == "outcome":
+			s.Outcome = r.Outcome
+		case r.Type == "refused" && r.Outcome != gate.Waits:
+			s.Outcome = gate.Refusal
+		case r.Type == "refused":
+			s.Outcome = gate.Waits
+		case r.Plan != "": // after it had waited
+			s.Outcome, allowed = "", r.Time
+		}
+	}
+	if made.ID != "" {
+		err = s.planned(made)
+	}
+	for _, r := range approvals { // those of other processes stand elsewhere in the journal
+		if v := r.Verdict; v != nil && r.Plan == s.Plan && s.Plan != "" && !r.Time.After(allowed) {
+			s.Approval, s.By, s.Channel = v.Request, v.By, v.Channel
+		}
+	}
+	s.happened(ops)
+	return s, found, err
+}
+
+// planned adds the steps of a plan, from the question that was decided about it.
+func (s *Shown) planned(r gate.Record) error {
+	var p struct {
+		Complete bool
+		Ends     string
+		Steps    []struct {
+			Tier    string
+			Allowed bool
+			input.Operation
+		}
+	}
+	if err := json.Unmarshal(r.Input, &p); err != nil {
+		return fmt.Errorf("reading the plan of decision %s: %w", r.ID, err)
+	}
+	s.DryRun, s.Complete, s.Ends = r.CallID, p.Complete, p.Ends
+	for i, step := range p.Steps {
+		row := Row{Step: i + 1, Does: doesOf(step.Operation), Tier: step.Tier,
+			Planned: "allowed", Happened: notReached}
+		if !step.Allowed {
+			row.Planned = "refused"
+		}
+		s.Rows = append(s.Rows, row)
+	}
+	return nil
+}
+
+func doesOf(op input.Operation) string {
+	s := step{Op: op.Op, Command: op.Command, File: op.File, HTTP: op.HTTP, Blob: op.Blob}
+	if op.Target != nil {
+		s.Node = op.Target.Node
+	}
+	return does(&s)
+}
+
+// happened adds what the journal says of operations above green: an allowed one is the plan's next
+// step, which is how check planned decides, and others are rows of their own.
+func (s *Shown) happened(ops []gate.Record) {
+	next, steps, rows := 0, len(s.Rows), map[string]int{} // by decision
+	for _, r := range ops {
+		above := r.Phase == gate.PhaseEffect.String() && r.Tier != gate.Green.String()
+		at, known := rows[r.ID]
+		switch {
+		case r.Type == "outcome" && known:
+			s.Rows[at].Happened, s.Rows[at].Code = string(r.Outcome), r.Code
+			continue
+		case r.Type == "outcome" || !above || r.Outcome == gate.Waits:
+			continue
+		}
+		var in input.Operation
+		_ = json.Unmarshal(r.Input, &in) // what cannot be read is shown by its name
+		row := Row{Does: doesOf(in), Tier: r.Tier, Decision: r.ID, Happened: begun}
+		if in.Op == "" {
+			row.Does = r.Op
+		}
+		planning := in.Planning
+		switch {
+		case r.Type == "refused" && planning && next < steps: // of a dry run: it is a step
+			s.Rows[next].Happened, s.Rows[next].Decision = "refused", r.ID
+			s.Rows[next].Refused = r.Denied
+			next++
+			continue
+		case r.Type == "refused":
+			row.Happened, row.Refused = "refused", r.Denied
+		case next < steps:
+			s.Rows[next].Happened, s.Rows[next].Decision = begun, r.ID
+			rows[r.ID] = next
+			next++
+			continue
+		}
+		rows[r.ID] = len(s.Rows)
+		s.Rows = append(s.Rows, row)
+	}
+}
+
+// Text writes it for people.
+func (s Shown) Text(w io.Writer) error {
+	var b strings.Builder
+	outcome := string(s.Outcome)
+	if outcome == "" {
+		outcome = "no outcome: it runs, or the host was ended"
+	}
+	fmt.Fprintf(&b, "%s of %s by %s at %s: %s\n", s.Call, s.Tool, s.Principal,
+		s.Time.UTC().Format(time.DateTime), outcome)
+	switch {
+	case s.Plan == "":
+		b.WriteString("no plan\n")
+	case s.Complete:
+		fmt.Fprintf(&b, "plan %s, complete, made by %s\n", s.Plan, s.DryRun)
+	case s.DryRun == "":
+		fmt.Fprintf(&b, "plan %s, which the journal no longer has\n", s.Plan)
+	default:
+		fmt.Fprintf(&b, "plan %s, NOT COMPLETE: %s; made by %s\n", s.Plan,
+			plaintext.Short(plaintext.Show(s.Ends), maxLine), s.DryRun)
+	}
+	if s.Approval != "" {
+		fmt.Fprintf(&b, "approved by %s on %s (%s)\n", plaintext.Show(s.By), s.Channel, s.Approval)
+	}
+	for _, r := range s.Rows {
+		step, planned := "  -", r.Planned
+		if r.Step > 0 {
+			step = fmt.Sprintf("%3d", r.Step)
+		} else {
+			planned = "no step"
+		}
+		fmt.Fprintf(&b, "%s  %-7s  %-11s  %s\n", step, planned, r.Happened, r.Does)
+		for _, why := range r.Refused {
+			fmt.Fprintf(&b, "%28s(%s) %s\n", "", why.ID,
+				plaintext.Short(plaintext.Show(why.Msg), maxLine))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

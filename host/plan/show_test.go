@@ -1,0 +1,95 @@
+package plan
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// journal is a call that was planned, approved and run: its second step was another one.
+func journal() []gate.Record {
+	op := func(planning bool, argv ...string) json.RawMessage {
+		b, _ := json.Marshal(map[string]any{"op": "ssh_exec", "planning": planning,
+			"target": map[string]any{"node": "pve1"}, "command": map[string]any{
+				"calls": []any{map[string]any{"argv": argv, "static": true}}}})
+		return b
+	}
+	steps, _ := json.Marshal(map[string]any{"complete": true, "steps": []json.RawMessage{
+		[]byte(strings.Replace(string(op(true, "pct", "stop", "101")), "{", `{"tier":"red","allowed":true,`, 1)),
+		[]byte(strings.Replace(string(op(true, "pct", "start", "101")), "{", `{"tier":"red","allowed":true,`, 1)),
+		[]byte(strings.Replace(string(op(true, "pct", "stop", "102")), "{", `{"tier":"red","allowed":true,`, 1)),
+	}})
+	at := time.Unix(1_700_000_000, 0)
+	tick := func(r gate.Record) gate.Record {
+		at = at.Add(time.Second)
+		r.Time, r.Principal, r.Tool = at, "ann", "restart"
+		return r
+	}
+	red := func(r gate.Record) gate.Record {
+		r.Kind, r.Op, r.Phase, r.Tier = "operation", "ssh_exec", "effect", "red"
+		return tick(r)
+	}
+	const sum = "sha256:aa"
+	all := []gate.Record{
+		tick(gate.Record{Type: "refused", ID: "d1", CallID: "call", Kind: "call", Outcome: gate.Waits}),
+		tick(gate.Record{Type: "intent", ID: "d2", CallID: "dry", Kind: "call"}),
+		tick(gate.Record{Type: "intent", ID: "d5", CallID: "dry", Kind: "plan", Plan: sum, Input: steps}),
+		tick(gate.Record{Type: "intent", ID: "v1", CallID: "call", Kind: "approval", Op: "approve",
+			Plan: sum, Verdict: &gate.Verdict{Request: "r1", Approve: true, By: "bob", Channel: "cli"}}),
+		tick(gate.Record{Type: "intent", ID: "d6", CallID: "call", Kind: "call", Plan: sum}),
+		red(gate.Record{Type: "refused", ID: "d7", CallID: "call", Plan: sum, Outcome: gate.Waits,
+			Failed: []string{"touched"}, Input: op(false, "pct", "stop", "101")}),
+		red(gate.Record{Type: "intent", ID: "d8", CallID: "call", Plan: sum, Input: op(false, "pct", "stop", "101")}),
+		red(gate.Record{Type: "outcome", ID: "d8", CallID: "call", Plan: sum, Outcome: gate.Succeeded}),
+		red(gate.Record{Type: "refused", ID: "d9", CallID: "call", Plan: sum,
+			Denied: []gate.Reason{{ID: "planned", Msg: "the next step is another"}},
+			Input:  op(false, "pct", "destroy", "101")}),
+		red(gate.Record{Type: "intent", ID: "e1", CallID: "call", Plan: sum, Input: op(false, "pct", "start", "101")}),
+		tick(gate.Record{Type: "intent", ID: "d6x", CallID: "other", Kind: "call", Plan: sum}),
+	}
+	return all
+}
+
+func TestPlanAndWhatHappenedStandSideBySide(t *testing.T) {
+	s, found, err := Show("call", slices.Values(journal()))
+	if err != nil || !found {
+		t.Fatal(found, err)
+	}
+	var b strings.Builder
+	if err := s.Text(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := `call of restart by ann at 2023-11-14 22:13:21: no outcome: it runs, or the host was ended
+plan sha256:aa, complete, made by dry
+approved by bob on cli (r1)
+  1  allowed  succeeded    pct stop 101 on pve1
+  2  allowed  begun        pct start 101 on pve1
+  3  allowed  not reached  pct stop 102 on pve1
+  -  no step  refused      pct destroy 101 on pve1
+                            (planned) the next step is another
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+func TestACallThatTheJournalDoesNotHaveIsNotFound(t *testing.T) {
+	if s, found, err := Show("none", slices.Values(journal())); found || err != nil {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestAPlanThatTheJournalNoLongerHasIsSaid(t *testing.T) {
+	without := slices.DeleteFunc(journal(), func(r gate.Record) bool { return r.Kind == "plan" })
+	s, found, err := Show("call", slices.Values(without))
+	var b strings.Builder
+	_ = s.Text(&b)
+	if err != nil || !found || !strings.Contains(b.String(), "which the journal no longer has") ||
+		len(s.Rows) != 3 {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}

@@ -1,0 +1,241 @@
+package remote
+
+import (
+	"context"
+	"encoding/base64"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+)
+
+// job is one operation on its node.
+type job struct {
+	n   *node
+	q   gate.Question
+	d   gate.Decision // of Execute
+	max int64         // bytes of a file
+}
+
+// Execute runs an allowed operation, on the facts that were decided. The error is a *gate.OpError;
+// its outcome is Unknown when a request that may have had an effect was sent and no answer came, or
+// none that can be believed.
+func (r *Remote) Execute(
+	ctx context.Context, q gate.Question, d gate.Decision,
+) (res gate.Result, err error) {
+	if !d.Allow {
+		return res, failed("refused", "%s was not allowed", q.Op.Import())
+	}
+	if op, is := q.Op.(abi.Discard); is {
+		return r.discard(ctx, owned{op.Node, op.Path})
+	}
+	n, done, err := r.nodeOf(q)
+	if err != nil {
+		return res, err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx,
+		least(q.Op.Timeout(), d.Obligations.Timeout, r.opts.ExecTimeout))
+	defer cancel()
+	j := &job{n: n, q: q, d: d, max: least(d.Obligations.MaxBytes, r.opts.MaxFile)}
+	switch op := q.Op.(type) {
+	case abi.SSHExec:
+		res, err = j.exec(ctx, op)
+	case abi.SSHScript:
+		res, err = j.command(ctx, nil, op.MaxBytes)
+	case abi.Stage:
+		res, err = j.stage(ctx)
+	default:
+		res, err = j.file(ctx)
+	}
+	if err != nil {
+		return gate.Result{}, err
+	}
+	return res, nil
+}
+
+// nodeOf finds the node of a question. done must be called.
+func (r *Remote) nodeOf(q gate.Question) (n *node, done func(), err error) {
+	name := q.Op.NodeName()
+	if q.Node != nil && q.Node.Name != name {
+		return nil, nil, failed("not_found", "%q is not the node that was decided, %q", name,
+			q.Node.Name)
+	}
+	return r.enter(name)
+}
+
+// least is the smallest of those limits that are set.
+func least[T int64 | time.Duration](limits ...T) (min T) {
+	for _, l := range limits {
+		if l > 0 && (min == 0 || l < min) {
+			min = l
+		}
+	}
+	return min
+}
+
+func (j *job) exec(ctx context.Context, op abi.SSHExec) (gate.Result, error) {
+	stdin := []byte(op.Stdin)
+	if op.StdinB64 != "" {
+		var err error
+		stdin, err = base64.StdEncoding.Strict().DecodeString(op.StdinB64)
+		if err != nil || op.Stdin != "" {
+			return gate.Result{}, failed("bad_input", "stdin_b64 must be base64, and alone")
+		}
+	}
+	res, err := j.command(ctx, stdin, op.MaxBytes)
+	if v, is := res.Value.(abi.ExecResponse); is {
+		v.Rendered = ""
+		res.Value = v
+	}
+	return res, err
+}
+
+// command sends the rendering that was decided, to a shell that is known to read it as it was
+// meant.
+func (j *job) command(ctx context.Context, stdin []byte, limit int64) (gate.Result, error) {
+	cmd := j.q.Cmd
+	if cmd == nil || !cmd.Parsed || cmd.Rendered == "" {
+		return gate.Result{}, failed("bad_input", "%s has no decided command", j.q.Op.Import())
+	}
+	e, err := j.n.exec(ctx, command{who: j.q.Call.Principal.ID, text: cmd.Rendered, stdin: stdin,
+		max: least(limit, j.d.Obligations.MaxBytes, maxOutput)})
+	if err != nil {
+		return gate.Result{}, err
+	}
+	if guard := guardOf(e); guard != "" {
+		return gate.Result{}, failed(notPermitted, "the command did not run on %s: %s",
+			j.n.opts.Name, guard)
+	}
+	return e.result(cmd.Rendered), nil
+}
+
+// fileOp is what an SFTP operation does at a path.
+type fileOp struct {
+	verb, path string
+	link       bool // it concerns the path itself, even if that is a symbolic link
+	run        func(*visit) (gate.Result, error)
+	// local examines the local file, and returns the number of bytes to upload. It may be nil.
+	local func(root *os.Root) (bytes int64, err error)
+}
+
+func (j *job) fileOp() (fileOp, error) {
+	switch op := j.q.Op.(type) {
+	case abi.SFTPStat:
+		return fileOp{verb: "reading", path: op.Path, run: (*visit).stat}, nil
+	case abi.SFTPList:
+		list := func(v *visit) (gate.Result, error) {
+			return v.list(int(least(int64(op.Limit), 10_000)))
+		}
+		return fileOp{verb: "listing", path: op.Path, run: list}, nil
+	case abi.SFTPRead:
+		read := func(v *visit) (gate.Result, error) {
+			return v.read(least(op.MaxBytes, j.d.Obligations.MaxBytes, maxData))
+		}
+		return fileOp{verb: "reading", path: op.Path, run: read}, nil
+	case abi.SFTPWrite:
+		write := func(v *visit) (gate.Result, error) { return v.write(op) }
+		return fileOp{verb: "writing", path: op.Path, run: write}, nil
+	case abi.SFTPGet:
+		download := func(v *visit) (gate.Result, error) { return v.download(op) }
+		local := func(root *os.Root) (int64, error) {
+			return 0, vacant(root, op.Local, op.Overwrite)
+		}
+		return fileOp{verb: "downloading", path: op.Path, run: download, local: local}, nil
+	case abi.SFTPPut:
+		upload := func(v *visit) (gate.Result, error) { return v.upload(op) }
+		local := func(root *os.Root) (int64, error) {
+			f, size, err := source(root, op.Local)
+			if err == nil {
+				f.Close()
+			}
+			return size, err
+		}
+		return fileOp{verb: "uploading", path: op.Path, run: upload, local: local}, nil
+	case abi.SFTPRemove:
+		return fileOp{verb: "removing", path: op.Path, link: true, run: (*visit).remove}, nil
+	}
+	return fileOp{}, failed("not_found", "%s is not an operation on files of nodes",
+		j.q.Op.Import())
+}
+
+// Lookup finds the facts of an SFTP operation: the real path and what is there and, of sftp_put,
+// the size of the local file. Of a command it finds the names of its units and what it touches, as
+// far as the question lacks that. The error is a
+// *gate.OpError.
+func (r *Remote) Lookup(ctx context.Context, q gate.Question) (gate.Facts, error) {
+	n, done, err := r.nodeOf(q)
+	if err != nil {
+		return gate.Facts{}, err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, least(q.Op.Timeout(), r.opts.ExecTimeout))
+	defer cancel()
+	if q.Cmd != nil {
+		facts := gate.Facts{}
+		if q.Units != nil {
+			facts, err = n.unitsOf(ctx, q.Call.Principal.ID, q.Units)
+		}
+		if err == nil && q.Lacks != nil {
+			facts.Touches, err = n.touched(ctx, q.Call.Principal.ID, q.Lacks)
+		}
+		return facts, err
+	}
+	j := &job{n: n, q: q}
+	op, err := j.fileOp()
+	if err != nil {
+		return gate.Facts{}, err
+	}
+	local := int64(0)
+	if op.local != nil {
+		root, err := r.local(q.Call.Principal.ID)
+		if err != nil {
+			return gate.Facts{}, err
+		}
+		defer root.Close()
+		if local, err = op.local(root); err != nil {
+			return gate.Facts{}, err
+		}
+	}
+	// The directory that a planned call staged was not made. What is downloaded from it is a file
+	// that another step puts there.
+	if q.Call.Planning && strings.HasPrefix(op.path, abi.PlannedStages) {
+		facts := &gate.FileFacts{RealPath: op.path, LocalBytes: local}
+		if _, get := q.Op.(abi.SFTPGet); get {
+			facts.Exists, facts.Type = true, "file"
+		}
+		return gate.Facts{File: facts}, nil
+	}
+	file, err := with(ctx, n, "looking up", op.path,
+		func(_ context.Context, f *files, _ *pledge) (gate.FileFacts, error) {
+			facts, _, err := f.look(op.path, !op.link)
+			return facts, err
+		})
+	if err != nil {
+		return gate.Facts{}, err
+	}
+	file.LocalBytes = local
+	return gate.Facts{File: &file}, nil
+}
+
+// file runs an SFTP operation if the facts at its path are still those that were decided.
+func (j *job) file(ctx context.Context) (gate.Result, error) {
+	op, err := j.fileOp()
+	if err != nil {
+		return gate.Result{}, err
+	}
+	if j.q.Facts.File == nil {
+		return gate.Result{}, failed("changed", "%s was not looked up before it was decided",
+			j.q.Op.Import())
+	}
+	return with(ctx, j.n, op.verb, op.path,
+		func(ctx context.Context, f *files, p *pledge) (gate.Result, error) {
+			v := &visit{ctx: ctx, files: f, job: j, pledge: p, path: op.path, link: op.link}
+			if err := v.check(); err != nil {
+				return gate.Result{}, err
+			}
+			return op.run(v)
+		})
+}

@@ -1,0 +1,102 @@
+package remote
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/shell"
+)
+
+const (
+	unitTime = 5 * time.Minute // for which a node's answer about a unit is kept
+	maxUnits = 256             // answers that are kept for a node
+)
+
+// A word that systemctl could take for an option, a pattern or several units is not a unit name
+// (systemd.unit(5)).
+var unitName = regexp.MustCompile(`^[A-Za-z0-9_@:][A-Za-z0-9_@:.\\-]{0,254}$`)
+
+// units are what a node calls its units. The zero value is empty.
+type units struct {
+	mu    sync.Mutex // guards names
+	names map[string]unitNames
+}
+
+type unitNames struct {
+	all   []string
+	until time.Time
+}
+
+// unitsOf asks the node for all names of the units, the given ones included, sorted. An alias, and
+// a name without its suffix, lead to the same names (systemctl(1), Id and Names). A unit that does
+// not exist has one name. Answers are kept for unitTime.
+func (n *node) unitsOf(ctx context.Context, who string, asked []string) (gate.Facts, error) {
+	all := []string{}
+	for _, name := range asked {
+		if !unitName.MatchString(name) {
+			return gate.Facts{}, failed("bad_input", "%q is not the name of a unit", name)
+		}
+		names, known := n.units.get(name, time.Now())
+		if !known {
+			text := shell.Quote([]string{"systemctl", "show", "--property=Id,Names", "--", name})
+			now := time.Now()
+			out, err := n.exec(ctx, command{who: who, text: text, max: maxAsk})
+			if err != nil {
+				return gate.Facts{}, err
+			}
+			if names = readNames(string(out.stdout)); out.exit != 0 || names == nil {
+				return gate.Facts{}, failed("failed", "asking %s for the names of unit %s: "+
+					"systemctl ended with exit code %d: %q", n.opts.Name, name, out.exit,
+					clip(out.stderr))
+			}
+			n.units.put(name, unitNames{names, now.Add(unitTime)})
+		}
+		all = append(all, names...)
+	}
+	slices.Sort(all)
+	return gate.Facts{Units: slices.Compact(all)}, nil
+}
+
+func (u *units) get(name string, now time.Time) ([]string, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	known := u.names[name]
+	return known.all, now.Before(known.until)
+}
+
+func (u *units) put(name string, names unitNames) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.names == nil || len(u.names) >= maxUnits {
+		u.names = map[string]unitNames{}
+	}
+	u.names[name] = names
+}
+
+// readNames reads what systemctl show prints: Id and Names, once each, the id being one of them. It
+// returns nil for everything else.
+func readNames(out string) []string {
+	fields := map[string]string{}
+	for line := range strings.Lines(out) {
+		key, value, is := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		if _, twice := fields[key]; !is || twice {
+			return nil
+		}
+		fields[key] = value
+	}
+	names := strings.Fields(fields["Names"])
+	if len(fields) != 2 || !slices.Contains(names, fields["Id"]) {
+		return nil
+	}
+	for _, n := range names {
+		if !unitName.MatchString(n) {
+			return nil
+		}
+	}
+	return names
+}

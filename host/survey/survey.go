@@ -1,0 +1,264 @@
+// Package survey reads what an operation touches: guests as they are, with what else depends on
+// them, on a node, a storage or a unit. Everything that it runs on a node only reads.
+package survey
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// Ask runs a command on the node and returns its output. The error says that it did not end well.
+// It must be safe for concurrent use.
+type Ask func(ctx context.Context, argv ...string) ([]byte, error)
+
+// maxKeys bounds what is read for one operation.
+const maxKeys = 64
+
+// keys are the forms of [gate.Touched].About.
+var keys = regexp.MustCompile(`^(guest:[1-9][0-9]{2,8}` +
+	`|(node|storage):[A-Za-z0-9][A-Za-z0-9._-]{0,99}` +
+	`|unit:[A-Za-z0-9_@:][A-Za-z0-9_@:.\\-]{0,254})$`)
+
+// Of reads what these keys are, as the node says, in their order, each once. What a guest is must
+// be known, or Of fails. A job or a dependency that cannot be read is named as such in Also: a
+// forced command of the node may not let it be read.
+func Of(ctx context.Context, ask Ask, node string, about []string) ([]gate.Touched, error) {
+	if len(about) > maxKeys {
+		return nil, fmt.Errorf("%d things are touched; %d at most can be looked up", len(about),
+			maxKeys)
+	}
+	r := &reader{ctx: ctx, ask: ask, node: node}
+	all := []gate.Touched{}
+	for _, key := range about {
+		if !keys.MatchString(key) {
+			return nil, fmt.Errorf("%q is nothing that can be looked up", key)
+		}
+		if slices.ContainsFunc(all, func(t gate.Touched) bool { return t.About == key }) {
+			continue
+		}
+		t, err := r.read(key)
+		if err != nil {
+			return nil, fmt.Errorf("looking up %s: %w", key, err)
+		}
+		slices.Sort(t.Also)
+		t.Also = append([]string{}, slices.Compact(t.Also)...)
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// reader keeps what more than one key needs.
+type reader struct {
+	ctx    context.Context
+	ask    Ask
+	node   string
+	guests []row
+	jobs   func(row, string) []string // once the jobs were read
+}
+
+func (r *reader) read(key string) (gate.Touched, error) {
+	kind, name, _ := strings.Cut(key, ":")
+	t := gate.Touched{About: key}
+	if kind == "unit" {
+		t.Also = r.dependents(name)
+		return t, nil
+	}
+	if err := r.cluster(); err != nil {
+		return t, err
+	}
+	switch kind {
+	case "node":
+		for _, g := range r.guests {
+			if string(g.Node) == name && g.Status == "running" {
+				t.Also = append(t.Also, g.String())
+			}
+		}
+		return t, nil
+	case "storage":
+		return t, r.storage(&t, name)
+	}
+	return t, r.guest(&t, name)
+}
+
+// word is a scalar of the API, which writes numbers as numbers or as text.
+type word string
+
+func (w *word) UnmarshalJSON(b []byte) error {
+	var s string
+	if json.Unmarshal(b, &s) != nil {
+		if s = string(b); s == "null" {
+			s = ""
+		}
+		if strings.ContainsAny(s, "[{") {
+			return fmt.Errorf("%.40q is no scalar", s)
+		}
+	}
+	*w = word(s)
+	return nil
+}
+
+// on reports whether a flag is set, as Perl sees it.
+func (w word) on() bool { return w != "" && w != "0" && w != "false" }
+
+// row is a guest in the list of the cluster's resources.
+type row struct {
+	VMID, Name, Type, Node, Status, Pool word
+}
+
+func (g row) String() string {
+	return strings.TrimSpace(fmt.Sprintf("guest %s %s", g.VMID, g.Name))
+}
+
+// get reads a path of the API. pvesh(1).
+func (r *reader) get(path string, out any, options ...string) error {
+	argv := append([]string{"pvesh", "get", path}, options...)
+	b, err := r.ask(r.ctx, append(argv, "--output-format", "json")...)
+	if err == nil {
+		err = json.Unmarshal(b, out)
+	}
+	if err != nil {
+		return fmt.Errorf("pvesh get %s: %w", path, err)
+	}
+	return nil
+}
+
+// cluster reads the list of guests and the jobs, once, at the same time.
+func (r *reader) cluster() error {
+	if r.jobs != nil {
+		return nil
+	}
+	var backups []backup
+	var replications []replication
+	var noBackups, noReplications, err error
+	var reads sync.WaitGroup
+	reads.Go(func() { noBackups = r.get("/cluster/backup", &backups) })
+	reads.Go(func() { noReplications = r.get("/cluster/replication", &replications) })
+	err = r.get("/cluster/resources", &r.guests, "--type", "vm")
+	reads.Wait()
+	if err != nil {
+		return err
+	}
+	r.jobs = func(g row, storage string) (all []string) {
+		for _, b := range backups {
+			if b.of(g) || storage != "" && string(b.Storage) == storage {
+				all = append(all, fmt.Sprintf("backup job %s to %s", b.ID, b.Storage))
+			}
+		}
+		for _, j := range replications {
+			if j.Guest == g.VMID && g.VMID != "" && !j.Disable.on() {
+				all = append(all, fmt.Sprintf("replication %s to %s", j.ID, j.Target))
+			}
+		}
+		if noBackups != nil {
+			all = append(all, "backup jobs, which the node did not tell")
+		}
+		if noReplications != nil && g.VMID != "" {
+			all = append(all, "replication jobs, which the node did not tell")
+		}
+		return all
+	}
+	return nil
+}
+
+type replication struct{ ID, Guest, Target, Disable word }
+
+type backup struct {
+	ID, Enabled, All, VMID, Exclude, Pool, Storage, Node word
+}
+
+// of reports whether a backup job saves a guest. A job is enabled unless it says otherwise.
+func (b backup) of(g row) bool {
+	lists := func(ids word) bool {
+		return slices.Contains(strings.FieldsFunc(string(ids), func(r rune) bool {
+			return r == ',' || r == ' ' || r == ';'
+		}), string(g.VMID))
+	}
+	switch {
+	case g.VMID == "", b.Enabled != "" && !b.Enabled.on(), b.Node != "" && b.Node != g.Node:
+		return false
+	case b.All.on():
+		return !lists(b.Exclude)
+	}
+	return lists(b.VMID) || b.Pool != "" && b.Pool == g.Pool
+}
+
+// guest reads the state and the configuration of a guest at the same time. The list of resources
+// is of some seconds ago, and knows where it is.
+func (r *reader) guest(t *gate.Touched, id string) error {
+	at := slices.IndexFunc(r.guests, func(g row) bool { return string(g.VMID) == id })
+	if at < 0 {
+		return nil
+	}
+	g := r.guests[at]
+	if g.Type != "lxc" && g.Type != "qemu" {
+		return fmt.Errorf("%q is no type of guest", g.Type)
+	}
+	path := fmt.Sprintf("/nodes/%s/%s/%s/", g.Node, g.Type, id)
+	var now struct {
+		Status, QMPStatus word
+		HA                struct{ Managed, Group word }
+	}
+	var config struct{ Digest word }
+	var noConfig error
+	var reads sync.WaitGroup
+	reads.Go(func() { noConfig = r.get(path+"config", &config) })
+	err := r.get(path+"status/current", &now)
+	reads.Wait()
+	switch err = cmp.Or(err, noConfig); {
+	case err != nil:
+		return err
+	case now.Status == "" || config.Digest == "":
+		return fmt.Errorf("%s has no status, or no digest of its configuration", path)
+	}
+	t.Name, t.Kind, t.Node = string(g.Name), string(g.Type), string(g.Node)
+	t.Status, t.Config = string(cmp.Or(now.QMPStatus, now.Status)), string(config.Digest)
+	t.Also = r.jobs(g, "")
+	if now.HA.Managed.on() {
+		t.Also = append(t.Also, strings.TrimSpace("high availability "+
+			string(now.HA.Group)))
+	}
+	return nil
+}
+
+// storage reads which guests have something on a storage, and which jobs write to it.
+func (r *reader) storage(t *gate.Touched, name string) error {
+	var volumes []struct{ VMID word }
+	if err := r.get("/nodes/"+r.node+"/storage/"+name+"/content", &volumes); err != nil {
+		return err
+	}
+	for _, v := range volumes {
+		g := row{VMID: v.VMID}
+		if at := slices.IndexFunc(r.guests, func(g row) bool { return g.VMID == v.VMID }); at >= 0 {
+			g = r.guests[at]
+		}
+		if g.VMID != "" {
+			t.Also = append(t.Also, g.String())
+		}
+	}
+	t.Also = append(t.Also, r.jobs(row{}, name)...)
+	return nil
+}
+
+// dependents are the units that stop or restart with a unit. systemctl(1), systemd.unit(5).
+func (r *reader) dependents(unit string) (all []string) {
+	out, err := r.ask(r.ctx, "systemctl", "show", "--property=RequiredBy,BoundBy,ConsistsOf", "--",
+		unit)
+	if err != nil {
+		return []string{"units that depend on it, which the node did not tell"}
+	}
+	for line := range strings.Lines(string(out)) {
+		_, names, _ := strings.Cut(strings.TrimSpace(line), "=")
+		for _, n := range strings.Fields(names) {
+			all = append(all, "unit "+n)
+		}
+	}
+	return all
+}

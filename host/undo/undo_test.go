@@ -1,0 +1,167 @@
+package undo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+)
+
+// world is what a Keeper works with.
+type world struct {
+	gate.Executor // nil: nothing else is asked of it
+	events        []string
+	book          []Snapshot
+	broken        error // of PutSnapshot
+	refuse        error // of Call
+}
+
+func (w *world) Execute(context.Context, gate.Question, gate.Decision) (gate.Result, error) {
+	w.events = append(w.events, "execute")
+	return gate.Result{}, nil
+}
+func (w *world) End(context.Context, *gate.Call) { w.events = append(w.events, "end") }
+func (w *world) PutSnapshot(_ context.Context, s Snapshot) error {
+	w.events = append(w.events, fmt.Sprintf("put %s %v", s.VMID, s.Taken))
+	if w.broken != nil {
+		return w.broken
+	}
+	w.book = slices.DeleteFunc(w.book, func(o Snapshot) bool { return o.Name == s.Name && o.VMID == s.VMID })
+	w.book = append(w.book, s)
+	return nil
+}
+func (w *world) Snapshots(context.Context) ([]Snapshot, error) { return slices.Clone(w.book), nil }
+func (w *world) RemoveSnapshot(_ context.Context, s Snapshot) error {
+	w.events = append(w.events, "remove "+s.Name)
+	w.book = slices.DeleteFunc(w.book, func(o Snapshot) bool { return o.Name == s.Name && o.VMID == s.VMID })
+	return nil
+}
+
+func (w *world) keeper(now time.Time) *Keeper {
+	return &Keeper{Executor: w, Book: w, Now: func() time.Time { return now },
+		Call: func(_ context.Context, tool string, args any) gate.Answer {
+			w.events = append(w.events, fmt.Sprint(tool, " ", args.(map[string]any)["vmid"]))
+			return gate.Answer{Err: w.refuse, Output: gate.Output{JSON: []byte(`{"running":true}`)}}
+		}}
+}
+
+const call = "01ABCDEFGHIJKLMNOPQRSTUV00"
+
+func stop(id string) gate.Question {
+	return gate.Question{Op: abi.SSHExec{}, Node: &gate.Node{Name: "pve1", Cluster: "lab"},
+		Call: &gate.Call{ID: call, Principal: gate.Principal{ID: "ann"}, Tool: &gate.Tool{Name: "stop"}}}
+}
+
+func first(optional bool, ids ...string) gate.Decision {
+	return gate.Decision{Allow: true, Obligations: gate.Obligations{
+		Snapshot: gate.Snapshot{VMIDs: ids, Optional: optional, Keep: 2, Days: 7}}}
+}
+
+func TestASnapshotIsRecordedAndTakenBeforeAndOnceForACall(t *testing.T) {
+	w, now := &world{}, time.UnixMilli(1e12)
+	k := w.keeper(now)
+	for range 2 {
+		if _, err := k.Execute(t.Context(), stop("105"), first(false, "105")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := k.Execute(t.Context(), stop("105"), gate.Decision{Allow: true}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"put 105 false", "take_snapshot 105", "put 105 true", "execute", "execute", "execute"}
+	if !slices.Equal(w.events, want) {
+		t.Errorf("%q", w.events)
+	}
+	s := w.book[0]
+	if s.Name != "caponier-"+strings.ToLower(call) || s.Call != call || s.Principal != "ann" || s.Cluster != "lab" ||
+		!s.Expires.Equal(now.Add(7*24*time.Hour)) || s.Keep != 2 || !s.Running {
+		t.Errorf("recorded %+v", s)
+	}
+	k.End(t.Context(), stop("105").Call)
+	if len(k.taken) != 0 {
+		t.Errorf("kept of a call that ended: %v", k.taken)
+	}
+}
+
+func TestWithoutASnapshotNothingIsDone(t *testing.T) {
+	refused := &gate.Refused{Failed: []string{"freeze"}}
+	for name, tt := range map[string]struct {
+		broken, refuse error
+		optional       bool
+		want           []string
+	}{
+		"the node fails":           {nil, errors.New("no storage"), false, []string{"put 105 false", "take_snapshot 105"}},
+		"the host may not":         {nil, refused, false, []string{"put 105 false", "take_snapshot 105", "remove caponier-" + strings.ToLower(call)}},
+		"it cannot be recorded":    {errors.New("full"), nil, false, []string{"put 105 false"}},
+		"the site goes on without": {nil, errors.New("no storage"), true, []string{"put 105 false", "take_snapshot 105", "execute"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{broken: tt.broken, refuse: tt.refuse}
+			_, err := w.keeper(time.Now()).Execute(t.Context(), stop("105"), first(tt.optional, "105"))
+			op := (*gate.OpError)(nil)
+			if !tt.optional && (!errors.As(err, &op) || op.Code != "no_snapshot" || op.Outcome != gate.Failed) {
+				t.Errorf("error %v", err)
+			}
+			if tt.optional && err != nil {
+				t.Error(err)
+			}
+			if !slices.Equal(w.events, tt.want) {
+				t.Errorf("%q", w.events)
+			}
+		})
+	}
+}
+
+func TestOnlyWhatIsOldAndRecordedGoes(t *testing.T) {
+	now := time.UnixMilli(1e12)
+	s := func(id, name string, age time.Duration, keep int) Snapshot {
+		return Snapshot{Cluster: "lab", VMID: id, Name: name, Made: now.Add(-age), Expires: now.Add(24*time.Hour - age), Keep: keep}
+	}
+	w := &world{book: []Snapshot{s("105", "expired", 24*time.Hour, 9), s("105", "third", 3*time.Hour, 9),
+		s("106", "other", 3*time.Hour, 1), s("105", "second", 2*time.Hour, 9), s("105", "first", time.Hour, 2)}}
+	k := w.keeper(now)
+	if err := k.prune(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, s := range w.book {
+		left = append(left, s.Name)
+	}
+	if !slices.Equal(left, []string{"other", "second", "first"}) {
+		t.Errorf("left %v, events %q", left, w.events)
+	}
+	w.book = []Snapshot{s("105", "expired", 24*time.Hour, 9)}
+	w.refuse = errors.New("the node is away")
+	if err := k.prune(t.Context()); err == nil || len(w.book) != 1 {
+		t.Errorf("forgotten although it may be there: %v, %v", w.book, err)
+	}
+}
+
+func TestOnlyTheLastChangeOfOnesOwnCallIsUndone(t *testing.T) {
+	at := time.UnixMilli(1e12)
+	s := func(call, id, who string, later int, taken bool) Snapshot {
+		return Snapshot{Cluster: "lab", Node: "pve1", VMID: id, Name: nameFor(call), Call: call, Principal: who,
+			Made: at.Add(time.Duration(later) * time.Second), Taken: taken, Running: id == "105"}
+	}
+	all := []Snapshot{s("A", "104", "ann", 0, true), s("B", "104", "ann", 1, true), s("C", "105", "bob", 2, true),
+		s("D", "106", "ann", 3, false), s("E", "107", "ann", 4, true), s("E", "108", "ann", 4, true)}
+	for call, why := range map[string]string{"A": "undo that one first", "C": "made by bob", "D": "not known",
+		"E": "2 guests", "F": "nothing undoes it"} {
+		if args, err := Rollback(all, call, "ann"); err == nil || args != nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v %v", call, args, err)
+		}
+	}
+	for call, want := range map[string]string{
+		"B": "map[guest_id:104 name:caponier-b node:pve1]", "C": "map[guest_id:105 name:caponier-c node:pve1 start:true]"} {
+		who := map[string]string{"B": "ann", "C": "bob"}[call]
+		if args, err := Rollback(all, call, who); err != nil || fmt.Sprint(args) != want {
+			t.Errorf("%s: %v %v", call, args, err)
+		}
+	}
+}
