@@ -21,7 +21,14 @@ type Call struct {
 	// Rendered holds, by argument, what the host allows to run in place of an argument that is
 	// command text for a guest. An argument is missing when the host could not parse its text.
 	Rendered map[string]string
+
+	planned bool
 }
+
+// Planned reports whether the call is only planned, and has come to an operation that was recorded
+// instead of executed. From then on, a node still is as it was: a tool must not wait for it to
+// change, nor report what it reads as the result.
+func (c *Call) Planned() bool { return c.planned }
 
 // CommandText returns what to run in a guest for the argument arg, which holds text: the rendering
 // of the host, or text itself where the host did not parse it. Policy refuses any other text.
@@ -99,25 +106,36 @@ func (e *BadRequest) Error() string { return strings.TrimPrefix(e.Field+": "+e.M
 // then starts the tool again.
 var ErrPending = errors.New("waiting for the user's answer")
 
+// imported is the import of one operation.
+type imported = func([]byte) (abi.Status, []byte)
+
 // do encodes a request, asks, and decodes the response into resp, which may be nil.
-func do(imported func([]byte) (abi.Status, []byte), req, resp any) error {
+func do(c *Call, imported imported, req, resp any) (planned bool, err error) {
 	b, err := json.Marshal(req)
 	if err != nil {
-		return &BadRequest{Message: err.Error()}
+		return false, &BadRequest{Message: err.Error()}
 	}
 	status, b := imported(b)
-	if status == abi.OK {
-		if resp == nil {
-			return nil
-		}
-		if err := json.Unmarshal(b, resp); err != nil {
-			return &OpError{
-				Code:    "bad_response",
-				Message: fmt.Sprintf("the host's response: %v", err),
-			}
-		}
-		return nil
+	if status != abi.OK && status != abi.Planned {
+		return false, failed(status, b)
 	}
+	if planned = status == abi.Planned; planned && c != nil {
+		c.planned = true
+	}
+	if resp == nil {
+		return planned, nil
+	}
+	if err := json.Unmarshal(b, resp); err != nil {
+		return planned, &OpError{
+			Code:    "bad_response",
+			Message: fmt.Sprintf("the host's response: %v", err),
+		}
+	}
+	return planned, nil
+}
+
+// failed returns the error of a status that is neither OK nor Planned.
+func failed(status abi.Status, b []byte) error {
 	var f abi.Failure
 	if err := json.Unmarshal(b, &f); err != nil && status != abi.Pending {
 		f = abi.Failure{

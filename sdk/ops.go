@@ -3,6 +3,7 @@ package sdk
 import (
 	"encoding/json"
 	"time"
+	"unicode/utf8"
 
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/caponier-mcp/caponier/sdk/internal/imports"
@@ -27,7 +28,9 @@ type ExecResult struct {
 	Stdout    []byte
 	Stderr    []byte
 	Truncated bool   // an output was longer than allowed
+	Binary    bool   // an output is not UTF-8: say so where it is shown as text
 	Rendered  string // of SSHScript: the text that was run
+	Planned   bool   // it was not run, since the call is only planned; all other fields are zero
 }
 
 // SSHExec runs one program on a node. No shell reads its words. Any exit code is a result; the
@@ -35,20 +38,21 @@ type ExecResult struct {
 func SSHExec(c *Call, node string, argv []string, o ExecOptions) (ExecResult, error) {
 	req := abi.SSHExec{OnNode: onNode(node, o.Timeout), Argv: argv, MaxBytes: o.MaxBytes}
 	req.Stdin, req.StdinB64 = abi.Split(o.Stdin)
-	return exec(imports.SSHExec, req)
+	return exec(c, imports.SSHExec, req)
 }
 
 // SSHScript runs command text: simple commands joined by | && || ;. Policy refuses text that it
 // cannot parse.
 func SSHScript(c *Call, node, script string, o ExecOptions) (ExecResult, error) {
-	return exec(imports.SSHScript,
+	return exec(c, imports.SSHScript,
 		abi.SSHScript{OnNode: onNode(node, o.Timeout), Script: script, MaxBytes: o.MaxBytes})
 }
 
-func exec(imported func([]byte) (abi.Status, []byte), req any) (ExecResult, error) {
+func exec(c *Call, imported imported, req any) (ExecResult, error) {
 	var r abi.ExecResponse
-	if err := do(imported, req, &r); err != nil {
-		return ExecResult{}, err
+	planned, err := do(c, imported, req, &r)
+	if err != nil || planned {
+		return ExecResult{Planned: planned}, err
 	}
 	stdout, err := abi.Join(r.Stdout, r.StdoutB64)
 	stderr, err2 := abi.Join(r.Stderr, r.StderrB64)
@@ -64,6 +68,7 @@ func exec(imported func([]byte) (abi.Status, []byte), req any) (ExecResult, erro
 		Stdout:    stdout,
 		Stderr:    stderr,
 		Truncated: r.Truncated,
+		Binary:    !utf8.Valid(stdout) || !utf8.Valid(stderr),
 		Rendered:  r.Rendered,
 	}, nil
 }
@@ -72,7 +77,7 @@ func exec(imported func([]byte) (abi.Status, []byte), req any) (ExecResult, erro
 // ends.
 func Stage(c *Call, node string) (dir string, err error) {
 	var r abi.StageResponse
-	err = do(imports.Stage, abi.Stage{OnNode: onNode(node, 0)}, &r)
+	_, err = do(c, imports.Stage, abi.Stage{OnNode: onNode(node, 0)}, &r)
 	return r.Dir, err
 }
 
@@ -104,7 +109,7 @@ func info(f abi.FileInfo) FileInfo {
 // SFTPStat describes the file at an absolute path.
 func SFTPStat(c *Call, node, path string) (FileInfo, error) {
 	var r abi.FileInfo
-	err := do(imports.SFTPStat, abi.SFTPStat{OnNode: onNode(node, 0), Path: path}, &r)
+	_, err := do(c, imports.SFTPStat, abi.SFTPStat{OnNode: onNode(node, 0), Path: path}, &r)
 	return info(r), err
 }
 
@@ -117,7 +122,8 @@ type List struct {
 // SFTPList lists a directory; limit 0 leaves it to the host.
 func SFTPList(c *Call, node, path string, limit int) (List, error) {
 	var r abi.ListResponse
-	err := do(imports.SFTPList, abi.SFTPList{OnNode: onNode(node, 0), Path: path, Limit: limit}, &r)
+	req := abi.SFTPList{OnNode: onNode(node, 0), Path: path, Limit: limit}
+	_, err := do(c, imports.SFTPList, req, &r)
 	l := List{Truncated: r.Truncated}
 	for _, e := range r.Entries {
 		l.Entries = append(l.Entries, info(e))
@@ -134,13 +140,13 @@ type ReadResult struct {
 
 // SFTPRead reads a file from its beginning; maxBytes 0 leaves it to the host, at most 1 MiB.
 func SFTPRead(c *Call, node, path string, maxBytes int64) (ReadResult, error) {
-	return read(imports.SFTPRead,
+	return read(c, imports.SFTPRead,
 		abi.SFTPRead{OnNode: onNode(node, 0), Path: path, MaxBytes: maxBytes})
 }
 
-func read(imported func([]byte) (abi.Status, []byte), req any) (ReadResult, error) {
+func read(c *Call, imported imported, req any) (ReadResult, error) {
 	var r abi.ReadResponse
-	if err := do(imported, req, &r); err != nil {
+	if _, err := do(c, imported, req, &r); err != nil {
 		return ReadResult{}, err
 	}
 	b, err := r.Data.Bytes()
@@ -168,11 +174,14 @@ type Written struct {
 	Bytes  int64
 	SHA256 string
 	Local  string // of SFTPGet: relative to the caller's workspace
+	// Planned reports that nothing was written, since the call is only planned. Bytes and SHA256
+	// are then what they would be, as far as the host can know.
+	Planned bool
 }
 
 // SFTPWrite writes data, at most 1 MiB, to a file on a node.
 func SFTPWrite(c *Call, node, path string, data []byte, o FileOptions) (Written, error) {
-	return write(imports.SFTPWrite, abi.SFTPWrite{
+	return write(c, imports.SFTPWrite, abi.SFTPWrite{
 		OnNode:    onNode(node, o.Timeout),
 		Data:      abi.NewData(data),
 		Path:      path,
@@ -183,7 +192,7 @@ func SFTPWrite(c *Call, node, path string, data []byte, o FileOptions) (Written,
 
 // SFTPGet copies a file from a node to the caller's workspace. The plugin never sees its bytes.
 func SFTPGet(c *Call, node, path, local string, o FileOptions) (Written, error) {
-	return write(imports.SFTPGet, abi.SFTPGet{
+	return write(c, imports.SFTPGet, abi.SFTPGet{
 		OnNode:    onNode(node, o.Timeout),
 		Path:      path,
 		Local:     local,
@@ -195,7 +204,7 @@ func SFTPGet(c *Call, node, path, local string, o FileOptions) (Written, error) 
 
 // SFTPPut copies a file of the caller's workspace to a node.
 func SFTPPut(c *Call, node, local, path string, o FileOptions) (Written, error) {
-	return write(imports.SFTPPut, abi.SFTPPut{
+	return write(c, imports.SFTPPut, abi.SFTPPut{
 		OnNode:    onNode(node, o.Timeout),
 		Path:      path,
 		Local:     local,
@@ -204,15 +213,16 @@ func SFTPPut(c *Call, node, local, path string, o FileOptions) (Written, error) 
 	})
 }
 
-func write(imported func([]byte) (abi.Status, []byte), req any) (Written, error) {
+func write(c *Call, imported imported, req any) (Written, error) {
 	var r abi.WriteResponse
-	err := do(imported, req, &r)
-	return Written{r.Bytes, r.SHA256, r.Local}, err
+	planned, err := do(c, imported, req, &r)
+	return Written{r.Bytes, r.SHA256, r.Local, planned}, err
 }
 
 // SFTPRemove removes one file.
 func SFTPRemove(c *Call, node, path string) error {
-	return do(imports.SFTPRemove, abi.SFTPRemove{OnNode: onNode(node, 0), Path: path}, nil)
+	_, err := do(c, imports.SFTPRemove, abi.SFTPRemove{OnNode: onNode(node, 0), Path: path}, nil)
+	return err
 }
 
 // Request is an HTTP request. Credential names a credential that the host adds after the decision;
@@ -237,6 +247,7 @@ type Response struct {
 	Blob    string // when the body was saved
 	Bytes   int64
 	Hops    []Hop
+	Planned bool // it was not sent, since the call is only planned; Status is 200
 }
 
 // Hop is a redirect that was followed.
@@ -260,7 +271,8 @@ func HTTPRequest(c *Call, q Request) (Response, error) {
 		Save:             q.Save,
 		ReserveUSDMicros: q.ReserveUSDMicros,
 	}
-	if err := do(imports.HTTPRequest, req, &r); err != nil {
+	planned, err := do(c, imports.HTTPRequest, req, &r)
+	if err != nil {
 		return Response{}, err
 	}
 	body, err := r.Data.Bytes()
@@ -270,7 +282,8 @@ func HTTPRequest(c *Call, q Request) (Response, error) {
 			Message: "the host's response has broken base64",
 		}
 	}
-	out := Response{Status: r.Status, Headers: r.Headers, Body: body, Blob: r.Blob, Bytes: r.Bytes}
+	out := Response{Status: r.Status, Headers: r.Headers, Body: body, Blob: r.Blob, Bytes: r.Bytes,
+		Planned: planned}
 	for _, h := range r.Hops {
 		out.Hops = append(out.Hops, Hop(h))
 	}
@@ -287,8 +300,8 @@ type Blob struct {
 // BlobWrite stores data for ttl; 0 means the host's default.
 func BlobWrite(c *Call, name, mime string, data []byte, ttl time.Duration) (Blob, error) {
 	var r abi.BlobWriteResponse
-	err := do(
-		imports.BlobWrite,
+	_, err := do(
+		c, imports.BlobWrite,
 		abi.BlobWrite{
 			Data: abi.NewData(data),
 			Name: name,
@@ -302,12 +315,12 @@ func BlobWrite(c *Call, name, mime string, data []byte, ttl time.Duration) (Blob
 
 // BlobRead reads a blob that the caller owns.
 func BlobRead(c *Call, blob string, offset, maxBytes int64) (ReadResult, error) {
-	return read(imports.BlobRead, abi.BlobRead{Blob: blob, Offset: offset, MaxBytes: maxBytes})
+	return read(c, imports.BlobRead, abi.BlobRead{Blob: blob, Offset: offset, MaxBytes: maxBytes})
 }
 
 // BlobCopy copies a blob that the caller owns to a new file of the caller's workspace.
 func BlobCopy(c *Call, blob, local string) (Written, error) {
-	return write(imports.BlobRead, abi.BlobRead{Blob: blob, Local: local})
+	return write(c, imports.BlobRead, abi.BlobRead{Blob: blob, Local: local})
 }
 
 // Answer is the user's answer. Action is accept, decline or cancel.
@@ -324,7 +337,7 @@ func Ask(c *Call, key, message string, schema json.RawMessage) (Answer, error) {
 	if err := json.Unmarshal(schema, &fields); err != nil {
 		return Answer{}, &BadRequest{Field: "schema", Message: err.Error()}
 	}
-	err := do(imports.Ask, abi.Ask{Key: key, Message: message, Schema: fields}, &r)
+	_, err := do(c, imports.Ask, abi.Ask{Key: key, Message: message, Schema: fields}, &r)
 	return Answer{r.Action, r.Content}, err
 }
 

@@ -282,12 +282,13 @@ func describe() ([]byte, error) {
 	}
 	d := struct {
 		ABI       int           `json:"abi"`
+		Minor     int           `json:"minor"`
 		Name      string        `json:"name"`
 		Version   string        `json:"version"`
 		Tools     []description `json:"tools"`
 		Resources []description `json:"resources"`
 		Prompts   []description `json:"prompts"`
-	}{1, plugin.name, plugin.version, []description{}, []description{}, []description{}}
+	}{1, abi.Minor, plugin.name, plugin.version, []description{}, []description{}, []description{}}
 	for _, t := range plugin.tools {
 		switch t.kind {
 		case "tool":

@@ -281,6 +281,7 @@ func script(h *sdktest.Host, err error) map[string]any {
 		Exit:      3,
 		Signal:    "KILL",
 		Stdout:    []byte{0xfe, 0},
+		Binary:    true,
 		Stderr:    []byte("é"),
 		Truncated: true,
 		Rendered:  "a | b",

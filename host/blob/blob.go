@@ -2,6 +2,7 @@
 package blob
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -10,7 +11,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"mime"
@@ -57,8 +57,7 @@ type Options struct {
 	// bytes of all blobs of one principal, 100 MiB
 	PerPrincipal int64 `koanf:"per_principal"`
 	// of a blob that asks for no time of its own, 1h
-	TTL    time.Duration `koanf:"ttl"`
-	MaxTTL time.Duration `koanf:"-"` // 24h
+	TTL time.Duration `koanf:"ttl"`
 
 	Index Index `koanf:"-"`
 	// Save writes a new file of a principal's workspace, and never replaces one. Nil: nothing can
@@ -69,7 +68,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.MaxBytes, o.PerPrincipal = cmp.Or(o.MaxBytes, 10<<20), cmp.Or(o.PerPrincipal, 100<<20)
-	o.TTL, o.MaxTTL = cmp.Or(o.TTL, time.Hour), cmp.Or(o.MaxTTL, 24*time.Hour)
+	o.TTL = cmp.Or(o.TTL, time.Hour)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -84,14 +83,15 @@ func (o Options) Validate() error {
 		return errors.New("blob.max_bytes: must not be negative")
 	case o.PerPrincipal < 0:
 		return errors.New("blob.per_principal: must not be negative")
-	case o.TTL < time.Second || o.TTL > o.MaxTTL:
-		return fmt.Errorf("blob.ttl: %s is not between 1s and %s", o.TTL, o.MaxTTL)
+	case o.TTL < time.Second || o.TTL > maxTTL:
+		return fmt.Errorf("blob.ttl: %s is not between 1s and %s", o.TTL, maxTTL)
 	}
 	return nil
 }
 
 const (
-	maxData = 1 << 20 // bytes of one read or write of a guest
+	maxData = 1 << 20 // bytes of one read or write of a plugin
+	maxTTL  = 24 * time.Hour
 	scheme  = "blob://"
 )
 
@@ -133,7 +133,7 @@ func New(o Options) (*Blobs, error) {
 	}
 	for _, e := range entries { // what a killed process left behind
 		if info, err := e.Info(); err == nil && idForm.MatchString(e.Name()) &&
-			o.Now().Sub(info.ModTime()) > o.MaxTTL {
+			o.Now().Sub(info.ModTime()) > maxTTL {
 			_ = root.Remove(e.Name())
 		}
 	}
@@ -154,12 +154,12 @@ func (b *Blobs) Close() error {
 	return b.root.Close()
 }
 
-// Keep sets data aside for a principal for ttl, 0 for the default, and returns its id and URI.
+// Keep sets data aside for a principal for the default time, and returns the id.
 func (b *Blobs) Keep(
-	ctx context.Context, principal, name, media string, data []byte, ttl time.Duration,
-) (id, uri string, err error) {
-	e, err := b.keep(ctx, principal, name, media, data, ttl)
-	return e.ID, scheme + e.ID, err
+	ctx context.Context, principal, name, media string, data []byte,
+) (id string, err error) {
+	e, err := b.keep(ctx, principal, name, media, data, 0)
+	return e.ID, err
 }
 
 func (b *Blobs) keep(
@@ -174,8 +174,8 @@ func (b *Blobs) keep(
 			"name: want 1 to 128 characters that show, without slashes")
 	case err != nil || len(media) > 128 || !strings.Contains(kind, "/"):
 		return Entry{}, fail("bad_request", "mime: want a media type such as text/plain")
-	case ttl < time.Second || ttl > b.opts.MaxTTL:
-		return Entry{}, fail("bad_request", "ttl_s: want 1 to %d", int(b.opts.MaxTTL.Seconds()))
+	case ttl < time.Second || ttl > maxTTL:
+		return Entry{}, fail("bad_request", "ttl_s: want 1 to %d", int(maxTTL.Seconds()))
 	case int64(len(data)) > b.opts.MaxBytes:
 		return Entry{}, fail("too_large",
 			"%d bytes are more than the %d of one blob (blob.max_bytes)", len(data),
@@ -183,9 +183,8 @@ func (b *Blobs) keep(
 	}
 	b.expire(ctx)
 	now := b.opts.Now()
-	sum := sha256.Sum256(data)
 	e := Entry{ID: newID(), Principal: principal, Name: name, MIME: media, Bytes: int64(len(data)),
-		SHA256: hex.EncodeToString(sum[:]), Created: now, Expires: now.Add(ttl)}
+		SHA256: digest(data), Created: now, Expires: now.Add(ttl)}
 	if err := b.write(e.ID, data); err != nil {
 		return Entry{}, fail("failed", "keeping a blob: %v", err)
 	}
@@ -241,19 +240,6 @@ func (b *Blobs) Lookup(context.Context, gate.Question) (gate.Facts, error) {
 	return gate.Facts{}, fail("bad_request", "blobs have no facts to look up")
 }
 
-type written struct {
-	Blob   string `json:"blob"`
-	URI    string `json:"uri"`
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"`
-}
-
-type chunk struct {
-	abi.Data
-	Bytes int64 `json:"bytes"`
-	EOF   bool  `json:"eof"`
-}
-
 // Execute writes or reads a blob of the caller. The error is a *gate.OpError.
 func (b *Blobs) Execute(
 	ctx context.Context, q gate.Question, d gate.Decision,
@@ -273,124 +259,96 @@ func (b *Blobs) Execute(
 		if err != nil {
 			return gate.Result{}, err
 		}
-		return gate.Result{Value: written{e.ID, scheme + e.ID, e.Bytes, e.SHA256}, Bytes: e.Bytes,
-			SHA256: e.SHA256}, nil
+		return gate.Result{Value: abi.BlobWriteResponse{Blob: e.ID, URI: scheme + e.ID,
+			Bytes: e.Bytes, SHA256: e.SHA256}, Bytes: e.Bytes, SHA256: e.SHA256}, nil
 	case abi.BlobRead:
-		if op.Local != "" {
-			v, err := b.copy(ctx, who, op)
-			return gate.Result{Value: v, Bytes: v.Bytes, SHA256: v.SHA256}, err
+		if op.Local != "" && (b.opts.Save == nil || op.Offset != 0 || op.MaxBytes != 0) {
+			return gate.Result{}, fail("bad_request",
+				"a blob is copied to the workspace as a whole, without offset and max_bytes, on a "+
+					"host that has one")
 		}
-		v, err := b.read(ctx, who, op, d.Obligations.MaxBytes)
-		return gate.Result{Value: v, Bytes: v.Bytes}, err
+		e, data, err := b.load(ctx, who, op)
+		if err != nil {
+			return gate.Result{}, err
+		}
+		if op.Local != "" {
+			return b.copy(e, data, op)
+		}
+		return part(e, data, op, d.Obligations.MaxBytes), nil
 	}
 	return gate.Result{}, fail("bad_request", "%s is not an operation of blobs", q.Op.Import())
 }
 
-// open finds a blob. Another principal's, an expired one and none are the same to the caller.
-func (b *Blobs) open(
+// load returns a blob and its bytes: all of them for a copy, else at most maxData from the offset.
+// Another principal's, an expired one and none are the same to the caller.
+func (b *Blobs) load(
 	ctx context.Context, principal string, op abi.BlobRead,
-) (Entry, *os.File, error) {
-	id := strings.TrimPrefix(op.Blob, scheme)
+) (Entry, []byte, error) {
+	id, none := strings.TrimPrefix(op.Blob, scheme), fail("not_found", "%v", ErrNone)
 	if !idForm.MatchString(id) || op.Offset < 0 || op.MaxBytes < 0 {
 		return Entry{}, nil, fail("bad_request",
 			"want the id of a blob, and offset and max_bytes that are not negative")
 	}
 	e, err := b.opts.Index.Blob(ctx, principal, id)
-	if err == nil && e.ID == id && e.Principal == principal {
-		if f, err := b.root.Open(id); err == nil {
-			return e, f, nil
-		}
+	if err != nil || e.ID != id || e.Principal != principal {
+		return Entry{}, nil, none
 	}
-	return Entry{}, nil, fail("not_found", "%v", ErrNone)
-}
-
-// copied is the answer to a read into the workspace.
-type copied struct {
-	Bytes  int64  `json:"bytes"`
-	EOF    bool   `json:"eof"`
-	SHA256 string `json:"sha256"`
-	Local  string `json:"local"`
+	f, err := b.root.Open(id)
+	if err != nil {
+		return Entry{}, nil, none
+	}
+	defer f.Close()
+	n := max(0, min(cmp.Or(op.MaxBytes, maxData), maxData, e.Bytes-op.Offset))
+	if op.Local != "" {
+		n = e.Bytes
+	}
+	data := make([]byte, n)
+	got, err := f.ReadAt(data, op.Offset)
+	if err != nil && err != io.EOF {
+		return Entry{}, nil, fail("failed", "reading blob %s: %v", id, err)
+	}
+	// part of a file has no digest
+	if int64(got) != n || op.Local != "" && digest(data) != e.SHA256 {
+		return Entry{}, nil, fail("failed", "blob %s is not what was kept: its file in blob.dir "+
+			"was cut or changed; make it again", id)
+	}
+	return e, data, nil
 }
 
 // copy puts all of a blob into a new file of its owner's workspace, which stays there when the blob
 // is gone.
-func (b *Blobs) copy(ctx context.Context, principal string, op abi.BlobRead) (copied, error) {
-	if b.opts.Save == nil || op.Offset != 0 || op.MaxBytes != 0 {
-		return copied{}, fail("bad_request",
-			"a blob is copied to the workspace as a whole, without offset and max_bytes, on a "+
-				"host that has one")
+func (b *Blobs) copy(e Entry, data []byte, op abi.BlobRead) (gate.Result, error) {
+	if err := b.opts.Save(e.Principal, op.Local, bytes.NewReader(data)); err != nil {
+		return gate.Result{}, err
 	}
-	e, f, err := b.open(ctx, principal, op)
-	if err != nil {
-		return copied{}, err
-	}
-	defer f.Close()
-	if err := b.opts.Save(principal, op.Local,
-		&whole{r: io.LimitReader(f, e.Bytes), sum: sha256.New(), e: e}); err != nil {
-		return copied{}, err
-	}
-	return copied{e.Bytes, true, e.SHA256, op.Local}, nil
+	return gate.Result{Value: abi.WriteResponse{Bytes: e.Bytes, SHA256: e.SHA256, Local: op.Local},
+		Bytes: e.Bytes, SHA256: e.SHA256}, nil
 }
 
-// whole ends with an error instead of the end when what was read is not the blob that the index
-// knows: then nothing is saved.
-type whole struct {
-	r   io.Reader
-	sum hash.Hash
-	e   Entry
-}
-
-func (w *whole) Read(p []byte) (int, error) {
-	n, err := w.r.Read(p)
-	w.sum.Write(p[:n])
-	if err == io.EOF && hex.EncodeToString(w.sum.Sum(nil)) != w.e.SHA256 {
-		err = w.e.damaged()
-	}
-	return n, err
-}
-
-func (e Entry) damaged() error {
-	return fail("failed",
-		"blob %s is not what was kept: its file in blob.dir was cut or changed; make it again",
-		e.ID)
-}
-
-// read returns a part of a blob from an offset on.
-func (b *Blobs) read(
-	ctx context.Context, principal string, op abi.BlobRead, most int64,
-) (chunk, error) {
-	e, f, err := b.open(ctx, principal, op)
-	if err != nil {
-		return chunk{}, err
-	}
-	defer f.Close()
-	n := int64(maxData)
+// part returns as many of the bytes from the offset as the operation and the decision allow.
+func part(e Entry, data []byte, op abi.BlobRead, most int64) gate.Result {
+	n := int64(len(data))
 	for _, limit := range []int64{op.MaxBytes, most} {
 		if limit > 0 {
 			n = min(n, limit)
 		}
 	}
-	if n = min(n, e.Bytes-op.Offset); n <= 0 {
-		return chunk{EOF: true}, nil
-	}
-	data := make([]byte, n)
-	switch got, err := f.ReadAt(data, op.Offset); {
-	case err != nil && err != io.EOF:
-		return chunk{}, fail("failed", "reading blob %s: %v", e.ID, err)
-	case int64(got) < n:
-		return chunk{}, e.damaged()
-	}
-	c := chunk{Bytes: n, EOF: op.Offset+n == e.Bytes}
-	if utf8.Valid(data) && !strings.ContainsRune(string(data), 0) {
-		c.Text = string(data)
+	v := abi.ReadResponse{Bytes: n, EOF: op.Offset+n >= e.Bytes}
+	if text := data[:n]; utf8.Valid(text) && bytes.IndexByte(text, 0) < 0 {
+		v.Text = string(text)
 	} else {
-		c.B64 = base64.StdEncoding.EncodeToString(data)
+		v.B64 = base64.StdEncoding.EncodeToString(text)
 	}
-	return c, nil
+	return gate.Result{Value: v, Bytes: n}
 }
 
 // End has nothing to free: a blob outlives its call.
 func (b *Blobs) End(context.Context, *gate.Call) {}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
 
 // newID is 26 random characters, about 130 bits, and cannot be guessed. The owner is checked too.
 func newID() string { return strings.ToLower(rand.Text()) }

@@ -115,7 +115,7 @@ func TestABlobIsItsOwnersAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := res.Value.(written)
+	w := res.Value.(abi.BlobWriteResponse)
 	if w.URI != "blob://"+w.Blob || w.Bytes != 5 ||
 		w.SHA256 != "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" ||
 		res.SHA256 != w.SHA256 {
@@ -126,7 +126,7 @@ func TestABlobIsItsOwnersAlone(t *testing.T) {
 	}
 	for _, name := range []string{w.Blob, w.URI} {
 		res, err := do(b, "alice", abi.BlobRead{Blob: name})
-		if c, ok := res.Value.(chunk); err != nil || !ok || c.Text != "hello" || !c.EOF ||
+		if c, ok := res.Value.(abi.ReadResponse); err != nil || !ok || c.Text != "hello" || !c.EOF ||
 			c.Bytes != 5 {
 			t.Errorf("reading %s gave %+v, %v", name, res.Value, err)
 		}
@@ -159,9 +159,9 @@ func TestABlobIsItsOwnersAlone(t *testing.T) {
 func TestABlobIsReadInPieces(t *testing.T) {
 	b, _ := lab(t, Options{})
 	body := strings.Repeat("0123456789", 250_000) + "\x00\xff"
-	id, uri, err := b.Keep(context.Background(), "alice", "response", "application/octet-stream",
-		[]byte(body), 0)
-	if err != nil || uri != "blob://"+id {
+	id, err := b.Keep(context.Background(), "alice", "response", "application/octet-stream",
+		[]byte(body))
+	if err != nil {
 		t.Fatal(err)
 	}
 	got, reads := "", 0
@@ -171,7 +171,7 @@ func TestABlobIsReadInPieces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := res.Value.(chunk)
+		c := res.Value.(abi.ReadResponse)
 		data, err := c.Data.Bytes()
 		if err != nil || int64(len(data)) != c.Bytes || len(data) > maxData {
 			t.Fatalf("a piece of %d bytes, %d said, %v", len(data), c.Bytes, err)
@@ -185,7 +185,7 @@ func TestABlobIsReadInPieces(t *testing.T) {
 		t.Errorf("%d bytes in %d reads, want %d in 3", len(got), reads, len(body))
 	}
 	if res, err := do(b, "alice", abi.BlobRead{Blob: id, Offset: 1 << 40}); err != nil ||
-		res.Value.(chunk) != (chunk{EOF: true}) {
+		res.Value.(abi.ReadResponse) != (abi.ReadResponse{EOF: true}) {
 		t.Errorf("after the end: %+v, %v", res.Value, err)
 	}
 }
@@ -249,8 +249,7 @@ func TestBlobsAreGoneAtTheEnd(t *testing.T) {
 	b, _ := lab(t, Options{Dir: dir})
 	other, _ := lab(t, Options{Dir: dir})
 	for _, each := range []*Blobs{b, other} {
-		if _, _, err := each.Keep(context.Background(), "alice", "n", "text/plain", []byte("x"),
-			0); err != nil {
+		if _, err := each.Keep(context.Background(), "alice", "n", "text/plain", []byte("x")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -270,7 +269,7 @@ func TestBlobsAreGoneAtTheEnd(t *testing.T) {
 	if f := files(t, b); len(f) != 3 {
 		t.Errorf("after one of two processes has ended: %v", f)
 	}
-	_, _, err := b.Keep(context.Background(), "alice", "n", "text/plain", nil, 0)
+	_, err := b.Keep(context.Background(), "alice", "n", "text/plain", nil)
 	wants(t, err, "failed", "shutting down")
 	lab(t, Options{Dir: dir})
 	if _, err := os.Stat(stale); !errors.Is(err, fs.ErrNotExist) {
@@ -291,7 +290,7 @@ func TestADirectoryOfOthersIsRefused(t *testing.T) {
 		t.Errorf("error %v, want one that says chmod 0700", err)
 	}
 	for _, o := range []Options{{}, {Dir: dir}, {Dir: dir, Index: &index{}, TTL: -1},
-		{Dir: dir, Index: &index{}, TTL: 2 * time.Hour, MaxTTL: time.Hour}} {
+		{Dir: dir, Index: &index{}, TTL: 25 * time.Hour}} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%+v was accepted", o)
 		}
@@ -315,8 +314,8 @@ func TestManyAtOnce(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				res, err = do(b, who, abi.BlobRead{Blob: res.Value.(written).Blob})
-				if err != nil || res.Value.(chunk).Text != fmt.Sprint(i, j) {
+				res, err = do(b, who, abi.BlobRead{Blob: res.Value.(abi.BlobWriteResponse).Blob})
+				if err != nil || res.Value.(abi.ReadResponse).Text != fmt.Sprint(i, j) {
 					t.Errorf("read %+v, %v", res.Value, err)
 				}
 			}
@@ -339,12 +338,12 @@ func TestACopyInTheWorkspaceIsWholeAndItsOwners(t *testing.T) {
 		return err
 	}})
 	body := strings.Repeat("0123456789", 200_000) // more than one read gives
-	id, _, err := b.Keep(t.Context(), "alice", "a", "text/plain", []byte(body), 0)
+	id, err := b.Keep(t.Context(), "alice", "a", "text/plain", []byte(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	res, err := do(b, "alice", abi.BlobRead{Blob: id, Local: "d/a"})
-	if c, ok := res.Value.(copied); err != nil || !ok || c.Bytes != 2_000_000 || c.Local != "d/a" ||
+	if c, ok := res.Value.(abi.WriteResponse); err != nil || !ok || c.Bytes != 2_000_000 || c.Local != "d/a" ||
 		c.SHA256 == "" ||
 		res.SHA256 != c.SHA256 ||
 		saved["alice d/a"] != body {
@@ -373,7 +372,7 @@ func TestADamagedBlobIsRefused(t *testing.T) {
 	defer r.Close()
 	dir := filepath.Join(t.TempDir(), "blobs")
 	b, _ := lab(t, Options{Dir: dir, Save: r.Save})
-	id, _, err := b.Keep(t.Context(), "alice", "a", "text/plain", []byte("0123456789"), 0)
+	id, err := b.Keep(t.Context(), "alice", "a", "text/plain", []byte("0123456789"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/caponier-mcp/caponier/host/anchor"
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/blob"
@@ -48,6 +49,7 @@ type Config struct {
 	Remote      remote.Options   `koanf:"remote"`
 	Approval    approval.Options `koanf:"approval"`
 	Audit       audit.Options    `koanf:"audit"`
+	Anchors     anchor.Options   `koanf:"anchors"`
 	Store       store.Options    `koanf:"store"`
 	Blob        blob.Options     `koanf:"blob"`
 	Egress      egress.Options   `koanf:"egress"`
@@ -78,7 +80,12 @@ func (c *Config) Caller() (gate.Principal, error) {
 		return gate.Principal{}, fmt.Errorf("%s: [cli] principal is not set: name the caller on "+
 			"stdio and in this terminal", c.File)
 	}
-	return c.Identity.Configured(c.CLI.Principal), nil
+	p := c.Identity.Configured(c.CLI.Principal)
+	if p.ID == "host" {
+		return gate.Principal{}, fmt.Errorf("%s: [cli] principal = %q is the host itself: name "+
+			"the caller", c.File, p.ID)
+	}
+	return p, nil
 }
 
 // NodeNames returns the names of the inventory.
@@ -131,39 +138,6 @@ func (f Front) Validate() error {
 type CLI struct {
 	// Principal is the caller on stdio and of commands that are typed in a terminal.
 	Principal string `koanf:"principal"`
-}
-
-// removed names the keys of older versions and says what to do instead.
-var removed = map[string]string{
-	"identity.stdio": "[cli] principal is the caller on stdio and in a terminal",
-	"identity.cli":   "[cli] principal is the caller on stdio and in a terminal",
-}
-
-// fixed names the keys of older versions whose values cannot be chosen any more.
-var fixed = map[string]string{
-	"front.max_output": "8 MiB", "front.max_body": "4 MiB", "front.max_sessions": "100",
-	"front.max_conns": "500", "front.max_calls": "64", "front.keep_alive": "5s",
-	"front.stop_timeout":     "10s",
-	"approval.per_principal": "5", "approval.max_detail": "64 KiB", "approval.session": "8h",
-	"audit.max_file_bytes": "64 MiB",
-	"blob.max_ttl":         "24h",
-	"egress.max_timeout":   "2m", "egress.memory": "100 MiB",
-	"policy.deadline":     "1s",
-	"remote.step_timeout": "15s", "remote.stall_timeout": "30s", "remote.keep_alive": "15s",
-	"remote.idle_close": "10m", "remote.max_output": "1 MiB", "remote.verify_bytes": "16 MiB",
-	"remote.max_conns": "2", "remote.dial_timeout": "10s", "remote.memo": "0s",
-	"remote.warm":  "false",
-	"sandbox.warm": "2", "sandbox.max_output": "16 MiB", "sandbox.start_timeout": "5s",
-	"sandbox.break_after": "10", "sandbox.break_for": "30s", "sandbox.max_instances": "32",
-	"store.busy": "5s",
-}
-
-// instead returns what replaced a removed key, or "".
-func instead(key string) string {
-	if value := fixed[key]; value != "" {
-		return "it is always " + value + "; delete the line"
-	}
-	return removed[key]
 }
 
 // maxFile bounds a configuration file, and a file that a secret is read from, in bytes.

@@ -118,9 +118,6 @@ func (l *loader) table(dst reflect.Value, table map[string]any, at string) error
 	for _, k := range slices.Sorted(maps.Keys(table)) {
 		key := strings.TrimPrefix(at+"."+k, ".")
 		f, found := field(dst.Type(), k)
-		if now := instead(indexes.ReplaceAllString(key, "")); !found && now != "" {
-			return l.errorf(key, "key %s was removed: %s", key, now)
-		}
 		if !found {
 			return l.errorf(key, "unknown key %s (known here: %s)", key,
 				strings.Join(keys(dst.Type()), ", "))
@@ -131,8 +128,6 @@ func (l *loader) table(dst reflect.Value, table map[string]any, at string) error
 	}
 	return nil
 }
-
-var indexes = regexp.MustCompile(`\[[0-9]+\]`)
 
 func (l *loader) duration(dst reflect.Value, v any, at string) error {
 	switch n := v.(type) {

@@ -143,8 +143,6 @@ func TestTablesAreValidatedAndTheirLineIsNamed(t *testing.T) {
 		"[identity]\n\nhttp = 'x'":                 "config.toml:3: identity.http: ",
 		"[tools]\nenable = []":                     "config.toml:2: tools.enable: ",
 		"[approval]\nwait = '45s'\nexpires = '1d'": "config.toml:3: approval.expires: want a duration",
-		"[identity]\nstdio = 'x'":                  "config.toml:2: key identity.stdio was removed: [cli]",
-		"[front]\nmax_calls = 5":                   "key front.max_calls was removed: it is always 64",
 		"[[remote.nodes]]\nname = 'a b'":           "config.toml:2: remote.nodes[0].name: ",
 	} {
 		if _, err := Load(write(t, text), nil); err == nil || !strings.Contains(err.Error(), why) {
@@ -160,6 +158,14 @@ func TestLinesOfKeys(t *testing.T) {
 		"l[1].sub.y": 11, "l[1].m[0].w": 13, "none": 0} {
 		if got := lines[key]; got != want {
 			t.Errorf("%s: line %d, want %d", key, got, want)
+		}
+	}
+}
+
+func TestTheCallerInATerminalIsNotTheHostItself(t *testing.T) {
+	for _, id := range []string{"", "host"} {
+		if p, err := (&Config{CLI: CLI{Principal: id}}).Caller(); err == nil {
+			t.Errorf("%q is let in as %+v", id, p)
 		}
 	}
 }

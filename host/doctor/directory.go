@@ -51,7 +51,7 @@ func (l *local) directory(d directory) (ok bool) {
 		found(Fail, "mv "+old+" && "+create, "%s is not a directory", at)
 		return ok
 	}
-	free, err := room(at)
+	free, err := Room(at)
 	owner := strconv.Itoa(int(info.Sys().(*syscall.Stat_t).Uid))
 	mine, mode := owner == strconv.Itoa(os.Geteuid()), info.Mode().Perm()
 	switch denied := unix.Access(at, unix.W_OK|unix.X_OK); {
@@ -93,9 +93,23 @@ func (l *local) move(key string) string {
 		quote(l.c.File), filepath.Join(filepath.Dir(l.c.File), "state"))
 }
 
-// room returns the bytes that this user can still write to the file system of dir, and -1 if that
+// Full reports why nothing more fits into the file system of a directory, as the finding "state"
+// does where it fails.
+func Full(dir string) error {
+	switch free, err := Room(dir); {
+	case err != nil:
+		return fmt.Errorf("the room in %s: %w", dir, err)
+	case free < 0:
+		return fmt.Errorf("%s cannot hold files: its file system has no room at all", dir)
+	case free < failRoom:
+		return fmt.Errorf("the file system of %s is full: %d KiB are free", dir, free>>10)
+	}
+	return nil
+}
+
+// Room returns the bytes that this user can still write to the file system of dir, and -1 if that
 // file system holds no data, as /proc.
-func room(dir string) (int64, error) {
+func Room(dir string) (int64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return 0, err

@@ -122,12 +122,8 @@ func (l *local) policy(ctx context.Context) {
 		l.found("policy", Fail, l.mendSite(err), "%v", err)
 	} else {
 		l.found("policy", OK, "", "%s, revision %s", o.Site, site.Revision())
-		nodes, tools := site.Absent()
-		for _, w := range nodes {
-			l.found("names", Warn, edit(l.data(), 1)+"   # correct the name, or add it to "+
-				"cluster_nodes", "%s", w)
-		}
-		if len(tools) > 0 { // as in a site that is shared by hosts with other plugins
+		// as in a site that is shared by hosts with other plugins
+		if tools := site.Absent(); len(tools) > 0 {
 			l.found("names", OK, "", "%d names of tools are not in the lock (caponier policy "+
 				"check lists them), the first: %s", len(tools), tools[0])
 		}

@@ -53,7 +53,7 @@ type examiner struct {
 
 // newExaminer returns an examiner for the nodes of an inventory. It connects to none of them.
 func newExaminer(o remote.Options) (*examiner, error) {
-	o.Warm, o.Reads = false, nil
+	o.Reads = nil
 	for _, argv := range reads {
 		o.Reads = append(o.Reads, textOf(argv))
 	}
@@ -104,8 +104,9 @@ func Nodes(ctx context.Context, c *config.Config) Findings {
 	if err == nil && len(o.Nodes) == 0 {
 		err = errors.New("there are no nodes")
 	}
-	if !all.try("inventory", err, "caponier hosts import --add   # from ~/.ssh/config; or write "+
-		"[[remote.nodes]] as config.toml of the repository shows", "%d nodes", len(o.Nodes)) {
+	fix := `printf '\n[[remote.nodes]]\nname = "pve1"\nhost = "pve1"\nuser = "root"\n' >> ` +
+		quote(c.File) + "   # then correct it, as config.toml of the repository shows"
+	if !all.try("inventory", err, fix, "%d nodes", len(o.Nodes)) {
 		return all
 	}
 	reports := make([]nodeReport, len(o.Nodes))

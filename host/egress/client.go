@@ -12,8 +12,7 @@ import (
 
 // unusable are the classes of addresses that no configuration can mean.
 var unusable = []string{"metadata", "linklocal", "multicast", "broadcast", "unspecified",
-	"reserved",
-	"nat64"}
+	"reserved", "nat64"}
 
 // Client is for requests of the host itself, to an address that its operator wrote down, such as an
 // identity provider. It verifies certificates, follows no redirects, uses no proxy, keeps no
@@ -34,8 +33,7 @@ func (e *Egress) Client() *http.Client {
 		ForceAttemptHTTP2: true, IdleConnTimeout: e.opts.Timeout,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: e.roots}}
 	return &http.Client{Transport: bounded{t, e.opts.MaxBody}, Timeout: e.opts.Timeout,
-		CheckRedirect: func(*http.Request,
-			[]*http.Request) error {
+		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		}}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestTheHostsOwnRequests(t *testing.T) {
-	w := lab(t, Options{MaxBody: 1000, Memory: 1000})
+	w := lab(t, Options{MaxBody: 1000})
 	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/away":

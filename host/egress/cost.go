@@ -3,8 +3,8 @@ package egress
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -16,11 +16,10 @@ import (
 // prices is metered: every request there that is not GET or HEAD must name one of its models and
 // limit its answer, so the list is also that of the models that may be used.
 type Price struct {
-	Origin  string `koanf:"origin"`
-	Model   string `koanf:"model"`
-	Input   int64  `koanf:"input_usd_micros"`
-	Output  int64  `koanf:"output_usd_micros"`
-	Minimum int64  `koanf:"minimum_usd_micros"` // reserved for each request, at least
+	Origin string `koanf:"origin"`
+	Model  string `koanf:"model"`
+	Input  int64  `koanf:"input_usd_micros"`
+	Output int64  `koanf:"output_usd_micros"`
 
 	origin string
 }
@@ -36,7 +35,7 @@ func (p Price) ready() (_ Price, err error) {
 	switch {
 	case p.Model == "":
 		return p, fmt.Errorf("%s: model is missing", p.Origin)
-	case min(p.Input, p.Output, p.Minimum) < 0 || max(p.Input, p.Output, p.Minimum) > maxPrice:
+	case min(p.Input, p.Output) < 0 || max(p.Input, p.Output) > maxPrice:
 		return p, fmt.Errorf("%s %s: prices are 0 to %d", p.Origin, p.Model, int64(maxPrice))
 	}
 	p.origin, err = origin(p.Origin)
@@ -46,60 +45,51 @@ func (p Price) ready() (_ Price, err error) {
 // cost rounds up.
 func (p *Price) cost(in, out int64) int64 {
 	f := math.Ceil((float64(in)*float64(p.Input) + float64(out)*float64(p.Output)) / million)
-	return max(int64(min(f, 1<<50)), p.Minimum)
+	return int64(min(f, 1<<50))
 }
 
 // price is what a request may cost at most: a token is at least one byte, and the answer is as long
 // as the request allows. It is nil at an origin without prices.
-func (e *Egress) price(t target, method string, body []byte) (p *Price, micros int64, err error) {
-	metered := slices.ContainsFunc(e.opts.Prices,
-		func(p Price) bool { return p.origin == t.origin() })
-	if !metered || safe(method) {
+func (e *Egress) price(r request) (p *Price, micros int64, err error) {
+	bad := func(code, format string, args ...any) (*Price, int64, error) {
+		return nil, 0, fail(code, r.origin()+" is metered (egress.prices): "+format, args...)
+	}
+	prices := map[string]*Price{} // by model
+	for i, p := range e.opts.Prices {
+		if p.origin == r.origin() {
+			prices[p.Model] = &e.opts.Prices[i]
+		}
+	}
+	if len(prices) == 0 || safe(r.method) {
 		return nil, 0, nil
 	}
 	// strict: a model that is there twice could be another one to the server
-	v, err := abi.Decode(body, len(body))
+	v, err := abi.Decode(r.body, len(r.body))
 	m, ok := v.(map[string]any)
 	if err != nil || !ok {
-		return nil, 0, fail("cost",
-			"%s is metered (egress.prices): the body must be one JSON object without repeated keys",
-			t.origin())
+		return bad("cost", "the body must be one JSON object without repeated keys")
 	}
 	model, _ := m["model"].(string)
-	i := slices.IndexFunc(e.opts.Prices,
-		func(p Price) bool { return p.origin == t.origin() && p.Model == model })
-	if i < 0 {
-		return nil, 0, fail("model", "the model %.64q is not among those of %s (egress.prices): %s",
-			model, t.origin(), strings.Join(e.models(t.origin()), ", "))
+	if p = prices[model]; p == nil {
+		return bad("model", "the model %.64q is not among those listed there: %s", model,
+			strings.Join(slices.Sorted(maps.Keys(prices)), ", "))
 	}
-	out, given := int64(0), 0
+	out := int64(0)
 	for _, key := range []string{"max_tokens", "max_completion_tokens", "max_output_tokens"} {
 		if n, isInt := m[key].(int64); isInt {
-			out, given = max(out, n), given+1
+			out = max(out, n)
 		}
 	}
 	answers := int64(1)
 	if n, there := m["n"]; there {
 		if answers, ok = n.(int64); !ok || answers < 1 || answers > 16 {
-			return nil, 0, fail("cost", "n must be 1 to 16")
+			return bad("cost", "n must be 1 to 16")
 		}
 	}
-	if stream, _ := m["stream"].(bool); stream || given == 0 || out < 1 || out > maxTokens {
-		return nil, 0, fail("cost",
-			"%s is metered (egress.prices): give max_tokens, 1 to %d, and do not stream",
-			t.origin(), maxTokens)
+	if stream, _ := m["stream"].(bool); stream || out < 1 || out > maxTokens {
+		return bad("cost", "give max_tokens, 1 to %d, and do not stream", maxTokens)
 	}
-	p = &e.opts.Prices[i]
-	return p, p.cost(int64(len(body)), out*answers), nil
-}
-
-func (e *Egress) models(origin string) (names []string) {
-	for _, p := range e.opts.Prices {
-		if p.origin == origin {
-			names = append(names, p.Model)
-		}
-	}
-	return names
+	return p, p.cost(int64(len(r.body)), out*answers), nil
 }
 
 // reserve takes the money before anything is sent. settle is never nil.
@@ -109,11 +99,9 @@ func (e *Egress) reserve(
 	if micros == 0 {
 		return func(int64) {}, nil
 	}
-	if e.opts.Ledger == nil || e.opts.USDMicrosPerDay == 0 {
-		return nil, fail("cost",
-			"%d micro-dollars would have to be reserved and there is no budget "+
-				"(egress.usd_micros_per_day)",
-			micros)
+	if e.opts.USDMicrosPerDay == 0 {
+		return nil, fail("cost", "%d micro-dollars would have to be reserved and there is no "+
+			"budget (egress.usd_micros_per_day)", micros)
 	}
 	put, err := e.opts.Ledger.Reserve(ctx, principal, micros, e.opts.USDMicrosPerDay)
 	if err != nil {
@@ -130,21 +118,20 @@ func (p *Price) spent(status int, body []byte, reserved int64) int64 {
 		return reserved
 	}
 	if status >= 400 {
-		return min(p.Minimum, reserved)
+		return 0
 	}
-	u, err := usage(body)
-	if err != nil {
+	in, out, known := usage(body)
+	if !known {
 		return reserved
 	}
-	return p.cost(u.in, u.out)
+	return p.cost(in, out)
 }
 
-type tokens struct{ in, out int64 }
-
-// usage reads what OpenAI-compatible and Anthropic servers count.
-func usage(body []byte) (tokens, error) {
+// usage reads what OpenAI-compatible and Anthropic servers count. A count that is missing or not
+// possible is not known.
+func usage(body []byte) (in, out int64, known bool) {
 	var r struct {
-		Usage *struct {
+		Usage struct {
 			Prompt     int64 `json:"prompt_tokens"`
 			Completion int64 `json:"completion_tokens"`
 			Input      int64 `json:"input_tokens"`
@@ -153,18 +140,15 @@ func usage(body []byte) (tokens, error) {
 			Read       int64 `json:"cache_read_input_tokens"`
 		} `json:"usage"`
 	}
-	if err := json.Unmarshal(body, &r); err != nil || r.Usage == nil {
-		return tokens{}, errors.New("the answer does not say what was used")
+	if json.Unmarshal(body, &r) != nil {
+		return 0, 0, false
 	}
 	u := r.Usage
 	for _, n := range []int64{u.Prompt, u.Completion, u.Input, u.Output, u.Created, u.Read} {
 		if n < 0 || n > 1<<40 {
-			return tokens{}, errors.New("the answer's count is not possible")
+			return 0, 0, false
 		}
 	}
-	t := tokens{u.Prompt + u.Input + u.Created + u.Read, u.Completion + u.Output}
-	if t.in == 0 {
-		return t, errors.New("the answer counts nothing")
-	}
-	return t, nil
+	in, out = u.Prompt+u.Input+u.Created+u.Read, u.Completion+u.Output
+	return in, out, in > 0
 }

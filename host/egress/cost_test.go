@@ -27,7 +27,7 @@ func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 	})
 	plain := w.serve("plain.example", func(http.ResponseWriter, *http.Request) {})
 	w.opts.Prices = []Price{
-		{Origin: origin, Model: "m", Input: 3_000_000, Output: 15_000_000, Minimum: 7},
+		{Origin: origin, Model: "m", Input: 3_000_000, Output: 15_000_000},
 		{Origin: origin, Model: "cheap", Input: 1, Output: 1},
 	}
 	var err error
@@ -52,9 +52,6 @@ func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 			answer: `{"usage":{"input_tokens":5,"output_tokens":20,` +
 				`"cache_read_input_tokens":3,"cache_creation_input_tokens":2}}`,
 			reserved: "[1590]", settled: "[330]"},
-		"an answer that costs less than a least": {body: body,
-			answer: `{"usage":{"prompt_tokens":1,"completion_tokens":0}}`, reserved: "[1590]",
-			settled: "[7]"},
 		"an answer that counts more than asked": {body: body,
 			answer:   `{"usage":{"prompt_tokens":1000000,"completion_tokens":0}}`,
 			reserved: "[1590]", settled: "[3000000]"},
@@ -64,7 +61,7 @@ func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
 			answer: `{"usage":{"prompt_tokens":-5,"completion_tokens":-5}}`, reserved: "[1590]",
 			settled: "[1590]"},
 		"an error of the server": {body: body, status: 500, reserved: "[1590]",
-			settled: "[7]"},
+			settled: "[0]"},
 		"a plugin that reserves more": {body: body, reserve: 5000, answer: `{}`,
 			reserved: "[5000]", settled: "[5000]"},
 		"a plugin that reserves less": {body: body, reserve: 1, answer: `{}`,

@@ -145,10 +145,10 @@ func (w *world) Reserve(
 }
 
 func (w *world) Keep(
-	_ context.Context, who, name, mime string, data []byte, _ time.Duration,
-) (string, string, error) {
+	_ context.Context, who, name, mime string, data []byte,
+) (string, error) {
 	w.kept[who+" "+mime] = string(data)
-	return "b1", "blob://b1", nil
+	return "b1", nil
 }
 
 type run func(context.Context, *gate.Running)
@@ -160,7 +160,7 @@ func (f run) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
 }
 
 // ask takes one request through the door.
-func (w *world) ask(op abi.HTTPRequest) (v response, err error) {
+func (w *world) ask(op abi.HTTPRequest) (v abi.HTTPResponse, err error) {
 	w.t.Helper()
 	if op.Method == "" {
 		op.Method = "GET"
@@ -183,7 +183,7 @@ func (w *world) ask(op abi.HTTPRequest) (v response, err error) {
 			Runner: run(func(ctx context.Context, r *gate.Running) {
 				var res gate.Result
 				if res, err = r.Operate(ctx, op); err == nil {
-					v = res.Value.(response)
+					v = res.Value.(abi.HTTPResponse)
 				}
 			}),
 		},

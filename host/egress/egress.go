@@ -11,9 +11,9 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
@@ -36,20 +36,16 @@ type Ledger interface {
 
 // Keeper keeps a body for a principal and returns the id of the blob.
 type Keeper interface {
-	Keep(ctx context.Context, principal, name, mime string, data []byte,
-		ttl time.Duration) (id, uri string, err error)
+	Keep(ctx context.Context, principal, name, mime string, data []byte) (id string, err error)
 }
 
 // Options is the table [egress]. Which hosts may be reached is the site's policy, not
 // configuration.
 type Options struct {
 	// of a request that names none: name look-up, connection, body and all redirects, 30s
-	Timeout    time.Duration `koanf:"timeout"`
-	MaxTimeout time.Duration `koanf:"-"` // of one that does, 2m
+	Timeout time.Duration `koanf:"timeout"`
 	// bytes of a response body after decompression, 10 MiB
 	MaxBody int64 `koanf:"max_body"`
-	// bytes of response bodies at once, over all calls, 100 MiB
-	Memory  int64 `koanf:"-"`
 	PerHost int64 `koanf:"per_host"` // requests to one host in 60 s, 60
 	// requests of one principal in 60 s, 300
 	PerPrincipal int64 `koanf:"per_principal"`
@@ -67,10 +63,14 @@ type Options struct {
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error) `koanf:"-"`
 }
 
+const (
+	maxTimeout = 2 * time.Minute // of a request that names one, unless the default is longer
+	maxBody    = 64 << 20        // hard cap on Options.MaxBody
+	memory     = 100 << 20       // bytes of response bodies at once, over all calls
+)
+
 func (o Options) withDefaults() Options {
 	o.Timeout, o.MaxBody = cmp.Or(o.Timeout, 30*time.Second), cmp.Or(o.MaxBody, 10<<20)
-	o.MaxTimeout = cmp.Or(o.MaxTimeout, max(o.Timeout, 2*time.Minute))
-	o.Memory = cmp.Or(o.Memory, max(o.MaxBody, 100<<20))
 	o.PerHost, o.PerPrincipal = cmp.Or(o.PerHost, 60), cmp.Or(o.PerPrincipal, 300)
 	if o.Resolve == nil {
 		o.Resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -90,9 +90,9 @@ func (o Options) Validate() error {
 func (o Options) ready() (_ Options, err error) {
 	o = o.withDefaults()
 	switch {
-	case o.Timeout < 0 || o.MaxTimeout < o.Timeout:
-		return o, fmt.Errorf("egress.timeout: want more than 0 and at most %s", o.MaxTimeout)
-	case o.MaxBody < 0 || o.MaxBody > 64<<20 || o.Memory < o.MaxBody:
+	case o.Timeout < 0:
+		return o, errors.New("egress.timeout: must not be negative")
+	case o.MaxBody < 0 || o.MaxBody > maxBody:
 		return o, errors.New("egress.max_body: want 1 byte to 64 MiB")
 	case o.PerHost < 0:
 		return o, errors.New("egress.per_host: must not be negative")
@@ -126,9 +126,7 @@ type Egress struct {
 	opts    Options
 	roots   *x509.CertPool // nil for the system's
 	secrets [][]byte
-
-	mu   sync.Mutex // guards the following
-	held int64      // bytes of bodies that may be in memory
+	room    *fair.Shares // bytes of bodies that may be in memory
 }
 
 // New returns an Egress. It reads CAFile.
@@ -140,7 +138,7 @@ func New(o Options) (*Egress, error) {
 	if o.Ledger == nil {
 		return nil, errors.New("egress: New needs a Ledger")
 	}
-	e := &Egress{opts: o, secrets: forms(o.Credentials)}
+	e := &Egress{opts: o, secrets: forms(o.Credentials), room: fair.New(memory, memory)}
 	if o.CAFile != "" {
 		pem, err := os.ReadFile(o.CAFile)
 		if err != nil {
@@ -162,13 +160,13 @@ func (e *Egress) Lookup(ctx context.Context, q gate.Question) (gate.Facts, error
 	if !ok {
 		return gate.Facts{}, fail("bad_request", "%s is not an HTTP request", q.Op.Import())
 	}
-	t, _, _, _, err := e.check(op, q.Call.Tool.Name)
+	r, err := e.check(op, q.Call.Tool.Name)
 	if err != nil {
 		return gate.Facts{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.timeout(op))
 	defer cancel()
-	addrs, err := e.resolve(ctx, t.host)
+	addrs, err := e.resolve(ctx, r.host)
 	return gate.Facts{Addrs: addrs}, err
 }
 
@@ -186,27 +184,28 @@ func (e *Egress) Execute(
 		return gate.Result{}, fail("changed",
 			"the host of the request was not looked up before it was decided")
 	}
-	tool := q.Call.Tool.Name
-	t, h, body, c, err := e.check(op, tool)
+	r, err := e.check(op, q.Call.Tool.Name)
 	if err != nil {
 		return gate.Result{}, err
 	}
+	r.addrs = q.Facts.Addrs
 	ctx, cancel := context.WithTimeout(ctx, least(e.timeout(op), d.Obligations.Timeout))
 	defer cancel()
 	limit := least(d.Obligations.MaxBytes, e.opts.MaxBody)
 	if !op.Save {
 		limit = least(op.MaxBytes, limit, maxInline)
 	}
-	release, err := e.hold(limit)
-	if err != nil {
-		return gate.Result{}, err
-	}
-	defer release()
 	who := q.Call.Principal.ID
-	if err := e.count(ctx, who, t.host); err != nil {
+	// The caller may hold room that others wait for: it is refused rather than let wait.
+	if !e.room.TryAcquireN(who, int(limit)) {
+		return gate.Result{}, fail("busy",
+			"other requests hold most of the %d bytes that responses may use; try again", memory)
+	}
+	defer e.room.ReleaseN(who, int(limit))
+	if err := e.count(ctx, who, r.host); err != nil {
 		return gate.Result{}, err
 	}
-	price, micros, err := e.price(t, op.Method, body)
+	price, micros, err := e.price(r)
 	if err != nil {
 		return gate.Result{}, err
 	}
@@ -215,7 +214,7 @@ func (e *Egress) Execute(
 	if err != nil {
 		return gate.Result{}, err
 	}
-	ans, sent, err := e.send(ctx, request{t, op.Method, h, body, c, q.Facts.Addrs}, limit)
+	ans, sent, err := e.send(ctx, r, limit)
 	if err != nil {
 		if !sent {
 			settle(0)
@@ -223,7 +222,7 @@ func (e *Egress) Execute(
 		return gate.Result{}, err
 	}
 	settle(price.spent(ans.status, ans.body, micros))
-	follow, yes, err := next(op, t, ans.status, ans.location)
+	follow, yes, err := next(op, r.target, ans.status, ans.location)
 	if err != nil {
 		return gate.Result{}, err
 	}
@@ -238,24 +237,6 @@ func (e *Egress) Execute(
 
 // End has nothing to free: whatever a request holds is freed when it ends.
 func (e *Egress) End(context.Context, *gate.Call) {}
-
-// hold takes room for a body, and refuses rather than wait: the caller may hold room that others
-// wait for.
-func (e *Egress) hold(n int64) (release func(), err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if n > e.opts.Memory-e.held {
-		return nil, fail("busy",
-			"other requests hold %d of the %d bytes that responses may use; try again", e.held,
-			e.opts.Memory)
-	}
-	e.held += n
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.held -= n
-	}, nil
-}
 
 func (e *Egress) count(ctx context.Context, principal, host string) error {
 	rates, giveBack, err := e.opts.Ledger.Count(ctx, fmt.Sprintf("http host %q", host),
@@ -275,10 +256,11 @@ func (e *Egress) count(ctx context.Context, principal, host string) error {
 }
 
 func (e *Egress) timeout(op abi.HTTPRequest) time.Duration {
-	if op.TimeoutMS <= 0 || op.TimeoutMS > e.opts.MaxTimeout.Milliseconds() {
-		return least(e.opts.MaxTimeout, cmp.Or(op.Timeout(), e.opts.Timeout))
+	if op.TimeoutMS <= 0 {
+		return e.opts.Timeout
 	}
-	return op.Timeout()
+	most := max(maxTimeout, e.opts.Timeout)
+	return time.Duration(min(op.TimeoutMS, most.Milliseconds())) * time.Millisecond
 }
 
 // least is the smallest of those limits that are set.

@@ -104,7 +104,7 @@ func TestRedirectsAreDecidedAgain(t *testing.T) {
 		rw.Header().Set("Location", to)
 		rw.WriteHeader(302)
 	})
-	ask := func(location string, hops int) (response, error) {
+	ask := func(location string, hops int) (abi.HTTPResponse, error) {
 		to = location
 		return w.ask(
 			abi.HTTPRequest{URL: a + "/", MaxHops: hops,
@@ -360,8 +360,8 @@ func TestHostileServers(t *testing.T) {
 			if d := time.Since(began); d > 10*time.Second {
 				t.Errorf("it took %s", d)
 			}
-			if w.e.held != 0 {
-				t.Errorf("%d bytes are still held", w.e.held)
+			if held, _ := w.e.room.Held(); held != 0 {
+				t.Errorf("%d bytes are still held", held)
 			}
 		})
 	}
@@ -416,7 +416,7 @@ func TestCertificatesAreVerified(t *testing.T) {
 }
 
 func TestRatesAndMemoryAreLimited(t *testing.T) {
-	w := lab(t, Options{PerHost: 2, PerPrincipal: 3, MaxBody: 1 << 20, Memory: 1 << 20})
+	w := lab(t, Options{PerHost: 2, PerPrincipal: 3, MaxBody: 1 << 20})
 	ok := func(rw http.ResponseWriter, r *http.Request) {}
 	a, b := w.serve("a.example", ok), w.serve("b.example", ok)
 	for i, tt := range []struct{ url, words string }{{a, ""}, {a, ""},
@@ -430,13 +430,10 @@ func TestRatesAndMemoryAreLimited(t *testing.T) {
 		}
 	}
 	w.counts = map[string]int64{}
-	release, err := w.e.hold(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = w.ask(abi.HTTPRequest{URL: a + "/"})
-	failedWith(t, err, "busy", "1 of the 1048576 bytes", gate.Failed)
-	release()
+	w.e.room.TryAcquireN("another", memory)
+	_, err := w.ask(abi.HTTPRequest{URL: a + "/"})
+	failedWith(t, err, "busy", "try again", gate.Failed)
+	w.e.room.ReleaseN("another", memory)
 	if _, err := w.ask(abi.HTTPRequest{URL: a + "/"}); err != nil {
 		t.Error(err)
 	}
@@ -509,7 +506,7 @@ func TestOptionsThatAreWrongSayWhich(t *testing.T) {
 	}
 	for words, o := range map[string]Options{
 		"egress.timeout:":            {Timeout: -1},
-		"egress.max_body:":           {Memory: 1},
+		"egress.max_body:":           {MaxBody: 65 << 20},
 		"egress.per_host:":           {PerHost: -1},
 		"egress.per_principal:":      {PerPrincipal: -1},
 		"egress.usd_micros_per_day:": {USDMicrosPerDay: -1},
@@ -548,7 +545,7 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.Timeout != 30*time.Second || o.MaxBody != 10<<20 || o.Memory != 100<<20 ||
+	if o.Timeout != 30*time.Second || o.MaxBody != 10<<20 ||
 		o.PerHost != 60 ||
 		o.PerPrincipal != 300 ||
 		o.USDMicrosPerDay != 0 {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -30,29 +31,12 @@ var (
 	// The last label begins with a letter: 127.1, 0x7f000001 and 2130706433 are addresses to many
 	// resolvers.
 	hostForm = regexp.MustCompile(
-		`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`,
-	)
+		`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	// What frames a request or steers a proxy is the host's; a method that hides in a header would
 	// not be the one that was decided.
-	forbidden = []string{
-		"Host",
-		"Connection",
-		"Content-Length",
-		"Transfer-Encoding",
-		"Te",
-		"Trailer",
-		"Upgrade",
-		"Keep-Alive",
-		"Expect",
-		"Accept-Encoding",
-		"X-Http-Method",
-		"X-Http-Method-Override",
-		"X-Method-Override",
-		"X-Forwarded-Method",
-		"X-Original-Method",
-		"X-Original-Url",
-		"X-Rewrite-Url",
-	}
+	forbidden = strings.Fields(`Host Connection Content-Length Transfer-Encoding Te Trailer Upgrade
+		Keep-Alive Expect Accept-Encoding X-Http-Method X-Http-Method-Override X-Method-Override
+		X-Forwarded-Method X-Original-Method X-Original-Url X-Rewrite-Url`)
 	// What goes along to another origin.
 	harmless = []string{"Accept", "Accept-Language", "User-Agent"}
 )
@@ -76,8 +60,8 @@ func (t target) origin() string {
 func parseURL(s string) (t target, err error) {
 	if len(s) > maxURL ||
 		strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' }) {
-		return t, fmt.Errorf(
-			"a URL is at most %d characters of ASCII without spaces or backslashes", maxURL)
+		return t, fmt.Errorf("a URL is at most %d characters of ASCII without spaces or "+
+			"backslashes", maxURL)
 	}
 	u, err := url.Parse(s)
 	if err != nil || !strings.HasPrefix(s, "http://") && !strings.HasPrefix(s, "https://") {
@@ -100,51 +84,59 @@ func parseURL(s string) (t target, err error) {
 		return t, nil
 	}
 	if len(t.host) > 253 || !hostForm.MatchString(t.host) {
-		return t, fmt.Errorf(
-			"a host is a lower-case ASCII name (xn-- for others) without a final dot, or an IP " +
-				"address in its shortest form")
+		return t, fmt.Errorf("a host is a lower-case ASCII name (xn-- for others) without a " +
+			"final dot, or an IP address in its shortest form")
 	}
 	return t, nil
 }
 
-// check reads a request as it will be sent, without the credential. The error is a *gate.OpError,
-// or one about the body.
-func (e *Egress) check(
-	op abi.HTTPRequest, tool string,
-) (t target, h http.Header, body []byte, c *Credential, err error) {
-	bad := func(format string, args ...any) (target, http.Header, []byte, *Credential, error) {
-		return target{}, nil, nil, nil, fail("bad_request", format, args...)
+// request is what will be sent, to one of the decided addresses.
+type request struct {
+	target
+	method     string
+	header     http.Header // without the credential
+	body       []byte
+	credential *Credential // nil for none
+	addrs      []gate.Addr
+}
+
+// check reads a request as it will be sent. The error is a *gate.OpError.
+func (e *Egress) check(op abi.HTTPRequest, tool string) (r request, err error) {
+	bad := func(format string, args ...any) (request, error) {
+		return request{}, fail("bad_request", format, args...)
 	}
-	if t, err = parseURL(op.URL); err != nil {
+	r.method = op.Method
+	if r.target, err = parseURL(op.URL); err != nil {
 		return bad("url: %v", err)
 	}
 	if !slices.Contains(methods, op.Method) {
 		return bad("method: want one of %s", strings.Join(methods, " "))
 	}
-	if body, err = op.Bytes(); err != nil {
+	if r.body, err = op.Bytes(); err != nil {
 		return bad("body: %v", err)
 	}
-	if safe(op.Method) && len(body) > 0 {
+	if safe(op.Method) && len(r.body) > 0 {
 		return bad("a %s request has no body", op.Method)
 	}
 	if op.MaxHops < 0 || op.MaxBytes < 0 || op.ReserveUSDMicros < 0 {
 		return bad("max_hops, max_bytes and reserve_usd_micros must not be negative")
 	}
-	if h, err = headers(op.Headers); err != nil {
+	if r.header, err = headers(op.Headers); err != nil {
 		return bad("headers: %v", err)
 	}
-	if op.Credential != "" {
-		if c = e.credential(op.Credential); c == nil || !slices.Contains(c.Tools, tool) ||
-			!slices.Contains(c.origins, t.origin()) {
-			return bad(
-				"credential: there is none named %q for the tool %s at %s (egress.credentials)",
-				op.Credential, tool, t.origin())
-		}
-		if _, given := h[c.Header]; given {
-			return bad("headers: %s is the credential's", c.Header)
-		}
+	if op.Credential == "" {
+		return r, nil
 	}
-	return t, h, body, c, nil
+	c := e.credential(op.Credential)
+	if c == nil || !slices.Contains(c.Tools, tool) || !slices.Contains(c.origins, r.origin()) {
+		return bad("credential: there is none named %q for the tool %s at %s (egress.credentials)",
+			op.Credential, tool, r.origin())
+	}
+	if _, given := r.header[c.Header]; given {
+		return bad("headers: %s is the credential's", c.Header)
+	}
+	r.credential = c
+	return r, nil
 }
 
 // headers refuses whatever could be read in two ways.
@@ -159,19 +151,13 @@ func headers(list [][2]string) (http.Header, error) {
 			return nil, fmt.Errorf("more than %d bytes", maxHeaderBytes)
 		}
 		if !headerForm.MatchString(name) {
-			return nil, fmt.Errorf(
-				"%.64q is not a header name: want letters, digits and dashes, which all "+
-					"servers read alike",
-				kv[0])
+			return nil, fmt.Errorf("%.64q is not a header name: want letters, digits and "+
+				"dashes, which all servers read alike", kv[0])
 		}
 		if slices.Contains(forbidden, name) || strings.HasPrefix(name, "Proxy-") {
 			return nil, fmt.Errorf("%s is set by the host alone", name)
 		}
-		if strings.Trim(value, " \t") != value ||
-			strings.ContainsFunc(
-				value,
-				func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f },
-			) {
+		if strings.Trim(value, " \t") != value || strings.ContainsFunc(value, control) {
 			return nil, fmt.Errorf("the value of %s has control characters, or spaces around it",
 				name)
 		}
@@ -181,6 +167,14 @@ func headers(list [][2]string) (http.Header, error) {
 		h[name] = []string{value}
 	}
 	return h, nil
+}
+
+func control(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
+// without returns the headers without those whose canonical name drop reports.
+func without(headers [][2]string, drop func(name string) bool) [][2]string {
+	return slices.DeleteFunc(slices.Clone(headers),
+		func(kv [2]string) bool { return drop(http.CanonicalHeaderKey(kv[0])) })
 }
 
 func safe(method string) bool { return method == http.MethodGet || method == http.MethodHead }
@@ -208,22 +202,16 @@ func next(
 	}
 	if !safe(op.Method) && (status == 303 || op.Method == http.MethodPost && status < 303) {
 		op.Method, op.Data = http.MethodGet, abi.Data{}
-		op.Headers = slices.DeleteFunc(slices.Clone(op.Headers),
-			func(kv [2]string) bool {
-				return strings.HasPrefix(http.CanonicalHeaderKey(kv[0]),
-					"Content-")
-			})
+		op.Headers = without(op.Headers,
+			func(name string) bool { return strings.HasPrefix(name, "Content-") })
 	}
 	if t.origin() != from.origin() {
 		if !safe(op.Method) {
 			return op, false, nil
 		}
 		op.Credential = ""
-		op.Headers = slices.DeleteFunc(slices.Clone(op.Headers),
-			func(kv [2]string) bool {
-				return !slices.Contains(harmless,
-					http.CanonicalHeaderKey(kv[0]))
-			})
+		op.Headers = without(op.Headers,
+			func(name string) bool { return !slices.Contains(harmless, name) })
 	}
 	op.Hops = append(slices.Clone(op.Hops), abi.Hop{Status: status, URL: op.URL})
 	op.URL, op.Hop = to.String(), op.Hop+1

@@ -207,15 +207,15 @@ func TestRequestsWithTwoMeaningsAreRefused(t *testing.T) {
 			Headers: h("authorization", "x")}, "is the credential's"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, _, _, err := e.check(tt.op, "curl")
+			_, err := e.check(tt.op, "curl")
 			failedWith(t, err, "bad_request", tt.words, gate.Failed)
 		})
 	}
-	if _, _, _, _, err := e.check(abi.HTTPRequest{Method: "GET", URL: u, Credential: "c"},
+	if _, err := e.check(abi.HTTPRequest{Method: "GET", URL: u, Credential: "c"},
 		"curl"); err != nil {
 		t.Error(err)
 	}
-	_, _, _, _, err = e.check(abi.HTTPRequest{Method: "GET", URL: u, Credential: "c"}, "llm_query")
+	_, err = e.check(abi.HTTPRequest{Method: "GET", URL: u, Credential: "c"}, "llm_query")
 	failedWith(t, err, "bad_request", "for the tool llm_query", gate.Failed)
 }
 

@@ -34,32 +34,12 @@ const (
 	gzipExtra = 1 << 10  // bytes by which gzip may be longer than what is in it
 )
 
-type request struct {
-	target
-	method     string
-	header     http.Header
-	body       []byte
-	credential *Credential
-	addrs      []gate.Addr
-}
-
 type answer struct {
 	status   int
 	header   [][2]string
 	location string
 	mime     string
 	body     []byte
-}
-
-// response is the result of http_request, as the guest reads it. The body is Text, B64 when it is
-// not UTF-8, or Blob when it was saved.
-type response struct {
-	abi.Data
-	Status  int         `json:"status"`
-	Headers [][2]string `json:"headers"`
-	Blob    string      `json:"blob,omitempty"`
-	Bytes   int64       `json:"bytes"`
-	Hops    []abi.Hop   `json:"hops"`
 }
 
 // send makes one request on a connection of its own. sent reports that the server may have read it.
@@ -208,18 +188,16 @@ func mediaType(s string) string {
 func (e *Egress) result(
 	ctx context.Context, q gate.Question, op abi.HTTPRequest, a answer,
 ) (gate.Result, error) {
-	v := response{Status: a.status, Headers: a.header, Bytes: int64(len(a.body)), Hops: op.Hops}
-	if v.Hops == nil {
-		v.Hops = []abi.Hop{}
-	}
+	v := abi.HTTPResponse{Status: a.status, Headers: a.header, Bytes: int64(len(a.body)),
+		Hops: append([]abi.Hop{}, op.Hops...)}
 	sum := sha256.Sum256(a.body)
 	res := gate.Result{Bytes: v.Bytes, SHA256: hex.EncodeToString(sum[:])}
 	if op.Save && (op.MaxBytes == 0 || v.Bytes > min(op.MaxBytes, maxInline)) {
 		if e.opts.Keeper == nil {
 			return gate.Result{}, fail("blob", "this host keeps no blobs")
 		}
-		id, _, err := e.opts.Keeper.Keep(context.WithoutCancel(ctx), q.Call.Principal.ID,
-			"response", a.mime, a.body, 0)
+		id, err := e.opts.Keeper.Keep(context.WithoutCancel(ctx), q.Call.Principal.ID,
+			"response", a.mime, a.body)
 		if err != nil {
 			return gate.Result{}, fail("blob",
 				"%s was answered with status %d, but the body was not kept: %v", op.Method,

@@ -3,6 +3,7 @@ package fair
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 )
@@ -32,6 +33,13 @@ func New(slots, each int) *Shares { return &Shares{slots: slots, each: each} }
 
 // Half returns the share of n slots that leaves as many to others, and at least one.
 func Half(n int) int { return max((n+1)/2, 1) }
+
+// Processors returns a slot for each processor of this process, of which one principal may hold
+// half.
+func Processors() *Shares {
+	n := runtime.GOMAXPROCS(0)
+	return New(n, Half(n))
+}
 
 // TryAcquire takes one slot for the principal and reports whether there was one.
 func (s *Shares) TryAcquire(principal string) bool { return s.TryAcquireN(principal, 1) }

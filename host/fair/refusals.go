@@ -6,8 +6,12 @@ import (
 )
 
 // MaxRefusals is the number of calls of one principal that may come to nothing within a minute in
-// one process.
-const MaxRefusals = 600
+// one process. A call counts once more for each refusalTime that it took to refuse it, so that
+// refusals cost at most a tenth of a processor.
+const (
+	MaxRefusals = 600
+	refusalTime = 10 * time.Millisecond
+)
 
 // Refusals bounds the calls that come to nothing, by principal. Such calls take nothing from a rate
 // limit, since nothing was used, but each is journaled: without a bound they would fill the disk.
@@ -23,8 +27,8 @@ type refused struct {
 	n, unrecorded   int
 }
 
-// Note counts a call that came to nothing.
-func (r *Refusals) Note(principal string, now time.Time) {
+// Note counts a call that came to nothing after it was computed on for as long as cost.
+func (r *Refusals) Note(principal string, now time.Time, cost time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.by == nil {
@@ -38,7 +42,7 @@ func (r *Refusals) Note(principal string, now time.Time) {
 	if r.by[principal] == nil {
 		r.by[principal] = &refused{since: now}
 	}
-	r.by[principal].n++
+	r.by[principal].n += 1 + int(cost/refusalTime)
 }
 
 // Wait returns how long the principal has to wait before its next call, 0 for not at all. Then

@@ -3,6 +3,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,9 @@ type Options struct {
 	Now    func() time.Time `koanf:"-"` // nil for time.Now
 }
 
+// reserved is the id of the host itself, as which no caller comes in.
+const reserved = "host"
+
 var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,63}$`)
 
 // Validate returns an error that names the key that is wrong and what it must be.
@@ -46,6 +50,8 @@ func (o Options) Validate() error {
 	known := map[string]bool{}
 	for _, p := range o.Principals {
 		switch {
+		case p.ID == reserved:
+			return fmt.Errorf("identity.principals: id %q is that of the host itself", p.ID)
 		case !idForm.MatchString(p.ID):
 			return fmt.Errorf("identity.principals: id %q must be 1 to 64 of a-z 0-9 . _ @ - and "+
 				"start with a letter or digit", p.ID)
@@ -86,6 +92,9 @@ func (o Options) Configured(id string) gate.Principal {
 // which its entry in the configuration has too. claimed is nil when the credential names none. A
 // credential whose roles are all taken away is an error, since no roles would mean all of them.
 func (o Options) narrowed(id, auth string, claimed []string) (gate.Principal, error) {
+	if id == reserved {
+		return gate.Principal{}, fmt.Errorf("%s is the host itself, and no caller", id)
+	}
 	p := o.Configured(id)
 	p.Auth = auth
 	if claimed == nil {
@@ -122,9 +131,7 @@ func New(o Options) (*Verifier, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
 	v := &Verifier{opts: o, fails: failures{now: o.Now}}
 	if o.Tokens != "" {
 		v.tokens = &Tokens{Path: o.Tokens, Now: o.Now}
@@ -144,9 +151,10 @@ func (v *Verifier) Authenticates() bool { return v.tokens != nil || v.oidc != ni
 // caller is what Middleware found out about a request.
 type caller struct {
 	gate.Principal
-	secret string // the token of this host, or ""
+	header []string // Authorization, as it came
 	from   netip.Addr
-	at     time.Time
+	secret string    // the token of this host, or ""
+	at     time.Time // when the token was checked
 }
 
 type key struct{}
@@ -175,6 +183,20 @@ func (v *Verifier) Current(ctx context.Context) error {
 	return err
 }
 
+// Admitted returns an error unless a new request with the credential of the request that ctx
+// belongs to would be let in now.
+func (v *Verifier) Admitted(ctx context.Context) error {
+	c, ok := ctx.Value(key{}).(caller)
+	if !ok {
+		return errors.New("the caller is not known")
+	}
+	if !v.Authenticates() {
+		return nil
+	}
+	_, err := v.bearer(ctx, c.header, c.from)
+	return err
+}
+
 // Middleware lets only known callers through. Others get 401, whatever was wrong, or 429 after too
 // many failures from one address, 403 when a scope is missing, and 503 when tokens cannot be
 // checked.
@@ -185,28 +207,27 @@ func (v *Verifier) Middleware(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), key{}, c)))
 			return
 		}
-		scope := (*scopeError)(nil)
-		switch {
+		if errors.Is(err, errUnreadable) {
+			v.opts.Log.Error("tokens cannot be checked", "error", err)
+		} else if !errors.Is(err, errTooMany) {
+			v.opts.Log.Warn("an HTTP caller was turned away", "from", r.RemoteAddr, "why", err)
+		}
+		switch scope := (*scopeError)(nil); {
 		case errors.Is(err, errTooMany):
 			w.Header().Set("Retry-After", "60")
 			http.Error(w, "too many failed attempts", http.StatusTooManyRequests)
-			return
 		case errors.Is(err, errUnreadable):
-			v.opts.Log.Error("tokens cannot be checked", "error", err)
 			http.Error(w, "callers cannot be identified at the moment",
 				http.StatusServiceUnavailable)
-			return
-		}
-		v.opts.Log.Warn("an HTTP caller was turned away", "from", r.RemoteAddr, "why", err)
-		switch {
 		case errors.As(err, &scope):
 			w.Header().Set("WWW-Authenticate", v.challenge("insufficient_scope"))
 			http.Error(w, "the token lacks a scope", http.StatusForbidden)
-		case r.Header.Get("Authorization") == "": // RFC 6750: then no error is named
-			w.Header().Set("WWW-Authenticate", v.challenge(""))
-			http.Error(w, "a valid bearer token is required", http.StatusUnauthorized)
 		default:
-			w.Header().Set("WWW-Authenticate", v.challenge("invalid_token"))
+			wrong := "invalid_token"
+			if r.Header.Get("Authorization") == "" {
+				wrong = "" // RFC 6750: then no error is named
+			}
+			w.Header().Set("WWW-Authenticate", v.challenge(wrong))
 			http.Error(w, "a valid bearer token is required", http.StatusUnauthorized)
 		}
 	})
@@ -248,6 +269,7 @@ func (v *Verifier) identify(r *http.Request) (caller, error) {
 func (v *Verifier) bearer(
 	ctx context.Context, header []string, from netip.Addr,
 ) (c caller, err error) {
+	c.header, c.from = header, from
 	if len(header) != 1 {
 		return c, errors.New("there is no single Authorization header")
 	}
@@ -266,7 +288,7 @@ func (v *Verifier) bearer(
 	if v.tokens == nil {
 		return c, errors.New("identity.tokens is not set")
 	}
-	c = caller{secret: secret, from: from, at: v.opts.Now()}
+	c.secret, c.at = secret, v.opts.Now()
 	c.Principal, err = v.own(secret, from, c.at)
 	return c, err
 }

@@ -33,6 +33,8 @@ func TestOptionsAreRefusedWithTheirKey(t *testing.T) {
 		{"id in capitals", "identity.principals", Options{Principals: []Principal{{ID: "Anna"}}}},
 		{"empty id", "identity.principals", Options{Principals: []Principal{{}}}},
 		{"id twice", "twice", Options{Principals: []Principal{{ID: "a"}, {ID: "a"}}}},
+		{"the host's own id", "the host itself", Options{Principals: []Principal{{ID: "host"}}}},
+		{"http for the host", "identity.http", Options{HTTP: "host"}},
 		{"odd role", "role", Options{Principals: []Principal{{ID: "a", Roles: []string{"a b"}}}}},
 		{"http for an unknown principal", "identity.http", Options{HTTP: "x"}},
 		{"open door beside tokens", "would be let in",
@@ -43,6 +45,36 @@ func TestOptionsAreRefusedWithTheirKey(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// The id of the host itself comes in no way: neither by a token, made or written into the file by
+// hand, nor by an identity provider's word.
+func TestNoCallerIsTheHost(t *testing.T) {
+	v, tokens, _ := withTokens(t)
+	if _, _, err := tokens.New(reserved, nil, "", time.Hour); err == nil {
+		t.Error("a token of the host was made")
+	}
+	secret, kept, err := tokens.New("anna", nil, "", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tokens.change(func(all []Token) ([]Token, error) {
+		all[find(all, kept.Prefix)].Principal = reserved
+		return all, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if code, who, _ := ask(v, "192.0.2.1:1", "Bearer "+secret); code != 401 {
+		t.Errorf("by an edited token: %d %v", code, who)
+	}
+	o := Options{Principals: []Principal{{ID: reserved}, {ID: "anna"}}} // as if Validate let it pass
+	for _, auth := range []string{"token", "oidc"} {
+		for _, roles := range [][]string{nil, {"operator"}} {
+			if p, err := o.narrowed(reserved, auth, roles); err == nil || p.ID != "" {
+				t.Errorf("by %s: %v %v", auth, p, err)
+			}
+		}
 	}
 }
 
@@ -164,6 +196,9 @@ func TestCurrent(t *testing.T) {
 	if err := v.Current(context.Background()); err == nil {
 		t.Error("a caller whom the middleware did not see is current")
 	}
+	if err := v.Admitted(context.Background()); err == nil {
+		t.Error("a caller whom the middleware did not see is admitted")
+	}
 	for name, c := range map[string]struct {
 		change func(tok Token) error
 		why    string // it is not current any more
@@ -198,6 +233,10 @@ func TestCurrent(t *testing.T) {
 				}
 				if err := c.change(kept); err != nil {
 					t.Fatal(err)
+				}
+				stays := name == "nothing changes" || name == "its roles are narrowed"
+				if err := v.Admitted(ctx); (err == nil) != stays {
+					t.Errorf("admitted as a new request: %v", err)
 				}
 				err := v.Current(ctx)
 				if (err == nil) != (c.why == "") || err != nil &&

@@ -397,7 +397,7 @@ func TestAProviderThatHangsIsReportedInTime(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if took := time.Since(began); took > 2*providerTime {
+	if took := time.Since(began); took > 10*providerTime {
 		t.Errorf("20 callers at once waited %s", took)
 	}
 }

@@ -78,7 +78,7 @@ func (t *Tokens) New(
 		}
 		cidr = p.Masked().String()
 	}
-	if !idForm.MatchString(principal) {
+	if !idForm.MatchString(principal) || principal == reserved {
 		return "", kept, fmt.Errorf("%q is not the id of a principal", principal)
 	}
 	var raw [32]byte
@@ -88,10 +88,8 @@ func (t *Tokens) New(
 	kept = Token{Prefix: secret[:prefixLength], SHA256: digest(secret), Principal: principal,
 		Roles: roles, CIDR: cidr, Created: now, Expires: now.Add(lifetime)}
 	err = t.change(func(all []Token) ([]Token, error) {
-		for _, other := range all {
-			if other.Prefix == kept.Prefix {
-				return nil, fmt.Errorf("token %s exists; try again", kept.Prefix)
-			}
+		if find(all, kept.Prefix) >= 0 {
+			return nil, fmt.Errorf("token %s exists; try again", kept.Prefix)
 		}
 		return append(all, kept), nil
 	})
@@ -105,16 +103,20 @@ func (t *Tokens) New(
 // request, and at the next operation of a running call.
 func (t *Tokens) Revoke(prefix string) error {
 	return t.change(func(all []Token) ([]Token, error) {
-		for i := range all {
-			if all[i].Prefix == prefix {
-				if all[i].Revoked.IsZero() {
-					all[i].Revoked = t.now().UTC().Truncate(time.Second)
-				}
-				return all, nil
-			}
+		i := find(all, prefix)
+		if i < 0 {
+			return nil, fmt.Errorf("no token starts with %q; token list shows them", prefix)
 		}
-		return nil, fmt.Errorf("no token starts with %q; token list shows them", prefix)
+		if all[i].Revoked.IsZero() {
+			all[i].Revoked = t.now().UTC().Truncate(time.Second)
+		}
+		return all, nil
 	})
+}
+
+// find returns the index of the token with this prefix, or -1.
+func find(all []Token, prefix string) int {
+	return slices.IndexFunc(all, func(tok Token) bool { return tok.Prefix == prefix })
 }
 
 // List reads the file. A file that does not exist holds no tokens; one that others may read or
@@ -276,7 +278,7 @@ func (t *Tokens) check(secret string, from netip.Addr, at time.Time) (Token, err
 	if err != nil {
 		return Token{}, err
 	}
-	i := slices.IndexFunc(all, func(tok Token) bool { return tok.Prefix == secret[:prefixLength] })
+	i := find(all, secret[:prefixLength])
 	if i < 0 {
 		return Token{}, errors.New("unknown token")
 	}

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -47,12 +48,12 @@ type Part struct {
 
 // Health is what /health reports.
 type Health struct {
-	SSHConnected   bool
-	Nodes          []NodeHealth
-	PolicyRevision string
-	LockChecksum   string
-	ReadOnly       bool
-	Frozen         int // number of freezes in force
+	SSHConnected   bool         `json:"ssh_connected"`
+	Nodes          []NodeHealth `json:"nodes,omitempty"`
+	PolicyRevision string       `json:"policy_revision"`
+	LockChecksum   string       `json:"lock_checksum"`
+	ReadOnly       bool         `json:"read_only"`
+	Frozen         int          `json:"frozen"` // number of freezes in force
 }
 
 // NodeHealth reports whether there is a connection to a node now. An idle node has none.
@@ -82,22 +83,17 @@ func New(o Options) (*Server, error) {
 	if o.Health == nil {
 		o.Health = func() Health { return Health{} }
 	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
 	s := &Server{opts: o}
 	o.Meter.Gauge("caponier_ready", "1 while this part of the host can do its work.", "part",
 		func(emit func(float64, string)) {
-			failing := map[string]bool{}
-			for _, name := range s.notReady(context.Background()) {
-				failing[name] = true
-			}
+			failing := s.notReady(context.Background())
 			for _, p := range o.Parts {
-				if failing[p.Name] {
-					emit(0, p.Name)
-				} else {
-					emit(1, p.Name)
+				ready := 1.0
+				if slices.Contains(failing, p.Name) {
+					ready = 0
 				}
+				emit(ready, p.Name)
 			}
 		})
 	return s, nil
@@ -158,32 +154,23 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request, names bool) {
 	if !isGet(w, r) {
 		return
 	}
-	h := s.opts.Health()
 	out := struct {
-		Status         string       `json:"status"`
-		Service        string       `json:"service"`
-		SSHConnected   bool         `json:"ssh_connected"`
-		NodesTotal     int          `json:"nodes_total"`
-		NodesConnected int          `json:"nodes_connected"`
-		Nodes          []NodeHealth `json:"nodes,omitempty"`
-		PolicyRevision string       `json:"policy_revision"`
-		LockChecksum   string       `json:"lock_checksum"`
-		ReadOnly       bool         `json:"read_only"`
-		Frozen         int          `json:"frozen"`
-		NotReady       []string     `json:"not_ready,omitempty"`
-	}{
-		Status: "healthy", Service: "caponier", SSHConnected: h.SSHConnected,
-		NodesTotal: len(h.Nodes), PolicyRevision: h.PolicyRevision, LockChecksum: h.LockChecksum,
-		ReadOnly: h.ReadOnly, Frozen: h.Frozen,
-		NotReady: s.notReady(r.Context()),
-	}
-	for _, n := range h.Nodes {
+		Status  string `json:"status"`
+		Service string `json:"service"`
+		Health
+		NodesTotal     int      `json:"nodes_total"`
+		NodesConnected int      `json:"nodes_connected"`
+		NotReady       []string `json:"not_ready,omitempty"`
+	}{Status: "healthy", Service: "caponier", Health: s.opts.Health(),
+		NotReady: s.notReady(r.Context())}
+	out.NodesTotal = len(out.Nodes)
+	for _, n := range out.Nodes {
 		if n.Connected {
 			out.NodesConnected++
 		}
 	}
-	if names {
-		out.Nodes = h.Nodes
+	if !names {
+		out.Nodes = nil
 	}
 	status := http.StatusOK
 	switch {

@@ -34,7 +34,7 @@ type Meter struct {
 	calling    *prometheus.HistogramVec
 	refused    *prometheus.CounterVec
 	panics     prometheus.Counter
-	reloads    *prometheus.CounterVec
+	reloads    map[string]*prometheus.CounterVec
 
 	mu      sync.Mutex // guards allowed
 	allowed map[string]bool
@@ -80,13 +80,18 @@ func NewMeter(version string) *Meter {
 		"Requests refused before they reached the gate, by reason.", "reason")
 	m.panics = counter("caponier_panics_total",
 		"Requests whose handler panicked.").WithLabelValues()
-	m.reloads = counter("caponier_policy_reloads_total",
-		"Attempts to load the policy again. A failed one leaves the running policy.", "result")
+	m.reloads = map[string]*prometheus.CounterVec{
+		"policy": counter("caponier_policy_reloads_total",
+			"Attempts to load the policy again. A failed one leaves the running policy.", "result"),
+		"lock": counter("caponier_lock_reloads_total", "Attempts to load plugins.lock again. A "+
+			"failed one withdraws what left the lock, and adds nothing.", "result"),
+	}
 	for _, reason := range reasons {
 		m.refused.WithLabelValues(reason)
 	}
 	for _, result := range []string{"loaded", "failed"} {
-		m.reloads.WithLabelValues(result)
+		m.reloads["policy"].WithLabelValues(result)
+		m.reloads["lock"].WithLabelValues(result)
 	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "caponier_build_info",
 		Help: "1, with the versions of the host and of Go."}, []string{"version", "goversion"})
@@ -113,13 +118,13 @@ func (m *Meter) Refused(reason string) { m.refused.WithLabelValues(reason).Inc()
 // Panicked counts a request whose handler panicked.
 func (m *Meter) Panicked() { m.panics.Inc() }
 
-// Reloaded counts an attempt to load the policy again.
-func (m *Meter) Reloaded(err error) {
+// Reloaded counts an attempt to load the policy or the lock again.
+func (m *Meter) Reloaded(what string, err error) {
 	result := "loaded"
 	if err != nil {
 		result = "failed"
 	}
-	m.reloads.WithLabelValues(result).Inc()
+	m.reloads[what].WithLabelValues(result).Inc()
 }
 
 // Gauge adds a number, or several that differ in one label. Each scrape calls read.

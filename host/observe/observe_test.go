@@ -164,8 +164,8 @@ func TestDecisionsAreCountedByRuleAndNothingIsNamed(t *testing.T) {
 		t.Errorf("the client of a waiting call heard %q", said)
 	}
 	m.Gauge("caponier_test", "x", "node", func(emit func(float64, string)) { emit(3, "pve1") })
-	m.Reloaded(nil)
-	m.Reloaded(errors.New("bad rules"))
+	m.Reloaded("policy", nil)
+	m.Reloaded("policy", errors.New("bad rules"))
 	_, body := scrape(t, Options{Meter: m})("GET", "/metrics")
 	for _, want := range []string{
 		`caponier_decisions_total{kind="call",result="allowed",tier="yellow"} 3`,
@@ -180,7 +180,7 @@ func TestDecisionsAreCountedByRuleAndNothingIsNamed(t *testing.T) {
 		`caponier_journal_write_duration_seconds_count 8`,
 		`caponier_fail_open_total 0`, `caponier_journal_errors_total 0`,
 		`caponier_test{node="pve1"} 3`, `caponier_policy_reloads_total{result="failed"} 1`,
-		`caponier_policy_reloads_total{result="loaded"} 1`,
+		`caponier_policy_reloads_total{result="loaded"} 1`, `caponier_lock_reloads_total{result="failed"} 0`,
 	} {
 		if !strings.Contains(body, want+"\n") {
 			t.Errorf("no line %s", want)
@@ -319,10 +319,10 @@ func TestHealthNamesNodesOnItsOwnAddressAlone(t *testing.T) {
 		return Health{SSHConnected: true, PolicyRevision: "r1", LockChecksum: "l1", Frozen: 2,
 			Nodes: []NodeHealth{{"pve1", true}, {"pve2", false}}}
 	}}
-	want := `{"status":"healthy","service":"caponier","ssh_connected":true,"nodes_total":2,` +
-		`"nodes_connected":1,"nodes":[{"name":"pve1","connected":true},{"name":"pve2",` +
-		`"connected":false}],"policy_revision":"r1","lock_checksum":"l1","read_only":false,` +
-		`"frozen":2}` + "\n"
+	want := `{"status":"healthy","service":"caponier","ssh_connected":true,` +
+		`"nodes":[{"name":"pve1","connected":true},{"name":"pve2","connected":false}],` +
+		`"policy_revision":"r1","lock_checksum":"l1","read_only":false,"frozen":2,` +
+		`"nodes_total":2,"nodes_connected":1}` + "\n"
 	get := scrape(t, o)
 	if status, body := get("GET", "/health"); status != 200 || body != want {
 		t.Errorf("health: %d %s", status, body)

@@ -36,6 +36,7 @@ var (
 
 type describe struct {
 	ABI       int64             `json:"abi"`
+	Minor     int64             `json:"minor"` // of the ABI; 0 where it is missing
 	Name      string            `json:"name"`
 	Version   string            `json:"version"`
 	Tools     []json.RawMessage `json:"tools"`
@@ -82,6 +83,8 @@ func (e Entry) compile() ([]*gate.Tool, error) {
 	switch {
 	case d.ABI != 1:
 		return fail(fmt.Errorf("abi is %d, this host speaks 1", d.ABI))
+	case d.Minor < 0:
+		return fail(fmt.Errorf("minor is %d: want 0 or more", d.Minor))
 	case !fileName.MatchString(d.Name):
 		return fail(
 			fmt.Errorf("name %q: want 1 to 64 of A-Z a-z 0-9 _ . - and first a letter or digit",
@@ -114,6 +117,7 @@ func (e Entry) compile() ([]*gate.Tool, error) {
 			if err != nil {
 				return fail(fmt.Errorf("%s %s: %w", k.kind, cmp.Or(t.Name, fmt.Sprint(n)), err))
 			}
+			t.Plans = d.Minor >= 2
 			tools = append(tools, t)
 		}
 		slices.SortFunc(tools, func(a, b *gate.Tool) int { return strings.Compare(a.Name, b.Name) })

@@ -49,9 +49,9 @@ func (e Entry) Tools() ([]*gate.Tool, error) { return e.compile() }
 // Lock is a checked plugins.lock. It is safe for concurrent use; what it returns is shared and must
 // not be changed.
 type Lock struct {
-	entries  []Entry
-	tools    []*gate.Tool
-	checksum string
+	entries []Entry
+	tools   []*gate.Tool
+	text    []byte // as Encode returns it
 }
 
 // NewEntry checks a module and what it described against the rules for locked plugins. File is its
@@ -103,9 +103,10 @@ func Load(path string) (*Lock, error) {
 	return l, nil
 }
 
-type file struct {
-	Schema  string            `json:"schema"`
-	Plugins []json.RawMessage `json:"plugins"`
+// file is the form of the lock, with its plugins decoded or not.
+type file[P any] struct {
+	Schema  string `json:"schema"`
+	Plugins []P    `json:"plugins"`
 }
 
 // parse decodes plugin by plugin, so that the strict decoder's bounds are for each, and then asks
@@ -115,7 +116,7 @@ func parse(data []byte) (*Lock, error) {
 	if len(data) > maxLock {
 		return nil, fmt.Errorf("over the limit of %d bytes", maxLock)
 	}
-	var outer file
+	var outer file[json.RawMessage]
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&outer); err != nil {
@@ -136,11 +137,7 @@ func parse(data []byte) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	written, err := marshal(l.entries)
-	if err != nil {
-		return nil, err
-	}
-	if !bytes.Equal(compact(data), compact(written)) {
+	if !bytes.Equal(compact(data), compact(l.text)) {
 		return nil, errors.New(
 			"is not in the form that `caponier plugin lock` writes (order, repeated or oddly " +
 				"written keys); run it again and review the difference")
@@ -187,44 +184,40 @@ func newLock(entries []Entry) (*Lock, error) {
 		}
 		l.tools = append(l.tools, tools...)
 	}
-	data, err := marshal(l.entries)
-	l.checksum = digest(data)
+	var err error
+	l.text, err = marshal(l.entries)
 	return l, err
 }
 
-// Write replaces the lock file by one that holds the entries, always the same bytes for the same
-// entries.
-func Write(path string, entries []Entry) error {
+// Encode returns the text of a lock that holds the entries, always the same bytes for the same
+// entries. It checks them as Load does.
+func Encode(entries []Entry) ([]byte, error) {
 	l, err := newLock(entries)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	data, err := marshal(l.entries)
-	if err != nil {
-		return err
-	}
+	return l.text, nil
+}
+
+// Write replaces the lock file by one with this text.
+func Write(path string, text []byte) error {
 	tmp := path + ".new"
-	if err := os.WriteFile(tmp, data, 0o644); err != nil {
-		return fmt.Errorf("writing the plugin lock: %w", err)
+	err := os.WriteFile(tmp, text, 0o644)
+	if err == nil {
+		err = os.Rename(tmp, path)
 	}
-	if err := os.Rename(tmp, path); err != nil {
+	if err != nil {
 		return fmt.Errorf("writing the plugin lock: %w", err)
 	}
 	return nil
 }
 
 func marshal(entries []Entry) ([]byte, error) {
-	if entries == nil {
-		entries = []Entry{}
-	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	err := e.Encode(struct {
-		Schema  string  `json:"schema"`
-		Plugins []Entry `json:"plugins"`
-	}{lockSchema, entries})
+	err := e.Encode(file[Entry]{lockSchema, append([]Entry{}, entries...)})
 	return b.Bytes(), err
 }
 
@@ -234,16 +227,56 @@ func (l *Lock) Plugins() []Entry { return l.entries }
 // Tools lists tools, resources and prompts, by plugin and then by kind and name.
 func (l *Lock) Tools() []*gate.Tool { return l.tools }
 
+// Both returns what of this lock next has too, by the names of plugins and their tools: what may
+// still be called while what is new in next is made ready.
+func (l *Lock) Both(next *Lock) *Lock {
+	named := map[[3]string]bool{}
+	for _, t := range next.tools {
+		named[[3]string{t.Plugin.Name, t.Kind, t.Name}] = true
+	}
+	both := &Lock{text: l.text}
+	for _, t := range l.tools {
+		if named[[3]string{t.Plugin.Name, t.Kind, t.Name}] {
+			both.tools = append(both.tools, t)
+		}
+	}
+	for _, e := range l.entries {
+		if next.entry(e.Name) != nil {
+			both.entries = append(both.entries, e)
+		}
+	}
+	return both
+}
+
+// New returns the entries of this lock that before has not, or has with another module or other
+// operations.
+func (l *Lock) New(before *Lock) (entries []Entry) {
+	for _, e := range l.entries {
+		old := before.entry(e.Name)
+		if old == nil || old.Digest != e.Digest || !slices.Equal(old.Imports, e.Imports) {
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+func (l *Lock) entry(name string) *Entry {
+	i := slices.IndexFunc(l.entries, func(e Entry) bool { return e.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &l.entries[i]
+}
+
 // Checksum is over everything locked: modules, imports, names, descriptions and schemas.
-func (l *Lock) Checksum() string { return l.checksum }
+func (l *Lock) Checksum() string { return digest(l.text) }
 
 // Open reads a locked module from dir and refuses bytes that are not the locked ones.
 func (l *Lock) Open(dir, name string) ([]byte, error) {
-	i := slices.IndexFunc(l.entries, func(e Entry) bool { return e.Name == name })
-	if i < 0 {
+	e := l.entry(name)
+	if e == nil {
 		return nil, fmt.Errorf("plugin %q is not in the lock", name)
 	}
-	e := l.entries[i]
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening plugin %s: %w", name, err)

@@ -58,11 +58,11 @@ func TestLockRoundTrip(t *testing.T) {
 	path := filepath.Join(dir, "plugins.lock")
 	a, b := entry(t), entry(t, `"containers"`, `"a"`, `"exec"`, `"other"`)
 	b.File = "a.wasm"
-	if err := Write(path, []Entry{a, b}); err != nil {
+	if err := write(path, []Entry{a, b}); err != nil {
 		t.Fatal(err)
 	}
 	first, _ := os.ReadFile(path)
-	if err := Write(path, []Entry{b, a}); err != nil {
+	if err := write(path, []Entry{b, a}); err != nil {
 		t.Fatal(err)
 	}
 	second, _ := os.ReadFile(path)
@@ -104,6 +104,7 @@ func TestLockRefuses(t *testing.T) {
 		"a name that describe does not have": {`"name": "containers",` + "\n      \"version\"", `"name": "guests",` + "\n      \"version\"", "describe says containers"},
 		"an edited schema with a hole":       {`"additionalProperties": false`, `"additionalProperties": true`, `needs "additionalProperties":false`},
 		"an import that is no operation":     {`"sftp_get",`, `"root_shell",`, `imports "root_shell"`},
+		"an import of the host's own":        {`"sftp_get",`, `"discard",`, `imports "discard"`},
 		"imports out of order":               {`"sftp_get",`, `"stage",`, "not sorted"},
 		"a short digest":                     {`"sha256:`, `"sha256:00`, "64 hex digits"},
 		"a file elsewhere":                   {`"file": "containers.wasm"`, `"file": "../containers.wasm"`, "plain file name"},
@@ -201,7 +202,7 @@ func TestNamesMustNotCollide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := entry(t, c.change...)
 			b.File = c.file
-			if err := Write(filepath.Join(t.TempDir(), "l"), []Entry{a, b}); err == nil ||
+			if err := write(filepath.Join(t.TempDir(), "l"), []Entry{a, b}); err == nil ||
 				!strings.Contains(err.Error(), c.why) {
 				t.Errorf("got %v, want %q", err, c.why)
 			}
@@ -212,7 +213,7 @@ func TestNamesMustNotCollide(t *testing.T) {
 func TestOpenChecksTheDigest(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "plugins.lock")
-	if err := Write(path, []Entry{entry(t)}); err != nil {
+	if err := write(path, []Entry{entry(t)}); err != nil {
 		t.Fatal(err)
 	}
 	l, err := Load(path)
@@ -337,4 +338,12 @@ func FuzzDescribe(f *testing.F) {
 			t.Errorf("described\n%s\nlocked\n%s", data, l.entries[0].Describe)
 		}
 	})
+}
+
+func write(path string, entries []Entry) error {
+	text, err := Encode(entries)
+	if err != nil {
+		return err
+	}
+	return Write(path, text)
 }

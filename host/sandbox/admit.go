@@ -1,10 +1,13 @@
 package sandbox
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
@@ -105,4 +108,13 @@ func operations(m *meter.Module) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+func checkDigest(p gate.Plugin, wasm []byte) error {
+	sum := sha256.Sum256(wasm)
+	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != p.Digest {
+		return fmt.Errorf("plugin %s: the module is %s, and plugins.lock says %s",
+			p.Name, digest, p.Digest)
+	}
+	return nil
 }

@@ -1,7 +1,9 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -58,20 +60,16 @@ func (b *breaker) record(principal string, err error) (opened bool) {
 	case !errors.As(err, &broke) || broke.Code == codeMemory:
 		return false
 	}
-	p := b.by[principal]
-	if p == nil {
-		if len(b.by) >= maxBroken {
-			for id, old := range b.by {
-				if time.Now().After(old.until) {
-					delete(b.by, id)
-				}
-			}
-		}
-		if p = (&breaks{}); b.by == nil {
-			b.by = map[string]*breaks{}
-		}
-		b.by[principal] = p
+	switch {
+	case b.by == nil:
+		b.by = map[string]*breaks{}
+	case len(b.by) >= maxBroken:
+		maps.DeleteFunc(b.by, func(id string, old *breaks) bool {
+			return id != principal && time.Now().After(old.until)
+		})
 	}
+	p := cmp.Or(b.by[principal], &breaks{})
+	b.by[principal] = p
 	p.n++
 	p.until = time.Now().Add(b.pause)
 	return p.n == b.after

@@ -34,6 +34,7 @@ const (
 	statusUnknown
 	statusBadRequest
 	statusPending // ask only
+	statusPlanned
 )
 
 // outOfRange is -1: the module named memory that it does not have, or more than may be written.
@@ -93,6 +94,7 @@ type call struct {
 	turn    cpuTurn
 	stack   *[]byte // wazero's, of this call; nil when it could not be found
 	stderr  []byte
+	trace   string  // of a trap: one line for each function, innermost first
 	killed  error   // why the host stopped it
 	exit    *uint32 // what it exited with
 }
@@ -212,7 +214,8 @@ func (c *call) run(ctx context.Context, in *instance, f api.Function) (code uint
 		return 0, broken(codeMemory, "the plugin ran out of its %d MiB of memory "+
 			"(sandbox.memory_max)", in.memory.max>>20)
 	case err != nil:
-		reason, _, _ := strings.Cut(err.Error(), "\n")
+		reason, trace, _ := strings.Cut(err.Error(), "\n")
+		c.trace = trace
 		return 0, broken(codeTrap, "%s%s", clean(reason, 200), c.firstLine())
 	}
 	return uint32(stack[0]), nil
@@ -248,6 +251,9 @@ func (c *call) operate(ctx context.Context, name string, request []byte, ok bool
 	}
 	if res.Value == nil {
 		res.Value = struct{}{}
+	}
+	if res.Plan {
+		return c.respond(statusPlanned, res.Value)
 	}
 	return c.respond(statusOK, res.Value)
 }

@@ -102,7 +102,7 @@ func native(b *testing.B, input []byte) func() {
 	}
 }
 
-// BenchmarkFigures reports the figures of docs/benchmarks.md: ratios of two things that are done in
+// BenchmarkFigures reports ratios of two things that are done in
 // turn, most to plain wazero with one instance and nothing around it.
 func BenchmarkFigures(b *testing.B) {
 	text := strings.Repeat("x", 1024)

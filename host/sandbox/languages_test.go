@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/caponier-mcp/caponier/test/needs"
 )
 
 // behaving returns the modules that must behave the same, by language.
@@ -78,6 +80,14 @@ func TestModulesOfFourLanguagesBehaveTheSame(t *testing.T) {
 			execute: answer(object{"exit": -3, "stdout": odd, "stderr": "", "truncated": false},
 				nil),
 			executed: []string{"ssh_exec"}, gives: object{"exit": -3.0, "stdout": odd},
+		},
+		"an operation is only planned": {
+			args: object{"do": "exec"},
+			execute: func(gate.Question) (gate.Result, error) {
+				return gate.Result{Plan: true, Value: abi.Success(abi.SSHExec{}, 1)}, nil
+			},
+			executed: []string{"ssh_exec"},
+			gives:    object{"exit": 0.0, "stdout": "", "planned": true},
 		},
 		"an operation is refused": {
 			args: object{"do": "exec"}, decide: deny, code: 1,
@@ -180,7 +190,7 @@ func TestModulesOfFourLanguagesDescribeThemselves(t *testing.T) {
 	for language, wasm := range behaving(t) {
 		d, imports, err := describeModule(t.Context(), wasm)
 		if err != nil || !slices.Equal(imports, []string{"ask", "ssh_exec"}) ||
-			!strings.HasPrefix(string(d), `{"abi":1,"name":"behave","version":"1.0.0"`) {
+			!strings.HasPrefix(string(d), `{"abi":1,"minor":2,"name":"behave","version":"1.0.0"`) {
 			t.Errorf("%s: %.200s with %v, %v", language, d, imports, err)
 		}
 	}
@@ -216,9 +226,7 @@ func TestTheExamplesOfTheABIPageWork(t *testing.T) {
 			tool := map[string]string{
 				"ts": filepath.Join(root, "build/asc/node_modules/.bin/asc"), "c": "clang",
 			}[language]
-			if _, err := exec.LookPath(tool); err != nil && os.Getenv("CI") == "" {
-				t.Skipf("%v: make others", err)
-			}
+			needs.Program(t, tool)
 			code, build := example(t, language, command)
 			dir := t.TempDir()
 			sdk, err := os.ReadFile(filepath.Join(root, "sdk/assemblyscript/caponier.ts"))
@@ -268,9 +276,7 @@ func TestTheExamplesOfTheABIPageWork(t *testing.T) {
 
 // TestTheCHeaderReadsLenientJSON parses output of nodes, which may be cut short or made to mislead.
 func TestTheCHeaderReadsLenientJSON(t *testing.T) {
-	if _, err := exec.LookPath("clang"); err != nil && os.Getenv("CI") == "" {
-		t.Skip(err)
-	}
+	needs.Program(t, "clang")
 	dir := t.TempDir()
 	source, out := filepath.Join(dir, "probe.c"), filepath.Join(dir, "probe.wasm")
 	header, err := os.ReadFile("../../sdk/c/caponier.h")

@@ -18,17 +18,20 @@ import (
 // plugin is a module in service: its template, the instances that are ready, and how it fared.
 type plugin struct {
 	gate.Plugin
+	imports []string // operations that are granted
 	s       *Sandbox
-	size    int // bytes of the module
+	size    int // bytes of the module, or 0 before it was opened
 	log     *moduleLog
 	warm    chan *instance
 	share   *fair.Shares // one slot for each call that has an instance, or waits for one of all
 	breaker breaker
-	filling sync.Mutex // held by the one that makes instances ahead
+	filling sync.Mutex     // held by the one that makes instances ahead
+	users   sync.WaitGroup // calls, and what they and Add began
 
 	wanted, queued bool // a call waits for it; it waits to be prepared: guarded by s.mu
 
 	mu    sync.Mutex    // guards the following
+	first func()        // prepares it; nil when that has begun
 	tried chan struct{} // closed when the attempt to prepare or start it has ended
 	tmpl  *template     // nil until a start succeeded
 	err   error         // of the last attempt
@@ -51,10 +54,16 @@ const maxRetryAfter = time.Minute
 // begins another start when one failed and its back-off is over. tell may be nil.
 func (p *plugin) await(ctx context.Context, tell func(message string)) (*template, error) {
 	p.mu.Lock()
+	if p.first != nil {
+		if err := p.begin(); err != nil {
+			p.mu.Unlock()
+			return nil, broken(codeUnavailable, "%s", err)
+		}
+	}
 	if p.tmpl == nil && p.source != nil && p.ended() && !time.Now().Before(p.again) {
 		src := p.source
 		p.tried = make(chan struct{})
-		p.s.work.Go(func() { p.tryStart(src) }) // the caller holds s.work
+		p.spawn(func() { _ = p.tryStart(src) })
 	}
 	tried := p.tried
 	p.mu.Unlock()
@@ -66,7 +75,7 @@ func (p *plugin) await(ctx context.Context, tell func(message string)) (*templat
 		p.s.changed.Broadcast()
 		p.s.mu.Unlock()
 		if tell != nil {
-			tell(fmt.Sprintf("Compiling plugin %s, which happens once and can take a minute",
+			tell(fmt.Sprintf("Starting plugin %s; it is compiled once, which can take a minute",
 				p.Name))
 		}
 		select {
@@ -78,6 +87,59 @@ func (p *plugin) await(ctx context.Context, tell func(message string)) (*templat
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.tmpl, p.state()
+}
+
+// begin begins to prepare the plugin. It is called once, with mu held.
+func (p *plugin) begin() error {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.s.closed {
+		return errClosed
+	}
+	p.spawn(p.first)
+	p.first = nil
+	return nil
+}
+
+// enter returns the plugin of a tool, and has Close and Remove wait until its leave is called.
+func (s *Sandbox) enter(t *gate.Tool) (*plugin, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.plugins[t.Plugin.Digest]
+	if s.closed || p == nil {
+		return nil, broken(codeUnavailable, "plugin %s is not loaded", t.Plugin.Name)
+	}
+	s.work.Add(1)
+	p.users.Add(1)
+	return p, nil
+}
+
+// Remove takes the module with this digest out of service. Calls that run go on; it is freed when
+// the last of them has ended.
+func (s *Sandbox) Remove(digest string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.plugins[digest]
+	if s.closed || p == nil {
+		return
+	}
+	delete(s.plugins, digest)
+	s.work.Go(func() { p.users.Wait(); p.close() })
+}
+
+// spawn does something that Close and Remove wait for. The caller keeps both from beginning to.
+func (p *plugin) spawn(do func()) {
+	p.users.Add(1)
+	p.s.work.Go(func() {
+		defer p.users.Done()
+		do()
+	})
+}
+
+// leaves ends what Sandbox.enter began.
+func (p *plugin) leaves() {
+	p.users.Done()
+	p.s.work.Done()
 }
 
 // ended reports whether no attempt is under way. It is called with mu held.
@@ -152,15 +214,23 @@ func (s *Sandbox) before(p *plugin) bool {
 	return false
 }
 
-// prepare admits, rewrites, compiles and starts the module, and then lets calls in. A module that
-// cannot be compiled is not tried again: the same bytes would fail in the same way.
-func (p *plugin) prepare(wasm []byte, imports []string) {
+// prepare opens, admits, rewrites, compiles and starts the module, and then lets calls in. A module
+// that cannot be opened or compiled is not tried again: the same bytes would fail in the same way.
+func (p *plugin) prepare(open func() ([]byte, error), imports []string) {
 	p.enter()
 	defer p.leave()
+	wasm, err := open()
+	if err == nil {
+		err = checkDigest(p.Plugin, wasm)
+	}
+	if err != nil {
+		p.settle(nil, err)
+		return
+	}
 	began, cold := time.Now(), false
 	src, err := p.compile(wasm, imports, func() {
 		cold = true
-		p.log.log.Info("compiling the plugin", "bytes", p.size)
+		p.log.log.Info("compiling the plugin", "bytes", len(wasm))
 	})
 	if err != nil {
 		p.settle(nil, err)
@@ -298,24 +368,28 @@ func (p *plugin) record(c *call, err error) {
 	text, broke := cleanLines(c.stderr), (*gate.PluginError)(nil)
 	switch {
 	case errors.As(err, &broke):
+		if text == "" { // of a language that writes no trace of its own
+			text = cleanLines([]byte(c.trace))
+		}
 		p.log.write(slog.LevelError, "the plugin broke", c.of, text, "error", broke)
 	case len(text) > 0:
 		p.log.write(slog.LevelInfo, "output of the plugin", c.of, text)
 	}
 }
 
+// close frees what is kept. Nothing else may use the plugin any more.
 func (p *plugin) close() {
+	if p.first != nil {
+		return
+	}
 	<-p.tried
-	for {
-		select {
-		case in := <-p.warm:
-			in.close()
-			continue
-		default:
-		}
-		break
+	for range len(p.warm) {
+		(<-p.warm).close()
 	}
 	if p.tmpl != nil {
 		p.tmpl.image.Close()
+		_ = p.tmpl.compiled.Close(context.Background())
+	} else if p.source != nil {
+		_ = p.source.compiled.Close(context.Background())
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -168,45 +170,55 @@ var errClosed = errors.New("the sandbox is closed")
 // Add admits a module and prepares it in the background; calls wait for that, and report what was
 // wrong. imports are the operations that plugins.lock grants. The module's digest must be p's.
 func (s *Sandbox) Add(p gate.Plugin, wasm []byte, imports []string) error {
-	sum := sha256.Sum256(wasm)
-	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != p.Digest {
-		return fmt.Errorf("plugin %s: the module is %s, and plugins.lock says %s",
-			p.Name, digest, p.Digest)
+	if err := checkDigest(p, wasm); err != nil {
+		return err
 	}
+	pl, err := s.add(p, func() ([]byte, error) { return wasm, nil }, imports)
+	if err != nil || pl == nil {
+		return err
+	}
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	pl.size = len(wasm)
+	return pl.begin()
+}
+
+// Later is Add for a module that is opened and prepared when its first call comes.
+func (s *Sandbox) Later(p gate.Plugin, open func() ([]byte, error), imports []string) error {
+	_, err := s.add(p, open, imports)
+	return err
+}
+
+// add returns a plugin that was not begun, or nil for one that was added before.
+func (s *Sandbox) add(
+	p gate.Plugin, open func() ([]byte, error), imports []string,
+) (*plugin, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
-		return errClosed
+		return nil, errClosed
 	case s.plugins[p.Digest] != nil:
-		return nil
+		if !slices.Equal(s.plugins[p.Digest].imports, imports) {
+			return nil, fmt.Errorf("plugin %s: its module is in service with other operations "+
+				"than plugins.lock lists now; `caponier plugin lock` lists those it has", p.Name)
+		}
+		return nil, nil
 	}
 	share := fair.Half(s.o.MaxInstances)
 	pl := &plugin{
 		Plugin:  p,
+		imports: imports,
 		s:       s,
-		size:    len(wasm),
 		log:     &moduleLog{log: s.o.Log.With("plugin", p.Name), now: time.Now},
 		tried:   make(chan struct{}),
 		warm:    make(chan *instance, s.o.Warm),
 		share:   fair.New(share, fair.Half(share)),
 		breaker: breaker{after: s.o.BreakAfter, pause: s.o.BreakFor},
 	}
+	pl.first = func() { pl.prepare(open, imports) }
 	s.plugins[p.Digest] = pl
-	s.work.Go(func() { pl.prepare(wasm, imports) })
-	return nil
-}
-
-// enter returns the plugin of a tool, and has Close wait until s.work.Done is called.
-func (s *Sandbox) enter(t *gate.Tool) (*plugin, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.plugins[t.Plugin.Digest]
-	if s.closed || p == nil {
-		return nil, broken(codeUnavailable, "plugin %s is not loaded", t.Plugin.Name)
-	}
-	s.work.Add(1)
-	return p, nil
+	return pl, nil
 }
 
 // Ready waits until the plugin of a tool is compiled and started. A start that has failed is tried
@@ -217,7 +229,7 @@ func (s *Sandbox) Ready(ctx context.Context, t *gate.Tool, tell func(message str
 	if err != nil {
 		return err
 	}
-	defer s.work.Done()
+	defer p.leaves()
 	_, err = p.await(ctx, tell)
 	return err
 }
@@ -245,23 +257,25 @@ func (s *Sandbox) Warm(ctx context.Context) error {
 // ErrPreparing is the state of a plugin that is being compiled or started.
 var ErrPreparing = errors.New("the plugin is being compiled or started")
 
-// Readiness returns the state of each plugin by name: nil for ready, [ErrPreparing], or why its
-// calls fail. It does not wait, and does not try a failed start again.
+// Readiness returns the state of each plugin by digest: nil for ready and for one that no call
+// needed yet, [ErrPreparing], or why its calls fail. It does not wait, and does not try a failed
+// start again.
 func (s *Sandbox) Readiness() map[string]error {
 	states := map[string]error{}
 	for _, p := range s.all() {
-		states[p.Name] = p.state()
+		p.mu.Lock()
+		if states[p.Digest] = p.state(); p.first != nil {
+			states[p.Digest] = nil
+		}
+		p.mu.Unlock()
 	}
 	return states
 }
 
-func (s *Sandbox) all() (plugins []*plugin) {
+func (s *Sandbox) all() []*plugin {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.plugins {
-		plugins = append(plugins, p)
-	}
-	return plugins
+	return slices.Collect(maps.Values(s.plugins))
 }
 
 // compile compiles a rewritten module, or finds it in the cache. announce is called before a
@@ -304,7 +318,7 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 	if err != nil {
 		return gate.Output{}, err
 	}
-	defer s.work.Done()
+	defer p.leaves()
 	input, err := callInput(ctx, r)
 	if err != nil {
 		return gate.Output{}, fmt.Errorf("input of %s: %w", r.Call.Tool.Name, err)
@@ -323,7 +337,7 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 	// restoring what the call wrote to may take milliseconds, which are not the caller's; the slot
 	// is taken until it is done
 	defer func() {
-		s.work.Go(func() { p.giveBack(in, well); leave() })
+		p.spawn(func() { p.giveBack(in, well); leave() })
 	}()
 	c := &call{door: r, of: r.Call, log: p.log, env: &s.env, input: input, max: s.o.MaxOutput}
 	code, err := c.run(ctx, in, in.mod.ExportedFunction("caponier_v1_call"))

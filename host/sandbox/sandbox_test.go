@@ -27,7 +27,7 @@ func TestDescribe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(string(d), `{"abi":1,"name":"echo"`) || len(imports) != 1 ||
+	if !strings.HasPrefix(string(d), `{"abi":1,"minor":2,"name":"echo"`) || len(imports) != 1 ||
 		imports[0] != "ssh_exec" {
 		t.Errorf("described as %s with imports %v", d, imports)
 	}

@@ -45,14 +45,12 @@ func newCPUScheduler() *cpuScheduler {
 // next gives turns while processors are free. It is called with mu held.
 func (s *cpuScheduler) next() {
 	for s.computing < s.processors && len(s.queue) > 0 {
-		first := 0
-		for k, w := range s.queue {
-			if w.place.Before(s.queue[first].place) {
-				first = k
-			}
-		}
-		close(s.queue[first].turn)
-		s.queue = slices.Delete(s.queue, first, first+1)
+		first := slices.MinFunc(s.queue, func(a, b *cpuWaiter) int {
+			return a.place.Compare(b.place)
+		})
+		close(first.turn)
+		k := slices.Index(s.queue, first)
+		s.queue = slices.Delete(s.queue, k, k+1)
 		s.computing++
 	}
 }

@@ -2,6 +2,8 @@ package sandbox
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -46,12 +48,12 @@ func TestAFailedStartIsTriedAgain(t *testing.T) {
 	if n := starts.Load(); n > 2 {
 		t.Errorf("%d starts in the first 50 ms or so", n)
 	}
-	if err := h.box.Readiness()["test"]; err == nil || !errors.As(err, new(*gate.PluginError)) {
+	if err := h.box.Readiness()[tool.Plugin.Digest]; err == nil || !errors.As(err, new(*gate.PluginError)) {
 		t.Errorf("the state is %v", err)
 	}
 	well.Store(true)
 	soon(t, "a call succeeds", func() bool { return h.call(tool, object{}).Err == nil })
-	if err := h.box.Readiness()["test"]; err != nil {
+	if err := h.box.Readiness()[tool.Plugin.Digest]; err != nil {
 		t.Errorf("the state is %v", err)
 	}
 	if p := h.plugin(tool); p.source != nil {
@@ -88,7 +90,7 @@ func TestAStartIsMeasuredByItsWork(t *testing.T) {
 	began := time.Now()
 	a := h.call(h.add(sleepy.bytes()), object{})
 	want(t, a, codeUnavailable)
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("a start that sleeps for hours was stopped after %s", took)
 	}
 }
@@ -130,7 +132,43 @@ func TestACallIsToldThatItsPluginIsBeingCompiled(t *testing.T) {
 	a := h.door.Call(t.Context(), gate.Request{Source: "test", Tool: tool, Arguments: []byte("{}"),
 		Progress: func(_, _ float64, message string) { told = append(told, message) }})
 	want(t, a, "")
-	if len(told) != 1 || !strings.Contains(told[0], "Compiling plugin test") {
+	if len(told) != 1 || !strings.Contains(told[0], "Starting plugin test") {
 		t.Errorf("the call was told %q", told)
+	}
+}
+
+func TestAModuleIsOpenedWhenItIsFirstCalled(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		evil bool
+		want string
+	}{
+		"good":           {},
+		"gone":           {err: errors.New("no such file"), want: "no such file"},
+		"another module": {evil: true, want: "plugins.lock says"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, Options{})
+			wasm := module{imports: []imported{output}, call: ok()}.bytes()
+			sum, opened := sha256.Sum256(wasm), 0
+			p := gate.Plugin{Name: "later", Digest: "sha256:" + hex.EncodeToString(sum[:])}
+			if c.evil {
+				wasm = append(wasm, 0)
+			}
+			err := h.box.Later(p, func() ([]byte, error) { opened++; return wasm, c.err }, nil)
+			if err != nil || opened > 0 || h.box.Readiness()[p.Digest] != nil {
+				t.Fatalf("%v, opened %d times before a call", err, opened)
+			}
+			for range 2 {
+				err = h.box.Ready(t.Context(), &gate.Tool{Plugin: p}, func(string) {})
+				if (c.want == "") != (err == nil) ||
+					err != nil && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("got %v, want %q", err, c.want)
+				}
+			}
+			if opened != 1 {
+				t.Errorf("opened %d times", opened)
+			}
+		})
 	}
 }

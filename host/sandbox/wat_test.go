@@ -7,18 +7,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caponier-mcp/caponier/test/needs"
 )
 
 // TestHandWrittenHostileModules runs test/modules/hostile. The first line of each text says how a
 // call ends, and what the error says. A good module answers beside each, and none of them has done
 // anything to a node.
 func TestHandWrittenHostileModules(t *testing.T) {
-	if _, err := exec.LookPath("wat2wasm"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("wat2wasm is not here: apt-get install wabt")
-		}
-		t.Skip("wat2wasm, of Debian's wabt, is not here")
-	}
+	needs.Program(t, "wat2wasm") // of Debian's wabt
 	texts, err := filepath.Glob("../../test/modules/hostile/*.wat")
 	if err != nil || len(texts) < 29 {
 		t.Fatalf("%d texts: %v", len(texts), err)

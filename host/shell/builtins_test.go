@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -79,7 +78,7 @@ func TestNamesAreWrittenOnce(t *testing.T) {
 			t.Errorf("%s is in both lists", name)
 		}
 	}
-	if !slices.Contains(defaultShells(), "sh") {
+	if !posixShells["sh"] {
 		t.Error("sh is no shell")
 	}
 }

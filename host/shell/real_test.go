@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/test/needs"
 )
 
 // realShells are the shells that texts and renderings are tried in. Under CI all must be installed.
@@ -28,11 +29,11 @@ func shells(t testing.TB) [][]string {
 		if _, err := exec.LookPath(argv[0]); err == nil {
 			found = append(found, argv)
 		} else if os.Getenv("CI") == "true" {
-			t.Fatalf("%s is not installed; .ci/run installs it", argv[0])
+			needs.Program(t, argv[0])
 		}
 	}
 	if len(found) == 0 {
-		t.Skip("no shell is installed")
+		needs.Skip(t, "no shell is installed")
 	}
 	return found
 }

@@ -33,41 +33,25 @@ const (
 var _ gate.Lowerer = Lowerer{}
 
 // Lowerer implements [gate.Lowerer]. It is safe for concurrent use.
-type Lowerer struct {
-	// Shells are the names, without a folder, of programs that run the text after -c. Nil means
-	// the POSIX shells that a node or a container may have.
-	Shells []string
-}
+type Lowerer struct{}
 
-// defaultShells returns the names of the POSIX shells that a node or a container may have.
-func defaultShells() []string {
-	return strings.Fields("sh bash dash ash ksh ksh93 mksh oksh rbash static-sh zsh")
-}
-
-// Validate refuses names that could never match a program.
-func (l Lowerer) Validate() error {
-	for _, s := range l.Shells {
-		if s == "" || strings.ContainsAny(s, "/ \t\n") {
-			return fmt.Errorf("shells: %q is not the name of a program: "+
-				"write it without a folder, such as bash", s)
-		}
-	}
-	return nil
-}
+// posixShells are the programs, without a folder, that run the text after -c and that a node or a
+// container may have.
+var posixShells = words(`sh bash dash ash ksh ksh93 mksh oksh rbash static-sh zsh`)
 
 // Script lowers command text. When the text is parsed, Rendered holds the same commands with every
 // word quoted; send the rendering, never the text. Otherwise Rendered is empty, Error names the
 // first construct that cannot be lowered and its place, and Features names all such constructs.
 // Features also names what joins commands ("pipe", "and", "or", "sequence") and redirections that
 // touch no file ("discard", "merge").
-func (l Lowerer) Script(text string) gate.Command {
+func (Lowerer) Script(text string) gate.Command {
 	lowered, around := lower(text)
-	return l.command("script", lowered, around)
+	return command("script", lowered, around)
 }
 
 // Argv takes one program with its words. It refuses an empty list, an empty program name, a word
 // with a NUL, and words that the node's login shell would read as code, as in eval X.
-func (l Lowerer) Argv(argv []string) gate.Command {
+func (Lowerer) Argv(argv []string) gate.Command {
 	c := gate.Simple{Argv: slices.Clone(argv), Static: true}
 	lowered := gate.Lowered{Parsed: true, Features: []string{}, Calls: []gate.Simple{c}}
 	switch why := evaluates(argv); {
@@ -78,10 +62,10 @@ func (l Lowerer) Argv(argv []string) gate.Command {
 	case why != "":
 		lowered = refuse(why, "builtin")
 	}
-	return l.command("argv", lowered, glue{tails: []string{""}})
+	return command("argv", lowered, glue{tails: []string{""}})
 }
 
-func (l Lowerer) command(form string, lowered gate.Lowered, around glue) gate.Command {
+func command(form string, lowered gate.Lowered, around glue) gate.Command {
 	c := gate.Command{Form: form, Lowered: lowered, Nested: []gate.Nested{}}
 	if !c.Parsed {
 		return c
@@ -100,7 +84,7 @@ func (l Lowerer) command(form string, lowered gate.Lowered, around glue) gate.Co
 		err = fmt.Errorf("there are %d commands in the text, over the limit of %d: "+
 			"make several calls", len(c.Calls), maxCalls)
 	default:
-		nested, err = l.nested(c.Calls, 1)
+		nested, err = nestedIn(c.Calls, 1)
 	}
 	if err == nil && len(nested) > maxNested {
 		err = fmt.Errorf("there are %d command texts inside the command, over the limit of %d",
@@ -130,14 +114,14 @@ func refuse(why string, features ...string) gate.Lowered {
 	}
 }
 
-// nested finds command text inside calls, wherever a shell's name stands in them, depth first: the
-// parent of an entry is the last entry before it with a smaller depth. A word that only looks like
-// a shell may cost a refusal, never a hole.
-func (l Lowerer) nested(calls []gate.Simple, depth int) ([]gate.Nested, error) {
+// nestedIn finds command text inside calls, wherever a shell's name stands in them, depth first:
+// the parent of an entry is the last entry before it with a smaller depth. A word that only looks
+// like a shell may cost a refusal, never a hole.
+func nestedIn(calls []gate.Simple, depth int) ([]gate.Nested, error) {
 	var found []gate.Nested
 	for i, c := range calls {
 		for j := range c.Argv {
-			at, err := l.textOf(c.Argv, j)
+			at, err := textOf(c.Argv, j)
 			if err != nil {
 				return nil, err
 			}
@@ -149,7 +133,7 @@ func (l Lowerer) nested(calls []gate.Simple, depth int) ([]gate.Nested, error) {
 			}
 			n := gate.Nested{Depth: depth, Position: []int{i, at}}
 			n.Lowered, _ = lower(c.Argv[at])
-			deeper, err := l.nested(n.Calls, depth+1)
+			deeper, err := nestedIn(n.Calls, depth+1)
 			if err != nil {
 				n.Lowered = refuse(err.Error(), n.Features...)
 			}
@@ -161,12 +145,8 @@ func (l Lowerer) nested(calls []gate.Simple, depth int) ([]gate.Nested, error) {
 
 // textOf returns the index of the command text that the shell at argv[at] would run, or 0 when
 // argv[at] is no shell or has no text.
-func (l Lowerer) textOf(argv []string, at int) (int, error) {
-	shells := l.Shells
-	if shells == nil {
-		shells = defaultShells()
-	}
-	if !slices.Contains(shells, path.Base(argv[at])) {
+func textOf(argv []string, at int) (int, error) {
+	if !posixShells[path.Base(argv[at])] {
 		return 0, nil
 	}
 	hasText := false

@@ -107,8 +107,7 @@ func mine(path string, info fs.FileInfo) error {
 	owner, group, known := owners(info)
 	if known && owner != os.Getuid() && owner != 0 {
 		return untrusted{fmt.Sprintf("%s belongs to user %d, who can change it: chown it to the "+
-			"user "+
-			"that runs caponier, or to root", path, owner)}
+			"user that runs caponier, or to root", path, owner)}
 	}
 	mode := info.Mode().Perm()
 	others := mode & 0o022

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/caponier-mcp/caponier/test/needs"
 )
 
 func TestOnlyFilesOfThisUserOrRootAreTrusted(t *testing.T) {
@@ -70,7 +72,7 @@ func within(f func() error) <-chan error {
 
 func TestFilesOfOtherUsersAreRefused(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("only root can give a file away")
+		needs.Skip(t, "only root can give a file away")
 	}
 	path := filepath.Join(t.TempDir(), "theirs")
 	err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 12345, 12345))

@@ -75,6 +75,10 @@ func restartService(c *sdk.Call, in serviceIn) (serviceOut, error) {
 	if err != nil {
 		return serviceOut{}, err
 	}
+	if r.Planned {
+		return serviceOut{Node: n.Name, Service: unit,
+			Reply: pve.Human(fmt.Sprintf("%s on %s would be restarted.", unit, n.Name))}, nil
+	}
 	if r.Exit != 0 {
 		e := pve.Fail(doing, r)
 		e.Suggestion = "Look at it with execute_ssh: systemctl status " + unit + " --no-pager."
@@ -141,6 +145,10 @@ func wakeNode(c *sdk.Call, in nodeIn) (wakeOut, error) {
 		return wakeOut{}, err
 	}
 	out := wakeOut{Node: in.Node, By: by, MAC: mac}
+	if c.Planned() {
+		out.Reply = pve.Human(by + " would send a Wake-on-LAN packet for " + in.Node + ".")
+		return out, nil
+	}
 	out.Reply = pve.Human(
 		fmt.Sprintf(
 			"%s sent a Wake-on-LAN packet for %s (%s). Look with get_cluster_status in a few "+
@@ -179,6 +187,10 @@ func rebootNode(c *sdk.Call, in rebootIn) (rebootOut, error) {
 		"/nodes/"+n.Name+"/status", "--command", "reboot")
 	if err != nil {
 		return rebootOut{}, err
+	}
+	if r.Planned {
+		message := n.Name + " would be rebooted."
+		return rebootOut{pve.Human(message), n.Name, message}, nil
 	}
 	if r.Exit != 0 {
 		return rebootOut{}, pve.Fail("rebooting "+n.Name, r)

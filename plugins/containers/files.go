@@ -30,9 +30,10 @@ func (ct container) copied(doing string, r sdk.ExecResult, err error) error {
 }
 
 type file struct {
-	exists bool
-	kind   string
-	size   int64
+	exists  bool
+	kind    string
+	size    int64
+	planned bool // it was not looked at, and all else is zero
 }
 
 func (f file) regular() bool { return strings.HasPrefix(f.kind, "regular ") }
@@ -56,6 +57,9 @@ func (ct container) stat(doing, path string) (file, error) {
 	if err != nil {
 		return file{}, err
 	}
+	if r.Planned {
+		return file{planned: true}, nil
+	}
 	if err := ct.unable("looking into", r); err != nil {
 		return file{}, err
 	}
@@ -74,13 +78,13 @@ func parseStat(text string) (file, bool) {
 	text = strings.TrimSuffix(text, "\n")
 	i := strings.LastIndexByte(text, ' ')
 	size, err := strconv.ParseInt(text[i+1:], 10, 64)
-	return file{true, text[:max(i, 0)], size}, i > 0 && err == nil && size >= 0
+	return file{exists: true, kind: text[:max(i, 0)], size: size}, i > 0 && err == nil && size >= 0
 }
 
-// sha256 hashes a file in the container.
+// sha256 hashes a file in the container. The hash is "" when the call is only planned.
 func (ct container) sha256(doing, path string) (string, error) {
 	r, err := ct.exec(hashing, "sha256sum", "--", path)
-	if err != nil {
+	if err != nil || r.Planned {
 		return "", err
 	}
 	if err := ct.unable("looking into", r); err != nil {

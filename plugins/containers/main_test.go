@@ -278,7 +278,8 @@ func TestCommandRunsExactlyOneWay(t *testing.T) {
 		m["node"] != "pve1" {
 		t.Errorf("result %v", m)
 	}
-	if out.Text != "out \uFFFD\n[stderr]\nerr\n[exit code 3]" {
+	if !strings.HasPrefix(out.Text, "out \uFFFD\n[stderr]\nerr\n[exit code 3]\n[notice] The output "+
+		"is not UTF-8") {
 		t.Errorf("text %q", out.Text)
 	}
 	if !strings.Contains(string(n.Requests[0].JSON), `"timeout_ms":17000`) {
@@ -407,9 +408,13 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			func(n *node) { n.cut = 3 }},
 		{"download changed on the node", "proxmox_download_file_from_container",
 			`{"vmid":101,"container_path":"/etc/os-release","local_path":"x"}`, "incomplete",
-			"do not use x", "by whom", func(n *node) {
+			"was not changed", "by whom", func(n *node) {
 				n.SFTPGet = func(_, p, local string, o sdk.FileOptions) (sdk.Written, error) {
-					return sdk.Written{Bytes: 1, SHA256: sum("evil")}, nil
+					if o.SHA256 == sum("evil") || o.SHA256 == "" {
+						return sdk.Written{Bytes: 4, SHA256: o.SHA256}, nil
+					}
+					return sdk.Written{}, &sdk.OpError{Code: "changed",
+						Message: `local "x" was not changed`}
 				}
 			}},
 		{"container without sha256sum", "proxmox_download_file_from_container",

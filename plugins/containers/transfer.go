@@ -84,21 +84,27 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 		return moved{}, err
 	}
 	got, err := sdk.SFTPGet(c, ct.Name, staged, in.LocalPath,
-		sdk.FileOptions{Overwrite: in.Overwrite, MaxBytes: in.MaxBytes, Timeout: copying})
+		sdk.FileOptions{Overwrite: in.Overwrite, MaxBytes: in.MaxBytes, SHA256: sum,
+			Timeout: copying})
+	if e := (*sdk.OpError)(nil); errors.As(err, &e) && e.Code == "changed" {
+		return moved{}, &sdk.Error{
+			Code:    "incomplete",
+			Message: doing + ": " + e.Message,
+			Suggestion: "The file was changed on the node during the transfer: find out by whom " +
+				"before you call again.",
+		}
+	}
 	if err != nil {
 		return moved{}, local(pve.Lost(err, doing), in.LocalPath)
 	}
-	if got.SHA256 != sum {
-		return moved{}, &sdk.Error{
-			Code: "incomplete",
-			Message: fmt.Sprintf("%s: SHA-256 in the container is %s, of the %d bytes that "+
-				"arrived here %s: do not use %s", doing, sum, got.Bytes, got.SHA256, in.LocalPath),
-			Suggestion: "The file was changed on the node during the transfer: find out by whom " +
-				"before you call again with overwrite.",
-		}
-	}
 	out := moved{VMID: in.VMID, Node: ct.Name, ContainerPath: in.ContainerPath,
-		LocalPath: in.LocalPath, Bytes: got.Bytes, SHA256: sum}
+		LocalPath: in.LocalPath, Bytes: got.Bytes, SHA256: got.SHA256}
+	if got.Planned {
+		out.Reply = pve.Say(in.Format, out, fmt.Sprintf(
+			"%s of container %d would be downloaded to %s.", in.ContainerPath, in.VMID,
+			in.LocalPath))
+		return out, nil
+	}
 	out.Reply = pve.Say(in.Format, out,
 		fmt.Sprintf("Downloaded %s of container %d to %s: %d bytes, sha256 %s.",
 			in.ContainerPath, in.VMID, in.LocalPath, out.Bytes, sum))
@@ -109,7 +115,7 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 func (ct container) readable(doing string, in downloadIn) error {
 	f, err := ct.stat(doing, in.ContainerPath)
 	switch {
-	case err != nil:
+	case err != nil || f.planned:
 		return err
 	case !f.exists:
 		return &sdk.Error{
@@ -136,8 +142,8 @@ func (ct container) pull(doing string, in downloadIn) (string, int64, error) {
 		e.Suggestion = "The file did not end within two minutes: is it still a regular file? pct " +
 			"pull may still be running on the node."
 	}
-	if err := ct.copied(doing, r, err); err != nil {
-		return "", 0, err
+	if err := ct.copied(doing, r, err); err != nil || r.Planned {
+		return staged, 0, err
 	}
 	info, err := sdk.SFTPStat(ct.Call, ct.Name, staged)
 	if err != nil {
@@ -154,7 +160,7 @@ func (ct container) pull(doing string, in downloadIn) (string, int64, error) {
 func (ct container) arrived(doing string, in downloadIn, staged string,
 	size int64) (string, error) {
 	sum, err := ct.sha256(doing, in.ContainerPath)
-	if err != nil {
+	if err != nil || ct.Call.Planned() {
 		return "", err
 	}
 	r, err := ct.Run(sdk.ExecOptions{Timeout: hashing, MaxBytes: 64 << 10}, "sha256sum", "--",
@@ -195,12 +201,19 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 	if err != nil {
 		return moved{}, err
 	}
-	if sum != put.SHA256 {
+	if !put.Planned && sum != put.SHA256 {
 		return moved{}, ct.incomplete(doing, in.ContainerPath, put, before, sum)
 	}
 	out := moved{VMID: in.VMID, Node: ct.Name, ContainerPath: in.ContainerPath,
 		LocalPath: in.LocalPath, Bytes: put.Bytes, SHA256: sum, Permissions: mode,
 		Replaced: before.exists}
+	if put.Planned {
+		out.SHA256 = put.SHA256
+		out.Reply = pve.Say(in.Format, out, fmt.Sprintf(
+			"%s would be uploaded to %s in container %d: %d bytes, mode %s.", in.LocalPath,
+			in.ContainerPath, in.VMID, out.Bytes, mode))
+		return out, nil
+	}
 	out.Reply = pve.Say(in.Format, out,
 		fmt.Sprintf("Uploaded %s to %s in container %d: %d bytes, mode %s, sha256 %s.",
 			in.LocalPath, in.ContainerPath, in.VMID, out.Bytes, mode, sum))
@@ -211,7 +224,7 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 func (ct container) writable(doing string, in uploadIn) (file, error) {
 	f, err := ct.stat(doing, in.ContainerPath)
 	switch {
-	case err != nil:
+	case err != nil || f.planned:
 		return f, err
 	case f.exists && !f.regular():
 		return f, f.notRegular(doing, "container_path")

@@ -111,7 +111,14 @@ func deleteGuest(c *sdk.Call, in deleteIn) (deleteOut, error) {
 	if err != nil {
 		return deleteOut{}, err
 	}
-	if r.Exit != 0 {
+	out := deleteOut{VMID: in.ID, Node: f.Guest.Node, Name: f.Guest.Name, Type: f.Type,
+		Deleted: true}
+	switch {
+	case r.Planned:
+		out.Reply = pve.Human(fmt.Sprintf("The %s (%s) would be deleted, with its disks.", f,
+			f.Guest.Name))
+		return out, nil
+	case r.Exit != 0:
 		return deleteOut{}, f.FailGuest(doing, in.ID, f.Type, r)
 	}
 	e := (*sdk.Error)(nil)
@@ -123,8 +130,6 @@ func deleteGuest(c *sdk.Call, in deleteIn) (deleteOut, error) {
 			Message:    doing + ": Proxmox reported success, but the guest still exists",
 			Suggestion: "Look with get_guest_status and get_recent_tasks."}
 	}
-	out := deleteOut{VMID: in.ID, Node: f.Guest.Node, Name: f.Guest.Name, Type: f.Type,
-		Deleted: true}
 	out.Reply = pve.Human(fmt.Sprintf("The %s (%s) is deleted, with its disks.", f, f.Guest.Name))
 	return out, nil
 }
@@ -197,7 +202,7 @@ func createSnapshot(c *sdk.Call, in createSnapshotIn) (snapshotOut, error) {
 	if in.VMState {
 		argv = append(argv, "--vmstate", "1")
 	}
-	return snapshots(f, in.guestIn, doing, in.Name, true, argv)
+	return snapshots(f, in.guestIn, doing, in.Name, "made", argv)
 }
 
 func deleteSnapshot(c *sdk.Call, in deleteSnapshotIn) (snapshotOut, error) {
@@ -206,11 +211,40 @@ func deleteSnapshot(c *sdk.Call, in deleteSnapshotIn) (snapshotOut, error) {
 		return snapshotOut{}, err
 	}
 	return snapshots(f, in.guestIn, fmt.Sprintf("deleting snapshot %s of %s", in.Name, f), in.Name,
-		false, []string{f.Tool(), "delsnapshot", pve.ID(in.ID), in.Name})
+		deleted, []string{f.Tool(), "delsnapshot", pve.ID(in.ID), in.Name})
 }
 
+type rollbackSnapshotIn struct {
+	guestIn
+	Name      string `json:"name" pattern:"^[A-Za-z][A-Za-z0-9_-]{1,39}$"`
+	Start     bool   `json:"start,omitempty" doc:"Start the guest afterwards; else it is stopped"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+}
+
+// Docs describes what does not fit into a tag.
+func (rollbackSnapshotIn) Docs() map[string]string {
+	return map[string]string{
+		"name": "Name of the snapshot",
+	}
+}
+
+func rollbackSnapshot(c *sdk.Call, in rollbackSnapshotIn) (snapshotOut, error) {
+	f, err := pve.Find(c, in.Node, in.ID)
+	if err != nil {
+		return snapshotOut{}, err
+	}
+	argv := []string{f.Tool(), "rollback", pve.ID(in.ID), in.Name}
+	if in.Start {
+		argv = append(argv, "--start", "1")
+	}
+	return snapshots(f, in.guestIn, fmt.Sprintf("rolling %s back to snapshot %s", f, in.Name),
+		in.Name, "restored", argv)
+}
+
+const deleted = "deleted"
+
 // snapshots changes the list of snapshots and believes the list that it reads afterwards.
-func snapshots(f pve.Found, in guestIn, doing, name string, wanted bool,
+func snapshots(f pve.Found, in guestIn, doing, name, done string,
 	argv []string) (snapshotOut, error) {
 	r, err := f.Run(sdk.ExecOptions{Timeout: 90 * time.Second, MaxBytes: 64 << 10}, argv...)
 	if err != nil {
@@ -218,6 +252,13 @@ func snapshots(f pve.Found, in guestIn, doing, name string, wanted bool,
 	}
 	if r.Exit != 0 {
 		return snapshotOut{}, f.FailGuest(doing, in.ID, f.Type, r)
+	}
+	wanted := done != deleted
+	if r.Planned {
+		out := snapshotOut{VMID: in.ID, Node: f.Guest.Node, Name: name, Snapshots: []snapshot{},
+			Message: fmt.Sprintf("Snapshot %s of %s would be %s.", name, f, done)}
+		out.Reply = pve.Human(out.Message)
+		return out, nil
 	}
 	all, err := snapshotsOf(f)
 	if err != nil {
@@ -232,8 +273,7 @@ func snapshots(f pve.Found, in guestIn, doing, name string, wanted bool,
 			Suggestion: "Look at get_recent_tasks."}
 	}
 	out := snapshotOut{VMID: in.ID, Node: f.Guest.Node, Name: name,
-		Message: fmt.Sprintf("Snapshot %s of %s is %s.", name, f, map[bool]string{true: "made",
-			false: "deleted"}[wanted]), Snapshots: all}
+		Message: fmt.Sprintf("Snapshot %s of %s is %s.", name, f, done), Snapshots: all}
 	out.Reply = pve.Human(out.Message)
 	return out, nil
 }

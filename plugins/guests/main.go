@@ -37,7 +37,7 @@ func init() {
 	sdk.Serve("guests", "1.0.0",
 		listNodesTool, listGuestsTool, getGuestStatusTool, startGuestTool, stopGuestTool,
 		restartGuestTool, deleteGuestTool, createSnapshotTool, deleteSnapshotTool,
-		getStoragePoolsTool)
+		rollbackSnapshotTool, getStoragePoolsTool)
 }
 
 var listNodesTool = sdk.NewTool("list_nodes",
@@ -118,6 +118,15 @@ var deleteSnapshotTool = sdk.NewTool(
 	operate("Delete a snapshot", 120, true, false, "pct|qm delsnapshot VMID NAME",
 		pve.OfGuests(verbs("delsnapshot"), "snapshot")),
 	pve.Tool(deleteSnapshot),
+)
+
+var rollbackSnapshotTool = sdk.NewTool(
+	"rollback_snapshot",
+	"Set a virtual machine or container back to a snapshot: what changed since is lost. A running "+
+		"one is stopped. Example: {\"guest_id\":104,\"name\":\"before-upgrade\"}",
+	operate("Roll back to a snapshot", 120, true, false, "pct|qm rollback VMID NAME --start 1",
+		pve.OfGuests(verbs("rollback"), "snapshot")),
+	pve.Tool(rollbackSnapshot),
 )
 
 var getStoragePoolsTool = sdk.NewTool(

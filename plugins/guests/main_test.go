@@ -277,6 +277,15 @@ func TestSnapshots(t *testing.T) {
 		{"delete of a machine's", "delete_snapshot", `{"guest_id":200,"name":"s1"}`,
 			script{snaps2: says(noSnaps), "pve1 qm delsnapshot " +
 				"200 s1": says("")}, "", "", "pve1 qm delsnapshot 200 s1"},
+		{"rollback", "rollback_snapshot", `{"guest_id":101,"name":"s1","start":true}`,
+			script{snaps1: says(oneSnap), "pve1 pct rollback 101 s1 --start 1": says("")}, "", "",
+			"pve1 pct rollback 101 s1 --start 1"},
+		{"rollback of a machine", "rollback_snapshot", `{"guest_id":200,"name":"s1"}`,
+			script{"pve1 pvesh get /nodes/pve1/qemu/200/snapshot": says(oneSnap),
+				"pve1 qm rollback 200 s1": says("")}, "", "", "pve1 qm rollback 200 s1"},
+		{"rollback to none", "rollback_snapshot", `{"guest_id":101,"name":"nope"}`,
+			script{"pve1 pct rollback 101 nope": fails(255, "snapshot 'nope' does not exist\n")},
+			"not_found", "'nope' does not exist", "pve1 pct rollback 101 nope"},
 		{"delete of none", "delete_snapshot", `{"guest_id":101,"name":"nope"}`,
 			script{"pve1 pct delsnapshot 101 nope": fails(255, "snapshot 'nope' does not "+
 				"exist\n")}, "not_found", "'nope' does not exist", "pve1 pct delsnapshot 101 nope"},

@@ -163,6 +163,13 @@ func download(c *sdk.Call, in downloadIn) (moved, error) {
 	}
 	out := moved{Node: n.Name, HostPath: in.HostPath, LocalPath: in.LocalPath, Bytes: got.Bytes,
 		SHA256: got.SHA256}
+	if got.Planned {
+		out.Bytes = f.Size
+		out.Reply = pve.Say(in.Format, out, fmt.Sprintf(
+			"%s of %s would be downloaded to %s: %d bytes.", in.HostPath, n.Name, in.LocalPath,
+			f.Size))
+		return out, nil
+	}
 	out.Reply = pve.Say(in.Format, out,
 		fmt.Sprintf("Downloaded %s from %s to %s: %d bytes, sha256 %s.", in.HostPath, n.Name,
 			in.LocalPath, got.Bytes, got.SHA256))
@@ -185,6 +192,12 @@ func upload(c *sdk.Call, in uploadIn) (moved, error) {
 	}
 	out := moved{Node: n.Name, HostPath: in.HostPath, LocalPath: in.LocalPath, Bytes: put.Bytes,
 		SHA256: put.SHA256, Permissions: mode}
+	if put.Planned {
+		out.Reply = pve.Say(in.Format, out, fmt.Sprintf(
+			"%s would be uploaded to %s on %s: %d bytes, mode %s.", in.LocalPath, in.HostPath,
+			n.Name, put.Bytes, mode))
+		return out, nil
+	}
 	out.Reply = pve.Say(in.Format, out,
 		fmt.Sprintf("Uploaded %s to %s on %s: %d bytes, mode %s, sha256 %s.", in.LocalPath,
 			in.HostPath, n.Name, put.Bytes, mode, put.SHA256))

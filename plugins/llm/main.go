@@ -184,6 +184,10 @@ func (p provider) ask(c *sdk.Call, in queryIn, limit string) (queryOut, error) {
 	if err != nil {
 		return queryOut{}, err
 	}
+	if r.Planned {
+		return queryOut{Answer: "The model would be asked.", Model: in.Model,
+			StopReason: "planned"}, nil
+	}
 	if r.Status != 200 {
 		return queryOut{}, rejected(r)
 	}

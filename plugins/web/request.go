@@ -85,6 +85,7 @@ type curlOut struct {
 	Body     string   `json:"body,omitempty" doc:"The body, or what the filter took out of it"`
 	Artifact string   `json:"artifact,omitempty"`
 	File     string   `json:"file,omitempty" doc:"Where it was saved in your workspace"`
+	Planned  bool     `json:"planned,omitempty" doc:"It was not sent, and has no answer"`
 }
 
 // Docs describes what does not fit into a tag.
@@ -96,6 +97,9 @@ func (curlOut) Docs() map[string]string {
 
 func (o curlOut) Text() string {
 	var b strings.Builder
+	if o.Planned {
+		return "The request would be sent. What the server answers is not known before."
+	}
 	fmt.Fprintf(&b, "HTTP %d %s, %d bytes\n", o.Status, o.Type, o.Bytes)
 	for _, h := range o.Hops {
 		fmt.Fprintf(&b, "redirected with %d from %s\n", h.Status, h.URL)
@@ -246,6 +250,9 @@ func execute(c *sdk.Call, in curlIn) (curlOut, error) {
 	if err != nil {
 		return curlOut{}, err
 	}
+	if r.Planned {
+		return planned(in)
+	}
 	out, body := describe(in, r), r.Body
 	if in.Filter != "" {
 		if body, err = filter(c, in.Filter, r, out); err != nil {
@@ -270,6 +277,19 @@ func execute(c *sdk.Call, in curlIn) (curlOut, error) {
 	}
 	out.Body = string(body)
 	return out, nil
+}
+
+// planned returns the result of a request that was not sent. The name of a file of the workspace
+// depends on the answer, so no plan can hold it.
+func planned(in curlIn) (curlOut, error) {
+	if in.Dir != "" {
+		return curlOut{}, &sdk.Error{
+			Code:       "not_planned",
+			Message:    "the request would be sent; where its answer is saved depends on it",
+			Suggestion: "Leave output_dir out: jq_query reads the artifact.",
+		}
+	}
+	return curlOut{Hops: []hop{}, Planned: true}, nil
 }
 
 // describe returns the result without the body.

@@ -14,6 +14,10 @@ import (
 	"unicode/utf8"
 )
 
+// Minor is the minor version of this package's ABI: 1.1 added Input.Rendered, 1.2 the status
+// Planned. A description without one is of 1.0.
+const Minor = 2
+
 // Status is the i32 that an operation import returns.
 type Status = uint32
 
@@ -24,6 +28,7 @@ const (
 	Unknown                  // the request was sent and the answer never came: code, message
 	BadRequest               // the request is malformed: field, message
 	Pending                  // ask only: return from the call, which starts again with the answer
+	Planned                  // the call is only planned: the response is what success looks like
 )
 
 // Results of the export caponier_v1_call. Any other value is a protocol error.

@@ -60,7 +60,7 @@ func TestDecodeTakesTimeWithTheSizeAlone(t *testing.T) {
 		if _, err := Decode([]byte(in), MaxRequest); err != nil {
 			t.Errorf("%s: %.100s", name, err)
 		}
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("%s: %s for %d bytes", name, took, len(in))
 		}
 	}

@@ -29,7 +29,7 @@ type Operation struct {
 	OnNode bool // it runs on a node of the inventory
 	Lookup bool // it is decided twice: before its facts are looked up, then with them
 	View   View
-	parse  func([]byte) (Op, error)
+	parse  func([]byte) (Op, error) // nil: only tools of the host itself ask for it
 }
 
 // operations is the closed set. An import that is not in it does not exist.
@@ -37,6 +37,7 @@ var operations = [...]Operation{
 	{"ask", false, false, ViewAsk, parse[Ask]},
 	{"blob_read", false, false, ViewBlob, parse[BlobRead]},
 	{"blob_write", false, false, ViewBlob, parse[BlobWrite]},
+	{"discard", false, false, ViewFile, nil},
 	{"http_request", false, true, ViewHTTP, parse[HTTPRequest]},
 	{"sftp_get", true, true, ViewFile, parse[SFTPGet]},
 	{"sftp_list", true, true, ViewFile, parse[SFTPList]},
@@ -50,11 +51,12 @@ var operations = [...]Operation{
 	{"stage", true, false, ViewFile, parse[Stage]},
 }
 
-// Operations returns the names of all operations, sorted.
-func Operations() []string {
-	names := make([]string, 0, len(operations))
+// Operations returns the names of the operations that a plugin can ask for, sorted.
+func Operations() (names []string) {
 	for i := range operations {
-		names = append(names, operations[i].Import)
+		if operations[i].parse != nil {
+			names = append(names, operations[i].Import)
+		}
 	}
 	return names
 }
@@ -69,10 +71,10 @@ func Lookup(name string) (Operation, bool) {
 	return Operation{}, false
 }
 
-// ParseOp decodes the request of the named import strictly. The error is a *RequestError.
+// ParseOp decodes a plugin's request of the named import strictly. The error is a *RequestError.
 func ParseOp(name string, request []byte) (Op, error) {
 	entry, known := Lookup(name)
-	if !known {
+	if !known || entry.parse == nil {
 		return nil, &RequestError{Field: "import", Message: name + " is not an operation"}
 	}
 	op, err := entry.parse(request)
@@ -212,6 +214,14 @@ type (
 		Path string `json:"path"`
 	}
 
+	// Discard removes what a call of an earlier process left behind: a stage or partial upload on
+	// the node, or a partial download in the workspace, which is node "". Only the host asks for
+	// it.
+	Discard struct {
+		OnNode
+		Path string `json:"path"`
+	}
+
 	HTTPRequest struct {
 		Common
 		Data
@@ -263,6 +273,7 @@ func (SFTPWrite) Import() string   { return "sftp_write" }
 func (SFTPGet) Import() string     { return "sftp_get" }
 func (SFTPPut) Import() string     { return "sftp_put" }
 func (SFTPRemove) Import() string  { return "sftp_remove" }
+func (Discard) Import() string     { return "discard" }
 func (HTTPRequest) Import() string { return "http_request" }
 func (BlobWrite) Import() string   { return "blob_write" }
 func (BlobRead) Import() string    { return "blob_read" }

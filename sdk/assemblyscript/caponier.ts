@@ -32,7 +32,7 @@
 export const OK: i32 = 0, ERROR: i32 = 1, BAD_INPUT: i32 = 2;
 
 // Statuses of operations.
-export const enum Status { OK, FAILED, REFUSED, UNKNOWN, BAD_REQUEST, PENDING }
+export const enum Status { OK, FAILED, REFUSED, UNKNOWN, BAD_REQUEST, PENDING, PLANNED }
 
 // Levels of log.
 export const enum Level { DEBUG = -4, INFO = 0, WARN = 4, ERROR = 8 }
@@ -40,7 +40,9 @@ export const enum Level { DEBUG = -4, INFO = 0, WARN = 4, ERROR = 8 }
 // Response is what an operation was answered with; its JSON is that of the operation, or of the error.
 export class Response {
   constructor(public status: u32, public json: Json) {}
-  get ok(): bool { return this.status == Status.OK; }
+  get ok(): bool { return this.status == Status.OK || this.planned; }
+  // planned: success that did not happen, since the call is only planned (with "minor":2 in the description). Go on as after ok, and check nothing.
+  get planned(): bool { return this.status == Status.PLANNED; }
   get pending(): bool { return this.status == Status.PENDING; } // of ask: return from the call
 
   // code and message say what went wrong, in words that a tool may pass on.

@@ -8,7 +8,7 @@
 
 typedef struct { const char *p; unsigned n; } cap_str;               /* text, or a JSON value as it stands; p is 0 for what is not there */
 typedef struct { char *p; unsigned n, cap; } cap_buf;                /* JSON or text that is being written */
-enum { CAP_OK, CAP_FAILED, CAP_REFUSED, CAP_UNKNOWN, CAP_BAD_REQUEST, CAP_PENDING }; /* statuses of operations */
+enum { CAP_OK, CAP_FAILED, CAP_REFUSED, CAP_UNKNOWN, CAP_BAD_REQUEST, CAP_PENDING, CAP_PLANNED }; /* statuses; PLANNED ("minor":2): go on as after OK, check nothing */
 enum { CAP_CALL_OK, CAP_CALL_ERROR, CAP_CALL_INPUT };                /* what caponier_v1_call returns */
 enum { CAP_DEBUG = -4, CAP_INFO = 0, CAP_WARN = 4, CAP_ERROR = 8 };  /* levels of cap_log */
 

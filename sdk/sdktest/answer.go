@@ -140,6 +140,9 @@ func (h *Host) http(q abi.HTTPRequest, body []byte) (any, error) {
 	for _, hop := range r.Hops {
 		out.Hops = append(out.Hops, abi.Hop(hop))
 	}
+	if r.Planned && err == nil {
+		return planned{out}, nil
+	}
 	return out, err
 }
 
@@ -150,7 +153,13 @@ func info(f sdk.FileInfo) abi.FileInfo {
 		MTime: f.ModTime.Unix(), RealPath: f.RealPath}
 }
 
+// planned is the response of an operation that a hook says is only planned.
+type planned struct{ response any }
+
 func ran(r sdk.ExecResult, err error) (any, error) {
+	if r.Planned && err == nil {
+		return planned{abi.ExecResponse{}}, nil
+	}
 	out := abi.ExecResponse{Exit: r.Exit, Signal: r.Signal, Truncated: r.Truncated,
 		Rendered: r.Rendered}
 	out.Stdout, out.StdoutB64 = abi.Split(r.Stdout)
@@ -163,5 +172,9 @@ func readBack(r sdk.ReadResult, err error) (any, error) {
 }
 
 func written(w sdk.Written, err error) (any, error) {
-	return abi.WriteResponse{Bytes: w.Bytes, SHA256: w.SHA256, Local: w.Local}, err
+	out := abi.WriteResponse{Bytes: w.Bytes, SHA256: w.SHA256, Local: w.Local}
+	if w.Planned && err == nil {
+		return planned{out}, nil
+	}
+	return out, err
 }

@@ -17,7 +17,8 @@ import (
 
 // Host answers the operations of one test. Each hook has the signature of the sdk function without
 // its Call; an operation whose hook is nil fails the test. Errors that a hook returns reach the
-// tool as they are: use *sdk.Refused, *sdk.OpError and *sdk.BadRequest.
+// tool as they are: use *sdk.Refused, *sdk.OpError and *sdk.BadRequest. A result with Planned set
+// reaches the tool as that of an operation that was recorded in a plan and not executed.
 type Host struct {
 	Nodes []sdk.Node // the inventory; New gives pve1 (the default) and pve2 in cluster lab
 	Round int
@@ -183,11 +184,14 @@ func (h *Host) operation(name string, request []byte) (abi.Status, []byte) {
 	status, f := abi.OK, abi.Failure{}
 	switch {
 	case err == nil:
+		if p, is := resp.(planned); is {
+			status, resp = abi.Planned, p.response
+		}
 		b, err := json.Marshal(resp)
 		if err != nil {
 			h.t.Errorf("response of %s: %v", name, err)
 		}
-		return abi.OK, b
+		return status, b
 	case errors.Is(err, sdk.ErrPending):
 		return abi.Pending, nil
 	case errors.As(err, &refused):

@@ -2,263 +2,304 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/audit"
+	"github.com/caponier-mcp/caponier/host/blob"
 	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/egress"
 	"github.com/caponier-mcp/caponier/host/fair"
-	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/host/identity"
+	"github.com/caponier-mcp/caponier/host/native"
 	"github.com/caponier-mcp/caponier/host/observe"
+	"github.com/caponier-mcp/caponier/host/plan"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/shell"
 	"github.com/caponier-mcp/caponier/host/store"
-)
-
-// want says how much of the host a subcommand needs.
-type want int
-
-const (
-	wantTools want = iota // lock and policy: nothing is written, nothing is connected
-	wantNodes             // everything
+	"github.com/caponier-mcp/caponier/host/sweep"
+	"github.com/caponier-mcp/caponier/host/undo"
 )
 
 // host is the wired parts. Close ends them in reverse.
 type host struct {
 	cfg      *config.Config
-	lock     *plugin.Lock
-	tools    []*gate.Tool
+	locked   atomic.Pointer[plugin.Lock] // what is in service
+	hidden   func(*gate.Tool) string     // why a tool is not offered
 	engine   *load.Site
 	journal  *audit.Journal
 	remote   *remote.Remote
 	door     *gate.Door
-	lookDoor *gate.Door // for approvers: green reads
+	lookDoor *gate.Door                                     // for approvers: green reads
+	native   func(context.Context, string, any) gate.Answer // calls as the host itself
+	keeper   *undo.Keeper
 	asks     *approval.Approvals
 	store    *store.Store
 	meter    *observe.Meter
+	turns    *fair.Shares // of the processors, for decoding and deciding
 	sandbox  *sandbox.Sandbox
-	only     []string // tools whose plugins are loaded; none means all
-	// hidden returns why a tool is not offered, "" for one that is: a plugin of which nothing is
-	// offered is not loaded either
-	hidden  func(*gate.Tool) string
-	broken  map[string]error // plugins that cannot run, and why
-	closers []func()
+	live     *live    // of a server
+	broken   sync.Map // digest of a module that could not be opened: why, an error
+	lazy     bool     // modules are compiled when they are first called
+	verify   bool     // and held against the lock now
+	closers  []func()
 }
 
-func (h *host) Close() {
-	for i := len(h.closers) - 1; i >= 0; i-- {
-		h.closers[i]()
-	}
-	h.closers = nil
-}
-
-func (g *global) load() (*config.Config, error) {
-	file, err := config.Find(g.config, g.profile)
+// open wires the host. When it fails half-way it closes what it has opened. With the name of a tool
+// it loads the plugin of that tool alone.
+func open(ctx context.Context, g *global, only string) (*host, error) {
+	h, err := configured(g)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := config.Load(file, os.Environ())
-	if err == nil {
-		scrubLog(os.Stderr, cfg.Secrets)
-		cfg.ReadOnly = cfg.ReadOnly || g.readOnly
-		cfg.Tools.Toolsets, cfg.Tools.Tools, cfg.Tools.Exclude = g.toolsets, g.tools, g.exclude
-	}
-	return cfg, err
-}
-
-// open wires the host. When it fails half-way it closes what it has opened.
-// With a tool's name it loads the plugin of that tool alone.
-func open(ctx context.Context, g *global, w want, only ...string) (*host, error) {
-	cfg, err := g.load()
-	if err != nil {
-		return nil, err
-	}
-	h := &host{cfg: cfg, only: only, broken: map[string]error{}}
-	if err := h.open(ctx, w); err != nil {
+	if err := h.open(ctx, only); err != nil {
 		h.Close()
-		return nil, err
+		return nil, usage(err)
 	}
 	return h, nil
 }
 
-func (h *host) open(ctx context.Context, w want) (err error) {
-	cfg := h.cfg
-	if w == wantNodes && !cfg.AcceptRisks {
-		return fmt.Errorf(
-			"%s: accept_risks is not true: Caponier lets an agent act as root on the nodes named "+
-				"there, within what policy allows; "+
-				"set accept_risks = true (or I_ACCEPT_RISKS=true) when you have read "+
-				"docs/threats.md",
-			cfg.File,
-		)
+// configured returns a host with its configuration and lock, and with nothing open.
+func configured(g *global) (*host, error) {
+	cfg, err := g.load()
+	if err != nil {
+		return nil, err
 	}
-	if h.lock, err = plugin.Load(cfg.Plugin.Lock); err != nil {
+	if !cfg.AcceptRisks {
+		return nil, usage(fmt.Errorf("%s: accept_risks is not true: Caponier lets an agent act as "+
+			"root on the nodes named there, within what policy allows; set accept_risks = true "+
+			"(or I_ACCEPT_RISKS=true) when you have read docs/threats.md", cfg.File))
+	}
+	h := &host{cfg: cfg, meter: observe.NewMeter(version), turns: fair.Processors()}
+	cfg.Sandbox.Log = g.pluginLog
+	lock, err := plugin.Load(cfg.Plugin.Lock)
+	if err != nil {
+		return nil, usage(err)
+	}
+	h.locked.Store(lock)
+	h.hidden, err = hiddenReason(cfg, lock)
+	return h, err
+}
+
+// lock returns the lock in service.
+func (h *host) lock() *plugin.Lock { return h.locked.Load() }
+
+// unusable returns why the module of a plugin could not be opened, or nil.
+func (h *host) unusable(digest string) error {
+	err, _ := h.broken.Load(digest)
+	why, _ := err.(error)
+	return why
+}
+
+// Close ends the parts in reverse.
+func (h *host) Close() {
+	for _, end := range slices.Backward(h.closers) {
+		end()
+	}
+	h.closers = nil
+}
+
+func (h *host) open(ctx context.Context, only string) (err error) {
+	cfg := h.cfg
+	offered := func(t *gate.Tool) string {
+		if t.Kind == native.Host {
+			return ""
+		}
+		return h.hidden(t)
+	}
+	o := gate.Options{HiddenReason: offered, Throttle: &fair.Refusals{}, Lowerer: shell.Lowerer{},
+		Turns: h.turns, Mode: func() gate.Mode { return mode(cfg) }}
+	loaded := h.loadPolicy(ctx)
+	if err := h.openState(&o); err != nil {
 		return err
 	}
-	h.tools = h.lock.Tools()
-	if h.hidden, err = cfg.Tools.HiddenReason(h.lock); err != nil {
-		return fmt.Errorf("choosing what to offer (%s): %w", cfg.File, err)
+	if err := h.openRemote(); err != nil {
+		return err
 	}
-
-	o := gate.Options{HiddenReason: h.hidden, Throttle: &fair.Refusals{}, Lowerer: shell.Lowerer{},
-		Mode: h.mode}
-	if w == wantNodes {
-		if err := h.openState(ctx, &o); err != nil {
-			return err
-		}
-		cfg.Policy.OnRevision = h.journal.KeepPolicy
-	} else {
-		o.Journal, o.Ledger, o.Runner = nothing{}, nothing{}, nothing{}
+	if err := h.openSandbox(ctx, func(t *gate.Tool) bool {
+		return h.hidden(t) == "" && (only == "" || only == t.Name)
+	}); err != nil {
+		return err
 	}
-	cfg.Policy.Inventory = load.Inventory{Tools: h.tools, Nodes: cfg.NodeNames()}
-	if h.engine, err = load.New(ctx, cfg.Policy); err != nil {
+	own := native.New(runner{h.sandbox, h}, version,
+		append(undo.Tools, sweep.Tool)...)
+	o.Runner = own
+	if err := h.executors(&o); err != nil {
+		return err
+	}
+	if err := loaded(); err != nil {
 		return err
 	}
 	o.Decider = h.engine
-	if w == wantNodes {
-		h.meter.Watch(&o)
-		h.gauges()
-		if err := h.looks(o); err != nil {
-			return err
-		}
+	h.meter.Watch(&o)
+	h.gauges()
+	if err := h.looks(o); err != nil {
+		return err
 	}
 	h.door = gate.New(o)
+	h.native = func(ctx context.Context, tool string, args any) gate.Answer {
+		return own.Call(ctx, h.door, tool, args)
+	}
+	h.sweep(ctx)
+	h.background(ctx, h.keeper.Run)
 	h.warn()
 	return nil
 }
 
-// mode is the state of the host that policy sees at each decision.
-func (h *host) mode() gate.Mode {
-	return gate.Mode{ReadOnly: h.cfg.ReadOnly, Freezes: freeze.In(h.cfg.Store.Dir).Mode()}
+// loadPolicy loads the policy beside what opens then. The function that it returns waits for it,
+// and is called when the journal is open; closing waits for it too.
+func (h *host) loadPolicy(ctx context.Context) (wait func() error) {
+	ctx, stop := context.WithCancel(ctx)
+	journal, done := make(chan struct{}), make(chan struct{})
+	p := h.cfg.Policy
+	p.OnRevision = func(revision string, bundle []byte) error {
+		select {
+		case <-journal:
+			return h.journal.KeepPolicy(revision, bundle)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	p.Inventory = load.Inventory{Tools: h.lock().Tools(), Nodes: h.cfg.NodeNames()}
+	var engine *load.Site
+	var err error
+	go func() {
+		defer close(done)
+		engine, err = load.New(ctx, p)
+	}()
+	h.closers = append(h.closers, func() { stop(); <-done })
+	return func() error {
+		close(journal)
+		<-done
+		h.engine = engine
+		return err
+	}
 }
 
-// openState opens what writes and connects: journal, store, nodes, sandbox.
-func (h *host) openState(ctx context.Context, o *gate.Options) (err error) {
-	if h.journal, err = audit.Open(h.cfg.Audit); err != nil {
-		return err
-	}
-	h.closers = append(h.closers, func() { _ = h.journal.Close() })
-	ledger, err := store.Open(h.cfg.Store)
+// hiddenReason returns why a tool is not offered.
+func hiddenReason(c *config.Config, lock *plugin.Lock) (func(*gate.Tool) string, error) {
+	hidden, err := c.Tools.HiddenReason(lock)
 	if err != nil {
+		return nil, usage(fmt.Errorf("choosing what to offer (%s): %w", c.File, err))
+	}
+	return hidden, nil
+}
+
+// openState opens the journal, the store and the approvals.
+func (h *host) openState(o *gate.Options) (err error) {
+	var closeJournal func()
+	if h.journal, closeJournal, err = openJournal(h.cfg); err != nil {
 		return err
 	}
-	h.closers = append(h.closers, func() { _ = ledger.Close() })
-	h.store, h.meter = ledger, observe.NewMeter(version)
+	h.closers = append(h.closers, closeJournal)
+	if h.store, err = store.Open(h.cfg.Store); err != nil {
+		return err
+	}
+	h.closers = append(h.closers, func() { _ = h.store.Close() })
 	h.cfg.Approval.Look = h.look
-	if h.asks, err = asks(h.cfg, ledger, h.meter.Journal(h.journal)); err != nil {
+	h.asks, err = newApprovals(h.cfg, h.store, h.meter.Journal(h.journal))
+	if err != nil {
 		return err
 	}
 	h.closers = append(h.closers, h.asks.Close)
-	o.Confirmer = h.asks
-	if err := h.openRemote(ctx); err != nil {
+	o.Journal, o.Ledger = h.journal, h.store
+	o.Confirmer, o.Planner = h.asks, plan.Planner{}
+	return nil
+}
+
+// openSandbox opens the sandbox with the plugins that have a tool that is wanted.
+func (h *host) openSandbox(ctx context.Context, wanted func(*gate.Tool) bool) (err error) {
+	h.cfg.Sandbox.Compiling = collectMore
+	if h.sandbox, err = sandbox.New(ctx, h.cfg.Sandbox); err != nil {
 		return err
 	}
-	o.Files = h.remote.Digests
-	h.cfg.Sandbox.Compiling = collectMore
-	box, err := sandbox.New(ctx, h.cfg.Sandbox)
+	h.closers = append(h.closers, func() { _ = h.sandbox.Close(context.WithoutCancel(ctx)) })
+	lock := h.lock()
+	for _, e := range lock.Plugins() {
+		of := func(t *gate.Tool) bool { return t.Plugin.Name == e.Name && wanted(t) }
+		if !slices.ContainsFunc(lock.Tools(), of) {
+			continue
+		}
+		if h.lazy {
+			open := func() ([]byte, error) { return lock.Open(h.cfg.Plugin.Dir, e.Name) }
+			if err = h.sandbox.Later(e.Plugin, open, e.Imports); err == nil && h.verify {
+				_, err = open()
+			}
+		} else {
+			err = addPlugin(h.sandbox, lock, h.cfg.Plugin.Dir, e)
+		}
+		if err != nil {
+			h.broken.Store(e.Digest, err)
+		}
+	}
+	return nil
+}
+
+func addPlugin(box *sandbox.Sandbox, lock *plugin.Lock, dir string, e plugin.Entry) error {
+	wasm, err := lock.Open(dir, e.Name)
 	if err != nil {
 		return err
 	}
-	h.sandbox = box
-	h.closers = append(h.closers, func() { _ = box.Close(context.WithoutCancel(ctx)) })
-	for _, e := range h.lock.Plugins() {
-		if !slices.ContainsFunc(h.tools, func(t *gate.Tool) bool {
-			return t.Plugin.Name == e.Name && h.hidden(t) == "" &&
-				(len(h.only) == 0 || slices.Contains(h.only, t.Name))
-		}) {
-			continue
-		}
-		wasm, err := h.lock.Open(h.cfg.Plugin.Dir, e.Name)
-		if err == nil {
-			err = box.Add(e.Plugin, wasm, e.Imports)
-		}
-		if err != nil {
-			if len(h.only) == 0 { // else whoever asked for the one tool is told
-				slog.Error("plugin cannot run", "plugin", e.Name, "error", err)
-			}
-			h.broken[e.Name] = err
-		}
+	return box.Add(e.Plugin, wasm, e.Imports)
+}
+
+// executors wires what acts on operations: nodes, blobs, HTTP and the client's user.
+func (h *host) executors(o *gate.Options) error {
+	h.cfg.Blob.Index, h.cfg.Blob.Save = h.store, h.remote.Save
+	blobs, err := blob.New(h.cfg.Blob)
+	if err != nil {
+		return err
 	}
-	o.Journal, o.Ledger, o.Runner, o.Nodes = h.journal, ledger, runner{box,
-		h.broken}, h.remote.Nodes()
-	o.Executors = map[string]gate.Executor{}
-	for _, name := range []string{"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list",
-		"sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove"} {
+	h.closers = append(h.closers, func() { _ = blobs.Close() })
+	h.cfg.Egress.Ledger, h.cfg.Egress.Keeper = h.store, blobs
+	out, err := egress.New(h.cfg.Egress)
+	if err != nil {
+		return err
+	}
+	h.cfg.Identity.Client = out.Client()
+	h.keeper = &undo.Keeper{Executor: h.remote, Book: h.store, Now: time.Now,
+		Call: func(ctx context.Context, tool string, args any) gate.Answer {
+			return h.native(ctx, tool, args)
+		}}
+	o.Files, o.Nodes = h.remote.Digests, h.remote.Nodes()
+	o.Executors = map[string]gate.Executor{"blob_write": blobs, "blob_read": blobs,
+		"http_request": out, "ask": mcp.Asker{}}
+	for _, name := range []string{"stage", "sftp_stat", "sftp_list",
+		"sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove", "discard"} {
 		o.Executors[name] = h.remote
 	}
-	o.Executors["ask"] = mcp.Asker{}
-	return h.openOutside(o, ledger)
+	o.Executors["ssh_exec"], o.Executors["ssh_script"] = h.keeper, h.keeper
+	return nil
 }
 
 // runner answers for plugins that could not be loaded, with the reason.
 type runner struct {
 	*sandbox.Sandbox
-	broken map[string]error
+	h *host
 }
 
 func (r runner) Ready(ctx context.Context, t *gate.Tool, tell func(string)) error {
-	if err := r.broken[t.Plugin.Name]; err != nil {
+	if err := r.h.unusable(t.Plugin.Digest); err != nil {
 		return &gate.PluginError{Code: "plugin_unavailable", Message: err.Error()}
 	}
 	return r.Sandbox.Ready(ctx, t, tell)
 }
 
-// nothing stands in the door of a command that only asks what would be visible; whatever is tried
-// through it fails.
-type nothing struct{}
-
-var errNothing = errors.New("this command makes no calls")
-
-func (nothing) Intent(context.Context, gate.Record, bool) error { return errNothing }
-func (nothing) Outcome(context.Context, gate.Record) error      { return errNothing }
-func (nothing) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
-	return gate.Counts{}, func() {}, errNothing
-}
-func (nothing) Ready(context.Context, *gate.Tool, func(string)) error { return errNothing }
-func (nothing) Run(context.Context, *gate.Running) (gate.Output, error) {
-	return gate.Output{}, errNothing
-}
-
-func (h *host) tool(name string) *gate.Tool {
-	for _, t := range h.tools {
-		if t.Name == name {
-			return t
-		}
-	}
-	return nil
-}
-
-// identity says who calls over HTTP.
-func (h *host) identity() (*identity.Verifier, error) {
-	o := h.cfg.Identity
-	if o.HTTP == "" && o.Tokens == "" && o.OIDC.Issuer == "" {
-		return nil, fmt.Errorf(
-			"%s: nobody may call over HTTP: set [identity] tokens = FILE (caponier token new), "+
-				"[identity.oidc], or [identity] http = the id of one of [[identity.principals]] "+
-				"to let every local caller be that one",
-			h.cfg.File)
-	}
-	return identity.New(o)
-}
-
-// tier is what policy calls the tool before it knows any arguments: for lists and annotations,
-// never for a decision.
-func (h *host) tier(ctx context.Context, p gate.Principal, t *gate.Tool) gate.Tier {
-	d, err := h.engine.Decide(ctx, gate.Question{ID: "list", Kind: gate.KindVisible,
-		Call: &gate.Call{Source: "cli", Principal: p, Tool: t}, Time: time.Now()})
-	if err != nil {
-		return gate.NoTier
-	}
-	return d.Tier
+// background runs until the host closes.
+func (h *host) background(ctx context.Context, do func(context.Context)) {
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do(ctx)
+	}()
+	h.closers = append(h.closers, func() { stop(); <-done })
 }

@@ -1,20 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
-	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plan"
 	"github.com/spf13/cobra"
 )
 
 func auditCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "audit", Short: "Read and verify the journal"}
-	cmd.AddCommand(auditTail(g), auditVerify(g))
+	cmd.AddCommand(auditTail(g), auditShow(g), auditVerify(g), auditKey(g))
 	return cmd
 }
 
@@ -23,77 +24,63 @@ func auditTail(g *global) *cobra.Command {
 	var last int
 	cmd := &cobra.Command{
 		Use: "tail",
-		Short: "Show the last calls: who asked, what was decided, which operations ran, how it " +
-			"ended",
+		Short: "Show the last calls: the caller, the decision, the operations that ran, and the " +
+			"outcome",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: g.does(func(v *verb) error {
 			c, err := g.load()
 			if err != nil {
 				return err
 			}
-			return tail(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), c.Audit.Dir, last,
-				follow, g.json)
-		},
+			return tail(v.ctx, v.out, v.say, c.Audit.Dir, last, follow, g.json)
+		}),
 	}
-	cmd.Flags().
-		BoolVarP(&follow, "follow", "f", false, "go on as records are written, until interrupted")
-	cmd.Flags().IntVarP(&last, "calls", "n", 20, "how many calls")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false,
+		"continue with new records as they are written, until interrupted")
+	cmd.Flags().IntVarP(&last, "calls", "n", 20, "`NUMBER` of calls")
 	return cmd
 }
 
-func auditVerify(g *global) *cobra.Command {
-	return &cobra.Command{
-		Use:   "verify",
-		Short: "Check every hash chain of the journal (exit 1 if one was changed)",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := g.load()
-			if err != nil {
-				return err
+// tail prints the last calls, oldest first, and with follow goes on until ctx ends. It warns of bad
+// lines of the journal, and fails at the end if there was one.
+func tail(ctx context.Context, w, warnings io.Writer, dir string, last int,
+	follow, asJSON bool) error {
+	var order []string // of calls, as they begin
+	old := map[string]bool{}
+	quiet := badLines{w: io.Discard}
+	for r := range quiet.records(audit.Records(dir)) {
+		if _, known := old[r.CallID]; !known {
+			old[r.CallID] = false
+			order = append(order, r.CallID)
+		}
+	}
+	for _, id := range order[:max(0, len(order)-last)] {
+		old[id] = true
+	}
+	source := audit.Records(dir)
+	if follow {
+		source = audit.Follow(ctx, dir)
+	}
+	bad := badLines{w: warnings}
+	wanted := func(yield func(gate.Record) bool) {
+		for r := range bad.records(source) {
+			if !old[r.CallID] && !yield(r) {
+				return
 			}
-			began := time.Now()
-			report, err := audit.Verify(c.Audit.Dir)
-			if err != nil {
-				return failed(err)
-			}
-			if g.json {
-				if err := json.NewEncoder(cmd.OutOrStdout()).Encode(report); err != nil {
-					return failed(err)
-				}
-			} else {
-				printReport(cmd.OutOrStdout(), report, time.Since(began))
-			}
-			if !report.OK() {
-				return &exit{code: exitFailed}
-			}
-			return nil
-		},
+		}
 	}
-}
-
-func printReport(w io.Writer, r audit.Report, took time.Duration) {
-	records := int64(0)
-	for _, f := range r.Files {
-		records += f.Entries
+	if !asJSON {
+		if err := audit.Tree(w, wanted); err != nil {
+			return err
+		}
+		return bad.err()
 	}
-	for _, p := range r.Warnings {
-		fmt.Fprintln(w, "warning:", p)
+	for r := range wanted {
+		if err := writeJSON(w, r); err != nil {
+			return err
+		}
 	}
-	for _, u := range r.Unfinished {
-		fmt.Fprintf(w,
-			"warning: call %s: %s %s was allowed and begun, and its outcome was never written: "+
-				"look at the node\n",
-			u.CallID, u.Tool, u.Op)
-	}
-	for _, p := range r.Problems {
-		fmt.Fprintln(w, "CHANGED:", p)
-	}
-	verdict := "every chain holds"
-	if !r.OK() {
-		verdict = "the journal is NOT what was written"
-	}
-	fmt.Fprintf(w, "%s: %d records in %d files, checked in %s\n", verdict, records, len(r.Files),
-		took.Round(time.Millisecond))
+	return bad.err()
 }
 
 // badLines warns of journal lines that cannot be read, and counts them.
@@ -102,13 +89,13 @@ type badLines struct {
 	n int
 }
 
-// skip yields the entries of records, and warns of what is none.
-func (b *badLines) skip(records iter.Seq2[audit.Entry, error]) iter.Seq2[audit.Entry, error] {
+// records yields the records among the entries, and warns of lines that are no entries.
+func (b *badLines) records(entries iter.Seq2[audit.Entry, error]) iter.Seq[gate.Record] {
 	const most = 20
-	return func(yield func(audit.Entry, error) bool) {
-		for e, err := range records {
+	return func(yield func(gate.Record) bool) {
+		for e, err := range entries {
 			if err == nil {
-				if !yield(e, nil) {
+				if e.Record != nil && !yield(*e.Record) {
 					return
 				}
 				continue
@@ -129,57 +116,32 @@ func (b *badLines) err() error {
 	if b.n == 0 {
 		return nil
 	}
-	return &exit{exitFailed, fmt.Errorf("%d lines of the journal cannot be read; what is shown "+
-		"may "+
-		"be incomplete; run `caponier audit verify`", b.n)}
+	return fmt.Errorf("%d lines of the journal cannot be read, so the output may be incomplete; "+
+		"run `caponier audit verify`", b.n)
 }
 
-// tail prints the last calls, oldest first, and with follow goes on until ctx ends. Bad lines of
-// the journal are warned of on warnings, and make it fail at the end.
-func tail(
-	ctx context.Context, w, warnings io.Writer, dir string, last int, follow, asJSON bool) error {
-	var order []string // of calls, as they begin
-	seen := map[string]bool{}
-	quiet := badLines{w: io.Discard}
-	for e := range quiet.skip(audit.Records(dir)) {
-		if e.Record != nil && !seen[e.Record.CallID] {
-			seen[e.Record.CallID] = true
-			order = append(order, e.Record.CallID)
-		}
-	}
-	for _, id := range order[:max(0, len(order)-last)] {
-		seen[id] = false
-	}
-	source := audit.Records(dir)
-	if follow {
-		source = audit.Follow(ctx, dir)
-	}
-	bad := badLines{w: warnings}
-	wanted := func(yield func(audit.Entry, error) bool) {
-		for e := range bad.skip(source) {
-			if e.Record != nil {
-				if show, known := seen[e.Record.CallID]; known && !show {
-					continue
-				}
+func auditShow(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use: "show CALL",
+		Short: "Show one call, or one dry run: its plan and what happened, side by side, and who " +
+			"approved it",
+		Args: cobra.ExactArgs(1),
+		RunE: g.does(func(v *verb) error {
+			c, err := g.load()
+			if err != nil {
+				return err
 			}
-			if !yield(e, nil) {
-				return
+			bad := badLines{w: v.say}
+			s, found, err := plan.Show(v.args[0], bad.records(audit.Records(c.Audit.Dir)))
+			if err == nil && !found {
+				err = usage(fmt.Errorf("the journal in %s has no call %s; `caponier audit tail "+
+					"--json` shows their ids", c.Audit.Dir, v.args[0]))
 			}
-		}
-	}
-	if !asJSON {
-		if err := audit.Tree(w, wanted); err != nil {
-			return failed(err)
-		}
-		return bad.err()
-	}
-	out := json.NewEncoder(w)
-	for e := range wanted {
-		if e.Record != nil {
-			if err := out.Encode(e.Record); err != nil {
-				return failed(err)
+			if err != nil {
+				return err
 			}
-		}
+			err = v.print(s, func(w io.Writer) { _ = s.Text(w) })
+			return cmp.Or(err, bad.err())
+		}),
 	}
-	return bad.err()
 }

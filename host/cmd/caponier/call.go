@@ -1,15 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
@@ -25,73 +23,124 @@ type callResult struct {
 	ApprovalID    string          `json:"approval_id,omitempty"`
 	JournalFailed bool            `json:"journal_failed,omitempty"`
 	Error         string          `json:"error,omitempty"`
+	Plan          gate.Plan       `json:"plan,omitempty"`
 }
 
-// guestOutput is what a tool wrote (docs/abi.md).
-type guestOutput struct {
+// toolOutput is what a tool wrote (docs/abi.md).
+type toolOutput struct {
 	Content []struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	} `json:"content"`
-	Structured json.RawMessage `json:"structured"`
-	Error      *struct {
+	Error *struct {
 		Code       string `json:"code"`
 		Message    string `json:"message"`
 		Suggestion string `json:"suggestion"`
 	} `json:"error"`
 }
 
+// outputOf picks the texts out of an answer. What is no output of a tool has none.
+func outputOf(a gate.Answer) (out toolOutput) {
+	_ = json.Unmarshal(a.Output.JSON, &out)
+	return out
+}
+
+// text returns the text contents, each as lines of its own, safe for a terminal.
+func (o toolOutput) text() (all string) {
+	for _, c := range o.Content {
+		if c.Type == "text" {
+			all += strings.TrimRight(plaintext.Clean(c.Text), "\n") + "\n"
+		}
+	}
+	return all
+}
+
 func callCommand(g *global) *cobra.Command {
-	return &cobra.Command{
+	verbose := 0
+	cmd := &cobra.Command{
 		Use:   "call TOOL [JSON]",
-		Short: "Call a tool from the terminal, through the same door ([cli] principal)",
+		Short: "Call a tool from the terminal, as [cli] principal; policy decides as for clients",
 		Args:  cobra.RangeArgs(1, 2),
 		Example: `  caponier call proxmox_container_exec_command '{"vmid":101,"command":"uname -a"}'
   caponier call --json proxmox_list_containers`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			raw := "{}"
-			if len(args) == 2 {
-				raw = args[1]
-			}
-			if raw == "-" {
-				data, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), 2<<20))
-				if err != nil {
-					return err
+		RunE: g.does(func(v *verb) error {
+			if level := slog.LevelInfo; verbose > 0 {
+				if verbose > 1 {
+					level = slog.LevelDebug
 				}
-				raw = string(data)
+				g.pluginLog = newLines(logOutput{}, level)
 			}
-			h, err := open(cmd.Context(), g, wantNodes, args[0])
-			if err != nil {
-				return err
-			}
-			defer h.Close()
-			tool := h.tool(args[0])
-			if tool == nil {
-				return &exit{exitUsage, h.noTool(args[0])}
-			}
-			principal, err := h.cfg.Caller()
-			if err != nil {
-				return err
-			}
-			a := h.door.Call(
-				cmd.Context(),
-				gate.Request{Source: "cli", Principal: principal, Tool: tool,
-					Arguments: []byte(raw), Progress: progressTo(os.Stderr)},
-			)
-			// whatever else is said of the call, this is why it cannot succeed
-			if err := h.broken[tool.Plugin.Name]; err != nil &&
-				!errors.As(a.Err, new(*gate.PluginError)) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "caponier: plugin_unavailable: %v\n", err)
-			}
-			return report(cmd.OutOrStdout(), cmd.ErrOrStderr(), a, g.json)
-		},
+			return v.call(false)
+		}),
 	}
+	cmd.Flags().CountVarP(&verbose, "verbose", "v", "show what the plugin logs and writes, and "+
+		"the trace of a panic, line by line; twice: lines of level debug too")
+	return cmd
+}
+
+func planCommand(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use:   "plan TOOL [JSON]",
+		Short: "Show what a call would do above green, without doing it",
+		Long: "plan runs a tool as [cli] principal. Its reads happen. Everything above green is " +
+			"decided and listed, with its tier and with what undoes it, and is not done.",
+		Args:    cobra.RangeArgs(1, 2),
+		Example: `  caponier plan proxmox_stop_container '{"vmid":101}'`,
+		RunE:    g.does(func(v *verb) error { return v.call(true) }),
+	}
+}
+
+// call calls or plans the tool of a command line.
+func (v *verb) call(plan bool) error {
+	name, raw := v.args[0], []byte("{}")
+	if len(v.args) == 2 {
+		raw = []byte(v.args[1])
+	}
+	if string(raw) == "-" {
+		var err error
+		if raw, err = io.ReadAll(io.LimitReader(v.in, 2<<20)); err != nil {
+			return err
+		}
+	}
+	h, err := open(v.ctx, v.global, name)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	tool, err := toolOf(h.cfg, h.lock(), name)
+	if err != nil {
+		return usage(err)
+	}
+	principal, err := h.cfg.Caller()
+	if err != nil {
+		return usage(err)
+	}
+	a := h.door.Call(v.ctx, gate.Request{Source: "cli", Principal: principal, Tool: tool,
+		Arguments: raw, Plan: plan, Progress: progressTo(os.Stderr)})
+	// whatever else is said of the call, this is why it cannot succeed
+	if err := h.unusable(tool.Plugin.Digest); err != nil &&
+		!errors.As(a.Err, new(*gate.PluginError)) {
+		fmt.Fprintf(v.say, "caponier: plugin_unavailable: %v\n", err)
+	}
+	return report(v.out, v.say, a, v.json)
 }
 
 // report prints an answer and gives its exit code.
 func report(stdout, stderr io.Writer, a gate.Answer, asJSON bool) error {
+	if asJSON {
+		if err := writeJSON(stdout, resultOf(a)); err != nil {
+			return err
+		}
+	} else {
+		describeAnswer(stdout, stderr, a)
+	}
+	return codeFor(a)
+}
+
+// resultOf is an answer for programs.
+func resultOf(a gate.Answer) callResult {
 	r := callResult{Outcome: a.Outcome, Result: a.Output.JSON, Refused: a.Refused, CallID: a.CallID,
-		JournalFailed: a.JournalFailed}
+		JournalFailed: a.JournalFailed, Plan: a.Plan}
 	if r.Refused == nil {
 		r.Refused = []*gate.Refused{}
 	}
@@ -109,63 +158,34 @@ func report(stdout, stderr io.Writer, a gate.Answer, asJSON bool) error {
 	if a.Err != nil {
 		r.Error = a.Err.Error()
 	}
-	var out guestOutput
-	// checked by whoever shows it; here only texts are picked
-	_ = json.Unmarshal(a.Output.JSON, &out)
-	if asJSON {
-		if err := writeJSON(stdout, r); err != nil {
-			return failed(err)
-		}
-	} else {
-		for _, c := range out.Content {
-			if c.Type == "text" {
-				fmt.Fprintln(stdout, strings.TrimRight(plaintext.Clean(c.Text), "\n"))
-			}
-		}
-		if out.Error != nil {
-			fmt.Fprintf(stderr, "caponier: %s: %s\n", plaintext.Clean(out.Error.Code),
-				plaintext.Clean(out.Error.Message))
-			if out.Error.Suggestion != "" {
-				fmt.Fprintf(stderr, "  try: %s\n", plaintext.Clean(out.Error.Suggestion))
-			}
-		}
-		if a.Err != nil {
-			fmt.Fprintln(stderr, "caponier:", a.Err)
-		}
-		for _, r := range a.Refused {
-			fmt.Fprintln(stderr, "caponier:", r)
-		}
-		if a.JournalFailed {
-			fmt.Fprintln(stderr, "caponier: the outcome could not be journaled; every further "+
-				"call is refused until the journal can be written")
-		}
-	}
-	return codeFor(a)
+	return r
 }
 
-// writeJSON writes v as one line of JSON that is safe for a terminal: characters that do not show
-// are escaped, which JSON allows in strings and which is the only place for them.
-func writeJSON(w io.Writer, v any) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return err
+// describeAnswer prints an answer for people. Its texts are from plugins and nodes.
+func describeAnswer(stdout, stderr io.Writer, a gate.Answer) {
+	out := outputOf(a)
+	if a.Plan == nil {
+		fmt.Fprint(stdout, out.text())
+	} else { // the tool's own text is of what was not done
+		fmt.Fprint(stdout, a.Plan.Text())
 	}
-	var out strings.Builder
-	for _, r := range strings.TrimSuffix(b.String(), "\n") {
-		if !plaintext.Hidden(r) {
-			out.WriteRune(r)
-			continue
-		}
-		if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
-			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
-		} else {
-			fmt.Fprintf(&out, `\u%04x`, r)
+	if out.Error != nil {
+		fmt.Fprintf(stderr, "caponier: %s: %s\n", plaintext.Clean(out.Error.Code),
+			plaintext.Clean(out.Error.Message))
+		if out.Error.Suggestion != "" {
+			fmt.Fprintf(stderr, "  try: %s\n", plaintext.Clean(out.Error.Suggestion))
 		}
 	}
-	_, err := io.WriteString(w, out.String()+"\n")
-	return err
+	if a.Err != nil {
+		fmt.Fprintln(stderr, "caponier:", a.Err)
+	}
+	for _, r := range a.Refused {
+		fmt.Fprintln(stderr, "caponier:", r)
+	}
+	if a.JournalFailed {
+		fmt.Fprintln(stderr, "caponier: the outcome could not be journaled; every further call "+
+			"is refused until the journal can be written")
+	}
 }
 
 func codeFor(a gate.Answer) error {
@@ -179,7 +199,7 @@ func codeFor(a gate.Answer) error {
 		return &exit{code: exitRefused}
 	case a.Outcome == gate.Unknown:
 		return &exit{code: exitUnknown}
-	case a.Outcome != gate.Succeeded:
+	case a.Outcome != gate.Succeeded && a.Outcome != gate.Planned:
 		return &exit{code: exitFailed}
 	}
 	return nil

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"io"
 
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/doctor"
@@ -16,40 +16,38 @@ func checkCommand(g *global) *cobra.Command {
 			"is wrong",
 		Args: cobra.NoArgs,
 		Long: "Examines everything that a call needs. It changes nothing: it creates no " +
-			"directory,\n" +
-			"decides and journals nothing, and runs only fixed commands that read on the nodes\n" +
-			"(docs/first-node.md lists them). Exits with 0 when nothing fails (warnings do not\n" +
-			"count), 1 when something does, 2 when the configuration cannot be used at all.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var findings doctor.Findings
-			file, err := config.Find(g.config, g.profile)
-			c := (*config.Config)(nil)
-			if err == nil {
-				c, err = g.load()
-			}
-			if err != nil {
-				findings = doctor.Findings{doctor.Configuration(file, err)}
-			} else if findings = doctor.Local(cmd.Context(), c); !offline {
-				findings = append(findings, doctor.Nodes(cmd.Context(), c)...)
-			}
+			"directory,\ndecides and journals nothing, and runs only fixed commands that read " +
+			"on the nodes\n(docs/first-node.md lists them). Exits with 0 when nothing fails " +
+			"(warnings do not\ncount), 1 when something does, 2 when the configuration cannot be " +
+			"used at all.",
+		RunE: g.does(func(v *verb) error {
+			findings, code := g.examine(v, offline)
 			failures, warnings := findings.Count()
-			if g.json {
-				err = json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"failed": failures,
-					"warned": warnings, "findings": findings})
-			} else {
-				err = findings.Print(cmd.OutOrStdout())
+			err := v.print(map[string]any{"failed": failures, "warned": warnings,
+				"findings": findings}, func(w io.Writer) { _ = findings.Print(w) })
+			if err == nil && failures > 0 {
+				return &exit{code: code}
 			}
-			switch {
-			case err != nil:
-				return failed(err)
-			case c == nil:
-				return &exit{code: exitUsage}
-			case failures > 0:
-				return &exit{code: exitFailed}
-			}
-			return nil
-		},
+			return err
+		}),
 	}
 	cmd.Flags().BoolVar(&offline, "offline", false, "do not connect to the nodes")
 	return cmd
+}
+
+// examine returns the findings, and the exit code if one of them is a failure.
+func (g *global) examine(v *verb, offline bool) (doctor.Findings, int) {
+	file, err := config.Find(g.config, g.profile)
+	var c *config.Config
+	if err == nil {
+		c, err = g.load()
+	}
+	if err != nil {
+		return doctor.Findings{doctor.Configuration(file, err)}, exitUsage
+	}
+	findings := doctor.Local(v.ctx, c)
+	if !offline {
+		findings = append(findings, doctor.Nodes(v.ctx, c)...)
+	}
+	return findings, exitFailed
 }

@@ -1,24 +1,21 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os/user"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/plaintext"
-	"github.com/caponier-mcp/caponier/host/remote"
+	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/spf13/cobra"
 )
 
-// scope is what freeze and thaw are about: everything, or one principal, node or tool.
-type scope struct{ principal, node, tool string }
+// scope is what freeze and thaw are about: everything, or one principal, node, tool or module.
+type scope struct{ principal, node, tool, plugin string }
 
 func (s *scope) flags(cmd *cobra.Command, verb string) {
 	cmd.Flags().StringVar(&s.principal, "principal", "", verb+" only this `PRINCIPAL`")
@@ -29,31 +26,30 @@ func (s *scope) flags(cmd *cobra.Command, verb string) {
 
 // of returns the list of freezes and what the flags name. A node or tool that does not exist is an
 // error: a freeze of a misspelt name would freeze nothing.
-func (s scope) of(ctx context.Context, g *global) (l freeze.List, z freeze.Freeze, err error) {
+func (s scope) of(g *global) (l freeze.List, z freeze.Freeze, err error) {
 	c, err := g.load()
 	if err != nil {
 		return l, z, err
 	}
 	l = freeze.In(c.Store.Dir)
 	switch {
+	case s.plugin != "":
+		return l, freeze.Freeze{Kind: "plugin", Name: s.plugin}, nil
 	case s.principal != "":
 		return l, freeze.Freeze{Kind: "principal", Name: s.principal}, nil
 	case s.node != "":
-		known := func(n remote.NodeOptions) bool { return n.Name == s.node }
-		if !slices.ContainsFunc(c.Remote.Nodes, known) {
-			return l, z, fmt.Errorf("%s: no node %q in [[remote.nodes]]: there are %s", c.File,
-				s.node,
-				strings.Join(c.NodeNames(), ", "))
+		if names := c.NodeNames(); !slices.Contains(names, s.node) {
+			return l, z, usage(fmt.Errorf("%s: no node %q in [[remote.nodes]]: there are %s",
+				c.File, s.node, strings.Join(names, ", ")))
 		}
 		return l, freeze.Freeze{Kind: "node", Name: s.node}, nil
 	case s.tool != "":
-		h, err := open(ctx, g, wantTools)
-		if err != nil {
-			return l, z, err
+		lock, err := plugin.Load(c.Plugin.Lock)
+		if err == nil {
+			_, err = toolOf(c, lock, s.tool)
 		}
-		defer h.Close()
-		if h.tool(s.tool) == nil {
-			return l, z, h.noTool(s.tool)
+		if err != nil {
+			return l, z, usage(err)
 		}
 		return l, freeze.Freeze{Kind: "tool", Name: s.tool}, nil
 	}
@@ -68,92 +64,99 @@ func freezeCommand(g *global) *cobra.Command {
 		Short: "Refuse every call and operation: of everything, or of one principal, node or tool",
 		Args:  cobra.NoArgs,
 		Long: "Refuse every call and every further operation, in all processes that share the " +
-			"state\n" +
-			"directory, from their next decision on. A command that already runs on a node is " +
-			"not\n" +
-			"stopped; the next operation of the same call is refused. `caponier thaw` ends a " +
-			"freeze.",
+			"state\ndirectory, from their next decision on. A command that already runs on a " +
+			"node is not\nstopped; the next operation of the same call is refused. `caponier " +
+			"thaw` ends a freeze.",
 		Example: "  caponier freeze --reason 'looking into what agent-a did'\n" +
 			"  caponier freeze --node pve2\n  caponier freeze list",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, z, err := s.of(cmd.Context(), g)
+		RunE: g.does(func(v *verb) error {
+			l, z, err := s.of(g)
 			if err != nil {
 				return err
 			}
-			z.By, z.Reason, z.Since = "?", reason, time.Now().UTC().Truncate(time.Second)
-			if u, err := user.Current(); err == nil {
-				z.By = u.Username
+			if err := add(l, z, reason); err != nil {
+				return err
 			}
-			if err := l.Add(z); err != nil {
-				return failed(fmt.Errorf("freezing %s: %w", z, err))
-			}
-			return failed(printFreezes(cmd.OutOrStdout(), l, g.json))
-		},
+			return v.freezes(l)
+		}),
 	}
 	s.flags(cmd, "freeze")
 	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that refused callers and operators see")
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List what is frozen", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: g.does(func(v *verb) error {
 			c, err := g.load()
 			if err != nil {
 				return err
 			}
-			return failed(printFreezes(cmd.OutOrStdout(), freeze.In(c.Store.Dir), g.json))
-		},
+			return v.freezes(freeze.In(c.Store.Dir))
+		}),
 	})
 	return cmd
 }
 
-func printFreezes(w io.Writer, l freeze.List, asJSON bool) error {
+// add puts a freeze into the list, by this user.
+func add(l freeze.List, z freeze.Freeze, reason string) error {
+	z.By, z.Reason, z.Since = "?", reason, time.Now().UTC().Truncate(time.Second)
+	if u, err := user.Current(); err == nil {
+		z.By = u.Username
+	}
+	if err := l.Add(z); err != nil {
+		return fmt.Errorf("freezing %s: %w", z, err)
+	}
+	return nil
+}
+
+// freezes prints the list.
+func (v *verb) freezes(l freeze.List) error {
 	all, err := l.All()
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		return json.NewEncoder(w).Encode(all)
-	}
-	if len(all) == 0 {
-		_, err := fmt.Fprintln(w, "nothing is frozen")
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "FROZEN\tBY\tSINCE\tREASON")
-	for _, z := range all {
-		fmt.Fprintf(t, "%s\t%q\t%s\t%q\n", z, z.By, z.Since.Format(time.RFC3339), z.Reason)
-	}
-	return t.Flush()
+	return v.print(all, func(w io.Writer) {
+		if len(all) == 0 {
+			fmt.Fprintln(w, "nothing is frozen")
+			return
+		}
+		var rows [][]string
+		for _, z := range all {
+			rows = append(rows, []string{z.String(), fmt.Sprintf("%q", z.By),
+				z.Since.Format(time.RFC3339), fmt.Sprintf("%q", z.Reason)})
+		}
+		table(w, "FROZEN|BY|SINCE|REASON", rows)
+	})
 }
 
 func thawCommand(g *global) *cobra.Command {
 	var s scope
 	cmd := &cobra.Command{
 		Use:   "thaw",
-		Short: "End a freeze: the one of everything, or the one of a principal, node or tool",
+		Short: "End a freeze: of everything, or of one principal, node, tool or revoked module",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, z, err := s.of(cmd.Context(), g)
+		RunE: g.does(func(v *verb) error {
+			l, z, err := s.of(g)
 			if err != nil {
 				return err
 			}
 			was, err := l.Remove(z.Kind, z.Name)
 			if err != nil {
-				return failed(fmt.Errorf("thawing %s: %w", z, err))
+				return fmt.Errorf("thawing %s: %w", z, err)
 			}
 			still, err := l.All()
-			switch {
-			case err != nil:
-				return failed(err)
-			case !was:
-				return failed(notFrozen(z, still))
-			case g.json:
-				return failed(json.NewEncoder(cmd.OutOrStdout()).Encode(still))
+			if err == nil && !was {
+				err = notFrozen(z, still)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "thawed %s; other freezes: %d\n", z, len(still))
-			return nil
-		},
+			if err != nil {
+				return err
+			}
+			return v.print(still, func(w io.Writer) {
+				fmt.Fprintf(w, "thawed %s; other freezes: %d\n", z, len(still))
+			})
+		}),
 	}
 	s.flags(cmd, "thaw")
+	cmd.Flags().StringVar(&s.plugin, "plugin", "", "let the module with this `DIGEST` run again")
+	cmd.MarkFlagsMutuallyExclusive("principal", "node", "tool", "plugin")
 	return cmd
 }
 

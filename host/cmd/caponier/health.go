@@ -21,7 +21,7 @@ func healthCommand(g *global) *cobra.Command {
 		Short: "Ask a server of this configuration whether it is healthy: for supervisors in " +
 			"images that have no other program",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: g.does(func(v *verb) error {
 			c, err := g.load()
 			if err != nil {
 				return err
@@ -30,27 +30,25 @@ func healthCommand(g *global) *cobra.Command {
 			if c.Front.TLSCert != "" {
 				scheme = "https"
 				if transport.TLSClientConfig, err = pinned(c.Front.TLSCert); err != nil {
-					return err
+					return usage(err)
 				}
 			}
 			client := &http.Client{Timeout: 4 * time.Second, Transport: transport}
-			res, err := client.Get(scheme + "://" + args[0] + "/health")
+			res, err := client.Get(scheme + "://" + v.args[0] + "/health")
 			if err != nil {
-				return failed(err)
+				return err
 			}
 			defer res.Body.Close()
 			body, err := io.ReadAll(io.LimitReader(res.Body, 1<<16))
 			if err != nil {
-				return failed(err)
+				return err
 			}
-			if _, err := cmd.OutOrStdout().Write(append(bytes.TrimSpace(body), '\n')); err != nil {
-				return failed(err)
+			_, err = fmt.Fprintf(v.out, "%s\n", bytes.TrimSpace(body))
+			if err == nil && res.StatusCode != http.StatusOK {
+				err = fmt.Errorf("the server at %s says %s", v.args[0], res.Status)
 			}
-			if res.StatusCode != http.StatusOK {
-				return failed(fmt.Errorf("the server at %s says %s", args[0], res.Status))
-			}
-			return nil
-		},
+			return err
+		}),
 	}
 }
 
@@ -69,9 +67,8 @@ func pinned(file string) (*tls.Config, error) {
 		InsecureSkipVerify: true, // in favour of the comparison below
 		VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
 			if len(raw) == 0 || !bytes.Equal(raw[0], block.Bytes) {
-				return errors.New(
-					"the server shows another certificate than " + file +
-						"; restart it if that is newer")
+				return errors.New("the server shows another certificate than " + file +
+					"; restart it if that is newer")
 			}
 			return nil
 		},

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/sandbox"
@@ -24,38 +25,36 @@ const describeTime = 3 * time.Minute
 
 func pluginCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "plugin",
-		Short: "Write, test, build, lock, inspect and compare plugins"}
-	cmd.AddCommand(pluginNew(), pluginTest(g), pluginBuild(), pluginLock(g), pluginInspect(g),
-		pluginDiff(g), pluginDescribe())
+		Short: "Write, try, test, build, lock, inspect, compare and revoke plugins"}
+	cmd.AddCommand(pluginNew(g), pluginTest(g), pluginBuild(g), pluginLock(g), pluginInspect(g),
+		pluginDiff(g), pluginRun(g), pluginBench(g), pluginRevoke(g), pluginDescribe(g))
 	return cmd
 }
 
-func pluginBuild() *cobra.Command {
+func pluginBuild(g *global) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "build DIR",
 		Short: "Compile the Go plugin in DIR to NAME.wasm",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := filepath.Abs(args[0])
+		RunE: g.does(func(v *verb) error {
+			dir, err := filepath.Abs(v.args[0])
 			if err != nil {
 				return err
 			}
-			if out == "" {
-				out = filepath.Base(dir) + ".wasm"
-			}
-			if out, err = filepath.Abs(out); err != nil {
+			file, err := filepath.Abs(cmp.Or(out, filepath.Base(dir)+".wasm"))
+			if err != nil {
 				return err
 			}
-			if err := compile(cmd.Context(), dir, out, cmd.ErrOrStderr()); err != nil {
-				return failed(err)
+			if err := compile(v.ctx, dir, file, v.say); err != nil {
+				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), out)
+			_, err = fmt.Fprintln(v.out, file)
 			return err
-		},
+		}),
 	}
-	cmd.Flags().
-		StringVarP(&out, "output", "o", "", "`FILE` to write (default NAME.wasm in this folder)")
+	cmd.Flags().StringVarP(&out, "output", "o", "",
+		"`FILE` to write (default NAME.wasm in this folder)")
 	return cmd
 }
 
@@ -71,17 +70,17 @@ func compile(ctx context.Context, dir, out string, say io.Writer) error {
 	return nil
 }
 
-// pluginDescribe is the process that compiles and asks one module that nobody has locked yet: it is
+// pluginDescribe is the process that compiles and asks one module that is not locked yet: it is
 // killed when it takes too long.
-func pluginDescribe() *cobra.Command {
+func pluginDescribe(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use:    "describe",
 		Short:  "The process in which a module is asked what it offers",
 		Hidden: true,
 		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return failed(sandbox.ServeDescribe(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()))
-		},
+		RunE: g.does(func(v *verb) error {
+			return sandbox.ServeDescribe(v.ctx, v.in, v.out)
+		}),
 	}
 }
 
@@ -109,87 +108,101 @@ func describe(ctx context.Context, file string) (plugin.Entry, error) {
 	return e, nil
 }
 
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
 func pluginInspect(g *global) *cobra.Command {
-	return &cobra.Command{
+	site := ""
+	cmd := &cobra.Command{
 		Use:   "inspect FILE.wasm",
-		Short: "Show what a module is, imports and offers, without running a tool",
+		Short: "Show what a module is, imports, offers and claims, without running a tool",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := describe(cmd.Context(), args[0])
+		Long: "Prints what the lock would hold. Fails when a claim contradicts the command " +
+			"grammar:\nread_only with a command above green, not destructive with a red one, a " +
+			"command that\nthe grammar does not have, an import that no tool declares.",
+		RunE: g.does(func(v *verb) error {
+			e, err := describe(v.ctx, v.args[0])
 			if err != nil {
-				return failed(err)
+				return err
 			}
-			return failed(inspect(cmd.OutOrStdout(), e, g.json))
-		},
+			if err := v.inspect(e); err != nil {
+				return err
+			}
+			return checkClaims(site, e)
+		}),
 	}
+	siteFlag(cmd, &site)
+	return cmd
 }
 
-func inspect(w io.Writer, e plugin.Entry, asJSON bool) error {
-	if asJSON {
-		return json.NewEncoder(w).Encode(e)
-	}
-	fmt.Fprintf(w, "%s %s\n  digest   %s\n  imports  %s\n", e.Name, e.Version, e.Digest,
-		strings.Join(e.Imports, " "))
+// inspect prints what a module is.
+func (v *verb) inspect(e plugin.Entry) error {
 	tools, err := e.Tools()
-	for _, t := range tools {
-		fmt.Fprintf(w, "  %s %s: %s\n    imports %s; targets %s; budget %s\n    runs %s\n", t.Kind,
-			t.Name, t.Title, strings.Join(t.Imports, " "), strings.Join(t.TargetKinds, " "),
-			t.Budget, t.Runs)
-		if may := gate.DescribeCommands(t.Commands); len(may) > 0 {
-			fmt.Fprintf(w, "    may run %s\n", strings.Join(may, ", "))
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	return v.print(e, func(w io.Writer) {
+		fmt.Fprintf(w, "%s %s\n  digest   %s\n  imports  %s\n", e.Name, e.Version, e.Digest,
+			strings.Join(e.Imports, " "))
+		for _, t := range tools {
+			fmt.Fprintf(w, "  %s %s: %s\n    imports %s; targets %s; budget %s\n    runs %s\n",
+				t.Kind, t.Name, t.Title, strings.Join(t.Imports, " "),
+				strings.Join(t.TargetKinds, " "), t.Budget, t.Runs)
+			if t.Kind == "tool" {
+				fmt.Fprintf(w, "    claims %s\n", claimed(t.Hints))
+			}
+			if may := gate.DescribeCommands(t.Commands); len(may) > 0 {
+				fmt.Fprintf(w, "    may run %s\n", strings.Join(may, ", "))
+			}
+		}
+	})
 }
 
-// unlocked lists the modules beside the locked ones.
-func unlocked(dir string, locked map[string]bool) (files []string) {
-	// fails for bad patterns only: then nothing is said
-	all, _ := filepath.Glob(filepath.Join(dir, "*.wasm"))
-	for _, file := range all {
-		if !locked[filepath.Base(file)] {
-			files = append(files, file)
-		}
+// claimed lists the hints of a tool for people.
+func claimed(h gate.Hints) string {
+	words := []string{"not read-only"}
+	if h.ReadOnly {
+		words[0] = "read-only"
 	}
-	return files
+	if !h.Destructive {
+		words = append(words, "not destructive")
+	} else {
+		words = append(words, "destructive")
+	}
+	if h.Idempotent {
+		words = append(words, "idempotent")
+	}
+	if h.OpenWorld {
+		words = append(words, "open world")
+	}
+	return strings.Join(words, ", ")
 }
 
-// noTool says that the lock has no such tool, and which command mends the lock when it does not
-// match the modules.
-func (h *host) noTool(name string) error {
+// toolOf returns a tool of the lock. The error names the command that mends the lock when it does
+// not match the modules.
+func toolOf(c *config.Config, lock *plugin.Lock, name string) (*gate.Tool, error) {
+	for _, t := range lock.Tools() {
+		if t.Name == name {
+			return t, nil
+		}
+	}
+	err := fmt.Errorf("no tool %q; `caponier tools` lists them", name)
 	locked, stale := map[string]bool{}, []string{}
-	for _, e := range h.lock.Plugins() {
+	for _, e := range lock.Plugins() {
 		locked[e.File] = true
-		if _, err := h.lock.Open(h.cfg.Plugin.Dir, e.Name); err != nil &&
+		if _, err := lock.Open(c.Plugin.Dir, e.Name); err != nil &&
 			!errors.Is(err, fs.ErrNotExist) {
 			stale = append(stale, strings.TrimSuffix(e.File, ".wasm"))
 		}
 	}
-	for _, file := range unlocked(h.cfg.Plugin.Dir, locked) {
-		stale = append(stale, strings.TrimSuffix(filepath.Base(file), ".wasm"))
+	files, _ := filepath.Glob(filepath.Join(c.Plugin.Dir, "*.wasm")) // fails for bad patterns
+	for _, file := range files {
+		if base := filepath.Base(file); !locked[base] {
+			stale = append(stale, strings.TrimSuffix(base, ".wasm"))
+		}
 	}
-	err := fmt.Errorf("no tool %q; `caponier tools` lists them", name)
-	if len(stale) > 0 {
-		err = fmt.Errorf(
-			"%w. %s does not match what is in %s (%s): if that should offer it, run `%s` and "+
-				"review the difference",
-			err, h.cfg.Plugin.Lock, h.cfg.Plugin.Dir, strings.Join(stale, ", "),
-			relock(h.cfg.Plugin, stale...))
+	if len(stale) == 0 {
+		return nil, err
 	}
-	return err
-}
-
-// relock is the command that writes what the modules are into the lock.
-func relock(o plugin.Options, names ...string) string {
-	return strings.TrimSpace(
-		fmt.Sprintf("caponier plugin lock --lock %s --dir %s %s", o.Lock, o.Dir,
-			strings.Join(names, " ")),
-	)
+	names := strings.Join(stale, " ")
+	return nil, fmt.Errorf("%w. %s does not match what is in %s (%s): if that should offer it, "+
+		"run `caponier plugin lock --lock %s --dir %s %s` and review the difference", err,
+		c.Plugin.Lock, c.Plugin.Dir, names, c.Plugin.Lock, c.Plugin.Dir, names)
 }

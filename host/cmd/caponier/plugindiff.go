@@ -40,32 +40,31 @@ func pluginDiff(g *global) *cobra.Command {
 			"name is compared. A line marked ! widens: more is possible than before, policy " +
 			"sees\n" +
 			"less, or a client would ask its user less often.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			old, err := entries(cmd.Context(), args[0])
+		RunE: g.does(func(v *verb) error {
+			old, err := entries(v.ctx, v.args[0])
 			if err != nil {
-				return failed(err)
+				return err
 			}
-			now, err := entries(cmd.Context(), args[1])
+			now, err := entries(v.ctx, v.args[1])
 			if err != nil {
-				return failed(err)
+				return err
 			}
-			if strings.HasSuffix(args[1], ".wasm") {
+			if strings.HasSuffix(v.args[1], ".wasm") {
 				gone := func(name string, _ plugin.Entry) bool { _, has := now[name]; return !has }
 				maps.DeleteFunc(old, gone)
 			}
 			changes, err := compare(old, now)
 			if err != nil {
-				return failed(err)
+				return err
 			}
 			wider := slices.ContainsFunc(changes, func(c change) bool { return c.Wider })
-			if err := showChanges(cmd.OutOrStdout(), changes, wider, g.json); err != nil {
-				return failed(err)
-			}
-			if wider {
+			err = v.print(map[string]any{"changes": changes, "wider": wider},
+				func(w io.Writer) { printChanges(w, changes, wider) })
+			if err == nil && wider {
 				return &exit{code: exitRefused}
 			}
-			return nil
-		},
+			return err
+		}),
 	}
 }
 
@@ -87,24 +86,21 @@ func entries(ctx context.Context, file string) (map[string]plugin.Entry, error) 
 	return all, nil
 }
 
-func showChanges(w io.Writer, changes []change, wider, asJSON bool) error {
-	if asJSON {
-		return json.NewEncoder(w).Encode(map[string]any{"changes": changes, "wider": wider})
-	}
+func printChanges(w io.Writer, changes []change, wider bool) {
 	for _, c := range changes {
 		mark := map[bool]string{true: "!", false: " "}[c.Wider]
 		at := strings.TrimSpace(c.Plugin + " " + c.Item)
 		fmt.Fprintf(w, "%s %s: %s: %s → %s\n", mark, at, c.What, shown(c.Old), shown(c.New))
 	}
-	verdict := "nothing widens"
-	if len(changes) == 0 {
-		verdict = "nothing changes"
-	} else if wider {
-		verdict = "the lines marked ! widen what is possible, or hide something from policy or " +
-			"the user"
+	switch {
+	case len(changes) == 0:
+		fmt.Fprintln(w, "nothing changes")
+	case wider:
+		fmt.Fprintln(w, "the lines marked ! widen what is possible, or hide something from "+
+			"policy or the user")
+	default:
+		fmt.Fprintln(w, "nothing widens")
 	}
-	_, err := fmt.Fprintln(w, verdict)
-	return err
 }
 
 func shown(v any) string {
@@ -115,136 +111,152 @@ func shown(v any) string {
 	return string(text)
 }
 
+// part is a plugin, a tool, resource or prompt of it, or an argument of one of these.
+type part struct {
+	shown  any                 // all of it, for when it is new or gone
+	guards bool                // policy or the user looks at it, so that losing it widens
+	facts  map[string]any      // compared as wholes
+	words  map[string][]string // lists, of which each word is compared alone
+	parts  map[string]part
+}
+
 // compare lists the differences, plugin by plugin and tool by tool.
 func compare(old, now map[string]plugin.Entry) ([]change, error) {
-	all := []change{}
-	for _, name := range union(old, now) {
-		a, had := old[name]
-		b, has := now[name]
-		say := func(item, what string, x, y any, wider bool) {
-			all = append(all, change{name, item, what, x, y, wider})
+	before, err := plugins(old)
+	if err != nil {
+		return nil, err
+	}
+	after, err := plugins(now)
+	if err != nil {
+		return nil, err
+	}
+	changes := []change{}
+	compareParts(before, after, nil, func(path []string, what string, x, y any, wider bool) {
+		c := change{Plugin: path[0], What: what, Old: x, New: y, Wider: wider}
+		if len(path) > 1 {
+			c.Item = path[1]
+			c.What = strings.Join(append(path[2:], what), ": ")
 		}
+		changes = append(changes, c)
+	})
+	return changes, nil
+}
+
+// compareParts reports each difference between the parts with the names that lead to it.
+func compareParts(old, now map[string]part, path []string,
+	report func(path []string, what string, old, now any, wider bool)) {
+	for _, name := range union(old, now) {
+		path := append(slices.Clone(path), name)
+		x, had := old[name]
+		y, has := now[name]
 		switch {
 		case !has:
-			say("", "is gone", a.Version, nil, false)
+			report(path, "is gone", x.shown, nil, x.guards)
 			continue
 		case !had:
-			say("", "is new", nil, b.Version, true)
-		case a.Digest != b.Digest && a.Version == b.Version:
-			say("", "other code under the same version", a.Digest, b.Digest, false)
-		case a.Version != b.Version:
-			say("", "version", a.Version, b.Version, false)
-		} // locks can differ in what they say of the same module, and that is what is served
-		sets(a.Imports, b.Imports, func(x, y any) { say("", "module imports", x, y, y != nil) })
-		before, err := items(a, had)
-		if err != nil {
-			return nil, err
+			report(path, "is new", nil, y.shown, true)
+			continue
 		}
-		after, err := items(b, true)
-		if err != nil {
-			return nil, err
-		}
-		for _, id := range union(before, after) {
-			x, y := before[id], after[id]
-			switch {
-			case y == nil:
-				say(id, "is gone", x.Title, nil, false)
-			case x == nil:
-				say(id, "is new", nil, map[string]any{"title": y.Title, "imports": y.Imports,
-					"commands": y.Commands, "targets": y.TargetKinds, "runs": y.Runs}, true)
-			default:
-				compareTools(x, y, func(what string, x, y any, wider bool) {
-					say(id, what, x, y,
-						wider)
-				})
+		for _, list := range union(x.words, y.words) {
+			for _, w := range x.words[list] {
+				if !slices.Contains(y.words[list], w) {
+					report(path, list, w, nil, false)
+				}
+			}
+			for _, w := range y.words[list] {
+				if !slices.Contains(x.words[list], w) {
+					report(path, list, nil, w, true)
+				}
 			}
 		}
+		for _, what := range union(x.facts, y.facts) {
+			if v, w := x.facts[what], y.facts[what]; !reflect.DeepEqual(v, w) {
+				report(path, what, v, w, widens(what, v, w))
+			}
+		}
+		compareParts(x.parts, y.parts, path, report)
+	}
+}
+
+// widens reports whether a changed fact lets more through, or lets policy or the user see less. A
+// client asks its user by the hints. A change that is not known to narrow widens.
+func widens(what string, old, now any) bool {
+	switch what {
+	case "version", "code", "title", "description", "runs", "output_schema": // it grants nothing
+		return false
+	case "hint idempotent":
+		return now == true
+	case "required":
+		return now != true
+	case "minimum", "minLength", "minItems":
+		return old != nil && (now == nil || number(now) < number(old))
+	case "maximum", "maxLength", "maxItems", "budget_ms":
+		return old != nil && (now == nil || number(now) > number(old))
+	case "pattern":
+		return old != nil
+	case "enum":
+		before, _ := old.([]any)
+		after, isList := now.([]any)
+		more := func(v any) bool {
+			same := func(o any) bool { return reflect.DeepEqual(o, v) }
+			return !slices.ContainsFunc(before, same)
+		}
+		return old != nil && (!isList || slices.ContainsFunc(after, more))
+	}
+	return true
+}
+
+func number(v any) float64 {
+	if i, ok := v.(int64); ok {
+		return float64(i)
+	}
+	f, _ := v.(float64)
+	return f
+}
+
+func plugins(entries map[string]plugin.Entry) (map[string]part, error) {
+	all := map[string]part{}
+	for name, e := range entries {
+		tools, err := e.Tools()
+		if err != nil {
+			return nil, err
+		}
+		// Locks can differ in what they say of the same module, and that is what is served.
+		p := part{shown: e.Version, words: map[string][]string{"module imports": e.Imports},
+			facts: map[string]any{"version": e.Version, "code": e.Digest}, parts: map[string]part{}}
+		for _, t := range tools {
+			p.parts[t.Kind+" "+t.Name] = item(t)
+		}
+		all[name] = p
 	}
 	return all, nil
 }
 
-func items(e plugin.Entry, there bool) (map[string]*gate.Tool, error) {
-	found := map[string]*gate.Tool{}
-	if !there {
-		return found, nil
+// item is a tool, a resource or a prompt.
+func item(t *gate.Tool) part {
+	input := tree(t.InputSchema)
+	p := part{
+		shown: map[string]any{"title": t.Title, "imports": t.Imports, "commands": t.Commands,
+			"targets": t.TargetKinds, "runs": t.Runs},
+		words: map[string][]string{"imports": t.Imports, "commands": t.Commands},
+		facts: map[string]any{"hint read_only": t.Hints.ReadOnly,
+			"hint destructive": t.Hints.Destructive, "hint idempotent": t.Hints.Idempotent,
+			"hint open_world": t.Hints.OpenWorld, "budget_ms": t.Budget.Milliseconds(),
+			"uri": t.URI, "title": t.Title, "description": t.Description, "runs": t.Runs,
+			"output_schema": tree(t.OutputSchema), "$defs": input["$defs"]},
+		parts: map[string]part{}}
+	required, _ := input["required"].([]any)
+	properties, _ := input["properties"].(map[string]any)
+	for name, p2 := range properties {
+		keywords, _ := p2.(map[string]any)
+		items, _ := keywords["items"].(map[string]any)
+		facts := map[string]any{"required": slices.Contains(required, any(name))}
+		maps.Copy(facts, keywords)
+		p.parts["argument "+name] = part{shown: keywords, facts: facts,
+			guards: keywords["x-caponier-target"] != nil || items["x-caponier-target"] != nil ||
+				keywords["x-caponier-confirm"] != nil}
 	}
-	tools, err := e.Tools()
-	for _, t := range tools {
-		found[t.Kind+" "+t.Name] = t
-	}
-	return found, err
-}
-
-type notice func(what string, old, now any, wider bool)
-
-func compareTools(a, b *gate.Tool, say notice) {
-	sets(a.Imports, b.Imports, func(x, y any) { say("imports", x, y, y != nil) })
-	sets(a.Commands, b.Commands, func(x, y any) { say("commands", x, y, y != nil) })
-	differ := func(what string, x, y any, wider bool) {
-		if !reflect.DeepEqual(x, y) {
-			say(what, x, y, wider)
-		}
-	}
-	// A client asks its user by the hints: a change means that the tool does more or admits less.
-	differ("hint read_only", a.Hints.ReadOnly, b.Hints.ReadOnly, true)
-	differ("hint destructive", a.Hints.Destructive, b.Hints.Destructive, true)
-	differ("hint open_world", a.Hints.OpenWorld, b.Hints.OpenWorld, true)
-	differ("hint idempotent", a.Hints.Idempotent, b.Hints.Idempotent, b.Hints.Idempotent)
-	differ("budget", a.Budget.String(), b.Budget.String(), b.Budget > a.Budget)
-	differ("uri", a.URI, b.URI, true)
-	differ("title", a.Title, b.Title, false)
-	differ("description", a.Description, b.Description, false)
-	differ("runs", a.Runs, b.Runs, false)
-	compareParams(a, b, say, differ)
-	differ("output_schema", tree(a.OutputSchema), tree(b.OutputSchema), false) // it grants nothing
-}
-
-// compareParams compares arguments. A difference that is not known to narrow counts as wider, above
-// all a changed target.
-func compareParams(a, b *gate.Tool, say, differ notice) {
-	old, now := byName(a.Params), byName(b.Params)
-	oldRest, nowRest := tree(a.InputSchema), tree(b.InputSchema)
-	for _, name := range union(old, now) {
-		x, had := old[name]
-		y, has := now[name]
-		at, before, after := "argument "+name, property(oldRest, name), property(nowRest, name)
-		if !had || !has {
-			say(at, before, after, has || x.Target != "" || x.Confirm)
-			continue
-		}
-		differ(at+": type", x.Type, y.Type, true)
-		differ(at+": x-caponier-target", or(x.Target), or(y.Target), true)
-		differ(at+": x-caponier-confirm", x.Confirm, y.Confirm, true)
-		differ(at+": required", x.Required, y.Required, !y.Required)
-		more := func(e string) bool { return !slices.Contains(x.Enum, e) }
-		differ(at+": enum", list(x.Enum), list(y.Enum),
-			x.Enum != nil && (y.Enum == nil || slices.ContainsFunc(y.Enum, more)))
-		differ(at+": pattern", or(x.Pattern), or(y.Pattern), x.Pattern != "")
-		differ(at+": default", x.Default, y.Default, true)
-		differ(at+": minimum", or(x.Min), or(y.Min), x.Min != nil && (y.Min == nil ||
-			*y.Min < *x.Min))
-		differ(at+": maximum", or(x.Max), or(y.Max), x.Max != nil && (y.Max == nil ||
-			*y.Max > *x.Max))
-		differ(at+": maxLength", or(x.MaxLength), or(y.MaxLength),
-			x.MaxLength > 0 && (y.MaxLength == 0 || y.MaxLength > x.MaxLength))
-		differ(at+": title", x.Title, y.Title, false)
-		differ(at+": description", x.Description, y.Description, false)
-		for _, k := range strings.Fields("type x-caponier-target x-caponier-confirm enum pattern " +
-			"default minimum maximum maxLength title description") {
-			delete(before, k)
-			delete(after, k)
-		}
-		differ(at+": other rules", before, after, true)
-	}
-	differ("$defs", oldRest["$defs"], nowRest["$defs"], true)
-}
-
-func byName(params []gate.Param) map[string]gate.Param {
-	all := map[string]gate.Param{}
-	for _, p := range params {
-		all[p.Name] = p
-	}
-	return all
+	return p
 }
 
 // tree decodes a schema of a checked lock; nil is an empty one.
@@ -252,44 +264,6 @@ func tree(raw json.RawMessage) map[string]any {
 	v, _ := abi.Decode(raw, 1<<20)
 	t, _ := v.(map[string]any)
 	return t
-}
-
-func property(schema map[string]any, name string) map[string]any {
-	all, _ := schema["properties"].(map[string]any)
-	p, _ := all[name].(map[string]any)
-	return p
-}
-
-// or returns nil for a zero value, and otherwise what a pointer points to.
-func or[T comparable](v T) any {
-	var zero T
-	if p := reflect.ValueOf(v); v == zero {
-		return nil
-	} else if p.Kind() == reflect.Pointer {
-		return p.Elem().Interface()
-	}
-	return v
-}
-
-func list(words []string) any {
-	if words == nil {
-		return nil
-	}
-	return words
-}
-
-// sets reports each word of one list alone: as old when it is gone, as new when it was added.
-func sets(old, now []string, say func(gone, added any)) {
-	for _, w := range old {
-		if !slices.Contains(now, w) {
-			say(w, nil)
-		}
-	}
-	for _, w := range now {
-		if !slices.Contains(old, w) {
-			say(nil, w)
-		}
-	}
 }
 
 func union[V any](a, b map[string]V) []string {

@@ -2,10 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +18,7 @@ import (
 // lockJob is one run of `caponier plugin lock`.
 type lockJob struct {
 	file, dir string // the lock and the folder of built modules
+	site      string // whose programs are known, "" for none
 	check     bool   // write nothing
 }
 
@@ -29,49 +30,55 @@ func pluginLock(g *global) *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		Long: "Describes every NAME.wasm in --dir (or only the named ones, keeping the other " +
 			"entries) and writes --lock. --check writes nothing and exits 3 when the lock would " +
-			"change.",
-		RunE: func(cmd *cobra.Command, names []string) error {
+			"change. A claim that contradicts the command grammar (plugin inspect) is an error.",
+		RunE: g.does(func(v *verb) error {
 			if job.file == "" || job.dir == "" {
 				c, err := g.load()
 				if err != nil {
 					return fmt.Errorf("name --lock and --dir, or a configuration: %w", err)
 				}
-				job.file, job.dir = cmpOr(job.file, c.Plugin.Lock), cmpOr(job.dir, c.Plugin.Dir)
+				job.file = cmp.Or(job.file, c.Plugin.Lock)
+				job.dir = cmp.Or(job.dir, c.Plugin.Dir)
+				job.site = cmp.Or(job.site, c.Policy.Site)
 			}
-			return job.run(cmd.Context(), cmd.OutOrStdout(), names)
-		},
+			return job.run(v)
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&job.file, "lock", "", "the lock `FILE` (default from the configuration)")
 	f.StringVar(&job.dir, "dir", "", "the `DIR` of built modules (default from the configuration)")
+	siteFlag(cmd, &job.site)
 	f.BoolVar(&job.check, "check", false, "write nothing; exit 3 when the lock is not current")
 	return cmd
 }
 
-func (l lockJob) run(ctx context.Context, out io.Writer, names []string) error {
+func (l lockJob) run(v *verb) error {
 	before, err := os.ReadFile(l.file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return failed(err)
+		return err
 	}
-	entries, err := l.entries(ctx, names, err == nil)
+	entries, err := l.entries(v.ctx, v.args, err == nil)
 	if err != nil {
 		return err
 	}
-	after, err := l.write(entries)
+	after, err := plugin.Encode(entries)
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	switch {
 	case bytes.Equal(before, after):
-		fmt.Fprintf(out, "%s is current (%d plugins)\n", l.file, len(entries))
+		fmt.Fprintf(v.out, "%s is current (%d plugins)\n", l.file, len(entries))
+		return nil
 	case l.check:
 		return &exit{exitRefused, fmt.Errorf("%s is not what the modules in %s are: run "+
 			"`caponier plugin lock --lock %s --dir %s` and review the difference",
 			l.file, l.dir, l.file, l.dir)}
-	default:
-		fmt.Fprintf(out, "%s written (%d plugins): review the difference before you commit it\n",
-			l.file, len(entries))
 	}
+	if err := plugin.Write(l.file, after); err != nil {
+		return err
+	}
+	fmt.Fprintf(v.out, "%s written (%d plugins): review the difference before you commit it\n",
+		l.file, len(entries))
 	return nil
 }
 
@@ -82,17 +89,17 @@ func (l lockJob) entries(ctx context.Context, names []string,
 	if len(names) > 0 && exists {
 		old, err := plugin.Load(l.file)
 		if err != nil {
-			return nil, err
+			return nil, usage(err)
 		}
-		entries = slices.DeleteFunc(old.Plugins(), func(e plugin.Entry) bool {
+		entries = slices.DeleteFunc(slices.Clone(old.Plugins()), func(e plugin.Entry) bool {
 			return slices.Contains(names, strings.TrimSuffix(e.File, ".wasm"))
 		})
 	}
 	if len(names) == 0 {
 		files, err := filepath.Glob(filepath.Join(l.dir, "*.wasm"))
 		if err != nil || len(files) == 0 {
-			return nil, &exit{exitUsage, fmt.Errorf("no *.wasm in %s: build the plugins first "+
-				"(make plugins, or caponier plugin build)", l.dir)}
+			return nil, usage(fmt.Errorf("no *.wasm in %s: build the plugins first "+
+				"(make plugins, or caponier plugin build)", l.dir))
 		}
 		for _, f := range files {
 			names = append(names, strings.TrimSuffix(filepath.Base(f), ".wasm"))
@@ -100,28 +107,13 @@ func (l lockJob) entries(ctx context.Context, names []string,
 	}
 	for _, n := range names {
 		e, err := describe(ctx, filepath.Join(l.dir, n+".wasm"))
+		if err == nil {
+			err = checkClaims(l.site, e)
+		}
 		if err != nil {
-			return nil, failed(err)
+			return nil, err
 		}
 		entries = append(entries, e)
 	}
 	return entries, nil
-}
-
-// write writes the lock, or with check a temporary file, and returns what it holds then.
-func (l lockJob) write(entries []plugin.Entry) ([]byte, error) {
-	target := l.file
-	if l.check {
-		tmp, err := os.CreateTemp("", "caponier-lock-*")
-		if err != nil {
-			return nil, err
-		}
-		tmp.Close()
-		defer os.Remove(tmp.Name())
-		target = tmp.Name()
-	}
-	if err := plugin.Write(target, entries); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(target)
 }

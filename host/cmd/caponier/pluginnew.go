@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -12,12 +13,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"text/template"
 
-	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/spf13/cobra"
 )
 
@@ -33,58 +31,47 @@ var (
 	release    = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
 )
 
-func pluginNew() *cobra.Command {
+func pluginNew(g *global) *cobra.Command {
 	var sdk, module string
 	cmd := &cobra.Command{
 		Use:   "new NAME",
 		Short: "Write a folder with a plugin that works, to be changed",
 		Args:  cobra.ExactArgs(1),
 		Long: "Writes the folder NAME: a Go module with one tool, its tests and a README. --sdk " +
-			"names a checkout of Caponier to take the SDK from; " +
-			"without it, the checkout that this program was built in, else its released version.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := args[0]
-			name := filepath.Base(dir)
+			"names a checkout of Caponier to take the SDK from. The default is the checkout " +
+			"that this program was built in, or else the released version.",
+		RunE: g.does(func(v *verb) error {
+			dir, name := v.args[0], filepath.Base(v.args[0])
 			if !pluginName.MatchString(name) {
-				return fmt.Errorf(
-					"%q is no name for a plugin: a small letter, then at most 31 small letters, "+
-						"digits and hyphens",
-					name)
+				return usage(fmt.Errorf("%q cannot be the name of a plugin: it must be 1 to 32 "+
+					"small letters, digits and hyphens, and begin with a letter", name))
 			}
-			mod, err := goMod(sdk, cmpOr(module, "example.com/"+name))
+			mod, err := goMod(sdk, cmp.Or(module, "example.com/"+name))
 			if err != nil {
-				return err
+				return usage(err)
 			}
 			if err := os.Mkdir(dir, 0o755); err != nil {
-				return failed(err) // also when there is one already: nothing is overwritten
+				return err // also when it exists: nothing is overwritten
 			}
 			if err := scaffold(dir, name, mod); err != nil {
-				return failed(
-					fmt.Errorf("writing %s: %w", dir, errors.Join(err, os.RemoveAll(dir))))
+				return fmt.Errorf("writing %s: %w", dir, errors.Join(err, os.RemoveAll(dir)))
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(),
-				"%s is written. Next:\n  cd %s\n  caponier plugin test .\n  caponier plugin lock "+
-					"--lock plugins.lock --dir build\n",
-				dir, dir)
+			_, err = fmt.Fprintf(v.out, "%s is written. Next:\n  cd %s\n  caponier plugin "+
+				"test .\n  caponier plugin lock --lock plugins.lock --dir build\n", dir, dir)
 			return err
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&sdk, "sdk", "", "take the SDK from this checkout `DIR`")
 	cmd.Flags().StringVar(&module, "module", "", "the Go module `PATH` (default example.com/NAME)")
 	return cmd
 }
 
-// goMod is the go.mod of a new plugin.
+// goMod returns the go.mod of a new plugin.
 func goMod(sdk, module string) (string, error) {
-	if sdk == "" {
-		sdk = checkout()
-	}
-	if sdk == "" {
+	if sdk = cmp.Or(sdk, checkout()); sdk == "" {
 		if !release.MatchString(version) {
-			return "", fmt.Errorf(
-				"this is version %s, whose SDK is nowhere published: name a checkout of Caponier "+
-					"with --sdk DIR",
-				version)
+			return "", fmt.Errorf("this is version %s, whose SDK is not published: name a "+
+				"checkout of Caponier with --sdk DIR", version)
 		}
 		return fmt.Sprintf("module %s\n\ngo %s\n\nrequire %s %s\n", module,
 			strings.TrimPrefix(runtime.Version(), "go"), sdkModule, version), nil
@@ -149,71 +136,52 @@ func scaffold(dir, name, mod string) error {
 }
 
 func pluginTest(g *global) *cobra.Command {
-	var out string
+	var out, site string
 	cmd := &cobra.Command{
 		Use:   "test DIR",
-		Short: "Vet, test and compile the Go plugin in DIR, and hold it to the rules of the lock",
+		Short: "Vet, test and compile the Go plugin in DIR, and check it by the rules of the lock",
 		Args:  cobra.ExactArgs(1),
 		Long: "Runs go vet and go test in DIR, compiles it to DIR/build/NAME.wasm, then loads " +
 			"the module as a host would and shows what the lock will say of it.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := filepath.Abs(args[0])
+		RunE: g.does(func(v *verb) error {
+			dir, err := filepath.Abs(v.args[0])
 			if err != nil {
 				return err
 			}
-			if out == "" {
-				out = filepath.Join(dir, "build", filepath.Base(dir)+".wasm")
-			}
-			if out, err = filepath.Abs(out); err != nil {
+			file, err := filepath.Abs(cmp.Or(out,
+				filepath.Join(dir, "build", filepath.Base(dir)+".wasm")))
+			if err != nil {
 				return err
 			}
-			if err := vetted(cmd.Context(), dir, out, cmd.ErrOrStderr()); err != nil {
-				return failed(err)
+			if err := vetted(v.ctx, dir, file, v.say); err != nil {
+				return err
 			}
-			e, err := describe(cmd.Context(), out)
+			e, err := describe(v.ctx, file)
 			if err != nil {
-				return failed(err)
+				return err
 			}
-			if err := inspect(cmd.OutOrStdout(), e, g.json); err != nil {
-				return failed(err)
+			if err := v.inspect(e); err != nil {
+				return err
 			}
-			return failed(undeclared(e))
-		},
+			return checkClaims(site, e)
+		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` to write (default DIR/build/NAME.wasm)")
+	siteFlag(cmd, &site)
 	return cmd
 }
 
-// vetted runs go vet and go test in dir and compiles it to out; the go tool speaks to say.
+// vetted runs go vet and go test in dir and compiles it to out. The go tool writes to say.
 func vetted(ctx context.Context, dir, out string, say io.Writer) error {
-	for _, step := range [][]string{{"vet", "./..."}, {"test", "./..."}} {
-		run := exec.CommandContext(ctx, "go", step...)
+	for _, step := range []string{"vet", "test"} {
+		run := exec.CommandContext(ctx, "go", step, "./...")
 		run.Dir, run.Stdout, run.Stderr = dir, say, say
 		if err := run.Run(); err != nil {
-			return fmt.Errorf("go %s in %s: %w", strings.Join(step, " "), dir, err)
+			return fmt.Errorf("go %s in %s: %w", step, dir, err)
 		}
 	}
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return err
 	}
 	return compile(ctx, dir, out, say)
-}
-
-// undeclared reports imports of the module that none of its tools declares.
-func undeclared(e plugin.Entry) error {
-	tools, err := e.Tools()
-	if err != nil {
-		return err
-	}
-	unused := slices.DeleteFunc(slices.Clone(e.Imports), func(i string) bool {
-		return slices.ContainsFunc(tools, func(t *gate.Tool) bool {
-			return slices.Contains(t.Imports, i)
-		})
-	})
-	if len(unused) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the module imports %s, which none of its tools declares: every such "+
-		"operation would be refused; name it in the Hints of the tool that uses it",
-		strings.Join(unused, " "))
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
@@ -20,10 +22,11 @@ func policyCommand(g *global) *cobra.Command {
 	return cmd
 }
 
-// siteArg is the site's folder: the argument, or what the configuration says.
-func siteArg(g *global, args []string) (string, error) {
-	if len(args) == 1 {
-		return args[0], nil
+// site returns the folder of the site's policies: the one that was named, or what the configuration
+// says.
+func (g *global) site(named string) (string, error) {
+	if named != "" {
+		return named, nil
 	}
 	c, err := g.load()
 	if err != nil {
@@ -32,49 +35,43 @@ func siteArg(g *global, args []string) (string, error) {
 	return c.Policy.Site, nil
 }
 
-// onSite is a subcommand that works on a site's folder and prints a report.
-func onSite[T any](g *global, use, short string, do func(context.Context, string) (T, error),
-	print func(io.Writer, T) error) *cobra.Command {
+// onSite is a subcommand that makes a report on a site's folder. The second result of do is the
+// exit code.
+func onSite[T any](g *global, use, short string,
+	do func(context.Context, string) (T, int, error), text func(io.Writer, T)) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " [DIR]", Short: short, Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			site, err := siteArg(g, args)
+		RunE: g.does(func(v *verb) error {
+			site, err := g.site(strings.Join(v.args, ""))
 			if err != nil {
 				return err
 			}
-			report, err := do(cmd.Context(), site)
-			if err != nil {
-				return failed(err)
+			report, code, err := do(v.ctx, site)
+			if err == nil {
+				err = v.print(report, func(w io.Writer) { text(w, report) })
 			}
-			if g.json {
-				if err := json.NewEncoder(cmd.OutOrStdout()).Encode(report); err != nil {
-					return failed(err)
-				}
-				return print(io.Discard, report)
+			if err == nil && code != exitDone {
+				return &exit{code: code}
 			}
-			return print(cmd.OutOrStdout(), report)
-		},
+			return err
+		}),
 	}
 }
 
 func policyCheck(g *global) *cobra.Command {
-	return onSite(
-		g,
-		"check",
+	return onSite(g, "check",
 		"Load the site's policies as serve would: compile, lint, schemas, tests",
-		func(ctx context.Context, dir string) (load.Report, error) {
-			return load.Check(ctx, dir, g.inventory())
+		func(ctx context.Context, dir string) (load.Report, int, error) {
+			r, err := load.Check(ctx, dir, g.inventory())
+			return r, exitDone, err
 		},
-		func(w io.Writer, r load.Report) error {
+		func(w io.Writer, r load.Report) {
 			for _, warning := range r.Warnings {
 				fmt.Fprintln(w, "warning:", warning)
 			}
-			_, err := fmt.Fprintf(w,
-				"fit to decide, as revision %s: %d rules of the site, %d tests of them passed\n",
-				r.Revision, r.Rules, r.Tests)
-			return err
-		},
-	)
+			fmt.Fprintf(w, "fit to decide, as revision %s: %d rules of the site, %d tests of "+
+				"them passed\n", r.Revision, r.Rules, r.Tests)
+		})
 }
 
 // inventory returns what the configuration knows of tools and nodes, or nothing where there is no
@@ -92,12 +89,13 @@ func (g *global) inventory() (inv load.Inventory) {
 }
 
 func policyTest(g *global) *cobra.Command {
-	return onSite(
-		g,
-		"test",
+	return onSite(g, "test",
 		"Run the tests of core and site, with coverage (exit 1 when one fails)",
-		load.Test,
-		func(w io.Writer, r load.TestReport) error {
+		func(ctx context.Context, dir string) (load.TestReport, int, error) {
+			r, err := load.Test(ctx, dir)
+			return r, min(r.Failed, exitFailed), err
+		},
+		func(w io.Writer, r load.TestReport) {
 			for _, t := range r.Tests {
 				if !t.Passed {
 					fmt.Fprintf(w, "FAIL  %s  %s\n%s", t.Name, t.Where, t.Output)
@@ -108,12 +106,7 @@ func policyTest(g *global) *cobra.Command {
 			}
 			fmt.Fprintf(w, "%d tests, %d failed; coverage of core %.1f %%, of site %.1f %%\n",
 				len(r.Tests), r.Failed, r.CoreCoverage, r.SiteCoverage)
-			if r.Failed > 0 {
-				return &exit{code: exitFailed}
-			}
-			return nil
-		},
-	)
+		})
 }
 
 func policyEval(g *global) *cobra.Command {
@@ -123,16 +116,16 @@ func policyEval(g *global) *cobra.Command {
 		Short: "Decide a hypothetical call or operation: an input document as the journal holds " +
 			"them (- for standard input; exit 3 when refused)",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := siteArg(g, nonEmpty(site))
+		RunE: g.does(func(v *verb) error {
+			dir, err := g.site(site)
 			if err != nil {
 				return err
 			}
-			in := cmd.InOrStdin()
-			if args[0] != "-" {
-				f, err := os.Open(args[0])
+			in := v.in
+			if v.args[0] != "-" {
+				f, err := os.Open(v.args[0])
 				if err != nil {
-					return err
+					return usage(err)
 				}
 				defer f.Close()
 				in = f
@@ -141,36 +134,91 @@ func policyEval(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d, err := replay.Eval(cmd.Context(), dir, data)
+			d, err := replay.Eval(v.ctx, dir, data)
 			if err != nil {
-				return failed(err)
+				return err
 			}
-			if g.json {
-				err = json.NewEncoder(cmd.OutOrStdout()).
-					Encode(map[string]any{"allow": d.Allow, "tier": d.Tier.String(),
-						"failed": d.Failed, "deny": d.Denied, "needs_approval": d.NeedsApproval,
-						"revision": d.Revision})
-			} else {
-				word := map[bool]string{true: "allowed", false: "refused"}[d.Allow]
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s at tier %s by revision %s\n", word,
-					d.Tier, d.Revision)
+			err = v.print(map[string]any{"allow": d.Allow, "tier": d.Tier.String(),
+				"failed": d.Failed, "deny": d.Denied, "needs_approval": d.NeedsApproval,
+				"revision": d.Revision}, func(w io.Writer) {
+				fmt.Fprintf(w, "%s at tier %s by revision %s\n", allowed(d.Allow), d.Tier,
+					d.Revision)
 				for _, r := range d.Denied {
-					fmt.Fprintf(cmd.OutOrStdout(), "  %s: %s\n", r.ID, r.Msg)
+					fmt.Fprintf(w, "  %s: %s\n", r.ID, r.Msg)
 				}
-			}
+			})
 			if err == nil && !d.Allow {
 				return &exit{code: exitRefused}
 			}
-			return failed(err)
-		},
+			return err
+		}),
 	}
 	cmd.Flags().StringVar(&site, "site", "", "the site's `DIR` (default from the configuration)")
 	return cmd
 }
 
-func nonEmpty(s string) []string {
-	if s == "" {
-		return nil
+func allowed(yes bool) string {
+	if yes {
+		return "allowed"
 	}
-	return []string{s}
+	return "refused"
+}
+
+func policyGrammar(g *global) *cobra.Command {
+	var site string
+	cmd := &cobra.Command{
+		Use: "grammar [WORD...]",
+		Short: "List the commands that policy knows: programs, sub-commands, options, operands, " +
+			"tier",
+		Long: "List the commands that policy knows, or with WORD, such as zpool or \"pct " +
+			"status\", what they take. A role still has to grant them, by name or by group.",
+		RunE: g.does(func(v *verb) error {
+			dir, err := g.site(site)
+			if err != nil {
+				return err
+			}
+			word := strings.Join(v.args, " ")
+			list, err := load.Grammar(v.ctx, dir, word)
+			if err == nil && len(list) == 0 {
+				err = fmt.Errorf("policy knows no command %q: `caponier policy grammar` lists "+
+					"all; a site adds programs under binaries in data.yaml", word)
+			}
+			if err != nil {
+				return err
+			}
+			return v.print(list, func(w io.Writer) {
+				for _, c := range list {
+					printCommand(w, c, word != "")
+				}
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&site, "site", "", "the site's `DIR` (default from the configuration)")
+	return cmd
+}
+
+// printCommand writes a line for a command, and in full its options and its source too.
+func printCommand(w io.Writer, c load.Command, full bool) {
+	from := ""
+	if c.Site {
+		from = "  (of the site)"
+	}
+	fmt.Fprintf(w, "%-6s  %-15s  %s%s\n", c.Tier, c.Group,
+		strings.Join(append([]string{c.Name}, c.Operands...), " "), from)
+	if !full {
+		return
+	}
+	for _, o := range slices.Sorted(maps.Keys(c.Options)) {
+		value, need := c.Options[o], ""
+		if value != "" && !strings.HasSuffix(o, "=") {
+			value = " " + value
+		}
+		if slices.Contains(c.Required, o) {
+			need = "  (required)"
+		}
+		fmt.Fprintf(w, "    %s%s%s\n", o, value, need)
+	}
+	if c.Source != "" {
+		fmt.Fprintf(w, "    from %s\n", c.Source)
+	}
 }

@@ -8,11 +8,11 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
-	"sync"
 
-	"github.com/caponier-mcp/caponier/host/cmd/caponier/hangup"
 	fronthttp "github.com/caponier-mcp/caponier/host/front/http"
 	"github.com/caponier-mcp/caponier/host/front/mcp"
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/spf13/cobra"
 )
@@ -24,60 +24,122 @@ func serveCommand(g *global) *cobra.Command {
 		Example: "  caponier --config config.toml serve\n  caponier --config config.toml serve " +
 			"--http 127.0.0.1:8000\n  caponier --config config.toml serve --read-only --toolsets " +
 			"containers,guests",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return serve(cmd.Context(), g, addr)
-		},
+		RunE: g.does(func(v *verb) error { return serve(v.ctx, g, addr) }),
 	}
 	g.narrowing(cmd)
-	cmd.Flags().
-		StringVar(&addr, "http", "", "serve streamable HTTP on `ADDR` (host:port) instead of stdio")
+	cmd.Flags().StringVar(&addr, "http", "",
+		"serve streamable HTTP on `ADDR` (host:port) instead of stdio")
 	return cmd
 }
 
 // serve serves MCP until ctx ends or the client of stdio has gone. An empty addr means stdio.
 func serve(ctx context.Context, g *global, addr string) error {
 	tuneGC()
-	h, err := open(ctx, g, wantNodes)
-	if err != nil && ctx.Err() != nil { // told to stop while starting: nothing failed
-		return nil
-	} else if err != nil {
+	h, err := configured(g)
+	if err != nil {
 		return err
 	}
 	defer h.Close()
-	server, told, err := h.front(addr != "")
+	h.lazy = true
+	if addr == "" {
+		return h.overStdio(ctx)
+	}
+	h.verify = true
+	if err := h.open(ctx, ""); err != nil && ctx.Err() != nil {
+		return nil // told to stop while starting: nothing failed
+	} else if err != nil {
+		return usage(err)
+	}
+	server, err := h.front(h.door, true, nil)
 	if err != nil {
-		return err
+		return usage(err)
 	}
 	defer notify("STOPPING=1")
-	go h.reload(ctx, server.Changed)
-	if err := h.serveMetrics(ctx, told, addr != ""); err != nil {
-		return failed(err)
-	}
-	h.background(ctx, func(ctx context.Context) { watchdog(ctx, func() { h.health() }) })
-	if addr == "" {
-		notify("READY=1")
-		return failed(server.Stdio(ctx))
+	told, err := h.about(ctx, true)
+	if err != nil {
+		return err
 	}
 	web, err := h.overHTTP(server, told)
 	if err != nil {
-		return err
+		return usage(err)
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return failed(err)
+		return err
 	}
-	if err := h.serveApprovals(ctx); err != nil {
-		return failed(errors.Join(err, l.Close()))
+	if err := h.beside(ctx, "approvals page ([approval] listen)", h.cfg.Approval.Listen, true,
+		h.asks.Serve); err != nil {
+		return errors.Join(err, l.Close())
 	}
-	slog.Info("serving MCP", "url", fmt.Sprintf("http://%s/mcp", l.Addr()), "tools", len(h.tools),
-		"policy", h.engine.Revision())
+	slog.Info("serving MCP", "url", fmt.Sprintf("http://%s/mcp", l.Addr()),
+		"tools", len(h.lock().Tools()), "policy", h.engine.Revision())
 	notify("READY=1")
-	return failed(web.Serve(ctx, l))
+	return web.Serve(ctx, l)
+}
+
+// overStdio answers the client's first request before policy, journal, store and nodes are opened.
+// All other requests wait for these, and are refused when one of them cannot be opened.
+func (h *host) overStdio(ctx context.Context) error {
+	ready := make(chan struct{})
+	server, err := h.front(late{h, ready}, false, ready)
+	if err != nil {
+		return usage(err)
+	}
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	opened := make(chan error, 1)
+	go func() {
+		err := h.open(ctx, "")
+		if err != nil {
+			err = usage(err)
+		} else {
+			_, err = h.about(ctx, false)
+		}
+		if err == nil {
+			close(ready)
+			notify("READY=1")
+		} else {
+			stop()
+		}
+		opened <- err
+	}()
+	err = server.Stdio(serving)
+	failed := <-opened
+	if failed == nil {
+		notify("STOPPING=1")
+	} else if ctx.Err() == nil { // else told to stop while starting: nothing failed
+		err = failed
+	}
+	return err
+}
+
+// late is a door that opens when ready is closed.
+type late struct {
+	h     *host
+	ready <-chan struct{}
+}
+
+func (l late) Call(ctx context.Context, r gate.Request) gate.Answer {
+	select {
+	case <-l.ready:
+		return l.h.door.Call(ctx, r)
+	case <-ctx.Done():
+		return gate.Answer{Outcome: gate.Refusal, Err: context.Cause(ctx)}
+	}
+}
+
+func (l late) Visible(ctx context.Context, p gate.Principal, source string, t *gate.Tool,
+	on gate.Targets) bool {
+	select {
+	case <-l.ready:
+		return l.h.door.Visible(ctx, p, source, t, on)
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // tuneGC spends a little memory on fewer collections, unless the operator decided otherwise. More
-// than this costs memory and gains nothing that can be measured: docs/benchmarks.md has the figures
-// (make bench-mcp).
+// than this costs memory and gains nothing that can be measured (GOGC=N make bench).
 func tuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
@@ -90,76 +152,69 @@ func tuneGC() {
 // extend adds to the MCP server in builds for the conformance suite; nil in every other.
 var extend mcp.Extension
 
-// front returns the MCP server with its tools, and the server of health and metrics.
-func (h *host) front(http bool) (server *mcp.Server, told *observe.Server, err error) {
-	table := h.cfg.Front
-	o, ob := table.MCPOptions, table.ObserveOptions
-	o.Version, o.Tier, o.Meter, o.Extend = version, h.tier, h.meter, extend
-	for _, n := range h.remote.Nodes() {
-		o.Nodes = append(o.Nodes, n.Name)
+// front returns the MCP server with its tools. When ready is not nil, only the first request is
+// answered before it is closed.
+func (h *host) front(door mcp.Door, http bool, ready <-chan struct{}) (
+	server *mcp.Server, err error) {
+	o := h.cfg.Front.MCPOptions
+	o.Version, o.Meter, o.Extend, o.Ready = version, h.meter, extend, ready
+	// for lists and annotations, never for a decision
+	o.Tier = func(ctx context.Context, p gate.Principal, t *gate.Tool) gate.Tier {
+		d, err := h.engine.Decide(ctx, visible(p, t))
+		if err != nil {
+			return gate.NoTier
+		}
+		return d.Tier
 	}
 	if !http {
 		if o.Principal, err = h.cfg.Caller(); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	ob.Meter, ob.Health, ob.Parts = h.meter, h.health, h.parts()
-	ob.Guard = fronthttp.Guard(table.HTTPOptions)
-	if told, err = observe.New(ob); err != nil {
-		return nil, nil, err
+	h.live = newLive(h, door)
+	if server, err = mcp.New(o, h.live); err != nil {
+		return nil, err
 	}
-	if server, err = mcp.New(o, h.door); err != nil {
-		return nil, nil, err
-	}
-	return server, told, server.SetTools(h.tools)
+	h.live.server = server
+	return server, server.SetTools(h.lock().Tools())
 }
 
-// overHTTP serves the MCP server on the listener.
-func (h *host) overHTTP(server *mcp.Server, told *observe.Server) (*fronthttp.Server, error) {
-	o := h.cfg.Front.HTTPOptions
-	verifier, err := h.identity()
+// about starts what goes on beside MCP, in a host that is open: it follows policy and lock, answers
+// the watchdog, and serves metrics and health.
+func (h *host) about(ctx context.Context, http bool) (told *observe.Server, err error) {
+	for _, e := range h.lock().Plugins() {
+		if err := h.unusable(e.Digest); err != nil {
+			slog.Error("plugin cannot run", "plugin", e.Name, "error", err)
+		}
+	}
+	ob := h.cfg.Front.ObserveOptions
+	ob.Meter, ob.Health, ob.Parts = h.meter, h.health, h.parts()
+	ob.Guard = fronthttp.Guard(h.cfg.Front.HTTPOptions)
+	if told, err = observe.New(ob); err != nil {
+		return nil, usage(err)
+	}
+	h.background(ctx, h.live.follow)
+	err = h.beside(ctx, "metrics endpoint ([front] metrics)", h.cfg.Front.Metrics, http, told.Serve)
 	if err != nil {
 		return nil, err
 	}
-	o.Identity = verifier
-	return fronthttp.New(o, server, told)
+	h.background(ctx, func(ctx context.Context) { watchdog(ctx, func() { h.health() }) })
+	return told, nil
 }
 
-// reload loads the policies again when a file of the site changes and at SIGHUP, until ctx ends.
-// A candidate that does not pass leaves the running revision in force.
-func (h *host) reload(ctx context.Context, changed func()) {
-	var mu sync.Mutex // guards told
-	told := h.engine.Revision()
-	report := func(err error) {
-		revision := h.engine.Revision()
-		h.meter.Reloaded(err)
-		if err != nil {
-			slog.Error("policy not reloaded, the running one stays", "error", err,
-				"revision", revision)
-			return
-		}
-		slog.Info("policy reloaded", "revision", revision)
-		mu.Lock()
-		defer mu.Unlock()
-		if revision != told { // a file that was only touched is no change
-			told = revision
-			h.warn()
-			changed()
-		}
+// overHTTP returns the server of HTTP, which finds out who calls.
+func (h *host) overHTTP(server *mcp.Server, told *observe.Server) (*fronthttp.Server, error) {
+	id := h.cfg.Identity
+	if id.HTTP == "" && id.Tokens == "" && id.OIDC.Issuer == "" {
+		return nil, fmt.Errorf("%s: no caller is accepted over HTTP: set [identity] tokens = FILE "+
+			"(caponier token new), [identity.oidc], or [identity] http = the id of one of "+
+			"[[identity.principals]] to let every local caller be that one", h.cfg.File)
 	}
-	go func() {
-		if err := h.engine.Watch(ctx, report); err != nil {
-			slog.Error("changes of the policy are not seen; kill -HUP loads it again", "error", err)
-		}
-	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hangup.C:
-			notify(reloading())
-			report(h.engine.Reload(ctx))
-			notify("READY=1")
-		}
+	verifier, err := identity.New(id)
+	if err != nil {
+		return nil, err
 	}
+	o := h.cfg.Front.HTTPOptions
+	o.Identity, o.Turns = verifier, h.turns
+	return fronthttp.New(o, server, told)
 }

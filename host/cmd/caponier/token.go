@@ -1,11 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"text/tabwriter"
+	"io"
+	"slices"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/spf13/cobra"
 )
@@ -17,32 +18,16 @@ func tokenCommand(g *global) *cobra.Command {
 	return cmd
 }
 
-func (g *global) tokens() (*identity.Tokens, error) {
+// tokens opens the file of tokens.
+func (g *global) tokens() (*identity.Tokens, *config.Config, error) {
 	c, err := g.load()
+	if err == nil && c.Identity.Tokens == "" {
+		err = usage(fmt.Errorf("%s: [identity] tokens names no file", c.File))
+	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if c.Identity.Tokens == "" {
-		return nil, fmt.Errorf("%s: [identity] tokens names no file", c.File)
-	}
-	return &identity.Tokens{Path: c.Identity.Tokens}, nil
-}
-
-// listed refuses a principal that identity would not know: its token would never work.
-func (g *global) listed(id string) error {
-	c, err := g.load()
-	if err != nil {
-		return err
-	}
-	for _, p := range c.Identity.Principals {
-		if p.ID == id {
-			return nil
-		}
-	}
-	return fmt.Errorf(
-		"%s: %q is not in [[identity.principals]]: add it there, and say in "+
-			"policies/site/data.yaml what it may do",
-		c.File, id)
+	return &identity.Tokens{Path: c.Identity.Tokens}, c, nil
 }
 
 func tokenNew(g *global) *cobra.Command {
@@ -51,89 +36,88 @@ func tokenNew(g *global) *cobra.Command {
 	var lifetime time.Duration
 	cmd := &cobra.Command{
 		Use:   "new PRINCIPAL",
-		Short: "Make a token and show it, this once",
+		Short: "Make a token and show it. It cannot be shown again",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := g.tokens()
+		RunE: g.does(func(v *verb) error {
+			t, c, err := g.tokens()
 			if err != nil {
 				return err
 			}
-			if err := g.listed(args[0]); err != nil {
+			who := v.args[0]
+			// the token of a principal that identity does not know would never work
+			is := func(p identity.Principal) bool { return p.ID == who }
+			if !slices.ContainsFunc(c.Identity.Principals, is) {
+				return usage(fmt.Errorf("%s: %q is not in [[identity.principals]]: add it there, "+
+					"and grant it roles in policies/site/data.yaml", c.File, who))
+			}
+			secret, kept, err := t.New(who, roles, cidr, lifetime)
+			if err != nil {
 				return err
 			}
-			secret, kept, err := t.New(args[0], roles, cidr, lifetime)
-			if err != nil {
-				return failed(err)
+			if !g.json {
+				fmt.Fprintf(v.say, "for %s until %s; it is not kept and cannot be shown again. "+
+					"Revoke it with: caponier token revoke %s\n", kept.Principal,
+					kept.Expires.Format(time.RFC3339), kept.Prefix)
 			}
-			if g.json {
-				return json.NewEncoder(cmd.OutOrStdout()).
-					Encode(map[string]any{"token": secret, "prefix": kept.Prefix,
-						"principal": kept.Principal, "expires": kept.Expires})
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), secret)
-			fmt.Fprintf(cmd.ErrOrStderr(),
-				"for %s until %s; it is not kept and cannot be shown again. Revoke it with: "+
-					"caponier token revoke %s\n",
-				kept.Principal, kept.Expires.Format(time.RFC3339), kept.Prefix)
-			return nil
-		},
+			return v.print(map[string]any{"token": secret, "prefix": kept.Prefix,
+				"principal": kept.Principal, "expires": kept.Expires},
+				func(w io.Writer) { fmt.Fprintln(w, secret) })
+		}),
 	}
-	cmd.Flags().
-		StringSliceVar(&roles, "roles", nil, "only these of the principal's `ROLES`, with commas "+
-			"between")
-	cmd.Flags().StringVar(&cidr, "cidr", "", "only from this `NETWORK`, such as 192.0.2.0/24")
-	cmd.Flags().DurationVar(&lifetime, "lifetime", 90*24*time.Hour, "how long it is valid")
+	f := cmd.Flags()
+	f.StringSliceVar(&roles, "roles", nil,
+		"only these `ROLES` of the principal, separated by commas")
+	f.StringVar(&cidr, "cidr", "", "accept it only from this `NETWORK`, such as 192.0.2.0/24")
+	f.DurationVar(&lifetime, "lifetime", 90*24*time.Hour, "the `TIME` for which it is valid")
 	return cmd
 }
 
 func tokenList(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the tokens, never their secrets", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := g.tokens()
+		Use: "list", Short: "List the tokens, without their secrets", Args: cobra.NoArgs,
+		RunE: g.does(func(v *verb) error {
+			t, _, err := g.tokens()
 			if err != nil {
 				return err
 			}
 			all, err := t.List()
 			if err != nil {
-				return failed(err)
+				return err
 			}
-			if g.json {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(all)
-			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "PREFIX\tPRINCIPAL\tSTATE\tEXPIRES\tLAST USED\tFROM")
-			for _, k := range all {
-				state := "valid"
-				switch {
-				case !k.Revoked.IsZero():
-					state = "revoked"
-				case time.Now().After(k.Expires):
-					state = "expired"
+			return v.print(all, func(w io.Writer) {
+				var rows [][]string
+				for _, k := range all {
+					state := "valid"
+					switch {
+					case !k.Revoked.IsZero():
+						state = "revoked"
+					case time.Now().After(k.Expires):
+						state = "expired"
+					}
+					used := "never"
+					if !k.LastUsed.IsZero() {
+						used = k.LastUsed.Format(time.RFC3339)
+					}
+					rows = append(rows, []string{k.Prefix, k.Principal, state,
+						k.Expires.Format(time.RFC3339), used, k.CIDR})
 				}
-				used := "never"
-				if !k.LastUsed.IsZero() {
-					used = k.LastUsed.Format(time.RFC3339)
-				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", k.Prefix, k.Principal, state,
-					k.Expires.Format(time.RFC3339), used, k.CIDR)
-			}
-			return w.Flush()
-		},
+				table(w, "PREFIX|PRINCIPAL|STATE|EXPIRES|LAST USED|FROM", rows)
+			})
+		}),
 	}
 }
 
 func tokenRevoke(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke PREFIX",
-		Short: "Make a token worthless, from the next request on",
+		Short: "Revoke a token. It is refused from the next request on",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := g.tokens()
+		RunE: g.does(func(v *verb) error {
+			t, _, err := g.tokens()
 			if err != nil {
 				return err
 			}
-			return failed(t.Revoke(args[0]))
-		},
+			return t.Revoke(v.args[0])
+		}),
 	}
 }

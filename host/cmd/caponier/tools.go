@@ -1,14 +1,17 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
+	"time"
 
+	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/spf13/cobra"
 )
 
@@ -18,27 +21,26 @@ func toolsCommand(g *global) *cobra.Command {
 		Use:   "tools",
 		Short: "List the tools of the lock as this principal may see them",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := open(cmd.Context(), g, wantTools)
+		RunE: g.does(func(v *verb) error {
+			c, err := g.load()
 			if err != nil {
 				return err
 			}
-			defer h.Close()
-			if checksum {
-				if g.json {
-					return json.NewEncoder(cmd.OutOrStdout()).
-						Encode(map[string]string{"checksum": h.lock.Checksum()})
-				}
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), h.lock.Checksum())
-				return err
+			lock, err := plugin.Load(c.Plugin.Lock)
+			if err != nil {
+				return usage(err)
 			}
-			return h.listTools(cmd.Context(), cmd.OutOrStdout(), g.json)
-		},
+			if checksum {
+				sum := lock.Checksum()
+				return v.print(map[string]string{"checksum": sum},
+					func(w io.Writer) { fmt.Fprintln(w, sum) })
+			}
+			return v.tools(c, lock)
+		}),
 	}
 	g.narrowing(cmd)
-	cmd.Flags().
-		BoolVar(&checksum, "checksum", false, "print a checksum of the whole lock, to pin it "+
-			"elsewhere")
+	cmd.Flags().BoolVar(&checksum, "checksum", false,
+		"print a checksum of the whole lock, to pin it elsewhere")
 	for _, part := range []string{"toolsets", "tools", "exclude-tools", "read-only"} {
 		cmd.MarkFlagsMutuallyExclusive("checksum", part) // it is of the whole lock
 	}
@@ -61,40 +63,56 @@ type toolRow struct {
 	InputSchema json.RawMessage `json:"input_schema"`
 }
 
-// listTools prints the tools of the lock as the caller of the configuration sees them.
-func (h *host) listTools(ctx context.Context, out io.Writer, asJSON bool) error {
-	principal, err := h.cfg.Caller()
+// tools prints the tools of the lock as the caller of the configuration sees them.
+func (v *verb) tools(c *config.Config, lock *plugin.Lock) error {
+	hidden, err := hiddenReason(c, lock)
 	if err != nil {
 		return err
 	}
-	rows := []toolRow{}
-	for _, t := range h.tools {
-		tier := h.tier(ctx, principal, t)
-		rows = append(rows, toolRow{t.Name, t.Plugin.Name, tier.String(),
-			h.door.Visible(ctx, principal, "cli", t, gate.Targets{}), h.hidden(t), t.Title,
-			t.Description, t.Runs, t.Imports, t.Commands, t.Budget.Milliseconds(), t.InputSchema})
+	c.Policy.Inventory = load.Inventory{Tools: lock.Tools(), Nodes: c.NodeNames()}
+	site, err := load.New(v.ctx, c.Policy)
+	if err != nil {
+		return usage(err)
 	}
-	if asJSON {
-		return json.NewEncoder(out).Encode(rows)
+	p, err := c.Caller()
+	if err != nil {
+		return usage(err)
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TOOL\tTIER\tPLUGIN\tRUNS ON THE NODE")
-	withheld := 0
-	for _, r := range rows {
-		tier := r.Tier
+	all, rows, withheld := []toolRow{}, [][]string{}, 0
+	for _, t := range lock.Tools() {
+		q := visible(p, t)
+		q.Mode = mode(c)
+		d, err := site.Decide(v.ctx, q)
+		why := hidden(t)
+		r := toolRow{t.Name, t.Plugin.Name, d.Tier.String(), err == nil && d.Allow && why == "",
+			why, t.Title, t.Description, t.Runs, t.Imports, t.Commands, t.Budget.Milliseconds(),
+			t.InputSchema}
+		all = append(all, r)
 		if r.Withheld != "" {
 			withheld++
 			continue
 		}
 		if !r.Visible {
-			tier = "(not for " + principal.ID + ")"
+			r.Tier = "(not for " + p.ID + ")"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Name, tier, r.Plugin,
-			strings.ReplaceAll(r.Runs, "\n", " "))
+		rows = append(rows, []string{r.Name, r.Tier, r.Plugin,
+			strings.ReplaceAll(r.Runs, "\n", " ")})
 	}
-	if err := w.Flush(); err != nil || withheld == 0 {
-		return err
-	}
-	_, err = fmt.Fprintf(out, "%d more are not offered; --json says why.\n", withheld)
-	return err
+	return v.print(all, func(w io.Writer) {
+		table(w, "TOOL|TIER|PLUGIN|RUNS ON THE NODE", rows)
+		if withheld > 0 {
+			fmt.Fprintf(w, "%d more are not offered; --json says why.\n", withheld)
+		}
+	})
+}
+
+// visible asks policy whether a principal in a terminal may see a tool, and for its tier.
+func visible(p gate.Principal, t *gate.Tool) gate.Question {
+	return gate.Question{ID: "list", Kind: gate.KindVisible, Time: time.Now(),
+		Call: &gate.Call{Source: "cli", Principal: p, Tool: t}}
+}
+
+// mode is the state of the host that policy sees at each decision.
+func mode(c *config.Config) gate.Mode {
+	return gate.Mode{ReadOnly: c.ReadOnly, Freezes: freeze.In(c.Store.Dir).Mode()}
 }

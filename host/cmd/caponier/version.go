@@ -1,8 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
+	"path"
 	"runtime"
 	"runtime/debug"
 
@@ -17,27 +18,24 @@ func versionCommand(g *global) *cobra.Command {
 		Use:   "version",
 		Short: "Print the versions of the program and of what it is built from",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := map[string]string{"caponier": version, "go": runtime.Version(),
+		RunE: g.does(func(v *verb) error {
+			versions := map[string]string{"caponier": version, "go": runtime.Version(),
 				"abi": "caponier_v1"}
+			parts := ""
 			if info, ok := debug.ReadBuildInfo(); ok {
 				for _, m := range info.Deps {
 					switch m.Path {
-					case "github.com/open-policy-agent/opa",
-						"github.com/tetratelabs/wazero",
+					case "github.com/open-policy-agent/opa", "github.com/tetratelabs/wazero",
 						"github.com/modelcontextprotocol/go-sdk":
-						v[m.Path] = m.Version
+						versions[m.Path] = m.Version
+						parts += fmt.Sprintf(", %s %s", path.Base(m.Path), m.Version)
 					}
 				}
 			}
-			if g.json {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(),
-				"caponier %s (plugin ABI 1, %s, opa %s, wazero %s, go-sdk %s)\n", v["caponier"],
-				v["go"], v["github.com/open-policy-agent/opa"], v["github.com/tetratelabs/wazero"],
-				v["github.com/modelcontextprotocol/go-sdk"])
-			return err
-		},
+			return v.print(versions, func(w io.Writer) {
+				fmt.Fprintf(w, "caponier %s (plugin ABI 1, %s%s)\n", version, runtime.Version(),
+					parts)
+			})
+		}),
 	}
 }

@@ -23,43 +23,38 @@ func warmCommand(g *global) *cobra.Command {
 		Use:   "warm",
 		Short: "Compile every plugin of the lock into the cache, so that no call waits for it",
 		Long: "Compiles every plugin of the lock into [sandbox] cache_dir and starts it once. " +
-			"Run it " +
-			"after an update, as the user of the server. It connects to no node.",
+			"Run it after an update, as the user of the server. It connects to no node.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: g.does(func(v *verb) (err error) {
 			cfg, err := g.load()
 			if err != nil {
-				return failed(err)
+				return err
 			}
 			if cfg.Sandbox.CacheDir == "" {
-				return failed(fmt.Errorf("%s: [sandbox] cache_dir is empty: nothing would be kept",
-					cfg.File))
+				return fmt.Errorf("%s: [sandbox] cache_dir is empty: nothing would be kept",
+					cfg.File)
 			}
 			lock, err := plugin.Load(cfg.Plugin.Lock)
 			if err != nil {
-				return failed(err)
+				return err
 			}
 			cfg.Sandbox.Warm = -1 // instances of this process would be of no use
 			cfg.Sandbox.Compiling = collectMore
-			box, err := sandbox.New(cmd.Context(), cfg.Sandbox)
+			box, err := sandbox.New(v.ctx, cfg.Sandbox)
 			if err != nil {
-				return failed(err)
+				return err
 			}
-			defer func() { err = errors.Join(err, box.Close(cmd.Context())) }()
+			defer func() { err = errors.Join(err, box.Close(v.ctx)) }()
 			var bad error
 			for _, e := range lock.Plugins() {
-				wasm, err := lock.Open(cfg.Plugin.Dir, e.Name)
-				if err == nil {
-					err = box.Add(e.Plugin, wasm, e.Imports)
-				}
-				bad = errors.Join(bad, err)
+				bad = errors.Join(bad, addPlugin(box, lock, cfg.Plugin.Dir, e))
 			}
-			if bad = errors.Join(bad, box.Warm(cmd.Context())); bad != nil {
-				return failed(bad)
+			if bad = errors.Join(bad, box.Warm(v.ctx)); bad != nil {
+				return bad
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d plugins are compiled in %s\n",
-				len(lock.Plugins()), cfg.Sandbox.CacheDir)
+			_, err = fmt.Fprintf(v.out, "%d plugins are compiled in %s\n", len(lock.Plugins()),
+				cfg.Sandbox.CacheDir)
 			return err
-		},
+		}),
 	}
 }

@@ -18,9 +18,8 @@ import (
 type Door struct {
 	Calls map[string]func(context.Context, gate.Request) gate.Answer
 
-	mu     sync.Mutex // guards the following
-	asked  []gate.Request
-	frozen []string // tools, principals and nodes whose results cannot be read
+	mu    sync.Mutex // guards asked
+	asked []gate.Request
 }
 
 func (d *Door) Call(ctx context.Context, r gate.Request) gate.Answer {
@@ -43,22 +42,6 @@ func (d *Door) Visible(_ context.Context, p gate.Principal, _ string, t *gate.To
 	}
 	return d.Calls[t.Name] != nil && !strings.HasPrefix(t.Name, "secret_"+p.ID) &&
 		p.ID != "nothing"
-}
-
-func (d *Door) Readable(ctx context.Context, p gate.Principal, source string, t *gate.Tool,
-	nodes []string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return !slices.ContainsFunc(append([]string{t.Name, p.ID}, nodes...),
-		func(what string) bool { return slices.Contains(d.frozen, what) }) &&
-		d.Visible(ctx, p, source, t, gate.Targets{})
-}
-
-// Freeze sets what is frozen.
-func (d *Door) Freeze(what ...string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.frozen = what
 }
 
 // Asked returns the requests so far.

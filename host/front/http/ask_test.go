@@ -25,11 +25,11 @@ func asks(keys ...string) func(context.Context, gate.Request) gate.Answer {
 	return func(ctx context.Context, r gate.Request) gate.Answer {
 		var got []string
 		for _, key := range keys {
-			res, err := mcpfront.Asker{}.Execute(
-				ctx,
-				gate.Question{Op: abi.Ask{Key: key, Message: "who\x1b[1m?", Schema: nameForm}},
-				gate.Decision{},
-			)
+			q := gate.Question{
+				Call: &gate.Call{User: r.User},
+				Op:   abi.Ask{Key: key, Message: "who\x1b[1m?", Schema: nameForm},
+			}
+			res, err := mcpfront.Asker{}.Execute(ctx, q, gate.Decision{})
 			if errors.Is(err, gate.ErrPending) { // what a guest says of it does not count
 				return gate.Answer{
 					CallID:  "C1",

@@ -44,6 +44,21 @@ func (b *budget) take(n int64) error {
 
 func (b *budget) release() { b.s.bodies.ReleaseN(b.who, b.held) }
 
+// read returns begin and what follows it in the body, up to size bytes together or to its end.
+func (b *budget) read(body io.Reader, begin []byte, size int64) ([]byte, error) {
+	if err := b.take(size - int64(len(begin))); err != nil {
+		return nil, err
+	}
+	data := make([]byte, size)
+	n, err := io.ReadFull(body, data[copy(data, begin):])
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, incomplete
+	}
+	return data[:len(begin)+n], nil
+}
+
+var incomplete = &refusedBody{"body", http.StatusBadRequest, "the body did not arrive whole"}
+
 // body reads the whole body of a request, within its size and the caller's budget. It reads more
 // than smallBody only of a tool call.
 func (s *Server) body(r *http.Request, b *budget) ([]byte, error) {
@@ -53,56 +68,31 @@ func (s *Server) body(r *http.Request, b *budget) ([]byte, error) {
 	if length > most {
 		return nil, tooLarge
 	}
-	first := min(most, smallBody)
-	if length >= 0 {
-		first = min(first, length)
+	size := length
+	if length < 0 { // it is not known
+		size = most
 	}
-	if err := b.take(first); err != nil {
-		return nil, err
-	}
-	data := make([]byte, first)
-	n, err := io.ReadFull(r.Body, data)
-	whole := length == first ||
-		length < 0 && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))
-	switch {
-	case whole && (err == nil || length < 0):
-		return data[:n], nil
-	case err != nil:
-		return nil, incomplete
-	case first == most: // and the length is not known
-		if n, _ := r.Body.Read(make([]byte, 1)); n == 0 {
-			return data, nil
+	data, err := b.read(r.Body, nil, min(size, smallBody))
+	if err == nil && size > smallBody && len(data) == smallBody {
+		if mcp.MethodOf(data) != "tools/call" {
+			return nil, &refusedBody{"size", http.StatusRequestEntityTooLarge, fmt.Sprintf(
+				"the body is over the limit of %d bytes for anything but tools/call; a larger "+
+					"call must have its method before its params", smallBody)}
 		}
-		return nil, tooLarge
+		data, err = b.read(r.Body, data, size)
 	}
-	if method := mcp.MethodOf(data); method != "tools/call" {
-		return nil, &refusedBody{"size", http.StatusRequestEntityTooLarge, fmt.Sprintf(
-			"the body is over the limit of %d bytes for anything but tools/call; a larger "+
-				"call must have its "+
-				"method before its params", smallBody)}
-	}
-	if length < 0 {
-		length = most
-		defer func() { r.ContentLength = -1 }()
-	}
-	if err := b.take(length - first); err != nil {
-		return nil, err
-	}
-	all := make([]byte, length)
-	n, err = io.ReadFull(r.Body, all[copy(all, data):])
 	switch {
-	case err == nil && r.ContentLength < 0:
-		if more, _ := r.Body.Read(make([]byte, 1)); more > 0 {
+	case err != nil:
+		return nil, err
+	case length >= 0 && int64(len(data)) < length:
+		return nil, incomplete
+	case length < 0 && int64(len(data)) == most:
+		if n, _ := r.Body.Read(make([]byte, 1)); n > 0 {
 			return nil, tooLarge
 		}
-	case err != nil && (r.ContentLength >= 0 ||
-		!errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF)):
-		return nil, incomplete
 	}
-	return all[:int(first)+n], nil
+	return data, nil
 }
-
-var incomplete = &refusedBody{"body", http.StatusBadRequest, "the body did not arrive whole"}
 
 // message reads the body of a request and its envelope, or answers with why not.
 func (s *Server) message(w http.ResponseWriter, r *http.Request, who string, b *budget) (
@@ -123,11 +113,9 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request, who string, b *
 		return nil, env, false
 	}
 	_ = control.SetReadDeadline(time.Time{}) // it worked before
-	// Decoding costs CPU before the caller's share of calls counts.
-	if err := s.decoding.Acquire(r.Context(), who); err != nil {
+	if err := turnOf(r.Context()).begin(r.Context(), s.opts.Turns, who); err != nil {
 		return nil, env, false // the client has gone
 	}
-	defer s.decoding.Release(who)
 	env, err = mcp.ReadEnvelope(data)
 	if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) {
 		setReason(w, "message")

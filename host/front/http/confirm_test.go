@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	mcpfront "github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -22,8 +21,8 @@ import (
 func redDoor(request string, heard *[]string) func(context.Context, gate.Request) gate.Answer {
 	return func(ctx context.Context, r gate.Request) gate.Answer {
 		said := "cannot"
-		if (mcpfront.Asker{}).CanAsk(ctx) {
-			said = mcpfront.Asker{}.Ask(ctx, request, "may agent-a delete 105?")
+		if r.User.CanConfirm() {
+			said = r.User.Confirm(request, "may agent-a delete 105?")
 		}
 		*heard = append(*heard, said)
 		switch said {

@@ -99,6 +99,7 @@ func TestTricksOverHTTP(t *testing.T) {
 		{"listed origin", "POST", "/mcp", initialize, with(legacy, "Origin", "https://console.example"), 200, ""},
 		{"listed origin, cross-site", "POST", "/mcp", initialize, with(legacy, "Origin", "https://console.example", "Sec-Fetch-Site", "cross-site"), 200, ""},
 		{"cross-site", "POST", "/mcp", initialize, with(legacy, "Sec-Fetch-Site", "cross-site"), 403, ""},
+		{"our own name over http", "POST", "/mcp", initialize, with(legacy, "Host", "localhost:8000", "Origin", "http://localhost:8000", "Sec-Fetch-Site", "same-site"), 403, "other sites"},
 		{"cross-site image", "GET", "/health", "", with(legacy, "Sec-Fetch-Site", "cross-site"), 403, ""},
 		{"preflight", "OPTIONS", "/mcp", "", with(legacy, "Origin", "https://console.example"), 405, ""},
 

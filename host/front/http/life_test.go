@@ -32,8 +32,8 @@ func soon[T any](t *testing.T, what string, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(5 * time.Second):
-		t.Fatalf("%s: not within 5s", what)
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s: not within 30 s", what)
 	}
 	return v
 }
@@ -258,7 +258,7 @@ func TestStoppingCancelsCallsAndStillAnswersThem(t *testing.T) {
 			soon(t, "start", started)
 		}
 		began := time.Now()
-		if err := stop(); err != nil || time.Since(began) > 3*time.Second {
+		if err := stop(); err != nil || time.Since(began) > 20*time.Second {
 			t.Errorf("stopped after %s: %v", time.Since(began), err)
 		}
 		wg.Wait()

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -37,11 +38,11 @@ func TestASlowClientHoldsNothing(t *testing.T) {
 	defer c.Close()
 	began := time.Now()
 	fmt.Fprint(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
-	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := bufio.NewReader(c).ReadString(0); err != io.EOF ||
-		time.Since(began) > 7*time.Second {
+		time.Since(began) > 20*time.Second {
 		t.Errorf("a header that never ends was waited for %s: %v", time.Since(began), err)
 	}
 	eventually(t, "it is counted", func() bool { return s.refusals() == 1 })
@@ -82,7 +83,7 @@ func TestAClientThatDoesNotReadOrWriteIsGivenUp(t *testing.T) {
 		if body == "" {
 			if status, err := bufio.NewReader(c).ReadString('\n'); err != nil ||
 				!strings.Contains(status, "400") ||
-				time.Since(began) > 3*time.Second {
+				time.Since(began) > 20*time.Second {
 				t.Errorf("%s: %v %s after %s", name, err, status, time.Since(began))
 			}
 			continue
@@ -348,21 +349,17 @@ func TestDefaultsAreAHundredSessionsHalfOfThemForOneCallerAndOneHour(t *testing.
 	}
 }
 
-// revocable lets everybody in until it is told not to.
+// revocable admits everybody until it is told not to.
 type revocable struct {
 	fixedIdentity
 	revoked atomic.Bool
 }
 
-func (v *revocable) Middleware(next http.Handler) http.Handler {
-	known := v.fixedIdentity.Middleware(next)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if v.revoked.Load() {
-			http.Error(w, "who?", http.StatusUnauthorized)
-			return
-		}
-		known.ServeHTTP(w, r)
-	})
+func (v *revocable) Admitted(context.Context) error {
+	if v.revoked.Load() {
+		return errors.New("the token was revoked")
+	}
+	return nil
 }
 
 func TestAnOpenStreamEndsWithItsToken(t *testing.T) {

@@ -3,6 +3,7 @@
 package http
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -27,12 +27,13 @@ import (
 
 // Identity finds the principal of an HTTP request. Middleware answers unknown callers itself and
 // passes the others on with a context for Principal and Current; it must not trust anything that an
-// earlier handler or the client put there. Current returns an error once the caller would not be
-// admitted any more.
+// earlier handler or the client put there. Current returns an error once a call that has begun must
+// not go on, and Admitted once a new request like this one would be turned away.
 type Identity interface {
 	Middleware(http.Handler) http.Handler
 	Principal(context.Context) (gate.Principal, bool)
 	Current(context.Context) error
+	Admitted(context.Context) error
 	Authenticates() bool // callers prove who they are, so that more than loopback may be served
 }
 
@@ -58,6 +59,9 @@ type Options struct {
 	// bytes of bodies of requests that are not answered, of which one principal may have a quarter:
 	// 64 MiB
 	MaxBodies int `koanf:"-"`
+
+	// of the processors, for requests that are decoded; nil for one of its own
+	Turns *fair.Shares `koanf:"-"`
 
 	Identity Identity     `koanf:"-"`
 	Log      *slog.Logger `koanf:"-"` // nil for slog.Default
@@ -110,9 +114,8 @@ type Server struct {
 	recheck       time.Duration // between two checks of the caller of an open stream
 
 	sessions *fair.Shares
-	streams  *fair.Shares // each holds a connection
-	bodies   *fair.Shares // in bytes
-	decoding *fair.Shares
+	streams  *fair.Shares   // each holds a connection
+	bodies   *fair.Shares   // in bytes
 	ending   sync.WaitGroup // sessions that are counted
 	running  atomic.Int64   // tool calls that are not answered
 }
@@ -126,19 +129,11 @@ func New(o Options, m *mcp.Server, told *observe.Server) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	for _, d := range []struct {
-		n     *int
-		value int
-	}{{&o.MaxSessions, 100}, {&o.MaxConns, 500}, {&o.MaxBodies, 64 << 20}} {
-		if *d.n == 0 {
-			*d.n = d.value
-		}
-	}
-	if o.SessionIdle == 0 {
-		o.SessionIdle = time.Hour
-	}
-	if o.Log == nil {
-		o.Log = slog.Default()
+	o.MaxSessions, o.MaxConns = cmp.Or(o.MaxSessions, 100), cmp.Or(o.MaxConns, 500)
+	o.MaxBodies = cmp.Or(o.MaxBodies, 64<<20)
+	o.SessionIdle, o.Log = cmp.Or(o.SessionIdle, time.Hour), cmp.Or(o.Log, slog.Default())
+	if o.Turns == nil {
+		o.Turns = fair.Processors()
 	}
 	streams := max(o.MaxConns/2, 1)
 	s := &Server{opts: o, mcp: m, told: told, meter: told.Meter(),
@@ -146,7 +141,6 @@ func New(o Options, m *mcp.Server, told *observe.Server) (*Server, error) {
 		sessions: fair.New(o.MaxSessions, fair.Half(o.MaxSessions)),
 		streams:  fair.New(streams, fair.Half(streams)),
 		bodies:   fair.New(o.MaxBodies, max(o.MaxBodies/4, 1)),
-		decoding: fair.New(runtime.GOMAXPROCS(0), fair.Half(runtime.GOMAXPROCS(0))),
 	}
 	s.meter.Gauge("caponier_sessions", "Open HTTP sessions of older protocol versions.", "",
 		func(emit func(float64, string)) {
@@ -206,17 +200,7 @@ func (s *Server) noted(reason string, h http.HandlerFunc) http.Handler {
 // Guard refuses requests with a Host that the server is not known by (a rebound name), and those
 // that a web page of another site sent.
 func Guard(o Options) func(http.Handler) http.Handler {
-	cross := http.NewCrossOriginProtection()
-	for _, origin := range o.Origins {
-		if err := cross.AddTrustedOrigin(origin); err != nil { // Validate has tried it
-			panic(err)
-		}
-	}
-	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, "origin", http.StatusForbidden, "requests from other sites are not served")
-	}))
 	return func(next http.Handler) http.Handler {
-		next = cross.Handler(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Content-Type-Options", "nosniff")
 			if reason, msg := o.foreign(r); reason != "" {
@@ -242,13 +226,14 @@ func (o Options) foreign(r *http.Request) (reason, msg string) {
 		return "host", "this Host is not served; front.hosts lists those that are"
 	}
 	origins := r.Header["Origin"]
-	trusted := len(origins) == 1 && (slices.Contains(o.Origins, origins[0]) ||
-		origins[0] == "http://"+host || origins[0] == "https://"+host)
-	if len(origins) > 0 && !trusted {
+	listed := len(origins) == 1 && slices.Contains(o.Origins, origins[0])
+	own := len(origins) == 1 && (origins[0] == "http://"+host || origins[0] == "https://"+host)
+	if len(origins) > 0 && !listed && !own {
 		return "origin", "this Origin is not served; front.origins lists those that are"
 	}
 	for _, site := range r.Header["Sec-Fetch-Site"] {
-		if site != "same-origin" && site != "none" && !trusted {
+		// also our own Origin over http, on which anyone between may have written the page
+		if site != "same-origin" && site != "none" && !listed {
 			return "origin", "requests from other sites are not served"
 		}
 	}
@@ -273,45 +258,25 @@ func (s *Server) private(next http.Handler) http.Handler {
 			if c := connOf(r.Context()); c != nil {
 				c.setKnown(true)
 			}
-			r = r.Clone(r.Context())
+			r = r.Clone(context.WithValue(r.Context(), turnKey{}, &turn{}))
 			r.Header.Set("Authorization", "Bearer -")
 			r.Header.Del("Cookie")
 			bound.ServeHTTP(w, r)
 		}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setReason(w, "identity")
-		known.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), originalKey{}, r)))
+		known.ServeHTTP(w, r)
 	})
 }
-
-// originalKey finds the request as it came, whose caller can be identified again.
-type originalKey struct{}
 
 // caller returns the caller of the request of ctx.
 func (s *Server) caller(ctx context.Context) (mcp.Caller, bool) {
 	p, ok := s.opts.Identity.Principal(ctx)
 	return mcp.Caller{Principal: p, Source: "http", Gone: ctx,
 		Current: func(context.Context) error { return s.opts.Identity.Current(ctx) },
+		Begins:  turnOf(ctx).end,
 	}, ok && p.ID != ""
 }
-
-// admitted reports whether the caller of a request would still be let in.
-func (s *Server) admitted(r *http.Request) (known bool) {
-	original, ok := r.Context().Value(originalKey{}).(*http.Request)
-	if !ok {
-		return true
-	}
-	s.opts.Identity.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, known = s.caller(r.Context())
-	})).ServeHTTP(discardWriter{}, original)
-	return known
-}
-
-type discardWriter struct{}
-
-func (discardWriter) Header() http.Header         { return http.Header{} }
-func (discardWriter) WriteHeader(int)             {}
-func (discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 
 // whileAdmitted ends a stream, on which nothing may come for hours, when its caller would not be
 // let in any more: its token expired or was revoked.
@@ -327,7 +292,7 @@ func (s *Server) whileAdmitted(r *http.Request) (*http.Request, func()) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if !s.admitted(r) {
+				if s.opts.Identity.Admitted(ctx) != nil {
 					cancel()
 					return
 				}

@@ -56,6 +56,8 @@ func (v *versionRouter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var env mcp.Envelope
+	turn := turnOf(r.Context())
+	defer turn.end()
 	if r.Method == http.MethodPost {
 		b := &budget{s: v.Server, who: who.ID}
 		defer b.release()
@@ -69,9 +71,12 @@ func (v *versionRouter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		unsupported(w, env, version)
 		return
 	}
-	w = patientWriter{w, http.NewResponseController(w), v.ioTimeout}
+	w = patientWriter{w, http.NewResponseController(w), v.ioTimeout, turn}
 	stream := r.Method == http.MethodGet || env.Method == "subscriptions/listen"
 	begins := stream || env.Method == "initialize" || env.Method == "server/discover"
+	if begins {
+		turn.end() // what follows is decided, in turns of its own
+	}
 	if begins && !v.mcp.HasGrant(r.Context(), who) {
 		refuse(w, "grant", http.StatusForbidden, "nothing on this server is granted to "+
 			"this principal; ask the operator")
@@ -164,11 +169,13 @@ type patientWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	most    time.Duration
+	turn    *turn // which ends before anything is written
 }
 
 func (p patientWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 func (p patientWriter) Write(b []byte) (int, error) {
+	p.turn.end()
 	// Recorders of tests have no deadlines; every connection of ours has.
 	_ = p.control.SetWriteDeadline(time.Now().Add(p.most))
 	defer func() { _ = p.control.SetWriteDeadline(time.Time{}) }()

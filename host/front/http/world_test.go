@@ -159,8 +159,9 @@ func (fixedIdentity) Metadata() ([]string, http.Handler) {
 		func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "published") })
 }
 
-func (fixedIdentity) Current(context.Context) error { return nil }
-func (f fixedIdentity) Authenticates() bool         { return f.proves }
+func (fixedIdentity) Current(context.Context) error  { return nil }
+func (fixedIdentity) Admitted(context.Context) error { return nil }
+func (f fixedIdentity) Authenticates() bool          { return f.proves }
 
 func listen() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,9 +34,7 @@ var statelessVersions = []string{"2026-07-28"}
 // StatelessVersions returns the protocol versions without sessions.
 func StatelessVersions() []string { return slices.Clone(statelessVersions) }
 
-// Asker is the gate's executor of ask, and puts approvals to the user of a call's client. A
-// question that is not answered yet is gate.ErrPending: the instance returns, the client is asked,
-// and the same call comes again with the answers, is decided again and runs in a new instance.
+// Asker is the gate's executor of ask: it puts a plugin's question to the call's user.
 type Asker struct{}
 
 var _ gate.Executor = Asker{}
@@ -46,82 +45,37 @@ func (Asker) Lookup(context.Context, gate.Question) (gate.Facts, error) { return
 // End has nothing to free.
 func (Asker) End(context.Context, *gate.Call) {}
 
-// Execute returns what the user has answered in an earlier round. The error is gate.ErrPending, or
-// a *gate.OpError with the code unavailable or bad_question.
-func (Asker) Execute(ctx context.Context, q gate.Question, _ gate.Decision) (gate.Result, error) {
+// Execute returns what the call's user answers.
+func (Asker) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gate.Result, error) {
 	op, isAsk := q.Op.(abi.Ask)
-	a, _ := ctx.Value(askingKey{}).(*asking)
-	if !isAsk || a == nil {
+	if !isAsk || q.Call.User == nil {
 		return gate.Result{}, errNobody
 	}
-	return a.ask(op)
-}
-
-// CanAsk reports whether the call's client can put a question to its user, or has done so.
-func (Asker) CanAsk(ctx context.Context) bool {
-	a, _ := ctx.Value(askingKey{}).(*asking)
-	if a == nil {
-		return false
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.can || a.confirm.answered != ""
-}
-
-// Ask puts the approval of a call to the user of its client. It returns "approve" or "deny" if the
-// user said so about this request in the round before, "asked" if the client is being asked, and ""
-// if no answer can be had.
-func (Asker) Ask(ctx context.Context, request, message string) string {
-	a, _ := ctx.Value(askingKey{}).(*asking)
-	if a == nil || request == "" {
-		return ""
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if c := &a.confirm; c.answered == request {
-		given := c.answer
-		c.answer = said{}
-		yes, isBool := given.Content["approve"].(bool)
-		switch {
-		case given.Action == "accept" && isBool && yes:
-			return "approve"
-		case given.Action == "accept" && isBool, given.Action == "decline":
-			return "deny"
-		}
-		return "" // dismissed, or no answer to what was asked: do not ask again at once
-	}
-	if !a.can {
-		return ""
-	}
-	a.confirm.request, a.confirm.message = request, message
-	return "asked"
+	return q.Call.User.Ask(op)
 }
 
 var errNobody = &gate.OpError{Code: "unavailable",
 	Message: "the caller's client cannot ask its user", Outcome: gate.Failed}
 
-type askingKey struct{}
-
-// asking is what one call asks and was answered.
-type asking struct {
-	// the client can ask its user, may be asked in this round, and there is room for the question
-	can    bool
-	sealed sealed
-	args   []byte
+// user is the user of one call's client. A question without an answer is pending: the instance
+// returns, the client is asked, and the same call comes again with the answers, is decided again
+// and runs in a new instance.
+type user struct {
+	// the client can ask, may be asked in this round, and there is room for the question
+	can  bool
+	call round // names the call and its round
 
 	mu      sync.Mutex // guards the following
 	answers map[string]said
 	pending map[string]abi.Ask
-	confirm confirming
+	// the approval that the client is to ask for
+	request, message string
+	// the request that the client was asked to approve before, and the answer, which counts once
+	confirmed string
+	verdict   said
 }
 
-// confirming is what one call asks and was answered about being approved. The answer counts once,
-// for the request that was asked about.
-type confirming struct {
-	request, message string // to be asked
-	answered         string // the request that the client's user was asked about before
-	answer           said
-}
+var _ gate.User = (*user)(nil)
 
 // said is what a user answered: action is accept, decline or cancel.
 type said struct {
@@ -129,7 +83,40 @@ type said struct {
 	Content map[string]any `json:"content,omitempty"`
 }
 
-func (a *asking) ask(op abi.Ask) (gate.Result, error) {
+// CanConfirm reports whether the user can be asked to approve the call, or has been.
+func (u *user) CanConfirm() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.can || u.confirmed != ""
+}
+
+// Confirm puts the approval of the call to the user.
+func (u *user) Confirm(request, message string) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case request == "":
+		return ""
+	case u.confirmed == request:
+		u.confirmed = ""
+		yes, isBool := u.verdict.Content["approve"].(bool)
+		switch {
+		case u.verdict.Action == "accept" && isBool && yes:
+			return "approve"
+		case u.verdict.Action == "accept" && isBool, u.verdict.Action == "decline":
+			return "deny"
+		}
+		return "" // dismissed, or no answer to what was asked: do not ask again at once
+	case !u.can:
+		return ""
+	}
+	u.request, u.message = request, message
+	return "asked"
+}
+
+// Ask puts a plugin's question to the user. The error is gate.ErrPending, or a *gate.OpError with
+// the code unavailable or bad_question.
+func (u *user) Ask(op abi.Ask) (gate.Result, error) {
 	bad := func(format string, args ...any) (gate.Result, error) {
 		return gate.Result{}, &gate.OpError{Code: "bad_question",
 			Message: fmt.Sprintf(format, args...), Outcome: gate.Failed}
@@ -145,73 +132,75 @@ func (a *asking) ask(op abi.Ask) (gate.Result, error) {
 	if err != nil {
 		return bad("schema: %s", err)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if r, answered := a.answers[op.Key]; answered {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if r, answered := u.answers[op.Key]; answered {
 		if r.Action != "accept" || form.Validate(r.Content) == nil {
 			return gate.Result{Value: r}, nil
 		}
-		delete(a.answers, op.Key) // the question differs, or the answer does not fit: ask again
+		delete(u.answers, op.Key) // the question differs, or the answer does not fit: ask again
 	}
-	if !a.can {
+	if !u.can {
 		return gate.Result{}, errNobody
 	}
-	if len(a.pending)+len(a.answers) >= maxAsks {
+	if len(u.pending)+len(u.answers) >= maxAsks {
 		return bad("a call may ask at most %d questions", maxAsks)
 	}
-	a.pending[op.Key] = op
+	u.pending[op.Key] = op
 	return gate.Result{}, gate.ErrPending
 }
 
-// rounds is what a request says of the rounds before it.
-type rounds struct {
-	state     string
-	responses mcp.InputResponseMap
-	caps      *mcp.ClientCapabilities
-	version   string
+// incoming is a request of a call, whatever its kind.
+type incoming interface {
+	mcp.Request
+	ClientCapabilities() *mcp.ClientCapabilities
+	ProtocolVersion() string
 }
 
 var errState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "requestState was not " +
 	"given to this call, was used already or has expired; make the call again without it"}
 
-// asking opens the rounds of a call. Answers count only for what this very call asked the same
-// caller before, since any client can send answers.
-func (s *Server) asking(who Caller, tool *gate.Tool, args []byte, r rounds) (*asking, error) {
-	want := sealed{Round: 1, Caller: who.owner(),
-		Tool: tool.Kind + ":" + tool.Name + "@" + tool.Plugin.Digest}
-	a := &asking{sealed: want, args: args, answers: map[string]said{},
-		pending: map[string]abi.Ask{},
-		can: r.caps != nil && r.caps.Elicitation != nil &&
-			(r.caps.Elicitation.Form != nil || r.caps.Elicitation.URL == nil) &&
-			s.seals.room(want.Caller, time.Now())}
-	if r.state == "" {
-		return a, nil
+// user returns the user of a call's client. Answers count only for what this very call asked the
+// same caller before, since any client can send answers.
+func (s *Server) user(req incoming, who Caller, tool *gate.Tool, args []byte, state string,
+	responses mcp.InputResponseMap) (*user, error) {
+	u := &user{answers: map[string]said{}, pending: map[string]abi.Ask{},
+		call: round{number: 1, caller: who.owner(), args: digestOf(args),
+			tool: tool.Kind + ":" + tool.Name + "@" + tool.Plugin.Digest}}
+	if c := req.ClientCapabilities(); c != nil && c.Elicitation != nil {
+		u.can = (c.Elicitation.Form != nil || c.Elicitation.URL == nil) &&
+			s.rounds.room(u.call.caller, time.Now())
 	}
-	got, ok := s.seals.unseal(r.state, time.Now())
-	if !ok || got.Caller != want.Caller || got.Tool != want.Tool || got.Args != digestOf(args) {
+	if state == "" {
+		return u, nil
+	}
+	before, found := s.rounds.take(state, time.Now())
+	if !found || before.caller != u.call.caller || before.tool != u.call.tool ||
+		before.args != u.call.args {
 		return nil, errState
 	}
-	if got.Answers != nil {
-		a.answers = got.Answers
+	if err := json.Unmarshal(before.answers, &u.answers); err != nil {
+		return nil, err
 	}
 	// After an approval alone the instance has not run.
-	if a.sealed.Round = got.Round; len(got.Asked) > 0 {
-		a.sealed.Round++
+	if u.call.number = before.number; len(before.asked) > 0 {
+		u.call.number++
 	}
-	for _, key := range got.Asked {
-		if e, isAnswer := r.responses[key].(*mcp.ElicitResult); isAnswer && e != nil &&
+	for _, key := range before.asked {
+		e, isAnswer := responses[key].(*mcp.ElicitResult)
+		if isAnswer && e != nil &&
 			slices.Contains([]string{"accept", "decline", "cancel"}, e.Action) {
-			a.answers[key] = said{e.Action, e.Content}
+			u.answers[key] = said{e.Action, e.Content}
 		}
 	}
-	if e, isAnswer := r.responses[confirmKey].(*mcp.ElicitResult); isAnswer && e != nil &&
-		got.Approval != "" {
-		a.confirm.answered, a.confirm.answer = got.Approval, said{e.Action, e.Content}
+	e, isAnswer := responses[confirmKey].(*mcp.ElicitResult)
+	if isAnswer && e != nil && before.approval != "" {
+		u.confirmed, u.verdict = before.approval, said{e.Action, e.Content}
 	}
 	// The SDK asks clients of older versions itself, once; a second question would go out as an
 	// empty success.
-	a.can = a.can && slices.Contains(statelessVersions, r.version)
-	return a, nil
+	u.can = u.can && slices.Contains(statelessVersions, req.ProtocolVersion())
+	return u, nil
 }
 
 // digestOf digests the value of arguments, so that a client may write them in another order the
@@ -227,32 +216,38 @@ func digestOf(args []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// questions returns what must be asked before the call can go on: whether it may happen, or what
-// the plugin asked. It returns nothing if the instance went on without an answer. What the instance
-// says of its failure does not count: it failed because the host had told it to return.
-func (s *Server) questions(a *asking, ended answer, hasOutput bool) (mcp.InputRequestMap, string,
-	error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	asks, next := mcp.InputRequestMap{}, a.sealed
-	next.Args, next.Answers = digestOf(a.args), a.answers
-	waiting := (*gate.Waiting)(nil)
-	switch c := a.confirm; {
-	case hasOutput && len(a.pending) > 0 && ended.Output.Code != 0:
-		for key, op := range a.pending {
+// questions sets what must be asked before the call can go on: whether it may happen, or what the
+// plugin asked. It sets nothing if the instance went on without an answer. What the instance says
+// of its failure does not count: it failed because the host had told it to return.
+func (s *Server) questions(u *user, a answer, res *result) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	next, waiting := u.call, (*gate.Waiting)(nil)
+	asks := mcp.InputRequestMap{}
+	switch {
+	case res.out != nil && len(u.pending) > 0 && a.Output.Code != 0:
+		for key, op := range u.pending {
 			asks[key] = &mcp.ElicitParams{Mode: "form", RequestedSchema: op.Schema,
 				Message: "A plugin asks: " + cut(op.Message, 4000)}
-			next.Asked = append(next.Asked, key)
+			next.asked = append(next.asked, key)
 		}
-	case c.request != "" && errors.As(ended.Err, &waiting) && waiting.ApprovalID == c.request:
-		next.Approval = c.request
+	case u.request != "" && errors.As(a.Err, &waiting) && waiting.ApprovalID == u.request:
+		next.approval = u.request
 		asks[confirmKey] = &mcp.ElicitParams{Mode: "form", RequestedSchema: approvalForm,
-			Message: plaintext.Clean(c.message)}
+			Message: plaintext.Clean(u.message)}
 	default:
-		return nil, "", nil
+		return nil
 	}
-	state, err := s.seals.seal(next, time.Now())
-	return asks, state, err
+	var err error
+	if next.answers, err = json.Marshal(u.answers); err != nil {
+		return err
+	}
+	if len(next.answers) > maxAnswers {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the answers "+
+			"are over the limit of %d bytes; make the call again without requestState", maxAnswers)}
+	}
+	res.asks, res.state = asks, s.rounds.keep(next, time.Now())
+	return nil
 }
 
 // approvalForm is what the user of a client fills in.

@@ -30,13 +30,15 @@ const (
 var errBusy = &jsonrpc.Error{Code: codeBusy, Message: "the host is busy with as many requests as " +
 	"it accepts at a time; nothing was done, try again in a moment"}
 
-// request is what a call of any kind brings: a tool's, a resource's, a prompt's.
+// request is a call of a tool, a resource or a prompt. Key is what the client calls it.
 type request struct {
-	who    Caller
-	tool   *gate.Tool
-	args   []byte
-	asking *asking
-	show   *progress
+	who  Caller
+	tool *gate.Tool
+	key  string
+	args []byte
+	plan bool // only plan it
+	user *user
+	show *progress
 }
 
 // missing returns the error for a thing that does not exist. A thing that the caller may not see
@@ -51,41 +53,54 @@ func missing(kind, key string) error {
 
 // call is the handler of every tool.
 func (s *Server) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	tool := s.find("tool", req.Params.Name)
+	p := req.Params
+	tool := s.find("tool", p.Name)
 	if tool == nil { // removed since the SDK looked
-		return nil, missing("tool", req.Params.Name)
+		return nil, missing("tool", p.Name)
 	}
-	r, err := s.request(req, tool, req.Params.Name, req.Params.Arguments, rounds{
-		req.Params.RequestState, req.Params.InputResponses, req.ClientCapabilities(),
-		req.ProtocolVersion()})
+	r, err := s.request(req, tool, p.Name, p.Arguments, p.RequestState, p.InputResponses)
 	if err != nil {
 		return nil, err
 	}
+	r.plan, _ = p.Meta[metaPlan].(bool)
 	r.show = s.showProgress(ctx, req)
-	a, err := s.run(ctx, r)
+	res, err := s.do(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	res := s.result(r, a)
-	if asks, state, err := s.questions(r.asking, a, res.out != nil); err != nil || asks != nil {
-		return &mcp.CallToolResult{InputRequests: asks, RequestState: state,
-			Meta: mcp.Meta{metaCall: res.sum}}, err
-	}
-	if res.hidden {
-		return nil, missing("tool", req.Params.Name)
+	if res.asks != nil {
+		return &mcp.CallToolResult{InputRequests: res.asks, RequestState: res.state,
+			Meta: res.Meta}, nil
 	}
 	return &res.CallToolResult, nil
 }
 
 // request opens a call for the caller that the transport set.
-func (s *Server) request(req mcp.Request, tool *gate.Tool, key string, args []byte, r rounds,
-) (*request, error) {
+func (s *Server) request(req incoming, tool *gate.Tool, key string, args []byte, state string,
+	responses mcp.InputResponseMap) (*request, error) {
 	who, err := callerOf(req)
 	if err != nil {
 		return nil, err
 	}
-	asking, err := s.asking(who, tool, args, r)
-	return &request{who: who, tool: tool, args: args, asking: asking}, err
+	u, err := s.user(req, who, tool, args, state, responses)
+	return &request{who: who, tool: tool, key: key, args: args, user: u}, err
+}
+
+// do takes a request through the door and converts how it ended. A refusal of what the caller may
+// not see is the error for what does not exist.
+func (s *Server) do(ctx context.Context, r *request) (*result, error) {
+	a, err := s.run(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	res := s.result(r, a)
+	if err := s.questions(r.user, a, res); err != nil {
+		return nil, err
+	}
+	if res.asks == nil && res.hidden {
+		return nil, missing(r.tool.Kind, r.key)
+	}
+	return res, nil
 }
 
 // answer is how a call ended. Stopped is why its context ended before the call did.
@@ -109,7 +124,7 @@ func (s *Server) run(ctx context.Context, r *request) (a answer, err error) {
 		return a, errBusy
 	}
 	defer s.calls.Release(r.who.ID)
-	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, askingKey{}, r.asking))
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.root, func() { cancel(context.Cause(s.root)) })()
 	defer context.AfterFunc(r.who.Gone, func() { cancel(context.Cause(r.who.Gone)) })()
@@ -118,7 +133,7 @@ func (s *Server) run(ctx context.Context, r *request) (a answer, err error) {
 	func() {
 		defer r.show.end() // also when the door panics
 		a.Answer = s.door.Call(ctx, gate.Request{Source: r.who.Source, Principal: r.who.Principal,
-			Tool: r.tool, Arguments: r.args, Round: r.asking.sealed.Round,
+			Tool: r.tool, Arguments: r.args, Round: r.user.call.number, User: r.user, Plan: r.plan,
 			Current: s.current(r), Progress: r.show.report, Log: s.pluginLog(ctx, r.tool)})
 	}()
 	a.stopped = context.Cause(ctx)
@@ -133,7 +148,8 @@ func (s *Server) run(ctx context.Context, r *request) (a answer, err error) {
 // would still be admitted, and its tool is still offered.
 func (s *Server) current(r *request) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if s.offered()[keyOf(r.tool)].Tool == nil {
+		now := s.offered()[keyOf(r.tool)].Tool
+		if now == nil || now.Plugin.Name != r.tool.Plugin.Name {
 			return fmt.Errorf("%s %s is not offered any more", r.tool.Kind, r.tool.Name)
 		}
 		if r.who.Current == nil {

@@ -34,7 +34,7 @@ func ReadEnvelope(data []byte) (e Envelope, err error) {
 	fail := func(code int64, format string, args ...any) (Envelope, error) {
 		return e, &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 	}
-	data = bytes.TrimSpace(data)
+	data = bytes.Trim(data, " \t\r\n") // what JSON allows around a value
 	switch {
 	case !utf8.Valid(data):
 		return fail(jsonrpc.CodeParseError, "the message is not valid UTF-8")

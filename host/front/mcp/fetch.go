@@ -27,30 +27,30 @@ func (s *Server) read(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.R
 			return nil, fmt.Errorf("arguments of resource %s: %w", tool.Name, err)
 		}
 	}
-	f, err := s.fetch(ctx, req, tool, uri, args, rounds{req.Params.RequestState,
-		req.Params.InputResponses, req.ClientCapabilities(), req.ProtocolVersion()})
+	res, err := s.fetch(ctx, req, tool, uri, args, req.Params.RequestState,
+		req.Params.InputResponses)
 	if err != nil {
 		return nil, err
 	}
-	res := &mcp.ReadResourceResult{InputRequests: f.asks, RequestState: f.state,
-		Meta: mcp.Meta{metaCall: f.sum}}
-	if f.asks != nil {
-		return res, nil
+	out := &mcp.ReadResourceResult{InputRequests: res.asks, RequestState: res.state,
+		Meta: res.Meta}
+	if res.asks != nil {
+		return out, nil
 	}
 	t := &truncation{}
-	res.Contents = []*mcp.ResourceContents{}
-	for i, c := range f.out.Contents {
+	out.Contents = []*mcp.ResourceContents{}
+	for i, c := range res.out.Contents {
 		r, err := c.convert(t)
 		if err != nil {
-			return nil, s.broken(tool, f.sum, fmt.Errorf("contents[%d]: %w", i, err))
+			return nil, s.broken(tool, res.sum, fmt.Errorf("contents[%d]: %w", i, err))
 		}
-		res.Contents = append(res.Contents, r)
+		out.Contents = append(out.Contents, r)
 	}
 	if t.fit(s.opts.MaxChars) {
-		f.sum.Truncated = true
-		res.Meta[metaCall] = f.sum
+		res.sum.Truncated = true
+		out.Meta[metaCall] = res.sum
 	}
-	return res, nil
+	return out, nil
 }
 
 func (s *Server) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult,
@@ -71,65 +71,44 @@ func (s *Server) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.Ge
 	if req.Params.Arguments == nil {
 		args = nil
 	}
-	f, err := s.fetch(ctx, req, tool, name, args, rounds{req.Params.RequestState,
-		req.Params.InputResponses, req.ClientCapabilities(), req.ProtocolVersion()})
+	res, err := s.fetch(ctx, req, tool, name, args, req.Params.RequestState,
+		req.Params.InputResponses)
 	if err != nil {
 		return nil, err
 	}
-	res := &mcp.GetPromptResult{InputRequests: f.asks, RequestState: f.state,
-		Meta: mcp.Meta{metaCall: f.sum}}
-	if f.asks != nil {
-		return res, nil
+	out := &mcp.GetPromptResult{InputRequests: res.asks, RequestState: res.state, Meta: res.Meta}
+	if res.asks != nil {
+		return out, nil
 	}
 	t := &truncation{}
-	t.add(f.out.Description, func(text string) { res.Description = text })
-	for i, m := range f.out.Messages {
+	t.add(res.out.Description, func(text string) { out.Description = text })
+	for i, m := range res.out.Messages {
 		c, err := m.Content.convert(t)
 		if err == nil && m.Role != "user" && m.Role != "assistant" {
 			err = fmt.Errorf("role %q is neither user nor assistant", plaintext.Clean(m.Role))
 		}
 		if err != nil {
-			return nil, s.broken(tool, f.sum, fmt.Errorf("messages[%d]: %w", i, err))
+			return nil, s.broken(tool, res.sum, fmt.Errorf("messages[%d]: %w", i, err))
 		}
-		res.Messages = append(res.Messages, &mcp.PromptMessage{Role: mcp.Role(m.Role), Content: c})
+		out.Messages = append(out.Messages, &mcp.PromptMessage{Role: mcp.Role(m.Role), Content: c})
 	}
 	t.fit(s.opts.MaxChars)
-	return res, nil
-}
-
-// fetched is the answer of a resource or prompt, or the questions to be answered first.
-type fetched struct {
-	out   *output
-	sum   summary
-	asks  mcp.InputRequestMap
-	state string
+	return out, nil
 }
 
 // fetch calls a resource or prompt. Their results cannot say that they failed, so that every
 // failure is a protocol error with the summary as data.
-func (s *Server) fetch(ctx context.Context, req mcp.Request, tool *gate.Tool, key string,
-	args []byte, rs rounds) (f fetched, err error) {
-	r, err := s.request(req, tool, key, args, rs)
+func (s *Server) fetch(ctx context.Context, req incoming, tool *gate.Tool, key string,
+	args []byte, state string, responses mcp.InputResponseMap) (*result, error) {
+	r, err := s.request(req, tool, key, args, state, responses)
 	if err != nil {
-		return f, err
+		return nil, err
 	}
-	a, err := s.run(ctx, r)
-	if err != nil {
-		return f, err
+	res, err := s.do(ctx, r)
+	if err == nil && res.asks == nil && res.IsError {
+		return nil, failure(res.sum)
 	}
-	res := s.result(r, a)
-	f.out, f.sum = res.out, res.sum
-	f.asks, f.state, err = s.questions(r.asking, a, res.out != nil)
-	if err != nil || f.asks != nil {
-		return f, err
-	}
-	if res.hidden {
-		return f, missing(tool.Kind, key)
-	}
-	if res.IsError {
-		return f, failure(f.sum)
-	}
-	return f, nil
+	return res, err
 }
 
 func (s *Server) broken(tool *gate.Tool, sum summary, err error) error {

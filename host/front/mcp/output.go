@@ -34,7 +34,6 @@ type output struct {
 	hasSchema    bool
 	cut          bool // some text was left out
 	shown, total int  // characters
-	whole        string
 }
 
 type outputError struct {
@@ -154,14 +153,12 @@ func (out *output) render(most int, res *mcp.CallToolResult) error {
 		res.Content = append(res.Content, c)
 	}
 	out.total = t.total
-	before := out.wholeText(v, res.Content)
 	out.cut = t.fit(most)
 	out.shown = t.shown
 	if v != nil {
 		v = out.shorten(v, most)
 	}
 	if out.cut {
-		out.whole = before
 		if m, isObject := v.(map[string]any); isObject {
 			if _, has := m["truncated"]; has || !out.hasSchema {
 				m["truncated"] = true
@@ -206,25 +203,6 @@ func (out *output) ownText() string {
 	for _, p := range out.Content {
 		if p.Text != nil && *p.Text != string(out.Structured) {
 			all = append(all, plaintext.Clean(*p.Text))
-		}
-	}
-	return strings.Join(all, "\n")
-}
-
-// wholeText is all that there is to read, before anything is cut.
-func (out *output) wholeText(v any, content []mcp.Content) string {
-	var all []string
-	if v != nil {
-		if text, err := abi.Encode(v); err == nil {
-			all = append(all, string(text))
-		}
-	}
-	for _, c := range content {
-		switch c := c.(type) {
-		case *mcp.TextContent:
-			all = append(all, c.Text)
-		case *mcp.EmbeddedResource:
-			all = append(all, c.Resource.Text)
 		}
 	}
 	return strings.Join(all, "\n")

@@ -2,15 +2,12 @@ package mcp
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -100,120 +97,6 @@ func TestOutputAgainstTheContractIsThePluginsFault(t *testing.T) {
 	}
 }
 
-func TestTheRestOfAResultIsReadOnlyWhileItMightBeAskedFor(t *testing.T) {
-	long := says(
-		string(
-			must(
-				json.Marshal(
-					map[string]any{
-						"content": []any{
-							map[string]any{"type": "text", "text": strings.Repeat("x", 99)},
-						},
-					},
-				),
-			),
-		),
-	)
-	for name, change := range map[string]func(*Server, *fakeDoor){
-		"nothing changes":         func(*Server, *fakeDoor) {},
-		"the tool is frozen":      func(_ *Server, d *fakeDoor) { d.Freeze("long") },
-		"the caller is frozen":    func(_ *Server, d *fakeDoor) { d.Freeze("local") },
-		"its node is frozen":      func(_ *Server, d *fakeDoor) { d.Freeze("pve2") },
-		"another node is frozen":  func(_ *Server, d *fakeDoor) { d.Freeze("pve3", "other", "bert") },
-		"the role is taken away":  func(_ *Server, d *fakeDoor) { delete(d.Calls, "long") },
-		"the tool is taken away":  func(s *Server, _ *fakeDoor) { _ = s.SetTools(nil) },
-		"nothing is offered anew": func(s *Server, _ *fakeDoor) { s.Changed() },
-	} {
-		door := &fakeDoor{}
-		door.Calls = map[string]func(context.Context, gate.Request) gate.Answer{
-			"long": func(ctx context.Context, r gate.Request) gate.Answer {
-				a := long(ctx, r)
-				a.Nodes = []string{"pve1", "pve2"}
-				return a
-			},
-		}
-		s := newServer(t, door, func(o *Options) { o.MaxChars = 30 })
-		cs := overStdio(t, s, nil)
-		r, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "long"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		change(s, door)
-		got, err := cs.ReadResource(
-			t.Context(),
-			&mcp.ReadResourceParams{URI: linkOf(t, r)},
-		)
-		if may := strings.HasPrefix(name, "nothing") || strings.HasPrefix(name, "another"); may != (err == nil) ||
-			!may && !strings.Contains(strings.ToLower(err.Error()), "not found") {
-			t.Errorf("%s: %v %v", name, got, err)
-		}
-	}
-}
-
-func TestWhatIsKeptIsBounded(t *testing.T) {
-	k := kept{most: 100}
-	now := time.Now()
-	if uri := k.keep(keptText{owner: "a", text: strings.Repeat("x", 26)}, now); uri != "" {
-		t.Error("one text may take more than a quarter")
-	}
-	var ids []string
-	for i := range 6 {
-		uri := k.keep(keptText{owner: string(rune('a' + i)), text: strings.Repeat("x", 25)}, now)
-		ids = append(ids, strings.TrimSuffix(strings.TrimPrefix(uri, keptPrefix), "/0"))
-	}
-	for i, id := range ids {
-		if _, found := k.get(string(rune('a'+i)), id, now); found != (i >= 2) {
-			t.Errorf("text %d: found %v", i, found)
-		}
-		if _, found := k.get("z", id, now); found {
-			t.Errorf("text %d: another caller finds it", i)
-		}
-	}
-	if k.keep(keptText{owner: "f", text: "y"}, now); k.bytes != 76 {
-		t.Errorf("a caller's second text does not replace its first: %d bytes", k.bytes)
-	}
-	for i := range 4 { // c, d and e keep theirs
-		if _, found := k.get(string(rune('b'+i)), ids[i+1], now); found != (i > 0) {
-			t.Errorf("one caller's texts push out those of another: %d, found %v", i, found)
-		}
-	}
-	ids[5] = ids[4]
-	if _, found := k.get("e", ids[5], now.Add(keptTime)); found {
-		t.Error("an old text is found")
-	}
-	k.keep(keptText{owner: "a", text: "y"}, now.Add(2*keptTime))
-	if k.bytes != 1 || len(k.byID) != 1 || len(k.order) != 1 {
-		t.Errorf("old texts stay: %d bytes, %d", k.bytes, len(k.byID))
-	}
-}
-
-func FuzzOutput(f *testing.F) {
-	for _, s := range []string{`{"content":[{"type":"text","text":"a"}]}`, `{"structured":{"a":[1,2.5,null,true,"x\u001b["]}}`, `{"error":{"code":"a","message":"b"}}`, `{"content":[{"type":"resource","resource":{"uri":"a:b","blob":"aGk="}}]}`} {
-		f.Add(s, 0)
-		f.Add(s, 1)
-	}
-	s, err := New(Options{}, helloDoor())
-	if err != nil {
-		f.Fatal(err)
-	}
-	tl := tool("x", gate.Hints{})
-	f.Fuzz(func(t *testing.T, out string, code int) {
-		r := ended(s, tl, gate.Answer{CallID: "C1", Outcome: gate.Succeeded,
-			Output: gate.Output{Code: code, JSON: json.RawMessage(out)}})
-		wire, err := json.Marshal(&r.CallToolResult)
-		if err != nil {
-			t.Fatalf("a result that cannot be sent: %v", err)
-		}
-		var back mcp.CallToolResult
-		if err := json.Unmarshal(wire, &back); err != nil {
-			t.Fatalf("a result that cannot be read: %v\n%s", err, wire)
-		}
-		if got := text(&back); plaintext.Clean(got) != got {
-			t.Fatalf("%q leaves %q", out, got)
-		}
-	})
-}
-
 func TestARefusalSaysWhatHelps(t *testing.T) {
 	for ids, want := range map[string]string{
 		"freeze": "Ask the operator to thaw", "freeze rate": "Ask the operator to thaw",
@@ -265,15 +148,4 @@ func FuzzEnvelope(f *testing.F) {
 			t.Errorf("readers differ: %q %q %q", method, loose.Method, env.Method)
 		}
 	})
-}
-
-func linkOf(t *testing.T, r *mcp.CallToolResult) string {
-	t.Helper()
-	for _, c := range r.Content {
-		if link, is := c.(*mcp.ResourceLink); is {
-			return link.URI
-		}
-	}
-	t.Fatalf("no link to the whole text: %s", text(r))
-	return ""
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -50,7 +49,12 @@ func (e *toolError) text() string {
 	return strings.TrimSpace(fmt.Sprintf("%s (%s). %s", msg, e.Code, e.suggestion))
 }
 
-const metaCall = "io.caponier/call"
+const (
+	metaCall = "io.caponier/call"
+	// metaPlan is true in the _meta of a tools/call that is only to be planned, and the plan in the
+	// _meta of its result.
+	metaPlan = "io.caponier/plan"
+)
 
 func summaries(refused []*gate.Refused) []refusal {
 	list := []refusal{}
@@ -81,12 +85,14 @@ func failure(sum summary) error {
 	return &jsonrpc.Error{Code: code, Message: sum.Error.text(), Data: data}
 }
 
-// result is what a client gets. Out is nil of a call that gave no output.
+// result is what a client gets. Out is nil for a call that returned no output.
 type result struct {
 	mcp.CallToolResult
 	out    *output
 	sum    summary
-	hidden bool // refused, and not to be told from what does not exist
+	hidden bool                // refused, and not to be told from what does not exist
+	asks   mcp.InputRequestMap // what the client must ask first, nil for nothing
+	state  string              // with which the client repeats the call then
 }
 
 // result converts how a call ended into what the client gets. IsError is set if the call was
@@ -124,17 +130,12 @@ func (s *Server) result(r *request, a answer) *result {
 	}
 	if res.out != nil && res.out.cut {
 		sum.Truncated = true
-		s.offerWhole(r, a, res)
+		res.say(fmt.Sprintf("[Truncated: about %d of %d characters shown, the middle of the "+
+			"longest text is left out. To get less at a time, ask for less: a smaller range or "+
+			"limit, a filter, or on a command line head, tail or grep.]", res.out.shown,
+			res.out.total))
 	}
-	for i, no := range a.Refused {
-		if i == maxRefusals {
-			res.say(fmt.Sprintf("%d more parts of this call were refused.", len(a.Refused)-i))
-			break
-		}
-		if !said[no.DecisionID] {
-			res.say("A part of this call was refused. " + refusalText(no))
-		}
-	}
+	res.refused(a.Refused, said)
 	if a.Outcome == gate.Unknown {
 		res.say("The outcome is unknown: it may have happened, or may still be happening. Check " +
 			"the state before you repeat it.")
@@ -147,7 +148,30 @@ func (s *Server) result(r *request, a answer) *result {
 		res.say("Call " + a.CallID + ", outcome " + string(sum.Outcome) + ".")
 	}
 	res.Meta, res.sum = mcp.Meta{metaCall: sum}, sum
+	if r.plan && a.Plan != nil {
+		res.planned(a.Plan)
+	}
 	return res
+}
+
+// refused explains the parts of a call that were refused, but for the decisions that were told.
+func (r *result) refused(refused []*gate.Refused, told map[string]bool) {
+	for i, no := range refused {
+		if i == maxRefusals {
+			r.say(fmt.Sprintf("%d more parts of this call were refused.", len(refused)-i))
+			break
+		}
+		if !told[no.DecisionID] {
+			r.say("A part of this call was refused. " + refusalText(no))
+		}
+	}
+}
+
+// planned puts a plan in front of what the tool said in its dry run.
+func (r *result) planned(p gate.Plan) {
+	text := &mcp.TextContent{Text: "Nothing of this was done:\n" + p.Text()}
+	r.Content = append([]mcp.Content{text}, r.Content...)
+	r.Meta[metaPlan] = p
 }
 
 func (r *result) say(text string) {
@@ -266,19 +290,4 @@ func (s *Server) explain(tool *gate.Tool, err, stopped error, sum *summary) {
 	e.message = cut(e.message, s.opts.MaxChars)
 	e.suggestion = plaintext.Clean(e.suggestion)
 	sum.Error = e
-}
-
-// offerWhole says what was left out, and where the whole text can be read.
-func (s *Server) offerWhole(r *request, a answer, res *result) {
-	note := fmt.Sprintf("[Truncated: about %d of %d characters shown, the middle of the longest "+
-		"text is left out. To get less at a time, ask for less: a smaller range or limit, a "+
-		"filter, or on a command line head, tail or grep.]", res.out.shown, res.out.total)
-	whole := keptText{owner: r.who.owner(), text: res.out.whole, tool: r.tool.Name, nodes: a.Nodes}
-	if uri := s.kept.keep(whole, time.Now()); r.tool.Kind == "tool" && uri != "" {
-		note += fmt.Sprintf(" The whole text can be read for 10 minutes, %d characters at a time, "+
-			"as resource %s.", s.opts.MaxChars, uri)
-		res.Content = append(res.Content, &mcp.ResourceLink{URI: uri, Name: "whole-result",
-			Title: "The whole text", MIMEType: "text/plain"})
-	}
-	res.say(note)
 }

@@ -3,6 +3,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -30,8 +32,6 @@ type Door interface {
 	Call(context.Context, gate.Request) gate.Answer
 	Visible(ctx context.Context, p gate.Principal, source string, t *gate.Tool,
 		on gate.Targets) bool
-	Readable(ctx context.Context, p gate.Principal, source string, t *gate.Tool,
-		nodes []string) bool
 }
 
 var _ Door = (*gate.Door)(nil)
@@ -52,16 +52,18 @@ type Options struct {
 	// the site's own text for agents, after the generated instructions
 	Guidance string `koanf:"guidance"`
 
-	Nodes     []string       `koanf:"-"` // names of the inventory, for completion
 	Version   string         `koanf:"-"` // of the host: dev
 	Principal gate.Principal `koanf:"-"` // the caller over stdio
 	// the tier of a tool for annotations; nil judges by the tool's own hints
 	Tier func(context.Context, gate.Principal, *gate.Tool) gate.Tier `koanf:"-"`
 
-	Meter  *observe.Meter `koanf:"-"` // nil for one of its own
-	Log    *slog.Logger   `koanf:"-"` // nil for slog.Default
-	Stdin  io.Reader      `koanf:"-"` // nil for os.Stdin
-	Stdout io.Writer      `koanf:"-"` // nil for os.Stdout
+	Meter *observe.Meter `koanf:"-"` // nil for one of its own
+	Log   *slog.Logger   `koanf:"-"` // nil for slog.Default
+	// closed when the door is open: until then only the first request of a client is answered, and
+	// all others wait; nil for at once
+	Ready  <-chan struct{} `koanf:"-"`
+	Stdin  io.Reader       `koanf:"-"` // nil for os.Stdin
+	Stdout io.Writer       `koanf:"-"` // nil for os.Stdout
 	// changes the SDK's options and server, for the conformance suite; nil in the product
 	Extend Extension `koanf:"-"`
 }
@@ -71,12 +73,8 @@ type Extension func(*mcp.ServerOptions) func(*mcp.Server)
 
 // Validate reports a field that cannot be used, and what to write instead.
 func (o Options) Validate() error {
-	for name, n := range map[string]int64{"max_chars": int64(o.MaxChars), "max_body": o.MaxBody,
-		"max_output": int64(o.MaxOutput), "max_calls": int64(o.MaxCalls),
-		"keep_alive": int64(o.KeepAlive), "stop_timeout": int64(o.StopTimeout)} {
-		if n < 0 {
-			return fmt.Errorf("front.%s: must not be negative; omit it for the default", name)
-		}
+	if o.MaxChars < 0 {
+		return errors.New("front.max_chars: must not be negative; omit it for the default")
 	}
 	if o.StopTimeout > 10*time.Second {
 		return fmt.Errorf("front.stop_timeout: %s is over the limit of 10s", o.StopTimeout)
@@ -85,18 +83,21 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	o.MaxChars = orDefault(o.MaxChars, 25_000)
-	o.MaxOutput = orDefault(o.MaxOutput, 8<<20)
-	o.MaxBody = orDefault(o.MaxBody, 4<<20)
-	o.MaxCalls = orDefault(o.MaxCalls, 64)
-	o.KeepAlive = orDefault(o.KeepAlive, 5*time.Second)
-	o.StopTimeout = orDefault(o.StopTimeout, 10*time.Second)
-	o.Version = orDefault(o.Version, "dev")
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o.MaxChars = cmp.Or(o.MaxChars, 25_000)
+	o.MaxOutput = cmp.Or(o.MaxOutput, 8<<20)
+	o.MaxBody = cmp.Or(o.MaxBody, 4<<20)
+	o.MaxCalls = cmp.Or(o.MaxCalls, 64)
+	o.KeepAlive = cmp.Or(o.KeepAlive, 5*time.Second)
+	o.StopTimeout = cmp.Or(o.StopTimeout, 10*time.Second)
+	o.Version = cmp.Or(o.Version, "dev")
+	o.Log = cmp.Or(o.Log, slog.Default())
 	if o.Meter == nil {
 		o.Meter = observe.NewMeter(o.Version)
+	}
+	if o.Ready == nil {
+		ready := make(chan struct{})
+		close(ready)
+		o.Ready = ready
 	}
 	if o.Tier == nil {
 		o.Tier = func(_ context.Context, _ gate.Principal, t *gate.Tool) gate.Tier {
@@ -104,14 +105,6 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	return o
-}
-
-func orDefault[T comparable](v, d T) T {
-	var zero T
-	if v == zero {
-		return d
-	}
-	return v
 }
 
 // Server answers MCP requests through a Door. It is safe for concurrent use.
@@ -127,8 +120,7 @@ type Server struct {
 	calls    *fair.Shares
 	others   *fair.Shares // requests and notifications that are no calls
 	elicited *fair.Shares // questions to users of older clients, by session
-	seals    seals
-	kept     kept
+	rounds   rounds
 
 	mu    sync.RWMutex // guards offer
 	offer offers       // replaced as a whole, never changed
@@ -146,7 +138,7 @@ func New(o Options, door Door) (*Server, error) {
 	}
 	o = o.withDefaults()
 	s := &Server{
-		opts: o, door: door, log: o.Log, offer: offers{}, kept: kept{most: 64 << 20},
+		opts: o, door: door, log: o.Log, offer: offers{},
 		calls:    fair.New(o.MaxCalls, fair.Half(o.MaxCalls)),
 		others:   fair.New(o.MaxCalls, fair.Half(o.MaxCalls)),
 		elicited: fair.New(math.MaxInt, maxAsks),
@@ -162,7 +154,6 @@ func New(o Options, door Door) (*Server, error) {
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
 			c.CacheScope = "private"
 		},
-		CompletionHandler: s.complete,
 	}
 	extend := func(*mcp.Server) {}
 	if o.Extend != nil {
@@ -171,7 +162,6 @@ func New(o Options, door Door) (*Server, error) {
 	s.sdk = mcp.NewServer(
 		&mcp.Implementation{Name: "caponier", Title: "Caponier", Version: o.Version}, mo)
 	extend(s.sdk)
-	s.offerKept()
 	s.sdk.AddReceivingMiddleware(s.guard, s.personal)
 	s.sdk.AddSendingMiddleware(s.boundQuestions)
 	return s, nil
@@ -200,6 +190,8 @@ type Caller struct {
 	Gone   context.Context // ends when an answer can no longer reach the client
 	// reports whether the caller would still be admitted; nil means always
 	Current func(context.Context) error
+	// called once the request is decoded, before anything is done; nil for nothing
+	Begins func()
 }
 
 const callerKey = "caponier.caller"
@@ -255,15 +247,43 @@ func (s *Server) guard(next mcp.MethodHandler) mcp.MethodHandler {
 // counted are the methods that the shares of calls count, and those that wait without work.
 var counted = []string{"tools/call", "resources/read", "prompts/get", "subscriptions/listen"}
 
+// await waits for the door, unless the request needs neither policy nor tools.
+func (s *Server) await(ctx context.Context, method string) error {
+	if strings.HasPrefix(method, "notifications/") ||
+		slices.Contains([]string{"initialize", "ping", "server/discover"}, method) {
+		return nil
+	}
+	select {
+	case <-s.opts.Ready:
+		return nil
+	default:
+	}
+	select {
+	case <-s.opts.Ready:
+		return nil
+	case <-s.root.Done():
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
+			Message: "the host is stopping, or could not start; its log has the cause"}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // listWait is how long a request that is no call waits for its turn: many clients start at once.
 const listWait = 2 * time.Second
 
 // personal gives every caller its own view, and every principal its share of requests that are no
-// calls: lists, completions, pings, notifications. Calls that wait do not delay these.
+// calls: lists, pings, notifications. Calls that wait do not delay these.
 func (s *Server) personal(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		who, err := callerOf(req)
 		if err != nil {
+			return nil, err
+		}
+		if who.Begins != nil {
+			who.Begins()
+		}
+		if err := s.await(ctx, method); err != nil {
 			return nil, err
 		}
 		if !slices.Contains(counted, method) {
@@ -280,25 +300,20 @@ func (s *Server) personal(next mcp.MethodHandler) mcp.MethodHandler {
 		if err != nil {
 			return nil, err
 		}
-		hidden := func(kind, key string) bool {
-			t := s.find(kind, key)
-			if t == nil { // removed since the SDK looked, or not the gate's
-				return s.opts.Extend == nil && key != keptTemplate
-			}
-			return !s.sees(ctx, who, t)
-		}
 		switch r := res.(type) {
 		case *mcp.ListToolsResult:
 			r.Tools = s.visibleTools(ctx, who, r.Tools)
 		case *mcp.ListResourcesResult:
 			r.Resources = slices.DeleteFunc(r.Resources,
-				func(d *mcp.Resource) bool { return hidden("resource", d.URI) })
+				func(d *mcp.Resource) bool { return !s.shows(ctx, who, "resource", d.URI) })
 		case *mcp.ListResourceTemplatesResult:
 			r.ResourceTemplates = slices.DeleteFunc(r.ResourceTemplates,
-				func(d *mcp.ResourceTemplate) bool { return hidden("resource", d.URITemplate) })
+				func(d *mcp.ResourceTemplate) bool {
+					return !s.shows(ctx, who, "resource", d.URITemplate)
+				})
 		case *mcp.ListPromptsResult:
 			r.Prompts = slices.DeleteFunc(r.Prompts,
-				func(d *mcp.Prompt) bool { return hidden("prompt", d.Name) })
+				func(d *mcp.Prompt) bool { return !s.shows(ctx, who, "prompt", d.Name) })
 		case *mcp.InitializeResult:
 			r.Instructions = s.instructions(ctx, who)
 		case *mcp.DiscoverResult:

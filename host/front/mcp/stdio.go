@@ -40,7 +40,8 @@ func (s *Server) Stdio(ctx context.Context) error {
 	}
 	who := Caller{Principal: s.opts.Principal, Source: "stdio", Gone: context.Background()}
 	t := &lines{in: bufio.NewReaderSize(in, 64<<10), out: out, most: int(s.opts.MaxBody), who: who,
-		log: s.log, eof: make(chan struct{}), closed: make(chan struct{}), read: make(chan line)}
+		ready: s.opts.Ready, root: s.root, log: s.log,
+		eof: make(chan struct{}), closed: make(chan struct{}), read: make(chan line)}
 	session, err := s.sdk.Connect(context.WithoutCancel(ctx), t, nil)
 	if err != nil {
 		return fmt.Errorf("serving stdio: %w", err)
@@ -91,6 +92,9 @@ type lines struct {
 	most int
 	who  Caller
 	log  *slog.Logger
+
+	ready <-chan struct{}
+	root  context.Context // ends when the host stops
 
 	read   chan line
 	eof    chan struct{} // stdin has ended and the SDK was told
@@ -209,6 +213,10 @@ func (t *lines) Read(ctx context.Context) (jsonrpc.Message, error) {
 		return nil, ctx.Err()
 	}
 	if l.err != nil {
+		select {
+		case <-t.ready:
+		case <-t.root.Done():
+		}
 		WaitFor(func() bool { return t.open.Load() == 0 }, farewell)
 		close(t.eof)
 		return nil, l.err

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -100,4 +101,52 @@ func TestABrokenPipeDoesNotKillTheHost(t *testing.T) {
 		t.Errorf("the call did not end in order: %v; the host: %v", missing, err)
 	}
 	in.Close()
+}
+
+// TestOnlyTheFirstRequestIsAnsweredBeforeTheDoorIsOpen: the others wait, and none is lost when
+// stdin ends before that; none is answered when the host stops instead.
+func TestOnlyTheFirstRequestIsAnsweredBeforeTheDoorIsOpen(t *testing.T) {
+	for _, opens := range []bool{true, false} {
+		in, client := io.Pipe()
+		answers, out := io.Pipe()
+		ready := make(chan struct{})
+		s, err := New(Options{Principal: gate.Principal{ID: "p", Auth: "config"}, Ready: ready,
+			Stdin: in, Stdout: out}, &fakeDoor{})
+		if err == nil {
+			err = s.SetTools([]*gate.Tool{tool("look", gate.Hints{})})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		done := make(chan error, 1)
+		go func() { done <- s.Stdio(ctx); out.Close() }()
+		fmt.Fprint(client, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+
+			`"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c",`+
+			`"version":"1"}}}`+"\n")
+		lines := bufio.NewScanner(answers)
+		if !lines.Scan() || !strings.Contains(lines.Text(), `"id":1`) {
+			t.Fatalf("initialize: %s", lines.Text())
+		}
+		fmt.Fprint(client, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+
+			`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}`+"\n")
+		client.Close()
+		time.AfterFunc(50*time.Millisecond, func() {
+			if opens {
+				close(ready)
+			} else {
+				stop()
+			}
+		})
+		var got string
+		for lines.Scan() {
+			got += lines.Text()
+		}
+		if strings.Contains(got, `"id":2,"result"`) != opens ||
+			strings.Contains(got, "could not start") == opens {
+			t.Errorf("opens %v: %s", opens, got)
+		}
+		<-done
+	}
 }

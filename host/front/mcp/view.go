@@ -27,19 +27,28 @@ func (s *Server) HasGrant(ctx context.Context, who Caller) bool {
 	return false
 }
 
+// shows reports whether policy shows the caller what clients know by that key. What is not the
+// gate's was removed since the SDK looked, or belongs to the conformance suite.
+func (s *Server) shows(ctx context.Context, who Caller, kind, key string) bool {
+	t := s.find(kind, key)
+	if t == nil {
+		return s.opts.Extend != nil
+	}
+	return s.sees(ctx, who, t)
+}
+
 // visibleTools returns the tools that the caller may see, with annotations for this caller.
 func (s *Server) visibleTools(ctx context.Context, who Caller, all []*mcp.Tool) []*mcp.Tool {
 	visible := make([]*mcp.Tool, 0, len(all))
 	for _, d := range all {
-		t := s.find("tool", d.Name)
-		switch {
-		case t == nil && s.opts.Extend != nil:
-			visible = append(visible, d)
-		case t != nil && s.sees(ctx, who, t):
-			mine := *d // the SDK's own is shared
-			mine.Annotations = annotations(t, s.opts.Tier(ctx, who.Principal, t))
-			visible = append(visible, &mine)
+		if !s.shows(ctx, who, "tool", d.Name) {
+			continue
 		}
+		mine := *d // the SDK's own is shared
+		if t := s.find("tool", d.Name); t != nil {
+			mine.Annotations = annotations(t, s.opts.Tier(ctx, who.Principal, t))
+		}
+		visible = append(visible, &mine)
 	}
 	return visible
 }
@@ -70,6 +79,11 @@ func annotations(t *gate.Tool, tier gate.Tier) *mcp.ToolAnnotations {
 // instructions are generated: what is offered, what the tiers mean, what to do about a refusal.
 func (s *Server) instructions(ctx context.Context, who Caller) string {
 	of := map[string]int{}
+	select {
+	case <-s.opts.Ready:
+	default: // what the caller may see is not known yet, and the list of tools says it
+		return strings.TrimSpace(fmt.Sprintf(instructionsText, "") + s.opts.Guidance)
+	}
 	for _, o := range s.offered() {
 		if o.Kind == "tool" && s.sees(ctx, who, o.Tool) {
 			of[plaintext.Clean(o.Plugin.Name)]++
@@ -80,11 +94,11 @@ func (s *Server) instructions(ctx context.Context, who Caller) string {
 		plugins = append(plugins, fmt.Sprintf("%s (%d)", name, n))
 	}
 	slices.Sort(plugins)
-	return strings.TrimSpace(fmt.Sprintf(instructionsText, strings.Join(plugins, ", ")) +
-		s.opts.Guidance)
+	tools := " Tools by plugin: " + strings.Join(plugins, ", ") + "."
+	return strings.TrimSpace(fmt.Sprintf(instructionsText, tools) + s.opts.Guidance)
 }
 
-const instructionsText = `Caponier runs these tools on machines over SSH. Tools by plugin: %s.
+const instructionsText = `Caponier runs these tools on machines over SSH.%s
 Every call, and every operation that a tool then asks for, is decided by policy before it ` +
 	`happens. Tiers: green runs; yellow runs and is watched; red needs a person's approval; ` +
 	`black never runs.

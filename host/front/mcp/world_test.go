@@ -17,7 +17,6 @@ import (
 type fakeDoor = fronttest.Door
 
 var (
-	says      = fronttest.Says
 	tool      = fronttest.Tool
 	helloDoor = fronttest.Hello
 )

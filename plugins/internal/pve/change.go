@@ -63,6 +63,14 @@ func (ch Change) Do(format string) (Changed, error) {
 	if err != nil {
 		return out, err
 	}
+	if r.Planned {
+		out.Changed = true
+		would := map[string]string{"running": "started", "stopped": "stopped"}[ch.Want]
+		if ch.Again {
+			would = "restarted"
+		}
+		return out.said(format, fmt.Sprintf("The %s would be %s.", ch.name(), would)), nil
+	}
 	if r.Exit != 0 {
 		return ch.failed(out, format, r)
 	}

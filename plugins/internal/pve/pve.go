@@ -107,11 +107,12 @@ func After(err error, doing string) error {
 	}
 }
 
-// JSON runs pvesh, which must print one JSON value, and decodes it.
+// JSON runs pvesh, which must print one JSON value, and decodes it. A command that is only planned
+// leaves into as it is.
 func (n Node) JSON(into any, words ...string) error {
 	argv := append(append([]string{"pvesh"}, words...), "--output-format", "json")
 	r, err := n.Run(sdk.ExecOptions{Timeout: Fast, MaxBytes: 1 << 20}, argv...)
-	if err != nil {
+	if err != nil || r.Planned {
 		return err
 	}
 	doing := fmt.Sprintf("asking %s for %s", n.Name, words[min(1, len(words)-1)])

@@ -44,6 +44,8 @@ func NewRan(node string, r sdk.ExecResult, stopped string) Ran {
 	}
 	out.Success = r.Exit == 0 && r.Signal == "" && stopped == ""
 	switch {
+	case r.Planned:
+		out.Notice = "It would be run. What it prints is not known before."
 	case stopped != "":
 	case r.Signal != "":
 		out.Notice = "It was ended by the signal " + r.Signal + "."
@@ -54,6 +56,10 @@ func NewRan(node string, r sdk.ExecResult, stopped string) Ran {
 	case r.Truncated:
 		out.Notice = fmt.Sprintf("The output is cut at %d KiB: narrow it with head, tail or grep.",
 			MaxOutput>>10)
+	}
+	if r.Binary {
+		out.Notice = strings.TrimSpace(out.Notice + " The output is not UTF-8: each run of other " +
+			"bytes is shown as \uFFFD. Use base64 or od to see them.")
 	}
 	return out
 }

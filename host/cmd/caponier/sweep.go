@@ -6,17 +6,14 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"os"
-	"sync"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/sweep"
 )
 
-// openRemote opens the nodes, and removes in the background what earlier processes left there and
-// in the workspace. The store must be open.
-func (h *host) openRemote(ctx context.Context) (err error) {
-	ctx, stop := context.WithCancel(ctx)
+// openRemote opens the nodes. The store must be open.
+func (h *host) openRemote() (err error) {
 	name, _ := os.Hostname()
 	id := sha256.Sum256([]byte(name + "\x00" + h.cfg.Store.Dir))
 	o := h.cfg.Remote
@@ -30,23 +27,16 @@ func (h *host) openRemote(ctx context.Context) (err error) {
 			slog.Warn("a record stays of what was removed", "error", err)
 		}
 	}
+	o.Dead = h.store.DeadStages
 	if h.remote, err = remote.New(o); err != nil {
-		stop()
 		return err
 	}
 	h.closers = append(h.closers, func() { _ = h.remote.Close() })
-	var sweeps sync.WaitGroup
-	sweeps.Go(func() {
-		sweep.Sweeper{
-			Left: func(ctx context.Context) ([]gate.StageDir, error) {
-				dead, err := h.store.DeadStages(ctx)
-				return append(dead, h.remote.Abandoned()...), err
-			},
-			Clean: func(ctx context.Context, at gate.StageDir) error {
-				return h.remote.Clean(ctx, at.Node, at.Dir)
-			},
-		}.Run(ctx)
-	})
-	h.closers = append(h.closers, func() { stop(); sweeps.Wait() })
 	return nil
+}
+
+// sweep removes in the background what earlier processes left on nodes and in the workspace.
+func (h *host) sweep(ctx context.Context) {
+	s := sweep.Sweeper{Left: h.remote.Leftovers, Call: h.native}
+	h.background(ctx, s.Run)
 }

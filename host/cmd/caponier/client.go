@@ -1,0 +1,74 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/setup"
+	"github.com/spf13/cobra"
+)
+
+func clientCommand(g *global) *cobra.Command {
+	cmd := &cobra.Command{Use: "client", Short: "Tell MCP clients how to start this program"}
+	cmd.AddCommand(clientAdd(g))
+	return cmd
+}
+
+func clientAdd(g *global) *cobra.Command {
+	var file string
+	var show bool
+	cmd := &cobra.Command{
+		Use:   "add CLIENT",
+		Short: "Add an entry for this program and its configuration to a client's file",
+		Long: "CLIENT is one of " + strings.Join(setup.Clients(), ", ") + ".\nThe old file stays " +
+			"beside the new one. An entry that is there already stays; another one of\nthe same " +
+			"name, a link, and a file that cannot be read are refused, and the entry is printed.",
+		Args: cobra.ExactArgs(1),
+		RunE: g.does(func(v *verb) error {
+			found, err := config.Find(g.config, g.profile)
+			if err != nil {
+				return usage(err)
+			}
+			g.config = found
+			text, to, err := v.snippet(v.args[0])
+			if err != nil {
+				return usage(err)
+			}
+			to = cmp.Or(file, to)
+			if show {
+				_, err := fmt.Fprintf(v.out, "%s:\n%s", to, text)
+				return err
+			}
+			s, err := server(g.config)
+			if err != nil {
+				return err
+			}
+			done, err := setup.AddTo(v.args[0], to, s)
+			if err == nil {
+				fmt.Fprintln(v.out, done)
+			}
+			return err
+		}),
+	}
+	cmd.Flags().StringVar(&file, "file", "", "another `FILE` than the client's own for this user")
+	cmd.Flags().BoolVar(&show, "print", false, "print the entry and its place, and write nothing")
+	return cmd
+}
+
+// server is this program with a configuration, as a client starts it.
+func server(config string) (setup.Server, error) {
+	exe, err := os.Executable()
+	return setup.Server{Command: exe, Args: []string{"--config", config, "serve"}}, err
+}
+
+// snippet returns a client's entry for the configuration of this run, and the file for it.
+func (v *verb) snippet(client string) (text, file string, err error) {
+	s, err := server(v.config)
+	if err != nil {
+		return "", "", err
+	}
+	return setup.Snippet(client, s)
+}

@@ -1,0 +1,87 @@
+package mcp
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"maps"
+	"sync"
+	"time"
+)
+
+const (
+	maxRounds  = 10_000   // calls that wait for answers at a time
+	maxMine    = 100      // of them those of one caller
+	maxAnswers = 16 << 10 // bytes of what one call was answered
+)
+
+// round is what a call asked, until the same call comes again with the answers.
+type round struct {
+	caller, tool, args string // the call: its caller, the plugin's digest too, a digest
+	number             int
+	asked              []string        // keys of the plugin's questions
+	answers            json.RawMessage // to those of earlier rounds, at most maxAnswers bytes
+	approval           string          // request that the user was asked to approve, or ""
+	expires            time.Time
+}
+
+// rounds keeps the rounds that wait for answers, each by the state that the client repeats. A state
+// is a secret of its caller and counts once.
+type rounds struct {
+	mu      sync.Mutex // guards waiting
+	waiting map[string]round
+}
+
+// keep returns the state of a round. At its limit, a caller's oldest round stops waiting.
+func (s *rounds) keep(r round, now time.Time) (state string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting == nil {
+		s.waiting = map[string]round{}
+	}
+	s.expire(now)
+	if mine, oldest := s.of(r.caller); mine >= maxMine || len(s.waiting) >= maxRounds {
+		delete(s.waiting, oldest)
+	}
+	state, r.expires = rand.Text(), now.Add(askTime)
+	s.waiting[state] = r
+	return state
+}
+
+// of counts a caller's rounds and finds the oldest of them.
+func (s *rounds) of(caller string) (mine int, oldest string) {
+	for state, r := range s.waiting {
+		if r.caller != caller {
+			continue
+		}
+		if mine++; mine == 1 || r.expires.Before(s.waiting[oldest].expires) {
+			oldest = state
+		}
+	}
+	return mine, oldest
+}
+
+// room reports whether the caller may be asked something. A caller with an open question may, in
+// its place; running calls may exceed the limit by one each.
+func (s *rounds) room(caller string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.waiting) < maxRounds {
+		return true
+	}
+	s.expire(now)
+	mine, _ := s.of(caller)
+	return len(s.waiting) < maxRounds || mine > 0
+}
+
+func (s *rounds) expire(now time.Time) {
+	maps.DeleteFunc(s.waiting, func(_ string, r round) bool { return now.After(r.expires) })
+}
+
+// take returns the round of a state, once.
+func (s *rounds) take(state string, now time.Time) (r round, found bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, found = s.waiting[state]
+	delete(s.waiting, state)
+	return r, found && now.Before(r.expires)
+}

@@ -1,0 +1,312 @@
+// Package offline runs tools of a module without a host: what they ask for is answered from a file.
+// It holds no connection, no process and no file, so that nothing which runs here reaches a node.
+package offline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/caponier-mcp/caponier/host/fair"
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plan"
+	"github.com/caponier-mcp/caponier/host/policy/input"
+	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+)
+
+// Options of a Door. Answers and Runner must be set.
+type Options struct {
+	Answers *Answers
+	Runner  gate.Runner
+	// Tiers of the entries of the command grammar. A command that is green needs an answer in a
+	// plan too; any other without one is planned.
+	Tiers map[string]gate.Tier
+}
+
+// Door is a gate.Door that allows what a tool declares, and whose executors answer from a file. It
+// is safe for concurrent use; what a call changes is gone when any call ends.
+type Door struct {
+	*gate.Door
+	o Options
+
+	mu    sync.Mutex // guards the following
+	asked []Asked
+	*world
+}
+
+// Asked is an operation that a tool asked for.
+type Asked struct {
+	Op      string   `json:"op"`
+	Node    string   `json:"node,omitempty"`
+	Argv    []string `json:"argv,omitempty"`
+	Script  string   `json:"script,omitempty"`
+	Path    string   `json:"path,omitempty"`
+	Local   string   `json:"local,omitempty"`
+	Method  string   `json:"method,omitempty"`
+	URL     string   `json:"url,omitempty"`
+	Key     string   `json:"key,omitempty"`
+	Message string   `json:"message,omitempty"`
+	State   string   `json:"state"` // answered, no_answer, planned or refused
+}
+
+// States of an operation that was asked for.
+const (
+	answered = "answered"
+	noAnswer = "no_answer"
+	planned  = "planned"
+	refused  = "refused"
+)
+
+// New returns a door with these parts.
+func New(o Options) *Door {
+	d := &Door{o: o, world: newWorld(o.Answers)}
+	names := o.Answers.Nodes
+	if len(names) == 0 {
+		names = []string{"pve1"}
+	}
+	var nodes []gate.Node
+	for i, name := range names {
+		nodes = append(nodes, gate.Node{Name: name, Cluster: "offline", Default: i == 0})
+	}
+	executors := map[string]gate.Executor{}
+	for _, name := range abi.Operations() {
+		executors[name] = executor{d}
+	}
+	d.Door = gate.New(gate.Options{Nodes: nodes, Decider: decider{d}, Journal: nothing{},
+		Ledger: nothing{}, Planner: plan.Planner{}, Lowerer: shell.Lowerer{}, Runner: o.Runner,
+		Throttle: &fair.Refusals{}, Executors: executors,
+		Mode: func() gate.Mode { return gate.Mode{} }})
+	return d
+}
+
+// Asked returns what was asked for since the last time, in order.
+func (d *Door) Asked() []Asked {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	asked := d.asked
+	d.asked = nil
+	return asked
+}
+
+// nothing is a journal and a ledger that keep nothing.
+type nothing struct{}
+
+func (nothing) Intent(context.Context, gate.Record, bool) error { return nil }
+func (nothing) Outcome(context.Context, gate.Record) error      { return nil }
+func (nothing) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
+	return gate.Counts{}, func() {}, nil
+}
+
+// decider allows what a tool declares.
+type decider struct{ *Door }
+
+func (d decider) Decide(_ context.Context, q gate.Question) (gate.Decision, error) {
+	yes := gate.Decision{Allow: true, Tier: gate.Green, Revision: "offline"}
+	if q.Kind != gate.KindOperation || q.Phase == gate.PhaseLookup {
+		return yes, nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	asked := describe(q.Op)
+	tier, why := d.declared(q)
+	switch {
+	case why != "":
+		asked.State = refused
+		d.asked = append(d.asked, asked)
+		return gate.Decision{Failed: []string{"undeclared"},
+			Denied: []gate.Reason{{ID: "undeclared", Msg: why}}}, nil
+	case d.answers(q.Op):
+		asked.State = answered
+	case q.Call.Planning && tier > gate.Green:
+		asked.State, yes.Tier = planned, tier
+	default:
+		asked.State = noAnswer
+	}
+	d.asked = append(d.asked, asked)
+	var err error
+	yes.Input, err = json.Marshal(input.Of(&q, nil))
+	return yes, err
+}
+
+// declared returns the tier of an operation, and why a host would refuse it to its tool: an import
+// or a command that the tool does not declare.
+func (d decider) declared(q gate.Question) (tier gate.Tier, why string) {
+	t := q.Call.Tool
+	if !slices.Contains(t.Imports, q.Op.Import()) {
+		return 0, fmt.Sprintf("%s does not declare %s among its imports (%s)", t.Name,
+			q.Op.Import(), strings.Join(t.Imports, " "))
+	}
+	switch op := q.Op.(type) {
+	case abi.SSHExec:
+		return d.command(t, op.Argv)
+	case abi.SSHScript:
+		return gate.Red, ""
+	case abi.SFTPStat, abi.SFTPList, abi.SFTPRead, abi.BlobRead, abi.BlobWrite, abi.Ask, abi.Stage:
+		return gate.Green, ""
+	case abi.SFTPRemove:
+		return gate.Red, ""
+	}
+	return gate.Yellow, ""
+}
+
+// command returns the tier of the declared command that these words are. A command that the grammar
+// does not have counts as red.
+func (d decider) command(t *gate.Tool, argv []string) (tier gate.Tier, why string) {
+	best := ""
+	for _, entry := range t.Commands {
+		if len(entry) > len(best) && matches(entry, argv) {
+			best = entry
+		}
+	}
+	switch tier = d.o.Tiers[best]; {
+	case best == "" && !slices.Contains(t.Commands, gate.CallersText):
+		return 0, fmt.Sprintf("%s declares no command that %q is (%s)", t.Name, argv,
+			strings.Join(t.Commands, ", "))
+	case tier == gate.NoTier:
+		return gate.Red, ""
+	}
+	return tier, ""
+}
+
+// matches reports whether argv matches this entry of the command grammar: it begins with the words
+// of the entry, with any segment for a placeholder in a path.
+func matches(entry string, argv []string) bool {
+	words := strings.Split(entry, " ")
+	if len(argv) < len(words) {
+		return false
+	}
+	for i, w := range words {
+		want, got := strings.Split(w, "/"), strings.Split(argv[i], "/")
+		if !slices.EqualFunc(want, got, func(x, y string) bool {
+			return x == y || strings.HasPrefix(x, "{") && y != ""
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// describe says what an operation asks for.
+func describe(op abi.Op) Asked {
+	a := Asked{Op: op.Import(), Node: op.NodeName()}
+	switch op := op.(type) {
+	case abi.SSHExec:
+		a.Argv = op.Argv
+	case abi.SSHScript:
+		a.Script = op.Script
+	case abi.SFTPStat:
+		a.Path = op.Path
+	case abi.SFTPList:
+		a.Path = op.Path
+	case abi.SFTPRead:
+		a.Path = op.Path
+	case abi.SFTPWrite:
+		a.Path = op.Path
+	case abi.SFTPRemove:
+		a.Path = op.Path
+	case abi.SFTPGet:
+		a.Path, a.Local = op.Path, op.Local
+	case abi.SFTPPut:
+		a.Path, a.Local = op.Path, op.Local
+	case abi.HTTPRequest:
+		a.Method, a.URL = op.Method, op.URL
+	case abi.BlobWrite:
+		a.Path = op.Name
+	case abi.BlobRead:
+		a.Path, a.Local = op.Blob, op.Local
+	case abi.Ask:
+		a.Key, a.Message = op.Key, op.Message
+	}
+	return a
+}
+
+// String says in one line what was asked for.
+func (a Asked) String() string {
+	at := ""
+	if a.Node != "" {
+		at = " on " + a.Node
+	}
+	what := ""
+	switch {
+	case a.Argv != nil:
+		what = shell.Quote(a.Argv)
+	case a.Script != "":
+		what = fmt.Sprintf("%q", a.Script)
+	case a.URL != "":
+		what = a.Method + " " + a.URL
+	case a.Key != "":
+		what = fmt.Sprintf("key %q: %s", a.Key, a.Message)
+	case a.Local != "":
+		what = fmt.Sprintf("%s, %s of the workspace", a.Path, a.Local)
+	default:
+		what = a.Path
+	}
+	return strings.TrimSpace(a.Op+at) + ": " + what
+}
+
+// world is what a call sees and changes.
+type world struct {
+	given  *Answers
+	files  map[string]File // by key
+	local  map[string][]byte
+	blobs  map[string][]byte
+	ran    map[int]int // how often a command ran, by its index
+	stages int
+}
+
+func newWorld(a *Answers) *world {
+	w := &world{given: a, files: map[string]File{}, local: maps.Clone(a.Local),
+		blobs: map[string][]byte{}, ran: map[int]int{}}
+	if w.local == nil {
+		w.local = map[string][]byte{}
+	}
+	for _, f := range a.Files {
+		w.files[f.key()] = f
+	}
+	return w
+}
+
+// Skeleton returns the answers that are missing in what was asked for, as YAML to be filled in: ""
+// if there is none. It is one line for each key of the file, and one or two for each operation.
+func Skeleton(asked []Asked) string {
+	sections, seen := map[string]string{}, map[string]bool{}
+	for _, a := range asked {
+		section, text := a.skeleton()
+		if a.State == noAnswer && !seen[section+text] {
+			seen[section+text] = true
+			sections[section] += text
+		}
+	}
+	all := ""
+	for _, section := range slices.Sorted(maps.Keys(sections)) {
+		all += section + ":\n" + sections[section]
+	}
+	return all
+}
+
+func (a Asked) skeleton() (section, text string) {
+	quoted := func(v any) string { b, _ := json.Marshal(v); return string(b) } // cannot fail
+	switch {
+	case a.Argv != nil:
+		return "commands", fmt.Sprintf("  - argv: %s\n    stdout: \"\"\n", quoted(a.Argv))
+	case a.Script != "":
+		return "commands", fmt.Sprintf("  - script: %s\n    stdout: \"\"\n", quoted(a.Script))
+	case a.URL != "":
+		return "requests", fmt.Sprintf("  - method: %s\n    url: %s\n    text: \"\"\n",
+			quoted(a.Method), quoted(a.URL))
+	case a.Key != "":
+		return "asks", fmt.Sprintf("  - key: %s\n    content: {}\n", quoted(a.Key))
+	case a.Op == "sftp_put":
+		return "local", fmt.Sprintf("  - path: %s\n    text: \"\"\n", quoted(a.Local))
+	case a.Op == "sftp_list":
+		return "files", fmt.Sprintf("  - path: %s\n    type: dir\n", quoted(a.Path))
+	case a.Op == "sftp_write":
+		return "files", fmt.Sprintf("  - path: %s\n    type: missing\n", quoted(a.Path))
+	}
+	return "files", fmt.Sprintf("  - path: %s\n    text: \"\"\n", quoted(a.Path))
+}

@@ -1,0 +1,159 @@
+package setup
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caponier-mcp/caponier/test/needs"
+)
+
+// plan is an installation in a new directory, from the files of this repository.
+func plan(t *testing.T) Plan {
+	t.Helper()
+	shipped, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "new", "caponier")
+	return Plan{Dir: dir, State: filepath.Join(dir, "state"), Shipped: shipped,
+		Nodes: []Node{{Name: "pve1", Host: "192.0.2.10", User: "root", Port: 22,
+			HostKey: "SHA256:" + strings.Repeat("A", 43)}}}
+}
+
+func names(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+func TestWriteMakesFilesOfThisUserAlone(t *testing.T) {
+	p := plan(t)
+	public, err := p.Write()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(names(t, p.Dir), " "); got != "config.toml secrets site state" {
+		t.Errorf("made %s", got)
+	}
+	for name, want := range map[string]os.FileMode{"config.toml": 0o600, "site/data.yaml": 0o600,
+		"secrets/id_ed25519": 0o600, "secrets": os.ModeDir | 0o700, "state": os.ModeDir | 0o700} {
+		info, err := os.Stat(filepath.Join(p.Dir, name))
+		if err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
+	}
+	if !strings.HasPrefix(content(t, filepath.Join(p.Dir, "secrets/id_ed25519.pub")), public) {
+		t.Error("the public key is another")
+	}
+	site := content(t, filepath.Join(p.Dir, "site/data.yaml"))
+	if !strings.Contains(
+		site,
+		"\nprincipals:\n  local: {auth: [config, token], roles: [viewer]}\n\n#",
+	) ||
+		strings.Contains(site, "agent-a") {
+		t.Errorf("the site grants more:\n%.900s", site)
+	}
+	config := content(t, p.Config())
+	for _, want := range []string{"\naccept_risks = false\n", "\nread_only = true\n",
+		"\nhost_key = \"SHA256:A"} {
+		if !strings.Contains(config, want) {
+			t.Errorf("config.toml lacks %s", want)
+		}
+	}
+}
+
+func TestWriteOverwritesNothingAndLeavesNothing(t *testing.T) {
+	for _, there := range []string{"config.toml", "site/x", "secrets/x"} {
+		p := plan(t)
+		path := filepath.Join(p.Dir, there)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Write(); err == nil ||
+			!strings.Contains(err.Error(), "nothing was written") {
+			t.Errorf("%s: %v", there, err)
+		}
+		if got := names(t, p.Dir); len(got) != 1 || content(t, path) != "mine" {
+			t.Errorf("%s: left %q", there, got)
+		}
+	}
+	for _, c := range []struct {
+		claim string
+		spoil func(*Plan)
+	}{
+		{"an account that is not there", func(p *Plan) { p.Account = "no-such-account" }},
+		{"an archive that is not there", func(p *Plan) { p.Shipped = "/nonexistent" }},
+		{"a state directory that cannot be", func(p *Plan) { p.State = "/dev/null/state" }},
+	} {
+		p := plan(t)
+		c.spoil(&p)
+		if _, err := p.Write(); err == nil {
+			t.Errorf("%s: no error", c.claim)
+		}
+		if _, err := os.Stat(filepath.Dir(p.Dir)); err == nil {
+			t.Errorf("%s: left %q in %q", c.claim, names(t, p.Dir), names(t, filepath.Dir(p.Dir)))
+		}
+	}
+}
+
+func TestWriteGivesTheAccountWhatItNeeds(t *testing.T) {
+	if os.Getuid() != 0 {
+		needs.Skip(t, "only root gives files away")
+	}
+	u, err := user.Lookup("daemon")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plan(t)
+	p.Account = u.Username
+	if _, err := p.Write(); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"config.toml": "0:1 -rw-r-----",
+		"secrets/id_ed25519": "1:1 -rw-------", "site": "0:1 drwxr-x---", "state": "1:1 drwx------",
+		".": "0:1 drwxr-x---"} {
+		if got := owned(t, filepath.Join(p.Dir, name)); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestParseNode(t *testing.T) {
+	for text, want := range map[string]Node{
+		"pve1=192.0.2.10":               {"pve1", "192.0.2.10", "root", 22, ""},
+		"pve-2=pve.example:2222":        {"pve-2", "pve.example", "root", 2222, ""},
+		"p=2001:db8::1":                 {"p", "2001:db8::1", "root", 22, ""},
+		"p=[2001:db8::1]:22":            {"p", "2001:db8::1", "root", 22, ""},
+		"192.0.2.10":                    {},
+		"p=":                            {},
+		"p=-oProxyCommand=x":            {},
+		"p=a b":                         {},
+		"p='$(x)'":                      {},
+		"p q=a":                         {},
+		"p=a:0":                         {},
+		"p=a:ssh":                       {},
+		"p=a;reboot":                    {},
+		"pve1=root@192.0.2.10":          {},
+		"p=" + strings.Repeat("a", 300): {},
+	} {
+		n, err := ParseNode(text, Gate)
+		if n != want || (err == nil) != (want != Node{}) {
+			t.Errorf("%q: %+v, %v", text, n, err)
+		}
+	}
+	if n, err := ParseNode("p=a", Sudo); err != nil || n.User != "caponier" {
+		t.Errorf("%+v %v", n, err)
+	}
+}
