@@ -10,7 +10,7 @@ SDK := $(wildcard sdk/*.go sdk/*/*.go sdk/internal/*/*.go) sdk/go.mod go.mod
 ALL := ./... github.com/caponier-mcp/caponier/sdk/...
 export GOFLAGS := -buildvcs=false
 
-.PHONY: all plugins modules others demo lab test check changes fmt lint policy race bench bench-mcp soak chaos nightly fuzz lock docs conformance dist dist-check packaging clean
+.PHONY: all plugins modules others demo lab test check changes fmt lint policy race bench bench-parts soak chaos nightly fuzz lock docs conformance release sign dist dist-check packaging packaging-all clean
 all: build/caponier plugins
 
 build/caponier: $(shell find host policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
@@ -51,15 +51,10 @@ demo:
 
 # A simulated node to play with, in build/lab: its configuration, its site (yours to edit), its journal.
 lab: all build/pvelab
-	@mkdir -p build/lab; pid=$$(cat build/lab/pid 2>/dev/null); ! grep -qs pvelab "/proc/$$pid/cmdline" || kill "$$pid"
-	@[ -d build/lab/site ] || cp -r examples/lab/site build/lab/site
-	@build/pvelab --state build/lab --site build/lab/site --lock plugins.lock --plugins build/plugins --effects build/lab/effects.jsonl --write-config build/lab/config.toml \
-	  > build/lab/ready 2>&1 & pid=$$!; echo $$pid > build/lab/pid; \
-	until grep -qs ready build/lab/ready; do kill -0 $$pid 2>/dev/null || { cat build/lab/ready; exit 1; }; sleep 0.1; done; \
-	echo "pve1 and pve2 are simulated, with guests 101 to 112; \`kill $$pid\` ends them"
+	@examples/lab/start.sh
 
 build/pvelab: $(wildcard test/pvelab/*.go test/pvelab/*/*/*.go) go.mod
-	@echo '  $@'; $(GO) build -trimpath -o $@ ./test/pvelab/cmd/pvelab
+	@echo '  $@'; CGO_ENABLED=0 $(GO) build -trimpath -o $@ ./test/pvelab/cmd/pvelab
 
 # Everything that needs only Go, git and make. The rest, which needs sshd, sudo, shells, browsers and
 # minutes, is make check.
@@ -102,6 +97,7 @@ policy:
 # the real binary. Two jobs side by side, since many tests wait. With ANEW=-count=1 nothing is taken from what Go remembers of the last run.
 CHANGING := Swap|Watch|Reload|Concurrent
 COMPARING := TheSpecification|SayTheSameRewritten|Describe|FourLanguages
+PURE := -e '/host/plaintext$$' -e '/host/plan$$' -e '/host/shell$$' -e '/sdk/abi$$' # functions without goroutines
 TESTS = MAKEFLAGS= MFLAGS= $(GO) test -short -timeout 30m $(ANEW)
 race: all modules build/pvelab
 	@$(MAKE) --no-print-directory -j2 tests-of-packages tests-of-the-binary
@@ -109,7 +105,8 @@ race: all modules build/pvelab
 tests-of-packages:
 	$(TESTS) -run '$(COMPARING)|AmongHostile' ./host/sandbox # the latter whole, in part under the race detector
 	$(TESTS) ./test/rules # reads the whole program: ten times the memory under the race detector
-	$(TESTS) -race $$($(GO) list $(ALL) | grep -v -e /host/policy -e /host/sandbox -e /test/rules -e '/caponier/test$$')
+	$(TESTS) $$($(GO) list $(ALL) | grep $(PURE))
+	$(TESTS) -race $$($(GO) list $(ALL) | grep -v -e /host/policy -e /host/sandbox -e /test/rules -e '/caponier/test$$' $(PURE))
 	$(TESTS) -race -skip '$(COMPARING)' ./host/sandbox
 	$(TESTS) -race -run '$(CHANGING)' ./host/policy/...
 	GOGC=400 $(TESTS) -skip '$(CHANGING)' ./host/policy/...
@@ -127,14 +124,15 @@ docs:
 docs-current:
 	@$(GO) run ./test/toolsdoc | diff -u docs/tools.md - || { echo "docs/tools.md is not current: make docs"; exit 1; }
 
-bench: all modules
-	$(GO) test -run '^$$' -bench . -benchmem ./test/bench ./host/policy/... ./host/sandbox ./host/remote
+# Whole calls of the real binary beside a raw exec and a bare server of the same SDK, over a real sshd: two minutes, and docs/benchmarks.md. With GOGC=N in
+# the environment the host runs with that. BENCH_ROUNDS=1 is the short form.
+bench: all
+	BENCH_JSON=$(CURDIR)/docs/benchmarks.json $(GO) test -count=1 -run '^$$' -bench Table -benchtime 1x ./test/bench
+	@$(GO) run ./test/bench/page docs/benchmarks.json > docs/benchmarks.md; echo 'see docs/benchmarks.md'
 
-# tools/call over every transport with 1, 16 and 100 sessions, and what starting and idling cost, beside a bare server of the same SDK. With GOGC=N in
-# the environment the host runs with that.
-bench-mcp: all modules
-	$(GO) test -run '^$$' -bench MCP -benchtime 2s ./test/bench
-	$(GO) test -run '^$$' -bench Idle -benchtime 5x ./test/bench
+# What single parts cost.
+bench-parts: all modules
+	$(GO) test -run '^$$' -bench . -skip Table -benchmem ./test/bench ./host/policy/... ./host/sandbox ./host/remote ./host/audit ./host/store ./host/front/http
 
 # The official MCP conformance suite, both TypeScript clients and the inspector; needs npm and its registry once.
 conformance: all
@@ -150,27 +148,45 @@ chaos:
 	CAPONIER_CHAOS=$${CHAOS:-3000} $(GO) test -run TestChaos -timeout 180m -count=1 -v ./test
 
 # What takes hours: CI runs short forms of all of it.
-nightly: soak chaos
+nightly: soak chaos packaging-all
 	$(MAKE) fuzz FUZZTIME=10m
 
 fuzz:
 	@for t in $$(grep -rl --include='*_test.go' 'func Fuzz' host sdk plugins test | xargs -n1 dirname | sort -u); do \
-	  for f in $$(grep -rhoE --include='*_test.go' 'func (Fuzz[A-Za-z0-9_]+)' $$t | awk '{print $$2}'); do \
-	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $${FUZZTIME:-60s} ./$$t || exit 1; done; done
+	  for f in $$(grep -hoE 'func (Fuzz[A-Za-z0-9_]+)' $$t/*_test.go | awk '{print $$2}'); do \
+	    (cd $$t && $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzzminimizetime 100x -fuzztime $${FUZZTIME:-60s} .) || exit 1; done; done
 
-# What is given away: see packaging/README.md. dist-check makes it again from a copy of the sources in another place.
+# What is given away: see packaging/README.md. release is for both architectures and signed with KEY; dist is for this machine's. dist-check makes that
+# again from a copy of the sources in another place.
 VERSION ?= 0.0.0
+COMMIT = $$(git rev-parse HEAD 2>/dev/null || echo unknown)
+DIST = $(GO) run ./packaging/dist -version $(VERSION)
+CONNECT := darwin/amd64,darwin/arm64,windows/amd64,windows/arm64,linux/amd64,linux/arm64
+release:
+	@test $(VERSION) != 0.0.0 && test -n "$(KEY)" || { echo 'usage: make release VERSION=1.2.3 KEY=FILE # a private OpenSSH key, or a public one whose other half an agent holds'; exit 2; }
+	@test -z "$$(git status --porcelain)" || { echo 'release: there are changes that no commit has'; exit 1; }
+	$(DIST) -commit $(COMMIT) -arch amd64,arm64 -connect $(CONNECT) -out build/release
+	@$(MAKE) --no-print-directory sign DIR=build/release
+sign:
+	@rm -f $(DIR)/SHA256SUMS.sig; ssh-keygen -q -Y sign -n file -f "$(KEY)" $(DIR)/SHA256SUMS
 dist:
-	$(GO) run packaging/dist.go -version $(VERSION) -out build/dist
+	$(DIST) -commit $(COMMIT) -out build/dist
 dist-check: dist
-	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
-	{ git ls-files -z; printf 'plugins.lock\0'; } | sort -zu | xargs -0 cp --parents -t "$$dir" && \
-	(cd "$$dir" && $(GO) run packaging/dist.go -version $(VERSION) -out dist >/dev/null) && \
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && commit=$(COMMIT) && \
+	{ git ls-files -z --cached --others --exclude-standard; printf 'plugins.lock\0'; } | sort -zu | xargs -0 cp --parents -t "$$dir" && \
+	(cd "$$dir" && $(DIST) -commit "$$commit" -out dist >/dev/null) && \
 	diff -r build/dist "$$dir/dist" && (cd build/dist && sha256sum -c --quiet SHA256SUMS) && echo "the same bytes twice"
 
-# dist-check, then the tools and schemas of those who take the files; needs npm, the Go module proxy and shellcheck.
-packaging: dist-check
+# The tools and schemas of those who take the files, and the commands of VERIFY.md; needs npm, the Go module proxy and shellcheck.
+packaging: dist
 	sh test/packaging/lint.sh
+	sh test/packaging/verify.sh
+
+# Also the same bytes twice, the package on a clean root (needs mmdebstrap), and the walks of the docs in the unpacked archive.
+packaging-all: dist-check packaging
+	sh test/packaging/cleanroot.sh
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && tar -xzf build/dist/caponier-*.tar.gz -C "$$dir" --strip-components=1 && \
+	WALK_ROOT=$$dir $(GO) test -run TestWalks -count=1 ./test
 
 clean:
 	rm -rf build

@@ -52,5 +52,9 @@ registry=$(go mod download -json github.com/modelcontextprotocol/registry@v1.8.7
 cd "$root"
 go run test/packaging/schema.go "$registry/internal/validators/schemas/2025-12-11.json" "$dist/server.json"
 
+echo "== caponier-connect: compiles for other systems"
+GOOS=windows go build -o "$work/connect.exe" ./host/cmd/connect
+GOOS=darwin GOARCH=arm64 go vet ./host/cmd/connect ./host/connect
+
 echo "== scripts: shellcheck"
-shellcheck packaging/node/caponier-gate .ci/run test/conformance/*.sh test/packaging/*.sh
+shellcheck packaging/node/caponier-gate .ci/run packaging/linux/*.sh examples/lab/start.sh test/conformance/*.sh test/packaging/*.sh
