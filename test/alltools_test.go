@@ -84,6 +84,8 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 		{"create_snapshot", args{"guest_id": 104, "name": "before", "description": "by a test"}, "is made"},
 		{"create_snapshot", args{"guest_id": 104, "name": "before"}, "!exists"},
 		{"create_snapshot", args{"guest_id": 101, "name": "before"}, "!unsupported"},
+		{"rollback_snapshot", args{"guest_id": 104, "name": "none"}, "!not_found"},
+		{"rollback_snapshot", args{"guest_id": 104, "name": "before"}, "is restored"},
 		{"delete_snapshot", args{"guest_id": 104, "name": "before"}, "is deleted"},
 		{"delete_guest", args{"guest_id": 105}, "!running"},
 		{"delete_guest", args{"guest_id": 102}, "!protected"}, // by Proxmox

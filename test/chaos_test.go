@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/test/needs"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	_ "modernc.org/sqlite"
 )
@@ -31,7 +33,8 @@ const writers = 8
 type chaos struct {
 	*site
 	proxy *sshtest.Proxy
-	port  int // of the HTTP host
+	port  int  // of the HTTP host
+	small bool // journal and store are on a disk that can be filled
 
 	mu    sync.Mutex
 	procs []*os.Process // hosts that run
@@ -41,15 +44,15 @@ type chaos struct {
 }
 
 // TestChaosLosesNothingAndDoesNothingTwice runs writing clients while hosts are killed, hung up and
-// terminated, the network is cut, the store is locked, fdatasync fails, and journal files are
-// removed and filled up. Afterwards the node holds every acknowledged write once, no write twice,
-// and none without an intent. CAPONIER_CHAOS is how many faults to inject, 60 without it; make
-// chaos injects 3,000.
+// terminated, the network is cut, the store is locked, fdatasync fails, the disk is full, and
+// journal files are removed. Afterwards the node holds every acknowledged write once, no write
+// twice, and none without an intent; and a host that lives through such faults grows neither in
+// memory nor in descriptors. CAPONIER_CHAOS is how many faults to inject, 12 without it; make chaos
+// injects 3,000. Steps of the clock are missing: CLOCK_REALTIME has no namespace. The tests of the
+// store, of approvals and of identity set theirs.
 func TestChaosLosesNothingAndDoesNothingTwice(t *testing.T) {
-	if testing.Short() && os.Getenv("CI") == "" {
-		t.Skip("it takes a minute: run without -short")
-	}
-	faults := 60
+	needs.Minutes(t, "it takes a minute: run without -short")
+	faults := 12
 	if v := os.Getenv("CAPONIER_CHAOS"); v != "" {
 		n, err := strconv.Atoi(v)
 		must(t, err)
@@ -77,6 +80,113 @@ func TestChaosLosesNothingAndDoesNothingTwice(t *testing.T) {
 	stop()
 	clients.Wait()
 	c.examine(t)
+	c.steady(t)
+}
+
+// steady holds that a host which is not killed does not grow under faults.
+func (c *chaos) steady(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // only Linux tells
+	}
+	t.Setenv("GOGC", "50") // so that what is held shows through what is garbage
+	url := c.serveHTTP(t)
+	pid := c.host.Pid
+	calls := func(n int) (done int) {
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "steady", Version: "1"}, nil).Connect(
+			t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", MaxRetries: -1,
+				HTTPClient: &http.Client{}}, nil)
+		must(t, err)
+		defer session.Close()
+		for range n {
+			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{
+				Name:      "proxmox_container_exec_command",
+				Arguments: map[string]any{"vmid": 101, "command": "echo fine"}})
+			must(t, err)
+			if !res.IsError {
+				done++
+			}
+		}
+		return done
+	}
+	faults := []func(*testing.T){c.lockStore, c.fillDisk, c.removeJournal,
+		func(*testing.T) { c.proxy.Reset() },
+		func(*testing.T) { c.host.Signal(syscall.SIGHUP) }}
+	suffer := func(rounds int) (mib, open int) {
+		for range rounds {
+			for _, fault := range faults {
+				var beside sync.WaitGroup
+				beside.Go(func() { fault(t) })
+				calls(3)
+				beside.Wait()
+			}
+		}
+		if calls(5) == 0 {
+			t.Error("after the faults no call succeeds")
+		}
+		time.Sleep(time.Second)
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		must(t, err)
+		return resident(t, pid), len(entries)
+	}
+	mib, open := suffer(3)
+	mib2, open2 := suffer(3)
+	for more := 0; more < 3 && mib2 > mib+32; more++ { // garbage goes, what leaks stays
+		mib2, open2 = suffer(1)
+	}
+	t.Logf("%d MiB and %d descriptors after 15 faults, then %d MiB and %d", mib, open, mib2, open2)
+	if mib2 > mib+32 || open2 > open+4 {
+		t.Error("the host grows under faults")
+	}
+}
+
+// resident returns the memory of a process in MiB.
+func resident(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must(t, err)
+	m := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(text)
+	kib, err := strconv.Atoi(string(m[1]))
+	must(t, err)
+	return kib >> 10
+}
+
+// smallDisk puts the state of hosts on a file system of 64 MiB, where this process may mount one.
+func (c *chaos) smallDisk(t *testing.T) {
+	t.Helper()
+	dir := filepath.Join(c.dir, "state")
+	must(t, os.Mkdir(dir, 0o700))
+	c.replace(t, c.config, `dir = "[^"]*/lab/journal"`, "dir = \""+dir+"/journal\"")
+	out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64m,mode=0700", "none", dir).
+		CombinedOutput()
+	if c.small = err == nil; !c.small {
+		t.Logf("the disk is never full, since it cannot be mounted: %v %s", err, out)
+		return
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v %s", err, out)
+		}
+	})
+}
+
+// fillDisk leaves no byte on the disk of journal and store for a moment.
+func (c *chaos) fillDisk(t *testing.T) {
+	if !c.small {
+		return
+	}
+	name := filepath.Join(c.dir, "state/filler")
+	f, err := os.Create(name)
+	if err != nil {
+		return // it is full
+	}
+	for chunk := make([]byte, 64<<10); len(chunk) > 0; {
+		if _, err := f.Write(chunk); err != nil {
+			chunk = chunk[:len(chunk)/2]
+		}
+	}
+	time.Sleep(time.Duration(100+rand.IntN(500)) * time.Millisecond)
+	f.Close()
+	must(t, os.Remove(name))
 }
 
 func newChaos(t *testing.T) *chaos {
@@ -91,6 +201,7 @@ func newChaos(t *testing.T) *chaos {
 	s.append(t, "\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n"+
 		"[approval]\nwait = \"2s\"\napprovers = [\"ann\"]\n")
 	_, c.port = sshtest.HostPort(freeAddress(t))
+	c.smallDisk(t)
 	return c
 }
 
@@ -229,6 +340,7 @@ func (c *chaos) fault(t *testing.T) {
 		"network cut":     func(*testing.T) { c.proxy.Reset() },
 		"store locked":    c.lockStore,
 		"journal removed": c.removeJournal,
+		"disk full":       c.fillDisk,
 		"stopped":         c.pause,
 	}
 	names := make([]string, 0, len(kinds))
@@ -266,9 +378,11 @@ func (c *chaos) pause(*testing.T) {
 
 // lockStore holds the write lock of the store for a moment.
 func (c *chaos) lockStore(t *testing.T) {
-	files, _ := filepath.Glob(filepath.Join(c.dir, "lab/*/*.db"))
-	more, _ := filepath.Glob(filepath.Join(c.dir, "lab/*.db"))
-	for _, f := range append(files, more...) {
+	files, _ := filepath.Glob(filepath.Join(c.dir, "state/store/*.db"))
+	if len(files) == 0 {
+		t.Error("there is no store to lock")
+	}
+	for _, f := range files {
 		db, err := sql.Open("sqlite", "file:"+f+"?mode=rw")
 		if err != nil {
 			t.Error(err)
@@ -284,13 +398,13 @@ func (c *chaos) lockStore(t *testing.T) {
 // removeJournal moves a journal file away from under its host. The records are kept beside it,
 // because this test reads them at the end.
 func (c *chaos) removeJournal(t *testing.T) {
-	files, _ := filepath.Glob(filepath.Join(c.dir, "lab/journal/*.jsonl"))
+	files, _ := filepath.Glob(filepath.Join(c.dir, "state/journal/*.jsonl"))
 	if len(files) == 0 {
 		return
 	}
 	f := files[rand.IntN(len(files))]
-	must(t, os.MkdirAll(filepath.Join(c.dir, "removed"), 0o700))
-	_ = os.Rename(f, filepath.Join(c.dir, "removed", filepath.Base(f)))
+	_ = os.MkdirAll(filepath.Join(c.dir, "state/removed"), 0o700) // fails on a full disk
+	_ = os.Rename(f, filepath.Join(c.dir, "state/removed", filepath.Base(f)))
 }
 
 // examine compares what clients were told, what the node did and what the journal holds.
@@ -304,8 +418,8 @@ func (c *chaos) examine(t *testing.T) {
 		did[m]++
 	}
 	intents := map[string]int{}
-	files, _ := filepath.Glob(filepath.Join(c.dir, "lab/journal/*.jsonl"))
-	removed, _ := filepath.Glob(filepath.Join(c.dir, "removed/*.jsonl"))
+	files, _ := filepath.Glob(filepath.Join(c.dir, "state/journal/*.jsonl"))
+	removed, _ := filepath.Glob(filepath.Join(c.dir, "state/removed/*.jsonl"))
 	for _, f := range append(files, removed...) {
 		data, err := os.ReadFile(f)
 		must(t, err)
@@ -338,16 +452,21 @@ func (c *chaos) examine(t *testing.T) {
 	c.last(t)
 }
 
-// last checks that a host still works, that it removes what killed hosts left, and that the journal
-// verifies but for the files that were removed.
+// last checks that a host still works, and that the journal verifies with the files that were
+// removed.
 func (c *chaos) last(t *testing.T) {
 	out, err := c.command("call", "proxmox_container_exec_command",
 		`{"vmid":101,"command":"echo fine"}`).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "fine") {
 		t.Errorf("a call afterwards: %v\n%s", err, out)
 	}
+	removed, err := filepath.Glob(filepath.Join(c.dir, "state/removed/*.jsonl"))
+	must(t, err)
+	for _, f := range removed {
+		must(t, os.Rename(f, filepath.Join(c.dir, "state/journal", filepath.Base(f))))
+	}
 	out, err = c.command("audit", "verify").CombinedOutput()
-	if err != nil && c.count["journal removed"] == 0 {
+	if err != nil {
 		t.Errorf("audit verify: %v\n%s", err, out)
 	}
 }

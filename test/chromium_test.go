@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/caponier-mcp/caponier/test/needs"
 )
 
 // chromium is a real browser, driven over its debugging pipe.
@@ -27,18 +29,7 @@ type chromium struct {
 // newChromium fails under CI when there is no browser. Elsewhere the test is skipped and says so.
 func newChromium(t *testing.T) *chromium {
 	t.Helper()
-	path := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if p, err := exec.LookPath(name); err == nil && path == "" {
-			path = p
-		}
-	}
-	if path == "" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("no Chromium: .ci/run must install it")
-		}
-		t.Skip("no Chromium here; install it to test the page in a real browser")
-	}
+	path := needs.Program(t, "chromium", "chromium-browser", "google-chrome")
 	theirIn, in, err := os.Pipe()
 	must(t, err)
 	out, theirOut, err := os.Pipe()

@@ -50,7 +50,7 @@ func TestUnderCutsTheJournalTellsWhatTheNodeDid(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(time.Duration(20+rand.IntN(150)) * time.Millisecond):
+			case <-time.After(time.Duration(20+rand.IntN(600)) * time.Millisecond):
 				proxy.Reset()
 			}
 		}

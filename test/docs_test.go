@@ -28,7 +28,10 @@ var runners = map[string]string{
 }
 
 // illustrates are fences that nobody types.
-var illustrates = map[string][]string{"docs/design.md": {"", "go", "jsonc"}}
+var illustrates = map[string][]string{"docs/design.md": {"", "go", "jsonc"},
+	"docs/plan.md": {"text", "go", "yaml"},
+	// test/packaging/verify.sh runs these
+	"packaging/VERIFY.md": {"sh", "sh signed", "sh deb", "sh rpm", "sh go", "sh rebuild"}}
 
 func pages(t *testing.T) (names []string) {
 	t.Helper()

@@ -171,7 +171,7 @@ func TestDoctorFindsWhatIsWrongHere(t *testing.T) {
 				head, _, _ := strings.Cut(s.read(t, "config.toml"), "[[remote.nodes]]")
 				s.write(t, "config.toml", head)
 			}, want: [][4]string{{"plugin", "fail", "containers", "caponier plugin build -o /"},
-				{"inventory", "fail", "there are no nodes", "caponier hosts import --add"}}},
+				{"inventory", "fail", "there are no nodes", "[[remote.nodes]]"}}},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
 			s := newSite(t)

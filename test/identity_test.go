@@ -340,7 +340,7 @@ func TestItListensBeyondLoopbackOnlyWithProofAndTLS(t *testing.T) {
 	for name, c := range map[string]struct{ config, says string }{
 		"nobody proves anything":                 {"[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n", "callers who prove who they are"},
 		"tokens without TLS":                     {"[identity]\ntokens = \"tokens.json\"\n[[identity.principals]]\nid = \"demo\"\n", "more than loopback needs TLS"},
-		"no identity at all":                     {"", "nobody may call over HTTP"},
+		"no identity at all":                     {"", "no caller is accepted over HTTP"},
 		"a caller without a token beside tokens": {"[identity]\nhttp = \"demo\"\ntokens = \"tokens.json\"\n[[identity.principals]]\nid = \"demo\"\n", "would be let in"},
 		"half a certificate":                     {"[front]\ntls_cert = \"x.pem\"\n[identity]\ntokens = \"tokens.json\"\n", "set both or neither"},
 	} {

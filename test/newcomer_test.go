@@ -77,11 +77,16 @@ func walk(t *testing.T, page string) (steps []step) {
 }
 
 // TestWalks does what the pages for newcomers say, in one shell for each page that starts in the
-// checkout, and compares what they show.
+// checkout, or in the unpacked archive that WALK_ROOT names, and compares what they show.
 func TestWalks(t *testing.T) {
 	root, err := filepath.Abs("..")
 	must(t, err)
-	for _, page := range []string{"README.md", "docs/plugins.md", "docs/first-node.md", "docs/operating.md", "docs/approvals.md"} {
+	cache := filepath.Join(root, "build/cache")
+	pages := []string{"README.md", "docs/plugins.md", "docs/first-node.md", "docs/operating.md", "docs/approvals.md"}
+	if archive := os.Getenv("WALK_ROOT"); archive != "" {
+		root, pages = archive, pages[1:] // the README begins with make demo, which is for a checkout
+	}
+	for _, page := range pages {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			steps := walk(t, filepath.Join(root, page))
@@ -113,7 +118,7 @@ func TestWalks(t *testing.T) {
 				"GOPATH="+goEnv(t, "GOPATH"),
 				"GOPROXY=off",
 				"TMPDIR="+t.TempDir(),
-				"CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(root, "build/cache"),
+				"CAPONIER_SANDBOX_CACHE_DIR="+cache,
 			)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
@@ -229,8 +234,8 @@ func TestPluginNewOverwritesNothingAndSaysWhatItNeeds(t *testing.T) {
 		args        []string
 	}{
 		{"a folder that is there stays", "file exists", []string{"there"}},
-		{"a name that is no file name", "is no name for a plugin", []string{"Hello World"}},
-		{"a name that climbs", "is no name for a plugin", []string{".."}},
+		{"a name that is no file name", "cannot be the name of a plugin", []string{"Hello World"}},
+		{"a name that climbs", "cannot be the name of a plugin", []string{".."}},
 		{"a checkout that is none", "go.mod", []string{"p", "--sdk", dir}},
 		{"a module that is another", "is not the module", []string{"p", "--sdk", "../examples/plugin-go"}},
 	} {
@@ -293,11 +298,14 @@ func configured(t *testing.T, file string) (s server) {
 	var all struct {
 		MCPServers map[string]server `json:"mcpServers"`
 		Servers    map[string]server `json:"servers"`
+		Zed        map[string]server `json:"context_servers"`
 	}
 	must(t, json.Unmarshal(data, &all))
 	found, ok := all.MCPServers["caponier"]
 	if strings.HasPrefix(filepath.Base(file), "vscode") {
 		found, ok = all.Servers["caponier"]
+	} else if strings.HasPrefix(filepath.Base(file), "zed") {
+		found, ok = all.Zed["caponier"]
 	}
 	if !ok {
 		t.Fatalf("%s does not name caponier where its client looks", file)
@@ -310,7 +318,7 @@ func TestClientConfigurationsStartTheHost(t *testing.T) {
 	s := newSite(t)
 	files, err := filepath.Glob("../examples/clients/*.[jt]*")
 	must(t, err)
-	if len(files) != 5 {
+	if len(files) != 8 {
 		t.Fatalf("client configurations: %q", files)
 	}
 	for _, file := range files {

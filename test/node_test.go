@@ -32,7 +32,7 @@ func groups(runs string, imports []string) (need []string) {
 	if add("lifecycle", `\b(start|stop|shutdown|reboot) VMID`); len(need) == 0 {
 		add("read", `\b(pvesh get|pct status|pct config)\b`)
 	}
-	add("snapshots", `\b(snapshot|delsnapshot) VMID`)
+	add("snapshots", `\b(snapshot|delsnapshot|rollback) VMID`)
 	add("files of containers", `\bpct (push|pull)\b`)
 	add("a shell inside containers", `\bpct exec\b`)
 	add("lines of your own", `\b(destroy VMID|systemctl|pvesh create)\b`)
@@ -130,7 +130,7 @@ func nodeScripts(t *testing.T, s *site) (tools, effects, gate, sudoers string) {
 	must(t, err)
 	text := regexp.MustCompile(`/usr/s?bin/(pct|qm|pvesh)\b`).
 		ReplaceAllString(string(list), tools+"/$1")
-	return tools, effects, gate, "Defaults env_reset, secure_path=\"" + tools + ":/usr/sbin:/usr/bin:/sbin:/bin\"\n" + text
+	return tools, effects, gate, "Defaults env_reset, secure_path=\"" + tools + ":/usr/sbin:/usr/bin:/sbin:/bin\"\n" + text + "\ncaponier ALL=(root) NOPASSWD: CAPONIER_SNAPSHOTS\n"
 }
 
 // move takes the inventory to an sshd.
@@ -301,9 +301,12 @@ func TestSudoHoldsOnTheNode(t *testing.T) {
 	for command, want := range map[string]string{
 		"id -un": "^caponier\n$",
 		// pvelab's state is root's, as a node's is
-		tools + "/pct list":                                                         "permission denied",
-		"sudo -n pct status 101":                                                    "^status: running\n$",
-		"sudo -n pct status 101 102":                                                "^sudo: a password is required\n$",
+		tools + "/pct list":          "permission denied",
+		"sudo -n pct status 101":     "^status: running\n$",
+		"sudo -n pct status 101 102": "^sudo: a password is required\n$",
+		// the locale crosses sudo, so that pct reads what was decided; what the state holds is below
+		"LC_ALL=C.UTF-8 sudo -n locale charmap":                                     "^UTF-8\n$",
+		"LC_ALL=C.UTF-8 sudo -n pct snapshot 104 s1 --description 'café ✓'":         "",
 		"sudo -n pct destroy 101":                                                   "^sudo: a password is required\n$",
 		"sudo -n pct 'status 101\nx'":                                               "^sudo: a password is required\n$",
 		"sudo -n pct exec 101 --keep-env 0 -- timeout 5 id":                         "^sudo: a password is required\n$",
@@ -322,6 +325,9 @@ func TestSudoHoldsOnTheNode(t *testing.T) {
 		if got := ssh(command); !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("%s answers %q, want %s", command, got, want)
 		}
+	}
+	if got := s.read(t, "installed/state.json"); !strings.Contains(got, "café ✓") {
+		t.Error("the snapshot's description is not what was sent through sudo")
 	}
 	must(t, os.WriteFile(keys, append([]byte(`command="`+gate+`",restrict `), plain...), 0o644))
 	if got := ssh("id -un"); !strings.Contains(got, "this key may not run that") {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -25,7 +26,6 @@ import (
 func TestCanarySecretsAppearNowhere(t *testing.T) {
 	canaries := map[string]string{
 		"credential": "canary-credential-5d1f",
-		"password":   "canary-password-77aa",
 		"argument":   "canary-argument-09be",
 		"webhook":    "canary-webhook-secret-of-32-bytes-1c",
 	}
@@ -55,17 +55,17 @@ func TestCanarySecretsAppearNowhere(t *testing.T) {
 		"\negress: {}\n",
 		"\negress:\n  127.0.0.1: {schemes: [http], ports: ["+at.Port()+"], methods: [GET, POST], classes: [loopback], max_hops: 2, max_body_bytes: 200000}\n",
 	)
-	secrets := filepath.Join(s.dir, "secrets")
-	must(t, os.Mkdir(secrets, 0o700))
-	password := filepath.Join(secrets, "password")
-	must(t, os.WriteFile(password, []byte(canaries["password"]+"\n"), 0o600))
+	stranger, _ := sshtest.NewKeyFile(t) // a key that the lab does not take
+	pem, err := os.ReadFile(stranger)
+	must(t, err)
+	canaries["stranger's key"] = strings.Split(string(pem), "\n")[2]
 	numbers := freeAddress(t)
 	config, err := os.ReadFile(s.config)
 	must(t, err)
 	pve1 := regexp.MustCompile(`(?s)\[\[remote.nodes\]\]\nname = "pve1".*?\ndefault = true`).
 		FindString(string(config))
 	edge := regexp.MustCompile(`identity_file = .*`).
-		ReplaceAllString(strings.NewReplacer(`"pve1"`, `"edge"`, "\ndefault = true", "").Replace(pve1), fmt.Sprintf("password_file = %q", password))
+		ReplaceAllString(strings.NewReplacer(`"pve1"`, `"edge"`, "\ndefault = true", "").Replace(pve1), fmt.Sprintf("identity_file = %q", stranger))
 	must(t, os.WriteFile(s.config, fmt.Appendf(config, `
 %s
 [[egress.credentials]]
@@ -88,7 +88,7 @@ metrics = %q
 `, edge, web.URL, canaries["credential"], web.URL+"/hook", canaries["webhook"], filepath.Join(s.dir, "tokens.json"), numbers), 0o600))
 
 	key := regexp.MustCompile(`identity_file = "([^"]+)"`).FindStringSubmatch(string(config))
-	pem, err := os.ReadFile(key[1])
+	pem, err = os.ReadFile(key[1])
 	must(t, err)
 	canaries["key"] = strings.Split(string(pem), "\n")[2]
 	token, err := s.command("token", "new", "demo").Output()
@@ -142,7 +142,7 @@ metrics = %q
 		map[string]any{"vmid": 101, "command": "env; hostname"},
 		"succeeded",
 	)
-	call("callers_list", map[string]any{"node": "edge"}, "failed") // the lab takes no passwords
+	call("callers_list", map[string]any{"node": "edge"}, "failed") // the lab does not take its key
 	if text := call("curl_execute", map[string]any{"url": web.URL + "/", "credential": "api"}, "succeeded"); !strings.Contains(
 		text,
 		"[redacted]",
@@ -212,7 +212,7 @@ metrics = %q
 		!strings.Contains(all, canaries["argument"]) {
 		t.Errorf("the server was sent %s", all)
 	}
-	own := map[string]bool{s.config: true, password: true, key[1]: true}
+	own := map[string]bool{s.config: true, key[1]: true}
 	must(t, filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || own[path] {
 			return err

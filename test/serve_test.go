@@ -26,6 +26,7 @@ import (
 type site struct {
 	dir, config string
 	lab         *pvelab.Lab
+	host        *os.Process // of the last serveHTTP
 }
 
 func newSite(t *testing.T, modules ...string) *site {
@@ -295,6 +296,7 @@ func TestSIGTERMWhileACallRuns(t *testing.T) {
 			answers <- res.Content[0].(*mcp.TextContent).Text
 		}()
 		s.journaled(t, `"type":"intent".*"op":"ssh_exec".*sleep 60 # `+version)
+		time.Sleep(time.Second) // for the command to be sent
 	}
 	began := time.Now()
 	must(t, cmd.Process.Signal(syscall.SIGTERM))

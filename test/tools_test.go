@@ -41,6 +41,7 @@ var promised = map[string]struct {
 	"tool:delete_guest":                         {"guests", "red", 180},
 	"tool:create_snapshot":                      {"guests", "yellow", 120},
 	"tool:delete_snapshot":                      {"guests", "red", 120},
+	"tool:rollback_snapshot":                    {"guests", "red", 120},
 	"tool:get_storage_pools":                    {"guests", "green", 30},
 	"tool:get_cluster_status":                   {"cluster", "green", 30},
 	"tool:get_node_status":                      {"cluster", "green", 30},

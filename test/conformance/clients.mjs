@@ -58,18 +58,5 @@ seen.prompt = (await client.getPrompt({ name: 'test_prompt_with_arguments', argu
 seen.templates = (await client.listResourceTemplates()).resourceTemplates.map((t) => [t.uriTemplate, t.mimeType]).sort();
 const templated = (await client.readResource({ uri: 'test://template/7-a/data' })).contents[0];
 seen.templated = [templated.uri, templated.mimeType, templated.text];
-const completed = async (ref, name, value) => {
-  try {
-    return (await client.complete({ ref, argument: { name, value } })).completion.values;
-  } catch (e) {
-    return e.code;
-  }
-};
-seen.completed = [
-  await completed({ type: 'ref/prompt', name: 'test_prompt_with_choice' }, 'mood', 'c'),
-  await completed({ type: 'ref/prompt', name: 'test_prompt_with_choice' }, 'vmid', ''),
-  await completed({ type: 'ref/prompt', name: 'test_nothing' }, 'mood', ''),
-  await completed({ type: 'ref/resource', uri: 'test://template/{id}/data' }, 'id', ''),
-];
 await client.close();
 console.log(JSON.stringify(seen));

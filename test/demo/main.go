@@ -72,9 +72,7 @@ func run(ctx context.Context) (err error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "demo", Version: "1"}, nil)
 	serve := exec.CommandContext(ctx, d.bin, "--config", filepath.Join(d.dir, "config.toml"),
 		"serve")
-	// the second demo compiles nothing
-	serve.Env = append(os.Environ(),
-		"CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(filepath.Dir(d.bin), "cache"))
+	serve.Env = d.env()
 	serve.Stderr = prefixed("   caponier | ")
 	if d.session, err = client.Connect(ctx, &mcp.CommandTransport{Command: serve},
 		nil); err != nil {
@@ -115,6 +113,11 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	d.session.Close()
+
+	d.say("A red call is planned, a person approves exactly that plan, and then it runs")
+	if err := d.approved(ctx, "proxmox_start_container", `{"vmid":102}`); err != nil {
+		return err
+	}
 
 	d.say("The journal tells all of it, and its hash chains verify")
 	if err := d.show(ctx, "audit", "tail"); err != nil {
@@ -196,6 +199,12 @@ func (d *demo) startLab(ctx context.Context) (addr string, stop func(), err erro
 	return strings.TrimSpace(strings.TrimPrefix(line, "ready ")), stop, nil
 }
 
+// env keeps compiled plugins, so that the second demo compiles nothing.
+func (d *demo) env() []string {
+	return append(os.Environ(),
+		"CAPONIER_SANDBOX_CACHE_DIR="+filepath.Join(filepath.Dir(d.bin), "cache"))
+}
+
 func (d *demo) effectsFile() string { return filepath.Join(d.dir, "effects.jsonl") }
 
 // call calls a tool, prints what came back, and checks whether that is a refusal as expected.
@@ -262,11 +271,34 @@ func (d *demo) roundTrip(ctx context.Context) error {
 	return nil
 }
 
+// approved makes a call that waits, approves it as the account that runs the demo, and makes it
+// again.
+func (d *demo) approved(ctx context.Context, tool, args string) error {
+	if err := d.show(ctx, "plan", tool, args); err != nil {
+		return err
+	}
+	waits := exec.CommandContext(ctx, d.bin, "--config", filepath.Join(d.dir, "config.toml"),
+		"call", "--json", tool, args)
+	waits.Env = append(d.env(), "CAPONIER_APPROVAL_WAIT=100ms")
+	out, err := waits.Output()
+	var answer struct {
+		ID string `json:"approval_id"`
+	}
+	if json.Unmarshal(out, &answer) != nil || answer.ID == "" {
+		return fmt.Errorf("%s did not wait for a person: %w\n%s", tool, err, out)
+	}
+	if err := d.show(ctx, "approvals", "approve", answer.ID); err != nil {
+		return err
+	}
+	return d.show(ctx, "call", tool, args)
+}
+
 func (d *demo) show(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(
 		ctx,
 		d.bin,
 		append([]string{"--config", filepath.Join(d.dir, "config.toml")}, args...)...)
+	cmd.Env = d.env()
 	out, err := cmd.CombinedOutput()
 	for line := range bytes.Lines(out) {
 		fmt.Print("   ", string(line))

@@ -16,6 +16,34 @@ var pveServices = strings.Fields(
 		"pvestatd qmeventd spiceproxy sshd syslog systemd-journald systemd-timesyncd",
 )
 
+// aliases are those of Debian 12's packages, by name: systemd knows a unit by its own name and by
+// the links that its Alias= made.
+var aliases = map[string]string{"sshd": "ssh", "ntp": "ntpsec", "ntpd": "ntpsec",
+	"vmtoolsd": "open-vm-tools", "syslog": "rsyslog"}
+
+// showNames prints what systemctl show --property=Id,Names does. A unit that does not exist has the
+// one name that was asked for.
+func (p *proc) showNames(name string) {
+	id := name
+	if a := aliases[name]; a != "" {
+		id = a
+	}
+	names := []string{id + ".service"}
+	for _, a := range slices.Sorted(keys(aliases)) {
+		if aliases[a] == id {
+			names = append(names, a+".service")
+		}
+	}
+	fmt.Fprintf(p.out, "Id=%s.service\nNames=%s\n", id, strings.Join(names, " "))
+}
+
+// dependents are units that need others.
+var dependents = map[string]string{"nginx": "exporter.service", "pve-cluster": "pvedaemon.service"}
+
+func (p *proc) showDependents(name string) {
+	fmt.Fprintf(p.out, "RequiredBy=%s\nBoundBy=\nConsistsOf=\n", dependents[name])
+}
+
 // service answers a unit's state; ok is false for a unit that does not exist.
 func (l *Lab) service(node, unit string) (state string, ok bool) {
 	unit = strings.TrimSuffix(unit, ".service")
@@ -37,13 +65,14 @@ func (l *Lab) setService(node, unit, state string) {
 }
 
 func cmdSystemctl(_ context.Context, p *proc) int {
-	_, rest, err := p.options("qln:at:", map[string]string{
+	_, rest, err := p.options("qln:at:P:", map[string]string{
 		"quiet":    "q",
 		"no-pager": "l",
 		"full":     "l",
 		"lines":    "n",
 		"type":     "t",
 		"all":      "a",
+		"property": "P",
 	})
 	if err != nil {
 		return p.complain(1, "%v", err)
@@ -66,6 +95,12 @@ func cmdSystemctl(_ context.Context, p *proc) int {
 		name := strings.TrimSuffix(unit, ".service")
 		state, ok := p.lab.service(p.node, unit)
 		switch verb := rest[0]; verb {
+		case "show":
+			if slices.Contains(p.args, "--property=RequiredBy,BoundBy,ConsistsOf") {
+				p.showDependents(name)
+				break
+			}
+			p.showNames(name)
 		case "is-active":
 			if !ok {
 				state = "inactive"
@@ -142,8 +177,8 @@ func cmdFlock(_ context.Context, p *proc) int {
 	if len(p.args) != 2 {
 		return p.complain(64, "pvelab knows only: flock FD")
 	}
+	name, ok := openFiles(p.stub, p.tree.root.Name())[p.args[1]]
 	p.sess.mu.Lock()
-	name, ok := p.sess.fds[p.args[1]]
 	if ok {
 		p.sess.locks = append(p.sess.locks, p.node+":"+name)
 	}

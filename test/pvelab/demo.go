@@ -76,6 +76,10 @@ func DemoInventory(at time.Time) *State {
 		// trap to keep.
 		StartNoise: []string{"failed to connect to monitor socket: Connection refused"}}
 	s.Nodes = []*Node{labNode("pve1", "10.99.0.1", 1, t), labNode("pve2", "10.99.0.2", 2, t)}
+	s.Backups = []any{map[string]any{"id": "backup-nightly", "enabled": 1, "all": 0,
+		"vmid": "101,110", "storage": "local", "schedule": "02:00"}}
+	s.Replications = []any{map[string]any{"id": "101-0", "guest": 101, "target": "pve2",
+		"type": "local"}}
 	// Any name that resolves is an address that pvesh sends ssh to, as root.
 	s.Foreign = map[string]string{"PVE1": "remote", "pve1.lab.test": "remote", "gateway": "remote"}
 	s.Nodes[1].WakeMAC = "AA:BB:CC:DD:EE:FF"

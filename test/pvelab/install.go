@@ -37,7 +37,7 @@ func Install(ctx context.Context, o Options, node, dir string) error {
 		return err
 	}
 	defer l.Close()
-	self, err := os.Executable()
+	self, err := ownProgram()
 	if err != nil {
 		return fmt.Errorf("pvelab: finding this program: %w", err)
 	}

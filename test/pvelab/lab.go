@@ -70,6 +70,7 @@ type Lab struct {
 	programs           map[string]*program
 	routes             []route
 	everywhere, onNode map[string]builtin
+	names              map[string]bool // of all programs
 	// ends every process of the lab, also those that outlive their request
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -85,6 +86,9 @@ type Lab struct {
 	conns   map[net.Conn]string // to the node
 	closed  bool
 }
+
+// firstPID is below every process id that the lab gives.
+const firstPID = 4000
 
 // Start makes or reuses the state directory, starts one SSH server for each node and writes the
 // configuration. The lab lasts until Close, or until ctx ends.
@@ -125,7 +129,8 @@ func open(ctx context.Context, o Options) (*Lab, error) {
 	}
 	l := &Lab{
 		opt: o, dir: dir, db: &db{path: filepath.Join(dir, "state.json")},
-		procs: map[int]*process{}, lastPID: 4000, trees: map[string]*tree{}, held: map[string]int{},
+		procs: map[int]*process{}, lastPID: firstPID, trees: map[string]*tree{},
+		held:  map[string]int{},
 		Nodes: map[string]string{}, HostKeys: map[string]string{}, conns: map[net.Conn]string{},
 	}
 	l.latency.Store(int64(o.Latency))
@@ -135,6 +140,15 @@ func open(ctx context.Context, o Options) (*Lab, error) {
 	for _, p := range []*program{pctProgram(), qmProgram(), pvesmProgram(), pvecmProgram(),
 		pvenodeProgram()} {
 		l.programs[p.Name] = p
+	}
+	l.names = map[string]bool{"pvesh": true}
+	for name := range l.programs {
+		l.names[name] = true
+	}
+	for _, table := range []map[string]builtin{l.everywhere, l.onNode} {
+		for name := range table {
+			l.names[name] = true
+		}
 	}
 	if l.effects, err = openEffects(o.Effects); err != nil {
 		return nil, err

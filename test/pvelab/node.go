@@ -310,6 +310,16 @@ func haStatus(_ context.Context, c *call) (any, error) {
 	}, err
 }
 
+func backupJobs(_ context.Context, c *call) (out any, err error) {
+	err = c.lab.db.view(func(s *State) { out = append([]any{}, s.Backups...) })
+	return out, err
+}
+
+func replicationJobs(_ context.Context, c *call) (out any, err error) {
+	err = c.lab.db.view(func(s *State) { out = append([]any{}, s.Replications...) })
+	return out, err
+}
+
 func guestPending(typ string) func(context.Context, *call) (any, error) {
 	return func(_ context.Context, c *call) (any, error) {
 		g, err := c.guest(typ, 2)

@@ -28,6 +28,7 @@ type proc struct {
 	self     *process // what signals reach
 	top      bool     // its shell's simple commands are effects
 	uid      int
+	stub     *os.File // of a program that a shell started: its connection
 }
 
 func (p *proc) inCT() bool { return p.tree.vmid != 0 }
@@ -70,12 +71,10 @@ type session struct {
 	// commands inside containers that outlive the request and keep its output open
 	left sync.WaitGroup
 
-	mu         sync.Mutex // guards the rest
-	ran        bool       // a simple command ran
-	redirected bool       // the last simple command failed in its redirections
-	fds        map[string]string
-	locks      []string
-	gone       bool // the request was answered: nobody waits for left any more
+	mu    sync.Mutex // guards the rest
+	ran   bool       // a simple command ran
+	locks []string
+	gone  bool // the request was answered: nobody waits for left any more
 }
 
 // enter counts a command that may outlive its request, unless the request is over already.
@@ -95,16 +94,18 @@ type process struct {
 	where   string // tree key
 	argv    []string
 	cancel  context.CancelCauseFunc
-	mu      sync.Mutex // guards immune
-	immune  bool       // ignores SIGTERM
+	mu      sync.Mutex // guards send
+	send    func(int)  // passes a signal on to the shell that the process is; nil for none
 	started int64
 	timed   bool // started by timeout(1), which signals its whole group
 }
 
-func (s *process) ignore() {
+// deliver makes send pass signals on from now on, and answers what did until now.
+func (s *process) deliver(send func(int)) (last func(int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.immune = true
+	last, s.send = s.send, send
+	return last
 }
 
 // signalled is the cause of a process's end.
@@ -120,12 +121,16 @@ const (
 	sigTERM = 15
 )
 
-// signal ends the process; one that ignores SIGTERM needs SIGKILL.
+// signal ends the process; a shell may ignore or catch every signal but SIGKILL.
 func (s *process) signal(num int) {
 	s.mu.Lock()
-	immune := s.immune && num != sigKILL
+	send := s.send
 	s.mu.Unlock()
-	if !immune && num != 0 {
+	switch {
+	case num == 0:
+	case send != nil && num != sigKILL:
+		send(num)
+	default:
 		s.cancel(signalled{num})
 	}
 }

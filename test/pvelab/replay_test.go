@@ -85,7 +85,9 @@ var anyUPID = regexp.MustCompile(
 
 // notSimulated are recorded lines that the lab answers differently, with the reason. The test fails
 // when one of them starts to be answered the same.
-var notSimulated = map[string]string{}
+var notSimulated = map[string]string{
+	"08-no-quorum/write": "what a shell itself opens is a file of the tree, never of /etc/pve",
+}
 
 func TestEveryRecordedRunIsReplayedTheSame(t *testing.T) {
 	for _, rec := range recordings() {

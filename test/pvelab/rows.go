@@ -121,7 +121,11 @@ func statusRow(s *State, g *Guest) map[string]any {
 // currentRow is status/current.
 func currentRow(s *State, g *Guest) map[string]any {
 	m := statusRow(s, g)
-	if m["ha"] = map[string]any{"managed": bit(g.HA)}; g.Type == "qemu" {
+	ha := map[string]any{"managed": bit(g.HA)}
+	if g.HA {
+		ha["group"], ha["state"] = "prod", "started"
+	}
+	if m["ha"] = ha; g.Type == "qemu" {
 		m["qmpstatus"] = g.status()
 	}
 	return m

@@ -49,6 +49,8 @@ func nodeMethods() []*method {
 			Run:    nextID,
 		},
 		{Class: "PVE::API2::HA::Status", Name: "status", Run: haStatus},
+		{Class: "PVE::API2::Backup", Name: "index", Run: backupJobs},
+		{Class: "PVE::API2::ReplicationConfig", Name: "index", Run: replicationJobs},
 		{
 			Class: "PVE::API2::Pool",
 			Name:  "index",
@@ -317,6 +319,8 @@ func routes() []route {
 	add("/cluster/tasks", "get=::Cluster::tasks")
 	add("/cluster/nextid", "get=::Cluster::nextid")
 	add("/cluster/ha/status/current", "get=::HA::Status::status")
+	add("/cluster/backup", "get=::Backup::index")
+	add("/cluster/replication", "get=::ReplicationConfig::index")
 	add("/pools", "get=::Pool::index")
 	add("/pools/{poolid}", "get=::Pool::read_pool")
 	add("/storage", "get=::Storage::Config::index")

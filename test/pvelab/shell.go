@@ -2,341 +2,345 @@ package pvelab
 
 import (
 	"context"
+	"debug/elf"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-
-	"mvdan.cc/sh/v3/expand"
-	"mvdan.cc/sh/v3/interp"
-	"mvdan.cc/sh/v3/syntax"
+	"sync"
+	"sync/atomic"
 )
 
-// killed stops an interpreter whose own shell was sent a signal.
-type killed struct{ num int }
+// shellDirs hold the stubs when a shell runs, and whatever the tree has there.
+var shellDirs = []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin"}
 
-func (k killed) Error() string { return "killed by signal " + strconv.Itoa(k.num) }
+// shells are the machine's programs that can be each kind of shell, the best first.
+var shells = map[string][]string{
+	"bash": {"bash"},
+	"sh":   {"dash", "sh"},
+	// what many containers have, and what reads text in its own way
+	"sh in a container": {"busybox", "dash", "sh"},
+}
 
-// openFD is the word that stands in for a redirection of a descriptor above 2, which the
-// interpreter lacks.
-const openFD = "/proc/self/openfd"
+// realShell is a shell of the machine.
+type realShell struct {
+	path      string
+	busybox   bool
+	libraries bool
+}
 
-// shell runs text in the in-process interpreter: kind is bash, sh (dash on a node, busybox in a
-// container). Every handler is ours, so that neither a file nor a program of the machine is within
-// reach (facts 9).
+// findShell looks for each kind once.
+var findShell = func() func(kind string) (realShell, error) {
+	found := map[string]func() (realShell, error){}
+	for kind, names := range shells {
+		found[kind] = sync.OnceValues(func() (realShell, error) {
+			if err := shellsWork(); err != nil {
+				return realShell{}, err
+			}
+			for _, name := range names {
+				path, err := exec.LookPath(name)
+				if err == nil {
+					path, err = filepath.EvalSymlinks(path)
+				}
+				if err != nil {
+					continue
+				}
+				self, err := ownProgram()
+				if err != nil {
+					return realShell{}, err
+				}
+				s := realShell{path: path, busybox: filepath.Base(path) == "busybox"}
+				s.libraries = linked(path) || linked(self)
+				return s, nil
+			}
+			return realShell{}, fmt.Errorf("there is no %s", strings.Join(names, " or "))
+		})
+	}
+	return func(kind string) (realShell, error) { return found[kind]() }
+}()
+
+// Program is pvelab's own binary, which sets shells up. By default it is the running program, which
+// takes longer to start the more it holds. It must be set before the first lab starts.
+var Program string
+
+func ownProgram() (string, error) {
+	if Program != "" {
+		return Program, nil
+	}
+	return os.Executable()
+}
+
+// linked reports whether a program needs libraries.
+func linked(path string) bool {
+	f, err := elf.Open(path)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+}
+
+// nodeRC makes builtins of bash programs, so that the lab sees them run.
+const nodeRC = "unset BASH_ENV; enable -n echo printf test [ true false pwd type\n"
+
+// native are programs that a shell has itself.
+var native = []string{"echo", "printf", "test", "[", "true", "false", "pwd"}
+
+// shell runs text in a real shell: kind is bash, sh (dash on a node, busybox in a container) or
+// raw, which is sh with its own builtins. The shell sees nothing of the machine but the lab's tree;
+// each program that it starts is run by the lab.
 func (p *proc) shell(ctx context.Context, kind, text string, params []string) int {
 	name := kind
+	if kind == "raw" {
+		name = "sh"
+	}
 	if len(params) > 0 {
 		name, params = params[0], params[1:]
 	}
-	file, err := parse(text, name)
-	if err != nil {
-		fmt.Fprintf(p.err, "%s: %v\n", p.at(kind), err)
-		return 2
+	which := map[string]string{"raw": "sh"}[kind]
+	if which == "" {
+		which = kind
 	}
-	sh := &shell{proc: p, kind: kind}
-	r, err := interp.New(interp.Env(expand.ListEnviron(p.env...)), interp.Dir("/"),
-		interp.Params(append([]string{"--"}, params...)...),
-		interp.StdIO(stdin(p.in), p.out, p.err), interp.CallHandler(sh.call),
-		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return sh.exec }),
-		interp.OpenHandler(sh.open), interp.ReadDirHandler2(sh.readDir),
-		interp.StatHandler(sh.stat), interp.AccessHandler(sh.access))
-	if err != nil {
-		fmt.Fprintf(p.err, "%s: %v\n", p.at(kind), err)
-		return 2
+	if which == "sh" && p.inCT() {
+		which += " in a container"
 	}
-	r.Dir = p.dir
-	err = r.Run(ctx, file)
-	var status interp.ExitStatus
-	var k killed
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &k):
-		return 128 + k.num
-	case errors.As(err, &status):
-		if status == 1 && kind == "sh" && !p.inCT() && p.sess.failedRedirect() {
-			return 2 // dash
-		}
-		return int(status)
-	case ctx.Err() != nil:
+	real, err := findShell(which)
+	if err != nil {
+		return p.plain(ctx, text, params, err)
+	}
+	j := p.jail(kind, real)
+	j.Argv = append([]string{strings.Fields(which)[0], "-c", text, name}, params...)
+	if real.busybox && kind != "raw" {
+		j.Argv[2] = ". " + inside + "/rc\n" + text
+	}
+	r, err := j.start(p.in, p.out, p.err)
+	if err != nil {
+		fmt.Fprintf(p.err, "pvelab: starting a shell: %v\n", err)
+		return brokenCode
+	}
+	stop := context.AfterFunc(ctx, r.kill)
+	defer stop()
+	var sent atomic.Int64
+	last := p.self.deliver(func(num int) { sent.Store(int64(num)); _ = r.order(num) })
+	defer func() { p.self.deliver(last) }()
+	var work sync.WaitGroup
+	work.Go(func() { p.stubs(ctx, r, &work) })
+	code := r.wait()
+	work.Wait()
+	if num := int(sent.Load()); num != 0 && code == 128+num {
+		p.self.cancel(signalled{num})
+	}
+	if ctx.Err() != nil {
 		return ended(ctx)
 	}
-	fmt.Fprintf(p.err, "%s: %v\n", p.at(kind), err)
-	return 1
+	return code
 }
 
-// stdin keeps a nil *os.File from becoming a non-nil reader.
-func stdin(f *os.File) io.Reader {
-	if f == nil {
-		return nil
+// jail prepares the tree and lists what the shell finds there.
+func (p *proc) jail(kind string, real realShell) *jail {
+	j := &jail{Root: p.tree.root.Name(), Dir: p.dir, Host: p.host(), Shell: real.path,
+		Libraries: real.libraries}
+	dirs := append([]string{"/dev"}, shellDirs...)
+	if j.Libraries {
+		dirs = append(dirs, "/lib", "/lib64", "/usr/lib")
 	}
-	return f
-}
-
-// at is how a shell begins its messages.
-func (p *proc) at(kind string) string {
+	names := map[string]bool{}
+	for _, d := range dirs {
+		_ = p.tree.mkdirAll(d, 0o755)
+	}
+	for _, d := range shellDirs {
+		own, _ := p.tree.readDir(d)
+		for _, i := range own {
+			names[i.name] = true
+		}
+	}
+	for name := range p.lab.names {
+		if p.lab.program(p, name) != nil {
+			names[name] = true
+		}
+	}
+	for name := range names {
+		j.Names = append(j.Names, name)
+	}
+	slices.Sort(j.Names)
+	j.Env = slices.Clone(p.env)
 	switch {
 	case kind == "bash":
-		return "bash: line 1"
-	case p.inCT():
-		return "sh"
-	}
-	return "sh: 1"
-}
-
-// parse refuses process substitution, for which the interpreter makes a FIFO in the machine's own
-// temporary directory.
-func parse(text, name string) (*syntax.File, error) {
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).
-		Parse(strings.NewReader(text), "")
-	if err != nil {
-		return nil, fmt.Errorf("syntax error: %w", err)
-	}
-	var bad error
-	syntax.Walk(file, func(n syntax.Node) bool {
-		switch n := n.(type) {
-		case *syntax.ProcSubst:
-			bad = errors.New("syntax error: pvelab does not simulate process substitution")
-		case *syntax.ParamExp:
-			// $0 would be the machine's.
-			if n.Param != nil && n.Param.Value == "0" && n.Short {
-				n.Param.Value = "__name0"
+		j.RC = nodeRC
+		j.Env = append(j.Env, "BASH_ENV="+inside+"/rc")
+	case real.busybox && kind != "raw": // it would take its own applets for programs
+		var rc strings.Builder
+		for _, name := range j.Names {
+			if isName(name) && name != "kill" && !slices.Contains(native, name) {
+				fmt.Fprintf(&rc, "%s() { %s/bin/%s \"$@\"; }\n", name, inside, name)
 			}
-		case *syntax.Stmt:
-			highFDs(n)
 		}
-		return true
-	})
-	if bad != nil {
-		return nil, bad
+		j.RC = rc.String()
 	}
-	set := &syntax.Stmt{Cmd: &syntax.CallExpr{Assigns: []*syntax.Assign{{
-		Name:  &syntax.Lit{Value: "__name0"},
-		Value: &syntax.Word{Parts: []syntax.WordPart{&syntax.SglQuoted{Value: name}}},
-	}}}}
-	file.Stmts = append([]*syntax.Stmt{set}, file.Stmts...)
-	return file, nil
+	return j
 }
 
-// highFDs turns `( … ) 9>FILE` into `( openfd 9 FILE; … )`: enough for flock.
-func highFDs(st *syntax.Stmt) {
-	var keep []*syntax.Redirect
-	var add []*syntax.Stmt
-	for _, rd := range st.Redirs {
-		if rd.N == nil || len(rd.N.Value) != 1 || rd.N.Value < "3" || rd.Word == nil ||
-			!slices.Contains([]syntax.RedirOperator{syntax.RdrOut, syntax.AppOut, syntax.RdrIn},
-				rd.Op) {
-			keep = append(keep, rd)
+func isName(s string) bool {
+	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == "" &&
+		(s[0] < '0' || s[0] > '9')
+}
+
+// stubs runs the programs that a shell starts.
+func (p *proc) stubs(ctx context.Context, r *running, work *sync.WaitGroup) {
+	for {
+		conn, files, err := r.next()
+		if err != nil {
+			return // the shell and all that it left have ended
+		}
+		if conn == nil {
 			continue
 		}
-		lit := func(s string) *syntax.Word {
-			return &syntax.Word{Parts: []syntax.WordPart{&syntax.Lit{Value: s}}}
-		}
-		add = append(add, &syntax.Stmt{
-			Cmd: &syntax.CallExpr{Args: []*syntax.Word{lit(openFD), lit(rd.N.Value), rd.Word}},
+		work.Go(func() {
+			defer conn.Close()
+			ctx, cancel := context.WithCancelCause(ctx)
+			defer cancel(nil)
+			var c stubCall
+			dec := json.NewDecoder(conn)
+			err := dec.Decode(&c)
+			if err == nil {
+				work.Go(func() { // ends when conn is closed, on either side
+					var more any
+					_ = dec.Decode(&more)
+					cancel(signalled{sigKILL})
+				})
+			}
+			code := 128 + sigKILL
+			if err == nil && len(c.Argv) > 0 {
+				code = p.started(ctx, c, conn, files)
+			}
+			for _, f := range files {
+				f.Close()
+			}
+			_ = json.NewEncoder(conn).Encode(code)
 		})
 	}
-	switch c := st.Cmd.(type) {
-	case *syntax.Subshell:
-		c.Stmts, st.Redirs = append(add, c.Stmts...), keep
-	case *syntax.Block:
-		c.Stmts, st.Redirs = append(add, c.Stmts...), keep
-	}
 }
 
-func (s *session) failedRedirect() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.redirected
-}
-
-func (s *session) mark(ran, redirected bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ran, s.redirected = s.ran || ran, redirected
-}
-
-// shell is the handlers of one interpreter.
-type shell struct {
-	proc *proc
-	kind string
-}
-
-func (s *shell) at(ctx context.Context) *proc {
-	hc := interp.HandlerCtx(ctx)
-	q := *s.proc
-	q.top = false
-	q.dir, q.out, q.err, q.in = hc.Dir, hc.Stdout, hc.Stderr, nil
-	if f, ok := hc.Stdin.(*os.File); ok {
-		q.in = f
-	}
-	q.env = nil
-	hc.Env.Each(func(name string, v expand.Variable) bool {
-		if v.Exported && v.Kind == expand.String {
-			q.env = append(q.env, name+"="+v.String())
-		}
-		return true
+// started is one program of a shell, as the shell started it: this is what is recorded.
+func (p *proc) started(ctx context.Context, c stubCall, conn *os.File, files [3]*os.File) int {
+	q := *p
+	q.args, q.dir, q.top = c.Argv, c.Dir, false
+	q.in, q.out, q.err = files[0], files[1], files[2]
+	q.env = slices.DeleteFunc(slices.Clone(c.Env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains([]string{"_", "SHLVL", "OLDPWD", "BASH_ENV"}, name)
 	})
-	return &q
-}
-
-// call sees every simple command before it runs, builtins included: it logs those of a node's own
-// shell and sends builtins that would look at the machine, or that the interpreter lacks, to our
-// programs.
-func (s *shell) call(ctx context.Context, args []string) ([]string, error) {
-	if s.proc.top && args[0] != openFD {
-		s.proc.lab.effects.add(Effect{
-			Node: s.proc.node,
-			Kind: "exec",
-			Via:  s.proc.sess.via,
-			Text: s.proc.sess.text,
-			Argv: args,
-		})
+	e := Effect{Node: p.node, Kind: "exec", Via: p.sess.via, Text: p.sess.text, Argv: c.Argv}
+	if p.inCT() {
+		e.Kind, e.Target = "guest", strconv.Itoa(p.tree.vmid)
 	}
-	s.proc.sess.mark(true, false)
-	switch args[0] {
-	case "kill":
-		return append([]string{"/bin/kill"}, args[1:]...), nil
-	case "type", "which":
-		return append([]string{"/usr/bin/which"}, args[1:]...), nil
-	case "command":
-		if len(args) > 1 && (args[1] == "-v" || args[1] == "-V") {
-			return append([]string{"/usr/bin/which"}, args[2:]...), nil
-		}
-	case "ulimit", "umask", "hash":
-		return []string{"true"}, nil
-	case ".", "source":
-		if len(args) > 1 {
-			q := s.at(ctx)
-			b, err := q.tree.readFile(q.abs(args[1]))
-			if err != nil {
-				fmt.Fprintf(q.err, "%s: %s: %s\n", q.at(s.kind), args[1], errText(err))
-				return []string{"false"}, nil
-			}
-			return []string{"eval", string(b)}, nil
-		}
-	case "trap":
-		if len(args) > 2 && args[2] != "EXIT" && args[2] != "ERR" && args[2] != "0" {
-			if slices.Contains(args[2:], "TERM") || slices.Contains(args[2:], "15") {
-				s.proc.self.ignore()
-			}
-			return []string{"true"}, nil
-		}
+	if p.top || p.inCT() {
+		p.lab.effects.add(e)
 	}
-	return args, nil
-}
-
-func (s *shell) exec(ctx context.Context, args []string) error {
-	q := s.at(ctx)
-	q.args = args
-	if ctx.Err() != nil {
-		return interp.ExitStatus(ended(ctx))
-	}
-	if args[0] == openFD {
-		return q.openfd()
-	}
+	p.sess.mu.Lock()
+	p.sess.ran = true
+	p.sess.mu.Unlock()
+	q.stub = conn
 	code, err := q.exec(ctx)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && strings.Contains(args[0], "/"):
-		fmt.Fprintf(q.err, "%s: %s: No such file or directory\n", q.at(s.kind), args[0])
 	case errors.Is(err, fs.ErrPermission):
-		fmt.Fprintf(q.err, "%s: %s: Permission denied\n", q.at(s.kind), args[0])
-		code = 126
-	case err != nil && s.kind == "bash":
-		fmt.Fprintf(q.err, "%s: %s: command not found\n", q.at(s.kind), args[0])
+		fmt.Fprintf(q.err, "%s: Permission denied\n", c.Argv[0])
+		return 126
 	case err != nil:
-		fmt.Fprintf(q.err, "%s: %s: not found\n", q.at(s.kind), args[0])
+		fmt.Fprintf(q.err, "%s: not found\n", c.Argv[0])
 	}
-	if code >= selfKill {
-		return killed{code - selfKill}
-	}
-	if code != 0 {
-		return interp.ExitStatus(uint8(code))
-	}
-	return nil
+	return code
 }
 
-func (p *proc) openfd() error {
+// plain runs one command of plain and single-quoted words, on a machine where the lab may not start
+// a shell. Everything else is refused: nothing but a real shell says what a shell makes of a text.
+func (p *proc) plain(ctx context.Context, text string, params []string, why error) int {
+	words := params
+	if text != `"$@"` {
+		var ok bool
+		if words, ok = plainWords(text); !ok {
+			fmt.Fprintf(p.err, "pvelab: this machine runs no shells for the lab (%v), and the "+
+				"text is more than one plain command: %s\n", why, text)
+			return brokenCode
+		}
+	}
+	if len(words) == 0 {
+		return 0
+	}
+	if text == `"$@"` {
+		return p.pure(ctx, words)
+	}
+	q := p.child(words)
+	if p.top {
+		p.lab.effects.add(Effect{Node: p.node, Kind: "exec", Via: p.sess.via, Text: p.sess.text,
+			Argv: words})
+	}
 	p.sess.mu.Lock()
-	if p.sess.fds == nil {
-		p.sess.fds = map[string]string{}
-	}
-	p.sess.fds[p.args[1]] = p.abs(p.args[2])
+	p.sess.ran = true
 	p.sess.mu.Unlock()
-	f, err := p.tree.open(p.abs(p.args[2]), os.O_CREATE|os.O_RDWR, 0o644)
+	code, err := q.exec(ctx)
 	if err != nil {
-		fmt.Fprintf(p.err, "%s: %s\n", p.args[2], errText(err))
-		return interp.ExitStatus(1)
+		fmt.Fprintf(p.err, "bash: line 1: %s: command not found\n", words[0])
 	}
-	return f.Close()
+	return code & 0xff
 }
 
-func (s *shell) open(ctx context.Context, name string, flag int,
-	perm fs.FileMode) (io.ReadWriteCloser, error) {
-	q := s.at(ctx)
-	if name == "/dev/stdout" || name == "/dev/stderr" {
-		return std{map[string]io.Writer{"/dev/stdout": q.out, "/dev/stderr": q.err}[name]}, nil
+// pure runs one of the programs that a shell has itself and that look at nothing: the machine's.
+func (p *proc) pure(ctx context.Context, words []string) int {
+	name, err := exec.LookPath(words[0])
+	if err != nil || !slices.Contains([]string{"echo", "printf"}, words[0]) {
+		return p.complain(brokenCode, "not without a shell")
 	}
-	f, err := q.tree.open(q.abs(name), flag, perm)
-	if err == nil {
-		return f, nil
+	cmd := exec.CommandContext(ctx, name, words[1:]...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = []string{}, p.out, p.err
+	if err := cmd.Run(); err != nil {
+		return 1
 	}
-	q.sess.mark(false, true)
-	verb := "open"
-	if flag&(os.O_WRONLY|os.O_RDWR) != 0 {
-		verb = "create"
-	}
-	op := q.at(s.kind) + ": cannot " + verb + " " + name
-	if s.kind == "bash" {
-		op = q.at(s.kind) + ": " + name
-	} else if q.inCT() {
-		op = q.at(s.kind) + ": can't " + verb + " " + name
-	}
-	return nil, &fs.PathError{
-		Op:   op[:len(op)-len(name)-1],
-		Path: name,
-		Err:  errors.New(errText(err)),
-	}
+	return 0
 }
 
-type std struct{ io.Writer }
-
-func (std) Read([]byte) (int, error) { return 0, io.EOF }
-func (std) Close() error             { return nil }
-
-func (s *shell) readDir(ctx context.Context, name string) ([]fs.DirEntry, error) {
-	q := s.at(ctx)
-	list, err := q.tree.readDir(q.abs(name))
-	if err != nil {
-		return nil, err
-	}
-	var out []fs.DirEntry
-	for _, i := range list {
-		out = append(out, fs.FileInfoToDirEntry(i))
-	}
-	return out, nil
+// Shells reports why this machine runs no shells for a lab, or nil.
+func Shells() error {
+	_, err := findShell("bash")
+	return err
 }
 
-func (s *shell) stat(ctx context.Context, name string, follow bool) (fs.FileInfo, error) {
-	q := s.at(ctx)
-	return q.tree.stat(path.Clean(q.abs(name)), follow)
-}
-
-// access lets root do everything but run a file without an executable bit.
-func (s *shell) access(ctx context.Context, name string, mode interp.AccessMode) error {
-	q := s.at(ctx)
-	fi, err := q.tree.stat(q.abs(name), true)
-	if err != nil {
-		return err
+// plainWords splits a text of words that are bare or in single quotes; it reports false for any
+// other.
+func plainWords(text string) (words []string, ok bool) {
+	const bare = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:,@%"
+	word, open := "", false
+	for text != "" {
+		c := text[0]
+		text = text[1:]
+		switch {
+		case c == ' ':
+			if open {
+				words = append(words, word)
+			}
+			word, open = "", false
+		case c == '\'':
+			in, rest, closed := strings.Cut(text, "'")
+			if !closed {
+				return nil, false
+			}
+			word, open, text = word+in, true, rest
+		case c == '\\' && strings.HasPrefix(text, "'"):
+			word, open, text = word+"'", true, text[1:]
+		case strings.IndexByte(bare, c) >= 0:
+			word, open = word+string(c), true
+		default:
+			return nil, false
+		}
 	}
-	if mode&interp.AccessExec != 0 && fi.mode&0o111 == 0 && !fi.IsDir() {
-		return fs.ErrPermission
+	if open {
+		words = append(words, word)
 	}
-	return nil
+	return words, true
 }

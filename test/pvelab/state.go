@@ -24,6 +24,8 @@ type State struct {
 	Storages       []*Storage //
 	Pools          []*Pool    //
 	Tasks          []*Task    // oldest first
+	Backups        []any      // rows of /cluster/backup
+	Replications   []any      // rows of /cluster/replication
 	// names that resolve to a machine outside the cluster: name to what its sshd answers with
 	Foreign map[string]string
 	// lines that the worker prints on a container's start, before the UPID

@@ -19,13 +19,13 @@ const (
 	maxFile     = 400 // lines
 	maxFunction = 60  // lines of its body, with its braces
 	// The plan was 22,000 lines for this set of features: docs/rationale.md says where the rest is.
-	maxHost = 33_600
+	maxHost = 39_320
 )
 
 // maxLines bounds sets of packages, each without the packages below it. The decision path is what
 // runs between a question and its decision.
 var maxLines = map[string]int{
-	"../../host/gate":   1_400,
+	"../../host/gate":   1_630,
 	"../../host/policy": 550,
 	"../../host/policy ../host/policy/input ../host/policy/value ../host/policy/redact": 1_300,
 }

@@ -277,17 +277,6 @@ func init() {
 			},
 		),
 		sdk.NewPrompt(
-			"test_prompt_with_choice",
-			"A prompt whose arguments can be completed.",
-			hints(),
-			func(_ *sdk.Call, in struct {
-				Mood string `json:"mood" doc:"One of a few" enum:"angry,calm,curious"`
-				VMID int    `json:"vmid,omitempty" doc:"A guest" target:"vmid"`
-			}) (string, []sdk.Message, error) {
-				return "", user(sdk.Text("Be " + in.Mood)), nil
-			},
-		),
-		sdk.NewPrompt(
 			"test_prompt_with_embedded_resource",
 			"A prompt that embeds the resource that is named.",
 			hints(),

@@ -2,7 +2,7 @@
 import { Input, BAD_INPUT, ERROR, Level, ask, done, fail, log, output, progress, quote, sshExec } from "../../../sdk/assemblyscript/caponier";
 
 export function caponier_v1_describe(): i32 {
-  output('{"abi":1,"name":"behave","version":"1.0.0","tools":[{"name":"behave","title":"Behave","description":"Does as it is told, for the tests of the sandbox.",' +
+  output('{"abi":1,"minor":2,"name":"behave","version":"1.0.0","tools":[{"name":"behave","title":"Behave","description":"Does as it is told, for the tests of the sandbox.",' +
     '"input_schema":{"type":"object","properties":{"do":{"type":"string"},"text":{"type":"string"},"n":{"type":"integer"}},"additionalProperties":false},' +
     '"output_schema":{"type":"object"},"hints":{"read_only":true,"destructive":false,"idempotent":true,"open_world":false},' +
     '"imports":["ssh_exec","ask"],"commands":["uptime"],"budget_ms":10000,"runs":"uptime -p"}],"resources":[],"prompts":[]}');
@@ -12,7 +12,7 @@ export function caponier_v1_describe(): i32 {
 function exec(node: string, text: string): i32 {
   const r = sshExec('{"node":' + quote(node) + ',"argv":["uptime","-p"],"stdin":' + quote(text) + "}");
   if (!r.ok) return fail(ERROR, r.code, r.message);
-  return done('{"exit":' + r.json.get("exit").raw + ',"stdout":' + quote(r.json.get("stdout").text()) + "}");
+  return done('{"exit":' + r.json.get("exit").raw + ',"stdout":' + quote(r.json.get("stdout").text()) + (r.planned ? ',"planned":true}' : "}"));
 }
 
 let count = 41;

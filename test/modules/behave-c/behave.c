@@ -3,7 +3,7 @@
 
 CAPONIER_DESCRIBE {
   cap_buf b = {0};
-  cap_put(&b, "{\"abi\":1,\"name\":\"behave\",\"version\":\"1.0.0\",\"tools\":[{\"name\":\"behave\",\"title\":\"Behave\",\"description\":\"Does as it is told, for the tests of the sandbox.\","
+  cap_put(&b, "{\"abi\":1,\"minor\":2,\"name\":\"behave\",\"version\":\"1.0.0\",\"tools\":[{\"name\":\"behave\",\"title\":\"Behave\",\"description\":\"Does as it is told, for the tests of the sandbox.\","
     "\"input_schema\":{\"type\":\"object\",\"properties\":{\"do\":{\"type\":\"string\"},\"text\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"}},\"additionalProperties\":false},"
     "\"output_schema\":{\"type\":\"object\"},\"hints\":{\"read_only\":true,\"destructive\":false,\"idempotent\":true,\"open_world\":false},"
     "\"imports\":[\"ssh_exec\",\"ask\"],\"commands\":[\"uptime\"],\"budget_ms\":10000,\"runs\":\"uptime -p\"}],\"resources\":[],\"prompts\":[]}");
@@ -34,9 +34,9 @@ static int exec(cap_str text, cap_str node) {
   cap_str r = cap_response();
   if (status == CAP_REFUSED) return fail(CAP_CALL_ERROR, cap_lit("refused"), cap_text(cap_get(cap_at(cap_get(r, "deny"), 0), "msg")));
   if (status == CAP_BAD_REQUEST) return fail(CAP_CALL_ERROR, cap_lit("bad_request"), cap_text(cap_get(r, "message")));
-  if (status != CAP_OK) return fail(CAP_CALL_ERROR, cap_text(cap_get(r, "code")), cap_text(cap_get(r, "message")));
+  if (status != CAP_OK && status != CAP_PLANNED) return fail(CAP_CALL_ERROR, cap_text(cap_get(r, "code")), cap_text(cap_get(r, "message")));
   cap_put(&out, "{\"exit\":"), cap_number(&out, cap_int(cap_get(r, "exit")));
-  cap_put(&out, ",\"stdout\":"), cap_quote(&out, cap_text(cap_get(r, "stdout"))), cap_put(&out, "}");
+  cap_put(&out, ",\"stdout\":"), cap_quote(&out, cap_text(cap_get(r, "stdout"))), cap_put(&out, status == CAP_PLANNED ? ",\"planned\":true}" : "}");
   return done(out);
 }
 

@@ -115,7 +115,10 @@ fn exec(node: &str, stdin: &str) -> i32 {
     let status = unsafe { ssh_exec(request.as_ptr(), request.len() as u32) };
     let r = read(resp_len, resp_read);
     match status {
-        0 => done(&format!("{{\"exit\":{},\"stdout\":{}}}", get(&r, "exit"), quote(&text(get(&r, "stdout"))))),
+        0 | 6 => {
+            let planned = if status == 6 { ",\"planned\":true" } else { "" };
+            done(&format!("{{\"exit\":{},\"stdout\":{}{}}}", get(&r, "exit"), quote(&text(get(&r, "stdout"))), planned))
+        }
         2 => fail(1, "refused", &text(get(items(get(&r, "deny"))[0], "msg"))),
         4 => fail(1, "bad_request", &text(get(&r, "message"))),
         _ => fail(1, &text(get(&r, "code")), &text(get(&r, "message"))),
@@ -136,7 +139,7 @@ fn deep(n: i64) -> i64 {
 #[no_mangle]
 pub extern "C" fn caponier_v1_describe() -> i32 {
     output(concat!(
-        r#"{"abi":1,"name":"behave","version":"1.0.0","tools":[{"name":"behave","title":"Behave","description":"Does as it is told, for the tests of the sandbox.","#,
+        r#"{"abi":1,"minor":2,"name":"behave","version":"1.0.0","tools":[{"name":"behave","title":"Behave","description":"Does as it is told, for the tests of the sandbox.","#,
         r#""input_schema":{"type":"object","properties":{"do":{"type":"string"},"text":{"type":"string"},"n":{"type":"integer"}},"additionalProperties":false},"#,
         r#""output_schema":{"type":"object"},"hints":{"read_only":true,"destructive":false,"idempotent":true,"open_world":false},"#,
         r#""imports":["ssh_exec","ask"],"commands":["uptime"],"budget_ms":10000,"runs":"uptime -p"}],"resources":[],"prompts":[]}"#

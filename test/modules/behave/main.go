@@ -21,6 +21,8 @@ type out struct {
 	Stdout *string `json:"stdout,omitempty"`
 	Action string  `json:"action,omitempty"`
 	N      int     `json:"n,omitempty"`
+
+	Planned bool `json:"planned,omitempty"`
 }
 
 var (
@@ -52,7 +54,7 @@ func init() {
 func exec(c *sdk.Call, node, text string) (out, error) {
 	r, err := sdk.SSHExec(c, node, []string{"uptime", "-p"}, sdk.ExecOptions{Stdin: []byte(text)})
 	stdout := string(r.Stdout)
-	return out{Exit: &r.Exit, Stdout: &stdout}, err
+	return out{Exit: &r.Exit, Stdout: &stdout, Planned: r.Planned}, err
 }
 
 //go:noinline

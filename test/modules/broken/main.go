@@ -4,6 +4,8 @@ package main
 
 import (
 	"os"
+	"slices"
+	"time"
 
 	"github.com/caponier-mcp/caponier/sdk"
 )
@@ -19,10 +21,15 @@ type out struct {
 func (o out) Text() string { return o.Answer }
 
 func tool(name string, imports []string, do func(*sdk.Call, in) (string, error)) sdk.Tool {
+	var commands []string
+	if slices.Contains(imports, "ssh_exec") {
+		commands = []string{"uptime"}
+	}
 	return sdk.NewTool(
 		name,
 		"Fails on purpose: "+name+" is for the tests of the host.",
-		sdk.Hints{Title: name, Imports: imports, Budget: 1_000_000_000, Runs: "nothing"},
+		sdk.Hints{Title: name, Imports: imports, Commands: commands, Budget: time.Second,
+			Runs: "nothing"},
 		func(c *sdk.Call, in in) (out, error) {
 			s, err := do(c, in)
 			return out{s}, err
@@ -51,7 +58,7 @@ func init() {
 				sink = append(sink, make([]byte, 1<<20))
 			}
 		}),
-		tool("broken_exit", stat, func(*sdk.Call, in) (string, error) {
+		tool("broken_exit", []string{"ssh_exec"}, func(*sdk.Call, in) (string, error) {
 			os.Exit(3)
 			return "", nil
 		}),

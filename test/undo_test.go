@@ -1,0 +1,204 @@
+package test
+
+import (
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/test/pvelab"
+)
+
+// snapshotting returns a site that takes a snapshot before each operation above green on a guest.
+func snapshotting(t *testing.T, rules string) *site {
+	t.Helper()
+	s := newSite(t, filepath.Join(plugins, "guests.wasm"))
+	s.write(t, "site/data.yaml", s.read(t, "site/data.yaml")+"\nsnapshot: {"+rules+"}\n")
+	return s
+}
+
+// commands returns the commands that reached the nodes and are not "status", without the words behind the guest.
+func (s *site) commands() (all []string) {
+	for _, e := range s.lab.Effects() {
+		if len(e.Argv) > 2 && slices.Contains([]string{"pct", "qm"}, e.Argv[0]) && e.Argv[1] != "status" {
+			all = append(all, strings.Join(e.Argv[:3], " "))
+		}
+	}
+	return all
+}
+
+type kept struct {
+	VMID, Name, Call, Principal, Tool string
+	Taken                             bool
+}
+
+func (s *site) snapshots(t *testing.T) (all []kept) {
+	t.Helper()
+	out, err := s.command("snapshots", "--json").Output()
+	must(t, err)
+	must(t, json.Unmarshal(out, &all))
+	return all
+}
+
+func TestTheHostTakesASnapshotBeforeAGuestIsChanged(t *testing.T) {
+	s := snapshotting(t, "tier: yellow, optional: false, keep: 1, keep_days: 7")
+	out, err := s.command("call", "--json", "start_guest", `{"guest_id":104}`).Output()
+	var a struct {
+		CallID string `json:"call_id"`
+	}
+	if err != nil || json.Unmarshal(out, &a) != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	if got, want := s.commands(), []string{"pct snapshot 104", "pct start 104"}; !slices.Equal(got, want) {
+		t.Fatalf("commands %q, want %q", got, want)
+	}
+	all, name := s.snapshots(t), "caponier-"+strings.ToLower(a.CallID)
+	if len(all) != 1 || all[0] != (kept{"104", name, a.CallID, "demo", "start_guest", true}) {
+		t.Errorf("recorded %+v", all)
+	}
+	if !s.hasSnapshot(t, name) {
+		t.Errorf("the guest has no snapshot %s", name)
+	}
+	s.journaled(t, `"type":"intent".*"op":"ssh_exec".*"principal":"host".*"tool":"take_snapshot"`)
+
+	// A second call takes its own, and the first one's is one too many.
+	if out, err := s.command("call", "stop_guest", `{"guest_id":104,"force":true}`).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	s.serveHTTPFor(t, func() bool { return !s.hasSnapshot(t, name) && len(s.snapshots(t)) == 1 })
+	if all := s.snapshots(t); len(all) != 1 || all[0].Name == name || !s.hasSnapshot(t, all[0].Name) {
+		t.Errorf("after pruning: %+v", all)
+	}
+	s.journaled(t, `"type":"intent".*"principal":"host".*"tool":"prune_snapshot".*"tier":"red"`)
+	if out, err := s.command("audit", "verify").CombinedOutput(); err != nil {
+		t.Errorf("audit verify: %v %s", err, out)
+	}
+}
+
+// A container's file is changed by a call, and the call is undone: as a call of its own, which a person approves.
+func TestACallIsUndoneByItsSnapshot(t *testing.T) {
+	s := snapshotting(t, "tier: yellow, optional: false, keep: 5, keep_days: 7")
+	must(t, s.lab.WriteGuestFile(105, "/root/a", "before\n"))
+	file := func() string {
+		data, err := s.lab.GuestFile(105, "/root/a")
+		must(t, err)
+		return string(data)
+	}
+	type answer struct {
+		Outcome    string
+		CallID     string `json:"call_id"`
+		ApprovalID string `json:"approval_id"`
+	}
+	run := func(args ...string) (a answer, code int) {
+		cmd := s.command(args...)
+		out, err := cmd.Output()
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			code = exit.ExitCode()
+			t.Logf("%s", exit.Stderr)
+		} else {
+			must(t, err)
+		}
+		_ = json.Unmarshal(out, &a)
+		return a, code
+	}
+	changed, code := run("call", "--json", "proxmox_container_exec_command", `{"vmid":105,"command":"cp /etc/hostname /root/a"}`)
+	if code != 0 || file() == "before\n" {
+		t.Fatalf("%+v %d: %q", changed, code, file())
+	}
+	before := len(s.lab.Effects())
+	if a, code := run("undo", "--json", "06H0000000000000000000000A"); code != 3 {
+		t.Errorf("a call that nobody made: %+v %d", a, code)
+	}
+	s.swap(t, "config.toml", `principal = "demo"`, `principal = "other"`)
+	if a, code := run("undo", "--json", changed.CallID); code != 3 {
+		t.Errorf("by another principal: %+v %d", a, code)
+	}
+	s.swap(t, "config.toml", `principal = "other"`, `principal = "demo"`)
+	if got := len(s.lab.Effects()); got != before {
+		t.Errorf("refused, and %d commands reached the node", got-before)
+	}
+
+	waits, code := run("undo", "--json", changed.CallID)
+	if code != 4 || waits.ApprovalID == "" || file() == "before\n" {
+		t.Fatalf("%+v %d: %q", waits, code, file())
+	}
+	if out, err := s.command("approvals", "approve", waits.ApprovalID).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	undone, code := run("undo", "--json", changed.CallID)
+	if code != 0 || file() != "before\n" {
+		t.Fatalf("%+v %d: %q", undone, code, file())
+	}
+	if a, code := run("undo", "--json", undone.CallID); code != 3 {
+		t.Errorf("undo of an undo: %+v %d", a, code)
+	}
+	if out, err := s.command("audit", "verify").CombinedOutput(); err != nil {
+		t.Errorf("audit verify: %v %s", err, out)
+	}
+}
+
+// hasSnapshot says whether the lab's guest 104 has a snapshot.
+func (s *site) hasSnapshot(t *testing.T, name string) (has bool) {
+	t.Helper()
+	must(t, s.lab.Edit(func(st *pvelab.State) error {
+		for _, g := range st.Guests {
+			if g.VMID == 104 {
+				has = slices.ContainsFunc(g.Snapshots, func(x *pvelab.Snapshot) bool { return x.Name == name })
+			}
+		}
+		return nil
+	}))
+	return has
+}
+
+// serveHTTPFor starts a host and waits for what it does in the background.
+func (s *site) serveHTTPFor(t *testing.T, is func() bool) {
+	t.Helper()
+	if !strings.Contains(s.read(t, "config.toml"), "[identity]") {
+		s.append(t, "\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n")
+	}
+	s.serveHTTP(t)
+	waitFor(t, "the host", is)
+	must(t, s.host.Kill())
+}
+
+func TestAGuestWithoutSnapshotsIsChangedOnlyWhereTheSiteAllows(t *testing.T) {
+	stop := []string{"call", "proxmox_stop_container", `{"vmid":101}`}
+	s := snapshotting(t, "tools: [proxmox_stop_container], optional: false, keep: 1, keep_days: 7")
+	out, err := s.command(stop...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "no snapshot of guest 101 could be taken") || len(s.commands()) > 0 {
+		t.Errorf("%v %s; reached the node: %q", err, out, s.commands())
+	}
+	s.write(t, "site/data.yaml", strings.Replace(s.read(t, "site/data.yaml"), "optional: false", "optional: true", -1))
+	out, err = s.command(stop...).CombinedOutput()
+	if err != nil || len(s.commands()) != 1 || strings.Contains(s.commands()[0], "snapshot") {
+		t.Errorf("%v %s; reached the node: %q", err, out, s.commands())
+	}
+}
+
+// A host that is killed while it takes the snapshot, or after it, leaves one that is recorded.
+func TestAKilledHostLeavesARecordedSnapshot(t *testing.T) {
+	s := snapshotting(t, "tier: yellow, optional: false, keep: 5, keep_days: 7")
+	cmd := s.command("call", "start_guest", `{"guest_id":104}`)
+	s.lab.SetLatency(time.Second)
+	must(t, cmd.Start())
+	waitFor(t, "the snapshot", func() bool { return len(s.commands()) > 0 })
+	must(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	s.lab.SetLatency(0)
+	if got := s.commands(); !slices.Equal(got, []string{"pct snapshot 104"}) {
+		t.Fatalf("reached the node: %q", got)
+	}
+	all := s.snapshots(t)
+	if len(all) != 1 || all[0].VMID != "104" || all[0].Tool != "start_guest" {
+		t.Fatalf("recorded %+v", all)
+	}
+	waitFor(t, "the snapshot on the node", func() bool { return s.hasSnapshot(t, all[0].Name) })
+	if out, err := s.command("audit", "verify").CombinedOutput(); err != nil {
+		t.Errorf("audit verify: %v %s", err, out)
+	}
+}
