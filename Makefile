@@ -143,7 +143,7 @@ soak:
 	$(GO) test -run "Survive|AmongHostile" -timeout 60m ./host/sandbox
 	CAPONIER_SOAK=10000 $(GO) test -run 'UnderRandomCuts|UnderCuts' -timeout 60m -v ./host/remote ./test
 
-# Random faults against writing clients: kills, hang-ups, cuts, failing syncs, removed journals.
+# Random faults against writing clients: kills, hang-ups, cuts, failing syncs, removed journals, a full disk, steps of the clock.
 chaos:
 	CAPONIER_CHAOS=$${CHAOS:-3000} $(GO) test -run TestChaos -timeout 180m -count=1 -v ./test
 

@@ -33,8 +33,10 @@ const writers = 8
 type chaos struct {
 	*site
 	proxy *sshtest.Proxy
-	port  int  // of the HTTP host
-	small bool // journal and store are on a disk that can be filled
+	port  int    // of the HTTP host
+	small bool   // journal and store are on a disk that can be filled
+	clock *clock // nil: the true one
+	bin   string // the host; "" for that of all tests
 
 	mu    sync.Mutex
 	procs []*os.Process // hosts that run
@@ -47,9 +49,9 @@ type chaos struct {
 // terminated, the network is cut, the store is locked, fdatasync fails, the disk is full, and
 // journal files are removed. Afterwards the node holds every acknowledged write once, no write
 // twice, and none without an intent; and a host that lives through such faults grows neither in
-// memory nor in descriptors. CAPONIER_CHAOS is how many faults to inject, 12 without it; make chaos
-// injects 3,000. Steps of the clock are missing: CLOCK_REALTIME has no namespace. The tests of the
-// store, of approvals and of identity set theirs.
+// memory nor in descriptors. No stage of an upload is left on a node. CAPONIER_CHAOS is how many faults
+// to inject, 12 without it; make chaos injects 3,000, and sets the clock of the hosts as well, which
+// takes a host that is built for it.
 func TestChaosLosesNothingAndDoesNothingTwice(t *testing.T) {
 	needs.Minutes(t, "it takes a minute: run without -short")
 	faults := 12
@@ -61,6 +63,9 @@ func TestChaosLosesNothingAndDoesNothingTwice(t *testing.T) {
 		os.Unsetenv("CAPONIER_CHAOS")  // the host refuses variables that name no key
 	}
 	c := newChaos(t)
+	if faults > 12 {
+		c.clock, c.bin = newClock(t)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var clients sync.WaitGroup
@@ -70,15 +75,19 @@ func TestChaosLosesNothingAndDoesNothingTwice(t *testing.T) {
 		clients.Go(func() { c.write(ctx, t, w) })
 	}
 	clients.Go(func() { c.lifecycle(ctx, t) })
-	time.Sleep(3 * time.Second)
+	clients.Go(func() { c.upload(ctx, t) })
 	for range faults {
 		c.progress(2 * time.Second)
 		c.fault(t)
 		time.Sleep(time.Duration(100+rand.IntN(500)) * time.Millisecond)
 	}
-	time.Sleep(2 * time.Second)
+	for c.progress(5*time.Minute) < enough && !t.Failed() {
+	}
 	stop()
 	clients.Wait()
+	if c.clock != nil {
+		c.clock.step(t, 0)
+	}
 	c.examine(t)
 	c.steady(t)
 }
@@ -205,9 +214,12 @@ func newChaos(t *testing.T) *chaos {
 	return c
 }
 
+// enough is how many writes have to be acknowledged beside the faults, for them to prove something.
+const enough = 20
+
 // progress waits until another write is acknowledged, so that faults on a slow machine do not prevent
-// every call, or until the time is over.
-func (c *chaos) progress(most time.Duration) {
+// every call, or until the time is over. It returns how many are acknowledged.
+func (c *chaos) progress(most time.Duration) int {
 	acked := func() int {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -217,6 +229,16 @@ func (c *chaos) progress(most time.Duration) {
 	for end := time.Now().Add(most); acked() == before && time.Now().Before(end); {
 		time.Sleep(20 * time.Millisecond)
 	}
+	return acked()
+}
+
+// command runs the host of this chaos.
+func (c *chaos) command(args ...string) *exec.Cmd {
+	cmd := c.site.command(args...)
+	if c.bin != "" {
+		cmd.Path, cmd.Args[0] = c.bin, c.bin
+	}
+	return cmd
 }
 
 // keepHTTP starts the HTTP host again whenever it ends, as a service manager does.
@@ -343,6 +365,9 @@ func (c *chaos) fault(t *testing.T) {
 		"disk full":       c.fillDisk,
 		"stopped":         c.pause,
 	}
+	if c.clock != nil {
+		kinds["clock step"] = c.stepClock
+	}
 	names := make([]string, 0, len(kinds))
 	for name := range kinds {
 		names = append(names, name)
@@ -446,10 +471,12 @@ func (c *chaos) examine(t *testing.T) {
 	}
 	t.Logf("faults: %v; %d writes tried, %d acknowledged, %d done, %d intents", c.count,
 		len(c.tried), len(c.acked), len(did), len(intents))
-	if len(c.acked) < 20 || len(c.acked) == len(c.tried) {
+	if len(c.acked) < enough || len(c.acked) == len(c.tried) {
 		t.Error("the faults proved nothing")
 	}
 	c.last(t)
+	c.swept(t)
+	c.wasStepped(t, append(files, removed...))
 }
 
 // last checks that a host still works, and that the journal verifies with the files that were
