@@ -23,12 +23,10 @@ import (
 // not there. CAPONIER_SOAK is how many calls, 500 without it.
 func TestUnderCutsTheJournalTellsWhatTheNodeDid(t *testing.T) {
 	calls := 500
-	if v := os.Getenv("CAPONIER_SOAK"); v != "" {
+	if v := setting(t, "CAPONIER_SOAK"); v != "" {
 		n, err := strconv.Atoi(v)
 		must(t, err)
 		calls = n
-		t.Setenv("CAPONIER_SOAK", "") // puts it back afterwards
-		os.Unsetenv("CAPONIER_SOAK")  // for the host, it is a key that no configuration has
 	}
 	s := newSite(t)
 	proxy := sshtest.NewProxy(t, s.lab.Addr)

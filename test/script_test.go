@@ -50,6 +50,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// setting returns a variable of the environment that is for a test, and takes it away until the test
+// ends: the host refuses variables that name no key of its configuration.
+func setting(t *testing.T, name string) string {
+	t.Helper()
+	v := os.Getenv(name)
+	t.Setenv(name, "") // puts it back afterwards
+	must(t, os.Unsetenv(name))
+	return v
+}
+
 // TestScripts runs testdata/*.txtar against the real binary. Commands besides testscript's own:
 //
 //	lab [MODULE…]         starts a simulated cluster and writes config.toml for it; plugins beside containers, and modules of test/modules, are
