@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -143,7 +144,7 @@ func (r *reader) cluster() error {
 	reads.Go(func() { noReplications = r.get("/cluster/replication", &replications) })
 	err = r.get("/cluster/resources", &r.guests, "--type", "vm")
 	reads.Wait()
-	if err != nil {
+	if err = cmp.Or(err, r.sound()); err != nil {
 		return err
 	}
 	r.jobs = func(g row, storage string) (all []string) {
@@ -164,6 +165,25 @@ func (r *reader) cluster() error {
 			all = append(all, "replication jobs, which the node did not tell")
 		}
 		return all
+	}
+	return nil
+}
+
+// node names, as Proxmox allows them.
+var nodes = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
+
+// sound reports what a list of guests says that cannot be.
+func (r *reader) sound() error {
+	if r.guests == nil {
+		return errors.New("the node lists no guests and no empty list either")
+	}
+	for i, g := range r.guests {
+		if !nodes.MatchString(string(g.Node)) {
+			return fmt.Errorf("the list of guests has guest %q on node %q", g.VMID, g.Node)
+		}
+		if slices.ContainsFunc(r.guests[:i], func(o row) bool { return o.VMID == g.VMID }) {
+			return fmt.Errorf("the list of guests has guest %s twice", g.VMID)
+		}
 	}
 	return nil
 }

@@ -129,6 +129,28 @@ func TestAGuestThatIsNotKnownIsAnError(t *testing.T) {
 	}
 }
 
+func TestAListOfGuestsThatCannotBeTrueIsAnError(t *testing.T) {
+	for claim, c := range map[string]struct{ answer, why string }{
+		"no list":     {`null`, "no guests and no empty list"},
+		"two places":  {`[{"vmid":101,"node":"pve1","type":"lxc"},{"vmid":101,"node":"pve2","type":"lxc"}]`, "guest 101 twice"},
+		"no node":     {`[{"vmid":101,"type":"lxc"}]`, `on node ""`},
+		"a path":      {`[{"vmid":101,"type":"lxc","node":"../../access"}]`, `on node "../../access"`},
+		"an odd type": {`[{"vmid":101,"type":"storage","node":"pve1"}]`, "no type of guest"},
+	} {
+		n := newNode()
+		n.answers["pvesh get /cluster/resources --type vm"] = c.answer
+		_, err := Of(t.Context(), n.ask, "pve1", []string{"guest:101"})
+		if err == nil || !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%s: %v; want %q", claim, err, c.why)
+		}
+		for text := range n.asked {
+			if strings.Contains(text, "..") {
+				t.Errorf("%s: asked %s", claim, text)
+			}
+		}
+	}
+}
+
 func TestOnlyKeysOfTheFormAreAsked(t *testing.T) {
 	n := newNode()
 	for _, key := range []string{"", "guest:", "guest:1", "guest:101 102", "guest:-1", "node:../x",
