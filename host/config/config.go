@@ -40,6 +40,7 @@ type Config struct {
 	AcceptRisks bool             `koanf:"accept_risks"`
 	ReadOnly    bool             `koanf:"read_only"`
 	CLI         CLI              `koanf:"cli"`
+	Log         LogOptions       `koanf:"log"`
 	Front       Front            `koanf:"front"`
 	Identity    identity.Options `koanf:"identity"`
 	Policy      policy.Options   `koanf:"policy"`
@@ -119,6 +120,7 @@ type (
 	MCPOptions     = mcp.Options
 	HTTPOptions    = fronthttp.Options
 	ObserveOptions = observe.Options
+	LogOptions     = observe.LogOptions
 )
 
 // Front is the table [front].

@@ -16,6 +16,20 @@ echo "== compose.yaml: what compose makes of it"
 (cd "$root/packaging" && go tool -modfile=../test/tools/go.mod cmd compose.yaml >"$work/compose.yaml")
 grep -q "context: $(cd "$root" && pwd)\$" "$work/compose.yaml" && grep -q "read_only: true" "$work/compose.yaml"
 
+echo "== alerts: what Prometheus makes of them, and of the dashboard's expressions"
+promtool=$(command -v promtool) || {
+	(cd "$work" && apt-get download -qq prometheus && dpkg -x prometheus_*.deb prometheus)
+	promtool=$work/prometheus/usr/bin/promtool
+}
+(cd "$root/packaging/observability" && "$promtool" check rules caponier.rules.yml && "$promtool" test rules caponier.rules.test.yml)
+{
+	printf 'groups:\n- name: dashboard\n  rules:\n'
+	grep '"expr": ' "$root/packaging/observability/caponier.dashboard.json" |
+		awk '{ gsub(/[$]__rate_interval/, "5m"); sub(/^ *"expr": /, ""); sub(/,$/, "")
+			printf "  - {record: panel%d, expr: %s}\n", NR, $0 }'
+} >"$work/dashboard.yml"
+"$promtool" check rules "$work/dashboard.yml" | grep -q ' [12][0-9] rules found'
+
 echo "== Dockerfile: dockerfile-utils"
 node_modules/.bin/dockerfile-utils lint "$root/packaging/Dockerfile"
 

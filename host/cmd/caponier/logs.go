@@ -1,8 +1,8 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
-	"log"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,8 +22,8 @@ func (s scrubbed) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// scrubLog makes the log leave out these values, which are shown as they are or quoted.
-func scrubLog(to io.Writer, secrets []string) {
+// scrub returns a writer that leaves out these values, which are shown as they are or quoted.
+func scrub(to io.Writer, secrets []string) io.Writer {
 	// one may begin with another
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
@@ -33,6 +33,9 @@ func scrubLog(to io.Writer, secrets []string) {
 		}
 		quoted := strconv.Quote(s)
 		pairs = append(pairs, s, "[redacted]", quoted[1:len(quoted)-1], "[redacted]")
+		if json, err := json.Marshal(s); err == nil {
+			pairs = append(pairs, string(json[1:len(json)-1]), "[redacted]")
+		}
 	}
-	log.SetOutput(scrubbed{to, strings.NewReplacer(pairs...)})
+	return scrubbed{to, strings.NewReplacer(pairs...)}
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/spf13/cobra"
 )
@@ -49,6 +51,9 @@ func command() *cobra.Command {
 	f.StringVar(&g.profile, "profile", os.Getenv("CAPONIER_PROFILE"),
 		"`NAME` of another configuration beside it: config.NAME.toml")
 	f.BoolVar(&g.json, "json", false, "machine-readable output")
+	f.StringVar(&g.log.Format, "log-format", "", "`text` (key=value) or json, on the standard error")
+	f.StringVar(&g.log.Level, "log-level", "", "records below this `LEVEL` are left out of the log: "+
+		"debug, info, warn, error")
 	root.AddCommand(serveCommand(g), callCommand(g), planCommand(g), toolsCommand(g),
 		checkCommand(g), initCommand(g), clientCommand(g), connectCommand(g),
 		approvalsCommand(g), freezeCommand(g), thawCommand(g), auditCommand(g), pluginCommand(g),
@@ -61,7 +66,8 @@ func command() *cobra.Command {
 type global struct {
 	config, profile string
 	json            bool
-	pluginLog       *slog.Logger // of the sandbox; nil: the host's log
+	log             observe.LogOptions // instead of those of the configuration
+	pluginLog       *slog.Logger       // of the sandbox; nil: the host's log
 
 	readOnly                 bool // these four only narrow what the configuration allows
 	toolsets, tools, exclude []string
@@ -99,7 +105,12 @@ func (g *global) load() (*config.Config, error) {
 	if err != nil {
 		return nil, usage(err)
 	}
-	scrubLog(os.Stderr, cfg.Secrets)
+	cfg.Log.Format = cmp.Or(g.log.Format, cfg.Log.Format)
+	cfg.Log.Level = cmp.Or(g.log.Level, cfg.Log.Level)
+	if err := cfg.Log.Validate(); err != nil {
+		return nil, usage(err)
+	}
+	slog.SetDefault(cfg.Log.Logger(scrub(os.Stderr, cfg.Secrets)))
 	cfg.ReadOnly = cfg.ReadOnly || g.readOnly
 	cfg.Tools.Toolsets, cfg.Tools.Tools, cfg.Tools.Exclude = g.toolsets, g.tools, g.exclude
 	return cfg, nil
