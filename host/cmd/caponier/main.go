@@ -51,9 +51,10 @@ func command() *cobra.Command {
 	f.StringVar(&g.profile, "profile", os.Getenv("CAPONIER_PROFILE"),
 		"`NAME` of another configuration beside it: config.NAME.toml")
 	f.BoolVar(&g.json, "json", false, "machine-readable output")
-	f.StringVar(&g.log.Format, "log-format", "", "`text` (key=value) or json, on the standard error")
-	f.StringVar(&g.log.Level, "log-level", "", "records below this `LEVEL` are left out of the log: "+
-		"debug, info, warn, error")
+	f.StringVar(&g.log.Format, "log-format", "",
+		"`FORMAT` of the log on the standard error: text (key=value) or json")
+	f.StringVar(&g.log.Level, "log-level", "",
+		"records below this `LEVEL` are left out of the log: debug, info, warn, error")
 	root.AddCommand(serveCommand(g), callCommand(g), planCommand(g), toolsCommand(g),
 		checkCommand(g), initCommand(g), clientCommand(g), connectCommand(g),
 		approvalsCommand(g), freezeCommand(g), thawCommand(g), auditCommand(g), pluginCommand(g),
