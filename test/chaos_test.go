@@ -313,6 +313,7 @@ func (c *chaos) write(ctx context.Context, t *testing.T, w int) {
 			cancel()
 			if err == nil && res.IsError {
 				t.Logf("writer %d: %s", w, res.Content[0].(*mcp.TextContent).Text)
+				time.Sleep(100 * time.Millisecond) // 600 refusals a minute are the end of it
 			}
 			if err == nil && !res.IsError {
 				c.mu.Lock()
