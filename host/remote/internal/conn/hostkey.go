@@ -1,4 +1,4 @@
-package remote
+package conn
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
 	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
 	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
@@ -41,15 +42,15 @@ type hostKeys struct {
 	db    *knownhosts.HostKeyDB // nil where there is a pin
 }
 
-// hostKeys reads the files at each dial, so that what an operator repairs counts at once.
-func (n *node) hostKeys(l Login) (*hostKeys, error) {
+// newHostKeys reads the files at each dial, so that what an operator repairs counts at once. kind
+// is that of the key which a pin may be of.
+func newHostKeys(l Login, kind int, files []string) (*hostKeys, error) {
 	if l.HostKey != "" {
-		return &hostKeys{pin: l.HostKey, kind: n.kinds[l.HostKey]}, nil
+		return &hostKeys{pin: l.HostKey, kind: kind}, nil
 	}
-	files := n.r.opts.KnownHosts
 	db, err := knownhosts.NewDB(files...)
 	if err != nil {
-		return nil, failed("host_key", "reading known_hosts: %v; correct the file or "+
+		return nil, effect.Failed("host_key", "reading known_hosts: %v; correct the file or "+
 			"remote.known_hosts", err)
 	}
 	return &hostKeys{files: files, db: db}, nil
@@ -88,7 +89,9 @@ func (h *hostKeys) algorithms(addr string) []string {
 
 // check is an ssh.HostKeyCallback.
 func (h *hostKeys) check(addr string, remote net.Addr, key ssh.PublicKey) error {
-	bad := func(format string, args ...any) error { return failed("host_key", format, args...) }
+	bad := func(format string, args ...any) error {
+		return effect.Failed("host_key", format, args...)
+	}
 	files := strings.Join(h.files, ", ")
 	seen := strings.TrimSuffix(key.Type(), "-cert-v01@openssh.com") + " key " +
 		ssh.FingerprintSHA256(plainKey(key))

@@ -1,4 +1,4 @@
-package remote
+package conn
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 )
@@ -33,7 +34,7 @@ func keys(ctx context.Context, l Login) (all []ssh.Signer, done func(), err erro
 	if l.IdentityFile != "" {
 		s, err := identity(l)
 		if err != nil {
-			return nil, done, failed("auth", "%v", err)
+			return nil, done, effect.Failed("auth", "%v", err)
 		}
 		all = append(all, s)
 	}
@@ -43,17 +44,20 @@ func keys(ctx context.Context, l Login) (all []ssh.Signer, done func(), err erro
 	sock := os.Getenv("SSH_AUTH_SOCK")
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", cmp.Or(sock, "/nonexistent"))
 	if err != nil {
-		return nil, done, failed("auth", "reaching the agent at SSH_AUTH_SOCK=%q: %v; start "+
-			"ssh-agent and ssh-add the key, or set agent = false", sock, err)
+		return nil, done, effect.Failed("auth",
+			"reaching the agent at SSH_AUTH_SOCK=%q: %v; start "+
+				"ssh-agent and ssh-add the key, or set agent = false", sock, err)
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	done = func() { stop(); conn.Close() }
 	more, err := agent.NewClient(conn).Signers()
 	if err != nil {
-		return nil, done, failed("auth", "asking the agent at SSH_AUTH_SOCK for keys: %v", err)
+		return nil, done, effect.Failed("auth",
+			"asking the agent at SSH_AUTH_SOCK for keys: %v", err)
 	}
 	if all = append(all, more...); len(all) == 0 {
-		return nil, done, failed("auth", "the agent at SSH_AUTH_SOCK offers no key; ssh-add one")
+		return nil, done, effect.Failed("auth",
+			"the agent at SSH_AUTH_SOCK offers no key; ssh-add one")
 	}
 	return all, done, nil
 }

@@ -1,4 +1,4 @@
-package remote
+package files
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package remote
+package conn
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -24,21 +25,29 @@ type dialed struct {
 	key    string // fingerprint of the host key that was accepted
 }
 
-// connect dials within DialTimeout. What the network refused before authentication is tried again,
+// way is the way to a node. One dial at a time uses it.
+type way struct {
+	opts       NodeOptions
+	knownHosts []string
+	timeout    time.Duration  // of all hops together
+	kinds      map[string]int // of host keys by pin, an index of kinds
+}
+
+// connect dials within the timeout. What the network refused before authentication is tried again,
 // up to three times: nothing was sent that could have an effect.
-func (n *node) connect(ctx context.Context) (*dialed, error) {
-	ctx, cancel := context.WithTimeout(ctx, n.r.opts.DialTimeout)
+func (w *way) connect(ctx context.Context) (*dialed, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	var wrong error // the first key that was not the pinned one
 	for attempt := 1; ; attempt++ {
-		d, err := n.connectOnce(ctx)
+		d, err := w.connectOnce(ctx)
 		op, other := (*gate.OpError)(nil), (*otherKind)(nil)
 		if errors.As(err, &other) && ctx.Err() == nil {
 			wrong = cmp.Or(wrong, err)
-			if n.kinds[other.pin]++; n.kinds[other.pin] < len(kinds) {
+			if w.kinds[other.pin]++; w.kinds[other.pin] < len(kinds) {
 				continue
 			}
-			delete(n.kinds, other.pin)
+			delete(w.kinds, other.pin)
 			return nil, wrong
 		}
 		if err == nil || attempt == 3 || errors.As(err, &op) && op.Code != "connection" {
@@ -57,21 +66,21 @@ func jitter(d time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1)
 }
 
-func (n *node) connectOnce(ctx context.Context) (d *dialed, err error) {
-	limit := n.r.opts.DialTimeout
-	hops := append(slices.Clone(n.opts.Jump), n.opts.Login)
+func (w *way) connectOnce(ctx context.Context) (d *dialed, err error) {
+	limit := w.timeout
+	hops := append(slices.Clone(w.opts.Jump), w.opts.Login)
 	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", hops[0].Addr())
 	if err != nil {
-		return nil, failed("connection",
+		return nil, effect.Failed("connection",
 			"connecting to %s: %v; is the host up, and is remote.nodes (%s) right?",
-			hops[0].Addr(), reason(ctx, limit, err), n.opts.Name)
+			hops[0].Addr(), reason(ctx, limit, err), w.opts.Name)
 	}
 	// The one watchdog for banner, key exchange and authentication of every hop: closing the first
 	// connection unblocks them all, and tunnelled ones know no deadlines.
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer func() {
 		if !stop() && err == nil {
-			err = failed("connection", "connecting to %s: not done within %s", n.opts.Addr(),
+			err = effect.Failed("connection", "connecting to %s: not done within %s", w.opts.Addr(),
 				limit)
 		}
 		if err != nil {
@@ -84,13 +93,14 @@ func (n *node) connectOnce(ctx context.Context) (d *dialed, err error) {
 	for i, hop := range hops {
 		if i > 0 {
 			if conn, err = d.client.DialContext(ctx, "tcp", hop.Addr()); err != nil {
-				return nil, failed("connection", "reaching %s through %s: %v; the jump host must "+
-					"be up and allow TCP forwarding", hop.Addr(), hops[i-1].Addr(),
+				return nil, effect.Failed("connection",
+					"reaching %s through %s: %v; the jump host must "+
+						"be up and allow TCP forwarding", hop.Addr(), hops[i-1].Addr(),
 					reason(ctx, limit, err))
 			}
 		}
 		d.firm = &firm{Conn: conn}
-		if d.client, d.key, err = n.handshake(ctx, d.firm, hop); err != nil {
+		if d.client, d.key, err = w.handshake(ctx, d.firm, hop); err != nil {
 			return nil, err
 		}
 	}
@@ -144,8 +154,8 @@ var transport = ssh.Config{
 }
 
 // handshake logs in at a host that proves its key, whose fingerprint it returns.
-func (n *node) handshake(ctx context.Context, conn net.Conn, l Login) (*ssh.Client, string, error) {
-	known, err := n.hostKeys(l)
+func (w *way) handshake(ctx context.Context, conn net.Conn, l Login) (*ssh.Client, string, error) {
+	known, err := newHostKeys(l, w.kinds[l.HostKey], w.knownHosts)
 	if err != nil {
 		return nil, "", err
 	}
@@ -172,15 +182,18 @@ func (n *node) handshake(ctx context.Context, conn net.Conn, l Login) (*ssh.Clie
 	case err == nil:
 		return ssh.NewClient(c, chans, reqs), fingerprint, nil
 	case ctx.Err() == nil && strings.Contains(err.Error(), "unable to authenticate"):
-		return nil, "", failed("auth", "logging in to %s as %s: the host accepts none of the "+
-			"configured keys (%s); is the public key in its authorized_keys?", l.Addr(), l.User,
+		return nil, "", effect.Failed("auth",
+			"logging in to %s as %s: the host accepts none of the "+
+				"configured keys (%s); is the public key in its authorized_keys?", l.Addr(), l.User,
 			offered(l))
 	case strings.Contains(err.Error(), "no common algorithm"):
-		err = failed("host_key", "connecting to %s: %v; known_hosts may hold a kind of key that "+
-			"the host does not have, or the host offers only outdated algorithms", l.Addr(), err)
+		err = effect.Failed("host_key",
+			"connecting to %s: %v; known_hosts may hold a kind of key that "+
+				"the host does not have, or the host offers only outdated algorithms",
+			l.Addr(), err)
 	default:
-		return nil, "", failed("connection", "connecting to %s: the SSH handshake did not "+
-			"succeed: %v", l.Addr(), reason(ctx, n.r.opts.DialTimeout, err))
+		return nil, "", effect.Failed("connection", "connecting to %s: the SSH handshake did not "+
+			"succeed: %v", l.Addr(), reason(ctx, w.timeout, err))
 	}
 	if l.HostKey != "" {
 		err = &otherKind{l.HostKey, err}

@@ -1,4 +1,4 @@
-package remote
+package files
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/pkg/sftp"
 )
@@ -23,20 +24,20 @@ import (
 func cleanRemote(p string) (string, error) {
 	switch {
 	case !path.IsAbs(p) || path.Clean(p) != p || strings.HasPrefix(p, "//"):
-		return "", failed("not_a_path",
+		return "", effect.Failed("not_a_path",
 			"%q must be an absolute path without . or .. or doubled slashes", p)
 	case strings.ContainsRune(p, 0) || len(p) > 4096 || strings.Count(p, "/") > 128:
-		return "", failed("not_a_path",
+		return "", effect.Failed("not_a_path",
 			"path has a NUL, more than 4096 bytes or more than 128 parts")
 	}
 	return p, nil
 }
 
-// resolve returns the real path of p, with every symbolic link replaced. info is nil when the path
+// Resolve returns the real path of p, with every symbolic link replaced. info is nil when the path
 // does not exist but its parent does. Some servers leave links in the answer to REALPATH
 // (draft-ietf-secsh-filexfer-02, section 6.11, does not forbid it), so each part is examined, all
 // of them in parallel, which costs one round trip.
-func (f *files) resolve(p string) (real string, info fs.FileInfo, err error) {
+func (f *Session) Resolve(p string) (real string, info fs.FileInfo, err error) {
 	for range 16 {
 		if p, err = f.RealPath(p); err != nil {
 			return "", nil, err
@@ -57,11 +58,11 @@ func (f *files) resolve(p string) (real string, info fs.FileInfo, err error) {
 		}
 		p = path.Join(target, strings.TrimPrefix(p, link))
 	}
-	return "", nil, failed("not_a_path", "%q has too many symbolic links", p)
+	return "", nil, effect.Failed("not_a_path", "%q has too many symbolic links", p)
 }
 
 // firstLink returns the first part of a path that is a symbolic link, or "" and what the path is.
-func (f *files) firstLink(p string) (link string, info fs.FileInfo, err error) {
+func (f *Session) firstLink(p string) (link string, info fs.FileInfo, err error) {
 	var parts []string
 	for i := 1; i < len(p); i++ {
 		if p[i] == '/' {
@@ -69,39 +70,41 @@ func (f *files) firstLink(p string) (link string, info fs.FileInfo, err error) {
 		}
 	}
 	parts = append(parts, p)
-	found := make([]result[fs.FileInfo], len(parts))
+	found := make([]effect.Result[fs.FileInfo], len(parts))
 	var all sync.WaitGroup
 	for i, part := range parts {
 		all.Go(func() {
-			found[i].v, found[i].err = guarded(func() (fs.FileInfo, error) { return f.lstat(part) })
+			found[i].Value, found[i].Err = effect.Guarded(func() (fs.FileInfo, error) {
+				return f.Lstat(part)
+			})
 		})
 	}
 	all.Wait()
 	for i, part := range parts {
-		switch err := found[i].err; {
+		switch err := found[i].Err; {
 		case i == len(parts)-1 && errors.Is(err, fs.ErrNotExist):
 			return "", nil, nil
 		case err != nil:
 			return "", nil, err
-		case kind(found[i].v) == "symlink":
+		case Kind(found[i].Value) == "symlink":
 			return part, nil, nil
 		}
 	}
-	return "", found[len(found)-1].v, nil
+	return "", found[len(found)-1].Value, nil
 }
 
-// lstat never returns neither a description nor an error.
-func (f *files) lstat(p string) (fs.FileInfo, error) {
-	info, err := f.Lstat(p)
+// Lstat never returns neither a description nor an error.
+func (f *Session) Lstat(p string) (fs.FileInfo, error) {
+	info, err := f.Client.Lstat(p)
 	if err == nil && info == nil {
 		err = broke("no attributes and no error")
 	}
 	return info, err
 }
 
-// look finds the facts of a path. A path that is to be removed keeps its last part: the link itself
+// Look finds the facts of a path. A path that is to be removed keeps its last part: the link itself
 // is removed, not what it points to.
-func (f *files) look(p string, follow bool) (gate.FileFacts, fs.FileInfo, error) {
+func (f *Session) Look(p string, follow bool) (gate.FileFacts, fs.FileInfo, error) {
 	if _, err := cleanRemote(p); err != nil {
 		return gate.FileFacts{}, nil, err
 	}
@@ -109,31 +112,31 @@ func (f *files) look(p string, follow bool) (gate.FileFacts, fs.FileInfo, error)
 	var info fs.FileInfo
 	var err error
 	if follow {
-		real, info, err = f.resolve(p)
-	} else if real, _, err = f.resolve(path.Dir(p)); err == nil {
+		real, info, err = f.Resolve(p)
+	} else if real, _, err = f.Resolve(path.Dir(p)); err == nil {
 		real = path.Join(real, path.Base(p))
-		if info, err = f.lstat(real); errors.Is(err, fs.ErrNotExist) {
+		if info, err = f.Lstat(real); errors.Is(err, fs.ErrNotExist) {
 			info, err = nil, nil
 		}
 	}
 	if err != nil || info == nil {
 		return gate.FileFacts{RealPath: real}, nil, err
 	}
-	return gate.FileFacts{RealPath: real, Exists: true, Type: kind(info),
+	return gate.FileFacts{RealPath: real, Exists: true, Type: Kind(info),
 		Bytes: max(info.Size(), 0), Mode: uint32(info.Mode().Perm())}, info, nil
 }
 
-// openFile never returns neither a file nor an error.
-func (f *files) openFile(name string, flags int) (*sftp.File, error) {
-	file, err := f.OpenFile(name, flags)
+// OpenFile never returns neither a file nor an error.
+func (f *Session) OpenFile(name string, flags int) (*sftp.File, error) {
+	file, err := f.Client.OpenFile(name, flags)
 	if err == nil && file == nil {
 		err = broke("no file and no error")
 	}
 	return file, err
 }
 
-// fstat never returns neither a description nor an error.
-func fstat(file *sftp.File) (fs.FileInfo, error) {
+// Stat never returns neither a description nor an error.
+func Stat(file *sftp.File) (fs.FileInfo, error) {
 	info, err := file.Stat()
 	if err == nil && info == nil {
 		err = broke("no attributes and no error")
@@ -145,9 +148,9 @@ func fstat(file *sftp.File) (fs.FileInfo, error) {
 var fileKinds = map[uint32]string{0o100000: "file", 0o040000: "dir", 0o120000: "symlink",
 	0o010000: "fifo", 0o140000: "socket", 0o060000: "device", 0o020000: "device"}
 
-// kind is the type of a file. A file whose server does not say what it is, or says what no file can
+// Kind is the type of a file. A file whose server does not say what it is, or says what no file can
 // be, is "other".
-func kind(info fs.FileInfo) string {
+func Kind(info fs.FileInfo) string {
 	s, is := info.Sys().(*sftp.FileStat)
 	if !is {
 		return "other"
@@ -155,15 +158,17 @@ func kind(info fs.FileInfo) string {
 	return cmp.Or(fileKinds[s.Mode&0o170000], "other")
 }
 
-func owner(i fs.FileInfo) [2]uint32 {
+// Owner returns the numbers of the user and group of a file.
+func Owner(i fs.FileInfo) [2]uint32 {
 	if s, is := i.Sys().(*sftp.FileStat); is {
 		return [2]uint32{s.UID, s.GID}
 	}
 	return [2]uint32{}
 }
 
-func fileInfo(i fs.FileInfo) abi.FileInfo {
-	v := abi.FileInfo{Type: kind(i), Size: max(i.Size(), 0),
+// Info describes a file as plugins see it.
+func Info(i fs.FileInfo) abi.FileInfo {
+	v := abi.FileInfo{Type: Kind(i), Size: max(i.Size(), 0),
 		Mode: abi.Mode(i.Mode().Perm()), MTime: i.ModTime().Unix()}
 	if v.Name = i.Name(); !utf8.ValidString(v.Name) {
 		v.Name, v.NameB64 = "", base64.StdEncoding.EncodeToString([]byte(v.Name))
@@ -171,9 +176,9 @@ func fileInfo(i fs.FileInfo) abi.FileInfo {
 	return v
 }
 
-// entries reads at most limit entries of a directory, sorted by name, and reports whether there are
+// Entries reads at most limit entries of a directory, sorted by name, and reports whether there are
 // more. The library reads a directory to its end; one without end is cut off by its bytes.
-func (f *files) entries(ctx context.Context, dir string, limit int) ([]fs.FileInfo, bool, error) {
+func (f *Session) Entries(ctx context.Context, dir string, limit int) ([]fs.FileInfo, bool, error) {
 	f.listMu.Lock()
 	defer f.listMu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)

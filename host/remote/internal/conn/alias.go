@@ -1,4 +1,4 @@
-package remote
+package conn
 
 import (
 	"maps"
@@ -14,14 +14,14 @@ type machine struct {
 	signs map[string]bool // by which it is known: its address and way there, its host keys
 }
 
-// aliasesOf returns, by name, which other entries of the inventory are the same machine: those with
+// Aliases returns, by name, which other entries of the inventory are the same machine: those with
 // the same address and way there, and those whose pinned or known host keys have one in common.
 // Machines that were cloned with their host keys count as one, since nothing tells them apart.
 // Files that cannot be read are left out. The names are sorted.
-func aliasesOf(o Options) map[string][]string {
-	db, _ := knownhosts.NewDB(o.KnownHosts...)
+func Aliases(knownHosts []string, nodes []NodeOptions) map[string][]string {
+	db, _ := knownhosts.NewDB(knownHosts...)
 	var machines []machine
-	for _, n := range o.Nodes {
+	for _, n := range nodes {
 		m := machine{[]string{n.Name}, signsOf(n, db)}
 		machines = slices.DeleteFunc(machines, func(other machine) bool {
 			for sign := range other.signs {
