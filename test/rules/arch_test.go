@@ -81,14 +81,17 @@ var rooms = map[string][]string{
 		"host/front/http",
 	},
 	"host/setup":               {},
-	"host/connect":             {},
-	"host/cmd/connect":         {"host/connect"},
-	"host/cmd/caponier":        {"host/", "policies"},
+	"host/cmd/caponier":        {"host/", "client/", "policies"},
 	"host/cmd/caponier/hangup": {},
 	"host/front/fronttest":     {"host/gate"},
 	"host/front/http":          {"host/gate", "host/fair", "host/front/mcp", "host/observe"},
 	"host/front/mcp":           {"host/gate", "host/fair", "host/observe", "host/plaintext", "sdk/abi"},
 	"host/observe":             {"host/gate"},
+
+	// programs of the client's machine, which know nothing of the host
+	"client/connect":     {},
+	"client/settings":    {},
+	"client/cmd/connect": {"client/connect"},
 
 	"packaging/dist":           {},
 	"policies":                 {},
@@ -124,7 +127,7 @@ var owners = map[string][]string{
 	"golang.org/x/mod/sumdb/note":     {"host/anchor"},
 	"github.com/skeema/knownhosts":    {"host/remote/internal/conn", "host/doctor"},
 	"github.com/pkg/sftp":             {"host/remote", "host/remote/internal/files", "host/remote/sshtest"},
-	"github.com/pelletier/go-toml":    {"host/config", "host/setup"},
+	"github.com/pelletier/go-toml":    {"host/config", "client/settings"},
 	"mvdan.cc/sh":                     {"host/shell"},
 	"modernc.org/sqlite":              {"host/store"},
 	"github.com/google/jsonschema-go": {"host/plugin", "host/front/mcp"},
@@ -140,7 +143,7 @@ var owners = map[string][]string{
 	},
 	"github.com/itchyny/gojq":             {"plugins/internal/jq"},
 	"code.dny.dev/ssrf":                   {"host/egress"},
-	"go.yaml.in/yaml":                     {"host/policy/load", "host/offline", "host/setup"},
+	"go.yaml.in/yaml":                     {"host/policy/load", "host/offline", "client/settings"},
 	"github.com/prometheus/client_golang": {"host/observe"},
 	"github.com/fsnotify/fsnotify":        {"host/watch"},
 	"go.uber.org/goleak":                  {},
@@ -261,7 +264,8 @@ func ownerOf(imp string) (longest string) {
 func TestPackageDocsAreOneThing(t *testing.T) {
 	for _, p := range listPackages(t) {
 		path := strings.TrimPrefix(p.ImportPath, module)
-		if !strings.HasPrefix(path, "host/") || len(p.GoFiles) == 0 {
+		if !strings.HasPrefix(path, "host/") && !strings.HasPrefix(path, "client/") ||
+			len(p.GoFiles) == 0 {
 			continue
 		}
 		doc := ""

@@ -1,4 +1,5 @@
-package setup
+// Package settings writes the start of a host into the settings of MCP clients.
+package settings
 
 import (
 	"bytes"
@@ -122,7 +123,7 @@ func AddTo(name, file string, s Server) (done string, err error) {
 		return "", hand("is written in a way that cannot be extended safely")
 	}
 	backup := file + ".before-caponier-" + time.Now().UTC().Format("20060102T150405Z")
-	if err := writeFile(backup, string(old), info.Mode().Perm()&0o600, -1, -1); err != nil {
+	if err := keep(backup, old, info.Mode().Perm()&0o600); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%s has it now; %s is the old one", file, backup),
@@ -226,6 +227,16 @@ func (c client) offset(data []byte) int {
 		}
 	}
 	return -1
+}
+
+// keep writes a file that is not there.
+func keep(file string, data []byte, perm os.FileMode) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Chmod(perm), f.Sync(), f.Close())
 }
 
 // replace gives a file new contents, all or none.

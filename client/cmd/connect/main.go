@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/caponier-mcp/caponier/host/connect"
+	"github.com/caponier-mcp/caponier/client/connect"
 )
 
 // version is set by the linker in released builds.

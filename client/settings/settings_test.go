@@ -1,4 +1,4 @@
-package setup
+package settings
 
 import (
 	"encoding/json"
