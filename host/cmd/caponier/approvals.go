@@ -125,13 +125,7 @@ func (d *desk) list(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return d.print(append([]approval.Request{}, rs...), func(w io.Writer) {
-				var rows [][]string
-				for _, r := range rs {
-					rows = append(rows, cells(r))
-				}
-				table(w, "ID|STATE|ASKED BY|TOOL|TARGET|EXPIRES", rows)
-			})
+			return list(d.verb, rs, "ID|STATE|ASKED BY|TOOL|TARGET|EXPIRES", cells)
 		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also those that are decided and have not expired")
@@ -166,7 +160,7 @@ func (d *desk) show(g *global) *cobra.Command {
 				return approval.ErrNone
 			}
 			if d.json {
-				return writeJSON(d.out, rs[0])
+				return plaintext.JSON(d.out, rs[0])
 			}
 			return rs[0].Print(d.out)
 		}),
@@ -296,21 +290,16 @@ func (d *desk) servePage(g *global) *cobra.Command {
 
 func (d *desk) sessions(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "sessions", Short: "List and end the sessions of the approval page"}
-	list := &cobra.Command{
+	show := &cobra.Command{
 		Use: "list", Short: "List the sessions", Args: cobra.NoArgs,
 		RunE: d.at(g, looks, func() error {
-			list, err := d.Sessions(d.ctx)
+			all, err := d.Sessions(d.ctx)
 			if err != nil {
 				return err
 			}
-			return d.print(append([]approval.Session{}, list...), func(w io.Writer) {
-				var rows [][]string
-				for _, s := range list {
-					rows = append(rows, []string{s.ID, s.Name,
-						s.Created.UTC().Format(time.DateTime),
-						s.Expires.UTC().Format(time.DateTime)})
-				}
-				table(w, "ID|NAME|SINCE|UNTIL", rows)
+			return list(d.verb, all, "ID|NAME|SINCE|UNTIL", func(s approval.Session) []string {
+				return []string{s.ID, s.Name, s.Created.UTC().Format(time.DateTime),
+					s.Expires.UTC().Format(time.DateTime)}
 			})
 		}),
 	}
@@ -339,6 +328,6 @@ func (d *desk) sessions(g *global) *cobra.Command {
 	}
 	end.Flags().StringVar(&name, "name", "", "the sessions of this `NAME`")
 	end.Flags().BoolVar(&all, "all", false, "every session")
-	cmd.AddCommand(list, end)
+	cmd.AddCommand(show, end)
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"strings"
@@ -68,7 +69,7 @@ func callCommand(g *global) *cobra.Command {
 				if verbose > 1 {
 					level = slog.LevelDebug
 				}
-				g.pluginLog = newLines(logOutput{}, level)
+				g.pluginLog = plaintext.NewLog(logOutput{}, level)
 			}
 			return v.call(false)
 		}),
@@ -128,7 +129,7 @@ func (v *verb) call(plan bool) error {
 // report prints an answer and gives its exit code.
 func report(stdout, stderr io.Writer, a gate.Answer, asJSON bool) error {
 	if asJSON {
-		if err := writeJSON(stdout, resultOf(a)); err != nil {
+		if err := plaintext.JSON(stdout, resultOf(a)); err != nil {
 			return err
 		}
 	} else {
@@ -214,3 +215,9 @@ func progressTo(f *os.File) func(done, total float64, message string) {
 		fmt.Fprintf(f, "\r\x1b[K%s %.0f/%.0f\r", plaintext.Clean(message), done, total)
 	}
 }
+
+// logOutput writes to where the log goes, which leaves out the secrets of the configuration once
+// that is loaded.
+type logOutput struct{}
+
+func (logOutput) Write(p []byte) (int, error) { return log.Writer().Write(p) }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/plugin"
@@ -84,11 +85,7 @@ func freezeCommand(g *global) *cobra.Command {
 	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that refused callers and operators see")
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List what is frozen", Args: cobra.NoArgs,
-		RunE: g.does(func(v *verb) error {
-			c, err := g.load()
-			if err != nil {
-				return err
-			}
+		RunE: g.with(func(v *verb, c *config.Config) error {
 			return v.freezes(freeze.In(c.Store.Dir))
 		}),
 	})
@@ -118,12 +115,10 @@ func (v *verb) freezes(l freeze.List) error {
 			fmt.Fprintln(w, "nothing is frozen")
 			return
 		}
-		var rows [][]string
-		for _, z := range all {
-			rows = append(rows, []string{z.String(), fmt.Sprintf("%q", z.By),
-				z.Since.Format(time.RFC3339), fmt.Sprintf("%q", z.Reason)})
-		}
-		table(w, "FROZEN|BY|SINCE|REASON", rows)
+		table(w, all, "FROZEN|BY|SINCE|REASON", func(z freeze.Freeze) []string {
+			return []string{z.String(), fmt.Sprintf("%q", z.By), z.Since.Format(time.RFC3339),
+				fmt.Sprintf("%q", z.Reason)}
+		})
 	})
 }
 

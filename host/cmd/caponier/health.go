@@ -12,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/spf13/cobra"
 )
 
@@ -21,14 +22,11 @@ func healthCommand(g *global) *cobra.Command {
 		Short: "Ask a server of this configuration whether it is healthy: for supervisors in " +
 			"images that have no other program",
 		Args: cobra.ExactArgs(1),
-		RunE: g.does(func(v *verb) error {
-			c, err := g.load()
-			if err != nil {
-				return err
-			}
+		RunE: g.with(func(v *verb, c *config.Config) error {
 			scheme, transport := "http", &http.Transport{}
 			if c.Front.TLSCert != "" {
 				scheme = "https"
+				var err error
 				if transport.TLSClientConfig, err = pinned(c.Front.TLSCert); err != nil {
 					return usage(err)
 				}

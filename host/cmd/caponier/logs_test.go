@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
 // No secret of the configuration gets into the log: not as a value, not in an error, not with the
@@ -32,7 +33,7 @@ func TestSecretsCannotBeLogged(t *testing.T) {
 		t.Fatalf("found %q", secrets)
 	}
 	var out bytes.Buffer
-	scrubLog(&out, secrets)
+	log.SetOutput(plaintext.Without(&out, secrets))
 	slog.Error("it went wrong", "webhook", c.Approval.Webhook, "all", fmt.Sprintf("%+v", c.Egress),
 		"error", errors.New("401 for sk-1234567890"))
 	slog.With("secret", c.Approval.Webhook.Secret).Info(c.Approval.Webhook.Secret)

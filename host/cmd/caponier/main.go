@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -99,7 +100,7 @@ func (g *global) load() (*config.Config, error) {
 	if err != nil {
 		return nil, usage(err)
 	}
-	scrubLog(os.Stderr, cfg.Secrets)
+	log.SetOutput(plaintext.Without(os.Stderr, cfg.Secrets))
 	cfg.ReadOnly = cfg.ReadOnly || g.readOnly
 	cfg.Tools.Toolsets, cfg.Tools.Tools, cfg.Tools.Exclude = g.toolsets, g.tools, g.exclude
 	return cfg, nil

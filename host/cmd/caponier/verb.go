@@ -3,15 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
-	"unicode/utf16"
-	"unicode/utf8"
 
+	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/spf13/cobra"
 )
@@ -66,10 +64,21 @@ func (g *global) does(do func(*verb) error) func(*cobra.Command, []string) error
 	}
 }
 
+// with makes a function that needs the configuration the body of a subcommand, as does.
+func (g *global) with(do func(*verb, *config.Config) error) func(*cobra.Command, []string) error {
+	return g.does(func(v *verb) error {
+		c, err := g.load()
+		if err != nil {
+			return err
+		}
+		return do(v, c)
+	})
+}
+
 // print prints a result: as JSON with --json, else as what text writes.
 func (v *verb) print(result any, text func(w io.Writer)) error {
 	if v.json {
-		return writeJSON(v.out, result)
+		return plaintext.JSON(v.out, result)
 	}
 	var b bytes.Buffer
 	text(&b)
@@ -77,37 +86,25 @@ func (v *verb) print(result any, text func(w io.Writer)) error {
 	return err
 }
 
-// table writes rows in columns below a heading.
-func table(w io.Writer, heading string, rows [][]string) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.ReplaceAll(heading, "|", "\t"))
-	for _, r := range rows {
-		fmt.Fprintln(t, strings.Join(r, "\t"))
+// verdict prints a result, and ends the program with a code if it is bad.
+func (v *verb) verdict(bad bool, code int, result any, text func(w io.Writer)) error {
+	err := v.print(result, text)
+	if err == nil && bad {
+		return &exit{code: code}
 	}
-	_ = t.Flush() // w is a buffer
+	return err
 }
 
-// writeJSON writes v as one line of JSON that is safe for a terminal: characters that do not show
-// are escaped, which JSON allows in strings and which is the only place for them.
-func writeJSON(w io.Writer, v any) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return err
+// list prints a list: as JSON with --json, else in columns below a heading.
+func list[T any](v *verb, all []T, heading string, row func(T) []string) error {
+	return v.print(append([]T{}, all...), func(w io.Writer) { table(w, all, heading, row) })
+}
+
+func table[T any](w io.Writer, all []T, heading string, row func(T) []string) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.ReplaceAll(heading, "|", "\t"))
+	for _, x := range all {
+		fmt.Fprintln(t, strings.Join(row(x), "\t"))
 	}
-	var out strings.Builder
-	for _, r := range strings.TrimSuffix(b.String(), "\n") {
-		if !plaintext.Hidden(r) {
-			out.WriteRune(r)
-			continue
-		}
-		if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
-			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
-		} else {
-			fmt.Fprintf(&out, `\u%04x`, r)
-		}
-	}
-	_, err := io.WriteString(w, out.String()+"\n")
-	return err
+	_ = t.Flush() // w is a buffer
 }

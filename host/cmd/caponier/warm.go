@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/spf13/cobra"
@@ -25,11 +26,7 @@ func warmCommand(g *global) *cobra.Command {
 		Long: "Compiles every plugin of the lock into [sandbox] cache_dir and starts it once. " +
 			"Run it after an update, as the user of the server. It connects to no node.",
 		Args: cobra.NoArgs,
-		RunE: g.does(func(v *verb) (err error) {
-			cfg, err := g.load()
-			if err != nil {
-				return err
-			}
+		RunE: g.with(func(v *verb, cfg *config.Config) (err error) {
 			if cfg.Sandbox.CacheDir == "" {
 				return fmt.Errorf("%s: [sandbox] cache_dir is empty: nothing would be kept",
 					cfg.File)

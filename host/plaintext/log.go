@@ -1,16 +1,14 @@
-package main
+package plaintext
 
 import (
 	"context"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
 // lines is a slog.Handler for an author at a terminal: one line for each record, and below it what
@@ -22,7 +20,8 @@ type lines struct {
 	attrs []slog.Attr
 }
 
-func newLines(to io.Writer, level slog.Level) *slog.Logger {
+// NewLog returns a log for an author at a terminal, with the records of level and above.
+func NewLog(to io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(lines{level: level, to: to, mu: &sync.Mutex{}})
 }
 
@@ -58,12 +57,35 @@ func (l lines) Handle(_ context.Context, r slog.Record) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, err := io.WriteString(l.to, plaintext.Clean(b.String()))
+	_, err := io.WriteString(l.to, Clean(b.String()))
 	return err
 }
 
-// logOutput writes to where the log goes, which leaves out the secrets of the configuration once
-// that is loaded.
-type logOutput struct{}
+// scrubbed is a log that cannot hold a secret of the configuration, whoever wrote it there and how:
+// each record is one Write.
+type scrubbed struct {
+	to    io.Writer
+	hides *strings.Replacer
+}
 
-func (logOutput) Write(p []byte) (int, error) { return log.Writer().Write(p) }
+func (s scrubbed) Write(p []byte) (int, error) {
+	if _, err := s.hides.WriteString(s.to, string(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Without returns a writer that leaves out these values, as they are or quoted.
+func Without(to io.Writer, secrets []string) io.Writer {
+	// one may begin with another
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, s := range secrets {
+		if len(s) < 4 { // it would be in every other word
+			continue
+		}
+		quoted := strconv.Quote(s)
+		pairs = append(pairs, s, "[redacted]", quoted[1:len(quoted)-1], "[redacted]")
+	}
+	return scrubbed{to, strings.NewReplacer(pairs...)}
+}

@@ -1,4 +1,4 @@
-package main
+package audit
 
 import (
 	"bytes"
@@ -9,13 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
 func TestTailGoesOnPastABadLine(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	j, err := audit.Open(audit.Options{Dir: dir})
+	j, err := Open(Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +36,7 @@ func TestTailGoesOnPastABadLine(t *testing.T) {
 	}
 	for _, asJSON := range []bool{false, true} {
 		var out, warnings strings.Builder
-		err := tail(context.Background(), &out, &warnings, dir, 10, false, asJSON)
+		err := Tail(context.Background(), &out, &warnings, dir, 10, false, asJSON)
 		if err == nil || !strings.Contains(err.Error(), "1 lines of the journal cannot be read") {
 			t.Errorf("json %v: it does not fail: %v", asJSON, err)
 		}

@@ -1,16 +1,14 @@
-package main
+package plugin
 
 import (
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/caponier-mcp/caponier/host/plugin"
 )
 
 // locked makes the entry of a plugin with one tool. Each edit is OLD→NEW in its description.
-func locked(t *testing.T, imports string, edits ...string) map[string]plugin.Entry {
+func locked(t *testing.T, imports string, edits ...string) map[string]Entry {
 	t.Helper()
 	text := `{"abi":1,"name":"p","version":"1.0.0","resources":[],"prompts":[],"tools":[{"name":"tool","title":"T","description":"A tool to be compared with itself.",
 "input_schema":{"type":"object","additionalProperties":false,"required":["vmid"],"properties":{
@@ -25,12 +23,12 @@ func locked(t *testing.T, imports string, edits ...string) map[string]plugin.Ent
 		}
 		text = strings.Replace(text, old, now, 1)
 	}
-	e, err := plugin.NewEntry("p.wasm", []byte(strings.Join(edits, ",")+imports),
+	e, err := NewEntry("p.wasm", []byte(strings.Join(edits, ",")+imports),
 		strings.Fields(imports), []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]plugin.Entry{"p": e}
+	return map[string]Entry{"p": e}
 }
 
 func TestDiffKnowsWhatWidens(t *testing.T) {
@@ -74,7 +72,7 @@ func TestDiffKnowsWhatWidens(t *testing.T) {
 		{"a version is said", "ssh_exec", `1.0.0→1.1.0`, `  version: "1.0.0" → "1.1.0"`},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
-			changes, err := compare(locked(t, "ssh_exec"),
+			changes, err := Compare(locked(t, "ssh_exec"),
 				locked(t, c.imports, strings.Split(c.edit, "; ")...))
 			if err != nil {
 				t.Fatal(err)
@@ -99,7 +97,7 @@ func TestDiffOfPlugins(t *testing.T) {
 	p := locked(t, "ssh_exec")
 	for _, c := range []struct {
 		claim    string
-		old, now map[string]plugin.Entry
+		old, now map[string]Entry
 		want     string
 	}{
 		{"the same is no change", p, p, `[]`},
@@ -107,7 +105,7 @@ func TestDiffOfPlugins(t *testing.T) {
 		{"a plugin that is gone does not", p, nil, `[{"plugin":"p","what":"is gone","old":"1.0.0","new":null,"wider":false}]`},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
-			changes, err := compare(c.old, c.now)
+			changes, err := Compare(c.old, c.now)
 			got, _ := json.Marshal(changes)
 			if err != nil || !strings.HasPrefix(string(got), c.want) {
 				t.Errorf("%s, %v; want %s", got, err, c.want)
@@ -121,7 +119,7 @@ func TestDiffLooksAtALockThatLies(t *testing.T) {
 	honest, edited := locked(t, "ssh_exec"), locked(t, "ssh_exec", `,"x-caponier-target":"vmid"→`)
 	e := edited["p"]
 	e.Digest = honest["p"].Digest
-	changes, err := compare(honest, map[string]plugin.Entry{"p": e})
+	changes, err := Compare(honest, map[string]Entry{"p": e})
 	if err != nil || len(changes) != 1 || !changes[0].Wider ||
 		changes[0].What != "argument vmid: x-caponier-target" {
 		t.Errorf("%+v, %v", changes, err)
