@@ -24,6 +24,7 @@ var rooms = map[string][]string{
 	"host/plaintext":     {},
 	"host/trusted":       {},
 	"host/watch":         {},
+	"host/systemd":       {},
 	"host/freeze":        {"host/gate"},
 	"host/plan":          {"host/gate", "host/plaintext", "host/policy/input", "host/shell"},
 	"host/offline":       {"host/gate", "host/fair", "host/plan", "host/policy/input", "host/shell", "sdk/abi"},
@@ -59,9 +60,10 @@ var rooms = map[string][]string{
 	"host/audit":                   {"host/gate", "host/plaintext", "host/trusted"},
 	"host/anchor":                  {"host/audit", "host/trusted"},
 	// the packages whose interfaces it implements
-	"host/store":    {"host/gate", "host/approval", "host/blob", "host/egress", "host/trusted", "host/undo"},
-	"host/plugin":   {"host/gate", "host/plaintext", "host/trusted"},
-	"host/identity": {"host/gate", "host/trusted", "sdk/abi"},
+	"host/store":         {"host/gate", "host/approval", "host/blob", "host/egress", "host/trusted", "host/undo"},
+	"host/plugin":        {"host/gate", "host/plaintext", "host/trusted"},
+	"host/plugin/author": {},
+	"host/identity":      {"host/gate", "host/trusted", "sdk/abi"},
 	"host/config": {
 		"host/trusted",
 		"host/gate",
@@ -137,7 +139,7 @@ var owners = map[string][]string{
 	"golang.org/x/sys": {
 		"host/audit",
 		"host/sandbox",
-		"host/cmd/caponier",
+		"host/systemd",
 		"host/doctor",
 		"host/store",
 	},

@@ -15,6 +15,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/store"
+	"github.com/caponier-mcp/caponier/host/systemd"
 	"github.com/spf13/cobra"
 )
 
@@ -281,8 +282,8 @@ func (d *desk) servePage(g *global) *cobra.Command {
 			// A service manager keeps what is printed here, so it must be no link.
 			fmt.Fprintf(d.say, "approvals are at http://%s/approvals; sign in with: caponier "+
 				"approvals link --as NAME\n", l.Addr())
-			notify("READY=1")
-			defer notify("STOPPING=1")
+			systemd.Notify("READY=1")
+			defer systemd.Notify("STOPPING=1")
 			return d.Serve(d.ctx, l)
 		}),
 	}

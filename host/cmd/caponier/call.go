@@ -108,7 +108,7 @@ func (v *verb) call(plan bool) error {
 		return err
 	}
 	defer h.Close()
-	tool, err := toolOf(h.cfg, h.lock(), name)
+	tool, err := h.lock().Tool(h.cfg.Plugin, name)
 	if err != nil {
 		return usage(err)
 	}

@@ -24,8 +24,9 @@ func clientAdd(g *global) *cobra.Command {
 		Use:   "add CLIENT",
 		Short: "Add an entry for this program and its configuration to a client's file",
 		Long: "CLIENT is one of " + strings.Join(settings.Clients(), ", ") + ".\nThe old file " +
-			"stays beside the new one. An entry that is there already stays; another one of\nthe same " +
-			"name, a link, and a file that cannot be read are refused, and the entry is printed.",
+			"stays beside the new one. An entry that is there already stays; another one of\n" +
+			"the same name, a link, and a file that cannot be read are refused, and the entry " +
+			"is printed.",
 		Args: cobra.ExactArgs(1),
 		RunE: g.does(func(v *verb) error {
 			found, err := config.Find(g.config, g.profile)

@@ -47,7 +47,7 @@ func (s scope) of(g *global) (l freeze.List, z freeze.Freeze, err error) {
 	case s.tool != "":
 		lock, err := plugin.Load(c.Plugin.Lock)
 		if err == nil {
-			_, err = toolOf(c, lock, s.tool)
+			_, err = lock.Tool(c.Plugin, s.tool)
 		}
 		if err != nil {
 			return l, z, usage(err)

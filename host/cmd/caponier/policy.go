@@ -135,7 +135,7 @@ func policyEval(g *global) *cobra.Command {
 				return err
 			}
 			return v.verdict(!d.Allow, exitRefused, map[string]any{"allow": d.Allow,
-				"tier": d.Tier.String(),
+				"tier":   d.Tier.String(),
 				"failed": d.Failed, "deny": d.Denied, "needs_approval": d.NeedsApproval,
 				"revision": d.Revision}, func(w io.Writer) {
 				replay.Print(w, d)

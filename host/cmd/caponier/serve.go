@@ -14,6 +14,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/observe"
+	"github.com/caponier-mcp/caponier/host/systemd"
 	"github.com/spf13/cobra"
 )
 
@@ -54,7 +55,7 @@ func serve(ctx context.Context, g *global, addr string) error {
 	if err != nil {
 		return usage(err)
 	}
-	defer notify("STOPPING=1")
+	defer systemd.Notify("STOPPING=1")
 	told, err := h.about(ctx, true)
 	if err != nil {
 		return err
@@ -73,7 +74,7 @@ func serve(ctx context.Context, g *global, addr string) error {
 	}
 	slog.Info("serving MCP", "url", fmt.Sprintf("http://%s/mcp", l.Addr()),
 		"tools", len(h.lock().Tools()), "policy", h.engine.Revision())
-	notify("READY=1")
+	systemd.Notify("READY=1")
 	return web.Serve(ctx, l)
 }
 
@@ -97,7 +98,7 @@ func (h *host) overStdio(ctx context.Context) error {
 		}
 		if err == nil {
 			close(ready)
-			notify("READY=1")
+			systemd.Notify("READY=1")
 		} else {
 			stop()
 		}
@@ -106,7 +107,7 @@ func (h *host) overStdio(ctx context.Context) error {
 	err = server.Stdio(serving)
 	failed := <-opened
 	if failed == nil {
-		notify("STOPPING=1")
+		systemd.Notify("STOPPING=1")
 	} else if ctx.Err() == nil { // else told to stop while starting: nothing failed
 		err = failed
 	}
@@ -198,7 +199,7 @@ func (h *host) about(ctx context.Context, http bool) (told *observe.Server, err 
 	if err != nil {
 		return nil, err
 	}
-	h.background(ctx, func(ctx context.Context) { watchdog(ctx, func() { h.health() }) })
+	h.background(ctx, func(ctx context.Context) { systemd.Watchdog(ctx, func() { h.health() }) })
 	return told, nil
 }
 

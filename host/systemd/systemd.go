@@ -1,4 +1,5 @@
-package main
+// Package systemd tells the service manager the state of this process.
+package systemd
 
 import (
 	"context"
@@ -13,11 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notify tells the service manager the state of this process, as sd_notify(3) describes it:
-// READY=1,
-// RELOADING=1, STOPPING=1 or WATCHDOG=1. Without NOTIFY_SOCKET it does nothing. An error is logged
+// Notify tells the service manager the state of this process, as sd_notify(3) describes it:
+// READY=1, RELOADING=1, STOPPING=1 or WATCHDOG=1. Without NOTIFY_SOCKET it does nothing. An error is logged
 // and otherwise ignored.
-func notify(state string) {
+func Notify(state string) {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {
 		return
@@ -35,10 +35,9 @@ func notify(state string) {
 	}
 }
 
-// reloading returns the state that announces a reload, with the monotonic clock as
-// Type=notify-reload
-// wants it.
-func reloading() string {
+// Reloading returns the state that announces a reload, with the monotonic clock as
+// Type=notify-reload wants it.
+func Reloading() string {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
 	return fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", now.Nano()/1000)
@@ -57,9 +56,9 @@ func watchdogInterval() time.Duration {
 	return time.Duration(usec) * time.Microsecond / 2
 }
 
-// watchdog reports to the service manager until ctx ends. Before each report it calls alive, so
+// Watchdog reports to the service manager until ctx ends. Before each report it calls alive, so
 // that a process whose parts hang stops reporting and is restarted.
-func watchdog(ctx context.Context, alive func()) {
+func Watchdog(ctx context.Context, alive func()) {
 	every := watchdogInterval()
 	if every == 0 {
 		return
@@ -68,7 +67,7 @@ func watchdog(ctx context.Context, alive func()) {
 	defer tick.Stop()
 	for {
 		alive()
-		notify("WATCHDOG=1")
+		Notify("WATCHDOG=1")
 		select {
 		case <-ctx.Done():
 			return
