@@ -77,7 +77,8 @@ func (d *desk) at(g *global, r role, do func() error) func(*cobra.Command, []str
 			defer closeJournal()
 			journal = j
 		}
-		if d.Approvals, err = newApprovals(c, s, journal); err != nil {
+		c.Approval.Journal = journal
+		if d.Approvals, err = approval.New(c.Approval, s); err != nil {
 			return usage(err)
 		}
 		defer d.Close()
@@ -103,12 +104,6 @@ func (d *desk) open(v *verb) (c *config.Config, err error) {
 			"account that runs this may approve; list the names there", c.File, d.who)
 	}
 	return c, nil
-}
-
-func newApprovals(c *config.Config, s *store.Store, j gate.Journal) (*approval.Approvals, error) {
-	o := c.Approval
-	o.Journal = j
-	return approval.New(o, s)
 }
 
 func (d *desk) list(g *global) *cobra.Command {

@@ -75,7 +75,7 @@ func freezeCommand(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := add(l, z, reason); err != nil {
+			if err := addFreeze(l, z, reason); err != nil {
 				return err
 			}
 			return v.freezes(l)
@@ -92,8 +92,8 @@ func freezeCommand(g *global) *cobra.Command {
 	return cmd
 }
 
-// add puts a freeze into the list, by this user.
-func add(l freeze.List, z freeze.Freeze, reason string) error {
+// addFreeze puts a freeze into the list, by this user.
+func addFreeze(l freeze.List, z freeze.Freeze, reason string) error {
 	z.By, z.Reason, z.Since = "?", reason, time.Now().UTC().Truncate(time.Second)
 	if u, err := user.Current(); err == nil {
 		z.By = u.Username

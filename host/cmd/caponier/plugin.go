@@ -2,22 +2,13 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
-	"time"
 
-	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/plugin/author"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/spf13/cobra"
 )
-
-// describeTime bounds compiling and asking a module that nobody has locked yet.
-const describeTime = 3 * time.Minute
 
 func pluginCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "plugin",
@@ -68,30 +59,6 @@ func pluginDescribe(g *global) *cobra.Command {
 	}
 }
 
-// describe makes the lock entry of a module's file.
-func describe(ctx context.Context, file string) (plugin.Entry, error) {
-	wasm, err := os.ReadFile(file)
-	if err != nil {
-		return plugin.Entry{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, describeTime)
-	defer cancel()
-	self, err := os.Executable()
-	if err != nil {
-		return plugin.Entry{}, err
-	}
-	text, imports, err := sandbox.DescribeInSubprocess(ctx, []string{self, "plugin", "describe"},
-		wasm)
-	if err != nil {
-		return plugin.Entry{}, fmt.Errorf("%s: %w", file, err)
-	}
-	e, err := plugin.NewEntry(filepath.Base(file), wasm, imports, text)
-	if err != nil {
-		return plugin.Entry{}, fmt.Errorf("%s: %w", file, err)
-	}
-	return e, nil
-}
-
 func pluginInspect(g *global) *cobra.Command {
 	site := ""
 	cmd := &cobra.Command{
@@ -114,11 +81,4 @@ func pluginInspect(g *global) *cobra.Command {
 	}
 	siteFlag(cmd, &site)
 	return cmd
-}
-
-// inspect prints what a module is.
-func (v *verb) inspect(e plugin.Entry) error {
-	var bad error
-	err := v.print(e, func(w io.Writer) { bad = e.Print(w) })
-	return errors.Join(bad, err)
 }

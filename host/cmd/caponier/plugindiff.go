@@ -23,11 +23,11 @@ func pluginDiff(g *global) *cobra.Command {
 			"sees\n" +
 			"less, or a client would ask its user less often.",
 		RunE: g.does(func(v *verb) error {
-			old, err := entries(v.ctx, v.args[0])
+			old, err := entriesOf(v.ctx, v.args[0])
 			if err != nil {
 				return err
 			}
-			now, err := entries(v.ctx, v.args[1])
+			now, err := entriesOf(v.ctx, v.args[1])
 			if err != nil {
 				return err
 			}
@@ -46,8 +46,8 @@ func pluginDiff(g *global) *cobra.Command {
 	}
 }
 
-// entries reads a lock, or describes a module, by plugin name.
-func entries(ctx context.Context, file string) (map[string]plugin.Entry, error) {
+// entriesOf reads a lock, or describes a module, by plugin name.
+func entriesOf(ctx context.Context, file string) (map[string]plugin.Entry, error) {
 	all := map[string]plugin.Entry{}
 	if strings.HasSuffix(file, ".wasm") {
 		e, err := describe(ctx, file)

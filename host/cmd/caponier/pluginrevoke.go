@@ -44,7 +44,7 @@ func pluginRevoke(g *global) *cobra.Command {
 					c.Plugin.Lock))
 			}
 			list := freeze.In(c.Store.Dir)
-			if err := add(list, freeze.Freeze{Kind: "plugin", Name: digest}, reason); err != nil {
+			if err := addFreeze(list, freeze.Freeze{Kind: "plugin", Name: digest}, reason); err != nil {
 				return err
 			}
 			return v.print(map[string]string{"digest": digest, "plugin": locked},

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"runtime/debug"
 
 	fronthttp "github.com/caponier-mcp/caponier/host/front/http"
 	"github.com/caponier-mcp/caponier/host/front/mcp"
@@ -139,17 +137,6 @@ func (l late) Visible(ctx context.Context, p gate.Principal, source string, t *g
 	}
 }
 
-// tuneGC spends a little memory on fewer collections, unless the operator decided otherwise. More
-// than this costs memory and gains nothing that can be measured (GOGC=N make bench).
-func tuneGC() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(1 << 30)
-	}
-}
-
 // extend adds to the MCP server in builds for the conformance suite; nil in every other.
 var extend mcp.Extension
 
@@ -172,11 +159,11 @@ func (h *host) front(door mcp.Door, http bool, ready <-chan struct{}) (
 			return nil, err
 		}
 	}
-	h.live = newLive(h, door)
-	if server, err = mcp.New(o, h.live); err != nil {
+	l := newLive(h, door)
+	if server, err = mcp.New(o, l); err != nil {
 		return nil, err
 	}
-	h.live.server = server
+	l.server, h.follow = server, l.follow
 	return server, server.SetTools(h.lock().Tools())
 }
 
@@ -194,7 +181,7 @@ func (h *host) about(ctx context.Context, http bool) (told *observe.Server, err 
 	if told, err = observe.New(ob); err != nil {
 		return nil, usage(err)
 	}
-	h.background(ctx, h.live.follow)
+	h.background(ctx, h.follow)
 	err = h.beside(ctx, "metrics endpoint ([front] metrics)", h.cfg.Front.Metrics, http, told.Serve)
 	if err != nil {
 		return nil, err

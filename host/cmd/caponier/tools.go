@@ -6,11 +6,8 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/caponier-mcp/caponier/host/config"
-	"github.com/caponier-mcp/caponier/host/freeze"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/spf13/cobra"
@@ -99,15 +96,4 @@ func (v *verb) tools(c *config.Config, lock *plugin.Lock) error {
 			fmt.Fprintf(w, "%d more are not offered; --json says why.\n", n)
 		}
 	})
-}
-
-// visible asks policy whether a principal in a terminal may see a tool, and for its tier.
-func visible(p gate.Principal, t *gate.Tool) gate.Question {
-	return gate.Question{ID: "list", Kind: gate.KindVisible, Time: time.Now(),
-		Call: &gate.Call{Source: "cli", Principal: p, Tool: t}}
-}
-
-// mode is the state of the host that policy sees at each decision.
-func mode(c *config.Config) gate.Mode {
-	return gate.Mode{ReadOnly: c.ReadOnly, Freezes: freeze.In(c.Store.Dir).Mode()}
 }

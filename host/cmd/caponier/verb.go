@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"log/slog"
+	"os"
 	"strings"
 	"text/tabwriter"
 
@@ -41,6 +44,54 @@ func (e *exit) Unwrap() error { return e.err }
 
 // usage marks an error of what the user wrote: flags, arguments, configuration.
 func usage(err error) error { return &exit{exitUsage, err} }
+
+// global holds the flags that every subcommand shares.
+type global struct {
+	config, profile string
+	json            bool
+	pluginLog       *slog.Logger // of the sandbox; nil: the host's log
+
+	readOnly                 bool // these four only narrow what the configuration allows
+	toolsets, tools, exclude []string
+}
+
+// narrowing adds the flags that narrow what is offered.
+func (g *global) narrowing(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&g.readOnly, "read-only", false,
+		"only what policy calls green, whatever else is asked for or approved")
+	f.StringSliceVar(&g.toolsets, "toolsets", nil,
+		"offer only the tools of these `PLUGINS`, separated by commas")
+	f.StringSliceVar(&g.tools, "tools", nil,
+		"offer only these `TOOLS`, beside those of --toolsets")
+	f.StringSliceVar(&g.exclude, "exclude-tools", nil, "leave these `TOOLS` or plugins out")
+	// --toolsets "$NOTHING" must not mean everything
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		for name, list := range map[string][]string{
+			"toolsets": g.toolsets, "tools": g.tools, "exclude-tools": g.exclude} {
+			if f.Changed(name) && len(list) == 0 {
+				return fmt.Errorf("--%s is empty: name some, or leave it out", name)
+			}
+		}
+		return nil
+	}
+}
+
+// load reads the configuration that the flags choose and narrow.
+func (g *global) load() (*config.Config, error) {
+	file, err := config.Find(g.config, g.profile)
+	if err != nil {
+		return nil, usage(err)
+	}
+	cfg, err := config.Load(file, os.Environ())
+	if err != nil {
+		return nil, usage(err)
+	}
+	log.SetOutput(plaintext.Without(os.Stderr, cfg.Secrets))
+	cfg.ReadOnly = cfg.ReadOnly || g.readOnly
+	cfg.Tools.Toolsets, cfg.Tools.Tools, cfg.Tools.Exclude = g.toolsets, g.tools, g.exclude
+	return cfg, nil
+}
 
 // verb is one run of a subcommand.
 type verb struct {
