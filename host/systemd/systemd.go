@@ -15,8 +15,8 @@ import (
 )
 
 // Notify tells the service manager the state of this process, as sd_notify(3) describes it:
-// READY=1, RELOADING=1, STOPPING=1 or WATCHDOG=1. Without NOTIFY_SOCKET it does nothing. An error is
-// logged and otherwise ignored.
+// READY=1, RELOADING=1, STOPPING=1 or WATCHDOG=1. Without NOTIFY_SOCKET it does nothing. An error
+// is logged and otherwise ignored.
 func Notify(state string) {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {

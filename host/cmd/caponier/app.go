@@ -25,8 +25,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/undo"
 )
 
-// openHost wires the host. When it fails half-way it closes what it has opened. With the name of a tool
-// it loads the plugin of that tool alone.
+// openHost wires the host. When it fails half-way it closes what it has opened. With the name of a
+// tool it loads the plugin of that tool alone.
 func openHost(ctx context.Context, g *global, only string) (*host, error) {
 	h, err := configured(g)
 	if err != nil {

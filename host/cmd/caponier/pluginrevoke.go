@@ -44,7 +44,8 @@ func pluginRevoke(g *global) *cobra.Command {
 					c.Plugin.Lock))
 			}
 			list := freeze.In(c.Store.Dir)
-			if err := addFreeze(list, freeze.Freeze{Kind: "plugin", Name: digest}, reason); err != nil {
+			z := freeze.Freeze{Kind: "plugin", Name: digest}
+			if err := addFreeze(list, z, reason); err != nil {
 				return err
 			}
 			return v.print(map[string]string{"digest": digest, "plugin": locked},
