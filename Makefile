@@ -13,7 +13,7 @@ export GOFLAGS := -buildvcs=false
 .PHONY: all plugins modules others demo lab test check changes fmt lint policy race bench bench-parts soak chaos nightly fuzz lock docs conformance release sign dist dist-check packaging packaging-all clean
 all: build/caponier plugins
 
-build/caponier: $(shell find host policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
+build/caponier: $(shell find host client policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
 	@echo '  $@'; $(GO) build -trimpath -o $@ ./host/cmd/caponier
 
 plugins: $(PLUGINS:%=build/plugins/%.wasm)
@@ -75,7 +75,7 @@ BASE ?= origin/main
 changes:
 	@base=$$(git merge-base HEAD $(BASE) 2>/dev/null) || { echo "changes: there is no $(BASE) to compare with (BASE=…)"; exit 0; }; \
 	git diff --quiet "$$base" -- CHANGELOG.md || exit 0; \
-	seen=$$(git diff --name-only "$$base" -- config.toml plugins.lock docs/tools.md docs/abi.md host/cmd sdk policies/core policies/schemas packaging examples/clients | grep -v _test || true); \
+	seen=$$(git diff --name-only "$$base" -- config.toml plugins.lock docs/tools.md docs/abi.md host/cmd client sdk policies/core policies/schemas packaging examples/clients | grep -v _test || true); \
 	test -z "$$seen" || { printf 'CHANGELOG.md says nothing of what users see in:\n%s\nAdd a line under "## Unreleased": what they can do now, or must do differently.\n' "$$seen"; exit 1; }
 
 fmt:
@@ -84,7 +84,7 @@ fmt:
 lint:
 	$(GO) vet $(ALL)
 	$(TOOL) staticcheck $(ALL)
-	@dead=$$($(TOOL) deadcode -filter '^github.com/caponier-mcp/caponier/host(/|$$)' ./host/cmd/caponier) || exit 1; \
+	@dead=$$($(TOOL) deadcode -filter '^github.com/caponier-mcp/caponier/(host|client)(/|$$)' ./host/cmd/caponier) || exit 1; \
 	if test -n "$$dead"; then echo "$$dead"; echo 'lint: the program never reaches these functions: delete them'; exit 1; fi
 
 policy:
@@ -152,7 +152,7 @@ nightly: soak chaos packaging-all
 	$(MAKE) fuzz FUZZTIME=10m
 
 fuzz:
-	@for t in $$(grep -rl --include='*_test.go' 'func Fuzz' host sdk plugins test | xargs -n1 dirname | sort -u); do \
+	@for t in $$(grep -rl --include='*_test.go' 'func Fuzz' host client sdk plugins test | xargs -n1 dirname | sort -u); do \
 	  for f in $$(grep -hoE 'func (Fuzz[A-Za-z0-9_]+)' $$t/*_test.go | awk '{print $$2}'); do \
 	    (cd $$t && $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzzminimizetime 100x -fuzztime $${FUZZTIME:-60s} .) || exit 1; done; done
 

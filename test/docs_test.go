@@ -24,7 +24,7 @@ var runners = map[string]string{
 	"docs/abi.md":                  "TestTheExamplesOfTheABIPageWork",
 	"docs/approvals.md":            "TestWalks",
 	"examples/plugin-go/README.md": "TestFolderReadmesWork",
-	"host/cmd/caponier/templates/plugin/README.md.tmpl": "TestFolderReadmesWork",
+	"host/plugin/author/templates/plugin/README.md.tmpl": "TestFolderReadmesWork",
 }
 
 // illustrates are fences that nobody types.

@@ -367,3 +367,27 @@ func (v *verifier) exists(name string) bool {
 	_, err := os.Lstat(filepath.Join(v.dir, name))
 	return err == nil
 }
+
+// Print writes the report for people.
+func (r Report) Print(w io.Writer, took time.Duration) {
+	for _, p := range r.Warnings {
+		fmt.Fprintln(w, "warning:", p)
+	}
+	for _, u := range r.Unfinished {
+		fmt.Fprintf(w, "warning: call %s: %s %s was allowed and begun, and its outcome was never "+
+			"written: look at the node\n", u.CallID, u.Tool, u.Op)
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintln(w, "CHANGED:", p)
+	}
+	records := int64(0)
+	for _, f := range r.Files {
+		records += f.Entries
+	}
+	verdict := "every chain holds"
+	if !r.OK() {
+		verdict = "the journal is NOT what was written"
+	}
+	fmt.Fprintf(w, "%s: %d records in %d files, checked in %s\n", verdict, records, len(r.Files),
+		took)
+}

@@ -235,8 +235,8 @@ func onlyPrograms(t *testing.T, names ...string) (dir string) {
 func optionsFor(t *testing.T, s *sshtest.Server) remote.Options {
 	host, port := s.HostPort()
 	return remote.Options{
-		Workspace: filepath.Join(t.TempDir(), "workspace"), DialTimeout: 30 * time.Second,
-		StepTimeout: 10 * time.Second,
+		Workspace: filepath.Join(t.TempDir(), "workspace"),
+		Limits:    remote.Limits{DialTimeout: 30 * time.Second, StepTimeout: 10 * time.Second},
 		Nodes: []remote.NodeOptions{{Name: "n1", Cluster: "c1", Login: remote.Login{Host: host,
 			Port: port, User: "root", IdentityFile: s.ClientFile, HostKey: s.Pin()}}},
 	}

@@ -3,6 +3,8 @@ package plugin
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -95,4 +97,36 @@ func (s Selection) why(t *gate.Tool) string {
 		return "is among those that --exclude-tools leaves out"
 	}
 	return ""
+}
+
+// Tool returns a tool of the lock. The error names the command that mends the lock when it does not
+// match the modules.
+func (l *Lock) Tool(o Options, name string) (*gate.Tool, error) {
+	for _, t := range l.Tools() {
+		if t.Name == name {
+			return t, nil
+		}
+	}
+	err := fmt.Errorf("no tool %q; `caponier tools` lists them", name)
+	locked, stale := map[string]bool{}, []string{}
+	for _, e := range l.Plugins() {
+		locked[e.File] = true
+		if _, err := l.Open(o.Dir, e.Name); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
+			stale = append(stale, strings.TrimSuffix(e.File, ".wasm"))
+		}
+	}
+	files, _ := filepath.Glob(filepath.Join(o.Dir, "*.wasm")) // fails for bad patterns
+	for _, file := range files {
+		if base := filepath.Base(file); !locked[base] {
+			stale = append(stale, strings.TrimSuffix(base, ".wasm"))
+		}
+	}
+	if len(stale) == 0 {
+		return nil, err
+	}
+	names := strings.Join(stale, " ")
+	return nil, fmt.Errorf("%w. %s does not match what is in %s (%s): if that should offer it, "+
+		"run `caponier plugin lock --lock %s --dir %s %s` and review the difference", err,
+		o.Lock, o.Dir, names, o.Lock, o.Dir, names)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
@@ -149,7 +150,7 @@ func TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence(t *testing.T) {
 		for _, at := range abandoned {
 			discard(t, r, at.Node, at.Dir)
 		}
-		left, _ := filepath.Glob(dir + "/" + partialPrefix + "*")
+		left, _ := filepath.Glob(dir + "/" + files.PartialPrefix + "*")
 		if len(left) == 0 {
 			break
 		}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/pkg/sftp"
 )
@@ -37,25 +39,20 @@ func (v *visit) read(limit int64) (gate.Result, error) {
 
 // download copies the file to the workspace.
 func (v *visit) download(op abi.SFTPGet) (gate.Result, error) {
-	r, who := v.c.n.r, v.job.q.Call.Principal.ID
-	root, err := r.local(who)
-	if err != nil {
-		return gate.Result{}, err
-	}
-	defer root.Close()
 	res := abi.WriteResponse{Local: op.Local}
-	err = r.receive(saving{root: root, folder: folder(who), name: op.Local,
-		overwrite: op.Overwrite,
-		fill: func(w io.Writer) (size int64, err error) {
+	err := v.job.r.workspace.Receive(files.Saving{
+		Principal: v.job.q.Call.Principal.ID, Name: op.Local, Overwrite: op.Overwrite,
+		Fill: func(w io.Writer) (size int64, err error) {
 			res.Bytes, res.SHA256, err = v.get(w, least(op.MaxBytes, v.job.max))
 			return res.Bytes, err
 		},
-		commit: func() error {
+		Commit: func() error {
 			if op.SHA256 != "" && op.SHA256 != res.SHA256 {
-				return failed("changed", "%q has other bytes than were expected (sha256 %s, want "+
-					"%s); local %q was not changed", v.path, res.SHA256, op.SHA256, op.Local)
+				return effect.Failed("changed",
+					"%q has other bytes than were expected (sha256 %s, want "+
+						"%s); local %q was not changed", v.path, res.SHA256, op.SHA256, op.Local)
 			}
-			if !v.pledge.send() {
+			if !v.pledge.Send() {
 				return v.ctx.Err()
 			}
 			return nil
@@ -100,18 +97,19 @@ func (v *visit) open() (*sftp.File, error) {
 		return nil, err
 	}
 	real := v.now.RealPath
-	in, err := v.openFile(real, os.O_RDONLY)
+	in, err := v.OpenFile(real, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	opened, err := fstat(in)
+	opened, err := files.Stat(in)
 	if err == nil {
 		var now string
 		var info fs.FileInfo
-		if now, info, err = v.resolve(real); err == nil && (now != real || info == nil ||
-			kind(info) != kind(opened) || info.Mode() != opened.Mode() ||
-			owner(info) != owner(opened)) {
-			err = failed("changed", "%q was replaced while it was opened; nothing was done", real)
+		if now, info, err = v.Resolve(real); err == nil && (now != real || info == nil ||
+			files.Kind(info) != files.Kind(opened) || info.Mode() != opened.Mode() ||
+			files.Owner(info) != files.Owner(opened)) {
+			err = effect.Failed("changed",
+				"%q was replaced while it was opened; nothing was done", real)
 		}
 	}
 	if err != nil {
@@ -124,7 +122,7 @@ func (v *visit) open() (*sftp.File, error) {
 // whole makes sure that n bytes from the start of a file are all of it, or all up to limit. Only
 // the kernel's own files are shorter or longer than they say.
 func (v *visit) whole(in *sftp.File, n, limit int64) error {
-	info, err := fstat(in)
+	info, err := files.Stat(in)
 	if err != nil {
 		return err
 	}
@@ -133,6 +131,7 @@ func (v *visit) whole(in *sftp.File, n, limit int64) error {
 		strings.HasPrefix(real, "/proc/") {
 		return nil
 	}
-	return failed("changed", "the node sent %d bytes of %q, which has %d: the file was changed "+
-		"meanwhile, or the SFTP server answers wrongly", n, real, size)
+	return effect.Failed("changed",
+		"the node sent %d bytes of %q, which has %d: the file was changed "+
+			"meanwhile, or the SFTP server answers wrongly", n, real, size)
 }

@@ -5,19 +5,13 @@ import (
 	"encoding/base64"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/internal/command"
+	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
-
-// job is one operation on its node.
-type job struct {
-	n   *node
-	q   gate.Question
-	d   gate.Decision // of Execute
-	max int64         // bytes of a file
-}
 
 // Execute runs an allowed operation, on the facts that were decided. The error is a *gate.OpError;
 // its outcome is Unknown when a request that may have had an effect was sent and no answer came, or
@@ -26,10 +20,10 @@ func (r *Remote) Execute(
 	ctx context.Context, q gate.Question, d gate.Decision,
 ) (res gate.Result, err error) {
 	if !d.Allow {
-		return res, failed("refused", "%s was not allowed", q.Op.Import())
+		return res, effect.Failed("refused", "%s was not allowed", q.Op.Import())
 	}
 	if op, is := q.Op.(abi.Discard); is {
-		return r.discard(ctx, owned{op.Node, op.Path})
+		return r.discard(ctx, gate.StageDir{Node: op.Node, Dir: op.Path})
 	}
 	n, done, err := r.nodeOf(q)
 	if err != nil {
@@ -39,7 +33,7 @@ func (r *Remote) Execute(
 	ctx, cancel := context.WithTimeout(ctx,
 		least(q.Op.Timeout(), d.Obligations.Timeout, r.opts.ExecTimeout))
 	defer cancel()
-	j := &job{n: n, q: q, d: d, max: least(d.Obligations.MaxBytes, r.opts.MaxFile)}
+	j := &job{r: r, n: n, q: q, d: d, max: least(d.Obligations.MaxBytes, r.opts.MaxFile)}
 	switch op := q.Op.(type) {
 	case abi.SSHExec:
 		res, err = j.exec(ctx, op)
@@ -60,20 +54,10 @@ func (r *Remote) Execute(
 func (r *Remote) nodeOf(q gate.Question) (n *node, done func(), err error) {
 	name := q.Op.NodeName()
 	if q.Node != nil && q.Node.Name != name {
-		return nil, nil, failed("not_found", "%q is not the node that was decided, %q", name,
+		return nil, nil, effect.Failed("not_found", "%q is not the node that was decided, %q", name,
 			q.Node.Name)
 	}
 	return r.enter(name)
-}
-
-// least is the smallest of those limits that are set.
-func least[T int64 | time.Duration](limits ...T) (min T) {
-	for _, l := range limits {
-		if l > 0 && (min == 0 || l < min) {
-			min = l
-		}
-	}
-	return min
 }
 
 func (j *job) exec(ctx context.Context, op abi.SSHExec) (gate.Result, error) {
@@ -82,7 +66,7 @@ func (j *job) exec(ctx context.Context, op abi.SSHExec) (gate.Result, error) {
 		var err error
 		stdin, err = base64.StdEncoding.Strict().DecodeString(op.StdinB64)
 		if err != nil || op.Stdin != "" {
-			return gate.Result{}, failed("bad_input", "stdin_b64 must be base64, and alone")
+			return gate.Result{}, effect.Failed("bad_input", "stdin_b64 must be base64, and alone")
 		}
 	}
 	res, err := j.command(ctx, stdin, op.MaxBytes)
@@ -98,18 +82,20 @@ func (j *job) exec(ctx context.Context, op abi.SSHExec) (gate.Result, error) {
 func (j *job) command(ctx context.Context, stdin []byte, limit int64) (gate.Result, error) {
 	cmd := j.q.Cmd
 	if cmd == nil || !cmd.Parsed || cmd.Rendered == "" {
-		return gate.Result{}, failed("bad_input", "%s has no decided command", j.q.Op.Import())
+		return gate.Result{}, effect.Failed("bad_input",
+			"%s has no decided command", j.q.Op.Import())
 	}
-	e, err := j.n.exec(ctx, command{who: j.q.Call.Principal.ID, text: cmd.Rendered, stdin: stdin,
-		max: least(limit, j.d.Obligations.MaxBytes, maxOutput)})
+	e, err := command.Run(ctx, j.n.Node.Node, command.Command{Who: j.q.Call.Principal.ID,
+		Text: cmd.Rendered, Stdin: stdin, Max: least(limit, j.d.Obligations.MaxBytes, maxOutput)})
 	if err != nil {
 		return gate.Result{}, err
 	}
-	if guard := guardOf(e); guard != "" {
-		return gate.Result{}, failed(notPermitted, "the command did not run on %s: %s",
-			j.n.opts.Name, guard)
+	if guard := command.GuardOf(e); guard != "" {
+		return gate.Result{}, effect.Failed(command.NotPermitted,
+			"the command did not run on %s: %s",
+			j.n.Name, guard)
 	}
-	return e.result(cmd.Rendered), nil
+	return resultOf(e, cmd.Rendered), nil
 }
 
 // fileOp is what an SFTP operation does at a path.
@@ -141,13 +127,13 @@ func (j *job) fileOp() (fileOp, error) {
 	case abi.SFTPGet:
 		download := func(v *visit) (gate.Result, error) { return v.download(op) }
 		local := func(root *os.Root) (int64, error) {
-			return 0, vacant(root, op.Local, op.Overwrite)
+			return 0, files.Vacant(root, op.Local, op.Overwrite)
 		}
 		return fileOp{verb: "downloading", path: op.Path, run: download, local: local}, nil
 	case abi.SFTPPut:
 		upload := func(v *visit) (gate.Result, error) { return v.upload(op) }
 		local := func(root *os.Root) (int64, error) {
-			f, size, err := source(root, op.Local)
+			f, size, err := files.Source(root, op.Local)
 			if err == nil {
 				f.Close()
 			}
@@ -157,7 +143,7 @@ func (j *job) fileOp() (fileOp, error) {
 	case abi.SFTPRemove:
 		return fileOp{verb: "removing", path: op.Path, link: true, run: (*visit).remove}, nil
 	}
-	return fileOp{}, failed("not_found", "%s is not an operation on files of nodes",
+	return fileOp{}, effect.Failed("not_found", "%s is not an operation on files of nodes",
 		j.q.Op.Import())
 }
 
@@ -176,21 +162,22 @@ func (r *Remote) Lookup(ctx context.Context, q gate.Question) (gate.Facts, error
 	if q.Cmd != nil {
 		facts := gate.Facts{}
 		if q.Units != nil {
-			facts, err = n.unitsOf(ctx, q.Call.Principal.ID, q.Units)
+			facts, err = n.units.of(ctx, n.ask(q.Call.Principal.ID, maxAsk), n.Name, q.Units)
 		}
 		if err == nil && q.Lacks != nil {
-			facts.Touches, err = n.touched(ctx, q.Call.Principal.ID, q.Lacks)
+			facts.Touches, err = touched(ctx, n.ask(q.Call.Principal.ID, maxSurvey), n.Name,
+				q.Lacks)
 		}
 		return facts, err
 	}
-	j := &job{n: n, q: q}
+	j := &job{r: r, n: n, q: q}
 	op, err := j.fileOp()
 	if err != nil {
 		return gate.Facts{}, err
 	}
 	local := int64(0)
 	if op.local != nil {
-		root, err := r.local(q.Call.Principal.ID)
+		root, err := r.workspace.Open(q.Call.Principal.ID)
 		if err != nil {
 			return gate.Facts{}, err
 		}
@@ -208,9 +195,9 @@ func (r *Remote) Lookup(ctx context.Context, q gate.Question) (gate.Facts, error
 		}
 		return gate.Facts{File: facts}, nil
 	}
-	file, err := with(ctx, n, "looking up", op.path,
-		func(_ context.Context, f *files, _ *pledge) (gate.FileFacts, error) {
-			facts, _, err := f.look(op.path, !op.link)
+	file, err := files.With(ctx, n.Node, "looking up", op.path,
+		func(_ context.Context, f *files.Session, _ *effect.Pledge) (gate.FileFacts, error) {
+			facts, _, err := f.Look(op.path, !op.link)
 			return facts, err
 		})
 	if err != nil {
@@ -227,12 +214,12 @@ func (j *job) file(ctx context.Context) (gate.Result, error) {
 		return gate.Result{}, err
 	}
 	if j.q.Facts.File == nil {
-		return gate.Result{}, failed("changed", "%s was not looked up before it was decided",
+		return gate.Result{}, effect.Failed("changed", "%s was not looked up before it was decided",
 			j.q.Op.Import())
 	}
-	return with(ctx, j.n, op.verb, op.path,
-		func(ctx context.Context, f *files, p *pledge) (gate.Result, error) {
-			v := &visit{ctx: ctx, files: f, job: j, pledge: p, path: op.path, link: op.link}
+	return files.With(ctx, j.n.Node, op.verb, op.path,
+		func(ctx context.Context, f *files.Session, p *effect.Pledge) (gate.Result, error) {
+			v := &visit{ctx: ctx, Session: f, job: j, pledge: p, path: op.path, link: op.link}
 			if err := v.check(); err != nil {
 				return gate.Result{}, err
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/internal/conn"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"go.uber.org/goleak"
@@ -214,9 +215,9 @@ func TestDeadline(t *testing.T) {
 	}
 	t.Run("in the queue, nothing was sent", func(t *testing.T) {
 		n := r.nodes["n1"]
-		var held []*conn
+		var held []*conn.Conn
 		for i := range r.opts.MaxSessions * r.opts.MaxConns {
-			c, err := n.acquire(t.Context(), fmt.Sprint(i))
+			c, err := n.Acquire(t.Context(), fmt.Sprint(i))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -234,7 +235,7 @@ func TestDeadline(t *testing.T) {
 		)
 		refused(t, err, "timeout", gate.Failed, "not sent")
 		for i, c := range held {
-			n.release(c, fmt.Sprint(i))
+			n.Release(c, fmt.Sprint(i))
 		}
 		mustExec(t, r, "true")
 		// one more, and a probe of the second connection

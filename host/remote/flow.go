@@ -7,6 +7,9 @@ import (
 	"hash"
 	"io"
 	"time"
+
+	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 )
 
 // flow is the bytes of one transfer, which are read or written through it. It digests them, stops
@@ -33,7 +36,7 @@ func (v *visit) flow(limit, total int64) *flow {
 func (f *flow) Read(p []byte) (int, error) {
 	n, err := f.from.Read(p)
 	if err != nil && err != io.EOF {
-		f.err = fileError("reading", "local file", err)
+		f.err = files.Error("reading", "local file", err)
 	} else if f.note(p[:n]); f.err == nil {
 		return n, err
 	}
@@ -45,7 +48,7 @@ func (f *flow) Write(p []byte) (int, error) {
 		return 0, f.err
 	}
 	if _, err := f.to.Write(p); err != nil {
-		f.err = fileError("writing", "local file", err)
+		f.err = files.Error("writing", "local file", err)
 		return 0, f.err
 	}
 	return len(p), nil
@@ -55,7 +58,7 @@ func (f *flow) Write(p []byte) (int, error) {
 func (f *flow) note(p []byte) {
 	f.done += int64(len(p))
 	if f.err = f.ctx.Err(); f.err == nil && f.done > f.limit {
-		f.err = failed("too_large", "the file is larger than the %d bytes that are allowed",
+		f.err = effect.Failed("too_large", "the file is larger than the %d bytes that are allowed",
 			f.limit)
 	}
 	if f.err != nil {

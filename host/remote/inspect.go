@@ -4,16 +4,11 @@ import (
 	"context"
 	"slices"
 	"time"
-)
 
-// Link describes a connection to a node.
-type Link struct {
-	Server  string        // version that the SSH server announced, as it wrote it
-	HostKey string        // SHA256 fingerprint of the host key that was accepted
-	Offered string        // credentials that were offered
-	Login   time.Duration // from the request for a connection to its end
-	Trip    time.Duration // fastest of three round trips
-}
+	"github.com/caponier-mcp/caponier/host/remote/internal/command"
+	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/remote/internal/files"
+)
 
 // Output is how a command of [Options].Reads ended.
 type Output struct {
@@ -28,37 +23,20 @@ const (
 
 // Link connects to a node, unless it is connected already, and measures the connection. The error
 // is a *gate.OpError.
-func (r *Remote) Link(ctx context.Context, name string) (l Link, err error) {
+func (r *Remote) Link(ctx context.Context, name string) (Link, error) {
 	n, done, err := r.enter(name)
 	if err != nil {
-		return l, err
+		return Link{}, err
 	}
 	defer done()
-	began := time.Now()
-	c, err := n.acquire(ctx, "")
-	if err != nil {
-		return l, err
-	}
-	defer n.release(c, "")
-	l = Link{Server: string(c.client.ServerVersion()), HostKey: c.key,
-		Offered: offered(n.opts.Login), Login: time.Since(began)}
-	for range 3 {
-		began := time.Now()
-		stop := c.watch("a round trip")
-		_, _, err := c.client.SendRequest("keepalive@openssh.com", true, nil)
-		if stop(); err != nil {
-			return l, failed("lost", "the connection was lost: %v", c.why(err))
-		}
-		l.Trip = least(l.Trip, time.Since(began))
-	}
-	return l, nil
+	return n.Link(ctx)
 }
 
 // Ask runs one of the commands of [Options].Reads on a node. It refuses every other command, so
 // that a Remote without Reads runs nothing that was not decided. The error is a *gate.OpError.
 func (r *Remote) Ask(ctx context.Context, name, text string) (Output, error) {
 	if !slices.Contains(r.opts.Reads, text) {
-		return Output{}, failed("refused", "%q may not be asked: it is not in Reads", text)
+		return Output{}, effect.Failed("refused", "%q may not be asked: it is not in Reads", text)
 	}
 	n, done, err := r.enter(name)
 	if err != nil {
@@ -67,8 +45,8 @@ func (r *Remote) Ask(ctx context.Context, name, text string) (Output, error) {
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	e, err := n.exec(ctx, command{text: text, max: maxAsk})
-	return Output{e.exit, e.stdout, e.stderr}, err
+	e, err := command.Run(ctx, n.Node.Node, command.Command{Text: text, Max: maxAsk})
+	return Output{e.Exit, e.Stdout, e.Stderr}, err
 }
 
 // Lacks opens SFTP on a node and returns those of the extensions that its server does not offer.
@@ -81,14 +59,14 @@ func (r *Remote) Lacks(ctx context.Context, name string, extensions ...string) (
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	return with(ctx, n, "opening", "/",
-		func(_ context.Context, f *files, _ *pledge) (lacks []string, err error) {
+	return files.With(ctx, n.Node, "opening", "/",
+		func(_ context.Context, f *files.Session, _ *effect.Pledge) (lacks []string, err error) {
 			for _, x := range extensions {
 				if _, has := f.HasExtension(x); !has {
 					lacks = append(lacks, x)
 				}
 			}
-			_, err = f.lstat("/")
+			_, err = f.Lstat("/")
 			return lacks, err
 		})
 }

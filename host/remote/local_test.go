@@ -18,12 +18,12 @@ func TestAnUploadSendsTheBytesThatWereDecided(t *testing.T) {
 	s := sshtest.New(t, sshtest.Options{})
 	r := newRemote(t, s)
 	q := question(abi.SFTPPut{OnNode: on("n1"), Local: "f", Path: "/f"})
-	dir := filepath.Join(r.opts.Workspace, folder(q.Call.Principal.ID))
+	dir := filepath.Join(r.opts.Workspace, q.Call.Principal.ID)
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "f"), []byte("good"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	digests, err := r.Digests(q.Call.Principal, []string{"f", "absent"})
-	if err != nil || !strings.HasPrefix(digests["f"], "sha256:") || digests["absent"] != noFile {
+	if err != nil || !strings.HasPrefix(digests["f"], "sha256:") || digests["absent"] != "none" {
 		t.Fatalf("%v %v", digests, err)
 	}
 	q.Call.Files = digests

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/internal/command"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
@@ -232,13 +233,13 @@ func TestOpenSSHCancelEndsAProcessThatWrites(t *testing.T) {
 func TestOpenSSHTakesTheLongestCommand(t *testing.T) {
 	_, o := openSSH(t)
 	r := start(t, o)
-	n := r.nodes["n1"]
-	text := "/bin/echo " + strings.Repeat("x", maxCommand-len("/bin/echo "))
-	if e, err := n.exec(t.Context(), command{text: text, max: 1 << 20}); err != nil ||
-		e.exit != 0 ||
-		string(e.stdout) != text[len("/bin/echo "):]+"\n" {
-		t.Errorf("exit %d, %d bytes: %s, %v", e.exit, len(e.stdout), e.stderr, err)
+	n := r.nodes["n1"].Node.Node
+	text := "/bin/echo " + strings.Repeat("x", 128<<10-1-len("/bin/echo "))
+	if e, err := command.Run(t.Context(), n, command.Command{Text: text, Max: 1 << 20}); err != nil ||
+		e.Exit != 0 ||
+		string(e.Stdout) != text[len("/bin/echo "):]+"\n" {
+		t.Errorf("exit %d, %d bytes: %s, %v", e.Exit, len(e.Stdout), e.Stderr, err)
 	}
-	_, err := n.exec(t.Context(), command{text: text + "x", max: 1})
+	_, err := command.Run(t.Context(), n, command.Command{Text: text + "x", Max: 1})
 	refused(t, err, "too_large", gate.Failed, "stage")
 }

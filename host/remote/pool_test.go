@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"path/filepath"
 	"slices"
@@ -193,59 +192,6 @@ func TestOnePrincipalLeavesSessionsToTheOthers(t *testing.T) {
 	}
 }
 
-func TestPrincipalsTakeTurns(t *testing.T) {
-	leakless(t)
-	r := newRemote(
-		t,
-		sshtest.New(t, sshtest.Options{}),
-		func(o *Options) { o.MaxConns, o.MaxSessions = 1, 2 },
-	)
-	n := r.nodes["n1"]
-	one, err := n.acquire(t.Context(), "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := n.acquire(t.Context(), "y")
-	if err != nil {
-		t.Fatal(err)
-	}
-	impatient, stop := context.WithCancel(t.Context())
-	order := ""
-	var all, gaveUp sync.WaitGroup
-	for i, who := range "aaabbdcad" {
-		if who == 'd' || i == 7 {
-			gaveUp.Go(func() {
-				_, err := n.acquire(impatient, string(who))
-				refused(t, err, "cancelled", gate.Failed, "nothing was sent")
-			})
-		} else {
-			all.Go(func() {
-				c, err := n.acquire(t.Context(), string(who))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				order += string(who) // there is one session: whoever has it is alone
-				n.release(c, string(who))
-			})
-		}
-		for r.Pool()[0].Waiting <= i {
-			time.Sleep(time.Millisecond)
-		}
-	}
-	stop()
-	gaveUp.Wait()
-	n.release(one, "x")
-	all.Wait()
-	n.release(other, "y")
-	if order != "abcaba" {
-		t.Errorf("the order was %s, want abcaba", order)
-	}
-	if p := r.Pool()[0]; p.Sessions+p.Waiting != 0 {
-		t.Errorf("left: %+v", p)
-	}
-}
-
 func TestTwoClustersAreNotConfused(t *testing.T) {
 	leakless(t)
 	a, b := sshtest.New(
@@ -357,22 +303,5 @@ func TestWhatWasNotDecidedIsNotDone(t *testing.T) {
 				t.Errorf("left: %v", left)
 			}
 		})
-	}
-}
-
-func TestFolders(t *testing.T) {
-	seen := map[string]string{}
-	for _, p := range []string{"agent-a", "Agent-A", "a/b", "../a", ".", "..", "", "a b", "sha256-0123", "https://issuer.example|42", "x\x00y", ".hidden", fmt.Sprintf("%070d", 1)} {
-		f := folder(p)
-		if !filepath.IsLocal(f) || filepath.Base(f) != f || f[0] == '.' {
-			t.Errorf("%q gets the folder %q", p, f)
-		}
-		if other, twice := seen[f]; twice {
-			t.Errorf("%q and %q share the folder %q", p, other, f)
-		}
-		seen[f] = p
-	}
-	if folder("agent-a") != "agent-a" {
-		t.Error("a plain name is not kept")
 	}
 }

@@ -2,30 +2,31 @@ package remote
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
+	"io"
 	"slices"
-	"sync"
+	"time"
 
-	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/internal/conn"
+	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 )
 
 var _ gate.Executor = (*Remote)(nil)
 
 // Remote runs the operations ssh_*, sftp_* and stage. It is safe for concurrent use.
 type Remote struct {
-	opts    Options
-	process string // 8 hexadecimal digits, in the names of what this process makes
-	nodes   map[string]*node
-	ctx     context.Context // of what outlives a call: connections. Close ends it
-	stop    context.CancelFunc
-	wg      sync.WaitGroup // everything that was started
+	opts      Options
+	pool      *conn.Pool
+	nodes     map[string]*node
+	ledger    *files.Ledger
+	workspace *files.Workspace
+}
 
-	mu        sync.Mutex // guards the following
-	closed    bool
-	temporary map[owned]bool // what is to be removed, and whether it is in use
+// node is an entry of the inventory.
+type node struct {
+	*files.Node
+	units units
 }
 
 // New validates the options and prepares the nodes. It connects to none of them.
@@ -34,14 +35,16 @@ func New(o Options) (*Remote, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	if err := os.MkdirAll(o.Workspace, 0o700); err != nil {
-		return nil, fmt.Errorf("making remote.workspace: %w", err)
+	ledger := files.NewLedger(o.HostID,
+		files.Record{Made: o.Made, Removed: o.Removed, Dead: o.Dead})
+	workspace, err := files.NewWorkspace(o.Workspace, o.MaxFile, ledger)
+	if err != nil {
+		return nil, err
 	}
-	r := &Remote{opts: o, process: randomHex(4), nodes: map[string]*node{},
-		temporary: map[owned]bool{}}
-	r.ctx, r.stop = context.WithCancel(context.Background())
-	for _, n := range o.Nodes {
-		r.nodes[n.Name] = &node{r: r, opts: n, shares: fair.New(0, 0), kinds: map[string]int{}}
+	r := &Remote{opts: o, pool: conn.New(o.Nodes, o.KnownHosts, o.Limits),
+		nodes: map[string]*node{}, ledger: ledger, workspace: workspace}
+	for _, n := range r.pool.Nodes() {
+		r.nodes[n.Name] = &node{Node: files.NewNode(n, ledger, o.StallTimeout)}
 	}
 	return r, nil
 }
@@ -49,7 +52,7 @@ func New(o Options) (*Remote, error) {
 // Nodes returns the inventory, in the order of the configuration.
 func (r *Remote) Nodes() []gate.Node {
 	var all []gate.Node
-	aliases := aliasesOf(r.opts)
+	aliases := conn.Aliases(r.opts.KnownHosts, r.opts.Nodes)
 	for _, n := range r.opts.Nodes {
 		all = append(all, gate.Node{Name: n.Name, Cluster: n.Cluster, Host: n.Host, User: n.User,
 			Port: n.Port, Default: n.Default, Aliases: aliases[n.Name]})
@@ -61,26 +64,8 @@ func (r *Remote) Nodes() []gate.Node {
 // configuration.
 func (r *Remote) Inventory() []NodeOptions { return slices.Clone(r.opts.Nodes) }
 
-// NodeState is what the pool holds for a node.
-type NodeState struct {
-	Name                           string
-	Connections, Sessions, Waiting int
-}
-
 // Pool reports on every node, in the order of the configuration.
-func (r *Remote) Pool() []NodeState {
-	var all []NodeState
-	for _, o := range r.opts.Nodes {
-		n := r.nodes[o.Name]
-		s := NodeState{Name: o.Name}
-		s.Sessions, s.Waiting = n.shares.Held()
-		n.mu.Lock()
-		s.Connections = len(n.conns)
-		n.mu.Unlock()
-		all = append(all, s)
-	}
-	return all
-}
+func (r *Remote) Pool() []NodeState { return r.pool.State() }
 
 // Connected reports whether there is a connection to any node.
 func (r *Remote) Connected() bool {
@@ -90,33 +75,47 @@ func (r *Remote) Connected() bool {
 // Close ends all connections and waits for everything that was started. Operations under way end
 // with an error. It may be called more than once.
 func (r *Remote) Close() error {
-	r.mu.Lock()
-	r.closed = true
-	r.mu.Unlock()
-	r.stop()
-	for _, n := range r.nodes {
-		n.mu.Lock()
-		for _, c := range n.conns {
-			c.fail(errShutdown)
-		}
-		n.mu.Unlock()
-	}
-	r.wg.Wait()
+	r.pool.Close()
 	return nil
 }
 
-var errShutdown = errors.New("the host is shutting down")
+// Save makes a new file in the folder of a principal, and replaces none. The error is a
+// *gate.OpError.
+func (r *Remote) Save(principal, name string, data io.Reader) error {
+	return r.workspace.Receive(files.Saving{Principal: principal, Name: name,
+		Fill: func(w io.Writer) (int64, error) { return io.Copy(w, data) }})
+}
+
+// Digests returns what an upload of these local files would send now, as sha256:HEX or "none". A
+// call is approved for these bytes.
+func (r *Remote) Digests(p gate.Principal, names []string) (map[string]string, error) {
+	return r.workspace.Digests(p.ID, names)
+}
+
+// Leftovers lists the temporary files and directories that are recorded and not in use: what
+// processes that have ended made, and what this process made and could not remove.
+func (r *Remote) Leftovers(ctx context.Context) ([]gate.StageDir, error) {
+	return r.ledger.Leftovers(ctx)
+}
 
 // enter finds a node. done must be called.
 func (r *Remote) enter(name string) (n *node, done func(), err error) {
 	if n = r.nodes[name]; n == nil {
-		return nil, nil, failed("not_found", "node %q is not in the inventory (remote.nodes)", name)
+		return nil, nil, effect.Failed("not_found",
+			"node %q is not in the inventory (remote.nodes)", name)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return nil, nil, failed("connection", "%v; nothing was sent to %s", errShutdown, name)
+	if done, err = r.pool.Enter(); err != nil {
+		return nil, nil, effect.Failed("connection", "%v; nothing was sent to %s", err, name)
 	}
-	r.wg.Add(1) // under mu, so that Close cannot have begun to wait
-	return n, r.wg.Done, nil
+	return n, done, nil
+}
+
+// least is the smallest of those limits that are set.
+func least[T int64 | time.Duration](limits ...T) (min T) {
+	for _, l := range limits {
+		if l > 0 && (min == 0 || l < min) {
+			min = l
+		}
+	}
+	return min
 }

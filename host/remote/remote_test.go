@@ -38,9 +38,8 @@ func newRemote(t testing.TB, s *sshtest.Server, change ...func(*Options)) *Remot
 func optionsFor(t testing.TB, s *sshtest.Server) Options {
 	host, port := s.HostPort()
 	return Options{
-		Workspace:   filepath.Join(t.TempDir(), "workspace"),
-		DialTimeout: 30 * time.Second,
-		StepTimeout: 10 * time.Second,
+		Workspace: filepath.Join(t.TempDir(), "workspace"),
+		Limits:    Limits{DialTimeout: 30 * time.Second, StepTimeout: 10 * time.Second},
 		Nodes: []NodeOptions{
 			{
 				Name:    "n1",

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
@@ -376,7 +377,7 @@ func TestAnSFTPServerThatMisbehaves(t *testing.T) {
 			switch p := sshtest.Text(body); {
 			case p == "/f":
 				return sshtest.Status(id, 2)
-			case strings.Contains(p, partialPrefix):
+			case strings.Contains(p, files.PartialPrefix):
 				return sshtest.Attrs(id, 1, 0o040700)
 			default:
 				return sshtest.Attrs(id, 10, 0o040755)
@@ -386,7 +387,7 @@ func TestAnSFTPServerThatMisbehaves(t *testing.T) {
 			switch p := sshtest.Text(body); {
 			case p == "/f":
 				return sshtest.Status(id, 2)
-			case strings.Contains(p, partialPrefix):
+			case strings.Contains(p, files.PartialPrefix):
 				return sshtest.Attrs(id, 1, 0o040700)
 			default:
 				return sshtest.Attrs(id, 10, 0o040755)

@@ -9,15 +9,8 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
-	"github.com/caponier-mcp/caponier/host/shell"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
-
-func TestProbeIsWhatCommandsLookLike(t *testing.T) {
-	if want := "printf '<%s>' " + shell.Quote(probeWords); probeCommand != want {
-		t.Errorf("the probe does not quote as commands are quoted:\n%s\n%s", probeCommand, want)
-	}
-}
 
 // nastyWords are words that a shell which is not quoted for would read as something else, and
 // random ones.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
@@ -20,26 +21,26 @@ import (
 // ledger records what a Remote makes and removes, as a store does.
 type ledger struct {
 	sync.Mutex
-	left map[owned]bool
+	left map[gate.StageDir]bool
 }
 
 func (l *ledger) options(o *Options) {
-	l.left = map[owned]bool{}
+	l.left = map[gate.StageDir]bool{}
 	o.HostID = "0123abcd"
 	o.Made = func(node, name string) error {
 		l.Lock()
 		defer l.Unlock()
-		l.left[owned{node, name}] = true
+		l.left[gate.StageDir{Node: node, Dir: name}] = true
 		return nil
 	}
 	o.Removed = func(node, name string) {
 		l.Lock()
 		defer l.Unlock()
-		delete(l.left, owned{node, name})
+		delete(l.left, gate.StageDir{Node: node, Dir: name})
 	}
 	o.Dead = func(context.Context) (all []gate.StageDir, err error) {
 		for _, at := range l.names() {
-			all = append(all, gate.StageDir{Node: at.node, Dir: at.name})
+			all = append(all, at)
 		}
 		return all, nil
 	}
@@ -52,7 +53,7 @@ func discard(t *testing.T, r *Remote, node, name string) error {
 	return err
 }
 
-func (l *ledger) names() (all []owned) {
+func (l *ledger) names() (all []gate.StageDir) {
 	l.Lock()
 	defer l.Unlock()
 	return slices.Collect(maps.Keys(l.left))
@@ -74,7 +75,7 @@ func TestWhatADeadProcessLeftIsRemovedByTheNextOne(t *testing.T) {
 	}
 	write(t, res.Stage.Dir+"/sub/file", []byte("x"))
 	hex := func(c string) string { return strings.Repeat(c, 16) }
-	partial := func(c string) string { return partialPrefix + "0123abcd" + "00000000" + hex(c) }
+	partial := func(c string) string { return files.PartialPrefix + "0123abcd" + "00000000" + hex(c) }
 	os.Mkdir(filepath.Join(place, partial("1")), 0o700) // of an upload
 	write(t, filepath.Join(place, partial("1"), "data"), []byte("half"))
 	local := filepath.Join("agent-a", partial("2")) // of a download
@@ -92,7 +93,7 @@ func TestWhatADeadProcessLeftIsRemovedByTheNextOne(t *testing.T) {
 	}
 	defer second.Close()
 	for _, left := range book.names() {
-		if err := discard(t, second, left.node, left.name); err != nil {
+		if err := discard(t, second, left.Node, left.Dir); err != nil {
 			t.Errorf("%v: %v", left, err)
 		}
 	}
@@ -122,9 +123,9 @@ func TestWhatADeadProcessLeftIsRemovedByTheNextOne(t *testing.T) {
 	write(t, plain, []byte("a file"))
 	unrecorded := filepath.Join(root, "caponier-0123abcd00000000"+hex("6"))
 	os.Mkdir(unrecorded, 0o700)
-	for _, at := range []owned{{"n1", linked}, {"n1", plain}, {"", "../" + partial("5")}, {"n9", linked}} {
-		o.Made(at.node, at.name)
-		defer o.Removed(at.node, at.name)
+	for _, at := range []gate.StageDir{{Node: "n1", Dir: linked}, {Node: "n1", Dir: plain}, {Dir: "../" + partial("5")}, {Node: "n9", Dir: linked}} {
+		o.Made(at.Node, at.Dir)
+		defer o.Removed(at.Node, at.Dir)
 	}
 	for name, c := range map[string]struct{ node, path, code string }{
 		"the stage of a running call":   {"n1", mine.Stage.Dir, "bad_input"},

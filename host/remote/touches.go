@@ -6,32 +6,33 @@ import (
 	"fmt"
 
 	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/remote/internal/command"
+	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
 	"github.com/caponier-mcp/caponier/host/survey"
 )
 
 // maxSurvey is the size of one answer: the list of guests of a large cluster.
 const maxSurvey = 4 << 20
 
-// touched asks the node what these are, for a principal.
-func (n *node) touched(ctx context.Context, who string, lacks []string) ([]gate.Touched, error) {
-	ask := func(ctx context.Context, argv ...string) ([]byte, error) {
-		e, err := n.exec(ctx, command{who: who, text: shell.Quote(argv), max: maxSurvey})
+// touched asks a node what these are.
+func touched(ctx context.Context, run ask, node string, lacks []string) ([]gate.Touched, error) {
+	out := func(ctx context.Context, argv ...string) ([]byte, error) {
+		e, err := run(ctx, argv)
 		switch {
 		case err != nil:
 			return nil, err
-		case e.exit != 0 || e.truncated:
-			return nil, fmt.Errorf("it ended with exit code %d: %q", e.exit, clip(e.stderr))
+		case e.Exit != 0 || e.Truncated:
+			return nil, fmt.Errorf("it ended with exit code %d: %q", e.Exit, command.Clip(e.Stderr))
 		}
-		return e.stdout, nil
+		return e.Stdout, nil
 	}
-	all, err := survey.Of(ctx, ask, n.opts.Name, lacks)
+	all, err := survey.Of(ctx, out, node, lacks)
 	op := (*gate.OpError)(nil)
 	switch {
 	case errors.As(err, &op):
-		return nil, failed(op.Code, "asking %s what is touched: %s", n.opts.Name, op.Message)
+		return nil, effect.Failed(op.Code, "asking %s what is touched: %s", node, op.Message)
 	case err != nil:
-		return nil, failed("failed", "asking %s what is touched: %v", n.opts.Name, err)
+		return nil, effect.Failed("failed", "asking %s what is touched: %v", node, err)
 	}
 	return all, nil
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/remote/internal/command"
+	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
 )
 
 const (
@@ -32,29 +33,30 @@ type unitNames struct {
 	until time.Time
 }
 
-// unitsOf asks the node for all names of the units, the given ones included, sorted. An alias, and
+// of asks the node for all names of the units, the given ones included, sorted. An alias, and
 // a name without its suffix, lead to the same names (systemctl(1), Id and Names). A unit that does
 // not exist has one name. Answers are kept for unitTime.
-func (n *node) unitsOf(ctx context.Context, who string, asked []string) (gate.Facts, error) {
+func (u *units) of(
+	ctx context.Context, run ask, node string, asked []string,
+) (gate.Facts, error) {
 	all := []string{}
 	for _, name := range asked {
 		if !unitName.MatchString(name) {
-			return gate.Facts{}, failed("bad_input", "%q is not the name of a unit", name)
+			return gate.Facts{}, effect.Failed("bad_input", "%q is not the name of a unit", name)
 		}
-		names, known := n.units.get(name, time.Now())
+		names, known := u.get(name, time.Now())
 		if !known {
-			text := shell.Quote([]string{"systemctl", "show", "--property=Id,Names", "--", name})
 			now := time.Now()
-			out, err := n.exec(ctx, command{who: who, text: text, max: maxAsk})
+			out, err := run(ctx, []string{"systemctl", "show", "--property=Id,Names", "--", name})
 			if err != nil {
 				return gate.Facts{}, err
 			}
-			if names = readNames(string(out.stdout)); out.exit != 0 || names == nil {
-				return gate.Facts{}, failed("failed", "asking %s for the names of unit %s: "+
-					"systemctl ended with exit code %d: %q", n.opts.Name, name, out.exit,
-					clip(out.stderr))
+			if names = readNames(string(out.Stdout)); out.Exit != 0 || names == nil {
+				return gate.Facts{}, effect.Failed("failed", "asking %s for the names of unit %s: "+
+					"systemctl ended with exit code %d: %q", node, name, out.Exit,
+					command.Clip(out.Stderr))
 			}
-			n.units.put(name, unitNames{names, now.Add(unitTime)})
+			u.put(name, unitNames{names, now.Add(unitTime)})
 		}
 		all = append(all, names...)
 	}

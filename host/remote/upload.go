@@ -13,9 +13,14 @@ import (
 	"strconv"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/pkg/sftp"
 )
+
+// verifyBytes is the size up to which an upload is read back and compared.
+const verifyBytes = 16 << 20
 
 // upload is a file that is to be written on a node.
 type upload struct {
@@ -30,10 +35,11 @@ type upload struct {
 func (v *visit) write(op abi.SFTPWrite) (gate.Result, error) {
 	data, err := op.Data.Bytes()
 	if err != nil {
-		return gate.Result{}, failed("bad_input", "data: %v", err)
+		return gate.Result{}, effect.Failed("bad_input", "data: %v", err)
 	}
 	if limit := min(v.job.max, maxData); int64(len(data)) > limit {
-		return gate.Result{}, failed("too_large", "%d bytes are more than the %d that are allowed",
+		return gate.Result{}, effect.Failed("too_large",
+			"%d bytes are more than the %d that are allowed",
 			len(data), limit)
 	}
 	return v.put(upload{src: bytes.NewReader(data), size: int64(len(data)), mode: op.Mode,
@@ -41,23 +47,24 @@ func (v *visit) write(op abi.SFTPWrite) (gate.Result, error) {
 }
 
 func (v *visit) upload(op abi.SFTPPut) (gate.Result, error) {
-	root, err := v.c.n.r.local(v.job.q.Call.Principal.ID)
+	root, err := v.job.r.workspace.Open(v.job.q.Call.Principal.ID)
 	if err != nil {
 		return gate.Result{}, err
 	}
 	defer root.Close()
-	src, size, err := source(root, op.Local)
+	src, size, err := files.Source(root, op.Local)
 	if err != nil {
 		return gate.Result{}, err
 	}
 	defer src.Close()
 	switch decided := v.job.q.Facts.File.LocalBytes; {
 	case size > v.job.max:
-		return gate.Result{}, failed("too_large", "local %q has %d bytes, %d are allowed",
+		return gate.Result{}, effect.Failed("too_large", "local %q has %d bytes, %d are allowed",
 			op.Local, size, v.job.max)
 	case size != decided:
-		return gate.Result{}, failed("changed", "local %q had %d bytes when it was decided and "+
-			"has %d now; nothing was sent", op.Local, decided, size)
+		return gate.Result{}, effect.Failed("changed",
+			"local %q had %d bytes when it was decided and "+
+				"has %d now; nothing was sent", op.Local, decided, size)
 	}
 	return v.put(upload{src: src, size: size, mode: op.Mode, overwrite: op.Overwrite,
 		digest: v.job.q.Call.Files[op.Local]})
@@ -78,20 +85,20 @@ func (v *visit) put(u upload) (res gate.Result, err error) {
 	if err != nil {
 		return res, err
 	}
-	dir := path.Join(path.Dir(v.now.RealPath), partialPrefix+v.c.n.r.unique())
-	if err := v.private(dir); err != nil {
+	dir := path.Join(path.Dir(v.now.RealPath), files.PartialPrefix+v.job.r.ledger.Unique())
+	if err := v.MakePrivate(dir); err != nil {
 		return res, err
 	}
-	defer v.discard(dir)
+	defer v.Discard(dir)
 	partial := path.Join(dir, "data")
 	w, err := v.fill(partial, u, mode)
 	if err != nil {
-		return res, v.full(dir, u.size, err)
+		return res, v.Full(dir, u.size, err)
 	}
 	if err := v.check(); err != nil {
 		return res, err
 	}
-	if !v.pledge.send() {
+	if !v.pledge.Send() {
 		return res, v.ctx.Err()
 	}
 	return gate.Result{Value: w, Bytes: w.Bytes, SHA256: w.SHA256}, v.rename(partial, u, mode)
@@ -102,7 +109,8 @@ func (v *visit) modeOf(u upload) (fs.FileMode, error) {
 	case u.mode != "":
 		bits, err := strconv.ParseUint(u.mode, 8, 32)
 		if err != nil || bits > 0o777 {
-			return 0, failed("bad_input", "mode %q must be octal permission bits, such as 0644",
+			return 0, effect.Failed("bad_input",
+				"mode %q must be octal permission bits, such as 0644",
 				u.mode)
 		}
 		return fs.FileMode(bits), nil
@@ -116,36 +124,37 @@ func (v *visit) modeOf(u upload) (fs.FileMode, error) {
 func (v *visit) fill(
 	partial string, u upload, mode fs.FileMode,
 ) (w abi.WriteResponse, err error) {
-	out, err := v.openFile(partial, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	out, err := v.OpenFile(partial, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return w, err
 	}
 	defer out.Close()
 	src := v.flow(u.size+1, u.size)
 	src.from = io.LimitReader(u.src, u.size+1)
-	n, err := out.ReadFromWithConcurrency(src, int(min(parallel, u.size>>15+1)))
+	n, err := out.ReadFromWithConcurrency(src, int(min(files.Parallel, u.size>>15+1)))
 	if err = cmp.Or(src.err, err); err != nil {
 		return w, err
 	}
 	w = abi.WriteResponse{Bytes: n, SHA256: src.digest()}
 	if n != u.size || u.digest != "" && u.digest != "sha256:"+w.SHA256 {
-		return w, failed("changed", "the local file has other bytes than when the call was "+
+		return w, effect.Failed("changed", "the local file has other bytes than when the call was "+
 			"decided; nothing was changed on the node")
 	}
-	made, err := fstat(out)
+	made, err := files.Stat(out)
 	if err != nil {
 		return w, err
 	}
 	if made.Size() != n {
-		return w, failed("disk_full", "%d bytes were sent, the node kept %d", n, made.Size())
+		return w, effect.Failed("disk_full", "%d bytes were sent, the node kept %d", n, made.Size())
 	}
 	if err := sameBytes(out, n, w.SHA256); err != nil {
 		return w, err
 	}
-	if v.info != nil && owner(v.info) != owner(made) {
-		if o := owner(v.info); out.Chown(int(o[0]), int(o[1])) != nil {
-			return w, failed("permission", "%q belongs to user %d, group %d, and the login user "+
-				"may not keep it so", v.now.RealPath, o[0], o[1])
+	if v.info != nil && files.Owner(v.info) != files.Owner(made) {
+		if o := files.Owner(v.info); out.Chown(int(o[0]), int(o[1])) != nil {
+			return w, effect.Failed("permission",
+				"%q belongs to user %d, group %d, and the login user "+
+					"may not keep it so", v.now.RealPath, o[0], o[1])
 		}
 	}
 	if err := out.Chmod(mode); err != nil {
@@ -172,7 +181,7 @@ func sameBytes(out *sftp.File, size int64, digest string) error {
 		return err
 	}
 	if hex.EncodeToString(back.Sum(nil)) != digest {
-		return failed("changed", "the node returned other bytes than were sent")
+		return effect.Failed("changed", "the node returned other bytes than were sent")
 	}
 	return nil
 }
@@ -185,57 +194,42 @@ func (v *visit) rename(partial string, u upload, mode fs.FileMode) error {
 		rename = v.PosixRename
 	}
 	err := rename(partial, real)
-	if lostConnection(err) {
+	if files.Lost(err) {
 		return err
 	}
-	_, left := v.lstat(partial)
+	_, left := v.Lstat(partial)
 	moved := errors.Is(left, fs.ErrNotExist)
 	switch {
 	case err != nil && left == nil: // it was not done
-		if there, lerr := v.lstat(real); lerr == nil && there != nil && !u.overwrite {
+		if there, lerr := v.Lstat(real); lerr == nil && there != nil && !u.overwrite {
 			return fs.ErrExist // a server says only "Failure"
 		}
 		return err
 	case err != nil:
-		return unknown("unconfirmed", "writing %q: the node answered %v to the rename, but the "+
-			"file that was to be renamed is gone: look before you repeat it", v.path, err)
+		return effect.Unknown("unconfirmed",
+			"writing %q: the node answered %v to the rename, but the "+
+				"file that was to be renamed is gone: look before you repeat it", v.path, err)
 	case left != nil && !moved:
-		return unknown("unconfirmed", "writing %q: the rename was acknowledged and could not be "+
-			"checked (%v): look before you repeat it", v.path, left)
+		return effect.Unknown("unconfirmed",
+			"writing %q: the rename was acknowledged and could not be "+
+				"checked (%v): look before you repeat it", v.path, left)
 	case !moved:
-		return unknown("unconfirmed", "writing %q: the node acknowledged the rename, but the file "+
-			"that was to be renamed is still there: look before you repeat it", v.path)
+		return effect.Unknown("unconfirmed",
+			"writing %q: the node acknowledged the rename, but the file "+
+				"that was to be renamed is still there: look before you repeat it", v.path)
 	}
-	now, there, err := v.resolve(v.path)
+	now, there, err := v.Resolve(v.path)
 	switch {
-	case lostConnection(err):
+	case files.Lost(err):
 		return err
 	case err != nil:
-		return unknown("unconfirmed", "writing %q: it was renamed and could not be checked (%v): "+
-			"look before you repeat it", v.path, err)
-	case now != real || there == nil || kind(there) != "file" || there.Size() != u.size ||
+		return effect.Unknown("unconfirmed",
+			"writing %q: it was renamed and could not be checked (%v): "+
+				"look before you repeat it", v.path, err)
+	case now != real || there == nil || files.Kind(there) != "file" || there.Size() != u.size ||
 		there.Mode().Perm() != mode:
-		return unknown("changed", "%q was written, but something else stands there now: "+
+		return effect.Unknown("changed", "%q was written, but something else stands there now: "+
 			"look before you repeat it", v.path)
 	}
 	return nil
-}
-
-// full finds out whether a write into dir failed because the disk is full: SFTP version 3 has no
-// code for that.
-func (f *files) full(dir string, size int64, err error) error {
-	status := (*sftp.StatusError)(nil)
-	if _, has := f.HasExtension("statvfs@openssh.com"); !has || !errors.As(err, &status) {
-		return err
-	}
-	disk, serr := f.StatVFS(dir)
-	if serr != nil || disk == nil {
-		return err
-	}
-	free := int64(min(disk.Bavail*disk.Frsize, 1<<62))
-	if free >= size+1<<16 && (disk.Favail > 0 || disk.Files == 0) {
-		return err
-	}
-	return failed("disk_full", "no space is left on the node's disk for %d bytes; nothing was "+
-		"changed", size)
 }

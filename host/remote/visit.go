@@ -9,15 +9,17 @@ import (
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // visit is a job in an SFTP session, at a path where the facts are those that were decided.
 type visit struct {
 	ctx context.Context // of the operation
-	*files
+	*files.Session
 	job    *job
-	pledge *pledge
+	pledge *effect.Pledge
 	path   string // as the plugin wrote it
 	link   bool   // the last part of the path is not followed
 	now    gate.FileFacts
@@ -27,13 +29,14 @@ type visit struct {
 // check finds the facts, and returns an error when they are not those that were decided. Sizes may
 // differ: logs grow.
 func (v *visit) check() (err error) {
-	if v.now, v.info, err = v.look(v.path, !v.link); err != nil {
+	if v.now, v.info, err = v.Look(v.path, !v.link); err != nil {
 		return err
 	}
 	decided := *v.job.q.Facts.File
 	if v.now.RealPath != decided.RealPath || v.now.Exists != decided.Exists ||
 		v.now.Type != decided.Type {
-		return failed("changed", "%q was %s when it was decided and is %s now; nothing was done",
+		return effect.Failed("changed",
+			"%q was %s when it was decided and is %s now; nothing was done",
 			v.path, describe(decided), describe(v.now))
 	}
 	return nil
@@ -52,7 +55,7 @@ func (v *visit) mustBe(types ...string) error {
 	case !v.now.Exists:
 		return fs.ErrNotExist
 	case !slices.Contains(types, v.now.Type):
-		return failed("not_a_file", "%q is a %s; %s needs a %s", v.now.RealPath, v.now.Type,
+		return effect.Failed("not_a_file", "%q is a %s; %s needs a %s", v.now.RealPath, v.now.Type,
 			v.job.q.Op.Import(), strings.Join(types, " or a "))
 	}
 	return nil
@@ -62,7 +65,7 @@ func (v *visit) stat() (gate.Result, error) {
 	if v.info == nil {
 		return gate.Result{}, fs.ErrNotExist
 	}
-	info := fileInfo(v.info)
+	info := files.Info(v.info)
 	info.Name, info.NameB64, info.RealPath = "", "", v.now.RealPath
 	return gate.Result{Value: info}, nil
 }
@@ -71,10 +74,10 @@ func (v *visit) list(limit int) (gate.Result, error) {
 	if err := v.mustBe("dir"); err != nil {
 		return gate.Result{}, err
 	}
-	infos, cut, err := v.entries(v.ctx, v.now.RealPath, limit)
+	infos, cut, err := v.Entries(v.ctx, v.now.RealPath, limit)
 	res := abi.ListResponse{Entries: []abi.FileInfo{}, Truncated: cut}
 	for _, i := range infos {
-		res.Entries = append(res.Entries, fileInfo(i))
+		res.Entries = append(res.Entries, files.Info(i))
 	}
 	return gate.Result{Value: res}, err
 }
@@ -85,21 +88,23 @@ func (v *visit) remove() (gate.Result, error) {
 	if err := v.mustBe("file", "symlink"); err != nil {
 		return done, err
 	}
-	if !v.pledge.send() {
+	if !v.pledge.Send() {
 		return done, context.Canceled
 	}
 	err := v.Client.Remove(v.now.RealPath)
-	if lostConnection(err) {
+	if files.Lost(err) {
 		return done, err
 	}
-	_, left := v.lstat(v.now.RealPath)
+	_, left := v.Lstat(v.now.RealPath)
 	switch gone := errors.Is(left, fs.ErrNotExist); {
 	case err == nil && gone, err != nil && left == nil:
 		return done, err
 	case err == nil && left == nil:
-		return done, unknown("unconfirmed", "removing %q: the node acknowledged it, but the file "+
-			"is still there, or there again: look before you repeat it", v.path)
+		return done, effect.Unknown("unconfirmed",
+			"removing %q: the node acknowledged it, but the file "+
+				"is still there, or there again: look before you repeat it", v.path)
 	}
-	return done, unknown("unconfirmed", "removing %q: the node answered %v, and %v to whether it "+
-		"is still there: look before you repeat it", v.path, err, left)
+	return done, effect.Unknown("unconfirmed",
+		"removing %q: the node answered %v, and %v to whether it "+
+			"is still there: look before you repeat it", v.path, err, left)
 }

@@ -1,5 +1,5 @@
 // Package setup writes the files of a new installation: a configuration, a site that allows reads
-// only, a key for the nodes, the entry of an MCP client. It overwrites nothing.
+// only, a key for the nodes. It overwrites nothing.
 package setup
 
 import (

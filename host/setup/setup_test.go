@@ -23,6 +23,15 @@ func plan(t *testing.T) Plan {
 			HostKey: "SHA256:" + strings.Repeat("A", 43)}}}
 }
 
+func content(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
 func names(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -119,7 +119,7 @@ func (r *release) connect(system string) {
 		name += ".exe"
 	}
 	file := filepath.Join(r.stage, name)
-	goBuild(file, "./host/cmd/connect", "-s -w -X main.version="+r.version, "GOOS="+goos,
+	goBuild(file, "./client/cmd/connect", "-s -w -X main.version="+r.version, "GOOS="+goos,
 		"GOARCH="+arch)
 	r.write(name, read(file))
 }

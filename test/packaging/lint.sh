@@ -67,8 +67,8 @@ cd "$root"
 go run test/packaging/schema.go "$registry/internal/validators/schemas/2025-12-11.json" "$dist/server.json"
 
 echo "== caponier-connect: compiles for other systems"
-GOOS=windows go build -o "$work/connect.exe" ./host/cmd/connect
-GOOS=darwin GOARCH=arm64 go vet ./host/cmd/connect ./host/connect
+GOOS=windows go build -o "$work/connect.exe" ./client/cmd/connect
+GOOS=darwin GOARCH=arm64 go vet ./client/cmd/connect ./client/connect
 
 echo "== scripts: shellcheck"
 shellcheck packaging/node/caponier-gate .ci/run packaging/linux/*.sh examples/lab/start.sh test/conformance/*.sh test/packaging/*.sh

@@ -24,6 +24,7 @@ var rooms = map[string][]string{
 	"host/plaintext":     {},
 	"host/trusted":       {},
 	"host/watch":         {},
+	"host/systemd":       {},
 	"host/freeze":        {"host/gate"},
 	"host/plan":          {"host/gate", "host/plaintext", "host/policy/input", "host/shell"},
 	"host/offline":       {"host/gate", "host/fair", "host/plan", "host/policy/input", "host/shell", "sdk/abi"},
@@ -36,24 +37,33 @@ var rooms = map[string][]string{
 		"host/trusted", "host/watch", "policies", "sdk/abi"},
 	"host/policy/replay": {"host/gate", "host/policy", "host/policy/input", "host/policy/value",
 		"host/policy/load"},
-	"host/sandbox":        {"host/gate", "host/fair", "host/plaintext", "host/sandbox/meter", "host/trusted", "sdk/abi"},
-	"host/sandbox/meter":  {},
-	"host/remote":         {"host/gate", "host/shell", "host/fair", "host/plaintext", "host/survey"},
-	"host/survey":         {"host/gate"},
-	"host/native":         {"host/gate"},
-	"host/undo":           {"host/gate", "host/native", "sdk/abi"},
-	"host/sweep":          {"host/gate", "host/native", "sdk/abi"},
-	"host/remote/sshtest": {"host/gate", "test/needs"},
-	"host/doctor":         {"host/", "policies"},
-	"host/egress":         {"host/gate", "host/fair"},
-	"host/blob":           {"host/gate", "host/trusted"},
-	"host/approval":       {"host/gate", "host/plaintext", "host/trusted"},
-	"host/audit":          {"host/gate", "host/plaintext", "host/trusted"},
-	"host/anchor":         {"host/audit", "host/trusted"},
+	"host/sandbox":       {"host/gate", "host/fair", "host/plaintext", "host/sandbox/meter", "host/trusted", "sdk/abi"},
+	"host/sandbox/meter": {},
+	// Operations, which gate's executor allows, stand on files, files on commands, commands on
+	// connections. What is internal to remote is out of reach for every other package.
+	"host/remote": {"host/gate", "host/shell", "host/survey", "host/remote/internal/files",
+		"host/remote/internal/command", "host/remote/internal/conn", "host/remote/internal/effect", "sdk/abi"},
+	"host/remote/internal/files": {"host/gate", "host/remote/internal/command",
+		"host/remote/internal/conn", "host/remote/internal/effect", "sdk/abi"},
+	"host/remote/internal/command": {"host/gate", "host/remote/internal/conn", "host/remote/internal/effect"},
+	"host/remote/internal/conn":    {"host/gate", "host/fair", "host/remote/internal/effect"},
+	"host/remote/internal/effect":  {"host/gate"},
+	"host/survey":                  {"host/gate"},
+	"host/native":                  {"host/gate"},
+	"host/undo":                    {"host/gate", "host/native", "sdk/abi"},
+	"host/sweep":                   {"host/gate", "host/native", "sdk/abi"},
+	"host/remote/sshtest":          {"host/gate", "test/needs"},
+	"host/doctor":                  {"host/", "policies"},
+	"host/egress":                  {"host/gate", "host/fair"},
+	"host/blob":                    {"host/gate", "host/trusted"},
+	"host/approval":                {"host/gate", "host/plaintext", "host/trusted"},
+	"host/audit":                   {"host/gate", "host/plaintext", "host/trusted"},
+	"host/anchor":                  {"host/audit", "host/trusted"},
 	// the packages whose interfaces it implements
-	"host/store":    {"host/gate", "host/approval", "host/blob", "host/egress", "host/trusted", "host/undo"},
-	"host/plugin":   {"host/gate", "host/plaintext", "host/trusted"},
-	"host/identity": {"host/gate", "host/trusted", "sdk/abi"},
+	"host/store":         {"host/gate", "host/approval", "host/blob", "host/egress", "host/trusted", "host/undo"},
+	"host/plugin":        {"host/gate", "host/plaintext", "host/trusted"},
+	"host/plugin/author": {},
+	"host/identity":      {"host/gate", "host/trusted", "sdk/abi"},
 	"host/config": {
 		"host/trusted",
 		"host/gate",
@@ -73,14 +83,17 @@ var rooms = map[string][]string{
 		"host/front/http",
 	},
 	"host/setup":               {},
-	"host/connect":             {},
-	"host/cmd/connect":         {"host/connect"},
-	"host/cmd/caponier":        {"host/", "policies"},
+	"host/cmd/caponier":        {"host/", "client/", "policies"},
 	"host/cmd/caponier/hangup": {},
 	"host/front/fronttest":     {"host/gate"},
 	"host/front/http":          {"host/gate", "host/fair", "host/front/mcp", "host/observe"},
 	"host/front/mcp":           {"host/gate", "host/fair", "host/observe", "host/plaintext", "sdk/abi"},
 	"host/observe":             {"host/gate"},
+
+	// programs of the client's machine, which know nothing of the host
+	"client/connect":     {},
+	"client/settings":    {},
+	"client/cmd/connect": {"client/connect"},
 
 	"packaging/dist":           {},
 	"policies":                 {},
@@ -111,11 +124,12 @@ var owners = map[string][]string{
 		"host/policy/value", "host/policy/redact", "host/policy/load", "host/policy/replay"},
 	"github.com/tetratelabs/wazero":   {"host/sandbox"},
 	"github.com/modelcontextprotocol": {"host/front/mcp", "host/front/http", "host/identity"},
-	"golang.org/x/crypto/ssh":         {"host/remote", "host/remote/sshtest", "host/doctor", "host/setup"},
+	"golang.org/x/crypto/ssh": {"host/remote/internal/conn", "host/remote/internal/command", "host/remote/internal/files",
+		"host/remote/sshtest", "host/doctor", "host/setup"},
 	"golang.org/x/mod/sumdb/note":     {"host/anchor"},
-	"github.com/skeema/knownhosts":    {"host/remote", "host/doctor"},
-	"github.com/pkg/sftp":             {"host/remote", "host/remote/sshtest"},
-	"github.com/pelletier/go-toml":    {"host/config", "host/setup"},
+	"github.com/skeema/knownhosts":    {"host/remote/internal/conn", "host/doctor"},
+	"github.com/pkg/sftp":             {"host/remote", "host/remote/internal/files", "host/remote/sshtest"},
+	"github.com/pelletier/go-toml":    {"host/config", "client/settings"},
 	"mvdan.cc/sh":                     {"host/shell"},
 	"modernc.org/sqlite":              {"host/store"},
 	"github.com/google/jsonschema-go": {"host/plugin", "host/front/mcp"},
@@ -125,19 +139,18 @@ var owners = map[string][]string{
 	"golang.org/x/sys": {
 		"host/audit",
 		"host/sandbox",
-		"host/cmd/caponier",
+		"host/systemd",
 		"host/doctor",
-		"host/remote",
 		"host/store",
 	},
 	"github.com/itchyny/gojq":             {"plugins/internal/jq"},
 	"code.dny.dev/ssrf":                   {"host/egress"},
-	"go.yaml.in/yaml":                     {"host/policy/load", "host/offline", "host/setup"},
+	"go.yaml.in/yaml":                     {"host/policy/load", "host/offline", "client/settings"},
 	"github.com/prometheus/client_golang": {"host/observe"},
 	"github.com/fsnotify/fsnotify":        {"host/watch"},
 	"go.uber.org/goleak":                  {},
 	"github.com/rogpeppe/go-internal":     {},
-	"golang.org/x/crypto":                 {"host/remote", "host/remote/sshtest", "host/setup"},
+	"golang.org/x/crypto":                 {"host/remote/sshtest", "host/setup"},
 }
 
 type pkg struct {
@@ -253,7 +266,8 @@ func ownerOf(imp string) (longest string) {
 func TestPackageDocsAreOneThing(t *testing.T) {
 	for _, p := range listPackages(t) {
 		path := strings.TrimPrefix(p.ImportPath, module)
-		if !strings.HasPrefix(path, "host/") || len(p.GoFiles) == 0 {
+		if !strings.HasPrefix(path, "host/") && !strings.HasPrefix(path, "client/") ||
+			len(p.GoFiles) == 0 {
 			continue
 		}
 		doc := ""

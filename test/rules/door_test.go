@@ -191,3 +191,75 @@ func TestOnlyTheDoctorReachesNodesBesideTheGate(t *testing.T) {
 		t.Error("no use is found, so that this test proves nothing")
 	}
 }
+
+// sends are the functions of remote's internal packages that send something to a node. Go keeps
+// every package but remote from them.
+var sends = []string{"command.Run", "conn.Acquire", "conn.Link", "conn.Open", "conn.Session",
+	"files.With"}
+
+// senders returns each use of sends in remote, as "function package.Name".
+func senders(pkgs []*packages.Package) (found []string) {
+	for _, p := range pkgs {
+		if p.PkgPath != module+"host/remote" {
+			continue
+		}
+		for _, file := range p.Syntax {
+			in := ""
+			ast.Inspect(file, func(n ast.Node) bool {
+				if f, ok := n.(*ast.FuncDecl); ok {
+					in = f.Name.Name
+				}
+				id, ok := n.(*ast.Ident)
+				if !ok {
+					return true
+				}
+				f, ok := p.TypesInfo.Uses[id].(*types.Func)
+				if !ok || f.Pkg() == nil {
+					return true
+				}
+				name := f.Pkg().Name() + "." + f.Name()
+				if slices.Contains(sends, name) &&
+					strings.HasPrefix(f.Pkg().Path(), module+"host/remote/internal/") {
+					found = append(found, in+" "+name)
+				}
+				return true
+			})
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// sideSender is a method that sends a command without a decision, which the test must find.
+const sideSender = `package remote
+
+import (
+	"context"
+
+	"github.com/caponier-mcp/caponier/host/remote/internal/command"
+)
+
+func (n *node) sideSender(ctx context.Context) {
+	command.Run(ctx, n.Node.Node, command.Command{Text: "id"})
+}
+`
+
+// What was decided is sent by the functions that Execute and Lookup call, and by End, which removes
+// what a call staged. Ask, Lacks and Link are the doctor's.
+func TestOnlyTheExecutorSendsToNodes(t *testing.T) {
+	want := []string{"Ask command.Run", "Lacks files.With", "Link conn.Link", "Lookup files.With",
+		"ask command.Run", "command command.Run", "file files.With", "remove files.With",
+		"stage files.With"}
+	if found := senders(loadHost(t, nil)); !slices.Equal(found, want) {
+		t.Errorf("what sends to a node:\n%s\nwant only:\n%s", strings.Join(found, "\n"),
+			strings.Join(want, "\n"))
+	}
+	root, err := rootDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	planted := map[string][]byte{root + "/host/remote/side_sender.go": []byte(sideSender)}
+	if found := senders(loadHost(t, planted)); !slices.Contains(found, "sideSender command.Run") {
+		t.Errorf("the planted call is not found among %q", found)
+	}
+}

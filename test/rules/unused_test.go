@@ -52,6 +52,11 @@ func namedOf(t types.Type) *types.Named {
 	return named
 }
 
+// ourTree reports whether the names of a package are checked.
+func ourTree(path string) bool {
+	return strings.HasPrefix(path, module+"host/") || strings.HasPrefix(path, module+"client/")
+}
+
 // exported is a host package's exported names, with the objects that they stand for.
 type exported map[string]types.Object
 
@@ -59,7 +64,7 @@ func exportsOf(pkgs []*packages.Package) exported {
 	out := exported{}
 	for _, p := range pkgs {
 		if p.ID != p.PkgPath || p.Name == "main" ||
-			!strings.HasPrefix(p.PkgPath, module+"host/") {
+			!ourTree(p.PkgPath) {
 			continue // a variant that a test makes
 		}
 		for _, name := range p.Types.Scope().Names() {
@@ -154,7 +159,7 @@ func interfaces(pkgs []*packages.Package) (found []*types.Interface) {
 func implementing(pkgs []*packages.Package) map[string]bool {
 	used, ifaces := map[string]bool{}, interfaces(pkgs)
 	for _, p := range pkgs {
-		if !strings.HasPrefix(p.PkgPath, module+"host/") {
+		if !ourTree(p.PkgPath) {
 			continue
 		}
 		for _, o := range p.TypesInfo.Defs {
@@ -245,7 +250,7 @@ func mentioned(o types.Object, f func(*types.TypeName)) {
 
 func unusedNames(t *testing.T, overlay map[string][]byte) (unused []string) {
 	t.Helper()
-	pkgs := loadPackages(t, true, overlay, "./host/...", "./test/...")
+	pkgs := loadPackages(t, true, overlay, "./host/...", "./client/...", "./test/...")
 	x, used := exportsOf(pkgs), usedNames(pkgs)
 	for name := range implementing(pkgs) {
 		used[name] = true

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/approval"
-	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/blob"
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/egress"
@@ -21,7 +18,6 @@ import (
 	"github.com/caponier-mcp/caponier/host/plan"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
-	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/shell"
 	"github.com/caponier-mcp/caponier/host/store"
@@ -29,33 +25,9 @@ import (
 	"github.com/caponier-mcp/caponier/host/undo"
 )
 
-// host is the wired parts. Close ends them in reverse.
-type host struct {
-	cfg      *config.Config
-	locked   atomic.Pointer[plugin.Lock] // what is in service
-	hidden   func(*gate.Tool) string     // why a tool is not offered
-	engine   *load.Site
-	journal  *audit.Journal
-	remote   *remote.Remote
-	door     *gate.Door
-	lookDoor *gate.Door                                     // for approvers: green reads
-	native   func(context.Context, string, any) gate.Answer // calls as the host itself
-	keeper   *undo.Keeper
-	asks     *approval.Approvals
-	store    *store.Store
-	meter    *observe.Meter
-	turns    *fair.Shares // of the processors, for decoding and deciding
-	sandbox  *sandbox.Sandbox
-	live     *live    // of a server
-	broken   sync.Map // digest of a module that could not be opened: why, an error
-	lazy     bool     // modules are compiled when they are first called
-	verify   bool     // and held against the lock now
-	closers  []func()
-}
-
-// open wires the host. When it fails half-way it closes what it has opened. With the name of a tool
-// it loads the plugin of that tool alone.
-func open(ctx context.Context, g *global, only string) (*host, error) {
+// openHost wires the host. When it fails half-way it closes what it has opened. With the name of a
+// tool it loads the plugin of that tool alone.
+func openHost(ctx context.Context, g *global, only string) (*host, error) {
 	h, err := configured(g)
 	if err != nil {
 		return nil, err
@@ -87,24 +59,6 @@ func configured(g *global) (*host, error) {
 	h.locked.Store(lock)
 	h.hidden, err = hiddenReason(cfg, lock)
 	return h, err
-}
-
-// lock returns the lock in service.
-func (h *host) lock() *plugin.Lock { return h.locked.Load() }
-
-// unusable returns why the module of a plugin could not be opened, or nil.
-func (h *host) unusable(digest string) error {
-	err, _ := h.broken.Load(digest)
-	why, _ := err.(error)
-	return why
-}
-
-// Close ends the parts in reverse.
-func (h *host) Close() {
-	for _, end := range slices.Backward(h.closers) {
-		end()
-	}
-	h.closers = nil
 }
 
 func (h *host) open(ctx context.Context, only string) (err error) {
@@ -205,8 +159,8 @@ func (h *host) openState(o *gate.Options) (err error) {
 	}
 	h.closers = append(h.closers, func() { _ = h.store.Close() })
 	h.cfg.Approval.Look = h.look
-	h.asks, err = newApprovals(h.cfg, h.store, h.meter.Journal(h.journal))
-	if err != nil {
+	h.cfg.Approval.Journal = h.meter.Journal(h.journal)
+	if h.asks, err = approval.New(h.cfg.Approval, h.store); err != nil {
 		return err
 	}
 	h.closers = append(h.closers, h.asks.Close)
@@ -241,14 +195,6 @@ func (h *host) openSandbox(ctx context.Context, wanted func(*gate.Tool) bool) (e
 		}
 	}
 	return nil
-}
-
-func addPlugin(box *sandbox.Sandbox, lock *plugin.Lock, dir string, e plugin.Entry) error {
-	wasm, err := lock.Open(dir, e.Name)
-	if err != nil {
-		return err
-	}
-	return box.Add(e.Plugin, wasm, e.Imports)
 }
 
 // executors wires what acts on operations: nodes, blobs, HTTP and the client's user.
@@ -291,15 +237,4 @@ func (r runner) Ready(ctx context.Context, t *gate.Tool, tell func(string)) erro
 		return &gate.PluginError{Code: "plugin_unavailable", Message: err.Error()}
 	}
 	return r.Sandbox.Ready(ctx, t, tell)
-}
-
-// background runs until the host closes.
-func (h *host) background(ctx context.Context, do func(context.Context)) {
-	ctx, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		do(ctx)
-	}()
-	h.closers = append(h.closers, func() { stop(); <-done })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/store"
+	"github.com/caponier-mcp/caponier/host/systemd"
 	"github.com/spf13/cobra"
 )
 
@@ -76,7 +77,8 @@ func (d *desk) at(g *global, r role, do func() error) func(*cobra.Command, []str
 			defer closeJournal()
 			journal = j
 		}
-		if d.Approvals, err = newApprovals(c, s, journal); err != nil {
+		c.Approval.Journal = journal
+		if d.Approvals, err = approval.New(c.Approval, s); err != nil {
 			return usage(err)
 		}
 		defer d.Close()
@@ -104,12 +106,6 @@ func (d *desk) open(v *verb) (c *config.Config, err error) {
 	return c, nil
 }
 
-func newApprovals(c *config.Config, s *store.Store, j gate.Journal) (*approval.Approvals, error) {
-	o := c.Approval
-	o.Journal = j
-	return approval.New(o, s)
-}
-
 func (d *desk) list(g *global) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
@@ -125,13 +121,7 @@ func (d *desk) list(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return d.print(append([]approval.Request{}, rs...), func(w io.Writer) {
-				var rows [][]string
-				for _, r := range rs {
-					rows = append(rows, cells(r))
-				}
-				table(w, "ID|STATE|ASKED BY|TOOL|TARGET|EXPIRES", rows)
-			})
+			return list(d.verb, rs, "ID|STATE|ASKED BY|TOOL|TARGET|EXPIRES", cells)
 		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also those that are decided and have not expired")
@@ -166,7 +156,7 @@ func (d *desk) show(g *global) *cobra.Command {
 				return approval.ErrNone
 			}
 			if d.json {
-				return writeJSON(d.out, rs[0])
+				return plaintext.JSON(d.out, rs[0])
 			}
 			return rs[0].Print(d.out)
 		}),
@@ -287,8 +277,8 @@ func (d *desk) servePage(g *global) *cobra.Command {
 			// A service manager keeps what is printed here, so it must be no link.
 			fmt.Fprintf(d.say, "approvals are at http://%s/approvals; sign in with: caponier "+
 				"approvals link --as NAME\n", l.Addr())
-			notify("READY=1")
-			defer notify("STOPPING=1")
+			systemd.Notify("READY=1")
+			defer systemd.Notify("STOPPING=1")
 			return d.Serve(d.ctx, l)
 		}),
 	}
@@ -296,21 +286,16 @@ func (d *desk) servePage(g *global) *cobra.Command {
 
 func (d *desk) sessions(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "sessions", Short: "List and end the sessions of the approval page"}
-	list := &cobra.Command{
+	show := &cobra.Command{
 		Use: "list", Short: "List the sessions", Args: cobra.NoArgs,
 		RunE: d.at(g, looks, func() error {
-			list, err := d.Sessions(d.ctx)
+			all, err := d.Sessions(d.ctx)
 			if err != nil {
 				return err
 			}
-			return d.print(append([]approval.Session{}, list...), func(w io.Writer) {
-				var rows [][]string
-				for _, s := range list {
-					rows = append(rows, []string{s.ID, s.Name,
-						s.Created.UTC().Format(time.DateTime),
-						s.Expires.UTC().Format(time.DateTime)})
-				}
-				table(w, "ID|NAME|SINCE|UNTIL", rows)
+			return list(d.verb, all, "ID|NAME|SINCE|UNTIL", func(s approval.Session) []string {
+				return []string{s.ID, s.Name, s.Created.UTC().Format(time.DateTime),
+					s.Expires.UTC().Format(time.DateTime)}
 			})
 		}),
 	}
@@ -339,6 +324,6 @@ func (d *desk) sessions(g *global) *cobra.Command {
 	}
 	end.Flags().StringVar(&name, "name", "", "the sessions of this `NAME`")
 	end.Flags().BoolVar(&all, "all", false, "every session")
-	cmd.AddCommand(list, end)
+	cmd.AddCommand(show, end)
 	return cmd
 }

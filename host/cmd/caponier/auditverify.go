@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/anchor"
@@ -22,11 +19,7 @@ func auditVerify(g *global) *cobra.Command {
 		Use:   "verify",
 		Short: "Check every hash chain of the journal (exit 1 if one was changed)",
 		Args:  cobra.NoArgs,
-		RunE: g.does(func(v *verb) error {
-			c, err := g.load()
-			if err != nil {
-				return err
-			}
+		RunE: g.with(func(v *verb, c *config.Config) error {
 			if (anchors == "") != (key == "") {
 				return usage(errors.New("--anchors and --anchor-key are given together"))
 			}
@@ -40,17 +33,13 @@ func auditVerify(g *global) *cobra.Command {
 				return err
 			}
 			took := time.Since(began).Round(time.Millisecond)
-			err = v.print(report, func(w io.Writer) {
-				printReport(w, report, took)
+			return v.verdict(!report.OK(), exitFailed, report, func(w io.Writer) {
+				report.Print(w, took)
 				if n := len(seen); n > 0 {
 					fmt.Fprintf(w, "%d anchors were held against it, the last is %s\n", n,
 						seen[n-1].By)
 				}
 			})
-			if err == nil && !report.OK() {
-				return &exit{code: exitFailed}
-			}
-			return err
 		}),
 	}
 	cmd.Flags().StringVar(&anchors, "anchors", "", "`FILE` of published anchors, or of a syslog "+
@@ -110,50 +99,4 @@ func auditKey(g *global) *cobra.Command {
 				func(w io.Writer) { fmt.Fprintln(w, public) })
 		}),
 	}
-}
-
-// openJournal opens the journal and publishes its anchors until close is called, which publishes
-// the last one.
-func openJournal(c *config.Config) (j *audit.Journal, closeJournal func(), err error) {
-	publisher, err := anchor.New(c.Anchors)
-	if err != nil {
-		return nil, nil, usage(err)
-	}
-	if j, err = audit.Open(c.Audit); err != nil || publisher == nil {
-		return j, func() { _ = j.Close() }, err
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { publisher.Run(ctx, j.Tip) })
-	return j, func() {
-		stop()
-		running.Wait()
-		_ = j.Close()
-		if err := publisher.Publish(context.Background(), j.Tip); err != nil {
-			slog.Warn("publishing the last anchor of the journal", "error", err)
-		}
-	}, nil
-}
-
-func printReport(w io.Writer, r audit.Report, took time.Duration) {
-	for _, p := range r.Warnings {
-		fmt.Fprintln(w, "warning:", p)
-	}
-	for _, u := range r.Unfinished {
-		fmt.Fprintf(w, "warning: call %s: %s %s was allowed and begun, and its outcome was never "+
-			"written: look at the node\n", u.CallID, u.Tool, u.Op)
-	}
-	for _, p := range r.Problems {
-		fmt.Fprintln(w, "CHANGED:", p)
-	}
-	records := int64(0)
-	for _, f := range r.Files {
-		records += f.Entries
-	}
-	verdict := "every chain holds"
-	if !r.OK() {
-		verdict = "the journal is NOT what was written"
-	}
-	fmt.Fprintf(w, "%s: %d records in %d files, checked in %s\n", verdict, records, len(r.Files),
-		took)
 }

@@ -23,12 +23,9 @@ func checkCommand(g *global) *cobra.Command {
 		RunE: g.does(func(v *verb) error {
 			findings, code := g.examine(v, offline)
 			failures, warnings := findings.Count()
-			err := v.print(map[string]any{"failed": failures, "warned": warnings,
-				"findings": findings}, func(w io.Writer) { _ = findings.Print(w) })
-			if err == nil && failures > 0 {
-				return &exit{code: code}
-			}
-			return err
+			return v.verdict(failures > 0, code, map[string]any{"failed": failures,
+				"warned": warnings, "findings": findings},
+				func(w io.Writer) { _ = findings.Print(w) })
 		}),
 	}
 	cmd.Flags().BoolVar(&offline, "offline", false, "do not connect to the nodes")

@@ -6,8 +6,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/caponier-mcp/caponier/client/settings"
 	"github.com/caponier-mcp/caponier/host/config"
-	"github.com/caponier-mcp/caponier/host/setup"
 	"github.com/spf13/cobra"
 )
 
@@ -23,9 +23,10 @@ func clientAdd(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add CLIENT",
 		Short: "Add an entry for this program and its configuration to a client's file",
-		Long: "CLIENT is one of " + strings.Join(setup.Clients(), ", ") + ".\nThe old file stays " +
-			"beside the new one. An entry that is there already stays; another one of\nthe same " +
-			"name, a link, and a file that cannot be read are refused, and the entry is printed.",
+		Long: "CLIENT is one of " + strings.Join(settings.Clients(), ", ") + ".\nThe old file " +
+			"stays beside the new one. An entry that is there already stays; another one of\n" +
+			"the same name, a link, and a file that cannot be read are refused, and the entry " +
+			"is printed.",
 		Args: cobra.ExactArgs(1),
 		RunE: g.does(func(v *verb) error {
 			found, err := config.Find(g.config, g.profile)
@@ -46,7 +47,7 @@ func clientAdd(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			done, err := setup.AddTo(v.args[0], to, s)
+			done, err := settings.AddTo(v.args[0], to, s)
 			if err == nil {
 				fmt.Fprintln(v.out, done)
 			}
@@ -59,9 +60,9 @@ func clientAdd(g *global) *cobra.Command {
 }
 
 // server is this program with a configuration, as a client starts it.
-func server(config string) (setup.Server, error) {
+func server(config string) (settings.Server, error) {
 	exe, err := os.Executable()
-	return setup.Server{Command: exe, Args: []string{"--config", config, "serve"}}, err
+	return settings.Server{Command: exe, Args: []string{"--config", config, "serve"}}, err
 }
 
 // snippet returns a client's entry for the configuration of this run, and the file for it.
@@ -70,5 +71,5 @@ func (v *verb) snippet(client string) (text, file string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	return setup.Snippet(client, s)
+	return settings.Snippet(client, s)
 }

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"github.com/caponier-mcp/caponier/host/connect"
+	"github.com/caponier-mcp/caponier/client/connect"
 	"github.com/spf13/cobra"
 )
 

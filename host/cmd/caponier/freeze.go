@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/plugin"
@@ -46,7 +47,7 @@ func (s scope) of(g *global) (l freeze.List, z freeze.Freeze, err error) {
 	case s.tool != "":
 		lock, err := plugin.Load(c.Plugin.Lock)
 		if err == nil {
-			_, err = toolOf(c, lock, s.tool)
+			_, err = lock.Tool(c.Plugin, s.tool)
 		}
 		if err != nil {
 			return l, z, usage(err)
@@ -74,7 +75,7 @@ func freezeCommand(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := add(l, z, reason); err != nil {
+			if err := addFreeze(l, z, reason); err != nil {
 				return err
 			}
 			return v.freezes(l)
@@ -84,19 +85,15 @@ func freezeCommand(g *global) *cobra.Command {
 	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that refused callers and operators see")
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List what is frozen", Args: cobra.NoArgs,
-		RunE: g.does(func(v *verb) error {
-			c, err := g.load()
-			if err != nil {
-				return err
-			}
+		RunE: g.with(func(v *verb, c *config.Config) error {
 			return v.freezes(freeze.In(c.Store.Dir))
 		}),
 	})
 	return cmd
 }
 
-// add puts a freeze into the list, by this user.
-func add(l freeze.List, z freeze.Freeze, reason string) error {
+// addFreeze puts a freeze into the list, by this user.
+func addFreeze(l freeze.List, z freeze.Freeze, reason string) error {
 	z.By, z.Reason, z.Since = "?", reason, time.Now().UTC().Truncate(time.Second)
 	if u, err := user.Current(); err == nil {
 		z.By = u.Username
@@ -118,12 +115,10 @@ func (v *verb) freezes(l freeze.List) error {
 			fmt.Fprintln(w, "nothing is frozen")
 			return
 		}
-		var rows [][]string
-		for _, z := range all {
-			rows = append(rows, []string{z.String(), fmt.Sprintf("%q", z.By),
-				z.Since.Format(time.RFC3339), fmt.Sprintf("%q", z.Reason)})
-		}
-		table(w, "FROZEN|BY|SINCE|REASON", rows)
+		table(w, all, "FROZEN|BY|SINCE|REASON", func(z freeze.Freeze) []string {
+			return []string{z.String(), fmt.Sprintf("%q", z.By), z.Since.Format(time.RFC3339),
+				fmt.Sprintf("%q", z.Reason)}
+		})
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caponier-mcp/caponier/client/settings"
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/doctor"
 	"github.com/caponier-mcp/caponier/host/setup"
@@ -71,7 +72,7 @@ func initCommand(g *global) *cobra.Command {
 		"the `ACCOUNT` that the server will run as, if it is another",
 	)
 	f.StringVar(&b.client, "client", "", "the MCP `CLIENT` whose configuration is printed: "+
-		strings.Join(setup.Clients(), ", "))
+		strings.Join(settings.Clients(), ", "))
 	f.BoolVar(&b.plan.AcceptRisks, "accept-risks", false,
 		"write accept_risks = true: you have read docs/threats.md")
 	return cmd

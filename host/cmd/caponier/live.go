@@ -18,6 +18,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/sandbox"
+	"github.com/caponier-mcp/caponier/host/systemd"
 	"github.com/caponier-mcp/caponier/host/watch"
 )
 
@@ -88,10 +89,10 @@ func (l *live) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-hangup.C:
-			notify(reloading())
+			systemd.Notify(systemd.Reloading())
 			l.policy(ctx, true)
 			l.reload(ctx, &work, true)
-			notify("READY=1")
+			systemd.Notify("READY=1")
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/observe"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
 // No secret of the configuration gets into the log: not as a value, not in an error, not with the
@@ -34,7 +35,7 @@ func TestSecretsCannotBeLogged(t *testing.T) {
 	}
 	for _, format := range []string{"text", "json"} {
 		var out bytes.Buffer
-		slog.SetDefault(observe.LogOptions{Format: format}.Logger(scrub(&out, secrets)))
+		slog.SetDefault(observe.LogOptions{Format: format}.Logger(plaintext.Without(&out, secrets)))
 		slog.Error("it went wrong", "webhook", c.Approval.Webhook,
 			"all", fmt.Sprintf("%+v", c.Egress), "error", errors.New("401 for sk-1234567890"))
 		slog.With("secret", c.Approval.Webhook.Secret).Info(c.Approval.Webhook.Secret)

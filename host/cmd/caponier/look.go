@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
-	"strconv"
 
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -16,7 +13,7 @@ import (
 // site says of a tool.
 func (h *host) looks(o gate.Options) error {
 	for _, name := range h.cfg.Approval.Looks {
-		if t, err := toolOf(h.cfg, h.lock(), name); err != nil || t.Kind != "tool" ||
+		if t, err := h.lock().Tool(h.cfg.Plugin, name); err != nil || t.Kind != "tool" ||
 			!t.Hints.ReadOnly {
 			return fmt.Errorf("%s: [approval] looks: %s is not a tool of %s that only reads",
 				h.cfg.File, name, h.cfg.Plugin.Lock)
@@ -40,11 +37,11 @@ func (h *host) look(ctx context.Context, approver string,
 	d approval.Detail) (readings []approval.Reading) {
 	p := h.cfg.Identity.Configured(approver)
 	for _, name := range h.cfg.Approval.Looks {
-		tool, err := toolOf(h.cfg, h.lock(), name)
+		tool, err := h.lock().Tool(h.cfg.Plugin, name)
 		if err != nil { // not since looks
 			continue
 		}
-		for _, args := range lookArgs(tool, d.Targets) {
+		for _, args := range approval.LookArgs(tool.Params, d.Targets) {
 			if len(readings) == maxReadings {
 				return readings
 			}
@@ -54,46 +51,6 @@ func (h *host) look(ctx context.Context, approver string,
 		}
 	}
 	return readings
-}
-
-// lookArgs returns the arguments with which a tool reads about targets: one set for each guest, or
-// else for each node. It returns none for a tool that takes neither, or that requires more.
-func lookArgs(tool *gate.Tool, t gate.Targets) (all [][]byte) {
-	var guest, node gate.Param
-	for _, p := range tool.Params {
-		switch {
-		case p.Type == "array":
-		case p.Target == "vmid":
-			guest = p
-		case p.Target == "node":
-			node = p
-		}
-	}
-	var sets []map[string]any
-	switch {
-	case guest.Name != "":
-		for _, id := range t.VMIDs {
-			set := map[string]any{guest.Name: id}
-			if n, err := strconv.ParseInt(id, 10, 64); err == nil && guest.Type == "integer" {
-				set[guest.Name] = n
-			}
-			if node.Name != "" && len(t.Nodes) == 1 {
-				set[node.Name] = t.Nodes[0]
-			}
-			sets = append(sets, set)
-		}
-	case node.Name != "":
-		for _, n := range t.Nodes {
-			sets = append(sets, map[string]any{node.Name: n})
-		}
-	}
-	for _, set := range sets {
-		lacks := func(p gate.Param) bool { return p.Required && set[p.Name] == nil }
-		if data, err := json.Marshal(set); err == nil && !slices.ContainsFunc(tool.Params, lacks) {
-			all = append(all, data)
-		}
-	}
-	return all
 }
 
 func reading(name string, a gate.Answer) approval.Reading {

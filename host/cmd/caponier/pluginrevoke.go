@@ -5,6 +5,7 @@ import (
 	"io"
 	"regexp"
 
+	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/spf13/cobra"
@@ -27,11 +28,7 @@ func pluginRevoke(g *global) *cobra.Command {
 			"also for a lock that lists the\nmodule later. `caponier thaw --plugin DIGEST` ends " +
 			"it.",
 		Args: cobra.ExactArgs(1),
-		RunE: g.does(func(v *verb) error {
-			c, err := g.load()
-			if err != nil {
-				return err
-			}
+		RunE: g.with(func(v *verb, c *config.Config) error {
 			lock, err := plugin.Load(c.Plugin.Lock)
 			digest, locked := v.args[0], ""
 			if err == nil {
@@ -47,7 +44,8 @@ func pluginRevoke(g *global) *cobra.Command {
 					c.Plugin.Lock))
 			}
 			list := freeze.In(c.Store.Dir)
-			if err := add(list, freeze.Freeze{Kind: "plugin", Name: digest}, reason); err != nil {
+			z := freeze.Freeze{Kind: "plugin", Name: digest}
+			if err := addFreeze(list, z, reason); err != nil {
 				return err
 			}
 			return v.print(map[string]string{"digest": digest, "plugin": locked},

@@ -70,7 +70,7 @@ func (t *trial) run(v *verb) error {
 	a := door.Call(v.ctx, req)
 	asked := append([]offline.Asked{}, door.Asked()...)
 	if v.json {
-		if err := writeJSON(v.out, trialResult{resultOf(a), asked}); err != nil {
+		if err := plaintext.JSON(v.out, trialResult{resultOf(a), asked}); err != nil {
 			return err
 		}
 		return codeFor(a)
@@ -160,7 +160,7 @@ func (t *trial) load(v *verb) (*sandbox.Sandbox, *gate.Tool, error) {
 		level = slog.LevelDebug
 	}
 	box, err := sandbox.New(v.ctx, sandbox.Options{CacheDir: moduleCache(), Warm: -1,
-		Log: newLines(v.say, level)})
+		Log: plaintext.NewLog(v.say, level)})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/plugin"
@@ -47,13 +45,11 @@ func onSite[T any](g *global, use, short string,
 				return err
 			}
 			report, code, err := do(v.ctx, site)
-			if err == nil {
-				err = v.print(report, func(w io.Writer) { text(w, report) })
+			if err != nil {
+				return err
 			}
-			if err == nil && code != exitDone {
-				return &exit{code: code}
-			}
-			return err
+			return v.verdict(code != exitDone, code, report,
+				func(w io.Writer) { text(w, report) })
 		}),
 	}
 }
@@ -138,30 +134,16 @@ func policyEval(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = v.print(map[string]any{"allow": d.Allow, "tier": d.Tier.String(),
+			return v.verdict(!d.Allow, exitRefused, map[string]any{"allow": d.Allow,
+				"tier":   d.Tier.String(),
 				"failed": d.Failed, "deny": d.Denied, "needs_approval": d.NeedsApproval,
 				"revision": d.Revision}, func(w io.Writer) {
-				fmt.Fprintf(w, "%s at tier %s by revision %s\n", allowed(d.Allow), d.Tier,
-					d.Revision)
-				for _, r := range d.Denied {
-					fmt.Fprintf(w, "  %s: %s\n", r.ID, r.Msg)
-				}
+				replay.Print(w, d)
 			})
-			if err == nil && !d.Allow {
-				return &exit{code: exitRefused}
-			}
-			return err
 		}),
 	}
 	cmd.Flags().StringVar(&site, "site", "", "the site's `DIR` (default from the configuration)")
 	return cmd
-}
-
-func allowed(yes bool) string {
-	if yes {
-		return "allowed"
-	}
-	return "refused"
 }
 
 func policyGrammar(g *global) *cobra.Command {
@@ -188,37 +170,11 @@ func policyGrammar(g *global) *cobra.Command {
 			}
 			return v.print(list, func(w io.Writer) {
 				for _, c := range list {
-					printCommand(w, c, word != "")
+					c.Print(w, word != "")
 				}
 			})
 		}),
 	}
 	cmd.Flags().StringVar(&site, "site", "", "the site's `DIR` (default from the configuration)")
 	return cmd
-}
-
-// printCommand writes a line for a command, and in full its options and its source too.
-func printCommand(w io.Writer, c load.Command, full bool) {
-	from := ""
-	if c.Site {
-		from = "  (of the site)"
-	}
-	fmt.Fprintf(w, "%-6s  %-15s  %s%s\n", c.Tier, c.Group,
-		strings.Join(append([]string{c.Name}, c.Operands...), " "), from)
-	if !full {
-		return
-	}
-	for _, o := range slices.Sorted(maps.Keys(c.Options)) {
-		value, need := c.Options[o], ""
-		if value != "" && !strings.HasSuffix(o, "=") {
-			value = " " + value
-		}
-		if slices.Contains(c.Required, o) {
-			need = "  (required)"
-		}
-		fmt.Fprintf(w, "    %s%s%s\n", o, value, need)
-	}
-	if c.Source != "" {
-		fmt.Fprintf(w, "    from %s\n", c.Source)
-	}
 }

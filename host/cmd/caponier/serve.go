@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"runtime/debug"
 
 	fronthttp "github.com/caponier-mcp/caponier/host/front/http"
 	"github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/observe"
+	"github.com/caponier-mcp/caponier/host/systemd"
 	"github.com/spf13/cobra"
 )
 
@@ -54,7 +53,7 @@ func serve(ctx context.Context, g *global, addr string) error {
 	if err != nil {
 		return usage(err)
 	}
-	defer notify("STOPPING=1")
+	defer systemd.Notify("STOPPING=1")
 	told, err := h.about(ctx, true)
 	if err != nil {
 		return err
@@ -73,7 +72,7 @@ func serve(ctx context.Context, g *global, addr string) error {
 	}
 	slog.Info("serving MCP", "url", fmt.Sprintf("http://%s/mcp", l.Addr()),
 		"tools", len(h.lock().Tools()), "policy", h.engine.Revision())
-	notify("READY=1")
+	systemd.Notify("READY=1")
 	return web.Serve(ctx, l)
 }
 
@@ -97,7 +96,7 @@ func (h *host) overStdio(ctx context.Context) error {
 		}
 		if err == nil {
 			close(ready)
-			notify("READY=1")
+			systemd.Notify("READY=1")
 		} else {
 			stop()
 		}
@@ -106,7 +105,7 @@ func (h *host) overStdio(ctx context.Context) error {
 	err = server.Stdio(serving)
 	failed := <-opened
 	if failed == nil {
-		notify("STOPPING=1")
+		systemd.Notify("STOPPING=1")
 	} else if ctx.Err() == nil { // else told to stop while starting: nothing failed
 		err = failed
 	}
@@ -138,17 +137,6 @@ func (l late) Visible(ctx context.Context, p gate.Principal, source string, t *g
 	}
 }
 
-// tuneGC spends a little memory on fewer collections, unless the operator decided otherwise. More
-// than this costs memory and gains nothing that can be measured (GOGC=N make bench).
-func tuneGC() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(1 << 30)
-	}
-}
-
 // extend adds to the MCP server in builds for the conformance suite; nil in every other.
 var extend mcp.Extension
 
@@ -171,11 +159,11 @@ func (h *host) front(door mcp.Door, http bool, ready <-chan struct{}) (
 			return nil, err
 		}
 	}
-	h.live = newLive(h, door)
-	if server, err = mcp.New(o, h.live); err != nil {
+	l := newLive(h, door)
+	if server, err = mcp.New(o, l); err != nil {
 		return nil, err
 	}
-	h.live.server = server
+	l.server, h.follow = server, l.follow
 	return server, server.SetTools(h.lock().Tools())
 }
 
@@ -193,12 +181,12 @@ func (h *host) about(ctx context.Context, http bool) (told *observe.Server, err 
 	if told, err = observe.New(ob); err != nil {
 		return nil, usage(err)
 	}
-	h.background(ctx, h.live.follow)
+	h.background(ctx, h.follow)
 	err = h.beside(ctx, "metrics endpoint ([front] metrics)", h.cfg.Front.Metrics, http, told.Serve)
 	if err != nil {
 		return nil, err
 	}
-	h.background(ctx, func(ctx context.Context) { watchdog(ctx, func() { h.health() }) })
+	h.background(ctx, func(ctx context.Context) { systemd.Watchdog(ctx, func() { h.health() }) })
 	return told, nil
 }
 

@@ -3,9 +3,9 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/undo"
@@ -22,21 +22,19 @@ func snapshotsCommand(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return v.print(append([]undo.Snapshot{}, all...), func(w io.Writer) {
-				var rows [][]string
-				for _, s := range all {
-					name := s.Name
-					if !s.Taken {
-						name += " (perhaps not there)"
-					}
-					rows = append(rows, []string{s.VMID, plaintext.Show(s.Cluster), name, s.Call,
-						plaintext.Show(s.Principal), plaintext.Show(s.Tool),
-						s.Made.Format(time.RFC3339), s.Expires.Format(time.RFC3339)})
-				}
-				table(w, "GUEST|CLUSTER|SNAPSHOT|BEFORE CALL|OF|TOOL|MADE|EXPIRES", rows)
-			})
+			return list(v, all, "GUEST|CLUSTER|SNAPSHOT|BEFORE CALL|OF|TOOL|MADE|EXPIRES",
+				snapshotRow)
 		}),
 	}
+}
+
+func snapshotRow(s undo.Snapshot) []string {
+	name := s.Name
+	if !s.Taken {
+		name += " (perhaps not there)"
+	}
+	return []string{s.VMID, plaintext.Show(s.Cluster), name, s.Call, plaintext.Show(s.Principal),
+		plaintext.Show(s.Tool), s.Made.Format(time.RFC3339), s.Expires.Format(time.RFC3339)}
 }
 
 // snapshots lists what the store records.
@@ -61,11 +59,7 @@ func undoCommand(g *global) *cobra.Command {
 			"the call. It is a call of its own: decided, planned, approved where it is red. What " +
 			"the guest did since is lost.",
 		Args: cobra.ExactArgs(1),
-		RunE: g.does(func(v *verb) error {
-			cfg, err := v.load()
-			if err != nil {
-				return err
-			}
+		RunE: g.with(func(v *verb, cfg *config.Config) error {
 			caller, err := cfg.Caller()
 			if err != nil {
 				return usage(err)

@@ -84,27 +84,23 @@ func tokenList(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return v.print(all, func(w io.Writer) {
-				var rows [][]string
-				for _, k := range all {
-					state := "valid"
-					switch {
-					case !k.Revoked.IsZero():
-						state = "revoked"
-					case time.Now().After(k.Expires):
-						state = "expired"
-					}
-					used := "never"
-					if !k.LastUsed.IsZero() {
-						used = k.LastUsed.Format(time.RFC3339)
-					}
-					rows = append(rows, []string{k.Prefix, k.Principal, state,
-						k.Expires.Format(time.RFC3339), used, k.CIDR})
-				}
-				table(w, "PREFIX|PRINCIPAL|STATE|EXPIRES|LAST USED|FROM", rows)
-			})
+			return list(v, all, "PREFIX|PRINCIPAL|STATE|EXPIRES|LAST USED|FROM", tokenRow)
 		}),
 	}
+}
+
+func tokenRow(k identity.Token) []string {
+	state, used := "valid", "never"
+	switch {
+	case !k.Revoked.IsZero():
+		state = "revoked"
+	case time.Now().After(k.Expires):
+		state = "expired"
+	}
+	if !k.LastUsed.IsZero() {
+		used = k.LastUsed.Format(time.RFC3339)
+	}
+	return []string{k.Prefix, k.Principal, state, k.Expires.Format(time.RFC3339), used, k.CIDR}
 }
 
 func tokenRevoke(g *global) *cobra.Command {

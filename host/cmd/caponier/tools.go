@@ -4,12 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/caponier-mcp/caponier/host/config"
-	"github.com/caponier-mcp/caponier/host/freeze"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/spf13/cobra"
@@ -21,11 +19,7 @@ func toolsCommand(g *global) *cobra.Command {
 		Use:   "tools",
 		Short: "List the tools of the lock as this principal may see them",
 		Args:  cobra.NoArgs,
-		RunE: g.does(func(v *verb) error {
-			c, err := g.load()
-			if err != nil {
-				return err
-			}
+		RunE: g.with(func(v *verb, c *config.Config) error {
 			lock, err := plugin.Load(c.Plugin.Lock)
 			if err != nil {
 				return usage(err)
@@ -78,7 +72,7 @@ func (v *verb) tools(c *config.Config, lock *plugin.Lock) error {
 	if err != nil {
 		return usage(err)
 	}
-	all, rows, withheld := []toolRow{}, [][]string{}, 0
+	all := []toolRow{}
 	for _, t := range lock.Tools() {
 		q := visible(p, t)
 		q.Mode = mode(c)
@@ -88,31 +82,18 @@ func (v *verb) tools(c *config.Config, lock *plugin.Lock) error {
 			why, t.Title, t.Description, t.Runs, t.Imports, t.Commands, t.Budget.Milliseconds(),
 			t.InputSchema}
 		all = append(all, r)
-		if r.Withheld != "" {
-			withheld++
-			continue
-		}
-		if !r.Visible {
-			r.Tier = "(not for " + p.ID + ")"
-		}
-		rows = append(rows, []string{r.Name, r.Tier, r.Plugin,
-			strings.ReplaceAll(r.Runs, "\n", " ")})
 	}
+	withheld := func(r toolRow) bool { return r.Withheld != "" }
 	return v.print(all, func(w io.Writer) {
-		table(w, "TOOL|TIER|PLUGIN|RUNS ON THE NODE", rows)
-		if withheld > 0 {
-			fmt.Fprintf(w, "%d more are not offered; --json says why.\n", withheld)
+		offered := slices.DeleteFunc(slices.Clone(all), withheld)
+		table(w, offered, "TOOL|TIER|PLUGIN|RUNS ON THE NODE", func(r toolRow) []string {
+			if !r.Visible {
+				r.Tier = "(not for " + p.ID + ")"
+			}
+			return []string{r.Name, r.Tier, r.Plugin, strings.ReplaceAll(r.Runs, "\n", " ")}
+		})
+		if n := len(all) - len(offered); n > 0 {
+			fmt.Fprintf(w, "%d more are not offered; --json says why.\n", n)
 		}
 	})
-}
-
-// visible asks policy whether a principal in a terminal may see a tool, and for its tier.
-func visible(p gate.Principal, t *gate.Tool) gate.Question {
-	return gate.Question{ID: "list", Kind: gate.KindVisible, Time: time.Now(),
-		Call: &gate.Call{Source: "cli", Principal: p, Tool: t}}
-}
-
-// mode is the state of the host that policy sees at each decision.
-func mode(c *config.Config) gate.Mode {
-	return gate.Mode{ReadOnly: c.ReadOnly, Freezes: freeze.In(c.Store.Dir).Mode()}
 }

@@ -2,16 +2,18 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"os"
 	"strings"
 	"text/tabwriter"
-	"unicode/utf16"
-	"unicode/utf8"
 
+	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/spf13/cobra"
 )
@@ -44,6 +46,60 @@ func (e *exit) Unwrap() error { return e.err }
 // usage marks an error of what the user wrote: flags, arguments, configuration.
 func usage(err error) error { return &exit{exitUsage, err} }
 
+// global holds the flags that every subcommand shares.
+type global struct {
+	config, profile string
+	json            bool
+	log             observe.LogOptions // instead of those of the configuration
+	pluginLog       *slog.Logger       // of the sandbox; nil: the host's log
+
+	readOnly                 bool // these four only narrow what the configuration allows
+	toolsets, tools, exclude []string
+}
+
+// narrowing adds the flags that narrow what is offered.
+func (g *global) narrowing(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&g.readOnly, "read-only", false,
+		"only what policy calls green, whatever else is asked for or approved")
+	f.StringSliceVar(&g.toolsets, "toolsets", nil,
+		"offer only the tools of these `PLUGINS`, separated by commas")
+	f.StringSliceVar(&g.tools, "tools", nil,
+		"offer only these `TOOLS`, beside those of --toolsets")
+	f.StringSliceVar(&g.exclude, "exclude-tools", nil, "leave these `TOOLS` or plugins out")
+	// --toolsets "$NOTHING" must not mean everything
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		for name, list := range map[string][]string{
+			"toolsets": g.toolsets, "tools": g.tools, "exclude-tools": g.exclude} {
+			if f.Changed(name) && len(list) == 0 {
+				return fmt.Errorf("--%s is empty: name some, or leave it out", name)
+			}
+		}
+		return nil
+	}
+}
+
+// load reads the configuration that the flags choose and narrow.
+func (g *global) load() (*config.Config, error) {
+	file, err := config.Find(g.config, g.profile)
+	if err != nil {
+		return nil, usage(err)
+	}
+	cfg, err := config.Load(file, os.Environ())
+	if err != nil {
+		return nil, usage(err)
+	}
+	cfg.Log.Format = cmp.Or(g.log.Format, cfg.Log.Format)
+	cfg.Log.Level = cmp.Or(g.log.Level, cfg.Log.Level)
+	if err := cfg.Log.Validate(); err != nil {
+		return nil, usage(err)
+	}
+	slog.SetDefault(cfg.Log.Logger(plaintext.Without(os.Stderr, cfg.Secrets)))
+	cfg.ReadOnly = cfg.ReadOnly || g.readOnly
+	cfg.Tools.Toolsets, cfg.Tools.Tools, cfg.Tools.Exclude = g.toolsets, g.tools, g.exclude
+	return cfg, nil
+}
+
 // verb is one run of a subcommand.
 type verb struct {
 	*global
@@ -66,10 +122,21 @@ func (g *global) does(do func(*verb) error) func(*cobra.Command, []string) error
 	}
 }
 
+// with makes a function that needs the configuration the body of a subcommand, as does.
+func (g *global) with(do func(*verb, *config.Config) error) func(*cobra.Command, []string) error {
+	return g.does(func(v *verb) error {
+		c, err := g.load()
+		if err != nil {
+			return err
+		}
+		return do(v, c)
+	})
+}
+
 // print prints a result: as JSON with --json, else as what text writes.
 func (v *verb) print(result any, text func(w io.Writer)) error {
 	if v.json {
-		return writeJSON(v.out, result)
+		return plaintext.JSON(v.out, result)
 	}
 	var b bytes.Buffer
 	text(&b)
@@ -77,37 +144,25 @@ func (v *verb) print(result any, text func(w io.Writer)) error {
 	return err
 }
 
-// table writes rows in columns below a heading.
-func table(w io.Writer, heading string, rows [][]string) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.ReplaceAll(heading, "|", "\t"))
-	for _, r := range rows {
-		fmt.Fprintln(t, strings.Join(r, "\t"))
+// verdict prints a result, and ends the program with a code if it is bad.
+func (v *verb) verdict(bad bool, code int, result any, text func(w io.Writer)) error {
+	err := v.print(result, text)
+	if err == nil && bad {
+		return &exit{code: code}
 	}
-	_ = t.Flush() // w is a buffer
+	return err
 }
 
-// writeJSON writes v as one line of JSON that is safe for a terminal: characters that do not show
-// are escaped, which JSON allows in strings and which is the only place for them.
-func writeJSON(w io.Writer, v any) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return err
+// list prints a list: as JSON with --json, else in columns below a heading.
+func list[T any](v *verb, all []T, heading string, row func(T) []string) error {
+	return v.print(append([]T{}, all...), func(w io.Writer) { table(w, all, heading, row) })
+}
+
+func table[T any](w io.Writer, all []T, heading string, row func(T) []string) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.ReplaceAll(heading, "|", "\t"))
+	for _, x := range all {
+		fmt.Fprintln(t, strings.Join(row(x), "\t"))
 	}
-	var out strings.Builder
-	for _, r := range strings.TrimSuffix(b.String(), "\n") {
-		if !plaintext.Hidden(r) {
-			out.WriteRune(r)
-			continue
-		}
-		if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
-			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
-		} else {
-			fmt.Fprintf(&out, `\u%04x`, r)
-		}
-	}
-	_, err := io.WriteString(w, out.String()+"\n")
-	return err
+	_ = t.Flush() // w is a buffer
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -43,4 +45,30 @@ func Grammar(ctx context.Context, dir, word string) ([]Command, error) {
 	return slices.DeleteFunc(all, func(c Command) bool {
 		return word != "" && c.Name != word && !strings.HasPrefix(c.Name, word+" ")
 	}), nil
+}
+
+// Print writes a line for a command, and in full its options and its source too.
+func (c Command) Print(w io.Writer, full bool) {
+	from := ""
+	if c.Site {
+		from = "  (of the site)"
+	}
+	fmt.Fprintf(w, "%-6s  %-15s  %s%s\n", c.Tier, c.Group,
+		strings.Join(append([]string{c.Name}, c.Operands...), " "), from)
+	if !full {
+		return
+	}
+	for _, o := range slices.Sorted(maps.Keys(c.Options)) {
+		value, need := c.Options[o], ""
+		if value != "" && !strings.HasSuffix(o, "=") {
+			value = " " + value
+		}
+		if slices.Contains(c.Required, o) {
+			need = "  (required)"
+		}
+		fmt.Fprintf(w, "    %s%s%s\n", o, value, need)
+	}
+	if c.Source != "" {
+		fmt.Fprintf(w, "    from %s\n", c.Source)
+	}
 }

@@ -1,0 +1,90 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
+)
+
+// Tail prints the last calls, oldest first, and with follow goes on until ctx ends. It warns of bad
+// lines of the journal, and fails at the end if there was one.
+func Tail(ctx context.Context, w, warnings io.Writer, dir string, last int,
+	follow, asJSON bool) error {
+	var order []string // of calls, as they begin
+	old := map[string]bool{}
+	quiet := BadLines{W: io.Discard}
+	for r := range quiet.Records(Records(dir)) {
+		if _, known := old[r.CallID]; !known {
+			old[r.CallID] = false
+			order = append(order, r.CallID)
+		}
+	}
+	for _, id := range order[:max(0, len(order)-last)] {
+		old[id] = true
+	}
+	source := Records(dir)
+	if follow {
+		source = Follow(ctx, dir)
+	}
+	bad := BadLines{W: warnings}
+	wanted := func(yield func(gate.Record) bool) {
+		for r := range bad.Records(source) {
+			if !old[r.CallID] && !yield(r) {
+				return
+			}
+		}
+	}
+	if !asJSON {
+		if err := Tree(w, wanted); err != nil {
+			return err
+		}
+		return bad.Err()
+	}
+	for r := range wanted {
+		if err := plaintext.JSON(w, r); err != nil {
+			return err
+		}
+	}
+	return bad.Err()
+}
+
+// BadLines warns of lines of a journal that cannot be read, and counts them.
+type BadLines struct {
+	W io.Writer
+	n int
+}
+
+// Records yields the records among the entries, and warns of lines that are no entries.
+func (b *BadLines) Records(entries iter.Seq2[Entry, error]) iter.Seq[gate.Record] {
+	const most = 20
+	return func(yield func(gate.Record) bool) {
+		for e, err := range entries {
+			if err == nil {
+				if e.Record != nil && !yield(*e.Record) {
+					return
+				}
+				continue
+			}
+			switch b.n++; {
+			case b.n <= most:
+				fmt.Fprintln(b.W, "warning:", err)
+			case b.n == most+1:
+				fmt.Fprintln(b.W, "warning: more lines are bad; `caponier audit verify` names "+
+					"the first of each file")
+			}
+		}
+	}
+}
+
+// Err is an error if there was one: what was shown may be incomplete.
+func (b *BadLines) Err() error {
+	if b.n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d lines of the journal cannot be read, so the output may be incomplete; "+
+		"run `caponier audit verify`", b.n)
+}

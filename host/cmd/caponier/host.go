@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/approval"
+	"github.com/caponier-mcp/caponier/host/audit"
+	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/fair"
+	"github.com/caponier-mcp/caponier/host/freeze"
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/observe"
+	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/remote"
+	"github.com/caponier-mcp/caponier/host/sandbox"
+	"github.com/caponier-mcp/caponier/host/store"
+	"github.com/caponier-mcp/caponier/host/undo"
+)
+
+// host is the wired parts. Close ends them in reverse.
+type host struct {
+	cfg      *config.Config
+	locked   atomic.Pointer[plugin.Lock] // what is in service
+	hidden   func(*gate.Tool) string     // why a tool is not offered
+	engine   *load.Site
+	journal  *audit.Journal
+	remote   *remote.Remote
+	door     *gate.Door
+	lookDoor *gate.Door                                     // for approvers: green reads
+	native   func(context.Context, string, any) gate.Answer // calls as the host itself
+	keeper   *undo.Keeper
+	asks     *approval.Approvals
+	store    *store.Store
+	meter    *observe.Meter
+	turns    *fair.Shares // of the processors, for decoding and deciding
+	sandbox  *sandbox.Sandbox
+	follow   func(context.Context) // policy and lock, in a server
+	broken   sync.Map              // digest of a module that could not be opened: why, an error
+	lazy     bool                  // modules are compiled when they are first called
+	verify   bool                  // and held against the lock now
+	closers  []func()
+}
+
+// lock returns the lock in service.
+func (h *host) lock() *plugin.Lock { return h.locked.Load() }
+
+// unusable returns why the module of a plugin could not be opened, or nil.
+func (h *host) unusable(digest string) error {
+	err, _ := h.broken.Load(digest)
+	why, _ := err.(error)
+	return why
+}
+
+// Close ends the parts in reverse.
+func (h *host) Close() {
+	for _, end := range slices.Backward(h.closers) {
+		end()
+	}
+	h.closers = nil
+}
+
+// background runs until the host closes.
+func (h *host) background(ctx context.Context, do func(context.Context)) {
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do(ctx)
+	}()
+	h.closers = append(h.closers, func() { stop(); <-done })
+}
+
+// visible asks policy whether a principal in a terminal may see a tool, and for its tier.
+func visible(p gate.Principal, t *gate.Tool) gate.Question {
+	return gate.Question{ID: "list", Kind: gate.KindVisible, Time: time.Now(),
+		Call: &gate.Call{Source: "cli", Principal: p, Tool: t}}
+}
+
+// mode is the state of the host that policy sees at each decision.
+func mode(c *config.Config) gate.Mode {
+	return gate.Mode{ReadOnly: c.ReadOnly, Freezes: freeze.In(c.Store.Dir).Mode()}
+}
+
+// tuneGC spends a little memory on fewer collections, unless the operator decided otherwise. More
+// than this costs memory and gains nothing that can be measured (GOGC=N make bench).
+func tuneGC() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(200)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(1 << 30)
+	}
+}

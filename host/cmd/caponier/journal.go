@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/caponier-mcp/caponier/host/anchor"
+	"github.com/caponier-mcp/caponier/host/audit"
+	"github.com/caponier-mcp/caponier/host/config"
+)
+
+// openJournal opens the journal and publishes its anchors until close is called, which publishes
+// the last one.
+func openJournal(c *config.Config) (j *audit.Journal, closeJournal func(), err error) {
+	publisher, err := anchor.New(c.Anchors)
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	if j, err = audit.Open(c.Audit); err != nil || publisher == nil {
+		return j, func() { _ = j.Close() }, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { publisher.Run(ctx, j.Tip) })
+	return j, func() {
+		stop()
+		running.Wait()
+		_ = j.Close()
+		if err := publisher.Publish(context.Background(), j.Tip); err != nil {
+			slog.Warn("publishing the last anchor of the journal", "error", err)
+		}
+	}, nil
+}

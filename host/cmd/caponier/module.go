@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/sandbox"
+	"github.com/spf13/cobra"
+)
+
+// describeTime bounds compiling and asking a module that nobody has locked yet.
+const describeTime = 3 * time.Minute
+
+// describe makes the lock entry of a module's file.
+func describe(ctx context.Context, file string) (plugin.Entry, error) {
+	wasm, err := os.ReadFile(file)
+	if err != nil {
+		return plugin.Entry{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, describeTime)
+	defer cancel()
+	self, err := os.Executable()
+	if err != nil {
+		return plugin.Entry{}, err
+	}
+	text, imports, err := sandbox.DescribeInSubprocess(ctx, []string{self, "plugin", "describe"},
+		wasm)
+	if err != nil {
+		return plugin.Entry{}, fmt.Errorf("%s: %w", file, err)
+	}
+	e, err := plugin.NewEntry(filepath.Base(file), wasm, imports, text)
+	if err != nil {
+		return plugin.Entry{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return e, nil
+}
+
+// inspect prints what a module is.
+func (v *verb) inspect(e plugin.Entry) error {
+	var bad error
+	err := v.print(e, func(w io.Writer) { bad = e.Print(w) })
+	return errors.Join(bad, err)
+}
+
+// siteFlag adds the flag that names a site whose programs are known beside those of the core.
+func siteFlag(cmd *cobra.Command, site *string) {
+	cmd.Flags().StringVar(site, "site", "",
+		"also know the programs that the site in this `DIR` describes (binaries)")
+}
+
+// checkClaims holds what plugins claim against the command grammar, of the core and of a site.
+func checkClaims(site string, entries ...plugin.Entry) error {
+	tiers, err := load.Tiers(site)
+	if err != nil {
+		return usage(err)
+	}
+	for _, e := range entries {
+		if err := e.Claims(tiers); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addPlugin puts a module of the lock into a sandbox.
+func addPlugin(box *sandbox.Sandbox, lock *plugin.Lock, dir string, e plugin.Entry) error {
+	wasm, err := lock.Open(dir, e.Name)
+	if err != nil {
+		return err
+	}
+	return box.Add(e.Plugin, wasm, e.Imports)
+}
+
+// collectMore has garbage collected more often, until the function that it returns is called.
+// Compiling all shipped plugins takes 487 MiB at most with it and 767 MiB without, and the same
+// processor time.
+func collectMore() (done func()) {
+	was := debug.SetGCPercent(50)
+	return func() { debug.SetGCPercent(was) }
+}
