@@ -15,6 +15,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/spf13/cobra"
@@ -148,7 +149,7 @@ func (v *verb) inspect(e plugin.Entry) error {
 			if t.Kind == "tool" {
 				fmt.Fprintf(w, "    claims %s\n", claimed(t.Hints))
 			}
-			if may := gate.DescribeCommands(t.Commands); len(may) > 0 {
+			if may := plaintext.Commands(t.Commands); len(may) > 0 {
 				fmt.Fprintf(w, "    may run %s\n", strings.Join(may, ", "))
 			}
 		}
