@@ -269,6 +269,11 @@ var operations = map[string]func(c *sdk.Call) (any, error){
 			[]byte("d"), time.Minute)
 	},
 	"blob_read": func(c *sdk.Call) (any, error) { return sdk.BlobRead(c, "b", 1, 2) },
+	"undo_steps": func(c *sdk.Call) (any, error) {
+		_, steps, err := sdk.UndoSteps(c, "06H0A6GOHA5FO7RMRKRL5E16US")
+		return steps, err
+	},
+	"snapshots": func(c *sdk.Call) (any, error) { return sdk.Snapshots(c, true) },
 	"ask": func(c *sdk.Call) (any, error) {
 		return sdk.Ask(c, "k", "m",
 			json.RawMessage(`{"type":"object"}`))
@@ -337,7 +342,13 @@ func script(h *sdktest.Host, err error) map[string]any {
 	h.BlobWrite = func(string, string, []byte, time.Duration) (sdk.Blob, error) { return blob, err }
 	h.BlobRead = func(string, int64, int64) (sdk.ReadResult, error) { return read, err }
 	h.Ask = func(string, string, json.RawMessage) (sdk.Answer, error) { return answer, err }
+	steps := []sdk.UndoStep{{Node: "pve1", Did: "a", Write: "/a", Data: []byte{0xff}, Mode: "0600"}}
+	snapshots := []sdk.Snapshot{{VMID: "105", Name: "s", Taken: true}}
+	h.UndoSteps = func(string) (string, []sdk.UndoStep, error) { return "stop", steps, err }
+	h.Snapshots = func(bool) ([]sdk.Snapshot, error) { return snapshots, err }
 	return map[string]any{
+		"undo_steps":   steps,
+		"snapshots":    snapshots,
 		"ssh_exec":     run,
 		"ssh_script":   run,
 		"stage":        "/tmp/s",

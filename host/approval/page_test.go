@@ -16,6 +16,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
 // browser keeps a cookie and sends what a browser would.
@@ -477,7 +478,7 @@ func TestGuessedIDsTellNothing(t *testing.T) {
 }
 
 func TestAToolThatMayRunAnyCommandIsMarked(t *testing.T) {
-	loud := gate.DescribeCommands([]string{gate.CallersText})[0]
+	loud := plaintext.Commands([]string{gate.CallersText})[0]
 	w := newWorld(t)
 	c := call()
 	c.Tool.Commands = []string{"pct status", "*"}

@@ -121,7 +121,7 @@ type mayRun struct {
 
 // MayRun lists the commands that the tool declares.
 func (s shown) MayRun() (all []mayRun) {
-	for i, text := range gate.DescribeCommands(s.D.Declared) {
+	for i, text := range plaintext.Commands(s.D.Declared) {
 		all = append(all, mayRun{text, s.D.Declared[i] == gate.CallersText})
 	}
 	return all

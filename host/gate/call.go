@@ -72,7 +72,8 @@ func (d *Door) call(ctx context.Context, req Request, c *Call) Answer {
 	r := &Running{Call: c, Round: max(req.Round, 1), door: d, progress: req.Progress, log: req.Log}
 	d.passCall(ctx, r, &a)
 	var refused *Refused
-	if !errors.As(a.Err, &refused) || !refused.NeedsApproval || d.o.Confirmer == nil {
+	asks := errors.As(a.Err, &refused) && refused.NeedsApproval && d.o.Confirmer != nil
+	if first := errors.Is(a.Err, errPlanFirst) && d.o.Planner != nil; !asks && !first {
 		return a
 	}
 	if d.o.Planner != nil {
@@ -85,7 +86,10 @@ func (d *Door) call(ctx context.Context, req Request, c *Call) Answer {
 		}
 		c.Plan = p.Plan
 	}
-	if c.Confirmation, err = d.o.Confirmer.Confirm(ctx, c, refused.Decision, r.tell); err == nil {
+	if asks {
+		c.Confirmation, err = d.o.Confirmer.Confirm(ctx, c, refused.Decision, r.tell)
+	}
+	if err == nil {
 		d.passCall(ctx, r, &a)
 		return a
 	}
@@ -145,6 +149,9 @@ func (d *Door) throttled(ctx context.Context, req Request) (a Answer, full bool)
 // passCall takes the call through pass, and runs it where that is allowed.
 func (d *Door) passCall(ctx context.Context, r *Running, a *Answer) {
 	run := func(ctx context.Context, _ Question, dec Decision) (Output, Record, error) {
+		if dec.Obligations.Plan && r.Call.Plan == nil && !r.Call.Planning {
+			return Output{}, Record{Outcome: Waits}, errPlanFirst
+		}
 		r.Call.Decided, a.Tier, a.Outcome = dec, dec.Tier, Unknown
 		if err := d.o.Runner.Ready(ctx, r.Call.Tool, r.tell); err != nil {
 			a.Outcome = Failed
@@ -161,13 +168,6 @@ func (d *Door) passCall(ctx context.Context, r *Running, a *Answer) {
 	if a.Outcome == Planned {
 		d.passPlan(ctx, r, a)
 	}
-}
-
-func digestOf(p Plan) string {
-	if p == nil {
-		return ""
-	}
-	return p.Digest()
 }
 
 // run runs the plugin within the budget of the call.

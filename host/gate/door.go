@@ -189,7 +189,10 @@ func record(q Question, dec Decision) Record {
 	r := Record{Type: "intent", Time: q.Time, ID: q.ID, CallID: c.ID, Kind: "call",
 		Principal: c.Principal.ID, Source: c.Source, Plugin: c.Tool.Plugin, Tool: c.Tool.Name,
 		Tier: dec.Tier.String(), Failed: dec.Failed, Denied: dec.Denied, Revision: dec.Revision,
-		Input: dec.Input, Masked: dec.Masked, Plan: digestOf(c.Plan)}
+		Input: dec.Input, Masked: dec.Masked}
+	if c.Plan != nil {
+		r.Plan = c.Plan.Digest()
+	}
 	if !dec.Allow {
 		r.Type = "refused"
 	}

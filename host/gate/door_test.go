@@ -58,6 +58,8 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 		"blob_write":   `{"name":"n","mime":"m"}`,
 		"blob_read":    `{"blob":"b"}`,
 		"ask":          `{"key":"k","message":"m","schema":{}}`,
+		"undo_steps":   `{"call":"c"}`,
+		"snapshots":    `{}`,
 	}
 	for _, name := range abi.Operations() {
 		req := request[name]

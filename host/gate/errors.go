@@ -16,8 +16,8 @@ var (
 	ErrOperation = errors.New("operation failed")  // *OpError
 	ErrBudget    = errors.New("budget exceeded")   // *BudgetError
 	ErrPlugin    = errors.New("plugin failed")     // *PluginError
-	// ErrPending is an ask that waits for its answer: the plugin must return from the call, which
-	// starts again with the answer.
+	errPlanFirst = errors.New("this host cannot plan the call, which policy wants planned first")
+	// ErrPending is an ask that waits for its answer.
 	ErrPending = errors.New("pending: return from the call; it starts again with the answer")
 )
 

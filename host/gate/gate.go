@@ -195,6 +195,7 @@ type Facts struct {
 	Addrs  []Addr
 	Units  []string   // every name of the command's units, as the node says; nil: not asked
 	Plan   *PlanFacts // nil: the call is held to no plan
+	Undo   *abi.UndoStepsResponse
 	// Touches are what the operation touches and, of a planned call, what earlier ones on the node
 	// do, as it says; nil: not looked up.
 	Touches []Touched
@@ -305,6 +306,14 @@ type Obligations struct {
 	Channels  []string // on which a person may confirm: cli | web | client
 	Approvers []string // who may on the first two; "*" is every approver that the host knows
 	Snapshot  Snapshot
+	Undo      Keeping
+	Plan      bool // of a call: it has to be planned before it runs
+}
+
+// Keeping says whether the host records what takes an operation back, and keeps what it replaces.
+type Keeping struct {
+	Record, Optional bool  // Optional: it goes on where it cannot keep that
+	Days, MaxBytes   int64 // MaxBytes: of a file
 }
 
 // Snapshot says of which guests the host takes a snapshot before it executes an operation.

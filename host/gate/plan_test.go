@@ -254,3 +254,35 @@ func TestAPlanIsNoLongerThanAPersonReads(t *testing.T) {
 		t.Errorf("executed %v", w.executed())
 	}
 }
+
+// Policy wants the call planned first: its plan holds it, though nobody approves it.
+func TestACallThatPolicyWantsPlannedIsHeldToItsPlan(t *testing.T) {
+	first := func(commands func(bool) []string) (*world, Answer) {
+		w := planned()
+		before := w.decide
+		w.decide = func(q Question) (Decision, error) {
+			if q.Kind == KindCall {
+				return Decision{Allow: true, Tier: Yellow, Obligations: Obligations{Plan: true}}, nil
+			}
+			return before(q)
+		}
+		w.guest = runs(commands)
+		return w, w.planCall(false)
+	}
+	w, a := first(func(bool) []string { return []string{"read 1", "stop 1"} })
+	if a.Err != nil || a.Outcome != Succeeded || len(w.executed()) != 3 {
+		t.Errorf("%+v, executed %v", a, w.executed())
+	}
+	w, a = first(func(planning bool) []string { return map[bool][]string{true: {"stop 1"}, false: {"stop 2"}}[planning] })
+	if len(a.Refused) != 1 || len(w.executed()) != 0 {
+		t.Errorf("another command than on the plan: %+v, executed %v", a, w.executed())
+	}
+	w = planned()
+	w.decide = func(Question) (Decision, error) {
+		return Decision{Allow: true, Tier: Yellow, Obligations: Obligations{Plan: true}}, nil
+	}
+	if a := w.door().Call(t.Context(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool(),
+		Arguments: []byte(`{}`)}); a.Outcome != Refusal || !errors.Is(a.Err, errPlanFirst) || slices.Contains(w.events, "run") {
+		t.Errorf("a host that makes no plans: %+v %v", a, w.events)
+	}
+}

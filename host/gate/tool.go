@@ -2,7 +2,6 @@ package gate
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 )
 
@@ -74,14 +73,3 @@ type CommandText struct {
 
 // CallersText among a tool's Commands is the text that its caller wrote for a node's shell.
 const CallersText = "*"
-
-// DescribeCommands returns a tool's Commands for people, with [CallersText] spelled out.
-func DescribeCommands(commands []string) []string {
-	shown := slices.Clone(commands)
-	for i, c := range shown {
-		if c == CallersText {
-			shown[i] = "* (ANY COMMAND in the text of the call that the site allows)"
-		}
-	}
-	return shown
-}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
+	"github.com/caponier-mcp/caponier/host/reverse"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -46,7 +47,7 @@ type step struct {
 	Tier    string         `json:"tier"`
 	Allowed bool           `json:"allowed"`
 	Refused []gate.Reason  `json:"refused"`
-	Undo    reversal       `json:"undo"`
+	Undo    reverse.Way    `json:"undo"`
 	Command *input.Command `json:"command,omitempty"`
 	File    *input.File    `json:"file,omitempty"`
 	HTTP    *input.Request `json:"http,omitempty"`
@@ -116,7 +117,7 @@ func stepOf(s gate.Step, made []string, named map[string]bool) step {
 	if json.Unmarshal(d.Input, &in) == nil { // as it was decided, and masked
 		out.Command, out.File, out.HTTP, out.Blob = in.Command, in.File, in.HTTP, in.Blob
 	}
-	out.Does, out.Undo = does(&out), undo(&out, d.Obligations.Snapshot.VMIDs)
+	out.Does, out.Undo = does(&out), undo(&out, d.Obligations)
 	return out
 }
 

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/policy/input"
-	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/reverse"
 )
 
 const (
@@ -71,27 +72,12 @@ func does(s *step) string {
 func commandText(c *input.Command) string {
 	text := c.Text
 	if text == "" && len(c.Calls) > 0 {
-		text = strings.Join(unquoted(c.Calls[0].Argv), " ")
+		text = strings.Join(reverse.Words(c.Calls[0].Argv), " ")
 	}
 	if c.Stdin.Bytes > 0 {
 		text += fmt.Sprintf(" < %d bytes (%s)", c.Stdin.Bytes, c.Stdin.SHA256)
 	}
 	return text
-}
-
-// unquoted leaves words as they are where a shell would.
-func unquoted(argv []string) []string {
-	var words []string
-	for _, w := range argv {
-		if strings.ContainsFunc(w, func(r rune) bool {
-			return !strings.ContainsRune("-_./:=,@%+", r) && (r < '0' || r > '9') &&
-				(r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-		}) || w == "" {
-			w = shell.Quote([]string{w})
-		}
-		words = append(words, w)
-	}
-	return words
 }
 
 func fileText(f *input.File) string {
@@ -127,4 +113,22 @@ func count(steps int) string {
 		return "1 step"
 	}
 	return fmt.Sprint(steps, " steps")
+}
+
+// undo says how a step is taken back. What the host keeps first, as the site asks, widens that.
+func undo(s *step, o gate.Obligations) reverse.Way {
+	switch {
+	case len(o.Snapshot.VMIDs) > 0:
+		return reverse.Way{Rollback: o.Snapshot.VMIDs}
+	case s.File != nil:
+		f := s.File
+		return reverse.File(f.Action, f.Path, f.Exists != nil && *f.Exists, o.Undo.Record)
+	case s.HTTP != nil:
+		return reverse.Way{None: "what a server does with a request is not known"}
+	case s.Blob != nil:
+		return reverse.Way{}
+	case s.Command == nil || len(s.Command.Calls) != 1:
+		return reverse.Way{None: "several commands at once have no reverse that is known"}
+	}
+	return reverse.Command(s.Command.Calls[0].Argv, o.Undo.Record)
 }

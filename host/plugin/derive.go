@@ -32,6 +32,13 @@ func derive(params []gate.Param, args map[string]any) (t gate.Targets,
 		if list {
 			values, _ = v.([]any)
 		}
+		if p.Target == "call" { // the host adds what that call acted on
+			if id, _ := v.(string); !callForm.MatchString(id) {
+				return t, nil, fmt.Errorf("%s: the id of a call is 26 digits and letters from A "+
+					"to V", p.Name)
+			}
+			continue
+		}
 		for i, v := range values {
 			arg := p.Name
 			if list {
@@ -92,6 +99,7 @@ func canonical(kind string, v any) (string, error) {
 
 var (
 	nodeForm = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?$`)
+	callForm = regexp.MustCompile(`^[0-9A-V]{26}$`)
 	unitForm = regexp.MustCompile(`^[a-z0-9][a-z0-9:_.@-]*$`)
 	// The last label begins with a letter: 127.1, 0x7f000001 and 2130706433 are addresses to many
 	// resolvers.

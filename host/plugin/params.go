@@ -44,7 +44,7 @@ func compileSchemas(t *gate.Tool) error {
 		// The tool must name what it declares. A local path may be left out: then policy lets no
 		// operation of the call write to the workspace.
 		kind := targetKinds[p.Target]
-		if kind != "" && (kind != "local_paths" || p.Required) {
+		if kind != "" && kind != "calls" && (kind != "local_paths" || p.Required) {
 			t.TargetKinds = append(t.TargetKinds, kind)
 		}
 	}

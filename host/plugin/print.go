@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
 // Print writes what a module is for people.
@@ -23,7 +24,7 @@ func (e Entry) Print(w io.Writer) error {
 		if t.Kind == "tool" {
 			fmt.Fprintf(w, "    claims %s\n", claimed(t.Hints))
 		}
-		if may := gate.DescribeCommands(t.Commands); len(may) > 0 {
+		if may := plaintext.Commands(t.Commands); len(may) > 0 {
 			fmt.Fprintf(w, "    may run %s\n", strings.Join(may, ", "))
 		}
 	}

@@ -35,6 +35,13 @@ type answer struct {
 			Keep     int      `json:"keep"`
 			Days     int      `json:"days"`
 		} `json:"snapshot"`
+		Undo struct {
+			Record   bool  `json:"record"`
+			Optional bool  `json:"optional"`
+			Days     int64 `json:"days"`
+			MaxBytes int64 `json:"max_bytes"`
+		} `json:"undo"`
+		Plan bool `json:"plan"`
 	} `json:"obligations"`
 }
 
@@ -59,7 +66,7 @@ func decision(v ast.Value) (gate.Decision, error) {
 	case !a.Allow && len(a.Failed) == 0:
 		err = errors.New("it refuses and names no check")
 	case timeout < 0 || timeout.Milliseconds() != o.TimeoutMS || o.MaxBytes < 0 ||
-		o.Snapshot.Keep < 0 || o.Snapshot.Days < 0:
+		o.Snapshot.Keep < 0 || o.Snapshot.Days < 0 || o.Undo.Days < 0 || o.Undo.MaxBytes < 0:
 		err = errors.New("an obligation is negative or too large")
 	}
 	if err != nil {
@@ -75,6 +82,7 @@ func decision(v ast.Value) (gate.Decision, error) {
 		Allow: a.Allow, Tier: tier, Failed: a.Failed, Denied: a.Deny, NeedsApproval: a.Confirm,
 		Units: a.Units, Lacks: a.Lacks,
 		Obligations: gate.Obligations{Timeout: timeout, MaxBytes: o.MaxBytes, Log: o.Log,
-			Channels: o.Channels, Approvers: o.Approvers, Snapshot: gate.Snapshot(o.Snapshot)},
+			Channels: o.Channels, Approvers: o.Approvers, Snapshot: gate.Snapshot(o.Snapshot),
+			Undo: gate.Keeping(o.Undo), Plan: o.Plan},
 	}, nil
 }

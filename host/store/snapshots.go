@@ -11,10 +11,11 @@ import (
 func (s *Store) PutSnapshot(ctx context.Context, v undo.Snapshot) error {
 	return s.do(ctx, s.sure, "recording snapshot "+v.Name, func(t tx) error {
 		return t.exec("INSERT INTO snapshots (cluster, vmid, name, node, call, principal, tool, "+
-			"made, expires, keep, taken, running) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?11, ?12) "+
-			"ON CONFLICT DO UPDATE SET taken = ?11, running = ?12", v.Cluster, v.VMID, v.Name,
+			"made, expires, keep, taken, running, host, program) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, "+
+			"?, ?11, ?12, ?13, ?14) ON CONFLICT DO UPDATE SET taken = ?11, running = ?12, "+
+			"host = ?13, program = ?14", v.Cluster, v.VMID, v.Name,
 			v.Node, v.Call, v.Principal, v.Tool, v.Made.UnixMilli(), v.Expires.UnixMilli(), v.Keep,
-			v.Taken, v.Running)
+			v.Taken, v.Running, v.On, v.Program)
 	})
 }
 
@@ -24,11 +25,11 @@ func (s *Store) Snapshots(ctx context.Context) ([]undo.Snapshot, error) {
 		return all(t, func(r row) (v undo.Snapshot, err error) {
 			var made, expires int64
 			err = r.Scan(&v.Cluster, &v.VMID, &v.Name, &v.Node, &v.Call, &v.Principal, &v.Tool,
-				&made, &expires, &v.Keep, &v.Taken, &v.Running)
+				&made, &expires, &v.Keep, &v.Taken, &v.Running, &v.On, &v.Program)
 			v.Made, v.Expires = time.UnixMilli(made), time.UnixMilli(expires)
 			return v, err
 		}, "SELECT cluster, vmid, name, node, call, principal, tool, made, expires, keep, taken, "+
-			"running FROM snapshots ORDER BY made, name")
+			"running, host, program FROM snapshots ORDER BY made, name")
 	})
 }
 

@@ -77,8 +77,11 @@ var added string
 //go:embed snapshots.sql
 var snapshots string
 
+//go:embed steps.sql
+var steps string
+
 // schemaVersion goes up with every change of the tables.
-const schemaVersion = 4
+const schemaVersion = 5
 
 // Open opens the store in its directory, or makes it. It refuses files that another user can
 // change.
@@ -178,13 +181,15 @@ func (s *Store) migrate(ctx context.Context) error {
 		case schemaVersion:
 			return nil
 		case 0:
-			change = schema + added + snapshots
+			change = schema + added + snapshots + steps
 		case 2:
 			change = "DROP TABLE tokens; DELETE FROM approvals WHERE state = 'cancelled';" +
 				"ALTER TABLE approvals ADD COLUMN origin INTEGER NOT NULL DEFAULT 0;" +
-				added + snapshots
+				added + snapshots + steps
 		case 3:
-			change = snapshots
+			change = snapshots + steps
+		case 4:
+			change = steps
 		default:
 			return fmt.Errorf("it has the schema version %d, this program reads %d; move it away "+
 				"to begin a new one", have, schemaVersion)

@@ -17,7 +17,11 @@ import (
 const (
 	takeName  = "take_snapshot"
 	pruneName = "prune_snapshot"
+	lookName  = "look_at"
 )
+
+// maxKept is the size of the largest file that is read to be kept or compared.
+const maxKept = 1 << 20
 
 var looks = []string{"pvesh get /cluster/resources",
 	"pvesh get /nodes/{node}/lxc/{vmid}/feature", "pvesh get /nodes/{node}/qemu/{vmid}/feature",
@@ -32,12 +36,30 @@ var Tools = []native.Tool{
 	{Name: pruneName, Imports: []string{"ssh_exec"}, Budget: 10 * time.Minute, Targets: targets,
 		Commands: append(slices.Clone(looks), "pct delsnapshot", "qm delsnapshot"),
 		Runs:     "pct|qm delsnapshot VMID NAME", Do: prune},
+	{Name: lookName, Imports: []string{"ssh_exec", "sftp_stat", "sftp_read"}, Budget: time.Minute,
+		Targets: lookTargets, Do: lookAt, Runs: "pvesh get, systemctl show, or SFTP read",
+		Commands: []string{"pvesh get /cluster/resources",
+			"pvesh get /nodes/{node}/lxc/{vmid}/status/current",
+			"pvesh get /nodes/{node}/qemu/{vmid}/status/current",
+			"pvesh get /nodes/{node}/lxc/{vmid}/config",
+			"pvesh get /nodes/{node}/qemu/{vmid}/config", "systemctl show"}},
 }
 
 func targets(args map[string]any) (gate.Targets, error) {
 	node, _ := args["node"].(string)
 	id, _ := args["vmid"].(string)
 	return gate.Targets{Nodes: []string{node}, VMIDs: []string{id}}, nil
+}
+
+func lookTargets(args map[string]any) (t gate.Targets, err error) {
+	of := func(name string) []string {
+		if v, is := args[name].(string); is {
+			return []string{v}
+		}
+		return []string{}
+	}
+	return gate.Targets{Nodes: of("node"), VMIDs: of("guest"), Services: of("unit"),
+		Paths: of("file"), Hosts: []string{}, GuestPaths: []string{}, LocalPaths: []string{}}, nil
 }
 
 // guest is one that a tool found.
@@ -52,7 +74,9 @@ type guest struct {
 
 // found is what take says of the guest.
 type found struct {
-	Running bool `json:"running"`
+	Running bool   `json:"running"`
+	On      string `json:"on"`
+	Program string `json:"program"`
 }
 
 func take(ctx context.Context, r *gate.Running) (any, error) {
@@ -75,7 +99,7 @@ func take(ctx context.Context, r *gate.Running) (any, error) {
 		"before call "+call); err != nil {
 		return nil, err
 	}
-	return found{g.Status == "running"}, g.check(ctx, name, true)
+	return found{g.Status == "running", g.On, g.tool()}, g.check(ctx, name, true)
 }
 
 func prune(ctx context.Context, r *gate.Running) (any, error) {
@@ -94,6 +118,9 @@ func prune(ctx context.Context, r *gate.Running) (any, error) {
 func find(ctx context.Context, r *gate.Running) (guest, error) {
 	node, _ := r.Call.Args.Value["node"].(string)
 	id, _ := r.Call.Args.Value["vmid"].(string)
+	if of, is := r.Call.Args.Value["guest"].(string); is {
+		id = of
+	}
 	from := guest{r: r, node: node}
 	out, err := from.run(ctx, "pvesh", "get", "/cluster/resources", "--type", "vm",
 		"--output-format", "json")

@@ -1,4 +1,5 @@
-// Package undo takes snapshots of guests before calls change them.
+// Package undo records what takes calls back, and takes snapshots of guests before calls change
+// them.
 package undo
 
 import (
@@ -29,6 +30,8 @@ type Snapshot struct {
 	Running   bool      `json:"running"` // the guest was, when it was taken
 	Keep      int       `json:"-"`       // of this guest's, as the site said then
 	Taken     bool      `json:"taken"`   // else it may not be there
+	On        string    `json:"on"`      // node of the guest, when it was taken
+	Program   string    `json:"program"` // pct or qm
 }
 
 // Book records snapshots. It must be safe for concurrent use.
@@ -39,6 +42,13 @@ type Book interface {
 	// Snapshots lists them, the oldest first.
 	Snapshots(context.Context) ([]Snapshot, error)
 	RemoveSnapshot(context.Context, Snapshot) error
+
+	// PutStep adds a step of a call, or changes what is recorded of it, as PutSnapshot does.
+	PutStep(context.Context, Step) error
+	// Steps lists those of a call in their order.
+	Steps(ctx context.Context, call string) ([]Step, error)
+	// RemoveSteps removes those that have expired.
+	RemoveSteps(ctx context.Context, now time.Time) error
 }
 
 // Keeper executes operations, each after a snapshot of the guests that its decision names. It takes
@@ -50,8 +60,9 @@ type Keeper struct {
 	Call func(ctx context.Context, tool string, args any) gate.Answer
 	Now  func() time.Time
 
-	mu    sync.Mutex // guards taken
+	mu    sync.Mutex // guards what follows
 	taken map[string]bool
+	steps map[string]int // that were recorded, by call
 }
 
 // Execute implements gate.Executor.
@@ -61,6 +72,9 @@ func (k *Keeper) Execute(ctx context.Context, q gate.Question, d gate.Decision) 
 		if err := k.first(ctx, q, id, d.Obligations.Snapshot); err != nil {
 			return gate.Result{}, err
 		}
+	}
+	if d.Obligations.Undo.Record {
+		return k.record(ctx, q, d)
 	}
 	return k.Executor.Execute(ctx, q, d)
 }
@@ -73,6 +87,7 @@ func (k *Keeper) End(ctx context.Context, c *gate.Call) {
 			delete(k.taken, key)
 		}
 	}
+	delete(k.steps, c.ID)
 	k.mu.Unlock()
 	k.Executor.End(ctx, c)
 }
@@ -126,7 +141,7 @@ func (k *Keeper) take(ctx context.Context, s Snapshot) error {
 	if err := json.Unmarshal(a.Output.JSON, &is); err != nil {
 		return err
 	}
-	s.Taken, s.Running = true, is.Running
+	s.Taken, s.Running, s.On, s.Program = true, is.Running, is.On, is.Program
 	return k.Book.PutSnapshot(context.WithoutCancel(ctx), s)
 }
 
@@ -153,7 +168,7 @@ func (k *Keeper) Run(ctx context.Context) {
 
 func (k *Keeper) prune(ctx context.Context) error {
 	all, err := k.Book.Snapshots(ctx)
-	errs := []error{err}
+	errs := []error{err, k.Book.RemoveSteps(ctx, k.Now())}
 	for _, s := range old(all, k.Now()) {
 		if ctx.Err() != nil {
 			break

@@ -43,6 +43,10 @@ func (w *world) RemoveSnapshot(_ context.Context, s Snapshot) error {
 	return nil
 }
 
+func (w *world) PutStep(context.Context, Step) error           { return nil }
+func (w *world) Steps(context.Context, string) ([]Step, error) { return nil, nil }
+func (w *world) RemoveSteps(context.Context, time.Time) error  { return nil }
+
 func (w *world) keeper(now time.Time) *Keeper {
 	return &Keeper{Executor: w, Book: w, Now: func() time.Time { return now },
 		Call: func(_ context.Context, tool string, args any) gate.Answer {
@@ -140,28 +144,5 @@ func TestOnlyWhatIsOldAndRecordedGoes(t *testing.T) {
 	w.refuse = errors.New("the node is away")
 	if err := k.prune(t.Context()); err == nil || len(w.book) != 1 {
 		t.Errorf("forgotten although it may be there: %v, %v", w.book, err)
-	}
-}
-
-func TestOnlyTheLastChangeOfOnesOwnCallIsUndone(t *testing.T) {
-	at := time.UnixMilli(1e12)
-	s := func(call, id, who string, later int, taken bool) Snapshot {
-		return Snapshot{Cluster: "lab", Node: "pve1", VMID: id, Name: nameFor(call), Call: call, Principal: who,
-			Made: at.Add(time.Duration(later) * time.Second), Taken: taken, Running: id == "105"}
-	}
-	all := []Snapshot{s("A", "104", "ann", 0, true), s("B", "104", "ann", 1, true), s("C", "105", "bob", 2, true),
-		s("D", "106", "ann", 3, false), s("E", "107", "ann", 4, true), s("E", "108", "ann", 4, true)}
-	for call, why := range map[string]string{"A": "undo that one first", "C": "made by bob", "D": "not known",
-		"E": "2 guests", "F": "nothing undoes it"} {
-		if args, err := Rollback(all, call, "ann"); err == nil || args != nil || !strings.Contains(err.Error(), why) {
-			t.Errorf("%s: %v %v", call, args, err)
-		}
-	}
-	for call, want := range map[string]string{
-		"B": "map[guest_id:104 name:caponier-b node:pve1]", "C": "map[guest_id:105 name:caponier-c node:pve1 start:true]"} {
-		who := map[string]string{"B": "ann", "C": "bob"}[call]
-		if args, err := Rollback(all, call, who); err != nil || fmt.Sprint(args) != want {
-			t.Errorf("%s: %v %v", call, args, err)
-		}
 	}
 }

@@ -37,7 +37,7 @@ func init() {
 	sdk.Serve("guests", "1.0.0",
 		listNodesTool, listGuestsTool, getGuestStatusTool, startGuestTool, stopGuestTool,
 		restartGuestTool, deleteGuestTool, createSnapshotTool, deleteSnapshotTool,
-		rollbackSnapshotTool, getStoragePoolsTool)
+		rollbackSnapshotTool, getStoragePoolsTool, undoCallTool, listSnapshotsTool)
 }
 
 var listNodesTool = sdk.NewTool("list_nodes",

@@ -12,6 +12,7 @@ import data.caponier.core.reasons
 import data.caponier.core.snapshot
 import data.caponier.core.tables
 import data.caponier.core.tier
+import data.caponier.core.undo
 
 # answer gives the decision about the input as a question of this kind.
 answer(kind) := {
@@ -46,9 +47,18 @@ lacking(unmet, id) := check[id].wanted if {
 } else := set()
 
 # What binds the host when it executes. Zero is no tighter than the host's own limits.
-obligations := object.union(tables.of.obligations, {"log": log, "snapshot": snapshot.first}) if {
-	data.site.snapshot
+obligations := object.union(
+	tables.of.obligations,
+	{"log": log, "snapshot": snapshot.first, "undo": undo.kept, "plan": undo.planned_first},
+) if {
+	keeps
 } else := object.union(tables.of.obligations, {"log": log})
+
+keeps if data.site.snapshot
+
+keeps if data.site.undo
+
+keeps if data.site.plan_first
 
 log := "info" if {
 	tier.rank == 1

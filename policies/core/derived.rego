@@ -59,4 +59,5 @@ obligations := {
 	"timeout_ms": data.site.limits.timeout_ms, "max_bytes": data.site.limits.output_bytes,
 	"redact": data.site.redact, "channels": approval.channels, "approvers": approval.approvers,
 	"snapshot": {"vmids": [], "optional": false, "keep": 0, "days": 0},
+	"undo": {"record": false, "optional": false, "days": 0, "max_bytes": 0}, "plan": false,
 }

@@ -9,6 +9,7 @@
 package caponier.core.host
 
 import data.caponier.core.command
+import data.caponier.core.files
 
 # The tools of the host, by name.
 tools := {
@@ -16,6 +17,16 @@ tools := {
 	"take_snapshot": {
 		"tier": "yellow", "imports": ["ssh_exec"],
 		"commands": array.concat(looks, ["pct snapshot", "qm snapshot"]),
+	},
+	"look_at": {
+		"tier": "green", "imports": ["ssh_exec", "sftp_stat", "sftp_read"],
+		"commands": [
+			"pvesh get /cluster/resources",
+			"pvesh get /nodes/{node}/lxc/{vmid}/status/current",
+			"pvesh get /nodes/{node}/qemu/{vmid}/status/current",
+			"pvesh get /nodes/{node}/lxc/{vmid}/config",
+			"pvesh get /nodes/{node}/qemu/{vmid}/config", "systemctl show",
+		],
 	},
 	"prune_snapshot": {
 		"tier": "red", "imports": ["ssh_exec"],
@@ -72,6 +83,14 @@ clear if {
 
 # A snapshot of the host is named after the call that it was taken for.
 own_snapshot(name) if regex.match(`^caponier-[0-9a-v]{26}$`, name)
+
+# looks_at says that a file operation reads what calls may replace.
+looks_at if {
+	granted
+	input.file.action in {"stat", "read"}
+	files.writable(input.file.path)
+	input.file.path in input.parent.targets.paths
+}
 
 # discards says that a file operation removes something temporary by a name that the host makes.
 discards if {

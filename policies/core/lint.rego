@@ -85,6 +85,11 @@ problems contains sprintf("principals/%s/roles: there is no role %q", [id, name]
 	not data.site.roles[name]
 }
 
+problems contains sprintf("snapshot/seers: there is no role %q", [name]) if {
+	some name in data.site.snapshot.seers
+	not data.site.roles[name]
+}
+
 problems contains "principals/host: is the host itself, to which core grants what it does" if {
 	data.site.principals.host
 }
@@ -370,4 +375,5 @@ address(h) if {
 operations := {
 	"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write",
 	"sftp_get", "sftp_put", "sftp_remove", "http_request", "blob_write", "blob_read", "ask",
+	"undo_steps", "snapshots",
 }

@@ -52,6 +52,10 @@ known_tools := {n | some t in data.inventory.tools; some n in [t, split(t, ":")[
 
 tools contains ["snapshot/tools", name] if some name in data.site.snapshot.tools
 
+tools contains ["undo/tools", name] if some name in data.site.undo.tools
+
+tools contains ["plan_first/tools", name] if some name in data.site.plan_first.tools
+
 tools contains ["relaxed/tools", name] if some name in data.site.relaxed.tools
 
 tools contains [sprintf("roles/%s/tools", [role]), name] if {

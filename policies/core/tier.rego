@@ -62,7 +62,11 @@ operation := http_rank if input.http != null
 
 operation := blob_rank if input.blob != null
 
-operation := 1 if input.ask != null
+operation := 1 if {
+	input.ask != null
+} else := 1 if {
+	input.record != null
+}
 
 # A copy in the workspace is a download.
 blob_rank := 2 if {

@@ -21,6 +21,7 @@ const (
 	ViewHTTP    View = "http"
 	ViewBlob    View = "blob"
 	ViewAsk     View = "ask"
+	ViewRecord  View = "record" // what the host recorded of its own doing
 )
 
 // Operation is an entry of the table of operations.
@@ -46,9 +47,11 @@ var operations = [...]Operation{
 	{"sftp_remove", true, true, ViewFile, parse[SFTPRemove]},
 	{"sftp_stat", true, true, ViewFile, parse[SFTPStat]},
 	{"sftp_write", true, true, ViewFile, parse[SFTPWrite]},
+	{"snapshots", false, false, ViewRecord, parse[Snapshots]},
 	{"ssh_exec", true, false, ViewCommand, parse[SSHExec]},
 	{"ssh_script", true, false, ViewCommand, parse[SSHScript]},
 	{"stage", true, false, ViewFile, parse[Stage]},
+	{"undo_steps", false, true, ViewRecord, parse[UndoSteps]},
 }
 
 // Operations returns the names of the operations that a plugin can ask for, sorted.
@@ -261,6 +264,18 @@ type (
 		Message string         `json:"message"`
 		Schema  map[string]any `json:"schema"`
 	}
+
+	// UndoSteps asks what takes back the steps of a call of the same principal, the last one first.
+	UndoSteps struct {
+		Common
+		Call string `json:"call"`
+	}
+	// Snapshots asks for the snapshots that the host took before the principal's calls, or with All
+	// before everybody's.
+	Snapshots struct {
+		Common
+		All bool `json:"all,omitempty"`
+	}
 )
 
 func (SSHExec) Import() string     { return "ssh_exec" }
@@ -278,3 +293,5 @@ func (HTTPRequest) Import() string { return "http_request" }
 func (BlobWrite) Import() string   { return "blob_write" }
 func (BlobRead) Import() string    { return "blob_read" }
 func (Ask) Import() string         { return "ask" }
+func (UndoSteps) Import() string   { return "undo_steps" }
+func (Snapshots) Import() string   { return "snapshots" }

@@ -71,6 +71,45 @@ type (
 		Action  string          `json:"action"`
 		Content json.RawMessage `json:"content,omitempty"`
 	}
+	// UndoStepsResponse is what takes a call back. The order of Steps is that in which they are done.
+	UndoStepsResponse struct {
+		Call  string     `json:"call"`
+		Tool  string     `json:"tool"`
+		Steps []UndoStep `json:"steps"`
+		// The host sets Owner, who made the call, "" if the host kept nothing of it, and Bars, why
+		// it cannot be undone now, "" if it can.
+		Owner string `json:"-"`
+		Bars  string `json:"-"`
+	}
+	// UndoStep takes one step of a call back: by Argv on the node, by removing the file at Remove,
+	// or by writing the data to Write. None says why nothing does.
+	UndoStep struct {
+		Data
+		Node   string   `json:"node"`
+		Did    string   `json:"did"` // the step, for people
+		Argv   []string `json:"argv,omitempty"`
+		Remove string   `json:"remove,omitempty"`
+		Write  string   `json:"write,omitempty"`
+		Mode   string   `json:"mode,omitempty"` // of the file that is written
+		None   string   `json:"none,omitempty"`
+	}
+	SnapshotsResponse struct {
+		Snapshots []Snapshot `json:"snapshots"`
+	}
+	// Snapshot is one that the host took of a guest before a call changed the guest. Times are
+	// seconds since 1970.
+	Snapshot struct {
+		VMID      string `json:"vmid"`
+		Cluster   string `json:"cluster"`
+		Node      string `json:"node"`
+		Name      string `json:"name"`
+		Call      string `json:"call"`
+		Principal string `json:"principal"`
+		Tool      string `json:"tool"`
+		Made      int64  `json:"made"`
+		Expires   int64  `json:"expires"`
+		Taken     bool   `json:"taken"` // else it may not be there
+	}
 	// Failure is the response of every status but OK; which fields are set depends on it.
 	Failure struct {
 		Code       string   `json:"code,omitempty"`
@@ -158,6 +197,7 @@ func Wire() []any {
 		&SFTPStat{}, &SFTPList{}, &SFTPRead{}, &SFTPWrite{}, &SFTPGet{}, &SFTPPut{}, &SFTPRemove{},
 		&FileInfo{}, &ListResponse{}, &ReadResponse{}, &WriteResponse{},
 		&HTTPRequest{}, &HTTPResponse{}, &BlobWrite{}, &BlobWriteResponse{}, &BlobRead{},
-		&Ask{}, &AskResponse{}, &Failure{}, &Progress{},
+		&Ask{}, &AskResponse{}, &UndoSteps{}, &UndoStepsResponse{}, &Snapshots{},
+		&SnapshotsResponse{}, &Failure{}, &Progress{},
 	}
 }

@@ -40,6 +40,8 @@ CAP_OPERATION(http_request);
 CAP_OPERATION(blob_write);
 CAP_OPERATION(blob_read);
 CAP_OPERATION(ask);
+CAP_OPERATION(undo_steps);
+CAP_OPERATION(snapshots);
 
 extern unsigned char __heap_base;
 

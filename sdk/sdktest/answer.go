@@ -46,6 +46,18 @@ func (h *Host) answer(name string, request []byte) (any, error) {
 			return written(h.BlobCopy(q.Blob, q.Local))
 		}
 		return readBack(h.BlobRead(q.Blob, q.Offset, q.MaxBytes))
+	case abi.UndoSteps:
+		tool, steps, err := h.UndoSteps(q.Call)
+		r := abi.UndoStepsResponse{Call: q.Call, Tool: tool, Steps: []abi.UndoStep{}}
+		for _, s := range steps {
+			r.Steps = append(r.Steps, abi.UndoStep{Data: abi.NewData(s.Data), Node: s.Node,
+				Did: s.Did, Argv: s.Argv, Remove: s.Remove, Write: s.Write, Mode: s.Mode,
+				None: s.None})
+		}
+		return r, err
+	case abi.Snapshots:
+		all, err := h.Snapshots(q.All)
+		return abi.SnapshotsResponse{Snapshots: all}, err
 	case abi.Ask:
 		schema, _ := json.Marshal(q.Schema)
 		a, err := h.Ask(q.Key, q.Message, schema)
@@ -115,6 +127,10 @@ func (h *Host) hooked(op abi.Op) bool {
 		return q.Local == "" && h.BlobRead != nil || q.Local != "" && h.BlobCopy != nil
 	case abi.Ask:
 		return h.Ask != nil
+	case abi.UndoSteps:
+		return h.UndoSteps != nil
+	case abi.Snapshots:
+		return h.Snapshots != nil
 	}
 	return false
 }

@@ -40,6 +40,8 @@ type Host struct {
 	BlobRead    func(blob string, offset, maxBytes int64) (sdk.ReadResult, error)
 	BlobCopy    func(blob, local string) (sdk.Written, error)
 	Ask         func(key, message string, schema json.RawMessage) (sdk.Answer, error)
+	UndoSteps   func(call string) (tool string, steps []sdk.UndoStep, err error)
+	Snapshots   func(all bool) ([]sdk.Snapshot, error)
 
 	Requests []Request // what was asked, in order
 	Logs     []string

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 )
@@ -96,7 +97,7 @@ func write(w io.Writer, tools []*gate.Tool, tier func(*gate.Tool) gate.Tier) {
 		fmt.Fprintf(w, "- runs: %s\n- operations: %s\n", t.Runs, strings.Join(t.Imports, ", "))
 		if len(t.Commands) > 0 {
 			fmt.Fprintf(w, "- may run: `%s`\n",
-				strings.Join(gate.DescribeCommands(t.Commands), "`, `"))
+				strings.Join(plaintext.Commands(t.Commands), "`, `"))
 		}
 		if len(t.TargetKinds) > 0 {
 			fmt.Fprintf(w, "- targets: %s\n", strings.Join(t.TargetKinds, ", "))

@@ -56,7 +56,7 @@ func configured(g *global) (*host, error) {
 	if err != nil {
 		return nil, usage(err)
 	}
-	h.locked.Store(lock)
+	h.locked.Store(h.undoes(lock))
 	h.hidden, err = hiddenReason(cfg, lock)
 	return h, err
 }
@@ -217,12 +217,16 @@ func (h *host) executors(o *gate.Options) error {
 		}}
 	o.Files, o.Nodes = h.remote.Digests, h.remote.Nodes()
 	o.Executors = map[string]gate.Executor{"blob_write": blobs, "blob_read": blobs,
-		"http_request": out, "ask": mcp.Asker{}}
-	for _, name := range []string{"stage", "sftp_stat", "sftp_list",
-		"sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove", "discard"} {
+		"http_request": out, "ask": mcp.Asker{}, "undo_steps": undo.Records{Keeper: h.keeper},
+		"snapshots": undo.Records{Keeper: h.keeper}}
+	for _, name := range []string{"stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_get",
+		"discard"} {
 		o.Executors[name] = h.remote
 	}
-	o.Executors["ssh_exec"], o.Executors["ssh_script"] = h.keeper, h.keeper
+	for _, name := range []string{"ssh_exec", "ssh_script", "sftp_write", "sftp_put",
+		"sftp_remove"} {
+		o.Executors[name] = h.keeper
+	}
 	return nil
 }
 

@@ -157,7 +157,7 @@ func (l *live) reload(ctx context.Context, work *sync.WaitGroup, again bool) {
 		l.report(ctx, err)
 		return
 	}
-	both := l.h.lock().Both(next)
+	both := l.h.lock().Both(l.h.undoes(next))
 	came := l.new(next, both)
 	if l.want == next.Checksum() && (l.stop != nil || len(came) == 0 || !again) {
 		return

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/undo"
 	"github.com/spf13/cobra"
@@ -54,30 +57,46 @@ func (v *verb) snapshots() (all []undo.Snapshot, err error) {
 func undoCommand(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use:   "undo CALL",
-		Short: "Undo a call of [cli] principal: roll its guest back to the host's snapshot",
-		Long: "undo calls " + undo.RollbackTool + " with the snapshot that the host took before " +
-			"the call. It is a call of its own: decided, planned, approved where it is red. What " +
-			"the guest did since is lost.",
+		Short: "Undo a call of [cli] principal, as far as the host kept what takes it back",
+		Long: "undo calls " + undo.Tool + ", which is a call of its own: decided, planned, " +
+			"approved where it is red. A guest that has a snapshot of the host is rolled back: " +
+			"what it did since is lost. All else is taken back step by step, unless somebody " +
+			"changed it since.",
 		Args: cobra.ExactArgs(1),
-		RunE: g.with(func(v *verb, cfg *config.Config) error {
-			caller, err := cfg.Caller()
-			if err != nil {
-				return usage(err)
-			}
-			all, err := v.snapshots()
+		RunE: g.does(func(v *verb) error {
+			data, err := json.Marshal(map[string]string{"call": v.args[0]})
 			if err != nil {
 				return err
 			}
-			args, err := undo.Rollback(all, v.args[0], caller.ID)
-			if err != nil {
-				return &exit{exitRefused, err}
-			}
-			data, err := json.Marshal(args)
-			if err != nil {
-				return err
-			}
-			v.args = []string{undo.RollbackTool, string(data)}
+			v.args = []string{undo.Tool, string(data)}
 			return v.call(false)
 		}),
 	}
+}
+
+// undoes adds to what its tools act on, where one names a call, what that call acted on.
+func (h *host) undoes(lock *plugin.Lock) *plugin.Lock {
+	for _, t := range lock.Tools() {
+		i := slices.IndexFunc(t.Params, func(p gate.Param) bool { return p.Target == "call" })
+		if i < 0 {
+			continue
+		}
+		name, own := t.Params[i].Name, t.Derive
+		t.Derive = func(args map[string]any) (gate.Targets, []gate.CommandText, error) {
+			on, texts, err := own(args)
+			id, named := args[name].(string)
+			if err != nil || !named {
+				return on, texts, err
+			}
+			more, err := undo.Targets(context.Background(), h.store, id)
+			for _, list := range [][2]*[]string{{&on.Nodes, &more.Nodes}, {&on.VMIDs, &more.VMIDs},
+				{&on.Services, &more.Services}, {&on.Paths, &more.Paths}} {
+				all := slices.Concat(*list[0], *list[1])
+				slices.Sort(all)
+				*list[0] = append([]string{}, slices.Compact(all)...)
+			}
+			return on, texts, err
+		}
+	}
+	return lock
 }

@@ -81,6 +81,7 @@ type (
 		HTTP    *Request `json:"http"`
 		Blob    *Blob    `json:"blob"`
 		Ask     *Ask     `json:"ask"`
+		Record  *Record  `json:"record"`
 		// how it compares with the plan that its call is held to; null: it is held to none
 		Plan *gate.PlanFacts `json:"plan"`
 		// the guests, nodes, storages and units that it touches and, when the call is planned, that
@@ -278,6 +279,10 @@ func (in *Operation) operation(q *gate.Question) {
 	case abi.Ask:
 		fields, _ := op.Schema["properties"].(map[string]any)
 		in.Ask = &Ask{op.Key, len(op.Message), len(fields)}
+	case abi.UndoSteps:
+		in.Record = recordOf(op, q.Facts.Undo)
+	case abi.Snapshots:
+		in.Record = &Record{Action: "snapshots", All: op.All}
 	default:
 		in.File = fileOf(q)
 	}

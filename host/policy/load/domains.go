@@ -35,6 +35,7 @@ var domains = map[string]domain{
 		"discard"),
 	"file.type":       words("", "file", "dir", "symlink", "fifo", "socket", "device", "other"),
 	"blob.action":     words("read", "write", "get"),
+	"record.action":   words("undo", "snapshots"),
 	"http.scheme":     words("http", "https"),
 	"http.method":     matches(`^[A-Z]+$`, "a method in upper case"),
 	"http.headers[]":  matches(`^[^A-Z]+$`, "a header in lower case"),

@@ -258,4 +258,4 @@ func splitAny(s, separators string) []string {
 // fromCaller are the members of an input whose text a caller or a plugin wrote; the others name
 // things of the host.
 var fromCaller = map[string]bool{"commands": true, "command": true, "targets": true, "file": true,
-	"http": true, "blob": true, "ask": true, "scalars": true, "stages": true}
+	"http": true, "blob": true, "ask": true, "record": true, "scalars": true, "stages": true}

@@ -45,6 +45,16 @@ place_ok(p) if {
 	declared
 }
 
+# What undoes a call puts back, or removes, what that call wrote.
+place_ok(p) if {
+	input.file.action in {"write", "remove"}
+	files.writable(p)
+	"undo_steps" in input.tool.imports
+	p in input.parent.targets.paths
+}
+
+place_ok(_) if host.looks_at
+
 # A tool that declares paths stays with those of its call.
 declared if not "paths" in input.tool.target_kinds
 
@@ -100,6 +110,11 @@ place_really_ok if {
 place_really_ok if {
 	not files.staged(input.file.path)
 	input.file.action in {"write", "put", "remove"}
+	files.writable(input.file.real_path)
+}
+
+place_really_ok if {
+	host.looks_at
 	files.writable(input.file.real_path)
 }
 

@@ -34,6 +34,8 @@ func HTTPRequest(b []byte) (abi.Status, []byte) { return ask("http_request", b) 
 func BlobWrite(b []byte) (abi.Status, []byte)   { return ask("blob_write", b) }
 func BlobRead(b []byte) (abi.Status, []byte)    { return ask("blob_read", b) }
 func Ask(b []byte) (abi.Status, []byte)         { return ask("ask", b) }
+func UndoSteps(b []byte) (abi.Status, []byte)   { return ask("undo_steps", b) }
+func Snapshots(b []byte) (abi.Status, []byte)   { return ask("snapshots", b) }
 
 func Log(level int32, b []byte) {
 	if Notes != nil {

@@ -54,6 +54,12 @@ func blob_read(p unsafe.Pointer, n uint32) abi.Status
 //go:wasmimport caponier_v1 ask
 func ask(p unsafe.Pointer, n uint32) abi.Status
 
+//go:wasmimport caponier_v1 undo_steps
+func undo_steps(p unsafe.Pointer, n uint32) abi.Status
+
+//go:wasmimport caponier_v1 snapshots
+func snapshots(p unsafe.Pointer, n uint32) abi.Status
+
 //go:wasmimport caponier_v1 input_len
 func input_len() uint32
 
@@ -89,6 +95,8 @@ func HTTPRequest(b []byte) (abi.Status, []byte) { return answer(http_request(ptr
 func BlobWrite(b []byte) (abi.Status, []byte)   { return answer(blob_write(ptr(b), size(b))) }
 func BlobRead(b []byte) (abi.Status, []byte)    { return answer(blob_read(ptr(b), size(b))) }
 func Ask(b []byte) (abi.Status, []byte)         { return answer(ask(ptr(b), size(b))) }
+func UndoSteps(b []byte) (abi.Status, []byte)   { return answer(undo_steps(ptr(b), size(b))) }
+func Snapshots(b []byte) (abi.Status, []byte)   { return answer(snapshots(ptr(b), size(b))) }
 
 func ptr(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 func size(b []byte) uint32        { return uint32(len(b)) }

@@ -1,0 +1,206 @@
+package undo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/reverse"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+)
+
+// Step is an operation of a call, with what takes it back.
+type Step struct {
+	Call      string      `json:"call"`
+	N         int         `json:"n"` // 1 for the first of the call
+	Principal string      `json:"principal"`
+	Tool      string      `json:"tool"`
+	Node      string      `json:"node"`
+	Did       string      `json:"did"` // for people
+	Back      reverse.Way `json:"back"`
+	Before    State       `json:"before"` // of what it changes, with a file's bytes
+	After     State       `json:"after"`
+	Mode      string      `json:"mode"`  // octal, of the file before
+	Ended     string      `json:"ended"` // "" while it runs or when the host was killed, else how
+	Made      time.Time   `json:"made"`
+	Expires   time.Time   `json:"expires"`
+}
+
+// State is how a guest, a unit or a file is.
+type State struct {
+	About  string            `json:"about"`  // guest:101, unit:nginx.service or file:/path; "": nothing
+	Status string            `json:"status"` // running, stopped …; of a file its digest, or absent
+	Config string            `json:"config"` // digest of a guest's configuration
+	Values map[string]string `json:"values,omitempty"`
+	Mode   string            `json:"mode,omitempty"`
+	Data   []byte            `json:"data,omitempty"`
+}
+
+func (s State) same(o State) bool { return s.Status == o.Status && s.Config == o.Config }
+
+// absent is the status of a file that is not there, and large that of one that is too large to be
+// kept or compared.
+const (
+	absent = "absent"
+	large  = "too large"
+)
+
+// record executes an operation between two looks at what it changes, and records what takes it
+// back.
+func (k *Keeper) record(ctx context.Context, q gate.Question, d gate.Decision) (gate.Result,
+	error) {
+	o := d.Obligations.Undo
+	s, err := k.before(ctx, q, d)
+	if err == nil {
+		err = k.Book.PutStep(ctx, s)
+	}
+	if err != nil {
+		if !o.Optional {
+			return gate.Result{}, &gate.OpError{Code: "no_undo", Outcome: gate.Failed,
+				Message: fmt.Sprintf("what takes this back could not be kept, so nothing was "+
+					"done: %v", err)}
+		}
+		slog.Warn("an operation is done that cannot be undone, as the site allows", "call",
+			q.Call.ID, "error", err)
+		s.Back = reverse.Way{None: "what it was before could not be kept: " + err.Error()}
+		if err := k.Book.PutStep(ctx, s); err != nil {
+			return gate.Result{}, err // the store is away
+		}
+	}
+	res, done := k.Executor.Execute(ctx, q, d)
+	s.Ended = string(gate.Succeeded)
+	if op := (*gate.OpError)(nil); errors.As(done, &op) && op.Outcome == gate.Unknown {
+		return res, done // as if the host had been killed: nobody knows
+	} else if done != nil {
+		s.Ended = string(gate.Failed)
+	}
+	if s.Before.About != "" && s.Ended == string(gate.Succeeded) {
+		after, err := k.look(ctx, s.Node, s.Before.About, o.MaxBytes)
+		if after.Data = nil; err != nil {
+			s.Back = reverse.Way{None: "how it left things could not be seen: " + err.Error()}
+		}
+		s.After = after
+	}
+	if err := k.Book.PutStep(context.WithoutCancel(ctx), s); err != nil {
+		slog.Warn("recording what takes an operation back", "call", q.Call.ID, "error", err)
+	}
+	return res, done
+}
+
+// before is the record of a step that is about to be done.
+func (k *Keeper) before(ctx context.Context, q gate.Question, d gate.Decision) (Step, error) {
+	o := d.Obligations.Undo
+	s := Step{Call: q.Call.ID, N: k.number(q.Call.ID), Principal: q.Call.Principal.ID,
+		Tool: q.Call.Tool.Name, Node: q.Op.NodeName(), Made: k.Now()}
+	s.Expires = s.Made.Add(time.Duration(o.Days) * 24 * time.Hour)
+	about := ""
+	switch {
+	case q.Cmd != nil && len(q.Cmd.Calls) == 1:
+		argv := q.Cmd.Calls[0].Argv
+		s.Did, s.Back = strings.Join(reverse.Words(argv), " "), reverse.Command(argv, true)
+		about = reverse.About(argv)
+	case q.Cmd != nil:
+		s.Did = q.Cmd.Rendered
+		s.Back = reverse.Way{None: "several commands at once have no reverse that is known"}
+	default:
+		s.Did, about, s.Back = ofFile(q)
+	}
+	if len(d.Obligations.Snapshot.VMIDs) > 0 { // a snapshot is a way back that needs no other
+		s.Back = reverse.Way{Rollback: d.Obligations.Snapshot.VMIDs}
+	}
+	if s.Back.None != "" || s.Back.Rollback != nil || about == "" {
+		return s, nil
+	}
+	was, err := k.look(ctx, s.Node, about, o.MaxBytes)
+	if err != nil {
+		return s, err
+	}
+	s.Before, s.Mode = was, was.Mode
+	switch {
+	case s.Back.Config:
+		s.Back = reverse.Way{}
+		s.Back.Argv, err = reverse.Config(q.Cmd.Calls[0].Argv, was.Values)
+	case s.Back.File != "" && was.Status == large:
+		err = fmt.Errorf("%s is larger than the %d bytes that the site lets be kept", s.Back.File,
+			o.MaxBytes)
+	case s.Back.File == "":
+		s.Before.Data = nil
+	}
+	s.Before.Values = nil
+	return s, err
+}
+
+// ofFile says what an operation does to a file, which file, and what takes it back.
+func ofFile(q gate.Question) (did, about string, back reverse.Way) {
+	action, path := "write", ""
+	switch op := q.Op.(type) {
+	case abi.SFTPWrite:
+		path = op.Path
+	case abi.SFTPPut:
+		action, path = "upload "+op.Local+" to", op.Path
+	case abi.SFTPRemove:
+		action, path = "remove", op.Path
+	}
+	exists := q.Facts.File != nil && q.Facts.File.Exists
+	return action + " " + path, "file:" + path, reverse.File(action, path, exists, true)
+}
+
+func (k *Keeper) number(call string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.steps == nil {
+		k.steps = map[string]int{}
+	}
+	k.steps[call]++
+	return k.steps[call]
+}
+
+// look asks a node, as the host, how something is.
+func (k *Keeper) look(ctx context.Context, node, about string, most int64) (s State, err error) {
+	kind, name, _ := strings.Cut(about, ":")
+	a := k.Call(ctx, lookName, map[string]any{"node": node, kind: name, "max_bytes": most})
+	if a.Err != nil {
+		return s, a.Err
+	}
+	err = json.Unmarshal(a.Output.JSON, &s)
+	s.About = about
+	return s, err
+}
+
+// Targets returns what undoing a call acts on: what the call did, as far as there is a record.
+func Targets(ctx context.Context, b Book, call string) (t gate.Targets, err error) {
+	steps, err := b.Steps(ctx, call)
+	if err != nil {
+		return t, err
+	}
+	snapshots, err := b.Snapshots(ctx)
+	for _, s := range snapshots {
+		if s.Call == call {
+			t.Nodes, t.VMIDs = append(t.Nodes, s.Node), append(t.VMIDs, s.VMID)
+		}
+	}
+	for _, s := range steps {
+		t.Nodes = append(t.Nodes, s.Node)
+		kind, name, _ := strings.Cut(s.Before.About, ":")
+		switch kind {
+		case "guest":
+			t.VMIDs = append(t.VMIDs, name)
+		case "unit":
+			t.Services = append(t.Services, name)
+		case "file":
+			t.Paths = append(t.Paths, name)
+		}
+	}
+	for _, list := range []*[]string{&t.Nodes, &t.VMIDs, &t.Services, &t.Paths} {
+		slices.Sort(*list)
+		*list = append([]string{}, slices.Compact(*list)...)
+	}
+	t.Hosts, t.GuestPaths, t.LocalPaths = []string{}, []string{}, []string{}
+	return t, err
+}

@@ -1,0 +1,55 @@
+# METADATA
+# scope: package
+# description: >-
+#   What the host recorded is told to whom it concerns. A call is undone by who made it, as long as
+#   what it left is still there.
+# schemas:
+#   - input: schema.input
+#   - data.site: schema.site
+package caponier.core.check.record
+
+import data.caponier.core.roles
+
+asked := {"operation"}
+
+order := 19
+
+# Each next case is looked at only where the one before does not hold.
+ok if {
+	input.record == null
+} else if {
+	input.record.action == "undo"
+	input.phase == "lookup"
+} else if {
+	input.record.action == "undo"
+	input.record.undo.owner == input.principal.id
+	input.record.undo.bars == ""
+} else if {
+	input.record.action == "snapshots"
+	input.record.all == false
+} else if {
+	input.record.action == "snapshots"
+	some name in roles.granting # that the site lets see those from before everybody's calls
+	name in data.site.snapshot.seers
+}
+
+what := "only the snapshots from before your own calls are shown to you" if {
+	input.record.action == "snapshots"
+} else := sprintf("the host kept nothing that would undo call %s", [input.record.call]) if {
+	input.record.undo.owner == ""
+} else := sprintf("call %s was made by somebody else", [input.record.call]) if {
+	input.record.undo.owner != input.principal.id
+} else := input.record.undo.bars
+
+rule := "snapshot/seers" if {
+	input.record.action == "snapshots"
+} else := "undo, and what the host kept of the call"
+
+works := "the same call without all" if {
+	input.record.action == "snapshots"
+} else := "look at what is there, and make the calls that bring it where it should be"
+
+remedy := concat("", [
+	"For snapshots: one of the principal's roles under snapshot/seers. For an undo: nothing once ",
+	"the call was made; undo in the site's data says what the host keeps of calls.",
+])
