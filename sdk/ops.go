@@ -323,6 +323,15 @@ func BlobCopy(c *Call, blob, local string) (Written, error) {
 	return write(c, imports.BlobRead, abi.BlobRead{Blob: blob, Local: local})
 }
 
+// ListCommands returns which commands the caller may run through tools that take command text for
+// nodes: on node, or everywhere if it is empty; a count for each program, or, with a program (and a
+// sub-command) as word, each command with what it takes.
+func ListCommands(c *Call, node, word string) (abi.CommandsResponse, error) {
+	var r abi.CommandsResponse
+	_, err := do(c, imports.ListCommands, abi.ListCommands{Node: node, Word: word}, &r)
+	return r, err
+}
+
 // Answer is the user's answer. Action is accept, decline or cancel.
 type Answer struct {
 	Action  string

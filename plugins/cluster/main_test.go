@@ -8,6 +8,7 @@ import (
 	"github.com/caponier-mcp/caponier/plugins/internal/pve"
 	"github.com/caponier-mcp/caponier/plugins/internal/pvetest"
 	"github.com/caponier-mcp/caponier/sdk"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 type script = map[string][]sdk.ExecResult
@@ -363,6 +364,43 @@ func TestCommandTextGoesToTheHostAsItIs(t *testing.T) {
 	if text != "df -h | grep 'a b'" || m["exit_code"] != 1.0 || m["success"] != false ||
 		out.Text != "a\n[stderr]\nb\n[exit code 1]" {
 		t.Errorf("%q, %v, %q", text, m, out.Text)
+	}
+}
+
+func TestAllowedCommandsAreToldAsTheHostListsThem(t *testing.T) {
+	all := []string{"pve1", "pve2"}
+	tools := []abi.CommandTool{{Tool: "execute_ssh", Nodes: all}}
+	start := abi.Command{Command: "pct start", Takes: "VMID", Tier: "red", Approval: true,
+		Tools: []string{"execute_ssh"}, Nodes: []string{"pve1"}}
+	for name, x := range map[string]struct {
+		args string
+		list abi.CommandsResponse
+		want string
+	}{
+		"a viewer": {`{}`, abi.CommandsResponse{}, "You may run no commands by their text."},
+		"a word that nothing has": {`{"word":"docker","node":"pve1"}`, abi.CommandsResponse{},
+			`You may run no command with "docker" in its name on node "pve1". Leave word out for ` +
+				"all programs."},
+		"programs": {`{}`, abi.CommandsResponse{Tools: tools, MoreNodes: 2, Programs: []abi.Program{
+			{Program: "pct", Green: 2, Red: 1}, {Program: "uptime", Yellow: 1}}},
+			"With execute_ssh on pve1, pve2:\n(2 nodes are not looked at: name one in node.)\n" +
+				"pct: 2 green 1 red\nuptime: 1 yellow\nGive a program as word to see its commands.\n"},
+		"commands": {`{"word":"pct"}`, abi.CommandsResponse{Tools: tools, MoreCommands: 3,
+			Commands: []abi.Command{start, {Command: "cat", Takes: "READPATH*", Tier: "green",
+				Tools: []string{"execute_ssh"}, Nodes: all, Piped: true}}},
+			"With execute_ssh on pve1, pve2:\npct start VMID\n  red, a person is asked, with " +
+				"execute_ssh on pve1\ncat READPATH*\n  green, only behind a pipe\n3 more: give a " +
+				"sub-command too.\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := pvetest.New(t, nil)
+			n.ListCommands = func(string, string) (abi.CommandsResponse, error) {
+				return x.list, nil
+			}
+			if out, _ := n.Do("list_allowed_commands", x.args); out.Text != x.want {
+				t.Errorf("%q", out.Text)
+			}
+		})
 	}
 }
 

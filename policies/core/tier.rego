@@ -64,6 +64,8 @@ operation := blob_rank if input.blob != null
 
 operation := 1 if input.ask != null
 
+operation := 1 if input.listing != null
+
 # A copy in the workspace is a download.
 blob_rank := 2 if {
 	input.blob.action == "get"

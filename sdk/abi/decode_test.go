@@ -186,7 +186,7 @@ func TestParseOpIsStrict(t *testing.T) {
 	if _, err := (Data{Text: "a", B64: "YQ=="}).Bytes(); err == nil {
 		t.Error("text and b64 together are accepted")
 	}
-	if len(Operations()) != 14 {
-		t.Errorf("Operations() = %v, want 14", Operations())
+	if len(Operations()) != 15 {
+		t.Errorf("Operations() = %v, want 15", Operations())
 	}
 }

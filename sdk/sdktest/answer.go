@@ -46,6 +46,8 @@ func (h *Host) answer(name string, request []byte) (any, error) {
 			return written(h.BlobCopy(q.Blob, q.Local))
 		}
 		return readBack(h.BlobRead(q.Blob, q.Offset, q.MaxBytes))
+	case abi.ListCommands:
+		return h.ListCommands(q.Node, q.Word)
 	case abi.Ask:
 		schema, _ := json.Marshal(q.Schema)
 		a, err := h.Ask(q.Key, q.Message, schema)
@@ -113,6 +115,8 @@ func (h *Host) hooked(op abi.Op) bool {
 		return h.BlobWrite != nil
 	case abi.BlobRead:
 		return q.Local == "" && h.BlobRead != nil || q.Local != "" && h.BlobCopy != nil
+	case abi.ListCommands:
+		return h.ListCommands != nil
 	case abi.Ask:
 		return h.Ask != nil
 	}

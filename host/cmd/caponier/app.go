@@ -20,6 +20,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/plan"
 	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/sandbox"
@@ -271,13 +272,22 @@ func (h *host) executors(o *gate.Options) error {
 		}}
 	o.Files, o.Nodes = h.remote.Digests, h.remote.Nodes()
 	o.Executors = map[string]gate.Executor{"blob_write": blobs, "blob_read": blobs,
-		"http_request": out, "ask": mcp.Asker{}}
+		"http_request": out, "ask": mcp.Asker{}, "list_commands": h.lister()}
 	for _, name := range []string{"stage", "sftp_stat", "sftp_list",
 		"sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove", "discard"} {
 		o.Executors[name] = h.remote
 	}
 	o.Executors["ssh_exec"], o.Executors["ssh_script"] = h.keeper, h.keeper
 	return nil
+}
+
+// lister lists the commands of tools that are offered.
+func (h *host) lister() *policy.Lister {
+	return &policy.Lister{Rules: func() *policy.Rules { return h.engine.Rules() },
+		Tools: func() []*gate.Tool {
+			return slices.DeleteFunc(slices.Clone(h.lock().Tools()),
+				func(t *gate.Tool) bool { return h.hidden(t) != "" })
+		}}
 }
 
 // runner answers for plugins that could not be loaded, with the reason.

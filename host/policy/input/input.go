@@ -81,6 +81,7 @@ type (
 		HTTP    *Request `json:"http"`
 		Blob    *Blob    `json:"blob"`
 		Ask     *Ask     `json:"ask"`
+		Listing *Listing `json:"listing"`
 		// how it compares with the plan that its call is held to; null: it is held to none
 		Plan *gate.PlanFacts `json:"plan"`
 		// the guests, nodes, storages and units that it touches and, when the call is planned, that
@@ -165,6 +166,16 @@ type (
 		Key    string `json:"key"`
 		Bytes  int    `json:"bytes"` // of the message
 		Fields int    `json:"fields"`
+	}
+	// List is what a list of commands is made from; see package caponier.core.listing.
+	List struct {
+		Questions []Call `json:"questions"` // without a text: of each tool that takes one, on each node
+		Word      string `json:"word"`
+		MoreNodes int    `json:"more_nodes"` // that are left out
+	}
+	Listing struct { // of commands
+		Node string `json:"node"`
+		Word string `json:"word"`
 	}
 )
 
@@ -278,6 +289,8 @@ func (in *Operation) operation(q *gate.Question) {
 	case abi.Ask:
 		fields, _ := op.Schema["properties"].(map[string]any)
 		in.Ask = &Ask{op.Key, len(op.Message), len(fields)}
+	case abi.ListCommands:
+		in.Listing = &Listing{op.Node, op.Word}
 	default:
 		in.File = fileOf(q)
 	}

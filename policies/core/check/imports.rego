@@ -22,7 +22,7 @@ ok if {
 
 # The operation has this part and no other, and names a node exactly if it runs on one.
 present := {p |
-	some p in ["command", "file", "http", "blob", "ask", "target"]
+	some p in ["command", "file", "http", "blob", "ask", "listing", "target"]
 	not input[p] == null
 }
 
@@ -31,7 +31,10 @@ where(part) := on_node[part] if {
 } else := present & {"target"}
 
 # What is discarded is on a node or in the workspace.
-on_node := {"command": {"target"}, "file": {"target"}, "http": set(), "blob": set(), "ask": set()}
+on_node := {
+	"command": {"target"}, "file": {"target"}, "http": set(), "blob": set(), "ask": set(),
+	"listing": set(),
+}
 
 action if not actions[input.op]
 
@@ -41,7 +44,7 @@ parts := {
 	"ssh_exec": "command", "ssh_script": "command", "stage": "file", "sftp_stat": "file",
 	"sftp_list": "file", "sftp_read": "file", "sftp_write": "file", "sftp_get": "file",
 	"sftp_put": "file", "sftp_remove": "file", "http_request": "http", "blob_write": "blob",
-	"blob_read": "blob", "ask": "ask", "discard": "file",
+	"blob_read": "blob", "ask": "ask", "list_commands": "listing", "discard": "file",
 }
 
 actions := {
