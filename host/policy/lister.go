@@ -27,7 +27,7 @@ const (
 )
 
 // Lookup implements gate.Executor: a list has no facts.
-func (*Lister) Lookup(context.Context, gate.Question) (gate.Facts, error) { return gate.Facts{}, nil }
+func (*Lister) Lookup(context.Context, gate.Question) (f gate.Facts, err error) { return f, nil }
 
 // End implements gate.Executor: nothing is left of a list.
 func (*Lister) End(context.Context, *gate.Call) {}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/caponier-mcp/caponier/plugins/internal/pve"
 	"github.com/caponier-mcp/caponier/sdk"
-	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 var listAllowedCommandsTool = sdk.NewTool("list_allowed_commands",
@@ -31,7 +30,7 @@ type commandsIn struct {
 
 type commandsOut struct {
 	pve.Reply
-	abi.CommandsResponse
+	sdk.CommandList
 }
 
 func listAllowedCommands(c *sdk.Call, in commandsIn) (commandsOut, error) {
@@ -42,7 +41,7 @@ func listAllowedCommands(c *sdk.Call, in commandsIn) (commandsOut, error) {
 	return commandsOut{pve.Human(tellCommands(list, in)), list}, nil
 }
 
-func tellCommands(list abi.CommandsResponse, in commandsIn) string {
+func tellCommands(list sdk.CommandList, in commandsIn) string {
 	var b strings.Builder
 	for _, t := range list.Tools {
 		fmt.Fprintf(&b, "With %s on %s:\n", t.Tool, strings.Join(t.Nodes, ", "))

@@ -379,5 +379,6 @@ address(h) if {
 
 operations := {
 	"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write",
-	"sftp_get", "sftp_put", "sftp_remove", "http_request", "blob_write", "blob_read", "ask", "list_commands",
+	"sftp_get", "sftp_put", "sftp_remove", "http_request", "blob_write", "blob_read", "ask",
+	"list_commands",
 }

@@ -67,7 +67,8 @@ staged(e) if {
 # the text.
 allowed := {
 	"tools": [{"tool": t, "nodes": sort(nodes)} | some t, nodes in reached],
-	"programs": [counted(p) | some p in sort(programs)], "commands": [told(key) | some key in first],
+	"programs": [counted(p) | some p in sort(programs)],
+	"commands": [told(key) | some key in first],
 	"more_commands": count(rest) - count(first), "more_nodes": input.more_nodes,
 }
 

@@ -169,7 +169,7 @@ type (
 	}
 	// List is what a list of commands is made from; see package caponier.core.listing.
 	List struct {
-		Questions []Call `json:"questions"` // without a text: of each tool that takes one, on each node
+		Questions []Call `json:"questions"` // of each tool, on each node, without a text
 		Word      string `json:"word"`
 		MoreNodes int    `json:"more_nodes"` // that are left out
 	}
