@@ -323,6 +323,23 @@ func BlobCopy(c *Call, blob, local string) (Written, error) {
 	return write(c, imports.BlobRead, abi.BlobRead{Blob: blob, Local: local})
 }
 
+// CommandList is which commands the caller may run: programs with counts, or the commands of one.
+type (
+	CommandList = abi.CommandsResponse
+	CommandTool = abi.CommandTool
+	Program     = abi.Program
+	Command     = abi.Command
+)
+
+// ListCommands returns which commands the caller may run through tools that take command text for
+// nodes: on node, or everywhere if it is empty; a count for each program, or, with a program (and a
+// sub-command) as word, each command with what it takes.
+func ListCommands(c *Call, node, word string) (CommandList, error) {
+	var r CommandList
+	_, err := do(c, imports.ListCommands, abi.ListCommands{Node: node, Word: word}, &r)
+	return r, err
+}
+
 // Answer is the user's answer. Action is accept, decline or cancel.
 type Answer struct {
 	Action  string

@@ -273,7 +273,8 @@ var operations = map[string]func(c *sdk.Call) (any, error){
 		_, steps, err := sdk.UndoSteps(c, "06H0A6GOHA5FO7RMRKRL5E16US")
 		return steps, err
 	},
-	"snapshots": func(c *sdk.Call) (any, error) { return sdk.Snapshots(c, true) },
+	"snapshots":     func(c *sdk.Call) (any, error) { return sdk.Snapshots(c, true) },
+	"list_commands": func(c *sdk.Call) (any, error) { return sdk.ListCommands(c, "n", "w") },
 	"ask": func(c *sdk.Call) (any, error) {
 		return sdk.Ask(c, "k", "m",
 			json.RawMessage(`{"type":"object"}`))
@@ -319,6 +320,8 @@ func script(h *sdktest.Host, err error) map[string]any {
 		Bytes:  1,
 		SHA256: "cd",
 	}, sdk.Answer{Action: "accept", Content: json.RawMessage(`{"a":1}`)}
+	commands := abi.CommandsResponse{Tools: []abi.CommandTool{{Tool: "t", Nodes: []string{"n"}}},
+		MoreNodes: 1}
 	h.SSHExec = func(string, []string, sdk.ExecOptions) (sdk.ExecResult, error) { return run, err }
 	h.SSHScript = func(string, string, sdk.ExecOptions) (sdk.ExecResult, error) { return run, err }
 	h.Stage = func(string) (string, error) { return "/tmp/s", err }
@@ -341,28 +344,30 @@ func script(h *sdktest.Host, err error) map[string]any {
 	h.HTTPRequest = func(sdk.Request) (sdk.Response, error) { return resp, err }
 	h.BlobWrite = func(string, string, []byte, time.Duration) (sdk.Blob, error) { return blob, err }
 	h.BlobRead = func(string, int64, int64) (sdk.ReadResult, error) { return read, err }
+	h.ListCommands = func(string, string) (abi.CommandsResponse, error) { return commands, err }
 	h.Ask = func(string, string, json.RawMessage) (sdk.Answer, error) { return answer, err }
 	steps := []sdk.UndoStep{{Node: "pve1", Did: "a", Write: "/a", Data: []byte{0xff}, Mode: "0600"}}
 	snapshots := []sdk.Snapshot{{VMID: "105", Name: "s", Taken: true}}
 	h.UndoSteps = func(string) (string, []sdk.UndoStep, error) { return "stop", steps, err }
 	h.Snapshots = func(bool) ([]sdk.Snapshot, error) { return snapshots, err }
 	return map[string]any{
-		"undo_steps":   steps,
-		"snapshots":    snapshots,
-		"ssh_exec":     run,
-		"ssh_script":   run,
-		"stage":        "/tmp/s",
-		"sftp_stat":    file,
-		"sftp_list":    list,
-		"sftp_read":    read,
-		"sftp_write":   written,
-		"sftp_get":     written,
-		"sftp_put":     written,
-		"sftp_remove":  nil,
-		"http_request": resp,
-		"blob_write":   blob,
-		"blob_read":    read,
-		"ask":          answer,
+		"undo_steps":    steps,
+		"snapshots":     snapshots,
+		"ssh_exec":      run,
+		"ssh_script":    run,
+		"stage":         "/tmp/s",
+		"sftp_stat":     file,
+		"sftp_list":     list,
+		"sftp_read":     read,
+		"sftp_write":    written,
+		"sftp_get":      written,
+		"sftp_put":      written,
+		"sftp_remove":   nil,
+		"http_request":  resp,
+		"blob_write":    blob,
+		"blob_read":     read,
+		"ask":           answer,
+		"list_commands": commands,
 	}
 }
 

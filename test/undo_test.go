@@ -79,6 +79,42 @@ func TestTheHostTakesASnapshotBeforeAGuestIsChanged(t *testing.T) {
 	}
 }
 
+// A node that lists no guests at all, as one does whose cluster file system is away, makes the host
+// forget nothing; a guest that is gone while others are listed takes its snapshots with it.
+func TestASnapshotIsForgottenOnlyWhereItsGuestIsGone(t *testing.T) {
+	s := snapshotting(t, "tier: yellow, optional: false, keep: 1, keep_days: 7")
+	for _, call := range [][]string{{"start_guest", `{"guest_id":104}`},
+		{"stop_guest", `{"guest_id":104,"force":true}`}} {
+		if out, err := s.command(append([]string{"call"}, call...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%v %s", err, out)
+		}
+	}
+	before := s.snapshots(t)
+	if len(before) != 2 {
+		t.Fatalf("recorded %+v", before)
+	}
+	guests := func(change func(*pvelab.State)) {
+		must(t, s.lab.Edit(func(st *pvelab.State) error { change(st); return nil }))
+	}
+	var all []*pvelab.Guest
+	guests(func(st *pvelab.State) { all, st.Guests = st.Guests, nil })
+	s.serveHTTPFor(t, func() bool {
+		return s.has(t, `"type":"outcome".*"kind":"call".*"tool":"prune_snapshot".*"outcome":"failed"`)
+	})
+	if after := s.snapshots(t); !slices.Equal(after, before) {
+		t.Errorf("forgotten: %+v of %+v", after, before)
+	}
+	guests(func(st *pvelab.State) {
+		st.Guests = slices.DeleteFunc(all, func(g *pvelab.Guest) bool { return g.VMID == 104 })
+	})
+	s.serveHTTPFor(t, func() bool { return len(s.snapshots(t)) == 1 })
+	if got := s.commands(); slices.ContainsFunc(got, func(c string) bool {
+		return strings.Contains(c, "delsnapshot")
+	}) {
+		t.Errorf("reached the node: %q", got)
+	}
+}
+
 // A container's file is changed by a call, and the call is undone: as a call of its own, which a person approves.
 func TestACallIsUndoneByItsSnapshot(t *testing.T) {
 	s := snapshotting(t, "tier: yellow, optional: false, keep: 5, keep_days: 7")

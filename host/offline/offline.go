@@ -146,7 +146,8 @@ func (d decider) declared(q gate.Question) (tier gate.Tier, why string) {
 		return d.command(t, op.Argv)
 	case abi.SSHScript:
 		return gate.Red, ""
-	case abi.SFTPStat, abi.SFTPList, abi.SFTPRead, abi.BlobRead, abi.BlobWrite, abi.Ask, abi.Stage:
+	case abi.SFTPStat, abi.SFTPList, abi.SFTPRead, abi.BlobRead, abi.BlobWrite, abi.Ask, abi.Stage,
+		abi.ListCommands:
 		return gate.Green, ""
 	case abi.SFTPRemove:
 		return gate.Red, ""

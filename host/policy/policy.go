@@ -91,7 +91,7 @@ type Rules struct {
 const answerVar = ast.Var("answer")
 
 // Compile makes rules. The compiler must hold the packages caponier.core.call, .operation, .plan,
-// .visible and .roles.
+// .visible, .listing and .roles.
 func Compile(ctx context.Context, s Source) (*Rules, error) {
 	r := &Rules{Source: s, queries: map[string]ast.Body{}}
 	for entry, rule := range map[string]string{
@@ -99,6 +99,7 @@ func Compile(ctx context.Context, s Source) (*Rules, error) {
 		"visible":   "data.caponier.core.visible.decision",
 		"operation": "data.caponier.core.operation.decision",
 		"plan":      "data.caponier.core.plan.decision",
+		"listing":   "data.caponier.core.listing.allowed",
 		"roles":     "[name | some name in data.caponier.core.roles.held]",
 	} {
 		body := ast.MustParseBody(string(answerVar) + " = " + rule)

@@ -286,20 +286,21 @@ func asker(name, request string) module {
 }
 
 var requests = map[string]string{
-	"ssh_exec":     `{"node":"pve1","argv":["true"]}`,
-	"ssh_script":   `{"node":"pve1","script":"true"}`,
-	"stage":        `{"node":"pve1"}`,
-	"sftp_stat":    `{"node":"pve1","path":"/x"}`,
-	"sftp_list":    `{"node":"pve1","path":"/x"}`,
-	"sftp_read":    `{"node":"pve1","path":"/x"}`,
-	"sftp_write":   `{"node":"pve1","path":"/x","text":"a"}`,
-	"sftp_get":     `{"node":"pve1","path":"/x","local":"y"}`,
-	"sftp_put":     `{"node":"pve1","path":"/x","local":"y"}`,
-	"sftp_remove":  `{"node":"pve1","path":"/x"}`,
-	"http_request": `{"method":"GET","url":"https://example.com"}`,
-	"blob_write":   `{"name":"n","mime":"text/plain","text":"a"}`,
-	"blob_read":    `{"blob":"b"}`,
-	"ask":          `{"key":"k","message":"m","schema":{}}`,
+	"ssh_exec":      `{"node":"pve1","argv":["true"]}`,
+	"ssh_script":    `{"node":"pve1","script":"true"}`,
+	"stage":         `{"node":"pve1"}`,
+	"sftp_stat":     `{"node":"pve1","path":"/x"}`,
+	"sftp_list":     `{"node":"pve1","path":"/x"}`,
+	"sftp_read":     `{"node":"pve1","path":"/x"}`,
+	"sftp_write":    `{"node":"pve1","path":"/x","text":"a"}`,
+	"sftp_get":      `{"node":"pve1","path":"/x","local":"y"}`,
+	"sftp_put":      `{"node":"pve1","path":"/x","local":"y"}`,
+	"sftp_remove":   `{"node":"pve1","path":"/x"}`,
+	"http_request":  `{"method":"GET","url":"https://example.com"}`,
+	"blob_write":    `{"name":"n","mime":"text/plain","text":"a"}`,
+	"blob_read":     `{"blob":"b"}`,
+	"list_commands": `{"word":"pct"}`,
+	"ask":           `{"key":"k","message":"m","schema":{}}`,
 }
 
 func TestStatusesOfOperations(t *testing.T) {

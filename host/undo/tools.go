@@ -70,6 +70,7 @@ type guest struct {
 	On     string `json:"node"`
 	VMID   int64  `json:"vmid"`
 	Status string `json:"status"`
+	gone   bool   // the node lists guests, and this is none of them
 }
 
 // found is what take says of the guest.
@@ -105,8 +106,14 @@ func take(ctx context.Context, r *gate.Running) (any, error) {
 func prune(ctx context.Context, r *gate.Running) (any, error) {
 	name, _ := r.Call.Args.Value["name"].(string)
 	g, err := find(ctx, r)
-	if err != nil || g.Type == "" || g.check(ctx, name, false) == nil {
-		return nil, err // it is gone, perhaps with its guest
+	switch {
+	case err != nil:
+		return nil, err
+	case g.gone || g.Type != "" && g.check(ctx, name, false) == nil:
+		return nil, nil // it is gone, perhaps with its guest
+	case g.Type == "":
+		return nil, failed("%s lists no guests at all, so guest %v may still be there", g.node,
+			r.Call.Args.Value["vmid"])
 	}
 	if _, err := g.run(ctx, g.tool(), "delsnapshot", fmt.Sprint(g.VMID), name); err != nil {
 		return nil, err
@@ -132,6 +139,7 @@ func find(ctx context.Context, r *gate.Running) (guest, error) {
 		return from, failed("%s did not list its guests: %v", node, err)
 	}
 	for _, g := range all {
+		from.gone = from.gone || g.VMID > 0
 		if fmt.Sprint(g.VMID) != id || g.Type != "lxc" && g.Type != "qemu" {
 			continue
 		}
@@ -165,13 +173,17 @@ func (g guest) get(ctx context.Context, into any, what string, options ...string
 	return nil
 }
 
-// check reads the list of snapshots, since a failed task can exit with 0.
+// check reads the list of snapshots, since a failed task can exit with 0. A list that does not even
+// hold the guest as it is now says nothing.
 func (g guest) check(ctx context.Context, name string, wanted bool) error {
 	var all []struct {
 		Name string `json:"name"`
 	}
 	if err := g.get(ctx, &all, "snapshot"); err != nil {
 		return err
+	}
+	if len(all) == 0 {
+		return failed("%s did not list the snapshots of guest %d", g.node, g.VMID)
 	}
 	for _, s := range all {
 		if s.Name == name && !wanted {

@@ -50,7 +50,8 @@ func init() {
 		getClusterStatusTool, getNodeStatusTool, getVmsTool, getContainersTool, getStorageTool,
 		getClusterResourcesTool, getNodeTemperatureTool, getRecentTasksTool, getBackupsTool,
 		startVmTool, stopVmTool, restartVmTool, startContainerTool, stopContainerTool,
-		restartContainerTool, executeSshTool, restartServiceTool, wakeNodeTool, rebootNodeTool)
+		restartContainerTool, executeSshTool, listAllowedCommandsTool, restartServiceTool,
+		wakeNodeTool, rebootNodeTool)
 }
 
 var getClusterStatusTool = sdk.NewTool("get_cluster_status",

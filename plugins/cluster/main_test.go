@@ -366,6 +366,43 @@ func TestCommandTextGoesToTheHostAsItIs(t *testing.T) {
 	}
 }
 
+func TestAllowedCommandsAreToldAsTheHostListsThem(t *testing.T) {
+	all := []string{"pve1", "pve2"}
+	tools := []sdk.CommandTool{{Tool: "execute_ssh", Nodes: all}}
+	start := sdk.Command{Command: "pct start", Takes: "VMID", Tier: "red", Approval: true,
+		Tools: []string{"execute_ssh"}, Nodes: []string{"pve1"}}
+	for name, x := range map[string]struct {
+		args string
+		list sdk.CommandList
+		want string
+	}{
+		"a viewer": {`{}`, sdk.CommandList{}, "You may run no commands by their text."},
+		"a word that nothing has": {`{"word":"docker","node":"pve1"}`, sdk.CommandList{},
+			`You may run no command with "docker" in its name on node "pve1". Leave word out for ` +
+				"all programs."},
+		"programs": {`{}`, sdk.CommandList{Tools: tools, MoreNodes: 2, Programs: []sdk.Program{
+			{Program: "pct", Green: 2, Red: 1}, {Program: "uptime", Yellow: 1}}},
+			"With execute_ssh on pve1, pve2:\n(2 nodes are not looked at: name one in node.)\n" +
+				"pct: 2 green 1 red\nuptime: 1 yellow\nGive a program as word to see its commands.\n"},
+		"commands": {`{"word":"pct"}`, sdk.CommandList{Tools: tools, MoreCommands: 3,
+			Commands: []sdk.Command{start, {Command: "cat", Takes: "READPATH*", Tier: "green",
+				Tools: []string{"execute_ssh"}, Nodes: all, Piped: true}}},
+			"With execute_ssh on pve1, pve2:\npct start VMID\n  red, a person is asked, with " +
+				"execute_ssh on pve1\ncat READPATH*\n  green, only behind a pipe\n3 more: give a " +
+				"sub-command too.\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := pvetest.New(t, nil)
+			n.ListCommands = func(string, string) (sdk.CommandList, error) {
+				return x.list, nil
+			}
+			if out, _ := n.Do("list_allowed_commands", x.args); out.Text != x.want {
+				t.Errorf("%q", out.Text)
+			}
+		})
+	}
+}
+
 // Whatever a node answers that is not a status is an error, never a healthy cluster.
 func TestABrokenClusterStatusIsNoHealth(t *testing.T) {
 	one := pve.Int(1)

@@ -45,7 +45,9 @@ misses_sub_command(argv, found) if {
 }
 
 # form shows what an entry takes: operands by kind, then options with their values.
-form(entry) := short(concat(" ", array.concat(operands, options))) if {
+form(entry) := short(takes(entry))
+
+takes(entry) := concat(" ", array.concat(operands, options)) if {
 	operands := [kind(k) | some k in entry.operands]
 	options := [shown(o, k) | some o, k in entry.options]
 	count(operands) + count(options) > 0

@@ -12,6 +12,7 @@ import data.caponier.core.approval
 import data.caponier.core.check
 import data.caponier.core.command
 import data.caponier.core.lint
+import data.caponier.core.listing
 
 # The checks that each kind of question requires.
 required[kind] contains id if {
@@ -48,6 +49,9 @@ programs[name] := {binary |
 } if {
 	some name, role in data.site.roles
 }
+
+# The commands that a text for a node can hold.
+runs := listing.runs
 
 # whole says that the site's data has every key whose absence would widen something.
 default whole := false

@@ -78,7 +78,7 @@ site := {
 
 all_imports := [
 	"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove",
-	"http_request", "blob_write", "blob_read", "ask", "undo_steps", "snapshots",
+	"http_request", "blob_write", "blob_read", "ask", "undo_steps", "snapshots", "list_commands",
 ]
 
 # What a tool of the tests declares that declares everything; check declared has tests of its own.
@@ -150,7 +150,7 @@ an_operation := object.union(head, {
 		"addrs": [], "services": [],
 	},
 	"nodes": inventory,
-	"command": null, "file": null, "http": null, "blob": null, "ask": null, "record": null, "plan": null,
+	"command": null, "file": null, "http": null, "blob": null, "ask": null, "record": null, "listing": null, "plan": null,
 	"touches": null,
 })
 

@@ -79,6 +79,16 @@ problems contains problem if {
 	)
 }
 
+problems contains problem if {
+	data.site.snapshot
+	not data.site.snapshot.tier
+	object.get(data.site.snapshot, "tools", []) == []
+	problem := concat(" ", [
+		"snapshot: names neither a tier nor tools, so no snapshot would be taken;",
+		"add \"tier: red\", or what the site wants, or leave the key out",
+	])
+}
+
 problems contains sprintf("principals/%s/roles: there is no role %q", [id, name]) if {
 	some id, p in data.site.principals
 	some name in p.roles
@@ -375,5 +385,5 @@ address(h) if {
 operations := {
 	"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write",
 	"sftp_get", "sftp_put", "sftp_remove", "http_request", "blob_write", "blob_read", "ask",
-	"undo_steps", "snapshots",
+	"undo_steps", "snapshots", "list_commands",
 }

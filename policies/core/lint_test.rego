@@ -104,6 +104,15 @@ test_each_mistake_is_named if {
 	)
 }
 
+test_snapshot_key_that_takes_none_is_named if {
+	rest := {"optional": false, "keep": 3, "keep_days": 7}
+	text := "snapshot: names neither a tier nor tools, so no snapshot would be taken; add \"tier: red\""
+	said({"snapshot": rest}, text)
+	said({"snapshot": object.union(rest, {"tools": []})}, text)
+	problems({"snapshot": object.union(rest, {"tools": ["stop"]})}) == set()
+	problems({"snapshot": object.union(rest, {"tier": "red", "tools": []})}) == set()
+}
+
 # Whoever protects a guest in a hurry need not look through the rest of the file first.
 test_protected_guest_may_be_relaxed_too if problems({"relaxed": {"vmids": ["103"]}}) == set()
 

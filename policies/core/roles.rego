@@ -57,6 +57,15 @@ granting contains name if {
 
 granting contains "host" if host.granted
 
+# lists_commands says that the principal may be told which commands it may run.
+lists_commands if {
+	not host.itself
+	data.site.tiers["tool:list_allowed_commands"] == "green"
+	some name in held
+	name in tables.of.granting["tool:list_allowed_commands"]
+	"list_commands" in data.site.roles[name].imports
+}
+
 # clear are the roles that grant the whole question.
 clear contains name if {
 	not host.itself

@@ -20,3 +20,7 @@ of := data.derived if {
 programs := data.derived.programs if {
 	data.derived.programs
 } else := derived.programs
+
+runs := data.derived.runs if {
+	data.derived.runs
+} else := derived.runs

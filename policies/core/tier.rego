@@ -68,6 +68,8 @@ operation := 1 if {
 	input.record != null
 }
 
+operation := 1 if input.listing != null
+
 # A copy in the workspace is a download.
 blob_rank := 2 if {
 	input.blob.action == "get"

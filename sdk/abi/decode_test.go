@@ -186,7 +186,7 @@ func TestParseOpIsStrict(t *testing.T) {
 	if _, err := (Data{Text: "a", B64: "YQ=="}).Bytes(); err == nil {
 		t.Error("text and b64 together are accepted")
 	}
-	if len(Operations()) != 16 {
-		t.Errorf("Operations() = %v, want 16", Operations())
+	if len(Operations()) != 17 {
+		t.Errorf("Operations() = %v, want 17", Operations())
 	}
 }

@@ -22,6 +22,7 @@ const (
 	ViewBlob    View = "blob"
 	ViewAsk     View = "ask"
 	ViewRecord  View = "record" // what the host recorded of its own doing
+	ViewListing View = "listing"
 )
 
 // Operation is an entry of the table of operations.
@@ -40,6 +41,7 @@ var operations = [...]Operation{
 	{"blob_write", false, false, ViewBlob, parse[BlobWrite]},
 	{"discard", false, false, ViewFile, nil},
 	{"http_request", false, true, ViewHTTP, parse[HTTPRequest]},
+	{"list_commands", false, false, ViewListing, parse[ListCommands]},
 	{"sftp_get", true, true, ViewFile, parse[SFTPGet]},
 	{"sftp_list", true, true, ViewFile, parse[SFTPList]},
 	{"sftp_put", true, true, ViewFile, parse[SFTPPut]},
@@ -94,6 +96,7 @@ const (
 	MaxElements = 10_000    // elements of lists in one request
 	MaxWords    = 512       // words of an argv
 	MaxPath     = 4_096     // bytes of a path, as PATH_MAX of Linux
+	MaxFilter   = 128       // bytes of a word that a list is asked by
 )
 
 func parse[T Op](data []byte) (Op, error) {
@@ -131,6 +134,10 @@ func bounded(op Op) error {
 		path, local = op.Path, op.Local
 	case BlobRead:
 		local = op.Local
+	case ListCommands:
+		if len(op.Node) > MaxFilter || len(op.Word) > MaxFilter {
+			return &RequestError{Field: "word", Message: "is longer than 128 bytes"}
+		}
 	}
 	if len(path) > MaxPath || len(local) > MaxPath {
 		return &RequestError{Field: "path", Message: "is longer than 4096 bytes"}
@@ -257,6 +264,13 @@ type (
 		MaxBytes int64  `json:"max_bytes,omitempty"`
 		Local    string `json:"local,omitempty"`
 	}
+	// ListCommands asks which commands the caller may run through tools that take command text for
+	// nodes. It reaches no node.
+	ListCommands struct {
+		Common
+		Node string `json:"node,omitempty"` // on this node of the inventory; "" for all
+		Word string `json:"word,omitempty"` // of this program, or program and sub-command
+	}
 	// Ask puts a question to the user of the client. Schema is a JSON Schema of a flat object.
 	Ask struct {
 		Common
@@ -278,20 +292,21 @@ type (
 	}
 )
 
-func (SSHExec) Import() string     { return "ssh_exec" }
-func (SSHScript) Import() string   { return "ssh_script" }
-func (Stage) Import() string       { return "stage" }
-func (SFTPStat) Import() string    { return "sftp_stat" }
-func (SFTPList) Import() string    { return "sftp_list" }
-func (SFTPRead) Import() string    { return "sftp_read" }
-func (SFTPWrite) Import() string   { return "sftp_write" }
-func (SFTPGet) Import() string     { return "sftp_get" }
-func (SFTPPut) Import() string     { return "sftp_put" }
-func (SFTPRemove) Import() string  { return "sftp_remove" }
-func (Discard) Import() string     { return "discard" }
-func (HTTPRequest) Import() string { return "http_request" }
-func (BlobWrite) Import() string   { return "blob_write" }
-func (BlobRead) Import() string    { return "blob_read" }
-func (Ask) Import() string         { return "ask" }
-func (UndoSteps) Import() string   { return "undo_steps" }
-func (Snapshots) Import() string   { return "snapshots" }
+func (SSHExec) Import() string      { return "ssh_exec" }
+func (SSHScript) Import() string    { return "ssh_script" }
+func (Stage) Import() string        { return "stage" }
+func (SFTPStat) Import() string     { return "sftp_stat" }
+func (SFTPList) Import() string     { return "sftp_list" }
+func (SFTPRead) Import() string     { return "sftp_read" }
+func (SFTPWrite) Import() string    { return "sftp_write" }
+func (SFTPGet) Import() string      { return "sftp_get" }
+func (SFTPPut) Import() string      { return "sftp_put" }
+func (SFTPRemove) Import() string   { return "sftp_remove" }
+func (Discard) Import() string      { return "discard" }
+func (HTTPRequest) Import() string  { return "http_request" }
+func (BlobWrite) Import() string    { return "blob_write" }
+func (BlobRead) Import() string     { return "blob_read" }
+func (ListCommands) Import() string { return "list_commands" }
+func (Ask) Import() string          { return "ask" }
+func (UndoSteps) Import() string    { return "undo_steps" }
+func (Snapshots) Import() string    { return "snapshots" }

@@ -131,6 +131,40 @@ type (
 	}
 )
 
+// CommandsResponse is which commands the caller may run. Without a word there are Programs, with
+// one Commands.
+type (
+	CommandsResponse struct {
+		Tools    []CommandTool `json:"tools"`
+		Programs []Program     `json:"programs"`
+		Commands []Command     `json:"commands"`
+		// What there is besides, and is not listed.
+		MoreCommands int `json:"more_commands"`
+		MoreNodes    int `json:"more_nodes"`
+	}
+	// CommandTool is a tool that takes command text, and where the caller may use it.
+	CommandTool struct {
+		Tool  string   `json:"tool"`
+		Nodes []string `json:"nodes"`
+	}
+	// Program counts the commands of a program by the tier that they have for the caller.
+	Program struct {
+		Program string `json:"program"`
+		Green   int    `json:"green"`
+		Yellow  int    `json:"yellow"`
+		Red     int    `json:"red"`
+	}
+	Command struct {
+		Command  string   `json:"command"`
+		Takes    string   `json:"takes"`    // operands by kind, and options
+		Tier     string   `json:"tier"`     // of a call, at least: some operands raise it
+		Approval bool     `json:"approval"` // a person is asked
+		Tools    []string `json:"tools"`
+		Nodes    []string `json:"nodes"`
+		Piped    bool     `json:"piped"` // only without a path: it reads what is piped into it
+	}
+)
+
 // The input and the output of a call.
 type (
 	Input struct {
@@ -197,7 +231,7 @@ func Wire() []any {
 		&SFTPStat{}, &SFTPList{}, &SFTPRead{}, &SFTPWrite{}, &SFTPGet{}, &SFTPPut{}, &SFTPRemove{},
 		&FileInfo{}, &ListResponse{}, &ReadResponse{}, &WriteResponse{},
 		&HTTPRequest{}, &HTTPResponse{}, &BlobWrite{}, &BlobWriteResponse{}, &BlobRead{},
-		&Ask{}, &AskResponse{}, &UndoSteps{}, &UndoStepsResponse{}, &Snapshots{},
+		&Ask{}, &AskResponse{}, &ListCommands{}, &CommandsResponse{}, &UndoSteps{}, &UndoStepsResponse{}, &Snapshots{},
 		&SnapshotsResponse{}, &Failure{}, &Progress{},
 	}
 }

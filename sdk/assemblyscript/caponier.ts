@@ -26,6 +26,7 @@
 @external("caponier_v1", "http_request") declare function http_request(ptr: usize, len: u32): u32;
 @external("caponier_v1", "blob_write") declare function blob_write(ptr: usize, len: u32): u32;
 @external("caponier_v1", "blob_read") declare function blob_read(ptr: usize, len: u32): u32;
+@external("caponier_v1", "list_commands") declare function list_commands(ptr: usize, len: u32): u32;
 @external("caponier_v1", "ask") declare function ask_user(ptr: usize, len: u32): u32;
 @external("caponier_v1", "undo_steps") declare function undo_steps(ptr: usize, len: u32): u32;
 @external("caponier_v1", "snapshots") declare function snapshots_taken(ptr: usize, len: u32): u32;
@@ -70,6 +71,7 @@ export function sftpRemove(request: string): Response { const b = bytes(request)
 export function httpRequest(request: string): Response { const b = bytes(request); return answer(http_request(changetype<usize>(b), b.byteLength)); }
 export function blobWrite(request: string): Response { const b = bytes(request); return answer(blob_write(changetype<usize>(b), b.byteLength)); }
 export function blobRead(request: string): Response { const b = bytes(request); return answer(blob_read(changetype<usize>(b), b.byteLength)); }
+export function listCommands(request: string): Response { const b = bytes(request); return answer(list_commands(changetype<usize>(b), b.byteLength)); }
 export function ask(request: string): Response { const b = bytes(request); return answer(ask_user(changetype<usize>(b), b.byteLength)); }
 export function undoSteps(request: string): Response { const b = bytes(request); return answer(undo_steps(changetype<usize>(b), b.byteLength)); }
 export function snapshots(request: string): Response { const b = bytes(request); return answer(snapshots_taken(changetype<usize>(b), b.byteLength)); }

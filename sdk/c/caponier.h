@@ -39,6 +39,7 @@ CAP_OPERATION(sftp_remove);
 CAP_OPERATION(http_request);
 CAP_OPERATION(blob_write);
 CAP_OPERATION(blob_read);
+CAP_OPERATION(list_commands);
 CAP_OPERATION(ask);
 CAP_OPERATION(undo_steps);
 CAP_OPERATION(snapshots);

@@ -58,6 +58,8 @@ func (h *Host) answer(name string, request []byte) (any, error) {
 	case abi.Snapshots:
 		all, err := h.Snapshots(q.All)
 		return abi.SnapshotsResponse{Snapshots: all}, err
+	case abi.ListCommands:
+		return h.ListCommands(q.Node, q.Word)
 	case abi.Ask:
 		schema, _ := json.Marshal(q.Schema)
 		a, err := h.Ask(q.Key, q.Message, schema)
@@ -125,6 +127,8 @@ func (h *Host) hooked(op abi.Op) bool {
 		return h.BlobWrite != nil
 	case abi.BlobRead:
 		return q.Local == "" && h.BlobRead != nil || q.Local != "" && h.BlobCopy != nil
+	case abi.ListCommands:
+		return h.ListCommands != nil
 	case abi.Ask:
 		return h.Ask != nil
 	case abi.UndoSteps:

@@ -17,6 +17,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/plan"
 	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/shell"
@@ -217,8 +218,9 @@ func (h *host) executors(o *gate.Options) error {
 		}}
 	o.Files, o.Nodes = h.remote.Digests, h.remote.Nodes()
 	o.Executors = map[string]gate.Executor{"blob_write": blobs, "blob_read": blobs,
-		"http_request": out, "ask": mcp.Asker{}, "undo_steps": undo.Records{Keeper: h.keeper},
-		"snapshots": undo.Records{Keeper: h.keeper}}
+		"http_request": out, "ask": mcp.Asker{}, "list_commands": h.lister(),
+		"undo_steps": undo.Records{Keeper: h.keeper},
+		"snapshots":  undo.Records{Keeper: h.keeper}}
 	for _, name := range []string{"stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_get",
 		"discard"} {
 		o.Executors[name] = h.remote
@@ -228,6 +230,15 @@ func (h *host) executors(o *gate.Options) error {
 		o.Executors[name] = h.keeper
 	}
 	return nil
+}
+
+// lister lists the commands of tools that are offered.
+func (h *host) lister() *policy.Lister {
+	return &policy.Lister{Rules: func() *policy.Rules { return h.engine.Rules() },
+		Tools: func() []*gate.Tool {
+			return slices.DeleteFunc(slices.Clone(h.lock().Tools()),
+				func(t *gate.Tool) bool { return h.hidden(t) != "" })
+		}}
 }
 
 // runner answers for plugins that could not be loaded, with the reason.

@@ -82,6 +82,7 @@ type (
 		Blob    *Blob    `json:"blob"`
 		Ask     *Ask     `json:"ask"`
 		Record  *Record  `json:"record"`
+		Listing *Listing `json:"listing"`
 		// how it compares with the plan that its call is held to; null: it is held to none
 		Plan *gate.PlanFacts `json:"plan"`
 		// the guests, nodes, storages and units that it touches and, when the call is planned, that
@@ -166,6 +167,16 @@ type (
 		Key    string `json:"key"`
 		Bytes  int    `json:"bytes"` // of the message
 		Fields int    `json:"fields"`
+	}
+	// List is what a list of commands is made from; see package caponier.core.listing.
+	List struct {
+		Questions []Call `json:"questions"` // of each tool, on each node, without a text
+		Word      string `json:"word"`
+		MoreNodes int    `json:"more_nodes"` // that are left out
+	}
+	Listing struct { // of commands
+		Node string `json:"node"`
+		Word string `json:"word"`
 	}
 )
 
@@ -283,6 +294,8 @@ func (in *Operation) operation(q *gate.Question) {
 		in.Record = recordOf(op, q.Facts.Undo)
 	case abi.Snapshots:
 		in.Record = &Record{Action: "snapshots", All: op.All}
+	case abi.ListCommands:
+		in.Listing = &Listing{op.Node, op.Word}
 	default:
 		in.File = fileOf(q)
 	}

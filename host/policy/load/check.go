@@ -201,6 +201,7 @@ func operations() []abi.Op {
 			Headers: [][2]string{{"accept", "*/*"}}},
 		abi.BlobWrite{Name: "name", MIME: "text/plain", Data: data}, abi.BlobRead{Blob: "name"},
 		abi.Ask{Key: "key", Message: "text"},
+		abi.ListCommands{Node: "node", Word: "pct"},
 	}
 }
 

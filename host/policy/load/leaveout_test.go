@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,10 +28,19 @@ func TestLeavingSomethingOutNeverWidens(t *testing.T) {
 				t.Fatal(err)
 			}
 			site := c.data["site"].(map[string]any)
+			if snapshot := snapshotsOf[path.Base(dir)]; snapshot != nil {
+				site["snapshot"] = snapshot
+				if err := c.finish(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
 			questions := questionsOf(site)
 			before := ask(t, c, questions)
 			loaded, refused := 0, 0
 			each(nil, site, func(at []string, how string, without map[string]any) {
+				if len(at) == 1 && at[0] == "snapshot" && how == "taken out" {
+					return // how a site says that it wants none
+				}
 				x := *c
 				x.data = maps.Clone(c.data)
 				x.data["site"] = without
@@ -58,8 +68,20 @@ func TestLeavingSomethingOutNeverWidens(t *testing.T) {
 			if refused < 20 || loaded < 20 || slices.Max(before) == slices.Min(before) {
 				t.Error("the test asks too little")
 			}
+			if first := func(n int) bool { return n%10 > 0 }; slices.ContainsFunc(before, first) !=
+				(snapshotsOf[path.Base(dir)] != nil) {
+				t.Error("no question is about the guest of a snapshot")
+			}
 		})
 	}
+}
+
+// snapshotsOf are the rules for snapshots that sites get for the test: no shipped one has any.
+var snapshotsOf = map[string]map[string]any{
+	"team": {"tier": "yellow", "optional": false, "keep": json.Number("3"),
+		"keep_days": json.Number("7")},
+	"homelab": {"tools": []any{"start_guest"}, "optional": false, "keep": json.Number("3"),
+		"keep_days": json.Number("7")},
 }
 
 // each visits every key of a site's data, taken out, null and empty. An entry of a list that only
@@ -106,8 +128,8 @@ func says(at []string) bool {
 	return at[0] == "protected" && len(at) == 3 || at[0] == "commands" && len(at) == 2
 }
 
-// ask returns for each question how much it is refused: not, until approved, or altogether; and its
-// tier.
+// ask returns for each question how much it is refused: not, until approved, or altogether; its
+// tier; and of how many guests a snapshot is taken first.
 func ask(t *testing.T, c *Candidate, questions []gate.Question) (refused []int) {
 	for _, q := range questions {
 		d, err := c.Rules.Decide(context.Background(), q)
@@ -120,7 +142,7 @@ func ask(t *testing.T, c *Candidate, questions []gate.Question) (refused []int) 
 		case !d.Allow:
 			n = 200
 		}
-		refused = append(refused, n)
+		refused = append(refused, n*10+len(d.Obligations.Snapshot.VMIDs))
 	}
 	return refused
 }

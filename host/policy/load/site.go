@@ -159,6 +159,9 @@ func (s *Site) candidate(ctx context.Context, inv Inventory) (*Candidate, error)
 	return FromFolder(ctx, s.options.Site, inv)
 }
 
+// Rules returns the rules in force, or nil.
+func (s *Site) Rules() *policy.Rules { return s.engine.Rules() }
+
 // Revision is the digest of everything that the decisions in force depend on, or "" when there is
 // no policy.
 func (s *Site) Revision() string {

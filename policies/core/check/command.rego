@@ -176,12 +176,29 @@ asked_for contains input.command if input.command != null
 
 rule := "the command grammar, roles/NAME/commands"
 
-# Which programs there are, if one is not known; what a known one takes, the complaint says.
-works := sprintf("programs that you may run: %s", [say.some_of(programs, 20)]) if {
+# Which programs there are, if one is not known; what a known one takes, the complaint says. Who has
+# the tool that lists commands is told of it.
+works := sprintf("%s: %s", [lists, say.some_of(programs, 20)]) if {
 	some cmd in asked_for
 	some c in cmd.calls
 	not c.argv[0] in programs
+} else := "list_allowed_commands with this program as word shows all that you may run of it" if {
+	roles.lists_commands
+	some cmd in asked_for
+	cmd.parsed == true
+	described(cmd)
+	some c in cmd.calls
+	not runs(c)
 } else := "write the commands in full; pipes, && and || are fine where the site grants them"
+
+lists := "list_allowed_commands shows what you may run" if {
+	roles.lists_commands
+} else := "programs that you may run"
+
+runs(c) if {
+	c.static == true
+	runnable(command.measured(c.argv))
+}
 
 programs := {p |
 	some name in roles.granting

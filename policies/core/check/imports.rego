@@ -22,7 +22,7 @@ ok if {
 
 # The operation has this part and no other, and names a node exactly if it runs on one.
 present := {p |
-	some p in ["command", "file", "http", "blob", "ask", "record", "target"]
+	some p in ["command", "file", "http", "blob", "ask", "record", "listing", "target"]
 	not input[p] == null
 }
 
@@ -33,7 +33,7 @@ where(part) := on_node[part] if {
 # What is discarded is on a node or in the workspace.
 on_node := {
 	"command": {"target"}, "file": {"target"}, "http": set(), "blob": set(), "ask": set(),
-	"record": set(),
+	"record": set(), "listing": set(),
 }
 
 action if not actions[input.op]
@@ -44,8 +44,8 @@ parts := {
 	"ssh_exec": "command", "ssh_script": "command", "stage": "file", "sftp_stat": "file",
 	"sftp_list": "file", "sftp_read": "file", "sftp_write": "file", "sftp_get": "file",
 	"sftp_put": "file", "sftp_remove": "file", "http_request": "http", "blob_write": "blob",
-	"blob_read": "blob", "ask": "ask", "discard": "file", "undo_steps": "record",
-	"snapshots": "record",
+	"blob_read": "blob", "ask": "ask", "list_commands": "listing", "discard": "file",
+	"undo_steps": "record", "snapshots": "record",
 }
 
 actions := {

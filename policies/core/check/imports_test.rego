@@ -28,6 +28,18 @@ test_http_on_a_node_is_refused if {
 	"imports" in f.failed(f.operated(object.union(f.with_http({}), {"target": {"node": "pve1"}})))
 }
 
+test_list_is_of_no_node if {
+	q := {
+		"op": "list_commands", "listing": {"node": "", "word": "pct"},
+		"tool": {"imports": ["list_commands"]},
+	}
+	off := object.union(q, {"target": null})
+	f.operated(off).allow
+	f.operated(off).tier == "green"
+	"imports" in f.failed(f.operated(q))
+	"imports" in f.failed(f.operated(object.union(off, {"tool": {"imports": ["ssh_exec"]}})))
+}
+
 test_each_kind_passes if {
 	f.operated(f.run(["pct", "list"])).allow
 	f.operated(f.with_http({})).allow

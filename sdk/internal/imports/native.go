@@ -20,22 +20,23 @@ func ask(name string, request []byte) (abi.Status, []byte) {
 	return Host(name, request)
 }
 
-func SSHExec(b []byte) (abi.Status, []byte)     { return ask("ssh_exec", b) }
-func SSHScript(b []byte) (abi.Status, []byte)   { return ask("ssh_script", b) }
-func Stage(b []byte) (abi.Status, []byte)       { return ask("stage", b) }
-func SFTPStat(b []byte) (abi.Status, []byte)    { return ask("sftp_stat", b) }
-func SFTPList(b []byte) (abi.Status, []byte)    { return ask("sftp_list", b) }
-func SFTPRead(b []byte) (abi.Status, []byte)    { return ask("sftp_read", b) }
-func SFTPWrite(b []byte) (abi.Status, []byte)   { return ask("sftp_write", b) }
-func SFTPGet(b []byte) (abi.Status, []byte)     { return ask("sftp_get", b) }
-func SFTPPut(b []byte) (abi.Status, []byte)     { return ask("sftp_put", b) }
-func SFTPRemove(b []byte) (abi.Status, []byte)  { return ask("sftp_remove", b) }
-func HTTPRequest(b []byte) (abi.Status, []byte) { return ask("http_request", b) }
-func BlobWrite(b []byte) (abi.Status, []byte)   { return ask("blob_write", b) }
-func BlobRead(b []byte) (abi.Status, []byte)    { return ask("blob_read", b) }
-func Ask(b []byte) (abi.Status, []byte)         { return ask("ask", b) }
-func UndoSteps(b []byte) (abi.Status, []byte)   { return ask("undo_steps", b) }
-func Snapshots(b []byte) (abi.Status, []byte)   { return ask("snapshots", b) }
+func SSHExec(b []byte) (abi.Status, []byte)      { return ask("ssh_exec", b) }
+func SSHScript(b []byte) (abi.Status, []byte)    { return ask("ssh_script", b) }
+func Stage(b []byte) (abi.Status, []byte)        { return ask("stage", b) }
+func SFTPStat(b []byte) (abi.Status, []byte)     { return ask("sftp_stat", b) }
+func SFTPList(b []byte) (abi.Status, []byte)     { return ask("sftp_list", b) }
+func SFTPRead(b []byte) (abi.Status, []byte)     { return ask("sftp_read", b) }
+func SFTPWrite(b []byte) (abi.Status, []byte)    { return ask("sftp_write", b) }
+func SFTPGet(b []byte) (abi.Status, []byte)      { return ask("sftp_get", b) }
+func SFTPPut(b []byte) (abi.Status, []byte)      { return ask("sftp_put", b) }
+func SFTPRemove(b []byte) (abi.Status, []byte)   { return ask("sftp_remove", b) }
+func HTTPRequest(b []byte) (abi.Status, []byte)  { return ask("http_request", b) }
+func BlobWrite(b []byte) (abi.Status, []byte)    { return ask("blob_write", b) }
+func BlobRead(b []byte) (abi.Status, []byte)     { return ask("blob_read", b) }
+func ListCommands(b []byte) (abi.Status, []byte) { return ask("list_commands", b) }
+func Ask(b []byte) (abi.Status, []byte)          { return ask("ask", b) }
+func UndoSteps(b []byte) (abi.Status, []byte)    { return ask("undo_steps", b) }
+func Snapshots(b []byte) (abi.Status, []byte)    { return ask("snapshots", b) }
 
 func Log(level int32, b []byte) {
 	if Notes != nil {

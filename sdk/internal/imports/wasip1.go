@@ -51,6 +51,9 @@ func blob_write(p unsafe.Pointer, n uint32) abi.Status
 //go:wasmimport caponier_v1 blob_read
 func blob_read(p unsafe.Pointer, n uint32) abi.Status
 
+//go:wasmimport caponier_v1 list_commands
+func list_commands(p unsafe.Pointer, n uint32) abi.Status
+
 //go:wasmimport caponier_v1 ask
 func ask(p unsafe.Pointer, n uint32) abi.Status
 
@@ -81,22 +84,23 @@ func log(level uint32, p unsafe.Pointer, n uint32)
 //go:wasmimport caponier_v1 progress
 func progress(p unsafe.Pointer, n uint32)
 
-func SSHExec(b []byte) (abi.Status, []byte)     { return answer(ssh_exec(ptr(b), size(b))) }
-func SSHScript(b []byte) (abi.Status, []byte)   { return answer(ssh_script(ptr(b), size(b))) }
-func Stage(b []byte) (abi.Status, []byte)       { return answer(stage(ptr(b), size(b))) }
-func SFTPStat(b []byte) (abi.Status, []byte)    { return answer(sftp_stat(ptr(b), size(b))) }
-func SFTPList(b []byte) (abi.Status, []byte)    { return answer(sftp_list(ptr(b), size(b))) }
-func SFTPRead(b []byte) (abi.Status, []byte)    { return answer(sftp_read(ptr(b), size(b))) }
-func SFTPWrite(b []byte) (abi.Status, []byte)   { return answer(sftp_write(ptr(b), size(b))) }
-func SFTPGet(b []byte) (abi.Status, []byte)     { return answer(sftp_get(ptr(b), size(b))) }
-func SFTPPut(b []byte) (abi.Status, []byte)     { return answer(sftp_put(ptr(b), size(b))) }
-func SFTPRemove(b []byte) (abi.Status, []byte)  { return answer(sftp_remove(ptr(b), size(b))) }
-func HTTPRequest(b []byte) (abi.Status, []byte) { return answer(http_request(ptr(b), size(b))) }
-func BlobWrite(b []byte) (abi.Status, []byte)   { return answer(blob_write(ptr(b), size(b))) }
-func BlobRead(b []byte) (abi.Status, []byte)    { return answer(blob_read(ptr(b), size(b))) }
-func Ask(b []byte) (abi.Status, []byte)         { return answer(ask(ptr(b), size(b))) }
-func UndoSteps(b []byte) (abi.Status, []byte)   { return answer(undo_steps(ptr(b), size(b))) }
-func Snapshots(b []byte) (abi.Status, []byte)   { return answer(snapshots(ptr(b), size(b))) }
+func SSHExec(b []byte) (abi.Status, []byte)      { return answer(ssh_exec(ptr(b), size(b))) }
+func SSHScript(b []byte) (abi.Status, []byte)    { return answer(ssh_script(ptr(b), size(b))) }
+func Stage(b []byte) (abi.Status, []byte)        { return answer(stage(ptr(b), size(b))) }
+func SFTPStat(b []byte) (abi.Status, []byte)     { return answer(sftp_stat(ptr(b), size(b))) }
+func SFTPList(b []byte) (abi.Status, []byte)     { return answer(sftp_list(ptr(b), size(b))) }
+func SFTPRead(b []byte) (abi.Status, []byte)     { return answer(sftp_read(ptr(b), size(b))) }
+func SFTPWrite(b []byte) (abi.Status, []byte)    { return answer(sftp_write(ptr(b), size(b))) }
+func SFTPGet(b []byte) (abi.Status, []byte)      { return answer(sftp_get(ptr(b), size(b))) }
+func SFTPPut(b []byte) (abi.Status, []byte)      { return answer(sftp_put(ptr(b), size(b))) }
+func SFTPRemove(b []byte) (abi.Status, []byte)   { return answer(sftp_remove(ptr(b), size(b))) }
+func HTTPRequest(b []byte) (abi.Status, []byte)  { return answer(http_request(ptr(b), size(b))) }
+func BlobWrite(b []byte) (abi.Status, []byte)    { return answer(blob_write(ptr(b), size(b))) }
+func BlobRead(b []byte) (abi.Status, []byte)     { return answer(blob_read(ptr(b), size(b))) }
+func ListCommands(b []byte) (abi.Status, []byte) { return answer(list_commands(ptr(b), size(b))) }
+func Ask(b []byte) (abi.Status, []byte)          { return answer(ask(ptr(b), size(b))) }
+func UndoSteps(b []byte) (abi.Status, []byte)    { return answer(undo_steps(ptr(b), size(b))) }
+func Snapshots(b []byte) (abi.Status, []byte)    { return answer(snapshots(ptr(b), size(b))) }
 
 func ptr(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 func size(b []byte) uint32        { return uint32(len(b)) }

@@ -1,0 +1,94 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/policy/input"
+	"github.com/caponier-mcp/caponier/host/policy/value"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+)
+
+// Lister executes list_commands: it tells callers which commands they may run. No field may be nil.
+type Lister struct {
+	Rules func() *Rules       // in force; nil while there are none
+	Tools func() []*gate.Tool // that the host offers
+}
+
+var _ gate.Executor = (*Lister)(nil)
+
+const (
+	listDeadline = 5 * time.Second
+	// maxListed bounds the nodes of one list: each costs a decision for each tool and tier.
+	maxListed = 16
+)
+
+// Lookup implements gate.Executor: a list has no facts.
+func (*Lister) Lookup(context.Context, gate.Question) (f gate.Facts, err error) { return f, nil }
+
+// End implements gate.Executor: nothing is left of a list.
+func (*Lister) End(context.Context, *gate.Call) {}
+
+// Execute implements gate.Executor. Policy says what the list is, on the very questions that calls
+// of the tools would be.
+func (l *Lister) Execute(ctx context.Context, q gate.Question, _ gate.Decision) (
+	gate.Result, error) {
+	op, isList := q.Op.(abi.ListCommands)
+	r := l.Rules()
+	if !isList || r == nil {
+		return gate.Result{}, unlisted("there is no policy to ask")
+	}
+	ctx, cancel := context.WithTimeout(ctx, listDeadline)
+	defer cancel()
+	names, more := nodeNames(q.Call.Nodes, op.Node)
+	roles, err := r.effectiveRoles(ctx, q.Call.Principal)
+	if err != nil {
+		return gate.Result{}, unlisted(err.Error())
+	}
+	asks := input.List{Word: op.Word, MoreNodes: more}
+	for _, t := range l.Tools() {
+		if !slices.Contains(t.Commands, gate.CallersText) ||
+			!slices.Contains(t.Imports, abi.SSHScript{}.Import()) {
+			continue
+		}
+		for _, name := range names {
+			one := gate.Call{ID: q.Call.ID, Source: q.Call.Source, Principal: q.Call.Principal,
+				Tool: t, Nodes: q.Call.Nodes, Targets: gate.Targets{Nodes: []string{name}},
+				Args: gate.Args{JSON: []byte("{}")}, Confirmation: gate.Confirmation{State: "none"}}
+			asked := gate.Question{Kind: gate.KindCall, Call: &one, ID: q.ID, Time: q.Time,
+				Mode: q.Mode}
+			if doc, ok := input.Of(&asked, roles).(*input.Call); ok {
+				asks.Questions = append(asks.Questions, *doc)
+			}
+		}
+	}
+	var list abi.CommandsResponse
+	v, err := r.eval(ctx, "listing", value.Of(asks))
+	if err == nil {
+		err = value.Read("listing", v, &list)
+	}
+	if err != nil {
+		return gate.Result{}, unlisted(err.Error())
+	}
+	return gate.Result{Value: list}, nil
+}
+
+func unlisted(why string) error {
+	return &gate.OpError{Code: "unavailable", Outcome: gate.Failed,
+		Message: fmt.Sprintf("the commands could not be listed: %s", why)}
+}
+
+// nodeNames returns the nodes of a list: the named one, or the first of the inventory, and how many
+// more there are.
+func nodeNames(nodes []gate.Node, only string) (names []string, more int) {
+	for _, n := range nodes {
+		if only == "" || n.Name == only {
+			names = append(names, n.Name)
+		}
+	}
+	more = max(0, len(names)-maxListed)
+	return names[:len(names)-more], more
+}
