@@ -54,7 +54,9 @@ func (s *site) try(t *testing.T, args ...string) (a ended) {
 
 func (s *site) once(t *testing.T, args ...string) (a ended) {
 	t.Helper()
-	out, err := s.command(append([]string{args[0], "--json"}, args[1:]...)...).Output()
+	cmd := s.command(append([]string{args[0], "--json"}, args[1:]...)...)
+	cmd.Env = append(cmd.Environ(), "CAPONIER_APPROVAL_WAIT=100ms")
+	out, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		a.code, a.text = exit.ExitCode(), string(exit.Stderr)
 	} else {
