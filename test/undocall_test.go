@@ -3,11 +3,15 @@ package test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caponier-mcp/caponier/test/pvelab"
 )
@@ -50,7 +54,9 @@ func (s *site) try(t *testing.T, args ...string) (a ended) {
 
 func (s *site) once(t *testing.T, args ...string) (a ended) {
 	t.Helper()
-	out, err := s.command(append([]string{args[0], "--json"}, args[1:]...)...).Output()
+	cmd := s.command(append([]string{args[0], "--json"}, args[1:]...)...)
+	cmd.Env = append(cmd.Environ(), "CAPONIER_APPROVAL_WAIT=100ms")
+	out, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		a.code, a.text = exit.ExitCode(), string(exit.Stderr)
 	} else {
@@ -117,5 +123,157 @@ func TestAStartedGuestIsStoppedAgainByUndo(t *testing.T) {
 	out, err := s.command("audit", "verify").CombinedOutput()
 	if err != nil {
 		t.Errorf("audit verify: %v %s", err, out)
+	}
+}
+
+// A file that was uploaded goes again, and one that was replaced comes back: as long as nobody has written there since.
+func TestUploadsAreTakenBack(t *testing.T) {
+	s := undoing(t, "")
+	upload := func() ended {
+		return s.done(t, "call", "proxmox_upload_file_to_host", `{"local_path":"app.conf","host_path":"/opt/app.conf","overwrite":true}`)
+	}
+	holds := func() string {
+		data, err := s.lab.NodeFile("pve1", "/opt/app.conf")
+		if err != nil {
+			return "nothing"
+		}
+		return string(data)
+	}
+	a := upload()
+	must(t, s.lab.WriteNodeFile("pve1", "/opt/app.conf", "by hand\n"))
+	s.refuses(t, "file /opt/app.conf holds something else", "undo", a.CallID)
+	if holds() != "by hand\n" {
+		t.Fatalf("after a refused undo: %q", holds())
+	}
+	b := upload()
+	if holds() != "port = 1\n" {
+		t.Fatalf("uploaded: %q", holds())
+	}
+	s.swap(t, "config.toml", `principal = "demo"`, `principal = "other"`)
+	s.refuses(t, "", "undo", b.CallID)
+	s.swap(t, "config.toml", `principal = "other"`, `principal = "demo"`)
+	u := s.done(t, "undo", b.CallID)
+	if holds() != "by hand\n" {
+		t.Errorf("put back: %q", holds())
+	}
+	must(t, s.lab.WriteNodeFile("pve1", "/opt/app.conf", "port = 1\n"))
+	s.done(t, "undo", a.CallID)
+	if holds() != "nothing" {
+		t.Errorf("the upload is not removed: %q", holds())
+	}
+	must(t, s.lab.WriteNodeFile("pve1", "/opt/app.conf", strings.Repeat("x", 65)))
+	before := len(s.lab.Effects())
+	if c := s.try(t, "call", "proxmox_upload_file_to_host",
+		`{"local_path":"app.conf","host_path":"/opt/app.conf","overwrite":true}`); c.code != 1 || !strings.Contains(c.text, "larger than the 64 bytes") || len(holds()) != 65 {
+		t.Errorf("what cannot be kept is replaced: %d %s, now %q (%d effects)", c.code, c.text, holds(), len(s.lab.Effects())-before)
+	}
+	for id, want := range map[string]string{u.CallID: "undoes call " + b.CallID, b.CallID: "undone by call " + u.CallID} {
+		out, err := s.command("audit", "show", id).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("audit show: %v, want %q\n%s", err, want, out)
+		}
+	}
+	out, err := s.command("policy", "replay", filepath.Join(s.dir, "site"), "--json").CombinedOutput()
+	if err != nil {
+		t.Errorf("the same site decides otherwise: %v\n%s", err, out)
+	}
+}
+
+// Values of a guest are set back, and a service is started again; what has no reverse is said.
+func TestValuesAndServicesAreSetBack(t *testing.T) {
+	s := undoing(t, "")
+	run := func(command string) ended {
+		return s.done(t, "call", "proxmox_host_exec_command", fmt.Sprintf(`{"command":%q}`, command))
+	}
+	memory := func() (is string) {
+		must(t, s.lab.Edit(func(st *pvelab.State) error {
+			for _, g := range st.Guests {
+				if g.VMID == 104 {
+					is = g.Config["memory"] + "/" + g.Config["onboot"]
+				}
+			}
+			return nil
+		}))
+		return is
+	}
+	was := memory()
+	a := run("pct set 104 --memory 777 --onboot 1")
+	if memory() == was {
+		t.Fatal("nothing was set")
+	}
+	s.done(t, "undo", a.CallID)
+	if memory() != was {
+		t.Errorf("set back to %s, was %s", memory(), was)
+	}
+	b := run("systemctl stop -- cron")
+	s.done(t, "undo", b.CallID)
+	var state string
+	must(t, s.lab.Edit(func(st *pvelab.State) error {
+		for _, n := range st.Nodes {
+			if n.Name == "pve1" {
+				state = n.Services["cron"]
+			}
+		}
+		return nil
+	}))
+	if state != "running" {
+		t.Errorf("cron is %s", state)
+	}
+	c := run("systemctl restart -- cron")
+	s.refuses(t, "the service has restarted, and what it had in memory is gone", "undo", c.CallID)
+	out, err := s.command("audit", "show", c.CallID).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "undo: none without a snapshot: the service has restarted") {
+		t.Errorf("audit show: %v\n%s", err, out)
+	}
+}
+
+// A host that is killed while an operation runs leaves a call that cannot be undone, and says which step it was.
+func TestAKilledCallIsNotUndone(t *testing.T) {
+	s := undoing(t, "")
+	cmd := s.command("call", "start_guest", `{"guest_id":104}`)
+	s.lab.SetLatency(500 * time.Millisecond)
+	must(t, cmd.Start())
+	waitFor(t, "the start", func() bool { return slices.Contains(s.commands(), "pct start 104") })
+	must(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	s.lab.SetLatency(0)
+	files, err := filepath.Glob(filepath.Join(s.dir, "lab/journal/*.jsonl"))
+	must(t, err)
+	id := ""
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		must(t, err)
+		if m := regexp.MustCompile(`"call_id":"([0-9A-V]{26})","kind":"call"[^\n]*"tool":"start_guest"`).FindSubmatch(data); m != nil {
+			id = string(m[1])
+		}
+	}
+	if id == "" {
+		t.Fatal("the call is not in the journal")
+	}
+	s.refuses(t, "how step 1 of it ended, pct start 104 on pve1, is not known", "undo", id)
+}
+
+// Policy wants yellow calls planned first: nobody is asked, and the journal has the plan.
+func TestAYellowCallIsPlannedFirstWherePolicyAsks(t *testing.T) {
+	s := newSite(t)
+	s.write(t, "site/data.yaml", s.read(t, "site/data.yaml")+"\nplan_first: {tier: yellow}\n")
+	a := s.done(t, "call", "proxmox_container_exec_command", `{"vmid":101,"command":"hostname"}`)
+	out, err := s.command("audit", "show", a.CallID).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), ", complete, made by") || !strings.Contains(string(out), "1  allowed  succeeded") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The snapshots of the host are a tool: one's own, and everybody's for roles that the site names.
+func TestSnapshotsOfTheHostAreListed(t *testing.T) {
+	s := snapshotting(t, "tier: yellow, optional: false, keep: 5, keep_days: 7")
+	a := s.done(t, "call", "start_guest", `{"guest_id":104}`)
+	if l := s.done(t, "call", "list_snapshots", `{}`); !strings.Contains(l.text, a.CallID) {
+		t.Errorf("%s", l.text)
+	}
+	s.refuses(t, "your own calls", "call", "list_snapshots", `{"all":true}`)
+	s.write(t, "site/data.yaml", strings.Replace(s.read(t, "site/data.yaml"), "snapshot: {tier: yellow,", "snapshot: {seers: [operator], tier: yellow,", 1))
+	if l := s.done(t, "call", "list_snapshots", `{"all":true}`); !strings.Contains(l.text, a.CallID) {
+		t.Errorf("%s", l.text)
 	}
 }

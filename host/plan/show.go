@@ -27,6 +27,8 @@ type Shown struct {
 	Approval  string       `json:"approval"` // id of the request
 	By        string       `json:"by"`       // who approved it
 	Channel   string       `json:"channel"`
+	Undoes    string       `json:"undoes"`    // the call that it takes back
+	UndoneBy  []string     `json:"undone_by"` // calls that took it back, or began to
 	Rows      []Row        `json:"rows"`
 }
 
@@ -40,6 +42,7 @@ type Row struct {
 	Code     string        `json:"code,omitempty"`
 	Decision string        `json:"decision,omitempty"` // its id
 	Refused  []gate.Reason `json:"refused,omitempty"`
+	NoUndo   string        `json:"no_undo,omitempty"` // why nothing takes it back, once it is done
 }
 
 // What happened, where no outcome says it.
@@ -51,7 +54,7 @@ const (
 // Show finds a call, or the dry run of one, in the journal. It reports false for one that the
 // journal does not have.
 func Show(id string, records iter.Seq[gate.Record]) (s Shown, found bool, err error) {
-	s = Shown{Call: id, Rows: []Row{}}
+	s = Shown{Call: id, UndoneBy: []string{}, Rows: []Row{}}
 	plans := map[string]gate.Record{} // the last one with a digest
 	var approvals, ops []gate.Record
 	var made gate.Record
@@ -62,6 +65,9 @@ func Show(id string, records iter.Seq[gate.Record]) (s Shown, found bool, err er
 			plans[r.Plan] = r
 		case r.Kind == "approval" && r.Type == "intent" && r.Op == "approve":
 			approvals = append(approvals, r)
+		}
+		if r.Op == "undo_steps" && r.Type == "intent" {
+			s.undo(id, r)
 		}
 		if r.CallID != id || r.Kind == "approval" {
 			continue
@@ -99,6 +105,19 @@ func Show(id string, records iter.Seq[gate.Record]) (s Shown, found bool, err er
 	return s, found, err
 }
 
+// undo notes that one call takes another back.
+func (s *Shown) undo(id string, r gate.Record) {
+	var in input.Operation
+	if json.Unmarshal(r.Input, &in) != nil || in.Record == nil || in.Record.Undo == nil {
+		return
+	}
+	if r.CallID == id {
+		s.Undoes = in.Record.Call
+	} else if in.Record.Call == id && !in.Planning {
+		s.UndoneBy = append(s.UndoneBy, r.CallID)
+	}
+}
+
 // planned adds the steps of a plan, from the question that was decided about it.
 func (s *Shown) planned(r gate.Record) error {
 	var p struct {
@@ -115,8 +134,8 @@ func (s *Shown) planned(r gate.Record) error {
 	}
 	s.DryRun, s.Complete, s.Ends = r.CallID, p.Complete, p.Ends
 	for i, step := range p.Steps {
-		row := Row{Step: i + 1, Does: doesOf(step.Operation), Tier: step.Tier,
-			Planned: "allowed", Happened: notReached}
+		row := Row{Step: i + 1, Tier: step.Tier, Planned: "allowed", Happened: notReached}
+		row.Does, row.NoUndo = doesOf(step.Operation)
 		if !step.Allowed {
 			row.Planned = "refused"
 		}
@@ -125,12 +144,12 @@ func (s *Shown) planned(r gate.Record) error {
 	return nil
 }
 
-func doesOf(op input.Operation) string {
+func doesOf(op input.Operation) (text, noUndo string) {
 	s := step{Op: op.Op, Command: op.Command, File: op.File, HTTP: op.HTTP, Blob: op.Blob}
 	if op.Target != nil {
 		s.Node = op.Target.Node
 	}
-	return does(&s)
+	return does(&s), undo(&s, gate.Obligations{}).None
 }
 
 // happened adds what the journal says of operations above green: an allowed one is the plan's next
@@ -149,7 +168,8 @@ func (s *Shown) happened(ops []gate.Record) {
 		}
 		var in input.Operation
 		_ = json.Unmarshal(r.Input, &in) // what cannot be read is shown by its name
-		row := Row{Does: doesOf(in), Tier: r.Tier, Decision: r.ID, Happened: begun}
+		row := Row{Tier: r.Tier, Decision: r.ID, Happened: begun}
+		row.Does, row.NoUndo = doesOf(in)
 		if in.Op == "" {
 			row.Does = r.Op
 		}
@@ -193,6 +213,12 @@ func (s Shown) Text(w io.Writer) error {
 		fmt.Fprintf(&b, "plan %s, NOT COMPLETE: %s; made by %s\n", s.Plan,
 			plaintext.Short(plaintext.Show(s.Ends), maxLine), s.DryRun)
 	}
+	if s.Undoes != "" {
+		fmt.Fprintf(&b, "undoes call %s\n", plaintext.Show(s.Undoes))
+	}
+	for _, by := range s.UndoneBy {
+		fmt.Fprintf(&b, "undone by call %s\n", by)
+	}
 	if s.Approval != "" {
 		fmt.Fprintf(&b, "approved by %s on %s (%s)\n", plaintext.Show(s.By), s.Channel, s.Approval)
 	}
@@ -204,6 +230,9 @@ func (s Shown) Text(w io.Writer) error {
 			planned = "no step"
 		}
 		fmt.Fprintf(&b, "%s  %-7s  %-11s  %s\n", step, planned, r.Happened, r.Does)
+		if r.NoUndo != "" && (r.Happened == string(gate.Succeeded) || r.Happened == begun) {
+			fmt.Fprintf(&b, "%28sundo: none without a snapshot: %s\n", "", r.NoUndo)
+		}
 		for _, why := range r.Refused {
 			fmt.Fprintf(&b, "%28s(%s) %s\n", "", why.ID,
 				plaintext.Short(plaintext.Show(why.Msg), maxLine))

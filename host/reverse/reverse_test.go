@@ -93,9 +93,11 @@ func TestTheToolThatUndoesDeclaresEveryReverse(t *testing.T) {
 	}
 	var lock struct {
 		Plugins []struct {
-			Tools []struct {
-				Name     string
-				Commands []string
+			Describe struct {
+				Tools []struct {
+					Name     string
+					Commands []string
+				}
 			}
 		}
 	}
@@ -103,7 +105,7 @@ func TestTheToolThatUndoesDeclaresEveryReverse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range lock.Plugins {
-		for _, tool := range p.Tools {
+		for _, tool := range p.Describe.Tools {
 			if tool.Name == "undo_call" {
 				slices.Sort(tool.Commands)
 				if !slices.Equal(tool.Commands, commands()) {

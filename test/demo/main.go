@@ -119,6 +119,17 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 
+	d.say("The call is undone: as a call of its own, which is planned and approved too")
+	if err := d.undone(ctx, "proxmox_start_container"); err != nil {
+		return err
+	}
+
+	d.say("A malicious plugin has one thing approved and does another: what is not on the plan is " +
+		"refused")
+	if err := d.deviates(ctx); err != nil {
+		return err
+	}
+
 	d.say("The journal tells all of it, and its hash chains verify")
 	if err := d.show(ctx, "audit", "tail"); err != nil {
 		return err
@@ -140,7 +151,8 @@ func run(ctx context.Context) (err error) {
 func (d *demo) prepare(ctx context.Context) error {
 	plugins := filepath.Join(d.dir, "plugins")
 	for from, to := range map[string]string{"build/plugins/containers.wasm": "containers.wasm",
-		"build/modules/rogue.wasm": "rogue.wasm"} {
+		"build/plugins/guests.wasm": "guests.wasm", "build/modules/rogue.wasm": "rogue.wasm",
+		"build/modules/deviant.wasm": "deviant.wasm"} {
 		data, err := os.ReadFile(from)
 		if err != nil {
 			return fmt.Errorf("%w: run `make demo`, which builds it", err)
@@ -161,7 +173,8 @@ func (d *demo) prepare(ctx context.Context) error {
 		return err
 	}
 	text = bytes.Replace(text, []byte("\ntiers:\n"),
-		[]byte("\ntiers:\n  \"tool:rogue_exec\": yellow\n"), 1)
+		[]byte("\ntiers:\n  \"tool:rogue_exec\": yellow\n  \"tool:deviant_act\": red\n"), 1)
+	text = append(text, "\nundo: {tier: yellow, optional: true, keep_days: 7, max_bytes: 65536}\n"...)
 	if err := os.WriteFile(data, text, 0o644); err != nil {
 		return err
 	}
@@ -269,28 +282,6 @@ func (d *demo) roundTrip(ctx context.Context) error {
 		return errors.New("the file that came back is not the one that was sent")
 	}
 	return nil
-}
-
-// approved makes a call that waits, approves it as the account that runs the demo, and makes it
-// again.
-func (d *demo) approved(ctx context.Context, tool, args string) error {
-	if err := d.show(ctx, "plan", tool, args); err != nil {
-		return err
-	}
-	waits := exec.CommandContext(ctx, d.bin, "--config", filepath.Join(d.dir, "config.toml"),
-		"call", "--json", tool, args)
-	waits.Env = append(d.env(), "CAPONIER_APPROVAL_WAIT=100ms")
-	out, err := waits.Output()
-	var answer struct {
-		ID string `json:"approval_id"`
-	}
-	if json.Unmarshal(out, &answer) != nil || answer.ID == "" {
-		return fmt.Errorf("%s did not wait for a person: %w\n%s", tool, err, out)
-	}
-	if err := d.show(ctx, "approvals", "approve", answer.ID); err != nil {
-		return err
-	}
-	return d.show(ctx, "call", tool, args)
 }
 
 func (d *demo) show(ctx context.Context, args ...string) error {

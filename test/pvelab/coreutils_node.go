@@ -100,6 +100,11 @@ func cmdSystemctl(_ context.Context, p *proc) int {
 				p.showDependents(name)
 				break
 			}
+			if slices.Contains(p.args, "--property=ActiveState,UnitFileState") {
+				fmt.Fprintf(p.out, "ActiveState=%s\nUnitFileState=enabled\n",
+					strings.Fields(unitState(state))[0])
+				break
+			}
 			p.showNames(name)
 		case "is-active":
 			if !ok {
