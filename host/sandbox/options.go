@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -40,16 +39,9 @@ const maxMemory = 4<<30 - meter.PageSize // one page more, and wazero would give
 
 // Validate reports the first option that cannot be used.
 func (o Options) Validate() error {
-	switch {
-	case o.MemoryMax != 0 && (o.MemoryMax < meter.PageSize || o.MemoryMax > maxMemory):
+	if o.MemoryMax != 0 && (o.MemoryMax < meter.PageSize || o.MemoryMax > maxMemory) {
 		return fmt.Errorf("sandbox.memory_max: %d bytes; set it to 65536 to %d",
 			o.MemoryMax, int64(maxMemory))
-	case o.MaxInstances < 0, o.MaxInstances > 10_000:
-		return fmt.Errorf("sandbox.max_instances: %d; set it to 1 to 10000", o.MaxInstances)
-	case o.Warm > 1000:
-		return fmt.Errorf("sandbox.warm: %d instances of a plugin; set it to at most 1000", o.Warm)
-	case o.MaxOutput < 0, o.StartTimeout < 0, o.RetryAfter < 0, o.BreakFor < 0:
-		return errors.New("sandbox: sizes and durations must not be negative")
 	}
 	return nil
 }
