@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/trusted"
 )
 
 // Freeze is one entry of the list: what is frozen, who froze it and when.
@@ -57,17 +58,10 @@ func (l List) Add(z Freeze) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(l.dir), "freeze-*") // 0600, and not in the list yet
+	// Another account may serve and must read it; the directory is private.
+	err = trusted.Replace(l.file(z.Kind, z.Name), data, 0o644, filepath.Dir(l.dir))
 	if err != nil {
 		return err
-	}
-	_, err = tmp.Write(data)
-	// Another account may serve and must read it; the directory is private.
-	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), l.file(z.Kind, z.Name))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
 	}
 	return l.sync()
 }

@@ -35,7 +35,7 @@ func TestProcessesShareTheList(t *testing.T) {
 			t.Errorf("%v: removed, but: %v, %v, %v", z, was, err, ours.Mode())
 		}
 	}
-	if left, err := filepath.Glob(filepath.Join(dir, "freeze-*")); err != nil || left != nil {
+	if left, err := filepath.Glob(filepath.Join(dir, ".new-*")); err != nil || left != nil {
 		t.Errorf("left over: %v, %v", left, err)
 	}
 }

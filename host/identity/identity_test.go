@@ -487,7 +487,7 @@ func TestTokensOfManyProcessesAreAllKept(t *testing.T) {
 			t.Errorf("%s lost its revocation", tok.Prefix)
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(tokens.Path), ".tokens-*")); len(
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(tokens.Path), ".new-*")); len(
 		left,
 	) > 0 {
 		t.Errorf("left behind: %v", left)

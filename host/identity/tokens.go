@@ -249,16 +249,8 @@ func (t *Tokens) change(edit func([]Token) ([]Token, error)) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(t.Path), ".tokens-") // mode 0600
-	if err != nil {
-		return fmt.Errorf("token file: %w", err)
-	}
-	_, err = tmp.Write(data)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), t.Path)
-	}
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", t.Path, errors.Join(err, os.Remove(tmp.Name())))
+	if err := trusted.Replace(t.Path, data, 0o600, filepath.Dir(t.Path)); err != nil {
+		return fmt.Errorf("writing %s: %w", t.Path, err)
 	}
 	return nil
 }

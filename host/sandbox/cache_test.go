@@ -215,8 +215,6 @@ func TestPluginsThatCallsWaitForAreFirst(t *testing.T) {
 func TestOptionsThatCannotBeUsed(t *testing.T) {
 	for says, o := range map[string]Options{
 		"memory_max": {MemoryMax: 100}, "memory_max: 8": {MemoryMax: 8 << 30},
-		"max_instances": {MaxInstances: -1}, "must not be negative": {MaxOutput: -1},
-		"warm": {Warm: 5000},
 	} {
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: got %v", o, err)

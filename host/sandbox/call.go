@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"reflect"
-	"strings"
 	"time"
 	"unsafe"
 
@@ -20,9 +18,7 @@ import (
 )
 
 const (
-	maxNote     = 4 << 10  // bytes of a log line or a progress note
 	maxStderr   = 16 << 10 // bytes that are kept of what an instance writes to stdout and stderr
-	maxNotes    = 1000     // of each in a call
 	maxResponse = 16 << 20
 )
 
@@ -39,19 +35,6 @@ const (
 
 // outOfRange is -1: the module named memory that it does not have, or more than may be written.
 const outOfRange = ^uint32(0)
-
-// Codes of a *gate.PluginError.
-const (
-	codeTrap        = "plugin_trap"
-	codeExit        = "plugin_exit"
-	codeMemory      = "plugin_memory"
-	codeProtocol    = "plugin_protocol"
-	codeUnavailable = "plugin_unavailable"
-)
-
-func broken(code, format string, a ...any) error {
-	return &gate.PluginError{Code: code, Message: fmt.Sprintf(format, a...)}
-}
 
 // door is what a running module can reach of the host: a *gate.Running while a call runs, and
 // noDoor otherwise.
@@ -190,37 +173,6 @@ func (c *call) meanwhile(ctx context.Context, do func()) {
 	}
 }
 
-// run calls an exported function and reports why it did not return.
-func (c *call) run(ctx context.Context, in *instance, f api.Function) (code uint32, err error) {
-	ctx = context.WithValue(ctx, callKey{}, c)
-	c.stack = stackOf(f)
-	var stack [1]uint64
-	c.turn.scheduler = c.env.scheduler
-	c.turn.begin(ctx)
-	err = f.CallWithStack(ctx, stack[:])
-	c.turn.end()
-	c.notes.CPUTicks = (c.ticks+1)*meter.Quantum - int64(int32(in.ticks.Get()))
-	switch {
-	case c.killed != nil:
-		return 0, c.killed
-	case c.over:
-		return 0, broken(codeProtocol, "the plugin wrote more than %d bytes of output", c.max)
-	case c.exit != nil:
-		return 0, broken(codeExit, "the plugin exited with code %d%s", *c.exit, c.firstLine())
-	case err != nil && in.memory.quota.refused:
-		return 0, broken(codeMemory, "the running calls of this principal have all the memory "+
-			"that they may have together, %d MiB: call again when fewer run", 4*in.memory.max>>20)
-	case err != nil && (in.memory.refused || bytes.Contains(c.stderr, []byte("out of memory"))):
-		return 0, broken(codeMemory, "the plugin ran out of its %d MiB of memory "+
-			"(sandbox.memory_max)", in.memory.max>>20)
-	case err != nil:
-		reason, trace, _ := strings.Cut(err.Error(), "\n")
-		c.trace = trace
-		return 0, broken(codeTrap, "%s%s", clean(reason, 200), c.firstLine())
-	}
-	return uint32(stack[0]), nil
-}
-
 // firstLine returns the little of stderr that a client may see, with a colon before it. The host's
 // log has the rest.
 func (c *call) firstLine() string {
@@ -295,49 +247,34 @@ func (c *call) respond(status uint32, v any) uint32 {
 	return status
 }
 
-// note reads one log line or progress note and counts it. Notes over maxNotes, or not in memory,
-// are not read.
-func (c *call) note(n *int, read func() ([]byte, bool)) (text []byte, ok bool) {
-	if *n < maxNotes {
-		text, ok = read()
-	}
-	if !ok {
-		c.notes.Dropped++
-		return nil, false
-	}
-	*n++
-	return text, true
+// pieces collects bytes without copying what is there already: growing a slice of many MiB, and
+// collecting the garbage of that, would stall others.
+type pieces struct {
+	all [][]byte
+	n   int // bytes
 }
 
-func (c *call) writeLog(ctx context.Context, mem api.Memory, a arguments) uint32 {
-	line, ok := c.note(&c.notes.Logs, func() ([]byte, bool) {
-		return c.take(mem, a.i32(1), min(a.i32(2), maxNote))
-	})
-	if !ok {
-		return 0
+const maxPieceSize = 256 << 10 // bytes
+
+func (p *pieces) add(b []byte) {
+	p.n += len(b)
+	for len(b) > 0 {
+		last := len(p.all) - 1
+		if last < 0 || len(p.all[last]) == cap(p.all[last]) {
+			p.all = append(p.all, make([]byte, 0, min(max(len(b), p.n), maxPieceSize)))
+			last++
+		}
+		room := p.all[last][len(p.all[last]):cap(p.all[last])]
+		n := copy(room, b)
+		p.all[last] = p.all[last][:len(p.all[last])+n]
+		b = b[n:]
 	}
-	c.charge(4 * len(line)) // to clean it
-	level := min(max(int32(a.i32(0)), int32(slog.LevelDebug)), int32(slog.LevelError))
-	text := clean(string(line), maxNote)
-	c.meanwhile(ctx, func() {
-		c.log.write(slog.Level(level), "plugin log", c.of, text)
-		c.door.Log(int(level), text)
-	})
-	return 0
 }
 
-func (c *call) progress(ctx context.Context, mem api.Memory, a arguments) uint32 {
-	var p struct {
-		Done    float64 `json:"done"`
-		Total   float64 `json:"total"`
-		Message string  `json:"message"`
+// bytes returns all of them. Nothing may be added afterwards.
+func (p *pieces) bytes() []byte {
+	if len(p.all) == 1 {
+		return p.all[0]
 	}
-	_, ok := c.note(&c.notes.Progress, func() ([]byte, bool) {
-		note, ok := c.take(mem, a.i32(0), min(a.i32(1), maxNote+1))
-		return note, ok && len(note) <= maxNote && abi.DecodeInto(note, maxNote, &p) == nil
-	})
-	if ok {
-		c.meanwhile(ctx, func() { c.door.Progress(p.Done, p.Total, clean(p.Message, 500)) })
-	}
-	return 0
+	return bytes.Join(p.all, nil)
 }

@@ -72,7 +72,7 @@ func (t *template) describe(ctx context.Context, env *environment) ([]byte, erro
 	}
 	defer in.close()
 	c := &call{door: noDoor{}, env: env, max: maxDescribe}
-	code, err := c.run(ctx, in, in.mod.ExportedFunction("caponier_v1_describe"))
+	code, err := in.run(ctx, c, in.mod.ExportedFunction("caponier_v1_describe"))
 	if err == nil && code != 0 {
 		err = fmt.Errorf("caponier_v1_describe returned %d%s", int32(code), c.firstLine())
 	}

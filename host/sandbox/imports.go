@@ -3,12 +3,9 @@ package sandbox
 import (
 	"bytes"
 	"context"
-	"strings"
+	"log/slog"
 
-	"github.com/caponier-mcp/caponier/host/plaintext"
-	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 	"github.com/caponier-mcp/caponier/sdk/abi"
-	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 )
 
@@ -32,62 +29,6 @@ const (
 	iiii, iiiii        = "\x7f\x7f\x7f\x7f", "\x7f\x7f\x7f\x7f\x7f"
 	long               = "\x7e"
 )
-
-// hostFuncs returns all the imports that exist, by module and name. Others cannot be linked.
-func hostFuncs() map[string]map[string]hostFunc {
-	v1 := map[string]hostFunc{
-		"input_len":    {noArgs, i, (*call).inputLen},
-		"resp_len":     {noArgs, i, (*call).respLen},
-		"input_read":   {ii, i, (*call).inputRead},
-		"resp_read":    {ii, i, (*call).respRead},
-		"output_write": {ii, i, (*call).outputWrite},
-		"log":          {iii, noArgs, (*call).writeLog},
-		"progress":     {ii, noArgs, (*call).progress},
-	}
-	for _, name := range abi.Operations() {
-		v1[name] = hostFunc{ii, i,
-			func(c *call, ctx context.Context, mem api.Memory, a arguments) uint32 {
-				request, ok := c.take(mem, a.i32(0), min(a.i32(1), abi.MaxRequest+1))
-				return c.operate(ctx, name, request, ok)
-			}}
-	}
-	tick := func(c *call, ctx context.Context, _ api.Memory, _ arguments) uint32 {
-		c.tick(ctx)
-		return meter.Quantum
-	}
-	return map[string]map[string]hostFunc{
-		abiModule:        v1,
-		wasiModule:       wasiFuncs(),
-		meter.TickModule: {meter.TickName: {noArgs, i, tick}},
-	}
-}
-
-// register makes the host modules of a runtime. Every import ends an instance whose time is up,
-// before and after its work.
-func register(ctx context.Context, rt wazero.Runtime, all map[string]map[string]hostFunc) error {
-	for module, funcs := range all {
-		b := rt.NewHostModuleBuilder(module)
-		for name, f := range funcs {
-			fn := func(ctx context.Context, mod api.Module, stack []uint64) {
-				c := ctx.Value(callKey{}).(*call)
-				c.check(ctx)
-				r := f.do(c, ctx, mod.Memory(), stack)
-				c.settle(ctx)
-				if f.results != "" {
-					stack[0] = uint64(r)
-				}
-				c.check(ctx)
-			}
-			b.NewFunctionBuilder().
-				WithGoModuleFunction(api.GoModuleFunc(fn), []byte(f.params), []byte(f.results)).
-				Export(name)
-		}
-		if _, err := b.Instantiate(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // take copies a range of the module's memory, once: what is decided is what is executed, whatever
 // the module does to its memory meanwhile.
@@ -140,42 +81,51 @@ func (c *call) outputWrite(_ context.Context, mem api.Memory, a arguments) uint3
 	return 0
 }
 
-// pieces collects bytes without copying what is there already: growing a slice of many MiB, and
-// collecting the garbage of that, would stall others.
-type pieces struct {
-	all [][]byte
-	n   int // bytes
-}
+const maxNotes = 1000 // of each in a call
 
-const maxPieceSize = 256 << 10 // bytes
-
-func (p *pieces) add(b []byte) {
-	p.n += len(b)
-	for len(b) > 0 {
-		last := len(p.all) - 1
-		if last < 0 || len(p.all[last]) == cap(p.all[last]) {
-			p.all = append(p.all, make([]byte, 0, min(max(len(b), p.n), maxPieceSize)))
-			last++
-		}
-		room := p.all[last][len(p.all[last]):cap(p.all[last])]
-		n := copy(room, b)
-		p.all[last] = p.all[last][:len(p.all[last])+n]
-		b = b[n:]
+// note reads one log line or progress note and counts it. Notes over maxNotes, or not in memory,
+// are not read.
+func (c *call) note(n *int, read func() ([]byte, bool)) (text []byte, ok bool) {
+	if *n < maxNotes {
+		text, ok = read()
 	}
-}
-
-// bytes returns all of them. Nothing may be added afterwards.
-func (p *pieces) bytes() []byte {
-	if len(p.all) == 1 {
-		return p.all[0]
+	if !ok {
+		c.notes.Dropped++
+		return nil, false
 	}
-	return bytes.Join(p.all, nil)
+	*n++
+	return text, true
 }
 
-var oneLine = strings.NewReplacer("\n", " ", "\t", " ")
+func (c *call) writeLog(ctx context.Context, mem api.Memory, a arguments) uint32 {
+	line, ok := c.note(&c.notes.Logs, func() ([]byte, bool) {
+		return c.take(mem, a.i32(1), min(a.i32(2), maxNote))
+	})
+	if !ok {
+		return 0
+	}
+	c.charge(4 * len(line)) // to clean it
+	level := min(max(int32(a.i32(0)), int32(slog.LevelDebug)), int32(slog.LevelError))
+	text := clean(string(line), maxNote)
+	c.meanwhile(ctx, func() {
+		c.log.write(slog.Level(level), "plugin log", c.of, text)
+		c.door.Log(int(level), text)
+	})
+	return 0
+}
 
-// clean makes text of a module harmless to show, in one line of at most max bytes and a "…".
-func clean(s string, max int) string {
-	s = s[:min(len(s), 8*max)] // cleaning takes time
-	return plaintext.Short(oneLine.Replace(plaintext.Clean(s)), max)
+func (c *call) progress(ctx context.Context, mem api.Memory, a arguments) uint32 {
+	var p struct {
+		Done    float64 `json:"done"`
+		Total   float64 `json:"total"`
+		Message string  `json:"message"`
+	}
+	_, ok := c.note(&c.notes.Progress, func() ([]byte, bool) {
+		note, ok := c.take(mem, a.i32(0), min(a.i32(1), maxNote+1))
+		return note, ok && len(note) <= maxNote && abi.DecodeInto(note, maxNote, &p) == nil
+	})
+	if ok {
+		c.meanwhile(ctx, func() { c.door.Progress(p.Done, p.Total, clean(p.Message, 500)) })
+	}
+	return 0
 }

@@ -1,17 +1,24 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/sandbox/meter"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 )
+
+// source is an admitted and compiled module.
+type source struct {
+	module   *meter.Module
+	compiled wazero.CompiledModule
+}
 
 // template is a compiled module with the state that every call starts from: memory and mutable
 // globals as they are after the module's own initialisation. Nothing else in a module can change.
@@ -37,32 +44,6 @@ type instance struct {
 	of      string              // the principal of its last call; empty before the first
 }
 
-// quota counts the pages by which the memory of one running instance has grown, since one principal
-// may have only so many in all its instances. The zero quota allows all.
-type quota struct {
-	shares    *fair.Shares
-	principal string
-	pages     int
-	refused   bool // a growth was
-}
-
-func (q *quota) grow(bytes uint64) bool {
-	pages := int(bytes / meter.PageSize)
-	if q.shares == nil || q.shares.TryAcquireN(q.principal, pages) {
-		q.pages += pages
-		return true
-	}
-	q.refused = true
-	return false
-}
-
-func (q *quota) release() {
-	if q.shares != nil && q.pages > 0 {
-		q.shares.ReleaseN(q.principal, q.pages)
-	}
-	*q = quota{}
-}
-
 // newTemplate starts a compiled module, and keeps what it then is. The start ends with ctx, and
 // when it has computed or slept for longer than limit; 0 for no limit.
 func newTemplate(
@@ -84,7 +65,7 @@ func newTemplate(
 	c := &call{door: noDoor{}, env: env, limit: int64(limit)}
 	for _, name := range []string{meter.ExportStart, "_initialize"} {
 		if f := in.mod.ExportedFunction(name); f != nil {
-			if _, err := c.run(ctx, in, f); err != nil {
+			if _, err := in.run(ctx, c, f); err != nil {
 				return nil, c.stderr, fmt.Errorf("starting the plugin (%s): %w", name, err)
 			}
 		}
@@ -163,3 +144,34 @@ func (in *instance) hand(principal string) bool {
 }
 
 func (in *instance) close() { in.mod.Close(context.Background()) }
+
+// run calls an exported function and reports why it did not return.
+func (in *instance) run(ctx context.Context, c *call, f api.Function) (code uint32, err error) {
+	ctx = context.WithValue(ctx, callKey{}, c)
+	c.stack = stackOf(f)
+	var stack [1]uint64
+	c.turn.scheduler = c.env.scheduler
+	c.turn.begin(ctx)
+	err = f.CallWithStack(ctx, stack[:])
+	c.turn.end()
+	c.notes.CPUTicks = (c.ticks+1)*meter.Quantum - int64(int32(in.ticks.Get()))
+	switch {
+	case c.killed != nil:
+		return 0, c.killed
+	case c.over:
+		return 0, broken(codeProtocol, "the plugin wrote more than %d bytes of output", c.max)
+	case c.exit != nil:
+		return 0, broken(codeExit, "the plugin exited with code %d%s", *c.exit, c.firstLine())
+	case err != nil && in.memory.quota.refused:
+		return 0, broken(codeMemory, "the running calls of this principal have all the memory "+
+			"that they may have together, %d MiB: call again when fewer run", 4*in.memory.max>>20)
+	case err != nil && (in.memory.refused || bytes.Contains(c.stderr, []byte("out of memory"))):
+		return 0, broken(codeMemory, "the plugin ran out of its %d MiB of memory "+
+			"(sandbox.memory_max)", in.memory.max>>20)
+	case err != nil:
+		reason, trace, _ := strings.Cut(err.Error(), "\n")
+		c.trace = trace
+		return 0, broken(codeTrap, "%s%s", clean(reason, 200), c.firstLine())
+	}
+	return uint32(stack[0]), nil
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
 // moduleLog writes what the instances of one plugin say into the host's log: cleaned, with plugin
@@ -23,7 +24,10 @@ type moduleLog struct {
 	dropped int            // since the last that was written
 }
 
-const maxRecords = 300
+const (
+	maxRecords = 300
+	maxNote    = 4 << 10 // bytes of a log line or a progress note
+)
 
 // write writes one record. text is what the module said.
 func (l *moduleLog) write(
@@ -66,4 +70,12 @@ func cleanLines(text []byte) string {
 		lines[k] = clean(strings.ReplaceAll(line, "\t", "    "), maxNote)
 	}
 	return strings.Join(lines, "\n")
+}
+
+var oneLine = strings.NewReplacer("\n", " ", "\t", " ")
+
+// clean makes text of a module harmless to show, in one line of at most max bytes and a "…".
+func clean(s string, max int) string {
+	s = s[:min(len(s), 8*max)] // cleaning takes time
+	return plaintext.Short(oneLine.Replace(plaintext.Clean(s)), max)
 }

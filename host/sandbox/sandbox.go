@@ -6,12 +6,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -23,87 +20,7 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
-	"github.com/tetratelabs/wazero/experimental"
 )
-
-// Options of a Sandbox. A zero field means its default.
-type Options struct {
-	// Bytes of memory of one instance, rounded down to 64 KiB; 64 MiB. The instances of one
-	// principal together may grow by four times as much.
-	MemoryMax int64 `koanf:"memory_max"`
-	// Directory of compiled plugins, which is native code: it must belong to this user alone.
-	// Empty keeps none.
-	CacheDir string `koanf:"cache_dir" path:"true"`
-	// Instances kept ready for each plugin; 2, negative for none.
-	Warm int `koanf:"-"`
-	// Calls that run at once, and half as many of one plugin. A principal may have half of either.
-	// Others wait. 32
-	MaxInstances int `koanf:"-"`
-
-	MaxOutput    int           `koanf:"-"` // bytes of output of a call; 16 MiB
-	StartTimeout time.Duration `koanf:"-"` // that a plugin's own start may compute or sleep; 5s
-	RetryAfter   time.Duration `koanf:"-"` // to the next try of a failed start, then doubled; 1s
-	BreakAfter   int           `koanf:"-"` // broken calls in a row; see breaker. 10
-	BreakFor     time.Duration `koanf:"-"` // 30s
-	Log          *slog.Logger  `koanf:"-"` // slog.Default()
-
-	// Called before each compilation; the function that it returns is called after it. Compilations
-	// do not overlap. Nil for none.
-	Compiling func() (done func()) `koanf:"-"`
-}
-
-const maxMemory = 4<<30 - meter.PageSize // one page more, and wazero would give its size as 0
-
-// Validate reports the first option that cannot be used.
-func (o Options) Validate() error {
-	switch {
-	case o.MemoryMax != 0 && (o.MemoryMax < meter.PageSize || o.MemoryMax > maxMemory):
-		return fmt.Errorf("sandbox.memory_max: %d bytes; set it to 65536 to %d",
-			o.MemoryMax, int64(maxMemory))
-	case o.MaxInstances < 0, o.MaxInstances > 10_000:
-		return fmt.Errorf("sandbox.max_instances: %d; set it to 1 to 10000", o.MaxInstances)
-	case o.Warm > 1000:
-		return fmt.Errorf("sandbox.warm: %d instances of a plugin; set it to at most 1000", o.Warm)
-	case o.MaxOutput < 0, o.StartTimeout < 0, o.RetryAfter < 0, o.BreakFor < 0:
-		return errors.New("sandbox: sizes and durations must not be negative")
-	}
-	return nil
-}
-
-func (o Options) withDefaults() Options {
-	o.MemoryMax = cmp.Or(o.MemoryMax, 64<<20) / meter.PageSize * meter.PageSize
-	o.Warm = max(cmp.Or(o.Warm, 2), 0)
-	o.MaxInstances = cmp.Or(o.MaxInstances, 32)
-	o.MaxOutput = cmp.Or(o.MaxOutput, 16<<20)
-	o.StartTimeout = cmp.Or(o.StartTimeout, 5*time.Second)
-	o.RetryAfter = cmp.Or(o.RetryAfter, time.Second)
-	o.BreakAfter = cmp.Or(o.BreakAfter, 10)
-	o.BreakFor = cmp.Or(o.BreakFor, 30*time.Second)
-	o.Log = cmp.Or(o.Log, slog.Default())
-	return o
-}
-
-// Sandbox runs the plugins that were added to it. It is safe for concurrent use.
-type Sandbox struct {
-	o      Options
-	rt     wazero.Runtime
-	cache  *cache // nil without CacheDir
-	env    environment
-	slots  *fair.Shares // one for each call that runs
-	memory *fair.Shares // pages by which instances have grown
-	work   sync.WaitGroup
-	// ends with Close: the only use of a stored context is to stop what Add began
-	ctx  context.Context
-	stop context.CancelFunc
-
-	compiling sync.Mutex // held by the one that compiles
-
-	mu        sync.Mutex // guards the following, and wanted and queued of each plugin
-	closed    bool
-	plugins   map[string]*plugin // by digest
-	preparing int                // how many plugins
-	changed   *sync.Cond         // on mu: preparing or what is wanted has changed
-}
 
 var _ gate.Runner = (*Sandbox)(nil)
 
@@ -164,8 +81,6 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	}
 	return err
 }
-
-var errClosed = errors.New("the sandbox is closed")
 
 // Add admits a module and prepares it in the background; calls wait for that, and report what was
 // wrong. imports are the operations that plugins.lock grants. The module's digest must be p's.
@@ -254,9 +169,6 @@ func (s *Sandbox) Warm(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// ErrPreparing is the state of a plugin that is being compiled or started.
-var ErrPreparing = errors.New("the plugin is being compiled or started")
-
 // Readiness returns the state of each plugin by digest: nil for ready and for one that no call
 // needed yet, [ErrPreparing], or why its calls fail. It does not wait, and does not try a failed
 // start again.
@@ -276,38 +188,6 @@ func (s *Sandbox) all() []*plugin {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Values(s.plugins))
-}
-
-// compile compiles a rewritten module, or finds it in the cache. announce is called before a
-// compilation, which takes up to some seconds.
-func (s *Sandbox) compile(
-	ctx context.Context, rewritten []byte, announce func(),
-) (wazero.CompiledModule, error) {
-	f := func() (wazero.CompiledModule, error) {
-		return s.rt.CompileModule(experimental.WithCompilationWorkers(ctx, 2), rewritten)
-	}
-	key := ""
-	if s.cache != nil {
-		sum := sha256.Sum256(rewritten)
-		key = hex.EncodeToString(sum[:])
-		if compiled := s.cache.load(key, f); compiled != nil {
-			return compiled, nil
-		}
-	}
-	s.compiling.Lock()
-	defer s.compiling.Unlock()
-	announce()
-	if s.o.Compiling != nil {
-		defer s.o.Compiling()()
-	}
-	compiled, err := f()
-	if err != nil {
-		return nil, fmt.Errorf("compiling the module: %w", err)
-	}
-	if s.cache != nil {
-		s.cache.store(key)
-	}
-	return compiled, nil
 }
 
 // Run runs the plugin of an allowed call in a fresh instance. The error is a *gate.PluginError, the
@@ -340,7 +220,7 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 		p.spawn(func() { p.giveBack(in, well); leave() })
 	}()
 	c := &call{door: r, of: r.Call, log: p.log, env: &s.env, input: input, max: s.o.MaxOutput}
-	code, err := c.run(ctx, in, in.mod.ExportedFunction("caponier_v1_call"))
+	code, err := in.run(ctx, c, in.mod.ExportedFunction("caponier_v1_call"))
 	output := c.output.bytes()
 	if err == nil && (code > 2 || !json.Valid(output)) {
 		err = broken(codeProtocol, "the plugin returned %d with %d bytes that should be JSON%s",
@@ -384,4 +264,36 @@ func callInput(ctx context.Context, r *gate.Running) ([]byte, error) {
 		in.Nodes = append(in.Nodes, abi.Node{Name: n.Name, Cluster: n.Cluster, Default: n.Default})
 	}
 	return json.Marshal(in)
+}
+
+// enter returns the plugin of a tool, and has Close and Remove wait until its leave is called.
+func (s *Sandbox) enter(t *gate.Tool) (*plugin, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.plugins[t.Plugin.Digest]
+	if s.closed || p == nil {
+		return nil, broken(codeUnavailable, "plugin %s is not loaded", t.Plugin.Name)
+	}
+	s.work.Add(1)
+	p.users.Add(1)
+	return p, nil
+}
+
+// leaves ends what Sandbox.enter began.
+func (p *plugin) leaves() {
+	p.users.Done()
+	p.s.work.Done()
+}
+
+// Remove takes the module with this digest out of service. Calls that run go on; it is freed when
+// the last of them has ended.
+func (s *Sandbox) Remove(digest string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.plugins[digest]
+	if s.closed || p == nil {
+		return
+	}
+	delete(s.plugins, digest)
+	s.work.Go(func() { p.users.Wait(); p.close() })
 }

@@ -1,4 +1,4 @@
-// Package trusted reads the files that decide what the host does: configuration, policy, lock,
+// Package trusted handles the files that decide what the host does: configuration, policy, lock,
 // tokens. It refuses a file that another user can change, and everything that is not a regular
 // file.
 //
@@ -133,4 +133,21 @@ func kind(m fs.FileMode) string {
 		return "a device"
 	}
 	return m.Type().String()
+}
+
+// Replace gives a file new contents, all or none of them. Until they are on the disk they are in
+// another file in dir, which must be on the same file system.
+func Replace(path string, data []byte, perm fs.FileMode, dir string) error {
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Chmod(perm), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
 }

@@ -8,21 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 const (
-	maxAsks = 8 // questions of one call, over all its rounds
-	askTime = 10 * time.Minute
-
 	// confirmKey is the question whether a call may happen. No plugin's question can have this key.
 	confirmKey = "caponier.approval"
 )
@@ -57,31 +52,7 @@ func (Asker) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gate.
 var errNobody = &gate.OpError{Code: "unavailable",
 	Message: "the caller's client cannot ask its user", Outcome: gate.Failed}
 
-// user is the user of one call's client. A question without an answer is pending: the instance
-// returns, the client is asked, and the same call comes again with the answers, is decided again
-// and runs in a new instance.
-type user struct {
-	// the client can ask, may be asked in this round, and there is room for the question
-	can  bool
-	call round // names the call and its round
-
-	mu      sync.Mutex // guards the following
-	answers map[string]said
-	pending map[string]abi.Ask
-	// the approval that the client is to ask for
-	request, message string
-	// the request that the client was asked to approve before, and the answer, which counts once
-	confirmed string
-	verdict   said
-}
-
 var _ gate.User = (*user)(nil)
-
-// said is what a user answered: action is accept, decline or cancel.
-type said struct {
-	Action  string         `json:"action"`
-	Content map[string]any `json:"content,omitempty"`
-}
 
 // CanConfirm reports whether the user can be asked to approve the call, or has been.
 func (u *user) CanConfirm() bool {
@@ -148,13 +119,6 @@ func (u *user) Ask(op abi.Ask) (gate.Result, error) {
 	}
 	u.pending[op.Key] = op
 	return gate.Result{}, gate.ErrPending
-}
-
-// incoming is a request of a call, whatever its kind.
-type incoming interface {
-	mcp.Request
-	ClientCapabilities() *mcp.ClientCapabilities
-	ProtocolVersion() string
 }
 
 var errState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "requestState was not " +

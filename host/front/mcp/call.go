@@ -8,48 +8,11 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
-
-// Error codes of the host lie between -32000 and -32019, since MCP reserves those below, and avoid
-// -32002 to -32005, which SDKs use themselves.
-const (
-	codeBudget    = -32001
-	codeStopping  = -32010
-	codeCancelled = -32012
-	codeNobody    = -32013
-	codeRefused   = -32014 // of resources and prompts, as is the next; a tool's result says so
-	codeFailed    = -32015
-	codeBusy      = -32016
-)
-
-var errBusy = &jsonrpc.Error{Code: codeBusy, Message: "the host is busy with as many requests as " +
-	"it accepts at a time; nothing was done, try again in a moment"}
-
-// request is a call of a tool, a resource or a prompt. Key is what the client calls it.
-type request struct {
-	who  Caller
-	tool *gate.Tool
-	key  string
-	args []byte
-	plan bool // only plan it
-	user *user
-	show *progress
-}
-
-// missing returns the error for a thing that does not exist. A thing that the caller may not see
-// gets the same one.
-func missing(kind, key string) error {
-	if kind == "resource" {
-		return mcp.ResourceNotFoundError(key)
-	}
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
-		Message: fmt.Sprintf("unknown %s %q", kind, key)}
-}
 
 // call is the handler of every tool.
 func (s *Server) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -101,12 +64,6 @@ func (s *Server) do(ctx context.Context, r *request) (*result, error) {
 		return nil, missing(r.tool.Kind, r.key)
 	}
 	return res, nil
-}
-
-// answer is how a call ended. Stopped is why its context ended before the call did.
-type answer struct {
-	gate.Answer
-	stopped error
 }
 
 // run takes a request through the door, in a context that ends with the client, the host or the
@@ -177,14 +134,6 @@ func overBudget(a answer, over *gate.BudgetError) error {
 	return &jsonrpc.Error{Code: codeBudget, Message: plaintext.Clean(over.Error()), Data: data}
 }
 
-// progress sends what a plugin reports to the client, and a sign of life while it reports nothing.
-// Reports go through a queue and are dropped when it is full, so that a client that does not read
-// cannot stop the plugin.
-type progress struct {
-	queue chan mcp.ProgressNotificationParams
-	ended chan struct{}
-}
-
 // showProgress returns nil, which shows nothing, for a client that did not ask for progress.
 func (s *Server) showProgress(ctx context.Context, req *mcp.CallToolRequest) *progress {
 	token := req.Params.GetProgressToken()
@@ -241,10 +190,4 @@ func (p *progress) end() {
 		close(p.queue)
 		<-p.ended
 	}
-}
-
-// cut returns at most most characters of cleaned text.
-func cut(s string, most int) string {
-	s = plaintext.Clean(s)
-	return s[:len(s)-len(skip(s, most))]
 }

@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // part is one piece of content as an instance writes it: MCP's form, without _meta.

@@ -8,9 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // formKeys are the keywords of MCP's forms, for each type of field.

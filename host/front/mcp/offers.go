@@ -10,64 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
-
-// offers are the tools, resources and prompts of the server, by kind and by what clients call them.
-type offers map[offerKey]offered
-
-type offerKey struct{ kind, key string }
-
-// offered is one of them with its description for clients. Wire is that as JSON, which tells
-// whether a new one differs.
-type offered struct {
-	*gate.Tool
-	face any // *mcp.Tool, *mcp.Resource, *mcp.ResourceTemplate or *mcp.Prompt
-	wire []byte
-}
-
-func keyOf(t *gate.Tool) offerKey {
-	if t.Kind == "resource" {
-		return offerKey{t.Kind, t.URI}
-	}
-	return offerKey{t.Kind, t.Name}
-}
-
-func (s *Server) offered() offers {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.offer
-}
-
-// find returns the tool, resource or prompt as it is now, or nil.
-func (s *Server) find(kind, key string) *gate.Tool { return s.offered()[offerKey{kind, key}].Tool }
-
-// resource returns the resource that a URI names. A URI that matches several templates names none.
-func (s *Server) resource(uri string) (t *gate.Tool, args map[string]any) {
-	if t = s.find("resource", uri); t != nil && t.Match == nil {
-		return t, nil
-	}
-	t = nil
-	for k, o := range s.offered() {
-		if k.kind != "resource" || o.Match == nil {
-			continue
-		}
-		texts, matches := o.Match(uri)
-		if !matches {
-			continue
-		}
-		if t != nil {
-			s.log.Error("a URI matches more than one resource, so that none is served", "uri",
-				plaintext.Clean(uri), "plugin", t.Plugin.Name, "other", o.Plugin.Name)
-			return nil, nil
-		}
-		t, args = o.Tool, o.Texts(texts)
-	}
-	return t, args
-}
 
 // SetTools offers these tools, resources and prompts and no others. Clients are notified only of
 // changes that they can see. On an error nothing has changed.

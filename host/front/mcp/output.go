@@ -10,11 +10,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // output is what an instance wrote as the answer of a tool, a resource or a prompt.
@@ -290,4 +289,16 @@ func strictly(data []byte, most int, dst any) error {
 		return errors.New("has more after its first JSON value")
 	}
 	return nil
+}
+
+// toolError is why a call failed. Only its code is sent as data.
+type toolError struct {
+	Code       string `json:"code"`
+	message    string
+	suggestion string
+}
+
+func (e *toolError) text() string {
+	msg := strings.TrimSuffix(strings.TrimSpace(e.message), ".")
+	return strings.TrimSpace(fmt.Sprintf("%s (%s). %s", msg, e.Code, e.suggestion))
 }

@@ -8,11 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // summary is how a call ended, for programs: the _meta of its result under io.caponier/call. It
@@ -35,18 +34,6 @@ type refusal struct {
 	Failed     []string `json:"failed"` // checks
 	Deny       []string `json:"deny"`   // ids of reasons
 	DecisionID string   `json:"decision_id"`
-}
-
-// toolError is why a call failed. Only its code is sent as data.
-type toolError struct {
-	Code       string `json:"code"`
-	message    string
-	suggestion string
-}
-
-func (e *toolError) text() string {
-	msg := strings.TrimSuffix(strings.TrimSpace(e.message), ".")
-	return strings.TrimSpace(fmt.Sprintf("%s (%s). %s", msg, e.Code, e.suggestion))
 }
 
 const (

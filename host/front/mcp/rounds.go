@@ -9,6 +9,8 @@ import (
 )
 
 const (
+	maxAsks    = 8 // questions of one call, over all its rounds
+	askTime    = 10 * time.Minute
 	maxRounds  = 10_000   // calls that wait for answers at a time
 	maxMine    = 100      // of them those of one caller
 	maxAnswers = 16 << 10 // bytes of what one call was answered

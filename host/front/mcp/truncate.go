@@ -120,3 +120,9 @@ func (t *truncation) walk(v any, set func(any), depth int) error {
 	}
 	return nil
 }
+
+// cut returns at most most characters of cleaned text.
+func cut(s string, most int) string {
+	s = plaintext.Clean(s)
+	return s[:len(s)-len(skip(s, most))]
+}

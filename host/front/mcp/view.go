@@ -6,10 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // sees reports whether policy shows the tool, resource or prompt to the caller.
@@ -51,18 +50,6 @@ func (s *Server) visibleTools(ctx context.Context, who Caller, all []*mcp.Tool) 
 		visible = append(visible, &mine)
 	}
 	return visible
-}
-
-// tierOfHints judges a tool by its own hints, which count only where they make the tool look worse
-// than no hint would.
-func tierOfHints(h gate.Hints) gate.Tier {
-	switch {
-	case h.Destructive:
-		return gate.Red
-	case h.ReadOnly:
-		return gate.Green
-	}
-	return gate.Yellow
 }
 
 // annotations describe a tool by its tier. It is read-only only if policy and the tool agree, and

@@ -1,0 +1,98 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/observe"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Options of a Server. Zero means the default that the comment names.
+type Options struct {
+	MaxChars int `koanf:"max_chars"` // characters of text in a result: 25,000
+	// bytes of a plugin's output; a longer one is the plugin's error: 8 MiB
+	MaxOutput int `koanf:"-"`
+	// bytes of an HTTP body or a line on stdin: 4 MiB
+	MaxBody int64 `koanf:"-"`
+	// calls at a time, of which one principal may have half: 64
+	MaxCalls int `koanf:"-"`
+	// between progress notifications while a call runs: 5s
+	KeepAlive time.Duration `koanf:"-"`
+	// for running calls to end when the host stops: 10s, the most
+	StopTimeout time.Duration `koanf:"-"`
+	// the site's own text for agents, after the generated instructions
+	Guidance string `koanf:"guidance"`
+
+	Version   string         `koanf:"-"` // of the host: dev
+	Principal gate.Principal `koanf:"-"` // the caller over stdio
+	// the tier of a tool for annotations; nil judges by the tool's own hints
+	Tier func(context.Context, gate.Principal, *gate.Tool) gate.Tier `koanf:"-"`
+
+	Meter *observe.Meter `koanf:"-"` // nil for one of its own
+	Log   *slog.Logger   `koanf:"-"` // nil for slog.Default
+	// closed when the door is open: until then only the first request of a client is answered, and
+	// all others wait; nil for at once
+	Ready  <-chan struct{} `koanf:"-"`
+	Stdin  io.Reader       `koanf:"-"` // nil for os.Stdin
+	Stdout io.Writer       `koanf:"-"` // nil for os.Stdout
+	// changes the SDK's options and server, for the conformance suite; nil in the product
+	Extend Extension `koanf:"-"`
+}
+
+// Extension changes the SDK's options before the server is made, and the server afterwards.
+type Extension func(*mcp.ServerOptions) func(*mcp.Server)
+
+// Validate reports a field that cannot be used, and what to write instead.
+func (o Options) Validate() error {
+	if o.MaxChars < 0 {
+		return errors.New("front.max_chars: must not be negative; omit it for the default")
+	}
+	if o.StopTimeout > 10*time.Second {
+		return fmt.Errorf("front.stop_timeout: %s is over the limit of 10s", o.StopTimeout)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	o.MaxChars = cmp.Or(o.MaxChars, 25_000)
+	o.MaxOutput = cmp.Or(o.MaxOutput, 8<<20)
+	o.MaxBody = cmp.Or(o.MaxBody, 4<<20)
+	o.MaxCalls = cmp.Or(o.MaxCalls, 64)
+	o.KeepAlive = cmp.Or(o.KeepAlive, 5*time.Second)
+	o.StopTimeout = cmp.Or(o.StopTimeout, 10*time.Second)
+	o.Version = cmp.Or(o.Version, "dev")
+	o.Log = cmp.Or(o.Log, slog.Default())
+	if o.Meter == nil {
+		o.Meter = observe.NewMeter(o.Version)
+	}
+	if o.Ready == nil {
+		ready := make(chan struct{})
+		close(ready)
+		o.Ready = ready
+	}
+	if o.Tier == nil {
+		o.Tier = func(_ context.Context, _ gate.Principal, t *gate.Tool) gate.Tier {
+			return tierOfHints(t.Hints)
+		}
+	}
+	return o
+}
+
+// tierOfHints judges a tool by its own hints, which count only where they make the tool look worse
+// than no hint would.
+func tierOfHints(h gate.Hints) gate.Tier {
+	switch {
+	case h.Destructive:
+		return gate.Red
+	case h.ReadOnly:
+		return gate.Green
+	}
+	return gate.Yellow
+}
