@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -62,8 +64,12 @@ func undoCall(c *sdk.Call, in undoCallIn) (undoCallOut, error) {
 		}
 		did, err := takeBack(c, s)
 		if err != nil {
-			return out, pve.After(err, fmt.Sprintf("undoing %s (done so far: %s)", what,
-				strings.Join(out.Done, "; ")))
+			doing := fmt.Sprintf("undoing %s (done before: %s)", what,
+				cmp.Or(strings.Join(out.Done, "; "), "nothing"))
+			if own := (*sdk.Error)(nil); errors.As(err, &own) {
+				own.Message = doing + ": " + own.Message
+			}
+			return out, pve.Lost(err, doing)
 		}
 		out.Done = append(out.Done, did+" on "+s.Node)
 	}
