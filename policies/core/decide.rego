@@ -33,8 +33,13 @@ answer(kind) := {
 
 # failed gives the required checks that do not hold. A check that is undefined does not hold. An
 # input that is no question of this kind, and a list of checks that is not whole, fail "schema".
-failed(kind) := {id | some id in required; not check[id].ok} if {
-	input.schema == sprintf("caponier.%s/1", [kind])
+failed(kind) := set() if {
+	input.schema == concat("", ["caponier.", kind, "/1"])
+	required := tables.of.required[kind]
+	"schema" in required
+	count([id | some id in required; check[id].ok == true]) == count(required)
+} else := {id | some id in required; not check[id].ok == true} if {
+	input.schema == concat("", ["caponier.", kind, "/1"])
 	required := tables.of.required[kind]
 	"schema" in required
 } else := {"schema"}
@@ -46,9 +51,10 @@ lacking(unmet, id) := check[id].wanted if {
 } else := set()
 
 # What binds the host when it executes. Zero is no tighter than the host's own limits.
-obligations := object.union(tables.of.obligations, {"log": log, "snapshot": snapshot.first}) if {
+obligations := object.union(tables.of.obligations[log], {"snapshot": snapshot.first}) if {
 	data.site.snapshot
-} else := object.union(tables.of.obligations, {"log": log})
+	snapshot.guests != set()
+} else := tables.of.obligations[log]
 
 log := "info" if {
 	tier.rank == 1

@@ -15,23 +15,64 @@ ok if {
 	input.op in input.tool.imports
 	input.parent.tool == input.tool.name
 	is_string(input.parent.id)
-	part := parts[input.op]
-	present == {part} | where(part)
+	part == parts[input.op]
+	somewhere
 	action
 }
 
-# The operation has this part and no other, and names a node exactly if it runs on one.
-present := {p |
-	some p in ["command", "file", "http", "blob", "ask", "target"]
-	not input[p] == null
+# The operation has one part and no other.
+part := "command" if {
+	input.file == null
+	input.http == null
+	input.blob == null
+	input.ask == null
+	input.command != null
 }
 
-where(part) := on_node[part] if {
-	input.op != "discard"
-} else := present & {"target"}
+part := "file" if {
+	input.command == null
+	input.http == null
+	input.blob == null
+	input.ask == null
+	input.file != null
+}
 
-# What is discarded is on a node or in the workspace.
-on_node := {"command": {"target"}, "file": {"target"}, "http": set(), "blob": set(), "ask": set()}
+part := "http" if {
+	input.command == null
+	input.file == null
+	input.blob == null
+	input.ask == null
+	input.http != null
+}
+
+part := "blob" if {
+	input.command == null
+	input.file == null
+	input.http == null
+	input.ask == null
+	input.blob != null
+}
+
+part := "ask" if {
+	input.command == null
+	input.file == null
+	input.http == null
+	input.blob == null
+	input.ask != null
+}
+
+# It names a node exactly if it runs on one. What is discarded is on a node or in the workspace.
+somewhere if {
+	part in {"command", "file"}
+	input.target != null
+}
+
+somewhere if {
+	not part in {"command", "file"}
+	input.target == null
+}
+
+somewhere if input.op == "discard"
 
 action if not actions[input.op]
 
