@@ -36,7 +36,7 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(work, "app.conf"), []byte("port = 1\n"), 0o600))
 	session := s.stdio(t)
 	type args = map[string]any
-	called := map[string]bool{}
+	called, least := map[string]bool{}, floors{}
 	for _, c := range []struct {
 		tool string
 		args args
@@ -105,13 +105,18 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 		if promised["tool:"+c.tool].tier == "red" || promised["tool:"+c.tool].tier == "black" {
 			c.args["confirmed"] = true
 		}
+		before := len(s.lab.Effects())
 		how, _, text := outcome(t, session, c.tool, c.args)
+		if how == "succeeded" {
+			least.note(c.tool, s.lab.Effects()[before:])
+		}
 		code, fails := strings.CutPrefix(c.want, "!")
 		if fails && (how == "succeeded" || !strings.Contains(text, code)) ||
 			!fails && (how != "succeeded" || !strings.Contains(text, c.want)) {
 			t.Errorf("%s %v: %s %.600s\nwant %s", c.tool, c.args, how, text, c.want)
 		}
 	}
+	least.documented(t)
 	called["reboot_node"] = true // black, which no call may do and no list shows
 	s.isMissing(t, session, "reboot_node", args{"node": "pve1", "confirmed": true},
 		refusal{"tier", "black"})

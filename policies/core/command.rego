@@ -9,6 +9,7 @@
 package caponier.core.command
 
 import data.caponier.core.grammar
+import data.caponier.core.quick
 import data.caponier.core.tier
 
 operation_described := [measured(c.argv) | some c in input.command.calls]
@@ -40,7 +41,9 @@ by_table(_) if data.site.guest_commands == "table"
 # measured adds the tier: the grammar's for the entry and for the services that it names, and what
 # the site makes of it, which can only be more. Guests that the site relaxes are spared what it
 # adds.
-measured(argv) := object.union(d, {"rank": max({base(d)} | raised(d))}) if {
+measured(argv) := d if {
+	d := quick.of(argv)
+} else := object.union(d, {"rank": max({base(d)} | raised(d))}) if {
 	d := grammar.describe(argv)
 	d.own == false
 } else := object.union(d, {"rank": max({base(d)} | raised(d)), "words": words}) if {

@@ -34,8 +34,13 @@ answer(kind) := {
 
 # failed gives the required checks that do not hold. A check that is undefined does not hold. An
 # input that is no question of this kind, and a list of checks that is not whole, fail "schema".
-failed(kind) := {id | some id in required; not check[id].ok} if {
-	input.schema == sprintf("caponier.%s/1", [kind])
+failed(kind) := set() if {
+	input.schema == concat("", ["caponier.", kind, "/1"])
+	required := tables.of.required[kind]
+	"schema" in required
+	count([id | some id in required; check[id].ok == true]) == count(required)
+} else := {id | some id in required; not check[id].ok == true} if {
+	input.schema == concat("", ["caponier.", kind, "/1"])
 	required := tables.of.required[kind]
 	"schema" in required
 } else := {"schema"}
@@ -48,11 +53,11 @@ lacking(unmet, id) := check[id].wanted if {
 
 # What binds the host when it executes. Zero is no tighter than the host's own limits.
 obligations := object.union(
-	tables.of.obligations,
-	{"log": log, "snapshot": snapshot.first, "undo": undo.kept, "plan": undo.planned_first},
+	tables.of.obligations[log],
+	{"snapshot": snapshot.first, "undo": undo.kept, "plan": undo.planned_first},
 ) if {
 	keeps
-} else := object.union(tables.of.obligations, {"log": log})
+} else := tables.of.obligations[log]
 
 keeps if data.site.snapshot
 

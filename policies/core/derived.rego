@@ -11,8 +11,10 @@ package caponier.core.derived
 import data.caponier.core.approval
 import data.caponier.core.check
 import data.caponier.core.command
+import data.caponier.core.grammar
 import data.caponier.core.lint
 import data.caponier.core.listing
+import data.caponier.core.tier
 
 # The checks that each kind of question requires.
 required[kind] contains id if {
@@ -53,15 +55,69 @@ programs[name] := {binary |
 # The commands that a text for a node can hold.
 runs := listing.runs
 
+# The entries of the grammar whose tier does not depend on words, each with what command.measured
+# gives for it without further words: by program and sub-command, and API calls by the shape of
+# their path. "alone" says that there may be no words, "exact" that its operands are all needed and
+# may be mixed with options.
+plain[program][sub] := known(trim_space(concat(" ", [program, sub])), entry) if {
+	some program, subs in data.core.grammar.commands
+	not data.core.grammar.front[program]
+	not data.core.grammar.depth[program]
+	some sub, entry in subs
+	only(program, sub)
+	settled(trim_space(concat(" ", [program, sub])), entry)
+}
+
+shapes[program][method][shape] := known(concat(" ", [program, method, shape]), entry) if {
+	some program, subs in data.core.grammar.commands
+	not data.core.grammar.front[program]
+	some method, api in subs
+	api.api == true
+	some shape, entry in api.paths
+	settled(concat(" ", [program, method, shape]), entry)
+}
+
+known(id, entry) := {
+	"measured": {
+		"id": id, "group": entry.group, "tier": entry.tier, "rank": tier.ranks[entry.tier],
+		"inside": false, "guest": [], "words": [], "own": false,
+	},
+	"operands": entry.operands, "options": entry.options,
+	"alone": count([k | some k in entry.operands; not grammar.optional(k)]) == 0,
+	"exact": count([1 | some key in ["gnu", "divider"]; entry[key]]) == 0,
+}
+
+# A first word says it all where no other can follow that names a sub-command.
+only(program, "") if {
+	object.keys(data.core.grammar.commands[program]) == {""}
+	not data.site.binaries[program]
+	regex.match(`^[^ ]+$`, program)
+}
+
+only(_, sub) if sub != ""
+
+settled(id, entry) if {
+	is_string(entry.tier)
+	not entry.required
+	not entry.guest
+	not entry.bare
+	not entry.group in {"service", "transfer"}
+	not data.site.commands[id]
+	not data.site.commands[entry.group]
+}
+
 # whole says that the site's data has every key whose absence would widen something.
 default whole := false
 
 whole if count(lint.missing) == 0
 
-# The part of a decision that is the same for all questions.
-obligations := {
+# The part of a decision that is the same for all questions, by how loudly it is logged.
+obligations[log] := {
 	"timeout_ms": data.site.limits.timeout_ms, "max_bytes": data.site.limits.output_bytes,
 	"redact": data.site.redact, "channels": approval.channels, "approvers": approval.approvers,
 	"snapshot": {"vmids": [], "optional": false, "keep": 0, "days": 0},
 	"undo": {"record": false, "optional": false, "days": 0, "max_bytes": 0}, "plan": false,
+	"log": log,
+} if {
+	some log in ["info", "warn"]
 }

@@ -67,7 +67,16 @@ exact(kinds, words) := pairs if {
 # options_of takes the options and their values out. Every word that begins with a hyphen is an
 # option, exactly, and once. A value does not begin with one, so what a word is depends only on the
 # word before it. The value of a "switch" may be missing; it is 0 or 1.
-options_of(words, options) := {"values": values, "rest": rest} if {
+options_of(words, options) := {"values": [[kind, words[n + 1]]], "rest": rest} if {
+	n := count(words) - 2
+	kind := options[words[n]]
+	not kind in {"flag", "switch"}
+	startswith(words[n], "-")
+	not startswith(words[n + 1], "-")
+	is(kind, words[n + 1])
+	rest := array.slice(words, 0, n)
+	not strings.any_prefix_match(rest, "-")
+} else := {"values": values, "rest": rest} if {
 	at := [i | some i, w in words; startswith(w, "-")]
 	every i in at { options[words[i]] }
 	count(at) == count({words[i] | some i in at})
@@ -128,15 +137,13 @@ entry_of(argv) := entry(concat(" ", [argv[0], argv[1]]), found, 2) if {
 	argv[1] != ""
 	not tables.depth[argv[0]]
 } else := object.union(
-	entry(concat(" ", [argv[0], argv[1], shape]), found, 3),
-	{"words": words},
+	entry(concat(" ", [argv[0], argv[1], path.shape]), found, 3),
+	{"words": path.words},
 ) if {
 	method := tables.commands[argv[0]][argv[1]]
 	method.api == true
-	shape := api_shape(argv[2])
-	found := method.paths[shape]
-	words := api_words(argv[2])
-	every pair in words { is(pair[0], pair[1]) }
+	path := api_path(argv[2])
+	found := method.paths[path.shape]
 } else := entry(concat(" ", array.slice(argv, 0, n)), found, n) if {
 	some_depth := object.get(tables.depth, argv[0], [2])
 	n := max([m | some m in some_depth; m > 1; tables.commands[argv[0]][sub(argv, m)].tier])
@@ -190,7 +197,9 @@ guest_words(words, end, entry) := array.slice(words, end + 1, count(words)) if {
 
 # typed pairs operands with kinds. The last kind may end in "?" (it may be missing) or "*" (any
 # number, at least none). A kind may be two, joined by "|": the first that fits is the word's.
-typed(kinds, given) := pairs if {
+typed(kinds, given) := exact(kinds, given) if {
+	exact(kinds, given)
+} else := pairs if {
 	count(given) >= count([k | some k in kinds; not optional(k)])
 	pairs := [[first_of(kind_at(kinds, i), w), w] | some i, w in given]
 	count(pairs) == count(given)
@@ -236,21 +245,13 @@ longest := 4095
 
 is("switch", w) if w in {"0", "1"}
 
-# api_shape returns an API path with a placeholder for the segment after a word such as nodes.
-api_shape(path) := concat("/", [shown |
+# api_path returns the shape of an API path, which has a placeholder for the segment after a word
+# such as nodes, and these segments with their kinds. A segment that is not of its kind leaves none.
+api_path(path) := {"shape": shape, "words": words} if {
 	all := split(path, "/")
-	some i, _ in all
-	shown := api_segment(all, i)
-])
-
-api_segment(all, i) := sprintf("{%s}", [api_kind(all, i)]) if {
-	api_kind(all, i)
-} else := all[i]
-
-api_kind(all, i) := tables.api.placeholders[all[i - 1]] if i > 0
-
-api_words(path) := [[kind, s] |
-	all := split(path, "/")
-	some i, s in all
-	kind := api_kind(all, i)
-]
+	kinds := {i: kind | some i, _ in all; kind := tables.api.placeholders[all[i - 1]]}
+	words := [[kind, all[i]] | some i, kind in kinds; is(kind, all[i])]
+	count(words) == count(kinds)
+	placed := {i: concat("", ["{", kind, "}"]) | some i, kind in kinds}
+	shape := concat("/", [object.get(placed, i, s) | some i, s in all])
+}

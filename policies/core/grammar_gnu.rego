@@ -7,7 +7,12 @@ package caponier.core.grammar
 #   KIND     takes a value           KIND*   and may be repeated
 #   KIND?    takes the next word as its value if that is of the kind
 # An option that ends in "=" takes a value in the same word only. "-NUM" is a number with a hyphen.
-gnu_words(words, entry) := array.concat(typed(entry.operands, operands), values) if {
+gnu_words(words, entry) := typed(entry.operands, words) if {
+	not strings.any_prefix_match(words, "-")
+	count([w | some w in words; entry.options[w]]) == 0
+	not entry.required
+	bounded(entry, words)
+} else := array.concat(typed(entry.operands, operands), values) if {
 	end := min({i | some i, w in words; w == "--"} | {count(words)})
 	before := array.slice(words, 0, end)
 	taken := {i | some i, w in before; i > 0; value_of(before[i - 1], w, entry.options)}

@@ -14,7 +14,7 @@ required := derived.required
 # The tables as the host keeps them.
 host := {
 	"required": required, "whole": true, "granting": {}, "services": {},
-	"obligations": {"channels": [], "approvers": []},
+	"obligations": {"info": {"channels": [], "approvers": []}, "warn": {}},
 }
 
 # The checks as a table in which all hold but one, which does not or is not there.

@@ -52,7 +52,7 @@ granting contains name if {
 	some name in held
 	name in tables.of.granting[tier.key]
 	imports := data.site.roles[name].imports
-	every needed in input.tool.imports { needed in imports }
+	input.tool.imports == [needed | some needed in input.tool.imports; needed in imports]
 }
 
 granting contains "host" if host.granted

@@ -123,6 +123,8 @@ func (h *host) loadPolicy(ctx context.Context) (wait func() error) {
 			return context.Cause(ctx)
 		}
 	}
+	before := h.tested()
+	p.Tested, p.Passed = before.has, before.keep
 	p.Inventory = load.Inventory{Tools: h.lock().Tools(), Nodes: h.cfg.NodeNames()}
 	var engine *load.Site
 	var err error

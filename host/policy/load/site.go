@@ -27,6 +27,10 @@ type Options struct {
 	// is needed to decide and explain with it again. When it fails, the revision is not taken. Nil
 	// keeps nothing.
 	OnRevision func(revision string, bundle []byte) error `koanf:"-"`
+	// Tested reports whether the site's tests passed with exactly this revision before: [New] then
+	// does not run them. Passed is told each revision with which they did. Nil for no memory.
+	Tested func(revision string) bool `koanf:"-"`
+	Passed func(revision string)      `koanf:"-"`
 	// Inventory is what the names in the policy are held against.
 	Inventory Inventory `koanf:"-"`
 }
@@ -156,7 +160,15 @@ func (s *Site) candidate(ctx context.Context, inv Inventory) (*Candidate, error)
 		slices.Equal(inv.Nodes, now.inventory.Nodes) {
 		return now, nil
 	}
-	return FromFolder(ctx, s.options.Site, inv)
+	tested := s.options.Tested
+	if now != nil {
+		tested = nil
+	}
+	c, err := fromFolder(ctx, s.options.Site, inv, tested)
+	if err == nil && len(c.tests) > 0 && s.options.Passed != nil {
+		s.options.Passed(c.Rules.Revision)
+	}
+	return c, err
 }
 
 // Rules returns the rules in force, or nil.

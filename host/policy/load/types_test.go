@@ -44,7 +44,7 @@ func TestTheTypesOfCoreAreChecked(t *testing.T) {
 	}
 	all["site/x.rego"] = []byte("package caponier.site.call\n\ndeny contains {\"id\": \"x\", " +
 		"\"msg\": \"x\"} if count(1) > 1")
-	if _, err := build(t.Context(), all, Inventory{}); err == nil ||
+	if _, err := build(t.Context(), all, Inventory{}, nil); err == nil ||
 		!strings.Contains(err.Error(), "rego_type_error") {
 		t.Errorf("a site's mistake: %v", err)
 	}

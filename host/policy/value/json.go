@@ -9,44 +9,53 @@ import (
 // JSON returns the text of a Rego value, with sorted keys. Text below a member for which masked is
 // true goes through mask; both can be nil.
 func JSON(v ast.Value, masked map[string]bool, mask func(string) string) []byte {
-	w := writer{masked, mask}
-	return w.value(make([]byte, 0, 2048), v, false)
+	w := writer{masked: masked, mask: mask, b: make([]byte, 0, 4096)}
+	w.value(v)
+	return w.b
 }
 
 type writer struct {
 	masked map[string]bool
 	mask   func(string) string
+	b      []byte
+	below  bool // a masked member
 }
 
-func (w writer) value(b []byte, v ast.Value, below bool) []byte {
+func (w *writer) value(v ast.Value) {
 	switch v := v.(type) {
 	case ast.String:
 		s := string(v)
-		if below && w.mask != nil {
+		if w.below && w.mask != nil {
 			s = w.mask(s)
 		}
-		return appendString(b, s)
+		w.b = appendString(w.b, s)
 	case *ast.Array:
-		b = append(b, '[')
+		w.b = append(w.b, '[')
 		for i := range v.Len() {
 			if i > 0 {
-				b = append(b, ',')
+				w.b = append(w.b, ',')
 			}
-			b = w.value(b, v.Elem(i).Value, below)
+			w.value(v.Elem(i).Value)
 		}
-		return append(b, ']')
+		w.b = append(w.b, ']')
 	case ast.Object:
-		b = append(b, '{')
-		v.Foreach(func(k, x *ast.Term) {
-			if b[len(b)-1] != '{' {
-				b = append(b, ',')
-			}
-			b = append(appendString(b, Text(k)), ':')
-			b = w.value(b, x.Value, below || w.masked[Text(k)])
-		})
-		return append(b, '}')
+		w.b = append(w.b, '{')
+		v.Foreach(w.member)
+		w.b = append(w.b, '}')
+	default:
+		w.b = append(w.b, v.String()...) // null, true, false and numbers
 	}
-	return append(b, v.String()...) // null, true, false and numbers
+}
+
+func (w *writer) member(k, x *ast.Term) {
+	if w.b[len(w.b)-1] != '{' {
+		w.b = append(w.b, ',')
+	}
+	w.b = append(appendString(w.b, Text(k)), ':')
+	above := w.below
+	w.below = above || w.masked[Text(k)]
+	w.value(x.Value)
+	w.below = above
 }
 
 // appendString quotes as encoding/json does, but leaves <, > and & alone where nothing else needs

@@ -36,12 +36,36 @@ func membersOf(t reflect.Type) []member {
 
 // Of returns the Rego value of a Go value. A nil slice is [], a nil pointer is null. Of panics on a
 // type that no input has.
-func Of(v any) ast.Value { return term(reflect.ValueOf(v)).Value }
+func Of(v any) ast.Value {
+	var m maker
+	return m.term(reflect.ValueOf(v)).Value
+}
 
-func term(v reflect.Value) *ast.Term {
+// A maker makes the terms of one document, many in one allocation.
+type maker struct {
+	terms []ast.Term
+	pairs [][2]*ast.Term // of the objects that are being made
+}
+
+func (m *maker) of(v ast.Value) *ast.Term {
+	if len(m.terms) == cap(m.terms) {
+		m.terms = make([]ast.Term, 0, 32)
+	}
+	m.terms = append(m.terms, ast.Term{Value: v})
+	return &m.terms[len(m.terms)-1]
+}
+
+// object takes the pairs from a place on, and leaves those before it.
+func (m *maker) object(from int) *ast.Term {
+	t := m.of(ast.NewObject(m.pairs[from:]...))
+	m.pairs = m.pairs[:from]
+	return t
+}
+
+func (m *maker) term(v reflect.Value) *ast.Term {
 	switch v.Kind() {
 	case reflect.String:
-		return ast.InternedTerm(v.String())
+		return m.of(ast.InternedValue(v.String()))
 	case reflect.Bool:
 		return ast.InternedTerm(v.Bool())
 	case reflect.Int, reflect.Int64:
@@ -50,29 +74,31 @@ func term(v reflect.Value) *ast.Term {
 		if v.IsNil() {
 			return ast.InternedNullTerm
 		}
-		return term(v.Elem())
+		return m.term(v.Elem())
 	case reflect.Interface:
-		return term(v.Elem())
+		return m.term(v.Elem())
 	case reflect.Slice:
+		if v.Len() == 0 {
+			return ast.InternedEmptyArray
+		}
 		terms := make([]*ast.Term, v.Len())
 		for i := range terms {
-			terms[i] = term(v.Index(i))
+			terms[i] = m.term(v.Index(i))
 		}
-		return ast.ArrayTerm(terms...)
+		return m.of(ast.NewArray(terms...))
 	case reflect.Map:
-		pairs := make([][2]*ast.Term, 0, v.Len())
+		from := len(m.pairs)
 		for it := v.MapRange(); it.Next(); {
-			key := ast.InternedTerm(it.Key().String())
-			pairs = append(pairs, [2]*ast.Term{key, term(it.Value())})
+			key := m.of(ast.InternedValue(it.Key().String()))
+			m.pairs = append(m.pairs, [2]*ast.Term{key, m.term(it.Value())})
 		}
-		return ast.ObjectTerm(pairs...)
+		return m.object(from)
 	case reflect.Struct:
-		fields := membersOf(v.Type())
-		pairs := make([][2]*ast.Term, len(fields))
-		for i, f := range fields {
-			pairs[i] = [2]*ast.Term{f.key, term(v.FieldByIndex(f.index))}
+		from := len(m.pairs)
+		for _, f := range membersOf(v.Type()) {
+			m.pairs = append(m.pairs, [2]*ast.Term{f.key, m.term(v.FieldByIndex(f.index))})
 		}
-		return ast.ObjectTerm(pairs...)
+		return m.object(from)
 	}
 	panic("policy: no Rego value for a " + v.Kind().String())
 }

@@ -67,8 +67,8 @@ text_ok(cmd) if {
 
 text_ok(cmd) if {
 	cmd.guest == false
-	known(cmd)
-	every c in cmd.calls { not command.measured(c.argv).inside }
+	understood(cmd)
+	every c in cmd.calls { command.measured(c.argv).inside == false }
 }
 
 known(cmd) if {

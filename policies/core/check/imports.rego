@@ -16,25 +16,27 @@ ok if {
 	input.parent.tool == input.tool.name
 	is_string(input.parent.id)
 	part := parts[input.op]
-	present == {part} | where(part)
+	input[part] != null
+	count([p | some p in kinds; input[p] == null]) == count(kinds) - 1
+	somewhere(part)
 	action
 }
 
-# The operation has this part and no other, and names a node exactly if it runs on one.
-present := {p |
-	some p in ["command", "file", "http", "blob", "ask", "record", "listing", "target"]
-	not input[p] == null
+# The operation has one of these parts, and the others are null.
+kinds := ["command", "file", "http", "blob", "ask", "record", "listing"]
+
+# It names a node exactly if it runs on one. What is discarded is on a node or in the workspace.
+somewhere(part) if {
+	part in {"command", "file"}
+	input.target != null
 }
 
-where(part) := on_node[part] if {
-	input.op != "discard"
-} else := present & {"target"}
-
-# What is discarded is on a node or in the workspace.
-on_node := {
-	"command": {"target"}, "file": {"target"}, "http": set(), "blob": set(), "ask": set(),
-	"record": set(), "listing": set(),
+somewhere(part) if {
+	not part in {"command", "file"}
+	input.target == null
 }
+
+somewhere(_) if input.op == "discard"
 
 action if not actions[input.op]
 
