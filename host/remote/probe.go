@@ -102,7 +102,7 @@ func (c *conn) probeShell(ctx context.Context) error {
 	}
 	return failed("shell", "the login shell of %s on %s does not read quoted words as a POSIX "+
 		"shell does (exit %d, it printed %q, then %q): a command could become another one. Give "+
-		"the user /bin/sh, bash, dash, ksh or zsh (chsh -s /bin/bash %s), or name another user "+
+		"the user /bin/sh, bash, dash, ksh or zsh (usermod -s /bin/bash %s), or name another user "+
 		"in remote.nodes", o.User, o.Name, e.exit, clip(e.stdout), clip(e.stderr), o.User)
 }
 
