@@ -281,7 +281,7 @@ func TestDoctorFindsWhatIsWrongOnTheLab(t *testing.T) {
 			{"start-up", "warn", "start-up file", "~/.bashrc"}, {"pct", "fail", "pct is not found", "SetEnv PATH="}, {"clock", "fail", "ahead", "set-ntp"}, {"sftp", "warn", "no SFTP", "Subsystem sftp"},
 			{"quorum", "fail", "no quorum", "pvecm status"}, {"qm", "ok", "", ""}, {"login-shell", "ok", "", ""}}},
 		{claim: "a start-up file that speaks", faults: "noisy-startup", code: 1, want: [][4]string{{"login-shell", "fail", "Welcome", "case $- in"}}},
-		{claim: "another shell", faults: "fish", code: 1, want: [][4]string{{"login-shell", "fail", "quoted words", "chsh"}}},
+		{claim: "another shell", faults: "fish", code: 1, want: [][4]string{{"login-shell", "fail", "quoted words", "usermod"}}},
 		{claim: "a node that is down, and no pvesh", faults: "node-down,no-pvesh", code: 1, want: [][4]string{{"connection", "fail", "pve2", "ssh -v"}, {"pvesh", "fail", "pvesh is not found", "SetEnv PATH="}}},
 		{claim: "another name", config: [2]string{`name = "pve1"`, `name = "pve-one"`}, code: 1, want: [][4]string{{"name", "fail", `calls itself "pve1"`, `name = "pve1"`}}},
 		{claim: "another cluster", config: [2]string{"name = \"pve2\"\ncluster = \"lab\"", "name = \"pve2\"\ncluster = \"other\""}, code: 1, want: [][4]string{{"inventory", "fail", "pve1 and pve2 are in one cluster", `cluster = "lab"`}}},

@@ -144,7 +144,8 @@ func (d *visit) files(ctx context.Context) {
 		}
 	}
 	fix := "Subsystem sftp /usr/lib/openssh/sftp-server   # in /etc/ssh/sshd_config of " +
-		d.opts.Name + " (behind caponier-gate: sftp=yes there), if a tool of yours moves files"
+		d.opts.Name + ", in place of another such line (behind caponier-gate: sftp=yes there), " +
+		"if a tool of yours moves files"
 	switch {
 	case err != nil:
 		d.found("sftp", Warn, fix, "files cannot be moved: %s", words(err))

@@ -107,8 +107,8 @@ func TestCheckFinds(t *testing.T) {
 	}{
 		{claim: "a slow start-up file", shell: `sleep 0.12; eval "$1"`, check: "start-up", level: Warn, note: []string{"~/.bashrc", "although the network needs"}, fix: quietLine},
 		{claim: "a start-up file that speaks", shell: `echo Hello; eval "$1"`, check: "login-shell", level: Fail, note: []string{"prints", "Hello"}, fix: quietLine, last: true},
-		{claim: "a shell that is not POSIX", shell: `eval "$(printf %s "$1" | sed 's/\\\\/\\/g')"`, check: "login-shell", level: Fail, note: []string{"does not read quoted words"}, fix: "chsh -s /bin/bash", last: true},
-		{claim: "an account without a shell", shell: `echo This account is currently not available.; exit 1`, check: "login-shell", level: Fail, note: []string{"not available"}, fix: "chsh", last: true},
+		{claim: "a shell that is not POSIX", shell: `eval "$(printf %s "$1" | sed 's/\\\\/\\/g')"`, check: "login-shell", level: Fail, note: []string{"does not read quoted words"}, fix: "usermod -s /bin/bash", last: true},
+		{claim: "an account without a shell", shell: `echo This account is currently not available.; exit 1`, check: "login-shell", level: Fail, note: []string{"not available"}, fix: "usermod", last: true},
 		{claim: "a clock that is a little ahead", programs: map[string]string{"date": at(10 * time.Second)}, check: "clock", level: Warn, note: []string{"ahead"}, fix: "set-ntp"},
 		{claim: "a clock that is a little behind", programs: map[string]string{"date": at(-10 * time.Second)}, check: "clock", level: Warn, note: []string{"behind"}, fix: "set-ntp"},
 		{claim: "a clock an hour behind", programs: map[string]string{"date": at(-time.Hour)}, check: "clock", level: Fail, note: []string{"behind", "logs cannot be laid side by side"}, fix: "set-ntp"},

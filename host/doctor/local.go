@@ -193,6 +193,9 @@ func (l *local) commands(ctx context.Context, lock *plugin.Lock, site *load.Site
 		l.found("commands", Fail, l.mendSite(err), "%v", err)
 		return
 	}
+	for _, w := range site.Idle() {
+		l.found("commands", Warn, l.mendSite(errors.New(w)), "%s", w)
+	}
 	for _, t := range lock.Tools() {
 		runs := slices.Contains(t.Imports, "ssh_exec") || slices.Contains(t.Imports, "ssh_script")
 		if runs && len(t.Commands) == 0 {

@@ -204,7 +204,7 @@ func (d *visit) commands(ctx context.Context, trip time.Duration) bool {
 		began := time.Now()
 		e, err := d.r.Ask(ctx, o.Name, textOf(reads[0]))
 		if err != nil {
-			check, fix := "login-shell", fmt.Sprintf("chsh -s /bin/bash %s   # on %s", o.User,
+			check, fix := "login-shell", fmt.Sprintf("usermod -s /bin/bash %s   # on %s", o.User,
 				o.Name)
 			switch op := (*gate.OpError)(nil); {
 			case !errors.As(err, &op):
@@ -277,7 +277,8 @@ func (d *visit) explain(check string, argv []string, e remote.Output) {
 			"the key's forced command does not let it run `%s`, nor then any tool", line)
 	case e.Exit == 127:
 		fix := fmt.Sprintf("SetEnv PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:"+
-			"/sbin:/bin   # in /etc/ssh/sshd_config of %s, then systemctl reload ssh; if it is a "+
+			"/sbin:/bin   # in /etc/ssh/sshd_config of %s, in place of another SetEnv there, then "+
+			"systemctl reload ssh; if it is a "+
 			"Proxmox node at all", o.Name)
 		d.found(check, Fail, fix, "%s is not found by %s on %s (%q)", argv[0], o.User, o.Name,
 			clip(said))

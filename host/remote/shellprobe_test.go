@@ -104,8 +104,8 @@ func TestOtherShellsAreRefused(t *testing.T) {
 		shell []string
 		words []string
 	}{
-		{"fish", []string{"fish", "-c"}, []string{"POSIX", "chsh"}},
-		{"tcsh", []string{"tcsh", "-c"}, []string{"POSIX", "chsh"}},
+		{"fish", []string{"fish", "-c"}, []string{"POSIX", "usermod"}},
+		{"tcsh", []string{"tcsh", "-c"}, []string{"POSIX", "usermod"}},
 		{"a menu", []string{"/bin/sh", "-c", "echo 'Choose 1 to 9:'", "menu"}, []string{"POSIX", "Choose 1"}},
 		{"a shell whose start-up file talks", []string{"/bin/sh", "-c", `echo Welcome; eval "$1"`, "sh"}, []string{"Welcome", ".bashrc"}},
 		{"a shell that expands what is quoted", []string{"/bin/sh", "-c", `x=$(printf %s "$1" | tr -d "'"); eval "$x"`, "sh"}, []string{"POSIX"}},

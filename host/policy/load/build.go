@@ -32,7 +32,8 @@ type Candidate struct {
 	Rules    *policy.Rules
 	Bundle   []byte         // what [FromBundle] makes the same candidate of
 	Data     map[string]any // data.site and the command grammar
-	Warnings []string       // mistakes that leave the policy fit to decide, each with its place
+	Warnings []string       // names that nothing in the lock has, each with its place
+	Idle     []string       // what is granted and can never work, each with its place
 
 	modules, tests map[string]*ast.Module // tests are the site's
 	coreTests      files                  // are parsed when tests run

@@ -20,14 +20,15 @@ func (c *Candidate) checkCompiled(ctx context.Context) error {
 	return errors.Join(c.checkData(ctx), c.lintCompiled())
 }
 
-// checkData holds the site's data against its schema, then against core/lint.rego and
-// core/names.rego.
+// checkData holds the site's data against its schema, then against core/lint.rego,
+// core/names.rego and core/idle.rego.
 func (c *Candidate) checkData(ctx context.Context) error {
 	if err := c.checkSchema(ctx); err != nil {
 		return err
 	}
 	v, err := c.ask(ctx, `{"wrong": data.caponier.core.lint.problems | `+
-		`data.caponier.core.names.problems, "odd": data.caponier.core.names.warnings}`,
+		`data.caponier.core.names.problems, "odd": data.caponier.core.names.warnings, `+
+		`"idle": data.caponier.core.idle.warnings}`,
 		c.inventory.data())
 	found, ok := v.(map[string]any)
 	if err != nil || !ok {
@@ -39,6 +40,9 @@ func (c *Candidate) checkData(ctx context.Context) error {
 	}
 	for _, w := range list(found, "odd") {
 		c.Warnings = append(c.Warnings, c.said(w).Error())
+	}
+	for _, w := range list(found, "idle") {
+		c.Idle = append(c.Idle, c.said(w).Error())
 	}
 	return errors.Join(wrong...)
 }
@@ -72,23 +76,35 @@ func (c *Candidate) said(text any) error {
 	return c.mistake(at, what)
 }
 
-// data is what core/names.rego sees of an inventory: data.inventory.tools holds KIND:NAME.
+// data is what core/names.rego and core/idle.rego see of an inventory: data.inventory.tools holds
+// KIND:NAME.
 func (i Inventory) data() map[string]any {
 	known := map[string]any{}
 	var tools, nodes []any
+	declares := map[string]any{}
 	for _, t := range i.Tools {
 		tools = append(tools, t.Kind+":"+t.Name)
+		declares[t.Kind+":"+t.Name] = map[string]any{"imports": anys(t.Imports),
+			"commands": anys(t.Commands)}
 	}
 	for _, n := range i.Nodes {
 		nodes = append(nodes, n)
 	}
 	if i.Tools != nil {
-		known["tools"] = tools
+		known["tools"], known["declares"] = tools, declares
 	}
 	if i.Nodes != nil {
 		known["nodes"] = nodes
 	}
 	return map[string]any{"inventory": known}
+}
+
+func anys(names []string) []any {
+	all := make([]any, len(names))
+	for i, n := range names {
+		all[i] = n
+	}
+	return all
 }
 
 // mistake names the place of a mistake in the site's data, and what was meant, if a name there is

@@ -183,6 +183,14 @@ func (s *Site) Revision() string {
 	return ""
 }
 
+// Idle returns what the policy in force grants and can never work.
+func (s *Site) Idle() []string {
+	if c := s.current.Load(); c != nil {
+		return c.Idle
+	}
+	return nil
+}
+
 // Absent returns the warnings of the policy in force about tools, resources and prompts that are
 // not there. A site may name those of plugins that are not in this lock. Such a name allows
 // nothing.

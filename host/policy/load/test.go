@@ -28,7 +28,8 @@ func Check(ctx context.Context, dir string, inv Inventory) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	rep := Report{Revision: c.Rules.Revision, Warnings: append([]string{}, c.Warnings...)}
+	rep := Report{Revision: c.Rules.Revision,
+		Warnings: slices.Concat([]string{}, c.Warnings, c.Idle)}
 	for name, m := range c.modules {
 		if owned(name) {
 			rep.Rules += len(m.Rules)

@@ -1,8 +1,11 @@
 package load
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caponier-mcp/caponier/host/gate"
 )
 
 // Core is compiled without the check of types where a site has no Rego, because it passes it here.
@@ -48,4 +51,38 @@ func TestTheTypesOfCoreAreChecked(t *testing.T) {
 		!strings.Contains(err.Error(), "rego_type_error") {
 		t.Errorf("a site's mistake: %v", err)
 	}
+}
+
+// What a site grants and can never work is a warning with its line: the site decides all the same.
+func TestToolsThatCanNeverWorkAreNamed(t *testing.T) {
+	inv := Inventory{Tools: []*gate.Tool{
+		{Kind: "tool", Name: "delete_guest", Imports: []string{"ssh_exec"},
+			Commands: []string{"pct destroy", "qm destroy"}},
+		{Kind: "tool", Name: "proxmox_upload_file_to_host", Imports: []string{"sftp_put"}}}}
+	dir := copySite(t)
+	if r, err := Check(t.Context(), dir, inv); err != nil || len(idle(r)) > 0 {
+		t.Fatalf("the lab's site: %v %v", err, idle(r))
+	}
+	edit(t, dir, "data.yaml", `"tool:delete_guest": red`, `"tool:delete_guest": yellow`)
+	edit(t, dir, "data.yaml", `  # "tool:proxmox_upload_file_to_host": red`,
+		`  "tool:proxmox_upload_file_to_host": yellow`)
+	r, err := Check(t.Context(), dir, inv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(idle(r), "\n")
+	for _, want := range []string{"tiers/tool:delete_guest: is yellow, and pct destroy that it runs " +
+		"is red", "tiers/tool:delete_guest: is yellow, and qm destroy",
+		"tiers/tool:proxmox_upload_file_to_host: is yellow, and what it writes"} {
+		if !strings.Contains(all, want) || !strings.Contains(all, "data.yaml:") {
+			t.Errorf("no %q in\n%s", want, all)
+		}
+	}
+}
+
+// idle leaves out the names that this small lock does not have.
+func idle(r Report) []string {
+	return slices.DeleteFunc(slices.Clone(r.Warnings), func(w string) bool {
+		return strings.Contains(w, "there is no ")
+	})
 }

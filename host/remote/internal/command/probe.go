@@ -93,7 +93,7 @@ func probeShell(ctx context.Context, c *conn.Conn) error {
 	return effect.Failed("shell",
 		"the login shell of %s on %s does not read quoted words as a POSIX shell does (exit %d, "+
 			"it printed %q, then %q): a command could become another one. Give the user /bin/sh, "+
-			"bash, dash, ksh or zsh (chsh -s /bin/bash %s), or name another user in "+
+			"bash, dash, ksh or zsh (usermod -s /bin/bash %s), or name another user in "+
 			"remote.nodes", o.User, o.Name, e.Exit, Clip(e.Stdout), Clip(e.Stderr), o.User)
 }
 
