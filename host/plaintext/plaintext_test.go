@@ -111,7 +111,7 @@ func TestShowLeavesNothingHidden(t *testing.T) {
 			continue
 		}
 		got := Show("a" + string(r) + "b")
-		if want := fmt.Sprintf("a‹U+%04X›b", r); Hidden(r) && got != want {
+		if want := fmt.Sprintf("a‹U+%04X›b", r); hidden(r) && got != want {
 			t.Fatalf("%U shows as %q, want %q", r, got, want)
 		}
 		if c := Clean("a" + string(r) + "b"); !strings.ContainsAny(c, "\n\t") {
