@@ -127,7 +127,7 @@ func TestReadersGoOnPastABadLine(t *testing.T) {
 	must(t, os.WriteFile(path, []byte(strings.Join(lines, "")+"junk\n"), 0o600))
 	for name, read := range map[string]iter.Seq2[Entry, error]{
 		"Records": Records(j.opt.Dir),
-		"Follow":  followRecords(expired(), j.opt.Dir),
+		"follow":  followRecords(expired(), j.opt.Dir),
 	} {
 		var got, bad []string
 		for e, err := range read {

@@ -130,7 +130,7 @@ func FuzzShow(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		got := Show(s)
-		if again := Show(got); again != got || !utf8.ValidString(got) || strings.ContainsFunc(got, Hidden) {
+		if again := Show(got); again != got || !utf8.ValidString(got) || strings.ContainsFunc(got, hidden) {
 			t.Fatalf("%q shows as %q, and that as %q", s, got, again)
 		}
 	})
