@@ -21,8 +21,8 @@ func Records(dir string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) { newReader(dir).pass(yield) }
 }
 
-// Follow yields what Records yields, and then what is written until ctx ends.
-func Follow(ctx context.Context, dir string) iter.Seq2[Entry, error] {
+// followRecords yields what Records yields, and then what is written until ctx ends.
+func followRecords(ctx context.Context, dir string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		r := newReader(dir)
 		tick := time.NewTicker(pollEvery)

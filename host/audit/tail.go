@@ -28,7 +28,7 @@ func Tail(ctx context.Context, w, warnings io.Writer, dir string, last int,
 	}
 	source := Records(dir)
 	if follow {
-		source = Follow(ctx, dir)
+		source = followRecords(ctx, dir)
 	}
 	bad := BadLines{W: warnings}
 	wanted := func(yield func(gate.Record) bool) {
@@ -39,7 +39,7 @@ func Tail(ctx context.Context, w, warnings io.Writer, dir string, last int,
 		}
 	}
 	if !asJSON {
-		if err := Tree(w, wanted); err != nil {
+		if err := printTree(w, wanted); err != nil {
 			return err
 		}
 		return bad.Err()

@@ -14,10 +14,10 @@ import (
 	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
-// Tree prints records for people: each call once it has ended, with its operations and how each
-// ended, refused ones with the checks that did not hold. Calls without an outcome follow when
+// printTree prints records for people: each call once it has ended, with its operations and how
+// each ended, refused ones with the checks that did not hold. Calls without an outcome follow when
 // records end. Times are in UTC.
-func Tree(w io.Writer, records iter.Seq[gate.Record]) error {
+func printTree(w io.Writer, records iter.Seq[gate.Record]) error {
 	calls, answers := map[string]*callTree{}, map[string]gate.Record{}
 	for r := range records {
 		text := ""

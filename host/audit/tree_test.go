@@ -93,7 +93,7 @@ func TestTree(t *testing.T) {
 	)
 	j.Close()
 	var b strings.Builder
-	if err := Tree(&b, recordsOf(t, j.opt.Dir)); err != nil {
+	if err := printTree(&b, recordsOf(t, j.opt.Dir)); err != nil {
 		t.Fatal(err)
 	}
 	want := `2026-11-21 14:00:00.000  agent-a  exec  yellow  via stdio  call c1
@@ -149,7 +149,7 @@ func FuzzTree(f *testing.F) {
 		end := r
 		end.Type = "outcome"
 		var b strings.Builder
-		if err := Tree(&b, slices.Values([]gate.Record{r, end})); err != nil {
+		if err := printTree(&b, slices.Values([]gate.Record{r, end})); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Count(b.String(), "\n") > 12 {
@@ -201,7 +201,7 @@ func TestTreeShowsApprovals(t *testing.T) {
 	}
 	j.Close()
 	var b strings.Builder
-	if err := Tree(&b, recordsOf(t, j.opt.Dir)); err != nil {
+	if err := printTree(&b, recordsOf(t, j.opt.Dir)); err != nil {
 		t.Fatal(err)
 	}
 	want := `2026-11-21 14:00:00.000  agent-a  delete_guest  call c1

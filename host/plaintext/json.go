@@ -21,7 +21,7 @@ func JSON(w io.Writer, v any) error {
 	}
 	var out strings.Builder
 	for _, r := range strings.TrimSuffix(b.String(), "\n") {
-		if !Hidden(r) {
+		if !hidden(r) {
 			out.WriteRune(r)
 			continue
 		}

@@ -115,9 +115,9 @@ func escape(kind byte, rest string) int {
 	return 0
 }
 
-// Hidden reports whether a character does not show by itself, or changes how others show: control,
+// hidden reports whether a character does not show by itself, or changes how others show: control,
 // format and unassigned characters, blanks other than the space, variation selectors.
-func Hidden(r rune) bool {
+func hidden(r rune) bool {
 	return r == unicode.ReplacementChar || !unicode.IsPrint(r) || r == 0x2800 || r == 0x1d159 ||
 		unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
@@ -144,7 +144,7 @@ func Show(s string) string {
 			mark := fmt.Sprintf("‹U+%04X›", r)
 			after := word[min(i+utf8.RuneLen(max(r, 0)), len(word)):] + s
 			switch {
-			case Hidden(r):
+			case hidden(r):
 				b.WriteString(mark)
 			case imitates(r) || strings.ContainsRune(lookalikes, r) && (latin || !foreign):
 				b.WriteRune(r)
@@ -175,7 +175,7 @@ func imitates(r rune) bool {
 func isASCIILetter(r rune) bool { return r|0x20 >= 'a' && r|0x20 <= 'z' }
 
 // apart reports whether a character belongs to no word.
-func apart(r rune) bool { return !unicode.In(r, unicode.L, unicode.M, unicode.N) || Hidden(r) }
+func apart(r rune) bool { return !unicode.In(r, unicode.L, unicode.M, unicode.N) || hidden(r) }
 
 // Short returns at most max bytes of s, in whole characters, with "…" behind them if it cut any.
 func Short(s string, max int) string {

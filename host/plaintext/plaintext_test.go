@@ -111,7 +111,7 @@ func TestShowLeavesNothingHidden(t *testing.T) {
 			continue
 		}
 		got := Show("a" + string(r) + "b")
-		if want := fmt.Sprintf("a‹U+%04X›b", r); Hidden(r) && got != want {
+		if want := fmt.Sprintf("a‹U+%04X›b", r); hidden(r) && got != want {
 			t.Fatalf("%U shows as %q, want %q", r, got, want)
 		}
 		if c := Clean("a" + string(r) + "b"); !strings.ContainsAny(c, "\n\t") {
@@ -130,7 +130,7 @@ func FuzzShow(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		got := Show(s)
-		if again := Show(got); again != got || !utf8.ValidString(got) || strings.ContainsFunc(got, Hidden) {
+		if again := Show(got); again != got || !utf8.ValidString(got) || strings.ContainsFunc(got, hidden) {
 			t.Fatalf("%q shows as %q, and that as %q", s, got, again)
 		}
 	})

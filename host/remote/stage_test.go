@@ -39,10 +39,7 @@ func (l *ledger) options(o *Options) {
 		delete(l.left, gate.StageDir{Node: node, Dir: name})
 	}
 	o.Dead = func(context.Context) (all []gate.StageDir, err error) {
-		for _, at := range l.names() {
-			all = append(all, at)
-		}
-		return all, nil
+		return l.names(), nil
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"time"
@@ -53,9 +52,6 @@ type Extension func(*mcp.ServerOptions) func(*mcp.Server)
 func (o Options) Validate() error {
 	if o.MaxChars < 0 {
 		return errors.New("front.max_chars: must not be negative; omit it for the default")
-	}
-	if o.StopTimeout > 10*time.Second {
-		return fmt.Errorf("front.stop_timeout: %s is over the limit of 10s", o.StopTimeout)
 	}
 	return nil
 }
