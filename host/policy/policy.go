@@ -6,6 +6,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,13 +53,37 @@ func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, 
 	if r == nil {
 		return d, errors.New("no policy is loaded")
 	}
-	limit := e.Deadline
-	if limit == 0 {
-		limit = defaultDeadline
+	return r.Decide(limited{ctx, time.Now().Add(cmp.Or(e.Deadline, defaultDeadline))}, q)
+}
+
+// limited is over after a time. Its Done is that of the context above: a timer would wake a thread
+// for each decision, and what decides asks for Err.
+type limited struct {
+	context.Context
+	until time.Time
+}
+
+func (l limited) Err() error {
+	if time.Now().After(l.until) {
+		return context.DeadlineExceeded
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return r.Decide(ctx, q)
+	return l.Context.Err()
+}
+
+// asking ends an evaluation when its context is over. The evaluator asks before each expression.
+type asking struct {
+	ctx  context.Context
+	n    uint
+	over bool
+}
+
+func (a *asking) Cancel() { a.over = true }
+
+func (a *asking) Cancelled() bool {
+	if a.n++; a.n%64 == 0 && !a.over {
+		a.over = a.ctx.Err() != nil
+	}
+	return a.over
 }
 
 // entries are the packages that decide, by the kind of question.
@@ -270,14 +295,12 @@ func (r *Rules) answer(ctx context.Context, entry string, in ast.Value) (gate.De
 // eval returns the value of the rule of an entry. An undefined rule is an error, as is a built-in
 // function that fails.
 func (r *Rules) eval(ctx context.Context, entry string, in ast.Value) (v ast.Value, err error) {
-	cancel := topdown.NewCancel()
-	defer context.AfterFunc(ctx, cancel.Cancel)()
 	err = topdown.NewQuery(r.queries[entry]).
 		WithCompiler(r.Compiler).
 		WithStore(r.Store).
 		WithTransaction(r.txn).
 		WithInput(ast.NewTerm(in)).
-		WithCancel(cancel).
+		WithCancel(&asking{ctx: ctx}).
 		WithStrictBuiltinErrors(true).
 		WithInterQueryBuiltinValueCache(r.values).
 		Iter(ctx, func(result topdown.QueryResult) error {

@@ -34,15 +34,12 @@ answer(kind) := {
 
 # failed gives the required checks that do not hold. A check that is undefined does not hold. An
 # input that is no question of this kind, and a list of checks that is not whole, fail "schema".
-failed(kind) := set() if {
+failed(kind) := unmet if {
 	input.schema == concat("", ["caponier.", kind, "/1"])
 	required := tables.of.required[kind]
 	"schema" in required
-	count([id | some id in required; check[id].ok == true]) == count(required)
-} else := {id | some id in required; not check[id].ok == true} if {
-	input.schema == concat("", ["caponier.", kind, "/1"])
-	required := tables.of.required[kind]
-	"schema" in required
+	met := [id | some id in required; check[id].ok == true]
+	unmet := {id | count(met) < count(required); some id in required; not id in met}
 } else := {"schema"}
 
 # lacking gives what can be looked up, where such things are all that is missing.

@@ -13,9 +13,9 @@ import data.caponier.core.tables
 # of gives what command.measured does for a command of which the tables hold all but the words, and
 # nothing for any other.
 of(argv) := found.measured if {
-	count(argv) == 1
 	found := tables.of.plain[argv[0]][""]
 	found.alone == true
+	count(argv) == 1
 } else := filled(found, [], array.slice(argv, 2, count(argv))) if {
 	found := tables.of.plain[argv[0]][argv[1]]
 	argv[1] != ""
