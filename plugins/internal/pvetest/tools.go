@@ -31,6 +31,8 @@ func CheckExamples(t *testing.T) {
 		error) {
 		return sdk.Written{}, down
 	}
+	h.UndoSteps = func(string) (string, []sdk.UndoStep, error) { return "", nil, down }
+	h.Snapshots = func(bool) ([]sdk.Snapshot, error) { return nil, down }
 	var d struct {
 		Tools []struct {
 			Name, Description string
