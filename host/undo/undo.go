@@ -1,4 +1,4 @@
-// Package undo keeps what takes calls back: records of their steps, and snapshots of guests.
+// Package undo keeps what takes calls back.
 package undo
 
 import (
