@@ -87,6 +87,8 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 		{"rollback_snapshot", args{"guest_id": 104, "name": "none"}, "!not_found"},
 		{"rollback_snapshot", args{"guest_id": 104, "name": "before"}, "is restored"},
 		{"delete_snapshot", args{"guest_id": 104, "name": "before"}, "is deleted"},
+		{"undo_call", args{"call": "06H0A6GOHA5FO7RMRKRL5E16US"}, "!kept nothing"}, // the rest is in undocall_test.go
+		{"list_snapshots", args{}, "There are none."},
 		{"delete_guest", args{"guest_id": 105}, "!running"},
 		{"delete_guest", args{"guest_id": 102}, "!protected"}, // by Proxmox
 		{"stop_guest", args{"guest_id": 105, "force": true}, "is now stopped"},

@@ -42,6 +42,8 @@ var promised = map[string]struct {
 	"tool:create_snapshot":                      {"guests", "yellow", 120},
 	"tool:delete_snapshot":                      {"guests", "red", 120},
 	"tool:rollback_snapshot":                    {"guests", "red", 120},
+	"tool:undo_call":                            {"guests", "red", 300},
+	"tool:list_snapshots":                       {"guests", "green", 30},
 	"tool:get_storage_pools":                    {"guests", "green", 30},
 	"tool:get_cluster_status":                   {"cluster", "green", 30},
 	"tool:get_node_status":                      {"cluster", "green", 30},

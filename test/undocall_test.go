@@ -4,12 +4,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -276,4 +280,80 @@ func TestSnapshotsOfTheHostAreListed(t *testing.T) {
 	if l := s.done(t, "call", "list_snapshots", `{"all":true}`); !strings.Contains(l.text, a.CallID) {
 		t.Errorf("%s", l.text)
 	}
+}
+
+// Requests above green are planned, and none is sent.
+func TestAPlanOfARequestSendsNone(t *testing.T) {
+	var sent atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { sent.Add(1) }))
+	defer srv.Close()
+	at, err := url.Parse(srv.URL)
+	must(t, err)
+	s := newSite(t, filepath.Join(plugins, "web.wasm"), filepath.Join(plugins, "llm.wasm"))
+	s.rewrite(t,
+		"\ntiers:\n", "\ntiers:\n  \"tool:curl_execute\": yellow\n  \"tool:llm_query\": yellow\n",
+		"blob_write, ask,", "blob_write, ask, http_request,",
+		"usd_micros_per_day: 0", "usd_micros_per_day: 100000",
+		"\negress: {}\n", "\negress:\n  127.0.0.1: {schemes: [http], ports: ["+at.Port()+
+			"], methods: [GET, POST], classes: [loopback], max_hops: 0, max_body_bytes: 2000}\n")
+	s.write(t, "config.toml", s.read(t, "config.toml")+fmt.Sprintf("\n[egress]\nusd_micros_per_day = 2500\n[[egress.prices]]\norigin = %q\nmodel = \"m\"\n"+
+		"input_usd_micros = 2000000\noutput_usd_micros = 10000000\n", srv.URL))
+	for tool, args := range map[string]string{
+		"curl_execute": `{"url":"` + srv.URL + `/a","method":"POST","data":"x=1"}`,
+		"llm_query":    `{"provider":"openai","prompt":"hello","model":"m","base_url":"` + srv.URL + `/v1","credential":"none","max_tokens":5}`,
+	} {
+		a := s.once(t, "plan", tool, args)
+		if a.code != 0 || a.Outcome != "planned" || !strings.Contains(a.text, `"method":"POST"`) || !strings.Contains(a.text, `"complete":true`) {
+			t.Errorf("%s: %d %s", tool, a.code, a.text)
+		}
+	}
+	if n := sent.Load(); n != 0 {
+		t.Errorf("%d requests were sent for plans", n)
+	}
+}
+
+// An approval is used up by a call whose host is killed: what is done next waits for a person again.
+func TestAnApprovalIsUsedOnceEvenIfTheHostIsKilled(t *testing.T) {
+	s := newSite(t)
+	waits := s.once(t, "call", "proxmox_start_container", `{"vmid":102}`)
+	if waits.code != 4 {
+		t.Fatalf("%d %s", waits.code, waits.text)
+	}
+	if out, err := s.command("approvals", "approve", waits.ApprovalID).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	s.lab.SetLatency(500 * time.Millisecond)
+	cmd := s.command("call", "proxmox_start_container", `{"vmid":102}`)
+	must(t, cmd.Start())
+	waitFor(t, "the start", func() bool { return slices.Contains(s.commands(), "pct start 102") })
+	must(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	s.lab.SetLatency(0)
+	waitFor(t, "the end of what was begun", func() bool { return s.status(t, 102) == "running" })
+	must(t, s.lab.Edit(func(st *pvelab.State) error {
+		for _, g := range st.Guests {
+			if g.VMID == 102 {
+				g.Running = false
+			}
+		}
+		return nil
+	}))
+	began := len(s.commands())
+	if again := s.once(t, "call", "proxmox_start_container", `{"vmid":102}`); again.code != 4 || again.ApprovalID == waits.ApprovalID || len(s.commands()) != began {
+		t.Errorf("%d %s; reached the node: %q", again.code, again.text, s.commands()[began:])
+	}
+}
+
+// A snapshot that fails, at once or half-way, leaves a guest that was not changed.
+func TestASnapshotThatFailsLeavesTheGuestAsItWas(t *testing.T) {
+	s := snapshotting(t, "tier: yellow, optional: false, keep: 5, keep_days: 7")
+	must(t, s.lab.Lock(104, "backup"))
+	a := s.try(t, "call", "start_guest", `{"guest_id":104}`)
+	if a.code != 1 || !strings.Contains(a.text, "no_snapshot") || s.status(t, 104) != "stopped" || slices.Contains(s.commands(), "pct start 104") {
+		t.Errorf("%d %s; reached the node: %q", a.code, a.text, s.commands())
+	}
+	if all := s.snapshots(t); len(all) != 1 || all[0].Taken {
+		t.Errorf("recorded %+v", all)
+	}
+	s.refuses(t, "is not known", "undo", a.CallID)
 }

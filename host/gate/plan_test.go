@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
@@ -285,4 +287,65 @@ func TestACallThatPolicyWantsPlannedIsHeldToItsPlan(t *testing.T) {
 		Arguments: []byte(`{}`)}); a.Outcome != Refusal || !errors.Is(a.Err, errPlanFirst) || slices.Contains(w.events, "run") {
 		t.Errorf("a host that makes no plans: %+v %v", a, w.events)
 	}
+}
+
+// A call without a plan pays nothing for plans: it allocates the same with a Planner and without.
+func TestACallWithoutAPlanPaysNothingForPlans(t *testing.T) {
+	one := func(planner Planner) (allocs float64, p50 time.Duration) {
+		w := &world{decide: allow(Yellow)}
+		w.guest = runs(func(bool) []string { return []string{"stop 1", "start 1"} })
+		d := w.door()
+		d.o.Planner = planner
+		call := func() {
+			w.events, w.intents, w.outcomes, w.durable = w.events[:0], w.intents[:0], w.outcomes[:0], w.durable[:0]
+			if a := d.Call(t.Context(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool(), Arguments: []byte(`{}`)}); a.Err != nil {
+				t.Fatal(a.Err)
+			}
+		}
+		return testing.AllocsPerRun(200, call), median(call)
+	}
+	without, slow := one(nil)
+	with, fast := one(&paper{})
+	if with != without {
+		t.Errorf("%.0f allocations with a planner, %.0f without", with, without)
+	}
+	t.Logf("%.0f allocations each; p50 with a planner / without: %.2f", with, float64(fast)/float64(slow))
+}
+
+// A plan costs what its call costs whose effects cost nothing, and a few microseconds for each step:
+// here nothing else costs anything, not even decisions.
+func TestAPlanCostsLittleMoreThanTheCallWithoutEffects(t *testing.T) {
+	cost := func(plan bool) time.Duration {
+		w := planned()
+		w.decide = allow(Yellow)
+		w.guest = runs(func(bool) []string { return strings.Split(strings.Repeat("stop 1;", 20)+"start 1", ";") })
+		d := w.door()
+		d.o.Planner = &paper{}
+		known := tool()
+		known.Plans = true
+		return median(func() {
+			w.events, w.intents, w.outcomes, w.durable = w.events[:0], w.intents[:0], w.outcomes[:0], w.durable[:0]
+			if a := d.Call(t.Context(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: known, Arguments: []byte(`{}`), Plan: plan}); a.Err != nil {
+				t.Fatal(a.Err)
+			}
+		})
+	}
+	call, plan := cost(false), cost(true)
+	each := (plan - call) / 21
+	t.Logf("p50 of a plan of 21 steps %s, of the call without effects %s: %.2f, %s more for each step",
+		plan, call, float64(plan)/float64(call), each)
+	if os.Getenv("CAPONIER_MEASURE") == "1" && each > 10*time.Microsecond {
+		t.Errorf("a step of a plan costs %s more than the operation", each)
+	}
+}
+
+func median(do func()) time.Duration {
+	var all []time.Duration
+	for range 301 {
+		began := time.Now()
+		do()
+		all = append(all, time.Since(began))
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
 }

@@ -100,21 +100,6 @@ var services = map[string]entry{
 
 var programs = map[string]map[string]entry{"pct": guests, "qm": guests, "systemctl": services}
 
-// commands returns every command that takes something back, sorted: what a tool that undoes calls
-// has to declare.
-func commands() (all []string) {
-	for program, table := range programs {
-		for _, e := range table {
-			if e.command != "" {
-				all = append(all, program+" "+e.command)
-			}
-		}
-	}
-	all = append(all, "pct rollback", "qm rollback")
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
 // Command returns the way back of a command. Kept says that the host reads what it changes first.
 func Command(argv []string, kept bool) Way {
 	unknown := Way{None: "no reverse of this command is known"}

@@ -117,3 +117,18 @@ func TestTheToolThatUndoesDeclaresEveryReverse(t *testing.T) {
 	}
 	t.Error("plugins.lock has no tool undo_call")
 }
+
+// commands returns every command that takes something back, sorted: what a tool that undoes calls
+// has to declare.
+func commands() (all []string) {
+	for program, table := range programs {
+		for _, e := range table {
+			if e.command != "" {
+				all = append(all, program+" "+e.command)
+			}
+		}
+	}
+	all = append(all, "pct rollback", "qm rollback")
+	slices.Sort(all)
+	return slices.Compact(all)
+}

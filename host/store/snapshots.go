@@ -11,8 +11,8 @@ import (
 func (s *Store) PutSnapshot(ctx context.Context, v undo.Snapshot) error {
 	return s.do(ctx, s.sure, "recording snapshot "+v.Name, func(t tx) error {
 		return t.exec("INSERT INTO snapshots (cluster, vmid, name, node, call, principal, tool, "+
-			"made, expires, keep, taken, running, host, program) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, "+
-			"?, ?11, ?12, ?13, ?14) ON CONFLICT DO UPDATE SET taken = ?11, running = ?12, "+
+			"made, expires, keep, taken, running, host, program) VALUES (?, ?, ?, ?, ?, ?, ?, "+
+			"?, ?, ?, ?11, ?12, ?13, ?14) ON CONFLICT DO UPDATE SET taken = ?11, running = ?12, "+
 			"host = ?13, program = ?14", v.Cluster, v.VMID, v.Name,
 			v.Node, v.Call, v.Principal, v.Tool, v.Made.UnixMilli(), v.Expires.UnixMilli(), v.Keep,
 			v.Taken, v.Running, v.On, v.Program)

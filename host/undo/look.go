@@ -69,7 +69,8 @@ func fileState(ctx context.Context, r *gate.Running, on abi.OnNode, path string,
 	if is.Size > most || is.Type != "file" {
 		return s, nil
 	}
-	if res, err = r.Operate(ctx, abi.SFTPRead{OnNode: on, Path: path, MaxBytes: most + 1}); err != nil {
+	res, err = r.Operate(ctx, abi.SFTPRead{OnNode: on, Path: path, MaxBytes: most + 1})
+	if err != nil {
 		return s, err
 	}
 	read, _ := res.Value.(abi.ReadResponse)

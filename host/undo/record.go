@@ -34,7 +34,8 @@ type Step struct {
 
 // State is how a guest, a unit or a file is.
 type State struct {
-	About  string            `json:"about"`  // guest:101, unit:nginx.service or file:/path; "": nothing
+	// guest:101, unit:nginx.service or file:/path; "": nothing
+	About  string            `json:"about"`
 	Status string            `json:"status"` // running, stopped …; of a file its digest, or absent
 	Config string            `json:"config"` // digest of a guest's configuration
 	Values map[string]string `json:"values,omitempty"`

@@ -1,5 +1,4 @@
-// Package undo records what takes calls back, and takes snapshots of guests before calls change
-// them.
+// Package undo keeps what takes calls back.
 package undo
 
 import (

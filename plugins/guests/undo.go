@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -53,7 +52,7 @@ func undoCall(c *sdk.Call, in undoCallIn) (undoCallOut, error) {
 	out := undoCallOut{Call: in.Call, Done: []string{}, Kept: []string{}}
 	tool, steps, err := sdk.UndoSteps(c, in.Call)
 	if err != nil {
-		return out, err
+		return out, pve.Lost(err, "asking what takes call "+in.Call+" back")
 	}
 	out.Tool = tool
 	for _, s := range steps {
@@ -64,12 +63,8 @@ func undoCall(c *sdk.Call, in undoCallIn) (undoCallOut, error) {
 		}
 		did, err := takeBack(c, s)
 		if err != nil {
-			doing := fmt.Sprintf("undoing %s (done before: %s)", what,
-				cmp.Or(strings.Join(out.Done, "; "), "nothing"))
-			if own := (*sdk.Error)(nil); errors.As(err, &own) {
-				own.Message = doing + ": " + own.Message
-			}
-			return out, pve.Lost(err, doing)
+			return out, failed(err, fmt.Sprintf("undoing %s (done so far: %s)", what,
+				strings.Join(out.Done, "; ")))
 		}
 		out.Done = append(out.Done, did+" on "+s.Node)
 	}
@@ -83,6 +78,14 @@ func undoCall(c *sdk.Call, in undoCallIn) (undoCallOut, error) {
 	}
 	out.Reply = pve.Human(text)
 	return out, nil
+}
+
+// failed says which step failed, and what was done before it.
+func failed(err error, doing string) error {
+	if e := (*sdk.Error)(nil); errors.As(err, &e) {
+		return &sdk.Error{Code: e.Code, Message: doing + ": " + e.Message, Suggestion: e.Suggestion}
+	}
+	return pve.Lost(err, doing)
 }
 
 // takeBack does one step, and says what it did.
@@ -117,7 +120,7 @@ type listSnapshotsOut struct {
 func listSnapshots(c *sdk.Call, in listSnapshotsIn) (listSnapshotsOut, error) {
 	all, err := sdk.Snapshots(c, in.All)
 	if err != nil {
-		return listSnapshotsOut{}, err
+		return listSnapshotsOut{}, pve.Lost(err, "asking for the snapshots of the host")
 	}
 	rows := [][]string{{"GUEST", "NODE", "SNAPSHOT", "BEFORE CALL", "OF", "TOOL", "EXPIRES"}}
 	for _, s := range all {

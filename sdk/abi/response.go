@@ -71,7 +71,7 @@ type (
 		Action  string          `json:"action"`
 		Content json.RawMessage `json:"content,omitempty"`
 	}
-	// UndoStepsResponse is what takes a call back. The order of Steps is that in which they are done.
+	// UndoStepsResponse is what takes a call back: Steps in the order in which they are done.
 	UndoStepsResponse struct {
 		Call  string     `json:"call"`
 		Tool  string     `json:"tool"`

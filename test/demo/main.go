@@ -124,8 +124,8 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 
-	d.say("A malicious plugin has one thing approved and does another: what is not on the plan is " +
-		"refused")
+	d.say("A malicious plugin has one thing approved and does another: what is not on the plan " +
+		"is refused")
 	if err := d.deviates(ctx); err != nil {
 		return err
 	}
@@ -174,7 +174,8 @@ func (d *demo) prepare(ctx context.Context) error {
 	}
 	text = bytes.Replace(text, []byte("\ntiers:\n"),
 		[]byte("\ntiers:\n  \"tool:rogue_exec\": yellow\n  \"tool:deviant_act\": red\n"), 1)
-	text = append(text, "\nundo: {tier: yellow, optional: true, keep_days: 7, max_bytes: 65536}\n"...)
+	text = append(text,
+		"\nundo: {tier: yellow, optional: true, keep_days: 7, max_bytes: 65536}\n"...)
 	if err := os.WriteFile(data, text, 0o644); err != nil {
 		return err
 	}
