@@ -231,7 +231,8 @@ func Wire() []any {
 		&SFTPStat{}, &SFTPList{}, &SFTPRead{}, &SFTPWrite{}, &SFTPGet{}, &SFTPPut{}, &SFTPRemove{},
 		&FileInfo{}, &ListResponse{}, &ReadResponse{}, &WriteResponse{},
 		&HTTPRequest{}, &HTTPResponse{}, &BlobWrite{}, &BlobWriteResponse{}, &BlobRead{},
-		&Ask{}, &AskResponse{}, &ListCommands{}, &CommandsResponse{}, &UndoSteps{}, &UndoStepsResponse{}, &Snapshots{},
-		&SnapshotsResponse{}, &Failure{}, &Progress{},
+		&Ask{}, &AskResponse{}, &ListCommands{}, &CommandsResponse{},
+		&UndoSteps{}, &UndoStepsResponse{}, &Snapshots{}, &SnapshotsResponse{},
+		&Failure{}, &Progress{},
 	}
 }

@@ -13,9 +13,8 @@ import (
 
 var example = regexp.MustCompile(`Example: (\{.*\})$`)
 
-// CheckExamples calls each tool of the plugin as its description says, on a node that is down: it
-// must say so, and what helps. What else every tool must have is held by test/tools_test.go.
-func CheckExamples(t *testing.T) {
+// nodeDown is a host that knows what it recorded itself, and whose node is down.
+func nodeDown(t *testing.T) *sdktest.Host {
 	h := sdktest.New(t)
 	down := &sdk.OpError{Code: "connection", Message: "down"}
 	h.SSHExec = func(string, []string, sdk.ExecOptions) (sdk.ExecResult,
@@ -38,6 +37,13 @@ func CheckExamples(t *testing.T) {
 		return "a_tool", []sdk.UndoStep{step}, nil
 	}
 	h.Snapshots = func(bool) ([]sdk.Snapshot, error) { return nil, nil }
+	return h
+}
+
+// CheckExamples calls each tool of the plugin as its description says, on a node that is down: it
+// must say so, and what helps. What else every tool must have is held by test/tools_test.go.
+func CheckExamples(t *testing.T) {
+	h := nodeDown(t)
 	// what these are asked for, the host knows itself
 	answers := []string{"list_commands", "snapshots"}
 	var d struct {
