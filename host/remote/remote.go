@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/remote/internal/command"
 	"github.com/caponier-mcp/caponier/host/remote/internal/conn"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
 	"github.com/caponier-mcp/caponier/host/remote/internal/files"
+	"github.com/caponier-mcp/caponier/host/shell"
 )
 
 var _ gate.Executor = (*Remote)(nil)
@@ -108,6 +110,14 @@ func (r *Remote) enter(name string) (n *node, done func(), err error) {
 		return nil, nil, effect.Failed("connection", "%v; nothing was sent to %s", err, name)
 	}
 	return n, done, nil
+}
+
+// ask asks for a principal. An answer has at most max bytes.
+func (n *node) ask(who string, max int64) ask {
+	return func(ctx context.Context, argv []string) (command.Ended, error) {
+		return command.Run(ctx, n.Node.Node, command.Command{Who: who, Text: shell.Quote(argv),
+			Max: max})
+	}
 }
 
 // least is the smallest of those limits that are set.

@@ -22,6 +22,9 @@ const (
 // (systemd.unit(5)).
 var unitName = regexp.MustCompile(`^[A-Za-z0-9_@:][A-Za-z0-9_@:.\\-]{0,254}$`)
 
+// ask runs a command on a node, of which the host needs the answer.
+type ask func(ctx context.Context, argv []string) (command.Ended, error)
+
 // units are what a node calls its units. The zero value is empty.
 type units struct {
 	mu    sync.Mutex // guards names
