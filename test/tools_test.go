@@ -74,6 +74,7 @@ var promised = map[string]struct {
 
 // marked is how an argument of this name must be marked, so that policy sees what a call acts on.
 var marked = map[string]string{
+	"call":           "call",
 	"vmid":           "vmid",
 	"guest_id":       "vmid",
 	"node":           "node",
