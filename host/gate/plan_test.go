@@ -306,7 +306,7 @@ func TestACallWithoutAPlanPaysNothingForPlans(t *testing.T) {
 	}
 	without, slow := one(nil)
 	with, fast := one(&paper{})
-	if with != without {
+	if with > without+2 { // the race detector drops what pools keep, by chance
 		t.Errorf("%.0f allocations with a planner, %.0f without", with, without)
 	}
 	t.Logf("%.0f allocations each; p50 with a planner / without: %.2f", with, float64(fast)/float64(slow))
