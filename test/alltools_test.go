@@ -89,6 +89,7 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 		{"delete_snapshot", args{"guest_id": 104, "name": "before"}, "is deleted"},
 		{"undo_call", args{"call": "06H0A6GOHA5FO7RMRKRL5E16US"}, "!kept nothing"}, // the rest is in undocall_test.go
 		{"list_snapshots", args{}, "There are none."},
+		{"list_allowed_commands", args{"word": "pct start"}, "pct start"},
 		{"delete_guest", args{"guest_id": 105}, "!running"},
 		{"delete_guest", args{"guest_id": 102}, "!protected"}, // by Proxmox
 		{"stop_guest", args{"guest_id": 105, "force": true}, "is now stopped"},

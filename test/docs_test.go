@@ -57,7 +57,8 @@ func pages(t *testing.T) (names []string) {
 // whatever a page calls a command of caponier, or a target of make, is one, with those flags.
 func TestPagesHoldNoCommandThatNobodyRuns(t *testing.T) {
 	tests := ""
-	for _, glob := range []string{"*_test.go", "../host/*/*_test.go", "../host/*/*/*_test.go"} {
+	for _, glob := range []string{"*_test.go", "../host/*/*_test.go", "../host/*/*/*_test.go",
+		"../host/*/*/*/*_test.go", "../client/*/*_test.go"} {
 		files, err := filepath.Glob(glob)
 		must(t, err)
 		for _, f := range files {
@@ -218,7 +219,8 @@ func TestReadmeShowsAClientsFile(t *testing.T) {
 // The tests that a page names as its proof are there.
 func TestPagesNameTestsThatAreThere(t *testing.T) {
 	tests := ""
-	for _, glob := range []string{"*_test.go", "../host/*/*_test.go", "../host/*/*/*_test.go"} {
+	for _, glob := range []string{"*_test.go", "../host/*/*_test.go", "../host/*/*/*_test.go",
+		"../host/*/*/*/*_test.go"} {
 		files, err := filepath.Glob(glob)
 		must(t, err)
 		for _, f := range files {

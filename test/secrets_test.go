@@ -50,8 +50,8 @@ func TestCanarySecretsAppearNowhere(t *testing.T) {
 		t,
 		"\ntiers:\n",
 		"\ntiers:\n  \"tool:curl_execute\": yellow\n",
-		"blob_read, blob_write, ask, undo_steps, snapshots]",
-		"blob_read, blob_write, ask, undo_steps, snapshots, http_request]",
+		"blob_read, blob_write, ask, list_commands, undo_steps, snapshots]",
+		"blob_read, blob_write, ask, list_commands, undo_steps, snapshots, http_request]",
 		"\negress: {}\n",
 		"\negress:\n  127.0.0.1: {schemes: [http], ports: ["+at.Port()+"], methods: [GET, POST], classes: [loopback], max_hops: 2, max_body_bytes: 200000}\n",
 	)

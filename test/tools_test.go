@@ -54,6 +54,7 @@ var promised = map[string]struct {
 	"tool:get_node_temperature":                 {"cluster", "green", 30},
 	"tool:get_recent_tasks":                     {"cluster", "green", 30},
 	"tool:get_backups":                          {"cluster", "green", 30},
+	"tool:list_allowed_commands":                {"cluster", "green", 20},
 	"tool:start_vm":                             {"cluster", "red", 120},
 	"tool:stop_vm":                              {"cluster", "red", 120},
 	"tool:restart_vm":                           {"cluster", "red", 120},
@@ -118,7 +119,8 @@ func TestEveryToolIsWhatAgentsAndSitesNeed(t *testing.T) {
 			}
 			line := regexp.MustCompile(`(?m)^  (# )?"` + regexp.QuoteMeta(key) + `": (\w+)$`).
 				FindSubmatch(site)
-			off := want.plugin == "hostops" || want.plugin == "web" || want.plugin == "llm"
+			off := want.plugin == "hostops" || want.plugin == "web" || want.plugin == "llm" ||
+				key == "tool:undo_call" || key == "tool:list_snapshots" // go with undo and snapshot
 			if line == nil || string(line[2]) != want.tier || (len(line[1]) > 0) != off {
 				t.Errorf(
 					"its line in policies/site/data.yaml is %q; want tier %s, commented out: %v",
@@ -179,10 +181,11 @@ func checkSchema(t *testing.T, tool *gate.Tool) {
 			t.Errorf("argument %s has no description", name)
 		}
 		mark, _ := p["x-caponier-target"].(string)
-		// The vmid of get_backups only picks rows of a list; the url of a prompt is text in it.
+		// The vmid of get_backups and the node of list_allowed_commands only pick rows of a list; the
+		// url of a prompt is text in it.
 		if want := marked[name]; want != "" &&
 			strings.TrimPrefix(mark, "guest_") != strings.TrimPrefix(want, "guest_") &&
-			tool.Name+name != "get_backupsvmid" &&
+			tool.Name+name != "get_backupsvmid" && tool.Name+name != "list_allowed_commandsnode" &&
 			tool.Kind == "tool" {
 			t.Errorf("argument %s is marked %q, want %s", name, mark, want)
 		}

@@ -86,8 +86,9 @@ func TestTheDefaultListIsUnder24KB(t *testing.T) {
 				len(line),
 			)
 		}
-		// containers 7, guests 11, cluster 18 without reboot_node, which is black, and jq
-		if len(list.Result.Tools) != 37 {
+		// containers 7, guests 11 without those of undo, which are off, cluster 19 without
+		// reboot_node, which is black, and jq
+		if len(list.Result.Tools) != 38 {
 			t.Errorf("%s: %d tools: %+v", era, len(list.Result.Tools), list.Result.Tools)
 		}
 		t.Logf("%s: %d tools, %d bytes", era, len(list.Result.Tools), len(line))
@@ -135,6 +136,7 @@ func TestWhatIsNotOfferedIsHiddenAndRefused(t *testing.T) {
 		"get_storage_pools",
 		"jq_query",
 		"list_guests",
+		"list_snapshots",
 		"proxmox_container_status",
 		"proxmox_list_containers",
 	}
@@ -148,9 +150,9 @@ func TestWhatIsNotOfferedIsHiddenAndRefused(t *testing.T) {
 		"read-only hides and refuses what is above green": {[]string{"--read-only"}, reads, "proxmox_stop_container", map[string]any{"vmid": 101, "confirmed": true}, refusal{"readonly", "read-only mode"}},
 		"read-only wins over a tool that is asked for":    {[]string{"--read-only", "--tools", "delete_guest,jq_query"}, []string{"jq_query"}, "delete_guest", map[string]any{"guest_id": 104, "confirmed": true}, refusal{"readonly", "the host is read-only"}},
 		"a toolset that is not selected":                  {[]string{"--toolsets", "jq"}, []string{"jq_query"}, "list_guests", nil, refusal{"withheld", "--toolsets and --tools"}},
-		"a tool that is excluded":                         {[]string{"--toolsets", "jq,guests", "--exclude-tools", "list_guests", "--read-only"}, []string{"get_guest_status", "get_storage_pools", "jq_query"}, "list_guests", nil, refusal{"withheld", "--exclude-tools"}},
+		"a tool that is excluded":                         {[]string{"--toolsets", "jq,guests", "--exclude-tools", "list_guests", "--read-only"}, []string{"get_guest_status", "get_storage_pools", "jq_query", "list_snapshots"}, "list_guests", nil, refusal{"withheld", "--exclude-tools"}},
 		"a tool that the table takes away stays away":     {[]string{"--tools", "list_nodes", "--toolsets", "jq"}, []string{"jq_query"}, "list_nodes", nil, refusal{"withheld", "[tools] disable"}},
-		"a plugin that is not loaded for want of tools":   {[]string{"--exclude-tools", "containers", "--read-only"}, reads[:4], "proxmox_container_status", map[string]any{"vmid": 101}, refusal{"withheld", "--exclude-tools"}},
+		"a plugin that is not loaded for want of tools":   {[]string{"--exclude-tools", "containers", "--read-only"}, reads[:5], "proxmox_container_status", map[string]any{"vmid": 101}, refusal{"withheld", "--exclude-tools"}},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			session := s.stdio(t, c.flags...)

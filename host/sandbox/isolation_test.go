@@ -301,6 +301,8 @@ var requests = map[string]string{
 	"blob_read":     `{"blob":"b"}`,
 	"list_commands": `{"word":"pct"}`,
 	"ask":           `{"key":"k","message":"m","schema":{}}`,
+	"undo_steps":    `{"call":"06H0A6GOHA5FO7RMRKRL5E16US"}`,
+	"snapshots":     `{}`,
 }
 
 func TestStatusesOfOperations(t *testing.T) {

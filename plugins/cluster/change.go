@@ -10,9 +10,9 @@ import (
 )
 
 type actIn struct {
-	Node      string `json:"node" doc:"Node that the guest is on" target:"node"`
+	Node      string `json:"node" doc:"Its node" target:"node"`
 	VMID      int    `json:"vmid" doc:"Guest" target:"vmid" min:"100" max:"999999999"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"User agreed" confirm:"true"`
 }
 
 // act makes the tool of one lifecycle command, for guests of one type.
@@ -46,7 +46,7 @@ func executeSSH(c *sdk.Call, in sshIn) (pve.Ran, error) {
 type serviceIn struct {
 	Node      string `json:"node" doc:"Node that the service runs on" target:"node"`
 	Service   string `json:"service" target:"service" pattern:"^[a-z0-9][a-z0-9:_.@-]{0,199}$"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"User agreed" confirm:"true"`
 }
 
 // Docs describes what does not fit into a tag.

@@ -10,11 +10,11 @@ import (
 )
 
 var listAllowedCommandsTool = sdk.NewTool("list_allowed_commands",
-	"Say which commands you may run on nodes with execute_ssh and the like. Without word: how "+
-		"many of each program. With a program, or program and sub-command: each command, its "+
-		"words, its tier, and whether a person is asked. Example: {\"word\":\"systemctl\"}",
+	"Say which commands you may run on nodes. Without word: how many of each program; with one: "+
+		"each command, its words, its tier, and whether a person is asked. Example: "+
+		"{\"word\":\"systemctl\"}",
 	sdk.Hints{
-		Title:      "List the commands that you may run",
+		Title:      "List your commands",
 		ReadOnly:   true,
 		Idempotent: true,
 		Imports:    []string{"list_commands"},

@@ -12,8 +12,8 @@ type execIn struct {
 	VMID    int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
 	Command string `json:"command" target:"guest_command" minlen:"1" maxlen:"10000"`
 	Timeout int    `json:"timeout" doc:"Seconds" min:"1" max:"300" default:"30"`
-	Format  string `json:"response_format" doc:"Form of the text" default:"text" enum:"text,json"`
-	Node    string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
+	Format  string `json:"response_format" doc:"Text form" default:"text" enum:"text,json"`
+	Node    string `json:"node,omitempty" doc:"Its node, if not the default" target:"node"`
 }
 
 // Docs describes what does not fit into a tag.

@@ -11,13 +11,13 @@ import (
 
 type listIn struct {
 	Node   string `json:"node,omitempty" target:"node"`
-	Format string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
+	Format string `json:"response_format" doc:"Text form" enum:"text,json" default:"text"`
 }
 
 // Docs describes what does not fit into a tag.
 func (listIn) Docs() map[string]string {
 	return map[string]string{
-		"node": "Only containers of this node; else of the whole cluster",
+		"node": "Only containers of this node",
 	}
 }
 
@@ -79,8 +79,8 @@ func list(c *sdk.Call, in listIn) (listOut, error) {
 
 type statusIn struct {
 	VMID   int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
-	Format string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
-	Node   string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
+	Format string `json:"response_format" doc:"Text form" enum:"text,json" default:"text"`
+	Node   string `json:"node,omitempty" doc:"Its node, if not the default" target:"node"`
 }
 
 type statusOut struct {
@@ -139,18 +139,18 @@ func status(c *sdk.Call, in statusIn) (statusOut, error) {
 
 type startIn struct {
 	VMID      int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
-	Format    string `json:"response_format" doc:"Form of the text" enum:"text,json" default:"text"`
-	Node      string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Format    string `json:"response_format" doc:"Text form" enum:"text,json" default:"text"`
+	Node      string `json:"node,omitempty" doc:"Its node, if not the default" target:"node"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"User agreed" confirm:"true"`
 }
 
 type stopIn struct {
 	VMID      int    `json:"vmid" doc:"Container" min:"100" max:"999999999" target:"vmid"`
 	Graceful  bool   `json:"graceful,omitempty" doc:"Ask it to shut down first"`
 	Timeout   int    `json:"timeout" min:"1" max:"300" default:"60"`
-	Format    string `json:"response_format" doc:"Form of the text" default:"text" enum:"text,json"`
-	Node      string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Format    string `json:"response_format" doc:"Text form" default:"text" enum:"text,json"`
+	Node      string `json:"node,omitempty" doc:"Its node, if not the default" target:"node"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"User agreed" confirm:"true"`
 }
 
 // Docs describes what does not fit into a tag.

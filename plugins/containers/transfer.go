@@ -25,8 +25,8 @@ func (downloadIn) Docs() map[string]string {
 	return map[string]string{
 		"container_path":  "Absolute path of a regular file",
 		"max_bytes":       "Refuse a larger file",
-		"response_format": "Form of the text",
-		"node":            "Node it is on, if not the default",
+		"response_format": "Text form",
+		"node":            "Its node, if not the default",
 	}
 }
 
@@ -39,7 +39,7 @@ type uploadIn struct {
 	MaxBytes      int64  `json:"max_bytes" min:"1" max:"1073741824" default:"10485760"`
 	Format        string `json:"response_format" default:"text" enum:"text,json"`
 	Node          string `json:"node,omitempty" target:"node"`
-	Confirmed     bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Confirmed     bool   `json:"confirmed,omitempty" doc:"User agreed" confirm:"true"`
 }
 
 // Docs describes what does not fit into a tag.
@@ -47,8 +47,8 @@ func (uploadIn) Docs() map[string]string {
 	return map[string]string{
 		"container_path":  "Absolute; its directory must exist",
 		"max_bytes":       "Refuse a larger file",
-		"response_format": "Form of the text",
-		"node":            "Node it is on, if not the default",
+		"response_format": "Text form",
+		"node":            "Its node, if not the default",
 	}
 }
 

@@ -12,14 +12,14 @@ import (
 
 type startIn struct {
 	guestIn
-	Confirmed bool `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Confirmed bool `json:"confirmed,omitempty" doc:"User agreed" confirm:"true"`
 }
 
 type stopIn struct {
 	guestIn
 	Force     bool `json:"force,omitempty" doc:"Stop it at once"`
 	Timeout   int  `json:"timeout" min:"1" max:"15" default:"15"`
-	Confirmed bool `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Confirmed bool `json:"confirmed,omitempty" doc:"User agreed" confirm:"true"`
 }
 
 // Docs describes what does not fit into a tag.
@@ -32,7 +32,7 @@ func (stopIn) Docs() map[string]string {
 type restartIn struct {
 	guestIn
 	Timeout   int  `json:"timeout" doc:"Seconds to shut down" min:"1" max:"15" default:"15"`
-	Confirmed bool `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Confirmed bool `json:"confirmed,omitempty" doc:"User agreed" confirm:"true"`
 }
 
 // acting is the deadline of one lifecycle command within a budget of 60 seconds: a shutdown that is
@@ -65,7 +65,7 @@ func restartGuest(c *sdk.Call, in restartIn) (pve.Changed, error) {
 
 type deleteIn struct {
 	guestIn
-	Confirmed bool `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Confirmed bool `json:"confirmed,omitempty" doc:"User agreed" confirm:"true"`
 }
 
 type deleteOut struct {
@@ -153,7 +153,7 @@ func (about) Docs() map[string]string {
 type deleteSnapshotIn struct {
 	guestIn
 	Name      string `json:"name" pattern:"^[A-Za-z][A-Za-z0-9_-]{1,39}$"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"User agreed" confirm:"true"`
 }
 
 // Docs describes what does not fit into a tag.
@@ -218,7 +218,7 @@ type rollbackSnapshotIn struct {
 	guestIn
 	Name      string `json:"name" pattern:"^[A-Za-z][A-Za-z0-9_-]{1,39}$"`
 	Start     bool   `json:"start,omitempty" doc:"Start the guest afterwards; else it is stopped"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"User agreed" confirm:"true"`
 }
 
 // Docs describes what does not fit into a tag.

@@ -54,7 +54,7 @@ var listGuestsTool = sdk.NewTool(
 
 var getGuestStatusTool = sdk.NewTool(
 	"get_guest_status",
-	"Show a virtual machine or container as it is right now: status, lock, protection, "+
+	"Show a guest (VM or container) as it is right now: status, lock, protection, "+
 		"HA, resources, snapshots. Example: {\"guest_id\":101}",
 	read(
 		"Status of a guest",
@@ -65,7 +65,7 @@ var getGuestStatusTool = sdk.NewTool(
 
 var startGuestTool = sdk.NewTool(
 	"start_guest",
-	"Start a virtual machine or container; nothing is done if it is running. Example: "+
+	"Start a guest (VM or container); nothing is done if it is running. Example: "+
 		"{\"guest_id\":102}",
 	operate("Start a guest", 60, false, true, "pct|qm start VMID",
 		pve.OfGuests(verbs("start"), now)),
@@ -74,7 +74,7 @@ var startGuestTool = sdk.NewTool(
 
 var stopGuestTool = sdk.NewTool(
 	"stop_guest",
-	"Shut a virtual machine or container down cleanly, or stop it at once with force "+
+	"Shut a guest (VM or container) down cleanly, or stop it at once with force "+
 		"(data may be lost); nothing is done if it is stopped. "+
 		"Example: {\"guest_id\":102}",
 	operate("Stop a guest", 60, true, true,
@@ -85,7 +85,7 @@ var stopGuestTool = sdk.NewTool(
 
 var restartGuestTool = sdk.NewTool(
 	"restart_guest",
-	"Restart a running virtual machine or container cleanly. Example: {\"guest_id\":101}",
+	"Restart a running guest cleanly. Example: {\"guest_id\":101}",
 	operate("Restart a guest", 60, true, false, "pct|qm reboot VMID --timeout SECONDS",
 		pve.OfGuests(verbs("reboot"), now)),
 	pve.Tool(restartGuest),
@@ -93,7 +93,7 @@ var restartGuestTool = sdk.NewTool(
 
 var deleteGuestTool = sdk.NewTool(
 	"delete_guest",
-	"Delete a stopped virtual machine or container with its disks, for ever. A running or "+
+	"Delete a stopped guest with its disks, for ever. A running or "+
 		"protected one is not deleted. Example: {\"guest_id\":104}",
 	operate("Delete a guest", 180, true, false,
 		"pct|qm destroy VMID --purge 1 --destroy-unreferenced-disks 1",
@@ -103,7 +103,7 @@ var deleteGuestTool = sdk.NewTool(
 
 var createSnapshotTool = sdk.NewTool(
 	"create_snapshot",
-	"Make a snapshot of a virtual machine or container. Example: "+
+	"Make a snapshot of a guest. Example: "+
 		"{\"guest_id\":104,\"name\":\"before-upgrade\",\"description\":\"by apt\"}",
 	operate("Create a snapshot", 120, false, false,
 		"pct|qm snapshot VMID NAME --description TEXT",
@@ -113,7 +113,7 @@ var createSnapshotTool = sdk.NewTool(
 
 var deleteSnapshotTool = sdk.NewTool(
 	"delete_snapshot",
-	"Delete a snapshot of a virtual machine or container; the guest stays as it is. "+
+	"Delete a snapshot of a guest; the guest stays as it is. "+
 		"Example: {\"guest_id\":104,\"name\":\"before-upgrade\"}",
 	operate("Delete a snapshot", 120, true, false, "pct|qm delsnapshot VMID NAME",
 		pve.OfGuests(verbs("delsnapshot"), "snapshot")),
@@ -122,7 +122,7 @@ var deleteSnapshotTool = sdk.NewTool(
 
 var rollbackSnapshotTool = sdk.NewTool(
 	"rollback_snapshot",
-	"Set a virtual machine or container back to a snapshot: what changed since is lost. A running "+
+	"Set a guest back to a snapshot: what changed since is lost. A running "+
 		"one is stopped. Example: {\"guest_id\":104,\"name\":\"before-upgrade\"}",
 	operate("Roll back to a snapshot", 120, true, false, "pct|qm rollback VMID NAME --start 1",
 		pve.OfGuests(verbs("rollback"), "snapshot")),

@@ -31,7 +31,7 @@ type guestsIn struct {
 // Docs describes what does not fit into a tag.
 func (guestsIn) Docs() map[string]string {
 	return map[string]string{
-		"node": "Only guests of this node; else of the whole cluster",
+		"node": "Only guests of this node",
 	}
 }
 
@@ -55,7 +55,7 @@ type storagesIn struct {
 // Docs describes what does not fit into a tag.
 func (storagesIn) Docs() map[string]string {
 	return map[string]string{
-		"node": "Only storages of this node; else of the whole cluster",
+		"node": "Only storages of this node",
 	}
 }
 
@@ -73,7 +73,7 @@ func storagePools(c *sdk.Call, in storagesIn) (storagesOut, error) {
 
 type guestIn struct {
 	ID   int    `json:"guest_id" doc:"Guest" min:"100" max:"999999999" target:"vmid"`
-	Node string `json:"node,omitempty" doc:"Node it is on, if in another cluster" target:"node"`
+	Node string `json:"node,omitempty" doc:"Its node, if in another cluster" target:"node"`
 }
 
 type statusOut struct {

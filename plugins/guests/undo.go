@@ -37,7 +37,7 @@ var listSnapshotsTool = sdk.NewTool(
 
 type undoCallIn struct {
 	Call      string `json:"call" target:"call" doc:"Id of the call"`
-	Confirmed bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Confirmed bool   `json:"confirmed,omitempty" doc:"User agreed" confirm:"true"`
 }
 
 type undoCallOut struct {

@@ -65,9 +65,9 @@ func init() {
 type execIn struct {
 	Command string `json:"command" minlen:"1" maxlen:"10000" target:"command"`
 	Timeout int    `json:"timeout" doc:"Seconds to wait for it" min:"1" max:"300" default:"30"`
-	Format  string `json:"response_format" doc:"Form of the text" default:"text" enum:"text,json"`
+	Format  string `json:"response_format" doc:"Text form" default:"text" enum:"text,json"`
 	Node    string `json:"node,omitempty" doc:"Node, if not the default" target:"node"`
-	Confirm bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Confirm bool   `json:"confirmed,omitempty" doc:"User agreed" confirm:"true"`
 }
 
 // Docs describes what does not fit into a tag.
@@ -86,8 +86,8 @@ type downloadIn struct {
 	LocalPath string `json:"local_path" target:"local_path"`
 	Overwrite bool   `json:"overwrite,omitempty" doc:"Replace the local file if there is one"`
 	MaxBytes  int64  `json:"max_bytes" min:"1" max:"1073741824" default:"10485760"`
-	Format    string `json:"response_format" doc:"Form of the text" default:"text" enum:"text,json"`
-	Node      string `json:"node,omitempty" doc:"Node it is on, if not the default" target:"node"`
+	Format    string `json:"response_format" doc:"Text form" default:"text" enum:"text,json"`
+	Node      string `json:"node,omitempty" doc:"Its node, if not the default" target:"node"`
 }
 
 // Docs describes what does not fit into a tag.
@@ -106,7 +106,7 @@ type uploadIn struct {
 	Overwrite   bool   `json:"overwrite,omitempty"`
 	Format      string `json:"response_format" default:"text" enum:"text,json"`
 	Node        string `json:"node,omitempty" doc:"Node, if not the default" target:"node"`
-	Confirm     bool   `json:"confirmed,omitempty" doc:"The user agreed" confirm:"true"`
+	Confirm     bool   `json:"confirmed,omitempty" doc:"User agreed" confirm:"true"`
 }
 
 // Docs describes what does not fit into a tag.
@@ -116,7 +116,7 @@ func (uploadIn) Docs() map[string]string {
 		"host_path":       "Absolute path of the file on the host; its directory must exist",
 		"permissions":     "Octal, three or four digits",
 		"overwrite":       "Replace the file on the host if there is one",
-		"response_format": "Form of the text",
+		"response_format": "Text form",
 	}
 }
 

@@ -19,12 +19,11 @@ func init() {
 	sdk.Serve("jq", "1.0.0",
 		sdk.NewTool(
 			"jq_query",
-			"Take what is wanted out of JSON with a jq filter, without a new request: of an "+
-				"artifact that another tool saved, or of JSON text. Short paths work too: "+
+			"Take what is wanted out of JSON with a jq filter, of an artifact "+
+				"that another tool saved, or of JSON text. Short paths work too: "+
 				".results.0 is .results[0], and "+
-				"a list such as .name,.email (at most 20) gives a list. Several outputs come as a "+
-				"list, none as null. Of a large document begin with a path, map, select or a "+
-				"slice: sort_by and the like need all of it in memory. Example: "+
+				".name,.email (at most 20) gives a list. Of a large document begin with a path, "+
+				"map, select or a slice: sort_by needs all of it. Example: "+
 				"{\"json\":\"{\\\"a\\\":[1,2]}\",\"jq_filter\":\".a.0\"}",
 			sdk.Hints{
 				Title:      "Query JSON",
@@ -50,7 +49,7 @@ func (queryIn) Docs() map[string]string {
 	return map[string]string{
 		"jq_filter":       "A jq filter, or short paths separated by commas",
 		"artifact":        "The id or URI of the artifact; give this or json",
-		"max_result_size": "Bytes of the largest result; a larger one is an error",
+		"max_result_size": "Bytes of the largest result",
 	}
 }
 

@@ -25,7 +25,7 @@ func callCommand(g *global) *cobra.Command {
 				if verbose > 1 {
 					level = slog.LevelDebug
 				}
-				g.pluginLog = plaintext.NewLog(logOutput{}, level)
+				g.pluginLog = plaintext.NewLog(logOutput{g}, level)
 			}
 			return v.call(false)
 		}),

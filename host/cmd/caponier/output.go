@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"os"
 	"strings"
 
@@ -146,6 +146,8 @@ func progressTo(f *os.File) func(done, total float64, message string) {
 
 // logOutput writes to where the log goes, which leaves out the secrets of the configuration once
 // that is loaded.
-type logOutput struct{}
+type logOutput struct{ g *global }
 
-func (logOutput) Write(p []byte) (int, error) { return log.Writer().Write(p) }
+func (l logOutput) Write(p []byte) (int, error) {
+	return cmp.Or(l.g.logs, io.Writer(os.Stderr)).Write(p)
+}

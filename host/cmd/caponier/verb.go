@@ -51,6 +51,7 @@ type global struct {
 	config, profile string
 	json            bool
 	log             observe.LogOptions // instead of those of the configuration
+	logs            io.Writer          // where the log goes, without secrets; nil: nothing is loaded
 	pluginLog       *slog.Logger       // of the sandbox; nil: the host's log
 
 	readOnly                 bool // these four only narrow what the configuration allows
@@ -94,7 +95,8 @@ func (g *global) load() (*config.Config, error) {
 	if err := cfg.Log.Validate(); err != nil {
 		return nil, usage(err)
 	}
-	slog.SetDefault(cfg.Log.Logger(plaintext.Without(os.Stderr, cfg.Secrets)))
+	g.logs = plaintext.Without(os.Stderr, cfg.Secrets)
+	slog.SetDefault(cfg.Log.Logger(g.logs))
 	cfg.ReadOnly = cfg.ReadOnly || g.readOnly
 	cfg.Tools.Toolsets, cfg.Tools.Tools, cfg.Tools.Exclude = g.toolsets, g.tools, g.exclude
 	return cfg, nil
