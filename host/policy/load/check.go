@@ -217,7 +217,7 @@ func operations() []abi.Op {
 			Headers: [][2]string{{"accept", "*/*"}}},
 		abi.BlobWrite{Name: "name", MIME: "text/plain", Data: data}, abi.BlobRead{Blob: "name"},
 		abi.Ask{Key: "key", Message: "text"},
-		abi.ListCommands{Node: "node", Word: "pct"},
+		abi.ListCommands{Node: "node", Word: "pct"}, abi.UndoSteps{Call: "call"}, abi.Snapshots{},
 	}
 }
 
