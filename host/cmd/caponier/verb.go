@@ -51,7 +51,7 @@ type global struct {
 	config, profile string
 	json            bool
 	log             observe.LogOptions // instead of those of the configuration
-	logs            io.Writer          // where the log goes, without secrets; nil: nothing is loaded
+	logs            io.Writer          // where the log goes, without secrets; nil: stderr
 	pluginLog       *slog.Logger       // of the sandbox; nil: the host's log
 
 	readOnly                 bool // these four only narrow what the configuration allows
