@@ -83,8 +83,8 @@ func AddTo(name, file string, s Server) (done string, err error) {
 		return "", fmt.Errorf("%q is not a client that is known", name)
 	}
 	hand := func(format string, args ...any) error {
-		return fmt.Errorf(file+" "+format+"; nothing was written. By hand, it needs:\n%s",
-			append(args, c.snippet(s))...)
+		return fmt.Errorf("%s "+format+"; nothing was written. By hand, it needs:\n%s",
+			append(append([]any{file}, args...), c.snippet(s))...)
 	}
 	info, err := os.Lstat(file)
 	if errors.Is(err, os.ErrNotExist) {

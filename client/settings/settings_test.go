@@ -104,12 +104,12 @@ func TestAddToRefusesWhatItCannotKeep(t *testing.T) {
 		}
 	}
 	path := file(t, "cursor", "{}")
-	link := filepath.Join(filepath.Dir(path), "link.json")
+	link := filepath.Join(filepath.Dir(path), "100%safe.json")
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := AddTo("cursor", link, server); err == nil ||
-		!strings.Contains(err.Error(), "not a regular file") || content(t, path) != "{}" {
+		!strings.Contains(err.Error(), link+" is not a regular file") || content(t, path) != "{}" {
 		t.Errorf("a link: %v", err)
 	}
 	missing := filepath.Join(t.TempDir(), "none", "mcp.json")
