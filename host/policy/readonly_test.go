@@ -104,7 +104,7 @@ var effects = map[string]string{
 	"systemd-cgls":        `connect\(.*sun_path="/(var/)?run/(systemd|dbus)`,
 	"systemd-detect-virt": `connect\(.*sun_path="/(var/)?run/(systemd|dbus)`,
 	"coredumpctl":         `connect\(.*sun_path="/(var/)?run/(systemd|dbus)`,
-	"dmsetup":             `"/dev/mapper/control"`,
+	"dmsetup":             `"/dev/mapper/control"|^mkdir\("/dev(/mapper)?"`,
 	"sort":                `"/tmp/sort`,
 	"top":                 `^mkdir\("[^"]*/\.config(/procps)?"`,
 	"crontab":             `"/var/spool/cron`,
