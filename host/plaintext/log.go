@@ -62,8 +62,7 @@ func (l lines) Handle(_ context.Context, r slog.Record) error {
 	return err
 }
 
-// scrubbed is a log that cannot hold a secret of the configuration, whoever wrote it there and how:
-// each record is one Write.
+// scrubbed is a log that cannot hold a secret of the configuration. Each record is one Write.
 type scrubbed struct {
 	to    io.Writer
 	hides *strings.Replacer

@@ -10,7 +10,7 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// Tool is the one that undoes calls. It is called by whoever made them, and decided as every call.
+// Tool is the one that undoes calls. A principal undoes its own. It is decided as every call.
 const Tool = "undo_call"
 
 // Records executes the operations that ask for what the host recorded.

@@ -20,6 +20,9 @@ func lookAt(ctx context.Context, r *gate.Running) (any, error) {
 	if unit, is := args["unit"].(string); is {
 		out, err := guest{r: r, node: node}.run(ctx, "systemctl", "show",
 			"--property=ActiveState,UnitFileState", "--", unit)
+		if err == nil && !strings.Contains(out, "ActiveState=") {
+			err = failed("%s does not say how unit %s is", node, unit)
+		}
 		return State{Status: strings.Join(strings.Fields(out), " ")}, err
 	}
 	if path, is := args["file"].(string); is {
@@ -27,8 +30,11 @@ func lookAt(ctx context.Context, r *gate.Running) (any, error) {
 		return fileState(ctx, r, abi.OnNode{Node: node}, path, most)
 	}
 	g, err := find(ctx, r)
-	if err != nil || g.Type == "" {
-		return State{Status: absent}, err
+	switch {
+	case err != nil:
+		return nil, err
+	case g.gone:
+		return State{Status: absent}, nil
 	}
 	var now struct{ Status, QMPStatus string }
 	values := map[string]any{}
@@ -50,7 +56,9 @@ func lookAt(ctx context.Context, r *gate.Running) (any, error) {
 			s.Values[name] = fmt.Sprint(v)
 		}
 	}
-	s.Config = s.Values["digest"]
+	if s.Config = s.Values["digest"]; s.Status == "" || s.Config == "" {
+		return nil, failed("guest %d has no status, or no digest of its configuration", g.VMID)
+	}
 	return s, nil
 }
 

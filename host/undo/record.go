@@ -124,6 +124,8 @@ func (k *Keeper) before(ctx context.Context, q gate.Question, d gate.Decision) (
 	}
 	s.Before, s.Mode = was, was.Mode
 	switch {
+	case s.Back.Config && was.Status == absent:
+		err = errors.New("the guest is not there")
 	case s.Back.Config:
 		s.Back = reverse.Way{}
 		s.Back.Argv, err = reverse.Config(q.Cmd.Calls[0].Argv, was.Values)

@@ -180,6 +180,7 @@ func TestWhatCannotBeKeptIsNotDone(t *testing.T) {
 		"the store is away":              {ran("pct", "stop", "105"), &node{world: world{broken: errors.New("full")}}, false, 0},
 		"the site goes on without":       {big, &node{is: map[string]State{"file:/opt/a": {Status: large}}}, true, 1},
 		"but never without the store":    {ran("pct", "stop", "105"), &node{world: world{broken: errors.New("full")}}, true, 0},
+		"values of a guest that is away": {ran("pct", "set", "105", "--memory", "512"), &node{is: map[string]State{"guest:105": {Status: absent}}}, false, 0},
 		"a value that Proxmox hides":     {ran("qm", "set", "105", "--cipassword", "x"), &node{}, false, 0},
 		"what has no reverse is let run": {ran("pct", "reboot", "105"), &node{}, false, 1},
 	} {

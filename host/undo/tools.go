@@ -138,20 +138,35 @@ func find(ctx context.Context, r *gate.Running) (guest, error) {
 	if err := json.Unmarshal([]byte(out), &all); err != nil {
 		return from, failed("%s did not list its guests: %v", node, err)
 	}
-	for _, g := range all {
-		from.gone = from.gone || g.VMID > 0
-		if fmt.Sprint(g.VMID) != id || g.Type != "lxc" && g.Type != "qemu" {
-			continue
-		}
-		if !slices.ContainsFunc(r.Call.Nodes, func(n gate.Node) bool {
-			return n.Name == g.On && slices.Contains(r.Call.Clusters, n.Cluster)
-		}) {
-			return from, failed("guest %s is on %q, which is no node of the inventory", id, g.On)
-		}
-		g.r, g.node = r, g.On
-		return g, nil
+	g, gone, err := pick(all, id)
+	if from.gone = gone; err != nil || g.Type == "" {
+		return from, err
 	}
-	return from, nil
+	if !slices.ContainsFunc(r.Call.Nodes, func(n gate.Node) bool {
+		return n.Name == g.On && slices.Contains(r.Call.Clusters, n.Cluster)
+	}) {
+		return from, failed("guest %s is on %q, which is no node of the inventory", id, g.On)
+	}
+	g.r, g.node = r, g.On
+	return g, nil
+}
+
+// pick returns a guest of a list; one without a type where the list does not have it. Then gone
+// reports whether the list has others: an empty one says nothing.
+func pick(all []guest, id string) (found guest, gone bool, err error) {
+	for _, g := range all {
+		gone = gone || g.VMID > 0
+		switch {
+		case fmt.Sprint(g.VMID) != id:
+		case g.Type != "lxc" && g.Type != "qemu":
+			return guest{}, false, failed("guest %s is listed as %q", id, g.Type)
+		case found.Type != "":
+			return guest{}, false, failed("guest %s is listed twice", id)
+		default:
+			found = g
+		}
+	}
+	return found, gone && found.Type == "", nil
 }
 
 func (g guest) tool() string { return map[string]string{"lxc": "pct", "qemu": "qm"}[g.Type] }
