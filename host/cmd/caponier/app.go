@@ -86,7 +86,6 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 	}
 	own := native.New(runner{h.sandbox, h}, version,
 		append(undo.Tools, sweep.Tool)...)
-	o.Runner = own
 	if err := h.executors(&o); err != nil {
 		return err
 	}
@@ -96,10 +95,10 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 	o.Decider = h.engine
 	h.meter.Watch(&o)
 	h.gauges()
-	if err := h.looks(o); err != nil {
+	if err := h.looks(o, own); err != nil {
 		return err
 	}
-	h.door = gate.New(o)
+	h.door = gate.New(o, own)
 	h.native = func(ctx context.Context, tool string, args any) gate.Answer {
 		return own.Call(ctx, h.door, tool, args)
 	}
