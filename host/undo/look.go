@@ -90,3 +90,10 @@ func fileState(ctx context.Context, r *gate.Running, on abi.OnNode, path string,
 	s.Status, s.Data = "sha256:"+hex.EncodeToString(sum[:]), data
 	return s, nil
 }
+
+// absent is the status of a file that is not there, and large that of one that is too large to be
+// kept or compared.
+const (
+	absent = "absent"
+	large  = "too large"
+)
