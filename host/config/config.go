@@ -22,6 +22,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/blob"
 	"github.com/caponier-mcp/caponier/host/egress"
+	"github.com/caponier-mcp/caponier/host/export"
 	fronthttp "github.com/caponier-mcp/caponier/host/front/http"
 	"github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -51,6 +52,7 @@ type Config struct {
 	Approval    approval.Options `koanf:"approval"`
 	Audit       audit.Options    `koanf:"audit"`
 	Anchors     anchor.Options   `koanf:"anchors"`
+	Export      export.Options   `koanf:"export"`
 	Store       store.Options    `koanf:"store"`
 	Blob        blob.Options     `koanf:"blob"`
 	Egress      egress.Options   `koanf:"egress"`
@@ -168,7 +170,7 @@ func Load(file string, environ []string) (*Config, error) {
 		name  string
 	}{
 		{&c.Audit.Dir, "state/journal"}, {&c.Store.Dir, "state/store"},
-		{&c.Blob.Dir, "state/blobs"},
+		{&c.Blob.Dir, "state/blobs"}, {&c.Export.Dir, "state/export"},
 		{&c.Remote.Workspace, "state/workspace"}, {&c.Sandbox.CacheDir, "state/cache"},
 		{&c.Plugin.Lock, "plugins.lock"}, {&c.Plugin.Dir, "build/plugins"},
 		{&c.Policy.Site, "policies/site"},

@@ -60,6 +60,7 @@ var rooms = map[string][]string{
 	"host/approval":                {"host/gate", "host/plaintext", "host/trusted"},
 	"host/audit":                   {"host/gate", "host/plaintext", "host/trusted"},
 	"host/anchor":                  {"host/audit", "host/trusted"},
+	"host/export":                  {"host/audit"},
 	// the packages whose interfaces it implements
 	"host/store":         {"host/gate", "host/approval", "host/blob", "host/egress", "host/trusted", "host/undo"},
 	"host/plugin":        {"host/gate", "host/plaintext", "host/trusted"},
@@ -76,6 +77,7 @@ var rooms = map[string][]string{
 		"host/approval",
 		"host/audit",
 		"host/anchor",
+		"host/export",
 		"host/store",
 		"host/plugin",
 		"host/identity",
@@ -139,6 +141,7 @@ var owners = map[string][]string{
 	"golang.org/x/time/rate":          {"host/identity", "host/front/http"},
 	"golang.org/x/sys": {
 		"host/audit",
+		"host/export",
 		"host/sandbox",
 		"host/systemd",
 		"host/doctor",

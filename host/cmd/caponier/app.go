@@ -95,6 +95,7 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 	o.Decider = h.engine
 	h.meter.Watch(&o)
 	h.gauges()
+	h.exportGauges()
 	if err := h.looks(o, own); err != nil {
 		return err
 	}
@@ -151,6 +152,9 @@ func hiddenReason(c *config.Config, lock *plugin.Lock) (func(*gate.Tool) string,
 
 // openState opens the journal, the store and the approvals.
 func (h *host) openState(o *gate.Options) (err error) {
+	if err := h.openExport(); err != nil {
+		return err
+	}
 	var closeJournal func()
 	if h.journal, closeJournal, err = openJournal(h.cfg); err != nil {
 		return err
