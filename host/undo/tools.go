@@ -3,6 +3,7 @@ package undo
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,9 @@ const (
 	pruneName = "prune_snapshot"
 	lookName  = "look_at"
 )
+
+// notTaken is the code of a snapshot that is not there, as the node's list of them shows.
+const notTaken = "not_taken"
 
 // maxKept is the size of the largest file that is read to be kept or compared.
 const maxKept = 1 << 20
@@ -96,11 +100,22 @@ func take(ctx context.Context, r *gate.Running) (any, error) {
 	if feature.Has != "1" {
 		return nil, failed("guest %d has no storage that can take snapshots", g.VMID)
 	}
-	if _, err := g.run(ctx, g.tool(), "snapshot", fmt.Sprint(g.VMID), name, "--description",
-		"before call "+call); err != nil {
-		return nil, err
+	_, err = g.run(ctx, g.tool(), "snapshot", fmt.Sprint(g.VMID), name, "--description",
+		"before call "+call)
+	seen, op := g.check(ctx, name, true), (*gate.OpError)(nil)
+	switch {
+	case err == nil:
+		return found{g.Status == "running", g.On, g.tool()}, seen
+	case errors.As(seen, &op) && op.Code == notTaken && !unknown(err):
+		op.Message = err.Error()
+		return nil, op
 	}
-	return found{g.Status == "running", g.On, g.tool()}, g.check(ctx, name, true)
+	return nil, err
+}
+
+func unknown(err error) bool {
+	op := (*gate.OpError)(nil)
+	return errors.As(err, &op) && op.Outcome == gate.Unknown
 }
 
 func prune(ctx context.Context, r *gate.Running) (any, error) {
@@ -208,7 +223,8 @@ func (g guest) check(ctx context.Context, name string, wanted bool) error {
 		}
 	}
 	if wanted {
-		return failed("Proxmox reported success, but guest %d has no snapshot %s", g.VMID, name)
+		return &gate.OpError{Code: notTaken, Outcome: gate.Failed, Message: fmt.Sprintf("Proxmox "+
+			"reported success, but guest %d has no snapshot %s", g.VMID, name)}
 	}
 	return nil
 }
