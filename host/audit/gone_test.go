@@ -98,7 +98,7 @@ func (h *hostile) call() gate.Answer {
 	tool := &gate.Tool{
 		Kind: "tool", Name: "t", Imports: []string{"blob_read"}, Budget: time.Minute,
 		Validate: func(map[string]any) error { return nil },
-		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
+		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
 			return gate.Targets{}, nil, nil
 		},
 	}

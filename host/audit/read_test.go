@@ -205,7 +205,7 @@ func TestRecordsHoldNoOutput(t *testing.T) {
 		Budget:   time.Second,
 		Imports:  []string{"sftp_read", "sftp_write"},
 		Validate: func(map[string]any) error { return nil },
-		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
+		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
 			return gate.Targets{}, nil, nil
 		},
 	}

@@ -167,7 +167,7 @@ func (w *world) ask(op abi.HTTPRequest) (v abi.HTTPResponse, err error) {
 	}
 	tool := &gate.Tool{Kind: "tool", Name: "curl", Imports: []string{"http_request"},
 		Budget: time.Minute, Validate: func(map[string]any) error { return nil },
-		Derive: func(map[string]any) (gate.Targets, []gate.CommandText,
+		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText,
 			error) {
 			return gate.Targets{}, nil, nil
 		}}

@@ -57,7 +57,7 @@ func (o *Options) decode(ctx context.Context, req Request, c *Call) error {
 		c.Confirmation.State = "argument"
 	}
 	var texts []CommandText
-	if c.Targets, texts, err = c.Tool.Derive(args); err != nil {
+	if c.Targets, texts, err = c.Tool.Derive(c.Principal, args); err != nil {
 		return err
 	}
 	for _, t := range texts {

@@ -68,7 +68,7 @@ func (parts) Argv(argv []string) gate.Command {
 func ExampleDoor_Call() {
 	tool := &gate.Tool{Kind: "tool", Name: "try", Imports: []string{"ssh_exec"}, Budget: time.Minute,
 		Validate: func(map[string]any) error { return nil },
-		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
+		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
 			return gate.Targets{}, nil, nil
 		}}
 	for _, argv := range [][]string{{"uptime"}, {"rm", "-r", "/"}} {

@@ -152,7 +152,7 @@ func tool() *Tool {
 		Confirm:  "confirmed",
 		Budget:   time.Minute,
 		Validate: func(map[string]any) error { return nil },
-		Derive: func(a map[string]any) (Targets, []CommandText, error) {
+		Derive: func(_ Principal, a map[string]any) (Targets, []CommandText, error) {
 			if n, ok := a["node"].(string); ok {
 				return Targets{Nodes: []string{n}}, nil, nil
 			}

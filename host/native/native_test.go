@@ -106,7 +106,7 @@ func TestOnlyTheHostsOwnToolsRunHere(t *testing.T) {
 		return door.Call(t.Context(), gate.Request{Source: "http", Principal: gate.Principal{ID: "a", Auth: "token"},
 			Tool: &gate.Tool{Kind: kind, Name: "broom", Budget: time.Minute,
 				Validate: func(map[string]any) error { return nil },
-				Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
+				Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
 					return gate.Targets{}, nil, nil
 				}}})
 	}

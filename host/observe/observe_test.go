@@ -104,7 +104,7 @@ func callFor(name string) gate.Request {
 			Imports:  []string{"ssh_exec"},
 			Budget:   time.Minute,
 			Validate: func(map[string]any) error { return nil },
-			Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
+			Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
 				return gate.Targets{Nodes: []string{"pve1"}}, nil, nil
 			},
 		},

@@ -382,7 +382,7 @@ func try(t testing.TB, b tape) *trial {
 		Mode: func() gate.Mode { return gate.Mode{} }}, w)
 	tool := &gate.Tool{Kind: "tool", Name: "t", Imports: []string{"ssh_exec"}, Plans: flags != 255,
 		Budget: time.Minute, Validate: func(map[string]any) error { return nil },
-		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
+		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
 			return gate.Targets{}, nil, nil
 		}}
 	door.Call(context.Background(), gate.Request{Source: "cli",

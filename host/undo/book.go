@@ -19,9 +19,9 @@ type Step struct {
 	Did       string      `json:"did"` // for people
 	Back      reverse.Way `json:"back"`
 	Before    State       `json:"before"` // of what it changes, with a file's bytes
-	After     State       `json:"after"`
-	Mode      string      `json:"mode"`  // octal, of the file before
-	Ended     string      `json:"ended"` // "" while it runs or when the host was killed, else how
+	After     State       `json:"after"`  // until it has ended: as it will be if all goes well
+	Mode      string      `json:"mode"`   // octal, of the file before
+	Ended     string      `json:"ended"`  // "" while it runs or when the host was killed, else how
 	Made      time.Time   `json:"made"`
 	Expires   time.Time   `json:"expires"`
 }

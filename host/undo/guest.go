@@ -119,7 +119,8 @@ func (g guest) check(ctx context.Context, name string, wanted bool) error {
 		}
 	}
 	if wanted {
-		return failed("Proxmox reported success, but guest %d has no snapshot %s", g.VMID, name)
+		return &gate.OpError{Code: notTaken, Outcome: gate.Failed, Message: fmt.Sprintf("Proxmox "+
+			"reported success, but guest %d has no snapshot %s", g.VMID, name)}
 	}
 	return nil
 }
@@ -150,3 +151,6 @@ const (
 	pruneName = "prune_snapshot"
 	lookName  = "look_at"
 )
+
+// notTaken is the code of a snapshot that is not there, as the node's list of them shows.
+const notTaken = "not_taken"

@@ -3,6 +3,7 @@ package undo
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -66,11 +67,22 @@ func take(ctx context.Context, r *gate.Running) (any, error) {
 	if feature.Has != "1" {
 		return nil, failed("guest %d has no storage that can take snapshots", g.VMID)
 	}
-	if _, err := g.run(ctx, g.tool(), "snapshot", fmt.Sprint(g.VMID), name, "--description",
-		"before call "+call); err != nil {
-		return nil, err
+	_, err = g.run(ctx, g.tool(), "snapshot", fmt.Sprint(g.VMID), name, "--description",
+		"before call "+call)
+	seen, op := g.check(ctx, name, true), (*gate.OpError)(nil)
+	switch {
+	case err == nil:
+		return found{g.Status == "running", g.On, g.tool()}, seen
+	case errors.As(seen, &op) && op.Code == notTaken && !unknown(err):
+		op.Message = err.Error()
+		return nil, op
 	}
-	return found{g.Status == "running", g.On, g.tool()}, g.check(ctx, name, true)
+	return nil, err
+}
+
+func unknown(err error) bool {
+	op := (*gate.OpError)(nil)
+	return errors.As(err, &op) && op.Outcome == gate.Unknown
 }
 
 func prune(ctx context.Context, r *gate.Running) (any, error) {

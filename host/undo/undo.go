@@ -80,8 +80,9 @@ func (k *Keeper) take(ctx context.Context, s Snapshot) error {
 		return err
 	}
 	a := k.Call(ctx, takeName, s.args())
-	if errors.Is(a.Err, gate.ErrRefused) {
-		_ = k.Book.RemoveSnapshot(ctx, s) // nothing was done; a record that stays is harmless
+	if op := (*gate.OpError)(nil); a.Outcome == gate.Refusal ||
+		errors.As(a.Err, &op) && op.Code == notTaken {
+		_ = k.Book.RemoveSnapshot(ctx, s) // it is not there; a record that stays is harmless
 	}
 	if a.Err != nil {
 		return a.Err

@@ -51,7 +51,11 @@ func (w *world) keeper(now time.Time) *Keeper {
 	return &Keeper{Executor: w, Book: w, Now: func() time.Time { return now },
 		Call: func(_ context.Context, tool string, args any) gate.Answer {
 			w.events = append(w.events, fmt.Sprint(tool, " ", args.(map[string]any)["vmid"]))
-			return gate.Answer{Err: w.refuse, Output: gate.Output{JSON: []byte(`{"running":true}`)}}
+			a := gate.Answer{Err: w.refuse, Output: gate.Output{JSON: []byte(`{"running":true}`)}}
+			if errors.Is(w.refuse, gate.ErrRefused) {
+				a.Outcome = gate.Refusal
+			}
+			return a
 		}}
 }
 
