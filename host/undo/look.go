@@ -57,7 +57,7 @@ func lookAt(ctx context.Context, r *gate.Running) (any, error) {
 		}
 	}
 	if s.Config = s.Values["digest"]; s.Status == "" || s.Config == "" {
-		return nil, failed("guest %d has no status, or no digest of its configuration", g.VMID)
+		return nil, failed("guest %s has no status, or no digest of its configuration", g.VMID)
 	}
 	return s, nil
 }
