@@ -83,6 +83,34 @@ func Read(data []byte) (List, error) {
 	return l, nil
 }
 
+// Quorate reads what `pvesh get /cluster/status` says, and reports why the node's list of guests
+// may be an old one: it has no quorum. A node without a cluster needs none.
+func Quorate(data []byte) error {
+	members, clusters := 0, []any{}
+	err := rows(data, func(r row) error {
+		switch r["type"] {
+		case "node":
+			members++
+		case "cluster":
+			clusters = append(clusters, r["quorate"])
+		default:
+			return fmt.Errorf("its type is %s", shown(r["type"]))
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("the state of the cluster: %w", err)
+	case members == 0 || len(clusters) > 1:
+		return fmt.Errorf("the state of the cluster has %d nodes and %d clusters", members,
+			len(clusters))
+	case len(clusters) == 1 && clusters[0] != json.Number("1"):
+		return fmt.Errorf("the node has no quorum (quorate is %s), so what it lists may be old",
+			shown(clusters[0]))
+	}
+	return nil
+}
+
 // sound reports what rows say against one another.
 func (l *List) sound() error {
 	for i := 1; i < len(l.Nodes); i++ {
@@ -117,7 +145,7 @@ var (
 type row map[string]any
 
 var members = []string{"id", "type", "vmid", "node", "name", "status", "pool", "tags", "template",
-	"hastate"}
+	"hastate", "quorate"}
 
 func (l *List) add(r row) error {
 	kind, err := r.text("type", states, true)

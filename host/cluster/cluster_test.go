@@ -180,6 +180,27 @@ func check(t *testing.T, l List, rows []map[string]json.RawMessage, did string) 
 	}
 }
 
+func TestANodeWithoutQuorumIsNotBelieved(t *testing.T) {
+	const node = `{"type":"node","id":"node/pve1","name":"pve1","online":1}`
+	for claim, c := range map[string]struct{ status, why string }{
+		"a cluster with quorum":   {`[{"type":"cluster","id":"cluster","quorate":1},` + node + `]`, ""},
+		"a node of its own":       {`[` + node + `]`, ""},
+		"no quorum":               {`[{"type":"cluster","quorate":0},` + node + `]`, "no quorum"},
+		"nothing of a quorum":     {`[{"type":"cluster"},` + node + `]`, "no quorum"},
+		"a quorum that is text":   {`[{"type":"cluster","quorate":"1"},` + node + `]`, "no quorum"},
+		"two clusters":            {`[{"type":"cluster","quorate":1},{"type":"cluster","quorate":1},` + node + `]`, "2 clusters"},
+		"a cluster without nodes": {`[{"type":"cluster","quorate":1}]`, "0 nodes"},
+		"nothing":                 {`[]`, "0 nodes"},
+		"null":                    {`null`, "no JSON list"},
+		"something else":          {`[{"type":"lxc"},` + node + `]`, "its type is"},
+	} {
+		if err := Quorate([]byte(c.status)); (err == nil) != (c.why == "") ||
+			err != nil && !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%s: %v; want %q", claim, err, c.why)
+		}
+	}
+}
+
 func TestAnyCutOfAListIsRefused(t *testing.T) {
 	data := []byte(strings.TrimSpace(string(recorded(t))))
 	for n := range data {

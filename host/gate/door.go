@@ -31,6 +31,9 @@ type Options struct {
 	// Files returns the SHA-256 of the local files that exist, so that an approval binds their
 	// bytes. Nil: none.
 	Files func(Principal, []string) (map[string]string, error)
+	// Guests asks a cluster for facts that a decision lacks; those that it cannot get are missing.
+	// Nil: such a decision is a refusal.
+	Guests func(context.Context, Question, Decision) map[string]Guest
 	// HiddenReason returns why this host does not offer a tool, "" if it does. Nil: it offers all.
 	HiddenReason func(*Tool) string
 	Now          func() time.Time // nil: time.Now
@@ -126,6 +129,10 @@ func (d *Door) decide(ctx context.Context, q Question) (dec Decision, giveBack f
 		q.Facts.Counts, giveBack = counts, back
 	}
 	dec, err := d.answer(ctx, q)
+	if len(dec.Guests) > 0 && d.o.Guests != nil && q.Kind != KindVisible {
+		q.Facts.Guests = d.o.Guests(ctx, q, dec)
+		dec, err = d.answer(ctx, q)
+	}
 	switch {
 	case err != nil:
 		failed := deny("policy.error", "the policy engine did not answer: "+err.Error())

@@ -196,6 +196,7 @@ type Facts struct {
 	Units  []string   // every name of the command's units, as the node says; nil: not asked
 	Plan   *PlanFacts // nil: the call is held to no plan
 	Undo   *abi.UndoStepsResponse
+	Guests map[string]Guest // by VMID, as their cluster says; nil: not asked
 	// Touches are what the operation touches and, of a planned call, what earlier ones on the node
 	// do, as it says; nil: not looked up.
 	Touches []Touched
@@ -210,6 +211,19 @@ type Touched struct {
 	Status string   `json:"status"` // running, stopped …
 	Config string   `json:"config"` // digest of its configuration
 	Also   []string `json:"also"`   // what else an effect on it touches, for people, sorted
+}
+
+// Guest is what its cluster says of a guest. One that it does not have has no kind.
+type Guest struct {
+	Name     string   `json:"name"` // "" while its node sends nothing
+	Kind     string   `json:"kind"` // lxc | qemu
+	Node     string   `json:"node"`
+	Status   string   `json:"status"` // unknown while its node sends nothing
+	Tags     []string `json:"tags"`
+	Pool     string   `json:"pool"`
+	Template bool     `json:"template"`
+	HA       string   `json:"ha"`    // state of its high availability, "" for none
+	AgeS     int64    `json:"age_s"` // since the host asked
 }
 
 // PlanFacts compare an operation with the plan of its call.
@@ -329,9 +343,11 @@ type Decision struct {
 	Tier          Tier
 	Failed        []string // ids of the checks that did not hold
 	Denied        []Reason
-	NeedsApproval bool     // the confirmation is the only check that did not hold
-	Units         []string // all that it lacks is what its node calls these units, and Lacks
-	Lacks         []string // all that it lacks is what these are, as its node says, and Units
+	NeedsApproval bool          // the confirmation is the only check that did not hold
+	Units         []string      // all that it lacks is what its node calls these units, and Lacks
+	Lacks         []string      // all that it lacks is what these are, as its node says, and Units
+	Guests        []string      // all else that it lacks is what their cluster says of these
+	GuestAge      time.Duration // how old that may be
 	Obligations   Obligations
 	Revision      string          // of the policy
 	Input         json.RawMessage // the policy input as decided, masked, for the journal

@@ -50,6 +50,7 @@ var rooms = map[string][]string{
 	"host/remote/internal/conn":    {"host/gate", "host/fair", "host/remote/internal/effect"},
 	"host/remote/internal/effect":  {"host/gate"},
 	"host/cluster":                 {},
+	"host/inventory":               {"host/cluster", "host/gate", "host/native", "sdk/abi"},
 	"host/survey":                  {"host/cluster", "host/gate"},
 	"host/native":                  {"host/gate"},
 	"host/undo":                    {"host/cluster", "host/gate", "host/native", "host/reverse", "sdk/abi"},

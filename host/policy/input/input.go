@@ -29,6 +29,8 @@ type (
 		Tool      Tool        `json:"tool"`
 		Mode      gate.Mode   `json:"mode"`
 		Planning  bool        `json:"planning"` // effects above green are recorded, not done
+		// what the cluster says of guests that are named, by VMID; null: it was not asked
+		Guests *map[string]gate.Guest `json:"guests"`
 	}
 	Clock struct {
 		UnixMS  int64 `json:"unix_ms"`
@@ -197,6 +199,9 @@ func Of(q *gate.Question, roles []string) any {
 		Principal: Principal{c.Principal.ID, c.Principal.Auth, roles, c.Principal.Roles,
 			c.Principal.Narrowed},
 		Tool: Tool{c.Tool.Name, c.Tool.Imports, c.Tool.Commands, c.Tool.TargetKinds, c.Tool.Hints},
+	}
+	if q.Facts.Guests != nil {
+		h.Guests = &q.Facts.Guests
 	}
 	a := Args{c.Args.Digest, len(c.Args.JSON), c.Args.Scalars, c.Args.Omitted}
 	switch q.Kind {

@@ -9,6 +9,7 @@
 package caponier.core.check.tier
 
 import data.caponier.core.command
+import data.caponier.core.tables
 import data.caponier.core.tier
 
 asked := {"call", "operation", "visible"}
@@ -29,12 +30,17 @@ ok if {
 	tier.tool < 4
 	tier.rank < 4
 	tier.rank <= tier.ranks[input.parent.tier]
+	within_call
 }
 
 ok if {
 	input.schema == "caponier.visible/1"
 	tier.tool < 4
 }
+
+within_call if not tables.guests.raises
+
+within_call if tier.own <= tier.parent
 
 what := sprintf("%s is black", [tier.key]) if {
 	tier.tool == 4
