@@ -97,6 +97,15 @@ raised := max({0} | {ranks[entry.tier] |
 	tables.guests.raises
 } else := 0
 
+# raising says which guests raise it, by what.
+raising := concat("; ", [sprintf("guest %s is raised to %s by its %s %s", [
+	label(id), entry.tier, trim_suffix(kind, "s"), say.cut(name, 60),
+]) |
+	some id in named
+	some [kind, name, entry] in entries(data.site.raised, input.guests[id])
+	ranks[entry.tier] == raised
+])
+
 # label is a guest by its number, and by its name where that is known.
 label(id) := sprintf("%s (%s)", [id, say.cut(input.guests[id].name, 40)]) if {
 	input.guests[id].name != ""

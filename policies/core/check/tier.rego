@@ -9,6 +9,7 @@
 package caponier.core.check.tier
 
 import data.caponier.core.command
+import data.caponier.core.guests
 import data.caponier.core.tables
 import data.caponier.core.tier
 
@@ -44,6 +45,9 @@ within_call if tier.own <= tier.parent
 
 what := sprintf("%s is black", [tier.key]) if {
 	tier.tool == 4
+} else := guests.raising if {
+	guests.raised == tier.rank
+	tier.own < tier.rank
 } else := sprintf("%s is black", [concat(", ", heavy)]) if {
 	tier.rank == 4
 } else := sprintf("%s is %s and %s is %s", [
