@@ -142,6 +142,7 @@ type Facts struct {
 	Units  []string   // every name of the command's units, as the node says; nil: not asked
 	Plan   *PlanFacts // nil: the call is held to no plan
 	Undo   *abi.UndoStepsResponse
+	Guests map[string]Guest // by VMID, as their cluster says; nil: not asked
 	// Touches are what the operation touches and, of a planned call, what earlier ones on the node
 	// do, as it says; nil: not looked up.
 	Touches []Touched
@@ -221,9 +222,11 @@ type Decision struct {
 	Tier          Tier
 	Failed        []string // ids of the checks that did not hold
 	Denied        []Reason
-	NeedsApproval bool     // the confirmation is the only check that did not hold
-	Units         []string // all that it lacks is what its node calls these units, and Lacks
-	Lacks         []string // all that it lacks is what these are, as its node says, and Units
+	NeedsApproval bool          // the confirmation is the only check that did not hold
+	Units         []string      // all that it lacks is what its node calls these units, and Lacks
+	Lacks         []string      // all that it lacks is what these are, as its node says, and Units
+	Guests        []string      // all else that it lacks is what their cluster says of these
+	GuestAge      time.Duration // how old that may be
 	Obligations   Obligations
 	Revision      string          // of the policy
 	Input         json.RawMessage // the policy input as decided, masked, for the journal

@@ -95,6 +95,9 @@ type Options struct {
 	// Files returns the SHA-256 of the local files that exist, so that an approval binds their
 	// bytes. Nil: none.
 	Files func(Principal, []string) (map[string]string, error)
+	// Guests asks a cluster for facts that a decision lacks; those that it cannot get are missing.
+	// Nil: such a decision is a refusal.
+	Guests func(context.Context, Question, Decision) map[string]Guest
 	// HiddenReason returns why this host does not offer a tool, "" if it does. Nil: it offers all.
 	HiddenReason func(*Tool) string
 	Now          func() time.Time // nil: time.Now

@@ -84,6 +84,10 @@ func (o *Options) decide(ctx context.Context, q Question) (dec Decision, giveBac
 		q.Facts.Counts, giveBack = counts, back
 	}
 	dec, err := o.answer(ctx, q)
+	if len(dec.Guests) > 0 && o.Guests != nil && q.Kind != KindVisible {
+		q.Facts.Guests = o.Guests(ctx, q, dec)
+		dec, err = o.answer(ctx, q)
+	}
 	switch {
 	case err != nil:
 		failed := deny("policy.error", "the policy engine did not answer: "+err.Error())

@@ -162,3 +162,16 @@ type StageDir struct {
 	Node string `json:"node"`
 	Dir  string `json:"dir"`
 }
+
+// Guest is what its cluster says of a guest. One that it does not have has no kind.
+type Guest struct {
+	Name     string   `json:"name"` // "" while its node sends nothing
+	Kind     string   `json:"kind"` // lxc | qemu
+	Node     string   `json:"node"`
+	Status   string   `json:"status"` // unknown while its node sends nothing
+	Tags     []string `json:"tags"`
+	Pool     string   `json:"pool"`
+	Template bool     `json:"template"`
+	HA       string   `json:"ha"`    // state of its high availability, "" for none
+	AgeS     int64    `json:"age_s"` // since the host asked
+}

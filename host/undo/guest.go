@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caponier-mcp/caponier/host/cluster"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
@@ -17,12 +18,11 @@ const maxKept = 1 << 20
 // guest is one that a tool found.
 type guest struct {
 	r      *gate.Running
-	node   string // that it is on
-	Type   string `json:"type"` // lxc or qemu
-	On     string `json:"node"`
-	VMID   int64  `json:"vmid"`
-	Status string `json:"status"`
-	gone   bool   // the node lists guests, and this is none of them
+	node   string // that it is on; if there is none, that was asked
+	Type   string // lxc or qemu; "" if there is none
+	VMID   string
+	Status string
+	gone   bool // the node lists guests, and this is none of them
 }
 
 // found is what take says of the guest.
@@ -32,7 +32,7 @@ type found struct {
 	Program string `json:"program"`
 }
 
-// find finds the guest of a call in the cluster of its node. Its type is "" where there is none.
+// find finds the guest of a call in the cluster of its node.
 func find(ctx context.Context, r *gate.Running) (guest, error) {
 	node, _ := r.Call.Args.Value["node"].(string)
 	id, _ := r.Call.Args.Value["vmid"].(string)
@@ -45,39 +45,21 @@ func find(ctx context.Context, r *gate.Running) (guest, error) {
 	if err != nil {
 		return from, err
 	}
-	var all []guest
-	if err := json.Unmarshal([]byte(out), &all); err != nil {
-		return from, failed("%s did not list its guests: %v", node, err)
+	all, err := cluster.Read([]byte(out))
+	if err != nil {
+		return from, failed("%s: %v", node, err)
 	}
-	g, gone, err := pick(all, id)
-	if from.gone = gone; err != nil || g.Type == "" {
-		return from, err
+	g, is := all.Guest(id)
+	if !is {
+		from.gone = true
+		return from, nil
 	}
 	if !slices.ContainsFunc(r.Call.Nodes, func(n gate.Node) bool {
-		return n.Name == g.On && slices.Contains(r.Call.Clusters, n.Cluster)
+		return n.Name == g.Node && slices.Contains(r.Call.Clusters, n.Cluster)
 	}) {
-		return from, failed("guest %s is on %q, which is no node of the inventory", id, g.On)
+		return from, failed("guest %s is on %q, which is no node of the inventory", id, g.Node)
 	}
-	g.r, g.node = r, g.On
-	return g, nil
-}
-
-// pick returns a guest of a list; one without a type where the list does not have it. Then gone
-// reports whether the list has others: an empty one says nothing.
-func pick(all []guest, id string) (found guest, gone bool, err error) {
-	for _, g := range all {
-		gone = gone || g.VMID > 0
-		switch {
-		case fmt.Sprint(g.VMID) != id:
-		case g.Type != "lxc" && g.Type != "qemu":
-			return guest{}, false, failed("guest %s is listed as %q", id, g.Type)
-		case found.Type != "":
-			return guest{}, false, failed("guest %s is listed twice", id)
-		default:
-			found = g
-		}
-	}
-	return found, gone && found.Type == "", nil
+	return guest{r, g.Node, g.Kind, g.VMID, g.Status, false}, nil
 }
 
 func (g guest) tool() string { return map[string]string{"lxc": "pct", "qemu": "qm"}[g.Type] }
@@ -87,7 +69,7 @@ func (g guest) get(ctx context.Context, into any, what string, options ...string
 	if g.Type == "" {
 		return failed("the guest is not in the cluster of %s", g.node)
 	}
-	path := fmt.Sprintf("/nodes/%s/%s/%d/%s", g.node, g.Type, g.VMID, what)
+	path := fmt.Sprintf("/nodes/%s/%s/%s/%s", g.node, g.Type, g.VMID, what)
 	argv := append([]string{"pvesh", "get", path}, options...)
 	out, err := g.run(ctx, append(argv, "--output-format", "json")...)
 	if err != nil {
@@ -109,17 +91,17 @@ func (g guest) check(ctx context.Context, name string, wanted bool) error {
 		return err
 	}
 	if len(all) == 0 {
-		return failed("%s did not list the snapshots of guest %d", g.node, g.VMID)
+		return failed("%s did not list the snapshots of guest %s", g.node, g.VMID)
 	}
 	for _, s := range all {
 		if s.Name == name && !wanted {
-			return failed("snapshot %s of guest %d is still there", name, g.VMID)
+			return failed("snapshot %s of guest %s is still there", name, g.VMID)
 		} else if s.Name == name {
 			return nil
 		}
 	}
 	if wanted {
-		return gate.Fail(notTaken, "Proxmox reported success, but guest %d has no snapshot %s",
+		return gate.Fail(notTaken, "Proxmox reported success, but guest %s has no snapshot %s",
 			g.VMID, name)
 	}
 	return nil

@@ -54,7 +54,7 @@ func lookAt(ctx context.Context, r *gate.Running) (any, error) {
 			s.Values[name] = fmt.Sprint(v)
 		default:
 			if name != "lxc" { // a list of raw settings, which no command sets
-				return nil, failed("the configuration of guest %d has no value of %s", g.VMID, name)
+				return nil, failed("the configuration of guest %s has no value of %s", g.VMID, name)
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func lookAt(ctx context.Context, r *gate.Running) (any, error) {
 	}
 	s.Config, _ = values["digest"].(string)
 	if status == "" || s.Status == "" || s.Config == "" {
-		return nil, failed("guest %d has no status, or no digest of its configuration", g.VMID)
+		return nil, failed("guest %s has no status, or no digest of its configuration", g.VMID)
 	}
 	return s, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -65,14 +64,14 @@ func take(ctx context.Context, r *gate.Running) (any, error) {
 		return nil, err
 	}
 	if feature.Has != "1" {
-		return nil, failed("guest %d has no storage that can take snapshots", g.VMID)
+		return nil, failed("guest %s has no storage that can take snapshots", g.VMID)
 	}
-	_, err = g.run(ctx, g.tool(), "snapshot", fmt.Sprint(g.VMID), name, "--description",
+	_, err = g.run(ctx, g.tool(), "snapshot", g.VMID, name, "--description",
 		"before call "+call)
 	seen, op := g.check(ctx, name, true), (*gate.OpError)(nil)
 	switch {
 	case err == nil:
-		return found{g.Status == "running", g.On, g.tool()}, seen
+		return found{g.Status == "running", g.node, g.tool()}, seen
 	case errors.As(seen, &op) && op.Code == notTaken && !unknown(err):
 		op.Message = err.Error()
 		return nil, op
@@ -91,13 +90,10 @@ func prune(ctx context.Context, r *gate.Running) (any, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case g.gone || g.Type != "" && g.check(ctx, name, false) == nil:
+	case g.gone || g.check(ctx, name, false) == nil:
 		return nil, nil // it is gone, perhaps with its guest
-	case g.Type == "":
-		return nil, failed("%s lists no guests at all, so guest %v may still be there", g.node,
-			r.Call.Args.Value["vmid"])
 	}
-	if _, err := g.run(ctx, g.tool(), "delsnapshot", fmt.Sprint(g.VMID), name); err != nil {
+	if _, err := g.run(ctx, g.tool(), "delsnapshot", g.VMID, name); err != nil {
 		return nil, err
 	}
 	return nil, g.check(ctx, name, false)

@@ -91,6 +91,9 @@ func Of(q *gate.Question, roles []string) any {
 			c.Principal.Narrowed},
 		Tool: Tool{c.Tool.Name, c.Tool.Imports, c.Tool.Commands, c.Tool.TargetKinds, c.Tool.Hints},
 	}
+	if q.Facts.Guests != nil {
+		h.Guests = &q.Facts.Guests
+	}
 	a := Args{c.Args.Digest, len(c.Args.JSON), c.Args.Scalars, c.Args.Omitted}
 	switch q.Kind {
 	case gate.KindCall:

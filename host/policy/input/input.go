@@ -29,6 +29,8 @@ type (
 		Tool      Tool        `json:"tool"`
 		Mode      gate.Mode   `json:"mode"`
 		Planning  bool        `json:"planning"` // effects above green are recorded, not done
+		// what the cluster says of guests that are named, by VMID; null: it was not asked
+		Guests *map[string]gate.Guest `json:"guests"`
 	}
 	Clock struct {
 		UnixMS  int64 `json:"unix_ms"`
