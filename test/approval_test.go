@@ -276,7 +276,7 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 		t.Logf("%s", out)
 	}
 
-	// Whoever watches the numbers sees the decisions, and neither arguments nor who asked.
+	// The metrics show the decisions, and neither arguments nor callers.
 	for path, want := range map[string][]string{
 		"/ready":   {`{"ready":true}`},
 		"/health":  {`"status":"healthy"`, `{"name":"pve1","connected":true}`, `"policy_revision":"`, `"lock_checksum":"sha256:`},

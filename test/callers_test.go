@@ -57,7 +57,7 @@ func newCallers(t *testing.T) *site {
 	return s
 }
 
-// Alice and bob work at the same time, each in both protocol eras. Whatever one has, the other
+// Alice and bob work at the same time, each in both protocol eras. What one has, the other
 // never gets: results, what plugins remember, blobs, workspaces, sessions, approvals.
 func TestCallersNeverMeet(t *testing.T) {
 	s := newCallers(t)
@@ -190,7 +190,7 @@ func TestCallersNeverMeet(t *testing.T) {
 
 // Carol has a login of her own on the machine that the others reach as root: she gets what it gives
 // her, never their connection.
-func TestNobodyRidesOnAnothersLogin(t *testing.T) {
+func TestALoginIsNotSharedBetweenAccounts(t *testing.T) {
 	s := newCallers(t)
 	url := s.serveHTTP(t)
 	alice, carol := s.agent(t, url, "alice"), s.agent(t, url, "carol")

@@ -54,8 +54,8 @@ func pages(t *testing.T) (names []string) {
 }
 
 // Every command of every page is run by a test, or belongs on a real node and is marked as such;
-// whatever a page calls a command of caponier, or a target of make, is one, with those flags.
-func TestPagesHoldNoCommandThatNobodyRuns(t *testing.T) {
+// each text that a page calls a command of caponier, or a target of make, is one, with those flags.
+func TestEveryCommandInThePagesIsRunOrMarked(t *testing.T) {
 	tests := ""
 	for _, glob := range []string{"*_test.go", "../host/*/*_test.go", "../host/*/*/*_test.go",
 		"../host/*/*/*/*_test.go", "../client/*/*_test.go"} {

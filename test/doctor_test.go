@@ -316,7 +316,7 @@ func TestDoctorFindsWhatIsWrongOnTheLab(t *testing.T) {
 	}
 }
 
-// A node, or whoever answers in its place, has a say in an error; it writes nothing to the
+// A node, or a server in its place, has a say in an error; it writes nothing to the
 // terminal.
 func TestDoctorAndScanShowNoControlCharactersOfANode(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -108,9 +108,9 @@ func spelled(re *syntax.Regexp) (all []string) {
 	panic("an expression with " + re.Op.String())
 }
 
-// TestAFormIsTheWholeCommand has every form of the gate, and two of a site's own with | in them: it
+// TestAFormOfTheGateRunsExactlyItsCommand has every form of the gate, and two of a site's own with | in them: it
 // runs, and nothing more than it does.
-func TestAFormIsTheWholeCommand(t *testing.T) {
+func TestAFormOfTheGateRunsExactlyItsCommand(t *testing.T) {
 	t.Parallel()
 	all, kinds := forms(t)
 	own := []form{
@@ -179,7 +179,7 @@ func TestAFormIsTheWholeCommand(t *testing.T) {
 	}
 }
 
-// Whoever adds a path to the grammar of pvesh, or takes one away, does the same in the gate.
+// The gate allows the same paths of pvesh as the grammar.
 func TestGateAndGrammarListTheSamePaths(t *testing.T) {
 	grammar, err := os.ReadFile("../policies/core/grammar/pvesh.yaml")
 	must(t, err)

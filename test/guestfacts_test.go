@@ -110,7 +110,7 @@ func TestAGuestThatIsMadeBetweenTwoCallsIsProtected(t *testing.T) {
 	}
 }
 
-func TestWhatIsRefusedAnywayTouchesNoNode(t *testing.T) {
+func TestARefusedCallConnectsToNoNode(t *testing.T) {
 	s := byTag(t, prod, "")
 	for what, args := range map[string]string{"a guest protected by its number": `{"guest_id":103}`,
 		"a guest of a node that nobody knows": `{"guest_id":104,"node":"pve9"}`} {
@@ -145,8 +145,8 @@ func TestASiteThatAsksForNoFactsReadsNone(t *testing.T) {
 	}
 }
 
-// What is not known is refused: whatever the cause, and with it.
-func TestGuestsOfWhichNothingIsKnownAreRefused(t *testing.T) {
+// A guest without facts is refused, and the refusal names the cause.
+func TestGuestsWithoutFactsAreRefused(t *testing.T) {
 	for what, c := range map[string]struct {
 		change func(*testing.T, *site)
 		why    string

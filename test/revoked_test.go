@@ -55,10 +55,10 @@ func (s *site) steps(t *testing.T, session *mcp.ClientSession, n int) <-chan run
 	return ended
 }
 
-// Whatever takes a right away, a running call stops at its next operation, within half a second of
+// When a right is revoked, a running call stops at its next operation, within half a second of
 // the change. Nobody tells the server: it sees for itself. A changed policy takes longer to load on
 // a busy machine; no operation is decided meanwhile.
-func TestWhateverIsTakenAwayStopsARunningCall(t *testing.T) {
+func TestEachRevocationStopsARunningCall(t *testing.T) {
 	const principal = "  demo: {auth: [config, token], roles: [operator]}"
 	data := func(pairs ...string) func(*testing.T, *site, string) {
 		return func(t *testing.T, s *site, _ string) { s.rewrite(t, pairs...) }

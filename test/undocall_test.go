@@ -283,7 +283,7 @@ func TestSnapshotsOfTheHostAreListed(t *testing.T) {
 }
 
 // Requests above green are planned, and none is sent.
-func TestAPlanOfARequestSendsNone(t *testing.T) {
+func TestPlanningARequestSendsNothing(t *testing.T) {
 	var sent atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { sent.Add(1) }))
 	defer srv.Close()

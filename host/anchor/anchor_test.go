@@ -193,7 +193,7 @@ func TestKeysAndPlacesAreChecked(t *testing.T) {
 	}
 }
 
-// Whatever is read as an anchor was signed.
+// Everything that is read as an anchor was signed.
 func FuzzRead(f *testing.F) {
 	secret, public, err := NewKey("host.example")
 	if err != nil {

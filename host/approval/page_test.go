@@ -609,7 +609,7 @@ func TestADeadWebhookApprovesNothing(t *testing.T) {
 	}
 }
 
-// Whatever is posted to the page, only the form that was made for this session and this request
+// Of everything that is posted to the page, only the form that was made for this session and this request
 // decides, and only with one of the two verdicts.
 func FuzzForms(f *testing.F) {
 	f.Add("POST", "", "verdict=approve&form=FORM", "application/x-www-form-urlencoded")

@@ -221,7 +221,7 @@ var damages = map[string]struct {
 	},
 }
 
-func TestNothingRunsUnrecordedWhateverHappensToTheFile(t *testing.T) {
+func TestNothingRunsUnrecordedWhenTheFileIsDamaged(t *testing.T) {
 	for name, c := range damages {
 		for _, tier := range []gate.Tier{gate.Green, gate.Yellow} {
 			for _, inCall := range []bool{false, true} {

@@ -304,7 +304,7 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// Whatever one byte of a line becomes, the line is no longer taken for itself.
+// A line in which one byte was changed is not accepted as the same line.
 func FuzzDecode(f *testing.F) {
 	r := rec("a", "intent")
 	line, _, err := encode(Entry{Seq: 1, Prev: "p", Record: &r})

@@ -118,7 +118,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// Whatever a record holds, its tree cannot steer a terminal or pretend to be more lines than it is.
+// The tree of a record cannot steer a terminal or pretend to be more lines than it is.
 func FuzzTree(f *testing.F) {
 	f.Add(
 		"call",

@@ -260,7 +260,7 @@ func doctorFor(t *testing.T, o remote.Options) *examiner {
 	return d
 }
 
-// Whatever a node says of its cluster, nothing of it reaches the terminal as it is; and of what is
+// What a node says of its cluster does not reach the terminal as it is; and of what is
 // written as pvesh writes it, name and quorum are read back.
 func FuzzClusterStatus(f *testing.F) {
 	f.Add([]byte(`[{"type":"cluster","name":"\u001b[2J","quorate":0}]`), "n1", "c", 1, 1)

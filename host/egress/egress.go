@@ -92,7 +92,7 @@ func (e *Egress) Execute(
 	return e.result(ctx, q, op, ans)
 }
 
-// End has nothing to free: whatever a request holds is freed when it ends.
+// End has nothing to free: a request frees what it holds when it ends.
 func (e *Egress) End(context.Context, *gate.Call) {}
 
 func (e *Egress) timeout(op abi.HTTPRequest) time.Duration {

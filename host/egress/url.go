@@ -88,7 +88,7 @@ func parseURL(s string) (t target, err error) {
 	return t, nil
 }
 
-// headers refuses whatever could be read in two ways.
+// headers refuses headers that could be read in two ways.
 func headers(list [][2]string) (http.Header, error) {
 	h, size := http.Header{}, 0
 	if len(list) > maxHeaders {

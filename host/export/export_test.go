@@ -139,7 +139,7 @@ func TestAFileOfLinesMayBeRotatedAndCutOffBySomebodyElse(t *testing.T) {
 	}
 }
 
-// Whatever a service answers, a record is sent again until it is taken.
+// A record is sent again until the service accepts it.
 func TestASinkThatFailsGetsEverythingLater(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request){
 		"500": func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500) },

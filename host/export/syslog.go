@@ -81,7 +81,7 @@ func (s syslog) send(ctx context.Context, encoded [][]byte) error {
 	if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
 		return err
 	}
-	// Whatever the receiver says is read until it closes: it may be what ends TLS.
+	// All that the receiver sends is read until it closes: it may be the end of TLS.
 	if _, err := io.Copy(io.Discard, io.LimitReader(c, 64<<10)); err != nil {
 		return fmt.Errorf("the receiver did not close the connection, so it may not have read "+
 			"everything: %w", err)

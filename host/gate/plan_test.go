@@ -71,7 +71,7 @@ func planned() *world {
 	return w
 }
 
-// runs is a plugin that runs these commands, one after the other, whatever comes of them.
+// runs is a plugin that runs these commands, one after the other, even if one fails.
 func runs(commands func(planning bool) []string) func(context.Context, *Running) (Output, error) {
 	return func(ctx context.Context, r *Running) (Output, error) {
 		for _, c := range commands(r.Call.Planning) {

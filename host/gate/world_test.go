@@ -178,4 +178,4 @@ func (w *world) call(args string) Answer {
 		Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool(), Arguments: []byte(args)})
 }
 
-// Whatever the engine answers that is not a whole yes, nothing runs and the refusal says why.
+// An answer of the engine that is not a complete yes refuses the call, and the refusal says why.

@@ -281,7 +281,7 @@ func TestReadyNamesEveryPartThatCannotWork(t *testing.T) {
 	}
 }
 
-func TestPartsAreAskedOnceASecondWhoeverAsks(t *testing.T) {
+func TestPartsAreAskedAtMostOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		s, err := New(Options{Log: slog.New(slog.DiscardHandler), Parts: []Part{{"journal",

@@ -197,7 +197,7 @@ func (l *liar) server() sshtest.Liar {
 	}
 }
 
-// Whatever one answer of the node is, the process goes on, a success is one, an operation that
+// With any one answer of the node, the process goes on, a success is one, an operation that
 // failed has changed nothing, and everything else is unknown.
 func TestANodeThatLies(t *testing.T) {
 	var l liar

@@ -31,7 +31,7 @@ func (m *machine) open(t *testing.T, dir string) *Store {
 	return open(t, Options{Dir: dir, Now: m.now, Boot: m.boot})
 }
 
-// Whatever happens to the clock, a yes, a no and a session never last longer than their time, and
+// With any change of the clock, a yes, a no and a session never last longer than their time, and
 // a caller is never refused for longer than the window of its rate. A steered clock may lose a
 // thousandth, and one second is lost to rounding.
 func TestAClockThatIsSetNeitherLocksOutNorExtends(t *testing.T) {

@@ -156,7 +156,7 @@ func TestAnUndoIsBarred(t *testing.T) {
 	}
 }
 
-func TestAGuestWithASnapshotIsRolledBackWhateverChangedSince(t *testing.T) {
+func TestAGuestWithASnapshotIsRolledBackDespiteLaterChanges(t *testing.T) {
 	n := &node{is: map[string]State{"guest:105": {Status: "running", Config: "a"}}}
 	k := n.open()
 	d := recording(false)

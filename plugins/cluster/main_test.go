@@ -403,7 +403,7 @@ func TestAllowedCommandsAreToldAsTheHostListsThem(t *testing.T) {
 	}
 }
 
-// Whatever a node answers that is not a status is an error, never a healthy cluster.
+// An answer that is not a status is an error, never a healthy cluster.
 func TestABrokenClusterStatusIsNoHealth(t *testing.T) {
 	one := pve.Int(1)
 	node := statusRow{Type: "node", Name: "pve1", Online: &one}

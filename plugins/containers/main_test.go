@@ -608,7 +608,7 @@ func TestListHasContainersOnly(t *testing.T) {
 	}
 }
 
-func TestStatusTellsWhatStandsInTheWay(t *testing.T) {
+func TestStatusNamesWhatBlocksTheContainer(t *testing.T) {
 	out, m := lab(t).call(t, "proxmox_container_status", `{"vmid":101}`)
 	if m["status"] != "running" || m["protection"] != true || m["tags"] != "prod;web" ||
 		m["name"] != "web01" ||

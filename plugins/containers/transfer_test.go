@@ -101,7 +101,7 @@ func TestSizeLimitHoldsBeforeAndAfterThePull(t *testing.T) {
 	}
 }
 
-// What stat prints of a file is read back, whatever its type is called.
+// The output of stat is read for a file of any type.
 func FuzzStat(f *testing.F) {
 	f.Add("regular empty file", int64(0))
 	f.Add("symbolic link", int64(7))

@@ -85,7 +85,7 @@ func TestTheHostsSnapshotsAreATable(t *testing.T) {
 	}
 }
 
-func TestEveryReverseIsRunAsItIs(t *testing.T) {
+func TestEveryReverseRunsUnchanged(t *testing.T) {
 	h := sdktest.New(t)
 	defer pvetest.Note(h)
 	var steps []sdk.UndoStep

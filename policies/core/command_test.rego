@@ -9,7 +9,7 @@ test_services_of_systemd_itself_are_red_or_black if {
 	every name in ["systemd-reboot", "systemd-sysupdate-reboot", "systemd-storagetm", "systemd-tpm2-clear"] { tier_of(["systemctl", "start", name]) == "black" }
 }
 
-test_what_guests_live_on_is_red_by_each_name if {
+test_storage_of_guests_is_red_by_each_name if {
 	every name in [
 		"multipathd", "multipath-tools", "multipath-tools.service", "blk-availability", "rbdmap", "openvswitch-switch", "networking", "network", "ssh", "sshd",
 		"rpcbind", "portmap", "zfs-zed", "zed", "nfs-kernel-server",

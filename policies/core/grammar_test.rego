@@ -90,7 +90,7 @@ test_sub_commands_of_several_words_are_under_depth if {
 	}
 }
 
-test_every_entry_is_whole if {
+test_every_entry_has_all_fields if {
 	every entry in entries {
 		entry.tier in {"green", "yellow", "red", "black"}
 		is_string(entry.group)

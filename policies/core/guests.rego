@@ -3,7 +3,7 @@
 # description: >-
 #   Which guests a question names, and what the site says of guests by their tags, pools, names and
 #   nodes, as the host found these in the cluster. Such facts can refuse and raise, and never grant -
-#   whoever may write a tag has no power over what a site allows.
+#   the right to write a tag gives no power over what a site allows.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

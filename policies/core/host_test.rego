@@ -61,8 +61,8 @@ test_only_names_that_the_host_makes if {
 	}
 }
 
-# Whatever claims to be the host in some way only, is nobody.
-test_nobody_else_is_the_host if {
+# A principal that has only some of the host's marks is not the host.
+test_no_other_principal_is_the_host if {
 	every other in [
 		{"principal": {"id": "ann"}}, {"principal": {"auth": "config"}},
 		{"principal": {"auth": "token"}}, {"principal": {"auth": "oidc"}},

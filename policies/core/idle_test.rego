@@ -39,7 +39,7 @@ test_relaxing_what_stays_red_is_named if {
 	said({"relaxed": {"tools": ["kill"], "vmids": ["104"]}}, "relaxed/tools/kill: is yellow for the relaxed guests, and pct destroy")
 }
 
-test_what_is_relaxed_for_guests_is_not_warned_of if {
+test_relaxed_command_of_guests_gives_no_warning if {
 	found({
 		"commands": {"lifecycle": {"tier": "red"}}, "tiers": {"tool:stop": "red"},
 		"relaxed": {"tools": ["stop"], "vmids": ["104"]},
@@ -52,7 +52,7 @@ test_role_that_cannot_use_its_tool_is_named if {
 	said({"roles": {"wide": {"commands": ["snapshot"]}}}, "roles/wide/tools/look: of pct status, which it runs,")
 }
 
-test_nothing_is_said_without_a_lock if {
+test_no_warnings_without_a_lock if {
 	idle.warnings == set() with data.site as object.union(clean, {"tiers": {"tool:kill": "yellow"}})
 		with data.inventory as {}
 }

@@ -113,7 +113,7 @@ test_snapshot_key_that_takes_none_is_named if {
 	problems({"snapshot": object.union(rest, {"tier": "red", "tools": []})}) == set()
 }
 
-# Whoever protects a guest in a hurry need not look through the rest of the file first.
+# An operator who protects a guest in a hurry does not have to read the rest of the file.
 test_protected_guest_may_be_relaxed_too if problems({"relaxed": {"vmids": ["103"]}}) == set()
 
 test_group_may_be_raised_and_an_entry_above_it if {

@@ -64,7 +64,7 @@ test_programs_are_counted_and_commands_are_bounded if {
 	all.more_commands > 0
 }
 
-test_nothing_is_listed_where_every_call_would_be_refused if {
+test_no_commands_are_listed_if_every_call_would_be_refused if {
 	none := {"tools": [], "programs": [], "commands": [], "more_commands": 0, "more_nodes": 0}
 	every l in [
 		asked("nobody", "pve1", "", {}), asked("two", "pve1", "", {}),
@@ -82,17 +82,17 @@ test_rule_of_the_site_against_the_caller_empties_the_list if {
 	l.commands == []
 }
 
-test_what_nobody_can_approve_is_not_listed if {
+test_commands_without_an_approver_are_not_listed if {
 	commands := asked("ann", "pve1", "qm stop", {}).commands with data.caponier.core.approval.channels as []
 	commands == []
 }
 
-test_what_runs_in_a_guest_and_stages_are_not_listed if {
+test_commands_in_guests_and_stages_are_not_listed if {
 	asked("ann", "pve1", "pct exec", {}).commands == []
 	asked("ann", "pve1", "pct push", {}).commands == []
 }
 
-test_refusals_name_the_tool_to_those_who_have_it if {
+test_refusals_name_the_tool_to_callers_that_have_it if {
 	site := object.union(f.site, {"tiers": {"tool:list_allowed_commands": "green"}})
 	roles.lists_commands with input as f.a_call with data.site as site
 	not roles.lists_commands with input as f.a_call with data.site as f.site

@@ -31,7 +31,7 @@ test_known_names_pass if {
 	found == set() with data.site as site with data.inventory as inventory
 }
 
-test_nothing_is_said_without_an_inventory if {
+test_no_problems_without_an_inventory if {
 	site := {"tiers": {"tool:lok": "green"}, "protected": {"nodes": {"pve9": {}}}}
 	found == set() with data.site as site with data.inventory as {}
 }

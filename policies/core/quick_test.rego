@@ -54,7 +54,7 @@ measured := {argv: d | some argv in argvs; d := command.measured(argv)}
 
 known := {argv | some argv in argvs; quick.of(argv)}
 
-test_the_tables_say_what_the_words_say if {
+test_tables_agree_with_the_words if {
 	by_tables := measured with data.site as f.site with data.derived as host
 	by_words := measured with data.site as f.site with data.derived as without
 	by_tables == by_words

@@ -26,7 +26,7 @@ test_refusals_are_short if {
 }
 
 # No approval, other call or later time lifts these, so none is proposed.
-test_what_stays_refused_proposes_no_way_round if {
+test_final_refusals_propose_no_way_round if {
 	stays := {
 		"a black tool", "a black command",
 	} | {n | some n, _ in told; startswith(n, "a protected")}

@@ -25,13 +25,13 @@ test_for_a_tool if {
 	asked(["pct", "shutdown", "105"], {"tools": ["look"]}) == none
 }
 
-test_none_unless_the_site_asks if {
+test_no_snapshot_unless_the_site_asks if {
 	f.operated(f.run(["pct", "shutdown", "105"])).obligations.snapshot == none
 	asked(["pct", "shutdown", "105"], {}) == none
 	f.decided_in({}, rules({"tier": "yellow"})).obligations.snapshot == none
 }
 
-test_none_where_it_would_not_help if {
+test_no_snapshot_where_it_would_not_help if {
 	every argv in [
 		["pct", "destroy", "105"], ["pct", "snapshot", "105", "s1"], ["qm", "rollback", "105", "s1"],
 		["qm", "delsnapshot", "105", "s1"],

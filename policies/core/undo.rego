@@ -42,7 +42,7 @@ on_node if {
 	not files.staged(input.file.path)
 }
 
-# planned_first says that a call is planned before it runs, whoever approves it.
+# planned_first says that a call is planned before it runs, with or without an approver.
 default planned_first := false
 
 planned_first if {

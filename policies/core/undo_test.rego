@@ -26,7 +26,7 @@ test_from_the_tier_on_or_for_a_tool if {
 	f.operated(stop).obligations.undo == none
 }
 
-test_what_undoes_a_call_is_not_recorded if {
+test_steps_of_an_undo_are_not_recorded if {
 	by := object.union(stop, {"tool": {"imports": ["ssh_exec", "undo_steps"]}})
 	asked(by, {"tier": "yellow"}) == none
 }

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Whatever getopt accepts, it invented nothing: every value and operand is one of the words or the
+// getopt invents nothing: every value and operand that it returns is one of the words or the
 // part behind a "=".
 func FuzzGetoptInventsNothing(f *testing.F) {
 	for _, s := range []string{"101\x00--pu\x001", "--purge\x00--force", "--desc\x00-x", "--timeout=5\x00--\x00--x", "-verbose\x00101", "--=\x00-"} {
@@ -66,7 +66,7 @@ func FuzzConfigurationSurvivesItsFile(f *testing.F) {
 	})
 }
 
-// A resolved path is local and free of links, whatever was asked for.
+// A resolved path is local and free of links.
 func FuzzResolvedPathsStayInTheTree(f *testing.F) {
 	for _, s := range []string{"/loop/x", "/up/etc/passwd", "../../etc", "/abs/passwd", "/etc/../..", "/self/self/etc/hostname", "/rel/hostname", "//"} {
 		f.Add(s)
@@ -114,7 +114,7 @@ func FuzzQuotedWordsSurviveAShell(f *testing.F) {
 	})
 }
 
-// Whatever pvesh's command line holds, the path is one of its words and the method gets no word
+// With any command line of pvesh, the path is one of its words and the method gets no word
 // that was not there.
 func FuzzPveshInventsNothing(f *testing.F) {
 	for _, s := range []string{"get\x00/nodes\x00--output-format\x00json", "--noproxy\x00ge\x00/x\x00--vmid\x00101", "create\x00--a=b\x00/p\x00--\x00--q", "get\x00--quiet\x00/x", "ls\x00-\x00--out=yaml"} {

@@ -50,7 +50,7 @@ func verification(fields map[string]string) error {
 
 // getopt reads options as Perl's Getopt::Long does with the prefixes "--" and "-": options may
 // stand anywhere, any unique prefix and any letter case names one, "--" ends them, a boolean's
-// value is optional and a string takes whatever follows.
+// value is optional and a string takes the next word.
 func getopt(args []string, ps []param) (opts map[string][]string, rest []string, err error) {
 	opts = map[string][]string{}
 	var warn []string

@@ -245,7 +245,7 @@ func (x *pveshCall) proxy(ctx context.Context, p *proc, node string) (any, error
 	}
 	if code != 0 {
 		if code == 255 && strings.Contains(x.path, "$(") {
-			code = 2 // recorded so; errno is whatever Perl had left in it
+			code = 2 // recorded so; errno is what Perl left in it
 		}
 		return nil, die(code, "proxy handler failed: %s", errs.last)
 	}

@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 )
 
-// shellDirs hold the stubs when a shell runs, and whatever the tree has there.
+// shellDirs hold the stubs when a shell runs, and the files that the tree has there.
 var shellDirs = []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin"}
 
 // shells are the machine's programs that can be each kind of shell, the best first.

@@ -74,7 +74,7 @@ func (v *verb) call(plan bool) error {
 	}
 	a := h.door.Call(v.ctx, gate.Request{Source: "cli", Principal: principal, Tool: tool,
 		Arguments: raw, Plan: plan, Progress: progressTo(os.Stderr)})
-	// whatever else is said of the call, this is why it cannot succeed
+	// the call may be refused for another reason too, but this one remains
 	if err := h.unusable(tool.Plugin.Digest); err != nil &&
 		!errors.As(a.Err, new(*gate.PluginError)) {
 		fmt.Fprintf(v.say, "caponier: plugin_unavailable: %v\n", err)

@@ -123,7 +123,7 @@ func FuzzEnvelope(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Whatever passes must mean the same to a reader that keeps the first of equal keys,
+		// A message that passes must mean the same to a reader that keeps the first of equal keys,
 		// ignores case or keeps the last: encoding/json does the last two, and a map tells the
 		// exact keys.
 		var loose struct {

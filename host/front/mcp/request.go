@@ -49,7 +49,7 @@ type said struct {
 	Content map[string]any `json:"content,omitempty"`
 }
 
-// incoming is a request of a call, whatever its kind.
+// incoming is a request of a call of any kind.
 type incoming interface {
 	mcp.Request
 	ClientCapabilities() *mcp.ClientCapabilities

@@ -67,7 +67,7 @@ func TestFiltersThatAreRefusedSayWhy(t *testing.T) {
 	}
 }
 
-// A short path gives what jq gives for it, whatever the document.
+// A short path returns the same as jq, for any document.
 func FuzzShortPaths(f *testing.F) {
 	for _, s := range []string{".results.0", ".name,.email", `."x y"."\""`, ".a.b.c[1].0", ".",
 		".,.", `.["\u0061"]`, ".0", ".[0].1", ".results.1.id,.big,.none.x"} {

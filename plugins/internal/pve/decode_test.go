@@ -62,7 +62,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func TestAKeyWithTwoValuesHasNone(t *testing.T) {
+func TestAKeyWithTwoValuesHasNoValue(t *testing.T) {
 	m := KeyValues("status: running\nstatus: stopped\nname: a\nname: a\n")
 	if _, has := m["status"]; has || m["name"] != "a" {
 		t.Errorf("%v", m)

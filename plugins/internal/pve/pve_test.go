@@ -220,7 +220,7 @@ func FuzzInt(f *testing.F) {
 	})
 }
 
-// What pct config would print of a value is read back, whatever stands in it.
+// A value that pct config prints is read back unchanged.
 func FuzzKeyValues(f *testing.F) {
 	f.Add("net0", "name=eth0,hwaddr=AA:BB")
 	f.Add("description", "a%3A b")

@@ -48,7 +48,7 @@ ok if {
 	input.target.node in call_nodes
 }
 
-# A call's own stage may be on whichever node of the cluster its guest is.
+# A call's own stage may be on any node of the cluster, where its guest is.
 ok if {
 	own_stage
 	count(input.parent.targets.vmids) > 0

@@ -53,7 +53,7 @@ test_guest_of_another_cluster_is_another_guest if {
 	f.failed(f.operated(object.union({"target": {"node": "far", "cluster": "other"}}, f.run(["pct", "stop", "105"])))) == {"bound"}
 }
 
-test_nodes_without_a_cluster_share_none if {
+test_nodes_without_a_cluster_are_not_in_one_cluster if {
 	change := {"target": {"node": "alone2", "cluster": ""}, "parent": {"clusters": [""]}}
 	f.failed(f.operated(object.union(change, f.run(["pct", "stop", "105"])))) == {"bound"}
 }
@@ -123,7 +123,7 @@ test_stage_in_another_cluster_is_refused if {
 	))) == {"bound"}
 }
 
-test_what_runs_on_no_node_is_not_bound_to_one if f.operated(f.with_http({"method": "POST"})).allow
+test_operation_without_a_node_is_not_bound_to_a_node if f.operated(f.with_http({"method": "POST"})).allow
 
 test_service_of_the_call_is_bound_under_its_aliases if {
 	f.operated(object.union(

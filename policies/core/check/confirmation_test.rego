@@ -24,7 +24,7 @@ test_approved_call_passes_on_a_channel_of_the_site if {
 	).allow
 }
 
-test_approval_on_another_channel_is_none if {
+test_approval_on_another_channel_does_not_count if {
 	every channel in ["client", "mail", "", null] {
 		f.failed(f.decided({
 			"tool": {"name": "kill"},
@@ -42,7 +42,7 @@ test_approval_on_another_channel_is_none if {
 	}
 }
 
-test_approval_by_nobody_is_none if {
+test_approval_without_an_approver_does_not_count if {
 	f.failed(f.decided({
 		"tool": {"name": "kill"},
 		"confirmation": {"state": "approved", "by": "", "channel": "cli"},
@@ -69,7 +69,7 @@ test_approval_counts_by_whom_the_site_names if {
 	).allow
 }
 
-test_stale_confirmations_are_none if {
+test_stale_confirmations_do_not_count if {
 	every state in ["expired", "mismatch", "none", "", null] {
 		f.failed(f.decided({
 			"tool": {"name": "kill"},

@@ -19,7 +19,7 @@ ok if {
 	every d in command.operation_described { d.id in input.tool.commands }
 }
 
-# A caller's own text was decided with the call, whatever is in it. What is run is that very text:
+# A caller's own text was decided with the call. What is run is that very text:
 # all of it, and joined as it was.
 ok if {
 	"*" in input.tool.commands

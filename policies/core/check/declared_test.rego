@@ -32,7 +32,7 @@ test_no_declaration_is_no_command if {
 	f.failed(f.operated(object.union(declares([]), f.run(["pct", "stop", "105"])))) == {"declared"}
 }
 
-test_declaration_of_another_type_is_none if {
+test_declaration_of_another_type_does_not_count if {
 	every odd in [null, "pct stop", {"pct stop": true}] {
 		"declared" in f.failed(f.operated(object.union(declares(odd), f.run(["pct", "stop", "105"]))))
 	}
@@ -54,7 +54,7 @@ test_group_or_prefix_declares_nothing if {
 	}
 }
 
-test_another_way_to_the_same_effect_is_another_command if {
+test_each_command_for_one_effect_must_be_declared if {
 	api := f.run(["pvesh", "create", "/nodes/pve1/lxc/105/status/stop"])
 	f.failed(f.operated(object.union(declares(["pct stop"]), api))) == {"declared"}
 	f.operated(object.union(declares(["pvesh create /nodes/{node}/lxc/{vmid}/status/stop"]), api)).allow

@@ -7,7 +7,7 @@ test_listed_request_passes if {
 	f.operated(object.union(f.with_http({"addrs": null}), {"phase": "lookup"})).allow
 }
 
-test_what_is_not_listed_is_refused if {
+test_host_that_is_not_listed_is_refused if {
 	every x in [
 		{"host": "evil.com"}, {
 			"host": "evilapi.example.com",
@@ -34,7 +34,7 @@ test_addresses_before_they_were_asked_for_are_refused if {
 	f.failed(f.operated(object.union(f.with_http({}), {"phase": "lookup"}))) == {"egress"}
 }
 
-test_metadata_is_never_reached_whatever_is_listed if {
+test_metadata_is_refused_even_if_listed if {
 	site := {"egress": {"api.example.com": {"classes": ["global", "metadata", "linklocal"]}}}
 	f.failed(f.operated_in(f.with_http({"addrs": [{"ip": "169.254.169.254", "class": "metadata"}]}), site)) == {"egress"}
 }

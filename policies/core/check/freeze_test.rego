@@ -21,14 +21,14 @@ test_frozen_operation_is_refused if {
 	f.failed(f.operated(object.union(of("all", ""), f.run(["pct", "list"])))) == {"freeze"}
 }
 
-test_what_concerns_the_question_freezes_it if {
+test_freeze_of_a_part_of_the_question_refuses_it if {
 	every z in [["all", ""], ["principal", "ann"], ["tool", "stop"], ["node", "pve1"], ["plugin", digest]] {
 		f.failed(f.decided(of(z[0], z[1]))) == {"freeze"}
 		f.failed(f.operated(object.union(of(z[0], z[1]), stopping))) == {"freeze"}
 	}
 }
 
-test_what_does_not_concern_it_does_not if {
+test_freeze_of_other_things_does_not_refuse_it if {
 	every z in [["principal", "two"], ["tool", "kill"], ["node", "pve2"], ["node", "pve"], ["plugin", "guests"]] {
 		f.decided(of(z[0], z[1])).allow
 		f.operated(object.union(of(z[0], z[1]), stopping)).allow
@@ -57,7 +57,7 @@ test_freeze_of_an_unknown_kind_freezes_everything if {
 	every kind in ["?", "", "NODE", null] { f.failed(f.decided(of(kind, "x"))) == {"freeze"} }
 }
 
-test_list_that_is_none_freezes_everything if {
+test_invalid_list_freezes_everything if {
 	every list in [null, {}, "", 0] { f.failed(f.decided(mode(list))) == {"freeze"} }
 }
 

@@ -33,7 +33,7 @@ test_tool_outside_the_role_is_not_shown if {
 
 # Without a role for the tool, nothing is said about commands, nodes and tiers that only a role
 # could grant.
-test_who_is_not_granted_the_tool_is_told_that_alone if {
+test_refusal_of_a_tool_that_is_not_granted_names_the_tool_alone if {
 	two := {
 		"principal": {"id": "two", "credential_roles": ["reader"]}, "tool": {"name": "run"},
 		"parent": {"tool": "run"},

@@ -54,7 +54,7 @@ test_parsed_text_without_a_rendering_is_refused if {
 	}
 }
 
-test_text_whose_parsing_nobody_reports_is_refused if {
+test_text_that_was_not_parsed_is_refused if {
 	cmd := object.union(f.raw_cmd("ls"), {"parsed": null})
 	f.failed(f.operated(object.union(exec_of(cmd), sh("ls")))) == {"command"}
 	f.failed(f.decided({"tool": {"name": "run"}, "commands": [cmd]})) == {"command"}

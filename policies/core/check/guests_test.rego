@@ -38,12 +38,12 @@ test_an_operation_lacks_them_too if {
 	d.guests.vmids == ["105"]
 }
 
-test_with_facts_that_say_nothing_it_passes if {
+test_facts_without_findings_pass if {
 	f.decided_in(about({}), tagged).allow
 	f.operated_in(object.union(stop, about({})), tagged).allow
 }
 
-test_what_would_be_refused_anyway_asks_for_nothing if {
+test_refused_question_asks_for_no_facts if {
 	d := f.decided_in({"targets": {"vmids": ["103"]}}, tagged)
 	d.guests.vmids == []
 	not "guests" in f.failed(d)
@@ -51,7 +51,7 @@ test_what_would_be_refused_anyway_asks_for_nothing if {
 	d2.guests.vmids == []
 }
 
-test_what_waits_for_a_person_asks_first if {
+test_question_that_waits_for_a_person_asks_for_facts_first if {
 	d := f.decided_in({"tool": {"name": "kill"}}, tagged)
 	not d.allow
 	d.guests.vmids == ["105"]
@@ -66,7 +66,7 @@ test_a_site_without_such_entries_asks_for_nothing if {
 	f.decided_in({}, {"raised": {"tags": {}}}).allow
 }
 
-test_old_facts_are_none if {
+test_old_facts_do_not_count if {
 	refused(f.decided_in(about({"age_s": 31}), tagged), "guests")
 	f.decided_in(about({"age_s": 30}), tagged).allow
 	refused(f.decided_in(about({"age_s": 30}), object.union(tagged, {"guest_facts": {"max_age_s": 20}})), "guests")

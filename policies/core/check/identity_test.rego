@@ -6,7 +6,7 @@ test_unknown_principal_is_refused if "identity" in f.failed(f.decided({"principa
 
 test_known_principal_passes if f.decided({}).allow
 
-test_another_way_of_proving_it_is_refused if {
+test_other_authentication_is_refused if {
 	"identity" in f.failed(f.decided({"principal": {"auth": "oidc"}}))
 }
 
@@ -17,7 +17,7 @@ test_claimed_role_of_an_unlisted_person_counts_where_the_site_says_so if {
 	}).allow
 }
 
-test_claimed_role_that_the_site_does_not_list_is_nothing if {
+test_claimed_role_that_the_site_does_not_list_grants_nothing if {
 	"identity" in f.failed(f.decided({"principal": {
 		"id": "oidc:bob", "auth": "oidc", "credential_roles": ["operator"],
 	}}))
@@ -34,14 +34,14 @@ test_token_can_narrow_but_not_widen if {
 	f.decided({"principal": {"credential_roles": ["operator"]}}).allow
 }
 
-test_claim_by_token_is_nothing if {
+test_claim_by_token_grants_nothing if {
 	"identity" in f.failed(f.decided({"principal": {
 		"id": "bob", "auth": "token", "credential_roles": ["reader"],
 	}}))
 }
 
 # An identity provider that drops the claim does not widen.
-test_credential_that_should_name_roles_and_names_none_leaves_none if {
+test_narrowed_credential_without_roles_has_no_roles if {
 	f.failed(f.decided({"principal": {"narrowed": true}})) == {"identity"}
 	f.decided({"principal": {"narrowed": true, "credential_roles": ["operator"]}}).allow
 	every odd in [null, "", 0] {

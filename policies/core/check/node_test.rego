@@ -38,7 +38,7 @@ test_node_inside_an_api_path_counts if {
 	)))
 }
 
-test_node_that_nobody_knows_is_refused if {
+test_unknown_node_is_refused if {
 	d := f.operated(f.run(["pvesh", "get", "/nodes/evil/status"]))
 	f.failed(d) == {"node"}
 	contains(d.deny[0].msg, "node evil is not known here")

@@ -18,7 +18,7 @@ test_a_prefix_is_a_folder_not_a_beginning if {
 	f.failed(f.decided({"targets": {"paths": ["/var/logs"]}})) == {"path"}
 }
 
-test_secrets_stay_closed_whatever_is_listed if {
+test_secrets_stay_closed_even_if_listed if {
 	every p in [
 		"/etc/shadow", "/root/.ssh/id_ed25519", "/etc/pve/priv/authkey.key", "/etc/ssh/ssh_host_rsa_key", "/home/a/.bash_history",
 		"/etc/ssl/private/x.pem", "/proc/1/environ", "/home/a/.env", "/srv/in/.ssh/authorized_keys",
@@ -146,7 +146,7 @@ test_transfer_outside_the_stage_is_refused if {
 	}
 }
 
-test_stage_of_another_node_is_none if {
+test_stage_of_another_node_does_not_count if {
 	"path" in f.failed(f.operated(object.union(
 		object.union(upload, {"target": {"node": "pve2"}}),
 		f.run(["sha256sum", "--", "/run/caponier/s1/f"]),

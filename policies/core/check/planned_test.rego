@@ -53,18 +53,18 @@ test_incomplete_plan_binds_its_steps if {
 	fails(held({"next": false, "complete": false}))
 }
 
-test_what_follows_an_incomplete_plan_is_refused if {
+test_step_after_an_incomplete_plan_is_refused if {
 	fails(held({"next": false, "left": false, "complete": false}))
 }
 
-test_what_follows_an_incomplete_plan_passes_where_the_site_says_so if {
+test_step_after_an_incomplete_plan_passes_if_the_site_allows_it if {
 	f.operated_in(
 		held({"next": false, "left": false, "complete": false}),
 		{"approval": {"incomplete_plans": true}},
 	).allow
 }
 
-test_what_follows_a_complete_plan_is_refused_there_too if {
+test_step_after_a_complete_plan_is_refused_even_then if {
 	d := f.operated_in(held({"next": false, "left": false}), {"approval": {"incomplete_plans": true}})
 	"planned" in f.failed(d)
 }

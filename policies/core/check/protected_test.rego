@@ -2,7 +2,7 @@ package caponier.core.check.protected_test
 
 import data.caponier.core.fixture as f
 
-test_protected_guest_is_refused_whatever_is_confirmed if {
+test_protected_guest_is_refused_even_if_confirmed if {
 	d := f.decided({
 		"targets": {"vmids": ["103"]},
 		"confirmation": {"state": "approved", "by": "bob", "channel": "cli"},
@@ -326,7 +326,7 @@ test_node_is_protected_by_each_of_its_names if {
 	"protected" in f.failed(f.operated(object.union(twins, f.run(["uptime"]))))
 }
 
-test_unit_is_protected_by_what_the_node_calls_it if {
+test_unit_is_protected_by_each_name_of_the_node if {
 	site := {"protected": {"services": [{"service": "shop", "nodes": ["*"], "reason": "the shop"}]}}
 	op := object.union(f.run(["systemctl", "restart", "web"]), {"target": {"services": ["shop.service"]}})
 	"protected" in f.failed(f.operated_in(op, site))

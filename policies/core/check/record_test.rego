@@ -22,7 +22,7 @@ test_own_call_may_be_undone if {
 	told_of(mine).tier == "green"
 }
 
-test_call_of_another_may_not if {
+test_call_of_another_principal_is_refused if {
 	d := told_of({"action": "undo", "undo": {"owner": "bob", "bars": ""}})
 	not d.allow
 	contains(told(d), "made by somebody else")
@@ -32,12 +32,12 @@ test_call_that_the_host_did_not_keep_may_not if {
 	contains(told(told_of({"action": "undo", "undo": {"owner": "", "bars": ""}})), "kept nothing")
 }
 
-test_what_changed_since_bars_it if {
+test_later_change_bars_the_undo if {
 	bar := "guest 105 was stopped after the call, and is running"
 	contains(told(told_of({"action": "undo", "undo": {"owner": "ann", "bars": bar}})), bar)
 }
 
-test_what_was_not_looked_up_bars_it if not told_of({"action": "undo", "undo": null}).allow
+test_missing_lookup_bars_the_undo if not told_of({"action": "undo", "undo": null}).allow
 
 test_lookup_may_be_made if {
 	f.operated({

@@ -39,7 +39,7 @@ test_call_without_a_plan_asks_for_nothing if {
 	d.lacks == []
 }
 
-test_what_a_plan_rests_on_is_looked_up_again if {
+test_basis_of_a_plan_is_looked_up_again if {
 	lacks(f.operated(object.union(stop, {"plan": facts})), ["guest:105"])
 	f.operated(object.union(stop, {"plan": facts, "touches": [guest]})).allow
 }
@@ -50,13 +50,13 @@ test_node_is_not_asked_for_another_step if {
 	d.lacks == []
 }
 
-test_node_is_not_asked_for_what_is_refused_all_the_same if {
+test_node_is_not_asked_about_a_refused_operation if {
 	d := f.operated(object.union(stop, {"planning": true, "principal": {"id": "eve"}}))
 	not d.allow
 	d.lacks == []
 }
 
-test_reads_rest_on_nothing if {
+test_reads_have_no_basis if {
 	f.operated(object.union(f.run(["pct", "status", "105"]), {"planning": true})).allow
 }
 
@@ -83,7 +83,7 @@ test_storage_of_a_command_is_asked_for if {
 	)
 }
 
-test_command_for_the_power_of_a_node_touches_what_runs_there if {
+test_power_command_touches_the_guests_of_its_node if {
 	lacks(
 		own(["mytool", "purge"], {"group": "power", "tier": "yellow", "operands": [], "options": {}}),
 		["node:pve1"],

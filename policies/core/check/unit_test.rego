@@ -26,7 +26,7 @@ test_restart_passes_with_the_names_that_the_node_has if {
 	d.units == []
 }
 
-test_node_is_not_asked_for_what_is_refused_all_the_same if {
+test_node_is_not_asked_about_a_refused_operation if {
 	d := f.operated(object.union(
 		object.union(restart("nginx"), named(null)),
 		{"principal": {"id": "eve"}},

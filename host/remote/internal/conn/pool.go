@@ -124,7 +124,7 @@ type Conn struct {
 	idleSince   time.Time // guarded by Node.mu
 }
 
-// Probed is what the login shell at the other end is known to do. Whoever probes it holds the
+// Probed is what the login shell at the other end is known to do. The one that probes it holds the
 // mutex, so that one probe runs at a time.
 type Probed struct {
 	sync.Mutex
@@ -302,7 +302,7 @@ func (c *Conn) wait() {
 	n.changed()
 }
 
-// Fail closes the connection; whatever waits on it gets an error. The first cause is kept.
+// Fail closes the connection; all that wait on it get an error. The first cause is kept.
 func (c *Conn) Fail(cause error) {
 	c.cause.CompareAndSwap(nil, &cause)
 	c.raw.Close()

@@ -51,7 +51,7 @@ func TestPrincipalsTakeTurns(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				order += string(who) // there is one session: whoever has it is alone
+				order += string(who) // there is one session, so that its holder is alone
 				n.Release(c, string(who))
 			})
 		}
