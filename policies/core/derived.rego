@@ -117,7 +117,7 @@ obligations[log] := {
 	"redact": data.site.redact, "channels": approval.channels, "approvers": approval.approvers,
 	"snapshot": {"vmids": [], "optional": false, "keep": 0, "days": 0},
 	"undo": {"record": false, "optional": false, "days": 0, "max_bytes": 0}, "plan": false,
-	"log": log,
+	"log": log, "argument": data.site.approval.argument,
 } if {
 	some log in ["info", "warn"]
 }
