@@ -26,6 +26,7 @@ func (h *host) health() observe.Health {
 			Connected: n.Connections > 0})
 	}
 	out.Frozen = len(freeze.In(h.cfg.Store.Dir).Mode())
+	out.Export, out.ExportFailing = h.exportHealth()
 	return out
 }
 

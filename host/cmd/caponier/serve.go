@@ -183,6 +183,7 @@ func (h *host) about(ctx context.Context, http bool) (told *observe.Server, err 
 		return nil, usage(err)
 	}
 	h.background(ctx, h.follow)
+	h.exporting(ctx)
 	err = h.beside(ctx, "metrics endpoint ([front] metrics)", h.cfg.Front.Metrics, http, told.Serve)
 	if err != nil {
 		return nil, err
