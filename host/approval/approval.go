@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -126,8 +125,7 @@ func bound(c *gate.Call, plan string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("digesting the call: %w", err)
 	}
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:]), nil
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(b)), nil
 }
 
 // newID has 80 random bits in letters and digits that are easy to tell apart when they are read

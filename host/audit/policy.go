@@ -2,7 +2,6 @@ package audit
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,10 +24,7 @@ func ending(bundle []byte) string {
 	return ".tar"
 }
 
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
+func digest(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
 // keep writes a whole file or none.
 func keep(path string, data []byte) error {

@@ -15,7 +15,7 @@ var _ gate.Executor = (*Egress)(nil)
 func (e *Egress) Lookup(ctx context.Context, q gate.Question) (gate.Facts, error) {
 	op, ok := q.Op.(abi.HTTPRequest)
 	if !ok {
-		return gate.Facts{}, fail("bad_request", "%s is not an HTTP request", q.Op.Import())
+		return gate.Facts{}, gate.Fail("bad_request", "%s is not an HTTP request", q.Op.Import())
 	}
 	r, err := e.check(op, q.Call.Tool.Name)
 	if err != nil {
@@ -35,10 +35,10 @@ func (e *Egress) Execute(
 ) (gate.Result, error) {
 	op, ok := q.Op.(abi.HTTPRequest)
 	if !ok || !d.Allow {
-		return gate.Result{}, fail("refused", "%s was not allowed", q.Op.Import())
+		return gate.Result{}, gate.Fail("refused", "%s was not allowed", q.Op.Import())
 	}
 	if len(q.Facts.Addrs) == 0 {
-		return gate.Result{}, fail("changed",
+		return gate.Result{}, gate.Fail("changed",
 			"the host of the request was not looked up before it was decided")
 	}
 	r, err := e.check(op, q.Call.Tool.Name)
@@ -55,7 +55,7 @@ func (e *Egress) Execute(
 	who := q.Call.Principal.ID
 	// The caller may hold room that others wait for: it is refused rather than let wait.
 	if !e.room.TryAcquireN(who, int(limit)) {
-		return gate.Result{}, fail("busy",
+		return gate.Result{}, gate.Fail("busy",
 			"other requests hold most of the %d bytes that responses may use; try again", memory)
 	}
 	defer e.room.ReleaseN(who, int(limit))

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/fair"
-	"github.com/caponier-mcp/caponier/host/gate"
 )
 
 // Rate is a count of the last 60 seconds, and when there is room for one more.
@@ -149,11 +148,6 @@ func New(o Options) (*Egress, error) {
 		}
 	}
 	return e, nil
-}
-
-// fail is a request that had no effect, or whose effect is known and named in the message.
-func fail(code, format string, args ...any) *gate.OpError {
-	return &gate.OpError{Code: code, Message: fmt.Sprintf(format, args...), Outcome: gate.Failed}
 }
 
 // scrub replaces every secret of this host in what a server sent.

@@ -22,7 +22,7 @@ type request struct {
 // check reads a request as it will be sent. The error is a *gate.OpError.
 func (e *Egress) check(op abi.HTTPRequest, tool string) (r request, err error) {
 	bad := func(format string, args ...any) (request, error) {
-		return request{}, fail("bad_request", format, args...)
+		return request{}, gate.Fail("bad_request", format, args...)
 	}
 	r.method = op.Method
 	if r.target, err = parseURL(op.URL); err != nil {
@@ -75,13 +75,13 @@ func next(
 	}
 	to, err := from.Parse(location)
 	if err != nil || len(location) > maxURL {
-		return op, false, fail("bad_redirect", "%s answered %d with a location that is not a URL",
-			from.origin(), status)
+		return op, false, gate.Fail("bad_redirect",
+			"%s answered %d with a location that is not a URL", from.origin(), status)
 	}
 	to.Fragment, to.RawFragment, to.Host = "", "", strings.ToLower(to.Host)
 	t, err := parseURL(to.String())
 	if err != nil {
-		return op, false, fail("bad_redirect",
+		return op, false, gate.Fail("bad_redirect",
 			"%s answered %d with a location that cannot be followed: %v", from.origin(), status,
 			err)
 	}

@@ -2,14 +2,17 @@ package export
 
 import (
 	"cmp"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
+
+	"github.com/caponier-mcp/caponier/host/trusted"
 )
 
 // Options say where the journal is sent. The zero value sends it nowhere.
@@ -148,30 +151,25 @@ func labels(o Options) map[string]string {
 	return map[string]string{"app": "caponier", "id": o.name(), "version": o.Version}
 }
 
-// open returns the sink that the options describe.
-func (s SinkOptions) open(o Options) (sink, error) {
-	path := strings.TrimPrefix(s.URL, "unix://")
-	switch s.Kind {
-	case "opa", "otlp":
-		w, err := newWeb(s)
+// tls returns how the receiver proves who it is, and with what this host does.
+func (s SinkOptions) tls() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.CAFile != "" {
+		pem, err := trusted.Read(s.CAFile, 1<<20)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("ca_file: %w", err)
 		}
-		if s.Kind == "opa" {
-			return opa{w, labels(o)}, nil
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, errors.New("ca_file: " + s.CAFile + " holds no certificate in PEM")
 		}
-		return otlp{w, o.name(), o.Version}, nil
-	case "jsonl":
-		return lines{s.File}, nil
-	case "journald":
-		return journald{cmp.Or(path, journalSocket), s.limit()}, nil
-	case "syslog":
-		tls, err := s.tls()
-		if err != nil {
-			return nil, err
-		}
-		network, address, _ := strings.Cut(s.URL, "://")
-		return syslog{network, address, tls, o.name(), s.limit()}, nil
 	}
-	return nil, fmt.Errorf("%q is no kind of sink", s.Kind)
+	if s.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("cert_file: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
 }

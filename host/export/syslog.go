@@ -3,16 +3,12 @@ package export
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"strings"
 	"time"
-
-	"github.com/caponier-mcp/caponier/host/trusted"
 )
 
 // syslog sends messages of RFC 5424: to a local socket, or over TCP or TLS with octet counting (RFC
@@ -91,27 +87,4 @@ func (s syslog) send(ctx context.Context, encoded [][]byte) error {
 			"everything: %w", err)
 	}
 	return nil
-}
-
-// tls returns how the receiver proves who it is, and with what this host does.
-func (s SinkOptions) tls() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.CAFile != "" {
-		pem, err := trusted.Read(s.CAFile, 1<<20)
-		if err != nil {
-			return nil, fmt.Errorf("ca_file: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, errors.New("ca_file: " + s.CAFile + " holds no certificate in PEM")
-		}
-	}
-	if s.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("cert_file: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
 }

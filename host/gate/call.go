@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -122,7 +121,6 @@ func newArgs(args map[string]any, confirm string) (a Args, err error) {
 	}
 	slices.Sort(a.Omitted)
 	digested, err := abi.Encode(bound)
-	sum := sha256.Sum256(digested)
-	a.Digest = "sha256:" + hex.EncodeToString(sum[:])
+	a.Digest = fmt.Sprintf("sha256:%x", sha256.Sum256(digested))
 	return a, err
 }

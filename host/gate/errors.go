@@ -81,6 +81,12 @@ type OpError struct {
 	Outcome Outcome `json:"-"` // Failed or Unknown
 }
 
+// Fail returns the error of an operation that had no effect, or whose effect is known and named in
+// the message.
+func Fail(code, format string, args ...any) *OpError {
+	return &OpError{Code: code, Message: fmt.Sprintf(format, args...), Outcome: Failed}
+}
+
 func (e *OpError) Is(target error) bool { return target == ErrOperation }
 func (e *OpError) Error() string        { return e.Code + ": " + e.Message }
 

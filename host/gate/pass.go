@@ -67,10 +67,9 @@ func (o *Options) decide(ctx context.Context, q Question) (dec Decision, giveBac
 			dec = deny("policy.panic", fmt.Sprint("the policy engine panicked: ", p))
 		}
 	}()
-	if o.HiddenReason != nil {
-		if why := o.HiddenReason(q.Call.Tool); why != "" {
-			return deny("withheld", q.Call.Tool.Name+" is not offered by this host: it "+why), giveBack
-		}
+	if t := q.Call.Tool; o.HiddenReason != nil && o.HiddenReason(t) != "" {
+		why := t.Name + " is not offered by this host: it " + o.HiddenReason(t)
+		return deny("withheld", why), giveBack
 	}
 	if q.Kind == KindOperation && q.Call.current != nil {
 		if err := q.Call.current(ctx); err != nil {

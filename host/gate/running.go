@@ -66,9 +66,8 @@ func (r *Running) Operate(ctx context.Context, op abi.Op) (Result, error) {
 			return res, err
 		}
 		if n == maxNext || res.Next.Import() != op.Import() {
-			return Result{}, r.note(&OpError{Code: "too_many", Outcome: Failed,
-				Message: fmt.Sprintf("%s led to %d more operations, or to one of another kind",
-					op.Import(), n+1)})
+			return Result{}, r.note(Fail("too_many",
+				"%s led to %d more operations, or to one of another kind", op.Import(), n+1))
 		}
 		op = res.Next
 	}
@@ -144,7 +143,7 @@ func (r *Running) effect(ctx context.Context, exec Executor, q Question) (Result
 		}
 		res, err := exec.Execute(ctx, q, d)
 		if _, asks := q.Op.(abi.Ask); !asks && errors.Is(err, ErrPending) {
-			err = &OpError{Code: "failed", Message: q.Op.Import() + " cannot wait", Outcome: Failed}
+			err = Fail("failed", "%s cannot wait", q.Op.Import())
 		}
 		r.made(res)
 		if op := (*OpError)(nil); above && errors.As(err, &op) && op.Outcome == Unknown {
@@ -244,31 +243,30 @@ func (r *Running) made(res Result) {
 	}
 }
 
-var tooManySteps = fmt.Sprintf("a plan has at most %d steps", maxSteps)
+const tooManySteps = "a plan has at most %d steps"
 
 // step adds a step to the plan. It reports false for one too many, of which the plan's last step
 // says that it is not the end.
 func (r *Running) step(q Question, d Decision) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fits := len(r.steps) < maxSteps
 	if len(r.steps) == maxSteps {
-		d = deny("steps", tooManySteps)
+		d = deny("steps", fmt.Sprintf(tooManySteps, maxSteps))
 	}
 	if len(r.steps) <= maxSteps {
 		r.steps = append(r.steps, Step{q, d})
 	}
-	return fits
+	return len(r.steps) <= maxSteps
 }
 
 // plan records an operation instead of executing it. The instance gets what success looks like.
 func (r *Running) plan(q Question, d Decision) (Result, error) {
 	switch {
 	case !r.step(q, d):
-		return Result{}, &OpError{Code: "too_many", Outcome: Failed, Message: tooManySteps}
+		return Result{}, Fail("too_many", tooManySteps, maxSteps)
 	case !r.Call.Tool.Plans:
-		return Result{}, &OpError{Code: "planning", Outcome: Failed, Message: "the call is only " +
-			"planned, and this plugin was built for an ABI that cannot go on from here"}
+		return Result{}, Fail("planning", "the call is only planned, and this plugin was built "+
+			"for an ABI that cannot go on from here")
 	}
 	res := Result{Plan: true}
 	res.Value = abi.Success(q.Op, len(r.Call.Stages)+1)
@@ -303,7 +301,7 @@ func (r *Running) note(err error) error {
 		r.pending = true
 		return ErrPending
 	case !errors.As(err, &op):
-		op = &OpError{Code: "failed", Message: err.Error(), Outcome: Failed}
+		op = Fail("failed", "%v", err)
 	}
 	return op
 }

@@ -256,10 +256,7 @@ func (t *Tokens) change(edit func([]Token) ([]Token, error)) error {
 	return nil
 }
 
-func digest(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
-	return hex.EncodeToString(sum[:])
-}
+func digest(secret string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(secret))) }
 
 // check finds a token and whether it is valid at a time. The error says what was wrong, for the
 // log; callers learn only that something was.

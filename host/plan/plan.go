@@ -3,7 +3,6 @@ package plan
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -106,8 +105,7 @@ func bound(q gate.Question, made []string, named map[string]bool) (digest, path 
 	if b, err = json.Marshal([]any{q.Op.Import(), request, facts}); err != nil {
 		return "", ""
 	}
-	sum := sha256.Sum256([]byte(numbered(string(b), made)))
-	return "sha256:" + hex.EncodeToString(sum[:]), path
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(numbered(string(b), made)))), path
 }
 
 // placeholder begins what stands for a name that the host made. No request holds a NUL.
@@ -139,8 +137,7 @@ func (p *plan) digest() string {
 	if err != nil {
 		return "" // which no approval can be bound to
 	}
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(b))
 }
 
 // Digest implements gate.Plan.

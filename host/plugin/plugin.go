@@ -150,12 +150,7 @@ func Encode(entries []Entry) ([]byte, error) {
 
 // Write replaces the lock file by one with this text.
 func Write(path string, text []byte) error {
-	tmp := path + ".new"
-	err := os.WriteFile(tmp, text, 0o644)
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
+	if err := trusted.Replace(path, text, 0o644, filepath.Dir(path)); err != nil {
 		return fmt.Errorf("writing the plugin lock: %w", err)
 	}
 	return nil

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -77,8 +76,7 @@ func (l *Lister) Execute(ctx context.Context, q gate.Question, _ gate.Decision) 
 }
 
 func unlisted(why string) error {
-	return &gate.OpError{Code: "unavailable", Outcome: gate.Failed,
-		Message: fmt.Sprintf("the commands could not be listed: %s", why)}
+	return gate.Fail("unavailable", "the commands could not be listed: %s", why)
 }
 
 // nodeNames returns the nodes of a list: the named one, or the first of the inventory, and how many

@@ -366,8 +366,8 @@ func unescape(v, only string) string {
 	return b.String()
 }
 
-// maxScript is the longest command text in bytes. It is checked before parsing: nested text of a few
-// hundred kilobytes overflows the parser's stack, and Go cannot recover from that.
+// maxScript is the longest command text in bytes. It is checked before parsing: nested text of a
+// few hundred kilobytes overflows the parser's stack, and Go cannot recover from that.
 const maxScript = 10_000
 
 // refuse is the only way to make a Lowered that is not parsed. It has no calls: half of a command

@@ -101,8 +101,8 @@ func (g guest) check(ctx context.Context, name string, wanted bool) error {
 		}
 	}
 	if wanted {
-		return &gate.OpError{Code: notTaken, Outcome: gate.Failed, Message: fmt.Sprintf("Proxmox "+
-			"reported success, but guest %s has no snapshot %s", g.VMID, name)}
+		return gate.Fail(notTaken, "Proxmox reported success, but guest %s has no snapshot %s",
+			g.VMID, name)
 	}
 	return nil
 }
@@ -123,8 +123,7 @@ func (g guest) run(ctx context.Context, argv ...string) (string, error) {
 }
 
 func failed(format string, args ...any) error {
-	return &gate.OpError{Code: "no_snapshot", Outcome: gate.Failed,
-		Message: fmt.Sprintf(format, args...)}
+	return gate.Fail("no_snapshot", format, args...)
 }
 
 // The names of the tools, in core policy too.

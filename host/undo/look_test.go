@@ -90,8 +90,8 @@ var good = map[string][]string{
 
 func answering(in field, text string) *said {
 	n := &said{answers: map[string]string{
-		"/cluster/resources": `[{"type":"lxc","node":"pve1","vmid":105,"status":"running"},` +
-			`{"type":"qemu","node":"pve1","vmid":200,"status":"running"}]`,
+		"/cluster/resources": `[{"id":"lxc/105","type":"lxc","node":"pve1","vmid":105,"status":"running"},` +
+			`{"id":"qemu/200","type":"qemu","node":"pve1","vmid":200,"status":"running"}]`,
 		"systemctl show": "ActiveState=active\nUnitFileState=enabled\n"}}
 	for what, members := range good {
 		name := ""

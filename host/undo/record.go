@@ -26,9 +26,8 @@ func (k *Keeper) record(ctx context.Context, q gate.Question, d gate.Decision) (
 	}
 	if err != nil {
 		if !o.Optional {
-			return gate.Result{}, &gate.OpError{Code: "no_undo", Outcome: gate.Failed,
-				Message: fmt.Sprintf("what takes this back could not be kept, so nothing was "+
-					"done: %v", err)}
+			return gate.Result{}, gate.Fail("no_undo", "what takes this back could not be kept, "+
+				"so nothing was done: %v", err)
 		}
 		slog.Warn("an operation is done that cannot be undone, as the site allows", "call",
 			q.Call.ID, "error", err)

@@ -58,9 +58,8 @@ func (k *Keeper) first(ctx context.Context, q gate.Question, id string, o gate.S
 	}
 	if err := k.take(ctx, s); err != nil {
 		if !o.Optional {
-			return &gate.OpError{Code: "no_snapshot", Outcome: gate.Failed,
-				Message: fmt.Sprintf("no snapshot of guest %s could be taken before it is "+
-					"changed, so nothing was done: %v", id, err)}
+			return failed("no snapshot of guest %s could be taken before it is changed, so "+
+				"nothing was done: %v", id, err)
 		}
 		slog.Warn("a guest is changed without a snapshot, as the site allows", "guest", id,
 			"call", c.ID, "error", err)

@@ -263,3 +263,31 @@ func (r runner) Ready(ctx context.Context, t *gate.Tool, tell func(string)) erro
 	}
 	return r.Sandbox.Ready(ctx, t, tell)
 }
+
+// undoes adds to what its tools act on, where one names a call, what that call acted on.
+func (h *host) undoes(lock *plugin.Lock) *plugin.Lock {
+	for _, t := range lock.Tools() {
+		i := slices.IndexFunc(t.Params, func(p gate.Param) bool { return p.Target == "call" })
+		if i < 0 {
+			continue
+		}
+		name, own := t.Params[i].Name, t.Derive
+		t.Derive = func(who gate.Principal, args map[string]any) (gate.Targets, []gate.CommandText,
+			error) {
+			on, texts, err := own(who, args)
+			id, named := args[name].(string)
+			if err != nil || !named {
+				return on, texts, err
+			}
+			more, err := undo.Targets(context.Background(), h.store, who.ID, id)
+			for _, list := range [][2]*[]string{{&on.Nodes, &more.Nodes}, {&on.VMIDs, &more.VMIDs},
+				{&on.Services, &more.Services}, {&on.Paths, &more.Paths}} {
+				all := slices.Concat(*list[0], *list[1])
+				slices.Sort(all)
+				*list[0] = append([]string{}, slices.Compact(all)...)
+			}
+			return on, texts, err
+		}
+	}
+	return lock
+}

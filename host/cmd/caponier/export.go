@@ -146,3 +146,6 @@ func auditExport(g *global) *cobra.Command {
 	f.DurationVar(&since, "since", 0, "with --print: only records of this time, such as 24h")
 	return cmd
 }
+
+// emit adds a value to a gauge.
+type emit = func(value float64, label string)

@@ -75,9 +75,6 @@ func (h *host) warn() {
 	}
 }
 
-// emit adds a value to a gauge.
-type emit = func(value float64, label string)
-
 // gauges registers what is read when /metrics is asked. A value that cannot be read is left out:
 // alerts can watch for its absence.
 func (h *host) gauges() {

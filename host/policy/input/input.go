@@ -4,7 +4,7 @@ package input
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -362,7 +362,4 @@ func requestOf(q *gate.Question, op abi.HTTPRequest) *Request {
 	return r
 }
 
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
+func digest(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
