@@ -15,47 +15,12 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// States of a request.
-const (
-	Waiting  = "waiting"
-	Approved = "approved"
-	Denied   = "denied"
-	Used     = "used"
-)
-
-// Request is a question to a person about one call.
-type Request struct {
-	ID        string          `json:"id"`
-	Key       string          `json:"key"` // a digest of all that the approval is bound to
-	Principal string          `json:"principal"`
-	Tool      string          `json:"tool"`
-	State     string          `json:"state"`
-	Created   time.Time       `json:"created"`
-	Expires   time.Time       `json:"expires"` // of the question, then of the answer
-	TTL       time.Duration   `json:"ttl_ns"`  // how long each of them lasts
-	Revision  string          `json:"policy_revision"`
-	Detail    json.RawMessage `json:"detail"`
-	Decided   time.Time       `json:"decided,omitzero"` // zero while waiting
-	By        string          `json:"by,omitempty"`
-	Channel   string          `json:"channel,omitempty"`
-	Note      string          `json:"note,omitempty"`
-}
-
-// Takes reports whether the request takes an answer in its state: any while it waits, and a no that
-// takes back a yes which was not used.
-func (r Request) Takes(v Verdict) bool {
-	return r.State == Waiting || r.State == Approved && !v.Approve
-}
-
 // Channels on which a person may answer. The site's policy says which of them count.
 const (
 	Terminal = "cli"
 	Web      = "web"
 	Client   = "client" // the user of the client that asks
 )
-
-// Verdict is a person's answer.
-type Verdict = gate.Verdict
 
 // Session is one sign-in on the page, or a link that makes one.
 type Session struct {

@@ -99,24 +99,6 @@ func (c *Config) NodeNames() (names []string) {
 	return names
 }
 
-// Error is an error in the configuration. It is about a line of the file when Line is not 0, and
-// then Own reports whether that line is the key's own, not that of the table around it.
-type Error struct {
-	File string
-	Line int
-	Own  bool
-	Err  error
-}
-
-func (e *Error) Error() string {
-	if e.Line == 0 {
-		return fmt.Sprintf("configuration %s: %v", e.File, e.Err)
-	}
-	return fmt.Sprintf("configuration %s:%d: %v", e.File, e.Line, e.Err)
-}
-
-func (e *Error) Unwrap() error { return e.Err }
-
 // The packages that share the table [front]; names of embedded fields must differ.
 type (
 	MCPOptions     = mcp.Options
@@ -143,9 +125,6 @@ type CLI struct {
 	// Principal is the caller on stdio and of commands that are typed in a terminal.
 	Principal string `koanf:"principal"`
 }
-
-// maxFile bounds a configuration file, and a file that a secret is read from, in bytes.
-const maxFile = 1 << 20
 
 // Find returns the configuration file that --config and --profile mean: the file name,
 // ./config.toml or caponier/config.toml in the user's configuration directory. With a profile it is

@@ -286,3 +286,24 @@ func typeOf(v any) string {
 	}
 	return fmt.Sprint(v)
 }
+
+// Error is an error in the configuration. It is about a line of the file when Line is not 0, and
+// then Own reports whether that line is the key's own, not that of the table around it.
+type Error struct {
+	File string
+	Line int
+	Own  bool
+	Err  error
+}
+
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("configuration %s: %v", e.File, e.Err)
+	}
+	return fmt.Sprintf("configuration %s:%d: %v", e.File, e.Line, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// maxFile bounds a configuration file, and a file that a secret is read from, in bytes.
+const maxFile = 1 << 20

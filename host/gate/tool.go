@@ -37,10 +37,10 @@ type Tool struct {
 	Runs                                string        // one line: what it does on the node
 	Plans                               bool          // its plugin knows the status planned
 
-	// Validate checks decoded arguments against the input schema. Derive returns what they act on.
-	// Both are set in a usable tool.
+	// Validate checks decoded arguments against the input schema. Derive returns what they act on,
+	// as far as this principal may know. Both are set in a usable tool.
 	Validate func(args map[string]any) error
-	Derive   func(args map[string]any) (Targets, []CommandText, error)
+	Derive   func(who Principal, args map[string]any) (Targets, []CommandText, error)
 	// Texts converts the arguments of prompts and resources, which are text. Match parses a URI of
 	// a resource with arguments; Expand is its inverse. All three may be nil.
 	Texts  func(map[string]string) map[string]any

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -307,3 +308,8 @@ func (t *Tokens) used(prefix string, now time.Time) error {
 	}
 	return errors.Join(f.Close(), os.Chtimes(path, now, now))
 }
+
+// reserved is the id of the host itself, as which no caller comes in.
+const reserved = "host"
+
+var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,63}$`)

@@ -167,8 +167,8 @@ func (r *Rules) Decide(ctx context.Context, q gate.Question) (d gate.Decision, e
 func (r *Rules) decideVisible(ctx context.Context, q gate.Question) (gate.Decision, error) {
 	c := q.Call
 	// in Go syntax, in which no two values are alike
-	key := fmt.Sprintf("%#v %#v %q %q %q %#v %#v %#v", c.Principal, c.Source, c.Tool.Kind,
-		c.Tool.Name, c.Tool.Plugin.Digest, c.Nodes, c.Targets, q.Mode)
+	key := fmt.Sprintf("%#v %#v %q %q %q %#v %#v %#v %#v", c.Principal, c.Source, c.Tool.Kind,
+		c.Tool.Name, c.Tool.Plugin.Digest, c.Nodes, c.Targets, q.Mode, q.Facts.Guests)
 	if d, known := r.visible.get(key); known {
 		return d, nil
 	}

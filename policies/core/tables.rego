@@ -24,3 +24,7 @@ programs := data.derived.programs if {
 runs := data.derived.runs if {
 	data.derived.runs
 } else := derived.runs
+
+guests := data.derived.guests if {
+	data.derived.guests
+} else := derived.guests

@@ -13,6 +13,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/inventory"
 	"github.com/caponier-mcp/caponier/host/native"
 	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/plan"
@@ -85,22 +86,22 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 		return err
 	}
 	own := native.New(runner{h.sandbox, h}, version,
-		append(undo.Tools, sweep.Tool)...)
-	o.Runner = own
+		append(undo.Tools, sweep.Tool, inventory.Tool)...)
 	if err := h.executors(&o); err != nil {
 		return err
 	}
 	if err := loaded(); err != nil {
 		return err
 	}
-	o.Decider = h.engine
+	guests := &inventory.Inventory{Now: time.Now, Call: h.callNative}
+	o.Decider, o.Guests = guests.Decider(h.engine), guests.Guests
 	h.meter.Watch(&o)
 	h.gauges()
 	h.exportGauges()
-	if err := h.looks(o); err != nil {
+	if err := h.looks(o, own); err != nil {
 		return err
 	}
-	h.door = gate.New(o)
+	h.door = gate.New(o, own)
 	h.native = func(ctx context.Context, tool string, args any) gate.Answer {
 		return own.Call(ctx, h.door, tool, args)
 	}
@@ -219,9 +220,7 @@ func (h *host) executors(o *gate.Options) error {
 	}
 	h.cfg.Identity.Client = out.Client()
 	h.keeper = &undo.Keeper{Executor: h.remote, Book: h.store, Now: time.Now,
-		Call: func(ctx context.Context, tool string, args any) gate.Answer {
-			return h.native(ctx, tool, args)
-		}}
+		Call: h.callNative}
 	o.Files, o.Nodes = h.remote.Digests, h.remote.Nodes()
 	o.Executors = map[string]gate.Executor{"blob_write": blobs, "blob_read": blobs,
 		"http_request": out, "ask": mcp.Asker{}, "list_commands": h.lister(),
@@ -245,6 +244,11 @@ func (h *host) lister() *policy.Lister {
 			return slices.DeleteFunc(slices.Clone(h.lock().Tools()),
 				func(t *gate.Tool) bool { return h.hidden(t) != "" })
 		}}
+}
+
+// callNative makes a call of a tool of the host's own, once the host is open.
+func (h *host) callNative(ctx context.Context, tool string, args any) gate.Answer {
+	return h.native(ctx, tool, args)
 }
 
 // runner answers for plugins that could not be loaded, with the reason.

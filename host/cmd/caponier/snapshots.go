@@ -82,13 +82,14 @@ func (h *host) undoes(lock *plugin.Lock) *plugin.Lock {
 			continue
 		}
 		name, own := t.Params[i].Name, t.Derive
-		t.Derive = func(args map[string]any) (gate.Targets, []gate.CommandText, error) {
-			on, texts, err := own(args)
+		t.Derive = func(who gate.Principal, args map[string]any) (gate.Targets, []gate.CommandText,
+			error) {
+			on, texts, err := own(who, args)
 			id, named := args[name].(string)
 			if err != nil || !named {
 				return on, texts, err
 			}
-			more, err := undo.Targets(context.Background(), h.store, id)
+			more, err := undo.Targets(context.Background(), h.store, who.ID, id)
 			for _, list := range [][2]*[]string{{&on.Nodes, &more.Nodes}, {&on.VMIDs, &more.VMIDs},
 				{&on.Services, &more.Services}, {&on.Paths, &more.Paths}} {
 				all := slices.Concat(*list[0], *list[1])
