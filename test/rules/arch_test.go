@@ -38,6 +38,7 @@ var rooms = map[string][]string{
 		"host/trusted", "host/watch", "policies", "sdk/abi"},
 	"host/policy/replay": {"host/gate", "host/policy", "host/policy/input", "host/policy/value",
 		"host/policy/load"},
+	"host/policy/can":    {"host/gate", "host/policy", "host/policy/load", "sdk/abi"},
 	"host/sandbox":       {"host/gate", "host/fair", "host/plaintext", "host/sandbox/meter", "host/trusted", "sdk/abi"},
 	"host/sandbox/meter": {},
 	// Operations, which gate's executor allows, stand on files, files on commands, commands on
