@@ -52,6 +52,12 @@ func Load(path string) (*Lock, error) {
 	return l, nil
 }
 
+// Unchanged reports whether path holds exactly this lock, as [Write] wrote it.
+func (l *Lock) Unchanged(path string) bool {
+	data, err := trusted.Read(path, maxLock)
+	return err == nil && bytes.Equal(data, l.text)
+}
+
 // file is the form of the lock, with its plugins decoded or not.
 type file[P any] struct {
 	Schema  string `json:"schema"`

@@ -49,6 +49,7 @@ func serve(ctx context.Context, g *global, addr string) error {
 	} else if err != nil {
 		return usage(err)
 	}
+	started()
 	server, err := h.front(h.door, true, nil)
 	if err != nil {
 		return usage(err)
@@ -95,6 +96,7 @@ func (h *host) overStdio(ctx context.Context) error {
 			_, err = h.about(ctx, false)
 		}
 		if err == nil {
+			started()
 			close(ready)
 			systemd.Notify("READY=1")
 		} else {

@@ -289,7 +289,7 @@ func siteRefs(ev *topdown.Event) (refs []ast.Ref) {
 // this is where the check failed.
 func (t *tracer) look(refs []ast.Ref, missing bool, into map[string]any) {
 	for _, ref := range refs {
-		var at any = t.Data
+		var at any = t.Data()
 		var path []string
 		for _, x := range ref[1:] {
 			key, _ := x.Value.(ast.String)
