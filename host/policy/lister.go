@@ -15,6 +15,7 @@ import (
 type Lister struct {
 	Rules func() *Rules       // in force; nil while there are none
 	Tools func() []*gate.Tool // that the host offers
+	Turns gate.Turns          // a list is decided in a turn of its caller
 }
 
 var _ gate.Executor = (*Lister)(nil)
@@ -40,6 +41,11 @@ func (l *Lister) Execute(ctx context.Context, q gate.Question, _ gate.Decision) 
 	if !isList || r == nil {
 		return gate.Result{}, unlisted("there is no policy to ask")
 	}
+	who := q.Call.Principal.ID
+	if err := l.Turns.Acquire(ctx, who); err != nil {
+		return gate.Result{}, unlisted(err.Error())
+	}
+	defer l.Turns.Release(who)
 	ctx, cancel := context.WithTimeout(ctx, listDeadline)
 	defer cancel()
 	names, more := nodeNames(q.Call.Nodes, op.Node)

@@ -263,7 +263,7 @@ func (c *asked) answer(d gate.Decision, able []string) {
 func Everybody(all ...*load.Candidate) []Who {
 	seen := map[Who]bool{}
 	for _, c := range all {
-		site, _ := c.Data["site"].(map[string]any)
+		site, _ := c.Data()["site"].(map[string]any)
 		principals, _ := site["principals"].(map[string]any)
 		for id, entry := range principals {
 			e, _ := entry.(map[string]any)
@@ -288,7 +288,7 @@ func Named(all ...*load.Candidate) map[string]gate.Guest {
 	guests := map[string]gate.Guest{}
 	fact := gate.Guest{Kind: "lxc", Status: "running", Tags: []string{}}
 	for _, c := range all {
-		site, _ := c.Data["site"].(map[string]any)
+		site, _ := c.Data()["site"].(map[string]any)
 		for _, section := range []string{"protected", "relaxed"} {
 			s, _ := site[section].(map[string]any)
 			byID, _ := s["vmids"].(map[string]any)
