@@ -201,6 +201,7 @@ type Obligations struct {
 	Snapshot  Snapshot
 	Undo      Keeping
 	Plan      bool // of a call: it has to be planned before it runs
+	Argument  bool // a tool's own confirmation argument is enough
 }
 
 // Keeping says whether the host records what takes an operation back, and keeps what it replaces.

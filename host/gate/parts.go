@@ -62,7 +62,8 @@ type (
 	}
 
 	// Executor does allowed operations. Lookup finds the facts of an operation whose lookup was
-	// allowed. End frees what belongs to the call, and must return when ctx ends. Errors are
+	// allowed. End frees what belongs to the call, and must return when ctx ends. It is called once
+	// for a call, or once for each import of an executor that cannot be compared. Errors are
 	// *OpError or ErrPending; any other error counts as Failed.
 	Executor interface {
 		Lookup(ctx context.Context, q Question) (Facts, error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -139,7 +140,7 @@ func (r *Running) effect(ctx context.Context, exec Executor, q Question) (Result
 		r.started(above)
 		if above && r.Call.Planning {
 			res, err := r.plan(q, d)
-			return res, Record{Outcome: Planned}, err
+			return res, Record{Outcome: Planned, Code: codeOf(err)}, err
 		}
 		res, err := exec.Execute(ctx, q, d)
 		if _, asks := q.Op.(abi.Ask); !asks && errors.Is(err, ErrPending) {
@@ -206,6 +207,8 @@ func (r *Running) may(op abi.Op) error {
 	case r.asked > maxOps:
 		return &abi.RequestError{Field: "call",
 			Message: fmt.Sprintf("has asked for %d operations, which is the limit", maxOps)}
+	case len(r.steps) > maxSteps: // nothing more can come of it
+		return &abi.RequestError{Field: "call", Message: "is planned, and " + tooManySteps}
 	case asks && r.effects:
 		return &abi.RequestError{Field: "call",
 			Message: "has already done something above green: ask before that"}
@@ -315,8 +318,10 @@ func (r *Running) end(ctx context.Context) {
 	r.mu.Unlock()
 	seen := map[Executor]bool{}
 	for _, e := range r.o.Executors {
-		if !seen[e] {
-			seen[e] = true
+		if once := reflect.ValueOf(e).Comparable(); !once || !seen[e] {
+			if once {
+				seen[e] = true
+			}
 			e.End(ctx, r.Call)
 		}
 	}

@@ -42,9 +42,12 @@ func (m Planner) Plan(c *gate.Call, steps []gate.Step, a gate.Answer) gate.Plan 
 // ends says where and why a dry run did not show everything, or "".
 func ends(c *gate.Call, steps []step, a gate.Answer) string {
 	last := fmt.Sprintf("after step %d", len(steps))
+	no := slices.IndexFunc(steps, func(s step) bool { return !s.Allowed })
 	switch {
-	case slices.ContainsFunc(steps, func(s step) bool { return !s.Allowed }):
-		return "a step is refused"
+	case no >= 0 && len(steps[no].Refused) > 0:
+		return fmt.Sprintf("step %d is refused: %s", no+1, steps[no].Refused[0].Msg)
+	case no >= 0:
+		return fmt.Sprintf("step %d is refused", no+1)
 	case !c.Tool.Plans:
 		return last + ", since plugin " + c.Tool.Plugin.Name + " was built for an ABI before " +
 			"1.2, which cannot go on when an operation is only planned"

@@ -60,6 +60,7 @@ type item struct {
 	Commands     []string        `json:"commands"`
 	BudgetMS     int64           `json:"budget_ms"`
 	Runs         string          `json:"runs"`
+	AliasOf      string          `json:"alias_of"`
 }
 
 func parseDescribe(data []byte) (d describe, err error) {
@@ -137,6 +138,7 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 	}
 	t.Name, t.Title, t.Description, t.URI, t.MIME, t.Runs = it.Name, it.Title, it.Description,
 		it.URI, it.MIME, it.Runs
+	t.AliasOf = it.AliasOf
 	t.InputSchema, t.OutputSchema, t.Commands = it.InputSchema, it.OutputSchema, it.Commands
 	t.Budget = time.Duration(it.BudgetMS) * time.Millisecond
 	if !itemName.MatchString(it.Name) {
@@ -193,6 +195,10 @@ func (it item) address(kind string) error {
 	case it.MIME != "" && (!resource || !mimeForm.MatchString(it.MIME)):
 		return fmt.Errorf("mime_type %q: a resource may have one such as text/markdown, and "+
 			"nothing else has one", it.MIME)
+	case it.AliasOf != "" && (kind != "tool" || it.AliasOf == it.Name ||
+		!itemName.MatchString(it.AliasOf)):
+		return fmt.Errorf("alias_of %q: a tool may have the name of another one, and nothing "+
+			"else has one", it.AliasOf)
 	}
 	return nil
 }

@@ -52,6 +52,12 @@ func Load(path string) (*Lock, error) {
 	return l, nil
 }
 
+// Unchanged reports whether path holds exactly this lock, as [Write] wrote it.
+func (l *Lock) Unchanged(path string) bool {
+	data, err := trusted.Read(path, maxLock)
+	return err == nil && bytes.Equal(data, l.text)
+}
+
 // file is the form of the lock, with its plugins decoded or not.
 type file[P any] struct {
 	Schema  string `json:"schema"`
@@ -214,6 +220,12 @@ func (l *Lock) entry(name string) *Entry {
 
 // Checksum is over everything locked: modules, imports, names, descriptions and schemas.
 func (l *Lock) Checksum() string { return digest(l.text) }
+
+// Unchanged reports whether a file holds this lock to the byte.
+func (l *Lock) Unchanged(path string) bool {
+	data, err := trusted.Read(path, maxLock)
+	return err == nil && bytes.Equal(data, l.text)
+}
 
 // Open reads a locked module from dir and refuses bytes that are not the locked ones.
 func (l *Lock) Open(dir, name string) ([]byte, error) {

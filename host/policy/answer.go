@@ -45,7 +45,8 @@ type answer struct {
 			Days     int64 `json:"days"`
 			MaxBytes int64 `json:"max_bytes"`
 		} `json:"undo"`
-		Plan bool `json:"plan"`
+		Plan     bool `json:"plan"`
+		Argument bool `json:"argument"`
 	} `json:"obligations"`
 }
 
@@ -88,6 +89,6 @@ func decision(v ast.Value) (gate.Decision, error) {
 		GuestAge: time.Duration(a.Guests.MaxAgeS) * time.Second,
 		Obligations: gate.Obligations{Timeout: timeout, MaxBytes: o.MaxBytes, Log: o.Log,
 			Channels: o.Channels, Approvers: o.Approvers, Snapshot: gate.Snapshot(o.Snapshot),
-			Undo: gate.Keeping(o.Undo), Plan: o.Plan},
+			Undo: gate.Keeping(o.Undo), Plan: o.Plan, Argument: o.Argument},
 	}, nil
 }

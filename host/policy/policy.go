@@ -125,6 +125,7 @@ func Compile(ctx context.Context, s Source) (*Rules, error) {
 		"operation": "data.caponier.core.operation.decision",
 		"plan":      "data.caponier.core.plan.decision",
 		"listing":   "data.caponier.core.listing.allowed",
+		"able":      "[c | some c in data.caponier.core.listing.able]",
 		"roles":     "[name | some name in data.caponier.core.roles.held]",
 	} {
 		body := ast.MustParseBody(string(answerVar) + " = " + rule)

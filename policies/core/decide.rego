@@ -30,7 +30,7 @@ answer(kind) := {
 	"lacks": [k | some k in lacking(unmet, "touched")],
 	"guests": {
 		"vmids": [id | some id in unknown_guests(unmet)],
-		"max_age_s": tables.guests.max_age_s,
+		"max_age_s": tables.of.guests.max_age_s,
 	},
 	"obligations": obligations,
 } if {
@@ -58,6 +58,7 @@ lacking(unmet, id) := check[id].wanted if {
 # be missing besides.
 unknown_guests(unmet) := check.guests.wanted if {
 	"guests" in unmet
+	check.guests.guarded == set()
 	unmet - {"guests", "unit", "touched", "confirmation"} == set()
 } else := set()
 

@@ -12,6 +12,7 @@ import data.caponier.core.approval
 import data.caponier.core.check
 import data.caponier.core.command
 import data.caponier.core.grammar
+import data.caponier.core.guests as guests_of
 import data.caponier.core.lint
 import data.caponier.core.listing
 import data.caponier.core.tier
@@ -106,29 +107,8 @@ settled(id, entry) if {
 	not data.site.commands[entry.group]
 }
 
-# What the site says of guests by what their cluster says of them: whether it does, whether it raises
-# tiers by it, and how old that may be.
-guests := {"used": used, "raises": raises, "max_age_s": max_age}
-
-default used := false
-
-used if {
-	some key in ["tags", "pools", "names"]
-	count(data.site.protected[key]) > 0
-}
-
-used if raises
-
-default raises := false
-
-raises if {
-	some key in ["tags", "pools", "names", "nodes"]
-	count(data.site.raised[key]) > 0
-}
-
-default max_age := 30
-
-max_age := data.site.guest_facts.max_age_s
+# Whether the site raises tiers by what clusters say of guests, and how old that may be.
+guests := {"raises": guests_of.raises, "max_age_s": guests_of.max_age_s}
 
 # whole says that the site's data has every key whose absence would widen something.
 default whole := false
@@ -141,7 +121,7 @@ obligations[log] := {
 	"redact": data.site.redact, "channels": approval.channels, "approvers": approval.approvers,
 	"snapshot": {"vmids": [], "optional": false, "keep": 0, "days": 0},
 	"undo": {"record": false, "optional": false, "days": 0, "max_bytes": 0}, "plan": false,
-	"log": log,
+	"log": log, "argument": data.site.approval.argument,
 } if {
 	some log in ["info", "warn"]
 }

@@ -49,16 +49,37 @@ texts contains p if {
 	not files.staged(p)
 }
 
-# unknown are the named guests of which the site's data asks for facts that are not there, are too
-# old, or are not all that there is. None are asked for where no entry needs them.
-unknown := {id | some id in named; not known(id)} if {
-	tables.guests.used
-} else := set()
+# used says that the site says something of guests by what their cluster says of them, raises that
+# it raises tiers by it. Neither changes as long as a policy is in force: see package derived.
+default used := false
+
+used if {
+	some key in ["tags", "pools", "names"]
+	count(data.site.protected[key]) > 0
+}
+
+used if raises
+
+default raises := false
+
+raises if {
+	some key in ["tags", "pools", "names", "nodes"]
+	count(data.site.raised[key]) > 0
+}
+
+# max_age_s is how old such facts may be.
+default max_age_s := 30
+
+max_age_s := data.site.guest_facts.max_age_s
+
+# unknown are the named guests of which such facts are not there, are too old, or are not all that
+# there is.
+unknown := {id | some id in named; not known(id)}
 
 known(id) if {
 	fact := input.guests[id]
 	fact.age_s >= 0
-	fact.age_s <= tables.guests.max_age_s
+	fact.age_s <= tables.of.guests.max_age_s
 	fact.status != "unknown"
 }
 
@@ -84,7 +105,6 @@ within(pool, outer) if startswith(pool, concat("", [outer, "/"]))
 
 # protecting are the entries of protected that a named guest falls under, with the guest.
 protecting contains [id, kind, name, entry] if {
-	tables.guests.used
 	some id in named
 	some [kind, name, entry] in entries(data.site.protected, input.guests[id])
 }
@@ -93,9 +113,7 @@ protecting contains [id, kind, name, entry] if {
 raised := max({0} | {ranks[entry.tier] |
 	some id in named
 	some [_, _, entry] in entries(data.site.raised, input.guests[id])
-}) if {
-	tables.guests.raises
-} else := 0
+})
 
 # raising says which guests raise it, by what.
 raising := concat("; ", [sprintf("guest %s is raised to %s by its %s %s", [

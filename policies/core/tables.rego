@@ -14,7 +14,7 @@ of := data.derived if {
 	data.derived.required
 } else := {
 	"required": derived.required, "granting": derived.granting, "services": derived.services,
-	"obligations": derived.obligations, "whole": derived.whole,
+	"obligations": derived.obligations, "whole": derived.whole, "guests": derived.guests,
 }
 
 programs := data.derived.programs if {
@@ -24,7 +24,3 @@ programs := data.derived.programs if {
 runs := data.derived.runs if {
 	data.derived.runs
 } else := derived.runs
-
-guests := data.derived.guests if {
-	data.derived.guests
-} else := derived.guests

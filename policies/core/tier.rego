@@ -18,7 +18,7 @@ names := {1: "green", 2: "yellow", 3: "red", 4: "black"}
 
 # The rank of the question, and its name. What a site raises for guests is above green already.
 rank := max([own, guests.raised]) if {
-	tables.guests.raises
+	tables.of.guests.raises
 	own > 1
 } else := own
 

@@ -239,7 +239,7 @@ func (h *host) executors(o *gate.Options) error {
 
 // lister lists the commands of tools that are offered.
 func (h *host) lister() *policy.Lister {
-	return &policy.Lister{Rules: func() *policy.Rules { return h.engine.Rules() },
+	return &policy.Lister{Turns: h.turns, Rules: func() *policy.Rules { return h.engine.Rules() },
 		Tools: func() []*gate.Tool {
 			return slices.DeleteFunc(slices.Clone(h.lock().Tools()),
 				func(t *gate.Tool) bool { return h.hidden(t) != "" })

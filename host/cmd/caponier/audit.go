@@ -14,7 +14,7 @@ import (
 func auditCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "audit", Short: "Read and verify the journal"}
 	cmd.AddCommand(auditTail(g), auditShow(g), auditVerify(g), auditKey(g),
-		auditExport(g))
+		auditQuery(g), auditExport(g))
 	return cmd
 }
 

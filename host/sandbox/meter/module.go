@@ -93,7 +93,9 @@ var sections = map[byte]struct {
 	9:  {9, (*Module).readElements},
 	12: {10, func(m *Module, r *reader) { n := r.u32(); m.dataCount = &n }},
 	10: {11, func(m *Module, r *reader) {
-		for range r.count("function bodies", maxFuncs) {
+		n := r.count("function bodies", maxFuncs)
+		m.codes = make([]code, 0, r.room(n))
+		for range n {
 			m.codes = append(m.codes, r.code())
 		}
 	}},
@@ -233,7 +235,9 @@ func (m *Module) readElements(r *reader) {
 }
 
 func (m *Module) readData(r *reader) {
-	for range r.count("data segments", maxSegments) {
+	n := r.count("data segments", maxSegments)
+	m.data = make([]segment, 0, r.room(n))
+	for range n {
 		flag := r.u32()
 		if flag != 0 && (flag != 2 || r.u32() != 0) {
 			r.fail("data segment of kind %d; only active segments are allowed", flag)

@@ -89,7 +89,11 @@ func (m *Module) Rewrite() ([]byte, error) {
 }
 
 func (w *rewriter) codeSection() ([]byte, error) {
-	out, body := vec(nil, len(w.codes)+3), []byte(nil)
+	size := 1 << 10 // what is added is a sixth of the code in what Go compiles
+	for _, c := range w.codes {
+		size += len(c.body)*5/4 + 16
+	}
+	out, body := vec(make([]byte, 0, size), len(w.codes)+3), []byte(nil)
 	for i, c := range w.codes {
 		var err error
 		if body, err = w.body(body[:0], w.types[w.funcs[i]], c); err != nil {

@@ -8,6 +8,7 @@
 #   - data.site: schema.site
 package caponier.core.check.protected
 
+import data.caponier.core.check.guests as of_facts
 import data.caponier.core.command
 import data.caponier.core.guests
 import data.caponier.core.inventory
@@ -24,7 +25,6 @@ ok if {
 	is_object(data.site.protected.hosts)
 	is_array(data.site.protected.services)
 	hits == set()
-	guarded == set()
 }
 
 hits contains [kind, name, entry.reason] if {
@@ -38,12 +38,6 @@ hits contains ["services", unit, entry.reason] if {
 	some unit in units
 	some entry in tables.of.services[unit]
 	somewhere(entry.nodes)
-	not readable(entry)
-}
-
-# By what the cluster says of a guest.
-guarded contains [id, kind, name, entry.reason] if {
-	some [id, kind, name, entry] in guests.protecting
 	not readable(entry)
 }
 
@@ -124,7 +118,7 @@ what := concat("; ", array.concat(
 		some [kind, name, reason] in hits
 	],
 	[sprintf("guest %s is protected by its %s: %s", [guests.label(id), means[kind], reason]) |
-		some [id, kind, _, reason] in guarded
+		some [id, kind, _, reason] in of_facts.guarded
 	],
 ))
 
@@ -138,7 +132,7 @@ means := {"tags": "tag", "pools": "pool", "names": "name", "nodes": "node"}
 
 rule := concat(", ", {sprintf("protected/%s/%s", [kind, name]) |
 	some [kind, name, _] in hits
-} | {sprintf("protected/%s/%s", [kind, name]) | some [_, kind, name, _] in guarded})
+} | {sprintf("protected/%s/%s", [kind, name]) | some [_, kind, name, _] in of_facts.guarded})
 
 works := "it stays refused, whatever is confirmed; choose another target"
 

@@ -39,7 +39,7 @@ ok if {
 	tier.tool < 4
 }
 
-within_call if not tables.guests.raises
+within_call if not tables.of.guests.raises
 
 within_call if tier.own <= tier.parent
 
