@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -102,23 +103,18 @@ func newArgs(args map[string]any, confirm string) (a Args, err error) {
 	if a.JSON, err = abi.Encode(args); err != nil {
 		return a, err
 	}
-	bound := map[string]any{}
 	for k, v := range args {
-		if k != confirm {
-			bound[k] = v
-		}
-		switch v := v.(type) {
-		case bool, int64:
+		_, flag := v.(bool)
+		_, number := v.(int64)
+		text, isText := v.(string)
+		if flag || number || isText && len(text) <= maxScalar {
 			a.Scalars[k] = v
-		case string:
-			if len(v) <= maxScalar {
-				a.Scalars[k] = v
-			}
-		}
-		if _, short := a.Scalars[k]; !short {
+		} else {
 			a.Omitted = append(a.Omitted, k)
 		}
 	}
+	bound := maps.Clone(args)
+	delete(bound, confirm)
 	slices.Sort(a.Omitted)
 	digested, err := abi.Encode(bound)
 	a.Digest = fmt.Sprintf("sha256:%x", sha256.Sum256(digested))

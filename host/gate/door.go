@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -118,8 +119,9 @@ func (d *Door) call(ctx context.Context, req Request, c *Call) Answer {
 func (d *Door) passPlan(ctx context.Context, r *Running, a *Answer) {
 	c := *r.Call
 	c.Plan = d.o.Planner.Plan(&c, r.steps, *a)
-	keep := func(context.Context, Question, Decision) (Plan, Record, error) {
-		return c.Plan, Record{Outcome: Planned}, nil
+	keep := func(_ context.Context, _ Question, _ Decision, rec *Record) (Plan, error) {
+		rec.Outcome = Planned
+		return c.Plan, nil
 	}
 	a.Plan = c.Plan
 	q := Question{Kind: KindPlan, Call: &c, Steps: r.steps}
@@ -130,20 +132,21 @@ func (d *Door) passPlan(ctx context.Context, r *Running, a *Answer) {
 
 // passCall takes the call through pass, and runs it where that is allowed.
 func (d *Door) passCall(ctx context.Context, r *Running, a *Answer) {
-	run := func(ctx context.Context, _ Question, dec Decision) (Output, Record, error) {
+	run := func(ctx context.Context, _ Question, dec Decision, rec *Record) (Output, error) {
 		if dec.Obligations.Plan && r.Call.Plan == nil && !r.Call.Planning {
-			return Output{}, Record{Outcome: Waits}, errPlanFirst
+			return Output{}, errPlanFirst
 		}
 		r.Call.Decided, a.Tier, a.Outcome = dec, dec.Tier, Unknown
 		if err := d.runner.Ready(ctx, r.Call.Tool, r.tell); err != nil {
 			a.Outcome = Failed
-			return Output{}, ended(err), err
+			return Output{}, err
 		}
 		out, err := d.run(ctx, r, dec)
 		a.Outcome, a.Refused, a.Output = r.outcome(out, err), r.refused, out
 		notes := out.Notes // a copy, so that the record does not keep the output
-		return out, Record{Outcome: a.Outcome, Code: ended(err).Code, Bytes: int64(len(out.JSON)),
-			Refused: r.refusals, Notes: &notes}, err
+		rec.Outcome, rec.Bytes, rec.Refused, rec.Notes = a.Outcome, int64(len(out.JSON)),
+			r.refusals, &notes
+		return out, err
 	}
 	_, a.Err = pass(ctx, &d.o, Question{Kind: KindCall, Call: r.Call}, run)
 	if a.Outcome == Planned {
@@ -153,8 +156,10 @@ func (d *Door) passCall(ctx context.Context, r *Running, a *Answer) {
 
 // run runs the plugin within the budget of the call.
 func (d *Door) run(ctx context.Context, r *Running, dec Decision) (Output, error) {
-	r.Nodes = d.visibleNodes(ctx, r.Call)
-	t := r.Call.Tool
+	c, t := r.Call, r.Call.Tool
+	r.Nodes = slices.DeleteFunc(append([]Node{}, d.o.Nodes...), func(n Node) bool {
+		return !d.Visible(ctx, c.Principal, c.Source, t, Targets{Nodes: []string{n.Name}})
+	})
 	limit := t.Budget
 	if o := dec.Obligations.Timeout; limit <= 0 || o > 0 && o < limit {
 		limit = o
@@ -178,15 +183,4 @@ func (d *Door) Visible(ctx context.Context, p Principal, source string, t *Tool,
 			sums: new(sums)}}
 	dec, _ := d.o.decide(ctx, q)
 	return dec.Allow
-}
-
-// visibleNodes returns the nodes that the call's plugin is told of.
-func (d *Door) visibleNodes(ctx context.Context, c *Call) []Node {
-	nodes := []Node{}
-	for _, n := range d.o.Nodes {
-		if d.Visible(ctx, c.Principal, c.Source, c.Tool, Targets{Nodes: []string{n.Name}}) {
-			nodes = append(nodes, n)
-		}
-	}
-	return nodes
 }

@@ -122,24 +122,26 @@ func refused(rec Record, dec Decision) *Refused {
 }
 
 // ended returns the outcome and the code of what ended with this error, for the journal.
-func ended(err error) Record {
+func ended(err error) (Outcome, string) {
 	var op *OpError
 	var plugin *PluginError
 	switch {
 	case err == nil:
-		return Record{Outcome: Succeeded}
+		return Succeeded, ""
 	case errors.As(err, &op) && op.Outcome == Unknown:
-		return Record{Outcome: Unknown, Code: op.Code}
+		return Unknown, op.Code
 	case op != nil:
-		return Record{Outcome: Failed, Code: op.Code}
+		return Failed, op.Code
 	case errors.As(err, &plugin):
-		return Record{Outcome: Failed, Code: plugin.Code}
+		return Failed, plugin.Code
 	case errors.Is(err, ErrBudget):
-		return Record{Outcome: Failed, Code: "budget"}
+		return Failed, "budget"
 	case errors.Is(err, ErrPending):
-		return Record{Outcome: Waits, Code: "pending"}
+		return Waits, "pending"
+	case errors.Is(err, errPlanFirst):
+		return Waits, ""
 	case errors.Is(err, context.Canceled):
-		return Record{Outcome: Failed, Code: "cancelled"}
+		return Failed, "cancelled"
 	}
-	return Record{Outcome: Failed, Code: "failed"}
+	return Failed, "failed"
 }

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
@@ -13,9 +14,10 @@ import (
 
 // pass is the only way to an effect: decide, journal the intent, refuse or act on the very question
 // that was decided, journal the outcome. Each error before act is a refusal. An outcome that could
-// not be journaled is noted in the call.
+// not be journaled is noted in the call. Act may fill in its record: without an outcome there, the
+// error is it.
 func pass[T any](ctx context.Context, o *Options, q Question,
-	act func(context.Context, Question, Decision) (T, Record, error),
+	act func(context.Context, Question, Decision, *Record) (T, error),
 ) (result T, err error) {
 	q.ID, q.Time, q.Mode = newID(o.Now()), o.Now(), o.Mode()
 	dec, giveBack := o.decide(ctx, q)
@@ -35,8 +37,11 @@ func pass[T any](ctx context.Context, o *Options, q Question,
 		return result, refused(rec, dec)
 	}
 	began := o.Now()
-	result, done, err := guarded(ctx, q, dec, act)
-	rec.finish(done, o.Now(), began)
+	rec.Outcome, rec.Input, rec.Masked = "", nil, false
+	result, err = guarded(ctx, q, dec, &rec, act)
+	outcome, code := ended(err)
+	rec.Type, rec.Time, rec.DurationUS = "outcome", o.Now(), o.Now().Sub(began).Microseconds()
+	rec.Outcome, rec.Code = cmp.Or(rec.Outcome, outcome), code
 	if o.Journal.Outcome(context.WithoutCancel(ctx), rec) != nil {
 		q.Call.sums.unwritten.Store(true)
 	}
@@ -45,18 +50,18 @@ func pass[T any](ctx context.Context, o *Options, q Question,
 
 // guarded turns a panic of act into an unknown outcome, so that it is journaled and the process
 // goes on.
-func guarded[T any](ctx context.Context, q Question, dec Decision,
-	act func(context.Context, Question, Decision) (T, Record, error),
-) (out T, done Record, err error) {
+func guarded[T any](ctx context.Context, q Question, dec Decision, rec *Record,
+	act func(context.Context, Question, Decision, *Record) (T, error),
+) (out T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			slog.Error("the host panicked while acting", "panic", p, "stack", string(debug.Stack()))
-			done = Record{Outcome: Unknown, Code: "panic"}
+			rec.Outcome = Unknown
 			err = &OpError{Code: "panic", Outcome: Unknown,
 				Message: "the host panicked while doing this; what it did is unknown"}
 		}
 	}()
-	return act(ctx, q, dec)
+	return act(ctx, q, dec, rec)
 }
 
 // decide turns every way of not getting an answer into a refusal.

@@ -76,12 +76,3 @@ func record(q Question, dec Decision) Record {
 	}
 	return r
 }
-
-// finish makes an intent its outcome.
-func (r *Record) finish(done Record, now, began time.Time) {
-	r.Type, r.Time, r.DurationUS = "outcome", now, now.Sub(began).Microseconds()
-	r.Input, r.Masked = nil, false
-	r.Outcome, r.Code, r.Exit = done.Outcome, done.Code, done.Exit
-	r.Bytes, r.SHA256 = done.Bytes, done.SHA256
-	r.Refused, r.Notes = done.Refused, done.Notes
-}

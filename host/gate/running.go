@@ -109,9 +109,8 @@ func (r *Running) operate(ctx context.Context, op abi.Op) (Result, error) {
 
 // lookup decides and finds the facts of a question.
 func (r *Running) lookup(ctx context.Context, exec Executor, q *Question) error {
-	look := func(ctx context.Context, q Question, _ Decision) (Facts, Record, error) {
-		f, err := exec.Lookup(ctx, q)
-		return f, ended(err), err
+	look := func(ctx context.Context, q Question, _ Decision, _ *Record) (Facts, error) {
+		return exec.Lookup(ctx, q)
 	}
 	q.Phase = PhaseLookup
 	facts, err := pass(ctx, r.o, *q, look)
@@ -135,12 +134,12 @@ func (r *Running) effect(ctx context.Context, exec Executor, q Question) (Result
 		facts := p.Next(q)
 		q.Facts.Plan = &facts
 	}
-	act := func(ctx context.Context, q Question, d Decision) (Result, Record, error) {
+	act := func(ctx context.Context, q Question, d Decision, rec *Record) (Result, error) {
 		above := d.Tier != Green
 		r.started(above)
 		if above && r.Call.Planning {
-			res, err := r.plan(q, d)
-			return res, Record{Outcome: Planned, Code: codeOf(err)}, err
+			rec.Outcome = Planned
+			return r.plan(q, d)
 		}
 		res, err := exec.Execute(ctx, q, d)
 		if _, asks := q.Op.(abi.Ask); !asks && errors.Is(err, ErrPending) {
@@ -152,9 +151,8 @@ func (r *Running) effect(ctx context.Context, exec Executor, q Question) (Result
 			r.unknown = true
 			r.mu.Unlock()
 		}
-		done := ended(err)
-		done.Exit, done.Bytes, done.SHA256 = res.Exit, res.Bytes, res.SHA256
-		return res, done, err
+		rec.Exit, rec.Bytes, rec.SHA256 = res.Exit, res.Bytes, res.SHA256
+		return res, err
 	}
 	return pass(ctx, r.o, q, act)
 }

@@ -1,5 +1,7 @@
 package gate
 
+import "slices"
+
 // Tier is the risk class that policy assigns. The zero value is no tier and ranks above black.
 type Tier int
 
@@ -21,14 +23,7 @@ func (t Tier) String() string {
 }
 
 // ParseTier returns the tier of a name, or NoTier.
-func ParseTier(s string) Tier {
-	for i, n := range tierNames {
-		if n == s {
-			return Tier(i)
-		}
-	}
-	return NoTier
-}
+func ParseTier(s string) Tier { return Tier(max(slices.Index(tierNames[:], s), 0)) }
 
 // Outcome is how a call or an operation ended.
 type Outcome string

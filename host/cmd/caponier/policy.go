@@ -20,19 +20,6 @@ func policyCommand(g *global) *cobra.Command {
 	return cmd
 }
 
-// site returns the folder of the site's policies: the one that was named, or what the configuration
-// says.
-func (g *global) site(named string) (string, error) {
-	if named != "" {
-		return named, nil
-	}
-	c, err := g.load()
-	if err != nil {
-		return "", fmt.Errorf("name the folder of the site's policies, or a configuration: %w", err)
-	}
-	return c.Policy.Site, nil
-}
-
 // onSite is a subcommand that makes a report on a site's folder. The second result of do is the
 // exit code.
 func onSite[T any](g *global, use, short string,

@@ -170,3 +170,16 @@ func table[T any](w io.Writer, all []T, heading string, row func(T) []string) {
 	}
 	_ = t.Flush() // w is a buffer
 }
+
+// site returns the folder of the site's policies: the one that was named, or what the configuration
+// says.
+func (g *global) site(named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	c, err := g.load()
+	if err != nil {
+		return "", fmt.Errorf("name the folder of the site's policies, or a configuration: %w", err)
+	}
+	return c.Policy.Site, nil
+}
