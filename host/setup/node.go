@@ -77,3 +77,18 @@ func (p Plan) Line(n Node, way Way, public string) string {
 
 // quote writes a word for a POSIX shell.
 func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+// Unline returns the command that takes back what Line did, but for an account: the key, and the
+// gate and the list of sudo if they are as they were delivered and no other key names them.
+func (p Plan) Unline(n Node, public string) string {
+	const script = `cd "$(mktemp -d)" && tar -x && for f in /root/.ssh/authorized_keys2 ` +
+		`/home/caponier/.ssh/authorized_keys; do test ! -e $f || { test ! -L $f && ` +
+		`sed -i "\,%s,d" $f; } || { echo "$f: remove the key by hand" >&2; exit 1; }; done; ` +
+		`g=/usr/local/sbin/caponier-gate; l=/etc/sudoers.d/caponier; ` +
+		`grep -qsF $g /root/.ssh/authorized_keys /root/.ssh/authorized_keys2 ` +
+		`/home/caponier/.ssh/authorized_keys || { ! cmp -s caponier-gate $g || rm $g; ` +
+		`! cmp -s caponier.sudoers $l || rm $l; }`
+	return fmt.Sprintf("tar -cC %s caponier-gate caponier.sudoers | ssh -p %d root@%s '%s'",
+		quote(filepath.Join(p.Shipped, "packaging/node")), n.Port, n.Host,
+		fmt.Sprintf(script, public))
+}
