@@ -76,8 +76,10 @@ func Open(dir string) (*Installed, error) {
 	}
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch name, _ := filepath.Rel(dir, path); {
-		case err != nil || d.IsDir() && path == s.record.State:
-			return errors.Join(err, fs.SkipDir)
+		case err != nil:
+			return err
+		case d.IsDir() && path == s.record.State:
+			return fs.SkipDir
 		case d.IsDir() || name == written:
 		case !d.Type().IsRegular():
 			s.add(path, Foreign)
@@ -172,8 +174,9 @@ func (s *Installed) Remove() error {
 		return nil
 	}
 	err := os.Remove(filepath.Join(s.dir, written))
-	for _, d := range s.record.Made {
-		_ = os.Remove(d)
+	for _, d := range append([]string{filepath.Join(s.dir, "secrets"),
+		filepath.Join(s.dir, "site")}, s.record.Made...) {
+		_ = os.Remove(d) // if it is empty
 	}
 	return err
 }
