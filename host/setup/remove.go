@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -190,9 +191,9 @@ func KeyWorks(file string) error {
 	return err
 }
 
-// DropNode removes the table of a node, which begins in this line of config.toml, in the way that
-// try accepts: it gets a file with the new text beside the old one. It returns the old file's copy.
-func DropNode(file string, line int, try func(file string) error) (backup string, err error) {
+// Rewrite gives config.toml another text that try accepts, which gets a file with it, beside the old
+// one and with its owner and mode. It returns the copy that it keeps of the old file.
+func Rewrite(file string, text []byte, try func(file string) error) (backup string, err error) {
 	info, err := os.Lstat(file)
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%s is no regular file: edit what it points to by hand", file)
@@ -200,16 +201,11 @@ func DropNode(file string, line int, try func(file string) error) (backup string
 	if err != nil {
 		return "", err
 	}
-	old, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".caponier-node-*.toml")
+	f, err := os.CreateTemp(filepath.Dir(file), ".caponier-config-*.toml")
 	if err != nil {
 		return "", err
 	}
 	defer os.Remove(f.Name())
-	text := []byte(without(string(old), line))
 	_, err = f.Write(text)
 	err = errors.Join(err, f.Chmod(info.Mode().Perm()), f.Sync())
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
@@ -226,6 +222,19 @@ func DropNode(file string, line int, try func(file string) error) (backup string
 		return "", err
 	}
 	return backup, os.Rename(f.Name(), file)
+}
+
+// WithoutNode returns the text of config.toml without the table of a node, which begins in this
+// line. The caller must read the result.
+func WithoutNode(file string, line int) ([]byte, error) {
+	old, err := os.ReadFile(file)
+	if err == nil && (line < 1 || line > bytes.Count(old, []byte("\n"))) {
+		err = fmt.Errorf("%s: no node in line %d", file, line)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []byte(without(string(old), line)), nil
 }
 
 // without returns a TOML text without the table that begins in this line, and those below it. What

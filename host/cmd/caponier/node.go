@@ -64,8 +64,11 @@ func (v *verb) removeNode(name string, yes, away bool) error {
 		}
 	}
 	names := slices.Delete(c.NodeNames(), at, at+1)
-	old, err := setup.DropNode(c.File, c.Line(fmt.Sprintf("remote.nodes[%d]", at)),
-		func(file string) error { return v.holds(file, names) })
+	text, err := setup.WithoutNode(c.File, c.Line(fmt.Sprintf("remote.nodes[%d]", at)))
+	old := ""
+	if err == nil {
+		old, err = setup.Rewrite(c.File, text, func(f string) error { return v.holds(f, names) })
+	}
 	if err != nil {
 		return fmt.Errorf("%w; nothing was changed", err)
 	}
