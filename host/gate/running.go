@@ -140,7 +140,7 @@ func (r *Running) effect(ctx context.Context, exec Executor, q Question) (Result
 		r.started(above)
 		if above && r.Call.Planning {
 			res, err := r.plan(q, d)
-			return res, Record{Outcome: Planned, Code: codeOf(err)}, err
+			return res, Record{Outcome: Planned, Code: ended(err).Code}, err
 		}
 		res, err := exec.Execute(ctx, q, d)
 		if _, asks := q.Op.(abi.Ask); !asks && errors.Is(err, ErrPending) {

@@ -221,12 +221,6 @@ func (l *Lock) entry(name string) *Entry {
 // Checksum is over everything locked: modules, imports, names, descriptions and schemas.
 func (l *Lock) Checksum() string { return digest(l.text) }
 
-// Unchanged reports whether a file holds this lock to the byte.
-func (l *Lock) Unchanged(path string) bool {
-	data, err := trusted.Read(path, maxLock)
-	return err == nil && bytes.Equal(data, l.text)
-}
-
 // Open reads a locked module from dir and refuses bytes that are not the locked ones.
 func (l *Lock) Open(dir, name string) ([]byte, error) {
 	e := l.entry(name)
