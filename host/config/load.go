@@ -118,7 +118,10 @@ func (l *loader) table(dst reflect.Value, table map[string]any, at string) error
 	for _, k := range slices.Sorted(maps.Keys(table)) {
 		key := strings.TrimPrefix(at+"."+k, ".")
 		f, found := field(dst.Type(), k)
-		if !found {
+		if why := gone[index.ReplaceAllString(key, "")]; !found && why != "" {
+			return l.errorf(key, "%s is a key of an older version (%s): caponier config migrate "+
+				"shows what to change", key, why)
+		} else if !found {
 			return l.errorf(key, "unknown key %s (known here: %s)", key,
 				strings.Join(keys(dst.Type()), ", "))
 		}

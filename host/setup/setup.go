@@ -1,5 +1,5 @@
-// Package setup writes the files of a new installation: a configuration, a site that allows reads
-// only, a key for the nodes. It overwrites nothing.
+// Package setup keeps the files of an installation: a configuration, a site that allows reads only, a
+// key for the nodes. It overwrites nothing, and removes nothing that it did not write.
 package setup
 
 import (
@@ -29,7 +29,7 @@ type Plan struct {
 }
 
 // items are what Write makes in Dir. The last one is there only when all are.
-var items = []string{"secrets", "site", "config.toml"}
+var items = []string{"secrets", "site", written, "config.toml"}
 
 // Config returns the file whose presence means that Dir is set up.
 func (p Plan) Config() string { return filepath.Join(p.Dir, "config.toml") }
@@ -74,6 +74,7 @@ func (p Plan) Write() (public string, err error) {
 		return "", err
 	}
 	made, err := mkdirs(p.Dir, 0o750)
+	record := record{State: p.State, Made: made, Files: map[string]string{}}
 	defer func() {
 		if err != nil {
 			for _, d := range made {
@@ -107,9 +108,15 @@ func (p Plan) Write() (public string, err error) {
 		if err := writeFile(to, f.data, f.perm, f.owner, group); err != nil {
 			return "", err
 		}
+		record.Files[f.name] = digest([]byte(f.data))
 	}
-	if _, err = mkdirs(p.State, 0o700); err == nil && owner >= 0 {
+	below, err := mkdirs(p.State, 0o700)
+	if err == nil && owner >= 0 {
 		err = errors.Join(os.Chown(p.State, owner, group), os.Chown(p.Dir, -1, group))
+	}
+	record.Made = append(below, record.Made...)
+	if err == nil {
+		err = writeFile(filepath.Join(stage, written), record.text(), 0o640, -1, group)
 	}
 	if err != nil {
 		return "", err
@@ -121,7 +128,7 @@ func (p Plan) Write() (public string, err error) {
 func (p Plan) publish(stage string) (err error) {
 	for i, name := range items {
 		to := filepath.Join(p.Dir, name)
-		if name == "config.toml" {
+		if strings.Contains(name, ".") { // a file
 			err = os.Link(filepath.Join(stage, name), to) // unlike Rename it replaces nothing
 		} else {
 			err = os.Rename(filepath.Join(stage, name), to)
@@ -285,3 +292,18 @@ func (p Plan) Line(n Node, way Way, public string) string {
 
 // quote writes a word for a POSIX shell.
 func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+// Unline returns the command that takes back what Line did, but for an account: the key, and the
+// gate and the list of sudo if they are as they were delivered and no other key names them.
+func (p Plan) Unline(n Node, public string) string {
+	const script = `cd "$(mktemp -d)" && tar -x && for f in /root/.ssh/authorized_keys2 ` +
+		`/home/caponier/.ssh/authorized_keys; do test ! -e $f || { test ! -L $f && ` +
+		`sed -i "\,%s,d" $f; } || { echo "$f: remove the key by hand" >&2; exit 1; }; done; ` +
+		`g=/usr/local/sbin/caponier-gate; l=/etc/sudoers.d/caponier; ` +
+		`grep -qsF $g /root/.ssh/authorized_keys /root/.ssh/authorized_keys2 ` +
+		`/home/caponier/.ssh/authorized_keys || { ! cmp -s caponier-gate $g || rm $g; ` +
+		`! cmp -s caponier.sudoers $l || rm $l; }`
+	return fmt.Sprintf("tar -cC %s caponier-gate caponier.sudoers | ssh -p %d root@%s '%s'",
+		quote(filepath.Join(p.Shipped, "packaging/node")), n.Port, n.Host,
+		fmt.Sprintf(script, public))
+}
