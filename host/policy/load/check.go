@@ -15,11 +15,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/rego"
 )
 
-// checkCompiled holds the data and the compiled rules against what they must be.
-func (c *Candidate) checkCompiled(ctx context.Context) error {
-	return errors.Join(c.checkData(ctx), c.lintCompiled())
-}
-
 // checkData holds the site's data against its schema, then against core/lint.rego,
 // core/names.rego and core/idle.rego.
 func (c *Candidate) checkData(ctx context.Context) error {
@@ -141,46 +136,6 @@ func (c *Candidate) names() (names []string) {
 	}
 	walk(c.schemas.Get(ast.MustParseRef("schema.site")))
 	return names
-}
-
-// meant suggests the known name that is nearest to one that is not known, or nothing.
-func (c *Candidate) meant(name string, known []string) string {
-	best, limit := "", max(1, min(3, len(name)/3))
-	for _, k := range slices.Sorted(slices.Values(known)) {
-		if d := distance(name, k); k != name && d <= limit {
-			best, limit = k, d-1
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", best)
-}
-
-// distance is how many letters must be added, removed or replaced, or neighbours swapped.
-func distance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				d = min(d, rows[i-2][j-2]+1)
-			}
-			rows[i][j] = d
-		}
-	}
-	return rows[len(a)][len(b)]
 }
 
 // smoke decides one question of every kind, and where the site has rules one call of each tool, with
