@@ -61,10 +61,14 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 		{"proxmox_list_containers", nil, "snapct"},
 		{"proxmox_container_status", args{"vmid": 105}, "running"},
 		{"proxmox_container_exec_command", args{"vmid": 101, "command": "hostname"}, "web01"},
-		{"proxmox_upload_file_to_container", args{"vmid": 101, "local_path": "app.conf", "container_path": "/root/app.conf"}, "9 bytes"},
-		{"proxmox_download_file_from_container", args{"vmid": 101, "container_path": "/root/app.conf", "local_path": "back.conf"}, "9 bytes"},
+		{"proxmox_upload_file_to_container", args{"vmid": 101, "local_path": "app.conf",
+			"container_path": "/root/app.conf"}, "9 bytes"},
+		{"proxmox_download_file_from_container",
+			args{"vmid": 101, "container_path": "/root/app.conf", "local_path": "back.conf"},
+			"9 bytes"},
 		{"proxmox_start_container", args{"vmid": 104}, "is now running"},
-		{"proxmox_stop_container", args{"vmid": 104, "graceful": true, "timeout": 5}, "is now stopped"},
+		{"proxmox_stop_container", args{"vmid": 104, "graceful": true, "timeout": 5},
+			"is now stopped"},
 		// by the site, before Proxmox is asked
 		{"proxmox_start_container", args{"vmid": 103}, "!protected"},
 		{"start_vm", args{"node": "pve1", "vmid": 200}, "is now running"},
@@ -80,14 +84,17 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 		{"restart_guest", args{"guest_id": 104}, "is running again"},
 		{"stop_guest", args{"guest_id": 104, "timeout": 5}, "is now stopped"},
 		{"restart_guest", args{"guest_id": 104}, "!not_running"},
-		{"stop_guest", args{"guest_id": 110, "force": true}, "container 110 on pve2 is now stopped"},
-		{"create_snapshot", args{"guest_id": 104, "name": "before", "description": "by a test"}, "is made"},
+		{"stop_guest", args{"guest_id": 110, "force": true},
+			"container 110 on pve2 is now stopped"},
+		{"create_snapshot", args{"guest_id": 104, "name": "before", "description": "by a test"},
+			"is made"},
 		{"create_snapshot", args{"guest_id": 104, "name": "before"}, "!exists"},
 		{"create_snapshot", args{"guest_id": 101, "name": "before"}, "!unsupported"},
 		{"rollback_snapshot", args{"guest_id": 104, "name": "none"}, "!not_found"},
 		{"rollback_snapshot", args{"guest_id": 104, "name": "before"}, "is restored"},
 		{"delete_snapshot", args{"guest_id": 104, "name": "before"}, "is deleted"},
-		{"undo_call", args{"call": "06H0A6GOHA5FO7RMRKRL5E16US"}, "!kept nothing"}, // the rest is in undocall_test.go
+		// the rest is in undocall_test.go
+		{"undo_call", args{"call": "06H0A6GOHA5FO7RMRKRL5E16US"}, "!kept nothing"},
 		{"list_snapshots", args{}, "There are none."},
 		{"list_allowed_commands", args{"word": "pct start"}, "pct start"},
 		{"delete_guest", args{"guest_id": 105}, "!running"},
@@ -101,8 +108,10 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 		{"wake_node", args{"node": "pve2"}, "AA:BB:CC:DD:EE:FF"},
 		{"wake_node", args{"node": "pve1"}, "!no_mac"},
 		{"proxmox_host_exec_command", args{"command": "pvecm status"}, "Quorate"},
-		{"proxmox_upload_file_to_host", args{"local_path": "app.conf", "host_path": "/opt/app.conf"}, "9 bytes"},
-		{"proxmox_download_file_from_host", args{"host_path": "/etc/hostname", "local_path": "hostname"}, "Downloaded /etc/hostname"},
+		{"proxmox_upload_file_to_host", args{"local_path": "app.conf",
+			"host_path": "/opt/app.conf"}, "9 bytes"},
+		{"proxmox_download_file_from_host", args{"host_path": "/etc/hostname",
+			"local_path": "hostname"}, "Downloaded /etc/hostname"},
 	} {
 		called[c.tool] = true
 		if promised["tool:"+c.tool].tier == "red" || promised["tool:"+c.tool].tier == "black" {
@@ -137,6 +146,7 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 	}
 	s.gated(
 		t,
-		`printf .*|'cat' '--' .*|'(pct|qm)' 'destroy' .*|'systemctl' .*|'pvesh' 'create' '/nodes/\w+/wakeonlan' .*|'pvecm' 'status'|'uptime' && 'hostname'`,
+		`printf .*|'cat' '--' .*|'(pct|qm)' 'destroy' .*|'systemctl' .*|'pvesh' 'create' `+
+			`'/nodes/\w+/wakeonlan' .*|'pvecm' 'status'|'uptime' && 'hostname'`,
 	)
 }

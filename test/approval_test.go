@@ -120,7 +120,9 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 		os.WriteFile(
 			data,
 			regexp.MustCompile(`(?m)^  demo: .*`).
-				ReplaceAll(text, []byte("  agent-a: {auth: [token], roles: [operator]}\n  agent-b: {auth: [token], roles: [operator]}\n  ann: {auth: [config], roles: [viewer]}")),
+				ReplaceAll(text, []byte("  agent-a: {auth: [token], roles: [operator]}\n  "+
+					"agent-b: {auth: [token], roles: [operator]}\n  ann: {auth: [config], roles: "+
+					"[viewer]}")),
 			0o644,
 		),
 	)
@@ -129,7 +131,9 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	must(t, err)
 	fmt.Fprintf(
 		f,
-		"\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"agent-a\"\n[[identity.principals]]\nid = \"agent-b\"\n[approval]\nwait = \"300ms\"\napprovers = [\"ann\"]\nlisten = %q\nlooks = [\"get_guest_status\"]\n[front]\nmetrics = %q\n",
+		"\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"agent-a\"\n"+
+			"[[identity.principals]]\nid = \"agent-b\"\n[approval]\nwait = \"300ms\"\napprovers "+
+			"= [\"ann\"]\nlisten = %q\nlooks = [\"get_guest_status\"]\n[front]\nmetrics = %q\n",
 		filepath.Join(s.dir, "tokens.json"),
 		page,
 		numbers,
@@ -147,7 +151,8 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 		return regexp.MustCompile(`(?m)^105\b`).MatchString(text)
 	}
 
-	if how, _, text := outcome(t, a, "stop_guest", map[string]any{"guest_id": 105}); how != "succeeded" {
+	if how, _, text := outcome(t, a, "stop_guest",
+		map[string]any{"guest_id": 105}); how != "succeeded" {
 		t.Fatalf("stop_guest: %s %s", how, text)
 	}
 	how, id, said := outcome(t, a, "delete_guest", delete105)
@@ -169,13 +174,15 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 
 	// The person sees what would run, on a phone too.
 	web.open(request, "Approve once: delete_guest, guest 105, node pve1")
-	for _, want := range []string{"agent-a", "105", "pve1", "destroy VMID", "guest_id: 105", "red · destructive", "only after a person approved", "An agent wrote them"} {
+	for _, want := range []string{"agent-a", "105", "pve1", "destroy VMID", "guest_id: 105",
+		"red · destructive", "only after a person approved", "An agent wrote them"} {
 		web.until("document.body.innerText", want)
 	}
 	// our style sheet passes our policy
 	web.until("getComputedStyle(document.querySelector('.quoted')).borderTopStyle", "dashed")
 	web.until(
-		"(() => { const e = document.createElement('script'); e.textContent = 'window.ran = 1'; document.body.append(e); return window.ran })()",
+		"(() => { const e = document.createElement('script'); e.textContent = 'window.ran = 1'; "+
+			"document.body.append(e); return window.ran })()",
 		"undefined",
 	)
 	// How the guest is now is read only when the person asks, and as that person.
@@ -206,7 +213,8 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 		}
 		fmt.Fprintf(
 			w,
-			`<h1>Win a prize</h1><form method=post action=%q><input name=verdict value=approve><button>Claim</button></form>`,
+			`<h1>Win a prize</h1><form method=post action=%q><input name=verdict `+
+				`value=approve><button>Claim</button></form>`,
 			request,
 		)
 	}))
@@ -243,15 +251,19 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 
 	s.journaled(
 		t,
-		`"type":"refused".*"principal":"agent-a".*"tool":"delete_guest".*"failed":\["confirmation"\]`,
+		`"type":"refused".*"principal":"agent-a".*"tool":"delete_guest".`+
+			`*"failed":\["confirmation"\]`,
 	)
 	s.journaled(
 		t,
-		`"type":"intent".*"kind":"call".*"principal":"agent-a".*"tool":"delete_guest".*"confirmation":{"by":"ann","channel":"web","state":"approved"}`,
+		`"type":"intent".*"kind":"call".*"principal":"agent-a".*"tool":"delete_guest".`+
+			`*"confirmation":{"by":"ann","channel":"web","state":"approved"}`,
 	)
 	s.journaled(
 		t,
-		`"type":"intent".*"kind":"approval","op":"approve".*"principal":"agent-a".*"tool":"delete_guest".*"verdict":{"request":"`+id+`","approve":true,"by":"ann","channel":"web"}`,
+		`"type":"intent".*"kind":"approval","op":"approve".*"principal":"agent-a".`+
+			`*"tool":"delete_guest".*"verdict":{"request":"`+id+
+			`","approve":true,"by":"ann","channel":"web"}`,
 	)
 	s.journaled(
 		t,
@@ -259,7 +271,8 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	)
 	s.journaled(
 		t,
-		`"type":"outcome".*"tool":"delete_guest".*"op":"ssh_exec"|"type":"outcome".*"op":"ssh_exec".*"tool":"delete_guest"`,
+		`"type":"outcome".*"tool":"delete_guest".*"op":"ssh_exec"|"type":"outcome".`+
+			`*"op":"ssh_exec".*"tool":"delete_guest"`,
 	)
 	out, err := s.command("audit", "verify").CombinedOutput()
 	if err != nil {
@@ -267,8 +280,10 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	}
 	out, err = s.command("audit", "tail").CombinedOutput()
 	must(t, err)
-	story := `(?s)agent-a  delete_guest  red .*└─ … WAITS for a person.*  ann  approves delete_guest of agent-a  via web  request ` + id +
-		`.*agent-b  delete_guest  red .*└─ … WAITS for a person.*agent-a  delete_guest  red .* · approved by ann.*ssh_exec  on pve1  red: \$ pct destroy 105 .*└─ ✓ succeeded`
+	story := `(?s)agent-a  delete_guest  red .*└─ … WAITS for a person.*  ann  approves ` +
+		`delete_guest of agent-a  via web  request ` + id +
+		`.*agent-b  delete_guest  red .*└─ … WAITS for a person.*agent-a  delete_guest  red .* · ` +
+		`approved by ann.*ssh_exec  on pve1  red: \$ pct destroy 105 .*└─ ✓ succeeded`
 	if !regexp.MustCompile(story).Match(out) {
 		t.Errorf("audit tail does not tell the story:\n%s", out)
 	}
@@ -278,9 +293,13 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 
 	// The metrics show the decisions, and neither arguments nor callers.
 	for path, want := range map[string][]string{
-		"/ready":   {`{"ready":true}`},
-		"/health":  {`"status":"healthy"`, `{"name":"pve1","connected":true}`, `"policy_revision":"`, `"lock_checksum":"sha256:`},
-		"/metrics": {"\ncaponier_fail_open_total 0\n", `caponier_decisions_total{kind="call",result="waiting",tier="red"} `, `caponier_decisions_total{kind="approval",result="allowed",tier="red"} 1`, `caponier_pool_connections{node="pve1"} `, "caponier_approvals_waiting 1"},
+		"/ready": {`{"ready":true}`},
+		"/health": {`"status":"healthy"`, `{"name":"pve1","connected":true}`,
+			`"policy_revision":"`, `"lock_checksum":"sha256:`},
+		"/metrics": {"\ncaponier_fail_open_total 0\n",
+			`caponier_decisions_total{kind="call",result="waiting",tier="red"} `,
+			`caponier_decisions_total{kind="approval",result="allowed",tier="red"} 1`,
+			`caponier_pool_connections{node="pve1"} `, "caponier_approvals_waiting 1"},
 	} {
 		res, err := http.Get("http://" + numbers + path)
 		must(t, err)
@@ -328,7 +347,8 @@ func TestTheClientsOwnUserApprovesWhereTheSiteSaysSo(t *testing.T) {
 		return session
 	}
 	withUser := &mcp.ClientOptions{
-		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult,
+			error) {
 			asked = append(asked, r.Params.Message)
 			return answer, nil
 		},
@@ -365,7 +385,8 @@ func TestTheClientsOwnUserApprovesWhereTheSiteSaysSo(t *testing.T) {
 	s.journaled(t, `"kind":"approval","op":"deny".*"by":"client of demo","channel":"client"`)
 	s.journaled(
 		t,
-		`"kind":"call".*"tool":"delete_guest".*"confirmation":{"by":"client of demo","channel":"client","state":"approved"}`,
+		`"kind":"call".*"tool":"delete_guest".*"confirmation":{"by":"client of `+
+			`demo","channel":"client","state":"approved"}`,
 	)
 }
 

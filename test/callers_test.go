@@ -25,9 +25,11 @@ func newCallers(t *testing.T) *site {
 	s.rewrite(
 		t,
 		"  demo: {auth: [config, token], roles: [operator]}",
-		"  alice: {auth: [token], roles: [operator]}\n  bob: {auth: [token], roles: [operator]}\n  carol: {auth: [token], roles: [edge]}",
+		"  alice: {auth: [token], roles: [operator]}\n  bob: {auth: [token], roles: [operator]}\n"+
+			"  carol: {auth: [token], roles: [edge]}",
 		"\nroles:\n",
-		"\nroles:\n  edge: {tools: [\"*\"], imports: [ssh_exec, blob_read, blob_write], ceiling: yellow, nodes: [edge], commands: [\"*\"]}\n",
+		"\nroles:\n  edge: {tools: [\"*\"], imports: [ssh_exec, blob_read, blob_write], ceiling: "+
+			"yellow, nodes: [edge], commands: [\"*\"]}\n",
 		"\ntiers:\n",
 		"\ntiers:\n  \"prompt:callers_check\": green\n  \"resource:callers_status\": green\n",
 		"calls_per_minute: 120",
@@ -47,7 +49,9 @@ func newCallers(t *testing.T) *site {
 			s.config,
 			fmt.Appendf(
 				config,
-				"\n%s\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"alice\"\n[[identity.principals]]\nid = \"bob\"\n[[identity.principals]]\nid = \"carol\"\n[approval]\nwait = \"100ms\"\napprovers = [\"ann\"]\n",
+				"\n%s\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"alice\"\n"+
+					"[[identity.principals]]\nid = \"bob\"\n[[identity.principals]]\nid = "+
+					"\"carol\"\n[approval]\nwait = \"100ms\"\napprovers = [\"ann\"]\n",
 				edge,
 				filepath.Join(s.dir, "tokens.json"),
 			),
@@ -116,7 +120,8 @@ func TestCallersNeverMeet(t *testing.T) {
 							t.Errorf("%s got from %s: %s %.200s", word, tool, how, text)
 						}
 					}
-					if how, _, text := outcome(t, session, "callers_show", map[string]any{"blob": them.blob}); how != "failed" ||
+					if how, _, text := outcome(t, session, "callers_show",
+						map[string]any{"blob": them.blob}); how != "failed" ||
 						!strings.Contains(text, "no such blob") {
 						t.Errorf("%s read the blob of %s: %s", name, other[name], text)
 					}
@@ -128,7 +133,8 @@ func TestCallersNeverMeet(t *testing.T) {
 
 	for name := range had { // a session is its user's
 		id := sessions[name+"2025-11-25"].ID()
-		for method, body := range map[string]string{"POST": `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "GET": "", "DELETE": ""} {
+		for method, body := range map[string]string{
+			"POST": `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "GET": "", "DELETE": ""} {
 			req, err := http.NewRequest(method, url+"/mcp", strings.NewReader(body))
 			must(t, err)
 			req.Header = http.Header{
@@ -166,11 +172,13 @@ func TestCallersNeverMeet(t *testing.T) {
 	if how != "waiting" || id == bobs {
 		t.Fatalf("alice waits as %s in %s, bob in %s", how, id, bobs)
 	}
-	if out, err := s.command("approvals", "approve", "--as", "ann", id).CombinedOutput(); err != nil {
+	if out, err := s.command("approvals", "approve", "--as", "ann",
+		id).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	ended := make(chan string, 10)
-	for _, session := range []string{"alice2025-11-25", "alice2026-07-28", "bob2025-11-25", "bob2026-07-28"} {
+	for _, session := range []string{"alice2025-11-25", "alice2026-07-28", "bob2025-11-25",
+		"bob2026-07-28"} {
 		wg.Go(func() {
 			how, _, _ := outcome(t, sessions[session], "proxmox_stop_container", stop)
 			ended <- session[:3] + " " + how
@@ -195,21 +203,25 @@ func TestALoginIsNotSharedBetweenAccounts(t *testing.T) {
 	url := s.serveHTTP(t)
 	alice, carol := s.agent(t, url, "alice"), s.agent(t, url, "carol")
 	for range 3 {
-		if how, _, text := outcome(t, alice, "callers_list", map[string]any{}); how != "succeeded" ||
+		if how, _, text := outcome(t, alice, "callers_list",
+			map[string]any{}); how != "succeeded" ||
 			!strings.Contains(text, "101") {
 			t.Fatalf("alice: %s %s", how, text)
 		}
-		if how, _, text := outcome(t, carol, "callers_list", map[string]any{"node": "edge"}); how != "failed" ||
+		if how, _, text := outcome(t, carol, "callers_list",
+			map[string]any{"node": "edge"}); how != "failed" ||
 			strings.Contains(text, "101") ||
 			!strings.Contains(text, "carol") {
 			t.Errorf("carol as carol: %s %s", how, text)
 		}
-		if how, _, text := outcome(t, carol, "callers_list", map[string]any{"node": "pve1"}); how != "refused" ||
+		if how, _, text := outcome(t, carol, "callers_list",
+			map[string]any{"node": "pve1"}); how != "refused" ||
 			!strings.Contains(text, "node") {
 			t.Errorf("carol as root: %s %s", how, text)
 		}
 	}
-	if how, _, text := outcome(t, carol, "callers_last", map[string]any{"word": "x"}); how != "succeeded" ||
+	if how, _, text := outcome(t, carol, "callers_last",
+		map[string]any{"word": "x"}); how != "succeeded" ||
 		!strings.Contains(text, "edge") ||
 		strings.Contains(text, "pve") {
 		t.Errorf("a plugin is told of nodes that carol may not see: %s %s", how, text)
@@ -226,7 +238,8 @@ func TestResourcesThroughTheRealDoor(t *testing.T) {
 		t.Errorf("%v %+v", err, r)
 	}
 	for uri, why := range map[string]string{"lab://pve1/guests/103": "protected", "lab://pve1/guests/0101": "must be an integer", "lab://nowhere/guests/101": "not in the inventory", "lab://pve1/guests/101%20": "not found"} {
-		if _, err := alice.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil ||
+		if _, err := alice.ReadResource(t.Context(),
+			&mcp.ReadResourceParams{URI: uri}); err == nil ||
 			!strings.Contains(strings.ToLower(err.Error()), why) {
 			t.Errorf("%s: %v, want %s", uri, err, why)
 		}
@@ -245,7 +258,9 @@ func TestResourcesThroughTheRealDoor(t *testing.T) {
 	if err != nil || p.Messages[0].Content.(*mcp.TextContent).Text != "Look at guest 101 on pve1." {
 		t.Errorf("%v %+v", err, p)
 	}
-	if _, err := alice.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "callers_check", Arguments: map[string]string{"vmid": "103", "node": "pve1"}}); err == nil ||
+	if _, err := alice.GetPrompt(t.Context(),
+		&mcp.GetPromptParams{Name: "callers_check",
+			Arguments: map[string]string{"vmid": "103", "node": "pve1"}}); err == nil ||
 		!strings.Contains(err.Error(), "protected") {
 		t.Errorf("a prompt about a protected guest: %v", err)
 	}
@@ -258,8 +273,13 @@ func TestAReloadTellsOnlyOfChanges(t *testing.T) {
 	s := newSite(t)
 	cmd := s.command("serve")
 	changed := make(chan struct{}, 10)
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} }}).
-		Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"},
+		&mcp.ClientOptions{ToolListChangedHandler: func(context.Context,
+			*mcp.ToolListChangedRequest) {
+			changed <- struct{}{}
+		}}).
+		Connect(t.Context(), &mcp.CommandTransport{Command: cmd},
+			&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	must(t, err)
 	defer session.Close()
 	must(t, cmd.Process.Signal(syscall.SIGHUP))

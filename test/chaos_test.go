@@ -49,8 +49,10 @@ type chaos struct {
 // terminated, the network is cut, the store is locked, fdatasync fails, the disk is full, and
 // journal files are removed. Afterwards the node holds every acknowledged write once, no write
 // twice, and none without an intent; and a host that lives through such faults grows neither in
-// memory nor in descriptors. No stage of an upload is left on a node. CAPONIER_CHAOS is how many faults
-// to inject, 12 without it; make chaos injects 3,000, and sets the clock of the hosts as well, which
+// memory nor in descriptors. No stage of an upload is left on a node. CAPONIER_CHAOS is how many
+// faults
+// to inject, 12 without it; make chaos injects 3,000, and sets the clock of the hosts as well,
+// which
 // takes a host that is built for it.
 func TestChaosLosesNothingAndDoesNothingTwice(t *testing.T) {
 	needs.Minutes(t, "it takes a minute: run without -short")
@@ -99,7 +101,8 @@ func (c *chaos) steady(t *testing.T) {
 	url := c.serveHTTP(t)
 	pid := c.host.Pid
 	calls := func(n int) (done int) {
-		session, err := mcp.NewClient(&mcp.Implementation{Name: "steady", Version: "1"}, nil).Connect(
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "steady", Version: "1"},
+			nil).Connect(
 			t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", MaxRetries: -1,
 				HTTPClient: &http.Client{}}, nil)
 		must(t, err)
@@ -199,7 +202,8 @@ func (c *chaos) fillDisk(t *testing.T) {
 func newChaos(t *testing.T) *chaos {
 	t.Helper()
 	s := newSite(t)
-	c := &chaos{site: s, acked: map[string]bool{}, tried: map[string]bool{}, count: map[string]int{}}
+	c := &chaos{site: s, acked: map[string]bool{}, tried: map[string]bool{},
+		count: map[string]int{}}
 	c.proxy = sshtest.NewProxy(t, s.lab.Addr)
 	_, port := sshtest.HostPort(c.proxy.Addr)
 	s.replace(t, s.config, `port = \d+`, "port = "+strconv.Itoa(port))
@@ -215,7 +219,8 @@ func newChaos(t *testing.T) *chaos {
 // enough is how many writes have to be acknowledged beside the faults, for them to prove something.
 const enough = 20
 
-// progress waits until another write is acknowledged, so that faults on a slow machine do not prevent
+// progress waits until another write is acknowledged, so that faults on a slow machine do not
+// prevent
 // every call, or until the time is over. It returns how many are acknowledged.
 func (c *chaos) progress(most time.Duration) int {
 	acked := func() int {
@@ -448,7 +453,8 @@ func (c *chaos) examine(t *testing.T) {
 		data, err := os.ReadFile(f)
 		must(t, err)
 		for line := range strings.Lines(string(data)) {
-			if strings.Contains(line, `"type":"intent"`) && strings.Contains(line, `"op":"ssh_exec"`) {
+			if strings.Contains(line, `"type":"intent"`) &&
+				strings.Contains(line, `"op":"ssh_exec"`) {
 				if m := mark.FindString(line); m != "" {
 					intents[m]++
 				}

@@ -20,7 +20,8 @@ func (c *chaos) upload(ctx context.Context, t *testing.T) {
 	c.mkdir(t, "lab/workspace/demo", 0o700)
 	c.site.write(t, "lab/workspace/demo/a", "text\n")
 	for n := 0; ctx.Err() == nil; n++ {
-		session, err := mcp.NewClient(&mcp.Implementation{Name: "uploader", Version: "1"}, nil).Connect(
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "uploader", Version: "1"},
+			nil).Connect(
 			ctx, &mcp.StreamableClientTransport{MaxRetries: -1, HTTPClient: &http.Client{},
 				Endpoint: fmt.Sprintf("http://127.0.0.1:%d/mcp", c.port)}, nil)
 		for err == nil && ctx.Err() == nil {

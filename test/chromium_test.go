@@ -146,7 +146,8 @@ func (c *chromium) eval(js string) string {
 func (c *chromium) until(js, want string) {
 	c.t.Helper()
 	got := ""
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(
+		50 * time.Millisecond) {
 		if got = c.eval(js); strings.Contains(got, want) {
 			return
 		}
@@ -179,7 +180,9 @@ func (c *chromium) click(selector string) {
 					`(() => { const e = document.querySelector(`+fmt.Sprintf(
 						"%q",
 						selector,
-					)+`); e.scrollIntoView({block: "center"}); const r = e.getBoundingClientRect(); return JSON.stringify({x: r.x + r.width/2, y: r.y + r.height/2}) })()`,
+					)+`); e.scrollIntoView({block: "center"}); const r = `+
+						`e.getBoundingClientRect(); return JSON.stringify({x: r.x + r.width/2, `+
+						`y: r.y + r.height/2}) })()`,
 				),
 			),
 			&at,
@@ -197,7 +200,8 @@ func (c *chromium) click(selector string) {
 // logged waits until the browser has reported something with that text, and gives it.
 func (c *chromium) logged(text string) string {
 	c.t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(
+		50 * time.Millisecond) {
 		c.eval("1")
 		for _, line := range c.log {
 			if strings.Contains(line, text) {

@@ -65,7 +65,8 @@ func newClock(t *testing.T) (c *clock, host string) {
 		filepath.Join(dir, "stepped.go"): file("stepped.go", stepped)}})
 	must(t, err)
 	host = filepath.Join(tmp, "caponier")
-	build := exec.Command("go", "build", "-overlay", file("overlay.json", string(overlay)), "-o", host,
+	build := exec.Command("go", "build", "-overlay", file("overlay.json", string(overlay)), "-o",
+		host,
 		"../host/cmd/caponier")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

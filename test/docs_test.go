@@ -87,7 +87,8 @@ func TestEveryCommandInThePagesIsRunOrMarked(t *testing.T) {
 				open, info = true, rest
 				if runner == "" && !slices.Contains(illustrates[page], info) {
 					t.Errorf(
-						"%s:%d: nobody runs a fence of %q: give the page a test, or say that the fence illustrates (test/docs_test.go)",
+						"%s:%d: nobody runs a fence of %q: give the page a test, or say that the "+
+							"fence illustrates (test/docs_test.go)",
 						page,
 						i+1,
 						info,
@@ -233,7 +234,8 @@ func TestPagesNameTestsThatAreThere(t *testing.T) {
 	for _, page := range []string{"docs/approvals.md", "docs/threats.md", "docs/operating.md"} {
 		data, err := os.ReadFile(filepath.Join("..", page))
 		must(t, err)
-		for _, m := range regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]+)`").FindAllStringSubmatch(string(data), -1) {
+		for _, m := range regexp.MustCompile(
+			"`((?:Test|Fuzz)[A-Z][A-Za-z0-9]+)`").FindAllStringSubmatch(string(data), -1) {
 			if named++; !strings.Contains(tests, "\nfunc "+m[1]+"(") {
 				t.Errorf("%s: there is no test %s", page, m[1])
 			}

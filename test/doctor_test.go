@@ -98,17 +98,24 @@ func TestDoctorFindsWhatIsWrongHere(t *testing.T) {
 			{"freeze", "ok", "0 freezes", ""}, {"plugin", "ok", "containers", ""},
 			{"state", "ok", "audit.dir: ", ""}, {"risks", "ok", "", ""}}},
 		{claim: "a key that is unknown", code: 2,
-			spoil: func(t *testing.T, s *site) { s.replace(t, s.config, "(?m)^user = .*$", "usr = \"root\"") },
-			want:  [][4]string{{"configuration", "fail", "unknown key remote.nodes[0].usr", "sed -i '"}}},
+			spoil: func(t *testing.T, s *site) {
+				s.replace(t, s.config, "(?m)^user = .*$", "usr = \"root\"")
+			},
+			want: [][4]string{{"configuration", "fail", "unknown key remote.nodes[0].usr",
+				"sed -i '"}}},
 		{claim: "a file that others can write", code: 2,
 			spoil: func(t *testing.T, s *site) { must(t, os.Chmod(s.config, 0o666)) },
 			want:  [][4]string{{"configuration", "fail", "(mode 0666)", "chmod go-w "}}},
 		{claim: "TOML that is broken", code: 2,
-			spoil: func(t *testing.T, s *site) { s.replace(t, s.config, "(?m)^user = .*$", "user = root") },
-			want:  [][4]string{{"configuration", "fail", "config.toml:", "s/^/# /' "}}},
+			spoil: func(t *testing.T, s *site) {
+				s.replace(t, s.config, "(?m)^user = .*$", "user = root")
+			},
+			want: [][4]string{{"configuration", "fail", "config.toml:", "s/^/# /' "}}},
 		{claim: "a value out of range", code: 2,
-			spoil: func(t *testing.T, s *site) { s.swap(t, "config.toml", "", "\n[blob]\nttl = \"1ms\"\n") },
-			want:  [][4]string{{"configuration", "fail", "blob.ttl: ", "s/^/# /' "}}},
+			spoil: func(t *testing.T, s *site) {
+				s.swap(t, "config.toml", "", "\n[blob]\nttl = \"1ms\"\n")
+			},
+			want: [][4]string{{"configuration", "fail", "blob.ttl: ", "s/^/# /' "}}},
 		{claim: "what only warns", spoil: func(t *testing.T, s *site) {
 			s.write(t, "plugins/extra.wasm", "x")
 			s.swap(t, "plugins.lock", `"pct start"`, `"pct strat"`)
@@ -119,9 +126,11 @@ func TestDoctorFindsWhatIsWrongHere(t *testing.T) {
 			must(t, s.command("freeze", "--node", "pve2").Run())
 		}, unmended: "extra.wasm|pct strat|declares no command", want: [][4]string{
 			{"plugin", "warn", "extra.wasm is not in the lock", "plugins extra   # then review"},
-			{"commands", "warn", `proxmox_start_container of plugin containers declares "pct strat"`,
+			{"commands", "warn",
+				`proxmox_start_container of plugin containers declares "pct strat"`,
 				"binaries"},
-			{"commands", "warn", "proxmox_container_exec_command of plugin containers declares no command",
+			{"commands", "warn",
+				"proxmox_container_exec_command of plugin containers declares no command",
 				"caponier plugin lock"},
 			{"state", "warn", "audit.dir: others can look", "chmod 0700 /"},
 			{"freeze", "warn", "everything is frozen by", "caponier thaw"},
@@ -153,8 +162,10 @@ func TestDoctorFindsWhatIsWrongHere(t *testing.T) {
 				{"policy", "fail", "rules.rego", "${EDITOR:-vi} +"},
 				{"state", "fail", "audit.dir: others can use", "chmod 0700 /"}}},
 		{claim: "a site that is not there", code: 1,
-			spoil: func(t *testing.T, s *site) { s.replace(t, s.config, `(?m)^site = .*$`, `site = "none"`) },
-			want:  [][4]string{{"policy", "fail", "none", "|site = "}}},
+			spoil: func(t *testing.T, s *site) {
+				s.replace(t, s.config, `(?m)^site = .*$`, `site = "none"`)
+			},
+			want: [][4]string{{"policy", "fail", "none", "|site = "}}},
 		{claim: "a lock that was edited, and a directory that is a file", code: 1,
 			spoil: func(t *testing.T, s *site) {
 				s.swap(t, "plugins.lock", `"ssh_exec"`, `"ssh_exec", "http_request"`)
@@ -164,7 +175,8 @@ func TestDoctorFindsWhatIsWrongHere(t *testing.T) {
 				{"state", "fail", "is not a directory", "install -d -m 0700 -o "}}},
 		{claim: "a directory that cannot hold files", code: 1, spoil: func(t *testing.T, s *site) {
 			s.replace(t, s.config, `(?m)^dir = .*journal"$`, `dir = "/proc/journal"`)
-		}, want: [][4]string{{"state", "fail", "audit.dir: /proc/journal cannot hold files", "sed -i "}}},
+		}, want: [][4]string{{"state", "fail", "audit.dir: /proc/journal cannot hold files",
+			"sed -i "}}},
 		{claim: "a module that is missing, and no nodes", online: true, code: 1, unmended: "",
 			spoil: func(t *testing.T, s *site) {
 				must(t, os.Remove(filepath.Join(s.dir, "plugins/containers.wasm")))
@@ -203,7 +215,8 @@ func TestDoctorFindsWhatIsWrongHere(t *testing.T) {
 func (s *site) mend(t *testing.T, r seen, except string) {
 	t.Helper()
 	tools := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(tools, "ed"), []byte("#!/bin/sh\nsed -i ${1#+}d $2\n"), 0o755))
+	must(t, os.WriteFile(filepath.Join(tools, "ed"), []byte("#!/bin/sh\nsed -i ${1#+}d $2\n"),
+		0o755))
 	must(t, os.WriteFile(filepath.Join(tools, "caponier"),
 		fmt.Appendf(nil, "#!/bin/sh\nexec %s --config %s \"$@\"\n", bin, s.config), 0o755))
 	for _, f := range r.Findings {
@@ -248,7 +261,8 @@ func TestDoctorFindsDirectoriesThatItsUserCannotWriteTo(t *testing.T) {
 	}
 	out, _ := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != 1 ||
-		!regexp.MustCompile(`(?m)^FAIL  state +audit.dir: \S* ?`+want+`.*\n +→ install -d -m 0700 -o \S+ /\S*lab/journal   # as root$`).
+		!regexp.MustCompile(`(?m)^FAIL  state +audit.dir: \S* ?`+want+
+			`.*\n +→ install -d -m 0700 -o \S+ /\S*lab/journal   # as root$`).
 			Match(out) {
 		t.Errorf("%s", out)
 	}
@@ -277,15 +291,31 @@ func TestDoctorFindsWhatIsWrongOnTheLab(t *testing.T) {
 		want          [][4]string // check, level, words of note and fix
 		code          int
 	}{
-		{claim: "what can be wrong at once", faults: "slow-startup,no-pct,clock,no-sftp,no-quorum", code: 1, want: [][4]string{
-			{"start-up", "warn", "start-up file", "~/.bashrc"}, {"pct", "fail", "pct is not found", "SetEnv PATH="}, {"clock", "fail", "ahead", "set-ntp"}, {"sftp", "warn", "no SFTP", "Subsystem sftp"},
-			{"quorum", "fail", "no quorum", "pvecm status"}, {"qm", "ok", "", ""}, {"login-shell", "ok", "", ""}}},
-		{claim: "a start-up file that speaks", faults: "noisy-startup", code: 1, want: [][4]string{{"login-shell", "fail", "Welcome", "case $- in"}}},
-		{claim: "another shell", faults: "fish", code: 1, want: [][4]string{{"login-shell", "fail", "quoted words", "usermod"}}},
-		{claim: "a node that is down, and no pvesh", faults: "node-down,no-pvesh", code: 1, want: [][4]string{{"connection", "fail", "pve2", "ssh -v"}, {"pvesh", "fail", "pvesh is not found", "SetEnv PATH="}}},
-		{claim: "another name", config: [2]string{`name = "pve1"`, `name = "pve-one"`}, code: 1, want: [][4]string{{"name", "fail", `calls itself "pve1"`, `name = "pve1"`}}},
-		{claim: "another cluster", config: [2]string{"name = \"pve2\"\ncluster = \"lab\"", "name = \"pve2\"\ncluster = \"other\""}, code: 1, want: [][4]string{{"inventory", "fail", "pve1 and pve2 are in one cluster", `cluster = "lab"`}}},
-		{claim: "nothing but a poorer SFTP server", want: [][4]string{{"sftp", "warn", "fsync@openssh.com", "Subsystem sftp"}, {"quorum", "ok", "2 nodes online", ""}, {"name", "ok", "", ""}, {"clock", "ok", "", ""}}},
+		{claim: "what can be wrong at once", faults: "slow-startup,no-pct,clock,no-sftp,no-quorum",
+			code: 1, want: [][4]string{
+				{"start-up", "warn", "start-up file", "~/.bashrc"},
+				{"pct", "fail", "pct is not found", "SetEnv PATH="},
+				{"clock", "fail", "ahead", "set-ntp"},
+				{"sftp", "warn", "no SFTP", "Subsystem sftp"},
+				{"quorum", "fail", "no quorum", "pvecm status"}, {"qm", "ok", "", ""},
+				{"login-shell", "ok", "", ""}}},
+		{claim: "a start-up file that speaks", faults: "noisy-startup", code: 1,
+			want: [][4]string{{"login-shell", "fail", "Welcome", "case $- in"}}},
+		{claim: "another shell", faults: "fish", code: 1,
+			want: [][4]string{{"login-shell", "fail", "quoted words", "usermod"}}},
+		{claim: "a node that is down, and no pvesh", faults: "node-down,no-pvesh", code: 1,
+			want: [][4]string{{"connection", "fail", "pve2", "ssh -v"},
+				{"pvesh", "fail", "pvesh is not found", "SetEnv PATH="}}},
+		{claim: "another name", config: [2]string{`name = "pve1"`, `name = "pve-one"`}, code: 1,
+			want: [][4]string{{"name", "fail", `calls itself "pve1"`, `name = "pve1"`}}},
+		{claim: "another cluster", config: [2]string{"name = \"pve2\"\ncluster = \"lab\"",
+			"name = \"pve2\"\ncluster = \"other\""}, code: 1,
+			want: [][4]string{{"inventory", "fail", "pve1 and pve2 are in one cluster",
+				`cluster = "lab"`}}},
+		{claim: "nothing but a poorer SFTP server",
+			want: [][4]string{{"sftp", "warn", "fsync@openssh.com", "Subsystem sftp"},
+				{"quorum", "ok", "2 nodes online", ""}, {"name", "ok", "", ""},
+				{"clock", "ok", "", ""}}},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
 			s.lab.Close()
@@ -372,10 +402,14 @@ func TestFirstNodeListsEveryCheck(t *testing.T) {
 		"../host/doctor/local.go", "../host/doctor/directory.go"} {
 		code, err := os.ReadFile(file)
 		must(t, err)
-		for _, m := range regexp.MustCompile(`\b(?:found|try|read)\((?:ctx, )?"([a-z-]+)"|check(?:, fix)? :?= "([a-z-]+)"|check, fix = "([a-z-]+)"`).FindAllStringSubmatch(string(code), -1) {
+		named := regexp.MustCompile(`\b(?:found|try|read)\((?:ctx, )?"([a-z-]+)"|` +
+			`check(?:, fix)? :?= "([a-z-]+)"|check, fix = "([a-z-]+)"`)
+		for _, m := range named.FindAllStringSubmatch(string(code), -1) {
 			checks[m[1]+m[2]+m[3]] = true
 		}
-		if reads := regexp.MustCompile(`(?s)var reads = \[\]\[\]string\{(.*?)\n\}`).FindStringSubmatch(string(code)); reads != nil {
+		if reads := regexp.MustCompile(
+			`(?s)var reads = \[\]\[\]string\{(.*?)\n\}`).FindStringSubmatch(
+			string(code)); reads != nil {
 			for _, m := range regexp.MustCompile(`\{(.*)\}`).FindAllStringSubmatch(reads[1], -1) {
 				var words []string
 				must(t, json.Unmarshal([]byte("["+m[1]+"]"), &words))

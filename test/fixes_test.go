@@ -20,17 +20,20 @@ import (
 var nodeFixes = map[string]string{
 	"AcceptEnv LANG LC_*": "locale", "Subsystem sftp ": "sftp", "SetEnv PATH=": "PATH",
 	"install -o root -g root -m 0755 caponier-gate": "gate, old gate", `"%s"   # one more`: "form",
-	"case $- in": "quiet, slow", "usermod -s /bin/bash": "shell", "caponier hosts scan ": "host key",
+	"case $- in": "quiet, slow", "usermod -s /bin/bash": "shell",
+	"caponier hosts scan ":     "host key",
 	"name = %q   # instead of": "name",
 
-	"timedatectl set-ntp":    "not: it would set the clock of the machine that tests",
-	"pvecm status":           "not: another node has to come back, which no command does",
-	"%s   # on %s: what":     "not: it shows a person what hangs",
-	"ssh -v -p":              "not: it shows a person where the way to the node ends",
-	"ssh-copy-id":            "not: it needs another way in, such as a password, which a person has",
+	"timedatectl set-ntp": "not: it would set the clock of the machine that tests",
+	"pvecm status":        "not: another node has to come back, which no command does",
+	"%s   # on %s: what":  "not: it shows a person what hangs",
+	"ssh -v -p":           "not: it shows a person where the way to the node ends",
+	"ssh-copy-id": "not: it needs another way in, such as a password, which a person " +
+		"has",
 	"caponier check   # aga": "not: it is the test itself, once the connection holds",
 	"ssh -p %d":              "not: it shows a person what the command says by hand",
-	"visudo -cf":             "not: it shows the mistake; TestSudoHoldsOnTheNode has the file in place",
+	"visudo -cf": "not: it shows the mistake; TestSudoHoldsOnTheNode has the file in " +
+		"place",
 	"locale charmap":         "not: it shows a person what the node says",
 	"printf '\\n[[remote":    "not: it is the beginning of an inventory, which a person completes",
 	"%s   # cluster =":       "not: it opens an editor; which name is right is a decision",
@@ -147,9 +150,11 @@ var mendings = map[string]mending{
 	"gate": {lines: []string{"ForceCommand /usr/local/sbin/caponier-gate"}, check: "gate",
 		apply: onNode},
 	"old gate": {lines: []string{"ForceCommand /usr/local/sbin/caponier-gate"}, check: "locale",
-		spoil: func(t *testing.T, m *mended) { m.install(t, "\"'locale' 'charmap'\"") }, apply: onNode},
+		spoil: func(t *testing.T, m *mended) { m.install(t, "\"'locale' 'charmap'\"") },
+		apply: onNode},
 	"form": {lines: []string{"ForceCommand /usr/local/sbin/caponier-gate"}, check: "pct",
-		spoil: func(t *testing.T, m *mended) { m.install(t, "\"'(pct|qm)' 'list'\"") }, apply: inGate},
+		spoil: func(t *testing.T, m *mended) { m.install(t, "\"'(pct|qm)' 'list'\"") },
+		apply: inGate},
 	"quiet": {lines: []string{strings.Replace(seesTools, "SHLVL=3", "SHLVL=0", 1)},
 		check: "login-shell", apply: inStartUp,
 		spoil: func(t *testing.T, m *mended) { m.put(t, "root/.bashrc", "echo Welcome\n") }},
@@ -236,7 +241,8 @@ func newMended(t *testing.T, lines []string) *mended {
 	t.Helper()
 	m := &mended{site: newSite(t), dir: t.TempDir()}
 	m.tools, _, m.gate, _ = nodeScripts(t, m.site)
-	if out, err := exec.Command("cp", "-a", "/etc", filepath.Join(m.dir, "etc")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "-a", "/etc",
+		filepath.Join(m.dir, "etc")).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	must(t, os.Mkdir(filepath.Join(m.dir, "root"), 0o700))
@@ -265,7 +271,8 @@ func (m *mended) install(t *testing.T, form string) {
 	t.Helper()
 	data, err := os.ReadFile(m.gate)
 	must(t, err)
-	text := regexp.MustCompile(`(?m)^ *`+regexp.QuoteMeta(form)+`.*\n`).ReplaceAllString(string(data), "")
+	text := regexp.MustCompile(`(?m)^ *`+regexp.QuoteMeta(form)+
+		`.*\n`).ReplaceAllString(string(data), "")
 	if text == string(data) {
 		text = strings.Replace(text, form, "", 1)
 	}

@@ -23,7 +23,8 @@ func forms(t *testing.T) (all []form, kinds map[string]string) {
 	_, list, _ := strings.Cut(string(script), "\nform=(\n")
 	list, _, ok := strings.Cut(list, "\n)\n")
 	kinds = map[string]string{}
-	for _, v := range regexp.MustCompile(`(?m)^(\w+)="(.+?)"(?: +#.*)?$`).FindAllStringSubmatch(string(script), -1) {
+	for _, v := range regexp.MustCompile(`(?m)^(\w+)="(.+?)"(?: +#.*)?$`).FindAllStringSubmatch(
+		string(script), -1) {
 		kinds[v[1]] = strings.ReplaceAll(v[2], `\\`, `\`)
 	}
 	group := ""
@@ -108,7 +109,8 @@ func spelled(re *syntax.Regexp) (all []string) {
 	panic("an expression with " + re.Op.String())
 }
 
-// TestAFormOfTheGateRunsExactlyItsCommand has every form of the gate, and two of a site's own with | in them: it
+// TestAFormOfTheGateRunsExactlyItsCommand has every form of the gate, and two of a site's own with
+// | in them: it
 // runs, and nothing more than it does.
 func TestAFormOfTheGateRunsExactlyItsCommand(t *testing.T) {
 	t.Parallel()
@@ -126,19 +128,22 @@ func TestAFormOfTheGateRunsExactlyItsCommand(t *testing.T) {
 	for name, text := range map[string]string{"sudo": `shift 2; exec "$@"`, "logger": ":"} {
 		must(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755))
 	}
-	for _, name := range strings.Fields("pct qm pvesh date locale systemctl sha256sum uptime hostname id bash echo") {
+	for _, name := range strings.Fields(
+		"pct qm pvesh date locale systemctl sha256sum uptime hostname id bash echo") {
 		must(
 			t,
 			os.WriteFile(
 				filepath.Join(bin, name),
 				[]byte(
-					"#!/bin/sh\nprintf \"'%s'\" \"${0##*/}\"\n[ $# = 0 ] || printf \" '%s'\" \"$@\"\n",
+					"#!/bin/sh\nprintf \"'%s'\" \"${0##*/}\"\n[ $# = 0 ] || printf \" '%s'\" "+
+						"\"$@\"\n",
 				),
 				0o755,
 			),
 		)
 	}
-	text := strings.NewReplacer("export PATH=", "export PATH="+bin+":", "\n# \"", "\n  \"", "form=(\n", "form=(\n\""+own[0].text+"\"\n\""+own[1].text+"\"\n").
+	text := strings.NewReplacer("export PATH=", "export PATH="+bin+":", "\n# \"", "\n  \"",
+		"form=(\n", "form=(\n\""+own[0].text+"\"\n\""+own[1].text+"\"\n").
 		Replace(string(script))
 	must(t, os.WriteFile(gate, []byte(text), 0o755))
 	run := func(asked string) (string, int) {
@@ -167,13 +172,26 @@ func TestAFormOfTheGateRunsExactlyItsCommand(t *testing.T) {
 		}
 	}
 	for _, asked := range []string{
-		"'bash' '-c' 'id' 'date' '+%s'", "'pct' 'list' 'x'", "'date' '+%s' '--set' 'x'", "'qm' 'list'\n'id'",
-		"'pct' 'start' '101' '--skiplock' '1'", "'qm' 'start' '101' '--machine' 'x'", "'qm' 'stop' '101' '--skiplock' '1'", "'pct' 'shutdown' '101' '--timeout' '5' 'x'", "'pct' 'reboot' '101' '--forceStop' '1'",
+		"'bash' '-c' 'id' 'date' '+%s'", "'pct' 'list' 'x'", "'date' '+%s' '--set' 'x'",
+		"'qm' 'list'\n'id'",
+		"'pct' 'start' '101' '--skiplock' '1'", "'qm' 'start' '101' '--machine' 'x'",
+		"'qm' 'stop' '101' '--skiplock' '1'", "'pct' 'shutdown' '101' '--timeout' '5' 'x'",
+		"'pct' 'reboot' '101' '--forceStop' '1'",
 		"'pvesh' 'get' '/nodes/pve1/qemu/100/agent/file-read' '--file' '/etc/shadow'", "'pvesh' 'get' '/nodes/pve1/query-url-metadata' '--url' 'http://x/'", "'pvesh' 'get' '/nodes/pve1/qemu/100/agent/get-users'",
-		"'pvesh' 'get' '/access/users'", "'pvesh' 'get' '/'", "'pvesh' 'get' '/nodes/../access/users'", "'pvesh' 'get' '/nodes/pve1/journal'", "'pvesh' 'get' '/nodes/pve1/storage/local/file-restore/download'",
-		"'pvesh' 'get' '/nodes/pve1/status' '--noproxy' '1'", "'pvesh' 'get' '/version' '--output-format' '/x'", "'pvesh' 'get' '/nodes/pve1/lxc/101/config' '--snapshot' 'x'", "'pvesh' 'get' '/version/x'", "'pvesh' 'get' 'x/version'",
-		"'pct' 'snapshot' '101' 'a' '--description' 'x'\\''' '--force' '1'", "'pct' 'snapshot' '101' '-a'", "'pct' 'exec' '101' '--keep-env' '1' '--' 'timeout' '-k' '2' '9' 'id'", "'pct' 'exec' '101' '--keep-env' '0' '--' 'id'",
-		"'pct' 'push' '101' '--perms' '0644' '--user' '0' '--group' '0' '--' '/etc/shadow' '/x'", "'pct' 'pull' '101' '--' '/x' '/etc/cron.d/x'", "'sha256sum' '--' '/etc/shadow'", "'sha256sum' '--' '/run/caponier-" + strings.Repeat("0", 32) + "/../../etc/shadow/file'",
+		"'pvesh' 'get' '/access/users'", "'pvesh' 'get' '/'",
+		"'pvesh' 'get' '/nodes/../access/users'", "'pvesh' 'get' '/nodes/pve1/journal'",
+		"'pvesh' 'get' '/nodes/pve1/storage/local/file-restore/download'",
+		"'pvesh' 'get' '/nodes/pve1/status' '--noproxy' '1'",
+		"'pvesh' 'get' '/version' '--output-format' '/x'",
+		"'pvesh' 'get' '/nodes/pve1/lxc/101/config' '--snapshot' 'x'", "'pvesh' 'get' '/version/x'",
+		"'pvesh' 'get' 'x/version'",
+		"'pct' 'snapshot' '101' 'a' '--description' 'x'\\''' '--force' '1'",
+		"'pct' 'snapshot' '101' '-a'",
+		"'pct' 'exec' '101' '--keep-env' '1' '--' 'timeout' '-k' '2' '9' 'id'",
+		"'pct' 'exec' '101' '--keep-env' '0' '--' 'id'",
+		"'pct' 'push' '101' '--perms' '0644' '--user' '0' '--group' '0' '--' '/etc/shadow' '/x'",
+		"'pct' 'pull' '101' '--' '/x' '/etc/cron.d/x'", "'sha256sum' '--' '/etc/shadow'",
+		"'sha256sum' '--' '/run/caponier-" + strings.Repeat("0", 32) + "/../../etc/shadow/file'",
 	} {
 		refused("more than a form", asked)
 	}
@@ -186,8 +204,10 @@ func TestGateAndGrammarListTheSamePaths(t *testing.T) {
 	_, gets, _ := strings.Cut(string(grammar), "\n    get:\n")
 	gets, _, ok := strings.Cut(gets, "\n    create:\n")
 	want, options := map[string]bool{}, map[string]bool{"": true}
-	for _, m := range regexp.MustCompile(`(?m)^ +(/\S+): .*options: \{(.*)\}\}$`).FindAllStringSubmatch(gets, -1) {
-		want[regexp.MustCompile(`\{(node|storage|snapname|pveservice)\}`).ReplaceAllString(strings.ReplaceAll(m[1], "{vmid}", "{id}"), "{name}")] = true
+	for _, m := range regexp.MustCompile(
+		`(?m)^ +(/\S+): .*options: \{(.*)\}\}$`).FindAllStringSubmatch(gets, -1) {
+		want[regexp.MustCompile(`\{(node|storage|snapname|pveservice)\}`).ReplaceAllString(
+			strings.ReplaceAll(m[1], "{vmid}", "{id}"), "{name}")] = true
 		for _, o := range regexp.MustCompile(`--[\w-]+`).FindAllString(m[2], -1) {
 			options[o] = true
 		}
@@ -223,7 +243,8 @@ func TestGateAndGrammarListTheSamePaths(t *testing.T) {
 			slices.Sorted(maps.Keys(want)),
 		)
 	}
-	for _, o := range every(t, regexp.MustCompile(`^\( '(.+?)'`).FindStringSubmatch(kinds["options"])[1]) {
+	for _, o := range every(t, regexp.MustCompile(`^\( '(.+?)'`).FindStringSubmatch(
+		kinds["options"])[1]) {
 		if !options[o] {
 			t.Errorf("caponier-gate: no path of policies/core/grammar/pvesh.yaml takes %s", o)
 		}
@@ -243,7 +264,8 @@ func TestSudoersListsWhatTheGateLists(t *testing.T) {
 	for _, f := range all {
 		program, rest, _ := strings.Cut(strings.ReplaceAll(f.with(kinds), "'", ""), " ")
 		for _, p := range strings.Split(strings.Trim(program, "()"), "|") {
-			if dir := map[string]string{"pct": "/usr/sbin/", "qm": "/usr/sbin/", "pvesh": "/usr/bin/", "locale": "/usr/bin/"}[p]; dir != "" &&
+			if dir := map[string]string{"pct": "/usr/sbin/", "qm": "/usr/sbin/",
+				"pvesh": "/usr/bin/", "locale": "/usr/bin/"}[p]; dir != "" &&
 				!strings.HasPrefix(f.group, "files") {
 				want[f.group] = append(want[f.group], dir+p+" ^"+rest+"$")
 			}
@@ -252,7 +274,9 @@ func TestSudoersListsWhatTheGateLists(t *testing.T) {
 	text, err := os.ReadFile("../packaging/node/caponier.sudoers")
 	must(t, err)
 	got := map[string][]string{}
-	for _, m := range regexp.MustCompile(`(?m)^# (.+)\nCmnd_Alias \w+ = (.+)$`).FindAllStringSubmatch(strings.ReplaceAll(string(text), " \\\n  ", " "), -1) {
+	for _, m := range regexp.MustCompile(
+		`(?m)^# (.+)\nCmnd_Alias \w+ = (.+)$`).FindAllStringSubmatch(
+		strings.ReplaceAll(string(text), " \\\n  ", " "), -1) {
 		got[m[1]] = strings.Split(m[2], "$, /")
 		for i := range got[m[1]] {
 			got[m[1]][i] = "/" + strings.Trim(got[m[1]][i], "/$") + "$"

@@ -14,7 +14,8 @@ func byTag(t *testing.T, protected, rest string) *site {
 	t.Helper()
 	s := newSite(t, filepath.Join(plugins, "guests.wasm"))
 	data := s.read(t, "site/data.yaml")
-	with := strings.Replace(data, "\n  hosts: {}\n  services: []\n", "\n  hosts: {}\n  services: []\n"+protected, 1)
+	with := strings.Replace(data, "\n  hosts: {}\n  services: []\n",
+		"\n  hosts: {}\n  services: []\n"+protected, 1)
 	if with == data && protected != "" {
 		t.Fatal("the site's data has another form")
 	}
@@ -67,7 +68,8 @@ func TestAGuestWithAProtectedTagIsProtected(t *testing.T) {
 	s := byTag(t, prod, "")
 	tag(t, s, 104, func(g *pvelab.Guest) { g.Config["tags"] = "web;PROD" })
 	said := s.fails(t, "start_guest", `{"guest_id":104}`)
-	if !strings.Contains(said, "guest 104 (") || !strings.Contains(said, "protected by its tag: customers use it") ||
+	if !strings.Contains(said, "guest 104 (") ||
+		!strings.Contains(said, "protected by its tag: customers use it") ||
 		!strings.Contains(said, "protected/tags/prod") {
 		t.Errorf("said %s", said)
 	}
@@ -76,10 +78,12 @@ func TestAGuestWithAProtectedTagIsProtected(t *testing.T) {
 	}
 	s.journaled(t, `"type":"refused".*"tool":"start_guest".*"guests":\{"104":\{.*"PROD"`)
 	s.journaled(t, `"type":"intent".*"op":"ssh_exec".*"principal":"host".*"tool":"read_cluster"`)
-	if out, err := s.command("policy", "replay", filepath.Join(s.dir, "site")).CombinedOutput(); err != nil {
+	if out, err := s.command("policy", "replay",
+		filepath.Join(s.dir, "site")).CombinedOutput(); err != nil {
 		t.Errorf("a replay with the same policy: %v %s", err, out)
 	}
-	if out, err := s.command("call", "start_guest", `{"guest_id":105}`).CombinedOutput(); err != nil {
+	if out, err := s.command("call", "start_guest",
+		`{"guest_id":105}`).CombinedOutput(); err != nil {
 		t.Errorf("a guest without the tag: %v %s", err, out)
 	}
 }
@@ -130,7 +134,8 @@ func TestARefusedCallConnectsToNoNode(t *testing.T) {
 
 func TestASiteThatAsksForNoFactsReadsNone(t *testing.T) {
 	s := byTag(t, "", "")
-	if out, err := s.command("call", "start_guest", `{"guest_id":104}`).CombinedOutput(); err != nil {
+	if out, err := s.command("call", "start_guest",
+		`{"guest_id":104}`).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	if reads, _ := s.reachedBy(); reads > 0 {
@@ -151,7 +156,9 @@ func TestGuestsWithoutFactsAreRefused(t *testing.T) {
 		change func(*testing.T, *site)
 		why    string
 	}{
-		"the cluster has no quorum": {func(t *testing.T, s *site) { must(t, s.lab.LoseQuorum(true)) }, "no quorum"},
+		"the cluster has no quorum": {func(t *testing.T, s *site) {
+			must(t, s.lab.LoseQuorum(true))
+		}, "no quorum"},
 		"a list that contradicts itself": {func(t *testing.T, s *site) {
 			tag(t, s, 105, func(g *pvelab.Guest) { g.VMID = 104 })
 		}, "guest 104 twice"},
@@ -166,7 +173,8 @@ func TestGuestsWithoutFactsAreRefused(t *testing.T) {
 			s := byTag(t, prod, "")
 			c.change(t, s)
 			said := s.fails(t, "start_guest", `{"guest_id":104}`)
-			if c.why != "" && (!strings.Contains(said, "what the cluster says of guest 104 is not known") ||
+			if c.why != "" && (!strings.Contains(said,
+				"what the cluster says of guest 104 is not known") ||
 				!strings.Contains(said, c.why)) {
 				t.Errorf("said %s", said)
 			}
@@ -179,11 +187,13 @@ func TestGuestsWithoutFactsAreRefused(t *testing.T) {
 
 func TestAGuestThatMovedIsFoundWhereItIs(t *testing.T) {
 	s := byTag(t, "", "raised:\n  nodes: {pve2: {tier: black}}\n")
-	if out, err := s.command("call", "start_guest", `{"guest_id":104}`).CombinedOutput(); err != nil {
+	if out, err := s.command("call", "start_guest",
+		`{"guest_id":104}`).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	tag(t, s, 104, func(g *pvelab.Guest) { g.Node = "pve2" })
-	if said := s.fails(t, "stop_guest", `{"guest_id":104,"force":true}`); !strings.Contains(said, "guest 104 (") ||
+	if said := s.fails(t, "stop_guest", `{"guest_id":104,"force":true}`); !strings.Contains(said,
+		"guest 104 (") ||
 		!strings.Contains(said, "raised to black by its node pve2") {
 		t.Errorf("said %s", said)
 	}
@@ -191,15 +201,18 @@ func TestAGuestThatMovedIsFoundWhereItIs(t *testing.T) {
 
 func TestATagMakesACallWaitForAPerson(t *testing.T) {
 	s := byTag(t, "", "raised:\n  tags: {prod: {tier: red}}\n")
-	if out, err := s.command("call", "start_guest", `{"guest_id":104}`).CombinedOutput(); err != nil {
+	if out, err := s.command("call", "start_guest",
+		`{"guest_id":104}`).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	tag(t, s, 104, func(g *pvelab.Guest) { g.Config["tags"] = "prod" })
-	out, err := s.command("call", "--json", "stop_guest", `{"guest_id":104,"force":true}`).CombinedOutput()
+	out, err := s.command("call", "--json", "stop_guest",
+		`{"guest_id":104,"force":true}`).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), `"outcome":"waiting"`) {
 		t.Errorf("%v %s", err, out)
 	}
-	if shown, err := s.command("approvals", "list").CombinedOutput(); err != nil || !strings.Contains(string(shown), "104") {
+	if shown, err := s.command("approvals", "list").CombinedOutput(); err != nil ||
+		!strings.Contains(string(shown), "104") {
 		t.Errorf("%v %s", err, shown)
 	}
 }

@@ -107,7 +107,8 @@ func TestHostileClients(t *testing.T) {
 		all.Go(func() {
 			for k := n; ; k++ {
 				for session == "" {
-					send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":` +
+					send(`{"jsonrpc":"2.0","id":1,"method":"initialize",` +
+						`"params":{"protocolVersion":` +
 						`"2025-06-18","capabilities":{},"clientInfo":{"name":"e","version":"1"}}}`)
 				}
 				if send(bodies[k%len(bodies)]) == http.StatusOK {
@@ -197,7 +198,9 @@ func TestAHostileViewerSlowsNobody(t *testing.T) {
 	_ = cmd.Wait()
 	slices.Sort(alone)
 	slices.Sort(beside)
-	at := func(took []time.Duration, percent int) time.Duration { return took[len(took)*percent/100] }
+	at := func(took []time.Duration, percent int) time.Duration {
+		return took[len(took)*percent/100]
+	}
 	ratio := float64(at(beside, 95)) / float64(at(alone, 95))
 	t.Logf("p95 alone %s, beside %s: %.1f times; p50 %s and %s; %s", at(alone, 95),
 		at(beside, 95), ratio, at(alone, 50), at(beside, 50), requests)

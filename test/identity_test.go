@@ -27,7 +27,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-const listTools = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"}}}}`
+const listTools = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.` +
+	`modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/` +
+	`clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"}}}}`
 
 // from asks as a machine with the address would: all of 127/8 is loopback, and failures are counted
 // by address.
@@ -57,7 +59,9 @@ func asked(
 	req, err := http.NewRequest("POST", url, strings.NewReader(listTools))
 	must(t, err)
 	maps.Copy(req.Header, header)
-	for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"} {
+	for k, v := range map[string]string{"Content-Type": "application/json",
+		"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28",
+		"Mcp-Method": "tools/list"} {
 		req.Header.Set(k, v)
 	}
 	res, err := c.Do(req)
@@ -73,7 +77,8 @@ func TestTokensThroughTheRealBinary(t *testing.T) {
 	numbers := freeAddress(t)
 	s.append(
 		t,
-		"\n[front]\nmetrics = %q\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"demo\"\nroles = [\"operator\", \"viewer\"]\n",
+		"\n[front]\nmetrics = %q\n[identity]\ntokens = %q\n[[identity.principals]]\nid = "+
+			"\"demo\"\nroles = [\"operator\", \"viewer\"]\n",
 		numbers,
 		filepath.Join(s.dir, "tokens.json"),
 	)
@@ -108,7 +113,9 @@ func TestTokensThroughTheRealBinary(t *testing.T) {
 		defer res.Body.Close()
 		body, err := io.ReadAll(res.Body)
 		must(t, err)
-		return regexp.MustCompile(`caponier_refused_requests_total\{reason="identity"\} (\d+)`).FindStringSubmatch(string(body))[1]
+		return regexp.MustCompile(
+			`caponier_refused_requests_total\{reason="identity"\} (\d+)`).FindStringSubmatch(
+			string(body))[1]
 	}
 	auth := func(v ...string) http.Header { return http.Header{"Authorization": v} }
 	counted := 0
@@ -121,7 +128,8 @@ func TestTokensThroughTheRealBinary(t *testing.T) {
 		not    string
 	}{
 		{"a token", auth("Bearer " + full), "", 200, "proxmox_stop_container", ""},
-		{"one for fewer roles", auth("Bearer " + narrow), "", 200, "proxmox_list_containers", "proxmox_stop_container"},
+		{"one for fewer roles", auth("Bearer " + narrow), "", 200, "proxmox_list_containers",
+			"proxmox_stop_container"},
 		{"one for another network", auth("Bearer " + near), "", 401, "", ""},
 		{"one that was revoked", auth("Bearer " + dead), "", 401, "", ""},
 		{"none", nil, "", 401, "", ""},
@@ -134,12 +142,16 @@ func TestTokensThroughTheRealBinary(t *testing.T) {
 		{"in upper case", auth("Bearer " + strings.ToUpper(full)), "", 401, "", ""},
 		{"with a space before it", auth("Bearer  " + full), "", 401, "", ""},
 		{"with more behind it", auth("Bearer " + full + "A"), "", 401, "", ""},
-		{"its digest", auth("Bearer " + fmt.Sprintf("%x", sha256.Sum256([]byte(full)))), "", 401, "", ""},
+		{"its digest", auth("Bearer " + fmt.Sprintf("%x", sha256.Sum256([]byte(full)))), "", 401,
+			"", ""},
 		{"a long one", auth("Bearer " + strings.Repeat("a", 20_000)), "", 401, "", ""},
 		{"in the address", nil, "?access_token=" + full, 401, "", ""},
 		{"in a cookie", http.Header{"Cookie": {"Authorization=Bearer " + full}}, "", 401, "", ""},
-		{"under a proxy's header", http.Header{"X-Forwarded-Authorization": {"Bearer " + full}, "X-Forwarded-User": {"demo"}, "X-Forwarded-For": {"127.0.7.1"}}, "", 401, "", ""},
-		{"for its network by a header's word", http.Header{"Authorization": {"Bearer " + near}, "X-Forwarded-For": {"127.0.7.1"}, "X-Real-Ip": {"127.0.7.1"}, "Forwarded": {"for=127.0.7.1"}}, "", 401, "", ""},
+		{"under a proxy's header", http.Header{"X-Forwarded-Authorization": {"Bearer " + full},
+			"X-Forwarded-User": {"demo"}, "X-Forwarded-For": {"127.0.7.1"}}, "", 401, "", ""},
+		{"for its network by a header's word",
+			http.Header{"Authorization": {"Bearer " + near}, "X-Forwarded-For": {"127.0.7.1"},
+				"X-Real-Ip": {"127.0.7.1"}, "Forwarded": {"for=127.0.7.1"}}, "", 401, "", ""},
 	} {
 		status, header, body := asked(
 			t,
@@ -165,7 +177,8 @@ func TestTokensThroughTheRealBinary(t *testing.T) {
 	if got := refused(); got != fmt.Sprint(counted) {
 		t.Errorf("%s are counted, want %d", got, counted)
 	}
-	if status, _, _ := asked(t, from("127.0.7.3"), url+"/mcp", auth("Bearer "+near)); status != 200 {
+	if status, _, _ := asked(t, from("127.0.7.3"), url+"/mcp",
+		auth("Bearer "+near)); status != 200 {
 		t.Errorf("from its network: %d", status)
 	}
 	for n := range 7 { // a guesser is slowed, and locks nobody else out
@@ -173,15 +186,18 @@ func TestTokensThroughTheRealBinary(t *testing.T) {
 		if n >= 5 {
 			want = 429
 		}
-		if status, header, _ := asked(t, from("127.0.8.1"), url+"/mcp", auth("Bearer guess")); status != want ||
+		if status, header, _ := asked(t, from("127.0.8.1"), url+"/mcp",
+			auth("Bearer guess")); status != want ||
 			(status == 429) != (header.Get("Retry-After") != "") {
 			t.Errorf("guess %d: %d", n, status)
 		}
 	}
-	if status, _, _ := asked(t, from("127.0.8.1"), url+"/mcp", auth("Bearer "+full)); status != 200 {
+	if status, _, _ := asked(t, from("127.0.8.1"), url+"/mcp",
+		auth("Bearer "+full)); status != 200 {
 		t.Errorf("a good token beside the guesser: %d", status)
 	}
-	if status, _, _ := asked(t, from("127.0.8.2"), url+"/mcp", auth("Bearer guess")); status != 401 {
+	if status, _, _ := asked(t, from("127.0.8.2"), url+"/mcp",
+		auth("Bearer guess")); status != 401 {
 		t.Errorf("a guess from elsewhere: %d", status)
 	}
 
@@ -209,7 +225,8 @@ func TestTokensThroughTheRealBinary(t *testing.T) {
 		session.Close()
 	}
 	time.Sleep(time.Until(ends))
-	if status, _, _ := asked(t, from("127.0.6.1"), url+"/mcp", auth("Bearer "+brief)); status != 401 {
+	if status, _, _ := asked(t, from("127.0.6.1"), url+"/mcp",
+		auth("Bearer "+brief)); status != 401 {
 		t.Errorf("after it expired: %d", status)
 	}
 	out, err := s.command("--json", "token", "list").Output()
@@ -294,7 +311,8 @@ func TestOpenIDThroughTheRealBinary(t *testing.T) {
 		says, not string
 	}{
 		{"a good one", nil, 200, "proxmox_list_containers", "proxmox_stop_container"},
-		{"a role that nobody may claim", map[string]any{"roles": []string{"operator"}}, 200, `"tools":[]`, "proxmox"},
+		{"a role that nobody may claim", map[string]any{"roles": []string{"operator"}}, 200,
+			`"tools":[]`, "proxmox"},
 		{"for another audience", map[string]any{"aud": "https://other.example/mcp"}, 401, "", ""},
 		{"of another issuer", map[string]any{"iss": "https://evil.example"}, 401, "", ""},
 		{"that expired", map[string]any{"exp": time.Now().Add(-time.Minute).Unix()}, 401, "", ""},
@@ -338,11 +356,18 @@ func TestItListensBeyondLoopbackOnlyWithProofAndTLS(t *testing.T) {
 	whole, err := os.ReadFile(s.config)
 	must(t, err)
 	for name, c := range map[string]struct{ config, says string }{
-		"nobody proves anything":                 {"[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n", "callers who prove who they are"},
-		"tokens without TLS":                     {"[identity]\ntokens = \"tokens.json\"\n[[identity.principals]]\nid = \"demo\"\n", "more than loopback needs TLS"},
-		"no identity at all":                     {"", "no caller is accepted over HTTP"},
-		"a caller without a token beside tokens": {"[identity]\nhttp = \"demo\"\ntokens = \"tokens.json\"\n[[identity.principals]]\nid = \"demo\"\n", "would be let in"},
-		"half a certificate":                     {"[front]\ntls_cert = \"x.pem\"\n[identity]\ntokens = \"tokens.json\"\n", "set both or neither"},
+		"nobody proves anything": {
+			"[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n",
+			"callers who prove who they are"},
+		"tokens without TLS": {
+			"[identity]\ntokens = \"tokens.json\"\n[[identity.principals]]\nid = \"demo\"\n",
+			"more than loopback needs TLS"},
+		"no identity at all": {"", "no caller is accepted over HTTP"},
+		"a caller without a token beside tokens": {"[identity]\nhttp = \"demo\"\ntokens = " +
+			"\"tokens.json\"\n[[identity.principals]]\nid = \"demo\"\n", "would be let in"},
+		"half a certificate": {
+			"[front]\ntls_cert = \"x.pem\"\n[identity]\ntokens = \"tokens.json\"\n",
+			"set both or neither"},
 	} {
 		must(t, os.WriteFile(s.config, append(bytes.Clone(whole), "\n"+c.config...), 0o600))
 		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)

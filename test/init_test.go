@@ -27,7 +27,8 @@ func TestInitLeadsToATrueAnswer(t *testing.T) {
 	home := t.TempDir()
 	tools := filepath.Join(home, "bin")
 	if out, err := exec.Command(filepath.Join(filepath.Dir(bin), "pvelab"), "install", "--state",
-		filepath.Join(home, "lab"), "--root", "/", "--effects", filepath.Join(home, "effects"), tools).
+		filepath.Join(home, "lab"), "--root", "/", "--effects", filepath.Join(home, "effects"),
+		tools).
 		CombinedOutput(); err != nil {
 		t.Fatalf("pvelab install: %v\n%s", err, out)
 	}
@@ -50,7 +51,8 @@ func TestInitLeadsToATrueAnswer(t *testing.T) {
 	}
 	before := snapshot(t, filepath.Dir(config))
 
-	// what the line does on the node, for the account and the programs of this sshd; the line itself
+	// what the line does on the node, for the account and the programs of this sshd; the line
+	// itself
 	// runs in test/packaging/cleanroot.sh
 	public, err := os.ReadFile(filepath.Join(filepath.Dir(config), "secrets/id_ed25519.pub"))
 	must(t, err)
@@ -65,7 +67,8 @@ func TestInitLeadsToATrueAnswer(t *testing.T) {
 
 	out, err = initialize(t, home, "", "--node", addr, "--node", "pve9=192.0.2.9")
 	if !strings.Contains(out, "stays as it is") || !strings.Contains(out, "pve9 is not in it") ||
-		strings.Contains(out, "pve1 is not in it") || !strings.Contains(out, "ok    pve1: host-key") {
+		strings.Contains(out, "pve1 is not in it") ||
+		!strings.Contains(out, "ok    pve1: host-key") {
 		t.Errorf("a second init: %v\n%s", err, out)
 	}
 	after := snapshot(t, filepath.Dir(config))
@@ -81,7 +84,8 @@ func TestInitLeadsToATrueAnswer(t *testing.T) {
 		cmd.Env = []string{"HOME=" + home, "PATH=/usr/bin:/bin",
 			"CAPONIER_SANDBOX_CACHE_DIR=" + filepath.Join(filepath.Dir(bin), "cache")}
 		out, err := cmd.CombinedOutput()
-		if (err == nil) != (want == "web01") || want == "web01" && !strings.Contains(string(out), want) {
+		if (err == nil) != (want == "web01") || want == "web01" &&
+			!strings.Contains(string(out), want) {
 			t.Errorf("%s: %v\n%s", tool, err, out)
 		}
 	}
@@ -93,24 +97,31 @@ func TestInitFailsWithoutATrace(t *testing.T) {
 		claim, want string
 		args        []string
 	}{
-		{"a node that refuses", "node pve1: scanning 127.0.0.1:1: ", []string{"--node", "pve1=127.0.0.1:1"}},
-		{"no network", "nothing was written; --host-key", []string{"--node", "pve1=no-such-host.invalid"}},
+		{"a node that refuses", "node pve1: scanning 127.0.0.1:1: ",
+			[]string{"--node", "pve1=127.0.0.1:1"}},
+		{"no network", "nothing was written; --host-key",
+			[]string{"--node", "pve1=no-such-host.invalid"}},
 		{"no node", "no node: give --node", nil},
 		{"not a node", "want NAME=HOST", []string{"--node", "192.0.2.1"}},
-		{"a node twice", "two nodes of the name", []string{"--node", "a=192.0.2.1", "--node", "a=192.0.2.2"}},
-		{"a pin too few", "1 --host-key for 2 nodes", []string{"--node", "a=192.0.2.1", "--node", "b=192.0.2.2", "--host-key", pin}},
+		{"a node twice", "two nodes of the name",
+			[]string{"--node", "a=192.0.2.1", "--node", "a=192.0.2.2"}},
+		{"a pin too few", "1 --host-key for 2 nodes",
+			[]string{"--node", "a=192.0.2.1", "--node", "b=192.0.2.2", "--host-key", pin}},
 		{"a way that is none", "want gate or sudo", []string{"--login", "rsh"}},
-		{"an account that is none", "unknown user", []string{"--node", "a=192.0.2.1", "--host-key", pin, "--for", "no-such-account"}},
+		{"an account that is none", "unknown user",
+			[]string{"--node", "a=192.0.2.1", "--host-key", pin, "--for", "no-such-account"}},
 	} {
 		home := t.TempDir()
 		out, err := initialize(t, home, "", c.args...)
-		if left, _ := os.ReadDir(home); err == nil || !strings.Contains(out, c.want) || len(left) > 0 {
+		if left, _ := os.ReadDir(home); err == nil || !strings.Contains(out, c.want) ||
+			len(left) > 0 {
 			t.Errorf("%s: %v, left %v\n%s; want %q", c.claim, err, left, out, c.want)
 		}
 	}
 	// without a network a pin is enough, and a file of the user is never overwritten
 	home := t.TempDir()
-	out, err := initialize(t, home, "", "--node", "pve1=no-such-host.invalid", "--host-key", pin, "--login", "sudo")
+	out, err := initialize(t, home, "", "--node", "pve1=no-such-host.invalid", "--host-key", pin,
+		"--login", "sudo")
 	if err != nil || !strings.Contains(out, "useradd") || !strings.Contains(out, "FAIL  risks") {
 		t.Errorf("no network, with a pin: %v\n%s", err, out)
 	}
@@ -119,7 +130,8 @@ func TestInitFailsWithoutATrace(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Dir(mine), 0o755))
 	must(t, os.WriteFile(mine, []byte("mine"), 0o644))
 	out, err = initialize(t, home, "", "--node", "pve1=192.0.2.1", "--host-key", pin)
-	if err == nil || !strings.Contains(out, "nothing is overwritten") || string(read(t, mine)) != "mine" {
+	if err == nil || !strings.Contains(out, "nothing is overwritten") ||
+		string(read(t, mine)) != "mine" {
 		t.Errorf("a site that is there: %v\n%s", err, out)
 	}
 }

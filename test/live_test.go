@@ -25,7 +25,8 @@ func TestARunningServerFollowsTheLock(t *testing.T) {
 	url := s.serveHTTP(t)
 	changed := make(chan bool, 64)
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"},
-		&mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+		&mcp.ClientOptions{ToolListChangedHandler: func(context.Context,
+			*mcp.ToolListChangedRequest) {
 			changed <- true
 		}}).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp",
 		HTTPClient: &http.Client{Transport: bearer(token)}}, nil)

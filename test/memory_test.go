@@ -27,7 +27,8 @@ func TestAHostileViewerTakesNoMemory(t *testing.T) {
 	}
 	const budget, slack = 64, 64 // MiB
 	s := newSite(t)
-	s.append(t, "\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"demo\"\n[[identity.principals]]\nid = \"eve\"\n",
+	s.append(t, "\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"demo\"\n"+
+		"[[identity.principals]]\nid = \"eve\"\n",
 		filepath.Join(s.dir, "tokens.json"))
 	const demo = "  demo: {auth: [config, token], roles: [operator]}"
 	s.rewrite(t, demo, demo+"\n  eve: {auth: [token], roles: [viewer]}")
@@ -39,7 +40,8 @@ func TestAHostileViewerTakesNoMemory(t *testing.T) {
 	}
 	url := s.serveHTTP(t)
 	connect := func(name string) (*mcp.ClientSession, error) {
-		return mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, nil).Connect(t.Context(),
+		return mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"},
+			nil).Connect(t.Context(),
 			&mcp.StreamableClientTransport{Endpoint: url + "/mcp", MaxRetries: -1,
 				HTTPClient: &http.Client{Transport: bearer(tokens[name])}}, nil)
 	}
@@ -70,7 +72,9 @@ func TestAHostileViewerTakesNoMemory(t *testing.T) {
 	confine(t, s.host.Pid, budget+slack)
 
 	head := func(size int) string {
-		return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n",
+		return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+			"Content-Length: %d\r\n\r\n",
 			strings.TrimPrefix(url, "http://"), tokens["eve"], size)
 	}
 	send := func(size int, body string) net.Conn {
@@ -83,12 +87,14 @@ func TestAHostileViewerTakesNoMemory(t *testing.T) {
 		return c
 	}
 	const size = 4_000_000
-	large := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":"` + strings.Repeat("a", size)
+	large := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",` +
+		`"arguments":{"a":"` + strings.Repeat("a", size)
 	var keys strings.Builder
 	for i := range 200_000 {
 		fmt.Fprintf(&keys, `"k%d":1,`, i)
 	}
-	ping := `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{` + keys.String() + `"z":1}}}`
+	ping := `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{` + keys.String() +
+		`"z":1}}}`
 	var held [450]net.Conn
 	var hostile sync.WaitGroup
 	turns := make(chan struct{}, 64)
@@ -124,7 +130,8 @@ func TestAHostileViewerTakesNoMemory(t *testing.T) {
 	}
 	hostile.Wait()
 	grown := memory("VmHWM") - idle
-	t.Logf("idle %d MiB, grown by at most %d MiB; %d sessions; a call alone %v, meanwhile at most %v",
+	t.Logf(
+		"idle %d MiB, grown by at most %d MiB; %d sessions; a call alone %v, meanwhile at most %v",
 		idle, grown, len(sessions), alone, worst)
 	if grown > budget+slack {
 		t.Errorf("the host grew by %d MiB, want at most %d", grown, budget+slack)

@@ -82,9 +82,11 @@ func TestWalks(t *testing.T) {
 	root, err := filepath.Abs("..")
 	must(t, err)
 	cache := filepath.Join(root, "build/cache")
-	pages := []string{"README.md", "docs/plugins.md", "docs/first-node.md", "docs/operating.md", "docs/approvals.md"}
+	pages := []string{"README.md", "docs/plugins.md", "docs/first-node.md", "docs/operating.md",
+		"docs/approvals.md"}
 	if archive := os.Getenv("WALK_ROOT"); archive != "" {
-		root, pages = archive, pages[1:] // the README begins with make demo, which is for a checkout
+		// the README begins with make demo, which is for a checkout
+		root, pages = archive, pages[1:]
 	}
 	for _, page := range pages {
 		t.Run(page, func(t *testing.T) {
@@ -237,7 +239,8 @@ func TestPluginNewOverwritesNothingAndSaysWhatItNeeds(t *testing.T) {
 		{"a name that is no file name", "cannot be the name of a plugin", []string{"Hello World"}},
 		{"a name that climbs", "cannot be the name of a plugin", []string{".."}},
 		{"a checkout that is none", "go.mod", []string{"p", "--sdk", dir}},
-		{"a module that is another", "is not the module", []string{"p", "--sdk", "../examples/plugin-go"}},
+		{"a module that is another", "is not the module",
+			[]string{"p", "--sdk", "../examples/plugin-go"}},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
 			for i, a := range c.args {
@@ -337,13 +340,16 @@ func TestClientConfigurationsStartTheHost(t *testing.T) {
 					HTTPClient: client,
 				}
 			} else {
-				if want := []string{"--config", "/etc/caponier/config.toml", "serve"}; c.Command != "/usr/local/bin/caponier" || !slices.Equal(c.Args, want) {
+				if want := []string{"--config", "/etc/caponier/config.toml",
+					"serve"}; c.Command != "/usr/local/bin/caponier" ||
+					!slices.Equal(c.Args, want) {
 					t.Fatalf("%+v", c)
 				}
 				c.Args[1] = s.config
 				cmd := exec.Command(bin, c.Args...)
 				cmd.Dir, cmd.Stderr = "/", t.Output()
-				cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin", "CAPONIER_SANDBOX_CACHE_DIR=" + filepath.Join(filepath.Dir(bin), "cache")}
+				cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=/usr/bin:/bin",
+					"CAPONIER_SANDBOX_CACHE_DIR=" + filepath.Join(filepath.Dir(bin), "cache")}
 				transport = &mcp.CommandTransport{Command: cmd}
 			}
 			session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).

@@ -15,6 +15,9 @@ import (
 	"github.com/caponier-mcp/caponier/test/pvelab"
 )
 
+// asksPassword is what sudo says of a command that it does not list.
+const asksPassword = "^sudo: a password is required\n$"
+
 // groups says what a tool needs on a node, from what the lock says of it: the programs in its runs
 // line and its operations.
 func groups(runs string, imports []string) (need []string) {
@@ -38,7 +41,9 @@ func groups(runs string, imports []string) (need []string) {
 	add("lines of your own", `\b(destroy VMID|systemctl|pvesh create)\b`)
 	add("SFTP", `\bSFTP\b`)
 	add("`'cat' '--' …`", `\bcat --`)
-	if moves := slices.ContainsFunc(imports, func(i string) bool { return strings.HasPrefix(i, "sftp_") || i == "stage" }); moves != slices.Contains(
+	if moves := slices.ContainsFunc(imports, func(i string) bool {
+		return strings.HasPrefix(i, "sftp_") || i == "stage"
+	}); moves != slices.Contains(
 		need,
 		"SFTP",
 	) {
@@ -53,7 +58,8 @@ func TestFirstNodeSaysWhatEveryToolNeeds(t *testing.T) {
 	page, err := os.ReadFile("../docs/first-node.md")
 	must(t, err)
 	said := map[string][]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| (.+) \\| (`\\w+`.*) \\|$").FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile(
+		"(?m)^\\| (.+) \\| (`\\w+`.*) \\|$").FindAllStringSubmatch(string(page), -1) {
 		head, _, _ := strings.Cut(row[1], ": ")
 		for _, tool := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[2], -1) {
 			said[tool[1]] = append(
@@ -106,7 +112,8 @@ func got0(words []string) string { return strings.Join(words[:min(1, len(words))
 func nodeScripts(t *testing.T, s *site) (tools, effects, gate, sudoers string) {
 	t.Helper()
 	tools, effects = filepath.Join(s.dir, "bin"), filepath.Join(s.dir, "effects.jsonl")
-	out, err := exec.Command(filepath.Join(filepath.Dir(bin), "pvelab"), "install", "--state", filepath.Join(s.dir, "installed"), "--root", "/", "--effects", effects, tools).
+	out, err := exec.Command(filepath.Join(filepath.Dir(bin), "pvelab"), "install", "--state",
+		filepath.Join(s.dir, "installed"), "--root", "/", "--effects", effects, tools).
 		CombinedOutput()
 	if err != nil {
 		t.Fatalf("pvelab install: %v\n%s", err, out)
@@ -130,7 +137,9 @@ func nodeScripts(t *testing.T, s *site) (tools, effects, gate, sudoers string) {
 	must(t, err)
 	text := regexp.MustCompile(`/usr/s?bin/(pct|qm|pvesh)\b`).
 		ReplaceAllString(string(list), tools+"/$1")
-	return tools, effects, gate, "Defaults env_reset, secure_path=\"" + tools + ":/usr/sbin:/usr/bin:/sbin:/bin\"\n" + text + "\ncaponier ALL=(root) NOPASSWD: CAPONIER_SNAPSHOTS\n"
+	return tools, effects, gate, "Defaults env_reset, secure_path=\"" + tools +
+		":/usr/sbin:/usr/bin:/sbin:/bin\"\n" + text +
+		"\ncaponier ALL=(root) NOPASSWD: CAPONIER_SNAPSHOTS\n"
 }
 
 // move takes the inventory to an sshd.
@@ -145,7 +154,8 @@ func (s *site) move(t *testing.T, sshd *sshtest.OpenSSH) {
 		t,
 		"config.toml",
 		fmt.Sprintf(
-			"%s[[remote.nodes]]\nname = \"pve1\"\ncluster = \"lab\"\nhost = %q\nport = %d\nuser = %q\nidentity_file = %q\nhost_key = %q\ndefault = true\n",
+			"%s[[remote.nodes]]\nname = \"pve1\"\ncluster = \"lab\"\nhost = %q\nport = %d\nuser "+
+				"= %q\nidentity_file = %q\nhost_key = %q\ndefault = true\n",
 			head,
 			host,
 			port,
@@ -168,8 +178,11 @@ func (s *site) holds(t *testing.T, effects string) {
 		{"a list is read", "proxmox_list_containers", `{}`, "web01", 0},
 		{"a status is read", "proxmox_container_status", `{"vmid":101}`, "running", 0},
 		{"a guest is stopped", "proxmox_stop_container", `{"vmid":101}`, "", 0},
-		{"a shell in a container is not listed", "proxmox_container_exec_command", `{"vmid":101,"command":"id"}`, "not_permitted_on_node", 1},
-		{"files are not listed", "proxmox_download_file_from_container", `{"vmid":101,"container_path":"/etc/hostname","local_path":"h"}`, "not_permitted_on_node", 1},
+		{"a shell in a container is not listed", "proxmox_container_exec_command",
+			`{"vmid":101,"command":"id"}`, "not_permitted_on_node", 1},
+		{"files are not listed", "proxmox_download_file_from_container",
+			`{"vmid":101,"container_path":"/etc/hostname","local_path":"h"}`,
+			"not_permitted_on_node", 1},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
 			cmd := s.command("call", c.tool, c.args)
@@ -222,8 +235,10 @@ func TestEveryGroupOfTheGateIsWhatItsToolsNeed(t *testing.T) {
 	s.write(t, "lab/workspace/demo/up", "text\n")
 	for _, c := range [][3]string{
 		{"proxmox_container_exec_command", `{"vmid":101,"command":"hostname"}`, `"exec","101"`},
-		{"proxmox_upload_file_to_container", `{"vmid":101,"local_path":"up","container_path":"/root/up"}`, `"push","101"`},
-		{"proxmox_download_file_from_container", `{"vmid":101,"container_path":"/root/up","local_path":"down"}`, `"pull","101"`},
+		{"proxmox_upload_file_to_container",
+			`{"vmid":101,"local_path":"up","container_path":"/root/up"}`, `"push","101"`},
+		{"proxmox_download_file_from_container",
+			`{"vmid":101,"container_path":"/root/up","local_path":"down"}`, `"pull","101"`},
 		{"create_snapshot", `{"guest_id":104,"name":"before"}`, `"snapshot","104"`},
 		{"get_guest_status", `{"guest_id":101}`, `/nodes/pve1/lxc/101/`},
 	} {
@@ -252,7 +267,8 @@ func TestSudoHoldsOnTheNode(t *testing.T) {
 		sshtest.Missing(t, "root")
 	}
 	t.Parallel()
-	if out, err := exec.Command("visudo", "-cf", "../packaging/node/caponier.sudoers").CombinedOutput(); err != nil {
+	if out, err := exec.Command("visudo", "-cf",
+		"../packaging/node/caponier.sudoers").CombinedOutput(); err != nil {
 		t.Fatalf("visudo: %v %s", err, out)
 	}
 	s := newSite(t)
@@ -263,7 +279,9 @@ func TestSudoHoldsOnTheNode(t *testing.T) {
 	binds := ""
 	name, err := os.Hostname()
 	must(t, err)
-	for file, added := range map[string]string{"hosts": "127.0.0.1 " + name + "\n", "passwd": "caponier:x:64123:64123::/:/bin/bash\n", "group": "caponier:x:64123:\n", "shadow": "caponier:*:19000:0:99999:7:::\n", "sudoers": sudoers} {
+	for file, added := range map[string]string{"hosts": "127.0.0.1 " + name + "\n",
+		"passwd": "caponier:x:64123:64123::/:/bin/bash\n", "group": "caponier:x:64123:\n",
+		"shadow": "caponier:*:19000:0:99999:7:::\n", "sudoers": sudoers} {
 		var text []byte
 		if file != "sudoers" {
 			text, err = os.ReadFile("/etc/" + file)
@@ -292,7 +310,10 @@ func TestSudoHoldsOnTheNode(t *testing.T) {
 
 	ssh := func(command string) string {
 		host, port := sshd.HostPort()
-		out, _ := exec.Command("ssh", "-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-i", sshd.ClientFile, "-p", fmt.Sprint(port), "caponier@"+host, command).
+		out, _ := exec.Command("ssh", "-F", "none", "-o", "BatchMode=yes", "-o",
+			"StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o",
+			"LogLevel=ERROR", "-i", sshd.ClientFile, "-p", fmt.Sprint(port), "caponier@"+host,
+			command).
 			CombinedOutput()
 		return string(out)
 	}
@@ -303,24 +324,25 @@ func TestSudoHoldsOnTheNode(t *testing.T) {
 		// pvelab's state is root's, as a node's is
 		tools + "/pct list":          "permission denied",
 		"sudo -n pct status 101":     "^status: running\n$",
-		"sudo -n pct status 101 102": "^sudo: a password is required\n$",
-		// the locale crosses sudo, so that pct reads what was decided; what the state holds is below
+		"sudo -n pct status 101 102": asksPassword,
+		// the locale crosses sudo, so that pct reads what was decided; what the state holds is
+		// below
 		"LC_ALL=C.UTF-8 sudo -n locale charmap":                                     "^UTF-8\n$",
 		"LC_ALL=C.UTF-8 sudo -n pct snapshot 104 s1 --description 'café ✓'":         "",
-		"sudo -n pct destroy 101":                                                   "^sudo: a password is required\n$",
-		"sudo -n pct 'status 101\nx'":                                               "^sudo: a password is required\n$",
-		"sudo -n pct exec 101 --keep-env 0 -- timeout 5 id":                         "^sudo: a password is required\n$",
-		"sudo -n pvesh create /nodes/pve1/status --command reboot":                  "^sudo: a password is required\n$",
-		"sudo -n pvesh get '/nodes/pve2/storage/x;hostname:/content'":               "^sudo: a password is required\n$",
+		"sudo -n pct destroy 101":                                                   asksPassword,
+		"sudo -n pct 'status 101\nx'":                                               asksPassword,
+		"sudo -n pct exec 101 --keep-env 0 -- timeout 5 id":                         asksPassword,
+		"sudo -n pvesh create /nodes/pve1/status --command reboot":                  asksPassword,
+		"sudo -n pvesh get '/nodes/pve2/storage/x;hostname:/content'":               asksPassword,
 		"sudo -n pvesh get /nodes/pve1/status --output-format json":                 "^{",
 		"sudo -n pvesh get /nodes/pve1/tasks/" + upid + "/status":                   "no such task",
-		"sudo -n pvesh get /nodes/pve1/qemu/200/agent/file-read --file /etc/shadow": "^sudo: a password is required\n$",
-		"sudo -n pvesh get /nodes/pve1/query-url-metadata --url http://x/":          "^sudo: a password is required\n$",
-		"sudo -n pvesh get /version --noproxy 1":                                    "^sudo: a password is required\n$",
-		"sudo -n pct start 101 --skiplock 1":                                        "^sudo: a password is required\n$",
-		"sudo -n pct list x":                                                        "^sudo: a password is required\n$",
-		"sudo -n sh -c id":                                                          "^sudo: a password is required\n$",
-		"sudo -n -u nobody id":                                                      "^sudo: a password is required\n$",
+		"sudo -n pvesh get /nodes/pve1/qemu/200/agent/file-read --file /etc/shadow": asksPassword,
+		"sudo -n pvesh get /nodes/pve1/query-url-metadata --url http://x/":          asksPassword,
+		"sudo -n pvesh get /version --noproxy 1":                                    asksPassword,
+		"sudo -n pct start 101 --skiplock 1":                                        asksPassword,
+		"sudo -n pct list x":                                                        asksPassword,
+		"sudo -n sh -c id":                                                          asksPassword,
+		"sudo -n -u nobody id":                                                      asksPassword,
 	} {
 		if got := ssh(command); !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("%s answers %q, want %s", command, got, want)
@@ -358,7 +380,8 @@ func TestTextBeyondASCIIArrives(t *testing.T) {
 	t.Run("a node that would change it", func(t *testing.T) {
 		s := newSite(t, filepath.Join(plugins, "guests.wasm"))
 		s.move(t, sshtest.StartOpenSSH(t, "SetEnv LC_ALL=C"))
-		out, err := s.command("call", "proxmox_container_exec_command", `{"vmid":101,"command":"echo é"}`).CombinedOutput()
+		out, err := s.command("call", "proxmox_container_exec_command",
+			`{"vmid":101,"command":"echo é"}`).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "AcceptEnv LANG LC_*") {
 			t.Errorf("%v %s", err, out)
 		}
@@ -379,9 +402,12 @@ func (s *site) arrives(t *testing.T, reached func() string) {
 	s.write(t, "lab/workspace/demo/hinauf ✓", "é\n")
 	for _, c := range [][3]string{
 		{"proxmox_container_exec_command", `{"vmid":101,"command":"printf '%s' 'ünï ✓'"}`, "ünï ✓"},
-		{"proxmox_upload_file_to_container", `{"vmid":101,"local_path":"hinauf ✓","container_path":"/root/ünï ✓ 1.txt"}`, ""},
-		{"proxmox_upload_file_to_container", `{"vmid":101,"local_path":"hinauf ✓","container_path":"/root/ünì ✓ 1.txt"}`, ""},
-		{"proxmox_download_file_from_container", `{"vmid":101,"container_path":"/root/ünï ✓ 1.txt","local_path":"hinunter ✓"}`, ""},
+		{"proxmox_upload_file_to_container",
+			`{"vmid":101,"local_path":"hinauf ✓","container_path":"/root/ünï ✓ 1.txt"}`, ""},
+		{"proxmox_upload_file_to_container",
+			`{"vmid":101,"local_path":"hinauf ✓","container_path":"/root/ünì ✓ 1.txt"}`, ""},
+		{"proxmox_download_file_from_container",
+			`{"vmid":101,"container_path":"/root/ünï ✓ 1.txt","local_path":"hinunter ✓"}`, ""},
 		{"create_snapshot", `{"guest_id":104,"name":"before","description":"café ✓"}`, ""},
 	} {
 		out, err := s.command("call", c[0], c[1]).CombinedOutput()
@@ -392,11 +418,14 @@ func (s *site) arrives(t *testing.T, reached func() string) {
 	if s.read(t, "lab/workspace/demo/hinunter ✓") != "é\n" {
 		t.Error("the file that came down is not the one that went up")
 	}
-	if all := reached(); !strings.Contains(all, "/root/ünï ✓ 1.txt") || strings.Contains(all, `\ufffd`) || strings.Contains(all, "\uFFFD") {
+	if all := reached(); !strings.Contains(all, "/root/ünï ✓ 1.txt") ||
+		strings.Contains(all, `\ufffd`) || strings.Contains(all, "\uFFFD") {
 		t.Errorf("the node saw\n%s", all)
 	}
-	out, err := s.command("call", "proxmox_container_exec_command", `{"vmid":101,"command":"ls /root"}`).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "ünï ✓ 1.txt") || !strings.Contains(string(out), "ünì ✓ 1.txt") {
+	out, err := s.command("call", "proxmox_container_exec_command",
+		`{"vmid":101,"command":"ls /root"}`).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "ünï ✓ 1.txt") ||
+		!strings.Contains(string(out), "ünì ✓ 1.txt") {
 		t.Errorf("in the container: %v %s", err, out)
 	}
 }
@@ -416,9 +445,15 @@ func TestGateLetsNothingElseThrough(t *testing.T) {
 		"EUID=1",
 		"PATH=" + filepath.Dir(rc),
 	}
-	for _, asked := range []string{"", "id", "'id'", "'pct' 'status' '101'; id", "'pct' 'status' '101'\nid", "'pct' 'status' '101' && id", "'pct' 'status' '$(id)'", "'pct' 'status' $(id)", "'pct' 'status' '101' '102'",
-		"'pct status 101'", "'pct' 'destroy' '101'", "'pct' 'exec' '101' '--' 'sh'", "'pvesh' 'create' '/nodes/pve1/status'", "'pvesh' 'get' '/a' `id`", "'pvesh' 'get' '/a' 'x'\\''y' \"$(id)\"", "printf '-v' 'PATH' '/x'",
-		"printf '<%s>' $(id)", "printf '<%s>' 'a'; id", "'exec' 'id'", "'eval' 'id'", "internal-sftp", "/usr/lib/openssh/sftp-server", "'pct' 'status' '101' > '/x'", "bash", "scp -t /"} {
+	for _, asked := range []string{"", "id", "'id'", "'pct' 'status' '101'; id",
+		"'pct' 'status' '101'\nid", "'pct' 'status' '101' && id", "'pct' 'status' '$(id)'",
+		"'pct' 'status' $(id)", "'pct' 'status' '101' '102'",
+		"'pct status 101'", "'pct' 'destroy' '101'", "'pct' 'exec' '101' '--' 'sh'",
+		"'pvesh' 'create' '/nodes/pve1/status'", "'pvesh' 'get' '/a' `id`",
+		"'pvesh' 'get' '/a' 'x'\\''y' \"$(id)\"", "printf '-v' 'PATH' '/x'",
+		"printf '<%s>' $(id)", "printf '<%s>' 'a'; id", "'exec' 'id'", "'eval' 'id'",
+		"internal-sftp", "/usr/lib/openssh/sftp-server", "'pct' 'status' '101' > '/x'", "bash",
+		"scp -t /"} {
 		cmd := exec.Command("../packaging/node/caponier-gate")
 		cmd.Env = append([]string{"SSH_ORIGINAL_COMMAND=" + asked}, hostile...)
 		out, _ := cmd.CombinedOutput()

@@ -15,12 +15,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// What the alerts and the dashboard ask for is what a host serves, with the labels that they use; and
+// What the alerts and the dashboard ask for is what a host serves, with the labels that they use;
+// and
 // each line of its log in JSON has a time with a zone, a level and a message.
 func TestAlertsAndDashboardAskForWhatIsServed(t *testing.T) {
 	s := newSite(t)
 	addr := freeAddress(t)
-	s.append(t, "[front]\nmetrics = %q\n[[export.sinks]]\nname = \"x\"\nkind = \"jsonl\"\nfile = \"exported\"\n", addr)
+	s.append(t, "[front]\nmetrics = %q\n[[export.sinks]]\nname = \"x\"\nkind = \"jsonl\"\nfile = "+
+		"\"exported\"\n", addr)
 	cmd := s.command("serve", "--log-format", "json")
 	var log bytes.Buffer
 	cmd.Stderr = &log
@@ -29,7 +31,8 @@ func TestAlertsAndDashboardAskForWhatIsServed(t *testing.T) {
 	must(t, err)
 	for _, vmid := range []int{101, 103} { // the latter is protected
 		_, err := session.CallTool(t.Context(), &mcp.CallToolParams{
-			Name: "proxmox_container_exec_command", Arguments: map[string]any{"vmid": vmid, "command": "ls"}})
+			Name: "proxmox_container_exec_command", Arguments: map[string]any{"vmid": vmid,
+				"command": "ls"}})
 		must(t, err)
 	}
 	res, err := http.Get("http://" + addr + "/metrics")
@@ -42,7 +45,8 @@ func TestAlertsAndDashboardAskForWhatIsServed(t *testing.T) {
 	labels := map[string][]string{ // of the first series of each name
 		"caponier_spent_today_usd": {"principal", "instance"}, // served once something was spent
 	}
-	for _, m := range regexp.MustCompile(`(?m)^([a-z_]+)(?:\{(.*)\})? `).FindAllSubmatch(served, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^([a-z_]+)(?:\{(.*)\})? `).FindAllSubmatch(served,
+		-1) {
 		name := string(m[1])
 		labels[name] = append(labels[name], "instance", "job") // Prometheus adds them
 		for _, l := range regexp.MustCompile(`([a-z]+)="`).FindAllSubmatch(m[2], -1) {
@@ -60,7 +64,8 @@ func TestAlertsAndDashboardAskForWhatIsServed(t *testing.T) {
 	must(t, json.Unmarshal(data, &dashboard))
 	rules, err := os.ReadFile("../packaging/observability/caponier.rules.yml")
 	must(t, err)
-	exprs := regexp.MustCompile(`(?ms)expr: (.*?)\n +(?:for|labels):`).FindAllStringSubmatch(string(rules), -1)
+	exprs := regexp.MustCompile(`(?ms)expr: (.*?)\n +(?:for|labels):`).FindAllStringSubmatch(
+		string(rules), -1)
 	ids := map[int]bool{}
 	for _, p := range dashboard.Panels {
 		if ids[p.ID] || len(p.Targets) == 0 {

@@ -19,7 +19,8 @@ func TestBehindRealOpenSSH(t *testing.T) {
 	s := newSite(t)
 	lab := filepath.Join(filepath.Dir(bin), "pvelab")
 	tools, effects := filepath.Join(s.dir, "bin"), filepath.Join(s.dir, "effects.jsonl")
-	out, err := exec.Command(lab, "install", "--state", filepath.Join(s.dir, "installed"), "--root", "/", "--effects", effects, tools).
+	out, err := exec.Command(lab, "install", "--state", filepath.Join(s.dir, "installed"), "--root",
+		"/", "--effects", effects, tools).
 		CombinedOutput()
 	if err != nil {
 		t.Fatalf("pvelab install: %v\n%s", err, out)
@@ -48,7 +49,9 @@ user = %q
 identity_file = %q
 host_key = %q
 default = true
-`, filepath.Join(s.dir, "site"), filepath.Join(s.dir, "plugins.lock"), filepath.Join(s.dir, "plugins"), filepath.Join(s.dir, "lab/journal"), workspace, host, port, sshd.User, sshd.ClientFile, sshd.Pin())
+`, filepath.Join(s.dir, "site"), filepath.Join(s.dir, "plugins.lock"),
+		filepath.Join(s.dir, "plugins"), filepath.Join(s.dir, "lab/journal"), workspace, host, port,
+		sshd.User, sshd.ClientFile, sshd.Pin())
 	must(t, os.WriteFile(s.config, []byte(config), 0o600))
 	must(t, os.MkdirAll(filepath.Join(workspace, "demo"), 0o700))
 	body := strings.Repeat("real bytes \x00\xff", 50_000)
@@ -90,7 +93,8 @@ default = true
 	}
 	reached, err := os.ReadFile(effects)
 	must(t, err)
-	for _, want := range []string{`"pct","push","101","--perms","0600"`, `"pct","pull","101","--"`} {
+	for _, want := range []string{`"pct","push","101","--perms","0600"`,
+		`"pct","pull","101","--"`} {
 		if !strings.Contains(string(reached), want) {
 			t.Errorf("the node saw no %s:\n%s", want, reached)
 		}

@@ -62,7 +62,9 @@ func TestOutside(t *testing.T) {
 				)+`{"name":"the last"}]}`,
 			)
 		case "/ten": // as large as an answer may be, in rows as Proxmox gives them
-			const row = `{"id":"qemu/%05d","type":"qemu","vmid":%d,"node":"pve1","name":"web01","status":"running","cpu":0.012345,"maxcpu":4,"mem":%d,"maxmem":4294967296,"disk":0,"maxdisk":34359738368,"uptime":123456,"netin":1234567,"netout":7654321},`
+			const row = `{"id":"qemu/%05d","type":"qemu","vmid":%d,"node":"pve1","name":"web01",` +
+				`"status":"running","cpu":0.012345,"maxcpu":4,"mem":%d,"maxmem":4294967296,` +
+				`"disk":0,"maxdisk":34359738368,"uptime":123456,"netin":1234567,"netout":7654321},`
 			var b strings.Builder
 			for i := 0; b.Len() < 10<<20-300; i++ {
 				fmt.Fprintf(&b, row, i, 100+i%900, i)
@@ -78,7 +80,8 @@ func TestOutside(t *testing.T) {
 			}
 			fmt.Fprintf(
 				w,
-				`{"model":"m","choices":[{"message":{"content":%q},"finish_reason":"stop"}],"usage":{"prompt_tokens":100,"completion_tokens":100}}`,
+				`{"model":"m","choices":[{"message":{"content":%q},"finish_reason":"stop"}],`+
+					`"usage":{"prompt_tokens":100,"completion_tokens":100}}`,
 				"you sent "+r.Header.Get("Authorization"),
 			)
 		default:
@@ -104,7 +107,8 @@ func TestOutside(t *testing.T) {
 		"usd_micros_per_day: 0",
 		"usd_micros_per_day: 100000",
 		"\negress: {}\n",
-		"\negress:\n  127.0.0.1: {schemes: [http], ports: ["+at.Port()+"], methods: [GET, POST], classes: [loopback], max_hops: 2, max_body_bytes: 200000}\n",
+		"\negress:\n  127.0.0.1: {schemes: [http], ports: ["+at.Port()+
+			"], methods: [GET, POST], classes: [loopback], max_hops: 2, max_body_bytes: 200000}\n",
 	)
 	data, err := os.ReadFile(s.config)
 	must(t, err)
@@ -167,7 +171,9 @@ output_usd_micros = 10000000
 	)
 	_, _, text = outcome(t, session, "curl_execute", map[string]any{"url": srv.URL + "/ten"})
 	ten, _ := restOfLine(text, "saved as artifact ")
-	for filter, want := range map[string]string{"map(select(.vmid == 102)) | length": "51", ".[] | select(.id == \"qemu/41999\") | .mem": "41999", "[.[40000:].[0:2][].mem] | add": "80001", "length": "45440"} {
+	for filter, want := range map[string]string{"map(select(.vmid == 102)) | length": "51",
+		".[] | select(.id == \"qemu/41999\") | .mem": "41999",
+		"[.[40000:].[0:2][].mem] | add":              "80001", "length": "45440"} {
 		ask("jq_query", map[string]any{"artifact": ten, "jq_filter": filter}, "succeeded", want)
 	}
 	ask(
@@ -229,7 +235,8 @@ output_usd_micros = 10000000
 	}
 	s.journaled(
 		t,
-		`"type":"intent".*"op":"blob_read".*"tier":"yellow".*"action":"get".*"local":"api/today/response-`,
+		`"type":"intent".*"op":"blob_read".*"tier":"yellow".*"action":"get".*"local":"api/today/`+
+			`response-`,
 	)
 	must(t, os.Symlink(t.TempDir(), filepath.Join(s.dir, "lab/workspace/demo/out")))
 	ask(
@@ -309,7 +316,8 @@ output_usd_micros = 10000000
 		!strings.Contains(res.Contents[0].Text, "follow_redirects") {
 		t.Errorf("the resource gave %+v, %v", res, err)
 	}
-	for name, args := range map[string]map[string]string{"api-test": {"url": srv.URL, "expected": "200"}, "api-discovery": {"base_url": srv.URL}} {
+	for name, args := range map[string]map[string]string{"api-test": {"url": srv.URL,
+		"expected": "200"}, "api-discovery": {"base_url": srv.URL}} {
 		p, err := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: name, Arguments: args})
 		if err != nil || len(p.Messages) != 1 ||
 			!strings.Contains(p.Messages[0].Content.(*mcp.TextContent).Text, srv.URL) {
@@ -336,7 +344,9 @@ func TestAHostileFilterDiesWithItsBudget(t *testing.T) {
 	s := newSite(t, filepath.Join(plugins, "jq.wasm"))
 	s.rewrite(t, "timeout_ms: 0", "timeout_ms: 1500")
 	session := s.stdio(t)
-	for _, filter := range []string{"def f: f; f", "[range(1e18)]", "reduce range(1e12) as $i (\"\"; . + \"xxxxxxxxxxxxxxxx\")", "\"x\" * 1e9 | test(\"(x+x+)+y\")"} {
+	for _, filter := range []string{"def f: f; f", "[range(1e18)]",
+		"reduce range(1e12) as $i (\"\"; . + \"xxxxxxxxxxxxxxxx\")",
+		"\"x\" * 1e9 | test(\"(x+x+)+y\")"} {
 		began := time.Now()
 		res, err := session.CallTool(
 			t.Context(),
@@ -347,8 +357,10 @@ func TestAHostileFilterDiesWithItsBudget(t *testing.T) {
 		)
 		wire := (*jsonrpc.Error)(nil)
 		switch {
-		case errors.As(err, &wire) && wire.Code == -32001 && strings.Contains(string(wire.Data), `"may_have_executed":false`):
-		case err == nil && res.IsError && strings.Contains(res.Content[0].(*mcp.TextContent).Text, "plugin_"):
+		case errors.As(err, &wire) && wire.Code == -32001 &&
+			strings.Contains(string(wire.Data), `"may_have_executed":false`):
+		case err == nil && res.IsError && strings.Contains(res.Content[0].(*mcp.TextContent).Text,
+			"plugin_"):
 		default:
 			t.Errorf("%s: %v, %+v", filter, err, res)
 		}
@@ -356,7 +368,8 @@ func TestAHostileFilterDiesWithItsBudget(t *testing.T) {
 			t.Errorf("%s went on for %s", filter, took)
 		}
 	}
-	if how, _, text := outcome(t, session, "jq_query", map[string]any{"json": `{"a":[1,2]}`, "jq_filter": ".a | add"}); how != "succeeded" ||
+	if how, _, text := outcome(t, session, "jq_query",
+		map[string]any{"json": `{"a":[1,2]}`, "jq_filter": ".a | add"}); how != "succeeded" ||
 		!strings.Contains(text, "3") {
 		t.Errorf("afterwards: %s %s", how, text)
 	}

@@ -28,7 +28,8 @@ func packaged(t *testing.T, name string, to any) {
 	data, err := os.ReadFile("../packaging/" + name)
 	must(t, err)
 	text := strings.ReplaceAll(string(data), "{{version}}", "1.2.3")
-	text = regexp.MustCompile(`\{\{sha256 [^}]*\}\}`).ReplaceAllString(text, strings.Repeat("0a", 32))
+	text = regexp.MustCompile(`\{\{sha256 [^}]*\}\}`).ReplaceAllString(text,
+		strings.Repeat("0a", 32))
 	if strings.Contains(text, "{{") {
 		t.Errorf("%s: dist.go does not fill in everything", name)
 	}
@@ -66,7 +67,8 @@ func TestRegistryEntryFitsItsSchema(t *testing.T) {
 	if len(s.Packages) != 2 {
 		t.Fatalf("packages: %+v", s.Packages)
 	}
-	for i, file := range []string{"caponier-1.2.3-linux-amd64.mcpb", "caponier-connect-1.2.3.mcpb"} {
+	for i, file := range []string{"caponier-1.2.3-linux-amd64.mcpb",
+		"caponier-connect-1.2.3.mcpb"} {
 		p := s.Packages[i]
 		if p.RegistryType != "mcpb" || p.Version != "1.2.3" || p.Transport.Type != "stdio" ||
 			!regexp.MustCompile(`^[a-f0-9]{64}$`).MatchString(p.FileSha256) ||
@@ -147,8 +149,12 @@ func TestServiceIsHardened(t *testing.T) {
 	data, err := os.ReadFile("../packaging/caponier.service")
 	must(t, err)
 	lines := strings.Split(string(data), "\n")
-	for _, want := range []string{"User=caponier", "ProtectSystem=strict", "ProtectHome=yes", "NoNewPrivileges=yes", "CapabilityBoundingSet=", "PrivateTmp=yes", "StateDirectoryMode=0700",
-		"UMask=0077", "LimitCORE=0", "SystemCallErrorNumber=EPERM", "ExecStart=/usr/local/bin/caponier --config /etc/caponier/config.toml serve --http 127.0.0.1:8000"} {
+	for _, want := range []string{"User=caponier", "ProtectSystem=strict", "ProtectHome=yes",
+		"NoNewPrivileges=yes", "CapabilityBoundingSet=", "PrivateTmp=yes",
+		"StateDirectoryMode=0700",
+		"UMask=0077", "LimitCORE=0", "SystemCallErrorNumber=EPERM",
+		"ExecStart=/usr/local/bin/caponier --config /etc/caponier/config.toml serve --http " +
+			"127.0.0.1:8000"} {
 		if !slices.Contains(lines, want) {
 			t.Errorf("the unit lacks %s", want)
 		}
@@ -170,7 +176,8 @@ func TestServiceIsHardened(t *testing.T) {
 			0o644,
 		),
 	)
-	for _, args := range [][]string{{"verify", unit}, {"security", "--offline=yes", "--threshold=20", "--no-pager", unit}} {
+	for _, args := range [][]string{{"verify", unit},
+		{"security", "--offline=yes", "--threshold=20", "--no-pager", unit}} {
 		if out, err := exec.Command("systemd-analyze", args...).CombinedOutput(); err != nil ||
 			args[0] == "verify" && len(out) > 0 {
 			t.Errorf("systemd-analyze %s: %v\n%s", args[0], err, out)
@@ -295,7 +302,8 @@ func TestHealthTrustsTheConfiguredCertificateAlone(t *testing.T) {
 	s.certificate(t)
 	s.add(
 		t,
-		"\n[front]\ntls_cert = \"tls.crt\"\ntls_key = \"tls.key\"\n\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n",
+		"\n[front]\ntls_cert = \"tls.crt\"\ntls_key = \"tls.key\"\n\n[identity]\nhttp = "+
+			"\"demo\"\n[[identity.principals]]\nid = \"demo\"\n",
 	)
 	addr := s.listening(t)
 	out, err := s.command("health", addr).CombinedOutput()

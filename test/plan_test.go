@@ -65,8 +65,10 @@ func planSite(t *testing.T, tiers string, modules ...string) (s *site, session *
 	data := filepath.Join(s.dir, "site", "data.yaml")
 	text, err := os.ReadFile(data)
 	must(t, err)
-	text = regexp.MustCompile(`(?m)^  channels: .*`).ReplaceAll(text, []byte("  channels: [client]"))
-	text = regexp.MustCompile(`(?s)\n  tools: \[proxmox_start.*?\]`).ReplaceAll(text, []byte("\n  tools: []"))
+	text = regexp.MustCompile(`(?m)^  channels: .*`).ReplaceAll(text,
+		[]byte("  channels: [client]"))
+	text = regexp.MustCompile(`(?s)\n  tools: \[proxmox_start.*?\]`).ReplaceAll(text,
+		[]byte("\n  tools: []"))
 	must(t, os.WriteFile(data, text, 0o644))
 	work := filepath.Join(s.dir, "lab/workspace/demo")
 	must(t, os.MkdirAll(work, 0o700))
@@ -162,31 +164,46 @@ func TestEveryToolMakesACompletePlanAndKeepsIt(t *testing.T) {
 		args        args
 		would, does string
 	}{
-		{"proxmox_container_exec_command", args{"vmid": 101, "command": "hostname"}, "would be run", "web01"},
-		{"proxmox_upload_file_to_container", args{"vmid": 101, "local_path": "app.conf", "container_path": "/root/app.conf"}, "would be uploaded", "9 bytes"},
-		{"proxmox_download_file_from_container", args{"vmid": 101, "container_path": "/root/app.conf", "local_path": "back.conf"}, "would be downloaded", "9 bytes"},
+		{"proxmox_container_exec_command", args{"vmid": 101, "command": "hostname"}, "would be run",
+			"web01"},
+		{"proxmox_upload_file_to_container", args{"vmid": 101, "local_path": "app.conf",
+			"container_path": "/root/app.conf"}, "would be uploaded", "9 bytes"},
+		{"proxmox_download_file_from_container",
+			args{"vmid": 101, "container_path": "/root/app.conf", "local_path": "back.conf"},
+			"would be downloaded", "9 bytes"},
 		{"proxmox_start_container", args{"vmid": 104}, "would be started", "is now running"},
-		{"proxmox_stop_container", args{"vmid": 104, "graceful": true, "timeout": 5}, "would be stopped", "is now stopped"},
+		{"proxmox_stop_container", args{"vmid": 104, "graceful": true, "timeout": 5},
+			"would be stopped", "is now stopped"},
 		{"start_vm", args{"node": "pve1", "vmid": 200}, "would be started", "is now running"},
 		{"restart_vm", args{"node": "pve1", "vmid": 200}, "would be restarted", "is running again"},
 		{"stop_vm", args{"node": "pve1", "vmid": 200}, "would be stopped", "is now stopped"},
-		{"start_container", args{"node": "pve1", "vmid": 104}, "would be started", "is now running"},
-		{"restart_container", args{"node": "pve1", "vmid": 104}, "would be restarted", "is running again"},
+		{"start_container", args{"node": "pve1", "vmid": 104}, "would be started",
+			"is now running"},
+		{"restart_container", args{"node": "pve1", "vmid": 104}, "would be restarted",
+			"is running again"},
 		{"stop_container", args{"node": "pve1", "vmid": 104}, "would be stopped", "is now stopped"},
 		{"start_guest", args{"guest_id": 104}, "would be started", "is now running"},
 		{"restart_guest", args{"guest_id": 104}, "would be restarted", "is running again"},
 		{"stop_guest", args{"guest_id": 104, "timeout": 5}, "would be stopped", "is now stopped"},
-		{"create_snapshot", args{"guest_id": 104, "name": "before", "description": "by a test"}, "would be made", "is made"},
-		{"rollback_snapshot", args{"guest_id": 104, "name": "before"}, "would be restored", "is restored"},
-		{"delete_snapshot", args{"guest_id": 104, "name": "before"}, "would be deleted", "is deleted"},
+		{"create_snapshot", args{"guest_id": 104, "name": "before", "description": "by a test"},
+			"would be made", "is made"},
+		{"rollback_snapshot", args{"guest_id": 104, "name": "before"}, "would be restored",
+			"is restored"},
+		{"delete_snapshot", args{"guest_id": 104, "name": "before"}, "would be deleted",
+			"is deleted"},
 		{"stop_guest", args{"guest_id": 105, "force": true}, "would be stopped", "is now stopped"},
 		{"delete_guest", args{"guest_id": 105}, "would be deleted", "is deleted, with its disks"},
-		{"execute_ssh", args{"node": "pve1", "command": "systemctl restart cron"}, "would be run", "exit code 0"},
-		{"restart_service", args{"node": "pve1", "service": "pveproxy"}, "would be restarted", "is active"},
+		{"execute_ssh", args{"node": "pve1", "command": "systemctl restart cron"}, "would be run",
+			"exit code 0"},
+		{"restart_service", args{"node": "pve1", "service": "pveproxy"}, "would be restarted",
+			"is active"},
 		{"wake_node", args{"node": "pve2"}, "would send", "AA:BB:CC:DD:EE:FF"},
-		{"proxmox_host_exec_command", args{"command": "systemctl restart cron"}, "would be run", "exit code 0"},
-		{"proxmox_upload_file_to_host", args{"local_path": "app.conf", "host_path": "/opt/app.conf"}, "would be uploaded", "9 bytes"},
-		{"proxmox_download_file_from_host", args{"host_path": "/etc/hostname", "local_path": "hostname"}, "would be downloaded", "Downloaded /etc/hostname"},
+		{"proxmox_host_exec_command", args{"command": "systemctl restart cron"}, "would be run",
+			"exit code 0"},
+		{"proxmox_upload_file_to_host", args{"local_path": "app.conf",
+			"host_path": "/opt/app.conf"}, "would be uploaded", "9 bytes"},
+		{"proxmox_download_file_from_host", args{"host_path": "/etc/hostname",
+			"local_path": "hostname"}, "would be downloaded", "Downloaded /etc/hostname"},
 	} {
 		called[c.tool] = true
 		t.Run(fmt.Sprint(c.tool, c.args), func(t *testing.T) {
@@ -213,7 +230,8 @@ func TestEveryToolMakesACompletePlanAndKeepsIt(t *testing.T) {
 			}
 		})
 	}
-	called["undo_call"] = true // planned and approved in undocall_test.go, where there is a call to undo
+	// planned and approved in undocall_test.go, where there is a call to undo
+	called["undo_call"] = true
 	for key, want := range promised {
 		name := strings.TrimPrefix(key, "tool:")
 		if want.tier != "green" && want.tier != "black" && want.plugin != "web" &&
@@ -236,12 +254,17 @@ func TestADeviantToolIsHeldToItsPlan(t *testing.T) {
 		outcome string
 		said    string
 	}{
-		{"option", 1, []string{"pct stop 101"}, "succeeded", other + "pct shutdown 101 --timeout 60 on pve1"},
-		{"order", 1, []string{"pct stop 101", "pct start 101"}, "succeeded", other + "pct start 101 on pve1"},
-		{"twice", 1, []string{"pct stop 101"}, "succeeded", "the plan that was approved has no more steps"},
-		{"hides", 1, []string{"pct stop 101"}, "succeeded", "the plan that was approved has no more steps"},
+		{"option", 1, []string{"pct stop 101"}, "succeeded", other +
+			"pct shutdown 101 --timeout 60 on pve1"},
+		{"order", 1, []string{"pct stop 101", "pct start 101"}, "succeeded", other +
+			"pct start 101 on pve1"},
+		{"twice", 1, []string{"pct stop 101"}, "succeeded",
+			"the plan that was approved has no more steps"},
+		{"hides", 1, []string{"pct stop 101"}, "succeeded",
+			"the plan that was approved has no more steps"},
 		{"many", 0, nil, "refused", "step 201 of the plan, ssh_exec, is refused: steps"},
-		{"error", 0, nil, "refused", "the plan is not complete: after step 1, with an error of the tool"},
+		{"error", 0, nil, "refused",
+			"the plan is not complete: after step 1, with an error of the tool"},
 		{"less", 1, []string{"pct stop 101"}, "succeeded", "done as planned"},
 		// The client makes the call again with the answer, and then the plan is another.
 		{"clock", 3, nil, "refused", "approval.unsteady"},
@@ -249,7 +272,8 @@ func TestADeviantToolIsHeldToItsPlan(t *testing.T) {
 		t.Run(c.how, func(t *testing.T) {
 			n := len(s.lab.Effects())
 			*asked = nil
-			how, _, said := outcome(t, session, "deviant_act", map[string]any{"vmid": 101, "how": c.how})
+			how, _, said := outcome(t, session, "deviant_act",
+				map[string]any{"vmid": 101, "how": c.how})
 			if how != c.outcome || !strings.Contains(said, c.said) {
 				t.Errorf("%s, want %s with %q: %s", how, c.outcome, c.said, said)
 			}

@@ -16,18 +16,22 @@ import (
 	"github.com/caponier-mcp/caponier/test/needs"
 )
 
-// A plan of 10,000 operations is refused at its 201st step. Nobody is asked, the person who asks for
+// A plan of 10,000 operations is refused at its 201st step. Nobody is asked, the person who asks
+// for
 // the plan sees where it ends, and what comes after that is neither decided nor journaled.
 func TestAPlanOfTenThousandOperationsIsRefused(t *testing.T) {
-	s, session, asked := planSite(t, "  \"tool:deviant_flood\": red\n", filepath.Join(guests, "deviant.wasm"))
+	s, session, asked := planSite(t, "  \"tool:deviant_flood\": red\n",
+		filepath.Join(guests, "deviant.wasm"))
 	args := func(n int) map[string]any { return map[string]any{"vmid": 101, "n": n} }
 	began := len(s.lab.Effects())
 	how, _, said := outcome(t, session, "deviant_flood", args(10_001))
-	if how != "refused" || !strings.Contains(said, "step 201 of the plan, ssh_exec, is refused: steps") || len(*asked) > 0 {
+	if how != "refused" || !strings.Contains(said,
+		"step 201 of the plan, ssh_exec, is refused: steps") || len(*asked) > 0 {
 		t.Errorf("the call: %s, asked %q: %s", how, *asked, said)
 	}
 	p, text := plan(t, session, "deviant_flood", args(10_001))
-	if p.Complete || p.Ends != "step 201 is refused: a plan has at most 200 steps" || len(p.Steps) != 201 || p.Steps[200].Allowed ||
+	if p.Complete || p.Ends != "step 201 is refused: a plan has at most 200 steps" ||
+		len(p.Steps) != 201 || p.Steps[200].Allowed ||
 		!strings.Contains(text, "NOT COMPLETE: step 201 is refused: a plan has at most 200 steps") {
 		t.Errorf("the plan: complete %v (%s), %d steps\n%s", p.Complete, p.Ends, len(p.Steps), text)
 	}
@@ -49,7 +53,8 @@ func TestAPlanOfTenThousandOperationsIsRefused(t *testing.T) {
 			(len(s.journal(t))-before)>>10, cmd.ProcessState.UserTime().Round(time.Millisecond))
 	}
 	if peak[10_001] > peak[1]+64 {
-		t.Errorf("a plan of 10,001 operations takes %d MiB, one of 1 takes %d", peak[10_001], peak[1])
+		t.Errorf("a plan of 10,001 operations takes %d MiB, one of 1 takes %d", peak[10_001],
+			peak[1])
 	}
 	if changes, _ := since(s, began); len(changes) > 0 {
 		t.Errorf("the node saw %q", changes)
@@ -65,7 +70,8 @@ func TestAnExpiredPlanIsNotExecuted(t *testing.T) {
 	gone := func(id string) {
 		waitFor(t, "the end of "+id, func() bool {
 			out, err := s.command("approvals", "show", "--as", "ann", id).CombinedOutput()
-			return err != nil && strings.Contains(string(out), "there is no such request, or it has expired")
+			return err != nil && strings.Contains(string(out),
+				"there is no such request, or it has expired")
 		})
 	}
 	began := len(s.lab.Effects())
@@ -85,7 +91,8 @@ func TestAnExpiredPlanIsNotExecuted(t *testing.T) {
 	}
 
 	waits := s.once(t, stop...)
-	if out, err := s.command("approvals", "approve", "--as", "ann", waits.ApprovalID).CombinedOutput(); err != nil {
+	if out, err := s.command("approvals", "approve", "--as", "ann",
+		waits.ApprovalID).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	gone(waits.ApprovalID)
@@ -96,7 +103,8 @@ func TestAnExpiredPlanIsNotExecuted(t *testing.T) {
 	if changes, _ := since(s, began); len(changes) > 0 {
 		t.Errorf("the node saw %q", changes)
 	}
-	if out, err := s.command("approvals", "approve", "--as", "ann", again.ApprovalID).CombinedOutput(); err != nil {
+	if out, err := s.command("approvals", "approve", "--as", "ann",
+		again.ApprovalID).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	if a := s.once(t, stop...); a.code != 0 {
@@ -108,22 +116,30 @@ func TestAnExpiredPlanIsNotExecuted(t *testing.T) {
 }
 
 // oldModule is a module that was written for ABI 1.0: its description has no minor version, and it
-// knows no status but those. It stops and starts container 101; goesOn says that it does not look at
+// knows no status but those. It stops and starts container 101; goesOn says that it does not look
+// at
 // the status of the first.
 func oldModule(t *testing.T, goesOn bool) string {
 	t.Helper()
 	needs.Program(t, "wat2wasm") // of Debian's wabt
-	const schema = `{"type":"object","properties":{"vmid":{"type":"integer","minimum":100,"maximum":999999999,` +
-		`"description":"The container","x-caponier-target":"vmid"}},"required":["vmid"],"additionalProperties":false}`
+	const schema = `{"type":"object","properties":{"vmid":{"type":"integer","minimum":100,` +
+		`"maximum":999999999,` +
+		`"description":"The ` +
+		`container","x-caponier-target":"vmid"}},"required":["vmid"],"additionalProperties":false}`
 	texts := []string{
-		`{"abi":1,"name":"old","version":"1.0.0","resources":[],"prompts":[],"tools":[{"name":"old_act","title":"Old",` +
-			`"description":"Restarts a container.","input_schema":` + schema + `,"output_schema":{"type":"object"},` +
-			`"hints":{"read_only":false,"destructive":true,"idempotent":false,"open_world":false},"imports":["ssh_exec"],` +
-			`"commands":["pct start","pct stop"],"budget_ms":10000,"runs":"pct stop VMID; pct start VMID"}]}`,
+		`{"abi":1,"name":"old","version":"1.0.0","resources":[],"prompts":[],` +
+			`"tools":[{"name":"old_act","title":"Old",` +
+			`"description":"Restarts a container.","input_schema":` + schema +
+			`,"output_schema":{"type":"object"},` +
+			`"hints":{"read_only":false,"destructive":true,"idempotent":false,"open_world":false}` +
+			`,"imports":["ssh_exec"],` +
+			`"commands":["pct start","pct stop"],"budget_ms":10000,"runs":"pct stop VMID; pct ` +
+			`start VMID"}]}`,
 		`{"node":"pve1","argv":["pct","stop","101"]}`,
 		`{"node":"pve1","argv":["pct","start","101"]}`,
 		`{"content":[{"type":"text","text":"restarted"}],"structured":{}}`,
-		`{"content":[{"type":"text","text":"not stopped"}],"error":{"code":"failed","message":"not stopped"}}`,
+		`{"content":[{"type":"text","text":"not ` +
+			`stopped"}],"error":{"code":"failed","message":"not stopped"}}`,
 	}
 	data, at, call := "", 0, []string{}
 	for _, text := range texts {
@@ -131,7 +147,8 @@ func oldModule(t *testing.T, goesOn bool) string {
 		call = append(call, fmt.Sprintf("(i32.const %d) (i32.const %d)", at, len(text)))
 		at += len(text)
 	}
-	checked := fmt.Sprintf("(if (call $ssh %s) (then (drop (call $out %s)) (return (i32.const 1))))", call[1], call[4])
+	checked := fmt.Sprintf(
+		"(if (call $ssh %s) (then (drop (call $out %s)) (return (i32.const 1))))", call[1], call[4])
 	if goesOn {
 		checked = fmt.Sprintf("(drop (call $ssh %s))", call[1])
 	}
@@ -148,7 +165,8 @@ func oldModule(t *testing.T, goesOn bool) string {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "old.wat"), []byte(text), 0o600))
 	file := filepath.Join(dir, "old.wasm")
-	if out, err := exec.Command("wat2wasm", "-o", file, filepath.Join(dir, "old.wat")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("wat2wasm", "-o", file,
+		filepath.Join(dir, "old.wat")).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s\n%s", err, out, text)
 	}
 	return file
@@ -163,14 +181,17 @@ func TestThePlanOfAModuleOfABI10EndsAtItsFirstEffect(t *testing.T) {
 			args := map[string]any{"vmid": 101}
 			p, text := plan(t, session, "old_act", args)
 			steps := map[bool]int{false: 1, true: 2}[goesOn]
-			ends := fmt.Sprintf("after step %d, since plugin old was built for an ABI before 1.2", steps)
+			ends := fmt.Sprintf("after step %d, since plugin old was built for an ABI before 1.2",
+				steps)
 			if p.Complete || len(p.Steps) != steps || !strings.HasPrefix(p.Ends, ends) ||
 				!strings.Contains(text, "NOT COMPLETE") || !strings.Contains(text, ends) {
 				t.Errorf("%d steps, complete %v (%s)\n%s", len(p.Steps), p.Complete, p.Ends, text)
 			}
-			s.journaled(t, `"type":"outcome".*"op":"ssh_exec".*"tool":"old_act".*"outcome":"planned".*"code":"planning"`)
+			s.journaled(t, `"type":"outcome".*"op":"ssh_exec".*"tool":"old_act".`+
+				`*"outcome":"planned".*"code":"planning"`)
 			how, _, said := outcome(t, session, "old_act", args)
-			if how != "refused" || !strings.Contains(said, "the plan is not complete: "+ends) || len(*asked) > 0 {
+			if how != "refused" || !strings.Contains(said, "the plan is not complete: "+ends) ||
+				len(*asked) > 0 {
 				t.Errorf("the call: %s, asked %q: %s", how, *asked, said)
 			}
 			if changes, _ := since(s, 0); len(changes) > 0 {
@@ -178,11 +199,13 @@ func TestThePlanOfAModuleOfABI10EndsAtItsFirstEffect(t *testing.T) {
 			}
 			s.rewrite(t, "incomplete_plans: false", "incomplete_plans: true")
 			how, _, said = outcome(t, session, "old_act", args)
-			if how != "succeeded" || len(*asked) != 1 || !strings.Contains((*asked)[0], "NOT COMPLETE") ||
+			if how != "succeeded" || len(*asked) != 1 ||
+				!strings.Contains((*asked)[0], "NOT COMPLETE") ||
 				!strings.Contains((*asked)[0], ends) {
 				t.Errorf("where the site allows it: %s, asked %q: %s", how, *asked, said)
 			}
-			if changes, _ := since(s, 0); !slices.Equal(changes, []string{"pct stop 101", "pct start 101"}) {
+			if changes, _ := since(s, 0); !slices.Equal(changes,
+				[]string{"pct stop 101", "pct start 101"}) {
 				t.Errorf("the node saw %q", changes)
 			}
 		})
@@ -212,22 +235,26 @@ func TestWithoutTheSnapshotThatAPlanPromisesNothingIsDone(t *testing.T) {
 			}
 			shown, err := s.command("approvals", "show", waits.ApprovalID).CombinedOutput()
 			if err != nil || !strings.Contains(string(shown), "pct start 104 on pve1") ||
-				!strings.Contains(string(shown), "roll back 104 to the snapshot that the host takes first") {
+				!strings.Contains(string(shown),
+					"roll back 104 to the snapshot that the host takes first") {
 				t.Errorf("the person sees: %v\n%s", err, shown)
 			}
 			a := s.try(t, start...)
-			if a.code != 1 || !strings.Contains(a.text, "no snapshot of guest 104 could be taken before it is changed, so nothing was done") ||
+			if a.code != 1 || !strings.Contains(a.text, "no snapshot of guest 104 could be taken "+
+				"before it is changed, so nothing was done") ||
 				!strings.Contains(a.text, c.why) {
 				t.Errorf("%d, want %q: %s", a.code, c.why, a.text)
 			}
-			if changes, _ := since(s, 0); len(changes) != 1 || !strings.HasPrefix(changes[0], "pct snapshot 104 caponier-") {
+			if changes, _ := since(s, 0); len(changes) != 1 ||
+				!strings.HasPrefix(changes[0], "pct snapshot 104 caponier-") {
 				t.Errorf("the node saw %q", changes)
 			}
 			if all := s.snapshots(t); len(all) > 0 || s.status(t, 104) != "stopped" {
 				t.Errorf("recorded %+v, the guest is %s", all, s.status(t, 104))
 			}
 			s.refuses(t, "the host kept nothing of a call "+a.CallID+" of yours", "undo", a.CallID)
-			s.journaled(t, `"type":"outcome".*"tool":"start_guest".*"outcome":"failed","code":"no_snapshot"`)
+			s.journaled(t,
+				`"type":"outcome".*"tool":"start_guest".*"outcome":"failed","code":"no_snapshot"`)
 			if out, err := s.command("audit", "verify").CombinedOutput(); err != nil {
 				t.Errorf("audit verify: %v %s", err, out)
 			}
@@ -237,7 +264,8 @@ func TestWithoutTheSnapshotThatAPlanPromisesNothingIsDone(t *testing.T) {
 
 var ids = regexp.MustCompile(`[0-9A-V]{26}`)
 
-// What the host refuses to undo for somebody who did not make the call, it refuses in the same words
+// What the host refuses to undo for somebody who did not make the call, it refuses in the same
+// words
 // as a call that nobody made, whatever the call touched.
 func TestAnUndoOfAnothersCallTellsNothingOfIt(t *testing.T) {
 	s := undoing(t, "")
@@ -246,15 +274,19 @@ func TestAnUndoOfAnothersCallTellsNothingOfIt(t *testing.T) {
 	s.rewrite(t, "\nprincipals:\n", "\nprincipals:\n  other: {auth: [config], roles: [operator]}\n")
 	calls := map[string]string{"nobody made": "06H0000000000000000000000A"}
 	for what, args := range map[string][]string{
-		"started a guest":   {"start_guest", `{"guest_id":104}`},
-		"took a snapshot":   {"stop_guest", `{"guest_id":105,"force":true}`},
-		"set values":        {"proxmox_host_exec_command", `{"command":"pct set 104 --memory 777"}`},
+		"started a guest": {"start_guest", `{"guest_id":104}`},
+		"took a snapshot": {"stop_guest", `{"guest_id":105,"force":true}`},
+		"set values": {"proxmox_host_exec_command",
+			`{"command":"pct set 104 --memory 777"}`},
 		"stopped a service": {"proxmox_host_exec_command", `{"command":"systemctl stop -- cron"}`},
-		"disabled one":      {"proxmox_host_exec_command", `{"command":"systemctl disable -- nginx"}`},
-		"wrote a file":      {"proxmox_upload_file_to_host", `{"local_path":"app.conf","host_path":"/opt/app.conf"}`},
-		"cannot be undone":  {"proxmox_host_exec_command", `{"command":"systemctl restart -- pveproxy"}`},
-		"only read":         {"proxmox_container_status", `{"vmid":101}`},
-		"was undone":        {"start_vm", `{"node":"pve1","vmid":200}`},
+		"disabled one": {"proxmox_host_exec_command",
+			`{"command":"systemctl disable -- nginx"}`},
+		"wrote a file": {"proxmox_upload_file_to_host",
+			`{"local_path":"app.conf","host_path":"/opt/app.conf"}`},
+		"cannot be undone": {"proxmox_host_exec_command",
+			`{"command":"systemctl restart -- pveproxy"}`},
+		"only read":  {"proxmox_container_status", `{"vmid":101}`},
+		"was undone": {"start_vm", `{"node":"pve1","vmid":200}`},
 	} {
 		if what == "was undone" {
 			args = []string{"proxmox_host_exec_command", `{"command":"qm start 200"}`}
@@ -263,7 +295,8 @@ func TestAnUndoOfAnothersCallTellsNothingOfIt(t *testing.T) {
 	}
 	calls["is an undo"] = s.done(t, "undo", calls["was undone"]).CallID
 	// What the calls touched is now protected, stopped and dead: no reason to say so to another.
-	s.rewrite(t, `"103": {reason: management VM of the lab}`, `"104": {reason: secret}`, "services: []",
+	s.rewrite(t, `"103": {reason: management VM of the lab}`, `"104": {reason: secret}`,
+		"services: []",
 		"services: [{service: cron, nodes: [\"*\"], reason: secret}]")
 	s.swap(t, "config.toml", `principal = "demo"`, `principal = "other"`)
 	began := len(s.lab.Effects())
@@ -282,12 +315,15 @@ func TestAnUndoOfAnothersCallTellsNothingOfIt(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			exit := (*exec.ExitError)(nil)
 			got := ids.ReplaceAllString(string(out), "ID")
-			got = regexp.MustCompile(`(?m)^.*level=WARN.*\n|sha256:[0-9a-f]+`).ReplaceAllString(got, "")
+			got = regexp.MustCompile(`(?m)^.*level=WARN.*\n|sha256:[0-9a-f]+`).ReplaceAllString(got,
+				"")
 			if want == "" {
 				want = got
 			}
-			if !errors.As(err, &exit) || exit.ExitCode() != 3 || got != want || strings.Contains(got, "secret") {
-				t.Errorf("%q of a call that %s: %v\n%s\nof one that nobody made:\n%s", verb, what, err, got, want)
+			if !errors.As(err, &exit) || exit.ExitCode() != 3 || got != want ||
+				strings.Contains(got, "secret") {
+				t.Errorf("%q of a call that %s: %v\n%s\nof one that nobody made:\n%s", verb, what,
+					err, got, want)
 			}
 		}
 		t.Logf("%q: %s", verb, want)

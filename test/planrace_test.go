@@ -20,12 +20,15 @@ func terminalSite(t *testing.T, modules ...string) *site {
 	data := filepath.Join(s.dir, "site", "data.yaml")
 	text, err := os.ReadFile(data)
 	must(t, err)
-	text = regexp.MustCompile(`(?s)\n  tools: \[proxmox_start.*?\]`).ReplaceAll(text, []byte("\n  tools: []"))
-	text = regexp.MustCompile(`(?m)^  demo: .*`).ReplaceAll(text, []byte("  demo: {auth: [config], roles: [operator]}"))
+	text = regexp.MustCompile(`(?s)\n  tools: \[proxmox_start.*?\]`).ReplaceAll(text,
+		[]byte("\n  tools: []"))
+	text = regexp.MustCompile(`(?m)^  demo: .*`).ReplaceAll(text,
+		[]byte("  demo: {auth: [config], roles: [operator]}"))
 	must(t, os.WriteFile(data, text, 0o644))
 	config, err := os.ReadFile(s.config)
 	must(t, err)
-	must(t, os.WriteFile(s.config, append(config, "\n[approval]\napprovers = [\"ann\"]\nwait = \"60s\"\n"...), 0o600))
+	must(t, os.WriteFile(s.config, append(config,
+		"\n[approval]\napprovers = [\"ann\"]\nwait = \"60s\"\n"...), 0o600))
 	work := filepath.Join(s.dir, "lab/workspace/demo")
 	must(t, os.MkdirAll(work, 0o700))
 	must(t, os.WriteFile(filepath.Join(work, "app.conf"), []byte("port = 1\n"), 0o600))
@@ -79,7 +82,8 @@ func (s *site) begin(t *testing.T, tool, args string) *begun {
 		r.all = out.String()
 		b.done <- r
 	}()
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(
+		200 * time.Millisecond) {
 		for _, id := range s.requests(t) {
 			if !known[id] {
 				b.id = id
@@ -101,7 +105,8 @@ func (s *site) requests(t *testing.T) (ids []string) {
 	t.Helper()
 	out, err := s.command("--json", "approvals", "list", "--as", "ann").Output()
 	must(t, err)
-	for _, m := range regexp.MustCompile(`"id":"([a-z0-9]{16})"[^\n]*"state":"waiting"`).FindAllSubmatch(out, -1) {
+	for _, m := range regexp.MustCompile(
+		`"id":"([a-z0-9]{16})"[^\n]*"state":"waiting"`).FindAllSubmatch(out, -1) {
 		ids = append(ids, string(m[1]))
 	}
 	return ids
@@ -134,7 +139,8 @@ func (s *site) run(t *testing.T, argv ...string) {
 // Between the plan that a person approves and its execution, somebody else acts. The call then does
 // nothing, and says what is no more as it was.
 func TestWhatChangesAfterThePlanStopsTheCall(t *testing.T) {
-	s := terminalSite(t, filepath.Join(plugins, "guests.wasm"), filepath.Join(plugins, "hostops.wasm"))
+	s := terminalSite(t, filepath.Join(plugins, "guests.wasm"),
+		filepath.Join(plugins, "hostops.wasm"))
 	opt := filepath.Join(s.dir, "lab/workspace/demo/app.conf")
 	for _, c := range []struct {
 		name, tool, args string
@@ -143,19 +149,24 @@ func TestWhatChangesAfterThePlanStopsTheCall(t *testing.T) {
 	}{
 		{"a guest was started", "create_snapshot", `{"guest_id":104,"name":"before"}`,
 			func(t *testing.T) { s.run(t, "pct", "start", "104") },
-			"planned: guest 104 (snapct) was stopped when the call was planned, and is running: plan the call again",
+			"planned: guest 104 (snapct) was stopped when the call was planned, and is running: " +
+				"plan the call again",
 			"pct snapshot"},
 		{"a guest has another configuration", "create_snapshot", `{"guest_id":104,"name":"after"}`,
 			func(t *testing.T) { s.run(t, "pct", "set", "104", "--memory", "300") },
-			"planned: guest 104 (snapct) has another configuration than when the call was planned: plan the call again",
+			"planned: guest 104 (snapct) has another configuration than when the call was " +
+				"planned: plan the call again",
 			"pct snapshot"},
-		{"a file on the node is there by now", "proxmox_upload_file_to_host", `{"local_path":"app.conf","host_path":"/opt/app.conf"}`,
+		{"a file on the node is there by now", "proxmox_upload_file_to_host",
+			`{"local_path":"app.conf","host_path":"/opt/app.conf"}`,
 			func(t *testing.T) { s.run(t, "cp", "/etc/hostname", "/opt/app.conf") },
 			"file: it is there already", "write /opt"},
-		{"a file on the node has another size", "proxmox_upload_file_to_host", `{"local_path":"app.conf","host_path":"/opt/app.conf","overwrite":true}`,
+		{"a file on the node has another size", "proxmox_upload_file_to_host",
+			`{"local_path":"app.conf","host_path":"/opt/app.conf","overwrite":true}`,
 			func(t *testing.T) { s.run(t, "cp", "/etc/passwd", "/opt/app.conf") },
 			"planned: the next step of the plan that was approved is another", "rename"},
-		{"a local file has other bytes", "proxmox_upload_file_to_host", `{"local_path":"app.conf","host_path":"/opt/other.conf"}`,
+		{"a local file has other bytes", "proxmox_upload_file_to_host",
+			`{"local_path":"app.conf","host_path":"/opt/other.conf"}`,
 			func(t *testing.T) { must(t, os.WriteFile(opt, []byte("port = 2\n"), 0o600)) },
 			"", "rename"},
 	} {
@@ -164,7 +175,8 @@ func TestWhatChangesAfterThePlanStopsTheCall(t *testing.T) {
 			c.meanwhile(t)
 			n := len(s.lab.Effects())
 			r := b.approved(t)
-			if r.Outcome == "succeeded" && len(r.Refused) == 0 || !strings.Contains(r.why(), c.why) {
+			if r.Outcome == "succeeded" && len(r.Refused) == 0 ||
+				!strings.Contains(r.why(), c.why) {
 				t.Errorf("%s, want %q: %s", r.Outcome, c.why, r.all)
 			}
 			for _, line := range first(since(s, n)) {

@@ -51,10 +51,14 @@ func TestRefusalsAsAModelReadsThem(t *testing.T) {
 		{"restart_service", `{"node":"pve1","service":"ssh"}`},
 		{"restart_service", `{"node":"pve1","service":"nope;id"}`},
 		{"reboot_node", `{"node":"pve1"}`},
-		{"proxmox_upload_file_to_container", `{"vmid":101,"local_path":"x","container_path":"root/x"}`},
-		{"proxmox_upload_file_to_container", `{"vmid":101,"local_path":"../x","container_path":"/root/x"}`},
-		{"proxmox_upload_file_to_host", `{"node":"pve1","local_path":"nothing","host_path":"/etc/passwd"}`},
-		{"proxmox_download_file_from_host", `{"node":"pve1","host_path":"/etc/shadow","local_path":"x"}`},
+		{"proxmox_upload_file_to_container",
+			`{"vmid":101,"local_path":"x","container_path":"root/x"}`},
+		{"proxmox_upload_file_to_container",
+			`{"vmid":101,"local_path":"../x","container_path":"/root/x"}`},
+		{"proxmox_upload_file_to_host",
+			`{"node":"pve1","local_path":"nothing","host_path":"/etc/passwd"}`},
+		{"proxmox_download_file_from_host",
+			`{"node":"pve1","host_path":"/etc/shadow","local_path":"x"}`},
 	} {
 		b.WriteString("# " + c[0] + " " + c[1] + "\n")
 		r, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: c[0],

@@ -102,13 +102,21 @@ func TestEachRevocationStopsARunningCall(t *testing.T) {
 		{"the token is revoked", all[:1], "revoked", func(t *testing.T, s *site, token string) {
 			must(t, s.command("token", "revoke", token[:12]).Run())
 		}},
-		{"the principal leaves the site", all, "grant", data(principal, "  other: {auth: [config, token], roles: [operator]}")},
-		{"its role is narrowed", all, "grant", data(principal, "  demo: {auth: [config, token], roles: [viewer]}")},
-		{"the tool is set to black", all, "tier", data("\"tool:steps_run\": yellow", "\"tool:steps_run\": black")},
+		{"the principal leaves the site", all, "grant",
+			data(principal, "  other: {auth: [config, token], roles: [operator]}")},
+		{"its role is narrowed", all, "grant",
+			data(principal, "  demo: {auth: [config, token], roles: [viewer]}")},
+		{"the tool is set to black", all, "tier",
+			data("\"tool:steps_run\": yellow", "\"tool:steps_run\": black")},
 		{"the tool has no tier", all, "tier", data("  \"tool:steps_run\": yellow\n", "")},
-		{"the node is protected", all, "protected", data("protected:\n  nodes: {}", "protected:\n  nodes: {pve1: {reason: production}}")},
-		{"the plugin leaves the lock", all, "revoked", func(t *testing.T, s *site, _ string) { s.relock(t, "steps") }},
-		{"the lock is emptied", all, "revoked", func(t *testing.T, s *site, _ string) { s.relock(t, "steps", "containers") }},
+		{"the node is protected", all, "protected",
+			data("protected:\n  nodes: {}", "protected:\n  nodes: {pve1: {reason: production}}")},
+		{"the plugin leaves the lock", all, "revoked", func(t *testing.T, s *site, _ string) {
+			s.relock(t, "steps")
+		}},
+		{"the lock is emptied", all, "revoked", func(t *testing.T, s *site, _ string) {
+			s.relock(t, "steps", "containers")
+		}},
 		{"the module is revoked", all, "freeze", func(t *testing.T, s *site, _ string) {
 			verb("plugin", "revoke", digestIn(t, s, "steps"))(t, s, "")
 		}},
@@ -133,7 +141,8 @@ func TestEachRevocationStopsARunningCall(t *testing.T) {
 						t.Fatalf("the call by %s ended: %v %s", way, r.err, r.said)
 					default:
 					}
-					return s.has(t, `"type":"intent".*"op":"ssh_exec".*"source":"`+way+`"`) && len(s.lab.Effects()) > before+5
+					return s.has(t, `"type":"intent".*"op":"ssh_exec".*"source":"`+way+`"`) &&
+						len(s.lab.Effects()) > before+5
 				})
 			}
 			c.change(t, s, token)
@@ -153,15 +162,18 @@ func TestEachRevocationStopsARunningCall(t *testing.T) {
 						t.Fatalf("the call by %s goes on", way)
 					}
 				}
-				t.Logf("by %s it ended after %v", way, max(0, r.at.Sub(changed)).Round(time.Millisecond))
+				t.Logf("by %s it ended after %v", way,
+					max(0, r.at.Sub(changed)).Round(time.Millisecond))
 				if r.err == nil && (r.answer == nil || !r.answer.IsError) {
 					t.Errorf("by %s it succeeded: %s", way, r.said)
 				}
-				if !strings.Contains(r.said, c.why) && (r.err == nil || !strings.Contains(r.err.Error(), c.why)) {
+				if !strings.Contains(r.said, c.why) &&
+					(r.err == nil || !strings.Contains(r.err.Error(), c.why)) {
 					t.Errorf("by %s, want a refusal by %s: %v %s", way, c.why, r.err, r.said)
 				}
 			}
-			t.Logf("the last operation began %v after the change", last.Sub(changed).Round(time.Millisecond))
+			t.Logf("the last operation began %v after the change",
+				last.Sub(changed).Round(time.Millisecond))
 			if took := last.Sub(changed); took > withinRevoked {
 				t.Errorf("it went on for %v after the change", took)
 			}
@@ -216,7 +228,8 @@ func (s *site) lockText(t *testing.T, without ...string) string {
 // digestIn returns the digest that the lock has for a plugin.
 func digestIn(t *testing.T, s *site, name string) string {
 	t.Helper()
-	m := regexp.MustCompile(`"` + name + `",\s*"version": "[^"]*",\s*"digest": "(sha256:[0-9a-f]{64})"`).
+	m := regexp.MustCompile(`"` + name +
+		`",\s*"version": "[^"]*",\s*"digest": "(sha256:[0-9a-f]{64})"`).
 		FindStringSubmatch(s.read(t, "plugins.lock"))
 	if m == nil {
 		t.Fatalf("%s is not in the lock", name)

@@ -50,7 +50,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// setting returns a variable of the environment that is for a test, and takes it away until the test
+// setting returns a variable of the environment that is for a test, and takes it away until the
+// test
 // ends: the host refuses variables that name no key of its configuration.
 func setting(t *testing.T, name string) string {
 	t.Helper()
@@ -62,11 +63,17 @@ func setting(t *testing.T, name string) string {
 
 // TestScripts runs testdata/*.txtar against the real binary. Commands besides testscript's own:
 //
-//	lab [MODULE…]         starts a simulated cluster and writes config.toml for it; plugins beside containers, and modules of test/modules, are
-//	                      locked too, the guests' tools yellow;
-//	                      full=VMID:DIR:BYTES leaves that much room in a container's directory
-//	configure OLD NEW     replaces text (a regular expression) in config.toml; fails when nothing matches
-//	effects none          fails when anything reached a node since the lab started, or since the last `effects forget`
+// lab [MODULE…] starts a simulated cluster and writes config.toml for it; plugins beside
+// containers, and modules of test/modules, are
+//
+//	locked too, the guests' tools yellow;
+//	full=VMID:DIR:BYTES leaves that much room in a container's directory
+//
+// configure OLD NEW replaces text (a regular expression) in config.toml; fails when nothing matches
+//
+// effects none fails when anything reached a node since the lab started, or since the last `effects
+// forget`
+//
 //	effects some REGEXP   fails when nothing that reached a node matches
 //	effects not REGEXP    fails when something does
 //	maxrss MIB COMMAND…   runs a command and fails when its peak memory is larger
@@ -85,7 +92,8 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"lab": startLab, "configure": configure, "effects": effects, "maxrss": maxrss, "journal": journal, "tmpfs": tmpfs,
+			"lab": startLab, "configure": configure, "effects": effects, "maxrss": maxrss,
+			"journal": journal, "tmpfs": tmpfs,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
@@ -260,7 +268,8 @@ func describe(module string) (json.RawMessage, error) {
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "plugins.lock")
 	name := strings.TrimSuffix(filepath.Base(module), ".wasm")
-	if out, err := exec.Command(bin, "plugin", "lock", "--lock", file, "--dir", filepath.Dir(module), name).CombinedOutput(); err != nil {
+	if out, err := exec.Command(bin, "plugin", "lock", "--lock", file, "--dir",
+		filepath.Dir(module), name).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("plugin lock: %w\n%s", err, out)
 	}
 	l, err := readLock(file)
@@ -367,7 +376,8 @@ func maxrss(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(cmd.Start())
 	ended := make(chan error)
 	go func() { ended <- cmd.Wait() }()
-	// ru_maxrss counts what this process held when it started the child (getrusage(2)); VmHWM does not.
+	// ru_maxrss counts what this process held when it started the child (getrusage(2)); VmHWM does
+	// not.
 	var peak int64
 	var err error
 	for running := true; running; {

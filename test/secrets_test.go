@@ -71,7 +71,8 @@ func TestCanarySecretsAppearNowhere(t *testing.T) {
 		"blob_read, blob_write, ask, list_commands, undo_steps, snapshots]",
 		"blob_read, blob_write, ask, list_commands, undo_steps, snapshots, http_request]",
 		"\negress: {}\n",
-		"\negress:\n  127.0.0.1: {schemes: [http], ports: ["+at.Port()+"], methods: [GET, POST], classes: [loopback], max_hops: 2, max_body_bytes: 200000}\n",
+		"\negress:\n  127.0.0.1: {schemes: [http], ports: ["+at.Port()+
+			"], methods: [GET, POST], classes: [loopback], max_hops: 2, max_body_bytes: 200000}\n",
 	)
 	stranger, _ := sshtest.NewKeyFile(t) // a key that the lab does not take
 	pem, err := os.ReadFile(stranger)
@@ -83,7 +84,8 @@ func TestCanarySecretsAppearNowhere(t *testing.T) {
 	pve1 := regexp.MustCompile(`(?s)\[\[remote.nodes\]\]\nname = "pve1".*?\ndefault = true`).
 		FindString(string(config))
 	edge := regexp.MustCompile(`identity_file = .*`).
-		ReplaceAllString(strings.NewReplacer(`"pve1"`, `"edge"`, "\ndefault = true", "").Replace(pve1), fmt.Sprintf("identity_file = %q", stranger))
+		ReplaceAllString(strings.NewReplacer(`"pve1"`, `"edge"`, "\ndefault = true",
+			"").Replace(pve1), fmt.Sprintf("identity_file = %q", stranger))
 	must(t, os.WriteFile(s.config, fmt.Appendf(config, `
 %s
 [[egress.credentials]]
@@ -118,7 +120,8 @@ token = %q
 name = "lines"
 kind = "jsonl"
 file = %q
-`, edge, web.URL, canaries["credential"], web.URL+"/hook", canaries["webhook"], filepath.Join(s.dir, "tokens.json"), numbers, evidence.URL+"/opa", canaries["sink"],
+`, edge, web.URL, canaries["credential"], web.URL+"/hook", canaries["webhook"],
+		filepath.Join(s.dir, "tokens.json"), numbers, evidence.URL+"/opa", canaries["sink"],
 		evidence.URL+"/otlp", canaries["sink"], filepath.Join(s.dir, "exported.jsonl")), 0o600))
 
 	key := regexp.MustCompile(`identity_file = "([^"]+)"`).FindStringSubmatch(string(config))
@@ -160,7 +163,8 @@ file = %q
 		must(t, res.Write(&seen))
 	}
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).
-		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: base + "/mcp", HTTPClient: &http.Client{Transport: bearer(canaries["token"])}}, nil)
+		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: base + "/mcp",
+			HTTPClient: &http.Client{Transport: bearer(canaries["token"])}}, nil)
 	must(t, err)
 	call := func(tool string, args map[string]any, want string) string {
 		t.Helper()
@@ -177,7 +181,8 @@ file = %q
 		"succeeded",
 	)
 	call("callers_list", map[string]any{"node": "edge"}, "failed") // the lab does not take its key
-	if text := call("curl_execute", map[string]any{"url": web.URL + "/", "credential": "api"}, "succeeded"); !strings.Contains(
+	if text := call("curl_execute", map[string]any{"url": web.URL + "/", "credential": "api"},
+		"succeeded"); !strings.Contains(
 		text,
 		"[redacted]",
 	) {
@@ -212,14 +217,16 @@ file = %q
 		}
 		return m
 	}
-	if text := call("callers_search", map[string]any{"masked": masked("a word that is there"), "plain": "a word that is there"}, "succeeded"); strings.Contains(
+	if text := call("callers_search", map[string]any{"masked": masked("a word that is there"),
+		"plain": "a word that is there"}, "succeeded"); strings.Contains(
 		text,
 		"found 0 ",
 	) {
 		t.Fatalf("the search finds nothing at all: %s", text)
 	}
 	for name, canary := range canaries {
-		if text := call("callers_search", map[string]any{"masked": masked(canary)}, "succeeded"); !strings.Contains(
+		if text := call("callers_search", map[string]any{"masked": masked(canary)},
+			"succeeded"); !strings.Contains(
 			text,
 			"found 0 ",
 		) {
@@ -255,7 +262,8 @@ file = %q
 		}
 		for name, canary := range canaries {
 			if at := bytes.Index(exported[kind], []byte(canary)); at >= 0 {
-				t.Errorf("%s: the sink got the %s: …%s", kind, name, exported[kind][max(0, at-200):at])
+				t.Errorf("%s: the sink got the %s: …%s", kind, name,
+					exported[kind][max(0, at-200):at])
 			}
 		}
 	}

@@ -95,7 +95,8 @@ func (s *site) stdio(t *testing.T, flags ...string) *mcp.ClientSession {
 // journaled waits until a record of the journal matches.
 func (s *site) journaled(t *testing.T, re string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(
+		50 * time.Millisecond) {
 		if s.has(t, re) {
 			return
 		}
@@ -121,7 +122,9 @@ func (s *site) has(t *testing.T, re string) bool {
 func TestCancellingACallEndsItsOperation(t *testing.T) {
 	s := newSite(t)
 	session := s.stdio(t)
-	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "proxmox_container_status", Arguments: map[string]any{"vmid": 101}}); err != nil {
+	if _, err := session.CallTool(t.Context(),
+		&mcp.CallToolParams{Name: "proxmox_container_status",
+			Arguments: map[string]any{"vmid": 101}}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -130,13 +133,16 @@ func TestCancellingACallEndsItsOperation(t *testing.T) {
 		cancel()
 	}()
 	began := time.Now()
-	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "proxmox_container_exec_command", Arguments: map[string]any{"vmid": 101, "command": "sleep 60", "timeout": 100}}); err == nil {
+	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "proxmox_container_exec_command",
+		Arguments: map[string]any{"vmid": 101, "command": "sleep 60",
+			"timeout": 100}}); err == nil {
 		t.Fatal("a cancelled call returned")
 	}
 	s.journaled(t, `"type":"outcome".*"op":"ssh_exec".*"outcome":"unknown"`)
 	s.journaled(
 		t,
-		`"type":"outcome".*"kind":"call".*"tool":"proxmox_container_exec_command".*"outcome":"unknown"`,
+		`"type":"outcome".*"kind":"call".*"tool":"proxmox_container_exec_command".`+
+			`*"outcome":"unknown"`,
 	)
 	if took := time.Since(began); took > 40*time.Second {
 		t.Errorf("the call went on for %s after it was cancelled", took)
@@ -226,7 +232,8 @@ func TestHTTP(t *testing.T) {
 	body, err := io.ReadAll(health.Body)
 	must(t, err)
 	health.Body.Close()
-	for _, want := range []string{`"status":"healthy"`, `"service":"caponier"`, `"ssh_connected":true`, `"policy_revision":"`, `"lock_checksum":"`} {
+	for _, want := range []string{`"status":"healthy"`, `"service":"caponier"`,
+		`"ssh_connected":true`, `"policy_revision":"`, `"lock_checksum":"`} {
 		if !strings.Contains(string(body), want) {
 			t.Errorf("/health = %s, want %s", body, want)
 		}
@@ -273,8 +280,12 @@ func TestSIGTERMWhileACallRuns(t *testing.T) {
 	go func() { _, _ = io.Copy(io.Discard, stderr) }()
 	answers := make(chan string, 2)
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
-		session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {}}).
-			Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"},
+			&mcp.ClientOptions{ToolListChangedHandler: func(context.Context,
+				*mcp.ToolListChangedRequest) {
+			}}).
+			Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url},
+				&mcp.ClientSessionOptions{ProtocolVersion: version})
 		must(t, err)
 		defer session.Close()
 		go func() {
@@ -323,7 +334,8 @@ func TestSIGTERMWhileACallRuns(t *testing.T) {
 	data, err := os.ReadFile(files[len(files)-1])
 	must(t, err)
 	for kind, n := range map[string]int{"call": 2, "operation": 2} {
-		if got := len(regexp.MustCompile(`"type":"outcome"[^\n]*"kind":"`+kind+`"[^\n]*"outcome":"unknown"`).FindAll(data, -1)); got != n {
+		if got := len(regexp.MustCompile(`"type":"outcome"[^\n]*"kind":"`+kind+
+			`"[^\n]*"outcome":"unknown"`).FindAll(data, -1)); got != n {
 			t.Errorf("%d outcomes of a %s are journaled as unknown, want %d", got, kind, n)
 		}
 	}

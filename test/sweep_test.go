@@ -66,7 +66,9 @@ func TestAKilledHostsStageIsRemovedThroughTheDoor(t *testing.T) {
 	for line := range strings.Lines(string(out)) {
 		var r struct {
 			Type, Kind, Op, Tool, Tier, Node, Principal, Source, Revision string
-			Input                                                         struct{ File struct{ Path string } }
+			Input                                                         struct {
+				File struct{ Path string }
+			}
 		}
 		must(t, json.Unmarshal([]byte(line), &r))
 		if r.Type != "intent" || r.Tool != "remove_leftovers" {
@@ -76,12 +78,14 @@ func TestAKilledHostsStageIsRemovedThroughTheDoor(t *testing.T) {
 			t.Errorf("decided as %+v", r)
 		}
 		call = call || r.Kind == "call"
-		op = op || r.Op == "discard" && strings.HasPrefix(r.Input.File.Path, "/tmp/caponier-") && r.Node != ""
+		op = op || r.Op == "discard" && strings.HasPrefix(r.Input.File.Path, "/tmp/caponier-") &&
+			r.Node != ""
 	}
 	if !call || !op {
 		t.Errorf("the journal has the call: %v, the operation: %v", call, op)
 	}
-	for _, args := range [][]string{{"audit", "verify"}, {"policy", "replay", filepath.Join(s.dir, "site")}} {
+	for _, args := range [][]string{{"audit", "verify"},
+		{"policy", "replay", filepath.Join(s.dir, "site")}} {
 		if out, err := s.command(args...).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v %s", args, err, out)
 		}

@@ -110,7 +110,8 @@ func TestEveryToolIsWhatAgentsAndSitesNeed(t *testing.T) {
 			want, ok := promised[key]
 			if !ok || want.plugin != tool.Plugin.Name {
 				t.Fatalf(
-					"is of plugin %s; docs/design.md, section 8, and this test do not have it there",
+					"is of plugin %s; docs/design.md, section 8, and this test do not have it "+
+						"there",
 					tool.Plugin.Name,
 				)
 			}
@@ -131,7 +132,8 @@ func TestEveryToolIsWhatAgentsAndSitesNeed(t *testing.T) {
 			}
 			if len(tool.Title) < 8 || len(tool.Runs) < 8 || len(tool.Description) < 40 {
 				t.Errorf(
-					"needs a title, a line on what it runs and a description that an agent can use: %q, %q, %q",
+					"needs a title, a line on what it runs and a description that an agent can "+
+						"use: %q, %q, %q",
 					tool.Title,
 					tool.Runs,
 					tool.Description,
@@ -141,7 +143,8 @@ func TestEveryToolIsWhatAgentsAndSitesNeed(t *testing.T) {
 				t.Errorf("no tool migrates a guest, moves its disk or clones it")
 			}
 			for _, c := range tool.Commands {
-				if (c == gate.CallersText) != (tool.Name == "execute_ssh" || tool.Name == "proxmox_host_exec_command") ||
+				if (c == gate.CallersText) != (tool.Name == "execute_ssh" ||
+					tool.Name == "proxmox_host_exec_command") ||
 					c != gate.CallersText && !slices.Contains(entries, c) {
 					t.Errorf("declares %q, which is for the tools of command text, or for none", c)
 				}
@@ -181,7 +184,8 @@ func checkSchema(t *testing.T, tool *gate.Tool) {
 			t.Errorf("argument %s has no description", name)
 		}
 		mark, _ := p["x-caponier-target"].(string)
-		// The vmid of get_backups and the node of list_allowed_commands only pick rows of a list; the
+		// The vmid of get_backups and the node of list_allowed_commands only pick rows of a list;
+		// the
 		// url of a prompt is text in it.
 		if want := marked[name]; want != "" &&
 			strings.TrimPrefix(mark, "guest_") != strings.TrimPrefix(want, "guest_") &&
@@ -213,7 +217,8 @@ func checkHints(t *testing.T, tool *gate.Tool, tier string) {
 	if h.ReadOnly && (h.Destructive || !h.Idempotent) {
 		t.Errorf("what only reads neither destroys nor differs when it is done again: %+v", h)
 	}
-	if destroys := regexp.MustCompile(`stop|restart|reboot|delete|exec|upload|curl`).MatchString(tool.Name); destroys &&
+	if destroys := regexp.MustCompile(`stop|restart|reboot|delete|exec|upload|curl`).MatchString(
+		tool.Name); destroys &&
 		!h.Destructive {
 		t.Errorf("may destroy something, and does not say so")
 	}
@@ -268,7 +273,8 @@ func TestNothingMigratesAGuestOrMovesADisk(t *testing.T) {
 				if strings.HasSuffix(path, ".go") {
 					code, _, _ = strings.Cut(line, "//")
 				}
-				for _, word := range regexp.MustCompile(`"[^"]*"|[a-z_/-]+:`).FindAllString(code, -1) {
+				for _, word := range regexp.MustCompile(`"[^"]*"|[a-z_/-]+:`).FindAllString(code,
+					-1) {
 					if never.MatchString(word) &&
 						!strings.Contains(
 							code,
@@ -330,7 +336,9 @@ func TestToolsDocSaysWhereToolsDiffer(t *testing.T) {
 			covered[name[1]] = true
 		}
 	}
-	for _, name := range []string{"get_containers", "stop_guest", "delete_guest", "proxmox_stop_container", "proxmox_upload_file_to_container", "wake_node", "execute_ssh", "curl_execute", "jq_query"} {
+	for _, name := range []string{"get_containers", "stop_guest", "delete_guest",
+		"proxmox_stop_container", "proxmox_upload_file_to_container", "wake_node", "execute_ssh",
+		"curl_execute", "jq_query"} {
 		if !covered[name] {
 			t.Errorf("docs/tools.md does not say how %s differs", name)
 		}

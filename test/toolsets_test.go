@@ -24,10 +24,13 @@ func (s *site) asShipped(t *testing.T) {
 	data, err := os.ReadFile(s.config)
 	must(t, err)
 	text := strings.Replace(string(data), `principal = "demo"`, `principal = "local"`, 1)
-	for key, path := range map[string]string{"site": "../policies/site", "lock": "../plugins.lock", "dir": plugins} {
+	for key, path := range map[string]string{"site": "../policies/site", "lock": "../plugins.lock",
+		"dir": plugins} {
 		path, err := filepath.Abs(path)
 		must(t, err)
-		at := map[string]string{"site": filepath.Join(s.dir, "site"), "lock": filepath.Join(s.dir, "plugins.lock"), "dir": filepath.Join(s.dir, "plugins")}[key]
+		at := map[string]string{"site": filepath.Join(s.dir, "site"),
+			"lock": filepath.Join(s.dir, "plugins.lock"),
+			"dir":  filepath.Join(s.dir, "plugins")}[key]
 		text = strings.Replace(
 			text,
 			fmt.Sprintf("%s = %q", key, at),
@@ -99,9 +102,15 @@ func TestTheDefaultListIsUnder24KB(t *testing.T) {
 	s := newSite(t)
 	s.asShipped(t)
 	for era, messages := range map[string][]string{
-		"2025-06-18": {`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`,
-			`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`},
-		"2026-07-28": {`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"}}}}`},
+		"2025-06-18": {`{"jsonrpc":"2.0","id":1,"method":"initialize",` +
+			`"params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x",` +
+			`"version":"1"}}}`,
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+			`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`},
+		"2026-07-28": {`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{"io.` +
+			`modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/` +
+			`clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"x",` +
+			`"version":"1"}}}}`},
 	} {
 		all := wire(t, s.command("serve"), messages...)
 		line := all[len(all)-1]
@@ -184,13 +193,30 @@ func TestWhatIsNotOfferedIsHiddenAndRefused(t *testing.T) {
 		args  map[string]any
 		why   refusal
 	}{
-		"read-only hides and refuses what is above green": {[]string{"--read-only"}, reads, "proxmox_stop_container", map[string]any{"vmid": 101, "confirmed": true}, refusal{"readonly", "read-only mode"}},
-		"read-only wins over a tool that is asked for":    {[]string{"--read-only", "--tools", "delete_guest,jq_query"}, []string{"jq_query"}, "delete_guest", map[string]any{"guest_id": 104, "confirmed": true}, refusal{"readonly", "the host is read-only"}},
-		"a toolset that is not selected":                  {[]string{"--toolsets", "jq"}, []string{"jq_query"}, "list_guests", nil, refusal{"withheld", "--toolsets and --tools"}},
-		"a tool that is excluded":                         {[]string{"--toolsets", "jq,guests", "--exclude-tools", "list_guests", "--read-only"}, []string{"get_guest_status", "get_storage_pools", "jq_query", "list_snapshots"}, "list_guests", nil, refusal{"withheld", "--exclude-tools"}},
-		"a tool that the table takes away stays away":     {[]string{"--tools", "list_nodes", "--toolsets", "jq"}, []string{"jq_query"}, "list_nodes", nil, refusal{"withheld", "[tools] disable"}},
-		"an alias without the tool that it repeats":       {[]string{"--read-only", "--exclude-tools", "list_guests"}, []string{"get_guest_status", "get_storage_pools", "jq_query", "list_snapshots", "proxmox_list_containers"}, "list_guests", nil, refusal{"withheld", "--exclude-tools"}},
-		"a plugin that is not loaded for want of tools":   {[]string{"--exclude-tools", "containers", "--read-only"}, reads, "proxmox_container_status", map[string]any{"vmid": 101}, refusal{"withheld", "--exclude-tools"}},
+		"read-only hides and refuses what is above green": {[]string{"--read-only"}, reads,
+			"proxmox_stop_container", map[string]any{"vmid": 101, "confirmed": true},
+			refusal{"readonly", "read-only mode"}},
+		"read-only wins over a tool that is asked for": {[]string{"--read-only", "--tools",
+			"delete_guest,jq_query"}, []string{"jq_query"}, "delete_guest",
+			map[string]any{"guest_id": 104, "confirmed": true},
+			refusal{"readonly", "the host is read-only"}},
+		"a toolset that is not selected": {[]string{"--toolsets", "jq"},
+			[]string{"jq_query"}, "list_guests", nil,
+			refusal{"withheld", "--toolsets and --tools"}},
+		"a tool that is excluded": {[]string{"--toolsets", "jq,guests",
+			"--exclude-tools", "list_guests", "--read-only"},
+			[]string{"get_guest_status", "get_storage_pools", "jq_query", "list_snapshots"},
+			"list_guests", nil, refusal{"withheld", "--exclude-tools"}},
+		"a tool that the table takes away stays away": {[]string{"--tools", "list_nodes",
+			"--toolsets", "jq"}, []string{"jq_query"}, "list_nodes", nil,
+			refusal{"withheld", "[tools] disable"}},
+		"an alias without the tool that it repeats": {[]string{"--read-only", "--exclude-tools",
+			"list_guests"}, []string{"get_guest_status", "get_storage_pools", "jq_query",
+			"list_snapshots", "proxmox_list_containers"}, "list_guests", nil,
+			refusal{"withheld", "--exclude-tools"}},
+		"a plugin that is not loaded for want of tools": {[]string{"--exclude-tools", "containers",
+			"--read-only"}, reads, "proxmox_container_status", map[string]any{"vmid": 101},
+			refusal{"withheld", "--exclude-tools"}},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			session := s.stdio(t, c.flags...)
@@ -216,15 +242,20 @@ func TestNamesThatAreNotThereEndTheHostAtItsStart(t *testing.T) {
 		args   []string
 		words  []string
 	}{
-		{"", []string{"serve", "--toolsets", "container"}, []string{`--toolsets: there is no "container"`, "what there is: containers"}},
-		{"", []string{"serve", "--tools", "proxmox_stop"}, []string{`--tools: there is no "proxmox_stop"`, "proxmox_stop_container"}},
-		{"", []string{"tools", "--exclude-tools", "x"}, []string{`--exclude-tools: there is no "x"`}},
+		{"", []string{"serve", "--toolsets", "container"},
+			[]string{`--toolsets: there is no "container"`, "what there is: containers"}},
+		{"", []string{"serve", "--tools", "proxmox_stop"},
+			[]string{`--tools: there is no "proxmox_stop"`, "proxmox_stop_container"}},
+		{"", []string{"tools", "--exclude-tools", "x"},
+			[]string{`--exclude-tools: there is no "x"`}},
 		{"", []string{"serve", "--toolsets", ""}, []string{"--toolsets is empty"}},
 		{"", []string{"tools", "--tools="}, []string{"--tools is empty"}},
 		{"", []string{"tools", "--read-only", "--checksum"}, []string{"none of the others can be"}},
-		{"\n[tools]\nenable = [\"guests\"]\n", []string{"serve"}, []string{`[tools] enable: there is no "guests"`, "config.toml"}},
+		{"\n[tools]\nenable = [\"guests\"]\n", []string{"serve"},
+			[]string{`[tools] enable: there is no "guests"`, "config.toml"}},
 		{"", []string{"call", "proxmox_list_containers"}, []string{`[tools] enable`}},
-		{"", []string{"check", "--offline"}, []string{`FAIL  tools `, `[tools] enable: there is no "guests"`}},
+		{"", []string{"check", "--offline"}, []string{`FAIL  tools `,
+			`[tools] enable: there is no "guests"`}},
 	} {
 		s.add(t, c.config)
 		out, err := s.command(c.args...).CombinedOutput()
@@ -249,7 +280,8 @@ func TestAChangedToolListFailsUntilTheLockIsReviewed(t *testing.T) {
 	sum := func(lock string) string {
 		t.Helper()
 		must(t, os.WriteFile(filepath.Join(s.dir, "plugins.lock"), []byte(lock), 0o644))
-		out, err := s.withEnv("CAPONIER_PLUGIN_LOCK="+filepath.Join(s.dir, "plugins.lock"), "tools", "--checksum", "--json").
+		out, err := s.withEnv("CAPONIER_PLUGIN_LOCK="+filepath.Join(s.dir, "plugins.lock"), "tools",
+			"--checksum", "--json").
 			CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -258,7 +290,8 @@ func TestAChangedToolListFailsUntilTheLockIsReviewed(t *testing.T) {
 	}
 	if out, err := check(); err != nil {
 		t.Errorf(
-			"the sources do not build to plugins.lock; review the difference, then run make lock docs:\n%s",
+			"the sources do not build to plugins.lock; review the difference, then run make lock "+
+				"docs:\n%s",
 			out,
 		)
 	}

@@ -21,10 +21,12 @@ func snapshotting(t *testing.T, rules string) *site {
 	return s
 }
 
-// commands returns the commands that reached the nodes and are not "status", without the words behind the guest.
+// commands returns the commands that reached the nodes and are not "status", without the words
+// behind the guest.
 func (s *site) commands() (all []string) {
 	for _, e := range s.lab.Effects() {
-		if len(e.Argv) > 2 && slices.Contains([]string{"pct", "qm"}, e.Argv[0]) && e.Argv[1] != "status" {
+		if len(e.Argv) > 2 && slices.Contains([]string{"pct", "qm"}, e.Argv[0]) &&
+			e.Argv[1] != "status" {
 			all = append(all, strings.Join(e.Argv[:3], " "))
 		}
 	}
@@ -53,7 +55,8 @@ func TestTheHostTakesASnapshotBeforeAGuestIsChanged(t *testing.T) {
 	if err != nil || json.Unmarshal(out, &a) != nil {
 		t.Fatalf("%v %s", err, out)
 	}
-	if got, want := s.commands(), []string{"pct snapshot 104", "pct start 104"}; !slices.Equal(got, want) {
+	if got, want := s.commands(), []string{"pct snapshot 104", "pct start 104"}; !slices.Equal(got,
+		want) {
 		t.Fatalf("commands %q, want %q", got, want)
 	}
 	all, name := s.snapshots(t), "caponier-"+strings.ToLower(a.CallID)
@@ -66,11 +69,13 @@ func TestTheHostTakesASnapshotBeforeAGuestIsChanged(t *testing.T) {
 	s.journaled(t, `"type":"intent".*"op":"ssh_exec".*"principal":"host".*"tool":"take_snapshot"`)
 
 	// A second call takes its own, and the first one's is one too many.
-	if out, err := s.command("call", "stop_guest", `{"guest_id":104,"force":true}`).CombinedOutput(); err != nil {
+	if out, err := s.command("call", "stop_guest",
+		`{"guest_id":104,"force":true}`).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	s.serveHTTPFor(t, func() bool { return !s.hasSnapshot(t, name) && len(s.snapshots(t)) == 1 })
-	if all := s.snapshots(t); len(all) != 1 || all[0].Name == name || !s.hasSnapshot(t, all[0].Name) {
+	if all := s.snapshots(t); len(all) != 1 || all[0].Name == name ||
+		!s.hasSnapshot(t, all[0].Name) {
 		t.Errorf("after pruning: %+v", all)
 	}
 	s.journaled(t, `"type":"intent".*"principal":"host".*"tool":"prune_snapshot".*"tier":"red"`)
@@ -85,7 +90,8 @@ func TestASnapshotIsForgottenOnlyWhereItsGuestIsGone(t *testing.T) {
 	s := snapshotting(t, "tier: yellow, optional: false, keep: 1, keep_days: 7")
 	for _, call := range [][]string{{"start_guest", `{"guest_id":104}`},
 		{"stop_guest", `{"guest_id":104,"force":true}`}} {
-		if out, err := s.command(append([]string{"call"}, call...)...).CombinedOutput(); err != nil {
+		if out, err := s.command(append([]string{"call"},
+			call...)...).CombinedOutput(); err != nil {
 			t.Fatalf("%v %s", err, out)
 		}
 	}
@@ -99,7 +105,8 @@ func TestASnapshotIsForgottenOnlyWhereItsGuestIsGone(t *testing.T) {
 	var all []*pvelab.Guest
 	guests(func(st *pvelab.State) { all, st.Guests = st.Guests, nil })
 	s.serveHTTPFor(t, func() bool {
-		return s.has(t, `"type":"outcome".*"kind":"call".*"tool":"prune_snapshot".*"outcome":"failed"`)
+		return s.has(t,
+			`"type":"outcome".*"kind":"call".*"tool":"prune_snapshot".*"outcome":"failed"`)
 	})
 	if after := s.snapshots(t); !slices.Equal(after, before) {
 		t.Errorf("forgotten: %+v of %+v", after, before)
@@ -115,7 +122,8 @@ func TestASnapshotIsForgottenOnlyWhereItsGuestIsGone(t *testing.T) {
 	}
 }
 
-// A container's file is changed by a call, and the call is undone: as a call of its own, which a person approves.
+// A container's file is changed by a call, and the call is undone: as a call of its own, which a
+// person approves.
 func TestACallIsUndoneByItsSnapshot(t *testing.T) {
 	s := snapshotting(t, "tier: yellow, optional: false, keep: 5, keep_days: 7")
 	must(t, s.lab.WriteGuestFile(105, "/root/a", "before\n"))
@@ -141,7 +149,8 @@ func TestACallIsUndoneByItsSnapshot(t *testing.T) {
 		_ = json.Unmarshal(out, &a)
 		return a, code
 	}
-	changed, code := run("call", "--json", "proxmox_container_exec_command", `{"vmid":105,"command":"cp /etc/hostname /root/a"}`)
+	changed, code := run("call", "--json", "proxmox_container_exec_command",
+		`{"vmid":105,"command":"cp /etc/hostname /root/a"}`)
 	if code != 0 || file() == "before\n" {
 		t.Fatalf("%+v %d: %q", changed, code, file())
 	}
@@ -162,7 +171,8 @@ func TestACallIsUndoneByItsSnapshot(t *testing.T) {
 	if code != 4 || waits.ApprovalID == "" || file() == "before\n" {
 		t.Fatalf("%+v %d: %q", waits, code, file())
 	}
-	if out, err := s.command("approvals", "approve", waits.ApprovalID).CombinedOutput(); err != nil {
+	if out, err := s.command("approvals", "approve",
+		waits.ApprovalID).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	undone, code := run("undo", "--json", changed.CallID)
@@ -183,7 +193,9 @@ func (s *site) hasSnapshot(t *testing.T, name string) (has bool) {
 	must(t, s.lab.Edit(func(st *pvelab.State) error {
 		for _, g := range st.Guests {
 			if g.VMID == 104 {
-				has = slices.ContainsFunc(g.Snapshots, func(x *pvelab.Snapshot) bool { return x.Name == name })
+				has = slices.ContainsFunc(g.Snapshots, func(x *pvelab.Snapshot) bool {
+					return x.Name == name
+				})
 			}
 		}
 		return nil
@@ -206,10 +218,12 @@ func TestAGuestWithoutSnapshotsIsChangedOnlyWhereTheSiteAllows(t *testing.T) {
 	stop := []string{"call", "proxmox_stop_container", `{"vmid":101}`}
 	s := snapshotting(t, "tools: [proxmox_stop_container], optional: false, keep: 1, keep_days: 7")
 	out, err := s.command(stop...).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "no snapshot of guest 101 could be taken") || len(s.commands()) > 0 {
+	if err == nil || !strings.Contains(string(out), "no snapshot of guest 101 could be taken") ||
+		len(s.commands()) > 0 {
 		t.Errorf("%v %s; reached the node: %q", err, out, s.commands())
 	}
-	s.write(t, "site/data.yaml", strings.Replace(s.read(t, "site/data.yaml"), "optional: false", "optional: true", -1))
+	s.write(t, "site/data.yaml", strings.Replace(s.read(t, "site/data.yaml"), "optional: false",
+		"optional: true", -1))
 	out, err = s.command(stop...).CombinedOutput()
 	if err != nil || len(s.commands()) != 1 || strings.Contains(s.commands()[0], "snapshot") {
 		t.Errorf("%v %s; reached the node: %q", err, out, s.commands())

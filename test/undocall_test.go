@@ -49,7 +49,8 @@ func (s *site) try(t *testing.T, args ...string) (a ended) {
 		if a.code != 4 {
 			break
 		}
-		if out, err := s.command("approvals", "approve", a.ApprovalID).CombinedOutput(); err != nil {
+		if out, err := s.command("approvals", "approve",
+			a.ApprovalID).CombinedOutput(); err != nil {
 			t.Fatalf("%v %s", err, out)
 		}
 	}
@@ -130,11 +131,13 @@ func TestAStartedGuestIsStoppedAgainByUndo(t *testing.T) {
 	}
 }
 
-// A file that was uploaded goes again, and one that was replaced comes back: as long as nobody has written there since.
+// A file that was uploaded goes again, and one that was replaced comes back: as long as nobody has
+// written there since.
 func TestUploadsAreTakenBack(t *testing.T) {
 	s := undoing(t, "")
 	upload := func() ended {
-		return s.done(t, "call", "proxmox_upload_file_to_host", `{"local_path":"app.conf","host_path":"/opt/app.conf","overwrite":true}`)
+		return s.done(t, "call", "proxmox_upload_file_to_host",
+			`{"local_path":"app.conf","host_path":"/opt/app.conf","overwrite":true}`)
 	}
 	holds := func() string {
 		data, err := s.lab.NodeFile("pve1", "/opt/app.conf")
@@ -168,16 +171,20 @@ func TestUploadsAreTakenBack(t *testing.T) {
 	must(t, s.lab.WriteNodeFile("pve1", "/opt/app.conf", strings.Repeat("x", 65)))
 	before := len(s.lab.Effects())
 	if c := s.try(t, "call", "proxmox_upload_file_to_host",
-		`{"local_path":"app.conf","host_path":"/opt/app.conf","overwrite":true}`); c.code != 1 || !strings.Contains(c.text, "larger than the 64 bytes") || len(holds()) != 65 {
-		t.Errorf("what cannot be kept is replaced: %d %s, now %q (%d effects)", c.code, c.text, holds(), len(s.lab.Effects())-before)
+		`{"local_path":"app.conf","host_path":"/opt/app.conf","overwrite":true}`); c.code != 1 ||
+		!strings.Contains(c.text, "larger than the 64 bytes") || len(holds()) != 65 {
+		t.Errorf("what cannot be kept is replaced: %d %s, now %q (%d effects)", c.code, c.text,
+			holds(), len(s.lab.Effects())-before)
 	}
-	for id, want := range map[string]string{u.CallID: "undoes call " + b.CallID, b.CallID: "undone by call " + u.CallID} {
+	for id, want := range map[string]string{u.CallID: "undoes call " + b.CallID,
+		b.CallID: "undone by call " + u.CallID} {
 		out, err := s.command("audit", "show", id).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("audit show: %v, want %q\n%s", err, want, out)
 		}
 	}
-	out, err := s.command("policy", "replay", filepath.Join(s.dir, "site"), "--json").CombinedOutput()
+	out, err := s.command("policy", "replay", filepath.Join(s.dir, "site"),
+		"--json").CombinedOutput()
 	if err != nil {
 		t.Errorf("the same site decides otherwise: %v\n%s", err, out)
 	}
@@ -187,7 +194,8 @@ func TestUploadsAreTakenBack(t *testing.T) {
 func TestValuesAndServicesAreSetBack(t *testing.T) {
 	s := undoing(t, "")
 	run := func(command string) ended {
-		return s.done(t, "call", "proxmox_host_exec_command", fmt.Sprintf(`{"command":%q}`, command))
+		return s.done(t, "call", "proxmox_host_exec_command",
+			fmt.Sprintf(`{"command":%q}`, command))
 	}
 	memory := func() (is string) {
 		must(t, s.lab.Edit(func(st *pvelab.State) error {
@@ -226,7 +234,8 @@ func TestValuesAndServicesAreSetBack(t *testing.T) {
 	c := run("systemctl restart -- cron")
 	s.refuses(t, "the service has restarted, and what it had in memory is gone", "undo", c.CallID)
 	out, err := s.command("audit", "show", c.CallID).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "undo: none without a snapshot: the service has restarted") {
+	if err != nil || !strings.Contains(string(out),
+		"undo: none without a snapshot: the service has restarted") {
 		t.Errorf("audit show: %v\n%s", err, out)
 	}
 }
@@ -248,7 +257,9 @@ func TestAKilledCallIsUndoneOnlyWhereItsEndCanBeSeen(t *testing.T) {
 	for _, f := range files {
 		data, err := os.ReadFile(f)
 		must(t, err)
-		if m := regexp.MustCompile(`"call_id":"([0-9A-V]{26})","kind":"call"[^\n]*"tool":"start_guest"`).FindSubmatch(data); m != nil {
+		if m := regexp.MustCompile(
+			`"call_id":"([0-9A-V]{26})","kind":"call"[^\n]*"tool":"start_guest"`).FindSubmatch(
+			data); m != nil {
 			id = string(m[1])
 		}
 	}
@@ -281,7 +292,8 @@ func TestAYellowCallIsPlannedFirstWherePolicyAsks(t *testing.T) {
 	s.write(t, "site/data.yaml", s.read(t, "site/data.yaml")+"\nplan_first: {tier: yellow}\n")
 	a := s.done(t, "call", "proxmox_container_exec_command", `{"vmid":101,"command":"hostname"}`)
 	out, err := s.command("audit", "show", a.CallID).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), ", complete, made by") || !strings.Contains(string(out), "1  allowed  succeeded") {
+	if err != nil || !strings.Contains(string(out), ", complete, made by") ||
+		!strings.Contains(string(out), "1  allowed  succeeded") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -294,8 +306,10 @@ func TestSnapshotsOfTheHostAreListed(t *testing.T) {
 		t.Errorf("%s", l.text)
 	}
 	s.refuses(t, "your own calls", "call", "list_snapshots", `{"all":true}`)
-	s.write(t, "site/data.yaml", strings.Replace(s.read(t, "site/data.yaml"), "snapshot: {tier: yellow,", "snapshot: {seers: [operator], tier: yellow,", 1))
-	if l := s.done(t, "call", "list_snapshots", `{"all":true}`); !strings.Contains(l.text, a.CallID) {
+	s.write(t, "site/data.yaml", strings.Replace(s.read(t, "site/data.yaml"),
+		"snapshot: {tier: yellow,", "snapshot: {seers: [operator], tier: yellow,", 1))
+	if l := s.done(t, "call", "list_snapshots", `{"all":true}`); !strings.Contains(l.text,
+		a.CallID) {
 		t.Errorf("%s", l.text)
 	}
 }
@@ -303,7 +317,9 @@ func TestSnapshotsOfTheHostAreListed(t *testing.T) {
 // Requests above green are planned, and none is sent.
 func TestPlanningARequestSendsNothing(t *testing.T) {
 	var sent atomic.Int64
-	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { sent.Add(1) }))
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		sent.Add(1)
+	}))
 	defer srv.Close()
 	at, err := url.Parse(srv.URL)
 	must(t, err)
@@ -314,14 +330,17 @@ func TestPlanningARequestSendsNothing(t *testing.T) {
 		"usd_micros_per_day: 0", "usd_micros_per_day: 100000",
 		"\negress: {}\n", "\negress:\n  127.0.0.1: {schemes: [http], ports: ["+at.Port()+
 			"], methods: [GET, POST], classes: [loopback], max_hops: 0, max_body_bytes: 2000}\n")
-	s.write(t, "config.toml", s.read(t, "config.toml")+fmt.Sprintf("\n[egress]\nusd_micros_per_day = 2500\n[[egress.prices]]\norigin = %q\nmodel = \"m\"\n"+
-		"input_usd_micros = 2000000\noutput_usd_micros = 10000000\n", srv.URL))
+	s.write(t, "config.toml", s.read(t, "config.toml")+fmt.Sprintf(
+		"\n[egress]\nusd_micros_per_day = 2500\n[[egress.prices]]\norigin = %q\nmodel = \"m\"\n"+
+			"input_usd_micros = 2000000\noutput_usd_micros = 10000000\n", srv.URL))
 	for tool, args := range map[string]string{
 		"curl_execute": `{"url":"` + srv.URL + `/a","method":"POST","data":"x=1"}`,
-		"llm_query":    `{"provider":"openai","prompt":"hello","model":"m","base_url":"` + srv.URL + `/v1","credential":"none","max_tokens":5}`,
+		"llm_query": `{"provider":"openai","prompt":"hello","model":"m","base_url":"` + srv.URL +
+			`/v1","credential":"none","max_tokens":5}`,
 	} {
 		a := s.once(t, "plan", tool, args)
-		if a.code != 0 || a.Outcome != "planned" || !strings.Contains(a.text, `"method":"POST"`) || !strings.Contains(a.text, `"complete":true`) {
+		if a.code != 0 || a.Outcome != "planned" || !strings.Contains(a.text, `"method":"POST"`) ||
+			!strings.Contains(a.text, `"complete":true`) {
 			t.Errorf("%s: %d %s", tool, a.code, a.text)
 		}
 	}
@@ -330,14 +349,16 @@ func TestPlanningARequestSendsNothing(t *testing.T) {
 	}
 }
 
-// An approval is used up by a call whose host is killed: what is done next waits for a person again.
+// An approval is used up by a call whose host is killed: what is done next waits for a person
+// again.
 func TestAnApprovalIsUsedOnceEvenIfTheHostIsKilled(t *testing.T) {
 	s := newSite(t)
 	waits := s.once(t, "call", "proxmox_start_container", `{"vmid":102}`)
 	if waits.code != 4 {
 		t.Fatalf("%d %s", waits.code, waits.text)
 	}
-	if out, err := s.command("approvals", "approve", waits.ApprovalID).CombinedOutput(); err != nil {
+	if out, err := s.command("approvals", "approve",
+		waits.ApprovalID).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	s.lab.SetLatency(500 * time.Millisecond)
@@ -357,7 +378,8 @@ func TestAnApprovalIsUsedOnceEvenIfTheHostIsKilled(t *testing.T) {
 		return nil
 	}))
 	began := len(s.commands())
-	if again := s.once(t, "call", "proxmox_start_container", `{"vmid":102}`); again.code != 4 || again.ApprovalID == waits.ApprovalID || len(s.commands()) != began {
+	if again := s.once(t, "call", "proxmox_start_container", `{"vmid":102}`); again.code != 4 ||
+		again.ApprovalID == waits.ApprovalID || len(s.commands()) != began {
 		t.Errorf("%d %s; reached the node: %q", again.code, again.text, s.commands()[began:])
 	}
 }
@@ -367,7 +389,8 @@ func TestASnapshotThatFailsLeavesTheGuestAsItWas(t *testing.T) {
 	s := snapshotting(t, "tier: yellow, optional: false, keep: 5, keep_days: 7")
 	must(t, s.lab.Lock(104, "backup"))
 	a := s.try(t, "call", "start_guest", `{"guest_id":104}`)
-	if a.code != 1 || !strings.Contains(a.text, "no_snapshot") || s.status(t, 104) != "stopped" || slices.Contains(s.commands(), "pct start 104") {
+	if a.code != 1 || !strings.Contains(a.text, "no_snapshot") || s.status(t, 104) != "stopped" ||
+		slices.Contains(s.commands(), "pct start 104") {
 		t.Errorf("%d %s; reached the node: %q", a.code, a.text, s.commands())
 	}
 	if all := s.snapshots(t); len(all) != 0 {

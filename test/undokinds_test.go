@@ -58,19 +58,23 @@ func reversible(t *testing.T) (all []string) {
 	return all
 }
 
-// undone is an end-to-end row: a call that runs a command of the table, or another thing that can be
+// undone is an end-to-end row: a call that runs a command of the table, or another thing that can
+// be
 // taken back.
 type undone struct {
 	tool, args string // "": proxmox_host_exec_command with the command
 	command    string
 	first      func(t *testing.T, s *site) // what has to be so before
 	snapshots  bool                        // the site takes snapshots
-	why        string                      // that the undo is refused with, where nothing takes it back
+	// that the undo is refused with, where nothing takes it back
+	why string
 }
 
 // unlisted are commands of the table that the shipped grammar does not have: no call runs them.
-var unlisted = []string{"pct clone", "pct create", "pct migrate", "pct reset", "pct resize", "pct template",
-	"qm clone", "qm create", "qm exec", "qm migrate", "qm pull", "qm push", "qm resize", "qm template"}
+var unlisted = []string{"pct clone", "pct create", "pct migrate", "pct reset", "pct resize",
+	"pct template",
+	"qm clone", "qm create", "qm exec", "qm migrate", "qm pull", "qm push", "qm resize",
+	"qm template"}
 
 func guestRuns(vmid int, on bool) func(*testing.T, *site) {
 	return func(t *testing.T, s *site) {
@@ -98,42 +102,64 @@ func undoRows() map[string]undone {
 		"pct shutdown": {command: "pct shutdown 104", first: guestRuns(104, true)},
 		"pct reboot":   {command: "pct reboot 104", first: guestRuns(104, true), why: restarted},
 		"pct snapshot": {command: "pct snapshot 104 mine"},
-		"pct delsnapshot": {command: "pct delsnapshot 104 mine2", first: ran("pct", "snapshot", "104", "mine2"),
-			why: "a snapshot that is deleted cannot be made again"},
-		"pct rollback": {command: "pct rollback 104 mine3", first: ran("pct", "snapshot", "104", "mine3"),
-			why: "what changed since the snapshot is gone; take one before"},
-		"pct destroy": {command: "pct destroy 102", first: func(t *testing.T, s *site) { s.run(t, "pct", "set", "102", "--protection", "0") },
+		"pct delsnapshot": {command: "pct delsnapshot 104 mine2",
+			first: ran("pct", "snapshot", "104", "mine2"),
+			why:   "a snapshot that is deleted cannot be made again"},
+		"pct rollback": {command: "pct rollback 104 mine3",
+			first: ran("pct", "snapshot", "104", "mine3"),
+			why:   "what changed since the snapshot is gone; take one before"},
+		"pct destroy": {command: "pct destroy 102", first: func(t *testing.T, s *site) {
+			s.run(t, "pct", "set", "102", "--protection", "0")
+		},
 			why: "the guest and its disks are gone; restore a backup"},
-		"pct set":  {command: "pct set 104 --memory 512 --onboot 1", first: guestRuns(104, false)},
-		"pct exec": {tool: "proxmox_container_exec_command", args: `{"vmid":101,"command":"cp /etc/hostname /root/kinds"}`, why: "what a command in a guest does is not known"},
-		"pct push": {tool: "proxmox_upload_file_to_container", args: `{"vmid":101,"local_path":"app.conf","container_path":"/root/kinds.conf"}`,
-			why: "what was at the destination in the guest is gone"},
-		"pct pull": {tool: "proxmox_download_file_from_container", args: `{"vmid":101,"container_path":"/etc/hostname","local_path":"kinds.txt"}`,
-			why: "changed nothing that would have to be taken back"},
+		"pct set": {command: "pct set 104 --memory 512 --onboot 1", first: guestRuns(104, false)},
+		"pct exec": {tool: "proxmox_container_exec_command",
+			args: `{"vmid":101,"command":"cp /etc/hostname /root/kinds"}`,
+			why:  "what a command in a guest does is not known"},
+		"pct push": {tool: "proxmox_upload_file_to_container",
+			args: `{"vmid":101,"local_path":"app.conf","container_path":"/root/kinds.conf"}`,
+			why:  "what was at the destination in the guest is gone"},
+		"pct pull": {tool: "proxmox_download_file_from_container",
+			args: `{"vmid":101,"container_path":"/etc/hostname","local_path":"kinds.txt"}`,
+			why:  "changed nothing that would have to be taken back"},
 		"qm start":    {command: "qm start 200", first: guestRuns(200, false)},
 		"qm stop":     {command: "qm stop 200", first: guestRuns(200, true)},
 		"qm shutdown": {command: "qm shutdown 200", first: guestRuns(200, true)},
 		"qm reboot":   {command: "qm reboot 200", first: guestRuns(200, true), why: restarted},
 		"qm reset":    {command: "qm reset 200", first: guestRuns(200, true), why: restarted},
 		"qm snapshot": {command: "qm snapshot 200 mine", first: guestRuns(200, false)},
-		"qm delsnapshot": {command: "qm delsnapshot 200 mine2", first: ran("qm", "snapshot", "200", "mine2"),
-			why: "a snapshot that is deleted cannot be made again"},
-		"qm rollback": {command: "qm rollback 200 mine3", first: ran("qm", "snapshot", "200", "mine3"),
-			why: "what changed since the snapshot is gone; take one before"},
-		"qm destroy":             {command: "qm destroy 200", why: "the guest and its disks are gone; restore a backup"},
-		"qm set":                 {command: "qm set 200 --memory 4096 --onboot 1", first: guestRuns(200, false)},
-		"systemctl start":        {command: "systemctl start -- cron", first: ran("systemctl", "stop", "cron")},
-		"systemctl stop":         {command: "systemctl stop -- cron", first: ran("systemctl", "start", "cron")},
-		"systemctl restart":      {command: "systemctl restart -- cron", why: "the service has restarted, and what it had in memory is gone"},
-		"systemctl reload":       {command: "systemctl reload -- cron", why: "the service has read its configuration again"},
-		"systemctl enable":       {command: "systemctl enable -- cron", first: ran("systemctl", "disable", "cron")},
-		"systemctl disable":      {command: "systemctl disable -- cron", first: ran("systemctl", "enable", "cron")},
-		"systemctl reset-failed": {command: "systemctl reset-failed -- cron", why: "the record of the failure is gone"},
+		"qm delsnapshot": {command: "qm delsnapshot 200 mine2",
+			first: ran("qm", "snapshot", "200", "mine2"),
+			why:   "a snapshot that is deleted cannot be made again"},
+		"qm rollback": {command: "qm rollback 200 mine3",
+			first: ran("qm", "snapshot", "200", "mine3"),
+			why:   "what changed since the snapshot is gone; take one before"},
+		"qm destroy": {command: "qm destroy 200",
+			why: "the guest and its disks are gone; restore a backup"},
+		"qm set": {command: "qm set 200 --memory 4096 --onboot 1",
+			first: guestRuns(200, false)},
+		"systemctl start": {command: "systemctl start -- cron",
+			first: ran("systemctl", "stop", "cron")},
+		"systemctl stop": {command: "systemctl stop -- cron",
+			first: ran("systemctl", "start", "cron")},
+		"systemctl restart": {command: "systemctl restart -- cron",
+			why: "the service has restarted, and what it had in memory is gone"},
+		"systemctl reload": {command: "systemctl reload -- cron",
+			why: "the service has read its configuration again"},
+		"systemctl enable": {command: "systemctl enable -- cron",
+			first: ran("systemctl", "disable", "cron")},
+		"systemctl disable": {command: "systemctl disable -- cron",
+			first: ran("systemctl", "enable", "cron")},
+		"systemctl reset-failed": {command: "systemctl reset-failed -- cron",
+			why: "the record of the failure is gone"},
 		"a new file": {tool: "proxmox_upload_file_to_host", args: upload,
 			first: func(t *testing.T, s *site) { s.run(t, "rm", "-f", "/opt/kinds.conf") }},
 		"a replaced file": {tool: "proxmox_upload_file_to_host", args: upload,
-			first: func(t *testing.T, s *site) { must(t, s.lab.WriteNodeFile("pve1", "/opt/kinds.conf", "by hand\n")) }},
-		"a rollback": {tool: "stop_guest", args: `{"guest_id":105,"force":true}`, first: guestRuns(105, true), snapshots: true},
+			first: func(t *testing.T, s *site) {
+				must(t, s.lab.WriteNodeFile("pve1", "/opt/kinds.conf", "by hand\n"))
+			}},
+		"a rollback": {tool: "stop_guest", args: `{"guest_id":105,"force":true}`,
+			first: guestRuns(105, true), snapshots: true},
 	}
 }
 
@@ -150,7 +176,8 @@ func TestEveryReverseOfTheTableIsUndoneEndToEnd(t *testing.T) {
 		}
 	}
 	s := undoing(t, "")
-	s.rewrite(t, "calls_per_minute: 120", "calls_per_minute: 1200", "target_calls_per_minute: 60", "target_calls_per_minute: 600")
+	s.rewrite(t, "calls_per_minute: 120", "calls_per_minute: 1200", "target_calls_per_minute: 60",
+		"target_calls_per_minute: 600")
 	call := func(tool, args string) []string { return []string{"call", tool, args} }
 	host := func(command string) []string {
 		return call("proxmox_host_exec_command", fmt.Sprintf(`{"command":%q}`, command))
@@ -161,8 +188,10 @@ func TestEveryReverseOfTheTableIsUndoneEndToEnd(t *testing.T) {
 		}
 		began := len(s.lab.Effects())
 		a := s.once(t, host(command+" 104 1 2")...)
-		if changes, _ := since(s, began); a.code != 3 || !strings.Contains(a.text, `"command"`) || len(changes) > 0 {
-			t.Errorf("%s: %d, the node saw %q: it needs a row now\n%s", command, a.code, changes, a.text)
+		if changes, _ := since(s, began); a.code != 3 || !strings.Contains(a.text, `"command"`) ||
+			len(changes) > 0 {
+			t.Errorf("%s: %d, the node saw %q: it needs a row now\n%s", command, a.code, changes,
+				a.text)
 		}
 	}
 	names := slices.Sorted(mapKeys(rows))
@@ -183,7 +212,8 @@ func TestEveryReverseOfTheTableIsUndoneEndToEnd(t *testing.T) {
 			do := host(row.command)
 			if row.tool != "" {
 				do = call(row.tool, row.args)
-			} else if way := reverse.Command(strings.Fields(row.command), true); way.None != row.why {
+			} else if way := reverse.Command(
+				strings.Fields(row.command), true); way.None != row.why {
 				t.Errorf("the table says %q, the row %q", way.None, row.why)
 			}
 			before := s.lasting(t)

@@ -70,19 +70,30 @@ func TestWhatTheClientIsTold(t *testing.T) {
 		out     []string
 		say     string
 	}{
-		{"JSON", answer(200, "application/json; charset=utf-8", "{\n\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n"), call, []string{ok}, ""},
-		{"a stream", answer(200, "text/event-stream", "event: message\nid: 1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n: ping\n\ndata: {\"jsonrpc\":\"2.0\",\ndata: \"id\":7,\"result\":{}}\n\n"), call,
+		{"JSON", answer(200, "application/json; charset=utf-8",
+			"{\n\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n"), call, []string{ok}, ""},
+		{"a stream", answer(200, "text/event-stream", "event: message\nid: 1\ndata: "+
+			"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n: ping\n\ndata: "+
+			"{\"jsonrpc\":\"2.0\",\ndata: \"id\":7,\"result\":{}}\n\n"), call,
 			[]string{"notifications/progress", ok}, ""},
 		{"nothing for a notification", answer(202, "", ""), noted, nil, ""},
-		{"401", answer(401, "text/plain", "no such token"), call, []string{`"id":7`, "does not accept the token (401)", "caponier token new"}, "401"},
+		{"401", answer(401, "text/plain", "no such token"), call,
+			[]string{`"id":7`, "does not accept the token (401)", "caponier token new"}, "401"},
 		{"a redirection", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://192.0.2.1/", http.StatusTemporaryRedirect)
 		}, call, []string{"not followed"}, "not followed"},
-		{"the host's own error", answer(400, "application/json", `{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"m"}}`), call, []string{`"code":-32600`}, ""},
-		{"an error page", answer(502, "text/html", "<html>bad gateway"), call, []string{`"id":7`, "502 Bad Gateway"}, "502"},
-		{"a wrong path", answer(404, "text/plain", "not found"), call, []string{"usually ends in /mcp"}, "404"},
-		{"a stream that ends early", answer(200, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n"), call, []string{`"method":"x"`, "whether the call ran is not known"}, "not known"},
-		{"no JSON in a stream", answer(200, "text/event-stream", "data: hello\n\n"), call, []string{"whether the call ran is not known"}, "something else than JSON"},
+		{"the host's own error", answer(400, "application/json",
+			`{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"m"}}`), call,
+			[]string{`"code":-32600`}, ""},
+		{"an error page", answer(502, "text/html", "<html>bad gateway"), call,
+			[]string{`"id":7`, "502 Bad Gateway"}, "502"},
+		{"a wrong path", answer(404, "text/plain", "not found"), call,
+			[]string{"usually ends in /mcp"}, "404"},
+		{"a stream that ends early", answer(200, "text/event-stream",
+			"data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n"), call,
+			[]string{`"method":"x"`, "whether the call ran is not known"}, "not known"},
+		{"no JSON in a stream", answer(200, "text/event-stream", "data: hello\n\n"), call,
+			[]string{"whether the call ran is not known"}, "something else than JSON"},
 		{"not a message", answer(200, "", ""), "hello", []string{`"code":-32700`, `"id":null`}, ""},
 	} {
 		out, say := talk(t, c.handler, c.line)
@@ -110,7 +121,8 @@ func TestAHostThatIsAwayIsTriedAgainAndOneThatHangsUpIsNot(t *testing.T) {
 	pauses = []time.Duration{10 * time.Millisecond, 10 * time.Millisecond}
 	t.Cleanup(func() { pauses = old })
 	out, say := talkTo(t, "http://"+addr+"/mcp", call)
-	if !strings.Contains(out, `"id":7`) || !strings.Contains(out, "cannot be reached, nothing was sent") ||
+	if !strings.Contains(out, `"id":7`) || !strings.Contains(out,
+		"cannot be reached, nothing was sent") ||
 		!strings.Contains(say, "cannot be reached") {
 		t.Errorf("away: %q %q", out, say)
 	}
@@ -158,7 +170,8 @@ func TestASessionThatIsGoneIsBegunAgainUnseen(t *testing.T) {
 	}
 	all := strings.Join(seen, "|")
 	for _, want := range []string{"POST initialize  |", "POST tools/call s1 2025-11-25",
-		"POST notifications/initialized s2 2025-11-25", "POST tools/call s2 2025-11-25", "DELETE  s2"} {
+		"POST notifications/initialized s2 2025-11-25", "POST tools/call s2 2025-11-25",
+		"DELETE  s2"} {
 		if !strings.Contains(all+"|", want) {
 			t.Errorf("no %q in %s", want, all)
 		}

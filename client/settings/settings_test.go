@@ -47,9 +47,11 @@ func TestAddToKeepsWhatIsThere(t *testing.T) {
 	for _, c := range []struct{ client, old, want string }{
 		{"cursor", `{}`, "{\n  \"mcpServers\": {\n    " + entry + "\n  }}"},
 		{"cursor", "{\n  \"z\": 1.50,\n  \"a\": {\"mcpServers\": {}}\n}\n",
-			"{\n  \"mcpServers\": {\n    " + entry + "\n  },\n  \"z\": 1.50,\n  \"a\": {\"mcpServers\": {}}\n}\n"},
+			"{\n  \"mcpServers\": {\n    " + entry +
+				"\n  },\n  \"z\": 1.50,\n  \"a\": {\"mcpServers\": {}}\n}\n"},
 		{"zed", `{"theme":"x","context_servers":{"b":{"command":"c"}},"n":1e3}`,
-			`{"theme":"x","context_servers":{` + "\n    " + entry + `,"b":{"command":"c"}},"n":1e3}`},
+			`{"theme":"x","context_servers":{` + "\n    " + entry +
+				`,"b":{"command":"c"}},"n":1e3}`},
 		{"claude-desktop", `{"mcpServers":{ }}`, `{"mcpServers":{` + "\n    " + entry + ` }}`},
 		{"codex", "# mine\nmodel = \"x\"\n\n[mcp_servers.other]\ncommand = \"y\"\n\n\n",
 			"# mine\nmodel = \"x\"\n\n[mcp_servers.other]\ncommand = \"y\"\n\n" + codex},
@@ -193,9 +195,12 @@ func TestRemoveFromGivesTheOldFileBack(t *testing.T) {
 func TestRemoveFromRefusesWhatItDidNotWrite(t *testing.T) {
 	for _, c := range []struct{ claim, client, old, want string }{
 		{"no JSON", "cursor", "// mine\n{}", "cannot be read as .json"},
-		{"another entry", "cursor", `{"mcpServers":{"caponier":{"command":"x"}}}`, "in another form"},
-		{"another entry in TOML", "codex", "[mcp_servers.caponier]\ncommand = \"x\"\n", "in another form"},
-		{"another entry in YAML", "goose", "extensions:\n  caponier: {cmd: x}\n", "in another form"},
+		{"another entry", "cursor", `{"mcpServers":{"caponier":{"command":"x"}}}`,
+			"in another form"},
+		{"another entry in TOML", "codex", "[mcp_servers.caponier]\ncommand = \"x\"\n",
+			"in another form"},
+		{"another entry in YAML", "goose", "extensions:\n  caponier: {cmd: x}\n",
+			"in another form"},
 	} {
 		path := file(t, c.client, c.old)
 		_, err := RemoveFrom(c.client, path, server)

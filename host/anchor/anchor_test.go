@@ -44,7 +44,8 @@ func publisher(t *testing.T, o Options) *Publisher {
 
 func at(n int64) func(context.Context) (audit.Tip, error) {
 	return func(context.Context) (audit.Tip, error) {
-		return audit.Tip{File: "a.jsonl", Seq: n, Hash: strings.Repeat("0", 63) + string(rune('0'+n))}, nil
+		return audit.Tip{File: "a.jsonl", Seq: n,
+			Hash: strings.Repeat("0", 63) + string(rune('0'+n))}, nil
 	}
 }
 
@@ -145,15 +146,17 @@ func TestReadingRefusesWhatNobodySigned(t *testing.T) {
 	}
 	good := string(b)
 	for claim, c := range map[string]struct{ text, key, want string }{
-		"another key":              {good, stranger, "line 5"},
-		"no key":                   {good, "x", "none"},
-		"a changed number":         {strings.Replace(good, "a.jsonl 1 ", "a.jsonl 2 ", 1), public, "line 10"},
+		"another key": {good, stranger, "line 5"},
+		"no key":      {good, "x", "none"},
+		"a changed number": {strings.Replace(good, "a.jsonl 1 ", "a.jsonl 2 ", 1), public,
+			"line 10"},
 		"a signature that is gone": {good[strings.Index(good, "\u2014"):], public, ""},
 		"a cut end":                {good[:len(good)-2], public, "line 15"},
 		"a cut signature":          {good[:strings.LastIndex(good, "\u2014")], public, "was cut"},
 		"two beginnings":           {format + "\n" + good, public, "no signature"},
 		"base64 that is none":      {marker + "!!!\n", public, "line 1"},
-		"base64 of nothing":        {marker + base64.StdEncoding.EncodeToString([]byte("x")) + "\n", public, "line 1"},
+		"base64 of nothing": {marker + base64.StdEncoding.EncodeToString([]byte("x")) + "\n",
+			public, "line 1"},
 	} {
 		all, err := Read(strings.NewReader(c.text), c.key)
 		if c.want == "" {
@@ -176,9 +179,10 @@ func TestKeysAndPlacesAreChecked(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"a place without a key":      {Options{File: "x"}, "anchors.key"},
-		"a key without a place":      {Options{Key: key}, "anchors.key"},
-		"too often":                  {Options{Key: key, File: "x", Every: time.Millisecond}, "anchors.every"},
+		"a place without a key": {Options{File: "x"}, "anchors.key"},
+		"a key without a place": {Options{Key: key}, "anchors.key"},
+		"too often": {Options{Key: key, File: "x", Every: time.Millisecond},
+			"anchors.every"},
 		"a URL of another kind":      {Options{Key: key, URL: "ftp://x"}, "anchors.url"},
 		"a syslog that is no place":  {Options{Key: key, Syslog: "x"}, "anchors.syslog"},
 		"a key that others may read": {Options{Key: open, File: "x"}, "chmod 600"},

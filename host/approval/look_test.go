@@ -12,7 +12,8 @@ import (
 func TestLookArgsNameTheTargetsAlone(t *testing.T) {
 	vmid := gate.Param{Name: "vmid", Type: "integer", Target: "vmid", Required: true}
 	text := gate.Param{Name: "vmid", Type: "string", Target: "vmid", Required: true}
-	node, n := gate.Param{Name: "node", Target: "node"}, gate.Param{Name: "n", Target: "node", Required: true}
+	node, n := gate.Param{Name: "node", Target: "node"}, gate.Param{Name: "n", Target: "node",
+		Required: true}
 	force := gate.Param{Name: "force", Type: "boolean", Required: true}
 	ids := gate.Param{Name: "ids", Type: "array", Target: "vmid", Required: true}
 	type params = []gate.Param
@@ -22,8 +23,9 @@ func TestLookArgsNameTheTargetsAlone(t *testing.T) {
 		targets gate.Targets
 		want    string
 	}{
-		"each guest, on the one node": {params{vmid, node}, gate.Targets{VMIDs: []string{"105", "106"},
-			Nodes: one}, `{"node":"pve1","vmid":105} {"node":"pve1","vmid":106}`},
+		"each guest, on the one node": {params{vmid, node},
+			gate.Targets{VMIDs: []string{"105", "106"},
+				Nodes: one}, `{"node":"pve1","vmid":105} {"node":"pve1","vmid":106}`},
 		"no node where it is not clear": {params{vmid, node}, gate.Targets{VMIDs: []string{"105"},
 			Nodes: two}, `{"vmid":105}`},
 		"a number as text": {params{text}, gate.Targets{VMIDs: []string{"105"}}, `{"vmid":"105"}`},

@@ -302,7 +302,8 @@ func TestALinkSignsInOnce(t *testing.T) {
 	if s := try(w.a, good); s != 401 {
 		t.Errorf("after five minutes: %d", s)
 	}
-	if _, _, err := w.a.Link(t.Context(), "mallory"); err == nil || !strings.Contains(err.Error(), "approvers") {
+	if _, _, err := w.a.Link(t.Context(), "mallory"); err == nil ||
+		!strings.Contains(err.Error(), "approvers") {
 		t.Errorf("a link for a name that is not listed: %v", err)
 	}
 }
@@ -609,7 +610,8 @@ func TestADeadWebhookApprovesNothing(t *testing.T) {
 	}
 }
 
-// Of everything that is posted to the page, only the form that was made for this session and this request
+// Of everything that is posted to the page, only the form that was made for this session and this
+// request
 // decides, and only with one of the two verdicts.
 func FuzzForms(f *testing.F) {
 	f.Add("POST", "", "verdict=approve&form=FORM", "application/x-www-form-urlencoded")

@@ -52,7 +52,8 @@ func TestUsedApprovalsMakeNoCallUnsteady(t *testing.T) {
 	for i := range 6 {
 		c := planned(fmt.Sprint("sha256:", i))
 		w.approve(w.waits(c))
-		if got, err := w.a.Confirm(t.Context(), c, seen(c, red), quiet); err != nil || got.State != "approved" {
+		if got, err := w.a.Confirm(t.Context(), c, seen(c, red), quiet); err != nil ||
+			got.State != "approved" {
 			t.Fatal(got, err)
 		}
 	}
@@ -74,14 +75,22 @@ func TestAYesNamesThePlanInTheJournal(t *testing.T) {
 // What was approved runs once, as it was planned, by whom it was planned for, before it expires.
 func TestAnApprovedPlanCannotBeReplayed(t *testing.T) {
 	for name, change := range map[string]func(*world, *gate.Call){
-		"by another principal":       func(_ *world, c *gate.Call) { c.Principal.ID = "agent-b" },
-		"by another plugin":          func(_ *world, c *gate.Call) { c.Tool.Plugin.Digest = "sha256:bb" },
-		"with other arguments":       func(_ *world, c *gate.Call) { c.Args.Digest = "sha256:106" },
-		"on another guest":           func(_ *world, c *gate.Call) { c.Targets.VMIDs = []string{"106"} },
-		"with other local files":     func(_ *world, c *gate.Call) { c.Files = map[string]string{"a": "sha256:cc"} },
-		"with another plan":          func(_ *world, c *gate.Call) { c.Plan = sheet("sha256:2") },
-		"without its plan":           func(_ *world, c *gate.Call) { c.Plan = nil },
-		"after it has expired":       func(w *world, _ *gate.Call) { w.ahead.Add(time.Hour.Milliseconds()) },
+		"by another principal": func(_ *world, c *gate.Call) { c.Principal.ID = "agent-b" },
+		"by another plugin": func(_ *world, c *gate.Call) {
+			c.Tool.Plugin.Digest = "sha256:bb"
+		},
+		"with other arguments": func(_ *world, c *gate.Call) { c.Args.Digest = "sha256:106" },
+		"on another guest": func(_ *world, c *gate.Call) {
+			c.Targets.VMIDs = []string{"106"}
+		},
+		"with other local files": func(_ *world, c *gate.Call) {
+			c.Files = map[string]string{"a": "sha256:cc"}
+		},
+		"with another plan": func(_ *world, c *gate.Call) { c.Plan = sheet("sha256:2") },
+		"without its plan":  func(_ *world, c *gate.Call) { c.Plan = nil },
+		"after it has expired": func(w *world, _ *gate.Call) {
+			w.ahead.Add(time.Hour.Milliseconds())
+		},
 		"a second time, after a run": nil,
 	} {
 		w, c := newWorld(t), planned("sha256:1")
@@ -89,7 +98,8 @@ func TestAnApprovedPlanCannotBeReplayed(t *testing.T) {
 		w.approve(id)
 		again := planned("sha256:1")
 		if change == nil {
-			if got, err := w.a.Confirm(t.Context(), c, seen(c, red), quiet); err != nil || got.State != "approved" {
+			if got, err := w.a.Confirm(t.Context(), c, seen(c, red), quiet); err != nil ||
+				got.State != "approved" {
 				t.Fatal(got, err)
 			}
 		} else {

@@ -45,12 +45,16 @@ func TestWhatACursorMissedIsTold(t *testing.T) {
 		want   string
 		again  bool // what was read is read again
 	}{
-		"nothing":              {func(string) error { return nil }, "", false},
-		"removed":              {os.Remove, "was removed: it was read up to entry 5", false},
-		"moved away":           {func(f string) error { return os.Rename(f, f+".old") }, "was removed: it was read up to entry 5", false},
-		"cut to nothing":       {func(f string) error { return cut(f, 0) }, "was cut to 0 bytes", false},
-		"cut behind its head":  {func(f string) error { return cut(f, 400) }, "was cut to 400 bytes", false},
-		"replaced by the same": {func(f string) error { return rewrite(f, bytes.Clone) }, "", false},
+		"nothing": {func(string) error { return nil }, "", false},
+		"removed": {os.Remove, "was removed: it was read up to entry 5", false},
+		"moved away": {func(f string) error { return os.Rename(f, f+".old") },
+			"was removed: it was read up to entry 5", false},
+		"cut to nothing": {func(f string) error { return cut(f, 0) }, "was cut to 0 bytes",
+			false},
+		"cut behind its head": {func(f string) error { return cut(f, 400) },
+			"was cut to 400 bytes", false},
+		"replaced by the same": {func(f string) error { return rewrite(f, bytes.Clone) }, "",
+			false},
 		"a line added": {func(f string) error {
 			return rewrite(f, func(b []byte) []byte { return append(b, "{\"seq\":99}\n"...) })
 		}, "was replaced or changed", true},
@@ -69,7 +73,8 @@ func TestWhatACursorMissedIsTold(t *testing.T) {
 			}
 			defer j.Close()
 			put := func(id string) {
-				if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: id}, false); err != nil {
+				if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: id},
+					false); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -92,7 +97,8 @@ func TestWhatACursorMissedIsTold(t *testing.T) {
 			if !slices.Contains(ids, "b0") || slices.Contains(ids, "a0") != x.again {
 				t.Errorf("read %q", ids)
 			}
-			if text := strings.Join(gaps, "\n"); !strings.Contains(text, x.want) || (x.want == "") != (text == "") {
+			if text := strings.Join(gaps, "\n"); !strings.Contains(text, x.want) ||
+				(x.want == "") != (text == "") {
 				t.Errorf("told %q, want %q", gaps, x.want)
 			}
 			if ids, gaps := read(t, dir, &c); len(ids)+len(gaps) > 0 || c.Left(dir) > 0 {
@@ -112,7 +118,8 @@ func TestAFileThatWasNeverSeenIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range records {
-			if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: fmt.Sprint(i)}, false); err != nil {
+			if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: fmt.Sprint(i)},
+				false); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -156,7 +163,8 @@ func TestStepsThatNobodyTakesComeAgain(t *testing.T) {
 	var want []string
 	for i := range 50 {
 		want = append(want, fmt.Sprint(i))
-		if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: want[i]}, false); err != nil {
+		if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: want[i]},
+			false); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -32,24 +32,28 @@ func calls(t *testing.T) (dir string) {
 		}
 	}
 	begin := func(call, who, tool, vmid, name string) gate.Record {
-		return gate.Record{Type: "intent", ID: "D" + call, CallID: call, Kind: "call", Principal: who,
-			Tool: tool, Tier: "yellow", Source: "http", Input: json.RawMessage(fmt.Sprintf(
-				`{"targets":{"vmids":[%q],"nodes":["pve1"]},"guests":{%q:{"name":%q}}}`, vmid, vmid, name))}
+		return gate.Record{Type: "intent", ID: "D" + call, CallID: call, Kind: "call",
+			Principal: who,
+			Tool:      tool, Tier: "yellow", Source: "http", Input: json.RawMessage(fmt.Sprintf(
+				`{"targets":{"vmids":[%q],"nodes":["pve1"]},"guests":{%q:{"name":%q}}}`, vmid, vmid,
+				name))}
 	}
 	end := func(r gate.Record, how gate.Outcome) gate.Record {
 		r.Type, r.Input, r.Outcome = "outcome", nil, how
 		return r
 	}
 	no := func(r gate.Record, id string) gate.Record {
-		r.Type, r.Failed, r.Denied = "refused", []string{id}, []gate.Reason{{ID: id + ".why", Msg: "no"}}
+		r.Type, r.Failed, r.Denied = "refused", []string{id}, []gate.Reason{{ID: id + ".why",
+			Msg: "no"}}
 		return r
 	}
 	a := begin("A", "ann", "stop_guest", "105", "db")
 	put(a)
 	b := begin("B", "bob", "stop_guest", "106", "web") // runs at the same time
 	put(b)
-	put(gate.Record{Type: "intent", ID: "DA1", CallID: "A", Kind: "operation", Op: "ssh_exec", Principal: "ann",
-		Tool: "stop_guest", Node: "pve2"})
+	put(gate.Record{Type: "intent", ID: "DA1", CallID: "A", Kind: "operation", Op: "ssh_exec",
+		Principal: "ann",
+		Tool:      "stop_guest", Node: "pve2"})
 	put(no(gate.Record{ID: "DB1", CallID: "B", Kind: "operation", Op: "ssh_exec", Principal: "bob",
 		Tool: "stop_guest", Node: "pve1"}, "declared"))
 	put(end(b, gate.Failed))
@@ -86,11 +90,13 @@ func TestAQueryFindsTheCallsThatFitAllOfIt(t *testing.T) {
 		"rule of an operation":        {Query{Rule: "declared"}, []string{"B"}},
 		"a wait is no refusal":        {Query{Rule: "confirmation"}, nil},
 		"since":                       {Query{Since: day.Add(24 * time.Hour)}, []string{"E"}},
-		"until":                       {Query{Until: day.Add(24 * time.Hour)}, []string{"B", "A", "C", "D"}},
-		"from and to the minute":      {Query{Since: day.Add(2 * time.Minute), Until: day.Add(3 * time.Minute)}, []string{"B"}},
-		"the newest":                  {Query{Limit: 2}, []string{"D", "E"}},
-		"the newest of some":          {Query{Limit: 1, Who: "ann"}, []string{"D"}},
-		"nobody":                      {Query{Who: "nobody"}, nil},
+		"until": {Query{Until: day.Add(24 * time.Hour)},
+			[]string{"B", "A", "C", "D"}},
+		"from and to the minute": {Query{Since: day.Add(2 * time.Minute),
+			Until: day.Add(3 * time.Minute)}, []string{"B"}},
+		"the newest":         {Query{Limit: 2}, []string{"D", "E"}},
+		"the newest of some": {Query{Limit: 1, Who: "ann"}, []string{"D"}},
+		"nobody":             {Query{Who: "nobody"}, nil},
 	} {
 		var got []string
 		for f, err := range Calls(dir, x.q) {
@@ -104,8 +110,10 @@ func TestAQueryFindsTheCallsThatFitAllOfIt(t *testing.T) {
 		}
 	}
 	for f, err := range Calls(dir, Query{Tool: "stop_guest", Who: "bob"}) {
-		if err != nil || f.Outcome != "failed" || f.Operations != 1 || fmt.Sprint(f.Guests) != "[106 web]" ||
-			len(f.Refused) != 1 || f.Refused[0].Decision != "DB1" || f.Tier != "yellow" || f.Source != "http" {
+		if err != nil || f.Outcome != "failed" || f.Operations != 1 ||
+			fmt.Sprint(f.Guests) != "[106 web]" ||
+			len(f.Refused) != 1 || f.Refused[0].Decision != "DB1" || f.Tier != "yellow" ||
+			f.Source != "http" {
 			t.Errorf("%+v %v", f, err)
 		}
 		break // a caller may stop
@@ -153,7 +161,8 @@ func TestFilesOfAnotherTimeAreNotRead(t *testing.T) {
 		}
 	}
 	if n == 0 || skip(names[len(names)-1]) {
-		t.Errorf("%d of %d files are left out, the last one too: %v", n, len(names), skip(names[len(names)-1]))
+		t.Errorf("%d of %d files are left out, the last one too: %v", n, len(names),
+			skip(names[len(names)-1]))
 	}
 	if !(Query{Until: day.Add(-48 * time.Hour)}).outside(dir)(names[0]) {
 		t.Error("a file from after the query is read")

@@ -19,7 +19,8 @@ func TestTailGoesOnPastABadLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"c1", "c2", "c3"} {
-		r := gate.Record{Type: "refused", Kind: "call", CallID: id, Time: time.Now(), Tool: "tool-" + id}
+		r := gate.Record{Type: "refused", Kind: "call", CallID: id, Time: time.Now(),
+			Tool: "tool-" + id}
 		if err := j.Intent(context.Background(), r, false); err != nil {
 			t.Fatal(err)
 		}

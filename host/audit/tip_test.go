@@ -18,10 +18,15 @@ func TestAnEndThatWasSeenShowsThatTheNewestFileWasChanged(t *testing.T) {
 		change func(file string, lines [][]byte) error
 		want   string
 	}{
-		"nothing":   {func(string, [][]byte) error { return nil }, ""},
-		"deleted":   {func(f string, _ [][]byte) error { return os.Remove(f) }, "is missing, but the anchor saw it"},
-		"cut":       {func(f string, l [][]byte) error { return os.WriteFile(f, bytes.Join(l[:3], nil), 0o600) }, "the anchor saw the entry"},
-		"cut later": {func(f string, l [][]byte) error { return os.WriteFile(f, bytes.Join(l[:4], nil), 0o600) }, ""},
+		"nothing": {func(string, [][]byte) error { return nil }, ""},
+		"deleted": {func(f string, _ [][]byte) error { return os.Remove(f) },
+			"is missing, but the anchor saw it"},
+		"cut": {func(f string, l [][]byte) error {
+			return os.WriteFile(f, bytes.Join(l[:3], nil), 0o600)
+		}, "the anchor saw the entry"},
+		"cut later": {func(f string, l [][]byte) error {
+			return os.WriteFile(f, bytes.Join(l[:4], nil), 0o600)
+		}, ""},
 	} {
 		t.Run(claim, func(t *testing.T) {
 			dir := t.TempDir()
@@ -31,7 +36,8 @@ func TestAnEndThatWasSeenShowsThatTheNewestFileWasChanged(t *testing.T) {
 			}
 			var tip Tip
 			for n := range 5 {
-				if err := j.Intent(t.Context(), gate.Record{Type: "refused", ID: string(rune('a' + n))}, false); err != nil {
+				if err := j.Intent(t.Context(),
+					gate.Record{Type: "refused", ID: string(rune('a' + n))}, false); err != nil {
 					t.Fatal(err)
 				}
 				if n == 2 {

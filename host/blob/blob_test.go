@@ -126,7 +126,8 @@ func TestABlobIsItsOwnersAlone(t *testing.T) {
 	}
 	for _, name := range []string{w.Blob, w.URI} {
 		res, err := do(b, "alice", abi.BlobRead{Blob: name})
-		if c, ok := res.Value.(abi.ReadResponse); err != nil || !ok || c.Text != "hello" || !c.EOF ||
+		if c, ok := res.Value.(abi.ReadResponse); err != nil || !ok || c.Text != "hello" ||
+			!c.EOF ||
 			c.Bytes != 5 {
 			t.Errorf("reading %s gave %+v, %v", name, res.Value, err)
 		}
@@ -249,7 +250,8 @@ func TestBlobsAreGoneAtTheEnd(t *testing.T) {
 	b, _ := lab(t, Options{Dir: dir})
 	other, _ := lab(t, Options{Dir: dir})
 	for _, each := range []*Blobs{b, other} {
-		if _, err := each.Keep(context.Background(), "alice", "n", "text/plain", []byte("x")); err != nil {
+		if _, err := each.Keep(context.Background(), "alice", "n", "text/plain",
+			[]byte("x")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -343,7 +345,8 @@ func TestACopyInTheWorkspaceIsWholeAndItsOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	res, err := do(b, "alice", abi.BlobRead{Blob: id, Local: "d/a"})
-	if c, ok := res.Value.(abi.WriteResponse); err != nil || !ok || c.Bytes != 2_000_000 || c.Local != "d/a" ||
+	if c, ok := res.Value.(abi.WriteResponse); err != nil || !ok || c.Bytes != 2_000_000 ||
+		c.Local != "d/a" ||
 		c.SHA256 == "" ||
 		res.SHA256 != c.SHA256 ||
 		saved["alice d/a"] != body {

@@ -45,60 +45,72 @@ const good = `{"id":"lxc/101","type":"lxc","vmid":101,"node":"pve1","status":"ru
 func TestAListThatCannotBeTrueIsRefused(t *testing.T) {
 	row := func(old, new string) string { return "[" + strings.Replace(good, old, new, 1) + "]" }
 	for claim, c := range map[string]struct{ list, why string }{
-		"nothing":               {``, "no JSON list"},
-		"null":                  {`null`, "no JSON list"},
-		"an object":             {`{}`, "no JSON list"},
-		"an empty list":         {`[]`, "says nothing"},
-		"storages alone":        {`[{"id":"storage/a/b","type":"storage"}]`, "says nothing"},
-		"it is cut off":         {"[" + good, "cut off"},
-		"cut off in a row":      {"[" + good[:len(good)-1], "row 1"},
-		"more follows":          {"[" + good + "] []", "more follows"},
-		"a row that is none":    {`[null]`, "row 1: it is no object"},
-		"no type":               {row(`"type":"lxc",`, ``), "its type is missing"},
-		"a guest as a storage":  {`[{"id":"lxc/101","type":"storage","node":"a","status":"ok"},` + good + "]", `lxc/101 is listed as "storage"`},
-		"an odd type":           {row(`"type":"lxc"`, `"type":"openvz"`), `guest 101 is listed as "openvz"`},
-		"no number":             {row(`"vmid":101,`, ``), "no number of a guest"},
-		"a null number":         {row(`101,`, `null,`), "no number of a guest"},
-		"a text for a number":   {row(`101,`, `"101",`), `the text "101" is no number`},
-		"a rounded number":      {row(`101,`, `101.0,`), "101.0 is no number"},
-		"an exponent":           {row(`101,`, `1.01e2,`), "1.01e2 is no number"},
-		"a negative number":     {row(`101,`, `-101,`), "-101 is no number"},
-		"a large number":        {row(`101,`, `1000000000,`), "1000000000 is no number"},
-		"an id of another":      {row(`"lxc/101"`, `"lxc/102"`), `guest 101 of type lxc has the id the text "lxc/102"`},
+		"nothing":            {``, "no JSON list"},
+		"null":               {`null`, "no JSON list"},
+		"an object":          {`{}`, "no JSON list"},
+		"an empty list":      {`[]`, "says nothing"},
+		"storages alone":     {`[{"id":"storage/a/b","type":"storage"}]`, "says nothing"},
+		"it is cut off":      {"[" + good, "cut off"},
+		"cut off in a row":   {"[" + good[:len(good)-1], "row 1"},
+		"more follows":       {"[" + good + "] []", "more follows"},
+		"a row that is none": {`[null]`, "row 1: it is no object"},
+		"no type":            {row(`"type":"lxc",`, ``), "its type is missing"},
+		"a guest as a storage": {`[{"id":"lxc/101","type":"storage","node":"a","status":"ok"},` +
+			good + "]", `lxc/101 is listed as "storage"`},
+		"an odd type": {row(`"type":"lxc"`, `"type":"openvz"`),
+			`guest 101 is listed as "openvz"`},
+		"no number":           {row(`"vmid":101,`, ``), "no number of a guest"},
+		"a null number":       {row(`101,`, `null,`), "no number of a guest"},
+		"a text for a number": {row(`101,`, `"101",`), `the text "101" is no number`},
+		"a rounded number":    {row(`101,`, `101.0,`), "101.0 is no number"},
+		"an exponent":         {row(`101,`, `1.01e2,`), "1.01e2 is no number"},
+		"a negative number":   {row(`101,`, `-101,`), "-101 is no number"},
+		"a large number":      {row(`101,`, `1000000000,`), "1000000000 is no number"},
+		"an id of another": {row(`"lxc/101"`, `"lxc/102"`),
+			`guest 101 of type lxc has the id the text "lxc/102"`},
 		"an id of another kind": {row(`"lxc/101"`, `"qemu/101"`), "has the id"},
 		"no id":                 {row(`"id":"lxc/101",`, ``), "has the id missing"},
 		"no node":               {row(`"node":"pve1",`, ``), "guest 101: its node is missing"},
-		"a path":                {row(`pve1`, `../../access`), `its node is the text "../../access"`},
-		"an option":             {row(`pve1`, `-H`), "its node is"},
-		"a line after a node":   {row(`pve1`, `pve1\n`), "its node is"},
-		"no status":             {row(`,"status":"running"`, ``), "its status is missing"},
-		"a null name":           {row(`"status"`, `"name":null,"status"`), "its name is missing, or null"},
-		"a name with a line":    {row(`"status"`, `"name":"a\nb","status"`), "its name is"},
-		"a name that turns":     {row(`"status"`, `"name":"a\u202eb","status"`), "its name is"},
-		"tags in a list":        {row(`"status"`, `"tags":["prod"],"status"`), "its tags is"},
-		"a tag that is none":    {row(`"status"`, `"tags":"a;b=c","status"`), `"b=c" is no tag`},
-		"a pool that is none":   {row(`"status"`, `"pool":"a b","status"`), "its pool is"},
-		"half a template":       {row(`"status"`, `"template":0.5,"status"`), "neither 0 nor 1"},
-		"a true template":       {row(`"status"`, `"template":true,"status"`), "neither 0 nor 1"},
-		"a key twice":           {row(`"status"`, `"node":"pve1","status"`), `it has "node" twice`},
-		"a key in two cases":    {row(`"status"`, `"Node":"pve2","status"`), `it has "Node" twice`},
-		"a guest twice":         {"[" + good + "," + good + "]", "guest 101 twice"},
-		"a guest in two places": {"[" + good + "," + strings.Replace(good, "pve1", "pve2", 1) + "]", "guest 101 twice"},
+		"a path": {row(`pve1`, `../../access`),
+			`its node is the text "../../access"`},
+		"an option":           {row(`pve1`, `-H`), "its node is"},
+		"a line after a node": {row(`pve1`, `pve1\n`), "its node is"},
+		"no status":           {row(`,"status":"running"`, ``), "its status is missing"},
+		"a null name": {row(`"status"`, `"name":null,"status"`),
+			"its name is missing, or null"},
+		"a name with a line":  {row(`"status"`, `"name":"a\nb","status"`), "its name is"},
+		"a name that turns":   {row(`"status"`, `"name":"a\u202eb","status"`), "its name is"},
+		"tags in a list":      {row(`"status"`, `"tags":["prod"],"status"`), "its tags is"},
+		"a tag that is none":  {row(`"status"`, `"tags":"a;b=c","status"`), `"b=c" is no tag`},
+		"a pool that is none": {row(`"status"`, `"pool":"a b","status"`), "its pool is"},
+		"half a template":     {row(`"status"`, `"template":0.5,"status"`), "neither 0 nor 1"},
+		"a true template":     {row(`"status"`, `"template":true,"status"`), "neither 0 nor 1"},
+		"a key twice":         {row(`"status"`, `"node":"pve1","status"`), `it has "node" twice`},
+		"a key in two cases":  {row(`"status"`, `"Node":"pve2","status"`), `it has "Node" twice`},
+		"a guest twice":       {"[" + good + "," + good + "]", "guest 101 twice"},
+		"a guest in two places": {"[" + good + "," + strings.Replace(good, "pve1", "pve2", 1) + "]",
+			"guest 101 twice"},
 		"a node twice": {`[{"id":"node/a","type":"node","node":"a","status":"online"},
 			{"id":"node/a","type":"node","node":"a","status":"offline"}]`, "node a twice"},
-		"a node of another id":   {`[{"id":"node/b","type":"node","node":"a","status":"online"}]`, "node a has the id"},
-		"a guest on no node":     {`[{"id":"node/a","type":"node","node":"a","status":"online"},` + good + "]", `guest 101 on node "pve1"`},
-		"deep nesting":           {row(`"status"`, `"x":`+strings.Repeat("[", 50)+strings.Repeat("]", 50)+`,"status"`), "nests deeper"},
-		"deep nesting, cut off":  {row(`"status"`, `"x":`+strings.Repeat("[", 1_000_000)), "nests deeper"},
+		"a node of another id": {`[{"id":"node/b","type":"node","node":"a","status":"online"}]`,
+			"node a has the id"},
+		"a guest on no node": {`[{"id":"node/a","type":"node","node":"a","status":"online"},` +
+			good + "]", `guest 101 on node "pve1"`},
+		"deep nesting": {row(`"status"`, `"x":`+
+			strings.Repeat("[", 50)+strings.Repeat("]", 50)+`,"status"`), "nests deeper"},
+		"deep nesting, cut off": {row(`"status"`, `"x":`+strings.Repeat("[", 1_000_000)),
+			"nests deeper"},
 		"bytes that are no text": {row(`pve1`, "pve\xff"), "UTF-8"},
-		"too many rows":          {"[" + strings.Repeat(`{"type":"pool"},`, maxRows+1) + good + "]", "more than"},
+		"too many rows": {"[" + strings.Repeat(`{"type":"pool"},`, maxRows+1) + good + "]",
+			"more than"},
 	} {
 		l, err := Read([]byte(c.list))
 		if err == nil || !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%s: %+v, %v; want %q", claim, l, err, c.why)
 		}
 	}
-	if _, err := Read([]byte(row(`"status"`, `"x":[{"y":[1]}],"cpu":1.5e-05,"status"`))); err != nil {
+	if _, err := Read([]byte(row(`"status"`,
+		`"x":[{"y":[1]}],"cpu":1.5e-05,"status"`))); err != nil {
 		t.Errorf("what nobody reads: %v", err)
 	}
 }
@@ -111,8 +123,10 @@ func TestAChangedListIsNeverBelievedWhereItContradictsItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := rand.New(rand.NewPCG(17, 17))
-	values := []string{`null`, `""`, `"x"`, `0`, `1`, `-1`, `101`, `101.0`, `"101"`, `103`, `200`, `true`, `[]`, `{}`,
-		`"pve1"`, `"pve2"`, `"pve9"`, `"lxc"`, `"qemu"`, `"node"`, `"storage"`, `"lxc/101"`, `"qemu/200"`, `"node/pve1"`,
+	values := []string{`null`, `""`, `"x"`, `0`, `1`, `-1`, `101`, `101.0`, `"101"`, `103`, `200`,
+		`true`, `[]`, `{}`,
+		`"pve1"`, `"pve2"`, `"pve9"`, `"lxc"`, `"qemu"`, `"node"`, `"storage"`, `"lxc/101"`,
+		`"qemu/200"`, `"node/pve1"`,
 		`"../x"`, `"a b"`, `"running"`, `"unknown"`}
 	believed := 0
 	for range 8_000 {
@@ -166,9 +180,11 @@ func check(t *testing.T, l List, rows []map[string]json.RawMessage, did string) 
 		if kind == "lxc" || kind == "qemu" {
 			number++
 			g, is := l.Guest(id)
-			if !is || g.Kind != kind || g.Node != text(row, "node") || g.Status != text(row, "status") ||
+			if !is || g.Kind != kind || g.Node != text(row, "node") ||
+				g.Status != text(row, "status") ||
 				text(row, "id") != kind+"/"+id || g.Pool != text(row, "pool") ||
-				strings.Join(g.Tags, " ") != strings.ReplaceAll(text(row, "tags"), ";", " ") || g.Name != text(row, "name") {
+				strings.Join(g.Tags, " ") != strings.ReplaceAll(text(row, "tags"), ";", " ") ||
+				g.Name != text(row, "name") {
 				t.Errorf("%s: row %v is believed as %+v", did, row, g)
 			}
 		} else if row["vmid"] != nil {
@@ -183,12 +199,15 @@ func check(t *testing.T, l List, rows []map[string]json.RawMessage, did string) 
 func TestANodeWithoutQuorumIsNotBelieved(t *testing.T) {
 	const node = `{"type":"node","id":"node/pve1","name":"pve1","online":1}`
 	for claim, c := range map[string]struct{ status, why string }{
-		"a cluster with quorum":   {`[{"type":"cluster","id":"cluster","quorate":1},` + node + `]`, ""},
-		"a node of its own":       {`[` + node + `]`, ""},
-		"no quorum":               {`[{"type":"cluster","quorate":0},` + node + `]`, "no quorum"},
-		"nothing of a quorum":     {`[{"type":"cluster"},` + node + `]`, "no quorum"},
-		"a quorum that is text":   {`[{"type":"cluster","quorate":"1"},` + node + `]`, "no quorum"},
-		"two clusters":            {`[{"type":"cluster","quorate":1},{"type":"cluster","quorate":1},` + node + `]`, "2 clusters"},
+		"a cluster with quorum": {`[{"type":"cluster","id":"cluster","quorate":1},` + node + `]`,
+			""},
+		"a node of its own":     {`[` + node + `]`, ""},
+		"no quorum":             {`[{"type":"cluster","quorate":0},` + node + `]`, "no quorum"},
+		"nothing of a quorum":   {`[{"type":"cluster"},` + node + `]`, "no quorum"},
+		"a quorum that is text": {`[{"type":"cluster","quorate":"1"},` + node + `]`, "no quorum"},
+		"two clusters": {
+			`[{"type":"cluster","quorate":1},{"type":"cluster","quorate":1},` + node + `]`,
+			"2 clusters"},
 		"a cluster without nodes": {`[{"type":"cluster","quorate":1}]`, "0 nodes"},
 		"nothing":                 {`[]`, "0 nodes"},
 		"null":                    {`null`, "no JSON list"},
@@ -227,7 +246,8 @@ func FuzzRead(f *testing.F) {
 		}
 		seen := map[string]bool{}
 		for _, g := range l.Guests {
-			if seen[g.VMID] || !vmids.MatchString(g.VMID) || !nodes.MatchString(g.Node) || g.Status == "" ||
+			if seen[g.VMID] || !vmids.MatchString(g.VMID) || !nodes.MatchString(g.Node) ||
+				g.Status == "" ||
 				g.Kind != "lxc" && g.Kind != "qemu" {
 				t.Errorf("%+v", g)
 			}

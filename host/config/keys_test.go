@@ -35,7 +35,8 @@ var indexes = regexp.MustCompile(`\[[0-9]+\]`)
 
 var commented = regexp.MustCompile(`(?m)^# (\[+[a-z_.]+\]+$|[a-z_]+ = .+$)`)
 
-// The shipped file decodes with every comment that is a key made a key, and then has all keys. What it
+// The shipped file decodes with every comment that is a key made a key, and then has all keys. What
+// it
 // sets is what it would be without it.
 func TestConfigTOMLHasEveryKey(t *testing.T) {
 	data, err := os.ReadFile("../../config.toml")
@@ -65,7 +66,8 @@ func TestConfigTOMLHasEveryKey(t *testing.T) {
 	}
 }
 
-// Every key has a type that the loader decodes, and one that holds a path says so: it would be taken
+// Every key has a type that the loader decodes, and one that holds a path says so: it would be
+// taken
 // as relative to where the program is started.
 func TestKeysAreOfKnownTypes(t *testing.T) {
 	var paths []string
@@ -92,7 +94,8 @@ func TestKeysAreOfKnownTypes(t *testing.T) {
 		}
 	}
 	walk(reflect.TypeFor[Config](), "")
-	for _, key := range strings.Fields(`policy.site plugin.lock plugin.dir sandbox.cache_dir audit.dir
+	for _, key := range strings.Fields(`policy.site plugin.lock plugin.dir sandbox.cache_dir ` +
+		`audit.dir
 		store.dir blob.dir egress.ca_file identity.tokens front.tls_cert front.tls_key
 		remote.workspace remote.known_hosts remote.nodes.identity_file
 		remote.nodes.certificate_file`) {

@@ -57,13 +57,17 @@ func TestLoad(t *testing.T) {
 	t.Setenv("SECRET_PW", "hunter2")
 	p := write(
 		t,
-		"accept_risks = true\n[remote]\nworkspace = 'w'\ntimeout = '30s'\nsessions = 5\ntoken='${file:tok}'\n[[remote.nodes]]\nname='a'\nidentity_file='keys/id'\npassword='${SECRET_PW}'\n",
+		"accept_risks = true\n[remote]\nworkspace = 'w'\ntimeout = '30s'\nsessions = 5\n"+
+			"token='${file:tok}'\n[[remote.nodes]]\nname='a'\nidentity_file='keys/id'\n"+
+			"password='${SECRET_PW}'\n",
 	)
-	if err := os.WriteFile(filepath.Join(filepath.Dir(p), "tok"), []byte("abc\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(filepath.Dir(p), "tok"), []byte("abc\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	var c probe
-	if err := load(p, []string{"CAPONIER_REMOTE_SESSIONS=7", "CAPONIER_REMOTE_TIMEOUT=1m", "HOME=/x", "CAPONIER_CONFIG=x"}, &c); err != nil {
+	if err := load(p, []string{"CAPONIER_REMOTE_SESSIONS=7", "CAPONIER_REMOTE_TIMEOUT=1m",
+		"HOME=/x", "CAPONIER_CONFIG=x"}, &c); err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Dir(p)
@@ -138,12 +142,13 @@ func TestFilesThatOthersCouldChangeAreRefused(t *testing.T) {
 
 func TestTablesAreValidatedAndTheirLineIsNamed(t *testing.T) {
 	for text, why := range map[string]string{
-		"\n[blob]\nmax_bytes = -5":                 "config.toml:3: blob.max_bytes: ",
-		"[front]\nmetrics = '0.0.0.0:1'":           "config.toml:2: front.metrics: ",
-		"[identity]\n\nhttp = 'x'":                 "config.toml:3: identity.http: ",
-		"[tools]\nenable = []":                     "config.toml:2: tools.enable: ",
-		"[approval]\nwait = '45s'\nexpires = '1d'": "config.toml:3: approval.expires: want a duration",
-		"[[remote.nodes]]\nname = 'a b'":           "config.toml:2: remote.nodes[0].name: ",
+		"\n[blob]\nmax_bytes = -5":       "config.toml:3: blob.max_bytes: ",
+		"[front]\nmetrics = '0.0.0.0:1'": "config.toml:2: front.metrics: ",
+		"[identity]\n\nhttp = 'x'":       "config.toml:3: identity.http: ",
+		"[tools]\nenable = []":           "config.toml:2: tools.enable: ",
+		"[approval]\nwait = '45s'\nexpires = '1d'": "config.toml:3: approval.expires: want a " +
+			"duration",
+		"[[remote.nodes]]\nname = 'a b'": "config.toml:2: remote.nodes[0].name: ",
 	} {
 		if _, err := Load(write(t, text), nil); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q: %v, want %q", text, err, why)

@@ -25,8 +25,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func programs(t *testing.T, change map[string]string) (dir string) {
 	t.Helper()
 	all := map[string]string{
-		"pvesh": `[ "$*" = "get /cluster/status --output-format json" ] && echo '[{"type":"cluster","name":"c","quorate":1},{"type":"node","name":"n1","local":1,"online":1},{"type":"node","name":"n2","online":1}]'`,
-		"pct":   `[ "$*" = list ]`, "qm": `[ "$*" = list ]`, "date": `exec /bin/date "$@"`, "locale": "echo UTF-8",
+		"pvesh": `[ "$*" = "get /cluster/status --output-format json" ] && echo ` +
+			`'[{"type":"cluster","name":"c","quorate":1},{"type":"node","name":"n1","local":1,` +
+			`"online":1},{"type":"node","name":"n2","online":1}]'`,
+		"pct": `[ "$*" = list ]`, "qm": `[ "$*" = list ]`, "date": `exec /bin/date "$@"`,
+		"locale": "echo UTF-8",
 	}
 	dir = t.TempDir()
 	for name, text := range all {
@@ -36,7 +39,8 @@ func programs(t *testing.T, change map[string]string) (dir string) {
 		if text == "" {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"),
+			0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,7 +95,10 @@ func TestCheckFindsNothingOnAGoodNodeBehindOpenSSH(t *testing.T) {
 }
 
 func TestCheckFinds(t *testing.T) {
-	at := func(d time.Duration) string { return fmt.Sprintf("echo $(($(/bin/date +%%s) + %d))", int(d.Seconds())) }
+	at := func(d time.Duration) string {
+		return fmt.Sprintf("echo $(($(/bin/date +%%s) + %d))",
+			int(d.Seconds()))
+	}
 	status := func(rows string) string { return "cat <<'END'\n[" + rows + "]\nEND" }
 	for _, c := range []struct {
 		claim    string
@@ -105,41 +112,100 @@ func TestCheckFinds(t *testing.T) {
 		fix      string
 		last     bool // nothing is looked at after it
 	}{
-		{claim: "a slow start-up file", shell: `sleep 0.12; eval "$1"`, check: "start-up", level: Warn, note: []string{"~/.bashrc", "although the network needs"}, fix: quietLine},
-		{claim: "a start-up file that speaks", shell: `echo Hello; eval "$1"`, check: "login-shell", level: Fail, note: []string{"prints", "Hello"}, fix: quietLine, last: true},
-		{claim: "a shell that is not POSIX", shell: `eval "$(printf %s "$1" | sed 's/\\\\/\\/g')"`, check: "login-shell", level: Fail, note: []string{"does not read quoted words"}, fix: "usermod -s /bin/bash", last: true},
-		{claim: "an account without a shell", shell: `echo This account is currently not available.; exit 1`, check: "login-shell", level: Fail, note: []string{"not available"}, fix: "usermod", last: true},
-		{claim: "a clock that is a little ahead", programs: map[string]string{"date": at(10 * time.Second)}, check: "clock", level: Warn, note: []string{"ahead"}, fix: "set-ntp"},
-		{claim: "a clock that is a little behind", programs: map[string]string{"date": at(-10 * time.Second)}, check: "clock", level: Warn, note: []string{"behind"}, fix: "set-ntp"},
-		{claim: "a clock an hour behind", programs: map[string]string{"date": at(-time.Hour)}, check: "clock", level: Fail, note: []string{"behind", "logs cannot be laid side by side"}, fix: "set-ntp"},
-		{claim: "a clock that is none", programs: map[string]string{"date": "echo noon"}, check: "clock", level: Fail, note: []string{"noon"}, fix: "date +%s"},
-		{claim: "no pct in PATH", programs: map[string]string{"pct": ""}, check: "pct", level: Fail, note: []string{"pct is not found", `"`}, fix: "SetEnv PATH="},
-		{claim: "no qm in PATH", programs: map[string]string{"qm": ""}, check: "qm", level: Fail, note: []string{"qm is not found"}, fix: "SetEnv PATH="},
-		{claim: "no pvesh in PATH", programs: map[string]string{"pvesh": ""}, check: "pvesh", level: Fail, note: []string{"pvesh is not found"}, fix: "SetEnv PATH="},
-		{claim: "a user who may not", programs: map[string]string{"pct": "echo 'ipcc_send_rec[1] failed: Unknown error -1' >&2; exit 255"}, check: "pct", level: Fail, note: []string{"exit code 255", "ipcc_send_rec"}, fix: "want root, or sudo"},
-		{claim: "sudo that asks for a password", programs: map[string]string{"qm": "echo 'sudo: a password is required' >&2; exit 1"}, check: "qm", level: Fail, note: []string{"sudo does not let"}, fix: "sudo -l -U"},
-		{claim: "a forced command that lists less", programs: map[string]string{"qm": "echo 'caponier-gate: this key may not run that' >&2; exit 126"}, check: "qm", level: Warn, note: []string{"forced command"}, fix: `"'qm' 'list'"`},
-		{claim: "a forced command that lists no date", programs: map[string]string{"date": "echo 'caponier-gate: this key may not run that' >&2; exit 126"}, check: "clock", level: Warn, note: []string{"forced command"}, fix: `"'date' '[+]%s'"`},
-		{claim: "a cluster without quorum", programs: map[string]string{"pvesh": status(`{"type":"cluster","name":"c","quorate":0},{"type":"node","name":"n1","local":1,"online":1},{"type":"node","name":"n2","online":0}`)},
-			check: "quorum", level: Fail, note: []string{"no quorum (1 of 2"}, fix: `bring back "n2"`},
-		{claim: "a node that is away", programs: map[string]string{"pvesh": status(`{"type":"cluster","name":"c","quorate":1},{"type":"node","name":"n1","local":1,"online":1},{"type":"node","name":"n2","online":0}`)},
-			check: "quorum", level: Warn, note: []string{"does not hear", "n2"}, fix: "pvecm status"},
-		{claim: "another name", programs: map[string]string{"pvesh": status(`{"type":"node","name":"pve7","local":1,"online":1}`)}, check: "name", level: Fail, note: []string{`calls itself "pve7"`}, fix: `name = "pve7"`},
-		{claim: "a node that writes to the terminal", programs: map[string]string{"pvesh": status(`{"type":"cluster","name":"c\u001b[2J","quorate":0},{"type":"node","name":"n1\u001b]0;x\u0007","local":1,"online":1},{"type":"node","name":"\u001b[31m\nok","online":0}`)},
+		{claim: "a slow start-up file", shell: `sleep 0.12; eval "$1"`, check: "start-up",
+			level: Warn, note: []string{"~/.bashrc", "although the network needs"}, fix: quietLine},
+		{claim: "a start-up file that speaks", shell: `echo Hello; eval "$1"`, check: "login-shell",
+			level: Fail, note: []string{"prints", "Hello"}, fix: quietLine, last: true},
+		{claim: "a shell that is not POSIX", shell: `eval "$(printf %s "$1" | sed 's/\\\\/\\/g')"`,
+			check: "login-shell", level: Fail, note: []string{"does not read quoted words"},
+			fix: "usermod -s /bin/bash", last: true},
+		{claim: "an account without a shell",
+			shell: `echo This account is currently not available.; exit 1`, check: "login-shell",
+			level: Fail, note: []string{"not available"}, fix: "usermod", last: true},
+		{claim: "a clock that is a little ahead",
+			programs: map[string]string{"date": at(10 * time.Second)}, check: "clock", level: Warn,
+			note: []string{"ahead"}, fix: "set-ntp"},
+		{claim: "a clock that is a little behind",
+			programs: map[string]string{"date": at(-10 * time.Second)}, check: "clock", level: Warn,
+			note: []string{"behind"}, fix: "set-ntp"},
+		{claim: "a clock an hour behind", programs: map[string]string{"date": at(-time.Hour)},
+			check: "clock", level: Fail, note: []string{"behind",
+				"logs cannot be laid side by side"}, fix: "set-ntp"},
+		{claim: "a clock that is none", programs: map[string]string{"date": "echo noon"},
+			check: "clock", level: Fail, note: []string{"noon"}, fix: "date +%s"},
+		{claim: "no pct in PATH", programs: map[string]string{"pct": ""}, check: "pct", level: Fail,
+			note: []string{"pct is not found", `"`}, fix: "SetEnv PATH="},
+		{claim: "no qm in PATH", programs: map[string]string{"qm": ""}, check: "qm", level: Fail,
+			note: []string{"qm is not found"}, fix: "SetEnv PATH="},
+		{claim: "no pvesh in PATH", programs: map[string]string{"pvesh": ""}, check: "pvesh",
+			level: Fail, note: []string{"pvesh is not found"}, fix: "SetEnv PATH="},
+		{claim: "a user who may not", programs: map[string]string{
+			"pct": "echo 'ipcc_send_rec[1] failed: Unknown error -1' >&2; exit 255"}, check: "pct",
+			level: Fail, note: []string{"exit code 255", "ipcc_send_rec"},
+			fix: "want root, or sudo"},
+		{claim: "sudo that asks for a password",
+			programs: map[string]string{"qm": "echo 'sudo: a password is required' >&2; exit 1"},
+			check:    "qm", level: Fail, note: []string{"sudo does not let"}, fix: "sudo -l -U"},
+		{claim: "a forced command that lists less",
+			programs: map[string]string{
+				"qm": "echo 'caponier-gate: this key may not run that' >&2; exit 126"}, check: "qm",
+			level: Warn, note: []string{"forced command"}, fix: `"'qm' 'list'"`},
+		{claim: "a forced command that lists no date",
+			programs: map[string]string{
+				"date": "echo 'caponier-gate: this key may not run that' >&2; exit 126"},
+			check: "clock", level: Warn, note: []string{"forced command"}, fix: `"'date' '[+]%s'"`},
+		{claim: "a cluster without quorum", programs: map[string]string{
+			"pvesh": status(`{"type":"cluster","name":"c","quorate":0},{"type":"node",` +
+				`"name":"n1","local":1,"online":1},{"type":"node","name":"n2","online":0}`)},
+			check: "quorum", level: Fail, note: []string{"no quorum (1 of 2"},
+			fix: `bring back "n2"`},
+		{claim: "a node that is away", programs: map[string]string{
+			"pvesh": status(`{"type":"cluster","name":"c","quorate":1},{"type":"node",` +
+				`"name":"n1","local":1,"online":1},{"type":"node","name":"n2","online":0}`)},
+			check: "quorum", level: Warn, note: []string{"does not hear", "n2"},
+			fix: "pvecm status"},
+		{claim: "another name", programs: map[string]string{
+			"pvesh": status(`{"type":"node","name":"pve7","local":1,"online":1}`)}, check: "name",
+			level: Fail, note: []string{`calls itself "pve7"`}, fix: `name = "pve7"`},
+		{claim: "a node that writes to the terminal",
+			programs: map[string]string{"pvesh": status(`{"type":"cluster","name":"c\u001b[2J",` +
+				`"quorate":0},{"type":"node","name":"n1\u001b]0;x\u0007","local":1,"online":1},` +
+				`{"type":"node","name":"\u001b[31m\nok","online":0}`)},
 			check: "name", level: Fail, note: []string{`\x1b`}, fix: `\x1b`},
-		{claim: "an error that writes to the terminal", programs: map[string]string{"pct": `printf '\033[2J\r' >&2; exit 3`}, check: "pct", level: Fail, note: []string{`\x1b`}, fix: "by hand"},
-		{claim: "pvesh that prints no JSON", programs: map[string]string{"pvesh": "echo perl: warning"}, check: "pvesh", level: Fail, note: []string{"no JSON"}, fix: "pvesh get /cluster/status"},
-		{claim: "a node that cannot run the gate", shell: `/nowhere/caponier-gate`, check: "gate", level: Fail, note: []string{"Install it"}, fix: "install -o root", last: true},
-		{claim: "a node without a locale", programs: map[string]string{"locale": "echo ANSI_X3.4-1968"}, check: "locale", level: Warn, note: []string{"ANSI_X3", "refused"}, fix: "AcceptEnv"},
-		{claim: "an older gate", programs: map[string]string{"locale": "echo 'caponier-gate: this key may not run that' >&2; exit 126"}, check: "locale", level: Warn, note: []string{"older"}, fix: "install -o root"},
-		{claim: "no SFTP", faults: sshtest.Faults{NoSFTP: true}, check: "sftp", level: Warn, note: []string{"Subsystem sftp"}, fix: "Subsystem sftp"},
-		{claim: "a key that is not pinned", options: func(o *remote.Options) { o.Nodes[0].HostKey = "SHA256:" + strings.Repeat("A", 43) }, check: "host-key", level: Fail, note: []string{"pins SHA256:AAA"}, fix: "caponier hosts scan 127.0.0.1:", last: true},
+		{claim: "an error that writes to the terminal",
+			programs: map[string]string{"pct": `printf '\033[2J\r' >&2; exit 3`}, check: "pct",
+			level: Fail, note: []string{`\x1b`}, fix: "by hand"},
+		{claim: "pvesh that prints no JSON", programs: map[string]string{
+			"pvesh": "echo perl: warning"}, check: "pvesh", level: Fail, note: []string{"no JSON"},
+			fix: "pvesh get /cluster/status"},
+		{claim: "a node that cannot run the gate", shell: `/nowhere/caponier-gate`, check: "gate",
+			level: Fail, note: []string{"Install it"}, fix: "install -o root", last: true},
+		{claim: "a node without a locale", programs: map[string]string{
+			"locale": "echo ANSI_X3.4-1968"}, check: "locale", level: Warn,
+			note: []string{"ANSI_X3", "refused"}, fix: "AcceptEnv"},
+		{claim: "an older gate", programs: map[string]string{
+			"locale": "echo 'caponier-gate: this key may not run that' >&2; exit 126"},
+			check: "locale", level: Warn, note: []string{"older"}, fix: "install -o root"},
+		{claim: "no SFTP", faults: sshtest.Faults{NoSFTP: true}, check: "sftp", level: Warn,
+			note: []string{"Subsystem sftp"}, fix: "Subsystem sftp"},
+		{claim: "a key that is not pinned", options: func(o *remote.Options) {
+			o.Nodes[0].HostKey = "SHA256:" + strings.Repeat("A", 43)
+		}, check: "host-key", level: Fail, note: []string{
+			"pins SHA256:AAA"}, fix: "caponier hosts scan 127.0.0.1:", last: true},
 		{claim: "a key that is not known", options: func(o *remote.Options) {
-			o.KnownHosts, o.Nodes[0].HostKey = []string{filepath.Join(o.Workspace, "..", "known")}, ""
+			o.KnownHosts, o.Nodes[0].HostKey = []string{filepath.Join(o.Workspace, "..",
+				"known")}, ""
 			_ = os.WriteFile(o.KnownHosts[0], nil, 0o600)
-		}, check: "host-key", level: Fail, note: []string{"is not in known_hosts", "SHA256:"}, fix: "caponier hosts scan 127.0.0.1:", last: true},
-		{claim: "a login that is refused", options: func(o *remote.Options) { o.Nodes[0].IdentityFile, _ = sshtest.NewKeyFile(t) }, check: "login", level: Fail, note: []string{"accepts none"}, fix: "ssh-copy-id -i /", last: true},
-		{claim: "nobody there", options: func(o *remote.Options) { o.Nodes[0].Port, o.DialTimeout = 1, 300*time.Millisecond }, check: "connection", level: Fail, note: []string{"is the host up"}, fix: "ssh -v -p 1", last: true},
+		}, check: "host-key", level: Fail, note: []string{
+			"is not in known_hosts", "SHA256:"}, fix: "caponier hosts scan 127.0.0.1:", last: true},
+		{claim: "a login that is refused", options: func(o *remote.Options) {
+			o.Nodes[0].IdentityFile, _ = sshtest.NewKeyFile(t)
+		}, check: "login", level: Fail, note: []string{
+			"accepts none"}, fix: "ssh-copy-id -i /", last: true},
+		{claim: "nobody there", options: func(o *remote.Options) {
+			o.Nodes[0].Port, o.DialTimeout = 1, 300*time.Millisecond
+		}, check: "connection", level: Fail, note: []string{
+			"is the host up"}, fix: "ssh -v -p 1", last: true},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
 			path := programs(t, c.programs) + ":" + onlyPrograms(t, "sh", "cat", "sleep", "sed",
@@ -207,7 +273,8 @@ func TestCheckFinds(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if f := finding(t, doctorFor(t, optionsFor(t, s)).check(ctx, "n1"), "pvesh"); f.Level != Fail ||
+		if f := finding(t, doctorFor(t, optionsFor(t, s)).check(ctx, "n1"),
+			"pvesh"); f.Level != Fail ||
 			!strings.Contains(f.Note, "timed out") {
 			t.Errorf("%+v", f)
 		}

@@ -19,7 +19,8 @@ func TestProcessesShareTheList(t *testing.T) {
 	if got := ours.Mode(); got == nil || len(got) != 0 {
 		t.Fatalf("before: %v, want an empty list, which policy takes for no freeze", got)
 	}
-	for _, z := range []gate.Freeze{{Kind: "all", Reason: "why"}, {Kind: "principal", Name: "../a b"},
+	for _, z := range []gate.Freeze{{Kind: "all", Reason: "why"},
+		{Kind: "principal", Name: "../a b"},
 		{Kind: "tool", Name: "delete_guest"}, {Kind: "node", Name: "pve2", Reason: "disk"}} {
 		err := theirs.Add(Freeze{Kind: z.Kind, Name: z.Name, Reason: z.Reason, Since: time.Now()})
 		if err != nil {
@@ -43,11 +44,14 @@ func TestProcessesShareTheList(t *testing.T) {
 // What cannot be read has no kind that policy knows, which freezes everything.
 func TestWhatCannotBeReadFreezesEverything(t *testing.T) {
 	for name, put := range map[string]func(file string) error{
-		"broken":     func(f string) error { return os.WriteFile(f, []byte("{"), 0o600) },
-		"other name": func(f string) error { return os.WriteFile(f, []byte(`{"scope":"tool"}`), 0o600) },
-		"folder":     func(f string) error { return os.Mkdir(f, 0o700) },
-		"FIFO":       func(f string) error { return syscall.Mkfifo(f, 0o600) },
-		"dead link":  func(f string) error { return os.Symlink("nowhere", f) },
+		"broken": func(f string) error { return os.WriteFile(f, []byte("{"), 0o600) },
+		"other name": func(f string) error {
+			return os.WriteFile(f, []byte(`{"scope":"tool"}`),
+				0o600)
+		},
+		"folder":    func(f string) error { return os.Mkdir(f, 0o700) },
+		"FIFO":      func(f string) error { return syscall.Mkfifo(f, 0o600) },
+		"dead link": func(f string) error { return os.Symlink("nowhere", f) },
 	} {
 		l := In(t.TempDir())
 		if err := os.Mkdir(l.dir, 0o700); err != nil {

@@ -14,14 +14,18 @@ import (
 // A guest that has been told to return may ask more, and nothing else; only a question can wait,
 // and the host believes itself about it.
 func TestAQuestionThatWaitsEndsTheRound(t *testing.T) {
-	pending := func(r *Running, op abi.Op) error { _, err := r.Operate(context.Background(), op); return err }
+	pending := func(r *Running, op abi.Op) error {
+		_, err := r.Operate(context.Background(), op)
+		return err
+	}
 	for name, tt := range map[string]struct {
 		guest   func(*Running) error // its error is what the last operation got
 		code    int                  // that the guest returns
 		outcome Outcome
 		last    func(error) bool
 	}{
-		"it waits": {func(r *Running) error { return pending(r, abi.Ask{Key: "k"}) }, 1, Waits, func(err error) bool { return errors.Is(err, ErrPending) }},
+		"it waits": {func(r *Running) error { return pending(r, abi.Ask{Key: "k"}) }, 1, Waits,
+			func(err error) bool { return errors.Is(err, ErrPending) }},
 		"another question is fine": {func(r *Running) error {
 			_ = pending(r, abi.Ask{Key: "k"})
 			return pending(r, abi.Ask{Key: "l"})
@@ -33,8 +37,16 @@ func TestAQuestionThatWaitsEndsTheRound(t *testing.T) {
 			bad := (*abi.RequestError)(nil)
 			return errors.As(err, &bad) && bad.Field == "call"
 		}},
-		"a guest that goes on has not waited":  {func(r *Running) error { return pending(r, abi.Ask{Key: "k"}) }, 0, Succeeded, func(err error) bool { return errors.Is(err, ErrPending) }},
-		"an operation cannot wait for anybody": {func(r *Running) error { return pending(r, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}}) }, 1, Failed, func(err error) bool { op := (*OpError)(nil); return errors.As(err, &op) && op.Code == "failed" }},
+		"a guest that goes on has not waited": {func(r *Running) error {
+			return pending(r, abi.Ask{Key: "k"})
+		}, 0, Succeeded, func(err error) bool { return errors.Is(err, ErrPending) }},
+		"an operation cannot wait for anybody": {func(r *Running) error {
+			return pending(r, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}})
+		}, 1, Failed, func(err error) bool {
+			op := (*OpError)(nil)
+			return errors.As(err, &op) &&
+				op.Code == "failed"
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{decide: allow(Green), execErr: ErrPending}
@@ -71,7 +83,8 @@ func TestRoundsAreCountedFromOne(t *testing.T) {
 			return Output{JSON: json.RawMessage(`{}`)}, nil
 		}
 		w.door().
-			Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool(), Round: given})
+			Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"},
+				Tool: tool(), Round: given})
 		if got != want {
 			t.Errorf("round %d arrived as %d, want %d", given, got, want)
 		}
@@ -90,7 +103,9 @@ func TestAPluginIsToldOnlyOfNodesThatItsCallerMaySee(t *testing.T) {
 	}
 	d := w.door()
 	call := func(id, revision string) string {
-		w.decide = func(Question) (Decision, error) { return Decision{Allow: true, Tier: Green, Revision: revision}, nil }
+		w.decide = func(Question) (Decision, error) {
+			return Decision{Allow: true, Tier: Green, Revision: revision}, nil
+		}
 		d.Call(
 			context.Background(),
 			Request{Source: "cli", Principal: Principal{ID: id}, Tool: tool()},

@@ -18,9 +18,14 @@ func TestEverythingButAWholeYesRefusesTheCall(t *testing.T) {
 		broken error
 		why    string
 	}{
-		"the zero decision":          {decide: func(Question) (Decision, error) { return Decision{}, nil }, why: "policy.undefined"},
-		"an error":                   {decide: func(Question) (Decision, error) { return Decision{Allow: true, Tier: Green}, errors.New("x") }, why: "policy.error"},
-		"a panic":                    {decide: func(Question) (Decision, error) { panic("x") }, why: "policy.panic"},
+		"the zero decision": {decide: func(Question) (Decision, error) {
+			return Decision{}, nil
+		}, why: "policy.undefined"},
+		"an error": {decide: func(Question) (Decision, error) {
+			return Decision{Allow: true, Tier: Green}, errors.New("x")
+		}, why: "policy.error"},
+		"a panic": {decide: func(Question) (Decision, error) { panic("x") },
+			why: "policy.panic"},
 		"allow without a tier":       {decide: allow(NoTier), why: "policy.contradiction"},
 		"allow at tier black":        {decide: allow(Black), why: "policy.contradiction"},
 		"allow at a tier unheard of": {decide: allow(9), why: "policy.contradiction"},
@@ -30,8 +35,11 @@ func TestEverythingButAWholeYesRefusesTheCall(t *testing.T) {
 		"allow with a reason against": {decide: func(Question) (Decision, error) {
 			return Decision{Allow: true, Tier: Green, Denied: []Reason{{ID: "site.night"}}}, nil
 		}, why: "policy.contradiction"},
-		"a journal that cannot be written": {decide: allow(Green), broken: errors.New("disk full"), why: "journal.unavailable"},
-		"a no":                             {decide: func(Question) (Decision, error) { return Decision{Failed: []string{"tier"}}, nil }, why: "tier"},
+		"a journal that cannot be written": {decide: allow(Green), broken: errors.New("disk full"),
+			why: "journal.unavailable"},
+		"a no": {decide: func(Question) (Decision, error) {
+			return Decision{Failed: []string{"tier"}}, nil
+		}, why: "tier"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{decide: tt.decide, broken: tt.broken}
@@ -81,7 +89,8 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 				w.guest = func(ctx context.Context, r *Running) (Output, error) {
 					_, err := r.Operate(ctx, op)
 					var refused *Refused
-					if wantRefused := slices.Contains(w.events, "decide "+name+"/"+refusedAt); errors.As(
+					if wantRefused := slices.Contains(w.events, "decide "+name+"/"+
+						refusedAt); errors.As(
 						err,
 						&refused,
 					) != wantRefused {
@@ -121,11 +130,13 @@ func TestWhatAnOperationLeadsToGoesThroughTheDoor(t *testing.T) {
 		code string
 		ran  int
 	}{
-		"two redirects":                         {last: 2, ran: 3},
-		"a refused redirect":                    {last: 5, deny: 2, ran: 2},
-		"ten redirects":                         {last: 10, ran: 11},
-		"redirects without end":                 {last: 99, code: "too_many", ran: 11},
-		"one operation that leads to another's": {next: func(abi.Op) abi.Op { return abi.SSHExec{} }, code: "too_many", ran: 1},
+		"two redirects":         {last: 2, ran: 3},
+		"a refused redirect":    {last: 5, deny: 2, ran: 2},
+		"ten redirects":         {last: 10, ran: 11},
+		"redirects without end": {last: 99, code: "too_many", ran: 11},
+		"one operation that leads to another's": {next: func(abi.Op) abi.Op {
+			return abi.SSHExec{}
+		}, code: "too_many", ran: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{next: tt.next, decide: func(q Question) (Decision, error) {
@@ -160,7 +171,8 @@ func TestWhatAnOperationLeadsToGoesThroughTheDoor(t *testing.T) {
 				if !errors.As(err, &refused) || refused.Phase != "lookup" || len(a.Refused) != 1 ||
 					!strings.Contains(refused.Error(), "led here") {
 					t.Errorf(
-						"error %v, remembered %v; want the refusal of the hop, which says what was done before it",
+						"error %v, remembered %v; want the refusal of the hop, which says what "+
+							"was done before it",
 						err,
 						a.Refused,
 					)
@@ -186,7 +198,8 @@ func TestOnlyOperationsAboveGreenWaitForTheDisk(t *testing.T) {
 	for _, tier := range []Tier{Green, Yellow, Red} {
 		w := &world{decide: allow(tier)}
 		w.guest = func(ctx context.Context, r *Running) (Output, error) {
-			_, err := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"true"}})
+			_, err := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
+				Argv: []string{"true"}})
 			return Output{}, err
 		}
 		w.call(`{}`)
@@ -205,11 +218,13 @@ func TestNothingIsAskedAfterAnEffect(t *testing.T) {
 			return allow(tier)(q)
 		}}
 		w.guest = func(ctx context.Context, r *Running) (Output, error) {
-			if _, err := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"x"}}); err != nil {
+			if _, err := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
+				Argv: []string{"x"}}); err != nil {
 				t.Error(err)
 			}
 			_, err := r.Operate(ctx, abi.Ask{Key: "k"})
-			if refused := err != nil && strings.Contains(err.Error(), "ask before that"); refused != (tier != Green) {
+			if refused := err != nil && strings.Contains(err.Error(),
+				"ask before that"); refused != (tier != Green) {
 				t.Errorf("asked after something %s: %v", tier, err)
 			}
 			return Output{}, nil
@@ -227,13 +242,14 @@ func TestOutcomeBelievesTheHost(t *testing.T) {
 		code     int
 		want     Outcome
 	}{
-		"all well":                           {Yellow, nil, nil, 0, Succeeded},
-		"a tool error":                       {Yellow, nil, nil, 1, Failed},
-		"a failed operation that was hidden": {Yellow, &OpError{Code: "x", Outcome: Failed}, nil, 0, Succeeded},
-		"a lost write that was hidden":       {Yellow, lost, nil, 0, Unknown},
-		"a lost read":                        {Green, lost, nil, 0, Succeeded},
-		"a trap":                             {Yellow, nil, &PluginError{Code: "plugin_trap"}, 0, Failed},
-		"a lost write, then a trap":          {Red, lost, &PluginError{Code: "plugin_trap"}, 0, Unknown},
+		"all well":     {Yellow, nil, nil, 0, Succeeded},
+		"a tool error": {Yellow, nil, nil, 1, Failed},
+		"a failed operation that was hidden": {Yellow, &OpError{Code: "x", Outcome: Failed}, nil, 0,
+			Succeeded},
+		"a lost write that was hidden": {Yellow, lost, nil, 0, Unknown},
+		"a lost read":                  {Green, lost, nil, 0, Succeeded},
+		"a trap":                       {Yellow, nil, &PluginError{Code: "plugin_trap"}, 0, Failed},
+		"a lost write, then a trap":    {Red, lost, &PluginError{Code: "plugin_trap"}, 0, Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{decide: allow(tt.tier), execErr: tt.exec}
@@ -304,7 +320,8 @@ func TestACallAsksForABoundedNumberOfOperations(t *testing.T) {
 	var last error
 	w.guest = func(ctx context.Context, r *Running) (Output, error) {
 		for range maxOps + 1 {
-			_, last = r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"x"}})
+			_, last = r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
+				Argv: []string{"x"}})
 		}
 		return Output{}, nil
 	}
@@ -330,8 +347,10 @@ func TestConfirmation(t *testing.T) {
 	}
 	t.Run("a yes is followed by a second decision", func(t *testing.T) {
 		w := &world{
-			decide:  red,
-			confirm: func(*Call) (Confirmation, error) { return Confirmation{State: "approved", By: "ann"}, nil },
+			decide: red,
+			confirm: func(*Call) (Confirmation, error) {
+				return Confirmation{State: "approved", By: "ann"}, nil
+			},
 		}
 		if a := w.call(`{}`); a.Outcome != Succeeded ||
 			!slices.Equal(
@@ -350,8 +369,10 @@ func TestConfirmation(t *testing.T) {
 	})
 	t.Run("a state that the policy does not accept is refused again", func(t *testing.T) {
 		w := &world{
-			decide:  red,
-			confirm: func(*Call) (Confirmation, error) { return Confirmation{State: "expired"}, nil },
+			decide: red,
+			confirm: func(*Call) (Confirmation, error) {
+				return Confirmation{State: "expired"}, nil
+			},
 		}
 		if a := w.call(`{}`); a.Outcome != Refusal || slices.Contains(w.events, "run") {
 			t.Errorf("%+v %v", a, w.events)
@@ -359,8 +380,10 @@ func TestConfirmation(t *testing.T) {
 	})
 	t.Run("nobody has decided yet", func(t *testing.T) {
 		w := &world{
-			decide:  red,
-			confirm: func(*Call) (Confirmation, error) { return Confirmation{}, &Waiting{ApprovalID: "a1"} },
+			decide: red,
+			confirm: func(*Call) (Confirmation, error) {
+				return Confirmation{}, &Waiting{ApprovalID: "a1"}
+			},
 		}
 		if a := w.call(`{}`); a.Outcome != Waits || slices.Contains(w.events, "run") {
 			t.Errorf("%+v %v", a, w.events)
@@ -414,9 +437,11 @@ func TestAFreezeBitesAtTheNextDecision(t *testing.T) {
 		return Decision{Allow: true, Tier: Green}, nil
 	}
 	w := &world{decide: decide, guest: func(ctx context.Context, r *Running) (Output, error) {
-		_, first := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"true"}})
+		_, first := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
+			Argv: []string{"true"}})
 		frozen = true
-		_, second := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"true"}})
+		_, second := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
+			Argv: []string{"true"}})
 		no := (*Refused)(nil)
 		if first != nil || !errors.As(second, &no) || no.Failed[0] != "freeze" {
 			t.Errorf("before the freeze: %v, after: %v", first, second)
@@ -439,10 +464,11 @@ func TestAFreezeBitesAtTheNextDecision(t *testing.T) {
 
 func TestArgumentsAreRefusedBeforeAnythingElse(t *testing.T) {
 	for name, tt := range map[string]struct{ args, why string }{
-		"not JSON":        {`{`, "EOF"},
-		"not an object":   {`[]`, "must be a JSON object"},
-		"duplicate":       {`{"vmid":1,"vmid":2}`, "repeats"},
-		"unknown node":    {`{"node":"evil.example"}`, `node "evil.example" is not in the inventory`},
+		"not JSON":      {`{`, "EOF"},
+		"not an object": {`[]`, "must be a JSON object"},
+		"duplicate":     {`{"vmid":1,"vmid":2}`, "repeats"},
+		"unknown node": {`{"node":"evil.example"}`,
+			`node "evil.example" is not in the inventory`},
 		"over the limit":  {`{"a":"` + strings.Repeat("x", 2<<20) + `"}`, "over the limit"},
 		"a float integer": {`{"vmid":103.0}`, "plain form"},
 	} {
@@ -504,13 +530,17 @@ func TestALostOutcomeIsSaid(t *testing.T) {
 func TestAPanicIsAnOutcomeThatNobodyKnows(t *testing.T) {
 	w := &world{decide: allow(Yellow)}
 	var kept *Running
-	w.guest = func(_ context.Context, r *Running) (Output, error) { kept = r; panic("broken executor") }
+	w.guest = func(_ context.Context, r *Running) (Output, error) {
+		kept = r
+		panic("broken executor")
+	}
 	if a := w.call(`{}`); a.Outcome != Unknown || a.Err == nil ||
 		w.outcomes[0].Outcome != Unknown ||
 		w.outcomes[0].Code != "panic" {
 		t.Errorf("%+v, journaled %+v", a, w.outcomes)
 	}
-	if _, err := kept.Operate(context.Background(), abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}}); err == nil ||
+	if _, err := kept.Operate(context.Background(),
+		abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}}); err == nil ||
 		slices.Contains(w.events, "execute ssh_exec") ||
 		!slices.Contains(w.events, "end") {
 		t.Errorf("the broken call's door stayed open: %v, %v", err, w.events)

@@ -66,7 +66,8 @@ func (parts) Argv(argv []string) gate.Command {
 
 // What the decider allows is journaled, then done. What it refuses is journaled, and not done.
 func ExampleDoor_Call() {
-	tool := &gate.Tool{Kind: "tool", Name: "try", Imports: []string{"ssh_exec"}, Budget: time.Minute,
+	tool := &gate.Tool{Kind: "tool", Name: "try", Imports: []string{"ssh_exec"},
+		Budget:   time.Minute,
 		Validate: func(map[string]any) error { return nil },
 		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
 			return gate.Targets{}, nil, nil
@@ -75,7 +76,8 @@ func ExampleDoor_Call() {
 		p := &parts{argv}
 		door := gate.New(gate.Options{Nodes: []gate.Node{{Name: "pve1", Default: true}}, Decider: p,
 			Journal: p, Ledger: p, Lowerer: p, Throttle: p,
-			Mode: func() gate.Mode { return gate.Mode{} }, Executors: map[string]gate.Executor{"ssh_exec": p}}, p)
+			Mode:      func() gate.Mode { return gate.Mode{} },
+			Executors: map[string]gate.Executor{"ssh_exec": p}}, p)
 		a := door.Call(context.Background(), gate.Request{Source: "cli",
 			Principal: gate.Principal{ID: "agent-a"}, Tool: tool})
 		for _, refused := range a.Refused {

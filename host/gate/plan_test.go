@@ -28,7 +28,10 @@ func (p *paper) Plan(c *Call, steps []Step, _ Answer) Plan {
 	}
 	return made
 }
-func (p *paper) Digest() string           { return fmt.Sprint("sha256:", strings.Join(p.steps, ";")) }
+func (p *paper) Digest() string {
+	return fmt.Sprint("sha256:",
+		strings.Join(p.steps, ";"))
+}
 func (p *paper) Complete() (bool, string) { return p.ends == "", p.ends }
 func (p *paper) Text() string             { return p.Digest() }
 func (p *paper) Take()                    { p.next++ }
@@ -135,13 +138,18 @@ func TestACallIsHeldToTheApprovedPlan(t *testing.T) {
 		executed int
 		refused  int
 	}{
-		"what was planned runs":                  {straight("stop 1", "start 1"), 2, 0},
-		"another option is refused":              {when([]string{"stop 1"}, []string{"stop 1 --force"}), 0, 1},
-		"another order is refused":               {when([]string{"stop 1", "start 1"}, []string{"start 1"}), 0, 1},
-		"a second time is refused":               {when([]string{"stop 1"}, []string{"stop 1", "stop 1"}), 1, 1},
-		"twice as planned runs twice":            {straight("stop 1", "stop 1"), 2, 0},
-		"hiding everything gets nothing":         {when([]string{"read 1", "note 1"}, []string{"destroy 1"}), 0, 1},
-		"what comes late is still what was read": {when([]string{"stop 1"}, []string{"read 1", "stop 1"}), 2, 0},
+		"what was planned runs": {straight("stop 1", "start 1"), 2, 0},
+		"another option is refused": {when([]string{"stop 1"},
+			[]string{"stop 1 --force"}), 0, 1},
+		"another order is refused": {when([]string{"stop 1", "start 1"},
+			[]string{"start 1"}), 0, 1},
+		"a second time is refused": {when([]string{"stop 1"},
+			[]string{"stop 1", "stop 1"}), 1, 1},
+		"twice as planned runs twice": {straight("stop 1", "stop 1"), 2, 0},
+		"hiding everything gets nothing": {when([]string{"read 1", "note 1"},
+			[]string{"destroy 1"}), 0, 1},
+		"what comes late is still what was read": {when([]string{"stop 1"},
+			[]string{"read 1", "stop 1"}), 2, 0},
 	} {
 		w := planned()
 		w.guest = runs(c.commands)
@@ -180,7 +188,8 @@ func TestNobodyIsAskedAboutAPlanThatPolicyRefuses(t *testing.T) {
 	}
 	w.guest = runs(func(bool) []string { return []string{"stop 1"} })
 	a := w.planCall(false)
-	if !errors.Is(a.Err, ErrRefused) || slices.Contains(w.events, "confirm") || len(w.executed()) > 0 {
+	if !errors.Is(a.Err, ErrRefused) || slices.Contains(w.events, "confirm") ||
+		len(w.executed()) > 0 {
 		t.Errorf("%v, %v", a.Err, w.events)
 	}
 }
@@ -249,7 +258,8 @@ func TestAPlanIsNoLongerThanAPersonReads(t *testing.T) {
 		return slices.Repeat([]string{"stop 1"}, 10*maxSteps)
 	})
 	w.planCall(true)
-	if len(steps) != maxSteps+1 || steps[maxSteps].Decision.Allow || !steps[maxSteps-1].Decision.Allow {
+	if len(steps) != maxSteps+1 || steps[maxSteps].Decision.Allow ||
+		!steps[maxSteps-1].Decision.Allow {
 		t.Errorf("%d steps", len(steps))
 	}
 	if len(w.executed()) > 0 {
@@ -264,7 +274,8 @@ func TestACallThatPolicyWantsPlannedIsHeldToItsPlan(t *testing.T) {
 		before := w.decide
 		w.decide = func(q Question) (Decision, error) {
 			if q.Kind == KindCall {
-				return Decision{Allow: true, Tier: Yellow, Obligations: Obligations{Plan: true}}, nil
+				return Decision{Allow: true, Tier: Yellow, Obligations: Obligations{Plan: true}},
+					nil
 			}
 			return before(q)
 		}
@@ -275,7 +286,9 @@ func TestACallThatPolicyWantsPlannedIsHeldToItsPlan(t *testing.T) {
 	if a.Err != nil || a.Outcome != Succeeded || len(w.executed()) != 3 {
 		t.Errorf("%+v, executed %v", a, w.executed())
 	}
-	w, a = first(func(planning bool) []string { return map[bool][]string{true: {"stop 1"}, false: {"stop 2"}}[planning] })
+	w, a = first(func(planning bool) []string {
+		return map[bool][]string{true: {"stop 1"}, false: {"stop 2"}}[planning]
+	})
 	if len(a.Refused) != 1 || len(w.executed()) != 0 {
 		t.Errorf("another command than on the plan: %+v, executed %v", a, w.executed())
 	}
@@ -283,8 +296,10 @@ func TestACallThatPolicyWantsPlannedIsHeldToItsPlan(t *testing.T) {
 	w.decide = func(Question) (Decision, error) {
 		return Decision{Allow: true, Tier: Yellow, Obligations: Obligations{Plan: true}}, nil
 	}
-	if a := w.door().Call(t.Context(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool(),
-		Arguments: []byte(`{}`)}); a.Outcome != Refusal || !errors.Is(a.Err, errPlanFirst) || slices.Contains(w.events, "run") {
+	if a := w.door().Call(t.Context(), Request{Source: "cli", Principal: Principal{ID: "p"},
+		Tool:      tool(),
+		Arguments: []byte(`{}`)}); a.Outcome != Refusal || !errors.Is(a.Err, errPlanFirst) ||
+		slices.Contains(w.events, "run") {
 		t.Errorf("a host that makes no plans: %+v %v", a, w.events)
 	}
 }
@@ -297,8 +312,10 @@ func TestACallWithoutAPlanPaysNothingForPlans(t *testing.T) {
 		d := w.door()
 		d.o.Planner = planner
 		call := func() {
-			w.events, w.intents, w.outcomes, w.durable = w.events[:0], w.intents[:0], w.outcomes[:0], w.durable[:0]
-			if a := d.Call(t.Context(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool(), Arguments: []byte(`{}`)}); a.Err != nil {
+			w.events, w.intents = w.events[:0], w.intents[:0]
+			w.outcomes, w.durable = w.outcomes[:0], w.durable[:0]
+			if a := d.Call(t.Context(), Request{Source: "cli", Principal: Principal{ID: "p"},
+				Tool: tool(), Arguments: []byte(`{}`)}); a.Err != nil {
 				t.Fatal(a.Err)
 			}
 		}
@@ -309,30 +326,38 @@ func TestACallWithoutAPlanPaysNothingForPlans(t *testing.T) {
 	if with > without+2 { // the race detector drops what pools keep, by chance
 		t.Errorf("%.0f allocations with a planner, %.0f without", with, without)
 	}
-	t.Logf("%.0f allocations each; p50 with a planner / without: %.2f", with, float64(fast)/float64(slow))
+	t.Logf("%.0f allocations each; p50 with a planner / without: %.2f", with,
+		float64(fast)/float64(slow))
 }
 
-// A plan costs what its call costs whose effects cost nothing, and a few microseconds for each step:
+// A plan costs what its call costs whose effects cost nothing, and a few microseconds for each
+// step:
 // here nothing else costs anything, not even decisions.
 func TestAPlanCostsLittleMoreThanTheCallWithoutEffects(t *testing.T) {
 	cost := func(plan bool) time.Duration {
 		w := planned()
 		w.decide = allow(Yellow)
-		w.guest = runs(func(bool) []string { return strings.Split(strings.Repeat("stop 1;", 20)+"start 1", ";") })
+		w.guest = runs(func(bool) []string {
+			return strings.Split(strings.Repeat("stop 1;", 20)+
+				"start 1", ";")
+		})
 		d := w.door()
 		d.o.Planner = &paper{}
 		known := tool()
 		known.Plans = true
 		return median(func() {
-			w.events, w.intents, w.outcomes, w.durable = w.events[:0], w.intents[:0], w.outcomes[:0], w.durable[:0]
-			if a := d.Call(t.Context(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: known, Arguments: []byte(`{}`), Plan: plan}); a.Err != nil {
+			w.events, w.intents = w.events[:0], w.intents[:0]
+			w.outcomes, w.durable = w.outcomes[:0], w.durable[:0]
+			if a := d.Call(t.Context(), Request{Source: "cli", Principal: Principal{ID: "p"},
+				Tool: known, Arguments: []byte(`{}`), Plan: plan}); a.Err != nil {
 				t.Fatal(a.Err)
 			}
 		})
 	}
 	call, plan := cost(false), cost(true)
 	each := (plan - call) / 21
-	t.Logf("p50 of a plan of 21 steps %s, of the call without effects %s: %.2f, %s more for each step",
+	t.Logf("p50 of a plan of 21 steps %s, of the call without effects %s: %.2f, %s more for each "+
+		"step",
 		plan, call, float64(plan)/float64(call), each)
 	if os.Getenv("CAPONIER_MEASURE") == "1" && each > 10*time.Microsecond {
 		t.Errorf("a step of a plan costs %s more than the operation", each)

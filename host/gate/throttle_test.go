@@ -63,7 +63,8 @@ func TestWhatSucceedsIsNotCountedAsARefusal(t *testing.T) {
 	w := &world{decide: allow(Green)}
 	d := w.door()
 	for range fair.MaxRefusals + 10 {
-		if a := d.Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool(), Arguments: []byte("{}")}); a.Outcome != Succeeded {
+		if a := d.Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"},
+			Tool: tool(), Arguments: []byte("{}")}); a.Outcome != Succeeded {
 			t.Fatalf("%+v", a)
 		}
 	}
@@ -80,7 +81,9 @@ func TestARefusalIsChargedWhatItCost(t *testing.T) {
 			}
 		},
 		"reading": func(w *world, spend func()) {
-			w.decide = func(Question) (Decision, error) { return Decision{Failed: []string{"x"}}, nil }
+			w.decide = func(Question) (Decision, error) {
+				return Decision{Failed: []string{"x"}}, nil
+			}
 			w.read = spend
 		},
 	} {
@@ -121,7 +124,10 @@ func TestComputingTakesATurn(t *testing.T) {
 	}
 	decide, confirm := w.decide, w.confirm
 	w.decide = func(q Question) (Decision, error) { in("decided", 1); return decide(q) }
-	w.confirm = func(c *Call) (Confirmation, error) { in("a person is asked", 0); return confirm(c) }
+	w.confirm = func(c *Call) (Confirmation, error) {
+		in("a person is asked", 0)
+		return confirm(c)
+	}
 	w.read = func() { in("read", 1) }
 	w.guest = func(ctx context.Context, r *Running) (Output, error) {
 		in("a plugin runs", 0)

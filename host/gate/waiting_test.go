@@ -28,10 +28,12 @@ func TestARedFirstPassIsJournaledAsWaiting(t *testing.T) {
 	for _, tt := range []struct {
 		confirm func(*Call) (Confirmation, error)
 		want    Outcome
-	}{{func(*Call) (Confirmation, error) { return Confirmation{}, &Waiting{ApprovalID: "R1"} }, Waits}, {nil, ""}} {
+	}{{func(*Call) (Confirmation, error) { return Confirmation{}, &Waiting{ApprovalID: "R1"} },
+		Waits}, {nil, ""}} {
 		w := &world{decide: red, confirm: tt.confirm}
 		a := w.door().
-			Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool(), Progress: func(_, _ float64, message string) { said += message }})
+			Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool(),
+				Progress: func(_, _ float64, message string) { said += message }})
 		if a.Err == nil || w.intents[0].Type != "refused" || w.intents[0].Outcome != tt.want {
 			t.Errorf(
 				"%+v journaled as %s %q, want %q",
@@ -51,7 +53,8 @@ func TestARedFirstPassIsJournaledAsWaiting(t *testing.T) {
 func TestWhatActsGetsTheQuestionThatWasDecided(t *testing.T) {
 	k := &taken{world: &world{decide: allow(Yellow)}}
 	k.guest = func(ctx context.Context, r *Running) (Output, error) {
-		_, err := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"true"}})
+		_, err := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
+			Argv: []string{"true"}})
 		return Output{}, err
 	}
 	d := k.door()
@@ -84,12 +87,16 @@ func TestEveryExecutorIsEndedWhateverItsType(t *testing.T) {
 		executor func(*world) Executor
 		ended    int
 	}{
-		"a pointer":                        {func(w *world) Executor { return w }, 1},
-		"a pointer to what has a slice":    {func(w *world) Executor { return &heap{world: w} }, imports},
-		"a struct":                         {func(w *world) Executor { return value{w, 1} }, 1},
-		"a struct with a slice":            {func(w *world) Executor { return heap{world: w} }, imports},
-		"a struct that holds a function":   {func(w *world) Executor { return value{w, func() {}} }, imports},
-		"a struct that holds such another": {func(w *world) Executor { return value{w, heap{}} }, imports},
+		"a pointer": {func(w *world) Executor { return w }, 1},
+		"a pointer to what has a slice": {func(w *world) Executor { return &heap{world: w} },
+			imports},
+		"a struct": {func(w *world) Executor { return value{w, 1} }, 1},
+		"a struct with a slice": {func(w *world) Executor { return heap{world: w} },
+			imports},
+		"a struct that holds a function": {func(w *world) Executor { return value{w, func() {}} },
+			imports},
+		"a struct that holds such another": {func(w *world) Executor { return value{w, heap{}} },
+			imports},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{decide: allow(Green)}

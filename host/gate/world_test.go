@@ -117,7 +117,9 @@ func (words) Argv(
 }
 
 func allow(t Tier) func(Question) (Decision, error) {
-	return func(Question) (Decision, error) { return Decision{Allow: true, Tier: t, Revision: "r1"}, nil }
+	return func(Question) (Decision, error) {
+		return Decision{Allow: true, Tier: t, Revision: "r1"}, nil
+	}
 }
 
 func (w *world) door() *Door {
@@ -175,7 +177,8 @@ func (w *world) tool() *Tool {
 
 func (w *world) call(args string) Answer {
 	return w.door().
-		Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool(), Arguments: []byte(args)})
+		Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"},
+			Tool: tool(), Arguments: []byte(args)})
 }
 
 // An answer of the engine that is not a complete yes refuses the call, and the refusal says why.

@@ -68,7 +68,8 @@ func TestNoCallerIsTheHost(t *testing.T) {
 	if code, who, _ := ask(v, "192.0.2.1:1", "Bearer "+secret); code != 401 {
 		t.Errorf("by an edited token: %d %v", code, who)
 	}
-	o := Options{Principals: []Principal{{ID: reserved}, {ID: "anna"}}} // as if Validate let it pass
+	// as if Validate let it pass
+	o := Options{Principals: []Principal{{ID: reserved}, {ID: "anna"}}}
 	for _, auth := range []string{"token", "oidc"} {
 		for _, roles := range [][]string{nil, {"operator"}} {
 			if p, err := o.narrowed(reserved, auth, roles); err == nil || p.ID != "" {

@@ -27,10 +27,15 @@ type world struct {
 func newWorld(ids ...string) (*world, *Inventory) {
 	w := &world{now: time.Unix(1_700_000_000, 0), broken: map[string]error{}}
 	for _, id := range ids {
-		w.list.Guests = append(w.list.Guests, cluster.Guest{VMID: id, Kind: "lxc", Node: "pve1", Status: "running",
-			Name: "g" + id, Tags: []string{"t" + id}})
+		w.list.Guests = append(w.list.Guests,
+			cluster.Guest{VMID: id, Kind: "lxc", Node: "pve1", Status: "running",
+				Name: "g" + id, Tags: []string{"t" + id}})
 	}
-	return w, &Inventory{Call: w.call, Now: func() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now }}
+	return w, &Inventory{Call: w.call, Now: func() time.Time {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.now
+	}}
 }
 
 func (w *world) call(ctx context.Context, tool string, args any) gate.Answer {
@@ -55,9 +60,14 @@ func (w *world) call(ctx context.Context, tool string, args any) gate.Answer {
 
 func (w *world) pass(d time.Duration) { w.mu.Lock(); w.now = w.now.Add(d); w.mu.Unlock() }
 
-func (w *world) reads() string { w.mu.Lock(); defer w.mu.Unlock(); return strings.Join(w.asked, " ") }
+func (w *world) reads() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.asked, " ")
+}
 
-var inventory = []gate.Node{{Name: "pve1", Cluster: "lab"}, {Name: "pve2", Cluster: "lab"}, {Name: "far", Cluster: "other"},
+var inventory = []gate.Node{{Name: "pve1", Cluster: "lab"}, {Name: "pve2", Cluster: "lab"},
+	{Name: "far", Cluster: "other"},
 	{Name: "alone"}, {Name: "alone2"}}
 
 func question(nodes []string, ids ...string) gate.Question {
@@ -106,7 +116,8 @@ func TestAGuestWhoseNodeSentNothingIsLookedForAgain(t *testing.T) {
 	q := question([]string{"pve1"}, "105")
 	v.Guests(t.Context(), q, lacking("105"))
 	w.pass(time.Second)
-	if g := v.Guests(t.Context(), q, lacking("105"))["105"]; g.Status != "unknown" || w.reads() != "pve1 pve1" {
+	if g := v.Guests(t.Context(), q, lacking("105"))["105"]; g.Status != "unknown" ||
+		w.reads() != "pve1 pve1" {
 		t.Errorf("%+v after %s", g, w.reads())
 	}
 }
@@ -117,7 +128,8 @@ func TestWhoeverWaitsSharesOneRead(t *testing.T) {
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			if facts := v.Guests(t.Context(), question([]string{"pve1"}, "105"), lacking("105")); facts["105"].Kind != "lxc" {
+			if facts := v.Guests(t.Context(), question([]string{"pve1"}, "105"),
+				lacking("105")); facts["105"].Kind != "lxc" {
 				t.Errorf("%+v", facts)
 			}
 		})
@@ -139,17 +151,24 @@ func TestAReadThatBeganBeforeDoesNotShowThatAGuestIsAbsent(t *testing.T) {
 	w, v := newWorld("101")
 	w.hold = make(chan struct{})
 	first := make(chan map[string]gate.Guest)
-	go func() { first <- v.Guests(t.Context(), question([]string{"pve1"}, "101"), lacking("101")) }()
+	go func() {
+		first <- v.Guests(t.Context(), question([]string{"pve1"}, "101"),
+			lacking("101"))
+	}()
 	for w.reads() == "" {
 		time.Sleep(time.Millisecond)
 	}
 	w.pass(time.Second)
 	w.mu.Lock() // the guest is made while the first read is under way
-	w.list.Guests = append(w.list.Guests, cluster.Guest{VMID: "140", Kind: "lxc", Node: "pve1", Status: "running", Tags: []string{"prod"}})
+	w.list.Guests = append(w.list.Guests, cluster.Guest{VMID: "140", Kind: "lxc", Node: "pve1",
+		Status: "running", Tags: []string{"prod"}})
 	hold := w.hold
 	w.mu.Unlock()
 	second := make(chan map[string]gate.Guest)
-	go func() { second <- v.Guests(t.Context(), question([]string{"pve1"}, "140"), lacking("140")) }()
+	go func() {
+		second <- v.Guests(t.Context(), question([]string{"pve1"}, "140"),
+			lacking("140"))
+	}()
 	close(hold)
 	if facts := <-first; facts["101"].Kind != "lxc" {
 		t.Errorf("%+v", facts)
@@ -162,13 +181,15 @@ func TestAReadThatBeganBeforeDoesNotShowThatAGuestIsAbsent(t *testing.T) {
 func TestAnotherNodeOfTheClusterIsAsked(t *testing.T) {
 	w, v := newWorld("105")
 	w.broken["pve2"] = errors.New("away")
-	if facts := v.Guests(t.Context(), question([]string{"pve2"}, "105"), lacking("105")); facts["105"].Kind != "lxc" ||
+	if facts := v.Guests(t.Context(), question([]string{"pve2"}, "105"),
+		lacking("105")); facts["105"].Kind != "lxc" ||
 		w.reads() != "pve2 pve1" {
 		t.Errorf("%+v after %s", facts, w.reads())
 	}
 	w.broken["pve1"] = errors.New("away too")
 	w.pass(time.Minute)
-	if facts := v.Guests(t.Context(), question([]string{"pve2"}, "105"), lacking("105")); facts != nil {
+	if facts := v.Guests(t.Context(), question([]string{"pve2"}, "105"),
+		lacking("105")); facts != nil {
 		t.Errorf("nobody told: %+v", facts)
 	}
 	if strings.Contains(w.reads(), "far") || strings.Contains(w.reads(), "alone") {
@@ -179,35 +200,44 @@ func TestAnotherNodeOfTheClusterIsAsked(t *testing.T) {
 func TestANumberIsAGuestOfOneCluster(t *testing.T) {
 	w, v := newWorld("105")
 	for _, nodes := range [][]string{{"pve1", "far"}, {"alone", "alone2"}, {"pve9"}, {}} {
-		if facts := v.Guests(t.Context(), question(nodes, "105"), lacking("105")); facts != nil || w.reads() != "" {
+		if facts := v.Guests(t.Context(), question(nodes, "105"), lacking("105")); facts != nil ||
+			w.reads() != "" {
 			t.Errorf("%v: %+v, read %q", nodes, facts, w.reads())
 		}
 	}
 	q := question([]string{"pve1", "far"}, "105") // an operation is about its node
 	q.Node = &inventory[2]
-	if facts := v.Guests(t.Context(), q, lacking("105")); facts["105"].Kind != "lxc" || w.reads() != "far" {
+	if facts := v.Guests(t.Context(), q, lacking("105")); facts["105"].Kind != "lxc" ||
+		w.reads() != "far" {
 		t.Errorf("%+v, read %q", facts, w.reads())
 	}
-	if facts := v.Guests(t.Context(), question([]string{"pve1"}, "105"), lacking("105")); facts == nil || w.reads() != "far pve1" {
+	if facts := v.Guests(t.Context(), question([]string{"pve1"}, "105"),
+		lacking("105")); facts == nil || w.reads() != "far pve1" {
 		t.Errorf("of another cluster: %+v, read %q", facts, w.reads())
 	}
 }
 
 type deciding func(gate.Question) gate.Decision
 
-func (d deciding) Decide(_ context.Context, q gate.Question) (gate.Decision, error) { return d(q), nil }
+func (d deciding) Decide(_ context.Context, q gate.Question) (gate.Decision, error) {
+	return d(q), nil
+}
 
 func TestADecisionGetsWhatIsKnownWithoutARead(t *testing.T) {
 	w, v := newWorld("105")
 	var seen map[string]gate.Guest
-	d := v.Decider(deciding(func(q gate.Question) gate.Decision { seen = q.Facts.Guests; return gate.Decision{} }))
+	d := v.Decider(deciding(func(q gate.Question) gate.Decision {
+		seen = q.Facts.Guests
+		return gate.Decision{}
+	}))
 	q := question([]string{"pve1"}, "105", "140")
 	if _, err := d.Decide(t.Context(), q); err != nil || seen != nil || w.reads() != "" {
 		t.Errorf("before any read: %+v, %v, %q", seen, err, w.reads())
 	}
 	v.Guests(t.Context(), q, lacking("105"))
 	w.pass(time.Hour)
-	if _, err := d.Decide(t.Context(), q); err != nil || len(seen) != 1 || seen["105"].AgeS != 3600 || w.reads() != "pve1" {
+	if _, err := d.Decide(t.Context(), q); err != nil || len(seen) != 1 ||
+		seen["105"].AgeS != 3600 || w.reads() != "pve1" {
 		t.Errorf("an hour later: %+v, %v, %q", seen, err, w.reads())
 	}
 }

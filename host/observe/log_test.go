@@ -14,7 +14,8 @@ func TestALogHasLevelsAndTimesWithAZone(t *testing.T) {
 		o    LogOptions
 		want int // records of four
 	}{{LogOptions{}, 3}, {LogOptions{Level: "debug"}, 4}, {LogOptions{Format: "json"}, 3},
-		{LogOptions{Format: "json", Level: "warn"}, 2}, {LogOptions{Format: "text", Level: "error"}, 1}} {
+		{LogOptions{Format: "json", Level: "warn"}, 2},
+		{LogOptions{Format: "text", Level: "error"}, 1}} {
 		if err := c.o.Validate(); err != nil {
 			t.Fatalf("%+v: %v", c.o, err)
 		}
@@ -40,7 +41,8 @@ func TestALogHasLevelsAndTimesWithAZone(t *testing.T) {
 		} else if !strings.Contains(last, ` level=ERROR msg=four node="a b\nc"`) {
 			t.Errorf("%s", last)
 		}
-		if when, err := time.Parse(time.RFC3339Nano, at); err != nil || time.Since(when) > time.Hour {
+		if when, err := time.Parse(time.RFC3339Nano, at); err != nil ||
+			time.Since(when) > time.Hour {
 			t.Errorf("the time of %s: %v", last, err)
 		}
 	}

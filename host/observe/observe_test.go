@@ -179,7 +179,8 @@ func TestDecisionsAreCountedByRuleAndNothingIsNamed(t *testing.T) {
 		`caponier_journal_write_duration_seconds_count 8`,
 		`caponier_fail_open_total 0`, `caponier_journal_errors_total 0`,
 		`caponier_test{node="pve1"} 3`, `caponier_policy_reloads_total{result="failed"} 1`,
-		`caponier_policy_reloads_total{result="loaded"} 1`, `caponier_lock_reloads_total{result="failed"} 0`,
+		`caponier_policy_reloads_total{result="loaded"} 1`,
+		`caponier_lock_reloads_total{result="failed"} 0`,
 	} {
 		if !strings.Contains(body, want+"\n") {
 			t.Errorf("no line %s", want)
@@ -250,7 +251,8 @@ func TestReadyNamesEveryPartThatCannotWork(t *testing.T) {
 	}{
 		{nil, `{"ready":true}`},
 		{[]string{"journal"}, `{"part":"journal","parts":["journal"],"ready":false}`},
-		{[]string{"store", "plugins"}, `{"part":"store","parts":["store","plugins"],"ready":false}`},
+		{[]string{"store", "plugins"},
+			`{"part":"store","parts":["store","plugins"],"ready":false}`},
 	} {
 		clear(why)
 		for _, name := range c.failing {
@@ -332,7 +334,8 @@ func TestHealthNamesNodesOnItsOwnAddressAlone(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	s.ServeHealth(w, httptest.NewRequest("GET", "/health", nil))
-	if body := w.Body.String(); strings.Contains(body, "pve1") || !strings.Contains(body, "healthy") {
+	if body := w.Body.String(); strings.Contains(body, "pve1") ||
+		!strings.Contains(body, "healthy") {
 		t.Errorf("beside /mcp: %s", body)
 	}
 	for path, want := range map[string]int{"/mcp": 404, "/ready": 405, "/metrics": 404} {

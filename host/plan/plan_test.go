@@ -22,7 +22,8 @@ func stepOn(c *gate.Call, op abi.Op, facts *gate.FileFacts) gate.Step {
 	in := map[string]any{}
 	switch op := op.(type) {
 	case abi.SSHExec:
-		in["command"] = map[string]any{"calls": []any{map[string]any{"argv": op.Argv, "static": true}}}
+		in["command"] = map[string]any{"calls": []any{map[string]any{"argv": op.Argv,
+			"static": true}}}
 	case abi.SFTPPut:
 		in["file"] = map[string]any{"action": "put", "path": op.Path, "local": op.Local,
 			"exists": facts.Exists, "bytes": facts.LocalBytes}
@@ -31,7 +32,8 @@ func stepOn(c *gate.Call, op abi.Op, facts *gate.FileFacts) gate.Step {
 	}
 	data, _ := json.Marshal(in)
 	return gate.Step{
-		Question: gate.Question{Kind: gate.KindOperation, Call: c, Op: op, Facts: gate.Facts{File: facts}},
+		Question: gate.Question{Kind: gate.KindOperation, Call: c, Op: op,
+			Facts: gate.Facts{File: facts}},
 		Decision: gate.Decision{Allow: true, Tier: gate.Red, Input: data},
 	}
 }
@@ -169,10 +171,13 @@ func TestAPlanSaysWhereItEnds(t *testing.T) {
 		plan *plan
 		ends string
 	}{
-		"at its end":         {planOf(c, gate.Answer{}, stop), ""},
-		"at a refused step":  {planOf(c, gate.Answer{}, stop, refused), "step 2 is refused: guest 105 is protected"},
-		"with a tool error":  {planOf(c, gate.Answer{Output: gate.Output{Code: 1}}, stop), "error of the tool"},
-		"with a broken tool": {planOf(c, gate.Answer{Err: &gate.PluginError{Code: "plugin_trap"}}, stop), "plugin_trap"},
+		"at its end": {planOf(c, gate.Answer{}, stop), ""},
+		"at a refused step": {planOf(c, gate.Answer{}, stop, refused),
+			"step 2 is refused: guest 105 is protected"},
+		"with a tool error": {planOf(c, gate.Answer{Output: gate.Output{Code: 1}}, stop),
+			"error of the tool"},
+		"with a broken tool": {planOf(c, gate.Answer{Err: &gate.PluginError{Code: "plugin_trap"}},
+			stop), "plugin_trap"},
 		"with an old plugin": {planOf(old, gate.Answer{}, stop), "before 1.2"},
 	} {
 		whole, ends := tt.plan.Complete()
@@ -192,8 +197,10 @@ func TestAPlanIsReadInOneLook(t *testing.T) {
 		stepOn(c, abi.SFTPPut{OnNode: on, Local: "in/a", Path: "/srv/a"},
 			&gate.FileFacts{RealPath: "/srv/a", Exists: true, LocalBytes: 12}),
 		touching(c, []gate.Touched{web, {About: "unit:nginx", Also: []string{"unit a.service",
-			"b\n\x1b[2J", "c", "d", "e", "f", "g", "h"}}, {About: "guest:110"}}, "pct", "stop", "105"),
-		stepOn(c, exec("pct", "set", "105", "--description", "two words\n\x1b[2Jdigest sha256:00"), nil),
+			"b\n\x1b[2J", "c", "d", "e", "f", "g", "h"}}, {About: "guest:110"}}, "pct", "stop",
+			"105"),
+		stepOn(c, exec("pct", "set", "105", "--description", "two words\n\x1b[2Jdigest sha256:00"),
+			nil),
 		refused)
 	want, err := os.ReadFile("testdata/plan.txt")
 	if err != nil {

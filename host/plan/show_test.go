@@ -19,9 +19,12 @@ func journal() []gate.Record {
 		return b
 	}
 	steps, _ := json.Marshal(map[string]any{"complete": true, "steps": []json.RawMessage{
-		[]byte(strings.Replace(string(op(true, "pct", "stop", "101")), "{", `{"tier":"red","allowed":true,`, 1)),
-		[]byte(strings.Replace(string(op(true, "pct", "start", "101")), "{", `{"tier":"red","allowed":true,`, 1)),
-		[]byte(strings.Replace(string(op(true, "pct", "stop", "102")), "{", `{"tier":"red","allowed":true,`, 1)),
+		[]byte(strings.Replace(string(op(true, "pct", "stop", "101")), "{",
+			`{"tier":"red","allowed":true,`, 1)),
+		[]byte(strings.Replace(string(op(true, "pct", "start", "101")), "{",
+			`{"tier":"red","allowed":true,`, 1)),
+		[]byte(strings.Replace(string(op(true, "pct", "stop", "102")), "{",
+			`{"tier":"red","allowed":true,`, 1)),
 	}})
 	at := time.Unix(1_700_000_000, 0)
 	tick := func(r gate.Record) gate.Record {
@@ -35,20 +38,26 @@ func journal() []gate.Record {
 	}
 	const sum = "sha256:aa"
 	all := []gate.Record{
-		tick(gate.Record{Type: "refused", ID: "d1", CallID: "call", Kind: "call", Outcome: gate.Waits}),
+		tick(gate.Record{Type: "refused", ID: "d1", CallID: "call", Kind: "call",
+			Outcome: gate.Waits}),
 		tick(gate.Record{Type: "intent", ID: "d2", CallID: "dry", Kind: "call"}),
-		tick(gate.Record{Type: "intent", ID: "d5", CallID: "dry", Kind: "plan", Plan: sum, Input: steps}),
+		tick(gate.Record{Type: "intent", ID: "d5", CallID: "dry", Kind: "plan", Plan: sum,
+			Input: steps}),
 		tick(gate.Record{Type: "intent", ID: "v1", CallID: "call", Kind: "approval", Op: "approve",
-			Plan: sum, Verdict: &gate.Verdict{Request: "r1", Approve: true, By: "bob", Channel: "cli"}}),
+			Plan: sum, Verdict: &gate.Verdict{Request: "r1", Approve: true, By: "bob",
+				Channel: "cli"}}),
 		tick(gate.Record{Type: "intent", ID: "d6", CallID: "call", Kind: "call", Plan: sum}),
 		red(gate.Record{Type: "refused", ID: "d7", CallID: "call", Plan: sum, Outcome: gate.Waits,
 			Failed: []string{"touched"}, Input: op(false, "pct", "stop", "101")}),
-		red(gate.Record{Type: "intent", ID: "d8", CallID: "call", Plan: sum, Input: op(false, "pct", "stop", "101")}),
-		red(gate.Record{Type: "outcome", ID: "d8", CallID: "call", Plan: sum, Outcome: gate.Succeeded}),
+		red(gate.Record{Type: "intent", ID: "d8", CallID: "call", Plan: sum,
+			Input: op(false, "pct", "stop", "101")}),
+		red(gate.Record{Type: "outcome", ID: "d8", CallID: "call", Plan: sum,
+			Outcome: gate.Succeeded}),
 		red(gate.Record{Type: "refused", ID: "d9", CallID: "call", Plan: sum,
 			Denied: []gate.Reason{{ID: "planned", Msg: "the next step is another"}},
 			Input:  op(false, "pct", "destroy", "101")}),
-		red(gate.Record{Type: "intent", ID: "e1", CallID: "call", Plan: sum, Input: op(false, "pct", "start", "101")}),
+		red(gate.Record{Type: "intent", ID: "e1", CallID: "call", Plan: sum,
+			Input: op(false, "pct", "start", "101")}),
 		tick(gate.Record{Type: "intent", ID: "d6x", CallID: "other", Kind: "call", Plan: sum}),
 	}
 	return all
@@ -63,7 +72,8 @@ func TestPlanAndWhatHappenedStandSideBySide(t *testing.T) {
 	if err := s.Text(&b); err != nil {
 		t.Fatal(err)
 	}
-	want := `call of restart by ann at 2023-11-14 22:13:21: no outcome: it runs, or the host was ended
+	want := `call of restart by ann at 2023-11-14 22:13:21: no outcome: it runs, or the host was ` +
+		`ended
 plan sha256:aa, complete, made by dry
 approved by bob on cli (r1)
   1  allowed  succeeded    pct stop 101 on pve1

@@ -24,7 +24,8 @@ func TestAStepRestsOnWhatItIsTheFirstToTouch(t *testing.T) {
 		touching(c, []gate.Touched{web}, "pct", "start", "101"),
 		touching(c, []gate.Touched{db, unit}, "pct", "stop", "102"))
 	for i, want := range []string{"guest:101 guest:102 unit:nginx", "", "guest:102"} {
-		argv := [][]string{{"pct", "stop", "101"}, {"pct", "start", "101"}, {"pct", "stop", "102"}}[i]
+		argv := [][]string{{"pct", "stop", "101"}, {"pct", "start", "101"},
+			{"pct", "stop", "102"}}[i]
 		f := p.Next(ask(c, exec(argv...), nil))
 		if got := strings.Join(f.Rests, " "); !f.Next || got != want {
 			t.Errorf("step %d is next: %v, rests on %q, want %q", i+1, f.Next, got, want)
@@ -36,14 +37,31 @@ func TestAStepRestsOnWhatItIsTheFirstToTouch(t *testing.T) {
 func TestAChangeSinceThePlanIsNamed(t *testing.T) {
 	for want, change := range map[string]func(*gate.Touched){
 		"": func(*gate.Touched) {},
-		"guest 101 (web01) was running when the call was planned, and is stopped":    func(w *gate.Touched) { w.Status = "stopped" },
-		"guest 101 (web01) has another configuration than when the call was planned": func(w *gate.Touched) { w.Config = "bb" },
-		"guest 101 (web01) was on pve1 when the call was planned, and is on pve2":    func(w *gate.Touched) { w.Node = "pve2" },
-		"guest 101 (web01) is no more":                                               func(w *gate.Touched) { *w = gate.Touched{About: w.About} },
-		"guest 101 (web01) is another one now, guest 101 (x)":                        func(w *gate.Touched) { w.Name = "x" },
-		"guest 101 (web01) was not looked up again":                                  func(w *gate.Touched) { w.About = "guest:102" },
+		"guest 101 (web01) was running when the call was planned, and is stopped": func(
+			w *gate.Touched) {
+			w.Status = "stopped"
+		},
+		"guest 101 (web01) has another configuration than when the call was planned": func(
+			w *gate.Touched) {
+			w.Config = "bb"
+		},
+		"guest 101 (web01) was on pve1 when the call was planned, and is on pve2": func(
+			w *gate.Touched) {
+			w.Node = "pve2"
+		},
+		"guest 101 (web01) is no more": func(w *gate.Touched) {
+			*w = gate.Touched{About: w.About}
+		},
+		"guest 101 (web01) is another one now, guest 101 (x)": func(w *gate.Touched) {
+			w.Name = "x"
+		},
+		"guest 101 (web01) was not looked up again": func(w *gate.Touched) {
+			w.About = "guest:102"
+		},
 		"guest 101 (web01) touches other things than when the call was planned: " +
-			"replication came": func(w *gate.Touched) { w.Also = append([]string{"replication"}, w.Also...) },
+			"replication came": func(w *gate.Touched) {
+			w.Also = append([]string{"replication"}, w.Also...)
+		},
 	} {
 		c := callOf()
 		p := planOf(c, gate.Answer{}, touching(c, []gate.Touched{web}, "pct", "stop", "101"))
@@ -55,7 +73,8 @@ func TestAChangeSinceThePlanIsNamed(t *testing.T) {
 		}
 	}
 	c := callOf()
-	p := planOf(c, gate.Answer{}, touching(c, []gate.Touched{{About: "guest:110"}}, "pct", "stop", "110"))
+	p := planOf(c, gate.Answer{}, touching(c, []gate.Touched{{About: "guest:110"}}, "pct", "stop",
+		"110"))
 	q := ask(c, exec("pct", "stop", "110"), nil)
 	q.Facts.Touches = []gate.Touched{{About: "guest:110", Name: "new", Kind: "lxc"}}
 	if got := p.Next(q).Changed; !strings.Contains(got, "was not there when the call was planned") {

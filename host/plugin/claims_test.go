@@ -25,17 +25,23 @@ func TestClaimsThatContradictTheGrammarAreErrors(t *testing.T) {
 		"read-only with a green one":       {"true", "false", `"pct status"`, used, nil},
 		"not destructive, with yellow one": {"false", "false", `"pct exec"`, used, nil},
 		"read-only with a yellow one": {"true", "false", `"pct status","pct exec"`, used, []string{
-			`plugin containers: tool exec: claims read_only and declares the command "pct exec", which is yellow: write "read_only": false`}},
+			`plugin containers: tool exec: claims read_only and declares the command "pct exec", ` +
+				`which is yellow: write "read_only": false`}},
 		"read-only with a red one": {"true", "false", `"pct destroy"`, used, []string{
 			`"pct destroy", which is red: write "read_only": false (in Go: ReadOnly: false)`}},
 		"not destructive with a red one": {"false", "false", `"pct destroy"`, used, []string{
-			`claims not to be destructive and declares the command "pct destroy", which is red: write "destructive": true`}},
+			`claims not to be destructive and declares the command "pct destroy", which is red: ` +
+				`write "destructive": true`}},
 		"a command that is not there": {"false", "true", `"pct staus"`, used, []string{
-			"declares the command \"pct staus\", which the command grammar does not have", "`caponier policy grammar`"}},
-		"an import that no tool declares": {"false", "true", `"pct exec"`, `"imports":["ssh_exec"]`, []string{
-			`the module imports sftp_get, which none of its tools declares`, `write "sftp_get" into "imports"`}},
-		"all at once": {"true", "false", `"pct destroy","nothing"`, `"imports":["ssh_exec"]`, []string{
-			"read_only", `"nothing"`, "sftp_get"}},
+			"declares the command \"pct staus\", which the command grammar does not have",
+			"`caponier policy grammar`"}},
+		"an import that no tool declares": {"false", "true", `"pct exec"`, `"imports":["ssh_exec"]`,
+			[]string{
+				`the module imports sftp_get, which none of its tools declares`,
+				`write "sftp_get" into "imports"`}},
+		"all at once": {"true", "false", `"pct destroy","nothing"`, `"imports":["ssh_exec"]`,
+			[]string{
+				"read_only", `"nothing"`, "sftp_get"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := entry(t, hints("false", "true"), hints(x.readOnly, x.destructive),

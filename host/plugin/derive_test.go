@@ -40,7 +40,8 @@ func TestCanonical(t *testing.T) {
 		{"an IPv4 address", "host", "192.0.2.1", "192.0.2.1", ""},
 		{"an IPv6 address", "host", "2001:db8::1", "2001:db8::1", ""},
 		{"a long IPv6 address", "host", "2001:db8:0:0::1", "", "write the address as 2001:db8::1"},
-		{"an IPv4-mapped address", "host", "::ffff:192.0.2.1", "", "write the address as 192.0.2.1"},
+		{"an IPv4-mapped address", "host", "::ffff:192.0.2.1", "",
+			"write the address as 192.0.2.1"},
 		{"an address with a zone", "host", "fe80::1%eth0", "", "write the address as fe80::1"},
 		{"an address in decimal", "host", "2130706433", "", "a host is"},
 		{"a short address", "host", "127.1", "", "a host is"},
@@ -69,7 +70,8 @@ func TestCanonical(t *testing.T) {
 		{"a relative path", "remote_path", "a", "", "absolute"},
 		{"NUL", "remote_path", "/a\x00", "", "control characters"},
 		{"a line break in a path", "guest_path", "/a\nb", "", "control characters"},
-		{"a path over 4096 bytes", "guest_path", "/" + strings.Repeat("a", maxPath), "", "1 to 4096"},
+		{"a path over 4096 bytes", "guest_path", "/" + strings.Repeat("a", maxPath), "",
+			"1 to 4096"},
 		{"a local path", "local_path", "a/b.txt", "a/b.txt", ""},
 		{"a local path with dots in a name", "local_path", "a..b", "a..b", ""},
 		{"an absolute local path", "local_path", "/a", "", "relative"},
@@ -103,7 +105,8 @@ func TestDerive(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := abi.Encode(targets)
-	if want := `{"nodes":[],"vmids":["105","300"],"services":[],"hosts":["a.org","b.org"],"paths":[],"guest_paths":[],"local_paths":[]}`; string(
+	if want := `{"nodes":[],"vmids":["105","300"],"services":[],"hosts":["a.org","b.org"],` +
+		`"paths":[],"guest_paths":[],"local_paths":[]}`; string(
 		got) != want {
 		t.Errorf("targets %s, want %s", got, want)
 	}

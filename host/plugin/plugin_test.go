@@ -16,23 +16,32 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-const inputSchema = `{"type":"object","additionalProperties":false,"required":["vmid"],"properties":{
-	"vmid":{"type":"integer","description":"Container ID","minimum":100,"maximum":999999999,"x-caponier-target":"vmid"},
+const inputSchema = `{"type":"object","additionalProperties":false,"required":["vmid"],` +
+	`"properties":{
+	"vmid":{"type":"integer","description":"Container ` +
+	`ID","minimum":100,"maximum":999999999,"x-caponier-target":"vmid"},
 	"command":{"type":"string","maxLength":20,"x-caponier-target":"guest_command"},
 	"format":{"type":"string","enum":["json","text"],"default":"json"},
 	"mode":{"type":"string","pattern":"^[0-7]{3,4}$"},
-	"paths":{"type":"array","maxItems":2,"items":{"type":"string","x-caponier-target":"guest_path"}},
-	"limits":{"type":"object","additionalProperties":false,"properties":{"n":{"type":"integer","multipleOf":2}}},
+	"paths":{"type":"array","maxItems":2,"items":{"type":"string",` +
+	`"x-caponier-target":"guest_path"}},
+	"limits":{"type":"object","additionalProperties":false,"properties":{"n":{"type":"integer",` +
+	`"multipleOf":2}}},
 	"ratio":{"type":"number"},
 	"list":{"type":"array","items":{"$ref":"#/$defs/point"}},
 	"confirmed":{"type":"boolean","x-caponier-confirm":true}},
-	"$defs":{"point":{"type":"object","additionalProperties":false,"required":["x"],"properties":{"x":{"type":"integer"}}}}}`
+	"$defs":{"point":{"type":"object","additionalProperties":false,"required":["x"],` +
+	`"properties":{"x":{"type":"integer"}}}}}`
 
 // describing returns what a plugin with one tool describes. Each pair replaces a text of it.
 func describing(replace ...string) string {
-	d := `{"abi":1,"name":"containers","version":"1.0.0","tools":[{"name":"exec","title":"Run","description":"Runs a command in a container.",
-	"input_schema":` + inputSchema + `,"output_schema":{"type":"object","properties":{"exit":{"type":"integer"}},"required":["exit"]},
-	"hints":{"read_only":false,"destructive":true,"idempotent":false,"open_world":true},"imports":["ssh_exec"],"commands":["pct exec"],"budget_ms":30000,"runs":"pct exec VMID -- sh -c COMMAND"}],
+	d := `{"abi":1,"name":"containers","version":"1.0.0","tools":[{"name":"exec","title":"Run",` +
+		`"description":"Runs a command in a container.",
+	"input_schema":` + inputSchema + `,"output_schema":{"type":"object",` +
+		`"properties":{"exit":{"type":"integer"}},"required":["exit"]},
+	"hints":{"read_only":false,"destructive":true,"idempotent":false,"open_world":true},` +
+		`"imports":["ssh_exec"],"commands":["pct exec"],"budget_ms":30000,"runs":"pct exec VMID ` +
+		`-- sh -c COMMAND"}],
 	"resources":[],"prompts":[]}`
 	for i := 0; i < len(replace); i += 2 {
 		if !strings.Contains(d, replace[i]) {
@@ -94,20 +103,27 @@ func TestLockRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ from, to, why string }{
-		"an unknown field":                   {`"schema":`, `"signed": true, "schema":`, `unknown field "signed"`},
-		"another schema":                     {"lock/1", "lock/2", `schema is "caponier.lock/2"`},
-		"an unknown field of a plugin":       {`"file":`, `"trusted": true, "file":`, `unknown field "trusted"`},
-		"a field that differs in case":       {`"file":`, `"File":`, `File: unknown field`},
-		"the outer list under another case":  {`"plugins":`, `"Plugins":`, "not in the form"},
-		"a repeated outer key":               {`"schema": "caponier.lock/1",`, `"schema": "caponier.lock/1", "schema": "caponier.lock/1",`, "not in the form"},
-		"a repeated key of a tool":           {`"budget_ms": 30000`, `"budget_ms": 30000, "budget_ms": 30000`, `repeats "budget_ms"`},
-		"a name that describe does not have": {`"name": "containers",` + "\n      \"version\"", `"name": "guests",` + "\n      \"version\"", "describe says containers"},
-		"an edited schema with a hole":       {`"additionalProperties": false`, `"additionalProperties": true`, `needs "additionalProperties":false`},
-		"an import that is no operation":     {`"sftp_get",`, `"root_shell",`, `imports "root_shell"`},
-		"an import of the host's own":        {`"sftp_get",`, `"discard",`, `imports "discard"`},
-		"imports out of order":               {`"sftp_get",`, `"stage",`, "not sorted"},
-		"a short digest":                     {`"sha256:`, `"sha256:00`, "64 hex digits"},
-		"a file elsewhere":                   {`"file": "containers.wasm"`, `"file": "../containers.wasm"`, "plain file name"},
+		"an unknown field": {`"schema":`, `"signed": true, "schema":`,
+			`unknown field "signed"`},
+		"another schema": {"lock/1", "lock/2", `schema is "caponier.lock/2"`},
+		"an unknown field of a plugin": {`"file":`, `"trusted": true, "file":`,
+			`unknown field "trusted"`},
+		"a field that differs in case":      {`"file":`, `"File":`, `File: unknown field`},
+		"the outer list under another case": {`"plugins":`, `"Plugins":`, "not in the form"},
+		"a repeated outer key": {`"schema": "caponier.lock/1",`,
+			`"schema": "caponier.lock/1", "schema": "caponier.lock/1",`, "not in the form"},
+		"a repeated key of a tool": {`"budget_ms": 30000`,
+			`"budget_ms": 30000, "budget_ms": 30000`, `repeats "budget_ms"`},
+		"a name that describe does not have": {`"name": "containers",` + "\n      \"version\"",
+			`"name": "guests",` + "\n      \"version\"", "describe says containers"},
+		"an edited schema with a hole": {`"additionalProperties": false`,
+			`"additionalProperties": true`, `needs "additionalProperties":false`},
+		"an import that is no operation": {`"sftp_get",`, `"root_shell",`, `imports "root_shell"`},
+		"an import of the host's own":    {`"sftp_get",`, `"discard",`, `imports "discard"`},
+		"imports out of order":           {`"sftp_get",`, `"stage",`, "not sorted"},
+		"a short digest":                 {`"sha256:`, `"sha256:00`, "64 hex digits"},
+		"a file elsewhere": {`"file": "containers.wasm"`,
+			`"file": "../containers.wasm"`, "plain file name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := strings.Replace(string(good), c.from, c.to, 1)
@@ -141,23 +157,28 @@ func TestCommandsAreDeclaredByWhatCanRunThem(t *testing.T) {
 		change []string
 		why    string
 	}{
-		"none":                               {[]string{list + ",", ""}, "declares no command"},
-		"an empty list":                      {of(), "declares no command"},
-		"none, of what can run none":         {[]string{imports + "," + list, `"imports":["sftp_get"]`}, ""},
-		"one, of what can run none":          {[]string{imports, `"imports":["sftp_get"]`}, "imports neither ssh_exec nor ssh_script"},
-		"several, in the author's order":     {of("qm stop", "pct stop", "pvesh create /nodes/{node}/lxc/{vmid}/status/stop", "ip -br addr"), ""},
-		"one twice":                          {of("pct stop", "pct stop"), "commands repeat"},
-		"too many to be read":                {of(many...), "33 are more than the 32"},
-		"a word too many between":            {of("pct  stop"), `command "pct  stop"`},
-		"a blank at the end":                 {of("pct stop "), `command "pct stop "`},
-		"an empty one":                       {of(""), `command ""`},
-		"one of two lines":                   {of("pct\nstop"), `command "pct\nstop"`},
-		"one that looks like another":        {of("pсt stop"), "words of ASCII"},
-		"a list of something else":           {[]string{list, `"commands":[1]`}, "cannot unmarshal number"},
-		"the caller's text, and no argument": {of("*"), "no argument is marked as a command for a node"},
-		"an argument, and not the text":      {text, `its commands must hold "*"`},
-		"an argument and the text":           {append(of("*"), text...), ""},
-		"an argument, the text and another":  {append(of("pct exec", "*"), text...), ""},
+		"none":          {[]string{list + ",", ""}, "declares no command"},
+		"an empty list": {of(), "declares no command"},
+		"none, of what can run none": {[]string{imports + "," + list,
+			`"imports":["sftp_get"]`}, ""},
+		"one, of what can run none": {[]string{imports, `"imports":["sftp_get"]`},
+			"imports neither ssh_exec nor ssh_script"},
+		"several, in the author's order": {of("qm stop", "pct stop",
+			"pvesh create /nodes/{node}/lxc/{vmid}/status/stop", "ip -br addr"), ""},
+		"one twice":                   {of("pct stop", "pct stop"), "commands repeat"},
+		"too many to be read":         {of(many...), "33 are more than the 32"},
+		"a word too many between":     {of("pct  stop"), `command "pct  stop"`},
+		"a blank at the end":          {of("pct stop "), `command "pct stop "`},
+		"an empty one":                {of(""), `command ""`},
+		"one of two lines":            {of("pct\nstop"), `command "pct\nstop"`},
+		"one that looks like another": {of("pсt stop"), "words of ASCII"},
+		"a list of something else": {[]string{list, `"commands":[1]`},
+			"cannot unmarshal number"},
+		"the caller's text, and no argument": {of("*"),
+			"no argument is marked as a command for a node"},
+		"an argument, and not the text":     {text, `its commands must hold "*"`},
+		"an argument and the text":          {append(of("*"), text...), ""},
+		"an argument, the text and another": {append(of("pct exec", "*"), text...), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := NewEntry("containers.wasm", []byte("\x00asm"),
@@ -193,11 +214,15 @@ func TestNamesMustNotCollide(t *testing.T) {
 		file   string
 		why    string
 	}{
-		"one tool in two plugins": {[]string{`"containers"`, `"other"`}, "other.wasm", "both have the tool exec"},
-		"names alike but for case": {[]string{`"containers"`, `"other"`, `"exec"`, `"Exec"`}, "other.wasm",
+		"one tool in two plugins": {[]string{`"containers"`, `"other"`}, "other.wasm",
+			"both have the tool exec"},
+		"names alike but for case": {[]string{`"containers"`, `"other"`, `"exec"`, `"Exec"`},
+			"other.wasm",
 			"both have the tool Exec"},
-		"one file for two":         {[]string{`"containers"`, `"other"`, `"exec"`, `"run"`}, "containers.wasm", "both have the file containers.wasm"},
-		"the same plugin repeated": {[]string{`"exec"`, `"run"`}, "other.wasm", "both have the name containers"},
+		"one file for two": {[]string{`"containers"`, `"other"`, `"exec"`, `"run"`},
+			"containers.wasm", "both have the file containers.wasm"},
+		"the same plugin repeated": {[]string{`"exec"`, `"run"`}, "other.wasm",
+			"both have the name containers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := entry(t, c.change...)
@@ -241,7 +266,8 @@ func TestOpenChecksTheDigest(t *testing.T) {
 			}
 		})
 	}
-	if err := errors.Join(os.WriteFile(wasm, []byte("\x00asm"), 0o600), os.Chmod(wasm, 0o666)); err != nil {
+	if err := errors.Join(os.WriteFile(wasm, []byte("\x00asm"), 0o600),
+		os.Chmod(wasm, 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.Open(dir, "containers"); !errors.Is(err, trusted.ErrUntrusted) {
@@ -271,7 +297,10 @@ func TestOtherKinds(t *testing.T) {
 	e := entry(t, `"resources":[]`,
 		`"resources":[{"name":"api","uri":"curl://docs/api","description":"How the API is to be used.","imports":[],"budget_ms":1000,"runs":"nothing on any node"}]`,
 		`"prompts":[]`,
-		`"prompts":[{"name":"api-test","description":"Tests an API step by step.","budget_ms":1000,"runs":"nothing on any node","input_schema":{"type":"object","additionalProperties":false,"properties":{"url":{"type":"string"}}}}]`)
+		`"prompts":[{"name":"api-test","description":"Tests an API step by `+
+			`step.","budget_ms":1000,"runs":"nothing on any `+
+			`node","input_schema":{"type":"object","additionalProperties":false,`+
+			`"properties":{"url":{"type":"string"}}}}]`)
 	l, err := newLock([]Entry{e})
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,9 @@ func resource(t *testing.T, uri, schema, more string) (*gate.Tool, error) {
 	}
 	e := Entry{Plugin: gate.Plugin{Name: "p", Version: "1", Digest: digest(nil)}, File: "p.wasm",
 		Describe: json.RawMessage(
-			`{"abi":1,"name":"p","version":"1","tools":[],"prompts":[],"resources":[{"name":"r","uri":"` + uri + `","description":"A resource with arguments in its URI.","imports":[],"budget_ms":1000,"runs":"nothing"` + more + schema + `}]}`)}
+			`{"abi":1,"name":"p","version":"1","tools":[],"prompts":[],"resources":[{"name":"r",` +
+				`"uri":"` + uri + `","description":"A resource with arguments in its ` +
+				`URI.","imports":[],"budget_ms":1000,"runs":"nothing"` + more + schema + `}]}`)}
 	tools, err := e.Tools()
 	if err != nil {
 		return nil, err
@@ -38,7 +40,8 @@ func closed(required bool, props string) string {
 	return s + `}`
 }
 
-const guestArgs = `"node":{"type":"string","x-caponier-target":"node"},` + "\n" + `"vmid":{"type":"integer","x-caponier-target":"vmid"}`
+const guestArgs = `"node":{"type":"string","x-caponier-target":"node"},` + "\n" +
+	`"vmid":{"type":"integer","x-caponier-target":"vmid"}`
 
 func TestResourcesWithArgumentsAreReadInOneWay(t *testing.T) {
 	r, err := resource(t, "pve://{node}/guests/{vmid}", closed(true, guestArgs),
@@ -113,7 +116,9 @@ func TestResourcesThatCannotBeMeantAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, tt.why)
 		}
 	}
-	if _, err := NewEntry("a.wasm", nil, []string{"ssh_exec", "sftp_get"}, []byte(describing(`"title":"Run"`, `"title":"Run","mime_type":"text/plain"`))); err == nil ||
+	if _, err := NewEntry("a.wasm", nil, []string{"ssh_exec", "sftp_get"},
+		[]byte(describing(`"title":"Run"`,
+			`"title":"Run","mime_type":"text/plain"`))); err == nil ||
 		!strings.Contains(err.Error(), "mime_type") {
 		t.Errorf("a tool with a MIME type: %v", err)
 	}

@@ -14,7 +14,8 @@ var refusedEveryday = []string{
 	"for i in 101 102; do pct status $i; done", "ping -c 3 192.168.1.1",
 }
 
-// TestEverydayWorkPasses asks for lines of run books on the shipped site, as calls and as operations.
+// TestEverydayWorkPasses asks for lines of run books on the shipped site, as calls and as
+// operations.
 func TestEverydayWorkPasses(t *testing.T) {
 	e := site(t, "../../policies/site")
 	all := lines(t, "testdata/everyday.txt")

@@ -54,11 +54,15 @@ var bare = gate.Guest{Kind: "lxc", Node: "pve1", Status: "stopped", Tags: []stri
 func TestNoFactOfAGuestMakesAnythingLessRefused(t *testing.T) {
 	s := factual(t)
 	r := rand.New(rand.NewPCG(17, 1))
-	commands := [][]string{{"pct", "status", "105"}, {"pct", "stop", "105"}, {"pct", "start", "101"},
-		{"pct", "destroy", "105"}, {"pct", "delsnapshot", "105", "a"}, {"pct", "snapshot", "105", "a"},
+	commands := [][]string{{"pct", "status", "105"}, {"pct", "stop", "105"},
+		{"pct", "start", "101"},
+		{"pct", "destroy", "105"}, {"pct", "delsnapshot", "105", "a"},
+		{"pct", "snapshot", "105", "a"},
 		{"qm", "stop", "105"}, {"pvesh", "create", "/nodes/pve1/lxc/105/status/stop"}, {"uptime"},
-		{"pct", "exec", "105", "--", "sh", "-c", "true"}, {"pct", "push", "105", "/run/caponier/s/a", "/a"}}
-	tools := []string{"proxmox_container_status", "proxmox_stop_container", "stop_guest", "start_guest",
+		{"pct", "exec", "105", "--", "sh", "-c", "true"},
+		{"pct", "push", "105", "/run/caponier/s/a", "/a"}}
+	tools := []string{"proxmox_container_status", "proxmox_stop_container", "stop_guest",
+		"start_guest",
 		"delete_guest", "create_snapshot", "proxmox_container_exec_command", "reboot_node"}
 	allowed, lifted := map[string]int{}, 0
 	for range 1500 {
@@ -72,11 +76,14 @@ func TestNoFactOfAGuestMakesAnythingLessRefused(t *testing.T) {
 		ask := func(guests map[string]gate.Guest) (call, op gate.Decision) {
 			c := callOf(tool, []string{"vmids"}, "ssh_exec")
 			c.Targets.VMIDs, c.Confirmation.State = slices.Sorted(slices.Values(ids)), state
-			c.Tool.Commands = []string{"pct status", "pct stop", "pct start", "pct destroy", "pct delsnapshot",
-				"pct snapshot", "qm stop", "pvesh create /nodes/{node}/lxc/{vmid}/status/stop", "uptime", "pct exec",
+			c.Tool.Commands = []string{"pct status", "pct stop", "pct start", "pct destroy",
+				"pct delsnapshot",
+				"pct snapshot", "qm stop", "pvesh create /nodes/{node}/lxc/{vmid}/status/stop",
+				"uptime", "pct exec",
 				"pct push"}
 			q := gate.Question{ID: "q", Kind: gate.KindCall, Time: time.Unix(0, 0), Call: c,
-				Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, TargetCalls60s: 1}, Guests: guests}}
+				Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, TargetCalls60s: 1},
+					Guests: guests}}
 			call = decide(t, s, q)
 			if !call.Allow {
 				return call, op
@@ -95,7 +102,8 @@ func TestNoFactOfAGuestMakesAnythingLessRefused(t *testing.T) {
 			t.Fatalf("less refused: %s: without, %v %v", what, plainCall.Failed, plainOp.Failed)
 		}
 		if call.Tier < plainCall.Tier || op.Allow && op.Tier < plainOp.Tier {
-			t.Fatalf("a lower tier: %s: %s and %s, without %s and %s", what, call.Tier, op.Tier, plainCall.Tier, plainOp.Tier)
+			t.Fatalf("a lower tier: %s: %s and %s, without %s and %s", what, call.Tier, op.Tier,
+				plainCall.Tier, plainOp.Tier)
 		}
 		allowed[fmt.Sprint(call.Allow, plainCall.Allow)]++
 		allowed["op "+fmt.Sprint(op.Allow, plainOp.Allow)]++
@@ -103,7 +111,8 @@ func TestNoFactOfAGuestMakesAnythingLessRefused(t *testing.T) {
 			lifted++
 		}
 	}
-	for _, kind := range []string{"true true", "false true", "false false", "op true true", "op false true"} {
+	for _, kind := range []string{"true true", "false true", "false false", "op true true",
+		"op false true"} {
 		if allowed[kind] == 0 {
 			t.Errorf("no question of the kind %q: %v", kind, allowed)
 		}

@@ -40,7 +40,8 @@ func listed(t testing.TB, s *load.Site, who string, op abi.ListCommands,
 	if change != nil {
 		change(&q)
 	}
-	r, err := (&policy.Lister{Rules: s.Rules, Tools: shells, Turns: fair.Processors()}).Execute(t.Context(), q, gate.Decision{})
+	r, err := (&policy.Lister{Rules: s.Rules, Tools: shells, Turns: fair.Processors()}).Execute(
+		t.Context(), q, gate.Decision{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,29 +60,37 @@ func entries(t *testing.T) map[string]map[string]entry {
 
 // sample is a word of each kind. What it names need not exist.
 var sample = map[string]string{
-	"place": "/etc", "procfile": "/proc/loadavg", "readpath": "/etc/hostname", "blockdev": "/dev/sda",
-	"pattern": "x", "signed": "5", "count": "5", "int": "1", "fields": "1", "sortkey": "1n",
+	"place": "/etc", "procfile": "/proc/loadavg", "readpath": "/etc/hostname",
+	"blockdev": "/dev/sda",
+	"pattern":  "x", "signed": "5", "count": "5", "int": "1", "fields": "1", "sortkey": "1n",
 	"delimiter": ":", "chars": "a-z", "sedlines": "1,5p", "dateformat": "+%s", "when": "today",
 	"columns": "NAME", "sortcolumns": "pid", "pscolumns": "pid", "psflags": "aux", "pid": "1",
-	"pids": "1", "user": "root", "module": "zfs", "sysctlkey": "vm.swappiness", "pcislot": "00:1f.0",
+	"pids": "1", "user": "root", "module": "zfs", "sysctlkey": "vm.swappiness",
+	"pcislot": "00:1f.0",
 	"package": "bash", "program": "sh", "nap": "0", "process": "init", "unit": "ssh.service",
-	"unitglob": "ssh*", "ident": "a", "jmatch": "_PID=1", "countall": "5", "boot": "0", "priority": "3",
-	"net": "192.168.1.1", "rtable": "main", "ssfilter": "sport = :22", "chain": "INPUT", "link": "lo",
+	"unitglob": "ssh*", "ident": "a", "jmatch": "_PID=1", "countall": "5", "boot": "0",
+	"priority": "3",
+	"net":      "192.168.1.1", "rtable": "main", "ssfilter": "sport = :22", "chain": "INPUT",
+	"link":      "lo",
 	"smarttype": "sat", "zname": "rpool/data", "lvmname": "pve", "zpool": "rpool", "size": "1K",
 	"seconds": "1",
 }
 
 // The columns that programs have differ.
 var columnsOf = map[string]string{
-	"df": "source", "journalctl": "MESSAGE", "systemctl": "service", "dmesg": "err", "findmnt": "SOURCE",
+	"df": "source", "journalctl": "MESSAGE", "systemctl": "service", "dmesg": "err",
+	"findmnt": "SOURCE",
 }
 
-// effects are the things that a program of the grammar does and that its entry names, as patterns of
+// effects are the things that a program of the grammar does and that its entry names, as patterns
+// of
 // system calls.
 var effects = map[string]string{
-	"blkid":               `"/run/blkid(/blkid.*)?"`,
-	"apt":                 `"(/var/(cache/apt|lib/apt)/.*|/tmp/apt.*|/tmp/fileutl.*|/var/lib/dpkg/lock.*)"|dpkg|O_TMPFILE`,
-	"apt-cache":           `"(/var/(cache/apt|lib/apt)/.*|/tmp/apt.*|/tmp/fileutl.*)"|dpkg|O_TMPFILE`,
+	"blkid": `"/run/blkid(/blkid.*)?"`,
+	"apt": `"(/var/(cache/apt|lib/apt)/.*|/tmp/apt.*|/tmp/fileutl.*|/var/lib/` +
+		`dpkg/lock.*)"|dpkg|O_TMPFILE`,
+	"apt-cache": `"(/var/(cache/apt|lib/apt)/.*|/tmp/apt.*|/tmp/fileutl.*)"|dpkg|` +
+		`O_TMPFILE`,
 	"egrep":               `execve\("[^"]*/grep"`,
 	"fgrep":               `execve\("[^"]*/grep"`,
 	"zcat":                `execve\("[^"]*/gzip"`,
@@ -111,8 +119,10 @@ var effects = map[string]string{
 	"which":               `execve\("[^"]*/which`,
 }
 
-const traced = "execve,execveat,open,openat,openat2,creat,unlink,unlinkat,rename,renameat,renameat2," +
-	"mkdir,mkdirat,rmdir,link,linkat,symlink,symlinkat,chmod,fchmod,fchmodat,chown,fchown,fchownat," +
+const traced = "execve,execveat,open,openat,openat2,creat,unlink,unlinkat,rename,renameat," +
+	"renameat2," +
+	"mkdir,mkdirat,rmdir,link,linkat,symlink,symlinkat,chmod,fchmod,fchmodat,chown,fchown," +
+	"fchownat," +
 	"truncate,ftruncate,mknod,mknodat,mount,umount2,connect,kill,tkill,reboot,sethostname," +
 	"setdomainname,settimeofday,clock_settime,adjtimex,init_module,finit_module,delete_module," +
 	"swapon,swapoff,syslog,setxattr,lsetxattr,fsetxattr,ptrace,bpf,unshare,setns"
@@ -163,7 +173,8 @@ func does(t *testing.T, argv []string) (found []string) {
 	return found
 }
 
-// TestEveryOptionOnlyReads runs each option of each installed program of the grammar under strace. It
+// TestEveryOptionOnlyReads runs each option of each installed program of the grammar under strace.
+// It
 // logs the programs that are not installed.
 func TestEveryOptionOnlyReads(t *testing.T) {
 	needs.Program(t, "strace")

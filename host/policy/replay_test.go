@@ -131,12 +131,17 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 		"another revision": {rec, bundle, "the kept policy is revision", ""},
 		"a broken bundle":  {refusal, []byte("{"), "building policy revision", "management VM"},
 		"no bundle":        {refusal, nil, "is not kept beside the journal", "management VM"},
-		"the host's own": {gate.Record{Type: "refused", ID: "D3", Failed: []string{"journal.unavailable"},
-			Denied: []gate.Reason{{ID: "journal.unavailable", Msg: "disk full"}}}, bundle, "", "disk full"},
-		"an error of the policy": {gate.Record{Type: "refused", ID: "D5", Failed: []string{"policy.error"},
-			Denied: []gate.Reason{{ID: "policy.error", Msg: "site/x.rego:8"}}}, nil, "", "site/x.rego:8"},
+		"the host's own": {gate.Record{Type: "refused", ID: "D3",
+			Failed: []string{"journal.unavailable"},
+			Denied: []gate.Reason{{ID: "journal.unavailable", Msg: "disk full"}}}, bundle, "",
+			"disk full"},
+		"an error of the policy": {gate.Record{Type: "refused", ID: "D5",
+			Failed: []string{"policy.error"},
+			Denied: []gate.Reason{{ID: "policy.error", Msg: "site/x.rego:8"}}}, nil, "",
+			"site/x.rego:8"},
 		"arguments": {gate.Record{Type: "refused", ID: "D6", Failed: []string{"arguments"},
-			Denied: []gate.Reason{{ID: "arguments", Msg: "unknown field"}}}, nil, "", "unknown field"},
+			Denied: []gate.Reason{{ID: "arguments", Msg: "unknown field"}}}, nil, "",
+			"unknown field"},
 	} {
 		x2, err := replay.Explain(context.Background(), x.record, x.bundle)
 		if err != nil || !strings.Contains(x2.Note, x.note) || (x.note == "") != (x2.Note == "") {

@@ -144,7 +144,8 @@ func BenchmarkTransfer(b *testing.B) {
 	host, port, _ := net.SplitHostPort(s.Addr)
 	theirs := func(from, to string) time.Duration {
 		began := time.Now()
-		out, err := exec.Command(scp, "-q", "-F", "/dev/null", "-P", port, "-i", s.ClientFile, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile="+node+"/known", from, to).
+		out, err := exec.Command(scp, "-q", "-F", "/dev/null", "-P", port, "-i", s.ClientFile, "-o",
+			"StrictHostKeyChecking=no", "-o", "UserKnownHostsFile="+node+"/known", from, to).
 			CombinedOutput()
 		if err != nil {
 			b.Fatalf("scp: %v: %s", err, out)
@@ -195,16 +196,19 @@ func BenchmarkTransferMemory(b *testing.B) {
 	if err := os.Truncate(node+"/down", size); err != nil {
 		b.Fatal(err)
 	}
-	if _, err := do(b.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: node}, yellow); err != nil {
+	if _, err := do(b.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: node},
+		yellow); err != nil {
 		b.Fatal(err)
 	}
 	runtime.GC()
 	for range b.N {
 		peak := watchMemory(b)
-		if _, err := do(b.Context(), r, abi.SFTPGet{OnNode: on("n1"), Path: node + "/down", Local: "f", Overwrite: true}, yellow); err != nil {
+		if _, err := do(b.Context(), r, abi.SFTPGet{OnNode: on("n1"), Path: node + "/down",
+			Local: "f", Overwrite: true}, yellow); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := do(b.Context(), r, abi.SFTPPut{OnNode: on("n1"), Local: "f", Path: node + "/up", Overwrite: true}, yellow); err != nil {
+		if _, err := do(b.Context(), r, abi.SFTPPut{OnNode: on("n1"), Local: "f", Path: node +
+			"/up", Overwrite: true}, yellow); err != nil {
 			b.Fatal(err)
 		}
 		grew := peak()

@@ -87,7 +87,9 @@ func TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence(t *testing.T) {
 						fmt.Sprintf("echo call-%d >> %s/log", i, dir),
 					)
 				} else {
-					_, err = do(t.Context(), r, abi.SFTPWrite{OnNode: on("n1"), Path: fmt.Sprintf("%s/file-%d", dir, i), Data: abi.Data{Text: fmt.Sprint("call-", i)}}, yellow)
+					_, err = do(t.Context(), r,
+						abi.SFTPWrite{OnNode: on("n1"), Path: fmt.Sprintf("%s/file-%d", dir, i),
+							Data: abi.Data{Text: fmt.Sprint("call-", i)}}, yellow)
 				}
 				if op := (*gate.OpError)(nil); errors.As(err, &op) {
 					outcomes[i] = op.Outcome

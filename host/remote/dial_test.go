@@ -32,23 +32,38 @@ func TestHostKeys(t *testing.T) {
 		words []string // of the refusal; nil is accepted
 	}{
 		{"the pinned key is accepted", nil, func(right string) string { return right }, nil},
-		{"another key than the pinned one is refused, with both fingerprints", nil, func(string) string { return ssh.FingerprintSHA256(other) }, []string{"SHA256:", ssh.FingerprintSHA256(other), "console"}},
-		{"a known key is accepted", func(addr string, k ssh.PublicKey) string { return knownhosts.Line([]string{addr}, k) }, nil, nil},
+		{"another key than the pinned one is refused, with both fingerprints", nil,
+			func(string) string { return ssh.FingerprintSHA256(other) },
+			[]string{"SHA256:", ssh.FingerprintSHA256(other), "console"}},
+		{"a known key is accepted", func(addr string, k ssh.PublicKey) string {
+			return knownhosts.Line([]string{addr}, k)
+		}, nil, nil},
 		{"a hashed name is accepted", func(addr string, k ssh.PublicKey) string {
-			return xknownhosts.HashHostname(knownhosts.Normalize(addr)) + strings.TrimPrefix(knownhosts.Line([]string{addr}, k), knownhosts.Normalize(addr))
+			return xknownhosts.HashHostname(knownhosts.Normalize(addr)) + strings.TrimPrefix(
+				knownhosts.Line([]string{addr}, k), knownhosts.Normalize(addr))
 		}, nil, nil},
-		{"an unknown host is refused, with its fingerprint and what to do", func(string, ssh.PublicKey) string { return "" }, nil, []string{"is not in known_hosts", "SHA256:", "host_key"}},
-		{"a changed key is refused loudly", func(addr string, _ ssh.PublicKey) string { return knownhosts.Line([]string{addr}, other) }, nil, []string{"CHANGED", "SHA256:", "ssh-keygen -R"}},
-		{"a revoked key is refused although it is listed, too", func(addr string, k ssh.PublicKey) string {
-			return knownhosts.Line([]string{addr}, k) + "\n@revoked * " + strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k)))
-		}, nil, []string{"@revoked"}},
-		{"a certificate of a listed authority is accepted", func(addr string, _ ssh.PublicKey) string {
-			return "@cert-authority " + knownhosts.Line([]string{addr}, ca.PublicKey())
-		}, nil, nil},
-		{"a certificate of another authority is refused", func(addr string, _ ssh.PublicKey) string {
-			return "@cert-authority " + knownhosts.Line([]string{addr}, other)
-		}, nil, []string{"SHA256:"}},
-		{"a file with a broken line is refused, naming it", func(string, ssh.PublicKey) string { return "n1 ssh-ed25519 not-base64" }, nil, []string{"reading known_hosts", "known_hosts:1"}},
+		{"an unknown host is refused, with its fingerprint and what to do",
+			func(string, ssh.PublicKey) string { return "" }, nil,
+			[]string{"is not in known_hosts", "SHA256:", "host_key"}},
+		{"a changed key is refused loudly", func(addr string, _ ssh.PublicKey) string {
+			return knownhosts.Line([]string{addr}, other)
+		}, nil, []string{"CHANGED", "SHA256:", "ssh-keygen -R"}},
+		{"a revoked key is refused although it is listed, too",
+			func(addr string, k ssh.PublicKey) string {
+				return knownhosts.Line([]string{addr}, k) + "\n@revoked * " +
+					strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k)))
+			}, nil, []string{"@revoked"}},
+		{"a certificate of a listed authority is accepted",
+			func(addr string, _ ssh.PublicKey) string {
+				return "@cert-authority " + knownhosts.Line([]string{addr}, ca.PublicKey())
+			}, nil, nil},
+		{"a certificate of another authority is refused",
+			func(addr string, _ ssh.PublicKey) string {
+				return "@cert-authority " + knownhosts.Line([]string{addr}, other)
+			}, nil, []string{"SHA256:"}},
+		{"a file with a broken line is refused, naming it", func(string, ssh.PublicKey) string {
+			return "n1 ssh-ed25519 not-base64"
+		}, nil, []string{"reading known_hosts", "known_hosts:1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			leakless(t)
@@ -109,9 +124,11 @@ func TestAPinOfAnyKindOfKey(t *testing.T) {
 		dials int64 // of the first connection
 	}{
 		"ed25519, and the host has others": {sshtest.Options{HostKeys: []ssh.Signer{ec, rs}}, 1},
-		"ecdsa, and the host has others":   {sshtest.Options{HostKey: ec, HostKeys: []ssh.Signer{rs, sshtest.NewSigner(t)}}, 2},
-		"rsa, and the host has others":     {sshtest.Options{HostKey: rs, HostKeys: []ssh.Signer{ec, sshtest.NewSigner(t)}}, 3},
-		"rsa alone":                        {sshtest.Options{HostKey: rs}, 3},
+		"ecdsa, and the host has others": {sshtest.Options{HostKey: ec,
+			HostKeys: []ssh.Signer{rs, sshtest.NewSigner(t)}}, 2},
+		"rsa, and the host has others": {sshtest.Options{HostKey: rs,
+			HostKeys: []ssh.Signer{ec, sshtest.NewSigner(t)}}, 3},
+		"rsa alone": {sshtest.Options{HostKey: rs}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			leakless(t)
@@ -165,7 +182,10 @@ func TestLogin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	encrypted := func(t *testing.T) string { return secretFile(t, string(pem.EncodeToMemory(block)), 0o600) }
+	encrypted := func(t *testing.T) string {
+		return secretFile(t, string(pem.EncodeToMemory(block)),
+			0o600)
+	}
 	certified := func(t *testing.T, by ssh.Signer, validFor time.Duration) (id, file string) {
 		id, pub := sshtest.NewKeyFile(t)
 		cert := &ssh.Certificate{
@@ -185,19 +205,41 @@ func TestLogin(t *testing.T) {
 		login func(t *testing.T, l *Login)
 		words []string // of the refusal; nil is accepted
 	}{
-		{"a key file that others may read", func(t *testing.T, l *Login) { os.Chmod(l.IdentityFile, 0o640) }, []string{"0640", "chmod 600"}},
-		{"a key file that is missing", func(t *testing.T, l *Login) { l.IdentityFile = "/nonexistent/id" }, []string{"/nonexistent/id"}},
-		{"a public key in the place of the private one", func(t *testing.T, l *Login) { l.IdentityFile += ".pub"; os.Chmod(l.IdentityFile, 0o600) }, []string{"private key"}},
-		{"a key that the host does not know", func(t *testing.T, l *Login) { l.IdentityFile, _ = sshtest.NewKeyFile(t) }, []string{"authorized_keys"}},
-		{"an encrypted key", func(t *testing.T, l *Login) { l.IdentityFile = encrypted(t) }, []string{"encrypted", "ssh-add"}},
-		{"a certificate", func(t *testing.T, l *Login) { l.IdentityFile, l.CertificateFile = certified(t, ca, time.Hour) }, nil},
-		{"a certificate that has expired", func(t *testing.T, l *Login) { l.IdentityFile, l.CertificateFile = certified(t, ca, -time.Hour) }, []string{"accepts none"}},
+		{"a key file that others may read", func(t *testing.T, l *Login) {
+			os.Chmod(l.IdentityFile, 0o640)
+		}, []string{"0640", "chmod 600"}},
+		{"a key file that is missing", func(t *testing.T, l *Login) {
+			l.IdentityFile = "/nonexistent/id"
+		}, []string{"/nonexistent/id"}},
+		{"a public key in the place of the private one", func(t *testing.T, l *Login) {
+			l.IdentityFile += ".pub"
+			os.Chmod(l.IdentityFile, 0o600)
+		}, []string{"private key"}},
+		{"a key that the host does not know", func(t *testing.T, l *Login) {
+			l.IdentityFile, _ = sshtest.NewKeyFile(t)
+		}, []string{"authorized_keys"}},
+		{"an encrypted key", func(t *testing.T, l *Login) { l.IdentityFile = encrypted(t) },
+			[]string{"encrypted", "ssh-add"}},
+		{"a certificate", func(t *testing.T, l *Login) {
+			l.IdentityFile, l.CertificateFile = certified(t, ca, time.Hour)
+		}, nil},
+		{"a certificate that has expired", func(t *testing.T, l *Login) {
+			l.IdentityFile, l.CertificateFile = certified(t, ca, -time.Hour)
+		}, []string{"accepts none"}},
 		{"a certificate of another authority", func(t *testing.T, l *Login) {
 			l.IdentityFile, l.CertificateFile = certified(t, sshtest.NewSigner(t), time.Hour)
 		}, []string{"accepts none"}},
-		{"a certificate of another key", func(t *testing.T, l *Login) { _, l.CertificateFile = certified(t, ca, time.Hour) }, []string{"does not belong"}},
-		{"an agent", func(t *testing.T, l *Login) { startAgent(t, l.IdentityFile); l.IdentityFile, l.Agent = "", true }, nil},
-		{"an agent without keys", func(t *testing.T, l *Login) { startAgent(t, ""); l.IdentityFile, l.Agent = "", true }, []string{"ssh-add"}},
+		{"a certificate of another key", func(t *testing.T, l *Login) {
+			_, l.CertificateFile = certified(t, ca, time.Hour)
+		}, []string{"does not belong"}},
+		{"an agent", func(t *testing.T, l *Login) {
+			startAgent(t, l.IdentityFile)
+			l.IdentityFile, l.Agent = "", true
+		}, nil},
+		{"an agent without keys", func(t *testing.T, l *Login) {
+			startAgent(t, "")
+			l.IdentityFile, l.Agent = "", true
+		}, []string{"ssh-add"}},
 		{"an agent that is not there", func(t *testing.T, l *Login) {
 			t.Setenv("SSH_AUTH_SOCK", "/nonexistent/agent")
 			l.IdentityFile, l.Agent = "", true
@@ -254,7 +296,8 @@ func startAgent(t *testing.T, file string) {
 func TestJumpHosts(t *testing.T) {
 	jumpTo := func(s *sshtest.Server) Login {
 		host, port := s.HostPort()
-		return Login{Host: host, Port: port, User: "jump", IdentityFile: s.ClientFile, HostKey: s.Pin()}
+		return Login{Host: host, Port: port, User: "jump", IdentityFile: s.ClientFile,
+			HostKey: s.Pin()}
 	}
 	t.Run("three of them lead to the node", func(t *testing.T) {
 		leakless(t)
@@ -279,7 +322,8 @@ func TestJumpHosts(t *testing.T) {
 		if v := mustExec(t, r, "echo", "far"); v.Stdout != "far\n" {
 			t.Errorf("%+v", v)
 		}
-		if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+		if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"},
+			green); err != nil {
 			t.Error(err)
 		}
 		if len(a.Commands())+len(b.Commands())+len(c.Commands()) != 0 {
@@ -355,15 +399,19 @@ func TestOptions(t *testing.T) {
 		change func(*Options)
 		words  string
 	}{
-		"no workspace":             {func(o *Options) { o.Workspace = "" }, "remote.workspace"},
-		"no way to know the host":  {func(o *Options) { o.Nodes[0].HostKey = "" }, "impostor"},
-		"a pin that is none":       {func(o *Options) { o.Nodes[0].HostKey = "MD5:aa" }, "ssh-keygen -lf"},
-		"no credentials":           {func(o *Options) { o.Nodes[0].IdentityFile = "" }, "identity_file"},
-		"no user":                  {func(o *Options) { o.Nodes[0].User = "" }, "user"},
-		"a user that is an option": {func(o *Options) { o.Nodes[0].User = "-oProxyCommand=x" }, "user"},
+		"no workspace":            {func(o *Options) { o.Workspace = "" }, "remote.workspace"},
+		"no way to know the host": {func(o *Options) { o.Nodes[0].HostKey = "" }, "impostor"},
+		"a pin that is none": {func(o *Options) { o.Nodes[0].HostKey = "MD5:aa" },
+			"ssh-keygen -lf"},
+		"no credentials": {func(o *Options) { o.Nodes[0].IdentityFile = "" },
+			"identity_file"},
+		"no user": {func(o *Options) { o.Nodes[0].User = "" }, "user"},
+		"a user that is an option": {func(o *Options) { o.Nodes[0].User = "-oProxyCommand=x" },
+			"user"},
 		"a host that is an option": {func(o *Options) { o.Nodes[0].Host = "-x" }, "host"},
 		"a name with a slash":      {func(o *Options) { o.Nodes[0].Name = "a/b" }, "name"},
-		"the same name twice":      {func(o *Options) { o.Nodes = append(o.Nodes, o.Nodes[0]) }, "twice"},
+		"the same name twice": {func(o *Options) { o.Nodes = append(o.Nodes, o.Nodes[0]) },
+			"twice"},
 		"two defaults": {func(o *Options) {
 			n := o.Nodes[0]
 			n.Name, n.Default, o.Nodes[0].Default = "pve2", true, true

@@ -18,7 +18,9 @@ func TestReadsOfNothingEndWithTheCall(t *testing.T) {
 	var reads atomic.Int64
 	const fstat = 8
 	s := sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{SFTP: sshtest.Script{
-		sshtest.RealPath: func(id uint32, body []byte) []byte { return sshtest.Names(id, sshtest.Text(body)) },
+		sshtest.RealPath: func(id uint32, body []byte) []byte {
+			return sshtest.Names(id, sshtest.Text(body))
+		},
 		sshtest.Lstat: func(id uint32, body []byte) []byte {
 			if sshtest.Text(body) == "/f" {
 				return sshtest.Attrs(id, 10, 0o100644)
@@ -27,12 +29,16 @@ func TestReadsOfNothingEndWithTheCall(t *testing.T) {
 		},
 		fstat:        func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 10, 0o100644) },
 		sshtest.Open: func(id uint32, _ []byte) []byte { return sshtest.Handle(id, "d") },
-		sshtest.Read: func(id uint32, _ []byte) []byte { reads.Add(1); return sshtest.Data(id, nil) },
+		sshtest.Read: func(id uint32, _ []byte) []byte {
+			reads.Add(1)
+			return sshtest.Data(id, nil)
+		},
 	}.Serve}})
 	r := newRemote(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := do(ctx, r, abi.SFTPGet{OnNode: on("n1"), Path: "/f", Local: "z"}, green); err == nil {
+	if _, err := do(ctx, r, abi.SFTPGet{OnNode: on("n1"), Path: "/f", Local: "z"},
+		green); err == nil {
 		t.Fatal("an endless read succeeded")
 	}
 	for end, last := time.Now().Add(30*time.Second), int64(-1); reads.Load() != last; {
@@ -50,10 +56,12 @@ func TestAnEndlessStageIsGivenUp(t *testing.T) {
 	var sent atomic.Int64
 	long := strings.Repeat("n", 200)
 	s := sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{SFTP: sshtest.Script{
-		sshtest.RealPath: func(id uint32, body []byte) []byte { return sshtest.Names(id, sshtest.Text(body)) },
-		sshtest.Lstat:    func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 1, 0o040700) },
-		sshtest.Open:     func(id uint32, _ []byte) []byte { return sshtest.Handle(id, "d") },
-		sshtest.OpenDir:  func(id uint32, _ []byte) []byte { return sshtest.Handle(id, "d") },
+		sshtest.RealPath: func(id uint32, body []byte) []byte {
+			return sshtest.Names(id, sshtest.Text(body))
+		},
+		sshtest.Lstat:   func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 1, 0o040700) },
+		sshtest.Open:    func(id uint32, _ []byte) []byte { return sshtest.Handle(id, "d") },
+		sshtest.OpenDir: func(id uint32, _ []byte) []byte { return sshtest.Handle(id, "d") },
 		sshtest.ReadDir: func(id uint32, _ []byte) []byte {
 			names := make([]string, 500)
 			for i := range names {

@@ -27,7 +27,8 @@ func leakless(t *testing.T) {
 			t.Error(err)
 		}
 		after := fds(t)
-		for end := time.Now().Add(10 * time.Second); after > before && time.Now().Before(end); after = fds(t) {
+		for end := time.Now().Add(10 * time.Second); after > before &&
+			time.Now().Before(end); after = fds(t) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		if after > before {
@@ -45,7 +46,8 @@ func fds(t *testing.T) int {
 }
 
 func quick(o *Options) {
-	o.DialTimeout, o.StepTimeout, o.StallTimeout, o.KeepAlive = 400*time.Millisecond, 400*time.Millisecond, 400*time.Millisecond, 200*time.Millisecond
+	const short = 400 * time.Millisecond
+	o.DialTimeout, o.StepTimeout, o.StallTimeout, o.KeepAlive = short, short, short, short/2
 }
 
 func TestExecFaults(t *testing.T) {
@@ -59,20 +61,39 @@ func TestExecFaults(t *testing.T) {
 		ran     int           // how often the command reached the node
 		timeout time.Duration // of the operation
 	}{
-		{"a silent host is left in time", sshtest.Faults{Silent: true}, false, "connection", gate.Failed, "no answer within", 0, 0},
-		{"endless lines before the version are left in time", sshtest.Faults{EndlessBanner: true}, false, "connection", gate.Failed, "", 0, 0},
-		{"silence after the version is left in time", sshtest.Faults{SilentKEX: true}, false, "connection", gate.Failed, "no answer within", 0, 0},
-		{"a silent authentication is left in time", sshtest.Faults{SilentAuth: true}, false, "connection", gate.Failed, "no answer within", 0, 0},
-		{"a silent channel open closes the connection", sshtest.Faults{SilentOpen: true}, true, "connection", gate.Failed, "nothing was sent", 0, 0},
-		{"a node that refuses every channel is told of MaxSessions", sshtest.Faults{RefuseOpens: 1 << 30}, true, "connection", gate.Failed, "MaxSessions", 0, 0},
-		{"an unanswered exec request may have run", sshtest.Faults{SilentExec: true}, true, "lost", gate.Unknown, "look before you repeat", 0, 0},
-		{"requests of the node instead of an answer", sshtest.Faults{FloodRequests: true}, true, "lost", gate.Unknown, "look before you repeat", 0, 0},
-		{"an unanswered exec request that ran is unknown, and runs once", sshtest.Faults{RunSilent: true, HoldOutput: true}, true, "lost", gate.Unknown, "look before you repeat", 1, 0},
-		{"a connection dropped at the exec request is unknown", sshtest.Faults{DropBeforeRun: true}, true, "lost", gate.Unknown, "look before you repeat", 0, 0},
-		{"a connection dropped after the command is unknown, and runs once", sshtest.Faults{DropAfterRun: true}, true, "lost", gate.Unknown, "look before you repeat", 1, 0},
-		{"a session without an exit status is unknown", sshtest.Faults{NoExit: true}, true, "lost", gate.Unknown, "without an exit status", 1, 0},
-		{"a peer that answers no keepalive is dead", sshtest.Faults{SilentGlobal: true, HoldOutput: true, NoExit: true}, true, "lost", gate.Unknown, "no sign of life", 1, 5 * time.Second},
-		{"a host key exchange dropped at once is a lost connection", sshtest.Faults{DisconnectAfter: time.Nanosecond}, false, "connection", gate.Failed, "", 0, 0},
+		{"a silent host is left in time", sshtest.Faults{Silent: true}, false, "connection",
+			gate.Failed, "no answer within", 0, 0},
+		{"endless lines before the version are left in time", sshtest.Faults{EndlessBanner: true},
+			false, "connection", gate.Failed, "", 0, 0},
+		{"silence after the version is left in time", sshtest.Faults{SilentKEX: true}, false,
+			"connection", gate.Failed, "no answer within", 0, 0},
+		{"a silent authentication is left in time", sshtest.Faults{SilentAuth: true}, false,
+			"connection", gate.Failed, "no answer within", 0, 0},
+		{"a silent channel open closes the connection", sshtest.Faults{SilentOpen: true}, true,
+			"connection", gate.Failed, "nothing was sent", 0, 0},
+		{"a node that refuses every channel is told of MaxSessions",
+			sshtest.Faults{RefuseOpens: 1 << 30}, true, "connection", gate.Failed, "MaxSessions", 0,
+			0},
+		{"an unanswered exec request may have run", sshtest.Faults{SilentExec: true}, true, "lost",
+			gate.Unknown, "look before you repeat", 0, 0},
+		{"requests of the node instead of an answer", sshtest.Faults{FloodRequests: true}, true,
+			"lost", gate.Unknown, "look before you repeat", 0, 0},
+		{"an unanswered exec request that ran is unknown, and runs once",
+			sshtest.Faults{RunSilent: true, HoldOutput: true}, true, "lost", gate.Unknown,
+			"look before you repeat", 1, 0},
+		{"a connection dropped at the exec request is unknown", sshtest.Faults{DropBeforeRun: true},
+			true, "lost", gate.Unknown, "look before you repeat", 0, 0},
+		{"a connection dropped after the command is unknown, and runs once",
+			sshtest.Faults{DropAfterRun: true}, true, "lost", gate.Unknown,
+			"look before you repeat", 1, 0},
+		{"a session without an exit status is unknown", sshtest.Faults{NoExit: true}, true, "lost",
+			gate.Unknown, "without an exit status", 1, 0},
+		{"a peer that answers no keepalive is dead",
+			sshtest.Faults{SilentGlobal: true, HoldOutput: true, NoExit: true}, true, "lost",
+			gate.Unknown, "no sign of life", 1, 5 * time.Second},
+		{"a host key exchange dropped at once is a lost connection",
+			sshtest.Faults{DisconnectAfter: time.Nanosecond}, false, "connection", gate.Failed, "",
+			0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			leakless(t)
@@ -200,8 +221,11 @@ func TestDeadline(t *testing.T) {
 		op abi.SSHExec
 		d  gate.Decision
 	}{
-		"of the operation":  {abi.SSHExec{OnNode: abi.OnNode{Common: abi.Common{TimeoutMS: 100}, Node: "n1"}}, yellow},
-		"of the obligation": {abi.SSHExec{OnNode: on("n1")}, gate.Decision{Allow: true, Tier: gate.Yellow, Obligations: gate.Obligations{Timeout: 100 * time.Millisecond}}},
+		"of the operation": {abi.SSHExec{OnNode: abi.OnNode{Common: abi.Common{TimeoutMS: 100},
+			Node: "n1"}}, yellow},
+		"of the obligation": {abi.SSHExec{OnNode: on("n1")},
+			gate.Decision{Allow: true, Tier: gate.Yellow,
+				Obligations: gate.Obligations{Timeout: 100 * time.Millisecond}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.op.Argv = []string{"sh", "-c", "yes & yes"} // never ends, never stops talking
@@ -302,7 +326,8 @@ func TestNetworkFaults(t *testing.T) {
 		_, p, r := setup(t)
 		dir := t.TempDir()
 		write(t, filepath.Join(r.opts.Workspace, "agent-a", "f"), make([]byte, 8<<20))
-		if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: dir}, green); err != nil {
+		if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: dir},
+			green); err != nil {
 			t.Fatal(err)
 		}
 		start := p.Bytes.Load()

@@ -34,12 +34,15 @@ func FuzzTextOr64(f *testing.F) {
 	})
 }
 
-// What a node says of a unit is read whole or not at all: the names are those of its own line Names,
+// What a node says of a unit is read whole or not at all: the names are those of its own line
+// Names,
 // the id is one of them, and what is read comes out again.
 func FuzzUnitNames(f *testing.F) {
 	for _, s := range []string{"Id=nginx.service\nNames=nginx.service\n",
-		"Names=ssh.service sshd.service\nId=ssh.service\n", "Id=b.service\nId=a.service\nNames=a.service\n",
-		"Id=\nNames=\n", "Id=a.service\nNames=b.service a.service c.service\nX=1\n", "Id=a\r\nNames=a\r\n",
+		"Names=ssh.service sshd.service\nId=ssh.service\n",
+		"Id=b.service\nId=a.service\nNames=a.service\n",
+		"Id=\nNames=\n", "Id=a.service\nNames=b.service a.service c.service\nX=1\n",
+		"Id=a\r\nNames=a\r\n",
 		"Id=a\x00\nNames=a\x00", "Id=é.service\nNames=é.service\n"} {
 		f.Add(s)
 	}

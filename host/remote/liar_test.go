@@ -54,21 +54,29 @@ func lies() (all []lie) {
 		func(id uint32) []byte {
 			return sshtest.Packet{Kind: 104, ID: id, Body: []byte{255, 255, 255, 255}}.Frame()
 		})
-	answer("attributes of every type", func(id uint32) []byte { return sshtest.Attrs(id, 3, 0o170644) })
+	answer("attributes of every type", func(id uint32) []byte {
+		return sshtest.Attrs(id, 3, 0o170644)
+	})
 	answer("attributes of a link", func(id uint32) []byte { return sshtest.Attrs(id, 3, 0o120777) })
 	answer("attributes without any", func(id uint32) []byte {
 		return sshtest.Packet{Kind: 105, ID: id, Body: make([]byte, 4)}.Frame()
 	})
 	answer("4 billion extended attributes", func(id uint32) []byte {
-		return sshtest.Packet{Kind: 105, ID: id, Body: []byte{128, 0, 0, 0, 255, 255, 255, 255}}.Frame()
+		return sshtest.Packet{Kind: 105, ID: id,
+			Body: []byte{128, 0, 0, 0, 255, 255, 255, 255}}.Frame()
 	})
 	answer("an extended reply", func(id uint32) []byte {
 		return sshtest.Packet{Kind: 201, ID: id, Body: make([]byte, 88)}.Frame()
 	})
 	answer("an empty packet", func(uint32) []byte { return []byte{0, 0, 0, 0} })
-	answer("a packet without a body", func(id uint32) []byte { return sshtest.Packet{Kind: 101, ID: id}.Frame() })
+	answer("a packet without a body", func(id uint32) []byte {
+		return sshtest.Packet{Kind: 101, ID: id}.Frame()
+	})
 	answer("a packet of a type that does not exist",
-		func(id uint32) []byte { return sshtest.Packet{Kind: 77, ID: id, Body: make([]byte, 9)}.Frame() })
+		func(id uint32) []byte {
+			return sshtest.Packet{Kind: 77, ID: id,
+				Body: make([]byte, 9)}.Frame()
+		})
 	answer("another request's id", func(id uint32) []byte { return sshtest.Status(id+1000, 0) })
 	all = append(all, lie{"the truth, twice", true, func(_ sshtest.Packet, truth []byte) []byte {
 		return append(slices.Clone(truth), truth...)
@@ -117,19 +125,22 @@ func worlds() []world {
 				v, is := res.Value.(abi.ListResponse)
 				return is && v.Entries != nil // names are the node's word, too
 			}, untouched},
-		{"read", func(d string) abi.Op { return abi.SFTPRead{OnNode: n1, Path: d + "/f"} }, read, untouched},
+		{"read", func(d string) abi.Op { return abi.SFTPRead{OnNode: n1, Path: d + "/f"} }, read,
+			untouched},
 		{"write", func(d string) abi.Op {
 			return abi.SFTPWrite{OnNode: n1, Path: d + "/new", Data: abi.Data{Text: newText}}
 		}, func(d, _ string, _ gate.Result) bool { return is(d+"/new", newText) },
 			func(d, _ string) bool { return missing(d + "/new") }},
 		{"overwrite", func(d string) abi.Op {
-			return abi.SFTPWrite{OnNode: n1, Path: d + "/f", Data: abi.Data{Text: newText}, Overwrite: true}
+			return abi.SFTPWrite{OnNode: n1, Path: d + "/f", Data: abi.Data{Text: newText},
+				Overwrite: true}
 		}, func(d, _ string, _ gate.Result) bool { return is(d+"/f", newText) },
 			func(d, _ string) bool { return is(d+"/f", oldText) }},
 		{"download", func(d string) abi.Op {
 			return abi.SFTPGet{OnNode: n1, Path: d + "/f", Local: "got", Overwrite: true}
 		}, func(_, w string, res gate.Result) bool {
-			got, err := os.ReadFile(w + "/got") // what a file holds is the node's word; not its size
+			// what a file holds is the node's word; not its size
+			got, err := os.ReadFile(w + "/got")
 			return err == nil && len(got) == len(oldText) && res.SHA256 == digest(got)
 		},
 			func(d, w string) bool { return is(w+"/got", "what was there") && untouched(d, w) }},

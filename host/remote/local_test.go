@@ -19,7 +19,8 @@ func TestAnUploadSendsTheBytesThatWereDecided(t *testing.T) {
 	r := newRemote(t, s)
 	q := question(abi.SFTPPut{OnNode: on("n1"), Local: "f", Path: "/f"})
 	dir := filepath.Join(r.opts.Workspace, q.Call.Principal.ID)
-	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "f"), []byte("good"), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(dir, 0o700),
+		os.WriteFile(filepath.Join(dir, "f"), []byte("good"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	digests, err := r.Digests(q.Call.Principal, []string{"f", "absent"})

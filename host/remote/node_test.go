@@ -25,7 +25,8 @@ func gateShell(t *testing.T, edit func(string) string, env ...string) sshtest.Op
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	for name, script := range map[string]string{"logger": ":", "pct": `printf '%s.' "$@"; locale charmap`} {
+	for name, script := range map[string]string{"logger": ":",
+		"pct": `printf '%s.' "$@"; locale charmap`} {
 		file := filepath.Join(bin, name)
 		if err := os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 			t.Fatal(err)
@@ -54,7 +55,8 @@ func gateShell(t *testing.T, edit func(string) string, env ...string) sshtest.Op
 }
 
 func TestCharactersBeyondASCIIArriveOrAreRefused(t *testing.T) {
-	if out, err := exec.Command("env", "LC_ALL=C.UTF-8", "locale", "charmap").Output(); err != nil ||
+	if out, err := exec.Command("env", "LC_ALL=C.UTF-8", "locale",
+		"charmap").Output(); err != nil ||
 		string(out) != "UTF-8\n" {
 		t.Fatalf("this machine has no C.UTF-8: %s %v", out, err)
 	}
@@ -71,7 +73,8 @@ func TestCharactersBeyondASCIIArriveOrAreRefused(t *testing.T) {
 	}{
 		"the gate sets the locale": {gateShell(t, uncomment), push,
 			"snapshot.101.a.--description.ünï ✓.UTF-8\n", ""},
-		"whatever the client's locale was": {gateShell(t, uncomment, "LC_ALL=POSIX", "LANG=C"), push,
+		"whatever the client's locale was": {gateShell(t, uncomment, "LC_ALL=POSIX", "LANG=C"),
+			push,
 			"snapshot.101.a.--description.ünï ✓.UTF-8\n", ""},
 		"a gate that cannot say": {gateShell(t, old), push, "", "Install the caponier-gate"},
 		"a session with a locale": {sshtest.Options{Env: []string{"LC_ALL=C.UTF-8"}},
@@ -102,7 +105,8 @@ func TestCharactersBeyondASCIIArriveOrAreRefused(t *testing.T) {
 					t.Errorf("the node got %s", ran)
 				}
 			}
-			if ask := strings.ContainsAny(strings.Join(c.argv, " "), "üé"); ask && c.stdout != "" && probes != 1 ||
+			if ask := strings.ContainsAny(strings.Join(c.argv, " "), "üé"); ask && c.stdout != "" &&
+				probes != 1 ||
 				!ask && probes != 0 {
 				t.Errorf("%d probes", probes)
 			}
@@ -112,7 +116,8 @@ func TestCharactersBeyondASCIIArriveOrAreRefused(t *testing.T) {
 
 // OpenSSH as Debian configures it takes the locale from the client.
 func TestOpenSSHGetsALocale(t *testing.T) {
-	for lines, want := range map[string]string{"AcceptEnv LANG LC_*": "UTF-8", "SetEnv LC_ALL=C": ""} {
+	for lines, want := range map[string]string{"AcceptEnv LANG LC_*": "UTF-8",
+		"SetEnv LC_ALL=C": ""} {
 		t.Run(lines, func(t *testing.T) {
 			_, o := openSSH(t, lines)
 			r := start(t, o)
@@ -134,14 +139,24 @@ func TestWhatTheNodesGuardRefusesIsAnError(t *testing.T) {
 		stdout, stderr string
 		words          string // "" when it ran
 	}{
-		"the gate":                      {126, "", "caponier-gate: this key may not run that on this node (" + gatePath + ")\n", "does not list it"},
-		"no gate, in bash":              {127, "", "bash: line 1: " + gatePath + ": No such file or directory\n", "Install it there"},
-		"no gate, in dash":              {127, "", "sh: 1: " + gatePath + ": not found\n", "Install it there"},
-		"a gate that may not be run":    {126, "", "bash: line 1: " + gatePath + ": Permission denied\n", "mode 0755"},
-		"sudo without a password":       {1, "", "sudo: a password is required\n", "/etc/sudoers.d/caponier"},
-		"sudo without a terminal":       {1, "", "sudo: a terminal is required to read the password; either use the -S option to read from standard input or configure an askpass helper\n", "/etc/sudoers.d/caponier"},
-		"sudo that lists other things":  {1, "", "Sorry, user caponier is not allowed to execute '/usr/sbin/pct list x' as root on pve1.\n", "/etc/sudoers.d/caponier"},
-		"a gate without sudo":           {127, "", gatePath + ": line 77: exec: sudo: not found\n", ""},
+		"the gate": {126, "",
+			"caponier-gate: this key may not run that on this node (" + gatePath + ")\n",
+			"does not list it"},
+		"no gate, in bash": {127, "", "bash: line 1: " + gatePath +
+			": No such file or directory\n", "Install it there"},
+		"no gate, in dash": {127, "", "sh: 1: " + gatePath + ": not found\n",
+			"Install it there"},
+		"a gate that may not be run": {126, "", "bash: line 1: " + gatePath +
+			": Permission denied\n", "mode 0755"},
+		"sudo without a password": {1, "", "sudo: a password is required\n",
+			"/etc/sudoers.d/caponier"},
+		"sudo without a terminal": {1, "", "sudo: a terminal is required to read the " +
+			"password; either use the -S option to read from standard input or configure an " +
+			"askpass helper\n", "/etc/sudoers.d/caponier"},
+		"sudo that lists other things": {1, "", "Sorry, user caponier is not allowed to execute " +
+			"'/usr/sbin/pct list x' as root on pve1.\n", "/etc/sudoers.d/caponier"},
+		"a gate without sudo": {127, "", gatePath + ": line 77: exec: sudo: not found\n",
+			""},
 		"a program that is not found":   {127, "", "bash: line 1: pct: command not found\n", ""},
 		"a program that fails with 126": {126, "", "pct: cannot execute\n", ""},
 		"other words and exit codes":    {1, "", "caponier-gate: x\n", ""},
@@ -177,7 +192,8 @@ func TestWhatTheNodesGuardRefusesIsAnError(t *testing.T) {
 		}
 	})
 	t.Run("every command, when the gate is missing", func(t *testing.T) {
-		s := sshtest.New(t, sshtest.Options{Shell: []string{"/bin/sh", "-c", gatePath + "-missing/caponier-gate", "sh"}})
+		s := sshtest.New(t, sshtest.Options{Shell: []string{"/bin/sh", "-c", gatePath +
+			"-missing/caponier-gate", "sh"}})
 		_, err := execute(t.Context(), newRemote(t, s), "pct", "list")
 		refused(t, err, "not_permitted_on_node", gate.Failed, "Install it there")
 	})
@@ -187,10 +203,15 @@ func TestSFTPThatDoesNotStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		line, code, words string
 	}{
-		"behind a gate with sftp=no": {"echo 'caponier-gate: this key may not run that on this node (/usr/local/sbin/caponier-gate)' >&2; exit 126", "not_permitted_on_node", "sftp=yes"},
-		"no gate":                    {"/nowhere/caponier-gate", "not_permitted_on_node", "Install it"},
-		"a start-up file that talks": {"echo Welcome to the machine; exec /usr/lib/openssh/sftp-server", "connection", ".bashrc"},
-		"nothing":                    {"exit 3", "connection", "did not start"},
+		"behind a gate with sftp=no": {"echo 'caponier-gate: this key may not run that on this " +
+			"node (/usr/local/sbin/caponier-gate)' >&2; exit 126", "not_permitted_on_node",
+			"sftp=yes"},
+		"no gate": {"/nowhere/caponier-gate", "not_permitted_on_node",
+			"Install it"},
+		"a start-up file that talks": {
+			"echo Welcome to the machine; exec /usr/lib/openssh/sftp-server", "connection",
+			".bashrc"},
+		"nothing": {"exit 3", "connection", "did not start"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, o := openSSH(t, "ForceCommand "+c.line)
@@ -204,10 +225,12 @@ func TestSFTPThatDoesNotStart(t *testing.T) {
 }
 
 func TestTheInventoryNamesAliases(t *testing.T) {
-	r := start(t, Options{Workspace: t.TempDir(), KnownHosts: []string{os.DevNull}, Nodes: []NodeOptions{
-		{Name: "x", Login: Login{Host: "h", User: "root", Agent: true}},
-		{Name: "y", Login: Login{Host: "h", User: "caponier", Agent: true}}}})
-	if n := r.Nodes(); !slices.Equal(n[0].Aliases, []string{"y"}) || !slices.Equal(n[1].Aliases, []string{"x"}) {
+	r := start(t, Options{Workspace: t.TempDir(), KnownHosts: []string{os.DevNull},
+		Nodes: []NodeOptions{
+			{Name: "x", Login: Login{Host: "h", User: "root", Agent: true}},
+			{Name: "y", Login: Login{Host: "h", User: "caponier", Agent: true}}}})
+	if n := r.Nodes(); !slices.Equal(n[0].Aliases, []string{"y"}) ||
+		!slices.Equal(n[1].Aliases, []string{"x"}) {
 		t.Errorf("%+v", n)
 	}
 }

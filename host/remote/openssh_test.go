@@ -78,7 +78,8 @@ func TestOpenSSH(t *testing.T) {
 	if err != nil || res.SHA256 != digest(big) {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	if res, err = do(t.Context(), r, abi.SFTPGet{OnNode: on("n1"), Path: dir + "/big", Local: "back"}, yellow); err != nil ||
+	if res, err = do(t.Context(), r, abi.SFTPGet{OnNode: on("n1"), Path: dir + "/big",
+		Local: "back"}, yellow); err != nil ||
 		res.SHA256 != digest(big) {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -112,7 +113,8 @@ func TestOpenSSHRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Kill()
-	for end := time.Now().Add(10 * time.Second); r.Connected() && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); r.Connected() &&
+		time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 	}
 	_, err := execute(t.Context(), r, "true")
 	refused(t, err, "connection", gate.Failed, "n1")
@@ -168,7 +170,8 @@ func TestOpenSSHLimits(t *testing.T) {
 						v.Stdout != "x\n" {
 						t.Errorf("%+v, %v", v, err)
 					}
-					if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+					if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"},
+						green); err != nil {
 						t.Error(err)
 					}
 				})
@@ -235,7 +238,8 @@ func TestOpenSSHTakesTheLongestCommand(t *testing.T) {
 	r := start(t, o)
 	n := r.nodes["n1"].Node.Node
 	text := "/bin/echo " + strings.Repeat("x", 128<<10-1-len("/bin/echo "))
-	if e, err := command.Run(t.Context(), n, command.Command{Text: text, Max: 1 << 20}); err != nil ||
+	if e, err := command.Run(t.Context(), n, command.Command{Text: text,
+		Max: 1 << 20}); err != nil ||
 		e.Exit != 0 ||
 		string(e.Stdout) != text[len("/bin/echo "):]+"\n" {
 		t.Errorf("exit %d, %d bytes: %s, %v", e.Exit, len(e.Stdout), e.Stderr, err)

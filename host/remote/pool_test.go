@@ -72,16 +72,21 @@ func TestPool(t *testing.T) {
 		r := newRemote(
 			t,
 			s,
-			func(o *Options) { o.KeepAlive, o.IdleClose = 200*time.Millisecond, 50*time.Millisecond },
+			func(o *Options) {
+				o.KeepAlive, o.IdleClose = 200*time.Millisecond,
+					50*time.Millisecond
+			},
 		)
 		mustExec(t, r, "true")
-		if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+		if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"},
+			green); err != nil {
 			t.Fatal(err)
 		}
 		if !r.Connected() {
 			t.Error("not connected")
 		}
-		for end := time.Now().Add(20 * time.Second); r.Connected(); time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(20 * time.Second); r.Connected(); time.Sleep(
+			5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("still connected")
 			}
@@ -95,7 +100,10 @@ func TestPool(t *testing.T) {
 		r := newRemote(
 			t,
 			s,
-			func(o *Options) { o.KeepAlive, o.IdleClose = 200*time.Millisecond, 50*time.Millisecond },
+			func(o *Options) {
+				o.KeepAlive, o.IdleClose = 200*time.Millisecond,
+					50*time.Millisecond
+			},
 		)
 		mustExec(t, r, "sleep", "0.7")
 	})
@@ -117,7 +125,9 @@ func TestPool(t *testing.T) {
 			_, err := execute(t.Context(), r, "sleep", "30")
 			got <- err
 		}()
-		for !slices.ContainsFunc(s.Commands(), func(c string) bool { return strings.Contains(c, "30") }) {
+		for !slices.ContainsFunc(s.Commands(), func(c string) bool {
+			return strings.Contains(c, "30")
+		}) {
 			time.Sleep(time.Millisecond)
 		}
 		began := time.Now()
@@ -167,7 +177,8 @@ func TestOnePrincipalLeavesSessionsToTheOthers(t *testing.T) {
 					}
 				})
 			}
-			for p := r.Pool()[0]; p.Sessions < c.most || p.Sessions+p.Waiting < 32; p = r.Pool()[0] {
+			for p := r.Pool()[0]; p.Sessions < c.most ||
+				p.Sessions+p.Waiting < 32; p = r.Pool()[0] {
 				time.Sleep(time.Millisecond)
 			}
 			soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -269,8 +280,10 @@ func TestWhatWasNotDecidedIsNotDone(t *testing.T) {
 		"a refusal with a tier":        {exec, gate.Decision{Tier: gate.Green}, "refused"},
 		"a command that is missing":    {noCommand, yellow, "bad_input"},
 		"a command that is not parsed": {notParsed, yellow, "bad_input"},
-		"a file without facts":         {question(abi.SFTPWrite{OnNode: on("n1"), Path: dir + "/f"}), yellow, "changed"},
-		"text and base64 at once":      {question(abi.SSHExec{OnNode: on("n1"), Argv: []string{"cat"}, Stdin: "a", StdinB64: "Yg=="}), yellow, "bad_input"},
+		"a file without facts": {question(abi.SFTPWrite{OnNode: on("n1"), Path: dir +
+			"/f"}), yellow, "changed"},
+		"text and base64 at once": {question(abi.SSHExec{OnNode: on("n1"), Argv: []string{"cat"},
+			Stdin: "a", StdinB64: "Yg=="}), yellow, "bad_input"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := r.Execute(t.Context(), c.q, c.d)
@@ -281,9 +294,11 @@ func TestWhatWasNotDecidedIsNotDone(t *testing.T) {
 		t.Error("it connected")
 	}
 	for name, op := range map[string]abi.Op{
-		"more than the decision allows": abi.SFTPWrite{Path: dir + "/f", Data: abi.Data{Text: "12345"}},
-		"a mode that is none":           abi.SFTPWrite{Path: dir + "/f", Data: abi.Data{Text: "1"}, Mode: "rwx"},
-		"a setuid mode":                 abi.SFTPWrite{Path: dir + "/f", Data: abi.Data{Text: "1"}, Mode: "4755"},
+		"more than the decision allows": abi.SFTPWrite{Path: dir + "/f",
+			Data: abi.Data{Text: "12345"}},
+		"a mode that is none": abi.SFTPWrite{Path: dir + "/f", Data: abi.Data{Text: "1"},
+			Mode: "rwx"},
+		"a setuid mode": abi.SFTPWrite{Path: dir + "/f", Data: abi.Data{Text: "1"}, Mode: "4755"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := do(

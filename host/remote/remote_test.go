@@ -150,17 +150,32 @@ func TestExecResult(t *testing.T) {
 		op   abi.SSHExec
 		want abi.ExecResponse
 	}{
-		{"words arrive as they are", abi.SSHExec{Argv: []string{"/usr/bin/printf", "%s|", "a b", `c'd"e`, "$HOME", "*", ""}}, abi.ExecResponse{Stdout: `a b|c'd"e|$HOME|*||`}},
-		{"stdout and stderr are apart", abi.SSHExec{Argv: []string{"sh", "-c", "echo out; echo err >&2"}}, abi.ExecResponse{Stdout: "out\n", Stderr: "err\n"}},
-		{"an exit code is a result, not an error", abi.SSHExec{Argv: []string{"sh", "-c", "exit 7"}}, abi.ExecResponse{Exit: 7}},
-		{"stdin arrives and ends", abi.SSHExec{Argv: []string{"cat"}, Stdin: "hello"}, abi.ExecResponse{Stdout: "hello"}},
-		{"binary stdin arrives", abi.SSHExec{Argv: []string{"od", "-An", "-tx1"}, StdinB64: "AP8K"}, abi.ExecResponse{Stdout: " 00 ff 0a\n"}},
-		{"stdin that is not given is empty", abi.SSHExec{Argv: []string{"cat"}}, abi.ExecResponse{}},
-		{"stdin that is not read is no error", abi.SSHExec{Argv: []string{"true"}, Stdin: strings.Repeat("x", 1<<20)}, abi.ExecResponse{}},
-		{"output that is not UTF-8 is base64", abi.SSHExec{Argv: []string{"/usr/bin/printf", `\377\n`}}, abi.ExecResponse{StdoutB64: "/wo="}},
-		{"output is cut at max_bytes", abi.SSHExec{Argv: []string{"/usr/bin/printf", "abcdef"}, MaxBytes: 3}, abi.ExecResponse{Stdout: "abc", Truncated: true}},
-		{"output of exactly max_bytes is whole", abi.SSHExec{Argv: []string{"/usr/bin/printf", "abc"}, MaxBytes: 3}, abi.ExecResponse{Stdout: "abc"}},
-		{"a character is not cut in the middle", abi.SSHExec{Argv: []string{"/usr/bin/printf", "aé€"}, MaxBytes: 5}, abi.ExecResponse{Stdout: "aé", Truncated: true}},
+		{"words arrive as they are", abi.SSHExec{Argv: []string{"/usr/bin/printf", "%s|", "a b",
+			`c'd"e`, "$HOME", "*", ""}}, abi.ExecResponse{Stdout: `a b|c'd"e|$HOME|*||`}},
+		{"stdout and stderr are apart", abi.SSHExec{Argv: []string{"sh", "-c",
+			"echo out; echo err >&2"}}, abi.ExecResponse{Stdout: "out\n", Stderr: "err\n"}},
+		{"an exit code is a result, not an error",
+			abi.SSHExec{Argv: []string{"sh", "-c", "exit 7"}}, abi.ExecResponse{Exit: 7}},
+		{"stdin arrives and ends", abi.SSHExec{Argv: []string{"cat"}, Stdin: "hello"},
+			abi.ExecResponse{Stdout: "hello"}},
+		{"binary stdin arrives", abi.SSHExec{Argv: []string{"od", "-An", "-tx1"}, StdinB64: "AP8K"},
+			abi.ExecResponse{Stdout: " 00 ff 0a\n"}},
+		{"stdin that is not given is empty", abi.SSHExec{Argv: []string{"cat"}},
+			abi.ExecResponse{}},
+		{"stdin that is not read is no error",
+			abi.SSHExec{Argv: []string{"true"}, Stdin: strings.Repeat("x", 1<<20)},
+			abi.ExecResponse{}},
+		{"output that is not UTF-8 is base64",
+			abi.SSHExec{Argv: []string{"/usr/bin/printf", `\377\n`}},
+			abi.ExecResponse{StdoutB64: "/wo="}},
+		{"output is cut at max_bytes", abi.SSHExec{Argv: []string{"/usr/bin/printf", "abcdef"},
+			MaxBytes: 3}, abi.ExecResponse{Stdout: "abc", Truncated: true}},
+		{"output of exactly max_bytes is whole",
+			abi.SSHExec{Argv: []string{"/usr/bin/printf", "abc"}, MaxBytes: 3},
+			abi.ExecResponse{Stdout: "abc"}},
+		{"a character is not cut in the middle",
+			abi.SSHExec{Argv: []string{"/usr/bin/printf", "aé€"}, MaxBytes: 5},
+			abi.ExecResponse{Stdout: "aé", Truncated: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.op.OnNode = on("n1")
@@ -225,14 +240,16 @@ func TestFiles(t *testing.T) {
 	}
 	_, err = do(abi.SFTPWrite{OnNode: on("n1"), Path: file, Data: abi.Data{Text: "other"}})
 	refused(t, err, "exists", gate.Failed, "overwrite")
-	if _, err = do(abi.SFTPWrite{OnNode: on("n1"), Path: file, Data: abi.Data{Text: "other"}, Overwrite: true}); err != nil {
+	if _, err = do(abi.SFTPWrite{OnNode: on("n1"), Path: file, Data: abi.Data{Text: "other"},
+		Overwrite: true}); err != nil {
 		t.Fatal(err)
 	}
 	if info, _ := os.Stat(file); info.Mode().Perm() != 0o640 {
 		t.Errorf("overwriting changed the mode to %v", info.Mode())
 	}
 	if res, err = do(abi.SFTPRead{OnNode: on("n1"), Path: file}); err != nil ||
-		res.Value.(abi.ReadResponse) != (abi.ReadResponse{Data: abi.Data{Text: "other"}, Bytes: 5, EOF: true}) {
+		res.Value.(abi.ReadResponse) != (abi.ReadResponse{Data: abi.Data{Text: "other"}, Bytes: 5,
+			EOF: true}) {
 		t.Errorf("read: %+v, %v", res.Value, err)
 	}
 	if res, err = do(abi.SFTPRead{OnNode: on("n1"), Path: file, MaxBytes: 2}); err != nil ||
@@ -248,12 +265,14 @@ func TestFiles(t *testing.T) {
 
 	local := filepath.Join(r.opts.Workspace, "agent-a", "up.bin")
 	write(t, local, big)
-	if res, err = do(abi.SFTPPut{OnNode: on("n1"), Local: "up.bin", Path: dir + "/up", Mode: "0600"}); err != nil ||
+	if res, err = do(abi.SFTPPut{OnNode: on("n1"), Local: "up.bin", Path: dir + "/up",
+		Mode: "0600"}); err != nil ||
 		res.SHA256 != digest(big) ||
 		res.Bytes != int64(len(big)) {
 		t.Fatalf("put: %+v, %v", res.Value, err)
 	}
-	if res, err = do(abi.SFTPGet{OnNode: on("n1"), Path: dir + "/up", Local: "sub/down.bin"}); err != nil ||
+	if res, err = do(abi.SFTPGet{OnNode: on("n1"), Path: dir + "/up",
+		Local: "sub/down.bin"}); err != nil ||
 		res.SHA256 != digest(big) {
 		t.Fatalf("get: %+v, %v", res.Value, err)
 	}

@@ -47,27 +47,54 @@ func TestLookupFindsTheRealPath(t *testing.T) {
 			want gate.FileFacts
 			code string
 		}{
-			"a file":                           {abi.SFTPStat{Path: d + "/dir/file"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
-			"through a linked directory":       {abi.SFTPRead{Path: d + "/link/file"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
-			"a link to a link":                 {abi.SFTPGet{Path: d + "/far", Local: "x"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
-			"a dangling link is where it goes": {abi.SFTPWrite{Path: d + "/dangling"}, gate.FileFacts{RealPath: d + "/nowhere"}, ""},
-			"a new name in a linked directory": {abi.SFTPWrite{Path: d + "/link/new"}, gate.FileFacts{RealPath: d + "/dir/new"}, ""},
-			"removal concerns the link itself": {abi.SFTPRemove{Path: d + "/far"}, gate.FileFacts{RealPath: d + "/far", Exists: true, Type: "symlink", Mode: 0o777}, ""},
-			"removal below a linked directory": {abi.SFTPRemove{Path: d + "/link/file"}, gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5, Mode: 0o640}, ""},
-			"a fifo":                           {abi.SFTPStat{Path: d + "/fifo"}, gate.FileFacts{RealPath: d + "/fifo", Exists: true, Type: "fifo", Mode: 0o600}, ""},
-			"a socket":                         {abi.SFTPStat{Path: d + "/socket"}, gate.FileFacts{RealPath: d + "/socket", Exists: true, Type: "socket"}, ""},
-			"a device":                         {abi.SFTPStat{Path: "/dev/zero"}, gate.FileFacts{RealPath: "/dev/zero", Exists: true, Type: "device", Mode: 0o666}, ""},
-			"the root":                         {abi.SFTPList{Path: "/"}, gate.FileFacts{RealPath: "/", Exists: true, Type: "dir"}, ""},
-			"a directory that is missing":      {abi.SFTPWrite{Path: d + "/no/file"}, gate.FileFacts{}, "not_found"},
-			"a loop of links":                  {abi.SFTPStat{Path: d + "/loop"}, gate.FileFacts{}, "*"},
-			"a relative path":                  {abi.SFTPStat{Path: "etc/passwd"}, gate.FileFacts{}, "not_a_path"},
-			"a path with ..":                   {abi.SFTPStat{Path: d + "/dir/../dir/file"}, gate.FileFacts{}, "not_a_path"},
-			"a doubled slash":                  {abi.SFTPStat{Path: "//etc/passwd"}, gate.FileFacts{}, "not_a_path"},
-			"a trailing slash":                 {abi.SFTPStat{Path: d + "/dir/"}, gate.FileFacts{}, "not_a_path"},
-			"a NUL":                            {abi.SFTPStat{Path: d + "/dir/file\x00.txt"}, gate.FileFacts{}, "not_a_path"},
-			"a local path that leaves":         {abi.SFTPGet{Path: d + "/dir/file", Local: "../x"}, gate.FileFacts{}, "not_a_path"},
-			"an absolute local path":           {abi.SFTPGet{Path: d + "/dir/file", Local: "/etc/x"}, gate.FileFacts{}, "not_a_path"},
-			"a local file that is missing":     {abi.SFTPPut{Path: d + "/new", Local: "missing"}, gate.FileFacts{}, "not_found"},
+			"a file": {abi.SFTPStat{Path: d + "/dir/file"},
+				gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5,
+					Mode: 0o640}, ""},
+			"through a linked directory": {abi.SFTPRead{Path: d + "/link/file"},
+				gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5,
+					Mode: 0o640}, ""},
+			"a link to a link": {abi.SFTPGet{Path: d + "/far", Local: "x"},
+				gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5,
+					Mode: 0o640}, ""},
+			"a dangling link is where it goes": {abi.SFTPWrite{Path: d + "/dangling"},
+				gate.FileFacts{RealPath: d + "/nowhere"}, ""},
+			"a new name in a linked directory": {abi.SFTPWrite{Path: d + "/link/new"},
+				gate.FileFacts{RealPath: d + "/dir/new"}, ""},
+			"removal concerns the link itself": {abi.SFTPRemove{Path: d + "/far"},
+				gate.FileFacts{RealPath: d + "/far", Exists: true, Type: "symlink", Mode: 0o777},
+				""},
+			"removal below a linked directory": {abi.SFTPRemove{Path: d + "/link/file"},
+				gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5,
+					Mode: 0o640}, ""},
+			"a fifo": {abi.SFTPStat{Path: d + "/fifo"},
+				gate.FileFacts{RealPath: d + "/fifo", Exists: true, Type: "fifo", Mode: 0o600}, ""},
+			"a socket": {abi.SFTPStat{Path: d + "/socket"},
+				gate.FileFacts{RealPath: d + "/socket", Exists: true, Type: "socket"}, ""},
+			"a device": {abi.SFTPStat{Path: "/dev/zero"},
+				gate.FileFacts{RealPath: "/dev/zero", Exists: true, Type: "device", Mode: 0o666},
+				""},
+			"the root": {abi.SFTPList{Path: "/"},
+				gate.FileFacts{RealPath: "/", Exists: true, Type: "dir"}, ""},
+			"a directory that is missing": {abi.SFTPWrite{Path: d + "/no/file"}, gate.FileFacts{},
+				"not_found"},
+			"a loop of links": {abi.SFTPStat{Path: d + "/loop"}, gate.FileFacts{},
+				"*"},
+			"a relative path": {abi.SFTPStat{Path: "etc/passwd"}, gate.FileFacts{},
+				"not_a_path"},
+			"a path with ..": {abi.SFTPStat{Path: d + "/dir/../dir/file"},
+				gate.FileFacts{}, "not_a_path"},
+			"a doubled slash": {abi.SFTPStat{Path: "//etc/passwd"}, gate.FileFacts{},
+				"not_a_path"},
+			"a trailing slash": {abi.SFTPStat{Path: d + "/dir/"}, gate.FileFacts{},
+				"not_a_path"},
+			"a NUL": {abi.SFTPStat{Path: d + "/dir/file\x00.txt"},
+				gate.FileFacts{}, "not_a_path"},
+			"a local path that leaves": {abi.SFTPGet{Path: d + "/dir/file", Local: "../x"},
+				gate.FileFacts{}, "not_a_path"},
+			"an absolute local path": {abi.SFTPGet{Path: d + "/dir/file", Local: "/etc/x"},
+				gate.FileFacts{}, "not_a_path"},
+			"a local file that is missing": {abi.SFTPPut{Path: d + "/new", Local: "missing"},
+				gate.FileFacts{}, "not_found"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				facts, err := r.Lookup(t.Context(), question(onN1(c.op)))
@@ -130,22 +157,41 @@ func TestWhatChangedSinceTheDecisionIsNotTouched(t *testing.T) {
 			swap func(d string)
 			keep map[string]string // contents that must be there afterwards
 		}{
-			"a file became a link": {abi.SFTPRead{Path: "/a"}, func(d string) { os.Remove(d + "/a"); os.Symlink("secret", d+"/a") }, nil},
-			"a file that is replaced became a link": {abi.SFTPWrite{Path: "/a", Overwrite: true, Data: abi.Data{Text: "new"}},
-				func(d string) { os.Remove(d + "/a"); os.Symlink("secret", d+"/a") }, map[string]string{"/secret": "secret"}},
-			"a new file appeared": {abi.SFTPWrite{Path: "/new", Overwrite: true, Data: abi.Data{Text: "new"}},
-				func(d string) { os.WriteFile(d+"/new", []byte("theirs"), 0o600) }, map[string]string{"/new": "theirs"}},
-			"its directory became a link": {abi.SFTPWrite{Path: "/dir/a", Overwrite: true, Data: abi.Data{Text: "new"}},
-				func(d string) { os.Rename(d+"/dir", d+"/old"); os.Symlink("other", d+"/dir") }, map[string]string{"/old/a": "a", "/other/a": "other"}},
-			"a file became a directory": {abi.SFTPRead{Path: "/a"}, func(d string) { os.Remove(d + "/a"); os.Mkdir(d+"/a", 0o700) }, nil},
-			"a file became a fifo":      {abi.SFTPGet{Path: "/a", Local: "x"}, func(d string) { os.Remove(d + "/a"); syscall.Mkfifo(d+"/a", 0o600) }, nil},
+			"a file became a link": {abi.SFTPRead{Path: "/a"}, func(d string) {
+				os.Remove(d + "/a")
+				os.Symlink("secret", d+"/a")
+			}, nil},
+			"a file that is replaced became a link": {abi.SFTPWrite{Path: "/a", Overwrite: true,
+				Data: abi.Data{Text: "new"}},
+				func(d string) { os.Remove(d + "/a"); os.Symlink("secret", d+"/a") },
+				map[string]string{"/secret": "secret"}},
+			"a new file appeared": {abi.SFTPWrite{Path: "/new", Overwrite: true,
+				Data: abi.Data{Text: "new"}},
+				func(d string) { os.WriteFile(d+"/new", []byte("theirs"), 0o600) },
+				map[string]string{"/new": "theirs"}},
+			"its directory became a link": {abi.SFTPWrite{Path: "/dir/a", Overwrite: true,
+				Data: abi.Data{Text: "new"}},
+				func(d string) { os.Rename(d+"/dir", d+"/old"); os.Symlink("other", d+"/dir") },
+				map[string]string{"/old/a": "a", "/other/a": "other"}},
+			"a file became a directory": {abi.SFTPRead{Path: "/a"}, func(d string) {
+				os.Remove(d + "/a")
+				os.Mkdir(d+"/a", 0o700)
+			}, nil},
+			"a file became a fifo": {abi.SFTPGet{Path: "/a", Local: "x"}, func(d string) {
+				os.Remove(d + "/a")
+				syscall.Mkfifo(d+"/a", 0o600)
+			}, nil},
 			"a file to remove became a link": {abi.SFTPRemove{Path: "/a"},
-				func(d string) { os.Remove(d + "/a"); os.Symlink("secret", d+"/a") }, map[string]string{"/secret": "secret", "/a": "secret"}},
-			"the local file grew": {abi.SFTPPut{Path: "/up", Local: "local"}, func(string) { write(t, filepath.Join(r.opts.Workspace, "agent-a", "local"), []byte("longer")) }, nil},
+				func(d string) { os.Remove(d + "/a"); os.Symlink("secret", d+"/a") },
+				map[string]string{"/secret": "secret", "/a": "secret"}},
+			"the local file grew": {abi.SFTPPut{Path: "/up", Local: "local"}, func(string) {
+				write(t, filepath.Join(r.opts.Workspace, "agent-a", "local"), []byte("longer"))
+			}, nil},
 		} {
 			t.Run(name, func(t *testing.T) {
 				d := t.TempDir()
-				for f, text := range map[string]string{"/a": "a", "/secret": "secret", "/dir/a": "a", "/other/a": "other"} {
+				for f, text := range map[string]string{"/a": "a", "/secret": "secret",
+					"/dir/a": "a", "/other/a": "other"} {
 					write(t, d+f, []byte(text))
 				}
 				write(t, filepath.Join(r.opts.Workspace, "agent-a", "local"), []byte("short"))
@@ -163,7 +209,8 @@ func TestWhatChangedSinceTheDecisionIsNotTouched(t *testing.T) {
 						t.Errorf("%s holds %q (%v), want %q", f, got, err, want)
 					}
 				}
-				if _, err := os.Stat(filepath.Join(r.opts.Workspace, "agent-a", "x")); !os.IsNotExist(
+				if _, err := os.Stat(filepath.Join(r.opts.Workspace, "agent-a",
+					"x")); !os.IsNotExist(
 					err,
 				) {
 					t.Error("a local file was made")
@@ -212,7 +259,8 @@ func TestASwapAtTheOpeningIsSeen(t *testing.T) {
 		},
 	)
 	r := newRemote(t, s)
-	for name, op := range map[string]abi.Op{"read": abi.SFTPRead{OnNode: on("n1"), Path: d + "/a"}, "download": abi.SFTPGet{OnNode: on("n1"), Path: d + "/a", Local: "a"}} {
+	for name, op := range map[string]abi.Op{"read": abi.SFTPRead{OnNode: on("n1"), Path: d + "/a"},
+		"download": abi.SFTPGet{OnNode: on("n1"), Path: d + "/a", Local: "a"}} {
 		t.Run(name, func(t *testing.T) {
 			os.Remove(d + "/a")
 			write(t, d+"/a", []byte("harmless"))
@@ -237,21 +285,23 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 		os.Symlink("/etc/passwd", ws+"/out")
 		os.Symlink("/etc", ws+"/etc")
 		for name, op := range map[string]abi.Op{
-			"reading /dev/zero":                  abi.SFTPRead{Path: "/dev/zero"},
-			"downloading /dev/zero":              abi.SFTPGet{Path: "/dev/zero", Local: "zero"},
-			"reading a fifo":                     abi.SFTPRead{Path: d + "/fifo"},
-			"reading a directory":                abi.SFTPRead{Path: d},
-			"replacing a directory":              abi.SFTPWrite{Path: d, Overwrite: true},
-			"replacing a fifo":                   abi.SFTPWrite{Path: d + "/fifo", Overwrite: true},
-			"removing a directory":               abi.SFTPRemove{Path: d},
-			"listing a device":                   abi.SFTPList{Path: "/dev/zero"},
-			"uploading a local fifo":             abi.SFTPPut{Path: d + "/up", Local: "fifo"},
-			"uploading a local directory":        abi.SFTPPut{Path: d + "/up", Local: "dir"},
-			"uploading through a local link":     abi.SFTPPut{Path: d + "/up", Local: "out"},
-			"uploading from a linked directory":  abi.SFTPPut{Path: d + "/up", Local: "etc/passwd"},
-			"downloading over a local directory": abi.SFTPGet{Path: "/etc/passwd", Local: "dir", Overwrite: true},
-			"downloading over a local link":      abi.SFTPGet{Path: "/etc/passwd", Local: "out", Overwrite: true},
-			"downloading into a linked folder":   abi.SFTPGet{Path: "/etc/passwd", Local: "etc/new"},
+			"reading /dev/zero":                 abi.SFTPRead{Path: "/dev/zero"},
+			"downloading /dev/zero":             abi.SFTPGet{Path: "/dev/zero", Local: "zero"},
+			"reading a fifo":                    abi.SFTPRead{Path: d + "/fifo"},
+			"reading a directory":               abi.SFTPRead{Path: d},
+			"replacing a directory":             abi.SFTPWrite{Path: d, Overwrite: true},
+			"replacing a fifo":                  abi.SFTPWrite{Path: d + "/fifo", Overwrite: true},
+			"removing a directory":              abi.SFTPRemove{Path: d},
+			"listing a device":                  abi.SFTPList{Path: "/dev/zero"},
+			"uploading a local fifo":            abi.SFTPPut{Path: d + "/up", Local: "fifo"},
+			"uploading a local directory":       abi.SFTPPut{Path: d + "/up", Local: "dir"},
+			"uploading through a local link":    abi.SFTPPut{Path: d + "/up", Local: "out"},
+			"uploading from a linked directory": abi.SFTPPut{Path: d + "/up", Local: "etc/passwd"},
+			"downloading over a local directory": abi.SFTPGet{Path: "/etc/passwd", Local: "dir",
+				Overwrite: true},
+			"downloading over a local link": abi.SFTPGet{Path: "/etc/passwd", Local: "out",
+				Overwrite: true},
+			"downloading into a linked folder": abi.SFTPGet{Path: "/etc/passwd", Local: "etc/new"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -279,14 +329,16 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 				!res.Value.(abi.ReadResponse).EOF {
 				t.Errorf("%+v, %v", res.Value, err)
 			}
-			if _, err := do(t.Context(), r, abi.SFTPGet{OnNode: on("n1"), Path: "/proc/version", Local: "version"}, green); err != nil {
+			if _, err := do(t.Context(), r, abi.SFTPGet{OnNode: on("n1"), Path: "/proc/version",
+				Local: "version"}, green); err != nil {
 				t.Error(err)
 			}
 		})
 		t.Run("replacing one hard link leaves the other alone", func(t *testing.T) {
 			write(t, d+"/one", []byte("old"))
 			os.Link(d+"/one", d+"/two")
-			if _, err := do(t.Context(), r, abi.SFTPWrite{OnNode: on("n1"), Path: d + "/one", Overwrite: true, Data: abi.Data{Text: "new"}}, yellow); err != nil {
+			if _, err := do(t.Context(), r, abi.SFTPWrite{OnNode: on("n1"), Path: d + "/one",
+				Overwrite: true, Data: abi.Data{Text: "new"}}, yellow); err != nil {
 				t.Fatal(err)
 			}
 			if two, _ := os.ReadFile(d + "/two"); string(two) != "old" {
@@ -313,7 +365,8 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 				t.Errorf("%s", got)
 			}
 			for _, n := range []string{"a\nb", "\x1b[31mred", "-rf", "it's \"q\""} {
-				if res, err := do(t.Context(), r, abi.SFTPRead{OnNode: on("n1"), Path: odd + "/" + n}, green); err != nil ||
+				if res, err := do(t.Context(), r,
+					abi.SFTPRead{OnNode: on("n1"), Path: odd + "/" + n}, green); err != nil ||
 					res.Value.(abi.ReadResponse).Text != n {
 					t.Errorf("%q: %+v, %v", n, res.Value, err)
 				}
@@ -337,7 +390,9 @@ func TestAnSFTPServerThatMisbehaves(t *testing.T) {
 			sshtest.RealPath: path,
 			sshtest.Lstat:    attrs(0o100644),
 			sshtest.Open:     func(id uint32, _ []byte) []byte { return sshtest.Handle(id, "h") },
-			8:                func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 10, 0o100644) },
+			8: func(id uint32, _ []byte) []byte {
+				return sshtest.Attrs(id, 10, 0o100644)
+			},
 		}
 		for k, v := range with {
 			s[k] = v
@@ -352,18 +407,39 @@ func TestAnSFTPServerThatMisbehaves(t *testing.T) {
 		op     abi.Op
 		code   string
 	}{
-		{"silence at the start", sshtest.Script{sshtest.Init: silence}, abi.SFTPStat{Path: "/f"}, "connection"},
-		{"text at the start", sshtest.Script{sshtest.Init: func(uint32, []byte) []byte { return []byte("Welcome to the machine!\n") }}, abi.SFTPStat{Path: "/f"}, "connection"},
-		{"silence at a path", sshtest.Script{sshtest.RealPath: silence}, abi.SFTPStat{Path: "/f"}, "lost"},
-		{"a path that is none", sshtest.Script{sshtest.RealPath: func(id uint32, _ []byte) []byte { return sshtest.Names(id, "../x") }}, abi.SFTPStat{Path: "/f"}, "not_a_path"},
-		{"no path at all", sshtest.Script{sshtest.RealPath: func(id uint32, _ []byte) []byte { return sshtest.Names(id) }}, abi.SFTPStat{Path: "/f"}, "protocol"},
-		{"an answer to a question that was not asked", good(sshtest.Script{sshtest.Lstat: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id+77, 1, 0o100644) }}), abi.SFTPStat{Path: "/f"}, "protocol"},
-		{"a packet longer than allowed", good(sshtest.Script{sshtest.Lstat: func(uint32, []byte) []byte { return []byte{0xff, 0xff, 0xff, 0xff, 105} }}), abi.SFTPStat{Path: "/f"}, "protocol"},
-		{"an empty packet", good(sshtest.Script{sshtest.Lstat: func(uint32, []byte) []byte { return []byte{0, 0, 0, 0} }}), abi.SFTPStat{Path: "/f"}, "protocol"},
-		{"no type in the attributes", good(sshtest.Script{sshtest.Lstat: attrs(0)}), abi.SFTPRead{Path: "/f"}, "not_a_file"},
-		{"links without end", good(sshtest.Script{sshtest.Lstat: attrs(0o120777), 19: func(id uint32, _ []byte) []byte { return sshtest.Names(id, "/f") }}), abi.SFTPStat{Path: "/f"}, "not_a_path"},
-		{"a file without end", good(sshtest.Script{sshtest.Read: endless}), abi.SFTPGet{Path: "/f", Local: "f"}, "too_large"},
-		{"silence in a file", good(sshtest.Script{sshtest.Read: silence}), abi.SFTPGet{Path: "/f", Local: "f"}, "lost"},
+		{"silence at the start", sshtest.Script{sshtest.Init: silence}, abi.SFTPStat{Path: "/f"},
+			"connection"},
+		{"text at the start", sshtest.Script{sshtest.Init: func(uint32, []byte) []byte {
+			return []byte("Welcome to the machine!\n")
+		}}, abi.SFTPStat{Path: "/f"}, "connection"},
+		{"silence at a path", sshtest.Script{sshtest.RealPath: silence}, abi.SFTPStat{Path: "/f"},
+			"lost"},
+		{"a path that is none", sshtest.Script{sshtest.RealPath: func(id uint32, _ []byte) []byte {
+			return sshtest.Names(id, "../x")
+		}}, abi.SFTPStat{Path: "/f"}, "not_a_path"},
+		{"no path at all", sshtest.Script{sshtest.RealPath: func(id uint32, _ []byte) []byte {
+			return sshtest.Names(id)
+		}}, abi.SFTPStat{Path: "/f"}, "protocol"},
+		{"an answer to a question that was not asked",
+			good(sshtest.Script{sshtest.Lstat: func(id uint32, _ []byte) []byte {
+				return sshtest.Attrs(id+77, 1, 0o100644)
+			}}), abi.SFTPStat{Path: "/f"}, "protocol"},
+		{"a packet longer than allowed", good(
+			sshtest.Script{sshtest.Lstat: func(uint32, []byte) []byte {
+				return []byte{0xff, 0xff, 0xff, 0xff, 105}
+			}}), abi.SFTPStat{Path: "/f"}, "protocol"},
+		{"an empty packet", good(sshtest.Script{sshtest.Lstat: func(uint32, []byte) []byte {
+			return []byte{0, 0, 0, 0}
+		}}), abi.SFTPStat{Path: "/f"}, "protocol"},
+		{"no type in the attributes", good(sshtest.Script{sshtest.Lstat: attrs(0)}),
+			abi.SFTPRead{Path: "/f"}, "not_a_file"},
+		{"links without end", good(sshtest.Script{sshtest.Lstat: attrs(0o120777),
+			19: func(id uint32, _ []byte) []byte { return sshtest.Names(id, "/f") }}),
+			abi.SFTPStat{Path: "/f"}, "not_a_path"},
+		{"a file without end", good(sshtest.Script{sshtest.Read: endless}),
+			abi.SFTPGet{Path: "/f", Local: "f"}, "too_large"},
+		{"silence in a file", good(sshtest.Script{sshtest.Read: silence}),
+			abi.SFTPGet{Path: "/f", Local: "f"}, "lost"},
 		{"reads that are shorter than asked for", good(sshtest.Script{
 			8: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 1<<20, 0o100644) },
 			sshtest.Read: func(id uint32, body []byte) []byte {
@@ -372,35 +448,40 @@ func TestAnSFTPServerThatMisbehaves(t *testing.T) {
 				}
 				return sshtest.Status(id, 1)
 			}}), abi.SFTPGet{Path: "/f", Local: "f"}, "changed"},
-		{"a handle that turns out a directory", good(sshtest.Script{8: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 10, 0o040755) }}), abi.SFTPRead{Path: "/f"}, "changed"},
-		{"writes that are kept nowhere", good(sshtest.Script{sshtest.Lstat: func(id uint32, body []byte) []byte {
-			switch p := sshtest.Text(body); {
-			case p == "/f":
-				return sshtest.Status(id, 2)
-			case strings.Contains(p, files.PartialPrefix):
-				return sshtest.Attrs(id, 1, 0o040700)
-			default:
+		{"a handle that turns out a directory",
+			good(sshtest.Script{8: func(id uint32, _ []byte) []byte {
 				return sshtest.Attrs(id, 10, 0o040755)
-			}
-		}}), abi.SFTPWrite{Path: "/f", Data: abi.Data{Text: "12345"}}, "disk_full"},
-		{"other bytes than were written", good(sshtest.Script{sshtest.Lstat: func(id uint32, body []byte) []byte {
-			switch p := sshtest.Text(body); {
-			case p == "/f":
-				return sshtest.Status(id, 2)
-			case strings.Contains(p, files.PartialPrefix):
-				return sshtest.Attrs(id, 1, 0o040700)
-			default:
-				return sshtest.Attrs(id, 10, 0o040755)
-			}
-		}, sshtest.Read: func() func(uint32, []byte) []byte {
-			first := true
-			return func(id uint32, _ []byte) []byte {
-				if first = !first; first {
-					return sshtest.Status(id, 1)
+			}}), abi.SFTPRead{Path: "/f"}, "changed"},
+		{"writes that are kept nowhere", good(
+			sshtest.Script{sshtest.Lstat: func(id uint32, body []byte) []byte {
+				switch p := sshtest.Text(body); {
+				case p == "/f":
+					return sshtest.Status(id, 2)
+				case strings.Contains(p, files.PartialPrefix):
+					return sshtest.Attrs(id, 1, 0o040700)
+				default:
+					return sshtest.Attrs(id, 10, 0o040755)
 				}
-				return sshtest.Data(id, []byte("0123456789"))
-			}
-		}()}), abi.SFTPWrite{Path: "/f", Data: abi.Data{Text: "abcdefghij"}}, "changed"},
+			}}), abi.SFTPWrite{Path: "/f", Data: abi.Data{Text: "12345"}}, "disk_full"},
+		{"other bytes than were written", good(
+			sshtest.Script{sshtest.Lstat: func(id uint32, body []byte) []byte {
+				switch p := sshtest.Text(body); {
+				case p == "/f":
+					return sshtest.Status(id, 2)
+				case strings.Contains(p, files.PartialPrefix):
+					return sshtest.Attrs(id, 1, 0o040700)
+				default:
+					return sshtest.Attrs(id, 10, 0o040755)
+				}
+			}, sshtest.Read: func() func(uint32, []byte) []byte {
+				first := true
+				return func(id uint32, _ []byte) []byte {
+					if first = !first; first {
+						return sshtest.Status(id, 1)
+					}
+					return sshtest.Data(id, []byte("0123456789"))
+				}
+			}()}), abi.SFTPWrite{Path: "/f", Data: abi.Data{Text: "abcdefghij"}}, "changed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			leakless(t)
@@ -428,9 +509,11 @@ func TestADirectoryWithoutEndIsCutOff(t *testing.T) {
 	var sent atomic.Int64
 	long := strings.Repeat("n", 200)
 	s := sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{SFTP: sshtest.Script{
-		sshtest.RealPath: func(id uint32, body []byte) []byte { return sshtest.Names(id, sshtest.Text(body)) },
-		sshtest.Lstat:    func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 1, 0o040755) },
-		sshtest.OpenDir:  func(id uint32, _ []byte) []byte { return sshtest.Handle(id, "d") },
+		sshtest.RealPath: func(id uint32, body []byte) []byte {
+			return sshtest.Names(id, sshtest.Text(body))
+		},
+		sshtest.Lstat:   func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 1, 0o040755) },
+		sshtest.OpenDir: func(id uint32, _ []byte) []byte { return sshtest.Handle(id, "d") },
 		sshtest.ReadDir: func(id uint32, _ []byte) []byte {
 			names := make([]string, 100)
 			for i := range names {
@@ -456,7 +539,9 @@ func TestADirectoryWithoutEndIsCutOff(t *testing.T) {
 func TestOneAnswerThatNeverComesAmongOthers(t *testing.T) {
 	leakless(t)
 	s := sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{SFTP: sshtest.Script{
-		sshtest.RealPath: func(id uint32, body []byte) []byte { return sshtest.Names(id, sshtest.Text(body)) },
+		sshtest.RealPath: func(id uint32, body []byte) []byte {
+			return sshtest.Names(id, sshtest.Text(body))
+		},
 		sshtest.Lstat: func(id uint32, body []byte) []byte {
 			if sshtest.Text(body) == "/stuck" {
 				return nil
@@ -465,14 +550,16 @@ func TestOneAnswerThatNeverComesAmongOthers(t *testing.T) {
 		},
 	}.Serve}})
 	r := newRemote(t, s, quick)
-	if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/ok"}, green); err != nil {
+	if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/ok"},
+		green); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := do(ctx, r, abi.SFTPStat{OnNode: on("n1"), Path: "/stuck"}, green)
 	refused(t, err, "timeout", gate.Failed)
-	for end := time.Now().Add(20 * time.Second); s.Conns.Load() < 2; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); s.Conns.Load() < 2; time.Sleep(
+		20 * time.Millisecond) {
 		do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/ok"}, green)
 		if time.Now().After(end) {
 			t.Fatal("the session on which an answer never came is still in use")

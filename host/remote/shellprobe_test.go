@@ -76,7 +76,8 @@ func TestEveryPOSIXShellReadsTheWordsAsTheyAre(t *testing.T) {
 	for _, w := range words {
 		fmt.Fprintf(&want, "<%s>", w)
 	}
-	for _, sh := range [][]string{{"bash", "-c"}, {"dash", "-c"}, {"busybox", "sh", "-c"}, {"ksh", "-c"}, {"zsh", "-c"}} {
+	for _, sh := range [][]string{{"bash", "-c"}, {"dash", "-c"}, {"busybox", "sh", "-c"},
+		{"ksh", "-c"}, {"zsh", "-c"}} {
 		t.Run(sh[0], func(t *testing.T) {
 			path, err := exec.LookPath(sh[0])
 			if err != nil {
@@ -106,11 +107,18 @@ func TestOtherShellsAreRefused(t *testing.T) {
 	}{
 		{"fish", []string{"fish", "-c"}, []string{"POSIX", "usermod"}},
 		{"tcsh", []string{"tcsh", "-c"}, []string{"POSIX", "usermod"}},
-		{"a menu", []string{"/bin/sh", "-c", "echo 'Choose 1 to 9:'", "menu"}, []string{"POSIX", "Choose 1"}},
-		{"a shell whose start-up file talks", []string{"/bin/sh", "-c", `echo Welcome; eval "$1"`, "sh"}, []string{"Welcome", ".bashrc"}},
-		{"a shell that expands what is quoted", []string{"/bin/sh", "-c", `x=$(printf %s "$1" | tr -d "'"); eval "$x"`, "sh"}, []string{"POSIX"}},
+		{"a menu", []string{"/bin/sh", "-c", "echo 'Choose 1 to 9:'", "menu"},
+			[]string{"POSIX", "Choose 1"}},
+		{"a shell whose start-up file talks",
+			[]string{"/bin/sh", "-c", `echo Welcome; eval "$1"`, "sh"},
+			[]string{"Welcome", ".bashrc"}},
+		{"a shell that expands what is quoted",
+			[]string{"/bin/sh", "-c", `x=$(printf %s "$1" | tr -d "'"); eval "$x"`, "sh"},
+			[]string{"POSIX"}},
 		{"a shell that does nothing", []string{"/bin/true"}, []string{"POSIX"}},
-		{"a shell that is not allowed to log in", []string{"/bin/sh", "-c", "echo 'This account is currently not available.'; exit 1", "sh"}, []string{"not available"}},
+		{"a shell that is not allowed to log in",
+			[]string{"/bin/sh", "-c", "echo 'This account is currently not available.'; exit 1",
+				"sh"}, []string{"not available"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := exec.LookPath(c.shell[0]); err != nil &&
@@ -133,7 +141,8 @@ func TestOtherShellsAreRefused(t *testing.T) {
 					t.Errorf("the node got %q", cmd)
 				}
 			}
-			if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
+			if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"},
+				green); err != nil {
 				t.Errorf("files need no shell, but: %v", err)
 			}
 		})

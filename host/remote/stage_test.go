@@ -72,7 +72,10 @@ func TestWhatADeadProcessLeftIsRemovedByTheNextOne(t *testing.T) {
 	}
 	write(t, res.Stage.Dir+"/sub/file", []byte("x"))
 	hex := func(c string) string { return strings.Repeat(c, 16) }
-	partial := func(c string) string { return files.PartialPrefix + "0123abcd" + "00000000" + hex(c) }
+	partial := func(c string) string {
+		return files.PartialPrefix + "0123abcd" + "00000000" +
+			hex(c)
+	}
 	os.Mkdir(filepath.Join(place, partial("1")), 0o700) // of an upload
 	write(t, filepath.Join(place, partial("1"), "data"), []byte("half"))
 	local := filepath.Join("agent-a", partial("2")) // of a download
@@ -120,13 +123,15 @@ func TestWhatADeadProcessLeftIsRemovedByTheNextOne(t *testing.T) {
 	write(t, plain, []byte("a file"))
 	unrecorded := filepath.Join(root, "caponier-0123abcd00000000"+hex("6"))
 	os.Mkdir(unrecorded, 0o700)
-	for _, at := range []gate.StageDir{{Node: "n1", Dir: linked}, {Node: "n1", Dir: plain}, {Dir: "../" + partial("5")}, {Node: "n9", Dir: linked}} {
+	for _, at := range []gate.StageDir{{Node: "n1", Dir: linked}, {Node: "n1", Dir: plain},
+		{Dir: "../" + partial("5")}, {Node: "n9", Dir: linked}} {
 		o.Made(at.Node, at.Dir)
 		defer o.Removed(at.Node, at.Dir)
 	}
 	for name, c := range map[string]struct{ node, path, code string }{
-		"the stage of a running call":   {"n1", mine.Stage.Dir, "bad_input"},
-		"another host's":                {"n1", root + "/caponier-ffffffff00000000" + hex("1"), "bad_input"},
+		"the stage of a running call": {"n1", mine.Stage.Dir, "bad_input"},
+		"another host's": {"n1", root + "/caponier-ffffffff00000000" + hex("1"),
+			"bad_input"},
 		"a name that is not ours":       {"n1", root + "/caponier-backup", "bad_input"},
 		"a name with more behind it":    {"n1", linked + "/..", "bad_input"},
 		"a link":                        {"n1", linked, "changed"},
@@ -166,8 +171,9 @@ func TestNothingIsMadeThatCannotBeRecorded(t *testing.T) {
 	})
 	write(t, root+"/f", []byte("x"))
 	for name, op := range map[string]abi.Op{
-		"a stage":    abi.Stage{OnNode: on("n1")},
-		"an upload":  abi.SFTPWrite{OnNode: on("n1"), Path: root + "/new", Data: abi.Data{Text: "x"}},
+		"a stage": abi.Stage{OnNode: on("n1")},
+		"an upload": abi.SFTPWrite{OnNode: on("n1"), Path: root + "/new",
+			Data: abi.Data{Text: "x"}},
 		"a download": abi.SFTPGet{OnNode: on("n1"), Path: root + "/f", Local: "f"},
 	} {
 		t.Run(name, func(t *testing.T) {

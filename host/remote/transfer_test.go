@@ -41,7 +41,8 @@ func TestADiskThatIsFull(t *testing.T) {
 				t.Errorf("left behind: %v", left)
 			}
 			disk.Left.Store(2 * size)
-			if _, err := do(t.Context(), r, abi.SFTPPut{OnNode: on("n1"), Path: d + "/f", Local: "up", Overwrite: true}, yellow); err != nil {
+			if _, err := do(t.Context(), r, abi.SFTPPut{OnNode: on("n1"), Path: d + "/f",
+				Local: "up", Overwrite: true}, yellow); err != nil {
 				t.Errorf("with room again: %v", err)
 			}
 		})
@@ -54,7 +55,8 @@ func TestARealDiskThatIsFull(t *testing.T) {
 	const size = 4 << 20
 	for _, percent := range []int64{0, 50, 99} {
 		small := t.TempDir()
-		if err := syscall.Mount("tmpfs", small, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
+		if err := syscall.Mount("tmpfs", small, "tmpfs", 0,
+			fmt.Sprintf("size=%d", size)); err != nil {
 			t.Logf("mounting: %v", err)
 			return
 		}
@@ -114,7 +116,9 @@ func TestTransfersTellTheirProgress(t *testing.T) {
 	write(t, d+"/down", make([]byte, size))
 	write(t, filepath.Join(r.opts.Workspace, "agent-a", "up"), make([]byte, size))
 	p.Set(sshtest.Weather{Rate: 6 << 20})
-	for name, op := range map[string]abi.Op{"download": abi.SFTPGet{OnNode: on("n1"), Path: d + "/down", Local: "down"}, "upload": abi.SFTPPut{OnNode: on("n1"), Path: d + "/up", Local: "up"}} {
+	for name, op := range map[string]abi.Op{"download": abi.SFTPGet{OnNode: on("n1"), Path: d +
+		"/down", Local: "down"}, "upload": abi.SFTPPut{OnNode: on("n1"), Path: d + "/up",
+		Local: "up"}} {
 		t.Run(name, func(t *testing.T) {
 			q := question(op)
 			facts, err := r.Lookup(t.Context(), q)

@@ -54,7 +54,8 @@ func TestUnitsAreNamedByTheirNode(t *testing.T) {
 		}
 	}
 	before := asked
-	for _, name := range []string{"", "-x", "*", "a b", "a'b", "a\nb", "a;b", strings.Repeat("a", 300)} {
+	for _, name := range []string{"", "-x", "*", "a b", "a'b", "a\nb", "a;b",
+		strings.Repeat("a", 300)} {
 		_, err := look(name)
 		refused(t, err, "bad_input", gate.Failed)
 	}

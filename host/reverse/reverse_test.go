@@ -10,12 +10,13 @@ import (
 
 func TestEveryCommandHasAReverseOrSaysWhyNot(t *testing.T) {
 	for text, want := range map[string]string{
-		"pct start 105":                     "pct shutdown 105",
-		"qm stop 201":                       "qm start 201",
-		"pct snapshot 105 before":           "pct delsnapshot 105 before",
-		"pct rollback 105 before":           "none: what changed since the snapshot is gone",
-		"pct destroy 105":                   "none: the guest and its disks are gone",
-		"pct set 105 --memory 5":            "none: the values before are in the guest's configuration",
+		"pct start 105":           "pct shutdown 105",
+		"qm stop 201":             "qm start 201",
+		"pct snapshot 105 before": "pct delsnapshot 105 before",
+		"pct rollback 105 before": "none: what changed since the snapshot is gone",
+		"pct destroy 105":         "none: the guest and its disks are gone",
+		"pct set 105 --memory 5": "none: the values before are in the guest's " +
+			"configuration",
 		"systemctl stop -- nginx":           "systemctl start nginx",
 		"systemctl enable nginx":            "systemctl disable nginx",
 		"systemctl enable --now nginx":      "none: no reverse of this command is known",
@@ -58,17 +59,19 @@ func TestFilesComeBackAsFarAsTheyAreKept(t *testing.T) {
 func TestValuesAreSetBack(t *testing.T) {
 	was := map[string]string{"memory": "512", "onboot": "0", "description": "two words"}
 	for text, want := range map[string]string{
-		"pct set 105 --memory 1024":                  "pct set 105 --memory 512",
-		"pct set 105 -memory=1024 --cores 2":         "pct set 105 --memory 512 --delete cores",
-		"pct set 105 --delete onboot,swap":           "pct set 105 --onboot 0 --delete swap",
-		"qm set 105 --description x --delete cores ": "qm set 105 --description two words --delete cores",
+		"pct set 105 --memory 1024":          "pct set 105 --memory 512",
+		"pct set 105 -memory=1024 --cores 2": "pct set 105 --memory 512 --delete cores",
+		"pct set 105 --delete onboot,swap":   "pct set 105 --onboot 0 --delete swap",
+		"qm set 105 --description x --delete cores ": "qm set 105 --description two words " +
+			"--delete cores",
 	} {
 		got, err := Config(strings.Fields(text), was)
 		if err != nil || strings.Join(got, " ") != want {
 			t.Errorf("%s: %q %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"qm set 105 --cipassword x", "pct set 105", "pct set 105 --memory",
+	for _, text := range []string{"qm set 105 --cipassword x", "pct set 105",
+		"pct set 105 --memory",
 		"pct set 105 memory 5", "qm set 105 --delete sshkeys", "pct set 105 --revert memory"} {
 		if got, err := Config(strings.Fields(text), was); err == nil {
 			t.Errorf("%s: %q", text, got)
@@ -77,8 +80,10 @@ func TestValuesAreSetBack(t *testing.T) {
 }
 
 func TestWhatACommandChangesIsNamed(t *testing.T) {
-	for text, want := range map[string]string{"pct stop 105": "guest:105", "systemctl stop -- nginx": "unit:nginx.service",
-		"systemctl stop a.timer": "unit:a.timer", "pct stop": "", "rm /a b": "", "pct stop --x 1 105": ""} {
+	for text, want := range map[string]string{"pct stop 105": "guest:105",
+		"systemctl stop -- nginx": "unit:nginx.service",
+		"systemctl stop a.timer":  "unit:a.timer", "pct stop": "", "rm /a b": "",
+		"pct stop --x 1 105": ""} {
 		if got := About(strings.Fields(text)); got != want {
 			t.Errorf("%s: %q", text, got)
 		}

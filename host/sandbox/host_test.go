@@ -176,7 +176,10 @@ func toolOf(wasm []byte) *gate.Tool {
 		Imports:  abi.Operations(),
 		Budget:   10 * time.Second,
 		Validate: func(map[string]any) error { return nil },
-		Derive:   func(gate.Principal, map[string]any) (t gate.Targets, c []gate.CommandText, err error) { return },
+		Derive: func(gate.Principal, map[string]any) (t gate.Targets, c []gate.CommandText,
+			err error) {
+			return
+		},
 	}
 }
 

@@ -26,7 +26,8 @@ func TestRemoveLetsCallsEndAndFreesTheModule(t *testing.T) {
 	<-began
 	h.box.Remove(tool.Plugin.Digest)
 	h.box.Remove(tool.Plugin.Digest) // of what is gone: nothing
-	if a := h.call(tool, object{}); a.Err == nil || !strings.Contains(a.Err.Error(), "is not loaded") {
+	if a := h.call(tool, object{}); a.Err == nil ||
+		!strings.Contains(a.Err.Error(), "is not loaded") {
 		t.Errorf("a new call: %v", a.Err)
 	}
 	if len(h.box.Readiness()) != 0 {

@@ -120,8 +120,10 @@ func TestPluginsSayTheSameRewritten(t *testing.T) {
 			answered := 0
 			for _, tool := range offers.Tools {
 				for _, args := range []string{
-					`{"vmid":105,"node":"pve1","container_id":"105","command":"uptime","query":".a",` +
-						`"input":"{\"a\":[1,2]}","data":{"a":1},"prompt":"hi","provider":"openai",` +
+					`{"vmid":105,"node":"pve1","container_id":"105","command":"uptime",` +
+						`"query":".a",` +
+						`"input":"{\"a\":[1,2]}","data":{"a":1},"prompt":"hi",` +
+						`"provider":"openai",` +
 						`"model":"m"}`,
 					`{}`,
 				} {

@@ -48,7 +48,8 @@ func TestAFailedStartIsTriedAgain(t *testing.T) {
 	if n := starts.Load(); n > 2 {
 		t.Errorf("%d starts in the first 50 ms or so", n)
 	}
-	if err := h.box.Readiness()[tool.Plugin.Digest]; err == nil || !errors.As(err, new(*gate.PluginError)) {
+	if err := h.box.Readiness()[tool.Plugin.Digest]; err == nil ||
+		!errors.As(err, new(*gate.PluginError)) {
 		t.Errorf("the state is %v", err)
 	}
 	well.Store(true)

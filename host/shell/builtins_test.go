@@ -44,7 +44,9 @@ func TestBuiltinsThatAreSentLeaveTheirWordsAlone(t *testing.T) {
 			name = filepath.Base(name)
 			dir := t.TempDir()
 			code := "a[$(touch ran)]"
-			for _, words := range [][]string{{code}, {"-v", code, "x"}, {"-v" + code}, {code, "-eq", "0"}, {"1", "-eq", code}, {"%d", code}, {"-n", code}, {"-p", code}, {"-c", "touch ran"}, {"-t", code}, {"-9", code}, {"touch ran"}, {"touch", "ran"}} {
+			for _, words := range [][]string{{code}, {"-v", code, "x"}, {"-v" + code},
+				{code, "-eq", "0"}, {"1", "-eq", code}, {"%d", code}, {"-n", code}, {"-p", code},
+				{"-c", "touch ran"}, {"-t", code}, {"-9", code}, {"touch ran"}, {"touch", "ran"}} {
 				if name == "kill" || name == "stop" {
 					words = append([]string{"-0"}, words...) // no signal to anybody
 				}

@@ -54,17 +54,22 @@ func FuzzScript(f *testing.F) {
 
 // tokens are what FuzzTokens makes texts of: what shells read in more than one way.
 var tokens = []string{
-	"a", "b", "cd", " ", " ", " ", "\t", "\n", "'", "'", `"`, `"`, `\`, "\\\n", "#", " #", "|", " | ",
-	"||", " && ", ";", "; ", "&", ">", "<", ">/dev/null", "2>/dev/null", "2>&1", ">&2", "</dev/null",
-	"$", "$'", `$"`, "$(", "${", "`", ")", "(", "}", "{", "=", "x=", "~", ":", "%", "^", "!", "[", "]",
-	"*", "?", "-", "+", "@", ",", "1", "2", "é", `\'`, `\"`, `\$`, `\#`, `\ `, "''", `""`, "if", "then",
+	"a", "b", "cd", " ", " ", " ", "\t", "\n", "'", "'", `"`, `"`, `\`, "\\\n", "#", " #", "|",
+	" | ",
+	"||", " && ", ";", "; ", "&", ">", "<", ">/dev/null", "2>/dev/null", "2>&1", ">&2",
+	"</dev/null",
+	"$", "$'", `$"`, "$(", "${", "`", ")", "(", "}", "{", "=", "x=", "~", ":", "%", "^", "!", "[",
+	"]",
+	"*", "?", "-", "+", "@", ",", "1", "2", "é", `\'`, `\"`, `\$`, `\#`, `\ `, "''", `""`, "if",
+	"then",
 	"fi", "do", "done", "time", "case", "esac", "in", "for", "while", "until", "function", "select",
 	"[[", "]]", "!", "coproc", "repeat", "end", "test", "exec",
 }
 
 // FuzzTokens is FuzzScript on texts that are made of tokens: each byte of the seed is one of them.
 func FuzzTokens(f *testing.F) {
-	for _, s := range []string{"\x00\x03\x01", "\x00\x03\x08\x01\x08", "\x00\x03\x0a\x1e\x0d\x01\x0a"} {
+	for _, s := range []string{"\x00\x03\x01", "\x00\x03\x08\x01\x08",
+		"\x00\x03\x0a\x1e\x0d\x01\x0a"} {
 		f.Add([]byte(s))
 	}
 	b := newBench(f)

@@ -99,7 +99,8 @@ func (b *bench) run(t testing.TB, sh []string, text string, n int) (started []st
 	cmd.Env, cmd.Dir = []string{"PATH=" + b.bin, "LC_ALL=C.UTF-8", "LOG=" + b.log}, b.work
 	cmd.WaitDelay = time.Second
 	if os.Getuid() == 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534,
+			Gid: 65534}}
 	}
 	output, _ := cmd.CombinedOutput()
 	data, _ := os.ReadFile(b.log)
@@ -191,14 +192,20 @@ func TestRealShellsRunTheTextAsItWasLowered(t *testing.T) {
 var differing = []string{
 	"a &>/dev/null b", "a >&2 b", "a >&1 b", "a |& b", "a <(b) c", "a 2>&1 b",
 	"a >/dev/null b 2>&1 c", "a;b&&c||d|e", "a # b\nc", "a \\\n b", "a $'\\x62' c", "a $\"b\" c",
-	"a b=c d", "a {b,c} d", "a; ! b", "time a", "coproc a b", "a ;;b", "a &&\n b", "a 1>/dev/null2 b",
+	"a b=c d", "a {b,c} d", "a; ! b", "time a", "coproc a b", "a ;;b", "a &&\n b",
+	"a 1>/dev/null2 b",
 	"a 2>/dev/null b", "a>/dev/null b", "a^b c", "a % b", "a == b", "a =b c", "a \"$\\\n(b)\"",
 	"a \"$\\\n{HOME}\"", "a \"$\\\n((1+1))\"", "a $\\\n'a\\x41'", "a -- b #\\\nc d", "a #x\\\nb",
-	"a 'b\\\nc'", "a\\\\\nb", "a #\\\\\nb", "repeat 3 a", "a b~ c", "a x=~ b", "a [b", "a b[c", "a -b!c",
+	"a 'b\\\nc'", "a\\\\\nb", "a #\\\\\nb", "repeat 3 a", "a b~ c", "a x=~ b", "a [b", "a b[c",
+	"a -b!c",
 	"a \"!b\"", "a ^b", "a b^", "a b#c", "a %b", "a @b", "a b,c", "a b:c", "a +b", "a b\\\tc",
-	"a 2>/dev/null>/dev/null", "a 2 >/dev/null", "a\t|\tb", "a ||\n\n b", "a |\n# c\n b", "a;# b", "a;\n;",
-	"foreach x", "end", "a && b || c && d | e", "select a", "a $", "a \"$\"", "a $ b", "a \"$ b\"", "a \"b$\"",
-	"a $\"\"", "a $''", "a \"$'b'\"", "a '$'\"b\"", "a \\$b", "a \"\\a\"", "a \\a", "a '\\'", "a \"\\\\\"",
+	"a 2>/dev/null>/dev/null", "a 2 >/dev/null", "a\t|\tb", "a ||\n\n b", "a |\n# c\n b", "a;# b",
+	"a;\n;",
+	"foreach x", "end", "a && b || c && d | e", "select a", "a $", "a \"$\"", "a $ b", "a \"$ b\"",
+	"a \"b$\"",
+	"a $\"\"", "a $''", "a \"$'b'\"", "a '$'\"b\"", "a \\$b", "a \"\\a\"", "a \\a", "a '\\'",
+	"a \"\\\\\"",
 	"a \"\\`b\\`\"", "a é\\é", "a ''", "a \"\"", "a ''''", "a b''c", "a 1>&2", "a 2>&1>/dev/null",
-	"a &", "a && # b\n c", "a; b;", "a '#' b", "a \\# b", "a \"#\" b", "a b\\ #c", "a \\\\#b", "a ;#\nb",
+	"a &", "a && # b\n c", "a; b;", "a '#' b", "a \\# b", "a \"#\" b", "a b\\ #c", "a \\\\#b",
+	"a ;#\nb",
 }

@@ -167,7 +167,8 @@ func TestOrdinaryTextIsLowered(t *testing.T) {
 			)
 		}
 	}
-	for _, text := range []string{"[ -f x ]", "test -d /etc", "printf '%s\\n' a", "echo a", "pwd", "true", "kill -TERM 1234"} {
+	for _, text := range []string{"[ -f x ]", "test -d /etc", "printf '%s\\n' a", "echo a", "pwd",
+		"true", "kill -TERM 1234"} {
 		if got := (Lowerer{}).Script(text); !got.Parsed {
 			t.Errorf("%q: %s", text, got.Error)
 		}
@@ -178,9 +179,12 @@ func sameCall(a, b gate.Simple) bool { return a.Static == b.Static && slices.Equ
 
 func TestJoinersMeanWhatTheyMeant(t *testing.T) {
 	for text, want := range map[string]string{
-		"false && echo a || echo b": "b\n", "true || echo a && echo b": "b\n", "echo a | cat && echo b": "a\nb\n",
-		"false | true && echo a": "a\n", "false; echo a": "a\n", "true && false\necho c": "c\n", "false || false | cat; echo d": "d\n",
-		"ls /nonexistent 2>/dev/null; echo a": "a\n", "echo a >/dev/null || echo b; echo c": "c\n", "echo a 1>&2 2>/dev/null; echo b": "b\n",
+		"false && echo a || echo b": "b\n", "true || echo a && echo b": "b\n",
+		"echo a | cat && echo b": "a\nb\n",
+		"false | true && echo a": "a\n", "false; echo a": "a\n", "true && false\necho c": "c\n",
+		"false || false | cat; echo d":        "d\n",
+		"ls /nonexistent 2>/dev/null; echo a": "a\n", "echo a >/dev/null || echo b; echo c": "c\n",
+		"echo a 1>&2 2>/dev/null; echo b": "b\n",
 	} {
 		got := Lowerer{}.Script(text)
 		for _, sh := range shells(t) {
@@ -200,16 +204,22 @@ func TestArgv(t *testing.T) {
 		sent string
 		why  string
 	}{
-		{"words are data", []string{"ls", "a b", "$(id)", "*", "it's", "", "a\nb", "-x"}, `'ls' 'a b' '$(id)' '*' 'it'\''s' '' 'a` + "\n" + `b' '-x'`, ""},
-		{"a path that is no builtin", []string{"/usr/bin/printf", "-v", "a[$(id)]"}, `'/usr/bin/printf' '-v' 'a[$(id)]'`, ""},
+		{"words are data", []string{"ls", "a b", "$(id)", "*", "it's", "", "a\nb", "-x"},
+			`'ls' 'a b' '$(id)' '*' 'it'\''s' '' 'a` + "\n" + `b' '-x'`, ""},
+		{"a path that is no builtin", []string{"/usr/bin/printf", "-v", "a[$(id)]"},
+			`'/usr/bin/printf' '-v' 'a[$(id)]'`, ""},
 		{"empty list", nil, "", "names no program"},
 		{"empty program", []string{"", "x"}, "", "names no program"},
 		{"NUL", []string{"ls", "a\x00b"}, "", "NUL"},
 		{"eval reads code", []string{"eval", "id"}, "", "the shell's own eval"},
-		{"printf -v reads code", []string{"printf", "-v", "a[$(id)]"}, "", "printf with the word -v"},
-		{"too long for one argument", []string{"echo", strings.Repeat("x", maxRendered)}, "", "over the limit of 120000"},
-		{"too many words", slices.Repeat([]string{"x"}, maxWords+1), "", "513 words in the command"},
-		{"quotes count when they are rendered", []string{"echo", strings.Repeat("'", maxRendered/3)}, "", "over the limit of 120000"},
+		{"printf -v reads code", []string{"printf", "-v", "a[$(id)]"}, "",
+			"printf with the word -v"},
+		{"too long for one argument", []string{"echo", strings.Repeat("x", maxRendered)}, "",
+			"over the limit of 120000"},
+		{"too many words", slices.Repeat([]string{"x"}, maxWords+1), "",
+			"513 words in the command"},
+		{"quotes count when they are rendered",
+			[]string{"echo", strings.Repeat("'", maxRendered/3)}, "", "over the limit of 120000"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := Lowerer{}.Argv(c.argv)
@@ -236,17 +246,23 @@ func TestNestedTextIsFound(t *testing.T) {
 		{"with a folder", argv("/bin/sh", "-c", "ls"), "1 [0 2] ls"},
 		{"in a cluster of options", argv("sh", "-xec", "ls"), "1 [0 2] ls"},
 		{"options after -c", argv("bash", "-c", "-e", "--norc", "ls"), "1 [0 4] ls"},
-		{"options that take a word", argv("bash", "-o", "pipefail", "-O", "extglob", "--rcfile", "x", "-c", "ls"), "1 [0 8] ls"},
-		{"an option that takes a word, clustered with -c", argv("bash", "-ceo", "pipefail", "ls"), "1 [0 3] ls"},
+		{"options that take a word", argv("bash", "-o", "pipefail", "-O", "extglob", "--rcfile",
+			"x", "-c", "ls"), "1 [0 8] ls"},
+		{"an option that takes a word, clustered with -c", argv("bash", "-ceo", "pipefail", "ls"),
+			"1 [0 3] ls"},
 		{"plus options", argv("bash", "+x", "-c", "+o", "history", "ls"), "1 [0 5] ls"},
 		{"after --", argv("bash", "-c", "--", "-ls"), "1 [0 3] -ls"},
-		{"in the middle of another program", argv("pct", "exec", "101", "--keep-env", "0", "--", "timeout", "-k", "2", "30", "sh", "-c", "df -h"), "1 [0 12] df"},
+		{"in the middle of another program", argv("pct", "exec", "101", "--keep-env", "0", "--",
+			"timeout", "-k", "2", "30", "sh", "-c", "df -h"), "1 [0 12] df"},
 		{"busybox sh", argv("busybox", "sh", "-c", "ls"), "1 [0 3] ls"},
 		{"through env and xargs", argv("env", "A=1", "xargs", "dash", "-c", "ls"), "1 [0 5] ls"},
-		{"text in text", argv("sh", "-c", `bash -c "sh -c ls"`), "1 [0 2] bash, 2 [0 2] sh, 3 [0 2] ls"},
-		{"two of them", argv("sh", "-c", `sh -c a; sh -c b`), "1 [0 2] sh|sh, 2 [0 2] a, 2 [1 2] b"},
+		{"text in text", argv("sh", "-c", `bash -c "sh -c ls"`),
+			"1 [0 2] bash, 2 [0 2] sh, 3 [0 2] ls"},
+		{"two of them", argv("sh", "-c", `sh -c a; sh -c b`),
+			"1 [0 2] sh|sh, 2 [0 2] a, 2 [1 2] b"},
 		{"what cannot be lowered says so", argv("sh", "-c", "ls > x"), "1 [0 2] !a redirection"},
-		{"deeper than three", argv("sh", "-c", `sh -c "sh -c 'sh -c ls'"`), "1 [0 2] sh, 2 [0 2] sh, 3 [0 2] !command text is nested deeper than 3"},
+		{"deeper than three", argv("sh", "-c", `sh -c "sh -c 'sh -c ls'"`),
+			"1 [0 2] sh, 2 [0 2] sh, 3 [0 2] !command text is nested deeper than 3"},
 		{"a script file is no text", argv("sh", "x", "-c", "ls"), ""},
 		{"-c without text", argv("sh", "-c"), ""},
 		{"after -- there are no options", argv("sh", "--", "-c", "ls"), ""},
@@ -296,7 +312,8 @@ func describe(nested []gate.Nested) string {
 // Deeply nested text within the size limit is refused quickly and does not overflow the parser's
 // stack (facts: ten times as much would).
 func TestDeepNestingIsRefusedQuickly(t *testing.T) {
-	for _, unit := range []string{"(", "((", "$(", "{ ", "if ", "${a:-", "`", `"$(`, "<(", "$((", "@(", "a&&", "sh -c ", "[[ ", "f()"} {
+	for _, unit := range []string{"(", "((", "$(", "{ ", "if ", "${a:-", "`", `"$(`, "<(", "$((",
+		"@(", "a&&", "sh -c ", "[[ ", "f()"} {
 		began := time.Now()
 		if got := (Lowerer{}).Script(strings.Repeat(unit, maxScript/len(unit))); got.Parsed &&
 			unit != "sh -c " {

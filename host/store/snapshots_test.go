@@ -19,8 +19,9 @@ func TestSnapshotsAreRecordedChangedAndForgotten(t *testing.T) {
 	}
 	s = open(t, Options{Dir: dir})
 	at := time.UnixMilli(1e12)
-	want := undo.Snapshot{Cluster: "lab", Node: "pve1", VMID: "105", Name: "caponier-a", Call: "A", Principal: "ann",
-		Tool: "stop", Made: at, Expires: at.Add(time.Hour), Keep: 3}
+	want := undo.Snapshot{Cluster: "lab", Node: "pve1", VMID: "105", Name: "caponier-a", Call: "A",
+		Principal: "ann",
+		Tool:      "stop", Made: at, Expires: at.Add(time.Hour), Keep: 3}
 	later := want
 	later.Name, later.Made = "caponier-b", at.Add(time.Second)
 	for _, v := range []undo.Snapshot{later, want} {
@@ -32,7 +33,8 @@ func TestSnapshotsAreRecordedChangedAndForgotten(t *testing.T) {
 	if err := s.PutSnapshot(bg, want); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := s.Snapshots(bg); err != nil || len(all) != 2 || all[0] != want || all[1] != later {
+	if all, err := s.Snapshots(bg); err != nil || len(all) != 2 || all[0] != want ||
+		all[1] != later {
 		t.Errorf("%v %+v", err, all)
 	}
 	if err := s.RemoveSnapshot(bg, want); err != nil {

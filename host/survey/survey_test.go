@@ -12,7 +12,8 @@ import (
 )
 
 const resources = `[
- {"id":"lxc/101","vmid":101,"name":"web01","type":"lxc","node":"pve1","status":"stopped","pool":"prod"},
+ {"id":"lxc/101","vmid":101,"name":"web01","type":"lxc","node":"pve1","status":"stopped",` +
+	`"pool":"prod"},
  {"id":"lxc/105","vmid":105,"name":"scratch","type":"lxc","node":"pve1","status":"running"},
  {"id":"lxc/110","vmid":110,"name":"mail","type":"lxc","node":"pve2","status":"running"},
  {"id":"qemu/200","vmid":200,"name":"win","type":"qemu","node":"pve1","status":"running"}]`
@@ -34,12 +35,16 @@ func newNode() *node {
 			{"id":"there","all":1,"node":"pve2","storage":"nas"}]`,
 		"pvesh get /cluster/replication": `[{"id":"101-0","guest":101,"target":"pve2"},
 			{"id":"101-1","guest":101,"target":"pve3","disable":1}]`,
-		"pvesh get /nodes/pve1/lxc/101/config":          `{"digest":"aa","hostname":"x"}`,
-		"pvesh get /nodes/pve1/lxc/101/status/current":  `{"status":"running","ha":{"managed":1,"group":"prod"}}`,
-		"pvesh get /nodes/pve1/qemu/200/config":         `{"digest":"bb"}`,
-		"pvesh get /nodes/pve1/qemu/200/status/current": `{"status":"running","qmpstatus":"paused","ha":{"managed":0}}`,
-		"pvesh get /nodes/pve1/storage/local/content":   `[{"volid":"a","vmid":101},{"volid":"iso"},{"volid":"b","vmid":999}]`,
-		"systemctl show --property=RequiredBy,BoundBy,ConsistsOf -- nginx": "RequiredBy=app.service b.service\n" +
+		"pvesh get /nodes/pve1/lxc/101/config": `{"digest":"aa","hostname":"x"}`,
+		"pvesh get /nodes/pve1/lxc/101/status/current": `{"status":"running","ha":{"managed":1,` +
+			`"group":"prod"}}`,
+		"pvesh get /nodes/pve1/qemu/200/config": `{"digest":"bb"}`,
+		"pvesh get /nodes/pve1/qemu/200/status/current": `{"status":"running",` +
+			`"qmpstatus":"paused","ha":{"managed":0}}`,
+		"pvesh get /nodes/pve1/storage/local/content": `[{"volid":"a","vmid":101},{"volid":"iso"}` +
+			`,{"volid":"b","vmid":999}]`,
+		"systemctl show --property=RequiredBy,BoundBy,ConsistsOf -- nginx": "RequiredBy=app." +
+			"service b.service\n" +
 			"BoundBy=\nConsistsOf=app.service\n",
 	}}
 }
@@ -91,7 +96,8 @@ func TestWhatElseIsTouched(t *testing.T) {
 	}
 	n := newNode()
 	n.answers["pvesh get /nodes/pve1/storage/nas/content"] = `[]`
-	if got := fmt.Sprint(one(t, n, "storage:nas").Also); !strings.Contains(got, "backup job nightly") {
+	if got := fmt.Sprint(one(t, n, "storage:nas").Also); !strings.Contains(got,
+		"backup job nightly") {
 		t.Errorf("jobs that write to a storage: %s", got)
 	}
 }
@@ -106,7 +112,8 @@ func TestWhatCannotBeReadIsSaid(t *testing.T) {
 		t.Error(got)
 	}
 	delete(n.answers, "systemctl show --property=RequiredBy,BoundBy,ConsistsOf -- nginx")
-	if got := one(t, n, "unit:nginx").Also; len(got) != 1 || !strings.Contains(got[0], "did not tell") {
+	if got := one(t, n, "unit:nginx").Also; len(got) != 1 ||
+		!strings.Contains(got[0], "did not tell") {
 		t.Error(got)
 	}
 }
@@ -134,10 +141,15 @@ func TestAListOfGuestsThatCannotBeTrueIsAnError(t *testing.T) {
 		"no list": {`null`, "no JSON list"},
 		"empty":   {`[]`, "says nothing"},
 		"two places": {`[{"id":"lxc/101","vmid":101,"node":"pve1","type":"lxc","status":"running"},
-			{"id":"lxc/101","vmid":101,"node":"pve2","type":"lxc","status":"running"}]`, "guest 101 twice"},
-		"no node":     {`[{"id":"lxc/101","vmid":101,"type":"lxc","status":"running"}]`, "its node is missing"},
-		"a path":      {`[{"id":"lxc/101","vmid":101,"type":"lxc","status":"running","node":"../../access"}]`, `its node is the text "../../access"`},
-		"an odd type": {`[{"vmid":101,"type":"storage","node":"pve1"}]`, `guest 101 is listed as "storage"`},
+			{"id":"lxc/101","vmid":101,"node":"pve2","type":"lxc","status":"running"}]`,
+			"guest 101 twice"},
+		"no node": {`[{"id":"lxc/101","vmid":101,"type":"lxc","status":"running"}]`,
+			"its node is missing"},
+		"a path": {
+			`[{"id":"lxc/101","vmid":101,"type":"lxc","status":"running","node":"../../access"}]`,
+			`its node is the text "../../access"`},
+		"an odd type": {`[{"vmid":101,"type":"storage","node":"pve1"}]`,
+			`guest 101 is listed as "storage"`},
 	} {
 		n := newNode()
 		n.answers["pvesh get /cluster/resources --type vm"] = c.answer
@@ -171,7 +183,8 @@ func TestOnlyKeysOfTheFormAreAsked(t *testing.T) {
 
 func TestTheListOfGuestsIsReadOnce(t *testing.T) {
 	n := newNode()
-	all, err := Of(t.Context(), n.ask, "pve1", []string{"guest:101", "guest:200", "guest:101", "node:pve1"})
+	all, err := Of(t.Context(), n.ask, "pve1",
+		[]string{"guest:101", "guest:200", "guest:101", "node:pve1"})
 	if err != nil || len(all) != 3 {
 		t.Fatal(all, err)
 	}

@@ -21,7 +21,8 @@ func TestANodeThatIsAwayIsSweptWhenItIsBack(t *testing.T) {
 	s := Sweeper{
 		Left: func(context.Context) ([]gate.StageDir, error) { return slices.Clone(left), nil },
 		Call: func(_ context.Context, tool string, args any) gate.Answer {
-			node, names := args.(map[string]any)["node"].(string), args.(map[string]any)["names"].([]string)
+			given := args.(map[string]any)
+			node, names := given["node"].(string), given["names"].([]string)
 			asked = append(asked, fmt.Sprint(tool, " ", node, names))
 			if away && node == "away" {
 				return gate.Answer{Err: errors.New("no answer")}
@@ -50,7 +51,9 @@ func TestARefusedSweepIsSaidOnceUntilItIsAllowed(t *testing.T) {
 	defer slog.SetDefault(before)
 	var err error = &gate.Refused{Failed: []string{"freeze"}}
 	s := Sweeper{
-		Left: func(context.Context) ([]gate.StageDir, error) { return []gate.StageDir{{Node: "n", Dir: "/a"}}, nil },
+		Left: func(context.Context) ([]gate.StageDir, error) {
+			return []gate.StageDir{{Node: "n", Dir: "/a"}}, nil
+		},
 		Call: func(context.Context, string, any) gate.Answer { return gate.Answer{Err: err} },
 	}
 	said := func() int { return strings.Count(log.String(), "freeze") }

@@ -82,7 +82,8 @@ func object(members []string, name, text string) string {
 }
 
 var good = map[string][]string{
-	"/nodes/pve1/lxc/105/status":  {"status", `"running"`, "cpu", "0.0000123", "pid", "null", "ha", `{"managed":0}`},
+	"/nodes/pve1/lxc/105/status": {"status", `"running"`, "cpu", "0.0000123", "pid", "null", "ha",
+		`{"managed":0}`},
 	"/nodes/pve1/lxc/105/config":  {"digest", `"aa"`, "memory", "2097152", "net0", `"name=eth0"`},
 	"/nodes/pve1/qemu/200/status": {"status", `"running"`, "qmpstatus", `"paused"`},
 	"/nodes/pve1/qemu/200/config": {"digest", `"bb"`, "cores", `"2"`},
@@ -90,7 +91,8 @@ var good = map[string][]string{
 
 func answering(in field, text string) *said {
 	n := &said{answers: map[string]string{
-		"/cluster/resources": `[{"id":"lxc/105","type":"lxc","node":"pve1","vmid":105,"status":"running"},` +
+		"/cluster/resources": `[{"id":"lxc/105","type":"lxc","node":"pve1","vmid":105,` +
+			`"status":"running"},` +
 			`{"id":"qemu/200","type":"qemu","node":"pve1","vmid":200,"status":"running"}]`,
 		"systemctl show": "ActiveState=active\nUnitFileState=enabled\n"}}
 	for what, members := range good {
@@ -128,17 +130,21 @@ func TestALookThatIsNotWholeStopsTheOperation(t *testing.T) {
 		{vm, field{"/nodes/pve1/qemu/200/config", "digest"}},
 	} {
 		key := fmt.Sprintf("%q:", c.name)
-		for _, text := range []string{"", key + "null", key + `""`, key + "1", key + "[]", key + "{}", key + "true",
-			key + `["a"]`, key + `"a",` + key + `"a"`, key + `"a",` + key + `"b"`, key + `"a",` + key + "null",
+		for _, text := range []string{"", key + "null", key + `""`, key + "1", key + "[]", key +
+			"{}", key + "true",
+			key + `["a"]`, key + `"a",` + key + `"a"`, key + `"a",` + key + `"b"`, key + `"a",` +
+				key + "null",
 			strings.ToUpper(key) + `"a"`} {
-			if sent, err := do(answering(c.field, text), c.q); sent != 0 || err == nil || !strings.Contains(err.Error(), "no_undo") {
+			if sent, err := do(answering(c.field, text), c.q); sent != 0 || err == nil ||
+				!strings.Contains(err.Error(), "no_undo") {
 				t.Errorf("%s of %s is %q: sent %d, %v", c.name, c.what, text, sent, err)
 			}
 		}
 	}
 	for what := range good {
 		q := map[bool]gate.Question{true: lxc, false: vm}[strings.Contains(what, "lxc")]
-		for _, text := range []string{"", "null", "[]", `"running"`, "{}", "[{}]", `{"status":"running"`} {
+		for _, text := range []string{"", "null", "[]", `"running"`, "{}", "[{}]",
+			`{"status":"running"`} {
 			n := answering(field{}, "")
 			if n.answers[what] = text; text == "" {
 				delete(n.answers, what)
@@ -148,12 +154,16 @@ func TestALookThatIsNotWholeStopsTheOperation(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"", "\n", "ActiveState=active\n", "UnitFileState=enabled\n", "ActiveState=\nUnitFileState=enabled\n",
-		"ActiveState=active\nActiveState=inactive\nUnitFileState=enabled\n", "ActiveState=active\nUnitFileState=enabled\nUnitFileState=disabled\n",
-		"ActiveState=active\nUnitFileState=enabled disabled\n", "ActiveState=active UnitFileState=enabled\n", "null", "ActiveState=active\nUnitFileState"} {
+	for _, text := range []string{"", "\n", "ActiveState=active\n", "UnitFileState=enabled\n",
+		"ActiveState=\nUnitFileState=enabled\n",
+		"ActiveState=active\nActiveState=inactive\nUnitFileState=enabled\n",
+		"ActiveState=active\nUnitFileState=enabled\nUnitFileState=disabled\n",
+		"ActiveState=active\nUnitFileState=enabled disabled\n",
+		"ActiveState=active UnitFileState=enabled\n", "null", "ActiveState=active\nUnitFileState"} {
 		n := answering(field{}, "")
 		n.answers["systemctl show"] = text
-		if sent, err := do(n, ran("systemctl", "stop", "cron")); sent != 0 || err == nil || !strings.Contains(err.Error(), "no_undo") {
+		if sent, err := do(n, ran("systemctl", "stop", "cron")); sent != 0 || err == nil ||
+			!strings.Contains(err.Error(), "no_undo") {
 			t.Errorf("the unit is %q: sent %d, %v", text, sent, err)
 		}
 	}
@@ -173,12 +183,15 @@ func TestValuesThatAreSetBackAreThoseOfTheNode(t *testing.T) {
 		`"other":1,"other":2,"memory":1`: "",
 	} {
 		book := &node{}
-		_, err := answering(field{"/nodes/pve1/lxc/105/config", "memory"}, text).keeper(book).Execute(
+		_, err := answering(field{"/nodes/pve1/lxc/105/config", "memory"},
+			text).keeper(book).Execute(
 			t.Context(), set, recording(false))
 		if want == "" && (err == nil || len(book.events) > 0) {
-			t.Errorf("%s: sent %q, to be taken back with %q", text, book.events, book.steps[1].Back.Argv)
+			t.Errorf("%s: sent %q, to be taken back with %q", text, book.events,
+				book.steps[1].Back.Argv)
 		}
-		if got := strings.Join(book.steps[1].Back.Argv, " "); want != "" && (got != want || err != nil) {
+		if got := strings.Join(book.steps[1].Back.Argv, " "); want != "" &&
+			(got != want || err != nil) {
 			t.Errorf("%s: %q %v, want %q", text, got, err, want)
 		}
 	}
@@ -213,7 +226,8 @@ func TestTheRecordOfASnapshotStaysUntilItIsCertainThatThereIsNone(t *testing.T) 
 			k := n.keeper(book)
 			q := ran("pct", "stop", "105")
 			_, err := k.Execute(t.Context(), q, first(false, "105"))
-			if err == nil || !strings.Contains(err.Error(), "no_snapshot") || len(book.events) == 0 ||
+			if err == nil || !strings.Contains(err.Error(), "no_snapshot") ||
+				len(book.events) == 0 ||
 				book.events[len(book.events)-1] == "execute" {
 				t.Errorf("%v, %q", err, book.events)
 			}

@@ -76,10 +76,14 @@ func (n *node) back(t *testing.T, k *Keeper, who string) *abi.UndoStepsResponse 
 }
 
 func TestWhatACallChangedIsTakenBackInReverse(t *testing.T) {
-	n := &node{is: map[string]State{"guest:105": {Status: "stopped", Config: "a", Values: map[string]string{"memory": "512"}},
+	n := &node{is: map[string]State{"guest:105": {Status: "stopped", Config: "a",
+		Values: map[string]string{"memory": "512"}},
 		"file:/opt/a": {Status: "sha256:1", Mode: "0640", Data: []byte("old")}}}
 	k := n.open()
-	n.acts = func() { n.is["guest:105"] = State{Status: "running", Config: "a", Values: n.is["guest:105"].Values} }
+	n.acts = func() {
+		n.is["guest:105"] = State{Status: "running", Config: "a",
+			Values: n.is["guest:105"].Values}
+	}
 	do := func(q gate.Question) {
 		if _, err := k.Execute(t.Context(), q, recording(false)); err != nil {
 			t.Fatal(err)
@@ -90,7 +94,8 @@ func TestWhatACallChangedIsTakenBackInReverse(t *testing.T) {
 	do(ran("pct", "set", "105", "--memory", "1024", "--onboot", "1"))
 	n.acts = func() { n.is["file:/opt/a"] = State{Status: "sha256:2"} }
 	put := stop("")
-	put.Op, put.Facts.File = abi.SFTPPut{OnNode: abi.OnNode{Node: "pve1"}, Local: "a", Path: "/opt/a"}, &gate.FileFacts{Exists: true}
+	put.Op, put.Facts.File = abi.SFTPPut{OnNode: abi.OnNode{Node: "pve1"}, Local: "a",
+		Path: "/opt/a"}, &gate.FileFacts{Exists: true}
 	do(put)
 	n.acts = nil
 	do(ran("pct", "reboot", "105"))
@@ -100,7 +105,8 @@ func TestWhatACallChangedIsTakenBackInReverse(t *testing.T) {
 		data, _ := s.Bytes()
 		got = append(got, strings.Join(s.Argv, " ")+s.Write+" "+string(data)+s.Mode+s.None)
 	}
-	want := []string{" the guest has restarted, and what it had in memory is gone", "/opt/a old0640",
+	want := []string{" the guest has restarted, and what it had in memory is gone",
+		"/opt/a old0640",
 		"pct set 105 --memory 512 --delete onboot ", "pct shutdown 105 "}
 	if u.Bars != "" || u.Tool != "stop" || !slices.Equal(got, want) {
 		t.Errorf("bars %q, steps %q", u.Bars, got)
@@ -112,9 +118,13 @@ func TestAnUndoIsBarred(t *testing.T) {
 		change func(n *node)
 		bars   string
 	}{
-		"when the guest was started meanwhile": {func(n *node) { n.is["guest:105"] = State{Status: "running", Config: "a"} },
+		"when the guest was started meanwhile": {func(n *node) {
+			n.is["guest:105"] = State{Status: "running", Config: "a"}
+		},
 			"guest 105 was stopped after the call, and is running"},
-		"when its configuration differs": {func(n *node) { n.is["guest:105"] = State{Status: "stopped", Config: "b"} },
+		"when its configuration differs": {func(n *node) {
+			n.is["guest:105"] = State{Status: "stopped", Config: "b"}
+		},
 			"guest 105 has another configuration than the call left it with"},
 		"when it was killed, and it is as it was before": {func(n *node) {
 			s := n.steps[1]
@@ -132,21 +142,37 @@ func TestAnUndoIsBarred(t *testing.T) {
 			s.Ended, s.After = "", State{}
 			n.steps[1] = s
 		}, "how step 1 of it ended"},
-		"of an undo":                   {func(n *node) { s := n.steps[1]; s.Tool = Tool; n.steps[1] = s }, "undid another one"},
-		"of what has no reverse":       {func(n *node) { s := n.steps[1]; s.Back = reverse.Way{None: "gone"}; n.steps[1] = s }, "gone"},
-		"of what did nothing":          {func(n *node) { s := n.steps[1]; s.Before = s.After; n.steps[1] = s }, "changed nothing"},
-		"not, while it is as it was":   {func(*node) {}, ""},
-		"of a snapshot that is unsure": {func(n *node) { n.book = []Snapshot{{Call: call, VMID: "105", Principal: "ann", Tool: "stop"}} }, "not known"},
+		"of an undo": {func(n *node) {
+			s := n.steps[1]
+			s.Tool = Tool
+			n.steps[1] = s
+		}, "undid another one"},
+		"of what has no reverse": {func(n *node) {
+			s := n.steps[1]
+			s.Back = reverse.Way{None: "gone"}
+			n.steps[1] = s
+		}, "gone"},
+		"of what did nothing": {func(n *node) {
+			s := n.steps[1]
+			s.Before = s.After
+			n.steps[1] = s
+		}, "changed nothing"},
+		"not, while it is as it was": {func(*node) {}, ""},
+		"of a snapshot that is unsure": {func(n *node) {
+			n.book = []Snapshot{{Call: call, VMID: "105", Principal: "ann", Tool: "stop"}}
+		}, "not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := &node{is: map[string]State{"guest:105": {Status: "running", Config: "a"}}}
 			n.acts = func() { n.is["guest:105"] = State{Status: "stopped", Config: "a"} }
 			k := n.open()
-			if _, err := k.Execute(t.Context(), ran("pct", "stop", "105"), recording(false)); err != nil {
+			if _, err := k.Execute(t.Context(), ran("pct", "stop", "105"),
+				recording(false)); err != nil {
 				t.Fatal(err)
 			}
 			tt.change(n)
-			if u := n.back(t, k, "ann"); u.Owner != "ann" || (tt.bars == "") != (u.Bars == "") || !strings.Contains(u.Bars, tt.bars) {
+			if u := n.back(t, k, "ann"); u.Owner != "ann" || (tt.bars == "") != (u.Bars == "") ||
+				!strings.Contains(u.Bars, tt.bars) {
 				t.Errorf("bars %q, want %q", u.Bars, tt.bars)
 			}
 			if u := n.back(t, k, "bob"); u.Owner != "ann" || len(u.Steps) != 0 {
@@ -160,8 +186,9 @@ func TestAGuestWithASnapshotIsRolledBackDespiteLaterChanges(t *testing.T) {
 	n := &node{is: map[string]State{"guest:105": {Status: "running", Config: "a"}}}
 	k := n.open()
 	d := recording(false)
-	n.book = []Snapshot{{Call: call, VMID: "105", Principal: "ann", Tool: "stop", Taken: true, Running: true,
-		Name: "caponier-x", On: "pve2", Program: "qm"}}
+	n.book = []Snapshot{{Call: call, VMID: "105", Principal: "ann", Tool: "stop", Taken: true,
+		Running: true,
+		Name:    "caponier-x", On: "pve2", Program: "qm"}}
 	d.Obligations.Snapshot.VMIDs = []string{"105"}
 	k.taken = map[string]bool{call + " lab 105": true}
 	for range 2 {
@@ -171,31 +198,41 @@ func TestAGuestWithASnapshotIsRolledBackDespiteLaterChanges(t *testing.T) {
 	}
 	n.is["guest:105"] = State{Status: "paused", Config: "z"}
 	u := n.back(t, k, "ann")
-	if u.Bars != "" || len(u.Steps) != 1 || strings.Join(u.Steps[0].Argv, " ") != "qm rollback 105 caponier-x --start 1" || u.Steps[0].Node != "pve2" {
+	if u.Bars != "" || len(u.Steps) != 1 || strings.Join(u.Steps[0].Argv,
+		" ") != "qm rollback 105 caponier-x --start 1" || u.Steps[0].Node != "pve2" {
 		t.Errorf("%+v", u)
 	}
 	n.book = append(n.book, Snapshot{Call: "later", VMID: "105", Made: time.Now()})
-	if u := n.back(t, k, "ann"); !strings.Contains(u.Bars, "changed since by call later: undo that one first") {
+	if u := n.back(t, k, "ann"); !strings.Contains(u.Bars,
+		"changed since by call later: undo that one first") {
 		t.Errorf("bars %q", u.Bars)
 	}
 }
 
 func TestWhatCannotBeKeptIsNotDone(t *testing.T) {
 	big := stop("")
-	big.Op, big.Facts.File = abi.SFTPPut{OnNode: abi.OnNode{Node: "pve1"}, Path: "/opt/a"}, &gate.FileFacts{Exists: true}
+	big.Op, big.Facts.File = abi.SFTPPut{OnNode: abi.OnNode{Node: "pve1"},
+		Path: "/opt/a"}, &gate.FileFacts{Exists: true}
 	for name, tt := range map[string]struct {
 		q        gate.Question
 		n        *node
 		optional bool
 		done     int
 	}{
-		"the node does not say":          {ran("pct", "stop", "105"), &node{blind: errors.New("away")}, false, 0},
-		"the file is too large":          {big, &node{is: map[string]State{"file:/opt/a": {Status: large}}}, false, 0},
-		"the store is away":              {ran("pct", "stop", "105"), &node{world: world{broken: errors.New("full")}}, false, 0},
-		"the site goes on without":       {big, &node{is: map[string]State{"file:/opt/a": {Status: large}}}, true, 1},
-		"but never without the store":    {ran("pct", "stop", "105"), &node{world: world{broken: errors.New("full")}}, true, 0},
-		"values of a guest that is away": {ran("pct", "set", "105", "--memory", "512"), &node{is: map[string]State{"guest:105": {Status: absent}}}, false, 0},
-		"a value that Proxmox hides":     {ran("qm", "set", "105", "--cipassword", "x"), &node{}, false, 0},
+		"the node does not say": {ran("pct", "stop", "105"),
+			&node{blind: errors.New("away")}, false, 0},
+		"the file is too large": {big,
+			&node{is: map[string]State{"file:/opt/a": {Status: large}}}, false, 0},
+		"the store is away": {ran("pct", "stop", "105"),
+			&node{world: world{broken: errors.New("full")}}, false, 0},
+		"the site goes on without": {big,
+			&node{is: map[string]State{"file:/opt/a": {Status: large}}}, true, 1},
+		"but never without the store": {ran("pct", "stop", "105"),
+			&node{world: world{broken: errors.New("full")}}, true, 0},
+		"values of a guest that is away": {ran("pct", "set", "105", "--memory", "512"),
+			&node{is: map[string]State{"guest:105": {Status: absent}}}, false, 0},
+		"a value that Proxmox hides": {ran("qm", "set", "105", "--cipassword", "x"), &node{},
+			false, 0},
 		"what has no reverse is let run": {ran("pct", "reboot", "105"), &node{}, false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -216,11 +253,15 @@ func TestAnUnknownOutcomeBarsTheUndoUnlessWhatItLeavesIsThere(t *testing.T) {
 	lost := &gate.OpError{Code: "lost", Outcome: gate.Unknown}
 	put, drop, write := stop(""), stop(""), stop("")
 	on := abi.OnNode{Node: "pve1"}
-	put.Op, put.Facts.File = abi.SFTPPut{OnNode: on, Local: "a", Path: "/opt/a"}, &gate.FileFacts{Exists: true}
+	put.Op, put.Facts.File = abi.SFTPPut{OnNode: on, Local: "a",
+		Path: "/opt/a"}, &gate.FileFacts{Exists: true}
 	put.Call.Files = map[string]string{"a": "sha256:new"}
-	drop.Op, drop.Facts.File = abi.SFTPRemove{OnNode: on, Path: "/opt/a"}, &gate.FileFacts{Exists: true}
-	write.Op, write.Facts.File = abi.SFTPWrite{OnNode: on, Path: "/opt/a", Data: abi.NewData([]byte("new"))}, &gate.FileFacts{Exists: true}
-	guest, file := State{Status: "running", Config: "a"}, State{Status: "sha256:old", Data: []byte("old")}
+	drop.Op, drop.Facts.File = abi.SFTPRemove{OnNode: on,
+		Path: "/opt/a"}, &gate.FileFacts{Exists: true}
+	write.Op, write.Facts.File = abi.SFTPWrite{OnNode: on, Path: "/opt/a",
+		Data: abi.NewData([]byte("new"))}, &gate.FileFacts{Exists: true}
+	guest, file := State{Status: "running", Config: "a"}, State{Status: "sha256:old",
+		Data: []byte("old")}
 	unit := State{Status: "ActiveState=active UnitFileState=enabled"}
 	for name, tt := range map[string]struct {
 		q      gate.Question
@@ -229,21 +270,30 @@ func TestAnUnknownOutcomeBarsTheUndoUnlessWhatItLeavesIsThere(t *testing.T) {
 		after  State
 		back   string // "": barred
 	}{
-		"stopped":                  {ran("pct", "stop", "105"), "guest:105", guest, State{Status: "stopped", Config: "a"}, "pct start 105"},
-		"not stopped":              {ran("pct", "stop", "105"), "guest:105", guest, guest, ""},
-		"stopped, and changed":     {ran("pct", "stop", "105"), "guest:105", guest, State{Status: "stopped", Config: "b"}, ""},
-		"paused instead":           {ran("qm", "stop", "105"), "guest:105", guest, State{Status: "paused", Config: "a"}, ""},
-		"was stopped before":       {ran("pct", "stop", "105"), "guest:105", State{Status: "stopped", Config: "a"}, State{Status: "stopped", Config: "a"}, ""},
-		"memory set":               {ran("pct", "set", "105", "--memory", "9"), "guest:105", guest, State{Status: "running", Config: "b"}, ""},
-		"disabled":                 {ran("systemctl", "disable", "cron"), "unit:cron.service", unit, State{Status: "ActiveState=active UnitFileState=disabled"}, "systemctl enable cron"},
-		"disabled, and it stopped": {ran("systemctl", "disable", "cron"), "unit:cron.service", unit, State{Status: "ActiveState=inactive UnitFileState=disabled"}, ""},
-		"uploaded":                 {put, "file:/opt/a", file, State{Status: "sha256:new"}, "/opt/a"},
-		"uploaded something else":  {put, "file:/opt/a", file, State{Status: "sha256:odd"}, ""},
-		"written":                  {write, "file:/opt/a", file, State{Status: digest([]byte("new"))}, "/opt/a"},
-		"half written":             {write, "file:/opt/a", file, State{Status: digest([]byte("n"))}, ""},
-		"removed":                  {drop, "file:/opt/a", file, State{Status: absent}, "/opt/a"},
-		"not removed":              {drop, "file:/opt/a", file, file, ""},
-		"rebooted":                 {ran("pct", "reboot", "105"), "guest:105", guest, guest, ""},
+		"stopped": {ran("pct", "stop", "105"), "guest:105", guest,
+			State{Status: "stopped", Config: "a"}, "pct start 105"},
+		"not stopped": {ran("pct", "stop", "105"), "guest:105", guest, guest, ""},
+		"stopped, and changed": {ran("pct", "stop", "105"), "guest:105", guest,
+			State{Status: "stopped", Config: "b"}, ""},
+		"paused instead": {ran("qm", "stop", "105"), "guest:105", guest,
+			State{Status: "paused", Config: "a"}, ""},
+		"was stopped before": {ran("pct", "stop", "105"), "guest:105",
+			State{Status: "stopped", Config: "a"}, State{Status: "stopped", Config: "a"}, ""},
+		"memory set": {ran("pct", "set", "105", "--memory", "9"), "guest:105", guest,
+			State{Status: "running", Config: "b"}, ""},
+		"disabled": {ran("systemctl", "disable", "cron"), "unit:cron.service", unit,
+			State{Status: "ActiveState=active UnitFileState=disabled"}, "systemctl enable cron"},
+		"disabled, and it stopped": {ran("systemctl", "disable", "cron"), "unit:cron.service", unit,
+			State{Status: "ActiveState=inactive UnitFileState=disabled"}, ""},
+		"uploaded": {put, "file:/opt/a", file, State{Status: "sha256:new"},
+			"/opt/a"},
+		"uploaded something else": {put, "file:/opt/a", file, State{Status: "sha256:odd"}, ""},
+		"written": {write, "file:/opt/a", file,
+			State{Status: digest([]byte("new"))}, "/opt/a"},
+		"half written": {write, "file:/opt/a", file, State{Status: digest([]byte("n"))}, ""},
+		"removed":      {drop, "file:/opt/a", file, State{Status: absent}, "/opt/a"},
+		"not removed":  {drop, "file:/opt/a", file, file, ""},
+		"rebooted":     {ran("pct", "reboot", "105"), "guest:105", guest, guest, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := &node{is: map[string]State{tt.about: tt.before}, fails: lost}
@@ -257,7 +307,8 @@ func TestAnUnknownOutcomeBarsTheUndoUnlessWhatItLeavesIsThere(t *testing.T) {
 				if !strings.Contains(u.Bars, "is not known: look at the node") {
 					t.Errorf("bars %q, steps %+v", u.Bars, u.Steps)
 				}
-			} else if u.Bars != "" || len(u.Steps) != 1 || strings.Join(u.Steps[0].Argv, " ")+u.Steps[0].Write != tt.back {
+			} else if u.Bars != "" || len(u.Steps) != 1 ||
+				strings.Join(u.Steps[0].Argv, " ")+u.Steps[0].Write != tt.back {
 				t.Errorf("bars %q, steps %+v", u.Bars, u.Steps)
 			}
 		})

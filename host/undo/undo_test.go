@@ -32,14 +32,18 @@ func (w *world) PutSnapshot(_ context.Context, s Snapshot) error {
 	if w.broken != nil {
 		return w.broken
 	}
-	w.book = slices.DeleteFunc(w.book, func(o Snapshot) bool { return o.Name == s.Name && o.VMID == s.VMID })
+	w.book = slices.DeleteFunc(w.book, func(o Snapshot) bool {
+		return o.Name == s.Name && o.VMID == s.VMID
+	})
 	w.book = append(w.book, s)
 	return nil
 }
 func (w *world) Snapshots(context.Context) ([]Snapshot, error) { return slices.Clone(w.book), nil }
 func (w *world) RemoveSnapshot(_ context.Context, s Snapshot) error {
 	w.events = append(w.events, "remove "+s.Name)
-	w.book = slices.DeleteFunc(w.book, func(o Snapshot) bool { return o.Name == s.Name && o.VMID == s.VMID })
+	w.book = slices.DeleteFunc(w.book, func(o Snapshot) bool {
+		return o.Name == s.Name && o.VMID == s.VMID
+	})
 	return nil
 }
 
@@ -63,7 +67,8 @@ const call = "01ABCDEFGHIJKLMNOPQRSTUV00"
 
 func stop(id string) gate.Question {
 	return gate.Question{Op: abi.SSHExec{}, Node: &gate.Node{Name: "pve1", Cluster: "lab"},
-		Call: &gate.Call{ID: call, Principal: gate.Principal{ID: "ann"}, Tool: &gate.Tool{Name: "stop"}}}
+		Call: &gate.Call{ID: call, Principal: gate.Principal{ID: "ann"},
+			Tool: &gate.Tool{Name: "stop"}}}
 }
 
 func first(optional bool, ids ...string) gate.Decision {
@@ -82,12 +87,14 @@ func TestASnapshotIsRecordedAndTakenBeforeAndOnceForACall(t *testing.T) {
 	if _, err := k.Execute(t.Context(), stop("105"), gate.Decision{Allow: true}); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"put 105 false", "take_snapshot 105", "put 105 true", "execute", "execute", "execute"}
+	want := []string{"put 105 false", "take_snapshot 105", "put 105 true", "execute", "execute",
+		"execute"}
 	if !slices.Equal(w.events, want) {
 		t.Errorf("%q", w.events)
 	}
 	s := w.book[0]
-	if s.Name != "caponier-"+strings.ToLower(call) || s.Call != call || s.Principal != "ann" || s.Cluster != "lab" ||
+	if s.Name != "caponier-"+strings.ToLower(call) || s.Call != call || s.Principal != "ann" ||
+		s.Cluster != "lab" ||
 		!s.Expires.Equal(now.Add(7*24*time.Hour)) || s.Keep != 2 || !s.Running {
 		t.Errorf("recorded %+v", s)
 	}
@@ -104,16 +111,22 @@ func TestWithoutASnapshotNothingIsDone(t *testing.T) {
 		optional       bool
 		want           []string
 	}{
-		"the node fails":           {nil, errors.New("no storage"), false, []string{"put 105 false", "take_snapshot 105"}},
-		"the host may not":         {nil, refused, false, []string{"put 105 false", "take_snapshot 105", "remove caponier-" + strings.ToLower(call)}},
-		"it cannot be recorded":    {errors.New("full"), nil, false, []string{"put 105 false"}},
-		"the site goes on without": {nil, errors.New("no storage"), true, []string{"put 105 false", "take_snapshot 105", "execute"}},
+		"the node fails": {nil, errors.New("no storage"), false,
+			[]string{"put 105 false", "take_snapshot 105"}},
+		"the host may not": {nil, refused, false,
+			[]string{"put 105 false", "take_snapshot 105", "remove caponier-" +
+				strings.ToLower(call)}},
+		"it cannot be recorded": {errors.New("full"), nil, false, []string{"put 105 false"}},
+		"the site goes on without": {nil, errors.New("no storage"), true,
+			[]string{"put 105 false", "take_snapshot 105", "execute"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{broken: tt.broken, refuse: tt.refuse}
-			_, err := w.keeper(time.Now()).Execute(t.Context(), stop("105"), first(tt.optional, "105"))
+			_, err := w.keeper(time.Now()).Execute(t.Context(), stop("105"),
+				first(tt.optional, "105"))
 			op := (*gate.OpError)(nil)
-			if !tt.optional && (!errors.As(err, &op) || op.Code != "no_snapshot" || op.Outcome != gate.Failed) {
+			if !tt.optional && (!errors.As(err, &op) || op.Code != "no_snapshot" ||
+				op.Outcome != gate.Failed) {
 				t.Errorf("error %v", err)
 			}
 			if tt.optional && err != nil {
@@ -129,10 +142,13 @@ func TestWithoutASnapshotNothingIsDone(t *testing.T) {
 func TestOnlyWhatIsOldAndRecordedGoes(t *testing.T) {
 	now := time.UnixMilli(1e12)
 	s := func(id, name string, age time.Duration, keep int) Snapshot {
-		return Snapshot{Cluster: "lab", VMID: id, Name: name, Made: now.Add(-age), Expires: now.Add(24*time.Hour - age), Keep: keep}
+		return Snapshot{Cluster: "lab", VMID: id, Name: name, Made: now.Add(-age),
+			Expires: now.Add(24*time.Hour - age), Keep: keep}
 	}
-	w := &world{book: []Snapshot{s("105", "expired", 24*time.Hour, 9), s("105", "third", 3*time.Hour, 9),
-		s("106", "other", 3*time.Hour, 1), s("105", "second", 2*time.Hour, 9), s("105", "first", time.Hour, 2)}}
+	w := &world{book: []Snapshot{s("105", "expired", 24*time.Hour, 9),
+		s("105", "third", 3*time.Hour, 9),
+		s("106", "other", 3*time.Hour, 1), s("105", "second", 2*time.Hour, 9),
+		s("105", "first", time.Hour, 2)}}
 	k := w.keeper(now)
 	if err := k.prune(t.Context()); err != nil {
 		t.Fatal(err)

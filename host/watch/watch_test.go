@@ -138,10 +138,11 @@ func TestAHangingLookIsTold(t *testing.T) {
 func TestWithinEndsInTime(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
-	_, err := Within(t.Context(), 10*time.Millisecond, "reading", func(context.Context) (int, error) {
-		<-hang
-		return 1, nil
-	})
+	_, err := Within(t.Context(), 10*time.Millisecond, "reading",
+		func(context.Context) (int, error) {
+			<-hang
+			return 1, nil
+		})
 	if err == nil || err.Error() != "reading took longer than 10ms" {
 		t.Error(err)
 	}

@@ -383,7 +383,8 @@ func TestAllowedCommandsAreToldAsTheHostListsThem(t *testing.T) {
 		"programs": {`{}`, sdk.CommandList{Tools: tools, MoreNodes: 2, Programs: []sdk.Program{
 			{Program: "pct", Green: 2, Red: 1}, {Program: "uptime", Yellow: 1}}},
 			"With execute_ssh on pve1, pve2:\n(2 nodes are not looked at: name one in node.)\n" +
-				"pct: 2 green 1 red\nuptime: 1 yellow\nGive a program as word to see its commands.\n"},
+				"pct: 2 green 1 red\nuptime: 1 yellow\nGive a program as word to see its " +
+				"commands.\n"},
 		"commands": {`{"word":"pct"}`, sdk.CommandList{Tools: tools, MoreCommands: 3,
 			Commands: []sdk.Command{start, {Command: "cat", Takes: "READPATH*", Tier: "green",
 				Tools: []string{"execute_ssh"}, Nodes: all, Piped: true}}},

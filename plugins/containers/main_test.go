@@ -278,8 +278,9 @@ func TestCommandRunsExactlyOneWay(t *testing.T) {
 		m["node"] != "pve1" {
 		t.Errorf("result %v", m)
 	}
-	if !strings.HasPrefix(out.Text, "out \uFFFD\n[stderr]\nerr\n[exit code 3]\n[notice] The output "+
-		"is not UTF-8") {
+	if !strings.HasPrefix(out.Text,
+		"out \uFFFD\n[stderr]\nerr\n[exit code 3]\n[notice] The output "+
+			"is not UTF-8") {
 		t.Errorf("text %q", out.Text)
 	}
 	if !strings.Contains(string(n.Requests[0].JSON), `"timeout_ms":17000`) {

@@ -20,7 +20,8 @@ func TestUndoDoesTheStepsInTheirOrderAndSaysWhatItCannot(t *testing.T) {
 			t.Errorf("asked about %s", call)
 		}
 		return "stop_guest", []sdk.UndoStep{
-			{Node: "pve1", Did: "upload a to /opt/a", Write: "/opt/a", Data: []byte("old"), Mode: "0640"},
+			{Node: "pve1", Did: "upload a to /opt/a", Write: "/opt/a", Data: []byte("old"),
+				Mode: "0640"},
 			{Node: "pve1", Did: "write /opt/b", Remove: "/opt/b"},
 			{Node: "pve2", Did: "pct reboot 105", None: "the guest has restarted"},
 			{Node: "pve2", Did: "pct stop 105", Argv: []string{"pct", "start", "105"}}}, nil
@@ -32,7 +33,10 @@ func TestUndoDoesTheStepsInTheirOrderAndSaysWhatItCannot(t *testing.T) {
 		}
 		return sdk.Written{}, nil
 	}
-	h.SFTPRemove = func(node, path string) error { did = append(did, node+" remove "+path); return nil }
+	h.SFTPRemove = func(node, path string) error {
+		did = append(did, node+" remove "+path)
+		return nil
+	}
 	exit := 0
 	h.SSHExec = func(node string, argv []string, _ sdk.ExecOptions) (sdk.ExecResult, error) {
 		did = append(did, node+" "+strings.Join(argv, " "))
@@ -47,14 +51,17 @@ func TestUndoDoesTheStepsInTheirOrderAndSaysWhatItCannot(t *testing.T) {
 		t.Errorf("did %q", got)
 	}
 	text := o.Text
-	if !strings.Contains(text, "is undone: put back /opt/a on pve1; removed /opt/b on pve1; pct start 105 on pve2") ||
+	if !strings.Contains(text,
+		"is undone: put back /opt/a on pve1; removed /opt/b on pve1; pct start 105 on pve2") ||
 		!strings.Contains(text, "Not undone:\n  pct reboot 105 on pve2: the guest has restarted") {
 		t.Errorf("said %q", text)
 	}
 	exit = 255
 	o, err = h.Call("undo_call", `{"call":"`+undone+`"}`)
-	if err != nil || o.Error == nil || !strings.Contains(o.Error.Message, "pct start 105: exit code 255: locked") ||
-		!strings.Contains(o.Error.Message, "done so far: put back /opt/a on pve1; removed /opt/b on pve1") {
+	if err != nil || o.Error == nil || !strings.Contains(o.Error.Message,
+		"pct start 105: exit code 255: locked") ||
+		!strings.Contains(o.Error.Message,
+			"done so far: put back /opt/a on pve1; removed /opt/b on pve1") {
 		t.Errorf("a step that fails: %v %+v", err, o.Error)
 	}
 }
@@ -75,9 +82,11 @@ func TestTheHostsSnapshotsAreATable(t *testing.T) {
 	h := sdktest.New(t)
 	defer pvetest.Note(h)
 	h.Snapshots = func(all bool) ([]sdk.Snapshot, error) {
-		return []sdk.Snapshot{{VMID: "105", Node: "pve1", Name: "caponier-a", Call: undone, Taken: !all}}, nil
+		return []sdk.Snapshot{{VMID: "105", Node: "pve1", Name: "caponier-a", Call: undone,
+			Taken: !all}}, nil
 	}
-	for args, want := range map[string]string{`{}`: "caponier-a  ", `{"all":true}`: "caponier-a (perhaps not there)"} {
+	for args, want := range map[string]string{`{}`: "caponier-a  ",
+		`{"all":true}`: "caponier-a (perhaps not there)"} {
 		o, err := h.Call("list_snapshots", args)
 		if err != nil || o.Error != nil || !strings.Contains(o.Text, want) {
 			t.Errorf("%s: %v %+v", args, err, o)
@@ -90,7 +99,8 @@ func TestEveryReverseRunsUnchanged(t *testing.T) {
 	defer pvetest.Note(h)
 	var steps []sdk.UndoStep
 	for _, c := range backward {
-		steps = append(steps, sdk.UndoStep{Node: "pve1", Did: "x", Argv: append(strings.Fields(c), "105")})
+		steps = append(steps, sdk.UndoStep{Node: "pve1", Did: "x",
+			Argv: append(strings.Fields(c), "105")})
 	}
 	h.UndoSteps = func(string) (string, []sdk.UndoStep, error) { return "x", steps, nil }
 	ran := 0
@@ -101,7 +111,8 @@ func TestEveryReverseRunsUnchanged(t *testing.T) {
 		ran++
 		return sdk.ExecResult{}, nil
 	}
-	if o, err := h.Call("undo_call", `{"call":"`+undone+`"}`); err != nil || o.Error != nil || ran != len(backward) {
+	if o, err := h.Call("undo_call", `{"call":"`+undone+`"}`); err != nil || o.Error != nil ||
+		ran != len(backward) {
 		t.Errorf("%v %+v, ran %d", err, o.Error, ran)
 	}
 }

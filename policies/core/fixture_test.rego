@@ -31,7 +31,8 @@ site := {
 		},
 	},
 	"tiers": {
-		"tool:stop": "yellow", "tool:look": "green", "tool:kill": "red", "tool:never": "black", "tool:run": "yellow",
+		"tool:stop": "yellow", "tool:look": "green", "tool:kill": "red", "tool:never": "black",
+		"tool:run": "yellow",
 		"tool:upload": "yellow", "tool:fetch": "yellow", "tool:host": "red", "tool:wake": "yellow",
 	},
 	"protected": {
@@ -69,7 +70,8 @@ site := {
 		},
 	},
 	"limits": {
-		"argument_bytes": 1000, "calls_per_minute": 10, "tool_calls_per_minute": 10, "target_calls_per_minute": 5, "usd_micros_per_day": 100,
+		"argument_bytes": 1000, "calls_per_minute": 10, "tool_calls_per_minute": 10,
+		"target_calls_per_minute": 5, "usd_micros_per_day": 100,
 		"blob_bytes": 1000, "ask_bytes": 100, "timeout_ms": 0, "output_bytes": 0,
 	},
 	"approval": {"argument": false, "channels": ["cli", "web"], "approvers": ["*"]},
@@ -77,12 +79,18 @@ site := {
 }
 
 all_imports := [
-	"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write", "sftp_get", "sftp_put", "sftp_remove",
+	"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write",
+	"sftp_get", "sftp_put", "sftp_remove",
 	"http_request", "blob_write", "blob_read", "ask", "undo_steps", "snapshots", "list_commands",
 ]
 
 # What a tool of the tests declares that declares everything; check declared has tests of its own.
-all_commands := array.concat(["mytool show", "mytool purge", "talk"], [id | some id, _ in lint.entries])
+all_commands := array.concat(
+	[
+		"mytool show", "mytool purge", "talk",
+	],
+	[id | some id, _ in lint.entries],
+)
 
 head := {
 	"id": "q1", "kind": "tool", "time": {
@@ -94,7 +102,8 @@ head := {
 	},
 	"plugin": {"name": "p", "version": "1.0.0", "digest": "sha256:00"},
 	"tool": {
-		"name": "stop", "imports": ["ssh_exec"], "commands": all_commands, "target_kinds": ["vmids"],
+		"name": "stop", "imports": ["ssh_exec"], "commands": all_commands,
+		"target_kinds": ["vmids"],
 		"hints": {
 			"read_only": false, "destructive": true, "idempotent": false, "open_world": false,
 		},
@@ -129,7 +138,8 @@ a_call := object.union(head, {
 	"targets": targets, "nodes": inventory, "commands": [],
 	"confirmation": {"state": "none", "by": "", "channel": ""},
 	"facts": {
-		"calls_60s": 1, "tool_calls_60s": 1, "target_calls_60s": 1, "calls_retry_s": 60, "tool_retry_s": 60, "target_retry_s": 60,
+		"calls_60s": 1, "tool_calls_60s": 1, "target_calls_60s": 1, "calls_retry_s": 60,
+		"tool_retry_s": 60, "target_retry_s": 60,
 		"usd_micros_today": 0,
 	},
 })
@@ -140,7 +150,8 @@ an_operation := object.union(head, {
 	"args": {"digest": "sha256:11", "bytes": 12, "scalars": {"vmid": 105}, "omitted": []},
 	"op": "ssh_exec", "phase": "effect",
 	"parent": {
-		"id": "c1", "tool": "stop", "tier": "yellow", "targets": targets, "clusters": ["lab"], "commands": [],
+		"id": "c1", "tool": "stop", "tier": "yellow", "targets": targets, "clusters": ["lab"],
+		"commands": [],
 		"stages": [
 			{"node": "pve1", "dir": "/run/caponier/s1"},
 		],
@@ -151,13 +162,20 @@ an_operation := object.union(head, {
 		"addrs": [], "services": [],
 	},
 	"nodes": inventory,
-	"command": null, "file": null, "http": null, "blob": null, "ask": null, "record": null, "listing": null, "plan": null,
+	"command": null, "file": null, "http": null, "blob": null, "ask": null, "record": null,
+	"listing": null, "plan": null,
 	"touches": null,
 })
 
 cmd(calls) := {
-	"form": "argv", "arg": "", "guest": false, "text": "", "rendered": "", "parsed": true, "error": "", "features": [], "nested": [],
-	"calls": [{"argv": argv, "static": true} | some argv in calls], "stdin": {"bytes": 0, "sha256": ""},
+	"form": "argv", "arg": "", "guest": false, "text": "", "rendered": "", "parsed": true,
+	"error": "", "features": [], "nested": [],
+	"calls": [{
+		"argv": argv, "static": true,
+	} |
+		some argv in calls
+	],
+	"stdin": {"bytes": 0, "sha256": ""},
 }
 
 run(argv) := {"command": cmd([argv])}
@@ -181,7 +199,8 @@ with_file(op, tool, tier, f) := {
 	},
 	"file": object.union(
 		{
-			"path": "/run/caponier/s1/file", "real_path": "/run/caponier/s1/file", "local": null, "bytes": 10, "sha256": null,
+			"path": "/run/caponier/s1/file", "real_path": "/run/caponier/s1/file", "local": null,
+			"bytes": 10, "sha256": null,
 			"mode": "", "type": "", "exists": false, "overwrite": false, "current_mode": 0,
 		},
 		f,
@@ -195,8 +214,10 @@ with_http(f) := {
 	"parent": {"tool": "fetch", "targets": {"hosts": ["api.example.com"]}},
 	"http": object.union(
 		{
-			"method": "GET", "scheme": "https", "host": "api.example.com", "port": 443, "path": "/", "addrs": [{"ip": "93.184.216.34", "class": "global"}],
-			"hop": 0, "query": "", "headers": [], "body_bytes": 0, "body_sha256": "sha256:00", "credential": "", "reserve_usd_micros": 0,
+			"method": "GET", "scheme": "https", "host": "api.example.com", "port": 443, "path": "/",
+			"addrs": [{"ip": "93.184.216.34", "class": "global"}],
+			"hop": 0, "query": "", "headers": [], "body_bytes": 0, "body_sha256": "sha256:00",
+			"credential": "", "reserve_usd_micros": 0,
 		},
 		f,
 	),

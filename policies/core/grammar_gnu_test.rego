@@ -38,7 +38,9 @@ test_value_of_an_option_may_be_a_number_below_zero if {
 }
 
 test_value_of_an_option_is_no_operand if {
-	described("grep -m 5 x /var/log/y").words == [["pattern", "x"], ["readpath", "/var/log/y"], ["count", "5"]]
+	described("grep -m 5 x /var/log/y").words == [
+		["pattern", "x"], ["readpath", "/var/log/y"], ["count", "5"],
+	]
 	not described("grep -m x /var/log/y")
 	not described("sort -t /var/log/x -o /etc/y")
 }
@@ -128,7 +130,8 @@ test_site_adds_sub_commands_and_replaces_none if {
 
 entry := {"group": "own", "tier": "red", "operands": [], "options": {}}
 
-# What gnu_words relies on: a value that begins with a hyphen is a number, so no number takes a value.
+# What gnu_words relies on: a value that begins with a hyphen is a number, so no number takes a
+# value.
 test_no_number_is_an_option_that_takes_a_value if {
 	every subs in data.core.grammar.commands {
 		every e in subs {

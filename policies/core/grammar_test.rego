@@ -52,7 +52,9 @@ test_value_of_an_option_is_never_an_option if {
 	not described(["journalctl", "-u", "-f"])
 }
 
-test_option_at_the_end_without_its_value_is_refused if not described(["pct", "shutdown", "101", "--timeout"])
+test_option_at_the_end_without_its_value_is_refused if {
+	not described(["pct", "shutdown", "101", "--timeout"])
+}
 
 test_option_given_twice_is_refused if not described(["journalctl", "-n", "5", "-n", "6"])
 
@@ -83,10 +85,13 @@ test_optional_and_repeated_operands if {
 	not described(["ps", "auxe"])
 }
 
-# What the shortcuts of lookup rely on: only the programs under depth have sub-commands of more than one word.
+# What the shortcuts of lookup rely on: only the programs under depth have sub-commands of more than
+# one word.
 test_sub_commands_of_several_words_are_under_depth if {
 	every binary, subs in data.core.grammar.commands {
-		every sub, _ in subs { count(split(sub, " ")) + 1 <= max(object.get(data.core.grammar.depth, binary, [2])) }
+		every sub, _ in subs {
+			count(split(sub, " ")) + 1 <= max(object.get(data.core.grammar.depth, binary, [2]))
+		}
 	}
 }
 

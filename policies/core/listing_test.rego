@@ -69,21 +69,28 @@ test_no_commands_are_listed_if_every_call_would_be_refused if {
 	every l in [
 		asked("nobody", "pve1", "", {}), asked("two", "pve1", "", {}),
 		asked("ann", "agent1", "", {}), asked("ann", "pve1", "", {"tool": {"name": "never"}}),
-		asked("ann", "pve1", "", {"mode": {"freezes": [{"kind": "all", "name": "", "reason": "x"}]}}),
+		asked("ann", "pve1", "", {"mode": {"freezes": [{
+			"kind": "all", "name": "", "reason": "x",
+		}]}}),
 		asked("ann", "pve1", "", {"mode": {"read_only": true}}),
-		asked("ann", "pve1", "", {"principal": {"narrowed": true}}), asked("ann", "pve1", "none", {}),
+		asked("ann", "pve1", "", {
+			"principal": {"narrowed": true},
+		}),
+		asked("ann", "pve1", "none", {}),
 	] {
 		l == none
 	}
 }
 
 test_rule_of_the_site_against_the_caller_empties_the_list if {
-	l := asked("ann", "pve1", "qm start", {}) with data.caponier.site.call.deny as {{"id": "x", "msg": "no"}}
+	l := asked("ann", "pve1", "qm start", {})
+		with data.caponier.site.call.deny as {{"id": "x", "msg": "no"}}
 	l.commands == []
 }
 
 test_commands_without_an_approver_are_not_listed if {
-	commands := asked("ann", "pve1", "qm stop", {}).commands with data.caponier.core.approval.channels as []
+	commands := asked("ann", "pve1", "qm stop", {}).commands
+		with data.caponier.core.approval.channels as []
 	commands == []
 }
 

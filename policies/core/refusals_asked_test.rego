@@ -91,7 +91,10 @@ refusals["a file in no folder"] := f.operated(f.with_file("sftp_read", "upload",
 
 golden["a file in no folder"] := [
 	[
-		"/opt/x is in no folder that the site lists for this; it really is /opt/x, which is elsewhere",
+		concat("; ", [
+			"/opt/x is in no folder that the site lists for this",
+			"it really is /opt/x, which is elsewhere",
+		]),
 		"files/read, files/write and files/max_bytes, and the call's paths",
 		"a path that the call names, in a folder that the site lists",
 	],

@@ -39,7 +39,10 @@ refusals["a protected node"] := f.decided({"targets": {"nodes": ["agent1"]}})
 
 golden["a protected node"] := [
 	[
-		"host 192.168.1.61 is protected: agent1 by its address; node agent1 is protected: runs this host",
+		concat("; ", [
+			"host 192.168.1.61 is protected: agent1 by its address",
+			"node agent1 is protected: runs this host",
+		]),
 		"protected/hosts/192.168.1.61, protected/nodes/agent1",
 		"it stays refused, whatever is confirmed; choose another target",
 	],

@@ -25,7 +25,10 @@ refusals["a tool of no role"] := f.decided({"principal": {"id": "two"}, "tool": 
 
 golden["a tool of no role"] := [
 	[
-		"role reader does not list tool:kill under tools; role wide does not list tool:kill under tools",
+		concat("; ", [
+			"role reader does not list tool:kill under tools",
+			"role wide does not list tool:kill under tools",
+		]),
 		"roles/reader, roles/wide", "another tool; only the operator can grant this one",
 	],
 ]

@@ -14,7 +14,8 @@ test_rule_of_the_site_refuses_a_call if {
 }
 
 test_rule_of_the_site_refuses_an_operation if {
-	d := data.caponier.core.operation.decision with input as object.union(f.an_operation, f.run(["pct", "list"]))
+	d := data.caponier.core.operation.decision
+		with input as object.union(f.an_operation, f.run(["pct", "list"]))
 		with data.site as f.site
 		with data.caponier.site as deny("operation", {"id": "site.x", "msg": "no"})
 	f.failed(d) == {"site"}
@@ -22,6 +23,9 @@ test_rule_of_the_site_refuses_an_operation if {
 }
 
 test_site_without_rules_passes if {
-	d := data.caponier.core.call.decision with input as f.a_call with data.site as f.site with data.caponier.site as {}
+	d := data.caponier.core.call.decision
+		with input as f.a_call
+		with data.site as f.site
+		with data.caponier.site as {}
 	d.allow
 }

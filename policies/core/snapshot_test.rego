@@ -33,7 +33,10 @@ test_no_snapshot_unless_the_site_asks if {
 
 test_no_snapshot_where_it_would_not_help if {
 	every argv in [
-		["pct", "destroy", "105"], ["pct", "snapshot", "105", "s1"], ["qm", "rollback", "105", "s1"],
+		[
+			"pct", "destroy", "105",
+		],
+		["pct", "snapshot", "105", "s1"], ["qm", "rollback", "105", "s1"],
 		["qm", "delsnapshot", "105", "s1"],
 		["pvesh", "create", "/nodes/pve1/lxc/105/snapshot", "--snapname", "s1"],
 		["pvesh", "delete", "/nodes/pve1/qemu/105/snapshot/s1"],
@@ -64,7 +67,10 @@ test_the_host_snapshots_and_prunes_only_what_has_its_name if {
 	d.obligations.snapshot == none
 	by_host("prune_snapshot", "red", ["pct", "delsnapshot", "105", own]).allow
 	every argv in [
-		["pct", "delsnapshot", "105", "before-upgrade"], ["pct", "delsnapshot", "105", "caponier-x"],
+		[
+			"pct", "delsnapshot", "105", "before-upgrade",
+		],
+		["pct", "delsnapshot", "105", "caponier-x"],
 		["pct", "delsnapshot", "105", sprintf("%sq", [own])], ["pct", "rollback", "105", own],
 		["pct", "destroy", "105"], ["pct", "stop", "105"], ["pct", "snapshot", "105", own],
 	] {

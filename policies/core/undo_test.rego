@@ -88,7 +88,9 @@ back(path) := f.operated(object.union(
 	f.with_file("sftp_write", "kill", "red", {"action": "write", "overwrite": true}),
 	{
 		"tool": {"name": "kill", "imports": ["sftp_write", "undo_steps"], "target_kinds": []},
-		"parent": {"tool": "kill", "tier": "red", "targets": {"paths": ["/srv/in/x", "/etc/passwd"]}},
+		"parent": {
+			"tool": "kill", "tier": "red", "targets": {"paths": ["/srv/in/x", "/etc/passwd"]},
+		},
 		"file": {"path": path, "real_path": path, "type": "file", "exists": true},
 	},
 ))

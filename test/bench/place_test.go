@@ -139,7 +139,8 @@ func newPlace(t testing.TB) *place {
 	must(t, err)
 	for from, to := range map[string]string{
 		`(\w+_calls|calls)_per_minute: \d+`: "${1}_per_minute: 100000000",
-		`(?m)^binaries: .*`:                 "binaries: {pwd: {\"\": {group: read, tier: yellow, operands: [], options: {}}}}",
+		`(?m)^binaries: .*`: "binaries: {pwd: {\"\": {group: read, tier: yellow, " +
+			"operands: [], options: {}}}}",
 	} {
 		data = regexp.MustCompile(from).ReplaceAll(data, []byte(to))
 	}
@@ -240,7 +241,8 @@ func (p *place) start(t testing.TB, kind, way string, words ...string) *subject 
 	version := map[bool]string{true: "2026-07-28", false: "2025-11-25"}[way == "http 2026"]
 	var err error
 	s.session, err = mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).
-		Connect(context.Background(), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		Connect(context.Background(), transport,
+			&mcp.ClientSessionOptions{ProtocolVersion: version})
 	must(t, err)
 	s.started, s.pid = ms(time.Since(began)), cmd.Process.Pid
 	t.Cleanup(func() { s.session.Close() })

@@ -38,7 +38,8 @@ var hostArgs = []string{"--config", "config.toml", "serve"}
 // stdio and HTTP, in both protocol eras. What they see and what the host journals must be the same.
 func TestEveryClientSeesTheSame(t *testing.T) {
 	var wantSeen, wantJournal string
-	for _, client := range []string{"go 2026-07-28", "go 2025-11-25", "ts v1", "ts v2", "ts v2-legacy"} {
+	for _, client := range []string{"go 2026-07-28", "go 2025-11-25", "ts v1", "ts v2",
+		"ts v2-legacy"} {
 		for _, way := range []string{"stdio", "http"} {
 			t.Run(client+" "+way, func(t *testing.T) {
 				journal := t.TempDir()
@@ -55,7 +56,8 @@ func TestEveryClientSeesTheSame(t *testing.T) {
 				if kind == "go" {
 					seen = driveGo(t, version, target)
 				} else {
-					cmd := exec.CommandContext(t.Context(), node, append([]string{"clients.mjs", version}, target...)...)
+					cmd := exec.CommandContext(t.Context(), node,
+						append([]string{"clients.mjs", version}, target...)...)
 					cmd.Stderr = os.Stderr
 					out, err := cmd.Output()
 					if err != nil {
@@ -136,20 +138,23 @@ func driveGo(t *testing.T, version string, target []string) string {
 	client := mcp.NewClient(
 		&mcp.Implementation{Name: "differential", Version: "1"},
 		&mcp.ClientOptions{
-			ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult,
+				error) {
 				return &mcp.ElicitResult{
 					Action:  "accept",
 					Content: map[string]any{"username": "anna", "email": "anna@example.org"},
 				}, nil
 			},
-			ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			ProgressNotificationHandler: func(_ context.Context,
+				r *mcp.ProgressNotificationClientRequest) {
 				mu.Lock()
 				defer mu.Unlock()
 				progress = append(progress, r.Params.Progress)
 			},
 		},
 	)
-	var transport mcp.Transport = &mcp.CommandTransport{Command: exec.Command(target[0], target[1:]...)}
+	var transport mcp.Transport = &mcp.CommandTransport{Command: exec.Command(target[0],
+		target[1:]...)}
 	if strings.HasPrefix(target[0], "http://") {
 		transport = &mcp.StreamableClientTransport{Endpoint: target[0]}
 	}

@@ -16,7 +16,8 @@ func TestNothingSkipsInCI(t *testing.T) {
 	for ci, skips := range map[string]bool{"": true, "true": false} {
 		t.Setenv("CI", ci)
 		f := &fake{}
-		if path := Program(f, "no-such-program"); path != "" || f.skipped == f.failed || f.skipped != skips {
+		if path := Program(f, "no-such-program"); path != "" || f.skipped == f.failed ||
+			f.skipped != skips {
 			t.Errorf("CI=%q: skipped %v, failed %v", ci, f.skipped, f.failed)
 		}
 	}

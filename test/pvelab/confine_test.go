@@ -24,14 +24,22 @@ func TestNothingReachesTheMachinesFiles(t *testing.T) {
 	l := startLab(t, Options{})
 	c := dial(t, l, l.Addr)
 	for _, text := range []string{
-		"cat " + secret, "cat < " + secret, "echo $(<" + secret + ")", ". " + secret, "source " + secret, "bash " + secret, "sh < " + secret,
-		"ln -s " + secret + " /tmp/l; cat /tmp/l; cat < /tmp/l", "ln -s / /tmp/r; ls /tmp/r" + outside, "cd /tmp/r" + outside + " && cat secret",
-		"cat ../../../../../../../../.." + secret, "cd " + outside + " && cat secret", "echo " + outside + "/*", "cat /proc/self/environ", "env", "export -p", "set",
-		"cat <(cat " + secret + ")", "head -c 100 " + secret, "tail " + secret, "grep -r . " + outside, "cp " + secret + " /tmp/x; cat /tmp/x", "mv " + secret + " /tmp/y; cat /tmp/y",
-		"sed -n 1p " + secret, "dd if=" + secret, "sha256sum " + secret + " | grep -c 6", "read x < " + secret + "; echo $x", "mapfile -t a < " + secret + "; echo ${a[0]}",
-		"[ -e " + secret + " ] && echo TOPSECRET", "test -r " + secret + " && echo TOPSECRET", "pct push 105 " + secret + " /root/s; pct exec 105 -- cat /root/s",
-		"pct exec 105 -- sh -c 'cat " + secret + "; ln -s " + secret + " /root/q; cat /root/q'", "pct pull 105 " + secret + " /tmp/z; cat /tmp/z",
-		"echo pwned > " + secret, "rm -rf " + outside, "rm -rf /tmp/r" + outside, "chmod 777 " + secret, "touch " + outside + "/new", "mkdir -p " + outside + "/d", "exec 3< " + secret,
+		"cat " + secret, "cat < " + secret, "echo $(<" + secret + ")", ". " + secret, "source " +
+			secret, "bash " + secret, "sh < " + secret,
+		"ln -s " + secret + " /tmp/l; cat /tmp/l; cat < /tmp/l", "ln -s / /tmp/r; ls /tmp/r" +
+			outside, "cd /tmp/r" + outside + " && cat secret",
+		"cat ../../../../../../../../.." + secret, "cd " + outside + " && cat secret", "echo " +
+			outside + "/*", "cat /proc/self/environ", "env", "export -p", "set",
+		"cat <(cat " + secret + ")", "head -c 100 " + secret, "tail " + secret, "grep -r . " +
+			outside, "cp " + secret + " /tmp/x; cat /tmp/x", "mv " + secret + " /tmp/y; cat /tmp/y",
+		"sed -n 1p " + secret, "dd if=" + secret, "sha256sum " + secret + " | grep -c 6",
+		"read x < " + secret + "; echo $x", "mapfile -t a < " + secret + "; echo ${a[0]}",
+		"[ -e " + secret + " ] && echo TOPSECRET", "test -r " + secret + " && echo TOPSECRET",
+		"pct push 105 " + secret + " /root/s; pct exec 105 -- cat /root/s",
+		"pct exec 105 -- sh -c 'cat " + secret + "; ln -s " + secret + " /root/q; cat /root/q'",
+		"pct pull 105 " + secret + " /tmp/z; cat /tmp/z",
+		"echo pwned > " + secret, "rm -rf " + outside, "rm -rf /tmp/r" + outside, "chmod 777 " +
+			secret, "touch " + outside + "/new", "mkdir -p " + outside + "/d", "exec 3< " + secret,
 	} {
 		r := ask(t, c, text, "")
 		if strings.Contains(r.stdout+r.stderr, "TOPSECRET") {
@@ -66,11 +74,13 @@ func TestNothingReachesTheMachinesFiles(t *testing.T) {
 
 func TestASetuidBitNeverReachesTheDisk(t *testing.T) {
 	l := newLab(t, Options{})
-	if r := l.try([]string{"pct", "push", "105", "/etc/hosts", "/root/x", "--perms", "6755"}, ""); r.exit != 0 ||
+	if r := l.try([]string{"pct", "push", "105", "/etc/hosts", "/root/x", "--perms", "6755"},
+		""); r.exit != 0 ||
 		r.stderr != "" {
 		t.Fatalf("%+v", r)
 	}
-	if r := l.try([]string{"pct", "exec", "105", "--", "stat", "-c", "%a %A", "/root/x"}, ""); r.stdout != "6755 -rwsr-sr-x\n" {
+	if r := l.try([]string{"pct", "exec", "105", "--", "stat", "-c", "%a %A", "/root/x"},
+		""); r.stdout != "6755 -rwsr-sr-x\n" {
 		t.Errorf("inside: %+v", r)
 	}
 	fi, err := os.Stat(filepath.Join(l.dir, "ct", "105", "root", "x"))
@@ -81,7 +91,8 @@ func TestASetuidBitNeverReachesTheDisk(t *testing.T) {
 
 func TestKeysAndStateAreForTheirOwnerOnly(t *testing.T) {
 	l := startLab(t, Options{})
-	for name, want := range map[string]os.FileMode{"id_ed25519": 0o600, "ssh_host_ed25519_key.pve1": 0o600, "state.json": 0o600} {
+	for name, want := range map[string]os.FileMode{"id_ed25519": 0o600,
+		"ssh_host_ed25519_key.pve1": 0o600, "state.json": 0o600} {
 		if fi, err := os.Stat(filepath.Join(l.dir, name)); err != nil || fi.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v; want %v", name, fi.Mode(), err, want)
 		}

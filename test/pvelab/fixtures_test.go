@@ -122,9 +122,12 @@ func base() *State {
 		{ID: "prod", Comment: "Production", Guests: []int{101, 200}, Storages: []string{"local"}},
 	}
 	for _, x := range [][3]string{
-		{"vzstart", "101", "x"}, {"vzstart", "101", "x"}, {"vzstart", "101", "x"}, {"vzstart", "101", "OK"},
-		{"push_file", "101", "OK"}, {"push_file", "101", "x"}, {"push_file", "101", "x"}, {"pull_file", "101", "OK"}, {"pull_file", "101", "x"},
-		{"pull_file", "101", "failed to open /root/missing: No such file or directory"}, {"vzstart", "103", "CT is locked (backup)"},
+		{"vzstart", "101", "x"}, {"vzstart", "101", "x"}, {"vzstart", "101", "x"},
+		{"vzstart", "101", "OK"},
+		{"push_file", "101", "OK"}, {"push_file", "101", "x"}, {"push_file", "101", "x"},
+		{"pull_file", "101", "OK"}, {"pull_file", "101", "x"},
+		{"pull_file", "101", "failed to open /root/missing: No such file or directory"},
+		{"vzstart", "103", "CT is locked (backup)"},
 	} {
 		task := newTask(s, "pve1", x[0], x[1], t-300)
 		task.End, task.Status = t-299, x[2]
@@ -138,8 +141,10 @@ func vm200() *Guest {
 		Type: "qemu",
 		Node: "pve1",
 		Config: map[string]string{"boot": "order=scsi0", "cores": "2", "memory": "2048",
-			"meta": "creation-qemu=9.2.0,ctime=1750000000", "name": "vm-app", "net0": "virtio=BC:24:11:AA:CC:01,bridge=vmbr0", "ostype": "l26",
-			"scsi0": "local:200/vm-200-disk-0.qcow2,size=4G", "scsihw": "virtio-scsi-single", "smbios1": "uuid=11111111-2222-3333-4444-555555555555",
+			"meta": "creation-qemu=9.2.0,ctime=1750000000", "name": "vm-app",
+			"net0": "virtio=BC:24:11:AA:CC:01,bridge=vmbr0", "ostype": "l26",
+			"scsi0": "local:200/vm-200-disk-0.qcow2,size=4G", "scsihw": "virtio-scsi-single",
+			"smbios1": "uuid=11111111-2222-3333-4444-555555555555",
 			"vmgenid": "11111111-2222-3333-4444-555555555556"},
 	}
 }
@@ -213,7 +218,8 @@ func edit(vmid int, fn func(*Guest)) func(*State) {
 
 var noise = func() (out string) {
 	for _, n := range []string{"2642", "2643", "2644", "2645", "2646", "2647"} {
-		out += "Use of uninitialized value in multiplication (*) at /usr/share/perl5/PVE/QemuServer.pm line " + n + ".\n"
+		out += "Use of uninitialized value in multiplication (*) at " +
+			"/usr/share/perl5/PVE/QemuServer.pm line " + n + ".\n"
 	}
 	return out
 }()
@@ -245,7 +251,8 @@ func recordings() []recording {
 					"/tmp/t/link": "-> /tmp/t/keep",
 				},
 				"ct/101": {
-					"/etc/os-release":     "NAME=\"Alpine Linux\"\nID=alpine\nVERSION_ID=3.20.3\nPRETTY_NAME=\"Alpine Linux v3.20\"\n",
+					"/etc/os-release": "NAME=\"Alpine Linux\"\nID=alpine\nVERSION_ID=3.20.3\n" +
+						"PRETTY_NAME=\"Alpine Linux v3.20\"\n",
 					"/etc/alpine-release": "3.20.3\n",
 					"/root/h.txt":         "hello\n",
 					"/mnt/full/":          "",
@@ -263,7 +270,8 @@ func recordings() []recording {
 					"--",
 					"sh",
 					"-c",
-					"chmod 640 /root/h.txt; chown 33:33 /root/h.txt; mv /root/lnk.tmp /lnk; mv /root/shadow /shadow",
+					"chmod 640 /root/h.txt; chown 33:33 /root/h.txt; mv /root/lnk.tmp /lnk; mv " +
+						"/root/shadow /shadow",
 				},
 			},
 			before: map[string][][]string{
@@ -295,7 +303,10 @@ func recordings() []recording {
 		{file: "05-qm", state: full, change: map[string]func(*State){
 			"status-running": edit(
 				200,
-				func(g *Guest) { g.Running, g.PID, g.Started, g.Noise = true, 1948, now()-3, noise },
+				func(g *Guest) {
+					g.Running, g.PID, g.Started, g.Noise = true, 1948, now()-3,
+						noise
+				},
 			),
 			"snapshot": edit(
 				200,

@@ -13,7 +13,8 @@ import (
 // getopt invents nothing: every value and operand that it returns is one of the words or the
 // part behind a "=".
 func FuzzGetoptInventsNothing(f *testing.F) {
-	for _, s := range []string{"101\x00--pu\x001", "--purge\x00--force", "--desc\x00-x", "--timeout=5\x00--\x00--x", "-verbose\x00101", "--=\x00-"} {
+	for _, s := range []string{"101\x00--pu\x001", "--purge\x00--force", "--desc\x00-x",
+		"--timeout=5\x00--\x00--x", "-verbose\x00101", "--=\x00-"} {
 		f.Add(s)
 	}
 	ps := join(bools("purge force verbose"), strs("description"), ints("timeout"))
@@ -68,7 +69,8 @@ func FuzzConfigurationSurvivesItsFile(f *testing.F) {
 
 // A resolved path is local and free of links.
 func FuzzResolvedPathsStayInTheTree(f *testing.F) {
-	for _, s := range []string{"/loop/x", "/up/etc/passwd", "../../etc", "/abs/passwd", "/etc/../..", "/self/self/etc/hostname", "/rel/hostname", "//"} {
+	for _, s := range []string{"/loop/x", "/up/etc/passwd", "../../etc", "/abs/passwd",
+		"/etc/../..", "/self/self/etc/hostname", "/rel/hostname", "//"} {
 		f.Add(s)
 	}
 	l, err := open(f.Context(), Options{State: f.TempDir()})
@@ -77,7 +79,9 @@ func FuzzResolvedPathsStayInTheTree(f *testing.F) {
 	}
 	f.Cleanup(func() { l.Close() })
 	tr := l.nodeTree("pve1")
-	if err := l.fill(tr, map[string]string{"/loop": "-> /loop", "/up": "-> ../../../..", "/abs": "-> /etc", "/self": "-> /", "/rel": "-> etc/../etc", "/out": "-> " + l.dir}); err != nil {
+	if err := l.fill(tr, map[string]string{"/loop": "-> /loop", "/up": "-> ../../../..",
+		"/abs": "-> /etc", "/self": "-> /", "/rel": "-> etc/../etc", "/out": "-> " +
+			l.dir}); err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
@@ -117,7 +121,9 @@ func FuzzQuotedWordsSurviveAShell(f *testing.F) {
 // With any command line of pvesh, the path is one of its words and the method gets no word
 // that was not there.
 func FuzzPveshInventsNothing(f *testing.F) {
-	for _, s := range []string{"get\x00/nodes\x00--output-format\x00json", "--noproxy\x00ge\x00/x\x00--vmid\x00101", "create\x00--a=b\x00/p\x00--\x00--q", "get\x00--quiet\x00/x", "ls\x00-\x00--out=yaml"} {
+	for _, s := range []string{"get\x00/nodes\x00--output-format\x00json",
+		"--noproxy\x00ge\x00/x\x00--vmid\x00101", "create\x00--a=b\x00/p\x00--\x00--q",
+		"get\x00--quiet\x00/x", "ls\x00-\x00--out=yaml"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -158,7 +164,8 @@ func FuzzSedReplacesWords(f *testing.F) {
 			return
 		}
 		run, err := sedScript(
-			"s#"+strings.NewReplacer(`\`, `\\`, ".", `\.`, "*", `\*`, "[", `\[`, "]", `\]`, "^", `\^`, "$", `\$`).
+			"s#"+strings.NewReplacer(`\`, `\\`, ".", `\.`, "*", `\*`, "[", `\[`, "]", `\]`, "^",
+				`\^`, "$", `\$`).
 				Replace(from)+
 				"#"+to+"#g",
 			false,

@@ -94,20 +94,35 @@ func TestTheLoginShellOfANode(t *testing.T) {
 	}{
 		{"runs one command with its exit code", "sh -c 'exit 7'", "", result{7, "", ""}},
 		{"begins in root's home", "pwd; hostname", "", result{0, "/root\npve1\n", ""}},
-		{"knows pipes, substitutions and globs", `echo "$(cat /etc/hostname)" | tr a-z A-Z; cd /etc; echo host*`, "", result{0, "PVE1\nhostname hosts\n", ""}},
-		{"passes its input on into a container", "pct exec 105 --keep-env 0 -- sh -c 'cat > \"$1\"; wc -c \"$1\"' sh /root/in", "12345", result{0, "5 /root/in\n", ""}},
-		{"says which command it does not know", "nosuch", "", result{127, "", "bash: line 1: nosuch: command not found\n"}},
-		{"has no program of the machine's", "perl -e 1; /usr/bin/perl", "", result{127, "", "bash: line 1: perl: command not found\nbash: line 1: /usr/bin/perl: No such file or directory\n"}},
-		{"refuses a syntax error before running anything", "hostname; if", "", result{2, "", "syntax error"}},
-		{"shows its programs no process substitution", "cat <(hostname)", "", result{1, "", "cat: /dev/fd/63: No such file or directory\n"}},
+		{"knows pipes, substitutions and globs",
+			`echo "$(cat /etc/hostname)" | tr a-z A-Z; cd /etc; echo host*`, "",
+			result{0, "PVE1\nhostname hosts\n", ""}},
+		{"passes its input on into a container",
+			"pct exec 105 --keep-env 0 -- sh -c 'cat > \"$1\"; wc -c \"$1\"' sh /root/in", "12345",
+			result{0, "5 /root/in\n", ""}},
+		{"says which command it does not know", "nosuch", "",
+			result{127, "", "bash: line 1: nosuch: command not found\n"}},
+		{"has no program of the machine's", "perl -e 1; /usr/bin/perl", "",
+			result{127, "", "bash: line 1: perl: command not found\nbash: line 1: /usr/bin/perl: " +
+				"No such file or directory\n"}},
+		{"refuses a syntax error before running anything", "hostname; if", "",
+			result{2, "", "syntax error"}},
+		{"shows its programs no process substitution", "cat <(hostname)", "",
+			result{1, "", "cat: /dev/fd/63: No such file or directory\n"}},
 		{"ends a writer that nobody reads", "yes | head -n 2", "", result{0, "y\ny\n", ""}},
 		{"gives timeout its own code", "timeout 0.05 sleep 5", "", result{124, "", ""}},
-		{"gives a container's timeout busybox's code", "pct exec 105 -- timeout 0.05 sleep 5", "", result{143, "", ""}},
-		{"stats like GNU", "stat -c '%F %s %a' /etc/hostname /tmp", "", result{0, "regular file 5 644\ndirectory 4096 755\n", ""}},
-		{"reads temperatures", "cat /sys/class/thermal/thermal_zone*/temp 2>/dev/null", "", result{0, "47000\n41500\n", ""}},
-		{"finds and counts", "mkdir -p /opt/a/b; echo x > /opt/a/f; cd /opt; find . -type f | xargs wc -c; find /opt -maxdepth 1 -name 'a'", "", result{0, "2 ./a/f\n/opt/a\n", ""}},
-		{"restarts services", "systemctl restart -- nginx.service && systemctl is-active nginx", "", result{0, "active\n", ""}},
-		{"does not know unknown services", "systemctl restart nope", "", result{5, "", "Failed to restart nope.service: Unit nope.service not found.\n"}},
+		{"gives a container's timeout busybox's code", "pct exec 105 -- timeout 0.05 sleep 5", "",
+			result{143, "", ""}},
+		{"stats like GNU", "stat -c '%F %s %a' /etc/hostname /tmp", "",
+			result{0, "regular file 5 644\ndirectory 4096 755\n", ""}},
+		{"reads temperatures", "cat /sys/class/thermal/thermal_zone*/temp 2>/dev/null", "",
+			result{0, "47000\n41500\n", ""}},
+		{"finds and counts", "mkdir -p /opt/a/b; echo x > /opt/a/f; cd /opt; find . -type f | " +
+			"xargs wc -c; find /opt -maxdepth 1 -name 'a'", "", result{0, "2 ./a/f\n/opt/a\n", ""}},
+		{"restarts services", "systemctl restart -- nginx.service && systemctl is-active nginx", "",
+			result{0, "active\n", ""}},
+		{"does not know unknown services", "systemctl restart nope", "",
+			result{5, "", "Failed to restart nope.service: Unit nope.service not found.\n"}},
 	} {
 		got := ask(t, c, tt.text, tt.in)
 		if strings.HasPrefix(tt.claim, "stats") {
@@ -118,7 +133,8 @@ func TestTheLoginShellOfANode(t *testing.T) {
 				1,
 			)
 		}
-		if strings.Contains(got.stderr, tt.want.stderr) && strings.HasPrefix(tt.claim, "refuses a syntax error") {
+		if strings.Contains(got.stderr, tt.want.stderr) &&
+			strings.HasPrefix(tt.claim, "refuses a syntax error") {
 			got.stderr = tt.want.stderr // each bash has its own words
 		}
 		if got != tt.want {
@@ -233,7 +249,9 @@ func TestCloseEndsEverything(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	l := startLab(t, Options{})
 	c := dial(t, l, l.Addr)
-	for _, text := range []string{"pct exec 105 -- sleep 300", "sleep 300", "cat", "pct exec 105 -- cat", "tail -f /etc/hostname", "while true; do echo x; done", "cat /dev/zero"} {
+	for _, text := range []string{"pct exec 105 -- sleep 300", "sleep 300", "cat",
+		"pct exec 105 -- cat", "tail -f /etc/hostname", "while true; do echo x; done",
+		"cat /dev/zero"} {
 		s, err := c.NewSession()
 		if err != nil {
 			t.Fatal(err)
@@ -314,7 +332,8 @@ func TestSFTPMovesFilesInTheNodesTree(t *testing.T) {
 	if _, err := w.ReadFrom(bytes.NewReader(body)); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(w.Chmod(0o640), w.Close(), f.PosixRename("/tmp/.part", "/tmp/file")); err != nil {
+	if err := errors.Join(w.Chmod(0o640), w.Close(),
+		f.PosixRename("/tmp/.part", "/tmp/file")); err != nil {
 		t.Fatal(err)
 	}
 	if fi, err := f.Stat("/tmp/file"); err != nil || fi.Size() != int64(len(body)) ||
@@ -469,7 +488,8 @@ func TestFaults(t *testing.T) {
 	)
 	check(
 		"its guests are unknown",
-		"pvesh get /cluster/resources --type vm --output-format json | grep -o 'lxc/110\",\"node\":\"pve2\",\"status\":\"[a-z]*'",
+		"pvesh get /cluster/resources --type vm --output-format json | grep -o "+
+			"'lxc/110\",\"node\":\"pve2\",\"status\":\"[a-z]*'",
 		result{0, "lxc/110\",\"node\":\"pve2\",\"status\":\"unknown\n", ""},
 	)
 	if nc, err := net.Dial("tcp", l.Nodes["pve2"]); err == nil {
@@ -508,7 +528,8 @@ func TestManyProcessesShareOneState(t *testing.T) {
 	for i := range n {
 		for j, l := range []*Lab{first, second} {
 			wg.Go(func() {
-				if r := l.try([]string{"pct", "snapshot", "104", fmt.Sprintf("s%d-%d", i, j)}, ""); r.exit != 0 {
+				if r := l.try([]string{"pct", "snapshot", "104", fmt.Sprintf("s%d-%d", i, j)},
+					""); r.exit != 0 {
 					t.Errorf("%+v", r)
 				}
 			})
@@ -533,7 +554,8 @@ func TestListsComeInAnyOrder(t *testing.T) {
 	l := newLab(t, Options{})
 	seen := map[string]bool{}
 	for range 40 {
-		seen[l.try([]string{"pvesh", "get", "/cluster/resources", "--type", "vm", "--output-format", "json"}, "").stdout] = true
+		seen[l.try([]string{"pvesh", "get", "/cluster/resources", "--type", "vm", "--output-format",
+			"json"}, "").stdout] = true
 	}
 	if len(seen) < 2 {
 		t.Error("40 lists came in the same order")
@@ -567,7 +589,8 @@ func BenchmarkCommand(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	for _, text := range []string{"true", "pct status 105", "pct exec 105 -- true", "pvesh get /cluster/resources --type vm --output-format json"} {
+	for _, text := range []string{"true", "pct status 105", "pct exec 105 -- true",
+		"pvesh get /cluster/resources --type vm --output-format json"} {
 		b.Run(strings.ReplaceAll(text, " ", "_"), func(b *testing.B) {
 			for b.Loop() {
 				s, err := c.NewSession()

@@ -12,9 +12,12 @@ import (
 // volatile keys hold what differs from run to run. A value keeps its JSON type, and zero stays
 // zero, so that a missing number, or a string in a number's place, still shows.
 var volatile = map[string]bool{
-	"digest": true, "pid": true, "pstart": true, "starttime": true, "endtime": true, "uptime": true, "ctime": true, "snaptime": true,
-	"time": true, "localtime": true, "disk": true, "used": true, "avail": true, "free": true, "available": true,
-	"pressurecpufull": true, "pressurecpusome": true, "pressureiofull": true, "pressureiosome": true,
+	"digest": true, "pid": true, "pstart": true, "starttime": true, "endtime": true, "uptime": true,
+	"ctime": true, "snaptime": true,
+	"time": true, "localtime": true, "disk": true, "used": true, "avail": true, "free": true,
+	"available":       true,
+	"pressurecpufull": true, "pressurecpusome": true, "pressureiofull": true,
+	"pressureiosome":     true,
 	"pressurememoryfull": true, "pressurememorysome": true, "loadavg": true, "flags": true,
 }
 
@@ -41,7 +44,8 @@ func normal(out string) string {
 			head, last = t[:i+1], t[i+1:]
 		}
 		var v any
-		if (strings.HasPrefix(last, "[") || strings.HasPrefix(last, "{") || strings.HasPrefix(last, `"`)) &&
+		if (strings.HasPrefix(last, "[") || strings.HasPrefix(last, "{") ||
+			strings.HasPrefix(last, `"`)) &&
 			json.Unmarshal([]byte(last), &v) == nil {
 			return normalText(head) + encode(normalJSON("", v), "") + "(json)"
 		}
@@ -97,7 +101,9 @@ func normalJSON(key string, v any) any {
 			out = append(out, normalJSON("", x))
 		}
 		if !ordered {
-			slices.SortFunc(out, func(a, b any) int { return cmp.Compare(encode(a, ""), encode(b, "")) })
+			slices.SortFunc(out, func(a, b any) int {
+				return cmp.Compare(encode(a, ""), encode(b, ""))
+			})
 		}
 		return out
 	}
@@ -116,7 +122,8 @@ func diff(want, got result) string {
 	if want.exit != got.exit {
 		out += fmt.Sprintf("exit: want %d, got %d\n", want.exit, got.exit)
 	}
-	for _, s := range []struct{ name, want, got string }{{"stdout", want.stdout, got.stdout}, {"stderr", want.stderr, got.stderr}} {
+	for _, s := range []struct{ name, want, got string }{{"stdout", want.stdout, got.stdout},
+		{"stderr", want.stderr, got.stderr}} {
 		if w, g := normal(s.want), normal(s.got); w != g {
 			out += fmt.Sprintf("%s:\n want %q\n  got %q\n", s.name, w, g)
 		}

@@ -42,11 +42,18 @@ func TestTheComparisonSeesEveryChangeThatMatters(t *testing.T) {
 		}},
 		{
 			"another task type",
-			func(r result) result { r.stdout = strings.ReplaceAll(r.stdout, ":vz", ":qm"); return r },
+			func(r result) result {
+				r.stdout = strings.ReplaceAll(r.stdout, ":vz", ":qm")
+				return r
+			},
 		},
 		{
 			"glued output cut apart",
-			func(r result) result { r.stdout = strings.Replace(r.stdout, `refused\"`, "refused\n\\\"", 1); return r },
+			func(r result) result {
+				r.stdout = strings.Replace(r.stdout, `refused\"`,
+					"refused\n\\\"", 1)
+				return r
+			},
 		},
 		{"a number where a string was", func(r result) result {
 			r.stdout = regexp.MustCompile(`:"(\d+)"`).ReplaceAllString(r.stdout, ":$1")
@@ -74,7 +81,11 @@ func TestTheComparisonSeesEveryChangeThatMatters(t *testing.T) {
 		}},
 		{
 			"other permissions",
-			func(r result) result { r.stdout = strings.ReplaceAll(r.stdout, "-rw-r-----", "-rw-r--r--"); return r },
+			func(r result) result {
+				r.stdout = strings.ReplaceAll(r.stdout, "-rw-r-----",
+					"-rw-r--r--")
+				return r
+			},
 		},
 	}
 	seen := map[string]int{}

@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 func install(t *testing.T, effects string) (state, bin string) {
 	t.Helper()
 	state, bin = t.TempDir(), t.TempDir()
-	if err := Install(t.Context(), Options{State: state, NodeRoot: "/", Effects: effects}, "pve1", bin); err != nil {
+	if err := Install(t.Context(), Options{State: state, NodeRoot: "/", Effects: effects}, "pve1",
+		bin); err != nil {
 		t.Fatal(err)
 	}
 	return state, bin
@@ -72,19 +73,34 @@ func TestInstalledWrappersRunTheSimulation(t *testing.T) {
 		in    string
 		want  result
 	}{
-		{"exit codes and texts pass", []string{"pct", "start", "101"}, "", result{255, "", "CT 101 already running\n"}},
-		{"words pass as they are", []string{"pct", "exec", "105", "--", "sh", "-c", "echo \"$1|$2\"", "sh", "a b", "'$(id)"}, "", result{0, "a b|'$(id)\n", ""}},
-		{"input passes", []string{"pct", "exec", "105", "--", "cat"}, "hello", result{0, "hello", ""}},
-		{"the environment leaks as it does in truth", []string{"pct", "exec", "105", "--", "sh", "-c", "echo $SECRET_ON_HOST"}, "", result{0, "1\n", ""}},
-		{"push reads the machine's file", []string{"pct", "push", "105", "local", "/root/f"}, "", result{0, "", ""}},
-		{"and it arrived", []string{"pct", "exec", "105", "--", "cat", "/root/f"}, "", result{0, "body\n", ""}},
+		{"exit codes and texts pass", []string{"pct", "start", "101"}, "",
+			result{255, "", "CT 101 already running\n"}},
+		{"words pass as they are", []string{"pct", "exec", "105", "--", "sh", "-c",
+			"echo \"$1|$2\"", "sh", "a b", "'$(id)"}, "", result{0, "a b|'$(id)\n", ""}},
+		{"input passes", []string{"pct", "exec", "105", "--", "cat"}, "hello",
+			result{0, "hello", ""}},
+		{"the environment leaks as it does in truth",
+			[]string{"pct", "exec", "105", "--", "sh", "-c", "echo $SECRET_ON_HOST"}, "",
+			result{0, "1\n", ""}},
+		{"push reads the machine's file", []string{"pct", "push", "105", "local", "/root/f"}, "",
+			result{0, "", ""}},
+		{"and it arrived", []string{"pct", "exec", "105", "--", "cat", "/root/f"}, "",
+			result{0, "body\n", ""}},
 		{"stop changes the state", []string{"pct", "stop", "105"}, "", result{0, "", ""}},
-		{"which the next program sees", []string{"pct", "status", "105"}, "", result{0, "status: stopped\n", ""}},
+		{"which the next program sees", []string{"pct", "status", "105"}, "",
+			result{0, "status: stopped\n", ""}},
 		{"qm", []string{"qm", "shutdown", "200"}, "", result{0, "", "VM 200 not running\n\n"}},
-		{"pvesm", []string{"pvesm", "status", "--storage", "nope"}, "", result{255, "", "400 Parameter verification failed.\nstorage: No such storage.\npvesm status  [OPTIONS]\n"}},
-		{"pvecm", []string{"pvecm", "nodes"}, "", result{0, "\nMembership information\n----------------------\n    Nodeid      Votes Name\n         1          1 pve1 (local)\n         2          1 pve2\n", ""}},
-		{"pvenode", []string{"pvenode", "wakeonlan", "pve1"}, "", result{2, "", "'pve1' is local node, cannot wake my self!\n"}},
-		{"pvesh", []string{"pvesh", "get", "/nodes/pve2/lxc/999/config", "--output-format", "json"}, "", result{2, "", "proxy handler failed: Configuration file 'nodes/pve2/lxc/999.conf' does not exist\n"}},
+		{"pvesm", []string{"pvesm", "status", "--storage", "nope"}, "",
+			result{255, "", "400 Parameter verification failed.\nstorage: No such storage.\n" +
+				"pvesm status  [OPTIONS]\n"}},
+		{"pvecm", []string{"pvecm", "nodes"}, "", result{0, "\nMembership information\n" +
+			"----------------------\n    Nodeid      Votes Name\n         1          1 pve1 " +
+			"(local)\n         2          1 pve2\n", ""}},
+		{"pvenode", []string{"pvenode", "wakeonlan", "pve1"}, "",
+			result{2, "", "'pve1' is local node, cannot wake my self!\n"}},
+		{"pvesh", []string{"pvesh", "get", "/nodes/pve2/lxc/999/config", "--output-format", "json"},
+			"", result{2, "", "proxy handler failed: Configuration file " +
+				"'nodes/pve2/lxc/999.conf' does not exist\n"}},
 	} {
 		if got := run(tt.in, tt.argv...); got != tt.want {
 			t.Errorf("%s: %q\n want %+v\n  got %+v", tt.claim, tt.argv, tt.want, got)
@@ -145,7 +161,8 @@ func TestTheSimulationBehindARealSSHServer(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := ask(t, c, "pct push 105 --perms 0640 --user 33 --group 0 -- "+name+" /root/x; pct exec 105 -- sh -c 'ls -ln /root/x; cat /root/x'", ""); !strings.HasPrefix(
+	if got := ask(t, c, "pct push 105 --perms 0640 --user 33 --group 0 -- "+name+
+		" /root/x; pct exec 105 -- sh -c 'ls -ln /root/x; cat /root/x'", ""); !strings.HasPrefix(
 		got.stdout,
 		"-rw-r-----    1 33       0               20 ",
 	) ||
@@ -153,7 +170,8 @@ func TestTheSimulationBehindARealSSHServer(t *testing.T) {
 		got.stderr != "" {
 		t.Errorf("push: %+v", got)
 	}
-	if got := ask(t, c, "pct pull 105 -- /root/x "+name+".back; cat "+name+".back", ""); got != (result{0, "through a real sshd\n", ""}) {
+	if got := ask(t, c, "pct pull 105 -- /root/x "+name+".back; cat "+name+".back",
+		""); got != (result{0, "through a real sshd\n", ""}) {
 		t.Errorf("pull: %+v", got)
 	}
 }
@@ -195,8 +213,12 @@ func TestTheProgramSaysReadyAndEndsOnSIGTERM(t *testing.T) {
 		t.Error(err)
 	}
 	wd, _ := os.Getwd()
-	for _, want := range []string{"accept_risks = true\n", "[policy]\nsite = \"" + wd + "/s\"\n", "[plugin]\nlock = \"" + wd + "/l\"\ndir = \"" + wd + "/p\"\n", "[audit]\ndir = \"" + dir + "/journal\"\n",
-		"[remote]\nworkspace = \"" + dir + "/workspace\"\n", "[[remote.nodes]]\nname = \"pve1\"\ncluster = \"lab\"\nhost = \"127.0.0.1\"\nport = " + strings.TrimSpace(strings.TrimPrefix(string(buf[:n]), "ready 127.0.0.1:")) + "\n",
+	for _, want := range []string{"accept_risks = true\n", "[policy]\nsite = \"" + wd + "/s\"\n",
+		"[plugin]\nlock = \"" + wd + "/l\"\ndir = \"" + wd + "/p\"\n", "[audit]\ndir = \"" + dir +
+			"/journal\"\n",
+		"[remote]\nworkspace = \"" + dir + "/workspace\"\n",
+		"[[remote.nodes]]\nname = \"pve1\"\ncluster = \"lab\"\nhost = \"127.0.0.1\"\nport = " +
+			strings.TrimSpace(strings.TrimPrefix(string(buf[:n]), "ready 127.0.0.1:")) + "\n",
 		"host_key = \"SHA256:", "default = true\n\n[[remote.nodes]]\nname = \"pve2\"\n"} {
 		if !strings.Contains(string(conf), want) {
 			t.Errorf("the configuration lacks %q:\n%s", want, conf)

@@ -23,9 +23,12 @@ func TestAGuestRunsWhatARealShellRuns(t *testing.T) {
 		want []string // the programs, in any order
 	}{
 		{"ls \"/x$\\\n(id -un > /tmp/pwned)\"", []string{"id -un", "ls /x"}},
-		{"cat -- /etc/hostname #\\\nrm /tmp/pwned", []string{"cat -- /etc/hostname", "rm /tmp/pwned"}},
-		{"hostname; (uname); x=$(whoami); echo $x | cat", []string{"cat", "hostname", "uname", "whoami"}},
-		{"f() { id; }; f; eval 'una''me -s'; /usr/bin/df", []string{"/usr/bin/df", "id", "uname -s"}},
+		{"cat -- /etc/hostname #\\\nrm /tmp/pwned",
+			[]string{"cat -- /etc/hostname", "rm /tmp/pwned"}},
+		{"hostname; (uname); x=$(whoami); echo $x | cat",
+			[]string{"cat", "hostname", "uname", "whoami"}},
+		{"f() { id; }; f; eval 'una''me -s'; /usr/bin/df",
+			[]string{"/usr/bin/df", "id", "uname -s"}},
 		{"for i in 1 2; do stat /no$i; done; nosuch", []string{"stat /no1", "stat /no2"}},
 	} {
 		before := len(l.Effects())
@@ -80,7 +83,8 @@ func TestPlainWords(t *testing.T) {
 			t.Errorf("%s: %q, %v", text, got, ok)
 		}
 	}
-	for _, text := range []string{"a; b", "a $b", "a | b", "a > b", "a 'b", "a=b c", "~", "a *", "a\nb", `a "b"`, "a #b", `a \b`, "a & b"} {
+	for _, text := range []string{"a; b", "a $b", "a | b", "a > b", "a 'b", "a=b c", "~", "a *",
+		"a\nb", `a "b"`, "a #b", `a \b`, "a & b"} {
 		if got, ok := plainWords(text); ok {
 			t.Errorf("%s: %q", text, got)
 		}

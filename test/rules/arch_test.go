@@ -19,54 +19,62 @@ const module = "github.com/caponier-mcp/caponier/"
 // rooms says what each package may import of ours. A package that is not listed fails: adding one
 // is a design change (docs/design.md, section 1).
 var rooms = map[string][]string{
-	"host/gate":          {"sdk/abi"},
-	"host/fair":          {},
-	"host/plaintext":     {},
-	"host/trusted":       {},
-	"host/watch":         {},
-	"host/systemd":       {},
-	"host/freeze":        {"host/gate"},
-	"host/plan":          {"host/gate", "host/plaintext", "host/policy/input", "host/reverse"},
-	"host/reverse":       {"host/shell"},
-	"host/offline":       {"host/gate", "host/fair", "host/plan", "host/policy/input", "host/shell", "sdk/abi"},
-	"host/shell":         {"host/gate"},
-	"host/policy":        {"host/gate", "host/policy/input", "host/policy/redact", "host/policy/value", "sdk/abi"},
+	"host/gate":      {"sdk/abi"},
+	"host/fair":      {},
+	"host/plaintext": {},
+	"host/trusted":   {},
+	"host/watch":     {},
+	"host/systemd":   {},
+	"host/freeze":    {"host/gate"},
+	"host/plan":      {"host/gate", "host/plaintext", "host/policy/input", "host/reverse"},
+	"host/reverse":   {"host/shell"},
+	"host/offline": {"host/gate", "host/fair", "host/plan", "host/policy/input", "host/shell",
+		"sdk/abi"},
+	"host/shell": {"host/gate"},
+	"host/policy": {"host/gate", "host/policy/input", "host/policy/redact",
+		"host/policy/value", "sdk/abi"},
 	"host/policy/value":  {},
 	"host/policy/input":  {"host/gate", "host/policy/value", "sdk/abi"},
 	"host/policy/redact": {"host/gate", "host/policy/input", "host/policy/value"},
-	"host/policy/load": {"host/gate", "host/policy", "host/policy/input", "host/policy/value", "host/shell",
+	"host/policy/load": {"host/gate", "host/policy", "host/policy/input", "host/policy/value",
+		"host/shell",
 		"host/policy/load/strict", "host/trusted", "host/watch", "policies", "sdk/abi"},
 	"host/policy/load/strict": {},
 	"host/policy/replay": {"host/gate", "host/policy", "host/policy/input", "host/policy/value",
 		"host/policy/load"},
-	"host/policy/can":    {"host/gate", "host/policy", "host/policy/load", "sdk/abi"},
-	"host/sandbox":       {"host/gate", "host/fair", "host/plaintext", "host/sandbox/meter", "host/trusted", "sdk/abi"},
+	"host/policy/can": {"host/gate", "host/policy", "host/policy/load", "sdk/abi"},
+	"host/sandbox": {"host/gate", "host/fair", "host/plaintext", "host/sandbox/meter",
+		"host/trusted", "sdk/abi"},
 	"host/sandbox/meter": {},
 	// Operations, which gate's executor allows, stand on files, files on commands, commands on
 	// connections. What is internal to remote is out of reach for every other package.
 	"host/remote": {"host/gate", "host/shell", "host/survey", "host/remote/internal/files",
-		"host/remote/internal/command", "host/remote/internal/conn", "host/remote/internal/effect", "sdk/abi"},
+		"host/remote/internal/command", "host/remote/internal/conn", "host/remote/internal/effect",
+		"sdk/abi"},
 	"host/remote/internal/files": {"host/gate", "host/remote/internal/command",
 		"host/remote/internal/conn", "host/remote/internal/effect", "sdk/abi"},
-	"host/remote/internal/command": {"host/gate", "host/remote/internal/conn", "host/remote/internal/effect"},
-	"host/remote/internal/conn":    {"host/gate", "host/fair", "host/remote/internal/effect"},
-	"host/remote/internal/effect":  {"host/gate"},
-	"host/cluster":                 {},
-	"host/inventory":               {"host/cluster", "host/gate", "host/native", "sdk/abi"},
-	"host/survey":                  {"host/cluster", "host/gate"},
-	"host/native":                  {"host/gate"},
-	"host/undo":                    {"host/cluster", "host/gate", "host/native", "host/reverse", "sdk/abi"},
-	"host/sweep":                   {"host/gate", "host/native", "sdk/abi"},
-	"host/remote/sshtest":          {"host/gate", "test/needs"},
-	"host/doctor":                  {"host/", "policies"},
-	"host/egress":                  {"host/gate", "host/fair"},
-	"host/blob":                    {"host/gate", "host/trusted"},
-	"host/approval":                {"host/gate", "host/plaintext", "host/trusted"},
-	"host/audit":                   {"host/gate", "host/plaintext", "host/trusted"},
-	"host/anchor":                  {"host/audit", "host/trusted"},
-	"host/export":                  {"host/audit"},
+	"host/remote/internal/command": {"host/gate", "host/remote/internal/conn",
+		"host/remote/internal/effect"},
+	"host/remote/internal/conn":   {"host/gate", "host/fair", "host/remote/internal/effect"},
+	"host/remote/internal/effect": {"host/gate"},
+	"host/cluster":                {},
+	"host/inventory":              {"host/cluster", "host/gate", "host/native", "sdk/abi"},
+	"host/survey":                 {"host/cluster", "host/gate"},
+	"host/native":                 {"host/gate"},
+	"host/undo": {"host/cluster", "host/gate", "host/native", "host/reverse",
+		"sdk/abi"},
+	"host/sweep":          {"host/gate", "host/native", "sdk/abi"},
+	"host/remote/sshtest": {"host/gate", "test/needs"},
+	"host/doctor":         {"host/", "policies"},
+	"host/egress":         {"host/gate", "host/fair"},
+	"host/blob":           {"host/gate", "host/trusted"},
+	"host/approval":       {"host/gate", "host/plaintext", "host/trusted"},
+	"host/audit":          {"host/gate", "host/plaintext", "host/trusted"},
+	"host/anchor":         {"host/audit", "host/trusted"},
+	"host/export":         {"host/audit"},
 	// the packages whose interfaces it implements
-	"host/store":         {"host/gate", "host/approval", "host/blob", "host/egress", "host/trusted", "host/undo"},
+	"host/store": {"host/gate", "host/approval", "host/blob", "host/egress", "host/trusted",
+		"host/undo"},
 	"host/plugin":        {"host/gate", "host/plaintext", "host/trusted"},
 	"host/plugin/author": {},
 	"host/identity":      {"host/gate", "host/trusted", "sdk/abi"},
@@ -94,8 +102,9 @@ var rooms = map[string][]string{
 	"host/cmd/caponier/hangup": {},
 	"host/front/fronttest":     {"host/gate"},
 	"host/front/http":          {"host/gate", "host/fair", "host/front/mcp", "host/observe"},
-	"host/front/mcp":           {"host/gate", "host/fair", "host/observe", "host/plaintext", "sdk/abi"},
-	"host/observe":             {"host/gate"},
+	"host/front/mcp": {"host/gate", "host/fair", "host/observe", "host/plaintext",
+		"sdk/abi"},
+	"host/observe": {"host/gate"},
 
 	// programs of the client's machine, which know nothing of the host
 	"client/connect":     {},
@@ -131,11 +140,13 @@ var owners = map[string][]string{
 		"host/policy/value", "host/policy/redact", "host/policy/load", "host/policy/replay"},
 	"github.com/tetratelabs/wazero":   {"host/sandbox"},
 	"github.com/modelcontextprotocol": {"host/front/mcp", "host/front/http", "host/identity"},
-	"golang.org/x/crypto/ssh": {"host/remote/internal/conn", "host/remote/internal/command", "host/remote/internal/files",
+	"golang.org/x/crypto/ssh": {"host/remote/internal/conn", "host/remote/internal/command",
+		"host/remote/internal/files",
 		"host/remote/sshtest", "host/doctor", "host/setup"},
-	"golang.org/x/mod/sumdb/note":     {"host/anchor"},
-	"github.com/skeema/knownhosts":    {"host/remote/internal/conn", "host/doctor"},
-	"github.com/pkg/sftp":             {"host/remote", "host/remote/internal/files", "host/remote/sshtest"},
+	"golang.org/x/mod/sumdb/note":  {"host/anchor"},
+	"github.com/skeema/knownhosts": {"host/remote/internal/conn", "host/doctor"},
+	"github.com/pkg/sftp": {"host/remote", "host/remote/internal/files",
+		"host/remote/sshtest"},
 	"github.com/pelletier/go-toml":    {"host/config", "client/settings"},
 	"mvdan.cc/sh":                     {"host/shell"},
 	"modernc.org/sqlite":              {"host/store"},
@@ -151,9 +162,10 @@ var owners = map[string][]string{
 		"host/doctor",
 		"host/store",
 	},
-	"github.com/itchyny/gojq":             {"plugins/internal/jq"},
-	"code.dny.dev/ssrf":                   {"host/egress"},
-	"go.yaml.in/yaml":                     {"host/policy/load", "host/policy/load/strict", "host/offline", "client/settings"},
+	"github.com/itchyny/gojq": {"plugins/internal/jq"},
+	"code.dny.dev/ssrf":       {"host/egress"},
+	"go.yaml.in/yaml": {"host/policy/load", "host/policy/load/strict",
+		"host/offline", "client/settings"},
 	"github.com/prometheus/client_golang": {"host/observe"},
 	"github.com/fsnotify/fsnotify":        {"host/watch"},
 	"go.uber.org/goleak":                  {},
@@ -220,12 +232,16 @@ var ground = []string{"host/gate", "sdk/abi", "host/shell", "host/fair", "host/p
 func allowed(path string, list []string) bool {
 	return slices.ContainsFunc(
 		list,
-		func(a string) bool { return a == path || strings.HasSuffix(a, "/") && strings.HasPrefix(path, a) },
+		func(a string) bool {
+			return a == path || strings.HasSuffix(a, "/") &&
+				strings.HasPrefix(path, a)
+		},
 	)
 }
 
 func onGround(path, in string) bool {
-	return strings.HasPrefix(path, "host/") && path != "host/gate" && !slices.Contains(ground, path) &&
+	return strings.HasPrefix(path, "host/") && path != "host/gate" &&
+		!slices.Contains(ground, path) &&
 		slices.Contains(ground, in)
 }
 
@@ -242,7 +258,8 @@ func TestPackagesImportOnlyWhatTheMapAllows(t *testing.T) {
 		}
 		for _, imp := range p.Imports {
 			if in, ours := strings.CutPrefix(imp, module); ours {
-				if !allowed(in, rooms[name]) && !onGround(path, in) && !strings.HasPrefix(in, path+"/internal") {
+				if !allowed(in, rooms[name]) && !onGround(path, in) &&
+					!strings.HasPrefix(in, path+"/internal") {
 					t.Errorf("%s imports %s; the map allows %v", path, in, rooms[name])
 				}
 				continue

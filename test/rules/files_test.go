@@ -90,8 +90,10 @@ func TestShapeFilesDoNotCircle(t *testing.T) {
 		}
 		found, all := arrowsOf(p).circles()
 		if len(found) > 0 {
-			t.Errorf("host/%s: %d of %d arrows between files are part of circles; move what closes "+
-				"them to the file below:\n\t%s", name, len(found), all, strings.Join(found, "\n\t"))
+			t.Errorf(
+				"host/%s: %d of %d arrows between files are part of circles; move what closes "+
+					"them to the file below:\n\t%s", name, len(found), all,
+				strings.Join(found, "\n\t"))
 		}
 	}
 }
@@ -106,7 +108,8 @@ func TestShapeACircleOfFilesIsFound(t *testing.T) {
 	for name, text := range plantedCircle {
 		overlay[filepath.Join(root, "host/fair", name)] = []byte(text)
 	}
-	want := []string{"planted_a.go → planted_b.go (plantedB)", "planted_b.go → planted_a.go (plantedA)"}
+	want := []string{"planted_a.go → planted_b.go (plantedB)",
+		"planted_b.go → planted_a.go (plantedA)"}
 	found, _ := arrowsOf(loadPackages(t, false, overlay, "./host/fair")[0]).circles()
 	if !slices.Equal(found, want) {
 		t.Errorf("circles %q, want %q", found, want)

@@ -9,9 +9,12 @@ import (
 )
 
 // reaches are the packages by which code gets to a node, a process or a file.
-var reaches = []string{"net", "net/http", "net/http/httputil", "net/rpc", "net/smtp", "net/textproto", "crypto/tls", "os",
-	"os/exec", "os/user", "syscall", "plugin", "unsafe", module + "host/remote", module + "host/egress",
-	module + "host/blob", module + "host/sandbox", module + "host/doctor", module + "host/config", "golang.org/x/crypto/ssh",
+var reaches = []string{"net", "net/http", "net/http/httputil", "net/rpc", "net/smtp",
+	"net/textproto", "crypto/tls", "os",
+	"os/exec", "os/user", "syscall", "plugin", "unsafe", module + "host/remote", module +
+		"host/egress",
+	module + "host/blob", module + "host/sandbox", module + "host/doctor", module + "host/config",
+	"golang.org/x/crypto/ssh",
 	"golang.org/x/sys/unix", "github.com/pkg/sftp"}
 
 // reached returns what the package, or one of ours that it imports, imports of reaches.
@@ -25,7 +28,8 @@ func reached(all map[string]*packages.Package, path string) (found []string) {
 		seen[at] = true
 		for imp := range all[at].Imports {
 			if slices.Contains(reaches, imp) {
-				found = append(found, strings.TrimPrefix(at, module)+" "+strings.TrimPrefix(imp, module))
+				found = append(found, strings.TrimPrefix(at, module)+" "+
+					strings.TrimPrefix(imp, module))
 			}
 			if strings.HasPrefix(imp, module) {
 				walk(imp)
@@ -68,7 +72,8 @@ func TestTheOfflineExecutorsCannotReachANode(t *testing.T) {
 		root + "/host/offline/planted.go": []byte("package offline\n\nimport _ \"os/exec\"\n"),
 		root + "/host/plan/planted.go":    []byte("package plan\n\nimport _ \"net\"\n"),
 	})
-	if found := reached(planted, offline); !slices.Equal(found, []string{"host/offline os/exec", "host/plan net"}) {
+	if found := reached(planted, offline); !slices.Equal(found,
+		[]string{"host/offline os/exec", "host/plan net"}) {
 		t.Errorf("what was planted is not found: %q", found)
 	}
 }

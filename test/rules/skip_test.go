@@ -44,7 +44,8 @@ func TestNoTestSkipsInCI(t *testing.T) {
 			continue
 		}
 		for _, at := range skips(t, file, nil) {
-			t.Errorf("%s skips a test: use a function of test/needs, and have .ci/run install it", at)
+			t.Errorf("%s skips a test: use a function of test/needs, and have .ci/run install it",
+				at)
 		}
 	}
 }

@@ -75,7 +75,8 @@ func TestHangupWhileStartingDoesNotEndTheProcess(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(after * time.Millisecond)
-				for until := time.Now().Add(20 * time.Second); processorTime(t, c.Process.Pid) < beforeMain+20*time.Millisecond &&
+				for until := time.Now().Add(20 * time.Second); processorTime(t,
+					c.Process.Pid) < beforeMain+20*time.Millisecond &&
 					time.Now().Before(until); {
 					time.Sleep(5 * time.Millisecond)
 				}
@@ -83,7 +84,8 @@ func TestHangupWhileStartingDoesNotEndTheProcess(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(200 * time.Millisecond)
-				_ = c.Process.Signal(syscall.SIGTERM) // does not end a process that SIGHUP has ended
+				// does not end a process that SIGHUP has ended
+				_ = c.Process.Signal(syscall.SIGTERM)
 				_ = in.Close()
 				if err := c.Wait(); err != nil {
 					t.Errorf("after SIGHUP at %d ms and SIGTERM: %v\n%s", after, err, log)
@@ -117,7 +119,8 @@ func TestServiceManagerIsToldTheState(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	c, log := caponier(t, httpLocal, []string{"NOTIFY_SOCKET=" + socket, "WATCHDOG_USEC=200000"}, "serve", "--http", "127.0.0.1:0")
+	c, log := caponier(t, httpLocal, []string{"NOTIFY_SOCKET=" + socket, "WATCHDOG_USEC=200000"},
+		"serve", "--http", "127.0.0.1:0")
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +159,8 @@ func TestMetricsPortThatIsTaken(t *testing.T) {
 	defer l.Close()
 	toml := fmt.Sprintf("[front]\nmetrics = '%s'\n", l.Addr()) + httpLocal
 	stdio, log := caponier(t, toml, nil, "serve") // its standard input is at its end
-	if err := stdio.Run(); err != nil || !strings.Contains(log.String(), "does not serve the metrics") {
+	if err := stdio.Run(); err != nil || !strings.Contains(log.String(),
+		"does not serve the metrics") {
 		t.Errorf("stdio: %v\n%s\nwant a warning, and service", err, log)
 	}
 	http, log := caponier(t, toml, nil, "serve", "--http", "127.0.0.1:0")

@@ -47,7 +47,9 @@ func TestTestsOfASiteAreRememberedForExactlyTheSame(t *testing.T) {
 	good, err := os.ReadFile(file)
 	must(err)
 	for what, spoil := range map[string]func() error{
-		"longer":                     func() error { return os.WriteFile(file, append(good, '\n'), 0o600) },
+		"longer": func() error {
+			return os.WriteFile(file, append(good, '\n'), 0o600)
+		},
 		"shorter":                    func() error { return os.WriteFile(file, good[:63], 0o600) },
 		"empty":                      func() error { return os.WriteFile(file, nil, 0o600) },
 		"written by others":          func() error { return os.Chmod(file, 0o666) },

@@ -79,9 +79,11 @@ func TestAQuestionReachesTheUserAndItsAnswerThePlugin(t *testing.T) {
 			tool, want string
 			answer     *mcp.ElicitResult
 		}{
-			{"one", "accept anna in round 2", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "anna"}}},
+			{"one", "accept anna in round 2",
+				&mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "anna"}}},
 			{"one", "decline <nil> in round 2", &mcp.ElicitResult{Action: "decline"}},
-			{"two", "accept anna, accept anna in round 3", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "anna"}}},
+			{"two", "accept anna, accept anna in round 3",
+				&mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "anna"}}},
 		} {
 			t.Run(name+" "+c.tool+" "+c.answer.Action, func(t *testing.T) {
 				t.Parallel()
@@ -96,7 +98,8 @@ func TestAQuestionReachesTheUserAndItsAnswerThePlugin(t *testing.T) {
 					t,
 					newServer(t, door, nil),
 					&mcp.ClientOptions{
-						ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+						ElicitationHandler: func(_ context.Context,
+							r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 							asked = append(asked, r.Params.Message)
 							return c.answer, nil
 						},
@@ -158,7 +161,8 @@ func TestAnswersCountOnlyForTheQuestionThatTheyAnswer(t *testing.T) {
 			extra += `,"inputResponses":` + responses
 		}
 		req := fmt.Sprintf(
-			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s%s,%s}}`,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s%s,`+
+				`%s}}`,
 			tool,
 			args,
 			extra,
@@ -234,8 +238,9 @@ func TestAnswersCountOnlyForTheQuestionThatTheyAnswer(t *testing.T) {
 		"the answer of another":   `{"b":{"action":"accept","content":{"name":"anna"}}}`,
 		"an answer that is wrong": `{"a":{"action":"accept","content":{"name":7}}}`,
 		"an answer too short":     `{"a":{"action":"accept","content":{"name":""}}}`,
-		"an answer with more":     `{"a":{"action":"accept","content":{"name":"anna","admin":true}}}`,
-		"an action that is none":  `{"a":{"action":"approve","content":{"name":"anna"}}}`,
+		"an answer with more": `{"a":{"action":"accept","content":{"name":"anna",` +
+			`"admin":true}}}`,
+		"an action that is none": `{"a":{"action":"approve","content":{"name":"anna"}}}`,
 	} {
 		if _, body, next := call("anna", "one", `{}`, fresh(), responses); next == "" {
 			t.Errorf("%s: not asked again: %s", name, body)

@@ -61,13 +61,15 @@ func benchCall(b *testing.B, way string, clients int, bare bool) {
 	defer web.Close()
 	var sessions []*mcp.ClientSession
 	for range clients {
-		var t mcp.Transport = &mcp.StreamableClientTransport{Endpoint: web.URL + "/mcp", DisableStandaloneSSE: true, HTTPClient: &http.Client{Transport: &http.Transport{}}}
+		var t mcp.Transport = &mcp.StreamableClientTransport{Endpoint: web.URL + "/mcp",
+			DisableStandaloneSSE: true, HTTPClient: &http.Client{Transport: &http.Transport{}}}
 		if way == "stdio 2025" {
 			inR, inW := io.Pipe()
 			outR, outW := io.Pipe()
 			t = &mcp.IOTransport{Reader: outR, Writer: inW}
 			if bare {
-				if _, err := sdk.Connect(b.Context(), &mcp.IOTransport{Reader: inR, Writer: outW}, nil); err != nil {
+				if _, err := sdk.Connect(b.Context(), &mcp.IOTransport{Reader: inR, Writer: outW},
+					nil); err != nil {
 					b.Fatal(err)
 				}
 			} else {
@@ -91,7 +93,8 @@ func benchCall(b *testing.B, way string, clients int, bare bool) {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(b.N); i = next.Add(1) - 1 {
 				began := time.Now()
-				if r, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "hello"}); err != nil ||
+				if r, err := cs.CallTool(context.Background(),
+					&mcp.CallToolParams{Name: "hello"}); err != nil ||
 					r.IsError {
 					b.Errorf("%v %v", err, r)
 					return

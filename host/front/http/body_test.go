@@ -57,16 +57,22 @@ func TestOnlyAToolCallMayBeLarge(t *testing.T) {
 		status       int
 		says         string
 	}{
-		"a call":                            {"tools/call", callOf("tools/call", 10), 200, "hi"},
-		"a call of 64 KiB":                  {"tools/call", fits("tools/call", smallBody), 200, "hi"},
-		"a call of 64 KiB and 1":            {"tools/call", fits("tools/call", smallBody+1), 200, "hi"},
-		"a call of the limit":               {"tools/call", fits("tools/call", most), 200, "hi"},
-		"a call over the limit":             {"tools/call", fits("tools/call", most+1), 413, "over the limit of 1048576"},
-		"a large ping":                      {"ping", fits("ping", smallBody+1), 413, "anything but tools/call"},
-		"a large list":                      {"tools/list", callOf("tools/list", 200_000), 413, "anything but tools/call"},
-		"a large call, its method last":     {"tools/call", late, 413, "method before its params"},
-		"a large list that calls itself so": {"tools/call", callOf("tools/list", 200_000), 413, "anything but"},
-		"no JSON":                           {"tools/call", strings.Repeat("x", 200_000), 413, "anything but"},
+		"a call": {"tools/call", callOf("tools/call", 10), 200, "hi"},
+		"a call of 64 KiB": {"tools/call", fits("tools/call", smallBody), 200,
+			"hi"},
+		"a call of 64 KiB and 1": {"tools/call", fits("tools/call", smallBody+1), 200,
+			"hi"},
+		"a call of the limit": {"tools/call", fits("tools/call", most), 200, "hi"},
+		"a call over the limit": {"tools/call", fits("tools/call", most+1), 413,
+			"over the limit of 1048576"},
+		"a large ping": {"ping", fits("ping", smallBody+1), 413,
+			"anything but tools/call"},
+		"a large list": {"tools/list", callOf("tools/list", 200_000), 413,
+			"anything but tools/call"},
+		"a large call, its method last": {"tools/call", late, 413, "method before its params"},
+		"a large list that calls itself so": {"tools/call", callOf("tools/list", 200_000), 413,
+			"anything but"},
+		"no JSON": {"tools/call", strings.Repeat("x", 200_000), 413, "anything but"},
 	} {
 		for _, how := range []string{"with a length", "in chunks"} {
 			var body io.Reader = strings.NewReader(c.body)
@@ -163,10 +169,12 @@ func TestLargePingsDoNotStopOthers(t *testing.T) {
 		fmt.Fprintf(&meta, `"k%d":1,`, i)
 	}
 	ping := func(method string) string {
-		return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"name":"hello","x":{%s},%s}}`,
+		return fmt.Sprintf(
+			`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"name":"hello","x":{%s},%s}}`,
 			method, strings.TrimSuffix(meta.String(), ","), modernMeta)
 	}
-	if status, got, _ := post(t, url, "hostile", "ping", strings.NewReader(ping("ping"))); status != 413 {
+	if status, got, _ := post(t, url, "hostile", "ping",
+		strings.NewReader(ping("ping"))); status != 413 {
 		t.Errorf("a ping of 2 MB: %d %.200s", status, got)
 	}
 	status, got, _ := post(t, url, "hostile", "tools/call", strings.NewReader(ping("tools/call")))
@@ -218,7 +226,8 @@ func TestPingsAndNotificationsCountAgainstTheirPrincipal(t *testing.T) {
 			got, "-32016") {
 			t.Errorf("%s beside a list of the same principal: %s", method, got)
 		}
-		if status, got, _ := post(t, url, "good", "tools/list", strings.NewReader(modernList)); status !=
+		if status, got, _ := post(t, url, "good", "tools/list",
+			strings.NewReader(modernList)); status !=
 			200 {
 			t.Errorf("a list of another principal: %d %s", status, got)
 		}
@@ -268,7 +277,8 @@ func TestAnIdentityProviderThatHangsIsAnswered503(t *testing.T) {
 	s := newServer(t, helloDoor(), func(o *opts) { o.Identity = hangs{most: most} })
 	s.web.unauthTimeout = most
 	url, _ := serve(t, s)
-	if status, got, _ := post(t, url, "anna", "tools/list", strings.NewReader(modernList)); status !=
+	if status, got, _ := post(t, url, "anna", "tools/list",
+		strings.NewReader(modernList)); status !=
 		503 {
 		t.Errorf("%d %s", status, got)
 	}
@@ -285,8 +295,10 @@ func TestACallerWithoutAGrantGetsNoSession(t *testing.T) {
 		"initialize": {"POST", initialize, nil},
 		"a stream":   {"GET", "", map[string]string{"Accept": "text/event-stream"}},
 		"discover": {"POST", strings.Replace(modernList, "tools/list", "server/discover", 1),
-			map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "server/discover"}},
-		"a subscription": {"POST", strings.Replace(modernList, "tools/list", "subscriptions/listen", 1),
+			map[string]string{"Mcp-Protocol-Version": "2026-07-28",
+				"Mcp-Method": "server/discover"}},
+		"a subscription": {"POST", strings.Replace(modernList, "tools/list", "subscriptions/listen",
+			1),
 			map[string]string{"Mcp-Protocol-Version": "2026-07-28",
 				"Mcp-Method": "subscriptions/listen"}},
 	} {

@@ -58,8 +58,10 @@ func TestTheClientsUserMayApproveACall(t *testing.T) {
 			want   string // of the tool
 			heard  string
 		}{
-			{&mcp.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}}, "deleted", "asked approve"},
-			{&mcp.ElicitResult{Action: "accept", Content: map[string]any{"approve": false}}, "approval.denied", "asked deny"},
+			{&mcp.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}},
+				"deleted", "asked approve"},
+			{&mcp.ElicitResult{Action: "accept", Content: map[string]any{"approve": false}},
+				"approval.denied", "asked deny"},
 			{&mcp.ElicitResult{Action: "decline"}, "approval.denied", "asked deny"},
 			{&mcp.ElicitResult{Action: "cancel"}, "waiting", "asked "},
 		} {
@@ -75,7 +77,8 @@ func TestTheClientsUserMayApproveACall(t *testing.T) {
 					t,
 					newServer(t, door, nil),
 					&mcp.ClientOptions{
-						ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+						ElicitationHandler: func(_ context.Context,
+							r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 							asked = append(asked, r.Params.Message)
 							return c.answer, nil
 						},
@@ -120,8 +123,12 @@ func TestForgedAnswersApproveNothing(t *testing.T) {
 	var heard []string
 	request := "R1"
 	door := &fakeDoor{Calls: map[string]func(context.Context, gate.Request) gate.Answer{
-		"kill":  func(ctx context.Context, r gate.Request) gate.Answer { return redDoor(request, &heard)(ctx, r) },
-		"other": func(ctx context.Context, r gate.Request) gate.Answer { return redDoor(request, &heard)(ctx, r) }, "one": asks("a"), "sly": asks(approvalKey)}}
+		"kill": func(ctx context.Context, r gate.Request) gate.Answer {
+			return redDoor(request, &heard)(ctx, r)
+		},
+		"other": func(ctx context.Context, r gate.Request) gate.Answer {
+			return redDoor(request, &heard)(ctx, r)
+		}, "one": asks("a"), "sly": asks(approvalKey)}}
 	s := newServer(t, door, nil)
 	url, _ := serve(t, s)
 	call := func(who, tool, args, state, responses string) (body, next string) {
@@ -134,7 +141,8 @@ func TestForgedAnswersApproveNothing(t *testing.T) {
 			extra += `,"inputResponses":` + responses
 		}
 		req := fmt.Sprintf(
-			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s%s,%s}}`,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s%s,`+
+				`%s}}`,
 			tool,
 			args,
 			extra,
@@ -174,12 +182,30 @@ func TestForgedAnswersApproveNothing(t *testing.T) {
 		return state
 	}
 	for name, attack := range map[string]func() string{
-		"an answer to a question that was never asked": func() string { b, _ := call("anna", "kill", `{}`, "", yes); return b },
-		"another caller":  func() string { b, _ := call("bert", "kill", `{}`, fresh(), yes); return b },
-		"another tool":    func() string { b, _ := call("anna", "other", `{}`, fresh(), yes); return b },
-		"other arguments": func() string { b, _ := call("anna", "kill", `{"vmid":2}`, fresh(), yes); return b },
-		"a changed state": func() string { b, _ := call("anna", "kill", `{}`, fresh()+"x", yes); return b },
-		"a made-up state": func() string { b, _ := call("anna", "kill", `{}`, "YWJj", yes); return b },
+		"an answer to a question that was never asked": func() string {
+			b, _ := call("anna", "kill", `{}`, "", yes)
+			return b
+		},
+		"another caller": func() string {
+			b, _ := call("bert", "kill", `{}`, fresh(), yes)
+			return b
+		},
+		"another tool": func() string {
+			b, _ := call("anna", "other", `{}`, fresh(), yes)
+			return b
+		},
+		"other arguments": func() string {
+			b, _ := call("anna", "kill", `{"vmid":2}`, fresh(), yes)
+			return b
+		},
+		"a changed state": func() string {
+			b, _ := call("anna", "kill", `{}`, fresh()+"x", yes)
+			return b
+		},
+		"a made-up state": func() string {
+			b, _ := call("anna", "kill", `{}`, "YWJj", yes)
+			return b
+		},
 		"the state of a plugin's question": func() string {
 			_, state := call("anna", "one", `{}`, "", "")
 			b, _ := call("anna", "kill", `{}`, state, yes)
@@ -267,7 +293,9 @@ func TestForgedAnswersOfOlderClientsApproveNothing(t *testing.T) {
 			http.MethodPost,
 			url+"/mcp",
 			strings.NewReader(
-				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"kill","arguments":{},"inputResponses":{"`+approvalKey+`":{"action":"accept","content":{"approve":true}}},"requestState":""}}`,
+				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"kill",`+
+					`"arguments":{},"inputResponses":{"`+approvalKey+
+					`":{"action":"accept","content":{"approve":true}}},"requestState":""}}`,
 			),
 		)
 		if err != nil {
@@ -309,7 +337,8 @@ func TestUnansweredQuestionsAreBounded(t *testing.T) {
 		t,
 		s,
 		&mcp.ClientOptions{
-			ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult,
+				error) {
 				asked <- r.Params.Message
 				<-release
 				return nil, errors.New("nobody is there")

@@ -51,7 +51,9 @@ func (l *wire) ask(method, path, headers string) int {
 	if method == "POST" {
 		body = modernList
 		headers += fmt.Sprintf(
-			"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\nContent-Length: %d\r\n",
+			"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+				"Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\nContent-Length: "+
+				"%d\r\n",
 			len(body),
 		)
 	}
@@ -85,15 +87,24 @@ func TestIdleConnectionsShutNobodyOut(t *testing.T) {
 		use  func(*wire) int // of each of three connections
 		want int
 	}{
-		"that sent nothing":                  {func(*wire) int { return 0 }, 0},
-		"that look at the health":            {func(l *wire) int { return l.ask("GET", "/health", "") }, 200},
-		"that were refused":                  {func(l *wire) int { return l.ask("POST", "/mcp", "") }, 401},
-		"that are in the middle of a header": {func(l *wire) int { fmt.Fprint(l, "GET /health HTTP/1.1\r\nX: "); return 0 }, 0},
+		"that sent nothing": {func(*wire) int { return 0 }, 0},
+		"that look at the health": {func(l *wire) int {
+			return l.ask("GET", "/health", "")
+		}, 200},
+		"that were refused": {func(l *wire) int {
+			return l.ask("POST", "/mcp", "")
+		}, 401},
+		"that are in the middle of a header": {func(l *wire) int {
+			fmt.Fprint(l, "GET /health HTTP/1.1\r\nX: ")
+			return 0
+		}, 0},
 		"that promise a body": {func(l *wire) int {
 			fmt.Fprint(l, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
 			return 0
 		}, 0},
-		"of a known caller, between two of its": {func(l *wire) int { return l.ask("POST", "/mcp", withToken) }, 200},
+		"of a known caller, between two of its": {func(l *wire) int {
+			return l.ask("POST", "/mcp", withToken)
+		}, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -169,7 +180,9 @@ func TestAConnectionAtWorkIsNotClosedForANewOne(t *testing.T) {
 	body := strings.Replace(fmt.Sprintf(modernCall, "{}"), "hello", "wait", 1)
 	fmt.Fprintf(
 		busy,
-		"POST /mcp HTTP/1.1\r\nHost: localhost\r\n%sContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: wait\r\nContent-Length: %d\r\n\r\n%s",
+		"POST /mcp HTTP/1.1\r\nHost: localhost\r\n%sContent-Type: application/json\r\nAccept: "+
+			"application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\n"+
+			"Mcp-Method: tools/call\r\nMcp-Name: wait\r\nContent-Length: %d\r\n\r\n%s",
 		withToken,
 		len(body),
 		body,
@@ -194,12 +207,16 @@ func TestOneCallersStreamsDoNotTakeAllConnections(t *testing.T) {
 	s := newServer(t, helloDoor(), func(o *opts) { o.MaxConns, o.Identity = 8, tokened{} })
 	url, _ := serve(t, s)
 	listen := func(who string) string {
-		body := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + modernMeta + `}}`
+		body := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen",` +
+			`"params":{"notifications":{"toolsListChanged":true},` + modernMeta + `}}`
 		l := dial(t, url)
 		_ = l.SetDeadline(time.Now().Add(5 * time.Second))
 		fmt.Fprintf(
 			l,
-			"POST /mcp HTTP/1.1\r\nHost: localhost\r\n%sTest-Principal: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\nContent-Length: %d\r\n\r\n%s",
+			"POST /mcp HTTP/1.1\r\nHost: localhost\r\n%sTest-Principal: %s\r\nContent-Type: "+
+				"application/json\r\nAccept: application/json, text/event-stream\r\n"+
+				"Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n"+
+				"Content-Length: %d\r\n\r\n%s",
 			withToken,
 			who,
 			len(body),
@@ -211,7 +228,9 @@ func TestOneCallersStreamsDoNotTakeAllConnections(t *testing.T) {
 		}
 		return strings.TrimSpace(status)
 	}
-	for i, c := range []struct{ who, want string }{{"anna", "200 OK"}, {"anna", "200 OK"}, {"anna", "503 Service Unavailable"}, {"bert", "200 OK"}, {"bert", "200 OK"}, {"carl", "503 Service Unavailable"}} {
+	for i, c := range []struct{ who, want string }{{"anna", "200 OK"}, {"anna", "200 OK"},
+		{"anna", "503 Service Unavailable"}, {"bert", "200 OK"}, {"bert", "200 OK"},
+		{"carl", "503 Service Unavailable"}} {
 		if got := listen(c.who); got != "HTTP/1.1 "+c.want {
 			t.Errorf("stream %d, of %s: %s", i+1, c.who, got)
 		}
@@ -242,12 +261,15 @@ func TestAStrangersConnectionEndsSoon(t *testing.T) {
 		t.Fatal(got)
 	}
 	for name, begin := range map[string]string{
-		"nothing sent":                  "",
-		"idle after a look at health":   "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
-		"idle after a refusal":          "GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n",
-		"a body that never comes":       "POST /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n",
-		"a body that never comes, /mcp": "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n",
-		"a body that comes bit by bit":  "POST /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n",
+		"nothing sent":                "",
+		"idle after a look at health": "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"idle after a refusal":        "GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"a body that never comes": "POST /health HTTP/1.1\r\nHost: localhost\r\n" +
+			"Content-Length: 100\r\n\r\n",
+		"a body that never comes, /mcp": "POST /mcp HTTP/1.1\r\nHost: localhost\r\n" +
+			"Content-Length: 100\r\n\r\n",
+		"a body that comes bit by bit": "POST /health HTTP/1.1\r\nHost: localhost\r\n" +
+			"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := dial(t, url)
@@ -263,7 +285,9 @@ func TestAStrangersConnectionEndsSoon(t *testing.T) {
 			}
 		})
 	}
-	if _, body := send(t, url, "POST", "/mcp", fmt.Sprintf(modernCall, "{}"), map[string]string{"Authorization": "Bearer x", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "hello"}); !strings.Contains(
+	if _, body := send(t, url, "POST", "/mcp", fmt.Sprintf(modernCall, "{}"),
+		map[string]string{"Authorization": "Bearer x", "Mcp-Protocol-Version": "2026-07-28",
+			"Mcp-Method": "tools/call", "Mcp-Name": "hello"}); !strings.Contains(
 		body,
 		"slowly",
 	) {

@@ -125,7 +125,9 @@ func TestEveryEndOfACallIsConvertedOnPurpose(t *testing.T) {
 				},
 				gate.Unknown,
 			),
-			"panics": func(context.Context, gate.Request) gate.Answer { panic("secret in a panic") },
+			"panics": func(context.Context, gate.Request) gate.Answer {
+				panic("secret in a panic")
+			},
 			"swallows": func(context.Context, gate.Request) gate.Answer {
 				a := says(`{"content":[{"type":"text","text":"all fine"}]}`)(nil, gate.Request{})
 				op := *refused
@@ -145,7 +147,8 @@ func TestEveryEndOfACallIsConvertedOnPurpose(t *testing.T) {
 					Output: gate.Output{
 						Code: 1,
 						JSON: json.RawMessage(
-							`{"error":{"code":"stopped","message":"container 101 is stopped","suggestion":"Start it first."}}`,
+							`{"error":{"code":"stopped","message":"container 101 is ` +
+								`stopped","suggestion":"Start it first."}}`,
 						),
 					},
 				}
@@ -182,7 +185,8 @@ func TestEveryEndOfACallIsConvertedOnPurpose(t *testing.T) {
 		"leaks": {true, []string{"internal"}, "internal", gate.Failed},
 		"swallows": {
 			false,
-			[]string{"all fine", "A part of this call was refused", "ssh_exec refused by policy", "D1"},
+			[]string{"all fine", "A part of this call was refused", "ssh_exec refused by policy",
+				"D1"},
 			"",
 			gate.Succeeded,
 		},
@@ -218,12 +222,14 @@ func TestEveryEndOfACallIsConvertedOnPurpose(t *testing.T) {
 			if r.StructuredContent != nil && w.isError {
 				t.Errorf("%s: an error has structuredContent %v", name, r.StructuredContent)
 			}
-			if data := string(must(json.Marshal(r))); m.Error != nil && m.Error.Code != "internal" &&
+			if data := string(must(json.Marshal(r))); m.Error != nil &&
+				m.Error.Code != "internal" &&
 				m.Error.Code != "plugin_trap" && strings.Count(data, w.texts[0]) > 1 {
 				t.Errorf("%s: %q is told more than once: %s", name, w.texts[0], data)
 			}
 			if (name == "swallows" || strings.HasPrefix(name, "refused")) &&
-				(len(m.Refused) != 1 || m.Refused[0].DecisionID != "D1" || m.Refused[0].Deny[0] != "protected.vmid") {
+				(len(m.Refused) != 1 || m.Refused[0].DecisionID != "D1" ||
+					m.Refused[0].Deny[0] != "protected.vmid") {
 				t.Errorf("%s: refused %+v", name, m.Refused)
 			}
 			if m.JournalFailed != (name == "unwritten") {

@@ -91,12 +91,16 @@ func TestCallersAtOnceNeverMeet(t *testing.T) {
 		for _, version := range []string{"2025-11-25", "2026-07-28"} {
 			clients.Go(func() {
 				me := fmt.Sprintf("p%d", i)
-				cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-					if r.Params.Message != "for "+me {
-						t.Errorf("%s heard of progress %s", me, r.Params.Message)
-					}
-				}}).
-					Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: asPrincipal{me}}}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+				cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"},
+					&mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context,
+						r *mcp.ProgressNotificationClientRequest) {
+						if r.Params.Message != "for "+me {
+							t.Errorf("%s heard of progress %s", me, r.Params.Message)
+						}
+					}}).
+					Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp",
+						HTTPClient: &http.Client{Transport: asPrincipal{me}}},
+						&mcp.ClientSessionOptions{ProtocolVersion: version})
 				if err != nil {
 					t.Error(err)
 					return

@@ -62,7 +62,8 @@ func TestACancelledCallIsCancelledOnEveryTransport(t *testing.T) {
 
 func TestAClientThatIsGoneCancelsItsCalls(t *testing.T) {
 	wait := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait"%s}}`
-	for name, version := range map[string]string{"http 2025": "2025-11-25", "http 2026": "2026-07-28"} {
+	for name, version := range map[string]string{"http 2025": "2025-11-25",
+		"http 2026": "2026-07-28"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			door, started, cancelled := blockingDoor()
@@ -80,7 +81,9 @@ func TestAClientThatIsGoneCancelsItsCalls(t *testing.T) {
 				headers.Set("Mcp-Method", "tools/call")
 				headers.Set("Mcp-Name", "wait")
 			} else {
-				res, err := http.DefaultClient.Do(must(http.NewRequest("POST", url+"/mcp", strings.NewReader(initialize))).WithContext(t.Context()))
+				res, err := http.DefaultClient.Do(
+					must(http.NewRequest("POST", url+"/mcp",
+						strings.NewReader(initialize))).WithContext(t.Context()))
 				if err == nil { // without the headers it is refused
 					res.Body.Close()
 				}
@@ -155,11 +158,13 @@ func TestABadLineIsAnsweredAndTheSessionGoesOn(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"hello", `"id":null,"error":{"code":-32700`},
 		{"Content-Length: 52\r", `-32700`},
-		{`{"jsonrpc":"2.0","id":7,"method":"ping","method":"initialize"}`, `"id":7,"error":{"code":-32600`},
+		{`{"jsonrpc":"2.0","id":7,"method":"ping","method":"initialize"}`,
+			`"id":7,"error":{"code":-32600`},
 		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, "batches"},
 		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}", "UTF-8"},
 		{`{"jsonrpc":"1.0","id":8,"method":"ping"}`, `"id":8,"error":{"code":-32600`},
-		{`{"jsonrpc":"2.0","id":9,"method":"` + strings.Repeat("x", 10_000) + `"}`, "over the limit of 4096"},
+		{`{"jsonrpc":"2.0","id":9,"method":"` + strings.Repeat("x", 10_000) + `"}`,
+			"over the limit of 4096"},
 		{`{"jsonrpc":"2.0","id":10,"method":"ping"} {}`, "more after"},
 		{"\n\n" + `{"jsonrpc":"2.0","id":"ok","method":"ping"}`, `"id":"ok","result":{}`},
 		{initialize, `"protocolVersion":"2025-11-25"`},
@@ -219,7 +224,8 @@ func TestStoppingCancelsCallsAndStillAnswersThem(t *testing.T) {
 		fmt.Fprintln(in, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait"}}`)
 		soon(t, "start", started)
 		stop()
-		if cause := soon(t, "cancel", cancelled); !strings.Contains(cause.Error(), "the host is stopping") {
+		if cause := soon(t, "cancel", cancelled); !strings.Contains(cause.Error(),
+			"the host is stopping") {
 			t.Errorf("cause %v", cause)
 		}
 		if got := soon(t, "answer", lines); !strings.Contains(got, "the host is stopping") ||
@@ -236,8 +242,12 @@ func TestStoppingCancelsCallsAndStillAnswersThem(t *testing.T) {
 		url, stop := serve(t, s)
 		var clients []*mcp.ClientSession
 		for _, version := range []string{"", "2025-11-25"} { // with a listen and a GET stream
-			cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {}}).
-				Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp", MaxRetries: -1}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+			cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"},
+				&mcp.ClientOptions{ToolListChangedHandler: func(context.Context,
+					*mcp.ToolListChangedRequest) {
+				}}).
+				Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + "/mcp",
+					MaxRetries: -1}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -286,7 +296,10 @@ func TestStoppingCancelsCallsAndStillAnswersThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer cs.Close()
-		go func() { _, _ = cs.CallTool(context.WithoutCancel(t.Context()), &mcp.CallToolParams{Name: "deaf"}) }()
+		go func() {
+			_, _ = cs.CallTool(context.WithoutCancel(t.Context()),
+				&mcp.CallToolParams{Name: "deaf"})
+		}()
 		soon(t, "start", started)
 		stop()
 		if err := soon(t, "Serve returns", ended); err == nil ||
@@ -320,7 +333,8 @@ func TestProgressOfAPluginAndSignsOfLife(t *testing.T) {
 				t,
 				newServer(t, door, func(o *opts) { o.KeepAlive = 50 * time.Millisecond }),
 				&mcp.ClientOptions{
-					ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+					ProgressNotificationHandler: func(_ context.Context,
+						r *mcp.ProgressNotificationClientRequest) {
 						mu.Lock()
 						defer mu.Unlock()
 						if r.Params.Progress <= last {
@@ -339,7 +353,12 @@ func TestProgressOfAPluginAndSignsOfLife(t *testing.T) {
 			eventually(
 				t,
 				"all progress",
-				func() bool { mu.Lock(); defer mu.Unlock(); return len(got) > 0 && got[len(got)-1] == "last" },
+				func() bool {
+					mu.Lock()
+					defer mu.Unlock()
+					return len(got) > 0 &&
+						got[len(got)-1] == "last"
+				},
 			)
 			mu.Lock()
 			defer mu.Unlock()
@@ -368,7 +387,9 @@ func TestTheListChangesOnlyWhenItDoes(t *testing.T) {
 			t,
 			s,
 			&mcp.ClientOptions{
-				ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- true },
+				ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+					changed <- true
+				},
 			},
 			version,
 		)

@@ -38,7 +38,10 @@ func TestResourcesAndPromptsGoThroughTheDoor(t *testing.T) {
 					}
 				}
 				return says(
-					`{"description":"d","messages":[{"role":"user","content":{"type":"text","text":"look at it"}},{"role":"assistant","content":{"type":"image","data":"aGk=","mimeType":"image/png"}}]}`,
+					`{"description":"d","messages":[{"role":"user","content":{"type":"text",`+
+						`"text":"look at `+
+						`it"}},{"role":"assistant","content":{"type":"image","data":"aGk=",`+
+						`"mimeType":"image/png"}}]}`,
 				)(
 					ctx,
 					r,
@@ -129,12 +132,20 @@ func TestResourcesAndPromptsGoThroughTheDoor(t *testing.T) {
 					_, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "curl://none"})
 					return err
 				}, -1, "not found"},
-				{func() error { _, err := cs.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "test-api"}); return err }, jsonrpc.CodeInvalidParams, "/url: missing"},
+				{func() error {
+					_, err := cs.GetPrompt(t.Context(),
+						&mcp.GetPromptParams{Name: "test-api"})
+					return err
+				}, jsonrpc.CodeInvalidParams, "/url: missing"},
 				{func() error {
 					_, err := cs.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "wrong-role"})
 					return err
 				}, -32015, "neither user nor assistant"},
-				{func() error { _, err := cs.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "none"}); return err }, jsonrpc.CodeInvalidParams, "unknown prompt"},
+				{func() error {
+					_, err := cs.GetPrompt(t.Context(),
+						&mcp.GetPromptParams{Name: "none"})
+					return err
+				}, jsonrpc.CodeInvalidParams, "unknown prompt"},
 			} {
 				err := c.call()
 				if !errors.As(err, &wire) || c.code != -1 && wire.Code != c.code ||

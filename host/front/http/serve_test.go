@@ -62,7 +62,8 @@ func TestAClientThatDoesNotReadOrWriteIsGivenUp(t *testing.T) {
 	)
 	s.web.ioTimeout = 300 * time.Millisecond
 	url, _ := serve(t, s)
-	for name, body := range map[string]string{"does not read": fmt.Sprintf(modernCall, "{}"), "does not write": ""} {
+	for name, body := range map[string]string{"does not read": fmt.Sprintf(modernCall, "{}"),
+		"does not write": ""} {
 		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 		if err != nil {
 			t.Fatal(err)
@@ -75,7 +76,8 @@ func TestAClientThatDoesNotReadOrWriteIsGivenUp(t *testing.T) {
 		began := time.Now()
 		fmt.Fprintf(
 			c,
-			"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\n"+
+			"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: "+
+				"application/json, text/event-stream\r\nMcp-Protocol-Version: 2026-07-28\r\n"+
 				"Mcp-Method: tools/call\r\nMcp-Name: hello\r\nContent-Length: %d\r\n\r\n%s",
 			len(fmt.Sprintf(modernCall, "{}")),
 			body,
@@ -128,16 +130,21 @@ func TestSessionsAreCappedEndAndBelongToTheirUser(t *testing.T) {
 		t.Errorf("third session of two: %d %v", res.StatusCode, res.Header)
 	}
 	list := `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
-	if status, _ := send(t, url, "POST", "/mcp", list, map[string]string{"Mcp-Session-Id": a, "Test-Principal": "bert"}); status != 403 {
+	if status, _ := send(t, url, "POST", "/mcp", list,
+		map[string]string{"Mcp-Session-Id": a, "Test-Principal": "bert"}); status != 403 {
 		t.Errorf("bert with anna's session: %d", status)
 	}
-	if status, body := send(t, url, "POST", "/mcp", list, map[string]string{"Mcp-Session-Id": a, "Test-Principal": "anna"}); status != 200 {
+	if status, body := send(t, url, "POST", "/mcp", list,
+		map[string]string{"Mcp-Session-Id": a, "Test-Principal": "anna"}); status != 200 {
 		t.Errorf("anna with her session: %d %s", status, body)
 	}
-	if status, body := send(t, url, "POST", "/mcp", modernList, map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}); status != 200 {
+	if status, body := send(t, url, "POST", "/mcp", modernList,
+		map[string]string{"Mcp-Protocol-Version": "2026-07-28",
+			"Mcp-Method": "tools/list"}); status != 200 {
 		t.Errorf("a client without sessions does not need room: %d %s", status, body)
 	}
-	if status, _ := send(t, url, "DELETE", "/mcp", "", map[string]string{"Mcp-Session-Id": a, "Test-Principal": "anna"}); status != 204 {
+	if status, _ := send(t, url, "DELETE", "/mcp", "",
+		map[string]string{"Mcp-Session-Id": a, "Test-Principal": "anna"}); status != 204 {
 		t.Errorf("DELETE: %d", status)
 	}
 	eventually(t, "room after DELETE", func() bool { return s.open() == 1 })
@@ -154,9 +161,12 @@ func TestMoreThanLoopbackNeedsProofAndTLS(t *testing.T) {
 		change func(*opts)
 		says   string
 	}{
-		{"without authentication", false, func(o *opts) { o.BehindProxy = true }, "needs callers who prove who they are"},
+		{"without authentication", false, func(o *opts) { o.BehindProxy = true },
+			"needs callers who prove who they are"},
 		{"without TLS", true, func(*opts) {}, "needs TLS"},
-		{"without a readable certificate", true, func(o *opts) { o.TLSCert, o.TLSKey = "/nowhere", "/nowhere" }, "front.tls_cert"},
+		{"without a readable certificate", true, func(o *opts) {
+			o.TLSCert, o.TLSKey = "/nowhere", "/nowhere"
+		}, "front.tls_cert"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newServer(
@@ -179,7 +189,10 @@ func TestMoreThanLoopbackNeedsProofAndTLS(t *testing.T) {
 // anywhere is a listener that claims an address beyond loopback and accepts nobody.
 type anywhere struct{ net.Listener }
 
-func (anywhere) Addr() net.Addr            { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80} }
+func (anywhere) Addr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1),
+		Port: 80}
+}
 func (anywhere) Accept() (net.Conn, error) { return nil, io.EOF }
 func (anywhere) Close() error              { return nil }
 
@@ -204,8 +217,10 @@ func TestTLSIsServedAndOldTLSIsNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: der},
+		"key": {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -214,12 +229,16 @@ func TestTLSIsServedAndOldTLSIsNot(t *testing.T) {
 		newServer(
 			t,
 			helloDoor(),
-			func(o *opts) { o.TLSCert, o.TLSKey = filepath.Join(dir, "cert"), filepath.Join(dir, "key") },
+			func(o *opts) {
+				o.TLSCert, o.TLSKey = filepath.Join(dir, "cert"),
+					filepath.Join(dir, "key")
+			},
 		),
 	)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	for version, good := range map[uint16]bool{tls.VersionTLS13: true, tls.VersionTLS12: true, tls.VersionTLS11: false} {
+	for version, good := range map[uint16]bool{tls.VersionTLS13: true, tls.VersionTLS12: true,
+		tls.VersionTLS11: false} {
 		client := http.Client{
 			Transport: &http.Transport{
 				TLSClientConfig: &tls.Config{
@@ -238,7 +257,8 @@ func TestTLSIsServedAndOldTLSIsNot(t *testing.T) {
 			res.Body.Close()
 		}
 	}
-	if got := rawHTTP(t, url, "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); strings.Contains(
+	if got := rawHTTP(t, url,
+		"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); strings.Contains(
 		got,
 		"healthy",
 	) {
@@ -334,17 +354,21 @@ func TestDefaultsAreAHundredSessionsHalfOfThemForOneCallerAndOneHour(t *testing.
 		t.Errorf("an idle session ends after %s", s.web.opts.SessionIdle)
 	}
 	url, _ := serve(t, s)
-	for i, who := range append(slices.Repeat([]string{"anna"}, 51), append(slices.Repeat([]string{"bert"}, 50), "carl")...) {
+	for i, who := range append(slices.Repeat([]string{"anna"}, 51),
+		append(slices.Repeat([]string{"bert"}, 50), "carl")...) {
 		want, says := 200, ""
 		if i == 50 || i == 101 {
 			want, says = 503, "all 100 sessions are taken, or you have half of them"
 		}
-		if status, body := send(t, url, "POST", "/mcp", initialize, map[string]string{"Test-Principal": who}); status != want ||
+		if status, body := send(t, url, "POST", "/mcp", initialize,
+			map[string]string{"Test-Principal": who}); status != want ||
 			!strings.Contains(body, says) {
 			t.Errorf("session %d, of %s: %d %s, want %d", i+1, who, status, body, want)
 		}
 	}
-	if status, _ := send(t, url, "POST", "/mcp", modernList, map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}); status != 200 {
+	if status, _ := send(t, url, "POST", "/mcp", modernList,
+		map[string]string{"Mcp-Protocol-Version": "2026-07-28",
+			"Mcp-Method": "tools/list"}); status != 200 {
 		t.Errorf("who needs no session is turned away: %d", status)
 	}
 }
@@ -393,7 +417,8 @@ func TestAnOpenStreamEndsWithItsToken(t *testing.T) {
 				stream = ask("GET", "")
 			} else {
 				headers.Set("Mcp-Method", "subscriptions/listen")
-				stream = ask("POST", `{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+modernMeta+`}}`)
+				stream = ask("POST", `{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen",`+
+					`"params":{"notifications":{"toolsListChanged":true},`+modernMeta+`}}`)
 			}
 			defer stream.Body.Close()
 			if stream.StatusCode != 200 {

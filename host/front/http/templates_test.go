@@ -13,7 +13,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-const guestSchema = `{"type":"object","properties":{"vmid":{"type":"integer","x-caponier-target":"vmid"},"node":{"type":"string","x-caponier-target":"node"},"how":{"type":"string","enum":["soft","hard"]},"why":{"type":"string"}}}`
+const guestSchema = `{"type":"object","properties":{"vmid":{"type":"integer",` +
+	`"x-caponier-target":"vmid"},"node":{"type":"string","x-caponier-target":"node"},` +
+	`"how":{"type":"string","enum":["soft","hard"]},"why":{"type":"string"}}}`
 
 // aboutGuests makes a prompt or resource as the lock would: vmid is a number, the rest is text.
 func aboutGuests(kind, name, uri string) *gate.Tool {
@@ -34,7 +36,8 @@ func aboutGuests(kind, name, uri string) *gate.Tool {
 			}
 			return args
 		},
-		Derive: func(_ gate.Principal, args map[string]any) (on gate.Targets, _ []gate.CommandText, err error) {
+		Derive: func(_ gate.Principal, args map[string]any) (on gate.Targets, _ []gate.CommandText,
+			err error) {
 			if n, has := args["vmid"]; has {
 				if n, isNumber := n.(int64); !isNumber || n < 100 {
 					return on, nil, errors.New("no VMID")
@@ -64,7 +67,8 @@ func guestServer(t *testing.T) (*host, *fakeDoor) {
 	list.InputSchema = json.RawMessage(guestSchema)
 	door := &fakeDoor{Calls: map[string]func(context.Context, gate.Request) gate.Answer{
 		"list": says(
-			`{"content":[],"structured":{"guests":[{"vmid":101,"mem":999},{"vmid":103},{"vmid":1105,"vmids":[7]}],"vmid":"102","node":"elsewhere"}}`,
+			`{"content":[],"structured":{"guests":[{"vmid":101,"mem":999},{"vmid":103},` +
+				`{"vmid":1105,"vmids":[7]}],"vmid":"102","node":"elsewhere"}}`,
 		),
 		"fails": func(ctx context.Context, r gate.Request) gate.Answer {
 			a := says(`{"error":{"code":"x","message":"y"}}`)(ctx, r)
@@ -108,14 +112,17 @@ func TestAResourceWithArgumentsGoesThroughTheDoor(t *testing.T) {
 				t.Errorf("%v: the door was given %+v", err, got)
 			}
 			for _, uri := range []string{"pve://pve1/guests/105/x", "pve://pve1/guest/105", "pve://pve1/guests%2F105"} {
-				if _, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil ||
+				if _, err := cs.ReadResource(t.Context(),
+					&mcp.ReadResourceParams{URI: uri}); err == nil ||
 					!strings.Contains(strings.ToLower(err.Error()), "not found") {
 					t.Errorf("%s: %v", uri, err)
 				}
 			}
 			asked := len(door.Asked())
 			second := aboutGuests("resource", "guest", "pve://{node}/guests/{vmid}/{x}")
-			second.Match = func(string) (map[string]string, bool) { return map[string]string{}, true }
+			second.Match = func(string) (map[string]string, bool) {
+				return map[string]string{}, true
+			}
 			if err := s.SetTools([]*gate.Tool{aboutGuests("resource", "guest", "pve://{node}/guests/{vmid}"), second}); err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +157,10 @@ func TestListsAtOnceAreLimitedApartFromCalls(t *testing.T) {
 	}
 	defer cs.Close()
 	ended := make(chan error, 1)
-	go func() { _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "list"}); ended <- err }()
+	go func() {
+		_, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "list"})
+		ended <- err
+	}()
 	soon(t, "the call runs", entered)
 	if _, err := cs.ListTools(t.Context(), nil); err != nil {
 		t.Errorf("a list while a call runs: %v", err)

@@ -205,8 +205,10 @@ func overStdio(t *testing.T, s *host, o *mcp.ClientOptions, version string) *mcp
 	s.in.Reader, s.out.Writer = inR, outW
 	ended := make(chan error, 1)
 	go func() { ended <- s.Stdio(context.Background()); outW.Close() }()
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(),
-		&mcp.IOTransport{Reader: outR, Writer: inW}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"},
+		o).Connect(t.Context(),
+		&mcp.IOTransport{Reader: outR, Writer: inW},
+		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +224,8 @@ func overStdio(t *testing.T, s *host, o *mcp.ClientOptions, version string) *mcp
 
 func overHTTP(t *testing.T, s *host, o *mcp.ClientOptions, version string) *mcp.ClientSession {
 	url, _ := serve(t, s)
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(),
+	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"},
+		o).Connect(t.Context(),
 		&mcp.StreamableClientTransport{Endpoint: url + "/mcp"},
 		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {

@@ -59,7 +59,11 @@ func TestOneCallersQuestionsLeaveTheOthersTheirs(t *testing.T) {
 	for name, c := range map[string]struct {
 		state string
 		want  bool
-	}{"another's": {theirs, true}, "the oldest": {oldest, false}, "one too old": {states[len(states)-maxMine-1], false}, "the oldest that is kept": {states[len(states)-maxMine], true}, "the newest": {states[len(states)-1], true}, "one that was never given": {"AAAA", false}, "none": {"", false}} {
+	}{"another's": {theirs, true}, "the oldest": {oldest,
+		false}, "one too old": {states[len(states)-maxMine-1], false},
+		"the oldest that is kept":  {states[len(states)-maxMine], true},
+		"the newest":               {states[len(states)-1], true},
+		"one that was never given": {"AAAA", false}, "none": {"", false}} {
 		if got := take(c.state, now); got != c.want || take(c.state, now) {
 			t.Errorf("%s: it is taken: %v, and again: %v", name, got, got)
 		}
@@ -122,12 +126,14 @@ func TestLongAnswersAreRefused(t *testing.T) {
 	who := Caller{Principal: gate.Principal{ID: "carl", Auth: "config"}}
 	u := must(s.user(canAsk{}, who, tool("hello", gate.Hints{}), nil, "", nil))
 	u.answers["before"] = said{"accept", map[string]any{"name": strings.Repeat("x", maxAnswers)}}
-	if _, err := u.Ask(abi.Ask{Key: "a", Message: "who?", Schema: nameForm}); err != gate.ErrPending {
+	if _, err := u.Ask(abi.Ask{Key: "a", Message: "who?",
+		Schema: nameForm}); err != gate.ErrPending {
 		t.Fatal(err)
 	}
 	a := answer{Answer: gate.Answer{Output: gate.Output{Code: 1}}}
 	res := &result{out: &output{}}
-	if err := s.questions(u, a, res); err == nil || !strings.Contains(err.Error(), "over the limit") {
+	if err := s.questions(u, a, res); err == nil ||
+		!strings.Contains(err.Error(), "over the limit") {
 		t.Errorf("%v", err)
 	}
 	if len(s.rounds.waiting) != 0 || res.asks != nil {

@@ -91,9 +91,11 @@ func TestABrokenPipeDoesNotKillTheHost(t *testing.T) {
 	fmt.Fprintln(in, initialize)
 	fmt.Fprintln(
 		in,
-		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","_meta":{"progressToken":"p"}}}`,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait",`+
+			`"_meta":{"progressToken":"p"}}}`,
 	)
-	for lines := bufio.NewScanner(outR); lines.Scan() && !strings.Contains(lines.Text(), "still running"); {
+	for lines := bufio.NewScanner(outR); lines.Scan() &&
+		!strings.Contains(lines.Text(), "still running"); {
 	}
 	outR.Close() // and stdin stays open: only writing tells the host
 	err = cmd.Wait()

@@ -42,13 +42,14 @@ func TestATruncatedResultIsTrue(t *testing.T) {
 		exit           int
 		cut            bool
 	}{
-		"short":                         {"hello\n", "", 0, false},
-		"long, with an error after it":  {numbered(20_000), "boom\n", 3, true},
-		"long":                          {numbered(20_000), "", 0, true},
-		"long stderr":                   {"ok\n", numbered(20_000), 1, true},
-		"one long line":                 {strings.Repeat("é", 200_000), "boom\n", 3, true},
-		"both long":                     {numbered(20_000), numbered(20_000), 255, true},
-		"escapes and hidden characters": {strings.Repeat("\x1b[31ma\u202e", 40_000), "b\x1b[0m", 2, true},
+		"short":                        {"hello\n", "", 0, false},
+		"long, with an error after it": {numbered(20_000), "boom\n", 3, true},
+		"long":                         {numbered(20_000), "", 0, true},
+		"long stderr":                  {"ok\n", numbered(20_000), 1, true},
+		"one long line":                {strings.Repeat("é", 200_000), "boom\n", 3, true},
+		"both long":                    {numbered(20_000), numbered(20_000), 255, true},
+		"escapes and hidden characters": {strings.Repeat("\x1b[31ma\u202e", 40_000), "b\x1b[0m", 2,
+			true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := ended(s, tool("exec", gate.Hints{}), gate.Answer{CallID: "C1",
@@ -70,7 +71,8 @@ func TestATruncatedResultIsTrue(t *testing.T) {
 					t.Errorf("%s is %v, want %v", k, status[k], v)
 				}
 			}
-			if short := plaintext.Clean(c.stderr); len(short) <= keptWhole && status["stderr"] != short {
+			if short := plaintext.Clean(c.stderr); len(short) <= keptWhole &&
+				status["stderr"] != short {
 				t.Errorf("stderr is %q, want %q", status["stderr"], short)
 			}
 			if r.sum.Truncated != c.cut {
@@ -87,7 +89,8 @@ func TestATruncatedResultIsTrue(t *testing.T) {
 				strings.Contains(all, "characters left out") != c.cut {
 				t.Errorf("the text does not say truly that it was cut: %s", all[len(all)-300:])
 			}
-			if c.cut && c.stdout != "ok\n" && !strings.Contains(all, plaintext.Clean(c.stdout)[:200]) {
+			if c.cut && c.stdout != "ok\n" &&
+				!strings.Contains(all, plaintext.Clean(c.stdout)[:200]) {
 				t.Error("the beginning is lost")
 			}
 		})
@@ -109,9 +112,11 @@ func TestALongOutputIsSentOnce(t *testing.T) {
 		out  string
 	}{
 		"text that has the value's string": {tool("a", gate.Hints{}), out(
-			`{"structured":{"stdout":"LONG","n":1},"content":[{"type":"text","text":"it says LONG"}]}`)},
+			`{"structured":{"stdout":"LONG","n":1},"content":[{"type":"text","text":"it says ` +
+				`LONG"}]}`)},
 		"a value alone": {tool("a", gate.Hints{}), out(`{"structured":{"stdout":"LONG"}}`)},
-		"a text alone":  {tool("a", gate.Hints{}), out(`{"content":[{"type":"text","text":"LONG"}]}`)},
+		"a text alone": {tool("a", gate.Hints{}),
+			out(`{"content":[{"type":"text","text":"LONG"}]}`)},
 		"text that is the value's JSON": {tool("a", gate.Hints{}), out(
 			`{"structured":{"a":"LONG"},"content":[{"type":"text","text":"{\"a\":\"LONG\"}"}]}`)},
 		"a schema": {typed, out(
@@ -269,7 +274,8 @@ func TestALongListLosesItsMiddle(t *testing.T) {
 	for i := range 20_000 {
 		list = append(list, map[string]any{"vmid": i, "name": fmt.Sprint("guest-", i)})
 	}
-	out := must(json.Marshal(map[string]any{"structured": map[string]any{"guests": list, "n": 20_000}}))
+	out := must(json.Marshal(map[string]any{"structured": map[string]any{"guests": list,
+		"n": 20_000}}))
 	for _, typed := range []bool{false, true} {
 		tl := tool("list", gate.Hints{})
 		if typed {

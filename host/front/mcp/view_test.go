@@ -76,10 +76,13 @@ func TestAnAliasIsListedUnlessTheOtherToolIsThereForTheCaller(t *testing.T) {
 		lists    bool
 		isListed bool
 	}{
-		"left out beside the other":        {of: "hello"},
-		"left out beside a lower tier":     {of: "hello", tier: map[string]gate.Tier{"x": gate.Red}},
-		"listed if its own tier is lower":  {of: "hello", tier: map[string]gate.Tier{"hello": gate.Red}, isListed: true},
-		"listed if policy has no answer":   {of: "hello", tier: map[string]gate.Tier{"hello": gate.NoTier}, isListed: true},
+		"left out beside the other": {of: "hello"},
+		"left out beside a lower tier": {of: "hello",
+			tier: map[string]gate.Tier{"x": gate.Red}},
+		"listed if its own tier is lower": {of: "hello",
+			tier: map[string]gate.Tier{"hello": gate.Red}, isListed: true},
+		"listed if policy has no answer": {of: "hello",
+			tier: map[string]gate.Tier{"hello": gate.NoTier}, isListed: true},
 		"listed if the other is not there": {of: "nowhere", isListed: true},
 		"listed if the other is hidden":    {of: "hidden", isListed: true},
 		"listed if the other is an alias":  {of: "alias", isListed: true},
@@ -128,7 +131,8 @@ func TestTheConfirmationIsListedOnlyWhereItCounts(t *testing.T) {
 		schema   string
 		argument bool
 		listed   bool
-	}{{optional, false, false}, {optional, true, true}, {needed, false, true}, {needed, true, true}} {
+	}{{optional, false, false}, {optional, true, true}, {needed, false, true}, {needed, true,
+		true}} {
 		s := newServer(t, helloDoor(), func(o *Options) {
 			o.Listing = func(context.Context, gate.Principal, *gate.Tool) gate.Decision {
 				return gate.Decision{Tier: gate.Red,
@@ -181,13 +185,25 @@ func TestToolsThatCannotBeOfferedAreNamed(t *testing.T) {
 
 func TestPublicSchemaHasNoKeywordsOfTheHost(t *testing.T) {
 	for claim, c := range map[string][2]string{
-		"marks go":                                {`{"type":"object","properties":{"vmid":{"type":"integer","x-caponier-target":"vmid"},"ok":{"type":"boolean","x-caponier-confirm":true}}}`, `{"properties":{"ok":{"type":"boolean"},"vmid":{"type":"integer"}},"type":"object"}`},
-		"an argument may be called so":            {`{"properties":{"x-caponier-target":{"type":"string","x-caponier-target":"node"}}}`, `{"properties":{"x-caponier-target":{"type":"string"}}}`},
-		"an argument called properties is one":    {`{"properties":{"properties":{"x-caponier-target":"node","type":"string"}}}`, `{"properties":{"properties":{"type":"string"}}}`},
-		"items and definitions are looked into":   {`{"$defs":{"a":{"x-caponier-target":"url"}},"items":{"x-caponier-target":"url"},"anyOf":[{"x-caponier-confirm":true}]}`, `{"$defs":{"a":{}},"anyOf":[{}],"items":{}}`},
-		"a value that looks like a keyword stays": {`{"default":{"x-caponier-target":"a"},"enum":[{"x-caponier-target":"a"}]}`, `{"default":{"x-caponier-target":"a"},"enum":[{"x-caponier-target":"a"}]}`},
-		"numbers stay as they are":                {`{"maximum":999999999,"minimum":0.5}`, `{"maximum":999999999,"minimum":0.5}`},
-		"text that is not JSON is left as it is":  {`{`, `{`},
+		"marks go": {`{"type":"object",` +
+			`"properties":{"vmid":{"type":"integer","x-caponier-target":"vmid"},` +
+			`"ok":{"type":"boolean","x-caponier-confirm":true}}}`,
+			`{"properties":{"ok":{"type":"boolean"},"vmid":{"type":"integer"}},"type":"object"}`},
+		"an argument may be called so": {
+			`{"properties":{"x-caponier-target":{"type":"string","x-caponier-target":"node"}}}`,
+			`{"properties":{"x-caponier-target":{"type":"string"}}}`},
+		"an argument called properties is one": {
+			`{"properties":{"properties":{"x-caponier-target":"node","type":"string"}}}`,
+			`{"properties":{"properties":{"type":"string"}}}`},
+		"items and definitions are looked into": {`{"$defs":{"a":{"x-caponier-target":"url"}},` +
+			`"items":{"x-caponier-target":"url"},"anyOf":[{"x-caponier-confirm":true}]}`,
+			`{"$defs":{"a":{}},"anyOf":[{}],"items":{}}`},
+		"a value that looks like a keyword stays": {
+			`{"default":{"x-caponier-target":"a"},"enum":[{"x-caponier-target":"a"}]}`,
+			`{"default":{"x-caponier-target":"a"},"enum":[{"x-caponier-target":"a"}]}`},
+		"numbers stay as they are": {`{"maximum":999999999,"minimum":0.5}`,
+			`{"maximum":999999999,"minimum":0.5}`},
+		"text that is not JSON is left as it is": {`{`, `{`},
 	} {
 		if got := string(public(json.RawMessage(c[0]))); got != c[1] {
 			t.Errorf("%s: %s, want %s", claim, got, c[1])

@@ -48,7 +48,8 @@ func overStdio(t *testing.T, s *Server, o *mcp.ClientOptions) *mcp.ClientSession
 	s.opts.Stdin, s.opts.Stdout = inR, outW
 	ended := make(chan error, 1)
 	go func() { ended <- s.Stdio(context.Background()); outW.Close() }()
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(),
+	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"},
+		o).Connect(t.Context(),
 		&mcp.IOTransport{Reader: outR, Writer: inW}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,8 @@ func TestGrammarListsWhatCommandsTake(t *testing.T) {
 	}
 	zpool, err := Grammar(t.Context(), site, "zpool")
 	if err != nil || len(zpool) < 5 || !slices.ContainsFunc(zpool, func(c Command) bool {
-		return c.Name == "zpool status" && c.Tier == "green" && c.Options["-x"] == "" && c.Source != ""
+		return c.Name == "zpool status" && c.Tier == "green" && c.Options["-x"] == "" &&
+			c.Source != ""
 	}) {
 		t.Errorf("zpool: %+v, %v", zpool, err)
 	}

@@ -46,7 +46,8 @@ func TestLeavingSomethingOutNeverWidens(t *testing.T) {
 				x.data["site"] = without
 				err := errors.Join(x.checkData(t.Context()), x.lintCompiled())
 				if err != nil {
-					// An error can also be about what needs the key: a list's name stands for its entries.
+					// An error can also be about what needs the key: a list's name stands for its
+					// entries.
 					if refused++; !strings.Contains(err.Error(), at[len(at)-1]) &&
 						!strings.Contains(err.Error(), at[0]) {
 						t.Errorf("%s %s: the error does not name it: %v", at, how, err)
@@ -157,7 +158,8 @@ func questionsOf(site map[string]any) (all []gate.Question) {
 			q := status()
 			q.Call.Principal = gate.Principal{ID: id, Auth: auth}
 			q.Call.Tool.Commands = []string{gate.CallersText, "pct stop", "pct start"}
-			q.Call.Nodes = append(q.Call.Nodes, gate.Node{Name: "pve2", Cluster: "lab", Host: "10.20.0.5"},
+			q.Call.Nodes = append(q.Call.Nodes,
+				gate.Node{Name: "pve2", Cluster: "lab", Host: "10.20.0.5"},
 				gate.Node{Name: "prod-db", Cluster: "lab", Host: "10.20.0.6"})
 			change(&q)
 			q.ID = id + " " + name
@@ -191,7 +193,8 @@ func questionsOf(site map[string]any) (all []gate.Question) {
 			for _, channel := range []string{"cli", "client"} {
 				add("approved by "+by+" on "+channel, func(q *gate.Question) {
 					q.Call.Tool.Name = "delete_guest"
-					q.Call.Confirmation = gate.Confirmation{State: "approved", By: by, Channel: channel}
+					q.Call.Confirmation = gate.Confirmation{State: "approved", By: by,
+						Channel: channel}
 				})
 			}
 		}
@@ -205,7 +208,8 @@ func questionsOf(site map[string]any) (all []gate.Question) {
 			{"pct", "stop", "9001"}, {"pvesh", "get", "/nodes/pve9/status"}} {
 			add(strings.Join(argv, " "), func(q *gate.Question) {
 				cmd := shell.Lowerer{}.Argv(argv)
-				q.Kind, q.Op = gate.KindOperation, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: argv}
+				q.Kind, q.Op = gate.KindOperation, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
+					Argv: argv}
 				q.Cmd, q.Node, q.Call.Decided = &cmd, &q.Call.Nodes[0], gate.Decision{Allow: true,
 					Tier: gate.Yellow}
 				q.Call.Tool.Name, q.Call.Targets.VMIDs = "start_guest", []string{"101", "9001"}

@@ -367,7 +367,8 @@ func TestNodesInDataThatAreNotThereAreRefused(t *testing.T) {
 		"protected node": {"protected:\n  nodes: {}",
 			"protected:\n  nodes: {pve11: {reason: misspelt}}", "protected/nodes"},
 		"node of a protected service": {"services: []",
-			"services: [{service: nginx, nodes: [pve11, '*'], reason: kept}]", "protected/services"},
+			"services: [{service: nginx, nodes: [pve11, '*'], reason: kept}]",
+			"protected/services"},
 		"node of a role": {`nodes: ["*"]`, `nodes: [pve11]`, "roles/"},
 	} {
 		dir := copySite(t)

@@ -28,7 +28,8 @@ func TestTiersAreThoseOfTheGrammar(t *testing.T) {
 		t.Errorf("%d tiers of %d entries", len(tiers), len(all))
 	}
 	for name, want := range map[string]gate.Tier{"pct destroy": gate.Red, "pct start": gate.Yellow,
-		"uname": gate.Green, "pvesh get /cluster/resources": gate.Green, "mytool show": gate.NoTier} {
+		"uname": gate.Green, "pvesh get /cluster/resources": gate.Green,
+		"mytool show": gate.NoTier} {
 		if tiers[name] != want {
 			t.Errorf("%s is %q, want %q", name, tiers[name], want)
 		}

@@ -74,8 +74,9 @@ func TestToolsThatCanNeverWorkAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := strings.Join(idle(r), "\n")
-	for _, want := range []string{"tiers/tool:delete_guest: is yellow, and pct destroy that it runs " +
-		"is red", "tiers/tool:delete_guest: is yellow, and qm destroy",
+	for _, want := range []string{
+		"tiers/tool:delete_guest: is yellow, and pct destroy that it runs " +
+			"is red", "tiers/tool:delete_guest: is yellow, and qm destroy",
 		"tiers/tool:proxmox_upload_file_to_host: is yellow, and what it writes"} {
 		if !strings.Contains(all, want) || !strings.Contains(all, "data.yaml:") {
 			t.Errorf("no %q in\n%s", want, all)

@@ -5,7 +5,8 @@ import data.caponier.core.fixture as f
 test_another_guest_is_refused if f.failed(f.operated(f.run(["pct", "stop", "106"]))) == {"bound"}
 
 test_the_reason_names_the_guest if {
-	contains(f.operated(f.run(["pct", "stop", "106"])).deny[0].msg, "106 is not what this call named")
+	q := f.run(["pct", "stop", "106"])
+	contains(f.operated(q).deny[0].msg, "106 is not what this call named")
 }
 
 test_guest_of_the_call_passes if f.operated(f.run(["pct", "stop", "105"])).allow
@@ -19,7 +20,8 @@ test_guest_of_the_calls_own_command_passes if {
 
 test_guest_named_in_text_for_a_guest_is_not_bound if {
 	text := object.union(f.cmd([["pct", "stop", "106"]]), {"guest": true, "text": "pct stop 106"})
-	f.failed(f.operated(object.union({"parent": {"commands": [text]}}, f.run(["pct", "stop", "106"])))) == {"bound"}
+	q := object.union({"parent": {"commands": [text]}}, f.run(["pct", "stop", "106"]))
+	f.failed(f.operated(q)) == {"bound"}
 }
 
 test_one_of_two_guests_is_not_enough if {
@@ -50,7 +52,13 @@ test_guest_may_run_on_another_node_of_the_cluster if {
 }
 
 test_guest_of_another_cluster_is_another_guest if {
-	f.failed(f.operated(object.union({"target": {"node": "far", "cluster": "other"}}, f.run(["pct", "stop", "105"])))) == {"bound"}
+	q := object.union(
+		{"target": {
+			"node": "far", "cluster": "other",
+		}},
+		f.run(["pct", "stop", "105"]),
+	)
+	f.failed(f.operated(q)) == {"bound"}
 }
 
 test_nodes_without_a_cluster_are_not_in_one_cluster if {
@@ -98,7 +106,13 @@ test_stage_may_be_where_the_guest_is if {
 		f.with_file("sftp_put", "upload", "yellow", {"action": "put", "local": "in/x"}),
 		elsewhere,
 	)).allow
-	f.operated(object.union(f.with_file("stage", "upload", "yellow", {"action": "stage", "path": ""}), elsewhere)).allow
+	q := object.union(
+		f.with_file("stage", "upload", "yellow", {
+			"action": "stage", "path": "",
+		}),
+		elsewhere,
+	)
+	f.operated(q).allow
 }
 
 test_guest_of_the_call_may_be_named_with_its_node if {
@@ -123,7 +137,9 @@ test_stage_in_another_cluster_is_refused if {
 	))) == {"bound"}
 }
 
-test_operation_without_a_node_is_not_bound_to_a_node if f.operated(f.with_http({"method": "POST"})).allow
+test_operation_without_a_node_is_not_bound_to_a_node if {
+	f.operated(f.with_http({"method": "POST"})).allow
+}
 
 test_service_of_the_call_is_bound_under_its_aliases if {
 	f.operated(object.union(

@@ -9,7 +9,8 @@ test_call_above_the_ceiling_is_refused if {
 }
 
 test_operation_above_the_ceiling_is_refused if {
-	f.failed(f.operated(object.union({"principal": {"id": "two"}}, f.run(["pct", "stop", "105"])))) == {"ceiling", "command"}
+	q := object.union({"principal": {"id": "two"}}, f.run(["pct", "stop", "105"]))
+	f.failed(f.operated(q)) == {"ceiling", "command"}
 }
 
 test_tool_above_the_ceiling_is_not_shown if {

@@ -66,7 +66,8 @@ test_tool_that_declares_paths_writes_to_those_of_its_call if {
 	x := {"action": "put", "local": "in/x", "path": "/srv/in/a", "real_path": "/srv/in/a"}
 	host("sftp_put", x, ["/srv/in/a"]).allow
 	f.failed(host("sftp_put", x, ["/srv/in/b"])) == {"file"}
-	f.failed(host("sftp_put", object.union(x, {"path": "/opt/a", "real_path": "/opt/a"}), ["/opt/a"])) == {"file"}
+	q := object.union(x, {"path": "/opt/a", "real_path": "/opt/a"})
+	f.failed(host("sftp_put", q, ["/opt/a"])) == {"file"}
 }
 
 test_real_path_may_not_lie_elsewhere if {
@@ -100,7 +101,9 @@ test_reading_is_green_and_may_look_wider if {
 		{"action": "read", "path": "/var/log/x", "real_path": "/var/log/x", "type": "file"},
 	).tier == "green"
 	up("sftp_stat", {"action": "stat", "path": "/var/log/x", "real_path": "/var/log/x"}).allow
-	up("sftp_list", {"action": "list", "path": "/var/log", "real_path": "/var/log", "type": "dir"}).allow
+	up("sftp_list", {
+		"action": "list", "path": "/var/log", "real_path": "/var/log", "type": "dir",
+	}).allow
 }
 
 test_tool_that_declares_paths_reads_those_of_its_call if {
@@ -169,8 +172,10 @@ test_removal_is_of_one_plain_file_in_the_stage if {
 
 test_paths_that_run_the_machine_cannot_be_written if {
 	every p in [
-		"/usr/local/bin/a", "/usr/local/sbin/a", "/usr/share/perl5/PVE/a", "/var/lib/vz/snippets/a", "/etc/network/if-up.d/a", "/etc/udev/rules.d/a", "/etc/lxc/a", "/etc/default/a",
-		"/etc/cron.d/a", "/usr/bin/a", "/etc/pve/lxc/1.conf", "/srv/.profile", "/etc/ssh/sshd_config",
+		"/usr/local/bin/a", "/usr/local/sbin/a", "/usr/share/perl5/PVE/a", "/var/lib/vz/snippets/a",
+		"/etc/network/if-up.d/a", "/etc/udev/rules.d/a", "/etc/lxc/a", "/etc/default/a",
+		"/etc/cron.d/a", "/usr/bin/a", "/etc/pve/lxc/1.conf", "/srv/.profile",
+		"/etc/ssh/sshd_config",
 	] {
 		d := f.operated_in(
 			object.union(

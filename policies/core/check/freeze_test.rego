@@ -22,14 +22,19 @@ test_frozen_operation_is_refused if {
 }
 
 test_freeze_of_a_part_of_the_question_refuses_it if {
-	every z in [["all", ""], ["principal", "ann"], ["tool", "stop"], ["node", "pve1"], ["plugin", digest]] {
+	every z in [
+		["all", ""], ["principal", "ann"], ["tool", "stop"], ["node", "pve1"], ["plugin", digest],
+	] {
 		f.failed(f.decided(of(z[0], z[1]))) == {"freeze"}
 		f.failed(f.operated(object.union(of(z[0], z[1]), stopping))) == {"freeze"}
 	}
 }
 
 test_freeze_of_other_things_does_not_refuse_it if {
-	every z in [["principal", "two"], ["tool", "kill"], ["node", "pve2"], ["node", "pve"], ["plugin", "guests"]] {
+	every z in [
+		["principal", "two"], ["tool", "kill"], ["node", "pve2"], ["node", "pve"],
+		["plugin", "guests"],
+	] {
 		f.decided(of(z[0], z[1])).allow
 		f.operated(object.union(of(z[0], z[1]), stopping)).allow
 	}
@@ -49,7 +54,8 @@ test_node_of_the_running_call_is_concerned if {
 
 test_node_is_frozen_by_each_of_its_names if {
 	f.failed(f.decided(object.union(of("node", "pve1-admin"), aliases))) == {"freeze"}
-	f.failed(f.operated(object.union(object.union(of("node", "pve1-admin"), aliases), stopping))) == {"freeze"}
+	q := object.union(object.union(of("node", "pve1-admin"), aliases), stopping)
+	f.failed(f.operated(q)) == {"freeze"}
 }
 
 # The host gives "?" to an entry that it cannot read.
@@ -71,7 +77,9 @@ test_refusal_says_what_is_frozen_and_why if {
 test_question_without_freezes_passes if f.decided({}).allow
 
 test_freeze_that_cannot_be_read_freezes_everything if {
-	every bad in [[], {}, "all", 1, null, {"kind": "tool"}, {"name": "x"}, {"kind": "tool", "name": 1}] {
+	every bad in [
+		[], {}, "all", 1, null, {"kind": "tool"}, {"name": "x"}, {"kind": "tool", "name": 1},
+	] {
 		"freeze" in f.failed(f.decided(mode([bad])))
 	}
 }

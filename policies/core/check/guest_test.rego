@@ -15,10 +15,13 @@ sh(text) := inside(["timeout", "-k", "2", "30", "sh", "-c", text])
 rendered := "'ls' '/x$(id -un > /tmp/pwned)'"
 
 # Two texts that the parser and real shells read differently: the parser sees one ls.
-joined := f.guest_cmd("ls \"/x$\\\n(id -un > /tmp/pwned)\"", rendered, [["ls", "/x$(id -un > /tmp/pwned)"]])
+joined := f.guest_cmd("ls \"/x$\\\n(id -un > /tmp/pwned)\"", rendered, [[
+	"ls", "/x$(id -un > /tmp/pwned)",
+]])
 
 commented := f.guest_cmd(
-	"cat -- /etc/hostname #\\\n/bin/rm /tmp/victim", "'cat' '--' '/etc/hostname' '/bin/rm' '/tmp/victim'",
+	"cat -- /etc/hostname #\\\n/bin/rm /tmp/victim",
+	"'cat' '--' '/etc/hostname' '/bin/rm' '/tmp/victim'",
 	[["cat", "--", "/etc/hostname", "/bin/rm", "/tmp/victim"]],
 )
 
@@ -28,7 +31,8 @@ test_of_a_parsed_text_only_the_rendering_runs_in_either_mode if {
 			d := f.operated_in(object.union(exec_of(cmd), sh(cmd.text)), {"guest_commands": mode})
 			f.failed(d) == {"command"}
 			contains(d.deny[0].msg, "neither the call's own text nor a helper")
-			f.operated_in(object.union(exec_of(cmd), sh(cmd.rendered)), {"guest_commands": mode}).allow
+			q := object.union(exec_of(cmd), sh(cmd.rendered))
+			f.operated_in(q, {"guest_commands": mode}).allow
 		}
 	}
 }
@@ -48,9 +52,16 @@ test_unparsed_text_has_no_calls if {
 test_parsed_text_without_a_rendering_is_refused if {
 	cmd := f.guest_cmd("ls", "", [["ls"]])
 	every mode in ["any", "table"] {
-		f.failed(f.decided_in({"tool": {"name": "run"}, "commands": [cmd]}, {"guest_commands": mode})) == {"command"}
-		f.failed(f.operated_in(object.union(exec_of(cmd), sh("")), {"guest_commands": mode})) == {"command"}
-		f.failed(f.operated_in(object.union(exec_of(cmd), sh("ls")), {"guest_commands": mode})) == {"command"}
+		f.failed(f.decided_in(
+			{
+				"tool": {"name": "run"}, "commands": [cmd],
+			},
+			{"guest_commands": mode},
+		)) == {"command"}
+		q := object.union(exec_of(cmd), sh(""))
+		f.failed(f.operated_in(q, {"guest_commands": mode})) == {"command"}
+		r := object.union(exec_of(cmd), sh("ls"))
+		f.failed(f.operated_in(r, {"guest_commands": mode})) == {"command"}
 	}
 }
 
@@ -74,7 +85,10 @@ test_text_of_the_call_passes_under_a_time_limit if {
 }
 
 test_another_text_is_refused if {
-	d := f.operated(object.union(exec_call("uname -a"), inside(["timeout", "-k", "2", "30", "sh", "-c", "uname -a; id"])))
+	q := object.union(exec_call("uname -a"), inside([
+		"timeout", "-k", "2", "30", "sh", "-c", "uname -a; id",
+	]))
+	d := f.operated(q)
 	f.failed(d) == {"command"}
 	contains(d.deny[0].msg, "neither the call's own text nor a helper")
 }
@@ -84,15 +98,18 @@ test_text_of_the_call_without_a_time_limit_is_refused if {
 }
 
 test_empty_text_is_refused if {
-	f.failed(f.operated(object.union(exec_call(""), inside(["timeout", "-k", "2", "30", "sh", "-c", ""])))) == {"command"}
+	q := object.union(exec_call(""), inside(["timeout", "-k", "2", "30", "sh", "-c", ""]))
+	f.failed(f.operated(q)) == {"command"}
 }
 
 test_more_words_after_the_text_are_refused if {
-	f.failed(f.operated(object.union(exec_call("ls"), inside(["timeout", "-k", "2", "30", "sh", "-c", "ls", "x"])))) == {"command"}
+	q := object.union(exec_call("ls"), inside(["timeout", "-k", "2", "30", "sh", "-c", "ls", "x"]))
+	f.failed(f.operated(q)) == {"command"}
 }
 
 test_another_shell_is_refused if {
-	f.failed(f.operated(object.union(exec_call("ls"), inside(["timeout", "-k", "2", "30", "python3", "-c", "ls"])))) == {"command"}
+	q := object.union(exec_call("ls"), inside(["timeout", "-k", "2", "30", "python3", "-c", "ls"]))
+	f.failed(f.operated(q)) == {"command"}
 }
 
 test_text_decided_for_a_node_is_not_for_a_guest if {
@@ -100,7 +117,8 @@ test_text_decided_for_a_node_is_not_for_a_guest if {
 		"tool": {"name": "run"},
 		"parent": {"tool": "run", "commands": [object.union(f.cmd([["ls"]]), {"text": "ls"})]},
 	}
-	f.failed(f.operated(object.union(call, inside(["timeout", "-k", "2", "30", "sh", "-c", "ls"])))) == {"command"}
+	q := object.union(call, inside(["timeout", "-k", "2", "30", "sh", "-c", "ls"]))
+	f.failed(f.operated(q)) == {"command"}
 }
 
 test_another_guest_is_refused if {

@@ -3,7 +3,10 @@ package caponier.core.check.guests_test
 import data.caponier.core.fixture as f
 
 tagged := {"protected": object.union(f.site.protected, {
-	"tags": {"prod": {"reason": "customers use it"}, "watched": {"reason": "looked at only", "reads": "allow"}},
+	"tags": {
+		"prod": {"reason": "customers use it"},
+		"watched": {"reason": "looked at only", "reads": "allow"},
+	},
 	"pools": {"shop": {"reason": "the shop"}},
 	"names": {"db-[0-9]+|mail": {"reason": "data of others"}},
 })}
@@ -62,14 +65,16 @@ test_question_that_waits_for_a_person_asks_for_facts_first if {
 
 test_a_site_without_such_entries_asks_for_nothing if {
 	f.decided({}).allow
-	f.decided_in({}, {"protected": object.union(f.site.protected, {"tags": {}, "pools": {}, "names": {}})}).allow
+	q := object.union(f.site.protected, {"tags": {}, "pools": {}, "names": {}})
+	f.decided_in({}, {"protected": q}).allow
 	f.decided_in({}, {"raised": {"tags": {}}}).allow
 }
 
 test_old_facts_do_not_count if {
 	refused(f.decided_in(about({"age_s": 31}), tagged), "guests")
 	f.decided_in(about({"age_s": 30}), tagged).allow
-	refused(f.decided_in(about({"age_s": 30}), object.union(tagged, {"guest_facts": {"max_age_s": 20}})), "guests")
+	q := object.union(tagged, {"guest_facts": {"max_age_s": 20}})
+	refused(f.decided_in(about({"age_s": 30}), q), "guests")
 	refused(f.decided_in(about({"age_s": -1}), tagged), "guests")
 }
 
@@ -108,7 +113,12 @@ test_a_refusal_names_guest_entry_and_reason if {
 }
 
 test_a_name_cannot_pose_as_a_sentence if {
-	d := f.decided_in(about({"tags": ["prod"], "name": concat("", ["x", "\n", "‮allowed"])}), tagged)
+	d := f.decided_in(
+		about({
+			"tags": ["prod"], "name": concat("", ["x", "\n", "‮allowed"]),
+		}),
+		tagged,
+	)
 	contains(d.deny[0].msg, "guest 105 (x??allowed)")
 }
 
@@ -126,14 +136,21 @@ test_a_guest_in_a_command_a_path_or_a_unit_counts if {
 	] {
 		"guests" in f.failed(f.operated_in(f.run(split(line, " ")), object.union(tagged, files)))
 	}
-	refused(f.operated_in(object.union(f.run(["pct", "status", "140"]), {"guests": {"140": object.union(plain, {"tags": ["prod"]})}}), tagged), "protected")
+	q := object.union(
+		f.run([
+			"pct", "status", "140",
+		]),
+		{"guests": {"140": object.union(plain, {"tags": ["prod"]})}},
+	)
+	refused(f.operated_in(q, tagged), "protected")
 }
 
 test_a_raised_guest_raises_what_is_above_green if {
 	d := f.decided_in(about({"tags": ["web"]}), raising("red"))
 	d.tier == "red"
 	d.confirm == true
-	f.decided_in(object.union({"tool": {"name": "look"}}, about({"tags": ["web"]})), raising("red")).tier == "green"
+	q := object.union({"tool": {"name": "look"}}, about({"tags": ["web"]}))
+	f.decided_in(q, raising("red")).tier == "green"
 	black := f.decided_in(about({"tags": ["web"]}), raising("black"))
 	refused(black, "tier")
 	contains(black.deny[0].msg, "guest 105 (web01) is raised to black by its tag web")
@@ -146,10 +163,15 @@ test_a_guest_that_is_tagged_during_a_call_stops_it if {
 
 # A call that is red only because a tag made it so does what a yellow one may, and no more.
 test_a_raised_call_may_do_no_more if {
-	approved := {"parent": {"tier": "red", "confirmation": {"state": "argument", "by": "", "channel": ""}}}
-	site := object.union(raising("red"), {"approval": {"argument": true, "channels": [], "approvers": []}})
+	approved := {"parent": {
+		"tier": "red", "confirmation": {"state": "argument", "by": "", "channel": ""},
+	}}
+	site := object.union(raising("red"), {"approval": {
+		"argument": true, "channels": [], "approvers": [],
+	}})
 	f.operated_in(object.union(object.union(stop, approved), about({"tags": ["web"]})), site).allow
-	red := object.union(object.union(f.run(["qm", "stop", "105"]), approved), about({"tags": ["web"]}))
+	q := object.union(f.run(["qm", "stop", "105"]), approved)
+	red := object.union(q, about({"tags": ["web"]}))
 	"tier" in f.failed(f.operated_in(red, site))
 }
 

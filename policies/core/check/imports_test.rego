@@ -3,17 +3,20 @@ package caponier.core.check.imports_test
 import data.caponier.core.fixture as f
 
 test_operation_that_the_tool_does_not_declare_is_refused if {
-	"imports" in f.failed(f.operated(object.union({"tool": {"imports": ["sftp_stat"]}}, f.run(["pct", "list"]))))
+	q := object.union({"tool": {"imports": ["sftp_stat"]}}, f.run(["pct", "list"]))
+	"imports" in f.failed(f.operated(q))
 }
 
 test_operation_of_another_tools_call_is_refused if {
-	"imports" in f.failed(f.operated(object.union({"parent": {"tool": "kill"}}, f.run(["pct", "list"]))))
+	q := object.union({"parent": {"tool": "kill"}}, f.run(["pct", "list"]))
+	"imports" in f.failed(f.operated(q))
 }
 
 test_operation_without_its_part_is_refused if "imports" in f.failed(f.operated({}))
 
 test_operation_with_two_parts_is_refused if {
-	"imports" in f.failed(f.operated(object.union(f.run(["pct", "list"]), {"ask": {"key": "k", "bytes": 1, "fields": 1}})))
+	q := object.union(f.run(["pct", "list"]), {"ask": {"key": "k", "bytes": 1, "fields": 1}})
+	"imports" in f.failed(f.operated(q))
 }
 
 test_part_must_be_that_of_the_operation if {

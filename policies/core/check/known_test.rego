@@ -11,7 +11,13 @@ test_tool_with_a_tier_passes if f.decided({}).allow
 test_tool_without_a_tier_is_not_shown if "known" in f.failed(f.seen({"tool": {"name": "new"}}))
 
 test_tool_whose_tier_is_removed_stops_its_running_calls if {
-	d := f.operated(object.union({"tool": {"name": "gone"}, "parent": {"tool": "gone"}}, f.run(["pct", "status", "105"])))
+	q := object.union(
+		{
+			"tool": {"name": "gone"}, "parent": {"tool": "gone"},
+		},
+		f.run(["pct", "status", "105"]),
+	)
+	d := f.operated(q)
 	f.failed(d) == {"known"}
 	startswith(d.deny[0].msg, "tool:gone has no tier, so it is switched off · ")
 }

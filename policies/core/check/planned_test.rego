@@ -7,7 +7,10 @@ stop := object.union(f.run(["pct", "stop", "105"]), {"parent": {
 	"confirmation": {"state": "approved", "by": "bob", "channel": "cli"},
 }})
 
-facts := {"digest": "sha256:aa", "complete": true, "next": true, "left": true, "want": "pct stop 105", "rests": [], "changed": ""}
+facts := {
+	"digest": "sha256:aa", "complete": true, "next": true, "left": true, "want": "pct stop 105",
+	"rests": [], "changed": "",
+}
 
 held(change) := object.union(stop, {"plan": object.union(facts, change)})
 
@@ -65,7 +68,12 @@ test_step_after_an_incomplete_plan_passes_if_the_site_allows_it if {
 }
 
 test_step_after_a_complete_plan_is_refused_even_then if {
-	d := f.operated_in(held({"next": false, "left": false}), {"approval": {"incomplete_plans": true}})
+	d := f.operated_in(
+		held({
+			"next": false, "left": false,
+		}),
+		{"approval": {"incomplete_plans": true}},
+	)
 	"planned" in f.failed(d)
 }
 
@@ -99,7 +107,9 @@ test_plan_that_ends_early_passes_where_the_site_says_so if {
 }
 
 test_site_decides_on_the_plan_as_a_whole if {
-	rules := object.union(f.no_rules, {"plan": {"deny": {{"id": "site.guests", "msg": "too many"}}}})
+	rules := object.union(f.no_rules, {"plan": {"deny": {{
+		"id": "site.guests", "msg": "too many",
+	}}}})
 	d := f.planned_with({}, {}, rules)
 	not d.allow
 	"site" in f.failed(d)

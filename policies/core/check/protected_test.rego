@@ -37,7 +37,13 @@ test_node_is_known_by_its_address if {
 		object.union(here, {"target": {"node": "pve2", "host": "10.0.0.2"}}),
 		f.run(["pvesh", "get", "/nodes/pve1/status"]),
 	)))
-	f.operated(object.union(object.union(here, {"target": {"node": "pve2", "host": "10.0.0.2"}}), f.run(["uptime"]))).allow
+	q := object.union(
+		object.union(here, {"target": {
+			"node": "pve2", "host": "10.0.0.2",
+		}}),
+		f.run(["uptime"]),
+	)
+	f.operated(q).allow
 }
 
 test_protected_node_in_a_path_of_a_call_counts if {
@@ -137,8 +143,10 @@ test_node_is_found_in_every_form if {
 }
 
 test_run_node_counts if {
-	"protected" in f.failed(f.operated(object.union({"target": {"node": "agent1"}}, f.run(["uptime"]))))
-	"protected" in f.failed(f.operated(object.union({"target": {"host": "192.168.1.61"}}, f.run(["uptime"]))))
+	q := object.union({"target": {"node": "agent1"}}, f.run(["uptime"]))
+	"protected" in f.failed(f.operated(q))
+	r := object.union({"target": {"host": "192.168.1.61"}}, f.run(["uptime"]))
+	"protected" in f.failed(f.operated(r))
 	"protected" in f.failed(f.operated(object.union(
 		{"target": {"addrs": [{"ip": "192.168.1.61", "class": "private"}]}},
 		f.run(["uptime"]),
@@ -196,7 +204,8 @@ test_addresses_of_a_request_count if {
 
 test_reads_of_an_operation_pass_where_the_entry_says_so if {
 	f.operated(f.run(["pct", "status", "107"])).allow
-	"protected" in f.failed(f.operated(object.union({"parent": {"targets": {"vmids": ["107"]}}}, f.run(["pct", "stop", "107"]))))
+	q := object.union({"parent": {"targets": {"vmids": ["107"]}}}, f.run(["pct", "stop", "107"]))
+	"protected" in f.failed(f.operated(q))
 }
 
 # The units of a guest are that guest.
@@ -253,7 +262,8 @@ test_service_is_protected_under_its_aliases if {
 			"services": [{"service": "systemd-logind", "nodes": ["*"], "reason": "sessions"}],
 		},
 	}
-	"protected" in f.failed(f.operated_in(f.run(["systemctl", "status", "dbus-org.freedesktop.login1"]), login))
+	q := f.run(["systemctl", "status", "dbus-org.freedesktop.login1"])
+	"protected" in f.failed(f.operated_in(q, login))
 	f.operated_in(f.run(["systemctl", "status", "nginx"]), site).allow
 }
 
@@ -328,7 +338,8 @@ test_node_is_protected_by_each_of_its_names if {
 
 test_unit_is_protected_by_each_name_of_the_node if {
 	site := {"protected": {"services": [{"service": "shop", "nodes": ["*"], "reason": "the shop"}]}}
-	op := object.union(f.run(["systemctl", "restart", "web"]), {"target": {"services": ["shop.service"]}})
+	q := f.run(["systemctl", "restart", "web"])
+	op := object.union(q, {"target": {"services": ["shop.service"]}})
 	"protected" in f.failed(f.operated_in(op, site))
 }
 

@@ -9,7 +9,12 @@ test_too_many_calls_on_a_target_are_refused if {
 }
 
 test_too_many_calls_of_a_tool_are_refused if {
-	f.failed(f.decided_in({"facts": {"tool_calls_60s": 3}}, {"limits": {"tool_calls_per_minute": 2}})) == {"rate"}
+	f.failed(f.decided_in(
+		{
+			"facts": {"tool_calls_60s": 3},
+		},
+		{"limits": {"tool_calls_per_minute": 2}},
+	)) == {"rate"}
 	f.decided_in({"facts": {"tool_calls_60s": 2}}, {"limits": {"tool_calls_per_minute": 2}}).allow
 }
 

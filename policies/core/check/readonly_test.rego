@@ -9,7 +9,8 @@ test_call_above_green_is_refused if {
 test_green_call_passes if f.decided({"mode": {"read_only": true}, "tool": {"name": "look"}}).allow
 
 test_operation_above_green_is_refused if {
-	f.failed(f.operated(object.union({"mode": {"read_only": true}}, f.run(["pct", "stop", "105"])))) == {"readonly"}
+	q := object.union({"mode": {"read_only": true}}, f.run(["pct", "stop", "105"]))
+	f.failed(f.operated(q)) == {"readonly"}
 }
 
 test_green_operation_passes if {

@@ -8,7 +8,12 @@ told_in(record, sites) := f.operated_in(
 	{
 		"op": {"undo": "undo_steps", "snapshots": "snapshots"}[record.action], "target": null,
 		"tool": {"name": "look", "imports": ["undo_steps", "snapshots"], "target_kinds": []},
-		"parent": {"tool": "look"}, "record": object.union({"call": "C", "all": false, "undo": null}, record),
+		"parent": {"tool": "look"}, "record": object.union(
+			{
+				"call": "C", "all": false, "undo": null,
+			},
+			record,
+		),
 	},
 	sites,
 )

@@ -7,7 +7,8 @@ test_call_of_another_version_is_refused if {
 }
 
 test_operation_of_another_version_is_refused if {
-	f.failed(f.operated(object.union({"schema": "caponier.operation/2"}, f.run(["pct", "list"])))) == {"schema"}
+	q := object.union({"schema": "caponier.operation/2"}, f.run(["pct", "list"]))
+	f.failed(f.operated(q)) == {"schema"}
 }
 
 test_operation_asked_as_a_call_is_refused if {

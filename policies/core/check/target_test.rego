@@ -28,8 +28,14 @@ test_declared_commands_pass if {
 
 test_malformed_targets_are_refused if {
 	every change in [
-		{"vmids": ["0105"]}, {"vmids": ["105\n"]}, {"vmids": ["1.05e2"]}, {"vmids": ["99"]}, {"nodes": ["-x"]}, {"nodes": ["a.b"]},
-		{"services": ["a b"]}, {"hosts": ["A.com"]}, {"paths": ["/a/../b"]}, {"paths": ["a"]}, {"guest_paths": ["/a//b"]}, {"vmids": [105]},
+		{"vmids": ["0105"]}, {
+			"vmids": ["105\n"],
+		},
+		{"vmids": ["1.05e2"]}, {"vmids": ["99"]}, {"nodes": ["-x"]}, {"nodes": ["a.b"]},
+		{"services": ["a b"]}, {
+			"hosts": ["A.com"],
+		},
+		{"paths": ["/a/../b"]}, {"paths": ["a"]}, {"guest_paths": ["/a//b"]}, {"vmids": [105]},
 	] {
 		"target" in f.failed(f.decided({"targets": change}))
 	}

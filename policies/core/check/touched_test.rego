@@ -85,7 +85,12 @@ test_storage_of_a_command_is_asked_for if {
 
 test_power_command_touches_the_guests_of_its_node if {
 	lacks(
-		own(["mytool", "purge"], {"group": "power", "tier": "yellow", "operands": [], "options": {}}),
+		own(
+			[
+				"mytool", "purge",
+			],
+			{"group": "power", "tier": "yellow", "operands": [], "options": {}},
+		),
 		["node:pve1"],
 	)
 }

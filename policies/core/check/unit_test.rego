@@ -39,7 +39,8 @@ test_alias_of_a_protected_service_is_that_service if {
 	sites := {"protected": {"services": [{
 		"service": "ntpsec", "nodes": ["*"], "reason": "the clock",
 	}]}}
-	d := f.operated_in(object.union(restart("ntpd"), named(["ntpsec.service", "ntpd.service"])), sites)
+	q := object.union(restart("ntpd"), named(["ntpsec.service", "ntpd.service"]))
+	d := f.operated_in(q, sites)
 	"protected" in f.failed(d)
 }
 

@@ -31,7 +31,8 @@ func FuzzData(f *testing.F) {
 		if err != nil || !bytes.Equal(encode(t, again), text) {
 			t.Fatalf("%q is %s, read again %v, %v", data, text, again, err)
 		}
-		if other, err := abi.Decode(data, 1<<20); err == nil && !bytes.Equal(encode(t, other), text) {
+		if other, err := abi.Decode(data, 1<<20); err == nil &&
+			!bytes.Equal(encode(t, other), text) {
 			t.Fatalf("%q is %s, and as JSON %s", data, text, encode(t, other))
 		}
 	})

@@ -42,8 +42,9 @@ func TestEntriesOfOneMachineAreAliases(t *testing.T) {
 		entry("far-1-again", "192.168.1.1", pinB, "jump1"),
 	}))
 	for name, want := range map[string]string{
-		"a": "a-again a-by-name pinned", "a-by-name": "a a-again pinned", "pinned": "a a-again a-by-name",
-		"b": "", "c": "", "far-1": "far-1-again", "far-2": "", "far-1-again": "far-1",
+		"a": "a-again a-by-name pinned", "a-by-name": "a a-again pinned",
+		"pinned": "a a-again a-by-name",
+		"b":      "", "c": "", "far-1": "far-1-again", "far-2": "", "far-1-again": "far-1",
 	} {
 		if strings.Join(got[name], " ") != want {
 			t.Errorf("%s: %v, want %s", name, got[name], want)

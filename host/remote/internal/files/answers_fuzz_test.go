@@ -123,7 +123,8 @@ func (l *liar) answer(kind byte, id uint32, body []byte) {
 			frame = kinds[int(by)%len(kinds)]()
 		case 5: // a body from the input
 			n := min(at, len(l.lies))
-			frame = sshtest.Raw(frame[4], slices.Concat(binary.BigEndian.AppendUint32(nil, id), l.lies[:n]))
+			frame = sshtest.Raw(frame[4], slices.Concat(binary.BigEndian.AppendUint32(nil, id),
+				l.lies[:n]))
 			l.lies = l.lies[n:]
 		case 6: // twice
 			frame = slices.Concat(frame, frame)
@@ -230,7 +231,8 @@ func says(op int, kept []answer) (string, bool) {
 				break
 			}
 			for range min(w.u32(), 1<<16) {
-				// The library leaves out the directory itself, and cuts a name down to its last part.
+				// The library leaves out the directory itself, and cuts a name down to its last
+				// part.
 				if name := w.text(); name != "." && name != ".." {
 					text += path.Base(name) + "\n"
 				}
@@ -327,13 +329,15 @@ func FuzzAnswers(f *testing.F) {
 		}
 		if op == len(operations)-1 {
 			// The library asks for the removal of a directory where that of a file fails.
-			if a := l.kept[len(l.kept)-1].frame; len(a) < 13 || a[4] != fxpStatus || binary.BigEndian.Uint32(a[9:]) != fxOK {
+			if a := l.kept[len(l.kept)-1].frame; len(a) < 13 || a[4] != fxpStatus ||
+				binary.BigEndian.Uint32(a[9:]) != fxOK {
 				t.Fatalf("removed, with the answer %x", a)
 			}
 			return
 		}
 		if want, told := says(op, l.kept); !told || e.got != want {
-			t.Fatalf("%q, where the node said %q, which is an answer: %v\n%x", e.got, want, told, l.kept)
+			t.Fatalf("%q, where the node said %q, which is an answer: %v\n%x", e.got, want, told,
+				l.kept)
 		}
 	})
 }

@@ -13,12 +13,14 @@ import (
 )
 
 func FuzzPaths(f *testing.F) {
-	for _, p := range []string{"/", "/a/b", "a", "../a", "/a/../b", "//a", "/a/", "", ".", "a\\b", "a\x00", "a/" + PartialPrefix + "x"} {
+	for _, p := range []string{"/", "/a/b", "a", "../a", "/a/../b", "//a", "/a/", "", ".", "a\\b",
+		"a\x00", "a/" + PartialPrefix + "x"} {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, p string) {
 		if q, err := cleanRemote(p); err == nil &&
-			(q != p || path.Clean(p) != p || p[0] != '/' || strings.Contains(p, "\x00") || strings.Contains(p+"/", "/../")) {
+			(q != p || path.Clean(p) != p || p[0] != '/' || strings.Contains(p, "\x00") ||
+				strings.Contains(p+"/", "/../")) {
 			t.Errorf("node path %q was accepted", p)
 		}
 		if cleanLocal(p) == nil &&
