@@ -30,7 +30,7 @@ test_own_call_may_be_undone if {
 test_call_of_another_principal_is_refused if {
 	d := told_of({"action": "undo", "undo": {"owner": "bob", "bars": ""}})
 	not d.allow
-	contains(told(d), "made by somebody else")
+	contains(told(d), "kept nothing of a call C of yours")
 }
 
 test_call_that_the_host_did_not_keep_may_not if {
