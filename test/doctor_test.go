@@ -398,9 +398,8 @@ func TestFirstNodeListsEveryCheck(t *testing.T) {
 	page, err := os.ReadFile("../docs/first-node.md")
 	must(t, err)
 	checks := map[string]bool{}
-	for _, file := range []string{"../host/doctor/node.go",
-		"../host/doctor/local.go", "../host/doctor/directory.go"} {
-		code, err := os.ReadFile(file)
+	for _, file := range []string{"node", "visit", "local", "mend", "directory"} {
+		code, err := os.ReadFile("../host/doctor/" + file + ".go")
 		must(t, err)
 		named := regexp.MustCompile(`\b(?:found|try|read)\((?:ctx, )?"([a-z-]+)"|` +
 			`check(?:, fix)? :?= "([a-z-]+)"|check, fix = "([a-z-]+)"`)
