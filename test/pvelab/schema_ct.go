@@ -230,7 +230,8 @@ func containerMethods() []*method {
 			Proxy:  true,
 			Run:    snapConfig("lxc"),
 		},
-		{Class: "PVE::API2::LXC::Snapshot", Name: "snapshot_cmd_idx", Params: snapParams, Run: snapIndex},
+		{Class: "PVE::API2::LXC::Snapshot", Name: "snapshot_cmd_idx", Params: snapParams,
+			Run: snapIndex},
 		// pct's own
 		{
 			Class:  "PVE::CLI::pct",
@@ -263,10 +264,13 @@ func containerMethods() []*method {
 		{Class: "PVE::CLI::pct", Name: "unlock", Params: guestParams, Run: ctUnlock},
 		{Class: "PVE::CLI::pct", Name: "cpusets", Params: []param{pNode}, Run: ctCPUSets},
 		{Class: "PVE::CLI::pct", Name: "df", Params: guestParams, Run: ctDF},
-		{Class: "PVE::CLI::pct", Name: "console", Params: join(guestParams, strs("escape")), Run: nil},
+		{Class: "PVE::CLI::pct", Name: "console", Params: join(guestParams, strs("escape")),
+			Run: nil},
 		{Class: "PVE::CLI::pct", Name: "enter", Params: join(guestParams, bools("keep-env"))},
-		{Class: "PVE::CLI::pct", Name: "fsck", Params: join(guestParams, bools("force"), strs("device"))},
-		{Class: "PVE::CLI::pct", Name: "fstrim", Params: join(guestParams, bools("ignore-mountpoints"))},
+		{Class: "PVE::CLI::pct", Name: "fsck",
+			Params: join(guestParams, bools("force"), strs("device"))},
+		{Class: "PVE::CLI::pct", Name: "fstrim",
+			Params: join(guestParams, bools("ignore-mountpoints"))},
 		{Class: "PVE::CLI::pct", Name: "mount", Params: guestParams},
 		{Class: "PVE::CLI::pct", Name: "unmount", Params: guestParams},
 		{

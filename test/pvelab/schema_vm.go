@@ -39,11 +39,12 @@ func vmMethods() []*method {
 			Run:   vmCreate,
 		},
 		{
-			Class:  "PVE::API2::Qemu",
-			Name:   "destroy_vm",
-			Params: join(guestParams, bools("purge destroy-unreferenced-disks"), []param{skipParam}),
-			Proxy:  true,
-			Run:    vmDestroy,
+			Class: "PVE::API2::Qemu",
+			Name:  "destroy_vm",
+			Params: join(guestParams, bools("purge destroy-unreferenced-disks"),
+				[]param{skipParam}),
+			Proxy: true,
+			Run:   vmDestroy,
 		},
 		{
 			Class: "PVE::API2::Qemu",
@@ -146,7 +147,8 @@ func vmMethods() []*method {
 		{
 			Class: "PVE::API2::Qemu",
 			Name:  "vm_stop",
-			Params: join(guestParams, []param{skipParam, pTimeout}, bools("keepActive overrule-shutdown"),
+			Params: join(guestParams, []param{skipParam, pTimeout},
+				bools("keepActive overrule-shutdown"),
 				strs("migratedfrom")),
 			Proxy: true,
 			Run:   vmStop,
