@@ -74,8 +74,8 @@ func ExampleDoor_Call() {
 	for _, argv := range [][]string{{"uptime"}, {"rm", "-r", "/"}} {
 		p := &parts{argv}
 		door := gate.New(gate.Options{Nodes: []gate.Node{{Name: "pve1", Default: true}}, Decider: p,
-			Journal: p, Ledger: p, Lowerer: p, Runner: p, Throttle: p,
-			Mode: func() gate.Mode { return gate.Mode{} }, Executors: map[string]gate.Executor{"ssh_exec": p}})
+			Journal: p, Ledger: p, Lowerer: p, Throttle: p,
+			Mode: func() gate.Mode { return gate.Mode{} }, Executors: map[string]gate.Executor{"ssh_exec": p}}, p)
 		a := door.Call(context.Background(), gate.Request{Source: "cli",
 			Principal: gate.Principal{ID: "agent-a"}, Tool: tool})
 		for _, refused := range a.Refused {

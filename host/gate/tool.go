@@ -34,7 +34,7 @@ type Tool struct {
 	Hints                               Hints
 	InputSchema, OutputSchema           json.RawMessage
 	Budget                              time.Duration // of instance and operations together
-	Runs                                string        // one line: what it does on the node
+	Runs, AliasOf                       string        // what it does on the node; the tool it repeats
 	Plans                               bool          // its plugin knows the status planned
 
 	// Validate checks decoded arguments against the input schema. Derive returns what they act on,

@@ -51,10 +51,10 @@ func (w *world) End(context.Context, *gate.Call) {}
 
 func (w *world) open(tools ...Tool) (*Runner, *gate.Door) {
 	r := New(w, "1.2.3", tools...)
-	return r, gate.New(gate.Options{Decider: w, Journal: w, Ledger: w, Lowerer: shell.Lowerer{}, Runner: r,
+	return r, gate.New(gate.Options{Decider: w, Journal: w, Ledger: w, Lowerer: shell.Lowerer{},
 		Throttle: &fair.Refusals{}, Nodes: []gate.Node{{Name: "pve1", Default: true}, {Name: "pve2"}},
 		Executors: map[string]gate.Executor{"discard": w},
-		Mode:      func() gate.Mode { return gate.Mode{} }})
+		Mode:      func() gate.Mode { return gate.Mode{} }}, r)
 }
 
 var broom = Tool{Name: "broom", Imports: []string{"discard"}, Budget: time.Minute,

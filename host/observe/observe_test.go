@@ -86,12 +86,11 @@ func metered(p parts) (*gate.Door, *Meter) {
 		Ledger:    p,
 		Confirmer: p,
 		Lowerer:   p,
-		Runner:    p,
 		Executors: map[string]gate.Executor{"ssh_exec": p},
 		Mode:      func() gate.Mode { return gate.Mode{} },
 	}
 	m.Watch(&o)
-	return gate.New(o), m
+	return gate.New(o, p), m
 }
 
 func callFor(name string) gate.Request {

@@ -89,10 +89,10 @@ func (h *host) openDoor(r gate.Runner) {
 			Journal:   h,
 			Ledger:    h,
 			Lowerer:   h,
-			Runner:    r,
 			Executors: execs,
 			Mode:      func() gate.Mode { return gate.Mode{} },
 		},
+		r,
 	)
 }
 

@@ -9,6 +9,7 @@
 package trusted
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -96,7 +97,10 @@ func read(path string, limit int64, stat func() (fs.FileInfo, error),
 	if err := Regular(path, info); err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	var b bytes.Buffer
+	b.Grow(int(min(info.Size(), limit)) + bytes.MinRead)
+	_, err = b.ReadFrom(io.LimitReader(f, limit+1))
+	data := b.Bytes()
 	if err == nil && int64(len(data)) > limit {
 		err = fmt.Errorf("%s has more than %d bytes", path, limit)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,7 +54,7 @@ func lookAt(ctx context.Context, r *gate.Running) (any, error) {
 			s.Values[name] = fmt.Sprint(v)
 		default:
 			if name != "lxc" { // a list of raw settings, which no command sets
-				return nil, failed("the configuration of guest %d has no value of %s", g.VMID, name)
+				return nil, failed("the configuration of guest %s has no value of %s", g.VMID, name)
 			}
 		}
 	}
@@ -66,7 +65,7 @@ func lookAt(ctx context.Context, r *gate.Running) (any, error) {
 	}
 	s.Config, _ = values["digest"].(string)
 	if status == "" || s.Status == "" || s.Config == "" {
-		return nil, failed("guest %d has no status, or no digest of its configuration", g.VMID)
+		return nil, failed("guest %s has no status, or no digest of its configuration", g.VMID)
 	}
 	return s, nil
 }
@@ -131,7 +130,11 @@ func fileState(ctx context.Context, r *gate.Running, on abi.OnNode, path string,
 	return s, nil
 }
 
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
+// absent is the status of a file that is not there, and large that of one that is too large to be
+// kept or compared.
+const (
+	absent = "absent"
+	large  = "too large"
+)
+
+func digest(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }

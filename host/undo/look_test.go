@@ -52,9 +52,9 @@ func (n *said) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gat
 func (n *said) keeper(book *node) *Keeper {
 	r := native.New(n.Runner, "1", Tools...)
 	door := gate.New(gate.Options{Decider: n, Journal: n, Ledger: n, Lowerer: shell.Lowerer{},
-		Runner: r, Throttle: &fair.Refusals{}, Nodes: []gate.Node{{Name: "pve1", Cluster: "lab"}},
+		Throttle: &fair.Refusals{}, Nodes: []gate.Node{{Name: "pve1", Cluster: "lab"}},
 		Executors: map[string]gate.Executor{"ssh_exec": n},
-		Mode:      func() gate.Mode { return gate.Mode{} }})
+		Mode:      func() gate.Mode { return gate.Mode{} }}, r)
 	k := book.open()
 	k.Call = func(ctx context.Context, tool string, args any) gate.Answer {
 		return r.Call(ctx, door, tool, args)
@@ -90,8 +90,8 @@ var good = map[string][]string{
 
 func answering(in field, text string) *said {
 	n := &said{answers: map[string]string{
-		"/cluster/resources": `[{"type":"lxc","node":"pve1","vmid":105,"status":"running"},` +
-			`{"type":"qemu","node":"pve1","vmid":200,"status":"running"}]`,
+		"/cluster/resources": `[{"id":"lxc/105","type":"lxc","node":"pve1","vmid":105,"status":"running"},` +
+			`{"id":"qemu/200","type":"qemu","node":"pve1","vmid":200,"status":"running"}]`,
 		"systemctl show": "ActiveState=active\nUnitFileState=enabled\n"}}
 	for what, members := range good {
 		name := ""

@@ -15,43 +15,6 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// Step is an operation of a call, with what takes it back.
-type Step struct {
-	Call      string      `json:"call"`
-	N         int         `json:"n"` // 1 for the first of the call
-	Principal string      `json:"principal"`
-	Tool      string      `json:"tool"`
-	Node      string      `json:"node"`
-	Did       string      `json:"did"` // for people
-	Back      reverse.Way `json:"back"`
-	Before    State       `json:"before"` // of what it changes, with a file's bytes
-	After     State       `json:"after"`  // until it has ended: as it will be if all goes well
-	Mode      string      `json:"mode"`   // octal, of the file before
-	Ended     string      `json:"ended"`  // "" while it runs or when the host was killed, else how
-	Made      time.Time   `json:"made"`
-	Expires   time.Time   `json:"expires"`
-}
-
-// State is how a guest, a unit or a file is.
-type State struct {
-	// guest:101, unit:nginx.service or file:/path; "": nothing
-	About  string            `json:"about"`
-	Status string            `json:"status"` // running, stopped …; of a file its digest, or absent
-	Config string            `json:"config"` // digest of a guest's configuration
-	Values map[string]string `json:"values,omitempty"`
-	Mode   string            `json:"mode,omitempty"`
-	Data   []byte            `json:"data,omitempty"`
-}
-
-func (s State) same(o State) bool { return s.Status == o.Status && s.Config == o.Config }
-
-// absent is the status of a file that is not there, and large that of one that is too large to be
-// kept or compared.
-const (
-	absent = "absent"
-	large  = "too large"
-)
-
 // record executes an operation between two looks at what it changes, and records what takes it
 // back.
 func (k *Keeper) record(ctx context.Context, q gate.Question, d gate.Decision) (gate.Result,
@@ -63,9 +26,8 @@ func (k *Keeper) record(ctx context.Context, q gate.Question, d gate.Decision) (
 	}
 	if err != nil {
 		if !o.Optional {
-			return gate.Result{}, &gate.OpError{Code: "no_undo", Outcome: gate.Failed,
-				Message: fmt.Sprintf("what takes this back could not be kept, so nothing was "+
-					"done: %v", err)}
+			return gate.Result{}, gate.Fail("no_undo", "what takes this back could not be kept, "+
+				"so nothing was done: %v", err)
 		}
 		slog.Warn("an operation is done that cannot be undone, as the site allows", "call",
 			q.Call.ID, "error", err)

@@ -150,26 +150,3 @@ func TestOnlyWhatIsOldAndRecordedGoes(t *testing.T) {
 		t.Errorf("forgotten although it may be there: %v, %v", w.book, err)
 	}
 }
-
-func TestAListThatCannotBeTrueShowsNoGuest(t *testing.T) {
-	lxc := func(id int64, on string) guest { return guest{VMID: id, Type: "lxc", On: on} }
-	for claim, c := range map[string]struct {
-		all  []guest
-		on   string
-		gone bool
-		why  string
-	}{
-		"no list says nothing":              {nil, "", false, ""},
-		"rows without a number say nothing": {[]guest{{}}, "", false, ""},
-		"it is listed":                      {[]guest{lxc(101, "a"), lxc(105, "b")}, "b", false, ""},
-		"others are listed":                 {[]guest{lxc(101, "a")}, "", true, ""},
-		"it is in two places":               {[]guest{lxc(105, "a"), lxc(105, "b")}, "", false, "listed twice"},
-		"it is no guest":                    {[]guest{{VMID: 105, Type: "storage"}}, "", false, "as \"storage\""},
-	} {
-		g, gone, err := pick(c.all, "105")
-		if g.On != c.on || gone != c.gone || (err == nil) != (c.why == "") ||
-			err != nil && !strings.Contains(err.Error(), c.why) {
-			t.Errorf("%s: %+v, gone %v, %v", claim, g, gone, err)
-		}
-	}
-}

@@ -146,13 +146,22 @@ func (l *live) files() watch.Files {
 
 // reload reads the lock. What left it is withdrawn at once. What came is made ready in the
 // background, and comes into service when all of it is ready. A lock that is wrong changes nothing.
-// With again, plugins of an unchanged lock that could not run are tried again.
+// With again, plugins of an unchanged lock that could not run are tried again; without, a file that
+// has not changed since it was read is not read in full.
 func (l *live) reload(ctx context.Context, work *sync.WaitGroup, again bool) {
 	l.turn.Lock()
 	defer l.turn.Unlock()
 	file := l.h.cfg.Plugin.Lock
 	next, err := watch.Within(ctx, lockDeadline, "reading "+file,
-		func(context.Context) (*plugin.Lock, error) { return plugin.Load(file) })
+		func(context.Context) (*plugin.Lock, error) {
+			if now := l.h.lock(); !again && now.Unchanged(file) {
+				return nil, nil
+			}
+			return plugin.Load(file)
+		})
+	if next == nil && err == nil {
+		return
+	}
 	if err != nil {
 		l.report(ctx, err)
 		return

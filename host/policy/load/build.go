@@ -15,9 +15,9 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
+	"github.com/open-policy-agent/opa/v1/topdown"
 )
 
 // Inventory is what the names in a policy are held against. Names of a nil list are not checked.
@@ -30,14 +30,15 @@ type Inventory struct {
 // Candidate is one policy that is fit to decide. It does not change.
 type Candidate struct {
 	Rules    *policy.Rules
-	Bundle   []byte         // what [FromBundle] makes the same candidate of
-	Data     map[string]any // data.site and the command grammar
-	Warnings []string       // names that nothing in the lock has, each with its place
-	Idle     []string       // what is granted and can never work, each with its place
+	Bundle   []byte   // what [FromBundle] makes the same candidate of; nil once in force
+	Warnings []string // names that nothing in the lock has, each with its place
+	Idle     []string // what is granted and can never work, each with its place
 
 	modules, tests map[string]*ast.Module // tests are the site's
 	coreTests      files                  // are parsed when tests run
+	site           files                  // the files of the site
 	wellTyped      bool                   // all modules are this program's: see compile
+	base           map[string]any         // data as OPA's values; see baseData
 	caps           *ast.Capabilities
 	schemas        *ast.SchemaSet
 	data           map[string]any
@@ -59,6 +60,12 @@ func fromFolder(ctx context.Context, dir string, inv Inventory, tested func(stri
 	if err != nil {
 		return nil, err
 	}
+	return named(ctx, dir, all, inv, tested)
+}
+
+// named is build with the name of the folder in its errors.
+func named(ctx context.Context, dir string, all files, inv Inventory, tested func(string) bool) (
+	*Candidate, error) {
 	c, err := build(ctx, all, inv, tested)
 	if err != nil {
 		return nil, fmt.Errorf("policy of %s: %w", dir, err)
@@ -90,7 +97,6 @@ func build(ctx context.Context, all files, inv Inventory, tested func(string) bo
 	if err != nil {
 		return nil, err
 	}
-	c.wellTyped = !slices.ContainsFunc(slices.Collect(maps.Keys(c.modules)), owned)
 	for _, step := range []func(context.Context) error{
 		c.lint, c.compile, c.checkCompiled, c.finish, c.smoke,
 	} {
@@ -109,47 +115,91 @@ func build(ctx context.Context, all files, inv Inventory, tested func(string) bo
 
 // finish derives the tables that depend on data alone and makes the rules.
 func (c *Candidate) finish(ctx context.Context) error {
-	derived, err := c.ask(ctx, "data.caponier.core.derived", nil)
+	derived, err := c.query(ctx, "data.caponier.core.derived", nil)
 	if err != nil {
 		return fmt.Errorf("deriving tables from the data: %w", err)
 	}
-	data := maps.Clone(c.data)
+	more := map[string]any{}
 	if derived != nil {
-		data["derived"] = derived
+		more["derived"] = derived
 	}
 	var redact []string
 	for _, name := range list(c.data, "site", "redact") {
 		redact = append(redact, fmt.Sprint(name))
 	}
 	sum := sha256.Sum256(c.Bundle)
-	c.Data = data
+	store, err := c.store(more)
+	if err != nil {
+		return err
+	}
 	c.Rules, err = policy.Compile(ctx, policy.Source{Revision: hex.EncodeToString(sum[:]),
-		Compiler: c.compiler, Store: storeOf(data), Redact: redact})
+		Compiler: c.compiler, Store: store, Redact: redact})
 	return err
 }
 
-func storeOf(data map[string]any) storage.Store {
+// Data is the data of the site and of the command grammar.
+func (c *Candidate) Data() map[string]any { return c.data }
+
+// store holds the data, and more beside it.
+func (c *Candidate) store(more map[string]any) (storage.Store, error) {
+	if c.base == nil {
+		base := map[string]any{}
+		for name, v := range c.data {
+			value, err := ast.InterfaceToValue(v)
+			if err != nil {
+				return nil, fmt.Errorf("reading data.%s: %w", name, err)
+			}
+			base[name] = value
+		}
+		c.base = base
+	}
+	data := maps.Clone(c.base)
+	maps.Copy(data, more)
 	return inmem.NewFromObjectWithOpts(data, inmem.OptRoundTripOnWrite(false),
-		inmem.OptReturnASTValuesOnRead(true))
+		inmem.OptReturnASTValuesOnRead(true)), nil
 }
 
 // ask returns the value of a query without an input, nil where it is undefined. More data can be
 // laid beside the site's.
 func (c *Candidate) ask(ctx context.Context, query string, more map[string]any) (any, error) {
-	data := maps.Clone(c.data)
-	maps.Copy(data, more)
-	rs, err := rego.New(rego.Query(query), rego.Compiler(c.compiler), rego.Store(storeOf(data)),
-		rego.StrictBuiltinErrors(true)).Eval(ctx)
-	if err != nil || len(rs) == 0 {
+	v, err := c.query(ctx, query, more)
+	if err != nil || v == nil {
 		return nil, err
 	}
-	return rs[0].Expressions[0].Value, nil
+	return ast.JSON(v)
+}
+
+// query is ask as OPA has the value.
+func (c *Candidate) query(ctx context.Context, query string, more map[string]any) (
+	v ast.Value, err error) {
+	body, err := ast.ParseBody("answer = " + query)
+	if err != nil {
+		return nil, err
+	}
+	if body, err = c.compiler.QueryCompiler().Compile(body); err != nil {
+		return nil, err
+	}
+	store, err := c.store(more)
+	if err != nil {
+		return nil, err
+	}
+	txn, err := store.NewTransaction(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Abort(ctx, txn)
+	return v, topdown.NewQuery(body).WithCompiler(c.compiler).WithStore(store).
+		WithTransaction(txn).WithStrictBuiltinErrors(true).
+		Iter(ctx, func(result topdown.QueryResult) error {
+			v = result[ast.Var("answer")].Value
+			return nil
+		})
 }
 
 func parse(all files, inv Inventory) (c *Candidate, err error) {
 	c = &Candidate{modules: map[string]*ast.Module{}, tests: map[string]*ast.Module{},
-		coreTests: files{},
-		data:      map[string]any{}, places: map[string]string{}, schemas: ast.NewSchemaSet(),
+		coreTests: files{}, site: files{},
+		data: map[string]any{}, places: map[string]string{}, schemas: ast.NewSchemaSet(),
 		inventory: inv}
 	if c.Bundle, err = pack(all); err != nil {
 		return nil, err
@@ -158,7 +208,14 @@ func parse(all files, inv Inventory) (c *Candidate, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("capabilities.json: %w", err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
+	names := slices.Sorted(maps.Keys(all))
+	c.wellTyped = !slices.ContainsFunc(names, func(name string) bool {
+		return owned(name) && path.Ext(name) == ".rego"
+	})
+	for _, name := range names {
+		if owned(name) {
+			c.site[name] = all[name]
+		}
 		switch data := all[name]; {
 		case strings.HasSuffix(name, testSuffix) && !owned(name):
 			c.coreTests[name] = data
@@ -196,7 +253,9 @@ const testSuffix = "_test.rego"
 // parseRego refuses a module outside its owner's packages.
 func (c *Candidate) parseRego(name string, data []byte) error {
 	m, err := ast.ParseModuleWithOpts(name, string(data),
-		ast.ParserOptions{ProcessAnnotation: true, Capabilities: c.caps, RegoVersion: ast.RegoV1})
+		// annotations say of what type input and data are, for the check of types
+		ast.ParserOptions{ProcessAnnotation: !c.wellTyped, Capabilities: c.caps,
+			RegoVersion: ast.RegoV1})
 	if err != nil {
 		return err
 	}
@@ -217,10 +276,20 @@ func (c *Candidate) parseRego(name string, data []byte) error {
 	return nil
 }
 
-// compile compiles all modules but the tests. Without Rego of a site, it leaves out the check of
-// types: core and schemas are constants of this program, whose types its tests have checked.
+// checked are the compiler's stages that only find mistakes in Rego.
+var checked = []ast.StageID{ast.StageCheckUnusedImports, ast.StageCheckKeywordOverrides,
+	ast.StageCheckDuplicateImports, ast.StageCheckVoidCalls, ast.StageParseMetadataBlocks,
+	ast.StageSetAnnotationSet, ast.StageCheckUndefinedFuncs, ast.StageCheckRecursion,
+	ast.StageCheckTypes, ast.StageCheckUnsafeBuiltins, ast.StageCheckDeprecatedBuiltins,
+	ast.StageBuildRequiredCapabilities}
+
+// compile compiles all modules but the tests. Without Rego of a site, it leaves out checks: core
+// and schemas are constants of this program, which passed them in its tests.
 func (c *Candidate) compile(ctx context.Context) error {
-	store := storeOf(c.data)
+	store, err := c.store(nil)
+	if err != nil {
+		return err
+	}
 	txn, err := store.NewTransaction(ctx)
 	if err != nil {
 		return err
@@ -228,23 +297,12 @@ func (c *Candidate) compile(ctx context.Context) error {
 	defer store.Abort(ctx, txn)
 	c.compiler = c.newCompiler().WithPathConflictsCheck(storage.NonEmpty(ctx, store, txn))
 	if c.wellTyped {
-		c.compiler = c.compiler.WithSkipStages(ast.StageCheckTypes)
+		c.compiler = c.compiler.WithSkipStages(checked...)
 	}
-	if c.compiler.Compile(c.copies(nil)); c.compiler.Failed() {
+	if c.compiler.Compile(c.modules); c.compiler.Failed() {
 		return c.compiler.Errors
 	}
 	return nil
-}
-
-// copies returns all modules for a compiler, which changes what it compiles.
-func (c *Candidate) copies(tests map[string]*ast.Module) map[string]*ast.Module {
-	all := map[string]*ast.Module{}
-	for _, modules := range []map[string]*ast.Module{c.modules, tests} {
-		for name, m := range modules {
-			all[name] = m.Copy()
-		}
-	}
-	return all
 }
 
 func (c *Candidate) newCompiler() *ast.Compiler {

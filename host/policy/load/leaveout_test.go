@@ -29,7 +29,7 @@ func TestLeavingSomethingOutNeverWidens(t *testing.T) {
 			}
 			site := c.data["site"].(map[string]any)
 			if snapshot := snapshotsOf[path.Base(dir)]; snapshot != nil {
-				site["snapshot"] = snapshot
+				site["snapshot"], c.base = snapshot, nil
 				if err := c.finish(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -42,7 +42,7 @@ func TestLeavingSomethingOutNeverWidens(t *testing.T) {
 					return // how a site says that it wants none
 				}
 				x := *c
-				x.data = maps.Clone(c.data)
+				x.data, x.base = maps.Clone(c.data), nil
 				x.data["site"] = without
 				err := errors.Join(x.checkData(t.Context()), x.lintCompiled())
 				if err != nil {

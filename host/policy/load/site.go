@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -124,13 +125,14 @@ func (s *Site) Reload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	revision := next.Rules.Revision
+	revision, bundle := next.Rules.Revision, next.Bundle
+	next.Bundle = nil
 	if now := s.current.Load(); now != nil && now.Rules.Revision == revision {
 		s.current.Store(next) // its warnings can differ
 		return nil
 	}
 	if s.options.OnRevision != nil {
-		if err := s.options.OnRevision(revision, next.Bundle); err != nil {
+		if err := s.options.OnRevision(revision, bundle); err != nil {
 			return fmt.Errorf("keeping policy revision %s: %w", revision, err)
 		}
 	}
@@ -153,9 +155,9 @@ func (s *Site) candidate(ctx context.Context, inv Inventory) (*Candidate, error)
 	if err != nil {
 		return nil, err
 	}
-	bundle, err := pack(all)
-	now := s.current.Load()
-	if err == nil && now != nil && bytes.Equal(bundle, now.Bundle) &&
+	now, site := s.current.Load(), maps.Clone(all) // core is this program's
+	maps.DeleteFunc(site, func(name string, _ []byte) bool { return !owned(name) })
+	if now != nil && maps.EqualFunc(site, now.site, bytes.Equal) &&
 		slices.Equal(inv.Tools, now.inventory.Tools) &&
 		slices.Equal(inv.Nodes, now.inventory.Nodes) {
 		return now, nil
@@ -164,7 +166,7 @@ func (s *Site) candidate(ctx context.Context, inv Inventory) (*Candidate, error)
 	if now != nil {
 		tested = nil
 	}
-	c, err := fromFolder(ctx, s.options.Site, inv, tested)
+	c, err := named(ctx, s.options.Site, all, inv, tested)
 	if err == nil && len(c.tests) > 0 && s.options.Passed != nil {
 		s.options.Passed(c.Rules.Revision)
 	}

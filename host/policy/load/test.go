@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -185,15 +186,22 @@ func (c *Candidate) runTests(ctx context.Context, tests map[string]*ast.Module,
 	if len(tests) == 0 {
 		return nil, nil
 	}
-	store := storeOf(c.data)
+	store, err := c.store(nil)
+	if err != nil {
+		return nil, err
+	}
 	txn, err := store.NewTransaction(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer store.Abort(ctx, txn)
-	// All tests are compiled: those of the core bring the fixtures.
+	// All tests are compiled: those of the core bring the fixtures. The runner changes their names.
+	all := maps.Clone(c.modules)
+	for name, m := range c.tests {
+		all[name] = m.Copy()
+	}
 	runner := tester.NewRunner().SetCompiler(c.newCompiler().WithRewriteTestRules(true)).
-		SetStore(store).SetModules(c.copies(c.tests)).RaiseBuiltinErrors(true).
+		SetStore(store).SetModules(all).RaiseBuiltinErrors(true).
 		SetTimeout(time.Minute)
 	if covered != nil {
 		runner = runner.SetCoverageQueryTracer(covered)

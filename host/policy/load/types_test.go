@@ -15,6 +15,9 @@ func TestTheTypesOfCoreAreChecked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if checked { // annotations are read
+			all["site/x.rego"] = []byte("package caponier.site.call")
+		}
 		if more != "" {
 			all[more] = []byte(to)
 		}

@@ -85,6 +85,9 @@ func (r *reader) count(what string, max uint32) uint32 {
 	return n
 }
 
+// room is for how many of n things to make room at once: each is at least two bytes of what is left.
+func (r *reader) room(n uint32) int { return min(int(n), (len(r.b)-r.pos)/2) }
+
 func (r *reader) indices(what string, max uint32) (all []uint32) {
 	for range r.count(what, max) {
 		all = append(all, r.u32())
@@ -155,6 +158,14 @@ func (r *reader) constant(typ byte) (expr []byte, i32 uint32) {
 		r.fail("only a single constant may initialise")
 	}
 	return r.b[begin:r.pos], i32
+}
+
+// code is the body of one function.
+type code struct {
+	locals []byte // the declarations as they stand, without their count
+	groups uint32
+	n      uint32 // locals, without parameters
+	body   []byte
 }
 
 // code reads the body of one function.
