@@ -46,7 +46,10 @@ var readers = map[string][]string{
 	"plugins/llm":                  {"no: in the sandbox, of what the host has bounded"},
 	"sdk":                          {"no: in the sandbox, of what the host wrote"},
 	"sdk/abi":                      {"sdk/abi.FuzzDecode"},
-	"host/cluster":                 {"no: by generated lists that cannot be (host/cluster)"},
+	"host/cluster":                 {"host/cluster.FuzzRead"},
+	"host/inventory":               {"no: what the host's own tool returned, which host/cluster has read"},
+	"host/setup":                   {"no: the record that init wrote, of the user's own"},
+	"host/export":                  {"no: the cursor that the host itself wrote"},
 	"host/remote/internal/command": {"no: exit codes, by the lying server (host/remote/liar_test.go)"},
 }
 
