@@ -262,6 +262,32 @@ func TestWithoutTheSnapshotThatAPlanPromisesNothingIsDone(t *testing.T) {
 	}
 }
 
+// What a plan of a guest's stop reads: what the tool itself reads before it stops the guest, and the
+// five reads of docs/plan.md for what the step touches. The call without a plan does not make these.
+func TestAPlanReadsWhatItsToolReadsAndWhatItsStepsTouch(t *testing.T) {
+	s := newSite(t, filepath.Join(plugins, "guests.wasm"))
+	guestRuns(105, true)(t, s)
+	count := func(verb ...string) (reads []string, changes []string) {
+		n := len(s.lab.Effects())
+		if a := s.once(t, verb...); a.code != 0 {
+			t.Fatalf("%q: %d %s", verb, a.code, a.text)
+		}
+		changes, all := since(s, n)
+		return slices.DeleteFunc(all, func(l string) bool { return !strings.HasPrefix(l, "pvesh get ") }), changes
+	}
+	args := `{"guest_id":105,"force":true}`
+	planned, changed := count("plan", "stop_guest", args)
+	called, done := count("call", "stop_guest", args)
+	t.Logf("the plan reads %q", planned)
+	t.Logf("the call reads %q", called)
+	if len(changed) > 0 || !slices.Equal(done, []string{"pct stop 105"}) {
+		t.Errorf("the plan did %q, the call %q", changed, done)
+	}
+	if len(planned) > len(called)+5 {
+		t.Errorf("a plan makes %d reads, its call %d: want at most 5 more", len(planned), len(called))
+	}
+}
+
 var ids = regexp.MustCompile(`[0-9A-V]{26}`)
 
 // What the host refuses to undo for somebody who did not make the call, it refuses in the same

@@ -102,7 +102,7 @@ func TestEachRevocationStopsARunningCall(t *testing.T) {
 		{"the token is revoked", all[:1], "revoked", func(t *testing.T, s *site, token string) {
 			must(t, s.command("token", "revoke", token[:12]).Run())
 		}},
-		{"the principal leaves the site", all, "grant",
+		{"the principal leaves the site", all, "identity",
 			data(principal, "  other: {auth: [config, token], roles: [operator]}")},
 		{"its role is narrowed", all, "grant",
 			data(principal, "  demo: {auth: [config, token], roles: [viewer]}")},

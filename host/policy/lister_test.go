@@ -313,7 +313,9 @@ func TestAListIsDecidedInATurnOfItsCaller(t *testing.T) {
 		t.Errorf("%v, held during the list: %d", err, during)
 	}
 	free("after a list", 0)
-	if err := turns.Acquire(t.Context(), "agent-a"); err != nil {
+	soon, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	if err := turns.Acquire(soon, "agent-a"); err != nil {
 		t.Fatal(err)
 	}
 	gone, cancel := context.WithCancel(t.Context())

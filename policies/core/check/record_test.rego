@@ -31,6 +31,7 @@ test_call_of_another_principal_is_refused if {
 	d := told_of({"action": "undo", "undo": {"owner": "bob", "bars": ""}})
 	not d.allow
 	contains(told(d), "kept nothing of a call C of yours")
+	told(d) == told(told_of({"action": "undo", "undo": {"owner": "", "bars": ""}}))
 }
 
 test_call_that_the_host_did_not_keep_may_not if {
