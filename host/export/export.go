@@ -45,7 +45,7 @@ type State struct {
 	Elsewhere bool      `json:"elsewhere"`    // another process of this state directory sends
 	Events    int64     `json:"events"`       // that the sink took from this process
 	Failures  int64     `json:"failures"`
-	Gaps      int64     `json:"gaps"`    // parts of the journal that were gone before they were read
+	Gaps      int64     `json:"gaps"`    // parts of the journal that were gone before
 	Omitted   int64     `json:"omitted"` // events sent without their input: the sink takes no more
 	Dropped   int64     `json:"dropped"` // events that the receiver said it dropped
 }
@@ -62,7 +62,8 @@ func New(o Options, dir string) (*Exporter, error) {
 			return nil, fmt.Errorf("export.sinks[%d].%w", i, err)
 		}
 		x.to = append(x.to, &delivery{journal: dir, instance: o.name(), sink: to,
-			bytes: min(batchBytes, 8*s.limit()), limit: batchEvents, first: time.Second, longest: 5 * time.Minute,
+			bytes: min(batchBytes, 8*s.limit()), limit: batchEvents,
+			first: time.Second, longest: 5 * time.Minute,
 			cursor: &keptCursor{path: filepath.Join(o.Dir, s.Name+".json")},
 			state:  State{Sink: s.Name, Kind: s.Kind}})
 	}

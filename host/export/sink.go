@@ -28,8 +28,8 @@ type later struct {
 type sink interface {
 	// encode returns the form in which the event is sent.
 	encode(Event) ([]byte, error)
-	// send returns nil when the receiver has taken all of these. What is not sure is an error: it is
-	// sent again. A refusal is an error that the receiver gives for events that it will never take.
+	// send returns nil when the receiver has taken all of these. What is not sure is an error: it
+	// is sent again. A refusal is an error for events that the receiver will never take.
 	send(ctx context.Context, encoded [][]byte) error
 }
 

@@ -62,10 +62,10 @@ func (c *Candidate) checkSchema(ctx context.Context) error {
 		at, desc := fmt.Sprint(m["field"]), fmt.Sprint(m["desc"])
 		if name, unknown := strings.CutPrefix(desc, "Additional property "); unknown {
 			name = strings.TrimSuffix(name, " is not allowed")
-			desc = c.unknownKey(at, name)
+			desc = unknownKey(at, name, c.inventory.Tools)
 			at += "." + name
 		} else {
-			desc = c.plainly(at, desc)
+			desc = plainly(valueAt(c.data["site"], at), desc, c.meant)
 		}
 		wrong = append(wrong, c.mistake(at, desc))
 	}

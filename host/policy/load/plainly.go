@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/caponier-mcp/caponier/host/gate"
 )
 
 // forms say in words what the patterns of schemas/site.schema want.
@@ -11,7 +13,7 @@ var forms = map[string]string{
 	`^[a-z0-9][a-z0-9:_.@-]{0,199}$`: `the name of a unit in lower case, without .service`,
 	`^[1-9][0-9]{2,8}$`: `one guest's number as text, such as "105": every guest has an entry of ` +
 		`its own`,
-	`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`:      `the name of a node: letters, digits and -`,
+	`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`:      `the name of a node: letters, digits, -`,
 	`^(\*|[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)$`: `the name of a node, or "*" for all`,
 	`^(\*|[^:*]+)$`: `the name of a tool as it is, without tool: before it, or "*" for all`,
 	`^[^*?]*$`:      `a folder or a file: names with * or ? are taken as they stand`,
@@ -40,8 +42,8 @@ var (
 )
 
 // plainly says in words what the schema's library says about a value, and what to write instead.
-func (c *Candidate) plainly(field, desc string) string {
-	value := c.valueAt(field)
+// meant suggests a name that is nearly one of some.
+func plainly(value any, desc string, meant func(string, []string) string) string {
 	if m := mistyped.FindStringSubmatch(desc); m != nil && kinds[m[1]] != "" {
 		return fmt.Sprintf("this is %s: write %s", strings.SplitN(kinds[m[2]]+m[2], ",", 2)[0],
 			kinds[m[1]])
@@ -50,7 +52,7 @@ func (c *Candidate) plainly(field, desc string) string {
 		all := strings.Split(strings.ReplaceAll(m[1], `"`, ""), ", ")
 		text, _ := value.(string)
 		return fmt.Sprintf("%v is none of %s%s", value, strings.Join(all, ", "),
-			c.meant(text, append(all, strings.ToLower(text))))
+			meant(text, append(all, strings.ToLower(text))))
 	}
 	if m := noForm.FindStringSubmatch(desc); m != nil && forms[m[1]] != "" {
 		return fmt.Sprintf("%q is not %s", value, forms[m[1]])
@@ -68,12 +70,12 @@ func (c *Candidate) plainly(field, desc string) string {
 }
 
 // unknownKey says which keys there are in place of one that the schema does not have.
-func (c *Candidate) unknownKey(field, name string) string {
+func unknownKey(field, name string, tools []*gate.Tool) string {
 	text := fmt.Sprintf("there is no key %q here", name)
 	if field == "tiers" {
 		plain := name[strings.Index(name, ":")+1:]
 		for _, kind := range []string{"tool", "resource", "prompt"} {
-			for _, t := range c.inventory.Tools {
+			for _, t := range tools {
 				if t.Kind == kind && t.Name == plain {
 					return text + fmt.Sprintf("; did you mean %q?", kind+":"+plain)
 				}
@@ -88,8 +90,7 @@ func (c *Candidate) unknownKey(field, name string) string {
 
 // valueAt returns what stands at a path as the schema's library writes it, nil where that cannot be
 // told: keys can hold the dots that part them.
-func (c *Candidate) valueAt(field string) any {
-	v := c.data["site"]
+func valueAt(v any, field string) any {
 	for field != "" {
 		switch at := v.(type) {
 		case map[string]any:
