@@ -212,7 +212,7 @@ func (d *delivery) report(ctx context.Context, err error) {
 
 // batch are events that are sent together, with where the cursor is behind them.
 type batch struct {
-	events  []Event
+	events  []event
 	encoded [][]byte
 	bytes   int
 	steps   []audit.Step // the last one of each file, and those that tell of files that are away
@@ -303,7 +303,7 @@ func (d *delivery) flush(ctx context.Context, b *batch) error {
 
 // send sends events, in parts where the sink does not take all of them at once, and an event that
 // is too large alone without its input.
-func (d *delivery) send(ctx context.Context, events []Event, encoded [][]byte, omitted *int64) (
+func (d *delivery) send(ctx context.Context, events []event, encoded [][]byte, omitted *int64) (
 	dropped int64, err error) {
 	if len(events) == 0 {
 		return 0, nil
