@@ -25,7 +25,7 @@ type Mark struct {
 // Cursor is how far a reader has come in a journal. The zero value is at its beginning. It is not
 // safe for concurrent use.
 type Cursor struct {
-	First string          `json:"first"` // the oldest file at the beginning; older ones are not missed
+	First string          `json:"first"` // the oldest at the beginning; older ones are not missed
 	Files map[string]Mark `json:"files"`
 	Gone  []string        `json:"gone,omitempty"` // files that are away and were reported, or read
 }
@@ -118,8 +118,8 @@ func (b *behind) missing(name string, m Mark) bool {
 	b.known[name] = true
 	s := Step{Entry: Entry{File: name}, away: true}
 	if !m.Done {
-		s.Gap = fmt.Sprintf("the journal file %s was removed: it was read up to entry %d, and what "+
-			"followed there is not known", name, m.Seq)
+		s.Gap = fmt.Sprintf("the journal file %s was removed: it was read up to entry %d, and "+
+			"what followed there is not known", name, m.Seq)
 		if m.Bytes == 0 {
 			s.Gap = fmt.Sprintf("the journal file %s was removed before it was read", name)
 		}
@@ -136,8 +136,9 @@ func (b *behind) named(name, by string) bool {
 	if _, err := os.Lstat(filepath.Join(b.dir, name)); err == nil {
 		return true // begun after the files were listed
 	}
-	return b.yield(Step{Entry: Entry{File: name}, away: true, Gap: fmt.Sprintf("the journal file %s "+
-		"is missing: %s names it, and it was never read", name, by)}, nil)
+	gap := fmt.Sprintf("the journal file %s is missing: %s names it, and it was never read",
+		name, by)
+	return b.yield(Step{Entry: Entry{File: name}, away: true, Gap: gap}, nil)
 }
 
 // file yields what is behind the mark of one file. It reports whether the caller wants more.
@@ -227,7 +228,8 @@ func (b *behind) line(name string, e Entry, wrong error, size int64, m *Mark) bo
 		if e.Hash != "" {
 			at.Bytes -= size
 		}
-		if more := b.gap(name, at, "in the journal file %s %v", name, wrong); !more || e.Hash == "" {
+		more := b.gap(name, at, "in the journal file %s %v", name, wrong)
+		if !more || e.Hash == "" {
 			return more
 		}
 	}

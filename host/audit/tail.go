@@ -80,8 +80,8 @@ func (b *BadLines) Note(err error) {
 	case b.n <= most:
 		fmt.Fprintln(b.W, "warning:", err)
 	case b.n == most+1:
-		fmt.Fprintln(b.W, "warning: more lines are bad; `caponier audit verify` names the first of "+
-			"each file")
+		fmt.Fprintln(b.W, "warning: more lines are bad; `caponier audit verify` names the first "+
+			"of each file")
 	}
 }
 

@@ -14,26 +14,26 @@ import (
 	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
-// Event is what a sink gets: a record of the journal with its place there, or a gap. Records are
+// event is what a sink gets: a record of the journal with its place there, or a gap. Records are
 // masked before they are journaled, and nothing is added to them here but names of this host.
-type Event struct {
+type event struct {
 	gate.Record
 	Instance string   `json:"instance"`
-	Journal  Place    `json:"journal"`
+	Journal  place    `json:"journal"`
 	Omitted  []string `json:"omitted,omitempty"` // what the sink takes no room for
 	Gap      string   `json:"gap,omitempty"`     // the journal lacks something: type is "gap"
 }
 
-// Place is where a record stands. Anchors and `caponier audit verify` speak of the same hash.
-type Place struct {
+// place is where a record stands. Anchors and `caponier audit verify` speak of the same hash.
+type place struct {
 	File string `json:"file"`
 	Seq  int64  `json:"seq"`
 	Hash string `json:"hash,omitempty"`
 }
 
 // eventOf returns the event of a step, and reports false for entries that are no records.
-func eventOf(s audit.Step, instance string, now time.Time) (Event, bool) {
-	e := Event{Instance: instance, Journal: Place{s.Entry.File, s.Entry.Seq, s.Entry.Hash}}
+func eventOf(s audit.Step, instance string, now time.Time) (event, bool) {
+	e := event{Instance: instance, Journal: place{s.Entry.File, s.Entry.Seq, s.Entry.Hash}}
 	switch {
 	case s.Gap != "":
 		e.Type, e.Time, e.Gap, e.Journal.Seq = "gap", now.UTC(), s.Gap, s.Mark.Seq
@@ -46,7 +46,7 @@ func eventOf(s audit.Step, instance string, now time.Time) (Event, bool) {
 }
 
 // small returns the event without its input, which is by far its largest part.
-func (e Event) small() Event {
+func (e event) small() event {
 	if len(e.Input) > 0 {
 		e.Input, e.Omitted = nil, []string{"input"}
 	}
@@ -54,7 +54,7 @@ func (e Event) small() Event {
 }
 
 // says is the event in a sentence, on one line.
-func (e Event) says() string {
+func (e event) says() string {
 	what := strings.TrimSpace(e.Tool + " " + e.Op)
 	text := fmt.Sprintf("%s %s of %s: %s", e.Kind, what, e.Principal, e.Type)
 	switch {
@@ -78,7 +78,7 @@ type severity struct {
 	text         string
 }
 
-func (e Event) severity() severity {
+func (e event) severity() severity {
 	switch {
 	case e.Gap != "":
 		return severity{3, 17, "ERROR"}
@@ -89,7 +89,7 @@ func (e Event) severity() severity {
 }
 
 // fields are what a log is searched by, without what is empty, in a fixed order.
-func (e Event) fields() (all [][2]string) {
+func (e event) fields() (all [][2]string) {
 	exit := ""
 	if e.Exit != nil {
 		exit = strconv.Itoa(*e.Exit)

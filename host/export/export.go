@@ -46,7 +46,7 @@ type State struct {
 	Elsewhere bool      `json:"elsewhere"`    // another process of this state directory sends
 	Events    int64     `json:"events"`       // that the sink took from this process
 	Failures  int64     `json:"failures"`
-	Gaps      int64     `json:"gaps"`    // parts of the journal that were gone before they were read
+	Gaps      int64     `json:"gaps"`    // parts of the journal that were gone before
 	Omitted   int64     `json:"omitted"` // events sent without their input: the sink takes no more
 	Dropped   int64     `json:"dropped"` // events that the receiver said it dropped
 }
@@ -63,7 +63,8 @@ func New(o Options, dir string) (*Exporter, error) {
 			return nil, fmt.Errorf("export.sinks[%d].%w", i, err)
 		}
 		x.to = append(x.to, &delivery{journal: dir, instance: o.name(), sink: to,
-			bytes: min(batchBytes, 8*s.limit()), limit: batchEvents, first: time.Second, longest: 5 * time.Minute,
+			bytes: min(batchBytes, 8*s.limit()), limit: batchEvents,
+			first: time.Second, longest: 5 * time.Minute,
 			cursor: &keptCursor{path: filepath.Join(o.Dir, s.Name+".json")},
 			state:  State{Sink: s.Name, Kind: s.Kind}})
 	}
@@ -212,7 +213,7 @@ func (d *delivery) report(ctx context.Context, err error) {
 
 // batch are events that are sent together, with where the cursor is behind them.
 type batch struct {
-	events  []Event
+	events  []event
 	encoded [][]byte
 	bytes   int
 	steps   []audit.Step // the last one of each file, and those that tell of files that are away
@@ -303,7 +304,7 @@ func (d *delivery) flush(ctx context.Context, b *batch) error {
 
 // send sends events, in parts where the sink does not take all of them at once, and an event that
 // is too large alone without its input.
-func (d *delivery) send(ctx context.Context, events []Event, encoded [][]byte, omitted *int64) (
+func (d *delivery) send(ctx context.Context, events []event, encoded [][]byte, omitted *int64) (
 	dropped int64, err error) {
 	if len(events) == 0 {
 		return 0, nil

@@ -145,31 +145,3 @@ func (s SinkOptions) limit() int { return cmp.Or(s.MaxBytes, maxBytes[s.Kind]) }
 
 // name is that of this host.
 func (o Options) name() string { return cmp.Or(o.Instance, hostname()) }
-
-// labels are what OPA's decision logs name their sender by.
-func labels(o Options) map[string]string {
-	return map[string]string{"app": "caponier", "id": o.name(), "version": o.Version}
-}
-
-// tls returns how the receiver proves who it is, and with what this host does.
-func (s SinkOptions) tls() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.CAFile != "" {
-		pem, err := trusted.Read(s.CAFile, 1<<20)
-		if err != nil {
-			return nil, fmt.Errorf("ca_file: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, errors.New("ca_file: " + s.CAFile + " holds no certificate in PEM")
-		}
-	}
-	if s.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("cert_file: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
-}

@@ -32,7 +32,7 @@ type (
 	}
 )
 
-func (o otlp) encode(e Event) ([]byte, error) {
+func (o otlp) encode(e event) ([]byte, error) {
 	whole, err := encode(e)
 	if err != nil {
 		return nil, err

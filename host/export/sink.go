@@ -27,9 +27,9 @@ type later struct {
 // A sink takes events. It is used by one goroutine.
 type sink interface {
 	// encode returns the form in which the event is sent.
-	encode(Event) ([]byte, error)
-	// send returns nil when the receiver has taken all of these. What is not sure is an error: it is
-	// sent again. A refusal is an error that the receiver gives for events that it will never take.
+	encode(event) ([]byte, error)
+	// send returns nil when the receiver has taken all of these. What is not sure is an error: it
+	// is sent again. A refusal is an error for events that the receiver will never take.
 	send(ctx context.Context, encoded [][]byte) error
 }
 
@@ -47,7 +47,7 @@ func (r *refusal) Error() string {
 // rename or cut it at any time.
 type lines struct{ file string }
 
-func (lines) encode(e Event) ([]byte, error) { return encode(e) }
+func (lines) encode(e event) ([]byte, error) { return encode(e) }
 
 func (l lines) send(_ context.Context, encoded [][]byte) error {
 	f, err := os.OpenFile(l.file, os.O_RDWR|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
@@ -106,7 +106,7 @@ type journald struct {
 	limit  int
 }
 
-func (j journald) encode(e Event) ([]byte, error) {
+func (j journald) encode(e event) ([]byte, error) {
 	data, err := encode(e)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ type syslog struct {
 // facility is authpriv, whose file only administrators read on most systems.
 const facility = 10
 
-func (s syslog) encode(e Event) ([]byte, error) {
+func (s syslog) encode(e event) ([]byte, error) {
 	data, err := encode(e)
 	if err != nil {
 		return nil, err

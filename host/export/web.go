@@ -139,7 +139,7 @@ type opaEvent struct {
 	Erased     []string                     `json:"erased,omitempty"`
 	By         string                       `json:"requested_by,omitempty"`
 	Timestamp  time.Time                    `json:"timestamp"`
-	Custom     Event                        `json:"custom"`
+	Custom     event                        `json:"custom"`
 }
 
 type opaResult struct {
@@ -149,7 +149,7 @@ type opaResult struct {
 	Deny   []gate.Reason `json:"deny"`
 }
 
-func (o opa) encode(e Event) ([]byte, error) {
+func (o opa) encode(e event) ([]byte, error) {
 	d := opaEvent{Labels: o.labels, DecisionID: e.ID, Path: "caponier/core/" + e.Kind + "/decision",
 		Input: e.Input, By: e.Principal, Timestamp: e.Time.UTC(), Custom: e}
 	d.Custom.Input = nil

@@ -91,7 +91,7 @@ func (r *receiver) note(raw []byte, id, gap string, err error) {
 
 // event takes an event in JSON.
 func (r *receiver) event(raw []byte) {
-	var e Event
+	var e event
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	err := d.Decode(&e)
@@ -111,6 +111,7 @@ func (r *receiver) opa(body []byte) error {
 		r.note(body, "", "", err)
 		return err
 	}
+	r.note(body, "", "", nil)
 	for _, e := range events {
 		var err error
 		result, _ := (*(cmpResult(e.Result))).(map[string]any)
@@ -121,7 +122,7 @@ func (r *receiver) opa(body []byte) error {
 			err = fmt.Errorf("event %+v", e)
 		}
 		gap, _ := e.Custom["gap"].(string)
-		r.note(body, e.DecisionID, gap, err)
+		r.note(nil, e.DecisionID, gap, err)
 	}
 	return nil
 }

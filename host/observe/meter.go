@@ -128,8 +128,8 @@ func (m *Meter) Reloaded(what string, err error) {
 	m.reloads[what].WithLabelValues(result).Inc()
 }
 
-// Gauge adds a number, or several that differ in one label. Each scrape calls read. A name that ends
-// in _total is that of a counter.
+// Gauge adds a number, or several that differ in one label. Each scrape calls read. A name that
+// ends in _total is that of a counter.
 func (m *Meter) Gauge(name, help, label string, read func(emit func(value float64, label string))) {
 	var labels []string
 	if label != "" {

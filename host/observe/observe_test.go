@@ -318,11 +318,14 @@ func TestPartsAreAskedAtMostOnceASecond(t *testing.T) {
 func TestHealthNamesNodesOnItsOwnAddressAlone(t *testing.T) {
 	o := Options{Health: func() Health {
 		return Health{SSHConnected: true, PolicyRevision: "r1", LockChecksum: "l1", Frozen: 2,
-			Nodes: []NodeHealth{{"pve1", true}, {"pve2", false}}}
+			Nodes:         []NodeHealth{{"pve1", true}, {"pve2", false}},
+			Export:        []SinkHealth{{Sink: "siem", Error: "it answered 500", BehindBytes: 7}},
+			ExportFailing: 1}
 	}}
-	want := `{"status":"healthy","service":"caponier","ssh_connected":true,` +
+	want := `{"status":"degraded","service":"caponier","ssh_connected":true,` +
 		`"nodes":[{"name":"pve1","connected":true},{"name":"pve2","connected":false}],` +
 		`"policy_revision":"r1","lock_checksum":"l1","read_only":false,"frozen":2,` +
+		`"export":[{"sink":"siem","error":"it answered 500","behind_bytes":7}],"export_failing":1,` +
 		`"nodes_total":2,"nodes_connected":1}` + "\n"
 	get := scrape(t, o)
 	if status, body := get("GET", "/health"); status != 200 || body != want {
@@ -335,7 +338,9 @@ func TestHealthNamesNodesOnItsOwnAddressAlone(t *testing.T) {
 	w := httptest.NewRecorder()
 	s.ServeHealth(w, httptest.NewRequest("GET", "/health", nil))
 	if body := w.Body.String(); strings.Contains(body, "pve1") ||
-		!strings.Contains(body, "healthy") {
+		strings.Contains(body, "it answered") ||
+		!strings.Contains(body, `"status":"degraded"`) ||
+		!strings.Contains(body, `"export_failing":1`) {
 		t.Errorf("beside /mcp: %s", body)
 	}
 	for path, want := range map[string]int{"/mcp": 404, "/ready": 405, "/metrics": 404} {

@@ -24,8 +24,8 @@ func auditQuery(g *global) *cobra.Command {
 		Use:   "query",
 		Short: "Find calls in the journal: who did what to which guest, and how it ended",
 		Args:  cobra.NoArgs,
-		Example: "  caponier audit query --who agent-a --since 7d\n  caponier audit query --guest " +
-			"105 --outcome refused\n  caponier audit query --rule protected --json",
+		Example: "  caponier audit query --who agent-a --since 7d\n  caponier audit query " +
+			"--guest 105 --outcome refused\n  caponier audit query --rule protected --json",
 		RunE: g.with(func(v *verb, c *config.Config) (err error) {
 			now := time.Now()
 			if q.Since, err = moment(since, now); err == nil {
@@ -43,7 +43,8 @@ func auditQuery(g *global) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&q.Who, "who", "", "calls of this `PRINCIPAL`")
-	f.StringVar(&q.Tool, "tool", "", "calls of this `TOOL`; with * at the end, of all that begin so")
+	f.StringVar(&q.Tool, "tool", "", "calls of this `TOOL`; with * at the end, of all that "+
+		"begin so")
 	f.StringVar(&q.Guest, "guest", "", "calls on this `GUEST`, by number, or by name where the "+
 		"journal has it")
 	f.StringVar(&q.Node, "node", "", "calls on this `NODE`")

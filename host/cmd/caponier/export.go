@@ -84,7 +84,7 @@ func (h *host) exportGauges() {
 		{"caponier_export_behind_bytes", "Bytes of the journal that a sink has not got.",
 			func(s export.State) float64 { return float64(s.Behind) }},
 	} {
-		h.meter.Gauge(g.name, g.help, "sink", func(add emit) {
+		h.meter.Gauge(g.name, g.help, "sink", func(add func(float64, string)) {
 			for _, s := range h.export.States() {
 				if !s.Elsewhere {
 					add(g.of(s), s.Sink)
@@ -99,8 +99,8 @@ func auditExport(g *global) *cobra.Command {
 	var since time.Duration
 	cmd := &cobra.Command{
 		Use: "export",
-		Short: "Send to each [[export.sinks]] what it has not got of the journal, once (exit 1 if " +
-			"one does not take it)",
+		Short: "Send to each [[export.sinks]] what it has not got of the journal, once (exit 1 " +
+			"if one does not take it)",
 		Long: "Send to each sink of [export] what it has not got of the journal, and end. A " +
 			"server does the same all the time. With --print, write the whole journal to the " +
 			"standard output instead, and leave the cursors of the sinks alone.",

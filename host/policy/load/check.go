@@ -61,8 +61,10 @@ func (c *Candidate) checkSchema(ctx context.Context) error {
 		at, desc := fmt.Sprint(m["field"]), fmt.Sprint(m["desc"])
 		if name, unknown := strings.CutPrefix(desc, "Additional property "); unknown {
 			name = strings.TrimSuffix(name, " is not allowed")
+			desc = unknownKey(at, name, c.inventory.Tools)
 			at += "." + name
-			desc = fmt.Sprintf("there is no key %q here", name)
+		} else {
+			desc = plainly(valueAt(c.data["site"], at), desc, c.meant)
 		}
 		wrong = append(wrong, c.mistake(at, desc))
 	}
@@ -109,13 +111,14 @@ func anys(names []string) []any {
 // mistake names the place of a mistake in the site's data, and what was meant, if a name there is
 // nearly one that exists.
 func (c *Candidate) mistake(at, what string) error {
-	if quoted := quotedName.FindStringSubmatch(what); quoted != nil {
+	quoted := quotedName.FindStringSubmatch(what)
+	if quoted != nil && !strings.Contains(what, "did you mean") {
 		what += c.meant(quoted[1], c.names())
 	}
 	return fmt.Errorf("%s: %s", c.place(at), what)
 }
 
-var quotedName = regexp.MustCompile(`^.*\b(?:is no|no) [^"]*"([^"]+)"`)
+var quotedName = regexp.MustCompile(`^[^"]*\b(?:is no|no) [^"]*"([^"]+)"`)
 
 // names are all names that a site's data can mean.
 func (c *Candidate) names() (names []string) {

@@ -93,8 +93,8 @@ func (c *Candidate) place(field string) string {
 	return where + ": " + field
 }
 
-// Place returns file and line of a path of the site's data such as roles/operator/tools, as far down
-// as it stands there, and behind a colon the path.
+// Place returns file and line of a path of the site's data, such as roles/operator/tools, as far
+// down as it stands there, and behind a colon the path.
 func (c *Candidate) Place(path string) string { return c.place(path) }
 
 var errNoData = errors.New("there is no data.yaml in the site's folder, so nothing is granted")

@@ -108,6 +108,67 @@ func TestMistakesInDataAreRefusedWithTheirLine(t *testing.T) {
 	}
 }
 
+// What the schema's library says of a value is said in words, with what to write instead.
+func TestMistakesInValuesSayWhatToWrite(t *testing.T) {
+	guest, principal := `    "103": {reason: management VM of the lab}`, "{auth: [config, token], roles: [operator]}"
+	for name, x := range map[string]struct{ old, new, want string }{
+		"tool without its kind":      {"tiers:\n", "tiers:\n  jq_query: green\n", `tiers.jq_query: there is no key "jq_query" here; did you mean "tool:jq_query"?`},
+		"kind in the plural":         {"tiers:\n", "tiers:\n  \"tools:jq_query\": green\n", `did you mean "tool:jq_query"?`},
+		"unknown tool without kind":  {"tiers:\n", "tiers:\n  x_y: green\n", `a key here is kind:name, such as "tool:list_nodes": green`},
+		"tier in upper case":         {`"tool:list_nodes": green`, `"tool:list_nodes": Green`, `Green is none of green, yellow, red, black; did you mean "green"?`},
+		"tier that is yes":           {`"tool:list_nodes": green`, `"tool:list_nodes": yes`, `yes is none of green, yellow, red, black`},
+		"reads that is yes":          {guest, `    "103": {reason: abcd, reads: yes}`, `yes is none of allow, refuse`},
+		"reason without its key":     {guest, `    "103": management VM`, `this is text: write a map, such as {key: value}`},
+		"reason that says nothing":   {guest, `    "103": {reason: x}`, `"x" is too short: write at least 3 characters`},
+		"no reason":                  {guest, `    "103": {}`, `the key "reason" is missing: add "reason: …"`},
+		"guest without anything":     {guest, `    "103":`, `this is null: write a map`},
+		"guests as a list":           {guest, `    - "103"`, `this is a list: write a map`},
+		"guests by a pattern":        {guest, `    "1*": {reason: abcd}`, `a key here is one guest's number, such as "103"`},
+		"guests by a range":          {guest, `    "100-199": {reason: abcd}`, `a key here is one guest's number`},
+		"guest by its name":          {guest, `    web01: {reason: abcd}`, `a key here is one guest's number`},
+		"service in upper case":      {"services: []", "services: [{service: Nginx, nodes: ['*'], reason: abcd}]", `"Nginx" is not the name of a unit in lower case`},
+		"service as text":            {"services: []", "services: [nginx]", `this is text: write a map`},
+		"service without nodes":      {"services: []", "services: [{service: nginx, reason: abcd}]", `the key "nodes" is missing`},
+		"role as text":               {"roles: [operator]}", "roles: operator}", `this is text: write a list, such as [a, b]`},
+		"principal without roles":    {principal, "{auth: [config]}", `the key "roles" is missing`},
+		"principal with empty roles": {principal, "{auth: [config], roles: []}", `the list is empty: write at least 1`},
+		"way in that is none":        {principal, "{auth: [tokens], roles: [operator]}", `tokens is none of config, token, oidc; did you mean "token"?`},
+		"all nodes as text":          {`nodes: ["*"]`, `nodes: "*"`, `this is text: write a list`},
+		"tool with its kind":         {`tools: ["*"]`, `tools: ["tool:jq_query"]`, `"tool:jq_query" is not the name of a tool as it is, without tool: before it`},
+		"tools by a pattern":         {`tools: ["*"]`, `tools: ["get_*"]`, `or "*" for all`},
+		"ceiling that is none":       {"ceiling: red", "ceiling: orange", `orange is none of green, yellow, red`},
+		"number in quotes":           {"calls_per_minute: 120", `calls_per_minute: "120"`, `this is text: write a whole number, without quotes`},
+		"number with a unit":         {"max_bytes: 10485760", "max_bytes: 10MB", `this is text: write a whole number`},
+		"yes for a boolean":          {"argument: false", "argument: no", `this is text: write true or false, without quotes`},
+		"channel that is none":       {"channels: [cli, web]", "channels: [email]", `email is none of cli, web, client`},
+		"guest commands of all":      {"guest_commands: any", "guest_commands: all", `all is none of any, table`},
+		"relaxed range":              {`vmids: ["101", "104", "105"]`, `vmids: ["100-199"]`, `"100-199" is not one guest's number as text`},
+		"folder by a pattern":        {"read: [/var/log,", "read: [/var/log/*.log,", `names with * or ? are taken as they stand`},
+		"argument by a pattern":      {"redact: [password", `redact: ["pass*"`, `* and ? are taken as they stand`},
+		"redact as text":             {"redact: [password, token, secret, api_key]", "redact: password", `this is text: write a list`},
+		"node with a space":          {"cluster_nodes: []", "cluster_nodes: [PVE 3]", `"PVE 3" is not the name of a node`},
+		"node without a reason":      {"  nodes: {}\n", "  nodes: {pve1: {}}\n", `the key "reason" is missing`},
+		"snapshot of a wrong tier":   {"redact: [password", "snapshot: {tier: orange, optional: true, keep: 1, keep_days: 1}\nredact: [password", `orange is none of yellow, red`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := copySite(t)
+			edit(t, dir, "data.yaml", x.old, x.new)
+			all, err := siteFiles(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := parse(all, inventory())
+			if err == nil { // the data alone: the rules take seconds to compile
+				err = c.checkSchema(t.Context())
+			}
+			if err == nil || !strings.Contains(err.Error(), x.want) || !placed.MatchString(err.Error()) {
+				t.Errorf("error %v, want file:line and %q", err, x.want)
+			}
+		})
+	}
+}
+
 func TestMistakesInDataNameTheRightLine(t *testing.T) {
 	dir := copySite(t)
 	edit(t, dir, "data.yaml", `"tool:list_nodes": green`, `"tool:list_nodes": greeen`)

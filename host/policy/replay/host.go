@@ -10,13 +10,14 @@ import (
 
 // remedies of refusals that are the host's own, by the beginning of their id.
 var remedies = []struct{ id, remedy string }{
-	{"arguments", "The caller must send arguments that fit the tool's schema: caponier tools --json."},
+	{"arguments", "The caller must send arguments that fit the tool's schema: caponier tools " +
+		"--json."},
 	{"throttle", "The caller must send fewer calls that are refused, or wait a minute."},
 	{"withheld", "Offer the tool: [tools] in config.toml, and the flags of the server."},
 	{"journal.", "The journal must be writable: look at its directory and disk; caponier check."},
 	{"ledger.", "The store must be writable: look at its directory and disk; caponier check."},
-	{"policy.", "The site's rules must answer without an error: the message names the file and line; " +
-		"test the rule with this question (caponier policy eval, input of the record)."},
+	{"policy.", "The site's rules must answer without an error: the message names the file and " +
+		"line; test the rule with this question (caponier policy eval, input of the record)."},
 	{"approval.denied", "A person said no. Another call can be asked for again."},
 	{"approval.", "A person must be able to say yes: approval in data.yaml, [approval] in " +
 		"config.toml."},

@@ -91,8 +91,8 @@ func (d Diff) Print(w io.Writer, took time.Duration) {
 		fmt.Fprintln(w, "NOTHING WAS DECIDED AGAIN: the journal holds no policy decision of this "+
 			"time, so this result says nothing about the candidate")
 	}
-	fmt.Fprintf(w, "%d decisions, %d the same, %d newly allowed, %d newly refused, in %d calls; %d "+
-		"skipped, %d in an older form, in %s; candidate %s\n", d.Decided, d.Same,
+	fmt.Fprintf(w, "%d decisions, %d the same, %d newly allowed, %d newly refused, in %d calls; "+
+		"%d skipped, %d in an older form, in %s; candidate %s\n", d.Decided, d.Same,
 		len(d.NewlyAllowed), len(d.NewlyRefused), len(d.Calls), d.Skipped, d.Older, took,
 		d.Candidate)
 }
