@@ -201,7 +201,10 @@ func summary(input json.RawMessage) string {
 		Argv []string `json:"argv"`
 	}
 	var in struct {
-		Targets  map[string][]string `json:"targets"`
+		Targets map[string][]string `json:"targets"`
+		Guests  map[string]struct {
+			Name string `json:"name"`
+		} `json:"guests"`
 		Commands []struct {
 			Calls []argv `json:"calls"`
 		} `json:"commands"`
@@ -227,6 +230,11 @@ func summary(input json.RawMessage) string {
 		return ""
 	}
 	var parts []string
+	for i, id := range in.Targets["vmids"] {
+		if name := in.Guests[id].Name; name != "" {
+			in.Targets["vmids"][i] = fmt.Sprintf("%s (%.60s)", id, name)
+		}
+	}
 	for _, kind := range []string{"nodes", "vmids", "services", "hosts", "paths", "guest_paths",
 		"local_paths"} {
 		if list := in.Targets[kind]; len(list) > 0 {
