@@ -1,4 +1,5 @@
-// Package can tells what principals may do, by asking the rules about each call that there could be.
+// Package can tells what principals may do, by asking the rules about each call that there could
+// be.
 package can
 
 import (
@@ -161,7 +162,8 @@ func (w World) nodesOf(t *gate.Tool) (names []string) {
 		return op.OnNode
 	})
 	for _, n := range w.Nodes {
-		if (takes(t, "node") || acts && n.Default) && (w.On == nil || slices.Contains(w.On, n.Name)) {
+		if (takes(t, "node") || acts && n.Default) &&
+			(w.On == nil || slices.Contains(w.On, n.Name)) {
 			names = append(names, n.Name)
 		}
 	}
@@ -186,8 +188,8 @@ func (c *asked) ask(ctx context.Context, r *policy.Rules, w World) error {
 	like := gate.Question{ID: "can", Time: w.Time, Call: &gate.Call{ID: "can", Principal: p,
 		Source: cmp.Or(source, "http"), Nodes: w.Nodes}}
 	like.Facts.Counts = gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1}
-	on := gate.Targets{Nodes: []string{}, VMIDs: []string{}, Services: []string{}, Hosts: []string{},
-		Paths: []string{}, GuestPaths: []string{}, LocalPaths: []string{}}
+	on := gate.Targets{Nodes: []string{}, VMIDs: []string{}, Services: []string{},
+		Hosts: []string{}, Paths: []string{}, GuestPaths: []string{}, LocalPaths: []string{}}
 	if c.Node != "" {
 		on.Nodes = []string{c.Node}
 	}
@@ -302,7 +304,8 @@ func Everybody(all ...*load.Candidate) []Who {
 		}
 	}
 	return slices.SortedFunc(maps.Keys(seen), func(a, b Who) int {
-		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Auth, b.Auth), cmp.Compare(a.Role, b.Role))
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Auth, b.Auth),
+			cmp.Compare(a.Role, b.Role))
 	})
 }
 

@@ -9,8 +9,8 @@ import (
 type Change struct {
 	Was Cell `json:"was"`
 	Now Cell `json:"now"`
-	// Grants says that it gets further than it did: from no over a person's approval to yes, or to a
-	// command that was refused, or that more people may approve it. Takes says the opposite; a
+	// Grants says that it gets further than it did: from no over a person's approval to yes, or to
+	// a command that was refused, or that more people may approve it. Takes says the opposite; a
 	// change can be both.
 	Grants bool `json:"grants"`
 	Takes  bool `json:"takes"`
