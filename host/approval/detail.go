@@ -93,11 +93,9 @@ func newDetail(c *gate.Call, d gate.Decision, key string, most int) (json.RawMes
 		Source: c.Source, Principal: c.Principal, Plugin: t.Plugin,
 		Tool: t.Name, Title: t.Title, Runs: t.Runs, Declared: t.Commands, Tier: d.Tier.String(),
 		Hints: t.Hints, Args: d.Shown, Digest: c.Args.Digest, Targets: in.Targets, Why: d.Denied,
+		Guests:   map[string]string{},
 		Channels: d.Obligations.Channels, Approvers: d.Obligations.Approvers}
 	for id, g := range in.Guests {
-		if out.Guests == nil {
-			out.Guests = map[string]string{}
-		}
 		out.Guests[id] = g.Name
 	}
 	for _, n := range c.Nodes {

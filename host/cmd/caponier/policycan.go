@@ -36,7 +36,8 @@ func policyCan(g *global) *cobra.Command {
 			"and without them the guests are those that the site names by number, and one that " +
 			"it does not.\n\n" +
 			"Exit codes: 0; 3 when TOOL is named and no call of it would be allowed. With " +
-			"--diff: 0 when nothing changes, 1 when something is only taken, 3 when something is granted.",
+			"--diff: 0 when nothing changes, 1 when something is only taken, 3 when something is " +
+			"granted.",
 		Args: cobra.MaximumNArgs(3),
 		RunE: g.with(func(v *verb, c *config.Config) error { return v.can(c, o) }),
 	}

@@ -3,8 +3,6 @@
 package input
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -397,9 +395,4 @@ func requestOf(q *gate.Question, op abi.HTTPRequest) *Request {
 		r.Addrs = &q.Facts.Addrs
 	}
 	return r
-}
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
 }
