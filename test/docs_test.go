@@ -20,6 +20,7 @@ var runners = map[string]string{
 	"docs/plugins.md":              "TestWalks",
 	"docs/first-node.md":           "TestWalks",
 	"docs/operating.md":            "TestWalks",
+	"docs/procedures.md":           "TestWalks",
 	"docs/policy.md":               "TestEveryExampleOfTheDocsHolds",
 	"docs/abi.md":                  "TestTheExamplesOfTheABIPageWork",
 	"docs/approvals.md":            "TestWalks",
