@@ -172,6 +172,7 @@ func (s *site) link(p *page, to string) string {
 	if target == nil {
 		if _, err := os.Stat(filepath.Join(s.root, name)); err != nil {
 			s.wrong = append(s.wrong, fmt.Sprintf("%s: there is no %s", p.Name, to))
+			return to
 		}
 		if slices.Contains([]string{".png", ".svg", ".json"}, path.Ext(name)) {
 			s.copies[name] = true

@@ -22,6 +22,41 @@ func (s *site) references() {
 		"example.\n\n```toml\n"+string(read(filepath.Join(s.root, "config.toml")))+"```\n"))
 	s.add("docs/reference/metrics.md", []byte(s.metrics()))
 	s.add("docs/reference/errors.md", []byte(s.errors()))
+	s.clients()
+}
+
+// a client of examples/clients/README.md: its title, its name for client add, its file, where that
+// goes
+var client = regexp.MustCompile("(?m)^\\| ([^|(]+?)(?: \\(`([a-z-]+)`\\))? \\| \\[([^]]+)\\].* \\| (.*) \\|$")
+
+// clients makes a page for each client, of the file that a test starts the host from.
+func (s *site) clients() {
+	index := "# Clients\n\nA page for each MCP client whose file is known. [What holds for all]" +
+		"(../../examples/clients/README.md).\n\n"
+	found := client.FindAllStringSubmatch(string(read(filepath.Join(s.root,
+		"examples/clients/README.md"))), -1)
+	if len(found) < 9 {
+		check(fmt.Errorf("only %d clients were found", len(found)))
+	}
+	for _, m := range found {
+		title, name, file, place := m[1], m[2], m[3], m[4]
+		page := strings.ToLower(strings.ReplaceAll(title, " ", "-")) + ".md"
+		text := fmt.Sprintf("# %s\n\nIts file: %s.\n\n", title, place)
+		if name != "" {
+			text += fmt.Sprintf("```text\ncaponier client add %s --print   # shows the entry\n"+
+				"caponier client add %s           # writes it; the old file stays beside it\n"+
+				"caponier client remove %s        # takes it out again\n```\n\n", name, name, name)
+		}
+		text += fmt.Sprintf("By hand, with your paths:\n\n```%s\n%s```\n\nThe client starts the host "+
+			"under your account. A host on another machine it reaches with `caponier connect URL "+
+			"--token-file FILE` as its command, or with the `.mcpb` bundle of caponier-connect. "+
+			"[What holds for all clients](../../examples/clients/README.md).\n",
+			strings.TrimPrefix(filepath.Ext(file), "."),
+			read(filepath.Join(s.root, "examples/clients", file)))
+		s.add("docs/clients/"+page, []byte(text))
+		index += fmt.Sprintf("- [%s](%s)\n", title, page)
+	}
+	s.add("docs/clients/README.md", []byte(index))
 }
 
 var verbs = regexp.MustCompile(`(?s)\nAvailable Commands:\n(.*?)\n\n`)
