@@ -49,7 +49,7 @@ mkdir -p refuse
 for step in mktemp tar install mkdir; do
 	printf '#!/bin/sh\necho "%s: refused" >&2\nexit 1\n' $step >refuse/$step
 	chmod 755 refuse/$step
-	sed "s|'cd |'PATH=/root/refuse:\$PATH; cd |" line.sh >refused.sh
+	sed "s|root@127.0.0.1 '|&PATH=/root/refuse:\$PATH; |" line.sh >refused.sh
 	if sh -eu refused.sh >refused.log 2>&1; then echo "no error of $step"; exit 1; fi
 	holds refused.log "$step: refused"
 	[ ! -e .ssh/authorized_keys2 ] || { echo "$step: a key"; exit 1; }
