@@ -10,7 +10,7 @@ SDK := $(wildcard sdk/*.go sdk/*/*.go sdk/internal/*/*.go) sdk/go.mod go.mod
 ALL := ./... github.com/caponier-mcp/caponier/sdk/...
 export GOFLAGS := -buildvcs=false
 
-.PHONY: all plugins modules others demo lab test check changes fmt lint policy race bench bench-parts soak chaos nightly fuzz lock docs conformance release sign dist dist-check packaging packaging-all clean
+.PHONY: all plugins modules others demo lab test check changes fmt lint policy race bench bench-parts soak chaos nightly fuzz lock docs conformance release sign dist dist-check packaging packaging-all site spelling clean
 all: build/caponier plugins
 
 build/caponier: $(shell find host client policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
@@ -187,6 +187,16 @@ packaging-all: dist-check packaging
 	sh test/packaging/cleanroot.sh
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && tar -xzf build/dist/caponier-*.tar.gz -C "$$dir" --strip-components=1 && \
 	WALK_ROOT=$$dir $(GO) test -run TestWalks -count=1 ./test
+
+# The docs as static pages with references and a search, in build/site: open build/site/index.html. A
+# link that leads nowhere ends it.
+site: build/caponier
+	$(GO) -C packaging/tools run ./site -root ../.. -out ../../build/site
+
+# Debian's codespell over what people read.
+spelling:
+	@command -v codespell >/dev/null || { echo 'spelling: codespell is needed (apt-get install codespell)'; exit 2; }
+	codespell $$(git ls-files '*.md' config.toml packaging/caponier.service)
 
 clean:
 	rm -rf build

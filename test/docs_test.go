@@ -16,14 +16,24 @@ import (
 // runners says which test runs the fences of a page. On a page that has none there may be no
 // commands in fences: only what is listed in illustrates.
 var runners = map[string]string{
-	"README.md":                    "TestWalks",
-	"docs/plugins.md":              "TestWalks",
-	"docs/first-node.md":           "TestWalks",
-	"docs/operating.md":            "TestWalks",
-	"docs/policy.md":               "TestEveryExampleOfTheDocsHolds",
-	"docs/abi.md":                  "TestTheExamplesOfTheABIPageWork",
-	"docs/approvals.md":            "TestWalks",
-	"examples/plugin-go/README.md": "TestFolderReadmesWork",
+	"README.md":                                          "TestWalks",
+	"docs/plugins.md":                                    "TestWalks",
+	"docs/first-node.md":                                 "TestWalks",
+	"docs/operating.md":                                  "TestWalks",
+	"docs/procedures.md":                                 "TestWalks",
+	"docs/identity/keycloak.md":                          "TestIdentityPagesLetTheirProvidersIn",
+	"docs/identity/entra.md":                             "TestIdentityPagesLetTheirProvidersIn",
+	"docs/identity/okta.md":                              "TestIdentityPagesLetTheirProvidersIn",
+	"docs/identity/authentik.md":                         "TestIdentityPagesLetTheirProvidersIn",
+	"docs/identity/github-actions.md":                    "TestIdentityPagesLetTheirProvidersIn",
+	"docs/uses/read-everything.md":                       "TestWalks",
+	"docs/uses/web-team.md":                              "TestWalks",
+	"docs/uses/on-call.md":                               "TestWalks",
+	"docs/uses/ci-token.md":                              "TestWalks",
+	"docs/policy.md":                                     "TestEveryExampleOfTheDocsHolds",
+	"docs/abi.md":                                        "TestTheExamplesOfTheABIPageWork",
+	"docs/approvals.md":                                  "TestWalks",
+	"examples/plugin-go/README.md":                       "TestFolderReadmesWork",
 	"host/plugin/author/templates/plugin/README.md.tmpl": "TestFolderReadmesWork",
 }
 

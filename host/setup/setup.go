@@ -264,13 +264,16 @@ func writeFile(file, data string, perm os.FileMode, owner, group int) error {
 	return err
 }
 
+// stage unpacks into a directory that is gone at the end.
+const stage = `d=$(mktemp -d) && trap "rm -r $d" EXIT && cd "$d" && tar -x`
+
 // Line returns the command that lets Caponier's key in: one line for a shell on this machine, by
 // somebody who can log in as root on the node. It keeps what the node has already, and changes
 // nothing the second time.
 func (p Plan) Line(n Node, way Way, public string) string {
 	const gate = "/usr/local/sbin/caponier-gate"
 	files, home, chown := "caponier-gate", "/root", ""
-	script := `cd "$(mktemp -d)" && tar -x && { test -e ` + gate +
+	script := stage + ` && { test -e ` + gate +
 		` || install -o root -g root -m 0755 caponier-gate ` + gate + `; } && `
 	keys := "authorized_keys2" // which the cluster does not share
 	if way == Sudo {
@@ -296,7 +299,7 @@ func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\'
 // Unline returns the command that takes back what Line did, but for an account: the key, and the
 // gate and the list of sudo if they are as they were delivered and no other key names them.
 func (p Plan) Unline(n Node, public string) string {
-	const script = `cd "$(mktemp -d)" && tar -x && for f in /root/.ssh/authorized_keys2 ` +
+	const script = stage + ` && for f in /root/.ssh/authorized_keys2 ` +
 		`/home/caponier/.ssh/authorized_keys; do test ! -e $f || { test ! -L $f && ` +
 		`sed -i "\,%s,d" $f; } || { echo "$f: remove the key by hand" >&2; exit 1; }; done; ` +
 		`g=/usr/local/sbin/caponier-gate; l=/etc/sudoers.d/caponier; ` +

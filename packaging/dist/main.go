@@ -38,6 +38,7 @@ type entry struct {
 // release is one run: what it was asked for, and what it has made so far, by file name.
 type release struct {
 	version, commit, stage, out string
+	native                      string // the program for this machine
 	names                       []string
 }
 
@@ -64,6 +65,10 @@ func main() {
 	check(os.MkdirAll(r.out, 0o755))
 
 	shared := append(r.plugins(), sources()...)
+	r.native = filepath.Join(r.stage, "native")
+	goBuild(r.native, "./host/cmd/caponier", "-s -w -X main.version="+r.version)
+	run(exec.Command(r.native, "plugin", "lock", "--check", "--lock", "plugins.lock", "--dir",
+		filepath.Join(r.stage, "plugins")))
 	for _, arch := range strings.Split(*arches, ",") {
 		r.architecture(arch, shared)
 	}
@@ -88,15 +93,8 @@ func (r *release) architecture(arch string, shared []entry) {
 			exec: true},
 		{name: "caponier", link: "build/caponier"},
 	}, shared...)
-	native := filepath.Join(r.stage, arch, "caponier")
-	if arch != runtime.GOARCH {
-		native = filepath.Join(r.stage, "native")
-		goBuild(native, "./host/cmd/caponier", "-s -w -X main.version="+r.version)
-	}
-	run(exec.Command(native, "plugin", "lock", "--check", "--lock", "plugins.lock", "--dir",
-		filepath.Join(r.stage, "plugins")))
 	name := fmt.Sprintf("caponier-%s-linux-%s", r.version, arch)
-	pages := manual(native, r.version)
+	pages := manual(r.native, r.version)
 	r.write(name+".tar.gz", tarball(name, append(all, pages...)))
 	r.packages(name, arch, all, pages)
 	r.write(name+".oci.tar", image(r.version, arch, string(read("packaging/Dockerfile")), roots(),

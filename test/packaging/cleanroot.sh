@@ -20,6 +20,15 @@ work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
 tar -xf build/cleanroot.tar -C "$work" --exclude='./dev/*'
 cp build/dist/caponier-*.deb "$work/root/caponier.deb"
+# the same package for another machine, and as an older version
+dpkg-deb -R "$work/root/caponier.deb" "$work/root/package"
+control=$work/root/package/DEBIAN/control
+cp "$control" "$work/root/control"
+sed 's/^Architecture: .*/Architecture: riscv64/' "$work/root/control" >"$control"
+dpkg-deb -Znone -b "$work/root/package" "$work/root/wrong.deb" >/dev/null
+sed 's/^Version: .*/Version: 0.0.0~older/' "$work/root/control" >"$control"
+dpkg-deb -Znone -b "$work/root/package" "$work/root/older.deb" >/dev/null
+rm -r "$work/root/package"
 cp test/packaging/inside.sh "$work/root/"
 mkdir -p "$work/run/sshd"
 # shellcheck disable=SC2016

@@ -10,6 +10,11 @@ holds() { # FILE TEXT
 	grep -qF -- "$2" "$1" || { echo "no \"$2\" in:"; cat "$1"; exit 1; }
 }
 
+say "a package for another machine is refused, and leaves nothing"
+if dpkg -i wrong.deb >dpkg.log 2>&1; then exit 1; fi
+holds dpkg.log "does not match system"
+[ ! -e /usr/bin/caponier ] && [ ! -e /etc/caponier ] && ! getent passwd caponier >/dev/null
+
 say "install"
 begin=$(date +%s)
 dpkg -i caponier.deb >dpkg.log 2>&1 || { cat dpkg.log; exit 1; }
@@ -39,6 +44,17 @@ is /etc/caponier/secrets/id_ed25519 caponier:caponier 600
 holds init.log "0 failed"
 say "the line that it prints lets the key in, and changes nothing the second time"
 grep '^tar -cC ' init.log >line.sh
+# each program of the line fails once: the node takes no key, and what is there is whole
+mkdir -p refuse
+for step in mktemp tar install mkdir; do
+	printf '#!/bin/sh\necho "%s: refused" >&2\nexit 1\n' $step >refuse/$step
+	chmod 755 refuse/$step
+	sed "s|root@127.0.0.1 '|&PATH=/root/refuse:\$PATH; |" line.sh >refused.sh
+	if sh -eu refused.sh >refused.log 2>&1; then echo "no error of $step"; exit 1; fi
+	holds refused.log "$step: refused"
+	[ ! -e .ssh/authorized_keys2 ] || { echo "$step: a key"; exit 1; }
+	rm refuse/$step
+done
 sh -eu line.sh
 is /usr/local/sbin/caponier-gate root:root 755
 cp .ssh/authorized_keys2 keys.before
@@ -80,7 +96,11 @@ if $as caponier --config /etc/caponier/config.toml call proxmox_stop_container '
 fi
 if grep '"pct","stop"' effects; then exit 1; fi
 
-say "an upgrade over the running server, and a removal, keep what is yours"
+say "without the capability for a low port: an error that says so"
+if setpriv --reuid caponier --regid caponier --clear-groups --bounding-set=-all caponier --config /etc/caponier/config.toml serve --http 127.0.0.1:80 >port.log 2>&1; then exit 1; fi
+holds port.log "permission denied"
+
+say "an upgrade over the running server, a downgrade, and a removal, keep what is yours"
 find /etc/caponier /var/lib/caponier/journal -type f -exec sha256sum {} + | sort >before
 kill -0 $server
 dpkg -i caponier.deb >dpkg.log 2>&1 || { cat dpkg.log; exit 1; }
@@ -88,8 +108,28 @@ is /etc/caponier root:caponier 750
 kill $server
 wait $server || true
 serve
+dpkg -i older.deb >dpkg.log 2>&1 || { cat dpkg.log; exit 1; }
+holds dpkg.log downgrading
+is /etc/caponier root:caponier 750
+is /var/lib/caponier caponier:caponier 700
 kill $server
 wait $server || true
+serve
+kill $server
+wait $server || true
+
+say "uninstall takes the key off the node, and keeps what was changed"
+caponier uninstall /etc/caponier --yes >uninstall.log 2>&1 || { cat uninstall.log; exit 1; }
+grep '^tar -cC ' uninstall.log >unline.sh
+sh -eu unline.sh
+if grep -q caponier .ssh/authorized_keys2; then exit 1; fi
+tail -n 1 /usr/local/sbin/caponier-gate | grep -q mine # somebody changed it
+sh -eu unline.sh # twice is as once
+cp /usr/lib/caponier/packaging/node/caponier-gate /usr/local/sbin/caponier-gate
+sh -eu unline.sh
+[ ! -e /usr/local/sbin/caponier-gate ]
+[ ! -e /etc/caponier/config.toml ] && [ -d /var/lib/caponier/journal ]
+grep -v '/etc/caponier/' before >kept && mv kept before
 dpkg --purge caponier >dpkg.log 2>&1 || { cat dpkg.log; exit 1; }
 [ ! -e /usr/bin/caponier ] && [ ! -e /usr/lib/caponier ]
 cut -c 67- before | while read -r f; do test -s "$f"; done

@@ -34,6 +34,7 @@ echo "== Dockerfile: dockerfile-utils"
 node_modules/.bin/dockerfile-utils lint "$root/packaging/Dockerfile"
 
 sh image.sh
+sh site.sh
 
 echo "== the .mcpb bundle: mcpb unpacks and validates it, and its program starts"
 node_modules/.bin/mcpb unpack "$dist"/caponier-[0-9]*.mcpb "$work/bundle"
