@@ -170,11 +170,11 @@ release:
 sign:
 	@rm -f $(DIR)/SHA256SUMS.sig; ssh-keygen -q -Y sign -n file -f "$(KEY)" $(DIR)/SHA256SUMS
 dist:
-	$(DIST) -commit $(COMMIT) -out build/dist
+	$(DIST) -commit $(COMMIT) -connect $(CONNECT) -out build/dist
 dist-check: dist
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && commit=$(COMMIT) && \
 	{ git ls-files -z --cached --others --exclude-standard; printf 'plugins.lock\0'; } | sort -zu | xargs -0 cp --parents -t "$$dir" && \
-	(cd "$$dir" && $(DIST) -commit "$$commit" -out dist >/dev/null) && \
+	(cd "$$dir" && $(DIST) -commit "$$commit" -connect $(CONNECT) -out dist >/dev/null) && \
 	diff -r build/dist "$$dir/dist" && (cd build/dist && sha256sum -c --quiet SHA256SUMS) && echo "the same bytes twice"
 
 # The tools and schemas of those who take the files, and the commands of VERIFY.md; needs npm, the Go module proxy and shellcheck.

@@ -37,6 +37,8 @@ type Hints struct {
 	Commands []string
 	Budget   time.Duration // for the tool and its operations together; 0 leaves it to the host
 	Runs     string        // one line for people: what it does on the node
+	// AliasOf names the tool that does the same job, of any plugin. A host lists one of the two.
+	AliasOf string
 }
 
 // Tool is a tool, resource or prompt for [Serve].
@@ -60,6 +62,7 @@ type description struct {
 	Commands     []string        `json:"commands,omitempty"`
 	BudgetMS     int64           `json:"budget_ms,omitempty"`
 	Runs         string          `json:"runs,omitempty"`
+	AliasOf      string          `json:"alias_of,omitempty"`
 }
 
 type hints struct {
@@ -81,6 +84,7 @@ func newDescription(name, doc string, h Hints) description {
 		Commands:    h.Commands,
 		BudgetMS:    h.Budget.Milliseconds(),
 		Runs:        h.Runs,
+		AliasOf:     h.AliasOf,
 		Hints:       hints{h.ReadOnly, h.Destructive, h.Idempotent, h.OpenWorld},
 	}
 }

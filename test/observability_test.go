@@ -20,7 +20,7 @@ import (
 func TestAlertsAndDashboardAskForWhatIsServed(t *testing.T) {
 	s := newSite(t)
 	addr := freeAddress(t)
-	s.append(t, "[front]\nmetrics = %q\n", addr)
+	s.append(t, "[front]\nmetrics = %q\n[[export.sinks]]\nname = \"x\"\nkind = \"jsonl\"\nfile = \"exported\"\n", addr)
 	cmd := s.command("serve", "--log-format", "json")
 	var log bytes.Buffer
 	cmd.Stderr = &log

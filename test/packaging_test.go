@@ -27,8 +27,8 @@ func packaged(t *testing.T, name string, to any) {
 	t.Helper()
 	data, err := os.ReadFile("../packaging/" + name)
 	must(t, err)
-	text := strings.NewReplacer("{{version}}", "1.2.3", "{{sha256}}", strings.Repeat("0a", 32)).
-		Replace(string(data))
+	text := strings.ReplaceAll(string(data), "{{version}}", "1.2.3")
+	text = regexp.MustCompile(`\{\{sha256 [^}]*\}\}`).ReplaceAllString(text, strings.Repeat("0a", 32))
 	if strings.Contains(text, "{{") {
 		t.Errorf("%s: dist.go does not fill in everything", name)
 	}
@@ -63,14 +63,16 @@ func TestRegistryEntryFitsItsSchema(t *testing.T) {
 			t.Errorf("%s is %q, want %s", c.what, c.text, c.form)
 		}
 	}
-	if len(s.Packages) != 1 {
+	if len(s.Packages) != 2 {
 		t.Fatalf("packages: %+v", s.Packages)
 	}
-	p := s.Packages[0]
-	if p.RegistryType != "mcpb" || p.Version != "1.2.3" || p.Transport.Type != "stdio" ||
-		!regexp.MustCompile(`^[a-f0-9]{64}$`).MatchString(p.FileSha256) ||
-		!strings.HasSuffix(p.Identifier, "/v1.2.3/caponier-1.2.3-linux-amd64.mcpb") {
-		t.Errorf("package: %+v", p)
+	for i, file := range []string{"caponier-1.2.3-linux-amd64.mcpb", "caponier-connect-1.2.3.mcpb"} {
+		p := s.Packages[i]
+		if p.RegistryType != "mcpb" || p.Version != "1.2.3" || p.Transport.Type != "stdio" ||
+			!regexp.MustCompile(`^[a-f0-9]{64}$`).MatchString(p.FileSha256) ||
+			!strings.HasSuffix(p.Identifier, "/v1.2.3/"+file) {
+			t.Errorf("package: %+v", p)
+		}
 	}
 }
 

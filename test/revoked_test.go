@@ -33,6 +33,7 @@ type running struct {
 	answer *mcp.CallToolResult
 	err    error
 	at     time.Time // when it ended
+	said   string
 }
 
 // steps begins a call of n operations, of 10 ms each, and returns when some have been done.
@@ -43,7 +44,7 @@ func (s *site) steps(t *testing.T, session *mcp.ClientSession, n int) <-chan run
 	go func() {
 		answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "steps_run",
 			Arguments: map[string]any{"n": n}})
-		ended <- running{answer, err, time.Now()}
+		ended <- running{answer: answer, err: err, at: time.Now()}
 	}()
 	for len(s.lab.Effects()) < before+5 {
 		select {
@@ -55,9 +56,34 @@ func (s *site) steps(t *testing.T, session *mcp.ClientSession, n int) <-chan run
 	return ended
 }
 
+// ways are the ways in, each with what makes a call of steps_run that goes on for long.
+func ways(t *testing.T, s *site, token string) map[string]func() running {
+	mcpCall := func(session *mcp.ClientSession) func() running {
+		return func() running {
+			answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "steps_run",
+				Arguments: map[string]any{"n": 9999}})
+			r := running{answer: answer, err: err, at: time.Now()}
+			if answer != nil {
+				text, err := json.Marshal(answer)
+				must(t, err)
+				r.said = string(text)
+			}
+			return r
+		}
+	}
+	return map[string]func() running{
+		"http":  mcpCall(connect(t, s.serveHTTP(t), token)),
+		"stdio": mcpCall(s.stdio(t)),
+		"cli": func() running {
+			out, err := s.command("call", "--json", "steps_run", `{"n":9999}`).CombinedOutput()
+			return running{err: err, at: time.Now(), said: string(out)}
+		},
+	}
+}
+
 // Whatever takes a right away, a running call stops at its next operation, within half a second of
-// the change. Nobody tells the server: it sees for itself. A changed policy takes longer to load on
-// a busy machine; no operation is decided meanwhile.
+// the change, whichever way it came in. Nobody tells the process: it sees for itself. A changed
+// policy takes longer to load on a busy machine; no operation is decided meanwhile.
 func TestWhateverIsTakenAwayStopsARunningCall(t *testing.T) {
 	const principal = "  demo: {auth: [config, token], roles: [operator]}"
 	data := func(pairs ...string) func(*testing.T, *site, string) {
@@ -66,61 +92,83 @@ func TestWhateverIsTakenAwayStopsARunningCall(t *testing.T) {
 	verb := func(args ...string) func(*testing.T, *site, string) {
 		return func(t *testing.T, s *site, _ string) { must(t, s.command(args...).Run()) }
 	}
+	all := []string{"http", "stdio", "cli"}
 	for _, c := range []struct {
 		name   string
+		ways   []string // that it concerns
+		why    string   // that the refusal names
 		change func(*testing.T, *site, string)
 	}{
-		{"the token is revoked", func(t *testing.T, s *site, token string) {
+		{"the token is revoked", all[:1], "revoked", func(t *testing.T, s *site, token string) {
 			must(t, s.command("token", "revoke", token[:12]).Run())
 		}},
-		{"the principal leaves the site", data(principal, "  other: {auth: [config, token], roles: [operator]}")},
-		{"its role is narrowed", data(principal, "  demo: {auth: [config, token], roles: [viewer]}")},
-		{"the tool is set to black", data("\"tool:steps_run\": yellow", "\"tool:steps_run\": black")},
-		{"the tool has no tier", data("  \"tool:steps_run\": yellow\n", "")},
-		{"the node is protected", data("protected:\n  nodes: {}", "protected:\n  nodes: {pve1: {reason: production}}")},
-		{"the plugin leaves the lock", func(t *testing.T, s *site, _ string) { s.relock(t, "steps") }},
-		{"the lock is emptied", func(t *testing.T, s *site, _ string) { s.relock(t, "steps", "containers") }},
-		{"the module is revoked", func(t *testing.T, s *site, _ string) {
+		{"the principal leaves the site", all, "grant", data(principal, "  other: {auth: [config, token], roles: [operator]}")},
+		{"its role is narrowed", all, "grant", data(principal, "  demo: {auth: [config, token], roles: [viewer]}")},
+		{"the tool is set to black", all, "tier", data("\"tool:steps_run\": yellow", "\"tool:steps_run\": black")},
+		{"the tool has no tier", all, "tier", data("  \"tool:steps_run\": yellow\n", "")},
+		{"the node is protected", all, "protected", data("protected:\n  nodes: {}", "protected:\n  nodes: {pve1: {reason: production}}")},
+		{"the plugin leaves the lock", all, "revoked", func(t *testing.T, s *site, _ string) { s.relock(t, "steps") }},
+		{"the lock is emptied", all, "revoked", func(t *testing.T, s *site, _ string) { s.relock(t, "steps", "containers") }},
+		{"the module is revoked", all, "freeze", func(t *testing.T, s *site, _ string) {
 			verb("plugin", "revoke", digestIn(t, s, "steps"))(t, s, "")
 		}},
-		{"the plugin is revoked by name", verb("plugin", "revoke", "steps")},
-		{"everything is frozen", verb("freeze", "--reason", "a test")},
-		{"the principal is frozen", verb("freeze", "--principal", "demo")},
-		{"the tool is frozen", verb("freeze", "--tool", "steps_run")},
-		{"the node is frozen", verb("freeze", "--node", "pve1")},
+		{"the plugin is revoked by name", all, "freeze", verb("plugin", "revoke", "steps")},
+		{"everything is frozen", all, "freeze", verb("freeze", "--reason", "a test")},
+		{"the principal is frozen", all, "freeze", verb("freeze", "--principal", "demo")},
+		{"the tool is frozen", all, "freeze", verb("freeze", "--tool", "steps_run")},
+		{"the node is frozen", all, "freeze", verb("freeze", "--node", "pve1")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, token := tokenSite(t)
-			session := connect(t, s.serveHTTP(t), token)
-			ended := s.steps(t, session, 9999)
+			s.lab.SetLatency(10 * time.Millisecond)
+			ended := map[string]chan running{}
+			calls := ways(t, s, token)
+			for _, way := range c.ways {
+				before, call := len(s.lab.Effects()), calls[way]
+				ended[way] = make(chan running, 1)
+				go func() { ended[way] <- call() }()
+				waitFor(t, "the call by "+way, func() bool {
+					select {
+					case r := <-ended[way]:
+						t.Fatalf("the call by %s ended: %v %s", way, r.err, r.said)
+					default:
+					}
+					return s.has(t, `"type":"intent".*"op":"ssh_exec".*"source":"`+way+`"`) && len(s.lab.Effects()) > before+5
+				})
+			}
 			c.change(t, s, token)
 			changed := time.Now()
 			done, last := len(s.lab.Effects()), changed // of the operations
-			var r running
-			for r.at.IsZero() {
-				select {
-				case r = <-ended:
-				case <-time.After(5 * time.Millisecond):
+			for _, way := range c.ways {
+				var r running
+				for r.at.IsZero() {
+					select {
+					case r = <-ended[way]:
+					case <-time.After(5 * time.Millisecond):
+					}
+					if n := len(s.lab.Effects()); n > done {
+						done, last = n, time.Now()
+					}
+					if time.Since(changed) > time.Minute {
+						t.Fatalf("the call by %s goes on", way)
+					}
 				}
-				if n := len(s.lab.Effects()); n > done {
-					done, last = n, time.Now()
+				t.Logf("by %s it ended after %v", way, max(0, r.at.Sub(changed)).Round(time.Millisecond))
+				if r.err == nil && (r.answer == nil || !r.answer.IsError) {
+					t.Errorf("by %s it succeeded: %s", way, r.said)
 				}
-				if time.Since(changed) > 20*time.Second {
-					t.Fatal("the call goes on")
+				if !strings.Contains(r.said, c.why) && (r.err == nil || !strings.Contains(r.err.Error(), c.why)) {
+					t.Errorf("by %s, want a refusal by %s: %v %s", way, c.why, r.err, r.said)
 				}
 			}
-			t.Logf("its last operation began %v after the change, and it ended after %v",
-				last.Sub(changed).Round(time.Millisecond),
-				max(0, r.at.Sub(changed)).Round(time.Millisecond))
+			t.Logf("the last operation began %v after the change", last.Sub(changed).Round(time.Millisecond))
 			if took := last.Sub(changed); took > withinRevoked {
 				t.Errorf("it went on for %v after the change", took)
 			}
-			if r.err == nil && !r.answer.IsError {
-				t.Errorf("it succeeded: %+v", r.answer)
-			}
-			if a, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "steps_run",
-				Arguments: map[string]any{"n": 1}}); err == nil && !a.IsError {
-				t.Errorf("another call: %+v", a)
+			for _, way := range c.ways {
+				if r := calls[way](); r.err == nil && (r.answer == nil || !r.answer.IsError) {
+					t.Errorf("another call by %s: %s", way, r.said)
+				}
 			}
 			if n := len(s.lab.Effects()); n > done {
 				t.Errorf("%d operations after the end", n-done)

@@ -2,6 +2,7 @@ package test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"io/fs"
@@ -28,9 +29,26 @@ func TestCanarySecretsAppearNowhere(t *testing.T) {
 		"credential": "canary-credential-5d1f",
 		"argument":   "canary-argument-09be",
 		"webhook":    "canary-webhook-secret-of-32-bytes-1c",
+		"sink":       "canary-sink-token-77aa",
 	}
-	var mu sync.Mutex // guards reached
+	var mu sync.Mutex // guards reached and exported
 	var reached []string
+	exported := map[string][]byte{} // by kind of sink
+	evidence := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		zip, err := gzip.NewReader(r.Body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		text, err := io.ReadAll(zip)
+		if err != nil || r.Header.Get("Authorization") != "Bearer "+canaries["sink"] {
+			t.Error(err, r.Header)
+		}
+		mu.Lock()
+		exported[r.URL.Path] = append(exported[r.URL.Path], text...)
+		mu.Unlock()
+	}))
+	defer evidence.Close()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		reached = append(reached, r.Header.Get("Authorization"))
@@ -85,7 +103,23 @@ tokens = %q
 id = "demo"
 [front]
 metrics = %q
-`, edge, web.URL, canaries["credential"], web.URL+"/hook", canaries["webhook"], filepath.Join(s.dir, "tokens.json"), numbers), 0o600))
+[export]
+[[export.sinks]]
+name = "opa"
+kind = "opa"
+url = %q
+token = %q
+[[export.sinks]]
+name = "otlp"
+kind = "otlp"
+url = %q
+token = %q
+[[export.sinks]]
+name = "lines"
+kind = "jsonl"
+file = %q
+`, edge, web.URL, canaries["credential"], web.URL+"/hook", canaries["webhook"], filepath.Join(s.dir, "tokens.json"), numbers, evidence.URL+"/opa", canaries["sink"],
+		evidence.URL+"/otlp", canaries["sink"], filepath.Join(s.dir, "exported.jsonl")), 0o600))
 
 	key := regexp.MustCompile(`identity_file = "([^"]+)"`).FindStringSubmatch(string(config))
 	pem, err = os.ReadFile(key[1])
@@ -211,6 +245,19 @@ metrics = %q
 	) ||
 		!strings.Contains(all, canaries["argument"]) {
 		t.Errorf("the server was sent %s", all)
+	}
+	lines, err := os.ReadFile(filepath.Join(s.dir, "exported.jsonl"))
+	must(t, err)
+	exported["/jsonl"] = lines
+	for _, kind := range []string{"/opa", "/otlp", "/jsonl"} {
+		if !bytes.Contains(exported[kind], []byte("curl_execute")) {
+			t.Errorf("%s: the sink got nothing: %.200s", kind, exported[kind])
+		}
+		for name, canary := range canaries {
+			if at := bytes.Index(exported[kind], []byte(canary)); at >= 0 {
+				t.Errorf("%s: the sink got the %s: …%s", kind, name, exported[kind][max(0, at-200):at])
+			}
+		}
 	}
 	own := map[string]bool{s.config: true, key[1]: true}
 	must(t, filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {

@@ -235,7 +235,7 @@ func checkExample(t *testing.T, tool *gate.Tool) {
 	if err := tool.Validate(args); err != nil {
 		t.Fatalf("its example does not fit its own schema: %v", err)
 	}
-	targets, commands, err := tool.Derive(args)
+	targets, commands, err := tool.Derive(gate.Principal{}, args)
 	must(t, err)
 	all := map[string]int{
 		"vmids":       len(targets.VMIDs),
@@ -347,10 +347,11 @@ func TestAnOptionalLocalPathIsATargetOnlyWhenItIsNamed(t *testing.T) {
 	)
 	tool := lock.Tools()[i]
 	with, _, err := tool.Derive(
+		gate.Principal{},
 		map[string]any{"url": "https://a.example/", "output_dir": "api/today"},
 	)
 	must(t, err)
-	without, _, err := tool.Derive(map[string]any{"url": "https://a.example/"})
+	without, _, err := tool.Derive(gate.Principal{}, map[string]any{"url": "https://a.example/"})
 	must(t, err)
 	if !slices.Equal(tool.TargetKinds, []string{"hosts"}) ||
 		!slices.Equal(with.LocalPaths, []string{"api/today"}) ||

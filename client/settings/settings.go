@@ -130,6 +130,72 @@ func AddTo(name, file string, s Server) (done string, err error) {
 		replace(file, text, info.Mode().Perm())
 }
 
+// RemoveFrom takes the server out of a client's file, and returns what it did. It removes the bytes
+// that AddTo wrote and no others, keeps the old file beside the new one, and refuses an entry that
+// somebody changed, a link, and a file that it cannot read.
+func RemoveFrom(name, file string, s Server) (done string, err error) {
+	c, ok := clients[name]
+	if !ok {
+		return "", fmt.Errorf("%q is not a client that is known", name)
+	}
+	info, err := os.Lstat(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return file + " is not there; nothing was changed", nil
+	} else if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is not a regular file but %s; nothing was changed", file,
+			info.Mode().Type())
+	}
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	have, err := c.read(old)
+	if err != nil {
+		return "", fmt.Errorf("%s cannot be read as %s: %w; nothing was changed", file,
+			filepath.Ext(file), err)
+	}
+	if have["caponier"] == nil {
+		return file + " has no entry of the name caponier; nothing was changed", nil
+	}
+	if string(old) == c.snippet(s) {
+		return file + " held nothing else, and is gone", os.Remove(file)
+	}
+	text := c.remove(old, s)
+	now, err := c.read(text)
+	if delete(have, "caponier"); err != nil || !reflect.DeepEqual(now, have) {
+		return "", fmt.Errorf("%s has the entry caponier in another form than client add writes "+
+			"it: remove it by hand; nothing was changed", file)
+	}
+	backup := file + ".before-caponier-" + time.Now().UTC().Format("20060102T150405.000Z")
+	if err := keep(backup, old, info.Mode().Perm()&0o600); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s has it no more; %s is the old one", file, backup),
+		replace(file, text, info.Mode().Perm())
+}
+
+// remove returns the text without what insert put into it, as far as that stands there. The caller
+// must read the result.
+func (c client) remove(old []byte, s Server) []byte {
+	args, _ := json.Marshal(s.Args)
+	cut := func(part string) []byte { return bytes.Replace(old, []byte(part), nil, 1) }
+	switch filepath.Ext(c.file) {
+	case ".toml":
+		return cut("\n" + c.snippet(s))
+	case ".yaml":
+		return cut(c.yaml(s, args))
+	}
+	entry, _ := json.MarshalIndent(c.entry(s), "    ", "  ")
+	member := "\n    \"caponier\": " + string(entry)
+	if bytes.Contains(old, []byte(member+",")) {
+		member += ","
+	}
+	return cut(member)
+}
+
 // entry is the server as this client writes it.
 func (c client) entry(s Server) map[string]any {
 	e := map[string]any{"command": s.Command, "args": s.Args}

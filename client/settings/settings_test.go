@@ -151,3 +151,67 @@ func TestSnippetsAreThoseOfTheExamples(t *testing.T) {
 		t.Errorf("clients: %q", Clients())
 	}
 }
+
+// What AddTo wrote, RemoveFrom takes away to the byte; anything else stays.
+func TestRemoveFromGivesTheOldFileBack(t *testing.T) {
+	for _, c := range []struct{ client, old, want string }{
+		{"cursor", `{}`, "{\n  \"mcpServers\": {\n  }}"},
+		{"cursor", "", ""},
+		{"zed", `{"theme":"x","context_servers":{"b":{"command":"c"}},"n":1e3}`, "same"},
+		{"claude-desktop", `{"mcpServers":{ }}`, "same"},
+		{"codex", "# mine\nmodel = \"x\"\n", "same"},
+		{"goose", "# mine\nextensions:\n  other:\n    cmd: y\nA: 1\n", "same"},
+	} {
+		path := file(t, c.client, c.old)
+		if c.old == "" { // a file that AddTo made goes with its entry
+			_ = os.Remove(path)
+		}
+		if _, err := AddTo(c.client, path, server); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := RemoveFrom(c.client, path, server); err != nil {
+			t.Errorf("%s %q: %v", c.client, c.old, err)
+			continue
+		}
+		if c.want == "same" {
+			c.want = c.old
+		}
+		if _, err := os.Stat(path); c.old == "" {
+			if err == nil {
+				t.Errorf("%s is left", path)
+			}
+		} else if got := content(t, path); got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", c.client, got, c.want)
+		}
+		done, err := RemoveFrom(c.client, path, server)
+		if err != nil || !strings.Contains(done, "nothing was changed") {
+			t.Errorf("%s: a second time: %q %v", c.client, done, err)
+		}
+	}
+}
+
+func TestRemoveFromRefusesWhatItDidNotWrite(t *testing.T) {
+	for _, c := range []struct{ claim, client, old, want string }{
+		{"no JSON", "cursor", "// mine\n{}", "cannot be read as .json"},
+		{"another entry", "cursor", `{"mcpServers":{"caponier":{"command":"x"}}}`, "in another form"},
+		{"another entry in TOML", "codex", "[mcp_servers.caponier]\ncommand = \"x\"\n", "in another form"},
+		{"another entry in YAML", "goose", "extensions:\n  caponier: {cmd: x}\n", "in another form"},
+	} {
+		path := file(t, c.client, c.old)
+		_, err := RemoveFrom(c.client, path, server)
+		left, _ := os.ReadDir(filepath.Dir(path))
+		if err == nil || !strings.Contains(err.Error(), c.want) || content(t, path) != c.old ||
+			len(left) != 1 {
+			t.Errorf("%s: %v, left %v", c.claim, err, left)
+		}
+	}
+	path := file(t, "cursor", "{}")
+	link := filepath.Join(filepath.Dir(path), "link.json")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RemoveFrom("cursor", link, server); err == nil ||
+		!strings.Contains(err.Error(), "is not a regular file") {
+		t.Errorf("a link: %v", err)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,47 +14,12 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// States of a request.
-const (
-	Waiting  = "waiting"
-	Approved = "approved"
-	Denied   = "denied"
-	Used     = "used"
-)
-
-// Request is a question to a person about one call.
-type Request struct {
-	ID        string          `json:"id"`
-	Key       string          `json:"key"` // a digest of all that the approval is bound to
-	Principal string          `json:"principal"`
-	Tool      string          `json:"tool"`
-	State     string          `json:"state"`
-	Created   time.Time       `json:"created"`
-	Expires   time.Time       `json:"expires"` // of the question, then of the answer
-	TTL       time.Duration   `json:"ttl_ns"`  // how long each of them lasts
-	Revision  string          `json:"policy_revision"`
-	Detail    json.RawMessage `json:"detail"`
-	Decided   time.Time       `json:"decided,omitzero"` // zero while waiting
-	By        string          `json:"by,omitempty"`
-	Channel   string          `json:"channel,omitempty"`
-	Note      string          `json:"note,omitempty"`
-}
-
-// Takes reports whether the request takes an answer in its state: any while it waits, and a no that
-// takes back a yes which was not used.
-func (r Request) Takes(v Verdict) bool {
-	return r.State == Waiting || r.State == Approved && !v.Approve
-}
-
 // Channels on which a person may answer. The site's policy says which of them count.
 const (
 	Terminal = "cli"
 	Web      = "web"
 	Client   = "client" // the user of the client that asks
 )
-
-// Verdict is a person's answer.
-type Verdict = gate.Verdict
 
 // Session is one sign-in on the page, or a link that makes one.
 type Session struct {
@@ -161,8 +125,7 @@ func bound(c *gate.Call, plan string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("digesting the call: %w", err)
 	}
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:]), nil
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(b)), nil
 }
 
 // newID has 80 random bits in letters and digits that are easy to tell apart when they are read

@@ -203,28 +203,34 @@ func lastHashes(dir string) (map[string]string, error) {
 }
 
 func lastHash(path string) (string, error) {
+	e, err := lastEntry(path)
+	return e.Hash, err
+}
+
+// lastEntry returns the last whole entry of a file, the zero Entry if it has none.
+func lastEntry(path string) (Entry, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", err
+		return Entry{}, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return "", err
+		return Entry{}, err
 	}
 	buf := make([]byte, min(info.Size(), 256<<10)) // a longer last entry goes without a witness
 	n, err := f.ReadAt(buf, info.Size()-int64(len(buf)))
 	if err != nil && err != io.EOF {
-		return "", err
+		return Entry{}, err
 	}
 	buf = buf[:n]
 	end := bytes.LastIndexByte(buf, '\n')
 	if end < 0 {
-		return "", nil
+		return Entry{}, nil
 	}
 	e, err := decode(buf[bytes.LastIndexByte(buf[:end], '\n')+1 : end])
 	if err != nil {
-		return "", nil // verify says what is wrong with it
+		return Entry{}, nil // verify says what is wrong with it
 	}
-	return e.Hash, nil
+	return e, nil
 }

@@ -91,14 +91,14 @@ func (h *hostile) effect(mine func(*gate.Record) bool) {
 // call makes one call with two operations.
 func (h *hostile) call() gate.Answer {
 	door := gate.New(gate.Options{Throttle: &fair.Refusals{},
-		Decider: h, Journal: h.j, Ledger: h, Lowerer: h, Runner: h,
+		Decider: h, Journal: h.j, Ledger: h, Lowerer: h,
 		Executors: map[string]gate.Executor{"blob_read": h},
 		Mode:      func() gate.Mode { return gate.Mode{} },
-	})
+	}, h)
 	tool := &gate.Tool{
 		Kind: "tool", Name: "t", Imports: []string{"blob_read"}, Budget: time.Minute,
 		Validate: func(map[string]any) error { return nil },
-		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
+		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
 			return gate.Targets{}, nil, nil
 		},
 	}

@@ -41,10 +41,13 @@ func followRecords(ctx context.Context, dir string) iter.Seq2[Entry, error] {
 type reader struct {
 	dir   string
 	at    map[string]int64
-	ended map[string]bool // nothing more is to be read
+	ended map[string]bool        // nothing more is to be read
+	skip  func(name string) bool // files that are not wanted; nil for none
 }
 
-func newReader(dir string) *reader { return &reader{dir, map[string]int64{}, map[string]bool{}} }
+func newReader(dir string) *reader {
+	return &reader{dir: dir, at: map[string]int64{}, ended: map[string]bool{}}
+}
 
 // source is a file that is being read, at an entry or error not yet yielded.
 type source struct {
@@ -64,6 +67,9 @@ func (r *reader) pass(yield func(Entry, error) bool) bool {
 	if err != nil {
 		yield(Entry{}, err)
 		return false
+	}
+	if r.skip != nil {
+		waiting = slices.DeleteFunc(waiting, r.skip)
 	}
 	var open []*source
 	defer func() {

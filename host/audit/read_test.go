@@ -193,19 +193,19 @@ func TestRecordsHoldNoOutput(t *testing.T) {
 	j := open(t, Options{})
 	door := gate.New(gate.Options{
 		Throttle: &fair.Refusals{},
-		Decider:  allow{}, Journal: j, Ledger: allow{}, Lowerer: allow{}, Runner: leaky{canary},
+		Decider:  allow{}, Journal: j, Ledger: allow{}, Lowerer: allow{},
 		Mode: func() gate.Mode { return gate.Mode{} },
 		Executors: map[string]gate.Executor{"sftp_read": leaky{canary},
 			"sftp_write": leaky{canary}},
 		Nodes: []gate.Node{{Name: "pve1", Default: true}},
-	})
+	}, leaky{canary})
 	tool := &gate.Tool{
 		Name:     "exec",
 		Kind:     "tool",
 		Budget:   time.Second,
 		Imports:  []string{"sftp_read", "sftp_write"},
 		Validate: func(map[string]any) error { return nil },
-		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
+		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
 			return gate.Targets{}, nil, nil
 		},
 	}

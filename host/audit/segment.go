@@ -1,13 +1,11 @@
 package audit
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"sync"
-	"time"
 )
 
 // file is the part of *os.File that a journal uses.
@@ -66,15 +64,3 @@ func (s *segment) trim() error {
 }
 
 const nameTime = "20060102T150405.000000"
-
-// newName makes names that sort in the order of the chain, also when the clock is set back.
-func (j *Journal) newName() string {
-	now := j.now().Truncate(time.Microsecond)
-	if !now.After(j.began) {
-		now = j.began.Add(time.Microsecond)
-	}
-	j.began = now
-	var b [4]byte
-	rand.Read(b[:])
-	return fmt.Sprintf("%s-%d-%x.jsonl", now.Format(nameTime), os.Getpid(), b)
-}

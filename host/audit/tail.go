@@ -60,7 +60,6 @@ type BadLines struct {
 
 // Records yields the records among the entries, and warns of lines that are no entries.
 func (b *BadLines) Records(entries iter.Seq2[Entry, error]) iter.Seq[gate.Record] {
-	const most = 20
 	return func(yield func(gate.Record) bool) {
 		for e, err := range entries {
 			if err == nil {
@@ -69,14 +68,20 @@ func (b *BadLines) Records(entries iter.Seq2[Entry, error]) iter.Seq[gate.Record
 				}
 				continue
 			}
-			switch b.n++; {
-			case b.n <= most:
-				fmt.Fprintln(b.W, "warning:", err)
-			case b.n == most+1:
-				fmt.Fprintln(b.W, "warning: more lines are bad; `caponier audit verify` names "+
-					"the first of each file")
-			}
+			b.Note(err)
 		}
+	}
+}
+
+// Note warns of one line that is no entry.
+func (b *BadLines) Note(err error) {
+	const most = 20
+	switch b.n++; {
+	case b.n <= most:
+		fmt.Fprintln(b.W, "warning:", err)
+	case b.n == most+1:
+		fmt.Fprintln(b.W, "warning: more lines are bad; `caponier audit verify` names the first of "+
+			"each file")
 	}
 }
 

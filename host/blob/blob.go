@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -168,16 +167,16 @@ func (b *Blobs) keep(
 	kind, _, err := mime.ParseMediaType(media)
 	switch ttl = cmp.Or(ttl, b.opts.TTL); {
 	case principal == "":
-		return Entry{}, fail("bad_request", "a blob needs an owner")
+		return Entry{}, gate.Fail("bad_request", "a blob needs an owner")
 	case name == "" || utf8.RuneCountInString(name) > 128 || strings.ContainsFunc(name, unfit):
-		return Entry{}, fail("bad_request",
+		return Entry{}, gate.Fail("bad_request",
 			"name: want 1 to 128 characters that show, without slashes")
 	case err != nil || len(media) > 128 || !strings.Contains(kind, "/"):
-		return Entry{}, fail("bad_request", "mime: want a media type such as text/plain")
+		return Entry{}, gate.Fail("bad_request", "mime: want a media type such as text/plain")
 	case ttl < time.Second || ttl > maxTTL:
-		return Entry{}, fail("bad_request", "ttl_s: want 1 to %d", int(maxTTL.Seconds()))
+		return Entry{}, gate.Fail("bad_request", "ttl_s: want 1 to %d", int(maxTTL.Seconds()))
 	case int64(len(data)) > b.opts.MaxBytes:
-		return Entry{}, fail("too_large",
+		return Entry{}, gate.Fail("too_large",
 			"%d bytes are more than the %d of one blob (blob.max_bytes)", len(data),
 			b.opts.MaxBytes)
 	}
@@ -186,11 +185,11 @@ func (b *Blobs) keep(
 	e := Entry{ID: newID(), Principal: principal, Name: name, MIME: media, Bytes: int64(len(data)),
 		SHA256: digest(data), Created: now, Expires: now.Add(ttl)}
 	if err := b.write(e.ID, data); err != nil {
-		return Entry{}, fail("failed", "keeping a blob: %v", err)
+		return Entry{}, gate.Fail("failed", "keeping a blob: %v", err)
 	}
 	if err := b.opts.Index.AddBlob(ctx, e, b.opts.PerPrincipal); err != nil {
 		b.remove(e.ID)
-		return Entry{}, fail("full", "%v", err)
+		return Entry{}, gate.Fail("full", "%v", err)
 	}
 	return e, nil
 }
@@ -237,7 +236,7 @@ func (b *Blobs) expire(ctx context.Context) {
 
 // Lookup has nothing to find out: neither operation is decided as a lookup.
 func (b *Blobs) Lookup(context.Context, gate.Question) (gate.Facts, error) {
-	return gate.Facts{}, fail("bad_request", "blobs have no facts to look up")
+	return gate.Facts{}, gate.Fail("bad_request", "blobs have no facts to look up")
 }
 
 // Execute writes or reads a blob of the caller. The error is a *gate.OpError.
@@ -245,14 +244,14 @@ func (b *Blobs) Execute(
 	ctx context.Context, q gate.Question, d gate.Decision,
 ) (gate.Result, error) {
 	if !d.Allow {
-		return gate.Result{}, fail("refused", "%s was not allowed", q.Op.Import())
+		return gate.Result{}, gate.Fail("refused", "%s was not allowed", q.Op.Import())
 	}
 	who := q.Call.Principal.ID
 	switch op := q.Op.(type) {
 	case abi.BlobWrite:
 		data, err := op.Bytes()
 		if err != nil || len(data) > maxData || op.TTLS < 0 || op.TTLS > 1<<31 {
-			return gate.Result{}, fail("bad_request",
+			return gate.Result{}, gate.Fail("bad_request",
 				"want at most %d bytes as text or base64, and ttl_s not negative", maxData)
 		}
 		e, err := b.keep(ctx, who, op.Name, op.MIME, data, time.Duration(op.TTLS)*time.Second)
@@ -263,7 +262,7 @@ func (b *Blobs) Execute(
 			Bytes: e.Bytes, SHA256: e.SHA256}, Bytes: e.Bytes, SHA256: e.SHA256}, nil
 	case abi.BlobRead:
 		if op.Local != "" && (b.opts.Save == nil || op.Offset != 0 || op.MaxBytes != 0) {
-			return gate.Result{}, fail("bad_request",
+			return gate.Result{}, gate.Fail("bad_request",
 				"a blob is copied to the workspace as a whole, without offset and max_bytes, on a "+
 					"host that has one")
 		}
@@ -276,7 +275,7 @@ func (b *Blobs) Execute(
 		}
 		return part(e, data, op, d.Obligations.MaxBytes), nil
 	}
-	return gate.Result{}, fail("bad_request", "%s is not an operation of blobs", q.Op.Import())
+	return gate.Result{}, gate.Fail("bad_request", "%s is not an operation of blobs", q.Op.Import())
 }
 
 // load returns a blob and its bytes: all of them for a copy, else at most maxData from the offset.
@@ -284,9 +283,9 @@ func (b *Blobs) Execute(
 func (b *Blobs) load(
 	ctx context.Context, principal string, op abi.BlobRead,
 ) (Entry, []byte, error) {
-	id, none := strings.TrimPrefix(op.Blob, scheme), fail("not_found", "%v", ErrNone)
+	id, none := strings.TrimPrefix(op.Blob, scheme), gate.Fail("not_found", "%v", ErrNone)
 	if !idForm.MatchString(id) || op.Offset < 0 || op.MaxBytes < 0 {
-		return Entry{}, nil, fail("bad_request",
+		return Entry{}, nil, gate.Fail("bad_request",
 			"want the id of a blob, and offset and max_bytes that are not negative")
 	}
 	e, err := b.opts.Index.Blob(ctx, principal, id)
@@ -305,12 +304,13 @@ func (b *Blobs) load(
 	data := make([]byte, n)
 	got, err := f.ReadAt(data, op.Offset)
 	if err != nil && err != io.EOF {
-		return Entry{}, nil, fail("failed", "reading blob %s: %v", id, err)
+		return Entry{}, nil, gate.Fail("failed", "reading blob %s: %v", id, err)
 	}
 	// part of a file has no digest
 	if int64(got) != n || op.Local != "" && digest(data) != e.SHA256 {
-		return Entry{}, nil, fail("failed", "blob %s is not what was kept: its file in blob.dir "+
-			"was cut or changed; make it again", id)
+		return Entry{}, nil, gate.Fail("failed",
+			"blob %s is not what was kept: its file in blob.dir "+
+				"was cut or changed; make it again", id)
 	}
 	return e, data, nil
 }
@@ -345,14 +345,7 @@ func part(e Entry, data []byte, op abi.BlobRead, most int64) gate.Result {
 // End has nothing to free: a blob outlives its call.
 func (b *Blobs) End(context.Context, *gate.Call) {}
 
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
+func digest(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
 // newID is 26 random characters, about 130 bits, and cannot be guessed. The owner is checked too.
 func newID() string { return strings.ToLower(rand.Text()) }
-
-func fail(code, format string, args ...any) *gate.OpError {
-	return &gate.OpError{Code: code, Message: fmt.Sprintf(format, args...), Outcome: gate.Failed}
-}

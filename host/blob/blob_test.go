@@ -331,7 +331,7 @@ func TestACopyInTheWorkspaceIsWholeAndItsOwners(t *testing.T) {
 	saved := map[string]string{}
 	b, _ := lab(t, Options{Save: func(principal, local string, data io.Reader) error {
 		if local == "taken" {
-			return fail("exists", "there already")
+			return gate.Fail("exists", "there already")
 		}
 		body, err := io.ReadAll(data)
 		saved[principal+" "+local] = string(body)

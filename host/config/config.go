@@ -22,6 +22,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/blob"
 	"github.com/caponier-mcp/caponier/host/egress"
+	"github.com/caponier-mcp/caponier/host/export"
 	fronthttp "github.com/caponier-mcp/caponier/host/front/http"
 	"github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -51,6 +52,7 @@ type Config struct {
 	Approval    approval.Options `koanf:"approval"`
 	Audit       audit.Options    `koanf:"audit"`
 	Anchors     anchor.Options   `koanf:"anchors"`
+	Export      export.Options   `koanf:"export"`
 	Store       store.Options    `koanf:"store"`
 	Blob        blob.Options     `koanf:"blob"`
 	Egress      egress.Options   `koanf:"egress"`
@@ -97,24 +99,6 @@ func (c *Config) NodeNames() (names []string) {
 	return names
 }
 
-// Error is an error in the configuration. It is about a line of the file when Line is not 0, and
-// then Own reports whether that line is the key's own, not that of the table around it.
-type Error struct {
-	File string
-	Line int
-	Own  bool
-	Err  error
-}
-
-func (e *Error) Error() string {
-	if e.Line == 0 {
-		return fmt.Sprintf("configuration %s: %v", e.File, e.Err)
-	}
-	return fmt.Sprintf("configuration %s:%d: %v", e.File, e.Line, e.Err)
-}
-
-func (e *Error) Unwrap() error { return e.Err }
-
 // The packages that share the table [front]; names of embedded fields must differ.
 type (
 	MCPOptions     = mcp.Options
@@ -141,9 +125,6 @@ type CLI struct {
 	// Principal is the caller on stdio and of commands that are typed in a terminal.
 	Principal string `koanf:"principal"`
 }
-
-// maxFile bounds a configuration file, and a file that a secret is read from, in bytes.
-const maxFile = 1 << 20
 
 // Find returns the configuration file that --config and --profile mean: the file name,
 // ./config.toml or caponier/config.toml in the user's configuration directory. With a profile it is
@@ -189,7 +170,7 @@ func Load(file string, environ []string) (*Config, error) {
 		name  string
 	}{
 		{&c.Audit.Dir, "state/journal"}, {&c.Store.Dir, "state/store"},
-		{&c.Blob.Dir, "state/blobs"},
+		{&c.Blob.Dir, "state/blobs"}, {&c.Export.Dir, "state/export"},
 		{&c.Remote.Workspace, "state/workspace"}, {&c.Sandbox.CacheDir, "state/cache"},
 		{&c.Plugin.Lock, "plugins.lock"}, {&c.Plugin.Dir, "build/plugins"},
 		{&c.Policy.Site, "policies/site"},

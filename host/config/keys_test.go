@@ -44,7 +44,9 @@ func TestConfigTOMLHasEveryKey(t *testing.T) {
 	}
 	t.Setenv("OPENAI_API_KEY", "sk-0123456789")
 	whole := commented.ReplaceAllString(string(data), "$1")
-	whole = strings.Replace(whole, "${file:secrets/approval-webhook}", "${OPENAI_API_KEY}", 1)
+	for _, file := range []string{"approval-webhook", "siem"} {
+		whole = strings.Replace(whole, "${file:secrets/"+file+"}", "${OPENAI_API_KEY}", 1)
+	}
 	l := &loader{file: "config.toml"}
 	if err := l.read([]byte(whole), nil, reflect.ValueOf(&Config{}).Elem()); err != nil {
 		t.Fatal(err)

@@ -118,7 +118,10 @@ func (l *loader) table(dst reflect.Value, table map[string]any, at string) error
 	for _, k := range slices.Sorted(maps.Keys(table)) {
 		key := strings.TrimPrefix(at+"."+k, ".")
 		f, found := field(dst.Type(), k)
-		if !found {
+		if why := gone[index.ReplaceAllString(key, "")]; !found && why != "" {
+			return l.errorf(key, "%s is a key of an older version (%s): caponier config migrate "+
+				"shows what to change", key, why)
+		} else if !found {
 			return l.errorf(key, "unknown key %s (known here: %s)", key,
 				strings.Join(keys(dst.Type()), ", "))
 		}
@@ -286,3 +289,24 @@ func typeOf(v any) string {
 	}
 	return fmt.Sprint(v)
 }
+
+// Error is an error in the configuration. It is about a line of the file when Line is not 0, and
+// then Own reports whether that line is the key's own, not that of the table around it.
+type Error struct {
+	File string
+	Line int
+	Own  bool
+	Err  error
+}
+
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("configuration %s: %v", e.File, e.Err)
+	}
+	return fmt.Sprintf("configuration %s:%d: %v", e.File, e.Line, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// maxFile bounds a configuration file, and a file that a secret is read from, in bytes.
+const maxFile = 1 << 20

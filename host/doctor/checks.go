@@ -155,5 +155,3 @@ func (d *visit) files(ctx context.Context) {
 		d.found("sftp", OK, "", "answers, with all that is used of it")
 	}
 }
-
-func clip(b []byte) []byte { return b[:min(len(b), 120)] }

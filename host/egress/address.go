@@ -67,7 +67,7 @@ func (e *Egress) resolve(ctx context.Context, host string) ([]gate.Addr, error) 
 	ips := []netip.Addr{ip}
 	if err != nil {
 		if ips, err = e.opts.Resolve(ctx, host); err != nil {
-			return nil, fail("dns", "the name %s was not resolved: %v", host, err)
+			return nil, gate.Fail("dns", "the name %s was not resolved: %v", host, err)
 		}
 	}
 	var addrs []gate.Addr
@@ -78,7 +78,7 @@ func (e *Egress) resolve(ctx context.Context, host string) ([]gate.Addr, error) 
 		}
 	}
 	if len(addrs) == 0 || len(addrs) > maxAddrs {
-		return nil, fail("dns", "the name %s has %d addresses, want 1 to %d", host, len(addrs),
+		return nil, gate.Fail("dns", "the name %s has %d addresses, want 1 to %d", host, len(addrs),
 			maxAddrs)
 	}
 	return addrs, nil

@@ -167,7 +167,7 @@ func (w *world) ask(op abi.HTTPRequest) (v abi.HTTPResponse, err error) {
 	}
 	tool := &gate.Tool{Kind: "tool", Name: "curl", Imports: []string{"http_request"},
 		Budget: time.Minute, Validate: func(map[string]any) error { return nil },
-		Derive: func(map[string]any) (gate.Targets, []gate.CommandText,
+		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText,
 			error) {
 			return gate.Targets{}, nil, nil
 		}}
@@ -180,13 +180,13 @@ func (w *world) ask(op abi.HTTPRequest) (v abi.HTTPResponse, err error) {
 			Lowerer:   w,
 			Mode:      func() gate.Mode { return gate.Mode{} },
 			Executors: map[string]gate.Executor{"http_request": w.e},
-			Runner: run(func(ctx context.Context, r *gate.Running) {
-				var res gate.Result
-				if res, err = r.Operate(ctx, op); err == nil {
-					v = res.Value.(abi.HTTPResponse)
-				}
-			}),
 		},
+		run(func(ctx context.Context, r *gate.Running) {
+			var res gate.Result
+			if res, err = r.Operate(ctx, op); err == nil {
+				v = res.Value.(abi.HTTPResponse)
+			}
+		}),
 	)
 	a := d.Call(context.Background(),
 		gate.Request{Source: "cli", Principal: gate.Principal{ID: "p"}, Tool: tool})

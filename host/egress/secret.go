@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
@@ -65,25 +64,6 @@ func (c Credential) ready() (Credential, error) {
 	return c, nil
 }
 
-func origin(s string) (string, error) {
-	t, err := parseURL(s)
-	if err == nil && (t.Path != "" || t.RawQuery != "" || t.ForceQuery) {
-		err = errors.New("an origin ends after its host or port")
-	}
-	if err != nil {
-		return "", fmt.Errorf("%q: %w", s, err)
-	}
-	return t.origin(), nil
-}
-
-func (e *Egress) credential(name string) *Credential {
-	if i := slices.IndexFunc(e.opts.Credentials,
-		func(c Credential) bool { return c.Name == name }); i >= 0 {
-		return &e.opts.Credentials[i]
-	}
-	return nil
-}
-
 // forms are the texts in which a server may echo a secret, longest first.
 func forms(credentials []Credential) (all [][]byte) {
 	for _, c := range credentials {
@@ -98,14 +78,4 @@ func forms(credentials []Credential) (all [][]byte) {
 	}
 	slices.SortStableFunc(all, func(a, b []byte) int { return len(b) - len(a) })
 	return all
-}
-
-// scrub replaces every secret of this host in what a server sent.
-func (e *Egress) scrub(b []byte) []byte {
-	for _, f := range e.secrets {
-		if bytes.Contains(b, f) {
-			b = bytes.ReplaceAll(b, f, []byte("[redacted]"))
-		}
-	}
-	return b
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -149,7 +148,7 @@ func (e *Egress) lost(ctx context.Context, r request, sent bool, err error) erro
 			code, why = "cancelled", "the call was cancelled"
 		}
 	}
-	op := fail(code, "%s %s: %s", r.method, r.origin(), why)
+	op := gate.Fail(code, "%s %s: %s", r.method, r.origin(), why)
 	if sent && !safe(r.method) {
 		op.Outcome = gate.Unknown
 	}
@@ -165,8 +164,8 @@ func (e *Egress) unread(ctx context.Context, r request, status int, err error) e
 	case ctx.Err() != nil:
 		code, why = "timeout", "did not end in time"
 	}
-	return fail(code, "%s %s was answered with status %d, but the body %s", r.method, r.origin(),
-		status, why)
+	return gate.Fail(code, "%s %s was answered with status %d, but the body %s", r.method,
+		r.origin(), status, why)
 }
 
 // said returns an error's text as the plugin may see it: the text can hold what the server sent.
@@ -190,16 +189,15 @@ func (e *Egress) result(
 ) (gate.Result, error) {
 	v := abi.HTTPResponse{Status: a.status, Headers: a.header, Bytes: int64(len(a.body)),
 		Hops: append([]abi.Hop{}, op.Hops...)}
-	sum := sha256.Sum256(a.body)
-	res := gate.Result{Bytes: v.Bytes, SHA256: hex.EncodeToString(sum[:])}
+	res := gate.Result{Bytes: v.Bytes, SHA256: fmt.Sprintf("%x", sha256.Sum256(a.body))}
 	if op.Save && (op.MaxBytes == 0 || v.Bytes > min(op.MaxBytes, maxInline)) {
 		if e.opts.Keeper == nil {
-			return gate.Result{}, fail("blob", "this host keeps no blobs")
+			return gate.Result{}, gate.Fail("blob", "this host keeps no blobs")
 		}
 		id, err := e.opts.Keeper.Keep(context.WithoutCancel(ctx), q.Call.Principal.ID,
 			"response", a.mime, a.body)
 		if err != nil {
-			return gate.Result{}, fail("blob",
+			return gate.Result{}, gate.Fail("blob",
 				"%s was answered with status %d, but the body was not kept: %v", op.Method,
 				a.status, err)
 		}

@@ -1,226 +1,182 @@
+// Package gate is the one way to an effect. It decides each tool call, and each operation of a
+// running tool. It journals the decision, and then acts on the very value that was decided.
+//
+// It holds the vocabulary that the other packages share. It imports only sdk/abi, the wire. The
+// only function that reaches a [Runner] or an [Executor] is pass; a test over all of host holds
+// that.
 package gate
 
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/base32"
-	"encoding/binary"
+	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
-	"runtime/debug"
 	"time"
 )
 
-// Options are the parts of a [Door]. New panics without Decider, Journal, Ledger, Lowerer, Runner,
-// Throttle or Mode.
-type Options struct {
-	Nodes     []Node
-	Decider   Decider
-	Journal   Journal
-	Ledger    Ledger
-	Confirmer Confirmer // nil: a call that needs a confirmation is refused
-	Planner   Planner   // nil: no call is planned, and approvals bind arguments alone
-	Lowerer   Lowerer
-	Runner    Runner
-	Throttle  Throttle
-	Turns     Turns               // nil: nobody waits for a turn
-	Executors map[string]Executor // by import; an import without one is refused
-	Mode      func() Mode         // read at each decision
-	// Files returns the SHA-256 of the local files that exist, so that an approval binds their
-	// bytes. Nil: none.
-	Files func(Principal, []string) (map[string]string, error)
-	// HiddenReason returns why this host does not offer a tool, "" if it does. Nil: it offers all.
-	HiddenReason func(*Tool) string
-	Now          func() time.Time // nil: time.Now
-	MaxArgs      int              // bytes of a call's arguments; 0: 1 MiB
-}
-
 // Door decides calls and operations, and is the only way to the parts that act. Its parts cannot be
 // changed. It is safe for concurrent use.
-type Door struct{ o Options }
+type Door struct {
+	o      Options
+	runner Runner
+}
 
-// New returns a door with these parts.
-func New(o Options) *Door {
+// New returns a door with these parts, which runs plugins on runner.
+func New(o Options, runner Runner) *Door {
 	if o.Decider == nil || o.Journal == nil || o.Ledger == nil || o.Lowerer == nil ||
-		o.Runner == nil || o.Throttle == nil || o.Mode == nil {
-		panic("gate: New needs Decider, Journal, Ledger, Lowerer, Runner, Throttle and Mode")
+		runner == nil || o.Throttle == nil || o.Mode == nil {
+		panic("gate: New needs Decider, Journal, Ledger, Lowerer, Throttle, Mode and a Runner")
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	o.MaxArgs = cmp.Or(o.MaxArgs, 1<<20)
 	o.Executors = maps.Clone(o.Executors)
-	return &Door{o: o}
+	return &Door{o, runner}
 }
 
-// pass is the only way to an effect: decide, journal the intent, refuse or act on the very question
-// that was decided, journal the outcome. Each error before act is a refusal.
-func pass[T any](ctx context.Context, d *Door, q Question,
-	act func(context.Context, Question, Decision) (T, Record, error),
-) (result T, journalFailed bool, err error) {
-	q.ID, q.Time, q.Mode = newID(d.o.Now()), d.o.Now(), d.o.Mode()
-	dec, giveBack := d.decide(ctx, q)
-	rec := record(q, dec)
-	if dec.NeedsApproval && d.o.Confirmer != nil || dec.waits() { // refused for now
-		rec.Outcome = Waits
+// Call takes a request through the door: decode, decide, wait for a person where policy asks for
+// one and decide again, run. It always returns an Answer.
+func (d *Door) Call(ctx context.Context, req Request) Answer {
+	c := &Call{ID: newID(d.o.Now()), Source: req.Source, Principal: req.Principal, Tool: req.Tool,
+		Nodes: d.o.Nodes, Confirmation: Confirmation{State: "none"}, User: req.User,
+		Planning: req.Plan, current: req.Current, sums: new(sums)}
+	var a Answer
+	wait, unrecorded := d.o.Throttle.Wait(req.Principal.ID, d.o.Now())
+	if wait > 0 { // its calls came to nothing too often: nothing is decided
+		dec := deny("refusals", fmt.Sprintf("too many calls of this principal came to nothing "+
+			"within a minute; it may call again in %d s", int(wait/time.Second)+1))
+		a = Answer{CallID: c.ID, Outcome: Refusal,
+			Err: refused(d.refuse(ctx, c, dec, unrecorded, unrecorded > 0), dec)}
+	} else if a = d.call(ctx, req, c); a.Outcome == Refusal || a.Outcome == Waits {
+		d.o.Throttle.Note(req.Principal.ID, d.o.Now(), time.Duration(c.sums.spent.Load()))
 	}
-	// One sync covers every intent before it, the call's included. So only what can have an effect
-	// waits for the disk.
-	durable := dec.Allow && q.Kind == KindOperation && dec.Tier != Green && !q.Call.Planning
-	if err := d.o.Journal.Intent(ctx, rec, durable); err != nil && dec.Allow {
-		dec = deny("journal.unavailable",
-			"the journal cannot be written, so nothing may be done: "+err.Error())
-	}
-	if !dec.Allow {
-		giveBack()
-		return result, false, &Refused{DecisionID: q.ID, Kind: rec.Kind, Op: rec.Op,
-			Phase: rec.Phase, Failed: dec.Failed, Denied: dec.Denied,
-			NeedsApproval: dec.NeedsApproval, Decision: dec}
-	}
-	began := d.o.Now()
-	result, done, err := guarded(ctx, q, dec, act)
-	rec.finish(done, d.o.Now(), began)
-	journalFailed = d.o.Journal.Outcome(context.WithoutCancel(ctx), rec) != nil
-	return result, journalFailed, err
+	a.JournalFailed = c.sums.unwritten.Load()
+	return a
 }
 
-// guarded turns a panic of act into an unknown outcome, so that it is journaled and the process
-// goes on.
-func guarded[T any](ctx context.Context, q Question, dec Decision,
-	act func(context.Context, Question, Decision) (T, Record, error),
-) (out T, done Record, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			slog.Error("the host panicked while acting", "panic", p, "stack", string(debug.Stack()))
-			done = Record{Outcome: Unknown, Code: "panic"}
-			err = &OpError{Code: "panic", Outcome: Unknown,
-				Message: "the host panicked while doing this; what it did is unknown"}
-		}
-	}()
-	return act(ctx, q, dec)
+// refuse makes the record of a refusal that pass did not, which stands for others too, and journals
+// it if it is to be kept.
+func (d *Door) refuse(ctx context.Context, c *Call, dec Decision, others int, keep bool) Record {
+	now := d.o.Now()
+	rec := record(Question{ID: newID(now), Time: now, Kind: KindCall, Call: c}, dec)
+	rec.Refused = others
+	if keep && d.o.Journal.Intent(ctx, rec, false) != nil {
+		c.sums.unwritten.Store(true)
+	}
+	return rec
 }
 
-// decide turns every way of not getting an answer into a refusal.
-func (d *Door) decide(ctx context.Context, q Question) (dec Decision, giveBack func()) {
-	giveBack = func() {}
-	defer func() {
-		if p := recover(); p != nil {
-			dec = deny("policy.panic", fmt.Sprint("the policy engine panicked: ", p))
-		}
-	}()
-	if why := d.hidden(q.Call.Tool); why != "" {
-		return deny("withheld", q.Call.Tool.Name+" is not offered by this host: it "+why), giveBack
+func (d *Door) call(ctx context.Context, req Request, c *Call) Answer {
+	err := d.o.decode(ctx, req, c)
+	a := Answer{CallID: c.ID, Outcome: Refusal}
+	if req.Plan && d.o.Planner == nil {
+		err = errors.New("this host makes no plans")
 	}
-	if q.Kind == KindOperation && q.Call.current != nil {
-		if err := q.Call.current(ctx); err != nil {
-			return deny("revoked", "the call may not go on: "+err.Error()), giveBack
-		}
-	}
-	if q.Kind == KindCall {
-		counts, back, err := d.o.Ledger.Take(ctx, q.Call)
-		if err != nil {
-			return deny("ledger.unavailable", "calls cannot be counted: "+err.Error()), giveBack
-		}
-		q.Facts.Counts, giveBack = counts, back
-	}
-	dec, err := d.answer(ctx, q)
-	switch {
-	case err != nil:
-		failed := deny("policy.error", "the policy engine did not answer: "+err.Error())
-		failed.Input, failed.Masked = dec.Input, dec.Masked
-		return failed, func() {} // a question that breaks the engine counts
-	case dec.Allow && (dec.Tier < Green || dec.Tier >= Black ||
-		len(dec.Failed)+len(dec.Denied) > 0):
-		dec.Allow = false
-		dec.Failed = append(dec.Failed, "policy.contradiction")
-	case !dec.Allow && len(dec.Failed) == 0:
-		dec.Failed = []string{"policy.undefined"}
-	}
-	return dec, giveBack
-}
-
-// answer has the question decided in a turn of its principal.
-func (d *Door) answer(ctx context.Context, q Question) (Decision, error) {
-	end, err := d.turn(ctx, q.Call)
 	if err != nil {
-		return Decision{}, err
+		a.Err = &InvalidArguments{Tool: req.Tool.Name, Err: err}
+		d.refuse(ctx, c, deny("arguments", err.Error()), 0, true)
+		return a
 	}
-	defer end()
-	return d.o.Decider.Decide(ctx, q)
-}
-
-// turn waits until the host may compute for the call. The call is charged until end is called.
-func (d *Door) turn(ctx context.Context, c *Call) (end func(), err error) {
-	who := c.Principal.ID
-	if d.o.Turns != nil {
-		if err := d.o.Turns.Acquire(ctx, who); err != nil {
-			return nil, err
+	r := &Running{Call: c, Round: max(req.Round, 1), o: &d.o, progress: req.Progress, log: req.Log}
+	d.passCall(ctx, r, &a)
+	var refused *Refused
+	asks := errors.As(a.Err, &refused) && refused.NeedsApproval && d.o.Confirmer != nil
+	if first := errors.Is(a.Err, errPlanFirst) && d.o.Planner != nil; !asks && !first {
+		return a
+	}
+	if d.o.Planner != nil {
+		dry, p := *c, Answer{Outcome: Refusal}
+		dry.ID, dry.Planning = newID(d.o.Now()), true
+		p.CallID = dry.ID
+		plan := &Running{Call: &dry, Round: r.Round, o: &d.o, progress: r.progress, log: r.log}
+		if d.passCall(ctx, plan, &p); p.Plan == nil || p.Err != nil {
+			return p // refused, waits for an answer, or nothing above green is left to do
 		}
+		c.Plan = p.Plan
 	}
-	began := d.o.Now()
-	return func() {
-		if c.spent != nil {
-			c.spent.Add(int64(d.o.Now().Sub(began)))
+	if asks {
+		c.Confirmation, err = d.o.Confirmer.Confirm(ctx, c, refused.Decision, r.tell)
+	}
+	if err == nil {
+		d.passCall(ctx, r, &a)
+		return a
+	}
+	a.Err = err
+	if errors.Is(err, ErrWaiting) {
+		a.Outcome = Waits
+	}
+	if no := (*Refused)(nil); errors.As(err, &no) { // a denial, or nobody could be asked
+		no.DecisionID = d.refuse(ctx, c, Decision{Tier: refused.Decision.Tier, Failed: no.Failed,
+			Denied: no.Denied, Revision: refused.Decision.Revision}, 0, true).ID
+	}
+	return a
+}
+
+// passPlan decides whether a person may be asked about the plan of a call.
+func (d *Door) passPlan(ctx context.Context, r *Running, a *Answer) {
+	c := *r.Call
+	c.Plan = d.o.Planner.Plan(&c, r.steps, *a)
+	keep := func(context.Context, Question, Decision) (Plan, Record, error) {
+		return c.Plan, Record{Outcome: Planned}, nil
+	}
+	a.Plan = c.Plan
+	q := Question{Kind: KindPlan, Call: &c, Steps: r.steps}
+	if _, a.Err = pass(ctx, &d.o, q, keep); a.Err != nil {
+		a.Outcome = Refusal
+	}
+}
+
+// passCall takes the call through pass, and runs it where that is allowed.
+func (d *Door) passCall(ctx context.Context, r *Running, a *Answer) {
+	run := func(ctx context.Context, _ Question, dec Decision) (Output, Record, error) {
+		if dec.Obligations.Plan && r.Call.Plan == nil && !r.Call.Planning {
+			return Output{}, Record{Outcome: Waits}, errPlanFirst
 		}
-		if d.o.Turns != nil {
-			d.o.Turns.Release(who)
+		r.Call.Decided, a.Tier, a.Outcome = dec, dec.Tier, Unknown
+		if err := d.runner.Ready(ctx, r.Call.Tool, r.tell); err != nil {
+			a.Outcome = Failed
+			return Output{}, ended(err), err
 		}
-	}, nil
+		out, err := d.run(ctx, r, dec)
+		a.Outcome, a.Refused, a.Output = r.outcome(out, err), r.refused, out
+		notes := out.Notes // a copy, so that the record does not keep the output
+		return out, Record{Outcome: a.Outcome, Code: ended(err).Code, Bytes: int64(len(out.JSON)),
+			Refused: r.refusals, Notes: &notes}, err
+	}
+	_, a.Err = pass(ctx, &d.o, Question{Kind: KindCall, Call: r.Call}, run)
+	if a.Outcome == Planned {
+		d.passPlan(ctx, r, a)
+	}
 }
 
-// waits reports that only facts are missing, which can be looked up.
-func (d Decision) waits() bool { return d.Units != nil || d.Lacks != nil }
-
-func deny(id, msg string) Decision {
-	return Decision{Failed: []string{id}, Denied: []Reason{{ID: id, Msg: msg}}}
-}
-
-func (d *Door) hidden(t *Tool) string {
-	if d.o.HiddenReason == nil {
-		return ""
+// run runs the plugin within the budget of the call.
+func (d *Door) run(ctx context.Context, r *Running, dec Decision) (Output, error) {
+	r.Nodes = d.visibleNodes(ctx, r.Call)
+	t := r.Call.Tool
+	limit := t.Budget
+	if o := dec.Obligations.Timeout; limit <= 0 || o > 0 && o < limit {
+		limit = o
 	}
-	return d.o.HiddenReason(t)
-}
-
-func record(q Question, dec Decision) Record {
-	c := q.Call
-	r := Record{Type: "intent", Time: q.Time, ID: q.ID, CallID: c.ID, Kind: "call",
-		Principal: c.Principal.ID, Source: c.Source, Plugin: c.Tool.Plugin, Tool: c.Tool.Name,
-		Tier: dec.Tier.String(), Failed: dec.Failed, Denied: dec.Denied, Revision: dec.Revision,
-		Input: dec.Input, Masked: dec.Masked}
-	if c.Plan != nil {
-		r.Plan = c.Plan.Digest()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		&BudgetError{Tool: t.Name, CallID: r.Call.ID, Limit: limit})
+	defer cancel()
+	defer r.end(ctx) // also after a panic: the call's stages must not stay
+	out, err := d.runner.Run(ctx, r)
+	if budget := (*BudgetError)(nil); errors.As(err, &budget) {
+		budget.MayHaveExecuted = r.effects && !r.Call.Planning
 	}
-	if !dec.Allow {
-		r.Type = "refused"
-	}
-	if q.Kind == KindPlan {
-		r.Kind = "plan"
-	}
-	if q.Kind == KindOperation {
-		r.Kind, r.Op, r.Phase = "operation", q.Op.Import(), q.Phase.String()
-		r.CallRev, r.Node = c.Decided.Revision, q.Op.NodeName()
-	}
-	return r
-}
-
-// finish makes an intent its outcome.
-func (r *Record) finish(done Record, now, began time.Time) {
-	r.Type, r.Time, r.DurationUS = "outcome", now, now.Sub(began).Microseconds()
-	r.Input, r.Masked = nil, false
-	r.Outcome, r.Code, r.Exit = done.Outcome, done.Code, done.Exit
-	r.Bytes, r.SHA256 = done.Bytes, done.SHA256
-	r.Refused, r.Notes = done.Refused, done.Notes
+	return out, err
 }
 
 // Visible reports whether the principal may see the tool in a list, and among its targets the node
 // or guest that on names. It is decided but not journaled, since a list has no effect.
 func (d *Door) Visible(ctx context.Context, p Principal, source string, t *Tool, on Targets) bool {
 	q := Question{ID: "list", Kind: KindVisible, Time: d.o.Now(), Mode: d.o.Mode(),
-		Call: &Call{Source: source, Principal: p, Tool: t, Targets: on, Nodes: d.o.Nodes}}
-	dec, _ := d.decide(ctx, q)
+		Call: &Call{Source: source, Principal: p, Tool: t, Targets: on, Nodes: d.o.Nodes,
+			sums: new(sums)}}
+	dec, _ := d.o.decide(ctx, q)
 	return dec.Allow
 }
 
@@ -233,13 +189,4 @@ func (d *Door) visibleNodes(ctx context.Context, c *Call) []Node {
 		}
 	}
 	return nodes
-}
-
-// newID returns 26 characters that sort by time: 48 bits of milliseconds, 80 random bits.
-func newID(t time.Time) string {
-	var b [16]byte
-	rand.Read(b[:])
-	ms := binary.BigEndian.AppendUint64(nil, uint64(t.UnixMilli()))
-	copy(b[:6], ms[2:])
-	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:])
 }

@@ -81,6 +81,12 @@ type OpError struct {
 	Outcome Outcome `json:"-"` // Failed or Unknown
 }
 
+// Fail returns the error of an operation that had no effect, or whose effect is known and named in
+// the message.
+func Fail(code, format string, args ...any) *OpError {
+	return &OpError{Code: code, Message: fmt.Sprintf(format, args...), Outcome: Failed}
+}
+
 func (e *OpError) Is(target error) bool { return target == ErrOperation }
 func (e *OpError) Error() string        { return e.Code + ": " + e.Message }
 
@@ -109,35 +115,31 @@ type PluginError struct{ Code, Message string }
 func (e *PluginError) Is(target error) bool { return target == ErrPlugin }
 func (e *PluginError) Error() string        { return e.Code + ": " + e.Message }
 
-func outcomeOf(err error) Outcome {
-	op := (*OpError)(nil)
-	switch {
-	case err == nil:
-		return Succeeded
-	case errors.As(err, &op) && op.Outcome == Unknown:
-		return Unknown
-	case errors.Is(err, ErrPending):
-		return Waits
-	}
-	return Failed
+// refused returns the error for a decision that was recorded as this.
+func refused(rec Record, dec Decision) *Refused {
+	return &Refused{DecisionID: rec.ID, Kind: rec.Kind, Op: rec.Op, Phase: rec.Phase,
+		Failed: dec.Failed, Denied: dec.Denied, NeedsApproval: dec.NeedsApproval, Decision: dec}
 }
 
-func codeOf(err error) string {
+// ended returns the outcome and the code of what ended with this error, for the journal.
+func ended(err error) Record {
 	var op *OpError
 	var plugin *PluginError
 	switch {
 	case err == nil:
-		return ""
-	case errors.As(err, &op):
-		return op.Code
+		return Record{Outcome: Succeeded}
+	case errors.As(err, &op) && op.Outcome == Unknown:
+		return Record{Outcome: Unknown, Code: op.Code}
+	case op != nil:
+		return Record{Outcome: Failed, Code: op.Code}
 	case errors.As(err, &plugin):
-		return plugin.Code
+		return Record{Outcome: Failed, Code: plugin.Code}
 	case errors.Is(err, ErrBudget):
-		return "budget"
+		return Record{Outcome: Failed, Code: "budget"}
 	case errors.Is(err, ErrPending):
-		return "pending"
+		return Record{Outcome: Waits, Code: "pending"}
 	case errors.Is(err, context.Canceled):
-		return "cancelled"
+		return Record{Outcome: Failed, Code: "cancelled"}
 	}
-	return "failed"
+	return Record{Outcome: Failed, Code: "failed"}
 }

@@ -68,14 +68,14 @@ func (parts) Argv(argv []string) gate.Command {
 func ExampleDoor_Call() {
 	tool := &gate.Tool{Kind: "tool", Name: "try", Imports: []string{"ssh_exec"}, Budget: time.Minute,
 		Validate: func(map[string]any) error { return nil },
-		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
+		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
 			return gate.Targets{}, nil, nil
 		}}
 	for _, argv := range [][]string{{"uptime"}, {"rm", "-r", "/"}} {
 		p := &parts{argv}
 		door := gate.New(gate.Options{Nodes: []gate.Node{{Name: "pve1", Default: true}}, Decider: p,
-			Journal: p, Ledger: p, Lowerer: p, Runner: p, Throttle: p,
-			Mode: func() gate.Mode { return gate.Mode{} }, Executors: map[string]gate.Executor{"ssh_exec": p}})
+			Journal: p, Ledger: p, Lowerer: p, Throttle: p,
+			Mode: func() gate.Mode { return gate.Mode{} }, Executors: map[string]gate.Executor{"ssh_exec": p}}, p)
 		a := door.Call(context.Background(), gate.Request{Source: "cli",
 			Principal: gate.Principal{ID: "agent-a"}, Tool: tool})
 		for _, refused := range a.Refused {

@@ -1,14 +1,9 @@
-// Package gate is the one way to an effect. It decides each tool call, and each operation of a
-// running tool. It journals the decision, and then acts on the very value that was decided.
-//
-// It holds the vocabulary that the other packages share. It imports only sdk/abi, the wire. The
-// only function that reaches a [Runner] or an [Executor] is pass; a test over all of host holds
-// that.
 package gate
 
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -38,109 +33,6 @@ func (p Phase) String() string {
 		return "lookup"
 	}
 	return "effect"
-}
-
-// Tier is the risk class that policy assigns. The zero value is no tier and ranks above black.
-type Tier int
-
-const (
-	NoTier Tier = iota
-	Green       // runs
-	Yellow      // runs, and is logged as a warning
-	Red         // needs a confirmation
-	Black       // never runs
-)
-
-var tierNames = [...]string{"", "green", "yellow", "red", "black"}
-
-func (t Tier) String() string {
-	if t < NoTier || t > Black {
-		return ""
-	}
-	return tierNames[t]
-}
-
-// ParseTier returns the tier of a name, or NoTier.
-func ParseTier(s string) Tier {
-	for i, n := range tierNames {
-		if n == s {
-			return Tier(i)
-		}
-	}
-	return NoTier
-}
-
-// Outcome is how a call or an operation ended.
-type Outcome string
-
-const (
-	Succeeded Outcome = "succeeded"
-	Failed    Outcome = "failed"
-	Unknown   Outcome = "unknown" // sent, but no answer: never retried above green
-	Refusal   Outcome = "refused" // of calls: nothing was executed
-	Waits     Outcome = "waiting" // for an approval, an answer to an ask, or a fact
-	Planned   Outcome = "planned" // of operations: recorded in a plan, not executed
-)
-
-// Principal is the authenticated caller.
-type Principal struct {
-	ID    string   `json:"id"`
-	Roles []string `json:"roles"`
-	Auth  string   `json:"auth"` // config | token | oidc; host for the host itself
-	// Narrowed says that the roles are all that may hold, even when there are none.
-	Narrowed bool `json:"narrowed,omitempty"`
-}
-
-// Node is an entry of the inventory.
-type Node struct {
-	Name, Cluster, Host, User string
-	Port                      int
-	Default                   bool
-	Aliases                   []string // other entries that are the same machine
-}
-
-// Targets are what a call acts on, each in canonical form, sorted, without repeats.
-type Targets struct {
-	Nodes      []string `json:"nodes"`
-	VMIDs      []string `json:"vmids"`
-	Services   []string `json:"services"`
-	Hosts      []string `json:"hosts"`
-	Paths      []string `json:"paths"`
-	GuestPaths []string `json:"guest_paths"`
-	LocalPaths []string `json:"local_paths"`
-}
-
-// Command is command text lowered to argv lists. The zero value is not parsed; policy refuses it.
-type Command struct {
-	Form  string `json:"form"`  // argv | script
-	Arg   string `json:"arg"`   // the argument of the call that holds it, "" in an operation
-	Guest bool   `json:"guest"` // for the shell inside a guest, not for the node's
-	Text  string `json:"text"`  // the argument as given, "" in an operation
-	Lowered
-	Nested   []Nested `json:"nested"`
-	Rendered string   `json:"-"` // what runs if it is allowed
-}
-
-// Lowered is command text as argv lists, in order. Features names the joiners, and what could not
-// be lowered.
-type Lowered struct {
-	Parsed   bool     `json:"parsed"`
-	Error    string   `json:"error"` // why it was not parsed
-	Features []string `json:"features"`
-	Calls    []Simple `json:"calls"`
-}
-
-// Simple is one simple command. Static means that no shell expands any of its words.
-type Simple struct {
-	Argv   []string `json:"argv"`
-	Static bool     `json:"static"`
-}
-
-// Nested is command text inside another command, such as the X of bash -c X.
-type Nested struct {
-	Depth    int   `json:"depth"`    // 1 to 3
-	Position []int `json:"position"` // call and argv index in its parent
-	Lowered
 }
 
 // Args are the arguments of a call as the one decoded value.
@@ -179,13 +71,67 @@ type Call struct {
 	Planning     bool     // operations above green are recorded, not executed
 	Plan         Plan     // that operations above green are held to; nil: none
 	current      func(context.Context) error
-	spent        *atomic.Int64 // nanoseconds for which the host computed; nil: not counted
+	sums         *sums // shared by the call and its dry run
 }
 
-// StageDir is a directory on a node that belongs to one call.
-type StageDir struct {
-	Node string `json:"node"`
-	Dir  string `json:"dir"`
+// sums add up over all questions of a call.
+type sums struct {
+	spent     atomic.Int64 // nanoseconds for which the host computed
+	unwritten atomic.Bool  // an outcome could not be journaled
+}
+
+func (c *Call) node(name string) *Node {
+	if i := slices.IndexFunc(c.Nodes, func(n Node) bool { return n.Name == name }); i >= 0 {
+		return &c.Nodes[i]
+	}
+	return nil
+}
+
+// Rendered returns, by argument, the renderings of the command texts for guests that could be
+// lowered. They are what such a command may run, since they are what was decided.
+func (c *Call) Rendered() map[string]string {
+	texts := map[string]string{}
+	for _, cmd := range c.Commands {
+		if cmd.Guest && cmd.Parsed {
+			texts[cmd.Arg] = cmd.Rendered
+		}
+	}
+	return texts
+}
+
+// User is the user of the client that makes a call. The client alone vouches for it. Answers
+// come when the client makes the same call again.
+type User interface {
+	// Ask returns the answer to a plugin's question. The error is ErrPending or an *OpError.
+	Ask(q abi.Ask) (Result, error)
+	// CanConfirm reports whether the user can be asked to approve the call, or has been.
+	CanConfirm() bool
+	// Confirm returns "approve" or "deny" for what the user answered about this request,
+	// "asked" while the client is to ask, and "" if no answer can be had.
+	Confirm(request, message string) string
+}
+
+// Plan is what a call would do, as its dry run showed. Complete reports whether it names all of
+// that, or else where it ends. Next compares an operation with the first step that is left, and
+// Take takes that step. A Plan is JSON for programs, and belongs to one call: it is not safe
+// for concurrent use.
+type Plan interface {
+	Digest() string
+	Text() string // for people, without characters that do not show
+	Complete() (ok bool, ends string)
+	Next(q Question) PlanFacts
+	Take()
+}
+
+// Result is that of an operation.
+type Result struct {
+	Value  any   // the response, a type of sdk/abi
+	Bytes  int64 // moved or returned
+	SHA256 string
+	Exit   *int
+	Stage  *StageDir // a directory that now belongs to the call
+	Plan   bool      // the operation was recorded, and Value is what success would look like
+	Next   abi.Op    // the operation that this one leads to, such as a redirect; decided by itself
 }
 
 // Facts are what was looked up before a decision. Pointers are nil where nothing was.
@@ -196,6 +142,7 @@ type Facts struct {
 	Units  []string   // every name of the command's units, as the node says; nil: not asked
 	Plan   *PlanFacts // nil: the call is held to no plan
 	Undo   *abi.UndoStepsResponse
+	Guests map[string]Guest // by VMID, as their cluster says; nil: not asked
 	// Touches are what the operation touches and, of a planned call, what earlier ones on the node
 	// do, as it says; nil: not looked up.
 	Touches []Touched
@@ -212,65 +159,11 @@ type Touched struct {
 	Also   []string `json:"also"`   // what else an effect on it touches, for people, sorted
 }
 
-// PlanFacts compare an operation with the plan of its call.
-type PlanFacts struct {
-	Digest   string `json:"digest"`   // of the plan
-	Complete bool   `json:"complete"` // the plan names every operation above green
-	Next     bool   `json:"next"`     // the operation is the plan's next step, byte for byte
-	Left     bool   `json:"left"`     // the plan has a next step
-	Want     string `json:"want"`     // the next step, for people
-	// Rests are what has to be looked up again before that step, in the form of Touched.About.
-	Rests []string `json:"rests"`
-	// Changed says what of it is no more as it was when the call was planned; "" for nothing.
-	Changed string `json:"changed"`
-}
-
 // Step is an operation of a planned call that was decided to be above green, or refused. It was not
 // executed.
 type Step struct {
 	Question Question
 	Decision Decision
-}
-
-// Counts of one principal include the question that is being decided. The Retry fields are the
-// seconds until one call less counts.
-type Counts struct {
-	Calls60s       int64 `json:"calls_60s"`
-	ToolCalls60s   int64 `json:"tool_calls_60s"`
-	TargetCalls60s int64 `json:"target_calls_60s"` // of the target that was called most
-	CallsRetryS    int64 `json:"calls_retry_s"`
-	ToolRetryS     int64 `json:"tool_retry_s"`
-	TargetRetryS   int64 `json:"target_retry_s"`
-	USDMicrosToday int64 `json:"usd_micros_today"`
-}
-
-// FileFacts describe a path on a node, and the local file of a transfer.
-type FileFacts struct {
-	RealPath   string `json:"real_path"` // for a new file: its directory's, joined with its name
-	Exists     bool   `json:"exists"`
-	Type       string `json:"type"` // file dir symlink fifo socket device other; "" if none exists
-	Bytes      int64  `json:"bytes"`
-	Mode       uint32 `json:"mode"` // permission bits
-	LocalBytes int64  `json:"local_bytes"`
-}
-
-// Addr is a resolved address with the class that the host assigns to it.
-type Addr struct {
-	IP    string `json:"ip"`
-	Class string `json:"class"`
-}
-
-// Mode is the state of the whole host, read at each decision.
-type Mode struct {
-	ReadOnly bool     `json:"read_only"`
-	Freezes  []Freeze `json:"freezes"`
-}
-
-// Freeze stops what it names: everything, a principal, a tool or a node.
-type Freeze struct {
-	Kind   string `json:"kind"` // all | principal | tool | node
-	Name   string `json:"name"` // "" for all
-	Reason string `json:"reason"`
 }
 
 // Question is what a [Decider] answers. It must not be kept or changed.
@@ -308,6 +201,7 @@ type Obligations struct {
 	Snapshot  Snapshot
 	Undo      Keeping
 	Plan      bool // of a call: it has to be planned before it runs
+	Argument  bool // a tool's own confirmation argument is enough
 }
 
 // Keeping says whether the host records what takes an operation back, and keeps what it replaces.
@@ -329,9 +223,11 @@ type Decision struct {
 	Tier          Tier
 	Failed        []string // ids of the checks that did not hold
 	Denied        []Reason
-	NeedsApproval bool     // the confirmation is the only check that did not hold
-	Units         []string // all that it lacks is what its node calls these units, and Lacks
-	Lacks         []string // all that it lacks is what these are, as its node says, and Units
+	NeedsApproval bool          // the confirmation is the only check that did not hold
+	Units         []string      // all that it lacks is what its node calls these units, and Lacks
+	Lacks         []string      // all that it lacks is what these are, as its node says, and Units
+	Guests        []string      // all else that it lacks is what their cluster says of these
+	GuestAge      time.Duration // how old that may be
 	Obligations   Obligations
 	Revision      string          // of the policy
 	Input         json.RawMessage // the policy input as decided, masked, for the journal

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"time"
-
-	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // The parts of a door. Each must be safe for concurrent use.
@@ -36,33 +34,9 @@ type (
 			Confirmation, error)
 	}
 
-	// User is the user of the client that makes a call. The client alone vouches for it. Answers
-	// come when the client makes the same call again.
-	User interface {
-		// Ask returns the answer to a plugin's question. The error is ErrPending or an *OpError.
-		Ask(q abi.Ask) (Result, error)
-		// CanConfirm reports whether the user can be asked to approve the call, or has been.
-		CanConfirm() bool
-		// Confirm returns "approve" or "deny" for what the user answered about this request,
-		// "asked" while the client is to ask, and "" if no answer can be had.
-		Confirm(request, message string) string
-	}
-
 	// Planner makes a plan of the steps of a call, and of how its dry run ended.
 	Planner interface {
 		Plan(c *Call, steps []Step, a Answer) Plan
-	}
-
-	// Plan is what a call would do, as its dry run showed. Complete reports whether it names all of
-	// that, or else where it ends. Next compares an operation with the first step that is left, and
-	// Take takes that step. A Plan is JSON for programs, and belongs to one call: it is not safe
-	// for concurrent use.
-	Plan interface {
-		Digest() string
-		Text() string // for people, without characters that do not show
-		Complete() (ok bool, ends string)
-		Next(q Question) PlanFacts
-		Take()
 	}
 
 	// Lowerer turns command text into argv lists. It must be pure.
@@ -87,15 +61,9 @@ type (
 		Wait(principal string, now time.Time) (wait time.Duration, unrecorded int)
 	}
 
-	// Runner runs the plugin of an allowed call. Before the call's budget begins, Ready waits until
-	// that is possible and tells why. The errors of Run are *BudgetError and *PluginError.
-	Runner interface {
-		Ready(ctx context.Context, t *Tool, tell func(message string)) error
-		Run(ctx context.Context, r *Running) (Output, error)
-	}
-
 	// Executor does allowed operations. Lookup finds the facts of an operation whose lookup was
-	// allowed. End frees what belongs to the call, and must return when ctx ends. Errors are
+	// allowed. End frees what belongs to the call, and must return when ctx ends. It is called once
+	// for a call, or once for each import of an executor that cannot be compared. Errors are
 	// *OpError or ErrPending; any other error counts as Failed.
 	Executor interface {
 		Lookup(ctx context.Context, q Question) (Facts, error)
@@ -104,17 +72,6 @@ type (
 	}
 )
 
-// Result is that of an operation.
-type Result struct {
-	Value  any   // the response, a type of sdk/abi
-	Bytes  int64 // moved or returned
-	SHA256 string
-	Exit   *int
-	Stage  *StageDir // a directory that now belongs to the call
-	Plan   bool      // the operation was recorded, and Value is what success would look like
-	Next   abi.Op    // the operation that this one leads to, such as a redirect; decided by itself
-}
-
 // Output is what an instance wrote. Code is the result of caponier_v1_call.
 type Output struct {
 	Code  int
@@ -122,52 +79,40 @@ type Output struct {
 	Notes Notes
 }
 
-// Notes count what an instance noted.
-type Notes struct {
-	Logs     int   `json:"logs"`
-	Progress int   `json:"progress"`
-	Dropped  int   `json:"dropped"`
-	CPUTicks int64 `json:"cpu_ticks"`
+// Options are the parts of a [Door]. New panics without Decider, Journal, Ledger, Lowerer, Throttle
+// or Mode.
+type Options struct {
+	Nodes     []Node
+	Decider   Decider
+	Journal   Journal
+	Ledger    Ledger
+	Confirmer Confirmer // nil: a call that needs a confirmation is refused
+	Planner   Planner   // nil: no call is planned, and approvals bind arguments alone
+	Lowerer   Lowerer
+	Throttle  Throttle
+	Turns     Turns               // nil: nobody waits for a turn
+	Executors map[string]Executor // by import; an import without one is refused
+	Mode      func() Mode         // read at each decision
+	// Files returns the SHA-256 of the local files that exist, so that an approval binds their
+	// bytes. Nil: none.
+	Files func(Principal, []string) (map[string]string, error)
+	// Guests asks a cluster for facts that a decision lacks; those that it cannot get are missing.
+	// Nil: such a decision is a refusal.
+	Guests func(context.Context, Question, Decision) map[string]Guest
+	// HiddenReason returns why this host does not offer a tool, "" if it does. Nil: it offers all.
+	HiddenReason func(*Tool) string
+	Now          func() time.Time // nil: time.Now
+	MaxArgs      int              // bytes of a call's arguments; 0: 1 MiB
 }
 
-// Record is one line of the journal. It never holds file contents or outputs.
-type Record struct {
-	Type       string          `json:"type"` // intent | refused | outcome
-	Time       time.Time       `json:"time"`
-	ID         string          `json:"decision_id"`
-	CallID     string          `json:"call_id"`
-	Kind       string          `json:"kind"` // call | operation | plan | approval
-	Op         string          `json:"op,omitempty"`
-	Phase      string          `json:"phase,omitempty"`
-	Principal  string          `json:"principal"`
-	Source     string          `json:"source,omitempty"`
-	Plugin     Plugin          `json:"plugin"`
-	Tool       string          `json:"tool"`
-	Node       string          `json:"node,omitempty"`
-	Tier       string          `json:"tier,omitempty"`
-	Failed     []string        `json:"failed,omitempty"`
-	Denied     []Reason        `json:"deny,omitempty"`
-	Revision   string          `json:"revision,omitempty"`
-	CallRev    string          `json:"call_revision,omitempty"` // that decided an operation's call
-	Input      json.RawMessage `json:"input,omitempty"`
-	Masked     bool            `json:"masked,omitempty"` // Input lacks part of what was decided
-	Outcome    Outcome         `json:"outcome,omitempty"`
-	Code       string          `json:"code,omitempty"` // why it failed, one word
-	Exit       *int            `json:"exit,omitempty"`
-	Bytes      int64           `json:"bytes,omitempty"`
-	SHA256     string          `json:"sha256,omitempty"`
-	DurationUS int64           `json:"duration_us,omitempty"`
-	Refused    int             `json:"refused,omitempty"` // operations of the call
-	Notes      *Notes          `json:"notes,omitempty"`
-	Verdict    *Verdict        `json:"verdict,omitempty"` // of an approval
-	Plan       string          `json:"plan,omitempty"`    // digest: made by the call, or binding it
-}
-
-// Verdict is what a person says about a call that waits.
-type Verdict struct {
-	Request string `json:"request"` // its id
-	Approve bool   `json:"approve"`
-	By      string `json:"by"`
-	Channel string `json:"channel"`
-	Note    string `json:"note,omitempty"`
+// Answer is how a call ended. Without Output, Err is one of the errors of this package.
+type Answer struct {
+	CallID        string
+	Outcome       Outcome
+	Tier          Tier
+	Output        Output
+	Err           error
+	Refused       []*Refused // operations that were refused, whatever the plugin made of it
+	Plan          Plan       // of a call that was only planned
+	JournalFailed bool
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -19,29 +20,35 @@ const (
 	keptRefused = 64               // refusals that an answer lists; all are counted and journaled
 )
 
+// Runner runs the plugin of an allowed call. Before the call's budget begins, Ready waits until
+// that is possible and tells why. The errors of Run are *BudgetError and *PluginError.
+type Runner interface {
+	Ready(ctx context.Context, t *Tool, tell func(message string)) error
+	Run(ctx context.Context, r *Running) (Output, error)
+}
+
 // Running is an allowed call while its instance runs: what the plugin may ask the host for. Its
 // methods may be called concurrently. After the call has ended they refuse.
 type Running struct {
 	Call     *Call
-	Round    int    // 1, and 1 more each time that the call's questions were answered
-	Nodes    []Node // of the inventory, that the plugin is told of
-	door     *Door
+	Round    int      // 1, and 1 more each time that the call's questions were answered
+	Nodes    []Node   // of the inventory, that the plugin is told of
+	o        *Options // of the door
 	progress func(done, total float64, message string)
 	log      func(level int, message string)
 
 	turn    sync.Mutex           // one operation at a time; locked before mu
 	touched map[string][]Touched // of a planned call, by node; guarded by turn
 
-	mu            sync.Mutex // guards what follows
-	ended         bool
-	effects       bool // an operation above green started, or was planned
-	unknown       bool // and one has an unknown outcome
-	pending       bool // an ask waits for its answer
-	journalFailed bool // an outcome could not be written
-	asked         int
-	refusals      int
-	refused       []*Refused // the first of them
-	steps         []Step     // of a planned call
+	mu       sync.Mutex // guards what follows
+	ended    bool
+	effects  bool // an operation above green started, or was planned
+	unknown  bool // and one has an unknown outcome
+	pending  bool // an ask waits for its answer
+	asked    int
+	refusals int
+	refused  []*Refused // the first of them
+	steps    []Step     // of a planned call
 }
 
 // Operate takes one operation through the door, and then those that it leads to, each decided by
@@ -60,9 +67,8 @@ func (r *Running) Operate(ctx context.Context, op abi.Op) (Result, error) {
 			return res, err
 		}
 		if n == maxNext || res.Next.Import() != op.Import() {
-			return Result{}, r.note(&OpError{Code: "too_many", Outcome: Failed,
-				Message: fmt.Sprintf("%s led to %d more operations, or to one of another kind",
-					op.Import(), n+1)})
+			return Result{}, r.note(Fail("too_many",
+				"%s led to %d more operations, or to one of another kind", op.Import(), n+1))
 		}
 		op = res.Next
 	}
@@ -76,7 +82,7 @@ func (r *Running) operate(ctx context.Context, op abi.Op) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	exec := r.door.o.Executors[op.Import()]
+	exec := r.o.Executors[op.Import()]
 	if exec == nil {
 		return Result{}, &abi.RequestError{Field: "import",
 			Message: op.Import() + " is not available on this host"}
@@ -105,10 +111,10 @@ func (r *Running) operate(ctx context.Context, op abi.Op) (Result, error) {
 func (r *Running) lookup(ctx context.Context, exec Executor, q *Question) error {
 	look := func(ctx context.Context, q Question, _ Decision) (Facts, Record, error) {
 		f, err := exec.Lookup(ctx, q)
-		return f, Record{Outcome: outcomeOf(err), Code: codeOf(err)}, err
+		return f, ended(err), err
 	}
 	q.Phase = PhaseLookup
-	facts, failed, err := pass(ctx, r.door, *q, look)
+	facts, err := pass(ctx, r.o, *q, look)
 	if n := q.Op.NodeName(); r.Call.Planning && facts.Touches != nil {
 		facts.Touches = append(slices.Clone(r.touched[n]), facts.Touches...)
 		if r.touched == nil {
@@ -117,7 +123,6 @@ func (r *Running) lookup(ctx context.Context, exec Executor, q *Question) error 
 		r.touched[n] = facts.Touches
 	}
 	q.Phase, q.Facts = PhaseEffect, facts
-	r.lost(failed)
 	return r.note(err)
 }
 
@@ -135,11 +140,11 @@ func (r *Running) effect(ctx context.Context, exec Executor, q Question) (Result
 		r.started(above)
 		if above && r.Call.Planning {
 			res, err := r.plan(q, d)
-			return res, Record{Outcome: Planned}, err
+			return res, Record{Outcome: Planned, Code: ended(err).Code}, err
 		}
 		res, err := exec.Execute(ctx, q, d)
 		if _, asks := q.Op.(abi.Ask); !asks && errors.Is(err, ErrPending) {
-			err = &OpError{Code: "failed", Message: q.Op.Import() + " cannot wait", Outcome: Failed}
+			err = Fail("failed", "%s cannot wait", q.Op.Import())
 		}
 		r.made(res)
 		if op := (*OpError)(nil); above && errors.As(err, &op) && op.Outcome == Unknown {
@@ -147,12 +152,11 @@ func (r *Running) effect(ctx context.Context, exec Executor, q Question) (Result
 			r.unknown = true
 			r.mu.Unlock()
 		}
-		return res, Record{Outcome: outcomeOf(err), Code: codeOf(err), Exit: res.Exit,
-			Bytes: res.Bytes, SHA256: res.SHA256}, err
+		done := ended(err)
+		done.Exit, done.Bytes, done.SHA256 = res.Exit, res.Bytes, res.SHA256
+		return res, done, err
 	}
-	res, failed, err := pass(ctx, r.door, q, act)
-	r.lost(failed)
-	return res, err
+	return pass(ctx, r.o, q, act)
 }
 
 // question returns the question of an operation, with its node and its lowered command.
@@ -165,10 +169,10 @@ func (r *Running) question(op abi.Op) (Question, error) {
 	}
 	switch op := op.(type) {
 	case abi.SSHExec:
-		cmd := r.door.o.Lowerer.Argv(op.Argv)
+		cmd := r.o.Lowerer.Argv(op.Argv)
 		q.Cmd = &cmd
 	case abi.SSHScript:
-		cmd := r.door.o.Lowerer.Script(op.Script)
+		cmd := r.o.Lowerer.Script(op.Script)
 		q.Cmd = &cmd
 	}
 	return q, nil
@@ -203,6 +207,8 @@ func (r *Running) may(op abi.Op) error {
 	case r.asked > maxOps:
 		return &abi.RequestError{Field: "call",
 			Message: fmt.Sprintf("has asked for %d operations, which is the limit", maxOps)}
+	case len(r.steps) > maxSteps: // nothing more can come of it
+		return &abi.RequestError{Field: "call", Message: "is planned, and " + tooManySteps}
 	case asks && r.effects:
 		return &abi.RequestError{Field: "call",
 			Message: "has already done something above green: ask before that"}
@@ -240,31 +246,30 @@ func (r *Running) made(res Result) {
 	}
 }
 
-var tooManySteps = fmt.Sprintf("a plan has at most %d steps", maxSteps)
+const tooManySteps = "a plan has at most %d steps"
 
 // step adds a step to the plan. It reports false for one too many, of which the plan's last step
 // says that it is not the end.
 func (r *Running) step(q Question, d Decision) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fits := len(r.steps) < maxSteps
 	if len(r.steps) == maxSteps {
-		d = deny("steps", tooManySteps)
+		d = deny("steps", fmt.Sprintf(tooManySteps, maxSteps))
 	}
 	if len(r.steps) <= maxSteps {
 		r.steps = append(r.steps, Step{q, d})
 	}
-	return fits
+	return len(r.steps) <= maxSteps
 }
 
 // plan records an operation instead of executing it. The instance gets what success looks like.
 func (r *Running) plan(q Question, d Decision) (Result, error) {
 	switch {
 	case !r.step(q, d):
-		return Result{}, &OpError{Code: "too_many", Outcome: Failed, Message: tooManySteps}
+		return Result{}, Fail("too_many", tooManySteps, maxSteps)
 	case !r.Call.Tool.Plans:
-		return Result{}, &OpError{Code: "planning", Outcome: Failed, Message: "the call is only " +
-			"planned, and this plugin was built for an ABI that cannot go on from here"}
+		return Result{}, Fail("planning", "the call is only planned, and this plugin was built "+
+			"for an ABI that cannot go on from here")
 	}
 	res := Result{Plan: true}
 	res.Value = abi.Success(q.Op, len(r.Call.Stages)+1)
@@ -279,13 +284,6 @@ func (r *Running) plan(q Question, d Decision) (Result, error) {
 		}
 	}
 	return res, nil
-}
-
-// lost notes that an outcome could not be journaled.
-func (r *Running) lost(failed bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.journalFailed = r.journalFailed || failed
 }
 
 // note remembers a refusal, so that a plugin cannot hide it, and makes every other error an
@@ -306,7 +304,7 @@ func (r *Running) note(err error) error {
 		r.pending = true
 		return ErrPending
 	case !errors.As(err, &op):
-		op = &OpError{Code: "failed", Message: err.Error(), Outcome: Failed}
+		op = Fail("failed", "%v", err)
 	}
 	return op
 }
@@ -319,9 +317,11 @@ func (r *Running) end(ctx context.Context) {
 	r.ended = true
 	r.mu.Unlock()
 	seen := map[Executor]bool{}
-	for _, e := range r.door.o.Executors {
-		if !seen[e] {
-			seen[e] = true
+	for _, e := range r.o.Executors {
+		if once := reflect.ValueOf(e).Comparable(); !once || !seen[e] {
+			if once {
+				seen[e] = true
+			}
 			e.End(ctx, r.Call)
 		}
 	}

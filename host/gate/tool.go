@@ -34,13 +34,13 @@ type Tool struct {
 	Hints                               Hints
 	InputSchema, OutputSchema           json.RawMessage
 	Budget                              time.Duration // of instance and operations together
-	Runs                                string        // one line: what it does on the node
+	Runs, AliasOf                       string        // what it does on the node; the tool it repeats
 	Plans                               bool          // its plugin knows the status planned
 
-	// Validate checks decoded arguments against the input schema. Derive returns what they act on.
-	// Both are set in a usable tool.
+	// Validate checks decoded arguments against the input schema. Derive returns what they act on,
+	// as far as this principal may know. Both are set in a usable tool.
 	Validate func(args map[string]any) error
-	Derive   func(args map[string]any) (Targets, []CommandText, error)
+	Derive   func(who Principal, args map[string]any) (Targets, []CommandText, error)
 	// Texts converts the arguments of prompts and resources, which are text. Match parses a URI of
 	// a resource with arguments; Expand is its inverse. All three may be nil.
 	Texts  func(map[string]string) map[string]any

@@ -64,3 +64,49 @@ func TestWhatActsGetsTheQuestionThatWasDecided(t *testing.T) {
 		t.Errorf("%v: executed %+v, journaled %v", a.Err, k.executed, k.intents)
 	}
 }
+
+// heap cannot be compared, so it can be no key of a map.
+type heap struct {
+	*world
+	stages []string
+}
+
+// value can be compared, unless what it holds cannot.
+type value struct {
+	*world
+	holds any
+}
+
+// However an executor is made, each call that ends frees what it holds, and the host goes on.
+func TestEveryExecutorIsEndedWhateverItsType(t *testing.T) {
+	imports := len(abi.Operations())
+	for name, tt := range map[string]struct {
+		executor func(*world) Executor
+		ended    int
+	}{
+		"a pointer":                        {func(w *world) Executor { return w }, 1},
+		"a pointer to what has a slice":    {func(w *world) Executor { return &heap{world: w} }, imports},
+		"a struct":                         {func(w *world) Executor { return value{w, 1} }, 1},
+		"a struct with a slice":            {func(w *world) Executor { return heap{world: w} }, imports},
+		"a struct that holds a function":   {func(w *world) Executor { return value{w, func() {}} }, imports},
+		"a struct that holds such another": {func(w *world) Executor { return value{w, heap{}} }, imports},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{decide: allow(Green)}
+			d := w.door()
+			for n := range d.o.Executors {
+				d.o.Executors[n] = tt.executor(w)
+			}
+			a := d.Call(t.Context(), Request{Principal: Principal{ID: "p"}, Tool: tool()})
+			ended := 0
+			for _, e := range w.events {
+				if e == "end" {
+					ended++
+				}
+			}
+			if a.Err != nil || a.Outcome != Succeeded || ended != tt.ended {
+				t.Errorf("%s, %v, ended %d times, want %d", a.Outcome, a.Err, ended, tt.ended)
+			}
+		})
+	}
+}

@@ -134,7 +134,6 @@ func (w *world) door() *Door {
 		Journal:   w,
 		Ledger:    w,
 		Lowerer:   words{},
-		Runner:    w,
 		Throttle:  &fair.Refusals{},
 		Executors: execs,
 		Mode:      func() Mode { return w.mode },
@@ -142,7 +141,7 @@ func (w *world) door() *Door {
 	if w.confirm != nil {
 		o.Confirmer = w
 	}
-	return New(o)
+	return New(o, w)
 }
 
 func tool() *Tool {
@@ -153,7 +152,7 @@ func tool() *Tool {
 		Confirm:  "confirmed",
 		Budget:   time.Minute,
 		Validate: func(map[string]any) error { return nil },
-		Derive: func(a map[string]any) (Targets, []CommandText, error) {
+		Derive: func(_ Principal, a map[string]any) (Targets, []CommandText, error) {
 			if n, ok := a["node"].(string); ok {
 				return Targets{Nodes: []string{n}}, nil, nil
 			}

@@ -5,12 +5,13 @@ package identity
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"regexp"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -39,11 +40,6 @@ type Options struct {
 	Log    *slog.Logger     `koanf:"-"` // nil for slog.Default
 	Now    func() time.Time `koanf:"-"` // nil for time.Now
 }
-
-// reserved is the id of the host itself, as which no caller comes in.
-const reserved = "host"
-
-var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,63}$`)
 
 // Validate returns an error that names the key that is wrong and what it must be.
 func (o Options) Validate() error {
@@ -305,4 +301,34 @@ func (v *Verifier) own(secret string, from netip.Addr, at time.Time) (gate.Princ
 			t.Prefix, t.Principal)
 	}
 	return v.opts.narrowed(t.Principal, "token", t.Roles)
+}
+
+// Metadata serves the protected resource metadata of RFC 9728 under the paths that it returns; it
+// returns nil without OIDC. The metadata is public.
+func (v *Verifier) Metadata() (paths []string, h http.Handler) {
+	if v.oidc == nil {
+		return nil, nil
+	}
+	body, err := json.Marshal(map[string]any{"resource": v.oidc.resource(),
+		"authorization_servers":    []string{v.oidc.Issuer},
+		"bearer_methods_supported": []string{"header"},
+		"scopes_supported":         append([]string{}, v.oidc.Scopes...),
+		"resource_name":            "Caponier"})
+	if err != nil { // it is made of strings
+		panic(err)
+	}
+	u, err := url.Parse(v.oidc.metadataURL())
+	if err != nil {
+		panic(err)
+	}
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "GET it", http.StatusMethodNotAllowed)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body) // a client that is gone needs no answer
+	}
+	return slices.Compact([]string{wellKnown, u.Path}), http.HandlerFunc(serve)
 }

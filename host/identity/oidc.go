@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -296,34 +295,4 @@ func (o OIDC) metadataURL() string {
 	}
 	u.Path = wellKnown + strings.TrimSuffix(u.Path, "/")
 	return u.String()
-}
-
-// Metadata serves the protected resource metadata of RFC 9728 under the paths that it returns; it
-// returns nil without OIDC. The metadata is public.
-func (v *Verifier) Metadata() (paths []string, h http.Handler) {
-	if v.oidc == nil {
-		return nil, nil
-	}
-	body, err := json.Marshal(map[string]any{"resource": v.oidc.resource(),
-		"authorization_servers":    []string{v.oidc.Issuer},
-		"bearer_methods_supported": []string{"header"},
-		"scopes_supported":         append([]string{}, v.oidc.Scopes...),
-		"resource_name":            "Caponier"})
-	if err != nil { // it is made of strings
-		panic(err)
-	}
-	u, err := url.Parse(v.oidc.metadataURL())
-	if err != nil {
-		panic(err)
-	}
-	serve := func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "GET it", http.StatusMethodNotAllowed)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(body) // a client that is gone needs no answer
-	}
-	return slices.Compact([]string{wellKnown, u.Path}), http.HandlerFunc(serve)
 }

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -255,10 +256,7 @@ func (t *Tokens) change(edit func([]Token) ([]Token, error)) error {
 	return nil
 }
 
-func digest(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
-	return hex.EncodeToString(sum[:])
-}
+func digest(secret string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(secret))) }
 
 // check finds a token and whether it is valid at a time. The error says what was wrong, for the
 // log; callers learn only that something was.
@@ -307,3 +305,8 @@ func (t *Tokens) used(prefix string, now time.Time) error {
 	}
 	return errors.Join(f.Close(), os.Chtimes(path, now, now))
 }
+
+// reserved is the id of the host itself, as which no caller comes in.
+const reserved = "host"
+
+var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,63}$`)

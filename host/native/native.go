@@ -44,7 +44,8 @@ func New(next gate.Runner, version string, tools ...Tool) *Runner {
 			Commands: t.Commands, Budget: t.Budget, Plans: true,
 			Plugin:   gate.Plugin{Name: Host, Version: version, Digest: "host:" + version},
 			Validate: func(map[string]any) error { return nil },
-			Derive: func(args map[string]any) (gate.Targets, []gate.CommandText, error) {
+			Derive: func(_ gate.Principal, args map[string]any) (gate.Targets,
+				[]gate.CommandText, error) {
 				on, err := t.Targets(args)
 				return on, nil, err
 			}}

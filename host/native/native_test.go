@@ -51,10 +51,10 @@ func (w *world) End(context.Context, *gate.Call) {}
 
 func (w *world) open(tools ...Tool) (*Runner, *gate.Door) {
 	r := New(w, "1.2.3", tools...)
-	return r, gate.New(gate.Options{Decider: w, Journal: w, Ledger: w, Lowerer: shell.Lowerer{}, Runner: r,
+	return r, gate.New(gate.Options{Decider: w, Journal: w, Ledger: w, Lowerer: shell.Lowerer{},
 		Throttle: &fair.Refusals{}, Nodes: []gate.Node{{Name: "pve1", Default: true}, {Name: "pve2"}},
 		Executors: map[string]gate.Executor{"discard": w},
-		Mode:      func() gate.Mode { return gate.Mode{} }})
+		Mode:      func() gate.Mode { return gate.Mode{} }}, r)
 }
 
 var broom = Tool{Name: "broom", Imports: []string{"discard"}, Budget: time.Minute,
@@ -106,7 +106,7 @@ func TestOnlyTheHostsOwnToolsRunHere(t *testing.T) {
 		return door.Call(t.Context(), gate.Request{Source: "http", Principal: gate.Principal{ID: "a", Auth: "token"},
 			Tool: &gate.Tool{Kind: kind, Name: "broom", Budget: time.Minute,
 				Validate: func(map[string]any) error { return nil },
-				Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
+				Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
 					return gate.Targets{}, nil, nil
 				}}})
 	}

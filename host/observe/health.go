@@ -54,6 +54,18 @@ type Health struct {
 	LockChecksum   string       `json:"lock_checksum"`
 	ReadOnly       bool         `json:"read_only"`
 	Frozen         int          `json:"frozen"` // number of freezes in force
+	// where the journal is sent; texts of errors are only for this machine
+	Export        []SinkHealth `json:"export,omitempty"`
+	ExportFailing int          `json:"export_failing"`
+}
+
+// SinkHealth reports whether a place that gets the journal takes it.
+type SinkHealth struct {
+	Sink        string    `json:"sink"`
+	Error       string    `json:"error,omitempty"`
+	Since       time.Time `json:"failing_since,omitzero"`
+	Delivered   time.Time `json:"delivered,omitzero"` // the last batch
+	BehindBytes int64     `json:"behind_bytes"`       // of the journal
 }
 
 // NodeHealth reports whether there is a connection to a node now. An idle node has none.
@@ -170,13 +182,13 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request, names bool) {
 		}
 	}
 	if !names {
-		out.Nodes = nil
+		out.Nodes, out.Export = nil, nil
 	}
 	status := http.StatusOK
 	switch {
 	case slices.Contains(out.NotReady, "server"):
 		status, out.Status = http.StatusServiceUnavailable, "unhealthy"
-	case len(out.NotReady) > 0: // restarting the process would not help
+	case len(out.NotReady) > 0, out.ExportFailing > 0: // restarting the process would not help
 		out.Status = "degraded"
 	}
 	answer(w, status, out)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,17 +128,23 @@ func (m *Meter) Reloaded(what string, err error) {
 	m.reloads[what].WithLabelValues(result).Inc()
 }
 
-// Gauge adds a number, or several that differ in one label. Each scrape calls read.
+// Gauge adds a number, or several that differ in one label. Each scrape calls read. A name that ends
+// in _total is that of a counter.
 func (m *Meter) Gauge(name, help, label string, read func(emit func(value float64, label string))) {
 	var labels []string
 	if label != "" {
 		labels = []string{label}
 	}
-	m.registry.MustRegister(gauge{prometheus.NewDesc(name, help, labels, nil), labels, read})
+	kind := prometheus.GaugeValue
+	if strings.HasSuffix(name, "_total") {
+		kind = prometheus.CounterValue
+	}
+	m.registry.MustRegister(gauge{prometheus.NewDesc(name, help, labels, nil), kind, labels, read})
 }
 
 type gauge struct {
 	desc   *prometheus.Desc
+	kind   prometheus.ValueType
 	labels []string
 	read   func(emit func(float64, string))
 }
@@ -147,7 +154,7 @@ func (g gauge) Describe(to chan<- *prometheus.Desc) { to <- g.desc }
 func (g gauge) Collect(to chan<- prometheus.Metric) {
 	g.read(func(v float64, label string) {
 		values := []string{label}[:len(g.labels)]
-		to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, v, values...)
+		to <- prometheus.MustNewConstMetric(g.desc, g.kind, v, values...)
 	})
 }
 

@@ -86,12 +86,11 @@ func metered(p parts) (*gate.Door, *Meter) {
 		Ledger:    p,
 		Confirmer: p,
 		Lowerer:   p,
-		Runner:    p,
 		Executors: map[string]gate.Executor{"ssh_exec": p},
 		Mode:      func() gate.Mode { return gate.Mode{} },
 	}
 	m.Watch(&o)
-	return gate.New(o), m
+	return gate.New(o, p), m
 }
 
 func callFor(name string) gate.Request {
@@ -105,7 +104,7 @@ func callFor(name string) gate.Request {
 			Imports:  []string{"ssh_exec"},
 			Budget:   time.Minute,
 			Validate: func(map[string]any) error { return nil },
-			Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
+			Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
 				return gate.Targets{Nodes: []string{"pve1"}}, nil, nil
 			},
 		},

@@ -3,7 +3,6 @@ package offline
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"path"
 	"slices"
@@ -47,8 +46,7 @@ func (e executor) Execute(
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.answers(q.Op) {
-		return gate.Result{}, &gate.OpError{Code: noAnswer, Outcome: gate.Failed,
-			Message: "the answers have none for " + describe(q.Op).String()}
+		return gate.Result{}, gate.Fail(noAnswer, "the answers have none for %s", describe(q.Op))
 	}
 	switch op := q.Op.(type) {
 	case abi.SSHExec:
@@ -179,13 +177,13 @@ func (w *world) blob(op abi.Op) (gate.Result, error) {
 		data, known := w.blobs[strings.TrimPrefix(op.Blob, "blob://")]
 		switch {
 		case !known:
-			return gate.Result{}, failed("not_found", "there is no blob %s", op.Blob)
+			return gate.Result{}, gate.Fail("not_found", "there is no blob %s", op.Blob)
 		case op.Local != "":
 			return w.download(data, op.Local, true)
 		}
 		return reading(data[min(max(op.Offset, 0), int64(len(data))):], op.MaxBytes)
 	}
-	return gate.Result{}, failed("unsupported", "%s has no answer of this kind", op.Import())
+	return gate.Result{}, gate.Fail("unsupported", "%s has no answer of this kind", op.Import())
 }
 
 // look answers what changes nothing on the node.
@@ -193,11 +191,11 @@ func (w *world) look(op abi.Op) (gate.Result, error) {
 	a := describe(op)
 	f, _ := w.file(a.Node, a.Path)
 	if f.Type == "missing" {
-		return gate.Result{}, failed("not_found", "%s does not exist", a.Path)
+		return gate.Result{}, gate.Fail("not_found", "%s does not exist", a.Path)
 	}
 	if _, lists := op.(abi.SFTPList); lists != (f.Type == "dir") {
 		if _, stats := op.(abi.SFTPStat); !stats {
-			return gate.Result{}, failed("failed", "%s is of the type %s", a.Path, f.Type)
+			return gate.Result{}, gate.Fail("failed", "%s is of the type %s", a.Path, f.Type)
 		}
 	}
 	switch op := op.(type) {
@@ -211,11 +209,11 @@ func (w *world) look(op abi.Op) (gate.Result, error) {
 		return reading(f.Bytes, op.MaxBytes)
 	case abi.SFTPGet:
 		if op.SHA256 != "" && op.SHA256 != sum(f.Bytes) {
-			return gate.Result{}, failed("digest", "%s has the digest %s", f.Path, sum(f.Bytes))
+			return gate.Result{}, gate.Fail("digest", "%s has the digest %s", f.Path, sum(f.Bytes))
 		}
 		return w.download(f.Bytes, op.Local, op.Overwrite)
 	}
-	return gate.Result{}, failed("unsupported", "%s has no answer of this kind", op.Import())
+	return gate.Result{}, gate.Fail("unsupported", "%s has no answer of this kind", op.Import())
 }
 
 func infoOf(f File) abi.FileInfo {
@@ -250,7 +248,7 @@ func (w *world) change(op abi.Op) (gate.Result, error) {
 	switch op := op.(type) {
 	case abi.SFTPRemove:
 		if !exists {
-			return gate.Result{}, failed("not_found", "%s does not exist", a.Path)
+			return gate.Result{}, gate.Fail("not_found", "%s does not exist", a.Path)
 		}
 		after.Type = "missing"
 		w.keep(after)
@@ -265,7 +263,7 @@ func (w *world) change(op abi.Op) (gate.Result, error) {
 		after.Bytes, mode, overwrite = w.local[op.Local], op.Mode, op.Overwrite
 	}
 	if exists && !overwrite {
-		return gate.Result{}, failed("exists", "%s exists", a.Path)
+		return gate.Result{}, gate.Fail("exists", "%s exists", a.Path)
 	}
 	if bits, err := strconv.ParseUint(mode, 8, 12); err == nil {
 		after.Mode = uint32(bits)
@@ -278,7 +276,7 @@ func (w *world) change(op abi.Op) (gate.Result, error) {
 // download keeps bytes as a file of the workspace, in memory.
 func (w *world) download(data []byte, local string, overwrite bool) (gate.Result, error) {
 	if _, exists := w.local[local]; exists && !overwrite {
-		return gate.Result{}, failed("exists", "%s exists in the workspace", local)
+		return gate.Result{}, gate.Fail("exists", "%s exists in the workspace", local)
 	}
 	w.local[local] = append([]byte{}, data...)
 	n := int64(len(data))
@@ -295,11 +293,4 @@ func reading(data []byte, limit int64) (gate.Result, error) {
 		EOF: len(part) == len(data)}, Bytes: int64(len(part))}, nil
 }
 
-func failed(code, format string, a ...any) error {
-	return &gate.OpError{Code: code, Message: fmt.Sprintf(format, a...), Outcome: gate.Failed}
-}
-
-func sum(data []byte) string {
-	s := sha256.Sum256(data)
-	return hex.EncodeToString(s[:])
-}
+func sum(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -17,49 +16,6 @@ import (
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/shell"
 	"github.com/caponier-mcp/caponier/sdk/abi"
-)
-
-// Options of a Door. Answers and Runner must be set.
-type Options struct {
-	Answers *Answers
-	Runner  gate.Runner
-	// Tiers of the entries of the command grammar. A command that is green needs an answer in a
-	// plan too; any other without one is planned.
-	Tiers map[string]gate.Tier
-}
-
-// Door is a gate.Door that allows what a tool declares, and whose executors answer from a file. It
-// is safe for concurrent use; what a call changes is gone when any call ends.
-type Door struct {
-	*gate.Door
-	o Options
-
-	mu    sync.Mutex // guards the following
-	asked []Asked
-	*world
-}
-
-// Asked is an operation that a tool asked for.
-type Asked struct {
-	Op      string   `json:"op"`
-	Node    string   `json:"node,omitempty"`
-	Argv    []string `json:"argv,omitempty"`
-	Script  string   `json:"script,omitempty"`
-	Path    string   `json:"path,omitempty"`
-	Local   string   `json:"local,omitempty"`
-	Method  string   `json:"method,omitempty"`
-	URL     string   `json:"url,omitempty"`
-	Key     string   `json:"key,omitempty"`
-	Message string   `json:"message,omitempty"`
-	State   string   `json:"state"` // answered, no_answer, planned or refused
-}
-
-// States of an operation that was asked for.
-const (
-	answered = "answered"
-	noAnswer = "no_answer"
-	planned  = "planned"
-	refused  = "refused"
 )
 
 // New returns a door with these parts.
@@ -78,9 +34,9 @@ func New(o Options) *Door {
 		executors[name] = executor{d}
 	}
 	d.Door = gate.New(gate.Options{Nodes: nodes, Decider: decider{d}, Journal: nothing{},
-		Ledger: nothing{}, Planner: plan.Planner{}, Lowerer: shell.Lowerer{}, Runner: o.Runner,
+		Ledger: nothing{}, Planner: plan.Planner{}, Lowerer: shell.Lowerer{},
 		Throttle: &fair.Refusals{}, Executors: executors,
-		Mode: func() gate.Mode { return gate.Mode{} }})
+		Mode: func() gate.Mode { return gate.Mode{} }}, o.Runner)
 	return d
 }
 
@@ -190,86 +146,6 @@ func matches(entry string, argv []string) bool {
 		}
 	}
 	return true
-}
-
-// describe says what an operation asks for.
-func describe(op abi.Op) Asked {
-	a := Asked{Op: op.Import(), Node: op.NodeName()}
-	switch op := op.(type) {
-	case abi.SSHExec:
-		a.Argv = op.Argv
-	case abi.SSHScript:
-		a.Script = op.Script
-	case abi.SFTPStat:
-		a.Path = op.Path
-	case abi.SFTPList:
-		a.Path = op.Path
-	case abi.SFTPRead:
-		a.Path = op.Path
-	case abi.SFTPWrite:
-		a.Path = op.Path
-	case abi.SFTPRemove:
-		a.Path = op.Path
-	case abi.SFTPGet:
-		a.Path, a.Local = op.Path, op.Local
-	case abi.SFTPPut:
-		a.Path, a.Local = op.Path, op.Local
-	case abi.HTTPRequest:
-		a.Method, a.URL = op.Method, op.URL
-	case abi.BlobWrite:
-		a.Path = op.Name
-	case abi.BlobRead:
-		a.Path, a.Local = op.Blob, op.Local
-	case abi.Ask:
-		a.Key, a.Message = op.Key, op.Message
-	}
-	return a
-}
-
-// String says in one line what was asked for.
-func (a Asked) String() string {
-	at := ""
-	if a.Node != "" {
-		at = " on " + a.Node
-	}
-	what := ""
-	switch {
-	case a.Argv != nil:
-		what = shell.Quote(a.Argv)
-	case a.Script != "":
-		what = fmt.Sprintf("%q", a.Script)
-	case a.URL != "":
-		what = a.Method + " " + a.URL
-	case a.Key != "":
-		what = fmt.Sprintf("key %q: %s", a.Key, a.Message)
-	case a.Local != "":
-		what = fmt.Sprintf("%s, %s of the workspace", a.Path, a.Local)
-	default:
-		what = a.Path
-	}
-	return strings.TrimSpace(a.Op+at) + ": " + what
-}
-
-// world is what a call sees and changes.
-type world struct {
-	given  *Answers
-	files  map[string]File // by key
-	local  map[string][]byte
-	blobs  map[string][]byte
-	ran    map[int]int // how often a command ran, by its index
-	stages int
-}
-
-func newWorld(a *Answers) *world {
-	w := &world{given: a, files: map[string]File{}, local: maps.Clone(a.Local),
-		blobs: map[string][]byte{}, ran: map[int]int{}}
-	if w.local == nil {
-		w.local = map[string][]byte{}
-	}
-	for _, f := range a.Files {
-		w.files[f.key()] = f
-	}
-	return w
 }
 
 // Skeleton returns the answers that are missing in what was asked for, as YAML to be filled in: ""

@@ -38,7 +38,7 @@ func call(t *testing.T, answers string, plan bool, do code) (gate.Answer, []Aske
 	tool := &gate.Tool{Kind: "tool", Name: "t", Imports: abi.Operations(), Budget: time.Minute,
 		Commands: []string{"pct status", "pct start", "pct rollback"}, Plans: true,
 		Validate: func(map[string]any) error { return nil },
-		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
+		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
 			return gate.Targets{}, nil, nil
 		}}
 	answer := d.Call(t.Context(), gate.Request{Source: "cli", Tool: tool, Plan: plan,

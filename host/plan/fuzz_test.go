@@ -377,12 +377,12 @@ func try(t testing.TB, b tape) *trial {
 		executors[name] = w
 	}
 	door := gate.New(gate.Options{Nodes: []gate.Node{{Name: node, Cluster: "lab", Default: true}},
-		Decider: w, Journal: w, Ledger: w, Confirmer: w, Planner: Planner{}, Lowerer: w, Runner: w,
+		Decider: w, Journal: w, Ledger: w, Confirmer: w, Planner: Planner{}, Lowerer: w,
 		Throttle: &fair.Refusals{}, Executors: executors,
-		Mode: func() gate.Mode { return gate.Mode{} }})
+		Mode: func() gate.Mode { return gate.Mode{} }}, w)
 	tool := &gate.Tool{Kind: "tool", Name: "t", Imports: []string{"ssh_exec"}, Plans: flags != 255,
 		Budget: time.Minute, Validate: func(map[string]any) error { return nil },
-		Derive: func(map[string]any) (gate.Targets, []gate.CommandText, error) {
+		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
 			return gate.Targets{}, nil, nil
 		}}
 	door.Call(context.Background(), gate.Request{Source: "cli",

@@ -3,7 +3,6 @@ package plan
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -12,55 +11,8 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
-	"github.com/caponier-mcp/caponier/host/reverse"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
-
-const schema = "caponier.plan/1"
-
-// plan is what a call would do above green, in order. It is JSON for programs and for the journal;
-// Text is for people. Values of redacted arguments are masked in all that can be read, and
-// are bound by digests.
-type plan struct {
-	Schema    string       `json:"schema"`
-	Call      string       `json:"call"` // id of the dry run
-	Made      time.Time    `json:"made"`
-	Principal string       `json:"principal"`
-	Tool      string       `json:"tool"`
-	Plugin    gate.Plugin  `json:"plugin"`
-	Arguments string       `json:"arguments"` // their digest
-	Tier      string       `json:"tier"`      // of the call
-	Targets   gate.Targets `json:"targets"`
-	Steps     []step       `json:"steps"`
-	Whole     bool         `json:"complete"` // the steps are all that the call does above green
-	Ends      string       `json:"ends"`     // "" for a complete plan, or where it ends and why
-	Sum       string       `json:"digest"`   // of all that the plan binds
-
-	next int // index of the first step that was not taken
-}
-
-// step is an operation above green as it was decided, or one that was refused.
-type step struct {
-	Op      string         `json:"op"`
-	Node    string         `json:"node"`
-	Does    string         `json:"does"` // in one line
-	Tier    string         `json:"tier"`
-	Allowed bool           `json:"allowed"`
-	Refused []gate.Reason  `json:"refused"`
-	Undo    reverse.Way    `json:"undo"`
-	Command *input.Command `json:"command,omitempty"`
-	File    *input.File    `json:"file,omitempty"`
-	HTTP    *input.Request `json:"http,omitempty"`
-	Blob    *input.Blob    `json:"blob,omitempty"`
-	// Touches is what the step is the first to touch, as the node said at Looked.
-	Touches []gate.Touched `json:"touches"`
-	Looked  time.Time      `json:"looked"`
-	// SHA256 is of the request and its facts. Names that the host makes anew in each run are
-	// numbered in it.
-	SHA256 string `json:"sha256"`
-
-	path string // that it names, in the same form
-}
 
 var _ gate.Plan = (*plan)(nil)
 
@@ -90,9 +42,12 @@ func (m Planner) Plan(c *gate.Call, steps []gate.Step, a gate.Answer) gate.Plan 
 // ends says where and why a dry run did not show everything, or "".
 func ends(c *gate.Call, steps []step, a gate.Answer) string {
 	last := fmt.Sprintf("after step %d", len(steps))
+	no := slices.IndexFunc(steps, func(s step) bool { return !s.Allowed })
 	switch {
-	case slices.ContainsFunc(steps, func(s step) bool { return !s.Allowed }):
-		return "a step is refused"
+	case no >= 0 && len(steps[no].Refused) > 0:
+		return fmt.Sprintf("step %d is refused: %s", no+1, steps[no].Refused[0].Msg)
+	case no >= 0:
+		return fmt.Sprintf("step %d is refused", no+1)
 	case !c.Tool.Plans:
 		return last + ", since plugin " + c.Tool.Plugin.Name + " was built for an ABI before " +
 			"1.2, which cannot go on when an operation is only planned"
@@ -153,8 +108,7 @@ func bound(q gate.Question, made []string, named map[string]bool) (digest, path 
 	if b, err = json.Marshal([]any{q.Op.Import(), request, facts}); err != nil {
 		return "", ""
 	}
-	sum := sha256.Sum256([]byte(numbered(string(b), made)))
-	return "sha256:" + hex.EncodeToString(sum[:]), path
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(numbered(string(b), made)))), path
 }
 
 // placeholder begins what stands for a name that the host made. No request holds a NUL.
@@ -186,8 +140,7 @@ func (p *plan) digest() string {
 	if err != nil {
 		return "" // which no approval can be bound to
 	}
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(b))
 }
 
 // Digest implements gate.Plan.

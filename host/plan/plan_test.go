@@ -170,7 +170,7 @@ func TestAPlanSaysWhereItEnds(t *testing.T) {
 		ends string
 	}{
 		"at its end":         {planOf(c, gate.Answer{}, stop), ""},
-		"at a refused step":  {planOf(c, gate.Answer{}, stop, refused), "a step is refused"},
+		"at a refused step":  {planOf(c, gate.Answer{}, stop, refused), "step 2 is refused: guest 105 is protected"},
 		"with a tool error":  {planOf(c, gate.Answer{Output: gate.Output{Code: 1}}, stop), "error of the tool"},
 		"with a broken tool": {planOf(c, gate.Answer{Err: &gate.PluginError{Code: "plugin_trap"}}, stop), "plugin_trap"},
 		"with an old plugin": {planOf(old, gate.Answer{}, stop), "before 1.2"},

@@ -19,17 +19,21 @@ type Shown struct {
 	Time      time.Time    `json:"time"` // when it came
 	Principal string       `json:"principal"`
 	Tool      string       `json:"tool"`
-	Outcome   gate.Outcome `json:"outcome"`  // "" while it runs, or when the host was killed
-	Plan      string       `json:"plan"`     // digest, "" for a call without one
-	DryRun    string       `json:"dry_run"`  // the call that made the plan
-	Complete  bool         `json:"complete"` // the plan
-	Ends      string       `json:"ends"`
-	Approval  string       `json:"approval"` // id of the request
-	By        string       `json:"by"`       // who approved it
-	Channel   string       `json:"channel"`
-	Undoes    string       `json:"undoes"`    // the call that it takes back
-	UndoneBy  []string     `json:"undone_by"` // calls that took it back, or began to
-	Rows      []Row        `json:"rows"`
+	Outcome   gate.Outcome `json:"outcome"` // "" while it runs, or when the host was killed
+	// why the call itself was refused, and the decision that says so
+	Refused  []gate.Reason `json:"refused,omitempty"`
+	Decision string        `json:"decision,omitempty"`
+	Reads    int           `json:"reads"`    // operations that are green and were allowed
+	Plan     string        `json:"plan"`     // digest, "" for a call without one
+	DryRun   string        `json:"dry_run"`  // the call that made the plan
+	Complete bool          `json:"complete"` // the plan
+	Ends     string        `json:"ends"`
+	Approval string        `json:"approval"` // id of the request
+	By       string        `json:"by"`       // who approved it
+	Channel  string        `json:"channel"`
+	Undoes   string        `json:"undoes"`    // the call that it takes back
+	UndoneBy []string      `json:"undone_by"` // calls that took it back, or began to
+	Rows     []Row         `json:"rows"`
 }
 
 // Row is a step of the plan, or an operation above green that is none.
@@ -86,7 +90,7 @@ func Show(id string, records iter.Seq[gate.Record]) (s Shown, found bool, err er
 		case r.Type == "outcome":
 			s.Outcome = r.Outcome
 		case r.Type == "refused" && r.Outcome != gate.Waits:
-			s.Outcome = gate.Refusal
+			s.Outcome, s.Refused, s.Decision = gate.Refusal, r.Denied, r.ID
 		case r.Type == "refused":
 			s.Outcome = gate.Waits
 		case r.Plan != "": // after it had waited
@@ -157,7 +161,11 @@ func doesOf(op input.Operation) (text, noUndo string) {
 func (s *Shown) happened(ops []gate.Record) {
 	next, steps, rows := 0, len(s.Rows), map[string]int{} // by decision
 	for _, r := range ops {
-		above := r.Phase == gate.PhaseEffect.String() && r.Tier != gate.Green.String()
+		effect := r.Phase == gate.PhaseEffect.String()
+		above := effect && r.Tier != gate.Green.String() || r.Type == "refused"
+		if effect && !above && r.Type == "intent" {
+			s.Reads++
+		}
 		at, known := rows[r.ID]
 		switch {
 		case r.Type == "outcome" && known:
@@ -202,6 +210,15 @@ func (s Shown) Text(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "%s of %s by %s at %s: %s\n", s.Call, s.Tool, s.Principal,
 		s.Time.UTC().Format(time.DateTime), outcome)
+	for _, why := range s.Refused {
+		fmt.Fprintf(&b, "    (%s) %s\n", why.ID, plaintext.Short(plaintext.Show(why.Msg), maxLine))
+	}
+	if s.Decision != "" {
+		fmt.Fprintf(&b, "    caponier policy explain %s\n", s.Decision)
+	}
+	if s.Reads > 0 {
+		fmt.Fprintf(&b, "%d operations that only read\n", s.Reads)
+	}
 	switch {
 	case s.Plan == "":
 		b.WriteString("no plan\n")
@@ -236,6 +253,9 @@ func (s Shown) Text(w io.Writer) error {
 		for _, why := range r.Refused {
 			fmt.Fprintf(&b, "%28s(%s) %s\n", "", why.ID,
 				plaintext.Short(plaintext.Show(why.Msg), maxLine))
+		}
+		if len(r.Refused) > 0 && r.Decision != "" {
+			fmt.Fprintf(&b, "%28scaponier policy explain %s\n", "", r.Decision)
 		}
 	}
 	_, err := io.WriteString(w, b.String())

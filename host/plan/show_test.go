@@ -71,6 +71,7 @@ approved by bob on cli (r1)
   3  allowed  not reached  pct stop 102 on pve1
   -  no step  refused      pct destroy 101 on pve1
                             (planned) the next step is another
+                            caponier policy explain d9
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)

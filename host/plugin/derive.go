@@ -190,3 +190,10 @@ func plainPath(s string) error {
 	}
 	return nil
 }
+
+// targetKinds maps an x-caponier-target to the JSON name of its field in gate.Targets.
+var targetKinds = map[string]string{
+	"call": "calls",
+	"node": "nodes", "vmid": "vmids", "service": "services", "host": "hosts", "url": "hosts",
+	"command": "commands", "guest_command": "commands",
+	"remote_path": "paths", "guest_path": "guest_paths", "local_path": "local_paths"}

@@ -164,7 +164,7 @@ func BenchmarkArguments(b *testing.B) {
 		if err := tool.Validate(args); err != nil {
 			b.Fatal(err)
 		}
-		if _, _, err := tool.Derive(args); err != nil {
+		if _, _, err := tool.Derive(gate.Principal{}, args); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -2,29 +2,31 @@ package plugin
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 const (
-	minBudget = time.Millisecond
-	maxBudget = 15 * time.Minute
-	maxItems  = 256 // tools, resources and prompts of one plugin
-	maxRuns   = 32  // commands that one of these declares: a person has to read them
+	maxModule   = 16 << 20 // bytes
+	maxDescribe = 1 << 20  // bytes
+	minBudget   = time.Millisecond
+	maxBudget   = 15 * time.Minute
+	maxItems    = 256 // tools, resources and prompts of one plugin
+	maxRuns     = 32  // commands that one of these declares: a person has to read them
 )
 
 var (
-	itemName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+	digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 	// of plugins, whose names become file names
 	fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 	version  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+-]{0,63}$`)
@@ -58,14 +60,15 @@ type item struct {
 	Commands     []string        `json:"commands"`
 	BudgetMS     int64           `json:"budget_ms"`
 	Runs         string          `json:"runs"`
+	AliasOf      string          `json:"alias_of"`
 }
 
 func parseDescribe(data []byte) (d describe, err error) {
 	return d, abi.DecodeInto(data, maxDescribe, &d)
 }
 
-// compile checks the whole entry and makes its tools.
-func (e Entry) compile() ([]*gate.Tool, error) {
+// Tools checks the whole entry and returns what the plugin offers, ready to be called.
+func (e Entry) Tools() ([]*gate.Tool, error) {
 	fail := func(err error) ([]*gate.Tool, error) {
 		return nil, fmt.Errorf("plugin %s: %w", cmp.Or(e.Name, e.File), err)
 	}
@@ -135,6 +138,7 @@ func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
 	}
 	t.Name, t.Title, t.Description, t.URI, t.MIME, t.Runs = it.Name, it.Title, it.Description,
 		it.URI, it.MIME, it.Runs
+	t.AliasOf = it.AliasOf
 	t.InputSchema, t.OutputSchema, t.Commands = it.InputSchema, it.OutputSchema, it.Commands
 	t.Budget = time.Duration(it.BudgetMS) * time.Millisecond
 	if !itemName.MatchString(it.Name) {
@@ -191,6 +195,10 @@ func (it item) address(kind string) error {
 	case it.MIME != "" && (!resource || !mimeForm.MatchString(it.MIME)):
 		return fmt.Errorf("mime_type %q: a resource may have one such as text/markdown, and "+
 			"nothing else has one", it.MIME)
+	case it.AliasOf != "" && (kind != "tool" || it.AliasOf == it.Name ||
+		!itemName.MatchString(it.AliasOf)):
+		return fmt.Errorf("alias_of %q: a tool may have the name of another one, and nothing "+
+			"else has one", it.AliasOf)
 	}
 	return nil
 }
@@ -260,24 +268,46 @@ func parseHints(raw json.RawMessage) (gate.Hints, error) {
 		OpenWorld: *h.OpenWorld}, nil
 }
 
-// readable checks text that people and models will see: within its length in characters, and
-// nothing in it that does not show or that changes how its neighbours show.
-func readable(what, s string, min, max int, allow string) error {
-	if n := utf8.RuneCountInString(s); n < min || n > max {
-		return fmt.Errorf("%s: has %d characters, want %d to %d", what, n, min, max)
-	}
-	for i, r := range s {
-		if hidden(r) && !strings.ContainsRune(allow, r) {
-			return fmt.Errorf("%s: has the character %U at byte %d, which does not show", what, r,
-				i)
-		}
-	}
-	return nil
+// Entry is one locked plugin. Its name and version repeat those of Describe.
+type Entry struct {
+	gate.Plugin
+	File    string   `json:"file"`    // base name of the module
+	Imports []string `json:"imports"` // the operations of its import section, sorted
+	// what caponier_v1_describe answered, in canonical form
+	Describe json.RawMessage `json:"describe"`
 }
 
-// hidden covers control, bidirectional, zero-width, tag, private and unassigned characters,
-// variation selectors and odd spaces.
-func hidden(r rune) bool {
-	return !unicode.IsPrint(r) ||
-		unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+// NewEntry checks a module and what it described against the rules for locked plugins. File is its
+// path, of which the base name is kept; imports are the operations of its import section.
+func NewEntry(file string, wasm []byte, imports []string, describe []byte) (Entry, error) {
+	e := Entry{File: filepath.Base(file), Imports: sorted(imports)}
+	e.Digest = digest(wasm)
+	if len(wasm) > maxModule {
+		return Entry{}, fmt.Errorf("plugin %s: module of %d bytes is over the limit of %d", e.File,
+			len(wasm), maxModule)
+	}
+	v, err := abi.Decode(describe, maxDescribe)
+	if err != nil {
+		return Entry{}, fmt.Errorf("plugin %s: describe: %w", e.File, err)
+	}
+	if e.Describe, err = abi.Encode(v); err != nil {
+		return Entry{}, fmt.Errorf("plugin %s: describe: %w", e.File, err)
+	}
+	d, err := parseDescribe(e.Describe)
+	if err != nil {
+		return Entry{}, fmt.Errorf("plugin %s: describe: %w", e.File, err)
+	}
+	e.Name, e.Version = d.Name, d.Version
+	tools, err := e.Tools()
+	for _, t := range tools {
+		if runsCommands(t) && len(t.Commands) == 0 {
+			return Entry{}, fmt.Errorf(
+				"plugin %s: %s %s: imports ssh_exec or ssh_script and declares no command, so it "+
+					"could run none; %s",
+				e.Name, t.Kind, t.Name, exampleCommands)
+		}
+	}
+	return e, err
 }
+
+func digest(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }

@@ -149,7 +149,7 @@ func partOf(t *gate.Tool) part {
 			"hint destructive": t.Hints.Destructive, "hint idempotent": t.Hints.Idempotent,
 			"hint open_world": t.Hints.OpenWorld, "budget_ms": t.Budget.Milliseconds(),
 			"uri": t.URI, "title": t.Title, "description": t.Description, "runs": t.Runs,
-			"output_schema": tree(t.OutputSchema), "$defs": input["$defs"]},
+			"alias_of": t.AliasOf, "output_schema": tree(t.OutputSchema), "$defs": input["$defs"]},
 		parts: map[string]part{}}
 	required, _ := input["required"].([]any)
 	properties, _ := input["properties"].(map[string]any)

@@ -13,6 +13,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
+const defs = "#/$defs/"
+
 var ruleForm = regexp.MustCompile(`validating (?:/properties/)?(\S+): ([a-zA-Z]+):`)
 
 // rule names the place and the keyword of an error of the validator, whose own message repeats

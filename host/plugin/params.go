@@ -33,7 +33,8 @@ func compileSchemas(t *gate.Tool) error {
 		}
 	}
 	t.Validate = func(args map[string]any) error { return validate(args) }
-	t.Derive = func(args map[string]any) (gate.Targets, []gate.CommandText, error) {
+	t.Derive = func(_ gate.Principal, args map[string]any) (gate.Targets, []gate.CommandText,
+		error) {
 		return derive(t.Params, args)
 	}
 	t.TargetKinds = []string{}

@@ -3,15 +3,12 @@ package plugin
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -21,11 +18,8 @@ import (
 )
 
 const (
-	// maxModule is the largest module, in bytes.
-	maxModule   = 16 << 20
-	maxLock     = 16 << 20
-	maxDescribe = 1 << 20
-	lockSchema  = "caponier.lock/1"
+	maxLock    = 16 << 20 // bytes
+	lockSchema = "caponier.lock/1"
 )
 
 // Options says where the lock and the modules are.
@@ -34,57 +28,12 @@ type Options struct {
 	Dir  string `koanf:"dir" path:"true"`  // holds the .wasm files, build/plugins
 }
 
-// Entry is one locked plugin. Its name and version repeat those of Describe.
-type Entry struct {
-	gate.Plugin
-	File    string   `json:"file"`    // base name of the module
-	Imports []string `json:"imports"` // the operations of its import section, sorted
-	// what caponier_v1_describe answered, in canonical form
-	Describe json.RawMessage `json:"describe"`
-}
-
-// Tools are what the plugin offers, ready to be called.
-func (e Entry) Tools() ([]*gate.Tool, error) { return e.compile() }
-
 // Lock is a checked plugins.lock. It is safe for concurrent use; what it returns is shared and must
 // not be changed.
 type Lock struct {
 	entries []Entry
 	tools   []*gate.Tool
 	text    []byte // as Encode returns it
-}
-
-// NewEntry checks a module and what it described against the rules for locked plugins. File is its
-// path, of which the base name is kept; imports are the operations of its import section.
-func NewEntry(file string, wasm []byte, imports []string, describe []byte) (Entry, error) {
-	e := Entry{File: filepath.Base(file), Imports: sorted(imports)}
-	e.Digest = digest(wasm)
-	if len(wasm) > maxModule {
-		return Entry{}, fmt.Errorf("plugin %s: module of %d bytes is over the limit of %d", e.File,
-			len(wasm), maxModule)
-	}
-	v, err := abi.Decode(describe, maxDescribe)
-	if err != nil {
-		return Entry{}, fmt.Errorf("plugin %s: describe: %w", e.File, err)
-	}
-	if e.Describe, err = abi.Encode(v); err != nil {
-		return Entry{}, fmt.Errorf("plugin %s: describe: %w", e.File, err)
-	}
-	d, err := parseDescribe(e.Describe)
-	if err != nil {
-		return Entry{}, fmt.Errorf("plugin %s: describe: %w", e.File, err)
-	}
-	e.Name, e.Version = d.Name, d.Version
-	tools, err := e.compile()
-	for _, t := range tools {
-		if runsCommands(t) && len(t.Commands) == 0 {
-			return Entry{}, fmt.Errorf(
-				"plugin %s: %s %s: imports ssh_exec or ssh_script and declares no command, so it "+
-					"could run none; %s",
-				e.Name, t.Kind, t.Name, exampleCommands)
-		}
-	}
-	return e, err
 }
 
 // Load reads and checks a lock file. Rules that [NewEntry] enforces hold for a hand-edited lock
@@ -174,7 +123,7 @@ func newLock(entries []Entry) (*Lock, error) {
 		return nil
 	}
 	for _, e := range l.entries {
-		tools, err := e.compile()
+		tools, err := e.Tools()
 		if err != nil {
 			return nil, err
 		}
@@ -207,12 +156,7 @@ func Encode(entries []Entry) ([]byte, error) {
 
 // Write replaces the lock file by one with this text.
 func Write(path string, text []byte) error {
-	tmp := path + ".new"
-	err := os.WriteFile(tmp, text, 0o644)
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
+	if err := trusted.Replace(path, text, 0o644, filepath.Dir(path)); err != nil {
 		return fmt.Errorf("writing the plugin lock: %w", err)
 	}
 	return nil
@@ -303,17 +247,4 @@ func (l *Lock) Open(dir, name string) ([]byte, error) {
 			name, filepath.Join(dir, e.File), got, e.Digest, strings.TrimSuffix(e.File, ".wasm"))
 	}
 	return wasm, nil
-}
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-
-func sorted(names []string) []string {
-	s := append([]string{}, names...)
-	slices.Sort(s)
-	return slices.Compact(s)
 }

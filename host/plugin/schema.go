@@ -18,7 +18,6 @@ const (
 	maxSchemaCost  = 5_000 // subschemas once every $ref is written out
 	targetKey      = "x-caponier-target"
 	confirmKey     = "x-caponier-confirm"
-	defs           = "#/$defs/"
 )
 
 // keywords is the whole of JSON Schema that a plugin may use: an unknown keyword would be a rule
@@ -34,13 +33,6 @@ var types = strings.Fields("object array string integer number boolean null")
 
 var topKeywords = strings.Fields(
 	"$schema $defs title description type properties required additionalProperties")
-
-// targetKinds maps an x-caponier-target to the JSON name of its field in gate.Targets.
-var targetKinds = map[string]string{
-	"call": "calls",
-	"node": "nodes", "vmid": "vmids", "service": "services", "host": "hosts", "url": "hosts",
-	"command": "commands", "guest_command": "commands",
-	"remote_path": "paths", "guest_path": "guest_paths", "local_path": "local_paths"}
 
 type linter struct {
 	root    map[string]any

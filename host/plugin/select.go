@@ -16,7 +16,9 @@ import (
 type Selection struct {
 	Enable []string `koanf:"enable"` // toolsets and tools; absent for all that the lock has
 	// toolsets and tools that are not offered, whatever enables them
-	Disable  []string `koanf:"disable"`
+	Disable []string `koanf:"disable"`
+	// lists tools that do another tool's job too; they can be called all the same
+	Aliases  bool     `koanf:"aliases"`
 	Toolsets []string `koanf:"-"` // of those, only these toolsets, and
 	Tools    []string `koanf:"-"` // these tools beside them; both empty for all
 	Exclude  []string `koanf:"-"` // tools and toolsets that are left out in any case
@@ -78,6 +80,11 @@ func (s Selection) HiddenReason(l *Lock) (func(*gate.Tool) string, error) {
 				"withhold everything that the lock has")
 	}
 	return s.why, nil
+}
+
+// Lists reports whether clients see a tool although it is an alias of another one that they see.
+func (s Selection) Lists(t *gate.Tool) bool {
+	return s.Aliases || slices.Contains(s.Enable, t.Name) || slices.Contains(s.Tools, t.Name)
 }
 
 // why returns why a tool is not offered, or "" when it is.

@@ -14,14 +14,18 @@ const decisionSchema = "caponier.decision/1"
 
 // answer is the decision document.
 type answer struct {
-	Schema      string        `json:"schema"`
-	Allow       bool          `json:"allow"`
-	Tier        string        `json:"tier"`
-	Failed      []string      `json:"failed"`
-	Deny        []gate.Reason `json:"deny"`
-	Confirm     bool          `json:"confirm"`
-	Units       []string      `json:"units"`
-	Lacks       []string      `json:"lacks"`
+	Schema  string        `json:"schema"`
+	Allow   bool          `json:"allow"`
+	Tier    string        `json:"tier"`
+	Failed  []string      `json:"failed"`
+	Deny    []gate.Reason `json:"deny"`
+	Confirm bool          `json:"confirm"`
+	Units   []string      `json:"units"`
+	Lacks   []string      `json:"lacks"`
+	Guests  struct {
+		VMIDs   []string `json:"vmids"`
+		MaxAgeS int64    `json:"max_age_s"`
+	} `json:"guests"`
 	Obligations struct {
 		TimeoutMS int64    `json:"timeout_ms"`
 		MaxBytes  int64    `json:"max_bytes"`
@@ -41,7 +45,8 @@ type answer struct {
 			Days     int64 `json:"days"`
 			MaxBytes int64 `json:"max_bytes"`
 		} `json:"undo"`
-		Plan bool `json:"plan"`
+		Plan     bool `json:"plan"`
+		Argument bool `json:"argument"`
 	} `json:"obligations"`
 }
 
@@ -61,12 +66,12 @@ func decision(v ast.Value) (gate.Decision, error) {
 	case tier == gate.NoTier:
 		err = fmt.Errorf("%q is not a tier", a.Tier)
 	case a.Allow && (tier == gate.Black || a.Confirm ||
-		len(a.Failed)+len(a.Deny)+len(a.Units)+len(a.Lacks) > 0):
+		len(a.Failed)+len(a.Deny)+len(a.Units)+len(a.Lacks)+len(a.Guests.VMIDs) > 0):
 		err = errors.New("it allows and refuses at once")
 	case !a.Allow && len(a.Failed) == 0:
 		err = errors.New("it refuses and names no check")
 	case timeout < 0 || timeout.Milliseconds() != o.TimeoutMS || o.MaxBytes < 0 ||
-		o.Snapshot.Keep < 0 || o.Snapshot.Days < 0 || o.Undo.Days < 0 || o.Undo.MaxBytes < 0:
+		a.Guests.MaxAgeS < 0 || o.Snapshot.Keep < 0 || o.Snapshot.Days < 0 || o.Undo.Days < 0 || o.Undo.MaxBytes < 0:
 		err = errors.New("an obligation is negative or too large")
 	}
 	if err != nil {
@@ -80,9 +85,10 @@ func decision(v ast.Value) (gate.Decision, error) {
 	}
 	return gate.Decision{
 		Allow: a.Allow, Tier: tier, Failed: a.Failed, Denied: a.Deny, NeedsApproval: a.Confirm,
-		Units: a.Units, Lacks: a.Lacks,
+		Units: a.Units, Lacks: a.Lacks, Guests: a.Guests.VMIDs,
+		GuestAge: time.Duration(a.Guests.MaxAgeS) * time.Second,
 		Obligations: gate.Obligations{Timeout: timeout, MaxBytes: o.MaxBytes, Log: o.Log,
 			Channels: o.Channels, Approvers: o.Approvers, Snapshot: gate.Snapshot(o.Snapshot),
-			Undo: gate.Keeping(o.Undo), Plan: o.Plan},
+			Undo: gate.Keeping(o.Undo), Plan: o.Plan, Argument: o.Argument},
 	}, nil
 }

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 type Lister struct {
 	Rules func() *Rules       // in force; nil while there are none
 	Tools func() []*gate.Tool // that the host offers
+	Turns gate.Turns          // a list is decided in a turn of its caller
 }
 
 var _ gate.Executor = (*Lister)(nil)
@@ -41,6 +41,11 @@ func (l *Lister) Execute(ctx context.Context, q gate.Question, _ gate.Decision) 
 	if !isList || r == nil {
 		return gate.Result{}, unlisted("there is no policy to ask")
 	}
+	who := q.Call.Principal.ID
+	if err := l.Turns.Acquire(ctx, who); err != nil {
+		return gate.Result{}, unlisted(err.Error())
+	}
+	defer l.Turns.Release(who)
 	ctx, cancel := context.WithTimeout(ctx, listDeadline)
 	defer cancel()
 	names, more := nodeNames(q.Call.Nodes, op.Node)
@@ -55,11 +60,7 @@ func (l *Lister) Execute(ctx context.Context, q gate.Question, _ gate.Decision) 
 			continue
 		}
 		for _, name := range names {
-			one := gate.Call{ID: q.Call.ID, Source: q.Call.Source, Principal: q.Call.Principal,
-				Tool: t, Nodes: q.Call.Nodes, Targets: gate.Targets{Nodes: []string{name}},
-				Args: gate.Args{JSON: []byte("{}")}, Confirmation: gate.Confirmation{State: "none"}}
-			asked := gate.Question{Kind: gate.KindCall, Call: &one, ID: q.ID, Time: q.Time,
-				Mode: q.Mode}
+			asked := Supposed(q, t, gate.Targets{Nodes: []string{name}})
 			if doc, ok := input.Of(&asked, roles).(*input.Call); ok {
 				asks.Questions = append(asks.Questions, *doc)
 			}
@@ -76,9 +77,31 @@ func (l *Lister) Execute(ctx context.Context, q gate.Question, _ gate.Decision) 
 	return gate.Result{Value: list}, nil
 }
 
+// Supposed returns the question of a call that nobody made, like another one but of this tool and
+// on these targets. It has no arguments but those that say what it acts on.
+func Supposed(like gate.Question, t *gate.Tool, on gate.Targets) gate.Question {
+	c := gate.Call{ID: like.Call.ID, Source: like.Call.Source, Principal: like.Call.Principal,
+		Tool: t, Nodes: like.Call.Nodes, Targets: on, Args: gate.Args{JSON: []byte("{}")},
+		Confirmation: gate.Confirmation{State: "none"}}
+	return gate.Question{Kind: gate.KindCall, Call: &c, ID: like.ID, Time: like.Time,
+		Mode: like.Mode, Facts: like.Facts}
+}
+
+// Able returns those commands of the tool of a call that the call may come to.
+func (r *Rules) Able(ctx context.Context, q gate.Question) (commands []string, err error) {
+	roles, err := r.effectiveRoles(ctx, q.Call.Principal)
+	if err != nil {
+		return nil, err
+	}
+	v, err := r.eval(ctx, "able", value.Of(input.Of(&q, roles)))
+	if err == nil {
+		err = value.Read("able", v, &commands)
+	}
+	return commands, err
+}
+
 func unlisted(why string) error {
-	return &gate.OpError{Code: "unavailable", Outcome: gate.Failed,
-		Message: fmt.Sprintf("the commands could not be listed: %s", why)}
+	return gate.Fail("unavailable", "the commands could not be listed: %s", why)
 }
 
 // nodeNames returns the nodes of a list: the named one, or the first of the inventory, and how many

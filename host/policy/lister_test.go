@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"context"
 	"fmt"
 	"hash/crc32"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/policy/load"
@@ -38,7 +40,7 @@ func listed(t testing.TB, s *load.Site, who string, op abi.ListCommands,
 	if change != nil {
 		change(&q)
 	}
-	r, err := (&policy.Lister{Rules: s.Rules, Tools: shells}).Execute(t.Context(), q, gate.Decision{})
+	r, err := (&policy.Lister{Rules: s.Rules, Tools: shells, Turns: fair.Processors()}).Execute(t.Context(), q, gate.Decision{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,4 +284,47 @@ func BenchmarkListing(b *testing.B) {
 			}
 		})
 	}
+}
+
+// A list waits for a turn of its caller, as each decision does, and gives it back however it ends.
+func TestAListIsDecidedInATurnOfItsCaller(t *testing.T) {
+	s := site(t, lab)
+	turns := fair.New(2, 1)
+	during := -1
+	l := &policy.Lister{Tools: shells, Turns: turns, Rules: func() *policy.Rules {
+		return s.Rules()
+	}}
+	l.Tools = func() []*gate.Tool { during, _ = turns.Held(); return shells() }
+	ask := func(ctx context.Context, who string) error {
+		c := callOf("list_allowed_commands", nil, "list_commands")
+		c.Principal.ID = who
+		_, err := l.Execute(ctx, gate.Question{ID: "q", Kind: gate.KindOperation, Call: c,
+			Op: abi.ListCommands{}, Time: time.Unix(0, 0)}, gate.Decision{})
+		return err
+	}
+	free := func(when string, want int) {
+		t.Helper()
+		if held, waiting := turns.Held(); held != want || waiting != 0 {
+			t.Errorf("%s: %d held and %d wait, want %d", when, held, waiting, want)
+		}
+	}
+	if err := ask(t.Context(), "agent-a"); err != nil || during != 1 {
+		t.Errorf("%v, held during the list: %d", err, during)
+	}
+	free("after a list", 0)
+	if err := turns.Acquire(t.Context(), "agent-a"); err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	during = -1
+	if err := ask(gone, "agent-a"); err == nil || during != -1 {
+		t.Errorf("without a turn: %v, decided with %d held", err, during)
+	}
+	free("after a list that gave up", 1)
+	if err := ask(t.Context(), "somebody else"); err != nil || during != 2 {
+		t.Errorf("another principal: %v, %d held", err, during)
+	}
+	turns.Release("agent-a")
+	free("at the end", 0)
 }

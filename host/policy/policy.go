@@ -125,6 +125,7 @@ func Compile(ctx context.Context, s Source) (*Rules, error) {
 		"operation": "data.caponier.core.operation.decision",
 		"plan":      "data.caponier.core.plan.decision",
 		"listing":   "data.caponier.core.listing.allowed",
+		"able":      "[c | some c in data.caponier.core.listing.able]",
 		"roles":     "[name | some name in data.caponier.core.roles.held]",
 	} {
 		body := ast.MustParseBody(string(answerVar) + " = " + rule)
@@ -167,8 +168,8 @@ func (r *Rules) Decide(ctx context.Context, q gate.Question) (d gate.Decision, e
 func (r *Rules) decideVisible(ctx context.Context, q gate.Question) (gate.Decision, error) {
 	c := q.Call
 	// in Go syntax, in which no two values are alike
-	key := fmt.Sprintf("%#v %#v %q %q %q %#v %#v %#v", c.Principal, c.Source, c.Tool.Kind,
-		c.Tool.Name, c.Tool.Plugin.Digest, c.Nodes, c.Targets, q.Mode)
+	key := fmt.Sprintf("%#v %#v %q %q %q %#v %#v %#v %#v", c.Principal, c.Source, c.Tool.Kind,
+		c.Tool.Name, c.Tool.Plugin.Digest, c.Nodes, c.Targets, q.Mode, q.Facts.Guests)
 	if d, known := r.visible.get(key); known {
 		return d, nil
 	}

@@ -121,17 +121,32 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 	}
 	rec := recordOf(t, e, "D2", statusCall())
 	rec.Revision = strings.Repeat("0", 64)
-	if _, err := replay.Explain(context.Background(), rec, bundle); err == nil ||
-		!strings.Contains(err.Error(), "the kept policy is revision") {
-		t.Errorf("another revision: %v", err)
-	}
-	ofHost := gate.Record{ID: "D3", Failed: []string{"journal.unavailable"}}
-	if _, err := replay.Explain(context.Background(), ofHost, bundle); err == nil ||
-		!strings.Contains(err.Error(), "was not made by policy") {
-		t.Errorf("a decision of the host: %v", err)
-	}
-	if _, err := replay.Explain(context.Background(), rec, []byte("{")); err == nil {
-		t.Error("a broken bundle was taken")
+	refusal := recordOf(t, e, "D4", deniedQuestions(t)["protected"])
+	for name, x := range map[string]struct {
+		record gate.Record
+		bundle []byte
+		note   string
+		says   string
+	}{
+		"another revision": {rec, bundle, "the kept policy is revision", ""},
+		"a broken bundle":  {refusal, []byte("{"), "building policy revision", "management VM"},
+		"no bundle":        {refusal, nil, "is not kept beside the journal", "management VM"},
+		"the host's own": {gate.Record{Type: "refused", ID: "D3", Failed: []string{"journal.unavailable"},
+			Denied: []gate.Reason{{ID: "journal.unavailable", Msg: "disk full"}}}, bundle, "", "disk full"},
+		"an error of the policy": {gate.Record{Type: "refused", ID: "D5", Failed: []string{"policy.error"},
+			Denied: []gate.Reason{{ID: "policy.error", Msg: "site/x.rego:8"}}}, nil, "", "site/x.rego:8"},
+		"arguments": {gate.Record{Type: "refused", ID: "D6", Failed: []string{"arguments"},
+			Denied: []gate.Reason{{ID: "arguments", Msg: "unknown field"}}}, nil, "", "unknown field"},
+	} {
+		x2, err := replay.Explain(context.Background(), x.record, x.bundle)
+		if err != nil || !strings.Contains(x2.Note, x.note) || (x.note == "") != (x2.Note == "") {
+			t.Errorf("%s: %+v %v", name, x2, err)
+			continue
+		}
+		if x.says != "" && (len(x2.Checks) != 1 || !strings.Contains(x2.Checks[0].Says, x.says) ||
+			x2.Checks[0].Remedy == "" || x2.Allowed) {
+			t.Errorf("%s: %+v", name, x2)
+		}
 	}
 }
 

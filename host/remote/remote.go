@@ -52,10 +52,14 @@ func New(o Options) (*Remote, error) {
 }
 
 // Nodes returns the inventory, in the order of the configuration.
-func (r *Remote) Nodes() []gate.Node {
+func (r *Remote) Nodes() []gate.Node { return r.opts.Known() }
+
+// Known returns the inventory, in the order of the configuration. It reaches nothing.
+func (o Options) Known() []gate.Node {
 	var all []gate.Node
-	aliases := conn.Aliases(r.opts.KnownHosts, r.opts.Nodes)
-	for _, n := range r.opts.Nodes {
+	o = o.withDefaults()
+	aliases := conn.Aliases(o.KnownHosts, o.Nodes)
+	for _, n := range o.Nodes {
 		all = append(all, gate.Node{Name: n.Name, Cluster: n.Cluster, Host: n.Host, User: n.User,
 			Port: n.Port, Default: n.Default, Aliases: aliases[n.Name]})
 	}

@@ -62,14 +62,15 @@ type entry struct {
 	command string // sub-command of the reverse
 	keep    int    // how many of the operands it takes over
 	none    string
+	leaves  string // how what it changes is afterwards: the status, or a property of a unit
 }
 
 // guests are the commands that change a guest, by sub-command. pct(1), qm(1); qm takes the same
 // words as pct here.
 var guests = map[string]entry{
-	"start":       {command: "shutdown", keep: 1},
-	"stop":        {command: "start", keep: 1},
-	"shutdown":    {command: "start", keep: 1},
+	"start":       {command: "shutdown", keep: 1, leaves: "running"},
+	"stop":        {command: "start", keep: 1, leaves: "stopped"},
+	"shutdown":    {command: "start", keep: 1, leaves: "stopped"},
 	"reboot":      {none: "the guest has restarted, and what it had in memory is gone"},
 	"reset":       {none: "the guest has restarted, and what it had in memory is gone"},
 	"snapshot":    {command: "delsnapshot", keep: 2},
@@ -89,12 +90,12 @@ var guests = map[string]entry{
 
 // services are those of systemctl(1).
 var services = map[string]entry{
-	"start":        {command: "stop", keep: 1},
-	"stop":         {command: "start", keep: 1},
+	"start":        {command: "stop", keep: 1, leaves: "ActiveState=active"},
+	"stop":         {command: "start", keep: 1, leaves: "ActiveState=inactive"},
 	"restart":      {none: "the service has restarted, and what it had in memory is gone"},
 	"reload":       {none: "the service has read its configuration again"},
-	"enable":       {command: "disable", keep: 1},
-	"disable":      {command: "enable", keep: 1},
+	"enable":       {command: "disable", keep: 1, leaves: "UnitFileState=enabled"},
+	"disable":      {command: "enable", keep: 1, leaves: "UnitFileState=disabled"},
 	"reset-failed": {none: "the record of the failure is gone"},
 }
 
@@ -121,6 +122,23 @@ func Command(argv []string, kept bool) Way {
 		return unknown
 	}
 	return Way{Argv: slices.Concat([]string{argv[0], e.command}, operands[:e.keep])}
+}
+
+// Leaves returns the status of what a command changes after its success, where that is known from
+// the status before, or "".
+func Leaves(argv []string, was string) string {
+	leaves := programs[argv[0]][argv[1]].leaves
+	name, _, unit := strings.Cut(leaves, "=")
+	if !unit {
+		return leaves
+	}
+	words := strings.Fields(was)
+	for i, w := range words {
+		if strings.HasPrefix(w, name+"=") {
+			words[i] = leaves
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 func operands(argv []string) []string {

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -111,8 +110,7 @@ func operations(m *meter.Module) []string {
 }
 
 func checkDigest(p gate.Plugin, wasm []byte) error {
-	sum := sha256.Sum256(wasm)
-	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != p.Digest {
+	if digest := fmt.Sprintf("sha256:%x", sha256.Sum256(wasm)); digest != p.Digest {
 		return fmt.Errorf("plugin %s: the module is %s, and plugins.lock says %s",
 			p.Name, digest, p.Digest)
 	}

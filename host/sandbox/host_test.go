@@ -89,10 +89,10 @@ func (h *host) openDoor(r gate.Runner) {
 			Journal:   h,
 			Ledger:    h,
 			Lowerer:   h,
-			Runner:    r,
 			Executors: execs,
 			Mode:      func() gate.Mode { return gate.Mode{} },
 		},
+		r,
 	)
 }
 
@@ -176,7 +176,7 @@ func toolOf(wasm []byte) *gate.Tool {
 		Imports:  abi.Operations(),
 		Budget:   10 * time.Second,
 		Validate: func(map[string]any) error { return nil },
-		Derive:   func(map[string]any) (t gate.Targets, c []gate.CommandText, err error) { return },
+		Derive:   func(gate.Principal, map[string]any) (t gate.Targets, c []gate.CommandText, err error) { return },
 	}
 }
 

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
@@ -78,8 +77,7 @@ func (s *Sandbox) compile(
 	}
 	key := ""
 	if s.cache != nil {
-		sum := sha256.Sum256(rewritten)
-		key = hex.EncodeToString(sum[:])
+		key = fmt.Sprintf("%x", sha256.Sum256(rewritten))
 		if compiled := s.cache.load(key, f); compiled != nil {
 			return compiled, nil
 		}

@@ -3,7 +3,6 @@ package setup
 import (
 	"fmt"
 	"net"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -48,32 +47,3 @@ func ParseNode(text string, way Way) (Node, error) {
 	}
 	return n, nil
 }
-
-// Line returns the command that lets Caponier's key in: one line for a shell on this machine, by
-// somebody who can log in as root on the node. It keeps what the node has already, and changes
-// nothing the second time.
-func (p Plan) Line(n Node, way Way, public string) string {
-	const gate = "/usr/local/sbin/caponier-gate"
-	files, home, chown := "caponier-gate", "/root", ""
-	script := `cd "$(mktemp -d)" && tar -x && { test -e ` + gate +
-		` || install -o root -g root -m 0755 caponier-gate ` + gate + `; } && `
-	keys := "authorized_keys2" // which the cluster does not share
-	if way == Sudo {
-		files, home, keys = "caponier-gate caponier.sudoers", "/home/caponier", "authorized_keys"
-		chown = " && chown -R caponier: " + home + "/.ssh"
-		const list = "/etc/sudoers.d/caponier"
-		script += `visudo -qcf caponier.sudoers && { test -e ` + list +
-			` || install -o root -g root -m 0440 caponier.sudoers ` + list + `; } && ` +
-			`{ id caponier >/dev/null 2>&1 || useradd --system --create-home --home-dir ` + home +
-			` --shell /bin/bash caponier; } && `
-	}
-	file := home + "/.ssh/" + keys
-	script += fmt.Sprintf(`mkdir -p -m 0700 %s/.ssh && { grep -qsF "%s" %s || `+
-		`(umask 077 && echo "command=\"%s\",restrict %s caponier" >> %s); }%s`,
-		home, public, file, gate, public, file, chown)
-	return fmt.Sprintf("tar -cC %s %s | ssh -p %d root@%s '%s'",
-		quote(filepath.Join(p.Shipped, "packaging/node")), files, n.Port, n.Host, script)
-}
-
-// quote writes a word for a POSIX shell.
-func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

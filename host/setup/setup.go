@@ -1,5 +1,5 @@
-// Package setup writes the files of a new installation: a configuration, a site that allows reads
-// only, a key for the nodes. It overwrites nothing.
+// Package setup keeps the files of an installation: a configuration, a site that allows reads only, a
+// key for the nodes. It overwrites nothing, and removes nothing that it did not write.
 package setup
 
 import (
@@ -29,7 +29,7 @@ type Plan struct {
 }
 
 // items are what Write makes in Dir. The last one is there only when all are.
-var items = []string{"secrets", "site", "config.toml"}
+var items = []string{"secrets", "site", written, "config.toml"}
 
 // Config returns the file whose presence means that Dir is set up.
 func (p Plan) Config() string { return filepath.Join(p.Dir, "config.toml") }
@@ -74,6 +74,7 @@ func (p Plan) Write() (public string, err error) {
 		return "", err
 	}
 	made, err := mkdirs(p.Dir, 0o750)
+	record := record{State: p.State, Made: made, Files: map[string]string{}}
 	defer func() {
 		if err != nil {
 			for _, d := range made {
@@ -107,9 +108,15 @@ func (p Plan) Write() (public string, err error) {
 		if err := writeFile(to, f.data, f.perm, f.owner, group); err != nil {
 			return "", err
 		}
+		record.Files[f.name] = digest([]byte(f.data))
 	}
-	if _, err = mkdirs(p.State, 0o700); err == nil && owner >= 0 {
+	below, err := mkdirs(p.State, 0o700)
+	if err == nil && owner >= 0 {
 		err = errors.Join(os.Chown(p.State, owner, group), os.Chown(p.Dir, -1, group))
+	}
+	record.Made = append(below, record.Made...)
+	if err == nil {
+		err = writeFile(filepath.Join(stage, written), record.text(), 0o640, -1, group)
 	}
 	if err != nil {
 		return "", err
@@ -121,7 +128,7 @@ func (p Plan) Write() (public string, err error) {
 func (p Plan) publish(stage string) (err error) {
 	for i, name := range items {
 		to := filepath.Join(p.Dir, name)
-		if name == "config.toml" {
+		if strings.Contains(name, ".") { // a file
 			err = os.Link(filepath.Join(stage, name), to) // unlike Rename it replaces nothing
 		} else {
 			err = os.Rename(filepath.Join(stage, name), to)
@@ -255,4 +262,48 @@ func writeFile(file, data string, perm os.FileMode, owner, group int) error {
 		err = errors.Join(os.Chown(file, owner, group), os.Chown(filepath.Dir(file), -1, group))
 	}
 	return err
+}
+
+// Line returns the command that lets Caponier's key in: one line for a shell on this machine, by
+// somebody who can log in as root on the node. It keeps what the node has already, and changes
+// nothing the second time.
+func (p Plan) Line(n Node, way Way, public string) string {
+	const gate = "/usr/local/sbin/caponier-gate"
+	files, home, chown := "caponier-gate", "/root", ""
+	script := `cd "$(mktemp -d)" && tar -x && { test -e ` + gate +
+		` || install -o root -g root -m 0755 caponier-gate ` + gate + `; } && `
+	keys := "authorized_keys2" // which the cluster does not share
+	if way == Sudo {
+		files, home, keys = "caponier-gate caponier.sudoers", "/home/caponier", "authorized_keys"
+		chown = " && chown -R caponier: " + home + "/.ssh"
+		const list = "/etc/sudoers.d/caponier"
+		script += `visudo -qcf caponier.sudoers && { test -e ` + list +
+			` || install -o root -g root -m 0440 caponier.sudoers ` + list + `; } && ` +
+			`{ id caponier >/dev/null 2>&1 || useradd --system --create-home --home-dir ` + home +
+			` --shell /bin/bash caponier; } && `
+	}
+	file := home + "/.ssh/" + keys
+	script += fmt.Sprintf(`mkdir -p -m 0700 %s/.ssh && { grep -qsF "%s" %s || `+
+		`(umask 077 && echo "command=\"%s\",restrict %s caponier" >> %s); }%s`,
+		home, public, file, gate, public, file, chown)
+	return fmt.Sprintf("tar -cC %s %s | ssh -p %d root@%s '%s'",
+		quote(filepath.Join(p.Shipped, "packaging/node")), files, n.Port, n.Host, script)
+}
+
+// quote writes a word for a POSIX shell.
+func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+// Unline returns the command that takes back what Line did, but for an account: the key, and the
+// gate and the list of sudo if they are as they were delivered and no other key names them.
+func (p Plan) Unline(n Node, public string) string {
+	const script = `cd "$(mktemp -d)" && tar -x && for f in /root/.ssh/authorized_keys2 ` +
+		`/home/caponier/.ssh/authorized_keys; do test ! -e $f || { test ! -L $f && ` +
+		`sed -i "\,%s,d" $f; } || { echo "$f: remove the key by hand" >&2; exit 1; }; done; ` +
+		`g=/usr/local/sbin/caponier-gate; l=/etc/sudoers.d/caponier; ` +
+		`grep -qsF $g /root/.ssh/authorized_keys /root/.ssh/authorized_keys2 ` +
+		`/home/caponier/.ssh/authorized_keys || { ! cmp -s caponier-gate $g || rm $g; ` +
+		`! cmp -s caponier.sudoers $l || rm $l; }`
+	return fmt.Sprintf("tar -cC %s caponier-gate caponier.sudoers | ssh -p %d root@%s '%s'",
+		quote(filepath.Join(p.Shipped, "packaging/node")), n.Port, n.Host,
+		fmt.Sprintf(script, public))
 }

@@ -50,7 +50,7 @@ func TestWriteMakesFilesOfThisUserAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(names(t, p.Dir), " "); got != "config.toml secrets site state" {
+	if got := strings.Join(names(t, p.Dir), " "); got != "config.toml installed.json secrets site state" {
 		t.Errorf("made %s", got)
 	}
 	for name, want := range map[string]os.FileMode{"config.toml": 0o600, "site/data.yaml": 0o600,

@@ -365,3 +365,15 @@ func unescape(v, only string) string {
 	}
 	return b.String()
 }
+
+// maxScript is the longest command text in bytes. It is checked before parsing: nested text of a
+// few hundred kilobytes overflows the parser's stack, and Go cannot recover from that.
+const maxScript = 10_000
+
+// refuse is the only way to make a Lowered that is not parsed. It has no calls: half of a command
+// says nothing about the whole.
+func refuse(why string, features ...string) gate.Lowered {
+	return gate.Lowered{
+		Error: why, Features: append([]string{}, features...), Calls: []gate.Simple{},
+	}
+}

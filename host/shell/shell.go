@@ -16,9 +16,6 @@ import (
 )
 
 const (
-	// maxScript is the longest command text in bytes. It is checked before parsing: nested text of
-	// a few hundred kilobytes overflows the parser's stack, and Go cannot recover from that.
-	maxScript = 10_000
 	// maxRendered is the longest rendering in bytes. The login shell gets it as one argument, and
 	// Linux allows at most 128 KiB for one argument.
 	maxRendered = 120_000
@@ -104,14 +101,6 @@ func wordsOf(calls []gate.Simple) (n int) {
 		n += len(c.Argv)
 	}
 	return n
-}
-
-// refuse is the only way to make a Lowered that is not parsed. It has no calls: half of a command
-// says nothing about the whole.
-func refuse(why string, features ...string) gate.Lowered {
-	return gate.Lowered{
-		Error: why, Features: append([]string{}, features...), Calls: []gate.Simple{},
-	}
 }
 
 // nestedIn finds command text inside calls, wherever a shell's name stands in them, depth first:

@@ -69,7 +69,3 @@ func (s *Store) settle(ctx context.Context, id, spent int64) error {
 			id)
 	})
 }
-
-const spentToday = "SELECT coalesce(sum(micros), 0) FROM costs WHERE principal = ? AND day = ?"
-
-func (s *Store) day() string { return s.opt.Now().UTC().Format(time.DateOnly) }

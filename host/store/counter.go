@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ import (
 // SQLite begins it anew only when all of it is copied. So when it has logPages in spite of that,
 // counts wait for what is left.
 const checkpointEvery, logPages = 1000, 4000
+
+const window = 60 // seconds
 
 // counter counts on a connection of its own. A count is one prepared statement, which SQLite runs
 // as one transaction: it makes no sync, starts no goroutine, and does not touch database/sql.
@@ -46,22 +49,19 @@ type counted struct {
 
 var errClosed = errors.New("the store is closed")
 
-func (s *Store) newCounter() (*counter, error) {
-	name, err := s.source(s.opt.Busy, "normal", "wal_autocheckpoint(0)")
+// newCounter opens a connection under this name beside those of db, where checkpoints run.
+func newCounter(db *sql.DB, name string, busy time.Duration) (*counter, error) {
+	conn, err := db.Driver().Open(name)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := s.quick.Driver().Open(name)
-	if err != nil {
-		return nil, err
-	}
-	c := &counter{busy: s.opt.Busy, turn: make(chan struct{}, 1), conn: conn,
+	c := &counter{busy: busy, turn: make(chan struct{}, 1), conn: conn,
 		counts: map[int]driver.Stmt{}, backs: map[int]driver.Stmt{},
 		rows: make([]driver.Value, 4)}
 	c.checkpoint = func() (pages int64) {
 		var busy, copied int64
 		// when it fails, the log grows until the next one
-		_ = s.quick.QueryRow("PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &pages, &copied)
+		_ = db.QueryRow("PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &pages, &copied)
 		return pages
 	}
 	// counter waits itself, so that the wait ends with the context and costs nothing before
@@ -288,3 +288,5 @@ func named(values ...any) []driver.NamedValue {
 	}
 	return list
 }
+
+const spentToday = "SELECT coalesce(sum(micros), 0) FROM costs WHERE principal = ? AND day = ?"

@@ -11,10 +11,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-const (
-	window  = 60 // seconds
-	maxKeys = 64
-)
+const maxKeys = 64
 
 // Take counts a call in, for its principal, its tool and each of its targets, and returns the
 // counts of the last 60 seconds including it: TargetCalls60s is that of its most called target.

@@ -142,7 +142,11 @@ func (s *Store) open() error {
 	if err := s.migrate(ctx); err != nil {
 		return err
 	}
-	s.counter, err = s.newCounter()
+	name, err := s.source(s.opt.Busy, "normal", "wal_autocheckpoint(0)")
+	if err != nil {
+		return err
+	}
+	s.counter, err = newCounter(s.quick, name, s.opt.Busy)
 	return err
 }
 
@@ -381,3 +385,5 @@ func (s *Store) origin() int64 { return s.opt.Now().Add(-s.opt.Boot()).UnixMilli
 // live holds for rows that have begun and have not expired, and since when the clock was not set
 // back. Its arguments are ms() and origin(). Clocks that are steered may lose a thousandth.
 const live = "expires > ?1 AND expires - ttl <= ?1 + 2000 AND origin <= ?2 + 2000 + ttl / 1000"
+
+func (s *Store) day() string { return s.opt.Now().UTC().Format(time.DateOnly) }

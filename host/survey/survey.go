@@ -6,13 +6,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/caponier-mcp/caponier/host/cluster"
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
@@ -61,8 +61,8 @@ type reader struct {
 	ctx    context.Context
 	ask    Ask
 	node   string
-	guests []row
-	jobs   func(row, string) []string // once the jobs were read
+	guests cluster.List
+	jobs   func(cluster.Guest, string) []string // once the jobs were read
 }
 
 func (r *reader) read(key string) (gate.Touched, error) {
@@ -77,9 +77,9 @@ func (r *reader) read(key string) (gate.Touched, error) {
 	}
 	switch kind {
 	case "node":
-		for _, g := range r.guests {
-			if string(g.Node) == name && g.Status == "running" {
-				t.Also = append(t.Also, g.String())
+		for _, g := range r.guests.Guests {
+			if g.Node == name && g.Status == "running" {
+				t.Also = append(t.Also, named(g.VMID, g.Name))
 			}
 		}
 		return t, nil
@@ -109,19 +109,14 @@ func (w *word) UnmarshalJSON(b []byte) error {
 // on reports whether a flag is set, as Perl sees it.
 func (w word) on() bool { return w != "" && w != "0" && w != "false" }
 
-// row is a guest in the list of the cluster's resources.
-type row struct {
-	VMID, Name, Type, Node, Status, Pool word
-}
-
-func (g row) String() string {
-	return strings.TrimSpace(fmt.Sprintf("guest %s %s", g.VMID, g.Name))
+// named is a guest for people.
+func named(id, name string) string {
+	return strings.TrimSpace(fmt.Sprintf("guest %s %s", id, name))
 }
 
 // get reads a path of the API. pvesh(1).
-func (r *reader) get(path string, out any, options ...string) error {
-	argv := append([]string{"pvesh", "get", path}, options...)
-	b, err := r.ask(r.ctx, append(argv, "--output-format", "json")...)
+func (r *reader) get(path string, out any) error {
+	b, err := r.ask(r.ctx, "pvesh", "get", path, "--output-format", "json")
 	if err == nil {
 		err = json.Unmarshal(b, out)
 	}
@@ -138,23 +133,27 @@ func (r *reader) cluster() error {
 	}
 	var backups []backup
 	var replications []replication
-	var noBackups, noReplications, err error
+	var noBackups, noReplications error
 	var reads sync.WaitGroup
 	reads.Go(func() { noBackups = r.get("/cluster/backup", &backups) })
 	reads.Go(func() { noReplications = r.get("/cluster/replication", &replications) })
-	err = r.get("/cluster/resources", &r.guests, "--type", "vm")
+	list, err := r.ask(r.ctx, "pvesh", "get", "/cluster/resources", "--type", "vm",
+		"--output-format", "json")
 	reads.Wait()
-	if err = cmp.Or(err, r.sound()); err != nil {
-		return err
+	if err == nil {
+		r.guests, err = cluster.Read(list)
 	}
-	r.jobs = func(g row, storage string) (all []string) {
+	if err != nil {
+		return fmt.Errorf("pvesh get /cluster/resources: %w", err)
+	}
+	r.jobs = func(g cluster.Guest, storage string) (all []string) {
 		for _, b := range backups {
 			if b.of(g) || storage != "" && string(b.Storage) == storage {
 				all = append(all, fmt.Sprintf("backup job %s to %s", b.ID, b.Storage))
 			}
 		}
 		for _, j := range replications {
-			if j.Guest == g.VMID && g.VMID != "" && !j.Disable.on() {
+			if string(j.Guest) == g.VMID && g.VMID != "" && !j.Disable.on() {
 				all = append(all, fmt.Sprintf("replication %s to %s", j.ID, j.Target))
 			}
 		}
@@ -169,25 +168,6 @@ func (r *reader) cluster() error {
 	return nil
 }
 
-// node names, as Proxmox allows them.
-var nodes = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
-
-// sound reports what a list of guests says that cannot be.
-func (r *reader) sound() error {
-	if r.guests == nil {
-		return errors.New("the node lists no guests and no empty list either")
-	}
-	for i, g := range r.guests {
-		if !nodes.MatchString(string(g.Node)) {
-			return fmt.Errorf("the list of guests has guest %q on node %q", g.VMID, g.Node)
-		}
-		if slices.ContainsFunc(r.guests[:i], func(o row) bool { return o.VMID == g.VMID }) {
-			return fmt.Errorf("the list of guests has guest %s twice", g.VMID)
-		}
-	}
-	return nil
-}
-
 type replication struct{ ID, Guest, Target, Disable word }
 
 type backup struct {
@@ -195,33 +175,29 @@ type backup struct {
 }
 
 // of reports whether a backup job saves a guest. A job is enabled unless it says otherwise.
-func (b backup) of(g row) bool {
+func (b backup) of(g cluster.Guest) bool {
 	lists := func(ids word) bool {
 		return slices.Contains(strings.FieldsFunc(string(ids), func(r rune) bool {
 			return r == ',' || r == ' ' || r == ';'
-		}), string(g.VMID))
+		}), g.VMID)
 	}
 	switch {
-	case g.VMID == "", b.Enabled != "" && !b.Enabled.on(), b.Node != "" && b.Node != g.Node:
+	case g.VMID == "", b.Enabled != "" && !b.Enabled.on(), b.Node != "" && string(b.Node) != g.Node:
 		return false
 	case b.All.on():
 		return !lists(b.Exclude)
 	}
-	return lists(b.VMID) || b.Pool != "" && b.Pool == g.Pool
+	return lists(b.VMID) || b.Pool != "" && string(b.Pool) == g.Pool
 }
 
 // guest reads the state and the configuration of a guest at the same time. The list of resources
 // is of some seconds ago, and knows where it is.
 func (r *reader) guest(t *gate.Touched, id string) error {
-	at := slices.IndexFunc(r.guests, func(g row) bool { return string(g.VMID) == id })
-	if at < 0 {
+	g, is := r.guests.Guest(id)
+	if !is {
 		return nil
 	}
-	g := r.guests[at]
-	if g.Type != "lxc" && g.Type != "qemu" {
-		return fmt.Errorf("%q is no type of guest", g.Type)
-	}
-	path := fmt.Sprintf("/nodes/%s/%s/%s/", g.Node, g.Type, id)
+	path := fmt.Sprintf("/nodes/%s/%s/%s/", g.Node, g.Kind, id)
 	var now struct {
 		Status, QMPStatus word
 		HA                struct{ Managed, Group word }
@@ -238,7 +214,7 @@ func (r *reader) guest(t *gate.Touched, id string) error {
 	case now.Status == "" || config.Digest == "":
 		return fmt.Errorf("%s has no status, or no digest of its configuration", path)
 	}
-	t.Name, t.Kind, t.Node = string(g.Name), string(g.Type), string(g.Node)
+	t.Name, t.Kind, t.Node = g.Name, g.Kind, g.Node
 	t.Status, t.Config = string(cmp.Or(now.QMPStatus, now.Status)), string(config.Digest)
 	t.Also = r.jobs(g, "")
 	if now.HA.Managed.on() {
@@ -255,15 +231,11 @@ func (r *reader) storage(t *gate.Touched, name string) error {
 		return err
 	}
 	for _, v := range volumes {
-		g := row{VMID: v.VMID}
-		if at := slices.IndexFunc(r.guests, func(g row) bool { return g.VMID == v.VMID }); at >= 0 {
-			g = r.guests[at]
-		}
-		if g.VMID != "" {
-			t.Also = append(t.Also, g.String())
+		if g, _ := r.guests.Guest(string(v.VMID)); v.VMID != "" {
+			t.Also = append(t.Also, named(string(v.VMID), g.Name))
 		}
 	}
-	t.Also = append(t.Also, r.jobs(row{}, name)...)
+	t.Also = append(t.Also, r.jobs(cluster.Guest{}, name)...)
 	return nil
 }
 

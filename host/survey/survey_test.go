@@ -13,9 +13,9 @@ import (
 
 const resources = `[
  {"id":"lxc/101","vmid":101,"name":"web01","type":"lxc","node":"pve1","status":"stopped","pool":"prod"},
- {"vmid":"105","name":"scratch","type":"lxc","node":"pve1","status":"running"},
- {"vmid":110,"name":"mail","type":"lxc","node":"pve2","status":"running"},
- {"vmid":200,"name":"win","type":"qemu","node":"pve1","status":"running"}]`
+ {"id":"lxc/105","vmid":105,"name":"scratch","type":"lxc","node":"pve1","status":"running"},
+ {"id":"lxc/110","vmid":110,"name":"mail","type":"lxc","node":"pve2","status":"running"},
+ {"id":"qemu/200","vmid":200,"name":"win","type":"qemu","node":"pve1","status":"running"}]`
 
 // node answers what is asked, and counts it.
 type node struct {
@@ -131,11 +131,13 @@ func TestAGuestThatIsNotKnownIsAnError(t *testing.T) {
 
 func TestAListOfGuestsThatCannotBeTrueIsAnError(t *testing.T) {
 	for claim, c := range map[string]struct{ answer, why string }{
-		"no list":     {`null`, "no guests and no empty list"},
-		"two places":  {`[{"vmid":101,"node":"pve1","type":"lxc"},{"vmid":101,"node":"pve2","type":"lxc"}]`, "guest 101 twice"},
-		"no node":     {`[{"vmid":101,"type":"lxc"}]`, `on node ""`},
-		"a path":      {`[{"vmid":101,"type":"lxc","node":"../../access"}]`, `on node "../../access"`},
-		"an odd type": {`[{"vmid":101,"type":"storage","node":"pve1"}]`, "no type of guest"},
+		"no list": {`null`, "no JSON list"},
+		"empty":   {`[]`, "says nothing"},
+		"two places": {`[{"id":"lxc/101","vmid":101,"node":"pve1","type":"lxc","status":"running"},
+			{"id":"lxc/101","vmid":101,"node":"pve2","type":"lxc","status":"running"}]`, "guest 101 twice"},
+		"no node":     {`[{"id":"lxc/101","vmid":101,"type":"lxc","status":"running"}]`, "its node is missing"},
+		"a path":      {`[{"id":"lxc/101","vmid":101,"type":"lxc","status":"running","node":"../../access"}]`, `its node is the text "../../access"`},
+		"an odd type": {`[{"vmid":101,"type":"storage","node":"pve1"}]`, `guest 101 is listed as "storage"`},
 	} {
 		n := newNode()
 		n.answers["pvesh get /cluster/resources --type vm"] = c.answer

@@ -155,9 +155,8 @@ func (k *Keeper) bars(ctx context.Context, steps []Step, own map[string]Snapshot
 	all []Snapshot) (string, error) {
 	for _, s := range own {
 		if !s.Taken {
-			return fmt.Sprintf("the host ended while it took the snapshot before call %s: whether "+
-				"guest %s has one, and whether the call did anything, is not known", s.Call,
-				s.VMID), nil
+			return fmt.Sprintf("how the snapshot before call %s ended, whether guest %s has it, "+
+				"and whether the call did anything, is not known", s.Call, s.VMID), nil
 		}
 		for _, later := range all {
 			if later.Cluster == s.Cluster && later.VMID == s.VMID && later.Made.After(s.Made) {
@@ -168,9 +167,9 @@ func (k *Keeper) bars(ctx context.Context, steps []Step, own map[string]Snapshot
 	}
 	left := map[string]Step{} // the last one to change a thing
 	for _, s := range steps {
-		if s.Ended == "" && len(s.Back.Rollback) == 0 {
-			return fmt.Sprintf("how step %d of it ended, %s on %s, is not known: look at the node",
-				s.N, s.Did, s.Node), nil
+		if s.Ended == "" && len(s.Back.Rollback) == 0 &&
+			(s.After.About == "" || s.Back.None != "") {
+			return notKnown(s), nil
 		}
 		if s.After.About != "" && s.Back.None == "" {
 			left[s.Node+" "+s.After.About] = s
@@ -184,11 +183,20 @@ func (k *Keeper) bars(ctx context.Context, steps []Step, own map[string]Snapshot
 		if err != nil {
 			return "", err
 		}
-		if why := changed(s.After, now); why != "" {
+		why := changed(s.After, now)
+		if why != "" && s.Ended == "" {
+			why = notKnown(s)
+		}
+		if why != "" {
 			return why, nil
 		}
 	}
 	return "", nil
+}
+
+func notKnown(s Step) string {
+	return fmt.Sprintf("how step %d of it ended, %s on %s, is not known: look at the node", s.N,
+		s.Did, s.Node)
 }
 
 // changed says what is no more as a call left it, or "".

@@ -1,12 +1,14 @@
 package undo
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -20,10 +22,11 @@ func lookAt(ctx context.Context, r *gate.Running) (any, error) {
 	if unit, is := args["unit"].(string); is {
 		out, err := guest{r: r, node: node}.run(ctx, "systemctl", "show",
 			"--property=ActiveState,UnitFileState", "--", unit)
-		if err == nil && !strings.Contains(out, "ActiveState=") {
-			err = failed("%s does not say how unit %s is", node, unit)
+		lines := slices.Sorted(strings.Lines(out))
+		if err == nil && !unitState.MatchString(strings.Join(lines, "")) {
+			err = failed("%s does not say how unit %s is: %.100q", node, unit, out)
 		}
-		return State{Status: strings.Join(strings.Fields(out), " ")}, err
+		return State{Status: strings.Join(strings.Fields(strings.Join(lines, " ")), " ")}, err
 	}
 	if path, is := args["file"].(string); is {
 		most, _ := args["max_bytes"].(int64)
@@ -36,30 +39,67 @@ func lookAt(ctx context.Context, r *gate.Running) (any, error) {
 	case g.gone:
 		return State{Status: absent}, nil
 	}
-	var now struct{ Status, QMPStatus string }
-	values := map[string]any{}
-	if err := g.get(ctx, &now, "status/current"); err != nil {
+	now, err := g.object(ctx, "status/current")
+	if err != nil {
 		return nil, err
 	}
-	if err := g.get(ctx, &values, "config", "--current", "1"); err != nil {
+	values, err := g.object(ctx, "config", "--current", "1")
+	if err != nil {
 		return nil, err
 	}
-	s := State{Status: now.Status, Values: map[string]string{}}
-	if now.QMPStatus != "" {
-		s.Status = now.QMPStatus
-	}
+	s := State{Values: map[string]string{}}
 	for name, v := range values {
 		switch v := v.(type) {
-		case string:
-			s.Values[name] = v
-		case float64, bool, json.Number:
+		case string, bool, json.Number:
 			s.Values[name] = fmt.Sprint(v)
+		default:
+			if name != "lxc" { // a list of raw settings, which no command sets
+				return nil, failed("the configuration of guest %s has no value of %s", g.VMID, name)
+			}
 		}
 	}
-	if s.Config = s.Values["digest"]; s.Status == "" || s.Config == "" {
-		return nil, failed("guest %d has no status, or no digest of its configuration", g.VMID)
+	status, _ := now["status"].(string)
+	s.Status = status
+	if g.Type == "qemu" { // paused is running otherwise
+		s.Status, _ = now["qmpstatus"].(string)
+	}
+	s.Config, _ = values["digest"].(string)
+	if status == "" || s.Status == "" || s.Config == "" {
+		return nil, failed("guest %s has no status, or no digest of its configuration", g.VMID)
 	}
 	return s, nil
+}
+
+// unitState is how systemctl tells it. A unit that has no file has no UnitFileState.
+var unitState = regexp.MustCompile(`^ActiveState=[a-z-]+\nUnitFileState=[a-z-]*\n$`)
+
+// object reads what the API says of the guest, where it says each thing once. Numbers keep their
+// text.
+func (g guest) object(ctx context.Context, what string, options ...string) (map[string]any,
+	error) {
+	var raw json.RawMessage
+	if err := g.get(ctx, &raw, what, options...); err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	all := map[string]any{}
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return nil, failed("%s is no object: %.40q", what, raw)
+	}
+	for d.More() {
+		key, _ := d.Token() // which is text, since get has read all of it
+		name, _ := key.(string)
+		if _, twice := all[name]; twice {
+			return nil, failed("%s says %.40q twice", what, name)
+		}
+		var v any
+		if err := d.Decode(&v); err != nil {
+			return nil, err
+		}
+		all[name] = v
+	}
+	return all, nil
 }
 
 // fileState reads a file whole, or says that it is too large.
@@ -86,7 +126,15 @@ func fileState(ctx context.Context, r *gate.Running, on abi.OnNode, path string,
 	if err != nil || !read.EOF || int64(len(data)) > most {
 		return s, err
 	}
-	sum := sha256.Sum256(data)
-	s.Status, s.Data = "sha256:"+hex.EncodeToString(sum[:]), data
+	s.Status, s.Data = digest(data), data
 	return s, nil
 }
+
+// absent is the status of a file that is not there, and large that of one that is too large to be
+// kept or compared.
+const (
+	absent = "absent"
+	large  = "too large"
+)
+
+func digest(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }

@@ -15,43 +15,6 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// Step is an operation of a call, with what takes it back.
-type Step struct {
-	Call      string      `json:"call"`
-	N         int         `json:"n"` // 1 for the first of the call
-	Principal string      `json:"principal"`
-	Tool      string      `json:"tool"`
-	Node      string      `json:"node"`
-	Did       string      `json:"did"` // for people
-	Back      reverse.Way `json:"back"`
-	Before    State       `json:"before"` // of what it changes, with a file's bytes
-	After     State       `json:"after"`
-	Mode      string      `json:"mode"`  // octal, of the file before
-	Ended     string      `json:"ended"` // "" while it runs or when the host was killed, else how
-	Made      time.Time   `json:"made"`
-	Expires   time.Time   `json:"expires"`
-}
-
-// State is how a guest, a unit or a file is.
-type State struct {
-	// guest:101, unit:nginx.service or file:/path; "": nothing
-	About  string            `json:"about"`
-	Status string            `json:"status"` // running, stopped …; of a file its digest, or absent
-	Config string            `json:"config"` // digest of a guest's configuration
-	Values map[string]string `json:"values,omitempty"`
-	Mode   string            `json:"mode,omitempty"`
-	Data   []byte            `json:"data,omitempty"`
-}
-
-func (s State) same(o State) bool { return s.Status == o.Status && s.Config == o.Config }
-
-// absent is the status of a file that is not there, and large that of one that is too large to be
-// kept or compared.
-const (
-	absent = "absent"
-	large  = "too large"
-)
-
 // record executes an operation between two looks at what it changes, and records what takes it
 // back.
 func (k *Keeper) record(ctx context.Context, q gate.Question, d gate.Decision) (gate.Result,
@@ -63,9 +26,8 @@ func (k *Keeper) record(ctx context.Context, q gate.Question, d gate.Decision) (
 	}
 	if err != nil {
 		if !o.Optional {
-			return gate.Result{}, &gate.OpError{Code: "no_undo", Outcome: gate.Failed,
-				Message: fmt.Sprintf("what takes this back could not be kept, so nothing was "+
-					"done: %v", err)}
+			return gate.Result{}, gate.Fail("no_undo", "what takes this back could not be kept, "+
+				"so nothing was done: %v", err)
 		}
 		slog.Warn("an operation is done that cannot be undone, as the site allows", "call",
 			q.Call.ID, "error", err)
@@ -81,7 +43,7 @@ func (k *Keeper) record(ctx context.Context, q gate.Question, d gate.Decision) (
 	} else if done != nil {
 		s.Ended = string(gate.Failed)
 	}
-	if s.Before.About != "" && s.Ended == string(gate.Succeeded) {
+	if s.After = (State{}); s.Before.About != "" && s.Ended == string(gate.Succeeded) {
 		after, err := k.look(ctx, s.Node, s.Before.About, o.MaxBytes)
 		if after.Data = nil; err != nil {
 			s.Back = reverse.Way{None: "how it left things could not be seen: " + err.Error()}
@@ -122,7 +84,7 @@ func (k *Keeper) before(ctx context.Context, q gate.Question, d gate.Decision) (
 	if err != nil {
 		return s, err
 	}
-	s.Before, s.Mode = was, was.Mode
+	s.Before, s.Mode, s.After = was, was.Mode, hoped(q, was)
 	switch {
 	case s.Back.Config && was.Status == absent:
 		err = errors.New("the guest is not there")
@@ -137,6 +99,30 @@ func (k *Keeper) before(ctx context.Context, q gate.Question, d gate.Decision) (
 	}
 	s.Before.Values = nil
 	return s, err
+}
+
+// hoped returns how an operation leaves what it changes, where it succeeds and that can be told
+// before, else nothing. A call whose outcome nobody knows is undone where this is what is there.
+func hoped(q gate.Question, was State) State {
+	will := State{About: was.About, Config: was.Config}
+	switch op := q.Op.(type) {
+	case abi.SFTPWrite:
+		data, err := op.Data.Bytes()
+		if err != nil {
+			return State{}
+		}
+		will.Status = digest(data)
+	case abi.SFTPPut:
+		will.Status = q.Call.Files[op.Local]
+	case abi.SFTPRemove:
+		will.Status = absent
+	default:
+		will.Status = reverse.Leaves(q.Cmd.Calls[0].Argv, was.Status)
+	}
+	if will.Status == "" || will.same(was) {
+		return State{}
+	}
+	return will
 }
 
 // ofFile says what an operation does to a file, which file, and what takes it back.
@@ -176,19 +162,23 @@ func (k *Keeper) look(ctx context.Context, node, about string, most int64) (s St
 	return s, err
 }
 
-// Targets returns what undoing a call acts on: what the call did, as far as there is a record.
-func Targets(ctx context.Context, b Book, call string) (t gate.Targets, err error) {
+// Targets returns what undoing a call acts on: what the call did, as far as there is a record. Of a
+// call of another principal nothing is told, as of one that nobody made.
+func Targets(ctx context.Context, b Book, who, call string) (t gate.Targets, err error) {
 	steps, err := b.Steps(ctx, call)
 	if err != nil {
 		return t, err
 	}
 	snapshots, err := b.Snapshots(ctx)
 	for _, s := range snapshots {
-		if s.Call == call {
+		if s.Call == call && s.Principal == who {
 			t.Nodes, t.VMIDs = append(t.Nodes, s.Node), append(t.VMIDs, s.VMID)
 		}
 	}
 	for _, s := range steps {
+		if s.Principal != who {
+			continue
+		}
 		t.Nodes = append(t.Nodes, s.Node)
 		kind, name, _ := strings.Cut(s.Before.About, ":")
 		switch kind {

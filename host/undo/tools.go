@@ -3,25 +3,13 @@ package undo
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/native"
-	"github.com/caponier-mcp/caponier/sdk/abi"
 )
-
-// The names of the tools, in core policy too.
-const (
-	takeName  = "take_snapshot"
-	pruneName = "prune_snapshot"
-	lookName  = "look_at"
-)
-
-// maxKept is the size of the largest file that is read to be kept or compared.
-const maxKept = 1 << 20
 
 var looks = []string{"pvesh get /cluster/resources",
 	"pvesh get /nodes/{node}/lxc/{vmid}/feature", "pvesh get /nodes/{node}/qemu/{vmid}/feature",
@@ -62,24 +50,6 @@ func lookTargets(args map[string]any) (t gate.Targets, err error) {
 		Paths: of("file"), Hosts: []string{}, GuestPaths: []string{}, LocalPaths: []string{}}, nil
 }
 
-// guest is one that a tool found.
-type guest struct {
-	r      *gate.Running
-	node   string // that it is on
-	Type   string `json:"type"` // lxc or qemu
-	On     string `json:"node"`
-	VMID   int64  `json:"vmid"`
-	Status string `json:"status"`
-	gone   bool   // the node lists guests, and this is none of them
-}
-
-// found is what take says of the guest.
-type found struct {
-	Running bool   `json:"running"`
-	On      string `json:"on"`
-	Program string `json:"program"`
-}
-
 func take(ctx context.Context, r *gate.Running) (any, error) {
 	name, _ := r.Call.Args.Value["name"].(string)
 	call, _ := r.Call.Args.Value["for"].(string)
@@ -94,13 +64,24 @@ func take(ctx context.Context, r *gate.Running) (any, error) {
 		return nil, err
 	}
 	if feature.Has != "1" {
-		return nil, failed("guest %d has no storage that can take snapshots", g.VMID)
+		return nil, failed("guest %s has no storage that can take snapshots", g.VMID)
 	}
-	if _, err := g.run(ctx, g.tool(), "snapshot", fmt.Sprint(g.VMID), name, "--description",
-		"before call "+call); err != nil {
-		return nil, err
+	_, err = g.run(ctx, g.tool(), "snapshot", g.VMID, name, "--description",
+		"before call "+call)
+	seen, op := g.check(ctx, name, true), (*gate.OpError)(nil)
+	switch {
+	case err == nil:
+		return found{g.Status == "running", g.node, g.tool()}, seen
+	case errors.As(seen, &op) && op.Code == notTaken && !unknown(err):
+		op.Message = err.Error()
+		return nil, op
 	}
-	return found{g.Status == "running", g.On, g.tool()}, g.check(ctx, name, true)
+	return nil, err
+}
+
+func unknown(err error) bool {
+	op := (*gate.OpError)(nil)
+	return errors.As(err, &op) && op.Outcome == gate.Unknown
 }
 
 func prune(ctx context.Context, r *gate.Running) (any, error) {
@@ -109,126 +90,11 @@ func prune(ctx context.Context, r *gate.Running) (any, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case g.gone || g.Type != "" && g.check(ctx, name, false) == nil:
+	case g.gone || g.check(ctx, name, false) == nil:
 		return nil, nil // it is gone, perhaps with its guest
-	case g.Type == "":
-		return nil, failed("%s lists no guests at all, so guest %v may still be there", g.node,
-			r.Call.Args.Value["vmid"])
 	}
-	if _, err := g.run(ctx, g.tool(), "delsnapshot", fmt.Sprint(g.VMID), name); err != nil {
+	if _, err := g.run(ctx, g.tool(), "delsnapshot", g.VMID, name); err != nil {
 		return nil, err
 	}
 	return nil, g.check(ctx, name, false)
-}
-
-// find finds the guest of a call in the cluster of its node. Its type is "" where there is none.
-func find(ctx context.Context, r *gate.Running) (guest, error) {
-	node, _ := r.Call.Args.Value["node"].(string)
-	id, _ := r.Call.Args.Value["vmid"].(string)
-	if of, is := r.Call.Args.Value["guest"].(string); is {
-		id = of
-	}
-	from := guest{r: r, node: node}
-	out, err := from.run(ctx, "pvesh", "get", "/cluster/resources", "--type", "vm",
-		"--output-format", "json")
-	if err != nil {
-		return from, err
-	}
-	var all []guest
-	if err := json.Unmarshal([]byte(out), &all); err != nil {
-		return from, failed("%s did not list its guests: %v", node, err)
-	}
-	g, gone, err := pick(all, id)
-	if from.gone = gone; err != nil || g.Type == "" {
-		return from, err
-	}
-	if !slices.ContainsFunc(r.Call.Nodes, func(n gate.Node) bool {
-		return n.Name == g.On && slices.Contains(r.Call.Clusters, n.Cluster)
-	}) {
-		return from, failed("guest %s is on %q, which is no node of the inventory", id, g.On)
-	}
-	g.r, g.node = r, g.On
-	return g, nil
-}
-
-// pick returns a guest of a list; one without a type where the list does not have it. Then gone
-// reports whether the list has others: an empty one says nothing.
-func pick(all []guest, id string) (found guest, gone bool, err error) {
-	for _, g := range all {
-		gone = gone || g.VMID > 0
-		switch {
-		case fmt.Sprint(g.VMID) != id:
-		case g.Type != "lxc" && g.Type != "qemu":
-			return guest{}, false, failed("guest %s is listed as %q", id, g.Type)
-		case found.Type != "":
-			return guest{}, false, failed("guest %s is listed twice", id)
-		default:
-			found = g
-		}
-	}
-	return found, gone && found.Type == "", nil
-}
-
-func (g guest) tool() string { return map[string]string{"lxc": "pct", "qemu": "qm"}[g.Type] }
-
-// get reads what the API says of the guest.
-func (g guest) get(ctx context.Context, into any, what string, options ...string) error {
-	if g.Type == "" {
-		return failed("the guest is not in the cluster of %s", g.node)
-	}
-	path := fmt.Sprintf("/nodes/%s/%s/%d/%s", g.node, g.Type, g.VMID, what)
-	argv := append([]string{"pvesh", "get", path}, options...)
-	out, err := g.run(ctx, append(argv, "--output-format", "json")...)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal([]byte(out), into); err != nil {
-		return failed("%s did not answer %s: %v", g.node, path, err)
-	}
-	return nil
-}
-
-// check reads the list of snapshots, since a failed task can exit with 0. A list that does not even
-// hold the guest as it is now says nothing.
-func (g guest) check(ctx context.Context, name string, wanted bool) error {
-	var all []struct {
-		Name string `json:"name"`
-	}
-	if err := g.get(ctx, &all, "snapshot"); err != nil {
-		return err
-	}
-	if len(all) == 0 {
-		return failed("%s did not list the snapshots of guest %d", g.node, g.VMID)
-	}
-	for _, s := range all {
-		if s.Name == name && !wanted {
-			return failed("snapshot %s of guest %d is still there", name, g.VMID)
-		} else if s.Name == name {
-			return nil
-		}
-	}
-	if wanted {
-		return failed("Proxmox reported success, but guest %d has no snapshot %s", g.VMID, name)
-	}
-	return nil
-}
-
-// run runs a command on the guest's node, as every operation is run.
-func (g guest) run(ctx context.Context, argv ...string) (string, error) {
-	res, err := g.r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: g.node}, Argv: argv,
-		MaxBytes: 1 << 20})
-	if err != nil {
-		return "", err
-	}
-	v, _ := res.Value.(abi.ExecResponse)
-	if v.Exit != 0 || v.Truncated {
-		return "", failed("%s: exit %d: %s", strings.Join(argv[:2], " "), v.Exit,
-			strings.TrimSpace(v.Stderr))
-	}
-	return v.Stdout, nil
-}
-
-func failed(format string, args ...any) error {
-	return &gate.OpError{Code: "no_snapshot", Outcome: gate.Failed,
-		Message: fmt.Sprintf(format, args...)}
 }

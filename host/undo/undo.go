@@ -9,60 +9,10 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 )
-
-// Snapshot is one that the host took, or was about to take. Only these are ever removed.
-type Snapshot struct {
-	Cluster   string    `json:"cluster"`
-	Node      string    `json:"node"` // that the host asked
-	VMID      string    `json:"vmid"`
-	Name      string    `json:"name"`
-	Call      string    `json:"call"` // that it was taken for
-	Principal string    `json:"principal"`
-	Tool      string    `json:"tool"`
-	Made      time.Time `json:"made"`
-	Expires   time.Time `json:"expires"`
-	Running   bool      `json:"running"` // the guest was, when it was taken
-	Keep      int       `json:"-"`       // of this guest's, as the site said then
-	Taken     bool      `json:"taken"`   // else it may not be there
-	On        string    `json:"on"`      // node of the guest, when it was taken
-	Program   string    `json:"program"` // pct or qm
-}
-
-// Book records snapshots. It must be safe for concurrent use.
-type Book interface {
-	// PutSnapshot adds a snapshot, or changes what is recorded of it. The record is on the disk
-	// when it returns.
-	PutSnapshot(context.Context, Snapshot) error
-	// Snapshots lists them, the oldest first.
-	Snapshots(context.Context) ([]Snapshot, error)
-	RemoveSnapshot(context.Context, Snapshot) error
-
-	// PutStep adds a step of a call, or changes what is recorded of it, as PutSnapshot does.
-	PutStep(context.Context, Step) error
-	// Steps lists those of a call in their order.
-	Steps(ctx context.Context, call string) ([]Step, error)
-	// RemoveSteps removes those that have expired.
-	RemoveSteps(ctx context.Context, now time.Time) error
-}
-
-// Keeper executes operations, each after a snapshot of the guests that its decision names. It takes
-// one of a guest for a call, before the first of these operations. No field may be nil.
-type Keeper struct {
-	gate.Executor
-	Book Book
-	// Call makes a call of a tool as the host.
-	Call func(ctx context.Context, tool string, args any) gate.Answer
-	Now  func() time.Time
-
-	mu    sync.Mutex // guards what follows
-	taken map[string]bool
-	steps map[string]int // that were recorded, by call
-}
 
 // Execute implements gate.Executor.
 func (k *Keeper) Execute(ctx context.Context, q gate.Question, d gate.Decision) (
@@ -108,9 +58,8 @@ func (k *Keeper) first(ctx context.Context, q gate.Question, id string, o gate.S
 	}
 	if err := k.take(ctx, s); err != nil {
 		if !o.Optional {
-			return &gate.OpError{Code: "no_snapshot", Outcome: gate.Failed,
-				Message: fmt.Sprintf("no snapshot of guest %s could be taken before it is "+
-					"changed, so nothing was done: %v", id, err)}
+			return failed("no snapshot of guest %s could be taken before it is changed, so "+
+				"nothing was done: %v", id, err)
 		}
 		slog.Warn("a guest is changed without a snapshot, as the site allows", "guest", id,
 			"call", c.ID, "error", err)
@@ -130,8 +79,9 @@ func (k *Keeper) take(ctx context.Context, s Snapshot) error {
 		return err
 	}
 	a := k.Call(ctx, takeName, s.args())
-	if errors.Is(a.Err, gate.ErrRefused) {
-		_ = k.Book.RemoveSnapshot(ctx, s) // nothing was done; a record that stays is harmless
+	if op := (*gate.OpError)(nil); a.Outcome == gate.Refusal ||
+		errors.As(a.Err, &op) && op.Code == notTaken {
+		_ = k.Book.RemoveSnapshot(ctx, s) // it is not there; a record that stays is harmless
 	}
 	if a.Err != nil {
 		return a.Err

@@ -1,9 +1,9 @@
 // Command dist makes what is given away: go run ./packaging/dist -version 1.0.0 -out build/dist
 //
 // It compiles the program and the plugins, holds the plugins to plugins.lock, and writes for each
-// architecture a tar.gz, a .deb, an .rpm and an SBOM; a bundle for desktop clients (.mcpb) and
-// their registry entry (server.json); a statement of provenance, VERIFY.md and SHA256SUMS. The same
-// sources give the same bytes, wherever they lie: make dist-check.
+// architecture a tar.gz, a .deb, an .rpm, an OCI image and an SBOM; bundles for desktop clients
+// (.mcpb) and their registry entry (server.json); a Homebrew formula; a statement of provenance,
+// VERIFY.md and SHA256SUMS. The same sources give the same bytes, wherever they lie: make dist-check.
 package main
 
 import (
@@ -70,6 +70,10 @@ func main() {
 	for _, system := range strings.FieldsFunc(*systems, func(c rune) bool { return c == ',' }) {
 		r.connect(system)
 	}
+	if *systems != "" {
+		r.connectBundle()
+	}
+	r.entries("packaging/server.json", "packaging/caponier.rb")
 	r.write("provenance.json", r.provenance(*arches))
 	r.write("VERIFY.md", r.fill("packaging/VERIFY.md"))
 	r.sums()
@@ -95,12 +99,11 @@ func (r *release) architecture(arch string, shared []entry) {
 	pages := manual(native, r.version)
 	r.write(name+".tar.gz", tarball(name, append(all, pages...)))
 	r.packages(name, arch, all, pages)
+	r.write(name+".oci.tar", image(r.version, arch, string(read("packaging/Dockerfile")), roots(),
+		all))
 	r.write(name+".cdx.json", r.sbom(filepath.Join(r.stage, arch, "caponier")))
 	if arch == "amd64" {
-		b := bundle(all, r.fill("packaging/manifest.json"))
-		r.write(name+".mcpb", b)
-		r.write("server.json", bytes.ReplaceAll(r.fill("packaging/server.json"),
-			[]byte("{{sha256}}"), fmt.Appendf(nil, "%x", sha256.Sum256(b))))
+		r.write(name+".mcpb", bundle(all, r.fill("packaging/manifest.json")))
 	}
 }
 
@@ -109,19 +112,6 @@ func (r *release) program(arch, name, pkg string) []byte {
 	file := filepath.Join(r.stage, arch, name)
 	goBuild(file, pkg, "-s -w -X main.version="+r.version, "GOOS=linux", "GOARCH="+arch)
 	return read(file)
-}
-
-// connect writes caponier-connect for a system, as a program that is there to be started.
-func (r *release) connect(system string) {
-	goos, arch, _ := strings.Cut(system, "/")
-	name := fmt.Sprintf("caponier-connect-%s-%s-%s", r.version, goos, arch)
-	if goos == "windows" {
-		name += ".exe"
-	}
-	file := filepath.Join(r.stage, name)
-	goBuild(file, "./client/cmd/connect", "-s -w -X main.version="+r.version, "GOOS="+goos,
-		"GOARCH="+arch)
-	r.write(name, read(file))
 }
 
 // plugins compiles the plugins, which are the same on every machine.

@@ -26,7 +26,8 @@ func read(title, runs string, commands ...string) sdk.Hints {
 
 // lifecycle is what the tool of one command of pct or qm is, such as "pct start".
 func lifecycle(title, command, operands string, destructive, idempotent bool) sdk.Hints {
-	kind := map[bool]string{true: "lxc", false: "qemu"}[strings.HasPrefix(command, "pct ")]
+	program, verb, _ := strings.Cut(command, " ")
+	kind := map[string]string{"pct": "lxc", "qm": "qemu"}[program]
 	return sdk.Hints{
 		Title:       title,
 		Destructive: destructive,
@@ -35,7 +36,13 @@ func lifecycle(title, command, operands string, destructive, idempotent bool) sd
 		Budget:      120 * time.Second,
 		Runs:        command + " " + operands,
 		Commands:    []string{command, pve.Resources, pve.Reads(kind, "status/current")},
+		AliasOf:     strings.Replace(verb, "reboot", "restart", 1) + "_guest",
 	}
+}
+
+func alias(of string, h sdk.Hints) sdk.Hints {
+	h.AliasOf = of
+	return h
 }
 
 func temperature() sdk.Hints {
@@ -69,22 +76,26 @@ var getNodeStatusTool = sdk.NewTool(
 )
 
 var getVmsTool = sdk.NewTool("get_vms", "List the virtual machines of the cluster. Example: {}",
-	read("List virtual machines", "pvesh get /cluster/resources --type vm", pve.Resources),
+	alias("list_guests", read("List virtual machines", "pvesh get /cluster/resources --type vm",
+		pve.Resources)),
 	pve.Tool(vms))
 
 var getContainersTool = sdk.NewTool("get_containers", "List the LXC containers of the cluster. "+
 	"Example: {}",
-	read("List containers", "pvesh get /cluster/resources --type vm", pve.Resources),
+	alias("list_guests", read("List containers", "pvesh get /cluster/resources --type vm",
+		pve.Resources)),
 	pve.Tool(containers))
 
 var getStorageTool = sdk.NewTool("get_storage", "List all storages of the cluster with usage. "+
 	"Example: {}",
-	read("List storages", "pvesh get /cluster/resources --type storage", pve.Resources),
+	alias("get_storage_pools", read("List storages",
+		"pvesh get /cluster/resources --type storage", pve.Resources)),
 	pve.Tool(storage))
 
 var getClusterResourcesTool = sdk.NewTool(
 	"get_cluster_resources",
-	"List all resources of the cluster, or those of one type, as Proxmox gives them. "+
+	"List all resources of the cluster, or those of one type, as Proxmox gives them. Not for "+
+		"guests, nodes or storages alone: list_guests, list_nodes, get_storage_pools. "+
 		"Example: {\"type\":\"node\"}",
 	read("List resources", "pvesh get /cluster/resources [--type TYPE]", pve.Resources),
 	pve.Tool(resources),
@@ -157,7 +168,8 @@ var restartContainerTool = sdk.NewTool("restart_container",
 var executeSshTool = sdk.NewTool(
 	"execute_ssh",
 	"Run simple commands, joined by | && || ;, on a node. Each must be in the site's "+
-		"command table; no expansion, substitution, redirection or glob. "+
+		"command table; no expansion, substitution, redirection or glob. Not where another "+
+		"tool does the job. "+
 		"Example: {\"node\":\"pve1\",\"command\":\"df -h && free -m\"}",
 	sdk.Hints{
 		Title:       "Run a command on a node",

@@ -25,7 +25,8 @@ func init() {
 var containerExecCommandTool = sdk.NewTool(
 	"proxmox_container_exec_command",
 	"Run shell text (sh -c) as root inside an LXC container; it is stopped after timeout "+
-		"seconds. Returns exit code, stdout and stderr. Example: "+
+		"seconds. Returns exit code, stdout and stderr. Not for its start, stop or files. "+
+		"Example: "+
 		"{\"vmid\":101,\"command\":\"df -h | tail -1\"}",
 	sdk.Hints{
 		Title:       "Run a command in a container",
@@ -51,6 +52,7 @@ var listContainersTool = sdk.NewTool(
 		Commands:   []string{pve.Resources},
 		Budget:     30 * time.Second,
 		Runs:       "pvesh get /cluster/resources --type vm",
+		AliasOf:    "list_guests",
 	},
 	pve.Tool(list),
 )
@@ -67,6 +69,7 @@ var containerStatusTool = sdk.NewTool(
 		Commands:   []string{"pct status", "pct config", pve.Resources},
 		Budget:     45 * time.Second,
 		Runs:       "pct status VMID; pct config VMID",
+		AliasOf:    "get_guest_status",
 	},
 	pve.Tool(status),
 )
@@ -81,6 +84,7 @@ var startContainerTool = sdk.NewTool(
 		Commands:   []string{"pct start", "pct status", pve.Resources},
 		Budget:     180 * time.Second,
 		Runs:       "pct status VMID; pct start VMID",
+		AliasOf:    "start_guest",
 	},
 	pve.Tool(start),
 )
@@ -99,6 +103,7 @@ var stopContainerTool = sdk.NewTool(
 		Budget:      11 * time.Minute,
 		Runs: "pct status VMID; pct stop VMID, or pct shutdown VMID --timeout " +
 			"SECONDS --forceStop 1",
+		AliasOf: "stop_guest",
 	},
 	pve.Tool(stop),
 )

@@ -47,7 +47,8 @@ var listNodesTool = sdk.NewTool("list_nodes",
 var listGuestsTool = sdk.NewTool(
 	"list_guests",
 	"List the virtual machines and containers of the cluster with status, lock, tags and "+
-		"resources, about ten seconds old. Example: {\"type\":\"lxc\"}",
+		"resources, about ten seconds old. Not before you act on one: get_guest_status. "+
+		"Example: {\"type\":\"lxc\"}",
 	read("List guests", "pvesh get /cluster/resources --type vm", pve.Resources),
 	pve.Tool(listGuests),
 )
@@ -85,7 +86,7 @@ var stopGuestTool = sdk.NewTool(
 
 var restartGuestTool = sdk.NewTool(
 	"restart_guest",
-	"Restart a running guest cleanly. Example: {\"guest_id\":101}",
+	"Restart a running guest cleanly. Not for a stopped one: start_guest. Example: {\"guest_id\":101}",
 	operate("Restart a guest", 60, true, false, "pct|qm reboot VMID --timeout SECONDS",
 		pve.OfGuests(verbs("reboot"), now)),
 	pve.Tool(restartGuest),

@@ -100,6 +100,12 @@ operation_ranks := {d.rank | some d in operation_described}
 
 call_ranks := {d.rank | some d in call_described} | {2 | some cmd in input.commands; cmd.guest}
 
+parent_ranks := {measured(c.argv).rank |
+	some cmd in input.parent.commands
+	by_table(cmd)
+	some c in cmd.calls
+} | {2 | some cmd in input.parent.commands; cmd.guest}
+
 # The words of an operation and of a call's node commands by kind, as pairs.
 operation_words := {pair | some d in operation_described; some pair in d.words}
 

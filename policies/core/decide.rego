@@ -17,7 +17,8 @@ import data.caponier.core.undo
 # answer gives the decision about the input as a question of this kind.
 answer(kind) := {
 	"schema": "caponier.decision/1", "allow": true, "tier": tier.name, "failed": [], "deny": [],
-	"confirm": false, "units": [], "lacks": [], "obligations": obligations,
+	"confirm": false, "units": [], "lacks": [], "guests": {"vmids": [], "max_age_s": 0},
+	"obligations": obligations,
 } if {
 	failed(kind) == set()
 } else := {
@@ -26,7 +27,12 @@ answer(kind) := {
 	"deny": array.concat(reasons.of(told), [d | some d in check.site.denials]),
 	"confirm": unmet == {"confirmation"},
 	"units": [u | some u in lacking(unmet, "unit")],
-	"lacks": [k | some k in lacking(unmet, "touched")], "obligations": obligations,
+	"lacks": [k | some k in lacking(unmet, "touched")],
+	"guests": {
+		"vmids": [id | some id in unknown_guests(unmet)],
+		"max_age_s": tables.of.guests.max_age_s,
+	},
+	"obligations": obligations,
 } if {
 	unmet := failed(kind)
 	told := reasons.told(unmet)
@@ -46,6 +52,14 @@ failed(kind) := unmet if {
 lacking(unmet, id) := check[id].wanted if {
 	id in unmet
 	unmet - {"unit", "touched"} == set()
+} else := set()
+
+# unknown_guests are those whose facts would decide, since a person and the node are all that could
+# be missing besides.
+unknown_guests(unmet) := check.guests.wanted if {
+	"guests" in unmet
+	check.guests.guarded == set()
+	unmet - {"guests", "unit", "touched", "confirmation"} == set()
 } else := set()
 
 # What binds the host when it executes. Zero is no tighter than the host's own limits.

@@ -12,6 +12,7 @@ import data.caponier.core.approval
 import data.caponier.core.check
 import data.caponier.core.command
 import data.caponier.core.grammar
+import data.caponier.core.guests as guests_of
 import data.caponier.core.lint
 import data.caponier.core.listing
 import data.caponier.core.tier
@@ -106,6 +107,9 @@ settled(id, entry) if {
 	not data.site.commands[entry.group]
 }
 
+# Whether the site raises tiers by what clusters say of guests, and how old that may be.
+guests := {"raises": guests_of.raises, "max_age_s": guests_of.max_age_s}
+
 # whole says that the site's data has every key whose absence would widen something.
 default whole := false
 
@@ -117,7 +121,7 @@ obligations[log] := {
 	"redact": data.site.redact, "channels": approval.channels, "approvers": approval.approvers,
 	"snapshot": {"vmids": [], "optional": false, "keep": 0, "days": 0},
 	"undo": {"record": false, "optional": false, "days": 0, "max_bytes": 0}, "plan": false,
-	"log": log,
+	"log": log, "argument": data.site.approval.argument,
 } if {
 	some log in ["info", "warn"]
 }

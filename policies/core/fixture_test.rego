@@ -100,6 +100,7 @@ head := {
 		},
 	},
 	"planning": false,
+	"guests": null,
 	"mode": {"read_only": false, "freezes": []},
 }
 

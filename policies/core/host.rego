@@ -18,6 +18,10 @@ tools := {
 		"tier": "yellow", "imports": ["ssh_exec"],
 		"commands": array.concat(looks, ["pct snapshot", "qm snapshot"]),
 	},
+	"read_cluster": {
+		"tier": "green", "imports": ["ssh_exec"],
+		"commands": ["pvesh get /cluster/resources", "pvesh get /cluster/status"],
+	},
 	"look_at": {
 		"tier": "green", "imports": ["ssh_exec", "sftp_stat", "sftp_read"],
 		"commands": [

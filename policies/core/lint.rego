@@ -89,6 +89,14 @@ problems contains problem if {
 	])
 }
 
+# A pattern that is none would be an error in every decision.
+problems contains problem if {
+	some section in ["protected", "raised"]
+	some pattern, _ in data.site[section].names
+	not regex.is_valid(sprintf("^(?:%s)$", [pattern]))
+	problem := sprintf("%s/names: %q is no regular expression (RE2)", [section, pattern])
+}
+
 problems contains sprintf("principals/%s/roles: there is no role %q", [id, name]) if {
 	some id, p in data.site.principals
 	some name in p.roles

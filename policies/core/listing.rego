@@ -184,6 +184,21 @@ told([id, r, nodes, piped]) := {
 
 entries := object.union(lint.entries, lint.owned)
 
+# able are those commands of a call's tool that the call may come to, for who the caller is and what
+# the call acts on. Their words are for the operation to decide.
+able contains c if {
+	some c in input.tool.commands
+	c != "*"
+	least(c) <= tier.own
+	some name in roles.clear
+	roles.may_run(data.site.roles[name].commands, {"id": c, "group": entries[c].group})
+}
+
+least(c) := tier.ranks[object.get(data.core.grammar.relaxed, c, entries[c].tier)] if {
+	count(input.targets.vmids) > 0
+	every id in input.targets.vmids { id in data.site.relaxed.vmids }
+} else := rank(c, entries[c])
+
 # asked says whether a person is asked before a call of this rank.
 default asked(_) := false
 

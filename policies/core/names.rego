@@ -23,6 +23,8 @@ known_nodes contains name if some name in data.site.cluster_nodes
 
 nodes contains ["protected/nodes", name] if some name, _ in data.site.protected.nodes
 
+nodes contains ["raised/nodes", name] if some name, _ in data.site.raised.nodes
+
 nodes contains [sprintf("protected/services/%d/nodes", [i]), name] if {
 	some i, entry in data.site.protected.services
 	some name in entry.nodes

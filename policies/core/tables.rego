@@ -14,7 +14,7 @@ of := data.derived if {
 	data.derived.required
 } else := {
 	"required": derived.required, "granting": derived.granting, "services": derived.services,
-	"obligations": derived.obligations, "whole": derived.whole,
+	"obligations": derived.obligations, "whole": derived.whole, "guests": derived.guests,
 }
 
 programs := data.derived.programs if {

@@ -8,28 +8,36 @@ package caponier.core.tier
 
 import data.caponier.core.command
 import data.caponier.core.files
+import data.caponier.core.guests
 import data.caponier.core.host
+import data.caponier.core.tables
 
 ranks := {"green": 1, "yellow": 2, "red": 3, "black": 4}
 
 names := {1: "green", 2: "yellow", 3: "red", 4: "black"}
 
-# The rank of the question, and its name.
-default rank := 4
+# The rank of the question, and its name. What a site raises for guests is above green already.
+rank := max([own, guests.raised]) if {
+	tables.of.guests.raises
+	own > 1
+} else := own
 
-rank := max({base} | command.call_ranks) if {
+# own is the rank without what guests raise.
+default own := 4
+
+own := max({base} | command.call_ranks) if {
 	input.schema == "caponier.call/1"
 	input.commands != []
 } else := base if {
 	input.schema == "caponier.call/1"
 }
 
-rank := operation if input.schema == "caponier.operation/1"
+own := operation if input.schema == "caponier.operation/1"
 
-rank := tool if input.schema == "caponier.visible/1"
+own := tool if input.schema == "caponier.visible/1"
 
 # A plan runs nothing. Its call has the tier that was decided, and its steps have theirs.
-rank := max({1} | {ranks[s.tier] | some s in input.steps; s.allowed}) if {
+own := max({1} | {ranks[s.tier] | some s in input.steps; s.allowed}) if {
 	input.schema == "caponier.plan/1"
 }
 
@@ -44,13 +52,19 @@ tool := ranks[host.tools[input.tool.name].tier] if input.kind == "host"
 key := concat(":", [input.kind, input.tool.name])
 
 # A red tool that the site relaxes for some guests is yellow for exactly these.
-base := 2 if {
+base := base_of(input.targets.vmids)
+
+base_of(vmids) := 2 if {
 	tool == 3
 	input.kind == "tool"
 	input.tool.name in data.site.relaxed.tools
-	count(input.targets.vmids) > 0
-	every id in input.targets.vmids { id in data.site.relaxed.vmids }
+	count(vmids) > 0
+	every id in vmids { id in data.site.relaxed.vmids }
 } else := tool
+
+# The rank that the call of an operation has without what guests raise, which bounds its operations
+# too: a tag that makes a call red must not let it do what a yellow one may not.
+parent := max({base_of(input.parent.targets.vmids)} | command.parent_ranks)
 
 default operation := 4
 

@@ -15,8 +15,8 @@ import (
 )
 
 // Minor is the minor version of this package's ABI: 1.1 added Input.Rendered, 1.2 the status
-// Planned. A description without one is of 1.0.
-const Minor = 2
+// Planned, 1.3 alias_of of a tool. A description without one is of 1.0.
+const Minor = 3
 
 // Status is the i32 that an operation import returns.
 type Status = uint32

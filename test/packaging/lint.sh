@@ -33,30 +33,10 @@ promtool=$(command -v promtool) || {
 echo "== Dockerfile: dockerfile-utils"
 node_modules/.bin/dockerfile-utils lint "$root/packaging/Dockerfile"
 
-echo "== the image's last stage, put together without an engine: it holds all that the program needs, for its user, who can write to the volume alone"
-mkdir -p "$work/archive" "$work/image/etc/caponier/policies" "$work/image/tmp"
-tar -xzf "$dist"/caponier-*.tar.gz -C "$work/archive" --strip-components=1
-mkdir -p "$work/archive/state"
-sed -n 's/^COPY --from=build \(--[a-z]*=[^ ]* \)*\/image\/\([^ ]*\) \([^ ]*\)$/\2 \3/p' "$root/packaging/Dockerfile" >"$work/copies"
-test "$(wc -l <"$work/copies")" = "$(grep -c '^COPY --from=build.* /image/' "$root/packaging/Dockerfile")"
-while read -r from to; do
-	mkdir -p "$(dirname "$work/image$to")"
-	cp -r "$work/archive/$from" "$work/image$to"
-done <"$work/copies"
-cp "$work/archive/config.toml" "$work/image/etc/caponier/" # what compose mounts
-cp -r "$work/archive/policies/site" "$work/image/etc/caponier/policies/"
-if [ "$(id -u)" = 0 ]; then
-	chmod 755 "$work" && chown 65532:65532 "$work/image/var/lib/caponier" && chmod 0700 "$work/image/var/lib/caponier"
-	sed -n 's/^ *\(CAPONIER_[A-Z_]*_DIR\|CAPONIER_REMOTE_WORKSPACE\): */\1=/p' "$root/packaging/compose.yaml" >"$work/env"
-	# shellcheck disable=SC2046 # one word for each line
-	env -i I_ACCEPT_RISKS=true $(cat "$work/env") /usr/sbin/chroot --userspec=65532:65532 "$work/image" /caponier --config /etc/caponier/config.toml check --offline >"$work/check" || { cat "$work/check"; exit 1; }
-	grep -q '^ok .*will be created in /var/lib/caponier' "$work/check"
-else
-	echo "not started: only root can make it its file system"
-fi
+sh image.sh
 
 echo "== the .mcpb bundle: mcpb unpacks and validates it, and its program starts"
-node_modules/.bin/mcpb unpack "$dist"/caponier-*.mcpb "$work/bundle"
+node_modules/.bin/mcpb unpack "$dist"/caponier-[0-9]*.mcpb "$work/bundle"
 node_modules/.bin/mcpb validate "$work/bundle/manifest.json"
 "$work/bundle/server/caponier" --config "$work/bundle/server/config.toml" check --offline >"$work/check" || true # risks are not accepted there
 grep -q '^FAIL  risks' "$work/check" && ! grep '^FAIL' "$work/check" | grep -v '^FAIL  risks'
@@ -66,9 +46,17 @@ registry=$(go mod download -json github.com/modelcontextprotocol/registry@v1.8.7
 cd "$root"
 go run test/packaging/schema.go "$registry/internal/validators/schemas/2025-12-11.json" "$dist/server.json"
 
-echo "== caponier-connect: compiles for other systems"
-GOOS=windows go build -o "$work/connect.exe" ./client/cmd/connect
-GOOS=darwin GOARCH=arm64 go vet ./client/cmd/connect ./client/connect
+echo "== the .mcpb bundle of caponier-connect: a program for each of three systems, of which this one's starts"
+test/packaging/node_modules/.bin/mcpb unpack "$dist"/caponier-connect-*.mcpb "$work/connect"
+test/packaging/node_modules/.bin/mcpb validate "$work/connect/manifest.json"
+grep -o 'server/caponier-connect[a-z.-]*' "$work/connect/manifest.json" | while read -r f; do test -s "$work/connect/$f"; done
+go run test/packaging/programs.go "$work/connect/server" # as each system's loader reads them
+CAPONIER_TOKEN=x "$work/connect/server/caponier-connect-linux" http://192.0.2.1/mcp </dev/null 2>"$work/connect.log" && exit 1
+grep -q https "$work/connect.log"
+
+echo "== the formula: what Homebrew would download and install on each system"
+ruby -c packaging/caponier.rb >/dev/null
+ruby test/packaging/formula.rb "$dist"
 
 echo "== scripts: shellcheck"
 shellcheck packaging/node/caponier-gate .ci/run packaging/linux/*.sh examples/lab/start.sh test/conformance/*.sh test/packaging/*.sh

@@ -101,8 +101,8 @@ func cmdSystemctl(_ context.Context, p *proc) int {
 				break
 			}
 			if slices.Contains(p.args, "--property=ActiveState,UnitFileState") {
-				fmt.Fprintf(p.out, "ActiveState=%s\nUnitFileState=enabled\n",
-					strings.Fields(unitState(state))[0])
+				fmt.Fprintf(p.out, "ActiveState=%s\nUnitFileState=%s\n",
+					strings.Fields(unitState(state))[0], p.unitFile(name, ok))
 				break
 			}
 			p.showNames(name)
@@ -132,6 +132,20 @@ func cmdSystemctl(_ context.Context, p *proc) int {
 			if state != "running" {
 				code = 3
 			}
+		case "is-enabled":
+			is := p.unitFile(name, ok)
+			fmt.Fprintln(p.out, is)
+			if is != "enabled" {
+				code = 1
+			}
+		case "enable", "disable":
+			if !ok {
+				fmt.Fprintf(p.err, "Failed to %s unit: Unit file %s.service does not exist.\n",
+					verb, name)
+				code = 1
+				continue
+			}
+			p.setEnabled(name, verb == "enable")
 		case "restart", "start", "reload", "stop", "try-restart":
 			if !ok {
 				fmt.Fprintf(p.err, "Failed to %s %s.service: Unit %s.service not found.\n", verb,
@@ -147,6 +161,35 @@ func cmdSystemctl(_ context.Context, p *proc) int {
 		}
 	}
 	return code
+}
+
+// unitFile is UnitFileState, which is empty for a unit without a file.
+func (p *proc) unitFile(name string, exists bool) string {
+	switch {
+	case !exists:
+		return ""
+	case slices.Contains(p.nodeState().Disabled, name):
+		return "disabled"
+	}
+	return "enabled"
+}
+
+// setEnabled makes or removes the link of a unit, and says so where that changes something.
+func (p *proc) setEnabled(name string, on bool) {
+	link := "/etc/systemd/system/multi-user.target.wants/" + name + ".service"
+	_ = p.lab.editNode(p.node, func(n *Node) {
+		switch is := !slices.Contains(n.Disabled, name); {
+		case is == on:
+		case on:
+			n.Disabled = slices.DeleteFunc(slices.Clone(n.Disabled),
+				func(d string) bool { return d == name })
+			fmt.Fprintf(p.err, "Created symlink %s → /lib/systemd/system/%s.service.\n", link,
+				name)
+		default:
+			n.Disabled = append(slices.Clone(n.Disabled), name)
+			fmt.Fprintf(p.err, "Removed \"%s\".\n", link)
+		}
+	})
 }
 
 func unitState(s string) string {

@@ -148,6 +148,19 @@ func (l *Lab) CutConnections(node string) {
 	}
 }
 
+// QuotaFull makes a guest's storage refuse snapshots as ZFS does when the quota is used up.
+func (l *Lab) QuotaFull(vmid int) error {
+	return l.editGuest(vmid, func(g *Guest) {
+		g.SnapError = fmt.Sprintf("zfs error: cannot create snapshot "+
+			"'rpool/data/subvol-%d-disk-0': out of space", vmid)
+	})
+}
+
+// LoseSnapshots makes a node report snapshots of a guest as made that are not there.
+func (l *Lab) LoseSnapshots(vmid int) error {
+	return l.editGuest(vmid, func(g *Guest) { g.SnapLost = true })
+}
+
 // HoldConfigLock keeps the lock of a guest's configuration file until the returned function is
 // called.
 func (l *Lab) HoldConfigLock(vmid int) (release func(), err error) {

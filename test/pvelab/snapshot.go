@@ -76,8 +76,14 @@ func snapCreate(typ string) func(context.Context, *call) (any, error) {
 				}
 				able := false
 				_ = c.lab.db.view(func(s *State) { able = canSnapshot(s, g) })
-				if !able {
+				switch {
+				case !able:
 					return die(255, "snapshot feature is not available")
+				case g.SnapLost:
+					return nil
+				case g.SnapError != "": // AbstractConfig.pm, snapshot_create
+					fmt.Fprintln(out, "snapshot create failed: starting cleanup")
+					return die(255, "%s", g.SnapError)
 				}
 				if typ == "qemu" {
 					for _, k := range slices.Sorted(maps.Keys(g.Config)) {

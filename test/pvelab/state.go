@@ -56,6 +56,7 @@ type Node struct {
 	Kernel         string // release; a default when empty
 	KernelVersion  string
 	Services       map[string]string // unit to running|stopped
+	Disabled       []string          // units that do not start with the node; all others do
 	// fault: what a start-up file of the login shell does before each command
 	Startup string
 	// fault: the login shell reads backslashes inside single quotes
@@ -79,6 +80,8 @@ type Guest struct {
 	Started    int64
 	Stubborn   bool   // ignores a shutdown request
 	StartError string // fault: start fails with this text
+	SnapError  string // fault: the storage refuses a snapshot with this text
+	SnapLost   bool   // fault: a snapshot is reported as made, and is not there
 	Noise      string // fault: each status read prints this on stderr
 	HA         bool   //
 	Version    int    // of its configuration in the cluster file system

@@ -99,6 +99,9 @@ func write(w io.Writer, tools []*gate.Tool, tier func(*gate.Tool) gate.Tier) {
 			fmt.Fprintf(w, "- may run: `%s`\n",
 				strings.Join(plaintext.Commands(t.Commands), "`, `"))
 		}
+		if t.AliasOf != "" {
+			fmt.Fprintf(w, "- alias of: `%s`\n", t.AliasOf)
+		}
 		if len(t.TargetKinds) > 0 {
 			fmt.Fprintf(w, "- targets: %s\n", strings.Join(t.TargetKinds, ", "))
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/inventory"
 	"github.com/caponier-mcp/caponier/host/native"
 	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/plan"
@@ -85,21 +86,22 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 		return err
 	}
 	own := native.New(runner{h.sandbox, h}, version,
-		append(undo.Tools, sweep.Tool)...)
-	o.Runner = own
+		append(undo.Tools, sweep.Tool, inventory.Tool)...)
 	if err := h.executors(&o); err != nil {
 		return err
 	}
 	if err := loaded(); err != nil {
 		return err
 	}
-	o.Decider = h.engine
+	guests := &inventory.Inventory{Now: time.Now, Call: h.callNative}
+	o.Decider, o.Guests = guests.Decider(h.engine), guests.Guests
 	h.meter.Watch(&o)
 	h.gauges()
-	if err := h.looks(o); err != nil {
+	h.exportGauges()
+	if err := h.looks(o, own); err != nil {
 		return err
 	}
-	h.door = gate.New(o)
+	h.door = gate.New(o, own)
 	h.native = func(ctx context.Context, tool string, args any) gate.Answer {
 		return own.Call(ctx, h.door, tool, args)
 	}
@@ -152,6 +154,9 @@ func hiddenReason(c *config.Config, lock *plugin.Lock) (func(*gate.Tool) string,
 
 // openState opens the journal, the store and the approvals.
 func (h *host) openState(o *gate.Options) (err error) {
+	if err := h.openExport(); err != nil {
+		return err
+	}
 	var closeJournal func()
 	if h.journal, closeJournal, err = openJournal(h.cfg); err != nil {
 		return err
@@ -215,9 +220,7 @@ func (h *host) executors(o *gate.Options) error {
 	}
 	h.cfg.Identity.Client = out.Client()
 	h.keeper = &undo.Keeper{Executor: h.remote, Book: h.store, Now: time.Now,
-		Call: func(ctx context.Context, tool string, args any) gate.Answer {
-			return h.native(ctx, tool, args)
-		}}
+		Call: h.callNative}
 	o.Files, o.Nodes = h.remote.Digests, h.remote.Nodes()
 	o.Executors = map[string]gate.Executor{"blob_write": blobs, "blob_read": blobs,
 		"http_request": out, "ask": mcp.Asker{}, "list_commands": h.lister(),
@@ -236,11 +239,16 @@ func (h *host) executors(o *gate.Options) error {
 
 // lister lists the commands of tools that are offered.
 func (h *host) lister() *policy.Lister {
-	return &policy.Lister{Rules: func() *policy.Rules { return h.engine.Rules() },
+	return &policy.Lister{Turns: h.turns, Rules: func() *policy.Rules { return h.engine.Rules() },
 		Tools: func() []*gate.Tool {
 			return slices.DeleteFunc(slices.Clone(h.lock().Tools()),
 				func(t *gate.Tool) bool { return h.hidden(t) != "" })
 		}}
+}
+
+// callNative makes a call of a tool of the host's own, once the host is open.
+func (h *host) callNative(ctx context.Context, tool string, args any) gate.Answer {
+	return h.native(ctx, tool, args)
 }
 
 // runner answers for plugins that could not be loaded, with the reason.
@@ -254,4 +262,32 @@ func (r runner) Ready(ctx context.Context, t *gate.Tool, tell func(string)) erro
 		return &gate.PluginError{Code: "plugin_unavailable", Message: err.Error()}
 	}
 	return r.Sandbox.Ready(ctx, t, tell)
+}
+
+// undoes adds to what its tools act on, where one names a call, what that call acted on.
+func (h *host) undoes(lock *plugin.Lock) *plugin.Lock {
+	for _, t := range lock.Tools() {
+		i := slices.IndexFunc(t.Params, func(p gate.Param) bool { return p.Target == "call" })
+		if i < 0 {
+			continue
+		}
+		name, own := t.Params[i].Name, t.Derive
+		t.Derive = func(who gate.Principal, args map[string]any) (gate.Targets, []gate.CommandText,
+			error) {
+			on, texts, err := own(who, args)
+			id, named := args[name].(string)
+			if err != nil || !named {
+				return on, texts, err
+			}
+			more, err := undo.Targets(context.Background(), h.store, who.ID, id)
+			for _, list := range [][2]*[]string{{&on.Nodes, &more.Nodes}, {&on.VMIDs, &more.VMIDs},
+				{&on.Services, &more.Services}, {&on.Paths, &more.Paths}} {
+				all := slices.Concat(*list[0], *list[1])
+				slices.Sort(all)
+				*list[0] = append([]string{}, slices.Compact(all)...)
+			}
+			return on, texts, err
+		}
+	}
+	return lock
 }

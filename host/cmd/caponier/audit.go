@@ -13,7 +13,8 @@ import (
 
 func auditCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "audit", Short: "Read and verify the journal"}
-	cmd.AddCommand(auditTail(g), auditShow(g), auditVerify(g), auditKey(g))
+	cmd.AddCommand(auditTail(g), auditShow(g), auditVerify(g), auditKey(g),
+		auditQuery(g), auditExport(g))
 	return cmd
 }
 

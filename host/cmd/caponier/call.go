@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/spf13/cobra"
 )
 
@@ -72,12 +74,35 @@ func (v *verb) call(plan bool) error {
 	if err != nil {
 		return usage(err)
 	}
+	h.background(v.ctx, func(ctx context.Context) { // what is taken away ends a call here too
+		h.engine.Follow(ctx, func(error) { _ = h.engine.Reload(ctx) })
+	})
 	a := h.door.Call(v.ctx, gate.Request{Source: "cli", Principal: principal, Tool: tool,
-		Arguments: raw, Plan: plan, Progress: progressTo(os.Stderr)})
+		Arguments: raw, Plan: plan, Progress: progressTo(os.Stderr), Current: h.current(tool)})
 	// whatever else is said of the call, this is why it cannot succeed
 	if err := h.unusable(tool.Plugin.Digest); err != nil &&
 		!errors.As(a.Err, new(*gate.PluginError)) {
 		fmt.Fprintf(v.say, "caponier: plugin_unavailable: %v\n", err)
 	}
 	return report(v.out, v.say, a, v.json)
+}
+
+// current returns the check that the gate makes before each operation of a running call: its tool
+// is still in the lock. What cannot be read has nothing in it.
+func (h *host) current(t *gate.Tool) func(context.Context) error {
+	return func(context.Context) error {
+		file := h.cfg.Plugin.Lock
+		if h.lock().Unchanged(file) {
+			return nil
+		}
+		now, err := plugin.Load(file)
+		if err != nil {
+			return err
+		}
+		is, err := now.Tool(h.cfg.Plugin, t.Name)
+		if err == nil && is.Plugin.Name != t.Plugin.Name {
+			err = fmt.Errorf("%s is a tool of plugin %s now", t.Name, is.Plugin.Name)
+		}
+		return err
+	}
 }

@@ -13,7 +13,7 @@ import (
 
 func clientCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "client", Short: "Tell MCP clients how to start this program"}
-	cmd.AddCommand(clientAdd(g))
+	cmd.AddCommand(clientAdd(g), clientRemove(g))
 	return cmd
 }
 
@@ -56,6 +56,39 @@ func clientAdd(g *global) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&file, "file", "", "another `FILE` than the client's own for this user")
 	cmd.Flags().BoolVar(&show, "print", false, "print the entry and its place, and write nothing")
+	return cmd
+}
+
+func clientRemove(g *global) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "remove CLIENT",
+		Short: "Take the entry that client add wrote out of a client's file",
+		Long: "The old file stays beside the new one. An entry that was changed since, a link, " +
+			"and a file\nthat cannot be read are refused. Without an entry, nothing is changed.",
+		Args: cobra.ExactArgs(1),
+		RunE: g.does(func(v *verb) error {
+			found, err := config.Find(g.config, g.profile)
+			if err != nil {
+				return usage(err)
+			}
+			g.config = found
+			_, to, err := v.snippet(v.args[0])
+			if err != nil {
+				return usage(err)
+			}
+			s, err := server(g.config)
+			if err != nil {
+				return err
+			}
+			done, err := settings.RemoveFrom(v.args[0], cmp.Or(file, to), s)
+			if err == nil {
+				fmt.Fprintln(v.out, done)
+			}
+			return err
+		}),
+	}
+	cmd.Flags().StringVar(&file, "file", "", "another `FILE` than the client's own for this user")
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/export"
 	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -39,7 +40,9 @@ type host struct {
 	asks     *approval.Approvals
 	store    *store.Store
 	meter    *observe.Meter
-	turns    *fair.Shares // of the processors, for decoding and deciding
+	export   *export.Exporter // nil where the journal is sent nowhere
+	exports  bool             // it runs: this is a server
+	turns    *fair.Shares     // of the processors, for decoding and deciding
 	sandbox  *sandbox.Sandbox
 	follow   func(context.Context) // policy and lock, in a server
 	broken   sync.Map              // digest of a module that could not be opened: why, an error

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -73,10 +74,7 @@ func (v *verb) addTo(file, text string) error {
 		return err
 	}
 	_, err = io.WriteString(f, text)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
+	if err = errors.Join(err, f.Close()); err == nil {
 		fmt.Fprintf(v.say, "added to %s\n", file)
 	}
 	return err

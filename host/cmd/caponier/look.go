@@ -11,7 +11,7 @@ import (
 
 // looks makes the door through which approvers look: it allows nothing above green, whatever the
 // site says of a tool.
-func (h *host) looks(o gate.Options) error {
+func (h *host) looks(o gate.Options, plugins gate.Runner) error {
 	for _, name := range h.cfg.Approval.Looks {
 		if t, err := h.lock().Tool(h.cfg.Plugin, name); err != nil || t.Kind != "tool" ||
 			!t.Hints.ReadOnly {
@@ -25,7 +25,7 @@ func (h *host) looks(o gate.Options) error {
 		m.ReadOnly = true
 		return m
 	}
-	h.lookDoor = gate.New(o)
+	h.lookDoor = gate.New(o, plugins)
 	return nil
 }
 

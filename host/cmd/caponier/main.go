@@ -52,7 +52,8 @@ func rootCommand() *cobra.Command {
 	f.StringVar(&g.log.Level, "log-level", "",
 		"records below this `LEVEL` are left out of the log: debug, info, warn, error")
 	root.AddCommand(serveCommand(g), callCommand(g), planCommand(g), toolsCommand(g),
-		checkCommand(g), initCommand(g), clientCommand(g), connectCommand(g),
+		checkCommand(g), initCommand(g), nodeCommand(g), configCommand(g), uninstallCommand(g),
+		clientCommand(g), connectCommand(g),
 		approvalsCommand(g), freezeCommand(g), thawCommand(g), auditCommand(g), pluginCommand(g),
 		policyCommand(g), tokenCommand(g), hostsCommand(g), healthCommand(g), warmCommand(g),
 		snapshotsCommand(g), undoCommand(g), versionCommand(g))

@@ -26,6 +26,7 @@ func (h *host) health() observe.Health {
 			Connected: n.Connections > 0})
 	}
 	out.Frozen = len(freeze.In(h.cfg.Store.Dir).Mode())
+	out.Export, out.ExportFailing = h.exportHealth()
 	return out
 }
 
@@ -73,9 +74,6 @@ func (h *host) warn() {
 			"first", tools[0], "all", "caponier policy check")
 	}
 }
-
-// emit adds a value to a gauge.
-type emit = func(value float64, label string)
 
 // gauges registers what is read when /metrics is asked. A value that cannot be read is left out:
 // alerts can watch for its absence.

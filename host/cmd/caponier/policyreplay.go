@@ -28,8 +28,8 @@ func policyExplain(g *global) *cobra.Command {
 					continue
 				}
 				bundle, err := audit.Policy(c.Audit.Dir, r.Revision)
-				if err != nil {
-					return err
+				if err != nil { // the record alone says something too
+					bundle = nil
 				}
 				x, err := replay.Explain(v.ctx, r, bundle)
 				if err != nil {
@@ -50,7 +50,8 @@ func policyReplay(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "replay SITE",
 		Short: "Decide the journal again with another site's policies: list what would be newly " +
-			"refused or newly allowed (exit 3 when something would be newly allowed)",
+			"refused or newly allowed (exit 3 when something would be newly allowed, 6 when " +
+			"something would be newly refused, 7 for both)",
 		Args: cobra.ExactArgs(1),
 		RunE: g.does(func(v *verb) error {
 			tuneGC() // deciding makes much garbage and keeps none of it
@@ -68,7 +69,16 @@ func policyReplay(g *global) *cobra.Command {
 				return err
 			}
 			took := time.Since(began).Round(time.Millisecond)
-			return v.verdict(len(diff.NewlyAllowed) > 0, exitRefused, diff,
+			code := exitDone
+			switch more, less := len(diff.NewlyAllowed) > 0, len(diff.NewlyRefused) > 0; {
+			case more && less:
+				code = exitBoth
+			case more:
+				code = exitRefused
+			case less:
+				code = exitLess
+			}
+			return v.verdict(code != exitDone, code, diff,
 				func(w io.Writer) { diff.Print(w, took) })
 		}),
 	}

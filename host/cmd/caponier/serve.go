@@ -148,13 +148,14 @@ func (h *host) front(door mcp.Door, http bool, ready <-chan struct{}) (
 	server *mcp.Server, err error) {
 	o := h.cfg.Front.MCPOptions
 	o.Version, o.Meter, o.Extend, o.Ready = version, h.meter, extend, ready
-	// for lists and annotations, never for a decision
-	o.Tier = func(ctx context.Context, p gate.Principal, t *gate.Tool) gate.Tier {
+	o.Lists = h.cfg.Tools.Lists
+	// for what lists say of a tool, never for a decision about it
+	o.Listing = func(ctx context.Context, p gate.Principal, t *gate.Tool) gate.Decision {
 		d, err := h.engine.Decide(ctx, visible(p, t))
 		if err != nil {
-			return gate.NoTier
+			return gate.Decision{}
 		}
-		return d.Tier
+		return d
 	}
 	if !http {
 		if o.Principal, err = h.cfg.Caller(); err != nil {
@@ -184,6 +185,7 @@ func (h *host) about(ctx context.Context, http bool) (told *observe.Server, err 
 		return nil, usage(err)
 	}
 	h.background(ctx, h.follow)
+	h.exporting(ctx)
 	err = h.beside(ctx, "metrics endpoint ([front] metrics)", h.cfg.Front.Metrics, http, told.Serve)
 	if err != nil {
 		return nil, err

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
-	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/undo"
 	"github.com/spf13/cobra"
@@ -72,31 +68,4 @@ func undoCommand(g *global) *cobra.Command {
 			return v.call(false)
 		}),
 	}
-}
-
-// undoes adds to what its tools act on, where one names a call, what that call acted on.
-func (h *host) undoes(lock *plugin.Lock) *plugin.Lock {
-	for _, t := range lock.Tools() {
-		i := slices.IndexFunc(t.Params, func(p gate.Param) bool { return p.Target == "call" })
-		if i < 0 {
-			continue
-		}
-		name, own := t.Params[i].Name, t.Derive
-		t.Derive = func(args map[string]any) (gate.Targets, []gate.CommandText, error) {
-			on, texts, err := own(args)
-			id, named := args[name].(string)
-			if err != nil || !named {
-				return on, texts, err
-			}
-			more, err := undo.Targets(context.Background(), h.store, id)
-			for _, list := range [][2]*[]string{{&on.Nodes, &more.Nodes}, {&on.VMIDs, &more.VMIDs},
-				{&on.Services, &more.Services}, {&on.Paths, &more.Paths}} {
-				all := slices.Concat(*list[0], *list[1])
-				slices.Sort(all)
-				*list[0] = append([]string{}, slices.Compact(all)...)
-			}
-			return on, texts, err
-		}
-	}
-	return lock
 }

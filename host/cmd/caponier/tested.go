@@ -2,10 +2,8 @@ package main
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
-	"errors"
+	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 
@@ -28,8 +26,7 @@ func (h *host) tested() tested {
 // key is the digest of all that the tests depend on: a revision is that of core, grammar, site,
 // tests and OPA.
 func (t tested) key(revision string) string {
-	sum := sha256.Sum256([]byte(revision + "\n" + t.lock + "\n" + t.program))
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(revision+"\n"+t.lock+"\n"+t.program)))
 }
 
 // has reports whether the tests passed with this revision. What two builds without a version do can
@@ -46,14 +43,7 @@ func (t tested) keep(revision string) {
 	if t.program == "" || t.has(revision) {
 		return
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(t.file), "tested-*") // 0600
-	if err == nil {
-		_, err = tmp.WriteString(t.key(revision))
-		err = errors.Join(err, tmp.Close())
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), t.file)
-	}
+	err := trusted.Replace(t.file, []byte(t.key(revision)), 0o600, filepath.Dir(t.file))
 	if err != nil {
 		slog.Warn("the next start tests the site again", "error", err)
 	}

@@ -51,6 +51,7 @@ type toolRow struct {
 	Title       string          `json:"title"`
 	Description string          `json:"description"`
 	Runs        string          `json:"runs"`
+	AliasOf     string          `json:"alias_of,omitempty"`
 	Imports     []string        `json:"imports"`
 	Commands    []string        `json:"commands"`
 	BudgetMS    int64           `json:"budget_ms"`
@@ -79,18 +80,18 @@ func (v *verb) tools(c *config.Config, lock *plugin.Lock) error {
 		d, err := site.Decide(v.ctx, q)
 		why := hidden(t)
 		r := toolRow{t.Name, t.Plugin.Name, d.Tier.String(), err == nil && d.Allow && why == "",
-			why, t.Title, t.Description, t.Runs, t.Imports, t.Commands, t.Budget.Milliseconds(),
-			t.InputSchema}
+			why, t.Title, t.Description, t.Runs, t.AliasOf, t.Imports, t.Commands,
+			t.Budget.Milliseconds(), t.InputSchema}
 		all = append(all, r)
 	}
 	withheld := func(r toolRow) bool { return r.Withheld != "" }
 	return v.print(all, func(w io.Writer) {
 		offered := slices.DeleteFunc(slices.Clone(all), withheld)
-		table(w, offered, "TOOL|TIER|PLUGIN|RUNS ON THE NODE", func(r toolRow) []string {
+		table(w, offered, "TOOL|TIER|PLUGIN|ALIAS OF|RUNS ON THE NODE", func(r toolRow) []string {
 			if !r.Visible {
 				r.Tier = "(not for " + p.ID + ")"
 			}
-			return []string{r.Name, r.Tier, r.Plugin, strings.ReplaceAll(r.Runs, "\n", " ")}
+			return []string{r.Name, r.Tier, r.Plugin, r.AliasOf, strings.ReplaceAll(r.Runs, "\n", " ")}
 		})
 		if n := len(all) - len(offered); n > 0 {
 			fmt.Fprintf(w, "%d more are not offered; --json says why.\n", n)

@@ -26,6 +26,8 @@ const (
 	exitRefused = 3
 	exitWaiting = 4
 	exitUnknown = 5
+	exitLess    = 6 // of a replay: something would be newly refused
+	exitBoth    = 7 // and something newly allowed
 )
 
 // exit is an error that ends the program with a code. A nil err prints nothing more.

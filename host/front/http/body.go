@@ -1,15 +1,15 @@
 package http
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-
 	"github.com/caponier-mcp/caponier/host/front/mcp"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // smallBody is the size in bytes up to which a body may have any method. Only tools/call may be
@@ -123,4 +123,10 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request, who string, b *
 		return nil, env, false
 	}
 	return data, env, true
+}
+
+func reply(w http.ResponseWriter, status int, id json.RawMessage, e *jsonrpc.Error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(mcp.ErrorReply(id, e)) // the client may have gone
 }

@@ -201,12 +201,12 @@ func TestPingsAndNotificationsCountAgainstTheirPrincipal(t *testing.T) {
 	door := helloDoor()
 	s := newServer(t, door, func(o *opts) {
 		o.MaxCalls = 2
-		o.Tier = func(ctx context.Context, p gate.Principal, _ *gate.Tool) gate.Tier {
+		o.Listing = func(ctx context.Context, p gate.Principal, _ *gate.Tool) gate.Decision {
 			if p.ID == "hostile" {
 				slow <- nil
 				<-release
 			}
-			return gate.Green
+			return gate.Decision{Tier: gate.Green}
 		}
 	})
 	url, _ := serve(t, s)

@@ -34,7 +34,7 @@ func aboutGuests(kind, name, uri string) *gate.Tool {
 			}
 			return args
 		},
-		Derive: func(args map[string]any) (on gate.Targets, _ []gate.CommandText, err error) {
+		Derive: func(_ gate.Principal, args map[string]any) (on gate.Targets, _ []gate.CommandText, err error) {
 			if n, has := args["vmid"]; has {
 				if n, isNumber := n.(int64); !isNumber || n < 100 {
 					return on, nil, errors.New("no VMID")

@@ -132,12 +132,6 @@ func unsupported(w http.ResponseWriter, env mcp.Envelope, version string) {
 		Message: "unsupported protocol version"})
 }
 
-func reply(w http.ResponseWriter, status int, id json.RawMessage, e *jsonrpc.Error) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(mcp.ErrorReply(id, e)) // the client may have gone
-}
-
 // begin lets the SDK make a session if there is room for one, and counts it until it ends.
 func (v *versionRouter) begin(w http.ResponseWriter, r *http.Request, who mcp.Caller) {
 	count := v.Server.sessions

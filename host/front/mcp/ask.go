@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,8 +48,7 @@ func (Asker) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gate.
 	return q.Call.User.Ask(op)
 }
 
-var errNobody = &gate.OpError{Code: "unavailable",
-	Message: "the caller's client cannot ask its user", Outcome: gate.Failed}
+var errNobody = gate.Fail("unavailable", "the caller's client cannot ask its user")
 
 var _ gate.User = (*user)(nil)
 
@@ -89,8 +87,7 @@ func (u *user) Confirm(request, message string) string {
 // the code unavailable or bad_question.
 func (u *user) Ask(op abi.Ask) (gate.Result, error) {
 	bad := func(format string, args ...any) (gate.Result, error) {
-		return gate.Result{}, &gate.OpError{Code: "bad_question",
-			Message: fmt.Sprintf(format, args...), Outcome: gate.Failed}
+		return gate.Result{}, gate.Fail("bad_question", format, args...)
 	}
 	if len(op.Key) == 0 || len(op.Key) > 64 || plaintext.Clean(op.Key) != op.Key ||
 		op.Key == confirmKey {
@@ -176,8 +173,7 @@ func digestOf(args []byte) string {
 			data = canonical
 		}
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256(data))
 }
 
 // questions sets what must be asked before the call can go on: whether it may happen, or what the

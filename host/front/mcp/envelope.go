@@ -113,6 +113,9 @@ func (w *walker) value(at string, depth int) error {
 		return w.Decode(new(json.RawMessage)) // the gate will refuse them
 	}
 	tok, err := w.Token()
+	if err == nil {
+		err = w.note(at, tok)
+	}
 	if err != nil {
 		return err
 	}
@@ -124,7 +127,7 @@ func (w *walker) value(at string, depth int) error {
 			err = w.value(at+"\x00-", depth+1)
 		}
 	default:
-		return w.note(at, tok)
+		return nil
 	}
 	if err != nil {
 		return err
@@ -171,6 +174,7 @@ func (w *walker) object(at string, depth int) error {
 	return nil
 }
 
+// note checks the first token of a value: an object or a list is no id and no method.
 func (w *walker) note(at string, tok json.Token) error {
 	switch at {
 	case idPath:

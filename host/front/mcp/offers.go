@@ -87,7 +87,7 @@ func (s *Server) add(to *mcp.Server, face any) {
 // describe returns a tool with its description, which it adds to scratch first: the SDK panics on
 // what it does not accept.
 func (s *Server) describe(t *gate.Tool, scratch *mcp.Server) (o offered, err error) {
-	o.Tool = t
+	o.Tool, o.unconfirmed = t, without(t.InputSchema, t.Confirm)
 	if o.face, err = face(t); err != nil {
 		return o, err
 	}

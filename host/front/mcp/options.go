@@ -31,8 +31,11 @@ type Options struct {
 
 	Version   string         `koanf:"-"` // of the host: dev
 	Principal gate.Principal `koanf:"-"` // the caller over stdio
-	// the tier of a tool for annotations; nil judges by the tool's own hints
-	Tier func(context.Context, gate.Principal, *gate.Tool) gate.Tier `koanf:"-"`
+	// the decision of lists about a tool, for its tier and how it is approved; nil judges by the
+	// tool's own hints
+	Listing func(context.Context, gate.Principal, *gate.Tool) gate.Decision `koanf:"-"`
+	// whether a tool is listed although it is an alias of another one; nil lists none
+	Lists func(*gate.Tool) bool `koanf:"-"`
 
 	Meter *observe.Meter `koanf:"-"` // nil for one of its own
 	Log   *slog.Logger   `koanf:"-"` // nil for slog.Default
@@ -73,10 +76,13 @@ func (o Options) withDefaults() Options {
 		close(ready)
 		o.Ready = ready
 	}
-	if o.Tier == nil {
-		o.Tier = func(_ context.Context, _ gate.Principal, t *gate.Tool) gate.Tier {
-			return tierOfHints(t.Hints)
+	if o.Listing == nil {
+		o.Listing = func(_ context.Context, _ gate.Principal, t *gate.Tool) gate.Decision {
+			return gate.Decision{Tier: tierOfHints(t.Hints)}
 		}
+	}
+	if o.Lists == nil {
+		o.Lists = func(*gate.Tool) bool { return false }
 	}
 	return o
 }

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/caponier-mcp/caponier/sdk/abi"
@@ -23,6 +24,23 @@ func public(schema json.RawMessage) json.RawMessage {
 		return out
 	}
 	return schema
+}
+
+// without returns a public schema that lacks one of its properties, or nil if it must have it.
+func without(schema json.RawMessage, property string) json.RawMessage {
+	v, _ := abi.Decode(public(schema), 1<<20)
+	whole, _ := v.(map[string]any)
+	properties, _ := whole["properties"].(map[string]any)
+	required, _ := whole["required"].([]any)
+	if properties[property] == nil || slices.Contains(required, any(property)) {
+		return nil
+	}
+	delete(properties, property)
+	out, err := abi.Encode(v)
+	if err != nil {
+		return nil
+	}
+	return out
 }
 
 // strip looks at keywords where an object is a schema; under properties and $defs the keys are

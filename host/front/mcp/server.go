@@ -4,6 +4,7 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"os/signal"
 	"sync"
@@ -105,6 +106,8 @@ type offered struct {
 	*gate.Tool
 	face any // *mcp.Tool, *mcp.Resource, *mcp.ResourceTemplate or *mcp.Prompt
 	wire []byte
+	// the input schema without an optional confirmation argument; nil where there is none
+	unconfirmed json.RawMessage
 }
 
 func keyOf(t *gate.Tool) offerKey {

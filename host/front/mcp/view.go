@@ -44,12 +44,53 @@ func (s *Server) visibleTools(ctx context.Context, who Caller, all []*mcp.Tool) 
 			continue
 		}
 		mine := *d // the SDK's own is shared
-		if t := s.find("tool", d.Name); t != nil {
-			mine.Annotations = annotations(t, s.opts.Tier(ctx, who.Principal, t))
+		if o := s.offered()[offerKey{"tool", d.Name}]; o.Tool != nil {
+			t := o.Tool
+			listing := s.opts.Listing(ctx, who.Principal, t)
+			if s.repeats(ctx, who, t, listing.Tier) {
+				continue
+			}
+			mine.Annotations = annotations(t, listing.Tier)
+			mine.Description += " " + tells(t, listing)
+			if o.unconfirmed != nil && !listing.Obligations.Argument {
+				mine.InputSchema = o.unconfirmed
+			}
 		}
 		visible = append(visible, &mine)
 	}
 	return visible
+}
+
+// repeats reports whether the caller sees the tool that t is an alias of, in the same tier or a
+// lower one, so that a list with both would have two tools for one job.
+func (s *Server) repeats(ctx context.Context, who Caller, t *gate.Tool, tier gate.Tier) bool {
+	if t.AliasOf == "" || s.opts.Lists(t) {
+		return false
+	}
+	other := s.find("tool", t.AliasOf)
+	if other == nil || other.AliasOf != "" || !s.sees(ctx, who, other) {
+		return false
+	}
+	of := s.opts.Listing(ctx, who.Principal, other).Tier
+	return of != gate.NoTier && of <= tier
+}
+
+// tells says the tier of a tool as the caller's policy has it, and how a red call is approved. The
+// tier of a call can be higher: it depends on what the call acts on.
+func tells(t *gate.Tool, listing gate.Decision) string {
+	text := "Tier " + listing.Tier.String()
+	switch o := listing.Obligations; {
+	case listing.Tier == gate.NoTier:
+		return "Tier unknown: policy did not answer."
+	case listing.Tier != gate.Red:
+	case o.Argument && t.Confirm != "":
+		text += ": set " + t.Confirm
+	case len(o.Channels) > 0:
+		text += ": a person approves each call"
+	default:
+		text += ": refused, since nobody can approve it"
+	}
+	return text + "."
 }
 
 // annotations describe a tool by its tier. It is read-only only if policy and the tool agree, and

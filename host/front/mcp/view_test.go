@@ -1,11 +1,13 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 func TestAnnotationsTrustNoToolsWord(t *testing.T) {
@@ -27,6 +29,120 @@ func TestAnnotationsTrustNoToolsWord(t *testing.T) {
 		if a.ReadOnlyHint != c.readOnly || *a.DestructiveHint != c.destructive ||
 			a.OpenWorldHint == nil {
 			t.Errorf("%+v in %v: %+v, destructive %v", c.hints, c.tier, a, *a.DestructiveHint)
+		}
+	}
+}
+
+func TestADescriptionSaysTheTierAndWhoApproves(t *testing.T) {
+	people := gate.Obligations{Channels: []string{"cli"}}
+	for want, d := range map[string]gate.Decision{
+		"Tier green.":                            {Tier: gate.Green, Obligations: people},
+		"Tier yellow.":                           {Tier: gate.Yellow, Obligations: people},
+		"Tier red: a person approves each call.": {Tier: gate.Red, Obligations: people},
+		"Tier red: set confirmed.": {Tier: gate.Red,
+			Obligations: gate.Obligations{Argument: true}},
+		"Tier red: refused, since nobody can approve it.": {Tier: gate.Red},
+		"Tier black.":                          {Tier: gate.Black, Obligations: people},
+		"Tier unknown: policy did not answer.": {Obligations: people},
+	} {
+		if got := tells(&gate.Tool{Confirm: "confirmed"}, d); got != want {
+			t.Errorf("%+v: %q, want %q", d, got, want)
+		}
+	}
+	d := gate.Decision{Tier: gate.Red, Obligations: gate.Obligations{Argument: true}}
+	if got := tells(&gate.Tool{}, d); got != "Tier red: refused, since nobody can approve it." {
+		t.Errorf("a tool without a confirmation argument: %q", got)
+	}
+}
+
+// list returns the tools that a caller is shown, by name.
+func list(t *testing.T, s *Server) map[string]*mcp.Tool {
+	t.Helper()
+	var all []*mcp.Tool
+	for _, o := range s.offered() {
+		all = append(all, o.face.(*mcp.Tool))
+	}
+	shown := map[string]*mcp.Tool{}
+	for _, d := range s.visibleTools(t.Context(), Caller{}, all) {
+		shown[d.Name] = d
+	}
+	return shown
+}
+
+func TestAnAliasIsListedUnlessTheOtherToolIsThereForTheCaller(t *testing.T) {
+	for claim, c := range map[string]struct {
+		of       string
+		tier     map[string]gate.Tier
+		lists    bool
+		isListed bool
+	}{
+		"left out beside the other":        {of: "hello"},
+		"left out beside a lower tier":     {of: "hello", tier: map[string]gate.Tier{"x": gate.Red}},
+		"listed if its own tier is lower":  {of: "hello", tier: map[string]gate.Tier{"hello": gate.Red}, isListed: true},
+		"listed if policy has no answer":   {of: "hello", tier: map[string]gate.Tier{"hello": gate.NoTier}, isListed: true},
+		"listed if the other is not there": {of: "nowhere", isListed: true},
+		"listed if the other is hidden":    {of: "hidden", isListed: true},
+		"listed if the other is an alias":  {of: "alias", isListed: true},
+		"listed where the site asks":       {of: "hello", lists: true, isListed: true},
+	} {
+		t.Run(claim, func(t *testing.T) {
+			door := helloDoor()
+			door.Calls["x"], door.Calls["alias"] = door.Calls["hello"], door.Calls["hello"]
+			s := newServer(t, door, func(o *Options) {
+				o.Lists = func(*gate.Tool) bool { return c.lists }
+				o.Listing = func(_ context.Context, _ gate.Principal, t *gate.Tool) gate.Decision {
+					if tier, has := c.tier[t.Name]; has {
+						return gate.Decision{Tier: tier}
+					}
+					return gate.Decision{Tier: gate.Yellow}
+				}
+			})
+			tools := door.Tools()
+			for _, tool := range tools {
+				switch tool.Name {
+				case "x":
+					tool.AliasOf = c.of
+				case "alias":
+					tool.AliasOf = "hello"
+				}
+			}
+			if err := s.SetTools(tools); err != nil {
+				t.Fatal(err)
+			}
+			if _, listed := list(t, s)["x"]; listed != c.isListed {
+				t.Errorf("listed: %v", listed)
+			}
+			if s.find("tool", "x") == nil {
+				t.Error("it cannot be called")
+			}
+		})
+	}
+}
+
+func TestTheConfirmationIsListedOnlyWhereItCounts(t *testing.T) {
+	const optional = `{"type":"object","properties":{"yes":{"type":"boolean",` +
+		`"x-caponier-confirm":true},"n":{"type":"integer"}},"additionalProperties":false}`
+	const needed = `{"type":"object","properties":{"yes":{"type":"boolean",` +
+		`"x-caponier-confirm":true}},"required":["yes"],"additionalProperties":false}`
+	for _, c := range []struct {
+		schema   string
+		argument bool
+		listed   bool
+	}{{optional, false, false}, {optional, true, true}, {needed, false, true}, {needed, true, true}} {
+		s := newServer(t, helloDoor(), func(o *Options) {
+			o.Listing = func(context.Context, gate.Principal, *gate.Tool) gate.Decision {
+				return gate.Decision{Tier: gate.Red,
+					Obligations: gate.Obligations{Argument: c.argument}}
+			}
+		})
+		x := tool("hello", gate.Hints{})
+		x.InputSchema, x.Confirm = json.RawMessage(c.schema), "yes"
+		if err := s.SetTools([]*gate.Tool{x}); err != nil {
+			t.Fatal(err)
+		}
+		text, _ := json.Marshal(list(t, s)["hello"].InputSchema)
+		if got := strings.Contains(string(text), `"yes"`); got != c.listed {
+			t.Errorf("argument %v: %s", c.argument, text)
 		}
 	}
 }

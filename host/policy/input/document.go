@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -77,3 +78,40 @@ func schemaOf(input ast.Value) string {
 var Types = map[string]reflect.Type{"call": reflect.TypeFor[Call](),
 	"operation": reflect.TypeFor[Operation](), "visible": reflect.TypeFor[visible](),
 	"plan": reflect.TypeFor[plan](), "listing": reflect.TypeFor[List]()}
+
+// Of returns the input of a question: *Call, *Operation, *plan or *visible.
+// Roles are the effective ones.
+func Of(q *gate.Question, roles []string) any {
+	c, t := q.Call, q.Time.UTC()
+	h := Head{
+		ID: q.ID, Kind: c.Tool.Kind, Source: c.Source, Plugin: c.Tool.Plugin, Mode: q.Mode,
+		Planning: c.Planning,
+		Time:     Clock{t.UnixMilli(), t.Hour(), int(t.Weekday())},
+		Principal: Principal{c.Principal.ID, c.Principal.Auth, roles, c.Principal.Roles,
+			c.Principal.Narrowed},
+		Tool: Tool{c.Tool.Name, c.Tool.Imports, c.Tool.Commands, c.Tool.TargetKinds, c.Tool.Hints},
+	}
+	if q.Facts.Guests != nil {
+		h.Guests = &q.Facts.Guests
+	}
+	a := Args{c.Args.Digest, len(c.Args.JSON), c.Args.Scalars, c.Args.Omitted}
+	switch q.Kind {
+	case gate.KindCall:
+		h.Schema = callSchema
+		return &Call{h, a, c.Targets, nodesOf(c), commandsOf(c.Commands), c.Confirmation,
+			q.Facts.Counts}
+	case gate.KindOperation:
+		h.Schema = operationSchema
+		in := &Operation{Head: h, Args: a, Phase: q.Phase.String(), Nodes: nodesOf(c)}
+		in.Parent = Parent{c.ID, c.Tool.Name, c.Decided.Tier.String(), c.Targets, c.Clusters,
+			commandsOf(c.Commands), c.Stages, c.Confirmation, c.Decided.Revision}
+		if q.Op != nil {
+			in.operation(q)
+		}
+		return in
+	case gate.KindPlan:
+		return planOf(h, a, q)
+	}
+	h.Schema = visibleSchema
+	return &visible{h, c.Targets}
+}

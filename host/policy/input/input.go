@@ -4,7 +4,7 @@ package input
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -29,6 +29,8 @@ type (
 		Tool      Tool        `json:"tool"`
 		Mode      gate.Mode   `json:"mode"`
 		Planning  bool        `json:"planning"` // effects above green are recorded, not done
+		// what the cluster says of guests that are named, by VMID; null: it was not asked
+		Guests *map[string]gate.Guest `json:"guests"`
 	}
 	Clock struct {
 		UnixMS  int64 `json:"unix_ms"`
@@ -185,40 +187,6 @@ const (
 	operationSchema = "caponier.operation/1"
 	visibleSchema   = "caponier.visible/1"
 )
-
-// Of returns the input of a question: *Call, *Operation, *plan or *visible.
-// Roles are the effective ones.
-func Of(q *gate.Question, roles []string) any {
-	c, t := q.Call, q.Time.UTC()
-	h := Head{
-		ID: q.ID, Kind: c.Tool.Kind, Source: c.Source, Plugin: c.Tool.Plugin, Mode: q.Mode,
-		Planning: c.Planning,
-		Time:     Clock{t.UnixMilli(), t.Hour(), int(t.Weekday())},
-		Principal: Principal{c.Principal.ID, c.Principal.Auth, roles, c.Principal.Roles,
-			c.Principal.Narrowed},
-		Tool: Tool{c.Tool.Name, c.Tool.Imports, c.Tool.Commands, c.Tool.TargetKinds, c.Tool.Hints},
-	}
-	a := Args{c.Args.Digest, len(c.Args.JSON), c.Args.Scalars, c.Args.Omitted}
-	switch q.Kind {
-	case gate.KindCall:
-		h.Schema = callSchema
-		return &Call{h, a, c.Targets, nodesOf(c), commandsOf(c.Commands), c.Confirmation,
-			q.Facts.Counts}
-	case gate.KindOperation:
-		h.Schema = operationSchema
-		in := &Operation{Head: h, Args: a, Phase: q.Phase.String(), Nodes: nodesOf(c)}
-		in.Parent = Parent{c.ID, c.Tool.Name, c.Decided.Tier.String(), c.Targets, c.Clusters,
-			commandsOf(c.Commands), c.Stages, c.Confirmation, c.Decided.Revision}
-		if q.Op != nil {
-			in.operation(q)
-		}
-		return in
-	case gate.KindPlan:
-		return planOf(h, a, q)
-	}
-	h.Schema = visibleSchema
-	return &visible{h, c.Targets}
-}
 
 func nodesOf(c *gate.Call) (nodes []Node) {
 	for _, n := range c.Nodes {
@@ -394,7 +362,4 @@ func requestOf(q *gate.Question, op abi.HTTPRequest) *Request {
 	return r
 }
 
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
+func digest(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }

@@ -138,28 +138,3 @@ func TestEqualBytesGiveEqualData(t *testing.T) {
 		}
 	}
 }
-
-// FuzzData holds the reader of data.yaml to its promise: what it takes can be read in one way only,
-// the way in which JSON reads it.
-func FuzzData(f *testing.F) {
-	for _, s := range []string{"a: 1", "{\"a\": [1, \"x\", null, true, {\"b\": -0}]}",
-		"a: &x 1\nb: *x",
-		"1: 2", "? a\n: b", "a: 0o7", "a: |\n  x\n", "a: 'x'", "<<: {a: 1}", "a:\n- b\n- c"} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		read := func(text []byte) (any, error) {
-			c := &Candidate{data: map[string]any{}}
-			err := c.parseData("core/x.yaml", text)
-			return c.data["core"], err
-		}
-		v, err := read(data)
-		if err != nil {
-			return
-		}
-		again, err := read([]byte(encode(t, v)))
-		if err != nil || encode(t, again) != encode(t, v) {
-			t.Fatalf("%q is %s, read again %v, %v", data, encode(t, v), again, err)
-		}
-	})
-}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,6 +19,8 @@ import (
 // Explanation is a recorded decision, made again with the policy that made it.
 type Explanation struct {
 	DecisionID string        `json:"decision_id"`
+	CallID     string        `json:"call_id"`
+	Guests     []string      `json:"guests"` // number, and name where the record has it
 	Revision   string        `json:"revision"`
 	Allowed    bool          `json:"allowed"`
 	Tier       string        `json:"tier"`
@@ -25,57 +28,98 @@ type Explanation struct {
 	Denied     []gate.Reason `json:"deny"`
 	// whether deciding again gave the same; it may not where the journal holds redacted values
 	Same   bool          `json:"same"`
+	Host   bool          `json:"host"`           // refused by the host, not by policy
+	Note   string        `json:"note,omitempty"` // why it could not be decided again
 	Checks []FailedCheck `json:"checks"`
 }
 
 // FailedCheck is one check that did not hold.
 type FailedCheck struct {
-	ID     string         `json:"id"`
-	Says   string         `json:"says"`
-	Remedy string         `json:"remedy"` // what would satisfy it
-	Stuck  []string       `json:"stuck"`  // file:line: the expressions that were not true
-	Data   map[string]any `json:"data"`   // what the site's data says where those expressions look
+	ID     string `json:"id"`
+	Says   string `json:"says"`
+	Remedy string `json:"remedy"` // what would satisfy it
+	// file:line of the site's rules that refused, with their first line
+	Rules   []string       `json:"rules"`
+	Entries []Entry        `json:"entries"` // what the site's data says where the check looks
+	Stuck   []string       `json:"stuck"`   // file:line: the expressions that were not true
+	Data    map[string]any `json:"data"`    // of the entries, by path
+}
+
+// Entry is a place in the site's data. Value is nil where nothing stands there; then Where is the
+// line above which it would.
+type Entry struct {
+	Where string `json:"where"` // file:line
+	Path  string `json:"path"`
+	Value any    `json:"value"`
 }
 
 // Explain decides the recorded question again and looks at each check that did not hold. The bundle
 // is what load.Options.OnRevision was given for the record's revision. Explain needs neither the
-// running host nor its present policy.
+// running host nor its present policy. What cannot be decided again is explained from the record
+// alone: refusals of the host itself, and records whose policy was not kept (bundle is nil) or
+// cannot be built.
 func Explain(ctx context.Context, record gate.Record, bundle []byte) (Explanation, error) {
-	x := Explanation{DecisionID: record.ID, Revision: record.Revision, Checks: []FailedCheck{}}
-	if len(record.Input) == 0 || record.Revision == "" {
-		return x, fmt.Errorf("decision %s was not made by policy: %v", record.ID, record.Failed)
+	x := Explanation{DecisionID: record.ID, CallID: record.CallID, Guests: guests(record.Input),
+		Revision: record.Revision, Checks: []FailedCheck{}}
+	byHost := slices.ContainsFunc(record.Failed, func(id string) bool {
+		return strings.Contains(id, ".")
+	})
+	if len(record.Input) == 0 || record.Revision == "" || byHost {
+		x.ofHost(record)
+		return x, nil
+	}
+	fresh := x
+	err := x.again(ctx, record, bundle)
+	if err == nil || ctx.Err() != nil {
+		return x, err
+	}
+	x = fresh
+	x.ofHost(record)
+	x.Host, x.Note = false, "it could not be decided again: "+err.Error()
+	return x, nil
+}
+
+// again decides the record again, and asks each check that does not hold why.
+func (x *Explanation) again(ctx context.Context, record gate.Record, bundle []byte) error {
+	if bundle == nil {
+		return fmt.Errorf("policy revision %s is not kept beside the journal", record.Revision)
 	}
 	c, err := load.FromBundle(ctx, bundle)
 	if err != nil {
-		return x, fmt.Errorf("building policy revision %s again: %w", record.Revision, err)
+		return fmt.Errorf("building policy revision %s again: %w", record.Revision, err)
 	}
 	if c.Rules.Revision != record.Revision {
-		return x, fmt.Errorf("the kept policy is revision %s, the record says %s", c.Rules.Revision,
+		return fmt.Errorf("the kept policy is revision %s, the record says %s", c.Rules.Revision,
 			record.Revision)
 	}
 	decided, err := ast.ValueFromReader(bytes.NewReader(record.Input))
 	if err != nil {
-		return x, fmt.Errorf("input of decision %s: %w", record.ID, err)
+		return fmt.Errorf("input of decision %s: %w", record.ID, err)
 	}
 	a, err := c.Rules.Answer(ctx, decided)
 	if err != nil {
-		return x, fmt.Errorf("deciding %s again: %w", record.ID, err)
+		return fmt.Errorf("deciding %s again: %w", record.ID, err)
 	}
 	x.Allowed, x.Tier, x.Failed, x.Denied = a.Allow, a.Tier.String(), a.Failed, a.Denied
 	x.Same = a.Allow == (record.Type != "refused") && slices.Equal(a.Failed, record.Failed)
 	t := tracer{c, decided, input.Entry(decided)}
 	for _, id := range a.Failed {
-		f := FailedCheck{ID: id, Stuck: []string{}, Data: map[string]any{}}
+		f := FailedCheck{ID: id, Rules: []string{}, Entries: []Entry{}, Stuck: []string{},
+			Data: map[string]any{}}
 		f.Says = says(id, a)
 		if f.Remedy, err = t.remedy(ctx, id); err != nil {
-			return x, err
+			return err
 		}
 		if err := t.trace(ctx, &f); err != nil {
-			return x, err
+			return err
+		}
+		for _, path := range slices.Sorted(maps.Keys(f.Data)) {
+			where, _, _ := strings.Cut(c.Place(path), ": ")
+			f.Entries = append(f.Entries, Entry{where, path, f.Data[path]})
 		}
 		x.Checks = append(x.Checks, f)
 	}
-	return x, nil
+	return nil
 }
 
 // says returns what a decision says about a check. What the site's own rules say has their ids.
@@ -162,8 +206,8 @@ func (t *tracer) refusing(trace topdown.BufferTracer, f *FailedCheck) {
 		}
 		line, _, _ := strings.Cut(string(rule.Location.Text), "\n")
 		place := fmt.Sprintf("%s:%d: %s", rule.Location.File, rule.Location.Row, line)
-		if !slices.Contains(f.Stuck, place) {
-			f.Stuck = append(f.Stuck, place)
+		if !slices.Contains(f.Rules, place) {
+			f.Rules = append(f.Rules, place)
 		}
 	}
 }

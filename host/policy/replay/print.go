@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
 // Print writes the decision for people.
@@ -29,46 +30,98 @@ func verdict(allowed bool) string {
 
 // Print writes the explanation of a record for people.
 func (x Explanation) Print(w io.Writer, r gate.Record) {
-	fmt.Fprintf(w, "%s %s of %s for %s: %s at tier %s by revision %s\n", r.Kind,
-		strings.TrimSpace(r.Op+" "+r.Phase), r.Tool, r.Principal, verdict(x.Allowed), x.Tier,
-		x.Revision)
-	if !x.Same {
+	about := ""
+	if len(x.Guests) > 0 {
+		about = " on guest " + strings.Join(x.Guests, ", ")
+	}
+	by := "by revision " + x.Revision
+	if x.Host {
+		by = "by the host itself, before or beside policy"
+	}
+	fmt.Fprintf(w, "%s %s of %s for %s%s: %s at tier %s %s\n", r.Kind,
+		strings.TrimSpace(r.Op+" "+r.Phase), r.Tool, r.Principal, plaintext.Show(about),
+		verdict(x.Allowed), cmp.Or(x.Tier, "none"), by)
+	if x.Note != "" {
+		fmt.Fprintf(w, "%s; what follows is what was journaled\n", plaintext.Show(x.Note))
+	} else if !x.Same {
 		fmt.Fprintln(w, "decided again, the result differs from the journal: values that are "+
 			"redacted there are missing")
 	}
 	for _, c := range x.Checks {
-		fmt.Fprintf(w, "\n%s did not hold: %s\n  remedy: %s\n", c.ID, c.Says, c.Remedy)
-		for _, s := range c.Stuck {
-			fmt.Fprintf(w, "  stuck at %s\n", s)
-		}
-		for path, value := range c.Data {
-			if data, err := json.Marshal(value); err == nil {
-				fmt.Fprintf(w, "  %s = %s\n", path, data)
-			}
-		}
+		c.print(w)
 	}
 }
 
-// Print writes the differences for people.
+// mostStuck is how many expressions of core are told to people, where no entry or rule tells more.
+const mostStuck = 3
+
+func (c FailedCheck) print(w io.Writer) {
+	fmt.Fprintf(w, "\n%s did not hold: %s\n", c.ID, cmp.Or(c.Says, "the record has no message"))
+	for _, rule := range c.Rules {
+		fmt.Fprintf(w, "  rule: %s\n", rule)
+	}
+	for _, e := range c.Entries {
+		value, err := json.Marshal(e.Value)
+		if err == nil && e.Value != nil {
+			fmt.Fprintf(w, "  entry: %s: %s = %s\n", e.Where, e.Path, plaintext.Short(string(value),
+				400))
+		} else {
+			fmt.Fprintf(w, "  no entry: %s has no %s\n", e.Where, e.Path)
+		}
+	}
+	if len(c.Rules)+len(c.Entries) == 0 || !slices.ContainsFunc(c.Entries,
+		func(e Entry) bool { return e.Value != nil }) {
+		for _, s := range c.Stuck[:min(len(c.Stuck), mostStuck)] {
+			fmt.Fprintf(w, "  stuck at %s\n", s)
+		}
+	}
+	if c.Remedy != "" {
+		fmt.Fprintf(w, "  remedy: %s\n", c.Remedy)
+	}
+}
+
+// Print writes the differences for people, each call with its operations.
 func (d Diff) Print(w io.Writer, took time.Duration) {
-	for _, part := range []struct {
-		what    string
-		changes []Change
-	}{{"NEWLY ALLOWED", d.NewlyAllowed}, {"newly refused", d.NewlyRefused},
-		{"refused for other reasons", d.OtherReasons}} {
-		slices.SortFunc(part.changes,
-			func(a, b Change) int { return strings.Compare(a.DecisionID, b.DecisionID) })
-		for _, c := range part.changes {
-			fmt.Fprintf(w, "%s: %s %s for %s on %s: was [%s], would be [%s] (%s)\n", part.what,
-				c.Kind, strings.TrimSpace(c.Tool+" "+c.Op), c.Principal, cmp.Or(c.On, "nothing"),
-				strings.Join(c.Before, " "), strings.Join(c.After, " "), c.DecisionID)
+	for _, what := range []string{newlyAllowed, newlyRefused, otherReasons} {
+		for _, c := range d.Calls {
+			c.print(w, what)
 		}
 	}
 	if d.Decided == 0 {
 		fmt.Fprintln(w, "NOTHING WAS DECIDED AGAIN: the journal holds no policy decision of this "+
 			"time, so this result says nothing about the candidate")
 	}
-	fmt.Fprintf(w, "%d decisions, %d the same, %d newly allowed, %d newly refused, %d skipped, "+
-		"%d in an older form, in %s; candidate %s\n", d.Decided, d.Same, len(d.NewlyAllowed),
-		len(d.NewlyRefused), d.Skipped, d.Older, took, d.Candidate)
+	fmt.Fprintf(w, "%d decisions, %d the same, %d newly allowed, %d newly refused, in %d calls; %d "+
+		"skipped, %d in an older form, in %s; candidate %s\n", d.Decided, d.Same,
+		len(d.NewlyAllowed), len(d.NewlyRefused), len(d.Calls), d.Skipped, d.Older, took,
+		d.Candidate)
+}
+
+// print writes what changes in one way. The operations of a call that would not run any more are
+// only counted.
+func (c CallDiff) print(w io.Writer, what string) {
+	var ops []Change
+	own := false
+	for _, x := range c.Changes {
+		switch {
+		case x.Change != what:
+		case x.Kind == "call":
+			own = true
+			fmt.Fprintf(w, "%s: call %s of %s on %s (%s)\n    %s\n", x.Change, x.Tool, x.Principal,
+				cmp.Or(x.On, "nothing"), x.DecisionID, plaintext.Show(x.Says))
+		default:
+			ops = append(ops, x)
+		}
+	}
+	if own && what == newlyRefused && len(ops) > 0 {
+		fmt.Fprintf(w, "    and with it %d of its operations\n", len(ops))
+		return
+	}
+	if len(ops) > 0 && !own {
+		fmt.Fprintf(w, "%s: in call %s of %s (%s)\n", what, c.Tool, c.Principal, c.CallID)
+	}
+	for _, x := range ops {
+		fmt.Fprintf(w, "    %s %s on %s (%s)\n        %s\n", x.Kind, x.Op, cmp.Or(x.On, "nothing"),
+			x.DecisionID, plaintext.Show(x.Says))
+	}
 }

@@ -4,9 +4,11 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"runtime"
 	"slices"
@@ -52,12 +54,31 @@ type Diff struct {
 	NewlyAllowed []Change `json:"newly_allowed"`
 	NewlyRefused []Change `json:"newly_refused"`
 	OtherReasons []Change `json:"other_reasons"` // refused by both, for different checks
+	// the same changes by call, in the order of their ids
+	Calls []CallDiff `json:"calls"`
 }
+
+// CallDiff are the changes of one call: its own and those of its operations.
+type CallDiff struct {
+	CallID    string   `json:"call_id"`
+	Principal string   `json:"principal"`
+	Tool      string   `json:"tool"`
+	Changes   []Change `json:"changes"`
+}
+
+// The kinds of changes.
+const (
+	newlyAllowed = "NEWLY ALLOWED"
+	newlyRefused = "newly refused"
+	otherReasons = "refused for other reasons"
+)
 
 // Change is one decision that the candidate would make otherwise.
 type Change struct {
 	DecisionID string   `json:"decision_id"`
 	CallID     string   `json:"call_id"`
+	Change     string   `json:"change"`
+	Says       string   `json:"says"` // the change in a sentence
 	Kind       string   `json:"kind"`
 	Op         string   `json:"op,omitempty"`
 	Principal  string   `json:"principal"`
@@ -114,12 +135,7 @@ func Replay(ctx context.Context, records iter.Seq[gate.Record], dir string) (Dif
 	}
 	close(work)
 	wg.Wait()
-	for _, l := range [][]Change{d.NewlyAllowed, d.NewlyRefused, d.OtherReasons} {
-		slices.SortFunc(l, func(a, b Change) int {
-			return strings.Compare(a.DecisionID,
-				b.DecisionID)
-		})
-	}
+	d.group()
 	return d, context.Cause(ctx)
 }
 
@@ -151,18 +167,64 @@ func replayable(rec gate.Record) bool {
 
 func (d *Diff) add(rec gate.Record, a gate.Decision) {
 	before := rec.Type != "refused"
-	c := Change{rec.ID, rec.CallID, rec.Kind, rec.Op, rec.Principal, rec.Tool, on(rec.Input),
-		rec.Failed, a.Failed}
+	c := Change{DecisionID: rec.ID, CallID: rec.CallID, Kind: rec.Kind, Op: rec.Op,
+		Principal: rec.Principal, Tool: rec.Tool, On: on(rec.Input), Before: rec.Failed,
+		After: a.Failed}
+	was, would := because(rec.Denied, rec.Failed), because(a.Denied, a.Failed)
 	d.Decided++
 	switch {
 	case a.Allow == before && (before || sameSet(a.Failed, rec.Failed)):
 		d.Same++
 	case a.Allow && !before:
+		c.Change = newlyAllowed
+		c.Says = fmt.Sprintf("It would be allowed, at tier %s. It was refused: %s", a.Tier, was)
 		d.NewlyAllowed = append(d.NewlyAllowed, c)
 	case before:
+		c.Change, c.Says = newlyRefused, "It was allowed. It would be refused: "+would
 		d.NewlyRefused = append(d.NewlyRefused, c)
 	default:
+		c.Change = otherReasons
+		c.Says = fmt.Sprintf("It was refused: %s. It would be refused: %s", was, would)
 		d.OtherReasons = append(d.OtherReasons, c)
+	}
+}
+
+// because gives the reasons of a refusal, or the checks that failed where it has none.
+func because(denied []gate.Reason, failed []string) string {
+	var all []string
+	for _, r := range denied {
+		all = append(all, r.ID+": "+strings.TrimRight(r.Msg, "."))
+	}
+	if len(all) == 0 {
+		all = failed
+	}
+	return strings.Join(all, "; ")
+}
+
+// group sorts the changes, and puts those of one call together.
+func (d *Diff) group() {
+	at := map[string]int{}
+	d.Calls = []CallDiff{}
+	var all []Change
+	for _, l := range [][]Change{d.NewlyAllowed, d.NewlyRefused, d.OtherReasons} {
+		slices.SortFunc(l, func(a, b Change) int {
+			return strings.Compare(a.DecisionID, b.DecisionID)
+		})
+		all = append(all, l...)
+	}
+	slices.SortStableFunc(all, func(a, b Change) int {
+		return cmp.Or(strings.Compare(a.CallID, b.CallID),
+			strings.Compare(a.DecisionID, b.DecisionID))
+	})
+	for _, c := range all {
+		i, known := at[c.CallID]
+		if !known {
+			i = len(d.Calls)
+			at[c.CallID] = i
+			d.Calls = append(d.Calls, CallDiff{CallID: c.CallID, Principal: c.Principal,
+				Tool: c.Tool})
+		}
+		d.Calls[i].Changes = append(d.Calls[i].Changes, c)
 	}
 }
 

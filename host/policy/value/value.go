@@ -144,6 +144,9 @@ func read(at string, v ast.Value, into reflect.Value) error {
 			return nil
 		}
 	case reflect.Map:
+		if into.Type().Elem().Kind() == reflect.Struct {
+			return readMap(at, v, into)
+		}
 		return readScalars(at, v, into)
 	case reflect.Struct:
 		if doc, isObject := v.(ast.Object); isObject {
@@ -175,6 +178,21 @@ func readStruct(at string, doc ast.Object, into reflect.Value) error {
 			return fmt.Errorf("%s has no member %v", at, k)
 		}
 		return nil
+	})
+}
+
+// readMap reads a map whose values are structs.
+func readMap(at string, v ast.Value, into reflect.Value) error {
+	doc, ok := v.(ast.Object)
+	if !ok {
+		return fmt.Errorf("%s is %v, want an object", at, v)
+	}
+	into.Set(reflect.MakeMap(into.Type()))
+	return doc.Iter(func(k, x *ast.Term) error {
+		one := reflect.New(into.Type().Elem()).Elem()
+		err := read(at+"."+Text(k), x.Value, one)
+		into.SetMapIndex(reflect.ValueOf(Text(k)), one)
+		return err
 	})
 }
 

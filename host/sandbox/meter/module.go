@@ -19,31 +19,6 @@ import (
 	"strings"
 )
 
-// Limits of a module. They bound the work of the compiler, whose time is quadratic in nesting and
-// which ignores its context.
-const (
-	MaxModule = 16 << 20 // bytes
-	MaxTable  = 65_536   // entries
-	PageSize  = 65_536   // bytes of a page of memory
-
-	maxTypes, maxParams, maxLocals  = 10_000, 128, 5_000
-	maxImports, maxExports, maxName = 200, 1_000, 256
-	maxFuncs, maxGlobals            = 100_000, 1_000
-	maxSegments, maxCustom          = 100_000, 1_000
-
-	maxNesting  = 4_000
-	maxNestWork = 80_000_000 // sum over all blocks of their depth
-	// sum over all functions of basic blocks * (basic blocks + 100 * loops): gojq needs 0.7e9
-	maxWork = 2_000_000_000
-	// of a function: (basic blocks + 50 * loops) * locals, what is alive where: gojq needs 0.2e6
-	maxLocalWork    = 4_000_000
-	maxLocalWorkAll = 12_000_000 // sum over all functions: gojq needs 4e6
-	maxBrTargets    = 8_192
-)
-
-// Value types.
-const I32, I64, F32, F64 byte = 0x7f, 0x7e, 0x7d, 0x7c
-
 const reserved = "caponier:" // prefix of the exports that Rewrite adds
 
 // Kind of an export.
@@ -79,12 +54,6 @@ type (
 		offset uint32
 		funcs  []uint32 // of an element segment
 		data   []byte   // of a data segment
-	}
-	code struct {
-		locals []byte // the declarations as they stand, without their count
-		groups uint32
-		n      uint32 // locals, without parameters
-		body   []byte
 	}
 )
 
@@ -390,3 +359,5 @@ func (m *Module) MutableGlobals() (names []string) {
 	}
 	return names
 }
+
+func exportGlobal(i int) string { return fmt.Sprint(reserved, "global", i) }

@@ -2,20 +2,15 @@ package meter
 
 import "fmt"
 
-// The opcodes that are named here. Ranges of arithmetic are not.
 const (
-	opBlock, opLoop, opIf, opElse      = 0x02, 0x03, 0x04, 0x05
-	opEnd, opReturn                    = 0x0b, 0x0f
-	opBr, opBrIf, opBrTable            = 0x0c, 0x0d, 0x0e
-	opCall, opCallIndirect             = 0x10, 0x11
-	opLocalGet, opLocalSet, opLocalTee = 0x20, 0x21, 0x22
-	opGlobalGet, opGlobalSet           = 0x23, 0x24
-	opMemorySize, opMemoryGrow         = 0x3f, 0x40
-	opI32Const, opI64Const             = 0x41, 0x42
-	opF32Const, opF64Const             = 0x43, 0x44
-	opPrefix                           = 0xfc // of saturating conversions and bulk memory
+	maxPiece   = 4_000  // from here on, straight code is charged for in pieces
+	maxUnasked = 20_000 // the longest function that asks only at its entry and its loop headers
+	maxFree    = 32     // the most that an entry may do without a charge
 
-	noResult = 0x40 // type of a block
+	costAccess = 4  // a load may miss every cache
+	costSlow   = 10 // division, square root, indirect calls
+	costCall   = 10
+	costGrow   = 2_000
 )
 
 const (
@@ -41,10 +36,14 @@ type edit struct {
 // loop headers, which every cycle passes, and at every place of a function that is so long that it
 // could outrun a deadline between them.
 type placer struct {
-	*rewriter
-	r      *reader
-	locals uint32 // with the parameters
-	edits  []edit // the first charges for the entry
+	*Module
+	tick, copy, fill uint32 // indices of functions that are added
+	nestWork         int    // of all bodies so far, as are the next two
+	work, localWork  uint64
+
+	r      *reader // of the body, as is all that follows
+	locals uint32  // with the parameters
+	edits  []edit  // the first charges for the entry
 	// the edits that are charged: of the current piece of the function and of each loop around
 	pieces []int
 	open   []block // the blocks around, and the function itself
@@ -61,10 +60,10 @@ type block struct {
 
 // place reads every instruction of a body, and refuses those that are off by the name of the
 // feature that they need.
-func (w *rewriter) place(c code, params uint32) (*placer, error) {
-	p := &placer{rewriter: w, r: &reader{b: c.body}, locals: params + c.n,
-		edits: w.edits[:0], pieces: w.pieces[:0], open: append(w.open[:0], block{})}
-	defer func() { w.edits, w.pieces, w.open = p.edits, p.pieces, p.open }()
+func (p *placer) place(c code, params uint32) error {
+	p.r, p.locals = &reader{b: c.body}, params+c.n
+	p.edits, p.pieces, p.open = p.edits[:0], p.pieces[:0], append(p.open[:0], block{})
+	p.total, p.extra, p.basic, p.loops = 0, 0, 0, 0
 	p.pieces = append(p.pieces, p.point(0))
 	p.here().check = true
 	p.cost(2 + params + c.n>>3) // locals are zeroed at entry, as far as they are in use
@@ -85,7 +84,7 @@ func (w *rewriter) place(c code, params uint32) (*placer, error) {
 		}
 	}
 	p.bound()
-	return p, p.r.err
+	return p.r.err
 }
 
 // bound refuses a body that the compiler would need too long for.
@@ -99,6 +98,14 @@ func (p *placer) bound() {
 		p.r.fail("functions with %d branches, %d loops and %d locals are too much for the compiler",
 			p.basic, p.loops, p.locals)
 	}
+}
+
+// shift makes room for tick, the last of the imports.
+func (p *placer) shift(f uint32) uint32 {
+	if f >= p.tick {
+		return f + 1
+	}
+	return f
 }
 
 // point adds a place that charges.

@@ -160,6 +160,14 @@ func (r *reader) constant(typ byte) (expr []byte, i32 uint32) {
 	return r.b[begin:r.pos], i32
 }
 
+// code is the body of one function.
+type code struct {
+	locals []byte // the declarations as they stand, without their count
+	groups uint32
+	n      uint32 // locals, without parameters
+	body   []byte
+}
+
 // code reads the body of one function.
 func (r *reader) code() (c code) {
 	body := r.take(r.u32())

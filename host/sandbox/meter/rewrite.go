@@ -19,31 +19,15 @@ const (
 )
 
 const (
-	maxPiece   = 4_000   // from here on, straight code is charged for in pieces
-	maxUnasked = 20_000  // the longest function that asks only at its entry and its loop headers
-	maxFree    = 32      // the most that an entry may do without a charge
-	stepSize   = 1 << 16 // bytes of memory.copy and memory.fill at a time
-
-	costAccess = 4  // a load may miss every cache
-	costSlow   = 10 // division, square root, indirect calls
-	costCall   = 10
-	costGrow   = 2_000
-	costStep   = 8_000 // 64 KiB that may all have to be faulted in
+	stepSize = 1 << 16 // bytes of memory.copy and memory.fill at a time
+	costStep = 8_000   // of as many, which may all have to be faulted in
 )
-
-func exportGlobal(i int) string { return fmt.Sprint(reserved, "global", i) }
 
 // rewriter rewrites one module.
 type rewriter struct {
-	*Module
-	tick, more, copy, fill uint32 // function indices
-	ticks                  uint32 // global index
-	nestWork               int
-	work, localWork        uint64
-
-	edits  []edit // buffers that the bodies share, one after the other
-	pieces []int
-	open   []block
+	placer
+	more  uint32 // index of a function that is added
+	ticks uint32 // index of a global that is added
 }
 
 // Rewrite returns the module to compile:
@@ -61,9 +45,9 @@ type rewriter struct {
 // The added code leaves the stack as it was, and each index that the original uses is checked to be
 // one of its own: so the compiler's validation of the result is a validation of the original.
 func (m *Module) Rewrite() ([]byte, error) {
-	w := &rewriter{Module: m, tick: uint32(len(m.imports)), ticks: uint32(len(m.globals))}
-	w.more = m.count() + 1
-	w.copy, w.fill = w.more+1, w.more+2
+	more := m.count() + 1
+	w := &rewriter{placer{Module: m, tick: uint32(len(m.imports)), copy: more + 1, fill: more + 2},
+		more, uint32(len(m.globals))}
 	codes, err := w.codeSection()
 	if err != nil {
 		return nil, err
@@ -143,26 +127,17 @@ func (w *rewriter) allExports() []Export {
 	return all
 }
 
-// shift makes room for tick, the last of the imports.
-func (w *rewriter) shift(f uint32) uint32 {
-	if f >= w.tick {
-		return f + 1
-	}
-	return f
-}
-
 // body appends one body, rewritten, to out.
 func (w *rewriter) body(out []byte, t Func, c code) ([]byte, error) {
 	params := uint32(len(t.Params))
-	p, err := w.place(c, params)
-	if err != nil {
+	if err := w.place(c, params); err != nil {
 		return nil, err
 	}
 	scratch := params + c.n
 	out = append(u32(out, c.groups+1), c.locals...)
 	out = append(out, 1, I32)
 	from := 0
-	for _, e := range p.edits {
+	for _, e := range w.edits {
 		out = append(out, c.body[from:e.at]...)
 		from = e.at + e.drop
 		switch {
@@ -175,21 +150,11 @@ func (w *rewriter) body(out []byte, t Func, c code) ([]byte, error) {
 		case e.check:
 			out = w.charge(out, scratch, e.value)
 		case !e.free:
-			out = w.deduct(out, e.value+p.extra)
+			out = w.deduct(out, e.value+w.extra)
 		}
 	}
 	return append(out, c.body[from:]...), nil
 }
-
-// The opcodes of the code that is added.
-const (
-	opI32LeS, opI32LeU, opI64GtU  = 0x4c, 0x4d, 0x56
-	opI32Add, opI32Sub, opI32ShrU = 0x6a, 0x6b, 0x76
-	opI64Add, opI64Shl            = 0x7c, 0x86
-	opI64OfI32                    = 0xad
-	memoryCopy, memoryFill        = 10, 11 // after opPrefix
-	pageSizeBits                  = 16
-)
 
 // deduct subtracts cost from the counter.
 func (w *rewriter) deduct(out []byte, cost uint32) []byte {

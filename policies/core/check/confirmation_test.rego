@@ -114,3 +114,9 @@ test_no_channels_and_no_approvers_approve_nothing if {
 		contains(d.deny[0].msg, sprintf("the site's data lacks approval/%s", [key]))
 	}
 }
+
+test_a_request_that_expired_is_told_as_such if {
+	d := f.decided({"tool": {"name": "kill"}, "confirmation": {"state": "expired"}})
+	f.failed(d) == {"confirmation"}
+	contains(d.deny[0].msg, "the request to approve kill expired before a person answered")
+}

@@ -8,8 +8,9 @@
 #   - data.site: schema.site
 package caponier.core.check.protected
 
+import data.caponier.core.check.guests as of_facts
 import data.caponier.core.command
-import data.caponier.core.files
+import data.caponier.core.guests
 import data.caponier.core.inventory
 import data.caponier.core.tables
 import data.caponier.core.tier
@@ -54,18 +55,7 @@ somewhere(nodes) if {
 
 # Everything that the question names, as [kind, name], however it names it. What a site does not
 # protect at all need not be found.
-touched contains ["vmids", id] if some id in input.targets.vmids
-
-touched contains ["vmids", id] if {
-	words != set()
-	some id in command.mentioned_vmids(words)
-}
-
-# A guest's number in a path, or in a unit such as pve-container@103, is that guest.
-touched contains ["vmids", id] if {
-	some text in texts
-	some id in command.numbers(text)
-}
+touched contains ["vmids", id] if some id in guests.named
 
 touched contains ["nodes", n] if {
 	data.site.protected.nodes != {}
@@ -83,42 +73,23 @@ units contains command.unit(s) if some s in input.targets.services
 units contains command.unit(s) if some s in input.target.services
 
 units contains unit if {
-	words != set()
-	some unit in command.mentioned_services(words)
-}
-
-# The words of commands by kind. A call's text for the inside of a guest is not among them.
-words := command.operation_words if {
-	input.schema == "caponier.operation/1"
-} else := set() if {
-	input.commands == []
-} else := command.call_words if {
-	input.schema == "caponier.call/1"
-} else := set()
-
-texts contains p if some p in input.targets.paths
-
-texts contains s if some s in input.targets.services
-
-texts contains p if {
-	some p in [input.file.path, input.file.real_path]
-	is_string(p)
-	not files.staged(p)
+	guests.words != set()
+	some unit in command.mentioned_services(guests.words)
 }
 
 # Every name of every machine: by node, in words and paths, and by address in words of programs that
 # only the site describes.
 machines := inventory.also(inventory.named | mentioned)
 
-mentioned contains n if some n in command.mentioned_nodes(words)
+mentioned contains n if some n in command.mentioned_nodes(guests.words)
 
 mentioned contains n if {
-	some text in texts
+	some text in guests.texts
 	some n in split(text, "/")
 }
 
 mentioned contains n.name if {
-	own := command.own_names(words)
+	own := command.own_names(guests.words)
 	count(own) > 0
 	some n in input.nodes
 	n.host in own
@@ -132,7 +103,7 @@ hosts contains n.host if {
 	n.name in machines
 }
 
-hosts contains h if some h in command.own_names(words)
+hosts contains h if some h in command.own_names(guests.words)
 
 hosts contains input.target.host if input.target != null
 
@@ -142,13 +113,26 @@ hosts contains a.ip if some a in input.target.addrs
 
 hosts contains a.ip if some a in input.http.addrs
 
-what := concat("; ", [sprintf("%s %s is protected: %s", [kinds[kind], name, reason]) |
-	some [kind, name, reason] in hits
-])
+what := concat("; ", array.concat(
+	[sprintf("%s %s is protected: %s", [kinds[kind], called(kind, name), reason]) |
+		some [kind, name, reason] in hits
+	],
+	[sprintf("guest %s is protected by its %s: %s", [guests.label(id), means[kind], reason]) |
+		some [id, kind, _, reason] in of_facts.guarded
+	],
+))
+
+called(kind, name) := guests.label(name) if {
+	kind == "vmids"
+} else := name
 
 kinds := {"vmids": "guest", "nodes": "node", "hosts": "host", "services": "service"}
 
-rule := concat(", ", {sprintf("protected/%s/%s", [kind, name]) | some [kind, name, _] in hits})
+means := {"tags": "tag", "pools": "pool", "names": "name", "nodes": "node"}
+
+rule := concat(", ", {sprintf("protected/%s/%s", [kind, name]) |
+	some [kind, name, _] in hits
+} | {sprintf("protected/%s/%s", [kind, name]) | some [_, kind, name, _] in of_facts.guarded})
 
 works := "it stays refused, whatever is confirmed; choose another target"
 

@@ -35,9 +35,8 @@ ok if {
 
 what := "only the snapshots from before your own calls are shown to you" if {
 	input.record.action == "snapshots"
-} else := sprintf("the host kept nothing that would undo call %s", [input.record.call]) if {
-	input.record.undo.owner == ""
-} else := sprintf("call %s was made by somebody else", [input.record.call]) if {
+} else := sprintf("the host kept nothing of a call %s of yours", [input.record.call]) if {
+	# The same for a call that nobody made, so that nobody learns of another's.
 	input.record.undo.owner != input.principal.id
 } else := input.record.undo.bars
 

@@ -9,6 +9,8 @@
 package caponier.core.check.tier
 
 import data.caponier.core.command
+import data.caponier.core.guests
+import data.caponier.core.tables
 import data.caponier.core.tier
 
 asked := {"call", "operation", "visible"}
@@ -29,6 +31,7 @@ ok if {
 	tier.tool < 4
 	tier.rank < 4
 	tier.rank <= tier.ranks[input.parent.tier]
+	within_call
 }
 
 ok if {
@@ -36,8 +39,15 @@ ok if {
 	tier.tool < 4
 }
 
+within_call if not tables.of.guests.raises
+
+within_call if tier.own <= tier.parent
+
 what := sprintf("%s is black", [tier.key]) if {
 	tier.tool == 4
+} else := guests.raising if {
+	guests.raised == tier.rank
+	tier.own < tier.rank
 } else := sprintf("%s is black", [concat(", ", heavy)]) if {
 	tier.rank == 4
 } else := sprintf("%s is %s and %s is %s", [

@@ -33,7 +33,34 @@ func init() {
 			Imports:     []string{"ssh_exec"},
 			Commands:    []string{"pct start", "pct stop", "pct shutdown"},
 			Runs:        "pct stop VMID; pct start VMID",
-		}, act))
+		}, act), sdk.NewTool("deviant_flood",
+		"Asks for operations above green, whatever the host answers.",
+		sdk.Hints{
+			Title:       "Flood",
+			Budget:      2 * time.Minute,
+			Destructive: true,
+			Imports:     []string{"ssh_exec"},
+			Commands:    []string{"pct stop"},
+			Runs:        "pct stop VMID",
+		}, flood))
+}
+
+type floodIn struct {
+	VMID int64 `json:"vmid" doc:"The container" min:"100" max:"999999999" target:"vmid"`
+
+	N int64 `json:"n" doc:"How often" min:"1" max:"20000"`
+}
+
+// flood says how often the host answered what.
+func flood(c *sdk.Call, in floodIn) (out, error) {
+	said, last := map[string]int{}, ""
+	for range in.N {
+		_, err := sdk.SSHExec(c, c.Node(""), []string{"pct", "stop",
+			strconv.FormatInt(in.VMID, 10)}, sdk.ExecOptions{})
+		last = fmt.Sprint(err)
+		said[last]++
+	}
+	return out{Answer: fmt.Sprintf("%d times: %s", said[last], last)}, nil
 }
 
 // tool runs pct commands on one container and remembers what the host answered.

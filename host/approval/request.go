@@ -1,0 +1,43 @@
+package approval
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// Request is a question to a person about one call.
+type Request struct {
+	ID        string          `json:"id"`
+	Key       string          `json:"key"` // a digest of all that the approval is bound to
+	Principal string          `json:"principal"`
+	Tool      string          `json:"tool"`
+	State     string          `json:"state"`
+	Created   time.Time       `json:"created"`
+	Expires   time.Time       `json:"expires"` // of the question, then of the answer
+	TTL       time.Duration   `json:"ttl_ns"`  // how long each of them lasts
+	Revision  string          `json:"policy_revision"`
+	Detail    json.RawMessage `json:"detail"`
+	Decided   time.Time       `json:"decided,omitzero"` // zero while waiting
+	By        string          `json:"by,omitempty"`
+	Channel   string          `json:"channel,omitempty"`
+	Note      string          `json:"note,omitempty"`
+}
+
+// Takes reports whether the request takes an answer in its state: any while it waits, and a no that
+// takes back a yes which was not used.
+func (r Request) Takes(v Verdict) bool {
+	return r.State == Waiting || r.State == Approved && !v.Approve
+}
+
+// Verdict is a person's answer.
+type Verdict = gate.Verdict
+
+// States of a request.
+const (
+	Waiting  = "waiting"
+	Approved = "approved"
+	Denied   = "denied"
+	Used     = "used"
+)

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/doctor"
+	"github.com/caponier-mcp/caponier/host/setup"
+	"github.com/spf13/cobra"
+)
+
+func nodeCommand(g *global) *cobra.Command {
+	cmd := &cobra.Command{Use: "node", Short: "Change which nodes the configuration has"}
+	cmd.AddCommand(nodeRemove(g))
+	return cmd
+}
+
+func nodeRemove(g *global) *cobra.Command {
+	var yes, away bool
+	cmd := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Take a node out of the configuration, once it takes the key no more",
+		Long: "Prints the line that takes the key off the node, asks the node whether it is " +
+			"gone, and\nthen removes the node's table from config.toml, whose old text stays " +
+			"beside it. Nothing\nis changed while the node takes the key, when it cannot be asked " +
+			"(--away), or when the\nsite's policy would not load without the node.",
+		Args: cobra.ExactArgs(1),
+		RunE: g.does(func(v *verb) error { return v.removeNode(v.args[0], yes, away) }),
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not wait for an answer: the line has run")
+	cmd.Flags().BoolVar(&away, "away", false, "the node is gone for good: do not ask it")
+	return cmd
+}
+
+func (v *verb) removeNode(name string, yes, away bool) error {
+	c, err := v.load()
+	if err != nil {
+		return err
+	}
+	at := slices.Index(c.NodeNames(), name)
+	if at < 0 {
+		return usage(fmt.Errorf("%s has no node %q, only %s; nothing was changed", c.File, name,
+			strings.Join(c.NodeNames(), ", ")))
+	}
+	nodes, err := v.leave(c, name)
+	if err != nil {
+		return usage(err)
+	}
+	if !v.json {
+		tell(v.out, nodes)
+	}
+	if !yes && !v.confirmed("Has it run?") {
+		return errors.New("nothing was changed")
+	}
+	if !away {
+		if err := v.refuses(c, at); err != nil {
+			return fmt.Errorf("%w; nothing was changed", err)
+		}
+	}
+	names := slices.Delete(c.NodeNames(), at, at+1)
+	text, err := setup.WithoutNode(c.File, c.Line(fmt.Sprintf("remote.nodes[%d]", at)))
+	old := ""
+	if err == nil {
+		old, err = setup.Rewrite(c.File, text, func(f string) error { return v.holds(f, names) })
+	}
+	if err != nil {
+		return fmt.Errorf("%w; nothing was changed", err)
+	}
+	return v.print(map[string]any{"removed": name, "config": c.File, "old": old, "nodes": nodes},
+		func(w io.Writer) {
+			fmt.Fprintf(w, "%s is no node of %s any more; %s is the old text. A running server "+
+				"has to be started again.\n", name, c.File, old)
+		})
+}
+
+// refuses asks a node whether it still takes the key.
+func (v *verb) refuses(c *config.Config, at int) error {
+	n := c.Remote.Nodes[at]
+	if err := setup.KeyWorks(n.IdentityFile); err != nil { // or every node would refuse it
+		return fmt.Errorf("%s cannot be asked whether it still takes the key: %w", n.Name, err)
+	}
+	c.Remote.Nodes = c.Remote.Nodes[at : at+1]
+	for _, f := range doctor.Nodes(v.ctx, c) {
+		switch {
+		case f.Check == "login" && f.Level == doctor.Fail:
+			return nil
+		case f.Check == "login":
+			return fmt.Errorf("%s still takes the key: run the line", n.Name)
+		case f.Level == doctor.Fail:
+			return fmt.Errorf("%s cannot be asked whether it still takes the key (%s); --away if "+
+				"it is gone for good", n.Name, f.Note)
+		}
+	}
+	return fmt.Errorf("%s does not say whether it still takes the key", n.Name)
+}
+
+// holds reports whether a configuration has these nodes and a policy that loads.
+func (v *verb) holds(file string, names []string) error {
+	c, err := config.Load(file, os.Environ())
+	if err == nil && !slices.Equal(c.NodeNames(), names) {
+		err = errors.New("the table of the node cannot be told from the rest: remove it by hand")
+	}
+	exe, self := os.Executable()
+	if err = errors.Join(err, self); err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(v.ctx, exe, "--config", file, "policy", "check").
+		CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("the policy would not load without the node:\n%s", out)
+	}
+	return nil
+}

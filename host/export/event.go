@@ -1,0 +1,126 @@
+package export
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/audit"
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
+)
+
+// Event is what a sink gets: a record of the journal with its place there, or a gap. Records are
+// masked before they are journaled, and nothing is added to them here but names of this host.
+type Event struct {
+	gate.Record
+	Instance string   `json:"instance"`
+	Journal  Place    `json:"journal"`
+	Omitted  []string `json:"omitted,omitempty"` // what the sink takes no room for
+	Gap      string   `json:"gap,omitempty"`     // the journal lacks something: type is "gap"
+}
+
+// Place is where a record stands. Anchors and `caponier audit verify` speak of the same hash.
+type Place struct {
+	File string `json:"file"`
+	Seq  int64  `json:"seq"`
+	Hash string `json:"hash,omitempty"`
+}
+
+// eventOf returns the event of a step, and reports false for entries that are no records.
+func eventOf(s audit.Step, instance string, now time.Time) (Event, bool) {
+	e := Event{Instance: instance, Journal: Place{s.Entry.File, s.Entry.Seq, s.Entry.Hash}}
+	switch {
+	case s.Gap != "":
+		e.Type, e.Time, e.Gap, e.Journal.Seq = "gap", now.UTC(), s.Gap, s.Mark.Seq
+	case s.Entry.Record != nil:
+		e.Record = *s.Entry.Record
+	default:
+		return e, false
+	}
+	return e, true
+}
+
+// small returns the event without its input, which is by far its largest part.
+func (e Event) small() Event {
+	if len(e.Input) > 0 {
+		e.Input, e.Omitted = nil, []string{"input"}
+	}
+	return e
+}
+
+// says is the event in a sentence, on one line.
+func (e Event) says() string {
+	what := strings.TrimSpace(e.Tool + " " + e.Op)
+	text := fmt.Sprintf("%s %s of %s: %s", e.Kind, what, e.Principal, e.Type)
+	switch {
+	case e.Gap != "":
+		text = e.Gap
+	case e.Type == "outcome":
+		text = fmt.Sprintf("%s %s of %s: %s %s", e.Kind, what, e.Principal, e.Outcome, e.Code)
+	case e.Type == "refused" && e.Outcome == gate.Waits:
+		text = fmt.Sprintf("%s %s of %s waits for a person", e.Kind, what, e.Principal)
+	case e.Type == "refused":
+		text += " (" + strings.Join(e.Failed, ", ") + ")"
+	case e.Type == "intent":
+		text = fmt.Sprintf("%s %s of %s: allowed, %s", e.Kind, what, e.Principal, e.Tier)
+	}
+	return plaintext.Show(plaintext.Short(strings.TrimSpace(text), 400))
+}
+
+// A severity has the numbers of syslog and of OpenTelemetry.
+type severity struct {
+	syslog, otel int
+	text         string
+}
+
+func (e Event) severity() severity {
+	switch {
+	case e.Gap != "":
+		return severity{3, 17, "ERROR"}
+	case e.Type == "refused", e.Outcome == gate.Failed, e.Outcome == gate.Unknown:
+		return severity{4, 13, "WARN"}
+	}
+	return severity{6, 9, "INFO"}
+}
+
+// fields are what a log is searched by, without what is empty, in a fixed order.
+func (e Event) fields() (all [][2]string) {
+	exit := ""
+	if e.Exit != nil {
+		exit = strconv.Itoa(*e.Exit)
+	}
+	for _, f := range [][2]string{{"type", e.Type}, {"decision_id", e.ID}, {"call_id", e.CallID},
+		{"kind", e.Kind}, {"op", e.Op}, {"phase", e.Phase}, {"principal", e.Principal},
+		{"source", e.Source}, {"tool", e.Tool}, {"plugin", e.Plugin.Name}, {"node", e.Node},
+		{"tier", e.Tier}, {"failed", strings.Join(e.Failed, ",")}, {"revision", e.Revision},
+		{"outcome", string(e.Outcome)}, {"code", e.Code}, {"exit", exit},
+		{"journal_file", e.Journal.File}, {"journal_seq", strconv.FormatInt(e.Journal.Seq, 10)},
+		{"journal_hash", e.Journal.Hash}, {"instance", e.Instance}} {
+		if f[1] != "" {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// encode returns a value as JSON on one line.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "localhost"
+	}
+	return name
+}

@@ -1,0 +1,155 @@
+package export
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The test's program is also a sender and a receiver, which can be killed.
+func TestMain(m *testing.M) {
+	role, args := os.Getenv("EXPORT_TEST_ROLE"), strings.Fields(os.Getenv("EXPORT_TEST_ARGS"))
+	switch role {
+	case "":
+		os.Exit(m.Run())
+	case "send":
+		o := SinkOptions{Name: "x", Kind: args[1], URL: args[2]}
+		x, err := New(Options{Dir: args[3], Every: 100 * time.Millisecond, Sinks: []SinkOptions{o}}, args[0])
+		if err != nil {
+			panic(err)
+		}
+		x.every, x.to[0].first, x.to[0].longest, x.to[0].limit = time.Millisecond, time.Millisecond, 10*time.Millisecond, 20
+		x.Run(context.Background())
+	case "receive":
+		panic(receive(args[0], args[1], args[2]))
+	}
+}
+
+// receive keeps the ids of events in a file, each on the disk before it is acknowledged.
+func receive(kind, address, file string) error {
+	out, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	var l net.Listener
+	for end := time.Now().Add(10 * time.Second); l == nil; {
+		if l, err = net.Listen("tcp", address); err != nil && time.Now().After(end) {
+			return err
+		}
+	}
+	keep := func(r *receiver) error {
+		var text bytes.Buffer
+		for id := range r.got {
+			fmt.Fprintln(&text, id)
+		}
+		_, err := out.Write(text.Bytes())
+		return errors.Join(err, out.Sync())
+	}
+	if kind == "opa" {
+		return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			r := newReceiver()
+			text, err := body(req)
+			if err = errors.Join(err, r.opa(text)); err == nil {
+				err = keep(r)
+			}
+			if err != nil {
+				http.Error(w, err.Error(), 500)
+			}
+		}))
+	}
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		r := newReceiver()
+		if r.connection(c) == nil { // one that was cut off is not kept, and not closed in order
+			err = keep(r)
+		} else {
+			err = c.(*net.TCPConn).SetLinger(0)
+		}
+		if err = errors.Join(err, c.Close()); err != nil {
+			return err
+		}
+	}
+}
+
+func start(t *testing.T, role string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "EXPORT_TEST_ROLE="+role, "EXPORT_TEST_ARGS="+strings.Join(args, " "))
+	must(t, cmd.Start())
+	return cmd
+}
+
+// Both sides are killed at any time, again and again: what the journal holds arrives.
+func TestNothingIsLostWhenEitherSideIsKilled(t *testing.T) {
+	for kind, scheme := range map[string]string{"opa": "http", "syslog": "tcp"} {
+		t.Run(kind, func(t *testing.T) {
+			root := t.TempDir()
+			dir, file := filepath.Join(root, "journal"), filepath.Join(root, "got")
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			must(t, err)
+			address := l.Addr().String()
+			must(t, l.Close())
+			j := journal(t, dir)
+			sends := []string{dir, kind, scheme + "://" + address, filepath.Join(root, "export")}
+			receives := []string{kind, address, file}
+			sender, receiving := start(t, "send", sends...), start(t, "receive", receives...)
+			var ids []string
+			kill := func(c *exec.Cmd) { must(t, c.Process.Kill()); _ = c.Wait() }
+			count := func() int {
+				text, _ := os.ReadFile(file)
+				return bytes.Count(text, []byte("\n"))
+			}
+			for round := range 16 {
+				ids = append(ids, write(t, j, fmt.Sprint("r", round), 40)...)
+				before := count()
+				if round > 1 { // until something went over; then while the next batches do
+					eventually(t, func() bool { return count() > before })
+				}
+				if round%3 != 0 {
+					kill(sender)
+				}
+				if round%3 != 1 {
+					kill(receiving)
+					receiving = start(t, "receive", receives...)
+				}
+				if round%3 != 0 {
+					sender = start(t, "send", sends...)
+				}
+			}
+			var missing []string
+			defer func() {
+				kill(sender)
+				kill(receiving)
+				if len(missing) > 0 {
+					t.Errorf("%d of %d ids are missing, such as %s", len(missing), len(ids), missing[0])
+				}
+			}()
+			eventually(t, func() bool {
+				text, _ := os.ReadFile(file)
+				got := map[string]bool{}
+				for line := range strings.Lines(string(text)) {
+					got[strings.TrimSuffix(line, "\n")] = true
+				}
+				missing = nil
+				for _, id := range ids {
+					if !got[id] {
+						missing = append(missing, id)
+					}
+				}
+				return len(missing) == 0
+			})
+		})
+	}
+}

@@ -1,0 +1,74 @@
+package export
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"time"
+)
+
+// otlp posts log records in the JSON encoding of OTLP/HTTP (opentelemetry.io/docs/specs/otlp).
+type otlp struct {
+	*web
+	instance, version string
+}
+
+type (
+	anyValue struct {
+		String string `json:"stringValue"`
+	}
+	keyValue struct {
+		Key   string   `json:"key"`
+		Value anyValue `json:"value"`
+	}
+	logRecord struct {
+		Time     string     `json:"timeUnixNano"` // 64-bit numbers are text in this encoding
+		Observed string     `json:"observedTimeUnixNano"`
+		Severity int        `json:"severityNumber"`
+		Text     string     `json:"severityText"`
+		Body     anyValue   `json:"body"`
+		Fields   []keyValue `json:"attributes"`
+		Event    string     `json:"eventName"`
+	}
+)
+
+func (o otlp) encode(e Event) ([]byte, error) {
+	whole, err := encode(e)
+	if err != nil {
+		return nil, err
+	}
+	s := e.severity()
+	r := logRecord{Time: strconv.FormatInt(e.Time.UnixNano(), 10),
+		Observed: strconv.FormatInt(time.Now().UnixNano(), 10), Severity: s.otel, Text: s.text,
+		Body: anyValue{e.says()}, Event: "caponier." + e.Type,
+		Fields: []keyValue{{"caponier.event", anyValue{string(whole)}}}}
+	for _, f := range e.fields() {
+		r.Fields = append(r.Fields, keyValue{"caponier." + f[0], anyValue{f[1]}})
+	}
+	return o.fits(r)
+}
+
+func (o otlp) send(ctx context.Context, encoded [][]byte) error {
+	resource, err := encode([]keyValue{{"service.name", anyValue{"caponier"}},
+		{"service.version", anyValue{o.version}}, {"service.instance.id", anyValue{o.instance}}})
+	if err != nil {
+		return err
+	}
+	answer, err := o.post(ctx, `{"resourceLogs":[{"resource":{"attributes":`+string(resource)+
+		`},"scopeLogs":[{"scope":{"name":"caponier/journal"},"logRecords":[`, encoded, `]}]}]}`)
+	if err != nil {
+		return err
+	}
+	var said struct {
+		Partial struct {
+			Rejected json.Number `json:"rejectedLogRecords"`
+			Why      string      `json:"errorMessage"`
+		} `json:"partialSuccess"`
+	}
+	if json.Unmarshal(answer, &said) == nil {
+		if n, _ := said.Partial.Rejected.Int64(); n > 0 {
+			return &refusal{n, said.Partial.Why}
+		}
+	}
+	return nil
+}

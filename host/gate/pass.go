@@ -1,0 +1,147 @@
+package gate
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+)
+
+// pass is the only way to an effect: decide, journal the intent, refuse or act on the very question
+// that was decided, journal the outcome. Each error before act is a refusal. An outcome that could
+// not be journaled is noted in the call.
+func pass[T any](ctx context.Context, o *Options, q Question,
+	act func(context.Context, Question, Decision) (T, Record, error),
+) (result T, err error) {
+	q.ID, q.Time, q.Mode = newID(o.Now()), o.Now(), o.Mode()
+	dec, giveBack := o.decide(ctx, q)
+	rec := record(q, dec)
+	if dec.NeedsApproval && o.Confirmer != nil || dec.waits() { // refused for now
+		rec.Outcome = Waits
+	}
+	// One sync covers every intent before it, the call's included. So only what can have an effect
+	// waits for the disk.
+	durable := dec.Allow && q.Kind == KindOperation && dec.Tier != Green && !q.Call.Planning
+	if err := o.Journal.Intent(ctx, rec, durable); err != nil && dec.Allow {
+		dec = deny("journal.unavailable",
+			"the journal cannot be written, so nothing may be done: "+err.Error())
+	}
+	if !dec.Allow {
+		giveBack()
+		return result, refused(rec, dec)
+	}
+	began := o.Now()
+	result, done, err := guarded(ctx, q, dec, act)
+	rec.finish(done, o.Now(), began)
+	if o.Journal.Outcome(context.WithoutCancel(ctx), rec) != nil {
+		q.Call.sums.unwritten.Store(true)
+	}
+	return result, err
+}
+
+// guarded turns a panic of act into an unknown outcome, so that it is journaled and the process
+// goes on.
+func guarded[T any](ctx context.Context, q Question, dec Decision,
+	act func(context.Context, Question, Decision) (T, Record, error),
+) (out T, done Record, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			slog.Error("the host panicked while acting", "panic", p, "stack", string(debug.Stack()))
+			done = Record{Outcome: Unknown, Code: "panic"}
+			err = &OpError{Code: "panic", Outcome: Unknown,
+				Message: "the host panicked while doing this; what it did is unknown"}
+		}
+	}()
+	return act(ctx, q, dec)
+}
+
+// decide turns every way of not getting an answer into a refusal.
+func (o *Options) decide(ctx context.Context, q Question) (dec Decision, giveBack func()) {
+	giveBack = func() {}
+	defer func() {
+		if p := recover(); p != nil {
+			dec = deny("policy.panic", fmt.Sprint("the policy engine panicked: ", p))
+		}
+	}()
+	if t := q.Call.Tool; o.HiddenReason != nil && o.HiddenReason(t) != "" {
+		why := t.Name + " is not offered by this host: it " + o.HiddenReason(t)
+		return deny("withheld", why), giveBack
+	}
+	if q.Kind == KindOperation && q.Call.current != nil {
+		if err := q.Call.current(ctx); err != nil {
+			return deny("revoked", "the call may not go on: "+err.Error()), giveBack
+		}
+	}
+	if q.Kind == KindCall {
+		counts, back, err := o.Ledger.Take(ctx, q.Call)
+		if err != nil {
+			return deny("ledger.unavailable", "calls cannot be counted: "+err.Error()), giveBack
+		}
+		q.Facts.Counts, giveBack = counts, back
+	}
+	dec, err := o.answer(ctx, q)
+	if len(dec.Guests) > 0 && o.Guests != nil && q.Kind != KindVisible {
+		q.Facts.Guests = o.Guests(ctx, q, dec)
+		dec, err = o.answer(ctx, q)
+	}
+	switch {
+	case err != nil:
+		failed := deny("policy.error", "the policy engine did not answer: "+err.Error())
+		failed.Input, failed.Masked = dec.Input, dec.Masked
+		return failed, func() {} // a question that breaks the engine counts
+	case dec.Allow && (dec.Tier < Green || dec.Tier >= Black ||
+		len(dec.Failed)+len(dec.Denied) > 0):
+		dec.Allow = false
+		dec.Failed = append(dec.Failed, "policy.contradiction")
+	case !dec.Allow && len(dec.Failed) == 0:
+		dec.Failed = []string{"policy.undefined"}
+	}
+	return dec, giveBack
+}
+
+// answer has the question decided in a turn of its principal.
+func (o *Options) answer(ctx context.Context, q Question) (Decision, error) {
+	end, err := o.turn(ctx, q.Call)
+	if err != nil {
+		return Decision{}, err
+	}
+	defer end()
+	return o.Decider.Decide(ctx, q)
+}
+
+// turn waits until the host may compute for the call. The call is charged until end is called.
+func (o *Options) turn(ctx context.Context, c *Call) (end func(), err error) {
+	who := c.Principal.ID
+	if o.Turns != nil {
+		if err := o.Turns.Acquire(ctx, who); err != nil {
+			return nil, err
+		}
+	}
+	began := o.Now()
+	return func() {
+		c.sums.spent.Add(int64(o.Now().Sub(began)))
+		if o.Turns != nil {
+			o.Turns.Release(who)
+		}
+	}, nil
+}
+
+// waits reports that only facts are missing, which can be looked up.
+func (d Decision) waits() bool { return d.Units != nil || d.Lacks != nil }
+
+func deny(id, msg string) Decision {
+	return Decision{Failed: []string{id}, Denied: []Reason{{ID: id, Msg: msg}}}
+}
+
+// newID returns 26 characters that sort by time: 48 bits of milliseconds, 80 random bits.
+func newID(t time.Time) string {
+	var b [16]byte
+	rand.Read(b[:])
+	ms := binary.BigEndian.AppendUint64(nil, uint64(t.UnixMilli()))
+	copy(b[:6], ms[2:])
+	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:])
+}

@@ -1,0 +1,240 @@
+// Package inventory keeps what clusters say of their guests, for policy to decide on.
+package inventory
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/cluster"
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+const (
+	maxNodes = 3                // of a cluster that are asked, one after the other
+	deadline = 20 * time.Second // for all of them
+)
+
+// Inventory keeps one list for each cluster, and reads it again where a decision asks for what is
+// newer, or for a guest that it does not have. Its methods may be called concurrently.
+type Inventory struct {
+	// Call makes a call of a tool as the host. It must not be nil.
+	Call func(ctx context.Context, tool string, args any) gate.Answer
+	Now  func() time.Time // not nil
+
+	mu   sync.Mutex
+	kept map[string]*kept // by cluster; a node without one is a cluster of its own
+}
+
+// kept is what is known of a cluster, guarded by the inventory's mu.
+type kept struct {
+	list    cluster.List
+	asked   time.Time // when the list was asked for; zero: never
+	reading *reading  // nil: nobody reads
+}
+
+// reading is one read of a cluster, for everybody who waits for it.
+type reading struct {
+	began time.Time
+	done  chan struct{} // closed when err is set
+	err   error
+}
+
+// Guests returns what the question's cluster says of the guests that its decision lacks, and of
+// those that its call names. A guest that is not there has no kind; that is said only of a list
+// that was asked for after the question came. The result is nil where the cluster could not be
+// read, which the log says.
+func (v *Inventory) Guests(ctx context.Context, q gate.Question, d gate.Decision) (
+	facts map[string]gate.Guest) {
+	on, err := placeOf(q)
+	if err == nil {
+		err = v.fresh(ctx, on, d)
+	}
+	if err != nil {
+		slog.Warn("what the cluster says of guests is not known, so what depends on it is refused",
+			"call", q.Call.ID, "guests", d.Guests, "error", err)
+		return nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	facts = v.known(on, q.Call.Targets.VMIDs)
+	k := v.kept[on.cluster]
+	for _, id := range d.Guests {
+		g, _ := k.list.Guest(id)
+		facts[id] = v.fact(g, k)
+	}
+	return facts
+}
+
+// Decider decides with what is known of the guests that a call names, however old: policy says
+// whether it is too old. It waits for nothing.
+func (v *Inventory) Decider(next gate.Decider) gate.Decider { return decider{next, v} }
+
+type decider struct {
+	gate.Decider
+	v *Inventory
+}
+
+func (d decider) Decide(ctx context.Context, q gate.Question) (gate.Decision, error) {
+	if q.Facts.Guests == nil && q.Call != nil && len(q.Call.Targets.VMIDs) > 0 {
+		if on, err := placeOf(q); err == nil {
+			d.v.mu.Lock()
+			q.Facts.Guests = d.v.known(on, q.Call.Targets.VMIDs)
+			d.v.mu.Unlock()
+		}
+	}
+	return d.Decider.Decide(ctx, q)
+}
+
+// known are those of these guests that the list of the cluster has, nil without a list.
+func (v *Inventory) known(on place, ids []string) map[string]gate.Guest {
+	k := v.kept[on.cluster]
+	if k == nil || k.asked.IsZero() {
+		return nil
+	}
+	facts := map[string]gate.Guest{}
+	for _, id := range ids {
+		if g, is := k.list.Guest(id); is {
+			facts[id] = v.fact(g, k)
+		}
+	}
+	return facts
+}
+
+func (v *Inventory) fact(g cluster.Guest, k *kept) gate.Guest {
+	return gate.Guest{Name: g.Name, Kind: g.Kind, Node: g.Node, Status: g.Status, Tags: g.Tags,
+		Pool: g.Pool, Template: g.Template, HA: g.HA,
+		AgeS: int64((v.Now().Sub(k.asked) + time.Second - 1) / time.Second)}
+}
+
+// place is a cluster, with its nodes in the order in which they are asked.
+type place struct {
+	cluster string // a node without one is a cluster of its own
+	nodes   []string
+}
+
+// placeOf returns the cluster whose guests a question names by their numbers: that of the node of
+// an operation, or of the nodes of a call.
+func placeOf(q gate.Question) (place, error) {
+	var on place
+	names := q.Call.Targets.Nodes
+	if q.Node != nil {
+		names = []string{q.Node.Name}
+	}
+	for _, n := range q.Call.Nodes {
+		if !slices.Contains(names, n.Name) && len(names) > 0 {
+			continue
+		}
+		if c := clusterOf(n); on.cluster == "" || on.cluster == c {
+			on.cluster, on.nodes = c, append(on.nodes, n.Name)
+		} else {
+			return on, errors.New("it is about nodes of more than one cluster, in each of which " +
+				"a number is another guest")
+		}
+	}
+	for _, n := range q.Call.Nodes {
+		if clusterOf(n) == on.cluster && !slices.Contains(on.nodes, n.Name) {
+			on.nodes = append(on.nodes, n.Name)
+		}
+	}
+	if len(on.nodes) == 0 {
+		return on, errors.New("it is about no node of the inventory")
+	}
+	on.nodes = on.nodes[:min(len(on.nodes), maxNodes)]
+	return on, nil
+}
+
+func clusterOf(n gate.Node) string {
+	if n.Cluster == "" {
+		return "node " + n.Name
+	}
+	return "cluster " + n.Cluster
+}
+
+// fresh returns when the list of a cluster is as new as the decision wants it, and has its guests
+// or was asked for after now.
+func (v *Inventory) fresh(ctx context.Context, on place, d gate.Decision) error {
+	arrived := v.Now()
+	for {
+		r, ready := v.join(ctx, on, d, arrived)
+		if ready {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-r.done:
+		}
+		if r.err != nil && !r.began.Before(arrived) {
+			return r.err
+		}
+	}
+}
+
+// join reports that the list is as fresh as it must be, or returns the read to wait for.
+func (v *Inventory) join(ctx context.Context, on place, d gate.Decision, arrived time.Time) (
+	r *reading, ready bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	k := v.kept[on.cluster]
+	if k == nil {
+		if v.kept == nil {
+			v.kept = map[string]*kept{}
+		}
+		k = &kept{}
+		v.kept[on.cluster] = k
+	}
+	has := func(id string) bool { g, is := k.list.Guest(id); return is && g.Known() }
+	switch {
+	case k.asked.IsZero():
+	case !k.asked.Before(arrived):
+		return nil, true
+	case v.Now().Sub(k.asked)+time.Second <= d.GuestAge &&
+		!slices.ContainsFunc(d.Guests, func(id string) bool { return !has(id) }):
+		return nil, true
+	}
+	if k.reading == nil {
+		k.reading = &reading{began: v.Now(), done: make(chan struct{})}
+		go v.read(context.WithoutCancel(ctx), on, k, k.reading)
+	}
+	return k.reading, false
+}
+
+// read asks the nodes of a cluster, one after the other, until one tells.
+func (v *Inventory) read(ctx context.Context, on place, k *kept, r *reading) {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	var list cluster.List
+	var asked time.Time
+	errs := []error{}
+	for _, node := range on.nodes {
+		var err error
+		asked = v.Now()
+		if list, err = v.ask(ctx, node); err == nil {
+			errs = nil
+			break
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", node, err))
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if r.err = errors.Join(errs...); r.err == nil {
+		k.list, k.asked = list, asked
+	}
+	k.reading = nil
+	close(r.done)
+}
+
+func (v *Inventory) ask(ctx context.Context, node string) (list cluster.List, err error) {
+	a := v.Call(ctx, toolName, map[string]any{"node": node})
+	if a.Err != nil {
+		return list, a.Err
+	}
+	err = json.Unmarshal(a.Output.JSON, &list)
+	return list, err
+}

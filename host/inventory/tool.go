@@ -1,0 +1,62 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/cluster"
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/native"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+)
+
+// toolName is in core policy too.
+const toolName = "read_cluster"
+
+const (
+	budget   = 10 * time.Second // of one node
+	maxBytes = 4 << 20          // of the list of a large cluster
+)
+
+// Tool reads what the cluster of "node" says of its guests and nodes.
+var Tool = native.Tool{Name: toolName, Imports: []string{"ssh_exec"}, Budget: budget, Do: read,
+	Commands: []string{"pvesh get /cluster/resources", "pvesh get /cluster/status"},
+	Runs:     "pvesh get /cluster/status and /cluster/resources",
+	Targets: func(args map[string]any) (gate.Targets, error) {
+		node, _ := args["node"].(string)
+		return gate.Targets{Nodes: []string{node}, VMIDs: []string{}, Services: []string{},
+			Hosts: []string{}, Paths: []string{}, GuestPaths: []string{}, LocalPaths: []string{}}, nil
+	}}
+
+// read asks for the quorum first: a node that has lost it still answers, with what it knew then.
+func read(ctx context.Context, r *gate.Running) (any, error) {
+	status, err := get(ctx, r, "/cluster/status")
+	if err == nil {
+		err = cluster.Quorate(status)
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, err := get(ctx, r, "/cluster/resources")
+	if err != nil {
+		return nil, err
+	}
+	return cluster.Read(list)
+}
+
+func get(ctx context.Context, r *gate.Running, path string) ([]byte, error) {
+	node, _ := r.Call.Args.Value["node"].(string)
+	res, err := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: node}, MaxBytes: maxBytes,
+		Argv: []string{"pvesh", "get", path, "--output-format", "json"}})
+	if err != nil {
+		return nil, err
+	}
+	v, _ := res.Value.(abi.ExecResponse)
+	if v.Exit != 0 || v.Truncated {
+		return nil, fmt.Errorf("pvesh get %s: exit %d: %.200q", path, v.Exit,
+			strings.TrimSpace(v.Stderr))
+	}
+	return []byte(v.Stdout), nil
+}

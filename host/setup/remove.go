@@ -1,0 +1,255 @@
+package setup
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// written is the file that says what Write wrote.
+const written = "installed.json"
+
+// record is the contents of that file.
+type record struct {
+	State string            `json:"state"`
+	Made  []string          `json:"made"`  // directories that were not there before, deepest first
+	Files map[string]string `json:"files"` // digests, by the paths below the directory
+}
+
+func (r record) text() string {
+	data, _ := json.MarshalIndent(r, "", "  ")
+	return string(data) + "\n"
+}
+
+func digest(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
+
+// Kind says whose a file is.
+type Kind string
+
+const (
+	Written Kind = "written" // by init, and as it wrote it
+	Again   Kind = "again"   // by the host, which can make it again
+	Kept    Kind = "kept"    // evidence, or of a person: it goes only when it is named
+	Foreign Kind = "foreign" // a link or no file: it never goes
+)
+
+// Item is something that an installation consists of.
+type Item struct {
+	Path string `json:"path"`
+	Kind Kind   `json:"kind"`
+	Goes bool   `json:"goes"`
+}
+
+// Installed is what lies in the directories of an installation.
+type Installed struct {
+	dir    string
+	record record
+	Items  []Item // every file of the directory, and what is directly in that of the state
+}
+
+// Open lists an installation. It is an error if init wrote nothing there.
+func Open(dir string) (*Installed, error) {
+	s := &Installed{dir: dir}
+	info, err := os.Lstat(filepath.Join(dir, written))
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", filepath.Join(dir, written))
+	}
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(filepath.Join(dir, written))
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &s.record)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("no installation of caponier init: %w", err)
+	}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch name, _ := filepath.Rel(dir, path); {
+		case err != nil:
+			return err
+		case d.IsDir() && path == s.record.State:
+			return fs.SkipDir
+		case d.IsDir() || name == written:
+		case !d.Type().IsRegular():
+			s.add(path, Foreign)
+		case s.unchanged(name):
+			s.add(path, Written)
+		default:
+			s.add(path, Kept)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	state, err := os.ReadDir(s.record.State)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	for _, d := range state {
+		kind := Kept
+		if d.Type()&^fs.ModeDir != 0 {
+			kind = Foreign
+		} else if d.Name() == "cache" {
+			kind = Again
+		}
+		s.add(filepath.Join(s.record.State, d.Name()), kind)
+	}
+	return s, err
+}
+
+func (s *Installed) add(path string, kind Kind) {
+	s.Items = append(s.Items, Item{path, kind, kind == Written || kind == Again})
+}
+
+// unchanged reports whether a file is as init wrote it.
+func (s *Installed) unchanged(name string) bool {
+	data, err := os.ReadFile(filepath.Join(s.dir, name))
+	return err == nil && s.record.Files[name] == digest(data)
+}
+
+// Also marks a path, and all below it, to be removed too.
+func (s *Installed) Also(path string) error {
+	found := false
+	for i, it := range s.Items {
+		rel, err := filepath.Rel(path, it.Path)
+		if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
+			continue
+		}
+		if it.Kind == Foreign {
+			return fmt.Errorf("%s is a link or no file: remove it yourself", it.Path)
+		}
+		found, s.Items[i].Goes = true, true
+	}
+	if !found {
+		return fmt.Errorf("%s is nothing that uninstall lists", path)
+	}
+	return nil
+}
+
+// Remove removes the items that are to go, config.toml first, and then the directories that init
+// made, if they are empty. While something stays, so does what a second run needs. No link is
+// followed.
+func (s *Installed) Remove() error {
+	config := filepath.Join(s.dir, "config.toml")
+	all, stays := slices.Clone(s.Items), false
+	slices.SortStableFunc(all, func(a, b Item) int {
+		return strings.Compare(fmt.Sprint(a.Path != config), fmt.Sprint(b.Path != config))
+	})
+	for _, it := range all {
+		if !it.Goes {
+			stays = true
+			continue
+		}
+		base := s.dir
+		if filepath.Dir(it.Path) == s.record.State {
+			base = s.record.State
+		}
+		root, err := os.OpenRoot(base)
+		if err != nil {
+			return err
+		}
+		name, _ := filepath.Rel(base, it.Path)
+		err = root.RemoveAll(name)
+		_ = root.Close()
+		if err != nil {
+			return err
+		}
+		for d := filepath.Dir(it.Path); d != base; d = filepath.Dir(d) {
+			_ = os.Remove(d) // if it is empty
+		}
+	}
+	if stays {
+		return nil
+	}
+	err := os.Remove(filepath.Join(s.dir, written))
+	for _, d := range append([]string{filepath.Join(s.dir, "secrets"),
+		filepath.Join(s.dir, "site")}, s.record.Made...) {
+		_ = os.Remove(d) // if it is empty
+	}
+	return err
+}
+
+// KeyWorks reports whether a file holds a private key that can be used.
+func KeyWorks(file string) error {
+	data, err := os.ReadFile(file)
+	if err == nil {
+		_, err = ssh.ParsePrivateKey(data)
+	}
+	return err
+}
+
+// Rewrite gives config.toml another text that try accepts, which gets a file with it, beside the old
+// one and with its owner and mode. It returns the copy that it keeps of the old file.
+func Rewrite(file string, text []byte, try func(file string) error) (backup string, err error) {
+	info, err := os.Lstat(file)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file: edit what it points to by hand", file)
+	}
+	if err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), ".caponier-config-*.toml")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Chmod(info.Mode().Perm()), f.Sync())
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		err = errors.Join(err, f.Chown(int(stat.Uid), int(stat.Gid)))
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = try(f.Name())
+	}
+	if err != nil {
+		return "", err
+	}
+	backup = file + ".before-" + time.Now().UTC().Format("20060102T150405.000Z")
+	if err := os.Link(file, backup); err != nil {
+		return "", err
+	}
+	return backup, os.Rename(f.Name(), file)
+}
+
+// WithoutNode returns the text of config.toml without the table of a node, which begins in this
+// line. The caller must read the result.
+func WithoutNode(file string, line int) ([]byte, error) {
+	old, err := os.ReadFile(file)
+	if err == nil && (line < 1 || line > bytes.Count(old, []byte("\n"))) {
+		err = fmt.Errorf("%s: no node in line %d", file, line)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []byte(without(string(old), line)), nil
+}
+
+// without returns a TOML text without the table that begins in this line, and those below it. What
+// stands above the next table, behind an empty line, is that one's.
+func without(text string, line int) string {
+	lines := strings.SplitAfter(text, "\n")
+	end := line
+	for ; end < len(lines); end++ {
+		if strings.HasPrefix(lines[end], "[") &&
+			!strings.HasPrefix(lines[end], "[[remote.nodes.") {
+			break
+		}
+	}
+	for end < len(lines) && end > line && strings.HasPrefix(lines[end-1], "#") {
+		end--
+	}
+	return strings.Join(slices.Delete(lines, line-1, end), "")
+}
