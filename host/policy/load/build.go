@@ -283,8 +283,8 @@ func (c *Candidate) parseModule(name string, data []byte) (*ast.Module, error) {
 	}
 	owner, _, _ := strings.Cut(name, "/")
 	if pkg := m.Package.Path.String(); !strings.HasPrefix(pkg+".", "data.caponier."+owner+".") {
-		return nil, fmt.Errorf("%s: package %s does not belong in %s: its packages are caponier.%s "+
-			"and those below it",
+		return nil, fmt.Errorf("%s: package %s does not belong in %s: its packages are "+
+			"caponier.%s and those below it",
 			m.Package.Location, strings.TrimPrefix(pkg, "data."), owner, owner)
 	}
 	return m, nil
