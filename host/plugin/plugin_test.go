@@ -95,6 +95,18 @@ func TestLockRoundTrip(t *testing.T) {
 	if l.Checksum() != digest(first) {
 		t.Errorf("checksum %s is not over the whole lock", l.Checksum())
 	}
+	if !l.Unchanged(path) {
+		t.Error("the file that it was read from counts as changed")
+	}
+	for what, text := range map[string][]byte{"longer": append(bytes.Clone(second), '\n'),
+		"of another plugin": bytes.Replace(second, []byte(`"a"`), []byte(`"b"`), 1), "empty": nil} {
+		if err := Write(path, text); err != nil || l.Unchanged(path) {
+			t.Errorf("a file that is %s counts as unchanged (%v)", what, err)
+		}
+	}
+	if l.Unchanged(path + ".away") {
+		t.Error("a file that is away counts as unchanged")
+	}
 }
 
 func TestLockRefuses(t *testing.T) {

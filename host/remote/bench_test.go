@@ -3,7 +3,9 @@ package remote
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -119,9 +122,10 @@ func BenchmarkExecCallers(b *testing.B) {
 	}
 }
 
-// BenchmarkTransfer moves 100 MB each way through Remote and with scp, in turns, and reports MB/s
-// and their ratio. scp's connecting is in its time; ours is not: a run of `scp` with an empty file
-// is measured and taken off.
+// BenchmarkTransfer moves 100 MB each way through Remote, with scp, and with pkg/sftp's concurrent
+// reads and writes, in turns, and reports MB/s and their ratios. Only ours takes the digest, on both
+// sides. scp's connecting is in its time; ours is not: a run of `scp` with an empty file is measured
+// and taken off.
 func BenchmarkTransfer(b *testing.B) {
 	scp, err := exec.LookPath("scp")
 	if err != nil {
@@ -162,16 +166,26 @@ func BenchmarkTransfer(b *testing.B) {
 	}
 	ours(abi.SFTPStat{OnNode: on("n1"), Path: node})
 	connect := min(theirs(ws+"/empty", at+node+"/e"), theirs(ws+"/empty", at+node+"/e"))
-	var put, get, scpPut, scpGet time.Duration
+	client, err := sftp.NewClient(raw(b, s), sftp.UseConcurrentWrites(true),
+		sftp.UseConcurrentReads(true))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	var put, get, scpPut, scpGet, libPut, libGet time.Duration
 	b.ResetTimer()
 	for range b.N {
 		put += ours(
 			abi.SFTPPut{OnNode: on("n1"), Local: "up", Path: node + "/up", Overwrite: true},
 		)
+		libPut += library(b, func() (io.ReadCloser, error) { return os.Open(ws + "/up") },
+			func() (io.WriteCloser, error) { return client.Create(node + "/up3") })
 		scpPut += theirs(ws+"/up", at+node+"/up2") - connect
 		get += ours(
 			abi.SFTPGet{OnNode: on("n1"), Path: node + "/down", Local: "down", Overwrite: true},
 		)
+		libGet += library(b, func() (io.ReadCloser, error) { return client.Open(node + "/down") },
+			func() (io.WriteCloser, error) { return os.Create(ws + "/down3") })
 		scpGet += theirs(at+node+"/down", ws+"/down2") - connect
 	}
 	mb := func(d time.Duration) float64 { return float64(b.N) * size / 1e6 / d.Seconds() }
@@ -181,6 +195,28 @@ func BenchmarkTransfer(b *testing.B) {
 	b.ReportMetric(mb(get), "get-MB/s")
 	b.ReportMetric(mb(scpGet), "scp-get-MB/s")
 	b.ReportMetric(float64(scpGet)/float64(get), "ratio-get")
+	b.ReportMetric(float64(libPut)/float64(put), "ratio-put-pkg-sftp")
+	b.ReportMetric(float64(libGet)/float64(get), "ratio-get-pkg-sftp")
+}
+
+// library copies as a program would that uses pkg/sftp: its files do it concurrently.
+func library(b *testing.B, from func() (io.ReadCloser, error),
+	to func() (io.WriteCloser, error)) time.Duration {
+	b.Helper()
+	began := time.Now()
+	in, err := from()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := to()
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, err = io.Copy(out, in)
+	if err := errors.Join(err, out.Close(), in.Close()); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(began)
 }
 
 // BenchmarkTransferMemory moves 1 GB each way and reports by how much the memory in use grew.

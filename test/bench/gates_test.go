@@ -2,15 +2,19 @@ package bench
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // A call may cost this much. The bounds are a tenth over what was measured, or more where the
@@ -70,6 +74,67 @@ func TestACallStaysWithinItsCosts(t *testing.T) {
 		t.Logf("%s: %.0f allocations, %.0f bytes, %.1f system calls over a raw exec", tier, allocs,
 			bytes, over)
 	}
+}
+
+// What a start costs in memory, and modules after it, does not depend on the machine either: what was
+// allocated, the heap that the last collection left alive, and the machine code of modules, which no
+// file backs. The bounds are a tenth over what was measured.
+func TestAStartStaysWithinItsMemory(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // smaps
+	}
+	p := newPlace(t)
+	calls := func(s *subject) { // of two plugins; what the second needs is not on the node
+		s.call(t, "green")
+		_, _ = s.session.CallTool(t.Context(),
+			&mcp.CallToolParams{Name: "list_guests", Arguments: map[string]any{}})
+	}
+	calls(p.start(t, "caponier", "stdio")) // fills the caches of modules
+	s := p.start(t, "caponier", "stdio")
+	_, err := s.session.ListTools(t.Context(), nil)
+	must(t, err)
+	measure := func() map[string]float64 {
+		return map[string]float64{
+			"allocations": s.metric(t, "go_memstats_mallocs_total"),
+			"MiB made":    s.metric(t, "go_memstats_alloc_bytes_total") / (1 << 20),
+			// GOGC is 200: three times what was alive
+			"MiB alive":   s.metric(t, "go_memstats_next_gc_bytes") / (3 << 20),
+			"MiB of code": s.code(t),
+		}
+	}
+	started := measure()
+	calls(s)
+	called := measure()
+	for _, at := range []struct {
+		what        string
+		got, bounds map[string]float64
+	}{
+		{"a start", started, map[string]float64{"allocations": 1_570_000, "MiB made": 93,
+			"MiB alive": 18, "MiB of code": 1}},
+		{"a call of each of two plugins", called, map[string]float64{"allocations": 1_930_000,
+			"MiB made": 160, "MiB alive": 28, "MiB of code": 43}},
+	} {
+		for name, bound := range at.bounds {
+			if at.got[name] > bound {
+				t.Errorf("%s: %.1f %s, want at most %v", at.what, at.got[name], name, bound)
+			}
+		}
+		t.Logf("%s: %v", at.what, at.got)
+	}
+}
+
+// code is how many MiB of machine code are in memory that no file backs.
+func (s *subject) code(t testing.TB) (mib float64) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", s.pid))
+	must(t, err)
+	for _, m := range regexp.MustCompile(`(?m)^\S+ r-xp 00000000 00:00 0 *\nSize: +(\d+) kB`).
+		FindAllSubmatch(text, -1) {
+		kib, err := strconv.ParseFloat(string(m[1]), 64)
+		must(t, err)
+		mib += kib / 1024
+	}
+	return mib
 }
 
 // own sums the calls that are not the scheduler's.

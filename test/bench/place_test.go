@@ -303,22 +303,27 @@ func (s *subject) allocations(t testing.TB) float64 {
 		runtime.ReadMemStats(&m)
 		return float64(m.Mallocs)
 	}
-	text := ""
-	if s.metrics == "" {
-		text = s.tool(t, "mallocs", map[string]any{})
-	} else {
-		r, err := http.Get("http://" + s.metrics + "/metrics")
-		must(t, err)
-		defer r.Body.Close()
-		body, err := io.ReadAll(r.Body)
-		must(t, err)
-		m := regexp.MustCompile(`(?m)^go_memstats_mallocs_total (\S+)$`).FindSubmatch(body)
-		if m == nil {
-			t.Fatalf("no count of allocations in\n%s", body)
-		}
-		text = string(m[1])
+	if s.metrics != "" {
+		return s.metric(t, "go_memstats_mallocs_total")
 	}
-	n, err := strconv.ParseFloat(text, 64)
+	n, err := strconv.ParseFloat(s.tool(t, "mallocs", map[string]any{}), 64)
+	must(t, err)
+	return n
+}
+
+// metric is what the host says of itself under a name.
+func (s *subject) metric(t testing.TB, name string) float64 {
+	t.Helper()
+	r, err := http.Get("http://" + s.metrics + "/metrics")
+	must(t, err)
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	must(t, err)
+	m := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(body)
+	if m == nil {
+		t.Fatalf("no %s in\n%s", name, body)
+	}
+	n, err := strconv.ParseFloat(string(m[1]), 64)
 	must(t, err)
 	return n
 }

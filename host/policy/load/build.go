@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -68,12 +70,21 @@ func build(ctx context.Context, all files, inv Inventory, tested func(string) bo
 	if err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{
-		c.lint, c.compile, c.checkCompiled, c.finish, c.smoke,
-	} {
-		if err := step(ctx); err != nil {
-			return nil, err
-		}
+	if err := c.lint(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.compile(ctx); err != nil {
+		return nil, err
+	}
+	// Looking for mistakes in the data takes as long as making the rules: both at once.
+	mistakes := make(chan error, 1)
+	go func() { mistakes <- c.checkCompiled(ctx) }()
+	made := c.finish(ctx)
+	if made == nil {
+		made = c.smoke(ctx)
+	}
+	if err := cmp.Or(<-mistakes, made); err != nil {
+		return nil, err
 	}
 	if tested != nil && tested(c.Rules.Revision) {
 		return c, nil
@@ -124,22 +135,30 @@ func parse(all files, inv Inventory) (c *Candidate, err error) {
 	c.wellTyped = !slices.ContainsFunc(names, func(name string) bool {
 		return owned(name) && path.Ext(name) == ".rego"
 	})
-	for _, name := range names {
+	modules, wrong := make([]*ast.Module, len(names)), make([]error, len(names))
+	var parsing sync.WaitGroup
+	for i, name := range names {
 		if owned(name) {
 			c.site[name] = all[name]
 		}
 		switch data := all[name]; {
 		case strings.HasSuffix(name, testSuffix) && !owned(name):
 			c.coreTests[name] = data
-		case path.Ext(name) == ".rego":
-			err = c.parseRego(name, data)
+		case path.Ext(name) == ".rego": // on all processors, beside the data
+			parsing.Go(func() { modules[i], wrong[i] = c.parseModule(name, data) })
 		case path.Ext(name) == ".schema":
-			err = c.parseSchema(strings.TrimSuffix(path.Base(name), ".schema"), data)
+			wrong[i] = c.parseSchema(strings.TrimSuffix(path.Base(name), ".schema"), data)
 		case name != "capabilities.json":
-			err = c.parseData(name, data)
+			wrong[i] = c.parseData(name, data)
 		}
-		if err != nil {
-			return nil, err
+	}
+	parsing.Wait()
+	for i, name := range names {
+		if wrong[i] != nil {
+			return nil, wrong[i]
+		}
+		if modules[i] != nil {
+			c.add(name, modules[i])
 		}
 	}
 	if c.data["site"] == nil {

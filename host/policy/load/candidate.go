@@ -108,30 +108,33 @@ func (c *Candidate) newCompiler() *ast.Compiler {
 
 const testSuffix = "_test.rego"
 
-// parseRego refuses a module outside its owner's packages.
-func (c *Candidate) parseRego(name string, data []byte) error {
+// parseModule refuses a module outside its owner's packages. It may be called concurrently.
+func (c *Candidate) parseModule(name string, data []byte) (*ast.Module, error) {
 	m, err := ast.ParseModuleWithOpts(name, string(data),
 		// annotations say of what type input and data are, for the check of types
 		ast.ParserOptions{ProcessAnnotation: !c.wellTyped, Capabilities: c.caps,
 			RegoVersion: ast.RegoV1})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if m == nil {
-		return fmt.Errorf("%s: is empty", name)
+		return nil, fmt.Errorf("%s: is empty", name)
 	}
 	owner, _, _ := strings.Cut(name, "/")
 	if pkg := m.Package.Path.String(); !strings.HasPrefix(pkg+".", "data.caponier."+owner+".") {
-		return fmt.Errorf("%s: package %s does not belong in %s: its packages are caponier.%s "+
-			"and those below it",
+		return nil, fmt.Errorf("%s: package %s does not belong in %s: its packages are "+
+			"caponier.%s and those below it",
 			m.Package.Location, strings.TrimPrefix(pkg, "data."), owner, owner)
 	}
+	return m, nil
+}
+
+func (c *Candidate) add(name string, m *ast.Module) {
 	if strings.HasSuffix(name, testSuffix) {
 		c.tests[name] = m
 	} else {
 		c.modules[name] = m
 	}
-	return nil
 }
 
 // owned reports whether a file is the site's.

@@ -141,9 +141,9 @@ func (c *Candidate) names() (names []string) {
 	return names
 }
 
-// smoke decides one question of every kind, and where the site has rules one call of each tool, with
-// exactly the rules that will decide. Whether the answer is yes or no does not matter here: an error would refuse every
-// later question of its kind.
+// smoke decides one question of every kind, and where the site has rules one call of each tool,
+// with exactly the rules that will decide. Whether the answer is yes or no does not matter here: an
+// error would refuse every later question of its kind.
 func (c *Candidate) smoke(ctx context.Context) error {
 	var wrong []error
 	seen := map[string]bool{}

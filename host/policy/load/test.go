@@ -95,9 +95,11 @@ func (c *Candidate) testSite(ctx context.Context) error {
 // withCoreTests adds core's tests to the site's.
 func (c *Candidate) withCoreTests() error {
 	for name, data := range c.coreTests {
-		if err := c.parseRego(name, data); err != nil {
+		m, err := c.parseModule(name, data)
+		if err != nil {
 			return err
 		}
+		c.add(name, m)
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (r *reader) count(what string, max uint32) uint32 {
 	return n
 }
 
-// room is for how many of n things to make room at once: each is at least two bytes of what is left.
+// room returns for how many of n things to make room: each is at least two bytes of what is left.
 func (r *reader) room(n uint32) int { return min(int(n), (len(r.b)-r.pos)/2) }
 
 func (r *reader) indices(what string, max uint32) (all []uint32) {
