@@ -15,7 +15,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -363,32 +362,4 @@ func Print(w io.Writer, kind string, o Options, dir string, since time.Time) err
 		}
 	}
 	return nil
-}
-
-// open returns the sink that the options describe.
-func (s SinkOptions) open(o Options) (sink, error) {
-	path := strings.TrimPrefix(s.URL, "unix://")
-	switch s.Kind {
-	case "opa", "otlp":
-		w, err := newWeb(s)
-		if err != nil {
-			return nil, err
-		}
-		if s.Kind == "opa" {
-			return opa{w, labels(o)}, nil
-		}
-		return otlp{w, o.name(), o.Version}, nil
-	case "jsonl":
-		return lines{s.File}, nil
-	case "journald":
-		return journald{cmp.Or(path, journalSocket), s.limit()}, nil
-	case "syslog":
-		tls, err := s.tls()
-		if err != nil {
-			return nil, err
-		}
-		network, address, _ := strings.Cut(s.URL, "://")
-		return syslog{network, address, tls, o.name(), s.limit()}, nil
-	}
-	return nil, fmt.Errorf("%q is no kind of sink", s.Kind)
 }

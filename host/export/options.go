@@ -2,8 +2,6 @@ package export
 
 import (
 	"cmp"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -11,8 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"time"
-
-	"github.com/caponier-mcp/caponier/host/trusted"
 )
 
 // Options say where the journal is sent. The zero value sends it nowhere.

@@ -3,12 +3,16 @@ package export
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/caponier-mcp/caponier/host/trusted"
 )
 
 // syslog sends messages of RFC 5424: to a local socket, or over TCP or TLS with octet counting (RFC
@@ -81,10 +85,33 @@ func (s syslog) send(ctx context.Context, encoded [][]byte) error {
 	if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
 		return err
 	}
-	// All that the receiver sends is read until it closes: it may be the end of TLS.
+	// Whatever the receiver says is read until it closes: it may be what ends TLS.
 	if _, err := io.Copy(io.Discard, io.LimitReader(c, 64<<10)); err != nil {
 		return fmt.Errorf("the receiver did not close the connection, so it may not have read "+
 			"everything: %w", err)
 	}
 	return nil
+}
+
+// tls returns how the receiver proves who it is, and with what this host does.
+func (s SinkOptions) tls() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.CAFile != "" {
+		pem, err := trusted.Read(s.CAFile, 1<<20)
+		if err != nil {
+			return nil, fmt.Errorf("ca_file: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, errors.New("ca_file: " + s.CAFile + " holds no certificate in PEM")
+		}
+	}
+	if s.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("cert_file: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
 }
