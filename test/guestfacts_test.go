@@ -1,6 +1,9 @@
 package test
 
 import (
+	"errors"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -211,8 +214,50 @@ func TestATagMakesACallWaitForAPerson(t *testing.T) {
 	if err == nil || !strings.Contains(string(out), `"outcome":"waiting"`) {
 		t.Errorf("%v %s", err, out)
 	}
-	if shown, err := s.command("approvals", "list").CombinedOutput(); err != nil ||
-		!strings.Contains(string(shown), "104") {
-		t.Errorf("%v %s", err, shown)
+	for _, what := range [][]string{{"approvals", "list"}, {"audit", "tail", "-n", "20"}} {
+		shown, err := s.command(what...).CombinedOutput()
+		if err != nil || !strings.Contains(string(shown), "104 (") {
+			t.Errorf("%q does not name the guest: %v %s", what, err, shown)
+		}
+	}
+}
+
+func TestCanAnswersWithoutANode(t *testing.T) {
+	s := byTag(t, prod, "")
+	other := strings.Replace(s.read(t, "site/data.yaml"), "prod: {reason", "web: {reason", 1)
+	must(t, os.Mkdir(filepath.Join(s.dir, "other"), 0o755))
+	s.write(t, "other/data.yaml", other)
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"demo", "start_guest", "103"}, 3, "protected: guest 103 is protected"},
+		{[]string{"demo", "start_guest", "104"}, 0, "yes"},
+		{[]string{"demo", "start_guest", "104", "--guest", "104:tags=prod,name=db"}, 3,
+			"guest 104 (db) is protected by its tag"},
+		{[]string{"demo", "start_guest", "pve2"}, 0, "on pve2"},
+		{[]string{"demo", "start_guest", "pve9"}, 2, "neither the number of a guest nor a node"},
+		{[]string{"demo", "start_geust"}, 2, "no tool"},
+		{[]string{"nobody"}, 2, "no principal"},
+		{nil, 2, "name a principal of demo"},
+		{[]string{"demo", "--guest", "105:colour=red"}, 2, "none of tags, name, pool, node"},
+		{[]string{"--diff", filepath.Join(s.dir, "site")}, 0, "0 change"},
+		{[]string{"--diff", filepath.Join(s.dir, "other"), "--guest", "105:tags=web"}, 1,
+			"- demo (config): get_guest_status guest 105"},
+		{[]string{"--diff", filepath.Join(s.dir, "other"), "--guest", "105:tags=prod"}, 3,
+			"+ demo (config): start_guest guest 105"},
+	} {
+		out, err := s.command(append([]string{"policy", "can"}, c.args...)...).CombinedOutput()
+		code := 0
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			code = exit.ExitCode()
+		}
+		if code != c.code || !strings.Contains(string(out), c.says) {
+			t.Errorf("%q: exit %d, want %d and %q: %.2000s", c.args, code, c.code, c.says, out)
+		}
+	}
+	if n := len(s.lab.Effects()); n > 0 {
+		t.Errorf("%d effects", n)
 	}
 }

@@ -27,16 +27,18 @@ type Detail struct {
 	Hints     gate.Hints     `json:"hints"`
 	// canonical; values that the site keeps out of the journal are masked, here and in commands and
 	// targets
-	Args      json.RawMessage `json:"args"`
-	Digest    string          `json:"args_digest"`
-	Targets   gate.Targets    `json:"targets"`
-	Nodes     []Node          `json:"nodes"`
-	Commands  []Command       `json:"commands"`
-	Plan      json.RawMessage `json:"plan,omitempty"`      // what it would do, step by step
-	PlanText  string          `json:"plan_text,omitempty"` // the same for people
-	Why       []gate.Reason   `json:"why"`
-	Channels  []string        `json:"channels"`  // on which a yes counts,
-	Approvers []string        `json:"approvers"` // and of whom; "*" is everybody who may approve
+	Args    json.RawMessage `json:"args"`
+	Digest  string          `json:"args_digest"`
+	Targets gate.Targets    `json:"targets"`
+	// names of guests by number, as far as their cluster was asked
+	Guests    map[string]string `json:"guests,omitempty"`
+	Nodes     []Node            `json:"nodes"`
+	Commands  []Command         `json:"commands"`
+	Plan      json.RawMessage   `json:"plan,omitempty"`      // what it would do, step by step
+	PlanText  string            `json:"plan_text,omitempty"` // the same for people
+	Why       []gate.Reason     `json:"why"`
+	Channels  []string          `json:"channels"`  // on which a yes counts,
+	Approvers []string          `json:"approvers"` // and of whom; "*" is everybody who may approve
 }
 
 // planDigest returns the digest of the plan, "" without one.
@@ -69,7 +71,8 @@ type Command struct {
 // which the site redacts.
 func newDetail(c *gate.Call, d gate.Decision, key string, most int) (json.RawMessage, error) {
 	var in struct {
-		Targets  gate.Targets `json:"targets"`
+		Targets  gate.Targets          `json:"targets"`
+		Guests   map[string]gate.Guest `json:"guests"`
 		Commands []struct {
 			Arg      string
 			Guest    bool
@@ -90,7 +93,11 @@ func newDetail(c *gate.Call, d gate.Decision, key string, most int) (json.RawMes
 		Source: c.Source, Principal: c.Principal, Plugin: t.Plugin,
 		Tool: t.Name, Title: t.Title, Runs: t.Runs, Declared: t.Commands, Tier: d.Tier.String(),
 		Hints: t.Hints, Args: d.Shown, Digest: c.Args.Digest, Targets: in.Targets, Why: d.Denied,
+		Guests:   map[string]string{},
 		Channels: d.Obligations.Channels, Approvers: d.Obligations.Approvers}
+	for id, g := range in.Guests {
+		out.Guests[id] = g.Name
+	}
 	for _, n := range c.Nodes {
 		if slices.Contains(c.Targets.Nodes, n.Name) {
 			out.Nodes = append(out.Nodes, Node{n.Name, n.Cluster, n.Host})
@@ -161,7 +168,13 @@ func (d Detail) Target() string {
 
 func (d Detail) targets() []kind {
 	t := d.Targets
-	all := []kind{{"guest", t.VMIDs}, {"node", t.Nodes}, {"service", t.Services},
+	guests := slices.Clone(t.VMIDs)
+	for i, id := range guests {
+		if name := d.Guests[id]; name != "" {
+			guests[i] = fmt.Sprintf("%s (%.60s)", id, name)
+		}
+	}
+	all := []kind{{"guest", guests}, {"node", t.Nodes}, {"service", t.Services},
 		{"host", t.Hosts}, {"path", t.Paths}, {"guest path", t.GuestPaths},
 		{"local path", t.LocalPaths}}
 	return slices.DeleteFunc(all, func(k kind) bool { return len(k.Values) == 0 })

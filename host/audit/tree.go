@@ -194,6 +194,18 @@ func word(b *strings.Builder, before, s string) {
 	}
 }
 
+type guest struct {
+	Name string `json:"name"` // "" if the cluster was not asked
+}
+
+// of is a guest by its number and its name.
+func (g guest) of(id string) string {
+	if g.Name == "" {
+		return id
+	}
+	return fmt.Sprintf("%s (%.60s)", id, g.Name)
+}
+
 // summary picks what a person looks for out of a policy input: targets, command, file, address. It
 // leaves out what it does not know.
 func summary(input json.RawMessage) string {
@@ -202,6 +214,7 @@ func summary(input json.RawMessage) string {
 	}
 	var in struct {
 		Targets  map[string][]string `json:"targets"`
+		Guests   map[string]guest    `json:"guests"`
 		Commands []struct {
 			Calls []argv `json:"calls"`
 		} `json:"commands"`
@@ -209,24 +222,23 @@ func summary(input json.RawMessage) string {
 			Calls []argv `json:"calls"`
 		} `json:"command"`
 		File *struct {
-			Action string `json:"action"`
-			Path   string `json:"path"`
-			Local  any    `json:"local"`
+			Action, Path string
+			Local        any `json:"local"`
 		} `json:"file"`
 		HTTP *struct {
 			Method string `json:"method"`
 			Host   string `json:"host"`
 			Path   string `json:"path"`
 		} `json:"http"`
-		Confirmation struct {
-			State string `json:"state"`
-			By    string `json:"by"`
-		} `json:"confirmation"`
+		Confirmation gate.Confirmation `json:"confirmation"`
 	}
 	if json.Unmarshal(input, &in) != nil {
 		return ""
 	}
 	var parts []string
+	for i, id := range in.Targets["vmids"] {
+		in.Targets["vmids"][i] = in.Guests[id].of(id)
+	}
 	for _, kind := range []string{"nodes", "vmids", "services", "hosts", "paths", "guest_paths",
 		"local_paths"} {
 		if list := in.Targets[kind]; len(list) > 0 {

@@ -214,7 +214,7 @@ func (r row) guest(kind string) (g Guest, err error) {
 			return g, err
 		}
 	}
-	g.Tags = strings.FieldsFunc(labels, func(c rune) bool { return c == ';' || c == ',' || c == ' ' })
+	g.Tags = strings.FieldsFunc(labels, func(c rune) bool { return strings.ContainsRune(";, ", c) })
 	for _, t := range g.Tags {
 		if !tags.MatchString(t) {
 			return g, fmt.Errorf("%q is no tag", t)

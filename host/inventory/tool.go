@@ -27,7 +27,8 @@ var Tool = native.Tool{Name: toolName, Imports: []string{"ssh_exec"}, Budget: bu
 	Targets: func(args map[string]any) (gate.Targets, error) {
 		node, _ := args["node"].(string)
 		return gate.Targets{Nodes: []string{node}, VMIDs: []string{}, Services: []string{},
-			Hosts: []string{}, Paths: []string{}, GuestPaths: []string{}, LocalPaths: []string{}}, nil
+			Hosts: []string{}, Paths: []string{}, GuestPaths: []string{},
+			LocalPaths: []string{}}, nil
 	}}
 
 // read asks for the quorum first: a node that has lost it still answers, with what it knew then.

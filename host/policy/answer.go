@@ -71,7 +71,8 @@ func decision(v ast.Value) (gate.Decision, error) {
 	case !a.Allow && len(a.Failed) == 0:
 		err = errors.New("it refuses and names no check")
 	case timeout < 0 || timeout.Milliseconds() != o.TimeoutMS || o.MaxBytes < 0 ||
-		a.Guests.MaxAgeS < 0 || o.Snapshot.Keep < 0 || o.Snapshot.Days < 0 || o.Undo.Days < 0 || o.Undo.MaxBytes < 0:
+		a.Guests.MaxAgeS < 0 || o.Snapshot.Keep < 0 || o.Snapshot.Days < 0 ||
+		o.Undo.Days < 0 || o.Undo.MaxBytes < 0:
 		err = errors.New("an obligation is negative or too large")
 	}
 	if err != nil {

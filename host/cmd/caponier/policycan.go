@@ -30,12 +30,14 @@ func policyCan(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "can [PRINCIPAL] [TOOL] [TARGET]",
 		Short: "Say what a principal may do, by asking the rules about each call there could be",
-		Long: "Ask the rules about each call of each tool (or TOOL, or \"*\") on each node and guest " +
-			"(or TARGET, a node or the number of a guest), as PRINCIPAL would make it. No node is " +
-			"reached: what the cluster says of guests is given by --guests and --guest, and without " +
-			"them the guests are those that the site names by number, and one that it does not.\n\n" +
-			"Exit codes: 0; 3 when TOOL is named and no call of it would be allowed. With --diff: 0 " +
-			"when nothing changes, 1 when something is only taken, 3 when something is granted.",
+		Long: "Ask the rules about each call of each tool (or TOOL, or \"*\") on each node and " +
+			"guest (or TARGET, a node or the number of a guest), as PRINCIPAL would make it. No " +
+			"node is reached: what the cluster says of guests is given by --guests and --guest, " +
+			"and without them the guests are those that the site names by number, and one that " +
+			"it does not.\n\n" +
+			"Exit codes: 0; 3 when TOOL is named and no call of it would be allowed. With " +
+			"--diff: 0 when nothing changes, 1 when something is only taken, 3 when something is " +
+			"granted.",
 		Args: cobra.MaximumNArgs(3),
 		RunE: g.with(func(v *verb, c *config.Config) error { return v.can(c, o) }),
 	}
@@ -70,7 +72,7 @@ func (v *verb) can(c *config.Config, o canFlags) error {
 	}
 	inv := load.Inventory{Tools: w.Tools, Nodes: c.NodeNames()}
 	sites := []*load.Candidate{}
-	for _, d := range slices.DeleteFunc([]string{dir, o.diff}, func(d string) bool { return d == "" }) {
+	for _, d := range []string{dir, o.diff}[:min(2, 1+len(o.diff))] {
 		site, err := load.FromFolder(v.ctx, d, inv)
 		if err != nil {
 			return err
@@ -124,14 +126,14 @@ func (v *verb) narrow(w *can.World, o canFlags, sites []*load.Candidate) (err er
 		}
 	}
 	if who == "" && o.diff == "" {
-		return fmt.Errorf("name a principal of %s", strings.Join(namesOf(can.Everybody(sites...)), ", "))
+		return fmt.Errorf("name a principal of %s", namesOf(sites))
 	}
 	w.Who = slices.DeleteFunc(can.Everybody(sites...), func(p can.Who) bool {
 		return who != "" && p.ID != who || o.auth != "" && p.Auth != o.auth
 	})
 	if len(w.Who) == 0 {
-		return fmt.Errorf("the site lists no principal %q with that way of authentication; it has %s",
-			who, strings.Join(namesOf(can.Everybody(sites...)), ", "))
+		return fmt.Errorf("the site lists no principal %q with that way of authentication; "+
+			"it has %s", who, namesOf(sites))
 	}
 	if tool != "*" {
 		w.Tools = slices.DeleteFunc(slices.Clone(w.Tools), func(t *gate.Tool) bool {
@@ -156,17 +158,19 @@ func (v *verb) narrow(w *can.World, o canFlags, sites []*load.Candidate) (err er
 		return nil
 	}
 	if !slices.ContainsFunc(w.Nodes, func(n gate.Node) bool { return n.Name == target }) {
-		return fmt.Errorf("%q is neither the number of a guest nor a node of the configuration", target)
+		return fmt.Errorf("%q is neither the number of a guest nor a node of the configuration",
+			target)
 	}
 	w.On = []string{target}
 	return nil
 }
 
-func namesOf(all []can.Who) (names []string) {
-	for _, w := range all {
+func namesOf(sites []*load.Candidate) string {
+	var names []string
+	for _, w := range can.Everybody(sites...) {
 		names = append(names, w.ID)
 	}
-	return slices.Compact(names)
+	return strings.Join(slices.Compact(names), ", ")
 }
 
 var guestForm = regexp.MustCompile(`^[1-9][0-9]{2,8}$`)
@@ -208,7 +212,8 @@ func (o canFlags) facts(sites []*load.Candidate) (map[string]gate.Guest, error) 
 			case "node":
 				g.Node = value
 			default:
-				return nil, fmt.Errorf("--guest %s: %q is none of tags, name, pool, node", text, key)
+				return nil, fmt.Errorf("--guest %s: %q is none of tags, name, pool, node", text,
+					key)
 			}
 		}
 		guests[id] = g

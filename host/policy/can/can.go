@@ -1,4 +1,5 @@
-// Package can tells what principals may do, by asking the rules about each call that there could be.
+// Package can tells what principals may do, by asking the rules about each call that there could
+// be.
 package can
 
 import (
@@ -43,6 +44,7 @@ type World struct {
 const (
 	Yes      = "yes"
 	Approval = "approval" // when a person approves it
+	Argument = "argument" // when the caller itself sets the tool's confirmation argument
 	Depends  = "depends"  // on targets that are no nodes and guests: see Needs
 	No       = "no"
 )
@@ -53,11 +55,12 @@ type Cell struct {
 	Tool   string        `json:"tool"`
 	Node   string        `json:"node"`  // "" for a call that names none
 	Guest  string        `json:"guest"` // "" for a call that names none
-	Can    string        `json:"can"`   // yes | approval | depends | no
+	Can    string        `json:"can"`   // yes | approval | argument | depends | no
 	Tier   string        `json:"tier"`
 	Failed []string      `json:"failed"` // ids of the checks that do not hold
 	Why    []gate.Reason `json:"why"`
 	Needs  []string      `json:"needs"`  // kinds of targets that decide what is left
+	By     []string      `json:"by"`     // who may approve it, and on which channels
 	Cannot []string      `json:"cannot"` // commands that the tool runs, and would be refused
 }
 
@@ -159,7 +162,8 @@ func (w World) nodesOf(t *gate.Tool) (names []string) {
 		return op.OnNode
 	})
 	for _, n := range w.Nodes {
-		if (takes(t, "node") || acts && n.Default) && (w.On == nil || slices.Contains(w.On, n.Name)) {
+		if (takes(t, "node") || acts && n.Default) &&
+			(w.On == nil || slices.Contains(w.On, n.Name)) {
 			names = append(names, n.Name)
 		}
 	}
@@ -184,8 +188,8 @@ func (c *asked) ask(ctx context.Context, r *policy.Rules, w World) error {
 	like := gate.Question{ID: "can", Time: w.Time, Call: &gate.Call{ID: "can", Principal: p,
 		Source: cmp.Or(source, "http"), Nodes: w.Nodes}}
 	like.Facts.Counts = gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1}
-	on := gate.Targets{Nodes: []string{}, VMIDs: []string{}, Services: []string{}, Hosts: []string{},
-		Paths: []string{}, GuestPaths: []string{}, LocalPaths: []string{}}
+	on := gate.Targets{Nodes: []string{}, VMIDs: []string{}, Services: []string{},
+		Hosts: []string{}, Paths: []string{}, GuestPaths: []string{}, LocalPaths: []string{}}
 	if c.Node != "" {
 		on.Nodes = []string{c.Node}
 	}
@@ -209,14 +213,28 @@ func (c *asked) ask(ctx context.Context, r *policy.Rules, w World) error {
 		return err
 	}
 	able, err := r.Able(ctx, q)
-	c.answer(d, able)
-	return err
+	if c.answer(d, able); err != nil || c.Can != Approval {
+		return err
+	}
+	if q.Call.Confirmation.State = "argument"; c.tool.Confirm != "" {
+		if d, err = r.Decide(ctx, q); err != nil {
+			return err
+		}
+		if d.Allow || len(c.Needs) > 0 && slices.Equal(d.Failed, []string{"target"}) {
+			c.Can = Argument
+			return nil
+		}
+	}
+	if c.By = slices.Concat(d.Obligations.Channels, d.Obligations.Approvers); len(c.By) == 0 {
+		c.refuse("confirmation", "nobody can approve it")
+	}
+	return nil
 }
 
 // answer reads the decision. What only other targets could still decide is left open.
 func (c *asked) answer(d gate.Decision, able []string) {
 	c.Tier, c.Failed, c.Why, c.Needs = d.Tier.String(), d.Failed, d.Denied, []string{}
-	c.Cannot = []string{}
+	c.Cannot, c.By = []string{}, []string{}
 	for _, kind := range c.tool.TargetKinds {
 		if kind != "nodes" && kind != "vmids" {
 			c.Needs = append(c.Needs, kind)
@@ -237,9 +255,8 @@ func (c *asked) answer(d gate.Decision, able []string) {
 	case len(left) > 0 || len(d.Failed) == 0 && !d.Allow:
 		c.Can = No
 	case runs > 0 && len(c.Cannot) == runs:
-		c.Can, c.Failed = No, append(c.Failed, "role")
-		c.Why = append(c.Why, gate.Reason{ID: "role", Msg: "no command that the tool runs may run here"})
-	case slices.Contains(d.Failed, "confirmation"):
+		c.refuse("role", "no command that the tool runs may run here")
+	case slices.Contains(d.Failed, "confirmation"), !d.Allow && d.Tier == gate.Red:
 		c.Can = Approval
 	case d.Allow:
 		c.Can = Yes
@@ -256,6 +273,15 @@ func (c *asked) answer(d gate.Decision, able []string) {
 	if c.Why == nil {
 		c.Why = []gate.Reason{}
 	}
+}
+
+func (c *asked) refuse(id, why string) {
+	c.Can, c.Needs = No, []string{}
+	if !slices.Contains(c.Failed, id) {
+		c.Failed = append(c.Failed, id)
+		slices.Sort(c.Failed)
+	}
+	c.Why = append(c.Why, gate.Reason{ID: id, Msg: why})
 }
 
 // Everybody are the principals that the data of these policies list, in every way of proving who
@@ -278,7 +304,8 @@ func Everybody(all ...*load.Candidate) []Who {
 		}
 	}
 	return slices.SortedFunc(maps.Keys(seen), func(a, b Who) int {
-		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Auth, b.Auth), cmp.Compare(a.Role, b.Role))
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Auth, b.Auth),
+			cmp.Compare(a.Role, b.Role))
 	})
 }
 

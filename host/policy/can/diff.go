@@ -9,8 +9,9 @@ import (
 type Change struct {
 	Was Cell `json:"was"`
 	Now Cell `json:"now"`
-	// Grants says that it gets further than it did: to yes, or to a person's approval, or to a
-	// command that was refused. Takes says the opposite; a change can be both.
+	// Grants says that it gets further than it did: from no over a person's approval to yes, or to
+	// a command that was refused, or that more people may approve it. Takes says the opposite; a
+	// change can be both.
 	Grants bool `json:"grants"`
 	Takes  bool `json:"takes"`
 }
@@ -33,6 +34,10 @@ func Diff(was, now []Cell) (changes []Change, err error) {
 		if a.Can != No && b.Can != No {
 			c.Grants = c.Grants || lacks(b.Cannot, a.Cannot)
 			c.Takes = c.Takes || lacks(a.Cannot, b.Cannot)
+			if a.Can == b.Can {
+				c.Grants = c.Grants || lacks(a.By, b.By)
+				c.Takes = c.Takes || lacks(b.By, a.By)
+			}
 		}
 		if c.Grants || c.Takes || a.Tier != b.Tier {
 			changes = append(changes, c)
@@ -42,7 +47,7 @@ func Diff(was, now []Cell) (changes []Change, err error) {
 }
 
 // far ranks answers by how far a call gets by itself.
-var far = map[string]int{No: 0, Approval: 1, Depends: 2, Yes: 3}
+var far = map[string]int{No: 0, Approval: 1, Argument: 2, Depends: 3, Yes: 4}
 
 // lacks reports that one of these is not among the others.
 func lacks(others, these []string) bool {

@@ -3,8 +3,6 @@
 package input
 
 import (
-	"crypto/sha256"
-	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -361,5 +359,3 @@ func requestOf(q *gate.Question, op abi.HTTPRequest) *Request {
 	}
 	return r
 }
-
-func digest(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }

@@ -1,6 +1,11 @@
 package input
 
-import "github.com/caponier-mcp/caponier/sdk/abi"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/caponier-mcp/caponier/sdk/abi"
+)
 
 type (
 	// Record is what the host recorded of its own doing.
@@ -23,4 +28,9 @@ func recordOf(op abi.UndoSteps, u *abi.UndoStepsResponse) *Record {
 		r.Undo = &Undoable{u.Owner, u.Bars}
 	}
 	return r
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }

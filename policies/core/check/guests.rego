@@ -1,9 +1,9 @@
 # METADATA
 # scope: package
 # description: >-
-#   Where the site protects or raises guests by what their cluster says of them, that is known of each
-#   guest that the question names, and none is protected. The host asks the cluster when this is all
-#   that is missing.
+#   Where the site protects or raises guests by what their cluster says of them, that is known of
+#   each guest that the question names, and none is protected. The host asks the cluster when this
+#   is all that is missing.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -54,4 +54,4 @@ rule := "protected and raised, by tags, pools, names or nodes"
 
 works := "the same call when the cluster answers"
 
-remedy := "Nothing in the call: the host reads its cluster, as the tool read_cluster in the journal."
+remedy := "Nothing in the call: the host reads the cluster, as read_cluster in the journal."
