@@ -262,8 +262,10 @@ func TestWithoutTheSnapshotThatAPlanPromisesNothingIsDone(t *testing.T) {
 	}
 }
 
-// What a plan of a guest's stop reads: what the tool itself reads before it stops the guest, and the
-// five reads of docs/plan.md for what the step touches. The call without a plan does not make these.
+// What a plan of a guest's stop reads: what the tool itself reads before it stops the guest, and
+// the
+// five reads of docs/plan.md for what the step touches. The call without a plan does not make
+// these.
 func TestAPlanReadsWhatItsToolReadsAndWhatItsStepsTouch(t *testing.T) {
 	s := newSite(t, filepath.Join(plugins, "guests.wasm"))
 	guestRuns(105, true)(t, s)
@@ -273,7 +275,9 @@ func TestAPlanReadsWhatItsToolReadsAndWhatItsStepsTouch(t *testing.T) {
 			t.Fatalf("%q: %d %s", verb, a.code, a.text)
 		}
 		changes, all := since(s, n)
-		return slices.DeleteFunc(all, func(l string) bool { return !strings.HasPrefix(l, "pvesh get ") }), changes
+		return slices.DeleteFunc(all, func(l string) bool {
+			return !strings.HasPrefix(l, "pvesh get ")
+		}), changes
 	}
 	args := `{"guest_id":105,"force":true}`
 	planned, changed := count("plan", "stop_guest", args)
@@ -284,7 +288,8 @@ func TestAPlanReadsWhatItsToolReadsAndWhatItsStepsTouch(t *testing.T) {
 		t.Errorf("the plan did %q, the call %q", changed, done)
 	}
 	if len(planned) > len(called)+5 {
-		t.Errorf("a plan makes %d reads, its call %d: want at most 5 more", len(planned), len(called))
+		t.Errorf("a plan makes %d reads, its call %d: want at most 5 more", len(planned),
+			len(called))
 	}
 }
 

@@ -23,7 +23,8 @@ import (
 
 // kinds are the sinks of every kind, each with its receiver.
 func kinds(t *testing.T) map[string]func() (SinkOptions, *receiver) {
-	web := func(kind string, take func(*receiver) func([]byte) error) func() (SinkOptions, *receiver) {
+	web := func(kind string, take func(*receiver) func([]byte) error) func() (SinkOptions,
+		*receiver) {
 		return func() (SinkOptions, *receiver) {
 			r := newReceiver()
 			s := httptest.NewServer(r.serve(take(r)))
@@ -41,7 +42,8 @@ func kinds(t *testing.T) map[string]func() (SinkOptions, *receiver) {
 				web := httptest.NewTLSServer(nil) // for its certificate
 				defer web.Close()
 				cert := web.TLS.Certificates[0]
-				c, ca := tlsPair(t, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}))
+				c, ca := tlsPair(t, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+					Bytes: cert.Certificate[0]}))
 				o.URL, o.CAFile = "tls://"+l.Addr().String(), ca
 				l = tls.NewListener(l, c)
 			}
@@ -87,7 +89,8 @@ func TestEverySinkGetsEveryRecordOfAllProcesses(t *testing.T) {
 					t.Errorf("%s came %d times from sinks and senders that did not fail", id, n)
 				}
 			}
-			if s := x.States()[0]; s.Events != 1440 || s.Behind != 0 || s.Error != "" || s.Gaps != 0 {
+			if s := x.States()[0]; s.Events != 1440 || s.Behind != 0 || s.Error != "" ||
+				s.Gaps != 0 {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -143,7 +146,10 @@ func TestAFileOfLinesMayBeRotatedAndCutOffBySomebodyElse(t *testing.T) {
 func TestASinkThatFailsGetsEverythingLater(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request){
 		"500": func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500) },
-		"429": func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Retry-After", "7"); w.WriteHeader(429) },
+		"429": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(429)
+		},
 		"401": func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(401) },
 		"a redirect": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/logs?elsewhere", http.StatusTemporaryRedirect)
@@ -155,14 +161,17 @@ func TestASinkThatFailsGetsEverythingLater(t *testing.T) {
 		"a 200 before it has read": func(w http.ResponseWriter, r *http.Request) {
 			c, _, err := w.(http.Hijacker).Hijack()
 			must(t, err)
-			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+			_, _ = io.WriteString(c,
+				"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 			time.AfterFunc(5*time.Second, func() { c.Close() })
 		},
 		"a cut answer": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, "{")
 		},
-		"a broken connection": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"a broken connection": func(http.ResponseWriter, *http.Request) {
+			panic(http.ErrAbortHandler)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReceiver()
@@ -170,8 +179,10 @@ func TestASinkThatFailsGetsEverythingLater(t *testing.T) {
 			var asked atomic.Int64
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				if asked.Add(1); req.Header.Get("Authorization") != "Bearer s3cret" || req.URL.RawQuery != "" {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+				req *http.Request) {
+				if asked.Add(1); req.Header.Get("Authorization") != "Bearer s3cret" ||
+					req.URL.RawQuery != "" {
 					t.Errorf("%s %v", req.URL, req.Header)
 				}
 				if good.Load() {
@@ -187,7 +198,8 @@ func TestASinkThatFailsGetsEverythingLater(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "journal")
 			j := journal(t, dir)
 			ids := write(t, j, "a", 100)
-			for i := range map[bool]int{true: 5}[strings.Contains(name, "before")] { // more than the kernel keeps of a connection that nobody reads
+			// more than the kernel keeps of a connection that nobody reads
+			for i := range map[bool]int{true: 5}[strings.Contains(name, "before")] {
 				big := gate.Record{Type: "intent", Time: time.Now(), ID: fmt.Sprint("big", i),
 					Input: noise(3 << 20)}
 				must(t, j.Intent(t.Context(), big, false))
@@ -213,7 +225,8 @@ func noise(n int) []byte {
 	state := uint32(1)
 	for len(text) < n {
 		state = state*1664525 + 1013904223
-		text = append(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"[state>>26])
+		text = append(text,
+			"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"[state>>26])
 	}
 	return append(text, '"')
 }
@@ -224,7 +237,8 @@ func TestWhatASinkDoesNotTakeAtOnceIsSentInPartsAndThenWithoutInput(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			r := newReceiver()
 			largest := 0
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+				req *http.Request) {
 				if int(req.ContentLength) > o.most {
 					w.WriteHeader(http.StatusRequestEntityTooLarge)
 					return
@@ -237,7 +251,9 @@ func TestWhatASinkDoesNotTakeAtOnceIsSentInPartsAndThenWithoutInput(t *testing.T
 			j := journal(t, dir)
 			ids := write(t, j, "a", 1000)
 			for _, id := range []string{"big1", "big2"} {
-				must(t, j.Intent(t.Context(), gate.Record{Type: "intent", Time: time.Now(), Kind: "call", ID: id, Input: noise(200 << 10)}, false))
+				must(t, j.Intent(t.Context(),
+					gate.Record{Type: "intent", Time: time.Now(), Kind: "call", ID: id,
+						Input: noise(200 << 10)}, false))
 				ids = append(ids, id)
 			}
 			sink := SinkOptions{Kind: "opa", URL: s.URL}
@@ -259,7 +275,8 @@ func TestWhatASinkDoesNotTakeAtOnceIsSentInPartsAndThenWithoutInput(t *testing.T
 
 func TestAReceiverThatDropsEventsIsReported(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		_, _ = io.WriteString(w, `{"partialSuccess":{"rejectedLogRecords":"3","errorMessage":"too old"}}`)
+		_, _ = io.WriteString(w,
+			`{"partialSuccess":{"rejectedLogRecords":"3","errorMessage":"too old"}}`)
 	}))
 	defer s.Close()
 	dir := filepath.Join(t.TempDir(), "journal")
@@ -356,7 +373,8 @@ func TestRunGoesOnAfterFailuresAndFollowsWhatIsWritten(t *testing.T) {
 	}
 	// Another process of the same state directory leaves the sink to this one.
 	other := exporter(t, dir, SinkOptions{Kind: "opa", URL: s.URL})
-	if err := other.Once(t.Context()); !errors.Is(err, errElsewhere) || !other.States()[0].Elsewhere {
+	if err := other.Once(t.Context()); !errors.Is(err, errElsewhere) ||
+		!other.States()[0].Elsewhere {
 		t.Errorf("%v", err)
 	}
 	failing.Store(false)
@@ -375,7 +393,8 @@ func TestTheCursorIsPrivateAndABrokenOneIsNotTakenForNone(t *testing.T) {
 	must(t, exporter(t, dir, o).Once(t.Context()))
 	cursors := filepath.Join(filepath.Dir(dir), "export")
 	file := filepath.Join(cursors, "x.json")
-	for path, want := range map[string]os.FileMode{cursors: 0o700, file: 0o600, file + ".lock": 0o600} {
+	for path, want := range map[string]os.FileMode{cursors: 0o700, file: 0o600, file +
+		".lock": 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v %v", path, info.Mode(), err)
 		}
@@ -383,11 +402,13 @@ func TestTheCursorIsPrivateAndABrokenOneIsNotTakenForNone(t *testing.T) {
 	before, err := os.ReadFile(o.File)
 	must(t, err)
 	must(t, os.WriteFile(file, []byte(`{"first":`), 0o600))
-	if err := exporter(t, dir, o).Once(t.Context()); err == nil || !strings.Contains(err.Error(), file) {
+	if err := exporter(t, dir, o).Once(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), file) {
 		t.Errorf("a broken cursor: %v", err)
 	}
 	must(t, errors.Join(os.WriteFile(file, []byte(`{}`), 0o666), os.Chmod(file, 0o666)))
-	if err := exporter(t, dir, o).Once(t.Context()); err == nil || !strings.Contains(err.Error(), "chmod") {
+	if err := exporter(t, dir, o).Once(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "chmod") {
 		t.Errorf("a cursor that others write: %v", err)
 	}
 	if after, err := os.ReadFile(o.File); err != nil || !bytes.Equal(before, after) {

@@ -23,11 +23,13 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "send":
 		o := SinkOptions{Name: "x", Kind: args[1], URL: args[2]}
-		x, err := New(Options{Dir: args[3], Every: 100 * time.Millisecond, Sinks: []SinkOptions{o}}, args[0])
+		x, err := New(Options{Dir: args[3], Every: 100 * time.Millisecond, Sinks: []SinkOptions{o}},
+			args[0])
 		if err != nil {
 			panic(err)
 		}
-		x.every, x.to[0].first, x.to[0].longest, x.to[0].limit = time.Millisecond, time.Millisecond, 10*time.Millisecond, 20
+		x.every, x.to[0].first = time.Millisecond, time.Millisecond
+		x.to[0].longest, x.to[0].limit = 10*time.Millisecond, 20
 		x.Run(context.Background())
 	case "receive":
 		panic(receive(args[0], args[1], args[2]))
@@ -86,7 +88,8 @@ func receive(kind, address, file string) error {
 func start(t *testing.T, role string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "EXPORT_TEST_ROLE="+role, "EXPORT_TEST_ARGS="+strings.Join(args, " "))
+	cmd.Env = append(os.Environ(), "EXPORT_TEST_ROLE="+role, "EXPORT_TEST_ARGS="+
+		strings.Join(args, " "))
 	must(t, cmd.Start())
 	return cmd
 }
@@ -133,7 +136,8 @@ func TestNothingIsLostWhenEitherSideIsKilled(t *testing.T) {
 				kill(sender)
 				kill(receiving)
 				if len(missing) > 0 {
-					t.Errorf("%d of %d ids are missing, such as %s", len(missing), len(ids), missing[0])
+					t.Errorf("%d of %d ids are missing, such as %s", len(missing), len(ids),
+						missing[0])
 				}
 			}()
 			eventually(t, func() bool {

@@ -9,14 +9,15 @@ import (
 func TestOptionsThatCannotWorkAreRefusedByTheirKey(t *testing.T) {
 	one := func(s SinkOptions) Options { s.Name = "x"; return Options{Sinks: []SinkOptions{s}} }
 	for want, o := range map[string]Options{
-		"":                        one(SinkOptions{Kind: "opa", URL: "https://x.example/logs", Token: "t"}),
-		" ":                       one(SinkOptions{Kind: "otlp", URL: "http://127.0.0.1:4318/v1/logs", Token: "t"}),
-		"  ":                      one(SinkOptions{Kind: "syslog", URL: "tls://x.example:6514", CAFile: "ca"}),
-		"   ":                     one(SinkOptions{Kind: "syslog", URL: "unix:///dev/log"}),
-		"    ":                    one(SinkOptions{Kind: "journald"}),
-		"export.every":            {Every: time.Millisecond},
-		"export.sinks[0].name":    {Sinks: []SinkOptions{{Name: "../x", Kind: "journald"}}},
-		"is there twice":          {Sinks: []SinkOptions{{Name: "x", Kind: "journald"}, {Name: "x", Kind: "journald"}}},
+		"":                     one(SinkOptions{Kind: "opa", URL: "https://x.example/logs", Token: "t"}),
+		" ":                    one(SinkOptions{Kind: "otlp", URL: "http://127.0.0.1:4318/v1/logs", Token: "t"}),
+		"  ":                   one(SinkOptions{Kind: "syslog", URL: "tls://x.example:6514", CAFile: "ca"}),
+		"   ":                  one(SinkOptions{Kind: "syslog", URL: "unix:///dev/log"}),
+		"    ":                 one(SinkOptions{Kind: "journald"}),
+		"export.every":         {Every: time.Millisecond},
+		"export.sinks[0].name": {Sinks: []SinkOptions{{Name: "../x", Kind: "journald"}}},
+		"is there twice": {Sinks: []SinkOptions{{Name: "x", Kind: "journald"},
+			{Name: "x", Kind: "journald"}}},
 		"are more than 8":         {Sinks: make([]SinkOptions, 9)},
 		`kind: "" is not`:         one(SinkOptions{}),
 		"needs a file, and no":    one(SinkOptions{Kind: "jsonl", URL: "https://x"}),
@@ -37,7 +38,8 @@ func TestOptionsThatCannotWorkAreRefusedByTheirKey(t *testing.T) {
 		err := o.Validate()
 		if strings.TrimSpace(want) == "" && err != nil || want == "" && err != nil {
 			t.Errorf("%+v: %v", o, err)
-		} else if strings.TrimSpace(want) != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		} else if strings.TrimSpace(want) != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v", want, err)
 		} else if err != nil && strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("tells the URL: %v", err)

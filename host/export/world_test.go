@@ -49,8 +49,10 @@ func journal(t testing.TB, dir string) *audit.Journal {
 func write(t testing.TB, j *audit.Journal, id string, n int) (ids []string) {
 	t.Helper()
 	for i := range n {
-		r := gate.Record{Type: "intent", Time: time.Now(), ID: fmt.Sprintf("%s-%d", id, i), Kind: "call",
-			CallID: "C" + id, Principal: "agent-a", Source: "http", Tool: "proxmox_container_status",
+		r := gate.Record{Type: "intent", Time: time.Now(), ID: fmt.Sprintf("%s-%d", id, i),
+			Kind:   "call",
+			CallID: "C" + id, Principal: "agent-a", Source: "http",
+			Tool: "proxmox_container_status",
 			Node: "pve1", Tier: "green", Revision: strings.Repeat("ab", 32),
 			Input: json.RawMessage(`{"schema":"caponier.call/1","targets":{"vmids":["101"]},"x":"` +
 				strings.Repeat("x", 500) + `"}`)}
@@ -115,7 +117,8 @@ func (r *receiver) opa(body []byte) error {
 		result, _ := (*(cmpResult(e.Result))).(map[string]any)
 		_, allow := result["allow"].(bool)
 		decision := strings.HasSuffix(e.Path, "/decision")
-		if e.DecisionID == "" || e.Timestamp.IsZero() || e.Labels["id"] == "" || decision && !allow {
+		if e.DecisionID == "" || e.Timestamp.IsZero() || e.Labels["id"] == "" || decision &&
+			!allow {
 			err = fmt.Errorf("event %+v", e)
 		}
 		gap, _ := e.Custom["gap"].(string)
@@ -124,7 +127,8 @@ func (r *receiver) opa(body []byte) error {
 	return nil
 }
 
-// eventV1 is a copy of OPA's type, which TestEventsAreThoseOfOPA compares with the original: that one
+// eventV1 is a copy of OPA's type, which TestEventsAreThoseOfOPA compares with the original: that
+// one
 // would bring all of OPA's plugins.
 type eventV1 struct {
 	Labels      map[string]string       `json:"labels"`
@@ -147,7 +151,8 @@ type BundleInfoV1 struct {
 
 // TestEventsAreThoseOfOPA reads the source of the OPA that this host is built with.
 func TestEventsAreThoseOfOPA(t *testing.T) {
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/open-policy-agent/opa").Output()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/open-policy-agent/opa").Output()
 	must(t, err)
 	fields := func(file any, name string, src any) map[string]string {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file.(string), src, 0)
@@ -166,7 +171,8 @@ func TestEventsAreThoseOfOPA(t *testing.T) {
 		return all
 	}
 	theirs := filepath.Join(strings.TrimSpace(string(dir)), "v1/plugins/logs/plugin.go")
-	for ours, name := range map[string]string{"eventV1": "EventV1", "BundleInfoV1": "BundleInfoV1"} {
+	for ours, name := range map[string]string{"eventV1": "EventV1",
+		"BundleInfoV1": "BundleInfoV1"} {
 		want, have := fields(theirs, name, nil), fields("world_test.go", ours, nil)
 		if len(have) == 0 || len(want) == 0 {
 			t.Fatalf("%s: %d fields of %d", name, len(have), len(want))
@@ -230,7 +236,8 @@ func (r *receiver) otlp(body []byte) error {
 		for _, sl := range rl.ScopeLogs {
 			for _, l := range sl.LogRecords {
 				for _, a := range l.Attributes {
-					if a.Key == "caponier.event" && l.SeverityNumber > 0 && *l.Body.StringValue != "" {
+					if a.Key == "caponier.event" && l.SeverityNumber > 0 &&
+						*l.Body.StringValue != "" {
 						r.event([]byte(*a.Value.StringValue))
 					}
 				}
@@ -299,7 +306,8 @@ func (r *receiver) connection(c net.Conn) error {
 // syslog takes a message of RFC 5424.
 func (r *receiver) syslog(message []byte) {
 	parts := strings.SplitN(string(message), " ", 8)
-	if len(parts) != 8 || !strings.HasPrefix(parts[0], "<8") || !strings.HasSuffix(parts[0], ">1") ||
+	if len(parts) != 8 || !strings.HasPrefix(parts[0], "<8") ||
+		!strings.HasSuffix(parts[0], ">1") ||
 		parts[3] != "caponier" {
 		r.note(message, "", "", fmt.Errorf("no message of RFC 5424: %q", message))
 		return

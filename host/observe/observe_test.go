@@ -325,7 +325,8 @@ func TestHealthNamesNodesOnItsOwnAddressAlone(t *testing.T) {
 	want := `{"status":"degraded","service":"caponier","ssh_connected":true,` +
 		`"nodes":[{"name":"pve1","connected":true},{"name":"pve2","connected":false}],` +
 		`"policy_revision":"r1","lock_checksum":"l1","read_only":false,"frozen":2,` +
-		`"export":[{"sink":"siem","error":"it answered 500","behind_bytes":7}],"export_failing":1,` +
+		`"export":[{"sink":"siem","error":"it answered 500","behind_bytes":7}],` +
+		`"export_failing":1,` +
 		`"nodes_total":2,"nodes_connected":1}` + "\n"
 	get := scrape(t, o)
 	if status, body := get("GET", "/health"); status != 200 || body != want {

@@ -14,9 +14,12 @@ func FuzzUPIDs(f *testing.F) {
 	const good = "UPID:pve1:0000A0B1:0000A0B1:65000000:vzdump:102:root@pam:"
 	for _, upid := range []string{good, strings.Replace(good, "102", "103", 1),
 		strings.Replace(good, "pve1", "pve9", 1), strings.Replace(good, "102", "0103", 1),
-		strings.Replace(good, "102", "", 1), strings.Replace(good, ":vzdump", ":vz dump", 1), good + ":", good[:len(good)-1],
-		"UPID:pve1:0000A0B1:0000A0B1:65000000:vzdump:102:root@pam!t1:", strings.ToLower(good), "UPID:../x" + good, good + "/../..",
-		"UPID:pve1:0000A0B1:0000A0B1:65000000:vzdump:102,103:root@pam:", "UPID:pve1:0000A0B1:0000A0B1:65000000:hamigrate:103@pve2:root@pam:"} {
+		strings.Replace(good, "102", "", 1), strings.Replace(good, ":vzdump", ":vz dump", 1), good +
+			":", good[:len(good)-1],
+		"UPID:pve1:0000A0B1:0000A0B1:65000000:vzdump:102:root@pam!t1:", strings.ToLower(good),
+		"UPID:../x" + good, good + "/../..",
+		"UPID:pve1:0000A0B1:0000A0B1:65000000:vzdump:102,103:root@pam:",
+		"UPID:pve1:0000A0B1:0000A0B1:65000000:hamigrate:103@pve2:root@pam:"} {
 		f.Add(upid)
 	}
 	s, protected := site(f, lab), regexp.MustCompile(`(^|[^0-9])0*103([^0-9]|$)`)

@@ -24,7 +24,8 @@ import (
 
 const root = "../../../"
 
-var nodes = []gate.Node{{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22, User: "root", Default: true},
+var nodes = []gate.Node{{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22, User: "root",
+	Default: true},
 	{Name: "pve2", Cluster: "lab", Host: "127.0.0.2", Port: 22, User: "root"}}
 
 func tools(t *testing.T) []*gate.Tool {
@@ -70,9 +71,11 @@ raised:
 
 func guests() map[string]gate.Guest {
 	g := func(name string, tags ...string) gate.Guest {
-		return gate.Guest{Name: name, Kind: "lxc", Status: "running", Tags: append([]string{}, tags...)}
+		return gate.Guest{Name: name, Kind: "lxc", Status: "running",
+			Tags: append([]string{}, tags...)}
 	}
-	return map[string]gate.Guest{"101": g("web01"), "103": g("mgmt"), "106": g("a"), "107": g("b", "prod"), "1000": g("db-1")}
+	return map[string]gate.Guest{"101": g("web01"), "103": g("mgmt"), "106": g("a"),
+		"107": g("b", "prod"), "1000": g("db-1")}
 }
 
 func ask(t *testing.T, c *load.Candidate, all []*gate.Tool, who ...Who) []Cell {
@@ -80,7 +83,8 @@ func ask(t *testing.T, c *load.Candidate, all []*gate.Tool, who ...Who) []Cell {
 	if who == nil {
 		who = []Who{{ID: "demo", Auth: "config"}}
 	}
-	cells, err := Of(t.Context(), c.Rules, World{Who: who, Tools: all, Nodes: nodes, Guests: guests(), Time: time.Unix(0, 0)})
+	cells, err := Of(t.Context(), c.Rules, World{Who: who, Tools: all, Nodes: nodes,
+		Guests: guests(), Time: time.Unix(0, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,11 +112,15 @@ func TestCanSaysWhatTheDoorSays(t *testing.T) {
 	for _, tool := range all {
 		byName[tool.Name] = tool
 	}
-	for name, c := range map[string]*load.Candidate{"numbers": site(t), "tags": site(t, "  services: []\n", someTags),
-		"argument": site(t, "  argument: false", "  argument: true", "    ceiling: red", "    ceiling: yellow")} {
-		door := gate.New(gate.Options{Nodes: nodes, Decider: c.Rules, Journal: parts{}, Ledger: parts{}, Lowerer: shell.Lowerer{},
+	for name, c := range map[string]*load.Candidate{"numbers": site(t),
+		"tags": site(t, "  services: []\n", someTags),
+		"argument": site(t, "  argument: false", "  argument: true", "    ceiling: red",
+			"    ceiling: yellow")} {
+		door := gate.New(gate.Options{Nodes: nodes, Decider: c.Rules, Journal: parts{},
+			Ledger: parts{}, Lowerer: shell.Lowerer{},
 			Throttle: &fair.Refusals{}, Mode: func() gate.Mode { return gate.Mode{} },
-			Guests: func(_ context.Context, _ gate.Question, d gate.Decision) map[string]gate.Guest {
+			Guests: func(_ context.Context, _ gate.Question,
+				d gate.Decision) map[string]gate.Guest {
 				facts := map[string]gate.Guest{}
 				for _, id := range d.Guests {
 					facts[id] = guests()[id]
@@ -120,7 +128,9 @@ func TestCanSaysWhatTheDoorSays(t *testing.T) {
 				return facts
 			}}, parts{})
 		cells, compared := ask(t, c, all), map[string]int{}
-		rand.New(rand.NewPCG(1, 2)).Shuffle(len(cells), func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
+		rand.New(rand.NewPCG(1, 2)).Shuffle(len(cells), func(i, j int) {
+			cells[i], cells[j] = cells[j], cells[i]
+		})
 		for _, cell := range cells {
 			tool, args := byName[cell.Tool], map[string]any{}
 			for _, p := range tool.Params {
@@ -132,8 +142,9 @@ func TestCanSaysWhatTheDoorSays(t *testing.T) {
 				}
 			}
 			data, _ := json.Marshal(args)
-			a := door.Call(t.Context(), gate.Request{Source: "stdio", Principal: gate.Principal{ID: "demo", Auth: "config"},
-				Tool: tool, Arguments: data})
+			a := door.Call(t.Context(), gate.Request{Source: "stdio",
+				Principal: gate.Principal{ID: "demo", Auth: "config"},
+				Tool:      tool, Arguments: data})
 			refused, wrong := (*gate.Refused)(nil), (*gate.InvalidArguments)(nil)
 			errors.As(a.Err, &refused)
 			if errors.As(a.Err, &wrong) || len(cell.Needs) > 0 {
@@ -149,12 +160,15 @@ func TestCanSaysWhatTheDoorSays(t *testing.T) {
 			if cell.Can == Argument {
 				cell.Can = Approval // without the argument
 			}
-			if said != cell.Can || refused != nil && said == No && !slices.Equal(slices.Sorted(slices.Values(refused.Failed)), cell.Failed) {
-				t.Errorf("%s: %s %s: can says %s (%v), the door %s: %v", name, cell.Tool, data, cell.Can, cell.Failed, said, a.Err)
+			if said != cell.Can || refused != nil && said == No &&
+				!slices.Equal(slices.Sorted(slices.Values(refused.Failed)), cell.Failed) {
+				t.Errorf("%s: %s %s: can says %s (%v), the door %s: %v", name, cell.Tool, data,
+					cell.Can, cell.Failed, said, a.Err)
 			}
 			compared[said]++
 		}
-		if compared[No] == 0 || compared[Yes] == 0 || name != "argument" && compared[Approval] == 0 {
+		if compared[No] == 0 || compared[Yes] == 0 || name != "argument" &&
+			compared[Approval] == 0 {
 			t.Errorf("%s: compared %v", name, compared)
 		}
 	}
@@ -169,21 +183,29 @@ func TestADiffNamesExactlyWhatChanges(t *testing.T) {
 		sign    string
 	}{
 		"nothing": {nil, func(Cell) bool { return false }, ""},
-		"a guest relaxed": {[]string{`vmids: ["101", "104", "105"]`, `vmids: ["101", "104", "105", "106"]`}, func(c Cell) bool {
-			return c.Guest == "106" && strings.Contains(" proxmox_start_container proxmox_stop_container proxmox_upload_file_to_container "+
-				"start_guest stop_guest restart_guest start_vm stop_vm restart_vm start_container stop_container restart_container ", " "+c.Tool+" ")
+		"a guest relaxed": {[]string{`vmids: ["101", "104", "105"]`,
+			`vmids: ["101", "104", "105", "106"]`}, func(c Cell) bool {
+			return c.Guest == "106" && strings.Contains(" proxmox_start_container "+
+				"proxmox_stop_container proxmox_upload_file_to_container "+
+				"start_guest stop_guest restart_guest start_vm stop_vm restart_vm "+
+				"start_container stop_container restart_container ", " "+c.Tool+" ")
 		}, "+"},
-		"a guest protected": {[]string{`"103": {reason`, "\"106\": {reason: of others}\n    \"103\": {reason"},
+		"a guest protected": {[]string{`"103": {reason`,
+			"\"106\": {reason: of others}\n    \"103\": {reason"},
 			func(c Cell) bool { return c.Guest == "106" && c.Can != No }, "-"},
-		"a tag protected": {[]string{"  services: []\n", "  services: []\n  tags: {prod: {reason: customers}}\n"},
+		"a tag protected": {[]string{"  services: []\n",
+			"  services: []\n  tags: {prod: {reason: customers}}\n"},
 			func(c Cell) bool { return c.Guest == "107" && c.Can != No }, "-"},
 		"a tool switched off": {[]string{"  \"tool:get_guest_status\": green\n", ""},
 			func(c Cell) bool { return c.Tool == "get_guest_status" && c.Can != No }, "-"},
-		"a node out of reach": {[]string{"    ceiling: red\n    nodes: [\"*\"]", "    ceiling: red\n    nodes: [pve1]"},
+		"a node out of reach": {[]string{"    ceiling: red\n    nodes: [\"*\"]",
+			"    ceiling: red\n    nodes: [pve1]"},
 			func(c Cell) bool { return c.Node == "pve2" && c.Can != No }, "-"},
-		"nobody may approve": {[]string{"  channels: [cli, web]\n  approvers: [\"*\"]", "  channels: []\n  approvers: []"},
+		"nobody may approve": {[]string{"  channels: [cli, web]\n  approvers: [\"*\"]",
+			"  channels: []\n  approvers: []"},
 			func(c Cell) bool { return c.Can == Approval }, "-"},
-		"a tag that raises": {[]string{"relaxed:\n", "raised:\n  names: {web01: {tier: red}}\nrelaxed:\n"},
+		"a tag that raises": {[]string{"relaxed:\n",
+			"raised:\n  names: {web01: {tier: red}}\nrelaxed:\n"},
 			func(c Cell) bool { return c.Guest == "101" && c.Tier == "yellow" }, "-"},
 	} {
 		now := ask(t, site(t, c.changes...), all)
@@ -196,7 +218,8 @@ func TestADiffNamesExactlyWhatChanges(t *testing.T) {
 		for _, ch := range changes {
 			got[key(ch.Was)] = true
 			if ch.Grants != (c.sign == "+") || ch.Takes != (c.sign == "-") {
-				t.Errorf("%s: %s: grants %v, takes %v: was %+v, is %+v", name, key(ch.Was), ch.Grants, ch.Takes, ch.Was, ch.Now)
+				t.Errorf("%s: %s: grants %v, takes %v: was %+v, is %+v", name, key(ch.Was),
+					ch.Grants, ch.Takes, ch.Was, ch.Now)
 			}
 		}
 		for _, cell := range was {
@@ -208,7 +231,8 @@ func TestADiffNamesExactlyWhatChanges(t *testing.T) {
 			t.Errorf("%s: the test expects no change", name)
 		}
 		if !maps.Equal(got, want) {
-			t.Errorf("%s: changed %v\nwant %v", name, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+			t.Errorf("%s: changed %v\nwant %v", name, slices.Sorted(maps.Keys(got)),
+				slices.Sorted(maps.Keys(want)))
 		}
 		back, err := Diff(now, was)
 		if err != nil || len(back) != len(changes) {
@@ -245,7 +269,8 @@ func TestTheOrderIsTheSameEachTime(t *testing.T) {
 		Print(&texts[i], ask(t, c, all, Everybody(c)...))
 		slices.Reverse(all)
 	}
-	if texts[0].String() != texts[1].String() || !strings.Contains(texts[0].String(), "demo (token)") {
+	if texts[0].String() != texts[1].String() ||
+		!strings.Contains(texts[0].String(), "demo (token)") {
 		t.Error("two orders, or nothing")
 	}
 }
@@ -256,9 +281,11 @@ func TestWhatCannotBeAsked(t *testing.T) {
 	for i := range maxCells {
 		many[fmt.Sprint(100+i)] = gate.Guest{}
 	}
-	for why, w := range map[string]World{"more than": {Guests: many}, "no such call": {Guests: guests(), On: []string{"pve9"}}} {
+	for why, w := range map[string]World{"more than": {Guests: many},
+		"no such call": {Guests: guests(), On: []string{"pve9"}}} {
 		w.Who, w.Tools, w.Nodes = []Who{{ID: "demo", Auth: "config"}}, all, nodes
-		if _, err := Of(t.Context(), c.Rules, w); err == nil || !strings.Contains(err.Error(), why) {
+		if _, err := Of(t.Context(), c.Rules, w); err == nil ||
+			!strings.Contains(err.Error(), why) {
 			t.Errorf("%v, want %q", err, why)
 		}
 	}
@@ -266,10 +293,12 @@ func TestWhatCannotBeAsked(t *testing.T) {
 
 func TestEverybodyAndEveryNumber(t *testing.T) {
 	c := site(t, "claimable_roles: []", "claimable_roles: [viewer]")
-	if got := fmt.Sprint(Everybody(c)); got != "[(anybody) with the claimed role viewer (oidc) demo (config) demo (token)]" {
+	if got := fmt.Sprint(Everybody(
+		c)); got != "[(anybody) with the claimed role viewer (oidc) demo (config) demo (token)]" {
 		t.Error(got)
 	}
-	if got := fmt.Sprint(slices.SortedFunc(maps.Keys(Named(c)), byNumber)); got != "[100 101 103 104 105]" {
+	if got := fmt.Sprint(slices.SortedFunc(maps.Keys(Named(c)),
+		byNumber)); got != "[100 101 103 104 105]" {
 		t.Error(got)
 	}
 }
