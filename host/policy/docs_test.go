@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/policy/can"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
 	"go.yaml.in/yaml/v3"
@@ -138,6 +139,9 @@ func expect(t *testing.T, e *load.Site, x example) {
 		words := strings.Fields(what)
 		q = statusCall()
 		q.Call.Tool.Name, q.Call.Targets.VMIDs = words[1], []string{words[2]}
+		q.Facts.Guests = map[string]gate.Guest{ // as in the page's first question
+			"101": {Name: "web01", Kind: "lxc", Node: "pve1", Status: "running", Tags: []string{"web"}},
+			"102": {Name: "db-1", Kind: "lxc", Node: "pve1", Status: "running", Tags: []string{"prod"}, Pool: "shop"}}
 	}
 	q.Time = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) // a Saturday
 	d := decide(t, e, q)
@@ -189,6 +193,10 @@ func console(t *testing.T, at int, words []string) {
 			filepath.Join("../..", words[6]),
 			jsonOf(&q),
 		)
+	case "can":
+		c := statusCall().Call
+		_, err = can.Of(context.Background(), e.Rules(), can.World{Nodes: c.Nodes, Tools: []*gate.Tool{c.Tool},
+			Who: []can.Who{{ID: c.Principal.ID, Auth: c.Principal.Auth}}})
 	case "replay":
 		_, err = replay.Replay(context.Background(), slices.Values([]gate.Record{rec}), arg)
 	case "explain":

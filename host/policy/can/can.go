@@ -42,10 +42,10 @@ type World struct {
 
 // How a call would be answered.
 const (
-	Yes      = "yes"
-	Approval = "approval" // when a person approves it
-	Argument = "argument" // when the caller itself sets the tool's confirmation argument
-	Depends  = "depends"  // on targets that are no nodes and guests: see Needs
+	yes      = "yes"
+	approval = "approval" // when a person approves it
+	argument = "argument" // when the caller itself sets the tool's confirmation argument
+	depends  = "depends"  // on targets that are no nodes and guests: see Needs
 	No       = "no"
 )
 
@@ -213,7 +213,7 @@ func (c *asked) ask(ctx context.Context, r *policy.Rules, w World) error {
 		return err
 	}
 	able, err := r.Able(ctx, q)
-	if c.answer(d, able); err != nil || c.Can != Approval {
+	if c.answer(d, able); err != nil || c.Can != approval {
 		return err
 	}
 	if q.Call.Confirmation.State = "argument"; c.tool.Confirm != "" {
@@ -221,7 +221,7 @@ func (c *asked) ask(ctx context.Context, r *policy.Rules, w World) error {
 			return err
 		}
 		if d.Allow || len(c.Needs) > 0 && slices.Equal(d.Failed, []string{"target"}) {
-			c.Can = Argument
+			c.Can = argument
 			return nil
 		}
 	}
@@ -257,11 +257,11 @@ func (c *asked) answer(d gate.Decision, able []string) {
 	case runs > 0 && len(c.Cannot) == runs:
 		c.refuse("role", "no command that the tool runs may run here")
 	case slices.Contains(d.Failed, "confirmation"), !d.Allow && d.Tier == gate.Red:
-		c.Can = Approval
+		c.Can = approval
 	case d.Allow:
-		c.Can = Yes
+		c.Can = yes
 	default:
-		c.Can = Depends
+		c.Can = depends
 	}
 	if c.Can == No {
 		c.Needs = []string{}

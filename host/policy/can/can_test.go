@@ -153,12 +153,12 @@ func TestCanSaysWhatTheDoorSays(t *testing.T) {
 			if len(cell.Failed) == 1 && cell.Failed[0] == "role" && a.Err == nil {
 				continue // the call may run, and everything that it runs is refused
 			}
-			said := map[bool]string{true: Yes, false: No}[a.Err == nil]
+			said := map[bool]string{true: yes, false: No}[a.Err == nil]
 			if refused != nil && refused.NeedsApproval {
-				said = Approval
+				said = approval
 			}
-			if cell.Can == Argument {
-				cell.Can = Approval // without the argument
+			if cell.Can == argument {
+				cell.Can = approval // without the argument
 			}
 			if said != cell.Can || refused != nil && said == No &&
 				!slices.Equal(slices.Sorted(slices.Values(refused.Failed)), cell.Failed) {
@@ -167,8 +167,8 @@ func TestCanSaysWhatTheDoorSays(t *testing.T) {
 			}
 			compared[said]++
 		}
-		if compared[No] == 0 || compared[Yes] == 0 || name != "argument" &&
-			compared[Approval] == 0 {
+		if compared[No] == 0 || compared[yes] == 0 || name != "argument" &&
+			compared[approval] == 0 {
 			t.Errorf("%s: compared %v", name, compared)
 		}
 	}
@@ -203,7 +203,7 @@ func TestADiffNamesExactlyWhatChanges(t *testing.T) {
 			func(c Cell) bool { return c.Node == "pve2" && c.Can != No }, "-"},
 		"nobody may approve": {[]string{"  channels: [cli, web]\n  approvers: [\"*\"]",
 			"  channels: []\n  approvers: []"},
-			func(c Cell) bool { return c.Can == Approval }, "-"},
+			func(c Cell) bool { return c.Can == approval }, "-"},
 		"a tag that raises": {[]string{"relaxed:\n",
 			"raised:\n  names: {web01: {tier: red}}\nrelaxed:\n"},
 			func(c Cell) bool { return c.Guest == "101" && c.Tier == "yellow" }, "-"},

@@ -47,7 +47,7 @@ func Diff(was, now []Cell) (changes []Change, err error) {
 }
 
 // far ranks answers by how far a call gets by itself.
-var far = map[string]int{No: 0, Approval: 1, Argument: 2, Depends: 3, Yes: 4}
+var far = map[string]int{No: 0, approval: 1, argument: 2, depends: 3, yes: 4}
 
 // lacks reports that one of these is not among the others.
 func lacks(others, these []string) bool {
