@@ -1,5 +1,5 @@
-// Package setup keeps the files of an installation: a configuration, a site that allows reads only, a
-// key for the nodes. It overwrites nothing, and removes nothing that it did not write.
+// Package setup keeps the files of an installation: a configuration, a site that allows reads only,
+// a key for the nodes. It overwrites nothing, and removes nothing that it did not write.
 package setup
 
 import (
