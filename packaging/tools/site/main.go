@@ -1,5 +1,5 @@
-// Command site makes pages of HTML from the Markdown of the repository, with pages of reference that
-// it takes from the program and config.toml, and a search that needs no server:
+// Command site makes pages of HTML from the Markdown of the repository, with pages of reference
+// that it takes from the program and config.toml, and a search that needs no server:
 //
 //	go -C packaging/tools run ./site -root ../.. -out ../../build/site
 //
