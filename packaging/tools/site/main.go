@@ -67,7 +67,8 @@ func main() {
 	log.SetFlags(0)
 	s := &site{pages: map[string]*page{}, copies: map[string]bool{}}
 	flag.StringVar(&s.root, "root", "../..", "the `DIR` of the repository, with build/caponier")
-	flag.StringVar(&s.out, "out", "../../build/site", "the `DIR` to write; what is in it is deleted")
+	flag.StringVar(&s.out, "out", "../../build/site",
+		"the `DIR` to write; what is in it is deleted")
 	flag.Parse()
 	for _, glob := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md",
 		"packaging/*.md"} {

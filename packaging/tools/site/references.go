@@ -27,7 +27,8 @@ func (s *site) references() {
 
 // a client of examples/clients/README.md: its title, its name for client add, its file, where that
 // goes
-var client = regexp.MustCompile("(?m)^\\| ([^|(]+?)(?: \\(`([a-z-]+)`\\))? \\| \\[([^]]+)\\].* \\| (.*) \\|$")
+var client = regexp.MustCompile("(?m)^\\| ([^|(]+?)(?: \\(`([a-z-]+)`\\))? \\| " +
+	"\\[([^]]+)\\].* \\| (.*) \\|$")
 
 // clients makes a page for each client, of the file that a test starts the host from.
 func (s *site) clients() {
@@ -47,7 +48,8 @@ func (s *site) clients() {
 				"caponier client add %s           # writes it; the old file stays beside it\n"+
 				"caponier client remove %s        # takes it out again\n```\n\n", name, name, name)
 		}
-		text += fmt.Sprintf("By hand, with your paths:\n\n```%s\n%s```\n\nThe client starts the host "+
+		text += fmt.Sprintf("By hand, with your paths:\n\n```%s\n%s```\n\nThe client starts "+
+			"the host "+
 			"under your account. A host on another machine it reaches with `caponier connect URL "+
 			"--token-file FILE` as its command, or with the `.mcpb` bundle of caponier-connect. "+
 			"[What holds for all clients](../../examples/clients/README.md).\n",
