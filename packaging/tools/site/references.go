@@ -127,7 +127,8 @@ func (s *site) metrics() string {
 		check(fmt.Errorf("only %d metrics were found in host/", len(rows)))
 	}
 	return "# Metrics reference\n\nWhat `/metrics` serves, beside the `go_` and `process_` " +
-		"metrics of every Go program. [operating.md](../operating.md#watching) says what to watch.\n\n" +
+		"metrics of every Go program. [operating.md](../operating.md#watching) says " +
+		"what to watch.\n\n" +
 		table("metric", "", rows)
 }
 
@@ -176,7 +177,8 @@ func (s *site) errors() string {
 		table("check", "holds when", refusals) +
 		"\n## Errors of operations\n\n" + table("code", "what to do", remedies) +
 		"\n## Exit codes\n\nOf every command: 0 done, 1 the tool or the check failed, 2 " +
-		"wrong usage or configuration, 3 refused by policy, 4 waits for a person, 5 the outcome is not known.\n"
+		"wrong usage or configuration, 3 refused by policy, 4 waits for a person, 5 " +
+		"the outcome is not known.\n"
 }
 
 // sources visits the nodes of the Go files below a directory.
