@@ -191,8 +191,8 @@ func KeyWorks(file string) error {
 	return err
 }
 
-// Rewrite gives config.toml another text that try accepts, which gets a file with it, beside the old
-// one and with its owner and mode. It returns the copy that it keeps of the old file.
+// Rewrite gives config.toml another text that try accepts, which gets a file with it, beside the
+// old one and with its owner and mode. It returns the copy that it keeps of the old file.
 func Rewrite(file string, text []byte, try func(file string) error) (backup string, err error) {
 	info, err := os.Lstat(file)
 	if err == nil && !info.Mode().IsRegular() {

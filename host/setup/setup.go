@@ -1,5 +1,5 @@
-// Package setup keeps the files of an installation: a configuration, a site that allows reads only, a
-// key for the nodes. It overwrites nothing, and removes nothing that it did not write.
+// Package setup keeps the files of an installation: a configuration, a site that allows reads only,
+// a key for the nodes. It overwrites nothing, and removes nothing that it did not write.
 package setup
 
 import (
@@ -110,18 +110,23 @@ func (p Plan) Write() (public string, err error) {
 		}
 		record.Files[f.name] = digest([]byte(f.data))
 	}
+	if err = p.last(record, stage, owner, group); err != nil {
+		return "", err
+	}
+	return public, p.publish(stage)
+}
+
+// last makes the directory of the state, and the record of everything that was made.
+func (p Plan) last(r record, stage string, owner, group int) error {
 	below, err := mkdirs(p.State, 0o700)
 	if err == nil && owner >= 0 {
 		err = errors.Join(os.Chown(p.State, owner, group), os.Chown(p.Dir, -1, group))
 	}
-	record.Made = append(below, record.Made...)
+	r.Made = append(below, r.Made...)
 	if err == nil {
-		err = writeFile(filepath.Join(stage, written), record.text(), 0o640, -1, group)
+		err = writeFile(filepath.Join(stage, written), r.text(), 0o640, -1, group)
 	}
-	if err != nil {
-		return "", err
-	}
-	return public, p.publish(stage)
+	return err
 }
 
 // publish gives the finished items their names, config.toml last.

@@ -3,7 +3,8 @@
 // It compiles the program and the plugins, holds the plugins to plugins.lock, and writes for each
 // architecture a tar.gz, a .deb, an .rpm, an OCI image and an SBOM; bundles for desktop clients
 // (.mcpb) and their registry entry (server.json); a Homebrew formula; a statement of provenance,
-// VERIFY.md and SHA256SUMS. The same sources give the same bytes, wherever they lie: make dist-check.
+// VERIFY.md and SHA256SUMS. The same sources give the same bytes, wherever they lie: make
+// dist-check.
 package main
 
 import (

@@ -53,7 +53,8 @@ func configMigrate(g *global) *cobra.Command {
 				case old == "":
 					fmt.Fprintf(w, "%s, line %s--write writes it\n", file, changes)
 				default:
-					fmt.Fprintf(w, "%s, line %sis written; %s is the old text\n", file, changes, old)
+					fmt.Fprintf(w, "%s, line %sis written; %s is the old text\n", file, changes,
+						old)
 				}
 			})
 		}),

@@ -28,8 +28,8 @@ func nodeRemove(g *global) *cobra.Command {
 		Short: "Take a node out of the configuration, once it takes the key no more",
 		Long: "Prints the line that takes the key off the node, asks the node whether it is " +
 			"gone, and\nthen removes the node's table from config.toml, whose old text stays " +
-			"beside it. Nothing\nis changed while the node takes the key, when it cannot be asked " +
-			"(--away), or when the\nsite's policy would not load without the node.",
+			"beside it. Nothing\nis changed while the node takes the key, when it cannot be " +
+			"asked (--away), or when the\nsite's policy would not load without the node.",
 		Args: cobra.ExactArgs(1),
 		RunE: g.does(func(v *verb) error { return v.removeNode(v.args[0], yes, away) }),
 	}

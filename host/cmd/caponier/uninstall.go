@@ -32,8 +32,8 @@ func uninstallCommand(g *global) *cobra.Command {
 			"Links always\nstay. It logs in to no node: first run the lines that it prints. With " +
 			"--json it\nremoves something only with --yes.",
 		Args: cobra.MaximumNArgs(1),
-		Example: "  caponier uninstall\n  caponier uninstall --also ~/.config/caponier/config.toml " +
-			"--yes",
+		Example: "  caponier uninstall\n  caponier uninstall --also " +
+			"~/.config/caponier/config.toml --yes",
 		RunE: g.does(func(v *verb) error { return v.uninstall(also, yes) }),
 	}
 	cmd.Flags().StringArrayVar(&also, "also", nil,

@@ -1,5 +1,5 @@
-// Command site makes pages of HTML from the Markdown of the repository, with pages of reference that
-// it takes from the program and config.toml, and a search that needs no server:
+// Command site makes pages of HTML from the Markdown of the repository, with pages of reference
+// that it takes from the program and config.toml, and a search that needs no server:
 //
 //	go -C packaging/tools run ./site -root ../.. -out ../../build/site
 //
@@ -67,7 +67,8 @@ func main() {
 	log.SetFlags(0)
 	s := &site{pages: map[string]*page{}, copies: map[string]bool{}}
 	flag.StringVar(&s.root, "root", "../..", "the `DIR` of the repository, with build/caponier")
-	flag.StringVar(&s.out, "out", "../../build/site", "the `DIR` to write; what is in it is deleted")
+	flag.StringVar(&s.out, "out", "../../build/site",
+		"the `DIR` to write; what is in it is deleted")
 	flag.Parse()
 	for _, glob := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md",
 		"packaging/*.md"} {

@@ -27,7 +27,8 @@ func (s *site) references() {
 
 // a client of examples/clients/README.md: its title, its name for client add, its file, where that
 // goes
-var client = regexp.MustCompile("(?m)^\\| ([^|(]+?)(?: \\(`([a-z-]+)`\\))? \\| \\[([^]]+)\\].* \\| (.*) \\|$")
+var client = regexp.MustCompile("(?m)^\\| ([^|(]+?)(?: \\(`([a-z-]+)`\\))? \\| " +
+	"\\[([^]]+)\\].* \\| (.*) \\|$")
 
 // clients makes a page for each client, of the file that a test starts the host from.
 func (s *site) clients() {
@@ -47,7 +48,8 @@ func (s *site) clients() {
 				"caponier client add %s           # writes it; the old file stays beside it\n"+
 				"caponier client remove %s        # takes it out again\n```\n\n", name, name, name)
 		}
-		text += fmt.Sprintf("By hand, with your paths:\n\n```%s\n%s```\n\nThe client starts the host "+
+		text += fmt.Sprintf("By hand, with your paths:\n\n```%s\n%s```\n\nThe client starts "+
+			"the host "+
 			"under your account. A host on another machine it reaches with `caponier connect URL "+
 			"--token-file FILE` as its command, or with the `.mcpb` bundle of caponier-connect. "+
 			"[What holds for all clients](../../examples/clients/README.md).\n",
@@ -124,8 +126,9 @@ func (s *site) metrics() string {
 	if len(rows) < 20 {
 		check(fmt.Errorf("only %d metrics were found in host/", len(rows)))
 	}
-	return "# Metrics reference\n\nWhat `/metrics` serves, beside the `go_` and `process_` metrics of " +
-		"every Go program. [operating.md](../operating.md#watching) says what to watch.\n\n" +
+	return "# Metrics reference\n\nWhat `/metrics` serves, beside the `go_` and `process_` " +
+		"metrics of every Go program. [operating.md](../operating.md#watching) says " +
+		"what to watch.\n\n" +
 		table("metric", "", rows)
 }
 
@@ -169,12 +172,13 @@ func (s *site) errors() string {
 	if len(refusals) < 20 || len(remedies) < 15 {
 		check(fmt.Errorf("only %d refusals and %d errors were found", len(refusals), len(remedies)))
 	}
-	return "# Error reference\n\n## Refusals\n\nA call is refused while one of these checks does not " +
-		"hold. The answer says which, what was found, and what would work.\n\n" +
+	return "# Error reference\n\n## Refusals\n\nA call is refused while one of these checks does " +
+		"not hold. The answer says which, what was found, and what would work.\n\n" +
 		table("check", "holds when", refusals) +
 		"\n## Errors of operations\n\n" + table("code", "what to do", remedies) +
-		"\n## Exit codes\n\nOf every command: 0 done, 1 the tool or the check failed, 2 wrong usage or " +
-		"configuration, 3 refused by policy, 4 waits for a person, 5 the outcome is not known.\n"
+		"\n## Exit codes\n\nOf every command: 0 done, 1 the tool or the check failed, 2 " +
+		"wrong usage or configuration, 3 refused by policy, 4 waits for a person, 5 " +
+		"the outcome is not known.\n"
 }
 
 // sources visits the nodes of the Go files below a directory.
