@@ -30,7 +30,8 @@ func issuer(t *testing.T) (url string, sign func(claims map[string]any) string) 
 			"authorization_endpoint": provider.URL + "/a", "token_endpoint": provider.URL + "/t",
 			"id_token_signing_alg_values_supported": []string{"RS256"}}
 		if r.URL.Path == "/keys" {
-			body = map[string]any{"keys": []any{map[string]any{"kty": "RSA", "kid": "1", "use": "sig",
+			body = map[string]any{"keys": []any{map[string]any{"kty": "RSA", "kid": "1",
+				"use": "sig",
 				"alg": "RS256", "n": b64(key.N.Bytes()), "e": b64([]byte{1, 0, 1})}}}
 		}
 		_ = json.NewEncoder(w).Encode(body)
@@ -83,7 +84,8 @@ func TestIdentityPagesLetTheirProvidersIn(t *testing.T) {
 			}{
 				{"as the page has it", func(map[string]any) {}, 200},
 				{"for another audience", func(c map[string]any) { c["aud"] = "other" }, 401},
-				{"of another issuer", func(c map[string]any) { c["iss"] = "https://evil.example" }, 401},
+				{"of another issuer", func(c map[string]any) { c["iss"] = "https://evil.example" },
+					401},
 				{"of nobody", func(c map[string]any) {
 					for _, k := range []string{"sub", "oid", "uid", "repository_id"} {
 						delete(c, k)

@@ -48,8 +48,10 @@ func TestAHostileViewerTakesNoMemory(t *testing.T) {
 	good, err := connect("demo")
 	must(t, err)
 	defer good.Close()
-	// The simulated node is in this process, beside the hostile clients: what a call of its costs says
-	// more of them than of the host. So a list is timed too, which asks policy about every tool and no
+	// The simulated node is in this process, beside the hostile clients: what a call of its costs
+	// says
+	// more of them than of the host. So a list is timed too, which asks policy about every tool and
+	// no
 	// node about anything.
 	type took struct{ call, list time.Duration }
 	call := func() (now took) {

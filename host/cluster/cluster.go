@@ -1,5 +1,4 @@
-// Package cluster reads the list of a cluster's guests and nodes, and believes none that cannot be
-// true. It is pure.
+// Package cluster reads lists of guests strictly: one that cannot be true is an error. It is pure.
 package cluster
 
 import (

@@ -140,8 +140,10 @@ func expect(t *testing.T, e *load.Site, x example) {
 		q = statusCall()
 		q.Call.Tool.Name, q.Call.Targets.VMIDs = words[1], []string{words[2]}
 		q.Facts.Guests = map[string]gate.Guest{ // as in the page's first question
-			"101": {Name: "web01", Kind: "lxc", Node: "pve1", Status: "running", Tags: []string{"web"}},
-			"102": {Name: "db-1", Kind: "lxc", Node: "pve1", Status: "running", Tags: []string{"prod"}, Pool: "shop"}}
+			"101": {Name: "web01", Kind: "lxc", Node: "pve1", Status: "running",
+				Tags: []string{"web"}},
+			"102": {Name: "db-1", Kind: "lxc", Node: "pve1", Status: "running",
+				Tags: []string{"prod"}, Pool: "shop"}}
 	}
 	q.Time = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) // a Saturday
 	d := decide(t, e, q)
@@ -195,8 +197,9 @@ func console(t *testing.T, at int, words []string) {
 		)
 	case "can":
 		c := statusCall().Call
-		_, err = can.Of(context.Background(), e.Rules(), can.World{Nodes: c.Nodes, Tools: []*gate.Tool{c.Tool},
-			Who: []can.Who{{ID: c.Principal.ID, Auth: c.Principal.Auth}}})
+		_, err = can.Of(context.Background(), e.Rules(),
+			can.World{Nodes: c.Nodes, Tools: []*gate.Tool{c.Tool},
+				Who: []can.Who{{ID: c.Principal.ID, Auth: c.Principal.Auth}}})
 	case "replay":
 		_, err = replay.Replay(context.Background(), slices.Values([]gate.Record{rec}), arg)
 	case "explain":

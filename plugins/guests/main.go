@@ -86,7 +86,8 @@ var stopGuestTool = sdk.NewTool(
 
 var restartGuestTool = sdk.NewTool(
 	"restart_guest",
-	"Restart a running guest cleanly. Not for a stopped one: start_guest. Example: {\"guest_id\":101}",
+	"Restart a running guest cleanly. Not for a stopped one: start_guest. "+
+		"Example: {\"guest_id\":101}",
 	operate("Restart a guest", 60, true, false, "pct|qm reboot VMID --timeout SECONDS",
 		pve.OfGuests(verbs("reboot"), now)),
 	pve.Tool(restartGuest),

@@ -2,8 +2,8 @@
 # scope: package
 # description: >-
 #   Which guests a question names, and what the site says of guests by their tags, pools, names and
-#   nodes, as the host found these in the cluster. Such facts can refuse and raise, and never grant -
-#   the right to write a tag gives no power over what a site allows.
+#   nodes, as the host found these in the cluster. Such facts can refuse and raise, and never
+#   grant. The right to write a tag gives no power over what a site allows.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -76,8 +76,10 @@ func TestACallStaysWithinItsCosts(t *testing.T) {
 	}
 }
 
-// What a start costs in memory, and modules after it, does not depend on the machine either: what was
-// allocated, the heap that the last collection left alive, and the machine code of modules, which no
+// What a start costs in memory, and modules after it, does not depend on the machine either: what
+// was
+// allocated, the heap that the last collection left alive, and the machine code of modules, which
+// no
 // file backs. The bounds are a tenth over what was measured.
 func TestAStartStaysWithinItsMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {

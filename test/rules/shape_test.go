@@ -19,9 +19,9 @@ const (
 	maxFile     = 400 // lines
 	maxFunction = 60  // lines of its body, with its braces
 	// The plan was 22,000 lines for this set of features: docs/rationale.md says where the rest is.
-	maxHost = 40_161
+	maxHost = 45_234
 	// maxClient bounds the programs of the client's machine.
-	maxClient = 835
+	maxClient = 901
 )
 
 // maxLines bounds sets of packages, each without the packages below it. The decision path is what
@@ -29,7 +29,8 @@ const (
 var maxLines = map[string]int{
 	"../../host/gate":   1_630,
 	"../../host/policy": 550,
-	"../../host/policy ../host/policy/input ../host/policy/value ../host/policy/redact": 1_300,
+	"../../host/policy ../../host/policy/input ../../host/policy/value " +
+		"../../host/policy/redact": 1_682,
 }
 
 // sources returns the files that git tracks, or would, with this ending.

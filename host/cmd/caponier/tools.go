@@ -91,7 +91,8 @@ func (v *verb) tools(c *config.Config, lock *plugin.Lock) error {
 			if !r.Visible {
 				r.Tier = "(not for " + p.ID + ")"
 			}
-			return []string{r.Name, r.Tier, r.Plugin, r.AliasOf, strings.ReplaceAll(r.Runs, "\n", " ")}
+			return []string{r.Name, r.Tier, r.Plugin, r.AliasOf,
+				strings.ReplaceAll(r.Runs, "\n", " ")}
 		})
 		if n := len(all) - len(offered); n > 0 {
 			fmt.Fprintf(w, "%d more are not offered; --json says why.\n", n)

@@ -55,7 +55,9 @@ what := sprintf("%s is red, and its approval (%v by %v on %v) is not one that th
 	input.tool.name, input.confirmation.state, input.confirmation.by, input.confirmation.channel,
 ]) if {
 	not input.confirmation.channel in {"", null}
-} else := sprintf("the request to approve %s expired before a person answered", [input.tool.name]) if {
+} else := sprintf("the request to approve %s expired before a person answered", [
+	input.tool.name,
+]) if {
 	input.confirmation.state == "expired"
 } else := sprintf("%s is red here and needs a person's approval", [input.tool.name])
 
