@@ -71,7 +71,6 @@ func TestWhatActsGetsTheQuestionThatWasDecided(t *testing.T) {
 // heap cannot be compared, so it can be no key of a map.
 type heap struct {
 	*world
-	stages []string
 }
 
 // value can be compared, unless what it holds cannot.
