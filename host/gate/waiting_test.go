@@ -71,6 +71,7 @@ func TestWhatActsGetsTheQuestionThatWasDecided(t *testing.T) {
 // heap cannot be compared, so it can be no key of a map.
 type heap struct {
 	*world
+	_ []string
 }
 
 // value can be compared, unless what it holds cannot.
