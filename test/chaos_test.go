@@ -50,10 +50,8 @@ type chaos struct {
 // journal files are removed. Afterwards the node holds every acknowledged write once, no write
 // twice, and none without an intent; and a host that lives through such faults grows neither in
 // memory nor in descriptors. No stage of an upload is left on a node. CAPONIER_CHAOS is how many
-// faults
-// to inject, 12 without it; make chaos injects 3,000, and sets the clock of the hosts as well,
-// which
-// takes a host that is built for it.
+// faults to inject, 12 without it; make chaos injects 3,000, and sets the clock of the hosts as
+// well, which takes a host that is built for it.
 func TestChaosLosesNothingAndDoesNothingTwice(t *testing.T) {
 	needs.Minutes(t, "it takes a minute: run without -short")
 	faults := 12
@@ -220,8 +218,7 @@ func newChaos(t *testing.T) *chaos {
 const enough = 20
 
 // progress waits until another write is acknowledged, so that faults on a slow machine do not
-// prevent
-// every call, or until the time is over. It returns how many are acknowledged.
+// prevent every call, or until the time is over. It returns how many are acknowledged.
 func (c *chaos) progress(most time.Duration) int {
 	acked := func() int {
 		c.mu.Lock()

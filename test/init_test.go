@@ -52,8 +52,7 @@ func TestInitLeadsToATrueAnswer(t *testing.T) {
 	before := snapshot(t, filepath.Dir(config))
 
 	// what the line does on the node, for the account and the programs of this sshd; the line
-	// itself
-	// runs in test/packaging/cleanroot.sh
+	// itself runs in test/packaging/cleanroot.sh
 	public, err := os.ReadFile(filepath.Join(filepath.Dir(config), "secrets/id_ed25519.pub"))
 	must(t, err)
 	if !strings.Contains(out, "tar -cC '") || !strings.Contains(out, strings.TrimSuffix(

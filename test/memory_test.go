@@ -49,10 +49,8 @@ func TestAHostileViewerTakesNoMemory(t *testing.T) {
 	must(t, err)
 	defer good.Close()
 	// The simulated node is in this process, beside the hostile clients: what a call of its costs
-	// says
-	// more of them than of the host. So a list is timed too, which asks policy about every tool and
-	// no
-	// node about anything.
+	// says more of them than of the host. So a list is timed too, which asks policy about every
+	// tool and no node about anything.
 	type took struct{ call, list time.Duration }
 	call := func() (now took) {
 		began := time.Now()

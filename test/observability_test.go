@@ -16,8 +16,7 @@ import (
 )
 
 // What the alerts and the dashboard ask for is what a host serves, with the labels that they use;
-// and
-// each line of its log in JSON has a time with a zone, a level and a message.
+// and each line of its log in JSON has a time with a zone, a level and a message.
 func TestAlertsAndDashboardAskForWhatIsServed(t *testing.T) {
 	s := newSite(t)
 	addr := freeAddress(t)

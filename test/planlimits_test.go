@@ -17,8 +17,7 @@ import (
 )
 
 // A plan of 10,000 operations is refused at its 201st step. Nobody is asked, the person who asks
-// for
-// the plan sees where it ends, and what comes after that is neither decided nor journaled.
+// for the plan sees where it ends, and what comes after that is neither decided nor journaled.
 func TestAPlanOfTenThousandOperationsIsRefused(t *testing.T) {
 	s, session, asked := planSite(t, "  \"tool:deviant_flood\": red\n",
 		filepath.Join(guests, "deviant.wasm"))
@@ -117,8 +116,7 @@ func TestAnExpiredPlanIsNotExecuted(t *testing.T) {
 
 // oldModule is a module that was written for ABI 1.0: its description has no minor version, and it
 // knows no status but those. It stops and starts container 101; goesOn says that it does not look
-// at
-// the status of the first.
+// at the status of the first.
 func oldModule(t *testing.T, goesOn bool) string {
 	t.Helper()
 	needs.Program(t, "wat2wasm") // of Debian's wabt
@@ -263,8 +261,7 @@ func TestWithoutTheSnapshotThatAPlanPromisesNothingIsDone(t *testing.T) {
 }
 
 // What a plan of a guest's stop reads: what the tool itself reads before it stops the guest, and
-// the
-// five reads of docs/plan.md for what the step touches. The call without a plan does not make
+// the five reads of docs/plan.md for what the step touches. The call without a plan does not make
 // these.
 func TestAPlanReadsWhatItsToolReadsAndWhatItsStepsTouch(t *testing.T) {
 	s := newSite(t, filepath.Join(plugins, "guests.wasm"))
@@ -296,8 +293,7 @@ func TestAPlanReadsWhatItsToolReadsAndWhatItsStepsTouch(t *testing.T) {
 var ids = regexp.MustCompile(`[0-9A-V]{26}`)
 
 // What the host refuses to undo for somebody who did not make the call, it refuses in the same
-// words
-// as a call that nobody made, whatever the call touched.
+// words as a call that nobody made, whatever the call touched.
 func TestAnUndoOfAnothersCallTellsNothingOfIt(t *testing.T) {
 	s := undoing(t, "")
 	s.write(t, "site/data.yaml", s.read(t, "site/data.yaml")+

@@ -51,8 +51,7 @@ func TestMain(m *testing.M) {
 }
 
 // setting returns a variable of the environment that is for a test, and takes it away until the
-// test
-// ends: the host refuses variables that name no key of its configuration.
+// test ends: the host refuses variables that name no key of its configuration.
 func setting(t *testing.T, name string) string {
 	t.Helper()
 	v := os.Getenv(name)

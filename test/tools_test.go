@@ -185,8 +185,7 @@ func checkSchema(t *testing.T, tool *gate.Tool) {
 		}
 		mark, _ := p["x-caponier-target"].(string)
 		// The vmid of get_backups and the node of list_allowed_commands only pick rows of a list;
-		// the
-		// url of a prompt is text in it.
+		// the url of a prompt is text in it.
 		if want := marked[name]; want != "" &&
 			strings.TrimPrefix(mark, "guest_") != strings.TrimPrefix(want, "guest_") &&
 			tool.Name+name != "get_backupsvmid" && tool.Name+name != "list_allowed_commandsnode" &&

@@ -611,8 +611,7 @@ func TestADeadWebhookApprovesNothing(t *testing.T) {
 }
 
 // Of everything that is posted to the page, only the form that was made for this session and this
-// request
-// decides, and only with one of the two verdicts.
+// request decides, and only with one of the two verdicts.
 func FuzzForms(f *testing.F) {
 	f.Add("POST", "", "verdict=approve&form=FORM", "application/x-www-form-urlencoded")
 	f.Add("POST", "", "verdict=deny&form=FORM&verdict=approve", "application/x-www-form-urlencoded")

@@ -36,8 +36,7 @@ var indexes = regexp.MustCompile(`\[[0-9]+\]`)
 var commented = regexp.MustCompile(`(?m)^# (\[+[a-z_.]+\]+$|[a-z_]+ = .+$)`)
 
 // The shipped file decodes with every comment that is a key made a key, and then has all keys. What
-// it
-// sets is what it would be without it.
+// it sets is what it would be without it.
 func TestConfigTOMLHasEveryKey(t *testing.T) {
 	data, err := os.ReadFile("../../config.toml")
 	if err != nil {
@@ -67,8 +66,7 @@ func TestConfigTOMLHasEveryKey(t *testing.T) {
 }
 
 // Every key has a type that the loader decodes, and one that holds a path says so: it would be
-// taken
-// as relative to where the program is started.
+// taken as relative to where the program is started.
 func TestKeysAreOfKnownTypes(t *testing.T) {
 	var paths []string
 	var walk func(reflect.Type, string)

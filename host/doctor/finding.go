@@ -62,8 +62,7 @@ func (f Findings) Count() (failed, warned int) {
 }
 
 // Print writes the findings, one a line with its fix below, and their number. The text is safe for
-// a
-// terminal: nodes have a say in some of it.
+// a terminal: nodes have a say in some of it.
 func (f Findings) Print(w io.Writer) error {
 	line := func(s string) string { return strings.ReplaceAll(plaintext.Clean(s), "\n", " ") }
 	for _, x := range f {

@@ -128,8 +128,7 @@ func (r *receiver) opa(body []byte) error {
 }
 
 // eventV1 is a copy of OPA's type, which TestEventsAreThoseOfOPA compares with the original: that
-// one
-// would bring all of OPA's plugins.
+// one would bring all of OPA's plugins.
 type eventV1 struct {
 	Labels      map[string]string       `json:"labels"`
 	DecisionID  string                  `json:"decision_id"`

@@ -18,8 +18,7 @@ import (
 const maxPath = 4096
 
 // derive returns what a call acts on. A value that could be written in another way is an error and
-// is
-// not repaired: policy compares these texts.
+// is not repaired: policy compares these texts.
 func derive(params []gate.Param, args map[string]any) (t gate.Targets,
 	commands []gate.CommandText, err error) {
 	found := map[string][]string{}

@@ -64,8 +64,7 @@ func compileSchemas(t *gate.Tool) error {
 }
 
 // compile returns a schema and a validator of decoded values. The validator fills in no defaults:
-// what
-// is decided is what was sent.
+// what is decided is what was sent.
 func compile(raw json.RawMessage) (*jsonschema.Schema, func(any) error, error) {
 	var s jsonschema.Schema
 	if err := json.Unmarshal(raw, &s); err != nil {

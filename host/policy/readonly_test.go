@@ -83,8 +83,7 @@ var columnsOf = map[string]string{
 }
 
 // effects are the things that a program of the grammar does and that its entry names, as patterns
-// of
-// system calls.
+// of system calls.
 var effects = map[string]string{
 	"blkid": `"/run/blkid(/blkid.*)?"`,
 	"apt": `"(/var/(cache/apt|lib/apt)/.*|/tmp/apt.*|/tmp/fileutl.*|/var/lib/` +
@@ -174,8 +173,7 @@ func does(t *testing.T, argv []string) (found []string) {
 }
 
 // TestEveryOptionOnlyReads runs each option of each installed program of the grammar under strace.
-// It
-// logs the programs that are not installed.
+// It logs the programs that are not installed.
 func TestEveryOptionOnlyReads(t *testing.T) {
 	needs.Program(t, "strace")
 	needs.Minutes(t, "1,400 programs run under strace")

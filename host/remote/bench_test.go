@@ -124,10 +124,8 @@ func BenchmarkExecCallers(b *testing.B) {
 
 // BenchmarkTransfer moves 100 MB each way through Remote, with scp, and with pkg/sftp's concurrent
 // reads and writes, in turns, and reports MB/s and their ratios. Only ours takes the digest, on
-// both
-// sides. scp's connecting is in its time; ours is not: a run of `scp` with an empty file is
-// measured
-// and taken off.
+// both sides. scp's connecting is in its time; ours is not: a run of `scp` with an empty file is
+// measured and taken off.
 func BenchmarkTransfer(b *testing.B) {
 	scp, err := exec.LookPath("scp")
 	if err != nil {

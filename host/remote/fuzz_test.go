@@ -35,8 +35,7 @@ func FuzzTextOr64(f *testing.F) {
 }
 
 // What a node says of a unit is read whole or not at all: the names are those of its own line
-// Names,
-// the id is one of them, and what is read comes out again.
+// Names, the id is one of them, and what is read comes out again.
 func FuzzUnitNames(f *testing.F) {
 	for _, s := range []string{"Id=nginx.service\nNames=nginx.service\n",
 		"Names=ssh.service sshd.service\nId=ssh.service\n",

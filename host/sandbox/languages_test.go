@@ -3,6 +3,7 @@ package sandbox
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -189,8 +190,13 @@ func TestModulesOfFourLanguagesBehaveTheSame(t *testing.T) {
 func TestModulesOfFourLanguagesDescribeThemselves(t *testing.T) {
 	for language, wasm := range behaving(t) {
 		d, imports, err := describeModule(t.Context(), wasm)
+		minor := 2 // of the sources that spell their description out
+		if language == "go" {
+			minor = abi.Minor
+		}
+		head := fmt.Sprintf(`{"abi":1,"minor":%d,"name":"behave","version":"1.0.0"`, minor)
 		if err != nil || !slices.Equal(imports, []string{"ask", "ssh_exec"}) ||
-			!strings.HasPrefix(string(d), `{"abi":1,"minor":2,"name":"behave","version":"1.0.0"`) {
+			!strings.HasPrefix(string(d), head) {
 			t.Errorf("%s: %.200s with %v, %v", language, d, imports, err)
 		}
 	}

@@ -2,6 +2,8 @@ package sandbox
 
 import (
 	"context"
+	"fmt"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 	"strings"
 	"testing"
 )
@@ -27,8 +29,8 @@ func TestDescribe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(string(d), `{"abi":1,"minor":2,"name":"echo"`) || len(imports) != 1 ||
-		imports[0] != "ssh_exec" {
+	head := fmt.Sprintf(`{"abi":1,"minor":%d,"name":"echo"`, abi.Minor)
+	if !strings.HasPrefix(string(d), head) || len(imports) != 1 || imports[0] != "ssh_exec" {
 		t.Errorf("described as %s with imports %v", d, imports)
 	}
 }

@@ -77,10 +77,8 @@ func TestACallStaysWithinItsCosts(t *testing.T) {
 }
 
 // What a start costs in memory, and modules after it, does not depend on the machine either: what
-// was
-// allocated, the heap that the last collection left alive, and the machine code of modules, which
-// no
-// file backs. The bounds are a tenth over what was measured.
+// was allocated, the heap that the last collection left alive, and the machine code of modules,
+// which no file backs. The bounds are a tenth over what was measured.
 func TestAStartStaysWithinItsMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // smaps
