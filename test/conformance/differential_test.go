@@ -357,7 +357,7 @@ func TestTheInspectorAcceptsEveryShippedTool(t *testing.T) {
 			t.Errorf("%s: %v\n%s", era, err, &stderr)
 		}
 		var list struct{ Tools []struct{ Name string } }
-		if err := json.Unmarshal(out, &list); err != nil || len(list.Tools) < 30 {
+		if err := json.Unmarshal(out, &list); err != nil || len(list.Tools) < 38 {
 			t.Errorf("%s: %v: %d tools", era, err, len(list.Tools))
 		}
 	}
