@@ -190,3 +190,61 @@ func TestStepsThatNobodyTakesComeAgain(t *testing.T) {
 		}
 	}
 }
+
+// A look may come between the making of a file and its lock: what is written later is not lost.
+func TestALookBeforeTheLockLosesNothing(t *testing.T) {
+	dir := t.TempDir()
+	j, err := Open(Options{Dir: dir, MaxFileBytes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	var c Cursor
+	follow := newReader(dir)
+	look := func() (n int) {
+		if !follow.pass(func(_ Entry, err error) bool { n++; return err == nil }) {
+			t.Error("the reader ended")
+		}
+		return n
+	}
+	j.create = func(path string) (file, error) {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			return nil, err
+		}
+		if ids, gaps := read(t, dir, &c); len(ids)+len(gaps) > 0 {
+			t.Error(ids, gaps)
+		}
+		look()
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+		return createFile(path)
+	}
+	if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: "a"}, false); err != nil {
+		t.Fatal(err)
+	}
+	if ids, gaps := read(t, dir, &c); len(ids) != 1 || len(gaps) > 0 {
+		t.Errorf("a cursor: %q %q", ids, gaps)
+	}
+	if look() < 3 { // a close, a head and the record
+		t.Error("a reader that follows got nothing")
+	}
+}
+
+// What cannot be found out about a process does not end its file.
+func TestAProcessLivesUntilItsLockSaysOtherwise(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !living(f) {
+		t.Error("the process of an empty file is dead")
+	}
+	if _, err := f.WriteString("x"); err != nil || living(f) {
+		t.Error("a file without a lock has a living process", err)
+	}
+	f.Close()
+	if !living(f) {
+		t.Error("an error says that a process is dead")
+	}
+}
