@@ -272,8 +272,8 @@ func (d *delivery) add(b *batch, step audit.Step) error {
 
 // flush sends a batch, and then moves the cursor behind it.
 func (d *delivery) flush(ctx context.Context, b *batch) error {
-	if len(b.steps) == 0 {
-		return nil
+	if err := ctx.Err(); err != nil || len(b.steps) == 0 {
+		return err
 	}
 	dropped, err := d.send(ctx, b.events, b.encoded, &b.omitted)
 	if err != nil {

@@ -89,6 +89,7 @@ func datagrams(ctx context.Context, path string, messages [][]byte) error {
 	if err := c.SetDeadline(time.Now().Add(sendTime)); err != nil {
 		return err
 	}
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
 	for _, m := range messages {
 		if _, err := c.Write(m); errors.Is(err, syscall.EMSGSIZE) {
 			return errTooLarge
