@@ -12,9 +12,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -130,15 +132,49 @@ func TestAFileOfLinesMayBeRotatedAndCutOffBySomebodyElse(t *testing.T) {
 		}
 	}
 	r.holds(t, ids)
-	for name, o := range map[string]SinkOptions{
-		"a folder": {Kind: "jsonl", File: t.TempDir()},
-		"a device": {Kind: "jsonl", File: "/dev/null"},
+	folder := t.TempDir()
+	link, open := filepath.Join(folder, "link"), filepath.Join(folder, "open")
+	must(t, os.Symlink(filepath.Join(folder, "target"), link))
+	must(t, errors.Join(os.WriteFile(open, nil, 0o600), os.Chmod(open, 0o666)))
+	for name, x := range map[string]struct{ file, want string }{
+		"a folder":                  {folder, "is a directory"},
+		"a device":                  {"/dev/null", "not a regular file"},
+		"a link":                    {link, "too many levels of symbolic links"},
+		"a file that all may write": {open, "can be written by other users"},
 	} {
 		dir := filepath.Join(t.TempDir(), "journal")
 		write(t, journal(t, dir), "a", 1)
-		if err := exporter(t, dir, o).Once(t.Context()); err == nil {
-			t.Errorf("%s takes lines", name)
+		err := exporter(t, dir, SinkOptions{Kind: "jsonl", File: x.file}).Once(t.Context())
+		if err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s takes lines: %v", name, err)
 		}
+	}
+}
+
+// A batch that does not fit leaves nothing: it is sent again as a whole.
+func TestAFullFileOfLinesKeepsNoPartOfABatch(t *testing.T) {
+	dir, file := filepath.Join(t.TempDir(), "journal"), filepath.Join(t.TempDir(), "lines")
+	j := journal(t, dir)
+	write(t, j, "a", 1)
+	o := SinkOptions{Kind: "jsonl", File: file}
+	must(t, exporter(t, dir, o).Once(t.Context()))
+	before, err := os.ReadFile(file)
+	must(t, err)
+	write(t, j, "b", 5)
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	var was syscall.Rlimit
+	must(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was))
+	small := was
+	small.Cur = uint64(len(before)) + 700
+	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &small))
+	err = exporter(t, dir, o).Once(t.Context())
+	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was))
+	if !errors.Is(err, syscall.EFBIG) {
+		t.Error(err)
+	}
+	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("%d bytes were added: %v", len(after)-len(before), err)
 	}
 }
 
