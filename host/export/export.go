@@ -9,6 +9,7 @@ package export
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
 const (
@@ -337,7 +339,7 @@ func (d *delivery) send(ctx context.Context, events []event, encoded [][]byte, o
 }
 
 // Print writes the records of the journal in dir since a time, one on each line, as a sink of this
-// kind gets them.
+// kind gets them, with characters escaped that do not show.
 func Print(w io.Writer, kind string, o Options, dir string, since time.Time) error {
 	forms := map[string]sink{"jsonl": lines{}, "opa": opa{labels: labels(o)},
 		"otlp": otlp{instance: o.name(), version: o.Version}}
@@ -355,7 +357,7 @@ func Print(w io.Writer, kind string, o Options, dir string, since time.Time) err
 		}
 		text, err := to.encode(e)
 		if err == nil {
-			_, err = w.Write(append(text, '\n'))
+			err = plaintext.JSON(w, json.RawMessage(text))
 		}
 		if err != nil {
 			return err

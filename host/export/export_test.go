@@ -477,3 +477,18 @@ func TestAGapIsSentAsAnEvent(t *testing.T) {
 		}
 	}
 }
+
+func TestPrintEscapesWhatDoesNotShow(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	r := gate.Record{Type: "refused", ID: "a", Denied: []gate.Reason{{ID: "x",
+		Msg: "a\u202e\u009b\u007fb"}}}
+	must(t, journal(t, dir).Intent(t.Context(), r, false))
+	for _, kind := range []string{"jsonl", "opa", "otlp"} {
+		var b bytes.Buffer
+		must(t, Print(&b, kind, Options{}, dir, time.Time{}))
+		if strings.ContainsAny(b.String(), "\u202e\u009b\u007f") ||
+			!strings.Contains(b.String(), `\u202e\u009b\u007fb`) {
+			t.Errorf("%s: %q", kind, b.String())
+		}
+	}
+}
