@@ -243,17 +243,15 @@ func (d *delivery) deliver(ctx context.Context) error {
 func (d *delivery) add(b *batch, step audit.Step) error {
 	if e, is := eventOf(step, d.instance, time.Now()); is {
 		text, err := d.sink.encode(e)
-		if errors.Is(err, errTooLarge) {
-			if small := e.small(); len(small.Omitted) > 0 {
-				e, b.omitted = small, b.omitted+1
-			}
+		for small, ok := e.small(); ok && errors.Is(err, errTooLarge); small, ok = e.small() {
+			e = small
 			text, err = d.sink.encode(e)
-			if errors.Is(err, errTooLarge) {
-				err = nil // whatever the sink makes of it
-			}
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, errTooLarge) { // else whatever the sink makes of it
 			return err
+		}
+		if len(e.Omitted) > 0 {
+			b.omitted++
 		}
 		if e.Gap != "" {
 			slog.Error("the journal lacks something that was not exported", "sink",
@@ -304,7 +302,7 @@ func (d *delivery) flush(ctx context.Context, b *batch) error {
 }
 
 // send sends events, in parts where the sink does not take all of them at once, and an event that
-// is too large alone without its input.
+// is too large alone without its input, and then without the messages of its refusals.
 func (d *delivery) send(ctx context.Context, events []event, encoded [][]byte, omitted *int64) (
 	dropped int64, err error) {
 	if len(events) == 0 {
@@ -326,16 +324,18 @@ func (d *delivery) send(ctx context.Context, events []event, encoded [][]byte, o
 		second, err := d.send(ctx, events[half:], encoded[half:], omitted)
 		return first + second, err
 	}
-	small := events[0].small()
-	if len(events[0].Omitted) > 0 || len(small.Omitted) == 0 {
+	small, ok := events[0].small()
+	if !ok {
 		return 0, fmt.Errorf("%w, even of one event without its input", err)
 	}
-	*omitted++
-	text, err := d.sink.encode(small)
-	if err == nil {
-		err = d.sink.send(ctx, [][]byte{text})
+	if len(events[0].Omitted) == 0 {
+		*omitted++
 	}
-	return 0, err
+	text, err := d.sink.encode(small)
+	if err != nil && !errors.Is(err, errTooLarge) {
+		return 0, err
+	}
+	return d.send(ctx, []event{small}, [][]byte{text}, omitted)
 }
 
 // Print writes the records of the journal in dir since a time, one on each line, as a sink of this

@@ -492,3 +492,36 @@ func TestPrintEscapesWhatDoesNotShow(t *testing.T) {
 		}
 	}
 }
+
+// The record of a rule that says much does not hold up those behind it.
+func TestAnEventIsCutUntilTheSinkTakesIt(t *testing.T) {
+	for name, most := range map[string]int64{"its own limit": 1 << 30, "413": 4 << 10} {
+		r := newReceiver()
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if req.ContentLength > most {
+				w.WriteHeader(http.StatusRequestEntityTooLarge)
+				return
+			}
+			r.serve(r.opa)(w, req)
+		}))
+		defer s.Close()
+		dir := filepath.Join(t.TempDir(), "journal")
+		j := journal(t, dir)
+		big := gate.Record{Type: "refused", Time: time.Now(), Kind: "call", ID: "big",
+			Input:  noise(100 << 10),
+			Denied: []gate.Reason{{ID: "chatty", Msg: string(noise(100 << 10))}}}
+		must(t, j.Intent(t.Context(), big, false))
+		ids := append(write(t, j, "a", 5), big.ID)
+		o := SinkOptions{Kind: "opa", URL: s.URL}
+		if most < 1<<30 {
+			o.MaxBytes = 8 << 20
+		}
+		x := exporter(t, dir, o)
+		must(t, x.Once(t.Context()))
+		r.holds(t, ids)
+		if s := x.States()[0]; s.Omitted != 1 || !strings.Contains(r.raw.String(),
+			`"erased":["/input","/result/deny"]`) || !strings.Contains(r.raw.String(), "chatty") {
+			t.Errorf("%s: %+v %.2000s", name, s, r.raw.String())
+		}
+	}
+}

@@ -166,8 +166,9 @@ func (o opa) encode(e event) ([]byte, error) {
 	if e.Revision != "" {
 		d.Bundles = map[string]map[string]string{"caponier": {"revision": e.Revision}}
 	}
-	if len(e.Omitted) > 0 {
-		d.Erased = []string{"/input"}
+	for _, what := range e.Omitted {
+		d.Erased = append(d.Erased, map[string]string{"input": "/input",
+			"deny": "/result/deny"}[what])
 	}
 	return o.fits(d)
 }
