@@ -2,6 +2,7 @@ package export
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -38,6 +39,8 @@ func eventOf(s audit.Step, instance string, now time.Time) (event, bool) {
 	switch {
 	case s.Gap != "":
 		e.Type, e.Time, e.Gap, e.Journal.Seq = "gap", now.UTC(), s.Gap, s.Mark.Seq
+		e.ID = fmt.Sprintf("gap.%s.%d.%.6x", s.Entry.File, s.Mark.Bytes,
+			sha256.Sum256([]byte(s.Gap))) // the same when it is sent again
 	case s.Entry.Record != nil:
 		e.Record = *s.Entry.Record
 	default:

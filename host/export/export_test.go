@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
@@ -522,6 +524,48 @@ func TestAnEventIsCutUntilTheSinkTakesIt(t *testing.T) {
 		if s := x.States()[0]; s.Omitted != 1 || !strings.Contains(r.raw.String(),
 			`"erased":["/input","/result/deny"]`) || !strings.Contains(r.raw.String(), "chatty") {
 			t.Errorf("%s: %+v %.2000s", name, s, r.raw.String())
+		}
+	}
+}
+
+func TestWhatIsNoAnswerOfOTLPIsAFailure(t *testing.T) {
+	for answer, good := range map[string]bool{"": true, "{}": true, "{\"partialSuccess\":{}}\n": true,
+		"null": false, "[]": false, "ok": false, "<html>": false, "{\"partialSuccess\":": false} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			_, _ = io.Copy(io.Discard, req.Body)
+			_, _ = io.WriteString(w, answer)
+		}))
+		defer s.Close()
+		dir := filepath.Join(t.TempDir(), "journal")
+		write(t, journal(t, dir), "a", 1)
+		err := exporter(t, dir, SinkOptions{Kind: "otlp", URL: s.URL}).Once(t.Context())
+		if good != (err == nil) || err != nil && !strings.Contains(err.Error(), "no answer of OTLP") {
+			t.Errorf("%q: %v", answer, err)
+		}
+	}
+}
+
+// A receiver that takes events together by their id keeps each gap, once.
+func TestEachGapHasAnIDOfItsOwn(t *testing.T) {
+	gap := func(file, text string, at int64) string {
+		e, _ := eventOf(audit.Step{Entry: audit.Entry{File: file}, Gap: text,
+			Mark: audit.Mark{Bytes: at}}, "x", time.Now())
+		raw, err := opa{}.encode(e)
+		must(t, err)
+		var sent opaEvent
+		must(t, json.Unmarshal(raw, &sent))
+		if sent.DecisionID != e.ID {
+			t.Errorf("OPA's id is %s, and the record's %s", sent.DecisionID, e.ID)
+		}
+		return e.ID
+	}
+	one := gap("f", "one", 0)
+	if again := gap("f", "one", 0); again != one {
+		t.Errorf("sent again as %s, not %s", again, one)
+	}
+	for _, other := range []string{gap("f", "two", 0), gap("g", "one", 0), gap("f", "one", 7)} {
+		if other == one {
+			t.Errorf("%s is the id of two", one)
 		}
 	}
 }
