@@ -84,7 +84,11 @@ func Behind(dir string, c *Cursor) iter.Seq2[Step, error] {
 		if c.First == "" && len(names) > 0 {
 			c.First = names[0]
 		}
-		b := behind{dir: dir, cursor: c, known: map[string]bool{}, yield: yield}
+		b := behind{dir: dir, cursor: c, known: map[string]bool{}, yield: yield,
+			at: maps.Clone(c.Files)}
+		if b.at == nil {
+			b.at = map[string]Mark{}
+		}
 		for _, name := range slices.Concat(names, c.Gone) {
 			b.known[name] = true
 		}
@@ -105,6 +109,7 @@ type behind struct {
 	dir    string
 	cursor *Cursor
 	known  map[string]bool // files that are there, or whose absence was told
+	at     map[string]Mark // how far files were read; the cursor may come behind later
 	yield  func(Step, error) bool
 }
 
@@ -118,6 +123,7 @@ func (b *behind) missing(name string, m Mark) bool {
 	b.known[name] = true
 	s := Step{Entry: Entry{File: name}, away: true}
 	if !m.Done {
+		delete(b.at, name)
 		s.Gap = fmt.Sprintf("the journal file %s was removed: it was read up to entry %d, and "+
 			"what followed there is not known", name, m.Seq)
 		if m.Bytes == 0 {
@@ -149,7 +155,7 @@ func (b *behind) file(name string, m Mark) bool {
 	} else if err != nil {
 		return b.yield(Step{}, fmt.Errorf("reading the journal: %w", err))
 	}
-	defer f.Close()
+	defer func() { b.at[name] = m; f.Close() }()
 	final := !living(f) // before reading, so that the end is the end
 	info, err := f.Stat()
 	if err != nil {
@@ -216,11 +222,38 @@ func (b *behind) next(name string, line []byte, wrong error, m Mark) (e Entry, _
 	return e, wrong
 }
 
+// cut returns what is missing at the end of the file that a head continues, which is whole
+// once the head is there. It reports whether the caller wants more.
+func (b *behind) cut(e Entry) (_ error, more bool) {
+	from := e.Head.From
+	m, known := b.at[from]
+	if !known {
+		return nil, true // [behind.named] tells, or it was before the beginning
+	}
+	if m.Hash != e.Prev && !m.Done && from < e.File {
+		if more = b.file(from, m); !more {
+			return nil, false
+		}
+		m = b.at[from]
+	}
+	if m.Hash == e.Prev || m.Hash == "" && m.Bytes > 0 { // or it was told that its end is odd
+		return nil, true
+	}
+	return fmt.Errorf("it continues %s behind entry %d, and what was read there ends with entry "+
+		"%d: what was between is missing", from, e.Seq-1, m.Seq), true
+}
+
 // line yields what is wrong with a line, and the entry in it if there is one.
 func (b *behind) line(name string, e Entry, wrong error, size int64, m *Mark) bool {
 	*m = Mark{Bytes: m.Bytes + size, Seq: m.Seq}
 	if errors.Is(wrong, errLong) {
 		m.Done = true
+	}
+	if e.Head != nil && wrong == nil {
+		var more bool
+		if wrong, more = b.cut(e); !more {
+			return false
+		}
 	}
 	if wrong != nil {
 		// taken before the entry, it repeats the entry and loses nothing

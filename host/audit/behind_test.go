@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -188,5 +189,167 @@ func TestStepsThatNobodyTakesComeAgain(t *testing.T) {
 		if !taken[id] {
 			t.Errorf("%s never came", id)
 		}
+	}
+}
+
+// A look may come between the making of a file and its lock: what is written later is not lost.
+func TestALookBeforeTheLockLosesNothing(t *testing.T) {
+	dir := t.TempDir()
+	j, err := Open(Options{Dir: dir, MaxFileBytes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	var c Cursor
+	follow := newReader(dir)
+	look := func() (n int) {
+		if !follow.pass(func(_ Entry, err error) bool { n++; return err == nil }) {
+			t.Error("the reader ended")
+		}
+		return n
+	}
+	j.create = func(path string) (file, error) {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			return nil, err
+		}
+		if ids, gaps := read(t, dir, &c); len(ids)+len(gaps) > 0 {
+			t.Error(ids, gaps)
+		}
+		look()
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+		return createFile(path)
+	}
+	if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: "a"}, false); err != nil {
+		t.Fatal(err)
+	}
+	if ids, gaps := read(t, dir, &c); len(ids) != 1 || len(gaps) > 0 {
+		t.Errorf("a cursor: %q %q", ids, gaps)
+	}
+	if look() < 3 { // a close, a head and the record
+		t.Error("a reader that follows got nothing")
+	}
+}
+
+// What cannot be found out about a process does not end its file.
+func TestAProcessLivesUntilItsLockSaysOtherwise(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !living(f) {
+		t.Error("the process of an empty file is dead")
+	}
+	if _, err := f.WriteString("x"); err != nil || living(f) {
+		t.Error("a file without a lock has a living process", err)
+	}
+	f.Close()
+	if !living(f) {
+		t.Error("an error says that a process is dead")
+	}
+}
+
+// The head of the next file says how far the one before it went, whoever cut that one and when.
+func TestATailThatWasCutBeforeItWasReadIsTold(t *testing.T) {
+	for name, x := range map[string]struct {
+		cut   int  // lines off the end of the first file
+		first bool // its beginning was read before
+		want  string
+	}{
+		"nothing":              {0, false, ""},
+		"two lines":            {2, false, "what was read there ends with entry"},
+		"all of it":            {1000, false, "what was read there ends with entry 0"},
+		"two lines, half read": {2, true, "what was read there ends with entry"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			j, err := Open(Options{Dir: dir, MaxFileBytes: 2000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer j.Close()
+			var c Cursor
+			want := 0
+			for all := []string{}; len(all) < 3; want++ {
+				if x.first && want == 1 {
+					read(t, dir, &c)
+				}
+				if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: "a"},
+					false); err != nil {
+					t.Fatal(err)
+				}
+				all, _ = files(dir)
+			}
+			all, _ := files(dir)
+			path := filepath.Join(dir, all[0])
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := bytes.SplitAfter(data, []byte("\n"))
+			lines = lines[:max(0, len(lines)-1-x.cut)]
+			if err := os.WriteFile(path, bytes.Join(lines, nil), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ids, gaps := read(t, dir, &c)
+			if text := strings.Join(gaps, "\n"); !strings.Contains(text, x.want) ||
+				(x.want == "") != (text == "") || len(gaps) > 1 {
+				t.Errorf("told %q", gaps)
+			}
+			if len(ids) == 0 {
+				t.Error("nothing is read of the other files")
+			}
+			if _, gaps := read(t, dir, &c); len(gaps) > 0 {
+				t.Errorf("told again: %q", gaps)
+			}
+		})
+	}
+}
+
+// A file that goes on in another one while both are read lacks nothing.
+func TestAFileThatGoesOnWhileItIsReadIsNotCut(t *testing.T) {
+	dir := t.TempDir()
+	put := func(j *Journal, id string) {
+		if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: id}, false); err != nil {
+			t.Error(err)
+		}
+	}
+	open := func(id string, most int64) *Journal {
+		j, err := Open(Options{Dir: dir, MaxFileBytes: most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = j.Close() })
+		put(j, id)
+		return j
+	}
+	j := open("a", 500)
+	open("b", 0)
+	var c Cursor
+	next, stop := iter.Pull2(Behind(dir, &c))
+	defer stop()
+	var ids []string
+	until := func(id string) {
+		for !slices.Contains(ids, id) {
+			s, err, ok := next()
+			if !ok || err != nil || s.Gap != "" {
+				t.Fatal(ids, ok, err, s.Gap)
+			}
+			if s.Entry.Record != nil {
+				ids = append(ids, s.Entry.Record.ID)
+			}
+		}
+	}
+	create := j.create
+	j.create = func(path string) (file, error) { // the new file is there, and nothing names it
+		f, err := create(path)
+		until("b") // the old one is read to its end
+		return f, err
+	}
+	put(j, "c")
+	until("c")
+	if !slices.Equal(ids, []string{"a", "b", "c"}) {
+		t.Error(ids)
 	}
 }

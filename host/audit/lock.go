@@ -33,13 +33,19 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// living reports whether the process that writes the file still runs.
+// living reports whether more may be written to the file. A file is made before it is locked, and
+// locked before anything is written to it: without a byte in it, it says nothing about its process.
 func living(f *os.File) bool {
-	err := lock(f, unix.LOCK_SH|unix.LOCK_NB)
-	if err == nil {
-		err = lock(f, unix.LOCK_UN)
+	info, err := f.Stat()
+	return err != nil || info.Size() == 0 || probe(f) != nil
+}
+
+// probe returns EWOULDBLOCK while the process that writes the file runs.
+func probe(f *os.File) error {
+	if err := lock(f, unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		return err
 	}
-	return errors.Is(err, unix.EWOULDBLOCK)
+	return lock(f, unix.LOCK_UN)
 }
 
 func lock(f *os.File, how int) error {

@@ -58,17 +58,21 @@ type BadLines struct {
 	n int
 }
 
-// Records yields the records among the entries, and warns of lines that are no entries.
+// Records yields the records among the entries, and warns of lines that are no entries, the first
+// time that they are read.
 func (b *BadLines) Records(entries iter.Seq2[Entry, error]) iter.Seq[gate.Record] {
+	again := false
 	return func(yield func(gate.Record) bool) {
+		told := again
+		again = true
 		for e, err := range entries {
 			if err == nil {
 				if e.Record != nil && !yield(*e.Record) {
 					return
 				}
-				continue
+			} else if !told {
+				b.Note(err)
 			}
-			b.Note(err)
 		}
 	}
 }

@@ -50,3 +50,17 @@ func TestTailGoesOnPastABadLine(t *testing.T) {
 		}
 	}
 }
+
+func TestBadLinesAreToldOnce(t *testing.T) {
+	var b strings.Builder
+	bad := BadLines{W: &b}
+	records := bad.Records(func(yield func(Entry, error) bool) { yield(Entry{}, errTorn) })
+	for range 2 {
+		for range records {
+			t.Error("a record")
+		}
+	}
+	if strings.Count(b.String(), errTorn.Error()) != 1 || bad.Err() == nil {
+		t.Errorf("%q %v", b.String(), bad.Err())
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"golang.org/x/sys/unix"
 )
 
 // Seen is an end of a chain that somebody saw, such as a published anchor.
@@ -177,7 +178,7 @@ func (v *verifier) file(name string) error {
 	}
 	r := FileReport{Name: name, State: "killed"}
 	// asked before reading: a process that ends meanwhile has written everything
-	if living(f) {
+	if errors.Is(probe(f), unix.EWOULDBLOCK) {
 		r.State, c.alive = "running", true
 	}
 	if err := v.lines(c, &r, bufio.NewReaderSize(f, 64<<10)); err != nil {

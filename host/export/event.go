@@ -2,9 +2,11 @@ package export
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,6 +39,8 @@ func eventOf(s audit.Step, instance string, now time.Time) (event, bool) {
 	switch {
 	case s.Gap != "":
 		e.Type, e.Time, e.Gap, e.Journal.Seq = "gap", now.UTC(), s.Gap, s.Mark.Seq
+		e.ID = fmt.Sprintf("gap.%s.%d.%.6x", s.Entry.File, s.Mark.Bytes,
+			sha256.Sum256([]byte(s.Gap))) // the same when it is sent again
 	case s.Entry.Record != nil:
 		e.Record = *s.Entry.Record
 	default:
@@ -45,12 +49,24 @@ func eventOf(s audit.Step, instance string, now time.Time) (event, bool) {
 	return e, true
 }
 
-// small returns the event without its input, which is by far its largest part.
-func (e event) small() event {
-	if len(e.Input) > 0 {
+const fewDenied = 16 // reasons of an event that is cut
+
+// small returns the event without its input, which is by far its largest part, or else with no more
+// than ids of what refused it. It reports false for one that is as small as it gets.
+func (e event) small() (event, bool) {
+	switch {
+	case len(e.Input) > 0:
 		e.Input, e.Omitted = nil, []string{"input"}
+	case len(e.Denied) > 0 && !slices.Contains(e.Omitted, "deny"):
+		e.Omitted = append(slices.Clone(e.Omitted), "deny")
+		e.Denied = slices.Clone(e.Denied[:min(len(e.Denied), fewDenied)])
+		for i, r := range e.Denied {
+			e.Denied[i] = gate.Reason{ID: plaintext.Short(r.ID, 100)}
+		}
+	default:
+		return e, false
 	}
-	return e
+	return e, true
 }
 
 // says is the event in a sentence, on one line.

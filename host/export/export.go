@@ -9,6 +9,7 @@ package export
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
 const (
@@ -241,17 +243,15 @@ func (d *delivery) deliver(ctx context.Context) error {
 func (d *delivery) add(b *batch, step audit.Step) error {
 	if e, is := eventOf(step, d.instance, time.Now()); is {
 		text, err := d.sink.encode(e)
-		if errors.Is(err, errTooLarge) {
-			if small := e.small(); len(small.Omitted) > 0 {
-				e, b.omitted = small, b.omitted+1
-			}
+		for small, ok := e.small(); ok && errors.Is(err, errTooLarge); small, ok = e.small() {
+			e = small
 			text, err = d.sink.encode(e)
-			if errors.Is(err, errTooLarge) {
-				err = nil // whatever the sink makes of it
-			}
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, errTooLarge) { // else whatever the sink makes of it
 			return err
+		}
+		if len(e.Omitted) > 0 {
+			b.omitted++
 		}
 		if e.Gap != "" {
 			slog.Error("the journal lacks something that was not exported", "sink",
@@ -272,8 +272,8 @@ func (d *delivery) add(b *batch, step audit.Step) error {
 
 // flush sends a batch, and then moves the cursor behind it.
 func (d *delivery) flush(ctx context.Context, b *batch) error {
-	if len(b.steps) == 0 {
-		return nil
+	if err := ctx.Err(); err != nil || len(b.steps) == 0 {
+		return err
 	}
 	dropped, err := d.send(ctx, b.events, b.encoded, &b.omitted)
 	if err != nil {
@@ -302,7 +302,7 @@ func (d *delivery) flush(ctx context.Context, b *batch) error {
 }
 
 // send sends events, in parts where the sink does not take all of them at once, and an event that
-// is too large alone without its input.
+// is too large alone without its input, and then without the messages of its refusals.
 func (d *delivery) send(ctx context.Context, events []event, encoded [][]byte, omitted *int64) (
 	dropped int64, err error) {
 	if len(events) == 0 {
@@ -324,20 +324,22 @@ func (d *delivery) send(ctx context.Context, events []event, encoded [][]byte, o
 		second, err := d.send(ctx, events[half:], encoded[half:], omitted)
 		return first + second, err
 	}
-	small := events[0].small()
-	if len(events[0].Omitted) > 0 || len(small.Omitted) == 0 {
+	small, ok := events[0].small()
+	if !ok {
 		return 0, fmt.Errorf("%w, even of one event without its input", err)
 	}
-	*omitted++
-	text, err := d.sink.encode(small)
-	if err == nil {
-		err = d.sink.send(ctx, [][]byte{text})
+	if len(events[0].Omitted) == 0 {
+		*omitted++
 	}
-	return 0, err
+	text, err := d.sink.encode(small)
+	if err != nil && !errors.Is(err, errTooLarge) {
+		return 0, err
+	}
+	return d.send(ctx, []event{small}, [][]byte{text}, omitted)
 }
 
 // Print writes the records of the journal in dir since a time, one on each line, as a sink of this
-// kind gets them.
+// kind gets them, with characters escaped that do not show.
 func Print(w io.Writer, kind string, o Options, dir string, since time.Time) error {
 	forms := map[string]sink{"jsonl": lines{}, "opa": opa{labels: labels(o)},
 		"otlp": otlp{instance: o.name(), version: o.Version}}
@@ -355,7 +357,7 @@ func Print(w io.Writer, kind string, o Options, dir string, since time.Time) err
 		}
 		text, err := to.encode(e)
 		if err == nil {
-			_, err = w.Write(append(text, '\n'))
+			err = plaintext.JSON(w, json.RawMessage(text))
 		}
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -12,12 +13,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
@@ -130,15 +134,49 @@ func TestAFileOfLinesMayBeRotatedAndCutOffBySomebodyElse(t *testing.T) {
 		}
 	}
 	r.holds(t, ids)
-	for name, o := range map[string]SinkOptions{
-		"a folder": {Kind: "jsonl", File: t.TempDir()},
-		"a device": {Kind: "jsonl", File: "/dev/null"},
+	folder := t.TempDir()
+	link, open := filepath.Join(folder, "link"), filepath.Join(folder, "open")
+	must(t, os.Symlink(filepath.Join(folder, "target"), link))
+	must(t, errors.Join(os.WriteFile(open, nil, 0o600), os.Chmod(open, 0o666)))
+	for name, x := range map[string]struct{ file, want string }{
+		"a folder":                  {folder, "is a directory"},
+		"a device":                  {"/dev/null", "not a regular file"},
+		"a link":                    {link, "too many levels of symbolic links"},
+		"a file that all may write": {open, "can be written by other users"},
 	} {
 		dir := filepath.Join(t.TempDir(), "journal")
 		write(t, journal(t, dir), "a", 1)
-		if err := exporter(t, dir, o).Once(t.Context()); err == nil {
-			t.Errorf("%s takes lines", name)
+		err := exporter(t, dir, SinkOptions{Kind: "jsonl", File: x.file}).Once(t.Context())
+		if err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s takes lines: %v", name, err)
 		}
+	}
+}
+
+// A batch that does not fit leaves nothing: it is sent again as a whole.
+func TestAFullFileOfLinesKeepsNoPartOfABatch(t *testing.T) {
+	dir, file := filepath.Join(t.TempDir(), "journal"), filepath.Join(t.TempDir(), "lines")
+	j := journal(t, dir)
+	write(t, j, "a", 1)
+	o := SinkOptions{Kind: "jsonl", File: file}
+	must(t, exporter(t, dir, o).Once(t.Context()))
+	before, err := os.ReadFile(file)
+	must(t, err)
+	write(t, j, "b", 5)
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	var was syscall.Rlimit
+	must(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was))
+	small := was
+	small.Cur = uint64(len(before)) + 700
+	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &small))
+	err = exporter(t, dir, o).Once(t.Context())
+	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was))
+	if !errors.Is(err, syscall.EFBIG) {
+		t.Error(err)
+	}
+	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("%d bytes were added: %v", len(after)-len(before), err)
 	}
 }
 
@@ -438,6 +476,96 @@ func TestAGapIsSentAsAnEvent(t *testing.T) {
 		must(t, x.Once(t.Context()))
 		if len(r.gaps) != 1 {
 			t.Errorf("%s: told %d times", name, len(r.gaps))
+		}
+	}
+}
+
+func TestPrintEscapesWhatDoesNotShow(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	r := gate.Record{Type: "refused", ID: "a", Denied: []gate.Reason{{ID: "x",
+		Msg: "a\u202e\u009b\u007fb"}}}
+	must(t, journal(t, dir).Intent(t.Context(), r, false))
+	for _, kind := range []string{"jsonl", "opa", "otlp"} {
+		var b bytes.Buffer
+		must(t, Print(&b, kind, Options{}, dir, time.Time{}))
+		if strings.ContainsAny(b.String(), "\u202e\u009b\u007f") ||
+			!strings.Contains(b.String(), `\u202e\u009b\u007fb`) {
+			t.Errorf("%s: %q", kind, b.String())
+		}
+	}
+}
+
+// The record of a rule that says much does not hold up those behind it.
+func TestAnEventIsCutUntilTheSinkTakesIt(t *testing.T) {
+	for name, most := range map[string]int64{"its own limit": 1 << 30, "413": 4 << 10} {
+		r := newReceiver()
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if req.ContentLength > most {
+				w.WriteHeader(http.StatusRequestEntityTooLarge)
+				return
+			}
+			r.serve(r.opa)(w, req)
+		}))
+		defer s.Close()
+		dir := filepath.Join(t.TempDir(), "journal")
+		j := journal(t, dir)
+		big := gate.Record{Type: "refused", Time: time.Now(), Kind: "call", ID: "big",
+			Input:  noise(100 << 10),
+			Denied: []gate.Reason{{ID: "chatty", Msg: string(noise(100 << 10))}}}
+		must(t, j.Intent(t.Context(), big, false))
+		ids := append(write(t, j, "a", 5), big.ID)
+		o := SinkOptions{Kind: "opa", URL: s.URL}
+		if most < 1<<30 {
+			o.MaxBytes = 8 << 20
+		}
+		x := exporter(t, dir, o)
+		must(t, x.Once(t.Context()))
+		r.holds(t, ids)
+		if s := x.States()[0]; s.Omitted != 1 || !strings.Contains(r.raw.String(),
+			`"erased":["/input","/result/deny"]`) || !strings.Contains(r.raw.String(), "chatty") {
+			t.Errorf("%s: %+v %.2000s", name, s, r.raw.String())
+		}
+	}
+}
+
+func TestWhatIsNoAnswerOfOTLPIsAFailure(t *testing.T) {
+	for answer, good := range map[string]bool{"": true, "{}": true, "{\"partialSuccess\":{}}\n": true,
+		"null": false, "[]": false, "ok": false, "<html>": false, "{\"partialSuccess\":": false} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			_, _ = io.Copy(io.Discard, req.Body)
+			_, _ = io.WriteString(w, answer)
+		}))
+		defer s.Close()
+		dir := filepath.Join(t.TempDir(), "journal")
+		write(t, journal(t, dir), "a", 1)
+		err := exporter(t, dir, SinkOptions{Kind: "otlp", URL: s.URL}).Once(t.Context())
+		if good != (err == nil) || err != nil && !strings.Contains(err.Error(), "no answer of OTLP") {
+			t.Errorf("%q: %v", answer, err)
+		}
+	}
+}
+
+// A receiver that takes events together by their id keeps each gap, once.
+func TestEachGapHasAnIDOfItsOwn(t *testing.T) {
+	gap := func(file, text string, at int64) string {
+		e, _ := eventOf(audit.Step{Entry: audit.Entry{File: file}, Gap: text,
+			Mark: audit.Mark{Bytes: at}}, "x", time.Now())
+		raw, err := opa{}.encode(e)
+		must(t, err)
+		var sent opaEvent
+		must(t, json.Unmarshal(raw, &sent))
+		if sent.DecisionID != e.ID {
+			t.Errorf("OPA's id is %s, and the record's %s", sent.DecisionID, e.ID)
+		}
+		return e.ID
+	}
+	one := gap("f", "one", 0)
+	if again := gap("f", "one", 0); again != one {
+		t.Errorf("sent again as %s, not %s", again, one)
+	}
+	for _, other := range []string{gap("f", "two", 0), gap("g", "one", 0), gap("f", "one", 7)} {
+		if other == one {
+			t.Errorf("%s is the id of two", one)
 		}
 	}
 }

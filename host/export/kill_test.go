@@ -157,3 +157,40 @@ func TestNothingIsLostWhenEitherSideIsKilled(t *testing.T) {
 		})
 	}
 }
+
+// A sink that takes nothing, or a journal that is long, does not delay the end of a server.
+func TestOnceEndsWithItsContext(t *testing.T) {
+	folder, err := os.MkdirTemp("", "x") // names of sockets are short
+	must(t, err)
+	defer os.RemoveAll(folder)
+	socket := filepath.Join(folder, "s")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	must(t, err)
+	defer c.Close() // nobody reads it
+	for name, o := range map[string]SinkOptions{
+		"a socket that nobody reads": {Kind: "syslog", URL: "unix://" + socket},
+		"another":                    {Kind: "journald", URL: "unix://" + socket},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "journal")
+			write(t, journal(t, dir), "a", 500)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			begin := time.Now()
+			if err := exporter(t, dir, o).Once(ctx); err == nil {
+				t.Error("all of it was sent")
+			}
+			if took := time.Since(begin); took > sendTime/2 {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+	dir := filepath.Join(t.TempDir(), "journal")
+	write(t, journal(t, dir), "a", 1)
+	o := SinkOptions{Kind: "jsonl", File: filepath.Join(t.TempDir(), "lines")}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := exporter(t, dir, o).Once(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a file takes lines after the end: %v", err)
+	}
+}

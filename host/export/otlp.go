@@ -1,10 +1,14 @@
 package export
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"time"
+
+	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
 // otlp posts log records in the JSON encoding of OTLP/HTTP (opentelemetry.io/docs/specs/otlp).
@@ -65,10 +69,15 @@ func (o otlp) send(ctx context.Context, encoded [][]byte) error {
 			Why      string      `json:"errorMessage"`
 		} `json:"partialSuccess"`
 	}
-	if json.Unmarshal(answer, &said) == nil {
-		if n, _ := said.Partial.Rejected.Int64(); n > 0 {
-			return &refusal{n, said.Partial.Why}
-		}
+	if answer = bytes.TrimSpace(answer); len(answer) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(answer, &said); err != nil || answer[0] != '{' {
+		return errors.New("what it answered is no answer of OTLP: it begins with " +
+			plaintext.Show(plaintext.Short(string(answer), 40)))
+	}
+	if n, _ := said.Partial.Rejected.Int64(); n > 0 {
+		return &refusal{n, said.Partial.Why}
 	}
 	return nil
 }

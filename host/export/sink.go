@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/caponier-mcp/caponier/host/trusted"
 )
 
 // sendTime is how long a sink may take for one batch.
@@ -43,14 +45,15 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("the receiver dropped %d events: %s", r.events, r.why)
 }
 
-// lines appends JSON lines to a file, which is opened for each batch, so that somebody else may
-// rename or cut it at any time.
+// lines appends JSON lines to a trusted file that is no link. It is opened for each batch, so that
+// somebody else may rename or cut it at any time.
 type lines struct{ file string }
 
 func (lines) encode(e event) ([]byte, error) { return encode(e) }
 
 func (l lines) send(_ context.Context, encoded [][]byte) error {
-	f, err := os.OpenFile(l.file, os.O_RDWR|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
+	f, err := os.OpenFile(l.file, os.O_RDWR|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK|
+		syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
@@ -59,8 +62,8 @@ func (l lines) send(_ context.Context, encoded [][]byte) error {
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", l.file)
+	if err := trusted.Regular(l.file, info); err != nil {
+		return err
 	}
 	var text []byte
 	if size := info.Size(); size > 0 { // a batch that was cut off ends without a line feed
@@ -72,10 +75,13 @@ func (l lines) send(_ context.Context, encoded [][]byte) error {
 	for _, e := range encoded {
 		text = append(append(text, e...), '\n')
 	}
-	if _, err := f.Write(text); err != nil {
-		return err
+	if _, err = f.Write(text); err == nil {
+		err = f.Sync()
 	}
-	return errors.Join(f.Sync(), f.Close())
+	if err != nil { // what was written would come twice
+		return errors.Join(err, f.Truncate(info.Size()))
+	}
+	return f.Close()
 }
 
 // datagrams sends one message after the other to a local socket. A full queue is an error.
@@ -89,6 +95,7 @@ func datagrams(ctx context.Context, path string, messages [][]byte) error {
 	if err := c.SetDeadline(time.Now().Add(sendTime)); err != nil {
 		return err
 	}
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
 	for _, m := range messages {
 		if _, err := c.Write(m); errors.Is(err, syscall.EMSGSIZE) {
 			return errTooLarge

@@ -161,13 +161,14 @@ func (o opa) encode(e event) ([]byte, error) {
 		d.Path, d.DecisionID = "caponier/journal/"+e.Type, e.ID+"."+e.Type
 	}
 	if e.Gap != "" {
-		d.DecisionID = fmt.Sprintf("gap.%s.%d", e.Journal.File, e.Journal.Seq)
+		d.DecisionID = e.ID
 	}
 	if e.Revision != "" {
 		d.Bundles = map[string]map[string]string{"caponier": {"revision": e.Revision}}
 	}
-	if len(e.Omitted) > 0 {
-		d.Erased = []string{"/input"}
+	for _, what := range e.Omitted {
+		d.Erased = append(d.Erased, map[string]string{"input": "/input",
+			"deny": "/result/deny"}[what])
 	}
 	return o.fits(d)
 }

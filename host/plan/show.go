@@ -56,19 +56,18 @@ const (
 )
 
 // Show finds a call, or the dry run of one, in the journal. It reports false for one that the
-// journal does not have.
+// journal does not have. It reads the records up to twice, and keeps those of the call.
 func Show(id string, records iter.Seq[gate.Record]) (s Shown, found bool, err error) {
 	s = Shown{Call: id, UndoneBy: []string{}, Rows: []Row{}}
-	plans := map[string]gate.Record{} // the last one with a digest
+	plans, made := map[string]string{}, "" // decisions: the last one with a digest, the call's
 	var approvals, ops []gate.Record
-	var made gate.Record
 	var allowed time.Time // when it was allowed with its plan
 	for r := range records {
 		switch {
 		case r.Kind == "plan" && r.Type != "outcome":
-			plans[r.Plan] = r
+			plans[r.Plan] = r.ID
 		case r.Kind == "approval" && r.Type == "intent" && r.Op == "approve":
-			approvals = append(approvals, r)
+			approvals = append(approvals, gate.Record{Time: r.Time, Plan: r.Plan, Verdict: r.Verdict})
 		}
 		if r.Op == "undo_steps" && r.Type == "intent" {
 			s.undo(id, r)
@@ -97,8 +96,14 @@ func Show(id string, records iter.Seq[gate.Record]) (s Shown, found bool, err er
 			s.Outcome, allowed = "", r.Time
 		}
 	}
-	if made.ID != "" {
-		err = s.planned(made)
+	for r := range records {
+		if made == "" {
+			break
+		}
+		if r.ID == made && r.Kind == "plan" && r.Type != "outcome" {
+			err = s.planned(r)
+			break
+		}
 	}
 	for _, r := range approvals { // those of other processes stand elsewhere in the journal
 		if v := r.Verdict; v != nil && r.Plan == s.Plan && s.Plan != "" && !r.Time.After(allowed) {

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"encoding/json"
+	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -102,5 +104,31 @@ func TestAPlanThatTheJournalNoLongerHasIsSaid(t *testing.T) {
 	if err != nil || !found || !strings.Contains(b.String(), "which the journal no longer has") ||
 		len(s.Rows) != 3 {
 		t.Errorf("%v\n%s", err, b.String())
+	}
+}
+
+// A journal has many plans, each with all that was decided about: those of others are not kept.
+func TestShowKeepsNoPlanOfOtherCalls(t *testing.T) {
+	const plans, size = 100, 1 << 20
+	var most uint64
+	records := func(yield func(gate.Record) bool) {
+		for i := range plans {
+			if !yield(gate.Record{Type: "intent", ID: fmt.Sprint("o", i), Kind: "plan",
+				Plan: fmt.Sprint("sha256:", i), Input: make([]byte, size)}) {
+				return
+			}
+		}
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		most = max(most, m.HeapAlloc)
+		slices.Values(journal())(yield)
+	}
+	s, found, err := Show("call", records)
+	if err != nil || !found || !s.Complete || s.DryRun != "dry" {
+		t.Errorf("%v, %v, %+v", found, err, s)
+	}
+	if most > plans*size/2 {
+		t.Errorf("%d MiB are kept", most>>20)
 	}
 }

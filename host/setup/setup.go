@@ -195,6 +195,7 @@ func (p Plan) text() string {
 	line("\n[plugin]\nlock = %q", filepath.Join(p.Shipped, "plugins.lock"))
 	line("dir = %q", filepath.Join(p.Shipped, "build/plugins"))
 	line("\n[sandbox]\ncache_dir = %s\n\n[audit]\ndir = %s", under("cache"), under("journal"))
+	line("\n[export]\ndir = %s", under("export"))
 	line("\n[store]\ndir = %s\n\n[blob]\ndir = %s", under("store"), under("blobs"))
 	line(
 		"\n[identity]\ntokens = %s\n\n[[identity.principals]]\nid = \"local\"",

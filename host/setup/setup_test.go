@@ -74,7 +74,7 @@ func TestWriteMakesFilesOfThisUserAlone(t *testing.T) {
 	}
 	config := content(t, p.Config())
 	for _, want := range []string{"\naccept_risks = false\n", "\nread_only = true\n",
-		"\nhost_key = \"SHA256:A"} {
+		"\n[export]\ndir = \"" + p.State + "/export\"\n", "\nhost_key = \"SHA256:A"} {
 		if !strings.Contains(config, want) {
 			t.Errorf("config.toml lacks %s", want)
 		}

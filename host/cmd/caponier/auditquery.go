@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
@@ -93,7 +92,7 @@ func (v *verb) found(calls iter.Seq2[audit.Found, error], limit int) error {
 		}
 		n++
 		if v.json {
-			err = json.NewEncoder(v.out).Encode(f)
+			err = plaintext.JSON(v.out, f)
 		} else {
 			err = printFound(v.out, f)
 		}

@@ -13,11 +13,13 @@ import (
 	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
+var show = plaintext.Show
+
 // Print writes the decision for people.
 func Print(w io.Writer, d gate.Decision) {
 	fmt.Fprintf(w, "%s at tier %s by revision %s\n", verdict(d.Allow), d.Tier, d.Revision)
 	for _, r := range d.Denied {
-		fmt.Fprintf(w, "  %s: %s\n", r.ID, r.Msg)
+		fmt.Fprintf(w, "  %s: %s\n", show(r.ID), show(r.Msg))
 	}
 }
 
@@ -39,10 +41,10 @@ func (x Explanation) Print(w io.Writer, r gate.Record) {
 		by = "by the host itself, before or beside policy"
 	}
 	fmt.Fprintf(w, "%s %s of %s for %s%s: %s at tier %s %s\n", r.Kind,
-		strings.TrimSpace(r.Op+" "+r.Phase), r.Tool, r.Principal, plaintext.Show(about),
+		show(strings.TrimSpace(r.Op+" "+r.Phase)), show(r.Tool), show(r.Principal), show(about),
 		verdict(x.Allowed), cmp.Or(x.Tier, "none"), by)
 	if x.Note != "" {
-		fmt.Fprintf(w, "%s; what follows is what was journaled\n", plaintext.Show(x.Note))
+		fmt.Fprintf(w, "%s; what follows is what was journaled\n", show(x.Note))
 	} else if !x.Same {
 		fmt.Fprintln(w, "decided again, the result differs from the journal: values that are "+
 			"redacted there are missing")
@@ -56,27 +58,28 @@ func (x Explanation) Print(w io.Writer, r gate.Record) {
 const mostStuck = 3
 
 func (c FailedCheck) print(w io.Writer) {
-	fmt.Fprintf(w, "\n%s did not hold: %s\n", c.ID, cmp.Or(c.Says, "the record has no message"))
+	fmt.Fprintf(w, "\n%s did not hold: %s\n", show(c.ID),
+		show(cmp.Or(c.Says, "the record has no message")))
 	for _, rule := range c.Rules {
-		fmt.Fprintf(w, "  rule: %s\n", rule)
+		fmt.Fprintf(w, "  rule: %s\n", show(rule))
 	}
 	for _, e := range c.Entries {
 		value, err := json.Marshal(e.Value)
 		if err == nil && e.Value != nil {
-			fmt.Fprintf(w, "  entry: %s: %s = %s\n", e.Where, e.Path, plaintext.Short(string(value),
-				400))
+			fmt.Fprintf(w, "  entry: %s: %s = %s\n", show(e.Where), show(e.Path),
+				show(plaintext.Short(string(value), 400)))
 		} else {
-			fmt.Fprintf(w, "  no entry: %s has no %s\n", e.Where, e.Path)
+			fmt.Fprintf(w, "  no entry: %s has no %s\n", show(e.Where), show(e.Path))
 		}
 	}
 	if len(c.Rules)+len(c.Entries) == 0 || !slices.ContainsFunc(c.Entries,
 		func(e Entry) bool { return e.Value != nil }) {
 		for _, s := range c.Stuck[:min(len(c.Stuck), mostStuck)] {
-			fmt.Fprintf(w, "  stuck at %s\n", s)
+			fmt.Fprintf(w, "  stuck at %s\n", show(s))
 		}
 	}
 	if c.Remedy != "" {
-		fmt.Fprintf(w, "  remedy: %s\n", c.Remedy)
+		fmt.Fprintf(w, "  remedy: %s\n", show(c.Remedy))
 	}
 }
 
@@ -107,8 +110,8 @@ func (c CallDiff) print(w io.Writer, what string) {
 		case x.Change != what:
 		case x.Kind == "call":
 			own = true
-			fmt.Fprintf(w, "%s: call %s of %s on %s (%s)\n    %s\n", x.Change, x.Tool, x.Principal,
-				cmp.Or(x.On, "nothing"), x.DecisionID, plaintext.Show(x.Says))
+			fmt.Fprintf(w, "%s: call %s of %s on %s (%s)\n    %s\n", x.Change, show(x.Tool),
+				show(x.Principal), show(cmp.Or(x.On, "nothing")), x.DecisionID, show(x.Says))
 		default:
 			ops = append(ops, x)
 		}
@@ -118,10 +121,11 @@ func (c CallDiff) print(w io.Writer, what string) {
 		return
 	}
 	if len(ops) > 0 && !own {
-		fmt.Fprintf(w, "%s: in call %s of %s (%s)\n", what, c.Tool, c.Principal, c.CallID)
+		fmt.Fprintf(w, "%s: in call %s of %s (%s)\n", what, show(c.Tool), show(c.Principal),
+			c.CallID)
 	}
 	for _, x := range ops {
-		fmt.Fprintf(w, "    %s %s on %s (%s)\n        %s\n", x.Kind, x.Op, cmp.Or(x.On, "nothing"),
-			x.DecisionID, plaintext.Show(x.Says))
+		fmt.Fprintf(w, "    %s %s on %s (%s)\n        %s\n", x.Kind, show(x.Op),
+			show(cmp.Or(x.On, "nothing")), x.DecisionID, show(x.Says))
 	}
 }

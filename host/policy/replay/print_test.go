@@ -1,0 +1,32 @@
+package replay
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+)
+
+// What a rule, a guest or a caller wrote reaches a terminal without what does not show.
+func TestPrintShowsHiddenCharacters(t *testing.T) {
+	const bad = "a\x1b[2J\u202e\u009bb"
+	change := func(kind, what string) Change {
+		return Change{Kind: kind, Change: what, Tool: bad, Principal: bad, On: bad, Says: bad,
+			Op: bad}
+	}
+	var b strings.Builder
+	Print(&b, gate.Decision{Denied: []gate.Reason{{ID: bad, Msg: bad}}})
+	Explanation{Guests: []string{bad}, Note: bad, Checks: []FailedCheck{
+		{ID: bad, Says: bad, Remedy: bad, Rules: []string{bad}, Entries: []Entry{
+			{Where: bad, Path: bad, Value: bad}, {Where: bad, Path: bad}}},
+		{ID: bad, Stuck: []string{bad}},
+	}}.Print(&b, gate.Record{Op: bad, Tool: bad, Principal: bad})
+	Diff{Calls: []CallDiff{
+		{Tool: bad, Principal: bad, Changes: []Change{change("operation", newlyAllowed)}},
+		{Tool: bad, Principal: bad, Changes: []Change{change("call", newlyAllowed)}},
+	}}.Print(&b, 0)
+	if strings.ContainsAny(b.String(), "\x1b\u202e\u009b") || !strings.Contains(b.String(),
+		"‹U+202E›") {
+		t.Errorf("%q", b.String())
+	}
+}
