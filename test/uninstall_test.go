@@ -2,6 +2,7 @@ package test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -199,5 +200,37 @@ func TestNodeRemoveWaitsUntilTheKeyIsGone(t *testing.T) {
 	out, err = in(home, "", "--config", config, "node", "remove", "pve1", "--yes")
 	if err == nil || !strings.Contains(out, `has no node "pve1"`) {
 		t.Errorf("a second run: %v\n%s", err, out)
+	}
+}
+
+// What fails on this machine, or before the node, says nothing about the key on the node.
+func TestNodeRemoveTakesNoOtherFailureForARefusal(t *testing.T) {
+	sshd := sshtest.StartOpenSSH(t) // its authorized_keys hold another key
+	host, port, _ := strings.Cut(sshd.Addr, ":")
+	jump := func(key string) string {
+		return fmt.Sprintf("jump = [{host = %q, port = %s, user = %q, identity_file = %q, "+
+			"host_key = %q}]", host, port, sshd.User, key, sshd.Pin())
+	}
+	for claim, add := range map[string]string{
+		"no agent":                 "agent = true",
+		"no certificate":           `certificate_file = "missing"`,
+		"a jump host that refuses": jump("secrets/id_ed25519"),
+		"no key for a jump host":   jump("missing"),
+	} {
+		home := t.TempDir()
+		out, err := initialize(t, home, "", "--node", "pve1="+sshd.Addr, "--host-key", sshd.Pin(),
+			"--node", "pve2=127.0.0.1:1", "--host-key", sshd.Pin(), "--accept-risks")
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		config := filepath.Join(home, ".config/caponier/config.toml")
+		text := strings.Replace(strings.ReplaceAll(string(read(t, config)), `user = "root"`,
+			`user = "`+sshd.User+`"`), "default = true", "default = true\n"+add, 1)
+		must(t, os.WriteFile(config, []byte(text), 0o600))
+		out, err = in(home, "", "node", "remove", "pve1", "--yes")
+		if err == nil || !strings.Contains(out, "pve1 cannot be asked") ||
+			string(read(t, config)) != text {
+			t.Errorf("%s: %v\n%s", claim, err, out)
+		}
 	}
 }
