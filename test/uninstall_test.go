@@ -165,6 +165,17 @@ func TestNodeRemoveWaitsUntilTheKeyIsGone(t *testing.T) {
 	remove("nothing was changed", "pve1")
 	remove("pve1 still takes the key: run the line|nothing was changed", "pve1", "--yes")
 	remove("pve2 cannot be asked|nothing was changed", "pve2", "--yes")
+	// one of two that has no key: the other stays
+	must(t, os.WriteFile(keys, nil, 0o644))
+	remove("pve1 is no node", "pve1", "--yes")
+	if left := string(read(t, config)); strings.Contains(left, "pve1") ||
+		!strings.Contains(left, "pve2") {
+		t.Errorf("config.toml is\n%s", left)
+	}
+	old, _ := filepath.Glob(config + ".before-*")
+	must(t, os.Rename(old[0], config))
+	must(t, os.WriteFile(keys, read(t, filepath.Join(filepath.Dir(config),
+		"secrets/id_ed25519.pub")), 0o644))
 	remove("pve2 is no node", "pve2", "--yes", "--away")
 	before = string(read(t, config))
 	if strings.Contains(before, "pve2") || !strings.Contains(before, "pve1") ||

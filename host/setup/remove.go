@@ -9,11 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/pelletier/go-toml/v2"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -224,9 +226,9 @@ func Rewrite(file string, text []byte, try func(file string) error) (backup stri
 	return backup, os.Rename(f.Name(), file)
 }
 
-// WithoutNode returns the text of config.toml without the table of a node, which begins in this
-// line. The caller must read the result.
-func WithoutNode(file string, line int) ([]byte, error) {
+// WithoutNode returns the text of config.toml without the table of the node of this index, which
+// begins in this line. It is an error if anything else would go with it.
+func WithoutNode(file string, at, line int) ([]byte, error) {
 	old, err := os.ReadFile(file)
 	if err == nil && (line < 1 || line > bytes.Count(old, []byte("\n"))) {
 		err = fmt.Errorf("%s: no node in line %d", file, line)
@@ -234,21 +236,45 @@ func WithoutNode(file string, line int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []byte(without(string(old), line)), nil
+	text := []byte(without(string(old), line))
+	have, nodes, err := decoded(old)
+	now, left, wrong := decoded(text)
+	if err != nil || wrong != nil || at >= len(nodes) || !reflect.DeepEqual(now, have) ||
+		!slices.EqualFunc(left, slices.Delete(nodes, at, at+1), equal) {
+		return nil, fmt.Errorf("%s: the table of the node cannot be told from the rest: remove it "+
+			"by hand", file)
+	}
+	return text, nil
+}
+
+func equal(a, b any) bool { return reflect.DeepEqual(a, b) }
+
+// decoded returns the contents of a configuration, and apart from it the nodes.
+func decoded(text []byte) (all map[string]any, nodes []any, err error) {
+	err = toml.Unmarshal(text, &all)
+	remote, _ := all["remote"].(map[string]any)
+	nodes, list := remote["nodes"].([]any)
+	if list {
+		delete(remote, "nodes")
+	}
+	if len(remote) == 0 {
+		delete(all, "remote")
+	}
+	return all, nodes, err
 }
 
 // without returns a TOML text without the table that begins in this line, and those below it. What
 // stands above the next table, behind an empty line, is that one's.
 func without(text string, line int) string {
 	lines := strings.SplitAfter(text, "\n")
-	end := line
-	for ; end < len(lines); end++ {
-		if strings.HasPrefix(lines[end], "[") &&
-			!strings.HasPrefix(lines[end], "[[remote.nodes.") {
-			break
-		}
+	begins := func(at int, with string) bool {
+		return strings.HasPrefix(strings.TrimLeft(lines[at], " \t"), with)
 	}
-	for end < len(lines) && end > line && strings.HasPrefix(lines[end-1], "#") {
+	end := line
+	for end < len(lines) && (!begins(end, "[") || begins(end, "[[remote.nodes.")) {
+		end++
+	}
+	for end < len(lines) && end > line && begins(end-1, "#") {
 		end--
 	}
 	return strings.Join(slices.Delete(lines, line-1, end), "")

@@ -167,3 +167,35 @@ func TestParseNode(t *testing.T) {
 		t.Errorf("%+v %v", n, err)
 	}
 }
+
+// Nothing but the node goes, however the file is written.
+func TestWithoutNodeTakesNothingElse(t *testing.T) {
+	const node = "[remote]\ntimeout = \"9s\"\n[[remote.nodes]]\nname = \"a\"\n"
+	for _, c := range []struct{ below, left string }{
+		{"  [export]\n  x = 1\n\n\t[approval]\ny = 2\n",
+			"  [export]\n  x = 1\n\n\t[approval]\ny = 2\n"},
+		{"  [[remote.nodes.jump]]\n  host = \"j\"\n\n  # mine\n  [export]\n",
+			"  # mine\n  [export]\n"},
+		{"[[remote.nodes]]\nname = \"b\"\n", "[[remote.nodes]]\nname = \"b\"\n"},
+		{"[ remote.more ]\nx = 1\n", "[ remote.more ]\nx = 1\n"},
+		{"", ""},
+		{"x = [\n[1],\n]\n", "!"}, // no table, but a list
+		{"[[ remote.nodes.jump ]]\nhost = \"j\"\n", "!"}, // it would be another node's
+		{"[[remote.nodes.jump]]\n[\"export\"]\n", "[\"export\"]\n"},
+		{"text = \"\"\"\n[x]\n\"\"\"\n", "!"},
+	} {
+		file := filepath.Join(t.TempDir(), "config.toml")
+		if err := os.WriteFile(file, []byte(node+c.below), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		text, err := WithoutNode(file, 0, 3)
+		if c.left == "!" {
+			if err == nil || !strings.Contains(err.Error(), "cannot be told from the rest") {
+				t.Errorf("%q: %v\n%s", c.below, err, text)
+			}
+		} else if want := "[remote]\ntimeout = \"9s\"\n" + c.left; err != nil ||
+			string(text) != want {
+			t.Errorf("%q: %v\n%s\nwant\n%s", c.below, err, text, want)
+		}
+	}
+}
