@@ -27,6 +27,7 @@ type record struct {
 	State string            `json:"state"`
 	Made  []string          `json:"made"`  // directories that were not there before, deepest first
 	Files map[string]string `json:"files"` // digests, by the paths below the directory
+	Cache bool              `json:"cache"` // that of the state was not there before
 }
 
 func (r record) text() string {
@@ -51,6 +52,8 @@ type Item struct {
 	Path string `json:"path"`
 	Kind Kind   `json:"kind"`
 	Goes bool   `json:"goes"`
+
+	named, dir bool
 }
 
 // Installed is what lies in the directories of an installation.
@@ -104,16 +107,17 @@ func Open(dir string) (*Installed, error) {
 		kind := Kept
 		if d.Type()&^fs.ModeDir != 0 {
 			kind = Foreign
-		} else if d.Name() == "cache" {
+		} else if d.Name() == "cache" && s.record.Cache {
 			kind = Again
 		}
 		s.add(filepath.Join(s.record.State, d.Name()), kind)
+		s.Items[len(s.Items)-1].dir = d.IsDir()
 	}
 	return s, err
 }
 
 func (s *Installed) add(path string, kind Kind) {
-	s.Items = append(s.Items, Item{path, kind, kind == Written || kind == Again})
+	s.Items = append(s.Items, Item{Path: path, Kind: kind, Goes: kind == Written || kind == Again})
 }
 
 // unchanged reports whether a file is as init wrote it.
@@ -133,7 +137,7 @@ func (s *Installed) Also(path string) error {
 		if it.Kind == Foreign {
 			return fmt.Errorf("%s is a link or no file: remove it yourself", it.Path)
 		}
-		found, s.Items[i].Goes = true, true
+		found, s.Items[i].Goes, s.Items[i].named = true, true, true
 	}
 	if !found {
 		return fmt.Errorf("%s is nothing that uninstall lists", path)
@@ -143,7 +147,7 @@ func (s *Installed) Also(path string) error {
 
 // Remove removes the items that are to go, config.toml first, and then the directories that init
 // made, if they are empty. While something stays, so does what a second run needs. No link is
-// followed.
+// followed. It stops at a file that nobody named, and that was changed since Open.
 func (s *Installed) Remove() error {
 	config := filepath.Join(s.dir, "config.toml")
 	all, stays := slices.Clone(s.Items), false
@@ -164,7 +168,15 @@ func (s *Installed) Remove() error {
 			return err
 		}
 		name, _ := filepath.Rel(base, it.Path)
-		err = root.RemoveAll(name)
+		switch {
+		case it.Kind == Written && !it.named && !s.unchanged(name):
+			err = fmt.Errorf("%s was changed meanwhile: it stays, and all that is listed after it",
+				it.Path)
+		case it.dir:
+			err = root.RemoveAll(name)
+		default:
+			err = root.Remove(name)
+		}
 		_ = root.Close()
 		if err != nil {
 			return err
