@@ -114,7 +114,7 @@ func TestUninstallKeepsWhatNobodyNamed(t *testing.T) {
 	out, err := in(home, "", "uninstall", "--yes", "--also", config, "--also", filepath.Dir(mine),
 		"--also", filepath.Join(dir, "state/journal"))
 	after = snapshot(t, dir)
-	if err != nil || !strings.Contains(out, "The nodes are not known") || len(after) != 1 ||
+	if err != nil || !strings.Contains(out, "node pve1: its public key") || len(after) != 1 ||
 		after["installed.json"] == "" || string(read(t, link)) != "theirs" {
 		t.Errorf("%v, left %v\n%s", err, after, out)
 	}
@@ -242,6 +242,38 @@ func TestNodeRemoveTakesNoOtherFailureForARefusal(t *testing.T) {
 		if err == nil || !strings.Contains(out, "pve1 cannot be asked") ||
 			string(read(t, config)) != text {
 			t.Errorf("%s: %v\n%s", claim, err, out)
+		}
+	}
+}
+
+// The line is for one whole key, and a node without one hides no other's.
+func TestUninstallAndNodeRemoveReadThePublicKey(t *testing.T) {
+	for _, public := range []string{"", "ssh-ed25519", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA", "no"} {
+		home, dir := installed(t, "pve1=192.0.2.1", "pve2=192.0.2.2")
+		config, other := filepath.Join(dir, "config.toml"), filepath.Join(dir, "other")
+		text := strings.Replace(string(read(t, config)), `identity_file = "secrets/id_ed25519"`,
+			`identity_file = "other"`, 1)
+		if public == "no" { // no file, but an agent
+			text = strings.Replace(text, `identity_file = "other"`, "agent = true", 1)
+		}
+		text = strings.Replace(text, "accept_risks = false", "accept_risks = true", 1)
+		must(t, os.WriteFile(config, []byte(text), 0o600))
+		must(t, os.WriteFile(other+".pub", []byte(public+"\n"), 0o600))
+		out, err := in(home, "no\n", "uninstall")
+		if err != nil || strings.Count(out, "| ssh -p ") != 1 ||
+			!strings.Contains(out, "root@192.0.2.2") || strings.Contains(out, "%!") ||
+			!strings.Contains(out, "node pve1: its public key") {
+			t.Errorf("%q: %v\n%s", public, err, out)
+		}
+		out, err = in(home, "", "node", "remove", "pve1", "--yes")
+		if err == nil || !strings.Contains(out, "--away") || strings.Contains(out, "| ssh -p ") ||
+			string(read(t, config)) != text {
+			t.Errorf("%q: %v\n%s", public, err, out)
+		}
+		out, err = in(home, "", "node", "remove", "pve1", "--yes", "--away")
+		if err != nil || strings.Contains(out, "| ssh -p ") ||
+			strings.Contains(string(read(t, config)), "pve1") {
+			t.Errorf("%q, away: %v\n%s", public, err, out)
 		}
 	}
 }

@@ -49,6 +49,9 @@ func (v *verb) removeNode(name string, yes, away bool) error {
 			strings.Join(c.NodeNames(), ", ")))
 	}
 	nodes, err := v.leave(c, name)
+	if err == nil && nodes[0].Why != "" && !away {
+		err = fmt.Errorf("%s; --away goes on without it", nodes[0].Why)
+	}
 	if err != nil {
 		return usage(err)
 	}
