@@ -248,7 +248,8 @@ func TestNodeRemoveTakesNoOtherFailureForARefusal(t *testing.T) {
 
 // The line is for one whole key, and a node without one hides no other's.
 func TestUninstallAndNodeRemoveReadThePublicKey(t *testing.T) {
-	for _, public := range []string{"", "ssh-ed25519", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA", "no"} {
+	for _, public := range []string{"", "ssh-ed25519", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA",
+		"no"} {
 		home, dir := installed(t, "pve1=192.0.2.1", "pve2=192.0.2.2")
 		config, other := filepath.Join(dir, "config.toml"), filepath.Join(dir, "other")
 		text := strings.Replace(string(read(t, config)), `identity_file = "secrets/id_ed25519"`,

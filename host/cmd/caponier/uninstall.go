@@ -136,7 +136,8 @@ func (v *verb) leave(c *config.Config, names ...string) (all []leaving, err erro
 			}
 			if err != nil {
 				all = append(all, leaving{Node: name, Why: fmt.Sprintf("node %s: its public key "+
-					"(identity_file = %q, with .pub) cannot be read: %v", name, n.IdentityFile, err)})
+					"(identity_file = %q, with .pub) cannot be read: %v", name, n.IdentityFile,
+					err)})
 				continue
 			}
 			text := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
