@@ -2,6 +2,7 @@ package test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,7 +114,7 @@ func TestUninstallKeepsWhatNobodyNamed(t *testing.T) {
 	out, err := in(home, "", "uninstall", "--yes", "--also", config, "--also", filepath.Dir(mine),
 		"--also", filepath.Join(dir, "state/journal"))
 	after = snapshot(t, dir)
-	if err != nil || !strings.Contains(out, "The nodes are not known") || len(after) != 1 ||
+	if err != nil || !strings.Contains(out, "node pve1: its public key") || len(after) != 1 ||
 		after["installed.json"] == "" || string(read(t, link)) != "theirs" {
 		t.Errorf("%v, left %v\n%s", err, after, out)
 	}
@@ -164,6 +165,17 @@ func TestNodeRemoveWaitsUntilTheKeyIsGone(t *testing.T) {
 	remove("nothing was changed", "pve1")
 	remove("pve1 still takes the key: run the line|nothing was changed", "pve1", "--yes")
 	remove("pve2 cannot be asked|nothing was changed", "pve2", "--yes")
+	// one of two that has no key: the other stays
+	must(t, os.WriteFile(keys, nil, 0o644))
+	remove("pve1 is no node", "pve1", "--yes")
+	if left := string(read(t, config)); strings.Contains(left, "pve1") ||
+		!strings.Contains(left, "pve2") {
+		t.Errorf("config.toml is\n%s", left)
+	}
+	old, _ := filepath.Glob(config + ".before-*")
+	must(t, os.Rename(old[0], config))
+	must(t, os.WriteFile(keys, read(t, filepath.Join(filepath.Dir(config),
+		"secrets/id_ed25519.pub")), 0o644))
 	remove("pve2 is no node", "pve2", "--yes", "--away")
 	before = string(read(t, config))
 	if strings.Contains(before, "pve2") || !strings.Contains(before, "pve1") ||
@@ -199,5 +211,70 @@ func TestNodeRemoveWaitsUntilTheKeyIsGone(t *testing.T) {
 	out, err = in(home, "", "--config", config, "node", "remove", "pve1", "--yes")
 	if err == nil || !strings.Contains(out, `has no node "pve1"`) {
 		t.Errorf("a second run: %v\n%s", err, out)
+	}
+}
+
+// What fails on this machine, or before the node, says nothing about the key on the node.
+func TestNodeRemoveTakesNoOtherFailureForARefusal(t *testing.T) {
+	sshd := sshtest.StartOpenSSH(t) // its authorized_keys hold another key
+	host, port, _ := strings.Cut(sshd.Addr, ":")
+	jump := func(key string) string {
+		return fmt.Sprintf("jump = [{host = %q, port = %s, user = %q, identity_file = %q, "+
+			"host_key = %q}]", host, port, sshd.User, key, sshd.Pin())
+	}
+	for claim, add := range map[string]string{
+		"no agent":                 "agent = true",
+		"no certificate":           `certificate_file = "missing"`,
+		"a jump host that refuses": jump("secrets/id_ed25519"),
+		"no key for a jump host":   jump("missing"),
+	} {
+		home := t.TempDir()
+		out, err := initialize(t, home, "", "--node", "pve1="+sshd.Addr, "--host-key", sshd.Pin(),
+			"--node", "pve2=127.0.0.1:1", "--host-key", sshd.Pin(), "--accept-risks")
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		config := filepath.Join(home, ".config/caponier/config.toml")
+		text := strings.Replace(strings.ReplaceAll(string(read(t, config)), `user = "root"`,
+			`user = "`+sshd.User+`"`), "default = true", "default = true\n"+add, 1)
+		must(t, os.WriteFile(config, []byte(text), 0o600))
+		out, err = in(home, "", "node", "remove", "pve1", "--yes")
+		if err == nil || !strings.Contains(out, "pve1 cannot be asked") ||
+			string(read(t, config)) != text {
+			t.Errorf("%s: %v\n%s", claim, err, out)
+		}
+	}
+}
+
+// The line is for one whole key, and a node without one hides no other's.
+func TestUninstallAndNodeRemoveReadThePublicKey(t *testing.T) {
+	for _, public := range []string{"", "ssh-ed25519", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA",
+		"no"} {
+		home, dir := installed(t, "pve1=192.0.2.1", "pve2=192.0.2.2")
+		config, other := filepath.Join(dir, "config.toml"), filepath.Join(dir, "other")
+		text := strings.Replace(string(read(t, config)), `identity_file = "secrets/id_ed25519"`,
+			`identity_file = "other"`, 1)
+		if public == "no" { // no file, but an agent
+			text = strings.Replace(text, `identity_file = "other"`, "agent = true", 1)
+		}
+		text = strings.Replace(text, "accept_risks = false", "accept_risks = true", 1)
+		must(t, os.WriteFile(config, []byte(text), 0o600))
+		must(t, os.WriteFile(other+".pub", []byte(public+"\n"), 0o600))
+		out, err := in(home, "no\n", "uninstall")
+		if err != nil || strings.Count(out, "| ssh -p ") != 1 ||
+			!strings.Contains(out, "root@192.0.2.2") || strings.Contains(out, "%!") ||
+			!strings.Contains(out, "node pve1: its public key") {
+			t.Errorf("%q: %v\n%s", public, err, out)
+		}
+		out, err = in(home, "", "node", "remove", "pve1", "--yes")
+		if err == nil || !strings.Contains(out, "--away") || strings.Contains(out, "| ssh -p ") ||
+			string(read(t, config)) != text {
+			t.Errorf("%q: %v\n%s", public, err, out)
+		}
+		out, err = in(home, "", "node", "remove", "pve1", "--yes", "--away")
+		if err != nil || strings.Contains(out, "| ssh -p ") ||
+			strings.Contains(string(read(t, config)), "pve1") {
+			t.Errorf("%q, away: %v\n%s", public, err, out)
+		}
 	}
 }

@@ -118,7 +118,11 @@ func (l *loader) table(dst reflect.Value, table map[string]any, at string) error
 	for _, k := range slices.Sorted(maps.Keys(table)) {
 		key := strings.TrimPrefix(at+"."+k, ".")
 		f, found := field(dst.Type(), k)
-		if why := gone[index.ReplaceAllString(key, "")]; !found && why != "" {
+		why := gone[index.ReplaceAllString(key, "")]
+		if !found && why != "" && l.lines[key] == 0 { // inside an inline table
+			return l.errorf(key, "%s is a key of an older version (%s): change it by hand", key,
+				why)
+		} else if !found && why != "" {
 			return l.errorf(key, "%s is a key of an older version (%s): caponier config migrate "+
 				"shows what to change", key, why)
 		} else if !found {

@@ -202,6 +202,10 @@ func TestCheckFinds(t *testing.T) {
 			o.Nodes[0].IdentityFile, _ = sshtest.NewKeyFile(t)
 		}, check: "login", level: Fail, note: []string{
 			"accepts none"}, fix: "ssh-copy-id -i /", last: true},
+		{claim: "a certificate that is missing", options: func(o *remote.Options) {
+			o.Nodes[0].CertificateFile = "/nonexistent/cert"
+		}, check: "credentials", level: Fail, note: []string{
+			"reading certificate_file"}, fix: "mend identity_file", last: true},
 		{claim: "nobody there", options: func(o *remote.Options) {
 			o.Nodes[0].Port, o.DialTimeout = 1, 300*time.Millisecond
 		}, check: "connection", level: Fail, note: []string{

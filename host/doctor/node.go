@@ -117,6 +117,9 @@ func (d *visit) login(ctx context.Context) (trip time.Duration, ok bool) {
 			check, fix = "login", fmt.Sprintf("ssh-copy-id -i %s.pub -p %d %s@%s   "+
 				"# or mend identity_file in [[remote.nodes]] %s",
 				cmp.Or(o.IdentityFile, "KEY"), o.Port, o.User, o.Host, o.Name)
+		case op.Code == "credentials":
+			check, fix = "credentials", "mend identity_file, certificate_file, agent or jump in "+
+				"[[remote.nodes]] "+o.Name
 		case op.Code == "lost":
 			fix = "caponier check   # again; then look at the sshd of " + o.Name +
 				": journalctl -u ssh -n 20"

@@ -217,7 +217,7 @@ func TestLogin(t *testing.T) {
 		}, []string{"private key"}},
 		{"a key that the host does not know", func(t *testing.T, l *Login) {
 			l.IdentityFile, _ = sshtest.NewKeyFile(t)
-		}, []string{"authorized_keys"}},
+		}, []string{"accepts none", "authorized_keys"}},
 		{"an encrypted key", func(t *testing.T, l *Login) { l.IdentityFile = encrypted(t) },
 			[]string{"encrypted", "ssh-add"}},
 		{"a certificate", func(t *testing.T, l *Login) {
@@ -251,7 +251,11 @@ func TestLogin(t *testing.T) {
 			r := newRemote(t, s, func(o *Options) { c.login(t, &o.Nodes[0].Login) })
 			_, err := execute(t.Context(), r, "true")
 			if c.words != nil {
-				refused(t, err, "auth", gate.Failed, c.words...)
+				code := "credentials" // of this machine, which asked nobody
+				if c.words[0] == "accepts none" {
+					code = "auth"
+				}
+				refused(t, err, code, gate.Failed, c.words...)
 			} else if err != nil {
 				t.Fatal(err)
 			}
@@ -343,6 +347,17 @@ func TestJumpHosts(t *testing.T) {
 		if s.Conns.Load() != 0 {
 			t.Error("the node was reached through an impostor")
 		}
+	})
+	t.Run("one that refuses the login does not speak for the node", func(t *testing.T) {
+		leakless(t)
+		s, a := sshtest.New(t, sshtest.Options{}), sshtest.New(t, sshtest.Options{Forward: true})
+		r := newRemote(t, s, func(o *Options) {
+			j := jumpTo(a)
+			j.IdentityFile, _ = sshtest.NewKeyFile(t)
+			o.Nodes[0].Jump = []Login{j}
+		})
+		_, err := execute(t.Context(), r, "true")
+		refused(t, err, "credentials", gate.Failed, a.Addr, "accepts none")
 	})
 	t.Run("one that forwards nothing is named", func(t *testing.T) {
 		leakless(t)

@@ -9,11 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/pelletier/go-toml/v2"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -25,6 +27,7 @@ type record struct {
 	State string            `json:"state"`
 	Made  []string          `json:"made"`  // directories that were not there before, deepest first
 	Files map[string]string `json:"files"` // digests, by the paths below the directory
+	Cache bool              `json:"cache"` // that of the state was not there before
 }
 
 func (r record) text() string {
@@ -49,6 +52,8 @@ type Item struct {
 	Path string `json:"path"`
 	Kind Kind   `json:"kind"`
 	Goes bool   `json:"goes"`
+
+	named, dir bool
 }
 
 // Installed is what lies in the directories of an installation.
@@ -102,16 +107,17 @@ func Open(dir string) (*Installed, error) {
 		kind := Kept
 		if d.Type()&^fs.ModeDir != 0 {
 			kind = Foreign
-		} else if d.Name() == "cache" {
+		} else if d.Name() == "cache" && s.record.Cache {
 			kind = Again
 		}
 		s.add(filepath.Join(s.record.State, d.Name()), kind)
+		s.Items[len(s.Items)-1].dir = d.IsDir()
 	}
 	return s, err
 }
 
 func (s *Installed) add(path string, kind Kind) {
-	s.Items = append(s.Items, Item{path, kind, kind == Written || kind == Again})
+	s.Items = append(s.Items, Item{Path: path, Kind: kind, Goes: kind == Written || kind == Again})
 }
 
 // unchanged reports whether a file is as init wrote it.
@@ -131,7 +137,7 @@ func (s *Installed) Also(path string) error {
 		if it.Kind == Foreign {
 			return fmt.Errorf("%s is a link or no file: remove it yourself", it.Path)
 		}
-		found, s.Items[i].Goes = true, true
+		found, s.Items[i].Goes, s.Items[i].named = true, true, true
 	}
 	if !found {
 		return fmt.Errorf("%s is nothing that uninstall lists", path)
@@ -141,7 +147,7 @@ func (s *Installed) Also(path string) error {
 
 // Remove removes the items that are to go, config.toml first, and then the directories that init
 // made, if they are empty. While something stays, so does what a second run needs. No link is
-// followed.
+// followed. It stops at a file that nobody named, and that was changed since Open.
 func (s *Installed) Remove() error {
 	config := filepath.Join(s.dir, "config.toml")
 	all, stays := slices.Clone(s.Items), false
@@ -162,7 +168,15 @@ func (s *Installed) Remove() error {
 			return err
 		}
 		name, _ := filepath.Rel(base, it.Path)
-		err = root.RemoveAll(name)
+		switch {
+		case it.Kind == Written && !it.named && !s.unchanged(name):
+			err = fmt.Errorf("%s was changed meanwhile: it stays, and all that is listed after it",
+				it.Path)
+		case it.dir:
+			err = root.RemoveAll(name)
+		default:
+			err = root.Remove(name)
+		}
 		_ = root.Close()
 		if err != nil {
 			return err
@@ -224,9 +238,9 @@ func Rewrite(file string, text []byte, try func(file string) error) (backup stri
 	return backup, os.Rename(f.Name(), file)
 }
 
-// WithoutNode returns the text of config.toml without the table of a node, which begins in this
-// line. The caller must read the result.
-func WithoutNode(file string, line int) ([]byte, error) {
+// WithoutNode returns the text of config.toml without the table of the node of this index, which
+// begins in this line. It is an error if anything else would go with it.
+func WithoutNode(file string, at, line int) ([]byte, error) {
 	old, err := os.ReadFile(file)
 	if err == nil && (line < 1 || line > bytes.Count(old, []byte("\n"))) {
 		err = fmt.Errorf("%s: no node in line %d", file, line)
@@ -234,21 +248,45 @@ func WithoutNode(file string, line int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []byte(without(string(old), line)), nil
+	text := []byte(without(string(old), line))
+	have, nodes, err := decoded(old)
+	now, left, wrong := decoded(text)
+	if err != nil || wrong != nil || at >= len(nodes) || !reflect.DeepEqual(now, have) ||
+		!slices.EqualFunc(left, slices.Delete(nodes, at, at+1), equal) {
+		return nil, fmt.Errorf("%s: the table of the node cannot be told from the rest: remove it "+
+			"by hand", file)
+	}
+	return text, nil
+}
+
+func equal(a, b any) bool { return reflect.DeepEqual(a, b) }
+
+// decoded returns the contents of a configuration, and apart from it the nodes.
+func decoded(text []byte) (all map[string]any, nodes []any, err error) {
+	err = toml.Unmarshal(text, &all)
+	remote, _ := all["remote"].(map[string]any)
+	nodes, list := remote["nodes"].([]any)
+	if list {
+		delete(remote, "nodes")
+	}
+	if len(remote) == 0 {
+		delete(all, "remote")
+	}
+	return all, nodes, err
 }
 
 // without returns a TOML text without the table that begins in this line, and those below it. What
 // stands above the next table, behind an empty line, is that one's.
 func without(text string, line int) string {
 	lines := strings.SplitAfter(text, "\n")
-	end := line
-	for ; end < len(lines); end++ {
-		if strings.HasPrefix(lines[end], "[") &&
-			!strings.HasPrefix(lines[end], "[[remote.nodes.") {
-			break
-		}
+	begins := func(at int, with string) bool {
+		return strings.HasPrefix(strings.TrimLeft(lines[at], " \t"), with)
 	}
-	for end < len(lines) && end > line && strings.HasPrefix(lines[end-1], "#") {
+	end := line
+	for end < len(lines) && (!begins(end, "[") || begins(end, "[[remote.nodes.")) {
+		end++
+	}
+	for end < len(lines) && end > line && begins(end-1, "#") {
 		end--
 	}
 	return strings.Join(slices.Delete(lines, line-1, end), "")

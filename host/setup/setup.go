@@ -118,6 +118,8 @@ func (p Plan) Write() (public string, err error) {
 
 // last makes the directory of the state, and the record of everything that was made.
 func (p Plan) last(r record, stage string, owner, group int) error {
+	_, none := os.Lstat(filepath.Join(p.State, "cache"))
+	r.Cache = errors.Is(none, os.ErrNotExist)
 	below, err := mkdirs(p.State, 0o700)
 	if err == nil && owner >= 0 {
 		err = errors.Join(os.Chown(p.State, owner, group), os.Chown(p.Dir, -1, group))

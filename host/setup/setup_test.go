@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"errors"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -165,5 +166,106 @@ func TestParseNode(t *testing.T) {
 	}
 	if n, err := ParseNode("p=a", Sudo); err != nil || n.User != "caponier" {
 		t.Errorf("%+v %v", n, err)
+	}
+}
+
+// Nothing but the node goes, however the file is written.
+func TestWithoutNodeTakesNothingElse(t *testing.T) {
+	const node = "[remote]\ntimeout = \"9s\"\n[[remote.nodes]]\nname = \"a\"\n"
+	for _, c := range []struct{ below, left string }{
+		{"  [export]\n  x = 1\n\n\t[approval]\ny = 2\n",
+			"  [export]\n  x = 1\n\n\t[approval]\ny = 2\n"},
+		{"  [[remote.nodes.jump]]\n  host = \"j\"\n\n  # mine\n  [export]\n",
+			"  # mine\n  [export]\n"},
+		{"[[remote.nodes]]\nname = \"b\"\n", "[[remote.nodes]]\nname = \"b\"\n"},
+		{"[ remote.more ]\nx = 1\n", "[ remote.more ]\nx = 1\n"},
+		{"", ""},
+		{"x = [\n[1],\n]\n", "!"}, // no table, but a list
+		{"[[ remote.nodes.jump ]]\nhost = \"j\"\n", "!"}, // it would be another node's
+		{"[[remote.nodes.jump]]\n[\"export\"]\n", "[\"export\"]\n"},
+		{"text = \"\"\"\n[x]\n\"\"\"\n", "!"},
+	} {
+		file := filepath.Join(t.TempDir(), "config.toml")
+		if err := os.WriteFile(file, []byte(node+c.below), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		text, err := WithoutNode(file, 0, 3)
+		if c.left == "!" {
+			if err == nil || !strings.Contains(err.Error(), "cannot be told from the rest") {
+				t.Errorf("%q: %v\n%s", c.below, err, text)
+			}
+		} else if want := "[remote]\ntimeout = \"9s\"\n" + c.left; err != nil ||
+			string(text) != want {
+			t.Errorf("%q: %v\n%s\nwant\n%s", c.below, err, text, want)
+		}
+	}
+}
+
+// A cache that was there before init is not the host's, and goes only when it is named.
+func TestUninstallKeepsACacheOfSomebodyElse(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		p := plan(t)
+		theirs := filepath.Join(p.State, "cache", "theirs")
+		p.Dir = filepath.Join(t.TempDir(), "caponier")
+		if !before {
+			if _, err := p.Write(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.MkdirAll(theirs, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if before {
+			if _, err := p.Write(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := Open(p.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Remove(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(theirs); (err == nil) != before {
+			t.Errorf("there before init: %v; %v", before, err)
+		}
+	}
+}
+
+// What is changed while the question stands open stays.
+func TestRemoveLooksAgain(t *testing.T) {
+	for claim, change := range map[string]func(file string) error{
+		"a file that was edited": func(file string) error {
+			return os.WriteFile(file, []byte("mine"), 0o600)
+		},
+		"a directory in its place": func(file string) error {
+			return errors.Join(os.Remove(file), os.MkdirAll(filepath.Join(file, "mine"), 0o700))
+		},
+	} {
+		for _, name := range []string{"config.toml", "secrets/id_ed25519"} {
+			p := plan(t)
+			if _, err := p.Write(); err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(p.Dir, name)
+			s, err := Open(p.Dir)
+			if err == nil {
+				err = change(file)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Remove()
+			if err == nil || !strings.Contains(err.Error(), file+" was changed meanwhile") {
+				t.Errorf("%s, %s: %v", claim, name, err)
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s: %v", claim, err)
+			}
+			if content(t, filepath.Join(p.Dir, "installed.json")) == "" {
+				t.Error("the record is gone")
+			}
+		}
 	}
 }

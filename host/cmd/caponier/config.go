@@ -36,6 +36,9 @@ func configMigrate(g *global) *cobra.Command {
 			}
 			now, changes := config.Migrate(text)
 			old := ""
+			if changes == "" { // a key in an inline table is not found by its line
+				_, err = config.Load(file, os.Environ())
+			}
 			if write && changes != "" {
 				old, err = setup.Rewrite(file, now, func(file string) error {
 					_, err := config.Load(file, os.Environ())

@@ -49,6 +49,9 @@ func (v *verb) removeNode(name string, yes, away bool) error {
 			strings.Join(c.NodeNames(), ", ")))
 	}
 	nodes, err := v.leave(c, name)
+	if err == nil && nodes[0].Why != "" && !away {
+		err = fmt.Errorf("%s; --away goes on without it", nodes[0].Why)
+	}
 	if err != nil {
 		return usage(err)
 	}
@@ -63,11 +66,10 @@ func (v *verb) removeNode(name string, yes, away bool) error {
 			return fmt.Errorf("%w; nothing was changed", err)
 		}
 	}
-	names := slices.Delete(c.NodeNames(), at, at+1)
-	text, err := setup.WithoutNode(c.File, c.Line(fmt.Sprintf("remote.nodes[%d]", at)))
+	text, err := setup.WithoutNode(c.File, at, c.Line(fmt.Sprintf("remote.nodes[%d]", at)))
 	old := ""
 	if err == nil {
-		old, err = setup.Rewrite(c.File, text, func(f string) error { return v.holds(f, names) })
+		old, err = setup.Rewrite(c.File, text, v.holds)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; nothing was changed", err)
@@ -85,8 +87,9 @@ func (v *verb) refuses(c *config.Config, at int) error {
 	if err := setup.KeyWorks(n.IdentityFile); err != nil { // or every node would refuse it
 		return fmt.Errorf("%s cannot be asked whether it still takes the key: %w", n.Name, err)
 	}
-	c.Remote.Nodes = c.Remote.Nodes[at : at+1]
-	for _, f := range doctor.Nodes(v.ctx, c) {
+	one := *c
+	one.Remote.Nodes = c.Remote.Nodes[at : at+1]
+	for _, f := range doctor.Nodes(v.ctx, &one) {
 		switch {
 		case f.Check == "login" && f.Level == doctor.Fail:
 			return nil
@@ -100,12 +103,9 @@ func (v *verb) refuses(c *config.Config, at int) error {
 	return fmt.Errorf("%s does not say whether it still takes the key", n.Name)
 }
 
-// holds reports whether a configuration has these nodes and a policy that loads.
-func (v *verb) holds(file string, names []string) error {
-	c, err := config.Load(file, os.Environ())
-	if err == nil && !slices.Equal(c.NodeNames(), names) {
-		err = errors.New("the table of the node cannot be told from the rest: remove it by hand")
-	}
+// holds reports whether a configuration has a policy that loads.
+func (v *verb) holds(file string) error {
+	_, err := config.Load(file, os.Environ())
 	exe, self := os.Executable()
 	if err = errors.Join(err, self); err != nil {
 		return err

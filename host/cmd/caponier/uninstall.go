@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -12,12 +13,14 @@ import (
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/setup"
 	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
 )
 
 // leaving is what node remove and uninstall tell of a node.
 type leaving struct {
 	Node string `json:"node"`
-	Line string `json:"line"` // takes the key away
+	Line string `json:"line"`            // takes the key away
+	Why  string `json:"error,omitempty"` // there is no line
 }
 
 func uninstallCommand(g *global) *cobra.Command {
@@ -114,7 +117,7 @@ func (v *verb) entries(w io.Writer, file string) {
 	}
 }
 
-// leave returns the lines for some nodes.
+// leave returns the lines for some nodes, or why one has none.
 func (v *verb) leave(c *config.Config, names ...string) (all []leaving, err error) {
 	shipped, err := setup.Find()
 	if err != nil {
@@ -126,13 +129,20 @@ func (v *verb) leave(c *config.Config, names ...string) (all []leaving, err erro
 			if n.Name != name {
 				continue
 			}
-			public, err := os.ReadFile(n.IdentityFile + ".pub")
-			words := strings.Fields(string(public))
-			if err != nil || len(words) < 2 {
-				return nil, fmt.Errorf("node %s: its public key cannot be read: %w", name, err)
+			var key ssh.PublicKey
+			public, err := os.ReadFile(cmp.Or(n.IdentityFile, "/nonexistent") + ".pub")
+			if err == nil {
+				key, _, _, _, err = ssh.ParseAuthorizedKey(public)
 			}
+			if err != nil {
+				all = append(all, leaving{Node: name, Why: fmt.Sprintf("node %s: its public key "+
+					"(identity_file = %q, with .pub) cannot be read: %v", name, n.IdentityFile,
+					err)})
+				continue
+			}
+			text := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 			node := setup.Node{Name: n.Name, Host: n.Host, User: n.User, Port: n.Port}
-			all = append(all, leaving{name, p.Unline(node, words[0]+" "+words[1])})
+			all = append(all, leaving{Node: name, Line: p.Unline(node, text)})
 		}
 	}
 	return all, nil
@@ -144,7 +154,7 @@ func tell(w io.Writer, nodes []leaving) {
 			"root:\n\n")
 	}
 	for _, n := range nodes {
-		fmt.Fprintf(w, "%s\n\n", n.Line)
+		fmt.Fprintf(w, "%s\n\n", cmp.Or(n.Line, n.Why+"; take the key off by hand"))
 	}
 }
 

@@ -28,13 +28,13 @@ func offered(l Login) string {
 }
 
 // keys returns the keys that log in at l, at least one. done must be called when the handshake is
-// over.
+// over. An error is of this machine: no host was asked.
 func keys(ctx context.Context, l Login) (all []ssh.Signer, done func(), err error) {
 	done = func() {}
 	if l.IdentityFile != "" {
 		s, err := identity(l)
 		if err != nil {
-			return nil, done, effect.Failed("auth", "%v", err)
+			return nil, done, effect.Failed("credentials", "%v", err)
 		}
 		all = append(all, s)
 	}
@@ -44,7 +44,7 @@ func keys(ctx context.Context, l Login) (all []ssh.Signer, done func(), err erro
 	sock := os.Getenv("SSH_AUTH_SOCK")
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", cmp.Or(sock, "/nonexistent"))
 	if err != nil {
-		return nil, done, effect.Failed("auth",
+		return nil, done, effect.Failed("credentials",
 			"reaching the agent at SSH_AUTH_SOCK=%q: %v; start "+
 				"ssh-agent and ssh-add the key, or set agent = false", sock, err)
 	}
@@ -52,11 +52,11 @@ func keys(ctx context.Context, l Login) (all []ssh.Signer, done func(), err erro
 	done = func() { stop(); conn.Close() }
 	more, err := agent.NewClient(conn).Signers()
 	if err != nil {
-		return nil, done, effect.Failed("auth",
+		return nil, done, effect.Failed("credentials",
 			"asking the agent at SSH_AUTH_SOCK for keys: %v", err)
 	}
 	if all = append(all, more...); len(all) == 0 {
-		return nil, done, effect.Failed("auth",
+		return nil, done, effect.Failed("credentials",
 			"the agent at SSH_AUTH_SOCK offers no key; ssh-add one")
 	}
 	return all, done, nil

@@ -100,7 +100,11 @@ func (w *way) connectOnce(ctx context.Context) (d *dialed, err error) {
 			}
 		}
 		d.firm = &firm{Conn: conn}
-		if d.client, d.key, err = w.handshake(ctx, d.firm, hop); err != nil {
+		refused := "auth" // only what the node itself refuses
+		if i < len(hops)-1 {
+			refused = "credentials"
+		}
+		if d.client, d.key, err = w.handshake(ctx, d.firm, hop, refused); err != nil {
 			return nil, err
 		}
 	}
@@ -153,8 +157,10 @@ var transport = ssh.Config{
 	MACs: []string{ssh.HMACSHA256ETM, ssh.HMACSHA512ETM, ssh.HMACSHA256, ssh.HMACSHA512},
 }
 
-// handshake logs in at a host that proves its key, whose fingerprint it returns.
-func (w *way) handshake(ctx context.Context, conn net.Conn, l Login) (*ssh.Client, string, error) {
+// handshake logs in at a host that proves its key, whose fingerprint it returns. The code refused
+// is that of a login that the host does not accept.
+func (w *way) handshake(ctx context.Context, conn net.Conn, l Login, refused string) (*ssh.Client,
+	string, error) {
 	known, err := newHostKeys(l, w.kinds[l.HostKey], w.knownHosts)
 	if err != nil {
 		return nil, "", err
@@ -182,7 +188,7 @@ func (w *way) handshake(ctx context.Context, conn net.Conn, l Login) (*ssh.Clien
 	case err == nil:
 		return ssh.NewClient(c, chans, reqs), fingerprint, nil
 	case ctx.Err() == nil && strings.Contains(err.Error(), "unable to authenticate"):
-		return nil, "", effect.Failed("auth",
+		return nil, "", effect.Failed(refused,
 			"logging in to %s as %s: the host accepts none of the "+
 				"configured keys (%s); is the public key in its authorized_keys?", l.Addr(), l.User,
 			offered(l))
