@@ -171,8 +171,12 @@ func (k *Keeper) bars(ctx context.Context, steps []Step, own map[string]Snapshot
 			(s.After.About == "" || s.Back.None != "") {
 			return notKnown(s), nil
 		}
-		if s.After.About != "" && s.Back.None == "" {
-			left[s.Node+" "+s.After.About] = s
+		if key := s.Node + " " + s.After.About; s.After.About != "" && s.Back.None == "" {
+			if p, again := left[key]; again && !p.After.same(s.Before) {
+				return fmt.Sprintf("something changed between steps %d and %d of it: %s", p.N, s.N,
+					p.drifted(s.Before)), nil
+			}
+			left[key] = s
 		}
 	}
 	for _, s := range left {
@@ -183,11 +187,7 @@ func (k *Keeper) bars(ctx context.Context, steps []Step, own map[string]Snapshot
 		if err != nil {
 			return "", err
 		}
-		why := changed(s.After, now)
-		if why != "" && s.Ended == "" {
-			why = notKnown(s)
-		}
-		if why != "" {
+		if why := s.drifted(now); why != "" {
 			return why, nil
 		}
 	}
@@ -197,6 +197,15 @@ func (k *Keeper) bars(ctx context.Context, steps []Step, own map[string]Snapshot
 func notKnown(s Step) string {
 	return fmt.Sprintf("how step %d of it ended, %s on %s, is not known: look at the node", s.N,
 		s.Did, s.Node)
+}
+
+// drifted says how what the step changed is no more as the step left it, or "".
+func (s Step) drifted(now State) string {
+	why := changed(s.After, now)
+	if why != "" && s.Ended == "" {
+		return notKnown(s)
+	}
+	return why
 }
 
 // changed says what is no more as a call left it, or "".
