@@ -1,6 +1,7 @@
 package undo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -183,7 +184,7 @@ func (k *Keeper) bars(ctx context.Context, steps []Step, own map[string]Snapshot
 		if _, rolled := own[strings.TrimPrefix(s.After.About, "guest:")]; rolled {
 			continue // what changed since is lost, which the plan says
 		}
-		now, err := k.look(ctx, s.Node, s.After.About, max(int64(len(s.Before.Data)), maxKept))
+		now, err := k.look(ctx, s.Node, s.After.About, cmp.Or(s.MaxBytes, maxKept))
 		if err != nil {
 			return "", err
 		}
@@ -212,6 +213,8 @@ func (s Step) drifted(now State) string {
 func changed(left, now State) string {
 	what := strings.Replace(left.About, ":", " ", 1)
 	switch {
+	case left.Status == large || now.Status == large:
+		return what + " is, or was after the call, too large to compare, or no regular file"
 	case left.Status != now.Status && strings.HasPrefix(left.About, "file:"):
 		return what + " holds something else than what the call left there"
 	case left.Status != now.Status:

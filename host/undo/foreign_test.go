@@ -145,6 +145,8 @@ var kinds = []struct {
 }{
 	{"file:/opt/a", "", []string{"write a", "write b", "put c", "remove"},
 		[]string{"x", "y", "z", ""}, 100},
+	{"file:/opt/large", "", []string{"write a", "put bbbbb", "put ccccc", "remove"},
+		[]string{"xxxxx", "yyyyy", "z", "", "zzzzz"}, 4},
 	{"guest:105", "stopped 512", []string{"pct start 105", "pct stop 105",
 		"pct set 105 --memory 1024", "pct set 105 --memory 2048"},
 		[]string{"running 512", "stopped 1024", "running 4096", "stopped 4096"}, 100},
@@ -176,7 +178,8 @@ func TestAnUndoNeverDestroysWhatOthersDid(t *testing.T) {
 					}
 					end := pick(ends)
 					o.do(t, pick(kind.does), end)
-					alone = alone && !strings.HasPrefix(end, "lost")
+					alone = alone && !strings.HasPrefix(end, "lost") &&
+						int64(len(o.after)) <= o.most
 				}
 				bars := o.undo(t)
 				if bars == "" && o.is != want {
@@ -214,5 +217,20 @@ func TestAFileThatAnotherMadeBetweenTwoWritesStays(t *testing.T) {
 	o.do(t, "write b", "ok")
 	if bars := o.undo(t); !strings.Contains(bars, "between steps 1 and 2 of it") {
 		t.Errorf("bars %q, %q", bars, o.log)
+	}
+}
+
+// What is too large to compare may be anything, and what the site has kept is compared whole.
+func TestAFileIsComparedUpToWhatTheSiteHasKept(t *testing.T) {
+	o := begin("file:/opt/a", "", maxKept)
+	o.do(t, "put "+strings.Repeat("a", maxKept+1), "ok")
+	o.is = strings.Repeat("b", maxKept+1)
+	if bars := o.undo(t); !strings.Contains(bars, "too large to compare") {
+		t.Errorf("another large file: bars %.100q, %q", bars, o.log)
+	}
+	o = begin("file:/opt/a", "", 2*maxKept)
+	o.do(t, "put "+strings.Repeat("a", maxKept+1), "ok")
+	if bars := o.undo(t); bars != "" || o.is != "" {
+		t.Errorf("the call's own file: bars %.100q, %q", bars, o.log)
 	}
 }
