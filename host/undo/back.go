@@ -114,6 +114,9 @@ func ways(steps []Step, own map[string]Snapshot) []abi.UndoStep {
 		}
 		step := abi.UndoStep{Node: s.Node, Did: s.Did, Argv: s.Back.Argv, Remove: s.Back.Remove,
 			None: s.Back.None}
+		if s.Ended == "" {
+			step.Did += unseen
+		}
 		switch {
 		case len(s.Back.Rollback) > 0 || s.Ended == string(gate.Failed),
 			step.None == "" && s.Before.About != "" && s.Before.same(s.After):
@@ -130,6 +133,9 @@ func ways(steps []Step, own map[string]Snapshot) []abi.UndoStep {
 	}
 	return back
 }
+
+// unseen is said of a step whose outcome is unknown.
+const unseen = " (its end was not seen; somebody else may have done this)"
 
 func keys(m map[string]Snapshot) func(func(string) bool) {
 	return func(yield func(string) bool) {

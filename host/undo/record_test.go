@@ -309,7 +309,8 @@ func TestAnUnknownOutcomeBarsTheUndoUnlessWhatItLeavesIsThere(t *testing.T) {
 					t.Errorf("bars %q, steps %+v", u.Bars, u.Steps)
 				}
 			} else if u.Bars != "" || len(u.Steps) != 1 ||
-				strings.Join(u.Steps[0].Argv, " ")+u.Steps[0].Write != tt.back {
+				strings.Join(u.Steps[0].Argv, " ")+u.Steps[0].Write != tt.back ||
+				!strings.Contains(u.Steps[0].Did, unseen) {
 				t.Errorf("bars %q, steps %+v", u.Bars, u.Steps)
 			}
 		})
