@@ -17,8 +17,8 @@ type waitingTurns struct{ meanwhile func() }
 func (w waitingTurns) Acquire(context.Context, string) error { w.meanwhile(); return nil }
 func (waitingTurns) Release(string)                          {}
 
-// What arrives while a cluster is read, or while a call waits for its turn, decides: the answer, the
-// record and the executor have the mode and the time of the moment after.
+// What arrives while a cluster is read, or while a call waits for its turn, decides: the answer,
+// the record and the executor have the mode and the time of the moment after.
 func TestWhatArrivesWhileADecisionWaitsIsDecidedOn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		arrives func(*Mode, *error)
@@ -91,7 +91,8 @@ func TestWhatArrivesWhileADecisionWaitsIsDecidedOn(t *testing.T) {
 						t.Errorf("refused by %v, journaled %+v", refused.Failed, last)
 					case !last.Time.Equal(now) || last.Input != nil &&
 						string(last.Input) != `"`+now.Format(time.RFC3339Nano)+`"`:
-						t.Errorf("journaled at %s with %s, decided at %s", last.Time, last.Input, now)
+						t.Errorf("journaled at %s with %s, decided at %s", last.Time, last.Input,
+							now)
 					case executed && !k.executed.Time.Equal(now):
 						t.Errorf("executed as decided at %s, not %s", k.executed.Time, now)
 					}

@@ -87,6 +87,13 @@ type State struct {
 	Data   []byte            `json:"data,omitempty"`
 }
 
+// absent is the status of a file that is not there, and large that of one that is too large to be
+// kept or compared.
+const (
+	absent = "absent"
+	large  = "too large"
+)
+
 // same reports whether nothing differs. Of what is too large to compare nobody knows.
 func (s State) same(o State) bool {
 	return s.Status == o.Status && s.Config == o.Config && s.Status != large
