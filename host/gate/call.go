@@ -21,7 +21,7 @@ type Request struct {
 	Round     int    // 1 more each time that the call's questions were answered; 0 is 1
 	Plan      bool   // only plan the call
 	// Current reports why the call may not go on: its credential was revoked, or its tool left the
-	// lock. It is asked before each operation. Nil: nothing can be revoked.
+	// lock. It is asked before each decision. Nil: nothing can be revoked.
 	Current  func(context.Context) error
 	User     User                                      // nil if the client cannot ask one
 	Progress func(done, total float64, message string) // may be nil

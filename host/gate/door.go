@@ -178,9 +178,8 @@ func (d *Door) run(ctx context.Context, r *Running, dec Decision) (Output, error
 // Visible reports whether the principal may see the tool in a list, and among its targets the node
 // or guest that on names. It is decided but not journaled, since a list has no effect.
 func (d *Door) Visible(ctx context.Context, p Principal, source string, t *Tool, on Targets) bool {
-	q := Question{ID: "list", Kind: KindVisible, Time: d.o.Now(), Mode: d.o.Mode(),
-		Call: &Call{Source: source, Principal: p, Tool: t, Targets: on, Nodes: d.o.Nodes,
-			sums: new(sums)}}
-	dec, _ := d.o.decide(ctx, q)
+	q := Question{ID: "list", Kind: KindVisible, Call: &Call{Source: source, Principal: p, Tool: t,
+		Targets: on, Nodes: d.o.Nodes, sums: new(sums)}}
+	dec, _ := d.o.decide(ctx, &q)
 	return dec.Allow
 }

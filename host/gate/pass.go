@@ -19,8 +19,8 @@ import (
 func pass[T any](ctx context.Context, o *Options, q Question,
 	act func(context.Context, Question, Decision, *Record) (T, error),
 ) (result T, err error) {
-	q.ID, q.Time, q.Mode = newID(o.Now()), o.Now(), o.Mode()
-	dec, giveBack := o.decide(ctx, q)
+	q.ID, q.Time = newID(o.Now()), o.Now()
+	dec, giveBack := o.decide(ctx, &q)
 	rec := record(q, dec)
 	if dec.NeedsApproval && o.Confirmer != nil || dec.waits() { // refused for now
 		rec.Outcome = Waits
@@ -64,8 +64,8 @@ func guarded[T any](ctx context.Context, q Question, dec Decision, rec *Record,
 	return act(ctx, q, dec, rec)
 }
 
-// decide turns every way of not getting an answer into a refusal.
-func (o *Options) decide(ctx context.Context, q Question) (dec Decision, giveBack func()) {
+// decide turns every way of not getting an answer into a refusal. Q becomes what was decided.
+func (o *Options) decide(ctx context.Context, q *Question) (dec Decision, giveBack func()) {
 	giveBack = func() {}
 	defer func() {
 		if p := recover(); p != nil {
@@ -76,11 +76,6 @@ func (o *Options) decide(ctx context.Context, q Question) (dec Decision, giveBac
 		why := t.Name + " is not offered by this host: it " + o.HiddenReason(t)
 		return deny("withheld", why), giveBack
 	}
-	if q.Kind == KindOperation && q.Call.current != nil {
-		if err := q.Call.current(ctx); err != nil {
-			return deny("revoked", "the call may not go on: "+err.Error()), giveBack
-		}
-	}
 	if q.Kind == KindCall {
 		counts, back, err := o.Ledger.Take(ctx, q.Call)
 		if err != nil {
@@ -90,7 +85,7 @@ func (o *Options) decide(ctx context.Context, q Question) (dec Decision, giveBac
 	}
 	dec, err := o.answer(ctx, q)
 	if len(dec.Guests) > 0 && o.Guests != nil && q.Kind != KindVisible {
-		q.Facts.Guests = o.Guests(ctx, q, dec)
+		q.Facts.Guests = o.Guests(ctx, *q, dec) // which takes time
 		dec, err = o.answer(ctx, q)
 	}
 	switch {
@@ -108,14 +103,19 @@ func (o *Options) decide(ctx context.Context, q Question) (dec Decision, giveBac
 	return dec, giveBack
 }
 
-// answer has the question decided in a turn of its principal.
-func (o *Options) answer(ctx context.Context, q Question) (Decision, error) {
+// answer has the question decided in a turn of its principal, as everything is then.
+func (o *Options) answer(ctx context.Context, q *Question) (Decision, error) {
 	end, err := o.turn(ctx, q.Call)
 	if err != nil {
 		return Decision{}, err
 	}
 	defer end()
-	return o.Decider.Decide(ctx, q)
+	if q.Time, q.Mode = o.Now(), o.Mode(); q.Call.current != nil {
+		if err := q.Call.current(ctx); err != nil {
+			return deny("revoked", "the call may not go on: "+err.Error()), nil
+		}
+	}
+	return o.Decider.Decide(ctx, *q)
 }
 
 // turn waits until the host may compute for the call. The call is charged until end is called.

@@ -1,6 +1,7 @@
 package undo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -113,6 +114,9 @@ func ways(steps []Step, own map[string]Snapshot) []abi.UndoStep {
 		}
 		step := abi.UndoStep{Node: s.Node, Did: s.Did, Argv: s.Back.Argv, Remove: s.Back.Remove,
 			None: s.Back.None}
+		if s.Ended == "" {
+			step.Did += unseen
+		}
 		switch {
 		case len(s.Back.Rollback) > 0 || s.Ended == string(gate.Failed),
 			step.None == "" && s.Before.About != "" && s.Before.same(s.After):
@@ -129,6 +133,9 @@ func ways(steps []Step, own map[string]Snapshot) []abi.UndoStep {
 	}
 	return back
 }
+
+// unseen is said of a step whose outcome is unknown.
+const unseen = " (its end was not seen; somebody else may have done this)"
 
 func keys(m map[string]Snapshot) func(func(string) bool) {
 	return func(yield func(string) bool) {
@@ -171,23 +178,23 @@ func (k *Keeper) bars(ctx context.Context, steps []Step, own map[string]Snapshot
 			(s.After.About == "" || s.Back.None != "") {
 			return notKnown(s), nil
 		}
-		if s.After.About != "" && s.Back.None == "" {
-			left[s.Node+" "+s.After.About] = s
+		if key := s.Node + " " + s.After.About; s.After.About != "" && s.Back.None == "" {
+			if p, again := left[key]; again && !p.After.same(s.Before) {
+				return fmt.Sprintf("something changed between steps %d and %d of it: %s", p.N, s.N,
+					p.drifted(s.Before)), nil
+			}
+			left[key] = s
 		}
 	}
 	for _, s := range left {
 		if _, rolled := own[strings.TrimPrefix(s.After.About, "guest:")]; rolled {
 			continue // what changed since is lost, which the plan says
 		}
-		now, err := k.look(ctx, s.Node, s.After.About, max(int64(len(s.Before.Data)), maxKept))
+		now, err := k.look(ctx, s.Node, s.After.About, cmp.Or(s.MaxBytes, maxKept))
 		if err != nil {
 			return "", err
 		}
-		why := changed(s.After, now)
-		if why != "" && s.Ended == "" {
-			why = notKnown(s)
-		}
-		if why != "" {
+		if why := s.drifted(now); why != "" {
 			return why, nil
 		}
 	}
@@ -199,10 +206,21 @@ func notKnown(s Step) string {
 		s.Did, s.Node)
 }
 
+// drifted says how what the step changed is no more as the step left it, or "".
+func (s Step) drifted(now State) string {
+	why := changed(s.After, now)
+	if why != "" && s.Ended == "" {
+		return notKnown(s)
+	}
+	return why
+}
+
 // changed says what is no more as a call left it, or "".
 func changed(left, now State) string {
 	what := strings.Replace(left.About, ":", " ", 1)
 	switch {
+	case left.Status == large || now.Status == large:
+		return what + " is, or was after the call, too large to compare, or no regular file"
 	case left.Status != now.Status && strings.HasPrefix(left.About, "file:"):
 		return what + " holds something else than what the call left there"
 	case left.Status != now.Status:

@@ -24,6 +24,7 @@ type Step struct {
 	Ended     string      `json:"ended"`  // "" while it runs or when the host was killed, else how
 	Made      time.Time   `json:"made"`
 	Expires   time.Time   `json:"expires"`
+	MaxBytes  int64       `json:"max_bytes"` // of a file that was looked at
 }
 
 // Snapshot is one that the host took, or was about to take. Only these are ever removed.
@@ -86,4 +87,14 @@ type State struct {
 	Data   []byte            `json:"data,omitempty"`
 }
 
-func (s State) same(o State) bool { return s.Status == o.Status && s.Config == o.Config }
+// absent is the status of a file that is not there, and large that of one that is too large to be
+// kept or compared.
+const (
+	absent = "absent"
+	large  = "too large"
+)
+
+// same reports whether nothing differs. Of what is too large to compare nobody knows.
+func (s State) same(o State) bool {
+	return s.Status == o.Status && s.Config == o.Config && s.Status != large
+}

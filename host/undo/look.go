@@ -130,11 +130,4 @@ func fileState(ctx context.Context, r *gate.Running, on abi.OnNode, path string,
 	return s, nil
 }
 
-// absent is the status of a file that is not there, and large that of one that is too large to be
-// kept or compared.
-const (
-	absent = "absent"
-	large  = "too large"
-)
-
 func digest(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }

@@ -60,7 +60,8 @@ func (k *Keeper) record(ctx context.Context, q gate.Question, d gate.Decision) (
 func (k *Keeper) before(ctx context.Context, q gate.Question, d gate.Decision) (Step, error) {
 	o := d.Obligations.Undo
 	s := Step{Call: q.Call.ID, N: k.number(q.Call.ID), Principal: q.Call.Principal.ID,
-		Tool: q.Call.Tool.Name, Node: q.Op.NodeName(), Made: k.Now()}
+		Tool: q.Call.Tool.Name, Node: q.Op.NodeName(), Made: k.Now(),
+		MaxBytes: o.MaxBytes}
 	s.Expires = s.Made.Add(time.Duration(o.Days) * 24 * time.Hour)
 	about := ""
 	switch {

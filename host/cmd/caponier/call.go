@@ -87,7 +87,7 @@ func (v *verb) call(plan bool) error {
 	return report(v.out, v.say, a, v.json)
 }
 
-// current returns the check that the gate makes before each operation of a running call: its tool
+// current returns the check that the gate makes before each decision of a call: its tool
 // is still in the lock. What cannot be read has nothing in it.
 func (h *host) current(t *gate.Tool) func(context.Context) error {
 	return func(context.Context) error {

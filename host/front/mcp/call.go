@@ -101,7 +101,7 @@ func (s *Server) run(ctx context.Context, r *request) (a answer, err error) {
 	return a, nil
 }
 
-// current returns the check that the gate makes before each operation of a running call: its caller
+// current returns the check that the gate makes before each decision of a call: its caller
 // would still be admitted, and its tool is still offered.
 func (s *Server) current(r *request) func(context.Context) error {
 	return func(ctx context.Context) error {
