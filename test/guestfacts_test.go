@@ -243,6 +243,7 @@ func TestCanAnswersWithoutANode(t *testing.T) {
 		{nil, 2, "name a principal of demo"},
 		{[]string{"demo", "--guest", "105:colour=red"}, 2, "none of tags, name, pool, node"},
 		{[]string{"--diff", filepath.Join(s.dir, "site")}, 0, "0 change"},
+		{[]string{"--diff", filepath.Join(s.dir, "other")}, 3, "(tag prod)"},
 		{[]string{"--diff", filepath.Join(s.dir, "other"), "--guest", "105:tags=web"}, 1,
 			"- demo (config): get_guest_status guest 105"},
 		{[]string{"--diff", filepath.Join(s.dir, "other"), "--guest", "105:tags=prod"}, 3,

@@ -33,8 +33,8 @@ func policyCan(g *global) *cobra.Command {
 		Long: "Ask the rules about each call of each tool (or TOOL, or \"*\") on each node and " +
 			"guest (or TARGET, a node or the number of a guest), as PRINCIPAL would make it. No " +
 			"node is reached: what the cluster says of guests is given by --guests and --guest, " +
-			"and without them the guests are those that the site names by number, and one that " +
-			"it does not.\n\n" +
+			"and without them the guests are those that the site names by number, one for each " +
+			"tag, pool and node that it protects or raises, and one that it does not name.\n\n" +
 			"Exit codes: 0; 3 when TOOL is named and no call of it would be allowed. With " +
 			"--diff: 0 when nothing changes, 1 when something is only taken, 3 when something is " +
 			"granted.",
@@ -179,7 +179,11 @@ var guestForm = regexp.MustCompile(`^[1-9][0-9]{2,8}$`)
 func (o canFlags) facts(sites []*load.Candidate) (map[string]gate.Guest, error) {
 	guests := map[string]gate.Guest{}
 	if o.list == "" {
-		guests = can.Named(sites...)
+		named, err := can.Named(sites...)
+		if err != nil && len(o.guests) == 0 {
+			return nil, err
+		}
+		guests = named
 	} else {
 		data, err := os.ReadFile(o.list)
 		if err != nil {
