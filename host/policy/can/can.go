@@ -138,7 +138,8 @@ func (w World) cells() (all []asked, err error) {
 	return all, nil
 }
 
-// there reports whether the guest can be in the cluster of the node.
+// there reports whether the guest can be in the cluster of the node. One that is on a node beside
+// the inventory can be in any.
 func (w World) there(id, node string) bool {
 	g := w.Guests[id]
 	cluster := func(name string) string {
@@ -149,7 +150,8 @@ func (w World) there(id, node string) bool {
 		}
 		return ""
 	}
-	return id == "" || g.Node == "" || node == "" || cluster(g.Node) == cluster(node)
+	on := cluster(g.Node)
+	return id == "" || node == "" || on == "" || on == cluster(node)
 }
 
 func takes(t *gate.Tool, target string) bool {

@@ -345,3 +345,21 @@ func TestADiffWithoutAListSeesEachKindOfEntry(t *testing.T) {
 		}
 	}
 }
+
+func TestAGuestIsAskedAboutWhereItCanBe(t *testing.T) {
+	far := gate.Node{Name: "far", Cluster: "other"}
+	for on, want := range map[string]string{"": "pve1 pve2 far", "pve1": "pve1 pve2",
+		"far": "far", "pve3": "pve1 pve2 far"} { // pve3 is a member beside the inventory
+		w := World{Nodes: append(slices.Clone(nodes), far),
+			Guests: map[string]gate.Guest{"105": {Node: on}}}
+		var got []string
+		for _, n := range w.Nodes {
+			if w.there("105", n.Name) {
+				got = append(got, n.Name)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("a guest on %q is asked about on %v, want %s", on, got, want)
+		}
+	}
+}
