@@ -227,11 +227,13 @@ func TestCanAnswersWithoutANode(t *testing.T) {
 	other := strings.Replace(s.read(t, "site/data.yaml"), "prod: {reason", "web: {reason", 1)
 	must(t, os.Mkdir(filepath.Join(s.dir, "other"), 0o755))
 	s.write(t, "other/data.yaml", other)
+	s.add(t, "\n[tools]\ndisable = [\"restart_guest\"]\n")
 	for _, c := range []struct {
 		args []string
 		code int
 		says string
 	}{
+		{[]string{"demo", "restart_guest"}, 2, "is not offered by this host"},
 		{[]string{"demo", "start_guest", "103"}, 3, "protected: guest 103 is protected"},
 		{[]string{"demo", "start_guest", "104"}, 0, "yes"},
 		{[]string{"demo", "start_guest", "104", "--guest", "104:tags=prod,name=db"}, 3,
