@@ -26,7 +26,7 @@ type Guest struct {
 	VMID     string // 100 to 999999999, in decimals
 	Kind     string // lxc | qemu
 	Node     string // that it is on
-	Status   string // running, stopped …; "unknown" while its node sends nothing
+	Status   string // running, stopped …; "unknown" where Known reports false
 	Name     string // "" if it has none, or its node sends nothing
 	Pool     string // "" for none
 	HA       string // state of its high availability, "" if that does not manage it
@@ -34,8 +34,10 @@ type Guest struct {
 	Template bool
 }
 
-// Known reports whether the node of the guest sends what it knows of it.
-func (g Guest) Known() bool { return g.Status != "unknown" }
+// Known reports whether the list says what is so of the guest. It does not while the guest's node
+// sends nothing, where its name, tags or pool have no form that Proxmox gives them, and where it is
+// on a node that the list lacks. Nothing may rely on such a guest.
+func (g Guest) Known() bool { return g.Status != unknown }
 
 // Node is a member of the cluster.
 type Node struct{ Name, Status string }
@@ -59,7 +61,8 @@ func (l List) Guest(id string) (Guest, bool) {
 
 // Read reads a list. The error says what cannot be true: it is no list, has nothing, or names
 // something twice; a row lacks what every row has, holds a value of another type or form, or
-// contradicts itself or another row.
+// contradicts itself or another row. What others may write of one guest makes that guest alone
+// unknown.
 func Read(data []byte) (List, error) {
 	var l List
 	err := rows(data, func(r row) error { return l.add(r) })
@@ -124,8 +127,7 @@ func (l *List) sound() error {
 		if len(l.Nodes) > 0 && !slices.ContainsFunc(l.Nodes, func(n Node) bool {
 			return n.Name == g.Node
 		}) {
-			return fmt.Errorf("the list of guests has guest %s on node %q, which it does not have",
-				g.VMID, g.Node)
+			l.Guests[i].Status = unknown // its node has left the cluster
 		}
 	}
 	return nil
@@ -136,9 +138,11 @@ var (
 	vmids  = regexp.MustCompile(`^[1-9][0-9]{2,8}$`)
 	nodes  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 	states = regexp.MustCompile(`^[a-z][a-z_-]{0,31}$`)
-	pools  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,254}$`)
+	pools  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,255}(/[A-Za-z0-9._-]{1,255}){0,2}$`)
 	tags   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}$`)
 )
+
+const unknown = "unknown"
 
 // row holds the members of a row that are read: text, or a number as it is written.
 type row map[string]any
@@ -201,23 +205,25 @@ func (r row) guest(kind string) (g Guest, err error) {
 		}
 	}()
 	var labels string
+	odd := false
 	for _, m := range []struct {
-		name string
-		form *regexp.Regexp
-		must bool
-		to   *string
-	}{{"node", nodes, true, &g.Node}, {"status", states, true, &g.Status},
-		{"name", nil, false, &g.Name}, {"pool", pools, false, &g.Pool},
-		{"hastate", states, false, &g.HA}, {"tags", nil, false, &labels}} {
+		name         string
+		form         *regexp.Regexp
+		must, others bool // others: who may write it may write no more than this guest
+		to           *string
+	}{{"node", nodes, true, false, &g.Node}, {"status", states, true, false, &g.Status},
+		{"name", nil, false, true, &g.Name}, {"pool", pools, false, true, &g.Pool},
+		{"hastate", states, false, false, &g.HA}, {"tags", nil, false, true, &labels}} {
 		if *m.to, err = r.text(m.name, m.form, m.must); err != nil {
-			return g, err
+			if _, is := r[m.name].(string); !is || !m.others {
+				return g, err
+			}
+			odd, err = true, nil
 		}
 	}
 	g.Tags = strings.FieldsFunc(labels, func(c rune) bool { return strings.ContainsRune(";, ", c) })
-	for _, t := range g.Tags {
-		if !tags.MatchString(t) {
-			return g, fmt.Errorf("%q is no tag", t)
-		}
+	if odd || slices.ContainsFunc(g.Tags, func(t string) bool { return !tags.MatchString(t) }) {
+		g.Status, g.Tags = unknown, []string{}
 	}
 	switch r["template"] {
 	case nil, json.Number("0"):
