@@ -3,6 +3,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,11 +53,15 @@ type List struct {
 // Guest returns a guest of the list. Without one the cluster has no such guest: a list that does
 // not show that is none that [Read] returns.
 func (l List) Guest(id string) (Guest, bool) {
-	i := slices.IndexFunc(l.Guests, func(g Guest) bool { return g.VMID == id })
-	if i < 0 {
+	i, is := slices.BinarySearchFunc(l.Guests, Guest{VMID: id}, byNumber)
+	if !is {
 		return Guest{}, false
 	}
 	return l.Guests[i], true
+}
+
+func byNumber(a, b Guest) int {
+	return cmp.Or(len(a.VMID)-len(b.VMID), strings.Compare(a.VMID, b.VMID))
 }
 
 // Read reads a list. The error says what cannot be true: it is no list, has nothing, or names
@@ -73,12 +78,7 @@ func Read(data []byte) (List, error) {
 		return List{}, errors.New("the list of guests has none, and no nodes: it says nothing")
 	}
 	slices.SortFunc(l.Nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(l.Guests, func(a, b Guest) int {
-		if len(a.VMID) != len(b.VMID) {
-			return len(a.VMID) - len(b.VMID)
-		}
-		return strings.Compare(a.VMID, b.VMID)
-	})
+	slices.SortFunc(l.Guests, byNumber)
 	if err := l.sound(); err != nil {
 		return List{}, err
 	}

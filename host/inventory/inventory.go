@@ -18,6 +18,7 @@ import (
 const (
 	maxNodes = 3                // of a cluster that are asked, one after the other
 	deadline = 20 * time.Second // for all of them
+	spacing  = 2 * time.Second  // between the beginnings of two reads of a cluster
 )
 
 // Inventory keeps one list for each cluster, and reads it again where a decision asks for what is
@@ -28,7 +29,8 @@ type Inventory struct {
 	Now  func() time.Time // not nil
 
 	mu   sync.Mutex
-	kept map[string]*kept // by cluster; a node without one is a cluster of its own
+	kept map[string]*kept    // by cluster; a node without one is a cluster of its own
+	wait func(time.Duration) // nil: time.Sleep
 }
 
 // kept is what is known of a cluster, guarded by the inventory's mu.
@@ -36,11 +38,12 @@ type kept struct {
 	list    cluster.List
 	asked   time.Time // when the list was asked for; zero: never
 	reading *reading  // nil: nobody reads
+	began   time.Time // when the last read began
 }
 
 // reading is one read of a cluster, for everybody who waits for it.
 type reading struct {
-	began time.Time
+	began time.Time     // perhaps soon
 	done  chan struct{} // closed when err is set
 	err   error
 }
@@ -199,14 +202,25 @@ func (v *Inventory) join(ctx context.Context, on place, d gate.Decision, arrived
 		return nil, true
 	}
 	if k.reading == nil {
-		k.reading = &reading{began: v.Now(), done: make(chan struct{})}
-		go v.read(context.WithoutCancel(ctx), on, k, k.reading)
+		now, later := v.Now(), time.Duration(0)
+		if !k.began.IsZero() {
+			later = min(max(spacing-now.Sub(k.began), 0), spacing)
+		}
+		k.began = now.Add(later)
+		k.reading = &reading{began: k.began, done: make(chan struct{})}
+		go v.read(context.WithoutCancel(ctx), on, k, later)
 	}
 	return k.reading, false
 }
 
-// read asks the nodes of a cluster, one after the other, until one tells.
-func (v *Inventory) read(ctx context.Context, on place, k *kept, r *reading) {
+// read asks the nodes of a cluster, one after the other, until one tells. It begins later, so that
+// nobody can keep a cluster being read: whoever asks until then waits for this read.
+func (v *Inventory) read(ctx context.Context, on place, k *kept, later time.Duration) {
+	if wait := v.wait; wait != nil {
+		wait(later)
+	} else {
+		time.Sleep(later)
+	}
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	var list cluster.List
@@ -223,6 +237,7 @@ func (v *Inventory) read(ctx context.Context, on place, k *kept, r *reading) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	r := k.reading
 	if r.err = errors.Join(errs...); r.err == nil {
 		k.list, k.asked = list, asked
 	}

@@ -31,7 +31,7 @@ func newWorld(ids ...string) (*world, *Inventory) {
 			cluster.Guest{VMID: id, Kind: "lxc", Node: "pve1", Status: "running",
 				Name: "g" + id, Tags: []string{"t" + id}})
 	}
-	return w, &Inventory{Call: w.call, Now: func() time.Time {
+	return w, &Inventory{Call: w.call, wait: w.pass, Now: func() time.Time {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.now
@@ -119,6 +119,39 @@ func TestAGuestWhoseNodeSentNothingIsLookedForAgain(t *testing.T) {
 	if g := v.Guests(t.Context(), q, lacking("105"))["105"]; g.Status != "unknown" ||
 		w.reads() != "pve1 pve1" {
 		t.Errorf("%+v after %s", g, w.reads())
+	}
+}
+
+// A number that no guest has is never answered from what is known: whoever names such numbers has
+// the cluster read once in two seconds, with whoever asks until then.
+func TestNobodyKeepsAClusterBeingRead(t *testing.T) {
+	w, v := newWorld("105")
+	waits, begin := make(chan time.Duration, 99), make(chan struct{})
+	v.wait = func(d time.Duration) {
+		waits <- d
+		<-begin
+		w.pass(d)
+	}
+	q := question([]string{"pve1"}, "140")
+	for _, step := range []struct{ pass, waits time.Duration }{
+		{0, 0}, {500 * time.Millisecond, 1500 * time.Millisecond}, {3 * time.Second, 0}} {
+		w.pass(step.pass)
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if g, is := v.Guests(t.Context(), q, lacking("140"))["140"]; !is || g.Kind != "" {
+					t.Errorf("%+v, %v", g, is)
+				}
+			})
+		}
+		if d := <-waits; d != step.waits {
+			t.Errorf("%v later a read waits %v, want %v", step.pass, d, step.waits)
+		}
+		begin <- struct{}{}
+		all.Wait()
+	}
+	if w.reads() != "pve1 pve1 pve1" {
+		t.Errorf("read %s", w.reads())
 	}
 }
 
