@@ -112,7 +112,14 @@ func (v *Inventory) known(on place, ids []string) map[string]gate.Guest {
 func (v *Inventory) fact(g cluster.Guest, k *kept) gate.Guest {
 	return gate.Guest{Name: g.Name, Kind: g.Kind, Node: g.Node, Status: g.Status, Tags: g.Tags,
 		Pool: g.Pool, Template: g.Template, HA: g.HA,
-		AgeS: int64((v.Now().Sub(k.asked) + time.Second - 1) / time.Second)}
+		AgeS: int64((v.age(k) + time.Second - 1) / time.Second)}
+}
+
+// age is how old the list is: by the monotonic clock or the wall clock, whichever says more. The
+// first stands still while the machine sleeps, the second may be set back.
+func (v *Inventory) age(k *kept) time.Duration {
+	now := v.Now()
+	return max(now.Sub(k.asked), now.Round(0).Sub(k.asked.Round(0)))
 }
 
 // place is a cluster, with its nodes in the order in which they are asked.
@@ -197,7 +204,7 @@ func (v *Inventory) join(ctx context.Context, on place, d gate.Decision, arrived
 	case k.asked.IsZero():
 	case !k.asked.Before(arrived):
 		return nil, true
-	case v.Now().Sub(k.asked)+time.Second <= d.GuestAge &&
+	case v.age(k)+time.Second <= d.GuestAge &&
 		!slices.ContainsFunc(d.Guests, func(id string) bool { return !has(id) }):
 		return nil, true
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/caponier-mcp/caponier/host/cluster"
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -152,6 +153,28 @@ func TestNobodyKeepsAClusterBeingRead(t *testing.T) {
 	}
 	if w.reads() != "pve1 pve1 pve1" {
 		t.Errorf("read %s", w.reads())
+	}
+}
+
+// asleep moves the wall clock of a time alone: its layout is in the package time.
+func asleep(t time.Time, d time.Duration) time.Time {
+	wall := (*uint64)(unsafe.Pointer(&t))
+	*wall += uint64(int64(d/time.Second) << 30)
+	return t
+}
+
+// Go's monotonic clock stands still while the machine sleeps, and the wall clock can be set back.
+func TestAListAgesByTheClockThatSaysMore(t *testing.T) {
+	_, v := newWorld()
+	start := time.Now()
+	for claim, now := range map[string]time.Time{
+		"the machine slept":     asleep(start, time.Hour),
+		"the clock is set back": asleep(start, -time.Hour).Add(time.Hour),
+	} {
+		v.Now = func() time.Time { return now }
+		if age := v.age(&kept{asked: start}); age < 59*time.Minute {
+			t.Errorf("%s: the list is %v old", claim, age)
+		}
 	}
 }
 
