@@ -86,8 +86,9 @@ func Read(data []byte) (List, error) {
 }
 
 // Quorate reads what `pvesh get /cluster/status` says, and reports why the node's list of guests
-// may be an old one: it has no quorum. A node without a cluster needs none.
-func Quorate(data []byte) error {
+// may be an old one: it has no quorum. A node without a cluster needs none; one that is known to be
+// a member of a cluster has to show it.
+func Quorate(data []byte, member bool) error {
 	members, clusters := 0, []any{}
 	err := rows(data, func(r row) error {
 		switch r["type"] {
@@ -106,6 +107,8 @@ func Quorate(data []byte) error {
 	case members == 0 || len(clusters) > 1:
 		return fmt.Errorf("the state of the cluster has %d nodes and %d clusters", members,
 			len(clusters))
+	case len(clusters) == 0 && member:
+		return errors.New("the node shows no cluster, and the inventory has others in its cluster")
 	case len(clusters) == 1 && clusters[0] != json.Number("1"):
 		return fmt.Errorf("the node has no quorum (quorate is %s), so what it lists may be old",
 			shown(clusters[0]))

@@ -257,10 +257,21 @@ func TestANodeWithoutQuorumIsNotBelieved(t *testing.T) {
 		"null":                    {`null`, "no JSON list"},
 		"something else":          {`[{"type":"lxc"},` + node + `]`, "its type is"},
 	} {
-		if err := Quorate([]byte(c.status)); (err == nil) != (c.why == "") ||
+		if err := Quorate([]byte(c.status), false); (err == nil) != (c.why == "") ||
 			err != nil && !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%s: %v; want %q", claim, err, c.why)
 		}
+	}
+}
+
+func TestAMemberOfAClusterShowsIt(t *testing.T) {
+	const node = `{"type":"node","id":"node/pve1","name":"pve1","online":1}`
+	if err := Quorate([]byte(`[`+node+`]`), true); err == nil ||
+		!strings.Contains(err.Error(), "shows no cluster") {
+		t.Error(err)
+	}
+	if err := Quorate([]byte(`[{"type":"cluster","quorate":1},`+node+`]`), true); err != nil {
+		t.Error(err)
 	}
 }
 

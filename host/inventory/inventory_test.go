@@ -273,6 +273,16 @@ func TestANumberIsAGuestOfOneCluster(t *testing.T) {
 	}
 }
 
+func TestOnlyANodeWithOthersInItsClusterIsAMember(t *testing.T) {
+	for node, want := range map[string]bool{"pve1": true, "pve2": true, "far": false,
+		"alone": false, "pve9": false} {
+		c := &gate.Call{Nodes: inventory, Args: gate.Args{Value: map[string]any{"node": node}}}
+		if member(c) != want {
+			t.Errorf("%s: want %v", node, want)
+		}
+	}
+}
+
 type deciding func(gate.Question) gate.Decision
 
 func (d deciding) Decide(_ context.Context, q gate.Question) (gate.Decision, error) {
