@@ -227,11 +227,13 @@ func TestCanAnswersWithoutANode(t *testing.T) {
 	other := strings.Replace(s.read(t, "site/data.yaml"), "prod: {reason", "web: {reason", 1)
 	must(t, os.Mkdir(filepath.Join(s.dir, "other"), 0o755))
 	s.write(t, "other/data.yaml", other)
+	s.add(t, "\n[tools]\ndisable = [\"restart_guest\"]\n")
 	for _, c := range []struct {
 		args []string
 		code int
 		says string
 	}{
+		{[]string{"demo", "restart_guest"}, 2, "is not offered by this host"},
 		{[]string{"demo", "start_guest", "103"}, 3, "protected: guest 103 is protected"},
 		{[]string{"demo", "start_guest", "104"}, 0, "yes"},
 		{[]string{"demo", "start_guest", "104", "--guest", "104:tags=prod,name=db"}, 3,
@@ -243,6 +245,7 @@ func TestCanAnswersWithoutANode(t *testing.T) {
 		{nil, 2, "name a principal of demo"},
 		{[]string{"demo", "--guest", "105:colour=red"}, 2, "none of tags, name, pool, node"},
 		{[]string{"--diff", filepath.Join(s.dir, "site")}, 0, "0 change"},
+		{[]string{"--diff", filepath.Join(s.dir, "other")}, 3, "(tag prod)"},
 		{[]string{"--diff", filepath.Join(s.dir, "other"), "--guest", "105:tags=web"}, 1,
 			"- demo (config): get_guest_status guest 105"},
 		{[]string{"--diff", filepath.Join(s.dir, "other"), "--guest", "105:tags=prod"}, 3,

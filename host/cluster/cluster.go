@@ -3,6 +3,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ type Guest struct {
 	VMID     string // 100 to 999999999, in decimals
 	Kind     string // lxc | qemu
 	Node     string // that it is on
-	Status   string // running, stopped …; "unknown" while its node sends nothing
+	Status   string // running, stopped …; "unknown" where Known reports false
 	Name     string // "" if it has none, or its node sends nothing
 	Pool     string // "" for none
 	HA       string // state of its high availability, "" if that does not manage it
@@ -34,8 +35,10 @@ type Guest struct {
 	Template bool
 }
 
-// Known reports whether the node of the guest sends what it knows of it.
-func (g Guest) Known() bool { return g.Status != "unknown" }
+// Known reports whether the list says what is so of the guest. It does not while the guest's node
+// sends nothing, where its name, tags or pool have no form that Proxmox gives them, and where it is
+// on a node that the list lacks. Nothing may rely on such a guest.
+func (g Guest) Known() bool { return g.Status != unknown }
 
 // Node is a member of the cluster.
 type Node struct{ Name, Status string }
@@ -50,16 +53,21 @@ type List struct {
 // Guest returns a guest of the list. Without one the cluster has no such guest: a list that does
 // not show that is none that [Read] returns.
 func (l List) Guest(id string) (Guest, bool) {
-	i := slices.IndexFunc(l.Guests, func(g Guest) bool { return g.VMID == id })
-	if i < 0 {
+	i, is := slices.BinarySearchFunc(l.Guests, Guest{VMID: id}, byNumber)
+	if !is {
 		return Guest{}, false
 	}
 	return l.Guests[i], true
 }
 
+func byNumber(a, b Guest) int {
+	return cmp.Or(len(a.VMID)-len(b.VMID), strings.Compare(a.VMID, b.VMID))
+}
+
 // Read reads a list. The error says what cannot be true: it is no list, has nothing, or names
 // something twice; a row lacks what every row has, holds a value of another type or form, or
-// contradicts itself or another row.
+// contradicts itself or another row. What others may write of one guest makes that guest alone
+// unknown.
 func Read(data []byte) (List, error) {
 	var l List
 	err := rows(data, func(r row) error { return l.add(r) })
@@ -70,12 +78,7 @@ func Read(data []byte) (List, error) {
 		return List{}, errors.New("the list of guests has none, and no nodes: it says nothing")
 	}
 	slices.SortFunc(l.Nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(l.Guests, func(a, b Guest) int {
-		if len(a.VMID) != len(b.VMID) {
-			return len(a.VMID) - len(b.VMID)
-		}
-		return strings.Compare(a.VMID, b.VMID)
-	})
+	slices.SortFunc(l.Guests, byNumber)
 	if err := l.sound(); err != nil {
 		return List{}, err
 	}
@@ -83,8 +86,9 @@ func Read(data []byte) (List, error) {
 }
 
 // Quorate reads what `pvesh get /cluster/status` says, and reports why the node's list of guests
-// may be an old one: it has no quorum. A node without a cluster needs none.
-func Quorate(data []byte) error {
+// may be an old one: it has no quorum. A node without a cluster needs none; one that is known to be
+// a member of a cluster has to show it.
+func Quorate(data []byte, member bool) error {
 	members, clusters := 0, []any{}
 	err := rows(data, func(r row) error {
 		switch r["type"] {
@@ -103,6 +107,8 @@ func Quorate(data []byte) error {
 	case members == 0 || len(clusters) > 1:
 		return fmt.Errorf("the state of the cluster has %d nodes and %d clusters", members,
 			len(clusters))
+	case len(clusters) == 0 && member:
+		return errors.New("the node shows no cluster, and the inventory has others in its cluster")
 	case len(clusters) == 1 && clusters[0] != json.Number("1"):
 		return fmt.Errorf("the node has no quorum (quorate is %s), so what it lists may be old",
 			shown(clusters[0]))
@@ -124,8 +130,7 @@ func (l *List) sound() error {
 		if len(l.Nodes) > 0 && !slices.ContainsFunc(l.Nodes, func(n Node) bool {
 			return n.Name == g.Node
 		}) {
-			return fmt.Errorf("the list of guests has guest %s on node %q, which it does not have",
-				g.VMID, g.Node)
+			l.Guests[i].Status = unknown // its node has left the cluster
 		}
 	}
 	return nil
@@ -136,9 +141,11 @@ var (
 	vmids  = regexp.MustCompile(`^[1-9][0-9]{2,8}$`)
 	nodes  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 	states = regexp.MustCompile(`^[a-z][a-z_-]{0,31}$`)
-	pools  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,254}$`)
+	pools  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,255}(/[A-Za-z0-9._-]{1,255}){0,2}$`)
 	tags   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}$`)
 )
+
+const unknown = "unknown"
 
 // row holds the members of a row that are read: text, or a number as it is written.
 type row map[string]any
@@ -201,23 +208,25 @@ func (r row) guest(kind string) (g Guest, err error) {
 		}
 	}()
 	var labels string
+	odd := false
 	for _, m := range []struct {
-		name string
-		form *regexp.Regexp
-		must bool
-		to   *string
-	}{{"node", nodes, true, &g.Node}, {"status", states, true, &g.Status},
-		{"name", nil, false, &g.Name}, {"pool", pools, false, &g.Pool},
-		{"hastate", states, false, &g.HA}, {"tags", nil, false, &labels}} {
+		name         string
+		form         *regexp.Regexp
+		must, others bool // others: who may write it may write no more than this guest
+		to           *string
+	}{{"node", nodes, true, false, &g.Node}, {"status", states, true, false, &g.Status},
+		{"name", nil, false, true, &g.Name}, {"pool", pools, false, true, &g.Pool},
+		{"hastate", states, false, false, &g.HA}, {"tags", nil, false, true, &labels}} {
 		if *m.to, err = r.text(m.name, m.form, m.must); err != nil {
-			return g, err
+			if _, is := r[m.name].(string); !is || !m.others {
+				return g, err
+			}
+			odd, err = true, nil
 		}
 	}
 	g.Tags = strings.FieldsFunc(labels, func(c rune) bool { return strings.ContainsRune(";, ", c) })
-	for _, t := range g.Tags {
-		if !tags.MatchString(t) {
-			return g, fmt.Errorf("%q is no tag", t)
-		}
+	if odd || slices.ContainsFunc(g.Tags, func(t string) bool { return !tags.MatchString(t) }) {
+		g.Status, g.Tags = unknown, []string{}
 	}
 	switch r["template"] {
 	case nil, json.Number("0"):

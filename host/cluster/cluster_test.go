@@ -78,24 +78,18 @@ func TestAListThatCannotBeTrueIsRefused(t *testing.T) {
 		"no status":           {row(`,"status":"running"`, ``), "its status is missing"},
 		"a null name": {row(`"status"`, `"name":null,"status"`),
 			"its name is missing, or null"},
-		"a name with a line":  {row(`"status"`, `"name":"a\nb","status"`), "its name is"},
-		"a name that turns":   {row(`"status"`, `"name":"a\u202eb","status"`), "its name is"},
-		"tags in a list":      {row(`"status"`, `"tags":["prod"],"status"`), "its tags is"},
-		"a tag that is none":  {row(`"status"`, `"tags":"a;b=c","status"`), `"b=c" is no tag`},
-		"a pool that is none": {row(`"status"`, `"pool":"a b","status"`), "its pool is"},
-		"half a template":     {row(`"status"`, `"template":0.5,"status"`), "neither 0 nor 1"},
-		"a true template":     {row(`"status"`, `"template":true,"status"`), "neither 0 nor 1"},
-		"a key twice":         {row(`"status"`, `"node":"pve1","status"`), `it has "node" twice`},
-		"a key in two cases":  {row(`"status"`, `"Node":"pve2","status"`), `it has "Node" twice`},
-		"a guest twice":       {"[" + good + "," + good + "]", "guest 101 twice"},
+		"tags in a list":     {row(`"status"`, `"tags":["prod"],"status"`), "its tags is"},
+		"half a template":    {row(`"status"`, `"template":0.5,"status"`), "neither 0 nor 1"},
+		"a true template":    {row(`"status"`, `"template":true,"status"`), "neither 0 nor 1"},
+		"a key twice":        {row(`"status"`, `"node":"pve1","status"`), `it has "node" twice`},
+		"a key in two cases": {row(`"status"`, `"Node":"pve2","status"`), `it has "Node" twice`},
+		"a guest twice":      {"[" + good + "," + good + "]", "guest 101 twice"},
 		"a guest in two places": {"[" + good + "," + strings.Replace(good, "pve1", "pve2", 1) + "]",
 			"guest 101 twice"},
 		"a node twice": {`[{"id":"node/a","type":"node","node":"a","status":"online"},
 			{"id":"node/a","type":"node","node":"a","status":"offline"}]`, "node a twice"},
 		"a node of another id": {`[{"id":"node/b","type":"node","node":"a","status":"online"}]`,
 			"node a has the id"},
-		"a guest on no node": {`[{"id":"node/a","type":"node","node":"a","status":"online"},` +
-			good + "]", `guest 101 on node "pve1"`},
 		"deep nesting": {row(`"status"`, `"x":`+
 			strings.Repeat("[", 50)+strings.Repeat("]", 50)+`,"status"`), "nests deeper"},
 		"deep nesting, cut off": {row(`"status"`, `"x":`+strings.Repeat("[", 1_000_000)),
@@ -112,6 +106,37 @@ func TestAListThatCannotBeTrueIsRefused(t *testing.T) {
 	if _, err := Read([]byte(row(`"status"`,
 		`"x":[{"y":[1]}],"cpu":1.5e-05,"status"`))); err != nil {
 		t.Errorf("what nobody reads: %v", err)
+	}
+}
+
+// Who may write a guest's name, tags or pool must not decide about other guests, and a node that
+// leaves the cluster leaves its guests in the list.
+func TestOneOddGuestIsUnknownAlone(t *testing.T) {
+	const other = `{"id":"lxc/102","type":"lxc","vmid":102,"node":"pve1","status":"running",` +
+		`"tags":"web"},{"id":"node/pve1","type":"node","node":"pve1","status":"online"}]`
+	for claim, row := range map[string]string{
+		"a long tag":         `"tags":"` + strings.Repeat("a", 129) + `","status"`,
+		"many tags":          `"tags":"` + strings.Repeat("ab;", 683) + `","status"`,
+		"a tag that is odd":  `"tags":"a;b=c","status"`,
+		"a tag with a line":  `"tags":"a\nb","status"`,
+		"an odd pool":        `"pool":"a b","status"`,
+		"half a pool":        `"pool":"a/","status"`,
+		"a name with a line": `"name":"a\nb","status"`,
+		"a name that turns":  `"name":"a\u202eb","status"`,
+		"a node that left":   `"status"`,
+	} {
+		one := strings.Replace(good, `"status"`, row, 1)
+		if claim == "a node that left" {
+			one = strings.Replace(one, "pve1", "pve9", 1)
+		}
+		l, err := Read([]byte("[" + one + "," + other))
+		g, is := l.Guest("101")
+		if err != nil || !is || g.Known() {
+			t.Errorf("%s: %+v, %v", claim, g, err)
+		}
+		if g, is := l.Guest("102"); !is || !g.Known() || fmt.Sprint(g.Tags) != "[web]" {
+			t.Errorf("%s: the other guest is %+v", claim, g)
+		}
 	}
 }
 
@@ -180,6 +205,12 @@ func check(t *testing.T, l List, rows []map[string]json.RawMessage, did string) 
 		if kind == "lxc" || kind == "qemu" {
 			number++
 			g, is := l.Guest(id)
+			if is && !g.Known() && text(row, "status") != "unknown" {
+				if whole(rows, row) {
+					t.Errorf("%s: row %v is unknown", did, row)
+				}
+				continue
+			}
 			if !is || g.Kind != kind || g.Node != text(row, "node") ||
 				g.Status != text(row, "status") ||
 				text(row, "id") != kind+"/"+id || g.Pool != text(row, "pool") ||
@@ -194,6 +225,19 @@ func check(t *testing.T, l List, rows []map[string]json.RawMessage, did string) 
 	if number != len(l.Guests) {
 		t.Errorf("%s: %d guests of %d rows", did, len(l.Guests), number)
 	}
+}
+
+// whole reports whether a guest's pool and tags are plain words, and its node is listed.
+func whole(rows []map[string]json.RawMessage, row map[string]json.RawMessage) bool {
+	plain := func(key, letters string) bool {
+		return row[key] == nil ||
+			strings.Trim(string(row[key]), letters+`"`) == "" && string(row[key]) != `""`
+	}
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	return plain("pool", letters) && plain("tags", letters+";") &&
+		slices.ContainsFunc(rows, func(o map[string]json.RawMessage) bool {
+			return string(o["type"]) == `"node"` && string(o["node"]) == string(row["node"])
+		})
 }
 
 func TestANodeWithoutQuorumIsNotBelieved(t *testing.T) {
@@ -213,10 +257,21 @@ func TestANodeWithoutQuorumIsNotBelieved(t *testing.T) {
 		"null":                    {`null`, "no JSON list"},
 		"something else":          {`[{"type":"lxc"},` + node + `]`, "its type is"},
 	} {
-		if err := Quorate([]byte(c.status)); (err == nil) != (c.why == "") ||
+		if err := Quorate([]byte(c.status), false); (err == nil) != (c.why == "") ||
 			err != nil && !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%s: %v; want %q", claim, err, c.why)
 		}
+	}
+}
+
+func TestAMemberOfAClusterShowsIt(t *testing.T) {
+	const node = `{"type":"node","id":"node/pve1","name":"pve1","online":1}`
+	if err := Quorate([]byte(`[`+node+`]`), true); err == nil ||
+		!strings.Contains(err.Error(), "shows no cluster") {
+		t.Error(err)
+	}
+	if err := Quorate([]byte(`[{"type":"cluster","quorate":1},`+node+`]`), true); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 const (
 	maxNodes = 3                // of a cluster that are asked, one after the other
 	deadline = 20 * time.Second // for all of them
+	spacing  = 2 * time.Second  // between the beginnings of two reads of a cluster
 )
 
 // Inventory keeps one list for each cluster, and reads it again where a decision asks for what is
@@ -28,7 +29,8 @@ type Inventory struct {
 	Now  func() time.Time // not nil
 
 	mu   sync.Mutex
-	kept map[string]*kept // by cluster; a node without one is a cluster of its own
+	kept map[string]*kept    // by cluster; a node without one is a cluster of its own
+	wait func(time.Duration) // nil: time.Sleep
 }
 
 // kept is what is known of a cluster, guarded by the inventory's mu.
@@ -36,11 +38,12 @@ type kept struct {
 	list    cluster.List
 	asked   time.Time // when the list was asked for; zero: never
 	reading *reading  // nil: nobody reads
+	began   time.Time // when the last read began
 }
 
 // reading is one read of a cluster, for everybody who waits for it.
 type reading struct {
-	began time.Time
+	began time.Time     // perhaps soon
 	done  chan struct{} // closed when err is set
 	err   error
 }
@@ -109,7 +112,14 @@ func (v *Inventory) known(on place, ids []string) map[string]gate.Guest {
 func (v *Inventory) fact(g cluster.Guest, k *kept) gate.Guest {
 	return gate.Guest{Name: g.Name, Kind: g.Kind, Node: g.Node, Status: g.Status, Tags: g.Tags,
 		Pool: g.Pool, Template: g.Template, HA: g.HA,
-		AgeS: int64((v.Now().Sub(k.asked) + time.Second - 1) / time.Second)}
+		AgeS: int64((v.age(k) + time.Second - 1) / time.Second)}
+}
+
+// age is how old the list is: by the monotonic clock or the wall clock, whichever says more. The
+// first stands still while the machine sleeps, the second may be set back.
+func (v *Inventory) age(k *kept) time.Duration {
+	now := v.Now()
+	return max(now.Sub(k.asked), now.Round(0).Sub(k.asked.Round(0)))
 }
 
 // place is a cluster, with its nodes in the order in which they are asked.
@@ -194,19 +204,30 @@ func (v *Inventory) join(ctx context.Context, on place, d gate.Decision, arrived
 	case k.asked.IsZero():
 	case !k.asked.Before(arrived):
 		return nil, true
-	case v.Now().Sub(k.asked)+time.Second <= d.GuestAge &&
+	case v.age(k)+time.Second <= d.GuestAge &&
 		!slices.ContainsFunc(d.Guests, func(id string) bool { return !has(id) }):
 		return nil, true
 	}
 	if k.reading == nil {
-		k.reading = &reading{began: v.Now(), done: make(chan struct{})}
-		go v.read(context.WithoutCancel(ctx), on, k, k.reading)
+		now, later := v.Now(), time.Duration(0)
+		if !k.began.IsZero() {
+			later = min(max(spacing-now.Sub(k.began), 0), spacing)
+		}
+		k.began = now.Add(later)
+		k.reading = &reading{began: k.began, done: make(chan struct{})}
+		go v.read(context.WithoutCancel(ctx), on, k, later)
 	}
 	return k.reading, false
 }
 
-// read asks the nodes of a cluster, one after the other, until one tells.
-func (v *Inventory) read(ctx context.Context, on place, k *kept, r *reading) {
+// read asks the nodes of a cluster, one after the other, until one tells. It begins later, so that
+// nobody can keep a cluster being read: whoever asks until then waits for this read.
+func (v *Inventory) read(ctx context.Context, on place, k *kept, later time.Duration) {
+	if wait := v.wait; wait != nil {
+		wait(later)
+	} else {
+		time.Sleep(later)
+	}
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	var list cluster.List
@@ -223,6 +244,7 @@ func (v *Inventory) read(ctx context.Context, on place, k *kept, r *reading) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	r := k.reading
 	if r.err = errors.Join(errs...); r.err == nil {
 		k.list, k.asked = list, asked
 	}

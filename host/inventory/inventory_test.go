@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/caponier-mcp/caponier/host/cluster"
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -31,7 +32,7 @@ func newWorld(ids ...string) (*world, *Inventory) {
 			cluster.Guest{VMID: id, Kind: "lxc", Node: "pve1", Status: "running",
 				Name: "g" + id, Tags: []string{"t" + id}})
 	}
-	return w, &Inventory{Call: w.call, Now: func() time.Time {
+	return w, &Inventory{Call: w.call, wait: w.pass, Now: func() time.Time {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.now
@@ -119,6 +120,61 @@ func TestAGuestWhoseNodeSentNothingIsLookedForAgain(t *testing.T) {
 	if g := v.Guests(t.Context(), q, lacking("105"))["105"]; g.Status != "unknown" ||
 		w.reads() != "pve1 pve1" {
 		t.Errorf("%+v after %s", g, w.reads())
+	}
+}
+
+// A number that no guest has is never answered from what is known: whoever names such numbers has
+// the cluster read once in two seconds, with whoever asks until then.
+func TestNobodyKeepsAClusterBeingRead(t *testing.T) {
+	w, v := newWorld("105")
+	waits, begin := make(chan time.Duration, 99), make(chan struct{})
+	v.wait = func(d time.Duration) {
+		waits <- d
+		<-begin
+		w.pass(d)
+	}
+	q := question([]string{"pve1"}, "140")
+	for _, step := range []struct{ pass, waits time.Duration }{
+		{0, 0}, {500 * time.Millisecond, 1500 * time.Millisecond}, {3 * time.Second, 0}} {
+		w.pass(step.pass)
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if g, is := v.Guests(t.Context(), q, lacking("140"))["140"]; !is || g.Kind != "" {
+					t.Errorf("%+v, %v", g, is)
+				}
+			})
+		}
+		if d := <-waits; d != step.waits {
+			t.Errorf("%v later a read waits %v, want %v", step.pass, d, step.waits)
+		}
+		begin <- struct{}{}
+		all.Wait()
+	}
+	if w.reads() != "pve1 pve1 pve1" {
+		t.Errorf("read %s", w.reads())
+	}
+}
+
+// asleep moves the wall clock of a time alone: its layout is in the package time.
+func asleep(t time.Time, d time.Duration) time.Time {
+	wall := (*uint64)(unsafe.Pointer(&t))
+	*wall += uint64(int64(d/time.Second) << 30)
+	return t
+}
+
+// Go's monotonic clock stands still while the machine sleeps, and the wall clock can be set back.
+func TestAListAgesByTheClockThatSaysMore(t *testing.T) {
+	_, v := newWorld()
+	start := time.Now()
+	for claim, now := range map[string]time.Time{
+		"the machine slept":     asleep(start, time.Hour),
+		"the clock is set back": asleep(start, -time.Hour).Add(time.Hour),
+	} {
+		v.Now = func() time.Time { return now }
+		if age := v.age(&kept{asked: start}); age < 59*time.Minute {
+			t.Errorf("%s: the list is %v old", claim, age)
+		}
 	}
 }
 
@@ -214,6 +270,16 @@ func TestANumberIsAGuestOfOneCluster(t *testing.T) {
 	if facts := v.Guests(t.Context(), question([]string{"pve1"}, "105"),
 		lacking("105")); facts == nil || w.reads() != "far pve1" {
 		t.Errorf("of another cluster: %+v, read %q", facts, w.reads())
+	}
+}
+
+func TestOnlyANodeWithOthersInItsClusterIsAMember(t *testing.T) {
+	for node, want := range map[string]bool{"pve1": true, "pve2": true, "far": false,
+		"alone": false, "pve9": false} {
+		c := &gate.Call{Nodes: inventory, Args: gate.Args{Value: map[string]any{"node": node}}}
+		if member(c) != want {
+			t.Errorf("%s: want %v", node, want)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package inventory
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +36,7 @@ var Tool = native.Tool{Name: toolName, Imports: []string{"ssh_exec"}, Budget: bu
 func read(ctx context.Context, r *gate.Running) (any, error) {
 	status, err := get(ctx, r, "/cluster/status")
 	if err == nil {
-		err = cluster.Quorate(status)
+		err = cluster.Quorate(status, member(r.Call))
 	}
 	if err != nil {
 		return nil, err
@@ -45,6 +46,20 @@ func read(ctx context.Context, r *gate.Running) (any, error) {
 		return nil, err
 	}
 	return cluster.Read(list)
+}
+
+// member reports whether the inventory has another node in the cluster of the call's node.
+func member(c *gate.Call) bool {
+	node, _ := c.Args.Value["node"].(string)
+	of := ""
+	for _, n := range c.Nodes {
+		if n.Name == node {
+			of = n.Cluster
+		}
+	}
+	return of != "" && slices.ContainsFunc(c.Nodes, func(n gate.Node) bool {
+		return n.Cluster == of && n.Name != node
+	})
 }
 
 func get(ctx context.Context, r *gate.Running, path string) ([]byte, error) {

@@ -78,7 +78,7 @@ func (r *reader) read(key string) (gate.Touched, error) {
 	switch kind {
 	case "node":
 		for _, g := range r.guests.Guests {
-			if g.Node == name && g.Status == "running" {
+			if g.Node == name && (g.Status == "running" || !g.Known()) {
 				t.Also = append(t.Also, named(g.VMID, g.Name))
 			}
 		}
@@ -196,6 +196,9 @@ func (r *reader) guest(t *gate.Touched, id string) error {
 	g, is := r.guests.Guest(id)
 	if !is {
 		return nil
+	}
+	if !g.Known() {
+		return fmt.Errorf("what the cluster lists of guest %s is not known to be so", id)
 	}
 	path := fmt.Sprintf("/nodes/%s/%s/%s/", g.Node, g.Kind, id)
 	var now struct {

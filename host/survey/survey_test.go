@@ -136,6 +136,19 @@ func TestAGuestThatIsNotKnownIsAnError(t *testing.T) {
 	}
 }
 
+func TestAGuestOfWhichTheClusterSaysNothingSureIsAnError(t *testing.T) {
+	n := newNode()
+	n.answers["pvesh get /cluster/resources --type vm"] = strings.Replace(resources,
+		`"status":"stopped"`, `"status":"stopped","tags":"a=b"`, 1)
+	_, err := Of(t.Context(), n.ask, "pve1", []string{"guest:101"})
+	if err == nil || !strings.Contains(err.Error(), "guest 101 is not known") {
+		t.Error(err)
+	}
+	if got := fmt.Sprint(one(t, n, "node:pve1").Also); !strings.Contains(got, "guest 101") {
+		t.Errorf("what a node takes with it: %s", got)
+	}
+}
+
 func TestAListOfGuestsThatCannotBeTrueIsAnError(t *testing.T) {
 	for claim, c := range map[string]struct{ answer, why string }{
 		"no list": {`null`, "no JSON list"},

@@ -54,6 +54,9 @@ func find(ctx context.Context, r *gate.Running) (guest, error) {
 		from.gone = true
 		return from, nil
 	}
+	if !g.Known() {
+		return from, failed("what %s lists of guest %s is not known to be so", node, id)
+	}
 	if !slices.ContainsFunc(r.Call.Nodes, func(n gate.Node) bool {
 		return n.Name == g.Node && slices.Contains(r.Call.Clusters, n.Cluster)
 	}) {

@@ -238,3 +238,20 @@ func TestTheRecordOfASnapshotStaysUntilItIsCertainThatThereIsNone(t *testing.T) 
 		})
 	}
 }
+
+func TestNoSnapshotIsTakenOfAGuestOfWhichTheClusterSaysNothingSure(t *testing.T) {
+	for odd, sent := range map[string]bool{"": true, `,"tags":"a=b"`: false} {
+		n := answering(field{}, "")
+		n.answers["/cluster/resources"] = strings.Replace(n.answers["/cluster/resources"],
+			`"status":"running"`, `"status":"running"`+odd, 1)
+		n.answers["/105/feature"] = `{"hasFeature":1}`
+		n.answers["/105/snapshot"] = fmt.Sprintf(`[{"name":"caponier-%s"},{"name":"current"}]`,
+			strings.ToLower(call))
+		_, err := n.keeper(&node{}).Execute(t.Context(), ran("pct", "stop", "105"),
+			first(false, "105"))
+		if got := strings.Contains(strings.Join(n.sent, "\n"), "pct snapshot"); got != sent ||
+			!sent && !strings.Contains(err.Error(), "not known to be so") {
+			t.Errorf("%q: sent %q, %v", odd, n.sent, err)
+		}
+	}
+}

@@ -16,3 +16,11 @@ channels := data.site.approval.channels
 default approvers := []
 
 approvers := data.site.approval.approvers
+
+# possible says that somebody can approve.
+possible if "client" in channels
+
+possible if {
+	count(channels) > 0
+	count(approvers) > 0
+}

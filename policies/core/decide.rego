@@ -7,6 +7,7 @@
 #   - data.site: schema.site
 package caponier.core.decide
 
+import data.caponier.core.approval
 import data.caponier.core.check
 import data.caponier.core.reasons
 import data.caponier.core.snapshot
@@ -54,12 +55,16 @@ lacking(unmet, id) := check[id].wanted if {
 	unmet - {"unit", "touched"} == set()
 } else := set()
 
-# unknown_guests are those whose facts would decide, since a person and the node are all that could
-# be missing besides.
+# unknown_guests are those whose facts would decide, since a person, where one can approve, and the
+# node are all that could be missing besides.
 unknown_guests(unmet) := check.guests.wanted if {
 	"guests" in unmet
 	check.guests.guarded == set()
-	unmet - {"guests", "unit", "touched", "confirmation"} == set()
+	unmet - ({"guests", "unit", "touched"} | waits) == set()
+} else := set()
+
+waits := {"confirmation"} if {
+	approval.possible
 } else := set()
 
 # What binds the host when it executes. Zero is no tighter than the host's own limits.

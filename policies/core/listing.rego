@@ -89,7 +89,7 @@ doors contains {"tool": q.tool.name, "node": n, "least": least, "rank": r, "role
 
 possible(r) if r < 3
 
-possible(3) if count(approval.channels) > 0
+possible(3) if approval.possible
 
 possible(3) if data.site.approval.argument == true
 

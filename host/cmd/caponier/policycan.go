@@ -33,8 +33,8 @@ func policyCan(g *global) *cobra.Command {
 		Long: "Ask the rules about each call of each tool (or TOOL, or \"*\") on each node and " +
 			"guest (or TARGET, a node or the number of a guest), as PRINCIPAL would make it. No " +
 			"node is reached: what the cluster says of guests is given by --guests and --guest, " +
-			"and without them the guests are those that the site names by number, and one that " +
-			"it does not.\n\n" +
+			"and without them the guests are those that the site names by number, one for each " +
+			"tag, pool and node that it protects or raises, and one that it does not name.\n\n" +
 			"Exit codes: 0; 3 when TOOL is named and no call of it would be allowed. With " +
 			"--diff: 0 when nothing changes, 1 when something is only taken, 3 when something is " +
 			"granted.",
@@ -60,6 +60,10 @@ func (v *verb) can(c *config.Config, o canFlags) error {
 	if err != nil {
 		return usage(err)
 	}
+	hidden, err := hiddenReason(c, lock)
+	if err != nil {
+		return err
+	}
 	w := can.World{Tools: lock.Tools(), Nodes: c.Remote.Known(), Time: time.Now()}
 	if o.at != "" {
 		if w.Time, err = time.Parse(time.RFC3339, o.at); err != nil {
@@ -79,7 +83,7 @@ func (v *verb) can(c *config.Config, o canFlags) error {
 		}
 		sites = append(sites, site)
 	}
-	if err := v.narrow(&w, o, sites); err != nil {
+	if err := v.narrow(&w, o, sites, hidden); err != nil {
 		return usage(err)
 	}
 	cells, err := can.Of(v.ctx, sites[0].Rules, w)
@@ -118,7 +122,8 @@ func (v *verb) canDiff(ctx context.Context, was []can.Cell, next *load.Candidate
 }
 
 // narrow chooses what is asked about: by the arguments and the flags.
-func (v *verb) narrow(w *can.World, o canFlags, sites []*load.Candidate) (err error) {
+func (v *verb) narrow(w *can.World, o canFlags, sites []*load.Candidate,
+	hidden func(*gate.Tool) string) (err error) {
 	who, tool, target := "", "*", ""
 	for i, to := range []*string{&who, &tool, &target} {
 		if i < len(v.args) {
@@ -142,6 +147,13 @@ func (v *verb) narrow(w *can.World, o canFlags, sites []*load.Candidate) (err er
 		if len(w.Tools) == 0 {
 			return fmt.Errorf("the lock has no tool %q; `caponier tools` lists them", tool)
 		}
+	}
+	all := w.Tools
+	w.Tools = slices.DeleteFunc(slices.Clone(all), func(t *gate.Tool) bool {
+		return hidden(t) != ""
+	})
+	if len(w.Tools) == 0 {
+		return fmt.Errorf("%s is not offered by this host: it %s", tool, hidden(all[0]))
 	}
 	if w.Guests, err = o.facts(sites); err != nil || target == "" {
 		return err
@@ -179,7 +191,11 @@ var guestForm = regexp.MustCompile(`^[1-9][0-9]{2,8}$`)
 func (o canFlags) facts(sites []*load.Candidate) (map[string]gate.Guest, error) {
 	guests := map[string]gate.Guest{}
 	if o.list == "" {
-		guests = can.Named(sites...)
+		named, err := can.Named(sites...)
+		if err != nil && len(o.guests) == 0 {
+			return nil, err
+		}
+		guests = named
 	} else {
 		data, err := os.ReadFile(o.list)
 		if err != nil {

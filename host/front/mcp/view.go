@@ -85,7 +85,7 @@ func tells(t *gate.Tool, listing gate.Decision) string {
 	case listing.Tier != gate.Red:
 	case o.Argument && t.Confirm != "":
 		text += ": set " + t.Confirm
-	case len(o.Channels) > 0:
+	case slices.Contains(o.Channels, "client"), len(o.Channels) > 0 && len(o.Approvers) > 0:
 		text += ": a person approves each call"
 	default:
 		text += ": refused, since nobody can approve it"

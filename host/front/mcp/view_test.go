@@ -34,7 +34,7 @@ func TestAnnotationsTrustNoToolsWord(t *testing.T) {
 }
 
 func TestADescriptionSaysTheTierAndWhoApproves(t *testing.T) {
-	people := gate.Obligations{Channels: []string{"cli"}}
+	people := gate.Obligations{Channels: []string{"cli"}, Approvers: []string{"*"}}
 	for want, d := range map[string]gate.Decision{
 		"Tier green.":                            {Tier: gate.Green, Obligations: people},
 		"Tier yellow.":                           {Tier: gate.Yellow, Obligations: people},
@@ -47,6 +47,17 @@ func TestADescriptionSaysTheTierAndWhoApproves(t *testing.T) {
 	} {
 		if got := tells(&gate.Tool{Confirm: "confirmed"}, d); got != want {
 			t.Errorf("%+v: %q, want %q", d, got, want)
+		}
+	}
+	for _, c := range []struct {
+		channels, approvers []string
+		can                 bool
+	}{{[]string{"web"}, nil, false}, {nil, []string{"*"}, false}, {[]string{"client"}, nil, true},
+		{[]string{"web"}, []string{"ann"}, true}} {
+		got := tells(&gate.Tool{}, gate.Decision{Tier: gate.Red,
+			Obligations: gate.Obligations{Channels: c.channels, Approvers: c.approvers}})
+		if strings.Contains(got, "a person approves") != c.can {
+			t.Errorf("channels %v, approvers %v: %q", c.channels, c.approvers, got)
 		}
 	}
 	d := gate.Decision{Tier: gate.Red, Obligations: gate.Obligations{Argument: true}}

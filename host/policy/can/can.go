@@ -55,6 +55,7 @@ type Cell struct {
 	Tool   string        `json:"tool"`
 	Node   string        `json:"node"`  // "" for a call that names none
 	Guest  string        `json:"guest"` // "" for a call that names none
+	Like   string        `json:"like"`  // what that is known by: its tags, pool, name, node
 	Can    string        `json:"can"`   // yes | approval | argument | depends | no
 	Tier   string        `json:"tier"`
 	Failed []string      `json:"failed"` // ids of the checks that do not hold
@@ -125,7 +126,8 @@ func (w World) cells() (all []asked, err error) {
 						return nil, fmt.Errorf("there are more than %d calls to ask about: name a "+
 							"principal, a tool, or a guest or node", maxCells)
 					}
-					all = append(all, asked{Cell{Who: who, Tool: t.Name, Node: node, Guest: g}, t})
+					all = append(all, asked{Cell{Who: who, Tool: t.Name, Node: node, Guest: g,
+						Like: like(w.Guests[g])}, t})
 				}
 			}
 		}
@@ -136,7 +138,8 @@ func (w World) cells() (all []asked, err error) {
 	return all, nil
 }
 
-// there reports whether the guest can be in the cluster of the node.
+// there reports whether the guest can be in the cluster of the node. One that is on a node beside
+// the inventory can be in any.
 func (w World) there(id, node string) bool {
 	g := w.Guests[id]
 	cluster := func(name string) string {
@@ -147,7 +150,8 @@ func (w World) there(id, node string) bool {
 		}
 		return ""
 	}
-	return id == "" || g.Node == "" || node == "" || cluster(g.Node) == cluster(node)
+	on := cluster(g.Node)
+	return id == "" || node == "" || on == "" || on == cluster(node)
 }
 
 func takes(t *gate.Tool, target string) bool {
@@ -225,7 +229,9 @@ func (c *asked) ask(ctx context.Context, r *policy.Rules, w World) error {
 			return nil
 		}
 	}
-	if c.By = slices.Concat(d.Obligations.Channels, d.Obligations.Approvers); len(c.By) == 0 {
+	o := d.Obligations
+	c.By = slices.Concat(o.Channels, o.Approvers)
+	if !slices.Contains(o.Channels, "client") && (len(o.Channels) == 0 || len(o.Approvers) == 0) {
 		c.refuse("confirmation", "nobody can approve it")
 	}
 	return nil
@@ -307,31 +313,4 @@ func Everybody(all ...*load.Candidate) []Who {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Auth, b.Auth),
 			cmp.Compare(a.Role, b.Role))
 	})
-}
-
-// Named are the guests that the data of these policies name by number, and one that none names: all
-// others are as that one is, but for what their cluster says of them.
-func Named(all ...*load.Candidate) map[string]gate.Guest {
-	guests := map[string]gate.Guest{}
-	fact := gate.Guest{Kind: "lxc", Status: "running", Tags: []string{}}
-	for _, c := range all {
-		site, _ := c.Data()["site"].(map[string]any)
-		for _, section := range []string{"protected", "relaxed"} {
-			s, _ := site[section].(map[string]any)
-			byID, _ := s["vmids"].(map[string]any)
-			for id := range byID {
-				guests[id] = fact
-			}
-			ids, _ := s["vmids"].([]any)
-			for _, id := range ids {
-				guests[fmt.Sprint(id)] = fact
-			}
-		}
-	}
-	for other := 100; ; other++ {
-		if id := strconv.Itoa(other); guests[id].Kind == "" {
-			guests[id] = fact
-			return guests
-		}
-	}
 }

@@ -204,6 +204,10 @@ func TestADiffNamesExactlyWhatChanges(t *testing.T) {
 		"nobody may approve": {[]string{"  channels: [cli, web]\n  approvers: [\"*\"]",
 			"  channels: []\n  approvers: []"},
 			func(c Cell) bool { return c.Can == approval }, "-"},
+		"there is nowhere to approve": {[]string{"  channels: [cli, web]", "  channels: []"},
+			func(c Cell) bool { return c.Can == approval }, "-"},
+		"there is nobody to approve": {[]string{"  approvers: [\"*\"]", "  approvers: []"},
+			func(c Cell) bool { return c.Can == approval }, "-"},
 		"a tag that raises": {[]string{"relaxed:\n",
 			"raised:\n  names: {web01: {tier: red}}\nrelaxed:\n"},
 			func(c Cell) bool { return c.Guest == "101" && c.Tier == "yellow" }, "-"},
@@ -297,8 +301,69 @@ func TestEverybodyAndEveryNumber(t *testing.T) {
 		c)); got != "[(anybody) with the claimed role viewer (oidc) demo (config) demo (token)]" {
 		t.Error(got)
 	}
-	if got := fmt.Sprint(slices.SortedFunc(maps.Keys(Named(c)),
-		byNumber)); got != "[100 101 103 104 105]" {
-		t.Error(got)
+	named, err := Named(c)
+	if got := fmt.Sprint(slices.SortedFunc(maps.Keys(named),
+		byNumber)); got != "[100 101 103 104 105]" || err != nil {
+		t.Error(got, err)
+	}
+}
+
+// Whoever compares two sites without a list sees each change of what protects or raises.
+func TestADiffWithoutAListSeesEachKindOfEntry(t *testing.T) {
+	all := tools(t)
+	without := site(t)
+	for _, section := range []string{"protected", "raised"} {
+		for kind, entry := range map[string]string{"tags": "web", "pools": "shop", "nodes": "pve2",
+			"names": "db"} {
+			old, in := "  services: []\n", "  services: []\n  %s: {%s: {reason: ours}}\n"
+			if section == "raised" {
+				old, in = "relaxed:\n", "raised:\n  %s: {%s: {tier: black}}\nrelaxed:\n"
+			}
+			if kind == "nodes" && section == "protected" {
+				continue // they count for guests only beside the other entries
+			}
+			with := site(t, old, fmt.Sprintf(in, kind, entry))
+			guests, err := Named(without, with)
+			if kind == "names" {
+				if err == nil || !strings.Contains(err.Error(), "--guests") {
+					t.Errorf("%s by names: %v", section, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := World{Who: []Who{{ID: "demo", Auth: "config"}}, Tools: all, Nodes: nodes,
+				Guests: guests, Time: time.Unix(0, 0)}
+			was, errs := Of(t.Context(), with.Rules, w)
+			now, err := Of(t.Context(), without.Rules, w)
+			changes, diff := Diff(was, now)
+			if err := errors.Join(errs, err, diff); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(changes, func(c Change) bool {
+				return c.Grants && strings.Contains(c.Now.guest(), entry)
+			}) {
+				t.Errorf("%s by %s: nothing is granted without it", section, kind)
+			}
+		}
+	}
+}
+
+func TestAGuestIsAskedAboutWhereItCanBe(t *testing.T) {
+	far := gate.Node{Name: "far", Cluster: "other"}
+	for on, want := range map[string]string{"": "pve1 pve2 far", "pve1": "pve1 pve2",
+		"far": "far", "pve3": "pve1 pve2 far"} { // pve3 is a member beside the inventory
+		w := World{Nodes: append(slices.Clone(nodes), far),
+			Guests: map[string]gate.Guest{"105": {Node: on}}}
+		var got []string
+		for _, n := range w.Nodes {
+			if w.there("105", n.Name) {
+				got = append(got, n.Name)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("a guest on %q is asked about on %v, want %s", on, got, want)
+		}
 	}
 }

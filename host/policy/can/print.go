@@ -55,7 +55,7 @@ func grouped(cells []Cell) (all []group) {
 			at = len(onNode)
 			onNode = append(onNode, group{Cell: c, nodes: []string{c.Node}})
 		}
-		onNode[at].guests = append(onNode[at].guests, c.Guest)
+		onNode[at].guests = append(onNode[at].guests, c.guest())
 	}
 	for _, g := range onNode {
 		at := slices.IndexFunc(all, func(o group) bool {
@@ -70,6 +70,14 @@ func grouped(cells []Cell) (all []group) {
 		}
 	}
 	return all
+}
+
+// guest is the number of the guest, with what it is known by.
+func (c Cell) guest() string {
+	if c.Like == "" {
+		return c.Guest
+	}
+	return c.Guest + " (" + c.Like + ")"
 }
 
 func (g group) on() string {
@@ -118,7 +126,7 @@ func PrintDiff(w io.Writer, changes []Change, asked int) {
 		if c.Takes {
 			takes++
 		}
-		on := group{Cell: c.Now, nodes: []string{c.Now.Node}, guests: []string{c.Now.Guest}}
+		on := group{Cell: c.Now, nodes: []string{c.Now.Node}, guests: []string{c.Now.guest()}}
 		fmt.Fprintf(w, "%s %s: %s %s: %s %s, now %s %s%s\n", sign, c.Now.Who, c.Now.Tool, on.on(),
 			c.Was.Can, c.Was.Tier, c.Now.Can, c.Now.Tier, on.why())
 		if c.Was.Can != No && len(c.Was.Cannot) > 0 {

@@ -63,9 +63,9 @@ what := sprintf("%s is red, and its approval (%v by %v on %v) is not one that th
 
 rule := sprintf("tiers/%s, approval/channels, approval/approvers", [tier.key])
 
-works := "ask for approval, then make the same call again" if count(approval.channels) > 0
+works := "ask for approval, then make the same call again" if approval.possible
 
-works := "nothing: the site has no way to approve" if count(approval.channels) == 0
+works := "nothing: the site has no way to approve" if not approval.possible
 
 remedy := concat("", [
 	"A person's approval of exactly this call, on one of approval/channels; approval/argument ",

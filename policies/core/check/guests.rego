@@ -42,7 +42,7 @@ what := sprintf("what the cluster says of guest %s is not known: %s", [
 	say.some_of(wanted, 3), why,
 ])
 
-why := "their node sends nothing" if {
+why := "their node sends nothing, or what is listed of them cannot be so" if {
 	some id in wanted
 	input.guests[id].status == "unknown"
 } else := "the host has read it too long ago" if {

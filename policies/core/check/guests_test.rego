@@ -63,6 +63,17 @@ test_question_that_waits_for_a_person_asks_for_facts_first if {
 	e.confirm == true
 }
 
+test_question_that_nobody_can_approve_asks_for_no_facts if {
+	kill := {"tool": {"name": "kill"}}
+	every approval in [{"channels": []}, {"approvers": []}] {
+		d := f.decided_in(kill, object.union(tagged, {"approval": approval}))
+		not d.allow
+		d.guests.vmids == []
+	}
+	client := object.union(tagged, {"approval": {"channels": ["client"], "approvers": []}})
+	f.decided_in(kill, client).guests.vmids == ["105"]
+}
+
 test_a_site_without_such_entries_asks_for_nothing if {
 	f.decided({}).allow
 	q := object.union(f.site.protected, {"tags": {}, "pools": {}, "names": {}})

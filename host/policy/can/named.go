@@ -1,0 +1,85 @@
+package can
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/policy/load"
+)
+
+// Named are the guests that the data of these policies name by number, one for each tag, pool and
+// node that they protect or raise, and one that nothing names: all others are as these are, but for
+// their names. Of those patterns no guest can be made, so policies that differ in them are an
+// error.
+func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
+	guests, known := map[string]gate.Guest{}, map[[2]string]bool{}
+	fact := gate.Guest{Kind: "lxc", Status: "running", Tags: []string{}}
+	names := make([][2]map[string]any, len(all))
+	for i, c := range all {
+		site, _ := c.Data()["site"].(map[string]any)
+		for j, name := range []string{"protected", "raised", "relaxed"} {
+			section, _ := site[name].(map[string]any)
+			ids, _ := section["vmids"].([]any)
+			for _, id := range ids {
+				guests[fmt.Sprint(id)] = fact
+			}
+			for _, kind := range []string{"vmids", "tags", "pools", "nodes", "names"} {
+				entries, _ := section[kind].(map[string]any)
+				if kind == "names" && j < 2 && len(entries) > 0 {
+					names[i][j] = entries
+				}
+				for entry := range entries {
+					if kind == "vmids" {
+						guests[entry] = fact
+					} else if kind != "names" {
+						known[[2]string{kind, entry}] = true
+					}
+				}
+			}
+		}
+		if !reflect.DeepEqual(names[i], names[0]) {
+			return nil, errors.New("the sites protect or raise guests by other names, and " +
+				"without a list no guest has one: give --guests or --guest")
+		}
+	}
+	next := 100
+	add := func(g gate.Guest) {
+		for ; guests[strconv.Itoa(next)].Kind != ""; next++ {
+		}
+		guests[strconv.Itoa(next)] = g
+	}
+	add(fact)
+	for _, k := range slices.SortedFunc(maps.Keys(known), func(a, b [2]string) int {
+		return slices.Compare(a[:], b[:])
+	}) {
+		g := fact
+		switch k[0] {
+		case "tags":
+			g.Tags = []string{k[1]}
+		case "pools":
+			g.Pool = k[1]
+		default:
+			g.Node = k[1]
+		}
+		add(g)
+	}
+	return guests, nil
+}
+
+// like says what a guest is known by beside its number.
+func like(g gate.Guest) string {
+	var known []string
+	for _, of := range [][2]string{{"tag ", strings.Join(g.Tags, ", ")}, {"pool ", g.Pool},
+		{"name ", g.Name}, {"node ", g.Node}} {
+		if of[1] != "" {
+			known = append(known, of[0]+of[1])
+		}
+	}
+	return strings.Join(known, "; ")
+}
