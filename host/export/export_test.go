@@ -529,8 +529,9 @@ func TestAnEventIsCutUntilTheSinkTakesIt(t *testing.T) {
 }
 
 func TestWhatIsNoAnswerOfOTLPIsAFailure(t *testing.T) {
-	for answer, good := range map[string]bool{"": true, "{}": true, "{\"partialSuccess\":{}}\n": true,
-		"null": false, "[]": false, "ok": false, "<html>": false, "{\"partialSuccess\":": false} {
+	for answer, good := range map[string]bool{"": true, "{}": true,
+		"{\"partialSuccess\":{}}\n": true,
+		"null":                      false, "[]": false, "ok": false, "<html>": false, "{\"partialSuccess\":": false} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			_, _ = io.Copy(io.Discard, req.Body)
 			_, _ = io.WriteString(w, answer)

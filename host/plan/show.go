@@ -67,7 +67,8 @@ func Show(id string, records iter.Seq[gate.Record]) (s Shown, found bool, err er
 		case r.Kind == "plan" && r.Type != "outcome":
 			plans[r.Plan] = r.ID
 		case r.Kind == "approval" && r.Type == "intent" && r.Op == "approve":
-			approvals = append(approvals, gate.Record{Time: r.Time, Plan: r.Plan, Verdict: r.Verdict})
+			approvals = append(approvals, gate.Record{Time: r.Time, Plan: r.Plan,
+				Verdict: r.Verdict})
 		}
 		if r.Op == "undo_steps" && r.Type == "intent" {
 			s.undo(id, r)
