@@ -531,7 +531,8 @@ func TestAnEventIsCutUntilTheSinkTakesIt(t *testing.T) {
 func TestWhatIsNoAnswerOfOTLPIsAFailure(t *testing.T) {
 	for answer, good := range map[string]bool{"": true, "{}": true,
 		"{\"partialSuccess\":{}}\n": true,
-		"null":                      false, "[]": false, "ok": false, "<html>": false, "{\"partialSuccess\":": false} {
+		"null":                      false, "[]": false, "ok": false, "<html>": false,
+		"{\"partialSuccess\":": false} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			_, _ = io.Copy(io.Discard, req.Body)
 			_, _ = io.WriteString(w, answer)
@@ -540,7 +541,8 @@ func TestWhatIsNoAnswerOfOTLPIsAFailure(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "journal")
 		write(t, journal(t, dir), "a", 1)
 		err := exporter(t, dir, SinkOptions{Kind: "otlp", URL: s.URL}).Once(t.Context())
-		if good != (err == nil) || err != nil && !strings.Contains(err.Error(), "no answer of OTLP") {
+		if good != (err == nil) || err != nil &&
+			!strings.Contains(err.Error(), "no answer of OTLP") {
 			t.Errorf("%q: %v", answer, err)
 		}
 	}

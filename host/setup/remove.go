@@ -2,6 +2,7 @@ package setup
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -203,6 +204,19 @@ func KeyWorks(file string) error {
 		_, err = ssh.ParsePrivateKey(data)
 	}
 	return err
+}
+
+// PublicKey returns the public key beside a private one, without its comment.
+func PublicKey(identity string) (string, error) {
+	text, err := os.ReadFile(cmp.Or(identity, "/nonexistent") + ".pub")
+	if err != nil {
+		return "", err
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))), nil
 }
 
 // Rewrite gives config.toml another text that try accepts, which gets a file with it, beside the

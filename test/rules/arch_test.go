@@ -147,7 +147,7 @@ var owners = map[string][]string{
 	"github.com/skeema/knownhosts": {"host/remote/internal/conn", "host/doctor"},
 	"github.com/pkg/sftp": {"host/remote", "host/remote/internal/files",
 		"host/remote/sshtest"},
-	"github.com/pelletier/go-toml":    {"host/config", "client/settings"},
+	"github.com/pelletier/go-toml":    {"host/config", "host/setup", "client/settings"},
 	"mvdan.cc/sh":                     {"host/shell"},
 	"modernc.org/sqlite":              {"host/store"},
 	"github.com/google/jsonschema-go": {"host/plugin", "host/front/mcp"},

@@ -13,7 +13,6 @@ import (
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/setup"
 	"github.com/spf13/cobra"
-	"golang.org/x/crypto/ssh"
 )
 
 // leaving is what node remove and uninstall tell of a node.
@@ -129,20 +128,15 @@ func (v *verb) leave(c *config.Config, names ...string) (all []leaving, err erro
 			if n.Name != name {
 				continue
 			}
-			var key ssh.PublicKey
-			public, err := os.ReadFile(cmp.Or(n.IdentityFile, "/nonexistent") + ".pub")
-			if err == nil {
-				key, _, _, _, err = ssh.ParseAuthorizedKey(public)
-			}
+			key, err := setup.PublicKey(n.IdentityFile)
 			if err != nil {
 				all = append(all, leaving{Node: name, Why: fmt.Sprintf("node %s: its public key "+
 					"(identity_file = %q, with .pub) cannot be read: %v", name, n.IdentityFile,
 					err)})
 				continue
 			}
-			text := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 			node := setup.Node{Name: n.Name, Host: n.Host, User: n.User, Port: n.Port}
-			all = append(all, leaving{Node: name, Line: p.Unline(node, text)})
+			all = append(all, leaving{Node: name, Line: p.Unline(node, key)})
 		}
 	}
 	return all, nil
