@@ -40,6 +40,7 @@ var nodeFixes = map[string]string{
 	"name = %q   # in [[rem": "not: the node is one that the command line names, not a finding's",
 	"date +%s":               "not: it shows a person what the node says",
 	"   # on ":               "not: it shows a person what pvesh answers",
+	"mend identity_file, ":   "not: which key, agent or jump host is the right one is for a person",
 }
 
 // Every fix for a node is executed by a case below, or it stands above why not; and nothing stands

@@ -165,9 +165,9 @@ func TestGuestsWithoutFactsAreRefused(t *testing.T) {
 		"a list that contradicts itself": {func(t *testing.T, s *site) {
 			tag(t, s, 105, func(g *pvelab.Guest) { g.VMID = 104 })
 		}, "guest 104 twice"},
-		"a guest on a node that is not listed": {func(t *testing.T, s *site) {
-			tag(t, s, 105, func(g *pvelab.Guest) { g.Node = "pve7" })
-		}, "which it does not have"},
+		"it is on a node that is not listed": {func(t *testing.T, s *site) {
+			tag(t, s, 104, func(g *pvelab.Guest) { g.Node = "pve7" })
+		}, "their node sends nothing"},
 		"a list without anything": {func(t *testing.T, s *site) {
 			must(t, s.lab.Edit(func(st *pvelab.State) error { st.Guests = nil; return nil }))
 		}, ""},
@@ -246,7 +246,7 @@ func TestCanAnswersWithoutANode(t *testing.T) {
 		{[]string{"demo", "--guest", "105:colour=red"}, 2, "none of tags, name, pool, node"},
 		{[]string{"--diff", filepath.Join(s.dir, "site")}, 0, "0 change"},
 		{[]string{"--diff", filepath.Join(s.dir, "other")}, 3, "(tag prod)"},
-		{[]string{"--diff", filepath.Join(s.dir, "other"), "--guest", "105:tags=web"}, 1,
+		{[]string{"--diff", filepath.Join(s.dir, "other"), "--guest", "105:tags=web"}, 3,
 			"- demo (config): get_guest_status guest 105"},
 		{[]string{"--diff", filepath.Join(s.dir, "other"), "--guest", "105:tags=prod"}, 3,
 			"+ demo (config): start_guest guest 105"},
