@@ -86,7 +86,9 @@ func (k *Keeper) before(ctx context.Context, q gate.Question, d gate.Decision) (
 		return s, err
 	}
 	s.Before, s.Mode, s.After = was, was.Mode, hoped(q, was)
-	switch {
+	switch f := q.Facts.File; {
+	case f != nil && f.Exists == (was.Status == absent): // Back is for what was looked up
+		err = errors.New("the file was made or removed since this was decided")
 	case s.Back.Config && was.Status == absent:
 		err = errors.New("the guest is not there")
 	case s.Back.Config:

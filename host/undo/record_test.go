@@ -214,6 +214,8 @@ func TestWhatCannotBeKeptIsNotDone(t *testing.T) {
 	big := stop("")
 	big.Op, big.Facts.File = abi.SFTPPut{OnNode: abi.OnNode{Node: "pve1"},
 		Path: "/opt/a"}, &gate.FileFacts{Exists: true}
+	fresh := big
+	fresh.Facts.File = &gate.FileFacts{}
 	for name, tt := range map[string]struct {
 		q        gate.Question
 		n        *node
@@ -224,6 +226,10 @@ func TestWhatCannotBeKeptIsNotDone(t *testing.T) {
 			&node{blind: errors.New("away")}, false, 0},
 		"the file is too large": {big,
 			&node{is: map[string]State{"file:/opt/a": {Status: large}}}, false, 0},
+		"the file was removed since it was looked up": {big,
+			&node{is: map[string]State{"file:/opt/a": {Status: absent}}}, false, 0},
+		"the file was made since it was looked up": {fresh,
+			&node{is: map[string]State{"file:/opt/a": {Status: "sha256:theirs"}}}, false, 0},
 		"the store is away": {ran("pct", "stop", "105"),
 			&node{world: world{broken: errors.New("full")}}, false, 0},
 		"the site goes on without": {big,

@@ -75,8 +75,11 @@ func (v *verb) can(c *config.Config, o canFlags) error {
 		return err
 	}
 	inv := load.Inventory{Tools: w.Tools, Nodes: c.NodeNames()}
-	sites := []*load.Candidate{}
-	for _, d := range []string{dir, o.diff}[:min(2, 1+len(o.diff))] {
+	sites, dirs := []*load.Candidate{}, []string{dir}
+	if o.diff != "" {
+		dirs = append(dirs, o.diff)
+	}
+	for _, d := range dirs {
 		site, err := load.FromFolder(v.ctx, d, inv)
 		if err != nil {
 			return err
