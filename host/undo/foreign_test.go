@@ -83,13 +83,17 @@ func (t *thing) ran(argv []string) string {
 }
 
 // do has the call do one operation: a command, or on a file "write BYTES", "put BYTES" or "remove".
-func (o *one) do(t *testing.T, what, end string) {
+// Meanwhile happens between the lookup that is decided on and the operation.
+func (o *one) do(t *testing.T, what, end string, meanwhile ...func()) {
 	q, words := ran(strings.Fields(what)...), strings.Fields(what)
 	on := abi.OnNode{Node: "pve1"}
 	path := strings.TrimPrefix(o.about, "file:")
 	data := strings.Join(words[1:], "")
 	if path != o.about {
 		q.Cmd, q.Facts.File = nil, &gate.FileFacts{Exists: o.is != ""}
+	}
+	for _, happens := range meanwhile {
+		happens()
 	}
 	switch words[0] {
 	case "write":
@@ -170,14 +174,20 @@ func TestAnUndoNeverDestroysWhatOthersDid(t *testing.T) {
 			for range 5000 {
 				o := begin(kind.about, kind.is, kind.most)
 				want, alone := o.is, true
-				for range 2 + rnd.IntN(4) {
-					if other := pick(kind.other); rnd.IntN(3) == 0 && !o.called[other] {
+				others := func() (did bool) {
+					other := pick(kind.other)
+					if did = rnd.IntN(3) == 0 && !o.called[other]; did {
 						o.is, want, alone = other, other, false
 						o.log = append(o.log, fmt.Sprintf("other: %.20s", other))
+					}
+					return did
+				}
+				for range 2 + rnd.IntN(4) {
+					if others() {
 						continue
 					}
 					end := pick(ends)
-					o.do(t, pick(kind.does), end)
+					o.do(t, pick(kind.does), end, func() { others() })
 					alone = alone && !strings.HasPrefix(end, "lost") &&
 						int64(len(o.after)) <= o.most
 				}
