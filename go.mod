@@ -34,6 +34,13 @@ require (
 )
 
 require (
+	github.com/hiddeco/sshsig v0.2.0 // indirect
+	github.com/opencontainers/go-digest v1.0.0 // indirect
+	github.com/opencontainers/image-spec v1.1.1 // indirect
+	oras.land/oras-go/v2 v2.6.2 // indirect
+)
+
+require (
 	github.com/agnivade/levenshtein v1.2.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/caponier-mcp/caponier/sdk v0.0.0
