@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -37,6 +38,7 @@ func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if at[len(at)-2] == "manifests" {
 		w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
 	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	_, _ = w.Write(data)
 }
 
@@ -73,6 +75,7 @@ func pullFrom(t *testing.T, l *liar, digest string, within time.Duration) error 
 	t.Helper()
 	s := httptest.NewServer(l)
 	defer s.Close()
+	defer s.CloseClientConnections() // of handlers that hang
 	_, err := distribution.Pull(t.Context(), "oci://"+strings.TrimPrefix(s.URL, "http://")+
 		"/acme/look@"+digest, distribution.Options{PlainHTTP: true, Deadline: within})
 	return err
