@@ -35,7 +35,7 @@ const (
 	MaxModule    = 16 << 20
 	maxManifest  = 256 << 10
 	maxSignature = 64 << 10
-	maxSBOM      = 16 << 20
+	MaxSBOM      = 16 << 20
 	maxReferrers = 16 // manifests
 	maxRedirects = 3
 	deadline     = 5 * time.Minute

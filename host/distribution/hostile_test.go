@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -137,12 +138,15 @@ func TestARegistryThatLies(t *testing.T) {
 		piece := make([]byte, 1<<20)
 		for range 1 << 10 {
 			n, err := w.Write(piece)
-			if l.read.Add(int64(n)); err != nil {
+			if err != nil || r.Method == http.MethodHead {
 				return
 			}
+			l.read.Add(int64(n))
 		}
 	}
 	hang := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+		w.Header().Set("Content-Length", strconv.Itoa(len(l.blobs[path.Base(r.URL.Path)])))
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()

@@ -164,7 +164,7 @@ func (a *Artifact) referrers(ctx context.Context, repo *remote.Repository,
 		switch d.ArtifactType {
 		case sshType, bundleType:
 		case spdxType, cycloneType:
-			into, most = &a.SBOMs, maxSBOM
+			into, most = &a.SBOMs, MaxSBOM
 		default:
 			continue
 		}

@@ -152,7 +152,7 @@ func TestAPluginGoesThroughARegistry(t *testing.T) {
 	_, err = distribution.Pull(ctx, "oci://"+host+"/acme/look:v1", o)
 	refused(t, "a tag", err, "use "+ref)
 	_, err = distribution.Pull(ctx, ref, distribution.Options{CA: ca})
-	refused(t, "no credential", err, "401")
+	refused(t, "no credential", err, "credential not found")
 	_, err = distribution.Pull(ctx, ref, distribution.Options{CA: ca, Credential: password("x")})
 	refused(t, "wrong password", err, "401")
 	_, err = distribution.Pull(ctx, ref, distribution.Options{Credential: password("secret")})

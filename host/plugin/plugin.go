@@ -266,3 +266,6 @@ func SignatureOf(dir, file string, limit int64) ([]byte, error) {
 	}
 	return sig, nil
 }
+
+// IsName reports whether a plugin can have this name, which is also a file name.
+func IsName(name string) bool { return fileName.MatchString(name) }

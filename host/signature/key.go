@@ -33,6 +33,9 @@ func (k Key) String() string {
 	if k.ssh != nil {
 		return ssh.FingerprintSHA256(k.ssh)
 	}
+	if k.ecdsa == nil {
+		return "no key"
+	}
 	der, err := x509.MarshalPKIXPublicKey(k.ecdsa)
 	if err != nil {
 		return "no key"
