@@ -82,7 +82,8 @@ func dockerRegistry(t *testing.T) (host string, ca []byte) {
 	}
 	host = l.Addr().String()
 	l.Close()
-	write(t, filepath.Join(dir, "config.yml"), fmt.Appendf(nil, "version: 0.1\nlog: {level: error}\n"+
+	write(t, filepath.Join(dir, "config.yml"), fmt.Appendf(nil, "version: 0.1\n"+
+		"log: {level: error}\n"+
 		"storage: {filesystem: {rootdirectory: %s/data}}\nhttp: {addr: %q, tls: {certificate: %s, "+
 		"key: %s}}\nauth: {htpasswd: {realm: r, path: %s/htpasswd}}\n", dir, host, cert, key, dir))
 	c := exec.Command(program, "serve", filepath.Join(dir, "config.yml"))

@@ -89,10 +89,8 @@ func (e Entry) Tools() ([]*gate.Tool, error) {
 	case d.Minor < 0:
 		return fail(fmt.Errorf("minor is %d: want 0 or more", d.Minor))
 	case !fileName.MatchString(d.Name):
-		return fail(
-			fmt.Errorf("name %q: want 1 to 64 of A-Z a-z 0-9 _ . - and first a letter or digit",
-				d.Name),
-		)
+		return fail(fmt.Errorf("name %q: want 1 to 64 of A-Z a-z 0-9 _ . - and first a letter "+
+			"or digit", d.Name))
 	case !version.MatchString(d.Version):
 		return fail(fmt.Errorf("version %q: want 1 to 64 of A-Z a-z 0-9 . + -", d.Version))
 	case e.Name != d.Name || e.Version != d.Version:
@@ -104,7 +102,7 @@ func (e Entry) Tools() ([]*gate.Tool, error) {
 		return fail(fmt.Errorf("file %q: want a plain file name that ends in .wasm", e.File))
 	case !digestForm.MatchString(e.Digest):
 		return fail(fmt.Errorf("digest %q: want sha256: and 64 hex digits", e.Digest))
-	case e.Signed != nil && (e.Signed.By == "" || !digestForm.MatchString(e.Signed.Signature)):
+	case !e.Signed.whole():
 		return fail(errors.New("signed: want a name, and sha256: and 64 hex digits"))
 	case !slices.Equal(e.Imports, sorted(e.Imports)):
 		return fail(errors.New("imports are not sorted or repeat"))
@@ -284,6 +282,10 @@ type Entry struct {
 type Signed struct {
 	By        string `json:"by"`        // as the site's plugins.trust names it
 	Signature string `json:"signature"` // digest of the file beside the module
+}
+
+func (s *Signed) whole() bool {
+	return s == nil || s.By != "" && digestForm.MatchString(s.Signature)
 }
 
 // NewEntry checks a module and what it described against the rules for locked plugins. File is its

@@ -44,7 +44,7 @@ func verifyBundle(sig, module []byte, k Key) error {
 		return fmt.Errorf("the bundle is over sha256:%x, the module is %s", digest, Digest(module))
 	}
 	if !ecdsa.VerifyASN1(k.ecdsa, sum[:], signed) {
-		return fmt.Errorf("%w: %s has not made the bundle's signature", ErrOtherKey, k)
+		return fmt.Errorf("%w: %s has not made the bundle's signature", errOtherKey, k)
 	}
 	return nil
 }
@@ -84,7 +84,8 @@ func parseBundle(data []byte) (signed, digest []byte, err error) {
 	if err != nil {
 		return fail(err)
 	}
-	d, err := fields(message["messageDigest"], "messageDigest", []string{"algorithm", "digest"}, nil)
+	d, err := fields(message["messageDigest"], "messageDigest",
+		[]string{"algorithm", "digest"}, nil)
 	if err != nil {
 		return fail(err)
 	}

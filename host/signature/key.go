@@ -149,23 +149,3 @@ func ParseSigners(data []byte) (all []Signer, err error) {
 	}
 	return all, nil
 }
-
-// By returns the names of those of signers who signed the module, or why none of them did.
-func By(signers []Signer, sig, module []byte, now time.Time) (names []string, err error) {
-	if len(signers) == 0 {
-		return nil, errors.New("nobody is listed who may sign")
-	}
-	var wrong error
-	for _, s := range signers {
-		switch err := Verify(sig, module, s.Key, now); {
-		case err == nil && !slices.Contains(names, s.Name):
-			names = append(names, s.Name)
-		case err != nil && (wrong == nil || errors.Is(wrong, ErrOtherKey)):
-			wrong = fmt.Errorf("%s: %w", s.Name, err) // more telling than another key
-		}
-	}
-	if len(names) > 0 {
-		return names, nil
-	}
-	return nil, wrong
-}

@@ -7,20 +7,12 @@ package signature
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hiddeco/sshsig"
-)
-
-const (
-	// Namespace is what an OpenSSH signature of a module is for.
-	Namespace = "caponier-plugin"
-	// Max is the size of the largest signature, in bytes.
-	Max = 64 << 10
 )
 
 // Verify returns nil when sig is a signature of the module by the key, and the key is valid now.
@@ -61,18 +53,29 @@ func verifySSH(sig, module []byte, k Key) error {
 	err = sshsig.Verify(bytes.NewReader(module), s, k.ssh, s.HashAlgorithm, Namespace)
 	switch {
 	case errors.Is(err, sshsig.ErrPublicKeyMismatch):
-		return fmt.Errorf("%w: it is signed with another key than %s", ErrOtherKey, k)
+		return fmt.Errorf("%w: it is signed with another key than %s", errOtherKey, k)
 	case err != nil:
 		return fmt.Errorf("the signature is not of this module (%s): %w", Digest(module), err)
 	}
 	return nil
 }
 
-// ErrOtherKey is matched by the error of a signature that names another key.
-var ErrOtherKey = errors.New("other key")
-
-// Digest is the digest of a module, or of a signature, as the lock writes it.
-func Digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
+// By returns the names of those of signers who signed the module, or why none of them did.
+func By(signers []Signer, sig, module []byte, now time.Time) (names []string, err error) {
+	if len(signers) == 0 {
+		return nil, errors.New("nobody is listed who may sign")
+	}
+	var wrong error
+	for _, s := range signers {
+		switch err := Verify(sig, module, s.Key, now); {
+		case err == nil && !slices.Contains(names, s.Name):
+			names = append(names, s.Name)
+		case err != nil && (wrong == nil || errors.Is(wrong, errOtherKey)):
+			wrong = fmt.Errorf("%s: %w", s.Name, err) // more telling than another key
+		}
+	}
+	if len(names) > 0 {
+		return names, nil
+	}
+	return nil, wrong
 }

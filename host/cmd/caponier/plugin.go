@@ -14,8 +14,8 @@ func pluginCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "plugin",
 		Short: "Write, try, test, build, publish, take, verify, lock and revoke plugins"}
 	cmd.AddCommand(pluginNew(g), pluginTest(g), pluginBuild(g), pluginLock(g), pluginInspect(g),
-		pluginDiff(g), pluginRun(g), pluginBench(g), pluginRevoke(g), pluginDescribe(g), pluginPush(g), pluginPull(g),
-		pluginVerify(g))
+		pluginDiff(g), pluginRun(g), pluginBench(g), pluginRevoke(g), pluginDescribe(g),
+		pluginPush(g), pluginPull(g), pluginVerify(g))
 	return cmd
 }
 

@@ -179,7 +179,8 @@ func pluginPull(g *global) *cobra.Command {
 		}),
 	}
 	reg.add(cmd)
-	cmd.Flags().StringVarP(&out, "out", "o", "", "`FILE` to write (default NAME.wasm in this folder)")
+	cmd.Flags().StringVarP(&out, "out", "o", "",
+		"`FILE` to write (default NAME.wasm in this folder)")
 	return cmd
 }
 

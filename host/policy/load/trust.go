@@ -31,8 +31,9 @@ func (c *Candidate) Signers() (keys map[string][]string, required bool) {
 // Trusts asks the site whether the module may be locked and served. It returns whose signature
 // counts, "" where the site asks for none.
 func (c *Candidate) Trusts(ctx context.Context, m Module) (by string, err error) {
-	v, err := c.ask(ctx, "data.caponier.core.trust.decision", map[string]any{"module": map[string]any{
-		"name": m.Name, "imports": anys(m.Imports), "signers": anys(m.Signers)}})
+	v, err := c.ask(ctx, "data.caponier.core.trust.decision", map[string]any{
+		"module": map[string]any{"name": m.Name, "imports": anys(m.Imports),
+			"signers": anys(m.Signers)}})
 	if err != nil {
 		return "", fmt.Errorf("asking who may sign %s: %w", m.Name, err)
 	}
