@@ -64,7 +64,9 @@ var rooms = map[string][]string{
 	"host/native":                 {"host/gate"},
 	"host/undo": {"host/cluster", "host/gate", "host/native", "host/reverse",
 		"sdk/abi"},
-	"host/recording":      {"host/gate", "host/native", "host/offline", "sdk/abi"},
+	"host/recording": {"host/gate", "host/native", "host/offline", "sdk/abi"},
+	"host/shadow": {"host/gate", "host/policy", "host/policy/input", "host/policy/load",
+		"host/policy/replay", "host/watch"},
 	"host/sweep":          {"host/gate", "host/native", "sdk/abi"},
 	"host/remote/sshtest": {"host/gate", "test/needs"},
 	"host/doctor":         {"host/", "policies"},
@@ -160,6 +162,7 @@ var owners = map[string][]string{
 	"golang.org/x/sys": {
 		"host/audit",
 		"host/export",
+		"host/shadow",
 		"host/sandbox",
 		"host/systemd",
 		"host/doctor",

@@ -48,6 +48,7 @@ var readers = map[string][]string{
 	"host/remote/internal/files": {"host/remote/internal/files.FuzzAnswers",
 		"host/remote/internal/files.FuzzReferee"},
 	"host/sandbox": {"host/sandbox.FuzzImports", "host/sandbox/meter.FuzzRewrite"},
+	"host/shadow":  {"no: files that the host itself wrote; a report decides nothing"},
 	"host/store":   {"no: rows that the host itself wrote"},
 	"host/survey": {
 		"no: by generated answers that cannot be (host/survey/survey_test.go)"},

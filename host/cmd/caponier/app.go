@@ -78,6 +78,9 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 	if err := h.openState(&o); err != nil {
 		return err
 	}
+	if only == "" {
+		h.shadow(ctx, &o)
+	}
 	if err := h.openRemote(); err != nil {
 		return err
 	}

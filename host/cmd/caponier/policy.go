@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
 	"github.com/spf13/cobra"
@@ -16,7 +15,7 @@ import (
 func policyCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Check, test and try the policies"}
 	cmd.AddCommand(policyCheck(g), policyTest(g), policyEval(g), policyExplain(g), policyReplay(g),
-		policyGrammar(g), policyCan(g))
+		policyGrammar(g), policyCan(g), policyShadow(g), policyPromote(g))
 	return cmd
 }
 
@@ -55,20 +54,6 @@ func policyCheck(g *global) *cobra.Command {
 			fmt.Fprintf(w, "fit to decide, as revision %s: %d rules of the site, %d tests of "+
 				"them passed\n", r.Revision, r.Rules, r.Tests)
 		})
-}
-
-// inventory returns what the configuration knows of tools and nodes, or nothing where there is no
-// configuration: a site's folder can be checked without one.
-func (g *global) inventory() (inv load.Inventory) {
-	c, err := g.load()
-	if err != nil {
-		return inv
-	}
-	inv.Nodes = c.NodeNames()
-	if lock, err := plugin.Load(c.Plugin.Lock); err == nil {
-		inv.Tools = lock.Tools()
-	}
-	return inv
 }
 
 func policyTest(g *global) *cobra.Command {

@@ -22,6 +22,9 @@ import (
 type Options struct {
 	// Site is the folder with the site's data.yaml and, if it has rules, their Rego and tests.
 	Site string `koanf:"site" path:"true"`
+	// Shadow is the folder of a candidate that decides beside the site (package shadow); "" for
+	// none. A [Site] does not read it.
+	Shadow string `koanf:"shadow" path:"true"`
 	// Deadline is how long one decision may take before it is a refusal; 0 is 1s.
 	Deadline time.Duration `koanf:"-"`
 	// OnRevision is called with each revision before it decides anything, and with everything that
