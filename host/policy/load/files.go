@@ -17,8 +17,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/version"
 )
 
-// files are everything that decides, by path: core/…, schemas/…, capabilities.json as built in, and
-// site/….
+// files are everything that decides, by path: core/… without its tests, testing/…, schemas/… and
+// capabilities.json as built in, and site/….
 type files map[string][]byte
 
 // maxFile is the size of the largest file of a site, in bytes; maxFiles is their number.
@@ -27,10 +27,11 @@ const (
 	maxFiles = 1000
 )
 
+// coreFiles leaves out the tests of what is built in: they passed when this program was made.
 func coreFiles() (files, error) {
 	all := files{}
 	err := fs.WalkDir(policies.Files, ".", func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || strings.HasSuffix(p, testSuffix) {
 			return err
 		}
 		all[p], err = policies.Files.ReadFile(p)
