@@ -15,7 +15,9 @@ import data.caponier.testing.parts
 # cluster was not asked about guests.
 call(tool, args, who) := parts.call(tool, args, who) if {
 	parts.mistakes(tool, args, who) == set()
-} else := parts.stop("call", parts.mistakes(tool, args, who))
+} else := parts.stop("call", parts.mistakes(tool, args, who)) if {
+	parts.mistakes(tool, args, who) != set()
+}
 
 # operation gives the question of an operation that the call q asks for while it runs, such as
 # operation(q, "ssh_exec", {"argv": ["pct", "stop", "101"]}). It runs on the node that q names,
@@ -24,7 +26,9 @@ operation(q, name, op) := null if {
 	parts.fallen(q)
 } else := parts.operation(q, name, op, decide(q).tier) if {
 	parts.odd(q, name, op) == set()
-} else := parts.stop("operation", parts.odd(q, name, op))
+} else := parts.stop("operation", parts.odd(q, name, op)) if {
+	parts.odd(q, name, op) != set()
+}
 
 # decide gives the decision of core about a question, with the data and the rules of the site.
 decide(q) := d if {
@@ -35,7 +39,9 @@ decide(q) := d if {
 	d := data.caponier.core.operation.decision with input as q
 } else := null if {
 	parts.fallen(q)
-} else := parts.stop("decide", {"this is no question of call or operation"})
+} else := parts.stop("decide", {"this is no question of call or operation"}) if {
+	not q.schema in {"caponier.call/1", "caponier.operation/1"}
+}
 
 # at gives the question asked at another time, in UTC; weekday 0 is Sunday.
 at(q, weekday, hour) := object.union(q, {"time": parts.clock(weekday, hour)}) if {
@@ -50,7 +56,9 @@ at(q, weekday, hour) := object.union(q, {"time": parts.clock(weekday, hour)}) if
 # guests(q, {"102": {"tags": ["prod"]}}). Other members of a fact have usual values.
 guests(q, facts) := parts.with_guests(q, facts) if {
 	parts.odd_guests(facts) == set()
-} else := parts.stop("guests", parts.odd_guests(facts))
+} else := parts.stop("guests", parts.odd_guests(facts)) if {
+	parts.odd_guests(facts) != set()
+}
 
 # approved gives the question asked after this person approved the call on the terminal.
 approved(q, by) := object.union(q, {"confirmation": {

@@ -42,6 +42,7 @@ var rooms = map[string][]string{
 	"host/policy/load/strict": {},
 	"host/policy/replay": {"host/gate", "host/policy", "host/policy/input", "host/policy/value",
 		"host/policy/load"},
+	"host/policy/repo": {"host/policy/load"},
 	"host/policy/can": {"host/gate", "host/policy", "host/policy/load", "sdk/abi"},
 	"host/sandbox": {"host/gate", "host/fair", "host/plaintext", "host/sandbox/meter",
 		"host/trusted", "sdk/abi"},

@@ -17,7 +17,7 @@ import (
 func policyCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Check, test and try the policies"}
 	cmd.AddCommand(policyCheck(g), policyTest(g), policyEval(g), policyExplain(g), policyReplay(g),
-		policyGrammar(g), policyCan(g))
+		policyGrammar(g), policyCan(g), policyExport(g))
 	return cmd
 }
 

@@ -82,6 +82,15 @@ func siteFiles(dir string) (files, error) {
 	return all, err
 }
 
+// Files returns what decides, by path: core, testing, schemas and capabilities.json as built in,
+// without tests, and with a dir what the host reads of that site, below site/.
+func Files(dir string) (map[string][]byte, error) {
+	if dir == "" {
+		return coreFiles()
+	}
+	return siteFiles(dir)
+}
+
 // pack returns the bytes by which a policy is known and kept. Equal policies give equal bytes. The
 // version of OPA is part of what decides.
 func pack(all files) ([]byte, error) {
