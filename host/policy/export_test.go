@@ -2,8 +2,12 @@ package policy
 
 import (
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
 // ReadDecision lets the tests in package policy_test, which import load, read decisions.
 func ReadDecision(v ast.Value) (gate.Decision, error) { return decision(v) }
+
+// KeyOf returns what the host remembers a decision about the input by.
+func (r *Rules) KeyOf(in ast.Value) string { return r.allowed.Key(input.Entry(in), in) }

@@ -10,12 +10,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
+	"github.com/caponier-mcp/caponier/host/policy/memo"
 	"github.com/caponier-mcp/caponier/host/policy/redact"
 	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/caponier-mcp/caponier/sdk/abi"
@@ -108,8 +108,9 @@ type Rules struct {
 	queries map[string]ast.Body // by entry
 	txn     storage.Transaction // reads the store, and is never ended: the store does not change
 	values  cache.InterQueryValueCache
-	roles   memo[[]string]      // by credential; see effectiveRoles
-	visible memo[gate.Decision] // by all that a decision on a list depends on
+	roles   memo.Of[[]string]      // by credential; see effectiveRoles
+	visible memo.Of[gate.Decision] // by all that a decision on a list depends on
+	allowed memo.ByInput[gate.Decision]
 }
 
 // answerVar is bound to the value of a rule by its query.
@@ -125,6 +126,7 @@ func Compile(ctx context.Context, s Source) (*Rules, error) {
 		"operation": "data.caponier.core.operation.decision",
 		"plan":      "data.caponier.core.plan.decision",
 		"listing":   "data.caponier.core.listing.allowed",
+		"rate":      rateRule,
 		"able":      "[c | some c in data.caponier.core.listing.able]",
 		"roles":     "[name | some name in data.caponier.core.roles.held]",
 	} {
@@ -134,6 +136,9 @@ func Compile(ctx context.Context, s Source) (*Rules, error) {
 			return nil, fmt.Errorf("compiling the query for %s: %w", rule, err)
 		}
 		r.queries[entry] = q
+	}
+	for _, entry := range []string{"call", "operation"} {
+		r.allowed.Rule(entry, s.Compiler, "data.caponier.core."+entry+".allowed", rateRule)
 	}
 	// OPA's own cache of patterns holds 100, fewer than the command grammar has.
 	limit := 4096
@@ -170,13 +175,13 @@ func (r *Rules) decideVisible(ctx context.Context, q gate.Question) (gate.Decisi
 	// in Go syntax, in which no two values are alike
 	key := fmt.Sprintf("%#v %#v %q %q %q %#v %#v %#v %#v", c.Principal, c.Source, c.Tool.Kind,
 		c.Tool.Name, c.Tool.Plugin.Digest, c.Nodes, c.Targets, q.Mode, q.Facts.Guests)
-	if d, known := r.visible.get(key); known {
+	if d, known := r.visible.Get(key); known {
 		return d, nil
 	}
 	d, err := r.decide(ctx, "visible", q)
 	if err == nil {
 		d.Input = nil // which is not journaled, and has the time
-		r.visible.put(key, d)
+		r.visible.Put(key, d)
 	}
 	return d, err
 }
@@ -191,7 +196,7 @@ func (r *Rules) decide(ctx context.Context, entry string, q gate.Question) (
 	if rolesErr != nil {
 		return d, rolesErr
 	}
-	a, err := r.answer(ctx, entry, decided)
+	a, err := r.once(ctx, entry, decided)
 	if err != nil {
 		return d, err
 	}
@@ -232,36 +237,12 @@ func (r *Rules) Answer(ctx context.Context, in ast.Value) (gate.Decision, error)
 	return d, err
 }
 
-// memo remembers answers that hold as long as the revision does. The zero value is empty.
-type memo[V any] struct {
-	all   sync.Map
-	count atomic.Int32
-}
-
-// maxKnown bounds the answers that a memo has.
-const maxKnown = 4096
-
-func (m *memo[V]) get(key string) (v V, known bool) {
-	if found, ok := m.all.Load(key); ok {
-		return found.(V), true
-	}
-	return v, false
-}
-
-func (m *memo[V]) put(key string, v V) {
-	if m.count.Add(1) > maxKnown {
-		m.all.Clear()
-		m.count.Store(1)
-	}
-	m.all.Store(key, v)
-}
-
 // effectiveRoles returns, sorted, the roles that the site and the credential give a principal
 // together. Rego says which; it says the same as long as the revision holds, so the answer is
 // remembered.
 func (r *Rules) effectiveRoles(ctx context.Context, p gate.Principal) (roles []string, err error) {
 	key := fmt.Sprintf("%q %q %t %q", p.ID, p.Auth, p.Narrowed, p.Roles)
-	if roles, known := r.roles.get(key); known {
+	if roles, known := r.roles.Get(key); known {
 		return roles, nil
 	}
 	var in struct {
@@ -276,8 +257,32 @@ func (r *Rules) effectiveRoles(ctx context.Context, p gate.Principal) (roles []s
 	if err != nil {
 		return nil, fmt.Errorf("finding the roles of %s: %w", p.ID, err)
 	}
-	r.roles.put(key, roles)
+	r.roles.Put(key, roles)
 	return roles, nil
+}
+
+// rateRule alone reads the counts of calls, which no two calls have in common.
+const rateRule = "data.caponier.core.check.rate.ok"
+
+// once answers as [Rules.answer], and asks about the same thing once, where that is allowed. What
+// refuses, and what a rule decides by the time, by counts or by anything else that differs, is
+// asked anew. A decision that it returns shares its lists with others.
+func (r *Rules) once(ctx context.Context, entry string, in ast.Value) (gate.Decision, error) {
+	key := r.allowed.Key(entry, in)
+	if d, known := r.allowed.Get(key); known && (entry != "call" || r.rateHolds(ctx, in)) {
+		return d, nil
+	}
+	d, err := r.answer(ctx, entry, in)
+	if err == nil && d.Allow {
+		r.allowed.Put(key, d)
+	}
+	return d, err
+}
+
+// rateHolds reports what the key leaves out.
+func (r *Rules) rateHolds(ctx context.Context, in ast.Value) bool {
+	v, err := r.eval(ctx, "rate", in)
+	return err == nil && ast.Boolean(true).Equal(v)
 }
 
 // answer evaluates one entry. Anything but one whole, consistent decision is an error.

@@ -11,3 +11,7 @@ import data.caponier.core.decide
 # METADATA
 # entrypoint: true
 decision := decide.answer("call")
+
+# allowed is the decision where it allows. The host finds from it which members of the input an
+# answer that allows depends on, and decides questions that agree in all of them once.
+allowed := decide.allowed("call")

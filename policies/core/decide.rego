@@ -16,12 +16,8 @@ import data.caponier.core.tier
 import data.caponier.core.undo
 
 # answer gives the decision about the input as a question of this kind.
-answer(kind) := {
-	"schema": "caponier.decision/1", "allow": true, "tier": tier.name, "failed": [], "deny": [],
-	"confirm": false, "units": [], "lacks": [], "guests": {"vmids": [], "max_age_s": 0},
-	"obligations": obligations,
-} if {
-	failed(kind) == set()
+answer(kind) := decision if {
+	decision := allowed(kind)
 } else := {
 	"schema": "caponier.decision/1", "allow": false, "tier": tier.name,
 	"failed": [id | some id in told],
@@ -37,6 +33,16 @@ answer(kind) := {
 } if {
 	unmet := failed(kind)
 	told := reasons.told(unmet)
+}
+
+# allowed gives the decision where every check holds. It depends on less than one that refuses,
+# which says why.
+allowed(kind) := {
+	"schema": "caponier.decision/1", "allow": true, "tier": tier.name, "failed": [], "deny": [],
+	"confirm": false, "units": [], "lacks": [], "guests": {"vmids": [], "max_age_s": 0},
+	"obligations": obligations,
+} if {
+	failed(kind) == set()
 }
 
 # failed gives the required checks that do not hold. A check that is undefined does not hold. An

@@ -31,8 +31,9 @@ var rooms = map[string][]string{
 	"host/offline": {"host/gate", "host/fair", "host/plan", "host/policy/input", "host/shell",
 		"sdk/abi"},
 	"host/shell": {"host/gate"},
-	"host/policy": {"host/gate", "host/policy/input", "host/policy/redact",
+	"host/policy": {"host/gate", "host/policy/input", "host/policy/memo", "host/policy/redact",
 		"host/policy/value", "sdk/abi"},
+	"host/policy/memo":   {"host/policy/value"},
 	"host/policy/value":  {},
 	"host/policy/input":  {"host/gate", "host/policy/value", "sdk/abi"},
 	"host/policy/redact": {"host/gate", "host/policy/input", "host/policy/value"},
@@ -138,7 +139,8 @@ var rooms = map[string][]string{
 // it needs.
 var owners = map[string][]string{
 	"github.com/open-policy-agent/opa": {"host/policy", "host/policy/input",
-		"host/policy/value", "host/policy/redact", "host/policy/load", "host/policy/replay"},
+		"host/policy/value", "host/policy/memo", "host/policy/redact", "host/policy/load",
+		"host/policy/replay"},
 	"github.com/tetratelabs/wazero":   {"host/sandbox"},
 	"github.com/modelcontextprotocol": {"host/front/mcp", "host/front/http", "host/identity"},
 	"golang.org/x/crypto/ssh": {"host/remote/internal/conn", "host/remote/internal/command",

@@ -14,6 +14,19 @@ func JSON(v ast.Value, masked map[string]bool, mask func(string) string) []byte 
 	return w.b
 }
 
+// Append appends the text of a Rego value to b, as [JSON] writes it without a mask.
+func Append(b []byte, v ast.Value) []byte {
+	switch v := v.(type) {
+	case ast.String:
+		return appendString(b, string(v))
+	case ast.Null, ast.Boolean, ast.Number:
+		return append(b, v.String()...)
+	}
+	w := writer{b: b}
+	w.value(v)
+	return w.b
+}
+
 type writer struct {
 	masked map[string]bool
 	mask   func(string) string

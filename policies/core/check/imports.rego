@@ -16,14 +16,30 @@ ok if {
 	input.parent.tool == input.tool.name
 	is_string(input.parent.id)
 	part := parts[input.op]
-	input[part] != null
-	count([p | some p in kinds; input[p] == null]) == count(kinds) - 1
+	given(part)
+	count([value | some value in all; value == null]) == count(all) - 1
 	somewhere(part)
 	action
 }
 
 # The operation has one of these parts, and the others are null.
-kinds := ["command", "file", "http", "blob", "ask", "record", "listing"]
+all := [
+	input.command, input.file, input.http, input.blob, input.ask, input.record, input.listing,
+]
+
+given("command") if input.command != null
+
+given("file") if input.file != null
+
+given("http") if input.http != null
+
+given("blob") if input.blob != null
+
+given("ask") if input.ask != null
+
+given("record") if input.record != null
+
+given("listing") if input.listing != null
 
 # It names a node exactly if it runs on one. What is discarded is on a node or in the workspace.
 somewhere(part) if {

@@ -1,0 +1,155 @@
+package memo_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/caponier-mcp/caponier/host/policy/memo"
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/storage"
+	"github.com/open-policy-agent/opa/v1/storage/inmem"
+	"github.com/open-policy-agent/opa/v1/topdown"
+)
+
+// rules are ways to read an input, each with the members that MembersOf finds. p is asked; a.ok is
+// apart.
+var rules = map[string]struct{ rego, members string }{
+	"nothing":         {`p := 1`, ""},
+	"a member":        {`p := input.a`, "input.a"},
+	"below a member":  {`p if input.a.b == "x"`, "input.a.b"},
+	"both":            {`p if { input.a.b; input.a }`, "input.a"},
+	"with a variable": {`p if { some k; input.a[k].c == "x" }`, "input.a"},
+	"by a number":     {`p := input.l[0]`, "input.l"},
+	"in brackets":     {`p := input["a"]["b"]`, "input.a.b"},
+	"the whole":       {`p := input`, "input"},
+	"by a name":       {`p if { x := input; x.a == "x" }`, "input"},
+	"any member":      {`p contains k if input[k] == "x"`, "input"},
+	"a named member":  {`p if { some k in ["a", "b"]; input[k] == "x" }`, "input"},
+	"through a rule":  {"p if q\nq if input.a == \"x\"", "input.a"},
+	"through a name": {`p if { x := input.a; x.b == "x"; some y in x.c; y == "x" }`,
+		"input.a"},
+	"through a function": {"p if f(input.a)\nf(x) if x.b == input.b", "input.a input.b"},
+	"in an alternative": {`p := 1 if input.a == "x" else := 2 if input.b == "x" else := input.c`,
+		"input.a input.b input.c"},
+	"in a comprehension": {`p := {x | some x in input.l; x != input.b}`, "input.b input.l"},
+	"in every":           {`p if every x in input.l { x == input.b }`, "input.b input.l"},
+	"under not":          {`p if not input.a.b`, "input.a.b"},
+	"in the head":        {`p[input.a] := input.b`, "input.a input.b"},
+	"in a default":       {"default p := 1\np := 2 if input.a", "input.a"},
+	"in a call": {`p := object.get(input.a, ["b", "c"], input.b)`,
+		"input.a input.b"},
+	"a type":          {`p if is_string(input.a)`, "type_name(input.a)"},
+	"a type below":    {`p if { is_string(input.a.b); input.b }`, "type_name(input.a.b) input.b"},
+	"a type and more": {`p if { is_string(input.a); input.a == "x" }`, "input.a"},
+	"a type by name":  {`p if { x := input.a; is_string(x); x == "x" }`, "input.a"},
+	"a type in another rule": {"p if { is_string(input.a); q }\nq if input.a == \"x\"",
+		"input.a"},
+	"not a type": {`p if not is_string(input.a)`, "type_name(input.a)"},
+	"a type's name": {`p := type_name(input.a)`,
+		"input.a"},
+	"apart":          {"p if data.m.a.ok", ""},
+	"apart and more": {"p if { data.m.a.ok; input.n }", "input.n"},
+	"more of apart":  {"p := data.m.a", "input.n"},
+	"a rule of apart": {`p contains x if some x in data.m.a.other`,
+		"input.n"},
+	"by a variable apart": {`p contains id if { some id; data.m[id].ok }`, ""},
+	"any rule apart": {`p contains k if { some id, k; data.m[id][k] }`,
+		"input.n"},
+	"with another input": {`p if q with input as {"a": input.b}` + "\nq if input.a",
+		"input.a input.b"},
+	"with another member": {`p if { q == "x" with input.a.b as input.c }` + "\nq := input.a",
+		"input.a input.c"},
+	"with other data": {`p if { data.z == "x" with data.z as input.b }`, "input.b"},
+	"a recursive document": {`p if { walked := [x | some x in input.a]; count(walked) > 1 }`,
+		"input.a"},
+}
+
+const apart = "package m.a\n\nok if input.n > 1\n\nother contains input.n\n"
+
+func compiled(t *testing.T, rego string) *ast.Compiler {
+	t.Helper()
+	c, err := ast.CompileModules(map[string]string{"p.rego": "package p\n\n" + rego,
+		"a.rego": apart})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestMembersAreFoundInEveryWayToReadThem(t *testing.T) {
+	for name, row := range rules {
+		m := memo.MembersOf(compiled(t, row.rego), ast.MustParseRef("data.p.p"),
+			ast.MustParseRef("data.m.a.ok"))
+		if m.String() != row.members {
+			t.Errorf("%s: found %q, want %q", name, m, row.members)
+		}
+	}
+}
+
+// TestInputsOfOneKeyHaveOneAnswer asks each rule about many inputs: where the key and what is apart
+// are the same, the answer must be.
+func TestInputsOfOneKeyHaveOneAnswer(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var inputs []ast.Value
+	for range 400 {
+		inputs = append(inputs, document(random))
+	}
+	for name, row := range rules {
+		c := compiled(t, row.rego)
+		m := memo.MembersOf(c, ast.MustParseRef("data.p.p"), ast.MustParseRef("data.m.a.ok"))
+		answers, shared := map[string]string{}, 0
+		for range 1000 {
+			in := inputs[random.IntN(len(inputs))]
+			key := string(m.Key(nil, in)) + "|" + answer(t, c, "data.m.a.ok", in)
+			got := answer(t, c, "data.p.p", in)
+			before, known := answers[key]
+			if known && before != got {
+				t.Fatalf("%s: with the key %q %v gives %s, and another input %s", name, key, in,
+					got, before)
+			}
+			if known {
+				shared++
+			}
+			answers[key] = got
+		}
+		if shared == 0 {
+			t.Errorf("%s: no two inputs share a key", name)
+		}
+	}
+}
+
+func answer(t *testing.T, c *ast.Compiler, rule string, in ast.Value) (text string) {
+	t.Helper()
+	q, err := c.QueryCompiler().Compile(ast.MustParseBody("answer = " + rule))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := inmem.New()
+	txn := storage.NewTransactionOrDie(context.Background(), store)
+	err = topdown.NewQuery(q).WithCompiler(c).WithInput(ast.NewTerm(in)).WithStore(store).
+		WithTransaction(txn).Iter(context.Background(),
+		func(r topdown.QueryResult) error { text = r["answer"].String(); return nil })
+	if err != nil {
+		return "an error" // a conflict, which is an answer too
+	}
+	return text
+}
+
+// document returns an object of few names and values, so that many have members in common.
+func document(r *rand.Rand) ast.Value {
+	texts := []string{`"x"`, `"y"`, `""`, `"a\n+b"`, "null", "true", "1", "2", "[]", "{}",
+		`{"b":"x"}`, `{"b":"y"}`, `{"b":"x","c":["x"]}`, `{"b":{"c":"x"}}`, `["x"]`, `["x","y"]`,
+		`{"k":{"c":"x"}}`, `{"b":null}`, `{"b":2}`}
+	text := "{"
+	for _, name := range []string{"a", "b", "c", "l", "n", "z"} {
+		if r.IntN(4) > 0 {
+			if text != "{" {
+				text += ","
+			}
+			text += fmt.Sprintf("%q: %s", name, texts[r.IntN(len(texts))])
+		}
+	}
+	return ast.MustParseTerm(text + "}").Value
+}

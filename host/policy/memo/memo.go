@@ -1,0 +1,75 @@
+// Package memo remembers answers of Rego rules, for as long as one revision of the policy holds.
+//
+// A rule is a pure function of its input and of data, since the capabilities of this program have
+// no built-in function that is not. So two inputs that agree in all members that a rule can depend
+// on ([MembersOf]) give it one value.
+package memo
+
+import (
+	"crypto/sha256"
+	"sync"
+	"sync/atomic"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// Of remembers values by a key. Its methods may be called concurrently. The zero value is empty.
+type Of[V any] struct {
+	all   sync.Map
+	count atomic.Int32
+}
+
+// maxKnown bounds the values. When there are more, all are forgotten.
+const maxKnown = 4096
+
+// Get returns the value of a key.
+func (m *Of[V]) Get(key string) (v V, known bool) {
+	if found, ok := m.all.Load(key); ok {
+		return found.(V), true
+	}
+	return v, false
+}
+
+// Put remembers a value, which must not be changed afterwards.
+func (m *Of[V]) Put(key string, v V) {
+	if m.count.Add(1) > maxKnown {
+		m.all.Clear()
+		m.count.Store(1)
+	}
+	m.all.Store(key, v)
+}
+
+// ByInput remembers values of rules by the members of their input. The zero value knows no rule.
+type ByInput[V any] struct {
+	rules map[string]*Members // by name
+	known Of[V]
+}
+
+// Rule names a rule of a compiler, as [MembersOf] has it. It must not be called once the memo is in
+// use.
+func (m *ByInput[V]) Rule(name string, c *ast.Compiler, rule, apart string) {
+	if m.rules == nil {
+		m.rules = map[string]*Members{}
+	}
+	m.rules[name] = MembersOf(c, ast.MustParseRef(rule), ast.MustParseRef(apart))
+}
+
+// Key returns a digest of what the value of a rule can depend on, or "" for a rule without a name.
+func (m *ByInput[V]) Key(name string, in ast.Value) string {
+	members := m.rules[name]
+	if members == nil {
+		return ""
+	}
+	sum := sha256.Sum256(members.Key(make([]byte, 0, 4096), in))
+	return name + string(sum[:])
+}
+
+// Get returns the value of a key.
+func (m *ByInput[V]) Get(key string) (V, bool) { return m.known.Get(key) }
+
+// Put remembers a value, which must not be changed afterwards. It ignores the key "".
+func (m *ByInput[V]) Put(key string, v V) {
+	if key != "" {
+		m.known.Put(key, v)
+	}
+}
