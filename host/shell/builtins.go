@@ -51,6 +51,10 @@ func evaluates(argv []string) string {
 	return ""
 }
 
+// posixShells are the programs, without a folder, that run the text after -c and that a node or a
+// container may have.
+var posixShells = words(`sh bash dash ash ksh ksh93 mksh oksh rbash static-sh zsh`)
+
 // reserved are words that the grammar takes for its own where a command begins.
 var reserved = words(`if then elif else fi case esac for while until do done select function time
 	coproc in`)

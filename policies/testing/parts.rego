@@ -113,7 +113,7 @@ odd_form(target, v) := why if {
 } else := sprintf("there is no node %v; the inventory has %s", [v, concat(", ", names)]) if {
 	target == "node"
 	not v in names
-} else := sprintf("%v is not in the one form of a target of kind %s", [v, target]) if {
+} else := sprintf("%v is not in the form of a %s", [v, target]) if {
 	not target in {"node", "command", "guest_command"}
 	not canonical(target, v)
 }

@@ -1,4 +1,4 @@
-package caponier.testing_test
+package caponier.testing.questions_test
 
 import data.caponier.core.fixture
 import data.caponier.testing
@@ -62,7 +62,7 @@ test_each_mistake_is_named if {
 		["stopp", {}, "ann", `the lock has no tool "stopp"; there is stop`],
 		["stop", {}, "ann", `stop needs the argument "vmid"`],
 		["stop", {"vmid": "101"}, "ann", `stop: the argument "vmid" is of type integer`],
-		["stop", {"vmid": 7}, "ann", "stop: vmid: 7 is not in the one form of a target of kind vmid"],
+		["stop", {"vmid": 7}, "ann", "stop: vmid: 7 is not in the form of a vmid"],
 		[
 			"stop", {"vmid": 101, "node": "pve9"}, "ann",
 			"stop: node: there is no node pve9; the inventory has pve1, pve2",

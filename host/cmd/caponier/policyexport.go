@@ -19,7 +19,7 @@ func policyExport(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export DIR",
 		Short: "Write what plain opa needs to check and test a site in a repository of its own",
-		Long: "Write core, schemas, capabilities.json, the helpers of tests and a script for a CI " +
+		Long: "Write core, schemas, capabilities.json, the helpers of tests and a script for CI " +
 			"to DIR, and beside them a copy of the site, so that plain opa check, fmt and test " +
 			"work there. The tools and nodes that tests know are those of the configuration.\n\n" +
 			"In a folder that an export wrote before, what it wrote is renewed, and nothing else " +

@@ -113,8 +113,6 @@ func (c *Candidate) newCompiler() *ast.Compiler {
 		WithUseTypeCheckAnnotations(true).SetErrorLimit(20)
 }
 
-const testSuffix = "_test.rego"
-
 // parseModule refuses a module outside its owner's packages. It may be called concurrently.
 func (c *Candidate) parseModule(name string, data []byte) (*ast.Module, error) {
 	m, err := ast.ParseModuleWithOpts(name, string(data),

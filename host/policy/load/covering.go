@@ -16,11 +16,11 @@ type RuleCoverage struct {
 	ID     string   `json:"id,omitempty"` // of a refusal: what deny gives as id
 	Where  string   `json:"where"`        // file:line
 	Held   bool     `json:"held"`         // in a test it held; a refusal refused
-	Missed []string `json:"missed"`       // lines that no test came to, as file:line or file:line-line
+	Missed []string `json:"missed"`       // lines that no test came to: file:line, file:line-line
 }
 
-// covering counts lines as OPA's coverage does, and which rules held. Unlike OPA's, it has each test
-// run once.
+// covering counts lines as OPA's coverage does, and which rules held. Unlike OPA's, it has each
+// test run once.
 type covering struct {
 	*cover.Cover
 	mu   sync.Mutex
@@ -72,7 +72,8 @@ func (c *covering) of(modules []*ast.Module) (percent float64, all []RuleCoverag
 }
 
 // rule returns what was seen of a rule, whose lines end before the next one begins.
-func (c *covering) rule(m *ast.Module, r *ast.Rule, lines *cover.FileReport, last int) RuleCoverage {
+func (c *covering) rule(m *ast.Module, r *ast.Rule, lines *cover.FileReport,
+	last int) RuleCoverage {
 	at := r.Head.Location
 	seen := RuleCoverage{Rule: strings.TrimPrefix(m.Package.Path.String(), "data.") + "." +
 		r.Head.Ref().String(), ID: idOf(r), Where: fmt.Sprintf("%s:%d", at.File, at.Row),

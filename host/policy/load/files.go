@@ -27,6 +27,8 @@ const (
 	maxFiles = 1000
 )
 
+const testSuffix = "_test.rego"
+
 // coreFiles leaves out the tests of what is built in: they passed when this program was made.
 func coreFiles() (files, error) {
 	all := files{}
@@ -91,10 +93,13 @@ func Files(dir string) (map[string][]byte, error) {
 	return siteFiles(dir)
 }
 
+// OPA is the version of OPA that decides.
+var OPA = version.Version
+
 // pack returns the bytes by which a policy is known and kept. Equal policies give equal bytes. The
 // version of OPA is part of what decides.
 func pack(all files) ([]byte, error) {
-	texts := map[string]string{"opa": version.Version}
+	texts := map[string]string{"opa": OPA}
 	for name, data := range all {
 		texts[name] = string(data)
 	}

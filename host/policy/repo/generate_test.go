@@ -137,7 +137,8 @@ func operationOf(name string) (abi.Op, map[string]any) {
 	case "sftp_list":
 		return abi.SFTPList{OnNode: on, Path: "/srv/x"}, file
 	case "sftp_read":
-		return abi.SFTPRead{OnNode: on, Path: "/srv/x", MaxBytes: 9}, with(map[string]any{"bytes": 9})
+		return abi.SFTPRead{OnNode: on, Path: "/srv/x", MaxBytes: 9},
+			with(map[string]any{"bytes": 9})
 	case "sftp_remove":
 		return abi.SFTPRemove{OnNode: on, Path: "/srv/x"}, file
 	case "sftp_write":
@@ -147,7 +148,8 @@ func operationOf(name string) (abi.Op, map[string]any) {
 		return abi.SFTPGet{OnNode: on, Path: "/srv/x", Local: "x", Overwrite: true},
 			with(map[string]any{"local": "x", "overwrite": true})
 	case "sftp_put":
-		return abi.SFTPPut{OnNode: on, Path: "/srv/x", Local: "x"}, with(map[string]any{"local": "x"})
+		return abi.SFTPPut{OnNode: on, Path: "/srv/x", Local: "x"},
+			with(map[string]any{"local": "x"})
 	case "http_request":
 		return abi.HTTPRequest{Method: "GET", URL: "https://example.com/"},
 			map[string]any{"host": "example.com"}

@@ -63,7 +63,8 @@ func (h *host) Decide(ctx context.Context, q gate.Question) (gate.Decision, erro
 		h.asked = append(h.asked, q)
 	}
 	// the gate takes no decision that allows what is black: see call
-	return gate.Decision{Allow: true, Tier: min(h.tier, gate.Red), Revision: "test", Input: d.Input}, err
+	return gate.Decision{Allow: true, Tier: min(h.tier, gate.Red), Revision: "test",
+		Input: d.Input}, err
 }
 func (*host) Intent(context.Context, gate.Record, bool) error { return nil }
 func (*host) Outcome(context.Context, gate.Record) error      { return nil }
@@ -148,7 +149,8 @@ type helper struct {
 
 func newHelper(t *testing.T, inv load.Inventory) helper {
 	dir := filepath.Join(t.TempDir(), "policy")
-	if _, err := repo.Write(repo.Options{Dir: dir, Site: lab, Version: "dev", Inventory: inv}); err != nil {
+	_, err := repo.Write(repo.Options{Dir: dir, Site: lab, Version: "dev", Inventory: inv})
+	if err != nil {
 		t.Fatal(err)
 	}
 	h := helper{t, map[string]rego.PreparedEvalQuery{}}

@@ -17,7 +17,6 @@ import (
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/policy/load"
-	"github.com/open-policy-agent/opa/v1/version"
 	"golang.org/x/mod/semver"
 )
 
@@ -59,7 +58,7 @@ type written struct {
 // Write writes an export, or renews one. It touches nothing but what an export wrote, and changes
 // nothing when it returns an error about what is there. A site that is there stays as it is.
 func Write(o Options) (Report, error) {
-	rep := Report{Dir: o.Dir, Version: o.Version, OPA: version.Version, Written: []string{},
+	rep := Report{Dir: o.Dir, Version: o.Version, OPA: load.OPA, Written: []string{},
 		Removed: []string{}}
 	next, err := contents(o)
 	if err != nil {
@@ -107,7 +106,7 @@ func contents(o Options) (map[string][]byte, error) {
 	}
 	all["testing/data.json"] = o.Inventory.World()
 	all["ci.sh"] = ci
-	all["CAPONIER.md"] = []byte(strings.NewReplacer("{{opa}}", version.Version, "{{version}}",
+	all["CAPONIER.md"] = []byte(strings.NewReplacer("{{opa}}", load.OPA, "{{version}}",
 		o.Version).Replace(page))
 	return all, nil
 }
@@ -126,8 +125,9 @@ func (o Options) before(root *os.Root) (was written, err error) {
 			filepath.Join(o.Dir, manifest), err)
 	}
 	if semver.Compare("v"+was.Caponier, "v"+o.Version) > 0 && semver.IsValid("v"+o.Version) {
-		return was, fmt.Errorf("%s holds an export of version %s, which is newer than this program "+
-			"(%s): export with that version, or to an empty folder", o.Dir, was.Caponier, o.Version)
+		return was, fmt.Errorf("%s holds an export of version %s, which is newer than this "+
+			"program (%s): export with that version, or to an empty folder", o.Dir,
+			was.Caponier, o.Version)
 	}
 	return was, nil
 }
@@ -164,16 +164,16 @@ func (o Options) foreign(root *os.Root, before written, next map[string][]byte) 
 		have, err := root.ReadFile(name)
 		full := filepath.Join(o.Dir, name)
 		switch is := sum(have); {
-		case errors.Is(err, fs.ErrNotExist), err == nil && next[name] != nil && is == sum(next[name]),
-			err == nil && is == before.Files[name]:
+		case errors.Is(err, fs.ErrNotExist), err == nil && is == before.Files[name],
+			err == nil && next[name] != nil && is == sum(next[name]):
 		case err != nil:
 			wrong = append(wrong, err)
 		case before.Files[name] == "":
-			wrong = append(wrong, fmt.Errorf("%s is not of an export: move it to another place", full))
+			wrong = append(wrong, fmt.Errorf("%s is not of an export: move it away", full))
 		default:
-			wrong = append(wrong, fmt.Errorf("%s was changed since the export: take the change back "+
-				"(git checkout), or remove the file; what a site adds belongs into %s", full,
-				filepath.Join(o.Dir, "site")))
+			wrong = append(wrong, fmt.Errorf("%s was changed since the export: take the change "+
+				"back (git checkout), or remove the file; what a site adds belongs into %s",
+				full, filepath.Join(o.Dir, "site")))
 		}
 	}
 	return errors.Join(wrong...)

@@ -17,10 +17,11 @@ import (
 func opa(t *testing.T) string {
 	t.Helper()
 	tool := []string{"tool", "-modfile=../../../test/tools/go.mod"}
-	if out, err := exec.Command("go", append(tool, "opa", "version")...).CombinedOutput(); err != nil {
+	out, err := exec.Command("go", append(tool, "opa", "version")...).CombinedOutput()
+	if err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
-	out, err := exec.Command("go", append(tool, "-n", "opa")...).Output()
+	out, err = exec.Command("go", append(tool, "-n", "opa")...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,8 @@ func TestPlainOPAWorksInAnExport(t *testing.T) {
 		{"data.yaml", data + "\nprotect: {}\n", "Additional property protect"},
 		{"data.yaml", strings.Replace(data, "roles: [operator]", "roles: [operators]", 1),
 			"there is no role"},
-		{"a.rego", "package caponier.site.call\n\ndeny contains {\"id\": \"a\", \"msg\": \"b\"} if " +
+		{"a.rego", "package caponier.site.call\n\n" +
+			"deny contains {\"id\": \"a\", \"msg\": \"b\"} if " +
 			"time.now_ns() > 1\n", "time.now_ns"},
 		{"a.rego", "package caponier.site.call\ndeny   contains 1 if false", "not formatted"},
 		{"b_test.rego", strings.Replace(strings.Replace(asks, "call_test", "b_test", 1),
@@ -252,3 +254,33 @@ func TestAFolderWithOtherThingsIsRefused(t *testing.T) {
 		t.Errorf("%v: %v", err, tree(t, other))
 	}
 }
+
+// Whatever a manifest says, an export touches nothing but what it writes: not the site, not the
+// files beside it, not those of another folder.
+func FuzzManifest(f *testing.F) {
+	for _, text := range []string{`{}`, `{"caponier": "1.0.0", "files": {"../other": "00"}}`, "",
+		`{"caponier": "9", "files": {"site/data.yaml": "00", "mine": "` + mineSum + `"}}`,
+		`{"caponier": "v1", "files": {"core/../mine": "` + mineSum + `", ".": ""}}`} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		above := t.TempDir()
+		dir := above + "/policy"
+		write(t, above+"/other", "mine\n")
+		write(t, dir+"/site/data.yaml", "mine\n")
+		write(t, dir+"/README.md", "mine\n")
+		write(t, dir+"/.caponier-export", text)
+		_, err := repo.Write(repo.Options{Dir: dir, Site: lab, Version: "1.0.0"})
+		after := tree(t, above)
+		if after["other"] != "mine\n" || after["policy/site/data.yaml"] != "mine\n" {
+			t.Errorf("%q: %v: a file of the site or beside it was touched", text, err)
+		}
+		// a manifest that lists a file with its digest says that an export wrote it
+		if after["policy/README.md"] != "mine\n" && !strings.Contains(text, mineSum) {
+			t.Errorf("%q: %v: README.md was touched", text, err)
+		}
+	})
+}
+
+// mineSum is the SHA-256 of "mine" and a line break.
+const mineSum = "fcbc800db3f1867000b852f1ce0044b8f1584f76ade1ed6e65189824f95c3cda"
