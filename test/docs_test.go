@@ -41,6 +41,8 @@ var runners = map[string]string{
 // illustrates are fences that nobody types.
 var illustrates = map[string][]string{"docs/design.md": {"", "go", "jsonc"},
 	"docs/plan.md": {"text", "go", "yaml"},
+	// host/policy/repo runs what ci.sh has of it
+	"host/policy/repo/CAPONIER.md.tmpl": {"sh", "yaml"},
 	// test/packaging/verify.sh runs these
 	"packaging/VERIFY.md": {"sh", "sh signed", "sh deb", "sh rpm", "sh go", "sh rebuild"}}
 

@@ -232,7 +232,7 @@ func (r *Rules) Answer(ctx context.Context, in ast.Value) (gate.Decision, error)
 	if entry == "" {
 		return gate.Decision{}, errors.New("the input names no schema that this version knows")
 	}
-	d, err := r.answer(ctx, entry, in)
+	d, err := r.once(ctx, entry, in)
 	d.Revision = r.Revision
 	return d, err
 }

@@ -60,7 +60,7 @@ func TestQuestionsOfOneKeyHaveOneAnswer(t *testing.T) {
 			return v
 		}
 		doc.(map[string]any)["principal"].(map[string]any)["roles"] = []any{"operator"}
-		first, err := r.Answer(ctx, value())
+		first, err := r.Afresh(ctx, value())
 		if err != nil || !first.Allow {
 			t.Fatalf("%s is not allowed: %v %v", name, first.Denied, err)
 		}
@@ -68,7 +68,7 @@ func TestQuestionsOfOneKeyHaveOneAnswer(t *testing.T) {
 		mutants(doc, func(where string) {
 			if v := value(); r.KeyOf(v) != key {
 				other++
-			} else if got, err := r.Answer(ctx, v); err != nil || !reflect.DeepEqual(got, first) {
+			} else if got, err := r.Afresh(ctx, v); err != nil || !reflect.DeepEqual(got, first) {
 				// The counts of calls are no part of the key; their rule is asked each time.
 				if !slices.Contains(got.Failed, "rate") {
 					t.Errorf("%s: %s has the same key: %v %v", name, where, got.Failed, err)
@@ -116,7 +116,7 @@ func TestWhatASiteReadsIsAskedAnew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := s.Rules().Answer(context.Background(), in)
+			want, err := s.Rules().Afresh(context.Background(), in)
 			if err != nil || got.Allow != want.Allow {
 				t.Fatalf("%s: %d: %v, the rules say %v: %v", name, i, got.Allow, want.Allow, err)
 			}
