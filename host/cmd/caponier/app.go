@@ -131,7 +131,7 @@ func (h *host) loadPolicy(ctx context.Context) (wait func() error) {
 	}
 	before := h.tested()
 	p.Tested, p.Passed = before.has, before.keep
-	p.Inventory = load.Inventory{Tools: h.lock().Tools(), Nodes: h.cfg.NodeNames()}
+	p.Inventory = load.Inventory{Tools: h.lock().Tools(), Nodes: h.cfg.Remote.Known()}
 	var engine *load.Site
 	var err error
 	go func() {

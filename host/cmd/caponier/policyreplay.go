@@ -122,7 +122,7 @@ func (g *global) inventory() (inv load.Inventory) {
 	if err != nil {
 		return inv
 	}
-	inv.Nodes = c.NodeNames()
+	inv.Nodes = c.Remote.Known()
 	if lock, err := plugin.Load(c.Plugin.Lock); err == nil {
 		inv.Tools = lock.Tools()
 	}

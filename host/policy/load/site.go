@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -162,7 +163,7 @@ func (s *Site) candidate(ctx context.Context, inv Inventory) (*Candidate, error)
 	maps.DeleteFunc(site, func(name string, _ []byte) bool { return !owned(name) })
 	if now != nil && maps.EqualFunc(site, now.site, bytes.Equal) &&
 		slices.Equal(inv.Tools, now.inventory.Tools) &&
-		slices.Equal(inv.Nodes, now.inventory.Nodes) {
+		reflect.DeepEqual(inv.Nodes, now.inventory.Nodes) {
 		return now, nil
 	}
 	tested := s.options.Tested

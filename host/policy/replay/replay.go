@@ -29,7 +29,7 @@ func Eval(ctx context.Context, dir string, text []byte) (gate.Decision, error) {
 	if err != nil {
 		return gate.Decision{}, err
 	}
-	c, err := load.FromFolder(ctx, dir, load.Inventory{})
+	c, err := load.Untested(ctx, dir)
 	if err != nil {
 		return gate.Decision{}, err
 	}
@@ -96,7 +96,7 @@ type Change struct {
 // Replay decides every recorded question again with the policy of a folder. It uses all processors
 // and holds only the differences in memory.
 func Replay(ctx context.Context, records iter.Seq[gate.Record], dir string) (Diff, error) {
-	c, err := load.FromFolder(ctx, dir, load.Inventory{})
+	c, err := load.Untested(ctx, dir)
 	if err != nil {
 		return Diff{}, err
 	}
