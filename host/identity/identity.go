@@ -213,6 +213,7 @@ func (v *Verifier) Middleware(next http.Handler) http.Handler {
 			w.Header().Set("Retry-After", "60")
 			http.Error(w, "too many failed attempts", http.StatusTooManyRequests)
 		case errors.Is(err, errUnreadable):
+			w.Header().Set("Retry-After", "5")
 			http.Error(w, "callers cannot be identified at the moment",
 				http.StatusServiceUnavailable)
 		case errors.As(err, &scope):
@@ -255,7 +256,8 @@ func (v *Verifier) identify(r *http.Request) (caller, error) {
 	from, header := address(r), r.Header["Authorization"]
 	c, err := v.bearer(r.Context(), header, from)
 	// Failures never shut out a good token of the same address: guessing 256 bits needs no limit.
-	if err != nil && !errors.Is(err, errUnreadable) && len(header) > 0 && v.fails.tooMany(from) {
+	theirs := !errors.Is(err, errUnreadable) || errors.Is(err, errOften)
+	if err != nil && theirs && len(header) > 0 && v.fails.tooMany(from) {
 		return caller{}, errTooMany
 	}
 	return c, err
