@@ -142,11 +142,15 @@ func TestCallersAreMappedToTheLetter(t *testing.T) {
 func TestTheOAuthTableIsChecked(t *testing.T) {
 	good := OIDC{Issuer: "https://id.example", Audience: opsAudience}
 	for says, change := range map[string]func(*OIDC){
-		"resource: with several":     func(o *OIDC) { o.Audience = []string{"a", "b"} },
-		`audience: ""`:               func(o *OIDC) { o.Audience = append(opsAudience, "") },
-		"callers: claim \"\"":        func(o *OIDC) { o.Callers = []OIDCCaller{{"", "a"}} },
-		"is there twice":             func(o *OIDC) { o.Callers = []OIDCCaller{{"A", "a"}, {"A", "b"}} },
-		"claim \"c\u0430rla\"":       func(o *OIDC) { o.Callers = []OIDCCaller{{"c\u0430rla", "a"}} },
+		"resource: with several": func(o *OIDC) { o.Audience = []string{"a", "b"} },
+		`audience: ""`:           func(o *OIDC) { o.Audience = append(opsAudience, "") },
+		"callers: claim \"\"":    func(o *OIDC) { o.Callers = []OIDCCaller{{"", "a"}} },
+		"is there twice": func(o *OIDC) {
+			o.Callers = []OIDCCaller{{"A", "a"}, {"A", "b"}}
+		},
+		"claim \"c\u0430rla\"": func(o *OIDC) {
+			o.Callers = []OIDCCaller{{"c\u0430rla", "a"}}
+		},
 		"principal \"Dana\"":         func(o *OIDC) { o.Callers = []OIDCCaller{{"A", "Dana"}} },
 		"principal \"host\"":         func(o *OIDC) { o.Callers = []OIDCCaller{{"A", "host"}} },
 		"clients: \"a b\"":           func(o *OIDC) { o.Clients = []string{"a b"} },
