@@ -64,6 +64,7 @@ var rooms = map[string][]string{
 	"host/native":                 {"host/gate"},
 	"host/undo": {"host/cluster", "host/gate", "host/native", "host/reverse",
 		"sdk/abi"},
+	"host/recording":      {"host/gate", "host/native", "host/offline", "sdk/abi"},
 	"host/sweep":          {"host/gate", "host/native", "sdk/abi"},
 	"host/remote/sshtest": {"host/gate", "test/needs"},
 	"host/doctor":         {"host/", "policies"},

@@ -52,7 +52,8 @@ func configured(g *global) (*host, error) {
 			"root on the nodes named there, within what policy allows; set accept_risks = true "+
 			"(or I_ACCEPT_RISKS=true) when you have read docs/threats.md", cfg.File))
 	}
-	h := &host{cfg: cfg, meter: observe.NewMeter(version), turns: fair.Processors()}
+	h := &host{cfg: cfg, meter: observe.NewMeter(version), turns: fair.Processors(),
+		recorder: g.recorder}
 	cfg.Sandbox.Log = g.pluginLog
 	lock, err := plugin.Load(cfg.Plugin.Lock)
 	if err != nil {
@@ -233,6 +234,9 @@ func (h *host) executors(o *gate.Options) error {
 	for _, name := range []string{"ssh_exec", "ssh_script", "sftp_write", "sftp_put",
 		"sftp_remove"} {
 		o.Executors[name] = h.keeper
+	}
+	if h.recorder != nil {
+		o.Executors = h.recorder.Executors(o.Executors, o.Nodes)
 	}
 	return nil
 }
