@@ -239,8 +239,8 @@ func (v *Verifier) challenge(wrong string) string {
 	}
 	if v.oidc != nil {
 		c += fmt.Sprintf(`, resource_metadata=%q`, v.oidc.metadataURL())
-		if len(v.oidc.Scopes) > 0 {
-			c += fmt.Sprintf(`, scope=%q`, strings.Join(v.oidc.Scopes, " "))
+		if ask := v.oidc.asked(); len(ask) > 0 {
+			c += fmt.Sprintf(`, scope=%q`, strings.Join(ask, " "))
 		}
 	}
 	return c
@@ -314,7 +314,7 @@ func (v *Verifier) Metadata() (paths []string, h http.Handler) {
 	body, err := json.Marshal(map[string]any{"resource": v.oidc.resource(),
 		"authorization_servers":    []string{v.oidc.Issuer},
 		"bearer_methods_supported": []string{"header"},
-		"scopes_supported":         append([]string{}, v.oidc.Scopes...),
+		"scopes_supported":         append([]string{}, v.oidc.asked()...),
 		"resource_name":            "Caponier"})
 	if err != nil { // it is made of strings
 		panic(err)

@@ -238,6 +238,30 @@ func TestAFloodOfKeyIDs(t *testing.T) {
 	}
 }
 
+// Clients are told the scopes to ask for, which may be named otherwise in tokens.
+func TestScopesToAskFor(t *testing.T) {
+	p := newIDP(t)
+	v, err := New(Options{Log: quiet, OIDC: OIDC{Issuer: p.URL, Audience: opsAudience,
+		Scopes: []string{"use"}, AskScopes: []string{"api://ops/use", "offline_access"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const told = `scope="api://ops/use offline_access"`
+	code, _, h := ask(v, "192.0.2.1:1", "Bearer "+p.token(t, nil, m{"scope": "api://ops/use"}))
+	if got := h.Get("WWW-Authenticate"); code != 403 ||
+		!strings.Contains(got, `error="insufficient_scope"`) || !strings.Contains(got, told) {
+		t.Errorf("%d %s", code, got)
+	}
+	if code, _, h := ask(v, "192.0.2.1:1", ""); code != 401 ||
+		!strings.Contains(h.Get("WWW-Authenticate"), told) {
+		t.Errorf("%d %v", code, h)
+	}
+	if code, _, _ := ask(v, "192.0.2.1:1",
+		"Bearer "+p.token(t, nil, m{"scope": nil, "scp": "use"})); code != 200 {
+		t.Errorf("a token with it: %d", code)
+	}
+}
+
 // A provider whose keys could be changed on the way is not believed.
 func TestKeysOverPlainHTTPAreNotFetched(t *testing.T) {
 	p := newIDP(t)

@@ -33,7 +33,9 @@ type OIDC struct {
 	// the claim that lists roles, or its path with dots, such as realm_access.roles. A token
 	// without a role in it is refused. "" means that tokens do not narrow roles.
 	RolesClaim string   `koanf:"roles_claim"`
-	Scopes     []string `koanf:"scopes"` // that every token must have; also told to clients
+	Scopes     []string `koanf:"scopes"` // that every token must have
+	// the scopes that clients are told to ask the provider for; none for Scopes
+	AskScopes []string `koanf:"ask_scopes"`
 }
 
 // OIDCCaller says which principal a value of the id claim is.
@@ -88,7 +90,7 @@ func (o OIDC) validate() error {
 		all  []string
 		form *regexp.Regexp
 	}{{"audience", o.Audience, plainForm}, {"clients", o.Clients, plainForm},
-		{"scopes", o.Scopes, scopeForm}} {
+		{"scopes", o.Scopes, scopeForm}, {"ask_scopes", o.AskScopes, scopeForm}} {
 		for _, v := range l.all {
 			if !l.form.MatchString(v) {
 				return fmt.Errorf("identity.oidc.%s: %q must be 1 to 256 characters of ASCII "+
@@ -135,6 +137,14 @@ func (o OIDC) resource() string {
 		return o.Resource
 	}
 	return cmp.Or(o.Resource, o.Audience[0])
+}
+
+// asked returns the scopes that clients are told to ask for, or nil.
+func (o OIDC) asked() []string {
+	if len(o.AskScopes) > 0 {
+		return o.AskScopes
+	}
+	return o.Scopes
 }
 
 // metadataURL is where clients learn which provider to go to (RFC 9728).
