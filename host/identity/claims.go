@@ -44,7 +44,8 @@ func (o OIDC) meant(claims map[string]any, now time.Time) error {
 
 // access returns an error for what the provider signed for another use than to be shown here.
 func access(claims map[string]any) error {
-	for _, k := range []string{"at_hash", "c_hash", "s_hash", "events", "cnf"} {
+	// at_hash tells nothing: Dex puts it into access tokens too.
+	for _, k := range []string{"c_hash", "s_hash", "events", "cnf"} {
 		if _, there := claims[k]; there {
 			return fmt.Errorf("with claim %s it is an ID token, an event or bound to a key, and "+
 				"no access token for the bearer", k)

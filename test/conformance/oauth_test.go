@@ -28,8 +28,10 @@ func free(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// protected starts the host with the provider at a port. ended ends it, and returns its log.
-func protected(t *testing.T, provider int) (url string, ended func() string) {
+// protected starts the host with this table of its provider; its resource is
+// replaced by the host's own.
+// ended ends it, and returns its log.
+func protected(t *testing.T, provider string) (url string, ended func() string) {
 	t.Helper()
 	shipped, err := os.ReadFile("config.toml")
 	if err != nil {
@@ -45,15 +47,8 @@ func protected(t *testing.T, provider int) (url string, ended func() string) {
 	head = regexp.MustCompile(`"(site|\.\./[^"]*)"`).ReplaceAllString(head, `"`+here+`/$1"`)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config.toml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, `%s
-[identity.oidc]
-issuer = "http://127.0.0.1:%d"
-audience = %q
-scopes = ["caponier"]
-[[identity.oidc.callers]]
-claim = "auth0|5f7c8ec7c33c6c004bbafe82"
-principal = "suite"
-`, head, provider, url), 0o600); err != nil {
+	provider = strings.Replace(provider, "https://caponier.example.org/mcp", url, 1)
+	if err := os.WriteFile(config, []byte(head+"\n"+provider), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("CAPONIER_AUDIT_DIR", filepath.Join(dir, "journal"))
@@ -80,7 +75,14 @@ func TestOAuthFromEndToEnd(t *testing.T) {
 		"v2-legacy": "2025-11-25"} {
 		t.Run(client, func(t *testing.T) {
 			provider, other := free(t), free(t)
-			url, ended := protected(t, provider)
+			url, ended := protected(t, fmt.Sprintf(`[identity.oidc]
+issuer = "http://127.0.0.1:%d"
+audience = "https://caponier.example.org/mcp"
+scopes = ["caponier"]
+[[identity.oidc.callers]]
+claim = "auth0|5f7c8ec7c33c6c004bbafe82"
+principal = "suite"
+`, provider))
 			cmd := exec.CommandContext(t.Context(), node, "oauth.mjs", client, url,
 				fmt.Sprint(provider), fmt.Sprint(other))
 			var stderr bytes.Buffer

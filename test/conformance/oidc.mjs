@@ -47,17 +47,27 @@ export async function start(port, tokenSeconds) {
   return { issuer, stop: () => { server.close(); server.closeAllConnections(); } };
 }
 
-// browse follows the redirects of a browser from an authorization request to the client's redirect URI, and returns its parameters, or what the provider said instead.
-export async function browse(url, redirectURI) {
+// browse follows the redirects of a browser from an authorization request to the client's redirect URI, and returns its parameters, or what the provider said instead. It fills in the first form of each page with the fields.
+export async function browse(url, redirectURI, fields) {
   const cookies = new Map();
+  let body;
   for (let at = new URL(url), n = 0; n < 10; n++) {
     if (at.href.startsWith(redirectURI)) return at.searchParams;
-    const res = await fetch(at, { redirect: 'manual', headers: { cookie: [...cookies].map(([k, v]) => `${k}=${v}`).join('; ') } });
+    const res = await fetch(at, { method: body ? 'POST' : 'GET', body, redirect: 'manual', headers: { cookie: [...cookies].map(([k, v]) => `${k}=${v}`).join('; ') } });
+    body = undefined;
     for (const c of res.headers.getSetCookie()) {
       const [, name, value] = c.match(/^([^=]+)=([^;]*)/);
       cookies.set(name, value);
     }
-    if (!res.headers.get('location')) return new URLSearchParams({ error: /\b(invalid_\w+)\b/.exec(await res.text())?.[1] ?? `status ${res.status}` });
+    if (!res.headers.get('location')) {
+      const page = await res.text();
+      const form = fields && /<form method="post"(?: action="([^"]*)")?>?(.*?)<\/form>/s.exec(page);
+      if (!form) return new URLSearchParams({ error: /\b(invalid_\w+)\b/.exec(page)?.[1] ?? `status ${res.status}` });
+      at = new URL(form[1]?.replaceAll('&amp;', '&') ?? at, at);
+      body = new URLSearchParams(fields);
+      for (const [, name, value] of form[2].matchAll(/<input type="hidden" name="([^"]*)" value="([^"]*)"/g)) body.set(name, value);
+      continue;
+    }
     at = new URL(res.headers.get('location'), at);
   }
   throw new Error('the provider redirects without end');
