@@ -17,14 +17,13 @@ const provider = {
   saveCodeVerifier: (v) => { kept.verifier = v; },
   codeVerifier: () => kept.verifier,
   async redirectToAuthorization(to) {
-    console.error('AUTH', to.href, Object.keys(kept.tokens ?? {}));
     kept.answer = await browse(to, redirectURI, { login: 'dana@example.org', password: 'a password of a test' });
     if (!kept.answer.get('code')) throw new Error(`the provider did not let the client in: ${kept.answer}`);
   },
 };
 const connect = async () => {
   const client = new Client({ name: 'dex', version: '1' }, { versionNegotiation: { mode: 'auto' } });
-  const transport = new StreamableHTTPClientTransport(new URL(url), { authProvider: provider, fetch: async (u, i) => { const r = await fetch(u, i); if (!String(u).startsWith(url) || r.status >= 400) console.error(i?.method, String(u), r.status, r.status >= 400 ? await r.clone().text() : '', String(i?.body).slice(0, 300)); return r; } });
+  const transport = new StreamableHTTPClientTransport(new URL(url), { authProvider: provider });
   try {
     await client.connect(transport);
   } catch (e) {

@@ -78,7 +78,8 @@ func TestDexAsThePageHasIt(t *testing.T) {
 			Aud      []string
 		}
 	}
-	if err := json.Unmarshal(out, &seen); err != nil {
+	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n")) // the client warns before
+	if err := json.Unmarshal(lines[len(lines)-1], &seen); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	said := ended()
