@@ -78,6 +78,9 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 	if err := h.openState(&o); err != nil {
 		return err
 	}
+	if only == "" {
+		h.shadow(ctx, &o)
+	}
 	if err := h.openRemote(); err != nil {
 		return err
 	}
@@ -128,7 +131,7 @@ func (h *host) loadPolicy(ctx context.Context) (wait func() error) {
 	}
 	before := h.tested()
 	p.Tested, p.Passed = before.has, before.keep
-	p.Inventory = load.Inventory{Tools: h.lock().Tools(), Nodes: h.cfg.NodeNames()}
+	p.Inventory = load.Inventory{Tools: h.lock().Tools(), Nodes: h.cfg.Remote.Known()}
 	var engine *load.Site
 	var err error
 	go func() {
