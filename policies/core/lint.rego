@@ -249,6 +249,9 @@ redescribed(binary, sub) if {
 	not regex.match(`^[A-Za-z]`, sub)
 }
 
+# A program without sub-commands would take one for an operand: "reboot now" is a reboot.
+redescribed(binary, _) if object.keys(grammar.commands[binary]) == {""}
+
 redescribed(binary, _) if count(grammar.commands[binary][""].operands) > 0
 
 problems contains problem if {

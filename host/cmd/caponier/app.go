@@ -52,7 +52,8 @@ func configured(g *global) (*host, error) {
 			"root on the nodes named there, within what policy allows; set accept_risks = true "+
 			"(or I_ACCEPT_RISKS=true) when you have read docs/threats.md", cfg.File))
 	}
-	h := &host{cfg: cfg, meter: observe.NewMeter(version), turns: fair.Processors()}
+	h := &host{cfg: cfg, meter: observe.NewMeter(version), turns: fair.Processors(),
+		recorder: g.recorder}
 	cfg.Sandbox.Log = g.pluginLog
 	lock, err := plugin.Load(cfg.Plugin.Lock)
 	if err != nil {
@@ -76,6 +77,9 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 	loaded := h.loadPolicy(ctx)
 	if err := h.openState(&o); err != nil {
 		return err
+	}
+	if only == "" {
+		h.shadow(ctx, &o)
 	}
 	if err := h.openRemote(); err != nil {
 		return err
@@ -127,7 +131,7 @@ func (h *host) loadPolicy(ctx context.Context) (wait func() error) {
 	}
 	before := h.tested()
 	p.Tested, p.Passed = before.has, before.keep
-	p.Inventory = load.Inventory{Tools: h.lock().Tools(), Nodes: h.cfg.NodeNames()}
+	p.Inventory = load.Inventory{Tools: h.lock().Tools(), Nodes: h.cfg.Remote.Known()}
 	var engine *load.Site
 	var err error
 	go func() {
@@ -233,6 +237,9 @@ func (h *host) executors(o *gate.Options) error {
 	for _, name := range []string{"ssh_exec", "ssh_script", "sftp_write", "sftp_put",
 		"sftp_remove"} {
 		o.Executors[name] = h.keeper
+	}
+	if h.recorder != nil {
+		o.Executors = h.recorder.Executors(o.Executors, o.Nodes)
 	}
 	return nil
 }

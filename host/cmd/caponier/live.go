@@ -253,7 +253,7 @@ func (l *live) take(ctx context.Context, next *plugin.Lock) error {
 	}
 	before := l.h.engine.Revision()
 	err := l.h.engine.Against(ctx,
-		load.Inventory{Tools: next.Tools(), Nodes: l.h.cfg.NodeNames()})
+		load.Inventory{Tools: next.Tools(), Nodes: l.h.cfg.Remote.Known()})
 	if err != nil { // a rule of the site names what left the lock
 		l.decides(ctx, err, before)
 	} else {
