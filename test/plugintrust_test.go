@@ -82,7 +82,7 @@ func TestPluginTrustOfASite(t *testing.T) {
 	trust(`valid-before="20200101Z" `, "'*'", all)
 	want("expired", "has expired", 3, lock...)
 	trust("cert-authority ", "'*'", all)
-	want("a bad key", "plugins/trust/acme/keys/0", 1, lock...)
+	want("a bad key", "plugins/trust/acme/keys/0", 3, lock...)
 	trust("", "'st*', containers", all)
 	want("served and not locked so", "which the lock does not say", 1, "call", "steps_run",
 		`{"n":1}`)

@@ -84,6 +84,9 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 	if err := h.openRemote(); err != nil {
 		return err
 	}
+	if loaded, err = h.trustFirst(loaded); err != nil {
+		return err
+	}
 	if err := h.openSandbox(ctx, func(t *gate.Tool) bool {
 		return h.hidden(t) == "" && (only == "" || only == t.Name)
 	}); err != nil {

@@ -13,6 +13,29 @@ import (
 	"github.com/caponier-mcp/caponier/host/signature"
 )
 
+// trustFirst waits for the policy where the site asks for signatures, so that no module is opened
+// before. Elsewhere policy and modules are made ready at once, and it is an error when the site has
+// begun to ask in between.
+func (h *host) trustFirst(loaded func() error) (wait func() error, err error) {
+	asks, err := load.AsksForSignatures(h.cfg.Policy.Site)
+	if err != nil || asks { // loading says what is wrong with the site
+		return func() error { return nil }, loaded()
+	}
+	return func() error {
+		if err := loaded(); err != nil {
+			return err
+		}
+		site, err := h.engine.Current()
+		if err != nil {
+			return err
+		}
+		if _, asks := site.Signers(); asks {
+			return errors.New("the site has changed while it was read: start again")
+		}
+		return nil
+	}, nil
+}
+
 // signersOf returns the keys of a site's plugins.trust.
 func signersOf(keys map[string][]string) (all []signature.Signer, err error) {
 	for _, who := range slices.Sorted(maps.Keys(keys)) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 )
 
 // Module is a plugin's module as core/trust.rego sees it.
@@ -11,6 +12,26 @@ type Module struct {
 	Name    string
 	Imports []string
 	Signers []string // whose signature over the module was verified
+}
+
+// AsksForSignatures reports whether the data of the site in dir has plugins.trust. Nothing else of
+// the site is read.
+func AsksForSignatures(dir string) (bool, error) {
+	all, err := siteFiles(dir)
+	if err != nil {
+		return false, err
+	}
+	c := &Candidate{data: map[string]any{}, places: map[string]string{}}
+	for name, data := range all {
+		ext := path.Ext(name)
+		if owned(name) && (ext == ".yaml" || ext == ".json") {
+			if err := c.parseData(name, data); err != nil {
+				return false, err
+			}
+		}
+	}
+	_, asks := c.Signers()
+	return asks, nil
 }
 
 // Signers returns who may sign plugins, with their keys, and whether the site asks for it.
