@@ -200,7 +200,8 @@ func TestDiffSaysWhoSigned(t *testing.T) {
 	}
 	bad := entry(t)
 	bad.Signed = &Signed{By: "ann", Signature: "x"}
-	if _, err := Encode([]Entry{bad}); err == nil || !strings.Contains(err.Error(), "signed: want") {
+	_, err := Encode([]Entry{bad})
+	if err == nil || !strings.Contains(err.Error(), "signed: want") {
 		t.Errorf("a lock with the signature x: %v", err)
 	}
 }
