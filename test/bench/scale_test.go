@@ -78,8 +78,9 @@ func BenchmarkSites(b *testing.B) {
 				for _, of := range []string{"again", "anew"} {
 					q := question(0)
 					if of == "anew" {
-						q = question(2 * len(took[name+"-anew"]))
-						q.Call.Targets.VMIDs = []string{fmt.Sprint(70_000 + len(took[name+"-anew"]))}
+						n := len(took[name+"-anew"])
+						q = question(2 * n)
+						q.Call.Targets.VMIDs = []string{fmt.Sprint(70_000 + n)}
 					}
 					q.ID = fmt.Sprint("D", i)
 					began := time.Now()
