@@ -44,6 +44,8 @@ var rooms = map[string][]string{
 	"host/policy/replay": {"host/gate", "host/policy", "host/policy/input", "host/policy/value",
 		"host/policy/load"},
 	"host/policy/repo": {"host/policy/load"},
+	"host/policy/suggest": {"host/gate", "host/policy/can", "host/policy/input",
+		"host/policy/load", "host/policy/load/strict", "host/policy/value"},
 	"host/policy/can":  {"host/gate", "host/policy", "host/policy/load", "sdk/abi"},
 	"host/sandbox": {"host/gate", "host/fair", "host/plaintext", "host/sandbox/meter",
 		"host/trusted", "sdk/abi"},
@@ -145,7 +147,7 @@ var rooms = map[string][]string{
 var owners = map[string][]string{
 	"github.com/open-policy-agent/opa": {"host/policy", "host/policy/input",
 		"host/policy/value", "host/policy/memo", "host/policy/redact", "host/policy/load",
-		"host/policy/replay"},
+		"host/policy/replay", "host/policy/suggest"},
 	"github.com/tetratelabs/wazero":   {"host/sandbox"},
 	"github.com/modelcontextprotocol": {"host/front/mcp", "host/front/http", "host/identity"},
 	"golang.org/x/crypto/ssh": {"host/remote/internal/conn", "host/remote/internal/command",
