@@ -46,7 +46,7 @@ var rooms = map[string][]string{
 	"host/policy/repo": {"host/policy/load"},
 	"host/policy/suggest": {"host/gate", "host/policy/can", "host/policy/input",
 		"host/policy/load", "host/policy/load/strict", "host/policy/value"},
-	"host/policy/can":  {"host/gate", "host/policy", "host/policy/load", "sdk/abi"},
+	"host/policy/can": {"host/gate", "host/policy", "host/policy/load", "sdk/abi"},
 	"host/sandbox": {"host/gate", "host/fair", "host/plaintext", "host/sandbox/meter",
 		"host/trusted", "sdk/abi"},
 	"host/sandbox/meter": {},

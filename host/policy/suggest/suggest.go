@@ -2,10 +2,10 @@ package suggest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"path"
 	"reflect"
 	"slices"
@@ -129,16 +129,15 @@ func (o Options) suggestion(site *load.Candidate, j *journal, entry map[string]a
 			continue // is held in any case
 		}
 		was, u := place("roles/"+name), of[name]
-		r := Role{Name: name + "-" + o.Principal, From: name, Where: was.Where,
+		r := Role{Name: name, From: name, Where: was.Where,
 			Tools: u.powers[tools].list(), Imports: o.imports(u, at(data, "roles", name)),
 			Nodes: u.powers[nodes].list(), Commands: u.powers[commands].list(),
 			Ceiling: u.powers[tiers].highest()}
-		if j.named[name] { // the credential must find it again
-			if err := o.alone(data, name); err != nil {
-				return nil, err
-			}
-			r.Name, s.Replace = name, append(s.Replace, was)
-		} else if at(data, "roles", r.Name) != nil {
+		if by := o.sharedBy(data, name); by == "" {
+			s.Replace = append(s.Replace, was)
+		} else if err := o.renames(j, name, by); err != nil {
+			return nil, err
+		} else if r.Name += "-" + o.Principal; at(data, "roles", r.Name) != nil {
 			return nil, fmt.Errorf("%s: there is a role %s already: rename it, or take it out, "+
 				"and ask again", place("roles/"+r.Name).Where, quoted(r.Name))
 		}
@@ -175,22 +174,43 @@ func (o Options) imports(u *usage, role any) []Evidence {
 	return u.powers[imports].list()
 }
 
-// alone refuses to change a role under its name that others have too.
-func (o Options) alone(data map[string]any, role string) error {
+// sharedBy says who else can hold a role, "" for nobody.
+func (o Options) sharedBy(data map[string]any, role string) string {
 	principals, _ := data["principals"].(map[string]any)
-	for id, e := range principals {
-		if id != o.Principal && slices.Contains(texts(at(map[string]any{"e": e}, "e", "roles")),
-			role) {
-			return fmt.Errorf("credentials of %s name the role %s, which %s has too: give it a "+
-				"role of its own first, and credentials that name that one", quoted(o.Principal),
-				quoted(role), quoted(id))
+	for _, id := range slices.Sorted(maps.Keys(principals)) {
+		if id != o.Principal && slices.Contains(texts(at(principals, id, "roles")), role) {
+			return quoted(id)
 		}
 	}
 	if slices.Contains(texts(data["claimable_roles"]), role) {
-		return fmt.Errorf("credentials of %s name the role %s, which every claim can give: give "+
-			"it a role of its own first", quoted(o.Principal), quoted(role))
+		return "whoever claims it"
 	}
-	return nil
+	return ""
+}
+
+// renames refuses to give a part of a role that others hold another name, where something knows the
+// role by its name: credentials would not find it, and rules that refuse would not see it.
+func (o Options) renames(j *journal, role, by string) error {
+	how := ""
+	if j.named[role] {
+		how = "credentials of this principal name it"
+	}
+	files, err := load.Files(o.Site)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasPrefix(name, "site/") && strings.HasSuffix(name, ".rego") &&
+			!strings.HasSuffix(name, "_test.rego") && readsRoles(string(files[name])) {
+			how = name + " reads the roles of principals"
+		}
+	}
+	if how == "" {
+		return nil
+	}
+	return fmt.Errorf("the role %s cannot be narrowed for %s: %s holds it too, and it cannot get "+
+		"another name, because %s. Give the principal a role of its own first", quoted(role),
+		quoted(o.Principal), by, how)
 }
 
 // prove puts the text of the suggestion in the site's place, and asks it everything again.
@@ -330,47 +350,4 @@ func (o Options) with(ctx context.Context, s *Suggestion, text string) (*asker, 
 		return nil, err
 	}
 	return newAsker(ctx, c)
-}
-
-// without takes paths of the site's data out of one of its files.
-func without(name string, data []byte, gone [][]string) ([]byte, error) {
-	top, _, err := strict.Map(name, data)
-	if err != nil {
-		return nil, err
-	}
-	below := strings.Split(path.Dir(name), "/")[1:]
-	cut := false
-	for _, p := range gone {
-		if len(below) >= len(p) || !slices.Equal(below, p[:len(below)]) {
-			continue
-		}
-		rest := p[len(below):]
-		in, _ := at(top, rest[:len(rest)-1]...).(map[string]any)
-		if _, there := in[rest[len(rest)-1]]; there {
-			delete(in, rest[len(rest)-1])
-			cut = true
-		}
-	}
-	if !cut {
-		return data, nil
-	}
-	return json.Marshal(top)
-}
-
-// at returns what stands below a path of keys, nil where nothing does.
-func at(data map[string]any, keys ...string) any {
-	var v any = data
-	for _, k := range keys {
-		m, _ := v.(map[string]any)
-		v = m[k]
-	}
-	return v
-}
-
-func texts(list any) (all []string) {
-	of, _ := list.([]any)
-	for _, v := range of {
-		all = append(all, fmt.Sprint(v))
-	}
-	return all
 }

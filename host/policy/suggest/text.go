@@ -134,7 +134,11 @@ func (e Evidence) String() string {
 	if e.Uses == 0 {
 		return "declared by these tools, and not used"
 	}
-	text := fmt.Sprintf("used %d times, last %s in call %s", e.Uses, e.Last.UTC().Format(time.RFC3339),
+	times := "once,"
+	if e.Uses > 1 {
+		times = fmt.Sprintf("%d times, last", e.Uses)
+	}
+	text := fmt.Sprintf("used %s %s in call %s", times, e.Last.UTC().Format(time.RFC3339),
 		plain(e.Call))
 	if e.Approved > 0 {
 		text += fmt.Sprintf("; %d approved by a person, and still to be", e.Approved)
