@@ -71,7 +71,7 @@ func used(records []gate.Record) (tools []string) {
 // and what others did, changes nothing of it.
 func TestASuggestionAllowsWhatWasUsedAndNoToolMore(t *testing.T) {
 	suggested, red := 0, 0
-	for seed := range uint64(6) {
+	for seed := range uint64(5) {
 		w := newWorld(t, nil, [][]string{nil, shared}[seed%2]...)
 		w.anything(t, rand.New(rand.NewPCG(seed, 1)), 40)
 		tools := used(w.records)
@@ -105,7 +105,8 @@ func TestASuggestionAllowsWhatWasUsedAndNoToolMore(t *testing.T) {
 				t.Errorf("seed %d: %s is refused: %v", seed, rec.ID, d.Denied)
 			case d.Allow && d.Tier.String() != rec.Tier:
 				t.Errorf("seed %d: %s was %s, is %s", seed, rec.ID, rec.Tier, d.Tier)
-			case mine && rec.Tier == "red" && rec.Kind == "call" && rec.Type == "intent":
+			case mine && rec.Tier == "red" && rec.Kind == "call" && rec.Type == "intent" &&
+				!q.Head.Planning:
 				red++
 				doc := q.doc.(*input.Call)
 				doc.Confirmation = gate.Confirmation{State: "none"}
@@ -125,7 +126,7 @@ func TestASuggestionAllowsWhatWasUsedAndNoToolMore(t *testing.T) {
 			t.Errorf("seed %d: other records change it: %v\n%+v\n%+v", seed, err, alone, s.Roles)
 		}
 	}
-	if suggested < 5 || red == 0 {
+	if suggested < 4 || red == 0 {
 		t.Errorf("%d suggestions, %d approved red calls: too few", suggested, red)
 	}
 }

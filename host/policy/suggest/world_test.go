@@ -41,7 +41,8 @@ func newWorld(t testing.TB, files map[string]string, changes ...string) *world {
 	}
 	w := &world{dir: t.TempDir(), inv: load.Inventory{Nodes: inventory}}
 	w.inv.Tools = slices.DeleteFunc(slices.Clone(lock.Tools()), func(t *gate.Tool) bool {
-		return t.Plugin.Name != "guests" && t.Plugin.Name != "cluster"
+		return t.Plugin.Name != "guests" && !slices.Contains([]string{"execute_ssh", "get_storage",
+			"get_node_status", "restart_service"}, t.Name)
 	})
 	data, err := os.ReadFile(root + "examples/lab/site/data.yaml")
 	if err != nil {
