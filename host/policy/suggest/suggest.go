@@ -46,7 +46,19 @@ func Of(ctx context.Context, o Options) (*Suggestion, error) {
 	if err != nil {
 		return nil, err
 	}
-	entry, listed := at(site.Data(), "site", "principals", o.Principal).(map[string]any)
+	s, err := o.gather(ctx, live)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.prove(ctx, live, s); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// gather makes the suggestion, without its proof.
+func (o Options) gather(ctx context.Context, live *asker) (*Suggestion, error) {
+	entry, listed := at(live.Data(), "site", "principals", o.Principal).(map[string]any)
 	if !listed {
 		return nil, fmt.Errorf("the site lists no principal %s, so there is no entry to narrow "+
 			"(a role that a claim gives is everybody's whose token has it)", quoted(o.Principal))
@@ -64,11 +76,7 @@ func Of(ctx context.Context, o Options) (*Suggestion, error) {
 			"refused, %d only planned, %d not allowed any more, %d of an older form",
 			quoted(o.Principal), j.counts.Refused, j.counts.Planned, j.counts.Gone, j.counts.Older)
 	}
-	s, err := o.suggestion(site, j, entry)
-	if err != nil {
-		return nil, err
-	}
-	return s, o.prove(ctx, live, s)
+	return o.suggestion(live.Candidate, j, entry)
 }
 
 // of yields the decisions about the principal.

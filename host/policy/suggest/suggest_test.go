@@ -71,8 +71,10 @@ func used(records []gate.Record) (tools []string) {
 // and what others did, changes nothing of it.
 func TestASuggestionAllowsWhatWasUsedAndNoToolMore(t *testing.T) {
 	suggested, red := 0, 0
+	worlds := []*world{newWorld(t, nil), newWorld(t, nil, shared...)}
 	for seed := range uint64(5) {
-		w := newWorld(t, nil, [][]string{nil, shared}[seed%2]...)
+		w := worlds[seed%2]
+		w.records = nil
 		w.anything(t, rand.New(rand.NewPCG(seed, 1)), 40)
 		tools := used(w.records)
 		s, err := Of(t.Context(), w.options("demo", w.records))
@@ -121,7 +123,11 @@ func TestASuggestionAllowsWhatWasUsedAndNoToolMore(t *testing.T) {
 			return rec.Principal != "demo" || rec.Type != "intent" ||
 				strings.Contains(string(rec.Input), `"planning":true`)
 		})
-		if alone, err := Of(t.Context(), w.options("demo", only)); err != nil ||
+		live, err := newAsker(t.Context(), w.site)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if alone, err := w.options("demo", only).gather(t.Context(), live); err != nil ||
 			!reflect.DeepEqual(alone.Roles, s.Roles) || !reflect.DeepEqual(alone.Auth, s.Auth) {
 			t.Errorf("seed %d: other records change it: %v\n%+v\n%+v", seed, err, alone, s.Roles)
 		}
