@@ -56,7 +56,7 @@ entries contains ["roles", name, "imports", i] if {
 entries contains ["roles", name, "nodes", n] if {
 	some name in roles.clear
 	some n in data.site.roles[name].nodes
-	n in {"*"} | inventory.named
+	n in ({"*"} | inventory.named)
 	count(inventory.named) > 0
 }
 

@@ -222,7 +222,11 @@ func TestNothingIsSuggestedThatCouldGetAroundARule(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, x.files, x.changes...)
 			w.run(t, w.call(t, x.who, w.tool(t, "list_guests"), "pve1", "", ""))
-			s, err := Of(t.Context(), w.options(x.of, w.records))
+			live, err := newAsker(t.Context(), w.site)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := w.options(x.of, w.records).gather(t.Context(), live)
 			switch {
 			case x.want == "" && (err != nil || len(s.Roles) != 1 || s.Roles[0].Name != x.role):
 				t.Errorf("%+v %v", s, err)
