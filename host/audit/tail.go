@@ -71,12 +71,6 @@ func (b *BadLines) Records(entries iter.Seq2[Entry, error]) iter.Seq[gate.Record
 	}
 }
 
-// told is a record of a host.
-type told struct {
-	Host string `json:"host,omitempty"`
-	gate.Record
-}
-
 func (b *BadLines) told(entries iter.Seq2[Entry, error]) iter.Seq[told] {
 	again := false
 	return func(yield func(told) bool) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
 )
 
 const pollEvery = 200 * time.Millisecond
@@ -22,6 +24,12 @@ type Member struct {
 // Union is the journals of several hosts. Nothing relates their chains to each other: what one
 // yields is ordered by the clocks of the hosts.
 type Union []Member
+
+// told is a record of a host.
+type told struct {
+	Host string `json:"host,omitempty"`
+	gate.Record
+}
 
 // ParseUnion reads journals as NAME=DIR, or as DIR, whose name is that of the folder, or of the
 // folder above if it is called journal. Names must differ. One DIR alone has no name.
