@@ -30,8 +30,8 @@ func (u *Unused) Print(w io.Writer) {
 			idle = append(idle, c.ID+strings.TrimPrefix(c.before(), ","))
 			continue
 		}
-		fmt.Fprintf(w, "  %-14s %6d, %d of them alone, last %s in call %s\n", c.ID, c.Times, c.Alone,
-			c.Last.UTC().Format(time.RFC3339), plain(c.Call))
+		fmt.Fprintf(w, "  %-14s %6d, %d of them alone, last %s in call %s\n", c.ID, c.Times,
+			c.Alone, c.Last.UTC().Format(time.RFC3339), plain(c.Call))
 	}
 	fmt.Fprintf(w, "  none by: %s\n", cmp.Or(strings.Join(idle, "; "), "-"))
 	if len(u.Rules) > 0 {

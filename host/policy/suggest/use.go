@@ -1,5 +1,4 @@
-// Package suggest says which powers the journal shows to be needed, and which it shows to be of no
-// use. It decides nothing and changes nothing.
+// Package suggest says which powers the journal shows to be of use. It writes nothing.
 package suggest
 
 import (

@@ -167,7 +167,7 @@ func (w *world) run(t testing.TB, q gate.Question, ops ...[]string) bool {
 	return true
 }
 
-// texts are command texts, some of which the site refuses.
+// scripts are command texts, some of which the site refuses.
 var scripts = []string{"uptime", "df -h | head -n 2", "systemctl status nginx", "rm -rf /",
 	"pct status 101 && qm list", "systemctl restart nginx", "pvesh get /nodes/pve1/status",
 	"cat /var/log/syslog"}
@@ -177,8 +177,8 @@ var hostile = []string{"x", "a\n    tools: [\"*\"]", "# x", "\" \n- \"*\"", "é\
 	"\r\nroles: {}", "*", "null", "yes", "\t- x", "\x7f\x1b[2J", "😀\ufeff", "{", "&a", "!!str",
 	"\\\"", "a: b", "---", "\u202e"}
 
-// anything journals calls of random tools on random targets by several principals: allowed, refused,
-// approved, only planned, and some that a person never approved.
+// anything journals calls of random tools on random targets by several principals: allowed,
+// refused, approved, only planned, and some that a person never approved.
 func (w *world) anything(t testing.TB, r *rand.Rand, n int) {
 	t.Helper()
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
