@@ -29,9 +29,9 @@ type Options struct {
 	Time    time.Time // of the calls by which powers are counted
 }
 
-// ErrProof is matched by errors that say that a suggestion did not prove to be right. Nothing is
+// errProof is matched by errors that say that a suggestion did not prove to be right. Nothing is
 // suggested then.
-var ErrProof = errors.New("the suggestion is not right")
+var errProof = errors.New("the suggestion is not right")
 
 // Of suggests the smallest roles of a principal that allow what the journal shows to be allowed,
 // and proves that they do: with the text of the suggestion in the site's place, everything that the
@@ -226,7 +226,7 @@ func (o Options) prove(ctx context.Context, live *asker, s *Suggestion) error {
 	first := s.text()
 	next, err := o.with(ctx, s, first)
 	if err != nil {
-		return fmt.Errorf("%w: put into the site, it is refused: %w", ErrProof, err)
+		return fmt.Errorf("%w: put into the site, it is refused: %w", errProof, err)
 	}
 	if err := o.replay(ctx, live, next, s); err != nil {
 		return err
@@ -237,11 +237,11 @@ func (o Options) prove(ctx context.Context, live *asker, s *Suggestion) error {
 	s.YAML = s.text() // with the figures in its comments
 	a, _, err := strict.Map("suggestion", []byte(first))
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrProof, err)
+		return fmt.Errorf("%w: %w", errProof, err)
 	}
 	b, _, err := strict.Map("suggestion", []byte(s.YAML))
 	if err != nil || !reflect.DeepEqual(a, b) {
-		return fmt.Errorf("%w: its comments change what it says: %v", ErrProof, err)
+		return fmt.Errorf("%w: its comments change what it says: %v", errProof, err)
 	}
 	return nil
 }
@@ -263,12 +263,12 @@ func (o Options) replay(ctx context.Context, live, next *asker, s *Suggestion) e
 		used := was.Allow && rec.Type != "refused"
 		switch {
 		case used && !now.Allow:
-			return fmt.Errorf("%w: it refuses what was allowed: %s %v", ErrProof, now.Failed,
+			return fmt.Errorf("%w: it refuses what was allowed: %s %v", errProof, now.Failed,
 				now.Denied)
 		case !was.Allow && now.Allow:
-			return fmt.Errorf("%w: it allows what the site refuses: %s", ErrProof, was.Failed)
+			return fmt.Errorf("%w: it allows what the site refuses: %s", errProof, was.Failed)
 		case used && was.Tier != now.Tier:
-			return fmt.Errorf("%w: what is %s would be %s", ErrProof, was.Tier, now.Tier)
+			return fmt.Errorf("%w: what is %s would be %s", errProof, was.Tier, now.Tier)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -311,7 +311,7 @@ func (o Options) count(ctx context.Context, site, next *load.Candidate, s *Sugge
 	}
 	for _, c := range changes {
 		if c.Grants {
-			return fmt.Errorf("%w: it lets %s on %s %s get further, from %s to %s", ErrProof,
+			return fmt.Errorf("%w: it lets %s on %s %s get further, from %s to %s", errProof,
 				c.Now.Tool, c.Now.Node, c.Now.Guest, c.Was.Can, c.Now.Can)
 		}
 		if c.Takes {

@@ -245,7 +245,7 @@ test_the_operator_may_do_everything if data.site.roles.operator.tools == ["*"]
 `})
 	me := gate.Principal{ID: "demo", Auth: "config", Roles: []string{}}
 	w.run(t, w.call(t, me, w.tool(t, "list_guests"), "pve1", "", ""))
-	if s, err := Of(t.Context(), w.options("demo", w.records)); !errors.Is(err, ErrProof) ||
+	if s, err := Of(t.Context(), w.options("demo", w.records)); !errors.Is(err, errProof) ||
 		!strings.Contains(err.Error(), "test_the_operator_may_do_everything") {
 		t.Errorf("%+v %v", s, err)
 	}
@@ -284,7 +284,7 @@ func TestTheProofFindsWhatIsWrong(t *testing.T) {
 		bad := *s
 		bad.Roles = slices.Clone(s.Roles)
 		change(&bad.Roles[0])
-		if err := o.prove(t.Context(), live, &bad); !errors.Is(err, ErrProof) ||
+		if err := o.prove(t.Context(), live, &bad); !errors.Is(err, errProof) ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

@@ -13,8 +13,10 @@ import (
 // What was used is not listed, what was used before is with that time, and a rule is seen by its
 // test and by the journal apart.
 func TestUnusedSaysWhatNobodyUsed(t *testing.T) {
-	idle := strings.Replace(rules, "call\n", "call\n\ndeny contains {\"id\": \"op.never\", \"msg\": "+
-		"\"No.\"} if input.tool.name == \"delete_guest\"\n", 1)
+	idle := strings.Replace(rules, "call\n", `call
+
+deny contains {"id": "op.never", "msg": "No."} if input.tool.name == "delete_guest"
+`, 1)
 	w := newWorld(t, map[string]string{"rules.rego": idle, "rules_test.rego": rulesTest}, shared...)
 	me := gate.Principal{ID: "demo", Auth: "config", Roles: []string{}}
 	w.run(t, w.call(t, me, w.tool(t, "list_guests"), "pve1", "", ""))
