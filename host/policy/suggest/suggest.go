@@ -254,12 +254,18 @@ func (o Options) replay(ctx context.Context, live, next *asker, s *Suggestion) e
 		if err != nil || q.Head.Planning {
 			return nil
 		}
-		was, _ := live.decide(ctx, q)
-		again, err := read(rec) // deciding notes the roles in the question
-		if err != nil {
+		now, _ := next.decide(ctx, q)
+		if err := ctx.Err(); err != nil {
 			return err
 		}
-		now, _ := next.decide(ctx, again)
+		var was gate.Decision
+		if now.Allow || rec.Type != "refused" { // else it stays refused, whatever the site says
+			again, err := read(rec) // deciding notes the roles in the question
+			if err != nil {
+				return err
+			}
+			was, _ = live.decide(ctx, again)
+		}
 		used := was.Allow && rec.Type != "refused"
 		switch {
 		case used && !now.Allow:
