@@ -79,7 +79,7 @@ func FuzzBearer(f *testing.F) {
 	}
 	secret := tokenMark + strings.Repeat("Ab3-_", 9)[:43]
 	kept.Prefix, kept.SHA256 = secret[:prefixLength], digest(secret)
-	if err := tokens.change(func([]Token) ([]Token, error) {
+	if err := tokens.change("", func([]Token) ([]Token, error) {
 		return []Token{kept}, nil
 	}); err != nil {
 		f.Fatal(err)

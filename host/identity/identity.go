@@ -33,9 +33,12 @@ type Options struct {
 	// the principal of HTTP callers without a token; loopback only, and not beside Tokens or OIDC
 	HTTP   string `koanf:"http"`
 	Tokens string `koanf:"tokens" path:"true"` // file of bearer tokens, mode 0600; "" for none
+	// bearer tokens are in the database of [store] url, for all hosts; not beside Tokens
+	InStore bool `koanf:"tokens_in_store"`
 	// an OpenID provider whose access tokens are accepted; may stand beside Tokens
 	OIDC OIDC `koanf:"oidc"`
 
+	Kept   Kept             `koanf:"-"` // where they are; nil lets none in
 	Client *http.Client     `koanf:"-"` // reaches the provider; nil for a plain one
 	Log    *slog.Logger     `koanf:"-"` // nil for slog.Default
 	Now    func() time.Time `koanf:"-"` // nil for time.Now
@@ -65,7 +68,10 @@ func (o Options) Validate() error {
 	if o.HTTP != "" && !known[o.HTTP] {
 		return fmt.Errorf("identity.http: %q is not in identity.principals", o.HTTP)
 	}
-	if o.HTTP != "" && (o.Tokens != "" || o.OIDC.Issuer != "") {
+	if o.InStore && o.Tokens != "" {
+		return errors.New("identity.tokens_in_store beside identity.tokens: remove one of them")
+	}
+	if o.HTTP != "" && (o.Tokens != "" || o.InStore || o.OIDC.Issuer != "") {
 		return errors.New("identity.http beside identity.tokens or identity.oidc: callers " +
 			"without a token would be let in; remove one of them")
 	}
@@ -134,6 +140,12 @@ func New(o Options) (*Verifier, error) {
 		if _, err := v.tokens.List(); err != nil {
 			return nil, err
 		}
+	}
+	if o.InStore {
+		if o.Kept == nil {
+			return nil, errors.New("identity.tokens_in_store: [store] url is not set")
+		}
+		v.tokens = &Tokens{Kept: o.Kept, Now: o.Now}
 	}
 	if o.OIDC.Issuer != "" {
 		v.oidc = newProvider(o.OIDC, o.Client, o.Now)

@@ -28,7 +28,12 @@ import (
 // Options of a store.
 type Options struct {
 	// Dir is shared by all processes that share their limits; it is made with mode 0700.
-	Dir  string           `koanf:"dir" path:"true"`
+	Dir string `koanf:"dir" path:"true"`
+	// URL and Password are of a database that several hosts share, "" for none. This package only
+	// carries them.
+	URL      string `koanf:"url"`
+	Password string `koanf:"password" secret:"true"`
+
 	Busy time.Duration    `koanf:"-"` // how long to wait for another process's write, 0 for 5s
 	Now  func() time.Time `koanf:"-"` // nil for time.Now
 	// Boot is how long the machine runs, whatever its clock was set to. Nil with a nil Now is the
@@ -40,6 +45,19 @@ type Options struct {
 func (o Options) Validate() error {
 	if o.Busy < 0 || o.Busy > time.Minute {
 		return fmt.Errorf("store.busy: %s is not between 0 and 1m", o.Busy)
+	}
+	u, err := url.Parse(o.URL)
+	switch {
+	case o.Password != "" && o.URL == "":
+		return errors.New("store.password: store.url is not set")
+	case err != nil || o.URL != "" && u.Scheme != "postgres":
+		return errors.New("store.url: this is no URL of a database, such as " +
+			"postgres://caponier@db.example.org/caponier?sslmode=verify-full")
+	case u.User != nil || u.RawQuery != "":
+		if _, has := u.User.Password(); has || u.Query().Has("password") {
+			return errors.New("store.url: it has a password; write store.password = " +
+				"\"${file:PATH}\" or \"${VARIABLE}\"")
+		}
 	}
 	return nil
 }
@@ -295,7 +313,7 @@ func (t tx) exec(query string, args ...any) error {
 	return err
 }
 
-// one runs a statement that must change one row, or else returns errNone.
+// one runs a statement that must change one row, or else returns ErrNone.
 func (t tx) one(query string, args ...any) error {
 	res, err := t.ExecContext(t.ctx, query, args...)
 	if err != nil {
@@ -303,12 +321,13 @@ func (t tx) one(query string, args ...any) error {
 	}
 	n, err := res.RowsAffected()
 	if err == nil && n != 1 {
-		err = errNone
+		err = ErrNone
 	}
 	return err
 }
 
-var errNone = errors.New("there is nothing of that kind, or it was done already")
+// ErrNone is the error of a change of what is not there.
+var ErrNone = errors.New("there is nothing of that kind, or it was done already")
 
 // row returns the first row of a query.
 func (t tx) row(query string, args ...any) *sql.Row {

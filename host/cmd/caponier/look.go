@@ -21,7 +21,7 @@ func (h *host) looks(o gate.Options, plugins gate.Runner) error {
 	}
 	o.Confirmer = nil
 	o.Mode = func() gate.Mode {
-		m := mode(h.cfg)
+		m := h.mode()
 		m.ReadOnly = true
 		return m
 	}

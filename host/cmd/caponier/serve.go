@@ -197,7 +197,8 @@ func (h *host) about(ctx context.Context, http bool) (told *observe.Server, err 
 // overHTTP returns the server of HTTP, which finds out who calls.
 func (h *host) overHTTP(server *mcp.Server, told *observe.Server) (*fronthttp.Server, error) {
 	id := h.cfg.Identity
-	if id.HTTP == "" && id.Tokens == "" && id.OIDC.Issuer == "" {
+	id.Kept = h.store.kept()
+	if id.HTTP == "" && id.Tokens == "" && !id.InStore && id.OIDC.Issuer == "" {
 		return nil, fmt.Errorf("%s: no caller is accepted over HTTP: set [identity] tokens = FILE "+
 			"(caponier token new), [identity.oidc], or [identity] http = the id of one of "+
 			"[[identity.principals]] to let every local caller be that one", h.cfg.File)
