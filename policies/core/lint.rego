@@ -393,6 +393,22 @@ address(h) if {
 	net.cidr_is_valid(concat("/", [h, "128"]))
 }
 
+problems contains problem if {
+	some who, t in data.site.plugins.trust
+	some pattern in t.plugins
+	contains(trim_suffix(pattern, "*"), "*")
+	problem := sprintf(
+		"plugins/trust/%s/plugins: %q has a star before its end; want a name, or PREFIX*",
+		[who, pattern],
+	)
+}
+
+problems contains sprintf("plugins/trust/%s/imports: there is no operation %q", [who, i]) if {
+	some who, t in data.site.plugins.trust
+	some i in t.imports
+	not i in operations
+}
+
 operations := {
 	"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write",
 	"sftp_get", "sftp_put", "sftp_remove", "http_request", "blob_write", "blob_read", "ask",

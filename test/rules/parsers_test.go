@@ -27,6 +27,8 @@ var readers = map[string][]string{
 	"host/cmd/caponier": {"no: the output of a call, which front/mcp has checked"},
 	"host/config":       {"no: the operator's file, of which every key has a test"},
 	"host/doctor":       {"host/doctor.FuzzClusterStatus"},
+	"host/distribution": {"sdk/abi.FuzzDecode"},
+	"host/signature":    {"host/signature.FuzzBundle", "sdk/abi.FuzzDecode"},
 	"host/egress": {"host/egress.FuzzParseURL", "host/egress.FuzzHeaders",
 		"sdk/abi.FuzzDecode"},
 	"host/freeze": {

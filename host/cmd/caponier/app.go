@@ -82,6 +82,9 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 	if err := h.openRemote(); err != nil {
 		return err
 	}
+	if loaded, err = h.trustFirst(loaded); err != nil {
+		return err
+	}
 	if err := h.openSandbox(ctx, func(t *gate.Tool) bool {
 		return h.hidden(t) == "" && (only == "" || only == t.Name)
 	}); err != nil {
@@ -193,12 +196,12 @@ func (h *host) openSandbox(ctx context.Context, wanted func(*gate.Tool) bool) (e
 			continue
 		}
 		if h.lazy {
-			open := func() ([]byte, error) { return lock.Open(h.cfg.Plugin.Dir, e.Name) }
+			open := func() ([]byte, error) { return h.openPlugin(ctx, lock, e) }
 			if err = h.sandbox.Later(e.Plugin, open, e.Imports); err == nil && h.verify {
 				_, err = open()
 			}
 		} else {
-			err = addPlugin(h.sandbox, lock, h.cfg.Plugin.Dir, e)
+			err = h.addPlugin(ctx, lock, e)
 		}
 		if err != nil {
 			h.broken.Store(e.Digest, err)

@@ -140,7 +140,8 @@ func (l *live) files() watch.Files {
 		},
 		Concerns: func(name string) bool {
 			return name == filepath.Base(file) || name == "..data" ||
-				strings.HasSuffix(name, ".lock") || strings.HasSuffix(name, ".wasm")
+				strings.HasSuffix(name, ".lock") || strings.HasSuffix(name, ".wasm") ||
+				strings.HasSuffix(name, ".wasm.sig")
 		}}
 }
 
@@ -226,7 +227,7 @@ func (l *live) make(ctx context.Context, next *plugin.Lock, came []plugin.Entry)
 				if !serves(e) { // what failed before
 					l.h.sandbox.Remove(e.Digest)
 				}
-				err = errors.Join(err, addPlugin(l.h.sandbox, next, l.h.cfg.Plugin.Dir, e))
+				err = errors.Join(err, l.h.addPlugin(ctx, next, e))
 			}
 			for _, e := range came {
 				if err == nil {
