@@ -37,11 +37,8 @@ func shared(t testing.TB, o postgres.Options) *postgres.Store {
 // another one.
 func TestPostgres(t *testing.T) {
 	server := pgtest.Start(t)
-	bouncer := server.Bouncer("DATABASE")
 	for name, url := range map[string]func(string) string{"direct": server.URL,
-		"socket": server.Socket, "pgbouncer": func(database string) string {
-			return strings.Replace(bouncer, "DATABASE", database, 1)
-		}} {
+		"socket": server.Socket, "pgbouncer": server.Bouncer()} {
 		t.Run(name, func(t *testing.T) {
 			conformance(t, func(t testing.TB) opener {
 				at := url(server.Database())

@@ -109,7 +109,8 @@ CREATE FUNCTION caponier.spent(_principal text, _day text) RETURNS bigint LANGUA
   $$ SELECT coalesce(sum(micros), 0)::bigint FROM caponier.costs
      WHERE principal = _principal AND day = _day $$;
 
--- Counts one more of each key, alone among those that count under the same locks.
+-- Counts one more of each key, alone among those that count under the same locks. What is up to a
+-- minute ahead counts too: after a failover another clock may be behind.
 CREATE FUNCTION caponier.take(_locks text[], _keys text[], _principal text, _at bigint)
 RETURNS TABLE (_ms bigint, _key text, _n bigint, _oldest bigint, _micros bigint)
 LANGUAGE plpgsql AS $$
@@ -118,13 +119,15 @@ BEGIN
   PERFORM caponier.lock(_locks);
   _now := caponier.clock(_at);
   _second := _now / 1000;
+  DELETE FROM caponier.rates AS r
+    WHERE r.key = ANY (_keys) AND r.second NOT BETWEEN _second - 60 AND _second + 60;
   INSERT INTO caponier.rates AS r (key, second, n)
     SELECT k, _second, count(*) FROM unnest(_keys) AS k GROUP BY k ORDER BY k
     ON CONFLICT (key, second) DO UPDATE SET n = r.n + excluded.n;
   _spent := caponier.spent(_principal, caponier.day(_now));
   RETURN QUERY SELECT _now, r.key, sum(r.n)::bigint, least(_second, min(r.second)), _spent
     FROM caponier.rates AS r
-    WHERE r.key = ANY (_keys) AND r.second BETWEEN _second - 60 AND _second + 1 AND r.n > 0
+    WHERE r.key = ANY (_keys) AND r.n > 0
     GROUP BY r.key;
 END $$;
 

@@ -2,7 +2,6 @@
 package pgtest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -119,24 +118,31 @@ func (s *Server) Run() {
 	s.cmd = s.command("postgres", "-D", filepath.Join(s.Dir, "data"), "-k", s.Dir, "-p", s.Port,
 		"-c", "listen_addresses=127.0.0.1", "-c", "shared_buffers=16MB",
 		"-c", "max_connections=150", "-c", "logging_collector=off")
-	log := &bytes.Buffer{}
-	s.cmd.Stderr = log
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.wait("postgres", s.URL("postgres"), log)
+	s.start(s.cmd, "postgres", s.URL("postgres"))
 }
 
-func (s *Server) wait(what, url string, log *bytes.Buffer) {
+// start starts a program that serves a URL, and waits until it does. Its log is a file: the
+// processes that it starts would keep a pipe open.
+func (s *Server) start(cmd *exec.Cmd, what, url string) {
 	s.t.Helper()
-	var err error
-	for range 300 {
+	path := filepath.Join(s.Dir, what+".log")
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
 		if err = try(url, "SELECT 1"); err == nil {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
 	}
-	s.t.Fatalf("%s does not answer: %v\n%s", what, err, log)
+	said, _ := os.ReadFile(path)
+	s.t.Fatalf("%s does not answer: %v\n%s", what, err, said)
 }
 
 // Kill ends the server as a crash would: what it did not write is lost.
@@ -177,7 +183,7 @@ func (s *Server) SQL(database, sql string) {
 }
 
 func try(url, sql string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	c, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -188,9 +194,9 @@ func try(url, sql string) error {
 	return err
 }
 
-// Bouncer starts pgbouncer in transaction mode before the server, and returns the URL of a
-// database behind it.
-func (s *Server) Bouncer(database string) string {
+// Bouncer starts pgbouncer in transaction mode before the server. It returns the URLs of databases
+// behind it.
+func (s *Server) Bouncer() (url func(database string) string) {
 	s.t.Helper()
 	path := "/usr/sbin/pgbouncer"
 	if _, err := os.Stat(path); err != nil {
@@ -217,15 +223,18 @@ max_client_conn = 500
 		}
 		s.own(file)
 	}
-	cmd, log := s.command(path, ini), &bytes.Buffer{}
-	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
+	cmd := s.command(path, ini)
+	url = func(database string) string {
+		return "postgres://postgres@127.0.0.1:" + port + "/" + database + "?sslmode=disable"
 	}
-	s.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	at := "postgres://postgres@127.0.0.1:" + port + "/" + database + "?sslmode=disable"
-	s.wait("pgbouncer", at, log)
-	return at
+	s.t.Cleanup(func() {
+		if cmd.Process != nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	s.start(cmd, "pgbouncer", url("postgres"))
+	return url
 }
 
 // Standby starts a standby of the server, which Promote makes a primary.
