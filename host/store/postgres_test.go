@@ -205,7 +205,7 @@ func TestADatabaseThatIsAwayRefuses(t *testing.T) {
 				t.Errorf("%s took %s", name, took)
 			}
 			if e := (*postgres.AwayError)(nil); !errors.As(err, &e) || !strings.Contains(
-				err.Error(), "the store at 127.0.0.1:"+p.Port+"/"+database+" cannot be reached: ") ||
+				err.Error(), "the store at 127.0.0.1:"+p.Port+"/"+database+" cannot be reached") ||
 				!strings.Contains(err.Error(), why) {
 				t.Errorf("%s: %v, want %q", name, err, why)
 			}

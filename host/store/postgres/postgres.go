@@ -126,7 +126,8 @@ type AwayError struct {
 }
 
 func (e *AwayError) Error() string {
-	return fmt.Sprintf("the store at %s cannot be reached: %s", e.At,
+	return fmt.Sprintf("the store at %s cannot be reached, and nothing is allowed until it is back "+
+		"(see that PostgreSQL runs there, and [store] url): %s", e.At,
 		strings.Join(strings.Fields(e.Cause.Error()), " "))
 }
 
