@@ -86,8 +86,11 @@ func TestAnApprovalOfOneHostIsOneOfAll(t *testing.T) {
 	if how, _, text := outcome(t, b, stop, on); how != "refused" || !strings.Contains(text, "ann") {
 		t.Errorf("taken back on a, called on b: %s %s", how, text)
 	}
-	on["vmid"] = 109
-	_, id, _ = outcome(t, a, stop, on)
+	on = map[string]any{"vmid": 101, "node": "pve1"}
+	how, id, text := outcome(t, a, stop, on)
+	if how != "waiting" {
+		t.Fatalf("asked on a: %s %s", how, text)
+	}
 	w.b.runs(t, "approvals", "approve", "--as", "ann", id)
 	type ended struct{ how, text string }
 	both := make(chan ended)
@@ -103,7 +106,7 @@ func TestAnApprovalOfOneHostIsOneOfAll(t *testing.T) {
 	}
 	stops := 0
 	for _, e := range w.a.lab.Effects() {
-		if strings.Contains(fmt.Sprint(e), "pct stop 109") {
+		if strings.Contains(fmt.Sprint(e), "pct stop 101") {
 			stops++
 		}
 		if strings.Contains(fmt.Sprint(e), "pct stop 110") {

@@ -230,7 +230,7 @@ func (l *local) state() {
 	l.directory(directory{"blob.dir", c.Blob.Dir, true})
 	l.directory(directory{"sandbox.cache_dir", c.Sandbox.CacheDir, true})
 	list := filepath.Join(c.Store.Dir, "frozen")
-	frozen, err := freeze.In(c.Store.Dir).All()
+	frozen, err := freeze.In(c.Store.Dir).All(context.Background())
 	l.try("freeze", err, quote("mv", list, list+".old"), "%d freezes", len(frozen))
 	for _, z := range frozen {
 		fix := "caponier thaw"

@@ -110,10 +110,10 @@ func (l List) sync() error {
 
 // All returns the freezes in the order of their files. One whose file cannot be read has the kind
 // "?": policy knows no such kind and takes it for a freeze of everything.
-func (l List) All() ([]Freeze, error) {
+func (l List) All(ctx context.Context) ([]Freeze, error) {
 	all := []Freeze{}
 	if l.shared != nil {
-		shared, err := l.shared.Freezes(context.Background())
+		shared, err := l.shared.Freezes(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -145,8 +145,8 @@ func (l List) All() ([]Freeze, error) {
 }
 
 // Mode returns the list as policy sees it. A list that cannot be read freezes everything.
-func (l List) Mode() []gate.Freeze {
-	all, err := l.All()
+func (l List) Mode(ctx context.Context) []gate.Freeze {
+	all, err := l.All(ctx)
 	if err != nil {
 		return []gate.Freeze{{Kind: "all", Reason: "the list of freezes cannot be read: " +
 			err.Error()}}

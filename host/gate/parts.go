@@ -92,7 +92,10 @@ type Options struct {
 	Throttle  Throttle
 	Turns     Turns               // nil: nobody waits for a turn
 	Executors map[string]Executor // by import; an import without one is refused
-	Mode      func() Mode         // read at each decision
+	// Mode is read at each decision, under the context that Look returned for it. Look, which may
+	// wait for a database, is called before the decision takes its turn. Nil: the context is kept.
+	Mode func(context.Context) Mode
+	Look func(context.Context, Question) context.Context
 	// Files returns the SHA-256 of the local files that exist, so that an approval binds their
 	// bytes. Nil: none.
 	Files func(Principal, []string) (map[string]string, error)

@@ -76,6 +76,9 @@ func (o *Options) decide(ctx context.Context, q *Question) (dec Decision, giveBa
 		why := t.Name + " is not offered by this host: it " + o.HiddenReason(t)
 		return deny("withheld", why), giveBack
 	}
+	if o.Look != nil && q.Kind != KindVisible {
+		ctx = o.Look(ctx, *q)
+	}
 	if q.Kind == KindCall {
 		counts, back, err := o.Ledger.Take(ctx, q.Call)
 		if err != nil {
@@ -110,7 +113,7 @@ func (o *Options) answer(ctx context.Context, q *Question) (Decision, error) {
 		return Decision{}, err
 	}
 	defer end()
-	if q.Time, q.Mode = o.Now(), o.Mode(); q.Call.current != nil {
+	if q.Time, q.Mode = o.Now(), o.Mode(ctx); q.Call.current != nil {
 		if err := q.Call.current(ctx); err != nil {
 			return deny("revoked", "the call may not go on: "+err.Error()), nil
 		}

@@ -184,7 +184,7 @@ func (v *Verifier) Current(ctx context.Context) error {
 	if c.secret == "" {
 		return nil
 	}
-	p, err := v.own(c.secret, c.from, c.at)
+	p, err := v.own(ctx, c.secret, c.from, c.at)
 	if err == nil && (p.ID != c.ID || !slices.Equal(p.Roles, c.Roles)) {
 		err = fmt.Errorf("the token of %s was changed", c.ID)
 	}
@@ -299,13 +299,15 @@ func (v *Verifier) bearer(
 		return c, errors.New("identity.tokens is not set")
 	}
 	c.secret, c.at = secret, v.opts.Now()
-	c.Principal, err = v.own(secret, from, c.at)
+	c.Principal, err = v.own(ctx, secret, from, c.at)
 	return c, err
 }
 
 // own checks a token of this host at a time.
-func (v *Verifier) own(secret string, from netip.Addr, at time.Time) (gate.Principal, error) {
-	t, err := v.tokens.check(secret, from, at)
+func (v *Verifier) own(
+	ctx context.Context, secret string, from netip.Addr, at time.Time,
+) (gate.Principal, error) {
+	t, err := v.tokens.check(ctx, secret, from, at)
 	if err != nil {
 		return gate.Principal{}, err
 	}

@@ -133,7 +133,7 @@ func find(all []Token, prefix string) int {
 // List reads the file. A file that does not exist holds no tokens; one that others may read or
 // change, or that is not whole, is an error.
 func (t *Tokens) List() ([]Token, error) {
-	all, err := t.read("")
+	all, err := t.read(context.Background(), "")
 	if err != nil || t.Kept != nil {
 		return all, err
 	}
@@ -146,9 +146,9 @@ func (t *Tokens) List() ([]Token, error) {
 }
 
 // read returns the tokens, or at least the one with the prefix if that is not "".
-func (t *Tokens) read(prefix string) ([]Token, error) {
+func (t *Tokens) read(ctx context.Context, prefix string) ([]Token, error) {
 	if t.Kept != nil {
-		all, err := t.Kept.KeptTokens(context.Background(), prefix)
+		all, err := t.Kept.KeptTokens(ctx, prefix)
 		if err != nil {
 			err = fmt.Errorf("%w: %w", errUnreadable, err)
 		}
@@ -247,7 +247,7 @@ func writeTokens(all []Token) ([]byte, error) {
 
 // keep changes the token with the prefix where it is kept.
 func (t *Tokens) keep(prefix string, edit func([]Token) ([]Token, error)) error {
-	all, err := t.read(prefix)
+	all, err := t.read(context.Background(), prefix)
 	if err == nil {
 		all, err = edit(all)
 	}
@@ -273,7 +273,7 @@ func (t *Tokens) change(prefix string, edit func([]Token) ([]Token, error)) erro
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("locking %s: %w", lock.Name(), err)
 	}
-	all, err := t.read("")
+	all, err := t.read(context.Background(), "")
 	if err == nil {
 		all, err = edit(all)
 	}
@@ -294,11 +294,13 @@ func digest(secret string) string { return fmt.Sprintf("%x", sha256.Sum256([]byt
 
 // check finds a token and whether it is valid at a time. The error says what was wrong, for the
 // log; callers learn only that something was.
-func (t *Tokens) check(secret string, from netip.Addr, at time.Time) (Token, error) {
+func (t *Tokens) check(
+	ctx context.Context, secret string, from netip.Addr, at time.Time,
+) (Token, error) {
 	if len(secret) != len(tokenMark)+43 || !strings.HasPrefix(secret, tokenMark) {
 		return Token{}, errors.New("not a bearer token of this host")
 	}
-	all, err := t.read(secret[:prefixLength])
+	all, err := t.read(ctx, secret[:prefixLength])
 	if err != nil {
 		return Token{}, err
 	}

@@ -178,6 +178,9 @@ func (h *host) openState(o *gate.Options) (err error) {
 	}
 	h.closers = append(h.closers, h.asks.Close)
 	o.Journal, o.Ledger = h.journal, h.store
+	if h.store.pg != nil {
+		o.Look = h.store.pg.Look
+	}
 	o.Confirmer, o.Planner = h.asks, plan.Planner{}
 	return nil
 }

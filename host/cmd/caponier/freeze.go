@@ -106,7 +106,7 @@ func addFreeze(l freeze.List, z freeze.Freeze, reason string) error {
 
 // freezes prints the list.
 func (v *verb) freezes(l freeze.List) error {
-	all, err := l.All()
+	all, err := l.All(v.ctx)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (v *verb) thaw(l freeze.List, z freeze.Freeze) error {
 	if err != nil {
 		return fmt.Errorf("thawing %s: %w", z, err)
 	}
-	still, err := l.All()
+	still, err := l.All(v.ctx)
 	if err == nil && !was {
 		err = notFrozen(z, still)
 	}

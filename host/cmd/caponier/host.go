@@ -87,8 +87,8 @@ func visible(p gate.Principal, t *gate.Tool) gate.Question {
 }
 
 // mode is the state of the host that policy sees at each decision.
-func (h *host) mode() gate.Mode {
-	return gate.Mode{ReadOnly: h.cfg.ReadOnly, Freezes: h.store.freezes(h.cfg).Mode()}
+func (h *host) mode(ctx context.Context) gate.Mode {
+	return gate.Mode{ReadOnly: h.cfg.ReadOnly, Freezes: h.store.freezes(h.cfg).Mode(ctx)}
 }
 
 // tuneGC spends a little memory on fewer collections, unless the operator decided otherwise. More

@@ -24,7 +24,7 @@ func (h *host) health() observe.Health {
 		out.Nodes = append(out.Nodes, observe.NodeHealth{Name: n.Name,
 			Connected: n.Connections > 0})
 	}
-	out.Frozen = len(h.mode().Freezes)
+	out.Frozen = len(h.mode(context.Background()).Freezes)
 	out.Export, out.ExportFailing = h.exportHealth()
 	return out
 }
@@ -113,7 +113,7 @@ func (h *host) gauges() {
 				}
 			})},
 		{"caponier_freezes", "", "Freezes in force.",
-			func(add emit) { add(float64(len(h.mode().Freezes)), "") }},
+			func(add emit) { add(float64(len(h.mode(context.Background()).Freezes)), "") }},
 		{"caponier_disk_free_bytes", "directory", "Bytes that this process can still write to " +
 			"the file system of the journal and of the store.",
 			func(add emit) {

@@ -76,7 +76,7 @@ func (v *verb) tools(c *config.Config, lock *plugin.Lock) error {
 	}
 	all, now := []toolRow{}, gate.Mode{ReadOnly: c.ReadOnly}
 	err = withShared(c, func(s state) error {
-		now.Freezes = s.freezes(c).Mode()
+		now.Freezes = s.freezes(c).Mode(v.ctx)
 		return nil
 	})
 	if err != nil {

@@ -19,16 +19,18 @@ import (
 type counted struct {
 	rates       []egress.Rate // of each key
 	now, micros int64
+	stamp       string // of what decisions read
 }
 
 // Take implements gate.Ledger as the embedded store does, in one round trip.
 func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), error) {
-	keys := store.Keys(c)
+	keys, began := store.Keys(c), time.Now()
 	// each key of a principal names it, so that one lock holds for all of them
 	got, giveBack, err := s.count(ctx, keys[:1], keys, c.Principal.ID)
 	if err != nil {
 		return gate.Counts{}, nil, err
 	}
+	s.noteStamp(ctx, got.stamp, began)
 	return store.Counts(got.rates, got.micros, time.UnixMilli(got.now)), giveBack, nil
 }
 
@@ -53,7 +55,7 @@ func (s *Store) count(ctx context.Context, locks, keys []string, principal strin
 		args: []any{locks, keys, principal, s.now()}}, func(r pgx.Rows) error {
 		var key string
 		var n, oldest int64
-		err := r.Scan(&got.now, &key, &n, &oldest, &got.micros)
+		err := r.Scan(&got.now, &key, &n, &oldest, &got.micros, &got.stamp)
 		for i := range keys {
 			if keys[i] == key {
 				got.rates[i] = egress.Rate{Count: n, Free: time.Unix(oldest+61, 0)}

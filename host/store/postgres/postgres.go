@@ -46,9 +46,12 @@ type Store struct {
 
 	mu       sync.Mutex // guards the following
 	migrated bool
-	down     error         // why it could not be reached,
-	until    time.Time     // and till when it is not tried again
-	wait     time.Duration // the next time
+	down     error                // why it could not be reached,
+	until    time.Time            // and till when it is not tried again
+	wait     time.Duration        // the next time
+	seen     *view                // nil before it is read
+	seenAt   time.Time            // when it was the latest
+	used     map[string]time.Time // tokens, by this host
 }
 
 var (
@@ -89,7 +92,8 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: this machine has no name: %w", err)
 	}
-	s := &Store{opt: o, host: host, at: place(cc), done: make(chan struct{}), wait: firstWait}
+	s := &Store{opt: o, host: host, at: place(cc), done: make(chan struct{}), wait: firstWait,
+		used: map[string]time.Time{}}
 	if s.pool, err = pgxpool.NewWithConfig(context.Background(), c); err != nil {
 		return nil, fmt.Errorf("store.url: %w", err)
 	}

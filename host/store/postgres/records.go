@@ -145,61 +145,44 @@ func (s *Store) RemoveSteps(ctx context.Context, now time.Time) error {
 
 // AddFreeze implements freeze.Shared.
 func (s *Store) AddFreeze(ctx context.Context, z freeze.Freeze) error {
+	defer s.forget()
 	return s.put(ctx, "freezing", z, "INSERT INTO caponier.freezes (value, kind, name) VALUES "+
 		"($1, $2, $3) ON CONFLICT (kind, name) DO UPDATE SET value = $1", z.Kind, z.Name)
 }
 
 // RemoveFreeze implements freeze.Shared.
 func (s *Store) RemoveFreeze(ctx context.Context, kind, name string) (bool, error) {
+	defer s.forget()
 	n, err := s.exec(ctx, "thawing", "DELETE FROM caponier.freezes WHERE kind = $1 AND "+
 		"name = $2 RETURNING kind", kind, name)
 	return n > 0, err
 }
 
-// Freezes implements freeze.Shared.
-func (s *Store) Freezes(ctx context.Context) ([]freeze.Freeze, error) {
-	return rowsOf(ctx, s, statement{what: "reading what is frozen",
-		sql: "SELECT kind, name, value FROM caponier.freezes ORDER BY kind, name"},
-		func(r pgx.Rows) (z freeze.Freeze, err error) {
-			var kind, name, value string
-			if err = r.Scan(&kind, &name, &value); err != nil {
-				return z, err
-			}
-			if json.Unmarshal([]byte(value), &z) != nil || z.Kind != kind || z.Name != name {
-				// policy takes an unknown kind for everything
-				z = freeze.Freeze{Kind: "?", Name: name, Reason: "its row in caponier.freezes " +
-					"cannot be read; delete it to thaw"}
-			}
-			return z, nil
-		})
-}
-
-// KeptTokens implements identity.Kept.
-func (s *Store) KeptTokens(ctx context.Context, prefix string) ([]identity.Token, error) {
-	return rowsOf(ctx, s, statement{what: "reading tokens", sql: "SELECT value, used FROM " +
-		"caponier.tokens WHERE $1 = '' OR prefix = $1 ORDER BY prefix", args: []any{prefix}},
-		func(r pgx.Rows) (k identity.Token, err error) {
-			var value string
-			var used int64
-			if err = r.Scan(&value, &used); err == nil {
-				k, err = identity.ParseToken(value)
-			}
-			if used > 0 {
-				k.LastUsed = time.UnixMilli(used).UTC().Truncate(time.Minute)
-			}
-			return k, err
-		})
+// freezeOf reads a row. Policy takes the kind of one that cannot be read for everything.
+func freezeOf(kind, name, value string) (z freeze.Freeze) {
+	if json.Unmarshal([]byte(value), &z) != nil || z.Kind != kind || z.Name != name {
+		return freeze.Freeze{Kind: "?", Name: name, Reason: "its row in caponier.freezes cannot " +
+			"be read; delete it to thaw"}
+	}
+	return z
 }
 
 // KeepToken implements identity.Kept.
 func (s *Store) KeepToken(ctx context.Context, k identity.Token) error {
+	defer s.forget()
 	return s.put(ctx, "keeping a token", k, "INSERT INTO caponier.tokens (value, prefix) VALUES "+
 		"($1, $2) ON CONFLICT (prefix) DO UPDATE SET value = $1", k.Prefix)
 }
 
 // UseToken implements identity.Kept.
 func (s *Store) UseToken(ctx context.Context, prefix string, at time.Time) error {
-	_, err := s.exec(ctx, "noting the use of a token", "UPDATE caponier.tokens SET used = $1 "+
-		"WHERE prefix = $2", at.UnixMilli(), prefix)
+	err := s.run(ctx, statement{what: "noting the use of a token", lazy: true,
+		sql:  "UPDATE caponier.tokens SET used = $1 WHERE prefix = $2",
+		args: []any{at.UnixMilli(), prefix}}, nil)
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.used[prefix] = at
+	}
 	return err
 }

@@ -89,6 +89,21 @@ CREATE TABLE caponier.tokens (
   used   bigint NOT NULL DEFAULT 0
 );
 
+CREATE TABLE caponier.changes ( -- one row: another stamp after each change that decisions read
+  stamp text NOT NULL
+);
+INSERT INTO caponier.changes VALUES (gen_random_uuid());
+
+CREATE FUNCTION caponier.changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE caponier.changes SET stamp = gen_random_uuid();
+  RETURN NULL;
+END $$;
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON caponier.freezes
+  EXECUTE FUNCTION caponier.changed();
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OF value OR DELETE OR TRUNCATE ON caponier.tokens
+  EXECUTE FUNCTION caponier.changed();
+
 -- What began and has not expired, and did not begin in the future.
 CREATE FUNCTION caponier.live(_expires bigint, _ttl bigint, _now bigint) RETURNS boolean
   LANGUAGE sql IMMUTABLE AS
@@ -112,7 +127,7 @@ CREATE FUNCTION caponier.spent(_principal text, _day text) RETURNS bigint LANGUA
 -- Counts one more of each key, alone among those that count under the same locks. What is up to a
 -- minute ahead counts too: after a failover another clock may be behind.
 CREATE FUNCTION caponier.take(_locks text[], _keys text[], _principal text, _at bigint)
-RETURNS TABLE (_ms bigint, _key text, _n bigint, _oldest bigint, _micros bigint)
+RETURNS TABLE (_ms bigint, _key text, _n bigint, _oldest bigint, _micros bigint, _stamp text)
 LANGUAGE plpgsql AS $$
 DECLARE _now bigint; _second bigint; _spent bigint;
 BEGIN
@@ -125,7 +140,8 @@ BEGIN
     SELECT k, _second, count(*) FROM unnest(_keys) AS k GROUP BY k ORDER BY k
     ON CONFLICT (key, second) DO UPDATE SET n = r.n + excluded.n;
   _spent := caponier.spent(_principal, caponier.day(_now));
-  RETURN QUERY SELECT _now, r.key, sum(r.n)::bigint, least(_second, min(r.second)), _spent
+  RETURN QUERY SELECT _now, r.key, sum(r.n)::bigint, least(_second, min(r.second)), _spent,
+      (SELECT stamp FROM caponier.changes)
     FROM caponier.rates AS r
     WHERE r.key = ANY (_keys) AND r.n > 0
     GROUP BY r.key;

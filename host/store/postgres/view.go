@@ -1,0 +1,189 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/caponier-mcp/caponier/host/freeze"
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/identity"
+)
+
+// What decides nothing, such as a list of tools, may be as old as maxOld. A decision that waited
+// longer than maxWaited for its turn reads again.
+const maxOld, maxWaited = 500 * time.Millisecond, 100 * time.Millisecond
+
+// view is what decisions read of what all hosts share. It is not changed.
+type view struct {
+	stamp   string // another after each change
+	freezes []freeze.Freeze
+	tokens  map[string]identity.Token
+	broken  error // a token that cannot be read
+}
+
+// look is what one decision has read.
+type look struct {
+	mu sync.Mutex // guards the following
+	v  *view
+	at time.Time
+}
+
+type lookKey struct{}
+
+// Look returns the context of one decision, which reads once what is frozen and which tokens hold:
+// with the counts of a call, or else now.
+func (s *Store) Look(ctx context.Context, q gate.Question) context.Context {
+	ctx = context.WithValue(ctx, lookKey{}, &look{})
+	if q.Kind != gate.KindCall {
+		_, _ = s.view(ctx) // who needs it gets the error
+	}
+	return ctx
+}
+
+// view returns what holds now: under the context of a decision, since the decision began.
+func (s *Store) view(ctx context.Context) (*view, error) {
+	if l, deciding := ctx.Value(lookKey{}).(*look); deciding {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.v == nil || time.Since(l.at) > maxWaited {
+			v, err := s.latest(ctx)
+			if err != nil {
+				return nil, err
+			}
+			l.v, l.at = v, time.Now()
+		}
+		return l.v, nil
+	}
+	s.mu.Lock()
+	v, at := s.seen, s.seenAt
+	s.mu.Unlock()
+	if v != nil && time.Since(at) < maxOld {
+		return v, nil
+	}
+	return s.latest(ctx)
+}
+
+// latest asks whether anything changed, and reads it if so.
+func (s *Store) latest(ctx context.Context) (*view, error) {
+	began, stamp := time.Now(), ""
+	err := s.run(ctx, statement{what: "reading what is frozen and which tokens hold",
+		sql: "SELECT stamp FROM caponier.changes"},
+		func(r pgx.Rows) error { return r.Scan(&stamp) })
+	if err != nil {
+		return nil, err
+	}
+	return s.as(ctx, stamp, began)
+}
+
+// noteStamp lets the decision of ctx use a stamp that came with something else.
+func (s *Store) noteStamp(ctx context.Context, stamp string, began time.Time) {
+	if l, deciding := ctx.Value(lookKey{}).(*look); deciding {
+		if v, err := s.as(ctx, stamp, began); err == nil {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.v, l.at = v, time.Now()
+		}
+	}
+}
+
+// as returns the view with a stamp that was current since began. It reads what it has not.
+func (s *Store) as(ctx context.Context, stamp string, began time.Time) (*view, error) {
+	s.mu.Lock()
+	v := s.seen
+	s.mu.Unlock()
+	if v == nil || v.stamp != stamp {
+		var err error
+		if v, err = s.read(ctx, stamp); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if began.After(s.seenAt) {
+		s.seen, s.seenAt = v, began
+	}
+	return v, nil
+}
+
+// read reads a view. It may be newer than its stamp, and is then read again.
+func (s *Store) read(ctx context.Context, stamp string) (*view, error) {
+	v := &view{stamp: stamp, tokens: map[string]identity.Token{}}
+	err := s.run(ctx, statement{what: "reading what is frozen and which tokens hold",
+		sql: "SELECT kind, name, value, -1 FROM caponier.freezes UNION ALL " +
+			"SELECT '', prefix, value, used FROM caponier.tokens ORDER BY 1, 2"},
+		func(r pgx.Rows) error {
+			var kind, name, value string
+			var used int64
+			err := r.Scan(&kind, &name, &value, &used)
+			if err != nil {
+				return err
+			}
+			if used < 0 {
+				v.freezes = append(v.freezes, freezeOf(kind, name, value))
+				return nil
+			}
+			k, err := identity.ParseToken(value)
+			if err == nil && k.Prefix != name {
+				err = fmt.Errorf("its row has the prefix %q", name)
+			}
+			if err != nil && v.broken == nil {
+				v.broken = fmt.Errorf("token %q in caponier.tokens: %w", name, err)
+			}
+			if used > 0 {
+				k.LastUsed = time.UnixMilli(used).UTC().Truncate(time.Minute)
+			}
+			v.tokens[name] = k
+			return nil
+		})
+	return v, err
+}
+
+// forget makes the next reader read again: this host changed something.
+func (s *Store) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = nil
+}
+
+// Freezes implements freeze.Shared.
+func (s *Store) Freezes(ctx context.Context) ([]freeze.Freeze, error) {
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return v.freezes, nil
+}
+
+// KeptTokens implements identity.Kept.
+func (s *Store) KeptTokens(ctx context.Context, prefix string) ([]identity.Token, error) {
+	v, err := s.view(ctx)
+	if err == nil {
+		err = v.broken
+	}
+	if err != nil {
+		return nil, err
+	}
+	prefixes := []string{prefix}
+	if prefix == "" {
+		prefixes = slices.Sorted(maps.Keys(v.tokens))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []identity.Token
+	for _, p := range prefixes {
+		k, is := v.tokens[p]
+		if at := s.used[p]; at.After(k.LastUsed) {
+			k.LastUsed = at
+		}
+		if is {
+			all = append(all, k)
+		}
+	}
+	return all, nil
+}
