@@ -26,7 +26,7 @@ type twoHosts struct {
 	page     string // metrics and readiness of b
 }
 
-// newTwoHosts makes two hosts. urlOf returns the URL of the database for each, nil for a direct one.
+// newTwoHosts makes two hosts. urlOf returns the URL of the database for each; nil is direct.
 func newTwoHosts(t *testing.T, urlOf func(*pgtest.Server, string) (a, b string)) *twoHosts {
 	t.Helper()
 	w := &twoHosts{server: pgtest.Start(t), page: freeAddress(t)}
@@ -86,8 +86,9 @@ func TestAnApprovalOfOneHostIsOneOfAll(t *testing.T) {
 	if how, _, text := outcome(t, b, stop, on); how != "refused" || !strings.Contains(text, "ann") {
 		t.Errorf("taken back on a, called on b: %s %s", how, text)
 	}
-	on = map[string]any{"vmid": 101, "node": "pve1"}
-	how, id, text := outcome(t, a, stop, on)
+	const start = "proxmox_start_container"
+	on = map[string]any{"vmid": 102, "node": "pve1"}
+	how, id, text := outcome(t, a, start, on)
 	if how != "waiting" {
 		t.Fatalf("asked on a: %s %s", how, text)
 	}
@@ -96,7 +97,7 @@ func TestAnApprovalOfOneHostIsOneOfAll(t *testing.T) {
 	both := make(chan ended)
 	for _, session := range []*mcp.ClientSession{a, b} {
 		go func() {
-			how, _, text := outcome(t, session, stop, on)
+			how, _, text := outcome(t, session, start, on)
 			both <- ended{how, text}
 		}()
 	}
@@ -104,17 +105,17 @@ func TestAnApprovalOfOneHostIsOneOfAll(t *testing.T) {
 	if (one.how == "succeeded") == (two.how == "succeeded") {
 		t.Errorf("one yes, called on both: %+v %+v", one, two)
 	}
-	stops := 0
+	starts := 0
 	for _, e := range w.a.lab.Effects() {
-		if strings.Contains(fmt.Sprint(e), "pct stop 101") {
-			stops++
+		if strings.Contains(fmt.Sprint(e), "pct start 102") {
+			starts++
 		}
 		if strings.Contains(fmt.Sprint(e), "pct stop 110") {
 			t.Errorf("it ran after it was taken back: %v", e)
 		}
 	}
-	if stops != 1 {
-		t.Errorf("it ran %d times", stops)
+	if starts != 1 {
+		t.Errorf("it ran %d times", starts)
 	}
 	for _, s := range []*site{w.a, w.b} {
 		s.runs(t, "audit", "verify")
@@ -179,6 +180,9 @@ func TestWhatOneHostTakesAwayStopsCallsOfAnother(t *testing.T) {
 
 // whole is all text of an answer.
 func whole(r running) (text string) {
+	if r.answer == nil {
+		return ""
+	}
 	for _, c := range r.answer.Content {
 		if part, is := c.(*mcp.TextContent); is {
 			text += part.Text

@@ -32,8 +32,9 @@ func TestProcessesShareTheList(t *testing.T) {
 		if was, err := theirs.Remove(z.Kind, z.Name); !was || err != nil {
 			t.Errorf("%v: removing: %v, %v", z, was, err)
 		}
-		if was, err := theirs.Remove(z.Kind, z.Name); was || err != nil || len(ours.Mode(t.Context())) != 0 {
-			t.Errorf("%v: removed, but: %v, %v, %v", z, was, err, ours.Mode(t.Context()))
+		was, err := theirs.Remove(z.Kind, z.Name)
+		if left := ours.Mode(t.Context()); was || err != nil || len(left) != 0 {
+			t.Errorf("%v: removed, but: %v, %v, %v", z, was, err, left)
 		}
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, ".new-*")); err != nil || left != nil {

@@ -48,8 +48,7 @@ func pass[T any](ctx context.Context, o *Options, q Question,
 	return result, err
 }
 
-// guarded turns a panic of act into an unknown outcome, so that it is journaled and the process
-// goes on.
+// guarded turns a panic of act into an unknown outcome, which is journaled.
 func guarded[T any](ctx context.Context, q Question, dec Decision, rec *Record,
 	act func(context.Context, Question, Decision, *Record) (T, error),
 ) (out T, err error) {

@@ -69,3 +69,30 @@ func (s *Store) settle(ctx context.Context, id, spent int64) error {
 			id)
 	})
 }
+
+// Usage is what the store counts now.
+type Usage struct {
+	Waiting   int64            // requests that wait for a person
+	USDMicros map[string]int64 // spent or reserved today, of the 100 principals who spent most
+}
+
+// Usage reads what the store counts.
+func (s *Store) Usage(ctx context.Context) (Usage, error) {
+	return get(ctx, s, s.quick, "reading what the store counts", func(t tx) (Usage, error) {
+		u := Usage{USDMicros: map[string]int64{}}
+		err := t.row("SELECT count(*) FROM approvals WHERE "+live+" AND state = 'waiting'", s.ms(),
+			s.origin()).Scan(&u.Waiting)
+		if err != nil {
+			return u, err
+		}
+		_, err = all(t, func(r row) (_ struct{}, err error) {
+			var who string
+			var micros int64
+			err = r.Scan(&who, &micros)
+			u.USDMicros[who] = micros
+			return struct{}{}, err
+		}, "SELECT principal, sum(micros) FROM costs WHERE day = ? GROUP BY principal "+
+			"ORDER BY 2 DESC LIMIT 100", s.day())
+		return u, err
+	})
+}

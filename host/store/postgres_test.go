@@ -103,7 +103,8 @@ func TestKilledProcessesNeverTakeTooMuch(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, uint64(p)))
 		wg.Go(func() {
 			for range kills / 8 {
-				for _, line := range killed(t, url, time.Duration(50+r.IntN(250))*time.Millisecond) {
+				after := time.Duration(50+r.IntN(250)) * time.Millisecond
+				for _, line := range killed(t, url, after) {
 					f := strings.Fields(line)
 					mu.Lock()
 					switch {

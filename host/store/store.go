@@ -50,7 +50,7 @@ func (o Options) Validate() error {
 	switch {
 	case o.Password != "" && o.URL == "":
 		return errors.New("store.password: store.url is not set")
-	case err != nil || o.URL != "" && u.Scheme != "postgres":
+	case err != nil || o.URL != "" && u.Scheme != "postgres" && u.Scheme != "postgresql":
 		return errors.New("store.url: this is no URL of a database, such as " +
 			"postgres://caponier@db.example.org/caponier?sslmode=verify-full")
 	case u.User != nil || u.RawQuery != "":
@@ -366,33 +366,6 @@ func scan[T any](rows *sql.Rows, of func(row) (T, error)) (list []T, err error) 
 		list = append(list, v)
 	}
 	return list, errors.Join(rows.Err(), rows.Close())
-}
-
-// Usage is what the store counts now.
-type Usage struct {
-	Waiting   int64            // requests that wait for a person
-	USDMicros map[string]int64 // spent or reserved today, of the 100 principals who spent most
-}
-
-// Usage reads what the store counts.
-func (s *Store) Usage(ctx context.Context) (Usage, error) {
-	return get(ctx, s, s.quick, "reading what the store counts", func(t tx) (Usage, error) {
-		u := Usage{USDMicros: map[string]int64{}}
-		err := t.row("SELECT count(*) FROM approvals WHERE "+live+" AND state = 'waiting'", s.ms(),
-			s.origin()).Scan(&u.Waiting)
-		if err != nil {
-			return u, err
-		}
-		_, err = all(t, func(r row) (_ struct{}, err error) {
-			var who string
-			var micros int64
-			err = r.Scan(&who, &micros)
-			u.USDMicros[who] = micros
-			return struct{}{}, err
-		}, "SELECT principal, sum(micros) FROM costs WHERE day = ? GROUP BY principal "+
-			"ORDER BY 2 DESC LIMIT 100", s.day())
-		return u, err
-	})
 }
 
 func (s *Store) ms() int64 { return s.opt.Now().UnixMilli() }

@@ -5,8 +5,10 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 //go:embed schema.sql
@@ -15,9 +17,24 @@ var schema string
 // changes bring the tables from each version to the next. What was released is not changed.
 var changes = []string{schema}
 
+// newerError is the version of tables that a newer program made.
+type newerError int
+
+func (v newerError) Error() string {
+	return fmt.Sprintf("it has the schema version %d, this program reads %d: upgrade this host",
+		int(v), len(changes))
+}
+
+func readable(version int) error {
+	if version > len(changes) {
+		return newerError(version)
+	}
+	return nil
+}
+
 // migrate brings the tables up to date, one host at a time. It refuses those of a newer program.
-func (s *Store) migrate(ctx context.Context) (err error) {
-	c, err := s.pool.Acquire(ctx)
+func migrate(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration) (err error) {
+	c, err := pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -35,7 +52,7 @@ func (s *Store) migrate(ctx context.Context) (err error) {
 		_, err := t.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 		return err
 	}
-	ms := s.opt.Timeout.Milliseconds()
+	ms := timeout.Milliseconds()
 	err = do(fmt.Sprintf("SET LOCAL statement_timeout = %d; SET LOCAL "+
 		"idle_in_transaction_session_timeout = %d; SET LOCAL client_min_messages = warning; "+
 		"SELECT pg_advisory_xact_lock(7236839420761); "+
@@ -49,12 +66,13 @@ func (s *Store) migrate(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if have > len(changes) {
-		return fmt.Errorf("it has the schema version %d, this program reads %d: upgrade this host",
-			have, len(changes))
+	if err := readable(have); err != nil {
+		return err
 	}
 	for i := have; i < len(changes); i++ {
-		err := do(changes[i] + fmt.Sprintf("INSERT INTO caponier.schema VALUES (%d);", i+1))
+		// another stamp makes hosts that run look at the version
+		err := do(changes[i] + fmt.Sprintf("INSERT INTO caponier.schema VALUES (%d); "+
+			"UPDATE caponier.changes SET stamp = gen_random_uuid();", i+1))
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -54,6 +56,14 @@ type Store struct {
 	used     map[string]time.Time // tokens, by this host
 }
 
+// view is what decisions read of what all hosts share. It is not changed.
+type view struct {
+	stamp   string // another after each change
+	freezes []freeze.Freeze
+	tokens  map[string]identity.Token
+	broken  error // a token that cannot be read
+}
+
 var (
 	_ gate.Ledger    = (*Store)(nil)
 	_ approval.Store = (*Store)(nil)
@@ -69,10 +79,9 @@ const firstWait, maxWait = 50 * time.Millisecond, time.Second
 
 // Open makes a store. It does not connect.
 func Open(o Options) (*Store, error) {
-	c, err := pgxpool.ParseConfig(o.URL)
-	if err != nil { // which may quote the URL
-		return nil, errors.New("store.url: this is no URL of a database, such as " +
-			"postgres://caponier@db.example.org/caponier?sslmode=verify-full")
+	c, err := parse(o.URL)
+	if err != nil {
+		return nil, err
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 3 * time.Second
@@ -103,6 +112,49 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
+// conns is how many connections a host keeps open at most, unless the URL has pool_max_conns.
+const conns = 8
+
+// parse reads a URL. Without an sslmode the server proves who it is, unless it is on this machine.
+func parse(text string) (*pgxpool.Config, error) {
+	u, err := url.Parse(text)
+	var c *pgxpool.Config
+	if err == nil {
+		c, err = pgxpool.ParseConfig(text)
+	}
+	if err == nil && !u.Query().Has("sslmode") && os.Getenv("PGSSLMODE") == "" && !local(c) {
+		q := u.Query()
+		q.Set("sslmode", "verify-full")
+		u.RawQuery = q.Encode()
+		c, err = pgxpool.ParseConfig(u.String())
+	}
+	if err != nil { // which may quote the URL
+		return nil, errors.New("store.url: this is no URL of a database, such as " +
+			"postgres://caponier@db.example.org/caponier?sslmode=verify-full")
+	}
+	if !u.Query().Has("pool_max_conns") {
+		c.MaxConns = conns
+	}
+	return c, nil
+}
+
+// local reports that all hosts of a database are this machine.
+func local(c *pgxpool.Config) bool {
+	is := func(host string) bool {
+		ip, err := netip.ParseAddr(host)
+		return strings.HasPrefix(host, "/") || host == "localhost" || err == nil && ip.IsLoopback()
+	}
+	for _, f := range c.ConnConfig.Fallbacks {
+		if !is(f.Host) {
+			return false
+		}
+	}
+	return is(c.ConnConfig.Host)
+}
+
+// Local reports that the database is on this machine.
+func (s *Store) Local() bool { return local(s.pool.Config()) }
+
 // place names a database without its password.
 func place(c *pgx.ConnConfig) string {
 	hosts := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
@@ -130,8 +182,8 @@ type AwayError struct {
 }
 
 func (e *AwayError) Error() string {
-	return fmt.Sprintf("the store at %s cannot be reached, and nothing is allowed until it is back "+
-		"(see that PostgreSQL runs there, and [store] url): %s", e.At,
+	return fmt.Sprintf("the store at %s cannot be reached, and nothing is allowed until it is "+
+		"back (see that PostgreSQL runs there, and [store] url): %s", e.At,
 		strings.Join(strings.Fields(e.Cause.Error()), " "))
 }
 
@@ -209,7 +261,7 @@ func (s *Store) ready(ctx context.Context) error {
 	if migrated {
 		return nil
 	}
-	if err := s.noted(ctx, s.migrate(ctx)); err != nil {
+	if err := s.noted(ctx, migrate(ctx, s.pool, s.opt.Timeout)); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -222,7 +274,7 @@ func (s *Store) ready(ctx context.Context) error {
 // not tried again.
 func (s *Store) noted(ctx context.Context, err error) error {
 	answer := (*pgconn.PgError)(nil)
-	answered := err == nil || errors.As(err, &answer) && !goes(answer.Code)
+	answered := errors.As(err, new(newerError)) || errors.As(err, &answer) && !goes(answer.Code)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -158,15 +158,6 @@ func (s *Store) RemoveFreeze(ctx context.Context, kind, name string) (bool, erro
 	return n > 0, err
 }
 
-// freezeOf reads a row. Policy takes the kind of one that cannot be read for everything.
-func freezeOf(kind, name, value string) (z freeze.Freeze) {
-	if json.Unmarshal([]byte(value), &z) != nil || z.Kind != kind || z.Name != name {
-		return freeze.Freeze{Kind: "?", Name: name, Reason: "its row in caponier.freezes cannot " +
-			"be read; delete it to thaw"}
-	}
-	return z
-}
-
 // KeepToken implements identity.Kept.
 func (s *Store) KeepToken(ctx context.Context, k identity.Token) error {
 	defer s.forget()

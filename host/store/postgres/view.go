@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,19 +20,12 @@ import (
 // longer than maxWaited for its turn reads again.
 const maxOld, maxWaited = 500 * time.Millisecond, 100 * time.Millisecond
 
-// view is what decisions read of what all hosts share. It is not changed.
-type view struct {
-	stamp   string // another after each change
-	freezes []freeze.Freeze
-	tokens  map[string]identity.Token
-	broken  error // a token that cannot be read
-}
-
 // look is what one decision has read.
 type look struct {
-	mu sync.Mutex // guards the following
-	v  *view
-	at time.Time
+	mu  sync.Mutex // guards the following
+	v   *view
+	err error // for good: a decision asks a database that is away once
+	at  time.Time
 }
 
 type lookKey struct{}
@@ -51,14 +45,11 @@ func (s *Store) view(ctx context.Context) (*view, error) {
 	if l, deciding := ctx.Value(lookKey{}).(*look); deciding {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.v == nil || time.Since(l.at) > maxWaited {
-			v, err := s.latest(ctx)
-			if err != nil {
-				return nil, err
-			}
-			l.v, l.at = v, time.Now()
+		if l.err == nil && (l.v == nil || time.Since(l.at) > maxWaited) {
+			l.v, l.err = s.latest(ctx)
+			l.at = time.Now()
 		}
-		return l.v, nil
+		return l.v, l.err
 	}
 	s.mu.Lock()
 	v, at := s.seen, s.seenAt
@@ -115,18 +106,22 @@ func (s *Store) as(ctx context.Context, stamp string, began time.Time) (*view, e
 func (s *Store) read(ctx context.Context, stamp string) (*view, error) {
 	v := &view{stamp: stamp, tokens: map[string]identity.Token{}}
 	err := s.run(ctx, statement{what: "reading what is frozen and which tokens hold",
-		sql: "SELECT kind, name, value, -1 FROM caponier.freezes UNION ALL " +
-			"SELECT '', prefix, value, used FROM caponier.tokens ORDER BY 1, 2"},
+		sql: "SELECT 0, kind, name, value, 0::bigint FROM caponier.freezes UNION ALL " +
+			"SELECT 1, '', prefix, value, used FROM caponier.tokens UNION ALL " +
+			"SELECT 2, '', '', '', max(version) FROM caponier.schema ORDER BY 1, 2, 3"},
 		func(r pgx.Rows) error {
+			var of int
 			var kind, name, value string
 			var used int64
-			err := r.Scan(&kind, &name, &value, &used)
-			if err != nil {
+			err := r.Scan(&of, &kind, &name, &value, &used)
+			switch {
+			case err != nil:
 				return err
-			}
-			if used < 0 {
+			case of == 0:
 				v.freezes = append(v.freezes, freezeOf(kind, name, value))
 				return nil
+			case of == 2:
+				return readable(int(used))
 			}
 			k, err := identity.ParseToken(value)
 			if err == nil && k.Prefix != name {
@@ -142,6 +137,15 @@ func (s *Store) read(ctx context.Context, stamp string) (*view, error) {
 			return nil
 		})
 	return v, err
+}
+
+// freezeOf reads a row. Policy takes the kind of one that cannot be read for everything.
+func freezeOf(kind, name, value string) (z freeze.Freeze) {
+	if json.Unmarshal([]byte(value), &z) != nil || z.Kind != kind || z.Name != name {
+		return freeze.Freeze{Kind: "?", Name: name, Reason: "its row in caponier.freezes cannot " +
+			"be read; delete it to thaw"}
+	}
+	return z
 }
 
 // forget makes the next reader read again: this host changed something.

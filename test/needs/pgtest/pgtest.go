@@ -182,6 +182,29 @@ func (s *Server) SQL(database, sql string) {
 	}
 }
 
+// Rows returns the first column of the rows of a query, as text.
+func (s *Server) Rows(database, sql string) []string {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	c, err := pgx.Connect(ctx, s.URL(database))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	rows, err := c.Query(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (string, error) {
+		return string(r.RawValues()[0]), nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return all
+}
+
 func try(url, sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -57,7 +57,7 @@ func NewProxy(t testing.TB, port string) *Proxy {
 	return p
 }
 
-// copy copies each piece when its time has come: a delay adds no more to pieces that follow closely.
+// copy copies each piece when its time has come: a delay is one for pieces that follow closely.
 func (p *Proxy) copy(to, from net.Conn, delayed bool) {
 	type piece struct {
 		data []byte
