@@ -52,7 +52,7 @@ func TestADatabaseInTroubleKeepsTheOrder(t *testing.T) {
 					done.Add(1)
 				} else {
 					lasts.Store(i, fmt.Sprint(err, whole(running{answer: answer})))
-					time.Sleep(20 * time.Millisecond)
+					time.Sleep(150 * time.Millisecond) // a host bounds refusals, too
 				}
 			}
 		})

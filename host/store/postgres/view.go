@@ -75,11 +75,10 @@ func (s *Store) latest(ctx context.Context) (*view, error) {
 // noteStamp lets the decision of ctx use a stamp that came with something else.
 func (s *Store) noteStamp(ctx context.Context, stamp string, began time.Time) {
 	if l, deciding := ctx.Value(lookKey{}).(*look); deciding {
-		if v, err := s.as(ctx, stamp, began); err == nil {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.v, l.at = v, time.Now()
-		}
+		v, err := s.as(ctx, stamp, began)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.v, l.err, l.at = v, err, time.Now()
 	}
 }
 
