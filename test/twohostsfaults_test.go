@@ -30,6 +30,8 @@ func TestADatabaseInTroubleKeepsTheOrder(t *testing.T) {
 		at := strings.Replace(s.URL(database), s.Port, p.Port, 1)
 		return at, at
 	})
+	w.a.rewrite(t, "calls_per_minute: 120", "calls_per_minute: 100000",
+		"target_calls_per_minute: 60", "target_calls_per_minute: 100000")
 	sessions := []*mcp.ClientSession{w.a.stdio(t), w.a.stdio(t), w.b.stdio(t), w.b.stdio(t)}
 	var tried, done atomic.Int64
 	var acked, lasts sync.Map
@@ -82,7 +84,10 @@ func TestADatabaseInTroubleKeepsTheOrder(t *testing.T) {
 		before, began := done.Load(), time.Now()
 		waitFor(t, "calls after a fault", func() bool {
 			if time.Since(began) > 20*time.Second {
-				lasts.Range(func(i, text any) bool { t.Fatalf("session %d: %s", i, text); return true })
+				lasts.Range(func(i, text any) bool {
+					t.Fatalf("session %d: %s", i, text)
+					return true
+				})
 			}
 			return done.Load() > before+2
 		})

@@ -96,8 +96,7 @@ type Options struct {
 	Look func(context.Context, Question) context.Context
 	// Files returns the SHA-256 of local files, so that an approval binds their bytes. Nil: none.
 	Files func(Principal, []string) (map[string]string, error)
-	// Guests asks a cluster for facts that a decision lacks; those that it cannot get are missing.
-	// Nil: such a decision is a refusal.
+	// Guests asks a cluster for facts that a decision lacks; missing ones refuse. Nil: it has none.
 	Guests func(context.Context, Question, Decision) map[string]Guest
 	// HiddenReason returns why this host does not offer a tool, "" if it does. Nil: it offers all.
 	HiddenReason func(*Tool) string
