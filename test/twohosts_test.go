@@ -191,6 +191,30 @@ func whole(r running) (text string) {
 	return text
 }
 
+// The doctor tells how the database is, and changes nothing there.
+func TestTheDoctorAsksTheSharedDatabase(t *testing.T) {
+	w := newTwoHosts(t, nil)
+	w.a.runs(t, "freeze", "--node", "pve2", "--reason", "a test")
+	r, _ := w.b.examined(t)
+	if !r.has("store", "ok", "PostgreSQL 1", "") || !r.has("store", "ok", "schema version 1", "") ||
+		!r.has("freeze", "warn", "node \"pve2\" is frozen", "caponier thaw --node pve2") {
+		t.Errorf("findings %+v", r.Findings)
+	}
+	w.server.SQL(w.database, "INSERT INTO caponier.schema VALUES (99)")
+	if r, code := w.b.examined(t); code != 1 || !r.has("store", "fail",
+		"it has the schema version 99, this program reads 1: upgrade this host", "[store] url") {
+		t.Errorf("newer tables: %+v", r.Findings)
+	}
+	w.server.Kill()
+	if r, code := w.b.examined(t); code != 1 || !r.has("store", "fail", "cannot be reached",
+		"[store] url") {
+		t.Errorf("without the server: %+v", r.Findings)
+	}
+	if r, _ := w.b.examined(t, "--offline"); r.has("store", "fail", "", "") {
+		t.Errorf("offline it asked the server: %+v", r.Findings)
+	}
+}
+
 // While the database is away every call is refused with the reason, /ready says so, and when it is
 // back calls go on, without a restart.
 func TestWithoutItsDatabaseAHostRefuses(t *testing.T) {

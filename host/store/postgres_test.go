@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -255,26 +254,6 @@ func TestStatementsHaveADeadlineInTheServer(t *testing.T) {
 	server.SQL(database, `DO $$ BEGIN PERFORM pg_sleep(2); IF EXISTS (SELECT FROM
 		pg_stat_activity WHERE query LIKE '%caponier.take%' AND state = 'active' AND
 		pid <> pg_backend_pid()) THEN RAISE 'it still runs'; END IF; END $$`)
-}
-
-// One round trip: with 50 ms more for each, a count takes less than two.
-func TestACountIsOneRoundTrip(t *testing.T) {
-	server := pgtest.Start(t)
-	p := pgtest.NewProxy(t, server.Port)
-	url := strings.Replace(server.URL(server.Database()), server.Port, p.Port, 1)
-	s := shared(t, postgres.Options{URL: url})
-	p.Delay(50 * time.Millisecond)
-	var all []time.Duration
-	for range 9 {
-		began := time.Now()
-		if _, _, err := s.Take(bg, call("x", "105")); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, time.Since(began))
-	}
-	if slices.Sort(all); all[4] < 50*time.Millisecond || all[4] > 95*time.Millisecond {
-		t.Errorf("a count took %v, want one round trip of 50ms", all)
-	}
 }
 
 // After a failover the new primary is found without a restart, and a standby is never asked.

@@ -97,6 +97,7 @@ INSERT INTO caponier.changes VALUES (gen_random_uuid());
 CREATE FUNCTION caponier.changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE caponier.changes SET stamp = gen_random_uuid();
+  NOTIFY caponier;
   RETURN NULL;
 END $$;
 CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON caponier.freezes

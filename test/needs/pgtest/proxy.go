@@ -17,7 +17,11 @@ type Proxy struct {
 	hang  chan struct{} // closed when nothing hangs
 	cut   bool
 	conns map[net.Conn]bool
+	trips int
 }
+
+// exchange is one connection of a client to the server.
+type exchange struct{ asked bool } // the client spoke last
 
 // NewProxy starts a proxy before a port of the loopback.
 func NewProxy(t testing.TB, port string) *Proxy {
@@ -50,15 +54,16 @@ func NewProxy(t testing.TB, port string) *Proxy {
 			p.mu.Lock()
 			p.conns[in], p.conns[out] = true, true
 			p.mu.Unlock()
-			go p.copy(out, in, true)
-			go p.copy(in, out, false)
+			x := &exchange{}
+			go p.copy(out, in, x, true)
+			go p.copy(in, out, x, false)
 		}
 	}()
 	return p
 }
 
 // copy copies each piece when its time has come: a delay is one for pieces that follow closely.
-func (p *Proxy) copy(to, from net.Conn, delayed bool) {
+func (p *Proxy) copy(to, from net.Conn, x *exchange, delayed bool) {
 	type piece struct {
 		data []byte
 		at   time.Time
@@ -84,6 +89,12 @@ func (p *Proxy) copy(to, from net.Conn, delayed bool) {
 		b := make([]byte, 32<<10)
 		n, err := from.Read(b)
 		if n > 0 {
+			p.mu.Lock()
+			if delayed && !x.asked {
+				p.trips++
+			}
+			x.asked = delayed
+			p.mu.Unlock()
 			pieces <- piece{b[:n], time.Now()}
 		}
 		if err != nil {
@@ -100,6 +111,13 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
+}
+
+// Trips counts round trips: how often a client spoke first or after the server.
+func (p *Proxy) Trips() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.trips
 }
 
 // Hang keeps what is sent, until it is called with false.
