@@ -136,8 +136,8 @@ func TestTheNextDecisionReadsEachChange(t *testing.T) {
 		if all, err := b.Freezes(bg); err != nil || len(all) == 1 {
 			t.Logf("without a decision after %s, %v", time.Since(began), err)
 			break
-		} else if time.Since(began) > time.Second {
-			t.Fatal("not within a second")
+		} else if time.Since(began) > 10*time.Second { // half a second where nothing else runs
+			t.Fatal("not even within 10 seconds")
 		}
 	}
 	// a use of a token is no change

@@ -63,8 +63,8 @@ func freezeCommand(g *global) *cobra.Command {
 		Short: "Refuse every call and operation: of everything, or of one principal, node or tool",
 		Args:  cobra.NoArgs,
 		Long: "Refuse every call and every further operation, in all processes that share the " +
-			"state\ndirectory or [store] url, from their next decision on. A command that already " +
-			"runs\non a node is not stopped; the next operation of the same call is refused. " +
+			"state\ndirectory or [store] url, from their next decision on. A command that runs " +
+			"already\non a node is not stopped; the next operation of the same call is refused. " +
 			"`caponier thaw`\nends a freeze.",
 		Example: "  caponier freeze --reason 'looking into what agent-a did'\n" +
 			"  caponier freeze --node pve2\n  caponier freeze list",
