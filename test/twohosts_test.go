@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +120,38 @@ func TestAnApprovalOfOneHostIsOneOfAll(t *testing.T) {
 	}
 	for _, s := range []*site{w.a, w.b} {
 		s.runs(t, "audit", "verify")
+	}
+}
+
+// A call that waits on one host goes on when a person answers on another.
+func TestACallThatWaitsHearsTheAnswerOfAnotherHost(t *testing.T) {
+	w := newTwoHosts(t, nil)
+	text := strings.Replace(w.a.read(t, "config.toml"), `wait = "300ms"`, `wait = "60s"`, 1)
+	must(t, os.WriteFile(w.a.config, []byte(text), 0o600))
+	a := connect(t, w.a.serveHTTP(t), w.token)
+	ended := make(chan string, 1)
+	go func() {
+		how, _, _ := outcome(t, a, "proxmox_container_status", map[string]any{"vmid": 101})
+		if how == "succeeded" {
+			how, _, _ = outcome(t, a, "proxmox_start_container",
+				map[string]any{"vmid": 102, "node": "pve1"})
+		}
+		ended <- how
+	}()
+	id := ""
+	waitFor(t, "the request", func() bool {
+		out := w.b.runs(t, "approvals", "list", "--json", "--as", "ann")
+		if m := regexp.MustCompile(`"id": ?"([^"]+)"`).FindStringSubmatch(out); m != nil {
+			id = m[1]
+		}
+		return id != ""
+	})
+	w.b.runs(t, "approvals", "approve", "--as", "ann", id)
+	answered := time.Now()
+	if how := <-ended; how != "succeeded" || time.Since(answered) > 30*time.Second {
+		t.Errorf("it ended %s, %s after the answer", how, time.Since(answered))
+	} else {
+		t.Logf("it ended %s after the answer", time.Since(answered).Round(time.Millisecond))
 	}
 }
 

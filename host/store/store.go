@@ -15,7 +15,8 @@ import (
 	"sync"
 	"time"
 
-	_ "modernc.org/sqlite"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/blob"
@@ -157,7 +158,11 @@ func (s *Store) open() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*s.opt.Busy)
 	defer cancel()
-	if err := s.migrate(ctx); err != nil {
+	// while another process makes the database, SQLite does not wait for it in each case
+	for err = s.migrate(ctx); isBusy(err) && ctx.Err() == nil; err = s.migrate(ctx) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err != nil {
 		return err
 	}
 	name, err := s.source(s.opt.Busy, "normal", "wal_autocheckpoint(0)")
@@ -166,6 +171,11 @@ func (s *Store) open() error {
 	}
 	s.counter, err = newCounter(s.quick, name, s.opt.Busy)
 	return err
+}
+
+func isBusy(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
 func (s *Store) connect(synchronous string) (*sql.DB, error) {
