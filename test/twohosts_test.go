@@ -73,6 +73,13 @@ func (s *site) runs(t *testing.T, args ...string) string {
 func TestAnApprovalOfOneHostIsOneOfAll(t *testing.T) {
 	w := newTwoHosts(t, nil)
 	a, b := w.both(t)
+	waitFor(t, "both hosts", func() bool {
+		return strings.Count(w.b.runs(t, "cluster", "status", "--json"), `"policy_revision"`) == 2
+	})
+	if table := w.a.runs(t, "cluster", "status"); strings.Contains(table, "another") ||
+		strings.Contains(table, "missed") || !strings.Contains(table, w.b.dir) {
+		t.Errorf("two alike hosts:\n%s", table)
+	}
 	const stop = "proxmox_stop_container"
 	on := map[string]any{"vmid": 110, "node": "pve2"}
 	how, id, _ := outcome(t, a, stop, on)

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -158,6 +159,53 @@ func TestAServerBeyondThisMachineHasToProveWhoItIs(t *testing.T) {
 		_, err := shared(t, postgres.Options{URL: text, Timeout: 5 * time.Second}).Freezes(bg)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// Hosts see each other, and one whose clock is far off takes no token, until it is set.
+func TestHostsAndTheirClocks(t *testing.T) {
+	server := pgtest.Start(t)
+	at := server.URL(server.Database())
+	var off atomic.Int64
+	s := shared(t, postgres.Options{URL: at, Host: "b", Wall: func() time.Time {
+		return time.Now().Add(time.Duration(off.Load()))
+	}})
+	other := shared(t, postgres.Options{URL: at, Host: "a"})
+	err := errors.Join(other.KeepToken(bg, token("cap_00000001")),
+		other.Beat(bg, postgres.Host{Version: "1", Revision: "r", Lock: "l"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		off     time.Duration
+		refuses bool
+	}{{0, false}, {20 * time.Second, false}, {90 * time.Second, true}, {-90 * time.Second, true},
+		{-20 * time.Second, false}} {
+		off.Store(int64(c.off))
+		for name, q := range map[string]gate.Question{"call": aCall, "operation": anOperation} {
+			ctx := s.Look(bg, q)
+			if q.Kind == gate.KindCall {
+				if _, _, err := s.Take(ctx, call("agent")); err != nil {
+					t.Error(err)
+				}
+			}
+			all, err := s.KeptTokens(ctx, "cap_00000001")
+			if refuses := err != nil; refuses != c.refuses || !refuses && len(all) != 1 ||
+				refuses && !strings.Contains(err.Error(), "the clock of this host is") {
+				t.Errorf("%s off, %s: %v, %v", c.off, name, all, err)
+			}
+		}
+		if err := s.Beat(bg, postgres.Host{Version: "2"}); err != nil {
+			t.Error(err)
+		}
+		all, err := other.Hosts(bg)
+		if err != nil || len(all) != 2 || all[0].Version != "1" || all[1].Name != "b" {
+			t.Fatalf("hosts %+v, %v", all, err)
+		}
+		skew := time.Duration(all[1].SkewMS) * time.Millisecond
+		if d := skew - c.off; d < -15*time.Second || d > 15*time.Second {
+			t.Errorf("%s off, it is told as %s", c.off, skew)
 		}
 	}
 }

@@ -201,6 +201,7 @@ func (h *host) overHTTP(ctx context.Context, server *mcp.Server, told *observe.S
 	id.Kept = h.store.kept()
 	if h.store.pg != nil {
 		h.background(ctx, h.store.pg.Listen)
+		h.background(ctx, h.beat)
 	}
 	if id.HTTP == "" && id.Tokens == "" && !id.InStore && id.OIDC.Issuer == "" {
 		return nil, fmt.Errorf("%s: no caller is accepted over HTTP: set [identity] tokens = FILE "+

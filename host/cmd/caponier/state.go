@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/blob"
@@ -50,7 +52,13 @@ func openStore(c *config.Config) (s state, err error) {
 }
 
 func openShared(c *config.Config) (*postgres.Store, error) {
-	return postgres.Open(postgres.Options{URL: c.Store.URL, Password: c.Store.Password})
+	dir, err := filepath.Abs(c.Store.Dir)
+	name, err2 := os.Hostname()
+	if err = errors.Join(err, err2); err != nil {
+		return nil, err
+	}
+	return postgres.Open(postgres.Options{URL: c.Store.URL, Password: c.Store.Password,
+		Host: name + ":" + dir})
 }
 
 func (s state) Close() error {

@@ -24,12 +24,13 @@ type counted struct {
 
 // Take implements gate.Ledger as the embedded store does, in one round trip.
 func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), error) {
-	keys, began := store.Keys(c), time.Now()
+	keys, began, before := store.Keys(c), time.Now(), s.wall()
 	// each key of a principal names it, so that one lock holds for all of them
 	got, giveBack, err := s.count(ctx, keys[:1], keys, c.Principal.ID)
 	if err != nil {
 		return gate.Counts{}, nil, err
 	}
+	s.setSkew(s.clocks(before, got.now))
 	s.noteStamp(ctx, got.stamp, began)
 	return store.Counts(got.rates, got.micros, time.UnixMilli(got.now)), giveBack, nil
 }

@@ -33,7 +33,9 @@ type Options struct {
 	URL      string           // of the database; several hosts are tried in turn
 	Password string           // "" for what the URL or PGPASSWORD says
 	Timeout  time.Duration    // of each statement with its connection, 0 for 3s
+	Host     string           // names this host among all, "" for the name of the machine
 	Now      func() time.Time // nil for the clock of the database
+	Wall     func() time.Time // the clock of this machine, nil for time.Now
 }
 
 // Store is safe for concurrent use. It connects when it is first used. What it cannot do within
@@ -41,7 +43,6 @@ type Options struct {
 type Store struct {
 	opt  Options
 	at   string // names the database in errors
-	host string // names this machine
 	pool *pgxpool.Pool
 	stop context.CancelFunc
 	done chan struct{}
@@ -53,6 +54,7 @@ type Store struct {
 	wait     time.Duration        // the next time
 	seen     *view                // nil before it is read
 	seenAt   time.Time            // when it was the latest
+	skewed   error                // the clock of this machine is far off
 	used     map[string]time.Time // tokens, by this host
 }
 
@@ -97,11 +99,12 @@ func Open(o Options) (*Store, error) {
 		cc.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	c.PingTimeout = o.Timeout
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, fmt.Errorf("store: this machine has no name: %w", err)
+	if o.Host == "" {
+		if o.Host, err = os.Hostname(); err != nil {
+			return nil, fmt.Errorf("store: this machine has no name: %w", err)
+		}
 	}
-	s := &Store{opt: o, host: host, at: place(cc), done: make(chan struct{}), wait: firstWait,
+	s := &Store{opt: o, at: place(cc), done: make(chan struct{}), wait: firstWait,
 		used: map[string]time.Time{}}
 	if s.pool, err = pgxpool.NewWithConfig(context.Background(), c); err != nil {
 		return nil, fmt.Errorf("store.url: %w", err)
@@ -329,6 +332,7 @@ func (s *Store) tidy(ctx context.Context) {
 				"caponier.clock(null) / 1000 - 120 FOR UPDATE SKIP LOCKED)",
 			"costs WHERE day < caponier.day(caponier.clock(null) - 31 * 86400000::bigint)",
 			"approvals WHERE expires < caponier.clock(null) - 86400000",
+			"hosts WHERE seen < caponier.clock(null) - 86400000",
 			"sessions WHERE expires < caponier.clock(null)",
 			"blobs WHERE expires < caponier.clock(null) - 86400000"} {
 			_ = s.run(ctx, statement{what: "tidying", lazy: true, // the next time then

@@ -23,7 +23,7 @@ func (s *Store) AddBlob(ctx context.Context, b blob.Entry, limit int64) error {
 	err := s.run(ctx, statement{what: "adding blob " + b.ID,
 		sql: "SELECT caponier.add_blob($1::text, $2::text, $3::text, $4::text, $5::text, " +
 			"$6::bigint, $7::text, $8::bigint, $9::bigint, $10::bigint)",
-		args: []any{b.ID, s.host, b.Principal, b.Name, b.MIME, b.Bytes, b.SHA256,
+		args: []any{b.ID, s.opt.Host, b.Principal, b.Name, b.MIME, b.Bytes, b.SHA256,
 			b.Expires.UnixMilli(), limit, s.now()}},
 		func(r pgx.Rows) error { return r.Scan(&held) })
 	if err == nil && held >= 0 {
@@ -63,7 +63,7 @@ func orNone(err, none error) error {
 func (s *Store) ExpireBlobs(ctx context.Context) ([]string, error) {
 	return rowsOf(ctx, s, statement{what: "expiring blobs", sql: "DELETE FROM caponier.blobs " +
 		"WHERE host = $2 AND expires <= caponier.clock($1::bigint) RETURNING id",
-		args: []any{s.now(), s.host}}, text)
+		args: []any{s.now(), s.opt.Host}}, text)
 }
 
 func text(r pgx.Rows) (v string, err error) {

@@ -89,6 +89,15 @@ CREATE TABLE caponier.tokens (
   used   bigint NOT NULL DEFAULT 0
 );
 
+CREATE TABLE caponier.hosts (
+  name     text   PRIMARY KEY,
+  seen     bigint NOT NULL,
+  skew     bigint NOT NULL, -- milliseconds that its clock is ahead
+  version  text   NOT NULL,
+  revision text   NOT NULL,
+  lock     text   NOT NULL
+);
+
 CREATE TABLE caponier.changes ( -- one row: another stamp after each change that decisions read
   stamp text NOT NULL
 );

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -62,13 +63,14 @@ func (s *Store) view(ctx context.Context) (*view, error) {
 
 // latest asks whether anything changed, and reads it if so.
 func (s *Store) latest(ctx context.Context) (*view, error) {
-	began, stamp := time.Now(), ""
+	began, before, stamp, ms := time.Now(), s.wall(), "", int64(0)
 	err := s.run(ctx, statement{what: "reading what is frozen and which tokens hold",
-		sql: "SELECT stamp FROM caponier.changes"},
-		func(r pgx.Rows) error { return r.Scan(&stamp) })
+		sql: "SELECT stamp, caponier.clock(null) FROM caponier.changes"},
+		func(r pgx.Rows) error { return r.Scan(&stamp, &ms) })
 	if err != nil {
 		return nil, err
 	}
+	s.setSkew(s.clocks(before, ms))
 	return s.as(ctx, stamp, began)
 }
 
@@ -147,6 +149,12 @@ func freezeOf(kind, name, value string) (z freeze.Freeze) {
 	return z
 }
 
+func (s *Store) setSkew(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.skewed = err
+}
+
 // forget makes the next reader read again: this host changed something.
 func (s *Store) forget() {
 	s.mu.Lock()
@@ -167,7 +175,9 @@ func (s *Store) Freezes(ctx context.Context) ([]freeze.Freeze, error) {
 func (s *Store) KeptTokens(ctx context.Context, prefix string) ([]identity.Token, error) {
 	v, err := s.view(ctx)
 	if err == nil {
-		err = v.broken
+		s.mu.Lock()
+		err = cmp.Or(v.broken, s.skewed)
+		s.mu.Unlock()
 	}
 	if err != nil {
 		return nil, err
