@@ -299,7 +299,8 @@ func TestNoRowHasASecret(t *testing.T) {
 		s.AddFreeze(bg, freeze.Freeze{Kind: "all", By: "ops"}),
 		s.Begin(bg, approval.Session{ID: "digest", Name: "ann", Expires: later}),
 		s.AddBlob(bg, blob.Entry{ID: "b", Principal: "agent", Expires: later}, 9),
-		s.Beat(bg, postgres.Host{Version: "1"}), s.PutSnapshot(bg, undo.Snapshot{Name: "s"}), s.PutStep(bg, undo.Step{Call: "c"}))
+		s.Beat(bg, postgres.Host{Version: "1"}),
+		s.PutSnapshot(bg, undo.Snapshot{Name: "s"}), s.PutStep(bg, undo.Step{Call: "c"}))
 	if err != nil {
 		t.Fatal(err)
 	}
