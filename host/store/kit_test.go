@@ -2,29 +2,9 @@ package store
 
 import (
 	"context"
-	"sync"
-	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 )
-
-// clock is a clock that tests set.
-type clock struct {
-	sync.Mutex
-	t time.Time
-}
-
-func (c *clock) now() time.Time {
-	c.Lock()
-	defer c.Unlock()
-	return c.t
-}
-
-func (c *clock) add(d time.Duration) {
-	c.Lock()
-	defer c.Unlock()
-	c.t = c.t.Add(d)
-}
 
 var bg = context.Background()
 
