@@ -83,7 +83,7 @@ func callsIn(dir string, q Query) iter.Seq2[Found, error] {
 		var newest []Found
 		stopped := false
 		emit := func(f Found) bool {
-			if !q.wants(f) {
+			if !q.Wants(f) {
 				return true
 			}
 			if q.Limit <= 0 {
@@ -95,7 +95,7 @@ func callsIn(dir string, q Query) iter.Seq2[Found, error] {
 			}
 			return true
 		}
-		open := map[string]*Found{}
+		open := Unended{}
 		r := newReader(dir)
 		r.skip = q.outside(dir)
 		r.pass(func(e Entry, err error) bool {
@@ -103,15 +103,15 @@ func callsIn(dir string, q Query) iter.Seq2[Found, error] {
 				stopped = !yield(Found{}, err)
 				return !stopped
 			}
-			if e.Record == nil || e.Record.Kind == "approval" {
+			if !e.OfCall() {
 				return true
 			}
-			f, ended := q.add(open, *e.Record)
+			f, ended := open.Add(*e.Record)
 			if !ended && len(open) > maxOpen {
 				f, ended = oldest(open), true
+				delete(open, f.Call)
 			}
 			if ended {
-				delete(open, f.Call)
 				return emit(*f)
 			}
 			return true
@@ -129,7 +129,7 @@ func callsIn(dir string, q Query) iter.Seq2[Found, error] {
 	}
 }
 
-func oldest(open map[string]*Found) (first *Found) {
+func oldest(open Unended) (first *Found) {
 	for _, f := range open {
 		if first == nil || f.Time.Before(first.Time) {
 			first = f
@@ -152,14 +152,28 @@ func (q Query) outside(dir string) func(name string) bool {
 	}
 }
 
-// add notes what a record says of its call, and reports whether the call is over.
-func (q Query) add(open map[string]*Found, r gate.Record) (f *Found, ended bool) {
-	if f = open[r.CallID]; f == nil {
+// OfCall reports whether an entry is a record of a call.
+func (e Entry) OfCall() bool { return e.Record != nil && e.Record.Kind != "approval" }
+
+// Unended are the calls whose end was not read yet, by their ids.
+type Unended map[string]*Found
+
+// Add notes what a record says of its call. A call that is over is not open any longer.
+func (o Unended) Add(r gate.Record) (f *Found, ended bool) {
+	if f = o[r.CallID]; f == nil {
 		f = &Found{Call: r.CallID, Time: r.Time, Outcome: noOutcome, Guests: []Guest{},
 			Nodes: []string{}, Rules: []string{}, Refused: []RefusedHere{}, Principal: r.Principal,
 			Tool: r.Tool}
-		open[r.CallID] = f
+		o[r.CallID] = f
 	}
+	if ended = f.add(r); ended {
+		delete(o, r.CallID)
+	}
+	return f, ended
+}
+
+// add reports whether the call is over.
+func (f *Found) add(r gate.Record) bool {
 	f.node(r.Node)
 	if r.Type == "refused" && r.Outcome != gate.Waits {
 		f.refused(r)
@@ -169,7 +183,7 @@ func (q Query) add(open map[string]*Found, r gate.Record) (f *Found, ended bool)
 		f.Operations++
 	case r.Kind == "call" && r.Type == "outcome":
 		f.Outcome, f.Code, f.DurationUS = string(r.Outcome), r.Code, r.DurationUS
-		return f, true
+		return true
 	case r.Kind == "call":
 		f.Principal, f.Source, f.Tool, f.Tier = r.Principal, r.Source, r.Tool, r.Tier
 		f.targets(r.Input)
@@ -178,10 +192,10 @@ func (q Query) add(open map[string]*Found, r gate.Record) (f *Found, ended bool)
 			if r.Outcome == gate.Waits {
 				f.Outcome = string(gate.Waits)
 			}
-			return f, true
+			return true
 		}
 	}
-	return f, false
+	return false
 }
 
 func (f *Found) node(name string) {
@@ -225,7 +239,8 @@ func (f *Found) targets(input json.RawMessage) {
 	}
 }
 
-func (q Query) wants(f Found) bool {
+// Wants reports whether a call is wanted.
+func (q Query) Wants(f Found) bool {
 	tool, many := strings.CutSuffix(q.Tool, anythingOf)
 	fits := func(want, have string) bool { return want == "" || want == have }
 	guest := func(g Guest) bool { return g.VMID == q.Guest || g.Name == q.Guest }
