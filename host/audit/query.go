@@ -2,6 +2,7 @@ package audit
 
 import (
 	"encoding/json"
+	"fmt"
 	"iter"
 	"maps"
 	"path/filepath"
@@ -250,4 +251,27 @@ func (q Query) Wants(f Found) bool {
 		(q.Node == "" || slices.Contains(f.Nodes, q.Node)) &&
 		(q.Rule == "" || slices.Contains(f.Rules, q.Rule)) &&
 		!f.Time.Before(q.Since) && (q.Until.IsZero() || f.Time.Before(q.Until))
+}
+
+// Moment reads a time, or how long ago it was. "" is the zero time.
+func Moment(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	days, isDays := strings.CutSuffix(text, "d")
+	if isDays {
+		if d, err := time.ParseDuration(days + "h"); err == nil && d >= 0 {
+			return now.Add(-24 * d), nil
+		}
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	for _, form := range []string{time.RFC3339, time.DateTime, "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.Parse(form, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is no time: write 30m, 24h, 7d, 2026-11-23 or "+
+		"2026-11-23T10:00:00Z", text)
 }

@@ -75,6 +75,8 @@ var rooms = map[string][]string{
 	"host/blob":           {"host/gate", "host/trusted"},
 	"host/approval":       {"host/gate", "host/plaintext", "host/trusted"},
 	"host/audit":          {"host/gate", "host/plaintext", "host/trusted"},
+	"host/audit/index":    {"host/audit", "host/gate"},
+	"host/console":        {"host/audit", "host/audit/index", "host/gate", "host/plaintext"},
 	"host/anchor":         {"host/audit", "host/trusted"},
 	"host/export":         {"host/audit"},
 	// the packages whose interfaces it implements
@@ -161,7 +163,7 @@ var owners = map[string][]string{
 		"host/remote/sshtest"},
 	"github.com/pelletier/go-toml":    {"host/config", "host/setup", "client/settings"},
 	"mvdan.cc/sh":                     {"host/shell"},
-	"modernc.org/sqlite":              {"host/store"},
+	"modernc.org/sqlite":              {"host/store", "host/audit/index"},
 	"github.com/google/jsonschema-go": {"host/plugin", "host/front/mcp"},
 	"github.com/spf13/cobra":          {"host/cmd/caponier"},
 	"github.com/coreos/go-oidc":       {"host/identity"},

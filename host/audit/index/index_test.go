@@ -227,7 +227,7 @@ func TestAForgedIndexShowsNothingThatTheJournalDoesNotSay(t *testing.T) {
 		must(t, err)
 		for range 40 {
 			text := pick(s.rand, "UPDATE place SET at = at + %d WHERE call %% 5 = %d",
-				"UPDATE place SET call = %d, n = n + 1000 WHERE call = %d",
+				"UPDATE OR IGNORE place SET call = %d, n = n + 1000 WHERE call = %d",
 				"UPDATE OR IGNORE tag SET facet = %d WHERE call %% 4 = %d",
 				"UPDATE place SET size = %d WHERE call = %d",
 				"UPDATE call SET came = %d WHERE id = %d",

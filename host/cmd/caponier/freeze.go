@@ -32,6 +32,10 @@ func (s scope) of(g *global) (l freeze.List, z freeze.Freeze, err error) {
 	if err != nil {
 		return l, z, err
 	}
+	return s.in(c)
+}
+
+func (s scope) in(c *config.Config) (l freeze.List, z freeze.Freeze, err error) {
 	l = freeze.In(c.Store.Dir)
 	switch {
 	case s.plugin != "":
@@ -75,7 +79,7 @@ func freezeCommand(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := addFreeze(l, z, reason); err != nil {
+			if err := addFreeze(l, z, account(), reason); err != nil {
 				return err
 			}
 			return v.freezes(l)
@@ -92,12 +96,17 @@ func freezeCommand(g *global) *cobra.Command {
 	return cmd
 }
 
-// addFreeze puts a freeze into the list, by this user.
-func addFreeze(l freeze.List, z freeze.Freeze, reason string) error {
-	z.By, z.Reason, z.Since = "?", reason, time.Now().UTC().Truncate(time.Second)
+// account is the name of who runs this.
+func account() string {
 	if u, err := user.Current(); err == nil {
-		z.By = u.Username
+		return u.Username
 	}
+	return "?"
+}
+
+// addFreeze puts a freeze into the list.
+func addFreeze(l freeze.List, z freeze.Freeze, by, reason string) error {
+	z.By, z.Reason, z.Since = by, reason, time.Now().UTC().Truncate(time.Second)
 	if err := l.Add(z); err != nil {
 		return fmt.Errorf("freezing %s: %w", z, err)
 	}

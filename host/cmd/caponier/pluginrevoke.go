@@ -45,7 +45,7 @@ func pluginRevoke(g *global) *cobra.Command {
 			}
 			list := freeze.In(c.Store.Dir)
 			z := freeze.Freeze{Kind: "plugin", Name: digest}
-			if err := addFreeze(list, z, reason); err != nil {
+			if err := addFreeze(list, z, account(), reason); err != nil {
 				return err
 			}
 			return v.print(map[string]string{"digest": digest, "plugin": locked},
