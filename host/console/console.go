@@ -162,11 +162,11 @@ type form struct {
 	Kinds  []string
 }
 
-// Kinds are what can be frozen.
-var Kinds = []string{"principal", "node", "tool", "all"}
+// kinds are what can be frozen.
+var kinds = []string{"principal", "node", "tool", "all"}
 
 func (c *Console) frozen(w http.ResponseWriter, _ *http.Request, v Visit) {
-	f := form{Kinds: Kinds}
+	f := form{Kinds: kinds}
 	var err error
 	if f.Frozen, err = c.opt.Frozen(); err != nil {
 		c.broken(w, v, "The list of freezes", err)
@@ -185,7 +185,7 @@ func (c *Console) freeze(w http.ResponseWriter, r *http.Request, v Visit) {
 		return
 	}
 	scope, name := r.PostFormValue("scope"), r.PostFormValue("name")
-	if !slices.Contains(Kinds, scope) || (scope == "all") != (name == "") {
+	if !slices.Contains(kinds, scope) || (scope == "all") != (name == "") {
 		c.fail(w, v, http.StatusBadRequest, "Say what to freeze: a principal, node or tool by its "+
 			"name, or everything without a name.")
 		return

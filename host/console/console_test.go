@@ -96,7 +96,7 @@ func call(id, field, value string) gate.Record {
 	r := gate.Record{Type: "intent", ID: "d" + id, CallID: id, Kind: "call", Principal: "ann",
 		Tool: "stop_guest", Tier: "yellow"}
 	v := reflect.ValueOf(&r).Elem().FieldByName(field)
-	if v.IsValid() {
+	if v.IsValid() && v.Kind() == reflect.String {
 		v.SetString(value)
 	}
 	return r
@@ -120,7 +120,7 @@ func harmless(page string) error {
 		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
 			return fmt.Errorf("%U at %d shows as nothing", r, i)
 		}
-		if r == 'а' && !strings.HasPrefix(page[i+2:], "‹U+0430›") {
+		if r == 'а' && !strings.HasPrefix(page[i+2:], "‹U&#43;0430›") {
 			return errors.New("a letter that imitates another is not marked")
 		}
 	}
