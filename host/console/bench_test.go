@@ -41,7 +41,8 @@ func large(b *testing.B, dir string, bytes int64) (some string) {
 		all[3].Type, all[3].Input, all[3].Outcome = "outcome", nil, gate.Succeeded
 		switch rnd.IntN(50) {
 		case 0:
-			all[1].Type, all[1].Failed, all[3].Outcome = "refused", []string{"protected"}, gate.Failed
+			all[1].Type, all[1].Failed = "refused", []string{"protected"}
+			all[3].Outcome = gate.Failed
 			all = slices.Delete(all, 2, 3)
 		case 1:
 			all[0].Type, all[0].Failed = "refused", []string{"rates"}

@@ -105,7 +105,8 @@ func call(id, field, value string) gate.Record {
 // What is written by others, and must stay text.
 var hostile = []string{`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`,
 	`' onmouseover='alert(1)`, `javascript:alert(1)`, `</pre></details><form action=//evil>`,
-	"\u202egnp.exe", "a\u200bb", "p\u0430ssword", "\x1b[31mred", "{{.Who}}", "</title><base href=//evil>",
+	"\u202egnp.exe", "a\u200bb", "p\u0430ssword", "\x1b[31mred",
+	"{{.Who}}", "</title><base href=//evil>",
 	"]]><!--", `\u003cscript\u003e`, "&lt;b&gt;", "\U000e0041tag", "x\r\nSet-Cookie: a=b"}
 
 // harmless reports what of a page is not: markup of others, and characters that do not show.
@@ -363,4 +364,32 @@ func (w *world) all(path string) (ids []string) {
 		next := before[strings.LastIndex(before, `"`)+1:]
 		path = strings.ReplaceAll(strings.TrimPrefix(next, console.Path), "&amp;", "&")
 	}
+}
+
+// Whatever stands in an address: an answer, which is harmless, and no call that does not fit.
+func FuzzAddress(f *testing.F) {
+	w := newWorld(f, call("c1", "", ""))
+	for _, seed := range []string{"who=ann", "after=1.2", "since=7d&until=2026-11-23", "tool=*",
+		"outcome=none", "after=-1.-1", "since=1e9d", "after=4611686018427387904.0"} {
+		f.Add("", seed)
+		f.Add("/call/c1", seed)
+	}
+	f.Fuzz(func(t *testing.T, path, asked string) {
+		u := url.URL{Path: console.Path + path, RawQuery: asked}
+		if _, err := url.Parse(u.String()); err != nil || strings.ContainsAny(u.String(), " \x7f") {
+			t.Skip()
+		}
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+		r.URL = &u
+		res := httptest.NewRecorder()
+		w.c.Serve(res, r, console.Visit{Who: "ann", Token: func(string) string { return "T" }})
+		if err := harmless(res.Body.String()); err != nil || res.Code >= 500 {
+			t.Errorf("%d %v: %s", res.Code, err, res.Body)
+		}
+		q := u.Query()
+		if who := q.Get("who"); path == "" && res.Code == 200 && who != "" && who != "ann" &&
+			strings.Contains(res.Body.String(), "stop_guest</td>") {
+			t.Errorf("%q finds a call of ann", asked)
+		}
+	})
 }

@@ -232,7 +232,8 @@ func TestAForgedIndexShowsNothingThatTheJournalDoesNotSay(t *testing.T) {
 				"UPDATE place SET size = %d WHERE call = %d",
 				"UPDATE call SET came = %d WHERE id = %d",
 				"UPDATE OR IGNORE tag SET call = %d WHERE call = %d",
-				"UPDATE OR IGNORE call SET name = (SELECT name FROM call WHERE id = %d) WHERE id = %d")
+				"UPDATE OR IGNORE call SET name = (SELECT name FROM call WHERE id = %d) "+
+					"WHERE id = %d")
 			_, err := db.Exec(fmt.Sprintf(text, s.rand.IntN(50), s.rand.IntN(50)))
 			must(t, err)
 		}

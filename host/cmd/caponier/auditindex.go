@@ -2,14 +2,11 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"github.com/caponier-mcp/caponier/host/audit/index"
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/spf13/cobra"
 )
-
-func indexDir(c *config.Config) string { return filepath.Join(c.Store.Dir, "index") }
 
 func auditIndex(g *global) *cobra.Command {
 	rebuild := false

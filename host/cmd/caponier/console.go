@@ -18,7 +18,6 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plan"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
-	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/store"
 )
 
@@ -26,12 +25,8 @@ const indexEvery = time.Second // looks at the journal for more
 
 // watchroom is the console of this process. The zero value says that there is none.
 type watchroom struct {
-	cfg   *config.Config
-	index *index.Index
+	panels
 	pages atomic.Pointer[console.Console]
-	// of a server, nil in others
-	pool     func() []remote.NodeState
-	revision func() string
 }
 
 // serve is Console of approval.Options.
@@ -59,7 +54,7 @@ func (r *watchroom) open(ctx context.Context, c *config.Config, s *store.Store,
 		Freezers: c.Approval.Freezers, Index: r.index, Plan: planned, Explain: r.explain,
 		Frozen: r.frozen, Freeze: r.freeze, Panels: []console.Panel{
 			{Name: "nodes", Title: "Nodes", Load: r.nodes},
-			{Name: "plugins", Title: "Plugins", Load: r.plugins},
+			{Name: "plugins", Title: "Plugins", Load: r.locked},
 			{Name: "policy", Title: "Policy", Load: r.policy},
 			{Name: "budgets", Title: "Budgets",
 				Load: func(ctx context.Context) ([]console.Table, error) {

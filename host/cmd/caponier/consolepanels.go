@@ -15,13 +15,24 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/audit/index"
+	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/console"
 	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/shadow"
 	"github.com/caponier-mcp/caponier/host/store"
 )
 
-func (r *watchroom) nodes(context.Context) ([]console.Table, error) {
+// panels are the pages of the console about the host.
+type panels struct {
+	cfg   *config.Config
+	index *index.Index
+	// of a server, nil in others
+	pool     func() []remote.NodeState
+	revision func() string
+}
+
+func (r *panels) nodes(context.Context) ([]console.Table, error) {
 	t := console.Table{Caption: "Nodes of the configuration",
 		Head: []string{"Node", "Cluster", "Host", "User"}}
 	for _, n := range r.cfg.Remote.Nodes {
@@ -40,7 +51,7 @@ func (r *watchroom) nodes(context.Context) ([]console.Table, error) {
 	return []console.Table{t, pool}, nil
 }
 
-func (r *watchroom) plugins(context.Context) ([]console.Table, error) {
+func (r *panels) locked(context.Context) ([]console.Table, error) {
 	lock, err := plugin.Load(r.cfg.Plugin.Lock)
 	if err != nil {
 		return nil, err
@@ -67,7 +78,7 @@ func (r *watchroom) plugins(context.Context) ([]console.Table, error) {
 // mostShadows bounds the candidates that are shown, the last ones that were asked.
 const mostShadows = 3
 
-func (r *watchroom) policy(ctx context.Context) ([]console.Table, error) {
+func (r *panels) policy(ctx context.Context) ([]console.Table, error) {
 	t := console.Table{Caption: "Revisions of the policy", Head: []string{"Revision", "Where"}}
 	if r.revision != nil {
 		t.Rows = append(t.Rows, []string{r.revision(), "in force in this process"})
@@ -82,7 +93,8 @@ func (r *watchroom) policy(ctx context.Context) ([]console.Table, error) {
 			return nil, err
 		}
 		for _, rec := range records[:min(len(records), 1)] {
-			t.Rows = append(t.Rows, []string{rec.Revision, "decided the newest call of the journal"})
+			t.Rows = append(t.Rows, []string{rec.Revision,
+				"decided the newest call of the journal"})
 		}
 	}
 	all := []console.Table{t}
