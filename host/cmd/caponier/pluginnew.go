@@ -50,8 +50,7 @@ func pluginTest(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			file, err := filepath.Abs(cmp.Or(out,
-				filepath.Join(dir, "build", filepath.Base(dir)+".wasm")))
+			file, err := filepath.Abs(cmp.Or(out, built(dir)))
 			if err != nil {
 				return err
 			}
