@@ -81,9 +81,9 @@ func TestAPersonSeesWhatHappensInABrowser(t *testing.T) {
 	for _, want := range []string{"agent-a", "pct shutdown", "allowed, succeeded", "ssh_exec"} {
 		web.until("document.body.innerText", want)
 	}
+	picture(t, web, "console-call.png")
 	web.click("details summary")
 	web.until("document.querySelector('details').open", "true")
-	picture(t, web, "console-call.png")
 	web.click("ol.tree a")
 	web.until("document.body.innerText", "allowed")
 
