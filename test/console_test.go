@@ -25,9 +25,16 @@ func TestAPersonSeesWhatHappensInABrowser(t *testing.T) {
 	page := freeAddress(t)
 	f, err := os.OpenFile(s.config, os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)
-	fmt.Fprintf(f, "\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"agent-a\"\n"+
-		"[approval]\nwait = \"300ms\"\napprovers = [\"ann\", \"bob\"]\nconsole = [\"ann\"]\n"+
-		"freezers = [\"*\"]\nlisten = %q\n", filepath.Join(s.dir, "tokens.json"), page)
+	doc, err := os.ReadFile("../docs/console.md") // its settings
+	must(t, err)
+	_, settings, _ := strings.Cut(string(doc), "```toml\n")
+	settings, _, ok := strings.Cut(settings, "```")
+	if settings = strings.Replace(settings, "127.0.0.1:8443", page, 1); !ok ||
+		!strings.Contains(settings, page) {
+		t.Fatalf("the page has no settings: %s", settings)
+	}
+	fmt.Fprintf(f, "\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"agent-a\"\n%s",
+		filepath.Join(s.dir, "tokens.json"), settings)
 	must(t, f.Close())
 	at := s.serveHTTP(t)
 	agent := s.agent(t, at, "agent-a")
@@ -55,9 +62,11 @@ func TestAPersonSeesWhatHappensInABrowser(t *testing.T) {
 		web.until("location.pathname", "/approvals")
 		web.until("document.body.innerText", "Nothing waits")
 	}
-	enter("bob") // who may approve, and not look
+	enter("eve") // who may approve, and not look
 	web.open(base, "and not see the console")
 	web.open(base+"/freeze", "and not see the console")
+	enter("bob") // who may look, and not freeze
+	web.open(base+"/freeze", "You may not freeze here")
 	enter("ann")
 	web.click("header a[href='/approvals/console']")
 	web.until("location.pathname", "/approvals/console")
@@ -102,9 +111,9 @@ func TestAPersonSeesWhatHappensInABrowser(t *testing.T) {
 
 	// Headings, labels and tables are what a screen reader needs.
 	web.open(base, "newest calls first")
-	web.until("[...document.querySelectorAll('input[type=text], select')].every(e => e.labels.length"+
-		" == 1) && document.querySelectorAll('h1').length == 1 && document.documentElement.lang == "+
-		"'en' && [...document.querySelectorAll('th')].every(e => e.scope) && "+
+	web.until("[...document.querySelectorAll('input[type=text], select')].every(e => "+
+		"e.labels.length == 1) && document.querySelectorAll('h1').length == 1 && "+
+		"document.documentElement.lang == 'en' && [...document.querySelectorAll('th')].every(e => e.scope) && "+
 		"document.querySelectorAll('table caption').length == 1", "true")
 	web.size(390, 760, true)
 	web.until("document.documentElement.scrollWidth <= 390", "true")

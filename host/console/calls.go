@@ -13,14 +13,12 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/audit/index"
 	"github.com/caponier-mcp/caponier/host/gate"
-	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
 const (
 	pageSize = 50
-	opsSize  = 200    // operations on a page
-	maxValue = 256    // bytes of a filter
-	maxText  = 32_000 // bytes of one text on a page
+	opsSize  = 200 // operations on a page
+	maxValue = 256 // bytes of a filter
 )
 
 // field is a filter of the list.
@@ -185,20 +183,3 @@ func (c *Console) explain(w http.ResponseWriter, r *http.Request, v Visit) {
 	c.render(w, v, http.StatusOK, "explain", view{Title: "Decision " + records[at].ID,
 		Data: map[string]any{"Call": f.Call, "Text": told}})
 }
-
-// text makes text of any origin with lines harmless, and bounds it.
-func text(s string) string {
-	cut := ""
-	if len(s) > maxText {
-		s, cut = strings.ToValidUTF8(s[:maxText], "\uFFFD"), "\n… (cut)"
-	}
-	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
-	for i, l := range lines {
-		lines[i] = plaintext.Show(strings.ReplaceAll(l, "\t", "    "))
-	}
-	return strings.Join(lines, "\n") + cut
-}
-
-func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
-
-func about(r gate.Record) string { return audit.About(r) }

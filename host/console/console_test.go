@@ -377,7 +377,7 @@ func FuzzAddress(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path, asked string) {
 		u := url.URL{Path: console.Path + path, RawQuery: asked}
 		if _, err := url.Parse(u.String()); err != nil || strings.ContainsAny(u.String(), " \x7f") {
-			t.Skip()
+			return
 		}
 		r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
 		r.URL = &u

@@ -18,8 +18,6 @@ const (
 	// most bounds what one Find looks at: rows of the index, and records of the journal.
 	mostRows    = 20_000
 	mostRecords = 4_000
-	// mostPlaces is more than a call has: 10,000 operations, each decided and ended
-	mostPlaces = 30_000
 	// longest is more than a call lasts, as audit.Query has it
 	longest = 24 * time.Hour
 )
@@ -224,24 +222,6 @@ func (x *Index) read(ctx context.Context, call int64) (*audit.Found, []gate.Reco
 		found, _ = calls.Add(*e.Record)
 	}
 	return found, rs, nil
-}
-
-// places returns where the records of a call are.
-func (x *Index) places(ctx context.Context, db asks, call int64) (all []audit.Place, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT f.name, p.at, p.size FROM place p JOIN file f ON "+
-		"f.id = p.file WHERE p.call = ? ORDER BY p.n LIMIT ?", call, mostPlaces)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var p audit.Place
-		if err := rows.Scan(&p.File, &p.At, &p.Size); err != nil {
-			return nil, err
-		}
-		all = append(all, p)
-	}
-	return all, rows.Err()
 }
 
 // Call returns a call with its records. It reports false for one that the index does not have, or

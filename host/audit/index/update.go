@@ -5,15 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/caponier-mcp/caponier/host/audit"
 )
 
-const (
-	never = 1 << 62 // stands for the end of a call that has none
-	batch = 20_000  // entries of one transaction
-)
+const batch = 20_000 // entries of one transaction
 
 // Behind is how far the index is behind the journal, in bytes.
 func (x *Index) Behind(ctx context.Context) (bytes int64, err error) {
@@ -39,10 +35,6 @@ func (x *Index) Update(ctx context.Context, told func(entries int)) error {
 			return nil
 		}
 	}
-}
-
-type asks interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
 // positions returns the ids of files, and how far each was read.
@@ -249,31 +241,4 @@ func (w *writer) facet(value string) (id int64, err error) {
 		"ON CONFLICT (value) DO UPDATE SET calls = calls RETURNING id", value).Scan(&id)
 	w.facets[value] = id
 	return id, err
-}
-
-// The kinds of what can be asked of a call, each with a value behind it.
-const (
-	every   = "every"
-	who     = "who:"
-	tool    = "tool:"
-	guest   = "guest:"
-	node    = "node:"
-	outcome = "outcome:"
-	rule    = "rule:"
-)
-
-// facets are what can be asked of a call, as audit.Query.Wants compares it.
-func facets(f audit.Found) []string {
-	all := []string{every, who + f.Principal, tool + f.Tool, outcome + f.Outcome}
-	for _, g := range f.Guests {
-		all = append(all, guest+g.VMID, guest+g.Name)
-	}
-	for _, n := range f.Nodes {
-		all = append(all, node+n)
-	}
-	for _, r := range f.Rules {
-		all = append(all, rule+r)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }
