@@ -113,7 +113,8 @@ func TestAPersonSeesWhatHappensInABrowser(t *testing.T) {
 	web.open(base, "newest calls first")
 	web.until("[...document.querySelectorAll('input[type=text], select')].every(e => "+
 		"e.labels.length == 1) && document.querySelectorAll('h1').length == 1 && "+
-		"document.documentElement.lang == 'en' && [...document.querySelectorAll('th')].every(e => e.scope) && "+
+		"document.documentElement.lang == 'en' && "+
+		"[...document.querySelectorAll('th')].every(e => e.scope) && "+
 		"document.querySelectorAll('table caption').length == 1", "true")
 	web.size(390, 760, true)
 	web.until("document.documentElement.scrollWidth <= 390", "true")
