@@ -42,6 +42,7 @@ var runners = map[string]string{
 	"docs/approvals.md":                                  "TestWalks",
 	"examples/plugin-go/README.md":                       "TestFolderReadmesWork",
 	"host/plugin/author/templates/plugin/README.md.tmpl": "TestFolderReadmesWork",
+	"host/plugin/author/templates/common/README.md.tmpl": "TestNewPluginsOfEachLanguageWork",
 }
 
 // illustrates are fences that nobody types.
