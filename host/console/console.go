@@ -1,5 +1,4 @@
-// Package console shows people what happens: the calls of the journal, and the state of the host.
-// It changes nothing, but for a freeze.
+// Package console shows people what happens. It changes nothing, but for a freeze.
 package console
 
 import (
