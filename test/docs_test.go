@@ -36,6 +36,7 @@ var runners = map[string]string{
 	"docs/uses/web-team.md":                              "TestWalks",
 	"docs/uses/on-call.md":                               "TestWalks",
 	"docs/uses/ci-token.md":                              "TestWalks",
+	"docs/uses/least-privilege.md":                       "TestWalks",
 	"docs/uses/policy-repository.md":                     "TestWalks",
 	"docs/policy.md":                                     "TestEveryExampleOfTheDocsHolds",
 	"docs/abi.md":                                        "TestTheExamplesOfTheABIPageWork",

@@ -87,8 +87,8 @@ func TestEveryExampleOfTheDocsHolds(t *testing.T) {
 				console(t, x.line, strings.Fields(line))
 			}
 		case "text":
-			// needs a lock or a server: docs/uses/policy-repository.md runs the same, and
-			// TestACandidateDecidesBesideTheSite what is said of a shadow
+			// needs a lock or a server: docs/uses/policy-repository.md and least-privilege.md run
+			// the same, and TestACandidateDecidesBesideTheSite what is said of a shadow
 		default:
 			t.Errorf("docs/policy.md:%d: nobody runs a fence of %q", x.line, x.info)
 		}
