@@ -48,7 +48,7 @@ var runners = map[string]string{
 
 // illustrates are fences that nobody types.
 var illustrates = map[string][]string{"docs/design.md": {"", "go", "jsonc"},
-	"docs/plan.md": {"text", "go", "yaml"},
+	"docs/plan.md": {"text", "go", "yaml"}, "docs/scale.md": {"sql", "toml"},
 	// host/policy/repo runs what ci.sh has of it
 	"host/policy/repo/CAPONIER.md.tmpl": {"sh", "yaml"},
 	// test/packaging/verify.sh runs these

@@ -180,6 +180,7 @@ func (o Options) console() error {
 	return nil
 }
 
+// named reports whether a list of names holds a name.
 func named(name string, all []string) bool {
 	return slices.Contains(all, name) || slices.Contains(all, "*")
 }

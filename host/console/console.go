@@ -69,10 +69,10 @@ type form struct {
 // kinds are what can be frozen.
 var kinds = []string{"principal", "node", "tool", "all"}
 
-func (c *Console) frozen(w http.ResponseWriter, _ *http.Request, v Visit) {
+func (c *Console) frozen(w http.ResponseWriter, r *http.Request, v Visit) {
 	f := form{Kinds: kinds}
 	var err error
-	if f.Frozen, err = c.opt.Frozen(); err != nil {
+	if f.Frozen, err = c.opt.Frozen(r.Context()); err != nil {
 		c.broken(w, v, "The list of freezes", err)
 		return
 	}

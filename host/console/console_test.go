@@ -66,7 +66,7 @@ func newWorld(t testing.TB, records ...gate.Record) *world {
 			}}, {Name: "bad", Title: "Bad", Load: func(context.Context) ([]console.Table, error) {
 			return nil, errors.New("the secret path of the host")
 		}}},
-		Frozen: func() (console.Table, error) { return table(), nil },
+		Frozen: func(context.Context) (console.Table, error) { return table(), nil },
 		Freeze: func(by, scope, name, reason string) error {
 			w.frozen = append(w.frozen, []string{by, scope, name, reason})
 			return nil

@@ -40,7 +40,7 @@ type Options struct {
 	Explain func(ctx context.Context, r gate.Record) (string, error)
 	Panels  []Panel
 	// Frozen lists what is frozen, and Freeze freezes as `caponier freeze` does.
-	Frozen func() (Table, error)
+	Frozen func(context.Context) (Table, error)
 	Freeze func(by, scope, name, reason string) error
 }
 

@@ -22,7 +22,6 @@ import (
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/shell"
-	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/sweep"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
@@ -65,7 +64,6 @@ func configured(g *global) (*host, error) {
 }
 
 func (h *host) open(ctx context.Context, only string) (err error) {
-	cfg := h.cfg
 	offered := func(t *gate.Tool) string {
 		if t.Kind == native.Host {
 			return ""
@@ -73,7 +71,7 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 		return h.hidden(t)
 	}
 	o := gate.Options{HiddenReason: offered, Throttle: &fair.Refusals{}, Lowerer: shell.Lowerer{},
-		Turns: h.turns, Mode: func() gate.Mode { return mode(cfg) }}
+		Turns: h.turns, Mode: h.mode}
 	loaded := h.loadPolicy(ctx)
 	if err := h.openState(&o); err != nil {
 		return err
@@ -169,7 +167,7 @@ func (h *host) openState(o *gate.Options) (err error) {
 		return err
 	}
 	h.closers = append(h.closers, closeJournal)
-	if h.store, err = store.Open(h.cfg.Store); err != nil {
+	if h.store, err = openStore(h.cfg); err != nil {
 		return err
 	}
 	h.closers = append(h.closers, func() { _ = h.store.Close() })
@@ -180,6 +178,9 @@ func (h *host) openState(o *gate.Options) (err error) {
 	}
 	h.closers = append(h.closers, h.asks.Close)
 	o.Journal, o.Ledger = h.journal, h.store
+	if h.store.pg != nil {
+		o.Look = h.store.pg.Look
+	}
 	o.Confirmer, o.Planner = h.asks, plan.Planner{}
 	return nil
 }

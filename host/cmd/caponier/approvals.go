@@ -16,7 +16,6 @@ import (
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
-	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/systemd"
 	"github.com/spf13/cobra"
 )
@@ -44,7 +43,7 @@ type desk struct {
 	who  string
 	cfg  *config.Config
 	room watchroom
-	kept *store.Store
+	kept state
 }
 
 // role says what a subcommand does at the desk.
@@ -63,7 +62,7 @@ func (d *desk) at(g *global, r role, do func() error) func(*cobra.Command, []str
 		if err != nil {
 			return usage(err)
 		}
-		s, err := store.Open(c.Store)
+		s, err := openStore(c)
 		if err != nil {
 			return err
 		}

@@ -14,11 +14,9 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit/index"
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/console"
-	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plan"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
-	"github.com/caponier-mcp/caponier/host/store"
 )
 
 const indexEvery = time.Second // looks at the journal for more
@@ -41,12 +39,12 @@ func (r *watchroom) serve(w http.ResponseWriter, req *http.Request, who string,
 }
 
 // open opens the console, if the configuration has viewers, and follows the journal until ctx ends.
-func (r *watchroom) open(ctx context.Context, c *config.Config, s *store.Store,
+func (r *watchroom) open(ctx context.Context, c *config.Config, s state,
 	background func(context.Context, func(context.Context))) (err error) {
 	if len(c.Approval.Viewers) == 0 {
 		return nil
 	}
-	r.cfg = c
+	r.cfg, r.store = c, s
 	if r.index, err = index.Open(ctx, indexDir(c), c.Audit.Dir); err != nil {
 		return err
 	}
@@ -56,10 +54,7 @@ func (r *watchroom) open(ctx context.Context, c *config.Config, s *store.Store,
 			{Name: "nodes", Title: "Nodes", Load: r.nodes},
 			{Name: "plugins", Title: "Plugins", Load: r.locked},
 			{Name: "policy", Title: "Policy", Load: r.policy},
-			{Name: "budgets", Title: "Budgets",
-				Load: func(ctx context.Context) ([]console.Table, error) {
-					return budgets(ctx, s)
-				}},
+			{Name: "budgets", Title: "Budgets", Load: r.budgets},
 		}}))
 	background(ctx, func(ctx context.Context) {
 		defer r.index.Close()
@@ -107,8 +102,8 @@ func (r *watchroom) explain(ctx context.Context, rec gate.Record) (string, error
 	return b.String(), nil
 }
 
-func (r *watchroom) frozen() (t console.Table, err error) {
-	all, err := freeze.In(r.cfg.Store.Dir).All()
+func (r *watchroom) frozen(ctx context.Context) (t console.Table, err error) {
+	all, err := r.store.freezes(r.cfg).All(ctx)
 	t = console.Table{Caption: "What is frozen", Head: []string{"What", "By", "Since", "Reason"}}
 	for _, z := range all {
 		t.Rows = append(t.Rows, []string{z.String(), z.By, z.Since.Format(time.RFC3339), z.Reason})
@@ -125,7 +120,7 @@ func (r *watchroom) freeze(by, kind, name, reason string) error {
 			*to = name
 		}
 	}
-	l, z, err := s.in(r.cfg)
+	z, err := s.in(r.cfg)
 	if err == nil && z.Kind != kind {
 		err = fmt.Errorf("%q is nothing that can be frozen", kind)
 	}
@@ -133,5 +128,5 @@ func (r *watchroom) freeze(by, kind, name, reason string) error {
 		return err
 	}
 	slog.Warn("a freeze on the console", "what", z.String(), "by", by, "reason", reason)
-	return addFreeze(l, z, by+" on the console", reason)
+	return addFreeze(r.store.freezes(r.cfg), z, by+" on the console", reason)
 }

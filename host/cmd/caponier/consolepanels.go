@@ -20,12 +20,12 @@ import (
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/shadow"
-	"github.com/caponier-mcp/caponier/host/store"
 )
 
 // panels are the pages of the console about the host.
 type panels struct {
 	cfg   *config.Config
+	store state
 	index *index.Index
 	// of a server, nil in others
 	pool     func() []remote.NodeState
@@ -146,8 +146,8 @@ func differences(r shadow.Report) console.Table {
 	return t
 }
 
-func budgets(ctx context.Context, s *store.Store) ([]console.Table, error) {
-	u, err := s.Usage(ctx)
+func (r *panels) budgets(ctx context.Context) ([]console.Table, error) {
+	u, err := r.store.Usage(ctx)
 	if err != nil {
 		return nil, err
 	}
