@@ -30,6 +30,7 @@ var runners = map[string]string{
 	"docs/identity/zitadel.md":        "TestIdentityPagesLetTheirProvidersIn",
 	// its dex.yaml is run by TestDex of test/conformance, where there is a Dex
 	"docs/identity/dex.md":                               "TestIdentityPagesLetTheirProvidersIn",
+	"docs/console.md":                                    "TestAPersonSeesWhatHappensInABrowser",
 	"docs/plugin-registry.md":                            "TestTheRegistryPageHolds",
 	"docs/uses/read-everything.md":                       "TestWalks",
 	"docs/uses/web-team.md":                              "TestWalks",

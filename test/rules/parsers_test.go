@@ -25,6 +25,7 @@ var readers = map[string][]string{
 	"host/audit": {"host/audit.FuzzEntry", "host/audit.FuzzDecode",
 		"host/audit.FuzzTree"},
 	"host/cmd/caponier":   {"no: the output of a call, which front/mcp has checked"},
+	"host/console":        {"host/console.FuzzAddress"},
 	"host/config":         {"no: the operator's file, of which every key has a test"},
 	"host/doctor":         {"host/doctor.FuzzClusterStatus"},
 	"host/distribution":   {"sdk/abi.FuzzDecode"},

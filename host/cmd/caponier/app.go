@@ -171,7 +171,7 @@ func (h *host) openState(o *gate.Options) (err error) {
 		return err
 	}
 	h.closers = append(h.closers, func() { _ = h.store.Close() })
-	h.cfg.Approval.Look = h.look
+	h.cfg.Approval.Look, h.cfg.Approval.Console = h.look, h.room.serve
 	h.cfg.Approval.Journal = h.meter.Journal(h.journal)
 	if h.asks, err = approval.New(h.cfg.Approval, h.store); err != nil {
 		return err

@@ -31,28 +31,33 @@ func (s scope) of(g *global) (c *config.Config, z freeze.Freeze, err error) {
 	if c, err = g.load(); err != nil {
 		return c, z, err
 	}
+	z, err = s.in(c)
+	return c, z, err
+}
+
+func (s scope) in(c *config.Config) (z freeze.Freeze, err error) {
 	switch {
 	case s.plugin != "":
-		return c, freeze.Freeze{Kind: "plugin", Name: s.plugin}, nil
+		return freeze.Freeze{Kind: "plugin", Name: s.plugin}, nil
 	case s.principal != "":
-		return c, freeze.Freeze{Kind: "principal", Name: s.principal}, nil
+		return freeze.Freeze{Kind: "principal", Name: s.principal}, nil
 	case s.node != "":
 		if names := c.NodeNames(); !slices.Contains(names, s.node) {
-			return c, z, usage(fmt.Errorf("%s: no node %q in [[remote.nodes]]: there are %s",
+			return z, usage(fmt.Errorf("%s: no node %q in [[remote.nodes]]: there are %s",
 				c.File, s.node, strings.Join(names, ", ")))
 		}
-		return c, freeze.Freeze{Kind: "node", Name: s.node}, nil
+		return freeze.Freeze{Kind: "node", Name: s.node}, nil
 	case s.tool != "":
 		lock, err := plugin.Load(c.Plugin.Lock)
 		if err == nil {
 			_, err = lock.Tool(c.Plugin, s.tool)
 		}
 		if err != nil {
-			return c, z, usage(err)
+			return z, usage(err)
 		}
-		return c, freeze.Freeze{Kind: "tool", Name: s.tool}, nil
+		return freeze.Freeze{Kind: "tool", Name: s.tool}, nil
 	}
-	return c, freeze.Freeze{Kind: "all"}, nil
+	return freeze.Freeze{Kind: "all"}, nil
 }
 
 func freezeCommand(g *global) *cobra.Command {
@@ -74,7 +79,7 @@ func freezeCommand(g *global) *cobra.Command {
 				return err
 			}
 			return withShared(c, func(s state) error {
-				if err := addFreeze(s.freezes(c), z, reason); err != nil {
+				if err := addFreeze(s.freezes(c), z, account(), reason); err != nil {
 					return err
 				}
 				return v.freezes(s.freezes(c))
@@ -92,12 +97,17 @@ func freezeCommand(g *global) *cobra.Command {
 	return cmd
 }
 
-// addFreeze puts a freeze into the list, by this user.
-func addFreeze(l freeze.List, z freeze.Freeze, reason string) error {
-	z.By, z.Reason, z.Since = "?", reason, time.Now().UTC().Truncate(time.Second)
+// account is the name of who runs this.
+func account() string {
 	if u, err := user.Current(); err == nil {
-		z.By = u.Username
+		return u.Username
 	}
+	return "?"
+}
+
+// addFreeze puts a freeze into the list.
+func addFreeze(l freeze.List, z freeze.Freeze, by, reason string) error {
+	z.By, z.Reason, z.Since = by, reason, time.Now().UTC().Truncate(time.Second)
 	if err := l.Add(z); err != nil {
 		return fmt.Errorf("freezing %s: %w", z, err)
 	}

@@ -37,6 +37,7 @@ type host struct {
 	native   func(context.Context, string, any) gate.Answer // calls as the host itself
 	keeper   *undo.Keeper
 	asks     *approval.Approvals
+	room     watchroom
 	store    state
 	meter    *observe.Meter
 	export   *export.Exporter // nil where the journal is sent nowhere

@@ -44,7 +44,9 @@ func pluginRevoke(g *global) *cobra.Command {
 					c.Plugin.Lock))
 			}
 			z := freeze.Freeze{Kind: "plugin", Name: digest}
-			err = withShared(c, func(s state) error { return addFreeze(s.freezes(c), z, reason) })
+			err = withShared(c, func(s state) error {
+				return addFreeze(s.freezes(c), z, account(), reason)
+			})
 			if err != nil {
 				return err
 			}

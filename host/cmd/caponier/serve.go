@@ -67,6 +67,10 @@ func serve(ctx context.Context, g *global, addr string) error {
 	if err != nil {
 		return err
 	}
+	h.room.pool, h.room.revision = h.remote.Pool, h.engine.Revision
+	if err := h.room.open(ctx, h.cfg, h.store, h.background); err != nil {
+		return errors.Join(err, l.Close())
+	}
 	if err := h.beside(ctx, "approvals page ([approval] listen)", h.cfg.Approval.Listen, true,
 		h.asks.Serve); err != nil {
 		return errors.Join(err, l.Close())
