@@ -334,6 +334,7 @@ func (s *Store) tidy(ctx context.Context) {
 			"approvals WHERE expires < caponier.clock(null) - 86400000",
 			"hosts WHERE seen < caponier.clock(null) - 86400000",
 			"sessions WHERE expires < caponier.clock(null)",
+			"rounds WHERE expires < caponier.clock(null)",
 			"blobs WHERE expires < caponier.clock(null) - 86400000"} {
 			_ = s.run(ctx, statement{what: "tidying", lazy: true, // the next time then
 				sql: "DELETE FROM caponier." + old}, nil)
