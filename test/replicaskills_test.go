@@ -180,7 +180,7 @@ func (w *replicas) examine(t *testing.T, c *callers) {
 		did[m]++
 	}
 	for _, e := range w.a.lab.Effects() {
-		if m := markOf.FindString(e.Text); m != "" && strings.Contains(e.Text, "pct exec") {
+		if m := markOf.FindString(e.Text); m != "" && e.Kind == "exec" {
 			sent[m]++
 		}
 	}
@@ -193,9 +193,10 @@ func (w *replicas) examine(t *testing.T, c *callers) {
 		case did[mark] > 1 || sent[mark] > 1 || len(j.intents) > 1:
 			t.Errorf("%s was done %d times, sent %d times, intended on %v", mark, did[mark],
 				sent[mark], j.intents)
-		case e.how == "succeeded" && (did[mark] != 1 || j.outcome != "succeeded"):
-			t.Errorf("%s was acknowledged, done %d times and journaled as %q", mark, did[mark],
-				j.outcome)
+		case e.how == "succeeded" && (did[mark] != 1 || sent[mark] != 1 ||
+			j.outcome != "succeeded"):
+			t.Errorf("%s was acknowledged, done %d times, sent %d times and journaled as %q", mark,
+				did[mark], sent[mark], j.outcome)
 		case e.how == "refused" && (did[mark] != 0 || sent[mark] != 0):
 			t.Errorf("%s was refused, and done %d times", mark, did[mark])
 		case j.outcome == "succeeded" && did[mark] != 1:
