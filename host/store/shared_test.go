@@ -295,8 +295,9 @@ func TestNoRowHasASecret(t *testing.T) {
 		Detail: []byte("{}")}, 9)
 	_, _, err3 := s.Take(bg, call("agent", "105"))
 	_, err4 := s.Reserve(bg, "agent", 1, 9)
+	_, _, err6 := s.TakeLease(bg, "guest 101 of pve", "call 1", time.Hour)
 	_, err5 := s.KeepRound(bg, "digest", "agent", []byte("sealed"), 9, 9, time.Hour)
-	err = errors.Join(err, err2, err3, err4, err5, kept.Revoke(made.Prefix),
+	err = errors.Join(err, err2, err3, err4, err5, err6, kept.Revoke(made.Prefix),
 		s.AddFreeze(bg, freeze.Freeze{Kind: "all", By: "ops"}),
 		s.Begin(bg, approval.Session{ID: "digest", Name: "ann", Expires: later}),
 		s.AddBlob(bg, blob.Entry{ID: "b", Principal: "agent", Expires: later}, 9),
@@ -306,7 +307,7 @@ func TestNoRowHasASecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	tables := server.Rows(database, "SELECT tablename FROM pg_tables WHERE schemaname = 'caponier'")
-	if len(tables) < 12 {
+	if len(tables) < 13 {
 		t.Errorf("tables %v", tables)
 	}
 	for _, table := range tables {

@@ -14,6 +14,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/inventory"
+	"github.com/caponier-mcp/caponier/host/lease"
 	"github.com/caponier-mcp/caponier/host/native"
 	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/plan"
@@ -227,8 +228,8 @@ func (h *host) executors(o *gate.Options) error {
 		return err
 	}
 	h.cfg.Identity.Client = out.Client()
-	h.keeper = &undo.Keeper{Executor: h.remote, Book: h.store, Now: time.Now,
-		Call: h.callNative}
+	h.keeper = &undo.Keeper{Executor: &lease.Executor{Executor: h.remote, Book: h.store,
+		Host: h.store.host}, Book: h.store, Now: time.Now, Call: h.callNative}
 	o.Files, o.Nodes = h.remote.Digests, h.remote.Nodes()
 	o.Executors = map[string]gate.Executor{"blob_write": blobs, "blob_read": blobs,
 		"http_request": out, "ask": mcp.Asker{}, "list_commands": h.lister(),

@@ -25,6 +25,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
+	"github.com/caponier-mcp/caponier/host/lease"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
 
@@ -72,6 +73,7 @@ var (
 	_ blob.Index     = (*Store)(nil)
 	_ egress.Ledger  = (*Store)(nil)
 	_ undo.Book      = (*Store)(nil)
+	_ lease.Book     = (*Store)(nil)
 	_ freeze.Shared  = (*Store)(nil)
 	_ identity.Kept  = (*Store)(nil)
 )

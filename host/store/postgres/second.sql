@@ -26,3 +26,28 @@ BEGIN
   INSERT INTO caponier.rounds VALUES (_name, _caller, _now + _ttl, _sealed);
   RETURN true;
 END $$;
+
+CREATE TABLE caponier.leases ( -- of guests that red operations change; rows stay, for their fences
+  name    text   PRIMARY KEY,
+  holder  text   NOT NULL,
+  fence   bigint NOT NULL, -- one more each time that it is taken
+  expires bigint NOT NULL
+);
+
+-- Takes a lease, or returns the fence 0 and who has it. One that ends after more than its time was
+-- taken by a clock that was ahead.
+CREATE FUNCTION caponier.take_lease(_name text, _by text, _ttl bigint, _at bigint)
+RETURNS TABLE (_fence bigint, _holder text) LANGUAGE plpgsql AS $$
+DECLARE _now bigint;
+BEGIN
+  PERFORM caponier.lock(ARRAY['lease ' || _name]);
+  _now := caponier.clock(_at);
+  INSERT INTO caponier.leases AS l VALUES (_name, _by, 1, _now + _ttl)
+    ON CONFLICT (name) DO UPDATE SET holder = _by, fence = l.fence + 1, expires = _now + _ttl
+    WHERE l.expires <= _now OR l.expires > _now + _ttl + 2000 RETURNING l.fence INTO _fence;
+  IF _fence IS NULL THEN
+    RETURN QUERY SELECT 0::bigint, l.holder FROM caponier.leases AS l WHERE l.name = _name;
+  ELSE
+    RETURN QUERY SELECT _fence, '';
+  END IF;
+END $$;
