@@ -60,6 +60,7 @@ var rooms = map[string][]string{
 	"host/remote/internal/effect": {"host/gate"},
 	"host/cluster":                {},
 	"host/inventory":              {"host/cluster", "host/gate", "host/native", "sdk/abi"},
+	"host/result":                 {},
 	"host/survey":                 {"host/cluster", "host/gate"},
 	"host/native":                 {"host/gate"},
 	"host/undo": {"host/cluster", "host/gate", "host/native", "host/reverse",
